@@ -1,0 +1,56 @@
+/* base.h - what every room of the library stands on: failing with a text, arithmetic on sizes
+ * that cannot wrap, memory, threads. Knows nothing of formats or files. */
+#ifndef KERF_BASE_H
+#define KERF_BASE_H
+
+#include <kerf/codec.h>
+
+/* Records a failure in err (which may be NULL) and returns its status, so that a failing function
+ * ends in `return kf_fail(err, KERF_E_DATA, offset, "...", ...)`. offset: see kerf_error. */
+kerf_status kf_fail(kerf_error *err, kerf_status s, uint64_t offset, const char *fmt, ...)
+    KERF_PRINTF(4, 5);
+
+/* The same for a failed system call: KERF_E_IO with errno and its text appended. */
+kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...) KERF_PRINTF(3, 4);
+
+#define KF_NOWHERE UINT64_MAX
+
+/* Passes a failure on to the caller. */
+#define KF_TRY(expr)                                        \
+    do {                                                    \
+        kerf_status kf_try_status = (expr);                 \
+        if (kf_try_status != KERF_OK) return kf_try_status; \
+    } while (0)
+
+/* Sizes that came from outside are added and multiplied by these only: 1 when the result fits. */
+static inline int kf_add_ok(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline int kf_mul_ok(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline uint64_t kf_div_up(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+static inline uint64_t kf_min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* malloc(a * b), or NULL when that overflows or there is no memory. */
+void *kf_alloc(uint64_t a, uint64_t b);
+void *kf_alloc_zero(uint64_t a, uint64_t b);
+
+/* Calls task(ctx, i) for i in [0, n) on up to `threads` threads (0: all cores). Items are handed
+ * out in order; each is run once. A task that returns something else than KERF_OK stops the
+ * handing out; the status of the smallest failed item is returned, so that failures do not depend
+ * on the number of threads. */
+kerf_status kf_parallel(uint64_t n, int threads, kerf_status (*task)(void *ctx, uint64_t i),
+                        void *ctx);
+int kf_thread_count(int threads);
+
+#endif

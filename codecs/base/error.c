@@ -1,0 +1,82 @@
+/* error.c - status names and the text of failures. */
+#include "base.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+uint32_t kerf_version(void)
+{
+    return KERF_VERSION_MAJOR << 16 | KERF_VERSION_MINOR << 8 | KERF_VERSION_PATCH;
+}
+
+const char *kerf_status_name(kerf_status s)
+{
+    switch (s) {
+    case KERF_OK: return "KERF_OK";
+    case KERF_E_ARG: return "KERF_E_ARG";
+    case KERF_E_NOMEM: return "KERF_E_NOMEM";
+    case KERF_E_DATA: return "KERF_E_DATA";
+    case KERF_E_LIMIT: return "KERF_E_LIMIT";
+    case KERF_E_RANGE: return "KERF_E_RANGE";
+    case KERF_E_BUFFER: return "KERF_E_BUFFER";
+    case KERF_E_NOSUP: return "KERF_E_NOSUP";
+    case KERF_E_CUDA: return "KERF_E_CUDA";
+    case KERF_E_IO: return "KERF_E_IO";
+    case KERF_E_EXISTS: return "KERF_E_EXISTS";
+    case KERF_E_CANCELED: return "KERF_E_CANCELED";
+    }
+    return "KERF_E_UNKNOWN";
+}
+
+/* Text that came from a file may hold anything; an error is one line of printable UTF-8. A cut
+ * multi-byte character at the end is dropped. */
+static void make_one_line(char *text)
+{
+    size_t n = strlen(text);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) text[i] = '?';
+    size_t i = n;
+    while (i > 0 && ((unsigned char)text[i - 1] & 0xc0) == 0x80) i--;
+    if (i > 0 && (unsigned char)text[i - 1] >= 0xc0) {
+        unsigned char lead = (unsigned char)text[i - 1];
+        size_t need = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+        if (n - (i - 1) < need) text[i - 1] = 0;
+    }
+}
+
+kerf_status kf_fail(kerf_error *err, kerf_status s, uint64_t offset, const char *fmt, ...)
+{
+    if (err) {
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(err->text, sizeof err->text, fmt, ap);
+        va_end(ap);
+        make_one_line(err->text);
+        err->status = s;
+        err->native = 0;
+        err->offset = offset;
+    }
+    return s;
+}
+
+kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...)
+{
+    if (err) {
+        va_list ap;
+        va_start(ap, fmt);
+        int n = vsnprintf(err->text, sizeof err->text, fmt, ap);
+        va_end(ap);
+        if (n >= 0 && (size_t)n < sizeof err->text) {
+            char room[128]; /* GNU's strerror_r may use it or not */
+            const char *why = strerror_r(errnum, room, sizeof room);
+            snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", why);
+        }
+        make_one_line(err->text);
+        err->status = KERF_E_IO;
+        err->native = errnum;
+        err->offset = KF_NOWHERE;
+    }
+    return KERF_E_IO;
+}

@@ -1,0 +1,388 @@
+/* dispatch.c - the public encode, decode, measure: checks arguments, picks a backend, cuts bands
+ * into slices for threads, and owns what belongs to a matrix rather than to a band. */
+#include "base/base.h"
+#include "block/all.h"
+#include "cpu/ops.h"
+#include "cpu/stats.h"
+#include "cpu/widen.h"
+#include "format.h"
+#include "scalar/pack.h"
+
+#include <stdlib.h>
+
+static const kf_backend backends[] = {
+    {"ref", kf_ref_ops},
+};
+#define BACKENDS (sizeof backends / sizeof backends[0])
+
+size_t kerf_backend_count(void)
+{
+    return BACKENDS;
+}
+
+const char *kerf_backend_at(size_t i)
+{
+    return i < BACKENDS ? backends[i].name : NULL;
+}
+
+static kerf_status find_ops(const kerf_format *f, const char *name, const kf_codec_ops **out,
+                            kerf_error *err)
+{
+    const kf_backend *b = NULL;
+    for (size_t i = 0; i < BACKENDS; i++) /* the last one is the fastest */
+        if (!name || strcmp(name, backends[i].name) == 0) b = &backends[i];
+    if (!b)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "no backend \"%.40s\" on this machine", name);
+    *out = b->ops(f);
+    return KERF_OK;
+}
+
+/* --- one call over a range of bands ------------------------------------------------------------
+ */
+
+typedef struct call {
+    const kerf_geometry *g;
+    uint64_t b0, b1, slices;
+    const uint8_t *source;
+    uint8_t *target;
+    kerf_dtype dtype;
+    kerf_nan nan;
+    uint8_t *plane[KERF_PLANES];
+    const kf_codec_ops *ops;
+    const kf_tensor *tensors; /* one per matrix touched, from first_matrix */
+    uint64_t first_matrix;
+    int encoder;
+    kerf_stats *stats; /* measure: per slice and matrix touched */
+    uint64_t matrices; /* touched */
+    uint64_t *found;   /* per slice: first bad element of the tensor, or clipped elements */
+} call;
+
+static const kerf_exec default_exec = {0, KERF_NAN_ERROR, NULL};
+
+/* Fills what all calls share and checks the range, the type and every length. */
+static kerf_status call_init(call *c, const kerf_geometry *g, uint64_t b0, uint64_t b1,
+                             kerf_dtype dtype, const kerf_exec *exec, kerf_error *err)
+{
+    call fresh = {.g = g, .b0 = b0, .b1 = b1, .dtype = dtype, .nan = exec->nan};
+    *c = fresh;
+    if (b0 > b1 || b1 > g->bands)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "bands [%llu, %llu) of %llu",
+                       (unsigned long long)b0, (unsigned long long)b1,
+                       (unsigned long long)g->bands);
+    if (dtype != KERF_F32 && dtype != KERF_F16 && dtype != KERF_BF16)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "numbers of type %s cannot be converted; F32, F16 and BF16 can",
+                       kerf_dtype_name(dtype));
+    KF_TRY(find_ops(g->format, exec->backend, &c->ops, err));
+    uint64_t slices = 4 * (uint64_t)kf_thread_count(exec->threads);
+    c->slices = kf_min_u64(slices, b1 - b0);
+    if (b1 > b0) {
+        c->first_matrix = b0 / g->bands_per_matrix;
+        c->matrices = (b1 - 1) / g->bands_per_matrix - c->first_matrix + 1;
+    }
+    return KERF_OK;
+}
+
+static kerf_status check_span(size_t have, uint64_t need, const char *what, kerf_error *err)
+{
+    if (have >= need) return KERF_OK;
+    return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "%s has %zu bytes, needs %llu", what, have,
+                   (unsigned long long)need);
+}
+
+static kerf_status check_floats(const call *c, size_t have, const char *what, kerf_error *err)
+{
+    kerf_extent e = kerf_band_elements(c->g, c->b0, c->b1);
+    return check_span(have, e.count * (kerf_dtype_bits(c->dtype) / 8), what, err);
+}
+
+static kerf_status check_planes(call *c, const kerf_cspan planes[KERF_PLANES], kerf_error *err)
+{
+    static const char *const names[KERF_PLANES] = {"plane of codes", "plane of scales",
+                                                   "plane of second-level scales",
+                                                   "plane of zero points"};
+    for (int p = 0; p < KERF_PLANES; p++) {
+        if (c->g->plane[p].dtype == KERF_DTYPE_NONE) continue;
+        kerf_extent e = kerf_band_bytes(c->g, (kerf_plane_id)p, c->b0, c->b1);
+        KF_TRY(check_span(planes[p].n, e.count, names[p], err));
+        c->plane[p] = (uint8_t *)(uintptr_t)planes[p].p;
+    }
+    return KERF_OK;
+}
+
+/* Where band b's part of a plane begins. */
+static uint8_t *plane_at(const call *c, int p, uint64_t b)
+{
+    if (!c->plane[p]) return NULL;
+    if (c->g->plane[p].per_matrix) {
+        uint64_t size = c->g->matrices ? c->g->plane[p].bytes / c->g->matrices : 0;
+        return c->plane[p] + b / c->g->bands_per_matrix * size;
+    }
+    return c->plane[p] + kerf_band_bytes(c->g, (kerf_plane_id)p, c->b0, b).count;
+}
+
+static kf_band band_at(const call *c, uint64_t b, float *scratch)
+{
+    const kerf_geometry *g = c->g;
+    kerf_extent e = kerf_band_elements(g, b, b + 1);
+    uint64_t start =
+        (e.offset - kerf_band_elements(g, c->b0, b).offset) * (kerf_dtype_bits(c->dtype) / 8);
+    int flat = g->format->geometry == KERF_GROUP_FLAT;
+    size_t cols = (size_t)(flat ? e.count : g->cols);
+    kf_band band = {.g = g,
+                    .rows = (size_t)(e.count / cols),
+                    .cols = cols,
+                    .dtype = c->dtype,
+                    .nan = c->nan,
+                    .encoder = c->encoder,
+                    .scratch = scratch};
+    band.source = c->source ? c->source + start : NULL;
+    band.target = c->target ? c->target + start : NULL;
+    band.tensor = c->tensors ? c->tensors + (b / g->bands_per_matrix - c->first_matrix) : NULL;
+    for (int p = 0; p < KERF_PLANES; p++) band.plane[p] = plane_at(c, p, b);
+    return band;
+}
+
+static void slice_range(const call *c, uint64_t slice, uint64_t *from, uint64_t *to)
+{
+    uint64_t n = c->b1 - c->b0, whole = n / c->slices, rest = n % c->slices;
+    *from = c->b0 + slice * whole + kf_min_u64(slice, rest);
+    *to = *from + whole + (slice < rest);
+}
+
+/* --- encode ------------------------------------------------------------------------------------
+ */
+
+static kerf_status encode_slice(void *ctx, uint64_t slice)
+{
+    const call *c = ctx;
+    uint64_t b, end;
+    slice_range(c, slice, &b, &end);
+    float *scratch = kf_alloc(kf_scratch_floats(c->g), sizeof *scratch);
+    if (!scratch) return KERF_E_NOMEM;
+    kerf_status status = KERF_OK;
+    for (; b < end && status == KERF_OK; b++) {
+        kf_band band = band_at(c, b, scratch);
+        size_t bad = c->ops->encode(&band);
+        if (bad != KF_NO_ELEMENT) {
+            c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
+            status = KERF_E_DATA;
+        }
+    }
+    free(scratch);
+    return status;
+}
+
+int kerf_needs_stats(const kerf_geometry *g)
+{
+    return g->format->geometry == KERF_GROUP_TENSOR || g->format->second != KERF_SECOND_NONE;
+}
+
+static kf_tensor tensor_of(const kerf_geometry *g, const kerf_encoder *e, const kerf_stats *stats,
+                           kerf_dtype source)
+{
+    kerf_stats none = {0};
+    if (!stats) stats = &none;
+    kf_tensor t = kf_tensor_init(kf_spec_of(g->format), (int)e->id, stats, (int)source);
+    if (g->format->second == KERF_SECOND_NESTED) t.offset = kf_stats_mean_block(stats);
+    return t;
+}
+
+/* The values that a matrix has once: written by the call that holds its first band. */
+static void write_matrix_values(const call *c, uint64_t matrix, const kf_tensor *t)
+{
+    const kerf_geometry *g = c->g;
+    uint32_t value[KERF_PLANES] = {0, t->bits, kf_bits(t->second), t->zero};
+    if (g->format->zero == KERF_ZERO_F32) value[KERF_PLANE_ZEROS] = kf_bits(t->offset);
+    for (int p = 1; p < KERF_PLANES; p++)
+        if (c->plane[p] && g->plane[p].per_matrix)
+            kf_put_code(c->plane[p], kerf_dtype_bits(g->plane[p].dtype), (size_t)matrix, value[p]);
+}
+
+static kerf_status bad_element(const call *c, kerf_error *err)
+{
+    uint64_t first = UINT64_MAX;
+    for (uint64_t i = 0; i < c->slices; i++) first = kf_min_u64(first, c->found[i]);
+    uint64_t at = first - kerf_band_elements(c->g, c->b0, c->b0).offset;
+    float x = kf_load(c->dtype, c->source, (size_t)at);
+    return kf_fail(err, KERF_E_DATA, first, "element %llu is %s", (unsigned long long)first,
+                   x != x  ? "NaN"
+                   : x > 0 ? "Inf"
+                           : "-Inf");
+}
+
+static kerf_status out_of_memory(kerf_error *err)
+{
+    return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
+}
+
+kerf_status kerf_encode(const kerf_geometry *g, const kerf_encoder *encoder,
+                        const kerf_stats *stats, uint64_t b0, uint64_t b1, kerf_cspan src,
+                        kerf_dtype dtype, const kerf_span dst[KERF_PLANES], const kerf_exec *exec,
+                        kerf_error *err)
+{
+    call c;
+    kerf_cspan planes[KERF_PLANES];
+    if (!exec) exec = &default_exec;
+    for (int p = 0; p < KERF_PLANES; p++) planes[p] = (kerf_cspan){dst[p].p, dst[p].n};
+    KF_TRY(call_init(&c, g, b0, b1, dtype, exec, err));
+    KF_TRY(check_floats(&c, src.n, "source", err));
+    KF_TRY(check_planes(&c, planes, err));
+    KF_TRY(kf_encoder_check(g->format, encoder, dtype, err));
+    if (kerf_needs_stats(g) && !stats)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s needs kerf_measure first", g->format->name);
+    if (g->bands == 0) c.matrices = g->matrices;
+
+    kf_tensor *tensors = kf_alloc(c.matrices, sizeof *tensors);
+    uint64_t *found = kf_alloc(c.slices, sizeof *found);
+    kerf_status status = tensors && found ? KERF_OK : out_of_memory(err);
+    for (uint64_t i = 0; status == KERF_OK && i < c.matrices; i++) {
+        uint64_t m = c.first_matrix + i;
+        tensors[i] = tensor_of(g, encoder, stats ? &stats[m] : NULL, dtype);
+        if (g->bands == 0 || m * g->bands_per_matrix >= b0) write_matrix_values(&c, m, &tensors[i]);
+    }
+    if (status == KERF_OK) {
+        for (uint64_t i = 0; i < c.slices; i++) found[i] = UINT64_MAX;
+        c.source = src.p;
+        c.tensors = tensors;
+        c.encoder = (int)encoder->id;
+        c.found = found;
+        status = kf_parallel(c.slices, exec->threads, encode_slice, &c);
+        if (status == KERF_E_DATA) status = bad_element(&c, err);
+        if (status == KERF_E_NOMEM) status = out_of_memory(err);
+    }
+    free(tensors);
+    free(found);
+    return status;
+}
+
+/* --- decode ------------------------------------------------------------------------------------
+ */
+
+static kerf_status decode_slice(void *ctx, uint64_t slice)
+{
+    const call *c = ctx;
+    uint64_t b, end;
+    slice_range(c, slice, &b, &end);
+    for (; b < end; b++) {
+        kf_band band = band_at(c, b, NULL);
+        c->ops->decode(&band);
+    }
+    return KERF_OK;
+}
+
+kerf_status kerf_decode(const kerf_geometry *g, uint64_t b0, uint64_t b1,
+                        const kerf_cspan src[KERF_PLANES], kerf_span dst, kerf_dtype dtype,
+                        const kerf_exec *exec, kerf_error *err)
+{
+    call c;
+    if (!exec) exec = &default_exec;
+    KF_TRY(call_init(&c, g, b0, b1, dtype, exec, err));
+    KF_TRY(check_planes(&c, src, err));
+    KF_TRY(check_floats(&c, dst.n, "target", err));
+    c.target = dst.p;
+    return kf_parallel(c.slices, exec->threads, decode_slice, &c);
+}
+
+static kerf_status clip_slice(void *ctx, uint64_t slice)
+{
+    const call *c = ctx;
+    uint64_t b, end, n = 0;
+    slice_range(c, slice, &b, &end);
+    for (; b < end; b++) {
+        kf_band band = band_at(c, b, NULL);
+        n += c->ops->count_clipped(&band);
+    }
+    c->found[slice] = n;
+    return KERF_OK;
+}
+
+kerf_status kerf_count_clipped(const kerf_geometry *g, uint64_t b0, uint64_t b1,
+                               const kerf_cspan planes[KERF_PLANES], kerf_cspan src,
+                               kerf_dtype dtype, const kerf_exec *exec, uint64_t *clipped,
+                               kerf_error *err)
+{
+    call c;
+    if (!exec) exec = &default_exec;
+    KF_TRY(call_init(&c, g, b0, b1, dtype, exec, err));
+    KF_TRY(check_planes(&c, planes, err));
+    KF_TRY(check_floats(&c, src.n, "source", err));
+    c.source = src.p;
+    c.found = kf_alloc_zero(c.slices, sizeof *c.found);
+    if (!c.found) return out_of_memory(err);
+    kerf_status status = kf_parallel(c.slices, exec->threads, clip_slice, &c);
+    *clipped = 0;
+    for (uint64_t i = 0; i < c.slices; i++) *clipped += c.found[i];
+    free(c.found);
+    return status;
+}
+
+/* --- measure -----------------------------------------------------------------------------------
+ */
+
+static void measure_band(const call *c, const kf_band *b, kerf_stats *s)
+{
+    const float *x = b->scratch;
+    size_t n = b->rows * b->cols;
+    for (size_t i = 0; i < n; i++) {
+        s->amax = kf_max(s->amax, kf_abs(x[i]));
+        s->min = kf_min(s->min, x[i]);
+        s->max = kf_max(s->max, x[i]);
+    }
+    if (c->g->format->second != KERF_SECOND_NESTED) return;
+    for (size_t i = 0; i < n; i += c->g->format->group) {
+        size_t left = n - i, width = c->g->format->group;
+        kf_group g = {x + i, 1, left < width ? left : width, n, left >= width};
+        kf_tensor none = {0};
+        kf_scale scale = kf_choose(kf_spec_of(c->g->format), c->encoder, &none, g);
+        kf_stats_add_block(s, kf_float(scale.bits));
+    }
+}
+
+static kerf_status measure_slice(void *ctx, uint64_t slice)
+{
+    const call *c = ctx;
+    uint64_t b, end;
+    slice_range(c, slice, &b, &end);
+    float *scratch = kf_alloc(kf_scratch_floats(c->g), sizeof *scratch);
+    if (!scratch) return KERF_E_NOMEM;
+    kerf_status status = KERF_OK;
+    for (; b < end && status == KERF_OK; b++) {
+        kf_band band = band_at(c, b, scratch);
+        size_t bad = kf_widen(c->dtype, band.source, band.rows * band.cols, c->nan, scratch);
+        if (bad != KF_NO_ELEMENT) {
+            c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
+            status = KERF_E_DATA;
+            continue;
+        }
+        uint64_t matrix = b / c->g->bands_per_matrix - c->first_matrix;
+        measure_band(c, &band, &c->stats[slice * c->matrices + matrix]);
+    }
+    free(scratch);
+    return status;
+}
+
+kerf_status kerf_measure(const kerf_geometry *g, uint64_t b0, uint64_t b1, kerf_cspan src,
+                         kerf_dtype dtype, kerf_stats *stats, const kerf_exec *exec,
+                         kerf_error *err)
+{
+    call c;
+    if (!exec) exec = &default_exec;
+    KF_TRY(call_init(&c, g, b0, b1, dtype, exec, err));
+    KF_TRY(check_floats(&c, src.n, "source", err));
+    c.source = src.p;
+    c.stats = kf_alloc_zero(c.slices * c.matrices, sizeof *c.stats);
+    c.found = kf_alloc(c.slices, sizeof *c.found);
+    kerf_status status = c.stats && c.found ? KERF_OK : out_of_memory(err);
+    if (status == KERF_OK) {
+        for (uint64_t i = 0; i < c.slices; i++) c.found[i] = UINT64_MAX;
+        status = kf_parallel(c.slices, exec->threads, measure_slice, &c);
+        if (status == KERF_E_DATA) status = bad_element(&c, err);
+        if (status == KERF_E_NOMEM) status = out_of_memory(err);
+    }
+    for (uint64_t i = 0; status == KERF_OK && i < c.slices * c.matrices; i++)
+        kerf_stats_merge(&stats[c.first_matrix + i % c.matrices], &c.stats[i]);
+    free(c.stats);
+    free(c.found);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* ops.h - what a CPU backend is: one struct of function pointers per format. The reference fills
+ * them all; a faster backend overrides those it has. Every function does one band. */
+#ifndef KERF_OPS_H
+#define KERF_OPS_H
+
+#include "block/spec.h"
+
+/* A band of a tensor, with the part of every plane that belongs to it. Planes with one value per
+ * matrix are given at the value of the band's matrix. */
+typedef struct kf_band {
+    const kerf_geometry *g;
+    size_t rows, cols;     /* of this band; rows are contiguous in the source           */
+    const uint8_t *source; /* encode, count_clipped                                     */
+    uint8_t *target;       /* decode                                                    */
+    kerf_dtype dtype;      /* of source or target: F32, F16, BF16                       */
+    kerf_nan nan;
+    uint8_t *plane[KERF_PLANES]; /* written by encode, only read by the others                */
+    const kf_tensor *tensor;     /* encode                                                    */
+    int encoder;                 /* kerf_encoder_id                                           */
+    float *scratch;              /* kf_scratch_floats(g), undefined between calls             */
+} kf_band;
+
+#define KF_NO_ELEMENT SIZE_MAX
+
+typedef struct kf_codec_ops {
+    /* Returns the first element that is NaN or Inf under KERF_NAN_ERROR, or KF_NO_ELEMENT. */
+    size_t (*encode)(const kf_band *b);
+    void (*decode)(const kf_band *b);
+    size_t (*count_clipped)(const kf_band *b);
+} kf_codec_ops;
+
+/* Elements of a band as fp32, and one absmax per group. */
+static inline size_t kf_scratch_floats(const kerf_geometry *g)
+{
+    return (size_t)(g->band_rows * g->band_cols + g->band_groups);
+}
+
+typedef struct kf_backend {
+    const char *name;
+    const kf_codec_ops *(*ops)(const kerf_format *f); /* NULL: this machine cannot run it */
+} kf_backend;
+
+const kf_codec_ops *kf_ref_ops(const kerf_format *f);
+
+#endif

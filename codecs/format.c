@@ -1,0 +1,251 @@
+/* format.c - the tables that formats.def and the dtype list become, and how they are searched. */
+#include "format.h"
+#include "base/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const kerf_format formats[] = {
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    {KERF_FORMAT_##ID,                                                                             \
+     name,                                                                                         \
+     KERF_FAMILY_##family,                                                                         \
+     KERF_ELEM_##elem,                                                                             \
+     KF_BITS_##elem,                                                                               \
+     KERF_GROUP_##geometry,                                                                        \
+     group,                                                                                        \
+     KERF_SCALE_##scale,                                                                           \
+     KERF_SECOND_##second,                                                                         \
+     KERF_ZERO_##zero,                                                                             \
+     enc,                                                                                          \
+     note},
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+};
+
+static const kerf_encoder encoders[] = {
+#define KERF_ENCODER(family, ID, name, source) \
+    {KERF_ENC_##family##_##ID, KERF_FAMILY_##family, name, source},
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+};
+#define ENCODERS (sizeof encoders / sizeof encoders[0])
+
+/* --- dtypes --------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    unsigned bits;
+} dtypes[] = {{"?", 0},
+#define X(name, bits) {#name, bits},
+              KERF_DTYPES(X)
+#undef X
+};
+#define DTYPES (sizeof dtypes / sizeof dtypes[0])
+
+const char *kerf_dtype_name(kerf_dtype t)
+{
+    return dtypes[(size_t)t < DTYPES ? t : 0].name;
+}
+
+unsigned kerf_dtype_bits(kerf_dtype t)
+{
+    return dtypes[(size_t)t < DTYPES ? t : 0].bits;
+}
+
+kerf_dtype kerf_dtype_find(const char *name)
+{
+    for (size_t i = 1; i < DTYPES; i++)
+        if (strcmp(name, dtypes[i].name) == 0) return (kerf_dtype)i;
+    return KERF_DTYPE_NONE;
+}
+
+/* --- formats and encoders -------------------------------------------------------------------- */
+
+size_t kerf_format_count(void)
+{
+    return KF_FORMATS;
+}
+
+const kerf_format *kerf_format_at(size_t i)
+{
+    return i < KF_FORMATS ? &formats[i] : NULL;
+}
+
+const kerf_format *kerf_format_find(const char *name)
+{
+    for (size_t i = 0; i < KF_FORMATS; i++)
+        if (strcmp(name, formats[i].name) == 0) return &formats[i];
+    return NULL;
+}
+
+size_t kf_format_index(const kerf_format *f)
+{
+    return (size_t)(f - formats);
+}
+
+kf_spec kf_spec_of(const kerf_format *f)
+{
+    kf_spec s = {f->id,    f->family, f->element, f->bits, f->geometry,
+                 f->group, f->scale,  f->second,  f->zero};
+    return s;
+}
+
+/* What a peer's rule is defined for: a format that it cannot write has no such encoder. */
+static int peer_writes(const kerf_format *f, const kerf_encoder *e)
+{
+    int e2m1 = f->element == KERF_ELEM_E2M1, e4m3 = f->element == KERF_ELEM_E4M3;
+    switch (e->id) {
+    case KERF_ENC_FP8_MODELOPT: return e4m3 && f->geometry == KERF_GROUP_TENSOR;
+    case KERF_ENC_FP8_CT: return e4m3;
+    case KERF_ENC_FP8_TORCHAO: return f->geometry != KERF_GROUP_TILE;
+    case KERF_ENC_FP8_DEEPSEEK: return e4m3 && f->geometry == KERF_GROUP_TILE;
+    case KERF_ENC_MX_TORCHAO: return f->element != KERF_ELEM_MXI8;
+    case KERF_ENC_MX_CT: return e2m1 || e4m3 || f->element == KERF_ELEM_E2M3;
+    case KERF_ENC_MX_MODELOPT: return e2m1 || e4m3;
+    case KERF_ENC_MX_GGML: return e2m1;
+    case KERF_ENC_INT_MODELOPT: /* int8 is amax */
+        return f->element == KERF_ELEM_S4 && f->geometry == KERF_GROUP_BLOCK;
+    case KERF_ENC_INT_GPTQ:
+    case KERF_ENC_AFFINE_GPTQ: return f->geometry != KERF_GROUP_TENSOR;
+    case KERF_ENC_INT_TORCHAO:
+    case KERF_ENC_AFFINE_TORCHAO: return f->element != KERF_ELEM_S8 || f->scale == KERF_SCALE_F32;
+    case KERF_ENC_INT_BNB: return f->id == KERF_FORMAT_INT8;
+    case KERF_ENC_AFFINE_AWQ:
+    case KERF_ENC_AFFINE_HQQ: return f->element == KERF_ELEM_U4 && f->geometry == KERF_GROUP_BLOCK;
+    default: return 1;
+    }
+}
+
+/* Peers that keep a scale in the type of the source need a format that can hold it. */
+static int encoder_takes(const kerf_format *f, const kerf_encoder *e, kerf_dtype source)
+{
+    switch (e->id) {
+    case KERF_ENC_INT_CT:
+    case KERF_ENC_INT_TORCHAO:
+    case KERF_ENC_AFFINE_CT:
+    case KERF_ENC_AFFINE_TORCHAO:
+    case KERF_ENC_AFFINE_AWQ: break;
+    default: return 1;
+    }
+    if (f->scale == KERF_SCALE_BF16) return source == KERF_BF16;
+    return f->scale != KERF_SCALE_F16 || source == KERF_F16;
+}
+
+/* A search over candidates needs the group in hand; a whole matrix is streamed past. */
+static int encoder_fits(const kerf_format *f, const kerf_encoder *e)
+{
+    if (e->family != f->family || !peer_writes(f, e)) return 0;
+    return f->geometry != KERF_GROUP_TENSOR || strcmp(e->name, "search") != 0;
+}
+
+kerf_status kf_encoder_check(const kerf_format *f, const kerf_encoder *e, kerf_dtype source,
+                             kerf_error *err)
+{
+    if (!encoder_fits(f, e))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s is not an encoder of %s", e->name, f->name);
+    if (encoder_takes(f, e, source)) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "%s:%s computes its scales in the type of the source, %s, which this format "
+                   "cannot hold; choose one with fp16, bfloat16 or fp32 scales to match",
+                   f->name, e->name, kerf_dtype_name(source));
+}
+
+static const kerf_encoder *find_encoder(const kerf_format *f, const char *name)
+{
+    for (size_t i = 0; i < ENCODERS; i++)
+        if (encoder_fits(f, &encoders[i]) && strcmp(name, encoders[i].name) == 0)
+            return &encoders[i];
+    return NULL;
+}
+
+size_t kerf_encoder_count(const kerf_format *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ENCODERS; i++) n += (size_t)encoder_fits(f, &encoders[i]);
+    return n;
+}
+
+const kerf_encoder *kerf_encoder_at(const kerf_format *f, size_t i)
+{
+    const kerf_encoder *first = find_encoder(f, f->default_encoder);
+    if (i == 0) return first;
+    for (size_t k = 0; k < ENCODERS; k++)
+        if (encoder_fits(f, &encoders[k]) && &encoders[k] != first && --i == 0) return &encoders[k];
+    return NULL;
+}
+
+/* --- "nvfp4:4/6" ------------------------------------------------------------------------------ */
+
+/* Edits that turn a into b (Levenshtein), for "did you mean"; words are cut at 31 characters. */
+static unsigned edit_distance(const char *a, const char *b)
+{
+    unsigned row[32];
+    unsigned nb = 0;
+    while (nb < 31 && b[nb]) nb++;
+    for (unsigned j = 0; j <= nb; j++) row[j] = j;
+    for (unsigned i = 0; i < 31 && a[i]; i++) {
+        unsigned diagonal = row[0];
+        row[0] = i + 1;
+        for (unsigned j = 0; j < nb; j++) {
+            unsigned change = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            unsigned step = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+            row[j + 1] = change < step ? change : step;
+        }
+    }
+    return row[nb];
+}
+
+static const char *nearest_format(const char *word)
+{
+    const char *best = formats[0].name;
+    unsigned least = UINT32_MAX;
+    for (size_t i = 0; i < KF_FORMATS; i++) {
+        unsigned d = edit_distance(word, formats[i].name);
+        if (d < least) {
+            least = d;
+            best = formats[i].name;
+        }
+    }
+    return best;
+}
+
+static void list_encoders(const kerf_format *f, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < kerf_encoder_count(f) && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "",
+                                 kerf_encoder_at(f, i)->name);
+}
+
+kerf_status kerf_codec_find(const char *text, kerf_codec *out, kerf_error *err)
+{
+    char name[64];
+    const char *colon = strchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : strlen(text);
+    snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, text);
+
+    kerf_codec codec = {kerf_format_find(name), NULL};
+    if (!codec.format || n >= sizeof name)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown format \"%s\"; did you mean \"%s\"?",
+                       name, nearest_format(name));
+    codec.encoder = find_encoder(codec.format, colon ? colon + 1 : codec.format->default_encoder);
+    if (!codec.encoder) {
+        char list[512];
+        list_encoders(codec.format, list, sizeof list);
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "format %s has no encoder \"%.40s\"; it has: %s", name,
+                       colon ? colon + 1 : codec.format->default_encoder, list);
+    }
+    *out = codec;
+    return KERF_OK;
+}
+
+char *kerf_codec_name(kerf_codec c, char *out, size_t size)
+{
+    snprintf(out, size, "%s%s%s", c.format ? c.format->name : "dense", c.encoder ? ":" : "",
+             c.encoder ? c.encoder->name : "");
+    return out;
+}
