@@ -1,0 +1,133 @@
+/* ledger.c - what was written where, so that commit can prove that all of it is on disk. */
+#include "file/ledger.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RUNS 64 /* parts of a file that are read back in parallel */
+
+void kf_ledger_init(kf_ledger *l)
+{
+    memset(l, 0, sizeof *l);
+    pthread_mutex_init(&l->lock, NULL);
+}
+
+void kf_ledger_free(kf_ledger *l)
+{
+    pthread_mutex_destroy(&l->lock);
+    free(l->record);
+    l->record = NULL;
+}
+
+kerf_status kf_ledger_add(kf_ledger *l, kf_record r, kerf_error *err)
+{
+    kerf_status s = KERF_OK;
+    pthread_mutex_lock(&l->lock);
+    if (l->count == l->capacity) {
+        size_t capacity = l->capacity ? 2 * l->capacity : 1024;
+        kf_record *more = realloc(l->record, capacity * sizeof *more);
+        if (more) {
+            l->record = more;
+            l->capacity = capacity;
+        } else {
+            s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for the list of writes");
+        }
+    }
+    if (s == KERF_OK) l->record[l->count++] = r;
+    pthread_mutex_unlock(&l->lock);
+    return s;
+}
+
+static int compare_records(const void *pa, const void *pb)
+{
+    const kf_record *a = pa, *b = pb;
+    if (a->file != b->file) return a->file < b->file ? -1 : 1;
+    return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+static kerf_status fail_coverage(const kf_plan *plan, size_t file, uint64_t at, const char *what,
+                                 kerf_error *err)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        const kf_named *named = &plan->by_name[i];
+        const kf_place *place = &plan->place[named->index];
+        if (place->file == file && at >= place->offset && at - place->offset < place->bytes)
+            return kf_fail(err, KERF_E_ARG, at - place->offset,
+                           "output tensor \"%.*s\": byte %" PRIu64 " %s", KF_NAME(named->name),
+                           at - place->offset, what);
+    }
+    return kf_fail(err, KERF_E_ARG, at, "byte %" PRIu64 " of the output %s", at, what);
+}
+
+kerf_status kf_ledger_check(kf_ledger *l, const kf_plan *plan, kerf_error *err)
+{
+    if (l->count > 0) qsort(l->record, l->count, sizeof *l->record, compare_records);
+    size_t i = 0;
+    for (size_t f = 0; f < plan->files; f++) {
+        uint64_t at = 0;
+        for (; i < l->count && l->record[i].file == f; i++) {
+            const kf_record *r = &l->record[i];
+            if (r->offset > at) break;
+            if (r->offset < at) return fail_coverage(plan, f, r->offset, "was written twice", err);
+            at += r->bytes;
+        }
+        if (at < plan->file[f].bytes) return fail_coverage(plan, f, at, "was never written", err);
+    }
+    return KERF_OK;
+}
+
+typedef struct run {
+    size_t first, end;
+    kerf_status status;
+    kerf_error err;
+} run;
+
+typedef struct verifier {
+    const kf_ledger *ledger;
+    const kf_blob *blob;
+    run run[MAX_RUNS];
+} verifier;
+
+static kerf_status verify_record(const verifier *v, const kf_record *r, void *buffer,
+                                 kerf_error *err)
+{
+    KF_TRY(kf_blob_read(v->blob, r->offset, buffer, r->bytes, err));
+    if (kerf_hash(buffer, r->bytes) == r->hash) return KERF_OK;
+    return kf_fail(err, KERF_E_IO, r->offset,
+                   "%s: bytes %" PRIu64 " to %" PRIu64 " read back other than they were written",
+                   v->blob->path, r->offset, r->offset + r->bytes);
+}
+
+static kerf_status verify_run(void *ctx, uint64_t i)
+{
+    verifier *v = ctx;
+    run *r = &v->run[i];
+    void *buffer = kf_alloc(KF_LEDGER_MAX_BYTES, 1);
+    if (!buffer) r->status = kf_fail(&r->err, KERF_E_NOMEM, KF_NOWHERE, "no memory to read back");
+    for (size_t k = r->first; k < r->end && r->status == KERF_OK; k++)
+        r->status = verify_record(v, &v->ledger->record[k], buffer, &r->err);
+    free(buffer);
+    return r->status;
+}
+
+kerf_status kf_ledger_verify(const kf_ledger *l, size_t file, const kf_blob *blob, int threads,
+                             kerf_error *err)
+{
+    verifier v = {.ledger = l, .blob = blob};
+    size_t first = 0, end = l->count;
+    while (first < end && l->record[first].file < file) first++;
+    while (end > first && l->record[end - 1].file > file) end--;
+    size_t runs = end - first < MAX_RUNS ? end - first : MAX_RUNS;
+    for (size_t i = 0; i < runs; i++) {
+        v.run[i].first = first + (end - first) * i / runs;
+        v.run[i].end = first + (end - first) * (i + 1) / runs;
+    }
+    kerf_status s = kf_parallel(runs, threads, verify_run, &v);
+    for (size_t i = 0; i < runs && s != KERF_OK; i++)
+        if (v.run[i].status != KERF_OK) {
+            if (err) *err = v.run[i].err;
+            return v.run[i].status;
+        }
+    return s;
+}

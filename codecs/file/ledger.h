@@ -1,0 +1,39 @@
+/* ledger.h - what was written where, so that commit can prove that all of it is on disk. */
+#ifndef KERF_FILE_LEDGER_H
+#define KERF_FILE_LEDGER_H
+
+#include <pthread.h>
+
+#include "file/blob.h"
+#include "file/plan.h"
+
+#define KF_LEDGER_MAX_BYTES                                               \
+    (1u << 22) /* of one record: bounds what reading back holds in memory \
+                */
+
+typedef struct kf_record {
+    uint64_t offset, hash; /* in the unpacked file; XXH64 of the bytes */
+    uint32_t bytes;
+    uint32_t file;
+} kf_record;
+
+typedef struct kf_ledger {
+    kf_record *record;
+    size_t count, capacity;
+    pthread_mutex_t lock;
+} kf_ledger;
+
+void kf_ledger_init(kf_ledger *l);
+void kf_ledger_free(kf_ledger *l);
+
+/* Any thread. */
+kerf_status kf_ledger_add(kf_ledger *l, kf_record r, kerf_error *err);
+
+/* Every byte of every file was written once. Sorts the records: no more may be added. */
+kerf_status kf_ledger_check(kf_ledger *l, const kf_plan *plan, kerf_error *err);
+
+/* Reads one file back and compares. */
+kerf_status kf_ledger_verify(const kf_ledger *l, size_t file, const kf_blob *blob, int threads,
+                             kerf_error *err);
+
+#endif

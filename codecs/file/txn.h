@@ -1,0 +1,52 @@
+/* txn.h - files and folders that appear whole or not at all.
+ *
+ * A temporary stands beside its target, hidden and locked; publishing renames it. A temporary
+ * whose lock is free belongs to a dead run, and the next run for the same target removes it. */
+#ifndef KERF_FILE_TXN_H
+#define KERF_FILE_TXN_H
+
+#include "base/base.h"
+
+typedef struct kf_temp {
+    char *path;  /* NULL: none                                          */
+    int fd;      /* of the file or folder; -1 once closed               */
+    int lock_fd; /* keeps the lock when fd is closed; -1: no lock       */
+    int slot;    /* in the table of what a signal removes; -1: no place */
+    int is_folder;
+} kf_temp;
+
+#define KF_NO_TEMP                          \
+    {                                       \
+        .fd = -1, .lock_fd = -1, .slot = -1 \
+    }
+
+/* Makes a temporary for `target`, which may not exist yet; its folder must. Removes those of dead
+ * runs first. */
+kerf_status kf_temp_create(const char *target, int is_folder, kf_temp *t, kerf_error *err);
+
+/* Makes a file inside a temporary folder; it goes where the folder goes. */
+kerf_status kf_temp_create_in(const kf_temp *folder, const char *name, kf_temp *t, kerf_error *err);
+
+/* Size check, sync and checked close. A failed sync is final: the system may drop the bytes and
+ * say nothing the next time. */
+kerf_status kf_temp_settle(kf_temp *t, uint64_t bytes, kerf_error *err);
+
+/* Writes a whole small file, reads it back, and settles it. */
+kerf_status kf_temp_fill(kf_temp *t, const void *p, size_t n, kerf_error *err);
+
+/* Renames a settled temporary (a folder is synced first) onto its target and syncs the folder
+ * around; when only the latter fails, the output is in place, whole, and the failure is reported.
+ * An existing target is KERF_E_EXISTS unless overwrite is set; a folder that is not empty is then
+ * exchanged, and the old one, which must hold nothing but files, removed. */
+kerf_status kf_temp_publish(kf_temp *t, const char *target, int overwrite, kerf_error *err);
+
+/* Removes it from the disk (a folder with the files in it) and frees. Fine on KF_NO_TEMP. */
+void kf_temp_discard(kf_temp *t);
+
+/* Frees what belongs to a file inside a temporary folder, and leaves the file. */
+void kf_temp_release(kf_temp *t);
+
+/* KERF_E_NOSUP when the file system of this temporary folder cannot exchange two folders. */
+kerf_status kf_temp_check_exchange(const kf_temp *t, const char *target, kerf_error *err);
+
+#endif
