@@ -1,0 +1,329 @@
+/* args.c - reads a command line by the option table of its verb, and prints that table as help:
+ * what is accepted and what is documented are the same rows. */
+#include "args.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct given {
+    const option *option;
+    const char *value;
+} given;
+
+struct args {
+    const verb *verb;
+    given *given;
+    size_t given_count;
+    const char **operand;
+    size_t operand_count;
+};
+
+/* --- shared options ------------------------------------------------------------------------ */
+
+const option option_keep = {"keep", 0, "GLOB",
+                            "leave matching tensors in their source type (repeatable)"};
+const option option_only = {"only", 0, "GLOB",
+                            "consider matching tensors only, keep the others (repeatable)"};
+const option option_nan = {"nan", 0, "error|zero|saturate",
+                           "NaN and Inf in the source: refuse (default), write 0, or clamp Inf to "
+                           "the largest finite value"};
+const option option_overwrite = {"overwrite", 'y', NULL, "replace an existing output"};
+const option option_zstd_level = {"zstd-level", 0, "N",
+                                  "compression of .zst outputs, 1 to 22 (default: 3)"};
+const option option_threads = {"threads", 'j', "N",
+                               "threads (default: all cores); never changes a byte of the result"};
+const option option_device = {"device", 0, "cpu|cuda", "where to compute (default: cpu)"};
+const option option_json = {"json", 0, NULL,
+                            "one JSON document on standard output instead of text"};
+const option option_progress = {"progress", 0, "auto|bar|json|none",
+                                "auto (default): a bar on a terminal; json: one line per event on "
+                                "standard error"};
+
+/* --- parse --------------------------------------------------------------------------------- */
+
+/* The i-th option of a verb, its own first; NULL past the end. */
+static const option *option_at(const verb *v, size_t i)
+{
+    const size_t shared = sizeof v->shared / sizeof *v->shared;
+    for (const option *o = v->options; o && o->name; o++) {
+        if (i-- == 0) return o;
+    }
+    return i < shared ? v->shared[i] : NULL;
+}
+
+static const option *find_long(const verb *v, const char *name, size_t n)
+{
+    const option *o;
+    for (size_t i = 0; (o = option_at(v, i)) != NULL; i++) {
+        if (strlen(o->name) == n && strncmp(o->name, name, n) == 0) return o;
+    }
+    return NULL;
+}
+
+static const option *find_letter(const verb *v, char letter)
+{
+    const option *o;
+    for (size_t i = 0; (o = option_at(v, i)) != NULL; i++) {
+        if (o->letter && o->letter == letter) return o;
+    }
+    return NULL;
+}
+
+static kerf_status fail_unknown(const verb *v, const char *name, size_t n, kerf_error *err)
+{
+    const char *words[64] = {NULL};
+    const option *o;
+    for (size_t i = 0; i < 63 && (o = option_at(v, i)) != NULL; i++) words[i] = o->name;
+    char text[64];
+    snprintf(text, sizeof text, "%.*s", (int)(n < 60 ? n : 60), name);
+    const char *near = nearest_word(text, words);
+    if (near) {
+        return USAGE(err, "%s: unknown option --%s, did you mean --%s?", v->name, text, near);
+    }
+    return USAGE(err, "%s: unknown option --%s; see kerf help %s", v->name, text, v->name);
+}
+
+/* Takes "--name", "--name=value" or "--name" "value"; *used counts the words taken. */
+static kerf_status take_long(args *a, int argc, char **argv, int *used, kerf_error *err)
+{
+    const char *name = argv[0] + 2;
+    const char *equals = strchr(name, '=');
+    size_t n = equals ? (size_t)(equals - name) : strlen(name);
+    const option *o = find_long(a->verb, name, n);
+    *used = 1;
+    if (!o) return fail_unknown(a->verb, name, n, err);
+    if (!o->value && equals) return USAGE(err, "%s: --%s takes no value", a->verb->name, o->name);
+    const char *value = equals ? equals + 1 : NULL;
+    if (o->value && !equals) {
+        if (argc < 2) return USAGE(err, "%s: --%s needs %s", a->verb->name, o->name, o->value);
+        value = argv[1];
+        *used = 2;
+    }
+    a->given[a->given_count++] = (given){o, value};
+    return KERF_OK;
+}
+
+/* Takes "-x", "-xvalue" or "-x" "value"; switches do not cluster. */
+static kerf_status take_letter(args *a, int argc, char **argv, int *used, kerf_error *err)
+{
+    const option *o = find_letter(a->verb, argv[0][1]);
+    *used = 1;
+    if (!o) {
+        return USAGE(err, "%s: unknown option %.20s; see kerf help %s", a->verb->name, argv[0],
+                     a->verb->name);
+    }
+    const char *value = argv[0][2] ? argv[0] + 2 : NULL;
+    if (!o->value && value) {
+        return USAGE(err, "%s: -%c takes no value; write switches apart", a->verb->name, o->letter);
+    }
+    if (o->value && !value) {
+        if (argc < 2) return USAGE(err, "%s: -%c needs %s", a->verb->name, o->letter, o->value);
+        value = argv[1];
+        *used = 2;
+    }
+    a->given[a->given_count++] = (given){o, value};
+    return KERF_OK;
+}
+
+static int asks_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) return 1;
+    }
+    return 0;
+}
+
+static kerf_status parse_words(args *a, int argc, char **argv, kerf_error *err)
+{
+    int only_operands = 0;
+    for (int i = 0, used = 1; i < argc; i += used) {
+        const char *word = argv[i];
+        used = 1;
+        if (only_operands || word[0] != '-' || !word[1]) {
+            a->operand[a->operand_count++] = word;
+        } else if (strcmp(word, "--") == 0) {
+            only_operands = 1;
+        } else if (word[1] == '-') {
+            TRY(take_long(a, argc - i, argv + i, &used, err));
+        } else {
+            TRY(take_letter(a, argc - i, argv + i, &used, err));
+        }
+    }
+    const verb *v = a->verb;
+    if (a->operand_count < v->operands_min) {
+        return USAGE(err, "%s: too few operands; usage: kerf %s %s", v->name, v->name, v->usage);
+    }
+    if (a->operand_count > v->operands_max) {
+        return USAGE(err, "%s: one operand too many: %.100s", v->name, a->operand[v->operands_max]);
+    }
+    return KERF_OK;
+}
+
+kerf_status args_parse(const verb *v, int argc, char **argv, args **out, int *help, kerf_error *err)
+{
+    *out = NULL;
+    *help = asks_help(argc, argv);
+    if (*help) return KERF_OK;
+    args *a = NULL;
+    TRY(allocate(&a, 1, sizeof *a, err));
+    a->verb = v;
+    kerf_status s = allocate(&a->given, (size_t)argc, sizeof *a->given, err);
+    if (s == KERF_OK) s = allocate(&a->operand, (size_t)argc, sizeof *a->operand, err);
+    if (s == KERF_OK) s = parse_words(a, argc, argv, err);
+    if (s != KERF_OK) {
+        args_free(a);
+        return s;
+    }
+    *out = a;
+    return KERF_OK;
+}
+
+void args_free(args *a)
+{
+    if (!a) return;
+    free(a->given);
+    free(a->operand);
+    free(a);
+}
+
+/* --- look up ------------------------------------------------------------------------------- */
+
+size_t args_operands(const args *a)
+{
+    return a->operand_count;
+}
+
+const char *args_operand(const args *a, size_t i)
+{
+    return i < a->operand_count ? a->operand[i] : NULL;
+}
+
+const char *args_value_at(const args *a, const char *name, size_t i)
+{
+    for (size_t k = 0; k < a->given_count; k++) {
+        if (strcmp(a->given[k].option->name, name) == 0 && i-- == 0) return a->given[k].value;
+    }
+    return NULL;
+}
+
+const char *args_value(const args *a, const char *name)
+{
+    for (size_t k = a->given_count; k-- > 0;) {
+        if (strcmp(a->given[k].option->name, name) == 0) return a->given[k].value;
+    }
+    return NULL;
+}
+
+int args_has(const args *a, const char *name)
+{
+    for (size_t k = 0; k < a->given_count; k++) {
+        if (strcmp(a->given[k].option->name, name) == 0) return 1;
+    }
+    return 0;
+}
+
+kerf_status args_integer(const args *a, const char *name, int lo, int hi, int *out, kerf_error *err)
+{
+    const char *text = args_value(a, name);
+    if (!text) return KERF_OK;
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < lo || value > hi) {
+        return USAGE(err, "--%s %.40s: expected a whole number from %d to %d", name, text, lo, hi);
+    }
+    *out = (int)value;
+    return KERF_OK;
+}
+
+kerf_status args_choice(const args *a, const char *name, const char *const *words, int *out,
+                        kerf_error *err)
+{
+    const char *text = args_value(a, name);
+    *out = 0;
+    if (!text) return KERF_OK;
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(words[i], text) == 0) {
+            *out = i;
+            return KERF_OK;
+        }
+    }
+    char list[160] = "";
+    for (int i = 0; words[i]; i++) {
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", words[i]);
+    }
+    return USAGE(err, "--%s %.40s: expected one of %s", name, text, list);
+}
+
+static int has_backend(const char *name)
+{
+    for (size_t i = 0; i < kerf_backend_count(); i++) {
+        if (strcmp(kerf_backend_at(i), name) == 0) return 1;
+    }
+    return 0;
+}
+
+kerf_status args_exec(const args *a, kerf_exec *out, kerf_error *err)
+{
+    static const char *const devices[] = {"cpu", "cuda", NULL};
+    static const char *const nans[] = {"error", "zero", "saturate", NULL};
+    static const kerf_nan nan_of[] = {KERF_NAN_ERROR, KERF_NAN_ZERO, KERF_NAN_SATURATE};
+    int device = 0, nan = 0;
+    *out = (kerf_exec){0};
+    TRY(args_integer(a, "threads", 1, 4096, &out->threads, err));
+    TRY(args_choice(a, "device", devices, &device, err));
+    TRY(args_choice(a, "nan", nans, &nan, err));
+    out->nan = nan_of[nan];
+    if (device == 0) return KERF_OK;
+    out->backend = devices[device];
+    if (has_backend(out->backend)) return KERF_OK;
+    return fail(err, KERF_E_CUDA, "--device %s: not available here; use --device cpu",
+                out->backend);
+}
+
+/* --- help ---------------------------------------------------------------------------------- */
+
+enum { HELP_COLUMN = 32, HELP_WIDTH = 98 };
+
+/* Prints text from column HELP_COLUMN on, broken at spaces. */
+static void print_wrapped(const char *text, FILE *to)
+{
+    const size_t room = HELP_WIDTH - HELP_COLUMN;
+    while (strlen(text) > room) {
+        size_t n = room;
+        while (n > 0 && text[n] != ' ') n--;
+        if (n == 0) break;
+        fprintf(to, "%.*s\n%*s", (int)n, text, HELP_COLUMN, "");
+        text += n + 1;
+    }
+    fprintf(to, "%s\n", text);
+}
+
+static void print_option(const option *o, FILE *to)
+{
+    char left[80];
+    char letter[8] = "    ";
+    if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    snprintf(left, sizeof left, "  %s--%s%s%s", letter, o->name, o->value ? " " : "",
+             o->value ? o->value : "");
+    if (strlen(left) + 1 < HELP_COLUMN) {
+        fprintf(to, "%-*s", HELP_COLUMN, left);
+    } else {
+        fprintf(to, "%s\n%*s", left, HELP_COLUMN, "");
+    }
+    print_wrapped(o->help, to);
+}
+
+void print_verb_help(const verb *v, FILE *to)
+{
+    static const option help = {"help", 'h', NULL, "this text"};
+    fprintf(to, "Usage: kerf %s %s\n\n%s\n", v->name, v->usage, v->details);
+    fprintf(to, "\nOptions:\n");
+    const option *o;
+    for (size_t i = 0; (o = option_at(v, i)) != NULL; i++) print_option(o, to);
+    print_option(&help, to);
+    fprintf(to, "\nExamples:\n%s", v->examples);
+}

@@ -1,0 +1,36 @@
+/* args.h - the command line, read by the option table of a verb. */
+#ifndef KERF_ARGS_H
+#define KERF_ARGS_H
+
+#include "cli.h"
+
+/* Rows that several verbs share. */
+extern const option option_keep, option_only, option_nan, option_overwrite, option_zstd_level,
+    option_threads, option_device, option_json, option_progress;
+
+/* Reads argv[0..argc) after the verb. "--" ends the options. *help is set when -h or --help was
+ * seen; nothing else is checked then. */
+kerf_status args_parse(const verb *v, int argc, char **argv, args **out, int *help,
+                       kerf_error *err);
+void args_free(args *a);
+
+size_t args_operands(const args *a);
+const char *args_operand(const args *a, size_t i); /* NULL past the end */
+
+/* Value of an option: the last one given, or the i-th; NULL when absent. */
+const char *args_value(const args *a, const char *name);
+const char *args_value_at(const args *a, const char *name, size_t i);
+int args_has(const args *a, const char *name);
+
+/* An integer in [lo, hi]; *out is left alone when the option is absent. */
+kerf_status args_integer(const args *a, const char *name, int lo, int hi, int *out,
+                         kerf_error *err);
+/* Index of the value in a list of words ended by NULL; 0 when the option is absent. */
+kerf_status args_choice(const args *a, const char *name, const char *const *words, int *out,
+                        kerf_error *err);
+/* What -j, --device and --nan say, for verbs that have them. */
+kerf_status args_exec(const args *a, kerf_exec *out, kerf_error *err);
+
+void print_verb_help(const verb *v, FILE *to);
+
+#endif

@@ -1,0 +1,79 @@
+/* cli.h - what every verb of the command shares: how it is declared, how it fails, how it ends. */
+#ifndef KERF_CLI_H
+#define KERF_CLI_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <kerf/codec.h>
+
+/* Documented exit codes of the command. */
+enum {
+    EXIT_OK = 0,
+    EXIT_MISMATCH = 1,
+    EXIT_USAGE = 2,
+    EXIT_INPUT = 3,
+    EXIT_IO = 4,
+    EXIT_LIMIT = 5,
+    EXIT_DEVICE = 6,
+    EXIT_INTERNAL = 70
+};
+
+/* One option; the same row parses it and prints its help. */
+typedef struct option {
+    const char *name;
+    char letter;       /* 0: no short form                                 */
+    const char *value; /* what stands for the value in help; NULL: a switch */
+    const char *help;
+} option;
+
+typedef struct args args;
+
+/* A verb returns EXIT_OK, EXIT_MISMATCH, or a kerf_status with the text in err. */
+typedef struct verb {
+    const char *name;
+    const char *summary;
+    const char *usage; /* operands and main options, after the verb        */
+    const char *details;
+    const char *examples;
+    const option *options;    /* its own, ended by an empty row; NULL: none  */
+    const option *shared[10]; /* those it has in common with others          */
+    unsigned operands_min, operands_max;
+    int (*run)(const args *a, kerf_error *err);
+} verb;
+
+extern const verb verb_formats, verb_inspect, verb_quantize, verb_dequantize, verb_score,
+    verb_verify, verb_selftest;
+
+/* Fills err with one line - what, where, how to fix - and returns s. */
+kerf_status fail(kerf_error *err, kerf_status s, const char *fmt, ...) KERF_PRINTF(3, 4);
+
+/* fail(), for what the person at the keyboard can change on the command line: exit code 2. */
+#define USAGE(err, ...) fail(err, KERF_E_ARG, __VA_ARGS__)
+
+/* Puts "where: " before the text of a failure. Returns s. */
+kerf_status fail_at(kerf_error *err, kerf_status s, const char *where);
+
+#define TRY(expr)                                     \
+    do {                                              \
+        kerf_status try_status = (expr);              \
+        if (try_status != KERF_OK) return try_status; \
+    } while (0)
+
+int exit_code(kerf_status s);
+
+/* Installs handlers that remove temporaries before the command dies of a signal. */
+void catch_signals(void);
+
+/* The word of a list (ended by NULL) that `text` was probably meant to be, or NULL. */
+const char *nearest_word(const char *text, const char *const *words);
+
+/* malloc'd zeros or KERF_E_NOMEM. */
+kerf_status allocate(void *out, size_t count, size_t size, kerf_error *err);
+
+/* Copies text with control characters replaced, so that a name from a file cannot steer a
+ * terminal; always terminated. Returns out. */
+char *printable(const char *text, char *out, size_t size);
+
+#endif

@@ -1,0 +1,306 @@
+/* cmd_quantize.c - kerf quantize: decide, declare the output, then stream every tensor through.
+ * The header of the output is complete before a byte of a tensor is read; memory is a few panels
+ * whatever the size of the file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "decide.h"
+#include "encode_tensor.h"
+#include "manifest.h"
+#include "output.h"
+#include "progress.h"
+
+typedef struct job {
+    const args *args;
+    const char *source_path, *path;
+    kerf_codec base;
+    kerf_exec exec;
+    checkpoint source;
+    decisions plan;
+    manifest manifest;
+    uint64_t bytes_in, elements;
+    progress progress;
+    double seconds;
+} job;
+
+/* --- plan ---------------------------------------------------------------------------------- */
+
+static uint64_t bytes_after(const decision *d)
+{
+    return d->codec.format ? d->geometry.bytes : weight_bytes(d->weight);
+}
+
+static double bits_per_weight(uint64_t bytes, uint64_t elements)
+{
+    return elements ? 8 * (double)bytes / (double)elements : 0;
+}
+
+static kerf_status declare_tensor(manifest *m, const decision *d, kerf_error *err)
+{
+    const kerf_weight *w = d->weight;
+    char name[KERF_MAX_NAME_BYTES + 32];
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        if (d->codec.format) {
+            const kerf_plane *plane = &d->geometry.plane[p];
+            if (plane->dtype == KERF_DTYPE_NONE) continue;
+            kerf_layout_plane_name(w->name, p, name, sizeof name);
+            TRY(manifest_add(m, name, plane->dtype, &plane->shape, w->plane[0]->shard, err));
+        } else if (w->plane[p]) {
+            const kerf_tensor *t = w->plane[p];
+            TRY(manifest_add(m, t->name, t->dtype, &t->shape, t->shard, err));
+        }
+    }
+    return KERF_OK;
+}
+
+static kerf_status declare_output(job *j, kerf_error *err)
+{
+    kerf_weight *weights = NULL;
+    TRY(manifest_open(&j->manifest, &j->source, j->path ? j->path : "", err));
+    TRY(allocate(&weights, j->plan.count, sizeof *weights, err));
+    kerf_status s = KERF_OK;
+    for (size_t i = 0; i < j->plan.count && s == KERF_OK; i++) {
+        const decision *d = &j->plan.item[i];
+        weights[i] = *d->weight;
+        if (d->codec.format) weights[i].codec = d->codec;
+        s = declare_tensor(&j->manifest, d, err);
+    }
+    if (s == KERF_OK) {
+        s = manifest_describe(&j->manifest, &j->source, weights, j->plan.count, err);
+    }
+    free(weights);
+    return s;
+}
+
+static kerf_status make_plan(job *j, kerf_error *err)
+{
+    TRY(decide(&j->source, j->args, j->base, 0, &j->plan, err));
+    for (size_t i = 0; i < j->plan.count; i++) {
+        j->bytes_in += weight_bytes(j->plan.item[i].weight);
+        j->elements += weight_elements(j->plan.item[i].weight);
+    }
+    if (j->plan.quantized == 0) {
+        return USAGE(err, "%.200s: no tensor is left to quantize; --dry-run shows why each is kept",
+                     j->source_path);
+    }
+    return declare_output(j, err);
+}
+
+/* --- write --------------------------------------------------------------------------------- */
+
+/* Writes the entries of one tensor, which begin at `entry`; *used says how many they are. */
+static kerf_status write_tensor(job *j, kerf_writer *w, const decision *d, size_t entry,
+                                size_t *used, kerf_error *err)
+{
+    *used = 0;
+    if (!d->codec.format) {
+        progress_tensor(&j->progress, d->weight->name, "keep");
+        for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+            const kerf_tensor *t = d->weight->plane[p];
+            if (!t) continue;
+            TRY(copy_tensor(&j->source, t, w, entry + (*used)++, &j->progress, err));
+        }
+        return KERF_OK;
+    }
+    char name[64];
+    progress_tensor(&j->progress, d->weight->name, kerf_codec_name(d->codec, name, sizeof name));
+    encode_job encode = {
+        .reader = j->source.reader,
+        .tensor = d->weight->plane[0],
+        .geometry = &d->geometry,
+        .encoder = d->codec.encoder,
+        .exec = &j->exec,
+        .progress = &j->progress,
+        .writer = w,
+    };
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        if (d->geometry.plane[p].dtype != KERF_DTYPE_NONE) encode.entry[p] = entry + (*used)++;
+    }
+    return encode_tensor(&encode, err);
+}
+
+static uint64_t work_bytes(const decisions *plan)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        const decision *d = &plan->item[i];
+        int passes = d->codec.format && kerf_needs_stats(&d->geometry) ? 2 : 1;
+        bytes += weight_bytes(d->weight) * (uint64_t)passes;
+    }
+    return bytes;
+}
+
+static kerf_status write_tensors(job *j, kerf_writer *w, kerf_error *err)
+{
+    size_t entry = 0;
+    for (size_t i = 0; i < j->plan.count; i++) {
+        size_t used = 0;
+        kerf_status s = write_tensor(j, w, &j->plan.item[i], entry, &used, err);
+        if (s != KERF_OK) return s;
+        entry += used;
+    }
+    return KERF_OK;
+}
+
+static kerf_status write_output(job *j, kerf_error *err)
+{
+    kerf_writer *w = NULL;
+    TRY(progress_open(&j->progress, j->args, work_bytes(&j->plan), err));
+    TRY(manifest_create(&j->manifest, &j->source, j->path, j->args, &w, err));
+    kerf_status s = write_tensors(j, w, err);
+    if (s == KERF_OK) {
+        progress_tensor(&j->progress, "checking what was written", "commit");
+        s = kerf_writer_commit(w, err);
+    } else {
+        kerf_writer_abort(w);
+    }
+    j->seconds = progress_close(&j->progress);
+    return s;
+}
+
+/* --- report -------------------------------------------------------------------------------- */
+
+static kerf_status print_plan_json(const job *j, kerf_error *err)
+{
+    json_t *tensors = json_array();
+    char name[64];
+    for (size_t i = 0; i < j->plan.count; i++) {
+        const decision *d = &j->plan.item[i];
+        const kerf_weight *w = d->weight;
+        json_t *row = json_pack("{s:s, s:o, s:s}", "name", w->name, "shape", json_shape(&w->shape),
+                                "source", weight_format(w, name, sizeof name));
+        const char *format = d->codec.format ? kerf_codec_name(d->codec, name, sizeof name) : NULL;
+        json_object_set_new(row, "format", format ? json_string(format) : json_null());
+        json_object_set_new(row, "reason", d->reason[0] ? json_string(d->reason) : json_null());
+        json_object_set_new(row, "bytes_in", json_integer((json_int_t)weight_bytes(w)));
+        json_object_set_new(row, "bytes_out", json_integer((json_int_t)bytes_after(d)));
+        json_object_set_new(row, "bpw",
+                            json_real(bits_per_weight(bytes_after(d), weight_elements(w))));
+        json_array_append_new(tensors, row);
+    }
+    uint64_t out = manifest_bytes(&j->manifest);
+    json_t *totals =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "quantized", (json_int_t)j->plan.quantized,
+                  "kept", (json_int_t)(j->plan.count - j->plan.quantized), "elements",
+                  (json_int_t)j->elements, "bytes_in", (json_int_t)j->bytes_in, "bytes_out",
+                  (json_int_t)out, "bpw", bits_per_weight(out, j->elements));
+    int dry = args_has(j->args, "dry-run");
+    if (!dry) json_object_set_new(totals, "seconds", json_real(j->seconds));
+    json_t *doc =
+        json_pack("{s:o, s:o, s:b, s:o, s:o}", "source", json_path(j->source_path), "output",
+                  json_path(j->path), "dry_run", dry, "tensors", tensors, "totals", totals);
+    return print_json("quantize", doc, err);
+}
+
+static kerf_status print_plan(const job *j, kerf_error *err)
+{
+    table *t = NULL;
+    char text[TEXT_SIZE], name[64];
+    TRY(table_open(&t, "tensor|shape|source|becomes|>bytes|>after|>bpw", err));
+    for (size_t i = 0; i < j->plan.count; i++) {
+        const decision *d = &j->plan.item[i];
+        const kerf_weight *w = d->weight;
+        table_cell(t, "%s", w->name);
+        table_cell(t, "%s", shape_text(&w->shape, text));
+        table_cell(t, "%s", weight_format(w, name, sizeof name));
+        if (!d->codec.format) {
+            table_cell(t, "kept (%s)", d->reason);
+        } else {
+            table_cell(t, "%s", kerf_codec_name(d->codec, name, sizeof name));
+        }
+        table_cell(t, "%llu", (unsigned long long)weight_bytes(w));
+        table_cell(t, "%llu", (unsigned long long)bytes_after(d));
+        table_cell(t, "%.3f", bits_per_weight(bytes_after(d), weight_elements(w)));
+    }
+    uint64_t out = manifest_bytes(&j->manifest);
+    table_rule(t);
+    table_cell(t, "%zu quantized, %zu kept", j->plan.quantized, j->plan.count - j->plan.quantized);
+    for (int i = 0; i < 3; i++) table_cell(t, "%s", "");
+    table_cell(t, "%llu", (unsigned long long)j->bytes_in);
+    table_cell(t, "%llu", (unsigned long long)out);
+    table_cell(t, "%.3f", bits_per_weight(out, j->elements));
+    kerf_status s = table_print(t, stdout, err);
+    table_close(t);
+    return s;
+}
+
+static void print_summary(const job *j)
+{
+    char in[TEXT_SIZE], out[TEXT_SIZE];
+    uint64_t bytes = manifest_bytes(&j->manifest);
+    fprintf(stderr, "%s: %zu of %zu tensors quantized, %s -> %s, %.3f bpw, %.2f s, %.0f MB/s\n",
+            j->path, j->plan.quantized, j->plan.count, bytes_text(j->bytes_in, in),
+            bytes_text(bytes, out), bits_per_weight(bytes, j->elements), j->seconds,
+            (double)j->bytes_in / 1e6 / (j->seconds > 0 ? j->seconds : 1));
+}
+
+/* --- verb ---------------------------------------------------------------------------------- */
+
+static kerf_status quantize(job *j, kerf_error *err)
+{
+    static const char *const layouts[] = {"kerf", NULL};
+    const args *a = j->args;
+    int layout = 0;
+    const char *format = args_value(a, "format");
+    j->source_path = args_operand(a, 0);
+    j->path = args_value(a, "output");
+    if (!format) return USAGE(err, "quantize: -f FORMAT[:ENCODER] is missing; see kerf formats");
+    if (!j->path && !args_has(a, "dry-run")) {
+        return USAGE(err, "quantize: -o OUT is missing; --dry-run needs none");
+    }
+    TRY(parse_codec(format, &j->base, err));
+    TRY(args_choice(a, "layout", layouts, &layout, err));
+    TRY(args_exec(a, &j->exec, err));
+    TRY(checkpoint_open(&j->source, j->source_path, err));
+    TRY(make_plan(j, err));
+    if (args_has(a, "dry-run")) {
+        return args_has(a, "json") ? print_plan_json(j, err) : print_plan(j, err);
+    }
+    TRY(write_output(j, err));
+    const char *mode = args_value(a, "progress");
+    if (!mode || strcmp(mode, "json") != 0) print_summary(j);
+    return args_has(a, "json") ? print_plan_json(j, err) : KERF_OK;
+}
+
+static int run_quantize(const args *a, kerf_error *err)
+{
+    job j = {.args = a};
+    kerf_status s = quantize(&j, err);
+    manifest_close(&j.manifest);
+    decisions_free(&j.plan);
+    checkpoint_close(&j.source);
+    return s;
+}
+
+static const option options[] = {
+    {"format", 'f', "FORMAT[:ENCODER]",
+     "number format, and how its bytes are chosen: kerf formats"},
+    {"output", 'o', "OUT", "NAME.safetensors, NAME.safetensors.zst, or a folder"},
+    {"tensor", 0, "GLOB=FORMAT[:ENC]",
+     "another format for matching tensors, also for those kept by "
+     "default; GLOB=keep keeps them (repeatable, last wins)"},
+    {"layout", 0, "kerf", "how tensors are named in the output"},
+    {"dry-run", 'n', NULL, "show what would become of every tensor and write nothing"},
+    {NULL, 0, NULL, NULL},
+};
+
+const verb verb_quantize = {
+    .name = "quantize",
+    .summary = "write a checkpoint in a few-bit format",
+    .usage = "IN -f FORMAT[:ENCODER] -o OUT [options]",
+    .details = "Quantizes the weights of IN (a .safetensors or .safetensors.zst file, or a model\n"
+               "folder) into OUT. Norms, biases, 1-D tensors, embeddings, lm_head, routers and\n"
+               "vision towers stay in their source type unless --tensor names them; --dry-run\n"
+               "shows every decision. OUT appears only when it is whole and checked. GLOB is a\n"
+               "shell pattern over tensor names.",
+    .examples = "  kerf quantize model/ -f nvfp4:4/6 -o model-nvfp4/\n"
+                "  kerf quantize model.safetensors -f mxfp4 --dry-run\n"
+                "  kerf quantize model/ -f int4-g128:search --tensor '*down_proj*=int8' -o out/\n"
+                "  kerf quantize model/ -f nvfp4 --keep '*layers.0.*' -o out.safetensors.zst\n",
+    .options = options,
+    .shared = {&option_keep, &option_only, &option_nan, &option_overwrite, &option_zstd_level,
+               &option_threads, &option_device, &option_json, &option_progress},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run_quantize,
+};

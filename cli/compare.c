@@ -1,0 +1,209 @@
+/* compare.c - measures or compares two weights, panel by panel. */
+#include "compare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "stream.h"
+
+static void note(comparison *c, const char *fmt, unsigned long long at)
+{
+    if (!c->problem[0]) snprintf(c->problem, sizeof c->problem, fmt, at);
+}
+
+/* First byte at which a and b differ, or n. */
+static size_t first_difference(const unsigned char *a, const unsigned char *b, size_t n)
+{
+    size_t i = 0;
+    if (memcmp(a, b, n) == 0) return n;
+    while (a[i] == b[i]) i++;
+    return i;
+}
+
+/* --- measured ------------------------------------------------------------------------------ */
+
+typedef struct measure_run {
+    const compare_job *job;
+    const comparison *pair;
+    const kerf_weight *other; /* as quantized; a dense one as codes of a plain format */
+    kerf_scorer *scorer;
+} measure_run;
+
+static kerf_status measure_read(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const measure_run *r = ctx;
+    TRY(read_dense(r->job->source->reader, r->pair->weight->plane[0], &r->other->geometry, p, err));
+    return read_planes(r->job->other->reader, r->other, p, err);
+}
+
+static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const measure_run *r = ctx;
+    kerf_cspan planes[KERF_PLANES];
+    planes_of(p, planes);
+    progress_add(r->job->progress, p->dense.n);
+    return kerf_scorer_add(r->scorer, p->u0, p->u1, planes, dense_of(p), r->pair->weight->dtype,
+                           r->job->exec, err);
+}
+
+static kerf_status measure(const compare_job *job, comparison *c, const kerf_weight *other,
+                           kerf_error *err)
+{
+    static const stream_steps steps = {measure_read, measure_work, NULL};
+    measure_run r = {.job = job, .pair = c, .other = other};
+    stream *s = NULL;
+    kerf_status status = stream_open(&s, &other->geometry, c->weight->dtype, err);
+    if (status == KERF_OK) status = kerf_scorer_open(&other->geometry, NULL, &r.scorer, err);
+    if (status == KERF_OK) status = read_whole_planes(job->other->reader, other, s, err);
+    if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
+    if (status == KERF_OK) status = kerf_scorer_finish(r.scorer, &c->score, err);
+    kerf_scorer_close(r.scorer);
+    stream_close(s);
+    c->measured = status == KERF_OK;
+    if (c->score.nonfinite)
+        note(c, "%llu decoded elements are NaN or infinite", c->score.nonfinite);
+    return status;
+}
+
+/* A dense weight is measured as if its bytes were the codes of the plain format of its type. */
+static kerf_status measure_dense(const compare_job *job, comparison *c, kerf_error *err)
+{
+    static const struct {
+        kerf_dtype dtype;
+        const char *format;
+    } plain[] = {{KERF_F32, "fp32"}, {KERF_F16, "fp16"}, {KERF_BF16, "bf16"}};
+    kerf_weight other = *c->other;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        if (plain[i].dtype != other.dtype) continue;
+        other.codec.format = kerf_format_find(plain[i].format);
+    }
+    TRY(kerf_geometry_init(&other.geometry, other.codec.format, &other.shape, err));
+    return measure(job, c, &other, err);
+}
+
+/* --- equal to the decoding ----------------------------------------------------------------- */
+
+typedef struct decode_run {
+    const compare_job *job;
+    comparison *pair;
+    kerf_span decoded; /* of one panel, made when the first one shows how large they are */
+} decode_run;
+
+static kerf_status decode_read(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const decode_run *r = ctx;
+    const comparison *c = r->pair;
+    TRY(read_planes(r->job->source->reader, c->weight, p, err));
+    return read_dense(r->job->other->reader, c->other->plane[0], &c->weight->geometry, p, err);
+}
+
+static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
+{
+    decode_run *r = ctx;
+    const kerf_geometry *g = &r->pair->weight->geometry;
+    kerf_dtype dtype = r->pair->other->dtype;
+    kerf_cspan planes[KERF_PLANES];
+    planes_of(p, planes);
+    if (!r->decoded.p) {
+        r->decoded.n = p->dense.n;
+        TRY(allocate(&r->decoded.p, p->dense.n, 1, err));
+    }
+    kerf_span out = {r->decoded.p, p->dense.n};
+    TRY(kerf_decode(g, p->u0, p->u1, planes, out, dtype, r->job->exec, err));
+    progress_add(r->job->progress, p->dense.n);
+    size_t at = first_difference(out.p, p->dense.p, out.n);
+    uint64_t first = kerf_band_elements(g, p->u0, p->u1).offset;
+    if (at < out.n) {
+        note(r->pair, "is not the decoding of the source: first differs at element %llu",
+             first + at / (kerf_dtype_bits(dtype) / 8));
+    }
+    return KERF_OK;
+}
+
+static kerf_status compare_decoded(const compare_job *job, comparison *c, kerf_error *err)
+{
+    static const stream_steps steps = {decode_read, decode_work, NULL};
+    decode_run r = {.job = job, .pair = c};
+    stream *s = NULL;
+    kerf_status status = stream_open(&s, &c->weight->geometry, c->other->dtype, err);
+    if (status == KERF_OK) status = read_whole_planes(job->source->reader, c->weight, s, err);
+    if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
+    free(r.decoded.p);
+    stream_close(s);
+    return status;
+}
+
+/* --- equal byte for byte ------------------------------------------------------------------- */
+
+typedef struct bytes_run {
+    const compare_job *job;
+    comparison *pair;
+    const kerf_tensor *a, *b;
+    unsigned char *other;
+} bytes_run;
+
+static kerf_status bytes_read(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const bytes_run *r = ctx;
+    return kerf_reader_read(r->job->source->reader, r->a, p->u0, p->dense.p, p->dense.n, err);
+}
+
+static kerf_status bytes_work(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const bytes_run *r = ctx;
+    TRY(kerf_reader_read(r->job->other->reader, r->b, p->u0, r->other, p->dense.n, err));
+    progress_add(r->job->progress, p->dense.n);
+    size_t at = first_difference(p->dense.p, r->other, p->dense.n);
+    if (at < p->dense.n) note(r->pair, "differs from the source at byte %llu", p->u0 + at);
+    return KERF_OK;
+}
+
+static kerf_status compare_bytes(const compare_job *job, comparison *c, kerf_error *err)
+{
+    static const stream_steps steps = {bytes_read, bytes_work, NULL};
+    bytes_run r = {.job = job, .pair = c};
+    TRY(allocate(&r.other, STREAM_PANEL_BYTES, 1, err));
+    kerf_status status = KERF_OK;
+    for (kerf_plane_id p = 0; p < KERF_PLANES && status == KERF_OK; p++) {
+        r.a = c->weight->plane[p];
+        r.b = c->other->plane[p];
+        if (!r.a || !r.b) continue;
+        stream *s = NULL;
+        status = stream_open_bytes(&s, r.a->bytes, err);
+        if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
+        stream_close(s);
+    }
+    free(r.other);
+    return status;
+}
+
+/* --- which of them ------------------------------------------------------------------------- */
+
+static int same_shape(const kerf_shape *a, const kerf_shape *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0;
+}
+
+kerf_status compare_weights(const compare_job *job, comparison *out, kerf_error *err)
+{
+    const kerf_weight *a = out->weight, *b = out->other;
+    const int floats = is_float(a->dtype) && is_float(b->dtype);
+    if (!same_shape(&a->shape, &b->shape)) {
+        note(out, "has another shape than the source", 0);
+        return KERF_OK;
+    }
+    if (!a->codec.format && b->codec.format) {
+        if (is_float(a->dtype)) return measure(job, out, b, err);
+        note(out, "is quantized from another type than the source has", 0);
+        return KERF_OK;
+    }
+    if (a->codec.format && !b->codec.format && is_float(b->dtype)) {
+        return compare_decoded(job, out, err);
+    }
+    if (!a->codec.format && job->by_value && floats) return measure_dense(job, out, err);
+    if (a->codec.format != b->codec.format || a->dtype != b->dtype) {
+        note(out, "has another type or format than the source", 0);
+        return KERF_OK;
+    }
+    return compare_bytes(job, out, err);
+}

@@ -1,0 +1,267 @@
+/* decide.c - one decision per tensor. What runtimes refuse to load quantized, or what costs far
+ * more quality than it saves bytes, stays in its source type unless --tensor asks for it. */
+#include "decide.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names as Hugging Face checkpoints have them; the first match gives the reason. */
+static const struct {
+    const char *glob, *reason;
+} keep_by_default[] = {
+    {"*lm_head*", "output head"},
+    {"*embed*", "embedding"},
+    {"wte.weight", "embedding"},
+    {"*.wte.weight", "embedding"},
+    {"wpe.weight", "embedding"},
+    {"*.wpe.weight", "embedding"},
+    {"*norm*", "norm"},
+    {"*.ln_[0-9f]*.weight", "norm"},
+    {"*bias", "bias"},
+    {"*e_score_correction_bias*", "router"},
+    {"*router*", "router"},
+    {"*.mlp.gate.*", "router"},
+    {"*.block_sparse_moe.gate.*", "router"},
+    {"*.feed_forward.gate.*", "router"},
+    {"*shared_expert_gate*", "router"},
+    {"*conv1d*", "convolution"},
+    {"*visual*", "vision tower"},
+    {"*vision_tower*", "vision tower"},
+    {"*multi_modal_projector*", "vision tower"},
+    {"*linear_attn.in_proj_[ab].*", "linear attention gate"},
+    {"mtp.*", "multi-token prediction"},
+};
+
+static int matches(const char *glob, const char *name)
+{
+    return fnmatch(glob, name, 0) == 0;
+}
+
+kerf_status parse_codec(const char *text, kerf_codec *out, kerf_error *err)
+{
+    kerf_status s = kerf_codec_find(text, out, err);
+    if (s == KERF_OK) return s;
+    if (err) err->status = KERF_E_ARG;
+    return KERF_E_ARG;
+}
+
+/* --- --tensor GLOB=FORMAT ------------------------------------------------------------------ */
+
+typedef struct rule {
+    const char *text; /* as given                    */
+    char *glob;       /* its part before the last '=' */
+    kerf_codec codec; /* format NULL: keep           */
+} rule;
+
+typedef struct rules {
+    rule *item;
+    size_t count;
+} rules;
+
+static void rules_free(rules *r)
+{
+    for (size_t i = 0; i < r->count; i++) free(r->item[i].glob);
+    free(r->item);
+}
+
+static kerf_status parse_rule(const char *text, rule *out, kerf_error *err)
+{
+    const char *equals = strrchr(text, '=');
+    *out = (rule){.text = text};
+    if (!equals || equals == text) {
+        return USAGE(err, "--tensor %.200s: expected GLOB=FORMAT[:ENCODER] or GLOB=keep", text);
+    }
+    if (strcmp(equals + 1, "keep") != 0) TRY(parse_codec(equals + 1, &out->codec, err));
+    out->glob = strndup(text, (size_t)(equals - text));
+    return out->glob ? KERF_OK : fail(err, KERF_E_NOMEM, "no memory for --tensor");
+}
+
+static kerf_status parse_rules(const args *a, rules *out, kerf_error *err)
+{
+    size_t count = 0;
+    while (args_value_at(a, "tensor", count)) count++;
+    *out = (rules){0};
+    TRY(allocate(&out->item, count, sizeof *out->item, err));
+    for (; out->count < count; out->count++) {
+        const char *text = args_value_at(a, "tensor", out->count);
+        kerf_status s = parse_rule(text, &out->item[out->count], err);
+        if (s != KERF_OK) {
+            rules_free(out);
+            return s;
+        }
+    }
+    return KERF_OK;
+}
+
+/* --- one tensor ---------------------------------------------------------------------------- */
+
+/* Why this tensor cannot be quantized at all, or NULL. */
+static const char *obstacle(const kerf_weight *w, char *text, size_t size)
+{
+    char format[64];
+    if (w->codec.format) {
+        snprintf(text, size, "already %s", weight_format(w, format, sizeof format));
+        return text;
+    }
+    if (is_float(w->dtype)) return NULL;
+    snprintf(text, size, "type %s", kerf_dtype_name(w->dtype));
+    return text;
+}
+
+static const char *match_option(const args *a, const char *which, const char *name)
+{
+    const char *glob;
+    for (size_t i = 0; (glob = args_value_at(a, which, i)) != NULL; i++) {
+        if (matches(glob, name)) return glob;
+    }
+    return NULL;
+}
+
+/* Rows that are shorter than the blocks of most formats: convolutions, mostly. */
+enum { SHORT_ROW = 16 };
+
+static const char *default_reason(const kerf_weight *w)
+{
+    for (size_t i = 0; i < sizeof keep_by_default / sizeof *keep_by_default; i++) {
+        if (matches(keep_by_default[i].glob, w->name)) return keep_by_default[i].reason;
+    }
+    if (w->shape.rank < 2) return "1-D";
+    return w->shape.dim[w->shape.rank - 1] < SHORT_ROW ? "short rows" : NULL;
+}
+
+/* Sets d->codec by the last --tensor that matches; *found says whether one did. */
+static kerf_status apply_rules(decision *d, const rules *r, int *found, kerf_error *err)
+{
+    const kerf_weight *w = d->weight;
+    *found = 0;
+    for (size_t i = r->count; i-- > 0;) {
+        if (!matches(r->item[i].glob, w->name)) continue;
+        char text[96];
+        const char *why = obstacle(w, text, sizeof text);
+        if (r->item[i].codec.format && why) {
+            return USAGE(err, "--tensor %.100s: %.200s cannot be quantized: %s", r->item[i].text,
+                         w->name, why);
+        }
+        d->codec = r->item[i].codec;
+        snprintf(d->reason, sizeof d->reason, "--tensor %s", r->item[i].text);
+        *found = 1;
+        return KERF_OK;
+    }
+    return KERF_OK;
+}
+
+/* All that a decision rests on. */
+typedef struct request {
+    const checkpoint *source;
+    const args *args;
+    rules rules;
+    kerf_codec base;
+    int all_tensors;
+} request;
+
+static kerf_status decide_one(const request *r, decision *d, kerf_error *err)
+{
+    const args *a = r->args;
+    const kerf_weight *w = d->weight;
+    const char *glob;
+    const char *why;
+    char text[96];
+    int found = 0;
+    TRY(apply_rules(d, &r->rules, &found, err));
+    if (found) return KERF_OK;
+    if ((why = obstacle(w, text, sizeof text)) != NULL) {
+        snprintf(d->reason, sizeof d->reason, "%s", why);
+    } else if ((glob = match_option(a, "keep", w->name)) != NULL) {
+        snprintf(d->reason, sizeof d->reason, "--keep %s", glob);
+    } else if (args_has(a, "only") && !match_option(a, "only", w->name)) {
+        snprintf(d->reason, sizeof d->reason, "not in --only");
+    } else if (!r->all_tensors && (why = default_reason(w)) != NULL) {
+        snprintf(d->reason, sizeof d->reason, "%s", why);
+    } else {
+        d->codec = r->base;
+    }
+    return KERF_OK;
+}
+
+/* A plane must not take the name of another tensor of the source. */
+static kerf_status check_names(const checkpoint *c, const decision *d, kerf_error *err)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    for (kerf_plane_id p = KERF_PLANE_SCALES; p < KERF_PLANES; p++) {
+        if (d->geometry.plane[p].dtype == KERF_DTYPE_NONE) continue;
+        kerf_layout_plane_name(d->weight->name, p, name, sizeof name);
+        if (kerf_reader_find(c->reader, name)) {
+            return fail(err, KERF_E_DATA,
+                        "%.200s: its quantized form needs the name %.220s, which "
+                        "the source uses already; keep it with --keep",
+                        d->weight->name, name);
+        }
+    }
+    return KERF_OK;
+}
+
+/* --- all tensors --------------------------------------------------------------------------- */
+
+static kerf_status check_glob(const checkpoint *c, const char *which, const char *glob,
+                              kerf_error *err)
+{
+    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
+        if (matches(glob, kerf_weights_at(c->weights, i)->name)) return KERF_OK;
+    }
+    return USAGE(err, "--%s %.200s matches no tensor; kerf inspect %.200s lists them", which, glob,
+                 c->path);
+}
+
+static kerf_status check_globs(const request *r, kerf_error *err)
+{
+    static const char *const options[] = {"keep", "only"};
+    for (size_t i = 0; i < r->rules.count; i++) {
+        TRY(check_glob(r->source, "tensor", r->rules.item[i].glob, err));
+    }
+    for (size_t k = 0; k < 2; k++) {
+        const char *glob;
+        for (size_t i = 0; (glob = args_value_at(r->args, options[k], i)) != NULL; i++) {
+            TRY(check_glob(r->source, options[k], glob, err));
+        }
+    }
+    return KERF_OK;
+}
+
+static kerf_status decide_all(const request *r, decisions *out, kerf_error *err)
+{
+    TRY(check_globs(r, err));
+    size_t count = kerf_weights_count(r->source->weights);
+    TRY(allocate(&out->item, count, sizeof *out->item, err));
+    for (; out->count < count; out->count++) {
+        decision *d = &out->item[out->count];
+        d->weight = kerf_weights_at(r->source->weights, out->count);
+        TRY(decide_one(r, d, err));
+        if (!d->codec.format) continue;
+        const kerf_shape *shape = &d->weight->shape;
+        kerf_status s = kerf_codec_check(d->codec, shape, d->weight->dtype, err);
+        if (s == KERF_OK) s = kerf_geometry_init(&d->geometry, d->codec.format, shape, err);
+        if (s != KERF_OK) return fail_at(err, s, d->weight->name);
+        TRY(check_names(r->source, d, err));
+        out->quantized++;
+    }
+    return KERF_OK;
+}
+
+kerf_status decide(const checkpoint *c, const args *a, kerf_codec base, int all_tensors,
+                   decisions *out, kerf_error *err)
+{
+    request r = {.source = c, .args = a, .base = base, .all_tensors = all_tensors};
+    *out = (decisions){0};
+    TRY(parse_rules(a, &r.rules, err));
+    kerf_status s = decide_all(&r, out, err);
+    rules_free(&r.rules);
+    if (s != KERF_OK) decisions_free(out);
+    return s;
+}
+
+void decisions_free(decisions *d)
+{
+    free(d->item);
+    *d = (decisions){0};
+}

@@ -1,0 +1,129 @@
+/* encode_tensor.c - measure if the format asks for it, then read, encode and hand on. */
+#include "encode_tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct encode_run {
+    const encode_job *job;
+    kerf_stats *stats;
+} encode_run;
+
+/* Writes the row-major place of an element as "5, 7". */
+static void place_text(const kerf_shape *shape, uint64_t element, char *out, size_t size)
+{
+    uint64_t index[KERF_MAX_RANK] = {0};
+    size_t n = 0;
+    for (unsigned i = shape->rank; i-- > 0;) {
+        index[i] = element % shape->dim[i];
+        element /= shape->dim[i];
+    }
+    out[0] = 0;
+    for (unsigned i = 0; i < shape->rank && n < size; i++) {
+        n += (size_t)snprintf(out + n, size - n, "%s%llu", i ? ", " : "",
+                              (unsigned long long)index[i]);
+    }
+}
+
+/* Adds the tensor, and for NaN and Inf the place and the way out, to a failure of the codec. */
+static kerf_status explain(const encode_job *job, kerf_status s, kerf_error *err)
+{
+    if (!err || s == KERF_OK) return s;
+    if (s != KERF_E_DATA || err->offset == UINT64_MAX) return fail_at(err, s, job->tensor->name);
+    char place[21 * KERF_MAX_RANK + 1], text[128];
+    const uint64_t element = err->offset;
+    place_text(&job->tensor->shape, element, place, sizeof place);
+    snprintf(text, sizeof text, "%.120s", err->text);
+    fail(err, s, "%.200s: %s, at [%s]; --nan zero or --nan saturate accepts it", job->tensor->name,
+         text, place);
+    err->offset = element;
+    return s;
+}
+
+static kerf_status read_step(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const encode_job *job = ((encode_run *)ctx)->job;
+    return read_dense(job->reader, job->tensor, job->geometry, p, err);
+}
+
+static kerf_status measure_step(void *ctx, stream_panel *p, kerf_error *err)
+{
+    encode_run *run = ctx;
+    const encode_job *job = run->job;
+    kerf_status s = kerf_measure(job->geometry, p->u0, p->u1, dense_of(p), job->tensor->dtype,
+                                 run->stats, job->exec, err);
+    progress_add(job->progress, p->dense.n);
+    return explain(job, s, err);
+}
+
+static kerf_status encode_step(void *ctx, stream_panel *p, kerf_error *err)
+{
+    encode_run *run = ctx;
+    const encode_job *job = run->job;
+    kerf_status s = kerf_encode(job->geometry, job->encoder, run->stats, p->u0, p->u1, dense_of(p),
+                                job->tensor->dtype, p->plane, job->exec, err);
+    if (s != KERF_OK) return explain(job, s, err);
+    if (job->look) TRY(job->look(job->look_ctx, p, err));
+    progress_add(job->progress, p->dense.n);
+    return KERF_OK;
+}
+
+static kerf_status write_step(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const encode_job *job = ((encode_run *)ctx)->job;
+    if (!job->writer) return KERF_OK;
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        if (job->geometry->plane[k].band_bytes == 0) continue;
+        uint64_t offset = kerf_band_bytes(job->geometry, k, p->u0, p->u1).offset;
+        TRY(kerf_writer_write(job->writer, job->entry[k], offset, p->plane[k].p, p->plane[k].n,
+                              err));
+    }
+    return KERF_OK;
+}
+
+/* Planes with one value per matrix are complete after the last panel. */
+static kerf_status write_whole_planes(const encode_job *job, const stream *s, kerf_error *err)
+{
+    for (kerf_plane_id k = 0; job->writer && k < KERF_PLANES; k++) {
+        kerf_span whole = stream_whole(s, k);
+        if (whole.n) {
+            TRY(kerf_writer_write(job->writer, job->entry[k], 0, whole.p, whole.n, err));
+        }
+    }
+    return KERF_OK;
+}
+
+static kerf_status encode_panels(encode_run *run, stream *s, kerf_error *err)
+{
+    static const stream_steps measure = {read_step, measure_step, NULL};
+    static const stream_steps encode = {read_step, encode_step, write_step};
+    const encode_job *job = run->job;
+    if (kerf_needs_stats(job->geometry)) TRY(stream_run(s, &measure, run, err));
+    if (job->geometry->bands == 0) {
+        stream_panel none = {0};
+        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) none.plane[k] = stream_whole(s, k);
+        TRY(kerf_encode(job->geometry, job->encoder, run->stats, 0, 0, dense_of(&none),
+                        job->tensor->dtype, none.plane, job->exec, err));
+    }
+    TRY(stream_run(s, &encode, run, err));
+    return write_whole_planes(job, s, err);
+}
+
+kerf_status encode_tensor(const encode_job *job, kerf_error *err)
+{
+    encode_run run = {.job = job};
+    stream *s = NULL;
+    const kerf_geometry *g = job->geometry;
+    kerf_status status = stream_open(&s, g, job->tensor->dtype, err);
+    if (status != KERF_OK) return fail_at(err, status, job->tensor->name);
+    if (g->matrices > STREAM_WHOLE_BYTES / sizeof *run.stats) {
+        status = fail(err, KERF_E_LIMIT, "%.200s: %llu matrices in one tensor are too many",
+                      job->tensor->name, (unsigned long long)g->matrices);
+    } else {
+        status = allocate(&run.stats, (size_t)g->matrices, sizeof *run.stats, err);
+    }
+    if (status == KERF_OK) status = encode_panels(&run, s, err);
+    free(run.stats);
+    stream_close(s);
+    return status;
+}

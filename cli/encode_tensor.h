@@ -1,0 +1,26 @@
+/* encode_tensor.h - one tensor from its source through an encoder, panel by panel: what quantize
+ * and score have in common. */
+#ifndef KERF_ENCODE_TENSOR_H
+#define KERF_ENCODE_TENSOR_H
+
+#include "progress.h"
+#include "stream.h"
+
+typedef struct encode_job {
+    const kerf_reader *reader;
+    const kerf_tensor *tensor;
+    const kerf_geometry *geometry;
+    const kerf_encoder *encoder;
+    const kerf_exec *exec;
+    progress *progress;
+    kerf_writer *writer;       /* NULL: the bytes go nowhere               */
+    size_t entry[KERF_PLANES]; /* where planes are written                 */
+    stream_step look;          /* sees each panel after it was encoded; NULL: none */
+    void *look_ctx;
+} encode_job;
+
+/* NaN and Inf of the source, unless --nan allows them, are a KERF_E_DATA that names the tensor,
+ * the element and its place. */
+kerf_status encode_tensor(const encode_job *job, kerf_error *err);
+
+#endif

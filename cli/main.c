@@ -1,0 +1,145 @@
+/* main.c - the command `kerf`: a table of verbs, and the only place that ends the process. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "output.h"
+
+static const verb verb_help, verb_version;
+
+static const verb *const verbs[] = {
+    &verb_formats, &verb_inspect,  &verb_quantize, &verb_dequantize, &verb_score,
+    &verb_verify,  &verb_selftest, &verb_help,     &verb_version,
+};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static void print_overview(FILE *to)
+{
+    fprintf(to,
+            "Usage: kerf VERB [operands] [options]\n\n"
+            "Quantizes weight files to few-bit number formats and says what each one costs.\n\n");
+    for (size_t i = 0; i < VERBS; i++) {
+        fprintf(to, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
+    }
+    fprintf(to,
+            "\nkerf help VERB shows operands, options and examples of a verb.\n"
+            "Exit codes: 0 ok, 1 verify or inspect found something wrong, 2 usage, 3 bad input,\n"
+            "4 I/O, 5 limit or memory, 6 no such device, 70 internal, 128 + N signal N.\n");
+}
+
+static kerf_status find_verb(const char *name, const verb **out, kerf_error *err)
+{
+    const char *words[VERBS + 1] = {NULL};
+    *out = NULL;
+    for (size_t i = 0; i < VERBS; i++) {
+        words[i] = verbs[i]->name;
+        if (strcmp(name, verbs[i]->name) == 0) *out = verbs[i];
+    }
+    if (*out) return KERF_OK;
+    const char *near = nearest_word(name, words);
+    if (near) return USAGE(err, "unknown verb %.40s, did you mean %s?", name, near);
+    return USAGE(err, "unknown verb %.40s; kerf help lists them", name);
+}
+
+/* --- help and version ---------------------------------------------------------------------- */
+
+static int run_help(const args *a, kerf_error *err)
+{
+    const char *name = args_operand(a, 0);
+    if (!name) {
+        print_overview(stdout);
+        return EXIT_OK;
+    }
+    const verb *v = NULL;
+    TRY(find_verb(name, &v, err));
+    print_verb_help(v, stdout);
+    return EXIT_OK;
+}
+
+static int run_version(const args *a, kerf_error *err)
+{
+    uint32_t library = kerf_version();
+    char text[32];
+    snprintf(text, sizeof text, "%u.%u.%u", library >> 16, library >> 8 & 255u, library & 255u);
+    if (!args_has(a, "json")) {
+        printf("kerf %s (library %s, %zu formats, backends", KERF_VERSION_TEXT, text,
+               kerf_format_count());
+        for (size_t i = 0; i < kerf_backend_count(); i++) printf(" %s", kerf_backend_at(i));
+        printf(")\n");
+        return EXIT_OK;
+    }
+    json_t *backends = json_array();
+    for (size_t i = 0; i < kerf_backend_count(); i++) {
+        json_array_append_new(backends, json_string(kerf_backend_at(i)));
+    }
+    json_t *doc = json_pack("{s:s, s:s, s:I, s:o}", "version", KERF_VERSION_TEXT, "library", text,
+                            "formats", (json_int_t)kerf_format_count(), "backends", backends);
+    return print_json("version", doc, err);
+}
+
+static const verb verb_help = {
+    .name = "help",
+    .summary = "this list, or the help of one verb",
+    .usage = "[VERB]",
+    .details = "Lists the verbs, or shows operands, options and examples of one.",
+    .examples = "  kerf help quantize\n",
+    .operands_max = 1,
+    .run = run_help,
+};
+
+static const verb verb_version = {
+    .name = "version",
+    .summary = "version of command and library",
+    .usage = "[--json]",
+    .details = "Shows the version of the command, of the library and the backends built in.",
+    .examples = "  kerf version --json\n",
+    .shared = {&option_json},
+    .run = run_version,
+};
+
+/* --- run ----------------------------------------------------------------------------------- */
+
+static int run_verb(const verb *v, int argc, char **argv, kerf_error *err)
+{
+    args *a = NULL;
+    int help = 0;
+    TRY(args_parse(v, argc, argv, &a, &help, err));
+    if (help) {
+        print_verb_help(v, stdout);
+        return EXIT_OK;
+    }
+    int result = v->run(a, err);
+    args_free(a);
+    return result;
+}
+
+static int run(int argc, char **argv, kerf_error *err)
+{
+    if (argc < 2) {
+        print_overview(stderr);
+        return USAGE(err, "no verb given; try kerf help");
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) word = "help";
+    if (strcmp(word, "-V") == 0 || strcmp(word, "--version") == 0) word = "version";
+    const verb *v = NULL;
+    TRY(find_verb(word, &v, err));
+    int result = run_verb(v, argc - 2, argv + 2, err);
+    if (result < 0) return result;
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        return fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
+    }
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    kerf_error err = {0};
+    catch_signals();
+    int result = run(argc, argv, &err);
+    if (result >= 0) return result;
+    char text[sizeof err.text];
+    fprintf(stderr, "kerf: %s\n", printable(err.text, text, sizeof text));
+    return exit_code((kerf_status)result);
+}

@@ -1,0 +1,40 @@
+/* manifest.h - what an output checkpoint will hold: its files, its tensors, its metadata. */
+#ifndef KERF_MANIFEST_H
+#define KERF_MANIFEST_H
+
+#include "checkpoint.h"
+#include "progress.h"
+
+typedef struct manifest {
+    kerf_entry *entry;
+    size_t count, room;
+    const char **shard;        /* file names; NULL: one file                  */
+    size_t shards;             /* 1 or the number of source shards            */
+    kerf_key_value **metadata; /* per shard                                   */
+    size_t *metadata_count;
+} manifest;
+
+/* A folder mirrors the files of its source, a single file merges them. */
+kerf_status manifest_open(manifest *m, const checkpoint *source, const char *path, kerf_error *err);
+void manifest_close(manifest *m); /* all zeros are fine */
+
+/* Adds a tensor that comes from a shard of the source; its index is m->count before the call. */
+kerf_status manifest_add(manifest *m, const char *name, kerf_dtype dtype, const kerf_shape *shape,
+                         unsigned source_shard, kerf_error *err);
+
+/* Sets the metadata: what the source's files say of themselves, and the description of the
+ * quantized ones of these weights, which lie in the shard of their plane[0]. */
+kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_weight *weights,
+                              size_t count, kerf_error *err);
+
+uint64_t manifest_bytes(const manifest *m); /* of all tensors */
+
+/* Creates the output as -y, -j and --zstd-level of the command line say. */
+kerf_status manifest_create(const manifest *m, const checkpoint *source, const char *path,
+                            const args *a, kerf_writer **out, kerf_error *err);
+
+/* Copies a tensor of the source into entry i, a panel at a time. */
+kerf_status copy_tensor(const checkpoint *source, const kerf_tensor *t, kerf_writer *w, size_t i,
+                        progress *bar, kerf_error *err);
+
+#endif

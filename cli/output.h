@@ -1,0 +1,34 @@
+/* output.h - what the command prints on standard output: aligned tables and JSON documents. */
+#ifndef KERF_OUTPUT_H
+#define KERF_OUTPUT_H
+
+#include <jansson.h>
+
+#include "cli.h"
+
+/* Prints doc, after putting "schema": "kerf.<verb>/1" first into it, and releases it. */
+kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err);
+
+/* A JSON number, or null for NaN and infinities, which JSON cannot hold. */
+json_t *json_figure(double value);
+/* A string from the command line, which need not be UTF-8: other bytes become '?'. NULL: null. */
+json_t *json_path(const char *text);
+json_t *json_shape(const kerf_shape *shape);
+
+/* A text table: every cell is text, columns are as wide as their widest cell. */
+typedef struct table table;
+
+/* headings: "name|bytes|..."; a heading that begins with '>' makes its column flush right. */
+kerf_status table_open(table **out, const char *headings, kerf_error *err);
+void table_close(table *t);
+void table_cell(table *t, const char *fmt, ...) KERF_PRINTF(2, 3); /* next cell, row by row */
+void table_rule(table *t);                                         /* a line before the next row */
+kerf_status table_print(const table *t, FILE *to, kerf_error *err);
+
+enum { TEXT_SIZE = 96 };
+/* "1536x4096"; out holds TEXT_SIZE bytes; returns out. */
+char *shape_text(const kerf_shape *shape, char *out);
+/* "7.2 MiB"; out holds TEXT_SIZE bytes; returns out. */
+char *bytes_text(uint64_t bytes, char *out);
+
+#endif

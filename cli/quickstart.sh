@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# quickstart.sh - from nothing to quantized weights: installs what is missing, builds kerf and
+# does the main job on the small real model in tests/data/tiny-llama.
+#
+#   bash cli/quickstart.sh
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. cmake/packages.sh
+
+show() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+
+need_packages "${build_packages[@]}" || exit 1
+
+build=build/quickstart
+model=tests/data/tiny-llama
+show cmake -S . -B $build -DCMAKE_BUILD_TYPE=Release -DKERF_TESTS=OFF
+show cmake --build $build -j "$(nproc)"
+
+show $build/kerf quantize $model -f nvfp4:4/6 -o $build/tiny-llama-nvfp4 -y
+show $build/kerf verify $model $build/tiny-llama-nvfp4
+show $build/kerf score $model
+
+cat <<END
+
+Done in $SECONDS s. Built: $build/kerf. Written: $build/tiny-llama-nvfp4. What to try next:
+  $build/kerf inspect $build/tiny-llama-nvfp4
+  $build/kerf formats
+  $build/kerf quantize YOUR_MODEL_FOLDER -f nvfp4:4/6 -o OUT --dry-run
+  $build/kerf quantize --help
+  bash tests/run.sh
+END

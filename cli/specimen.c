@@ -1,0 +1,113 @@
+/* specimen.c - pseudo-random and special tensors, made of integers and exact float operations so
+ * that no libm, compiler or machine has a say in them. */
+#include "specimen.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Shapes with whole and partial blocks, tiles and flat runs; stacks, rows, nothing at all. */
+static const kerf_shape shapes[] = {
+    {2, {16, 128}}, {2, {3, 37}}, {2, {130, 200}}, {3, {2, 5, 96}},
+    {1, {1000}},    {2, {0, 16}}, {2, {33, 1}},    {2, {17, 1024}},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
+
+/* 64 mixed bits of a counter (the finalizer of splitmix64). */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* Four 16-bit numbers of one word, centred and summed: exact in fp32, close to a normal
+ * distribution of deviation 0.02. */
+static float bell(uint64_t word)
+{
+    int sum = (int)(word & 0xffffu) + (int)(word >> 16 & 0xffffu) + (int)(word >> 32 & 0xffffu) +
+              (int)(word >> 48) - 2 * 0xffff;
+    return (float)sum * 0x1p-21f;
+}
+
+static float value_at(specimen_kind kind, uint64_t word, uint64_t i)
+{
+    if (kind == SPECIMEN_ZEROS) return word & 1 ? -0.0f : 0.0f;
+    if (kind == SPECIMEN_OUTLIER && i == 5) return 20.0f;
+    return bell(word);
+}
+
+/* Random bits; those that would be NaN or infinite become zero. */
+static void fill_bits(specimen *s, uint64_t seed)
+{
+    const size_t size = kerf_dtype_bits(s->dtype) / 8;
+    const uint32_t exponent = s->dtype == KERF_F32   ? 0x7f800000u
+                              : s->dtype == KERF_F16 ? 0x7c00u
+                                                     : 0x7f80u;
+    for (uint64_t i = 0; i < s->elements; i++) {
+        uint32_t bits = (uint32_t)mix(seed + i);
+        if ((bits & exponent) == exponent) bits = 0;
+        memcpy((unsigned char *)s->bytes.p + i * size, &bits, size);
+    }
+}
+
+/* By magnitude, + before -, mixed within five binades, so that a block holds numbers that its scale
+ * can tell apart and those that it cannot. */
+static void fill_all(specimen *s)
+{
+    enum { FIVE_BINADES = 1280, STRIDE = 787 }; /* coprime */
+    for (uint64_t i = 0; i < s->elements; i++) {
+        uint64_t rank = i / FIVE_BINADES * FIVE_BINADES + i * STRIDE % FIVE_BINADES;
+        uint16_t bits = (uint16_t)(rank >> 1 | (rank & 1) << 15);
+        memcpy((unsigned char *)s->bytes.p + i * 2, &bits, 2);
+    }
+}
+
+/* Narrows fp32 values to the specimen's type with the library's own plain formats. */
+static kerf_status fill_values(specimen *s, uint64_t seed, kerf_error *err)
+{
+    const char *plain = s->dtype == KERF_F32 ? "fp32" : s->dtype == KERF_F16 ? "fp16" : "bf16";
+    kerf_codec codec;
+    kerf_geometry g;
+    float *values = NULL;
+    TRY(kerf_codec_find(plain, &codec, err));
+    TRY(kerf_geometry_init(&g, codec.format, &s->shape, err));
+    TRY(allocate(&values, (size_t)s->elements, sizeof *values, err));
+    for (uint64_t i = 0; i < s->elements; i++) values[i] = value_at(s->kind, mix(seed + i), i);
+    const kerf_span planes[KERF_PLANES] = {s->bytes};
+    kerf_status status = kerf_encode(&g, codec.encoder, NULL, 0, g.bands,
+                                     (kerf_cspan){values, (size_t)s->elements * sizeof *values},
+                                     KERF_F32, planes, NULL, err);
+    free(values);
+    return status;
+}
+
+kerf_status specimen_make(size_t i, specimen *out, kerf_error *err)
+{
+    *out = (specimen){
+        .shape = shapes[i % SHAPES],
+        .dtype = types[i / SHAPES % 3],
+        .kind = (specimen_kind)((i + i / SHAPES) % 4),
+    };
+    if (i == SPECIMENS - 1) {
+        *out = (specimen){.shape = {2, {510, 128}}, .dtype = KERF_BF16, .kind = SPECIMEN_ALL};
+    }
+    TRY(kerf_shape_count(&out->shape, &out->elements, err));
+    out->bytes.n = (size_t)out->elements * (kerf_dtype_bits(out->dtype) / 8);
+    TRY(allocate(&out->bytes.p, out->bytes.n, 1, err));
+    uint64_t seed = (uint64_t)i << 32;
+    if (out->kind == SPECIMEN_ALL)
+        fill_all(out);
+    else if (out->kind == SPECIMEN_BITS)
+        fill_bits(out, seed);
+    else
+        return fill_values(out, seed, err);
+    return KERF_OK;
+}
+
+void specimen_free(specimen *s)
+{
+    free(s->bytes.p);
+}

@@ -1,0 +1,29 @@
+/* specimen.h - the tensors that selftest encodes: the same bytes on every machine. */
+#ifndef KERF_SPECIMEN_H
+#define KERF_SPECIMEN_H
+
+#include "cli.h"
+
+typedef enum specimen_kind {
+    SPECIMEN_BELL,    /* bell-shaped values around zero, as weights are        */
+    SPECIMEN_ZEROS,   /* zeros of both signs                                   */
+    SPECIMEN_OUTLIER, /* bell-shaped, with one element 1000 times larger       */
+    SPECIMEN_BITS,    /* every finite bit pattern of the type is equally likely */
+    SPECIMEN_ALL      /* every finite bfloat16, once                            */
+} specimen_kind;
+
+typedef struct specimen {
+    kerf_shape shape;
+    specimen_kind kind;
+    kerf_dtype dtype;
+    uint64_t elements;
+    kerf_span bytes;
+} specimen;
+
+enum { SPECIMENS = 25 };
+
+/* The i-th specimen, i < SPECIMENS. */
+kerf_status specimen_make(size_t i, specimen *out, kerf_error *err);
+void specimen_free(specimen *s);
+
+#endif

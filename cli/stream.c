@@ -1,0 +1,293 @@
+/* stream.c - panels in a small ring, and the three steps that chase each other around it.
+ *
+ * The ring has three slots, so that reading, computing and writing can each hold one. A slot goes
+ * free -> filled -> done -> free; each step waits for its slots in order, which keeps panels in
+ * order without a queue. Bands above the panel size get one slot, so that memory stays bounded. */
+#include "stream.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { RING = 3 };
+typedef enum slot_state { SLOT_FREE, SLOT_FILLED, SLOT_DONE } slot_state;
+
+struct stream {
+    const kerf_geometry *geometry; /* NULL: plain bytes */
+    kerf_dtype dense_type;
+    uint64_t units, step, panels;
+    unsigned ring;
+    stream_panel slot[RING];
+    kerf_span whole[KERF_PLANES];
+};
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+static uint64_t dense_bytes(const stream *s, uint64_t u0, uint64_t u1)
+{
+    if (!s->geometry) return u1 - u0;
+    return kerf_band_elements(s->geometry, u0, u1).count * (kerf_dtype_bits(s->dense_type) / 8);
+}
+
+/* Sets the spans of a slot to the bytes of panel i. */
+static void shape_slot(const stream *s, stream_panel *p, uint64_t i)
+{
+    p->u0 = i * s->step;
+    p->u1 = s->units - p->u0 < s->step ? s->units : p->u0 + s->step;
+    p->dense.n = (size_t)dense_bytes(s, p->u0, p->u1);
+    if (!s->geometry) return;
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        if (s->geometry->plane[k].band_bytes == 0) continue;
+        p->plane[k].n = (size_t)kerf_band_bytes(s->geometry, k, p->u0, p->u1).count;
+    }
+}
+
+/* Bands of equal size fill a panel best when it is the first: later ones are never larger. */
+static kerf_status allocate_slot(const stream *s, stream_panel *p, kerf_error *err)
+{
+    shape_slot(s, p, 0);
+    TRY(allocate(&p->dense.p, p->dense.n, 1, err));
+    for (kerf_plane_id k = 0; s->geometry && k < KERF_PLANES; k++) {
+        if (s->geometry->plane[k].band_bytes == 0) {
+            p->plane[k] = s->whole[k];
+        } else {
+            TRY(allocate(&p->plane[k].p, p->plane[k].n, 1, err));
+        }
+    }
+    return KERF_OK;
+}
+
+static kerf_status allocate_whole(stream *s, kerf_error *err)
+{
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        const kerf_plane *plane = &s->geometry->plane[k];
+        if (plane->dtype == KERF_DTYPE_NONE || plane->band_bytes != 0) continue;
+        if (plane->bytes > STREAM_WHOLE_BYTES) {
+            return fail(err, KERF_E_LIMIT, "%llu matrices in one tensor are too many",
+                        (unsigned long long)s->geometry->matrices);
+        }
+        s->whole[k].n = (size_t)plane->bytes;
+        TRY(allocate(&s->whole[k].p, s->whole[k].n, 1, err));
+    }
+    return KERF_OK;
+}
+
+static kerf_status open_slots(stream *s, kerf_error *err)
+{
+    s->panels = s->step ? s->units / s->step + (s->units % s->step != 0) : 0;
+    if (s->panels == 0) return KERF_OK;
+    int big = dense_bytes(s, 0, s->step < s->units ? s->step : s->units) > STREAM_PANEL_BYTES;
+    s->ring = big ? 1 : s->panels < RING ? (unsigned)s->panels : RING;
+    for (unsigned i = 0; i < s->ring; i++) TRY(allocate_slot(s, &s->slot[i], err));
+    return KERF_OK;
+}
+
+kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                        kerf_error *err)
+{
+    *out = NULL;
+    uint64_t band =
+        g->bands ? dense_bytes(&(stream){.geometry = g, .dense_type = dense_type}, 0, 1) : 1;
+    if (band > STREAM_BAND_BYTES) {
+        return fail(err, KERF_E_LIMIT,
+                    "one band of %s is %llu MiB here, above the limit of %llu MiB; use a format "
+                    "with smaller groups, or keep this tensor",
+                    g->format->name, (unsigned long long)(band >> 20),
+                    (unsigned long long)(STREAM_BAND_BYTES >> 20));
+    }
+    stream *s = NULL;
+    TRY(allocate(&s, 1, sizeof *s, err));
+    s->geometry = g;
+    s->dense_type = dense_type;
+    s->units = g->bands;
+    s->step = band && band < STREAM_PANEL_BYTES ? STREAM_PANEL_BYTES / band : 1;
+    if (s->step > s->units) s->step = s->units;
+    kerf_status status = allocate_whole(s, err);
+    if (status == KERF_OK) status = open_slots(s, err);
+    if (status != KERF_OK) {
+        stream_close(s);
+        return status;
+    }
+    *out = s;
+    return KERF_OK;
+}
+
+kerf_status stream_open_bytes(stream **out, uint64_t bytes, kerf_error *err)
+{
+    *out = NULL;
+    stream *s = NULL;
+    TRY(allocate(&s, 1, sizeof *s, err));
+    s->units = bytes;
+    s->step = STREAM_PANEL_BYTES;
+    kerf_status status = open_slots(s, err);
+    if (status != KERF_OK) {
+        stream_close(s);
+        return status;
+    }
+    *out = s;
+    return KERF_OK;
+}
+
+void stream_close(stream *s)
+{
+    if (!s) return;
+    for (unsigned i = 0; i < RING; i++) {
+        free(s->slot[i].dense.p);
+        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+            if (s->slot[i].plane[k].p != s->whole[k].p) free(s->slot[i].plane[k].p);
+        }
+    }
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) free(s->whole[k].p);
+    free(s);
+}
+
+kerf_span stream_whole(const stream *s, kerf_plane_id p)
+{
+    return s->whole[p];
+}
+
+/* --- the ring ------------------------------------------------------------------------------ */
+
+typedef struct run {
+    stream *stream;
+    const stream_steps *steps;
+    void *ctx;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    slot_state state[RING];
+    kerf_status status; /* of the first failure */
+    kerf_error error;
+} run;
+
+/* Waits until slot i is in `state`; 0 when the run has failed meanwhile. */
+static int await_slot(run *r, unsigned slot, slot_state state)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->status == KERF_OK && r->state[slot] != state) pthread_cond_wait(&r->moved, &r->lock);
+    int go = r->status == KERF_OK;
+    pthread_mutex_unlock(&r->lock);
+    return go;
+}
+
+static void leave_slot(run *r, unsigned slot, slot_state state, kerf_status status,
+                       const kerf_error *error)
+{
+    pthread_mutex_lock(&r->lock);
+    r->state[slot] = state;
+    if (status != KERF_OK && r->status == KERF_OK) {
+        r->status = status;
+        r->error = *error;
+    }
+    pthread_cond_broadcast(&r->moved);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* One step over all panels: waits for state `from`, leaves state `to`. */
+static void run_step(run *r, stream_step step, slot_state from, slot_state to)
+{
+    stream *s = r->stream;
+    for (uint64_t i = 0; i < s->panels; i++) {
+        unsigned slot = (unsigned)(i % s->ring);
+        if (!await_slot(r, slot, from)) return;
+        if (from == SLOT_FREE) shape_slot(s, &s->slot[slot], i);
+        kerf_error error = {0};
+        kerf_status status = step ? step(r->ctx, &s->slot[slot], &error) : KERF_OK;
+        leave_slot(r, slot, to, status, &error);
+        if (status != KERF_OK) return;
+    }
+}
+
+static void *read_all(void *ctx)
+{
+    run *r = ctx;
+    run_step(r, r->steps->read, SLOT_FREE, SLOT_FILLED);
+    return NULL;
+}
+
+static void *write_all(void *ctx)
+{
+    run *r = ctx;
+    run_step(r, r->steps->write, SLOT_DONE, SLOT_FREE);
+    return NULL;
+}
+
+static kerf_status run_threads(run *r, kerf_error *err)
+{
+    pthread_t reader, writer;
+    kerf_error none = {0};
+    fail(&none, KERF_E_NOMEM, "no threads");
+    int has_reader = pthread_create(&reader, NULL, read_all, r) == 0;
+    int has_writer = has_reader && pthread_create(&writer, NULL, write_all, r) == 0;
+    if (!has_writer) leave_slot(r, 0, SLOT_FREE, KERF_E_NOMEM, &none);
+    run_step(r, r->steps->work, SLOT_FILLED, SLOT_DONE);
+    if (has_reader) pthread_join(reader, NULL);
+    if (has_writer) pthread_join(writer, NULL);
+    if (r->status != KERF_OK && err) *err = r->error;
+    return r->status;
+}
+
+static kerf_status run_alone(stream *s, const stream_steps *steps, void *ctx, kerf_error *err)
+{
+    stream_panel *p = &s->slot[0];
+    for (uint64_t i = 0; i < s->panels; i++) {
+        shape_slot(s, p, i);
+        if (steps->read) TRY(steps->read(ctx, p, err));
+        if (steps->work) TRY(steps->work(ctx, p, err));
+        if (steps->write) TRY(steps->write(ctx, p, err));
+    }
+    return KERF_OK;
+}
+
+kerf_status stream_run(stream *s, const stream_steps *steps, void *ctx, kerf_error *err)
+{
+    if (s->ring <= 1) return run_alone(s, steps, ctx, err);
+    run r = {.stream = s, .steps = steps, .ctx = ctx};
+    pthread_mutex_init(&r.lock, NULL);
+    pthread_cond_init(&r.moved, NULL);
+    kerf_status status = run_threads(&r, err);
+    pthread_cond_destroy(&r.moved);
+    pthread_mutex_destroy(&r.lock);
+    return status;
+}
+
+/* --- shared steps -------------------------------------------------------------------------- */
+
+kerf_status read_dense(const kerf_reader *r, const kerf_tensor *t, const kerf_geometry *g,
+                       stream_panel *p, kerf_error *err)
+{
+    uint64_t first = kerf_band_elements(g, p->u0, p->u1).offset;
+    return kerf_reader_read(r, t, first * (kerf_dtype_bits(t->dtype) / 8), p->dense.p, p->dense.n,
+                            err);
+}
+
+kerf_status read_planes(const kerf_reader *r, const kerf_weight *w, stream_panel *p,
+                        kerf_error *err)
+{
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        if (w->geometry.plane[k].band_bytes == 0) continue;
+        uint64_t offset = kerf_band_bytes(&w->geometry, k, p->u0, p->u1).offset;
+        TRY(kerf_reader_read(r, w->plane[k], offset, p->plane[k].p, p->plane[k].n, err));
+    }
+    return KERF_OK;
+}
+
+kerf_status read_whole_planes(const kerf_reader *r, const kerf_weight *w, const stream *s,
+                              kerf_error *err)
+{
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        kerf_span whole = stream_whole(s, k);
+        if (whole.n) TRY(kerf_reader_read(r, w->plane[k], 0, whole.p, whole.n, err));
+    }
+    return KERF_OK;
+}
+
+void planes_of(const stream_panel *p, kerf_cspan out[KERF_PLANES])
+{
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        out[k] = (kerf_cspan){p->plane[k].p, p->plane[k].n};
+    }
+}
+
+kerf_cspan dense_of(const stream_panel *p)
+{
+    return (kerf_cspan){p->dense.p, p->dense.n};
+}

@@ -1,0 +1,64 @@
+/* stream.h - a tensor of any size through a few panels of memory.
+ *
+ * A stream cuts [0, units) into panels and takes each through three steps: read fills it, work
+ * changes it, write takes it away. Work runs in the calling thread, in order, and may use all
+ * cores; read runs up to two panels ahead and write behind it in threads of their own.
+ *
+ * Units are the bands of a geometry, or bytes when a tensor is copied as it is.
+ */
+#ifndef KERF_STREAM_H
+#define KERF_STREAM_H
+
+#include <kerf/file.h>
+
+#include "cli.h"
+
+#define STREAM_PANEL_BYTES (UINT64_C(8) << 20)  /* dense bytes that a panel aims at             */
+#define STREAM_BAND_BYTES (UINT64_C(64) << 20)  /* the largest band that is taken as one panel  */
+#define STREAM_WHOLE_BYTES (UINT64_C(64) << 20) /* of per-matrix values and their statistics   */
+
+typedef struct stream_panel {
+    uint64_t u0, u1;              /* units of this panel                                        */
+    kerf_span dense;              /* the tensor's own elements, or the bytes to be copied        */
+    kerf_span plane[KERF_PLANES]; /* the same bands of each plane; planes with one value per
+                                     matrix are whole and shared by all panels                  */
+} stream_panel;
+
+typedef kerf_status (*stream_step)(void *ctx, stream_panel *p, kerf_error *err);
+
+typedef struct stream_steps {
+    stream_step read, work, write; /* NULL: nothing to do */
+} stream_steps;
+
+typedef struct stream stream;
+
+/* Panels for the bands of g. dense_type: of the elements in `dense`. Spans hold exactly the bytes
+ * of their panel when a step sees them. KERF_E_LIMIT: a band is larger than STREAM_BAND_BYTES. */
+kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                        kerf_error *err);
+/* Panels of plain bytes in `dense`. */
+kerf_status stream_open_bytes(stream **out, uint64_t bytes, kerf_error *err);
+void stream_close(stream *s); /* NULL is fine */
+
+/* Takes every panel through the steps; may be called again. An empty tensor has no panels. */
+kerf_status stream_run(stream *s, const stream_steps *steps, void *ctx, kerf_error *err);
+
+/* The whole content of a plane with one value per matrix; {NULL, 0} for other planes. */
+kerf_span stream_whole(const stream *s, kerf_plane_id p);
+
+/* --- steps that several verbs share --------------------------------------------------------- */
+
+/* Reads the dense elements of a panel from a tensor. */
+kerf_status read_dense(const kerf_reader *r, const kerf_tensor *t, const kerf_geometry *g,
+                       stream_panel *p, kerf_error *err);
+/* Reads the banded planes of a panel of a quantized weight. */
+kerf_status read_planes(const kerf_reader *r, const kerf_weight *w, stream_panel *p,
+                        kerf_error *err);
+/* Reads the planes with one value per matrix, once per tensor. */
+kerf_status read_whole_planes(const kerf_reader *r, const kerf_weight *w, const stream *s,
+                              kerf_error *err);
+/* The planes of a panel as kerf_decode wants them. */
+void planes_of(const stream_panel *p, kerf_cspan out[KERF_PLANES]);
+kerf_cspan dense_of(const stream_panel *p);
+
+#endif
