@@ -1,0 +1,29 @@
+# What `cmake --install` puts where: libraries, headers, the command, and the two ways to find
+# them (find_package(kerf) and pkg-config). Everything is relocatable: DESTDIR, --prefix and a
+# moved tree work.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS kerf_shared EXPORT kerf_shared
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS kerf_static EXPORT kerf_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS kerf RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${KERF_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kerf)
+install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kerf)
+foreach(kind shared static)
+  install(EXPORT kerf_${kind} NAMESPACE kerf:: FILE kerf_${kind}.cmake DESTINATION ${package_dir})
+endforeach()
+configure_package_config_file(cmake/kerf-config.cmake.in kerf-config.cmake
+  INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a minor release may change the interface.
+write_basic_package_version_file(kerf-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/kerf-config.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/kerf-config-version.cmake DESTINATION ${package_dir})
+
+file(RELATIVE_PATH KERF_PREFIX_FROM_PC
+  ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+list(TRANSFORM KERF_PRIVATE_LIBS PREPEND -l OUTPUT_VARIABLE KERF_PC_LIBS)
+list(JOIN KERF_PC_LIBS " " KERF_PC_LIBS)
+configure_file(cmake/kerf.pc.in kerf.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/kerf.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
