@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# install.sh - installs a finished build into an empty prefix, moves the prefix, and uses it as
+# somebody else would: every public header alone, find_package, pkg-config, shared and static.
+#
+#   install.sh BUILD_FOLDER     CC and CXX choose the compilers
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+consumer=$here/../consumer
+cc=${CC:-cc} cxx=${CXX:-c++}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$1" --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/prefix" # nothing may depend on where it was installed
+prefix=$work/prefix
+export LD_LIBRARY_PATH=$prefix/lib PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+
+for file in bin/kerf lib/libkerf.so lib/libkerf.so.0 lib/libkerf.a include/kerf/formats.def \
+    include/kerf/codec.h include/kerf/file.h lib/pkgconfig/kerf.pc; do
+    [ -e "$prefix/$file" ] || { echo "not installed: $file" && exit 1; }
+done
+objdump -p "$prefix/lib/libkerf.so" | grep -q 'SONAME *libkerf\.so\.0$'
+"$prefix/bin/kerf" formats >/dev/null
+
+warn=(-Wall -Wextra -Wconversion -Wshadow -Wundef -pedantic -Werror -fsyntax-only
+    -I "$prefix/include")
+headers=0
+for header in "$prefix"/include/kerf/*.h; do
+    line="#include <kerf/${header##*/}>"
+    echo "$line" | "$cc" -std=c11 "${warn[@]}" -Wstrict-prototypes -x c -
+    echo "$line" | "$cxx" -std=c++17 "${warn[@]}" -x c++ -
+    headers=$((headers + 1))
+done
+echo "$headers public headers compile alone as C11 and C++17"
+
+cmake -S "$consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
+    -DCMAKE_CXX_COMPILER="$cxx" --log-level=WARNING >/dev/null
+cmake --build "$work/build" >/dev/null
+for program in c_kerf c_kerf_static cxx_kerf cxx_kerf_static; do
+    echo "find_package, $program: $("$work/build/$program")"
+done
+
+read -ra flags <<<"$(pkg-config --cflags --libs kerf)"
+"$cc" -std=c11 "$consumer/consumer.c" -o "$work/shared" "${flags[@]}"
+echo "pkg-config, shared: $("$work/shared")"
+
+rm "$prefix"/lib/libkerf.so*
+read -ra flags <<<"$(pkg-config --static --cflags --libs kerf)"
+"$cc" -std=c11 "$consumer/consumer.c" -o "$work/static" "${flags[@]}"
+echo "pkg-config, static: $("$work/static")"
+for program in c_kerf_static cxx_kerf_static; do "$work/build/$program" >/dev/null; done

@@ -1,0 +1,226 @@
+/* make_model.c - make_model KIND OUT [N]: writes a synthetic checkpoint for tests of the command.
+ *
+ *   nan, inf     one bad element, number 327, in a.weight [64, 64]
+ *   odd          shapes and types that are rare: experts, tails, empty, scalar, integers
+ *   shards       a folder of three files with metadata of their own
+ *   groups       layers that runtimes fuse, and the names that quantize keeps
+ *   gaussian     a.weight [256, 4096] F32, normally distributed with deviation 0.02
+ *   big          tensors of 256 MiB, N MiB in all
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kerf/file.h>
+
+enum { MOST = 64, CHUNK = 1 << 20 };
+
+typedef struct model {
+    kerf_entry entry[MOST];
+    size_t count;
+    kerf_writer_options options;
+} model;
+
+static void die(const kerf_error *err)
+{
+    fprintf(stderr, "make_model: %s\n", err->text);
+    exit(1);
+}
+
+static void add(model *m, const char *name, kerf_dtype dtype, kerf_shape shape, unsigned shard)
+{
+    m->entry[m->count++] = (kerf_entry){name, dtype, shape, shard};
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* A float of a bell-shaped distribution around zero, deviation about 0.02. */
+static float weight(uint64_t i)
+{
+    uint64_t w = mix(i);
+    int sum = (int)(w & 0xffff) + (int)(w >> 16 & 0xffff) + (int)(w >> 32 & 0xffff) +
+              (int)(w >> 48) - 131070;
+    return (float)sum * 0x1p-21f;
+}
+
+/* Element i as bytes of its type; fp16 by cutting the float's mantissa, which is exact enough. */
+static void put_element(unsigned char *out, kerf_dtype dtype, uint64_t i)
+{
+    float x = weight(i);
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    int exponent = (int)(bits >> 23 & 255) - 127;
+    uint32_t half = exponent < -14 ? 0 : (uint32_t)(exponent + 15) << 10 | (bits >> 13 & 0x3ff);
+    uint32_t value = dtype == KERF_F32    ? bits
+                     : dtype == KERF_BF16 ? bits >> 16
+                     : dtype == KERF_F16  ? (bits >> 16 & 0x8000) | half
+                                          : (uint32_t)i & 0x7f;
+    memcpy(out, &value, kerf_dtype_bits(dtype) / 8 < 4 ? kerf_dtype_bits(dtype) / 8 : 4);
+}
+
+static void write_tensor(kerf_writer *w, const model *m, size_t at, long bad, uint32_t bad_bits)
+{
+    static unsigned char chunk[CHUNK];
+    kerf_error err = {0};
+    const kerf_entry *e = &m->entry[at];
+    const size_t size = kerf_dtype_bits(e->dtype) / 8;
+    uint64_t elements = 0;
+    if (kerf_shape_count(&e->shape, &elements, &err) != KERF_OK) die(&err);
+    for (uint64_t first = 0; first < elements; first += CHUNK / size) {
+        uint64_t n = elements - first < CHUNK / size ? elements - first : CHUNK / size;
+        memset(chunk, 0, sizeof chunk);
+        for (uint64_t i = 0; i < n; i++)
+            put_element(chunk + i * size, e->dtype, first + i + at * 977);
+        if (at == 0 && bad >= 0) memcpy(chunk + (size_t)bad * size, &bad_bits, size);
+        if (kerf_writer_write(w, at, first * size, chunk, (size_t)n * size, &err) != KERF_OK)
+            die(&err);
+    }
+}
+
+static void write_model(const model *m, const char *path, long bad, uint32_t bad_bits)
+{
+    kerf_error err = {0};
+    kerf_writer *w = NULL;
+    if (kerf_writer_create(path, m->entry, m->count, &m->options, &w, &err) != KERF_OK) die(&err);
+    for (size_t i = 0; i < m->count; i++) write_tensor(w, m, i, bad, bad_bits);
+    if (kerf_writer_commit(w, &err) != KERF_OK) die(&err);
+}
+
+static void make_bad(const char *path, uint32_t bits)
+{
+    model m = {.count = 0};
+    add(&m, "a.weight", KERF_BF16, (kerf_shape){2, {64, 64}}, 0);
+    add(&m, "b.weight", KERF_BF16, (kerf_shape){2, {64, 64}}, 0);
+    write_model(&m, path, 5 * 64 + 7, bits);
+}
+
+static void make_odd(const char *path)
+{
+    model m = {.count = 0};
+    add(&m, "experts.down_proj.weight", KERF_BF16, (kerf_shape){3, {3, 5, 48}}, 0);
+    add(&m, "many.weight", KERF_BF16, (kerf_shape){4, {2, 3, 130, 70}}, 0);
+    add(&m, "tail.weight", KERF_F16, (kerf_shape){2, {7, 37}}, 0);
+    add(&m, "wide.weight", KERF_F32, (kerf_shape){2, {3, 5000}}, 0);
+    add(&m, "tiles.weight", KERF_F32, (kerf_shape){2, {200, 300}}, 0);
+    add(&m, "column.weight", KERF_BF16, (kerf_shape){2, {40, 1}}, 0);
+    add(&m, "empty.weight", KERF_BF16, (kerf_shape){2, {0, 32}}, 0);
+    add(&m, "vector", KERF_BF16, (kerf_shape){1, {100}}, 0);
+    add(&m, "scalar", KERF_F32, (kerf_shape){0, {0}}, 0);
+    add(&m, "positions", KERF_I64, (kerf_shape){2, {4, 9}}, 0);
+    write_model(&m, path, -1, 0);
+}
+
+static void make_shards(const char *path)
+{
+    static const char *const names[] = {"model-00001-of-00003.safetensors",
+                                        "model-00002-of-00003.safetensors",
+                                        "model-00003-of-00003.safetensors"};
+    static const kerf_key_value first[] = {{"author", "nobody"}, {"kerf.note", "kept"}};
+    static const kerf_key_value *const metadata[] = {first, NULL, NULL};
+    static const size_t counts[] = {2, 0, 0};
+    model m = {
+        .options = {.shard = names, .shards = 3, .metadata = metadata, .metadata_count = counts}};
+    add(&m, "layers.0.q_proj.weight", KERF_BF16, (kerf_shape){2, {64, 128}}, 0);
+    add(&m, "layers.0.norm.weight", KERF_BF16, (kerf_shape){1, {128}}, 0);
+    add(&m, "layers.1.q_proj.weight", KERF_BF16, (kerf_shape){2, {64, 128}}, 1);
+    add(&m, "layers.2.q_proj.weight", KERF_BF16, (kerf_shape){2, {64, 128}}, 2);
+    add(&m, "lm_head.weight", KERF_BF16, (kerf_shape){2, {256, 128}}, 2);
+    write_model(&m, path, -1, 0);
+}
+
+static void make_groups(const char *path)
+{
+    static const char *const names[] = {
+        "layers.0.self_attn.q_proj.weight",
+        "layers.0.self_attn.k_proj.weight",
+        "layers.0.self_attn.v_proj.weight",
+        "layers.0.mlp.gate_proj.weight",
+        "layers.0.mlp.up_proj.weight",
+        "layers.0.mlp.down_proj.weight",
+        /* kept by default */
+        "lm_head.weight",
+        "model.embed_tokens.weight",
+        "transformer.wte.weight",
+        "layers.0.input_layernorm.weight",
+        "layers.0.mlp.gate.weight",
+        "layers.0.block_sparse_moe.gate.weight",
+        "layers.0.feed_forward.router.weight",
+        "layers.0.mlp.shared_expert_gate.weight",
+        "layers.0.linear_attn.conv1d.weight",
+        "layers.0.linear_attn.in_proj_a.weight",
+        "model.visual.blocks.0.qkv.weight",
+        "vision_tower.proj.weight",
+        "multi_modal_projector.linear.weight",
+        "mtp.fc.weight",
+        "layers.0.mlp.gate.e_score_correction_bias",
+        "layers.0.experts.gate_up_proj_bias",
+    };
+    model m = {.count = 0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        add(&m, names[i], KERF_BF16, (kerf_shape){2, {32, 64}}, 0);
+    }
+    write_model(&m, path, -1, 0);
+}
+
+/* Box and Muller; sums of uniform numbers have tails too short for exact figures. */
+static void make_gaussian(const char *path)
+{
+    enum { ELEMENTS = 256 * 4096 };
+    static float values[ELEMENTS];
+    kerf_error err = {0};
+    kerf_writer *w = NULL;
+    model m = {.count = 0};
+    add(&m, "a.weight", KERF_F32, (kerf_shape){2, {256, 4096}}, 0);
+    for (uint64_t i = 0; i < ELEMENTS; i++) {
+        double u = ((double)(mix(2 * i) >> 11) + 1) * 0x1p-53;
+        double v = (double)(mix(2 * i + 1) >> 11) * 0x1p-53;
+        values[i] = (float)(0.02 * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+    }
+    if (kerf_writer_create(path, m.entry, 1, &m.options, &w, &err) != KERF_OK) die(&err);
+    if (kerf_writer_write(w, 0, 0, values, sizeof values, &err) != KERF_OK) die(&err);
+    if (kerf_writer_commit(w, &err) != KERF_OK) die(&err);
+}
+
+static void make_big(const char *path, unsigned long mebibytes)
+{
+    static char name[MOST][32];
+    model m = {.count = 0};
+    for (unsigned long left = mebibytes; left > 0 && m.count < MOST;) {
+        uint64_t size = left < 256 ? left : 256;
+        snprintf(name[m.count], sizeof name[0], "layers.%zu.weight", m.count);
+        add(&m, name[m.count], KERF_BF16, (kerf_shape){2, {size * 128, 4096}}, 0);
+        left -= (unsigned long)size;
+    }
+    write_model(&m, path, -1, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const char *kind = argc >= 3 ? argv[1] : "";
+    if (strcmp(kind, "nan") == 0) {
+        make_bad(argv[2], 0x7fc0);
+    } else if (strcmp(kind, "inf") == 0) {
+        make_bad(argv[2], 0xff80);
+    } else if (strcmp(kind, "odd") == 0) {
+        make_odd(argv[2]);
+    } else if (strcmp(kind, "shards") == 0) {
+        make_shards(argv[2]);
+    } else if (strcmp(kind, "groups") == 0) {
+        make_groups(argv[2]);
+    } else if (strcmp(kind, "gaussian") == 0) {
+        make_gaussian(argv[2]);
+    } else if (strcmp(kind, "big") == 0 && argc == 4) {
+        make_big(argv[2], strtoul(argv[3], NULL, 10));
+    } else {
+        fprintf(stderr,
+                "usage: make_model nan|inf|odd|shards|groups|gaussian|big OUT [MEBIBYTES]\n");
+        return 2;
+    }
+    return 0;
+}

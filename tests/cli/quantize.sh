@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# quantize.sh - decisions, safety of the output, NaN, progress, and bytes that depend on nothing
+# but the source and the format.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+source=$model/model.safetensors
+
+# --- decisions ----------------------------------------------------------------------------------
+expect 0 quantize "$source" -f nvfp4:4/6 --dry-run --json
+json_is schema kerf.quantize/1
+json_is dry_run true
+json_is totals.quantized 28
+json_is totals.kept 10
+json_is totals.bytes_out 2822768
+json_is tensors.0.reason embedding
+json_is tensors.0.format null
+json_is tensors.2.format nvfp4:4/6
+check "a dry run writes nothing" test "$(ls "$tmp")" = "$(printf 'err\nout')"
+expect 0 quantize "$source" -f nvfp4 --dry-run -o "$tmp/never"
+output_says 'kept (norm)'
+output_says '^28 quantized, 10 kept'
+absent "$tmp/never"
+
+# What the dry run says is what is written.
+"$KERF" quantize "$source" -f nvfp4 -o "$tmp/a.safetensors" --json >"$tmp/out" 2>/dev/null
+json_is dry_run false
+json tensors >"$tmp/written"
+expect 0 quantize "$source" -f nvfp4 --dry-run --json
+check "dry run and real run agree" diff <(json tensors) "$tmp/written"
+expect 0 inspect "$tmp/a.safetensors" --json
+json_is totals.bytes "$("$KERF" quantize "$source" -f nvfp4 --dry-run --json |
+    "$TOOLS/json_get" totals.bytes_out)"
+
+"$TOOLS/make_model" groups "$tmp/groups.safetensors"
+expect 0 quantize "$tmp/groups.safetensors" -f mxfp4 --dry-run --json
+json_is totals.quantized 6
+json_is totals.kept 16
+format_of() { # NAME: of the last JSON document
+    paste <(json 'tensors.*.name') <(json 'tensors.*.format') <(json 'tensors.*.reason') |
+        awk -F '\t' -v n="$1" '$1 == n { print $2 "|" $3 }'
+}
+decides() { # NAME EXPECTED OPTIONS...
+    local name=$1 wanted=$2 got
+    shift 2
+    expect 0 quantize "$tmp/groups.safetensors" -f mxfp4 --dry-run --json "$@"
+    got=$(format_of "$name")
+    checks=$((checks + 1))
+    [ "$got" = "$wanted" ] || note_failure "$* decides $name: $got, not $wanted"
+}
+up=layers.0.mlp.up_proj.weight
+decides "$up" "mxfp4:even|null"
+decides "$up" "null|--keep *up_proj*" --keep '*up_proj*'
+decides "$up" "null|not in --only" --only '*q_proj*'
+decides "$up" "mxfp4:even|null" --only '*q_proj*' --only '*up_proj*'
+decides "$up" "int8:amax|--tensor *up_proj*=int8" --tensor '*up_proj*=int8' --keep '*up_proj*'
+decides "$up" "nf4:bnb-cpu|--tensor *mlp.up*=nf4" --tensor '*up_proj*=int8' --tensor '*mlp.up*=nf4'
+decides "$up" "null|--tensor *mlp.up*=keep" --tensor '*up_proj*=int8' --tensor '*mlp.up*=keep'
+decides lm_head.weight "null|output head"
+decides lm_head.weight "fp8-e4m3:amax|--tensor lm_head*=fp8-e4m3" --tensor 'lm_head*=fp8-e4m3'
+decides layers.0.mlp.gate.weight "null|router"
+decides model.embed_tokens.weight "null|embedding"
+decides vision_tower.proj.weight "null|vision tower"
+decides mtp.fc.weight "null|multi-token prediction"
+decides layers.0.experts.gate_up_proj_bias "null|bias"
+
+"$TOOLS/make_model" odd "$tmp/odd.safetensors"
+expect 0 quantize "$tmp/odd.safetensors" -f nvfp4 --dry-run
+output_says '^positions .*kept (type I64)'
+output_says '^vector .*kept (1-D)'
+output_says '^empty.weight .*nvfp4'
+output_says '^column.weight .*kept (short rows)'
+expect 2 quantize "$tmp/odd.safetensors" -f nvfp4 --dry-run --tensor 'positions=int8'
+error_says 'positions cannot be quantized: type I64'
+
+# A quantized checkpoint is not quantized again, and keeps what it has.
+expect 0 quantize "$tmp/a.safetensors" -f mxfp4 --tensor '*embed*=int8' -o "$tmp/again.safetensors"
+expect 0 inspect "$tmp/again.safetensors" --json
+row_is weights model.layers.0.mlp.down_proj.weight format nvfp4
+row_is weights model.embed_tokens.weight format int8
+expect 0 verify "$source" "$tmp/again.safetensors"
+expect 2 quantize "$tmp/a.safetensors" -f mxfp4 --dry-run
+error_says 'no tensor is left'
+expect 2 quantize "$tmp/a.safetensors" -f nvfp4 --dry-run --tensor '*down_proj*=mxfp4'
+error_says 'already nvfp4:amax'
+
+# --- the output is safe -------------------------------------------------------------------------
+before=$(digest "$tmp/a.safetensors")
+expect 2 quantize "$source" -f mxfp4 -o "$tmp/a.safetensors"
+error_says 'exists'
+check "a refused run leaves the old file" test "$before" = "$(digest "$tmp/a.safetensors")"
+expect 0 quantize "$source" -f mxfp4 -o "$tmp/a.safetensors" -y
+check "-y replaces it" test "$before" != "$(digest "$tmp/a.safetensors")"
+cp "$source" "$tmp/self.safetensors"
+before=$(digest "$tmp/self.safetensors")
+expect 2 quantize "$tmp/self.safetensors" -f nvfp4 -o "$tmp/self.safetensors" -y
+ln -s self.safetensors "$tmp/link.safetensors"
+expect 2 quantize "$tmp/link.safetensors" -f nvfp4 -o "$tmp/self.safetensors" -y
+check "in == out leaves the source" test "$before" = "$(digest "$tmp/self.safetensors")"
+cp -r "$model" "$tmp/folder"
+expect 2 quantize "$tmp/folder" -f nvfp4 -o "$tmp/folder" -y
+same_file "$tmp/folder/model.safetensors" "$source"
+
+# --- NaN and infinities -------------------------------------------------------------------------
+for kind in nan inf; do
+    "$TOOLS/make_model" "$kind" "$tmp/$kind.safetensors"
+    for format in nvfp4 mxfp4 int8 nf4-dq fp8-e4m3 bf16; do
+        expect 3 quantize "$tmp/$kind.safetensors" -f "$format" -o "$tmp/o.safetensors"
+        error_says 'a.weight: element 327 is -*\(NaN\|Inf\), at \[5, 7\]'
+        absent "$tmp/o.safetensors"
+    done
+    for nan in zero saturate; do
+        expect 0 quantize "$tmp/$kind.safetensors" -f nvfp4 --nan "$nan" -y -o "$tmp/o.safetensors"
+        expect 0 inspect "$tmp/o.safetensors"
+    done
+    rm "$tmp/o.safetensors"
+done
+expect 0 quantize "$tmp/nan.safetensors" -f nvfp4 --keep a.weight -o "$tmp/o.safetensors"
+
+# --- progress -----------------------------------------------------------------------------------
+expect 0 quantize "$source" -f nvfp4 -y -o "$tmp/o.safetensors" --progress none
+check "one line of summary" test "$(wc -l <"$tmp/err")" -eq 1
+error_says '28 of 38 tensors quantized'
+expect 0 quantize "$source" -f nvfp4 -y -o "$tmp/o.safetensors" --progress bar
+error_says '%'
+expect 0 quantize "$source" -f nvfp4 -y -o "$tmp/o.safetensors" --progress json
+while read -r line; do
+    check "a progress line is JSON" "$TOOLS/json_get" event <<<"$line" >/dev/null
+done <"$tmp/err"
+check "an event per tensor" test "$(grep -c '"event":"tensor"' "$tmp/err")" -ge 38
+check "nothing on standard output" test ! -s "$tmp/out"
+
+# --- the same bytes -----------------------------------------------------------------------------
+for format in nvfp4:4/6 nvfp4:sweep nf4-dq int4-g128-asym:search mxfp6-e2m3 fp8-e4m3-128x128; do
+    digests=()
+    for j in 1 2 7; do
+        run quantize "$source" -f "$format" -j "$j" -y -o "$tmp/j$j.safetensors"
+        digests+=("$(digest "$tmp/j$j.safetensors")")
+    done
+    check "$format: -j 1, 2 and 7 write the same bytes" \
+        test "${digests[0]}" = "${digests[1]}" -a "${digests[0]}" = "${digests[2]}"
+done
+finish

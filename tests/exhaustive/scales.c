@@ -1,0 +1,117 @@
+/* scales.c - E8M0 in every rounding: each positive fp32 number as the amax of a block of MX, in
+ * every format and under every encoder whose scale depends on amax alone. The stored byte never
+ * falls as amax grows, so oracle.h is asked where each byte begins, by bisection, and the floats
+ * between two such places must all store the same byte. */
+#include "exhaustive/coded.h"
+#include "exhaustive/options.h"
+#include "exhaustive/oracle.h"
+
+#include <math.h>
+
+enum { INFINITY_BITS = 0x7f800000, SLICES = 256, BATCH = 4096 };
+
+typedef struct stairs {
+    uint32_t start[257]; /* bits of the least float that stores this byte or a larger one */
+} stairs;
+
+static uint64_t failures;
+
+static uint32_t oracle_byte(const kerf_codec *c, const oracle_rule *rule, uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    oracle_group g = {&x, 1, 1, (double)x};
+    oracle_answer a;
+    rule->answer(c->format, rule->variant, &g, &a);
+    return (uint32_t)(ilogb(a.scale) + 127);
+}
+
+static void find_stairs(const kerf_codec *c, const oracle_rule *rule, stairs *s)
+{
+    s->start[0] = 0;
+    for (uint32_t byte = 1; byte <= 256; byte++) {
+        uint32_t low = s->start[byte - 1], high = INFINITY_BITS;
+        while (low < high) {
+            uint32_t middle = low + (high - low) / 2;
+            if (oracle_byte(c, rule, middle) >= byte)
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        s->start[byte] = low;
+    }
+}
+
+/* Blocks of one element: bits from, from + step, ... below to. */
+static uint64_t check_slice(kerf_codec codec, const stairs *s, uint64_t from, uint64_t to,
+                            uint32_t step)
+{
+    uint64_t n = 0;
+    uint32_t byte = 0, bits[BATCH];
+    coded c;
+    coded_init(&c, codec, (kerf_shape){2, {BATCH, 1}});
+    const uint8_t *stored = c.plane[KERF_PLANE_SCALES].p;
+    while (from < to) {
+        for (unsigned i = 0; i < BATCH; i++, from += step)
+            bits[i] = (uint32_t)(from < to ? from : to - 1);
+        coded_encode(&c, bits, KERF_F32);
+        for (unsigned i = 0; i < BATCH; i++) {
+            while (s->start[byte + 1] <= bits[i]) byte++;
+            if (stored[i] == byte) continue;
+#pragma omp critical(report)
+            if (failures++ < 20)
+                printf("%s:%s of %08x: %02x, expected %02x\n", codec.format->name,
+                       codec.encoder->name, bits[i], stored[i], byte);
+        }
+        n += BATCH;
+    }
+    coded_free(&c);
+    return n;
+}
+
+static uint64_t check_codec(kerf_codec codec, const oracle_rule *rule, const test_options *o)
+{
+    stairs s;
+    uint64_t n = 0;
+    /* One element type in full: the others differ from it by a constant and a mantissa width. */
+    int all = o->full && codec.format->element == KERF_ELEM_E2M1;
+    const uint32_t step = all ? 1 : o->full ? 61 : 2048;
+    const uint32_t phase = all ? 0 : (uint32_t)(mix_bits(o->seed) % step);
+    find_stairs(&codec, rule, &s);
+    for (unsigned byte = 1; byte < 256; byte++) /* both sides of every edge */
+        if (s.start[byte] < INFINITY_BITS)
+            n += check_slice(codec, &s, s.start[byte] < 2 ? 0 : s.start[byte] - 2,
+                             (uint64_t)s.start[byte] + 2, 1) > 0;
+#pragma omp parallel for schedule(dynamic) reduction(+ : n)
+    for (uint32_t slice = 0; slice < SLICES; slice++) {
+        uint64_t from = (uint64_t)INFINITY_BITS * slice / SLICES;
+        uint64_t to = (uint64_t)INFINITY_BITS * (slice + 1) / SLICES;
+        n += check_slice(codec, &s, from + phase, to, step);
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    test_options o = read_options(argc, argv);
+    double start = seconds_now();
+    uint64_t total = 0;
+    oracle_init();
+    for (size_t i = 0; i < kerf_format_count(); i++) {
+        const kerf_format *f = kerf_format_at(i);
+        for (size_t e = 0; f->scale == KERF_SCALE_E8M0 && e < kerf_encoder_count(f); e++) {
+            kerf_codec codec = {f, kerf_encoder_at(f, e)};
+            const oracle_rule *rule = oracle_find(codec);
+            if (!rule || !rule->answer || strcmp(codec.encoder->name, "search") == 0) continue;
+            double begin = seconds_now();
+            uint64_t n = check_codec(codec, rule, &o);
+            if (o.full)
+                printf("%s:%s  %llu amax  %.2f s\n", f->name, codec.encoder->name,
+                       (unsigned long long)n, seconds_now() - begin);
+            total += n;
+        }
+    }
+    printf("%llu amax, %llu differences, %.1f s\n", (unsigned long long)total,
+           (unsigned long long)failures, seconds_now() - start);
+    return failures ? 1 : 0;
+}

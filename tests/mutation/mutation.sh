@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# mutation.sh - do the tests notice? Applies each fault of faults.txt to a copy of the sources, builds
+# the tests of bytes and laws (their parts that CI runs) with plain compiler calls, and runs them
+# until one fails. A fault that no test notices is listed, and this script fails.
+#
+#   bash tests/mutation/mutation.sh [-j N] [PATTERN]     PATTERN: only faults that contain it
+set -euo pipefail
+exec </dev/null
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+jobs=$(nproc) pattern=
+while [ $# -gt 0 ]; do
+    case $1 in
+    -j) jobs=${2:?-j needs a number} && shift ;;
+    *) pattern=$1 ;;
+    esac
+    shift
+done
+
+work=$(mktemp -d) root=$work/tree # a copy: what is being edited meanwhile does not matter
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$root/tests/data" && cp -r codecs "$root"
+cp -r tests/{unit,golden,property,exhaustive,mutation} "$root/tests" && cd "$root"
+compiler=${CC:-gcc}
+limit_s=120 # of one test program; a fault that makes it longer is caught
+export root work compiler limit_s OMP_NUM_THREADS=1
+
+# Those with internal headers are built again for every fault; the others see the public API only.
+inside=(unit/test_scalar unit/test_block exhaustive/scalar)
+outside=(unit/test_golden unit/test_codec property/properties exhaustive/blocks exhaustive/scales)
+
+# compile SOURCES_ROOT FILE OBJECT
+compile() {
+    "$compiler" -std=c11 -O1 -ffp-contract=off -D_GNU_SOURCE -w -I"$1/codecs" \
+        -I"$root/codecs/include" -I"$root/tests" -DKERF_TEST_DATA="\"$root/tests/data\"" \
+        -DKERF_TEST_GOLDEN="\"$root/tests/golden\"" -c "$2" -o "$3"
+}
+
+# run_tests SOURCES_ROOT OBJECTS_FOLDER FAULTY_FILE: prints the name of the first test that fails.
+# What is built is built when it is needed: most faults fall to the first test.
+run_tests() {
+    local sources=$1 objects=$2 name program libraries
+    local tests=("${inside[@]}" "${outside[@]}")
+    [[ $3 != codecs/block/* ]] || tests=("${outside[@]}" "${inside[@]}")
+    for name in "${tests[@]}"; do
+        program=$objects/${name##*/}
+        libraries=("$work"/oracle/*.o "$work"/library/*.o "$objects/ref.o" "$objects/dispatch.o")
+        if [ -e "$work/fixed/${name##*/}.o" ]; then
+            cp "$work/fixed/${name##*/}.o" "$program.o"
+            [ -e "$objects/ref.o" ] ||
+                { compile "$sources" "$sources/codecs/cpu/ref.c" "$objects/ref.o" &&
+                    compile "$sources" "$sources/codecs/cpu/dispatch.c" "$objects/dispatch.o"; } ||
+                return 2
+        else
+            compile "$sources" "$root/tests/$name.c" "$program.o" || return 2
+            libraries=()
+        fi
+        "$compiler" "$program.o" "${libraries[@]}" -o "$program" -lcmocka -lm || return 2
+        # shellcheck disable=SC2046 # options are words
+        if ! timeout "$limit_s" "$program" $(seed_of "$name") >"$program.log" 2>&1; then
+            echo "${name##*/}"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# The same cases in every run, so that what is caught today is caught tomorrow.
+seed_of() {
+    case $1 in exhaustive/* | property/*) echo --seed 1 ;; esac
+}
+
+# Sets file, title, old, new of fault number $1.
+read_fault() {
+    local line at=0
+    file='' title='' old='' new=''
+    while IFS= read -r line; do
+        case $line in
+        '@ '*)
+            at=$((at + 1))
+            [ $at -le "$1" ] || return 0
+            file=${line#@ } && title=${file#*  } && file=${file%%  *}
+            ;;
+        '- '*) [ $at -ne "$1" ] || old+=${old:+$'\n'}${line#- } ;;
+        '+ '*) [ $at -ne "$1" ] || new+=${new:+$'\n'}${line#+ } ;;
+        esac
+    done <"$root/tests/mutation/faults.txt"
+}
+
+# Prints one line: caught, SURVIVED or broken, the file, the fault, the test.
+try_fault() {
+    local file title old new text by status=0 here=$work/$1
+    read_fault "$1"
+    mkdir -p "$here" && cp -r "$root/codecs" "$here/codecs"
+    text=$(<"$here/$file")
+    local without=${text/"$old"/}
+    if [ "$without" = "$text" ] || [ "${without/"$old"/}" != "$without" ]; then
+        echo "broken    $file: $title (the text must occur exactly once)"
+    else
+        printf '%s\n' "${text/"$old"/"$new"}" >"$here/$file"
+        mkdir -p "$here/build"
+        by=$(run_tests "$here" "$here/build" "$file" 2>"$here/errors") || status=$?
+        case $status in
+        0) echo "caught    $file: $title ($by)" ;;
+        1) echo "SURVIVED  $file: $title" ;;
+        *) echo "broken    $file: $title (does not compile)" && head -n 3 "$here/errors" ;;
+        esac
+    fi
+    rm -rf "$here"
+}
+
+mkdir -p "$work"/{fixed,oracle,library,baseline}
+for name in "${outside[@]}"; do compile "$root" "tests/$name.c" "$work/fixed/${name##*/}.o"; done
+for name in oracle oracle_book; do
+    compile "$root" "tests/exhaustive/$name.c" "$work/oracle/$name.o"
+done
+for source in codecs/*.c codecs/base/*.c codecs/cpu/*.c; do
+    name=$(basename "$source" .c)
+    case $name in ref | dispatch) ;; *) compile "$root" "$source" "$work/library/$name.o" ;; esac
+done
+
+start=$SECONDS status=0
+by=$(run_tests "$root" "$work/baseline" none) || status=$?
+[ $status -eq 1 ] || { echo "the tests fail without any fault: $by" >&2 && exit 1; }
+
+faults=$(grep -c '^@ ' tests/mutation/faults.txt)
+chosen=()
+for ((i = 1; i <= faults; i++)); do
+    read_fault $i
+    case "$file $title" in *"$pattern"*) chosen+=($i) ;; esac
+done
+export -f compile run_tests seed_of read_fault try_fault
+declare -p inside outside >"$work/lists"
+printf '%s\n' "${chosen[@]}" |
+    xargs -P "$jobs" -I{} bash -c '. "$work/lists" && try_fault {}' | tee "$work/results"
+
+caught=$(grep -c '^caught' "$work/results" || true)
+echo "$caught of ${#chosen[@]} faults caught, $((SECONDS - start)) s"
+[ "$caught" -eq ${#chosen[@]} ]

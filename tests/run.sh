@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# run.sh - builds kerf with its tests and runs them; installs what is missing. Each option names
+# a configuration with a build folder of its own; without any, the native one is run.
+#
+#   bash tests/run.sh [--native] [--asan] [--clang] [--cpu-only] [--aarch64] [--all] [-j N]
+#   bash tests/run.sh --exhaustive | --mutation | --coverage | --peers
+#
+#   --native    gcc, optimized, every test
+#   --asan      AddressSanitizer and UndefinedBehaviorSanitizer
+#   --clang     clang
+#   --cpu-only  CUDA never looked for
+#   --aarch64   cross-build for 64-bit Arm, unit tests under qemu-user
+#   --all       all of these, as CI does
+#   -j N        parallel jobs (default: all cores)
+#
+# Longer work, never part of --all:
+#   --exhaustive  every input of every conversion, every block rule, the laws (half an hour)
+#   --mutation    a seeded fault at a time in codecs/: some test must fail for each
+#   --coverage    lines and branches of codecs/scalar and codecs/block
+#   --peers       the packages that encoders are named after, compared live (PyTorch: 6 GB)
+#
+# Stops at the first configuration that fails. The last line counts the tests.
+set -euo pipefail
+exec </dev/null
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. cmake/packages.sh
+export OMP_WAIT_POLICY=passive # many small programs at once: threads that spin cost the others
+
+usage() { sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' tests/run.sh; }
+
+configurations=() jobs=$(nproc)
+while [ $# -gt 0 ]; do
+    case $1 in
+    --native | --asan | --clang | --cpu-only | --aarch64 | \
+        --exhaustive | --mutation | --coverage | --peers) configurations+=("${1#--}") ;;
+    --all) configurations=(native asan clang cpu-only aarch64) ;;
+    -j) jobs=${2:?-j needs a number} && shift ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage >&2 && exit 2 ;;
+    esac
+    shift
+done
+[ ${#configurations[@]} -gt 0 ] || configurations=(native)
+
+show() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+
+# Debian's arm64 packages of the libraries, unpacked into a folder: the system is not touched and
+# no rights are needed. The release is this system's own.
+fill_sysroot() {
+    local root=$PWD/build/sysroot-aarch64
+    [ -e "$root/complete" ] && return 0
+    rm -rf "$root" && mkdir -p "$root"/apt/{lists/partial,archives/partial}
+    local apt=(apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures=arm64
+        -o APT::Sandbox::User=root -o Dir::State="$root/apt" -o Dir::State::status=/dev/null
+        -o Dir::Cache="$root/apt")
+    show "${apt[@]}" update || true # sources without arm64 do not matter
+    (cd "$root/apt" && show "${apt[@]}" download libzstd1 libzstd-dev libjansson4 libjansson-dev \
+        libcmocka0 libcmocka-dev) || return 1
+    for deb in "$root"/apt/*.deb; do dpkg -x "$deb" "$root" || return 1; done
+    rm -rf "$root/apt" && touch "$root/complete"
+}
+
+passed=0 failed=0 skipped=0
+
+# Adds the counts of a JUnit file to the totals.
+count_tests() {
+    local attribute values=()
+    for attribute in tests failures skipped disabled; do
+        values+=("$(sed -n "s/^[[:space:]]*$attribute=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1)")
+    done
+    local skip=$((values[2] + values[3]))
+    passed=$((passed + values[0] - values[1] - skip))
+    failed=$((failed + values[1]))
+    skipped=$((skipped + skip))
+}
+
+# run_tests NAME PRESET "CTEST OPTIONS" [CMAKE OPTION...]
+run_tests() {
+    local build=build/test-$1 preset=$2 filter=$3
+    shift 3
+    local status=0
+    if ! show cmake --preset "$preset" -B "$build" --log-level=WARNING -DKERF_WERROR=ON "$@" ||
+        ! show cmake --build "$build" -j "$jobs"; then
+        echo "this configuration does not build: that counts as one failed test"
+        failed=$((failed + 1))
+        return 1
+    fi
+    # shellcheck disable=SC2086 # options are words
+    show ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error \
+        --output-junit junit.xml $filter || status=1
+    if [ -e "$build/junit.xml" ]; then
+        count_tests "$build/junit.xml"
+    else
+        echo "ctest ended without a report: that counts as one failed test"
+        failed=$((failed + 1))
+    fi
+    return $status
+}
+
+# run_script COMMAND...: longer work that counts as one test.
+run_script() {
+    if show "$@"; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        return 1
+    fi
+}
+
+build_release() {
+    show cmake --preset release -B build/test-release --log-level=WARNING -DKERF_TESTS=ON \
+        -DKERF_CUDA=OFF && show cmake --build build/test-release -j "$jobs"
+}
+
+run_exhaustive() {
+    local name
+    build_release || return 1
+    for name in exhaustive_scalar exhaustive_scales exhaustive_blocks properties; do
+        run_script "build/test-release/tests/exhaustive/$name" --full || return 1
+    done
+}
+
+# The tests labelled build look at the sources or build them again by themselves, and the slow
+# ones gain nothing from a second run: both belong to the native configuration alone.
+run_configuration() {
+    case $1 in
+    native) run_tests native dev "" -DCMAKE_BUILD_TYPE=RelWithDebInfo ;;
+    asan) run_tests asan asan "-LE build|slow" ;;
+    clang) run_tests clang cpu-only "-LE build|slow" -DCMAKE_C_COMPILER=clang ;;
+    cpu-only) run_tests cpu-only cpu-only "-LE build|slow|e2e" ;;
+    exhaustive) run_exhaustive ;;
+    mutation) run_script bash tests/mutation/mutation.sh ;;
+    coverage) run_script bash tests/coverage.sh ;;
+    peers)
+        build_release &&
+            run_script bash tests/golden/peers/run_peers.sh build/test-release/libkerf.so
+        ;;
+    aarch64)
+        fill_sysroot &&
+            run_tests aarch64 aarch64 "-L unit" "-DKERF_SYSROOT=$PWD/build/sysroot-aarch64"
+        ;;
+    esac
+}
+
+packages=("${build_packages[@]}" "g++=g++" "pc:cmocka=libcmocka-dev" "zstd=zstd"
+    "patch=patch" "jq=jq")
+case " ${configurations[*]} " in *" clang "*)
+    packages+=("clang=clang" "deb:libomp-dev=libomp-dev")
+    export KERF_COMPILERS="gcc clang" # which the determinism test must then use
+    ;;
+esac
+case " ${configurations[*]} " in *" aarch64 "*)
+    packages+=("aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu"
+        "/usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross" "qemu-aarch64=qemu-user")
+    ;;
+esac
+need_packages "${packages[@]}" || exit 1
+
+status=0
+for configuration in "${configurations[@]}"; do
+    printf '\n=== %s ===\n' "$configuration"
+    start=$SECONDS
+    run_configuration "$configuration" || status=1
+    echo "$configuration: $((SECONDS - start)) s"
+    [ $status -eq 0 ] || break
+done
+echo
+echo "$passed passed, $failed failed$([ $skipped -eq 0 ] || echo ", $skipped skipped")"
+exit $status
