@@ -409,7 +409,8 @@ double oracle_decode(const kerf_format *f, uint32_t code, uint32_t scale_bits, u
  * mirror image of itself; -Q - 1 has no positive partner; the NF4 book is lopsided; 4/6, -448 and
  * sweep compare errors of the input, which a second pass no longer has. hqq and ct choose a grid
  * with a zero point that need not suit the range; bnb passes through fp16; ggml's E4M3 has fewer
- * codes than its range; the range of awq and hqq need not hold zero, so padding would widen it.
+ * codes than its range; the range of awq and hqq need not hold zero, so padding would widen it;
+ * nor can a group of one value have a range below awq's least, 1e-5, which does not scale.
  * KERF_FAMILY_NONE stands for any other family. */
 #define SLACK 0x1p-20
 #define ROUGH \
@@ -470,7 +471,7 @@ static const oracle_rule rules[] = {
     {KERF_FAMILY_AFFINE, "ct",             PADDED, ROUGH, NULL, 0},
     {KERF_FAMILY_AFFINE, "torchao",        LINEAR, ROUGH, NULL, 0},
     {KERF_FAMILY_AFFINE, "gptq",           LINEAR, ROUGH, NULL, 0},
-    {KERF_FAMILY_AFFINE, "awq",            ORACLE_SCALES | ORACLE_NEAREST, ROUGH, NULL, 0},
+    {KERF_FAMILY_AFFINE, "awq",            ORACLE_NEAREST, ROUGH, NULL, 0},
     {KERF_FAMILY_AFFINE, "hqq",            0,      ROUGH, NULL, 0},
     {KERF_FAMILY_NONE,   "ggml",           ORACLE_NEAREST, ROUGH, NULL, 0},
 };
