@@ -24,8 +24,8 @@ static const kerf_format formats[] = {
 };
 
 static const kerf_encoder encoders[] = {
-#define KERF_ENCODER(family, ID, name, source) \
-    {KERF_ENC_##family##_##ID, KERF_FAMILY_##family, name, source},
+#define KERF_ENCODER(family, ID, name, formats, sources, origin) \
+    {KERF_ENC_##family##_##ID, KERF_FAMILY_##family, name, origin},
 #include <kerf/formats.def>
 #undef KERF_ENCODER
 };
@@ -91,52 +91,38 @@ kf_spec kf_spec_of(const kerf_format *f)
     return s;
 }
 
-/* What a peer's rule is defined for: a format that it cannot write has no such encoder. */
-static int peer_writes(const kerf_format *f, const kerf_encoder *e)
-{
-    int e2m1 = f->element == KERF_ELEM_E2M1, e4m3 = f->element == KERF_ELEM_E4M3;
-    switch (e->id) {
-    case KERF_ENC_FP8_MODELOPT: return e4m3 && f->geometry == KERF_GROUP_TENSOR;
-    case KERF_ENC_FP8_CT: return e4m3;
-    case KERF_ENC_FP8_TORCHAO: return f->geometry != KERF_GROUP_TILE;
-    case KERF_ENC_FP8_DEEPSEEK: return e4m3 && f->geometry == KERF_GROUP_TILE;
-    case KERF_ENC_MX_TORCHAO: return f->element != KERF_ELEM_MXI8;
-    case KERF_ENC_MX_CT: return e2m1 || e4m3 || f->element == KERF_ELEM_E2M3;
-    case KERF_ENC_MX_MODELOPT: return e2m1 || e4m3;
-    case KERF_ENC_MX_GGML: return e2m1;
-    case KERF_ENC_INT_MODELOPT: /* int8 is amax */
-        return f->element == KERF_ELEM_S4 && f->geometry == KERF_GROUP_BLOCK;
-    case KERF_ENC_INT_GPTQ:
-    case KERF_ENC_AFFINE_GPTQ: return f->geometry != KERF_GROUP_TENSOR;
-    case KERF_ENC_INT_TORCHAO:
-    case KERF_ENC_AFFINE_TORCHAO: return f->element != KERF_ELEM_S8 || f->scale == KERF_SCALE_F32;
-    case KERF_ENC_INT_BNB: return f->id == KERF_FORMAT_INT8;
-    case KERF_ENC_AFFINE_AWQ:
-    case KERF_ENC_AFFINE_HQQ: return f->element == KERF_ELEM_U4 && f->geometry == KERF_GROUP_BLOCK;
-    default: return 1;
-    }
-}
+/* The columns `formats` and `sources` of an encoder, as formats.def writes them. */
+#define EVERY 1
+#define ELEMENT(value) (f->element == KERF_ELEM_##value)
+#define GROUP(value) (f->geometry == KERF_GROUP_##value)
+#define SCALE(value) (f->scale == KERF_SCALE_##value)
 
-/* Peers that keep a scale in the type of the source need a format that can hold it. */
-static int encoder_takes(const kerf_format *f, const kerf_encoder *e, kerf_dtype source)
-{
-    switch (e->id) {
-    case KERF_ENC_INT_CT:
-    case KERF_ENC_INT_TORCHAO:
-    case KERF_ENC_AFFINE_CT:
-    case KERF_ENC_AFFINE_TORCHAO:
-    case KERF_ENC_AFFINE_AWQ: break;
-    default: return 1;
-    }
-    if (f->scale == KERF_SCALE_BF16) return source == KERF_BF16;
-    return f->scale != KERF_SCALE_F16 || source == KERF_F16;
-}
-
-/* A search over candidates needs the group in hand; a whole matrix is streamed past. */
 static int encoder_fits(const kerf_format *f, const kerf_encoder *e)
 {
-    if (e->family != f->family || !peer_writes(f, e)) return 0;
-    return f->geometry != KERF_GROUP_TENSOR || strcmp(e->name, "search") != 0;
+    if (e->family != f->family) return 0;
+    switch (e->id) {
+#define KERF_ENCODER(family, ID, name, formats, sources, origin) \
+    case KERF_ENC_##family##_##ID:                               \
+        return formats;
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+    case KERF_ENC_NONE: break;
+    }
+    return 0;
+}
+
+static int encoder_takes(const kerf_format *f, const kerf_encoder *e, kerf_dtype source)
+{
+    enum { ANY, SAME };
+    static const unsigned char sources_of[] = {
+        ANY,
+#define KERF_ENCODER(family, ID, name, formats, sources, origin) sources,
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+    };
+    if (sources_of[e->id] == ANY) return 1;
+    if (f->scale == KERF_SCALE_BF16) return source == KERF_BF16;
+    return f->scale != KERF_SCALE_F16 || source == KERF_F16;
 }
 
 kerf_status kf_encoder_check(const kerf_format *f, const kerf_encoder *e, kerf_dtype source,

@@ -170,7 +170,7 @@ typedef struct kerf_format {
 
 typedef enum kerf_encoder_id {
     KERF_ENC_NONE = 0,
-#define KERF_ENCODER(family, ID, name, source) KERF_ENC_##family##_##ID,
+#define KERF_ENCODER(family, ID, ...) KERF_ENC_##family##_##ID,
 #include "formats.def"
 #undef KERF_ENCODER
 } kerf_encoder_id;
