@@ -1,0 +1,215 @@
+/* gemv.c - plans and runs of the matrix-vector product: checks everything once, picks a backend,
+ * hands panels of rows to threads. A row is always done whole by one thread in an order that the
+ * plan fixes, so results do not depend on their number. */
+#include "base/base.h"
+#include "cpu/gemv_ops.h"
+
+#include <stdlib.h>
+
+#define ALIGNMENT 64u
+
+/* The last one that takes a format is the fastest. */
+static const kf_gemv_ops *const backends[] = {&kf_gemv_ref};
+#define BACKENDS (sizeof backends / sizeof backends[0])
+
+size_t kerf_gemv_backend_count(void)
+{
+    return BACKENDS;
+}
+
+const char *kerf_gemv_backend_at(size_t i)
+{
+    return i < BACKENDS ? backends[i]->name : NULL;
+}
+
+/* --- plan ---------------------------------------------------------------------------------------
+ */
+
+static kerf_status check_dtype(kerf_dtype t, const char *what, kerf_error *err)
+{
+    if (t == KERF_F32 || t == KERF_F16 || t == KERF_BF16) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%s of type %s; F32, F16 and BF16 work", what,
+                   kerf_dtype_name(t));
+}
+
+static kerf_status check_shape(const kerf_gemv_shape *s, kerf_geometry *g, kerf_error *err)
+{
+    kerf_shape shape = {2, {s->rows, s->cols}};
+    uint64_t all;
+    if (!s->format) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no format");
+    if (s->columns < 1 || s->columns > KERF_GEMV_COLUMNS)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%u columns; 1 to %d work, cut X for more",
+                       s->columns, KERF_GEMV_COLUMNS);
+    KF_TRY(check_dtype(s->x, "x", err));
+    KF_TRY(check_dtype(s->y, "y", err));
+    KF_TRY(kerf_geometry_init(g, s->format, &shape, err));
+    if (!kf_add_ok(s->rows, s->cols, &all) || !kf_mul_ok(all, 8 * KERF_GEMV_COLUMNS, &all) ||
+        all > PTRDIFF_MAX || g->bytes > PTRDIFF_MAX)
+        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%llu x %llu is too large",
+                       (unsigned long long)s->rows, (unsigned long long)s->cols);
+    return KERF_OK;
+}
+
+/* Small enough that threads finish together, large enough that handing out costs nothing. */
+static size_t panel_rows(uint64_t rows, int threads)
+{
+    uint64_t share = rows / (16 * (uint64_t)kf_thread_count(threads));
+    return share < 4 ? 4 : share > 256 ? 256 : (size_t)share / 4 * 4;
+}
+
+/* The fastest backend, or the named one, or the reference where that one declines. */
+static kerf_status choose_backend(kerf_gemv *plan, const char *name, kerf_error *err)
+{
+    int known = 0;
+    for (size_t i = BACKENDS; i-- > 0;) {
+        if (name && strcmp(name, backends[i]->name) != 0 && !(known && i == 0)) continue;
+        known = 1;
+        plan->ops = backends[i];
+        plan->workspace = 0;
+        plan->bound = 0x1p-24; /* the reference: one rounding to fp32 of a sum in double */
+        plan->bound += (double)plan->geometry.cols * 0x1p-52;
+        kerf_status s = plan->ops->plan ? plan->ops->plan(plan) : KERF_OK;
+        if (s == KERF_OK) return KERF_OK;
+        if (s != KERF_E_NOSUP) return kf_fail(err, s, KF_NOWHERE, "out of memory");
+    }
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "no backend \"%.40s\" on this machine", name);
+}
+
+kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
+                                  const kerf_exec *exec, kerf_error *err)
+{
+    kerf_geometry g;
+    *out = NULL;
+    KF_TRY(check_shape(shape, &g, err));
+    kerf_gemv *plan = kf_alloc_zero(1, sizeof *plan);
+    if (!plan) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
+    plan->shape = *shape;
+    plan->geometry = g;
+    plan->threads = exec ? exec->threads : 0;
+    plan->panel = panel_rows(shape->rows, plan->threads);
+    kerf_status s = choose_backend(plan, exec ? exec->backend : NULL, err);
+    if (s != KERF_OK) {
+        kerf_gemv_plan_free(plan);
+        return s;
+    }
+    *out = plan;
+    return KERF_OK;
+}
+
+void kerf_gemv_plan_free(kerf_gemv *plan)
+{
+    if (plan) free(plan->state);
+    free(plan);
+}
+
+size_t kerf_gemv_workspace(const kerf_gemv *plan)
+{
+    return plan->workspace ? plan->workspace + ALIGNMENT - 1 : 0;
+}
+
+double kerf_gemv_bound(const kerf_gemv *plan)
+{
+    return plan->bound;
+}
+
+const char *kerf_gemv_backend(const kerf_gemv *plan)
+{
+    return plan->ops->name;
+}
+
+/* --- run ----------------------------------------------------------------------------------------
+ */
+
+static kerf_status check_span(const void *p, size_t have, uint64_t need, const char *what,
+                              kerf_error *err)
+{
+    if (have < need)
+        return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "%s has %zu bytes, needs %llu", what, have,
+                       (unsigned long long)need);
+    if (!p && need) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s is NULL", what);
+    return KERF_OK;
+}
+
+/* Vectors of n numbers, `stride` apart. */
+static kerf_status check_vectors(const void *p, size_t have, uint64_t n, uint64_t stride,
+                                 unsigned columns, kerf_dtype t, const char *what, kerf_error *err)
+{
+    uint64_t need;
+    if (stride < n)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s: a stride of %llu for vectors of %llu",
+                       what, (unsigned long long)stride, (unsigned long long)n);
+    if (!kf_mul_ok(stride, columns - 1, &need) || !kf_add_ok(need, n, &need) ||
+        !kf_mul_ok(need, kerf_dtype_bits(t) / 8, &need))
+        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%s: a stride of %llu overflows", what,
+                       (unsigned long long)stride);
+    return check_span(p, have, need, what, err);
+}
+
+static kerf_status call_init(kf_gemv_call *c, const kerf_gemv *plan, const kerf_gemv_args *a,
+                             kerf_error *err)
+{
+    static const char *const names[KERF_PLANES] = {"plane of codes", "plane of scales",
+                                                   "plane of second-level scales",
+                                                   "plane of zero points"};
+    const kerf_gemv_shape *s = &plan->shape;
+    uint64_t x_stride = a->x_stride ? a->x_stride : s->cols;
+    uint64_t y_stride = a->y_stride ? a->y_stride : s->rows;
+    for (int i = 0; i < KERF_PLANES; i++)
+        if (plan->geometry.plane[i].dtype != KERF_DTYPE_NONE)
+            KF_TRY(check_span(a->weights[i].p, a->weights[i].n, plan->geometry.plane[i].bytes,
+                              names[i], err));
+    KF_TRY(check_vectors(a->x.p, a->x.n, s->cols, x_stride, s->columns, s->x, "x", err));
+    KF_TRY(check_vectors(a->y.p, a->y.n, s->rows, y_stride, s->columns, s->y, "y", err));
+    if (a->residual.p)
+        KF_TRY(check_vectors(a->residual.p, a->residual.n, s->rows, y_stride, s->columns, s->y,
+                             "residual", err));
+    if (a->bias.p)
+        KF_TRY(
+            check_span(a->bias.p, a->bias.n, s->rows * (kerf_dtype_bits(s->y) / 8), "bias", err));
+    KF_TRY(check_span(a->workspace.p, a->workspace.n, kerf_gemv_workspace(plan), "workspace", err));
+
+    uintptr_t workspace = ((uintptr_t)a->workspace.p + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    kf_gemv_call call = {.plan = plan,
+                         .w = kf_matrix_of(&plan->geometry, a->weights),
+                         .columns = s->columns,
+                         .x_type = s->x,
+                         .y_type = s->y,
+                         .x = a->x.p,
+                         .bias = a->bias.p,
+                         .residual = a->residual.p,
+                         .y = a->y.p,
+                         .x_stride = (size_t)x_stride,
+                         .y_stride = (size_t)y_stride,
+                         .alpha = a->alpha == 0 ? 1 : a->alpha,
+                         .workspace = (void *)workspace};
+    call.w.rows = (size_t)s->rows; /* FLAT formats see one row */
+    call.w.cols = (size_t)s->cols;
+    *c = call;
+    return KERF_OK;
+}
+
+typedef struct run {
+    const kf_gemv_call *call;
+    const kf_gemv_ops *ops;
+} run;
+
+static kerf_status run_panel(void *ctx, uint64_t i)
+{
+    const run *r = ctx;
+    const kerf_gemv *plan = r->call->plan;
+    size_t from = (size_t)i * plan->panel, to = from + plan->panel;
+    r->ops->rows(r->call, from, to < r->call->w.rows ? to : r->call->w.rows);
+    return KERF_OK;
+}
+
+kerf_status kerf_gemv_run(const kerf_gemv *plan, const kerf_gemv_args *args, void *stream,
+                          kerf_error *err)
+{
+    kf_gemv_call c;
+    (void)stream;
+    KF_TRY(call_init(&c, plan, args, err));
+    if (c.w.rows == 0) return KERF_OK;
+    run r = {&c, plan->ops};
+    if (!r.ops->start(&c)) r.ops = &kf_gemv_ref;
+    return kf_parallel(kf_div_up(c.w.rows, plan->panel), plan->threads, run_panel, &r);
+}

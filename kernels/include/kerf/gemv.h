@@ -1,0 +1,89 @@
+/* gemv.h - Y = W X for a quantized matrix W and few columns, straight from its planes.
+ *
+ *   kerf_gemv_plan_create   format x shape x columns x dtypes -> plan: all checks, all tables
+ *   kerf_gemv_run           planes, X, Y: no allocation, any number of times
+ *
+ * W has `rows` x `cols` elements (N x K of a linear layer) in checkpoint order: the planes that
+ * kerf_encode writes and kerf_geometry describes, of one matrix. X holds `columns` vectors of
+ * `cols` numbers, Y as many of `rows`, each vector contiguous: Y[c][r] = sum over k of
+ * W[r][k] * X[c][k].
+ *
+ * Accuracy. W[r][k] is what kerf_decode gives as F32. Before its last rounding into the type of Y,
+ *
+ *   |Y - exact| <= kerf_gemv_bound(plan) * S + cols * (2^-110 * wmax + 2^-148),
+ *   S = sum over k of |W[r][k] * X[c][k]|,  wmax = largest |W[r][k]| of the row
+ *
+ * as long as S < 2^127; above, the result may be infinite. With alpha, bias or residual each
+ * adds the rounding of one fp32 operation. All sums run in fp32 or wider, in an order that the
+ * plan's backend and shape fix: results are the same bits for every run, thread count and
+ * position in memory. They may differ between backends, inside the bound.
+ *
+ * NaN and infinities, in X, in scales and in codes, give what the sum gives in IEEE arithmetic: a
+ * scale that means NaN makes its rows NaN.
+ *
+ * Threads: a plan never changes once made and may be run by many threads at once, each with its
+ * own workspace. */
+#ifndef KERF_GEMV_H
+#define KERF_GEMV_H
+
+#include <kerf/codec.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KERF_GEMV_COLUMNS 16 /* at most */
+
+typedef struct kerf_gemv_shape {
+    const kerf_format *format;
+    uint64_t rows, cols;
+    unsigned columns; /* 1 .. KERF_GEMV_COLUMNS     */
+    kerf_dtype x, y;  /* F32, F16 or BF16, each     */
+} kerf_gemv_shape;
+
+typedef struct kerf_gemv kerf_gemv; /* a plan */
+
+/* exec (NULL: all defaults): threads, backend ("ref": the scalar reference); `nan` is ignored.
+ * KERF_E_ARG, KERF_E_RANGE, KERF_E_NOMEM; KERF_E_NOSUP: a dtype, a number of columns, or a shape
+ * that the format cannot hold. The plan is freed by kerf_gemv_plan_free; NULL is fine there. */
+KERF_API KERF_CHECK kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
+                                                      const kerf_exec *exec, kerf_error *err);
+KERF_API void kerf_gemv_plan_free(kerf_gemv *plan);
+
+/* Bytes that kerf_gemv_run needs as workspace, any alignment; may be 0. */
+KERF_API size_t kerf_gemv_workspace(const kerf_gemv *plan);
+
+/* The factor of the error bound above. */
+KERF_API double kerf_gemv_bound(const kerf_gemv *plan);
+
+/* The backend that the plan chose: "avx512", ..., or "ref", also where a faster one was asked for
+ * that has no kernel for this format and shape. Static storage. */
+KERF_API const char *kerf_gemv_backend(const kerf_gemv *plan);
+
+/* Start from all zeros. Pointers need no alignment, except that what is in device memory lies at
+ * multiples of its element's size. Nothing that is written may overlap what is read, save that
+ * residual may be y itself. */
+typedef struct kerf_gemv_args {
+    kerf_cspan weights[KERF_PLANES]; /* each as long as kerf_geometry says; absent planes ignored */
+    kerf_cspan x;
+    kerf_span y;
+    uint64_t x_stride, y_stride; /* elements from one vector to the next; 0: cols, rows */
+    float alpha;                 /* y = alpha * W x + bias + residual; 0 stands for 1   */
+    kerf_cspan bias;             /* `rows` numbers of y's type; {NULL, 0}: none         */
+    kerf_cspan residual;         /* as y, with y's stride; {NULL, 0}: none              */
+    kerf_span workspace;         /* contents undefined before and after                 */
+} kerf_gemv_args;
+
+/* stream: a cudaStream_t for plans on a GPU, where the call only enqueues; ignored on the CPU,
+ * where y is complete on return. KERF_E_BUFFER: a span is too short, nothing was written. */
+KERF_API KERF_CHECK kerf_status kerf_gemv_run(const kerf_gemv *plan, const kerf_gemv_args *args,
+                                              void *stream, kerf_error *err);
+
+/* Backends of this machine, "ref" first. NULL past the end. */
+KERF_API size_t kerf_gemv_backend_count(void);
+KERF_API const char *kerf_gemv_backend_at(size_t i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,207 @@
+/* gemv_case.h - a quantized matrix with vectors, and what their product must be: in double, from
+ * what kerf_decode says the matrix is. */
+#ifndef KERF_TESTS_GEMV_CASE_H
+#define KERF_TESTS_GEMV_CASE_H
+
+#include <kerf/gemv.h>
+
+#include "block/all.h"
+#include "block/struct.h"
+#include "cpu/widen.h"
+#include "format.h"
+#include "scalar/pack.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+typedef struct gemv_case {
+    kerf_geometry g;
+    size_t rows, cols;
+    unsigned columns;
+    uint8_t *plane[KERF_PLANES];
+    float *w;       /* decoded                                  */
+    float *x;       /* columns x cols, numbers of type x_type   */
+    uint8_t *x_raw; /* the same in x_type                       */
+    kerf_dtype x_type;
+} gemv_case;
+
+static inline uint32_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+/* In [-1, 1), with 15 bits. */
+static inline float random_unit(uint64_t *state)
+{
+    return (float)((int)(next_random(state) & 0xffff) - 0x8000) / 32768.0f;
+}
+
+static inline void *must_alloc(size_t n)
+{
+    void *p = calloc(n ? n : 1, 1);
+    assert_non_null(p);
+    return p;
+}
+
+/* Columns that the format can hold: structs have no short rows. */
+static inline size_t fit_cols(const kerf_format *f, size_t cols)
+{
+    if (f->geometry != KERF_GROUP_STRUCT) return cols;
+    size_t n = kf_struct_elements(kf_spec_of(f));
+    return (cols + n - 1) / n * n;
+}
+
+static inline gemv_case case_new(const kerf_format *f, size_t rows, size_t cols, unsigned columns,
+                                 kerf_dtype x_type)
+{
+    gemv_case c = {.rows = rows, .cols = fit_cols(f, cols), .columns = columns, .x_type = x_type};
+    kerf_shape shape = {2, {rows, c.cols}};
+    assert_int_equal(kerf_geometry_init(&c.g, f, &shape, NULL), KERF_OK);
+    for (int p = 0; p < KERF_PLANES; p++) c.plane[p] = must_alloc((size_t)c.g.plane[p].bytes);
+    c.w = must_alloc(rows * c.cols * sizeof *c.w);
+    c.x = must_alloc(columns * c.cols * sizeof *c.x);
+    c.x_raw = must_alloc(columns * c.cols * sizeof *c.x);
+    return c;
+}
+
+static inline void case_free(gemv_case *c)
+{
+    for (int p = 0; p < KERF_PLANES; p++) free(c->plane[p]);
+    free(c->w);
+    free(c->x);
+    free(c->x_raw);
+}
+
+static inline void case_planes(const gemv_case *c, kerf_cspan out[KERF_PLANES])
+{
+    for (int p = 0; p < KERF_PLANES; p++)
+        out[p] = (kerf_cspan){c->plane[p], (size_t)c->g.plane[p].bytes};
+}
+
+/* Decodes the planes, to be called when they are final. */
+static inline void case_decode(gemv_case *c)
+{
+    kerf_cspan planes[KERF_PLANES];
+    case_planes(c, planes);
+    kerf_span out = {c->w, c->rows * c->cols * sizeof *c->w};
+    assert_int_equal(kerf_decode(&c->g, 0, c->g.bands, planes, out, KERF_F32, NULL, NULL), KERF_OK);
+}
+
+/* Encodes normal-ish random weights of this size. */
+static inline void case_encode(gemv_case *c, float size, uint64_t seed)
+{
+    size_t n = c->rows * c->cols;
+    float *src = must_alloc(n * sizeof *src);
+    kerf_stats stats = {0};
+    kerf_cspan in = {src, n * sizeof *src};
+    kerf_span out[KERF_PLANES];
+    for (size_t i = 0; i < n; i++)
+        src[i] = size * (random_unit(&seed) + random_unit(&seed) * random_unit(&seed));
+    for (int p = 0; p < KERF_PLANES; p++)
+        out[p] = (kerf_span){c->plane[p], (size_t)c->g.plane[p].bytes};
+    assert_int_equal(kerf_measure(&c->g, 0, c->g.bands, in, KERF_F32, &stats, NULL, NULL), KERF_OK);
+    assert_int_equal(kerf_encode(&c->g, kerf_encoder_at(c->g.format, 0), &stats, 0, c->g.bands, in,
+                                 KERF_F32, out, NULL, NULL),
+                     KERF_OK);
+    free(src);
+    case_decode(c);
+}
+
+static inline void case_set_x(gemv_case *c, size_t i, float x)
+{
+    kf_store(c->x_type, c->x_raw, i, x);
+    c->x[i] = kf_load(c->x_type, c->x_raw, i);
+}
+
+static inline void case_random_x(gemv_case *c, float size, uint64_t seed)
+{
+    for (size_t i = 0; i < c->columns * c->cols; i++)
+        case_set_x(c, i, size * random_unit(&seed) * (i % 7 == 0 ? 4 : 1));
+}
+
+static inline kerf_gemv *case_plan(const gemv_case *c, kerf_dtype y, const kerf_exec *exec)
+{
+    kerf_gemv_shape s = {c->g.format, c->rows, c->cols, c->columns, c->x_type, y};
+    kerf_gemv *plan = NULL;
+    kerf_error err;
+    if (kerf_gemv_plan_create(&plan, &s, exec, &err) != KERF_OK)
+        fail_msg("%s: %s", c->g.format->name, err.text);
+    return plan;
+}
+
+/* Runs a plan over a case: y has columns x rows numbers of its type. */
+static inline void case_run(const gemv_case *c, const kerf_gemv *plan, void *y, size_t y_bytes)
+{
+    kerf_gemv_args a = {.x = {c->x_raw, c->columns * c->cols * kerf_dtype_bits(c->x_type) / 8},
+                        .y = {y, y_bytes}};
+    kerf_error err;
+    case_planes(c, a.weights);
+    a.workspace.n = kerf_gemv_workspace(plan);
+    a.workspace.p = must_alloc(a.workspace.n);
+    memset(a.workspace.p, 0xa5, a.workspace.n); /* NaN-like bytes where nothing may be read */
+    if (kerf_gemv_run(plan, &a, NULL, &err) != KERF_OK)
+        fail_msg("%s: %s", c->g.format->name, err.text);
+    free(a.workspace.p);
+}
+
+/* y as F32 on one backend; the caller frees it. */
+static inline float *case_product(const gemv_case *c, const char *backend, int threads)
+{
+    kerf_exec exec = {.threads = threads, .backend = backend};
+    kerf_gemv *plan = case_plan(c, KERF_F32, &exec);
+    float *y = must_alloc(c->columns * c->rows * sizeof *y);
+    case_run(c, plan, y, c->columns * c->rows * sizeof *y);
+    kerf_gemv_plan_free(plan);
+    return y;
+}
+
+/* What the bound is made of. */
+typedef struct gemv_exact {
+    double y, sum_abs, w_max;
+} gemv_exact;
+
+static inline gemv_exact case_exact(const gemv_case *c, size_t r, unsigned column)
+{
+    gemv_exact e = {0, 0, 0};
+    double low = 0; /* what the sum lost: Neumaier */
+    const float *w = c->w + r * c->cols, *x = c->x + column * c->cols;
+    for (size_t k = 0; k < c->cols; k++) {
+        double p = (double)w[k] * (double)x[k], t = e.y + p;
+        low += fabs(e.y) >= fabs(p) ? e.y - t + p : p - t + e.y;
+        e.y = t;
+        e.sum_abs += fabs(p);
+        e.w_max = fmax(e.w_max, fabs((double)w[k]));
+    }
+    if (isfinite(e.y)) e.y += low;
+    return e;
+}
+
+/* Fails when a result lies outside the published bound. */
+static inline void check_product(const gemv_case *c, const char *backend, const float *y)
+{
+    kerf_exec exec = {.backend = backend};
+    kerf_gemv *plan = case_plan(c, KERF_F32, &exec);
+    double bound = kerf_gemv_bound(plan);
+    kerf_gemv_plan_free(plan);
+    for (unsigned i = 0; i < c->columns; i++) {
+        for (size_t r = 0; r < c->rows; r++) {
+            gemv_exact e = case_exact(c, r, i);
+            double got = (double)y[i * c->rows + r];
+            double room = bound * e.sum_abs + (double)c->cols * (0x1p-110 * e.w_max + 0x1p-148);
+            if (isnan(e.y) ? isnan(got) : isinf(e.y) ? got == e.y : fabs(got - e.y) <= room)
+                continue;
+            if (e.sum_abs >= 0x1p127) continue;
+            fail_msg("%s on %s, %zu x %zu, %u columns: y[%u][%zu] = %.9g, exactly %.17g, room %.3g",
+                     c->g.format->name, backend, c->rows, c->cols, c->columns, i, r, got, e.y,
+                     room);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,293 @@
+/* test_gemv.c - the matrix-vector product of every format on every backend: inside its bound,
+ * exact where every sum is exact, the same bits for any thread count, and what NaN, infinities,
+ * huge and tiny numbers give. */
+#include "gemv_case.h"
+
+#include <string.h>
+
+#define FOR_FORMATS(f)                                  \
+    for (size_t fi = 0; fi < kerf_format_count(); fi++) \
+        for (const kerf_format *f = kerf_format_at(fi); f; f = NULL)
+#define FOR_BACKENDS(b)                                       \
+    for (size_t bi = 0; bi < kerf_gemv_backend_count(); bi++) \
+        for (const char *b = kerf_gemv_backend_at(bi); b; b = NULL)
+
+static void check_backends(const gemv_case *c)
+{
+    FOR_BACKENDS(b)
+    {
+        float *y = case_product(c, b, 1);
+        check_product(c, b, y);
+        free(y);
+    }
+}
+
+/* --- inside the bound ---------------------------------------------------------------------------
+ */
+
+static void test_bound(void **state)
+{
+    (void)state;
+    static const size_t cols[] = {1, 2, 3, 15, 31, 33, 64, 127, 130, 256, 511, 640, 1091};
+    static const kerf_dtype types[] = {KERF_F32, KERF_F16, KERF_BF16};
+    FOR_FORMATS(f)
+    {
+        for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i++) {
+            size_t rows = i % 3 == 0 ? 1 : i % 3 == 1 ? 5 : 131; /* the last: two tiles */
+            unsigned columns = (unsigned)(i * 5 % KERF_GEMV_COLUMNS + 1);
+            gemv_case c = case_new(f, rows, cols[i], columns, types[i % 3]);
+            case_encode(&c, 0.5f, i + 1);
+            case_random_x(&c, 2, i + 77);
+            check_backends(&c);
+            case_free(&c);
+        }
+    }
+}
+
+/* A long row: the bound grows slowly with cols, and a sum that loses parts would show. */
+static void test_long(void **state)
+{
+    (void)state;
+    FOR_FORMATS(f)
+    {
+        for (unsigned columns = 1; columns <= KERF_GEMV_COLUMNS; columns += 5) {
+            gemv_case c = case_new(f, 5, 14336 / columns + 64, columns, KERF_BF16);
+            case_encode(&c, 0.02f, columns);
+            case_random_x(&c, 1, columns);
+            check_backends(&c);
+            case_free(&c);
+        }
+    }
+}
+
+/* --- exactly ------------------------------------------------------------------------------------
+ */
+
+/* Codes whose numbers, under a scale of one, are small multiples of 1/16. */
+static size_t tame_codes(kf_spec s, uint32_t codes[256])
+{
+    kf_dequant unit = {1, 0};
+    size_t n = 0;
+    if (s.bits > 8) { /* casts: some integers */
+        for (int i = -16; i < 16; i++) codes[n++] = kf_element_encode(s.element, (float)i);
+        return n;
+    }
+    for (uint32_t i = 0; i < 1u << s.bits; i++) {
+        float v = kf_value(s, unit, i);
+        if (fabsf(v) <= 16 && v * 16 == floorf(v * 16)) codes[n++] = i;
+    }
+    return n;
+}
+
+/* The bytes of a scale of 2^e, e in [-2, 1]. */
+static uint32_t scale_of_two(kf_spec s, int e)
+{
+    switch (s.scale) {
+    case KERF_SCALE_E8M0: return (uint32_t)(127 + e);
+    case KERF_SCALE_E4M3: return kf_e4m3_encode(kf_exp2(e));
+    case KERF_SCALE_MAP8: return 255; /* 1 */
+    default: return kf_scale_store(s.scale, kf_exp2(e));
+    }
+}
+
+static void fill_exact(gemv_case *c, uint64_t seed)
+{
+    kf_spec s = kf_spec_of(c->g.format);
+    uint32_t codes[256];
+    size_t n = tame_codes(s, codes), places = (size_t)c->g.plane[0].bytes * 8 / s.bits;
+    unsigned bits = 8 * kf_scale_bytes(s.scale);
+    assert_true(n >= 3);
+    size_t row_bytes = (size_t)c->g.plane[0].band_bytes / (size_t)c->g.band_rows;
+    for (size_t i = 0; i < places; i++) {
+        if (s.bits != 6) kf_put_code(c->plane[0], s.bits, i, codes[next_random(&seed) % n]);
+    }
+    for (size_t r = 0; s.bits == 6 && r < c->rows; r++)
+        for (size_t k = 0; k < c->cols; k++)
+            kf_put_code(c->plane[0] + r * row_bytes, 6, k, codes[next_random(&seed) % n]);
+    if (s.geometry == KERF_GROUP_STRUCT) {
+        for (size_t r = 0; r < c->rows; r++)
+            for (size_t i = 0; i < c->cols / s.group; i++) {
+                uint8_t *at = c->plane[0] + r * row_bytes + kf_struct_scale(s, i);
+                memset(at, 0, bits / 8);
+                kf_put_code(at, bits, 0, scale_of_two(s, (int)(next_random(&seed) % 4) - 2));
+            }
+    } else if (bits) {
+        for (size_t i = 0; i < c->g.plane[KERF_PLANE_SCALES].bytes * 8 / bits; i++)
+            kf_put_code(c->plane[KERF_PLANE_SCALES], bits, i,
+                        scale_of_two(s, (int)(next_random(&seed) % 4) - 2));
+    }
+    for (size_t i = 0; i < c->g.plane[KERF_PLANE_SECOND].bytes / 4; i++)
+        kf_put_code(c->plane[KERF_PLANE_SECOND], 32, i, kf_bits(0.5f));
+    for (size_t i = 0; s.zero == KERF_ZERO_CODE && i < c->g.plane[KERF_PLANE_ZEROS].bytes; i++)
+        c->plane[KERF_PLANE_ZEROS][i] =
+            (uint8_t)(s.bits == 8 ? next_random(&seed) % 16 : next_random(&seed));
+    case_decode(c);
+}
+
+static void test_exact(void **state)
+{
+    (void)state;
+    static const size_t cols[] = {5, 96, 256, 1000, 2051};
+    FOR_FORMATS(f)
+    {
+        for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i++) {
+            gemv_case c = case_new(f, 7, cols[i], (unsigned)(i % 5 + 1), KERF_F16);
+            uint64_t seed = i;
+            fill_exact(&c, i * 31 + 1);
+            for (size_t k = 0; k < c.columns * c.cols; k++)
+                case_set_x(&c, k, (float)((int)(next_random(&seed) % 9) - 4) * 0.5f);
+            FOR_BACKENDS(b)
+            {
+                float *y = case_product(&c, b, 2);
+                for (unsigned j = 0; j < c.columns; j++)
+                    for (size_t r = 0; r < c.rows; r++)
+                        if ((double)y[j * c.rows + r] != case_exact(&c, r, j).y)
+                            fail_msg("%s on %s, %zu columns: %.9g, not %.9g", f->name, b, c.cols,
+                                     (double)y[j * c.rows + r], case_exact(&c, r, j).y);
+                free(y);
+            }
+            case_free(&c);
+        }
+    }
+}
+
+/* --- the same bits ------------------------------------------------------------------------------
+ */
+
+static void test_reproducible(void **state)
+{
+    (void)state;
+    FOR_FORMATS(f)
+    {
+        gemv_case c = case_new(f, 203, 325, 3, KERF_F32);
+        case_encode(&c, 1, 9);
+        case_random_x(&c, 1, 5);
+        FOR_BACKENDS(b)
+        {
+            size_t n = c.columns * c.rows * sizeof(float);
+            float *first = case_product(&c, b, 1);
+            for (int threads = 0; threads < 6; threads++) {
+                float *y = case_product(&c, b, threads);
+                if (memcmp(first, y, n) != 0)
+                    fail_msg("%s on %s: %d threads change bits", f->name, b, threads);
+                free(y);
+            }
+            free(first);
+        }
+        case_free(&c);
+    }
+}
+
+/* Types of y: one rounding of what F32 gives. Types of x: the same numbers give the same y. */
+static void test_types(void **state)
+{
+    (void)state;
+    static const kerf_dtype types[] = {KERF_F16, KERF_BF16};
+    FOR_FORMATS(f)
+    {
+        gemv_case c = case_new(f, 17, 192, 2, KERF_F32);
+        case_encode(&c, 1, 3);
+        uint64_t seed = 8; /* numbers that all three types hold */
+        for (size_t i = 0; i < c.columns * c.cols; i++)
+            case_set_x(&c, i, (float)((int)(next_random(&seed) % 255) - 127) / 64.0f);
+        FOR_BACKENDS(b)
+        {
+            kerf_exec exec = {.threads = 1, .backend = b};
+            float *y = case_product(&c, b, 1);
+            for (size_t t = 0; t < 2; t++) {
+                uint16_t narrow[34], want[2]; /* room for the widest store */
+                kerf_gemv *plan = case_plan(&c, types[t], &exec);
+                case_run(&c, plan, narrow, sizeof narrow);
+                kerf_gemv_plan_free(plan);
+                for (size_t i = 0; i < 34; i++) {
+                    kf_store(types[t], (uint8_t *)want, 0, y[i]);
+                    assert_int_equal(narrow[i], want[0]);
+                }
+                gemv_case d = c;
+                d.x_type = types[t];
+                d.x_raw = must_alloc(c.columns * c.cols * 2);
+                d.x = must_alloc(c.columns * c.cols * sizeof *d.x);
+                for (size_t i = 0; i < c.columns * c.cols; i++) case_set_x(&d, i, c.x[i]);
+                float *other = case_product(&d, b, 1);
+                assert_memory_equal(y, other, sizeof(float) * 34);
+                free(other);
+                free(d.x_raw);
+                free(d.x);
+            }
+            free(y);
+        }
+        case_free(&c);
+    }
+}
+
+/* --- NaN, infinities, huge and tiny -------------------------------------------------------------
+ */
+
+/* Every byte of every plane is a number or a NaN that the sum must show. */
+static void test_random_bytes(void **state)
+{
+    (void)state;
+    FOR_FORMATS(f)
+    {
+        for (uint64_t seed = 1; seed <= 6; seed++) {
+            gemv_case c = case_new(f, 33, seed % 2 ? 384 : 67, 2, KERF_BF16);
+            uint64_t random = seed * 1000;
+            for (int p = 0; p < KERF_PLANES; p++)
+                for (size_t i = 0; i < c.g.plane[p].bytes; i++)
+                    c.plane[p][i] = (uint8_t)next_random(&random);
+            case_decode(&c);
+            case_random_x(&c, 1, seed);
+            check_backends(&c);
+            case_free(&c);
+        }
+    }
+}
+
+static void test_special_x(void **state)
+{
+    (void)state;
+    static const float special[] = {NAN,    INFINITY,  -INFINITY, 0x1.fep127f, -0x1.8p126f,
+                                    1e-42f, 0x1p-126f, 0x1p-100f, 0x1p70f,     -0.0f};
+    FOR_FORMATS(f)
+    {
+        for (size_t i = 0; i < sizeof special / sizeof special[0]; i++) {
+            for (int all = 0; all < 2; all++) { /* in one place, or everywhere */
+                gemv_case c = case_new(f, 6, 150, 2, KERF_F32);
+                case_encode(&c, 0x1p-6f, i);
+                case_random_x(&c, 1, i);
+                for (size_t k = 0; k < 2 * c.cols; k++)
+                    if (all || k == c.cols + 71) case_set_x(&c, k, special[i]);
+                check_backends(&c);
+                case_free(&c);
+            }
+        }
+    }
+}
+
+static void test_sizes_of_w(void **state)
+{
+    (void)state;
+    static const float size[] = {0, 1e-30f, 0x1p-120f, 0x1p60f, 0x1p115f};
+    FOR_FORMATS(f)
+    {
+        for (size_t i = 0; i < 5; i++) {
+            if (kf_spec_of(f).scale == KERF_SCALE_F16 || f->id == KERF_FORMAT_FP16) continue;
+            gemv_case c = case_new(f, 6, 200, 1, KERF_F32);
+            case_encode(&c, size[i], i);
+            case_random_x(&c, 0x1p-9f, i);
+            check_backends(&c);
+            case_free(&c);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bound),     cmocka_unit_test(test_long),
+        cmocka_unit_test(test_exact),     cmocka_unit_test(test_reproducible),
+        cmocka_unit_test(test_types),     cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(test_special_x), cmocka_unit_test(test_sizes_of_w),
+    };
+    return cmocka_run_group_tests_name("gemv", tests, NULL, NULL);
+}
