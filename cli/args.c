@@ -2,6 +2,8 @@
  * what is accepted and what is documented are the same rows. */
 #include "args.h"
 
+#include <kerf/cuda.h>
+
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -34,7 +36,8 @@ const option option_zstd_level = {"zstd-level", 0, "N",
                                   "compression of .zst outputs, 1 to 22 (default: 3)"};
 const option option_threads = {"threads", 'j', "N",
                                "threads (default: all cores); never changes a byte of the result"};
-const option option_device = {"device", 0, "cpu|cuda", "where to compute (default: cpu)"};
+const option option_device = {"device", 0, "cpu|cuda[:N]",
+                              "where to compute (default: cpu); N counts GPUs from 0"};
 const option option_json = {"json", 0, NULL,
                             "one JSON document on standard output instead of text"};
 const option option_progress = {"progress", 0, "auto|bar|json|none",
@@ -258,30 +261,38 @@ kerf_status args_choice(const args *a, const char *name, const char *const *word
     return USAGE(err, "--%s %.40s: expected one of %s", name, text, list);
 }
 
-static int has_backend(const char *name)
+/* "cpu", "cuda" or "cuda:N". The device lives until args_exec_close. */
+static kerf_status open_device(const char *text, kerf_exec *out, kerf_error *err)
 {
-    for (size_t i = 0; i < kerf_backend_count(); i++) {
-        if (strcmp(kerf_backend_at(i), name) == 0) return 1;
+    if (!text || strcmp(text, "cpu") == 0) return KERF_OK;
+    int n = 0, used = 0;
+    if (strcmp(text, "cuda") != 0 &&
+        (sscanf(text, "cuda:%3d%n", &n, &used) != 1 || text[used] || n < 0)) {
+        return USAGE(err, "--device %.40s: expected cpu, cuda or cuda:N", text);
     }
-    return 0;
+    kerf_error why = {0};
+    kerf_status s = kerf_device_open(n, &out->device, &why);
+    if (s == KERF_E_NOSUP) s = KERF_E_CUDA; /* the exit code of a missing device */
+    return s == KERF_OK ? s
+                        : fail(err, s, "--device %s: %.300s; or use --device cpu", text, why.text);
 }
 
 kerf_status args_exec(const args *a, kerf_exec *out, kerf_error *err)
 {
-    static const char *const devices[] = {"cpu", "cuda", NULL};
     static const char *const nans[] = {"error", "zero", "saturate", NULL};
     static const kerf_nan nan_of[] = {KERF_NAN_ERROR, KERF_NAN_ZERO, KERF_NAN_SATURATE};
-    int device = 0, nan = 0;
+    int nan = 0;
     *out = (kerf_exec){0};
     TRY(args_integer(a, "threads", 1, 4096, &out->threads, err));
-    TRY(args_choice(a, "device", devices, &device, err));
     TRY(args_choice(a, "nan", nans, &nan, err));
     out->nan = nan_of[nan];
-    if (device == 0) return KERF_OK;
-    out->backend = devices[device];
-    if (has_backend(out->backend)) return KERF_OK;
-    return fail(err, KERF_E_CUDA, "--device %s: not available here; use --device cpu",
-                out->backend);
+    return open_device(args_value(a, "device"), out, err);
+}
+
+void args_exec_close(kerf_exec *exec)
+{
+    kerf_device_close(exec->device);
+    exec->device = NULL;
 }
 
 /* --- help ---------------------------------------------------------------------------------- */

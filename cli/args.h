@@ -28,8 +28,10 @@ kerf_status args_integer(const args *a, const char *name, int lo, int hi, int *o
 /* Index of the value in a list of words ended by NULL; 0 when the option is absent. */
 kerf_status args_choice(const args *a, const char *name, const char *const *words, int *out,
                         kerf_error *err);
-/* What -j, --device and --nan say, for verbs that have them. */
+/* What -j, --device and --nan say, for verbs that have them; args_exec_close gives the device back,
+ * also after a failure. */
 kerf_status args_exec(const args *a, kerf_exec *out, kerf_error *err);
+void args_exec_close(kerf_exec *exec);
 
 void print_verb_help(const verb *v, FILE *to);
 

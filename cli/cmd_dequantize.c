@@ -163,6 +163,7 @@ static int run_dequantize(const args *a, kerf_error *err)
 {
     job j = {.args = a};
     kerf_status s = dequantize(&j, err);
+    args_exec_close(&j.exec);
     manifest_close(&j.manifest);
     checkpoint_close(&j.source);
     return s;

@@ -266,6 +266,7 @@ static int run_quantize(const args *a, kerf_error *err)
 {
     job j = {.args = a};
     kerf_status s = quantize(&j, err);
+    args_exec_close(&j.exec);
     manifest_close(&j.manifest);
     decisions_free(&j.plan);
     checkpoint_close(&j.source);

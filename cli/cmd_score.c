@@ -293,6 +293,7 @@ static int run_score(const args *a, kerf_error *err)
 {
     job j = {.args = a};
     kerf_status s = score(&j, err);
+    args_exec_close(&j.exec);
     free(j.score);
     free(j.total);
     decisions_free(&j.plan);

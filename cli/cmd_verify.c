@@ -233,6 +233,7 @@ static int run_verify(const args *a, kerf_error *err)
     job j = {.args = a};
     kerf_status s = verify(&j, err);
     int wrong = j.over > 0 || json_array_size(j.problems) > 0;
+    args_exec_close(&j.exec);
     free(j.row);
     json_decref(j.problems);
     limits_close(&j.limits);

@@ -4,7 +4,7 @@
 #   ON    or fail
 #   OFF   never looked for
 set(KERF_HAVE_CUDA OFF)
-file(GLOB KERF_CUDA_SOURCES CONFIGURE_DEPENDS codecs/cuda/*.cu kernels/cuda/*.cu)
+file(GLOB KERF_CUDA_SOURCES CONFIGURE_DEPENDS codecs/cuda/row.cuh kernels/cuda/*.cu)
 
 if(NOT KERF_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "kerf: KERF_CUDA is '${KERF_CUDA}', expected AUTO, ON or OFF")
@@ -18,16 +18,63 @@ else()
   elseif(NOT KERF_CUDA_SOURCES)
     set(why "this version has no CUDA sources; ${CMAKE_CUDA_COMPILER} is not used")
   else()
+    # The machine code that is built in. Blackwell's FP4 conversions need the 'a' targets.
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+      if(CMAKE_BUILD_TYPE STREQUAL "Release")
+        set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100a-real 120a-real)
+      else()
+        set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+      endif()
+    endif()
     enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
     set(KERF_HAVE_CUDA ON)
   endif()
 endif()
 
 if(KERF_HAVE_CUDA)
-  message(STATUS "kerf: CUDA backend on (${CMAKE_CUDA_COMPILER})")
+  message(STATUS "kerf: CUDA backend on (${CMAKE_CUDA_COMPILER}, ${CMAKE_CUDA_ARCHITECTURES})")
 elseif(KERF_CUDA STREQUAL "ON")
   message(FATAL_ERROR "kerf: KERF_CUDA=ON, but ${why}. Install the CUDA toolkit and set CUDACXX "
                       "to its nvcc, or use -DKERF_CUDA=OFF")
 else()
   message(STATUS "kerf: CUDA backend off (${why})")
 endif()
+
+# What a program with the CUDA backend is linked with: the runtime, statically, so that the library
+# starts on machines without CUDA too.
+set(KERF_CUDA_LIBS)
+set(KERF_CUDA_LIB_NAMES)
+if(KERF_HAVE_CUDA)
+  set(KERF_CUDA_LIBS CUDA::cudart_static)
+  set(KERF_CUDA_LIB_NAMES cudart_static dl rt pthread)
+endif()
+
+# Adds the CUDA backend, or the stubs that stand in for it, to a target. Every row of formats.def is
+# a file of its own, so that a new format changes nothing here and nvcc works on all cores.
+function(kerf_add_cuda target)
+  if(NOT KERF_HAVE_CUDA)
+    target_sources(${target} PRIVATE codecs/cuda/nodevice.c)
+    return()
+  endif()
+  set(table ${PROJECT_SOURCE_DIR}/codecs/include/kerf/formats.def)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
+  file(STRINGS ${table} rows REGEX "^KERF_FORMAT\\(")
+  foreach(row IN LISTS rows)
+    string(REGEX REPLACE "^KERF_FORMAT\\(([A-Z0-9_]+).*" "\\1" id "${row}")
+    set(source ${PROJECT_BINARY_DIR}/rows/row_${id}.cu)
+    file(CONFIGURE OUTPUT ${source}
+      CONTENT "#define KF_ROW_ID ${id}\n#include \"cuda/row.cuh\"\n")
+    target_sources(${target} PRIVATE ${source})
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS codecs/cuda/*.c kernels/cuda/*.c kernels/cuda/*.cu)
+  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/codecs/cuda/nodevice.c)
+  target_sources(${target} PRIVATE ${sources})
+  target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON
+    CUDA_VISIBILITY_PRESET hidden CUDA_SEPARABLE_COMPILATION OFF)
+  # One rounding per operation, subnormals kept, correctly rounded division: the same bytes.
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false -ftz=false -prec-div=true -prec-sqrt=true>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off>)
+endfunction()

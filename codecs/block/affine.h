@@ -102,13 +102,19 @@ KF_HD float kf_affine_error(kf_spec s, kf_scale scale, kf_group g)
     return err;
 }
 
+/* Candidate i of a search; 0 is what minmax chooses: its share is exactly 1. */
+KF_HD kf_scale kf_affine_candidate(kf_spec s, float lo, float hi, int i)
+{
+    float share = kf_search_share(i);
+    return kf_affine_scale(s, lo * share, hi * share);
+}
+
 KF_HD kf_scale kf_affine_search(kf_spec s, kf_group g, float lo, float hi)
 {
-    kf_scale best = kf_affine_scale(s, lo, hi);
+    kf_scale best = kf_affine_candidate(s, lo, hi, 0);
     float least = kf_affine_error(s, best, g);
     for (int i = 1; i < KF_SEARCH_STEPS; i++) {
-        float share = kf_search_share(i);
-        kf_scale scale = kf_affine_scale(s, lo * share, hi * share);
+        kf_scale scale = kf_affine_candidate(s, lo, hi, i);
         float err = kf_affine_error(s, scale, g);
         if (err < least) {
             least = err;

@@ -4,6 +4,7 @@
 #define KERF_BLOCK_ALL_H
 
 #include "block/spec.h"
+#include "block/struct.h"
 
 #define KERF_BLOCK_HEADERS
 #include <kerf/formats.def>
@@ -89,6 +90,35 @@ KF_HD float kf_value(kf_spec s, kf_dequant d, uint32_t code)
     case KERF_FAMILY_NONE: break;
     }
     return 0;
+}
+
+/* What decode writes: the number of a code, where every NaN that arithmetic made is the same quiet
+ * one. Which payload a product keeps differs between processors. Casts keep theirs. */
+KF_HD float kf_decoded(kf_spec s, kf_dequant d, uint32_t code)
+{
+    float x = kf_value(s, d, code);
+    return x == x || s.family == KERF_FAMILY_CAST ? x : kf_float(0x7fc00000u);
+}
+
+/* The codes of the least and the largest finite number: with any positive scale and any zero
+ * point they stay the extremes of a group. For codes of up to 8 bits. */
+KF_HD void kf_extreme_codes(kf_spec s, uint32_t *lo, uint32_t *hi)
+{
+    kf_dequant unit = {1, 0};
+    *lo = *hi = 0;
+    for (uint32_t code = 0; code < 1u << s.bits; code++) {
+        float v = kf_value(s, unit, code);
+        if (!kf_is_finite(v)) continue;
+        if (v < kf_value(s, unit, *lo)) *lo = code;
+        if (v > kf_value(s, unit, *hi)) *hi = code;
+    }
+}
+
+/* Where code i of a row stands: NF4 has the even element in the high nibble. */
+KF_HD size_t kf_code_place(kf_spec s, size_t i)
+{
+    if (s.geometry == KERF_GROUP_STRUCT) return kf_struct_code(s, i);
+    return s.element == KERF_ELEM_NF4 ? i ^ 1 : i;
 }
 
 #endif

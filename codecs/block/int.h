@@ -77,13 +77,20 @@ KF_HD float kf_int_error(kf_spec s, uint32_t scale, kf_group g)
     return err;
 }
 
+/* Candidate i of a search; 0 is what amax chooses. */
+KF_HD uint32_t kf_int_candidate(kf_spec s, float amax, int i)
+{
+    if (i == 0) return kf_int_scale(s, amax);
+    float full = kf_scale_quotient(amax, kf_element_max(s.element));
+    return kf_scale_store(s.scale, kf_max(full * kf_search_share(i), KF_F32_TINY));
+}
+
 KF_HD uint32_t kf_int_search(kf_spec s, kf_group g, float amax)
 {
-    uint32_t best = kf_int_scale(s, amax);
-    float full = kf_scale_quotient(amax, kf_element_max(s.element));
+    uint32_t best = kf_int_candidate(s, amax, 0);
     float least = kf_int_error(s, best, g);
     for (int i = 1; i < KF_SEARCH_STEPS; i++) {
-        uint32_t scale = kf_scale_store(s.scale, kf_max(full * kf_search_share(i), KF_F32_TINY));
+        uint32_t scale = kf_int_candidate(s, amax, i);
         float err = kf_int_error(s, scale, g);
         if (err < least) {
             least = err;

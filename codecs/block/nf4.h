@@ -131,17 +131,21 @@ KF_HD float kf_nf4_value(kf_spec s, kf_dequant d, uint32_t code)
     return kf_nf4_entry(code) * d.scale;
 }
 
+/* Code of one absmax less the offset; `whole`: one of 256, not of the short last run. */
+KF_HD uint32_t kf_nf4_nested(float a, float second, int whole)
+{
+    float divisor = kf_max(second, KF_NF4_LEAST);
+    float c = whole ? a * (1.0f / divisor) : a / divisor;
+    return kf_map_nearest(kf_min(kf_max(-1.0f, c), 1.0f));
+}
+
 /* Quantizes a run of absmax (n <= 256) about the offset; returns their second-level scale. */
 KF_HD float kf_nf4_nest(const float *absmax, size_t n, float offset, uint8_t *codes)
 {
     float second = 0;
     for (size_t i = 0; i < n; i++) second = kf_max(second, kf_abs(absmax[i] - offset));
-    float divisor = kf_max(second, KF_NF4_LEAST), inverse = 1.0f / divisor;
-    for (size_t i = 0; i < n; i++) {
-        float a = absmax[i] - offset;
-        float c = n == KF_NEST_BLOCKS ? a * inverse : a / divisor;
-        codes[i] = (uint8_t)kf_map_nearest(kf_min(kf_max(-1.0f, c), 1.0f));
-    }
+    for (size_t i = 0; i < n; i++)
+        codes[i] = (uint8_t)kf_nf4_nested(absmax[i] - offset, second, n == KF_NEST_BLOCKS);
     return second;
 }
 

@@ -110,12 +110,19 @@ KF_HD float kf_nvfp4_error(kf_spec s, int encoder, const kf_tensor *t, uint32_t 
     return err;
 }
 
+/* The two scales of 4/6: amax of the block becomes 6, or 4. */
+KF_HD void kf_nvfp4_six_and_four(const kf_tensor *t, float amax, uint32_t *six, uint32_t *four)
+{
+    float base = amax / 6.0f * t->encode;
+    *six = kf_e4m3_encode(kf_min(base, 448.0f));
+    *four = kf_e4m3_encode(kf_min(base * 1.5f, 448.0f));
+}
+
 KF_HD uint32_t kf_nvfp4_four_over_six(kf_spec s, int encoder, const kf_tensor *t, kf_group g,
                                       float amax)
 {
-    float base = amax / 6.0f * t->encode;
-    uint32_t six = kf_e4m3_encode(kf_min(base, 448.0f));
-    uint32_t four = kf_e4m3_encode(kf_min(base * 1.5f, 448.0f));
+    uint32_t six, four;
+    kf_nvfp4_six_and_four(t, amax, &six, &four);
     float err6 = kf_nvfp4_error(s, encoder, t, six, g);
     float err4 = kf_nvfp4_error(s, encoder, t, four, g);
     return err4 < err6 ? four : six;

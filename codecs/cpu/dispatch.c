@@ -2,9 +2,10 @@
  * into slices for threads, and owns what belongs to a matrix rather than to a band. */
 #include "base/base.h"
 #include "block/all.h"
+#include "block/stats.h"
 #include "cpu/ops.h"
-#include "cpu/stats.h"
 #include "cpu/widen.h"
+#include "device.h"
 #include "format.h"
 #include "scalar/pack.h"
 
@@ -57,7 +58,7 @@ typedef struct call {
     uint64_t *found;   /* per slice: first bad element of the tensor, or clipped elements */
 } call;
 
-static const kerf_exec default_exec = {0, KERF_NAN_ERROR, NULL};
+static const kerf_exec default_exec = {0, KERF_NAN_ERROR, NULL, NULL};
 
 /* Fills what all calls share and checks the range, the type and every length. */
 static kerf_status call_init(call *c, const kerf_geometry *g, uint64_t b0, uint64_t b1,
@@ -73,8 +74,8 @@ static kerf_status call_init(call *c, const kerf_geometry *g, uint64_t b0, uint6
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "numbers of type %s cannot be converted; F32, F16 and BF16 can",
                        kerf_dtype_name(dtype));
-    KF_TRY(find_ops(g->format, exec->backend, &c->ops, err));
-    uint64_t slices = 4 * (uint64_t)kf_thread_count(exec->threads);
+    if (!exec->device) KF_TRY(find_ops(g->format, exec->backend, &c->ops, err));
+    uint64_t slices = exec->device ? 1 : 4 * (uint64_t)kf_thread_count(exec->threads);
     c->slices = kf_min_u64(slices, b1 - b0);
     if (b1 > b0) {
         c->first_matrix = b0 / g->bands_per_matrix;
@@ -119,6 +120,28 @@ static uint8_t *plane_at(const call *c, int p, uint64_t b)
         return c->plane[p] + b / c->g->bands_per_matrix * size;
     }
     return c->plane[p] + kerf_band_bytes(c->g, (kerf_plane_id)p, c->b0, b).count;
+}
+
+/* The whole call for a device. */
+static kf_range range_of(const call *c, const void *dense)
+{
+    kf_range r = {.g = c->g,
+                  .b0 = c->b0,
+                  .b1 = c->b1,
+                  .dense = (uint8_t *)(uintptr_t)dense,
+                  .dtype = c->dtype,
+                  .nan = c->nan,
+                  .matrices = c->matrices};
+    for (int p = 0; p < KERF_PLANES; p++) r.plane[p] = plane_at(c, p, c->b0);
+    return r;
+}
+
+/* What a device found becomes what a slice would have found. */
+static kerf_status device_found(call *c, kerf_status status, uint64_t bad)
+{
+    if (status != KERF_OK || bad == UINT64_MAX) return status;
+    c->found[0] = kerf_band_elements(c->g, c->b0, c->b0).offset + bad;
+    return KERF_E_DATA;
 }
 
 static kf_band band_at(const call *c, uint64_t b, float *scratch)
@@ -211,6 +234,18 @@ static kerf_status bad_element(const call *c, kerf_error *err)
                            : "-Inf");
 }
 
+static kerf_status run_encode(call *c, const kerf_stats *stats, const kerf_exec *exec,
+                              kerf_error *err)
+{
+    if (!exec->device) return kf_parallel(c->slices, exec->threads, encode_slice, c);
+    if (c->b0 == c->b1) return KERF_OK;
+    uint64_t bad = UINT64_MAX;
+    kf_range r = range_of(c, c->source);
+    kerf_status s = exec->device->encode(exec->device, &r, c->encoder,
+                                         stats ? stats + c->first_matrix : NULL, &bad, err);
+    return device_found(c, s, bad);
+}
+
 static kerf_status out_of_memory(kerf_error *err)
 {
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
@@ -247,9 +282,9 @@ kerf_status kerf_encode(const kerf_geometry *g, const kerf_encoder *encoder,
         c.tensors = tensors;
         c.encoder = (int)encoder->id;
         c.found = found;
-        status = kf_parallel(c.slices, exec->threads, encode_slice, &c);
+        status = run_encode(&c, stats, exec, err);
         if (status == KERF_E_DATA) status = bad_element(&c, err);
-        if (status == KERF_E_NOMEM) status = out_of_memory(err);
+        if (status == KERF_E_NOMEM && !exec->device) status = out_of_memory(err);
     }
     free(tensors);
     free(found);
@@ -281,6 +316,10 @@ kerf_status kerf_decode(const kerf_geometry *g, uint64_t b0, uint64_t b1,
     KF_TRY(check_planes(&c, src, err));
     KF_TRY(check_floats(&c, dst.n, "target", err));
     c.target = dst.p;
+    if (exec->device && b0 < b1) {
+        kf_range r = range_of(&c, dst.p);
+        return exec->device->decode(exec->device, &r, err);
+    }
     return kf_parallel(c.slices, exec->threads, decode_slice, &c);
 }
 
@@ -307,11 +346,15 @@ kerf_status kerf_count_clipped(const kerf_geometry *g, uint64_t b0, uint64_t b1,
     KF_TRY(call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(check_planes(&c, planes, err));
     KF_TRY(check_floats(&c, src.n, "source", err));
+    *clipped = 0;
+    if (exec->device && b0 < b1) {
+        kf_range r = range_of(&c, src.p);
+        return exec->device->count_clipped(exec->device, &r, clipped, err);
+    }
     c.source = src.p;
     c.found = kf_alloc_zero(c.slices, sizeof *c.found);
     if (!c.found) return out_of_memory(err);
     kerf_status status = kf_parallel(c.slices, exec->threads, clip_slice, &c);
-    *clipped = 0;
     for (uint64_t i = 0; i < c.slices; i++) *clipped += c.found[i];
     free(c.found);
     return status;
@@ -362,6 +405,16 @@ static kerf_status measure_slice(void *ctx, uint64_t slice)
     return status;
 }
 
+static kerf_status run_measure(call *c, const kerf_exec *exec, kerf_error *err)
+{
+    if (!exec->device) return kf_parallel(c->slices, exec->threads, measure_slice, c);
+    if (c->b0 == c->b1) return KERF_OK;
+    uint64_t bad = UINT64_MAX;
+    kf_range r = range_of(c, c->source);
+    kerf_status s = exec->device->measure(exec->device, &r, c->stats, &bad, err);
+    return device_found(c, s, bad);
+}
+
 kerf_status kerf_measure(const kerf_geometry *g, uint64_t b0, uint64_t b1, kerf_cspan src,
                          kerf_dtype dtype, kerf_stats *stats, const kerf_exec *exec,
                          kerf_error *err)
@@ -376,9 +429,9 @@ kerf_status kerf_measure(const kerf_geometry *g, uint64_t b0, uint64_t b1, kerf_
     kerf_status status = c.stats && c.found ? KERF_OK : out_of_memory(err);
     if (status == KERF_OK) {
         for (uint64_t i = 0; i < c.slices; i++) c.found[i] = UINT64_MAX;
-        status = kf_parallel(c.slices, exec->threads, measure_slice, &c);
+        status = run_measure(&c, exec, err);
         if (status == KERF_E_DATA) status = bad_element(&c, err);
-        if (status == KERF_E_NOMEM) status = out_of_memory(err);
+        if (status == KERF_E_NOMEM && !exec->device) status = out_of_memory(err);
     }
     for (uint64_t i = 0; status == KERF_OK && i < c.slices * c.matrices; i++)
         kerf_stats_merge(&stats[c.first_matrix + i % c.matrices], &c.stats[i]);

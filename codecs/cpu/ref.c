@@ -10,13 +10,6 @@
 #include "format.h"
 #include "scalar/pack.h"
 
-/* NF4 has the even element in the high nibble. */
-KF_HD size_t code_place(kf_spec s, size_t i)
-{
-    if (s.geometry == KERF_GROUP_STRUCT) return kf_struct_code(s, i);
-    return s.element == KERF_ELEM_NF4 ? i ^ 1 : i;
-}
-
 /* Groups along a row, and elements of one. Formats without groups have one as wide as the row. */
 KF_HD size_t group_count(kf_spec s, const kf_band *b)
 {
@@ -51,18 +44,11 @@ KF_HD size_t row_bytes(kf_spec s, const kf_band *b)
     return kf_packed_bytes(s.bits, b->cols);
 }
 
-KF_HD unsigned stored_scale_bits(kf_spec s)
-{
-    return s.scale == KERF_SCALE_F32                                 ? 32
-           : s.scale == KERF_SCALE_F16 || s.scale == KERF_SCALE_BF16 ? 16
-                                                                     : 8;
-}
-
 /* Where the scale of group i lies. */
 KF_HD uint8_t *scale_at(kf_spec s, const kf_band *b, size_t i)
 {
     if (s.geometry == KERF_GROUP_STRUCT) return b->plane[KERF_PLANE_CODES] + kf_struct_scale(s, i);
-    return b->plane[KERF_PLANE_SCALES] + i * (stored_scale_bits(s) / 8);
+    return b->plane[KERF_PLANE_SCALES] + i * kf_scale_bytes(s.scale);
 }
 
 /* --- encode ----------------------------------------------------------------------------------- */
@@ -72,7 +58,7 @@ KF_HD void encode_codes(kf_spec s, const kf_band *b, kf_group g, size_t first, k
     for (size_t r = 0; r < g.rows; r++) {
         uint8_t *row = b->plane[KERF_PLANE_CODES] + r * row_bytes(s, b);
         for (size_t c = 0; c < g.cols; c++)
-            kf_put_code(row, s.bits, code_place(s, first + c), kf_code(s, q, g.x[r * g.ld + c]));
+            kf_put_code(row, s.bits, kf_code_place(s, first + c), kf_code(s, q, g.x[r * g.ld + c]));
     }
 }
 
@@ -88,7 +74,7 @@ KF_HD size_t encode_band(kf_spec s, const kf_band *b)
     if (per_group && s.zero == KERF_ZERO_CODE)
         memset(b->plane[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, groups));
     if (s.geometry == KERF_GROUP_FLAT && b->cols % 2) /* the padding of the last byte is a zero */
-        kf_put_code(b->plane[KERF_PLANE_CODES], s.bits, code_place(s, b->cols), KF_NF4_ZERO);
+        kf_put_code(b->plane[KERF_PLANE_CODES], s.bits, kf_code_place(s, b->cols), KF_NF4_ZERO);
 
     for (size_t i = 0; i < groups; i++) {
         kf_group g = group_at(s, b, x, i);
@@ -97,7 +83,7 @@ KF_HD size_t encode_band(kf_spec s, const kf_band *b)
         if (s.second == KERF_SECOND_NESTED)
             absmax[i] = kf_float(scale.bits);
         else if (per_group)
-            kf_put_code(scale_at(s, b, i), stored_scale_bits(s), 0, scale.bits);
+            kf_put_code(scale_at(s, b, i), 8 * kf_scale_bytes(s.scale), 0, scale.bits);
         if (per_group && s.zero == KERF_ZERO_CODE)
             kf_put_code(b->plane[KERF_PLANE_ZEROS], s.bits, i, scale.zero);
         kf_quant q = kf_quant_init(s, b->encoder, b->tensor, scale, g);
@@ -118,7 +104,8 @@ KF_HD kf_dequant group_dequant(kf_spec s, const kf_band *b, size_t i)
     kf_scale scale = {0, 0};
     float second = 1, offset = 0;
     if (s.scale != KERF_SCALE_NONE)
-        scale.bits = kf_get_code(scale_at(s, b, per_matrix ? 0 : i), stored_scale_bits(s), 0);
+        scale.bits =
+            kf_get_code(scale_at(s, b, per_matrix ? 0 : i), 8 * kf_scale_bytes(s.scale), 0);
     if (s.zero == KERF_ZERO_CODE)
         scale.zero = kf_get_code(b->plane[KERF_PLANE_ZEROS], s.bits, per_matrix ? 0 : i);
     if (s.second != KERF_SECOND_NONE)
@@ -135,7 +122,7 @@ KF_HD void decode_band(kf_spec s, const kf_band *b)
         for (size_t r = 0; r < b->rows; r++) {
             const uint8_t *row = b->plane[KERF_PLANE_CODES] + r * row_bytes(s, b);
             for (size_t c = first; c < end; c++) {
-                float x = kf_value(s, d, kf_get_code(row, s.bits, code_place(s, c)));
+                float x = kf_decoded(s, d, kf_get_code(row, s.bits, kf_code_place(s, c)));
                 kf_store(b->dtype, b->target, r * b->cols + c, x);
             }
         }
@@ -144,26 +131,12 @@ KF_HD void decode_band(kf_spec s, const kf_band *b)
 
 /* --- clip share ------------------------------------------------------------------------------- */
 
-/* The codes of the least and the largest finite number: with any positive scale and any zero
- * point they stay the extremes of a group. */
-KF_HD void extreme_codes(kf_spec s, uint32_t *lo, uint32_t *hi)
-{
-    kf_dequant unit = {1, 0};
-    *lo = *hi = 0;
-    for (uint32_t code = 0; code < 1u << s.bits; code++) {
-        float v = kf_value(s, unit, code);
-        if (!kf_is_finite(v)) continue;
-        if (v < kf_value(s, unit, *lo)) *lo = code;
-        if (v > kf_value(s, unit, *hi)) *hi = code;
-    }
-}
-
 KF_HD size_t count_clipped_band(kf_spec s, const kf_band *b)
 {
     size_t clipped = 0;
     uint32_t lo = 0, hi = 0;
     if (s.bits > 8) return 0; /* casts: what overflows shows as an infinite error */
-    extreme_codes(s, &lo, &hi);
+    kf_extreme_codes(s, &lo, &hi);
     for (size_t i = 0; i < group_count(s, b); i++) {
         kf_dequant d = group_dequant(s, b, i);
         size_t first = i * group_width(s, b), end = first + group_cols(s, b, i);

@@ -26,8 +26,8 @@ export OMP_WAIT_POLICY=passive
 
 flags=(-std=c11 -D_GNU_SOURCE -ffp-contract=off
     -Icodecs -Icodecs/include -Ikernels/include -Iadvisor/include)
-sources=(codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/file/*.c kernels/*.c kernels/cpu/*.c
-    advisor/*.c cli/*.c)
+sources=(codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/nodevice.c codecs/file/*.c
+    kernels/*.c kernels/cpu/*.c advisor/*.c cli/*.c)
 read -ra libraries <<<"$(pkg-config --cflags --libs libzstd jansson)"
 
 # Threads of two OpenMP libraries and of none: a clang without libomp builds for one thread.

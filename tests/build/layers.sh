@@ -19,6 +19,7 @@ BEGIN {
     n = 0
     place("codecs/include/kerf/formats.def", "table")
     place("codecs/include/kerf/codec.h", "codec.h")
+    place("codecs/include/kerf/cuda.h", "cuda.h")
     place("codecs/include/kerf/", "file.h")
     place("kernels/include/kerf/", "gemv.h")
     place("advisor/include/kerf/", "advisor.h")
@@ -33,7 +34,8 @@ BEGIN {
     may["table"]     = "block"
     may["codec.h"]   = "table"
     may["file.h"]    = "codec.h"
-    may["gemv.h"]    = "codec.h"
+    may["cuda.h"]    = "codec.h"
+    may["gemv.h"]    = "codec.h cuda.h"
     may["advisor.h"] = "codec.h file.h gemv.h"
     may["base"]      = "codec.h"
     may["scalar"]    = "codec.h"
@@ -41,10 +43,10 @@ BEGIN {
     may["format"]    = "codec.h table base scalar block"
     may["file"]      = "codec.h table base file.h"
     may["cpu"]       = "codec.h table base format scalar block"
-    may["cuda"]      = may["cpu"]
+    may["cuda"]      = may["cpu"] " cuda.h"
     may["kernels"]   = may["cpu"] " cpu cuda gemv.h"
     may["advisor"]   = may["kernels"] " kernels file.h advisor.h"
-    may["cli"]       = "codec.h table file.h gemv.h advisor.h"
+    may["cli"]       = "codec.h table file.h cuda.h gemv.h advisor.h"
 
     # System headers: the freestanding ones for anybody; the rest of libc above the block layer;
     # libm never where bytes are made; each library in its home.
@@ -55,6 +57,8 @@ BEGIN {
     home["immintrin.h"] = home["cpuid.h"] = home["arm_neon.h"] = "^(codecs|kernels)/cpu/"
     home["sys/auxv.h"] = home["immintrin.h"]
     home["cuda_runtime.h"] = home["cublasLt.h"] = "^(codecs|kernels)/cuda/"
+    home["cuda_runtime_api.h"] = home["cuda_bf16.h"] = home["cuda_runtime.h"]
+    home["cuda_fp16.h"] = home["cuda_fp8.h"] = home["cuda_runtime.h"]
 }
 
 function place(prefix, layer) { order[++n] = prefix; name[n] = layer }

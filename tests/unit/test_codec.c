@@ -312,7 +312,7 @@ static void cut_check(const kerf_format *f, const kerf_encoder *encoder)
         narrow(floats, n, type, x);
         free(floats);
         encoded whole = encoded_new(f, shape), parts = encoded_new(f, shape);
-        kerf_exec one = {1, KERF_NAN_ERROR, "ref"}, seven = {7, KERF_NAN_ERROR, NULL};
+        kerf_exec one = {1, KERF_NAN_ERROR, "ref", NULL}, seven = {7, KERF_NAN_ERROR, NULL, NULL};
         assert_int_equal(encode_all(&whole, encoder, x, type, &one, NULL), KERF_OK);
         assert_int_equal(encode_all(&parts, encoder, x, type, &seven, NULL), KERF_OK);
         assert_same_planes(&whole, &parts, encoder->name);
@@ -499,7 +499,7 @@ static void nan_check(const kerf_format *f, const kerf_encoder *encoder)
     float *x = random_floats((size_t)count(s), 3);
     encoded e = encoded_new(f, s), want = encoded_new(f, s);
     kerf_error err;
-    kerf_exec zero = {0, KERF_NAN_ZERO, NULL}, two = {2, KERF_NAN_ERROR, NULL};
+    kerf_exec zero = {0, KERF_NAN_ZERO, NULL, NULL}, two = {2, KERF_NAN_ERROR, NULL, NULL};
     float a = x[4321], b = x[6000];
     x[4321] = -INFINITY;
     x[6000] = NAN;
@@ -530,7 +530,7 @@ static void inf_saturates_on_request(void **state)
     static const float want[4] = {0x1.fep127f, -0x1.fep127f, 0, 1};
     float got[4];
     kerf_shape s = {1, {4}};
-    kerf_exec saturate = {1, KERF_NAN_SATURATE, NULL};
+    kerf_exec saturate = {1, KERF_NAN_SATURATE, NULL, NULL};
     encoded e = encoded_new(kerf_format_find("fp32"), s);
     kerf_cspan planes[KERF_PLANES];
     kerf_span out = {got, sizeof got};
@@ -617,7 +617,7 @@ static void misuse_is_refused(void **state)
     encoded e = encoded_new(f, s);
     kerf_error err;
     kerf_cspan src = {x, sizeof x}, cut = {x, sizeof x - 1}, planes[KERF_PLANES];
-    kerf_exec nobody = {0, KERF_NAN_ERROR, "abacus"};
+    kerf_exec nobody = {0, KERF_NAN_ERROR, "abacus", NULL};
     const kerf_encoder *foreign = kerf_encoder_at(kerf_format_find("mxfp4"), 0);
     assert_int_equal(kerf_encode(&e.g, amax, e.stats, 0, 4, cut, KERF_F32, e.plane, NULL, &err),
                      KERF_E_BUFFER);

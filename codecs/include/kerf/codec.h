@@ -291,11 +291,16 @@ typedef enum kerf_nan {
     KERF_NAN_SATURATE /* NaN becomes +0, Inf the largest finite value of the source type       */
 } kerf_nan;
 
+/* A GPU: kerf/cuda.h. */
+typedef struct kerf_device kerf_device;
+
 /* How to run; NULL stands for all zeros. Never changes a byte, save for `nan`. */
 typedef struct kerf_exec {
     int threads; /* 0: all cores                                   */
     kerf_nan nan;
     const char *backend; /* NULL: the fastest here; "ref": scalar reference */
+    kerf_device *device; /* NULL: the processor; else threads and backend are not used, and no
+                            other thread may use the device meanwhile */
 } kerf_exec;
 
 /* What one matrix must know before its bands can be encoded. Start from all zeros. Every field

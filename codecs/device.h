@@ -1,0 +1,32 @@
+/* device.h - what the dispatcher hands to a device: a whole range of bands in host memory. A device
+ * is four functions; cuda/ provides one, and neither side knows more of the other. */
+#ifndef KERF_DEVICE_H
+#define KERF_DEVICE_H
+
+#include "block/spec.h"
+
+/* Bands [b0, b1) with everything checked. Planes with one value per matrix begin at the first
+ * matrix of the range; encode does not write them. */
+typedef struct kf_range {
+    const kerf_geometry *g;
+    uint64_t b0, b1;
+    uint8_t *dense; /* elements: only read by measure, encode and count_clipped */
+    kerf_dtype dtype;
+    kerf_nan nan;
+    uint8_t *plane[KERF_PLANES]; /* written by encode, only read by the others         */
+    uint64_t matrices;           /* that the range touches                             */
+} kf_range;
+
+/* `bad`: the first element of the range that is NaN or Inf under KERF_NAN_ERROR, else UINT64_MAX;
+ * the status is KERF_OK all the same. `stats`: of the matrices that the range touches. */
+struct kerf_device {
+    kerf_status (*measure)(kerf_device *d, const kf_range *r, kerf_stats *stats, uint64_t *bad,
+                           kerf_error *err);
+    kerf_status (*encode)(kerf_device *d, const kf_range *r, int encoder, const kerf_stats *stats,
+                          uint64_t *bad, kerf_error *err);
+    kerf_status (*decode)(kerf_device *d, const kf_range *r, kerf_error *err);
+    kerf_status (*count_clipped)(kerf_device *d, const kf_range *r, uint64_t *clipped,
+                                 kerf_error *err);
+};
+
+#endif
