@@ -124,10 +124,10 @@ KF_HD kf_scale kf_affine_search(kf_spec s, kf_group g, float lo, float hi)
     return best;
 }
 
-/* Least and largest number of a group; 0 and 0 of an empty one. */
+/* Least and largest number of a group; zeros follow a short one. */
 KF_HD void kf_group_range(kf_group g, float *least, float *largest)
 {
-    *least = *largest = g.rows && g.cols ? g.x[0] : 0;
+    *least = *largest = g.whole && g.rows && g.cols ? g.x[0] : 0;
     for (size_t r = 0; r < g.rows; r++) {
         for (size_t c = 0; c < g.cols; c++) {
             *least = kf_min(*least, g.x[r * g.ld + c]);
@@ -155,7 +155,8 @@ KF_HD kf_quant kf_affine_quant(kf_spec s, int encoder, const kf_tensor *t, kf_sc
     if (s.geometry != KERF_GROUP_TENSOR) kf_group_range(g, &lo, &hi);
     kf_affine_grid grid = kf_affine_peer_grid(s, encoder, t->source, lo, hi);
     kf_quant q = {0};
-    q.factor = grid.r > 0 ? grid.r : grid.scale;
+    int multiplies = encoder == KERF_ENC_AFFINE_TORCHAO || encoder == KERF_ENC_AFFINE_HQQ;
+    q.factor = multiplies ? grid.r : grid.scale; /* 0 where the range overflows */
     q.zero = (int)kf_clamp(grid.zero, -4194304.0f, 4194304.0f);
     q.encoder = encoder;
     q.source = t->source;

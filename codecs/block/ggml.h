@@ -2,13 +2,16 @@
  * a = amax of the group; every operation rounded once to fp32:
  *
  *   ggml-q8_0   32 elements, fp16 scale d = a / 127. code = x * (1 / d), half away from zero, with
- * d before it is rounded to fp16; 0 in a block of zeros ggml-q4_0   32 elements, fp16 scale d = m /
- * -8, m the first element of magnitude a; code = (int)(x * (1 / d) + 8.5), no more than 15; 8 in a
- * block of zeros. Means (code - 8) * d ggml-mxfp4  32 elements, E8M0 scale e as mxfp4:ggml chooses
- * it; codes nearest, ties to the lower code. Byte 0xFF is 2^128 here ggml-nvfp4  four groups of 16,
- * E4M3 scales of a / 6 in ggml's own rounding: half up at the bit below the mantissa, from 248 on
- * 448, subnormals no larger than 7 * 2^-9; codes as ggml-mxfp4. There is no scale per matrix. Scale
- * bytes 0x00 and 0x7F mean 0; bit 7 is ignored
+ *               d before it is rounded to fp16; 0 in a block of zeros
+ *   ggml-q4_0   32 elements, fp16 scale d = m / -8, m the first element of magnitude a;
+ *               code = (int)(x * (1 / d) + 8.5), no more than 15; 8 in a block of zeros. Means
+ *               (code - 8) * d
+ *   ggml-mxfp4  32 elements, E8M0 scale e as mxfp4:ggml chooses it; codes nearest, ties to the
+ *               lower code. Byte 0xFF is 2^128 here
+ *   ggml-nvfp4  four groups of 16, E4M3 scales of a / 6 in ggml's own rounding: half up at the bit
+ *               below the mantissa, from 248 on 448, subnormals no larger than 7 * 2^-9; codes as
+ *               ggml-mxfp4. There is no scale per matrix. Scale bytes 0x00 and 0x7F mean 0; bit 7
+ *               of others is ignored, so that 0xFF means 480
  *
  * fp16 scales above 65504 are Inf, as ggml has them. Where 1 / d is Inf (a below 2^-120) and where
  * ggml-mxfp4's e is below -127 ggml converts numbers that do not fit their type, which C leaves

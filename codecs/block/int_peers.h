@@ -16,7 +16,8 @@
  *             code = clamp(rne(x / s))
  *   bnb       bitsandbytes 0.50, int8_vectorwise_quant (LLM.int8): x is rounded to fp16 first;
  *             code = rne(x * ((1 / a) * 127)). SCB = a; scale = SCB / 127, from which SCB is found
- *             again by one product and a rounding to fp16. A row of zeros has scale 0
+ *             again by one product and a rounding to fp16. A row of zeros has scale 0; one that is
+ *             Inf in fp16 has codes 0
  *
  * modelopt and gptq hold the scale s in fp32 while they round; it is stored rounded once to the
  * format's type, as GPTQ's packer does with fp16. */
@@ -91,7 +92,10 @@ KF_HD uint32_t kf_int_peer_code(kf_spec s, kf_quant q, float x)
     case KERF_ENC_INT_TORCHAO:
         x = kf_source_round(s.element == KERF_ELEM_S8 ? KERF_F32 : q.source, x * q.factor);
         break;
-    case KERF_ENC_INT_BNB: x = kf_source_round(KERF_F16, x) * q.factor; break;
+    case KERF_ENC_INT_BNB:
+        x = kf_source_round(KERF_F16, x) * q.factor;
+        if (x != x) x = 0;
+        break;
     default: x = x / q.factor; break;
     }
     return kf_element_encode(s.element, x);

@@ -73,7 +73,7 @@ KF_HD void kf_nvfp4_peer_tensor(int encoder, kf_tensor *t)
 
 KF_HD uint32_t kf_nvfp4_clamped(float scale, float least)
 {
-    return kf_e4m3_encode(kf_min(kf_max(scale, least), 448.0f));
+    return kf_e4m3_encode(kf_min(kf_max(least, scale), 448.0f)); /* least of a NaN */
 }
 
 /* The stored scale of a block for the encoders of this header. */
@@ -116,7 +116,7 @@ KF_HD uint32_t kf_nvfp4_peer_code(kf_quant q, float x)
 {
     int divides = kf_nvfp4_is_modelopt(q.encoder) || kf_nvfp4_is_ct(q.encoder);
     int keeps_sign = q.encoder == KERF_ENC_NVFP4_TE || q.encoder == KERF_ENC_NVFP4_TORCHAO;
-    float y = divides ? x / q.factor : x * q.factor;
+    float y = x == 0 ? x : divides ? x / q.factor : x * q.factor; /* 0 * Inf is 0 */
     return y == 0 && !keeps_sign ? 0 : kf_e2m1_encode(y);
 }
 
