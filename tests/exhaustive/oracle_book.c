@@ -3,7 +3,6 @@
 
 #include "exhaustive/coded.h"
 
-#include <float.h>
 #include <math.h>
 
 /* --- books: the values of all codes of an element, sorted ------------------------------------- */
@@ -27,6 +26,16 @@ static double minifloat(int exp_bits, int man_bits, int bias, uint32_t code)
     return code >> (exp_bits + man_bits) & 1 ? -magnitude : magnitude;
 }
 
+/* The same, but the largest exponent means Inf and NaN. */
+static double ieee(int exp_bits, int man_bits, int bias, uint32_t code)
+{
+    uint32_t magnitude = code & ((1u << (exp_bits + man_bits)) - 1);
+    uint32_t infinity = ((1u << exp_bits) - 1) << man_bits;
+    if (magnitude > infinity) return (double)NAN;
+    if (magnitude < infinity) return minifloat(exp_bits, man_bits, bias, code);
+    return code >> (exp_bits + man_bits) & 1 ? -(double)INFINITY : (double)INFINITY;
+}
+
 static double twos_complement(unsigned bits, uint32_t code)
 {
     double range = ldexp(1, (int)bits);
@@ -41,27 +50,31 @@ static const double nf4_values[16] = {
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0};
 /* clang-format on */
 
-double oracle_element(kerf_element e, uint32_t code)
+static double element_value(kerf_element e, uint32_t code)
 {
     switch (e) {
-    case KERF_ELEM_F32: return oracle_scale_value(KERF_SCALE_F32, code);
-    case KERF_ELEM_F16: return oracle_scale_value(KERF_SCALE_F16, code);
-    case KERF_ELEM_BF16: return oracle_scale_value(KERF_SCALE_BF16, code);
+    case KERF_ELEM_F32: return ieee(8, 23, 127, code);
+    case KERF_ELEM_F16: return ieee(5, 10, 15, code);
+    case KERF_ELEM_BF16: return ieee(8, 7, 127, code);
     case KERF_ELEM_E4M3: return (code & 0x7f) == 0x7f ? (double)NAN : minifloat(4, 3, 7, code);
-    case KERF_ELEM_E5M2:
-        if ((code & 0x7f) > 0x7c) return (double)NAN;
-        if ((code & 0x7f) == 0x7c) return code & 0x80 ? -(double)INFINITY : (double)INFINITY;
-        return minifloat(5, 2, 15, code);
+    case KERF_ELEM_E5M2: return ieee(5, 2, 15, code);
     case KERF_ELEM_E2M3: return minifloat(2, 3, 1, code);
     case KERF_ELEM_E3M2: return minifloat(3, 2, 3, code);
     case KERF_ELEM_E2M1: return minifloat(2, 1, 1, code);
     case KERF_ELEM_MXI8: return twos_complement(8, code) / 64;
-    case KERF_ELEM_NF4: return f32(nf4_values[code]);
+    case KERF_ELEM_NF4: return f32(nf4_values[code & 15]);
     case KERF_ELEM_S8: return twos_complement(8, code);
     case KERF_ELEM_S4: return twos_complement(4, code);
     case KERF_ELEM_S2: return twos_complement(2, code);
     default: return code;
     }
+}
+
+static double values[KERF_ELEM_U2 + 1][256]; /* of the elements of at most 8 bits */
+
+double oracle_element(kerf_element e, uint32_t code)
+{
+    return e < KERF_ELEM_E4M3 ? element_value(e, code) : values[e][code & 0xff];
 }
 
 static void add_value(book *b, double value, uint32_t code)
@@ -165,6 +178,9 @@ static void fill_map(void)
 
 void oracle_init(void)
 {
+    for (int e = KERF_ELEM_E4M3; e <= KERF_ELEM_U2; e++)
+        for (uint32_t code = 0; code < 256; code++)
+            values[e][code] = element_value((kerf_element)e, code);
     fill_book(KERF_ELEM_E4M3, 8, 1);
     fill_book(KERF_ELEM_E5M2, 8, 1);
     fill_book(KERF_ELEM_E2M3, 6, 1);
@@ -194,50 +210,83 @@ uint32_t oracle_nearest_map(double y)
     return nearest(&map_book, y);
 }
 
-/* --- scales as stored ------------------------------------------------------------------------- */
+/* --- rounding --------------------------------------------------------------------------------- */
 
 double oracle_round(double x, int p, int emin)
 {
-    if (x == 0) return x;
+    if (x == 0 || !isfinite(x)) return x;
     int e = ilogb(x);
     double step = ldexp(1, (e < emin ? emin : e) - p + 1);
-    return nearbyint(x / step) * step;
+    return rne(x / step) * step;
 }
 
-static double round_as(kerf_scale_kind k, double x)
+/* What the oracle must know of a type; p: significant bits. */
+typedef struct type_facts {
+    int p, emin;
+    double largest;
+} type_facts;
+
+static type_facts facts_of(kerf_dtype type)
 {
-    return k == KERF_SCALE_F16    ? oracle_round(x, 11, -14)
-           : k == KERF_SCALE_BF16 ? oracle_round(x, 8, -126)
-                                  : f32(x);
+    return type == KERF_F16    ? (type_facts){11, -14, 65504}
+           : type == KERF_BF16 ? (type_facts){8, -126, 0x1.fep127}
+                               : (type_facts){24, -126, ORACLE_MAX};
+}
+
+double oracle_in(kerf_dtype type, double x)
+{
+    double y = f32(x);
+    if (type == KERF_F32) return y;
+    type_facts t = facts_of(type);
+    y = oracle_round(y, t.p, t.emin);
+    return fabs(y) > t.largest ? copysign((double)INFINITY, y) : y;
+}
+
+double oracle_eps(kerf_dtype type)
+{
+    return ldexp(1, 1 - facts_of(type).p);
+}
+
+double oracle_tiny(kerf_dtype type)
+{
+    return ldexp(1, facts_of(type).emin);
+}
+
+uint16_t oracle_bits(kerf_dtype type, double x)
+{
+    type_facts t = facts_of(type);
+    double y = fabs(oracle_in(type, x));
+    uint32_t sign = signbit(x) ? 0x8000u : 0;
+    if (isinf(y)) return (uint16_t)(sign | (type == KERF_F16 ? 0x7c00u : 0x7f80u));
+    int e = y < ldexp(1, t.emin) ? t.emin : ilogb(y);
+    uint32_t steps = (uint32_t)ldexp(y, t.p - 1 - e); /* with the leading one, if it has one */
+    return (uint16_t)(sign | (steps + ((uint32_t)(e - t.emin) << (t.p - 1))));
+}
+
+double oracle_number(kerf_dtype type, uint16_t bits)
+{
+    return oracle_element(type == KERF_F16 ? KERF_ELEM_F16 : KERF_ELEM_BF16, bits);
+}
+
+double oracle_amax(const oracle_group *g)
+{
+    double amax = 0;
+    for (unsigned i = 0; i < g->n; i++) amax = at_least(amax, fabs((double)g->x[i]));
+    return amax;
+}
+
+/* --- scales as stored ------------------------------------------------------------------------- */
+
+static kerf_dtype scale_type(kerf_scale_kind k)
+{
+    return k == KERF_SCALE_F16 ? KERF_F16 : k == KERF_SCALE_BF16 ? KERF_BF16 : KERF_F32;
 }
 
 double oracle_store(kerf_scale_kind k, double x)
 {
-    double largest = k == KERF_SCALE_F16    ? 65504
-                     : k == KERF_SCALE_BF16 ? 0x1.fep127
-                                            : (double)FLT_MAX;
-    double least = k == KERF_SCALE_F16 ? 0x1p-24 : k == KERF_SCALE_BF16 ? 0x1p-133 : ORACLE_TINY;
-    double r = round_as(k, x);
-    if (r > largest) return largest;
-    return r == 0 && x > 0 ? least : r;
-}
-
-double oracle_scale_value(kerf_scale_kind k, uint32_t bits)
-{
-    float x;
-    switch (k) {
-    case KERF_SCALE_F16:
-        if ((bits & 0x7c00) != 0x7c00) return minifloat(5, 10, 15, bits);
-        if (bits & 0x3ff) return (double)NAN;
-        return bits & 0x8000 ? -(double)INFINITY : (double)INFINITY;
-    case KERF_SCALE_BF16: bits <<= 16; break;
-    case KERF_SCALE_E8M0: return bits == 0xff ? (double)NAN : ldexp(1, (int)bits - 127);
-    case KERF_SCALE_E4M3: return oracle_element(KERF_ELEM_E4M3, bits);
-    case KERF_SCALE_MAP8: return oracle_map(bits);
-    default: break;
-    }
-    memcpy(&x, &bits, sizeof x);
-    return (double)x;
+    type_facts t = facts_of(scale_type(k));
+    double r = at_most(t.largest, oracle_in(scale_type(k), x));
+    return r == 0 && x > 0 ? ldexp(1, t.emin - t.p + 1) : r;
 }
 
 double oracle_quotient(double x, double y)

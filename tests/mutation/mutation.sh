@@ -111,8 +111,8 @@ try_fault() {
 
 mkdir -p "$work"/{fixed,oracle,library,baseline}
 for name in "${outside[@]}"; do compile "$root" "tests/$name.c" "$work/fixed/${name##*/}.o"; done
-for name in oracle oracle_book; do
-    compile "$root" "tests/exhaustive/$name.c" "$work/oracle/$name.o"
+for source in tests/exhaustive/{oracle*,stored,patterns}.c tests/property/{sampling,laws*,fences}.c; do
+    compile "$root" "$source" "$work/oracle/$(basename "$source" .c).o"
 done
 for source in codecs/*.c codecs/base/*.c codecs/cpu/*.c; do
     name=$(basename "$source" .c)
