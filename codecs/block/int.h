@@ -23,8 +23,8 @@ KF_HD float kf_search_share(int i)
 
 KF_HD uint32_t kf_int_scale(kf_spec s, float amax)
 {
-    if (amax == 0) return kf_scale_store(s.scale, 1);
-    return kf_scale_store(s.scale, kf_scale_quotient(amax, kf_element_max(s.element)));
+    float full = kf_scale_quotient(amax, kf_element_max(s.element));
+    return kf_scale_store(s.scale, amax == 0 ? 1 : full);
 }
 
 /* The stored scale of encoders that need no search. */

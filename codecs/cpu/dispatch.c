@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "block/all.h"
 #include "block/stats.h"
+#include "cpu/backends.h"
 #include "cpu/ops.h"
 #include "cpu/widen.h"
 #include "device.h"
@@ -10,33 +11,6 @@
 #include "scalar/pack.h"
 
 #include <stdlib.h>
-
-static const kf_backend backends[] = {
-    {"ref", kf_ref_ops},
-};
-#define BACKENDS (sizeof backends / sizeof backends[0])
-
-size_t kerf_backend_count(void)
-{
-    return BACKENDS;
-}
-
-const char *kerf_backend_at(size_t i)
-{
-    return i < BACKENDS ? backends[i].name : NULL;
-}
-
-static kerf_status find_ops(const kerf_format *f, const char *name, const kf_codec_ops **out,
-                            kerf_error *err)
-{
-    const kf_backend *b = NULL;
-    for (size_t i = 0; i < BACKENDS; i++) /* the last one is the fastest */
-        if (!name || strcmp(name, backends[i].name) == 0) b = &backends[i];
-    if (!b)
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "no backend \"%.40s\" on this machine", name);
-    *out = b->ops(f);
-    return KERF_OK;
-}
 
 /* --- one call over a range of bands ------------------------------------------------------------
  */
@@ -74,7 +48,7 @@ static kerf_status call_init(call *c, const kerf_geometry *g, uint64_t b0, uint6
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "numbers of type %s cannot be converted; F32, F16 and BF16 can",
                        kerf_dtype_name(dtype));
-    if (!exec->device) KF_TRY(find_ops(g->format, exec->backend, &c->ops, err));
+    if (!exec->device) KF_TRY(kf_backend_ops(g->format, exec->backend, &c->ops, err));
     uint64_t slices = exec->device ? 1 : 4 * (uint64_t)kf_thread_count(exec->threads);
     c->slices = kf_min_u64(slices, b1 - b0);
     if (b1 > b0) {
@@ -363,25 +337,6 @@ kerf_status kerf_count_clipped(const kerf_geometry *g, uint64_t b0, uint64_t b1,
 /* --- measure -----------------------------------------------------------------------------------
  */
 
-static void measure_band(const call *c, const kf_band *b, kerf_stats *s)
-{
-    const float *x = b->scratch;
-    size_t n = b->rows * b->cols;
-    for (size_t i = 0; i < n; i++) {
-        s->amax = kf_max(s->amax, kf_abs(x[i]));
-        s->min = kf_min(s->min, x[i]);
-        s->max = kf_max(s->max, x[i]);
-    }
-    if (c->g->format->second != KERF_SECOND_NESTED) return;
-    for (size_t i = 0; i < n; i += c->g->format->group) {
-        size_t left = n - i, width = c->g->format->group;
-        kf_group g = {x + i, 1, left < width ? left : width, n, left >= width};
-        kf_tensor none = {0};
-        kf_scale scale = kf_choose(kf_spec_of(c->g->format), c->encoder, &none, g);
-        kf_stats_add_block(s, kf_float(scale.bits));
-    }
-}
-
 static kerf_status measure_slice(void *ctx, uint64_t slice)
 {
     const call *c = ctx;
@@ -392,14 +347,12 @@ static kerf_status measure_slice(void *ctx, uint64_t slice)
     kerf_status status = KERF_OK;
     for (; b < end && status == KERF_OK; b++) {
         kf_band band = band_at(c, b, scratch);
-        size_t bad = kf_widen(c->dtype, band.source, band.rows * band.cols, c->nan, scratch);
+        uint64_t matrix = b / c->g->bands_per_matrix - c->first_matrix;
+        size_t bad = c->ops->measure(&band, &c->stats[slice * c->matrices + matrix]);
         if (bad != KF_NO_ELEMENT) {
             c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
             status = KERF_E_DATA;
-            continue;
         }
-        uint64_t matrix = b / c->g->bands_per_matrix - c->first_matrix;
-        measure_band(c, &band, &c->stats[slice * c->matrices + matrix]);
     }
     free(scratch);
     return status;

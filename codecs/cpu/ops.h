@@ -25,6 +25,8 @@ typedef struct kf_band {
 typedef struct kf_codec_ops {
     /* Returns the first element that is NaN or Inf under KERF_NAN_ERROR, or KF_NO_ELEMENT. */
     size_t (*encode)(const kf_band *b);
+    /* Adds the elements of the band to the statistics of its matrix; returns as encode does. */
+    size_t (*measure)(const kf_band *b, kerf_stats *s);
     void (*decode)(const kf_band *b);
     size_t (*count_clipped)(const kf_band *b);
 } kf_codec_ops;
@@ -35,11 +37,11 @@ static inline size_t kf_scratch_floats(const kerf_geometry *g)
     return (size_t)(g->band_rows * g->band_cols + g->band_groups);
 }
 
-typedef struct kf_backend {
-    const char *name;
-    const kf_codec_ops *(*ops)(const kerf_format *f); /* NULL: this machine cannot run it */
-} kf_backend;
-
+/* The sets of functions. All but the first exist only where their instruction set does: the table
+ * of backends.c says on which processors they may run. */
 const kf_codec_ops *kf_ref_ops(const kerf_format *f);
+const kf_codec_ops *kf_avx2_ops(const kerf_format *f);
+const kf_codec_ops *kf_avx512_ops(const kerf_format *f);
+const kf_codec_ops *kf_neon_ops(const kerf_format *f);
 
 #endif
