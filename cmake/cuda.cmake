@@ -45,9 +45,11 @@ endif()
 # starts on machines without CUDA too.
 set(KERF_CUDA_LIBS)
 set(KERF_CUDA_LIB_NAMES)
+set(KERF_CUDA_LIB_DIR)
 if(KERF_HAVE_CUDA)
   set(KERF_CUDA_LIBS CUDA::cudart_static)
   set(KERF_CUDA_LIB_NAMES cudart_static dl rt pthread)
+  set(KERF_CUDA_LIB_DIR ${CUDAToolkit_LIBRARY_DIR})
 endif()
 
 # Adds the CUDA backend, or the stubs that stand in for it, to a target. Every row of formats.def is

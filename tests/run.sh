@@ -2,18 +2,19 @@
 # run.sh - builds kerf with its tests and runs them; installs what is missing. Each option names
 # a configuration with a build folder of its own; without any, the native one is run.
 #
-#   bash tests/run.sh [--native] [--asan] [--clang] [--cpu-only] [--aarch64] [--all] [-j N]
-#   bash tests/run.sh --exhaustive | --mutation | --coverage | --peers
+#   bash tests/run.sh [--native] [--asan] [--clang] [--cuda] [--aarch64] [--all] [-j N]
+#   bash tests/run.sh --gpu | --exhaustive | --mutation | --coverage | --peers
 #
 #   --native    gcc, optimized, every test
 #   --asan      AddressSanitizer and UndefinedBehaviorSanitizer
 #   --clang     clang
-#   --cpu-only  CUDA never looked for
+#   --cuda      the CUDA backend compiles and links, for sm_90a; a GPU is not needed
 #   --aarch64   cross-build for 64-bit Arm, unit tests under qemu-user
 #   --all       all of these, as CI does
 #   -j N        parallel jobs (default: all cores)
 #
 # Longer work, never part of --all:
+#   --gpu         the CUDA backend on this machine's GPU: all bytes, compute-sanitizer, speed
 #   --exhaustive  every input of every conversion, every block rule, the laws (half an hour)
 #   --mutation    a seeded fault at a time in codecs/: some test must fail for each
 #   --coverage    lines and branches of codecs/scalar and codecs/block
@@ -31,9 +32,9 @@ usage() { sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' tests/run.sh; }
 configurations=() jobs=$(nproc)
 while [ $# -gt 0 ]; do
     case $1 in
-    --native | --asan | --clang | --cpu-only | --aarch64 | \
+    --native | --asan | --clang | --cuda | --aarch64 | --gpu | \
         --exhaustive | --mutation | --coverage | --peers) configurations+=("${1#--}") ;;
-    --all) configurations=(native asan clang cpu-only aarch64) ;;
+    --all) configurations=(native asan clang cuda aarch64) ;;
     -j) jobs=${2:?-j needs a number} && shift ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
@@ -108,6 +109,26 @@ run_script() {
     fi
 }
 
+run_cuda() {
+    export PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
+    if ! command -v nvcc >/dev/null; then
+        echo "skipped: no nvcc"
+        skipped=$((skipped + 1))
+        return 0
+    fi
+    run_tests cuda cuda "-R ^(gpu_|symbols|install|selftest)"
+}
+
+run_gpu() {
+    local status=0
+    show bash tests/gpu/run_gpu.sh --sanitize --bench || status=$?
+    case $status in
+    0) passed=$((passed + 1)) ;;
+    77) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) && return 1 ;;
+    esac
+}
+
 build_release() {
     show cmake --preset release -B build/test-release --log-level=WARNING -DKERF_TESTS=ON \
         -DKERF_CUDA=OFF && show cmake --build build/test-release -j "$jobs"
@@ -128,7 +149,8 @@ run_configuration() {
     native) run_tests native dev "" -DCMAKE_BUILD_TYPE=RelWithDebInfo ;;
     asan) run_tests asan asan "-LE build|slow" ;;
     clang) run_tests clang cpu-only "-LE build|slow" -DCMAKE_C_COMPILER=clang ;;
-    cpu-only) run_tests cpu-only cpu-only "-LE build|slow|e2e" ;;
+    cuda) run_cuda ;;
+    gpu) run_gpu ;;
     exhaustive) run_exhaustive ;;
     mutation) run_script bash tests/mutation/mutation.sh ;;
     coverage) run_script bash tests/coverage.sh ;;

@@ -1,0 +1,294 @@
+/* codec_cuda.c - encode and decode on the GPU against what its memory can do.
+ *
+ *   codec_cuda [-o FILE.json] [-t BF16] [CODEC...]     e.g. codec_cuda nvfp4 nvfp4:4/6 mxfp4
+ *
+ * Ceiling: a device-to-device copy of the same buffers in the same run, bytes read plus bytes
+ * written. Every measurement goes around SETS sets of buffers that are each many times the L2, so
+ * all data is cold. Times are the median of REPEATS events. Bytes are those that must move:
+ * the source once, or twice where a matrix is measured first, and every plane; for decode every
+ * plane and the target. Before a codec is timed, its planes and decoded values are compared with
+ * the processor's over the first sixteenth. */
+#include <kerf/cuda.h>
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETS = 3, REPEATS = 15, WARM = 3 };
+#define ROWS 65536
+#define COLS 4096
+#define SEARCHED_ROWS 2048 /* compute binds by far */
+
+static kerf_error error;
+static kerf_device *gpu;
+static cudaStream_t stream;
+static cudaEvent_t begin, end;
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "codec_cuda: %s: %s\n", what, why);
+    exit(1);
+}
+static void need(kerf_status s, const char *what)
+{
+    if (s != KERF_OK) die(what, error.text);
+}
+static void need_cuda(cudaError_t e, const char *what)
+{
+    if (e != cudaSuccess) die(what, cudaGetErrorString(e));
+}
+
+typedef struct set {
+    kerf_dbuf dense, all, stats;
+    kerf_device_bands bands;
+} set;
+
+static set sets[SETS];
+static uint8_t *weights; /* host: ROWS x COLS of the widest type */
+
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* A bell of standard deviation 0.02, as trained weights have. */
+static void fill_weights(kerf_dtype t)
+{
+    for (size_t i = 0; i < (size_t)ROWS * COLS; i++) {
+        uint64_t r = mix(i);
+        float x = 0;
+        for (int k = 0; k < 4; k++) x += (float)(int16_t)(r >> 16 * k);
+        x *= 5.3e-7f;
+        uint32_t u;
+        memcpy(&u, &x, 4);
+        uint16_t half = (uint16_t)(u >> 16);
+        if (t == KERF_F16)
+            half = (uint16_t)((u >> 16 & 0x8000) | ((u & 0x7fffffff) < 0x38800000
+                                                        ? 0
+                                                        : ((u & 0x7fffffff) - 0x38000000) >> 13));
+        if (t == KERF_F32)
+            memcpy(weights + 4 * i, &u, 4);
+        else
+            memcpy(weights + 2 * i, &half, 2);
+    }
+}
+
+/* --- timing ----------------------------------------------------------------------------------- */
+
+typedef void (*work)(const set *s, const kerf_encoder *e);
+
+static int compare_floats(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_us(work run, const kerf_encoder *e)
+{
+    float ms[REPEATS];
+    for (int i = 0; i < WARM + REPEATS; i++) {
+        need_cuda(cudaEventRecord(begin, stream), "event");
+        run(&sets[i % SETS], e);
+        need_cuda(cudaEventRecord(end, stream), "event");
+        need_cuda(cudaEventSynchronize(end), "kernel");
+        if (i >= WARM) need_cuda(cudaEventElapsedTime(&ms[i - WARM], begin, end), "event");
+    }
+    qsort(ms, REPEATS, sizeof ms[0], compare_floats);
+    return 1000.0 * (double)ms[REPEATS / 2];
+}
+
+static size_t copied_bytes;
+static void run_copy(const set *s, const kerf_encoder *e)
+{
+    (void)e;
+    need_cuda(cudaMemcpyAsync(s->all.p, s->dense.p, copied_bytes, cudaMemcpyDeviceToDevice, stream),
+              "copy");
+}
+static void run_encode(const set *s, const kerf_encoder *e)
+{
+    if (kerf_needs_stats(s->bands.geometry)) {
+        need_cuda(cudaMemsetAsync(s->stats.p, 0, s->stats.n, stream), "memset");
+        need(kerf_device_measure(gpu, &s->bands, s->stats.p, &error), "measure");
+    }
+    need(kerf_device_encode(gpu, &s->bands, e, s->stats.p, &error), "encode");
+}
+static void run_decode(const set *s, const kerf_encoder *e)
+{
+    (void)e;
+    need(kerf_device_decode(gpu, &s->bands, &error), "decode");
+}
+
+/* --- one codec -------------------------------------------------------------------------------- */
+
+static void place_planes(const kerf_geometry *g, kerf_dtype t)
+{
+    for (int i = 0; i < SETS; i++) {
+        kerf_device_bands b = {.geometry = g, .b1 = g->bands, .dtype = t};
+        size_t at = 0;
+        b.dense = (kerf_span){sets[i].dense.p, sets[i].dense.n};
+        for (int k = 0; k < KERF_PLANES; k++) {
+            b.plane[k] = (kerf_span){(uint8_t *)sets[i].all.p + at, g->plane[k].bytes};
+            at += (g->plane[k].bytes + 255) / 256 * 256;
+        }
+        if (at > sets[i].all.n) die("planes", "larger than their buffer");
+        sets[i].bands = b;
+    }
+}
+
+/* The first bands by the processor, with the GPU's statistics; both results must agree. */
+static void check_codec(kerf_codec c, const kerf_geometry *g, kerf_dtype t)
+{
+    uint64_t bands = g->bands / 16, n = kerf_band_elements(g, 0, bands).count;
+    size_t size = kerf_dtype_bits(t) / 8;
+    kerf_span mine[KERF_PLANES];
+    kerf_cspan const_mine[KERF_PLANES];
+    kerf_stats stats = {0};
+    run_encode(&sets[0], c.encoder);
+    need(kerf_device_wait(gpu, NULL, &error), "encode");
+    need(kerf_dbuf_read(&sets[0].stats, 0, &stats, sizeof stats, &error), "statistics");
+    for (int k = 0; k < KERF_PLANES; k++) {
+        mine[k].n = kerf_band_bytes(g, (kerf_plane_id)k, 0, bands).count;
+        mine[k].p = calloc(mine[k].n + 1, 1);
+        const_mine[k] = (kerf_cspan){mine[k].p, mine[k].n};
+    }
+    need(kerf_encode(g, c.encoder, &stats, 0, bands, (kerf_cspan){weights, n * size}, t, mine, NULL,
+                     &error),
+         "reference encode");
+    uint8_t *got = malloc(n * 4 + 1), *want = malloc(n * 4 + 1);
+    if (!got || !want) die("check", "out of memory");
+    for (int k = 0; k < KERF_PLANES; k++) {
+        size_t at = (size_t)((uint8_t *)sets[0].bands.plane[k].p - (uint8_t *)sets[0].all.p);
+        need(kerf_dbuf_read(&sets[0].all, at, got, mine[k].n, &error), "planes");
+        if (memcmp(got, mine[k].p, mine[k].n) != 0) die(c.format->name, "encodes differently");
+    }
+    run_decode(&sets[0], c.encoder);
+    need(kerf_device_wait(gpu, NULL, &error), "decode");
+    need(kerf_dbuf_read(&sets[0].dense, 0, got, n * size, &error), "values");
+    need(kerf_decode(g, 0, bands, const_mine, (kerf_span){want, n * size}, t, NULL, &error),
+         "reference decode");
+    if (memcmp(got, want, n * size) != 0) die(c.format->name, "decodes differently");
+    for (int k = 0; k < KERF_PLANES; k++) free(mine[k].p);
+    free(got);
+    free(want);
+    need(kerf_dbuf_write(&sets[0].dense, 0, weights, n * size, &error), "weights");
+}
+
+static void send_weights(uint64_t rows, kerf_dtype t)
+{
+    for (int i = 0; i < SETS; i++)
+        need(kerf_dbuf_write(&sets[i].dense, 0, weights, rows * COLS * (kerf_dtype_bits(t) / 8),
+                             &error),
+             "weights");
+}
+
+static void report(FILE *out, const char *codec, const char *what, kerf_dtype t, double us,
+                   uint64_t bytes, uint64_t elements, double copy_gbps)
+{
+    static int rows;
+    double gbps = (double)bytes / us * 1e-3;
+    printf("%-24s %-6s %-4s %9.1f us %8.0f GB/s %5.2f of copy %8.1f Gelem/s\n", codec, what,
+           kerf_dtype_name(t), us, gbps, gbps / copy_gbps, (double)elements / us * 1e-3);
+    fflush(stdout);
+    if (out)
+        fprintf(out,
+                "%s\n    {\"codec\": \"%s\", \"op\": \"%s\", \"dense\": \"%s\", \"us\": %.2f, "
+                "\"bytes\": %llu, \"elements\": %llu, \"gbps\": %.1f, \"share_of_copy\": %.3f}",
+                rows++ ? "," : "", codec, what, kerf_dtype_name(t), us, (unsigned long long)bytes,
+                (unsigned long long)elements, gbps, gbps / copy_gbps);
+}
+
+static void bench_codec(FILE *out, kerf_codec c, kerf_dtype t, double copy_gbps)
+{
+    int searched = strcmp(c.encoder->name, "search") == 0 || strcmp(c.encoder->name, "sweep") == 0;
+    kerf_shape shape = {2, {searched ? SEARCHED_ROWS : ROWS, COLS}};
+    kerf_geometry g;
+    char name[64];
+    need(kerf_geometry_init(&g, c.format, &shape, &error), "geometry");
+    uint64_t dense = g.elements * (kerf_dtype_bits(t) / 8);
+    kerf_codec_name(c, name, sizeof name);
+    place_planes(&g, t);
+    send_weights(shape.dim[0], t);
+    check_codec(c, &g, t);
+    double us = median_us(run_encode, c.encoder);
+    report(out, name, "encode", t, us, g.bytes + dense * (kerf_needs_stats(&g) ? 2 : 1), g.elements,
+           copy_gbps);
+    if (c.encoder != kerf_encoder_at(c.format, 0) || searched) return;
+    us = median_us(run_decode, c.encoder);
+    report(out, name, "decode", t, us, g.bytes + dense, g.elements, copy_gbps);
+}
+
+static void bench_all(FILE *out, kerf_dtype t, double copy_gbps, int n, char **names)
+{
+    for (size_t i = 0; i < kerf_format_count(); i++) {
+        const kerf_format *f = kerf_format_at(i);
+        for (size_t e = 0; e < kerf_encoder_count(f); e++) {
+            kerf_codec c = {f, kerf_encoder_at(f, e)};
+            char name[64];
+            int wanted = n == 0;
+            kerf_codec_name(c, name, sizeof name);
+            for (int k = 0; k < n; k++)
+                wanted |= strcmp(names[k], name) == 0 || (e == 0 && strcmp(names[k], f->name) == 0);
+            if (wanted) bench_codec(out, c, t, copy_gbps);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
+    kerf_device_info info;
+    FILE *out = NULL;
+    kerf_dtype only = KERF_DTYPE_NONE;
+    for (; argc > 2 && argv[1][0] == '-'; argc -= 2, argv += 2) {
+        if (strcmp(argv[1], "-t") == 0) only = kerf_dtype_find(argv[2]);
+        if (strcmp(argv[1], "-o") != 0) continue;
+        out = fopen(argv[2], "w");
+        if (!out) die(argv[2], "cannot be written");
+    }
+    need(kerf_device_describe(0, &info, &error), "GPU");
+    need(kerf_device_open(0, &gpu, &error), "GPU");
+    stream = kerf_device_stream(gpu);
+    need_cuda(cudaEventCreate(&begin), "event");
+    need_cuda(cudaEventCreate(&end), "event");
+    size_t room = (size_t)ROWS * COLS * 4;
+    weights = malloc(room);
+    if (!weights) die("weights", "out of memory");
+    for (int i = 0; i < SETS; i++) {
+        need(kerf_dbuf_alloc(gpu, room, &sets[i].dense, &error), "allocation");
+        need(kerf_dbuf_alloc(gpu, room + (1 << 20), &sets[i].all, &error), "allocation");
+        need(kerf_dbuf_alloc(gpu, sizeof(kerf_stats), &sets[i].stats, &error), "allocation");
+        need_cuda(cudaMemset(sets[i].dense.p, 1, room), "memset");
+    }
+    copied_bytes = room / 2;
+    double copy_gbps = 2.0 * (double)copied_bytes / median_us(run_copy, NULL) * 1e-3;
+    printf("%s: copy %.0f GB/s read + write, %zu MiB\n", info.name, copy_gbps, copied_bytes >> 20);
+    if (out)
+        fprintf(out,
+                "{\n  \"schema\": \"kerf-bench-codec-cuda-1\",\n  \"device\": \"%s\",\n"
+                "  \"rows\": %d, \"cols\": %d, \"sets\": %d, \"repeats\": %d,\n"
+                "  \"copy_gbps\": %.1f, \"copy_bytes\": %zu,\n  \"results\": [",
+                info.name, ROWS, COLS, SETS, REPEATS, copy_gbps, copied_bytes);
+    for (int i = 0; i < 3; i++) {
+        if (only != KERF_DTYPE_NONE && types[i] != only) continue;
+        fill_weights(types[i]);
+        bench_all(out, types[i], copy_gbps, argc - 1, argv + 1);
+    }
+    double again = 2.0 * (double)copied_bytes / median_us(run_copy, NULL) * 1e-3;
+    printf("copy again: %.0f GB/s\n", again);
+    if (out) {
+        fprintf(out, "\n  ],\n  \"copy_gbps_at_end\": %.1f\n}\n", again);
+        if (fclose(out) != 0) die("results", "cannot be written");
+    }
+    for (int i = 0; i < SETS; i++) {
+        kerf_dbuf_free(&sets[i].dense);
+        kerf_dbuf_free(&sets[i].all);
+        kerf_dbuf_free(&sets[i].stats);
+    }
+    kerf_device_close(gpu);
+    free(weights);
+    return 0;
+}

@@ -1,0 +1,356 @@
+/* decode.cuh - eight codes of a group per thread and turn: one small load, eight values, one or two
+ * 16-byte stores that a warp fills without gaps. Bound by the bytes of the target.
+ *
+ * Values are those of kf_decoded() in block/: codes of up to 6 bits are looked up in shared memory,
+ * FP8 is the hardware's conversion, integers are arithmetic; then the product with the scale. A NaN
+ * shows in one more FMA per element and sends the thread to the plain code. */
+#ifndef KERF_DECODE_CUH
+#define KERF_DECODE_CUH
+
+#include "cuda/structs.cuh"
+#include "scalar/pack.h"
+
+namespace
+{
+
+constexpr int EIGHT = 8;                     /* codes of one turn */
+constexpr int TURNS = 4;                     /* of a thread       */
+constexpr int CODE_BYTES = (int)KF_ROW.bits; /* of eight codes */
+
+/* Values of all codes of up to 6 bits, but for the scale, in shared memory. */
+constexpr bool HAS_BOOK =
+    (KF_ROW.family == KERF_FAMILY_MX || KF_ROW.family == KERF_FAMILY_NVFP4 || IS_NF4) &&
+    KF_ROW.bits <= 6;
+constexpr unsigned BOOK = HAS_BOOK ? 1u << KF_ROW.bits % 32 : 1;
+
+/* --- codes ----------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void load_codes_slowly(const uint8_t *p, int n, uint32_t *w)
+{
+    int bytes = (n * (int)KF_ROW.bits + 7) / 8;
+#pragma unroll
+    for (int k = 0; k < CODE_BYTES; k++)
+        if (k < bytes) w[k / 4] |= (uint32_t)p[k] << 8 * (k % 4);
+}
+
+/* Bytes of eight codes as words; of the n first when the line ends. */
+__device__ __forceinline__ void load_codes(const uint8_t *p, int n, uint32_t *w)
+{
+    constexpr int WIDE = CODE_BYTES % 16 == 0 ? 16 : CODE_BYTES == 6 ? 2 : CODE_BYTES;
+    constexpr int WORDS = (CODE_BYTES + 3) / 4;
+#pragma unroll
+    for (int k = 0; k < WORDS; k++) w[k] = 0;
+    if (n == EIGHT && (uintptr_t)p % WIDE == 0) {
+        if constexpr (WIDE == 16) {
+#pragma unroll
+            for (int k = 0; k < CODE_BYTES / 16; k++) {
+                uint4 v = __ldcs((const uint4 *)p + k);
+                w[4 * k] = v.x;
+                w[4 * k + 1] = v.y;
+                w[4 * k + 2] = v.z;
+                w[4 * k + 3] = v.w;
+            }
+        } else if constexpr (WIDE == 8) {
+            uint2 v = __ldcs((const uint2 *)p);
+            w[0] = v.x;
+            w[1] = v.y;
+        } else if constexpr (WIDE == 4) {
+            w[0] = __ldcs((const unsigned *)p);
+        } else {
+#pragma unroll
+            for (int k = 0; k < CODE_BYTES / 2; k++)
+                w[k / 2] |= (uint32_t)__ldg((const uint16_t *)p + k) << 16 * (k % 2);
+        }
+        return;
+    }
+    load_codes_slowly(p, n, w);
+}
+
+/* Code i of eight, shifted so that its lowest bit is bit 0; what lies above is not masked. */
+__device__ __forceinline__ uint32_t code_at(const uint32_t *w, int i)
+{
+    constexpr int BITS = (int)KF_ROW.bits;
+    int bit = BITS * (KF_ROW.element == KERF_ELEM_NF4 ? i ^ 1 : i);
+    if (BITS == 6 && bit % 32 > 26) return __funnelshift_r(w[bit / 32], w[bit / 32 + 1], bit % 32);
+    return w[bit / 32] >> bit % 32;
+}
+
+__device__ __forceinline__ uint32_t masked(uint32_t code)
+{
+    return KF_ROW.bits == 32 ? code : code & ((1u << KF_ROW.bits % 32) - 1);
+}
+
+/* --- values ---------------------------------------------------------------------------------- */
+
+/* Four FP8 codes. */
+__device__ __forceinline__ void fp8_at(uint32_t w, __nv_fp8_interpretation_t type, float *x)
+{
+    widen_pair<KERF_F16>(
+        [&] {
+            __half2_raw h = __nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)w, type);
+            return (uint32_t)h.x | (uint32_t)h.y << 16;
+        }(),
+        x);
+    widen_pair<KERF_F16>(
+        [&] {
+            __half2_raw h = __nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)(w >> 16), type);
+            return (uint32_t)h.x | (uint32_t)h.y << 16;
+        }(),
+        x + 2);
+}
+
+/* Eight values without a care for NaN. `book`: where HAS_BOOK. */
+__device__ __forceinline__ void decode_fast(const uint32_t *w, kf_dequant d, const float *book,
+                                            float *x)
+{
+    constexpr bool FP8 = KF_ROW.element == KERF_ELEM_E4M3 || KF_ROW.element == KERF_ELEM_E5M2;
+    if constexpr (FP8 && KF_HARDWARE_FP8) {
+        auto type = KF_ROW.element == KERF_ELEM_E4M3 ? __NV_E4M3 : __NV_E5M2;
+        fp8_at(w[0], type, x);
+        fp8_at(w[1], type, x + 4);
+#pragma unroll
+        for (int i = 0; i < EIGHT; i++) x[i] *= d.scale;
+    } else if constexpr (HAS_BOOK) {
+#pragma unroll
+        for (int i = 0; i < EIGHT; i++) x[i] = book[masked(code_at(w, i))] * d.scale;
+    } else {
+#pragma unroll
+        for (int i = 0; i < EIGHT; i++) x[i] = kf_value(KF_ROW, d, masked(code_at(w, i)));
+    }
+}
+
+/* Returns whether there is a NaN or Inf among the values. */
+__device__ __forceinline__ bool decode_eight(const uint32_t *w, kf_dequant d, const float *book,
+                                             float *x)
+{
+    decode_fast(w, d, book, x);
+    if (KF_ROW.family == KERF_FAMILY_CAST) return true;
+    bool special = has_special(x, EIGHT);
+    if (special) {
+#pragma unroll
+        for (int i = 0; i < EIGHT; i++) x[i] = kf_decoded(KF_ROW, d, masked(code_at(w, i)));
+    }
+    return special;
+}
+
+/* --- to memory ------------------------------------------------------------------------------- */
+
+/* The bits of a number in the target type, rounded to nearest even. */
+template <int D> __device__ __forceinline__ uint32_t narrow(float x)
+{
+    return D == KERF_F32 ? kf_bits(x) : D == KERF_F16 ? kf_f16_encode(x) : kf_bf16_encode(x);
+}
+
+/* The hardware's conversions have a NaN of their own: those of kf_store() are wanted. */
+template <int D> __device__ __forceinline__ uint32_t narrow_pair(float a, float b, bool special)
+{
+    if (special) return narrow<D>(a) | narrow<D>(b) << 16;
+    uint32_t w;
+    if constexpr (D == KERF_F16) {
+        __half2 h = __floats2half2_rn(a, b);
+        memcpy(&w, &h, 4);
+    } else {
+        __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
+        memcpy(&w, &h, 4);
+    }
+    return w;
+}
+
+template <int D>
+__device__ __noinline__ void store_slowly(uint8_t *p, const volatile float *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if constexpr (D == KERF_F32)
+            ((float *)p)[i] = x[i];
+        else
+            ((uint16_t *)p)[i] = (uint16_t)narrow<D>(x[i]);
+    }
+}
+
+/* fp32: lanes come in pairs that swap halves, so that each store of a warp fills whole sectors. */
+__device__ __forceinline__ void store_pair(uint8_t *p, const float *x)
+{
+    bool odd = threadIdx.x % 2;
+    float4 a = make_float4(x[0], x[1], x[2], x[3]), b = make_float4(x[4], x[5], x[6], x[7]);
+    float4 give = odd ? a : b, keep = odd ? b : a, got;
+    got.x = __shfl_xor_sync(~0u, give.x, 1);
+    got.y = __shfl_xor_sync(~0u, give.y, 1);
+    got.z = __shfl_xor_sync(~0u, give.z, 1);
+    got.w = __shfl_xor_sync(~0u, give.w, 1);
+    float4 *even = (float4 *)(p - odd * 32);
+    __stcs(even + odd, odd ? got : keep);
+    __stcs(even + 2 + odd, odd ? keep : got);
+}
+
+template <int D>
+__device__ __forceinline__ void store_eight(uint8_t *p, const float *x, int n, bool special)
+{
+    bool whole = n == EIGHT && (uintptr_t)p % 16 == 0;
+    if (D == KERF_F32 && __all_sync(__activemask(), whole) && __activemask() == ~0u) {
+        store_pair(p, x);
+    } else if (D != KERF_F32 && whole) {
+        uint32_t w[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) w[k] = narrow_pair<D>(x[2 * k], x[2 * k + 1], special);
+        __stcs((uint4 *)p, make_uint4(w[0], w[1], w[2], w[3]));
+    } else {
+        volatile float y[EIGHT]; /* volatile, as in load.cuh */
+#pragma unroll
+        for (int i = 0; i < EIGHT; i++) y[i] = x[i];
+        store_slowly<D>(p, y, n);
+    }
+}
+
+/* --- the scale of eight codes ---------------------------------------------------------------- */
+
+/* GGUF's structs: the scale stands among the codes. `row`: the structs, which may lie anywhere. */
+__device__ __forceinline__ kf_dequant struct_dequant(const uint8_t *row, uint64_t group)
+{
+    kf_scale scale = {kf_get_code(row + kf_struct_scale(KF_ROW, group), 8 * SCALE_BYTES, 0), 0};
+    return kf_dequant_init(KF_ROW, scale, 1, 0);
+}
+
+/* Index of the scale of element i of a line. */
+__device__ __forceinline__ uint64_t scale_index(const kf_job &j, uint64_t line, uint64_t i)
+{
+    if constexpr (KF_ROW.geometry == KERF_GROUP_TENSOR) return matrix_of(j, line);
+    if constexpr (KF_ROW.geometry == KERF_GROUP_ROW) return line;
+    if constexpr (KF_ROW.geometry == KERF_GROUP_TILE) {
+        uint64_t row = j.first_line + line, matrix = quotient(row, j.lines_per_matrix);
+        uint64_t band = matrix * j.bands_per_matrix + (row - matrix * j.lines_per_matrix) / GROUP;
+        return (band - j.first_line / GROUP) * j.groups + i / GROUP;
+    }
+    return line * j.groups + i / GROUP;
+}
+
+__device__ __forceinline__ kf_dequant dequant_at(const kf_job &j, uint64_t line, uint64_t i)
+{
+    if constexpr (IS_STRUCT)
+        return struct_dequant(j.plane[KERF_PLANE_CODES] + line * j.code_bytes, i / GROUP);
+    kf_scale scale = {0, 0};
+    float second = 1, offset = 0;
+    if constexpr (KF_ROW.scale != KERF_SCALE_NONE) {
+        const uint8_t *p = j.plane[KERF_PLANE_SCALES] + scale_index(j, line, i) * SCALE_BYTES;
+        scale.bits = SCALE_BYTES == 4   ? __ldg((const uint32_t *)p)
+                     : SCALE_BYTES == 2 ? __ldg((const uint16_t *)p)
+                                        : __ldg(p);
+    }
+    if constexpr (KF_ROW.zero == KERF_ZERO_CODE) {
+        uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? matrix_of(j, line) : 0;
+        const uint8_t *row = j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes;
+        if (KF_ROW.geometry == KERF_GROUP_TENSOR) row = j.plane[KERF_PLANE_ZEROS];
+        if (KF_ROW.geometry == KERF_GROUP_BLOCK) at = i / GROUP;
+        scale.zero = kf_get_code(row, KF_ROW.bits, at);
+    }
+    const float *seconds = (const float *)j.plane[KERF_PLANE_SECOND];
+    if constexpr (KF_ROW.second == KERF_SECOND_TENSOR) second = seconds[matrix_of(j, line)];
+    if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
+        second = seconds[i / ((uint64_t)GROUP * KF_NEST_BLOCKS)];
+    if constexpr (KF_ROW.zero == KERF_ZERO_F32) offset = *(const float *)j.plane[KERF_PLANE_ZEROS];
+    return kf_dequant_init(KF_ROW, scale, second, offset);
+}
+
+template <int D>
+__global__ void __launch_bounds__(THREADS) decode_chunks(const __grid_constant__ kf_job j)
+{
+    __shared__ float book[BOOK];
+    if (HAS_BOOK) {
+        kf_dequant unit = {1, 0};
+        if (threadIdx.x < BOOK) book[threadIdx.x] = kf_value(KF_ROW, unit, threadIdx.x);
+        __syncthreads();
+    }
+    for (uint64_t line = blockIdx.y; line < j.lines; line += gridDim.y) {
+        const uint8_t *codes = j.plane[KERF_PLANE_CODES] + line * j.code_bytes;
+        uint64_t first = (uint64_t)blockIdx.x * (TURNS * THREADS * EIGHT) + threadIdx.x * EIGHT;
+        uint32_t w[TURNS][(CODE_BYTES + 3) / 4];
+        kf_dequant d[TURNS];
+        int n[TURNS];
+#pragma unroll
+        for (int u = 0; u < TURNS; u++) {
+            uint64_t i = first + u * THREADS * EIGHT;
+            n[u] = i >= j.width ? 0 : j.width - i < EIGHT ? (int)(j.width - i) : EIGHT;
+            load_codes(codes + i * KF_ROW.bits / 8, n[u], w[u]);
+            if (n[u] > 0) d[u] = dequant_at(j, line, i);
+        }
+#pragma unroll
+        for (int u = 0; u < TURNS; u++) {
+            float x[EIGHT];
+            uint64_t i = first + u * THREADS * EIGHT;
+            if (n[u] == 0) continue;
+            bool special = decode_eight(w[u], d[u], book, x);
+            store_eight<D>(j.dense + (line * j.width + i) * source_bytes(D), x, n[u], special);
+        }
+    }
+}
+
+/* --- structs --------------------------------------------------------------------------------- */
+
+/* As decode_chunks(), with the structs of the block's elements in shared memory, since they lie at
+ * odd addresses. */
+template <int D>
+__global__ void __launch_bounds__(THREADS) decode_structs(const __grid_constant__ kf_job j)
+{
+    __shared__ uint4 structs[STRUCT_TILE_BYTES / 16];
+    uint64_t first = (uint64_t)blockIdx.x * STRUCT_TILE, left = j.width - first;
+    unsigned elements = left < STRUCT_TILE ? (unsigned)left : STRUCT_TILE;
+    copy_bytes((uint8_t *)structs,
+               j.plane[KERF_PLANE_CODES] + blockIdx.x * (uint64_t)STRUCT_TILE_BYTES,
+               elements / GROUP * STRUCT_GROUP_BYTES);
+    __syncthreads();
+    const uint8_t *row = (const uint8_t *)structs;
+#pragma unroll 1
+    for (unsigned i = threadIdx.x * EIGHT; i < STRUCT_TILE; i += THREADS * EIGHT) {
+        float x[EIGHT];
+        if (i >= elements) continue;
+        kf_dequant d = struct_dequant(row, i / GROUP);
+#pragma unroll
+        for (unsigned k = 0; k < EIGHT; k++)
+            x[k] =
+                kf_decoded(KF_ROW, d, kf_get_code(row, KF_ROW.bits, kf_struct_code(KF_ROW, i + k)));
+        store_eight<D>(j.dense + (first + i) * source_bytes(D), x, EIGHT, true);
+    }
+}
+
+/* --- clip share ------------------------------------------------------------------------------ */
+
+template <int D>
+__global__ void __launch_bounds__(THREADS) count_clipped(const __grid_constant__ kf_job j)
+{
+    unsigned clipped = 0;
+    for (uint64_t line = blockIdx.y; line < j.lines; line += gridDim.y) {
+        uint64_t step = (uint64_t)gridDim.x * THREADS;
+        for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < j.width; i += step) {
+            kf_dequant d = dequant_at(j, line, i);
+            float x = load_one<D>(j.dense, line * j.width + i);
+            float a = kf_value(KF_ROW, d, j.least), z = kf_value(KF_ROW, d, j.largest);
+            clipped += x < kf_min(a, z) || x > kf_max(a, z); /* a scale may be negative */
+        }
+    }
+    clipped = __reduce_add_sync(~0u, clipped);
+    if (threadIdx.x % 32 == 0 && clipped) atomicAdd(j.word, (unsigned long long)clipped);
+}
+
+/* --- launches -------------------------------------------------------------------------------- */
+
+template <int D> cudaError_t decode_typed(const kf_job *j, cudaStream_t s)
+{
+    if constexpr (IS_STRUCT)
+        decode_structs<D><<<grid_of(j, STRUCT_TILE), THREADS, 0, s>>>(*j);
+    else
+        decode_chunks<D><<<grid_of(j, TURNS * THREADS * EIGHT), THREADS, 0, s>>>(*j);
+    return cudaGetLastError();
+}
+
+template <int D> cudaError_t clip_typed(const kf_job *j, cudaStream_t s)
+{
+    if (KF_ROW.bits > 8) return cudaSuccess; /* casts: an overflow shows as an infinite error */
+    kf_job job = *j;
+    kf_extreme_codes(KF_ROW, &job.least, &job.largest);
+    dim3 grid = grid_of(j, THREADS);
+    grid.x = at_most(grid.x, 4096);
+    count_clipped<D><<<grid, THREADS, 0, s>>>(job);
+    return cudaGetLastError();
+}
+
+} // namespace
+#endif

@@ -1,0 +1,376 @@
+/* encode.cuh - one pass over the source: amax, scale, codes, while the elements are in registers.
+ *
+ *   chunks  groups of 16 to 128 neighbours: 1 to 8 threads find the extremes by shuffles
+ *   rows    a row is a group: a block of threads holds it in registers, what is beyond 8192
+ *           elements is read again, from the caches
+ *   tiles   128 x 128: a block of threads holds the tile in registers
+ *
+ * The scale is chosen by kf_choose() in block/, given the extremes instead of the group: rules
+ * that look at amax or range alone cannot tell the difference. 4/6 looks at the elements, and a
+ * thread has all 16 of them. Searched scales were chosen before (search.cuh).
+ *
+ * The encoders of other projects (ENC_PEER) share one kernel, which asks block/ for every scale and
+ * every code. They look at the range of the elements alone, too. */
+#ifndef KERF_ENCODE_CUH
+#define KERF_ENCODE_CUH
+
+#include "cuda/four_over_six.cuh"
+
+namespace
+{
+
+constexpr int UNROLL = 2; /* chunks of a thread, loaded before the first is used */
+constexpr bool PER_GROUP =
+    KF_ROW.geometry != KERF_GROUP_NONE && KF_ROW.geometry != KERF_GROUP_TENSOR;
+constexpr bool IS_STRUCT = KF_ROW.geometry == KERF_GROUP_STRUCT;
+constexpr bool IS_NF4 = KF_ROW.family == KERF_FAMILY_NF4;
+constexpr bool NEEDS_TENSOR =
+    KF_ROW.geometry == KERF_GROUP_TENSOR || KF_ROW.second == KERF_SECOND_TENSOR;
+constexpr int GROUP = KF_ROW.group ? (int)KF_ROW.group : CHUNK;
+constexpr int LANES = GROUP > CHUNK ? GROUP / CHUNK : 1; /* threads of a group */
+constexpr int SCALE_BYTES = KF_ROW.scale == KERF_SCALE_F32                                      ? 4
+                            : KF_ROW.scale == KERF_SCALE_F16 || KF_ROW.scale == KERF_SCALE_BF16 ? 2
+                                                                                                : 1;
+constexpr int ENC_GIVEN = KERF_ENC_NONE; /* the scales are in job.chosen */
+constexpr int ENC_PEER = -1;             /* job.encoder says which       */
+
+constexpr bool HAS_SEARCH = /* a whole matrix is streamed past */
+    KF_ROW.geometry != KERF_GROUP_TENSOR &&
+    (KF_ROW.family == KERF_FAMILY_MX || KF_ROW.family == KERF_FAMILY_NVFP4 ||
+     KF_ROW.family == KERF_FAMILY_INT || IS_AFFINE);
+constexpr int SEARCH_OF_FAMILY = KF_ROW.family == KERF_FAMILY_MX      ? KERF_ENC_MX_SEARCH
+                                 : KF_ROW.family == KERF_FAMILY_NVFP4 ? KERF_ENC_NVFP4_SWEEP
+                                 : IS_AFFINE                          ? KERF_ENC_AFFINE_SEARCH
+                                                                      : KERF_ENC_INT_SEARCH;
+
+template <int ENC> constexpr bool has_both_ends = IS_AFFINE || ENC == ENC_PEER;
+
+/* --- extremes of a group --------------------------------------------------------------------- */
+
+template <int ENC> __device__ __forceinline__ extremes no_extremes()
+{
+    constexpr float INF = __builtin_huge_valf();
+    return ENC == ENC_PEER ? extremes{INF, -INF} : extremes{0, 0};
+}
+
+/* Adds the elements of a chunk, n of which are not padding. `e` of widen_finite() in load.cuh has
+ * those of other encoders already. */
+template <int ENC>
+__device__ __forceinline__ void add_elements(extremes *e, extremes loaded, const float *x, int n)
+{
+    if constexpr (ENC != ENC_PEER) {
+        widen_range(e, loaded.lo, loaded.hi);
+    } else {
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++)
+            if (i < n) widen_range<true>(e, x[i], x[i]);
+    }
+}
+
+/* Over `lanes` neighbouring threads; all of them get the result. */
+template <bool BOTH = IS_AFFINE> __device__ __forceinline__ void share_range(extremes *e, int lanes)
+{
+#pragma unroll
+    for (int o = lanes / 2; o > 0; o /= 2)
+        widen_range<BOTH>(e, __shfl_xor_sync(~0u, e->lo, o), __shfl_xor_sync(~0u, e->hi, o));
+}
+
+/* Over the whole block of threads. */
+template <bool BOTH = IS_AFFINE> __device__ __forceinline__ void share_range_block(extremes *e)
+{
+    __shared__ extremes warp[THREADS / 32];
+    share_range<BOTH>(e, 32);
+    __syncthreads(); /* the last reader of `warp` is done */
+    if (threadIdx.x % 32 == 0) warp[threadIdx.x / 32] = *e;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < THREADS / 32; i++) widen_range<BOTH>(e, warp[i].lo, warp[i].hi);
+}
+
+/* --- the scale of a group -------------------------------------------------------------------- */
+
+__host__ __device__ constexpr bool sees_elements(int encoder)
+{
+    return KF_ROW.family == KERF_FAMILY_NVFP4 && encoder != KERF_ENC_NVFP4_AMAX &&
+           encoder != ENC_PEER;
+}
+
+template <int ENC>
+__device__ __forceinline__ kf_scale choose_scale(const kf_job &j, const kf_tensor *t, extremes e,
+                                                 const float *x, int whole)
+{
+    if constexpr (sees_elements(ENC)) return choose_four_over_six<ENC>(t, x, e.hi);
+    float ends[2] = {has_both_ends<ENC> ? e.lo : e.hi, e.hi};
+    kf_group g = {ends, 1, 2, 2, whole};
+    return kf_choose(KF_ROW, ENC == ENC_PEER ? j.encoder : ENC, t, g);
+}
+
+template <int ENC>
+__device__ __forceinline__ kf_quant make_quant(const kf_job &j, const kf_tensor *t, kf_scale scale,
+                                               extremes e, int whole)
+{
+    float ends[2] = {e.lo, e.hi};
+    kf_group g = {ends, 1, 2, 2, whole};
+    return kf_quant_init(KF_ROW,
+                         ENC == ENC_PEER    ? j.encoder
+                         : ENC == ENC_GIVEN ? SEARCH_OF_FAMILY
+                                            : ENC,
+                         t, scale, g);
+}
+
+template <int D, int ENC>
+__device__ __forceinline__ void make_codes(const float *x, kf_quant q, const nf4_bucket *table,
+                                           uint32_t *w)
+{
+    if constexpr (ENC == ENC_PEER)
+        pack_slowly(x, q, w);
+    else
+        pack_chunk<D>(x, q, table, w);
+}
+
+__device__ __forceinline__ void store_scale(const kf_job &j, uint64_t i, kf_scale scale)
+{
+    uint8_t *p = j.plane[KERF_PLANE_SCALES] + i * SCALE_BYTES;
+    if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
+        j.floats[i] = kf_float(scale.bits);
+    else if constexpr (SCALE_BYTES == 4)
+        *(uint32_t *)p = scale.bits;
+    else if constexpr (SCALE_BYTES == 2)
+        *(uint16_t *)p = (uint16_t)scale.bits;
+    else
+        *p = (uint8_t)scale.bits;
+}
+
+/* Zero points of a warp's groups into bytes. All threads of the warp take part. */
+__device__ __forceinline__ void store_zeros(const kf_job &j, uint64_t line, uint64_t group,
+                                            uint32_t zero, bool leads)
+{
+    constexpr int BITS = (int)KF_ROW.bits, PER = BITS < 8 ? 8 / BITS : 1;
+    uint32_t byte = zero;
+#pragma unroll
+    for (int k = 1; k < PER; k++) byte |= __shfl_down_sync(~0u, zero, k * LANES) << k * BITS;
+    if (leads && group % PER == 0)
+        j.plane[KERF_PLANE_ZEROS][line * j.zero_bytes + group / PER] = (uint8_t)byte;
+}
+
+/* What groups know of a matrix that needs no statistics. */
+__device__ __forceinline__ kf_tensor no_tensor(const kf_job &j)
+{
+    kf_tensor t = {};
+    t.source = j.dtype;
+    return t;
+}
+
+__device__ __forceinline__ kf_tensor tensor_at(const kf_job &j, uint64_t line)
+{
+    return NEEDS_TENSOR ? j.tensors[matrix_of(j, line)] : no_tensor(j);
+}
+
+/* --- chunks ---------------------------------------------------------------------------------- */
+
+/* How many elements a chunk at i of a line has. */
+__device__ __forceinline__ int count_at(const kf_job &j, uint64_t i)
+{
+    return i >= j.width ? 0 : j.width - i < CHUNK ? (int)(j.width - i) : CHUNK;
+}
+
+/* Elements from i on of a line; threads behind its end take part with zeros. */
+template <int D, int ENC>
+__device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t, uint64_t line,
+                                             uint64_t i, const float *x, extremes e,
+                                             const nf4_bucket *table)
+{
+    int n = count_at(j, i);
+    uint64_t group = i / GROUP;
+    int whole = (group + 1) * GROUP <= j.width;
+    kf_scale scale = {t->bits, t->zero};
+    if constexpr (ENC == ENC_GIVEN && PER_GROUP) {
+        if (n > 0) scale = j.chosen[line * j.groups + group];
+    } else if constexpr (PER_GROUP) {
+        share_range<has_both_ends<ENC>>(&e, LANES);
+        scale = choose_scale<ENC>(j, t, e, x, whole);
+    }
+    kf_quant q = make_quant<ENC>(j, t, scale, e, whole);
+    uint32_t w[CODE_WORDS];
+    make_codes<D, ENC>(x, q, table, w);
+    if (n > 0)
+        store_chunk(j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8, w, n);
+    if constexpr (PER_GROUP) {
+        bool leads = i % GROUP == 0 && n > 0;
+        if (leads) store_scale(j, line * j.groups + group, scale);
+        if constexpr (KF_ROW.zero == KERF_ZERO_CODE)
+            store_zeros(j, line, group, n > 0 ? scale.zero : 0, leads);
+    }
+}
+
+template <int D, int ENC>
+__global__ void __launch_bounds__(THREADS, 4) encode_chunks(const __grid_constant__ kf_job j)
+{
+    __shared__ nf4_bucket table[IS_NF4 ? 33 : 1];
+    if (IS_NF4) {
+        fill_nf4_buckets(table);
+        __syncthreads();
+    }
+    constexpr uint64_t STEP = THREADS * CHUNK;
+    for (uint64_t line = blockIdx.y; line < j.lines; line += gridDim.y) {
+        kf_tensor t = tensor_at(j, line);
+        uint64_t first = blockIdx.x * (UNROLL * STEP), lane = threadIdx.x * CHUNK;
+        raw_chunk<D> raw[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            raw[u] = load_raw<D, false>(j, line, first + u * STEP + lane);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            uint64_t i = first + u * STEP + lane, warp = i - threadIdx.x % 32 * CHUNK;
+            float x[CHUNK];
+            extremes loaded = {0, 0}, e = no_extremes<ENC>();
+            if (warp >= j.width) break;
+            widen_finite<D>(j, line, i, raw[u], x, &loaded);
+            add_elements<ENC>(&e, loaded, x, count_at(j, i));
+            encode_chunk<D, ENC>(j, &t, line, i, x, e, table);
+        }
+    }
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+/* Codes of elements from i < width on of a line whose scale is known. */
+template <int D, int ENC>
+__device__ __forceinline__ void encode_piece(const kf_job &j, uint64_t line, uint64_t i,
+                                             const float *x, kf_quant q)
+{
+    uint32_t w[CODE_WORDS];
+    make_codes<D, ENC>(x, q, nullptr, w);
+    store_chunk(j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8, w,
+                count_at(j, i));
+}
+
+template <int D, int ENC>
+__global__ void __launch_bounds__(THREADS, 4) encode_rows(const __grid_constant__ kf_job j)
+{
+    constexpr int HELD = 2; /* chunks of a thread that stay in registers: rows up to 8192 */
+    constexpr uint64_t STEP = THREADS * CHUNK;
+    kf_tensor t = no_tensor(j);
+    uint64_t first = threadIdx.x * CHUNK;
+    for (uint64_t line = blockIdx.x; line < j.lines; line += gridDim.x) {
+        raw_chunk<D> raw[HELD];
+        float x[CHUNK];
+        extremes e = no_extremes<ENC>(), loaded = {0, 0};
+#pragma unroll
+        for (int k = 0; k < HELD; k++) raw[k] = load_raw<D, true>(j, line, first + k * STEP);
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            if (first + k * STEP >= j.width) continue;
+            widen_finite<D>(j, line, first + k * STEP, raw[k], x, &loaded);
+            add_elements<ENC>(&e, loaded, x, count_at(j, first + k * STEP));
+        }
+        for (uint64_t i = first + HELD * STEP; i < j.width && ENC != ENC_GIVEN; i += STEP) {
+            widen_finite<D>(j, line, i, load_raw<D, true>(j, line, i), x, &loaded);
+            add_elements<ENC>(&e, loaded, x, count_at(j, i));
+        }
+        kf_scale scale;
+        if constexpr (ENC == ENC_GIVEN) {
+            scale = j.chosen[line];
+        } else {
+            share_range_block<has_both_ends<ENC>>(&e);
+            scale = choose_scale<ENC>(j, &t, e, x, 1);
+        }
+        kf_quant q = make_quant<ENC>(j, &t, scale, e, 1);
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            if (first + k * STEP >= j.width) continue;
+            widen_finite<D>(j, line, first + k * STEP, raw[k], x, &loaded);
+            encode_piece<D, ENC>(j, line, first + k * STEP, x, q);
+        }
+        for (uint64_t i = first + HELD * STEP; i < j.width; i += STEP) {
+            widen_finite<D>(j, line, i, load_raw<D, true>(j, line, i), x, &loaded);
+            encode_piece<D, ENC>(j, line, i, x, q);
+        }
+        if (threadIdx.x == 0) {
+            store_scale(j, line, scale);
+            if (KF_ROW.zero == KERF_ZERO_CODE)
+                j.plane[KERF_PLANE_ZEROS][line] = (uint8_t)scale.zero;
+        }
+    }
+}
+
+/* --- tiles ----------------------------------------------------------------------------------- */
+
+/* First line of band b of a job, and how many lines it has. */
+__device__ __forceinline__ void tile_lines(const kf_job &j, uint64_t b, uint64_t *first, int *n)
+{
+    uint64_t band = j.first_band + b, matrix = quotient(band, j.bands_per_matrix);
+    uint64_t row = (band - matrix * j.bands_per_matrix) * GROUP, left = j.lines_per_matrix - row;
+    uint64_t begin = quotient(j.first_band, j.bands_per_matrix) * j.lines_per_matrix + j.first_line;
+    *first = matrix * j.lines_per_matrix + row - begin;
+    *n = left < GROUP ? (int)left : GROUP;
+}
+
+template <int D, int ENC>
+__global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant__ kf_job j)
+{
+    constexpr int WIDE = GROUP / CHUNK, STEP = THREADS / WIDE, PASSES = GROUP / STEP;
+    kf_tensor t = no_tensor(j);
+    uint64_t column = (uint64_t)blockIdx.x * GROUP + threadIdx.x % WIDE * CHUNK;
+    for (uint64_t b = blockIdx.y; b < j.bands; b += gridDim.y) {
+        uint64_t first;
+        int rows;
+        raw_chunk<D> raw[PASSES];
+        float x[CHUNK];
+        extremes e = no_extremes<ENC>(), loaded = {0, 0};
+        tile_lines(j, b, &first, &rows);
+        int top = (int)threadIdx.x / WIDE;
+#pragma unroll
+        for (int k = 0; k < PASSES; k++)
+            if (top + k * STEP < rows)
+                raw[k] = load_raw<D, false>(j, first + top + k * STEP, column);
+#pragma unroll
+        for (int k = 0; k < PASSES; k++) {
+            if (top + k * STEP >= rows) continue;
+            widen_finite<D>(j, first + top + k * STEP, column, raw[k], x, &loaded);
+            add_elements<ENC>(&e, loaded, x, count_at(j, column));
+        }
+        share_range_block<has_both_ends<ENC>>(&e);
+        kf_scale scale = choose_scale<ENC>(j, &t, e, x, 1);
+        kf_quant q = make_quant<ENC>(j, &t, scale, e, 1);
+#pragma unroll
+        for (int k = 0; k < PASSES; k++) {
+            if (top + k * STEP >= rows || column >= j.width) continue;
+            widen_finite<D>(j, first + top + k * STEP, column, raw[k], x, &loaded);
+            encode_piece<D, ENC>(j, first + top + k * STEP, column, x, q);
+        }
+        if (threadIdx.x == 0) store_scale(j, b * j.groups + blockIdx.x, scale);
+    }
+}
+
+/* --- nf4-dq: the absmax of 256 blocks become 8-bit codes about their mean -------------------- */
+
+__global__ void __launch_bounds__(THREADS) nest_scales(const __grid_constant__ kf_job j)
+{
+    float offset = j.tensors->offset;
+    uint64_t i = (uint64_t)blockIdx.x * KF_NEST_BLOCKS + threadIdx.x;
+    uint64_t left = j.groups - (uint64_t)blockIdx.x * KF_NEST_BLOCKS;
+    float a = i < j.groups ? j.floats[i] - offset : 0;
+    extremes e = {0, fabsf(a)};
+    share_range_block(&e);
+    if (i < j.groups)
+        j.plane[KERF_PLANE_SCALES][i] = (uint8_t)kf_nf4_nested(a, e.hi, left >= KF_NEST_BLOCKS);
+    if (threadIdx.x == 0) ((float *)j.plane[KERF_PLANE_SECOND])[blockIdx.x] = e.hi;
+}
+
+/* --- launches -------------------------------------------------------------------------------- */
+
+inline unsigned at_most(uint64_t n, unsigned most)
+{
+    return n < most ? (unsigned)n : most;
+}
+
+/* Blocks along a line, lines. */
+inline dim3 grid_of(const kf_job *j, uint64_t elements_of_block)
+{
+    uint64_t x = (j->width + elements_of_block - 1) / elements_of_block;
+    return dim3(at_most(x, 0x7fffffffu), at_most(j->lines ? j->lines : 1, 65535));
+}
+
+} // namespace
+#endif

@@ -1,0 +1,64 @@
+/* handle.h - an open GPU: two lanes, each a stream with the memory that work on it needs. Device
+ * calls use lane 0; host calls take turns, so that one lane copies while the other computes. */
+#ifndef KERF_HANDLE_H
+#define KERF_HANDLE_H
+
+#include "base/base.h"
+#include "cuda/job.h"
+#include "device.h"
+
+#include <kerf/cuda.h>
+
+/* Memory that grows and is kept until the device is closed. */
+typedef struct kf_buffer {
+    void *p;
+    size_t n;
+} kf_buffer;
+
+typedef struct kf_lane {
+    cudaStream_t stream;
+    kf_buffer tensors, chosen, floats;          /* of jobs                                 */
+    kf_buffer dense, plane[KERF_PLANES], stats; /* host calls: a piece on the device ...   */
+    kf_buffer pinned, pinned_plane[KERF_PLANES], pinned_stats; /* ... and in page-locked memory */
+    unsigned long long *word;   /* device: first bad element, or a count   */
+    unsigned long long *answer; /* its page-locked copy                    */
+} kf_lane;
+
+enum { KF_LANES = 2 };
+
+typedef struct kf_gpu {
+    kerf_device base;
+    int ordinal;
+    kf_lane lane[KF_LANES];
+} kf_gpu;
+
+static inline kf_gpu *kf_gpu_of(kerf_device *d)
+{
+    return (kf_gpu *)d;
+}
+
+/* Turns a failed CUDA call into a status; `what` was being done. */
+kerf_status kf_cuda_fail(kerf_error *err, cudaError_t e, const char *what);
+
+#define KF_CUDA(expr, what)                                                              \
+    do {                                                                                 \
+        cudaError_t kf_cuda_error = (expr);                                              \
+        if (kf_cuda_error != cudaSuccess) return kf_cuda_fail(err, kf_cuda_error, what); \
+    } while (0)
+
+/* At least n bytes; what was there is lost. The lane must be idle or the buffer unused by it. */
+kerf_status kf_grow_device(kf_lane *l, kf_buffer *b, uint64_t n, kerf_error *err);
+kerf_status kf_grow_pinned(kf_lane *l, kf_buffer *b, uint64_t n, kerf_error *err);
+
+/* Enqueue on a lane; r is in device memory, the words of the lane are the caller's. Encode writes
+ * the planes with one value per matrix unless they are NULL. */
+kerf_status kf_enqueue_measure(kf_lane *l, const kf_range *r, kerf_stats *stats, kerf_error *err);
+kerf_status kf_enqueue_encode(kf_lane *l, const kf_range *r, int encoder, const kerf_stats *stats,
+                              kerf_error *err);
+kerf_status kf_enqueue_decode(kf_lane *l, const kf_range *r, kerf_error *err);
+kerf_status kf_enqueue_clip(kf_lane *l, const kf_range *r, kerf_error *err);
+
+/* The functions behind kerf_exec.device. */
+extern const struct kerf_device kf_host_calls;
+
+#endif

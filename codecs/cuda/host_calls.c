@@ -1,0 +1,263 @@
+/* host_calls.c - the codecs over host memory, on the GPU. A range is cut into pieces; two lanes
+ * take turns, so that while one copies a piece in or out, the other's is being worked on. Host
+ * memory goes through page-locked buffers, because only those are copied while the processor goes
+ * on. */
+#include "block/stats.h"
+#include "cuda/handle.h"
+
+/* Elements of a piece, as bytes of the dense side. */
+#define PIECE_BYTES (UINT64_C(16) << 20)
+
+typedef enum call_kind { MEASURE, ENCODE, DECODE, CLIP } call_kind;
+
+typedef struct host_call {
+    kf_gpu *gpu;
+    const kf_range *range; /* in host memory */
+    call_kind kind;
+    int encoder;
+    kerf_stats *stats; /* measure: merged into; encode: read */
+    uint64_t bad;
+    uint64_t clipped;
+} host_call;
+
+/* Bands [s0, s1) and where they are. */
+typedef struct piece {
+    uint64_t s0, s1;
+    uint64_t first_matrix, matrices; /* of the range */
+    uint64_t dense_at, dense_bytes;
+    uint64_t at[KERF_PLANES], bytes[KERF_PLANES];
+    int used;
+} piece;
+
+static uint64_t piece_end(const kf_range *r, uint64_t s)
+{
+    uint64_t band = kerf_band_elements(r->g, s, s + 1).count * (kerf_dtype_bits(r->dtype) / 8);
+    uint64_t n = band && band < PIECE_BYTES ? PIECE_BYTES / band : 1;
+    return kf_min_u64(r->b1, s + n);
+}
+
+static piece piece_at(const kf_range *r, uint64_t s)
+{
+    const kerf_geometry *g = r->g;
+    uint64_t size = kerf_dtype_bits(r->dtype) / 8, bpm = g->bands_per_matrix;
+    piece c = {.s0 = s, .s1 = piece_end(r, s), .used = 1};
+    c.first_matrix = s / bpm - r->b0 / bpm;
+    c.matrices = (c.s1 - 1) / bpm - s / bpm + 1;
+    c.dense_at = kerf_band_elements(g, r->b0, s).count * size;
+    c.dense_bytes = kerf_band_elements(g, s, c.s1).count * size;
+    for (int p = 0; p < KERF_PLANES; p++) {
+        if (!r->plane[p]) continue;
+        if (g->plane[p].per_matrix) {
+            uint64_t one = g->plane[p].bytes / g->matrices;
+            c.at[p] = c.first_matrix * one;
+            c.bytes[p] = c.matrices * one;
+        } else {
+            c.at[p] = kerf_band_bytes(g, (kerf_plane_id)p, r->b0, s).count;
+            c.bytes[p] = kerf_band_bytes(g, (kerf_plane_id)p, s, c.s1).count;
+        }
+    }
+    return c;
+}
+
+/* --- one way and back ------------------------------------------------------------------------- */
+
+static kerf_status copy_in(kf_lane *l, kf_buffer *device, kf_buffer *pinned, const void *from,
+                           uint64_t n, kerf_error *err)
+{
+    memcpy(pinned->p, from, n);
+    KF_CUDA(cudaMemcpyAsync(device->p, pinned->p, n, cudaMemcpyHostToDevice, l->stream),
+            "copying to the GPU");
+    return KERF_OK;
+}
+
+static kerf_status copy_out(kf_lane *l, kf_buffer *pinned, const kf_buffer *device, uint64_t n,
+                            kerf_error *err)
+{
+    KF_CUDA(cudaMemcpyAsync(pinned->p, device->p, n, cudaMemcpyDeviceToHost, l->stream),
+            "copying from the GPU");
+    return KERF_OK;
+}
+
+static int reads_dense(const host_call *c)
+{
+    return c->kind != DECODE;
+}
+static int uses_planes(const host_call *c)
+{
+    return c->kind != MEASURE;
+}
+
+/* Planes with one value per matrix are read by decode, but written by the dispatcher. */
+static int has_plane(const host_call *c, const piece *at, int p)
+{
+    if (!uses_planes(c) || at->bytes[p] == 0) return 0;
+    return c->kind != ENCODE || !c->range->g->plane[p].per_matrix;
+}
+
+static kerf_status grow_lane(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+{
+    KF_TRY(kf_grow_device(l, &l->dense, at->dense_bytes, err));
+    KF_TRY(kf_grow_pinned(l, &l->pinned, at->dense_bytes, err));
+    for (int p = 0; p < KERF_PLANES; p++) {
+        if (!has_plane(c, at, p)) continue;
+        KF_TRY(kf_grow_device(l, &l->plane[p], at->bytes[p], err));
+        KF_TRY(kf_grow_pinned(l, &l->pinned_plane[p], at->bytes[p], err));
+    }
+    return KERF_OK;
+}
+
+static kerf_status send_piece(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+{
+    const kf_range *r = c->range;
+    if (reads_dense(c))
+        KF_TRY(copy_in(l, &l->dense, &l->pinned, r->dense + at->dense_at, at->dense_bytes, err));
+    for (int p = 0; p < KERF_PLANES && c->kind != ENCODE; p++)
+        if (has_plane(c, at, p))
+            KF_TRY(copy_in(l, &l->plane[p], &l->pinned_plane[p], r->plane[p] + at->at[p],
+                           at->bytes[p], err));
+    return KERF_OK;
+}
+
+static kerf_status send_stats(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+{
+    uint64_t n = at->matrices * sizeof(kerf_stats);
+    if (c->kind == DECODE || c->kind == CLIP || (c->kind == ENCODE && !c->stats)) return KERF_OK;
+    KF_TRY(kf_grow_device(l, &l->stats, n, err));
+    KF_TRY(kf_grow_pinned(l, &l->pinned_stats, n, err));
+    if (c->kind == MEASURE)
+        KF_CUDA(cudaMemsetAsync(l->stats.p, 0, n, l->stream), "clearing statistics");
+    else
+        return copy_in(l, &l->stats, &l->pinned_stats, c->stats + at->first_matrix, n, err);
+    return KERF_OK;
+}
+
+static kerf_status compute_piece(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+{
+    kf_range r = *c->range;
+    r.b0 = at->s0;
+    r.b1 = at->s1;
+    r.matrices = at->matrices;
+    r.dense = l->dense.p;
+    for (int p = 0; p < KERF_PLANES; p++) r.plane[p] = has_plane(c, at, p) ? l->plane[p].p : NULL;
+    switch (c->kind) {
+    case MEASURE: return kf_enqueue_measure(l, &r, l->stats.p, err);
+    case ENCODE: return kf_enqueue_encode(l, &r, c->encoder, c->stats ? l->stats.p : NULL, err);
+    case DECODE: return kf_enqueue_decode(l, &r, err);
+    case CLIP: return kf_enqueue_clip(l, &r, err);
+    }
+    return KERF_OK;
+}
+
+static kerf_status fetch_piece(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+{
+    if (c->kind == DECODE) KF_TRY(copy_out(l, &l->pinned, &l->dense, at->dense_bytes, err));
+    for (int p = 0; p < KERF_PLANES && c->kind == ENCODE; p++)
+        if (has_plane(c, at, p))
+            KF_TRY(copy_out(l, &l->pinned_plane[p], &l->plane[p], at->bytes[p], err));
+    if (c->kind == MEASURE)
+        KF_TRY(copy_out(l, &l->pinned_stats, &l->stats, at->matrices * sizeof(kerf_stats), err));
+    KF_CUDA(cudaMemcpyAsync(l->answer, l->word, sizeof *l->word, cudaMemcpyDeviceToHost, l->stream),
+            "copying from the GPU");
+    return KERF_OK;
+}
+
+static kerf_status start_piece(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+{
+    KF_TRY(grow_lane(c, l, at, err));
+    KF_CUDA(cudaMemsetAsync(l->word, c->kind == CLIP ? 0 : 0xff, sizeof *l->word, l->stream),
+            "clearing a word");
+    KF_TRY(send_piece(c, l, at, err));
+    KF_TRY(send_stats(c, l, at, err));
+    KF_TRY(compute_piece(c, l, at, err));
+    return fetch_piece(c, l, at, err);
+}
+
+/* Waits for a piece and takes what it made to host memory. */
+static kerf_status finish_piece(host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+{
+    const kf_range *r = c->range;
+    KF_CUDA(cudaStreamSynchronize(l->stream), "waiting for the GPU");
+    if (c->kind == CLIP) {
+        c->clipped += *l->answer;
+        return KERF_OK;
+    }
+    if (*l->answer != UINT64_MAX)
+        c->bad = kf_min_u64(c->bad, at->dense_at / (kerf_dtype_bits(r->dtype) / 8) + *l->answer);
+    for (uint64_t m = 0; c->kind == MEASURE && m < at->matrices; m++)
+        kerf_stats_merge(&c->stats[at->first_matrix + m], (kerf_stats *)l->pinned_stats.p + m);
+    if (c->kind == DECODE) memcpy(r->dense + at->dense_at, l->pinned.p, at->dense_bytes);
+    for (int p = 0; p < KERF_PLANES && c->kind == ENCODE; p++)
+        if (has_plane(c, at, p))
+            memcpy(r->plane[p] + at->at[p], l->pinned_plane[p].p, at->bytes[p]);
+    return KERF_OK;
+}
+
+/* --- all pieces ------------------------------------------------------------------------------- */
+
+static kerf_status run_pieces(host_call *c, kerf_error *err)
+{
+    const kf_range *r = c->range;
+    piece at[KF_LANES] = {{0}};
+    unsigned turn = 0;
+    kerf_status s = KERF_OK;
+    c->bad = UINT64_MAX;
+    KF_CUDA(cudaSetDevice(c->gpu->ordinal), "choosing a GPU");
+    for (uint64_t b = r->b0; b < r->b1 && s == KERF_OK; turn = (turn + 1) % KF_LANES) {
+        kf_lane *l = &c->gpu->lane[turn];
+        if (at[turn].used) s = finish_piece(c, l, &at[turn], err);
+        if (s != KERF_OK) break;
+        at[turn] = piece_at(r, b);
+        s = start_piece(c, l, &at[turn], err);
+        b = at[turn].s1;
+    }
+    for (int i = 0; i < KF_LANES; i++, turn = (turn + 1) % KF_LANES) {
+        if (!at[turn].used) continue;
+        if (s == KERF_OK)
+            s = finish_piece(c, &c->gpu->lane[turn], &at[turn], err);
+        else /* the lanes must be idle when the caller frees its memory */
+            (void)cudaStreamSynchronize(c->gpu->lane[turn].stream);
+    }
+    for (int i = 0; i < KF_LANES; i++) /* as kerf_device_wait leaves it */
+        (void)cudaMemsetAsync(c->gpu->lane[i].word, 0xff, sizeof *c->gpu->lane[i].word,
+                              c->gpu->lane[i].stream);
+    return s;
+}
+
+static kerf_status measure(kerf_device *d, const kf_range *r, kerf_stats *stats, uint64_t *bad,
+                           kerf_error *err)
+{
+    host_call c = {.gpu = kf_gpu_of(d), .range = r, .kind = MEASURE, .stats = stats};
+    kerf_status s = run_pieces(&c, err);
+    *bad = c.bad;
+    return s;
+}
+
+static kerf_status encode(kerf_device *d, const kf_range *r, int encoder, const kerf_stats *stats,
+                          uint64_t *bad, kerf_error *err)
+{
+    host_call c = {.gpu = kf_gpu_of(d),
+                   .range = r,
+                   .kind = ENCODE,
+                   .encoder = encoder,
+                   .stats = (kerf_stats *)(uintptr_t)stats};
+    kerf_status s = run_pieces(&c, err);
+    *bad = c.bad;
+    return s;
+}
+
+static kerf_status decode(kerf_device *d, const kf_range *r, kerf_error *err)
+{
+    host_call c = {.gpu = kf_gpu_of(d), .range = r, .kind = DECODE};
+    return run_pieces(&c, err);
+}
+
+static kerf_status count_clipped(kerf_device *d, const kf_range *r, uint64_t *clipped,
+                                 kerf_error *err)
+{
+    host_call c = {.gpu = kf_gpu_of(d), .range = r, .kind = CLIP};
+    kerf_status s = run_pieces(&c, err);
+    *clipped = c.clipped;
+    return s;
+}
+
+const struct kerf_device kf_host_calls = {measure, encode, decode, count_clipped};

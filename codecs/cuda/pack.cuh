@@ -1,0 +1,351 @@
+/* pack.cuh - a chunk of numbers to packed codes. Each way gives the codes of kf_code() in
+ * block/, bit for bit, in fewer instructions; what has no faster way calls kf_code() itself.
+ *
+ * Memory bandwidth leaves an H200 about 20 instructions for an element of a 4-bit format, and half
+ * as many on the integer pipe. Hence rounding happens in the FMA pipe: adding 1.5 * 2^23 leaves
+ * the rounded integer in the low bits of a float, and floats are packed as they are, by
+ * multiply-add, with all the exponent bits taken off at the end by one subtraction. */
+#ifndef KERF_PACK_CUH
+#define KERF_PACK_CUH
+
+#include "cuda/load.cuh"
+
+#include <cuda_fp8.h>
+
+namespace
+{
+
+constexpr int CODE_WORDS = CHUNK * (int)KF_ROW.bits / 32; /* of a chunk */
+constexpr float MAGIC = 12582912.0f;                      /* 1.5 * 2^23 */
+
+/* --- division by the same number -----------------------------------------------------------------
+ * x / d rounded to nearest even from r = 1 / d in five operations (Markstein 1990): two steps of
+ * q += (x - q d) r, the first giving a faithful, the second the correctly rounded quotient. Valid
+ * while x - q d is exact, for which d in [2^-80, 2^100] suffices: quotients below 2^-17 may be off
+ * by an ulp, and every element type rounds those to zero.
+ *
+ * When x has at most 11 bits (fp16, bfloat16) and d has 8 (a bfloat16 scale), x / d is either a tie
+ * between two integers exactly, which one step finds, or further than 2^-20 from it: one step is
+ * enough to round to an integer. */
+__device__ __noinline__ void divide_slowly(volatile float *x, float d)
+{
+    for (int i = 0; i < CHUNK; i++) x[i] = x[i] / d;
+}
+
+template <int STEPS> __device__ __forceinline__ void divide_all(const float *x, float d, float *y)
+{
+    float r = 1.0f / d;
+#pragma unroll
+    for (int i = 0; i < CHUNK; i++) {
+        y[i] = x[i] * r;
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) y[i] = __fmaf_rn(__fmaf_rn(-y[i], d, x[i]), r, y[i]);
+    }
+    if (!(d >= 0x1p-80f && d <= 0x1p100f)) {
+        volatile float z[CHUNK]; /* volatile, as in load.cuh */
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) z[i] = x[i];
+        divide_slowly(z, d);
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) y[i] = z[i];
+    }
+}
+
+/* --- integers in the low bits of floats ------------------------------------------------------ */
+
+/* bits at i, 2 i, ...: what one unit in every code of a word is worth. */
+__host__ __device__ constexpr uint32_t every_code(int bits)
+{
+    uint32_t sum = 0;
+    for (int i = 0; i < 32 / bits; i++) sum |= 1u << (bits * i);
+    return sum;
+}
+
+/* Packs floats MAGIC + n: the sum of n_i 2^(BITS i) modulo 2^32. */
+template <int BITS> __device__ __forceinline__ uint32_t pack_magic(const float *s)
+{
+    uint32_t sum = 0;
+#pragma unroll
+    for (int i = 32 / BITS - 1; i >= 0; i--) sum = (sum << BITS) + __float_as_uint(s[i]);
+    return sum - 0x4b400000u * every_code(BITS);
+}
+
+/* Rounds y to nearest even, clamps to [lo, hi], adds `zero`, packs; `flip` is xored into codes. */
+template <int BITS>
+__device__ __forceinline__ void pack_integers(float *y, float lo, float hi, int zero, uint32_t flip,
+                                              uint32_t *w)
+{
+#pragma unroll
+    for (int i = 0; i < CHUNK; i++) y[i] = fminf(fmaxf(y[i], lo), hi) + MAGIC;
+#pragma unroll
+    for (int k = 0; k < BITS / 2; k++)
+        w[k] = (pack_magic<BITS>(y + 32 / BITS * k) + (uint32_t)zero * every_code(BITS)) ^
+               flip * every_code(BITS);
+}
+
+/* --- E2M1 ----------------------------------------------------------------------------------------
+ * The code of |y| counts steps of 1/2 up to 2, of 1 up to 4, of 2 up to 6. Each stretch is cut out
+ * by a saturating FMA, exactly, and rounded as it is added; where a later stretch begins the sum
+ * is even, so ties fall as they should. */
+__device__ __forceinline__ float saturating_fma(float a, float b, float c)
+{
+    float r;
+    asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(a), "f"(b), "f"(c));
+    return r;
+}
+
+__device__ __forceinline__ float e2m1_magic(float y)
+{
+    float a = fabsf(y);
+    float s = __fmaf_rn(saturating_fma(a, 0.5f, 0.0f), 4.0f, MAGIC);
+    s = __fmaf_rn(saturating_fma(a, 0.5f, -1.0f), 2.0f, s);
+    return s + saturating_fma(a, 0.5f, -2.0f);
+}
+
+/* x times factor as E2M1. */
+__device__ __forceinline__ void pack_e2m1(const float *x, float factor, uint32_t *w)
+{
+#pragma unroll
+    for (int k = 0; k < CODE_WORDS; k++) {
+        float s[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) { /* bit 3 of the sum is clear: the sign goes there */
+            float y = x[8 * k + i] * factor;
+            s[i] = __uint_as_float(__float_as_uint(e2m1_magic(y)) ^ (__float_as_uint(y) >> 28 & 8));
+        }
+        w[k] = pack_magic<4>(s);
+    }
+}
+
+/* --- FP8 and FP6 by the conversions of sm_89 -----------------------------------------------------
+ * E2M3 times 2^-6 has the bits of an E4M3, E3M2 times 2^-12 those of an E5M2: same mantissa, same
+ * least normal number. Only the largest number differs, so y is clamped first. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
+#define KF_HARDWARE_FP8 1
+#else
+#define KF_HARDWARE_FP8 0
+#endif
+
+__device__ __forceinline__ void pack_fp8(const float *y, __nv_fp8_interpretation_t type,
+                                         uint32_t *w)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        float2 low = {y[4 * k], y[4 * k + 1]}, high = {y[4 * k + 2], y[4 * k + 3]};
+        w[k] = __nv_cvt_float2_to_fp8x2(low, __NV_SATFINITE, type) |
+               (uint32_t)__nv_cvt_float2_to_fp8x2(high, __NV_SATFINITE, type) << 16;
+    }
+}
+
+/* Four codes of 6 bits at the bottom of four bytes to 24 bits. */
+__device__ __forceinline__ uint32_t squeeze6(uint32_t v)
+{
+    return (v & 0x3f) | (v >> 2 & 0xfc0) | (v >> 4 & 0x3f000) | (v >> 6 & 0xfc0000);
+}
+
+__device__ __forceinline__ void join6(const uint32_t *c, uint32_t *w)
+{
+    w[0] = c[0] | c[1] << 24;
+    w[1] = c[1] >> 8 | c[2] << 16;
+    w[2] = c[2] >> 16 | c[3] << 8;
+}
+
+/* x times factor as FP6. */
+__device__ __forceinline__ void pack_fp6(const float *x, float factor, uint32_t *w)
+{
+    constexpr bool E2M3 = KF_ROW.element == KERF_ELEM_E2M3;
+    constexpr float UNIT = E2M3 ? 0x1p-6f : 0x1p-12f, MOST = (E2M3 ? 7.5f : 28.0f) * UNIT;
+    float y[CHUNK];
+    uint32_t bytes[4];
+#pragma unroll
+    for (int i = 0; i < CHUNK; i++) y[i] = fminf(fmaxf(x[i] * (factor * UNIT), -MOST), MOST);
+    pack_fp8(y, E2M3 ? __NV_E4M3 : __NV_E5M2, bytes);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        bytes[k] = squeeze6((bytes[k] & 0x1f1f1f1fu) | (bytes[k] >> 2 & 0x20202020u));
+    join6(bytes, w);
+}
+
+/* --- NF4 -----------------------------------------------------------------------------------------
+ * Of the 33 buckets around -1, -15/16, ..., 1 none holds two of the 15 thresholds: a table in
+ * shared memory gives the count of those below a bucket and the one inside. */
+struct nf4_bucket {
+    float threshold;
+    uint32_t below;
+};
+
+__device__ __forceinline__ void fill_nf4_buckets(nf4_bucket *table)
+{
+    int i = (int)threadIdx.x;
+    if (i > 32) return;
+    nf4_bucket b = {2.0f, 0};
+    float from = ((float)i - 0.5f) / 16 - 1, to = from + 0.0625f;
+    for (uint32_t k = 0; k < 15; k++) {
+        float t = (kf_nf4_entry(k) + kf_nf4_entry(k + 1)) * 0.5f;
+        b.below += t < from;
+        if (t >= from && t < to) b.threshold = t;
+    }
+    table[i] = b;
+}
+
+__device__ __forceinline__ void pack_nf4(const float *x, kf_quant q, const nf4_bucket *table,
+                                         uint32_t *w)
+{
+    float y[CHUNK];
+    if (q.zero) {
+        divide_all<2>(x, q.factor, y);
+    } else {
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) y[i] = x[i] * q.factor;
+    }
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        uint32_t sum = 0;
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float c = fminf(fmaxf(y[8 * k + i], -1.0f), 1.0f);
+            uint32_t bucket = __float_as_uint(__fmaf_rn(c, 16.0f, MAGIC + 16.0f)) & 63;
+            nf4_bucket b = table[bucket];
+            sum |= (b.below + (c > b.threshold)) << 4 * (i ^ 1);
+        }
+        w[k] = sum;
+    }
+}
+
+/* --- any format ------------------------------------------------------------------------------ */
+
+/* Any encoder's rounding; not inlined, for it is long. */
+__device__ __noinline__ uint32_t code_of(kf_quant q, float x)
+{
+    return kf_code(KF_ROW, q, x);
+}
+
+__device__ __forceinline__ void pack_slowly(const float *x, kf_quant q, uint32_t *w)
+{
+    constexpr int BITS = (int)KF_ROW.bits;
+    uint32_t code[CHUNK];
+#pragma unroll
+    for (int i = 0; i < CHUNK; i++) {
+        if constexpr (KF_ROW.family == KERF_FAMILY_CAST)
+            code[i] = kf_code(KF_ROW, q, x[i]);
+        else
+            code[i] = code_of(q, x[i]);
+    }
+    if constexpr (BITS == 6) {
+        uint32_t c[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            c[k] =
+                code[4 * k] | code[4 * k + 1] << 6 | code[4 * k + 2] << 12 | code[4 * k + 3] << 18;
+        join6(c, w);
+    } else {
+        constexpr int PER = 32 / BITS;
+#pragma unroll
+        for (int k = 0; k < CODE_WORDS; k++) {
+            w[k] = 0;
+#pragma unroll
+            for (int i = 0; i < PER; i++) w[k] |= code[PER * k + i] << BITS * i;
+        }
+    }
+}
+
+__device__ __forceinline__ void pack_mx(const float *x, kf_quant q, uint32_t *w)
+{
+    float y[CHUNK];
+    if constexpr (KF_ROW.element == KERF_ELEM_E2M1) {
+        pack_e2m1(x, q.factor, w);
+    } else if constexpr (KF_ROW.element == KERF_ELEM_MXI8) {
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) y[i] = x[i] * q.factor * 64.0f;
+        pack_integers<8>(y, -127, 127, 128, 128, w);
+    } else if constexpr (KF_ROW.bits == 6 && KF_HARDWARE_FP8) {
+        pack_fp6(x, q.factor, w);
+    } else if constexpr (KF_ROW.bits == 8 && KF_HARDWARE_FP8) {
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) y[i] = x[i] * q.factor;
+        pack_fp8(y, KF_ROW.element == KERF_ELEM_E4M3 ? __NV_E4M3 : __NV_E5M2, w);
+    } else {
+        pack_slowly(x, q, w);
+    }
+}
+
+/* Codes of a chunk of one group by an encoder of kerf; D: the type that the elements had. `table`:
+ * NF4 alone. */
+template <int D>
+__device__ __forceinline__ void pack_chunk(const float *x, kf_quant q, const nf4_bucket *table,
+                                           uint32_t *w)
+{
+    constexpr int BITS = (int)KF_ROW.bits;
+    constexpr int STEPS = D != KERF_F32 && KF_ROW.scale == KERF_SCALE_BF16 ? 1 : 2;
+    float y[CHUNK];
+    if constexpr (KF_ROW.family == KERF_FAMILY_MX) {
+        pack_mx(x, q, w);
+    } else if constexpr (KF_ROW.family == KERF_FAMILY_NVFP4) {
+        pack_e2m1(x, q.factor, w);
+        if (q.dead) w[0] = w[1] = 0;
+    } else if constexpr (KF_ROW.family == KERF_FAMILY_FP8 && KF_HARDWARE_FP8) {
+        divide_all<STEPS>(x, q.factor, y);
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) y[i] = copysignf(y[i], x[i]); /* -0 was lost */
+        pack_fp8(y, KF_ROW.element == KERF_ELEM_E4M3 ? __NV_E4M3 : __NV_E5M2, w);
+    } else if constexpr (KF_ROW.family == KERF_FAMILY_INT) {
+        constexpr int HALF = BITS <= 8 ? 1 << (BITS - 1) : 1;
+        divide_all<STEPS>(x, q.factor, y);
+        pack_integers<BITS>(y, -HALF, HALF - 1, HALF, HALF, w);
+    } else if constexpr (KF_ROW.family == KERF_FAMILY_AFFINE) {
+        int levels = kf_affine_levels(KF_ROW);
+        divide_all<STEPS>(x, q.factor, y);
+        pack_integers<BITS>(y, (float)-q.zero, (float)(levels - q.zero), q.zero,
+                            kf_affine_flip(KF_ROW), w);
+    } else if constexpr (KF_ROW.family == KERF_FAMILY_NF4) {
+        pack_nf4(x, q, table, w);
+    } else {
+        pack_slowly(x, q, w);
+    }
+}
+
+/* --- to memory ------------------------------------------------------------------------------- */
+
+/* Byte by byte: the first n codes; bits behind them up to the next byte are zero. */
+__device__ __noinline__ void store_slowly(uint8_t *p, const uint32_t *w, int n)
+{
+    int bits = n * (int)KF_ROW.bits;
+    for (int k = 0; 8 * k < bits; k++) {
+        uint32_t byte = w[k / 4] >> 8 * (k % 4) & 0xff;
+        int keep = bits - 8 * k;
+        if (KF_ROW.element == KERF_ELEM_NF4) { /* the padding of an odd tail is a zero */
+            if (keep < 8) byte = (byte & 0xf0) | KF_NF4_ZERO;
+        } else if (keep < 8) {
+            byte &= (1u << keep) - 1;
+        }
+        p[k] = (uint8_t)byte;
+    }
+}
+
+/* Stores the first n codes of a chunk. */
+__device__ __forceinline__ void store_chunk(uint8_t *p, uint32_t *w, int n)
+{
+    constexpr int N = CODE_WORDS;
+    constexpr int WIDE = N % 4 == 0 ? 16 : N == 2 ? 8 : 4;
+    if (n == CHUNK && (uintptr_t)p % WIDE == 0) {
+        if constexpr (WIDE == 16) {
+#pragma unroll
+            for (int k = 0; k < N / 4; k++)
+                __stcs((uint4 *)p + k,
+                       make_uint4(w[4 * k], w[4 * k + 1], w[4 * k + 2], w[4 * k + 3]));
+        } else if constexpr (WIDE == 8) {
+            __stcs((uint2 *)p, make_uint2(w[0], w[1]));
+        } else {
+#pragma unroll
+            for (int k = 0; k < N; k++) __stcs((unsigned *)p + k, w[k]);
+        }
+        return;
+    }
+    uint32_t v[N]; /* a copy, so that w stays in registers */
+#pragma unroll
+    for (int k = 0; k < N; k++) v[k] = w[k];
+    store_slowly(p, v, n);
+}
+
+} // namespace
+#endif

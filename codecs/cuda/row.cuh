@@ -1,0 +1,106 @@
+/* row.cuh - the launches of one row of formats.def. A row is a translation unit of its own, so that
+ * nvcc compiles rows in parallel and its spec, KF_ROW, is a constant of the file. CMake writes
+ *
+ *   #define KF_ROW_ID NVFP4
+ *   #include "cuda/row.cuh"
+ *
+ * for each row. */
+#include "block/all.h"
+
+#define KF_PASTE(a, b) a##b
+#define KF_NAME(prefix, id) KF_PASTE(prefix, id)
+
+namespace
+{
+
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    constexpr kf_spec spec_##ID = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+
+constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
+
+} // namespace
+
+#include "cuda/decode.cuh"
+#include "cuda/measure.cuh"
+#include "cuda/search.cuh"
+
+namespace
+{
+
+template <int D, int ENC> cudaError_t launch_encode(const kf_job *j, cudaStream_t s)
+{
+    if constexpr (KF_ROW.geometry == KERF_GROUP_ROW) {
+        encode_rows<D, ENC><<<at_most(j->lines, 0x7fffffffu), THREADS, 0, s>>>(*j);
+    } else if constexpr (KF_ROW.geometry == KERF_GROUP_TILE) {
+        dim3 grid((unsigned)j->groups, at_most(j->bands, 65535));
+        encode_tiles<D, ENC><<<grid, THREADS, 0, s>>>(*j);
+    } else {
+        encode_chunks<D, ENC><<<grid_of(j, UNROLL * THREADS * CHUNK), THREADS, 0, s>>>(*j);
+        if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
+            nest_scales<<<(unsigned)((j->groups + KF_NEST_BLOCKS - 1) / KF_NEST_BLOCKS), THREADS, 0,
+                          s>>>(*j);
+    }
+    return cudaGetLastError();
+}
+
+/* The column `formats` of an encoder, as formats.def writes it. */
+#define EVERY true
+#define ELEMENT(value) (KF_ROW.element == KERF_ELEM_##value)
+#define GROUP(value) (KF_ROW.geometry == KERF_GROUP_##value)
+#define SCALE(value) (KF_ROW.scale == KERF_SCALE_##value)
+
+constexpr bool HAS_PEERS =
+#define KERF_ENCODER(FAMILY, ID, name, formats, sources, origin) \
+    (KF_ROW.family == KERF_FAMILY_##FAMILY && (formats) && !kf_is_own(KERF_ENC_##FAMILY##_##ID)) ||
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+    false;
+
+/* One kernel per encoder of kerf that chooses from the extremes, one for searches, one for the
+ * encoders of other projects. */
+template <int D> cudaError_t encode_typed(const kf_job *j, cudaStream_t s)
+{
+    if constexpr (IS_STRUCT) {
+        encode_structs<D><<<grid_of(j, STRUCT_TILE), THREADS, 0, s>>>(*j);
+        return cudaGetLastError();
+    } else {
+        if constexpr (HAS_SEARCH)
+            if (kf_is_search(j->encoder)) return launch_encode<D, ENC_GIVEN>(j, s);
+#define KERF_ENCODER(FAMILY, ID, name, formats, sources, origin)                                  \
+    if constexpr (KF_ROW.family == KERF_FAMILY_##FAMILY && kf_is_own(KERF_ENC_##FAMILY##_##ID) && \
+                  !kf_is_search(KERF_ENC_##FAMILY##_##ID))                                        \
+        if (j->encoder == KERF_ENC_##FAMILY##_##ID)                                               \
+            return launch_encode<D, KERF_ENC_##FAMILY##_##ID>(j, s);
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+        if constexpr (HAS_PEERS) return launch_encode<D, ENC_PEER>(j, s);
+        return cudaErrorInvalidValue;
+    }
+}
+
+#undef EVERY
+#undef ELEMENT
+#undef GROUP
+#undef SCALE
+
+/* A launch for the type of the dense side. */
+#define KF_TYPED(name)                                                 \
+    cudaError_t name(const kf_job *j, cudaStream_t s)                  \
+    {                                                                  \
+        return j->dtype == KERF_F32   ? name##_typed<KERF_F32>(j, s)   \
+               : j->dtype == KERF_F16 ? name##_typed<KERF_F16>(j, s)   \
+                                      : name##_typed<KERF_BF16>(j, s); \
+    }
+KF_TYPED(measure)
+KF_TYPED(search)
+KF_TYPED(encode)
+KF_TYPED(decode)
+KF_TYPED(clip)
+
+} // namespace
+
+extern const kf_launches KF_NAME(kf_launches_, KF_ROW_ID);
+const kf_launches KF_NAME(kf_launches_, KF_ROW_ID) = {measure, launch_prepare, search,
+                                                      encode,  decode,         clip};
