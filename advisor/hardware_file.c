@@ -1,0 +1,380 @@
+/* hardware_file.c - a machine from a JSON file, schema kerf.hardware/1.
+ *
+ *   {"schema": "kerf.hardware/1", "name": "mine", "kind": "gpu",
+ *    "facts": {"bandwidth_gbps": {"value": 273, "source": "...", "date": "2026-11"}, ...},
+ *    "fits": [{"format": "nvfp4", "batch": [1, 16], "fixed_us": 2.1, "bandwidth_gbps": 250,
+ *              "decode_gweights": 900, "tflops": 60, "source": "...", "date": "..."}],
+ *    "tables": [{"format": "nvfp4", "batch": 1, "n": [...], "k": [...], "us": [[...]],
+ *                "source": "...", "date": "..."}]}
+ *
+ * The file comes from people and from tools, so every key is known or refused, every number has a
+ * reach, and texts are copied: the result owns all it points to through one list of blocks. */
+#include <kerf/hardware.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/base.h"
+
+enum { MAX_FILE_BYTES = 16 << 20, MAX_KERNELS = 4096, MAX_GRID = 4096 };
+
+typedef struct block {
+    struct block *next;
+    max_align_t data[];
+} block;
+
+typedef struct owned {
+    kerf_hardware hardware; /* first: a kerf_hardware * from here is one to this */
+    block *blocks;
+} owned;
+
+typedef struct loader {
+    const char *path;
+    owned *out;
+    kerf_error *err;
+} loader;
+
+#define BAD(l, ...) kf_fail((l)->err, KERF_E_DATA, KF_NOWHERE, __VA_ARGS__)
+
+static kerf_status keep(loader *l, size_t count, size_t size, void **out)
+{
+    block *b = (block *)kf_alloc_zero(1, sizeof *b + count * size);
+    if (!b) return kf_fail(l->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %.200s", l->path);
+    b->next = l->out->blocks;
+    l->out->blocks = b;
+    *out = b->data;
+    return KERF_OK;
+}
+
+/* --- values -------------------------------------------------------------------------------- */
+
+/* Text of a key: at most 400 bytes, empty when absent and not demanded. */
+static kerf_status read_text(loader *l, const json_t *o, const char *where, const char *key,
+                             int demanded, const char **out)
+{
+    const json_t *v = json_object_get(o, key);
+    *out = "";
+    if (!v && !demanded) return KERF_OK;
+    const char *text = json_string_value(v);
+    if (!text || (demanded && !*text) || strlen(text) > 400) {
+        return BAD(l, "%.200s: %s: %s must be a text of 1 to 400 bytes", l->path, where, key);
+    }
+    void *copy = NULL;
+    KF_TRY(keep(l, strlen(text) + 1, 1, &copy));
+    memcpy(copy, text, strlen(text) + 1);
+    *out = (const char *)copy;
+    return KERF_OK;
+}
+
+/* A number in [lo, hi]; left alone when absent and not demanded. */
+static kerf_status read_number(loader *l, const json_t *o, const char *where, const char *key,
+                               int demanded, double lo, double hi, double *out)
+{
+    const json_t *v = json_object_get(o, key);
+    if (!v && !demanded) return KERF_OK;
+    double x = json_is_number(v) ? json_number_value(v) : NAN;
+    if (!(x >= lo && x <= hi)) {
+        return BAD(l, "%.200s: %s: %s must be a number from %g to %g", l->path, where, key, lo, hi);
+    }
+    *out = x;
+    return KERF_OK;
+}
+
+/* Every key of an object must be in `known`, a list of words with a blank before and after each. */
+static kerf_status check_keys(loader *l, json_t *o, const char *where, const char *known)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(o)) return BAD(l, "%.200s: %s must be an object", l->path, where);
+    json_object_foreach(o, key, value)
+    {
+        char word[80];
+        int n = snprintf(word, sizeof word, " %s ", key);
+        if (strstr(key, "spars")) {
+            return BAD(l,
+                       "%.200s: %s: %.60s: sparse figures count work that is never done; give the "
+                       "dense one",
+                       l->path, where, key);
+        }
+        if (n < 0 || n >= (int)sizeof word || !strstr(known, word)) {
+            return BAD(l, "%.200s: %s: unknown key %.60s; known:%s", l->path, where, key, known);
+        }
+    }
+    return KERF_OK;
+}
+
+/* --- facts --------------------------------------------------------------------------------- */
+
+static kerf_status read_fact(loader *l, const char *key, json_t *o)
+{
+    char where[80];
+    kerf_fact_id id = 0;
+    while (id < KERF_FACT_COUNT && strcmp(kerf_fact_key(id), key) != 0) id++;
+    snprintf(where, sizeof where, "facts: %.60s", key);
+    if (strstr(key, "spars")) {
+        return BAD(l,
+                   "%.200s: %s: sparse figures count work that is never done; give the dense one",
+                   l->path, where);
+    }
+    if (id == KERF_FACT_COUNT) {
+        return BAD(l, "%.200s: facts: unknown key %.60s; kerf hardware h200 --json shows them",
+                   l->path, key);
+    }
+    kerf_fact *f = &l->out->hardware.fact[id];
+    KF_TRY(check_keys(l, o, where, " value unit source date unverified text "));
+    KF_TRY(read_number(l, o, where, "value", 1, 1e-3, 1e9, &f->value));
+    KF_TRY(read_text(l, o, where, "source", 1, &f->source));
+    KF_TRY(read_text(l, o, where, "date", 1, &f->date));
+    const json_t *unit = json_object_get(o, "unit");
+    if (unit && (!json_is_string(unit) || strcmp(json_string_value(unit), kerf_fact_unit(id)))) {
+        return BAD(l, "%.200s: %s: its unit is %s", l->path, where, kerf_fact_unit(id));
+    }
+    f->unverified = json_is_true(json_object_get(o, "unverified"));
+    if (strstr(f->source, "with sparsity")) {
+        return BAD(l, "%.200s: %s: the source says it is a sparse figure; give the dense one",
+                   l->path, where);
+    }
+    return KERF_OK;
+}
+
+/* No tensor unit is more than this much faster than bf16 with sums in fp32: twice per halving of
+ * the element, twice more where fp32 sums run at half rate, 8 for fp4. What lies above is a sparse
+ * figure beside a dense one. */
+static kerf_status check_ratios(loader *l)
+{
+    static const struct {
+        kerf_fact_id fact;
+        double most;
+    } ratio[] = {{KERF_FACT_FP16_ACC16, 2}, {KERF_FACT_FP8, 2},  {KERF_FACT_FP8_ACC16, 4},
+                 {KERF_FACT_INT8, 4},       {KERF_FACT_INT4, 8}, {KERF_FACT_FP4, 8}};
+    const kerf_fact *fact = l->out->hardware.fact;
+    double bf16 = fact[KERF_FACT_BF16].value;
+    for (size_t i = 0; bf16 > 0 && i < sizeof ratio / sizeof *ratio; i++) {
+        double x = fact[ratio[i].fact].value;
+        if (x <= ratio[i].most * bf16 * 1.05) continue;
+        return BAD(l,
+                   "%.200s: facts: %s is %.1f times bf16_tflops, more than any dense unit: is "
+                   "it a sparse figure?",
+                   l->path, kerf_fact_key(ratio[i].fact), x / bf16);
+    }
+    return KERF_OK;
+}
+
+/* --- what was measured --------------------------------------------------------------------- */
+
+static kerf_status read_format(loader *l, const json_t *o, const char *where, const char **out)
+{
+    KF_TRY(read_text(l, o, where, "format", 1, out));
+    if (kerf_format_find(*out)) return KERF_OK;
+    return BAD(l, "%.200s: %s: unknown format %.60s; kerf formats lists them", l->path, where,
+               *out);
+}
+
+static kerf_status read_fit(loader *l, json_t *o, size_t i, kerf_fit *f)
+{
+    char where[40];
+    double lo = 1, hi = 1;
+    snprintf(where, sizeof where, "fits[%zu]", i);
+    KF_TRY(check_keys(l, o, where,
+                      " format batch fixed_us bandwidth_gbps decode_gweights tflops error_median "
+                      "error_p90 source date "));
+    KF_TRY(read_format(l, o, where, &f->format));
+    const json_t *batch = json_object_get(o, "batch");
+    if (json_array_size(batch) == 2) {
+        lo = json_number_value(json_array_get(batch, 0));
+        hi = json_number_value(json_array_get(batch, 1));
+    } else {
+        lo = 0;
+    }
+    if (!(lo >= 1 && hi >= lo && hi <= 1e9)) {
+        return BAD(l, "%.200s: %s: batch must be [least, most]", l->path, where);
+    }
+    f->batch_min = (uint64_t)lo;
+    f->batch_max = (uint64_t)hi;
+    KF_TRY(read_number(l, o, where, "fixed_us", 1, 0, 1e6, &f->fixed_us));
+    KF_TRY(read_number(l, o, where, "bandwidth_gbps", 1, 1e-3, 1e9, &f->bandwidth_gbps));
+    KF_TRY(read_number(l, o, where, "decode_gweights", 0, 1e-3, 1e9, &f->decode_gweights));
+    KF_TRY(read_number(l, o, where, "tflops", 0, 1e-6, 1e9, &f->tflops));
+    KF_TRY(read_number(l, o, where, "error_median", 0, 0, 1e3, &f->error_median));
+    KF_TRY(read_number(l, o, where, "error_p90", 0, 0, 1e3, &f->error_p90));
+    KF_TRY(read_text(l, o, where, "source", 1, &f->source));
+    return read_text(l, o, where, "date", 1, &f->date);
+}
+
+static kerf_status read_axis(loader *l, const json_t *o, const char *where, const char *key,
+                             size_t *count, const double **out)
+{
+    const json_t *a = json_object_get(o, key);
+    double *x = NULL;
+    *count = json_array_size(a);
+    if (*count < 1 || *count > MAX_GRID) {
+        return BAD(l, "%.200s: %s: %s must be a list of 1 to %d sizes", l->path, where, key,
+                   MAX_GRID);
+    }
+    KF_TRY(keep(l, *count, sizeof *x, (void **)&x));
+    for (size_t i = 0; i < *count; i++) {
+        x[i] = json_number_value(json_array_get(a, i));
+        if (!(x[i] >= 1 && x[i] <= 1e12) || (i && !(x[i] > x[i - 1]))) {
+            return BAD(l, "%.200s: %s: %s must hold ascending sizes", l->path, where, key);
+        }
+    }
+    *out = x;
+    return KERF_OK;
+}
+
+static kerf_status read_times(loader *l, const json_t *o, const char *where, kerf_anchors *t)
+{
+    const json_t *rows = json_object_get(o, "us");
+    double *us = NULL;
+    int fits = json_array_size(rows) == t->rows;
+    if (t->rows * t->columns > MAX_GRID) {
+        return BAD(l, "%.200s: %s: more than %d times", l->path, where, MAX_GRID);
+    }
+    KF_TRY(keep(l, t->rows * t->columns, sizeof *us, (void **)&us));
+    for (size_t i = 0; fits && i < t->rows; i++) {
+        const json_t *row = json_array_get(rows, i);
+        fits = json_array_size(row) == t->columns;
+        for (size_t j = 0; fits && j < t->columns; j++) {
+            double x = json_number_value(json_array_get(row, j));
+            us[i * t->columns + j] = x;
+            fits = x > 0 && x <= 1e12;
+        }
+    }
+    t->us = us;
+    if (fits) return KERF_OK;
+    return BAD(l, "%.200s: %s: us must be %zu rows of %zu times above 0", l->path, where, t->rows,
+               t->columns);
+}
+
+static kerf_status read_table(loader *l, json_t *o, size_t i, kerf_anchors *t)
+{
+    char where[40];
+    double batch = 0;
+    snprintf(where, sizeof where, "tables[%zu]", i);
+    KF_TRY(check_keys(l, o, where, " format batch n k us source date "));
+    KF_TRY(read_format(l, o, where, &t->format));
+    KF_TRY(read_number(l, o, where, "batch", 1, 1, 1e9, &batch));
+    t->batch = (uint64_t)batch;
+    KF_TRY(read_axis(l, o, where, "n", &t->rows, &t->n));
+    KF_TRY(read_axis(l, o, where, "k", &t->columns, &t->k));
+    KF_TRY(read_times(l, o, where, t));
+    KF_TRY(read_text(l, o, where, "source", 1, &t->source));
+    return read_text(l, o, where, "date", 1, &t->date);
+}
+
+static kerf_status read_kernels(loader *l, const json_t *doc)
+{
+    const json_t *fits = json_object_get(doc, "fits"), *tables = json_object_get(doc, "tables");
+    kerf_hardware *h = &l->out->hardware;
+    kerf_fit *fit = NULL;
+    kerf_anchors *anchors = NULL;
+    if ((fits && !json_is_array(fits)) || (tables && !json_is_array(tables)) ||
+        json_array_size(fits) > MAX_KERNELS || json_array_size(tables) > MAX_KERNELS) {
+        return BAD(l, "%.200s: fits and tables must be lists of at most %d", l->path, MAX_KERNELS);
+    }
+    KF_TRY(keep(l, json_array_size(fits), sizeof *fit, (void **)&fit));
+    KF_TRY(keep(l, json_array_size(tables), sizeof *anchors, (void **)&anchors));
+    h->fit = fit;
+    h->anchors = anchors;
+    for (; h->fits < json_array_size(fits); h->fits++) {
+        KF_TRY(read_fit(l, json_array_get(fits, h->fits), h->fits, &fit[h->fits]));
+    }
+    for (; h->tables < json_array_size(tables); h->tables++) {
+        KF_TRY(read_table(l, json_array_get(tables, h->tables), h->tables, &anchors[h->tables]));
+    }
+    return KERF_OK;
+}
+
+/* --- document ------------------------------------------------------------------------------ */
+
+static kerf_status read_document(loader *l, json_t *doc)
+{
+    kerf_hardware *h = &l->out->hardware;
+    const char *key, *schema = json_string_value(json_object_get(doc, "schema"));
+    json_t *value, *facts = json_object_get(doc, "facts");
+    if (!schema || strcmp(schema, "kerf.hardware/1") != 0) {
+        return BAD(l, "%.200s: its schema is not kerf.hardware/1", l->path);
+    }
+    KF_TRY(check_keys(l, doc, "the document",
+                      " schema name title kind arch native note facts fits tables "));
+    KF_TRY(read_text(l, doc, "the document", "name", 1, &h->name));
+    KF_TRY(read_text(l, doc, "the document", "title", 0, &h->title));
+    KF_TRY(read_text(l, doc, "the document", "kind", 1, &h->kind));
+    KF_TRY(read_text(l, doc, "the document", "arch", 0, &h->arch));
+    KF_TRY(read_text(l, doc, "the document", "native", 0, &h->native));
+    KF_TRY(read_text(l, doc, "the document", "note", 0, &h->note));
+    if (strcmp(h->kind, "gpu") != 0 && strcmp(h->kind, "cpu") != 0) {
+        return BAD(l, "%.200s: kind must be gpu or cpu", l->path);
+    }
+    if (!json_is_object(facts)) return BAD(l, "%.200s: facts must be an object", l->path);
+    json_object_foreach(facts, key, value) KF_TRY(read_fact(l, key, value));
+    if (!(h->fact[KERF_FACT_BANDWIDTH].value > 0)) {
+        return BAD(l, "%.200s: facts: bandwidth_gbps is missing", l->path);
+    }
+    KF_TRY(check_ratios(l));
+    return read_kernels(l, doc);
+}
+
+static kerf_status load_text(const char *path, char **out, size_t *size, kerf_error *err)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) return kf_fail_errno(err, errno, "%.200s", path);
+    kerf_status s = KERF_OK;
+    char *text = (char *)kf_alloc((uint64_t)MAX_FILE_BYTES + 1, 1);
+    if (!text) {
+        s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %.200s", path);
+    } else {
+        *size = fread(text, 1, (size_t)MAX_FILE_BYTES + 1, f);
+        if (ferror(f))
+            s = kf_fail_errno(err, errno, "%.200s", path);
+        else if (*size > MAX_FILE_BYTES)
+            s = kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%.200s: larger than 16 MiB", path);
+    }
+    fclose(f);
+    if (s != KERF_OK) {
+        free(text);
+        text = NULL;
+    }
+    *out = text;
+    return s;
+}
+
+kerf_status kerf_hardware_open(const char *path, kerf_hardware **out, kerf_error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    json_error_t why;
+    *out = NULL;
+    KF_TRY(load_text(path, &text, &size, err));
+    json_t *doc = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+    free(text);
+    if (!doc) {
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.160s", path, why.line, why.text);
+    }
+    loader l = {path, (owned *)kf_alloc_zero(1, sizeof *l.out), err};
+    kerf_status s = l.out ? read_document(&l, doc)
+                          : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %.200s", path);
+    json_decref(doc);
+    if (s == KERF_OK) {
+        *out = &l.out->hardware;
+    } else if (l.out) {
+        kerf_hardware_close(&l.out->hardware);
+    }
+    return s;
+}
+
+void kerf_hardware_close(kerf_hardware *h)
+{
+    owned *o = (owned *)h;
+    if (!o) return;
+    for (block *b = o->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(o);
+}

@@ -1,0 +1,107 @@
+/* hardware.h - what a machine can do: a registry of facts, each with its source and date.
+ *
+ * Every peak is dense. A sparse figure counts multiplications by zeros that are never done; next to
+ * a dense one it makes a machine look twice as fast as it is, so the reader refuses them.
+ *
+ * A machine may also carry what was measured on it: fits (a few parameters per kernel) and tables
+ * (times of anchor shapes). The registry has none; they come from a file, kerf.hardware/1.
+ */
+#ifndef KERF_HARDWARE_H
+#define KERF_HARDWARE_H
+
+#include <kerf/codec.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(ID, key in JSON and on screen, unit, what it is). A machine that lacks a number format lacks
+ * the fact. Rates of tensor units; accumulation in fp32 (int32) unless the key says otherwise. */
+#define KERF_FACTS(X)                                                                        \
+    X(BANDWIDTH, "bandwidth_gbps", "GB/s", "peak memory bandwidth as published")             \
+    X(STREAM, "stream_gbps", "GB/s", "measured by a kernel that only reads")                 \
+    X(COPY, "copy_gbps", "GB/s", "measured by a device-to-device copy, read + write")        \
+    X(MEMORY, "memory_gb", "GB", "memory, 10^9 bytes")                                       \
+    X(L2, "l2_mb", "MB", "last-level cache")                                                 \
+    X(SMS, "sm_count", "", "streaming multiprocessors, compute units or cores")              \
+    X(CLOCK, "clock_mhz", "MHz", "highest sustained clock of those")                         \
+    X(LANES, "lanes_per_sm", "", "instructions a multiprocessor issues per clock, in lanes") \
+    X(FP32, "fp32_tflops", "TFLOPS", "without tensor units")                                 \
+    X(BF16, "bf16_tflops", "TFLOPS", "bf16 and fp16")                                        \
+    X(FP16_ACC16, "fp16_acc16_tflops", "TFLOPS", "fp16 accumulated in fp16")                 \
+    X(FP8, "fp8_tflops", "TFLOPS", "fp8")                                                    \
+    X(FP8_ACC16, "fp8_acc16_tflops", "TFLOPS", "fp8 accumulated in fp16")                    \
+    X(INT8, "int8_tops", "TOPS", "int8")                                                     \
+    X(INT4, "int4_tops", "TOPS", "int4")                                                     \
+    X(FP4, "fp4_tflops", "TFLOPS", "fp4, with scales per block")
+
+typedef enum kerf_fact_id {
+#define X(ID, ...) KERF_FACT_##ID,
+    KERF_FACTS(X)
+#undef X
+        KERF_FACT_COUNT
+} kerf_fact_id;
+
+typedef struct kerf_fact {
+    double value;       /* > 0; 0: not known, or the machine has no such unit */
+    const char *source; /* where the number stands                             */
+    const char *date;   /* of that source, "2026-08"                           */
+    int unverified;     /* sources disagree, or none is first hand             */
+} kerf_fact;
+
+/* A kernel's time as three parameters: see kerf_predict. A rate of 0 is no roof. */
+typedef struct kerf_fit {
+    const char *format;             /* of the weights                                    */
+    uint64_t batch_min, batch_max;  /* rows of activations that it holds for             */
+    double fixed_us;                /* launch, ramp and drain                            */
+    double bandwidth_gbps;          /* what it draws from memory                         */
+    double decode_gweights;         /* 10^9 weights decoded per second                   */
+    double tflops;                  /* of its arithmetic                                 */
+    double error_median, error_p90; /* |predicted / measured - 1| on shapes not fitted; 0:
+                                       not known                                         */
+    const char *source, *date;
+} kerf_fit;
+
+/* Measured times on a grid of shapes at one batch. */
+typedef struct kerf_anchors {
+    const char *format;
+    uint64_t batch;
+    size_t rows, columns;
+    const double *n, *k; /* [rows] outputs and [columns] inputs, ascending          */
+    const double *us;    /* [rows][columns]                                         */
+    const char *source, *date;
+} kerf_anchors;
+
+typedef struct kerf_hardware {
+    const char *name;   /* "h200"                                   */
+    const char *title;  /* "NVIDIA H200 SXM"                        */
+    const char *kind;   /* "gpu" or "cpu"                           */
+    const char *arch;   /* "sm_90"; "" where it says nothing        */
+    const char *native; /* element types of its matrix instructions */
+    const char *note;   /* what to beware of; "" for nothing        */
+    kerf_fact fact[KERF_FACT_COUNT];
+    const kerf_fit *fit;
+    size_t fits;
+    const kerf_anchors *anchors;
+    size_t tables;
+} kerf_hardware;
+
+KERF_API size_t kerf_hardware_count(void);
+KERF_API const kerf_hardware *kerf_hardware_at(size_t i);           /* NULL past the end */
+KERF_API const kerf_hardware *kerf_hardware_find(const char *name); /* NULL if unknown   */
+
+KERF_API const char *kerf_fact_key(kerf_fact_id id);  /* "bandwidth_gbps" */
+KERF_API const char *kerf_fact_unit(kerf_fact_id id); /* "GB/s"           */
+KERF_API const char *kerf_fact_text(kerf_fact_id id);
+
+/* A machine of one's own from a JSON file of at most 16 MiB, as `kerf hardware NAME --json` prints
+ * it. Unknown keys, facts without source and date, figures that are sparse or look like it, and
+ * numbers out of any reach are KERF_E_DATA with the place in the text. */
+KERF_API KERF_CHECK kerf_status kerf_hardware_open(const char *path, kerf_hardware **out,
+                                                   kerf_error *err);
+KERF_API void kerf_hardware_close(kerf_hardware *h); /* NULL is fine; only for opened ones */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

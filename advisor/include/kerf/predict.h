@@ -1,0 +1,93 @@
+/* predict.h - how long a matrix product takes, from what it must move, decode and multiply.
+ *
+ *   t = fixed + max(bytes / bandwidth, weights / decode rate, operations / peak)
+ *
+ * Bytes are those of the stored planes - codes, scales, second scales, zero points, padding - and
+ * of activations and results. Weights are read cold: in a model every layer passes through the
+ * cache between two uses of the same weight.
+ *
+ * The three parameters come from one of three places, and every answer says from which:
+ *   spec-only   the data sheet alone: a band [low, high] that kernels of some care fall into; its
+ *               middle ranks formats, it does not promise a time
+ *   fitted      parameters fitted to one kernel on one machine (kerf_fit)
+ *   table       measured shapes around this one (kerf_anchors), interpolated
+ */
+#ifndef KERF_PREDICT_H
+#define KERF_PREDICT_H
+
+#include <kerf/hardware.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Y[rows x n] = X[rows x k] W[n x k]^T, for one matrix or several at once. */
+typedef struct kerf_matmul {
+    const kerf_format *format;      /* of W                                                   */
+    const kerf_format *activations; /* of X; NULL: bf16                                        */
+    uint64_t n, k;
+    double rows;          /* of X, over all matrices: the batch                          */
+    double matrices;      /* that are read; 0: one. Experts: how many some token chose,
+                             on average, so a fraction is fine                           */
+    unsigned output_bits; /* of one element of Y; 0: 16                                  */
+} kerf_matmul;
+
+/* What a kernel does, whatever it is. */
+typedef struct kerf_work {
+    const kerf_format *format; /* of the weights; NULL: there are none            */
+    double flops;              /* a multiplication and an addition are two        */
+    double weights;            /* elements decoded                                */
+    double weight_bytes, input_bytes, output_bytes;
+    double rows;        /* of activations                                    */
+    double tiles;       /* of 128 x 128 results; 0: not a matrix product     */
+    double peak_tflops; /* of the unit that does it; 0: none is known        */
+} kerf_work;
+
+/* Sizes by kerf_geometry_init. KERF_E_ARG: an empty product. */
+KERF_API KERF_CHECK kerf_status kerf_matmul_work(const kerf_hardware *h, const kerf_matmul *m,
+                                                 kerf_work *out, kerf_error *err);
+
+KERF_API double kerf_work_bytes(const kerf_work *w);
+KERF_API double kerf_work_intensity(const kerf_work *w); /* operations per byte */
+
+/* The peak of the unit that multiplies these two types, in 10^12/s: the narrowest that both fit
+ * into. Weights of few bits with bf16 activations are widened first and run at the bf16 rate. */
+KERF_API double kerf_peak_tflops(const kerf_hardware *h, const kerf_format *weights,
+                                 const kerf_format *activations);
+
+typedef enum kerf_tier { KERF_TIER_SPEC, KERF_TIER_FITTED, KERF_TIER_TABLE } kerf_tier;
+typedef enum kerf_bound {
+    KERF_BOUND_FIXED,
+    KERF_BOUND_MEMORY,
+    KERF_BOUND_DECODE,
+    KERF_BOUND_MATH
+} kerf_bound;
+
+KERF_API const char *kerf_tier_name(kerf_tier t);   /* "spec-only", "fitted", "table"        */
+KERF_API const char *kerf_bound_name(kerf_bound b); /* "fixed", "memory", "decode", "math"   */
+
+typedef struct kerf_prediction {
+    kerf_tier tier;
+    kerf_bound bound; /* the largest part                                                 */
+    double us;        /* spec-only: sqrt(low * high), to rank with                        */
+    double low_us, high_us;
+    double fixed_us, memory_us, decode_us, math_us; /* parts; spec-only: of low_us        */
+    double intensity, ridge;                        /* operations per byte                */
+    int extrapolated; /* the table does not reach this shape: its edge stands in for it   */
+} kerf_prediction;
+
+/* The best tier that h has for this product. */
+KERF_API KERF_CHECK kerf_status kerf_predict(const kerf_hardware *h, const kerf_matmul *m,
+                                             kerf_prediction *out, kerf_error *err);
+
+/* The same for work that is not a matrix product (fitted or spec-only). */
+KERF_API void kerf_predict_work(const kerf_hardware *h, const kerf_work *w, kerf_prediction *out);
+
+/* Adds p, `times` over, to a sum that starts from all zeros; the sum is as sure as its least sure
+ * part. */
+KERF_API void kerf_prediction_add(kerf_prediction *sum, const kerf_prediction *p, double times);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

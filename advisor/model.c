@@ -1,0 +1,301 @@
+/* model.c - config.json to parts. One row per family says what the family adds to a plain Llama;
+ * shapes come from the file. */
+#include <kerf/model.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <jansson.h>
+
+#include "base/base.h"
+
+typedef struct family {
+    const char *type;
+    int qkv_bias;        /* where the file does not say (attention_bias)            */
+    int qk_norm;         /* a norm of head_dim on queries and on keys               */
+    int norms;           /* of size hidden per layer                                */
+    int tied;            /* where the file does not say                             */
+    const char *experts; /* key of the number of experts; NULL: dense               */
+    const char *width;   /* key of their intermediate size                          */
+    int expert_bias;     /* biases on experts, router and the output projection,
+                            and one sink per head                                    */
+    unsigned windowed;   /* of this many layers all but one have the window, where
+                            the file lists no layer_types; 0: none, 1: all           */
+    int latent;          /* MLA                                                      */
+} family;
+
+/* clang-format off */
+static const family families[] = {
+    {"llama",        0, 0, 2, 0, NULL,                NULL,                    0, 0, 0},
+    {"mistral",      0, 0, 2, 0, NULL,                NULL,                    0, 1, 0},
+    {"mixtral",      0, 0, 2, 0, "num_local_experts", "intermediate_size",     0, 1, 0},
+    {"qwen2",        1, 0, 2, 0, NULL,                NULL,                    0, 0, 0},
+    {"qwen3",        0, 1, 2, 0, NULL,                NULL,                    0, 0, 0},
+    {"qwen3_moe",    0, 1, 2, 0, "num_experts",       "moe_intermediate_size", 0, 0, 0},
+    {"deepseek_v3",  0, 0, 2, 0, "n_routed_experts",  "moe_intermediate_size", 0, 0, 1},
+    {"gpt_oss",      1, 0, 2, 0, "num_local_experts", "intermediate_size",     1, 2, 0},
+    {"gemma",        0, 0, 2, 1, NULL,                NULL,                    0, 0, 0},
+    {"gemma2",       0, 0, 4, 1, NULL,                NULL,                    0, 2, 0},
+    {"gemma3_text",  0, 1, 4, 1, NULL,                NULL,                    0, 6, 0},
+};
+/* clang-format on */
+
+/* Numbers of products that run as one: q, k and v; gate and up; what MLA projects from x. */
+enum { ALONE, QKV, GATE_UP, LATENT_IN, EXPERT_IN, SHARED_IN };
+
+typedef struct reader {
+    const char *path;
+    const json_t *doc;
+    const family *family;
+    kerf_model *model;
+    kerf_error *err;
+} reader;
+
+#define BAD(r, ...) kf_fail((r)->err, KERF_E_DATA, KF_NOWHERE, __VA_ARGS__)
+
+/* --- values -------------------------------------------------------------------------------- */
+
+/* A whole number of at most 2^32; absent or null: `missing`, and an error when that is 0. */
+static kerf_status number(const reader *r, const char *key, uint64_t missing, uint64_t *out)
+{
+    const json_t *v = json_object_get(r->doc, key);
+    *out = missing;
+    if ((!v || json_is_null(v)) && missing) return KERF_OK;
+    json_int_t x = json_integer_value(v);
+    if (!json_is_integer(v) || x < 1 || x > (json_int_t)UINT32_MAX) {
+        return BAD(r, "%.200s: %s must be a whole number above 0", r->path, key);
+    }
+    *out = (uint64_t)x;
+    return KERF_OK;
+}
+
+/* The same where 0, null and absence all mean none. */
+static uint64_t number_or_none(const reader *r, const char *key)
+{
+    json_int_t x = json_integer_value(json_object_get(r->doc, key));
+    return x > 0 && x <= (json_int_t)UINT32_MAX ? (uint64_t)x : 0;
+}
+
+static int flag(const reader *r, const char *key, int missing)
+{
+    const json_t *v = json_object_get(r->doc, key);
+    return json_is_boolean(v) ? json_is_true(v) : missing;
+}
+
+static void add(reader *r, const char *name, kerf_part_kind kind, uint64_t n, uint64_t k,
+                uint64_t copies, uint64_t experts, int fused)
+{
+    kerf_model *m = r->model;
+    if (m->parts == KERF_MAX_PARTS || copies == 0) return;
+    m->part[m->parts++] = (kerf_part){name, kind, n, k, copies, experts, fused};
+}
+
+static void add_vector(reader *r, const char *name, uint64_t n, uint64_t copies)
+{
+    add(r, name, KERF_PART_VECTOR, n, 1, copies, 1, ALONE);
+}
+
+/* --- attention ----------------------------------------------------------------------------- */
+
+static void add_attention(reader *r)
+{
+    kerf_model *m = r->model;
+    const uint64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim, L = m->layers;
+    int bias = flag(r, "attention_bias", r->family->qkv_bias);
+    int output_bias = bias && (r->family->expert_bias || strcmp(m->type, "llama") == 0);
+    m->qk_dim = m->v_dim = m->head_dim;
+    add(r, "q_proj", KERF_PART_LINEAR, q, m->hidden, L, 1, QKV);
+    add(r, "k_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, QKV);
+    add(r, "v_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, QKV);
+    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, q, L, 1, ALONE);
+    if (bias) add_vector(r, "qkv biases", q + 2 * kv, L);
+    if (output_bias) add_vector(r, "o bias", m->hidden, L);
+    if (r->family->qk_norm) add_vector(r, "q and k norms", 2 * m->head_dim, L);
+    if (r->family->expert_bias) add_vector(r, "sinks", m->heads, L);
+}
+
+/* DeepSeek's latent attention: one compressed vector per token is cached for all heads. */
+static kerf_status add_latent_attention(reader *r)
+{
+    kerf_model *m = r->model;
+    uint64_t nope, rank = number_or_none(r, "q_lora_rank");
+    KF_TRY(number(r, "kv_lora_rank", 0, &m->latent));
+    KF_TRY(number(r, "qk_nope_head_dim", 0, &nope));
+    KF_TRY(number(r, "qk_rope_head_dim", 0, &m->rope_dim));
+    KF_TRY(number(r, "v_head_dim", 0, &m->v_dim));
+    m->qk_dim = nope + m->rope_dim;
+    if (rank) {
+        add(r, "q_a_proj", KERF_PART_LINEAR, rank, m->hidden, m->layers, 1, LATENT_IN);
+        add_vector(r, "q_a norm", rank, m->layers);
+    }
+    add(r, "kv_a_proj", KERF_PART_LINEAR, m->latent + m->rope_dim, m->hidden, m->layers, 1,
+        LATENT_IN);
+    add_vector(r, "kv_a norm", m->latent, m->layers);
+    add(r, rank ? "q_b_proj" : "q_proj", KERF_PART_LINEAR, m->heads * m->qk_dim,
+        rank ? rank : m->hidden, m->layers, 1, ALONE);
+    add(r, "kv_b_proj", KERF_PART_LINEAR, m->heads * (nope + m->v_dim), m->latent, m->layers, 1,
+        ALONE);
+    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, m->heads * m->v_dim, m->layers, 1, ALONE);
+    return KERF_OK;
+}
+
+/* --- feed-forward -------------------------------------------------------------------------- */
+
+static kerf_status add_dense(reader *r, uint64_t layers)
+{
+    uint64_t width, H = r->model->hidden;
+    if (layers == 0) return KERF_OK;
+    KF_TRY(number(r, "intermediate_size", 0, &width));
+    add(r, "gate_proj", KERF_PART_LINEAR, width, H, layers, 1, GATE_UP);
+    add(r, "up_proj", KERF_PART_LINEAR, width, H, layers, 1, GATE_UP);
+    add(r, "down_proj", KERF_PART_LINEAR, H, width, layers, 1, ALONE);
+    return KERF_OK;
+}
+
+static kerf_status add_experts(reader *r)
+{
+    kerf_model *m = r->model;
+    uint64_t width, E = m->experts, L = m->moe_layers, H = m->hidden;
+    uint64_t shared = number_or_none(r, "n_shared_experts");
+    KF_TRY(number(r, r->family->width, 0, &width));
+    add(r, "router", KERF_PART_ROUTER, E, H, L, 1, ALONE);
+    if (r->family->latent) add_vector(r, "router correction", E, L);
+    add(r, "expert gate_proj", KERF_PART_EXPERT, width, H, L, E, EXPERT_IN);
+    add(r, "expert up_proj", KERF_PART_EXPERT, width, H, L, E, EXPERT_IN);
+    add(r, "expert down_proj", KERF_PART_EXPERT, H, width, L, E, ALONE);
+    if (r->family->expert_bias) {
+        add(r, "expert biases", KERF_PART_VECTOR, 2 * width + H, 1, L, E, ALONE);
+        add_vector(r, "router bias", E, L);
+    }
+    if (shared) {
+        add(r, "shared gate_proj", KERF_PART_LINEAR, shared * width, H, L, 1, SHARED_IN);
+        add(r, "shared up_proj", KERF_PART_LINEAR, shared * width, H, L, 1, SHARED_IN);
+        add(r, "shared down_proj", KERF_PART_LINEAR, H, shared * width, L, 1, ALONE);
+    }
+    return KERF_OK;
+}
+
+static kerf_status add_feed_forward(reader *r)
+{
+    kerf_model *m = r->model;
+    if (!r->family->experts) return add_dense(r, m->layers);
+    uint64_t dense = number_or_none(r, "first_k_dense_replace");
+    dense =
+        kf_min_u64(dense, m->layers) + json_array_size(json_object_get(r->doc, "mlp_only_layers"));
+    if (dense > m->layers || number_or_none(r, "decoder_sparse_step") > 1) {
+        return kf_fail(r->err, KERF_E_NOSUP, KF_NOWHERE,
+                       "%.200s: this mixture of dense and sparse layers is not known", r->path);
+    }
+    KF_TRY(number(r, r->family->experts, 0, &m->experts));
+    KF_TRY(number(r, "num_experts_per_tok", 0, &m->experts_active));
+    if (m->experts_active > m->experts) {
+        return BAD(r, "%.200s: num_experts_per_tok is larger than %s", r->path, r->family->experts);
+    }
+    m->moe_layers = m->layers - dense;
+    KF_TRY(add_dense(r, dense));
+    return add_experts(r);
+}
+
+/* --- the whole ----------------------------------------------------------------------------- */
+
+static void read_window(reader *r)
+{
+    kerf_model *m = r->model;
+    const json_t *types = json_object_get(r->doc, "layer_types");
+    uint64_t every = number_or_none(r, "sliding_window_pattern");
+    if (!every) every = r->family->windowed;
+    m->window = number_or_none(r, "sliding_window");
+    if (!m->window || !every || !flag(r, "use_sliding_window", 1)) {
+        m->window = 0;
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        m->window_layers += type && strcmp(type, "sliding_attention") == 0;
+    }
+    if (json_array_size(types) == 0) {
+        m->window_layers = every == 1 ? m->layers : m->layers - m->layers / every;
+    }
+    if (m->window_layers > m->layers) m->window_layers = m->layers;
+}
+
+static kerf_status read_model(reader *r)
+{
+    kerf_model *m = r->model;
+    KF_TRY(number(r, "hidden_size", 0, &m->hidden));
+    KF_TRY(number(r, "num_hidden_layers", 0, &m->layers));
+    KF_TRY(number(r, "vocab_size", 0, &m->vocab));
+    KF_TRY(number(r, "num_attention_heads", 0, &m->heads));
+    KF_TRY(number(r, "num_key_value_heads", m->heads, &m->kv_heads));
+    KF_TRY(number(r, "head_dim", m->hidden / m->heads ? m->hidden / m->heads : 1, &m->head_dim));
+    m->tied = flag(r, "tie_word_embeddings", r->family->tied);
+    add(r, "embed_tokens", KERF_PART_EMBEDDING, m->vocab, m->hidden, 1, 1, ALONE);
+    if (r->family->latent) {
+        KF_TRY(add_latent_attention(r));
+    } else {
+        add_attention(r);
+    }
+    KF_TRY(add_feed_forward(r));
+    add_vector(r, "norms", m->hidden * (uint64_t)r->family->norms, m->layers);
+    add_vector(r, "final norm", m->hidden, 1);
+    add(r, "lm_head", KERF_PART_HEAD, m->vocab, m->hidden, 1, 1, ALONE);
+    read_window(r);
+    return KERF_OK;
+}
+
+static const family *find_family(const char *type)
+{
+    for (size_t i = 0; type && i < sizeof families / sizeof *families; i++) {
+        if (strcmp(families[i].type, type) == 0) return &families[i];
+    }
+    return NULL;
+}
+
+static kerf_status read_config(reader *r)
+{
+    const json_t *text = json_object_get(r->doc, "text_config");
+    if (json_is_object(text)) r->doc = text; /* of a model that sees images too */
+    const char *type = json_string_value(json_object_get(r->doc, "model_type"));
+    if (!type) return BAD(r, "%.200s: no model_type: is it a config.json?", r->path);
+    r->family = find_family(type);
+    if (!r->family) {
+        char known[200] = "";
+        for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+            size_t n = strlen(known);
+            snprintf(known + n, sizeof known - n, " %s", families[i].type);
+        }
+        return kf_fail(r->err, KERF_E_NOSUP, KF_NOWHERE,
+                       "%.200s: model_type %.40s is not known; known:%s", r->path, type, known);
+    }
+    snprintf(r->model->type, sizeof r->model->type, "%s", type);
+    return read_model(r);
+}
+
+kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err)
+{
+    char name[4096];
+    struct stat st;
+    json_error_t why;
+    int folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    int n = snprintf(name, sizeof name, "%s%s", path, folder ? "/config.json" : "");
+    *out = (kerf_model){0};
+    if (n < 0 || n >= (int)sizeof name) {
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the path is too long");
+    }
+    if (stat(name, &st) != 0)
+        return kf_fail(err, KERF_E_IO, KF_NOWHERE, "%.200s: no such file", name);
+    if (st.st_size > 16 << 20) {
+        return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%.200s: larger than 16 MiB", name);
+    }
+    json_t *doc = json_load_file(name, JSON_REJECT_DUPLICATES, &why);
+    if (!doc) {
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.160s", name, why.line, why.text);
+    }
+    reader r = {.path = name, .doc = doc, .model = out, .err = err};
+    kerf_status s = read_config(&r);
+    json_decref(doc);
+    if (s != KERF_OK) *out = (kerf_model){0};
+    return s;
+}

@@ -1,0 +1,285 @@
+/* test_predict.c - bytes, intensities and times of matrix products against figures worked out by
+ * hand, and the three tiers against each other. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <kerf/predict.h>
+
+#define assert_near(a, b, tolerance)                                                \
+    do {                                                                            \
+        double got = (a), wanted = (b);                                             \
+        if (!(fabs(got - wanted) <= (tolerance)))                                   \
+            fail_msg("%s is %.9g, not %.9g within %g", #a, got, wanted, tolerance); \
+    } while (0)
+
+static kerf_matmul product(const char *format, uint64_t n, uint64_t k, double rows)
+{
+    const kerf_format *f = kerf_format_find(format);
+    assert_non_null(f);
+    return (kerf_matmul){.format = f, .n = n, .k = k, .rows = rows};
+}
+
+static kerf_work work_of(kerf_matmul m)
+{
+    kerf_work w;
+    assert_int_equal(kerf_matmul_work(NULL, &m, &w, NULL), KERF_OK);
+    return w;
+}
+
+static double intensity(kerf_matmul m)
+{
+    kerf_work w = work_of(m);
+    return kerf_work_intensity(&w);
+}
+
+static kerf_matmul with_fp4(kerf_matmul m)
+{
+    m.activations = kerf_format_find("nvfp4");
+    return m;
+}
+
+/* 4096 x 4096 with one row of bf16: weights as stored, x and y. */
+static void bytes_of_a_gemv(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        double bytes, us_at_273;
+    } rows[] = {{"fp16", 33570816, 122.97},    {"fp8-e4m3", 16793604, 61.51},
+                {"int4-g128", 8667136, 31.75}, {"nvfp4", 9453572, 34.63},
+                {"mxfp4", 8929280, 32.71},     {"int8", 16809984, 61.57}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kerf_work w = work_of(product(rows[i].format, 4096, 4096, 1));
+        assert_near(kerf_work_bytes(&w), rows[i].bytes, 0);
+        assert_near(kerf_work_bytes(&w) / 273e3, rows[i].us_at_273, 0.01);
+        assert_near(w.flops, 33554432, 0);
+    }
+    assert_near(intensity(product("nvfp4", 4096, 4096, 1)), 3.549, 0.001);
+    assert_near(intensity(product("fp16", 4096, 4096, 1)), 1.0, 0.001);
+    assert_near(intensity(product("fp8-e4m3", 4096, 4096, 1)), 2.0, 0.003);
+    /* 3.55 times fewer bytes than fp16, not 4. */
+    kerf_work fp16 = work_of(product("fp16", 4096, 4096, 1));
+    kerf_work fp4 = work_of(product("nvfp4", 4096, 4096, 1));
+    assert_near(kerf_work_bytes(&fp16) / kerf_work_bytes(&fp4), 3.55, 0.005);
+}
+
+/* The batched NVFP4 products of a public kernel contest: M x K x L with FP4 activations. */
+static void bytes_of_batched_gemvs(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t n, k;
+        double l, mb;
+    } rows[] = {{7168, 16384, 1, 66.084}, {4096, 7168, 8, 132.218}, {7168, 2048, 4, 33.092}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kerf_matmul m = with_fp4(product("nvfp4", rows[i].n, rows[i].k, rows[i].l));
+        m.matrices = rows[i].l;
+        kerf_work w = work_of(m);
+        assert_near(kerf_work_bytes(&w) * 1e-6, rows[i].mb, 0.0006);
+    }
+}
+
+/* FP4 products of a DeepSeek layer: what intensity tends to, and where they cross the ridge. */
+static void limits_of_deepseek_products(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t n, k;
+        double limit, at_128, crosses;
+    } rows[] = {{2112, 7168, 3667, 405, 457},
+                {24576, 1536, 1509, 350, 1243},
+                {32768, 512, 510, 240, INFINITY},
+                {7168, 16384, 9973, 435, 357}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint64_t n = rows[i].n, k = rows[i].k;
+        assert_near(intensity(with_fp4(product("nvfp4", n, k, 1))), 3.55, 0.06);
+        assert_near(intensity(with_fp4(product("nvfp4", n, k, 128))), rows[i].at_128, 0.6);
+        assert_near(intensity(with_fp4(product("nvfp4", n, k, 1e12))), rows[i].limit, 0.6);
+        if (isinf(rows[i].crosses)) {
+            assert_true(intensity(with_fp4(product("nvfp4", n, k, 1e12))) < 1125);
+            continue;
+        }
+        assert_true(intensity(with_fp4(product("nvfp4", n, k, rows[i].crosses - 1))) < 1125);
+        assert_true(intensity(with_fp4(product("nvfp4", n, k, rows[i].crosses + 1))) > 1125);
+    }
+    /* With bf16 activations: 27.9 MB and 346. */
+    kerf_work w = work_of(product("nvfp4", 24576, 1536, 128));
+    assert_near(kerf_work_bytes(&w) * 1e-6, 27.92, 0.01);
+    assert_near(intensity(product("nvfp4", 24576, 1536, 128)), 346, 0.5);
+    /* bf16: 1.0 at one row, 15.8 at 16. */
+    assert_near(intensity(product("bf16", 2112, 7168, 1)), 1.0, 0.001);
+    assert_near(intensity(product("bf16", 2112, 7168, 16)), 15.8, 0.05);
+}
+
+/* The products of absorbed attention, one per head, in fp8. */
+static void batched_products_of_heads(void **state)
+{
+    (void)state;
+    kerf_matmul m = product("fp8-e4m3", 512, 128, 1);
+    m.activations = m.format;
+    m.output_bits = 8;
+    assert_near(intensity(m), 1.98, 0.005);
+    m.rows = 64;
+    assert_near(intensity(m), 78.8, 0.05);
+    m.rows = 1e12;
+    assert_near(intensity(m), 204.8, 0.05);
+    m.output_bits = 16;
+    assert_near(intensity(m), 113.8, 0.05);
+}
+
+/* --- peaks --------------------------------------------------------------------------------- */
+
+static void units_by_type(void **state)
+{
+    (void)state;
+    const kerf_hardware *b200 = kerf_hardware_find("b200"), *h200 = kerf_hardware_find("h200");
+    const kerf_format *fp4 = kerf_format_find("nvfp4"), *fp8 = kerf_format_find("fp8-e4m3");
+    const kerf_format *int8 = kerf_format_find("int8"), *int4 = kerf_format_find("int4-g128");
+    assert_near(kerf_peak_tflops(b200, fp4, fp4), 9000, 0);
+    assert_near(kerf_peak_tflops(b200, fp4, fp8), 4500, 0);
+    assert_near(kerf_peak_tflops(b200, fp4, NULL), 2250, 0); /* widened to bf16 */
+    assert_near(kerf_peak_tflops(h200, fp4, fp4), 1979, 0);  /* no fp4 unit     */
+    assert_near(kerf_peak_tflops(h200, int4, NULL), 989, 0);
+    assert_near(kerf_peak_tflops(h200, int8, int8), 1979, 0);
+    assert_near(kerf_peak_tflops(h200, int8, fp8), 989, 0);
+    assert_near(kerf_peak_tflops(kerf_hardware_find("a100"), int4, int4), 1248, 0);
+    assert_near(kerf_peak_tflops(kerf_hardware_find("epyc-9654"), fp4, NULL), 7.37, 0);
+}
+
+/* --- tiers --------------------------------------------------------------------------------- */
+
+static kerf_prediction predict(const kerf_hardware *h, kerf_matmul m)
+{
+    kerf_prediction p;
+    assert_int_equal(kerf_predict(h, &m, &p, NULL), KERF_OK);
+    assert_true(p.low_us <= p.us && p.us <= p.high_us && p.low_us > 0);
+    return p;
+}
+
+/* Times measured on an H200 (cold, rotating weights, graph replay; bench of November 2026). */
+static void the_band_holds_what_was_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        uint64_t n, k;
+        double rows, us;
+    } seen[] = {
+        {"fp16", 4096, 4096, 1, 12.70},         {"fp16", 14336, 4096, 1, 31.3},
+        {"fp16", 4096, 14336, 1, 32.7},         {"fp16", 8192, 8192, 1, 39.9},
+        {"fp16", 7168, 16384, 1, 61.6},         {"fp16", 28672, 8192, 1, 110.7},
+        {"int4-g128", 4096, 4096, 1, 6.79},     {"int4-g128", 14336, 4096, 1, 17.0},
+        {"int4-g128", 8192, 8192, 1, 17.0},     {"int4-g128", 7168, 16384, 1, 27.2},
+        {"int4-g128", 28672, 8192, 1, 48.1},    {"int4-g128", 8192, 8192, 16, 17.2},
+        {"fp8-e4m3-row", 4096, 4096, 16, 7.26}, {"fp8-e4m3-row", 14336, 4096, 16, 17.5},
+        {"fp8-e4m3-row", 8192, 8192, 16, 19.6}, {"fp8-e4m3-row", 7168, 16384, 16, 35.4},
+    };
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+        kerf_prediction p = predict(kerf_hardware_find("h200"),
+                                    product(seen[i].format, seen[i].n, seen[i].k, seen[i].rows));
+        assert_int_equal(p.tier, KERF_TIER_SPEC);
+        assert_int_equal(p.bound, KERF_BOUND_MEMORY);
+        if (seen[i].us < p.low_us || seen[i].us > p.high_us) {
+            fail_msg("%s %llux%llu: measured %g, band %g..%g", seen[i].format,
+                     (unsigned long long)seen[i].n, (unsigned long long)seen[i].k, seen[i].us,
+                     p.low_us, p.high_us);
+        }
+    }
+    kerf_prediction p = predict(kerf_hardware_find("h200"), product("bf16", 8192, 8192, 4096));
+    assert_int_equal(p.bound, KERF_BOUND_MATH);
+    assert_near(p.ridge, 206, 0.5);
+}
+
+static void a_fit_is_the_formula(void **state)
+{
+    (void)state;
+    const kerf_fit fits[] = {
+        {"nvfp4", 1, 8, 2.0, 4000, 1000, 0, 0.02, 0.1, "s", "d"},
+        {"nvfp4", 9, 64, 3.0, 4000, 0, 500, 0, 0, "s", "d"},
+    };
+    kerf_hardware h = *kerf_hardware_find("h200");
+    h.fit = fits;
+    h.fits = 2;
+    kerf_prediction p = predict(&h, product("nvfp4", 4096, 4096, 1));
+    assert_int_equal(p.tier, KERF_TIER_FITTED);
+    assert_int_equal(p.bound, KERF_BOUND_DECODE); /* 16.8 G weights at 1000 G/s */
+    assert_near(p.us, 2 + 16.777216, 1e-6);
+    assert_near(p.memory_us, 9453572 / 4e6, 1e-6);
+    assert_near(p.high_us, 1.1 * p.us, 1e-9);
+    p = predict(&h, product("nvfp4", 4096, 4096, 16));
+    assert_near(p.us, 3 + p.memory_us, 1e-9);
+    p = predict(&h, product("nvfp4", 4096, 4096, 64));
+    assert_near(p.math_us, 2.0 * 4096 * 4096 * 64 / 500e6, 1e-9);
+    assert_int_equal(predict(&h, product("nvfp4", 4096, 4096, 65)).tier, KERF_TIER_SPEC);
+    assert_int_equal(predict(&h, product("mxfp4", 4096, 4096, 1)).tier, KERF_TIER_SPEC);
+    p = predict(&h, product("nvfp4", 16, 64, 1));
+    assert_int_equal(p.bound, KERF_BOUND_FIXED);
+}
+
+static void a_table_is_what_was_measured(void **state)
+{
+    (void)state;
+    static const double n[] = {1024, 4096}, k[] = {1024, 16384};
+    static const double us1[] = {3, 9, 6, 30}, us4[] = {4, 12, 8, 40};
+    const kerf_anchors tables[] = {{"nvfp4", 4, 2, 2, n, k, us4, "s", "d"},
+                                   {"nvfp4", 1, 2, 2, n, k, us1, "s", "d"}};
+    kerf_hardware h = *kerf_hardware_find("h200");
+    h.anchors = tables;
+    h.tables = 2;
+    kerf_prediction p = predict(&h, product("nvfp4", 4096, 1024, 1));
+    assert_int_equal(p.tier, KERF_TIER_TABLE);
+    assert_near(p.us, 6, 1e-9);
+    assert_near(predict(&h, product("nvfp4", 4096, 16384, 4)).us, 40, 1e-9);
+    /* Between anchors: the excess over the bytes is what is interpolated, so twice the rows of a
+     * shape in the middle stays between its neighbours. */
+    p = predict(&h, product("nvfp4", 2048, 4096, 2));
+    assert_true(p.us > 4 && p.us < 30 && !p.extrapolated);
+    /* Half way in logarithms, by hand. */
+    kerf_work mid = work_of(product("nvfp4", 2048, 1024, 1));
+    kerf_work a = work_of(product("nvfp4", 1024, 1024, 1));
+    kerf_work b = work_of(product("nvfp4", 4096, 1024, 1));
+    double excess = sqrt(3 / kerf_work_bytes(&a) * 6 / kerf_work_bytes(&b));
+    assert_near(predict(&h, product("nvfp4", 2048, 1024, 1)).us, excess * kerf_work_bytes(&mid),
+                1e-9);
+    /* Outside: its edge, and it says so; with a fit, the fit. */
+    assert_true(predict(&h, product("nvfp4", 8192, 1024, 1)).extrapolated);
+    const kerf_fit fit = {"nvfp4", 1, 8, 2.0, 4000, 0, 0, 0, 0, "s", "d"};
+    h.fit = &fit;
+    h.fits = 1;
+    assert_int_equal(predict(&h, product("nvfp4", 8192, 1024, 1)).tier, KERF_TIER_FITTED);
+    assert_int_equal(predict(&h, product("nvfp4", 4096, 1024, 8)).tier, KERF_TIER_FITTED);
+    assert_int_equal(predict(&h, product("nvfp4", 4096, 1024, 16)).tier, KERF_TIER_SPEC);
+}
+
+static void nonsense_is_refused(void **state)
+{
+    (void)state;
+    kerf_work w;
+    kerf_matmul m = product("nvfp4", 0, 4096, 1);
+    assert_int_equal(kerf_matmul_work(NULL, &m, &w, NULL), KERF_E_ARG);
+    m = product("nvfp4", 4096, 4096, NAN);
+    assert_int_equal(kerf_matmul_work(NULL, &m, &w, NULL), KERF_E_ARG);
+    m = product("nvfp4", UINT64_C(1) << 40, UINT64_C(1) << 40, 1);
+    assert_int_not_equal(kerf_matmul_work(NULL, &m, &w, NULL), KERF_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_of_a_gemv),
+        cmocka_unit_test(bytes_of_batched_gemvs),
+        cmocka_unit_test(limits_of_deepseek_products),
+        cmocka_unit_test(batched_products_of_heads),
+        cmocka_unit_test(units_by_type),
+        cmocka_unit_test(the_band_holds_what_was_measured),
+        cmocka_unit_test(a_fit_is_the_formula),
+        cmocka_unit_test(a_table_is_what_was_measured),
+        cmocka_unit_test(nonsense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
