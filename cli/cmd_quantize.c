@@ -9,6 +9,7 @@
 #include "manifest.h"
 #include "output.h"
 #include "progress.h"
+#include "recipe.h"
 
 typedef struct job {
     const args *args;
@@ -244,11 +245,13 @@ static kerf_status quantize(job *j, kerf_error *err)
     const char *format = args_value(a, "format");
     j->source_path = args_operand(a, 0);
     j->path = args_value(a, "output");
-    if (!format) return USAGE(err, "quantize: -f FORMAT[:ENCODER] is missing; see kerf formats");
+    if (!format && !args_has(a, "recipe")) {
+        return USAGE(err, "quantize: -f FORMAT[:ENCODER] is missing; see kerf formats");
+    }
     if (!j->path && !args_has(a, "dry-run")) {
         return USAGE(err, "quantize: -o OUT is missing; --dry-run needs none");
     }
-    TRY(parse_codec(format, &j->base, err));
+    if (format) TRY(parse_codec(format, &j->base, err));
     TRY(args_choice(a, "layout", layouts, &layout, err));
     TRY(args_exec(a, &j->exec, err));
     TRY(checkpoint_open(&j->source, j->source_path, err));
@@ -265,7 +268,11 @@ static kerf_status quantize(job *j, kerf_error *err)
 static int run_quantize(const args *a, kerf_error *err)
 {
     job j = {.args = a};
-    kerf_status s = quantize(&j, err);
+    const char *path = args_value(a, "recipe");
+    int s = quantize(&j, err);
+    if (s == KERF_OK && path && !args_has(a, "dry-run")) {
+        s = recipe_check(path, &j.source, j.path, &j.exec, a, err);
+    }
     args_exec_close(&j.exec);
     manifest_close(&j.manifest);
     decisions_free(&j.plan);
@@ -281,6 +288,9 @@ static const option options[] = {
      "another format for matching tensors, also for those kept by "
      "default; GLOB=keep keeps them (repeatable, last wins)"},
     {"layout", 0, "kerf", "how tensors are named in the output"},
+    {"recipe", 0, "FILE",
+     "formats as a recipe of kerf advise has them; what was written is measured again and must be "
+     "what the recipe promises. -f is for tensors that it does not name"},
     {"dry-run", 'n', NULL, "show what would become of every tensor and write nothing"},
     {NULL, 0, NULL, NULL},
 };

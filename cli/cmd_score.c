@@ -7,6 +7,7 @@
 #include "decide.h"
 #include "encode_tensor.h"
 #include "figures.h"
+#include "importance.h"
 
 enum { FEW_TENSORS = 8 }; /* up to so many are listed one by one unasked */
 
@@ -63,39 +64,12 @@ static kerf_status score_tensor(job *j, const kerf_weight *w, kerf_codec codec,
     return s;
 }
 
-/* --- importance ---------------------------------------------------------------------------- */
-
-/* malloc'd F32 per column of w from --imatrix; NULL when it has no entry for w. */
-static kerf_status read_importance(const job *j, const kerf_weight *w, float **out, kerf_error *err)
-{
-    *out = NULL;
-    if (!j->imatrix.reader) return KERF_OK;
-    const kerf_tensor *t = kerf_reader_find(j->imatrix.reader, w->name);
-    if (!t) return KERF_OK;
-    uint64_t columns = w->shape.rank ? w->shape.dim[w->shape.rank - 1] : 1;
-    if (t->dtype != KERF_F32 || t->shape.rank != 1 || t->shape.dim[0] != columns) {
-        return fail(err, KERF_E_DATA, "%.200s: %.200s must be F32 [%llu], one value per column",
-                    j->imatrix.path, w->name, (unsigned long long)columns);
-    }
-    TRY(allocate(out, (size_t)columns, sizeof **out, err));
-    kerf_status s = kerf_reader_read(j->imatrix.reader, t, 0, *out, (size_t)t->bytes, err);
-    for (uint64_t i = 0; i < columns && s == KERF_OK; i++) {
-        if ((*out)[i] >= 0 && (*out)[i] <= 3.4e38f) continue;
-        s = fail(err, KERF_E_DATA, "%.200s: %.200s: value %llu is negative or not finite",
-                 j->imatrix.path, w->name, (unsigned long long)i);
-    }
-    if (s == KERF_OK) return KERF_OK;
-    free(*out);
-    *out = NULL;
-    return s;
-}
-
 /* --- all tensors --------------------------------------------------------------------------- */
 
 static kerf_status score_codecs(job *j, const kerf_weight *w, size_t column, kerf_error *err)
 {
     float *importance = NULL;
-    kerf_status s = read_importance(j, w, &importance, err);
+    kerf_status s = importance_read(&j->imatrix, w, &importance, err);
     for (size_t c = 0; c < j->codecs.count && s == KERF_OK; c++) {
         char name[64];
         kerf_score *score = &j->score[c * j->plan.quantized + column];

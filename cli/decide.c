@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recipe.h"
+
 /* Names as Hugging Face checkpoints have them; the first match gives the reason. */
 static const struct {
     const char *glob, *reason;
@@ -49,9 +51,10 @@ kerf_status parse_codec(const char *text, kerf_codec *out, kerf_error *err)
 /* --- --tensor GLOB=FORMAT ------------------------------------------------------------------ */
 
 typedef struct rule {
-    const char *text; /* as given                    */
-    char *glob;       /* its part before the last '=' */
-    kerf_codec codec; /* format NULL: keep           */
+    const char *text;   /* as given, or the pattern     */
+    const char *origin; /* "--tensor", "--recipe"       */
+    char *glob;         /* its part before the last '=' */
+    kerf_codec codec;   /* format NULL: keep            */
 } rule;
 
 typedef struct rules {
@@ -68,7 +71,7 @@ static void rules_free(rules *r)
 static kerf_status parse_rule(const char *text, rule *out, kerf_error *err)
 {
     const char *equals = strrchr(text, '=');
-    *out = (rule){.text = text};
+    *out = (rule){.text = text, .origin = "--tensor"};
     if (!equals || equals == text) {
         return USAGE(err, "--tensor %.200s: expected GLOB=FORMAT[:ENCODER] or GLOB=keep", text);
     }
@@ -77,21 +80,31 @@ static kerf_status parse_rule(const char *text, rule *out, kerf_error *err)
     return out->glob ? KERF_OK : fail(err, KERF_E_NOMEM, "no memory for --tensor");
 }
 
-static kerf_status parse_rules(const args *a, rules *out, kerf_error *err)
+/* Rules of a recipe come first, so that --tensor overrules them. r: all zeros without one. */
+static kerf_status parse_rules(const args *a, const recipe *r, rules *out, kerf_error *err)
 {
-    size_t count = 0;
-    while (args_value_at(a, "tensor", count)) count++;
+    size_t given = 0, written = 0;
+    const char *glob;
+    kerf_codec codec;
+    kerf_status s = KERF_OK;
+    while (args_value_at(a, "tensor", given)) given++;
+    while (recipe_rule_at(r, written, &glob, &codec)) written++;
     *out = (rules){0};
-    TRY(allocate(&out->item, count, sizeof *out->item, err));
-    for (; out->count < count; out->count++) {
-        const char *text = args_value_at(a, "tensor", out->count);
-        kerf_status s = parse_rule(text, &out->item[out->count], err);
-        if (s != KERF_OK) {
-            rules_free(out);
-            return s;
-        }
+    TRY(allocate(&out->item, written + given, sizeof *out->item, err));
+    for (size_t i = 0; i < written && s == KERF_OK; i++) {
+        recipe_rule_at(r, i, &glob, &codec);
+        char *copy = strdup(glob);
+        if (!copy)
+            s = fail(err, KERF_E_NOMEM, "no memory for the recipe");
+        else
+            out->item[out->count++] = (rule){copy, "--recipe", copy, codec};
     }
-    return KERF_OK;
+    for (size_t i = 0; i < given && s == KERF_OK; i++) {
+        s = parse_rule(args_value_at(a, "tensor", i), &out->item[out->count], err);
+        if (s == KERF_OK) out->count++;
+    }
+    if (s != KERF_OK) rules_free(out);
+    return s;
 }
 
 /* --- one tensor ---------------------------------------------------------------------------- */
@@ -140,11 +153,11 @@ static kerf_status apply_rules(decision *d, const rules *r, int *found, kerf_err
         char text[96];
         const char *why = obstacle(w, text, sizeof text);
         if (r->item[i].codec.format && why) {
-            return USAGE(err, "--tensor %.100s: %.200s cannot be quantized: %s", r->item[i].text,
-                         w->name, why);
+            return USAGE(err, "%s %.100s: %.200s cannot be quantized: %s", r->item[i].origin,
+                         r->item[i].text, w->name, why);
         }
         d->codec = r->item[i].codec;
-        snprintf(d->reason, sizeof d->reason, "--tensor %s", r->item[i].text);
+        snprintf(d->reason, sizeof d->reason, "%s %s", r->item[i].origin, r->item[i].text);
         *found = 1;
         return KERF_OK;
     }
@@ -180,6 +193,7 @@ static kerf_status decide_one(const request *r, decision *d, kerf_error *err)
         snprintf(d->reason, sizeof d->reason, "%s", why);
     } else {
         d->codec = r->base;
+        if (!r->base.format) snprintf(d->reason, sizeof d->reason, "not in the recipe");
     }
     return KERF_OK;
 }
@@ -217,7 +231,7 @@ static kerf_status check_globs(const request *r, kerf_error *err)
 {
     static const char *const options[] = {"keep", "only"};
     for (size_t i = 0; i < r->rules.count; i++) {
-        TRY(check_glob(r->source, "tensor", r->rules.item[i].glob, err));
+        TRY(check_glob(r->source, r->rules.item[i].origin + 2, r->rules.item[i].glob, err));
     }
     for (size_t k = 0; k < 2; k++) {
         const char *glob;
@@ -253,8 +267,13 @@ kerf_status decide(const checkpoint *c, const args *a, kerf_codec base, int all_
 {
     request r = {.source = c, .args = a, .base = base, .all_tensors = all_tensors};
     *out = (decisions){0};
-    TRY(parse_rules(a, &r.rules, err));
-    kerf_status s = decide_all(&r, out, err);
+    recipe rec = {0};
+    const char *path = args_value(a, "recipe");
+    if (path) TRY(recipe_open(&rec, path, err));
+    kerf_status s = parse_rules(a, &rec, &r.rules, err);
+    recipe_close(&rec);
+    TRY(s);
+    s = decide_all(&r, out, err);
     rules_free(&r.rules);
     if (s != KERF_OK) decisions_free(out);
     return s;

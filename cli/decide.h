@@ -16,9 +16,9 @@ typedef struct decisions {
     size_t count, quantized;
 } decisions;
 
-/* Applies, in this order: --tensor (the last match wins), --keep, --only, then the defaults.
- * base: the codec of -f. all_tensors: the defaults keep nothing that could be quantized.
- * A pattern that matches no tensor is an error. */
+/* Applies, in this order: --tensor and --recipe (the last match wins, --tensor first), --keep,
+ * --only, then the defaults. base: the codec of -f. all_tensors: the defaults keep nothing that
+ * could be quantized. A pattern that matches no tensor is an error. */
 kerf_status decide(const checkpoint *c, const args *a, kerf_codec base, int all_tensors,
                    decisions *out, kerf_error *err);
 void decisions_free(decisions *d);

@@ -1,0 +1,29 @@
+/* importance.c - reads and checks the importance of one weight's columns. */
+#include "importance.h"
+
+#include <stdlib.h>
+
+kerf_status importance_read(const checkpoint *imatrix, const kerf_weight *w, float **out,
+                            kerf_error *err)
+{
+    *out = NULL;
+    if (!imatrix->reader) return KERF_OK;
+    const kerf_tensor *t = kerf_reader_find(imatrix->reader, w->name);
+    if (!t) return KERF_OK;
+    uint64_t columns = w->shape.rank ? w->shape.dim[w->shape.rank - 1] : 1;
+    if (t->dtype != KERF_F32 || t->shape.rank != 1 || t->shape.dim[0] != columns) {
+        return fail(err, KERF_E_DATA, "%.200s: %.200s must be F32 [%llu], one value per column",
+                    imatrix->path, w->name, (unsigned long long)columns);
+    }
+    TRY(allocate(out, (size_t)columns, sizeof **out, err));
+    kerf_status s = kerf_reader_read(imatrix->reader, t, 0, *out, (size_t)t->bytes, err);
+    for (uint64_t i = 0; i < columns && s == KERF_OK; i++) {
+        if ((*out)[i] >= 0 && (*out)[i] <= 3.4e38f) continue;
+        s = fail(err, KERF_E_DATA, "%.200s: %.200s: value %llu is negative or not finite",
+                 imatrix->path, w->name, (unsigned long long)i);
+    }
+    if (s == KERF_OK) return KERF_OK;
+    free(*out);
+    *out = NULL;
+    return s;
+}

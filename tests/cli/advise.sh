@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# advise.sh - choices under budgets, recipes that quantize keeps, reports, and what is refused.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cache=(--cache "$tmp/scores.json")
+few=(-f 'nvfp4:sweep,int4-g32-asym:search,mxfp6-e2m3,int8')
+
+number() { awk -v x="$(json "$1")" "BEGIN { exit !(x $2) }"; }
+
+# --- groups -------------------------------------------------------------------------------------
+expect 0 advise "$model" --budget 5bits "${few[@]}" "${cache[@]}" --json
+json_is schema kerf.advise/1
+json_is groups.# 16
+json_is groups.2.name model.layers.0.self_attn.qkv_proj
+json_is groups.2.tensors.# 3
+json_is groups.2.candidates.# 5
+json_is scored 112
+json_is gap 0.0
+check "under 5 bits" number total.bits '<= 5'
+check "and close to it" number total.bits '> 4.9'
+bits5=$(json total.t2)
+check "less error than one format of no more bits" awk -v t2="$bits5" '
+    $1 <= 5 && $2 <= t2 { exit 1 }' <(paste <(json 'uniform.*.bits') <(json 'uniform.*.t2'))
+check "the curve falls" awk 'NR > 1 && $1 > last { exit 1 } { last = $1 }' <(json 'curve.*.t2')
+
+# A second budget measures nothing; the same budget gives the same choice on one thread or many.
+expect 0 advise "$model" --budget 5.5bits "${few[@]}" "${cache[@]}" --json
+json_is scored 0
+json_is cached 112
+check "a larger budget costs less error" number total.t2 "< $bits5"
+expect 0 advise "$model" --budget 5bits "${few[@]}" --json -j 1
+json_is total.t2 "$bits5"
+
+# --- recipes ------------------------------------------------------------------------------------
+expect 0 advise "$model" --budget 5bits "${few[@]}" "${cache[@]}" -o "$tmp/recipe.json"
+output_says 'why$'
+expect 2 advise "$model" --budget 5bits "${few[@]}" "${cache[@]}" -o "$tmp/recipe.json"
+error_says 'exists; -y replaces it'
+expect 0 quantize "$model" --recipe "$tmp/recipe.json" -o "$tmp/q"
+error_says '28 tensors measured as promised, 0 not, 0 edited'
+expect 0 verify "$model" "$tmp/q" --json
+check "the size that was promised" test "$(json 'tensors.*.bytes' | awk '{ s += $1 } END { printf "%.0f", s }')" \
+    = "$("$TOOLS/json_get" 'promise.tensors.*.bytes' <"$tmp/recipe.json" | awk '{ s += $1 } END { printf "%.0f", s }')"
+
+# Edited by hand: a glob, and a tensor kept.
+sed 's/"rules": \[/"rules": [{"tensors": ["*"], "codec": "keep"},/' "$tmp/recipe.json" >"$tmp/same.json"
+expect 0 quantize "$model" --recipe "$tmp/same.json" -o "$tmp/same"
+same_file "$tmp/q/model.safetensors" "$tmp/same/model.safetensors"
+sed 's/"promise"/"note": 1, "promise"/; s/\("rules": \[\)/\1/; s/^ \],/  , {"tensors": ["*o_proj*"], "codec": "keep"}],/' \
+    "$tmp/recipe.json" >"$tmp/edited.json"
+expect 0 quantize "$model" --recipe "$tmp/edited.json" -o "$tmp/edited"
+error_says '24 tensors measured as promised, 0 not, 4 edited'
+expect 0 quantize "$model" --recipe "$tmp/recipe.json" --tensor '*layers.0.*down_proj*=int8' -o "$tmp/over"
+error_says '27 tensors measured as promised, 0 not, 1 edited'
+
+# A promise that does not hold is a mismatch: of an error, of a size, of another model.
+sed '0,/"t2": 0.00/s//"t2": 0.01/' "$tmp/recipe.json" >"$tmp/better.json"
+run quantize "$model" --recipe "$tmp/better.json" -o "$tmp/better"
+check "exit code 1 for a t2 that is not so" test "$code" -eq 1
+error_says 't2 was promised as'
+error_says '27 tensors measured as promised, 1 not'
+sed '0,/"bytes": [0-9]*,/s//"bytes": 1,/' "$tmp/recipe.json" >"$tmp/smaller.json"
+run quantize "$model" --recipe "$tmp/smaller.json" -o "$tmp/smaller"
+check "exit code 1 for a size that is not so" test "$code" -eq 1
+
+# --- limits -------------------------------------------------------------------------------------
+expect 0 advise "$model" --budget 5bits --budget 2.9MB "${few[@]}" "${cache[@]}" --json
+check "both limits hold" awk -v a="$(json total.bytes)" -v k="$(json kept_bytes)" 'BEGIN { exit !(a + k <= 2.9e6) }'
+expect 0 advise "$model" --budget 110us --hardware b200 "${few[@]}" "${cache[@]}" --json
+check "the step takes 110 us at most" awk -v a="$(json total.us)" -v o="$(json other_us)" 'BEGIN { exit !(a + o <= 110) }'
+json_is tier spec-only
+expect 0 advise "$model" --minimise time --budget 0.05t2 --hardware gb10 "${few[@]}" "${cache[@]}" --json
+check "t2 under its limit" number total.t2 '<= 0.05'
+time=$(json total.us)
+expect 0 advise "$model" --minimise bytes --budget 0.05t2 --hardware gb10 "${few[@]}" "${cache[@]}" --json
+check "t2 under its limit" number total.t2 '<= 0.05'
+check "least time is no more than that of least bytes" number total.us ">= $time"
+expect 0 advise "$model" --budget 5bits --nested "${few[@]}" "${cache[@]}" --json
+check "nested is not better than the best" number total.t2 ">= $bits5"
+
+# What cannot be says what could.
+expect 5 advise "$model" --budget 4bits "${few[@]}" "${cache[@]}"
+error_says 'it would take 4.5003 bits'
+expect 0 advise "$model" --budget 4.5004bits "${few[@]}" "${cache[@]}" --json
+expect 5 advise "$model" --budget 1MB "${few[@]}" "${cache[@]}"
+error_says 'what is kept takes'
+expect 5 advise "$model" --budget 1us --hardware b200 "${few[@]}" "${cache[@]}"
+error_says 'other operators take'
+
+# --- what errors weigh --------------------------------------------------------------------------
+expect 0 advise "$model" --budget 5bits --imatrix "$model/imatrix.safetensors" "${few[@]}" "${cache[@]}" --json
+json_is scored 112
+check "weighted errors differ" test "$(json total.t2)" != "$bits5"
+expect 0 advise "$model" --budget 5bits --alpha depth "${few[@]}" "${cache[@]}" --json
+json_is alpha 'built-in curves over depth, fitted to other models'
+echo '{"schema": "kerf.alpha/1", "alpha": {"*": 1, "*down_proj*": 100}}' >"$tmp/alpha.json"
+expect 0 advise "$model" --budget 5bits --alpha "$tmp/alpha.json" "${few[@]}" "${cache[@]}" --json
+check "what matters more gets more bits" awk -F '\t' '
+    $1 ~ /down_proj/ && $2 < 6 { exit 1 }' <(paste <(json 'groups.*.name') <(json 'groups.*.bits'))
+echo '{"schema": "kerf.alpha/1", "alpha": {"*": 0}}' >"$tmp/alpha.json"
+expect 3 advise "$model" --budget 5bits --alpha "$tmp/alpha.json" "${few[@]}" "${cache[@]}"
+
+# --- reports ------------------------------------------------------------------------------------
+for kind in html md json; do
+    expect 0 advise "$model" --budget 5bits --hardware h200 "${few[@]}" "${cache[@]}" --report "$tmp/r.$kind"
+    check "a $kind report" test -s "$tmp/r.$kind"
+done
+check "charts: two curves, a roofline, two maps" test "$(grep -c '<svg' "$tmp/r.html")" -eq 5
+check "a rectangle per group and map" test "$(grep -c '<rect' "$tmp/r.html")" -eq 32
+check "nothing is fetched" sh -c "! grep -qE 'https?:|<script|<link|url\(|@import' '$tmp/r.html'"
+check "no figure is missing" sh -c "! grep -qE '(nan|inf)[^o]' '$tmp/r.html'"
+if command -v xmllint >/dev/null; then
+    sed -e '1d' -e 's/<meta[^>]*>//g' "$tmp/r.html" >"$tmp/r.xml"
+    check "tags close" xmllint --noout "$tmp/r.xml"
+fi
+check "a row per group" test "$(grep -c '^| model' "$tmp/r.md")" -eq 16
+check "the schema" test "$("$TOOLS/json_get" schema <"$tmp/r.json")" = kerf.advise/1
+
+# --- wrong --------------------------------------------------------------------------------------
+expect 2 advise "$model"
+error_says 'budget is missing'
+for wrong in x 0bits -1bits 4.5furlongs 1e99GB 4.5bits5; do
+    expect 2 advise "$model" --budget "$wrong"
+    error_says 'expected a number above 0'
+done
+expect 2 advise "$model" --budget 100us
+error_says 'need --hardware'
+expect 2 advise "$model" --budget 0.1t2
+expect 2 advise "$model" --budget 5bits --minimise bytes
+expect 2 advise "$model" --budget 5bits --report "$tmp/report.pdf"
+expect 2 advise "$model" --budget 5bits --hardware h2000
+expect 3 advise "$model" --budget 5bits --cache "$model/config.json"
+error_says 'not a file of scores'
+expect 2 quantize "$model" -o "$tmp/none"
+expect 4 quantize "$model" --recipe "$tmp/absent.json" -o "$tmp/none"
+recipe() { # JSON of the rules
+    echo "{\"schema\": \"kerf.recipe/1\", \"rules\": $1}" >"$tmp/bad.json"
+}
+recipe '[]'
+expect 3 quantize "$model" --recipe "$tmp/bad.json" -o "$tmp/none"
+error_says 'one rule at least'
+recipe '[{"tensors": ["*"], "codec": "nvfp5"}]'
+expect 3 quantize "$model" --recipe "$tmp/bad.json" -o "$tmp/none"
+error_says 'rules\[0\]'
+recipe '[{"tensors": [7], "codec": "nvfp4"}]'
+expect 3 quantize "$model" --recipe "$tmp/bad.json" -o "$tmp/none"
+recipe '[{"tensors": ["*nothing*"], "codec": "nvfp4"}]'
+expect 2 quantize "$model" --recipe "$tmp/bad.json" -o "$tmp/none"
+error_says '--recipe \*nothing\* matches no tensor'
+recipe '[{"tensors": ["*q_proj*"], "codec": "nvfp4"}]'
+expect 0 quantize "$model" --recipe "$tmp/bad.json" -o "$tmp/some" --json
+json_is totals.quantized 4
+row_is tensors model.norm.weight reason norm
+row_is tensors model.layers.0.mlp.up_proj.weight reason 'not in the recipe'
+finish
