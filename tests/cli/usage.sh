@@ -9,7 +9,7 @@ check "no verb is a usage error" test "$code" -eq 2
 expect 0 --help
 output_says '^  quantize '
 verbs=$("$KERF" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
-for verb in formats inspect quantize dequantize score verify selftest hardware predict advise help version; do
+for verb in formats inspect quantize dequantize score verify selftest hardware predict advise compare help version; do
     check "the verb $verb is listed" grep -qw "$verb" <<<"$verbs"
 done
 for verb in $verbs; do

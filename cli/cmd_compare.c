@@ -1,0 +1,267 @@
+/* cmd_compare.c - kerf compare: predictions beside what a benchmark measured. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kerf/predict.h>
+
+#include "machine.h"
+#include "output.h"
+#include "predict_verb.h"
+
+enum { MAX_RESULTS = 1000000 };
+
+typedef struct result {
+    const kerf_format *format;
+    kerf_matmul product;
+    double us;    /* measured */
+    double ratio; /* predicted / measured */
+    int inside;   /* measured lies in [low, high] */
+    kerf_prediction predicted;
+} result;
+
+typedef struct comparison_run {
+    const char *path;
+    const kerf_hardware *hardware;
+    json_t *doc;
+    result *item;
+    size_t count;
+} comparison_run;
+
+/* --- read ---------------------------------------------------------------------------------- */
+
+/* The value of either name: benchmarks of kernels speak of rows and columns. */
+static double value_of(const json_t *o, const char *name, const char *other, double missing)
+{
+    const json_t *v = json_object_get(o, name);
+    if (!v) v = json_object_get(o, other);
+    if (!v) return missing;
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static kerf_status read_result(comparison_run *r, size_t i, kerf_error *err)
+{
+    const json_t *o = json_array_get(json_object_get(r->doc, "results"), i);
+    const char *format = json_string_value(json_object_get(o, "format"));
+    double n = value_of(o, "n", "rows", NAN), k = value_of(o, "k", "cols", NAN);
+    double batch = value_of(o, "batch", "columns", 1), us = value_of(o, "us", "median_us", NAN);
+    result *out = &r->item[i];
+    const kerf_format *f = format ? kerf_format_find(format) : NULL;
+    if (!f) {
+        return fail(err, KERF_E_DATA, "%.200s: results[%zu]: unknown format %.60s", r->path, i,
+                    format ? format : "(none)");
+    }
+    if (!(n >= 1 && n <= 1e9 && k >= 1 && k <= 1e9 && batch >= 1 && batch <= 1e9) ||
+        !(us > 0 && us < 1e12)) {
+        return fail(err, KERF_E_DATA,
+                    "%.200s: results[%zu] needs format, n, k, us and may have batch", r->path, i);
+    }
+    *out = (result){.format = f, .us = us};
+    out->product = (kerf_matmul){.format = f, .n = (uint64_t)n, .k = (uint64_t)k, .rows = batch};
+    TRY(kerf_predict(r->hardware, &out->product, &out->predicted, err));
+    out->ratio = out->predicted.us / us;
+    out->inside = us >= out->predicted.low_us && us <= out->predicted.high_us;
+    return KERF_OK;
+}
+
+static kerf_status read_results(comparison_run *r, kerf_error *err)
+{
+    json_error_t why;
+    r->doc = json_load_file(r->path, JSON_REJECT_DUPLICATES, &why);
+    if (!r->doc) return fail(err, KERF_E_DATA, "%.200s:%d: %.160s", r->path, why.line, why.text);
+    const json_t *results = json_object_get(r->doc, "results");
+    size_t n = json_array_size(results);
+    if (n == 0 || n > MAX_RESULTS) {
+        return fail(err, KERF_E_DATA, "%.200s: results must be a list of 1 to %d", r->path,
+                    MAX_RESULTS);
+    }
+    TRY(allocate(&r->item, n, sizeof *r->item, err));
+    for (; r->count < n; r->count++) TRY(read_result(r, r->count, err));
+    return KERF_OK;
+}
+
+/* --- errors -------------------------------------------------------------------------------- */
+
+typedef struct spread { /* of |predicted / measured - 1| over some results */
+    size_t count;
+    double median, p90, worst, within_10, inside;
+} spread;
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Over results of one format, or of all where that is NULL. */
+static kerf_status find_spread(const comparison_run *r, const kerf_format *f, spread *out,
+                               kerf_error *err)
+{
+    double *error = NULL;
+    size_t near = 0, inside = 0;
+    *out = (spread){0};
+    TRY(allocate(&error, r->count, sizeof *error, err));
+    for (size_t i = 0; i < r->count; i++) {
+        if (f && r->item[i].format != f) continue;
+        double e = fabs(r->item[i].ratio - 1);
+        error[out->count++] = e;
+        near += e <= 0.10;
+        inside += (size_t)r->item[i].inside;
+    }
+    if (out->count) {
+        double n = (double)out->count;
+        qsort(error, out->count, sizeof *error, by_value);
+        out->median = (error[(out->count - 1) / 2] + error[out->count / 2]) / 2;
+        out->p90 = error[(size_t)ceil(0.9 * n) - 1];
+        out->worst = error[out->count - 1];
+        out->within_10 = (double)near / n;
+        out->inside = (double)inside / n;
+    }
+    free(error);
+    return KERF_OK;
+}
+
+/* --- show ---------------------------------------------------------------------------------- */
+
+static kerf_status print_rows(const comparison_run *r, kerf_error *err)
+{
+    table *t = NULL;
+    TRY(table_open(&t, "NxK|>batch|format|tier|>predicted us|>measured us|>off|in band", err));
+    for (size_t i = 0; i < r->count; i++) {
+        const result *x = &r->item[i];
+        table_cell(t, "%llux%llu", (unsigned long long)x->product.n,
+                   (unsigned long long)x->product.k);
+        table_cell(t, "%.0f", x->product.rows);
+        table_cell(t, "%s", x->format->name);
+        time_cells(t, &x->predicted);
+        table_cell(t, "%.2f", x->us);
+        table_cell(t, "%+.1f %%", 100 * (x->ratio - 1));
+        table_cell(t, "%s", x->inside ? "yes" : "no");
+    }
+    kerf_status s = table_print(t, stdout, err);
+    table_close(t);
+    return s;
+}
+
+static void spread_cells(table *t, const char *name, const spread *s)
+{
+    table_cell(t, "%s", name);
+    table_cell(t, "%zu", s->count);
+    table_cell(t, "%.1f %%", 100 * s->median);
+    table_cell(t, "%.1f %%", 100 * s->p90);
+    table_cell(t, "%.1f %%", 100 * s->worst);
+    table_cell(t, "%.0f %%", 100 * s->within_10);
+    table_cell(t, "%.0f %%", 100 * s->inside);
+}
+
+static kerf_status print_spreads(const comparison_run *r, kerf_error *err)
+{
+    table *t = NULL;
+    spread s;
+    TRY(table_open(&t, "format|>shapes|>median off|>p90|>worst|>within 10 %|>in band", err));
+    kerf_status status = KERF_OK;
+    for (size_t i = 0; i < kerf_format_count() && status == KERF_OK; i++) {
+        status = find_spread(r, kerf_format_at(i), &s, err);
+        if (s.count) spread_cells(t, kerf_format_at(i)->name, &s);
+    }
+    if (status == KERF_OK) status = find_spread(r, NULL, &s, err);
+    table_rule(t);
+    spread_cells(t, "all", &s);
+    printf("\n");
+    if (status == KERF_OK) status = table_print(t, stdout, err);
+    table_close(t);
+    return status;
+}
+
+static json_t *spread_json(const char *name, const spread *s)
+{
+    return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "format", name, "shapes",
+                     (json_int_t)s->count, "median", s->median, "p90", s->p90, "worst", s->worst,
+                     "within_10_percent", s->within_10, "in_band", s->inside);
+}
+
+static kerf_status print_document(const comparison_run *r, kerf_error *err)
+{
+    json_t *rows = json_array(), *formats = json_array();
+    spread s;
+    for (size_t i = 0; i < r->count; i++) {
+        const result *x = &r->item[i];
+        json_t *row = json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:b}", "format", x->format->name,
+                                "n", (json_int_t)x->product.n, "k", (json_int_t)x->product.k,
+                                "batch", x->product.rows, "measured_us", x->us, "ratio", x->ratio,
+                                "in_band", x->inside);
+        prediction_json(row, &x->predicted);
+        json_array_append_new(rows, row);
+    }
+    kerf_status status = KERF_OK;
+    for (size_t i = 0; i < kerf_format_count() && status == KERF_OK; i++) {
+        status = find_spread(r, kerf_format_at(i), &s, err);
+        if (s.count) json_array_append_new(formats, spread_json(kerf_format_at(i)->name, &s));
+    }
+    if (status == KERF_OK) status = find_spread(r, NULL, &s, err);
+    json_t *doc = json_pack("{s:o, s:s, s:o, s:o, s:o}", "bench", json_path(r->path), "hardware",
+                            r->hardware->name, "all", spread_json("all", &s), "formats", formats,
+                            "results", rows);
+    if (status == KERF_OK) return print_json("compare", doc, err);
+    json_decref(doc);
+    return status;
+}
+
+/* --- verb ---------------------------------------------------------------------------------- */
+
+static int compare(comparison_run *r, const args *a, kerf_error *err)
+{
+    int limit = 0;
+    spread s;
+    TRY(args_integer(a, "limit", 1, 1000, &limit, err));
+    TRY(read_results(r, err));
+    TRY(find_spread(r, NULL, &s, err));
+    if (args_has(a, "json")) {
+        TRY(print_document(r, err));
+    } else {
+        TRY(print_rows(r, err));
+        TRY(print_spreads(r, err));
+    }
+    return limit && s.median * 100 > limit ? EXIT_MISMATCH : EXIT_OK;
+}
+
+static int run_compare(const args *a, kerf_error *err)
+{
+    machine m = {0};
+    comparison_run r = {.path = args_operand(a, 0)};
+    const char *name = args_value(a, "hardware");
+    if (!name) return USAGE(err, "compare: --hardware NAME is missing; kerf hardware lists them");
+    TRY(machine_open(&m, name, err));
+    r.hardware = m.hardware;
+    int s = compare(&r, a, err);
+    json_decref(r.doc);
+    free(r.item);
+    machine_close(&m);
+    return s;
+}
+
+static const option options[] = {
+    {"hardware", 0, "NAME|FILE", "the machine that was measured, as for predict"},
+    {"limit", 0, "PERCENT", "exit 1 when the median is further off than this"},
+    {NULL, 0, NULL, NULL},
+};
+
+const verb verb_compare = {
+    .name = "compare",
+    .summary = "predicted times beside measured ones",
+    .usage = "BENCH.json --hardware NAME [--limit PERCENT]",
+    .details =
+        "Reads measured times of matrix products and predicts each of them:\n"
+        "  {\"results\": [{\"format\": \"nvfp4\", \"n\": 4096, \"k\": 4096, \"batch\": 1, "
+        "\"us\": 5.1}, ...]}\n"
+        "(rows, cols, columns and median_us are understood as n, k, batch and us.) Shows how\n"
+        "far off each prediction is, and per format the median, the 90th percentile, the share\n"
+        "within 10 % and the share inside the predicted band.",
+    .examples = "  kerf compare bench/results/gemv.json --hardware h200\n"
+                "  kerf compare gemv.json --hardware mine.json --limit 10   # for CI\n",
+    .options = options,
+    .shared = {&option_json},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run_compare,
+};

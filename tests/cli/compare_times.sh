@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# compare_times.sh - predictions beside measured times: figures by hand, limits, files that are wrong.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+said='"source": "test", "date": "2026-11"'
+fit='{"format": "nvfp4", "batch": [1, 8], "fixed_us": 2, "bandwidth_gbps": 4000, '$said'}'
+"$KERF" hardware h200 --json | sed "s/\"fits\": \[\]/\"fits\": [$fit]/" >"$tmp/mine.json"
+
+# 9453572 bytes at 4000 GB/s and 2 us: 4.363393 us; off by 0, 10, -20 and 25 percent of what was
+# measured, and one product from the data sheet alone.
+cat >"$tmp/bench.json" <<'END'
+{"schema": "kerf.bench.gemv/1", "results": [
+ {"format": "nvfp4", "n": 4096, "k": 4096, "batch": 1, "us": 4.363393},
+ {"format": "nvfp4", "rows": 4096, "cols": 4096, "columns": 1, "us": 3.966721},
+ {"format": "nvfp4", "n": 4096, "k": 4096, "median_us": 5.454241},
+ {"format": "nvfp4", "n": 4096, "k": 4096, "us": 3.4907144},
+ {"format": "bf16", "n": 4096, "k": 4096, "us": 12.7}]}
+END
+expect 0 compare "$tmp/bench.json" --hardware "$tmp/mine.json" --json
+json_is schema kerf.compare/1
+json_is formats.# 2
+near() { # PATH VALUE
+    check "$1 is $2" awk -v x="$(json "$1")" -v y="$2" 'BEGIN { exit !(x > y - 1e-5 && x < y + 1e-5) }'
+}
+near results.0.ratio 1
+near results.1.ratio 1.1
+near results.2.ratio 0.8
+near formats.1.median 0.15
+near formats.1.p90 0.25
+near formats.1.worst 0.25
+json_is formats.1.within_10_percent 0.5
+json_is formats.0.in_band 1.0
+json_is results.4.tier spec-only
+
+expect 0 compare "$tmp/bench.json" --hardware "$tmp/mine.json" --limit 40
+output_says '^nvfp4  *4  *15.0 %'
+output_says '^all  *5 '
+run compare "$tmp/bench.json" --hardware "$tmp/mine.json" --limit 1
+check "exit code 1 above the limit" test "$code" -eq 1
+
+expect 2 compare "$tmp/bench.json"
+expect 2 compare "$tmp/bench.json" --hardware h20
+expect 3 compare "$tmp/absent.json" --hardware h200
+for wrong in '{}' '{"results": []}' '{"results": [{}]}' '{"results": [{"format": "nvfp4", "n": 1, "k": 1}]}' \
+    '{"results": [{"format": "nvfp4", "n": 0, "k": 1, "us": 1}]}' '{"results": [{"format": "x", "us": 1}]}' \
+    '{"results": [{"format": "nvfp4", "n": 1, "k": 1, "us": -1}]}' '[1]' 'x'; do
+    echo "$wrong" >"$tmp/wrong.json"
+    expect 3 compare "$tmp/wrong.json" --hardware h200
+done
+finish
