@@ -5,11 +5,10 @@
 
 #include <kerf/predict.h>
 
+#include "bench_file.h"
 #include "machine.h"
 #include "output.h"
 #include "predict_verb.h"
-
-enum { MAX_RESULTS = 1000000 };
 
 typedef struct result {
     const kerf_format *format;
@@ -23,60 +22,24 @@ typedef struct result {
 typedef struct comparison_run {
     const char *path;
     const kerf_hardware *hardware;
-    json_t *doc;
+    bench_file bench;
     result *item;
     size_t count;
 } comparison_run;
 
-/* --- read ---------------------------------------------------------------------------------- */
+/* --- predict ------------------------------------------------------------------------------- */
 
-/* The value of either name: benchmarks of kernels speak of rows and columns. */
-static double value_of(const json_t *o, const char *name, const char *other, double missing)
+static kerf_status predict_all(comparison_run *r, kerf_error *err)
 {
-    const json_t *v = json_object_get(o, name);
-    if (!v) v = json_object_get(o, other);
-    if (!v) return missing;
-    return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
-static kerf_status read_result(comparison_run *r, size_t i, kerf_error *err)
-{
-    const json_t *o = json_array_get(json_object_get(r->doc, "results"), i);
-    const char *format = json_string_value(json_object_get(o, "format"));
-    double n = value_of(o, "n", "rows", NAN), k = value_of(o, "k", "cols", NAN);
-    double batch = value_of(o, "batch", "columns", 1), us = value_of(o, "us", "median_us", NAN);
-    result *out = &r->item[i];
-    const kerf_format *f = format ? kerf_format_find(format) : NULL;
-    if (!f) {
-        return fail(err, KERF_E_DATA, "%.200s: results[%zu]: unknown format %.60s", r->path, i,
-                    format ? format : "(none)");
+    TRY(allocate(&r->item, r->bench.count, sizeof *r->item, err));
+    for (; r->count < r->bench.count; r->count++) {
+        const kerf_timing *t = &r->bench.item[r->count];
+        result *out = &r->item[r->count];
+        *out = (result){.format = t->product.format, .product = t->product, .us = t->us};
+        TRY(kerf_predict(r->hardware, &out->product, &out->predicted, err));
+        out->ratio = out->predicted.us / t->us;
+        out->inside = t->us >= out->predicted.low_us && t->us <= out->predicted.high_us;
     }
-    if (!(n >= 1 && n <= 1e9 && k >= 1 && k <= 1e9 && batch >= 1 && batch <= 1e9) ||
-        !(us > 0 && us < 1e12)) {
-        return fail(err, KERF_E_DATA,
-                    "%.200s: results[%zu] needs format, n, k, us and may have batch", r->path, i);
-    }
-    *out = (result){.format = f, .us = us};
-    out->product = (kerf_matmul){.format = f, .n = (uint64_t)n, .k = (uint64_t)k, .rows = batch};
-    TRY(kerf_predict(r->hardware, &out->product, &out->predicted, err));
-    out->ratio = out->predicted.us / us;
-    out->inside = us >= out->predicted.low_us && us <= out->predicted.high_us;
-    return KERF_OK;
-}
-
-static kerf_status read_results(comparison_run *r, kerf_error *err)
-{
-    json_error_t why;
-    r->doc = json_load_file(r->path, JSON_REJECT_DUPLICATES, &why);
-    if (!r->doc) return fail(err, KERF_E_DATA, "%.200s:%d: %.160s", r->path, why.line, why.text);
-    const json_t *results = json_object_get(r->doc, "results");
-    size_t n = json_array_size(results);
-    if (n == 0 || n > MAX_RESULTS) {
-        return fail(err, KERF_E_DATA, "%.200s: results must be a list of 1 to %d", r->path,
-                    MAX_RESULTS);
-    }
-    TRY(allocate(&r->item, n, sizeof *r->item, err));
-    for (; r->count < n; r->count++) TRY(read_result(r, r->count, err));
     return KERF_OK;
 }
 
@@ -214,7 +177,8 @@ static int compare(comparison_run *r, const args *a, kerf_error *err)
     int limit = 0;
     spread s;
     TRY(args_integer(a, "limit", 1, 1000, &limit, err));
-    TRY(read_results(r, err));
+    TRY(bench_file_open(&r->bench, r->path, err));
+    TRY(predict_all(r, err));
     TRY(find_spread(r, NULL, &s, err));
     if (args_has(a, "json")) {
         TRY(print_document(r, err));
@@ -234,7 +198,7 @@ static int run_compare(const args *a, kerf_error *err)
     TRY(machine_open(&m, name, err));
     r.hardware = m.hardware;
     int s = compare(&r, a, err);
-    json_decref(r.doc);
+    bench_file_close(&r.bench);
     free(r.item);
     machine_close(&m);
     return s;

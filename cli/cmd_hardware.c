@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "machine.h"
+#include "measured.h"
 #include "output.h"
 
 /* --- JSON ---------------------------------------------------------------------------------- */
@@ -151,30 +152,61 @@ static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
+/* The machine with what a benchmark on it says; printed as JSON, to be kept as a file. */
+static kerf_status print_measured(const kerf_hardware *h, const char *path, kerf_error *err)
+{
+    measured m = {0};
+    kerf_hardware with = *h;
+    kerf_status s = measured_open(&m, path, err);
+    with.fit = m.fit;
+    with.fits = m.fits;
+    with.anchors = m.anchors;
+    with.tables = m.tables;
+    if (s == KERF_OK) s = print_json("hardware", machine_json(&with), err);
+    measured_close(&m);
+    return s;
+}
+
 static int run_hardware(const args *a, kerf_error *err)
 {
-    const char *name = args_operand(a, 0);
+    const char *name = args_operand(a, 0), *path = args_value(a, "measured");
     int json = args_has(a, "json");
+    if (!name && path) return USAGE(err, "--measured needs the machine that was measured");
     if (!name) return json ? print_list_json(err) : print_list(err);
     machine m = {0};
+    kerf_status s;
     TRY(machine_open(&m, name, err));
-    kerf_status s = json ? print_json("hardware", machine_json(m.hardware), err)
-                         : print_machine(m.hardware, err);
+    if (path) {
+        s = print_measured(m.hardware, path, err);
+    } else {
+        s = json ? print_json("hardware", machine_json(m.hardware), err)
+                 : print_machine(m.hardware, err);
+    }
     machine_close(&m);
     return s;
 }
 
+static const option options[] = {
+    {"measured", 0, "BENCH.json",
+     "print the machine with fits and tables of these times (see kerf help compare) as JSON"},
+    {NULL, 0, NULL, NULL},
+};
+
 const verb verb_hardware = {
     .name = "hardware",
     .summary = "what is known of a machine, with sources",
-    .usage = "[NAME|FILE.json] [--json]",
+    .usage = "[NAME|FILE.json] [--measured BENCH.json] [--json]",
     .details =
         "Lists the registry, or the facts of one machine with source and date. All rates are\n"
         "dense. A file describes a machine of your own: take `kerf hardware h200 --json` as\n"
-        "a pattern. It is checked as strictly as a checkpoint; sparse figures are refused.",
+        "a pattern. It is checked as strictly as a checkpoint; sparse figures are refused. With\n"
+        "--measured, the times of a benchmark become fits (one per format and batch) and, where\n"
+        "they cover a grid of shapes, tables; predict and advise then use them.",
     .examples = "  kerf hardware\n"
                 "  kerf hardware h200\n"
-                "  kerf hardware h200 --json >mine.json   # edit, then --hardware mine.json\n",
+                "  kerf hardware h200 --json >mine.json   # edit, then --hardware mine.json\n"
+                "  kerf hardware h200 --measured gemv.json >measured.json\n",
+    .options = options,
     .shared = {&option_json},
     .operands_max = 1,
     .run = run_hardware,

@@ -47,4 +47,36 @@ for wrong in '{}' '{"results": []}' '{"results": [{}]}' '{"results": [{"format":
     echo "$wrong" >"$tmp/wrong.json"
     expect 3 compare "$tmp/wrong.json" --hardware h200
 done
+
+# --- times become a machine ---------------------------------------------------------------------
+{ # 16 shapes that take 2 us and 4000 GB/s, one of them measured three times
+    echo '{"results": ['
+    for n in 1024 2048 4096 8192; do
+        for k in 1024 2048 4096 8192; do
+            awk -v n=$n -v k=$k 'BEGIN { bytes = n * k * 9 / 16 + 4 + 2 * k + 2 * n
+                printf "{\"format\": \"nvfp4\", \"n\": %d, \"k\": %d, \"us\": %.9f},\n", n, k, 2 + bytes / 4e6 }'
+        done
+    done
+    echo '{"format": "nvfp4", "n": 1024, "k": 1024, "us": 1e9},'
+    echo '{"format": "nvfp4", "n": 1024, "k": 1024, "us": 1e-9},'
+    echo '{"format": "int8", "n": 1024, "k": 1024, "us": 3}]}'
+} >"$tmp/grid.json"
+expect 0 hardware h200 --measured "$tmp/grid.json"
+json_is schema kerf.hardware/1
+json_is fits.# 1
+json_is tables.# 1
+json_is tables.0.us.# 4
+near fits.0.fixed_us 2
+check "4000 GB/s" awk -v x="$(json fits.0.bandwidth_gbps)" 'BEGIN { exit !(x > 3999.99 && x < 4000.01) }'
+cp "$tmp/out" "$tmp/grown.json"
+expect 0 predict --hardware "$tmp/grown.json" --shape 4096x4096,4096x65536 -f nvfp4 --json
+json_is predictions.0.tier table
+json_is predictions.1.tier fitted
+near predictions.0.us 4.363393
+head -c 100 "$tmp/grid.json" >"$tmp/cut.json"
+expect 3 hardware h200 --measured "$tmp/cut.json"
+echo '{"results": [{"format": "int8", "n": 1, "k": 1, "us": 3}]}' >"$tmp/one.json"
+expect 3 hardware h200 --measured "$tmp/one.json"
+error_says 'nothing to fit'
+expect 2 hardware --measured "$tmp/grid.json"
 finish

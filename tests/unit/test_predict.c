@@ -256,6 +256,36 @@ static void a_table_is_what_was_measured(void **state)
     assert_int_equal(predict(&h, product("nvfp4", 4096, 1024, 16)).tier, KERF_TIER_SPEC);
 }
 
+/* Times made from known parameters give them back, and their errors are those of the noise. */
+static void a_fit_finds_the_parameters(void **state)
+{
+    (void)state;
+    kerf_timing times[25];
+    kerf_fit fit;
+    for (int noisy = 0; noisy < 2; noisy++) {
+        for (size_t i = 0; i < 25; i++) {
+            kerf_matmul m = product("nvfp4", 512u << (i / 5), 512u << (i % 5), 1);
+            kerf_work w = work_of(m);
+            double noise = noisy ? (i % 2 ? 1.05 : 0.95) : 1;
+            times[i] = (kerf_timing){m, (2.5 + kerf_work_bytes(&w) / 3.9e6) * noise};
+        }
+        assert_int_equal(kerf_fit_times(times, 25, &fit, NULL), KERF_OK);
+        assert_string_equal(fit.format, "nvfp4");
+        assert_int_equal(fit.batch_max, 1);
+        assert_near(fit.fixed_us, 2.5, noisy ? 0.1 : 1e-9);
+        assert_near(fit.bandwidth_gbps, 3900, noisy ? 150 : 1e-6);
+        assert_near(fit.error_median, noisy ? 0.05 : 0, noisy ? 0.01 : 1e-9);
+        assert_true(fit.error_p90 >= fit.error_median);
+    }
+    assert_int_equal(kerf_fit_times(times, 3, &fit, NULL), KERF_E_ARG);
+    /* One size only: a line through zero. */
+    for (size_t i = 1; i < 4; i++) times[i] = times[0];
+    assert_int_equal(kerf_fit_times(times, 4, &fit, NULL), KERF_OK);
+    assert_near(fit.fixed_us, 0, 0);
+    kerf_work w = work_of(times[0].product);
+    assert_near(kerf_work_bytes(&w) / fit.bandwidth_gbps * 1e-3, times[0].us, 1e-9);
+}
+
 static void nonsense_is_refused(void **state)
 {
     (void)state;
@@ -279,6 +309,7 @@ int main(void)
         cmocka_unit_test(the_band_holds_what_was_measured),
         cmocka_unit_test(a_fit_is_the_formula),
         cmocka_unit_test(a_table_is_what_was_measured),
+        cmocka_unit_test(a_fit_finds_the_parameters),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

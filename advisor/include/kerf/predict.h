@@ -87,6 +87,20 @@ KERF_API void kerf_predict_work(const kerf_hardware *h, const kerf_work *w, kerf
  * part. */
 KERF_API void kerf_prediction_add(kerf_prediction *sum, const kerf_prediction *p, double times);
 
+/* --- fit ----------------------------------------------------------------------------------- */
+
+typedef struct kerf_timing {
+    kerf_matmul product;
+    double us; /* measured */
+} kerf_timing;
+
+/* Fits fixed_us and bandwidth_gbps to times of one format, least squares of relative errors, four
+ * at least. Bytes and weights of one format grow together, so bandwidth stands for whichever of
+ * the two is the slower; decode_gweights and tflops stay 0. error_*: each time predicted by a fit
+ * to all the others. source and date are left empty. */
+KERF_API KERF_CHECK kerf_status kerf_fit_times(const kerf_timing *times, size_t count,
+                                               kerf_fit *out, kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif

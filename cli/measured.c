@@ -1,0 +1,129 @@
+/* measured.c - sorts measured times by format, batch and shape; then runs of equal format and batch
+ * are fitted, and are tables when every n meets every k. */
+#include "measured.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int by_place(const void *x, const void *y)
+{
+    const kerf_timing *a = x, *b = y;
+    const kerf_matmul *p = &a->product, *q = &b->product;
+    if (p->format->id != q->format->id) return p->format->id < q->format->id ? -1 : 1;
+    if (p->rows != q->rows) return p->rows < q->rows ? -1 : 1;
+    if (p->n != q->n) return p->n < q->n ? -1 : 1;
+    if (p->k != q->k) return p->k < q->k ? -1 : 1;
+    return (a->us > b->us) - (a->us < b->us);
+}
+
+static int same_kernel(const kerf_timing *a, const kerf_timing *b)
+{
+    return a->product.format == b->product.format && a->product.rows == b->product.rows;
+}
+
+static int same_shape(const kerf_timing *a, const kerf_timing *b)
+{
+    return same_kernel(a, b) && a->product.n == b->product.n && a->product.k == b->product.k;
+}
+
+/* Leaves the median of every shape; the list is sorted. */
+static size_t take_medians(kerf_timing *t, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && same_shape(&t[i], &t[end]); end++) {
+        }
+        kerf_timing median = t[i];
+        median.us = (t[i + (end - i - 1) / 2].us + t[i + (end - i) / 2].us) / 2;
+        t[kept++] = median;
+    }
+    return kept;
+}
+
+/* Makes a table of a run when it is a full grid; *out stays all zeros when it is not. */
+static kerf_status make_table(const kerf_timing *t, size_t n, kerf_anchors *out, kerf_error *err)
+{
+    size_t columns = 1;
+    double *axis_n, *axis_k, *us;
+    while (columns < n && t[columns].product.n == t[0].product.n) columns++;
+    size_t rows = n / columns;
+    if (rows * columns != n || n > 4096) return KERF_OK;
+    for (size_t i = 0; i < n; i++) {
+        const kerf_matmul *p = &t[i].product;
+        if (p->n != t[i - i % columns].product.n || p->k != t[i % columns].product.k)
+            return KERF_OK;
+        if (i % columns == 0 && i && p->n == t[i - 1].product.n) return KERF_OK;
+    }
+    TRY(allocate(&axis_n, rows + columns + n, sizeof *axis_n, err));
+    axis_k = axis_n + rows;
+    us = axis_k + columns;
+    for (size_t r = 0; r < rows; r++) axis_n[r] = (double)t[r * columns].product.n;
+    for (size_t c = 0; c < columns; c++) axis_k[c] = (double)t[c].product.k;
+    for (size_t i = 0; i < n; i++) us[i] = t[i].us;
+    *out = (kerf_anchors){.format = t[0].product.format->name,
+                          .batch = (uint64_t)t[0].product.rows,
+                          .rows = rows,
+                          .columns = columns,
+                          .n = axis_n,
+                          .k = axis_k,
+                          .us = us};
+    return KERF_OK;
+}
+
+static kerf_status take_run(measured *m, const kerf_timing *t, size_t n, kerf_error *err)
+{
+    enum { LEAST = 4 };
+    kerf_fit *f = &m->fit[m->fits];
+    if (n < LEAST) return KERF_OK;
+    TRY(kerf_fit_times(t, n, f, err));
+    f->source = m->source;
+    f->date = m->date;
+    if (f->bandwidth_gbps > 0) m->fits++;
+    kerf_anchors *a = &m->anchors[m->tables];
+    TRY(make_table(t, n, a, err));
+    if (!a->us) return KERF_OK;
+    a->source = m->source;
+    a->date = m->date;
+    m->tables++;
+    return KERF_OK;
+}
+
+static kerf_status take_runs(measured *m, bench_file *b, kerf_error *err)
+{
+    qsort(b->item, b->count, sizeof *b->item, by_place);
+    size_t n = take_medians(b->item, b->count);
+    TRY(allocate(&m->fit, n, sizeof *m->fit, err));
+    TRY(allocate(&m->anchors, n, sizeof *m->anchors, err));
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && same_kernel(&b->item[i], &b->item[end]); end++) {
+        }
+        TRY(take_run(m, b->item + i, end - i, err));
+    }
+    if (m->fits) return KERF_OK;
+    return fail(err, KERF_E_DATA, "no format and batch has four shapes: there is nothing to fit");
+}
+
+kerf_status measured_open(measured *m, const char *path, kerf_error *err)
+{
+    bench_file b;
+    time_t now = time(NULL);
+    struct tm day;
+    *m = (measured){0};
+    TRY(bench_file_open(&b, path, err));
+    snprintf(m->source, sizeof m->source, "measured: %.200s", path);
+    gmtime_r(&now, &day);
+    strftime(m->date, sizeof m->date, "%Y-%m", &day);
+    kerf_status s = take_runs(m, &b, err);
+    bench_file_close(&b);
+    if (s != KERF_OK) measured_close(m);
+    return s;
+}
+
+void measured_close(measured *m)
+{
+    for (size_t i = 0; i < m->tables; i++) free((void *)(uintptr_t)m->anchors[i].n);
+    free(m->fit);
+    free(m->anchors);
+    *m = (measured){0};
+}

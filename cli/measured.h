@@ -1,0 +1,21 @@
+/* measured.h - what a benchmark's times say of a machine: fits, and tables where they cover a grid.
+ */
+#ifndef KERF_MEASURED_H
+#define KERF_MEASURED_H
+
+#include "bench_file.h"
+
+typedef struct measured {
+    kerf_fit *fit;
+    size_t fits;
+    kerf_anchors *anchors;
+    size_t tables;
+    char source[240], date[16];
+} measured;
+
+/* path: as for bench_file_open. Each format and batch with four times or more gives a fit; one
+ * whose shapes are all of a grid's gives a table too. The median of repeated times counts. */
+kerf_status measured_open(measured *m, const char *path, kerf_error *err);
+void measured_close(measured *m); /* all zeros are fine */
+
+#endif
