@@ -32,7 +32,8 @@ typedef struct advice_cost {
 /* Tensors that share a format: what runtimes fuse, all experts of a layer, or one alone. */
 typedef struct advice_group {
     char name[ADVICE_NAME]; /* "model.layers.0.self_attn.qkv_proj"           */
-    char glob[ADVICE_NAME]; /* matches the members, where they are many      */
+    char glob[ADVICE_NAME]; /* matches the members and nothing else; empty: none does */
+    int experts;            /* all those of a layer                       */
     int layer;              /* -1: none                                      */
     size_t *member;         /* indices into advice.tensor                    */
     size_t members;

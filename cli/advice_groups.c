@@ -118,9 +118,20 @@ static void begin_group(advice_group *g, const labelled *label)
     char escaped[ADVICE_NAME - 2];
     snprintf(g->name, sizeof g->name, "%s", label->group);
     g->layer = layer_of(label->group);
+    g->experts = label->many;
     if (!label->many) return;
     escape_glob(label->group, escaped, sizeof escaped);
     snprintf(g->glob, sizeof g->glob, "%s.*", escaped);
+}
+
+/* A pattern must not take in what stays as it is, the biases of experts for one. */
+static void check_glob(const advice *a, advice_group *g)
+{
+    size_t matched = 0;
+    for (size_t i = 0; g->glob[0] && i < a->plan.count; i++) {
+        matched += fnmatch(g->glob, a->plan.item[i].weight->name, 0) == 0;
+    }
+    if (matched != g->members) g->glob[0] = 0;
 }
 
 static kerf_status fill_groups(advice *a, const labelled *label, const size_t *first,
@@ -140,6 +151,7 @@ static kerf_status fill_groups(advice *a, const labelled *label, const size_t *f
         advice_group *g = &a->group[i];
         TRY(allocate(&g->member, g->members, sizeof *g->member, err));
         a->elements += g->elements;
+        check_glob(a, g);
         g->members = 0;
     }
     for (size_t t = 0; t < a->tensors; t++) {
@@ -186,7 +198,7 @@ static void find_shapes(advice *a, advice_group *g)
         add_shape(g, &a->tensor[g->member[m]].decision->weight->shape);
     }
     double experts = a->has_model ? (double)a->model.experts : 0;
-    for (size_t i = 0; g->glob[0] && experts > 1 && i < g->shapes; i++) {
+    for (size_t i = 0; g->experts && experts > 1 && i < g->shapes; i++) {
         if (g->shape[i].matrices > 1) continue; /* stacked in one tensor */
         g->shape[i].n = (uint64_t)((double)g->shape[i].n / experts);
         if (g->shape[i].n == 0) g->shape[i].n = 1;

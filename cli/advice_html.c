@@ -134,13 +134,13 @@ static void put_roofline(const advice *a, FILE *to)
     for (size_t i = 0; i < a->groups; i++) {
         const advice_group *g = &a->group[i];
         double flops = 2 * g->elements * a->batch;
-        if (a->has_model && a->model.experts && g->glob[0]) {
+        if (a->has_model && a->model.experts && g->experts) {
             flops *= (double)a->model.experts_active / (double)a->model.experts;
         }
         for (int chosen = 0; chosen < 2; chosen++) {
             const advice_cost *x = &g->cost[chosen ? g->pick : a->codecs.count];
             double moved = x->bytes;
-            if (a->has_model && a->model.experts && g->glob[0]) {
+            if (a->has_model && a->model.experts && g->experts) {
                 moved *= kerf_expected_experts((double)a->model.experts,
                                                (double)a->model.experts_active, a->batch) /
                          (double)a->model.experts;

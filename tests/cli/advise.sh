@@ -99,6 +99,29 @@ check "what matters more gets more bits" awk -F '\t' '
 echo '{"schema": "kerf.alpha/1", "alpha": {"*": 0}}' >"$tmp/alpha.json"
 expect 3 advise "$model" --budget 5bits --alpha "$tmp/alpha.json" "${few[@]}" "${cache[@]}"
 
+# --- experts ------------------------------------------------------------------------------------
+# All experts of a layer are one group; a pattern names them where it takes in nothing else.
+"$TOOLS/make_model" moe "$tmp/moe.safetensors"
+cat >"$tmp/moe.json" <<'END'
+{"model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 64,
+ "num_attention_heads": 4, "head_dim": 16, "num_experts": 4, "num_experts_per_tok": 1,
+ "moe_intermediate_size": 32}
+END
+moe=(advise "$tmp/moe.safetensors" --config "$tmp/moe.json" --hardware gb10 -f nvfp4,int8 --json)
+expect 0 "${moe[@]}" --budget 6bits -o "$tmp/moe_recipe.json"
+json_is groups.# 3
+json_is groups.0.name layers.0.mlp.experts
+json_is groups.0.tensors.# 12
+json_is groups.2.tensors.# 2
+check "a pattern for many" grep -qF '"layers.0.mlp.experts.*"' "$tmp/moe_recipe.json"
+check "none that takes in biases" sh -c "! grep -qF 'layers.1.mlp.experts.*' '$tmp/moe_recipe.json'"
+one=$(json groups.0.candidates.2.us)
+expect 0 "${moe[@]}" --budget 6bits --batch 64
+check "more tokens choose more experts" awk -v one="$one" -v many="$(json groups.0.candidates.2.us)" \
+    'BEGIN { exit !(many > one) }'
+expect 0 quantize "$tmp/moe.safetensors" --recipe "$tmp/moe_recipe.json" -o "$tmp/moe_q.safetensors"
+error_says ' 0 not, 0 edited'
+
 # --- reports ------------------------------------------------------------------------------------
 for kind in html md json; do
     expect 0 advise "$model" --budget 5bits --hardware h200 "${few[@]}" "${cache[@]}" --report "$tmp/r.$kind"

@@ -4,6 +4,7 @@
  *   odd          shapes and types that are rare: experts, tails, empty, scalar, integers
  *   shards       a folder of three files with metadata of their own
  *   groups       layers that runtimes fuse, and the names that quantize keeps
+ *   moe          experts, one by one and stacked
  *   gaussian     a.weight [256, 4096] F32, normally distributed with deviation 0.02
  *   big          tensors of 256 MiB, N MiB in all
  */
@@ -168,6 +169,26 @@ static void make_groups(const char *path)
     write_model(&m, path, -1, 0);
 }
 
+/* Experts one by one and, in the next layer, stacked with biases beside them. */
+static void make_moe(const char *path)
+{
+    enum { EXPERTS = 4 };
+    static const char *const parts[] = {"gate_proj", "up_proj", "down_proj"};
+    char name[EXPERTS * 3][64];
+    model m = {.count = 0};
+    add(&m, "layers.0.self_attn.q_proj.weight", KERF_BF16, (kerf_shape){2, {64, 64}}, 0);
+    for (size_t i = 0; i < EXPERTS * 3; i++) {
+        snprintf(name[i], sizeof name[i], "layers.0.mlp.experts.%zu.%s.weight", i / 3,
+                 parts[i % 3]);
+        uint64_t n = i % 3 == 2 ? 64 : 32, k = i % 3 == 2 ? 32 : 64;
+        add(&m, name[i], KERF_BF16, (kerf_shape){2, {n, k}}, 0);
+    }
+    add(&m, "layers.1.mlp.experts.gate_up_proj", KERF_BF16, (kerf_shape){3, {EXPERTS, 64, 64}}, 0);
+    add(&m, "layers.1.mlp.experts.gate_up_proj_bias", KERF_BF16, (kerf_shape){2, {EXPERTS, 64}}, 0);
+    add(&m, "layers.1.mlp.experts.down_proj", KERF_BF16, (kerf_shape){3, {EXPERTS, 64, 32}}, 0);
+    write_model(&m, path, -1, 0);
+}
+
 /* Box and Muller; sums of uniform numbers have tails too short for exact figures. */
 static void make_gaussian(const char *path)
 {
@@ -213,13 +234,15 @@ int main(int argc, char **argv)
         make_shards(argv[2]);
     } else if (strcmp(kind, "groups") == 0) {
         make_groups(argv[2]);
+    } else if (strcmp(kind, "moe") == 0) {
+        make_moe(argv[2]);
     } else if (strcmp(kind, "gaussian") == 0) {
         make_gaussian(argv[2]);
     } else if (strcmp(kind, "big") == 0 && argc == 4) {
         make_big(argv[2], strtoul(argv[3], NULL, 10));
     } else {
         fprintf(stderr,
-                "usage: make_model nan|inf|odd|shards|groups|gaussian|big OUT [MEBIBYTES]\n");
+                "usage: make_model nan|inf|odd|shards|groups|moe|gaussian|big OUT [MEBIBYTES]\n");
         return 2;
     }
     return 0;
