@@ -44,6 +44,11 @@ struct kerf_gemv {
 };
 
 extern const kf_gemv_ops kf_gemv_ref;
+extern const kf_gemv_ops kf_gemv_neon, kf_gemv_avx2, kf_gemv_avx512, kf_gemv_avx512bf16;
+
+/* Backends of this machine, slowest first; their number is returned. */
+#define KF_GEMV_BACKENDS 5
+size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS]);
 
 /* y[c][r] from a finished sum. */
 static inline void kf_gemv_finish(const kf_gemv_call *c, size_t r, size_t column, float sum)

@@ -66,19 +66,13 @@ KF_HD kf_dequant kf_dequant_at(kf_spec s, const kf_matrix *m, size_t r, size_t i
     return kf_dequant_init(s, scale, second, offset);
 }
 
-/* Where the code of element i stands among the codes of its row; FLAT formats: of the matrix. */
-KF_HD size_t kf_place_of(kf_spec s, size_t i)
-{
-    if (s.geometry == KERF_GROUP_STRUCT) return kf_struct_code(s, i);
-    return s.element == KERF_ELEM_NF4 ? i ^ 1 : i; /* the even element in the high nibble */
-}
-
+/* FLAT formats count codes from the start of the matrix, others from the start of a row. */
 KF_HD uint32_t kf_code_at(kf_spec s, const kf_matrix *m, size_t r, size_t k)
 {
     const uint8_t *codes = m->plane[KERF_PLANE_CODES];
     if (s.geometry == KERF_GROUP_FLAT)
-        return kf_get_code(codes, s.bits, kf_place_of(s, r * m->cols + k));
-    return kf_get_code(codes + r * m->row_bytes, s.bits, kf_place_of(s, k));
+        return kf_get_code(codes, s.bits, kf_code_place(s, r * m->cols + k));
+    return kf_get_code(codes + r * m->row_bytes, s.bits, kf_code_place(s, k));
 }
 
 #endif

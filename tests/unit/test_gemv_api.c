@@ -49,6 +49,11 @@ static void test_refused_plans(void **state)
     s = good, s.rows = UINT64_MAX / 4, s.cols = 0;
     refuse_plan(s, NULL, KERF_E_RANGE, "");
     refuse_plan(good, "abacus", KERF_E_NOSUP, "\"abacus\"");
+
+    int somewhere; /* a device is never looked at */
+    kerf_exec on_device = {.device = (kerf_device *)&somewhere};
+    kerf_gemv *plan;
+    assert_int_equal(kerf_gemv_plan_create(&plan, &good, &on_device, NULL), KERF_E_NOSUP);
 }
 
 static void test_refused_runs(void **state)

@@ -10,16 +10,18 @@
  *
  * Accuracy. W[r][k] is what kerf_decode gives as F32. Before its last rounding into the type of Y,
  *
- *   |Y - exact| <= kerf_gemv_bound(plan) * S + cols * (2^-110 * wmax + 2^-148),
- *   S = sum over k of |W[r][k] * X[c][k]|,  wmax = largest |W[r][k]| of the row
+ *   |Y - exact| <= kerf_gemv_bound(plan) * S + cols * (2^-110 * wmax + 2^-148 * (1 + xmax)),
+ *   S = sum over k of |W[r][k] * X[c][k]|, wmax and xmax the largest |W[r][k]| and |X[c][k]|
  *
- * as long as S < 2^127; above, the result may be infinite. With alpha, bias or residual each
- * adds the rounding of one fp32 operation. All sums run in fp32 or wider, in an order that the
- * plan's backend and shape fix: results are the same bits for every run, thread count and
- * position in memory. They may differ between backends, inside the bound.
+ * as long as S < 2^127; above, the result may be infinite. alpha, bias and residual each add the
+ * rounding of one fp32 operation. All sums run in fp32 or wider, in an order that the plan's
+ * backend and shape fix: results are the same bits for every run, thread count and place in
+ * memory. They may differ between backends, inside the bound.
  *
- * NaN and infinities, in X, in scales and in codes, give what the sum gives in IEEE arithmetic: a
- * scale that means NaN makes its rows NaN.
+ * NaN in a row of W, also through a scale that means NaN, makes that row of Y NaN; so do infinities
+ * in W, which may give an infinite Y instead, or a finite one where it is only kerf_decode's
+ * product of scale and code that overflows. NaN and infinities in X give what the sum gives in IEEE
+ * arithmetic.
  *
  * Threads: a plan never changes once made and may be run by many threads at once, each with its
  * own workspace. */
@@ -56,8 +58,8 @@ KERF_API size_t kerf_gemv_workspace(const kerf_gemv *plan);
 /* The factor of the error bound above. */
 KERF_API double kerf_gemv_bound(const kerf_gemv *plan);
 
-/* The backend that the plan chose: "avx512", ..., or "ref", also where a faster one was asked for
- * that has no kernel for this format and shape. Static storage. */
+/* The backend that the plan chose, "avx512" for example: a slower one than was asked for where
+ * that has no kernel for this format, shape and type of x. Static storage. */
 KERF_API const char *kerf_gemv_backend(const kerf_gemv *plan);
 
 /* Start from all zeros. Pointers need no alignment, except that what is in device memory lies at

@@ -1,6 +1,6 @@
-/* gemv.c - plans and runs of the matrix-vector product: checks everything once, picks a backend,
- * hands panels of rows to threads. A row is always done whole by one thread in an order that the
- * plan fixes, so results do not depend on their number. */
+/* gemv_plan.c - plans and runs of the matrix-vector product: checks everything once, picks a
+ * backend, hands panels of rows to threads. A row is always done whole by one thread in an order
+ * that the plan fixes, so results do not depend on their number. */
 #include "base/base.h"
 #include "cpu/gemv_ops.h"
 
@@ -8,18 +8,16 @@
 
 #define ALIGNMENT 64u
 
-/* The last one that takes a format is the fastest. */
-static const kf_gemv_ops *const backends[] = {&kf_gemv_ref};
-#define BACKENDS (sizeof backends / sizeof backends[0])
-
 size_t kerf_gemv_backend_count(void)
 {
-    return BACKENDS;
+    const kf_gemv_ops *all[KF_GEMV_BACKENDS];
+    return kf_gemv_backends(all);
 }
 
 const char *kerf_gemv_backend_at(size_t i)
 {
-    return i < BACKENDS ? backends[i]->name : NULL;
+    const kf_gemv_ops *all[KF_GEMV_BACKENDS];
+    return i < kf_gemv_backends(all) ? all[i]->name : NULL;
 }
 
 /* --- plan ---------------------------------------------------------------------------------------
@@ -57,14 +55,15 @@ static size_t panel_rows(uint64_t rows, int threads)
     return share < 4 ? 4 : share > 256 ? 256 : (size_t)share / 4 * 4;
 }
 
-/* The fastest backend, or the named one, or the reference where that one declines. */
+/* The fastest backend, or the named one, or the next slower one that does not decline. */
 static kerf_status choose_backend(kerf_gemv *plan, const char *name, kerf_error *err)
 {
+    const kf_gemv_ops *all[KF_GEMV_BACKENDS];
     int known = 0;
-    for (size_t i = BACKENDS; i-- > 0;) {
-        if (name && strcmp(name, backends[i]->name) != 0 && !(known && i == 0)) continue;
+    for (size_t i = kf_gemv_backends(all); i-- > 0;) {
+        if (name && !known && strcmp(name, all[i]->name) != 0) continue;
         known = 1;
-        plan->ops = backends[i];
+        plan->ops = all[i];
         plan->workspace = 0;
         plan->bound = 0x1p-24; /* the reference: one rounding to fp32 of a sum in double */
         plan->bound += (double)plan->geometry.cols * 0x1p-52;
@@ -80,6 +79,9 @@ kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
 {
     kerf_geometry g;
     *out = NULL;
+    if (exec && exec->device)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "matrix-vector products run on the processor only; device NULL works");
     KF_TRY(check_shape(shape, &g, err));
     kerf_gemv *plan = kf_alloc_zero(1, sizeof *plan);
     if (!plan) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");

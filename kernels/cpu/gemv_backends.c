@@ -1,0 +1,23 @@
+/* gemv_backends.c - which backends of the matrix-vector product this machine can run. */
+#include "cpu/features.h"
+#include "cpu/gemv_ops.h"
+
+size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS])
+{
+    size_t n = 0;
+    uint32_t has = kf_cpu_detect();
+    out[n++] = &kf_gemv_ref;
+#if defined(__x86_64__)
+    const uint32_t wide = KF_CPU_AVX2 | KF_CPU_AVX512F | KF_CPU_AVX512BW | KF_CPU_AVX512VL;
+    __builtin_cpu_init();
+    int fma = __builtin_cpu_supports("fma"); /* whoever has AVX2 and FMA has F16C */
+    if (fma && has & KF_CPU_AVX2) out[n++] = &kf_gemv_avx2;
+    if (fma && (has & wide) == wide) {
+        out[n++] = &kf_gemv_avx512;
+        if (__builtin_cpu_supports("avx512bf16")) out[n++] = &kf_gemv_avx512bf16;
+    }
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+    if (has & KF_CPU_NEON) out[n++] = &kf_gemv_neon;
+#endif
+    return n;
+}

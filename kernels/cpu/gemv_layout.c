@@ -1,0 +1,275 @@
+/* gemv_layout.c - fits formats to the vector kernels. */
+#include "cpu/gemv_layout.h"
+#include "format.h"
+
+/* The number of a code under a scale of one. */
+static float unit_value(kf_spec s, uint32_t code)
+{
+    kf_dequant unit = {1, 0};
+    return kf_value(s, unit, code);
+}
+
+static int same(float a, float b)
+{
+    return a == b || (a != a && b != b);
+}
+
+/* Whether numbers are (unit value - zero) * scale, in one rounding: what the kernels compute. */
+static int is_linear(kf_spec s)
+{
+    static const float scales[] = {1, 0.37f, -3, 0x1.8p-20f};
+    uint32_t codes = s.bits > 8 ? 0 : 1u << s.bits;
+    int zeros = s.zero == KERF_ZERO_CODE ? 5 : 1;
+    for (uint32_t code = 0; code < codes; code++) {
+        for (int i = 0; i < 4; i++) {
+            for (int z = 0; z < zeros; z++) {
+                kf_dequant d = {scales[i], z * 3};
+                float want = (unit_value(s, code) - (float)d.zero) * d.scale;
+                if (!same(kf_value(s, d, code), want)) return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+static int fit_table(kf_gemv_layout *l, kf_spec s)
+{
+    if (s.bits != 2 && s.bits != 4) return 0;
+    for (uint32_t i = 0; i < 16; i++) {
+        l->table[i] = unit_value(s, i & ((1u << s.bits) - 1));
+        if (!kf_is_finite(l->table[i])) return 0; /* padding must not show */
+    }
+    l->decode = s.bits == 4 ? KF_DECODE_LUT4 : KF_DECODE_LUT2;
+    return 1;
+}
+
+static int fit_byte(kf_gemv_layout *l, kf_spec s)
+{
+    if (s.bits != 8) return 0;
+    float offset = unit_value(s, 0), factor = unit_value(s, 1) - offset;
+    if (!(factor > 0) || kf_bits(factor) & 0x7fffff) return 0;
+    if (s.zero == KERF_ZERO_CODE ? factor != 1 : offset != 0) return 0;
+    for (uint32_t i = 0; i < 256; i++)
+        if (!same(unit_value(s, i), (float)(int8_t)i * factor + offset)) return 0;
+    l->decode = KF_DECODE_BYTE;
+    l->factor = factor * 0x1p-24f; /* bytes are taken from the top of 32 bits */
+    l->offset = offset;
+    l->zero_unit = 0x1p24f;
+    return 1;
+}
+
+/* The fp16 that a code of `bits` bits becomes. */
+static uint16_t spread(unsigned bits, unsigned shift, uint16_t mask, uint32_t code)
+{
+    int top = (int16_t)(uint16_t)(code << (16 - bits));
+    return (uint16_t)((uint32_t)(top >> shift) & mask);
+}
+
+static int spreads_to(kf_gemv_layout *l, kf_spec s)
+{
+    uint32_t magnitudes = (1u << (s.bits - 1)) - 1;
+    l->nan_code = 0;
+    for (uint32_t i = 0; i < 1u << s.bits; i++) {
+        float value = unit_value(s, i);
+        float half = kf_f16_decode(spread(s.bits, l->shift, l->mask, i)) * l->factor;
+        if (same(value, half)) continue;
+        int last = (i & magnitudes) == magnitudes && s.bits == 8;
+        if (value == value || !last) return 0; /* only the largest magnitude may be NaN */
+        l->nan_code = (uint8_t)magnitudes;
+    }
+    return 1;
+}
+
+static int fit_mini(kf_gemv_layout *l, kf_spec s)
+{
+    if ((s.bits != 6 && s.bits != 8) || s.zero == KERF_ZERO_CODE) return 0;
+    for (unsigned shift = 0; shift < 4; shift++) {
+        l->shift = shift;
+        l->mask = (uint16_t)(0x8000u | ((1u << (s.bits - 1)) - 1) << (16 - s.bits - shift));
+        uint32_t one = 1u << (s.bits - 2); /* a normal number of every such type */
+        float half = kf_f16_decode(spread(s.bits, shift, l->mask, one));
+        l->factor = unit_value(s, one) / half;
+        if (kf_bits(l->factor) & 0x7fffff || !spreads_to(l, s)) continue;
+        l->decode = s.bits == 8 ? KF_DECODE_MINI8 : KF_DECODE_MINI6;
+        return 1;
+    }
+    return 0;
+}
+
+static int fit_cast(kf_gemv_layout *l, kf_spec s)
+{
+    if (s.geometry != KERF_GROUP_NONE) return 0;
+    if (s.element == KERF_ELEM_F32)
+        l->decode = KF_DECODE_F32;
+    else if (s.element == KERF_ELEM_F16)
+        l->decode = KF_DECODE_F16;
+    else if (s.element == KERF_ELEM_BF16)
+        l->decode = KF_DECODE_BF16;
+    else
+        return 0;
+    return s.family == KERF_FAMILY_CAST;
+}
+
+/* Place of element i without what lies between codes. */
+static size_t dense_place(kf_spec s, size_t i)
+{
+    if (s.geometry != KERF_GROUP_STRUCT) return kf_code_place(s, i);
+    size_t elements = kf_struct_elements(s), n = i / elements;
+    size_t gap = kf_struct_bytes(s) * 8 / s.bits - elements; /* codes that the scales displace */
+    return kf_code_place(s, i) - (n + 1) * gap;
+}
+
+/* Two bfloat16 to a lane: codes j and j + n / 2. */
+static int fit_pairs(kf_gemv_layout *l, const kerf_gemv *plan, kf_spec s)
+{
+    if (plan->shape.x != KERF_BF16 || s.zero == KERF_ZERO_CODE || !fit_table(l, s)) return 0;
+    for (int i = 0; i < 16; i++) /* a subnormal would count as zero */
+        if (kf_bits(l->table[i]) & 0xffff || (l->table[i] != 0 && kf_abs(l->table[i]) < 0x1p-30f))
+            return 0;
+    l->decode = s.bits == 4 ? KF_DECODE_PAIR4 : KF_DECODE_PAIR2;
+    return 1;
+}
+
+/* Where the j-th code of a lane goes in the order of x, if steps are all alike. */
+static int fit_order(kf_gemv_layout *l, kf_spec s, int pairs)
+{
+    size_t half = l->codes / 2;
+    for (size_t i = 0; i < l->step; i++) {
+        size_t place = dense_place(s, i);
+        if (place >= l->step || dense_place(s, i + l->step) != place + l->step) return 0;
+        size_t j = place % l->codes, lane = place / l->codes;
+        size_t to = pairs ? (j % half * l->lanes + lane) * 2 + j / half : j * l->lanes + lane;
+        l->order[to] = (uint16_t)i;
+    }
+    return 1;
+}
+
+/* Which scales a step needs. */
+static int fit_scales(kf_gemv_layout *l, kf_spec s, size_t cols)
+{
+    l->scales = 1;
+    l->scale_elements = l->step;
+    int per_row = s.geometry == KERF_GROUP_NONE || s.geometry == KERF_GROUP_ROW ||
+                  s.geometry == KERF_GROUP_TENSOR;
+    l->scaling = s.zero == KERF_ZERO_CODE ? KF_SCALING_ZERO
+                 : per_row                ? KF_SCALING_ROW
+                                          : KF_SCALING_STEP;
+    if (per_row) return 1;
+    if (s.geometry == KERF_GROUP_FLAT && cols % s.group) return 0; /* rows begin inside groups */
+    if (s.group % l->step == 0) return 1;
+    if (s.group % l->codes || l->step % s.group) return 0;
+    l->scales = l->step / s.group;
+    l->scale_elements = s.group;
+    return (l->scales & (l->scales - 1)) == 0;
+}
+
+/* The scale that a stored one means, under a second-level scale of one. */
+static float scale_value(kf_spec s, uint32_t bits)
+{
+    kf_scale scale = {bits, 0};
+    return kf_dequant_init(s, scale, 1, 0).scale;
+}
+
+static int bytes_fit(const kf_gemv_layout *l, kf_spec s)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        float half = kf_f16_decode((uint16_t)(spread(8, 1, 0xffff, i) & l->half_mask));
+        float want = (i & 0x7f) == 0x7f ? l->half_last[i >> 7] : half * l->half_factor;
+        if (!same(scale_value(s, i), want)) return 0;
+    }
+    return 1;
+}
+
+static void fit_halves(kf_gemv_layout *l, kf_spec s)
+{
+    if (s.scale == KERF_SCALE_F16) {
+        l->halves = KF_HALVES_WHOLE;
+        l->half_factor = 1;
+        for (uint32_t i = 0; i < 0x10000; i += 97)
+            if (!same(scale_value(s, i), kf_f16_decode((uint16_t)i))) l->halves = KF_HALVES_NONE;
+        return;
+    }
+    if (kf_scale_bytes(s.scale) != 1 || s.second == KERF_SECOND_NESTED) return;
+    for (int sign = 0; sign < 2; sign++) {
+        l->half_mask = sign ? 0xbf80 : 0x3f80;
+        l->half_last[0] = scale_value(s, 0x7f);
+        l->half_last[1] = scale_value(s, 0xff);
+        l->half_factor = scale_value(s, 0x38) / kf_f16_decode(0x38 << 7);
+        int nan = l->half_last[0] != l->half_last[0] && l->half_last[1] != l->half_last[1];
+        if (!nan && s.second == KERF_SECOND_TENSOR) return; /* would need a product, too */
+        if (!bytes_fit(l, s)) continue;
+        l->halves = KF_HALVES_BYTES;
+        return;
+    }
+}
+
+static int fit_structs(kf_gemv_layout *l, kf_spec s, size_t cols)
+{
+    l->row_bytes = l->code_bytes = kf_packed_bytes(s.bits, cols);
+    l->piece = 0;
+    if (s.geometry != KERF_GROUP_STRUCT) return 1;
+    if (s.bits != 4 && l->decode != KF_DECODE_BYTE) return 0;
+    l->piece = kf_struct_elements(s) * s.bits / 8;
+    l->stride = kf_struct_bytes(s);
+    l->first = l->stride - l->piece;
+    l->row_bytes = cols / kf_struct_elements(s) * l->stride;
+    if (l->piece < l->step_bytes) return l->step_bytes % l->piece == 0 && l->piece % 16 == 0;
+    return l->piece % l->step_bytes == 0;
+}
+
+int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, int pairs)
+{
+    static const size_t codes[KF_DECODES] = {
+#define X(name, codes) codes,
+        KF_GEMV_DECODES(X)
+#undef X
+    };
+    kf_spec s = kf_spec_of(plan->shape.format);
+    size_t cols = (size_t)plan->shape.cols;
+    memset(l, 0, sizeof *l);
+    l->factor = l->zero_unit = 1;
+    if (!is_linear(s)) return 0;
+    if (pairs ? !fit_pairs(l, plan, s)
+              : !fit_cast(l, s) && !fit_table(l, s) && !fit_byte(l, s) && !fit_mini(l, s))
+        return 0;
+    l->lanes = lanes;
+    l->codes = codes[l->decode];
+    l->step = lanes * l->codes;
+    l->step_bytes = l->step * s.bits / 8;
+    if (!fit_order(l, s, pairs) || !fit_scales(l, s, cols) || !fit_structs(l, s, cols)) return 0;
+    fit_halves(l, s);
+    l->steps = (cols + l->step - 1) / l->step;
+    l->whole = l->code_bytes / l->step_bytes;
+    return 1;
+}
+
+size_t kf_gemv_layout_workspace(const kf_gemv_layout *l, const kerf_gemv_shape *s)
+{
+    return ((size_t)s->columns * l->steps * l->step + (size_t)s->cols) * sizeof(float);
+}
+
+/* Roundings that a product can meet on its way into y, each at most 2^-24 of what it rounds: two in
+ * kerf_decode, one per code of its lane, its scale, the steps of a chunk, the chunks of a row, the
+ * lanes, the factor of the row. */
+double kf_gemv_layout_bound(const kf_gemv_layout *l)
+{
+    size_t chunks = (l->steps + KF_GEMV_CHUNK - 1) / KF_GEMV_CHUNK;
+    size_t chunk = l->steps < KF_GEMV_CHUNK ? l->steps : KF_GEMV_CHUNK;
+    double n = (double)(2 + l->codes + 1 + chunk + chunks + 4 + 1);
+    return n * 0x1p-24 / (1 - n * 0x1p-24);
+}
+
+void kf_gemv_tail(const kf_gemv_layout *l, const uint8_t *row, uint8_t out[64])
+{
+    memset(out, 0, 64);
+    if (!l->piece) {
+        memcpy(out, row + l->whole * l->step_bytes, l->code_bytes - l->whole * l->step_bytes);
+        return;
+    }
+    for (size_t at = l->whole * l->step_bytes, end = l->code_bytes; at < end;) {
+        size_t in = at % l->piece, n = l->piece - in < end - at ? l->piece - in : end - at;
+        memcpy(out + (at - l->whole * l->step_bytes),
+               row + at / l->piece * l->stride + l->first + in, n);
+        at += n;
+    }
+}

@@ -1,0 +1,90 @@
+/* gemv_layout.h - what a vector kernel must know of a format, found from its row of formats.def and
+ * its block arithmetic, never from its name.
+ *
+ * A kernel of V lanes of fp32 takes codes in steps. In one step lane l holds the codes of places
+ * l * n .. l * n + n - 1, and its j-th vector of weights has the number of place l * n + j in lane
+ * l. The vectors x are put into that order once per run, so weights stay as the checkpoint has
+ * them. A lane never straddles two groups: one vector of scales serves a step.
+ *
+ * How codes become numbers is one of few ways (kf_gemv_decode), each tried against kf_value for
+ * every code; a format that fits none is left to the reference. */
+#ifndef KERF_GEMV_LAYOUT_H
+#define KERF_GEMV_LAYOUT_H
+
+#include "cpu/gemv_ops.h"
+
+/* Name and codes per lane. */
+#define KF_GEMV_DECODES(X)                                                              \
+    X(LUT4, 8)  /* 4 bits: any 16 numbers                                  */           \
+    X(LUT2, 16) /* 2 bits: any 4 numbers                                   */           \
+    X(BYTE, 4)  /* 8 bits: two's complement times a constant               */           \
+    X(MINI8, 2) /* 8 bits: the upper bits of an fp16, spread, times 2^e    */           \
+    X(MINI6, 2) /* 6 bits, four codes in three bytes: the same             */           \
+    X(F16, 1)                                                                           \
+    X(BF16, 2)                                                                          \
+    X(F32, 1) X(PAIR4, 8) /* as LUT4 and LUT2, but numbers and x are bfloat16 and    */ \
+        X(PAIR2, 16)      /* are multiplied in pairs                                */
+
+typedef enum kf_gemv_decode {
+#define X(name, codes) KF_DECODE_##name,
+    KF_GEMV_DECODES(X)
+#undef X
+        KF_DECODES
+} kf_gemv_decode;
+
+/* How scales enter a sum. */
+typedef enum kf_gemv_scaling {
+    KF_SCALING_ROW,  /* one factor for all of a row, applied at its end     */
+    KF_SCALING_STEP, /* each step's lanes have scales of their own          */
+    KF_SCALING_ZERO, /* and zero points, taken off the number of each code  */
+    KF_SCALINGS
+} kf_gemv_scaling;
+
+/* Scales that a vector can widen: fp16, or bytes that spread to one as the codes of MINI8 do. */
+typedef enum kf_gemv_halves { KF_HALVES_NONE, KF_HALVES_WHOLE, KF_HALVES_BYTES } kf_gemv_halves;
+
+#define KF_GEMV_LANES 16 /* at most */
+#define KF_GEMV_STEP 256 /* elements of a step, at most */
+#define KF_GEMV_CHUNK 32 /* steps that are summed up before they are added to the row's sum */
+
+typedef struct kf_gemv_layout {
+    kf_gemv_decode decode;
+    kf_gemv_scaling scaling;
+    size_t lanes, codes;         /* V, n                                                 */
+    size_t step, step_bytes;     /* elements and bytes of codes of a step                */
+    size_t steps, whole;         /* of a row; those with all their bytes                 */
+    size_t row_bytes;            /* from the codes of one row to the next                */
+    size_t code_bytes;           /* of a row, scales inside structs not counted          */
+    size_t piece, stride, first; /* STRUCT: bytes of codes, from one to the next, offset */
+    size_t scales;               /* per step: 1, 2, 4 .. V                               */
+    size_t scale_elements;       /* elements that one of them serves                     */
+    float factor;                /* what x is multiplied by: a power of two              */
+    float offset;                /* BYTE: added to the byte; taken off zero points       */
+    float zero_unit;             /* what zero points are multiplied by                   */
+    float table[16];             /* LUT4, LUT2 (repeated)                                */
+    unsigned shift;              /* MINI: down from the top of 16 bits ...               */
+    uint16_t mask;               /* ... and what is kept                                 */
+    uint8_t nan_code;            /* MINI8: the code that is NaN though fp16 has a number */
+    kf_gemv_halves halves;       /* BYTES: fp16 b << 7 & half_mask, times half_factor    */
+    uint16_t half_mask;
+    float half_factor, half_last[2]; /* last: what 0x7F and 0xFF mean instead            */
+    uint16_t order[KF_GEMV_STEP];    /* the elements of a step, vector by vector            */
+} kf_gemv_layout;
+
+/* 0: not for this format and shape. pairs: for a backend that multiplies pairs of bfloat16. */
+int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, int pairs);
+
+/* Bytes of workspace, and the factor of the error bound. */
+size_t kf_gemv_layout_workspace(const kf_gemv_layout *l, const kerf_gemv_shape *s);
+double kf_gemv_layout_bound(const kf_gemv_layout *l);
+
+/* Where packed vector c lies in the workspace. */
+static inline float *kf_gemv_packed(const kf_gemv_layout *l, void *workspace, size_t c)
+{
+    return (float *)workspace + c * l->steps * l->step;
+}
+
+/* A row's codes from step `whole` on, without gaps, zero after them: at most 64 bytes. */
+void kf_gemv_tail(const kf_gemv_layout *l, const uint8_t *row, uint8_t out[64]);
+
+#endif
