@@ -172,14 +172,12 @@ static void run_codec(tally *t, const test_options *o, uint64_t step)
 
 /* --- decode ----------------------------------------------------------------------------------- */
 
-/* Every code under 256 scales: all there are of a one-byte scale, else a mixture. One row each. */
-static uint32_t scale_pattern(kerf_scale_kind k, unsigned row)
+/* Every code under 256 scales: all there are of a one-byte scale, else random bits, whether or not
+ * an encoder would write them. One row each. */
+static uint32_t scale_pattern(const kerf_format *f, unsigned row)
 {
-    uint32_t random = (uint32_t)mix_bits(row);
-    return k == KERF_SCALE_F32    ? (random & 0x7fffffffu) % 0x7f800000u
-           : k == KERF_SCALE_F16  ? (random & 0x7fffu) % 0x7c00u
-           : k == KERF_SCALE_BF16 ? (random & 0x7fffu) % 0x7f80u
-                                  : row;
+    unsigned bits = stored_scale_bits(f);
+    return bits == 8 ? row : (uint32_t)(mix_bits(row) & ((1ull << bits) - 1));
 }
 
 enum { ROWS = 256, COLS = 256 };
@@ -192,7 +190,7 @@ static void fill_planes(coded *c, unsigned round)
     for (unsigned i = 0; i < ROWS * COLS; i++) {
         uint64_t row = flat ? 0 : i / COLS, col = flat ? i : i % COLS;
         store_code(c, row, col, i % COLS);
-        store_scale(c, row, col, scale_pattern(f->scale, i / COLS));
+        store_scale(c, row, col, scale_pattern(f, i / COLS));
     }
     for (size_t i = 0; i < c->plane[KERF_PLANE_SECOND].n / 4; i++)
         memcpy((uint8_t *)c->plane[KERF_PLANE_SECOND].p + 4 * i, &seconds[round], 4);
