@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fused.h"
 #include "stream.h"
 
 kerf_status findings_open(findings *f, kerf_error *err)
@@ -82,17 +83,18 @@ static void look_at(tally *t, uint32_t bits)
 }
 
 /* Streams a plane through a tally. */
-static kerf_status tally_plane(const checkpoint *c, const kerf_tensor *plane, tally *t,
+static kerf_status tally_plane(const checkpoint *c, const kerf_weight *w, kerf_plane_id p, tally *t,
                                kerf_error *err)
 {
+    const uint64_t bytes_in_all = w->geometry.plane[p].bytes;
     enum { ROOM = 1 << 18 };
     const size_t size = t->type == SCALE_F32 ? 4 : t->type == SCALE_16 ? 2 : 1;
     unsigned char *bytes = NULL;
     TRY(allocate(&bytes, ROOM, 1, err));
     kerf_status s = KERF_OK;
-    for (uint64_t at = 0; at < plane->bytes && s == KERF_OK; at += ROOM) {
-        size_t n = plane->bytes - at < ROOM ? (size_t)(plane->bytes - at) : ROOM;
-        s = kerf_reader_read(c->reader, plane, at, bytes, n, err);
+    for (uint64_t at = 0; at < bytes_in_all && s == KERF_OK; at += ROOM) {
+        size_t n = bytes_in_all - at < ROOM ? (size_t)(bytes_in_all - at) : ROOM;
+        s = kerf_weight_read(c->reader, w, p, at, bytes, n, err);
         for (size_t i = 0; i + size <= n && s == KERF_OK; i += size) {
             uint32_t bits = 0;
             memcpy(&bits, bytes + i, size);
@@ -110,7 +112,7 @@ static kerf_status find_in_plane(findings *f, const checkpoint *c, const kerf_we
     char text[160];
     const char *what = p == KERF_PLANE_SECOND ? "second-level scales" : "scales";
     if (t.type == SCALE_OTHER) return KERF_OK;
-    TRY(tally_plane(c, w->plane[p], &t, err));
+    TRY(tally_plane(c, w, p, &t, err));
     if (t.bad) {
         snprintf(text, sizeof text, "%llu of %llu %s are NaN or infinite, the first at %llu",
                  (unsigned long long)t.bad, (unsigned long long)t.seen, what,
@@ -133,20 +135,12 @@ static kerf_status find_in_plane(findings *f, const checkpoint *c, const kerf_we
 
 /* --- fused groups -------------------------------------------------------------------------- */
 
-/* Layers that runtimes merge into one matrix, by the part of the name that differs. */
-static const char *const fused[][4] = {
-    {".q_proj.", ".k_proj.", ".v_proj.", NULL},
-    {".gate_proj.", ".up_proj.", NULL, NULL},
-    {".w1.", ".w3.", NULL, NULL},
-};
-
 static kerf_status read_second(const checkpoint *c, const kerf_weight *w, float *out,
                                kerf_error *err)
 {
-    const kerf_tensor *t = w->plane[KERF_PLANE_SECOND];
     *out = 0;
-    if (!t || t->bytes < sizeof *out) return KERF_OK;
-    return kerf_reader_read(c->reader, t, 0, out, sizeof *out, err);
+    if (w->geometry.plane[KERF_PLANE_SECOND].bytes < sizeof *out) return KERF_OK;
+    return kerf_weight_read(c->reader, w, KERF_PLANE_SECOND, 0, out, sizeof *out, err);
 }
 
 static kerf_status compare_pair(findings *f, const checkpoint *c, const kerf_weight *a,
@@ -178,16 +172,9 @@ static kerf_status compare_pair(findings *f, const checkpoint *c, const kerf_wei
 static kerf_status find_in_group(findings *f, const checkpoint *c, const kerf_weight *w,
                                  kerf_error *err)
 {
-    for (size_t g = 0; g < sizeof fused / sizeof *fused; g++) {
-        const char *at = strstr(w->name, fused[g][0]);
-        for (size_t k = 1; at && fused[g][k]; k++) {
-            char name[KERF_MAX_NAME_BYTES + 16];
-            snprintf(name, sizeof name, "%.*s%s%s", (int)(at - w->name), w->name, fused[g][k],
-                     at + strlen(fused[g][0]));
-            const kerf_weight *other = kerf_weights_find(c->weights, name);
-            if (other) TRY(compare_pair(f, c, w, other, err));
-        }
-    }
+    const kerf_weight *member[FUSED_MOST];
+    size_t n = fused_group(c, w, member);
+    for (size_t k = 1; k < n && member[0] == w; k++) TRY(compare_pair(f, c, w, member[k], err));
     return KERF_OK;
 }
 
