@@ -55,15 +55,6 @@ static kerf_weight weight_after(const job *j, const decision *d)
     return w;
 }
 
-static kerf_status declare_tensor(job *j, const kerf_weight *w, kerf_error *err)
-{
-    const kerf_tensor *t = w->plane[0];
-    if (w->codec.format) {
-        return manifest_add_weight(&j->manifest, j->layout, w, t->shard, err);
-    }
-    return manifest_add(&j->manifest, t->name, t->dtype, &t->shape, t->shard, err);
-}
-
 static kerf_status declare_output(job *j, kerf_error *err)
 {
     kerf_weight *weights = NULL;
@@ -72,7 +63,7 @@ static kerf_status declare_output(job *j, kerf_error *err)
     kerf_status s = KERF_OK;
     for (size_t i = 0; i < j->plan.count && s == KERF_OK; i++) {
         weights[i] = weight_after(j, &j->plan.item[i]);
-        s = declare_tensor(j, &weights[i], err);
+        s = manifest_add_weight(&j->manifest, j->layout, &weights[i], err);
     }
     if (s == KERF_OK) {
         s = manifest_describe(&j->manifest, &j->source, j->layout, weights, j->plan.count, err);
@@ -164,19 +155,6 @@ static kerf_status encode_item(job *j, size_t i, const kerf_weight *w, kerf_weig
     return kerf_weight_writer_finish(to, err);
 }
 
-/* Copies what stores a weight that is kept. */
-static kerf_status copy_item(job *j, const kerf_weight *w, kerf_writer *to, size_t entry,
-                             kerf_error *err)
-{
-    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (w->plane[p]) {
-            TRY(copy_tensor(&j->source, w->plane[p], to, entry++, &j->progress, err));
-        }
-    }
-    if (!w->extra) return KERF_OK;
-    return copy_tensor(&j->source, w->extra, to, entry, &j->progress, err);
-}
-
 /* Writes the entries of one tensor, which begin at `entry`. */
 static kerf_status write_tensor(job *j, kerf_writer *w, size_t i, size_t entry, kerf_error *err)
 {
@@ -184,7 +162,7 @@ static kerf_status write_tensor(job *j, kerf_writer *w, size_t i, size_t entry, 
     char name[64];
     if (!d->codec.format) {
         progress_tensor(&j->progress, d->weight->name, "keep");
-        return copy_item(j, d->weight, w, entry, err);
+        return copy_weight(&j->source, d->weight, w, entry, &j->progress, err);
     }
     const kerf_weight after = weight_after(j, d);
     kerf_weight_writer *to = NULL;
@@ -193,18 +171,6 @@ static kerf_status write_tensor(job *j, kerf_writer *w, size_t i, size_t entry, 
     kerf_status s = encode_item(j, i, &after, to, err);
     kerf_weight_writer_close(to);
     return s;
-}
-
-/* How many tensors store a weight in the output. */
-static size_t count_entries(const job *j, const kerf_weight *w)
-{
-    char name[KERF_MAX_NAME_BYTES + 32];
-    kerf_entry e;
-    kerf_plane_id plane;
-    size_t n = 0;
-    if (!w->codec.format) return 1;
-    while (kerf_layout_entry(j->layout, w, n, name, sizeof name, &e, &plane)) n++;
-    return n;
 }
 
 static uint64_t work_bytes(const decisions *plan)
@@ -225,7 +191,7 @@ static kerf_status write_tensors(job *j, kerf_writer *w, kerf_error *err)
     for (size_t i = 0; i < j->plan.count; i++) {
         const kerf_weight after = weight_after(j, &j->plan.item[i]);
         TRY(write_tensor(j, w, i, entry, err));
-        entry += count_entries(j, &after);
+        entry += manifest_entries(j->layout, &after);
     }
     return KERF_OK;
 }

@@ -87,15 +87,28 @@ kerf_status manifest_add(manifest *m, const char *name, kerf_dtype dtype, const 
 }
 
 kerf_status manifest_add_weight(manifest *m, const kerf_layout *layout, const kerf_weight *w,
-                                unsigned source_shard, kerf_error *err)
+                                kerf_error *err)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
     kerf_entry e;
     kerf_plane_id plane;
+    const kerf_tensor *t = w->plane[0];
+    if (!w->codec.format) return manifest_add(m, t->name, t->dtype, &t->shape, t->shard, err);
     for (size_t i = 0; kerf_layout_entry(layout, w, i, name, sizeof name, &e, &plane); i++) {
-        TRY(manifest_add(m, name, e.dtype, &e.shape, source_shard, err));
+        TRY(manifest_add(m, name, e.dtype, &e.shape, t->shard, err));
     }
     return KERF_OK;
+}
+
+size_t manifest_entries(const kerf_layout *layout, const kerf_weight *w)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    kerf_entry e;
+    kerf_plane_id plane;
+    size_t n = 0;
+    if (!w->codec.format) return 1;
+    while (kerf_layout_entry(layout, w, n, name, sizeof name, &e, &plane)) n++;
+    return n;
 }
 
 uint64_t manifest_bytes(const manifest *m)
@@ -248,4 +261,13 @@ kerf_status copy_tensor(const checkpoint *source, const kerf_tensor *t, kerf_wri
     kerf_status status = stream_run(s, &steps, &job, err);
     stream_close(s);
     return status;
+}
+
+kerf_status copy_weight(const checkpoint *source, const kerf_weight *w, kerf_writer *to, size_t i,
+                        progress *bar, kerf_error *err)
+{
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        if (w->plane[p]) TRY(copy_tensor(source, w->plane[p], to, i++, bar, err));
+    }
+    return w->extra ? copy_tensor(source, w->extra, to, i, bar, err) : KERF_OK;
 }

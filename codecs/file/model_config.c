@@ -205,6 +205,7 @@ static kerf_status patch(kf_json config, const char *quantization, char **out, k
     uint64_t members;
     kf_text t = {0};
     KF_TRY(kf_json_check(config, &config_rules, &members, err));
+    const char *tail = strchr(config.text, '{') + 1; /* what follows the last member */
     kf_text_add(&t, "{");
     kf_json_walk_init(&walk, config);
     for (;;) {
@@ -214,13 +215,14 @@ static kerf_status patch(kf_json config, const char *quantization, char **out, k
             return s;
         }
         if (!more) break;
+        const char *from = m.key.text, *to = m.value.text + m.value.n;
+        while (strchr(SPACE, from[-1])) from--; /* with its indentation */
+        while (strchr(SPACE, to[-1])) to--;
+        tail = to;
         if (m.key.n == sizeof KEY - 1 && memcmp(m.key.text, KEY, m.key.n) == 0) {
             changed = 1;
             continue;
         }
-        const char *from = m.key.text, *to = m.value.text + m.value.n;
-        while (strchr(SPACE, from[-1])) from--; /* with its indentation */
-        while (strchr(SPACE, to[-1])) to--;
         if (kept++ > 0) kf_text_add(&t, ",");
         kf_text_add_bytes(&t, from, (size_t)(to - from));
     }
@@ -229,7 +231,7 @@ static kerf_status patch(kf_json config, const char *quantization, char **out, k
         for (const char *c = quantization; *c; c++) /* one level deeper */
             kf_text_add(&t, *c == '\n' ? "\n  " : "%c", *c);
     }
-    kf_text_add(&t, "\n}\n");
+    kf_text_add_bytes(&t, tail, (size_t)(config.text + config.n - tail));
     if (t.failed) {
         free(t.p);
         return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", config.what);

@@ -167,6 +167,23 @@ kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_pl
     return KERF_OK;
 }
 
+kerf_status kerf_weight_inexact(const kerf_reader *r, const kerf_weight *w, uint64_t *count,
+                                kerf_error *err)
+{
+    *count = 0;
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        if (!w->plane[p] || part_of(w, p)->coding != KF_RECIPROCAL) continue;
+        for (uint64_t at = 0; at + 4 <= w->plane[p]->bytes; at += 4) {
+            float stored, x;
+            uint64_t rounded = 0;
+            KF_TRY(kerf_reader_read(r, w->plane[p], at, &stored, sizeof stored, err));
+            x = inverse_of(1 / stored, &rounded);
+            *count += rounded || bits_of(x) != bits_of(stored);
+        }
+    }
+    return KERF_OK;
+}
+
 /* --- write --- */
 
 struct kerf_weight_writer {

@@ -202,6 +202,11 @@ KERF_API KERF_CHECK kerf_status kerf_weight_read(const kerf_reader *r, const ker
                                                  kerf_plane_id p, uint64_t offset, void *dst,
                                                  size_t n, kerf_error *err);
 
+/* Counts the numbers of w that its planes cannot give back to its own layout exactly: reciprocals
+ * that were rounded. */
+KERF_API KERF_CHECK kerf_status kerf_weight_inexact(const kerf_reader *r, const kerf_weight *w,
+                                                    uint64_t *count, kerf_error *err);
+
 /* The i-th tensor that stores w (name, shape, codec and geometry are read) in a layout: its dtype
  * and shape into *out and its name, cut to size, into `name`, to which out->name points. *plane is
  * the plane that it holds, or KERF_PLANES. Returns 0 past the last. */
