@@ -161,7 +161,8 @@ const verb verb_inspect = {
     .details = "Validates a checkpoint and lists its weights with format, shape and size. Scales\n"
                "are read: NaN, infinite or negative ones are errors (exit code 1); layers that\n"
                "runtimes fuse (q/k/v, gate/up) but that differ in format or tensor scale are\n"
-               "noted.",
+               "noted. Codes without their scales, and a config.json that names another layout\n"
+               "than the tensors are in, are errors too.",
     .examples = "  kerf inspect model.safetensors\n"
                 "  kerf inspect model-nvfp4/ --json | jq .totals\n",
     .options = options,

@@ -178,6 +178,52 @@ static kerf_status find_in_group(findings *f, const checkpoint *c, const kerf_we
     return KERF_OK;
 }
 
+/* --- tensors that do not fit --------------------------------------------------------------- */
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* A dense weight that is none: codes or scales for which no layout has a place. */
+static void find_stray(findings *f, const kerf_weight *w)
+{
+    static const char *const parts[] = {"_scale",      "_scale_2",   "_global_scale", "_packed",
+                                        "_zero_point", "_scale_inv", "_g_idx"};
+    int integers = w->dtype == KERF_U8 || w->dtype == KERF_I8 || w->dtype == KERF_I32;
+    int floats = w->dtype == KERF_F8_E4M3 || w->dtype == KERF_F8_E5M2 || w->dtype == KERF_F4;
+    int is_part = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char end[32];
+        snprintf(end, sizeof end, ".weight%s", parts[i]);
+        is_part |= ends_with(w->name, end);
+    }
+    if (!is_part && !((integers || floats) && ends_with(w->name, "weight"))) return;
+    add(f, 1, w->name,
+        "belongs to a quantized weight, but not all of its tensors are there as a layout has them: "
+        "one is missing, too many, or of another type or shape");
+}
+
+/* What config.json says, against what the tensors are. */
+static void find_configured(findings *f, const checkpoint *c)
+{
+    const kerf_layout *configured = kerf_layout_configured(c->reader);
+    if (!kerf_reader_is_folder(c->reader)) return;
+    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
+        const kerf_weight *w = kerf_weights_at(c->weights, i);
+        char text[200];
+        if (!w->codec.format || w->layout == configured) continue;
+        if (!configured && w->layout == kerf_layout_at(0)) continue;
+        snprintf(text, sizeof text,
+                 "is in layout %s, but config.json names %s: loaders will refuse it "
+                 "or read other numbers",
+                 w->layout->name, configured ? configured->name : "none");
+        add(f, 1, w->name, text);
+        return; /* once is enough */
+    }
+}
+
 kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
 {
     for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
@@ -186,6 +232,8 @@ kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
             if (w->plane[p]) TRY(find_in_plane(f, c, w, p, err));
         }
         TRY(find_in_group(f, c, w, err));
+        if (!w->codec.format) find_stray(f, w);
     }
+    find_configured(f, c);
     return KERF_OK;
 }

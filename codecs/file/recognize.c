@@ -12,7 +12,7 @@
 
 #define MAX_CONFIG_BYTES (1u << 24)
 
-const kerf_layout *kf_configured_layout(const kerf_reader *r)
+const kerf_layout *kerf_layout_configured(const kerf_reader *r)
 {
     static const struct {
         const char *method, *layout;

@@ -4,9 +4,6 @@
 
 #include "file/layout.h"
 
-/* The layout that config.json beside the shards names, or NULL. */
-const kerf_layout *kf_configured_layout(const kerf_reader *r);
-
 /* Whether tensor t holds the codes of a weight, and all else that some row of the layout table
  * asks for is there too: 1, with everything but name and dtype of *w set, and the length of the
  * weight's name, which t's begins with, in *name_length. Rows of `first` are tried before others.

@@ -376,7 +376,7 @@ static kerf_status recognize_all(builder *b, size_t tensors)
         kerf_weight w;
         size_t n;
         if (b->role[i] != DENSE || !holds_codes(t->dtype)) continue;
-        if (!asked++) configured = kf_configured_layout(b->r);
+        if (!asked++) configured = kerf_layout_configured(b->r);
         if (!kf_recognize(b->r, t, configured, &w, &n) || !claim(b, &w)) continue;
         KF_TRY(keep_name(b, t->name, n, t, &w.name));
         w.dtype = dtype;

@@ -117,6 +117,24 @@ for block in 'self_attn q_proj k_proj v_proj' 'mlp gate_proj up_proj'; do
     done
 done
 
+# --- what inspect finds -------------------------------------------------------------------------
+# A tensor that lost its name, as after a wrong merge of shards: the rest is no weight any more.
+cp -r "$tmp/ct" "$tmp/stray"
+forget "$tmp/stray"
+LC_ALL=C sed -i '1s/layers.1.mlp.up_proj.weight_global_scale/layers.1.mlp.up_proj.weight_global_scalX/' \
+    "$tmp/stray/model.safetensors"
+expect 1 inspect "$tmp/stray" --json
+json_is totals.quantized 27
+check "codes and scales are both named" test "$(json 'findings.*.tensor' | sort | paste -sd,)" = \
+    model.layers.1.mlp.up_proj.weight_packed,model.layers.1.mlp.up_proj.weight_scale
+cp "$tmp/mo/config.json" "$tmp/stray/config.json"
+cp "$tmp/ct/model.safetensors" "$tmp/stray/model.safetensors"
+expect 1 inspect "$tmp/stray"
+output_says 'is in layout compressed-tensors, but config.json names modelopt'
+cp "$model/config.json" "$tmp/stray/config.json"
+expect 1 inspect "$tmp/stray"
+output_says 'config.json names none'
+
 # --- refusals -----------------------------------------------------------------------------------
 expect 2 quantize "$model" -f nvfp4 --layout model-opt -o "$tmp/x"
 error_says 'expected one of kerf, modelopt'
