@@ -28,6 +28,9 @@ const option option_keep = {"keep", 0, "GLOB",
                             "leave matching tensors in their source type (repeatable)"};
 const option option_only = {"only", 0, "GLOB",
                             "consider matching tensors only, keep the others (repeatable)"};
+const option option_layout = {"layout", 0, "NAME",
+                              "how tensors are named and arranged in the output: kerf (default), "
+                              "or what other programs load; kerf formats lists them"};
 const option option_nan = {"nan", 0, "error|zero|saturate",
                            "NaN and Inf in the source: refuse (default), write 0, or clamp Inf to "
                            "the largest finite value"};
@@ -259,6 +262,19 @@ kerf_status args_choice(const args *a, const char *name, const char *const *word
         snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", words[i]);
     }
     return USAGE(err, "--%s %.40s: expected one of %s", name, text, list);
+}
+
+kerf_status args_layout(const args *a, const kerf_layout **out, kerf_error *err)
+{
+    const char *text = args_value(a, "layout");
+    *out = text ? kerf_layout_find(text) : kerf_layout_at(0);
+    if (*out) return KERF_OK;
+    char list[240] = "";
+    for (size_t i = 0; i < kerf_layout_count(); i++) {
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", kerf_layout_at(i)->name);
+    }
+    return USAGE(err, "--layout %.40s: expected one of %s", text, list);
 }
 
 /* "cpu", "cuda" or "cuda:N". The device lives until args_exec_close. */

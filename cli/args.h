@@ -2,11 +2,13 @@
 #ifndef KERF_ARGS_H
 #define KERF_ARGS_H
 
+#include <kerf/file.h>
+
 #include "cli.h"
 
 /* Rows that several verbs share. */
-extern const option option_keep, option_only, option_nan, option_overwrite, option_zstd_level,
-    option_threads, option_device, option_json, option_progress;
+extern const option option_layout, option_keep, option_only, option_nan, option_overwrite,
+    option_zstd_level, option_threads, option_device, option_json, option_progress;
 
 /* Reads argv[0..argc) after the verb. "--" ends the options. *help is set when -h or --help was
  * seen; nothing else is checked then. */
@@ -28,6 +30,8 @@ kerf_status args_integer(const args *a, const char *name, int lo, int hi, int *o
 /* Index of the value in a list of words ended by NULL; 0 when the option is absent. */
 kerf_status args_choice(const args *a, const char *name, const char *const *words, int *out,
                         kerf_error *err);
+/* The layout that --layout names; kerf when it is absent. */
+kerf_status args_layout(const args *a, const kerf_layout **out, kerf_error *err);
 /* What -j, --device and --nan say, for verbs that have them; args_exec_close gives the device back,
  * also after a failure. */
 kerf_status args_exec(const args *a, kerf_exec *out, kerf_error *err);

@@ -23,7 +23,7 @@ uint64_t weight_bytes(const kerf_weight *w)
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (w->plane[p]) bytes += w->plane[p]->bytes;
     }
-    return bytes;
+    return bytes + (w->extra ? w->extra->bytes : 0);
 }
 
 uint64_t weight_elements(const kerf_weight *w)

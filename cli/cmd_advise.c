@@ -56,7 +56,7 @@ static kerf_status open_input(advice *a, kerf_error *err)
     TRY(find_model(a, err));
     TRY(advice_parse_limits(a, err));
     TRY(parse_codec("fp32", &any, err));
-    TRY(decide(&a->source, a->args, any, args_has(a->args, "all-tensors"), &a->plan, err));
+    TRY(decide(&a->source, a->args, any, NULL, args_has(a->args, "all-tensors"), &a->plan, err));
     if (a->plan.quantized) return KERF_OK;
     return USAGE(err, "%.200s: no tensor to choose for; --all-tensors takes embeddings too",
                  a->source.path);

@@ -82,7 +82,7 @@ static kerf_status declare_output(job *j, kerf_error *err)
         TRY(manifest_add(&j->manifest, w->name, dense_type(j, w), &w->shape, w->plane[0]->shard,
                          err));
     }
-    return manifest_describe(&j->manifest, &j->source, NULL, 0, err);
+    return manifest_describe(&j->manifest, &j->source, kerf_layout_at(0), NULL, 0, err);
 }
 
 static kerf_status write_tensors(job *j, kerf_writer *w, kerf_error *err)
@@ -151,7 +151,8 @@ static kerf_status dequantize(job *j, kerf_error *err)
     TRY(args_exec(j->args, &j->exec, err));
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
     if (count_quantized(&j->source) == 0) {
-        return fail(err, KERF_E_NOSUP, "%.200s: holds no quantized tensor in the layout kerf",
+        return fail(err, KERF_E_NOSUP,
+                    "%.200s: holds no quantized tensor in a layout that kerf knows",
                     j->source.path);
     }
     TRY(declare_output(j, err));

@@ -90,6 +90,49 @@ static kerf_status add_row(table *t, const kerf_format *f, kerf_error *err)
     return KERF_OK;
 }
 
+/* --- layouts ------------------------------------------------------------------------------- */
+
+static void print_layouts(void)
+{
+    printf("\nlayouts, for --layout:\n");
+    for (size_t i = 0; i < kerf_layout_count(); i++) {
+        const kerf_layout *l = kerf_layout_at(i);
+        size_t n = 0;
+        for (size_t k = 0; k < kerf_format_count(); k++) {
+            int written;
+            n += kerf_layout_scheme(l, kerf_format_at(k), &written) && written;
+        }
+        printf("  %-20s %2zu formats; %s\n", l->name, n, l->note);
+    }
+}
+
+static void print_layouts_of(const kerf_format *f)
+{
+    printf("  layouts\n");
+    for (size_t i = 0; i < kerf_layout_count(); i++) {
+        const kerf_layout *l = kerf_layout_at(i);
+        int written;
+        const char *scheme = kerf_layout_scheme(l, f, &written);
+        if (scheme) printf("    %-24s %s%s\n", l->name, scheme, written ? "" : " (read only)");
+    }
+}
+
+static json_t *layouts_json(const kerf_format *f)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < kerf_layout_count(); i++) {
+        const kerf_layout *l = kerf_layout_at(i);
+        int written;
+        const char *scheme = kerf_layout_scheme(l, f, &written);
+        if (!scheme) continue;
+        json_array_append_new(list, json_pack("{s:s, s:s, s:b}", "layout", l->name, "scheme",
+                                              scheme, "written", written));
+    }
+    return list;
+}
+
+/* --- formats ------------------------------------------------------------------------------- */
+
 static kerf_status print_list(kerf_error *err)
 {
     table *t = NULL;
@@ -100,8 +143,10 @@ static kerf_status print_list(kerf_error *err)
     }
     if (s == KERF_OK) s = table_print(t, stdout, err);
     table_close(t);
-    if (s == KERF_OK) printf("\nbpw: bits per weight of a 4096x4096 tensor, all scales counted\n");
-    return s;
+    if (s != KERF_OK) return s;
+    printf("\nbpw: bits per weight of a 4096x4096 tensor, all scales counted\n");
+    print_layouts();
+    return KERF_OK;
 }
 
 static kerf_status print_one(const kerf_format *f, kerf_error *err)
@@ -120,6 +165,7 @@ static kerf_status print_one(const kerf_format *f, kerf_error *err)
         char name[64];
         printf("    %-24s %s\n", kerf_codec_name((kerf_codec){f, e}, name, sizeof name), e->source);
     }
+    print_layouts_of(f);
     return KERF_OK;
 }
 
@@ -141,6 +187,7 @@ static kerf_status format_json(const kerf_format *f, json_t *formats, kerf_error
     json_object_set_new(row, "bpw_4096x4096", json_real(bpw));
     json_object_set_new(row, "encoders", encoders);
     json_object_set_new(row, "note", json_string(f->note));
+    json_object_set_new(row, "layouts", layouts_json(f));
     json_array_append_new(formats, row);
     return KERF_OK;
 }
@@ -161,11 +208,11 @@ static int run_formats(const args *a, kerf_error *err)
 
 const verb verb_formats = {
     .name = "formats",
-    .summary = "number formats and their encoders",
+    .summary = "number formats, their encoders, and the layouts that store them",
     .usage = "[FORMAT] [--json]",
     .details = "Lists every format: what one code is, which elements share a scale, what it\n"
                "costs in bits, and the encoders that can choose its bytes. With FORMAT: where\n"
-               "each comes from.",
+               "each comes from, and which layouts store it.",
     .examples = "  kerf formats\n"
                 "  kerf formats nvfp4\n",
     .shared = {&option_json},

@@ -14,12 +14,13 @@ static kerf_status print_weights(const checkpoint *c, kerf_error *err)
     table *t = NULL;
     char text[TEXT_SIZE], name[64];
     uint64_t bytes = 0, elements = 0;
-    TRY(table_open(&t, "weight|shape|format|from|>bytes|>bpw", err));
+    TRY(table_open(&t, "weight|shape|format|layout|from|>bytes|>bpw", err));
     for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
         const kerf_weight *w = kerf_weights_at(c->weights, i);
         table_cell(t, "%s", w->name);
         table_cell(t, "%s", shape_text(&w->shape, text));
         table_cell(t, "%s", weight_format(w, name, sizeof name));
+        table_cell(t, "%s", w->layout ? w->layout->name : "");
         table_cell(t, "%s", w->codec.format ? kerf_dtype_name(w->dtype) : "");
         table_cell(t, "%llu", (unsigned long long)weight_bytes(w));
         table_cell(t, "%.3f", bits_per_weight(weight_bytes(w), weight_elements(w)));
@@ -28,7 +29,7 @@ static kerf_status print_weights(const checkpoint *c, kerf_error *err)
     }
     table_rule(t);
     table_cell(t, "%zu weights, %zu quantized", kerf_weights_count(c->weights), count_quantized(c));
-    for (int i = 0; i < 3; i++) table_cell(t, "%s", "");
+    for (int i = 0; i < 4; i++) table_cell(t, "%s", "");
     table_cell(t, "%llu", (unsigned long long)bytes);
     table_cell(t, "%.3f", bits_per_weight(bytes, elements));
     kerf_status s = table_print(t, stdout, err);
@@ -90,11 +91,13 @@ static json_t *weight_json(const checkpoint *c, const kerf_weight *w)
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (w->plane[p]) json_array_append_new(planes, plane_json(c, w->plane[p]));
     }
+    if (w->extra) json_array_append_new(planes, plane_json(c, w->extra));
     const kerf_codec codec = w->codec;
-    json_t *row = json_pack("{s:s, s:o, s:s, s:s?, s:s?}", "name", w->name, "shape",
+    json_t *row = json_pack("{s:s, s:o, s:s, s:s?, s:s?, s:s?}", "name", w->name, "shape",
                             json_shape(&w->shape), "dtype", kerf_dtype_name(w->dtype), "format",
                             codec.format ? codec.format->name : NULL, "encoder",
-                            codec.encoder ? codec.encoder->name : NULL);
+                            codec.encoder ? codec.encoder->name : NULL, "layout",
+                            w->layout ? w->layout->name : NULL);
     json_object_set_new(row, "bytes", json_integer((json_int_t)weight_bytes(w)));
     json_object_set_new(row, "bpw",
                         json_real(bits_per_weight(weight_bytes(w), weight_elements(w))));
@@ -158,7 +161,8 @@ const verb verb_inspect = {
     .details = "Validates a checkpoint and lists its weights with format, shape and size. Scales\n"
                "are read: NaN, infinite or negative ones are errors (exit code 1); layers that\n"
                "runtimes fuse (q/k/v, gate/up) but that differ in format or tensor scale are\n"
-               "noted.",
+               "noted. Codes without their scales, and a config.json that names another layout\n"
+               "than the tensors are in, are errors too.",
     .examples = "  kerf inspect model.safetensors\n"
                 "  kerf inspect model-nvfp4/ --json | jq .totals\n",
     .options = options,

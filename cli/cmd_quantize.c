@@ -6,15 +6,24 @@
 
 #include "decide.h"
 #include "encode_tensor.h"
+#include "fused.h"
 #include "manifest.h"
 #include "output.h"
 #include "progress.h"
 #include "recipe.h"
 
+/* What one scale for several fused layers is chosen from. */
+typedef struct shared_stats {
+    int known;
+    kerf_stats stats;
+} shared_stats;
+
 typedef struct job {
     const args *args;
     const char *source_path, *path;
     kerf_codec base;
+    const kerf_layout *layout;
+    shared_stats *shared; /* per item of the plan */
     kerf_exec exec;
     checkpoint source;
     decisions plan;
@@ -36,22 +45,15 @@ static double bits_per_weight(uint64_t bytes, uint64_t elements)
     return elements ? 8 * (double)bytes / (double)elements : 0;
 }
 
-static kerf_status declare_tensor(manifest *m, const decision *d, kerf_error *err)
+/* What d becomes: its weight, or the weight as it will be in the output. */
+static kerf_weight weight_after(const job *j, const decision *d)
 {
-    const kerf_weight *w = d->weight;
-    char name[KERF_MAX_NAME_BYTES + 32];
-    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (d->codec.format) {
-            const kerf_plane *plane = &d->geometry.plane[p];
-            if (plane->dtype == KERF_DTYPE_NONE) continue;
-            kerf_layout_plane_name(w->name, p, name, sizeof name);
-            TRY(manifest_add(m, name, plane->dtype, &plane->shape, w->plane[0]->shard, err));
-        } else if (w->plane[p]) {
-            const kerf_tensor *t = w->plane[p];
-            TRY(manifest_add(m, t->name, t->dtype, &t->shape, t->shard, err));
-        }
-    }
-    return KERF_OK;
+    kerf_weight w = *d->weight;
+    if (!d->codec.format) return w;
+    w.codec = d->codec;
+    w.geometry = d->geometry;
+    w.layout = j->layout;
+    return w;
 }
 
 static kerf_status declare_output(job *j, kerf_error *err)
@@ -61,21 +63,39 @@ static kerf_status declare_output(job *j, kerf_error *err)
     TRY(allocate(&weights, j->plan.count, sizeof *weights, err));
     kerf_status s = KERF_OK;
     for (size_t i = 0; i < j->plan.count && s == KERF_OK; i++) {
-        const decision *d = &j->plan.item[i];
-        weights[i] = *d->weight;
-        if (d->codec.format) weights[i].codec = d->codec;
-        s = declare_tensor(&j->manifest, d, err);
+        weights[i] = weight_after(j, &j->plan.item[i]);
+        s = manifest_add_weight(&j->manifest, j->layout, &weights[i], err);
     }
     if (s == KERF_OK) {
-        s = manifest_describe(&j->manifest, &j->source, weights, j->plan.count, err);
+        s = manifest_describe(&j->manifest, &j->source, j->layout, weights, j->plan.count, err);
     }
     free(weights);
     return s;
 }
 
+/* Runtimes that merge layers into one matrix load all of them in one format or none. */
+static kerf_status check_groups(const job *j, kerf_error *err)
+{
+    const kerf_weight *first = j->plan.count ? j->plan.item[0].weight : NULL;
+    if (j->layout == kerf_layout_at(0)) return KERF_OK;
+    for (size_t i = 0; i < j->plan.count; i++) {
+        const kerf_weight *member[FUSED_MOST];
+        size_t n = fused_group(&j->source, j->plan.item[i].weight, member);
+        for (size_t k = 0; k < n; k++) {
+            const decision *other = &j->plan.item[member[k] - first];
+            if (other->codec.format == j->plan.item[i].codec.format) continue;
+            return USAGE(err,
+                         "%.150s and %.150s are one matrix to the loaders of layout %s: quantize "
+                         "both to one format, or keep both",
+                         j->plan.item[i].weight->name, other->weight->name, j->layout->name);
+        }
+    }
+    return KERF_OK;
+}
+
 static kerf_status make_plan(job *j, kerf_error *err)
 {
-    TRY(decide(&j->source, j->args, j->base, 0, &j->plan, err));
+    TRY(decide(&j->source, j->args, j->base, j->layout, 0, &j->plan, err));
     for (size_t i = 0; i < j->plan.count; i++) {
         j->bytes_in += weight_bytes(j->plan.item[i].weight);
         j->elements += weight_elements(j->plan.item[i].weight);
@@ -84,40 +104,74 @@ static kerf_status make_plan(job *j, kerf_error *err)
         return USAGE(err, "%.200s: no tensor is left to quantize; --dry-run shows why each is kept",
                      j->source_path);
     }
+    TRY(check_groups(j, err));
     return declare_output(j, err);
 }
 
 /* --- write --------------------------------------------------------------------------------- */
 
-/* Writes the entries of one tensor, which begin at `entry`; *used says how many they are. */
-static kerf_status write_tensor(job *j, kerf_writer *w, const decision *d, size_t entry,
-                                size_t *used, kerf_error *err)
+static encode_job encode_job_of(job *j, const decision *d)
 {
-    *used = 0;
-    if (!d->codec.format) {
-        progress_tensor(&j->progress, d->weight->name, "keep");
-        for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-            const kerf_tensor *t = d->weight->plane[p];
-            if (!t) continue;
-            TRY(copy_tensor(&j->source, t, w, entry + (*used)++, &j->progress, err));
-        }
-        return KERF_OK;
-    }
-    char name[64];
-    progress_tensor(&j->progress, d->weight->name, kerf_codec_name(d->codec, name, sizeof name));
-    encode_job encode = {
+    return (encode_job){
         .reader = j->source.reader,
         .tensor = d->weight->plane[0],
         .geometry = &d->geometry,
         .encoder = d->codec.encoder,
         .exec = &j->exec,
         .progress = &j->progress,
-        .writer = w,
     };
-    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (d->geometry.plane[p].dtype != KERF_DTYPE_NONE) encode.entry[p] = entry + (*used)++;
+}
+
+/* Measures all members of the fused group of item i into one, exactly as if they were one matrix,
+ * and notes the result for each. */
+static kerf_status measure_group(job *j, size_t i, kerf_error *err)
+{
+    const kerf_weight *member[FUSED_MOST] = {j->plan.item[i].weight};
+    const kerf_weight *first = j->plan.item[0].weight;
+    size_t n = fused_group(&j->source, member[0], member);
+    kerf_stats all = {0};
+    for (size_t k = 0; k < (n ? n : 1); k++) {
+        kerf_stats one = {0};
+        encode_job measure = encode_job_of(j, &j->plan.item[member[k] - first]);
+        TRY(measure_tensor(&measure, &one, err));
+        kerf_stats_merge(&all, &one);
     }
-    return encode_tensor(&encode, err);
+    for (size_t k = 0; k < (n ? n : 1); k++) {
+        j->shared[member[k] - first] = (shared_stats){1, all};
+    }
+    return KERF_OK;
+}
+
+static kerf_status encode_item(job *j, size_t i, const kerf_weight *w, kerf_weight_writer *to,
+                               kerf_error *err)
+{
+    const decision *d = &j->plan.item[i];
+    encode_job encode = encode_job_of(j, d);
+    if (kerf_layout_shares_scale(j->layout, d->codec.format) && w->geometry.matrices == 1) {
+        if (!j->shared[i].known) TRY(measure_group(j, i, err));
+        encode.stats = &j->shared[i].stats;
+    }
+    encode.writer = to;
+    TRY(encode_tensor(&encode, err));
+    return kerf_weight_writer_finish(to, err);
+}
+
+/* Writes the entries of one tensor, which begin at `entry`. */
+static kerf_status write_tensor(job *j, kerf_writer *w, size_t i, size_t entry, kerf_error *err)
+{
+    const decision *d = &j->plan.item[i];
+    char name[64];
+    if (!d->codec.format) {
+        progress_tensor(&j->progress, d->weight->name, "keep");
+        return copy_weight(&j->source, d->weight, w, entry, &j->progress, err);
+    }
+    const kerf_weight after = weight_after(j, d);
+    kerf_weight_writer *to = NULL;
+    progress_tensor(&j->progress, after.name, kerf_codec_name(d->codec, name, sizeof name));
+    TRY(kerf_weight_writer_open(w, j->layout, &after, entry, &to, err));
+    kerf_status s = encode_item(j, i, &after, to, err);
+    kerf_weight_writer_close(to);
+    return s;
 }
 
 static uint64_t work_bytes(const decisions *plan)
@@ -134,11 +188,11 @@ static uint64_t work_bytes(const decisions *plan)
 static kerf_status write_tensors(job *j, kerf_writer *w, kerf_error *err)
 {
     size_t entry = 0;
+    TRY(allocate(&j->shared, j->plan.count, sizeof *j->shared, err));
     for (size_t i = 0; i < j->plan.count; i++) {
-        size_t used = 0;
-        kerf_status s = write_tensor(j, w, &j->plan.item[i], entry, &used, err);
-        if (s != KERF_OK) return s;
-        entry += used;
+        const kerf_weight after = weight_after(j, &j->plan.item[i]);
+        TRY(write_tensor(j, w, i, entry, err));
+        entry += manifest_entries(j->layout, &after);
     }
     return KERF_OK;
 }
@@ -187,9 +241,9 @@ static kerf_status print_plan_json(const job *j, kerf_error *err)
                   (json_int_t)out, "bpw", bits_per_weight(out, j->elements));
     int dry = args_has(j->args, "dry-run");
     if (!dry) json_object_set_new(totals, "seconds", json_real(j->seconds));
-    json_t *doc =
-        json_pack("{s:o, s:o, s:b, s:o, s:o}", "source", json_path(j->source_path), "output",
-                  json_path(j->path), "dry_run", dry, "tensors", tensors, "totals", totals);
+    json_t *doc = json_pack("{s:o, s:o, s:s, s:b, s:o, s:o}", "source", json_path(j->source_path),
+                            "output", json_path(j->path), "layout", j->layout->name, "dry_run", dry,
+                            "tensors", tensors, "totals", totals);
     return print_json("quantize", doc, err);
 }
 
@@ -239,9 +293,7 @@ static void print_summary(const job *j)
 
 static kerf_status quantize(job *j, kerf_error *err)
 {
-    static const char *const layouts[] = {"kerf", NULL};
     const args *a = j->args;
-    int layout = 0;
     const char *format = args_value(a, "format");
     j->source_path = args_operand(a, 0);
     j->path = args_value(a, "output");
@@ -252,7 +304,7 @@ static kerf_status quantize(job *j, kerf_error *err)
         return USAGE(err, "quantize: -o OUT is missing; --dry-run needs none");
     }
     if (format) TRY(parse_codec(format, &j->base, err));
-    TRY(args_choice(a, "layout", layouts, &layout, err));
+    TRY(args_layout(a, &j->layout, err));
     TRY(args_exec(a, &j->exec, err));
     TRY(checkpoint_open(&j->source, j->source_path, err));
     TRY(make_plan(j, err));
@@ -274,6 +326,7 @@ static int run_quantize(const args *a, kerf_error *err)
         s = recipe_check(path, &j.source, j.path, &j.exec, a, err);
     }
     args_exec_close(&j.exec);
+    free(j.shared);
     manifest_close(&j.manifest);
     decisions_free(&j.plan);
     checkpoint_close(&j.source);
@@ -287,7 +340,6 @@ static const option options[] = {
     {"tensor", 0, "GLOB=FORMAT[:ENC]",
      "another format for matching tensors, also for those kept by "
      "default; GLOB=keep keeps them (repeatable, last wins)"},
-    {"layout", 0, "kerf", "how tensors are named in the output"},
     {"recipe", 0, "FILE",
      "formats as a recipe of kerf advise has them; what was written is measured again and must be "
      "what the recipe promises. -f is for tensors that it does not name"},
@@ -299,18 +351,21 @@ const verb verb_quantize = {
     .name = "quantize",
     .summary = "write a checkpoint in a few-bit format",
     .usage = "IN -f FORMAT[:ENCODER] -o OUT [options]",
-    .details = "Quantizes the weights of IN (a .safetensors or .safetensors.zst file, or a model\n"
-               "folder) into OUT. Norms, biases, 1-D tensors, embeddings, lm_head, routers and\n"
-               "vision towers stay in their source type unless --tensor names them; --dry-run\n"
-               "shows every decision. OUT appears only when it is whole and checked. GLOB is a\n"
-               "shell pattern over tensor names.",
+    .details =
+        "Quantizes the weights of IN (a .safetensors or .safetensors.zst file, or a model\n"
+        "folder) into OUT. Norms, biases, 1-D tensors, embeddings, lm_head, routers and\n"
+        "vision towers stay in their source type unless --tensor names them; --dry-run\n"
+        "shows every decision. OUT appears only when it is whole and checked. GLOB is a\n"
+        "shell pattern over tensor names. In a layout other than kerf, layers that its loaders\n"
+        "fuse share their tensor scale, and what the layout cannot store is kept.",
     .examples = "  kerf quantize model/ -f nvfp4:4/6 -o model-nvfp4/\n"
                 "  kerf quantize model.safetensors -f mxfp4 --dry-run\n"
                 "  kerf quantize model/ -f int4-g128:search --tensor '*down_proj*=int8' -o out/\n"
-                "  kerf quantize model/ -f nvfp4 --keep '*layers.0.*' -o out.safetensors.zst\n",
+                "  kerf quantize model/ -f nvfp4 --keep '*layers.0.*' -o out.safetensors.zst\n"
+                "  kerf quantize model/ -f nvfp4:4/6 --layout compressed-tensors -o out/\n",
     .options = options,
-    .shared = {&option_keep, &option_only, &option_nan, &option_overwrite, &option_zstd_level,
-               &option_threads, &option_device, &option_json, &option_progress},
+    .shared = {&option_layout, &option_keep, &option_only, &option_nan, &option_overwrite,
+               &option_zstd_level, &option_threads, &option_device, &option_json, &option_progress},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_quantize,

@@ -238,7 +238,7 @@ static kerf_status choose_tensors(job *j, kerf_error *err)
 {
     kerf_codec any = {NULL, NULL};
     TRY(parse_codec("fp32", &any, err));
-    return decide(&j->source, j->args, any, args_has(j->args, "all-tensors"), &j->plan, err);
+    return decide(&j->source, j->args, any, NULL, args_has(j->args, "all-tensors"), &j->plan, err);
 }
 
 static kerf_status score(job *j, kerf_error *err)

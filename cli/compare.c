@@ -138,20 +138,22 @@ static kerf_status compare_decoded(const compare_job *job, comparison *c, kerf_e
 typedef struct bytes_run {
     const compare_job *job;
     comparison *pair;
-    const kerf_tensor *a, *b;
+    kerf_plane_id plane;
     unsigned char *other;
 } bytes_run;
 
 static kerf_status bytes_read(void *ctx, stream_panel *p, kerf_error *err)
 {
     const bytes_run *r = ctx;
-    return kerf_reader_read(r->job->source->reader, r->a, p->u0, p->dense.p, p->dense.n, err);
+    return kerf_weight_read(r->job->source->reader, r->pair->weight, r->plane, p->u0, p->dense.p,
+                            p->dense.n, err);
 }
 
 static kerf_status bytes_work(void *ctx, stream_panel *p, kerf_error *err)
 {
     const bytes_run *r = ctx;
-    TRY(kerf_reader_read(r->job->other->reader, r->b, p->u0, r->other, p->dense.n, err));
+    TRY(kerf_weight_read(r->job->other->reader, r->pair->other, r->plane, p->u0, r->other,
+                         p->dense.n, err));
     progress_add(r->job->progress, p->dense.n);
     size_t at = first_difference(p->dense.p, r->other, p->dense.n);
     if (at < p->dense.n) note(r->pair, "differs from the source at byte %llu", p->u0 + at);
@@ -165,11 +167,12 @@ static kerf_status compare_bytes(const compare_job *job, comparison *c, kerf_err
     TRY(allocate(&r.other, STREAM_PANEL_BYTES, 1, err));
     kerf_status status = KERF_OK;
     for (kerf_plane_id p = 0; p < KERF_PLANES && status == KERF_OK; p++) {
-        r.a = c->weight->plane[p];
-        r.b = c->other->plane[p];
-        if (!r.a || !r.b) continue;
+        const kerf_weight *w = c->weight;
+        if (!w->plane[p] || !c->other->plane[p]) continue;
         stream *s = NULL;
-        status = stream_open_bytes(&s, r.a->bytes, err);
+        r.plane = p;
+        status = stream_open_bytes(
+            &s, w->codec.format ? w->geometry.plane[p].bytes : w->plane[p]->bytes, err);
         if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
         stream_close(s);
     }

@@ -170,6 +170,7 @@ typedef struct request {
     const args *args;
     rules rules;
     kerf_codec base;
+    const kerf_layout *layout;
     int all_tensors;
 } request;
 
@@ -198,14 +199,43 @@ static kerf_status decide_one(const request *r, decision *d, kerf_error *err)
     return KERF_OK;
 }
 
+/* What the layout of the output has no place for is kept, unless it was asked for by name. */
+static kerf_status fit_layout(const request *r, decision *d, kerf_error *err)
+{
+    kerf_error why = {.text = ""};
+    const kerf_weight *w = d->weight;
+    if (w->codec.format && w->layout != r->layout) {
+        return fail(err, KERF_E_NOSUP,
+                    "%.200s is quantized already, in layout %s: convert it first, or ask for "
+                    "--layout %s",
+                    w->name, w->layout->name, w->layout->name);
+    }
+    if (!d->codec.format || r->layout == kerf_layout_at(0)) return KERF_OK;
+    TRY(kerf_layout_check(r->layout, d->codec.format, err));
+    if (kerf_layout_check_tensor(r->layout, d->codec.format, w->name, &w->shape, &why) == KERF_OK) {
+        return KERF_OK;
+    }
+    if (d->reason[0]) {
+        return USAGE(err, "%.100s: %.150s cannot be quantized: %.150s", d->reason, w->name,
+                     why.text);
+    }
+    d->codec = (kerf_codec){0};
+    snprintf(d->reason, sizeof d->reason, "%.90s", why.text);
+    return KERF_OK;
+}
+
 /* A plane must not take the name of another tensor of the source. */
-static kerf_status check_names(const checkpoint *c, const decision *d, kerf_error *err)
+static kerf_status check_names(const request *r, const decision *d, kerf_error *err)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
-    for (kerf_plane_id p = KERF_PLANE_SCALES; p < KERF_PLANES; p++) {
-        if (d->geometry.plane[p].dtype == KERF_DTYPE_NONE) continue;
-        kerf_layout_plane_name(d->weight->name, p, name, sizeof name);
-        if (kerf_reader_find(c->reader, name)) {
+    kerf_weight w = *d->weight;
+    kerf_entry entry;
+    kerf_plane_id plane;
+    w.codec = d->codec;
+    w.geometry = d->geometry;
+    for (size_t i = 0; kerf_layout_entry(r->layout, &w, i, name, sizeof name, &entry, &plane);
+         i++) {
+        if (strcmp(name, w.name) != 0 && kerf_reader_find(r->source->reader, name)) {
             return fail(err, KERF_E_DATA,
                         "%.200s: its quantized form needs the name %.220s, which "
                         "the source uses already; keep it with --keep",
@@ -251,21 +281,23 @@ static kerf_status decide_all(const request *r, decisions *out, kerf_error *err)
         decision *d = &out->item[out->count];
         d->weight = kerf_weights_at(r->source->weights, out->count);
         TRY(decide_one(r, d, err));
+        if (r->layout) TRY(fit_layout(r, d, err));
         if (!d->codec.format) continue;
         const kerf_shape *shape = &d->weight->shape;
         kerf_status s = kerf_codec_check(d->codec, shape, d->weight->dtype, err);
         if (s == KERF_OK) s = kerf_geometry_init(&d->geometry, d->codec.format, shape, err);
         if (s != KERF_OK) return fail_at(err, s, d->weight->name);
-        TRY(check_names(r->source, d, err));
+        if (r->layout) TRY(check_names(r, d, err));
         out->quantized++;
     }
     return KERF_OK;
 }
 
-kerf_status decide(const checkpoint *c, const args *a, kerf_codec base, int all_tensors,
-                   decisions *out, kerf_error *err)
+kerf_status decide(const checkpoint *c, const args *a, kerf_codec base, const kerf_layout *layout,
+                   int all_tensors, decisions *out, kerf_error *err)
 {
-    request r = {.source = c, .args = a, .base = base, .all_tensors = all_tensors};
+    request r = {
+        .source = c, .args = a, .base = base, .layout = layout, .all_tensors = all_tensors};
     *out = (decisions){0};
     recipe rec = {0};
     const char *path = args_value(a, "recipe");

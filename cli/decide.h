@@ -17,10 +17,11 @@ typedef struct decisions {
 } decisions;
 
 /* Applies, in this order: --tensor and --recipe (the last match wins, --tensor first), --keep,
- * --only, then the defaults. base: the codec of -f. all_tensors: the defaults keep nothing that
- * could be quantized. A pattern that matches no tensor is an error. */
-kerf_status decide(const checkpoint *c, const args *a, kerf_codec base, int all_tensors,
-                   decisions *out, kerf_error *err);
+ * --only, then the defaults. base: the codec of -f. layout: of the output; what it cannot store is
+ * kept, or an error when --tensor or --recipe asked for it. all_tensors: the defaults keep nothing
+ * that could be quantized. A pattern that matches no tensor is an error. */
+kerf_status decide(const checkpoint *c, const args *a, kerf_codec base, const kerf_layout *layout,
+                   int all_tensors, decisions *out, kerf_error *err);
 void decisions_free(decisions *d);
 
 /* kerf_codec_find with every failure a usage error. */

@@ -1,5 +1,6 @@
 /* digests.h - what `kerf selftest` prints, recorded: the bytes of every codec, in one word each.
- * Generated; after a change of bytes that is meant: bash tests/exhaustive/digests.sh KERF --write */
+ * Generated; after a change of bytes that is meant: bash tests/exhaustive/digests.sh KERF --write
+ */
 #ifndef KERF_DIGESTS_H
 #define KERF_DIGESTS_H
 

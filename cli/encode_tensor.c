@@ -75,8 +75,7 @@ static kerf_status write_step(void *ctx, stream_panel *p, kerf_error *err)
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         if (job->geometry->plane[k].band_bytes == 0) continue;
         uint64_t offset = kerf_band_bytes(job->geometry, k, p->u0, p->u1).offset;
-        TRY(kerf_writer_write(job->writer, job->entry[k], offset, p->plane[k].p, p->plane[k].n,
-                              err));
+        TRY(kerf_weight_writer_write(job->writer, k, offset, p->plane[k].p, p->plane[k].n, err));
     }
     return KERF_OK;
 }
@@ -87,18 +86,21 @@ static kerf_status write_whole_planes(const encode_job *job, const stream *s, ke
     for (kerf_plane_id k = 0; job->writer && k < KERF_PLANES; k++) {
         kerf_span whole = stream_whole(s, k);
         if (whole.n) {
-            TRY(kerf_writer_write(job->writer, job->entry[k], 0, whole.p, whole.n, err));
+            TRY(kerf_weight_writer_write(job->writer, k, 0, whole.p, whole.n, err));
         }
     }
     return KERF_OK;
 }
 
+static const stream_steps measure_steps = {read_step, measure_step, NULL};
+
 static kerf_status encode_panels(encode_run *run, stream *s, kerf_error *err)
 {
-    static const stream_steps measure = {read_step, measure_step, NULL};
     static const stream_steps encode = {read_step, encode_step, write_step};
     const encode_job *job = run->job;
-    if (kerf_needs_stats(job->geometry)) TRY(stream_run(s, &measure, run, err));
+    if (!job->stats && kerf_needs_stats(job->geometry)) {
+        TRY(stream_run(s, &measure_steps, run, err));
+    }
     if (job->geometry->bands == 0) {
         stream_panel none = {0};
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++) none.plane[k] = stream_whole(s, k);
@@ -122,8 +124,22 @@ kerf_status encode_tensor(const encode_job *job, kerf_error *err)
     } else {
         status = allocate(&run.stats, (size_t)g->matrices, sizeof *run.stats, err);
     }
+    if (status == KERF_OK && job->stats) {
+        memcpy(run.stats, job->stats, (size_t)g->matrices * sizeof *run.stats);
+    }
     if (status == KERF_OK) status = encode_panels(&run, s, err);
     free(run.stats);
+    stream_close(s);
+    return status;
+}
+
+kerf_status measure_tensor(const encode_job *job, kerf_stats *stats, kerf_error *err)
+{
+    encode_run run = {job, stats};
+    stream *s = NULL;
+    kerf_status status = stream_open(&s, job->geometry, job->tensor->dtype, err);
+    if (status != KERF_OK) return fail_at(err, status, job->tensor->name);
+    status = stream_run(s, &measure_steps, &run, err);
     stream_close(s);
     return status;
 }

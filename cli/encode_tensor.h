@@ -13,14 +13,17 @@ typedef struct encode_job {
     const kerf_encoder *encoder;
     const kerf_exec *exec;
     progress *progress;
-    kerf_writer *writer;       /* NULL: the bytes go nowhere               */
-    size_t entry[KERF_PLANES]; /* where planes are written                 */
-    stream_step look;          /* sees each panel after it was encoded; NULL: none */
+    const kerf_stats *stats;    /* of each matrix, measured before; NULL: measured here    */
+    kerf_weight_writer *writer; /* NULL: the bytes go nowhere                              */
+    stream_step look;           /* sees each panel after it was encoded; NULL: none */
     void *look_ctx;
 } encode_job;
 
 /* NaN and Inf of the source, unless --nan allows them, are a KERF_E_DATA that names the tensor,
  * the element and its place. */
 kerf_status encode_tensor(const encode_job *job, kerf_error *err);
+
+/* Only measures: adds the tensor to stats[geometry.matrices]. */
+kerf_status measure_tensor(const encode_job *job, kerf_stats *stats, kerf_error *err);
 
 #endif

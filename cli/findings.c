@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fused.h"
 #include "stream.h"
 
 kerf_status findings_open(findings *f, kerf_error *err)
@@ -82,17 +83,18 @@ static void look_at(tally *t, uint32_t bits)
 }
 
 /* Streams a plane through a tally. */
-static kerf_status tally_plane(const checkpoint *c, const kerf_tensor *plane, tally *t,
+static kerf_status tally_plane(const checkpoint *c, const kerf_weight *w, kerf_plane_id p, tally *t,
                                kerf_error *err)
 {
+    const uint64_t bytes_in_all = w->geometry.plane[p].bytes;
     enum { ROOM = 1 << 18 };
     const size_t size = t->type == SCALE_F32 ? 4 : t->type == SCALE_16 ? 2 : 1;
     unsigned char *bytes = NULL;
     TRY(allocate(&bytes, ROOM, 1, err));
     kerf_status s = KERF_OK;
-    for (uint64_t at = 0; at < plane->bytes && s == KERF_OK; at += ROOM) {
-        size_t n = plane->bytes - at < ROOM ? (size_t)(plane->bytes - at) : ROOM;
-        s = kerf_reader_read(c->reader, plane, at, bytes, n, err);
+    for (uint64_t at = 0; at < bytes_in_all && s == KERF_OK; at += ROOM) {
+        size_t n = bytes_in_all - at < ROOM ? (size_t)(bytes_in_all - at) : ROOM;
+        s = kerf_weight_read(c->reader, w, p, at, bytes, n, err);
         for (size_t i = 0; i + size <= n && s == KERF_OK; i += size) {
             uint32_t bits = 0;
             memcpy(&bits, bytes + i, size);
@@ -110,7 +112,7 @@ static kerf_status find_in_plane(findings *f, const checkpoint *c, const kerf_we
     char text[160];
     const char *what = p == KERF_PLANE_SECOND ? "second-level scales" : "scales";
     if (t.type == SCALE_OTHER) return KERF_OK;
-    TRY(tally_plane(c, w->plane[p], &t, err));
+    TRY(tally_plane(c, w, p, &t, err));
     if (t.bad) {
         snprintf(text, sizeof text, "%llu of %llu %s are NaN or infinite, the first at %llu",
                  (unsigned long long)t.bad, (unsigned long long)t.seen, what,
@@ -133,20 +135,12 @@ static kerf_status find_in_plane(findings *f, const checkpoint *c, const kerf_we
 
 /* --- fused groups -------------------------------------------------------------------------- */
 
-/* Layers that runtimes merge into one matrix, by the part of the name that differs. */
-static const char *const fused[][4] = {
-    {".q_proj.", ".k_proj.", ".v_proj.", NULL},
-    {".gate_proj.", ".up_proj.", NULL, NULL},
-    {".w1.", ".w3.", NULL, NULL},
-};
-
 static kerf_status read_second(const checkpoint *c, const kerf_weight *w, float *out,
                                kerf_error *err)
 {
-    const kerf_tensor *t = w->plane[KERF_PLANE_SECOND];
     *out = 0;
-    if (!t || t->bytes < sizeof *out) return KERF_OK;
-    return kerf_reader_read(c->reader, t, 0, out, sizeof *out, err);
+    if (w->geometry.plane[KERF_PLANE_SECOND].bytes < sizeof *out) return KERF_OK;
+    return kerf_weight_read(c->reader, w, KERF_PLANE_SECOND, 0, out, sizeof *out, err);
 }
 
 static kerf_status compare_pair(findings *f, const checkpoint *c, const kerf_weight *a,
@@ -178,17 +172,56 @@ static kerf_status compare_pair(findings *f, const checkpoint *c, const kerf_wei
 static kerf_status find_in_group(findings *f, const checkpoint *c, const kerf_weight *w,
                                  kerf_error *err)
 {
-    for (size_t g = 0; g < sizeof fused / sizeof *fused; g++) {
-        const char *at = strstr(w->name, fused[g][0]);
-        for (size_t k = 1; at && fused[g][k]; k++) {
-            char name[KERF_MAX_NAME_BYTES + 16];
-            snprintf(name, sizeof name, "%.*s%s%s", (int)(at - w->name), w->name, fused[g][k],
-                     at + strlen(fused[g][0]));
-            const kerf_weight *other = kerf_weights_find(c->weights, name);
-            if (other) TRY(compare_pair(f, c, w, other, err));
-        }
-    }
+    const kerf_weight *member[FUSED_MOST];
+    size_t n = fused_group(c, w, member);
+    for (size_t k = 1; k < n && member[0] == w; k++) TRY(compare_pair(f, c, w, member[k], err));
     return KERF_OK;
+}
+
+/* --- tensors that do not fit --------------------------------------------------------------- */
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* A dense weight that is none: codes or scales for which no layout has a place. */
+static void find_stray(findings *f, const kerf_weight *w)
+{
+    static const char *const parts[] = {"_scale",      "_scale_2",   "_global_scale", "_packed",
+                                        "_zero_point", "_scale_inv", "_g_idx"};
+    int integers = w->dtype == KERF_U8 || w->dtype == KERF_I8 || w->dtype == KERF_I32;
+    int floats = w->dtype == KERF_F8_E4M3 || w->dtype == KERF_F8_E5M2 || w->dtype == KERF_F4;
+    int is_part = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char end[32];
+        snprintf(end, sizeof end, ".weight%s", parts[i]);
+        is_part |= ends_with(w->name, end);
+    }
+    if (!is_part && !((integers || floats) && ends_with(w->name, "weight"))) return;
+    add(f, 1, w->name,
+        "belongs to a quantized weight, but not all of its tensors are there as a layout has them: "
+        "one is missing, too many, or of another type or shape");
+}
+
+/* What config.json says, against what the tensors are. */
+static void find_configured(findings *f, const checkpoint *c)
+{
+    const kerf_layout *configured = kerf_layout_configured(c->reader);
+    if (!kerf_reader_is_folder(c->reader)) return;
+    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
+        const kerf_weight *w = kerf_weights_at(c->weights, i);
+        char text[200];
+        if (!w->codec.format || w->layout == configured) continue;
+        if (!configured && w->layout == kerf_layout_at(0)) continue;
+        snprintf(text, sizeof text,
+                 "is in layout %s, but config.json names %s: loaders will refuse it "
+                 "or read other numbers",
+                 w->layout->name, configured ? configured->name : "none");
+        add(f, 1, w->name, text);
+        return; /* once is enough */
+    }
 }
 
 kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
@@ -199,6 +232,8 @@ kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
             if (w->plane[p]) TRY(find_in_plane(f, c, w, p, err));
         }
         TRY(find_in_group(f, c, w, err));
+        if (!w->codec.format) find_stray(f, w);
     }
+    find_configured(f, c);
     return KERF_OK;
 }

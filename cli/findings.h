@@ -14,7 +14,8 @@ typedef struct findings {
 kerf_status findings_open(findings *f, kerf_error *err);
 void findings_close(findings *f);
 
-/* Reads the scale planes of every quantized weight and compares the members of fused groups. */
+/* Reads the scale planes of every quantized weight, compares the members of fused groups, names
+ * tensors that belong to no weight, and holds config.json against the tensors. */
 kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err);
 
 #endif

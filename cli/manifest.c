@@ -60,6 +60,7 @@ void manifest_close(manifest *m)
         }
         free(m->metadata[i]);
     }
+    kerf_companions_free(m->companion, m->companions);
     free(m->metadata);
     free(m->metadata_count);
     free(m->shard);
@@ -83,6 +84,31 @@ kerf_status manifest_add(manifest *m, const char *name, kerf_dtype dtype, const 
     m->entry[m->count++] =
         (kerf_entry){.name = copy, .dtype = dtype, .shape = *shape, .shard = shard};
     return KERF_OK;
+}
+
+kerf_status manifest_add_weight(manifest *m, const kerf_layout *layout, const kerf_weight *w,
+                                kerf_error *err)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    kerf_entry e;
+    kerf_plane_id plane;
+    const kerf_tensor *t = w->plane[0];
+    if (!w->codec.format) return manifest_add(m, t->name, t->dtype, &t->shape, t->shard, err);
+    for (size_t i = 0; kerf_layout_entry(layout, w, i, name, sizeof name, &e, &plane); i++) {
+        TRY(manifest_add(m, name, e.dtype, &e.shape, t->shard, err));
+    }
+    return KERF_OK;
+}
+
+size_t manifest_entries(const kerf_layout *layout, const kerf_weight *w)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    kerf_entry e;
+    kerf_plane_id plane;
+    size_t n = 0;
+    if (!w->codec.format) return 1;
+    while (kerf_layout_entry(layout, w, n, name, sizeof name, &e, &plane)) n++;
+    return n;
 }
 
 uint64_t manifest_bytes(const manifest *m)
@@ -137,8 +163,8 @@ static kerf_status carry_keys(manifest *m, const checkpoint *source, kerf_error 
     return KERF_OK;
 }
 
-static kerf_status describe_shard(manifest *m, size_t shard, const kerf_weight *weights,
-                                  size_t count, kerf_error *err)
+static kerf_status describe_shard(manifest *m, size_t shard, const kerf_layout *layout,
+                                  const kerf_weight *weights, size_t count, kerf_error *err)
 {
     kerf_weight *mine = NULL;
     TRY(allocate(&mine, count, sizeof *mine, err));
@@ -149,7 +175,7 @@ static kerf_status describe_shard(manifest *m, size_t shard, const kerf_weight *
     }
     kerf_status s = KERF_OK;
     if (n > 0) {
-        char *text = kerf_layout_describe(mine, n);
+        char *text = kerf_layout_describe(layout, mine, n);
         s = text ? add_key(m, shard, "kerf", text, err)
                  : fail(err, KERF_E_NOMEM, "no memory for metadata");
         free(text);
@@ -158,12 +184,15 @@ static kerf_status describe_shard(manifest *m, size_t shard, const kerf_weight *
     return s;
 }
 
-kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_weight *weights,
-                              size_t count, kerf_error *err)
+kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_layout *layout,
+                              const kerf_weight *weights, size_t count, kerf_error *err)
 {
     TRY(carry_keys(m, source, err));
-    for (size_t i = 0; i < m->shards; i++) TRY(describe_shard(m, i, weights, count, err));
-    return KERF_OK;
+    for (size_t i = 0; i < m->shards; i++) {
+        TRY(describe_shard(m, i, layout, weights, count, err));
+    }
+    return kerf_layout_companions(layout, source->reader, weights, count, m->companion,
+                                  &m->companions, err);
 }
 
 /* --- output -------------------------------------------------------------------------------- */
@@ -178,6 +207,8 @@ kerf_status manifest_create(const manifest *m, const checkpoint *source, const c
         .shard = m->shard,
         .shards = m->shard ? m->shards : 0,
         .metadata_count = m->metadata_count,
+        .companion = m->companion,
+        .companions = m->companions,
     };
     TRY(args_integer(a, "threads", 1, 4096, &opt.threads, err));
     TRY(args_integer(a, "zstd-level", 1, 22, &opt.zstd_level, err));
@@ -230,4 +261,13 @@ kerf_status copy_tensor(const checkpoint *source, const kerf_tensor *t, kerf_wri
     kerf_status status = stream_run(s, &steps, &job, err);
     stream_close(s);
     return status;
+}
+
+kerf_status copy_weight(const checkpoint *source, const kerf_weight *w, kerf_writer *to, size_t i,
+                        progress *bar, kerf_error *err)
+{
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        if (w->plane[p]) TRY(copy_tensor(source, w->plane[p], to, i++, bar, err));
+    }
+    return w->extra ? copy_tensor(source, w->extra, to, i, bar, err) : KERF_OK;
 }

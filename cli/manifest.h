@@ -12,20 +12,29 @@ typedef struct manifest {
     size_t shards;             /* 1 or the number of source shards            */
     kerf_key_value **metadata; /* per shard                                   */
     size_t *metadata_count;
+    kerf_companion companion[KERF_COMPANIONS];
+    size_t companions;
 } manifest;
 
 /* A folder mirrors the files of its source, a single file merges them. */
 kerf_status manifest_open(manifest *m, const checkpoint *source, const char *path, kerf_error *err);
 void manifest_close(manifest *m); /* all zeros are fine */
 
+/* Adds a dense weight, or the tensors that store a quantized one in a layout, as kerf_layout_entry
+ * has them: manifest_entries of them, in the shard of its codes. */
+kerf_status manifest_add_weight(manifest *m, const kerf_layout *layout, const kerf_weight *w,
+                                kerf_error *err);
+size_t manifest_entries(const kerf_layout *layout, const kerf_weight *w);
+
 /* Adds a tensor that comes from a shard of the source; its index is m->count before the call. */
 kerf_status manifest_add(manifest *m, const char *name, kerf_dtype dtype, const kerf_shape *shape,
                          unsigned source_shard, kerf_error *err);
 
 /* Sets the metadata: what the source's files say of themselves, and the description of the
- * quantized ones of these weights, which lie in the shard of their plane[0]. */
-kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_weight *weights,
-                              size_t count, kerf_error *err);
+ * quantized ones of these weights, which lie in the shard of their plane[0]. When the output is a
+ * folder, also the small files that tell its loaders of them. */
+kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_layout *layout,
+                              const kerf_weight *weights, size_t count, kerf_error *err);
 
 uint64_t manifest_bytes(const manifest *m); /* of all tensors */
 
@@ -35,6 +44,10 @@ kerf_status manifest_create(const manifest *m, const checkpoint *source, const c
 
 /* Copies a tensor of the source into entry i, a panel at a time. */
 kerf_status copy_tensor(const checkpoint *source, const kerf_tensor *t, kerf_writer *w, size_t i,
+                        progress *bar, kerf_error *err);
+
+/* Copies all that stores a weight into the entries from i on. */
+kerf_status copy_weight(const checkpoint *source, const kerf_weight *w, kerf_writer *to, size_t i,
                         progress *bar, kerf_error *err);
 
 #endif

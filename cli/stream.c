@@ -265,7 +265,7 @@ kerf_status read_planes(const kerf_reader *r, const kerf_weight *w, stream_panel
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         if (w->geometry.plane[k].band_bytes == 0) continue;
         uint64_t offset = kerf_band_bytes(&w->geometry, k, p->u0, p->u1).offset;
-        TRY(kerf_reader_read(r, w->plane[k], offset, p->plane[k].p, p->plane[k].n, err));
+        TRY(kerf_weight_read(r, w, k, offset, p->plane[k].p, p->plane[k].n, err));
     }
     return KERF_OK;
 }
@@ -275,7 +275,7 @@ kerf_status read_whole_planes(const kerf_reader *r, const kerf_weight *w, const 
 {
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         kerf_span whole = stream_whole(s, k);
-        if (whole.n) TRY(kerf_reader_read(r, w->plane[k], 0, whole.p, whole.n, err));
+        if (whole.n) TRY(kerf_weight_read(r, w, k, 0, whole.p, whole.n, err));
     }
     return KERF_OK;
 }

@@ -311,6 +311,9 @@ static void make_layout(const struct malformed *m, struct bytes *b)
         name, LAYOUT_CASE, status, message, text, 0, 0, NULL \
     }
 #define QUANT(fields) "{\"version\":1,\"tensors\":{\"w\":{" fields "}}}"
+#define LAYOUT(layout, name, format, shape)                                                 \
+    "{\"tensors\":{\"" name "\":{\"format\":\"" format "\",\"dtype\":\"BF16\",\"shape\":" shape \
+    "}},\"layout\":\"" layout "\",\"version\":1}"
 #define MADE(name, status, message, make)                  \
     {                                                      \
         name, MAKE_CASE, status, message, NULL, 0, 0, make \
@@ -558,6 +561,20 @@ static const struct malformed malformed_cases[] = {
     DESCRIBED("kerf-plane-dtype", KERF_E_DATA, "plane \"w\" is F8_E4M3", QUANT("\"format\":\"fp8-e5m2\",\"dtype\":\"BF16\",\"shape\":[2,4]")),
     DESCRIBED("kerf-plane-shape", KERF_E_DATA, "plane \"w_scale\"", QUANT("\"format\":\"fp8-e4m3-row\",\"dtype\":\"BF16\",\"shape\":[2,4]")),
     DESCRIBED("kerf-plane-extra", KERF_E_DATA, "has no plane \"u_scale\"", "{\"version\":1,\"tensors\":{\"u\":{\"format\":\"fp32\",\"dtype\":\"F32\",\"shape\":[2]}}}"),
+    DESCRIBED("layout-unknown", KERF_E_NOSUP, "it needs a newer kerf", "{\"version\":1,\"layout\":\"mlx\",\"tensors\":{}}"),
+    DESCRIBED("layout-no-string", KERF_E_NOSUP, "it needs a newer kerf", "{\"version\":1,\"layout\":1,\"tensors\":{}}"),
+    DESCRIBED("layout-twice", KERF_E_DATA, "unknown key", "{\"version\":1,\"layout\":\"modelopt\",\"layout\":\"kerf\",\"tensors\":{}}"),
+    DESCRIBED("layout-format", KERF_E_DATA, "layout modelopt has no format int8", LAYOUT("modelopt", "w", "int8", "[2,4]")),
+    DESCRIBED("layout-plane-missing", KERF_E_DATA, "\"v_scale\" is not in this file", LAYOUT("modelopt", "v", "fp8-e4m3", "[2,4]")),
+    DESCRIBED("layout-plane-shape", KERF_E_DATA, "plane \"w_scale\" is F32 []", LAYOUT("modelopt", "w", "fp8-e4m3-row", "[2,4]")),
+    DESCRIBED("layout-codes-type", KERF_E_DATA, "plane \"w\" is F8_E4M3", LAYOUT("modelopt", "w", "nvfp4", "[2,16]")),
+    DESCRIBED("layout-codes-name", KERF_E_DATA, "\"w_packed\" is not in this file", LAYOUT("compressed-tensors", "w", "mxfp4", "[2,32]")),
+    DESCRIBED("layout-rank-3", KERF_E_DATA, "takes matrices only", LAYOUT("modelopt", "w", "fp8-e4m3", "[1,2,4]")),
+    DESCRIBED("layout-rank-0", KERF_E_DATA, "takes matrices only", LAYOUT("modelopt", "w", "fp8-e4m3-row", "[]")),
+    DESCRIBED("layout-empty", KERF_E_DATA, "takes matrices only", LAYOUT("modelopt", "w", "fp8-e4m3", "[0,4]")),
+    DESCRIBED("layout-multiple", KERF_E_DATA, "columns must be a multiple of 128", LAYOUT("deepseek", "w", "fp8-e4m3-128x128", "[2,4]")),
+    DESCRIBED("layout-large-shape", KERF_E_DATA, "quantized tensor \"w\"", LAYOUT("compressed-tensors", "w", "fp8-e4m3-row", "[9007199254740992,9007199254740992]")),
+    DESCRIBED("layout-not-there", KERF_E_DATA, "described, but not in this file", LAYOUT("compressed-tensors", "x", "int4-g128", "[2,128]")),
     DESCRIBED("kerf-plane-shared", KERF_E_DATA, "serves two tensors", "{\"version\":1,\"tensors\":{\"w_scale\":{\"format\":\"fp32\",\"dtype\":\"F32\",\"shape\":[]},\"w\":{\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[2,4]}}}"),
 };
 /* clang-format on */

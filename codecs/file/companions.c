@@ -90,13 +90,38 @@ static kerf_status copy_file(const char *folder, const char *name, const kf_temp
     return s;
 }
 
-kerf_status kf_copy_companions(const char *from, const kf_temp *to, kerf_error *err)
+static int is_given(const char *name, const kerf_companion *given, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, given[i].name) == 0) return 1;
+    return 0;
+}
+
+kerf_status kf_copy_companions(const char *from, const kf_temp *to, const kerf_companion *given,
+                               size_t count, kerf_error *err)
 {
     kerf_status s = KERF_OK;
     DIR *d = opendir(from);
     if (!d) return kf_fail_errno(err, errno, "%s: cannot open the folder", from);
     for (struct dirent *e = readdir(d); e && s == KERF_OK; e = readdir(d))
-        if (is_companion(d, e->d_name)) s = copy_file(from, e->d_name, to, err);
+        if (is_companion(d, e->d_name) && !is_given(e->d_name, given, count))
+            s = copy_file(from, e->d_name, to, err);
     closedir(d);
     return s;
+}
+
+kerf_status kf_write_companions(const kf_temp *to, const kerf_companion *given, size_t count,
+                                kerf_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        kf_temp file = KF_NO_TEMP;
+        KF_TRY(kf_temp_create_in(to, given[i].name, &file, err));
+        kerf_status s = kf_temp_fill(&file, given[i].text, strlen(given[i].text), err);
+        if (s != KERF_OK) {
+            kf_temp_discard(&file);
+            return s;
+        }
+        kf_temp_release(&file);
+    }
+    return KERF_OK;
 }

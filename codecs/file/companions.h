@@ -2,9 +2,16 @@
 #ifndef KERF_FILE_COMPANIONS_H
 #define KERF_FILE_COMPANIONS_H
 
+#include <kerf/file.h>
+
 #include "file/txn.h"
 
-/* Copies config, tokenizer, code and licence files of a folder into a temporary one. */
-kerf_status kf_copy_companions(const char *from, const kf_temp *to, kerf_error *err);
+/* Copies config, tokenizer, code and licence files of a folder into a temporary one, but for those
+ * that are given. */
+kerf_status kf_copy_companions(const char *from, const kf_temp *to, const kerf_companion *given,
+                               size_t count, kerf_error *err);
+/* Writes those that are given. */
+kerf_status kf_write_companions(const kf_temp *to, const kerf_companion *given, size_t count,
+                                kerf_error *err);
 
 #endif

@@ -1,29 +1,156 @@
-/* layout.c - layout `kerf`: what the planes of a quantized tensor are called, and the metadata
- * string that describes them:
+/* layout.c - the layouts by name: what each takes, the tensors that store a weight, and the
+ * metadata string by which kerf finds its own weights again in any of them:
  *
- *   {"version":1,"tensors":
+ *   {"version":1,"layout":"modelopt","tensors":
  *       {"NAME":{"format":"nvfp4","encoder":"4/6","dtype":"BF16","shape":[N,K]}}}
  *
- * without the line breaks. dtype and shape are those of the source. Each shard describes the
- * tensors it holds. */
+ * without the line breaks; layout `kerf` is not named. dtype and shape are those of the source.
+ * Each shard describes the tensors it holds. */
+#include "file/layout.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kerf/file.h>
-
+#include "file/io.h"
 #include "file/text.h"
 
-size_t kerf_layout_plane_name(const char *name, kerf_plane_id p, char *out, size_t size)
+/* Layout `kerf`: the planes as they are. */
+static const char *const own_suffix[KERF_PLANES] = {"", "_scale", "_scale_2", "_zero_point"};
+
+size_t kerf_layout_count(void)
 {
-    static const char *const suffix[KERF_PLANES] = {[KERF_PLANE_CODES] = "",
-                                                    [KERF_PLANE_SCALES] = "_scale",
-                                                    [KERF_PLANE_SECOND] = "_scale_2",
-                                                    [KERF_PLANE_ZEROS] = "_zero_point"};
-    int n = snprintf(out, size, "%s%s", name, (size_t)p < KERF_PLANES ? suffix[p] : "");
-    return n < 0 ? 0 : (size_t)n;
+    return KF_LAYOUTS;
 }
+
+const kerf_layout *kerf_layout_at(size_t i)
+{
+    return i < KF_LAYOUTS ? &kf_layouts[i] : NULL;
+}
+
+const kerf_layout *kerf_layout_find(const char *name)
+{
+    for (size_t i = 0; i < KF_LAYOUTS; i++)
+        if (strcmp(kf_layouts[i].name, name) == 0) return &kf_layouts[i];
+    return NULL;
+}
+
+const kf_stored *kf_stored_find(const kerf_layout *l, const kerf_format *f)
+{
+    for (size_t i = 0; i < kf_stored_count; i++)
+        if (&kf_layouts[kf_stored_table[i].layout] == l && kf_stored_table[i].format == f->id)
+            return &kf_stored_table[i];
+    return NULL;
+}
+
+/* --- what a layout takes --- */
+
+static int is_own(const kerf_layout *l)
+{
+    return l == &kf_layouts[KF_LAYOUT_KERF];
+}
+
+const char *kerf_layout_scheme(const kerf_layout *l, const kerf_format *f, int *written)
+{
+    const kf_stored *s = kf_stored_find(l, f);
+    *written = is_own(l) || (s && !s->refusal);
+    return is_own(l) ? "" : s ? s->scheme : NULL;
+}
+
+int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f)
+{
+    const kf_stored *s = kf_stored_find(l, f);
+    return s && s->shares_second;
+}
+
+kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_error *err)
+{
+    int written;
+    const char *scheme = kerf_layout_scheme(l, f, &written);
+    if (written) return KERF_OK;
+    kf_text list = {0};
+    for (size_t i = 0; i < kf_stored_count; i++) {
+        const kf_stored *s = &kf_stored_table[i];
+        if (&kf_layouts[s->layout] != l || s->refusal) continue;
+        for (size_t k = 0; k < kerf_format_count(); k++)
+            if (kerf_format_at(k)->id == s->format)
+                kf_text_add(&list, "%s%s", list.n ? ", " : "", kerf_format_at(k)->name);
+    }
+    const char *why = scheme ? kf_stored_find(l, f)->refusal : "its loaders have no such scheme";
+    kerf_status st =
+        kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s does not take %s (%s); it takes %.340s",
+                l->name, f->name, why, list.p ? list.p : "nothing");
+    free(list.p);
+    return st;
+}
+
+kerf_status kf_stored_fits(const kf_stored *s, const kerf_geometry *g, kerf_error *err)
+{
+    const char *layout = kf_layouts[s->layout].name;
+    if (g->shape.rank != 2 || g->elements == 0)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s takes matrices only", layout);
+    if (g->rows % s->rows == 0 && g->cols % s->cols == 0) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "layout %s: columns must be a multiple of %u, rows of %u", layout, s->cols,
+                   s->rows);
+}
+
+kerf_status kerf_layout_check_tensor(const kerf_layout *l, const kerf_format *f, const char *name,
+                                     const kerf_shape *shape, kerf_error *err)
+{
+    kerf_geometry g;
+    KF_TRY(kerf_geometry_init(&g, f, shape, err));
+    if (is_own(l)) return KERF_OK;
+    const kf_stored *s = kf_stored_find(l, f);
+    if (!s || s->refusal) return kerf_layout_check(l, f, err);
+    if (!kf_has_suffix(name, ".weight"))
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s takes names in .weight only",
+                       l->name);
+    return kf_stored_fits(s, &g, err);
+}
+
+/* --- the tensors that store a weight --- */
+
+static kerf_shape form_of(const kf_part *part, const kerf_geometry *g, const kerf_plane *plane)
+{
+    const uint64_t rows = plane->shape.dim[0], cols = plane->shape.dim[1];
+    const unsigned per_word = 32 / g->format->bits;
+    switch (part->form) {
+    case KF_FORM_PLANE: break;
+    case KF_FORM_ONE: return (kerf_shape){1, {1}};
+    case KF_FORM_VECTOR: return (kerf_shape){1, {rows}};
+    case KF_FORM_TILES: return (kerf_shape){4, {rows, 1, cols, 1}};
+    case KF_FORM_WORDS: return (kerf_shape){2, {rows, cols / 4}};
+    case KF_FORM_STACK: return (kerf_shape){2, {rows / per_word, g->band_groups}};
+    }
+    return plane->shape;
+}
+
+/* Which parts a weight has, in order: its planes, then what stores none. */
+int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char *name, size_t size,
+                      kerf_entry *out, kerf_plane_id *plane)
+{
+    const kf_stored *s = kf_stored_find(l, w->codec.format);
+    *out = (kerf_entry){.name = name};
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        const kerf_plane *from = &w->geometry.plane[p];
+        if (from->dtype == KERF_DTYPE_NONE || i-- > 0) continue;
+        out->dtype = s ? s->part[p].dtype : from->dtype;
+        out->shape = s ? form_of(&s->part[p], &w->geometry, from) : from->shape;
+        snprintf(name, size, "%s%s", w->name, s ? s->part[p].suffix : own_suffix[p]);
+        *plane = p;
+        return 1;
+    }
+    *plane = KERF_PLANES;
+    if (i > 0 || !s || s->extra != KF_EXTRA_SHAPE) return 0;
+    out->dtype = KERF_I64;
+    out->shape = (kerf_shape){1, {w->shape.rank}};
+    snprintf(name, size, "%s_shape", w->name);
+    return 1;
+}
+
+/* --- description --- */
 
 static void add_weight(kf_text *t, const kerf_weight *w)
 {
@@ -45,7 +172,7 @@ static int compare_weights(const void *a, const void *b)
     return strcmp((*(const kerf_weight *const *)a)->name, (*(const kerf_weight *const *)b)->name);
 }
 
-char *kerf_layout_describe(const kerf_weight *weights, size_t count)
+char *kerf_layout_describe(const kerf_layout *l, const kerf_weight *weights, size_t count)
 {
     kf_text t = {0};
     size_t n = 0;
@@ -54,7 +181,9 @@ char *kerf_layout_describe(const kerf_weight *weights, size_t count)
     for (size_t i = 0; i < count; i++)
         if (weights[i].codec.format) sorted[n++] = &weights[i];
     qsort(sorted, n, sizeof *sorted, compare_weights);
-    kf_text_add(&t, "{\"version\":1,\"tensors\":{");
+    kf_text_add(&t, "{\"version\":1,");
+    if (!is_own(l)) kf_text_add(&t, "\"layout\":\"%s\",", l->name);
+    kf_text_add(&t, "\"tensors\":{");
     for (size_t i = 0; i < n; i++) {
         if (i > 0) kf_text_add(&t, ",");
         add_weight(&t, sorted[i]);

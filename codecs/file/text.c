@@ -47,6 +47,11 @@ void kf_text_add(kf_text *t, const char *fmt, ...)
         append(part, (size_t)n, t);
 }
 
+void kf_text_add_bytes(kf_text *t, const char *p, size_t n)
+{
+    append(p, n, t);
+}
+
 void kf_text_add_quoted(kf_text *t, const char *s)
 {
     json_t *j = json_string(s);

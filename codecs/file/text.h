@@ -12,6 +12,7 @@ typedef struct kf_text {
 } kf_text;
 
 void kf_text_add(kf_text *t, const char *fmt, ...) KERF_PRINTF(2, 3); /* at most 255 bytes */
+void kf_text_add_bytes(kf_text *t, const char *p, size_t n);
 void kf_text_add_quoted(kf_text *t, const char *s); /* fails when s is not UTF-8 */
 void kf_text_fill(kf_text *t, char c, size_t n);
 

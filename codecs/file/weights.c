@@ -1,4 +1,5 @@
-/* weights.c - groups the tensors of a checkpoint into weights, by its `kerf` metadata.
+/* weights.c - groups the tensors of a checkpoint into weights: first those that its `kerf`
+ * metadata describes, then those that are recognized by their tensors (recognize.c).
  *
  * A description is a claim: every plane that its format and shape demand must be there with
  * exactly that dtype and shape, none may be left over, and no tensor may serve two weights. */
@@ -12,6 +13,7 @@
 #include "base/base.h"
 #include "file/io.h"
 #include "file/json_walk.h"
+#include "file/recognize.h"
 #include "file/safetensors.h"
 
 #define MAX_ENTRY_BYTES 65536u
@@ -24,16 +26,20 @@ struct kerf_weights {
     kerf_weight *weight;
     kf_named *by_name;
     size_t count;
+    char **name; /* those that no tensor has as its own */
+    size_t names;
 };
 
 enum { DENSE, CODES, OTHER_PLANE }; /* what a tensor serves as */
 
 typedef struct builder {
+    kerf_weights *out;
     const kerf_reader *r;
     const kerf_tensor *first; /* of the reader's table */
     unsigned char *role;      /* per tensor            */
     kerf_weight *at;          /* per tensor: the weight whose codes it holds */
     unsigned shard;
+    const kerf_layout *layout; /* of this shard */
     kerf_error *err;
 } builder;
 
@@ -109,33 +115,48 @@ static char *print_shape(const kerf_shape *s, char out[192])
     return out;
 }
 
-static kerf_status take_plane(builder *b, kerf_weight *w, kerf_plane_id p)
+/* Finds the i-th stored tensor of w and marks it as taken; *more is 0 past the last. */
+static kerf_status take_stored(builder *b, kerf_weight *w, size_t i, int *more)
 {
-    char name[KERF_MAX_NAME_BYTES + 16], found[192], needed[192];
-    const kerf_plane *plane = &w->geometry.plane[p];
-    kerf_layout_plane_name(w->name, p, name, sizeof name);
+    char name[KERF_MAX_NAME_BYTES + 32], found[192], needed[192];
+    kerf_entry e;
+    kerf_plane_id p;
+    *more = kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p);
+    if (!*more) return KERF_OK;
     const kerf_tensor *t = kerf_reader_find(b->r, name);
-    if (plane->dtype == KERF_DTYPE_NONE) {
-        if (!t) return KERF_OK;
-        return fail_weight(b, KERF_E_DATA, w->name, "format %s has no plane \"%.*s\"",
-                           w->codec.format->name, KF_NAME(name));
-    }
     if (!t || t->shard != b->shard)
         return fail_weight(b, KERF_E_DATA, w->name, "its plane \"%.*s\" is not in this file",
                            KF_NAME(name));
-    if (t->dtype != plane->dtype || !is_same_shape(&t->shape, &plane->shape) ||
-        t->bytes != plane->bytes)
-        return fail_weight(b, KERF_E_DATA, w->name,
-                           "plane \"%.*s\" is %s [%s], format %s needs %s [%s]", KF_NAME(name),
-                           kerf_dtype_name(t->dtype), print_shape(&t->shape, found),
-                           w->codec.format->name, kerf_dtype_name(plane->dtype),
-                           print_shape(&plane->shape, needed));
+    uint64_t bytes;
+    if (t->dtype != e.dtype || !is_same_shape(&t->shape, &e.shape) ||
+        kf_tensor_bytes(e.dtype, &e.shape, &bytes) != KERF_OK || t->bytes != bytes)
+        return fail_weight(
+            b, KERF_E_DATA, w->name, "plane \"%.*s\" is %s [%s], format %s needs %s [%s]",
+            KF_NAME(name), kerf_dtype_name(t->dtype), print_shape(&t->shape, found),
+            w->codec.format->name, kerf_dtype_name(e.dtype), print_shape(&e.shape, needed));
     unsigned char *role = &b->role[t - b->first];
     if (*role != DENSE)
         return fail_weight(b, KERF_E_DATA, w->name, "plane \"%.*s\" serves two tensors",
                            KF_NAME(name));
     *role = p == KERF_PLANE_CODES ? CODES : OTHER_PLANE;
-    w->plane[p] = t;
+    if (p == KERF_PLANES)
+        w->extra = t;
+    else
+        w->plane[p] = t;
+    return KERF_OK;
+}
+
+/* Layout `kerf` leaves no tensor beside a weight that is named like a plane of it. */
+static kerf_status check_left_over(builder *b, const kerf_weight *w)
+{
+    static const char *const suffix[] = {"_scale", "_scale_2", "_zero_point"};
+    char name[KERF_MAX_NAME_BYTES + 32];
+    for (kerf_plane_id p = KERF_PLANE_SCALES; p < KERF_PLANES; p++) {
+        snprintf(name, sizeof name, "%s%s", w->name, suffix[p - KERF_PLANE_SCALES]);
+        if (w->geometry.plane[p].dtype == KERF_DTYPE_NONE && kerf_reader_find(b->r, name))
+            return fail_weight(b, KERF_E_DATA, w->name, "format %s has no plane \"%.*s\"",
+                               w->codec.format->name, KF_NAME(name));
+    }
     return KERF_OK;
 }
 
@@ -144,28 +165,84 @@ static kerf_status take_entry(builder *b, kerf_weight *w, const json_t *entry)
     if (!json_is_object(entry)) return fail_weight(b, KERF_E_DATA, w->name, "not a JSON object");
     KF_TRY(take_format(b, w, entry));
     KF_TRY(take_shape(b, w, entry));
-    for (int p = 0; p < KERF_PLANES; p++) KF_TRY(take_plane(b, w, (kerf_plane_id)p));
+    w->layout = b->layout;
+    const kf_stored *stored = kf_stored_find(b->layout, w->codec.format);
+    if (b->layout == kerf_layout_at(KF_LAYOUT_KERF)) {
+        KF_TRY(check_left_over(b, w));
+    } else {
+        kerf_error why = {.text = ""};
+        if (!stored)
+            return fail_weight(b, KERF_E_DATA, w->name, "layout %s has no format %s",
+                               b->layout->name, w->codec.format->name);
+        if (kf_stored_fits(stored, &w->geometry, &why) != KERF_OK)
+            return fail_weight(b, KERF_E_DATA, w->name, "%s", why.text);
+    }
+    for (size_t i = 0, more = 1; more; i++) {
+        int is_there;
+        KF_TRY(take_stored(b, w, i, &is_there));
+        more = (size_t)is_there;
+    }
     return KERF_OK;
+}
+
+/* The name of a weight, n bytes of `name`, kept for as long as the weights. */
+static kerf_status keep_name(builder *b, const char *name, size_t n, const kerf_tensor *codes,
+                             const char **out)
+{
+    if (strlen(codes->name) == n) {
+        *out = codes->name;
+        return KERF_OK;
+    }
+    kerf_weights *w = b->out;
+    if ((w->names & (w->names + 1)) == 0) { /* room for 1, 2, 4, ... */
+        char **more = realloc(w->name, (2 * w->names + 1) * sizeof *more);
+        if (more) w->name = more;
+        if (!more) return kf_fail(b->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for names");
+    }
+    char *copy = strndup(name, n);
+    if (!copy) return kf_fail(b->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for names");
+    w->name[w->names++] = copy;
+    *out = copy;
+    return KERF_OK;
+}
+
+/* The tensor with the codes of a described weight: its suffix is for the layout to say. */
+static const kerf_tensor *find_codes(const builder *b, const char *name)
+{
+    char stored[KERF_MAX_NAME_BYTES + 32];
+    const kerf_tensor *t = kerf_reader_find(b->r, name);
+    for (size_t i = 0; !t && i < kf_stored_count; i++) {
+        const kf_stored *s = &kf_stored_table[i];
+        if (&kf_layouts[s->layout] != b->layout || strlen(name) > KERF_MAX_NAME_BYTES) continue;
+        snprintf(stored, sizeof stored, "%s%s", name, s->part[KERF_PLANE_CODES].suffix);
+        t = kerf_reader_find(b->r, stored);
+    }
+    return t;
 }
 
 static kerf_status take_member(builder *b, const kf_member *m)
 {
     json_t *key, *entry;
     KF_TRY(kf_json_load(m->key, &key, b->err));
-    const kerf_tensor *codes = kerf_reader_find(b->r, json_string_value(key));
+    const kerf_tensor *codes = find_codes(b, json_string_value(key));
     kerf_status s = KERF_OK;
+    kerf_weight w = {.name = NULL};
     if (!codes || codes->shard != b->shard)
         s = fail_weight(b, KERF_E_DATA, json_string_value(key), "described, but not in this file");
     else if (m->value.n > MAX_ENTRY_BYTES)
         s = fail_weight(b, KERF_E_LIMIT, codes->name, "its description is too long");
+    else if (b->at[codes - b->first].name)
+        s = fail_weight(b, KERF_E_DATA, codes->name, "described twice");
+    else
+        s = keep_name(b, json_string_value(key), strlen(json_string_value(key)), codes, &w.name);
     json_decref(key);
     if (s != KERF_OK) return s;
-    kerf_weight *w = &b->at[codes - b->first];
-    if (w->name) return fail_weight(b, KERF_E_DATA, codes->name, "described twice");
-    w->name = codes->name;
     KF_TRY(kf_json_load(m->value, &entry, b->err));
-    s = take_entry(b, w, entry);
+    s = take_entry(b, &w, entry);
     json_decref(entry);
+    if (s == KERF_OK && w.plane[KERF_PLANE_CODES] != codes)
+        s = fail_weight(b, KERF_E_DATA, w.name, "its codes are not where its layout has them");
+    if (s == KERF_OK) b->at[codes - b->first] = w;
     return s;
 }
 
@@ -181,6 +258,20 @@ static kerf_status take_version(builder *b, kf_json value)
     return kf_fail(b->err, KERF_E_NOSUP, KF_NOWHERE,
                    "%s: the version of its kerf metadata is not 1: it needs a newer kerf",
                    kerf_reader_shard(b->r, b->shard));
+}
+
+static kerf_status take_layout(builder *b, kf_json value)
+{
+    json_t *j;
+    KF_TRY(kf_json_load(value, &j, b->err));
+    const char *name = json_string_value(j);
+    kerf_status s = KERF_OK;
+    if (!name || !(b->layout = kerf_layout_find(name)))
+        s = kf_fail(b->err, KERF_E_NOSUP, KF_NOWHERE,
+                    "%s: the layout that its kerf metadata names is unknown: it needs a newer kerf",
+                    kerf_reader_shard(b->r, b->shard));
+    json_decref(j);
+    return s;
 }
 
 static kerf_status take_tensors(builder *b, kf_json value)
@@ -205,25 +296,29 @@ static kerf_status take_description(builder *b, kf_json json)
 {
     kf_json_walk walk;
     kf_member m;
-    int more, versions = 0, lists = 0;
+    int more, versions = 0, lists = 0, layouts = 0;
     uint64_t members;
+    kf_json tensors = {0};
     KF_TRY(kf_json_check(json, &description_rules, &members, b->err));
     kf_json_walk_init(&walk, json);
+    b->layout = kerf_layout_at(KF_LAYOUT_KERF);
     for (;;) {
         KF_TRY(kf_json_walk_next(&walk, &m, &more, b->err));
         if (!more) break;
         if (is_key(m.key, "version")) {
             versions++;
             KF_TRY(take_version(b, m.value));
+        } else if (is_key(m.key, "layout") && layouts++ == 0) {
+            KF_TRY(take_layout(b, m.value));
         } else if (is_key(m.key, "tensors")) {
             lists++;
-            KF_TRY(take_tensors(b, m.value));
+            tensors = m.value;
         } else {
             return kf_fail(b->err, KERF_E_DATA, KF_NOWHERE, "%s: unknown key %.*s", json.what,
                            m.key.n < 80 ? (int)m.key.n : 80, m.key.text);
         }
     }
-    if (versions == 1 && lists == 1) return KERF_OK;
+    if (versions == 1 && lists == 1) return take_tensors(b, tensors);
     return kf_fail(b->err, KERF_E_DATA, KF_NOWHERE, "%s: not one version and one list of tensors",
                    json.what);
 }
@@ -237,6 +332,57 @@ static kerf_status take_shard(builder *b, unsigned shard)
     snprintf(what, sizeof what, "%s: kerf metadata", kerf_reader_shard(b->r, shard));
     kf_json json = {what, text, strlen(text)};
     return take_description(b, json);
+}
+
+/* --- what nothing describes --- */
+
+/* The type that a weight had before: that of most models, unless a norm or bias says otherwise. */
+static kerf_dtype dense_dtype(const builder *b, size_t tensors)
+{
+    for (size_t i = 0; i < tensors; i++) {
+        const kerf_tensor *t = &b->first[i];
+        int is_part = strstr(t->name, "scale") != NULL || t->shape.rank == 0;
+        if (b->role[i] != DENSE || is_part) continue;
+        if (t->dtype == KERF_BF16 || t->dtype == KERF_F16 || t->dtype == KERF_F32) return t->dtype;
+    }
+    return KERF_BF16;
+}
+
+static int holds_codes(kerf_dtype t)
+{
+    return t == KERF_U8 || t == KERF_I8 || t == KERF_I32 || t == KERF_F8_E4M3;
+}
+
+/* Marks the tensors of a recognized weight; 0 when one of them serves another already. */
+static int claim(builder *b, const kerf_weight *w)
+{
+    const kerf_tensor *part[KERF_PLANES + 1] = {w->extra};
+    for (int p = 0; p < KERF_PLANES; p++) part[p + 1] = w->plane[p];
+    for (int i = 0; i <= KERF_PLANES; i++)
+        if (part[i] && b->role[part[i] - b->first] != DENSE) return 0;
+    for (int i = 0; i <= KERF_PLANES; i++)
+        if (part[i]) b->role[part[i] - b->first] = OTHER_PLANE;
+    b->role[w->plane[KERF_PLANE_CODES] - b->first] = CODES;
+    return 1;
+}
+
+static kerf_status recognize_all(builder *b, size_t tensors)
+{
+    const kerf_layout *configured = NULL;
+    int asked = 0;
+    const kerf_dtype dtype = dense_dtype(b, tensors);
+    for (size_t i = 0; i < tensors; i++) {
+        const kerf_tensor *t = &b->first[i];
+        kerf_weight w;
+        size_t n;
+        if (b->role[i] != DENSE || !holds_codes(t->dtype)) continue;
+        if (!asked++) configured = kerf_layout_configured(b->r);
+        if (!kf_recognize(b->r, t, configured, &w, &n) || !claim(b, &w)) continue;
+        KF_TRY(keep_name(b, t->name, n, t, &w.name));
+        w.dtype = dtype;
+        b->at[i] = w;
+    }
+    return KERF_OK;
 }
 
 /* --- all weights --- */
@@ -261,7 +407,7 @@ kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_err
 {
     size_t tensors = kerf_reader_count(r);
     kerf_weights *w = kf_alloc_zero(1, sizeof *w);
-    builder b = {.r = r, .first = kerf_reader_at(r, 0), .err = err};
+    builder b = {.out = w, .r = r, .first = kerf_reader_at(r, 0), .err = err};
     b.role = kf_alloc_zero(tensors, 1);
     b.at = kf_alloc_zero(tensors, sizeof *b.at);
     kf_named *by_name = kf_alloc(tensors, sizeof *by_name);
@@ -270,18 +416,24 @@ kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_err
         s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu tensors", tensors);
     for (size_t i = 0; s == KERF_OK && i < kerf_reader_shard_count(r); i++)
         s = take_shard(&b, (unsigned)i);
+    if (s == KERF_OK) s = recognize_all(&b, tensors);
     if (s == KERF_OK) {
         w->count = gather(&b, tensors);
         w->weight = b.at;
         w->by_name = by_name;
         for (size_t i = 0; i < w->count; i++) by_name[i] = (kf_named){w->weight[i].name, i};
-        kf_sort_names(by_name, w->count); /* of tensors, so none twice */
-        *out = w;
+        size_t twice = kf_sort_names(by_name, w->count);
+        if (twice < w->count)
+            s = kf_fail(err, KERF_E_DATA, KF_NOWHERE, "two weights are named \"%.*s\"",
+                        KF_NAME(by_name[twice].name));
     } else {
         free(b.at);
         free(by_name);
-        free(w);
     }
+    if (s == KERF_OK)
+        *out = w;
+    else
+        kerf_weights_close(w);
     free(b.role);
     return s;
 }
@@ -289,6 +441,8 @@ kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_err
 void kerf_weights_close(kerf_weights *w)
 {
     if (!w) return;
+    for (size_t i = 0; i < w->names; i++) free(w->name[i]);
+    free(w->name);
     free(w->weight);
     free(w->by_name);
     free(w);

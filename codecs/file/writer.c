@@ -176,9 +176,11 @@ static kerf_status start(kerf_writer *w, const char *path, const kerf_entry *ent
     if (w->target.is_folder) KF_TRY(kf_temp_create(w->target.path, 1, &w->root, err));
     if (w->target.needs_exchange) KF_TRY(kf_temp_check_exchange(&w->root, w->target.path, err));
     for (size_t i = 0; i < files; i++) KF_TRY(start_file(w, i, err));
-    if (w->target.is_folder && opt->source && kerf_reader_is_folder(opt->source))
-        return kf_copy_companions(kerf_reader_folder(opt->source), &w->root, err);
-    return KERF_OK;
+    if (!w->target.is_folder) return KERF_OK;
+    if (opt->source && kerf_reader_is_folder(opt->source))
+        KF_TRY(kf_copy_companions(kerf_reader_folder(opt->source), &w->root, opt->companion,
+                                  opt->companions, err));
+    return kf_write_companions(&w->root, opt->companion, opt->companions, err);
 }
 
 kerf_status kerf_writer_create(const char *path, const kerf_entry *entries, size_t count,

@@ -6,20 +6,41 @@ static const kerf_shape shapes[] = {
     {2, {130, 96}}, {3, {2, 5, 64}}, {1, {33}}, {0, {0}}, {2, {0, 8}}};
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
+static const kerf_layout *own(void)
+{
+    const kerf_layout *l = kerf_layout_find("kerf");
+    assert_ptr_equal(l, kerf_layout_at(0));
+    return l;
+}
+
 static void test_plane_names(void **state)
 {
+    static const char *const suffix[KERF_PLANES] = {"", "_scale", "_scale_2", "_zero_point"};
     (void)state;
-    char name[16];
-    assert_int_equal(kerf_layout_plane_name("w", KERF_PLANE_CODES, name, sizeof name), 1);
-    assert_string_equal(name, "w");
-    kerf_layout_plane_name("w", KERF_PLANE_SCALES, name, sizeof name);
-    assert_string_equal(name, "w_scale");
-    kerf_layout_plane_name("w", KERF_PLANE_SECOND, name, sizeof name);
-    assert_string_equal(name, "w_scale_2");
-    kerf_layout_plane_name("w", KERF_PLANE_ZEROS, name, sizeof name);
-    assert_string_equal(name, "w_zero_point");
-    assert_int_equal(kerf_layout_plane_name("model.w", KERF_PLANE_ZEROS, name, sizeof name), 18);
-    assert_string_equal(name, "model.w_zero_po");
+    char name[64], wanted[64];
+    kerf_error err;
+    kerf_weight w = {.name = "w", .shape = {2, {8, 64}}};
+    kerf_entry e;
+    kerf_plane_id p;
+    for (size_t f = 0; f < kerf_format_count(); f++) {
+        w.codec.format = kerf_format_at(f);
+        must(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &err), &err);
+        size_t i = 0;
+        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+            if (w.geometry.plane[k].dtype == KERF_DTYPE_NONE) continue;
+            assert_int_equal(kerf_layout_entry(own(), &w, i++, name, sizeof name, &e, &p), 1);
+            snprintf(wanted, sizeof wanted, "w%s", suffix[k]);
+            assert_string_equal(name, wanted);
+            assert_ptr_equal(e.name, name);
+            assert_int_equal(p, k);
+        }
+        assert_int_equal(kerf_layout_entry(own(), &w, i, name, sizeof name, &e, &p), 0);
+    }
+    w.name = "model.w";
+    w.codec.format = kerf_format_find("nvfp4");
+    must(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &err), &err);
+    assert_int_equal(kerf_layout_entry(own(), &w, 2, name, 12, &e, &p), 1);
+    assert_string_equal(name, "model.w_sca"); /* cut, and terminated */
 }
 
 static void test_description(void **state)
@@ -35,13 +56,13 @@ static void test_description(void **state)
         {.name = "dense", .dtype = KERF_F32, .shape = {1, {4}}},
         {.name = "a", .dtype = KERF_F16, .shape = {0, {0}}, .codec = int8},
     };
-    char *text = kerf_layout_describe(w, 3);
+    char *text = kerf_layout_describe(own(), w, 3);
     assert_string_equal(text, "{\"version\":1,\"tensors\":{"
                               "\"a\":{\"format\":\"int8\",\"dtype\":\"F16\",\"shape\":[]},"
                               "\"b\\\"\":{\"format\":\"nvfp4\",\"encoder\":\"4/6\","
                               "\"dtype\":\"BF16\",\"shape\":[4,16]}}}");
     free(text);
-    text = kerf_layout_describe(NULL, 0);
+    text = kerf_layout_describe(own(), NULL, 0);
     assert_string_equal(text, "{\"version\":1,\"tensors\":{}}");
     free(text);
 }
@@ -49,16 +70,12 @@ static void test_description(void **state)
 /* Writes one weight of a format, beside a dense tensor, to a file. */
 static void write_weight(const char *path, const kerf_weight *w)
 {
-    char names[KERF_PLANES][64];
-    kerf_entry e[KERF_PLANES + 1] = {{"norm", KERF_BF16, {1, {8}}, 0}};
+    char names[KERF_PLANES + 1][64];
+    kerf_entry e[KERF_PLANES + 2] = {{"norm", KERF_BF16, {1, {8}}, 0}};
     size_t n = 1;
-    for (int p = 0; p < KERF_PLANES; p++) {
-        const kerf_plane *plane = &w->geometry.plane[p];
-        if (plane->dtype == KERF_DTYPE_NONE) continue;
-        kerf_layout_plane_name(w->name, (kerf_plane_id)p, names[p], sizeof names[p]);
-        e[n++] = (kerf_entry){names[p], plane->dtype, plane->shape, 0};
-    }
-    char *text = kerf_layout_describe(w, 1);
+    kerf_plane_id p;
+    while (kerf_layout_entry(own(), w, n - 1, names[n - 1], sizeof names[0], &e[n], &p)) n++;
+    char *text = kerf_layout_describe(own(), w, 1);
     const kerf_key_value pair[] = {{"kerf", text}};
     const kerf_key_value *const metadata[] = {pair};
     const size_t count[] = {1};

@@ -8,7 +8,7 @@
  * to any place in any order; commit checks what is on disk, syncs and renames. Until then the
  * target does not exist, and a killed writer leaves only a temporary that the next one removes.
  *
- * Quantized tensors inside a checkpoint are described by a layout: see kerf_layout below.
+ * How quantized tensors stand in a checkpoint is the matter of a layout: see kerf_layout below.
  *
  * Threads: a reader may be used by many threads at once, a writer by one at a time except
  * kerf_writer_write, which may run concurrently on disjoint ranges.
@@ -84,6 +84,12 @@ typedef struct kerf_key_value {
     const char *key, *value;
 } kerf_key_value;
 
+/* A small file of a folder: its name and its text. */
+typedef struct kerf_companion {
+    const char *name;
+    char *text;
+} kerf_companion;
+
 typedef struct kerf_writer_options {
     int overwrite;             /* replace an existing target                                  */
     int threads;               /* for compression; 0: all cores                               */
@@ -96,6 +102,9 @@ typedef struct kerf_writer_options {
     /* metadata[i]: the strings of shard i's __metadata__ besides "format":"pt"; NULL: none     */
     const kerf_key_value *const *metadata;
     const size_t *metadata_count;
+    /* written into a folder, in place of a file of this name that would be copied              */
+    const kerf_companion *companion;
+    size_t companions;
 } kerf_writer_options;
 
 typedef struct kerf_writer kerf_writer;
@@ -128,9 +137,45 @@ KERF_API void kerf_writer_cleanup_signal(void);
 KERF_API KERF_CHECK kerf_status kerf_file_replace(const char *path, const void *p, size_t n,
                                                   int overwrite, kerf_error *err);
 
-/* --- quantized tensors in a checkpoint: layouts --------------------------------------------- */
+/* --- layouts: how the planes of a quantized tensor stand in a checkpoint --------------------- */
 
-/* A tensor as a model sees it: dense, or quantized and spread over several planes. */
+/* A layout names, types and arranges tensors; it computes nothing. `kerf` takes every format; the
+ * others take what the programs that they are named after can load. */
+typedef struct kerf_layout {
+    const char *name; /* "compressed-tensors"                        */
+    const char *note; /* whose it is, and who loads it               */
+} kerf_layout;
+
+KERF_API size_t kerf_layout_count(void);
+KERF_API const kerf_layout *kerf_layout_at(size_t i); /* `kerf` first; NULL past the end */
+KERF_API const kerf_layout *kerf_layout_find(const char *name); /* NULL if unknown       */
+
+/* What the layout calls this format ("nvfp4-pack-quantized"), or NULL when it has no place for
+ * it. *written: 0 when such tensors are only read. */
+KERF_API const char *kerf_layout_scheme(const kerf_layout *l, const kerf_format *f, int *written);
+
+/* The layout that config.json in the folder of these files names; NULL: none, or one that kerf does
+ * not know. */
+KERF_API const kerf_layout *kerf_layout_configured(const kerf_reader *r);
+
+/* Whether the layout can be written with this format: KERF_E_NOSUP says why not, and which formats
+ * it takes. */
+KERF_API KERF_CHECK kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f,
+                                                  kerf_error *err);
+
+/* Whether this tensor can stand in the layout in this format: KERF_E_NOSUP with the reason. */
+KERF_API KERF_CHECK kerf_status kerf_layout_check_tensor(const kerf_layout *l, const kerf_format *f,
+                                                         const char *name, const kerf_shape *shape,
+                                                         kerf_error *err);
+
+/* 1 when layers that runtimes fuse into one matrix must have the same scale per matrix. */
+KERF_API int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f);
+
+/* --- quantized tensors in a checkpoint ------------------------------------------------------- */
+
+#define KERF_STORED 8 /* the most tensors that one weight is spread over */
+
+/* A tensor as a model sees it: dense, or quantized and spread over several stored tensors. */
 typedef struct kerf_weight {
     const char *name;                      /* owned by the kerf_weights                       */
     kerf_shape shape;                      /* of the dense tensor                             */
@@ -138,14 +183,16 @@ typedef struct kerf_weight {
                                               it was quantized                                */
     kerf_codec codec;                      /* format NULL: dense; encoder NULL: not recorded  */
     kerf_geometry geometry;                /* when quantized                                  */
-    const kerf_tensor *plane[KERF_PLANES]; /* dense: plane[0] alone                           */
+    const kerf_layout *layout;             /* when quantized                                  */
+    const kerf_tensor *plane[KERF_PLANES]; /* what stores each plane; dense: plane[0] alone    */
+    const kerf_tensor *extra;              /* a tensor that stores no plane, or NULL          */
 } kerf_weight;
 
 typedef struct kerf_weights kerf_weights;
 
-/* Groups a checkpoint's tensors into weights by its `kerf` metadata; every plane is checked
- * against the geometry that format and shape demand. Tensors without a description are dense.
- * The reader must outlive the result. */
+/* Groups a checkpoint's tensors into weights. What the `kerf` metadata describes must be there
+ * exactly as the layout has it; what it does not describe is recognized by the names, types and
+ * shapes of its tensors. All others are dense. The reader must outlive the result. */
 KERF_API KERF_CHECK kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out,
                                                   kerf_error *err);
 KERF_API void kerf_weights_close(kerf_weights *w);
@@ -153,13 +200,55 @@ KERF_API size_t kerf_weights_count(const kerf_weights *w);
 KERF_API const kerf_weight *kerf_weights_at(const kerf_weights *w, size_t i);
 KERF_API const kerf_weight *kerf_weights_find(const kerf_weights *w, const char *name);
 
-/* Name of a plane of tensor `name` in layout `kerf`: name, name_scale, name_scale_2,
- * name_zero_point. Cut to size, always terminated; returns the length it needs. */
-KERF_API size_t kerf_layout_plane_name(const char *name, kerf_plane_id p, char *out, size_t size);
+/* Reads n bytes of a plane, as the codec has it, from its byte `offset`, however it is stored.
+ * Both are whole elements of the plane's dtype. */
+KERF_API KERF_CHECK kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w,
+                                                 kerf_plane_id p, uint64_t offset, void *dst,
+                                                 size_t n, kerf_error *err);
+
+/* Counts the numbers of w that its planes cannot give back to its own layout exactly: reciprocals
+ * that were rounded. */
+KERF_API KERF_CHECK kerf_status kerf_weight_inexact(const kerf_reader *r, const kerf_weight *w,
+                                                    uint64_t *count, kerf_error *err);
+
+/* The i-th tensor that stores w (name, shape, codec and geometry are read) in a layout: its dtype
+ * and shape into *out and its name, cut to size, into `name`, to which out->name points. *plane is
+ * the plane that it holds, or KERF_PLANES. Returns 0 past the last. */
+KERF_API int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char *name,
+                               size_t size, kerf_entry *out, kerf_plane_id *plane);
 
 /* The JSON string of the `kerf` metadata key that describes these weights (name, codec, dtype and
  * shape are read; dense ones are skipped). malloc'd, to be freed by the caller; NULL: no memory. */
-KERF_API char *kerf_layout_describe(const kerf_weight *weights, size_t count);
+KERF_API char *kerf_layout_describe(const kerf_layout *l, const kerf_weight *weights, size_t count);
+
+/* Writes the planes of one weight into the entries of its stored tensors, which begin at `first`
+ * and are those of kerf_layout_entry. The weight and the writer must outlive it. */
+typedef struct kerf_weight_writer kerf_weight_writer;
+KERF_API KERF_CHECK kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l,
+                                                        const kerf_weight *weight, size_t first,
+                                                        kerf_weight_writer **out, kerf_error *err);
+/* Writes n bytes of a plane from its byte `offset`; whole elements of the plane's dtype. */
+KERF_API KERF_CHECK kerf_status kerf_weight_writer_write(kerf_weight_writer *w, kerf_plane_id p,
+                                                         uint64_t offset, const void *src, size_t n,
+                                                         kerf_error *err);
+/* Writes what could not be written before all bytes were known. */
+KERF_API KERF_CHECK kerf_status kerf_weight_writer_finish(kerf_weight_writer *w, kerf_error *err);
+/* Numbers so far that the layout cannot give back exactly: reciprocals that were rounded. */
+KERF_API uint64_t kerf_weight_writer_inexact(const kerf_weight_writer *w);
+KERF_API void kerf_weight_writer_close(kerf_weight_writer *w); /* NULL is fine */
+
+/* The small files that say to a loader how the folder is quantized: config.json of the source
+ * with its quantization_config, and hf_quant_config.json where the layout has one. weights: all of
+ * the output; those with a codec are quantized, the others are listed as not. At most
+ * KERF_COMPANIONS; *count may be 0: the source has no config.json. The texts are malloc'd; release
+ * them with kerf_companions_free. KERF_E_NOSUP: the loaders cannot be told of such a mixture. */
+#define KERF_COMPANIONS 2
+KERF_API KERF_CHECK kerf_status kerf_layout_companions(const kerf_layout *l, const kerf_reader *r,
+                                                       const kerf_weight *weights,
+                                                       size_t weight_count,
+                                                       kerf_companion out[KERF_COMPANIONS],
+                                                       size_t *count, kerf_error *err);
+KERF_API void kerf_companions_free(kerf_companion *c, size_t count);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,295 @@
+/* cmd_convert.c - kerf convert: the same codes and scales in another layout. Nothing is quantized
+ * again: a plane moves as it is, or by a rule that turns back. Where a number cannot turn back
+ * exactly, the verb counts it and says so. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fused.h"
+#include "manifest.h"
+#include "output.h"
+#include "progress.h"
+#include "stream.h"
+
+typedef struct job {
+    const args *args;
+    const char *path;
+    const kerf_layout *layout;
+    checkpoint source;
+    manifest manifest;
+    progress progress;
+    uint64_t bytes_in, rounded; /* numbers that do not turn back */
+    size_t converted;
+    json_t *losses; /* of text */
+    double seconds;
+} job;
+
+/* --- losses -------------------------------------------------------------------------------- */
+
+static void add_loss(job *j, const char *fmt, unsigned long long n)
+{
+    char text[256];
+    if (n == 0) return;
+    snprintf(text, sizeof text, fmt, n);
+    json_array_append_new(j->losses, json_string(text));
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Scales of activations, which have other names in every layout. */
+static int is_input_scale(const kerf_weight *w)
+{
+    static const char *const ends[] = {".input_scale", ".input_global_scale", ".k_scale",
+                                       ".v_scale", ".input_zero_point"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (!w->codec.format && ends_with(w->name, ends[i])) return 1;
+    }
+    return 0;
+}
+
+/* Whether w begins a fused group whose members have different scales per matrix. */
+static kerf_status group_differs(const job *j, const kerf_weight *w, int *differs, kerf_error *err)
+{
+    const kerf_weight *member[FUSED_MOST];
+    float first = 0;
+    *differs = 0;
+    size_t n = fused_group(&j->source, w, member);
+    kerf_plane_id p =
+        w->geometry.plane[KERF_PLANE_SECOND].per_matrix ? KERF_PLANE_SECOND : KERF_PLANE_SCALES;
+    for (size_t i = 0; i < n && member[0] == w; i++) {
+        float x = 0;
+        if (member[i]->codec.format != w->codec.format) continue;
+        TRY(kerf_weight_read(j->source.reader, member[i], p, 0, &x, sizeof x, err));
+        if (i > 0 && memcmp(&x, &first, sizeof x) != 0) *differs = 1;
+        if (i == 0) first = x;
+    }
+    return KERF_OK;
+}
+
+static kerf_status find_losses(job *j, kerf_error *err)
+{
+    unsigned long long inputs = 0, groups = 0;
+    for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
+        const kerf_weight *w = kerf_weights_at(j->source.weights, i);
+        int differs = 0;
+        inputs += is_input_scale(w) != 0;
+        if (!w->codec.format || !kerf_layout_shares_scale(j->layout, w->codec.format)) continue;
+        TRY(group_differs(j, w, &differs, err));
+        groups += differs != 0;
+    }
+    add_loss(j, "%llu scales of activations keep their names, which the new layout does not read",
+             inputs);
+    add_loss(j,
+             "%llu groups of layers that runtimes fuse have different tensor scales: they take the "
+             "largest for all; quantize the source again with --layout",
+             groups);
+    return KERF_OK;
+}
+
+/* --- plan ---------------------------------------------------------------------------------- */
+
+static kerf_status check_weight(const job *j, const kerf_weight *w, kerf_error *err)
+{
+    kerf_status s = kerf_layout_check(j->layout, w->codec.format, err);
+    if (s == KERF_OK) {
+        s = kerf_layout_check_tensor(j->layout, w->codec.format, w->name, &w->shape, err);
+    }
+    return s == KERF_OK ? s : fail_at(err, s, w->name);
+}
+
+static kerf_status declare_output(job *j, kerf_error *err)
+{
+    kerf_weight *weights = NULL;
+    size_t count = kerf_weights_count(j->source.weights);
+    TRY(manifest_open(&j->manifest, &j->source, j->path, err));
+    TRY(allocate(&weights, count, sizeof *weights, err));
+    kerf_status s = KERF_OK;
+    for (size_t i = 0; i < count && s == KERF_OK; i++) {
+        weights[i] = *kerf_weights_at(j->source.weights, i);
+        j->bytes_in += weight_bytes(&weights[i]);
+        j->converted += weights[i].codec.format != NULL;
+        if (weights[i].codec.format) s = check_weight(j, &weights[i], err);
+        if (s == KERF_OK) s = manifest_add_weight(&j->manifest, j->layout, &weights[i], err);
+    }
+    if (s == KERF_OK) {
+        s = manifest_describe(&j->manifest, &j->source, j->layout, weights, count, err);
+    }
+    free(weights);
+    return s;
+}
+
+/* --- write --------------------------------------------------------------------------------- */
+
+typedef struct move {
+    job *job;
+    const kerf_weight *weight;
+    kerf_plane_id plane;
+    kerf_weight_writer *to;
+} move;
+
+static kerf_status move_read(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const move *m = ctx;
+    return kerf_weight_read(m->job->source.reader, m->weight, m->plane, p->u0, p->dense.p,
+                            p->dense.n, err);
+}
+
+static kerf_status move_work(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const move *m = ctx;
+    (void)err;
+    progress_add(&m->job->progress, p->dense.n);
+    return KERF_OK;
+}
+
+static kerf_status move_write(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const move *m = ctx;
+    return kerf_weight_writer_write(m->to, m->plane, p->u0, p->dense.p, p->dense.n, err);
+}
+
+static kerf_status move_planes(move *m, kerf_error *err)
+{
+    static const stream_steps steps = {move_read, move_work, move_write};
+    for (m->plane = 0; m->plane < KERF_PLANES; m->plane++) {
+        const kerf_plane *plane = &m->weight->geometry.plane[m->plane];
+        stream *s = NULL;
+        if (plane->dtype == KERF_DTYPE_NONE) continue;
+        TRY(stream_open_bytes(&s, plane->bytes, err));
+        kerf_status status = stream_run(s, &steps, m, err);
+        stream_close(s);
+        TRY(status);
+    }
+    return kerf_weight_writer_finish(m->to, err);
+}
+
+static kerf_status convert_weight(job *j, const kerf_weight *w, kerf_writer *to, size_t entry,
+                                  kerf_error *err)
+{
+    move m = {.job = j, .weight = w};
+    uint64_t rounded = 0;
+    TRY(kerf_weight_inexact(j->source.reader, w, &rounded, err));
+    TRY(kerf_weight_writer_open(to, j->layout, w, entry, &m.to, err));
+    kerf_status s = move_planes(&m, err);
+    j->rounded += kerf_weight_writer_inexact(m.to) + (w->layout == j->layout ? 0 : rounded);
+    kerf_weight_writer_close(m.to);
+    return s;
+}
+
+static kerf_status write_weights(job *j, kerf_writer *to, kerf_error *err)
+{
+    size_t entry = 0;
+    for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
+        const kerf_weight *w = kerf_weights_at(j->source.weights, i);
+        int same = !w->codec.format || w->layout == j->layout;
+        progress_tensor(&j->progress, w->name, same ? "copy" : "convert");
+        TRY(same ? copy_weight(&j->source, w, to, entry, &j->progress, err)
+                 : convert_weight(j, w, to, entry, err));
+        entry += manifest_entries(j->layout, w);
+    }
+    return KERF_OK;
+}
+
+static kerf_status write_output(job *j, kerf_error *err)
+{
+    kerf_writer *w = NULL;
+    TRY(progress_open(&j->progress, j->args, j->bytes_in, err));
+    TRY(manifest_create(&j->manifest, &j->source, j->path, j->args, &w, err));
+    kerf_status s = write_weights(j, w, err);
+    if (s == KERF_OK) {
+        progress_tensor(&j->progress, "checking what was written", "commit");
+        s = kerf_writer_commit(w, err);
+    } else {
+        kerf_writer_abort(w);
+    }
+    j->seconds = progress_close(&j->progress);
+    return s;
+}
+
+/* --- report -------------------------------------------------------------------------------- */
+
+static kerf_status report(const job *j, kerf_error *err)
+{
+    const char *mode = args_value(j->args, "progress");
+    size_t i;
+    json_t *text;
+    if (!mode || strcmp(mode, "json") != 0) {
+        fprintf(stderr, "%s: %zu weights in layout %s, %s, %.2f s\n", j->path, j->converted,
+                j->layout->name, json_array_size(j->losses) ? "not without loss" : "nothing lost",
+                j->seconds);
+        json_array_foreach(j->losses, i, text)
+        {
+            fprintf(stderr, "lost: %s\n", json_string_value(text));
+        }
+    }
+    if (!args_has(j->args, "json")) return KERF_OK;
+    json_t *doc = json_pack("{s:o, s:o, s:s, s:I, s:O, s:f}", "source", json_path(j->source.path),
+                            "output", json_path(j->path), "layout", j->layout->name, "converted",
+                            (json_int_t)j->converted, "losses", j->losses, "seconds", j->seconds);
+    return print_json("convert", doc, err);
+}
+
+/* --- verb ---------------------------------------------------------------------------------- */
+
+static kerf_status convert(job *j, kerf_error *err)
+{
+    j->path = args_value(j->args, "output");
+    if (!j->path) return USAGE(err, "convert: -o OUT is missing");
+    if (!args_has(j->args, "layout")) {
+        return USAGE(err, "convert: --layout NAME is missing; kerf formats lists them");
+    }
+    TRY(args_layout(j->args, &j->layout, err));
+    TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
+    if (count_quantized(&j->source) == 0) {
+        return fail(err, KERF_E_NOSUP,
+                    "%.200s: holds no quantized tensor in a layout that kerf knows; kerf quantize "
+                    "makes some",
+                    j->source.path);
+    }
+    j->losses = json_array();
+    TRY(find_losses(j, err));
+    TRY(declare_output(j, err));
+    TRY(write_output(j, err));
+    add_loss(j,
+             "%llu tensor scales are reciprocals that fp32 rounds: converted back they differ by "
+             "one unit in the last place",
+             (unsigned long long)j->rounded);
+    return report(j, err);
+}
+
+static int run_convert(const args *a, kerf_error *err)
+{
+    job j = {.args = a};
+    kerf_status s = convert(&j, err);
+    json_decref(j.losses);
+    manifest_close(&j.manifest);
+    checkpoint_close(&j.source);
+    return s;
+}
+
+static const option options[] = {
+    {"output", 'o', "OUT", "NAME.safetensors, NAME.safetensors.zst, or a folder"},
+    {NULL, 0, NULL, NULL},
+};
+
+const verb verb_convert = {
+    .name = "convert",
+    .summary = "move quantized weights to another layout, code for code",
+    .usage = "IN --layout NAME -o OUT [options]",
+    .details =
+        "Writes the codes and scales of every quantized weight of IN under the names and in\n"
+        "the arrangement of another layout, and copies all other tensors. Nothing is\n"
+        "quantized again, so nothing changes but what is said at the end: a scale that the\n"
+        "new layout stores as its reciprocal may not turn back to the last bit.",
+    .examples = "  kerf convert model-modelopt/ --layout compressed-tensors -o model-ct/\n"
+                "  kerf convert model-ct/ --layout kerf -o model.safetensors\n",
+    .options = options,
+    .shared = {&option_layout, &option_overwrite, &option_zstd_level, &option_threads, &option_json,
+               &option_progress},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run_convert,
+};

@@ -1,0 +1,86 @@
+/* layout_table.c - how each layout stores each format.
+ *
+ * Sources: vLLM's loaders (modelopt.py, compressed_tensors/, fp8.py), the compressors of
+ * compressed-tensors 0.20, NVIDIA Model-Optimizer's export, DeepSeek-V3's checkpoints.
+ *
+ * Formats without a row are not part of a layout: its loaders know nothing of them. Layout `kerf`
+ * has no rows; it takes every format as it is. */
+#include "file/layout_table.h"
+
+const kerf_layout kf_layouts[KF_LAYOUTS] = {
+    [KF_LAYOUT_KERF] = {"kerf", "every format; described in the metadata of each file"},
+    [KF_LAYOUT_MODELOPT] = {"modelopt", "NVIDIA Model-Optimizer: vLLM, SGLang, TensorRT-LLM"},
+    [KF_LAYOUT_COMPRESSED_TENSORS] = {"compressed-tensors",
+                                      "llm-compressor: vLLM, SGLang, transformers"},
+    [KF_LAYOUT_DEEPSEEK] = {"deepseek", "DeepSeek-V3 block FP8: vLLM, SGLang, transformers"},
+};
+
+/* clang-format off */
+#define AS_IS(suffix, dtype)           {suffix, KERF_##dtype, KF_FORM_PLANE, KF_COPY, 0}
+#define FORM(suffix, dtype, form)      {suffix, KERF_##dtype, KF_FORM_##form, KF_COPY, 0}
+#define INVERSE(suffix)                {suffix, KERF_F32, KF_FORM_ONE, KF_RECIPROCAL, 0}
+#define WORDS(suffix, flip)            {suffix, KERF_I32, KF_FORM_WORDS, flip ? KF_FLIP : KF_COPY, flip}
+#define STACK(suffix, flip)            {suffix, KERF_I32, KF_FORM_STACK, KF_STACK, flip}
+#define NO_PART                        {0}
+
+#define MODELOPT(format, scheme, rows, cols, shares, refusal, ...) \
+    {KF_LAYOUT_MODELOPT, KERF_FORMAT_##format, scheme, refusal, rows, cols, shares, {__VA_ARGS__}, KF_EXTRA_NONE},
+#define CT(format, scheme, rows, cols, shares, ...) \
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, scheme, NULL, rows, cols, shares, {__VA_ARGS__}, KF_EXTRA_NONE},
+
+/* Integers in 32-bit words. Codes are stored unsigned: two's complement ones with their highest
+ * bits flipped, asymmetric ones as they are, but for 8 bits, which lie as I8. */
+#define CT_PACK(format, cols, flip, scale) \
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, 1, cols, 0, \
+     {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, NO_PART}, KF_EXTRA_SHAPE},
+#define CT_PACK_ASYM(format, rows, cols, flip, scale) \
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, rows, cols, 0, \
+     {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, STACK("_zero_point", flip)}, KF_EXTRA_SHAPE},
+
+static const char needs_inputs[] =
+    "loaders of this scheme need an input scale for each layer, which weights alone do not give";
+
+const kf_stored kf_stored_table[] = {
+    /*       format          scheme                       rows cols shares */
+    MODELOPT(NVFP4,          "W4A16_NVFP4",                 1,  16, 1, NULL, AS_IS("", U8), AS_IS("_scale", F8_E4M3), AS_IS("_scale_2", F32))
+    MODELOPT(FP8_E4M3,       "FP8",                         1,   1, 1, needs_inputs, AS_IS("", F8_E4M3), AS_IS("_scale", F32))
+    MODELOPT(FP8_E4M3_ROW,   "FP8_PER_CHANNEL_PER_TOKEN",   1,   1, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, VECTOR))
+    MODELOPT(FP8_E4M3_TILE,  "FP8_PB_WO",                 128, 128, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, TILES))
+    MODELOPT(MXFP8_E4M3,     "MXFP8",                       1,  32, 0, NULL, AS_IS("", F8_E4M3), AS_IS("_scale", U8))
+
+    CT(NVFP4,          "nvfp4-pack-quantized", 1,  16, 1, AS_IS("_packed", U8),  AS_IS("_scale", F8_E4M3), INVERSE("_global_scale"))
+    CT(MXFP4,          "mxfp4-pack-quantized", 1,  32, 0, AS_IS("_packed", U8),  AS_IS("_scale", U8))
+    CT(MXFP8_E4M3,     "mxfp8-quantized",      1,  32, 0, AS_IS("", F8_E4M3),    AS_IS("_scale", U8))
+    CT(FP8_E4M3,       "float-quantized",      1,   1, 1, AS_IS("", F8_E4M3),    FORM("_scale", F32, ONE))
+    CT(FP8_E4M3_ROW,   "float-quantized",      1,   1, 0, AS_IS("", F8_E4M3),    AS_IS("_scale", F32))
+    CT(FP8_E4M3_TILE,  "float-quantized",      1, 128, 0, AS_IS("", F8_E4M3),    AS_IS("_scale", F32))
+    CT(INT8,           "int-quantized",        1,   1, 0, AS_IS("", I8),         AS_IS("_scale", F32))
+
+    CT_PACK(INT8_G128,      128, 0x80, BF16)
+    CT_PACK(INT4_G128,      128, 0x88, BF16)
+    CT_PACK(INT4_G64,        64, 0x88, BF16)
+    CT_PACK(INT4_G32,        32, 0x88, BF16)
+    CT_PACK(INT4_G128_F16,  128, 0x88, F16)
+    CT_PACK(INT4_G32_F16,    32, 0x88, F16)
+    CT_PACK(INT4_ROW,         8, 0x88, BF16)
+    CT_PACK(INT2_G128,      128, 0xaa, BF16)
+    CT_PACK(INT2_G64,        64, 0xaa, BF16)
+    CT_PACK(INT2_G32,        32, 0xaa, BF16)
+    CT_PACK(INT2_G16,        16, 0xaa, BF16)
+    CT_PACK_ASYM(INT8_G128_ASYM,  4, 128, 0x80, BF16)
+    CT_PACK_ASYM(INT4_G128_ASYM,  8, 128, 0,    BF16)
+    CT_PACK_ASYM(INT4_G64_ASYM,   8,  64, 0,    BF16)
+    CT_PACK_ASYM(INT4_G32_ASYM,   8,  32, 0,    BF16)
+    CT_PACK_ASYM(INT4_G128_AF16,  8, 128, 0,    F16)
+    CT_PACK_ASYM(INT4_G32_AF16,   8,  32, 0,    F16)
+    CT_PACK_ASYM(INT4_ROW_ASYM,   8,   8, 0,    BF16)
+    CT_PACK_ASYM(INT2_G128_ASYM, 16, 128, 0,    BF16)
+    CT_PACK_ASYM(INT2_G64_ASYM,  16,  64, 0,    BF16)
+    CT_PACK_ASYM(INT2_G32_ASYM,  16,  32, 0,    BF16)
+    CT_PACK_ASYM(INT2_G16_ASYM,  16,  16, 0,    BF16)
+
+    {KF_LAYOUT_DEEPSEEK, KERF_FORMAT_FP8_E4M3_TILE, "fp8", NULL, 1, 128, 0,
+     {AS_IS("", F8_E4M3), AS_IS("_scale_inv", F32), NO_PART, NO_PART}, KF_EXTRA_NONE},
+};
+/* clang-format on */
+const size_t kf_stored_count = sizeof kf_stored_table / sizeof *kf_stored_table;

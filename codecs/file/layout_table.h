@@ -1,0 +1,65 @@
+/* layout_table.h - how each layout stores each format: which tensors hold the planes, what they
+ * are called, and how their bytes differ from the planes' own. Pure data; layout.c and stored.c
+ * read it. */
+#ifndef KERF_FILE_LAYOUT_TABLE_H
+#define KERF_FILE_LAYOUT_TABLE_H
+
+#include <kerf/file.h>
+
+typedef enum kf_layout_id {
+    KF_LAYOUT_KERF,
+    KF_LAYOUT_MODELOPT,
+    KF_LAYOUT_COMPRESSED_TENSORS,
+    KF_LAYOUT_DEEPSEEK,
+    KF_LAYOUTS
+} kf_layout_id;
+
+extern const kerf_layout kf_layouts[KF_LAYOUTS];
+
+/* Shape of a stored tensor, from the plane [rows, columns] that it holds. */
+typedef enum kf_form {
+    KF_FORM_PLANE,  /* as it is                                                    */
+    KF_FORM_ONE,    /* one value: [1]                                              */
+    KF_FORM_VECTOR, /* [rows]                                                      */
+    KF_FORM_TILES,  /* [rows, 1, columns, 1]                                       */
+    KF_FORM_WORDS,  /* codes of a row in 32-bit words: [rows, columns / 4]         */
+    KF_FORM_STACK   /* zero points of a column in 32-bit words: [rows / n, groups] */
+} kf_form;
+
+/* How the bytes of a stored tensor differ from those of its plane. */
+typedef enum kf_coding {
+    KF_COPY,
+    KF_FLIP,       /* every byte is changed by exclusive or with `flip`                */
+    KF_RECIPROCAL, /* F32: one over the value                                          */
+    KF_STACK       /* codes of one column, rows from the lowest bits of a word upwards */
+} kf_coding;
+
+typedef struct kf_part {
+    const char *suffix; /* after the name of the weight; NULL: no such part */
+    kerf_dtype dtype;
+    kf_form form;
+    kf_coding coding;
+    unsigned char flip;
+} kf_part;
+
+/* A tensor that holds no plane. */
+typedef enum kf_extra {
+    KF_EXTRA_NONE,
+    KF_EXTRA_SHAPE /* name_shape: the dimensions, I64 */
+} kf_extra;
+
+typedef struct kf_stored {
+    kf_layout_id layout;
+    kerf_format_id format;
+    const char *scheme;  /* what the layout calls this format                         */
+    const char *refusal; /* why it is read but never written; NULL: written           */
+    unsigned rows, cols; /* a matrix must be a multiple of these                      */
+    int shares_second;   /* layers that runtimes fuse must have one scale per matrix  */
+    kf_part part[KERF_PLANES];
+    kf_extra extra;
+} kf_stored;
+
+extern const kf_stored kf_stored_table[];
+extern const size_t kf_stored_count;
+
+#endif

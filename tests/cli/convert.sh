@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# convert.sh - from layout to layout and back: the same bytes, or the count of what is not.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# Tensor data of two checkpoints of one layout, name by name.
+equal() { "$KERF" verify "$1" "$2" >"$tmp/verify" 2>&1; }
+
+while read -r layout format; do
+    "$KERF" quantize "$model" -f "$format" -o "$tmp/own" -y 2>/dev/null
+    expect 0 convert "$tmp/own" --layout "$layout" -o "$tmp/there" -y --json
+    json_is layout "$layout"
+    json_is converted 28
+    json_is losses "[]"
+    expect 0 convert "$tmp/there" --layout kerf -o "$tmp/back" -y --json
+    json_is losses "[]"
+    same_file "$tmp/own/model.safetensors" "$tmp/back/model.safetensors"
+    same_file "$tmp/own/config.json" "$tmp/back/config.json"
+    check "$layout $format: equal in every plane" equal "$tmp/own" "$tmp/there"
+    # What quantize writes there itself, but for fused scales, which these formats have not.
+    "$KERF" quantize "$model" -f "$format" --layout "$layout" -o "$tmp/direct" -y 2>/dev/null
+    same_file "$tmp/direct/model.safetensors" "$tmp/there/model.safetensors"
+    same_file "$tmp/direct/config.json" "$tmp/there/config.json"
+done <<'END'
+modelopt mxfp8-e4m3
+modelopt fp8-e4m3-row
+modelopt fp8-e4m3-128x128
+compressed-tensors mxfp4
+compressed-tensors fp8-e4m3-128x128
+compressed-tensors int4-g128
+compressed-tensors int4-g64-asym
+compressed-tensors int8
+deepseek fp8-e4m3-128x128
+END
+
+# --- the reciprocal of a tensor scale -----------------------------------------------------------
+"$KERF" quantize "$model" -f nvfp4 --layout modelopt -o "$tmp/mo" 2>/dev/null
+expect 0 convert "$tmp/mo" --layout compressed-tensors -o "$tmp/ct" --json
+lost=$(json 'losses.*' | grep -o '^[0-9]*')
+expect 0 convert "$tmp/ct" --layout modelopt -o "$tmp/mo2" --json
+json_is losses "[]"
+differ=0
+"$KERF" verify "$tmp/mo" "$tmp/mo2" >"$tmp/verify" || differ=$(grep -c 'differs from the source' "$tmp/verify")
+check "counted $lost scales that do not turn back, $differ differ" test "${lost:-0}" = "$differ"
+check "codes and block scales all turned back" test \
+    "$(grep -c 'at byte 0$' "$tmp/verify")" = "$differ" # those of 4 bytes alone
+expect 0 convert "$tmp/mo" --layout kerf -o "$tmp/own2" --json
+json_is losses "[]"
+expect 0 convert "$tmp/own2" --layout modelopt -o "$tmp/mo3"
+same_file "$tmp/mo/model.safetensors" "$tmp/mo3/model.safetensors"
+same_file "$tmp/mo/hf_quant_config.json" "$tmp/mo3/hf_quant_config.json"
+
+# Scales of fused layers that were chosen alone are a loss where loaders merge them.
+"$KERF" quantize "$model" -f nvfp4 -o "$tmp/alone" 2>/dev/null
+expect 0 convert "$tmp/alone" --layout modelopt -o "$tmp/merged" --json
+check "says that loaders merge scales" test "$(json 'losses.*' | grep -c 'groups of layers')" = 1
+
+# --- files, shards, refusals --------------------------------------------------------------------
+expect 0 convert "$tmp/mo/model.safetensors" --layout kerf -o "$tmp/file.safetensors"
+expect 0 verify "$tmp/mo" "$tmp/file.safetensors"
+"$TOOLS/make_model" shards "$tmp/shards"
+"$KERF" quantize "$tmp/shards" -f int8 -o "$tmp/q" 2>/dev/null
+expect 0 convert "$tmp/q" --layout compressed-tensors -o "$tmp/q2"
+expect 0 convert "$tmp/q2" --layout kerf -o "$tmp/q3"
+for f in "$tmp/q"/*.safetensors; do same_file "$f" "$tmp/q3/${f##*/}"; done
+same_file "$tmp/q/model.safetensors.index.json" "$tmp/q3/model.safetensors.index.json"
+expect 3 convert "$tmp/mo" --layout deepseek -o "$tmp/x"
+error_says 'does not take nvfp4'
+expect 3 convert "$model" --layout modelopt -o "$tmp/x"
+error_says 'holds no quantized tensor'
+expect 2 convert "$tmp/mo" -o "$tmp/x"
+expect 2 convert "$tmp/mo" --layout kerf
+expect 2 convert "$tmp/mo" --layout kerf -o "$tmp/mo" -y
+absent "$tmp/x"
+finish

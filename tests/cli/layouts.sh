@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# layouts.sh - checkpoints as other programs name them: what is written, that it is read back
+# equal with and without kerf's own description, and what is refused.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# has NAME DTYPE SHAPE: the last inspect --json holds such a stored tensor.
+has() {
+    local got
+    checks=$((checks + 1))
+    got=$(paste <(json 'weights.*.planes.*.name') <(json 'weights.*.planes.*.dtype') |
+        awk -F '\t' -v n="$1" '$1 == n { print $2 }')
+    [ "$got" = "$2" ] || note_failure "tensor $1 is '$got', not $2"
+}
+
+# Drops kerf's description from a file, as a program would that knows nothing of it. The key is
+# overwritten in place by one of the same length that nobody reads.
+forget() {
+    LC_ALL=C sed -i '1s/"kerf":"{/"gone":"{/' "$1/model.safetensors"
+}
+
+config() { "$TOOLS/json_get" "$2" <"$1/config.json"; }
+
+while read -r layout format; do
+    out=$tmp/$layout-$format
+    "$KERF" quantize "$model" -f "$format" -o "$tmp/own-$format" -y 2>/dev/null
+    expect 0 quantize "$model" -f "$format" --layout "$layout" -o "$out"
+    expect 0 verify "$model" "$out"
+    expect 0 inspect "$out" --json
+    json_is totals.quantized 28
+    check "$layout $format: kept its layout" test "$(json 'weights.*.layout' | grep -c "^$layout$")" = 28
+    same_file "$out/tokenizer.json" "$model/tokenizer.json"
+    case $format in
+    nvfp4 | fp8-e4m3) ;; # fused layers share a scale there
+    *) # the numbers are those of layout kerf
+        "$KERF" dequantize "$tmp/own-$format" -o "$tmp/a" -y 2>/dev/null
+        "$KERF" dequantize "$out" -o "$tmp/b" -y 2>/dev/null
+        same_file "$tmp/a/model.safetensors" "$tmp/b/model.safetensors"
+        ;;
+    esac
+    "$KERF" dequantize "$out" -o "$tmp/described" -y 2>/dev/null
+    forget "$out"
+    expect 0 inspect "$out" --json
+    json_is totals.quantized 28
+    "$KERF" dequantize "$out" -o "$tmp/recognized" -y 2>/dev/null
+    expect 0 verify "$tmp/described" "$tmp/recognized"
+    expect 0 verify "$out" "$tmp/described"
+    check "$layout $format: no quantization left" test "$(grep -c quantization_config "$tmp/described/config.json")" = 0
+    rm -rf "$out" "$tmp/own-$format"
+done <<'END'
+modelopt nvfp4
+modelopt fp8-e4m3-row
+modelopt fp8-e4m3-128x128
+modelopt mxfp8-e4m3
+compressed-tensors nvfp4
+compressed-tensors mxfp4
+compressed-tensors mxfp8-e4m3
+compressed-tensors fp8-e4m3
+compressed-tensors fp8-e4m3-row
+compressed-tensors fp8-e4m3-128x128
+compressed-tensors int8
+compressed-tensors int4-g128
+compressed-tensors int4-g32-asym
+compressed-tensors int4-row-asym
+compressed-tensors int8-g128
+compressed-tensors int8-g128-asym
+compressed-tensors int2-g64
+deepseek fp8-e4m3-128x128
+END
+
+# --- what loaders are told ----------------------------------------------------------------------
+"$KERF" quantize "$model" -f nvfp4 --layout compressed-tensors -o "$tmp/ct" 2>/dev/null
+check "config: method" test "$(config "$tmp/ct" quantization_config.quant_method)" = compressed-tensors
+check "config: format" test "$(config "$tmp/ct" quantization_config.format)" = nvfp4-pack-quantized
+check "config: every layer that is not quantized" test \
+    "$(config "$tmp/ct" 'quantization_config.ignore.*' | paste -sd,)" = model.embed_tokens,lm_head
+check "config: the model's own keys" test "$(config "$tmp/ct" hidden_size)" = 256
+expect 0 inspect "$tmp/ct" --json
+has model.layers.0.mlp.up_proj.weight_packed U8
+has model.layers.0.mlp.up_proj.weight_scale F8_E4M3
+has model.layers.0.mlp.up_proj.weight_global_scale F32
+json_is findings "[]"
+
+"$KERF" quantize "$model" -f nvfp4 --layout modelopt --keep '*layers.0.*' -o "$tmp/mo" 2>/dev/null
+check "hf_quant_config.json: algorithm" test \
+    "$("$TOOLS/json_get" quantization.quant_algo <"$tmp/mo/hf_quant_config.json")" = W4A16_NVFP4
+check "hf_quant_config.json: kept layers" test \
+    "$("$TOOLS/json_get" 'quantization.exclude_modules.*' <"$tmp/mo/hf_quant_config.json" | grep -c '^model.layers.0')" = 7
+
+# Formats can be mixed where the loaders can be told, with modules by name.
+"$KERF" quantize "$model" -f nvfp4 --tensor '*down_proj*=int8' --layout compressed-tensors \
+    -o "$tmp/mixed" 2>/dev/null
+check "mixed: format" test "$(config "$tmp/mixed" quantization_config.format)" = mixed-precision
+check "mixed: targets" test "$(config "$tmp/mixed" 'quantization_config.config_groups.*.targets.*' | grep -c down_proj)" = 4
+expect 0 verify "$model" "$tmp/mixed"
+
+# --- one scale for fused layers -----------------------------------------------------------------
+# The largest of the scales that the members have alone, and no other difference in the way it is
+# chosen: the member with the largest magnitude keeps its bytes.
+second() { # FOLDER NAME
+    "$KERF" inspect "$1" --json >"$tmp/out"
+    local at file
+    at=$(paste <(json 'weights.*.planes.*.name') <(json 'weights.*.planes.*.offset') |
+        awk -F '\t' -v n="$2" '$1 == n { print $2 }')
+    file=$1/model.safetensors
+    od -An -tf4 -j "$at" -N 4 "$file" | tr -d ' '
+}
+"$KERF" quantize "$model" -f nvfp4 -o "$tmp/alone" 2>/dev/null
+"$KERF" quantize "$model" -f nvfp4 --layout modelopt -o "$tmp/fused" 2>/dev/null
+for block in 'self_attn q_proj k_proj v_proj' 'mlp gate_proj up_proj'; do
+    # shellcheck disable=SC2086
+    set -- $block
+    part=$1 && shift
+    alone=$(for m in "$@"; do second "$tmp/alone" "model.layers.1.$part.$m.weight_scale_2"; done | sort -g | tail -n 1)
+    for m in "$@"; do
+        got=$(second "$tmp/fused" "model.layers.1.$part.$m.weight_scale_2")
+        check "$m shares the largest scale of its group: $got, $alone" test "$got" = "$alone"
+    done
+done
+
+# --- what inspect finds -------------------------------------------------------------------------
+# A tensor that lost its name, as after a wrong merge of shards: the rest is no weight any more.
+cp -r "$tmp/ct" "$tmp/stray"
+forget "$tmp/stray"
+LC_ALL=C sed -i '1s/layers.1.mlp.up_proj.weight_global_scale/layers.1.mlp.up_proj.weight_global_scalX/' \
+    "$tmp/stray/model.safetensors"
+expect 1 inspect "$tmp/stray" --json
+json_is totals.quantized 27
+check "codes and scales are both named" test "$(json 'findings.*.tensor' | sort | paste -sd,)" = \
+    model.layers.1.mlp.up_proj.weight_packed,model.layers.1.mlp.up_proj.weight_scale
+cp "$tmp/mo/config.json" "$tmp/stray/config.json"
+cp "$tmp/ct/model.safetensors" "$tmp/stray/model.safetensors"
+expect 1 inspect "$tmp/stray"
+output_says 'is in layout compressed-tensors, but config.json names modelopt'
+cp "$model/config.json" "$tmp/stray/config.json"
+expect 1 inspect "$tmp/stray"
+output_says 'config.json names none'
+
+# --- refusals -----------------------------------------------------------------------------------
+expect 2 quantize "$model" -f nvfp4 --layout model-opt -o "$tmp/x"
+error_says 'expected one of kerf, modelopt'
+expect 3 quantize "$model" -f nf4 --layout compressed-tensors -o "$tmp/x"
+error_says 'does not take nf4'
+expect 3 quantize "$model" -f fp8-e4m3 --layout modelopt -o "$tmp/x"
+error_says 'input scale'
+expect 2 quantize "$model" -f nvfp4 --layout modelopt --keep '*q_proj*' -o "$tmp/x"
+error_says 'one matrix to the loaders'
+expect 3 quantize "$model" -f nvfp4 --tensor '*down_proj*=mxfp8-e4m3' --layout modelopt -o "$tmp/x"
+error_says 'one format for a whole checkpoint'
+expect 3 quantize "$tmp/ct" -f nvfp4 -o "$tmp/x"
+error_says 'in layout compressed-tensors'
+"$TOOLS/make_model" odd "$tmp/odd.safetensors"
+expect 2 quantize "$tmp/odd.safetensors" -f nvfp4 --tensor 'experts*=nvfp4' --layout modelopt -o "$tmp/x"
+error_says 'matrices only'
+expect 0 quantize "$tmp/odd.safetensors" -f fp8-e4m3-row --layout compressed-tensors --dry-run --json
+row_is tensors experts.down_proj.weight reason "layout compressed-tensors takes matrices only"
+row_is tensors tail.weight format fp8-e4m3-row:amax
+expect 0 quantize "$tmp/ct/model.safetensors" -f int8 --layout compressed-tensors \
+    --tensor '*embed*=int8' --dry-run --json
+absent "$tmp/x"
+cp -r "$model" "$tmp/bad"
+echo '{"a": [1, 2' >"$tmp/bad/config.json"
+expect 3 quantize "$tmp/bad" -f nvfp4 --layout modelopt -o "$tmp/x"
+absent "$tmp/x"
+finish

@@ -1,0 +1,478 @@
+/* test_file_stored.c - every format in every layout: its planes come back byte for byte, described
+ * and undescribed, and what stands in the file is what the layout's own loaders look for. */
+#include "test_output.h"
+
+enum { ROWS = 256, COLS = 256 };
+
+static const kerf_layout *layout(const char *name)
+{
+    const kerf_layout *l = kerf_layout_find(name);
+    assert_non_null(l);
+    return l;
+}
+
+static kerf_weight weight_of(const kerf_format *f)
+{
+    kerf_error err;
+    kerf_weight w = {.name = "m.weight", .dtype = KERF_BF16, .shape = {2, {ROWS, COLS}}};
+    w.codec.format = f;
+    must(kerf_geometry_init(&w.geometry, f, &w.shape, &err), &err);
+    return w;
+}
+
+/* Plane content that is exact under every coding: scales per matrix are powers of two. */
+static unsigned char *make_plane(const kerf_plane *plane, int p)
+{
+    unsigned char *bytes = malloc((size_t)plane->bytes + 1);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < plane->bytes; i++)
+        bytes[i] = (unsigned char)(i * 37 + i / 256 + 91u * (unsigned)p);
+    if (plane->dtype == KERF_F32)
+        for (size_t i = 0; i + 4 <= plane->bytes; i += 4) {
+            float x = 0x1p-9f * (float)(1u << i / 4 % 8);
+            memcpy(bytes + i, &x, 4);
+        }
+    return bytes;
+}
+
+/* Rows of zero points end with zero bits. */
+static void clear_padding(const kerf_weight *w, unsigned char *zeros)
+{
+    const uint64_t row = w->geometry.plane[KERF_PLANE_ZEROS].band_bytes;
+    const unsigned used = (unsigned)(w->geometry.band_groups * w->codec.format->bits % 8);
+    for (size_t i = 0; zeros && used && i < ROWS; i++)
+        zeros[(i + 1) * row - 1] &= (unsigned char)((1u << used) - 1);
+}
+
+static size_t element_bytes(const kerf_plane *plane)
+{
+    return kerf_dtype_bits(plane->dtype) / 8;
+}
+
+static void write_planes(kerf_weight_writer *ww, const kerf_weight *w,
+                         unsigned char *plane[KERF_PLANES])
+{
+    kerf_error err;
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        const kerf_plane *g = &w->geometry.plane[p];
+        if (g->dtype == KERF_DTYPE_NONE) continue;
+        size_t n = (size_t)g->bytes, cut = n / 3 / element_bytes(g) * element_bytes(g);
+        must(kerf_weight_writer_write(ww, p, cut, plane[p] + cut, n - cut, &err), &err);
+        must(kerf_weight_writer_write(ww, p, 0, plane[p], cut, &err), &err);
+    }
+    must(kerf_weight_writer_finish(ww, &err), &err);
+}
+
+/* Writes one weight and a norm; described: with kerf's metadata. */
+static void write_weight(const char *path, const kerf_layout *l, const kerf_weight *w,
+                         unsigned char *plane[KERF_PLANES], int described)
+{
+    char names[KERF_STORED][64];
+    kerf_entry e[KERF_STORED + 1] = {{"norm.weight", KERF_BF16, {1, {8}}, 0}};
+    kerf_plane_id p;
+    kerf_error err;
+    size_t n = 1;
+    while (kerf_layout_entry(l, w, n - 1, names[n - 1], sizeof names[0], &e[n], &p)) n++;
+    char *text = kerf_layout_describe(l, w, 1);
+    const kerf_key_value pair[] = {{"kerf", text}};
+    const kerf_key_value *const metadata[] = {pair};
+    const size_t count[] = {described != 0};
+    const kerf_writer_options opt = {.overwrite = 1, .metadata = metadata, .metadata_count = count};
+    kerf_writer *out;
+    kerf_weight_writer *ww;
+    must(kerf_writer_create(path, e, n, &opt, &out, &err), &err);
+    must(kerf_writer_write(out, 0, 0, "0123456789abcdef", 16, &err), &err);
+    must(kerf_weight_writer_open(out, l, w, 1, &ww, &err), &err);
+    write_planes(ww, w, plane);
+    assert_int_equal(kerf_weight_writer_inexact(ww), 0);
+    kerf_weight_writer_close(ww);
+    must(kerf_writer_commit(out, &err), &err);
+    free(text);
+}
+
+static void check_plane(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
+                        const unsigned char *want)
+{
+    const kerf_plane *g = &w->geometry.plane[p];
+    kerf_error err;
+    size_t n = (size_t)g->bytes, one = element_bytes(g);
+    unsigned char *got = malloc(n + 1);
+    assert_non_null(got);
+    must(kerf_weight_read(r, w, p, 0, got, n, &err), &err);
+    assert_memory_equal(got, want, n);
+    for (size_t at = 0; at < n; at += 24 * one) { /* in pieces that fit no row */
+        size_t take = n - at < 24 * one ? n - at : 24 * one;
+        must(kerf_weight_read(r, w, p, at, got, take, &err), &err);
+        assert_memory_equal(got, want + at, take);
+    }
+    assert_int_equal(kerf_weight_read(r, w, p, n, got, one, &err), KERF_E_ARG);
+    free(got);
+}
+
+/* Whether two formats lie alike: then only a description can tell them apart. */
+static int same_geometry(const kerf_weight *a, const kerf_weight *b)
+{
+    const kerf_format *f = a->codec.format, *g = b->codec.format;
+    return f->element == g->element && f->scale == g->scale && f->zero == g->zero &&
+           memcmp(a->geometry.plane, b->geometry.plane, sizeof a->geometry.plane) == 0;
+}
+
+static void check_weight(const char *path, const kerf_layout *l, const kerf_weight *want,
+                         unsigned char *plane[KERF_PLANES], int described)
+{
+    kerf_reader *r;
+    kerf_weights *all;
+    kerf_error err;
+    must(kerf_reader_open(path, &r, &err), &err);
+    must(kerf_weights_open(r, &all, &err), &err);
+    assert_int_equal(kerf_weights_count(all), 2);
+    const kerf_weight *w = kerf_weights_find(all, "m.weight");
+    assert_true(w && w->codec.format && kerf_weights_find(all, "norm.weight"));
+    if (described) assert_ptr_equal(w->layout, l);
+    if (described) assert_ptr_equal(w->codec.format, want->codec.format);
+    if (!same_geometry(w, want))
+        fail_msg("%s in %s is read as %s", want->codec.format->name, l->name,
+                 w->codec.format->name);
+    assert_int_equal(w->dtype, KERF_BF16);
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
+        if (plane[p]) check_plane(r, w, p, plane[p]);
+    kerf_weights_close(all);
+    kerf_reader_close(r);
+}
+
+static void test_every_row(void **state)
+{
+    const char *path = in_folder(state, "row.safetensors");
+    size_t rows = 0;
+    for (size_t i = 1; i < kerf_layout_count(); i++)
+        for (size_t f = 0; f < kerf_format_count(); f++) {
+            const kerf_layout *l = kerf_layout_at(i);
+            int written;
+            if (!kerf_layout_scheme(l, kerf_format_at(f), &written)) continue;
+            kerf_weight w = weight_of(kerf_format_at(f));
+            unsigned char *plane[KERF_PLANES] = {NULL};
+            for (int p = 0; p < KERF_PLANES; p++)
+                if (w.geometry.plane[p].dtype != KERF_DTYPE_NONE)
+                    plane[p] = make_plane(&w.geometry.plane[p], p);
+            clear_padding(&w, plane[KERF_PLANE_ZEROS]);
+            for (int described = 0; described < 2; described++) {
+                write_weight(path, l, &w, plane, described);
+                check_weight(path, l, &w, plane, described);
+            }
+            for (int p = 0; p < KERF_PLANES; p++) free(plane[p]);
+            rows++;
+        }
+    assert_true(rows >= 30);
+}
+
+/* --- what stands in the file --- */
+
+static void read_tensor(const char *path, const char *name, kerf_dtype dtype, kerf_shape shape,
+                        void *dst, size_t n)
+{
+    kerf_reader *r;
+    kerf_error err;
+    must(kerf_reader_open(path, &r, &err), &err);
+    const kerf_tensor *t = kerf_reader_find(r, name);
+    if (!t) fail_msg("%s: no tensor %s", path, name);
+    assert_int_equal(t->dtype, dtype);
+    assert_int_equal(t->shape.rank, shape.rank);
+    for (unsigned i = 0; i < shape.rank; i++) assert_int_equal(t->shape.dim[i], shape.dim[i]);
+    must(kerf_reader_read(r, t, 0, dst, n, &err), &err);
+    kerf_reader_close(r);
+}
+
+static const char *write_one(void **state, const char *l, const char *format,
+                             unsigned char *plane[KERF_PLANES])
+{
+    const char *path = in_folder(state, "one.safetensors");
+    kerf_weight w = weight_of(kerf_format_find(format));
+    for (int p = 0; p < KERF_PLANES; p++)
+        if (!plane[p] && w.geometry.plane[p].dtype != KERF_DTYPE_NONE)
+            plane[p] = make_plane(&w.geometry.plane[p], p);
+    write_weight(path, layout(l), &w, plane, 0);
+    return path;
+}
+
+static void free_planes(unsigned char *plane[KERF_PLANES])
+{
+    for (int p = 0; p < KERF_PLANES; p++) free(plane[p]);
+}
+
+/* Codes -8, -7, -1, 0, 1, 2, 6, 7 are the word 0xfea98710. */
+static void test_signed_codes_in_words(void **state)
+{
+    static const unsigned char codes[] = {0x98, 0x0f, 0x21, 0x76};
+    unsigned char *plane[KERF_PLANES] = {calloc(ROWS * COLS / 2, 1)};
+    uint32_t word;
+    int64_t shape[2];
+    memcpy(plane[0], codes, 4);
+    const char *path = write_one(state, "compressed-tensors", "int4-g128", plane);
+    read_tensor(path, "m.weight_packed", KERF_I32, (kerf_shape){2, {ROWS, COLS / 8}}, &word, 4);
+    assert_int_equal(word, 0xfea98710u);
+    read_tensor(path, "m.weight_shape", KERF_I64, (kerf_shape){1, {2}}, shape, sizeof shape);
+    assert_int_equal(shape[0], ROWS);
+    assert_int_equal(shape[1], COLS);
+    free_planes(plane);
+}
+
+/* Zero points of rows 0 .. 7 in column 1 are the second word, row 0 lowest. */
+static void test_zero_points_are_stacked(void **state)
+{
+    unsigned char *plane[KERF_PLANES] = {NULL};
+    uint32_t words[4];
+    plane[KERF_PLANE_ZEROS] = calloc(ROWS, 1); /* two groups of 128 in a row of 256: one byte */
+    for (unsigned i = 0; i < ROWS; i++)
+        plane[KERF_PLANE_ZEROS][i] = (unsigned char)((i % 16) << 4 | (15 - i % 16));
+    const char *path = write_one(state, "compressed-tensors", "int4-g128-asym", plane);
+    read_tensor(path, "m.weight_zero_point", KERF_I32, (kerf_shape){2, {ROWS / 8, 2}}, words,
+                sizeof words);
+    assert_int_equal(words[0], 0x89abcdefu);
+    assert_int_equal(words[1], 0x76543210u);
+    assert_int_equal(words[2], 0x01234567u);
+    assert_int_equal(words[3], 0xfedcba98u);
+    free_planes(plane);
+}
+
+static void test_tensor_scale(void **state)
+{
+    unsigned char *plane[KERF_PLANES] = {NULL};
+    float x = 0.25f, stored;
+    plane[KERF_PLANE_SECOND] = malloc(4);
+    memcpy(plane[KERF_PLANE_SECOND], &x, 4);
+    const char *path = write_one(state, "compressed-tensors", "nvfp4", plane);
+    read_tensor(path, "m.weight_global_scale", KERF_F32, (kerf_shape){1, {1}}, &stored, 4);
+    assert_true(stored == 4.0f);
+    path = write_one(state, "modelopt", "nvfp4", plane);
+    read_tensor(path, "m.weight_scale_2", KERF_F32, (kerf_shape){0, {0}}, &stored, 4);
+    assert_true(stored == 0.25f);
+    free_planes(plane);
+}
+
+static void test_shapes_of_scales(void **state)
+{
+    unsigned char *a[KERF_PLANES] = {NULL}, *b[KERF_PLANES] = {NULL};
+    float x[ROWS];
+    const char *path = write_one(state, "modelopt", "fp8-e4m3-row", a);
+    read_tensor(path, "m.weight_scale", KERF_F32, (kerf_shape){1, {ROWS}}, x, sizeof x);
+    path = write_one(state, "compressed-tensors", "fp8-e4m3-row", a);
+    read_tensor(path, "m.weight_scale", KERF_F32, (kerf_shape){2, {ROWS, 1}}, x, sizeof x);
+    path = write_one(state, "modelopt", "fp8-e4m3-128x128", b);
+    read_tensor(path, "m.weight_scale", KERF_F32, (kerf_shape){4, {2, 1, 2, 1}}, x, 16);
+    path = write_one(state, "deepseek", "fp8-e4m3-128x128", b);
+    read_tensor(path, "m.weight_scale_inv", KERF_F32, (kerf_shape){2, {2, 2}}, x, 16);
+    free_planes(a);
+    free_planes(b);
+}
+
+/* A reciprocal that fp32 cannot give back is counted, one that came from few bits is exact. */
+static void test_reciprocals(void **state)
+{
+    const char *path = in_folder(state, "reciprocal.safetensors");
+    kerf_weight w = weight_of(kerf_format_find("nvfp4"));
+    const kerf_layout *l = layout("compressed-tensors");
+    char names[4][64];
+    kerf_entry e[4];
+    kerf_plane_id p;
+    kerf_error err;
+    kerf_writer *out;
+    kerf_weight_writer *ww;
+    uint64_t rounded = 0;
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(kerf_layout_entry(l, &w, i, names[i], sizeof names[i], &e[i], &p), 1);
+    const kerf_writer_options opt = {.overwrite = 1};
+    must(kerf_writer_create(path, e, 3, &opt, &out, &err), &err);
+    must(kerf_weight_writer_open(out, l, &w, 0, &ww, &err), &err);
+    for (uint32_t m = 0; m < 256; m++) { /* bf16 divisors, as compressed-tensors has them */
+        uint32_t bits = 0x45000000u | m << 16;
+        float divisor, scale;
+        memcpy(&divisor, &bits, 4);
+        scale = 1 / divisor;
+        must(kerf_weight_writer_write(ww, KERF_PLANE_SECOND, 0, &scale, 4, &err), &err);
+        assert_int_equal(kerf_weight_writer_inexact(ww), 0);
+    }
+    for (uint32_t m = 0; m < 4; m++) { /* is there a divisor at all? */
+        uint32_t bits = 0x3a000001u + m * 2097143u, guess = 0;
+        float scale, x;
+        memcpy(&scale, &bits, 4);
+        must(kerf_weight_writer_write(ww, KERF_PLANE_SECOND, 0, &scale, 4, &err), &err);
+        for (uint32_t b = 0x44800000u; guess != bits && b <= 0x45000000u; b++) {
+            memcpy(&x, &b, 4);
+            x = 1 / x;
+            memcpy(&guess, &x, 4);
+        }
+        rounded += guess != bits;
+    }
+    assert_in_range(rounded, 1, 3);
+    assert_int_equal(kerf_weight_writer_inexact(ww), rounded);
+    kerf_weight_writer_close(ww);
+    kerf_writer_abort(out);
+}
+
+/* --- other writers --- */
+
+static const char *write_raw(void **state, const kerf_entry *e, size_t n)
+{
+    const char *path = in_folder(state, "raw.safetensors");
+    const kerf_writer_options opt = {.overwrite = 1};
+    write_checkpoint(path, e, n, &opt);
+    return path;
+}
+
+static size_t count_recognized(const char *path)
+{
+    kerf_reader *r;
+    kerf_weights *all;
+    kerf_error err;
+    size_t n = 0;
+    must(kerf_reader_open(path, &r, &err), &err);
+    must(kerf_weights_open(r, &all, &err), &err);
+    for (size_t i = 0; i < kerf_weights_count(all); i++)
+        n += kerf_weights_at(all, i)->codec.format != NULL;
+    kerf_weights_close(all);
+    kerf_reader_close(r);
+    return n;
+}
+
+/* compressed-tensors saves scales in the type of the model; they are read as the floats they are.
+ */
+static void test_shorter_scales(void **state)
+{
+    const kerf_entry e[] = {{"m.weight", KERF_I8, {2, {4, 8}}, 0},
+                            {"m.weight_scale", KERF_BF16, {2, {4, 1}}, 0}};
+    kerf_reader *r;
+    kerf_weights *all;
+    kerf_error err;
+    uint16_t stored[4];
+    uint32_t read[4];
+    const char *path = write_raw(state, e, 2);
+    must(kerf_reader_open(path, &r, &err), &err);
+    must(kerf_weights_open(r, &all, &err), &err);
+    const kerf_weight *w = kerf_weights_find(all, "m.weight");
+    assert_string_equal(w->codec.format->name, "int8");
+    must(kerf_reader_read(r, w->plane[KERF_PLANE_SCALES], 0, stored, sizeof stored, &err), &err);
+    must(kerf_weight_read(r, w, KERF_PLANE_SCALES, 0, read, sizeof read, &err), &err);
+    for (int i = 0; i < 4; i++) assert_int_equal(read[i], (uint32_t)stored[i] << 16);
+    must(kerf_weight_read(r, w, KERF_PLANE_SCALES, 8, read, 8, &err), &err);
+    assert_int_equal(read[0], (uint32_t)stored[2] << 16);
+    kerf_weights_close(all);
+    kerf_reader_close(r);
+}
+
+static void test_half_scales(void **state)
+{
+    const kerf_entry e[] = {{"m.weight", KERF_I8, {2, {65536, 1}}, 0},
+                            {"m.weight_scale", KERF_F16, {2, {65536, 1}}, 0}};
+    static uint16_t all_halves[65536];
+    static float got[65536];
+    const kerf_writer_options opt = {.overwrite = 1};
+    const char *path = in_folder(state, "half.safetensors");
+    kerf_writer *out;
+    kerf_reader *r;
+    kerf_weights *all;
+    kerf_error err;
+    for (unsigned i = 0; i < 65536; i++) all_halves[i] = (uint16_t)i;
+    must(kerf_writer_create(path, e, 2, &opt, &out, &err), &err);
+    must(kerf_writer_write(out, 0, 0, all_halves, 65536, &err), &err);
+    must(kerf_writer_write(out, 1, 0, all_halves, sizeof all_halves, &err), &err);
+    must(kerf_writer_commit(out, &err), &err);
+    must(kerf_reader_open(path, &r, &err), &err);
+    must(kerf_weights_open(r, &all, &err), &err);
+    const kerf_weight *w = kerf_weights_find(all, "m.weight");
+    must(kerf_weight_read(r, w, KERF_PLANE_SCALES, 0, got, sizeof got, &err), &err);
+    for (unsigned i = 0; i < 65536; i++) {
+        unsigned exponent = i >> 10 & 31, mantissa = i & 1023;
+        double value =
+            exponent ? (1024 + mantissa) * 0x1p-25 * (double)(1u << exponent) : mantissa * 0x1p-24;
+        if (exponent == 31)
+            assert_true(mantissa ? got[i] != got[i] : got[i] > 1e38f || got[i] < -1e38f);
+        else
+            assert_true((double)got[i] == (i >> 15 ? -value : value));
+    }
+    kerf_weights_close(all);
+    kerf_reader_close(r);
+}
+
+/* Writes the tensors of a packed weight [8, 128]; the content of "_shape" is the given one. */
+static size_t count_packed(void **state, const kerf_entry *e, size_t n, int64_t cols)
+{
+    const char *path = in_folder(state, "packed.safetensors");
+    const int64_t shape[] = {8, cols, 0};
+    const kerf_writer_options opt = {.overwrite = 1};
+    static const char zeros[4096];
+    kerf_writer *w;
+    kerf_error err;
+    must(kerf_writer_create(path, e, n, &opt, &w, &err), &err);
+    for (size_t i = 0; i < n; i++) {
+        int is_shape = strstr(e[i].name, "_shape") != NULL;
+        const void *from = is_shape ? (const void *)shape : zeros;
+        must(kerf_writer_write(w, i, 0, from, entry_bytes(&e[i]), &err), &err);
+    }
+    must(kerf_writer_commit(w, &err), &err);
+    return count_recognized(path);
+}
+
+/* One tensor too many or of another shape, and nothing is recognized. */
+static void test_not_recognized(void **state)
+{
+    const kerf_entry good[] = {{"m.weight_packed", KERF_I32, {2, {8, 16}}, 0},
+                               {"m.weight_scale", KERF_BF16, {2, {8, 1}}, 0},
+                               {"m.weight_shape", KERF_I64, {1, {2}}, 0},
+                               {"m.weight_zero_point", KERF_I32, {2, {1, 1}}, 0},
+                               {"m.weight_g_idx", KERF_I32, {1, {128}}, 0}};
+    assert_int_equal(count_packed(state, good, 3, 128), 1);
+    assert_int_equal(count_packed(state, good, 4, 128), 1); /* asymmetric then */
+    assert_int_equal(count_packed(state, good, 5, 128), 0);
+    assert_int_equal(count_packed(state, good, 2, 128), 0);
+    assert_int_equal(count_packed(state, good, 3, 127), 0);
+    for (size_t i = 0; i < 3; i++) {
+        kerf_entry bad[3] = {good[0], good[1], good[2]};
+        bad[i].shape.dim[0]++;
+        assert_int_equal(count_packed(state, bad, 3, 128), 0);
+        bad[i] = good[i];
+        bad[i].dtype = KERF_F64;
+        assert_int_equal(count_packed(state, bad, 3, 128), 0);
+    }
+}
+
+/* --- refusals --- */
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    kerf_error err;
+    const kerf_layout *ct = layout("compressed-tensors"), *mo = layout("modelopt");
+    const kerf_format *nvfp4 = kerf_format_find("nvfp4"), *nf4 = kerf_format_find("nf4");
+    const kerf_shape good = {2, {32, 64}}, odd = {2, {32, 63}}, stack = {3, {2, 32, 64}};
+    assert_null(kerf_layout_find("modelopt "));
+    assert_null(kerf_layout_at(kerf_layout_count()));
+    must(kerf_layout_check(ct, nvfp4, &err), &err);
+    assert_int_equal(kerf_layout_check(ct, nf4, &err), KERF_E_NOSUP);
+    assert_non_null(strstr(err.text, "does not take nf4"));
+    assert_non_null(strstr(err.text, "nvfp4, mxfp4"));
+    assert_int_equal(kerf_layout_check(mo, kerf_format_find("fp8-e4m3"), &err), KERF_E_NOSUP);
+    assert_non_null(strstr(err.text, "input scale"));
+    must(kerf_layout_check_tensor(mo, nvfp4, "a.weight", &good, &err), &err);
+    assert_int_equal(kerf_layout_check_tensor(mo, nvfp4, "a.weight", &odd, &err), KERF_E_NOSUP);
+    assert_int_equal(kerf_layout_check_tensor(mo, nvfp4, "a.weight", &stack, &err), KERF_E_NOSUP);
+    assert_int_equal(kerf_layout_check_tensor(mo, nvfp4, "a.bias", &good, &err), KERF_E_NOSUP);
+    assert_int_equal(kerf_layout_shares_scale(mo, nvfp4), 1);
+    assert_int_equal(kerf_layout_shares_scale(kerf_layout_at(0), nvfp4), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_row),
+        cmocka_unit_test(test_signed_codes_in_words),
+        cmocka_unit_test(test_zero_points_are_stacked),
+        cmocka_unit_test(test_tensor_scale),
+        cmocka_unit_test(test_shapes_of_scales),
+        cmocka_unit_test(test_reciprocals),
+        cmocka_unit_test(test_shorter_scales),
+        cmocka_unit_test(test_half_scales),
+        cmocka_unit_test(test_not_recognized),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
+}
