@@ -19,7 +19,7 @@ done
 
 work=$(mktemp -d) root=$work/tree # a copy: what is being edited meanwhile does not matter
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$root/tests/data" && cp -r codecs "$root"
+mkdir -p "$root/tests/data" && cp -r codecs cli "$root"
 cp -r tests/{unit,golden,property,exhaustive,mutation} "$root/tests" && cd "$root"
 compiler=${CC:-gcc}
 limit_s=120 # of one test program; a fault that makes it longer is caught
@@ -113,6 +113,10 @@ mkdir -p "$work"/{fixed,oracle,library,baseline}
 for name in "${outside[@]}"; do compile "$root" "tests/$name.c" "$work/fixed/${name##*/}.o"; done
 for source in tests/exhaustive/{oracle*,stored,patterns}.c tests/property/{sampling,laws*,fences}.c; do
     compile "$root" "$source" "$work/oracle/$(basename "$source" .c).o"
+done
+# What unit/test_golden shares with the command.
+for name in vector_check vector_text failure; do
+    compile "$root" "cli/$name.c" "$work/library/$name.o"
 done
 for source in codecs/*.c codecs/base/*.c codecs/cpu/*.c; do
     name=$(basename "$source" .c)
