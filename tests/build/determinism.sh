@@ -35,8 +35,8 @@ pack_vectors() {
     local files
     (cd tests/golden && printf '%s\n' *.txt peers/vectors/*.txt) >"$work/files"
     mapfile -t files <"$work/files"
-    "${compilers[0]}" -O2 "${flags[@]}" -Icli tests/golden/pack_vectors.c cli/vector_text.c \
-        codecs/*.c codecs/base/*.c codecs/cpu/*.c "${libraries[@]}" -lm -o "$work/pack_vectors"
+    "${compilers[0]}" -O2 "${flags[@]}" tests/golden/pack_vectors.c cli/vector_text.c \
+        codecs/format.c codecs/base/*.c "${libraries[@]}" -o "$work/pack_vectors"
     "$work/pack_vectors" "$work/golden_vectors.c" tests/golden "${files[@]}"
 }
 

@@ -10,8 +10,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#include "golden.h"
-#include "vector_text.h"
+#include "../../cli/vector_text.h"
 
 static void die(const char *where, const char *what)
 {
