@@ -3,8 +3,8 @@
  *   pack_vectors OUT.c FOLDER FILE...      FILE: paths below FOLDER
  *
  * The lines stay as they are, except that results (planes of an encoder, decoded values) become
- * digests of themselves: a tenth of the size, and what they are held against needs no more. The
- * whole is one zstd frame in an array of words. */
+ * digests of themselves: less than half of the text, and comparing needs no more. The whole is one
+ * zstd frame in an array of words. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -23,12 +23,18 @@
 /* Other tests vary the threads; waking them for such small tensors takes longer than all else. */
 static const kerf_exec one_thread = {.threads = 1};
 
+/* Of one format on one backend. */
+typedef struct findings {
+    const char *backend;
+    unsigned failures;
+} findings;
+
 /* Counts a difference; prints the first ones. */
 static void report(void *context, const vector_difference *d)
 {
-    unsigned *failures = context;
-    if ((*failures)++ >= MAX_REPORTS) return;
-    print_error("%s:%u, case %s, %s: %s\n", d->file, d->line, d->label,
+    findings *f = context;
+    if (f->failures++ >= MAX_REPORTS) return;
+    print_error("%s: %s:%u, case %s, %s: %s\n", f->backend, d->file, d->line, d->label,
                 d->encoder ? d->encoder->name : "decode", d->what);
 }
 
@@ -67,21 +73,34 @@ static int check_file(vector_check *c, const char *folder)
     return 1;
 }
 
+static unsigned check_blocks(const vector_check *c)
+{
+    const kerf_format *f = c->format;
+    unsigned failures = 0;
+
+    for (size_t i = 0; i < kerf_encoder_count(f); i++) {
+        if (c->tally[i].blocks >= MIN_BLOCKS) continue;
+        print_error("%s:%s has only %" PRIu64 " blocks; %d are needed\n", f->name,
+                    kerf_encoder_at(f, i)->name, c->tally[i].blocks, MIN_BLOCKS);
+        failures++;
+    }
+    return failures;
+}
+
 static void test_format(void **state)
 {
     const kerf_format *f = *state;
     unsigned failures = 0;
-    vector_check c = {.format = f, .exec = &one_thread, .differs = report, .context = &failures};
 
     assert_true(kerf_encoder_count(f) <= VECTOR_ENCODERS);
-    int files = check_file(&c, KERF_TEST_GOLDEN);
-    files += check_file(&c, KERF_TEST_GOLDEN "/peers/vectors");
-    if (files == 0) fail_msg("%s: every format needs golden vectors", f->name);
-    for (size_t i = 0; i < kerf_encoder_count(f); i++) {
-        if (c.tally[i].blocks >= MIN_BLOCKS) continue;
-        print_error("%s:%s has only %" PRIu64 " blocks; %d are needed\n", f->name,
-                    kerf_encoder_at(f, i)->name, c.tally[i].blocks, MIN_BLOCKS);
-        failures++;
+    for (size_t i = 0; i < kerf_backend_count(); i++) {
+        const kerf_exec exec = {.threads = 1, .backend = kerf_backend_at(i)};
+        findings found = {.backend = exec.backend};
+        vector_check c = {.format = f, .exec = &exec, .differs = report, .context = &found};
+        int files = check_file(&c, KERF_TEST_GOLDEN);
+        files += check_file(&c, KERF_TEST_GOLDEN "/peers/vectors");
+        if (files == 0) fail_msg("%s: every format needs golden vectors", f->name);
+        failures += found.failures + check_blocks(&c);
     }
     if (failures != 0) fail_msg("%u differences from the vectors of %s", failures, f->name);
 }
@@ -92,11 +111,11 @@ static void test_format(void **state)
 static const char *refusal(const char *text)
 {
     static kerf_error err;
-    unsigned failures = 0;
+    findings found = {.backend = "default"};
     vector_check c = {.format = kerf_format_find("int8"),
                       .exec = &one_thread,
                       .differs = report,
-                      .context = &failures};
+                      .context = &found};
     if (vector_check_text(&c, "text", text, strlen(text), &err) == KERF_OK) return NULL;
     assert_int_equal(err.status, KERF_E_DATA);
     return err.text;
@@ -161,15 +180,15 @@ static void test_differences(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kerf_error err;
-        unsigned failures = 0;
+        findings found = {.backend = "default"};
         vector_check c = {.format = kerf_format_find("int8"),
                           .exec = &one_thread,
                           .differs = report,
-                          .context = &failures};
+                          .context = &found};
         if (vector_check_text(&c, "text", rows[i].text, strlen(rows[i].text), &err) != KERF_OK)
             fail_msg("%s", err.text);
-        if (failures != rows[i].failures)
-            fail_msg("%u differences instead of %u in: %s", failures, rows[i].failures,
+        if (found.failures != rows[i].failures)
+            fail_msg("%u differences instead of %u in: %s", found.failures, rows[i].failures,
                      rows[i].text);
     }
 }
