@@ -1,14 +1,9 @@
-/* failure.c - how the command fails: one line of text, one documented exit code, no temporaries
- * left behind by a signal. */
+/* failure.c - how the command fails: one line of text, one documented exit code. */
 #include "cli.h"
 
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <kerf/file.h>
 
 kerf_status fail(kerf_error *err, kerf_status s, const char *fmt, ...)
 {
@@ -53,25 +48,6 @@ int exit_code(kerf_status s)
     case KERF_E_CANCELED: break;
     }
     return EXIT_INTERNAL;
-}
-
-static void die_of_signal(int number)
-{
-    kerf_writer_cleanup_signal();
-    _exit(128 + number);
-}
-
-void catch_signals(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
-    struct sigaction action = {0};
-    action.sa_handler = die_of_signal;
-    sigfillset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction old;
-        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN) continue;
-        sigaction(numbers[i], &action, NULL);
-    }
 }
 
 kerf_status allocate(void *out, size_t count, size_t size, kerf_error *err)

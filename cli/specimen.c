@@ -7,10 +7,18 @@
 
 /* Shapes with whole and partial blocks, tiles and flat runs; stacks, rows, nothing at all. */
 static const kerf_shape shapes[] = {
-    {2, {16, 128}}, {2, {3, 37}}, {2, {130, 200}}, {3, {2, 5, 96}},
-    {1, {1000}},    {2, {0, 16}}, {2, {33, 1}},    {2, {17, 1024}},
+    {2, {16, 128}}, {2, {3, 37}}, {2, {130, 136}}, {3, {2, 5, 96}},
+    {1, {1000}},    {2, {0, 16}}, {2, {33, 1}},    {2, {17, 256}},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* Where the numbers matter, not the shape; TIES_BITS of each sign and exponent. */
+enum { TIES_BITS = 32 };
+static const specimen large[] = {
+    {.shape = {2, {510, 128}}, .dtype = KERF_BF16, .kind = SPECIMEN_ALL},
+    {.shape = {2, {510, TIES_BITS}}, .dtype = KERF_F32, .kind = SPECIMEN_TIES},
+};
+_Static_assert(3 * SHAPES + sizeof large / sizeof *large == SPECIMENS, "specimen.h");
 
 static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
 
@@ -65,6 +73,20 @@ static void fill_all(specimen *s)
     }
 }
 
+/* For each sign and exponent: numbers halfway between two of 1 to 10 mantissa bits, each with the
+ * number below and above. */
+static void fill_ties(specimen *s, uint64_t seed)
+{
+    uint32_t *out = s->bytes.p;
+    for (uint64_t i = 0; i < s->elements; i++) {
+        uint32_t exponent = (uint32_t)(i / TIES_BITS), k = (uint32_t)(i % TIES_BITS);
+        uint32_t half = 0x200000u >> k / 3,
+                 above = (uint32_t)mix(seed + i) & 0x7fffffu & ~(2 * half - 1);
+        uint32_t sign = exponent / 255 << 31;
+        out[i] = sign | exponent % 255 << 23 | ((above | half) + k % 3 - 1);
+    }
+}
+
 /* Narrows fp32 values to the specimen's type with the library's own plain formats. */
 static kerf_status fill_values(specimen *s, uint64_t seed, kerf_error *err)
 {
@@ -90,10 +112,9 @@ kerf_status specimen_make(size_t i, specimen *out, kerf_error *err)
         .shape = shapes[i % SHAPES],
         .dtype = types[i / SHAPES % 3],
         .kind = (specimen_kind)((i + i / SHAPES) % 4),
+        .cut = i % SHAPES % 3 == i / SHAPES, /* each shape once */
     };
-    if (i == SPECIMENS - 1) {
-        *out = (specimen){.shape = {2, {510, 128}}, .dtype = KERF_BF16, .kind = SPECIMEN_ALL};
-    }
+    if (i >= 3 * SHAPES) *out = large[i - 3 * SHAPES];
     TRY(kerf_shape_count(&out->shape, &out->elements, err));
     out->bytes.n = (size_t)out->elements * (kerf_dtype_bits(out->dtype) / 8);
     TRY(allocate(&out->bytes.p, out->bytes.n, 1, err));
@@ -102,6 +123,8 @@ kerf_status specimen_make(size_t i, specimen *out, kerf_error *err)
         fill_all(out);
     else if (out->kind == SPECIMEN_BITS)
         fill_bits(out, seed);
+    else if (out->kind == SPECIMEN_TIES)
+        fill_ties(out, seed);
     else
         return fill_values(out, seed, err);
     return KERF_OK;
@@ -110,4 +133,21 @@ kerf_status specimen_make(size_t i, specimen *out, kerf_error *err)
 void specimen_free(specimen *s)
 {
     free(s->bytes.p);
+}
+
+void specimen_planes(const kerf_geometry *g, const kerf_span planes[KERF_PLANES])
+{
+    const unsigned scale_bits = kerf_dtype_bits(g->plane[KERF_PLANE_SCALES].dtype);
+    /* Codes of one group; where groups are not contiguous any number will do. */
+    const size_t run =
+        planes[KERF_PLANE_SCALES].n ? planes[KERF_PLANE_CODES].n / planes[KERF_PLANE_SCALES].n : 1;
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        unsigned char *p = planes[k].p;
+        for (size_t i = 0; i < planes[k].n; i++) p[i] = (unsigned char)mix((uint64_t)k << 32 | i);
+    }
+    if (scale_bits != 8 || run == 0) return;
+    unsigned char *codes = planes[KERF_PLANE_CODES].p, *scales = planes[KERF_PLANE_SCALES].p;
+    for (size_t i = 0; i < planes[KERF_PLANE_SCALES].n; i++) scales[i] = (unsigned char)i;
+    for (size_t i = 0; i < planes[KERF_PLANE_CODES].n; i++)
+        codes[i] = (unsigned char)(i / run / 256 * run + i % run);
 }

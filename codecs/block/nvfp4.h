@@ -71,8 +71,7 @@ KF_HD kf_tensor kf_nvfp4_tensor(kf_spec s, int encoder, const kerf_stats *stats,
     t.second = t.encode = t.inv_encode = 1;
     if (amax > 0) {
         t.second = kf_scale_quotient(amax, range);
-        t.encode = kf_min(range / amax, KF_F32_MAX);
-        if (t.encode == 0) t.encode = 1;
+        t.encode = kf_min(range / amax, KF_F32_MAX); /* no less than 1536 / FLT_MAX: never 0 */
         t.inv_encode = 1.0f / t.encode;
     }
     kf_nvfp4_peer_tensor(encoder, &t);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # determinism.sh - the same bytes from every compiler at every optimization level. `kerf selftest`
 # of each build must pass, which compares thread counts, cuts into calls and the recorded digests,
-# and all must print the same digests. Each build is one plain command line, so this also shows
-# that kerf needs no build system.
+# and all must print the same digests. Each build is one plain command line (after one more, for
+# the golden vectors that the command carries), so this also shows that kerf needs no build system.
 #
 #   determinism.sh [COMPILER...]     default: $KERF_COMPILERS, else those of gcc and clang that
 #                                    are here
@@ -30,6 +30,16 @@ sources=(codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/nodevice.c codecs
     kernels/*.c kernels/cpu/*.c advisor/*.c cli/*.c)
 read -ra libraries <<<"$(pkg-config --cflags --libs libzstd jansson)"
 
+# "${compilers[0]}" makes golden_vectors.c for all of them.
+pack_vectors() {
+    local files
+    (cd tests/golden && printf '%s\n' *.txt peers/vectors/*.txt) >"$work/files"
+    mapfile -t files <"$work/files"
+    "${compilers[0]}" -O2 "${flags[@]}" tests/golden/pack_vectors.c cli/vector_text.c \
+        codecs/format.c codecs/base/*.c "${libraries[@]}" -o "$work/pack_vectors"
+    "$work/pack_vectors" "$work/golden_vectors.c" tests/golden "${files[@]}"
+}
+
 # Threads of two OpenMP libraries and of none: a clang without libomp builds for one thread.
 openmp_flag() {
     if echo '#include <omp.h>' | "$1" -fopenmp -fsyntax-only -x c - 2>/dev/null; then
@@ -53,6 +63,8 @@ write_digests() {
     done
 }
 
+pack_vectors
+sources+=("$work/golden_vectors.c")
 pids=()
 for compiler in "${compilers[@]}"; do
     write_digests "$compiler" &

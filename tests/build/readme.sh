@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# readme.sh - the table of formats in README.md is what `kerf formats` says.
+# readme.sh - the tables in README.md are what they are made from: the formats, what `kerf formats`
+# says; the conformance, the rows of tests/golden/conformance.md in short.
 #
 #   bash tests/build/readme.sh KERF [--update]
 #
 #   KERF      the command
-#   --update  puts the table into README.md instead of comparing
+#   --update  puts the tables into README.md instead of comparing
 set -euo pipefail
 kerf=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-table() {
+formats() {
     "$kerf" formats --json | jq -r '
         "| format | bpw | element | group | scale | encoders, default first | |",
         "|---|---|---|---|---|---|---|",
@@ -17,11 +18,54 @@ table() {
             + "| \(.scale) | \([.encoders[].name] | join(", ")) | \(.note) |")'
 }
 
-# README.md with the table in its place.
+# One row per encoder and package: formats without any difference, and the others with the groups
+# that show one, as counted in the run (where functions of a package differ, the most).
+conformance() {
+    awk -F ' [|] ' '
+        BEGIN {
+            print "| encoder | package | exact | exact except (groups that differ) | elements compared |"
+            print "|---|---|---|---|---:|"
+        }
+        !/^[|] `/ { next }
+        {
+            codec = $1; gsub(/[|` ]/, "", codec)
+            colon = index(codec, ":")
+            row = substr(codec, colon + 1) SUBSEP $2
+            pair = codec SUBSEP $2
+            if (!(row in elements)) rows[++n] = row
+            if (!(pair in differ)) formats[row] = formats[row] " " substr(codec, 1, colon - 1)
+            groups = 0
+            for (rest = $4; match(rest, /\([0-9]+ groups\)/); rest = substr(rest, RSTART + RLENGTH))
+                groups += substr(rest, RSTART + 1, RLENGTH - 9) + 0
+            if (!(pair in differ) || groups > differ[pair]) differ[pair] = groups
+            if ($4 !~ /^exact/) { print "| " codec " differs |"; bad = 1 }
+            elements[row] += $5 + 0
+        }
+        END {
+            for (i = 1; i <= n; i++) {
+                split(rows[i], part, SUBSEP)
+                count = split(formats[rows[i]], name, " ")
+                exact = except = ""
+                for (k = 1; k <= count; k++) {
+                    groups = differ[name[k] ":" part[1] SUBSEP part[2]]
+                    if (groups) except = except ", " name[k] " (" groups ")"
+                    else exact = exact ", " name[k]
+                }
+                printf "| `%s` | %s | %s | %s | %.0f M |\n", part[1], part[2], substr(exact, 3),
+                    substr(except, 3), elements[rows[i]]
+            }
+            if (n == 0 || bad) exit 1
+        }' tests/golden/conformance.md
+}
+
+# README.md with the tables in their places.
 fresh() {
-    awk -v table="$(table)" '
-        /<!-- formats:begin -->/ { print; print table; skip = 1 }
-        /<!-- formats:end -->/ { skip = 0 }
+    local first second
+    first=$(formats) && second=$(conformance) || return 1
+    awk -v formats="$first" -v conformance="$second" '
+        /<!-- formats:begin -->/ { print; print formats; skip = 1 }
+        /<!-- conformance:begin -->/ { print; print conformance; skip = 1 }
+        /<!-- (formats|conformance):end -->/ { skip = 0 }
         !skip { print }' README.md
 }
 
@@ -29,6 +73,6 @@ if [ "${2:-}" = --update ]; then
     text=$(fresh)
     printf '%s\n' "$text" >README.md
 elif ! diff -u README.md <(fresh); then
-    echo "README.md is behind formats.def: bash tests/build/readme.sh KERF --update" >&2
+    echo "README.md is behind formats.def or conformance.md: bash tests/build/readme.sh KERF --update" >&2
     exit 1
 fi

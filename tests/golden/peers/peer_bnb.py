@@ -2,7 +2,7 @@
 import bitsandbytes
 import numpy as np
 import torch
-from bitsandbytes.functional import int8_vectorwise_quant, quantize_4bit
+from bitsandbytes.functional import create_dynamic_map, int8_vectorwise_quant, quantize_4bit
 
 from compare import Claim, bits_of, run_main
 
@@ -22,16 +22,19 @@ def nf4(nested):
 
 
 def dynamic_map(x, ours, theirs):
-    """What may follow from the offset's last bits, or from the table of 65,536 steps: the next
-    code."""
+    """What may follow from the offset's last bits, or from the table of 65,536 steps over -1 to 1:
+    the next code, or an entry within one step: they lie that close together around zero."""
     same = ours["zeros"] == theirs["zeros"]
     near = np.abs(ours["zeros"].view(np.int32) - theirs["zeros"].view(np.int32)) <= 4
     codes = ours["scales"].astype(int), theirs["scales"].astype(int)
+    entries = create_dynamic_map().numpy()
     step = np.abs(codes[0] - codes[1]) <= 1
+    step |= np.abs(entries[codes[0]] - entries[codes[1]]) <= 2 ** -15
     why = ("blocks of double quantization: the offset differs in its last bits, as the peer's mean "
            "has no stated order")
     table = ("blocks of double quantization with the same offset: the peer finds the code in a "
-             "table of 65,536 steps, so next to a midpoint it takes the other neighbour")
+             "table of 65,536 steps, so next to a midpoint it takes the other neighbour, and around "
+             "zero another entry within a step")
     out = {table: same[0] & step, why: ~same[0] & near[0] & step}
     return {k: m for k, m in out.items() if m.any()}
 

@@ -8,6 +8,7 @@ from compressed_tensors.compressors.nvfp4.helpers import quantize_and_pack_fp4
 from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import quantize
 from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
+from compressed_tensors.quantization.utils.mxfp_utils import generate_mx_scales
 
 from compare import Claim, bits_of, range_overflows, run_main
 
@@ -126,6 +127,15 @@ def integers(bits, strategy, group, symmetric, wide):
     return run
 
 
+def rounds_to_infinity(bits):
+    def known(x, ours, theirs):
+        w = x.reshape(-1, x.shape[-1]).unflatten(-1, (-1, 32))
+        mask = torch.isinf(generate_mx_scales(w.abs().amax(-1), bits)) & (w != 0).any(-1)
+        why = "blocks whose amax rounds up to Inf in the source's type: the peer's codes are 0"
+        return {why: mask.numpy()} if mask.any() else {}
+    return known
+
+
 def overflow(group, per_matrix=False):
     def known(x, ours, theirs):
         w = x.reshape(x.shape[0], 1, -1) if per_matrix else x
@@ -138,9 +148,12 @@ def overflow(group, per_matrix=False):
 CLAIMS = [
     Claim("nvfp4:ct", "calculate_qparams, quantize_and_pack_fp4", nvfp4()),
     Claim("nvfp4:ct-fp32", "the same on widened weights", nvfp4(True)),
-    Claim("mxfp4:ct", "generate_mx_scales, quantize_and_pack_fp4", mx(4)),
-    Claim("mxfp6-e2m3:ct", "generate_mx_scales, quantize", mx(6)),
-    Claim("mxfp8-e4m3:ct", "generate_mx_scales, quantize", mx(8)),
+    Claim("mxfp4:ct", "generate_mx_scales, quantize_and_pack_fp4", mx(4),
+          known=rounds_to_infinity(4)),
+    Claim("mxfp6-e2m3:ct", "generate_mx_scales, quantize", mx(6),
+          known=rounds_to_infinity(6)),
+    Claim("mxfp8-e4m3:ct", "generate_mx_scales, quantize", mx(8),
+          known=rounds_to_infinity(8)),
     Claim("fp8-e4m3:ct", "calculate_qparams, quantize (tensor)", float8("tensor")),
     Claim("fp8-e4m3-row:ct", "calculate_qparams, quantize (channel)", float8("channel")),
     Claim("fp8-e4m3-128x128:ct", "calculate_qparams, quantize (block)", float8("block")),

@@ -27,7 +27,9 @@ import peer_transcribed
 from compare import Result, pack, source_bytes, unpack
 from kerf_api import PLANES, Kerf
 
-FOLDER = pathlib.Path(__file__).parent / "vectors"
+FOLDER = pathlib.Path(__file__).resolve().parent / "vectors"
+sys.path.append(str(FOLDER.parent.parent))
+from make_vectors import compact  # noqa: E402
 MODULES = (peer_te, peer_modelopt, peer_ct, peer_torchao, peer_fouroversix, peer_bnb, peer_ggml,
            peer_grids, peer_transcribed)
 MIN_BLOCKS = 200
@@ -88,7 +90,7 @@ def plain_case(fmt, dtype):
 
 
 def line(key, data):
-    return f"{key} {np.ascontiguousarray(data).view(np.uint8).tobytes().hex()}\n"
+    return f"{key} {compact(np.ascontiguousarray(data).view(np.uint8).tobytes())}\n"
 
 
 def encoder_text(kerf, claim, fmt, dtype, x):

@@ -1,0 +1,17 @@
+/* trial.h - a codec on the tensors of specimen.h: the scalar reference gives the digest, every
+ * backend must give the reference's bytes. */
+#ifndef KERF_TRIAL_H
+#define KERF_TRIAL_H
+
+#include "specimen.h"
+#include "verdict.h"
+
+/* Encodes a specimen and decodes what comes out, on every backend, thread by thread and call by
+ * call. KERF_E_NOSUP: the codec is not for this shape or source type. */
+kerf_status trial_encode(kerf_codec codec, const specimen *s, verdict *v, kerf_error *err);
+
+/* Decodes planes that no encoder need ever write: every code under every scale of 8 bits, and
+ * wider scales of any bits. */
+kerf_status trial_decode(const kerf_format *f, verdict *v, kerf_error *err);
+
+#endif
