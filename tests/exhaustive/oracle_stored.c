@@ -1,4 +1,4 @@
-/* stored.c - see stored.h. */
+/* oracle_stored.c - see stored.h. */
 #include "exhaustive/stored.h"
 
 /* Where a number of some bits stands in a plane. */
