@@ -9,7 +9,7 @@
 #include "exhaustive/options.h"
 #include "exhaustive/oracle.h"
 #include "exhaustive/patterns.h"
-#include "exhaustive/stored.h"
+#include "exhaustive/oracle_stored.h"
 
 #include <math.h>
 

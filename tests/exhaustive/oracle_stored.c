@@ -1,5 +1,5 @@
-/* oracle_stored.c - see stored.h. */
-#include "exhaustive/stored.h"
+/* oracle_stored.c - see oracle_stored.h. */
+#include "exhaustive/oracle_stored.h"
 
 /* Where a number of some bits stands in a plane. */
 typedef struct place {

@@ -5,7 +5,7 @@
  * microxcaling gives it a larger byte than the least number. */
 #include "exhaustive/options.h"
 #include "exhaustive/oracle.h"
-#include "exhaustive/stored.h"
+#include "exhaustive/oracle_stored.h"
 
 #include <math.h>
 

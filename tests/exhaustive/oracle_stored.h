@@ -1,4 +1,4 @@
-/* stored.h - where the bytes of a tensor lie, as the formats' descriptions have it: rows of codes
+/* oracle_stored.h - where the bytes of a tensor lie, as the formats' descriptions have it: rows of codes
  * on whole bytes, little-endian streams of bits, and the byte structs of GGUF. Shares nothing with
  * the library but the geometry's counts. */
 #ifndef KERF_TEST_STORED_H
