@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# advice.sh - what advised recipes are worth on a real model: for budgets from 4.3 to 8 bits, the
+# perplexity of tests/data/tiny-llama in the advised formats, in the best single format of at most
+# that size, and with the first and the last layer at 8 bits.
+#
+#   bash bench/advice.sh [--update-readme] [--table]
+#
+#   --update-readme  put the table between README.md's advice markers as well
+#   --table          make the table from the last results, measure nothing
+#
+# Writes bench/results/advice-tiny-llama.json and .md beside it. Every t2 is measured again on what
+# was written; sizes are bits per weight of the linear layers. The figures do not depend on the
+# machine.
+set -euo pipefail
+export LC_ALL=C
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. cmake/packages.sh
+
+model=tests/data/tiny-llama
+result=bench/results/advice-tiny-llama
+build=${KERF_BUILD:-build/bench}
+budgets="4.3 4.51 4.75 5 5.5 6.5 8"
+
+update_readme=0 table_only=0
+for word in "$@"; do
+    case $word in
+    --update-readme) update_readme=1 ;;
+    --table) table_only=1 ;;
+    *) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' bench/advice.sh >&2 && exit 2 ;;
+    esac
+done
+
+need_packages "${build_packages[@]}" "pc:cmocka=libcmocka-dev" "jq=jq" || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+kerf() { "$build/kerf" "$@"; }
+
+# --- measure -------------------------------------------------------------------------------------
+
+# measure NAME QUANTIZE-ARGS...: a JSON object of what the model is worth so; once per name.
+measure() {
+    local done=$work/done-${1//[^a-z0-9.-]/_}
+    shift
+    if [ ! -e "$done" ]; then
+        kerf quantize $model "$@" -o "$work/q" -y 2>"$work/log" || { cat "$work/log" >&2 && return 1; }
+        kerf verify $model "$work/q" --json >"$work/verify"
+        "$build/tests/perplexity" "$work/q" $model/eval.u16 --json >"$work/run"
+        jq -n --slurpfile v "$work/verify" --slurpfile r "$work/run" '
+            [$v[0].tensors[] | select(.t2 != null)] as $all
+            | {bits: (8 * ([$all[].bytes] | add) / ([$all[].elements] | add)),
+               t2: ([$all[].t2] | add), perplexity: $r[0].perplexity}' >"$done"
+        jq -c --arg what "$*" '{$what} + .' "$done" >&2
+    fi
+    cat "$done"
+}
+
+advise() { kerf advise $model --cache "$work/scores" -y --json "$@"; }
+
+# The single format with the least sum of t2 under a budget; nothing when none fits.
+best_uniform() {
+    jq -r --argjson most "$1" '[.uniform[] | select(.bits <= $most)] | min_by(.t2) // empty | .codec' \
+        "$work/advice"
+}
+
+# The same for the middle layers when the first and the last are int8.
+best_heuristic() {
+    jq -r --argjson most "$1" '
+        .groups as $g | [$g[].name | capture("layers\\.(?<n>[0-9]+)\\.").n | tonumber] as $n
+        | ($n | max) as $last
+        | [.uniform[].codec as $codec
+           | [range($g | length) as $i
+              | (if $n[$i] == 0 or $n[$i] == $last then "int8:search" else $codec end) as $c
+              | $g[$i].candidates[] | select(.codec == $c)] as $all
+           | {$codec, t2: ([$all[].t2] | add),
+              bits: (([$all[].bytes] | add) * 8 / ([$all[] | .bytes * 8 / .bits] | add))}
+           | select(.bits <= $most)] | min_by(.t2) // empty | .codec' "$work/advice"
+}
+
+measure_budget() {
+    local budget=$1 uniform heuristic
+    advise --budget "${budget}bits" -o "$work/recipe" >"$work/advice"
+    uniform=$(best_uniform "$budget") heuristic=$(best_heuristic "$budget")
+    measure "advised-$budget" --recipe "$work/recipe" >"$work/advised"
+    advise --budget "${budget}bits" --imatrix $model/imatrix.safetensors -o "$work/weighted" >/dev/null
+    measure "weighted-$budget" --recipe "$work/weighted" >"$work/by_imatrix"
+    echo null | tee "$work/uniform" >"$work/heuristic"
+    [ -z "$uniform" ] || measure "single-$uniform" -f "$uniform" >"$work/uniform"
+    [ -z "$heuristic" ] || measure "ends-$heuristic" -f "$heuristic" --tensor '*layers.0.*_proj*=int8:search' \
+        --tensor '*layers.3.*_proj*=int8:search' >"$work/heuristic"
+    jq -n --argjson budget "$budget" --arg u "$uniform" --arg h "$heuristic" \
+        --slurpfile a "$work/advised" --slurpfile i "$work/by_imatrix" --slurpfile s "$work/uniform" \
+        --slurpfile e "$work/heuristic" --slurpfile advice "$work/advice" '
+        def named($name): if . == null then null else {codec: $name} + . end;
+        {$budget, gap: $advice[0].gap, advised: $a[0], by_imatrix: $i[0],
+         uniform: ($s[0] | named($u)), first_last: ($e[0] | named($h))}'
+}
+
+describe_run() {
+    local commit changes
+    commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+    changes=$(git status --porcelain -- CMakeLists.txt codecs advisor cli tests/e2e 2>/dev/null || true)
+    jq -n --arg model "$model" --arg commit "$commit${changes:++}" \
+        --arg version "$(kerf --version --json | jq -r .version)" \
+        --argjson bf16 "$("$build/tests/perplexity" $model $model/eval.u16 --json)" '
+        {schema: "kerf.bench.advice/1", model: $model, tokens: $bf16.tokens,
+         baseline_perplexity: $bf16.perplexity, version: $version, commit: $commit}'
+}
+
+# --- show ----------------------------------------------------------------------------------------
+
+# Bold: the least perplexity of a row.
+make_table() {
+    jq -r '
+    def digits($n): pow(10; $n) as $u | (. * $u | round) as $i | ($i % $u | tostring) as $rest
+        | "\($i / $u | floor)." + "0" * ($n - ($rest | length)) + $rest;
+    def cell($best): if . == null then "-" else
+        (if .codec then "\(.codec), " else "" end)
+        + "\(.bits | digits(3)) b, t2 \(.t2 | digits(4)), "
+        + (.perplexity | digits(4) | if . == $best then "**\(.)**" else . end) end;
+    "| budget | advised | advised with imatrix | best single format | first and last layer int8 |",
+    "|---:|---|---|---|---|",
+    (.results[]
+     | ([.advised, .by_imatrix, .uniform, .first_last] | map(.perplexity // infinite) | min | digits(4))
+       as $best
+     | "| \(.budget) | \(.advised | cell($best)) | \(.by_imatrix | cell($best)) "
+       + "| \(.uniform | cell($best)) | \(.first_last | cell($best)) |")' "$1"
+}
+
+update_readme() {
+    local begin='<!-- advice:begin -->' end='<!-- advice:end -->'
+    if ! grep -qxF -- "$begin" README.md || ! grep -qxF -- "$end" README.md; then
+        echo "README.md: no lines '$begin' and '$end'" >&2
+        return 1
+    fi
+    awk -v begin="$begin" -v end="$end" -v table="$result.md" '
+        $0 == end { inside = 0 }
+        !inside { print }
+        $0 == begin { inside = 1; while ((getline line < table) > 0) print line }' README.md \
+        >"$work/readme"
+    cat "$work/readme" >README.md
+}
+
+# --- run -----------------------------------------------------------------------------------------
+
+if [ $table_only -eq 0 ]; then
+    if [ -z "${KERF_BUILD:-}" ]; then
+        cmake -S . -B $build --log-level=WARNING -DCMAKE_BUILD_TYPE=Release -DKERF_TESTS=ON >&2
+        cmake --build $build -j "$(nproc)" --target kerf perplexity >&2
+    fi
+    describe_run >"$work/rows"
+    for budget in $budgets; do measure_budget "$budget" >>"$work/rows"; done
+    jq -s '.[0] + {results: .[1:]}' "$work/rows" >"$work/result.json"
+    mkdir -p bench/results
+    cp "$work/result.json" $result.json
+fi
+make_table $result.json >$result.md
+[ $update_readme -eq 0 ] || update_readme
+cat $result.md
