@@ -23,7 +23,8 @@
  *            search for a real zero point is not reproduced: pow() and sums in no stated order
  *
  * gptq and hqq hold the scale in fp32 while they round; it is stored rounded once to the format's
- * type. Zero points are stored clamped to [0, L]. */
+ * type. Zero points are stored clamped to [0, L]. A short group ends in zeros, so its range holds
+ * zero in awq and hqq, too. */
 #ifndef KERF_AFFINE_PEERS_H
 #define KERF_AFFINE_PEERS_H
 

@@ -106,10 +106,10 @@ KF_HD kf_quant kf_ggml_quant(kf_spec s, int encoder, const kf_tensor *t, kf_scal
 
 KF_HD uint32_t kf_ggml_code(kf_spec s, kf_quant q, float x)
 {
-    if (s.element == KERF_ELEM_U4)
-        return (uint32_t)kf_min(kf_max(0.0f, x * q.factor + 8.5f), 15.0f);
+    float y = x == 0 ? x : x * q.factor; /* 0 * Inf is 0 */
+    if (s.element == KERF_ELEM_U4) return (uint32_t)kf_min(kf_max(0.0f, y + 8.5f), 15.0f);
     if (s.element == KERF_ELEM_S8) {
-        float y = x * q.factor, a = kf_min(kf_max(0.0f, kf_abs(y)), 127.0f);
+        float a = kf_min(kf_max(0.0f, kf_abs(y)), 127.0f);
         int whole = (int)a;
         int n = whole + (a - (float)whole >= 0.5f);
         return (uint32_t)(y < 0 ? -n : n) & 0xff;
