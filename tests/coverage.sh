@@ -31,7 +31,7 @@ for source in codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/nodevice.c \
     compile "$source" "$work/library/$(basename "$source" .c).o"
 done
 # Not measured, only slow at -O0.
-for source in tests/exhaustive/{oracle*,stored,patterns}.c tests/property/{sampling,laws*,fences}.c; do
+for source in tests/exhaustive/{oracle*,patterns}.c tests/property/{sampling,laws*,fences}.c; do
     gcc -std=c11 -O2 -D_GNU_SOURCE -w -Icodecs/include -Itests -c "$source" \
         -o "$work/oracle/$(basename "$source" .c).o"
 done

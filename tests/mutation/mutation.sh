@@ -143,7 +143,7 @@ try_fault() {
 
 mkdir -p "$work"/{fixed,oracle,library,base,baseline}
 for name in "${outside[@]}"; do compile "$root" "tests/$name.c" "$work/fixed/${name##*/}.o"; done
-for source in tests/exhaustive/{oracle*,stored,patterns}.c tests/property/{sampling,laws*,fences}.c; do
+for source in tests/exhaustive/{oracle*,patterns}.c tests/property/{sampling,laws*,fences}.c; do
     compile "$root" "$source" "$work/oracle/$(basename "$source" .c).o"
 done
 # What no table of formats is in; test_golden shares its reader with the command.
