@@ -88,7 +88,8 @@ static void widen(unsigned char *dst, size_t count, int is_half)
 
 static unsigned get_bits(const unsigned char *row, unsigned bits, uint64_t i)
 {
-    return row[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1);
+    unsigned byte = row[i * bits / 8];
+    return byte >> i * bits % 8 & ((1u << bits) - 1);
 }
 
 /* One row of zero points out of the words of the rows that are stacked with it. */
