@@ -32,12 +32,14 @@ namespace
 template <int D, int ENC> cudaError_t launch_encode(const kf_job *j, cudaStream_t s)
 {
     if constexpr (KF_ROW.geometry == KERF_GROUP_ROW) {
-        encode_rows<D, ENC><<<at_most(j->lines, 0x7fffffffu), THREADS, 0, s>>>(*j);
+        unsigned blocks = at_most(j->lines, ROW_BLOCKS * multiprocessors());
+        encode_rows<D, ENC><<<blocks, ROW_THREADS, 0, s>>>(*j);
     } else if constexpr (KF_ROW.geometry == KERF_GROUP_TILE) {
         dim3 grid((unsigned)j->groups, at_most(j->bands, 65535));
         encode_tiles<D, ENC><<<grid, THREADS, 0, s>>>(*j);
     } else {
-        encode_chunks<D, ENC><<<grid_of(j, UNROLL * THREADS * CHUNK), THREADS, 0, s>>>(*j);
+        encode_chunks<D, ENC>
+            <<<filling(grid_of(j, TILE), IS_NF4 || SCALE_ROWS > 1), THREADS, 0, s>>>(*j);
         if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
             nest_scales<<<(unsigned)((j->groups + KF_NEST_BLOCKS - 1) / KF_NEST_BLOCKS), THREADS, 0,
                           s>>>(*j);
