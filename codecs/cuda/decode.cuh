@@ -432,7 +432,8 @@ template <int D> cudaError_t decode_typed(const kf_job *j, cudaStream_t s)
     if constexpr (IS_STRUCT)
         decode_structs<D><<<grid_of(j, STRUCT_TILE), THREADS, 0, s>>>(*j);
     else
-        decode_chunks<D><<<filling(grid_of(j, DECODE_TILE), HAS_BOOK), THREADS, 0, s>>>(*j);
+        decode_chunks<D>
+            <<<filling(grid_of(j, DECODE_TILE), HAS_BOOK ? 64 : 1 << 20), THREADS, 0, s>>>(*j);
     return cudaGetLastError();
 }
 

@@ -1,7 +1,7 @@
 /* encode.cuh - one pass over the source: amax, scale, codes, while the elements are in registers.
  *
  *   chunks  groups of 16 to 128 neighbours: 1 to 8 threads find the extremes by shuffles
- *   rows    a row is a group: a block of threads holds it in registers, what is beyond 4096
+ *   rows    a row is a group: a block of threads holds it in registers, what is beyond 8192
  *           elements is read again, from the caches
  *   tiles   128 x 128: a block of threads holds the tile in registers
  *
@@ -67,6 +67,14 @@ __device__ __forceinline__ void add_elements(extremes *e, extremes loaded, const
     }
 }
 
+/* Over a warp, of extremes about zero: without their signs floats order like integers. */
+__device__ __forceinline__ void share_range_warp(extremes *e)
+{
+    e->hi = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(e->hi) & 0x7fffffffu));
+    if (IS_AFFINE)
+        e->lo = -__uint_as_float(__reduce_max_sync(~0u, __float_as_uint(e->lo) & 0x7fffffffu));
+}
+
 /* Over `lanes` neighbouring threads; all of them get the result. */
 template <bool BOTH = IS_AFFINE> __device__ __forceinline__ void share_range(extremes *e, int lanes)
 {
@@ -76,11 +84,14 @@ template <bool BOTH = IS_AFFINE> __device__ __forceinline__ void share_range(ext
 }
 
 /* Over the whole block of N threads. */
-template <int N, bool BOTH = IS_AFFINE>
-__device__ __forceinline__ void share_range_block(extremes *e)
+template <int N, int ENC = ENC_GIVEN> __device__ __forceinline__ void share_range_block(extremes *e)
 {
     __shared__ extremes warp[N / 32];
-    share_range<BOTH>(e, 32);
+    constexpr bool BOTH = has_both_ends<ENC>;
+    if constexpr (ENC == ENC_PEER)
+        share_range<BOTH>(e, 32);
+    else
+        share_range_warp(e);
     __syncthreads(); /* the last reader of `warp` is done */
     if (threadIdx.x % 32 == 0) warp[threadIdx.x / 32] = *e;
     __syncthreads();
@@ -315,35 +326,22 @@ __device__ __forceinline__ void add_piece(const kf_job &j, uint64_t line, uint64
     add_elements<ENC>(e, loaded, x, count_at(j, i));
 }
 
-/* Small blocks, so that many rows are at work: HELD chunks of a thread stay in registers, rows up
- * to 4096 elements, and those of the block's next row are on their way while this one's scale is
- * found. What is beyond is read again, from the caches. */
-constexpr int ROW_THREADS = 128, HELD = 2, ROW_BLOCKS = 8;
-
-template <int D, int ENC>
-__global__ void __launch_bounds__(ROW_THREADS, ROW_BLOCKS)
-    encode_rows(const __grid_constant__ kf_job j)
+/* A block of N threads holds a row of up to N * CHUNK elements in registers, and that of its next
+ * row is on its way while this one's scale is found. What is beyond is read again, from the caches.
+ */
+template <int D, int ENC, int N>
+__global__ void __launch_bounds__(N, 1024 / N) encode_rows(const __grid_constant__ kf_job j)
 {
-    constexpr uint64_t STEP = ROW_THREADS * CHUNK;
+    constexpr uint64_t STEP = N * CHUNK;
     kf_tensor t = no_tensor(j);
     uint64_t first = threadIdx.x * CHUNK;
-    raw_chunk<D> next[HELD];
-#pragma unroll
-    for (int k = 0; k < HELD; k++) next[k] = load_raw<D, true>(j, blockIdx.x, first + k * STEP);
+    raw_chunk<D> next = load_raw<D, true>(j, blockIdx.x, first);
     for (uint64_t line = blockIdx.x; line < j.lines; line += gridDim.x) {
-        raw_chunk<D> raw[HELD];
+        raw_chunk<D> raw = next;
         extremes e = no_extremes<ENC>();
-#pragma unroll
-        for (int k = 0; k < HELD; k++) {
-            raw[k] = next[k];
-            if (line + gridDim.x < j.lines)
-                next[k] = load_raw<D, true>(j, line + gridDim.x, first + k * STEP);
-        }
-#pragma unroll
-        for (int k = 0; k < HELD; k++)
-            if (first + k * STEP < j.width)
-                add_piece<D, ENC>(j, line, first + k * STEP, &raw[k], &e);
-        for (uint64_t i = first + HELD * STEP; i < j.width && ENC != ENC_GIVEN; i += STEP) {
+        if (line + gridDim.x < j.lines) next = load_raw<D, true>(j, line + gridDim.x, first);
+        if (first < j.width) add_piece<D, ENC>(j, line, first, &raw, &e);
+        for (uint64_t i = first + STEP; i < j.width && ENC != ENC_GIVEN; i += STEP) {
             raw_chunk<D> r = load_raw<D, true>(j, line, i);
             add_piece<D, ENC>(j, line, i, &r, &e);
         }
@@ -351,15 +349,12 @@ __global__ void __launch_bounds__(ROW_THREADS, ROW_BLOCKS)
         if constexpr (ENC == ENC_GIVEN) {
             scale = j.chosen[line];
         } else {
-            share_range_block<ROW_THREADS, has_both_ends<ENC>>(&e);
+            share_range_block<N, ENC>(&e);
             scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
         }
         kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
-#pragma unroll
-        for (int k = 0; k < HELD; k++)
-            if (first + k * STEP < j.width)
-                encode_piece<D, ENC>(j, line, first + k * STEP, raw[k], q);
-        for (uint64_t i = first + HELD * STEP; i < j.width; i += STEP) {
+        if (first < j.width) encode_piece<D, ENC>(j, line, first, raw, q);
+        for (uint64_t i = first + STEP; i < j.width; i += STEP) {
             extremes unused = {0, 0};
             raw_chunk<D> r = load_raw<D, true>(j, line, i);
             settle_chunk<D>(j, line, i, &r, &unused);
@@ -406,7 +401,7 @@ __global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant
         for (int k = 0; k < PASSES; k++)
             if (top + k * APART < rows)
                 add_piece<D, ENC>(j, first + top + k * APART, column, &raw[k], &e);
-        share_range_block<THREADS, has_both_ends<ENC>>(&e);
+        share_range_block<THREADS, ENC>(&e);
         kf_scale scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
         kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
 #pragma unroll
@@ -455,11 +450,10 @@ inline unsigned multiprocessors()
     return n > 0 ? (unsigned)n : 1;
 }
 
-/* The same grid, but no more blocks along a line than fill the GPU many times over, where each has
- * tables to fill first. */
-inline dim3 filling(dim3 grid, bool has_tables)
+/* The same grid, but with no more blocks along a line than `most` for each multiprocessor. */
+inline dim3 filling(dim3 grid, unsigned most)
 {
-    if (has_tables) grid.x = at_most(grid.x, 64 * multiprocessors());
+    grid.x = at_most(grid.x, most * multiprocessors());
     return grid;
 }
 

@@ -32,14 +32,19 @@ namespace
 template <int D, int ENC> cudaError_t launch_encode(const kf_job *j, cudaStream_t s)
 {
     if constexpr (KF_ROW.geometry == KERF_GROUP_ROW) {
-        unsigned blocks = at_most(j->lines, ROW_BLOCKS * multiprocessors());
-        encode_rows<D, ENC><<<blocks, ROW_THREADS, 0, s>>>(*j);
+        constexpr int FEW = 256, MANY = 512; /* threads for a row */
+        unsigned few = at_most(j->lines, 4 * multiprocessors());
+        if (j->width <= FEW * CHUNK)
+            encode_rows<D, ENC, FEW><<<few, FEW, 0, s>>>(*j);
+        else
+            encode_rows<D, ENC, MANY><<<at_most(few, 2 * multiprocessors()), MANY, 0, s>>>(*j);
     } else if constexpr (KF_ROW.geometry == KERF_GROUP_TILE) {
         dim3 grid((unsigned)j->groups, at_most(j->bands, 65535));
         encode_tiles<D, ENC><<<grid, THREADS, 0, s>>>(*j);
     } else {
         encode_chunks<D, ENC>
-            <<<filling(grid_of(j, TILE), IS_NF4 || SCALE_ROWS > 1), THREADS, 0, s>>>(*j);
+            <<<filling(grid_of(j, TILE), IS_NF4 || SCALE_ROWS > 1 ? 64 : 1 << 20), THREADS, 0, s>>>(
+                *j);
         if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
             nest_scales<<<(unsigned)((j->groups + KF_NEST_BLOCKS - 1) / KF_NEST_BLOCKS), THREADS, 0,
                           s>>>(*j);

@@ -50,7 +50,9 @@ sed -n 's/^KERF_FORMAT(\([A-Z0-9_]*\),.*/\1/p' codecs/include/kerf/formats.def |
 done
 start=$SECONDS
 {
-    for f in "$build"/rows/*.cu; do echo "nvcc $nvflags -c $f -o ${f%.cu}.o"; done
+    for f in "$build"/rows/*.cu codecs/cuda/*.cu; do
+        echo "nvcc $nvflags -c $f -o $build/rows/$(basename "$f" .cu).o"
+    done
     for f in codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/*.c; do
         isa=
         case $(uname -m) in x86_64) case $f in
