@@ -27,7 +27,7 @@ static kerf_status measure(uint64_t matrices, uint64_t rows, uint64_t cols, exte
 kerf_status kerf_tiled_scale_bytes(uint64_t matrices, uint64_t rows, uint64_t cols, uint64_t *out,
                                    kerf_error *err)
 {
-    extent e;
+    extent e = {0, 0, 0};
     *out = 0;
     KF_TRY(measure(matrices, rows, cols, &e, err));
     *out = matrices * e.tiled;
@@ -47,7 +47,7 @@ static kerf_status check(const extent *e, uint64_t matrices, size_t plain, size_
 kerf_status kerf_scales_to_tiles(uint64_t matrices, uint64_t rows, uint64_t cols, kerf_cspan plain,
                                  kerf_span tiled, kerf_error *err)
 {
-    extent e;
+    extent e = {0, 0, 0};
     KF_TRY(measure(matrices, rows, cols, &e, err));
     KF_TRY(check(&e, matrices, plain.n, tiled.n, err));
     memset(tiled.p, 0, tiled.n);
@@ -62,7 +62,7 @@ kerf_status kerf_scales_to_tiles(uint64_t matrices, uint64_t rows, uint64_t cols
 kerf_status kerf_scales_from_tiles(uint64_t matrices, uint64_t rows, uint64_t cols,
                                    kerf_cspan tiled, kerf_span plain, kerf_error *err)
 {
-    extent e;
+    extent e = {0, 0, 0};
     KF_TRY(measure(matrices, rows, cols, &e, err));
     KF_TRY(check(&e, matrices, plain.n, tiled.n, err));
     for (uint64_t m = 0; m < matrices; m++)
