@@ -33,36 +33,32 @@ __device__ __forceinline__ void load_codes_slowly(const uint8_t *p, int n, uint3
         if (k < bytes) w[k / 4] |= (uint32_t)p[k] << 8 * (k % 4);
 }
 
-/* Bytes of eight codes as words; of the n first when the line ends. */
+constexpr int CODES_WIDE = CODE_BYTES % 16 == 0 ? 16 : CODE_BYTES == 6 ? 2 : CODE_BYTES;
+
+/* Eight codes at a multiple of CODES_WIDE. */
+__device__ __forceinline__ void load_whole_codes(const uint8_t *p, uint32_t *w)
+{
+    if constexpr (CODES_WIDE == 16) {
+#pragma unroll
+        for (int k = 0; k < CODE_BYTES / 16; k++) load_vector<16, false>(p + 16 * k, w + 4 * k);
+    } else if constexpr (CODES_WIDE == 8) {
+        load_vector<8, false>(p, w);
+    } else if constexpr (CODES_WIDE == 4) {
+        w[0] = __ldcs((const unsigned *)p);
+    } else {
+#pragma unroll
+        for (int k = 0; k < (CODE_BYTES + 3) / 4; k++) w[k] = 0;
+#pragma unroll
+        for (int k = 0; k < CODE_BYTES / 2; k++)
+            w[k / 2] |= (uint32_t)__ldg((const uint16_t *)p + k) << 16 * (k % 2);
+    }
+}
+
+/* The n first codes of eight, wherever they lie. */
 __device__ __forceinline__ void load_codes(const uint8_t *p, int n, uint32_t *w)
 {
-    constexpr int WIDE = CODE_BYTES % 16 == 0 ? 16 : CODE_BYTES == 6 ? 2 : CODE_BYTES;
-    constexpr int WORDS = (CODE_BYTES + 3) / 4;
 #pragma unroll
-    for (int k = 0; k < WORDS; k++) w[k] = 0;
-    if (n == EIGHT && (uintptr_t)p % WIDE == 0) {
-        if constexpr (WIDE == 16) {
-#pragma unroll
-            for (int k = 0; k < CODE_BYTES / 16; k++) {
-                uint4 v = __ldcs((const uint4 *)p + k);
-                w[4 * k] = v.x;
-                w[4 * k + 1] = v.y;
-                w[4 * k + 2] = v.z;
-                w[4 * k + 3] = v.w;
-            }
-        } else if constexpr (WIDE == 8) {
-            uint2 v = __ldcs((const uint2 *)p);
-            w[0] = v.x;
-            w[1] = v.y;
-        } else if constexpr (WIDE == 4) {
-            w[0] = __ldcs((const unsigned *)p);
-        } else {
-#pragma unroll
-            for (int k = 0; k < CODE_BYTES / 2; k++)
-                w[k / 2] |= (uint32_t)__ldg((const uint16_t *)p + k) << 16 * (k % 2);
-        }
-        return;
-    }
+    for (int k = 0; k < (CODE_BYTES + 3) / 4; k++) w[k] = 0;
     load_codes_slowly(p, n, w);
 }
 
@@ -119,21 +115,10 @@ __device__ __forceinline__ void decode_fast(const uint32_t *w, kf_dequant d, con
     }
 }
 
-/* Returns whether there is a NaN or Inf among the values. */
-__device__ __forceinline__ bool decode_eight(const uint32_t *w, kf_dequant d, const float *book,
-                                             float *x)
-{
-    decode_fast(w, d, book, x);
-    if (KF_ROW.family == KERF_FAMILY_CAST) return true;
-    bool special = has_special(x, EIGHT);
-    if (special) {
-#pragma unroll
-        for (int i = 0; i < EIGHT; i++) x[i] = kf_decoded(KF_ROW, d, masked(code_at(w, i)));
-    }
-    return special;
-}
+/* --- values as they are stored -----------------------------------------------------------------
+ */
 
-/* --- to memory ------------------------------------------------------------------------------- */
+template <int D> constexpr int VALUE_WORDS = EIGHT *source_bytes(D) / 4; /* of eight values */
 
 /* The bits of a number in the target type, rounded to nearest even. */
 template <int D> __device__ __forceinline__ uint32_t narrow(float x)
@@ -141,63 +126,107 @@ template <int D> __device__ __forceinline__ uint32_t narrow(float x)
     return D == KERF_F32 ? kf_bits(x) : D == KERF_F16 ? kf_f16_encode(x) : kf_bf16_encode(x);
 }
 
-/* The hardware's conversions have a NaN of their own: those of kf_store() are wanted. */
-template <int D> __device__ __forceinline__ uint32_t narrow_pair(float a, float b, bool special)
+/* The same for two numbers, but NaN becomes what the hardware likes. */
+template <int D> __device__ __forceinline__ uint32_t narrow_pair(float a, float b)
 {
-    if (special) return narrow<D>(a) | narrow<D>(b) << 16;
+    typename pair_of<D>::type pair;
+    if constexpr (D == KERF_F16)
+        pair = __floats2half2_rn(a, b);
+    else
+        pair = __floats2bfloat162_rn(a, b);
     uint32_t w;
-    if constexpr (D == KERF_F16) {
-        __half2 h = __floats2half2_rn(a, b);
-        memcpy(&w, &h, 4);
-    } else {
-        __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
-        memcpy(&w, &h, 4);
-    }
+    memcpy(&w, &pair, 4);
     return w;
 }
 
+/* Eight codes by the very functions of block/, for groups that have a NaN. */
 template <int D>
-__device__ __noinline__ void store_slowly(uint8_t *p, const volatile float *x, int n)
+__device__ __noinline__ void decode_slowly(const volatile uint32_t *w, kf_dequant d,
+                                           volatile uint32_t *out)
+{
+    uint32_t codes[(CODE_BYTES + 3) / 4];
+    for (int k = 0; k < (CODE_BYTES + 3) / 4; k++) codes[k] = w[k];
+    for (int k = 0; k < VALUE_WORDS<D>; k++) out[k] = 0;
+    for (int i = 0; i < EIGHT; i++) {
+        uint32_t bits = narrow<D>(kf_decoded(KF_ROW, d, masked(code_at(codes, i))));
+        out[i * source_bytes(D) / 4] |= bits << 8 * (i * source_bytes(D) % 4);
+    }
+}
+
+/* The values of eight codes. Where there may be a NaN, NaN has the bits of kf_store(): an FP8 code
+ * or what is cast can be one; all others only have a scale that is not finite. */
+template <int D>
+__device__ __forceinline__ void decode_eight(const uint32_t *w, kf_dequant d, const float *book,
+                                             uint32_t *out)
+{
+    constexpr bool CHECKED = KF_ROW.element == KERF_ELEM_E4M3 || KF_ROW.element == KERF_ELEM_E5M2 ||
+                             KF_ROW.family == KERF_FAMILY_CAST;
+    float x[EIGHT];
+    decode_fast(w, d, book, x);
+#pragma unroll
+    for (int k = 0; k < VALUE_WORDS<D>; k++) {
+        if constexpr (D == KERF_F32)
+            out[k] = kf_bits(x[k]);
+        else
+            out[k] = narrow_pair<D>(x[2 * k], x[2 * k + 1]);
+    }
+    if (CHECKED ? has_special(x, EIGHT) : has_special(&d.scale, 1)) {
+        volatile uint32_t codes[(CODE_BYTES + 3) / 4], values[VALUE_WORDS<D>]; /* as in load.cuh */
+#pragma unroll
+        for (int k = 0; k < (CODE_BYTES + 3) / 4; k++) codes[k] = w[k];
+        decode_slowly<D>(codes, d, values);
+#pragma unroll
+        for (int k = 0; k < VALUE_WORDS<D>; k++) out[k] = values[k];
+    }
+}
+
+/* --- to memory ------------------------------------------------------------------------------- */
+
+template <int D>
+__device__ __noinline__ void store_slowly(uint8_t *p, const volatile uint32_t *w, int n)
 {
     for (int i = 0; i < n; i++) {
         if constexpr (D == KERF_F32)
-            ((float *)p)[i] = x[i];
+            ((uint32_t *)p)[i] = w[i];
         else
-            ((uint16_t *)p)[i] = (uint16_t)narrow<D>(x[i]);
+            ((uint16_t *)p)[i] = (uint16_t)(w[i / 2] >> 16 * (i % 2));
     }
 }
 
 /* fp32: lanes come in pairs that swap halves, so that each store of a warp fills whole sectors. */
-__device__ __forceinline__ void store_pair(uint8_t *p, const float *x)
+__device__ __forceinline__ void store_pair(uint8_t *p, const uint32_t *w)
 {
     bool odd = threadIdx.x % 2;
-    float4 a = make_float4(x[0], x[1], x[2], x[3]), b = make_float4(x[4], x[5], x[6], x[7]);
-    float4 give = odd ? a : b, keep = odd ? b : a, got;
+    uint4 a = make_uint4(w[0], w[1], w[2], w[3]), b = make_uint4(w[4], w[5], w[6], w[7]);
+    uint4 give = odd ? a : b, keep = odd ? b : a, got;
     got.x = __shfl_xor_sync(~0u, give.x, 1);
     got.y = __shfl_xor_sync(~0u, give.y, 1);
     got.z = __shfl_xor_sync(~0u, give.z, 1);
     got.w = __shfl_xor_sync(~0u, give.w, 1);
-    float4 *even = (float4 *)(p - odd * 32);
+    uint4 *even = (uint4 *)(p - odd * 32);
     __stcs(even + odd, odd ? got : keep);
     __stcs(even + 2 + odd, odd ? keep : got);
 }
 
-template <int D>
-__device__ __forceinline__ void store_eight(uint8_t *p, const float *x, int n, bool special)
+/* Eight values at a multiple of 16 bytes; all threads of the warp take part. */
+template <int D> __device__ __forceinline__ void store_whole_eight(uint8_t *p, const uint32_t *w)
 {
-    bool whole = n == EIGHT && (uintptr_t)p % 16 == 0;
-    if (D == KERF_F32 && __all_sync(__activemask(), whole) && __activemask() == ~0u) {
-        store_pair(p, x);
-    } else if (D != KERF_F32 && whole) {
-        uint32_t w[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) w[k] = narrow_pair<D>(x[2 * k], x[2 * k + 1], special);
+    if constexpr (D == KERF_F32)
+        store_pair(p, w);
+    else
+        __stcs((uint4 *)p, make_uint4(w[0], w[1], w[2], w[3]));
+}
+
+/* The first n of eight values, anywhere. */
+template <int D> __device__ __forceinline__ void store_eight(uint8_t *p, const uint32_t *w, int n)
+{
+    if (D != KERF_F32 && n == EIGHT && (uintptr_t)p % 16 == 0) {
         __stcs((uint4 *)p, make_uint4(w[0], w[1], w[2], w[3]));
     } else {
-        volatile float y[EIGHT]; /* volatile, as in load.cuh */
+        volatile uint32_t v[VALUE_WORDS<D>]; /* volatile, as in load.cuh */
 #pragma unroll
-        for (int i = 0; i < EIGHT; i++) y[i] = x[i];
-        store_slowly<D>(p, y, n);
+        for (int k = 0; k < VALUE_WORDS<D>; k++) v[k] = w[k];
+        store_slowly<D>(p, v, n);
     }
 }
 
@@ -223,31 +252,106 @@ __device__ __forceinline__ uint64_t scale_index(const kf_job &j, uint64_t line, 
     return line * j.groups + i / GROUP;
 }
 
-__device__ __forceinline__ kf_dequant dequant_at(const kf_job &j, uint64_t line, uint64_t i)
+/* The E4M3 scale of a block by the hardware. A NaN has other bits, which kf_decoded() mends. */
+__device__ __forceinline__ float e4m3_value(uint32_t bits)
 {
-    if constexpr (IS_STRUCT)
-        return struct_dequant(j.plane[KERF_PLANE_CODES] + line * j.code_bytes, i / GROUP);
+    __half_raw h = __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)bits, __NV_E4M3);
+    return __half2float(__half(h));
+}
+
+/* Scale `index` of a job, which is that of group `group` of a line. */
+__device__ __forceinline__ kf_dequant dequant_of(const kf_job &j, uint64_t line, uint64_t index,
+                                                 uint64_t group)
+{
     kf_scale scale = {0, 0};
     float second = 1, offset = 0;
     if constexpr (KF_ROW.scale != KERF_SCALE_NONE) {
-        const uint8_t *p = j.plane[KERF_PLANE_SCALES] + scale_index(j, line, i) * SCALE_BYTES;
+        const uint8_t *p = j.plane[KERF_PLANE_SCALES] + index * SCALE_BYTES;
         scale.bits = SCALE_BYTES == 4   ? __ldg((const uint32_t *)p)
                      : SCALE_BYTES == 2 ? __ldg((const uint16_t *)p)
                                         : __ldg(p);
     }
     if constexpr (KF_ROW.zero == KERF_ZERO_CODE) {
-        uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? matrix_of(j, line) : 0;
         const uint8_t *row = j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes;
         if (KF_ROW.geometry == KERF_GROUP_TENSOR) row = j.plane[KERF_PLANE_ZEROS];
-        if (KF_ROW.geometry == KERF_GROUP_BLOCK) at = i / GROUP;
+        uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR  ? index
+                      : KF_ROW.geometry == KERF_GROUP_BLOCK ? group
+                                                            : 0;
         scale.zero = kf_get_code(row, KF_ROW.bits, at);
     }
     const float *seconds = (const float *)j.plane[KERF_PLANE_SECOND];
     if constexpr (KF_ROW.second == KERF_SECOND_TENSOR) second = seconds[matrix_of(j, line)];
-    if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
-        second = seconds[i / ((uint64_t)GROUP * KF_NEST_BLOCKS)];
+    if constexpr (KF_ROW.second == KERF_SECOND_NESTED) second = seconds[group / KF_NEST_BLOCKS];
     if constexpr (KF_ROW.zero == KERF_ZERO_F32) offset = *(const float *)j.plane[KERF_PLANE_ZEROS];
+    if constexpr (KF_ROW.family == KERF_FAMILY_NVFP4 && KF_HARDWARE_FP8) {
+        kf_dequant d = {e4m3_value(scale.bits) * second, 0};
+        return d;
+    }
     return kf_dequant_init(KF_ROW, scale, second, offset);
+}
+
+__device__ __forceinline__ kf_dequant dequant_at(const kf_job &j, uint64_t line, uint64_t i)
+{
+    if constexpr (IS_STRUCT)
+        return struct_dequant(j.plane[KERF_PLANE_CODES] + line * j.code_bytes, i / GROUP);
+    return dequant_of(j, line, scale_index(j, line, i), i / GROUP);
+}
+
+/* --- a tile of a line ------------------------------------------------------------------------ */
+
+constexpr unsigned TURN = THREADS * EIGHT, DECODE_TILE = TURNS * TURN; /* elements of a block */
+
+/* The first `turns` turns of a tile, all codes whole and all addresses aligned: each is one of
+ * these plus a constant. */
+template <int D>
+__device__ __forceinline__ void decode_whole(const kf_job &j, uint64_t line, uint64_t first,
+                                             int turns, const float *book)
+{
+    constexpr bool GROUPED = PER_GROUP && KF_ROW.geometry != KERF_GROUP_ROW;
+    unsigned lane = threadIdx.x * EIGHT;
+    const uint8_t *codes = j.plane[KERF_PLANE_CODES] + line * j.code_bytes +
+                           first * KF_ROW.bits / 8 + threadIdx.x * CODE_BYTES;
+    uint8_t *to = j.dense + (line * j.width + first + lane) * source_bytes(D);
+    uint64_t index = scale_index(j, line, first) + (GROUPED ? lane / GROUP : 0);
+    uint64_t group = first / GROUP + lane / GROUP;
+    uint32_t w[TURNS][(CODE_BYTES + 3) / 4];
+    kf_dequant d[TURNS];
+#pragma unroll
+    for (int u = 0; u < TURNS; u++)
+        if (u < turns) load_whole_codes(codes + u * THREADS * CODE_BYTES, w[u]);
+#pragma unroll
+    for (int u = 0; u < TURNS; u++) {
+        if (u < turns && (u == 0 || GROUPED))
+            d[u] = dequant_of(j, line, index + u * (GROUPED ? TURN / GROUP : 0),
+                              group + u * (TURN / GROUP));
+        else
+            d[u] = d[0];
+    }
+#pragma unroll
+    for (int u = 0; u < TURNS; u++) {
+        uint32_t values[VALUE_WORDS<D>];
+        if (u >= turns) break;
+        decode_eight<D>(w[u], d[u], book, values);
+        store_whole_eight<D>(to + u * TURN * source_bytes(D), values);
+    }
+}
+
+/* The other turns. */
+template <int D>
+__device__ __forceinline__ void decode_edge(const kf_job &j, uint64_t line, uint64_t first,
+                                            int turns, const float *book)
+{
+    const uint8_t *codes = j.plane[KERF_PLANE_CODES] + line * j.code_bytes;
+#pragma unroll 1
+    for (int u = turns; u < TURNS; u++) {
+        uint64_t i = first + u * TURN + threadIdx.x * EIGHT;
+        int n = i >= j.width ? 0 : j.width - i < EIGHT ? (int)(j.width - i) : EIGHT;
+        if (n == 0) break;
+        uint32_t w[(CODE_BYTES + 3) / 4], values[VALUE_WORDS<D>];
+        load_codes(codes + i * KF_ROW.bits / 8, n, w);
+        decode_eight<D>(w, dequant_at(j, line, i), book, values);
+        store_eight<D>(j.dense + (line * j.width + i) * source_bytes(D), values, n);
+    }
 }
 
 template <int D>
@@ -260,25 +364,14 @@ __global__ void __launch_bounds__(THREADS) decode_chunks(const __grid_constant__
         __syncthreads();
     }
     for (uint64_t line = blockIdx.y; line < j.lines; line += gridDim.y) {
-        const uint8_t *codes = j.plane[KERF_PLANE_CODES] + line * j.code_bytes;
-        uint64_t first = (uint64_t)blockIdx.x * (TURNS * THREADS * EIGHT) + threadIdx.x * EIGHT;
-        uint32_t w[TURNS][(CODE_BYTES + 3) / 4];
-        kf_dequant d[TURNS];
-        int n[TURNS];
-#pragma unroll
-        for (int u = 0; u < TURNS; u++) {
-            uint64_t i = first + u * THREADS * EIGHT;
-            n[u] = i >= j.width ? 0 : j.width - i < EIGHT ? (int)(j.width - i) : EIGHT;
-            load_codes(codes + i * KF_ROW.bits / 8, n[u], w[u]);
-            if (n[u] > 0) d[u] = dequant_at(j, line, i);
-        }
-#pragma unroll
-        for (int u = 0; u < TURNS; u++) {
-            float x[EIGHT];
-            uint64_t i = first + u * THREADS * EIGHT;
-            if (n[u] == 0) continue;
-            bool special = decode_eight(w[u], d[u], book, x);
-            store_eight<D>(j.dense + (line * j.width + i) * source_bytes(D), x, n[u], special);
+        uintptr_t askew = ((uintptr_t)j.dense + line * j.width * source_bytes(D)) % 16 |
+                          ((uintptr_t)j.plane[KERF_PLANE_CODES] + line * j.code_bytes) % CODES_WIDE;
+        for (uint64_t first = (uint64_t)blockIdx.x * DECODE_TILE; first < j.width;
+             first += (uint64_t)gridDim.x * DECODE_TILE) {
+            uint64_t whole = askew ? 0 : (j.width - first) / TURN;
+            int turns = whole < TURNS ? (int)whole : TURNS;
+            if (turns > 0) decode_whole<D>(j, line, first, turns, book);
+            if (turns < TURNS) decode_edge<D>(j, line, first, turns, book);
         }
     }
 }
@@ -300,14 +393,16 @@ __global__ void __launch_bounds__(THREADS) decode_structs(const __grid_constant_
     const uint8_t *row = (const uint8_t *)structs;
 #pragma unroll 1
     for (unsigned i = threadIdx.x * EIGHT; i < STRUCT_TILE; i += THREADS * EIGHT) {
-        float x[EIGHT];
         if (i >= elements) continue;
         kf_dequant d = struct_dequant(row, i / GROUP);
+        uint32_t values[VALUE_WORDS<D>] = {};
 #pragma unroll
-        for (unsigned k = 0; k < EIGHT; k++)
-            x[k] =
-                kf_decoded(KF_ROW, d, kf_get_code(row, KF_ROW.bits, kf_struct_code(KF_ROW, i + k)));
-        store_eight<D>(j.dense + (first + i) * source_bytes(D), x, EIGHT, true);
+        for (unsigned k = 0; k < EIGHT; k++) {
+            uint32_t code = kf_get_code(row, KF_ROW.bits, kf_struct_code(KF_ROW, i + k));
+            values[k * source_bytes(D) / 4] |= narrow<D>(kf_decoded(KF_ROW, d, code))
+                                               << 8 * (k * source_bytes(D) % 4);
+        }
+        store_eight<D>(j.dense + (first + i) * source_bytes(D), values, EIGHT);
     }
 }
 
@@ -321,7 +416,7 @@ __global__ void __launch_bounds__(THREADS) count_clipped(const __grid_constant__
         uint64_t step = (uint64_t)gridDim.x * THREADS;
         for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < j.width; i += step) {
             kf_dequant d = dequant_at(j, line, i);
-            float x = load_one<D>(j.dense, line * j.width + i);
+            float x = widen_bits<D>(load_bits<D>(j.dense, line * j.width + i));
             float a = kf_value(KF_ROW, d, j.least), z = kf_value(KF_ROW, d, j.largest);
             clipped += x < kf_min(a, z) || x > kf_max(a, z); /* a scale may be negative */
         }
@@ -337,7 +432,8 @@ template <int D> cudaError_t decode_typed(const kf_job *j, cudaStream_t s)
     if constexpr (IS_STRUCT)
         decode_structs<D><<<grid_of(j, STRUCT_TILE), THREADS, 0, s>>>(*j);
     else
-        decode_chunks<D><<<grid_of(j, TURNS * THREADS * EIGHT), THREADS, 0, s>>>(*j);
+        decode_chunks<D>
+            <<<filling(grid_of(j, DECODE_TILE), HAS_BOOK ? 64 : 1 << 20), THREADS, 0, s>>>(*j);
     return cudaGetLastError();
 }
 

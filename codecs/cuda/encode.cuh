@@ -53,8 +53,8 @@ template <int ENC> __device__ __forceinline__ extremes no_extremes()
     return ENC == ENC_PEER ? extremes{INF, -INF} : extremes{0, 0};
 }
 
-/* Adds the elements of a chunk, n of which are not padding. `e` of widen_finite() in load.cuh has
- * those of other encoders already. */
+/* Adds the elements of a chunk, n of which are not padding; `loaded`: what settle_chunk() found,
+ * which is enough for the encoders of kerf. */
 template <int ENC>
 __device__ __forceinline__ void add_elements(extremes *e, extremes loaded, const float *x, int n)
 {
@@ -67,6 +67,14 @@ __device__ __forceinline__ void add_elements(extremes *e, extremes loaded, const
     }
 }
 
+/* Over a warp, of extremes about zero: without their signs floats order like integers. */
+__device__ __forceinline__ void share_range_warp(extremes *e)
+{
+    e->hi = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(e->hi) & 0x7fffffffu));
+    if (IS_AFFINE)
+        e->lo = -__uint_as_float(__reduce_max_sync(~0u, __float_as_uint(e->lo) & 0x7fffffffu));
+}
+
 /* Over `lanes` neighbouring threads; all of them get the result. */
 template <bool BOTH = IS_AFFINE> __device__ __forceinline__ void share_range(extremes *e, int lanes)
 {
@@ -75,16 +83,20 @@ template <bool BOTH = IS_AFFINE> __device__ __forceinline__ void share_range(ext
         widen_range<BOTH>(e, __shfl_xor_sync(~0u, e->lo, o), __shfl_xor_sync(~0u, e->hi, o));
 }
 
-/* Over the whole block of threads. */
-template <bool BOTH = IS_AFFINE> __device__ __forceinline__ void share_range_block(extremes *e)
+/* Over the whole block of N threads. */
+template <int N, int ENC = ENC_GIVEN> __device__ __forceinline__ void share_range_block(extremes *e)
 {
-    __shared__ extremes warp[THREADS / 32];
-    share_range<BOTH>(e, 32);
+    __shared__ extremes warp[N / 32];
+    constexpr bool BOTH = has_both_ends<ENC>;
+    if constexpr (ENC == ENC_PEER)
+        share_range<BOTH>(e, 32);
+    else
+        share_range_warp(e);
     __syncthreads(); /* the last reader of `warp` is done */
     if (threadIdx.x % 32 == 0) warp[threadIdx.x / 32] = *e;
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < THREADS / 32; i++) widen_range<BOTH>(e, warp[i].lo, warp[i].hi);
+    for (int i = 0; i < N / 32; i++) widen_range<BOTH>(e, warp[i].lo, warp[i].hi);
 }
 
 /* --- the scale of a group -------------------------------------------------------------------- */
@@ -97,9 +109,10 @@ __host__ __device__ constexpr bool sees_elements(int encoder)
 
 template <int ENC>
 __device__ __forceinline__ kf_scale choose_scale(const kf_job &j, const kf_tensor *t, extremes e,
-                                                 const float *x, int whole)
+                                                 const float *x, const scale_row *table, int whole)
 {
-    if constexpr (sees_elements(ENC)) return choose_four_over_six<ENC>(t, x, e.hi);
+    if constexpr (ENC == KERF_ENC_NVFP4_AMAX) return choose_amax(t, e.hi);
+    if constexpr (sees_elements(ENC)) return choose_four_over_six<ENC>(t, table, x, e.hi);
     float ends[2] = {has_both_ends<ENC> ? e.lo : e.hi, e.hi};
     kf_group g = {ends, 1, 2, 2, whole};
     return kf_choose(KF_ROW, ENC == ENC_PEER ? j.encoder : ENC, t, g);
@@ -107,8 +120,14 @@ __device__ __forceinline__ kf_scale choose_scale(const kf_job &j, const kf_tenso
 
 template <int ENC>
 __device__ __forceinline__ kf_quant make_quant(const kf_job &j, const kf_tensor *t, kf_scale scale,
-                                               extremes e, int whole)
+                                               extremes e, const scale_row *table, int whole)
 {
+    if constexpr (KF_ROW.family == KERF_FAMILY_NVFP4 && ENC != ENC_PEER) {
+        kf_quant q = {};
+        q.factor = table[scale.bits].factor;
+        q.dead = scale.bits == 0;
+        return q;
+    }
     float ends[2] = {e.lo, e.hi};
     kf_group g = {ends, 1, 2, 2, whole};
     return kf_quant_init(KF_ROW,
@@ -119,15 +138,16 @@ __device__ __forceinline__ kf_quant make_quant(const kf_job &j, const kf_tensor 
 }
 
 template <int D, int ENC>
-__device__ __forceinline__ void make_codes(const float *x, kf_quant q, const nf4_bucket *table,
-                                           uint32_t *w)
+__device__ __forceinline__ void make_codes(const float *x, const raw_chunk<D> &r, kf_quant q,
+                                           const nf4_bucket *table, uint32_t *w)
 {
     if constexpr (ENC == ENC_PEER)
         pack_slowly(x, q, w);
     else
-        pack_chunk<D>(x, q, table, w);
+        pack_chunk<D>(x, r.w, q, table, w);
 }
 
+/* Scale i of a job. */
 __device__ __forceinline__ void store_scale(const kf_job &j, uint64_t i, kf_scale scale)
 {
     uint8_t *p = j.plane[KERF_PLANE_SCALES] + i * SCALE_BYTES;
@@ -141,16 +161,17 @@ __device__ __forceinline__ void store_scale(const kf_job &j, uint64_t i, kf_scal
         *p = (uint8_t)scale.bits;
 }
 
-/* Zero points of a warp's groups into bytes. All threads of the warp take part. */
-__device__ __forceinline__ void store_zeros(const kf_job &j, uint64_t line, uint64_t group,
-                                            uint32_t zero, bool leads)
+constexpr int ZEROS = KF_ROW.bits < 8 ? 8 / (int)KF_ROW.bits : 1; /* zero points of a byte */
+
+/* Zero points of a warp's groups into bytes; `row`: of the line. All threads of the warp take
+ * part. */
+__device__ __forceinline__ void store_zeros(uint8_t *row, uint64_t group, uint32_t zero, bool leads)
 {
-    constexpr int BITS = (int)KF_ROW.bits, PER = BITS < 8 ? 8 / BITS : 1;
     uint32_t byte = zero;
 #pragma unroll
-    for (int k = 1; k < PER; k++) byte |= __shfl_down_sync(~0u, zero, k * LANES) << k * BITS;
-    if (leads && group % PER == 0)
-        j.plane[KERF_PLANE_ZEROS][line * j.zero_bytes + group / PER] = (uint8_t)byte;
+    for (int k = 1; k < ZEROS; k++)
+        byte |= __shfl_down_sync(~0u, zero, k * LANES) << k * (int)KF_ROW.bits;
+    if (leads && group % ZEROS == 0) row[group / ZEROS] = (uint8_t)byte;
 }
 
 /* What groups know of a matrix that needs no statistics. */
@@ -174,60 +195,106 @@ __device__ __forceinline__ int count_at(const kf_job &j, uint64_t i)
     return i >= j.width ? 0 : j.width - i < CHUNK ? (int)(j.width - i) : CHUNK;
 }
 
-/* Elements from i on of a line; threads behind its end take part with zeros. */
-template <int D, int ENC>
-__device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t, uint64_t line,
-                                             uint64_t i, const float *x, extremes e,
-                                             const nf4_bucket *table)
+/* What a block of threads keeps in shared memory. */
+struct tables {
+    nf4_bucket nf4[IS_NF4 ? 33 : 1];
+    scale_row scales[SCALE_ROWS];
+};
+
+/* Where a block of threads is at work: UNROLL chunks per thread, THREADS * CHUNK elements apart. */
+constexpr unsigned STEP = THREADS * CHUNK, TILE = UNROLL * STEP;
+
+/* A tile without an edge: every address is one of these plus a constant. */
+struct places {
+    uint8_t *codes;
+    uint64_t group; /* of the job, for the scale */
+    uint8_t *zeros;
+};
+
+/* Chunk u of a thread. WHOLE: a tile of nothing but whole chunks at aligned addresses; else
+ * threads behind the end of the line take part with zeros. */
+template <int D, int ENC, bool WHOLE>
+__device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t,
+                                             const tables *shared, uint64_t line, uint64_t i, int u,
+                                             places at, raw_chunk<D> r)
 {
-    int n = count_at(j, i);
-    uint64_t group = i / GROUP;
-    int whole = (group + 1) * GROUP <= j.width;
+    int n = WHOLE ? CHUNK : count_at(j, i);
+    uint64_t in_line = i / GROUP,
+             group = WHOLE ? at.group + u * (STEP / GROUP) : line * j.groups + in_line;
+    int whole = WHOLE || (in_line + 1) * GROUP <= j.width;
+    float x[CHUNK];
+    extremes loaded = {0, 0}, e = no_extremes<ENC>();
+    settle_chunk<D>(j, line, i, &r, &loaded);
+    widen_chunk<D>(r, x);
+    add_elements<ENC>(&e, loaded, x, n);
     kf_scale scale = {t->bits, t->zero};
     if constexpr (ENC == ENC_GIVEN && PER_GROUP) {
-        if (n > 0) scale = j.chosen[line * j.groups + group];
+        if (n > 0) scale = j.chosen[group];
     } else if constexpr (PER_GROUP) {
         share_range<has_both_ends<ENC>>(&e, LANES);
-        scale = choose_scale<ENC>(j, t, e, x, whole);
+        scale = choose_scale<ENC>(j, t, e, x, shared->scales, whole);
     }
-    kf_quant q = make_quant<ENC>(j, t, scale, e, whole);
+    kf_quant q = make_quant<ENC>(j, t, scale, e, shared->scales, whole);
     uint32_t w[CODE_WORDS];
-    make_codes<D, ENC>(x, q, table, w);
-    if (n > 0)
+    make_codes<D, ENC>(x, r, q, shared->nf4, w);
+    if constexpr (WHOLE)
+        store_whole(at.codes + u * (STEP / 32 * 4 * KF_ROW.bits), w);
+    else if (n > 0)
         store_chunk(j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8, w, n);
     if constexpr (PER_GROUP) {
-        bool leads = i % GROUP == 0 && n > 0;
-        if (leads) store_scale(j, line * j.groups + group, scale);
-        if constexpr (KF_ROW.zero == KERF_ZERO_CODE)
-            store_zeros(j, line, group, n > 0 ? scale.zero : 0, leads);
+        bool leads = LANES == 1 ? n > 0 : threadIdx.x % LANES == 0 && n > 0;
+        if (leads) store_scale(j, group, scale);
+        if constexpr (KF_ROW.zero == KERF_ZERO_CODE) {
+            if constexpr (WHOLE)
+                store_zeros(at.zeros, threadIdx.x / LANES + u * (STEP / GROUP), scale.zero, leads);
+            else
+                store_zeros(j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes, in_line,
+                            n > 0 ? scale.zero : 0, leads);
+        }
+    }
+}
+
+template <int D, int ENC, bool WHOLE>
+__device__ __forceinline__ void encode_tile(const kf_job &j, const kf_tensor *t,
+                                            const tables *shared, uint64_t line, uint64_t first)
+{
+    uint64_t i = first + threadIdx.x * CHUNK;
+    const uint8_t *source = j.dense + (line * j.width + i) * source_bytes(D);
+    places at;
+    at.codes = j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8;
+    at.group = line * j.groups + first / GROUP + threadIdx.x / LANES;
+    at.zeros = j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes + first / GROUP / ZEROS;
+    raw_chunk<D> raw[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+        raw[u] = WHOLE ? load_whole<D, false>(source + u * STEP * source_bytes(D))
+                       : load_raw<D, false>(j, line, i + u * STEP);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        if (!WHOLE && first + u * STEP + threadIdx.x / 32 * 32 * CHUNK >= j.width) break;
+        encode_chunk<D, ENC, WHOLE>(j, t, shared, line, i + u * STEP, u, at, raw[u]);
     }
 }
 
 template <int D, int ENC>
 __global__ void __launch_bounds__(THREADS, 4) encode_chunks(const __grid_constant__ kf_job j)
 {
-    __shared__ nf4_bucket table[IS_NF4 ? 33 : 1];
-    if (IS_NF4) {
-        fill_nf4_buckets(table);
-        __syncthreads();
-    }
-    constexpr uint64_t STEP = THREADS * CHUNK;
+    __shared__ tables shared;
+    if (IS_NF4) fill_nf4_buckets(shared.nf4);
     for (uint64_t line = blockIdx.y; line < j.lines; line += gridDim.y) {
         kf_tensor t = tensor_at(j, line);
-        uint64_t first = blockIdx.x * (UNROLL * STEP), lane = threadIdx.x * CHUNK;
-        raw_chunk<D> raw[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            raw[u] = load_raw<D, false>(j, line, first + u * STEP + lane);
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            uint64_t i = first + u * STEP + lane, warp = i - threadIdx.x % 32 * CHUNK;
-            float x[CHUNK];
-            extremes loaded = {0, 0}, e = no_extremes<ENC>();
-            if (warp >= j.width) break;
-            widen_finite<D>(j, line, i, raw[u], x, &loaded);
-            add_elements<ENC>(&e, loaded, x, count_at(j, i));
-            encode_chunk<D, ENC>(j, &t, line, i, x, e, table);
+        __syncthreads(); /* nobody reads the tables of the line before */
+        fill_scales(shared.scales, &t);
+        __syncthreads();
+        uintptr_t askew =
+            ((uintptr_t)j.dense + line * j.width * source_bytes(D)) % raw_chunk<D>::WIDE |
+            ((uintptr_t)j.plane[KERF_PLANE_CODES] + line * j.code_bytes) % CODE_WIDE;
+        for (uint64_t first = (uint64_t)blockIdx.x * TILE; first < j.width;
+             first += (uint64_t)gridDim.x * TILE) {
+            if (askew == 0 && first + TILE <= j.width)
+                encode_tile<D, ENC, true>(j, &t, &shared, line, first);
+            else
+                encode_tile<D, ENC, false>(j, &t, &shared, line, first);
         }
     }
 }
@@ -237,54 +304,61 @@ __global__ void __launch_bounds__(THREADS, 4) encode_chunks(const __grid_constan
 /* Codes of elements from i < width on of a line whose scale is known. */
 template <int D, int ENC>
 __device__ __forceinline__ void encode_piece(const kf_job &j, uint64_t line, uint64_t i,
-                                             const float *x, kf_quant q)
+                                             const raw_chunk<D> &r, kf_quant q)
 {
     uint32_t w[CODE_WORDS];
-    make_codes<D, ENC>(x, q, nullptr, w);
+    float x[CHUNK];
+    widen_chunk<D>(r, x);
+    make_codes<D, ENC>(x, r, q, nullptr, w);
     store_chunk(j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8, w,
                 count_at(j, i));
 }
 
+/* Adds elements from i on of a line to the extremes of its row. */
 template <int D, int ENC>
-__global__ void __launch_bounds__(THREADS, 4) encode_rows(const __grid_constant__ kf_job j)
+__device__ __forceinline__ void add_piece(const kf_job &j, uint64_t line, uint64_t i,
+                                          raw_chunk<D> *r, extremes *e)
 {
-    constexpr int HELD = 2; /* chunks of a thread that stay in registers: rows up to 8192 */
-    constexpr uint64_t STEP = THREADS * CHUNK;
+    extremes loaded = {0, 0};
+    float x[CHUNK];
+    settle_chunk<D>(j, line, i, r, &loaded);
+    widen_chunk<D>(*r, x);
+    add_elements<ENC>(e, loaded, x, count_at(j, i));
+}
+
+/* A block of N threads holds a row of up to N * CHUNK elements in registers, and that of its next
+ * row is on its way while this one's scale is found. What is beyond is read again, from the caches.
+ */
+template <int D, int ENC, int N>
+__global__ void __launch_bounds__(N, 1024 / N) encode_rows(const __grid_constant__ kf_job j)
+{
+    constexpr uint64_t STEP = N * CHUNK;
     kf_tensor t = no_tensor(j);
     uint64_t first = threadIdx.x * CHUNK;
+    raw_chunk<D> next = load_raw<D, true>(j, blockIdx.x, first);
     for (uint64_t line = blockIdx.x; line < j.lines; line += gridDim.x) {
-        raw_chunk<D> raw[HELD];
-        float x[CHUNK];
-        extremes e = no_extremes<ENC>(), loaded = {0, 0};
-#pragma unroll
-        for (int k = 0; k < HELD; k++) raw[k] = load_raw<D, true>(j, line, first + k * STEP);
-#pragma unroll
-        for (int k = 0; k < HELD; k++) {
-            if (first + k * STEP >= j.width) continue;
-            widen_finite<D>(j, line, first + k * STEP, raw[k], x, &loaded);
-            add_elements<ENC>(&e, loaded, x, count_at(j, first + k * STEP));
-        }
-        for (uint64_t i = first + HELD * STEP; i < j.width && ENC != ENC_GIVEN; i += STEP) {
-            widen_finite<D>(j, line, i, load_raw<D, true>(j, line, i), x, &loaded);
-            add_elements<ENC>(&e, loaded, x, count_at(j, i));
+        raw_chunk<D> raw = next;
+        extremes e = no_extremes<ENC>();
+        if (line + gridDim.x < j.lines) next = load_raw<D, true>(j, line + gridDim.x, first);
+        if (first < j.width) add_piece<D, ENC>(j, line, first, &raw, &e);
+        for (uint64_t i = first + STEP; i < j.width && ENC != ENC_GIVEN; i += STEP) {
+            raw_chunk<D> r = load_raw<D, true>(j, line, i);
+            add_piece<D, ENC>(j, line, i, &r, &e);
         }
         kf_scale scale;
         if constexpr (ENC == ENC_GIVEN) {
             scale = j.chosen[line];
         } else {
-            share_range_block<has_both_ends<ENC>>(&e);
-            scale = choose_scale<ENC>(j, &t, e, x, 1);
+            share_range_block<N, ENC>(&e);
+            scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
         }
-        kf_quant q = make_quant<ENC>(j, &t, scale, e, 1);
-#pragma unroll
-        for (int k = 0; k < HELD; k++) {
-            if (first + k * STEP >= j.width) continue;
-            widen_finite<D>(j, line, first + k * STEP, raw[k], x, &loaded);
-            encode_piece<D, ENC>(j, line, first + k * STEP, x, q);
-        }
-        for (uint64_t i = first + HELD * STEP; i < j.width; i += STEP) {
-            widen_finite<D>(j, line, i, load_raw<D, true>(j, line, i), x, &loaded);
-            encode_piece<D, ENC>(j, line, i, x, q);
+        kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
+        if (first < j.width) encode_piece<D, ENC>(j, line, first, raw, q);
+        for (uint64_t i = first + STEP; i < j.width; i += STEP) {
+            extremes unused = {0, 0};
+            raw_chunk<D> r = load_raw<D, true>(j, line, i);
+            settle_chunk<D>(j, line, i, &r, &unused);
+            encode_piece<D, ENC>(j, line, i, r, q);
         }
         if (threadIdx.x == 0) {
             store_scale(j, line, scale);
@@ -309,36 +383,31 @@ __device__ __forceinline__ void tile_lines(const kf_job &j, uint64_t b, uint64_t
 template <int D, int ENC>
 __global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant__ kf_job j)
 {
-    constexpr int WIDE = GROUP / CHUNK, STEP = THREADS / WIDE, PASSES = GROUP / STEP;
+    constexpr int WIDE = GROUP / CHUNK, APART = THREADS / WIDE, PASSES = GROUP / APART;
     kf_tensor t = no_tensor(j);
     uint64_t column = (uint64_t)blockIdx.x * GROUP + threadIdx.x % WIDE * CHUNK;
     for (uint64_t b = blockIdx.y; b < j.bands; b += gridDim.y) {
         uint64_t first;
         int rows;
         raw_chunk<D> raw[PASSES];
-        float x[CHUNK];
-        extremes e = no_extremes<ENC>(), loaded = {0, 0};
+        extremes e = no_extremes<ENC>();
         tile_lines(j, b, &first, &rows);
         int top = (int)threadIdx.x / WIDE;
 #pragma unroll
         for (int k = 0; k < PASSES; k++)
-            if (top + k * STEP < rows)
-                raw[k] = load_raw<D, false>(j, first + top + k * STEP, column);
+            if (top + k * APART < rows)
+                raw[k] = load_raw<D, false>(j, first + top + k * APART, column);
 #pragma unroll
-        for (int k = 0; k < PASSES; k++) {
-            if (top + k * STEP >= rows) continue;
-            widen_finite<D>(j, first + top + k * STEP, column, raw[k], x, &loaded);
-            add_elements<ENC>(&e, loaded, x, count_at(j, column));
-        }
-        share_range_block<has_both_ends<ENC>>(&e);
-        kf_scale scale = choose_scale<ENC>(j, &t, e, x, 1);
-        kf_quant q = make_quant<ENC>(j, &t, scale, e, 1);
+        for (int k = 0; k < PASSES; k++)
+            if (top + k * APART < rows)
+                add_piece<D, ENC>(j, first + top + k * APART, column, &raw[k], &e);
+        share_range_block<THREADS, ENC>(&e);
+        kf_scale scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
+        kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
 #pragma unroll
-        for (int k = 0; k < PASSES; k++) {
-            if (top + k * STEP >= rows || column >= j.width) continue;
-            widen_finite<D>(j, first + top + k * STEP, column, raw[k], x, &loaded);
-            encode_piece<D, ENC>(j, first + top + k * STEP, column, x, q);
-        }
+        for (int k = 0; k < PASSES; k++)
+            if (top + k * APART < rows && column < j.width)
+                encode_piece<D, ENC>(j, first + top + k * APART, column, raw[k], q);
         if (threadIdx.x == 0) store_scale(j, b * j.groups + blockIdx.x, scale);
     }
 }
@@ -352,7 +421,7 @@ __global__ void __launch_bounds__(THREADS) nest_scales(const __grid_constant__ k
     uint64_t left = j.groups - (uint64_t)blockIdx.x * KF_NEST_BLOCKS;
     float a = i < j.groups ? j.floats[i] - offset : 0;
     extremes e = {0, fabsf(a)};
-    share_range_block(&e);
+    share_range_block<THREADS>(&e);
     if (i < j.groups)
         j.plane[KERF_PLANE_SCALES][i] = (uint8_t)kf_nf4_nested(a, e.hi, left >= KF_NEST_BLOCKS);
     if (threadIdx.x == 0) ((float *)j.plane[KERF_PLANE_SECOND])[blockIdx.x] = e.hi;
@@ -370,6 +439,22 @@ inline dim3 grid_of(const kf_job *j, uint64_t elements_of_block)
 {
     uint64_t x = (j->width + elements_of_block - 1) / elements_of_block;
     return dim3(at_most(x, 0x7fffffffu), at_most(j->lines ? j->lines : 1, 65535));
+}
+
+/* Of the GPU at hand: so many that kernels which stay for more than one piece fill it. */
+inline unsigned multiprocessors()
+{
+    int device = 0, n = 0;
+    (void)cudaGetDevice(&device);
+    (void)cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
+    return n > 0 ? (unsigned)n : 1;
+}
+
+/* The same grid, but with no more blocks along a line than `most` for each multiprocessor. */
+inline dim3 filling(dim3 grid, unsigned most)
+{
+    grid.x = at_most(grid.x, most * multiprocessors());
+    return grid;
 }
 
 } // namespace

@@ -1,10 +1,13 @@
-/* four_over_six.cuh - which of two scales of an NVFP4 block has the smaller error.
+/* four_over_six.cuh - the scale of an NVFP4 block, and which of two has the smaller error.
  *
- * The exact rule (block/nvfp4.h) takes two products, a division and more for each element and
- * scale. Almost always a cruder sum decides: d = v k - |x| with k = S A / 6M once per block. Its d
- * are off by no more than 2^-20 of amax, so the two sums are too close to call only when they
- * differ by less than CLOSE of themselves plus what that error adds up to over 16 elements; then,
- * and where squares might leave the range of fp32, the exact rule settles it. */
+ * What a stored scale means for the elements depends on the matrix alone, so a block of threads
+ * keeps it in a table of 127 rows: the factor before rounding, and the value of one after it.
+ *
+ * The exact rule of 4/6 (block/nvfp4.h) takes two products, a division and more for each element
+ * and scale. Almost always a cruder sum decides: d = v k - |x| with k = S A / 6M. Its d are off by
+ * no more than 2^-20 of amax, so the two sums are too close to call only when they differ by less
+ * than CLOSE of themselves plus what that error adds up to over 16 elements; then, and where
+ * squares might leave the range of fp32, the exact rule settles it. */
 #ifndef KERF_FOUR_OVER_SIX_CUH
 #define KERF_FOUR_OVER_SIX_CUH
 
@@ -24,25 +27,47 @@ __host__ __device__ constexpr bool takes_largest(int encoder)
     return encoder == KERF_ENC_NVFP4_FOS_ABSMAX || encoder == KERF_ENC_NVFP4_FOS_ABSMAX_448;
 }
 
-/* The E2M1 number nearest to a >= 0: as e2m1_magic() in pack.cuh, but in steps of 2, then 1, then
- * 1/2, and as a number. */
-__device__ __forceinline__ float nearest_e2m1(float a)
+struct scale_row {
+    float factor; /* kf_nvfp4_multiplier() */
+    float step;   /* S A / 6M              */
+};
+constexpr unsigned SCALE_ROWS = KF_ROW.family == KERF_FAMILY_NVFP4 ? 128 : 1;
+
+__device__ __forceinline__ void fill_scales(scale_row *table, const kf_tensor *t)
 {
-    constexpr float TWOS = 2 * MAGIC, HALVES = MAGIC / 2;
-    float s = __fmaf_rn(saturating_fma(a, 0.5f, -2.0f), 2.0f, TWOS);
-    s = __fmaf_rn(saturating_fma(a, 0.5f, -1.0f), 2.0f, s + (MAGIC - TWOS));
-    s = __fmaf_rn(saturating_fma(a, 0.5f, 0.0f), 2.0f, s + (HALVES - MAGIC));
-    return s - HALVES;
+    if (KF_ROW.family != KERF_FAMILY_NVFP4 || threadIdx.x >= SCALE_ROWS) return;
+    scale_row r = {kf_nvfp4_multiplier(t, threadIdx.x).factor,
+                   kf_e4m3_decode(threadIdx.x) * t->amax / t->range};
+    table[threadIdx.x] = r;
 }
 
-template <int ENC>
-__device__ __forceinline__ float crude_error(const kf_tensor *t, uint32_t scale, const float *x)
+/* The E4M3 code of x in [0, 448]. */
+__device__ __forceinline__ uint32_t e4m3_of(float x)
 {
-    float factor = kf_nvfp4_multiplier(t, scale).factor, error = 0;
-    float k = kf_e4m3_decode(scale) * t->amax / t->range;
+    return KF_HARDWARE_FP8 ? __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3)
+                           : kf_e4m3_encode(x);
+}
+
+__device__ __forceinline__ kf_scale choose_amax(const kf_tensor *t, float amax)
+{
+    kf_scale scale = {e4m3_of(fminf(amax * (t->encode * (1.0f / 6.0f)), 448.0f)), 0};
+    return scale;
+}
+
+/* The E2M1 number nearest to a in [0, 7): multiples of 1/2 of the power of two below it, or of 1/2.
+ * 2^22 times that power has the same as its last place. */
+__device__ __forceinline__ float nearest_e2m1(float a)
+{
+    float power = __uint_as_float(__float_as_uint(fmaxf(a, 1.0f)) & 0x7f800000u);
+    return __fmaf_rn(power, -4194304.0f, __fmaf_rn(power, 4194304.0f, a));
+}
+
+template <int ENC> __device__ __forceinline__ float crude_error(scale_row r, const float *x)
+{
+    float error = 0;
 #pragma unroll
     for (int i = 0; i < CHUNK; i++) {
-        float d = __fmaf_rn(nearest_e2m1(fabsf(x[i] * factor)), k, -fabsf(x[i]));
+        float d = __fmaf_rn(nearest_e2m1(fabsf(x[i] * r.factor)), r.step, -fabsf(x[i]));
         error = sums_squares(ENC)    ? __fmaf_rn(d, d, error)
                 : takes_largest(ENC) ? fmaxf(error, fabsf(d))
                                      : error + fabsf(d);
@@ -58,18 +83,20 @@ __device__ __noinline__ uint32_t settle_exactly(const kf_tensor t, const float *
 }
 
 template <int ENC>
-__device__ __forceinline__ kf_scale choose_four_over_six(const kf_tensor *t, const float *x,
-                                                         float amax)
+__device__ __forceinline__ kf_scale choose_four_over_six(const kf_tensor *t, const scale_row *table,
+                                                         const float *x, float amax)
 {
     kf_scale scale = {0, 0};
-    uint32_t six, four;
     if (amax == 0) return scale;
-    kf_nvfp4_six_and_four(t, amax, &six, &four);
-    float err6 = crude_error<ENC>(t, six, x), err4 = crude_error<ENC>(t, four, x);
+    float q = amax * (1.0f / 6.0f); /* amax / 6 rounded once: as divide_all() in pack.cuh */
+    float base = __fmaf_rn(__fmaf_rn(-q, 6.0f, amax), 1.0f / 6.0f, q) * t->encode;
+    uint32_t six = e4m3_of(fminf(base, 448.0f)), four = e4m3_of(fminf(base * 1.5f, 448.0f));
+    float err6 = crude_error<ENC>(table[six], x), err4 = crude_error<ENC>(table[four], x);
     float noise = sums_squares(ENC) ? amax * amax * 0x1p-19f : amax * 0x1p-14f;
     scale.bits = err4 < err6 ? four : six;
     bool clear = fabsf(err4 - err6) > CLOSE * (err4 + err6) + noise;
-    if (!clear || amax < 0x1p-40f || amax > 0x1p40f) {
+    /* Below 8 E4M3 is subnormal: an element may be far above 6. */
+    if (!clear || six < 8 || amax < 0x1p-40f || amax > 0x1p40f) {
         volatile float y[CHUNK]; /* volatile, as in load.cuh */
 #pragma unroll
         for (int i = 0; i < CHUNK; i++) y[i] = x[i];

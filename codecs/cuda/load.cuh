@@ -23,13 +23,6 @@ __host__ __device__ constexpr int source_bytes(int dtype)
     return dtype == KERF_F32 ? 4 : 2;
 }
 
-template <int D> __device__ __forceinline__ float load_one(const uint8_t *p, uint64_t i)
-{
-    if constexpr (D == KERF_F32) return ((const float *)p)[i];
-    uint16_t half = ((const uint16_t *)p)[i];
-    return D == KERF_F16 ? kf_f16_decode(half) : kf_bf16_decode(half);
-}
-
 /* The two 16-bit numbers of a word. */
 template <int D> __device__ __forceinline__ void widen_pair(uint32_t w, float *x)
 {
@@ -44,6 +37,13 @@ template <int D> __device__ __forceinline__ void widen_pair(uint32_t w, float *x
         x[1] = __uint_as_float(w & 0xffff0000u);
     }
 }
+
+template <int D> struct pair_of {
+    using type = __half2;
+};
+template <> struct pair_of<KERF_BF16> {
+    using type = __nv_bfloat162;
+};
 
 /* A vector of BYTES bytes from memory that is read once, or soon again (KEEP). */
 template <int BYTES, bool KEEP>
@@ -70,54 +70,79 @@ __device__ __forceinline__ bool has_special(const float *x, int n)
     return poison != 0; /* NaN compares unequal */
 }
 
-/* Largest finite number of a source type. */
-template <int D> __device__ float largest_of()
+/* The bits of an element under the NaN policy; `at` is its place in the range. */
+template <int D> __device__ uint32_t repair_bits(const kf_job &j, uint32_t bits, uint64_t at)
 {
-    return D == KERF_F16 ? 65504.0f : D == KERF_BF16 ? kf_float(0x7f7f0000) : KF_F32_MAX;
-}
-
-/* Applies the NaN policy to one element whose place in the range is `at`. */
-template <int D> __device__ float repair_one(const kf_job &j, float x, uint64_t at)
-{
-    if (kf_is_finite(x)) return x;
+    constexpr uint32_t SIGN = D == KERF_F32 ? 0x80000000u : 0x8000;
+    constexpr uint32_t INF = D == KERF_F32 ? 0x7f800000u : D == KERF_F16 ? 0x7c00 : 0x7f80;
+    uint32_t magnitude = bits & (SIGN - 1);
+    if (magnitude < INF) return bits;
     if (j.nan == KERF_NAN_ERROR) atomicMin(j.word, (unsigned long long)at);
-    bool keep = j.nan == KERF_NAN_SATURATE && x == x;
-    return !keep ? 0 : x > 0 ? largest_of<D>() : -largest_of<D>();
+    bool keep = j.nan == KERF_NAN_SATURATE && magnitude == INF;
+    return keep ? (bits & SIGN) | (INF - 1) : 0; /* the largest finite number */
 }
 
-/* Elements [i, i + CHUNK) of a line, one by one: for the end of a line, for rows that lie askew and
- * for NaN. Zeros behind the end. Not inlined, so that what is rare costs the rest no registers. */
+template <int D> __device__ __forceinline__ uint32_t load_bits(const uint8_t *p, uint64_t i)
+{
+    return D == KERF_F32 ? ((const uint32_t *)p)[i] : ((const uint16_t *)p)[i];
+}
+
+template <int D> __device__ __forceinline__ float widen_bits(uint32_t bits)
+{
+    return D == KERF_F32   ? kf_float(bits)
+           : D == KERF_F16 ? kf_f16_decode((uint16_t)bits)
+                           : kf_bf16_decode((uint16_t)bits);
+}
+
+/* Words of elements [i, i + CHUNK) of a line, one by one: for the end of a line, for rows that lie
+ * askew and for NaN. Zeros behind the end. Not inlined, so that what is rare costs the rest no
+ * registers. */
 template <int D>
 __device__ __noinline__ void load_slowly(const kf_job &j, uint64_t line, uint64_t i,
-                                         volatile float *x)
+                                         volatile uint32_t *w)
 {
+    constexpr int PER = 4 / source_bytes(D);
     uint64_t at = line * j.width + i;
-    for (int k = 0; k < CHUNK; k++)
-        x[k] =
-            i + k < j.width ? repair_one<D>(j, load_one<D>(j.dense, at + k), j.offset + at + k) : 0;
+#pragma unroll 1
+    for (int k = 0; k < CHUNK; k += PER) {
+        uint32_t word = 0;
+        for (int n = 0; n < PER; n++)
+            if (i + k + n < j.width)
+                word |= repair_bits<D>(j, load_bits<D>(j.dense, at + k + n), j.offset + at + k + n)
+                        << 16 * n;
+        w[k / PER] = word;
+    }
 }
 
 /* A chunk as it lies in memory. Kernels load all theirs before they look at the first: nothing may
  * stand between loads that waits for one of them. */
 template <int D> struct raw_chunk {
-    uint32_t w[CHUNK * source_bytes(D) / 4];
+    static constexpr int WORDS = CHUNK * source_bytes(D) / 4;
+    static constexpr int WIDE = WORDS < 4 ? 4 * WORDS : 16; /* bytes of a load */
+    uint32_t w[WORDS];
     bool slow; /* not loaded: it is not whole, or lies askew */
 };
+
+/* A whole chunk at an address that is a multiple of WIDE. */
+template <int D, bool KEEP> __device__ __forceinline__ raw_chunk<D> load_whole(const uint8_t *p)
+{
+    constexpr int WIDE = raw_chunk<D>::WIDE;
+    raw_chunk<D> r;
+    r.slow = false;
+#pragma unroll
+    for (int k = 0; k < 4 * raw_chunk<D>::WORDS / WIDE; k++)
+        load_vector<WIDE, KEEP>(p + k * WIDE, r.w + k * WIDE / 4);
+    return r;
+}
 
 template <int D, bool KEEP>
 __device__ __forceinline__ raw_chunk<D> load_raw(const kf_job &j, uint64_t line, uint64_t i)
 {
-    constexpr int BYTES = CHUNK * source_bytes(D), WIDE = BYTES < 16 ? BYTES : 16;
     const uint8_t *p = j.dense + (line * j.width + i) * source_bytes(D);
-    raw_chunk<D> r;
-    r.slow = i + CHUNK > j.width || (uintptr_t)p % WIDE != 0;
-#pragma unroll
-    for (int k = 0; k < BYTES / 4; k++) r.w[k] = 0;
-    if (!r.slow) {
-#pragma unroll
-        for (int k = 0; k < BYTES / WIDE; k++)
-            load_vector<WIDE, KEEP>(p + k * WIDE, r.w + k * WIDE / 4);
-    }
+    if (i + CHUNK <= j.width && (uintptr_t)p % raw_chunk<D>::WIDE == 0)
+        return load_whole<D, KEEP>(p);
+    raw_chunk<D> r = {};
+    r.slow = true;
     return r;
 }
 
@@ -134,52 +159,79 @@ __device__ __forceinline__ void widen_range(extremes *e, float lo, float hi)
     e->hi = fmaxf(e->hi, hi);
 }
 
-__device__ __forceinline__ void add_chunk(extremes *e, const float *x)
+/* Extremes of whole words; returns whether there is a NaN or Inf among them. Without their signs
+ * 16-bit floats order like integers, two at a time, and NaN and Inf come last; with both ends
+ * wanted, the hardware's minimum and maximum of pairs let a NaN through. */
+template <int D> __device__ __forceinline__ bool find_extremes(const raw_chunk<D> &r, extremes *e)
 {
+    constexpr int WORDS = raw_chunk<D>::WORDS;
+    if constexpr (D == KERF_F32) {
+        float x[WORDS];
 #pragma unroll
-    for (int i = 0; i < CHUNK; i++) widen_range(e, x[i], IS_AFFINE ? x[i] : fabsf(x[i]));
-}
-
-/* Widens a chunk and adds it to the extremes; returns whether there is a NaN or Inf in it. Without
- * their signs 16-bit floats order like integers, two at a time, and NaN and Inf come last. */
-template <int D>
-__device__ __forceinline__ bool widen_chunk(const raw_chunk<D> &r, float *x, extremes *e)
-{
-    constexpr int WORDS = CHUNK * source_bytes(D) / 4;
-    uint32_t most = 0;
-#pragma unroll
-    for (int k = 0; k < WORDS; k++) {
-        if constexpr (D == KERF_F32) {
-            x[k] = __uint_as_float(r.w[k]);
-        } else {
-            widen_pair<D>(r.w[k], x + 2 * k);
-            most = __vmaxu2(most, r.w[k] & 0x7fff7fffu);
+        for (int i = 0; i < WORDS; i++) {
+            x[i] = __uint_as_float(r.w[i]);
+            widen_range(e, x[i], IS_AFFINE ? x[i] : fabsf(x[i]));
         }
+        return has_special(x, WORDS);
+    } else if constexpr (IS_AFFINE) {
+        using pair = typename pair_of<D>::type;
+        pair lo, hi;
+        memcpy(&lo, &r.w[0], 4);
+        hi = lo;
+#pragma unroll
+        for (int k = 1; k < WORDS; k++) {
+            pair x;
+            memcpy(&x, &r.w[k], 4);
+            lo = __hmin2_nan(lo, x);
+            hi = __hmax2_nan(hi, x);
+        }
+        uint32_t bits[2];
+        float ends[4];
+        memcpy(&bits[0], &lo, 4);
+        memcpy(&bits[1], &hi, 4);
+        widen_pair<D>(bits[0], ends);
+        widen_pair<D>(bits[1], ends + 2);
+        widen_range(e, fminf(ends[0], ends[1]), fmaxf(ends[2], ends[3]));
+        return has_special(ends, 4);
+    } else {
+        uint32_t most = 0;
+        float amax[2];
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) most = __vmaxu2(most, r.w[k] & 0x7fff7fffu);
+        most = max(most & 0xffff, most >> 16);
+        widen_pair<D>(most, amax);
+        e->hi = fmaxf(e->hi, amax[0]);
+        return most >= (D == KERF_F16 ? 0x7c00 : 0x7f80);
     }
-    if (D == KERF_F32 || IS_AFFINE) add_chunk(e, x);
-    if constexpr (D == KERF_F32) return has_special(x, CHUNK);
-    most = max(most & 0xffff, most >> 16);
-    float amax[2];
-    widen_pair<D>(most, amax);
-    if (!IS_AFFINE) e->hi = fmaxf(e->hi, amax[0]);
-    return most >= (D == KERF_F16 ? 0x7c00 : 0x7f80);
 }
 
-/* The elements of a chunk, after the NaN policy, added to the extremes. `line` counts from the
- * first of the job. */
+/* Applies the NaN policy to a chunk and adds it to the extremes. `line` counts from the first of
+ * the job. */
 template <int D>
-__device__ __forceinline__ void widen_finite(const kf_job &j, uint64_t line, uint64_t i,
-                                             const raw_chunk<D> &r, float *x, extremes *e)
+__device__ __forceinline__ void settle_chunk(const kf_job &j, uint64_t line, uint64_t i,
+                                             raw_chunk<D> *r, extremes *e)
 {
-    extremes before = *e;
-    bool special = widen_chunk<D>(r, x, e);
-    if (r.slow || special) {
-        volatile float y[CHUNK]; /* volatile, or the compiler would let x live in memory, too */
-        load_slowly<D>(j, line, i, y);
+    extremes with = *e;
+    bool special = find_extremes<D>(*r, &with);
+    if (r->slow || special) {
+        volatile uint32_t w[raw_chunk<D>::WORDS]; /* volatile, or r would live in memory, too */
+        load_slowly<D>(j, line, i, w);
 #pragma unroll
-        for (int k = 0; k < CHUNK; k++) x[k] = y[k];
-        *e = before;
-        add_chunk(e, x);
+        for (int k = 0; k < raw_chunk<D>::WORDS; k++) r->w[k] = w[k];
+        with = *e;
+        find_extremes<D>(*r, &with);
+    }
+    *e = with;
+}
+
+template <int D> __device__ __forceinline__ void widen_chunk(const raw_chunk<D> &r, float *x)
+{
+#pragma unroll
+    for (int k = 0; k < raw_chunk<D>::WORDS; k++) {
+        if constexpr (D == KERF_F32)
+            x[k] = __uint_as_float(r.w[k]);
+        else
+            widen_pair<D>(r.w[k], x + 2 * k);
     }
 }
 

@@ -60,8 +60,8 @@ __device__ __forceinline__ void add_group(const kf_job &j, mantissa_sums *sums, 
     kf_tensor none = no_tensor(j);
     share_range(&e, LANES);
     if (i % GROUP != 0 || i >= j.width) return;
-    kf_scale absmax =
-        choose_scale<KERF_ENC_NF4_BNB_CPU>(j, &none, e, x, i / GROUP * GROUP + GROUP <= j.width);
+    kf_scale absmax = choose_scale<KERF_ENC_NF4_BNB_CPU>(j, &none, e, x, nullptr,
+                                                         i / GROUP * GROUP + GROUP <= j.width);
     add_absmax(sums, kf_float(absmax.bits));
 }
 
@@ -70,7 +70,6 @@ template <int D>
 __global__ void __launch_bounds__(THREADS) measure_lines(const __grid_constant__ kf_job j)
 {
     __shared__ mantissa_sums sums;
-    constexpr uint64_t STEP = UNROLL * THREADS * CHUNK;
     for (uint64_t line = blockIdx.y; line < j.lines; line += gridDim.y) {
         float lo = 0, hi = 0;
         if (IS_NESTED) {
@@ -78,23 +77,24 @@ __global__ void __launch_bounds__(THREADS) measure_lines(const __grid_constant__
                 sums.low[e] = sums.high[e] = 0;
             __syncthreads();
         }
-        for (uint64_t i = blockIdx.x * STEP; i < j.width; i += gridDim.x * STEP) {
+        for (uint64_t i = (uint64_t)blockIdx.x * TILE; i < j.width;
+             i += (uint64_t)gridDim.x * TILE) {
             raw_chunk<D> raw[UNROLL];
             uint64_t at = i + threadIdx.x * CHUNK;
 #pragma unroll
-            for (int u = 0; u < UNROLL; u++)
-                raw[u] = load_raw<D, false>(j, line, at + u * (STEP / UNROLL));
+            for (int u = 0; u < UNROLL; u++) raw[u] = load_raw<D, false>(j, line, at + u * STEP);
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
                 float x[CHUNK];
                 extremes e = {0, 0};
-                widen_finite<D>(j, line, at + u * (STEP / UNROLL), raw[u], x, &e);
+                settle_chunk<D>(j, line, at + u * STEP, &raw[u], &e);
+                widen_chunk<D>(raw[u], x);
 #pragma unroll
                 for (int k = 0; k < CHUNK; k++) {
                     lo = fminf(lo, x[k]);
                     hi = fmaxf(hi, x[k]);
                 }
-                if constexpr (IS_NESTED) add_group(j, &sums, at + u * (STEP / UNROLL), x, e);
+                if constexpr (IS_NESTED) add_group(j, &sums, at + u * STEP, x, e);
             }
         }
         for (int o = 16; o > 0; o /= 2) {

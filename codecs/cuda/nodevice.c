@@ -97,3 +97,19 @@ kerf_status kerf_device_decode(kerf_device *d, const kerf_device_bands *b, kerf_
     (void)d, (void)b;
     return no_cuda(err);
 }
+
+kerf_status kerf_device_scales_to_tiles(kerf_device *d, uint64_t matrices, uint64_t rows,
+                                        uint64_t cols, kerf_cspan plain, kerf_span tiled,
+                                        kerf_error *err)
+{
+    (void)d, (void)matrices, (void)rows, (void)cols, (void)plain, (void)tiled;
+    return no_cuda(err);
+}
+
+kerf_status kerf_device_scales_from_tiles(kerf_device *d, uint64_t matrices, uint64_t rows,
+                                          uint64_t cols, kerf_cspan tiled, kerf_span plain,
+                                          kerf_error *err)
+{
+    (void)d, (void)matrices, (void)rows, (void)cols, (void)plain, (void)tiled;
+    return no_cuda(err);
+}

@@ -102,18 +102,42 @@ __device__ __forceinline__ float e2m1_magic(float y)
     return s + saturating_fma(a, 0.5f, -2.0f);
 }
 
-/* x times factor as E2M1. */
-__device__ __forceinline__ void pack_e2m1(const float *x, float factor, uint32_t *w)
+/* PRMT: four bytes of two words. A selector from 8 on spreads the sign of its byte over it, which
+ * __byte_perm() does not do. */
+__device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint32_t selectors)
 {
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selectors));
+    return r;
+}
+
+/* The signs of eight elements, each at bit 3 of its code: gathered by bytes, then spread. */
+template <int D> __device__ __forceinline__ uint32_t signs_of(const uint32_t *w)
+{
+    uint32_t even, odd;
+    if constexpr (D == KERF_F32) {
+        even = permute(permute(w[0], w[2], 0x0073), permute(w[4], w[6], 0x0073), 0xdc98);
+        odd = permute(permute(w[1], w[3], 0x0073), permute(w[5], w[7], 0x0073), 0xdc98);
+    } else {
+        uint32_t low = permute(w[0], w[1], 0x7531), high = permute(w[2], w[3], 0x7531);
+        even = permute(low, high, 0xeca8);
+        odd = permute(low, high, 0xfdb9);
+    }
+    return (even & 0x08080808u) | (odd & 0x80808080u);
+}
+
+/* Elements x, whose words are w, times factor as E2M1. */
+template <int D>
+__device__ __forceinline__ void pack_e2m1(const float *x, const uint32_t *w, float factor,
+                                          uint32_t *codes)
+{
+    constexpr int WORDS = 8 * source_bytes(D) / 4;
 #pragma unroll
     for (int k = 0; k < CODE_WORDS; k++) {
         float s[8];
 #pragma unroll
-        for (int i = 0; i < 8; i++) { /* bit 3 of the sum is clear: the sign goes there */
-            float y = x[8 * k + i] * factor;
-            s[i] = __uint_as_float(__float_as_uint(e2m1_magic(y)) ^ (__float_as_uint(y) >> 28 & 8));
-        }
-        w[k] = pack_magic<4>(s);
+        for (int i = 0; i < 8; i++) s[i] = e2m1_magic(x[8 * k + i] * factor);
+        codes[k] = pack_magic<4>(s) | signs_of<D>(w + k * WORDS); /* bit 3 of the sum is clear */
     }
 }
 
@@ -249,11 +273,13 @@ __device__ __forceinline__ void pack_slowly(const float *x, kf_quant q, uint32_t
     }
 }
 
-__device__ __forceinline__ void pack_mx(const float *x, kf_quant q, uint32_t *w)
+template <int D>
+__device__ __forceinline__ void pack_mx(const float *x, const uint32_t *source, kf_quant q,
+                                        uint32_t *w)
 {
     float y[CHUNK];
     if constexpr (KF_ROW.element == KERF_ELEM_E2M1) {
-        pack_e2m1(x, q.factor, w);
+        pack_e2m1<D>(x, source, q.factor, w);
     } else if constexpr (KF_ROW.element == KERF_ELEM_MXI8) {
 #pragma unroll
         for (int i = 0; i < CHUNK; i++) y[i] = x[i] * q.factor * 64.0f;
@@ -269,19 +295,19 @@ __device__ __forceinline__ void pack_mx(const float *x, kf_quant q, uint32_t *w)
     }
 }
 
-/* Codes of a chunk of one group by an encoder of kerf; D: the type that the elements had. `table`:
- * NF4 alone. */
+/* Codes of a chunk of one group by an encoder of kerf; `source`: the words of the elements, of type
+ * D; `table`: NF4 alone. */
 template <int D>
-__device__ __forceinline__ void pack_chunk(const float *x, kf_quant q, const nf4_bucket *table,
-                                           uint32_t *w)
+__device__ __forceinline__ void pack_chunk(const float *x, const uint32_t *source, kf_quant q,
+                                           const nf4_bucket *table, uint32_t *w)
 {
     constexpr int BITS = (int)KF_ROW.bits;
     constexpr int STEPS = D != KERF_F32 && KF_ROW.scale == KERF_SCALE_BF16 ? 1 : 2;
     float y[CHUNK];
     if constexpr (KF_ROW.family == KERF_FAMILY_MX) {
-        pack_mx(x, q, w);
+        pack_mx<D>(x, source, q, w);
     } else if constexpr (KF_ROW.family == KERF_FAMILY_NVFP4) {
-        pack_e2m1(x, q.factor, w);
+        pack_e2m1<D>(x, source, q.factor, w);
         if (q.dead) w[0] = w[1] = 0;
     } else if constexpr (KF_ROW.family == KERF_FAMILY_FP8 && KF_HARDWARE_FP8) {
         divide_all<STEPS>(x, q.factor, y);
@@ -322,28 +348,34 @@ __device__ __noinline__ void store_slowly(uint8_t *p, const uint32_t *w, int n)
     }
 }
 
-/* Stores the first n codes of a chunk. */
-__device__ __forceinline__ void store_chunk(uint8_t *p, uint32_t *w, int n)
+constexpr int CODE_WIDE = CODE_WORDS % 4 == 0 ? 16 : CODE_WORDS == 2 ? 8 : 4; /* of a store */
+
+/* All codes of a chunk, at a multiple of CODE_WIDE. */
+__device__ __forceinline__ void store_whole(uint8_t *p, const uint32_t *w)
 {
     constexpr int N = CODE_WORDS;
-    constexpr int WIDE = N % 4 == 0 ? 16 : N == 2 ? 8 : 4;
-    if (n == CHUNK && (uintptr_t)p % WIDE == 0) {
-        if constexpr (WIDE == 16) {
+    if constexpr (CODE_WIDE == 16) {
 #pragma unroll
-            for (int k = 0; k < N / 4; k++)
-                __stcs((uint4 *)p + k,
-                       make_uint4(w[4 * k], w[4 * k + 1], w[4 * k + 2], w[4 * k + 3]));
-        } else if constexpr (WIDE == 8) {
-            __stcs((uint2 *)p, make_uint2(w[0], w[1]));
-        } else {
+        for (int k = 0; k < N / 4; k++)
+            __stcs((uint4 *)p + k, make_uint4(w[4 * k], w[4 * k + 1], w[4 * k + 2], w[4 * k + 3]));
+    } else if constexpr (CODE_WIDE == 8) {
+        __stcs((uint2 *)p, make_uint2(w[0], w[1]));
+    } else {
 #pragma unroll
-            for (int k = 0; k < N; k++) __stcs((unsigned *)p + k, w[k]);
-        }
+        for (int k = 0; k < N; k++) __stcs((unsigned *)p + k, w[k]);
+    }
+}
+
+/* Stores the first n codes of a chunk. */
+__device__ __forceinline__ void store_chunk(uint8_t *p, const uint32_t *w, int n)
+{
+    if (n == CHUNK && (uintptr_t)p % CODE_WIDE == 0) {
+        store_whole(p, w);
         return;
     }
-    uint32_t v[N]; /* a copy, so that w stays in registers */
+    uint32_t v[CODE_WORDS]; /* a copy, so that w stays in registers */
 #pragma unroll
-    for (int k = 0; k < N; k++) v[k] = w[k];
+    for (int k = 0; k < CODE_WORDS; k++) v[k] = w[k];
     store_slowly(p, v, n);
 }
 

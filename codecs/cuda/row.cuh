@@ -32,12 +32,19 @@ namespace
 template <int D, int ENC> cudaError_t launch_encode(const kf_job *j, cudaStream_t s)
 {
     if constexpr (KF_ROW.geometry == KERF_GROUP_ROW) {
-        encode_rows<D, ENC><<<at_most(j->lines, 0x7fffffffu), THREADS, 0, s>>>(*j);
+        constexpr int FEW = 256, MANY = 512; /* threads for a row */
+        unsigned few = at_most(j->lines, 4 * multiprocessors());
+        if (j->width <= FEW * CHUNK)
+            encode_rows<D, ENC, FEW><<<few, FEW, 0, s>>>(*j);
+        else
+            encode_rows<D, ENC, MANY><<<at_most(few, 2 * multiprocessors()), MANY, 0, s>>>(*j);
     } else if constexpr (KF_ROW.geometry == KERF_GROUP_TILE) {
         dim3 grid((unsigned)j->groups, at_most(j->bands, 65535));
         encode_tiles<D, ENC><<<grid, THREADS, 0, s>>>(*j);
     } else {
-        encode_chunks<D, ENC><<<grid_of(j, UNROLL * THREADS * CHUNK), THREADS, 0, s>>>(*j);
+        encode_chunks<D, ENC>
+            <<<filling(grid_of(j, TILE), IS_NF4 || SCALE_ROWS > 1 ? 64 : 1 << 20), THREADS, 0, s>>>(
+                *j);
         if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
             nest_scales<<<(unsigned)((j->groups + KF_NEST_BLOCKS - 1) / KF_NEST_BLOCKS), THREADS, 0,
                           s>>>(*j);

@@ -21,7 +21,7 @@ template <int D> __global__ void __launch_bounds__(THREADS) widen(const __grid_c
 {
     uint64_t n = j.lines * j.width, step = (uint64_t)gridDim.x * THREADS;
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += step)
-        j.floats[i] = repair_one<D>(j, load_one<D>(j.dense, i), j.offset + i);
+        j.floats[i] = widen_bits<D>(repair_bits<D>(j, load_bits<D>(j.dense, i), j.offset + i));
 }
 
 __device__ __forceinline__ kf_group group_at(const kf_job &j, uint64_t line, uint64_t group)

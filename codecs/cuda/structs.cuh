@@ -43,7 +43,9 @@ __global__ void __launch_bounds__(THREADS) encode_structs(const __grid_constant_
 #pragma unroll
         for (int k = 0; k < GROUP; k += CHUNK) {
             uint64_t i = first + threadIdx.x * GROUP + k;
-            widen_finite<D>(j, 0, i, load_raw<D, true>(j, 0, i), x + k, &unused);
+            raw_chunk<D> r = load_raw<D, true>(j, 0, i);
+            settle_chunk<D>(j, 0, i, &r, &unused);
+            widen_chunk<D>(r, x + k);
         }
         kf_tensor t = no_tensor(j);
         kf_group g = {x, 1, GROUP, GROUP, 1};

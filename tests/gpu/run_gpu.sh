@@ -50,9 +50,17 @@ sed -n 's/^KERF_FORMAT(\([A-Z0-9_]*\),.*/\1/p' codecs/include/kerf/formats.def |
 done
 start=$SECONDS
 {
-    for f in "$build"/rows/*.cu; do echo "nvcc $nvflags -c $f -o ${f%.cu}.o"; done
+    for f in "$build"/rows/*.cu codecs/cuda/*.cu; do
+        echo "nvcc $nvflags -c $f -o $build/rows/$(basename "$f" .cu).o"
+    done
     for f in codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/*.c; do
-        [ "$f" = codecs/cuda/nodevice.c ] || echo "gcc $cflags -c $f -o $build/${f//\//_}.o"
+        isa=
+        case $(uname -m) in x86_64) case $f in
+            */avx2.c) isa=-mavx2 ;;
+            */avx512.c) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512" ;;
+            esac ;;
+        esac
+        [ "$f" = codecs/cuda/nodevice.c ] || echo "gcc $cflags $isa -c $f -o $build/${f//\//_}.o"
     done
 } | xargs -d '\n' -P "$(nproc)" -I{} bash -c '{}'
 for program in tests/gpu/equal.c bench/codec_cuda.c; do

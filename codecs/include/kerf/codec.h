@@ -361,6 +361,22 @@ KERF_API const char *kerf_backend_at(size_t i); /* "ref" first; NULL past the en
 /* 64-bit XXH64 (seed 0) of n bytes: plane digests, seek tables. */
 KERF_API uint64_t kerf_hash(const void *p, size_t n);
 
+/* --- cuBLASLt's layout of block scales ---------------------------------------------------------- */
+
+/* One-byte scales of `matrices` matrices, rows x cols each, from rows as they are in checkpoints to
+ * the tiles of 128 x 4 that cuBLASLt's block-scaled products read (VEC16_UE4M3, VEC32_UE8M0), and
+ * back. Each matrix is padded by itself, with zero bytes. Buffers have exactly the sizes of both
+ * layouts. kerf/cuda.h has the same for device memory. */
+KERF_API KERF_CHECK kerf_status kerf_tiled_scale_bytes(uint64_t matrices, uint64_t rows,
+                                                       uint64_t cols, uint64_t *out,
+                                                       kerf_error *err);
+KERF_API KERF_CHECK kerf_status kerf_scales_to_tiles(uint64_t matrices, uint64_t rows,
+                                                     uint64_t cols, kerf_cspan plain,
+                                                     kerf_span tiled, kerf_error *err);
+KERF_API KERF_CHECK kerf_status kerf_scales_from_tiles(uint64_t matrices, uint64_t rows,
+                                                       uint64_t cols, kerf_cspan tiled,
+                                                       kerf_span plain, kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif

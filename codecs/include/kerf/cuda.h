@@ -92,6 +92,16 @@ KERF_API KERF_CHECK kerf_status kerf_device_encode(kerf_device *d, const kerf_de
 KERF_API KERF_CHECK kerf_status kerf_device_decode(kerf_device *d, const kerf_device_bands *b,
                                                    kerf_error *err);
 
+/* kerf_scales_to_tiles and back, for device memory; tiles begin at a multiple of 4 bytes. */
+KERF_API KERF_CHECK kerf_status kerf_device_scales_to_tiles(kerf_device *d, uint64_t matrices,
+                                                            uint64_t rows, uint64_t cols,
+                                                            kerf_cspan plain, kerf_span tiled,
+                                                            kerf_error *err);
+KERF_API KERF_CHECK kerf_status kerf_device_scales_from_tiles(kerf_device *d, uint64_t matrices,
+                                                              uint64_t rows, uint64_t cols,
+                                                              kerf_cspan tiled, kerf_span plain,
+                                                              kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif
