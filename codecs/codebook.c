@@ -1,7 +1,7 @@
 /* codebook.c - the numbers that codes stand for where a format has a table of them. */
 #include "block/nf4.h"
 
-size_t kerf_codebook(const kerf_format *f, int p, float out[256])
+size_t kerf_codebook(const kerf_format *f, kerf_plane_id p, float out[256])
 {
     size_t n = 0;
     if (p == KERF_PLANE_CODES && f->element == KERF_ELEM_NF4)
