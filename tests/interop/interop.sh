@@ -32,7 +32,7 @@ if [ ! -e "$venv/complete-$kind" ]; then
     touch "$venv/complete-$kind"
 fi
 
-export PYTHONWARNINGS=ignore HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error TQDM_DISABLE=1 LOGURU_LEVEL=ERROR
+export OMP_WAIT_POLICY=passive PYTHONWARNINGS=ignore HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error TQDM_DISABLE=1 LOGURU_LEVEL=ERROR
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/kerf-interop.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 "$venv/bin/python" tests/interop/readers.py "$kerf" tests/data/tiny-llama "$scratch" \

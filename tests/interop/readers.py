@@ -336,12 +336,16 @@ def write_table(path, results):
     lines = ["# Who reads what kerf writes", "",
              "Made by `bash tests/interop/interop.sh KERF --write` from `tests/data/tiny-llama`: each reader loads",
              "the folder that `kerf quantize --layout` wrote and gives back its 28 linear layers. *Equal*: so many",
-             "of them (for the converter: of the tensors that both wrote, reciprocals to the last bit) are, bit for bit, the numbers that kerf decodes, rounded once to the reader's type.",
-             f"Perplexity: of the loaded model on the first {ROWS * 256:,} tokens of eval.u16, and of a plain BF16",
-             "model with the weights that kerf decoded. They may differ where a scheme quantizes activations too",
-             "(mxfp8, fp8, int8 without a group). transformers keeps scales in the type of the model: those of",
-             "fp8 and int8 survive when the encoder chose them in that type, as `ct` does. It cannot load any",
-             "asymmetric packed checkpoint with this compressed-tensors, whose own decompressor then stands in.", "",
+             "of them (for the converter: of the tensors that both wrote, reciprocals to the last bit) are, bit for",
+             "bit, the numbers that kerf decodes, rounded once to the reader's type. *safetensors + numpy* is the",
+             "package's own parser and the arithmetic of vLLM's loaders written down once more; vLLM itself needs a",
+             "GPU and was not run.", "",
+             f"Perplexity: of the loaded model on the first {ROWS * 256:,} tokens of eval.u16, and of a plain model",
+             "with the weights that kerf decoded. They differ where a scheme quantizes activations too (mxfp8, fp8,",
+             "int8 without a group) and where a reader multiplies by rules of its own (bitsandbytes). transformers",
+             "keeps scales in the type of the model: those of fp8 and int8 survive when the encoder chose them in",
+             "that type, as `ct` does. It cannot load any asymmetric packed checkpoint with this compressed-tensors,",
+             "not even theirs, for its placeholder of the zero points is not packed; their decompressor stands in.", "",
              "| layout | format | reader | loads | equal | perplexity | plain |", "|---|---|---|---|---|---|---|"]
     for r in results:
         number = [f"{x:.4f}" if x == x else "" for x in (r.perplexity, r.plain)]
