@@ -23,7 +23,10 @@ uint64_t weight_bytes(const kerf_weight *w)
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (w->plane[p]) bytes += w->plane[p]->bytes;
     }
-    return bytes + (w->extra ? w->extra->bytes : 0);
+    for (size_t i = 0; i < KERF_EXTRAS; i++) {
+        if (w->extra[i]) bytes += w->extra[i]->bytes;
+    }
+    return bytes;
 }
 
 uint64_t weight_elements(const kerf_weight *w)

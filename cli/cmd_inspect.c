@@ -91,7 +91,9 @@ static json_t *weight_json(const checkpoint *c, const kerf_weight *w)
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (w->plane[p]) json_array_append_new(planes, plane_json(c, w->plane[p]));
     }
-    if (w->extra) json_array_append_new(planes, plane_json(c, w->extra));
+    for (size_t i = 0; i < KERF_EXTRAS; i++) {
+        if (w->extra[i]) json_array_append_new(planes, plane_json(c, w->extra[i]));
+    }
     const kerf_codec codec = w->codec;
     json_t *row = json_pack("{s:s, s:o, s:s, s:s?, s:s?, s:s?}", "name", w->name, "shape",
                             json_shape(&w->shape), "dtype", kerf_dtype_name(w->dtype), "format",

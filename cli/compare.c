@@ -168,7 +168,7 @@ static kerf_status compare_bytes(const compare_job *job, comparison *c, kerf_err
     kerf_status status = KERF_OK;
     for (kerf_plane_id p = 0; p < KERF_PLANES && status == KERF_OK; p++) {
         const kerf_weight *w = c->weight;
-        if (!w->plane[p] || !c->other->plane[p]) continue;
+        if (w->codec.format ? !w->geometry.plane[p].dtype : !w->plane[p]) continue;
         stream *s = NULL;
         r.plane = p;
         status = stream_open_bytes(

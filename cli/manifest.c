@@ -269,5 +269,8 @@ kerf_status copy_weight(const checkpoint *source, const kerf_weight *w, kerf_wri
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (w->plane[p]) TRY(copy_tensor(source, w->plane[p], to, i++, bar, err));
     }
-    return w->extra ? copy_tensor(source, w->extra, to, i, bar, err) : KERF_OK;
+    for (size_t k = 0; k < KERF_EXTRAS; k++) {
+        if (w->extra[k]) TRY(copy_tensor(source, w->extra[k], to, i++, bar, err));
+    }
+    return KERF_OK;
 }

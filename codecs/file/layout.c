@@ -127,7 +127,20 @@ static kerf_shape form_of(const kf_part *part, const kerf_geometry *g, const ker
     return plane->shape;
 }
 
-/* Which parts a weight has, in order: its planes, then what stores none. */
+typedef struct extra_form {
+    const char *suffix;
+    kerf_dtype dtype;
+    uint64_t count; /* 0: one for each dimension */
+} extra_form;
+
+static const extra_form extra_forms[] = {
+    [KF_EXTRA_SHAPE] = {"_shape", KERF_I64, 0},
+    [KF_EXTRA_CODE_BOOK] = {".quant_map", KERF_F32, 16},
+    [KF_EXTRA_SCALE_BOOK] = {".nested_quant_map", KERF_F32, 256},
+    [KF_EXTRA_STATE] = {".quant_state.bitsandbytes__nf4", KERF_U8, KF_STATE_BYTES},
+};
+
+/* Its planes, then what stores none. */
 int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char *name, size_t size,
                       kerf_entry *out, kerf_plane_id *plane)
 {
@@ -135,7 +148,8 @@ int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char
     *out = (kerf_entry){.name = name};
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         const kerf_plane *from = &w->geometry.plane[p];
-        if (from->dtype == KERF_DTYPE_NONE || i-- > 0) continue;
+        if (from->dtype == KERF_DTYPE_NONE || (s && s->part[p].coding == KF_IN_STATE)) continue;
+        if (i-- > 0) continue;
         out->dtype = s ? s->part[p].dtype : from->dtype;
         out->shape = s ? form_of(&s->part[p], &w->geometry, from) : from->shape;
         snprintf(name, size, "%s%s", w->name, s ? s->part[p].suffix : own_suffix[p]);
@@ -143,10 +157,11 @@ int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char
         return 1;
     }
     *plane = KERF_PLANES;
-    if (i > 0 || !s || s->extra != KF_EXTRA_SHAPE) return 0;
-    out->dtype = KERF_I64;
-    out->shape = (kerf_shape){1, {w->shape.rank}};
-    snprintf(name, size, "%s_shape", w->name);
+    if (!s || i >= KERF_EXTRAS || s->extra[i] == KF_EXTRA_NONE) return 0;
+    const extra_form *form = &extra_forms[s->extra[i]];
+    out->dtype = form->dtype;
+    out->shape = (kerf_shape){1, {form->count ? form->count : w->shape.rank}};
+    snprintf(name, size, "%s%s", w->name, form->suffix);
     return 1;
 }
 

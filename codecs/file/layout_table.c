@@ -1,7 +1,8 @@
 /* layout_table.c - how each layout stores each format.
  *
  * Sources: vLLM's loaders (modelopt.py, compressed_tensors/, fp8.py), the compressors of
- * compressed-tensors 0.20, NVIDIA Model-Optimizer's export, DeepSeek-V3's checkpoints.
+ * compressed-tensors 0.20, NVIDIA Model-Optimizer's export, DeepSeek-V3's checkpoints, QuantState
+ * of bitsandbytes 0.50.
  *
  * Formats without a row are not part of a layout: its loaders know nothing of them. Layout `kerf`
  * has no rows; it takes every format as it is. */
@@ -12,6 +13,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_MODELOPT] = {"modelopt", "NVIDIA Model-Optimizer: vLLM, SGLang, TensorRT-LLM"},
     [KF_LAYOUT_COMPRESSED_TENSORS] = {"compressed-tensors",
                                       "llm-compressor: vLLM, SGLang, transformers"},
+    [KF_LAYOUT_BITSANDBYTES] = {"bitsandbytes", "QLoRA's 4-bit floats: transformers"},
     [KF_LAYOUT_DEEPSEEK] = {"deepseek", "DeepSeek-V3 block FP8: vLLM, SGLang, transformers"},
 };
 
@@ -21,21 +23,22 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
 #define INVERSE(suffix)                {suffix, KERF_F32, KF_FORM_ONE, KF_RECIPROCAL, 0}
 #define WORDS(suffix, flip)            {suffix, KERF_I32, KF_FORM_WORDS, flip ? KF_FLIP : KF_COPY, flip}
 #define STACK(suffix, flip)            {suffix, KERF_I32, KF_FORM_STACK, KF_STACK, flip}
+#define IN_STATE                       {NULL, KERF_F32, KF_FORM_ONE, KF_IN_STATE, 0}
 #define NO_PART                        {0}
 
 #define MODELOPT(format, scheme, rows, cols, shares, refusal, ...) \
-    {KF_LAYOUT_MODELOPT, KERF_FORMAT_##format, scheme, refusal, rows, cols, shares, {__VA_ARGS__}, KF_EXTRA_NONE},
+    {KF_LAYOUT_MODELOPT, KERF_FORMAT_##format, scheme, refusal, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
 #define CT(format, scheme, rows, cols, shares, ...) \
-    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, scheme, NULL, rows, cols, shares, {__VA_ARGS__}, KF_EXTRA_NONE},
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, scheme, NULL, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
 
 /* Integers in 32-bit words. Codes are stored unsigned: two's complement ones with their highest
  * bits flipped, asymmetric ones as they are, but for 8 bits, which lie as I8. */
 #define CT_PACK(format, cols, flip, scale) \
     {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, 1, cols, 0, \
-     {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, NO_PART}, KF_EXTRA_SHAPE},
+     {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, NO_PART}, {KF_EXTRA_SHAPE}},
 #define CT_PACK_ASYM(format, rows, cols, flip, scale) \
     {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, rows, cols, 0, \
-     {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, STACK("_zero_point", flip)}, KF_EXTRA_SHAPE},
+     {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, STACK("_zero_point", flip)}, {KF_EXTRA_SHAPE}},
 
 static const char needs_inputs[] =
     "loaders of this scheme need an input scale for each layer, which weights alone do not give";
@@ -80,7 +83,13 @@ const kf_stored kf_stored_table[] = {
     CT_PACK_ASYM(INT2_G16_ASYM,  16,  16, 0,    BF16)
 
     {KF_LAYOUT_DEEPSEEK, KERF_FORMAT_FP8_E4M3_TILE, "fp8", NULL, 1, 128, 0,
-     {AS_IS("", F8_E4M3), AS_IS("_scale_inv", F32), NO_PART, NO_PART}, KF_EXTRA_NONE},
+     {AS_IS("", F8_E4M3), AS_IS("_scale_inv", F32), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+
+    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4, "nf4", NULL, 1, 1, 0,
+     {AS_IS("", U8), AS_IS(".absmax", F32), NO_PART, NO_PART}, {KF_EXTRA_CODE_BOOK, KF_EXTRA_STATE}},
+    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4_DQ, "nf4, nested", NULL, 1, 1, 0,
+     {AS_IS("", U8), AS_IS(".absmax", U8), AS_IS(".nested_absmax", F32), IN_STATE},
+     {KF_EXTRA_CODE_BOOK, KF_EXTRA_SCALE_BOOK, KF_EXTRA_STATE}},
 };
 /* clang-format on */
 const size_t kf_stored_count = sizeof kf_stored_table / sizeof *kf_stored_table;

@@ -1,5 +1,5 @@
 /* layout_table.h - how each layout stores each format: which tensors hold the planes, what they
- * are called, and how their bytes differ from the planes' own. Pure data; layout.c and stored.c
+ * are called, and how their bytes differ from the planes' own. Pure data; layout.c and stored_bytes.c
  * read it. */
 #ifndef KERF_FILE_LAYOUT_TABLE_H
 #define KERF_FILE_LAYOUT_TABLE_H
@@ -11,6 +11,7 @@ typedef enum kf_layout_id {
     KF_LAYOUT_MODELOPT,
     KF_LAYOUT_COMPRESSED_TENSORS,
     KF_LAYOUT_DEEPSEEK,
+    KF_LAYOUT_BITSANDBYTES,
     KF_LAYOUTS
 } kf_layout_id;
 
@@ -31,7 +32,8 @@ typedef enum kf_coding {
     KF_COPY,
     KF_FLIP,       /* every byte is changed by exclusive or with `flip`                */
     KF_RECIPROCAL, /* F32: one over the value                                          */
-    KF_STACK       /* codes of one column, rows from the lowest bits of a word upwards */
+    KF_STACK,      /* codes of one column, rows from the lowest bits of a word upwards */
+    KF_IN_STATE    /* no tensor: one number in the JSON of KF_EXTRA_STATE              */
 } kf_coding;
 
 typedef struct kf_part {
@@ -45,8 +47,15 @@ typedef struct kf_part {
 /* A tensor that holds no plane. */
 typedef enum kf_extra {
     KF_EXTRA_NONE,
-    KF_EXTRA_SHAPE /* name_shape: the dimensions, I64 */
+    KF_EXTRA_SHAPE,      /* the dimensions, I64                                               */
+    KF_EXTRA_CODE_BOOK,  /* what codes stand for, F32                                         */
+    KF_EXTRA_SCALE_BOOK, /* what 8-bit scales stand for, F32                                  */
+    KF_EXTRA_STATE       /* bitsandbytes' JSON: type, block size, dtype, shape, nested offset */
 } kf_extra;
+
+/* Bytes of the JSON as kerf writes it, filled up with spaces: its length must be known before the
+ * offset is. */
+#define KF_STATE_BYTES 256
 
 typedef struct kf_stored {
     kf_layout_id layout;
@@ -56,7 +65,7 @@ typedef struct kf_stored {
     unsigned rows, cols; /* a matrix must be a multiple of these                      */
     int shares_second;   /* layers that runtimes fuse must have one scale per matrix  */
     kf_part part[KERF_PLANES];
-    kf_extra extra;
+    kf_extra extra[KERF_EXTRAS];
 } kf_stored;
 
 extern const kf_stored kf_stored_table[];

@@ -173,6 +173,18 @@ static json_t *deepseek_config(const quantized *q)
                      "modules_to_not_convert", list_kept(q));
 }
 
+/* --- bitsandbytes --- */
+
+static json_t *bitsandbytes_config(const quantized *q)
+{
+    return json_pack("{s:s, s:b, s:b, s:s, s:b, s:s, s:s, s:f, s:o, s:b, s:b}", "quant_method",
+                     "bitsandbytes", "load_in_4bit", 1, "load_in_8bit", 0, "bnb_4bit_quant_type",
+                     "nf4", "bnb_4bit_use_double_quant", q->format[0]->second == KERF_SECOND_NESTED,
+                     "bnb_4bit_compute_dtype", "bfloat16", "bnb_4bit_quant_storage", "uint8",
+                     "llm_int8_threshold", 6.0, "llm_int8_skip_modules", list_kept(q),
+                     "llm_int8_has_fp16_weight", 0, "llm_int8_enable_fp32_cpu_offload", 0);
+}
+
 /* --- config.json --- */
 
 static const struct {
@@ -184,6 +196,7 @@ static const struct {
     [KF_LAYOUT_MODELOPT] = {modelopt_config, modelopt_file, 0},
     [KF_LAYOUT_COMPRESSED_TENSORS] = {ct_config, NULL, 1},
     [KF_LAYOUT_DEEPSEEK] = {deepseek_config, NULL, 0},
+    [KF_LAYOUT_BITSANDBYTES] = {bitsandbytes_config, NULL, 0},
 };
 
 static char *dump(json_t *j)

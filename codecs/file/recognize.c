@@ -9,6 +9,7 @@
 
 #include "file/io.h"
 #include "file/json_walk.h"
+#include "file/state.h"
 
 #define MAX_CONFIG_BYTES (1u << 24)
 
@@ -44,15 +45,27 @@ static uint64_t codes_per_element(const kf_stored *s, const kerf_format *f)
     return f->bits < 8 ? 8 / f->bits : 1;
 }
 
-/* The dense shape that these codes stand for, and the geometry that follows from it. */
-static int take_shape(const kf_stored *s, const kerf_tensor *t, kerf_weight *w)
+/* The dense shape that these codes stand for, and the geometry that follows from it. Codes of a
+ * flattened tensor do not tell; their state does. */
+static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tensor *t,
+                      kerf_weight *w)
 {
     for (size_t i = 0; i < kerf_format_count(); i++)
         if (kerf_format_at(i)->id == s->format) w->codec.format = kerf_format_at(i);
     w->shape = t->shape;
-    return t->shape.rank == 2 &&
-           kf_mul_ok(t->shape.dim[1], codes_per_element(s, w->codec.format), &w->shape.dim[1]) &&
-           kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, NULL) == KERF_OK &&
+    if (w->codec.format->geometry == KERF_GROUP_FLAT) {
+        char name[KERF_MAX_NAME_BYTES + 64];
+        kf_state state;
+        snprintf(name, sizeof name, "%s" KF_STATE_SUFFIX, w->name);
+        const kerf_tensor *at = kerf_reader_find(r, name);
+        if (!at || !kf_state_read(r, at, &state)) return 0;
+        w->shape = state.shape;
+    } else if (t->shape.rank != 2 ||
+               !kf_mul_ok(t->shape.dim[1], codes_per_element(s, w->codec.format),
+                          &w->shape.dim[1])) {
+        return 0;
+    }
+    return kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, NULL) == KERF_OK &&
            kf_stored_fits(s, &w->geometry, NULL) == KERF_OK;
 }
 
@@ -71,6 +84,13 @@ static int is_stored_as(const kerf_tensor *t, const kerf_entry *e, const kerf_pl
            memcmp(t->shape.dim, e->shape.dim, e->shape.rank * sizeof *e->shape.dim) == 0;
 }
 
+void kf_add_extra(kerf_weight *w, const kerf_tensor *t)
+{
+    size_t i = 0;
+    while (i < KERF_EXTRAS && w->extra[i]) i++;
+    if (i < KERF_EXTRAS) w->extra[i] = t;
+}
+
 /* The words of a row say how many bits it has, not how many codes; this tensor does. */
 static int is_shape_of(const kerf_reader *r, const kerf_tensor *t, const kerf_weight *w)
 {
@@ -78,6 +98,49 @@ static int is_shape_of(const kerf_reader *r, const kerf_tensor *t, const kerf_we
     const size_t n = w->shape.rank * sizeof *dim;
     return t->bytes == n && kerf_reader_read(r, t, 0, dim, n, NULL) == KERF_OK &&
            memcmp(dim, w->shape.dim, n) == 0;
+}
+
+static int is_book_of(const kerf_reader *r, const kerf_tensor *t, const kerf_format *f,
+                      kerf_plane_id p)
+{
+    float own[256], stored[256];
+    size_t n = kerf_codebook(f, p, own) * sizeof *own;
+    return t->bytes == n && kerf_reader_read(r, t, 0, stored, n, NULL) == KERF_OK &&
+           memcmp(own, stored, n) == 0;
+}
+
+static int is_state_of(const kerf_reader *r, const kerf_tensor *t, kerf_weight *w)
+{
+    kf_state state;
+    if (!kf_state_read(r, t, &state)) return 0;
+    if (w->dtype == KERF_DTYPE_NONE) w->dtype = state.dtype;
+    return state.block == w->codec.format->group && state.shape.rank == w->shape.rank &&
+           memcmp(state.shape.dim, w->shape.dim, w->shape.rank * sizeof *w->shape.dim) == 0 &&
+           state.nested == (w->codec.format->second == KERF_SECOND_NESTED);
+}
+
+int kf_extras_agree(const kerf_reader *r, kerf_weight *w)
+{
+    const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
+    for (size_t i = 0; s && i < KERF_EXTRAS; i++) {
+        const kerf_tensor *t = w->extra[i];
+        switch (s->extra[i]) {
+        case KF_EXTRA_NONE: break;
+        case KF_EXTRA_SHAPE:
+            if (!is_shape_of(r, t, w)) return 0;
+            break;
+        case KF_EXTRA_CODE_BOOK:
+            if (!is_book_of(r, t, w->codec.format, KERF_PLANE_CODES)) return 0;
+            break;
+        case KF_EXTRA_SCALE_BOOK:
+            if (!is_book_of(r, t, w->codec.format, KERF_PLANE_SCALES)) return 0;
+            break;
+        case KF_EXTRA_STATE:
+            if (!is_state_of(r, t, w)) return 0;
+            break;
+        }
+    }
+    return 1;
 }
 
 static int has_other(const kerf_reader *r, const kerf_weight *w)
@@ -105,14 +168,14 @@ static int take_parts(const kerf_reader *r, kerf_weight *w)
     for (size_t i = 0; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
         const kerf_tensor *t = kerf_reader_find(r, name);
         const kerf_plane *plane = p == KERF_PLANES ? NULL : &w->geometry.plane[p];
-        if (!t || !is_stored_as(t, &e, plane)) return 0;
-        if (!plane && !is_shape_of(r, t, w)) return 0;
+        int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
+        if (!t || (!is_state && !is_stored_as(t, &e, plane))) return 0;
         if (plane)
             w->plane[p] = t;
         else
-            w->extra = t;
+            kf_add_extra(w, t);
     }
-    return !has_other(r, w);
+    return kf_extras_agree(r, w) && !has_other(r, w);
 }
 
 /* Tries one row; name has room for that of a weight. */
@@ -125,7 +188,7 @@ static int try_row(const kerf_reader *r, const kf_stored *s, const kerf_tensor *
     memcpy(name, t->name, n);
     name[n] = 0;
     *w = (kerf_weight){.name = name, .layout = &kf_layouts[s->layout]};
-    return kf_has_suffix(name, ".weight") && take_shape(s, t, w) && take_parts(r, w);
+    return kf_has_suffix(name, ".weight") && take_shape(r, s, t, w) && take_parts(r, w);
 }
 
 int kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,

@@ -4,6 +4,13 @@
 
 #include "file/layout.h"
 
+/* Puts a tensor that stores no plane behind those that w has. */
+void kf_add_extra(kerf_weight *w, const kerf_tensor *t);
+
+/* Whether the content of these tensors is what the format and shape of w demand; tables of numbers
+ * must be kerf's own. Sets w->dtype when they name one and it is not known. */
+int kf_extras_agree(const kerf_reader *r, kerf_weight *w);
+
 /* Whether tensor t holds the codes of a weight, and all else that some row of the layout table
  * asks for is there too: 1, with everything but name and dtype of *w set, and the length of the
  * weight's name, which t's begins with, in *name_length. Rows of `first` are tried before others.

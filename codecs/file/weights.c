@@ -140,7 +140,7 @@ static kerf_status take_stored(builder *b, kerf_weight *w, size_t i, int *more)
                            KF_NAME(name));
     *role = p == KERF_PLANE_CODES ? CODES : OTHER_PLANE;
     if (p == KERF_PLANES)
-        w->extra = t;
+        kf_add_extra(w, t);
     else
         w->plane[p] = t;
     return KERF_OK;
@@ -182,6 +182,9 @@ static kerf_status take_entry(builder *b, kerf_weight *w, const json_t *entry)
         KF_TRY(take_stored(b, w, i, &is_there));
         more = (size_t)is_there;
     }
+    if (!kf_extras_agree(b->r, w))
+        return fail_weight(b, KERF_E_DATA, w->name,
+                           "the tensors of its layout that describe it say otherwise");
     return KERF_OK;
 }
 
@@ -356,11 +359,12 @@ static int holds_codes(kerf_dtype t)
 /* Marks the tensors of a recognized weight; 0 when one of them serves another already. */
 static int claim(builder *b, const kerf_weight *w)
 {
-    const kerf_tensor *part[KERF_PLANES + 1] = {w->extra};
-    for (int p = 0; p < KERF_PLANES; p++) part[p + 1] = w->plane[p];
-    for (int i = 0; i <= KERF_PLANES; i++)
+    const kerf_tensor *part[KERF_PLANES + KERF_EXTRAS];
+    memcpy(part, w->plane, sizeof w->plane);
+    memcpy(part + KERF_PLANES, w->extra, sizeof w->extra);
+    for (int i = 0; i < KERF_PLANES + KERF_EXTRAS; i++)
         if (part[i] && b->role[part[i] - b->first] != DENSE) return 0;
-    for (int i = 0; i <= KERF_PLANES; i++)
+    for (int i = 0; i < KERF_PLANES + KERF_EXTRAS; i++)
         if (part[i]) b->role[part[i] - b->first] = OTHER_PLANE;
     b->role[w->plane[KERF_PLANE_CODES] - b->first] = CODES;
     return 1;
@@ -379,7 +383,7 @@ static kerf_status recognize_all(builder *b, size_t tensors)
         if (!asked++) configured = kerf_layout_configured(b->r);
         if (!kf_recognize(b->r, t, configured, &w, &n) || !claim(b, &w)) continue;
         KF_TRY(keep_name(b, t->name, n, t, &w.name));
-        w.dtype = dtype;
+        if (w.dtype == KERF_DTYPE_NONE) w.dtype = dtype;
         b->at[i] = w;
     }
     return KERF_OK;

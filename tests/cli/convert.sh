@@ -30,6 +30,8 @@ compressed-tensors int4-g128
 compressed-tensors int4-g64-asym
 compressed-tensors int8
 deepseek fp8-e4m3-128x128
+bitsandbytes nf4
+bitsandbytes nf4-dq
 END
 
 # --- the reciprocal of a tensor scale -----------------------------------------------------------

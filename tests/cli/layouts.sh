@@ -65,6 +65,8 @@ compressed-tensors int8-g128
 compressed-tensors int8-g128-asym
 compressed-tensors int2-g64
 deepseek fp8-e4m3-128x128
+bitsandbytes nf4
+bitsandbytes nf4-dq
 END
 
 # --- what loaders are told ----------------------------------------------------------------------

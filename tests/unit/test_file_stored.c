@@ -67,8 +67,8 @@ static void write_planes(kerf_weight_writer *ww, const kerf_weight *w,
 static void write_weight(const char *path, const kerf_layout *l, const kerf_weight *w,
                          unsigned char *plane[KERF_PLANES], int described)
 {
-    char names[KERF_STORED][64];
-    kerf_entry e[KERF_STORED + 1] = {{"norm.weight", KERF_BF16, {1, {8}}, 0}};
+    char names[KERF_PLANES + KERF_EXTRAS][64];
+    kerf_entry e[KERF_PLANES + KERF_EXTRAS + 1] = {{"norm.weight", KERF_BF16, {1, {8}}, 0}};
     kerf_plane_id p;
     kerf_error err;
     size_t n = 1;
@@ -435,6 +435,86 @@ static void test_not_recognized(void **state)
     }
 }
 
+/* The JSON that bitsandbytes reads, word for word, and its tables. */
+static void test_bitsandbytes_state(void **state)
+{
+    unsigned char *plane[KERF_PLANES] = {NULL};
+    char text[256];
+    float offset = 0.1f, book[16], map[256];
+    plane[KERF_PLANE_ZEROS] = malloc(4);
+    memcpy(plane[KERF_PLANE_ZEROS], &offset, 4);
+    const char *path = write_one(state, "bitsandbytes", "nf4-dq", plane);
+    read_tensor(path, "m.weight.quant_state.bitsandbytes__nf4", KERF_U8, (kerf_shape){1, {256}},
+                text, sizeof text);
+    const char want[] = "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": \"bfloat16\", "
+                        "\"shape\": [256, 256], \"nested_blocksize\": 256, \"nested_dtype\": "
+                        "\"float32\", \"nested_offset\": 0.100000001} ";
+    assert_memory_equal(text, want, sizeof want - 1);
+    for (size_t i = sizeof want - 1; i < sizeof text; i++) assert_int_equal(text[i], ' ');
+    read_tensor(path, "m.weight.quant_map", KERF_F32, (kerf_shape){1, {16}}, book, sizeof book);
+    assert_true(book[0] == -1 && book[7] == 0 && book[15] == 1);
+    read_tensor(path, "m.weight.nested_quant_map", KERF_F32, (kerf_shape){1, {256}}, map,
+                sizeof map);
+    assert_true(map[127] == 0 && map[255] == 1);
+    for (int i = 1; i < 256; i++) assert_true(map[i] > map[i - 1]);
+    free_planes(plane);
+}
+
+/* Writes an NF4 weight [4, 32] with this state. */
+static size_t count_nf4(void **state, const char *json, float first)
+{
+    static const kerf_entry e[] = {
+        {"m.weight", KERF_U8, {2, {64, 1}}, 0},
+        {"m.weight.absmax", KERF_F32, {1, {2}}, 0},
+        {"m.weight.quant_map", KERF_F32, {1, {16}}, 0},
+        {"m.weight.quant_state.bitsandbytes__nf4", KERF_U8, {1, {128}}, 0}};
+    const kerf_writer_options opt = {.overwrite = 1};
+    const char *path = in_folder(state, "nf4.safetensors");
+    static char zeros[256];
+    char text[128];
+    float book[256];
+    kerf_writer *w;
+    kerf_error err;
+    assert_int_equal(kerf_codebook(kerf_format_find("int8"), KERF_PLANE_CODES, book), 0);
+    assert_int_equal(kerf_codebook(kerf_format_find("nf4"), KERF_PLANE_CODES, book), 16);
+    book[0] = first;
+    memset(text, ' ', sizeof text);
+    memcpy(text, json, strlen(json));
+    must(kerf_writer_create(path, e, 4, &opt, &w, &err), &err);
+    must(kerf_writer_write(w, 0, 0, zeros, 64, &err), &err);
+    must(kerf_writer_write(w, 1, 0, zeros, 8, &err), &err);
+    must(kerf_writer_write(w, 2, 0, book, 64, &err), &err);
+    must(kerf_writer_write(w, 3, 0, text, sizeof text, &err), &err);
+    must(kerf_writer_commit(w, &err), &err);
+    return count_recognized(path);
+}
+
+static void test_bitsandbytes_recognized(void **state)
+{
+#define STATE(type, block, dtype, shape) \
+    "{\"quant_type\":" type ",\"blocksize\":" block ",\"dtype\":" dtype ",\"shape\":" shape "}"
+    static const char *const bad[] = {
+        STATE("\"fp4\"", "64", "\"float16\"", "[4,32]"),
+        STATE("\"nf4\"", "32", "\"float16\"", "[4,32]"),
+        STATE("\"nf4\"", "64", "\"int8\"", "[4,32]"),
+        STATE("\"nf4\"", "64", "\"float16\"", "[4,33]"),
+        STATE("\"nf4\"", "64", "\"float16\"", "[4,-32]"),
+        STATE("\"nf4\"", "64", "\"float16\"", "[9007199254740992,9007199254740992]"),
+        STATE("\"nf4\"", "64", "\"float16\"", "[1,1,1,1,1,1,1,4,32]"),
+        STATE("\"nf4\"", "64", "\"float16\"", "4"),
+        STATE("7", "\"64\"", "\"float16\"", "[4,32]"),
+        "[]",
+        "{",
+        "",
+    };
+    const char *good = STATE("\"nf4\"", "64", "\"float16\"", "[4,32]");
+    assert_int_equal(count_nf4(state, good, -1), 1);
+    assert_int_equal(count_nf4(state, good, -0.5f), 0); /* another code book */
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(count_nf4(state, bad[i], -1), 0);
+#undef STATE
+}
+
 /* --- refusals --- */
 
 static void test_refusals(void **state)
@@ -472,6 +552,8 @@ int main(void)
         cmocka_unit_test(test_shorter_scales),
         cmocka_unit_test(test_half_scales),
         cmocka_unit_test(test_not_recognized),
+        cmocka_unit_test(test_bitsandbytes_state),
+        cmocka_unit_test(test_bitsandbytes_recognized),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

@@ -73,12 +73,14 @@ KERF_API const char *kerf_status_name(kerf_status s);
 
 /* --- element types of tensors --------------------------------------------------------------
  * The names of safetensors, in its order: writers place wider types first. */
-#define KERF_DTYPES(X)                                                                     \
-    X(BOOL, 8)                                                                             \
-    X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6) X(U8, 8) X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8)     \
-        X(F8_E8M0, 8) X(F8_E4M3FNUZ, 8) X(F8_E5M2FNUZ, 8) X(I16, 16) X(U16, 16) X(F16, 16) \
-            X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) X(C64, 64) X(F64, 64) X(I64, 64)  \
-                X(U64, 64)
+#define KERF_DTYPES(X)                                                                       \
+    X(BOOL, 8)                                                                               \
+    X(F4, 4)                                                                                 \
+    X(F6_E2M3, 6)                                                                            \
+    X(F6_E3M2, 6)                                                                            \
+    X(U8, 8) X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) X(F8_E4M3FNUZ, 8)            \
+        X(F8_E5M2FNUZ, 8) X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) \
+            X(F32, 32) X(C64, 64) X(F64, 64) X(I64, 64) X(U64, 64)
 
 typedef enum kerf_dtype {
     KERF_DTYPE_NONE = 0,
@@ -258,6 +260,11 @@ KERF_API KERF_CHECK kerf_status kerf_geometry_init(kerf_geometry *g, const kerf_
  * byte structs have no short rows, some encoders need scales in the type of the source. */
 KERF_API KERF_CHECK kerf_status kerf_codec_check(kerf_codec c, const kerf_shape *shape,
                                                  kerf_dtype source, kerf_error *err);
+
+/* The numbers that codes or scales of a format stand for, where it has a table of them: NF4's 16
+ * for KERF_PLANE_CODES, the 256 of the map that scales of nf4-dq index for KERF_PLANE_SCALES.
+ * Returns how many; 0: it has no such table. */
+KERF_API size_t kerf_codebook(const kerf_format *f, kerf_plane_id p, float out[256]);
 
 /* Bits per weight with every plane counted; 0 for an empty tensor. */
 KERF_API double kerf_geometry_bpw(const kerf_geometry *g);

@@ -173,7 +173,7 @@ KERF_API int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f
 
 /* --- quantized tensors in a checkpoint ------------------------------------------------------- */
 
-#define KERF_STORED 8 /* the most tensors that one weight is spread over */
+#define KERF_EXTRAS 3 /* the most tensors of a weight that store no plane */
 
 /* A tensor as a model sees it: dense, or quantized and spread over several stored tensors. */
 typedef struct kerf_weight {
@@ -185,7 +185,7 @@ typedef struct kerf_weight {
     kerf_geometry geometry;                /* when quantized                                  */
     const kerf_layout *layout;             /* when quantized                                  */
     const kerf_tensor *plane[KERF_PLANES]; /* what stores each plane; dense: plane[0] alone    */
-    const kerf_tensor *extra;              /* a tensor that stores no plane, or NULL          */
+    const kerf_tensor *extra[KERF_EXTRAS]; /* tensors that store no plane, in the layout's order */
 } kerf_weight;
 
 typedef struct kerf_weights kerf_weights;

@@ -1,4 +1,4 @@
-/* stored.c - between the bytes of a plane and the bytes of the tensor that stores it.
+/* stored_bytes.c - between the bytes of a plane and the bytes of the tensor that stores it.
  *
  * Most are the same. Where they differ the difference is a permutation or one operation per
  * number (layout_table.h), done here on the way in and out, so that nobody else knows of it:
@@ -13,6 +13,7 @@
 
 #include "file/io.h"
 #include "file/layout.h"
+#include "file/state.h"
 
 #define CHUNK_BYTES ((size_t)1 << 16)
 #define STACK_BYTES ((uint64_t)1 << 28) /* of a plane that must be whole before it is written */
@@ -144,11 +145,29 @@ static void invert(unsigned char *p, size_t count)
     }
 }
 
+/* The one number of a plane that stands in the JSON of its weight. */
+static kerf_status read_offset(const kerf_reader *r, const kerf_weight *w, uint64_t offset,
+                               void *dst, size_t n, kerf_error *err)
+{
+    kf_state state;
+    size_t last = KERF_EXTRAS;
+    while (last > 0 && !w->extra[last - 1]) last--;
+    if (n == 0 && offset <= sizeof state.offset) return KERF_OK;
+    if (offset != 0 || n != sizeof state.offset)
+        return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
+    if (last == 0 || !kf_state_read(r, w->extra[last - 1], &state))
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.*s: its state cannot be read",
+                       KF_NAME(w->name));
+    memcpy(dst, &state.offset, n);
+    return KERF_OK;
+}
+
 kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
                              uint64_t offset, void *dst, size_t n, kerf_error *err)
 {
     const kerf_tensor *t = w->plane[p];
     const kf_part *part = part_of(w, p);
+    if (part->coding == KF_IN_STATE) return read_offset(r, w, offset, dst, n, err);
     if (!t) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_weight_read: no such plane");
     if (part->coding == KF_STACK) {
         uint64_t end, bytes = w->geometry.plane[p].bytes;
@@ -191,7 +210,8 @@ struct kerf_weight_writer {
     kerf_writer *writer;
     const kerf_weight *weight;
     const kf_stored *stored; /* NULL: layout kerf */
-    size_t entry[KERF_PLANES], extra;
+    size_t entry[KERF_PLANES], extra[KERF_EXTRAS];
+    float offset;         /* of KF_IN_STATE */
     unsigned char *whole; /* the zero points, until all are there */
     uint64_t inexact;
     unsigned char chunk[CHUNK_BYTES];
@@ -202,6 +222,7 @@ kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l, const 
 {
     kerf_entry entry;
     kerf_plane_id plane;
+    size_t extras = 0;
     char name[KERF_MAX_NAME_BYTES + 32];
     uint64_t bytes = weight->geometry.plane[KERF_PLANE_ZEROS].bytes;
     *out = NULL;
@@ -211,7 +232,7 @@ kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l, const 
     ww->weight = weight;
     ww->stored = kf_stored_find(l, weight->codec.format);
     for (size_t i = 0; kerf_layout_entry(l, weight, i, name, sizeof name, &entry, &plane); i++)
-        *(plane == KERF_PLANES ? &ww->extra : &ww->entry[plane]) = first + i;
+        *(plane == KERF_PLANES ? &ww->extra[extras++] : &ww->entry[plane]) = first + i;
     if (ww->stored && ww->stored->part[KERF_PLANE_ZEROS].coding == KF_STACK) {
         ww->whole = bytes <= STACK_BYTES ? kf_alloc(bytes, 1) : NULL;
         if (!ww->whole) {
@@ -249,6 +270,10 @@ kerf_status kerf_weight_writer_write(kerf_weight_writer *w, kerf_plane_id p, uin
     const kf_part *part = w->stored ? &w->stored->part[p] : NULL;
     if (!part || part->coding == KF_COPY)
         return kerf_writer_write(w->writer, w->entry[p], offset, src, n, err);
+    if (part->coding == KF_IN_STATE) {
+        if (offset == 0 && n == sizeof w->offset) memcpy(&w->offset, src, n);
+        return KERF_OK;
+    }
     if (part->coding != KF_STACK) return write_coded(w, part, w->entry[p], offset, src, n, err);
     uint64_t end;
     if (!kf_add_ok(offset, n, &end) || end > w->weight->geometry.plane[p].bytes)
@@ -288,12 +313,35 @@ static kerf_status write_stack(kerf_weight_writer *w, kerf_error *err)
     return s;
 }
 
+static kerf_status write_extra(kerf_weight_writer *w, size_t i, kerf_error *err)
+{
+    const kerf_weight *weight = w->weight;
+    float book[256];
+    char state[KF_STATE_BYTES];
+    size_t n;
+    switch (w->stored->extra[i]) {
+    case KF_EXTRA_NONE: break;
+    case KF_EXTRA_SHAPE:
+        return kerf_writer_write(w->writer, w->extra[i], 0, weight->shape.dim,
+                                 weight->shape.rank * sizeof(uint64_t), err);
+    case KF_EXTRA_CODE_BOOK:
+        n = kerf_codebook(weight->codec.format, KERF_PLANE_CODES, book);
+        return kerf_writer_write(w->writer, w->extra[i], 0, book, n * sizeof *book, err);
+    case KF_EXTRA_SCALE_BOOK:
+        n = kerf_codebook(weight->codec.format, KERF_PLANE_SCALES, book);
+        return kerf_writer_write(w->writer, w->extra[i], 0, book, n * sizeof *book, err);
+    case KF_EXTRA_STATE:
+        kf_state_write(weight, w->offset, state);
+        return kerf_writer_write(w->writer, w->extra[i], 0, state, sizeof state, err);
+    }
+    return KERF_OK;
+}
+
 kerf_status kerf_weight_writer_finish(kerf_weight_writer *w, kerf_error *err)
 {
     if (w->whole) KF_TRY(write_stack(w, err));
-    if (!w->stored || w->stored->extra == KF_EXTRA_NONE) return KERF_OK;
-    return kerf_writer_write(w->writer, w->extra, 0, w->weight->shape.dim,
-                             w->weight->shape.rank * sizeof(uint64_t), err);
+    for (size_t i = 0; w->stored && i < KERF_EXTRAS; i++) KF_TRY(write_extra(w, i, err));
+    return KERF_OK;
 }
 
 uint64_t kerf_weight_writer_inexact(const kerf_weight_writer *w)

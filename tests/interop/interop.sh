@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# interop.sh - what the real readers make of the files that kerf writes: every layout and format is
+# written from the small real model, loaded by the packages that users load it with, and compared
+# weight by weight with what kerf itself decodes from the same file.
+#
+#   bash tests/interop/interop.sh KERF [--light] [--write]
+#
+#   --light   only readers that need no PyTorch (a minute, 60 MB)
+#   --write   replace interop.md with what this run saw
+#
+# Packages are pinned in requirements-*.txt. The virtual environment is KERF_INTEROP_VENV or
+# build/interop-venv, made on the first run; with PyTorch it takes 6 GB.
+# Exit code 1: a reader refused a file, or read other numbers.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+kerf=$(realpath "${1:?usage: interop.sh KERF [--light] [--write]}") light=0 write=0
+shift
+while [ $# -gt 0 ]; do
+    case $1 in
+    --light) light=1 ;;
+    --write) write=1 ;;
+    *) echo "interop.sh: unknown option $1" >&2 && exit 2 ;;
+    esac
+    shift
+done
+
+kind=$([ $light -eq 1 ] && echo light || echo full)
+venv=${KERF_INTEROP_VENV:-build/interop-venv}
+if [ ! -e "$venv/complete-$kind" ]; then
+    [ -e "$venv/bin/python" ] || python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "tests/interop/requirements-$kind.txt"
+    touch "$venv/complete-$kind"
+fi
+
+export OMP_WAIT_POLICY=passive PYTHONWARNINGS=ignore HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error TQDM_DISABLE=1 LOGURU_LEVEL=ERROR
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/kerf-interop.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+"$venv/bin/python" tests/interop/readers.py "$kerf" tests/data/tiny-llama "$scratch" \
+    $([ $light -eq 0 ] || echo --light) $([ $write -eq 0 ] || echo --write tests/interop/interop.md)

@@ -1,0 +1,378 @@
+"""What the real readers make of the files that kerf writes. See interop.sh.
+
+Every case is a checkpoint: the model quantized to a format in a layout. kerf decodes it to float32
+("ours"); each reader that knows the layout loads it and gives its weights, which must be ours,
+rounded once to the type that the reader computes in. Where a reader builds the whole model, its
+perplexity is measured too, beside that of a plain model with our weights.
+"""
+
+import argparse
+import dataclasses
+import importlib.metadata
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import safetensors
+from safetensors import safe_open
+
+CASES = [  # layout, format
+    ("modelopt", "nvfp4"),
+    ("modelopt", "fp8-e4m3-row"),
+    ("modelopt", "fp8-e4m3-128x128"),
+    ("modelopt", "mxfp8-e4m3"),
+    ("compressed-tensors", "nvfp4"),
+    ("compressed-tensors", "mxfp4"),
+    ("compressed-tensors", "mxfp8-e4m3"),
+    ("compressed-tensors", "fp8-e4m3:ct"),
+    ("compressed-tensors", "fp8-e4m3-row:ct"),
+    ("compressed-tensors", "fp8-e4m3-128x128:ct"),
+    ("compressed-tensors", "int8:ct"),
+    ("compressed-tensors", "int8-g128"),
+    ("compressed-tensors", "int4-g128"),
+    ("compressed-tensors", "int4-g32"),
+    ("compressed-tensors", "int4-g128-f16"),
+    ("compressed-tensors", "int4-row"),
+    ("compressed-tensors", "int4-g128-asym"),
+    ("compressed-tensors", "int4-g32-asym"),
+    ("compressed-tensors", "int8-g128-asym"),
+    ("compressed-tensors", "int2-g64"),
+    ("deepseek", "fp8-e4m3-128x128"),
+    ("bitsandbytes", "nf4"),
+    ("bitsandbytes", "nf4-dq"),
+]
+ROWS = 4  # of 256 tokens, for perplexity
+
+
+@dataclasses.dataclass
+class Case:
+    layout: str
+    format: str
+    codec: str  # with its encoder, where that matters
+    folder: Path
+    ours: dict  # name -> float32 array
+    plain: Path  # the decoded weights as a plain BF16 model
+
+
+@dataclasses.dataclass
+class Seen:
+    case: Case
+    reader: str
+    weights: int = 0
+    differ: int = 0
+    perplexity: float = math.nan
+    plain: float = math.nan
+    problem: str = ""
+
+
+def make_case(kerf, model, scratch, layout, fmt):
+    folder, plain, wide = (scratch / (f"{layout}-{fmt}{x}".replace(":", "-")) for x in ("", "-plain", "-fp32"))
+
+    fmt, codec = fmt.split(":")[0], fmt
+
+    def run(*words):
+        subprocess.run([kerf, *map(str, words), "--progress", "none"], check=True, capture_output=True)
+
+    run("quantize", model, "-f", codec, "--layout", layout, "-o", folder)
+    run("dequantize", folder, "--dtype", "fp32", "-o", wide)
+    run("dequantize", folder, "--dtype", "fp16" if fmt.endswith("f16") else "bf16", "-o", plain)
+    return Case(layout, fmt, codec, folder, raw_tensors(wide / "model.safetensors"), plain)
+
+
+def version(package):
+    return f"{package} {importlib.metadata.version(package)}"
+
+
+def bf16(x):
+    """Rounds float32 to the nearest bfloat16, ties to even, as float32."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32).view(np.float32)
+
+
+def compare(seen, weights):
+    """weights: name -> (float32 array, name of the type that the reader computed in)."""
+    for name, (got, dtype) in weights.items():
+        ours = seen.case.ours[name]
+        want = {"float32": lambda: ours, "bfloat16": lambda: bf16(ours),
+                "float16": lambda: ours.astype(np.float16).astype(np.float32)}[dtype]()
+        seen.weights += 1
+        seen.differ += not (got.shape == want.shape and np.array_equal(got, want))
+
+
+# --- the safetensors package, and what the loaders do written in numpy ----------------------------
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+
+
+def raw_tensors(path):
+    """Through the package's own parser. BF16 as float32, 8-bit floats as their bytes."""
+    types = {"F32": np.float32, "F16": np.float16, "I32": np.int32, "I64": np.int64, "I8": np.int8}
+    out = {}
+    for name, t in safetensors.deserialize(path.read_bytes()):
+        x = np.frombuffer(t["data"], types.get(t["dtype"], np.uint8))
+        if t["dtype"] == "BF16":
+            x = (x.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        out[name] = x.reshape(t["shape"])
+    return out
+
+
+def e4m3(codes):
+    e, m = (codes.astype(np.int32) >> 3) & 15, codes.astype(np.float32) * 0 + (codes & 7)
+    value = np.where(e > 0, np.ldexp(8 + m, e - 10), np.ldexp(m, -9))
+    return np.where(codes >> 7, -value, value).astype(np.float32)
+
+
+def spread(x, axis, n):
+    return np.repeat(x.astype(np.float32), n, axis=axis)
+
+
+def tile(scale, shape):
+    return spread(spread(scale, 0, 128), 1, 128)[:shape[0], :shape[1]]
+
+
+def unpack(words, bits, axis):
+    parts = [words.astype(np.uint32) >> np.uint32(i) & np.uint32(2**bits - 1) for i in range(0, 32, bits)]
+    stacked = np.stack(parts, axis + 1)
+    shape = list(words.shape)
+    shape[axis] *= 32 // bits
+    return stacked.reshape(shape).astype(np.float32)
+
+
+def decode_nf4(t, name):
+    state = json.loads(t[name + ".quant_state.bitsandbytes__nf4"].tobytes())
+    packed, absmax = t[name].reshape(-1), t[name + ".absmax"]
+    if "nested_offset" in state:
+        second = np.repeat(t[name + ".nested_absmax"], state["nested_blocksize"])[:absmax.size]
+        absmax = t[name + ".nested_quant_map"][absmax] * second + np.float32(state["nested_offset"])
+    codes = np.stack([packed >> 4, packed & 15], -1).reshape(-1)
+    return (t[name + ".quant_map"][codes] * np.repeat(absmax, state["blocksize"])).reshape(state["shape"])
+
+
+def decode(t, name, fmt):
+    """The weight that a loader makes of the tensors of one layer."""
+    if fmt == "nvfp4" or fmt == "mxfp4":
+        packed = t.get(name + "_packed", t.get(name))
+        codes = E2M1[np.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1)]
+        if fmt == "mxfp4":
+            return codes * spread(np.ldexp(np.float32(1), t[name + "_scale"].astype(int) - 127), 1, 32)
+        scale = e4m3(t[name + "_scale"])
+        if name + "_scale_2" in t:
+            return codes * spread(scale * t[name + "_scale_2"], 1, 16)
+        return codes * spread(scale * (np.float32(1) / t[name + "_global_scale"]), 1, 16)
+    if fmt == "mxfp8-e4m3":
+        return e4m3(t[name]) * spread(np.ldexp(np.float32(1), t[name + "_scale"].astype(int) - 127), 1, 32)
+    if fmt == "fp8-e4m3-128x128":
+        scale = t.get(name + "_scale_inv", t.get(name + "_scale"))
+        return e4m3(t[name]) * tile(scale.reshape(scale.shape[0], -1), t[name].shape)
+    if fmt.startswith("fp8-e4m3"):
+        return e4m3(t[name]) * t[name + "_scale"].reshape(-1, 1)
+    if fmt == "int8":
+        return t[name].astype(np.float32) * t[name + "_scale"]
+    if fmt.startswith("nf4"):
+        return decode_nf4(t, name)
+    bits = int(fmt[3])
+    scale, cols = t[name + "_scale"].astype(np.float32), t[name + "_shape"][1]
+    codes = unpack(t[name + "_packed"], bits, 1)
+    zero = unpack(t[name + "_zero_point"], bits, 0) if "asym" in fmt else np.full_like(scale, 2 ** (bits - 1))
+    group = cols // scale.shape[1]
+    return (codes - spread(zero, 1, group)) * spread(scale, 1, group)
+
+
+def read_with_numpy(case):
+    seen = Seen(case, f"{version('safetensors')} + numpy")
+    t = raw_tensors(case.folder / "model.safetensors")
+    with safe_open(case.folder / "model.safetensors", "numpy") as f:
+        assert f.metadata()["format"] == "pt"
+    names = {n.removesuffix("_packed") for n in t if n.endswith(("proj.weight", "proj.weight_packed"))}
+    compare(seen, {n: (decode(t, n, case.format), "float32") for n in names})
+    return seen
+
+
+# --- transformers and compressed-tensors ----------------------------------------------------------
+
+
+def perplexity(model, tokens):
+    import torch
+
+    with torch.no_grad():
+        loss = 0.0
+        for row in tokens:
+            logits = model(row[None]).logits[0, :-1].float()
+            loss += torch.nn.functional.cross_entropy(logits, row[1:], reduction="sum").item()
+    return math.exp(loss / (tokens.shape[0] * (tokens.shape[1] - 1)))
+
+
+def eval_tokens(model):
+    import torch
+
+    tokens = np.fromfile(model / "eval.u16", "<u2")[:ROWS * 256].astype(np.int64)
+    return torch.from_numpy(tokens.reshape(ROWS, 256))
+
+
+def load_model(folder, case):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    dtype = torch.float16 if case.format.endswith("f16") else torch.bfloat16
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+
+
+def dense_weights(model, case):
+    """Each layer as its package decodes it."""
+    out = {}
+    if case.layout == "compressed-tensors":
+        from compressed_tensors.compressors.base import decompress_module
+
+        for module in model.modules():
+            if getattr(module, "quantization_scheme", None) is not None:
+                if "weight" not in dict(module.named_parameters(recurse=False)) or module.weight.dtype.itemsize < 2:
+                    decompress_module(module)
+    for name, p in model.named_parameters():
+        if not name.endswith("proj.weight"):
+            continue
+        if case.layout == "bitsandbytes":
+            from bitsandbytes.functional import dequantize_4bit
+
+            p = dequantize_4bit(p.data, p.quant_state)
+        out[name] = (p.detach().float().numpy(), str(p.dtype).removeprefix("torch."))
+    return out
+
+
+def read_with_transformers(case, tokens):
+    """The whole model, as users load it, with kernels that run here; then each layer decoded. The
+    kernels of some packages rearrange weights on first use, so that the layers come from a model
+    of their own."""
+    package = {"deepseek": "accelerate"}.get(case.layout, case.layout)
+    seen = Seen(case, f"{version('transformers')}, {version(package)}")
+    seen.perplexity = perplexity(load_model(case.folder, case), tokens)
+    seen.plain = perplexity(load_model(case.plain, case), tokens)
+    compare(seen, dense_weights(load_model(case.folder, case), case))
+    return seen
+
+
+def decompress_with_compressed_tensors(case):
+    """Layer by layer. transformers 5.23 cannot load any asymmetric packed checkpoint with
+    compressed-tensors 0.20, not even theirs: its placeholder for the zero points is not packed."""
+    from compressed_tensors.compressors.base import BaseCompressor
+    from compressed_tensors.quantization import QuantizationConfig
+    from safetensors.torch import load_file
+
+    seen = Seen(case, version("compressed-tensors"))
+    config = json.loads((case.folder / "config.json").read_text())["quantization_config"]
+    scheme = QuantizationConfig.model_validate(config).config_groups["group_0"]
+    compressor = BaseCompressor.get_value_from_registry(config["format"])
+    tensors = load_file(case.folder / "model.safetensors")
+    weights = {}
+    for name in [n.removesuffix("_packed") for n in tensors if n.endswith("weight_packed")]:
+        layer = {n.rsplit(".", 1)[1]: t for n, t in tensors.items() if n.startswith(name.removesuffix("weight"))}
+        w = compressor.decompress(layer, scheme)["weight"]
+        weights[name] = (w.float().numpy(), str(w.dtype).removeprefix("torch."))
+    compare(seen, weights)
+    return seen
+
+
+def same_stored(name, theirs, ours):
+    """Of two reciprocals that are equally near, kerf takes the one that turns back."""
+    last_bit = np.spacing(np.abs(ours)) if name.endswith("_global_scale") else 0
+    return theirs.shape == ours.shape and bool(np.all(np.abs(theirs.astype(np.float64) - ours) <= last_bit))
+
+
+def convert_with_compressed_tensors(case, kerf, scratch):
+    """Their own converter from ModelOpt files, against kerf convert, tensor by tensor."""
+    import torch
+    from compressed_tensors.entrypoints.convert import ModelOptNvfp4Converter, convert_checkpoint
+    from safetensors.torch import load_file, save_file
+
+    seen = Seen(case, f"{version('compressed-tensors')} ModelOptNvfp4Converter")
+    out, with_inputs = scratch / "converted", scratch / "with-inputs"
+    shutil.copytree(case.folder, with_inputs)
+    tensors = load_file(case.folder / "model.safetensors")
+    for name in [n for n in tensors if n.endswith("weight_scale_2")]:  # which the converter insists on
+        tensors[name.replace("weight_scale_2", "input_scale")] = torch.ones(())
+    save_file(tensors, with_inputs / "model.safetensors", {"format": "pt"})
+    convert_checkpoint(str(with_inputs), str(out), ModelOptNvfp4Converter(targets=["re:.*proj$"]), max_workers=1)
+    ours = scratch / "ours"
+    subprocess.run([kerf, "convert", case.folder, "--layout", "compressed-tensors", "-o", ours],
+                   check=True, capture_output=True)
+    theirs, = list(out.glob("*.safetensors"))
+    t, o = raw_tensors(theirs), raw_tensors(ours / "model.safetensors")
+    names = [n for n in t if ".weight_" in n]
+    seen.weights = len(names)
+    seen.differ = sum(n not in o or not same_stored(n, t[n].reshape(-1), o[n].reshape(-1)) for n in names)
+    return seen
+
+
+# --- all cases ------------------------------------------------------------------------------------
+
+
+def attempt(read, case, *rest):
+    try:
+        seen = read(case, *rest)
+    except Exception as e:  # a reader that refuses the file is a result
+        seen = Seen(case, read.__name__, problem=f"{type(e).__name__}: {e}".splitlines()[0][:200])
+    number = f", perplexity {seen.perplexity:.4f} ({seen.plain:.4f} plain)" if seen.perplexity == seen.perplexity else ""
+    print(f"{case.layout} {case.codec}: {seen.reader}: "
+          f"{seen.problem or f'{seen.weights} weights, {seen.differ} differ'}{number}", flush=True)
+    return seen
+
+
+def read_all(case, kerf, scratch, model, light):
+    yield attempt(read_with_numpy, case)
+    if light:
+        return
+    if "asym" in case.format:
+        yield attempt(decompress_with_compressed_tensors, case)
+    elif case.layout != "modelopt":
+        yield attempt(read_with_transformers, case, eval_tokens(model))
+    if (case.layout, case.format) == ("modelopt", "nvfp4"):
+        yield attempt(convert_with_compressed_tensors, case, kerf, scratch)
+
+
+def write_table(path, results):
+    lines = ["# Who reads what kerf writes", "",
+             "Made by `bash tests/interop/interop.sh KERF --write` from `tests/data/tiny-llama`: each reader loads",
+             "the folder that `kerf quantize --layout` wrote and gives back its 28 linear layers. *Equal*: so many",
+             "of them (for the converter: of the tensors that both wrote, reciprocals to the last bit) are, bit for",
+             "bit, the numbers that kerf decodes, rounded once to the reader's type. *safetensors + numpy* is the",
+             "package's own parser and the arithmetic of vLLM's loaders written down once more; vLLM itself needs a",
+             "GPU and was not run.", "",
+             f"Perplexity: of the loaded model on the first {ROWS * 256:,} tokens of eval.u16, and of a plain model",
+             "with the weights that kerf decoded. They differ where a scheme quantizes activations too (mxfp8, fp8,",
+             "int8 without a group) and where a reader multiplies by rules of its own (bitsandbytes). transformers",
+             "keeps scales in the type of the model: those of fp8 and int8 survive when the encoder chose them in",
+             "that type, as `ct` does. It cannot load any asymmetric packed checkpoint with this compressed-tensors,",
+             "not even theirs, for its placeholder of the zero points is not packed; their decompressor stands in.", "",
+             "| layout | format | reader | loads | equal | perplexity | plain |", "|---|---|---|---|---|---|---|"]
+    for r in results:
+        number = [f"{x:.4f}" if x == x else "" for x in (r.perplexity, r.plain)]
+        loads = "no: " + r.problem if r.problem else "yes"
+        lines.append(f"| {r.case.layout} | {r.case.codec} | {r.reader} | {loads} | "
+                     f"{r.weights - r.differ}/{r.weights} | {number[0]} | {number[1]} |")
+    Path(path).write_text("\n".join(lines) + "\n")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("kerf")
+    p.add_argument("model", type=Path)
+    p.add_argument("scratch", type=Path)
+    p.add_argument("--light", action="store_true")
+    p.add_argument("--write")
+    a = p.parse_args()
+    results = []
+    for layout, fmt in CASES:
+        case = make_case(a.kerf, a.model, a.scratch, layout, fmt)
+        results += read_all(case, a.kerf, a.scratch, a.model, a.light)
+    if a.write:
+        write_table(a.write, results)
+    bad = [r for r in results if r.problem or r.differ or not r.weights]
+    print(f"{len(results) - len(bad)} passed, {len(bad)} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
