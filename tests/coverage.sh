@@ -20,7 +20,8 @@ programs=(unit/test_scalar unit/test_block unit/test_codec unit/test_golden prop
     exhaustive/scales exhaustive/blocks)
 
 compile() {
-    gcc -std=c11 -O0 --coverage -ffp-contract=off -D_GNU_SOURCE -Dalways_inline=noinline -w \
+    gcc -std=c11 -O0 --coverage -ffp-contract=off -D_GNU_SOURCE -DKERF_REF_ONLY \
+        -Dalways_inline=noinline -w \
         -Icodecs -Icodecs/include -Itests -DKERF_TEST_DATA="\"$root/tests/data\"" \
         -DKERF_TEST_GOLDEN="\"$root/tests/golden\"" -c "$root/$1" -o "$2"
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # determinism.sh - the same bytes from every compiler at every optimization level. `kerf selftest`
 # of each build must pass, which compares thread counts, cuts into calls and the recorded digests,
-# and all must print the same digests. Each build is one plain command line (after one more, for
-# the golden vectors that the command carries), so this also shows that kerf needs no build system.
+# and all must print the same digests. Each build is a few plain command lines (one more for
+# the golden vectors that the command carries, one per instruction set), so this also shows that kerf needs no build system.
 #
 #   determinism.sh [COMPILER...]     default: $KERF_COMPILERS, else those of gcc and clang that
 #                                    are here
@@ -28,6 +28,14 @@ flags=(-std=c11 -D_GNU_SOURCE -ffp-contract=off
     -Icodecs -Icodecs/include -Ikernels/include -Iadvisor/include)
 sources=(codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/nodevice.c codecs/file/*.c
     kernels/*.c kernels/cpu/*.c advisor/*.c cli/*.c)
+# The backends of other instruction sets need options of their own.
+declare -A options=([avx2]="-mavx2" [avx512]="-mavx512f -mavx512bw -mavx512dq -mavx512vl" [neon]="")
+for isa in "${!options[@]}"; do sources=("${sources[@]/codecs\/cpu\/$isa.c/}"); done
+case $(uname -m) in
+x86_64) sets=(avx2 avx512) ;;
+aarch64) sets=(neon) ;;
+*) sets=() ;;
+esac
 read -ra libraries <<<"$(pkg-config --cflags --libs libzstd jansson)"
 
 # "${compilers[0]}" makes golden_vectors.c for all of them.
@@ -51,13 +59,18 @@ openmp_flag() {
 
 # One file of digests per compiler and level: the lines "nvfp4:4/6  0123456789abcdef" of selftest.
 write_digests() {
-    local compiler=$1 openmp level kerf
+    local compiler=$1 openmp level kerf isa objects
     read -ra openmp <<<"$(openmp_flag "$compiler")"
     for level in "-O2" "-O0" "-O3 -march=native"; do
-        kerf="$work/kerf $compiler $level"
-        # shellcheck disable=SC2086 # flags are words
-        "$compiler" $level "${flags[@]}" "${openmp[@]}" "${sources[@]}" "${libraries[@]}" -lm \
-            -o "$kerf"
+        kerf="$work/kerf $compiler $level" objects=()
+        for isa in "${sets[@]}"; do
+            objects+=("$kerf.$isa.o")
+            # shellcheck disable=SC2086 # flags are words
+            "$compiler" $level ${options[$isa]} "${flags[@]}" -c "codecs/cpu/$isa.c" -o "$kerf.$isa.o"
+        done
+        # shellcheck disable=SC2086,SC2068 # flags are words; removed sources are none
+        "$compiler" $level "${flags[@]}" "${openmp[@]}" ${sources[@]} "${objects[@]}" \
+            "${libraries[@]}" -lm -o "$kerf"
         "$kerf" selftest >"$kerf.log" || { cat "$kerf.log" && return 1; }
         awk '$1 ~ /:/ && length($2) == 16 { print $1, $2 }' "$kerf.log" >"$work/$compiler $level.txt"
     done
