@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # coverage.sh - how much of codecs/scalar and codecs/block the tests of bytes and laws run: builds
 # the library and the tests with gcc's --coverage, runs the parts that CI runs, and prints lines
-# and branches per header. Fails below 99 % of lines or 95 % of branches.
+# and branches per header, also to bench/results/coverage.json. Fails below 99 % of lines or 95 % of
+# branches.
 #
 #   bash tests/coverage.sh
 #
@@ -46,4 +47,4 @@ for name in "${programs[@]}"; do
 done
 
 (cd "$work" && gcov --branch-probabilities --json-format -- *.gcda library/*.gcda >/dev/null)
-python3 tests/coverage.py "$root" "$work"/*.gcov.json.gz
+python3 tests/coverage.py "$root" bench/results/coverage.json "$work"/*.gcov.json.gz
