@@ -1,5 +1,5 @@
-"""Adds up gcov's JSON files over all programs and prints coverage of codecs/scalar and
-codecs/block. Called by coverage.sh.
+"""Adds up gcov's JSON files over all programs, prints coverage of codecs/scalar and codecs/block and
+writes it to a file of bench/results. Called by coverage.sh.
 
 A function in a header is compiled into every source that includes it, with the same branches in
 the same order; line and branch numbers therefore name the same thing everywhere."""
@@ -10,6 +10,7 @@ import os
 import sys
 
 MIN_LINES, MIN_BRANCHES = 99.0, 95.0
+KEYS = "lines_run", "lines", "branches_taken", "branches"
 
 
 def read(paths, root):
@@ -38,8 +39,9 @@ def percent(part, whole):
 
 
 def main():
-    root, paths = sys.argv[1], sys.argv[2:]
+    root, out, paths = sys.argv[1], sys.argv[2], sys.argv[3:]
     total = [0, 0, 0, 0]
+    files = {}
     missed = []
     print(f"{'file':32} {'lines':>16} {'branches':>18}")
     for name, lines in sorted(read(paths, root).items()):
@@ -49,6 +51,7 @@ def main():
         taken = sum(b > 0 for b in branches)
         row = [run, len(lines), taken, len(branches)]
         total = [a + b for a, b in zip(total, row)]
+        files[name] = dict(zip(KEYS, row))
         print(f"{name:32} {run:5} of {len(lines):5} {taken:6} of {len(branches):6}")
         for number, (runs, group) in sorted(lines.items()):
             if runs == 0 or 0 in group:
@@ -58,6 +61,9 @@ def main():
         print(text)
     line_share, branch_share = percent(*total[:2]), percent(*total[2:])
     print(f"lines {line_share:.2f} % of {total[1]}, branches {branch_share:.2f} % of {total[3]}")
+    with open(out, "w", encoding="ascii") as f:
+        json.dump({"total": dict(zip(KEYS, total)), "files": files}, f, indent=1)
+        f.write("\n")
     if line_share < MIN_LINES or branch_share < MIN_BRANCHES:
         sys.exit(f"at least {MIN_LINES} % of lines and {MIN_BRANCHES} % of branches are required")
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # coverage.sh - how much of codecs/scalar and codecs/block the tests of bytes and laws run: builds
 # the library and the tests with gcc's --coverage, runs the parts that CI runs, and prints lines
-# and branches per header. Fails below 99 % of lines or 95 % of branches.
+# and branches per header, also to bench/results/coverage.json. Fails below 99 % of lines or 95 % of
+# branches.
 #
 #   bash tests/coverage.sh
 #
@@ -20,7 +21,8 @@ programs=(unit/test_scalar unit/test_block unit/test_codec unit/test_golden prop
     exhaustive/scales exhaustive/blocks)
 
 compile() {
-    gcc -std=c11 -O0 --coverage -ffp-contract=off -D_GNU_SOURCE -Dalways_inline=noinline -w \
+    gcc -std=c11 -O0 --coverage -ffp-contract=off -D_GNU_SOURCE -DKERF_REF_ONLY \
+        -Dalways_inline=noinline -w \
         -Icodecs -Icodecs/include -Itests -DKERF_TEST_DATA="\"$root/tests/data\"" \
         -DKERF_TEST_GOLDEN="\"$root/tests/golden\"" -c "$root/$1" -o "$2"
 }
@@ -45,4 +47,4 @@ for name in "${programs[@]}"; do
 done
 
 (cd "$work" && gcov --branch-probabilities --json-format -- *.gcda library/*.gcda >/dev/null)
-python3 tests/coverage.py "$root" "$work"/*.gcov.json.gz
+python3 tests/coverage.py "$root" bench/results/coverage.json "$work"/*.gcov.json.gz

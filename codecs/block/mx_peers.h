@@ -7,8 +7,8 @@
  *                 divides by 2^-126 there
  *   ct            compressed-tensors 0.20, calculate_qparams, generate_mx_scales, quantize, in the
  *                 type of the source: e = E(a + 2^-2 ulp of its exponent, for mxfp6 2^-4) - emax;
- *                 x / 2^e, clamped, to nearest even. fp16 holds no 2^e below 2^-24: such a block
- *                 has e = 0. A block of zeros likewise in fp16, else byte 0
+ *                 x / 2^e, clamped, to nearest even. In fp16 a block below the normal numbers, or
+ *                 of zeros, has e = 0; elsewhere a block of zeros has byte 0
  *   modelopt      Model-Optimizer 0.47, MXFP4QTensor and MXFP8QTensor: e = ceil(fl(log2(a / max)));
  *                 mxfp4 rounds ties toward zero and writes every zero as code 8
  *   microxcaling  microxcaling 7bc41952, _quantize_mx on fp32: e = floor(fl(log2(a))) - emax,
@@ -39,7 +39,7 @@ KF_HD uint32_t kf_mx_ct_byte(kf_spec s, int source, int emax, float amax)
     } else
         field = (int)((kf_bits(amax) + add) >> 23);
     int e = field - bias - emax;
-    if (source == KERF_F16) return (uint32_t)(field == 0 || e < -24 ? 127 : e + 127);
+    if (source == KERF_F16) return (uint32_t)(field == 0 ? 127 : e + 127); /* e >= -14 - emax */
     return (uint32_t)(kf_clamp_int(e, -127, 127) + 127);
 }
 

@@ -1,4 +1,5 @@
-/* backends.c - the table of backends, the fastest last. */
+/* backends.c - the table of backends, the fastest last. With KERF_REF_ONLY the reference alone, for
+ * builds that give every file the same options. */
 #include "cpu/backends.h"
 #include "base/base.h"
 #include "cpu/features.h"
@@ -13,7 +14,8 @@ typedef struct backend {
 
 static const backend backends[] = {
     {"ref", 0, kf_ref_ops},
-#if defined(__x86_64__)
+#if defined(KERF_REF_ONLY)
+#elif defined(__x86_64__)
     {"avx2", KF_CPU_AVX2, kf_avx2_ops},
     {"avx512", KF_CPU_AVX2 | AVX512, kf_avx512_ops},
 #elif defined(__aarch64__)

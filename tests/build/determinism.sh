@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # determinism.sh - the same bytes from every compiler at every optimization level. `kerf selftest`
 # of each build must pass, which compares thread counts, cuts into calls and the recorded digests,
-# and all must print the same digests. Each build is one plain command line (after one more, for
-# the golden vectors that the command carries), so this also shows that kerf needs no build system.
+# and all must print the same digests. Each build is a few plain command lines (one for the golden
+# vectors that the command carries, one per instruction set, one for the rest), so this also shows
+# that kerf needs no build system.
 #
 #   determinism.sh [COMPILER...]     default: $KERF_COMPILERS, else those of gcc and clang that
 #                                    are here
@@ -25,9 +26,21 @@ fi
 export OMP_WAIT_POLICY=passive
 
 flags=(-std=c11 -D_GNU_SOURCE -ffp-contract=off
-    -Icodecs -Icodecs/include -Ikernels/include -Iadvisor/include)
+    -Icodecs -Icodecs/include -Ikernels -Ikernels/include -Iadvisor/include)
 sources=(codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/nodevice.c codecs/file/*.c
     kernels/*.c kernels/cpu/*.c advisor/*.c cli/*.c)
+# The backends of other instruction sets need options of their own.
+declare -A options=()
+avx512="-mavx2 -mavx512f -mavx512bw -mavx512dq -mavx512vl"
+case $(uname -m) in
+x86_64)
+    options=([codecs/cpu/avx2.c]="-mavx2" [codecs/cpu/avx512.c]="$avx512"
+        [kernels/cpu/gemv_avx2.c]="-mavx2 -mfma -mf16c"
+        [kernels/cpu/gemv_avx512.c]="$avx512 -mfma -mf16c"
+        [kernels/cpu/gemv_avx512bf16.c]="$avx512 -mfma -mf16c -mavx512bf16")
+    ;;
+esac
+for file in "${!options[@]}"; do sources=("${sources[@]/#$file/}"); done
 read -ra libraries <<<"$(pkg-config --cflags --libs libzstd jansson)"
 
 # "${compilers[0]}" makes golden_vectors.c for all of them.
@@ -51,13 +64,18 @@ openmp_flag() {
 
 # One file of digests per compiler and level: the lines "nvfp4:4/6  0123456789abcdef" of selftest.
 write_digests() {
-    local compiler=$1 openmp level kerf
+    local compiler=$1 openmp level kerf file objects
     read -ra openmp <<<"$(openmp_flag "$compiler")"
     for level in "-O2" "-O0" "-O3 -march=native"; do
-        kerf="$work/kerf $compiler $level"
-        # shellcheck disable=SC2086 # flags are words
-        "$compiler" $level "${flags[@]}" "${openmp[@]}" "${sources[@]}" "${libraries[@]}" -lm \
-            -o "$kerf"
+        kerf="$work/kerf $compiler $level" objects=()
+        for file in "${!options[@]}"; do
+            objects+=("$kerf.$(basename "$file" .c).o")
+            # shellcheck disable=SC2086 # flags are words
+            "$compiler" $level ${options[$file]} "${flags[@]}" -c "$file" -o "${objects[-1]}"
+        done
+        # shellcheck disable=SC2086,SC2068 # flags are words; a source that was taken out is none
+        "$compiler" $level "${flags[@]}" "${openmp[@]}" ${sources[@]} "${objects[@]}" \
+            "${libraries[@]}" -lm -o "$kerf"
         "$kerf" selftest >"$kerf.log" || { cat "$kerf.log" && return 1; }
         awk '$1 ~ /:/ && length($2) == 16 { print $1, $2 }' "$kerf.log" >"$work/$compiler $level.txt"
     done

@@ -33,7 +33,7 @@ outside=(unit/test_golden unit/test_codec property/properties exhaustive/blocks 
 
 # compile SOURCES_ROOT FILE OBJECT
 compile() {
-    "$compiler" -std=c11 -O1 -ffp-contract=off -D_GNU_SOURCE -w -I"$1/codecs" \
+    "$compiler" -std=c11 -O1 -ffp-contract=off -D_GNU_SOURCE -DKERF_REF_ONLY -w -I"$1/codecs" \
         -I"$1/codecs/include" -I"$root/tests" -DKERF_TEST_DATA="\"$root/tests/data\"" \
         -DKERF_TEST_GOLDEN="\"$root/tests/golden\"" -c "$2" -o "$3"
 }

@@ -49,6 +49,15 @@ def microxcaling(name):
     return run
 
 
+def beyond_e8m0(name):
+    def known(x, ours, theirs):
+        a = x.float().reshape(-1, 32).abs().amax(-1)
+        mask = torch.floor(torch.log2(a)) - ELEMENTS[name][2] > 127
+        why = "blocks whose amax has 2^128 as its rounded logarithm: the peer's scale is NaN"
+        return {why: mask.numpy()} if mask.any() else {}
+    return known
+
+
 def deepseek(x):
     codes, scales = [], []
     for w in x.float():
@@ -63,6 +72,7 @@ def deepseek(x):
 
 NOTE = "transcribed from source, not run"
 CLAIMS = [Claim(f"{name}:microxcaling", "_quantize_mx", microxcaling(name), note=NOTE,
+                known=beyond_e8m0(name),
                 peer="microxcaling 7bc41952 (transcribed)") for name in ELEMENTS]
 CLAIMS.append(Claim("fp8-e4m3-128x128:deepseek", "act_quant", deepseek, note=NOTE,
                     peer="DeepSeek-V3 9b4e9788 (transcribed)"))
