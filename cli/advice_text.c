@@ -144,10 +144,10 @@ kerf_status advice_write_markdown(const advice *a, FILE *to, kerf_error *err)
     const advice_limits *l = &a->limits;
     fprintf(to, "# Precision advice\n\n");
     print_headline(a, to);
-    if (limit_or_zero(l->bits)) fprintf(to, "\nLimit: %g bits per weight.\n", l->bits);
-    if (limit_or_zero(l->bytes)) fprintf(to, "\nLimit: %.0f bytes.\n", l->bytes);
-    if (limit_or_zero(l->us)) fprintf(to, "\nLimit: %g us.\n", l->us);
-    if (limit_or_zero(l->tokens_per_s)) fprintf(to, "\nLimit: %g tokens/s.\n", l->tokens_per_s);
+    if (limit_or_zero(l->bits) > 0) fprintf(to, "\nLimit: %g bits per weight.\n", l->bits);
+    if (limit_or_zero(l->bytes) > 0) fprintf(to, "\nLimit: %.0f bytes.\n", l->bytes);
+    if (limit_or_zero(l->us) > 0) fprintf(to, "\nLimit: %g us.\n", l->us);
+    if (limit_or_zero(l->tokens_per_s) > 0) fprintf(to, "\nLimit: %g tokens/s.\n", l->tokens_per_s);
     fprintf(to,
             "\n| group | format | bits | alpha t2 | us | why |\n|---|---|---:|---:|---:|---|\n");
     for (size_t i = 0; i < a->groups; i++) {

@@ -12,11 +12,11 @@
 
 #include <kerf/model.h>
 
-#define assert_near(a, b, tolerance)                                                \
-    do {                                                                            \
-        double got = (a), wanted = (b);                                             \
-        if (!(fabs(got - wanted) <= (tolerance)))                                   \
-            fail_msg("%s is %.9g, not %.9g within %g", #a, got, wanted, tolerance); \
+#define assert_near(a, b, tolerance)                                            \
+    do {                                                                        \
+        double got = (a), wanted = (b), slack = (tolerance);                    \
+        if (!(fabs(got - wanted) <= slack))                                     \
+            fail_msg("%s is %.9g, not %.9g within %g", #a, got, wanted, slack); \
     } while (0)
 
 static kerf_model open_model(const char *name)
