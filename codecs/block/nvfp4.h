@@ -94,18 +94,25 @@ KF_HD uint32_t kf_nvfp4_code(kf_spec s, kf_quant q, float x)
     return kf_nvfp4_is_own(q.encoder) ? kf_e2m1_encode(x * q.factor) : kf_nvfp4_peer_code(q, x);
 }
 
-/* Error of a block with this stored scale, in the metric of the encoder. */
-KF_HD float kf_nvfp4_error(kf_spec s, int encoder, const kf_tensor *t, uint32_t scale, kf_group g)
+/* Adds the error of one element to that of the elements before it, in the metric of the encoder.
+ * value: of the stored scale; q: its multiplier. */
+KF_HD float kf_nvfp4_add_error(kf_spec s, int encoder, const kf_tensor *t, kf_quant q, float value,
+                               float err, float x)
 {
     int absmax = encoder == KERF_ENC_NVFP4_FOS_ABSMAX || encoder == KERF_ENC_NVFP4_FOS_ABSMAX_448;
     int mae = encoder == KERF_ENC_NVFP4_FOS_MAE || encoder == KERF_ENC_NVFP4_FOS_MAE_448;
+    float e = kf_e2m1_decode(kf_nvfp4_code(s, q, x));
+    float d = kf_abs(e * value * t->amax / t->range - x);
+    return absmax ? kf_max(err, d) : mae ? err + d : err + d * d;
+}
+
+/* Error of a block with this stored scale. */
+KF_HD float kf_nvfp4_error(kf_spec s, int encoder, const kf_tensor *t, uint32_t scale, kf_group g)
+{
     kf_quant q = kf_nvfp4_multiplier(t, scale);
     float value = kf_e4m3_decode(scale), err = 0;
-    for (size_t i = 0; i < g.cols; i++) {
-        float e = kf_e2m1_decode(kf_nvfp4_code(s, q, g.x[i]));
-        float d = kf_abs(e * value * t->amax / t->range - g.x[i]);
-        err = absmax ? kf_max(err, d) : mae ? err + d : err + d * d;
-    }
+    for (size_t i = 0; i < g.cols; i++)
+        err = kf_nvfp4_add_error(s, encoder, t, q, value, err, g.x[i]);
     return err;
 }
 

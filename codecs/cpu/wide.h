@@ -21,12 +21,15 @@
 #ifndef KERF_WIDE_H
 #define KERF_WIDE_H
 
+#include "cpu/wide_search.h"
 #include "cpu/wide_tile.h"
 #include "format.h"
 
-/* Encoders whose scales follow from the extremes of a group and whose codes need only the scale. */
+/* Encoders whose codes need only the scale, and whose scales follow from the extremes of a group or
+ * are searched for in wide_search.h. */
 KF_HD int takes_encoder(int encoder)
 {
+    if (kf_nvfp4_is_search(encoder)) return 1;
     switch (encoder) {
     case KERF_ENC_CAST_RNE:
     case KERF_ENC_FP8_AMAX:
@@ -83,6 +86,14 @@ KF_HD void choose_run(kf_spec s, int encoder, const kf_tensor *tensor, size_t fr
     }
 }
 
+KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, const kf_tile *t)
+{
+    for (size_t i = 0; kf_scale_per_group(s) && i < groups; i++) {
+        kf_scale scale = {t->bits[i], s.zero == KERF_ZERO_CODE ? t->point[i] : 0};
+        kf_put_scale(s, b, first + i, scale);
+    }
+}
+
 /* Chooses and stores the scales of `groups` groups from group `first` of the band on. */
 KF_HD void choose_scales(kf_spec s, int encoder, const kf_band *b, size_t first, size_t groups,
                          kf_tile *t)
@@ -90,11 +101,24 @@ KF_HD void choose_scales(kf_spec s, int encoder, const kf_band *b, size_t first,
     int whole = kf_group_cols(s, b, first + groups - 1) == kf_group_width(s, b);
     choose_run(s, encoder, b->tensor, 0, groups - !whole, 1, t);
     if (!whole) choose_run(s, encoder, b->tensor, groups - 1, groups, 0, t);
-    if (!kf_scale_per_group(s)) return;
-    for (size_t i = 0; i < groups; i++) {
-        kf_scale scale = {t->bits[i], s.zero == KERF_ZERO_CODE ? t->point[i] : 0};
-        kf_put_scale(s, b, first + i, scale);
+    put_scales(s, b, first, groups, t);
+}
+
+/* The same for encoders that search. A short last group goes the way of the reference. */
+KF_HD void search_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, kf_tile *t)
+{
+    size_t cols = kf_group_cols(s, b, first + groups - 1);
+    int whole = cols == s.group;
+    search_run(s, b->encoder, b->tensor, groups - !whole, t);
+    if (!whole) {
+        kf_group g = {t->x + (groups - 1) * s.group, 1, cols, cols, 0};
+        kf_scale scale = kf_choose(s, b->encoder, b->tensor, g);
+        kf_quant q = kf_quant_init(s, b->encoder, b->tensor, scale, g);
+        t->bits[groups - 1] = scale.bits;
+        t->factor[groups - 1] = q.factor;
+        t->dead[groups - 1] = q.dead;
     }
+    put_scales(s, b, first, groups, t);
 }
 
 /* What choose_run left of a group's kf_quant. A literal encoder lets the rules of all others fold
@@ -127,11 +151,16 @@ KF_HD kf_dequant dequant_of(const kf_tile *t, size_t i)
 
 KF_HD void choose_any(kf_spec s, const kf_band *b, size_t first, size_t groups, kf_tile *t)
 {
+    if (s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_search(b->encoder)) {
+        search_scales(s, b, first, groups, t);
+        return;
+    }
     switch (b->encoder) {
-#define KERF_ENCODER(f, ID, ...)                                               \
-    case KERF_ENC_##f##_##ID:                                                  \
-        if (s.family == KERF_FAMILY_##f && takes_encoder(KERF_ENC_##f##_##ID)) \
-            choose_scales(s, KERF_ENC_##f##_##ID, b, first, groups, t);        \
+#define KERF_ENCODER(f, ID, ...)                                                       \
+    case KERF_ENC_##f##_##ID:                                                          \
+        if (s.family == KERF_FAMILY_##f && !kf_nvfp4_is_search(KERF_ENC_##f##_##ID) && \
+            takes_encoder(KERF_ENC_##f##_##ID))                                        \
+            choose_scales(s, KERF_ENC_##f##_##ID, b, first, groups, t);                \
         break;
 #include <kerf/formats.def>
 #undef KERF_ENCODER

@@ -1,0 +1,172 @@
+/* wide_search.h - NVFP4's encoders that search: sixteen groups at a time, one in each lane.
+ *
+ * A sum in order cannot be split over lanes, but the sums of different groups can lie side by side.
+ * The elements of sixteen groups are turned so that those of one place are neighbours, and each
+ * candidate is tried on all of them at once.
+ *
+ * Errors only grow while they are summed, for fp32 addition is monotonic and no term is negative.
+ * So a candidate whose error of one element, or of the first few, has reached the least known error
+ * in every lane is dropped: it could not have won. The reference would have found the same. */
+#ifndef KERF_WIDE_SEARCH_H
+#define KERF_WIDE_SEARCH_H
+
+#include "cpu/wide_tile.h"
+
+enum { LANES = 16, CHECK_EVERY = 8 };
+
+/* A candidate. */
+typedef struct trial {
+    uint32_t bits;
+    kf_quant q;
+    float value; /* of the bits */
+} trial;
+
+typedef struct lanes {
+    float x[16 * LANES]; /* element i of the group in lane k at i * LANES + k */
+    float amax[LANES];
+    uint32_t own_bits[LANES]; /* candidates that differ between lanes */
+    float own_factor[LANES], own_value[LANES];
+    int32_t own_dead[LANES];
+    float error[LANES];
+    uint32_t best_bits[LANES]; /* the best one so far */
+    float least[LANES];
+} lanes;
+
+KF_HD trial trial_of(const kf_tensor *t, uint32_t bits)
+{
+    trial c = {bits, kf_nvfp4_multiplier(t, bits), kf_e4m3_decode(bits)};
+    return c;
+}
+
+/* The candidates of 4/6 in every lane: step 0 or 1. */
+KF_HD void prepare_own(const kf_tensor *t, int step, lanes *v)
+{
+    for (size_t k = 0; k < LANES; k++) {
+        uint32_t six, four;
+        kf_nvfp4_six_and_four(t, v->amax[k], &six, &four);
+        trial c = trial_of(t, step == 0 ? six : four);
+        v->own_bits[k] = c.bits;
+        v->own_factor[k] = c.q.factor;
+        v->own_dead[k] = c.q.dead;
+        v->own_value[k] = c.value;
+    }
+}
+
+/* The candidate of a lane: its own, or the one that all lanes share. */
+KF_HD trial trial_at(const lanes *v, size_t k, int own, trial shared)
+{
+    if (!own) return shared;
+    trial c = shared;
+    c.bits = v->own_bits[k];
+    c.value = v->own_value[k];
+    c.q.factor = v->own_factor[k];
+    c.q.dead = v->own_dead[k];
+    c.q.encoder = KERF_ENC_NVFP4_AMAX;
+    return c;
+}
+
+KF_HD float add_error(kf_spec s, int encoder, const kf_tensor *t, trial c, float err, float x)
+{
+    return kf_nvfp4_add_error(s, encoder, t, c.q, c.value, err, x);
+}
+
+/* 0 when the largest element alone shows that a scale is too bad; its sign does not matter. */
+KF_HD int has_chance(kf_spec s, int encoder, const kf_tensor *t, trial c, const lanes *v)
+{
+    uint32_t open = 0;
+    for (size_t k = 0; k < LANES; k++)
+        open |= add_error(s, encoder, t, c, 0, v->amax[k]) < v->least[k];
+    return open != 0;
+}
+
+/* Sums the errors of a candidate over all elements; 0 when it is too bad in every lane. */
+KF_HD int sum_errors(kf_spec s, int encoder, const kf_tensor *t, int own, trial shared, lanes *v)
+{
+    float error[LANES] = {0};
+    for (size_t at = 0; at < s.group; at += CHECK_EVERY) {
+        for (size_t i = at; i < at + CHECK_EVERY; i++)
+            for (size_t k = 0; k < LANES; k++)
+                error[k] = add_error(s, encoder, t, trial_at(v, k, own, shared), error[k],
+                                     v->x[i * LANES + k]);
+        uint32_t open = (uint32_t)own; /* too few of those to give up early */
+        for (size_t k = 0; k < LANES; k++) open |= error[k] <= v->least[k];
+        if (!open) return 0;
+    }
+    memcpy(v->error, error, sizeof error);
+    return 1;
+}
+
+KF_HD void keep_better(int own, trial shared, lanes *v)
+{
+    for (size_t k = 0; k < LANES; k++) {
+        int better = v->error[k] < v->least[k];
+        v->least[k] = better ? v->error[k] : v->least[k];
+        v->best_bits[k] = better ? trial_at(v, k, own, shared).bits : v->best_bits[k];
+    }
+}
+
+/* The first of equals wins in this order: the two of 4/6, then every scale. */
+KF_HD void search_lanes(kf_spec s, int encoder, const kf_tensor *t, lanes *v)
+{
+    trial shared = {0};
+    prepare_own(t, 0, v);
+    sum_errors(s, encoder, t, 1, shared, v);
+    memcpy(v->least, v->error, sizeof v->least);
+    memcpy(v->best_bits, v->own_bits, sizeof v->best_bits);
+    prepare_own(t, 1, v);
+    sum_errors(s, encoder, t, 1, shared, v);
+    keep_better(1, shared, v);
+    for (uint32_t bits = 1; bits <= (encoder == KERF_ENC_NVFP4_SWEEP ? 0x7e : 0); bits++) {
+        shared = trial_of(t, bits);
+        if (!has_chance(s, encoder, t, shared, v)) continue;
+        if (sum_errors(s, encoder, t, 0, shared, v)) keep_better(0, shared, v);
+    }
+}
+
+/* Turns up to sixteen groups of the tile into lanes; groups that are not there
+ * are zeros. */
+KF_HD void turn_groups(kf_spec s, const kf_tile *t, size_t first, size_t n, lanes *v)
+{
+    for (size_t k = 0; k < LANES; k++) {
+        const float *x = t->x + (first + k) * s.group;
+        v->amax[k] = k < n ? float_of(t->high[first + k]) : 0;
+        for (size_t i = 0; i < s.group; i++) v->x[i * LANES + k] = k < n ? x[i] : 0;
+    }
+}
+
+/* Chooses the scales of `groups` whole groups of the tile. */
+KF_HD void search_metric(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
+{
+    const kf_tensor own = *tensor;
+    lanes v;
+    for (size_t first = 0; first < groups; first += LANES) {
+        size_t n = groups - first < LANES ? groups - first : LANES;
+        turn_groups(s, t, first, n, &v);
+        search_lanes(s, encoder, &own, &v);
+        for (size_t k = 0; k < n; k++) {
+            kf_quant q = kf_nvfp4_multiplier(&own, v.best_bits[k]);
+            t->bits[first + k] = v.best_bits[k];
+            t->factor[first + k] = q.factor;
+            t->dead[first + k] = q.dead;
+        }
+    }
+}
+
+/* Encoders of one metric differ in the scale of the matrix alone. */
+KF_HD void search_run(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
+{
+    switch (encoder) {
+    case KERF_ENC_NVFP4_SWEEP: search_metric(s, KERF_ENC_NVFP4_SWEEP, tensor, groups, t); return;
+    case KERF_ENC_NVFP4_FOS_MAE:
+    case KERF_ENC_NVFP4_FOS_MAE_448:
+        search_metric(s, KERF_ENC_NVFP4_FOS_MAE, tensor, groups, t);
+        return;
+    case KERF_ENC_NVFP4_FOS_ABSMAX:
+    case KERF_ENC_NVFP4_FOS_ABSMAX_448:
+        search_metric(s, KERF_ENC_NVFP4_FOS_ABSMAX, tensor, groups, t);
+        return;
+    default: search_metric(s, KERF_ENC_NVFP4_FOS_MSE, tensor, groups, t); return;
+    }
+}
+
+#endif
