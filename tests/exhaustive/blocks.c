@@ -159,13 +159,14 @@ static uint64_t run_mantissa(tally *tally_of, unsigned m, uint64_t first, uint64
 
 static void run_codec(tally *t, const test_options *o, uint64_t step)
 {
+    /* Ranges that end at zero matter to integers, also to gptq's symmetric ones. */
+    const int integers = t->codec.format->element >= KERF_ELEM_S8;
     uint64_t n = 0;
 #pragma omp parallel for schedule(dynamic) reduction(+ : n)
     for (int m = 0; m < MANTISSAS; m++) {
         uint64_t first = mix_bits(o->seed + (uint64_t)m) % step;
         n += run_mantissa(t, (unsigned)m, first, step, 0);
-        if (t->codec.format->zero == KERF_ZERO_CODE)
-            n += run_mantissa(t, (unsigned)m, first, step, 1);
+        if (integers) n += run_mantissa(t, (unsigned)m, first, step, 1);
     }
     t->elements = n;
 }
