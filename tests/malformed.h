@@ -311,7 +311,7 @@ static void make_layout(const struct malformed *m, struct bytes *b)
         name, LAYOUT_CASE, status, message, text, 0, 0, NULL \
     }
 #define QUANT(fields) "{\"version\":1,\"tensors\":{\"w\":{" fields "}}}"
-#define LAYOUT(layout, name, format, shape)                                                 \
+#define LAYOUT(layout, name, format, shape)                                                     \
     "{\"tensors\":{\"" name "\":{\"format\":\"" format "\",\"dtype\":\"BF16\",\"shape\":" shape \
     "}},\"layout\":\"" layout "\",\"version\":1}"
 #define MADE(name, status, message, make)                  \

@@ -11,7 +11,8 @@
  *
  * ggml comes from the source package llama-cpp-python of PyPI (vendor/llama.cpp/ggml, built with
  * GGML_NATIVE=ON and static): link this with libggml-cpu.a, libggml-base.a and libkerf.a. Not in
- * kerf's own build. ggml's kernels here are those for blocks in file order, not its repacked ones. */
+ * kerf's own build. ggml's kernels here are those for blocks in file order, not its repacked ones.
+ */
 #include <kerf/gemv.h>
 
 #include <ggml-cpu.h>

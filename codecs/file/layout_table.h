@@ -1,6 +1,6 @@
 /* layout_table.h - how each layout stores each format: which tensors hold the planes, what they
- * are called, and how their bytes differ from the planes' own. Pure data; layout.c and stored_bytes.c
- * read it. */
+ * are called, and how their bytes differ from the planes' own. Pure data; layout.c and
+ * stored_bytes.c read it. */
 #ifndef KERF_FILE_LAYOUT_TABLE_H
 #define KERF_FILE_LAYOUT_TABLE_H
 

@@ -1,6 +1,6 @@
-/* oracle_stored.h - where the bytes of a tensor lie, as the formats' descriptions have it: rows of codes
- * on whole bytes, little-endian streams of bits, and the byte structs of GGUF. Shares nothing with
- * the library but the geometry's counts. */
+/* oracle_stored.h - where the bytes of a tensor lie, as the formats' descriptions have it: rows of
+ * codes on whole bytes, little-endian streams of bits, and the byte structs of GGUF. Shares nothing
+ * with the library but the geometry's counts. */
 #ifndef KERF_TEST_STORED_H
 #define KERF_TEST_STORED_H
 

@@ -73,14 +73,15 @@ KERF_API const char *kerf_status_name(kerf_status s);
 
 /* --- element types of tensors --------------------------------------------------------------
  * The names of safetensors, in its order: writers place wider types first. */
-#define KERF_DTYPES(X)                                                                       \
-    X(BOOL, 8)                                                                               \
-    X(F4, 4)                                                                                 \
-    X(F6_E2M3, 6)                                                                            \
-    X(F6_E3M2, 6)                                                                            \
-    X(U8, 8) X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) X(F8_E4M3FNUZ, 8)            \
-        X(F8_E5M2FNUZ, 8) X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) \
-            X(F32, 32) X(C64, 64) X(F64, 64) X(I64, 64) X(U64, 64)
+#define KERF_DTYPES(X)                                                                           \
+    X(BOOL, 8)                                                                                   \
+    X(F4, 4)                                                                                     \
+    X(F6_E2M3, 6)                                                                                \
+    X(F6_E3M2, 6)                                                                                \
+    X(U8, 8)                                                                                     \
+    X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) X(F8_E4M3FNUZ, 8) X(F8_E5M2FNUZ, 8)       \
+        X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) X(C64, 64) \
+            X(F64, 64) X(I64, 64) X(U64, 64)
 
 typedef enum kerf_dtype {
     KERF_DTYPE_NONE = 0,
@@ -368,7 +369,8 @@ KERF_API const char *kerf_backend_at(size_t i); /* "ref" first; NULL past the en
 /* 64-bit XXH64 (seed 0) of n bytes: plane digests, seek tables. */
 KERF_API uint64_t kerf_hash(const void *p, size_t n);
 
-/* --- cuBLASLt's layout of block scales ---------------------------------------------------------- */
+/* --- cuBLASLt's layout of block scales ----------------------------------------------------------
+ */
 
 /* One-byte scales of `matrices` matrices, rows x cols each, from rows as they are in checkpoints to
  * the tiles of 128 x 4 that cuBLASLt's block-scaled products read (VEC16_UE4M3, VEC32_UE8M0), and
