@@ -542,8 +542,7 @@ static void inf_saturates_on_request(void **state)
     encoded_free(&e);
 }
 
-/* --- sources and targets of 16 bits
- * --------------------------------------------------------------- */
+/* --- sources and targets of 16 bits ----------------------------------------------------------- */
 
 /* These round to the type of the source on their way, as the projects that they are named after. */
 static int computes_in_source_type(const kerf_format *f, const kerf_encoder *encoder)
@@ -604,8 +603,7 @@ static void sixteen_bits_agree(void **state)
     for_each_codec(width_check);
 }
 
-/* --- misuse
- * ---------------------------------------------------------------------------------------- */
+/* --- misuse ----------------------------------------------------------------------------------- */
 
 static void misuse_is_refused(void **state)
 {
