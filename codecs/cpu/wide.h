@@ -228,6 +228,8 @@ typedef struct stages {
 } stages;
 
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    _Static_assert(group == 0 || group * KF_TILE_GROUPS >= KF_TILE,                                \
+                   #ID ": its groups are too small");                                              \
     static const kf_spec spec_##ID =                                                               \
         KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);                           \
     static void choose_##ID(const kf_band *b, size_t first, size_t groups, kf_tile *t)             \

@@ -7,8 +7,8 @@
 #include "cpu/widen.h"
 
 enum {
-    KF_TILE = 2048,               /* elements; a multiple of every group and of what fills bytes */
-    KF_TILE_GROUPS = KF_TILE / 16 /* no group is smaller                                          */
+    KF_TILE = 2048,              /* elements; a multiple of every group and of what fills bytes */
+    KF_TILE_GROUPS = KF_TILE / 8 /* no group is smaller: wide.h checks every row */
 };
 
 /* The part of a row that goes through the stages at once. Codes have 32 bits here, as wide as the

@@ -1,4 +1,5 @@
-/* gemv_backends.c - which backends of the matrix-vector product this machine can run. */
+/* gemv_backends.c - which backends of the matrix-vector product this machine can run. With
+ * KERF_REF_ONLY the reference alone, as in codecs/cpu/backends.c. */
 #include "cpu/features.h"
 #include "cpu/gemv_ops.h"
 
@@ -7,7 +8,9 @@ size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS])
     size_t n = 0;
     uint32_t has = kf_cpu_detect();
     out[n++] = &kf_gemv_ref;
-#if defined(__x86_64__)
+#if defined(KERF_REF_ONLY)
+    (void)has;
+#elif defined(__x86_64__)
     const uint32_t wide = KF_CPU_AVX2 | KF_CPU_AVX512F | KF_CPU_AVX512BW | KF_CPU_AVX512VL;
     __builtin_cpu_init();
     int fma = __builtin_cpu_supports("fma"); /* whoever has AVX2 and FMA has F16C */
