@@ -97,7 +97,7 @@ char *advice_codec_name(const advice *a, size_t candidate, char *out);
 advice_point advice_total(const advice *a);
 advice_point advice_uniform(const advice *a, size_t candidate);
 /* Bits per weight of a group under a candidate. */
-double advice_bits(const advice_group *g, size_t candidate, const advice *a);
+double advice_bits(const advice_group *g, size_t candidate);
 
 kerf_status advice_find_groups(advice *a, kerf_error *err);
 kerf_status advice_score(advice *a, kerf_error *err);

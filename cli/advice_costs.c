@@ -119,9 +119,8 @@ char *advice_codec_name(const advice *a, size_t candidate, char *out)
     return out;
 }
 
-double advice_bits(const advice_group *g, size_t candidate, const advice *a)
+double advice_bits(const advice_group *g, size_t candidate)
 {
-    (void)a;
     return g->elements > 0 ? 8 * g->cost[candidate].bytes / g->elements : 0;
 }
 

@@ -188,9 +188,8 @@ static void list_rows(const advice *a, map_rows *m)
     }
 }
 
-static double share_of_error(const advice *a, const advice_group *g, double total)
+static double share_of_error(const advice_group *g, double total)
 {
-    (void)a;
     return total > 0 ? g->cost[g->pick].t2 / total : 0;
 }
 
@@ -203,7 +202,7 @@ static void put_map(const advice *a, FILE *to, int what)
     double most = 0, total = advice_total(a).t2;
     for (size_t i = 0; i < a->groups; i++) {
         const advice_group *g = &a->group[i];
-        most = fmax(most, what ? share_of_error(a, g, total) : advice_bits(g, g->pick, a));
+        most = fmax(most, what ? share_of_error(g, total) : advice_bits(g, g->pick));
     }
     int width = 180 + m.layers * CELL + 10, height = (int)m.count * CELL + 30;
     fprintf(to, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\">\n",
@@ -222,7 +221,7 @@ static void put_map(const advice *a, FILE *to, int what)
         if (g->layer < 0) continue;
         while (r < m.count && strcmp(m.part[r], part_of(g)) != 0) r++;
         if (r == m.count) continue;
-        double x = what ? share_of_error(a, g, total) : advice_bits(g, g->pick, a);
+        double x = what ? share_of_error(g, total) : advice_bits(g, g->pick);
         double shade = most > 0 ? 100 * x / most : 0;
         fprintf(to,
                 "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"3\" style=\"fill:"
@@ -230,8 +229,8 @@ static void put_map(const advice *a, FILE *to, int what)
                 180 + g->layer * CELL, 27 + (int)r * CELL, CELL - 2, CELL - 2, shade);
         put_html(to, g->name);
         fprintf(to, ": %s, %.3f bits, %.1f %% of the error</title></rect>\n",
-                advice_codec_name(a, g->pick, name), advice_bits(g, g->pick, a),
-                100 * share_of_error(a, g, total));
+                advice_codec_name(a, g->pick, name), advice_bits(g, g->pick),
+                100 * share_of_error(g, total));
     }
     fprintf(to, "</svg></div>\n");
 }
@@ -251,8 +250,7 @@ static void put_table(const advice *a, FILE *to)
         fprintf(to, "<tr><td>");
         put_html(to, g->name);
         fprintf(to, "</td><td>%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.3e</td>",
-                advice_codec_name(a, g->pick, name), advice_bits(g, g->pick, a),
-                g->cost[g->pick].t2);
+                advice_codec_name(a, g->pick, name), advice_bits(g, g->pick), g->cost[g->pick].t2);
         if (timed) fprintf(to, "<td class=\"n\">%.2f</td>", g->cost[g->pick].us);
         fprintf(to, "<td>");
         put_html(to, g->reason);

@@ -46,7 +46,7 @@ kerf_status advice_print_text(const advice *a, kerf_error *err)
         const advice_group *g = &a->group[i];
         table_cell(t, "%s", g->name);
         table_cell(t, "%s", advice_codec_name(a, g->pick, name));
-        table_cell(t, "%.3f", advice_bits(g, g->pick, a));
+        table_cell(t, "%.3f", advice_bits(g, g->pick));
         table_cell(t, "%.3e", g->cost[g->pick].t2);
         if (timed) table_cell(t, "%.2f", g->cost[g->pick].us);
         table_cell(t, "%s", g->reason);
@@ -67,10 +67,9 @@ static json_t *costs_json(const advice *a, const advice_group *g)
     for (size_t c = 0; c <= a->codecs.count; c++) {
         const advice_cost *x = &g->cost[c];
         if (!x->possible) continue;
-        json_array_append_new(all,
-                              json_pack("{s:s, s:f, s:f, s:f, s:f}", "codec",
-                                        advice_codec_name(a, c, name), "bits", advice_bits(g, c, a),
-                                        "bytes", x->bytes, "t2", x->t2, "us", x->us));
+        json_array_append_new(
+            all, json_pack("{s:s, s:f, s:f, s:f, s:f}", "codec", advice_codec_name(a, c, name),
+                           "bits", advice_bits(g, c), "bytes", x->bytes, "t2", x->t2, "us", x->us));
     }
     return all;
 }
@@ -90,7 +89,7 @@ static json_t *groups_json(const advice *a)
         json_array_append_new(all,
                               json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:o, s:o}", "name",
                                         g->name, "codec", advice_codec_name(a, g->pick, name),
-                                        "bits", advice_bits(g, g->pick, a), "bytes", x->bytes, "t2",
+                                        "bits", advice_bits(g, g->pick), "bytes", x->bytes, "t2",
                                         x->t2, "us", x->us, "reason", g->reason, "tensors", members,
                                         "candidates", costs_json(a, g)));
     }
@@ -155,7 +154,7 @@ kerf_status advice_write_markdown(const advice *a, FILE *to, kerf_error *err)
         const advice_group *g = &a->group[i];
         put_cell(to, g->name);
         put_cell(to, advice_codec_name(a, g->pick, name));
-        fprintf(to, "| %.3f | %.3e | %.2f ", advice_bits(g, g->pick, a), g->cost[g->pick].t2,
+        fprintf(to, "| %.3f | %.3e | %.2f ", advice_bits(g, g->pick), g->cost[g->pick].t2,
                 g->cost[g->pick].us);
         put_cell(to, g->reason);
         fprintf(to, "|\n");

@@ -57,5 +57,14 @@ int8)
     [ "$quantized" = 28 ] || fail "$quantized of 28 matrices quantized"
     near $reference 0.02
     ;;
+advised) # fewer bits than the best single format of its size class, int4-g32-asym:search, allows,
+         # and less perplexity than its 8.4457: a recipe must be worth its name
+    "$kerf" advise "$model" --budget 4.625bits -f nvfp4:sweep,int4-g32-asym:search,mxfp6-e2m3,nf4-dq \
+        -o "$work/recipe.json" >/dev/null
+    "$kerf" quantize "$model" --recipe "$work/recipe.json" -o "$work/quantized" >/dev/null
+    evaluate "$work/quantized"
+    [ "$quantized" = 28 ] || fail "$quantized of 28 matrices quantized"
+    awk -v v="$value" 'BEGIN { exit !(v < 8.40) }' || fail "$value is not below 8.40"
+    ;;
 *) fail "no such case" ;;
 esac
