@@ -36,8 +36,9 @@ template <bool TO_TILES> __global__ void move_scales(const __grid_constant__ sca
     }
 }
 
-kerf_status move(kerf_device *d, scales s, bool to_tiles, size_t plain, size_t tiled,
-                 kerf_error *err)
+/* static, for nvcc gives what an unnamed namespace holds a name that others can link with. */
+static kerf_status move(kerf_device *d, scales s, bool to_tiles, size_t plain, size_t tiled,
+                        kerf_error *err)
 {
     uint64_t need;
     KF_TRY(kerf_tiled_scale_bytes(s.matrices, s.rows, s.cols, &need, err));
