@@ -16,7 +16,7 @@ need_packages "${build_packages[@]}" || exit 1
 
 build=build/quickstart
 model=tests/data/tiny-llama
-show cmake -S . -B $build -DCMAKE_BUILD_TYPE=Release -DKERF_TESTS=OFF
+show cmake -S . -B $build -DCMAKE_BUILD_TYPE=Release -DKERF_TESTS=OFF -DKERF_CUDA=OFF
 show cmake --build $build -j "$(nproc)"
 
 show $build/kerf quantize $model -f nvfp4:4/6 -o $build/tiny-llama-nvfp4 -y
