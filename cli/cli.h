@@ -44,7 +44,8 @@ typedef struct verb {
 } verb;
 
 extern const verb verb_formats, verb_inspect, verb_quantize, verb_convert, verb_dequantize,
-    verb_score, verb_verify, verb_selftest, verb_hardware, verb_predict, verb_advise, verb_compare;
+    verb_score, verb_verify, verb_selftest, verb_hardware, verb_predict, verb_bench, verb_compare,
+    verb_advise;
 
 /* Fills err with one line - what, where, how to fix - and returns s. */
 kerf_status fail(kerf_error *err, kerf_status s, const char *fmt, ...) KERF_PRINTF(3, 4);

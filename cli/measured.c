@@ -89,34 +89,42 @@ static kerf_status take_run(measured *m, const kerf_timing *t, size_t n, kerf_er
     return KERF_OK;
 }
 
-static kerf_status take_runs(measured *m, bench_file *b, kerf_error *err)
+static kerf_status take_runs(measured *m, kerf_timing *t, size_t n, kerf_error *err)
 {
-    qsort(b->item, b->count, sizeof *b->item, by_place);
-    size_t n = take_medians(b->item, b->count);
+    qsort(t, n, sizeof *t, by_place);
+    n = take_medians(t, n);
     TRY(allocate(&m->fit, n, sizeof *m->fit, err));
     TRY(allocate(&m->anchors, n, sizeof *m->anchors, err));
     for (size_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && same_kernel(&b->item[i], &b->item[end]); end++) {
+        for (end = i + 1; end < n && same_kernel(&t[i], &t[end]); end++) {
         }
-        TRY(take_run(m, b->item + i, end - i, err));
+        TRY(take_run(m, t + i, end - i, err));
     }
-    if (m->fits) return KERF_OK;
+    if (m->fits || m->tables) return KERF_OK;
     return fail(err, KERF_E_DATA, "no format and batch has four shapes: there is nothing to fit");
+}
+
+kerf_status measured_take(measured *m, kerf_timing *times, size_t count, const char *source,
+                          kerf_error *err)
+{
+    time_t now = time(NULL);
+    struct tm day;
+    *m = (measured){0};
+    snprintf(m->source, sizeof m->source, "measured: %.200s", source);
+    gmtime_r(&now, &day);
+    strftime(m->date, sizeof m->date, "%Y-%m", &day);
+    kerf_status s = take_runs(m, times, count, err);
+    if (s != KERF_OK) measured_close(m);
+    return s;
 }
 
 kerf_status measured_open(measured *m, const char *path, kerf_error *err)
 {
     bench_file b;
-    time_t now = time(NULL);
-    struct tm day;
     *m = (measured){0};
     TRY(bench_file_open(&b, path, err));
-    snprintf(m->source, sizeof m->source, "measured: %.200s", path);
-    gmtime_r(&now, &day);
-    strftime(m->date, sizeof m->date, "%Y-%m", &day);
-    kerf_status s = take_runs(m, &b, err);
+    kerf_status s = measured_take(m, b.item, b.count, path, err);
     bench_file_close(&b);
-    if (s != KERF_OK) measured_close(m);
     return s;
 }
 

@@ -13,8 +13,12 @@ typedef struct measured {
     char source[240], date[16];
 } measured;
 
-/* path: as for bench_file_open. Each format and batch with four times or more gives a fit; one
- * whose shapes are all of a grid's gives a table too. The median of repeated times counts. */
+/* Each format and batch with four times or more gives a fit; one whose shapes are all of a grid's
+ * gives a table too. The median of repeated times counts; they are sorted. source: where they come
+ * from. */
+kerf_status measured_take(measured *m, kerf_timing *times, size_t count, const char *source,
+                          kerf_error *err);
+/* The same from a file, as for bench_file_open. */
 kerf_status measured_open(measured *m, const char *path, kerf_error *err);
 void measured_close(measured *m); /* all zeros are fine */
 

@@ -1,6 +1,5 @@
 /* predict_shapes.c - kerf predict for matrix products: every shape x batch x format of the lists.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,17 +8,10 @@
 #include "codec_list.h"
 #include "predict_verb.h"
 
-enum { MAX_SHAPES = 4096 };
-
-typedef struct shape {
-    uint64_t n, k;
-} shape;
-
 typedef struct sweep {
     const kerf_hardware *hardware;
     const kerf_format *activations;
-    shape *shapes;
-    size_t shape_count;
+    shape_list shapes;
     batches batch;
     codec_list codecs;
     double matrices;
@@ -37,55 +29,11 @@ typedef struct answer {
 
 /* --- lists --------------------------------------------------------------------------------- */
 
-/* A whole number at *text, which is moved past it. */
-static int take_number(const char **text, uint64_t most, uint64_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    if (**text < '0' || **text > '9') return 0;
-    unsigned long long x = strtoull(*text, &end, 10);
-    if (errno || x < 1 || x > most) return 0;
-    *text = end;
-    *out = x;
-    return 1;
-}
-
-static kerf_status parse_shapes(sweep *s, const char *text, kerf_error *err)
-{
-    const uint64_t most = UINT64_C(1) << 32;
-    TRY(allocate(&s->shapes, MAX_SHAPES, sizeof *s->shapes, err));
-    for (const char *p = text;; p++) {
-        shape *next = &s->shapes[s->shape_count];
-        if (s->shape_count == MAX_SHAPES) {
-            return USAGE(err, "--shape: more than %d shapes", MAX_SHAPES);
-        }
-        if (!take_number(&p, most, &next->n) || *p++ != 'x' || !take_number(&p, most, &next->k) ||
-            (*p && *p != ',')) {
-            return USAGE(err, "--shape %.60s: expected NxK,NxK,...: outputs x inputs", text);
-        }
-        s->shape_count++;
-        if (!*p) return KERF_OK;
-    }
-}
-
-kerf_status parse_batches(const char *text, batches *out, kerf_error *err)
-{
-    *out = (batches){0};
-    for (const char *p = text ? text : "1";; p++) {
-        if (out->count == MAX_BATCHES || !take_number(&p, 1u << 30, &out->item[out->count++]) ||
-            (*p && *p != ',')) {
-            return USAGE(err, "--batch %.60s: expected up to %d whole numbers: 1,4,16", text,
-                         MAX_BATCHES);
-        }
-        if (!*p) return KERF_OK;
-    }
-}
-
 static kerf_status parse_sweep(sweep *s, const args *a, kerf_error *err)
 {
     int matrices = 1;
     const char *formats = args_value(a, "format");
-    TRY(parse_shapes(s, args_value(a, "shape"), err));
+    TRY(parse_shapes(args_value(a, "shape"), &s->shapes, err));
     TRY(parse_batches(args_value(a, "batch"), &s->batch, err));
     TRY(args_integer(a, "matrices", 1, 1 << 20, &matrices, err));
     s->matrices = matrices;
@@ -124,12 +72,12 @@ typedef kerf_status (*take_answer)(void *ctx, const answer *a, kerf_error *err);
 static kerf_status for_each(const sweep *s, take_answer take, void *ctx, kerf_error *err)
 {
     answer a;
-    for (size_t i = 0; i < s->shape_count; i++) {
+    for (size_t i = 0; i < s->shapes.count; i++) {
         for (size_t b = 0; b < s->batch.count; b++) {
             for (size_t c = 0; c < s->codecs.count; c++) {
                 const kerf_format *f = s->codecs.item[c].format;
                 if (c && f == s->codecs.item[c - 1].format) continue; /* another encoder */
-                TRY(predict_one(s, f, s->shapes[i], s->batch.item[b], &a, err));
+                TRY(predict_one(s, f, s->shapes.item[i], s->batch.item[b], &a, err));
                 TRY(take(ctx, &a, err));
             }
         }
@@ -221,6 +169,6 @@ kerf_status predict_shapes(const args *a, const kerf_hardware *h, kerf_error *er
     kerf_status status = parse_sweep(&s, a, err);
     if (status == KERF_OK) status = print_sweep(&s, a, err);
     codec_list_free(&s.codecs);
-    free(s.shapes);
+    shape_list_free(&s.shapes);
     return status;
 }

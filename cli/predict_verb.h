@@ -6,21 +6,13 @@
 
 #include "args.h"
 #include "output.h"
+#include "shape_list.h"
 
 /* Formats that are predicted unasked. */
 #define PREDICT_FORMATS "bf16,int8,fp8-e4m3-row,mxfp8-e4m3,mxfp6-e2m3,nvfp4,mxfp4,nf4-dq,int4-g128"
 
 /* --activations; NULL in *out: bf16. */
 kerf_status parse_activations(const args *a, const kerf_format **out, kerf_error *err);
-
-enum { MAX_BATCHES = 64 };
-typedef struct batches {
-    uint64_t item[MAX_BATCHES];
-    size_t count;
-} batches;
-
-/* --batch N,N,...; NULL: 1. */
-kerf_status parse_batches(const char *text, batches *out, kerf_error *err);
 
 /* Two cells, tier and time: a point, or a band where the data sheet is all that is known. */
 void time_cells(table *t, const kerf_prediction *p);

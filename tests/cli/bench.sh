@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# bench.sh - times of this machine: what is printed feeds compare, hardware and predict.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+expect 0 bench gemv -f nvfp4,int8 --shape 64x256,100x1000 --batch 1,3 -n 3
+check "eight lines" test "$(grep -cE '^(64x256|100x1000) ' "$tmp/out")" -eq 8
+output_says 'this machine reads'
+
+expect 0 bench gemv -f 'nvfp4*,nf4-dq,fp8-e4m3-128x128,ggml-q8_0' --shape 256x512 -n 2 --dtype fp32 --json -j 1
+json_is schema kerf.bench.gemv/1
+json_is results.# 4
+check "these formats" test "$(json 'results.*.format' | sort | tr '\n' ' ')" = 'fp8-e4m3-128x128 ggml-q8_0 nf4-dq nvfp4 '
+json_is results.0.batch 1
+json_is machine.threads 1
+# Both sides ran: a kernel that leaves y alone is off by all of it.
+check "errors are those of rounding" test -z "$(json 'results.*.rms_error' | awk '!($1 < 1e-4)')"
+check "times are positive" test -z "$(json 'results.*.us' | awk '!($1 > 0)')"
+cp "$tmp/out" "$tmp/bench.json"
+expect 0 compare "$tmp/bench.json" --hardware epyc-9654
+expect 0 bench gemv -f all --shape 128x256 -n 1 --json
+check "every format" test "$(json results.#)" -ge 49
+
+expect 0 hardware --calibrate -f nvfp4 -n 1
+json_is schema kerf.hardware/1
+json_is kind cpu
+json_is tables.0.us.# 4 # whether a line fits them depends on what else runs
+check "a stream was measured" awk -v x="$(json facts.stream_gbps.value)" 'BEGIN { exit !(x > 0.01) }'
+cp "$tmp/out" "$tmp/mine.json"
+expect 0 predict --hardware "$tmp/mine.json" --shape 3000x3000 -f nvfp4 --json
+json_is predictions.0.tier table
+expect 0 hardware h200 --calibrate -f nvfp4 -n 1
+json_is facts.bandwidth_gbps.value "$("$KERF" hardware h200 --json | "$TOOLS/json_get" facts.bandwidth_gbps.value)"
+
+expect 2 bench
+expect 2 bench gemm
+error_says 'gemv'
+expect 2 bench gemv --batch 17
+error_says 'at most 16'
+expect 2 bench gemv --shape 64
+expect 2 bench gemv -f nvfp5
+expect 2 bench gemv -n 0
+expect 2 hardware h200 --calibrate --measured "$tmp/bench.json"
+finish
