@@ -131,7 +131,7 @@ run_gpu() {
 
 build_release() {
     show cmake --preset release -B build/test-release --log-level=WARNING -DKERF_TESTS=ON \
-        -DKERF_CUDA=OFF && show cmake --build build/test-release -j "$jobs"
+        -DKERF_CUDA=OFF -DKERF_CUDA_ORACLE=ON && show cmake --build build/test-release -j "$jobs"
 }
 
 run_exhaustive() {
