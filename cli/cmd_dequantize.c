@@ -5,6 +5,7 @@
 #include "manifest.h"
 #include "output.h"
 #include "progress.h"
+#include "stray.h"
 #include "stream.h"
 
 typedef struct job {
@@ -150,6 +151,7 @@ static kerf_status dequantize(job *j, kerf_error *err)
     j->dtype = type_of[type];
     TRY(args_exec(j->args, &j->exec, err));
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
+    TRY(refuse_strays(&j->source, err));
     if (count_quantized(&j->source) == 0) {
         return fail(err, KERF_E_NOSUP,
                     "%.200s: holds no quantized tensor in a layout that kerf knows",
