@@ -66,17 +66,22 @@ static kerf_status group_differs(const job *j, const kerf_weight *w, int *differ
 
 static kerf_status find_losses(job *j, kerf_error *err)
 {
-    unsigned long long inputs = 0, groups = 0;
+    unsigned long long inputs = 0, groups = 0, smoothed = 0;
     for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
         const kerf_weight *w = kerf_weights_at(j->source.weights, i);
         int differs = 0;
         inputs += is_input_scale(w) != 0;
+        smoothed += ends_with(w->name, ".pre_quant_scale") != 0;
         if (!w->codec.format || !kerf_layout_shares_scale(j->layout, w->codec.format)) continue;
         TRY(group_differs(j, w, &differs, err));
         groups += differs != 0;
     }
     add_loss(j, "%llu scales of activations keep their names, which the new layout does not read",
              inputs);
+    add_loss(j,
+             "%llu layers are for inputs that are multiplied by their pre_quant_scale, which the "
+             "new layout does not read",
+             smoothed);
     add_loss(j,
              "%llu groups of layers that runtimes fuse have different tensor scales: they take the "
              "largest for all; quantize the source again with --layout",

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fused.h"
+#include "output.h"
 #include "stray.h"
 #include "stream.h"
 
@@ -26,8 +27,8 @@ void findings_add(findings *f, int is_error, const char *tensor, const char *tex
 {
     f->errors += is_error != 0;
     json_array_append_new(f->list,
-                          json_pack("{s:s, s:s, s:s}", "severity", is_error ? "error" : "note",
-                                    "tensor", tensor, "text", text));
+                          json_pack("{s:s, s:o, s:o}", "severity", is_error ? "error" : "note",
+                                    "tensor", json_path(tensor), "text", json_path(text)));
 }
 
 /* --- scales -------------------------------------------------------------------------------- */
@@ -191,7 +192,7 @@ static kerf_status find_in_group(findings *f, const checkpoint *c, const kerf_we
 static void find_stray(findings *f, const checkpoint *c, const kerf_weight *w)
 {
     char text[320];
-    if (is_stray(w)) findings_add(f, 1, w->name, stray_reason(c, w, text, sizeof text));
+    if (is_stray(c, w)) findings_add(f, 1, w->name, stray_reason(c, w, text, sizeof text));
 }
 
 /* Weights of AWQ and SmoothQuant are for inputs that were multiplied first. */

@@ -3,49 +3,57 @@
 
 #include <string.h>
 
-static const char *const parts[] = {
-    ".weight_scale",
-    ".weight_scale_2",
-    ".weight_global_scale",
-    ".weight_packed",
-    ".weight_zero_point",
-    ".weight_scale_inv",
-    ".weight_g_idx",
-    ".qweight",
-    ".qzeros",
-    ".scales",
-    ".g_idx",
-    ".SCB",
-    "_weight_qdata",
-    "_weight_scale",
+/* Endings of parts; what else must be there, for a name that others use too. */
+static const struct {
+    const char *end, *beside;
+} parts[] = {
+    {".weight_scale", NULL},
+    {".weight_scale_2", NULL},
+    {".weight_global_scale", NULL},
+    {".weight_packed", NULL},
+    {".weight_zero_point", NULL},
+    {".weight_scale_inv", NULL},
+    {".weight_g_idx", NULL},
+    {".qweight", NULL},
+    {".qzeros", NULL},
+    {".g_idx", ".qweight"},
+    {".scales", ".qweight"},
+    {".SCB", ".weight"},
+    {"_weight_qdata", NULL},
+    {"_weight_scale", "_weight_qdata"},
+    {"_proj_scales", "_proj_blocks"},
 };
 
 static const char *const codes[] = {".weight", ".weight_packed", ".qweight", "_proj_blocks"};
 
-static int ends_in(const char *name, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (ends_with(name, list[i])) return 1;
-    }
-    return 0;
-}
-
-static int is_code_type(kerf_dtype t)
-{
-    return t == KERF_U8 || t == KERF_I8 || t == KERF_I32 || t == KERF_F8_E4M3 ||
-           t == KERF_F8_E5M2 || t == KERF_F4;
-}
-
 static int has_codes(const kerf_weight *w)
 {
-    return is_code_type(w->dtype) && ends_in(w->name, codes, sizeof codes / sizeof *codes);
+    static const kerf_dtype types[] = {KERF_U8,      KERF_I8,      KERF_I32, KERF_U32,
+                                       KERF_F8_E4M3, KERF_F8_E5M2, KERF_F4};
+    int is_type = 0, is_name = 0;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) is_type |= w->dtype == types[i];
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        is_name |= ends_with(w->name, codes[i]);
+    return is_type && is_name;
 }
 
-int is_stray(const kerf_weight *w)
+static int is_part(const checkpoint *c, const kerf_weight *w, size_t i)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    if (!ends_with(w->name, parts[i].end)) return 0;
+    if (!parts[i].beside) return 1;
+    size_t n = strlen(w->name) - strlen(parts[i].end);
+    snprintf(name, sizeof name, "%.*s%s", (int)n, w->name, parts[i].beside);
+    return kerf_reader_find(c->reader, name) != NULL;
+}
+
+int is_stray(const checkpoint *c, const kerf_weight *w)
 {
     if (w->codec.format) return 0;
-    int is_scale = w->dtype == KERF_U8 && ends_with(w->name, "_proj_scales");
-    return is_scale || has_codes(w) || ends_in(w->name, parts, sizeof parts / sizeof *parts);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (is_part(c, w, i)) return 1;
+    }
+    return has_codes(w);
 }
 
 char *stray_reason(const checkpoint *c, const kerf_weight *w, char *out, size_t size)
@@ -71,7 +79,7 @@ kerf_status refuse_strays(const checkpoint *c, kerf_error *err)
     char why[320];
     for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
         const kerf_weight *w = kerf_weights_at(c->weights, i);
-        if (is_stray(w) && (!found || (has_codes(w) && !has_codes(found)))) found = w;
+        if (is_stray(c, w) && (!found || (has_codes(w) && !has_codes(found)))) found = w;
     }
     if (!found) return KERF_OK;
     return fail(err, KERF_E_NOSUP, "%.150s: %s", found->name,

@@ -5,7 +5,7 @@
 #include "checkpoint.h"
 
 /* Whether a dense weight is none: codes or scales for which no layout has a place. */
-int is_stray(const kerf_weight *w);
+int is_stray(const checkpoint *c, const kerf_weight *w);
 
 /* Why, in one line that follows the name; out holds `size` bytes; returns out. */
 char *stray_reason(const checkpoint *c, const kerf_weight *w, char *out, size_t size);

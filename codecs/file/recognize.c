@@ -17,7 +17,20 @@
 
 #define MAX_CONFIG_BYTES (1u << 24)
 
-const kerf_layout *kerf_layout_configured(const kerf_reader *r)
+static json_t *load_json(const kerf_reader *r, const char *name)
+{
+    char *path = kf_path_join(kerf_reader_folder(r), name), *text = NULL;
+    size_t n;
+    json_t *j = NULL;
+    if (path && kf_read_whole(path, MAX_CONFIG_BYTES, &text, &n, NULL) == KERF_OK)
+        j = json_loadb(text, n, 0, NULL);
+    free(text);
+    free(path);
+    return j;
+}
+
+/* The method that config.json names, in words of its own. */
+static const kerf_layout *find_method(const json_t *config)
 {
     static const struct {
         const char *method, *layout;
@@ -25,25 +38,26 @@ const kerf_layout *kerf_layout_configured(const kerf_reader *r)
         {"fp8", "deepseek"},  {"modelopt_fp4", "modelopt"}, {"modelopt_mxfp8", "modelopt"},
         {"mxfp4", "gpt-oss"}, {"gptq_v2", "gptq-v2"},
     };
-    char *path = kf_path_join(kerf_reader_folder(r), "config.json"), *text = NULL;
-    size_t n;
-    json_t *j = NULL;
-    const kerf_layout *found = NULL;
-    if (path && kf_read_whole(path, MAX_CONFIG_BYTES, &text, &n, NULL) == KERF_OK)
-        j = json_loadb(text, n, 0, NULL);
-    const json_t *q = json_object_get(j, "quantization_config");
+    const json_t *q = json_object_get(config, "quantization_config");
     const char *method = json_string_value(json_object_get(q, "quant_method"));
     const char *version = json_string_value(json_object_get(q, "checkpoint_format"));
     if (method && strcmp(method, "gptq") == 0 && version && strcmp(version, "gptq_v2") == 0)
         method = version;
-    if (method) {
-        found = kerf_layout_find(method);
-        for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-            if (strcmp(method, methods[i].method) == 0) found = kerf_layout_find(methods[i].layout);
-    }
-    json_decref(j);
-    free(text);
-    free(path);
+    for (size_t i = 0; method && i < sizeof methods / sizeof *methods; i++)
+        if (strcmp(method, methods[i].method) == 0) return kerf_layout_find(methods[i].layout);
+    return method ? kerf_layout_find(method) : NULL;
+}
+
+/* Older exports of Model-Optimizer say all in a file of their own. */
+const kerf_layout *kerf_layout_configured(const kerf_reader *r)
+{
+    json_t *config = load_json(r, "config.json"), *own = NULL;
+    const kerf_layout *found = find_method(config);
+    if (!json_object_get(config, "quantization_config")) own = load_json(r, "hf_quant_config.json");
+    if (json_object_get(json_object_get(own, "quantization"), "quant_algo"))
+        found = &kf_layouts[KF_LAYOUT_MODELOPT];
+    json_decref(config);
+    json_decref(own);
     return found;
 }
 
@@ -51,7 +65,7 @@ const kerf_layout *kerf_layout_configured(const kerf_reader *r)
 
 /* How far a row came and what it lacked, for the one that came furthest. */
 typedef struct doubt {
-    size_t found; /* tensors as the row has them */
+    size_t found; /* twice the tensors that are as the row has them, or one more */
     char *text;
     size_t size;
 } doubt;
@@ -230,7 +244,7 @@ static int check_extras(const kerf_reader *r, kerf_weight *w, doubt *d, size_t f
     const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
     for (size_t i = 0; s && i < KERF_EXTRAS; i++) {
         if (extra_agrees(r, s->extra[i], w->extra[i], w)) continue;
-        return lacks(d, found + i, "%s %s", w->extra[i]->name, extra_doubts[s->extra[i]]);
+        return lacks(d, 2 * (found + i), "%s %s", w->extra[i]->name, extra_doubts[s->extra[i]]);
     }
     return 1;
 }
@@ -264,12 +278,14 @@ static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_e
 {
     char have[64], need[64];
     const uint64_t *a = t->shape.dim, *b = e->shape.dim;
+    const int is_same = t->shape.rank == e->shape.rank &&
+                        memcmp(a, b, t->shape.rank * sizeof *a) == 0; /* but for the type */
     int is_tiled = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
                    a[0] == (b[0] + 127) / 128 * 128 && a[1] == (b[1] + 3) / 4 * 4;
     int is_flat = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
                   a[0] == (b[0] + 127) / 128 * 32 && a[1] == (b[1] + 3) / 4 * 16;
-    return lacks(d, found, "%s is %s [%s], not %s [%s]%s", t->name, kerf_dtype_name(t->dtype),
-                 shape_text(&t->shape, have), kerf_dtype_name(e->dtype),
+    return lacks(d, 2 * found + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
+                 kerf_dtype_name(t->dtype), shape_text(&t->shape, have), kerf_dtype_name(e->dtype),
                  shape_text(&e->shape, need),
                  is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
                                        "not have"
@@ -286,7 +302,7 @@ static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
         const kerf_tensor *t = kerf_reader_find(r, name);
         const kerf_plane *plane = p == KERF_PLANES ? NULL : &w->geometry.plane[p];
         int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
-        if (!t) return lacks(d, i, "%s is missing", name);
+        if (!t) return lacks(d, 2 * i, "%s is missing", name);
         if (!is_state && !is_stored_as(t, &e, plane)) return doubt_form(d, i, t, &e);
         if (plane)
             w->plane[p] = t;
@@ -295,7 +311,7 @@ static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
     }
     if (!check_extras(r, w, d, i)) return 0;
     const char *other = find_other(r, w);
-    return other ? lacks(d, i + KERF_EXTRAS, "%s has no place beside it", other) : 1;
+    return other ? lacks(d, 2 * (i + KERF_EXTRAS), "%s has no place beside it", other) : 1;
 }
 
 /* Tries one row; name has room for that of a weight. */

@@ -139,6 +139,14 @@ rm -rf "$tmp/m" && mv "$tmp/own" "$tmp/m"
 cp "$model/config.json" "$tmp/m/config.json"
 expect 0 inspect "$tmp/m" # a mixture is no fault where nobody merges layers
 
+# Older exports of Model-Optimizer have all of it in hf_quant_config.json.
+make nvfp4 modelopt
+cp "$model/config.json" "$tmp/m/config.json"
+expect 0 inspect "$tmp/m" --json
+json_is findings "[]"
+rm "$tmp/m/hf_quant_config.json"
+finds error 'is in layout modelopt, but config.json names none'
+
 # --- what kerf does not read --------------------------------------------------------------------
 make int8 compressed-tensors
 header "s/\"$up.weight\"/\"model.layers.11.mlp._weight_qdata\"/"
@@ -146,6 +154,9 @@ finds error '_weight_qdata: is a tensor of torchao'
 make int4-g128-f16 gptq
 spoil bytes $up.g_idx 1 1
 finds error "$up.qweight: .*$up.g_idx is not in order: columns were sorted by activation"
+make int4-g64 gptq
+header "s/\"$up.scales\":{\"dtype\":\"BF16\",/\"$up.scales\":{\"dtype\":\"F16\" ,/"
+finds error "$up.qweight: .*$up.scales is F16 \[4,768\], not BF16 \[4,768\]"
 make int8 bitsandbytes
 spoil bytes $up.weight_format 1 2
 finds error "$up.weight: .*$up.weight_format is not 0"

@@ -163,6 +163,8 @@ output_says '^layers.1.mlp.experts.gate_up_proj_scales *U8 *4x64x2 '
 expect 0 convert "$tmp/own-oss" --layout gpt-oss -o "$tmp/oss2"
 same_file "$tmp/oss/model.safetensors" "$tmp/oss2/model.safetensors"
 same_file "$tmp/oss/config.json" "$tmp/oss2/config.json"
+expect 0 dequantize "$tmp/oss" -o "$tmp/oss-plain"
+error_says 'note: stacked experts are'
 forget "$tmp/oss"
 expect 0 convert "$tmp/oss" --layout kerf -o "$tmp/own-oss2"
 expect 0 verify "$tmp/own-oss" "$tmp/own-oss2"
