@@ -1,6 +1,8 @@
 /* checkpoint.c - opens a source and answers small questions about its weights. */
 #include "checkpoint.h"
 
+#include <string.h>
+
 kerf_status checkpoint_open(checkpoint *c, const char *path, kerf_error *err)
 {
     *c = (checkpoint){.path = path};
@@ -33,6 +35,12 @@ uint64_t weight_elements(const kerf_weight *w)
 {
     uint64_t n = 0;
     return kerf_shape_count(&w->shape, &n, NULL) == KERF_OK ? n : 0;
+}
+
+int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 int is_float(kerf_dtype t)

@@ -17,6 +17,7 @@ void checkpoint_close(checkpoint *c); /* all zeros are fine */
 
 uint64_t weight_bytes(const kerf_weight *w); /* as stored, all planes */
 uint64_t weight_elements(const kerf_weight *w);
+int ends_with(const char *text, const char *end);
 int is_float(kerf_dtype t); /* F32, F16, BF16: what can be quantized */
 /* "BF16" or "nvfp4:4/6"; out holds `size` bytes; returns out. */
 char *weight_format(const kerf_weight *w, char *out, size_t size);

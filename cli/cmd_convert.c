@@ -8,6 +8,7 @@
 #include "manifest.h"
 #include "output.h"
 #include "progress.h"
+#include "stray.h"
 #include "stream.h"
 
 typedef struct job {
@@ -31,12 +32,6 @@ static void add_loss(job *j, const char *fmt, unsigned long long n)
     if (n == 0) return;
     snprintf(text, sizeof text, fmt, n);
     json_array_append_new(j->losses, json_string(text));
-}
-
-static int ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 /* Scales of activations, which have other names in every layout. */
@@ -71,17 +66,22 @@ static kerf_status group_differs(const job *j, const kerf_weight *w, int *differ
 
 static kerf_status find_losses(job *j, kerf_error *err)
 {
-    unsigned long long inputs = 0, groups = 0;
+    unsigned long long inputs = 0, groups = 0, smoothed = 0;
     for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
         const kerf_weight *w = kerf_weights_at(j->source.weights, i);
         int differs = 0;
         inputs += is_input_scale(w) != 0;
+        smoothed += ends_with(w->name, ".pre_quant_scale") != 0;
         if (!w->codec.format || !kerf_layout_shares_scale(j->layout, w->codec.format)) continue;
         TRY(group_differs(j, w, &differs, err));
         groups += differs != 0;
     }
     add_loss(j, "%llu scales of activations keep their names, which the new layout does not read",
              inputs);
+    add_loss(j,
+             "%llu layers are for inputs that are multiplied by their pre_quant_scale, which the "
+             "new layout does not read",
+             smoothed);
     add_loss(j,
              "%llu groups of layers that runtimes fuse have different tensor scales: they take the "
              "largest for all; quantize the source again with --layout",
@@ -243,6 +243,7 @@ static kerf_status convert(job *j, kerf_error *err)
     }
     TRY(args_layout(j->args, &j->layout, err));
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
+    TRY(refuse_strays(&j->source, err));
     if (count_quantized(&j->source) == 0) {
         return fail(err, KERF_E_NOSUP,
                     "%.200s: holds no quantized tensor in a layout that kerf knows; kerf quantize "
@@ -253,10 +254,11 @@ static kerf_status convert(job *j, kerf_error *err)
     TRY(find_losses(j, err));
     TRY(declare_output(j, err));
     TRY(write_output(j, err));
-    add_loss(j,
-             "%llu tensor scales are reciprocals that fp32 rounds: converted back they differ by "
-             "one unit in the last place",
-             (unsigned long long)j->rounded);
+    add_loss(
+        j,
+        "%llu scales are stored as another number, a reciprocal or 127 times as much, that fp32 "
+        "rounds: converted back they differ by one unit in the last place",
+        (unsigned long long)j->rounded);
     return report(j, err);
 }
 
@@ -283,7 +285,9 @@ const verb verb_convert = {
         "Writes the codes and scales of every quantized weight of IN under the names and in\n"
         "the arrangement of another layout, and copies all other tensors. Nothing is\n"
         "quantized again, so nothing changes but what is said at the end: a scale that the\n"
-        "new layout stores as its reciprocal may not turn back to the last bit.",
+        "new layout stores as its reciprocal may not turn back to the last bit. What cannot\n"
+        "move at all is refused with the reason: GPTQ's columns that were sorted (act-order),\n"
+        "zero points where the other layout has none.",
     .examples = "  kerf convert model-modelopt/ --layout compressed-tensors -o model-ct/\n"
                 "  kerf convert model-ct/ --layout kerf -o model.safetensors\n",
     .options = options,

@@ -5,6 +5,7 @@
 #include "manifest.h"
 #include "output.h"
 #include "progress.h"
+#include "stray.h"
 #include "stream.h"
 
 typedef struct job {
@@ -117,6 +118,19 @@ static kerf_status write_output(job *j, kerf_error *err)
     return s;
 }
 
+/* What a plain checkpoint of such a model has another way. */
+static void note_experts(const job *j)
+{
+    for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
+        const kerf_weight *w = kerf_weights_at(j->source.weights, i);
+        if (!w->codec.format || strcmp(w->layout->name, "gpt-oss") != 0) continue;
+        fprintf(stderr,
+                "note: stacked experts are [experts, out, in], as they were stored; transformers "
+                "holds plain ones as [experts, in, out]\n");
+        return;
+    }
+}
+
 static kerf_status report(const job *j, kerf_error *err)
 {
     size_t decoded = count_quantized(&j->source);
@@ -128,6 +142,7 @@ static kerf_status report(const job *j, kerf_error *err)
         fprintf(stderr, "%s: %zu of %zu tensors decoded, %s -> %s, %.2f s\n", j->path, decoded,
                 decoded + kept, bytes_text(j->bytes_in, in_text), bytes_text(out, out_text),
                 j->seconds);
+        note_experts(j);
     }
     if (!args_has(j->args, "json")) return KERF_OK;
     json_t *doc = json_pack(
@@ -150,6 +165,7 @@ static kerf_status dequantize(job *j, kerf_error *err)
     j->dtype = type_of[type];
     TRY(args_exec(j->args, &j->exec, err));
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
+    TRY(refuse_strays(&j->source, err));
     if (count_quantized(&j->source) == 0) {
         return fail(err, KERF_E_NOSUP,
                     "%.200s: holds no quantized tensor in a layout that kerf knows",

@@ -1,11 +1,15 @@
 /* findings.c - reads scale planes and says what a decoder would choke on: scales that are NaN,
- * infinite or negative, and layers that runtimes fuse but that were not quantized alike. */
+ * infinite or negative, layers that runtimes fuse but that were not quantized alike, and tensors
+ * that belong to no weight. What config.json says of them: findings_config.c; what only the numbers
+ * show: findings_misread.c. */
 #include "findings.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "fused.h"
+#include "output.h"
+#include "stray.h"
 #include "stream.h"
 
 kerf_status findings_open(findings *f, kerf_error *err)
@@ -19,12 +23,12 @@ void findings_close(findings *f)
     json_decref(f->list);
 }
 
-static void add(findings *f, int is_error, const char *tensor, const char *text)
+void findings_add(findings *f, int is_error, const char *tensor, const char *text)
 {
     f->errors += is_error != 0;
     json_array_append_new(f->list,
-                          json_pack("{s:s, s:s, s:s}", "severity", is_error ? "error" : "note",
-                                    "tensor", tensor, "text", text));
+                          json_pack("{s:s, s:o, s:o}", "severity", is_error ? "error" : "note",
+                                    "tensor", json_path(tensor), "text", json_path(text)));
 }
 
 /* --- scales -------------------------------------------------------------------------------- */
@@ -117,30 +121,33 @@ static kerf_status find_in_plane(findings *f, const checkpoint *c, const kerf_we
         snprintf(text, sizeof text, "%llu of %llu %s are NaN or infinite, the first at %llu",
                  (unsigned long long)t.bad, (unsigned long long)t.seen, what,
                  (unsigned long long)t.first_bad);
-        add(f, 1, w->name, text);
+        findings_add(f, 1, w->name, text);
     }
     if (t.negative) {
         snprintf(text, sizeof text, "%llu of %llu %s are negative, the first at %llu",
                  (unsigned long long)t.negative, (unsigned long long)t.seen, what,
                  (unsigned long long)t.first_negative);
-        add(f, 1, w->name, text);
+        findings_add(f, 1, w->name, text);
     }
     if (t.zero && p == KERF_PLANE_SECOND) {
         snprintf(text, sizeof text, "%llu of %llu %s are zero: all of their weights are",
                  (unsigned long long)t.zero, (unsigned long long)t.seen, what);
-        add(f, 0, w->name, text);
+        findings_add(f, 0, w->name, text);
     }
     return KERF_OK;
 }
 
 /* --- fused groups -------------------------------------------------------------------------- */
 
-static kerf_status read_second(const checkpoint *c, const kerf_weight *w, float *out,
-                               kerf_error *err)
+/* The plane with one scale per matrix; KERF_PLANES: the format has none. */
+static kerf_plane_id tensor_scale_of(const kerf_weight *w)
 {
-    *out = 0;
-    if (w->geometry.plane[KERF_PLANE_SECOND].bytes < sizeof *out) return KERF_OK;
-    return kerf_weight_read(c->reader, w, KERF_PLANE_SECOND, 0, out, sizeof *out, err);
+    const kerf_plane *plane = w->geometry.plane;
+    if (!w->codec.format || w->geometry.matrices != 1) return KERF_PLANES;
+    if (w->codec.format->second == KERF_SECOND_TENSOR) return KERF_PLANE_SECOND;
+    return plane[KERF_PLANE_SCALES].per_matrix && plane[KERF_PLANE_SCALES].dtype == KERF_F32
+               ? KERF_PLANE_SCALES
+               : KERF_PLANES;
 }
 
 static kerf_status compare_pair(findings *f, const checkpoint *c, const kerf_weight *a,
@@ -151,19 +158,21 @@ static kerf_status compare_pair(findings *f, const checkpoint *c, const kerf_wei
         snprintf(text, sizeof text, "%s, but %.120s of the same fused group is %s",
                  weight_format(a, left, sizeof left), b->name,
                  weight_format(b, right, sizeof right));
-        add(f, 0, a->name, text);
+        const kerf_layout *loaded = a->layout ? a->layout : b->layout; /* which has one scheme */
+        findings_add(f, loaded && loaded != kerf_layout_at(0), a->name, text);
         return KERF_OK;
     }
-    int tensor_scale = a->codec.format && a->codec.format->second == KERF_SECOND_TENSOR;
-    if (!tensor_scale || a->geometry.matrices != 1 || b->geometry.matrices != 1) return KERF_OK;
+    const kerf_plane_id p = tensor_scale_of(a);
     float x = 0, y = 0;
-    TRY(read_second(c, a, &x, err));
-    TRY(read_second(c, b, &y, err));
+    if (p == KERF_PLANES || tensor_scale_of(b) != p) return KERF_OK;
+    TRY(kerf_weight_read(c->reader, a, p, 0, &x, sizeof x, err));
+    TRY(kerf_weight_read(c->reader, b, p, 0, &y, sizeof y, err));
     if (memcmp(&x, &y, sizeof x) != 0) {
         snprintf(text, sizeof text,
-                 "tensor scale %.6g, but %.120s of the same fused group has %.6g", (double)x,
-                 b->name, (double)y);
-        add(f, 0, a->name, text);
+                 "tensor scale %.6g, but %.120s of the same fused group has %.6g: loaders that "
+                 "merge them take the larger one for both",
+                 (double)x, b->name, (double)y);
+        findings_add(f, 0, a->name, text);
     }
     return KERF_OK;
 }
@@ -180,48 +189,19 @@ static kerf_status find_in_group(findings *f, const checkpoint *c, const kerf_we
 
 /* --- tensors that do not fit --------------------------------------------------------------- */
 
-static int ends_with(const char *text, const char *end)
+static void find_stray(findings *f, const checkpoint *c, const kerf_weight *w)
 {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
+    char text[320];
+    if (is_stray(c, w)) findings_add(f, 1, w->name, stray_reason(c, w, text, sizeof text));
 }
 
-/* A dense weight that is none: codes or scales for which no layout has a place. */
-static void find_stray(findings *f, const kerf_weight *w)
+/* Weights of AWQ and SmoothQuant are for inputs that were multiplied first. */
+static void find_smoothed(findings *f, const kerf_weight *w)
 {
-    static const char *const parts[] = {"_scale",      "_scale_2",   "_global_scale", "_packed",
-                                        "_zero_point", "_scale_inv", "_g_idx"};
-    int integers = w->dtype == KERF_U8 || w->dtype == KERF_I8 || w->dtype == KERF_I32;
-    int floats = w->dtype == KERF_F8_E4M3 || w->dtype == KERF_F8_E5M2 || w->dtype == KERF_F4;
-    int is_part = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char end[32];
-        snprintf(end, sizeof end, ".weight%s", parts[i]);
-        is_part |= ends_with(w->name, end);
-    }
-    if (!is_part && !((integers || floats) && ends_with(w->name, "weight"))) return;
-    add(f, 1, w->name,
-        "belongs to a quantized weight, but not all of its tensors are there as a layout has them: "
-        "one is missing, too many, or of another type or shape");
-}
-
-/* What config.json says, against what the tensors are. */
-static void find_configured(findings *f, const checkpoint *c)
-{
-    const kerf_layout *configured = kerf_layout_configured(c->reader);
-    if (!kerf_reader_is_folder(c->reader)) return;
-    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
-        const kerf_weight *w = kerf_weights_at(c->weights, i);
-        char text[200];
-        if (!w->codec.format || w->layout == configured) continue;
-        if (!configured && w->layout == kerf_layout_at(0)) continue;
-        snprintf(text, sizeof text,
-                 "is in layout %s, but config.json names %s: loaders will refuse it "
-                 "or read other numbers",
-                 w->layout->name, configured ? configured->name : "none");
-        add(f, 1, w->name, text);
-        return; /* once is enough */
-    }
+    if (!ends_with(w->name, ".pre_quant_scale")) return;
+    findings_add(f, 0, w->name,
+                 "the inputs of this layer are multiplied by it: its weights alone, dequantized or "
+                 "in a layout that does not know it, are those of another model");
 }
 
 kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
@@ -232,8 +212,9 @@ kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
             if (w->plane[p]) TRY(find_in_plane(f, c, w, p, err));
         }
         TRY(find_in_group(f, c, w, err));
-        if (!w->codec.format) find_stray(f, w);
+        find_stray(f, c, w);
+        find_smoothed(f, w);
+        TRY(find_misread(f, c, w, err));
     }
-    find_configured(f, c);
-    return KERF_OK;
+    return find_configured(f, c, err);
 }

@@ -6,12 +6,6 @@
 
 #include "stream.h"
 
-static int ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static int is_file_path(const char *path)
 {
     return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst");

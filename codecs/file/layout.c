@@ -88,9 +88,12 @@ kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_e
 kerf_status kf_stored_fits(const kf_stored *s, const kerf_geometry *g, kerf_error *err)
 {
     const char *layout = kf_layouts[s->layout].name;
-    if (g->shape.rank != 2 || g->elements == 0)
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s takes matrices only", layout);
-    if (g->rows % s->rows == 0 && g->cols % s->cols == 0) return KERF_OK;
+    if (g->shape.rank != s->rank || g->elements == 0)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s takes %s only", layout,
+                       s->rank == 2 ? "matrices" : "stacks of matrices");
+    /* of a matrix: those that are flattened have it in their shape alone */
+    if (g->shape.dim[s->rank - 2] % s->rows == 0 && g->shape.dim[s->rank - 1] % s->cols == 0)
+        return KERF_OK;
     return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                    "layout %s: columns must be a multiple of %u, rows of %u", layout, s->cols,
                    s->rows);
@@ -104,17 +107,19 @@ kerf_status kerf_layout_check_tensor(const kerf_layout *l, const kerf_format *f,
     if (is_own(l)) return KERF_OK;
     const kf_stored *s = kf_stored_find(l, f);
     if (!s || s->refusal) return kerf_layout_check(l, f, err);
-    if (!kf_has_suffix(name, ".weight"))
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s takes names in .weight only",
-                       l->name);
+    if (!kf_has_suffix(name, s->tail))
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s takes names in %s only", l->name,
+                       s->tail);
     return kf_stored_fits(s, &g, err);
 }
 
 /* --- the tensors that store a weight --- */
 
-static kerf_shape form_of(const kf_part *part, const kerf_geometry *g, const kerf_plane *plane)
+static kerf_shape form_of(const kf_part *part, const kerf_geometry *g, kerf_plane_id p)
 {
+    const kerf_plane *plane = &g->plane[p];
     const uint64_t rows = plane->shape.dim[0], cols = plane->shape.dim[1];
+    const uint64_t codes = p == KERF_PLANE_CODES ? g->cols : g->band_groups;
     const unsigned per_word = 32 / g->format->bits;
     switch (part->form) {
     case KF_FORM_PLANE: break;
@@ -122,23 +127,58 @@ static kerf_shape form_of(const kf_part *part, const kerf_geometry *g, const ker
     case KF_FORM_VECTOR: return (kerf_shape){1, {rows}};
     case KF_FORM_TILES: return (kerf_shape){4, {rows, 1, cols, 1}};
     case KF_FORM_WORDS: return (kerf_shape){2, {rows, cols / 4}};
-    case KF_FORM_STACK: return (kerf_shape){2, {rows / per_word, g->band_groups}};
+    case KF_FORM_STACK: return (kerf_shape){2, {rows / per_word, codes}};
+    case KF_FORM_BLOCKS: return (kerf_shape){4, {rows, cols, plane->shape.dim[2] / 16, 16}};
+    case KF_FORM_TURNED: return (kerf_shape){2, {cols, rows}};
+    case KF_FORM_TURNED_WORDS: return (kerf_shape){2, {cols / 4, rows}};
+    case KF_FORM_TURNED_STACK: return (kerf_shape){2, {codes, rows / per_word}};
     }
     return plane->shape;
 }
 
-typedef struct extra_form {
+uint32_t kf_middle_word(const kf_stored *s, const kerf_format *f)
+{
+    uint32_t code = (1u << (f->bits - 1)) - s->part[KERF_PLANE_ZEROS].less;
+    return code * (UINT32_MAX / ((1u << f->bits) - 1)); /* a copy in each place */
+}
+
+/* Of a tensor that stores no plane. */
+static kerf_shape extra_form(kf_extra extra, const kerf_weight *w)
+{
+    const kerf_geometry *g = &w->geometry;
+    switch (extra) {
+    case KF_EXTRA_NONE:
+    case KF_EXTRA_ROW_MAJOR: break;
+    case KF_EXTRA_SHAPE: return (kerf_shape){1, {w->shape.rank}};
+    case KF_EXTRA_CODE_BOOK: return (kerf_shape){1, {16}};
+    case KF_EXTRA_SCALE_BOOK: return (kerf_shape){1, {256}};
+    case KF_EXTRA_STATE: return (kerf_shape){1, {KF_STATE_BYTES}};
+    case KF_EXTRA_MIDDLE: return (kerf_shape){2, {g->band_groups, g->rows * g->format->bits / 32}};
+    case KF_EXTRA_GROUP_INDEX: return (kerf_shape){1, {g->cols}};
+    }
+    return (kerf_shape){0, {0}};
+}
+
+static const struct {
     const char *suffix;
     kerf_dtype dtype;
-    uint64_t count; /* 0: one for each dimension */
-} extra_form;
-
-static const extra_form extra_forms[] = {
-    [KF_EXTRA_SHAPE] = {"_shape", KERF_I64, 0},
-    [KF_EXTRA_CODE_BOOK] = {".quant_map", KERF_F32, 16},
-    [KF_EXTRA_SCALE_BOOK] = {".nested_quant_map", KERF_F32, 256},
-    [KF_EXTRA_STATE] = {".quant_state.bitsandbytes__nf4", KERF_U8, KF_STATE_BYTES},
+} extras[] = {
+    [KF_EXTRA_SHAPE] = {".weight_shape", KERF_I64},
+    [KF_EXTRA_CODE_BOOK] = {".weight.quant_map", KERF_F32},
+    [KF_EXTRA_SCALE_BOOK] = {".weight.nested_quant_map", KERF_F32},
+    [KF_EXTRA_STATE] = {".weight.quant_state.bitsandbytes__nf4", KERF_U8},
+    [KF_EXTRA_ROW_MAJOR] = {".weight_format", KERF_U8},
+    [KF_EXTRA_MIDDLE] = {".qzeros", KERF_I32},
+    [KF_EXTRA_GROUP_INDEX] = {".g_idx", KERF_I32},
 };
+
+/* The name of a stored tensor: the tail of the weight's gives way to the suffix. */
+static void name_stored(const kf_stored *s, const kerf_weight *w, const char *suffix, char *name,
+                        size_t size)
+{
+    size_t n = strlen(w->name), tail = s && kf_has_suffix(w->name, s->tail) ? strlen(s->tail) : 0;
+    snprintf(name, size, "%.*s%s", (int)(n - tail), w->name, suffix);
+}
 
 /* Its planes, then what stores none. */
 int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char *name, size_t size,
@@ -151,17 +191,16 @@ int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char
         if (from->dtype == KERF_DTYPE_NONE || (s && s->part[p].coding == KF_IN_STATE)) continue;
         if (i-- > 0) continue;
         out->dtype = s ? s->part[p].dtype : from->dtype;
-        out->shape = s ? form_of(&s->part[p], &w->geometry, from) : from->shape;
-        snprintf(name, size, "%s%s", w->name, s ? s->part[p].suffix : own_suffix[p]);
+        out->shape = s ? form_of(&s->part[p], &w->geometry, p) : from->shape;
+        name_stored(s, w, s ? s->part[p].suffix : own_suffix[p], name, size);
         *plane = p;
         return 1;
     }
     *plane = KERF_PLANES;
     if (!s || i >= KERF_EXTRAS || s->extra[i] == KF_EXTRA_NONE) return 0;
-    const extra_form *form = &extra_forms[s->extra[i]];
-    out->dtype = form->dtype;
-    out->shape = (kerf_shape){1, {form->count ? form->count : w->shape.rank}};
-    snprintf(name, size, "%s%s", w->name, form->suffix);
+    out->dtype = extras[s->extra[i]].dtype;
+    out->shape = extra_form(s->extra[i], w);
+    name_stored(s, w, extras[s->extra[i]].suffix, name, size);
     return 1;
 }
 

@@ -2,7 +2,7 @@
  *
  * Sources: vLLM's loaders (modelopt.py, compressed_tensors/, fp8.py), the compressors of
  * compressed-tensors 0.20, NVIDIA Model-Optimizer's export, DeepSeek-V3's checkpoints, QuantState
- * of bitsandbytes 0.50.
+ * and Linear8bitLt of bitsandbytes 0.50, GPTQModel's and AutoAWQ's packing, gpt-oss's checkpoints.
  *
  * Formats without a row are not part of a layout: its loaders know nothing of them. Layout `kerf`
  * has no rows; it takes every format as it is. */
@@ -13,32 +13,82 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_MODELOPT] = {"modelopt", "NVIDIA Model-Optimizer: vLLM, SGLang, TensorRT-LLM"},
     [KF_LAYOUT_COMPRESSED_TENSORS] = {"compressed-tensors",
                                       "llm-compressor: vLLM, SGLang, transformers"},
-    [KF_LAYOUT_BITSANDBYTES] = {"bitsandbytes", "QLoRA's 4-bit floats: transformers"},
+    [KF_LAYOUT_BITSANDBYTES] = {"bitsandbytes", "QLoRA's 4-bit floats and LLM.int8: transformers"},
     [KF_LAYOUT_DEEPSEEK] = {"deepseek", "DeepSeek-V3 block FP8: vLLM, SGLang, transformers"},
+    [KF_LAYOUT_GPTQ] = {"gptq", "GPTQ, version 1: vLLM, SGLang, transformers"},
+    [KF_LAYOUT_GPTQ_V2] = {"gptq-v2", "GPTQ with zero points as they are: GPTQModel, vLLM"},
+    [KF_LAYOUT_AWQ] = {"awq", "AutoAWQ's GEMM packing, read only"},
+    [KF_LAYOUT_GPT_OSS] = {"gpt-oss", "stacked experts in MXFP4: vLLM, SGLang, transformers"},
 };
 
 /* clang-format off */
-#define AS_IS(suffix, dtype)           {suffix, KERF_##dtype, KF_FORM_PLANE, KF_COPY, 0}
-#define FORM(suffix, dtype, form)      {suffix, KERF_##dtype, KF_FORM_##form, KF_COPY, 0}
-#define INVERSE(suffix)                {suffix, KERF_F32, KF_FORM_ONE, KF_RECIPROCAL, 0}
-#define WORDS(suffix, flip)            {suffix, KERF_I32, KF_FORM_WORDS, flip ? KF_FLIP : KF_COPY, flip}
-#define STACK(suffix, flip)            {suffix, KERF_I32, KF_FORM_STACK, KF_STACK, flip}
-#define IN_STATE                       {NULL, KERF_F32, KF_FORM_ONE, KF_IN_STATE, 0}
+#define AS_IS(suffix, dtype)           {".weight" suffix, KERF_##dtype, KF_FORM_PLANE, KF_COPY, 0, 0, NULL}
+#define FORM(suffix, dtype, form)      {".weight" suffix, KERF_##dtype, KF_FORM_##form, KF_COPY, 0, 0, NULL}
+#define INVERSE(suffix)                {".weight" suffix, KERF_F32, KF_FORM_ONE, KF_RECIPROCAL, 0, 0, NULL}
+#define WORDS(suffix, flip)            {".weight" suffix, KERF_I32, KF_FORM_WORDS, flip ? KF_FLIP : KF_COPY, flip, 0, NULL}
+#define STACK(suffix, flip)            {".weight" suffix, KERF_I32, KF_FORM_STACK, KF_ACROSS, flip, 0, NULL}
+#define PART(suffix, dtype, form, coding)      {suffix, KERF_##dtype, KF_FORM_##form, KF_##coding, 0, 0, NULL}
+#define ACROSS(suffix, dtype, form, flip)      {suffix, KERF_##dtype, KF_FORM_##form, KF_ACROSS, flip, 0, NULL}
+#define ZEROS(flip, less, order)       {".qzeros", KERF_I32, KF_FORM_TURNED_STACK, KF_ACROSS, flip, less, order}
+#define IN_STATE                       {NULL, KERF_F32, KF_FORM_ONE, KF_IN_STATE, 0, 0, NULL}
 #define NO_PART                        {0}
 
 #define MODELOPT(format, scheme, rows, cols, shares, refusal, ...) \
-    {KF_LAYOUT_MODELOPT, KERF_FORMAT_##format, scheme, refusal, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
+    {KF_LAYOUT_MODELOPT, KERF_FORMAT_##format, scheme, refusal, ".weight", 2, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
 #define CT(format, scheme, rows, cols, shares, ...) \
-    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, scheme, NULL, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
 
 /* Integers in 32-bit words. Codes are stored unsigned: two's complement ones with their highest
  * bits flipped, asymmetric ones as they are, but for 8 bits, which lie as I8. */
 #define CT_PACK(format, cols, flip, scale) \
-    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, 1, cols, 0, \
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, ".weight", 2, 1, cols, 0, \
      {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, NO_PART}, {KF_EXTRA_SHAPE}},
 #define CT_PACK_ASYM(format, rows, cols, flip, scale) \
-    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, rows, cols, 0, \
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, ".weight", 2, rows, cols, 0, \
      {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, STACK("_zero_point", flip)}, {KF_EXTRA_SHAPE}},
+
+/* GPTQ turns everything by a quarter: its rows are columns here. Version 1 stores zero points less
+ * one, so that a zero point of 0 has no place in it; version 2 stores them as they are. Symmetric
+ * codes have the middle one. Kernels take 32 rows at a time. Loaders turn BF16 scales into the type
+ * that they compute in, as they do F16 ones. */
+#define GPTQ_SYM(layout, less, format, cols, flip, scale) \
+    {KF_LAYOUT_##layout, KERF_FORMAT_##format, "symmetric", NULL, ".weight", 2, 32, cols, 0, \
+     {ACROSS(".qweight", I32, TURNED_WORDS, flip), ACROSS(".scales", scale, TURNED, 0), NO_PART, ZEROS(0, less, NULL)}, \
+     {KF_EXTRA_MIDDLE, KF_EXTRA_GROUP_INDEX}},
+#define GPTQ_ASYM(layout, less, refusal, format, cols, flip, scale) \
+    {KF_LAYOUT_##layout, KERF_FORMAT_##format, "asymmetric", refusal, ".weight", 2, 32, cols, 0, \
+     {ACROSS(".qweight", I32, TURNED_WORDS, flip), ACROSS(".scales", scale, TURNED, 0), NO_PART, ZEROS(flip, less, NULL)}, \
+     {KF_EXTRA_GROUP_INDEX}},
+#define GPTQ_ALL_SYM(layout, less) \
+    GPTQ_SYM(layout, less, INT4_G128_F16, 128, 0x88, F16) \
+    GPTQ_SYM(layout, less, INT4_G32_F16,   32, 0x88, F16) \
+    GPTQ_SYM(layout, less, INT4_G128,     128, 0x88, BF16) \
+    GPTQ_SYM(layout, less, INT4_G64,       64, 0x88, BF16) \
+    GPTQ_SYM(layout, less, INT4_G32,       32, 0x88, BF16) \
+    GPTQ_SYM(layout, less, INT8_G128,     128, 0x80, BF16)
+#define GPTQ_ALL_ASYM(layout, less, refusal) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G128_AF16, 128, 0, F16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G32_AF16,   32, 0, F16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G128_ASYM, 128, 0, BF16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G64_ASYM,   64, 0, BF16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G32_ASYM,   32, 0, BF16) \
+    GPTQ_ASYM(layout, less, refusal, INT8_G128_ASYM, 128, 0x80, BF16)
+
+/* AWQ packs rows into words too, in an order of its own. */
+#define AWQ(format, cols) \
+    {KF_LAYOUT_AWQ, KERF_FORMAT_##format, "gemm", awq_is_old, ".weight", 2, 8, cols, 0, \
+     {{".qweight", KERF_I32, KF_FORM_TURNED_STACK, KF_ACROSS, 0, 0, awq_order}, ACROSS(".scales", F16, TURNED, 0), NO_PART, ZEROS(0, 0, awq_order)}, \
+     {KF_EXTRA_NONE}},
+
+static const char awq_order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+
+static const char awq_is_old[] =
+    "AutoAWQ is no longer made, and its files hold no more than compressed-tensors' do";
+
+static const char wraps[] =
+    "version 1 stores zero points less one and has no place for 0; layout gptq-v2 has";
+
+static const char not_loaded[] = "vLLM's loader of modelopt files has no INT8";
 
 static const char needs_inputs[] =
     "loaders of this scheme need an input scale for each layer, which weights alone do not give";
@@ -50,6 +100,7 @@ const kf_stored kf_stored_table[] = {
     MODELOPT(FP8_E4M3_ROW,   "FP8_PER_CHANNEL_PER_TOKEN",   1,   1, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, VECTOR))
     MODELOPT(FP8_E4M3_TILE,  "FP8_PB_WO",                 128, 128, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, TILES))
     MODELOPT(MXFP8_E4M3,     "MXFP8",                       1,  32, 0, NULL, AS_IS("", F8_E4M3), AS_IS("_scale", U8))
+    MODELOPT(INT8,           "INT8",                        1,   1, 0, not_loaded, AS_IS("", I8), FORM("_scale", F32, VECTOR))
 
     CT(NVFP4,          "nvfp4-pack-quantized", 1,  16, 1, AS_IS("_packed", U8),  AS_IS("_scale", F8_E4M3), INVERSE("_global_scale"))
     CT(MXFP4,          "mxfp4-pack-quantized", 1,  32, 0, AS_IS("_packed", U8),  AS_IS("_scale", U8))
@@ -82,14 +133,28 @@ const kf_stored kf_stored_table[] = {
     CT_PACK_ASYM(INT2_G32_ASYM,  16,  32, 0,    BF16)
     CT_PACK_ASYM(INT2_G16_ASYM,  16,  16, 0,    BF16)
 
-    {KF_LAYOUT_DEEPSEEK, KERF_FORMAT_FP8_E4M3_TILE, "fp8", NULL, 1, 128, 0,
+    {KF_LAYOUT_DEEPSEEK, KERF_FORMAT_FP8_E4M3_TILE, "fp8", NULL, ".weight", 2, 1, 128, 0,
      {AS_IS("", F8_E4M3), AS_IS("_scale_inv", F32), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
 
-    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4, "nf4", NULL, 1, 1, 0,
+    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4, "nf4", NULL, ".weight", 2, 1, 1, 0,
      {AS_IS("", U8), AS_IS(".absmax", F32), NO_PART, NO_PART}, {KF_EXTRA_CODE_BOOK, KF_EXTRA_STATE}},
-    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4_DQ, "nf4, nested", NULL, 1, 1, 0,
+    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4_DQ, "nf4, nested", NULL, ".weight", 2, 1, 1, 0,
      {AS_IS("", U8), AS_IS(".absmax", U8), AS_IS(".nested_absmax", F32), IN_STATE},
      {KF_EXTRA_CODE_BOOK, KF_EXTRA_SCALE_BOOK, KF_EXTRA_STATE}},
+    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_INT8, "LLM.int8", NULL, ".weight", 2, 1, 1, 0,
+     {AS_IS("", I8), PART(".SCB", F32, VECTOR, TIMES_127), NO_PART, NO_PART}, {KF_EXTRA_ROW_MAJOR}},
+
+    /* Symmetric rows first: their zero points tell the versions apart. */
+    GPTQ_ALL_SYM(GPTQ, 1)
+    GPTQ_ALL_SYM(GPTQ_V2, 0)
+    GPTQ_ALL_ASYM(GPTQ, 1, wraps)
+    GPTQ_ALL_ASYM(GPTQ_V2, 0, NULL)
+
+    AWQ(INT4_G128_AF16, 128)
+    AWQ(INT4_G32_AF16,   32)
+
+    {KF_LAYOUT_GPT_OSS, KERF_FORMAT_MXFP4, "mxfp4", NULL, "_proj", 3, 1, 32, 0,
+     {PART("_proj_blocks", U8, BLOCKS, COPY), PART("_proj_scales", U8, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
 };
 /* clang-format on */
 const size_t kf_stored_count = sizeof kf_stored_table / sizeof *kf_stored_table;

@@ -12,6 +12,10 @@ typedef enum kf_layout_id {
     KF_LAYOUT_COMPRESSED_TENSORS,
     KF_LAYOUT_DEEPSEEK,
     KF_LAYOUT_BITSANDBYTES,
+    KF_LAYOUT_GPTQ,
+    KF_LAYOUT_GPTQ_V2,
+    KF_LAYOUT_AWQ,
+    KF_LAYOUT_GPT_OSS,
     KF_LAYOUTS
 } kf_layout_id;
 
@@ -24,7 +28,12 @@ typedef enum kf_form {
     KF_FORM_VECTOR, /* [rows]                                                      */
     KF_FORM_TILES,  /* [rows, 1, columns, 1]                                       */
     KF_FORM_WORDS,  /* codes of a row in 32-bit words: [rows, columns / 4]         */
-    KF_FORM_STACK   /* zero points of a column in 32-bit words: [rows / n, groups] */
+    KF_FORM_STACK,  /* codes of a column in 32-bit words: [rows / n, codes in a row] */
+    KF_FORM_BLOCKS, /* [matrices, rows, columns / 16, 16]                          */
+    /* KF_ACROSS only: the columns of the plane are the rows of the tensor          */
+    KF_FORM_TURNED,       /* [columns, rows]                   */
+    KF_FORM_TURNED_WORDS, /* [columns / 4, rows]               */
+    KF_FORM_TURNED_STACK  /* [codes in a row, rows / n]        */
 } kf_form;
 
 /* How the bytes of a stored tensor differ from those of its plane. */
@@ -32,16 +41,19 @@ typedef enum kf_coding {
     KF_COPY,
     KF_FLIP,       /* every byte is changed by exclusive or with `flip`                */
     KF_RECIPROCAL, /* F32: one over the value                                          */
-    KF_STACK,      /* codes of one column, rows from the lowest bits of a word upwards */
+    KF_TIMES_127,  /* F32: the largest magnitude of a row in place of its scale        */
+    KF_ACROSS,     /* another order of elements, as the form has it (across.h)         */
     KF_IN_STATE    /* no tensor: one number in the JSON of KF_EXTRA_STATE              */
 } kf_coding;
 
 typedef struct kf_part {
-    const char *suffix; /* after the name of the weight; NULL: no such part */
+    const char *suffix; /* in place of the row's tail; NULL: no such part */
     kerf_dtype dtype;
     kf_form form;
     kf_coding coding;
-    unsigned char flip;
+    unsigned char flip; /* after which ...                                          */
+    unsigned char less; /* ... so much is taken from each code (stacks only)         */
+    const char *order;  /* the row whose code stands n-th in a word; NULL: the n-th  */
 } kf_part;
 
 /* A tensor that holds no plane. */
@@ -50,7 +62,10 @@ typedef enum kf_extra {
     KF_EXTRA_SHAPE,      /* the dimensions, I64                                               */
     KF_EXTRA_CODE_BOOK,  /* what codes stand for, F32                                         */
     KF_EXTRA_SCALE_BOOK, /* what 8-bit scales stand for, F32                                  */
-    KF_EXTRA_STATE       /* bitsandbytes' JSON: type, block size, dtype, shape, nested offset */
+    KF_EXTRA_STATE,      /* bitsandbytes' JSON: type, block size, dtype, shape, nested offset */
+    KF_EXTRA_ROW_MAJOR,  /* bitsandbytes' 0 for plain rows, U8                                */
+    KF_EXTRA_MIDDLE,     /* zero points of symmetric codes as part[KERF_PLANE_ZEROS] has them */
+    KF_EXTRA_GROUP_INDEX /* the group of each column, I32                                     */
 } kf_extra;
 
 /* Bytes of the JSON as kerf writes it, filled up with spaces: its length must be known before the
@@ -62,6 +77,8 @@ typedef struct kf_stored {
     kerf_format_id format;
     const char *scheme;  /* what the layout calls this format                         */
     const char *refusal; /* why it is read but never written; NULL: written           */
+    const char *tail;    /* how names of such weights end; parts have it replaced      */
+    unsigned rank;       /* 2: a matrix, 3: a stack of them                           */
     unsigned rows, cols; /* a matrix must be a multiple of these                      */
     int shares_second;   /* layers that runtimes fuse must have one scale per matrix  */
     kf_part part[KERF_PLANES];

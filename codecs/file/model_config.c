@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "file/experts.h"
 #include "file/io.h"
 #include "file/json_walk.h"
 #include "file/layout.h"
@@ -31,14 +32,26 @@ typedef struct quantized {
 
 /* --- modules --- */
 
+/* Stacked experts are parameters of a module, not modules: X.experts has X.experts.down_proj. */
 static int is_module(const kerf_weight *w)
 {
-    return kf_has_suffix(w->name, ".weight");
+    return kf_has_suffix(w->name, ".weight") || (w->shape.rank == 3 && strchr(w->name, '.'));
 }
 
 static json_t *module_name(const kerf_weight *w)
 {
-    return json_stringn(w->name, strlen(w->name) - strlen(".weight"));
+    return json_stringn(w->name, (size_t)(strrchr(w->name, '.') - w->name));
+}
+
+static int is_listed(const json_t *list, const json_t *name)
+{
+    size_t i;
+    const json_t *other;
+    json_array_foreach(list, i, other)
+    {
+        if (json_equal(other, name)) return 1;
+    }
+    return 0;
 }
 
 /* Every module with a matrix that was not quantized. The output head is named even when it is not
@@ -50,8 +63,10 @@ static json_t *list_kept(const quantized *q)
     for (size_t i = 0; i < q->count; i++) {
         const kerf_weight *w = &q->weights[i];
         has_head |= strcmp(w->name, "lm_head.weight") == 0;
-        if (!w->codec.format && is_module(w) && w->shape.rank >= 2)
-            json_array_append_new(list, module_name(w));
+        if (w->codec.format || !is_module(w) || w->shape.rank < 2) continue;
+        json_t *name = module_name(w);
+        if (w->shape.rank < 3 || !is_listed(list, name)) json_array_append(list, name);
+        json_decref(name);
     }
     if (!has_head) json_array_append_new(list, json_string("lm_head"));
     return list;
@@ -177,26 +192,74 @@ static json_t *deepseek_config(const quantized *q)
 
 static json_t *bitsandbytes_config(const quantized *q)
 {
+    const kerf_format *f = q->format[0];
+    const int is_int8 = f->id == KERF_FORMAT_INT8;
     return json_pack("{s:s, s:b, s:b, s:s, s:b, s:s, s:s, s:f, s:o, s:b, s:b}", "quant_method",
-                     "bitsandbytes", "load_in_4bit", 1, "load_in_8bit", 0, "bnb_4bit_quant_type",
-                     "nf4", "bnb_4bit_use_double_quant", q->format[0]->second == KERF_SECOND_NESTED,
-                     "bnb_4bit_compute_dtype", "bfloat16", "bnb_4bit_quant_storage", "uint8",
-                     "llm_int8_threshold", 6.0, "llm_int8_skip_modules", list_kept(q),
-                     "llm_int8_has_fp16_weight", 0, "llm_int8_enable_fp32_cpu_offload", 0);
+                     "bitsandbytes", "load_in_4bit", !is_int8, "load_in_8bit", is_int8,
+                     "bnb_4bit_quant_type", is_int8 ? "fp4" : "nf4", /* fp4: as if not given */
+                     "bnb_4bit_use_double_quant", f->second == KERF_SECOND_NESTED,
+                     "bnb_4bit_compute_dtype", is_int8 ? "float32" : "bfloat16",
+                     "bnb_4bit_quant_storage", "uint8", "llm_int8_threshold", 6.0,
+                     "llm_int8_skip_modules", list_kept(q), "llm_int8_has_fp16_weight", 0,
+                     "llm_int8_enable_fp32_cpu_offload", 0);
+}
+
+/* --- gptq --- */
+
+/* "-:" and a regular expression for the module: not quantized. */
+static json_t *gptq_exceptions(const quantized *q)
+{
+    json_t *all = json_object(), *list = list_kept(q), *name;
+    size_t i;
+    json_array_foreach(list, i, name)
+    {
+        kf_text t = {0};
+        kf_text_add(&t, "-:^");
+        for (const char *c = json_string_value(name); *c; c++)
+            kf_text_add(&t, strchr(".^$*+?()[]{}|\\", *c) ? "\\%c" : "%c", *c);
+        kf_text_add(&t, "$");
+        if (!t.failed) json_object_set_new(all, t.p, json_object());
+        free(t.p);
+    }
+    json_decref(list);
+    return all;
+}
+
+/* Both in config.json and in a file of its own, which older loaders read. */
+static json_t *gptq_config(const quantized *q)
+{
+    const kerf_format *f = q->format[0];
+    const int is_first = q->layout == &kf_layouts[KF_LAYOUT_GPTQ];
+    return json_pack("{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:o, s:{s:[s]}}", "quant_method",
+                     "gptq", "checkpoint_format", is_first ? "gptq" : "gptq_v2", "bits",
+                     (int)f->bits, "group_size", (int)f->group, "desc_act", 0, "sym",
+                     f->zero == KERF_ZERO_NONE, "lm_head", 0, "pack_dtype", "int32", "dynamic",
+                     gptq_exceptions(q), "meta", "quantizer", "kerf:" KERF_VERSION_TEXT);
+}
+
+/* --- gpt-oss --- */
+
+static json_t *gpt_oss_config(const quantized *q)
+{
+    return json_pack("{s:s, s:o}", "quant_method", "mxfp4", "modules_to_not_convert", list_kept(q));
 }
 
 /* --- config.json --- */
 
 static const struct {
     json_t *(*config)(const quantized *q);
-    json_t *(*file)(const quantized *q); /* hf_quant_config.json */
-    int mixes;                           /* formats              */
+    json_t *(*file)(const quantized *q);
+    const char *file_name; /* which older loaders read */
+    int mixes;             /* formats                  */
 } writers[KF_LAYOUTS] = {
-    [KF_LAYOUT_KERF] = {NULL, NULL, 1},
-    [KF_LAYOUT_MODELOPT] = {modelopt_config, modelopt_file, 0},
-    [KF_LAYOUT_COMPRESSED_TENSORS] = {ct_config, NULL, 1},
-    [KF_LAYOUT_DEEPSEEK] = {deepseek_config, NULL, 0},
-    [KF_LAYOUT_BITSANDBYTES] = {bitsandbytes_config, NULL, 0},
+    [KF_LAYOUT_KERF] = {NULL, NULL, NULL, 1},
+    [KF_LAYOUT_MODELOPT] = {modelopt_config, modelopt_file, "hf_quant_config.json", 0},
+    [KF_LAYOUT_COMPRESSED_TENSORS] = {ct_config, NULL, NULL, 1},
+    [KF_LAYOUT_DEEPSEEK] = {deepseek_config, NULL, NULL, 0},
+    [KF_LAYOUT_BITSANDBYTES] = {bitsandbytes_config, NULL, NULL, 0},
+    [KF_LAYOUT_GPTQ] = {gptq_config, gptq_config, "quantize_config.json", 0},
+    [KF_LAYOUT_GPTQ_V2] = {gptq_config, gptq_config, "quantize_config.json", 0},
+    [KF_LAYOUT_GPT_OSS] = {gpt_oss_config, NULL, NULL, 0},
 };
 
 static char *dump(json_t *j)
@@ -300,6 +363,7 @@ kerf_status kerf_layout_companions(const kerf_layout *l, const kerf_reader *r,
     const size_t id = (size_t)(l - kf_layouts);
     *count = 0;
     KF_TRY(collect(&q, err));
+    KF_TRY(kf_experts_check(l, weights, weight_count, err));
     char *path = kf_path_join(kerf_reader_folder(r), "config.json");
     if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for config.json");
     if (!kerf_reader_is_folder(r) || !is_there(path)) {
@@ -314,12 +378,12 @@ kerf_status kerf_layout_companions(const kerf_layout *l, const kerf_reader *r,
     if (s != KERF_OK || !out[0].text) return s;
     *count = 1;
     if (!writers[id].file || !q.formats) return KERF_OK;
-    out[1] = (kerf_companion){"hf_quant_config.json", dump(writers[id].file(&q))};
+    out[1] = (kerf_companion){writers[id].file_name, dump(writers[id].file(&q))};
     if (out[1].text) *count = 2;
     if (out[1].text) return KERF_OK;
     kerf_companions_free(out, 1);
     *count = 0;
-    return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for hf_quant_config.json");
+    return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %s", writers[id].file_name);
 }
 
 void kerf_companions_free(kerf_companion *c, size_t count)

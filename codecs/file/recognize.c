@@ -1,8 +1,12 @@
 /* recognize.c - quantized weights that nothing describes but their own tensors: a weight is in a
  * layout when every tensor that a row of its table asks for is there, with the type and shape that
- * follow from the codes, and none that the row does not know. Nothing is guessed from values. */
+ * follow from the codes, and none that the row does not know. Nothing is guessed from values.
+ *
+ * When no row fits, the one that came furthest says what stood in its way (kerf_tensor_doubt). */
 #include "file/recognize.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,60 +17,132 @@
 
 #define MAX_CONFIG_BYTES (1u << 24)
 
-const kerf_layout *kerf_layout_configured(const kerf_reader *r)
+static json_t *load_json(const kerf_reader *r, const char *name)
+{
+    char *path = kf_path_join(kerf_reader_folder(r), name), *text = NULL;
+    size_t n;
+    json_t *j = NULL;
+    if (path && kf_read_whole(path, MAX_CONFIG_BYTES, &text, &n, NULL) == KERF_OK)
+        j = json_loadb(text, n, 0, NULL);
+    free(text);
+    free(path);
+    return j;
+}
+
+/* The method that config.json names, in words of its own. */
+static const kerf_layout *find_method(const json_t *config)
 {
     static const struct {
         const char *method, *layout;
     } methods[] = {
-        {"fp8", "deepseek"}, {"modelopt_fp4", "modelopt"}, {"modelopt_mxfp8", "modelopt"}};
-    char *path = kf_path_join(kerf_reader_folder(r), "config.json"), *text = NULL;
-    size_t n;
-    json_t *j = NULL;
-    const kerf_layout *found = NULL;
-    if (path && kf_read_whole(path, MAX_CONFIG_BYTES, &text, &n, NULL) == KERF_OK)
-        j = json_loadb(text, n, 0, NULL);
-    const char *method = json_string_value(
-        json_object_get(json_object_get(j, "quantization_config"), "quant_method"));
-    if (method) {
-        found = kerf_layout_find(method);
-        for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-            if (strcmp(method, methods[i].method) == 0) found = kerf_layout_find(methods[i].layout);
-    }
-    json_decref(j);
-    free(text);
-    free(path);
+        {"fp8", "deepseek"},  {"modelopt_fp4", "modelopt"}, {"modelopt_mxfp8", "modelopt"},
+        {"mxfp4", "gpt-oss"}, {"gptq_v2", "gptq-v2"},
+    };
+    const json_t *q = json_object_get(config, "quantization_config");
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    const char *version = json_string_value(json_object_get(q, "checkpoint_format"));
+    if (method && strcmp(method, "gptq") == 0 && version && strcmp(version, "gptq_v2") == 0)
+        method = version;
+    for (size_t i = 0; method && i < sizeof methods / sizeof *methods; i++)
+        if (strcmp(method, methods[i].method) == 0) return kerf_layout_find(methods[i].layout);
+    return method ? kerf_layout_find(method) : NULL;
+}
+
+/* Older exports of Model-Optimizer say all in a file of their own. */
+const kerf_layout *kerf_layout_configured(const kerf_reader *r)
+{
+    json_t *config = load_json(r, "config.json"), *own = NULL;
+    const kerf_layout *found = find_method(config);
+    if (!json_object_get(config, "quantization_config")) own = load_json(r, "hf_quant_config.json");
+    if (json_object_get(json_object_get(own, "quantization"), "quant_algo"))
+        found = &kf_layouts[KF_LAYOUT_MODELOPT];
+    json_decref(config);
+    json_decref(own);
     return found;
 }
 
-/* Elements of the dense tensor per element of the stored codes. */
-static uint64_t codes_per_element(const kf_stored *s, const kerf_format *f)
+/* --- doubts --- */
+
+/* How far a row came and what it lacked, for the one that came furthest. */
+typedef struct doubt {
+    size_t found; /* twice the tensors that are as the row has them, or one more */
+    char *text;
+    size_t size;
+} doubt;
+
+/* Notes a reason when no row came as far before; the answer of who doubts. */
+static int lacks(doubt *d, size_t found, const char *fmt, ...) KERF_PRINTF(3, 4);
+
+static int lacks(doubt *d, size_t found, const char *fmt, ...)
 {
-    if (s->part[KERF_PLANE_CODES].form == KF_FORM_WORDS) return 32 / f->bits;
-    return f->bits < 8 ? 8 / f->bits : 1;
+    va_list ap;
+    if (!d || (d->text[0] && found <= d->found)) return 0;
+    d->found = found;
+    va_start(ap, fmt);
+    vsnprintf(d->text, d->size, fmt, ap);
+    va_end(ap);
+    return 0;
+}
+
+static const char *shape_text(const kerf_shape *s, char out[64])
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (unsigned i = 0; i < s->rank && n < 64; i++)
+        n += (size_t)snprintf(out + n, 64 - n, "%s%" PRIu64, i ? "," : "", s->dim[i]);
+    return out;
+}
+
+/* --- one row of the table --- */
+
+/* The dense shape that codes of this form and shape stand for; 0: none. */
+static int shape_of_codes(const kf_stored *s, const kerf_format *f, const kerf_shape *stored,
+                          kerf_shape *out)
+{
+    const kf_form form = s->part[KERF_PLANE_CODES].form;
+    const uint64_t per_word = 32 / f->bits, per_byte = f->bits < 8 ? 8 / f->bits : 1;
+    const uint64_t *dim = stored->dim;
+    *out = (kerf_shape){2, {dim[0], dim[1]}};
+    if (form == KF_FORM_BLOCKS) {
+        *out = (kerf_shape){3, {dim[0], dim[1], 0}};
+        return stored->rank == 4 && dim[3] == 16 && kf_mul_ok(dim[2], 16 * per_byte, &out->dim[2]);
+    }
+    if (stored->rank != 2) return 0;
+    if (form == KF_FORM_TURNED_WORDS || form == KF_FORM_TURNED_STACK) {
+        int rows = form == KF_FORM_TURNED_STACK; /* several in a word */
+        *out = (kerf_shape){2, {dim[1], dim[0]}};
+        return kf_mul_ok(out->dim[!rows], per_word, &out->dim[!rows]);
+    }
+    return kf_mul_ok(dim[1], form == KF_FORM_WORDS ? per_word : per_byte, &out->dim[1]);
 }
 
 /* The dense shape that these codes stand for, and the geometry that follows from it. Codes of a
  * flattened tensor do not tell; their state does. */
 static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tensor *t,
-                      kerf_weight *w)
+                      kerf_weight *w, doubt *d)
 {
+    char text[64];
+    kerf_error why = {.text = ""};
     for (size_t i = 0; i < kerf_format_count(); i++)
         if (kerf_format_at(i)->id == s->format) w->codec.format = kerf_format_at(i);
-    w->shape = t->shape;
     if (w->codec.format->geometry == KERF_GROUP_FLAT) {
         char name[KERF_MAX_NAME_BYTES + 64];
         kf_state state;
         snprintf(name, sizeof name, "%s" KF_STATE_SUFFIX, w->name);
         const kerf_tensor *at = kerf_reader_find(r, name);
-        if (!at || !kf_state_read(r, at, &state)) return 0;
+        if (!at || !kf_state_read(r, at, &state))
+            return lacks(d, 0, "%s is missing or not of NF4 with blocks of %u",
+                         "its quant_state.bitsandbytes__nf4", w->codec.format->group);
         w->shape = state.shape;
-    } else if (t->shape.rank != 2 ||
-               !kf_mul_ok(t->shape.dim[1], codes_per_element(s, w->codec.format),
-                          &w->shape.dim[1])) {
-        return 0;
+    } else if (!shape_of_codes(s, w->codec.format, &t->shape, &w->shape)) {
+        return lacks(d, 0, "codes of shape [%s] are none of layout %s", shape_text(&t->shape, text),
+                     kf_layouts[s->layout].name);
     }
-    return kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, NULL) == KERF_OK &&
-           kf_stored_fits(s, &w->geometry, NULL) == KERF_OK;
+    if (kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, &why) == KERF_OK &&
+        kf_stored_fits(s, &w->geometry, &why) == KERF_OK)
+        return 1;
+    return lacks(d, 0, "as %s [%s]: %.150s", w->codec.format->name, shape_text(&w->shape, text),
+                 why.text);
 }
 
 /* Other writers use shorter types for scales and give one number the shape [] or [1]. */
@@ -119,34 +195,69 @@ static int is_state_of(const kerf_reader *r, const kerf_tensor *t, kerf_weight *
            state.nested == (w->codec.format->second == KERF_SECOND_NESTED);
 }
 
-int kf_extras_agree(const kerf_reader *r, kerf_weight *w)
+/* Words that are all alike, or count groups of columns. */
+static int are_words(const kerf_reader *r, const kerf_tensor *t, uint32_t word, uint64_t group)
 {
-    const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
-    for (size_t i = 0; s && i < KERF_EXTRAS; i++) {
-        const kerf_tensor *t = w->extra[i];
-        switch (s->extra[i]) {
-        case KF_EXTRA_NONE: break;
-        case KF_EXTRA_SHAPE:
-            if (!is_shape_of(r, t, w)) return 0;
-            break;
-        case KF_EXTRA_CODE_BOOK:
-            if (!is_book_of(r, t, w->codec.format, KERF_PLANE_CODES)) return 0;
-            break;
-        case KF_EXTRA_SCALE_BOOK:
-            if (!is_book_of(r, t, w->codec.format, KERF_PLANE_SCALES)) return 0;
-            break;
-        case KF_EXTRA_STATE:
-            if (!is_state_of(r, t, w)) return 0;
-            break;
-        }
+    uint32_t words[1024];
+    for (uint64_t at = 0; at < t->bytes; at += sizeof words) {
+        size_t n = (size_t)kf_min_u64(sizeof words, t->bytes - at);
+        if (kerf_reader_read(r, t, at, words, n, NULL) != KERF_OK) return 0;
+        for (size_t i = 0; i < n / sizeof *words; i++)
+            if (words[i] != (group ? (uint32_t)((at / sizeof *words + i) / group) : word)) return 0;
     }
     return 1;
 }
 
-static int has_other(const kerf_reader *r, const kerf_weight *w)
+static int extra_agrees(const kerf_reader *r, kf_extra extra, const kerf_tensor *t, kerf_weight *w)
 {
-    static const char *const known[] = {"_scale", "_scale_2",   "_global_scale", "_zero_point",
-                                        "_g_idx", "_scale_inv", "_packed"};
+    const kerf_format *f = w->codec.format;
+    unsigned char zero = 0;
+    switch (extra) {
+    case KF_EXTRA_NONE: break;
+    case KF_EXTRA_SHAPE: return is_shape_of(r, t, w);
+    case KF_EXTRA_CODE_BOOK: return is_book_of(r, t, f, KERF_PLANE_CODES);
+    case KF_EXTRA_SCALE_BOOK: return is_book_of(r, t, f, KERF_PLANE_SCALES);
+    case KF_EXTRA_STATE: return is_state_of(r, t, w);
+    case KF_EXTRA_ROW_MAJOR:
+        return kerf_reader_read(r, t, 0, &zero, 1, NULL) == KERF_OK && zero == 0;
+    case KF_EXTRA_MIDDLE:
+        return are_words(r, t, kf_middle_word(kf_stored_find(w->layout, f), f), 0);
+    case KF_EXTRA_GROUP_INDEX: return are_words(r, t, 0, f->group);
+    }
+    return 1;
+}
+
+/* What it means when the content of such a tensor is another. */
+static const char *const extra_doubts[] = {
+    [KF_EXTRA_SHAPE] = "is not the shape of the codes",
+    [KF_EXTRA_CODE_BOOK] = "is not NF4's code book",
+    [KF_EXTRA_SCALE_BOOK] = "is not bitsandbytes' map of scales",
+    [KF_EXTRA_STATE] = "says otherwise",
+    [KF_EXTRA_ROW_MAJOR] = "is not 0: the codes lie in tiles of one GPU",
+    [KF_EXTRA_MIDDLE] = "is not the same for all: the codes are asymmetric",
+    [KF_EXTRA_GROUP_INDEX] =
+        "is not in order: columns were sorted by activation (desc_act), kerf has no such groups",
+};
+
+static int check_extras(const kerf_reader *r, kerf_weight *w, doubt *d, size_t found)
+{
+    const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
+    for (size_t i = 0; s && i < KERF_EXTRAS; i++) {
+        if (extra_agrees(r, s->extra[i], w->extra[i], w)) continue;
+        return lacks(d, 2 * (found + i), "%s %s", w->extra[i]->name, extra_doubts[s->extra[i]]);
+    }
+    return 1;
+}
+
+int kf_extras_agree(const kerf_reader *r, kerf_weight *w)
+{
+    return check_extras(r, w, NULL, 0);
+}
+
+static const char *find_other(const kerf_reader *r, const kerf_weight *w)
+{
+    static const char *const known[] = {"",        "_scale", "_scale_2",   "_global_scale",
+                                        "_packed", "_g_idx", "_scale_inv", "_zero_point"};
     char name[KERF_MAX_NAME_BYTES + 32], own[KERF_MAX_NAME_BYTES + 32];
     for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
         kerf_entry e;
@@ -155,55 +266,91 @@ static int has_other(const kerf_reader *r, const kerf_weight *w)
         snprintf(name, sizeof name, "%s%s", w->name, known[k]);
         for (size_t i = 0; kerf_layout_entry(w->layout, w, i, own, sizeof own, &e, &p); i++)
             is_own |= strcmp(own, name) == 0;
-        if (!is_own && kerf_reader_find(r, name)) return 1;
+        const kerf_tensor *t = is_own ? NULL : kerf_reader_find(r, name);
+        if (t) return t->name;
     }
-    return 0;
+    return NULL;
 }
 
-static int take_parts(const kerf_reader *r, kerf_weight *w)
+/* What is unlike in a tensor that has the right name. Scales that fill whole tiles of 128 x 4 are
+ * those of a kernel, which no checkpoint has. */
+static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_entry *e)
+{
+    char have[64], need[64];
+    const uint64_t *a = t->shape.dim, *b = e->shape.dim;
+    const int is_same = t->shape.rank == e->shape.rank &&
+                        memcmp(a, b, t->shape.rank * sizeof *a) == 0; /* but for the type */
+    int is_tiled = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
+                   a[0] == (b[0] + 127) / 128 * 128 && a[1] == (b[1] + 3) / 4 * 4;
+    int is_flat = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
+                  a[0] == (b[0] + 127) / 128 * 32 && a[1] == (b[1] + 3) / 4 * 16;
+    return lacks(d, 2 * found + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
+                 kerf_dtype_name(t->dtype), shape_text(&t->shape, have), kerf_dtype_name(e->dtype),
+                 shape_text(&e->shape, need),
+                 is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
+                                       "not have"
+                                     : "");
+}
+
+static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
     kerf_entry e;
     kerf_plane_id p;
-    for (size_t i = 0; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
+    size_t i = 0;
+    for (; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
         const kerf_tensor *t = kerf_reader_find(r, name);
         const kerf_plane *plane = p == KERF_PLANES ? NULL : &w->geometry.plane[p];
         int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
-        if (!t || (!is_state && !is_stored_as(t, &e, plane))) return 0;
+        if (!t) return lacks(d, 2 * i, "%s is missing", name);
+        if (!is_state && !is_stored_as(t, &e, plane)) return doubt_form(d, i, t, &e);
         if (plane)
             w->plane[p] = t;
         else
             kf_add_extra(w, t);
     }
-    return kf_extras_agree(r, w) && !has_other(r, w);
+    if (!check_extras(r, w, d, i)) return 0;
+    const char *other = find_other(r, w);
+    return other ? lacks(d, 2 * (i + KERF_EXTRAS), "%s has no place beside it", other) : 1;
 }
 
 /* Tries one row; name has room for that of a weight. */
 static int try_row(const kerf_reader *r, const kf_stored *s, const kerf_tensor *t, char *name,
-                   kerf_weight *w)
+                   kerf_weight *w, doubt *d)
 {
     const kf_part *codes = &s->part[KERF_PLANE_CODES];
-    if (t->dtype != codes->dtype || !kf_has_suffix(t->name, codes->suffix)) return 0;
-    size_t n = strlen(t->name) - strlen(codes->suffix);
-    memcpy(name, t->name, n);
-    name[n] = 0;
+    if (!kf_has_suffix(t->name, codes->suffix)) return 0;
+    if (t->dtype != codes->dtype) return 0;
+    int n = (int)(strlen(t->name) - strlen(codes->suffix));
+    snprintf(name, KF_NAME_ROOM, "%.*s%s", n, t->name, s->tail);
     *w = (kerf_weight){.name = name, .layout = &kf_layouts[s->layout]};
-    return kf_has_suffix(name, ".weight") && take_shape(r, s, t, w) && take_parts(r, w);
+    return take_shape(r, s, t, w, d) && take_parts(r, w, d);
 }
 
-int kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
-                 kerf_weight *w, size_t *name_length)
+static int try_rows(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
+                    kerf_weight *w, char *name, doubt *d)
 {
-    char name[KERF_MAX_NAME_BYTES + 1];
     if (strlen(t->name) > KERF_MAX_NAME_BYTES) return 0;
     for (int others = first == NULL; others < 2; others++)
         for (size_t i = 0; i < kf_stored_count; i++) {
             const kf_stored *s = &kf_stored_table[i];
             if (!others && &kf_layouts[s->layout] != first) continue;
-            if (!try_row(r, s, t, name, w)) continue;
-            *name_length = strlen(name);
-            w->name = NULL;
-            return 1;
+            if (try_row(r, s, t, name, w, d)) return 1;
         }
     return 0;
+}
+
+int kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
+                 kerf_weight *w, char name[KF_NAME_ROOM])
+{
+    return try_rows(r, t, first, w, name, NULL);
+}
+
+int kerf_tensor_doubt(const kerf_reader *r, const kerf_tensor *t, char *out, size_t size)
+{
+    char name[KF_NAME_ROOM];
+    kerf_weight w;
+    doubt d = {.text = out, .size = size};
+    out[0] = 0;
+    return !try_rows(r, t, kerf_layout_configured(r), &w, name, &d) && out[0];
 }

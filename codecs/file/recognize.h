@@ -11,11 +11,12 @@ void kf_add_extra(kerf_weight *w, const kerf_tensor *t);
  * must be kerf's own. Sets w->dtype when they name one and it is not known. */
 int kf_extras_agree(const kerf_reader *r, kerf_weight *w);
 
+#define KF_NAME_ROOM (KERF_MAX_NAME_BYTES + 32)
+
 /* Whether tensor t holds the codes of a weight, and all else that some row of the layout table
- * asks for is there too: 1, with everything but name and dtype of *w set, and the length of the
- * weight's name, which t's begins with, in *name_length. Rows of `first` are tried before others.
- */
+ * asks for is there too: 1, with everything but dtype of *w set; w->name is `name`. Rows of `first`
+ * are tried before others. */
 int kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
-                 kerf_weight *w, size_t *name_length);
+                 kerf_weight *w, char name[KF_NAME_ROOM]);
 
 #endif

@@ -5,18 +5,19 @@
  *
  *   flip        exclusive or of every byte: two's complement codes <-> codes counted from zero
  *   reciprocal  a scale to multiply by <-> a scale to divide by
- *   stack       zero points, packed along a row <-> packed along a column
+ *   times 127   a scale <-> the largest magnitude of its row
+ *   across      another order of elements (across.h)
  *   widening    a scale in F16 or BF16, as other writers have it, read as F32: exact
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/across.h"
 #include "file/io.h"
 #include "file/layout.h"
 #include "file/state.h"
 
 #define CHUNK_BYTES ((size_t)1 << 16)
-#define STACK_BYTES ((uint64_t)1 << 28) /* of a plane that must be whole before it is written */
 
 /* --- numbers --- */
 
@@ -43,22 +44,33 @@ static uint32_t widen_half(uint32_t h)
     return sign | bits_of((float)magnitude * 0x1p-24f);
 }
 
-/* The number whose reciprocal, rounded, is x: of the neighbours of 1/x that give x back the one
- * with the fewest bits, which is what a writer with a shorter type began from. A scale of 0 is
- * that of a tensor of zeros, for which compressed-tensors writes 1. */
-static float inverse_of(float x, uint64_t *inexact)
+/* What a scale is stored as, turned back into the scale. */
+static float scale_of(kf_coding coding, float stored)
 {
-    if (x == 0) return 1;
-    uint32_t first = bits_of(1 / x), best = first;
+    return coding == KF_RECIPROCAL ? 1 / stored : stored / 127.0f;
+}
+
+/* The number that turns back into x: of those near the exact one that do so, the one with the
+ * fewest bits, which is what a writer with a shorter type began from. A scale of 0 is that of a
+ * tensor of zeros: compressed-tensors writes 1 for it, bitsandbytes 0. */
+static float stored_of(kf_coding coding, float x, uint64_t *inexact)
+{
+    if (x == 0) return coding == KF_RECIPROCAL ? 1 : x;
+    uint32_t middle = bits_of(coding == KF_RECIPROCAL ? 1 / x : x * 127.0f), best = middle;
     int found = -1;
-    for (uint32_t b = first - 1; b != first + 2; b++) {
+    for (uint32_t b = middle - 1; b != middle + 2; b++) {
         int zeros = b & 0x7fffffu ? __builtin_ctz(b) : 23;
-        if (bits_of(1 / float_of(b)) != bits_of(x) || zeros <= found) continue;
+        if (bits_of(scale_of(coding, float_of(b))) != bits_of(x) || zeros <= found) continue;
         found = zeros;
         best = b;
     }
     *inexact += found < 0;
     return float_of(best);
+}
+
+static int is_another_number(kf_coding coding)
+{
+    return coding == KF_RECIPROCAL || coding == KF_TIMES_127;
 }
 
 /* --- read --- */
@@ -87,60 +99,12 @@ static void widen(unsigned char *dst, size_t count, int is_half)
     }
 }
 
-static unsigned get_bits(const unsigned char *row, unsigned bits, uint64_t i)
-{
-    unsigned byte = row[i * bits / 8];
-    return byte >> i * bits % 8 & ((1u << bits) - 1);
-}
-
-/* One row of zero points out of the words of the rows that are stacked with it. */
-static void unstack_row(const kerf_geometry *g, const unsigned char *words, uint64_t row,
-                        unsigned char *out, size_t row_bytes)
-{
-    const unsigned bits = g->format->bits, per_word = 32 / bits;
-    memset(out, 0, row_bytes);
-    for (uint64_t c = 0; c < g->band_groups; c++) {
-        unsigned code = get_bits(words + 4 * c, bits, row % per_word);
-        out[c * bits / 8] = (unsigned char)(out[c * bits / 8] | code << c * bits % 8);
-    }
-}
-
-static kerf_status read_stack(const kerf_reader *r, const kerf_weight *w, const kf_part *part,
-                              uint64_t offset, unsigned char *dst, size_t n, kerf_error *err)
-{
-    const kerf_geometry *g = &w->geometry;
-    const size_t row_bytes = (size_t)g->plane[KERF_PLANE_ZEROS].band_bytes;
-    const uint64_t per_word = 32 / g->format->bits, word_row = g->band_groups * 4;
-    unsigned char *words = kf_alloc(word_row + row_bytes, 1);
-    if (!words) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for zero points");
-    unsigned char *line = words + word_row;
-    kerf_status s = KERF_OK;
-    for (uint64_t have = UINT64_MAX; n > 0 && s == KERF_OK;) {
-        uint64_t row = offset / row_bytes, skip = offset % row_bytes;
-        size_t take = (size_t)kf_min_u64(n, row_bytes - skip);
-        if (row / per_word != have) {
-            have = row / per_word;
-            s = kerf_reader_read(r, w->plane[KERF_PLANE_ZEROS], have * word_row, words,
-                                 (size_t)word_row, err);
-            if (s != KERF_OK) break;
-        }
-        unstack_row(g, words, row, line, row_bytes);
-        flip(line, row_bytes, part->flip);
-        memcpy(dst, line + skip, take);
-        dst += take;
-        offset += take;
-        n -= take;
-    }
-    free(words);
-    return s;
-}
-
-static void invert(unsigned char *p, size_t count)
+static void turn_back(kf_coding coding, unsigned char *p, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         float x;
         memcpy(&x, p + 4 * i, sizeof x);
-        x = 1 / x;
+        x = scale_of(coding, x);
         memcpy(p + 4 * i, &x, sizeof x);
     }
 }
@@ -169,11 +133,12 @@ kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_pl
     const kf_part *part = part_of(w, p);
     if (part->coding == KF_IN_STATE) return read_offset(r, w, offset, dst, n, err);
     if (!t) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_weight_read: no such plane");
-    if (part->coding == KF_STACK) {
+    if (part->coding == KF_ACROSS) {
         uint64_t end, bytes = w->geometry.plane[p].bytes;
+        const kf_across across = kf_across_of(w, part, p);
         if (!kf_add_ok(offset, n, &end) || end > bytes)
             return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
-        return read_stack(r, w, part, offset, dst, n, err);
+        return kf_across_read(&across, r, t, offset, dst, n, err);
     }
     if (w->codec.format && w->geometry.plane[p].dtype == KERF_F32 &&
         kerf_dtype_bits(t->dtype) == 16) {
@@ -183,7 +148,7 @@ kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_pl
     }
     KF_TRY(kerf_reader_read(r, t, offset, dst, n, err));
     if (part->coding == KF_FLIP) flip(dst, n, part->flip);
-    if (part->coding == KF_RECIPROCAL) invert(dst, n / 4);
+    if (is_another_number(part->coding)) turn_back(part->coding, dst, n / 4);
     return KERF_OK;
 }
 
@@ -192,12 +157,13 @@ kerf_status kerf_weight_inexact(const kerf_reader *r, const kerf_weight *w, uint
 {
     *count = 0;
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (!w->plane[p] || part_of(w, p)->coding != KF_RECIPROCAL) continue;
+        const kf_coding coding = part_of(w, p)->coding;
+        if (!w->plane[p] || !is_another_number(coding)) continue;
         for (uint64_t at = 0; at + 4 <= w->plane[p]->bytes; at += 4) {
             float stored, x;
             uint64_t rounded = 0;
             KF_TRY(kerf_reader_read(r, w->plane[p], at, &stored, sizeof stored, err));
-            x = inverse_of(1 / stored, &rounded);
+            x = stored_of(coding, scale_of(coding, stored), &rounded);
             *count += rounded || bits_of(x) != bits_of(stored);
         }
     }
@@ -211,8 +177,8 @@ struct kerf_weight_writer {
     const kerf_weight *weight;
     const kf_stored *stored; /* NULL: layout kerf */
     size_t entry[KERF_PLANES], extra[KERF_EXTRAS];
-    float offset;         /* of KF_IN_STATE */
-    unsigned char *whole; /* the zero points, until all are there */
+    float offset; /* of KF_IN_STATE */
+    kf_window window[KERF_PLANES];
     uint64_t inexact;
     unsigned char chunk[CHUNK_BYTES];
 };
@@ -224,7 +190,6 @@ kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l, const 
     kerf_plane_id plane;
     size_t extras = 0;
     char name[KERF_MAX_NAME_BYTES + 32];
-    uint64_t bytes = weight->geometry.plane[KERF_PLANE_ZEROS].bytes;
     *out = NULL;
     kerf_weight_writer *ww = kf_alloc_zero(1, sizeof *ww);
     if (!ww) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a weight");
@@ -233,13 +198,14 @@ kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l, const 
     ww->stored = kf_stored_find(l, weight->codec.format);
     for (size_t i = 0; kerf_layout_entry(l, weight, i, name, sizeof name, &entry, &plane); i++)
         *(plane == KERF_PLANES ? &ww->extra[extras++] : &ww->entry[plane]) = first + i;
-    if (ww->stored && ww->stored->part[KERF_PLANE_ZEROS].coding == KF_STACK) {
-        ww->whole = bytes <= STACK_BYTES ? kf_alloc(bytes, 1) : NULL;
-        if (!ww->whole) {
-            kerf_weight_writer_close(ww);
-            return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%.*s: too many zero points",
-                           KF_NAME(weight->name));
-        }
+    for (kerf_plane_id p = 0; ww->stored && p < KERF_PLANES; p++) {
+        const kf_part *part = &ww->stored->part[p];
+        if (weight->geometry.plane[p].dtype == KERF_DTYPE_NONE || part->coding != KF_ACROSS)
+            continue;
+        kerf_status s = kf_window_open(&ww->window[p], kf_across_of(weight, part, p), err);
+        if (s == KERF_OK) continue;
+        kerf_weight_writer_close(ww);
+        return s;
     }
     *out = ww;
     return KERF_OK;
@@ -253,10 +219,10 @@ static kerf_status write_coded(kerf_weight_writer *w, const kf_part *part, size_
         size_t part_bytes = (size_t)kf_min_u64(CHUNK_BYTES, n - at);
         memcpy(w->chunk, src + at, part_bytes);
         if (part->coding == KF_FLIP) flip(w->chunk, part_bytes, part->flip);
-        for (size_t i = 0; part->coding == KF_RECIPROCAL && i + 4 <= part_bytes; i += 4) {
+        for (size_t i = 0; is_another_number(part->coding) && i + 4 <= part_bytes; i += 4) {
             float x;
             memcpy(&x, w->chunk + i, sizeof x);
-            x = inverse_of(x, &w->inexact);
+            x = stored_of(part->coding, x, &w->inexact);
             memcpy(w->chunk + i, &x, sizeof x);
         }
         KF_TRY(kerf_writer_write(w->writer, entry, offset + at, w->chunk, part_bytes, err));
@@ -274,48 +240,34 @@ kerf_status kerf_weight_writer_write(kerf_weight_writer *w, kerf_plane_id p, uin
         if (offset == 0 && n == sizeof w->offset) memcpy(&w->offset, src, n);
         return KERF_OK;
     }
-    if (part->coding != KF_STACK) return write_coded(w, part, w->entry[p], offset, src, n, err);
+    if (part->coding != KF_ACROSS) return write_coded(w, part, w->entry[p], offset, src, n, err);
     uint64_t end;
     if (!kf_add_ok(offset, n, &end) || end > w->weight->geometry.plane[p].bytes)
         return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_writer_write: beyond the plane");
-    memcpy(w->whole + offset, src, n);
+    return kf_window_write(&w->window[p], w->writer, w->entry[p], offset, src, n, err);
+}
+
+/* Words that are all alike, or count groups, until the entry is full. */
+static kerf_status write_words(kerf_weight_writer *w, size_t entry, uint64_t count, uint32_t word,
+                               uint64_t group, kerf_error *err)
+{
+    const uint64_t room = CHUNK_BYTES / sizeof word;
+    for (uint64_t at = 0; at < count; at += room) {
+        uint64_t n = kf_min_u64(room, count - at);
+        for (uint64_t i = 0; i < n; i++) {
+            uint32_t x = group ? (uint32_t)((at + i) / group) : word;
+            memcpy(w->chunk + i * sizeof x, &x, sizeof x);
+        }
+        KF_TRY(
+            kerf_writer_write(w->writer, entry, at * sizeof word, w->chunk, n * sizeof word, err));
+    }
     return KERF_OK;
-}
-
-/* One row of words: the zero points of as many rows as a word has room for. */
-static void stack_rows(const kerf_weight_writer *w, uint64_t first, unsigned char *words)
-{
-    const kerf_geometry *g = &w->weight->geometry;
-    const unsigned bits = g->format->bits, per_word = 32 / bits;
-    const uint64_t row_bytes = g->plane[KERF_PLANE_ZEROS].band_bytes;
-    const unsigned turn = w->stored->part[KERF_PLANE_ZEROS].flip & ((1u << bits) - 1);
-    for (uint64_t c = 0; c < g->band_groups; c++) {
-        uint32_t word = 0;
-        for (unsigned i = 0; i < per_word; i++)
-            word |= (get_bits(w->whole + (first + i) * row_bytes, bits, c) ^ turn) << i * bits;
-        memcpy(words + 4 * c, &word, sizeof word);
-    }
-}
-
-static kerf_status write_stack(kerf_weight_writer *w, kerf_error *err)
-{
-    const kerf_geometry *g = &w->weight->geometry;
-    const uint64_t per_word = 32 / g->format->bits, word_row = g->band_groups * 4;
-    unsigned char *words = kf_alloc(word_row, 1);
-    if (!words) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for zero points");
-    kerf_status s = KERF_OK;
-    for (uint64_t row = 0; row < g->rows && s == KERF_OK; row += per_word) {
-        stack_rows(w, row, words);
-        s = kerf_writer_write(w->writer, w->entry[KERF_PLANE_ZEROS], row / per_word * word_row,
-                              words, (size_t)word_row, err);
-    }
-    free(words);
-    return s;
 }
 
 static kerf_status write_extra(kerf_weight_writer *w, size_t i, kerf_error *err)
 {
     const kerf_weight *weight = w->weight;
+    const kerf_geometry *g = &weight->geometry;
     float book[256];
     char state[KF_STATE_BYTES];
     size_t n;
@@ -333,13 +285,18 @@ static kerf_status write_extra(kerf_weight_writer *w, size_t i, kerf_error *err)
     case KF_EXTRA_STATE:
         kf_state_write(weight, w->offset, state);
         return kerf_writer_write(w->writer, w->extra[i], 0, state, sizeof state, err);
+    case KF_EXTRA_ROW_MAJOR: return kerf_writer_write(w->writer, w->extra[i], 0, "", 1, err);
+    case KF_EXTRA_MIDDLE:
+        return write_words(w, w->extra[i], g->band_groups * g->rows * g->format->bits / 32,
+                           kf_middle_word(w->stored, g->format), 0, err);
+    case KF_EXTRA_GROUP_INDEX:
+        return write_words(w, w->extra[i], g->cols, 0, g->format->group, err);
     }
     return KERF_OK;
 }
 
 kerf_status kerf_weight_writer_finish(kerf_weight_writer *w, kerf_error *err)
 {
-    if (w->whole) KF_TRY(write_stack(w, err));
     for (size_t i = 0; w->stored && i < KERF_EXTRAS; i++) KF_TRY(write_extra(w, i, err));
     return KERF_OK;
 }
@@ -352,6 +309,6 @@ uint64_t kerf_weight_writer_inexact(const kerf_weight_writer *w)
 void kerf_weight_writer_close(kerf_weight_writer *w)
 {
     if (!w) return;
-    free(w->whole);
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) kf_window_close(&w->window[p]);
     free(w);
 }

@@ -188,11 +188,11 @@ static kerf_status take_entry(builder *b, kerf_weight *w, const json_t *entry)
     return KERF_OK;
 }
 
-/* The name of a weight, n bytes of `name`, kept for as long as the weights. */
-static kerf_status keep_name(builder *b, const char *name, size_t n, const kerf_tensor *codes,
+/* The name of a weight, kept for as long as the weights. */
+static kerf_status keep_name(builder *b, const char *name, const kerf_tensor *codes,
                              const char **out)
 {
-    if (strlen(codes->name) == n) {
+    if (strcmp(codes->name, name) == 0) {
         *out = codes->name;
         return KERF_OK;
     }
@@ -202,7 +202,7 @@ static kerf_status keep_name(builder *b, const char *name, size_t n, const kerf_
         if (more) w->name = more;
         if (!more) return kf_fail(b->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for names");
     }
-    char *copy = strndup(name, n);
+    char *copy = strdup(name);
     if (!copy) return kf_fail(b->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for names");
     w->name[w->names++] = copy;
     *out = copy;
@@ -217,7 +217,9 @@ static const kerf_tensor *find_codes(const builder *b, const char *name)
     for (size_t i = 0; !t && i < kf_stored_count; i++) {
         const kf_stored *s = &kf_stored_table[i];
         if (&kf_layouts[s->layout] != b->layout || strlen(name) > KERF_MAX_NAME_BYTES) continue;
-        snprintf(stored, sizeof stored, "%s%s", name, s->part[KERF_PLANE_CODES].suffix);
+        if (!kf_has_suffix(name, s->tail)) continue;
+        snprintf(stored, sizeof stored, "%.*s%s", (int)(strlen(name) - strlen(s->tail)), name,
+                 s->part[KERF_PLANE_CODES].suffix);
         t = kerf_reader_find(b->r, stored);
     }
     return t;
@@ -237,7 +239,7 @@ static kerf_status take_member(builder *b, const kf_member *m)
     else if (b->at[codes - b->first].name)
         s = fail_weight(b, KERF_E_DATA, codes->name, "described twice");
     else
-        s = keep_name(b, json_string_value(key), strlen(json_string_value(key)), codes, &w.name);
+        s = keep_name(b, json_string_value(key), codes, &w.name);
     json_decref(key);
     if (s != KERF_OK) return s;
     KF_TRY(kf_json_load(m->value, &entry, b->err));
@@ -374,18 +376,19 @@ static kerf_status recognize_all(builder *b, size_t tensors)
 {
     const kerf_layout *configured = NULL;
     int asked = 0;
-    const kerf_dtype dtype = dense_dtype(b, tensors);
+    char name[KF_NAME_ROOM];
     for (size_t i = 0; i < tensors; i++) {
         const kerf_tensor *t = &b->first[i];
         kerf_weight w;
-        size_t n;
         if (b->role[i] != DENSE || !holds_codes(t->dtype)) continue;
         if (!asked++) configured = kerf_layout_configured(b->r);
-        if (!kf_recognize(b->r, t, configured, &w, &n) || !claim(b, &w)) continue;
-        KF_TRY(keep_name(b, t->name, n, t, &w.name));
-        if (w.dtype == KERF_DTYPE_NONE) w.dtype = dtype;
+        if (!kf_recognize(b->r, t, configured, &w, name) || !claim(b, &w)) continue;
+        KF_TRY(keep_name(b, name, t, &w.name));
         b->at[i] = w;
     }
+    const kerf_dtype dtype = asked ? dense_dtype(b, tensors) : KERF_BF16; /* of what is left */
+    for (size_t i = 0; asked && i < tensors; i++)
+        if (b->role[i] == CODES && b->at[i].dtype == KERF_DTYPE_NONE) b->at[i].dtype = dtype;
     return KERF_OK;
 }
 

@@ -32,6 +32,13 @@ compressed-tensors int8
 deepseek fp8-e4m3-128x128
 bitsandbytes nf4
 bitsandbytes nf4-dq
+bitsandbytes int8
+gptq int4-g128-f16
+gptq int4-g64
+gptq int8-g128
+gptq-v2 int4-g128-f16
+gptq-v2 int4-g32-asym-f16
+gptq-v2 int8-g128-asym
 END
 
 # --- the reciprocal of a tensor scale -----------------------------------------------------------
@@ -55,6 +62,40 @@ same_file "$tmp/mo/hf_quant_config.json" "$tmp/mo3/hf_quant_config.json"
 "$KERF" quantize "$model" -f nvfp4 -o "$tmp/alone" 2>/dev/null
 expect 0 convert "$tmp/alone" --layout modelopt -o "$tmp/merged" --json
 check "says that loaders merge scales" test "$(json 'losses.*' | grep -c 'groups of layers')" = 1
+
+# --- what cannot move ---------------------------------------------------------------------------
+# Scales that are not a 127th of any number: counted, and no more of them differ.
+"$KERF" quantize "$model" -f int8:search -o "$tmp/s8" 2>/dev/null
+expect 0 convert "$tmp/s8" --layout bitsandbytes -o "$tmp/scb" --json
+lost=$(json 'losses.*' | grep -o '^[0-9]*')
+expect 0 convert "$tmp/scb" --layout kerf -o "$tmp/s8b" --json
+json_is losses "[]"
+check "some scales have no SCB: $lost" test "${lost:-0}" -gt 0
+"$KERF" dequantize "$tmp/s8" --dtype fp32 -o "$tmp/d1" -y 2>/dev/null
+"$KERF" dequantize "$tmp/s8b" --dtype fp32 -o "$tmp/d2" -y 2>/dev/null
+check "and show" test "$(cmp -l "$tmp/d1/model.safetensors" "$tmp/d2/model.safetensors" | wc -l)" -gt 0
+
+# Zero points: version 1 of GPTQ has no 0, symmetric formats have none.
+"$KERF" quantize "$model" -f int4-g128-asym-f16 --layout gptq-v2 -o "$tmp/g2" 2>/dev/null
+expect 3 convert "$tmp/g2" --layout gptq -o "$tmp/x"
+error_says 'has no place for 0'
+expect 0 convert "$tmp/g2" --layout compressed-tensors -o "$tmp/g2ct" --json
+json_is losses "[]"
+expect 0 convert "$tmp/g2ct" --layout gptq-v2 -o "$tmp/g2back"
+same_file "$tmp/g2/model.safetensors" "$tmp/g2back/model.safetensors"
+same_file "$tmp/g2/quantize_config.json" "$tmp/g2back/quantize_config.json"
+
+# Columns sorted by activation: their groups have no format.
+"$KERF" quantize "$model" -f int4-g128-f16 --layout gptq -o "$tmp/act" 2>/dev/null
+run inspect "$tmp/act" --planes
+at=$(awk '$1 == "model.layers.2.mlp.up_proj.g_idx" { print $NF }' "$tmp/out")
+LC_ALL=C sed -i '1s/"kerf":"{/"gone":"{/' "$tmp/act/model.safetensors"
+printf '\1' | dd of="$tmp/act/model.safetensors" bs=1 seek="$at" conv=notrunc 2>/dev/null
+expect 3 convert "$tmp/act" --layout compressed-tensors -o "$tmp/x"
+error_says 'up_proj.g_idx is not in order: columns were sorted by activation (desc_act)'
+expect 3 dequantize "$tmp/act" -o "$tmp/x"
+error_says 'desc_act'
+absent "$tmp/x"
 
 # --- files, shards, refusals --------------------------------------------------------------------
 expect 0 convert "$tmp/mo/model.safetensors" --layout kerf -o "$tmp/file.safetensors"

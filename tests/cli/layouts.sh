@@ -67,6 +67,13 @@ compressed-tensors int2-g64
 deepseek fp8-e4m3-128x128
 bitsandbytes nf4
 bitsandbytes nf4-dq
+bitsandbytes int8
+gptq int4-g128-f16
+gptq int4-g64
+gptq int8-g128
+gptq-v2 int4-g32-f16
+gptq-v2 int4-g128-asym-f16
+gptq-v2 int8-g128-asym
 END
 
 # --- what loaders are told ----------------------------------------------------------------------
@@ -95,6 +102,108 @@ check "mixed: format" test "$(config "$tmp/mixed" quantization_config.format)" =
 check "mixed: targets" test "$(config "$tmp/mixed" 'quantization_config.config_groups.*.targets.*' | grep -c down_proj)" = 4
 expect 0 verify "$model" "$tmp/mixed"
 
+# --- what other loaders are told ----------------------------------------------------------------
+"$KERF" quantize "$model" -f int4-g128-f16:gptq --layout gptq --keep '*layers.0.*' -o "$tmp/gptq" 2>/dev/null
+q=quantization_config
+check "gptq: method" test "$(config "$tmp/gptq" $q.quant_method)" = gptq
+check "gptq: version" test "$(config "$tmp/gptq" $q.checkpoint_format)" = gptq
+check "gptq: bits, group" test "$(config "$tmp/gptq" $q.bits)$(config "$tmp/gptq" $q.group_size)" = 4128
+check "gptq: symmetric" test "$(config "$tmp/gptq" $q.sym)$(config "$tmp/gptq" $q.desc_act)" = truefalse
+check "gptq: kept layers" test "$(grep -c '"-:^model\\\\.layers\\\\.0\\\\.' "$tmp/gptq/config.json")" = 7
+check "gptq: its own file" test "$("$TOOLS/json_get" checkpoint_format <"$tmp/gptq/quantize_config.json")" = gptq
+expect 0 inspect "$tmp/gptq" --json
+has model.layers.1.mlp.up_proj.qweight I32
+has model.layers.1.mlp.up_proj.scales F16
+has model.layers.1.mlp.up_proj.qzeros I32
+has model.layers.1.mlp.up_proj.g_idx I32
+json_is findings "[]"
+"$KERF" quantize "$model" -f int4-g64-asym --layout gptq-v2 -o "$tmp/gptq2" 2>/dev/null
+check "gptq-v2: version" test "$(config "$tmp/gptq2" $q.checkpoint_format)" = gptq_v2
+check "gptq-v2: asymmetric" test "$(config "$tmp/gptq2" $q.sym)" = false
+expect 3 quantize "$model" -f int4-g64-asym --layout gptq -o "$tmp/x"
+error_says 'has no place for 0; layout gptq-v2 has'
+expect 3 quantize "$model" -f int4-g128-asym-f16 --layout awq -o "$tmp/x"
+error_says 'AutoAWQ is no longer made'
+
+"$KERF" quantize "$model" -f int8:bnb --layout bitsandbytes -o "$tmp/bnb" 2>/dev/null
+check "bitsandbytes int8: config" test \
+    "$(config "$tmp/bnb" $q.load_in_8bit)$(config "$tmp/bnb" $q.load_in_4bit)" = truefalse
+check "bitsandbytes int8: kept layers" test \
+    "$(config "$tmp/bnb" "$q.llm_int8_skip_modules.*" | paste -sd,)" = model.embed_tokens,lm_head
+expect 0 inspect "$tmp/bnb" --json
+has model.layers.1.mlp.up_proj.weight I8
+has model.layers.1.mlp.up_proj.SCB F32
+has model.layers.1.mlp.up_proj.weight_format U8
+json_is findings "[]"
+
+# naive-quantized is another word for the tensors of float-quantized and int-quantized.
+"$KERF" quantize "$model" -f fp8-e4m3-row:ct --layout compressed-tensors -o "$tmp/naive" 2>/dev/null
+forget "$tmp/naive"
+sed -i 's/float-quantized/naive-quantized/' "$tmp/naive/config.json"
+expect 0 inspect "$tmp/naive" --json
+json_is totals.quantized 28
+json_is findings "[]"
+
+# --- experts ------------------------------------------------------------------------------------
+"$TOOLS/make_model" moe "$tmp/moe"
+echo '{"model_type": "gpt_oss"}' >"$tmp/moe/config.json"
+expect 0 quantize "$tmp/moe" -f mxfp4 --layout gpt-oss -o "$tmp/oss"
+expect 0 verify "$tmp/moe" "$tmp/oss"
+expect 0 inspect "$tmp/oss" --json
+json_is totals.quantized 2
+json_is findings "[]"
+has layers.1.mlp.experts.gate_up_proj_blocks U8
+has layers.1.mlp.experts.gate_up_proj_scales U8
+check "gpt-oss: method" test "$(config "$tmp/oss" $q.quant_method)" = mxfp4
+check "gpt-oss: kept layers" test "$(config "$tmp/oss" "$q.modules_to_not_convert.*" | grep -c experts.3)" = 3
+expect 0 inspect "$tmp/oss" --planes
+output_says '^layers.1.mlp.experts.gate_up_proj_blocks *U8 *4x64x2x16 '
+output_says '^layers.1.mlp.experts.gate_up_proj_scales *U8 *4x64x2 '
+"$KERF" quantize "$tmp/moe" -f mxfp4 --only '*layers.1*' -o "$tmp/own-oss" 2>/dev/null
+expect 0 convert "$tmp/own-oss" --layout gpt-oss -o "$tmp/oss2"
+same_file "$tmp/oss/model.safetensors" "$tmp/oss2/model.safetensors"
+same_file "$tmp/oss/config.json" "$tmp/oss2/config.json"
+expect 0 dequantize "$tmp/oss" -o "$tmp/oss-plain"
+error_says 'note: stacked experts are'
+forget "$tmp/oss"
+expect 0 convert "$tmp/oss" --layout kerf -o "$tmp/own-oss2"
+expect 0 verify "$tmp/own-oss" "$tmp/own-oss2"
+expect 3 convert "$tmp/oss" --layout compressed-tensors -o "$tmp/x"
+error_says 'down_proj: layout compressed-tensors takes names in .weight only'
+expect 3 quantize "$tmp/moe" -f mxfp4 --layout gpt-oss --keep '*down_proj' -o "$tmp/x"
+error_says 'experts of a layer are one module'
+"$TOOLS/make_model" turned "$tmp/turned.safetensors"
+expect 3 quantize "$tmp/turned.safetensors" -f mxfp4 --layout gpt-oss -o "$tmp/x"
+error_says 'has its output features last'
+
+# One by one they are layers like others, in every layout of matrices.
+while read -r layout format; do
+    expect 0 quantize "$tmp/moe" -f "$format" --layout "$layout" -o "$tmp/q" -y
+    expect 0 verify "$tmp/moe" "$tmp/q"
+    expect 0 inspect "$tmp/q" --json
+    json_is findings "[]"
+    json_is totals.quantized 13
+    expect 0 convert "$tmp/q" --layout kerf -o "$tmp/q2" -y
+    expect 0 convert "$tmp/q2" --layout "$layout" -o "$tmp/q3" -y
+    expect 0 verify "$tmp/q" "$tmp/q3"
+    same_file "$tmp/q/config.json" "$tmp/q3/config.json"
+    check "$layout $format: stacked experts are named" grep -q 'layers[.\\]*1[.\\]*mlp[.\\]*experts["$]' "$tmp/q/config.json"
+    expect 3 quantize "$tmp/moe" -f "$format" --layout "$layout" --keep '*experts.2.*' -o "$tmp/x"
+    error_says 'experts of a layer are one module'
+done <<'END'
+modelopt nvfp4
+modelopt mxfp8-e4m3
+compressed-tensors nvfp4
+compressed-tensors mxfp4
+compressed-tensors int4-g32
+gptq int4-g32-f16
+gptq-v2 int4-g32-asym
+bitsandbytes int8
+bitsandbytes nf4
+END
+gate=layers.0.mlp.experts.1.gate_proj up=layers.0.mlp.experts.1.up_proj
+"$KERF" quantize "$tmp/moe" -f nvfp4 --layout modelopt -o "$tmp/moe-mo" 2>/dev/null
+
 # --- one scale for fused layers -----------------------------------------------------------------
 # The largest of the scales that the members have alone, and no other difference in the way it is
 # chosen: the member with the largest magnitude keeps its bytes.
@@ -118,6 +227,9 @@ for block in 'self_attn q_proj k_proj v_proj' 'mlp gate_proj up_proj'; do
         check "$m shares the largest scale of its group: $got, $alone" test "$got" = "$alone"
     done
 done
+
+check "experts share the scale of gate and up" test "$(second "$tmp/moe-mo" $gate.weight_scale_2)" = \
+    "$(second "$tmp/moe-mo" $up.weight_scale_2)"
 
 # --- what inspect finds -------------------------------------------------------------------------
 # A tensor that lost its name, as after a wrong merge of shards: the rest is no weight any more.

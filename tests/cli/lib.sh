@@ -1,7 +1,7 @@
 # lib.sh - what the tests of the command share: a scratch folder, checks that count, and a result.
 #
 # Sourced by every test here with
-#   KERF   the command        TOOLS  folder of json_get, make_model, make_malformed, peak_memory
+#   KERF   the command        TOOLS  folder of json_get, make_model, make_malformed, peak_memory, spoil
 #   DATA   tests/data
 # A test runs checks and ends with `finish`. Exit code 77: skipped.
 # shellcheck shell=bash

@@ -5,6 +5,7 @@
  *   shards       a folder of three files with metadata of their own
  *   groups       layers that runtimes fuse, and the names that quantize keeps
  *   moe          experts, one by one and stacked
+ *   turned       stacked experts with their output features last
  *   gaussian     a.weight [256, 4096] F32, normally distributed with deviation 0.02
  *   big          tensors of 256 MiB, N MiB in all
  */
@@ -189,6 +190,14 @@ static void make_moe(const char *path)
     write_model(&m, path, -1, 0);
 }
 
+static void make_turned(const char *path)
+{
+    model m = {.count = 0};
+    add(&m, "layers.0.mlp.experts.gate_up_proj", KERF_BF16, (kerf_shape){3, {2, 64, 96}}, 0);
+    add(&m, "layers.0.mlp.experts.gate_up_proj_bias", KERF_BF16, (kerf_shape){2, {2, 96}}, 0);
+    write_model(&m, path, -1, 0);
+}
+
 /* Box and Muller; sums of uniform numbers have tails too short for exact figures. */
 static void make_gaussian(const char *path)
 {
@@ -236,13 +245,15 @@ int main(int argc, char **argv)
         make_groups(argv[2]);
     } else if (strcmp(kind, "moe") == 0) {
         make_moe(argv[2]);
+    } else if (strcmp(kind, "turned") == 0) {
+        make_turned(argv[2]);
     } else if (strcmp(kind, "gaussian") == 0) {
         make_gaussian(argv[2]);
     } else if (strcmp(kind, "big") == 0 && argc == 4) {
         make_big(argv[2], strtoul(argv[3], NULL, 10));
     } else {
-        fprintf(stderr,
-                "usage: make_model nan|inf|odd|shards|groups|moe|gaussian|big OUT [MEBIBYTES]\n");
+        fprintf(stderr, "usage: make_model nan|inf|odd|shards|groups|moe|turned|gaussian|big OUT "
+                        "[MEBIBYTES]\n");
         return 2;
     }
     return 0;

@@ -6,11 +6,11 @@
 #   bash tests/interop/interop.sh KERF [--light] [--write]
 #
 #   --light   only readers that need no PyTorch (a minute, 60 MB)
-#   --write   replace interop.md with what this run saw
+#   --write   put what this run saw into interop.md
 #
 # Packages are pinned in requirements-*.txt. The virtual environment is KERF_INTEROP_VENV or
 # build/interop-venv, made on the first run; with PyTorch it takes 6 GB.
-# Exit code 1: a reader refused a file, or read other numbers.
+# Exit code 1: a reader refused a file, or read other numbers; 77: the packages cannot be had here.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 kerf=$(realpath "${1:?usage: interop.sh KERF [--light] [--write]}") light=0 write=0
@@ -27,8 +27,12 @@ done
 kind=$([ $light -eq 1 ] && echo light || echo full)
 venv=${KERF_INTEROP_VENV:-build/interop-venv}
 if [ ! -e "$venv/complete-$kind" ]; then
-    [ -e "$venv/bin/python" ] || python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "tests/interop/requirements-$kind.txt"
+    if ! { [ -e "$venv/bin/pip" ] || python3 -m venv "$venv"; } ||
+        ! timeout 600 "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 \
+            -r "tests/interop/requirements-$kind.txt"; then
+        echo "interop.sh: skipped: no Python packages without venv, pip and network"
+        exit 77
+    fi
     touch "$venv/complete-$kind"
 fi
 

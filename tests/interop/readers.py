@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import safetensors
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 CASES = [  # layout, format
     ("modelopt", "nvfp4"),
@@ -44,7 +45,17 @@ CASES = [  # layout, format
     ("deepseek", "fp8-e4m3-128x128"),
     ("bitsandbytes", "nf4"),
     ("bitsandbytes", "nf4-dq"),
+    ("bitsandbytes", "int8:bnb"),
+    ("gptq", "int4-g128-f16:gptq"),
+    ("gptq", "int4-g32-f16"),
+    ("gptq", "int4-g64"),
+    ("gptq", "int8-g128"),
+    ("gptq-v2", "int4-g128-f16:gptq"),
+    ("gptq-v2", "int4-g128-asym-f16:gptq"),
+    ("gptq-v2", "int8-g128-asym"),
+    ("gpt-oss", "mxfp4"),
 ]
+NUMPY_ONLY = {"gptq", "gptq-v2", "awq", "gpt-oss"}  # whose packages need a GPU, or were not run
 ROWS = 4  # of 256 tokens, for perplexity
 
 
@@ -54,6 +65,7 @@ class Case:
     format: str
     codec: str  # with its encoder, where that matters
     folder: Path
+    source: Path  # the model before
     ours: dict  # name -> float32 array
     plain: Path  # the decoded weights as a plain BF16 model
 
@@ -80,7 +92,27 @@ def make_case(kerf, model, scratch, layout, fmt):
     run("quantize", model, "-f", codec, "--layout", layout, "-o", folder)
     run("dequantize", folder, "--dtype", "fp32", "-o", wide)
     run("dequantize", folder, "--dtype", "fp16" if fmt.endswith("f16") else "bf16", "-o", plain)
-    return Case(layout, fmt, codec, folder, raw_tensors(wide / "model.safetensors"), plain)
+    return Case(layout, fmt, codec, folder, model, raw_tensors(wide / "model.safetensors"), plain)
+
+
+def make_experts(folder):
+    """A model of one layer with stacked experts as gpt-oss has them, output features first."""
+    folder.mkdir()
+    rng = np.random.default_rng(7)
+    layer = "model.layers.0.mlp"
+
+    def weight(*shape):
+        return (rng.standard_normal(shape) * 0.05).astype(np.float16)
+
+    save_file({f"{layer}.experts.gate_up_proj": weight(4, 192, 128),
+               f"{layer}.experts.gate_up_proj_bias": weight(4, 192),
+               f"{layer}.experts.down_proj": weight(4, 128, 96),
+               f"{layer}.experts.down_proj_bias": weight(4, 128),
+               f"{layer}.router.weight": weight(4, 128),
+               "model.layers.0.self_attn.q_proj.weight": weight(128, 128)},
+              folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text('{"model_type": "gpt_oss"}\n')
+    return folder
 
 
 def version(package):
@@ -152,8 +184,43 @@ def decode_nf4(t, name):
     return (t[name + ".quant_map"][codes] * np.repeat(absmax, state["blocksize"])).reshape(state["shape"])
 
 
-def decode(t, name, fmt):
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # the column of each nibble of a word, lowest first
+
+
+def decode_gptq(t, name, fmt, first_version):
+    """[K / n, N] words; version 1 has zero points less one."""
+    stem, bits = name.removesuffix("weight"), int(fmt[3])
+    codes, zeros = unpack(t[stem + "qweight"], bits, 0), unpack(t[stem + "qzeros"], bits, 1)
+    if first_version:
+        zeros = (zeros + 1) % 2**bits
+    group = t[stem + "g_idx"]
+    return ((codes - zeros[group]) * t[stem + "scales"].astype(np.float32)[group]).T
+
+
+def decode_awq(t, name):
+    """[K, N / 8] words whose nibbles hold columns in AWQ's order."""
+    def columns(words):
+        codes = unpack(words, 4, 1).reshape(words.shape[0], -1, 8)
+        return codes[:, :, np.argsort(AWQ_ORDER)].reshape(words.shape[0], -1)
+
+    stem = name.removesuffix("weight")
+    codes, zeros = columns(t[stem + "qweight"]), columns(t[stem + "qzeros"])
+    n = codes.shape[0] // zeros.shape[0]
+    return ((codes - spread(zeros, 0, n)) * spread(t[stem + "scales"], 0, n)).T
+
+
+def decode_gpt_oss(t, name):
+    blocks, scales = t[name + "_blocks"], t[name + "_scales"]
+    codes = E2M1[np.stack([blocks & 15, blocks >> 4], -1).reshape(*scales.shape, 32)]
+    return np.ldexp(codes, scales.astype(int)[..., None] - 127).reshape(*scales.shape[:2], -1)
+
+
+def decode(t, name, fmt, layout):
     """The weight that a loader makes of the tensors of one layer."""
+    if layout.startswith("gptq"):
+        return decode_gptq(t, name, fmt, layout == "gptq")
+    if layout == "gpt-oss":
+        return decode_gpt_oss(t, name)
     if fmt == "nvfp4" or fmt == "mxfp4":
         packed = t.get(name + "_packed", t.get(name))
         codes = E2M1[np.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1)]
@@ -170,6 +237,8 @@ def decode(t, name, fmt):
         return e4m3(t[name]) * tile(scale.reshape(scale.shape[0], -1), t[name].shape)
     if fmt.startswith("fp8-e4m3"):
         return e4m3(t[name]) * t[name + "_scale"].reshape(-1, 1)
+    if layout == "bitsandbytes" and fmt == "int8":
+        return t[name].astype(np.float32) * (t[name.removesuffix("weight") + "SCB"] / np.float32(127))[:, None]
     if fmt == "int8":
         return t[name].astype(np.float32) * t[name + "_scale"]
     if fmt.startswith("nf4"):
@@ -187,8 +256,72 @@ def read_with_numpy(case):
     t = raw_tensors(case.folder / "model.safetensors")
     with safe_open(case.folder / "model.safetensors", "numpy") as f:
         assert f.metadata()["format"] == "pt"
-    names = {n.removesuffix("_packed") for n in t if n.endswith(("proj.weight", "proj.weight_packed"))}
-    compare(seen, {n: (decode(t, n, case.format), "float32") for n in names})
+    codes = {"proj.weight": "proj.weight", "proj.weight_packed": "proj.weight", "proj.qweight": "proj.weight",
+             "proj_blocks": "proj"}
+    dense = case.layout == "gpt-oss"  # whose attention is not quantized
+    names = {n.removesuffix(end) + to for end, to in codes.items() for n in t
+             if n.endswith(end) and not (dense and end.endswith("weight"))}
+    compare(seen, {n: (decode(t, n, case.format, case.layout), "float32") for n in names})
+    return seen
+
+
+def check_config(case):
+    """config.json names every layer of the files that is not quantized."""
+    seen = Seen(case, "config.json")
+    config = json.loads((case.folder / "config.json").read_text())["quantization_config"]
+    lists = [config[k] for k in ("ignore", "modules_to_not_convert", "llm_int8_skip_modules") if k in config]
+    if lists:
+        listed = lists[0]
+    else:
+        listed = [k.removeprefix("-:^").removesuffix("$").replace("\\", "") for k in config["dynamic"]]
+    source = raw_tensors(case.source / "model.safetensors")
+    stored = raw_tensors(case.folder / "model.safetensors")
+    modules = {n.removesuffix(".weight") for n, x in source.items() if n.endswith(".weight") and x.ndim == 2}
+    scales = (".weight_scale", ".weight_scale_inv", ".weight.absmax", ".SCB")
+    kept = {m for m in modules if m + ".weight" in stored and not any(m + s in stored for s in scales)} | {"lm_head"}
+    seen.weights = len(kept | set(listed))
+    seen.differ = len(kept ^ set(listed))
+    return seen
+
+
+def quantize_like_bitsandbytes(case):
+    """int8_vectorwise_quant of its CPU backend, which Int8Params calls with the weight in fp16. torch
+    divides a number by a tensor with a reciprocal and a product."""
+    seen = Seen(case, "int8_vectorwise_quant of bitsandbytes 0.50.2, in numpy")
+    source, t = raw_tensors(case.source / "model.safetensors"), raw_tensors(case.folder / "model.safetensors")
+    for name in [n for n in t if n.endswith(".SCB")]:
+        half = source[name.replace("SCB", "weight")].astype(np.float16)
+        largest = np.abs(half).max(1).astype(np.float32)
+        factor = np.float32(1) / largest * np.float32(127)
+        codes = np.rint(half.astype(np.float32) * factor[:, None]).astype(np.int8)
+        seen.weights += 1
+        theirs = np.array_equal(codes, t[name.replace("SCB", "weight")]) and np.array_equal(largest, t[name])
+        seen.differ += not theirs
+    return seen
+
+
+def pack(codes, order):
+    """[rows, columns] of 4-bit codes into words of eight columns."""
+    grouped = codes.astype(np.uint32).reshape(codes.shape[0], -1, 8)[:, :, order]
+    return np.bitwise_or.reduce(grouped << np.arange(0, 32, 4, dtype=np.uint32), -1).view(np.int32)
+
+
+def read_awq(case, kerf, scratch):
+    """kerf's reading of the same weights packed as AutoAWQ does it, which kerf does not write."""
+    folder, wide = scratch / "awq", scratch / "awq-fp32"
+    folder.mkdir()
+    t, packed = raw_tensors(case.folder / "model.safetensors"), {}
+    for name in [n.removesuffix("qweight") for n in t if n.endswith(".qweight")]:
+        packed[name + "qweight"] = pack(unpack(t[name + "qweight"], 4, 0), AWQ_ORDER)
+        packed[name + "qzeros"] = pack(unpack(t[name + "qzeros"], 4, 1), AWQ_ORDER)
+        packed[name + "scales"] = t[name + "scales"]
+    save_file(packed, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps({"quantization_config": {
+        "quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}}))
+    subprocess.run([kerf, "dequantize", folder, "--dtype", "fp32", "-o", wide], check=True, capture_output=True)
+    awq = dataclasses.replace(case, layout="awq", folder=folder, ours=raw_tensors(wide / "model.safetensors"))
+    seen = Seen(awq, "kerf, of what numpy packed")
+    compare(seen, {n: (decode_awq(packed, n), "float32") for n in awq.ours})
     return seen
 
 
@@ -322,7 +455,14 @@ def attempt(read, case, *rest):
 
 def read_all(case, kerf, scratch, model, light):
     yield attempt(read_with_numpy, case)
-    if light:
+    listed = attempt(check_config, case)
+    if listed.problem or listed.differ:  # not worth a row otherwise
+        yield listed
+    if (case.layout, case.format) == ("bitsandbytes", "int8"):
+        yield attempt(quantize_like_bitsandbytes, case)
+    if (case.layout, case.format) == ("gptq-v2", "int4-g128-asym-f16"):
+        yield attempt(read_awq, case, kerf, scratch)
+    if light or case.layout in NUMPY_ONLY or case.codec == "int8:bnb":
         return
     if "asym" in case.format:
         yield attempt(decompress_with_compressed_tensors, case)
@@ -332,14 +472,27 @@ def read_all(case, kerf, scratch, model, light):
         yield attempt(convert_with_compressed_tensors, case, kerf, scratch)
 
 
+def old_rows(path, results):
+    """Rows of readers that this run had not: layout, codec, reader -> line."""
+    names = {(r.case.layout, r.case.codec, r.reader) for r in results}
+    rows = [line for line in Path(path).read_text().splitlines() if line.startswith("| ") and "/" in line]
+    keyed = {tuple(cell.strip() for cell in line.split("|")[1:4]): line for line in rows}
+    return {key: line for key, line in keyed.items() if key not in names}
+
+
 def write_table(path, results):
+    rows = old_rows(path, results)
     lines = ["# Who reads what kerf writes", "",
              "Made by `bash tests/interop/interop.sh KERF --write` from `tests/data/tiny-llama`: each reader loads",
              "the folder that `kerf quantize --layout` wrote and gives back its 28 linear layers. *Equal*: so many",
              "of them (for the converter: of the tensors that both wrote, reciprocals to the last bit) are, bit for",
              "bit, the numbers that kerf decodes, rounded once to the reader's type. *safetensors + numpy* is the",
-             "package's own parser and the arithmetic of vLLM's loaders written down once more; vLLM itself needs a",
-             "GPU and was not run.", "",
+             "package's own parser and the arithmetic of the loaders (vLLM's, GPTQModel's, gpt-oss's) written down",
+             "once more; vLLM itself needs a GPU and was not run, nor were GPTQModel, AutoAWQ and gpt-oss's kernels.",
+             "`--light` runs the readers that need no PyTorch and keeps the rows of the others. Stacked experts are",
+             "two tensors of a model that the test makes. For `bitsandbytes int8` a second row compares stored bytes",
+             "with bitsandbytes' own quantizer, written down in numpy from its source; here the package was not run",
+             "on it (the encoder was, see tests/golden/conformance.md).", "",
              f"Perplexity: of the loaded model on the first {ROWS * 256:,} tokens of eval.u16, and of a plain model",
              "with the weights that kerf decoded. They differ where a scheme quantizes activations too (mxfp8, fp8,",
              "int8 without a group) and where a reader multiplies by rules of its own (bitsandbytes). transformers",
@@ -350,8 +503,11 @@ def write_table(path, results):
     for r in results:
         number = [f"{x:.4f}" if x == x else "" for x in (r.perplexity, r.plain)]
         loads = "no: " + r.problem if r.problem else "yes"
-        lines.append(f"| {r.case.layout} | {r.case.codec} | {r.reader} | {loads} | "
-                     f"{r.weights - r.differ}/{r.weights} | {number[0]} | {number[1]} |")
+        rows[r.case.layout, r.case.codec, r.reader] = (
+            f"| {r.case.layout} | {r.case.codec} | {r.reader} | {loads} | "
+            f"{r.weights - r.differ}/{r.weights} | {number[0]} | {number[1]} |")
+    order = {case: i for i, case in enumerate(CASES)}
+    lines += [rows[key] for key in sorted(rows, key=lambda k: (order.get(k[:2], len(order)), "numpy" not in k[2]))]
     Path(path).write_text("\n".join(lines) + "\n")
 
 
@@ -365,7 +521,8 @@ def main():
     a = p.parse_args()
     results = []
     for layout, fmt in CASES:
-        case = make_case(a.kerf, a.model, a.scratch, layout, fmt)
+        model = a.model if layout != "gpt-oss" else make_experts(a.scratch / "experts")
+        case = make_case(a.kerf, model, a.scratch, layout, fmt)
         results += read_all(case, a.kerf, a.scratch, a.model, a.light)
     if a.write:
         write_table(a.write, results)

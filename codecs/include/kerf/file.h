@@ -200,6 +200,10 @@ KERF_API size_t kerf_weights_count(const kerf_weights *w);
 KERF_API const kerf_weight *kerf_weights_at(const kerf_weights *w, size_t i);
 KERF_API const kerf_weight *kerf_weights_find(const kerf_weights *w, const char *name);
 
+/* Why a tensor that is named and typed like codes of a quantized weight is not part of one: one
+ * line into out, cut to size; returns 0 when it is one, or is not named like any. */
+KERF_API int kerf_tensor_doubt(const kerf_reader *r, const kerf_tensor *t, char *out, size_t size);
+
 /* Reads n bytes of a plane, as the codec has it, from its byte `offset`, however it is stored.
  * Both are whole elements of the plane's dtype. */
 KERF_API KERF_CHECK kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w,
@@ -238,10 +242,11 @@ KERF_API uint64_t kerf_weight_writer_inexact(const kerf_weight_writer *w);
 KERF_API void kerf_weight_writer_close(kerf_weight_writer *w); /* NULL is fine */
 
 /* The small files that say to a loader how the folder is quantized: config.json of the source
- * with its quantization_config, and hf_quant_config.json where the layout has one. weights: all of
- * the output; those with a codec are quantized, the others are listed as not. At most
- * KERF_COMPANIONS; *count may be 0: the source has no config.json. The texts are malloc'd; release
- * them with kerf_companions_free. KERF_E_NOSUP: the loaders cannot be told of such a mixture. */
+ * with its quantization_config, and hf_quant_config.json or quantize_config.json where the layout
+ * has one. weights: all of the output; those with a codec are quantized, the others are listed as
+ * not. At most KERF_COMPANIONS; *count may be 0: the source has no config.json. The texts are
+ * malloc'd; release them with kerf_companions_free. KERF_E_NOSUP: the loaders cannot be told of
+ * such a mixture, or load experts another way. */
 #define KERF_COMPANIONS 2
 KERF_API KERF_CHECK kerf_status kerf_layout_companions(const kerf_layout *l, const kerf_reader *r,
                                                        const kerf_weight *weights,

@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# findings.sh - each fault that inspect knows, in a file that has it, beside the file that has not.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# make FORMAT LAYOUT [OPTION...]: a sound folder $tmp/m, which inspect has nothing against.
+make() {
+    local format=$1 layout=$2
+    shift 2
+    "$KERF" quantize "$model" -f "$format" --layout "$layout" -o "$tmp/m" -y "$@" 2>/dev/null
+    [ "$layout" = kerf ] || forget
+    expect 0 inspect "$tmp/m" --json
+    json_is findings "[]"
+}
+
+# Drops kerf's own description: other writers have none.
+forget() { header 's/"kerf":"{/"gone":"{/'; }
+
+# header SCRIPT: edits the header; its length must stay.
+header() { LC_ALL=C sed -i "1$1" "$tmp/m/model.safetensors"; }
+config() { sed -i "$1" "$tmp/m/config.json"; }
+
+place() { # TENSOR: its offset and bytes
+    "$KERF" inspect "$tmp/m" --planes | awk -v n="$1" '$1 == n { print $NF, $4 }'
+}
+
+# spoil KIND TENSOR [N [M]]: N: bytes, or rows of tiles; 0: all bytes.
+spoil() {
+    local kind=$1 at bytes n=${3:-0} m=${4:-}
+    read -r at bytes <<<"$(place "$2")"
+    [ "$n" -gt 0 ] || n=$bytes
+    # shellcheck disable=SC2086 # none or one word
+    "$TOOLS/spoil" "$kind" "$tmp/m/model.safetensors" "$at" "$n" $m
+}
+
+# finds SEVERITY PATTERN
+finds() {
+    expect "$([ "$1" = error ] && echo 1 || echo 0)" inspect "$tmp/m"
+    output_says "^$1: .*$2"
+}
+
+up=model.layers.1.mlp.up_proj q=model.layers.2.self_attn.q_proj
+
+# --- scales -------------------------------------------------------------------------------------
+make nvfp4 modelopt
+spoil bytes $up.weight_scale 1 0x7f
+finds error "$up.weight: 1 of 12288 scales are NaN"
+make nvfp4 modelopt
+spoil bytes $up.weight_scale 1 0x90
+finds error "$up.weight: 1 of 12288 scales are negative"
+make nvfp4 modelopt
+spoil bytes $up.weight_scale_2 4 0
+finds note "$up.weight: 1 of 1 second-level scales are zero"
+make nvfp4 modelopt
+spoil bytes $up.weight_scale_2 2 1
+finds note 'tensor scale .*same fused group .*loaders that merge them take the larger'
+make fp8-e4m3 compressed-tensors
+spoil bytes $q.weight_scale 2 1
+finds note "$q.weight: tensor scale .*k_proj.weight of the same fused group"
+make nvfp4 modelopt
+header "s/$up.weight_scale_2/$up.weight_scale_X/"
+finds error "$up.weight: holds codes, but no layout has them so: $up.weight_scale_2 is missing"
+make nvfp4 compressed-tensors
+header "s/$up.weight_global_scale/$up.weight_global_scalX/"
+finds error "$up.weight_packed: .*$up.weight_global_scale is missing"
+
+# Scales as kernels want them: padded, which shows in the shape, or only in another order.
+make nvfp4 modelopt
+header "s/\"$up.weight_scale\":{\"dtype\":\"F8_E4M3\",\"shape\":\[768,16\]/\"$up.weight_scale\":{\"dtype\":\"F8_E4M3\",\"shape\":[192,64]/"
+finds error "$up.weight_scale is F8_E4M3 \[192,64\], not F8_E4M3 \[768,16\]: padded to the tiles of a kernel"
+make nvfp4 modelopt
+spoil tiles $q.weight_scale 256 16
+finds error "$q.weight: scales seem to lie in tiles of 128 x 4"
+make mxfp4 compressed-tensors
+spoil tiles $q.weight_scale 256 8
+finds error "$q.weight: scales seem to lie in tiles of 128 x 4"
+
+# --- codes --------------------------------------------------------------------------------------
+for format in nvfp4 mxfp4 int4-g128; do
+    make $format compressed-tensors
+    spoil nibbles $up.weight_packed
+    finds error "$up.weight: the two codes of each byte seem to be swapped"
+done
+make nf4 bitsandbytes
+spoil nibbles $up.weight
+finds error "$up.weight: the two codes of each byte seem to be swapped"
+
+# --- zero points of GPTQ's two versions ---------------------------------------------------------
+make int4-g128-f16 gptq-v2
+config 's/gptq_v2/gptq/'
+finds error 'zero points are one above the middle: they were stored as GPTQ.s version 2'
+make int4-g128-f16 gptq
+config 's/"gptq",/"gptq",/; s/"checkpoint_format": "gptq"/"checkpoint_format": "gptq_v2"/'
+finds error 'zero points are one below the middle: they were stored as GPTQ.s version 1'
+make int8-g128 gptq
+config 's/"checkpoint_format": "gptq"/"checkpoint_format": "gptq_v2"/'
+finds error 'zero points are one below the middle'
+make int4-g128-asym-f16 gptq-v2
+spoil bytes $up.qzeros 1 0xff # read as version 1: two zero points of 0
+config 's/gptq_v2/gptq/'
+finds note "$up.weight: [0-9]* of [0-9]* zero points are 0, which version 1 stores as the largest"
+
+# --- config.json --------------------------------------------------------------------------------
+make int4-g128-f16 gptq
+config 's/"bits": 4/"bits": 8/'
+finds error 'bits in config.json says otherwise'
+make int4-g128-f16 gptq
+config 's/"group_size": 128/"group_size": 64/'
+finds error 'group_size in config.json says otherwise'
+make int4-g128-f16 gptq
+config 's/"sym": true/"sym": false/'
+finds error 'sym in config.json says otherwise'
+make int4-g128 compressed-tensors
+config 's/"group_size": 128/"group_size": 32/'
+finds error 'config_groups in config.json says otherwise'
+make nvfp4 modelopt
+config 's/W4A16_NVFP4/MXFP8/'
+finds error 'quant_algo in config.json says otherwise'
+make int8 bitsandbytes
+config 's/"load_in_8bit": true/"load_in_8bit": false/'
+finds error 'load_in_8bit in config.json says otherwise'
+make fp8-e4m3-128x128 deepseek
+config 's/^      128/      64/'
+finds error 'weight_block_size in config.json says otherwise'
+make nvfp4 modelopt
+config 's/"W4A16_NVFP4"/"NVFP4"/'
+finds error 'has no input_scale, as 28 layers: quant_algo'
+make nvfp4 compressed-tensors
+config 's/"input_activations": null/"input_activations": {"dynamic": "local"}/'
+finds error 'has no input_global_scale, as 28 layers: input_activations'
+make nvfp4 modelopt --keep '*layers.1.mlp*'
+config 's/"model.layers.1.mlp.down_proj"/"model.layers.1.mlp.down_prox"/'
+finds error 'layers.1.mlp.down_proj.weight: is not quantized as its like in other layers are'
+make nvfp4 compressed-tensors
+config "s/\"lm_head\"/\"$up\"/"
+finds error "$up.weight: is quantized, but config.json lists it"
+make nvfp4 compressed-tensors --tensor '*layers.0.mlp.[gu]*=mxfp4'
+"$KERF" convert "$tmp/m" --layout kerf -o "$tmp/own" -y 2>/dev/null
+rm -rf "$tmp/m" && mv "$tmp/own" "$tmp/m"
+cp "$model/config.json" "$tmp/m/config.json"
+expect 0 inspect "$tmp/m" # a mixture is no fault where nobody merges layers
+
+# Older exports of Model-Optimizer have all of it in hf_quant_config.json.
+make nvfp4 modelopt
+cp "$model/config.json" "$tmp/m/config.json"
+expect 0 inspect "$tmp/m" --json
+json_is findings "[]"
+rm "$tmp/m/hf_quant_config.json"
+finds error 'is in layout modelopt, but config.json names none'
+
+# --- what kerf does not read --------------------------------------------------------------------
+make int8 compressed-tensors
+header "s/\"$up.weight\"/\"model.layers.11.mlp._weight_qdata\"/"
+finds error '_weight_qdata: is a tensor of torchao'
+make int4-g128-f16 gptq
+spoil bytes $up.g_idx 1 1
+finds error "$up.qweight: .*$up.g_idx is not in order: columns were sorted by activation"
+make int4-g64 gptq
+header "s/\"$up.scales\":{\"dtype\":\"BF16\",/\"$up.scales\":{\"dtype\":\"F16\" ,/"
+finds error "$up.qweight: .*$up.scales is F16 \[4,768\], not BF16 \[4,768\]"
+make int8 bitsandbytes
+spoil bytes $up.weight_format 1 2
+finds error "$up.weight: .*$up.weight_format is not 0"
+make mxfp4 kerf
+header "s/layers.0.input_layernorm.weight/layers.0.inp_ln.pre_quant_scale/"
+finds note 'inputs of this layer are multiplied by it'
+finish
