@@ -232,7 +232,7 @@ kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
             if (w->plane[p]) TRY(find_in_plane(f, c, w, p, err));
         }
         TRY(find_in_group(f, c, w, err));
-        if (!w->codec.format) find_stray(f, w);
+        if (!w->codec.format && !kerf_reader_is_gguf(c->reader)) find_stray(f, w);
     }
     find_configured(f, c);
     return KERF_OK;

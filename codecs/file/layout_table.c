@@ -2,7 +2,7 @@
  *
  * Sources: vLLM's loaders (modelopt.py, compressed_tensors/, fp8.py), the compressors of
  * compressed-tensors 0.20, NVIDIA Model-Optimizer's export, DeepSeek-V3's checkpoints, QuantState
- * of bitsandbytes 0.50.
+ * of bitsandbytes 0.50, llama.cpp's conversion of NVFP4.
  *
  * Formats without a row are not part of a layout: its loaders know nothing of them. Layout `kerf`
  * has no rows; it takes every format as it is. */
@@ -14,6 +14,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_COMPRESSED_TENSORS] = {"compressed-tensors",
                                       "llm-compressor: vLLM, SGLang, transformers"},
     [KF_LAYOUT_BITSANDBYTES] = {"bitsandbytes", "QLoRA's 4-bit floats: transformers"},
+    [KF_LAYOUT_GGUF] = {"gguf", "one .gguf file in ggml's blocks: llama.cpp"},
     [KF_LAYOUT_DEEPSEEK] = {"deepseek", "DeepSeek-V3 block FP8: vLLM, SGLang, transformers"},
 };
 
@@ -39,6 +40,14 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
 #define CT_PACK_ASYM(format, rows, cols, flip, scale) \
     {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, rows, cols, 0, \
      {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, STACK("_zero_point", flip)}, {KF_EXTRA_SHAPE}},
+
+/* Blocks that are a format of their own, and planes that are woven into such blocks. A file says
+ * which type its blocks are; the first row that has all its tensors is what they are read as. */
+#define GGUF(format, scheme, cols) \
+    {KF_LAYOUT_GGUF, KERF_FORMAT_##format, scheme, NULL, 1, cols, 0, {AS_IS("", U8), NO_PART, NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+#define GGUF_WOVEN(format, scheme, cols, flip, ...) \
+    {KF_LAYOUT_GGUF, KERF_FORMAT_##format, scheme, NULL, 1, cols, 0, \
+     {{"", KERF_U8, KF_FORM_BLOCKS, KF_BLOCK_CODES, flip}, {NULL, KERF_U8, KF_FORM_BLOCKS, KF_BLOCK_SCALES, 0}, __VA_ARGS__}, {KF_EXTRA_NONE}},
 
 static const char needs_inputs[] =
     "loaders of this scheme need an input scale for each layer, which weights alone do not give";
@@ -90,6 +99,23 @@ const kf_stored kf_stored_table[] = {
     {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4_DQ, "nf4, nested", NULL, 1, 1, 0,
      {AS_IS("", U8), AS_IS(".absmax", U8), AS_IS(".nested_absmax", F32), IN_STATE},
      {KF_EXTRA_CODE_BOOK, KF_EXTRA_SCALE_BOOK, KF_EXTRA_STATE}},
+
+    GGUF_WOVEN(NVFP4,         "NVFP4", 64, 0,    {".scale", KERF_F32, KF_FORM_MATRICES, KF_BESIDE, 0}, NO_PART)
+    GGUF(GGML_Q8_0,           "Q8_0",  32)
+    GGUF(GGML_Q4_0,           "Q4_0",  32)
+    GGUF(GGML_MXFP4,          "MXFP4", 32)
+    GGUF(GGML_NVFP4,          "NVFP4", 64)
+    GGUF_WOVEN(MXFP4,         "MXFP4", 32, 0,    NO_PART, NO_PART)
+    GGUF_WOVEN(INT4_G32_F16,  "Q4_0",  32, 0x88, NO_PART, NO_PART)
+};
+
+/* NVFP4: 0x7F is 0 to ggml and NaN elsewhere, and ggml takes no notice of a sign. MXFP4: 0xFF is
+ * 2^128 to ggml and NaN elsewhere. */
+const kf_twins kf_twin_table[] = {
+    {KERF_FORMAT_GGML_NVFP4, KERF_FORMAT_NVFP4,        0x7f},
+    {KERF_FORMAT_GGML_MXFP4, KERF_FORMAT_MXFP4,        0xff},
+    {KERF_FORMAT_GGML_Q4_0,  KERF_FORMAT_INT4_G32_F16, 256},
 };
 /* clang-format on */
+const size_t kf_twin_count = sizeof kf_twin_table / sizeof *kf_twin_table;
 const size_t kf_stored_count = sizeof kf_stored_table / sizeof *kf_stored_table;

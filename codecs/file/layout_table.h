@@ -12,6 +12,7 @@ typedef enum kf_layout_id {
     KF_LAYOUT_COMPRESSED_TENSORS,
     KF_LAYOUT_DEEPSEEK,
     KF_LAYOUT_BITSANDBYTES,
+    KF_LAYOUT_GGUF,
     KF_LAYOUTS
 } kf_layout_id;
 
@@ -19,21 +20,26 @@ extern const kerf_layout kf_layouts[KF_LAYOUTS];
 
 /* Shape of a stored tensor, from the plane [rows, columns] that it holds. */
 typedef enum kf_form {
-    KF_FORM_PLANE,  /* as it is                                                    */
-    KF_FORM_ONE,    /* one value: [1]                                              */
-    KF_FORM_VECTOR, /* [rows]                                                      */
-    KF_FORM_TILES,  /* [rows, 1, columns, 1]                                       */
-    KF_FORM_WORDS,  /* codes of a row in 32-bit words: [rows, columns / 4]         */
-    KF_FORM_STACK   /* zero points of a column in 32-bit words: [rows / n, groups] */
+    KF_FORM_PLANE,   /* as it is                                                    */
+    KF_FORM_ONE,     /* one value: [1]                                              */
+    KF_FORM_VECTOR,  /* [rows]                                                      */
+    KF_FORM_TILES,   /* [rows, 1, columns, 1]                                       */
+    KF_FORM_WORDS,   /* codes of a row in 32-bit words: [rows, columns / 4]         */
+    KF_FORM_STACK,   /* zero points of a column in 32-bit words: [rows / n, groups] */
+    KF_FORM_BLOCKS,  /* all banded planes in ggml's blocks: [.., rows, bytes of a row] */
+    KF_FORM_MATRICES /* one value for each matrix: [matrices]                      */
 } kf_form;
 
 /* How the bytes of a stored tensor differ from those of its plane. */
 typedef enum kf_coding {
     KF_COPY,
-    KF_FLIP,       /* every byte is changed by exclusive or with `flip`                */
-    KF_RECIPROCAL, /* F32: one over the value                                          */
-    KF_STACK,      /* codes of one column, rows from the lowest bits of a word upwards */
-    KF_IN_STATE    /* no tensor: one number in the JSON of KF_EXTRA_STATE              */
+    KF_FLIP,         /* every byte is changed by exclusive or with `flip`                */
+    KF_RECIPROCAL,   /* F32: one over the value                                          */
+    KF_STACK,        /* codes of one column, rows from the lowest bits of a word upwards */
+    KF_IN_STATE,     /* no tensor: one number in the JSON of KF_EXTRA_STATE              */
+    KF_BLOCK_CODES,  /* in blocks: of each group's codes the first half lies in the low nibbles */
+    KF_BLOCK_SCALES, /* in the tensor of the codes: the scales of a block lie before its codes */
+    KF_BESIDE        /* as it is; the suffix stands in place of ".weight"               */
 } kf_coding;
 
 typedef struct kf_part {
@@ -60,13 +66,23 @@ typedef enum kf_extra {
 typedef struct kf_stored {
     kf_layout_id layout;
     kerf_format_id format;
-    const char *scheme;  /* what the layout calls this format                         */
+    const char *scheme;  /* what the layout calls this format; gguf: ggml's type      */
     const char *refusal; /* why it is read but never written; NULL: written           */
     unsigned rows, cols; /* a matrix must be a multiple of these                      */
     int shares_second;   /* layers that runtimes fuse must have one scale per matrix  */
     kf_part part[KERF_PLANES];
     kf_extra extra[KERF_EXTRAS];
 } kf_stored;
+
+/* Formats with the same codes and scales, in byte structs and in planes. foreign_from: the lowest
+ * byte of a scale that means another number there; 256: none. */
+typedef struct kf_twins {
+    kerf_format_id blocks, planes;
+    unsigned foreign_from;
+} kf_twins;
+
+extern const kf_twins kf_twin_table[];
+extern const size_t kf_twin_count;
 
 extern const kf_stored kf_stored_table[];
 extern const size_t kf_stored_count;

@@ -197,6 +197,7 @@ static const struct {
     [KF_LAYOUT_COMPRESSED_TENSORS] = {ct_config, NULL, 1},
     [KF_LAYOUT_DEEPSEEK] = {deepseek_config, NULL, 0},
     [KF_LAYOUT_BITSANDBYTES] = {bitsandbytes_config, NULL, 0},
+    [KF_LAYOUT_GGUF] = {NULL, NULL, 1},
 };
 
 static char *dump(json_t *j)

@@ -183,6 +183,7 @@ static int try_row(const kerf_reader *r, const kf_stored *s, const kerf_tensor *
                    kerf_weight *w)
 {
     const kf_part *codes = &s->part[KERF_PLANE_CODES];
+    if (s->layout == KF_LAYOUT_GGUF) return 0; /* whose files say so: block_weights.c */
     if (t->dtype != codes->dtype || !kf_has_suffix(t->name, codes->suffix)) return 0;
     size_t n = strlen(t->name) - strlen(codes->suffix);
     memcpy(name, t->name, n);
