@@ -144,12 +144,10 @@ static void make_foreign(struct bytes *b)
 
 static void make_nvfp4(struct bytes *b)
 {
-    const struct tensor t[] = {{"s.weight", 2, {128, 2}, 40, 144},
-                               {"norm.weight", 1, {8}, 0, 0},
-                               {"s.scale", 1, {1}, 0, 0},
-                               {"e_exps.weight", 3, {64, 2, 3}, 40, 216},
-                               {"e_exps.scale", 1, {3}, 0, 0},
-                               {"plain.weight", 2, {64, 3}, 40, 108}};
+    const struct tensor t[] = {
+        {"s.weight", 2, {128, 2}, 40, 144}, {"norm.weight", 1, {8}, 0, 0},
+        {"s.scale", 1, {1}, 0, 0},          {"e_exps.weight", 3, {64, 2, 3}, 40, 216},
+        {"e_exps.scale", 1, {3}, 0, 0},     {"plain.weight", 2, {64, 3}, 40, 108}};
     gguf_bytes(b, G_HEAD(6, 1) G_U32("general.file_type", 39));
     add_infos(b, t, 6, 32);
     size_t data = b->n;

@@ -1,5 +1,5 @@
-/* make_malformed.c - writes the bad weight files of malformed.h and malformed_gguf.h below a folder,
- * for tests of the command, and one line "STATUS PATH" for each to stdout. */
+/* make_malformed.c - writes the bad weight files of malformed.h and malformed_gguf.h below a
+ * folder, for tests of the command, and one line "STATUS PATH" for each to stdout. */
 #include "malformed.h"
 #include "malformed_gguf.h"
 

@@ -66,12 +66,18 @@ static void test_unusual_but_good(void **state)
         {G_HEAD(1, 0) G_TENSOR1("w", 2, 0, 0) "a32 *8 0 a32", 1, "w", {1, {2}}},
         {G_HEAD(1, 0) "s's' 0:4 0:4 0:8 a32 *4 0", 1, "s", {0}},
         {G_HEAD(1, 0) "s'w' 4:4 5:8 2:8 1:8 3:8 24:4 0:8 a32 *30 0", 1, "w", {4, {3, 1, 2, 5}}},
-        {G_HEAD(2, 0) G_TENSOR2("e", 7, 0, 0, 0) G_TENSOR1("w", 2, 0, 0) "a32 *8 0", 2, "e",
+        {G_HEAD(2, 0) G_TENSOR2("e", 7, 0, 0, 0) G_TENSOR1("w", 2, 0, 0) "a32 *8 0",
+         2,
+         "e",
          {2, {0, 7}}},
-        {G_HEAD(1, 1) G_U32("general.alignment", 1) G_TENSOR1("w", 2, 0, 0) "*8 0", 1, "w",
+        {G_HEAD(1, 1) G_U32("general.alignment", 1) G_TENSOR1("w", 2, 0, 0) "*8 0",
+         1,
+         "w",
          {1, {2}}},
         {G_HEAD(1, 1) G_U32("general.alignment", 1048576) G_TENSOR1("w", 2, 0, 0) "a1048576 *8 0",
-         1, "w", {1, {2}}},
+         1,
+         "w",
+         {1, {2}}},
         {G_HEAD(1, 0) "63:8 *63 110 1:4 2:8 0:4 0:8 a32 *8 0", 1, NULL, {0}},
         {G_HEAD(0, 1) "s'k' 9:4 10:4 0:8", 0, NULL, {0}},
         {G_HEAD(0, 1) "s'k' 8:4 2:8 0xff:1 0:1", 0, NULL, {0}},
@@ -102,7 +108,7 @@ static void test_unusual_but_good(void **state)
 
 static const char good_line[] = G_HEAD(3, 8) G_STRING("general.architecture", "llama") //
     G_U32("general.alignment", 32) G_U32("general.quantization_version", 2)            //
-    "s'u' 2:4 7:2 s'b' 7:4 1:1 s't' 9:4 8:4 2:8 s'one' s'' s'f' 9:4 6:4 2:8 1:4 2:4 "   //
+    "s'u' 2:4 7:2 s'b' 7:4 1:1 s't' 9:4 8:4 2:8 s'one' s'' s'f' 9:4 6:4 2:8 1:4 2:4 "  //
     "s'd' 12:4 0:8 "                                                                   //
     G_TENSOR2("a.weight", 64, 2, 40, 0) G_TENSOR1("a.scale", 1, 0, 96)                 //
     G_TENSOR2("b", 3, 5, 30, 128) "a32 *72 1 a32 *4 2 a32 *30 3 a32";
@@ -197,16 +203,17 @@ static void test_same_file(void **state)
     static const char *const lines[] = {
         G_HEAD(0, 0),
         G_HEAD(0, 1) "s'k' 8:4 2:8 0xff:1 0:1 a32",
-        G_HEAD(2, 3) G_U32("general.file_type", 39) G_U32("general.quantization_version", 2)
-            "s'\xc3\xa9' 9:4 0:4 3:8 1:1 2:1 3:1 " G_TENSOR2("a.weight", 64, 2, 40, 0)
+        G_HEAD(2, 3) G_U32("general.file_type", 39)
+            G_U32("general.quantization_version",
+                  2) "s'\xc3\xa9' 9:4 0:4 3:8 1:1 2:1 3:1 " G_TENSOR2("a.weight", 64, 2, 40, 0)
                 G_TENSOR1("n", 3, 0, 96) "a32 *72 1 a32 *12 2 a32",
         G_HEAD(3, 3) G_U32("general.alignment", 128) G_U32("general.file_type", 1)
-            G_U32("general.quantization_version", 2)
-            G_TENSOR2("z", 3, 2, 1, 0) G_TENSOR2("e", 3, 0, 1, 128)
-                "s'q' 3:4 256:8 1:8 2:8 15:4 128:8 a128 *12 1 a128 *584 1 a128",
+            G_U32("general.quantization_version", 2) G_TENSOR2("z", 3, 2, 1, 0) G_TENSOR2(
+                "e", 3, 0, 1, 128) "s'q' 3:4 256:8 1:8 2:8 15:4 128:8 a128 *12 1 a128 *584 1 a128",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        const char *from = put_line(state, "from.gguf", lines[i]), *to = in_folder(state, "to.gguf");
+        const char *from = put_line(state, "from.gguf", lines[i]),
+                   *to = in_folder(state, "to.gguf");
         copy_file(from, to);
         if (i > 0) check_same(from, to);
     }
@@ -215,15 +222,15 @@ static void test_same_file(void **state)
 /* Its file type follows from its matrices, and blocks have a version; the rest stays. */
 static void test_keys_that_change(void **state)
 {
-    const char *from = put_line(state, "from.gguf",
-                                G_HEAD(2, 2) G_U32("general.file_type", 0) G_STRING("k", "v") //
-                                G_TENSOR2("a", 64, 2, 8, 0) G_TENSOR1("n", 3, 0, 160)
-                                "a32 *136 1 a32 *12 2 a32");
-    const char *want = put_line(state, "want.gguf",
-                                G_HEAD(2, 3) G_U32("general.file_type", 7) G_STRING("k", "v") //
-                                G_U32("general.quantization_version", 2)                      //
-                                G_TENSOR2("a", 64, 2, 8, 0) G_TENSOR1("n", 3, 0, 160)
-                                "a32 *136 1 a32 *12 2 a32");
+    const char *from =
+        put_line(state, "from.gguf",
+                 G_HEAD(2, 2) G_U32("general.file_type", 0) G_STRING("k", "v") //
+                 G_TENSOR2("a", 64, 2, 8, 0) G_TENSOR1("n", 3, 0, 160) "a32 *136 1 a32 *12 2 a32");
+    const char *want =
+        put_line(state, "want.gguf",
+                 G_HEAD(2, 3) G_U32("general.file_type", 7) G_STRING("k", "v") //
+                 G_U32("general.quantization_version", 2)                      //
+                 G_TENSOR2("a", 64, 2, 8, 0) G_TENSOR1("n", 3, 0, 160) "a32 *136 1 a32 *12 2 a32");
     const char *to = in_folder(state, "to.gguf");
     copy_file(from, to);
     check_same(want, to);
@@ -256,7 +263,10 @@ static void test_output_refusals(void **state)
         {{"w", KERF_I8, {1, {34}}, 0}, "Q8_0", NULL, "not whole blocks"},
         {{"w", KERF_F32, {5, {1, 1, 1, 1, 1}}, 0}, NULL, NULL, "at most 4 dimensions"},
         {{"", KERF_F32, {1, {1}}, 0}, NULL, NULL, "needs a name"},
-        {{"0123456789012345678901234567890123456789012345678901234567890123", KERF_F32, {1, {1}}, 0},
+        {{"0123456789012345678901234567890123456789012345678901234567890123",
+          KERF_F32,
+          {1, {1}},
+          0},
          NULL,
          NULL,
          "at most 63 bytes"},
@@ -307,7 +317,8 @@ static void fill_planes(const kerf_weight *w, unsigned char *plane[KERF_PLANES])
         const size_t n = (size_t)w->geometry.plane[p].bytes;
         plane[p] = malloc(n + 1);
         assert_non_null(plane[p]);
-        for (size_t i = 0; i < n; i++) plane[p][i] = (unsigned char)(i * 37 + i / 251 + 91u * (unsigned)p);
+        for (size_t i = 0; i < n; i++)
+            plane[p][i] = (unsigned char)(i * 37 + i / 251 + 91u * (unsigned)p);
     }
 }
 
@@ -321,8 +332,9 @@ static void write_bands(kerf_weight_writer *to, const kerf_weight *w,
             const uint64_t end = b + 3 < g->bands ? b + 3 : g->bands;
             const kerf_extent x = kerf_band_bytes(g, p, b, end);
             if (g->plane[p].band_bytes == 0) continue;
-            must(kerf_weight_writer_write(to, p, x.offset, plane[p] + x.offset, (size_t)x.count, &e),
-                 &e);
+            must(
+                kerf_weight_writer_write(to, p, x.offset, plane[p] + x.offset, (size_t)x.count, &e),
+                &e);
         }
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
         if (g->plane[p].per_matrix)
@@ -388,8 +400,7 @@ static void check_format(const char *path, const kerf_format *f, const kerf_shap
     kerf_weight got = *kerf_weights_at(all, 0);
     assert_ptr_equal(got.layout, kerf_layout_find("gguf"));
     assert_memory_equal(&got.shape, shape, sizeof *shape);
-    if (got.codec.format != f)
-        must(kerf_weight_fit(r, kerf_layout_at(0), &got, &foreign, &e), &e);
+    if (got.codec.format != f) must(kerf_weight_fit(r, kerf_layout_at(0), &got, &foreign, &e), &e);
     assert_ptr_equal(got.codec.format, f);
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
         if (w.geometry.plane[p].bytes) check_plane(r, &got, p, plane[p]);
@@ -420,7 +431,8 @@ static void test_places_in_blocks(void **state)
     const char *path = in_folder(state, "hand.gguf");
     unsigned char codes[32], scales[4] = {1, 2, 3, 4}, block[36];
     unsigned char *plane[KERF_PLANES] = {codes, scales, NULL, NULL};
-    kerf_weight w = {.name = "m.weight", .shape = {2, {1, 64}}, .dtype = KERF_F32, .unit_second = 1};
+    kerf_weight w = {
+        .name = "m.weight", .shape = {2, {1, 64}}, .dtype = KERF_F32, .unit_second = 1};
     kerf_reader *r;
     kerf_error e;
     float one = 1;
@@ -473,11 +485,11 @@ static void test_order_of_writes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_case),       cmocka_unit_test(test_unusual_but_good),
-        cmocka_unit_test(test_truncated),        cmocka_unit_test(test_changed_bytes),
-        cmocka_unit_test(test_same_file),        cmocka_unit_test(test_keys_that_change),
-        cmocka_unit_test(test_output_refusals),  cmocka_unit_test(test_strings_as_keys),
-        cmocka_unit_test(test_every_format),     cmocka_unit_test(test_places_in_blocks),
+        cmocka_unit_test(test_every_case),      cmocka_unit_test(test_unusual_but_good),
+        cmocka_unit_test(test_truncated),       cmocka_unit_test(test_changed_bytes),
+        cmocka_unit_test(test_same_file),       cmocka_unit_test(test_keys_that_change),
+        cmocka_unit_test(test_output_refusals), cmocka_unit_test(test_strings_as_keys),
+        cmocka_unit_test(test_every_format),    cmocka_unit_test(test_places_in_blocks),
         cmocka_unit_test(test_order_of_writes),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
