@@ -20,6 +20,8 @@ import numpy as np
 import safetensors
 from safetensors import safe_open
 
+import gguf_model
+
 CASES = [  # layout, format
     ("modelopt", "nvfp4"),
     ("modelopt", "fp8-e4m3-row"),
@@ -44,6 +46,13 @@ CASES = [  # layout, format
     ("deepseek", "fp8-e4m3-128x128"),
     ("bitsandbytes", "nf4"),
     ("bitsandbytes", "nf4-dq"),
+    ("gguf", "ggml-q8_0"),
+    ("gguf", "ggml-q4_0"),
+    ("gguf", "int4-g32-f16:search"),
+    ("gguf", "ggml-mxfp4"),
+    ("gguf", "mxfp4:even"),
+    ("gguf", "ggml-nvfp4"),
+    ("gguf", "nvfp4:4/6"),
 ]
 ROWS = 4  # of 256 tokens, for perplexity
 
@@ -53,9 +62,10 @@ class Case:
     layout: str
     format: str
     codec: str  # with its encoder, where that matters
-    folder: Path
+    folder: Path  # or the file
     ours: dict  # name -> float32 array
     plain: Path  # the decoded weights as a plain BF16 model
+    source: Path = None  # of a GGUF file
 
 
 @dataclasses.dataclass
@@ -70,13 +80,20 @@ class Seen:
 
 
 def make_case(kerf, model, scratch, layout, fmt):
-    folder, plain, wide = (scratch / (f"{layout}-{fmt}{x}".replace(":", "-")) for x in ("", "-plain", "-fp32"))
+    stem = f"{layout}-{fmt}".replace(":", "-").replace("/", "-")
+    folder, plain, wide = (scratch / (stem + x) for x in ("", "-plain", "-fp32"))
 
     fmt, codec = fmt.split(":")[0], fmt
 
     def run(*words):
         subprocess.run([kerf, *map(str, words), "--progress", "none"], check=True, capture_output=True)
 
+    if layout == "gguf":
+        source, out, wide = (scratch / x for x in ("source.gguf", stem + ".gguf", stem + ".safetensors"))
+        gguf_model.write_model(model, source)
+        run("quantize", source, "-f", codec, "-o", out)
+        run("dequantize", out, "--dtype", "fp32", "-o", wide)
+        return Case(layout, fmt, codec, out, raw_tensors(wide), plain, source)
     run("quantize", model, "-f", codec, "--layout", layout, "-o", folder)
     run("dequantize", folder, "--dtype", "fp32", "-o", wide)
     run("dequantize", folder, "--dtype", "fp16" if fmt.endswith("f16") else "bf16", "-o", plain)
@@ -306,6 +323,37 @@ def convert_with_compressed_tensors(case, kerf, scratch):
     return seen
 
 
+# --- gguf-py --------------------------------------------------------------------------------------
+
+
+def read_with_gguf(case):
+    """Blocks as the package decodes them; a scale beside them is multiplied in behind the product, as
+    llama.cpp does, which may round otherwise in the last bit. Keys and tensors that were not
+    quantized are those of the source."""
+    import gguf
+
+    seen = Seen(case, version("gguf"))
+    ours, source = gguf.GGUFReader(case.folder), gguf.GGUFReader(case.source)
+    for key, field in source.fields.items():
+        same = key == "general.file_type" or key.startswith("GGUF.") or ours.fields[key].contents() == field.contents()
+        seen.problem = seen.problem or ("" if same else f"{key} differs")
+    tensors = {t.name: t for t in ours.tensors}
+    for t in source.tensors:
+        got = tensors[t.name]
+        if got.tensor_type == t.tensor_type:
+            same = np.array_equal(got.data, t.data)
+            seen.problem = seen.problem or ("" if same else f"{t.name} differs")
+            continue
+        scale = tensors.get(t.name.removesuffix("weight") + "scale")
+        theirs, want = gguf.dequantize(got.data, got.tensor_type), case.ours[t.name]
+        if scale is not None:
+            theirs = theirs * scale.data[0]
+        room = np.spacing(np.abs(want)) if scale is not None else 0
+        seen.weights += 1
+        seen.differ += not (theirs.shape == want.shape and bool(np.all(np.abs(theirs - want) <= room)))
+    return seen
+
+
 # --- all cases ------------------------------------------------------------------------------------
 
 
@@ -321,6 +369,9 @@ def attempt(read, case, *rest):
 
 
 def read_all(case, kerf, scratch, model, light):
+    if case.layout == "gguf":
+        yield attempt(read_with_gguf, case)
+        return
     yield attempt(read_with_numpy, case)
     if light:
         return
@@ -332,7 +383,15 @@ def read_all(case, kerf, scratch, model, light):
         yield attempt(convert_with_compressed_tensors, case, kerf, scratch)
 
 
+def rows_of_others(path, results):
+    """Rows of an earlier run, of cases that this one did not have."""
+    ran = {(r.case.layout, r.case.codec) for r in results}
+    rows = [line for line in Path(path).read_text().splitlines() if line.startswith("| ")][1:]
+    return [line for line in rows if tuple(line.strip("| ").split(" | ")[:2]) not in ran]
+
+
 def write_table(path, results):
+    others = rows_of_others(path, results)
     lines = ["# Who reads what kerf writes", "",
              "Made by `bash tests/interop/interop.sh KERF --write` from `tests/data/tiny-llama`: each reader loads",
              "the folder that `kerf quantize --layout` wrote and gives back its 28 linear layers. *Equal*: so many",
@@ -346,7 +405,11 @@ def write_table(path, results):
              "keeps scales in the type of the model: those of fp8 and int8 survive when the encoder chose them in",
              "that type, as `ct` does. It cannot load any asymmetric packed checkpoint with this compressed-tensors,",
              "not even theirs, for its placeholder of the zero points is not packed; their decompressor stands in.", "",
+             "Layout gguf: the model as llama.cpp's converter would have it (`gguf_model.py`), quantized from one",
+             "GGUF file to another; the reader is llama.cpp's Python package. Keys and kept tensors must be those of",
+             "the source. A scale beside the blocks is multiplied in as llama.cpp does, equal to the last bit.", "",
              "| layout | format | reader | loads | equal | perplexity | plain |", "|---|---|---|---|---|---|---|"]
+    lines += others
     for r in results:
         number = [f"{x:.4f}" if x == x else "" for x in (r.perplexity, r.plain)]
         loads = "no: " + r.problem if r.problem else "yes"
@@ -361,10 +424,13 @@ def main():
     p.add_argument("model", type=Path)
     p.add_argument("scratch", type=Path)
     p.add_argument("--light", action="store_true")
+    p.add_argument("--only", metavar="LAYOUT")
     p.add_argument("--write")
     a = p.parse_args()
     results = []
     for layout, fmt in CASES:
+        if a.only and layout != a.only:
+            continue
         case = make_case(a.kerf, a.model, a.scratch, layout, fmt)
         results += read_all(case, a.kerf, a.scratch, a.model, a.light)
     if a.write:
