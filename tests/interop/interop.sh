@@ -5,7 +5,7 @@
 #
 #   bash tests/interop/interop.sh KERF [--light] [--only LAYOUT] [--write]
 #
-#   --light   only readers that need no PyTorch (a minute, 60 MB)
+#   --light   only readers that need no PyTorch (a few minutes, 110 MB)
 #   --only    only this layout
 #   --write   put what this run saw into interop.md; rows of cases that it did not have stay
 #

@@ -89,10 +89,12 @@ def make_case(kerf, model, scratch, layout, fmt):
         subprocess.run([kerf, *map(str, words), "--progress", "none"], check=True, capture_output=True)
 
     if layout == "gguf":
-        source, out, wide = (scratch / x for x in ("source.gguf", stem + ".gguf", stem + ".safetensors"))
+        source, out, wide, plain = (scratch / (stem + x) for x in
+                                    ("-source.gguf", ".gguf", ".safetensors", "-plain.gguf"))
         gguf_model.write_model(model, source)
         run("quantize", source, "-f", codec, "-o", out)
-        run("dequantize", out, "--dtype", "fp32", "-o", wide)
+        for to in (wide, plain):
+            run("dequantize", out, "--dtype", "fp32", "-o", to)
         return Case(layout, fmt, codec, out, raw_tensors(wide), plain, source)
     run("quantize", model, "-f", codec, "--layout", layout, "-o", folder)
     run("dequantize", folder, "--dtype", "fp32", "-o", wide)
@@ -323,16 +325,40 @@ def convert_with_compressed_tensors(case, kerf, scratch):
     return seen
 
 
-# --- gguf-py --------------------------------------------------------------------------------------
+# --- gguf-py and llama.cpp ------------------------------------------------------------------------
 
 
-def read_with_gguf(case):
+def llama_cpp_perplexity(path, model):
+    """Through llama.cpp itself, in a package that brings it along."""
+    from cyllama.llama import llama_cpp
+
+    class Model(llama_cpp.LlamaModel):
+        n_vocab = json.loads((model / "config.json").read_text())["vocab_size"]  # which the package forgets
+
+    params = llama_cpp.LlamaContextParams()
+    params.n_ctx = params.n_batch = params.n_ubatch = 256
+    context = llama_cpp.LlamaContext(model=Model(path_model=str(path), verbose=False), params=params, verbose=False)
+    tokens = np.fromfile(model / "eval.u16", "<u2")[:ROWS * 256].reshape(ROWS, 256)
+    loss = 0.0
+    for row in tokens:
+        context.kv_cache_clear()
+        batch = llama_cpp.LlamaBatch(n_tokens=256, embd=0, n_seq_max=1)
+        for i, token in enumerate(row):
+            batch.add(int(token), i, [0], True)
+        context.decode(batch)
+        for i, token in enumerate(row[1:]):
+            logits = np.array(context.get_logits_ith(i), np.float64)
+            loss += np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[int(token)]
+    return math.exp(loss / (ROWS * 255))
+
+
+def read_with_gguf(case, model):
     """Blocks as the package decodes them; a scale beside them is multiplied in behind the product, as
     llama.cpp does, which may round otherwise in the last bit. Keys and tensors that were not
     quantized are those of the source."""
     import gguf
 
-    seen = Seen(case, version("gguf"))
+    seen = Seen(case, f"{version('gguf')}; llama.cpp of {version('cyllama')}")
     ours, source = gguf.GGUFReader(case.folder), gguf.GGUFReader(case.source)
     for key, field in source.fields.items():
         same = key == "general.file_type" or key.startswith("GGUF.") or ours.fields[key].contents() == field.contents()
@@ -351,6 +377,10 @@ def read_with_gguf(case):
         room = np.spacing(np.abs(want)) if scale is not None else 0
         seen.weights += 1
         seen.differ += not (theirs.shape == want.shape and bool(np.all(np.abs(theirs - want) <= room)))
+    seen.perplexity = llama_cpp_perplexity(case.folder, model)
+    seen.plain = llama_cpp_perplexity(case.plain, model)
+    if abs(seen.perplexity / seen.plain - 1) > 0.01:
+        seen.problem = seen.problem or "llama.cpp runs another model"
     return seen
 
 
@@ -370,7 +400,7 @@ def attempt(read, case, *rest):
 
 def read_all(case, kerf, scratch, model, light):
     if case.layout == "gguf":
-        yield attempt(read_with_gguf, case)
+        yield attempt(read_with_gguf, case, model)
         return
     yield attempt(read_with_numpy, case)
     if light:
@@ -406,8 +436,10 @@ def write_table(path, results):
              "that type, as `ct` does. It cannot load any asymmetric packed checkpoint with this compressed-tensors,",
              "not even theirs, for its placeholder of the zero points is not packed; their decompressor stands in.", "",
              "Layout gguf: the model as llama.cpp's converter would have it (`gguf_model.py`), quantized from one",
-             "GGUF file to another; the reader is llama.cpp's Python package. Keys and kept tensors must be those of",
-             "the source. A scale beside the blocks is multiplied in as llama.cpp does, equal to the last bit.", "",
+             "GGUF file to another; the readers are llama.cpp's Python package and llama.cpp itself. Keys and kept",
+             "tensors must be those of the source. A scale beside the blocks is multiplied in as llama.cpp does,",
+             "equal to the last bit. llama.cpp rounds activations to 8 bits where weights are blocks: perplexities",
+             "differ by that.", "",
              "| layout | format | reader | loads | equal | perplexity | plain |", "|---|---|---|---|---|---|---|"]
     lines += others
     for r in results:
