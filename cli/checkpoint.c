@@ -50,8 +50,9 @@ int is_float(kerf_dtype t)
 
 char *weight_format(const kerf_weight *w, char *out, size_t size)
 {
+    const char *blocks = w->plane[0] ? w->plane[0]->block_type : NULL;
     if (w->codec.format) return kerf_codec_name(w->codec, out, size);
-    snprintf(out, size, "%s", kerf_dtype_name(w->dtype));
+    snprintf(out, size, "%s", blocks ? blocks : kerf_dtype_name(w->dtype));
     return out;
 }
 

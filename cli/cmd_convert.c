@@ -18,7 +18,10 @@ typedef struct job {
     checkpoint source;
     manifest manifest;
     progress progress;
+    kerf_weight *target;        /* per weight of the source: what it becomes     */
+    unsigned *foreign_from;     /* ... and the scales that mean other numbers then */
     uint64_t bytes_in, rounded; /* numbers that do not turn back */
+    uint64_t foreign;           /* bytes that the new layout reads as other numbers */
     size_t converted;
     json_t *losses; /* of text */
     double seconds;
@@ -102,23 +105,20 @@ static kerf_status check_weight(const job *j, const kerf_weight *w, kerf_error *
 
 static kerf_status declare_output(job *j, kerf_error *err)
 {
-    kerf_weight *weights = NULL;
     size_t count = kerf_weights_count(j->source.weights);
     TRY(manifest_open(&j->manifest, &j->source, j->path, err));
-    TRY(allocate(&weights, count, sizeof *weights, err));
-    kerf_status s = KERF_OK;
-    for (size_t i = 0; i < count && s == KERF_OK; i++) {
-        weights[i] = *kerf_weights_at(j->source.weights, i);
-        j->bytes_in += weight_bytes(&weights[i]);
-        j->converted += weights[i].codec.format != NULL;
-        if (weights[i].codec.format) s = check_weight(j, &weights[i], err);
-        if (s == KERF_OK) s = manifest_add_weight(&j->manifest, j->layout, &weights[i], err);
+    TRY(allocate(&j->target, count, sizeof *j->target, err));
+    TRY(allocate(&j->foreign_from, count, sizeof *j->foreign_from, err));
+    for (size_t i = 0; i < count; i++) {
+        kerf_weight *w = &j->target[i];
+        *w = *kerf_weights_at(j->source.weights, i);
+        j->bytes_in += weight_bytes(w);
+        j->converted += w->codec.format != NULL;
+        TRY(kerf_weight_fit(j->source.reader, j->layout, w, &j->foreign_from[i], err));
+        if (w->codec.format) TRY(check_weight(j, w, err));
+        TRY(manifest_add_weight(&j->manifest, j->layout, w, err));
     }
-    if (s == KERF_OK) {
-        s = manifest_describe(&j->manifest, &j->source, j->layout, weights, count, err);
-    }
-    free(weights);
-    return s;
+    return manifest_describe(&j->manifest, &j->source, j->layout, j->target, count, err);
 }
 
 /* --- write --------------------------------------------------------------------------------- */
@@ -126,54 +126,72 @@ static kerf_status declare_output(job *j, kerf_error *err)
 typedef struct move {
     job *job;
     const kerf_weight *weight;
-    kerf_plane_id plane;
+    unsigned foreign_from;
     kerf_weight_writer *to;
 } move;
 
 static kerf_status move_read(void *ctx, stream_panel *p, kerf_error *err)
 {
     const move *m = ctx;
-    return kerf_weight_read(m->job->source.reader, m->weight, m->plane, p->u0, p->dense.p,
-                            p->dense.n, err);
+    return read_planes(m->job->source.reader, m->weight, p, err);
 }
 
 static kerf_status move_work(void *ctx, stream_panel *p, kerf_error *err)
 {
     const move *m = ctx;
+    const kerf_span scales = p->plane[KERF_PLANE_SCALES];
     (void)err;
-    progress_add(&m->job->progress, p->dense.n);
+    for (size_t i = 0; m->foreign_from < 256 && i < scales.n; i++) {
+        m->job->foreign += ((const unsigned char *)scales.p)[i] >= m->foreign_from;
+    }
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        if (m->weight->geometry.plane[k].band_bytes) {
+            progress_add(&m->job->progress, p->plane[k].n);
+        }
+    }
     return KERF_OK;
 }
 
+/* All planes of a panel, since layouts may put them into one tensor. */
 static kerf_status move_write(void *ctx, stream_panel *p, kerf_error *err)
 {
     const move *m = ctx;
-    return kerf_weight_writer_write(m->to, m->plane, p->u0, p->dense.p, p->dense.n, err);
+    const kerf_geometry *g = &m->weight->geometry;
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        if (g->plane[k].band_bytes == 0) continue;
+        uint64_t offset = kerf_band_bytes(g, k, p->u0, p->u1).offset;
+        TRY(kerf_weight_writer_write(m->to, k, offset, p->plane[k].p, p->plane[k].n, err));
+    }
+    return KERF_OK;
 }
 
-static kerf_status move_planes(move *m, kerf_error *err)
+static kerf_status move_panels(move *m, stream *s, kerf_error *err)
 {
     static const stream_steps steps = {move_read, move_work, move_write};
-    for (m->plane = 0; m->plane < KERF_PLANES; m->plane++) {
-        const kerf_plane *plane = &m->weight->geometry.plane[m->plane];
-        stream *s = NULL;
-        if (plane->dtype == KERF_DTYPE_NONE) continue;
-        TRY(stream_open_bytes(&s, plane->bytes, err));
-        kerf_status status = stream_run(s, &steps, m, err);
-        stream_close(s);
-        TRY(status);
+    TRY(read_whole_planes(m->job->source.reader, m->weight, s, err));
+    TRY(stream_run(s, &steps, m, err));
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        const kerf_span whole = stream_whole(s, k);
+        if (whole.n) TRY(kerf_weight_writer_write(m->to, k, 0, whole.p, whole.n, err));
     }
     return kerf_weight_writer_finish(m->to, err);
 }
 
-static kerf_status convert_weight(job *j, const kerf_weight *w, kerf_writer *to, size_t entry,
-                                  kerf_error *err)
+static kerf_status convert_weight(job *j, size_t i, kerf_writer *to, size_t entry, kerf_error *err)
 {
-    move m = {.job = j, .weight = w};
+    const kerf_weight *w = &j->target[i];
+    move m = {.job = j, .weight = w, .foreign_from = j->foreign_from[i]};
     uint64_t rounded = 0;
+    stream *panels = NULL;
     TRY(kerf_weight_inexact(j->source.reader, w, &rounded, err));
-    TRY(kerf_weight_writer_open(to, j->layout, w, entry, &m.to, err));
-    kerf_status s = move_planes(&m, err);
+    TRY(stream_open(&panels, &w->geometry, KERF_BF16, err));
+    kerf_status s = kerf_weight_writer_open(to, j->layout, w, entry, &m.to, err);
+    if (s == KERF_OK) s = move_panels(&m, panels, err);
+    stream_close(panels);
+    if (s != KERF_OK) {
+        kerf_weight_writer_close(m.to);
+        return s;
+    }
     j->rounded += kerf_weight_writer_inexact(m.to) + (w->layout == j->layout ? 0 : rounded);
     kerf_weight_writer_close(m.to);
     return s;
@@ -183,11 +201,11 @@ static kerf_status write_weights(job *j, kerf_writer *to, kerf_error *err)
 {
     size_t entry = 0;
     for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
-        const kerf_weight *w = kerf_weights_at(j->source.weights, i);
+        const kerf_weight *w = &j->target[i];
         int same = !w->codec.format || w->layout == j->layout;
         progress_tensor(&j->progress, w->name, same ? "copy" : "convert");
         TRY(same ? copy_weight(&j->source, w, to, entry, &j->progress, err)
-                 : convert_weight(j, w, to, entry, err));
+                 : convert_weight(j, i, to, entry, err));
         entry += manifest_entries(j->layout, w);
     }
     return KERF_OK;
@@ -241,9 +259,9 @@ static kerf_status convert(job *j, kerf_error *err)
     if (!args_has(j->args, "layout")) {
         return USAGE(err, "convert: --layout NAME is missing; kerf formats lists them");
     }
-    TRY(args_layout(j->args, &j->layout, err));
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
     TRY(refuse_strays(&j->source, err));
+    TRY(manifest_layout(&j->source, j->path, j->args, &j->layout, err));
     if (count_quantized(&j->source) == 0) {
         return fail(err, KERF_E_NOSUP,
                     "%.200s: holds no quantized tensor in a layout that kerf knows; kerf quantize "
@@ -259,6 +277,10 @@ static kerf_status convert(job *j, kerf_error *err)
         "%llu scales are stored as another number, a reciprocal or 127 times as much, that fp32 "
         "rounds: converted back they differ by one unit in the last place",
         (unsigned long long)j->rounded);
+    add_loss(j,
+             "%llu block scales are bytes that one of the layouts reads as another number (NaN, or "
+             "with a sign); they are kept as they are",
+             (unsigned long long)j->foreign);
     return report(j, err);
 }
 
@@ -267,13 +289,15 @@ static int run_convert(const args *a, kerf_error *err)
     job j = {.args = a};
     kerf_status s = convert(&j, err);
     json_decref(j.losses);
+    free(j.target);
+    free(j.foreign_from);
     manifest_close(&j.manifest);
     checkpoint_close(&j.source);
     return s;
 }
 
 static const option options[] = {
-    {"output", 'o', "OUT", "NAME.safetensors, NAME.safetensors.zst, or a folder"},
+    {"output", 'o', "OUT", "NAME.safetensors, NAME.safetensors.zst, NAME.gguf, or a folder"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -287,9 +311,12 @@ const verb verb_convert = {
         "quantized again, so nothing changes but what is said at the end: a scale that the\n"
         "new layout stores as its reciprocal may not turn back to the last bit. What cannot\n"
         "move at all is refused with the reason: GPTQ's columns that were sorted (act-order),\n"
-        "zero points where the other layout has none.",
+        "zero points where the other layout has none. Out of GGUF, blocks become planes where\n"
+        "kerf has them (nvfp4, mxfp4, int4-g32-f16); its keys go along, so that --layout gguf\n"
+        "can write the file again.",
     .examples = "  kerf convert model-modelopt/ --layout compressed-tensors -o model-ct/\n"
-                "  kerf convert model-ct/ --layout kerf -o model.safetensors\n",
+                "  kerf convert model-ct/ --layout kerf -o model.safetensors\n"
+                "  kerf convert model-nvfp4.gguf --layout kerf -o model.safetensors\n",
     .options = options,
     .shared = {&option_layout, &option_overwrite, &option_zstd_level, &option_threads, &option_json,
                &option_progress},

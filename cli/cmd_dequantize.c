@@ -80,6 +80,10 @@ static kerf_status declare_output(job *j, kerf_error *err)
     for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
         const kerf_weight *w = kerf_weights_at(j->source.weights, i);
         j->bytes_in += weight_bytes(w);
+        if (w->plane[0]->block_type && !w->codec.format) {
+            return fail(err, KERF_E_NOSUP, "%.200s: kerf does not decode blocks of type %s",
+                        w->name, w->plane[0]->block_type);
+        }
         TRY(manifest_add(&j->manifest, w->name, dense_type(j, w), &w->shape, w->plane[0]->shard,
                          err));
     }
@@ -187,10 +191,10 @@ static int run_dequantize(const args *a, kerf_error *err)
 }
 
 static const option options[] = {
-    {"output", 'o', "OUT", "NAME.safetensors, NAME.safetensors.zst, or a folder"},
+    {"output", 'o', "OUT", "NAME.safetensors, NAME.safetensors.zst, NAME.gguf, or a folder"},
     {"dtype", 0, "source|bf16|fp16|fp32",
      "type of decoded tensors (default: source, the type that "
-     "each had before it was quantized)"},
+     "each had before it was quantized; .gguf files do not tell it: fp32)"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -199,8 +203,8 @@ const verb verb_dequantize = {
     .summary = "turn a quantized checkpoint back into dense tensors",
     .usage = "IN -o OUT [--dtype source|bf16|fp16|fp32] [options]",
     .details = "Decodes every quantized weight of IN into one dense tensor under its own name\n"
-               "and copies the others, so that any program that reads safetensors can use the\n"
-               "result.",
+               "and copies the others, so that any program that reads safetensors, or GGUF, can\n"
+               "use the result.",
     .examples = "  kerf dequantize model-nvfp4/ -o model-restored/\n"
                 "  kerf dequantize model-nf4.safetensors --dtype fp32 -o restored.safetensors\n",
     .options = options,

@@ -304,9 +304,9 @@ static kerf_status quantize(job *j, kerf_error *err)
         return USAGE(err, "quantize: -o OUT is missing; --dry-run needs none");
     }
     if (format) TRY(parse_codec(format, &j->base, err));
-    TRY(args_layout(a, &j->layout, err));
     TRY(args_exec(a, &j->exec, err));
     TRY(checkpoint_open(&j->source, j->source_path, err));
+    TRY(manifest_layout(&j->source, j->path, a, &j->layout, err));
     TRY(make_plan(j, err));
     if (args_has(a, "dry-run")) {
         return args_has(a, "json") ? print_plan_json(j, err) : print_plan(j, err);
@@ -336,7 +336,7 @@ static int run_quantize(const args *a, kerf_error *err)
 static const option options[] = {
     {"format", 'f', "FORMAT[:ENCODER]",
      "number format, and how its bytes are chosen: kerf formats"},
-    {"output", 'o', "OUT", "NAME.safetensors, NAME.safetensors.zst, or a folder"},
+    {"output", 'o', "OUT", "NAME.safetensors, NAME.safetensors.zst, NAME.gguf, or a folder"},
     {"tensor", 0, "GLOB=FORMAT[:ENC]",
      "another format for matching tensors, also for those kept by "
      "default; GLOB=keep keeps them (repeatable, last wins)"},
@@ -352,17 +352,19 @@ const verb verb_quantize = {
     .summary = "write a checkpoint in a few-bit format",
     .usage = "IN -f FORMAT[:ENCODER] -o OUT [options]",
     .details =
-        "Quantizes the weights of IN (a .safetensors or .safetensors.zst file, or a model\n"
+        "Quantizes the weights of IN (a .safetensors, .safetensors.zst or .gguf file, or a model\n"
         "folder) into OUT. Norms, biases, 1-D tensors, embeddings, lm_head, routers and\n"
         "vision towers stay in their source type unless --tensor names them; --dry-run\n"
         "shows every decision. OUT appears only when it is whole and checked. GLOB is a\n"
         "shell pattern over tensor names. In a layout other than kerf, layers that its loaders\n"
-        "fuse share their tensor scale, and what the layout cannot store is kept.",
+        "fuse share their tensor scale, and what the layout cannot store is kept. An OUT\n"
+        "named .gguf has the keys of the .gguf that IN is, or once was.",
     .examples = "  kerf quantize model/ -f nvfp4:4/6 -o model-nvfp4/\n"
                 "  kerf quantize model.safetensors -f mxfp4 --dry-run\n"
                 "  kerf quantize model/ -f int4-g128:search --tensor '*down_proj*=int8' -o out/\n"
                 "  kerf quantize model/ -f nvfp4 --keep '*layers.0.*' -o out.safetensors.zst\n"
-                "  kerf quantize model/ -f nvfp4:4/6 --layout compressed-tensors -o out/\n",
+                "  kerf quantize model/ -f nvfp4:4/6 --layout compressed-tensors -o out/\n"
+                "  kerf quantize model-bf16.gguf -f nvfp4:4/6 -o model-nvfp4.gguf\n",
     .options = options,
     .shared = {&option_layout, &option_keep, &option_only, &option_nan, &option_overwrite,
                &option_zstd_level, &option_threads, &option_device, &option_json, &option_progress},

@@ -187,6 +187,31 @@ static int same_shape(const kerf_shape *a, const kerf_shape *b)
     return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0;
 }
 
+/* Blocks of GGUF and planes may hold the same codes and scales. *same is 0 when they do not. */
+static kerf_status compare_twins(const compare_job *job, comparison *out, int *same,
+                                 kerf_error *err)
+{
+    kerf_weight a = *out->weight, b = *out->other;
+    unsigned foreign;
+    TRY(kerf_weight_fit(job->source->reader, out->other->layout, &a, &foreign, err));
+    TRY(kerf_weight_fit(job->other->reader, out->weight->layout, &b, &foreign, err));
+    *same = a.codec.format == b.codec.format;
+    if (!*same) return KERF_OK;
+    comparison pair = *out;
+    pair.weight = &a;
+    pair.other = &b;
+    kerf_status s = compare_bytes(job, &pair, err);
+    memcpy(out->problem, pair.problem, sizeof out->problem);
+    return s;
+}
+
+/* Of which type a weight was before; blocks do not tell. */
+static int same_source(const kerf_weight *a, const kerf_weight *b)
+{
+    return a->dtype == b->dtype ||
+           (a->codec.format && (a->plane[0]->block_type || b->plane[0]->block_type));
+}
+
 kerf_status compare_weights(const compare_job *job, comparison *out, kerf_error *err)
 {
     const kerf_weight *a = out->weight, *b = out->other;
@@ -204,7 +229,12 @@ kerf_status compare_weights(const compare_job *job, comparison *out, kerf_error 
         return compare_decoded(job, out, err);
     }
     if (!a->codec.format && job->by_value && floats) return measure_dense(job, out, err);
-    if (a->codec.format != b->codec.format || a->dtype != b->dtype) {
+    int same = a->codec.format == b->codec.format;
+    if (!same && a->codec.format && b->codec.format) {
+        TRY(compare_twins(job, out, &same, err));
+        if (same) return KERF_OK;
+    }
+    if (!same || !same_source(a, b)) {
         note(out, "has another type or format than the source", 0);
         return KERF_OK;
     }

@@ -33,6 +33,25 @@ static const struct {
     {"*multi_modal_projector*", "vision tower"},
     {"*linear_attn.in_proj_[ab].*", "linear attention gate"},
     {"mtp.*", "multi-token prediction"},
+    /* as llama.cpp names them in GGUF files */
+    {"output.weight", "output head"},
+    {"token_embd*", "embedding"},
+    {"*_token_embd*", "embedding"},
+    {"token_types.weight", "embedding"},
+    {"position_embd*", "embedding"},
+    {"blk.*.ffn_gate_inp*", "router"},
+    {"blk.*.ffn_exp_probs_b*", "router"},
+    {"blk.*.ffn_gate_tid2eid*", "router"},
+    {"blk.*.shortconv.conv.*", "convolution"},
+    {"blk.*.ssm_[ad]", "state space parameter"},
+    {"blk.*.time_mix_*", "time mix"},
+    {"blk.*.altup_*", "alternating updates"},
+    {"blk.*.laurel_*", "residual layer"},
+    {"blk.*.indexer.*", "attention index"},
+    {"*attn_rel_b*", "relative positions"},
+    {"per_layer_model_proj*", "embedding"},
+    {"v.*", "vision tower"},
+    {"mm.*", "vision tower"},
 };
 
 static int matches(const char *glob, const char *name)
@@ -118,7 +137,7 @@ static const char *obstacle(const kerf_weight *w, char *text, size_t size)
         return text;
     }
     if (is_float(w->dtype)) return NULL;
-    snprintf(text, size, "type %s", kerf_dtype_name(w->dtype));
+    snprintf(text, size, "type %s", weight_format(w, format, sizeof format));
     return text;
 }
 

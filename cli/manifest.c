@@ -8,7 +8,23 @@
 
 static int is_file_path(const char *path)
 {
-    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst");
+    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") ||
+           ends_with(path, ".gguf");
+}
+
+kerf_status manifest_layout(const checkpoint *source, const char *path, const args *a,
+                            const kerf_layout **out, kerf_error *err)
+{
+    const kerf_layout *gguf = kerf_layout_find("gguf");
+    const int to_gguf = path ? ends_with(path, ".gguf") : kerf_reader_is_gguf(source->reader);
+    TRY(args_layout(a, out, err));
+    if (!args_has(a, "layout") && to_gguf) *out = gguf;
+    if (path && (*out == gguf) != to_gguf) {
+        return USAGE(err,
+                     "-o %.200s: layout gguf is written to files named *.gguf, and nothing else is",
+                     path);
+    }
+    return KERF_OK;
 }
 
 /* Names of the output's files: those of the source, uncompressed. */
@@ -27,7 +43,8 @@ static kerf_status name_shards(manifest *m, const checkpoint *source, kerf_error
 kerf_status manifest_open(manifest *m, const checkpoint *source, const char *path, kerf_error *err)
 {
     size_t shards = kerf_reader_shard_count(source->reader);
-    *m = (manifest){.shards = is_file_path(path) || shards == 0 ? 1 : shards};
+    *m = (manifest){.shards = is_file_path(path) || shards == 0 ? 1 : shards,
+                    .is_gguf = ends_with(path, ".gguf")};
     kerf_status s = m->shards > 1 ? name_shards(m, source, err) : KERF_OK;
     if (s == KERF_OK) s = allocate(&m->metadata, m->shards, sizeof *m->metadata, err);
     if (s == KERF_OK) s = allocate(&m->metadata_count, m->shards, sizeof *m->metadata_count, err);
@@ -58,23 +75,31 @@ void manifest_close(manifest *m)
     free(m->metadata);
     free(m->metadata_count);
     free(m->shard);
+    free(m->block_type);
     free(m->entry);
     *m = (manifest){0};
+}
+
+static kerf_status make_room(manifest *m, kerf_error *err)
+{
+    size_t room = m->room ? m->room * 2 : 64;
+    kerf_entry *entry = realloc(m->entry, room * sizeof *entry);
+    if (entry) m->entry = entry;
+    const char **type = entry ? realloc(m->block_type, room * sizeof *type) : NULL;
+    if (!type) return fail(err, KERF_E_NOMEM, "no memory for %zu tensors", room);
+    m->block_type = type;
+    m->room = room;
+    return KERF_OK;
 }
 
 kerf_status manifest_add(manifest *m, const char *name, kerf_dtype dtype, const kerf_shape *shape,
                          unsigned source_shard, kerf_error *err)
 {
-    if (m->count == m->room) {
-        size_t room = m->room ? m->room * 2 : 64;
-        kerf_entry *entry = realloc(m->entry, room * sizeof *entry);
-        if (!entry) return fail(err, KERF_E_NOMEM, "no memory for %zu tensors", room);
-        m->entry = entry;
-        m->room = room;
-    }
+    if (m->count == m->room) TRY(make_room(m, err));
     char *copy = strdup(name);
     if (!copy) return fail(err, KERF_E_NOMEM, "no memory for a name");
     unsigned shard = m->shards > 1 ? source_shard : 0;
+    m->block_type[m->count] = NULL;
     m->entry[m->count++] =
         (kerf_entry){.name = copy, .dtype = dtype, .shape = *shape, .shard = shard};
     return KERF_OK;
@@ -87,9 +112,17 @@ kerf_status manifest_add_weight(manifest *m, const kerf_layout *layout, const ke
     kerf_entry e;
     kerf_plane_id plane;
     const kerf_tensor *t = w->plane[0];
-    if (!w->codec.format) return manifest_add(m, t->name, t->dtype, &t->shape, t->shard, err);
+    if (!w->codec.format) {
+        TRY(manifest_add(m, t->name, t->dtype, &t->shape, t->shard, err));
+        m->block_type[m->count - 1] = t->block_type;
+        return KERF_OK;
+    }
     for (size_t i = 0; kerf_layout_entry(layout, w, i, name, sizeof name, &e, &plane); i++) {
+        int written;
         TRY(manifest_add(m, name, e.dtype, &e.shape, t->shard, err));
+        if (m->is_gguf && plane == KERF_PLANE_CODES) {
+            m->block_type[m->count - 1] = kerf_layout_scheme(layout, w->codec.format, &written);
+        }
     }
     return KERF_OK;
 }
@@ -182,7 +215,16 @@ kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_
                               const kerf_weight *weights, size_t count, kerf_error *err)
 {
     TRY(carry_keys(m, source, err));
-    for (size_t i = 0; i < m->shards; i++) {
+    if (m->is_gguf && !has_key(m, 0, "gguf")) {
+        return fail(
+            err, KERF_E_NOSUP,
+            "%.200s: a GGUF file needs what this source does not have, the keys of its model "
+            "(architecture, tokenizer) and llama.cpp's names of its tensors: convert it with "
+            "llama.cpp's convert_hf_to_gguf.py, and run kerf on the result",
+            source->path);
+    }
+    for (size_t i = 0; i < m->shards && !m->is_gguf;
+         i++) { /* types of blocks describe themselves */
         TRY(describe_shard(m, i, layout, weights, count, err));
     }
     return kerf_layout_companions(layout, source->reader, weights, count, m->companion,
@@ -201,6 +243,7 @@ kerf_status manifest_create(const manifest *m, const checkpoint *source, const c
         .shard = m->shard,
         .shards = m->shard ? m->shards : 0,
         .metadata_count = m->metadata_count,
+        .block_type = m->block_type,
         .companion = m->companion,
         .companions = m->companions,
     };

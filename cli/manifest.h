@@ -7,7 +7,9 @@
 
 typedef struct manifest {
     kerf_entry *entry;
+    const char **block_type; /* per entry, for *.gguf; NULL: elements */
     size_t count, room;
+    int is_gguf;               /* the output */
     const char **shard;        /* file names; NULL: one file                  */
     size_t shards;             /* 1 or the number of source shards            */
     kerf_key_value **metadata; /* per shard                                   */
@@ -19,6 +21,11 @@ typedef struct manifest {
 /* A folder mirrors the files of its source, a single file merges them. */
 kerf_status manifest_open(manifest *m, const checkpoint *source, const char *path, kerf_error *err);
 void manifest_close(manifest *m); /* all zeros are fine */
+
+/* The layout of an output of this name (NULL: none yet): gguf for *.gguf and for nothing else. What
+ * --layout says must agree. */
+kerf_status manifest_layout(const checkpoint *source, const char *path, const args *a,
+                            const kerf_layout **out, kerf_error *err);
 
 /* Adds a dense weight, or the tensors that store a quantized one in a layout, as kerf_layout_entry
  * has them: manifest_entries of them, in the shard of its codes. */

@@ -49,7 +49,8 @@ static int is_part(const checkpoint *c, const kerf_weight *w, size_t i)
 
 int is_stray(const checkpoint *c, const kerf_weight *w)
 {
-    if (w->codec.format) return 0;
+    /* A GGUF file says of each tensor what it is. */
+    if (w->codec.format || kerf_reader_is_gguf(c->reader)) return 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (is_part(c, w, i)) return 1;
     }

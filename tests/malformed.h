@@ -24,43 +24,9 @@
 
 #include <kerf/file.h>
 
+#include "bytes.h"
+
 enum malformed_kind { FILE_CASE, RAW_CASE, INDEX_CASE, PACKED_CASE, LAYOUT_CASE, MAKE_CASE };
-
-/* Bytes that grow; tests may run out of memory and stop. */
-struct bytes {
-    unsigned char *p;
-    size_t n, capacity;
-};
-
-static void bytes_add(struct bytes *b, const void *p, size_t n)
-{
-    if (b->n + n >= b->capacity) {
-        b->capacity = 2 * (b->n + n) + 64;
-        b->p = realloc(b->p, b->capacity);
-        if (!b->p) exit(70);
-    }
-    if (n > 0) memcpy(b->p + b->n, p, n);
-    b->n += n;
-    b->p[b->n] = 0;
-}
-
-static void bytes_text(struct bytes *b, const char *text)
-{
-    bytes_add(b, text, strlen(text));
-}
-
-static void bytes_number(struct bytes *b, uint64_t v, int bytes)
-{
-    for (int i = 0; i < bytes; i++) {
-        unsigned char byte = (unsigned char)(v >> 8 * i);
-        bytes_add(b, &byte, 1);
-    }
-}
-
-static void bytes_zeros(struct bytes *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) bytes_add(b, "", 1);
-}
 
 /* A whole safetensors file. */
 static void bytes_file(struct bytes *b, const char *header, size_t header_bytes, size_t data_bytes)
@@ -582,17 +548,6 @@ static const struct malformed malformed_cases[] = {
 #define MALFORMED_CASES (sizeof malformed_cases / sizeof *malformed_cases)
 
 /* --- writing a case to disk --- */
-
-static void put_file(const char *folder, const char *name, const void *p, size_t n)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(p, 1, n, f) != n || fclose(f) != 0) {
-        fprintf(stderr, "%s: %s\n", path, strerror(errno));
-        exit(4);
-    }
-}
 
 static void put_shard(const char *folder, const char *name, const char *tensor)
 {

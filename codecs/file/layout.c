@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/gguf.h"
 #include "file/io.h"
 #include "file/text.h"
 
@@ -88,11 +89,13 @@ kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_e
 kerf_status kf_stored_fits(const kf_stored *s, const kerf_geometry *g, kerf_error *err)
 {
     const char *layout = kf_layouts[s->layout].name;
-    if (g->shape.rank != s->rank || g->elements == 0)
+    const unsigned most = s->layout == KF_LAYOUT_GGUF ? KF_GGUF_MAX_RANK : s->rank;
+    const unsigned rank = g->shape.rank;
+    if (rank < s->rank || rank > most || g->elements == 0)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s takes %s only", layout,
                        s->rank == 2 ? "matrices" : "stacks of matrices");
     /* of a matrix: those that are flattened have it in their shape alone */
-    if (g->shape.dim[s->rank - 2] % s->rows == 0 && g->shape.dim[s->rank - 1] % s->cols == 0)
+    if (g->shape.dim[rank - 2] % s->rows == 0 && g->shape.dim[rank - 1] % s->cols == 0)
         return KERF_OK;
     return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                    "layout %s: columns must be a multiple of %u, rows of %u", layout, s->cols,
@@ -115,7 +118,16 @@ kerf_status kerf_layout_check_tensor(const kerf_layout *l, const kerf_format *f,
 
 /* --- the tensors that store a weight --- */
 
-static kerf_shape form_of(const kf_part *part, const kerf_geometry *g, kerf_plane_id p)
+static kerf_shape blocks_of(const kf_stored *s, const kerf_geometry *g)
+{
+    const kf_gguf_type *type = kf_gguf_type_find(s->scheme);
+    kerf_shape shape = g->shape;
+    shape.dim[shape.rank - 1] = g->cols / type->elements * type->bytes;
+    return shape;
+}
+
+static kerf_shape form_of(const kf_stored *s, const kf_part *part, const kerf_geometry *g,
+                          kerf_plane_id p)
 {
     const kerf_plane *plane = &g->plane[p];
     const uint64_t rows = plane->shape.dim[0], cols = plane->shape.dim[1];
@@ -129,6 +141,8 @@ static kerf_shape form_of(const kf_part *part, const kerf_geometry *g, kerf_plan
     case KF_FORM_WORDS: return (kerf_shape){2, {rows, cols / 4}};
     case KF_FORM_STACK: return (kerf_shape){2, {rows / per_word, codes}};
     case KF_FORM_BLOCKS: return (kerf_shape){4, {rows, cols, plane->shape.dim[2] / 16, 16}};
+    case KF_FORM_WOVEN: return blocks_of(s, g);
+    case KF_FORM_MATRICES: return (kerf_shape){1, {g->matrices}};
     case KF_FORM_TURNED: return (kerf_shape){2, {cols, rows}};
     case KF_FORM_TURNED_WORDS: return (kerf_shape){2, {cols / 4, rows}};
     case KF_FORM_TURNED_STACK: return (kerf_shape){2, {codes, rows / per_word}};
@@ -172,12 +186,21 @@ static const struct {
     [KF_EXTRA_GROUP_INDEX] = {".g_idx", KERF_I32},
 };
 
-/* The name of a stored tensor: the tail of the weight's gives way to the suffix. */
+/* The name of a stored tensor: the tail of the weight's gives way to the suffix. One that has the
+ * tail as its suffix is called like the weight, whatever that is called. */
 static void name_stored(const kf_stored *s, const kerf_weight *w, const char *suffix, char *name,
                         size_t size)
 {
     size_t n = strlen(w->name), tail = s && kf_has_suffix(w->name, s->tail) ? strlen(s->tail) : 0;
+    if (s && strcmp(suffix, s->tail) == 0) tail = 0, suffix = "";
     snprintf(name, size, "%.*s%s", (int)(n - tail), w->name, suffix);
+}
+
+/* A plane without a tensor of its own. */
+static int is_elsewhere(const kf_part *part, const kerf_weight *w)
+{
+    return part->coding == KF_IN_STATE || part->coding == KF_BLOCK_SCALES ||
+           (part->coding == KF_UNLESS_ONE && w->unit_second);
 }
 
 /* Its planes, then what stores none. */
@@ -188,10 +211,10 @@ int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char
     *out = (kerf_entry){.name = name};
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         const kerf_plane *from = &w->geometry.plane[p];
-        if (from->dtype == KERF_DTYPE_NONE || (s && s->part[p].coding == KF_IN_STATE)) continue;
+        if (from->dtype == KERF_DTYPE_NONE || (s && is_elsewhere(&s->part[p], w))) continue;
         if (i-- > 0) continue;
         out->dtype = s ? s->part[p].dtype : from->dtype;
-        out->shape = s ? form_of(&s->part[p], &w->geometry, p) : from->shape;
+        out->shape = s ? form_of(s, &s->part[p], &w->geometry, p) : from->shape;
         name_stored(s, w, s ? s->part[p].suffix : own_suffix[p], name, size);
         *plane = p;
         return 1;
@@ -202,6 +225,54 @@ int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char
     out->shape = extra_form(s->extra[i], w);
     name_stored(s, w, extras[s->extra[i]].suffix, name, size);
     return 1;
+}
+
+/* --- the same numbers in another arrangement --- */
+
+static const kerf_format *format_of(kerf_format_id id)
+{
+    size_t i = 0;
+    while (kerf_format_at(i)->id != id) i++;
+    return kerf_format_at(i);
+}
+
+/* Scales per matrix of 1 change nothing: ggml's blocks stand without them. */
+static kerf_status find_unit_second(const kerf_reader *r, kerf_weight *w, kerf_error *err)
+{
+    const kerf_plane *second = &w->geometry.plane[KERF_PLANE_SECOND];
+    int all = second->dtype != KERF_DTYPE_NONE;
+    for (uint64_t at = 0; all && !w->unit_second && at < second->bytes; at += sizeof(float)) {
+        float x;
+        KF_TRY(kerf_weight_read(r, w, KERF_PLANE_SECOND, at, &x, sizeof x, err));
+        all = x == 1;
+    }
+    w->unit_second = all;
+    return KERF_OK;
+}
+
+kerf_status kerf_weight_fit(const kerf_reader *r, const kerf_layout *l, kerf_weight *w,
+                            unsigned *foreign_from, kerf_error *err)
+{
+    const kerf_layout *gguf = &kf_layouts[KF_LAYOUT_GGUF];
+    const int to_blocks = l == gguf, from_blocks = w->layout == gguf;
+    *foreign_from = 256;
+    if (!w->codec.format || l == w->layout) return KERF_OK;
+    for (size_t i = 0; i < kf_twin_count; i++) {
+        const kf_twins *t = &kf_twin_table[i];
+        const kerf_format *planes = format_of(t->planes);
+        if (w->codec.format->id == t->planes && (to_blocks || from_blocks))
+            *foreign_from = t->foreign_from;
+        if (w->codec.format->id != t->blocks || to_blocks) continue;
+        if (!is_own(l) && !kf_stored_find(l, planes)) continue;
+        if (is_own(l) && !from_blocks) continue; /* which it holds as they are */
+        w->codec = (kerf_codec){planes, NULL};
+        w->layout = gguf; /* whose rows know how planes lie in blocks */
+        KF_TRY(kerf_geometry_init(&w->geometry, planes, &w->shape, err));
+        w->unit_second = planes->second != KERF_SECOND_NONE;
+        *foreign_from = t->foreign_from;
+        return KERF_OK;
+    }
+    return to_blocks ? find_unit_second(r, w, err) : KERF_OK;
 }
 
 /* --- description --- */

@@ -2,7 +2,8 @@
  *
  * Sources: vLLM's loaders (modelopt.py, compressed_tensors/, fp8.py), the compressors of
  * compressed-tensors 0.20, NVIDIA Model-Optimizer's export, DeepSeek-V3's checkpoints, QuantState
- * and Linear8bitLt of bitsandbytes 0.50, GPTQModel's and AutoAWQ's packing, gpt-oss's checkpoints.
+ * and Linear8bitLt of bitsandbytes 0.50, GPTQModel's and AutoAWQ's packing, gpt-oss's checkpoints,
+ * llama.cpp's conversion of NVFP4.
  *
  * Formats without a row are not part of a layout: its loaders know nothing of them. Layout `kerf`
  * has no rows; it takes every format as it is. */
@@ -14,6 +15,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_COMPRESSED_TENSORS] = {"compressed-tensors",
                                       "llm-compressor: vLLM, SGLang, transformers"},
     [KF_LAYOUT_BITSANDBYTES] = {"bitsandbytes", "QLoRA's 4-bit floats and LLM.int8: transformers"},
+    [KF_LAYOUT_GGUF] = {"gguf", "one .gguf file in ggml's blocks: llama.cpp"},
     [KF_LAYOUT_DEEPSEEK] = {"deepseek", "DeepSeek-V3 block FP8: vLLM, SGLang, transformers"},
     [KF_LAYOUT_GPTQ] = {"gptq", "GPTQ, version 1: vLLM, SGLang, transformers"},
     [KF_LAYOUT_GPTQ_V2] = {"gptq-v2", "GPTQ with zero points as they are: GPTQModel, vLLM"},
@@ -90,6 +92,16 @@ static const char wraps[] =
 
 static const char not_loaded[] = "vLLM's loader of modelopt files has no INT8";
 
+/* Blocks that are a format of their own, and planes that are woven into such blocks. A file says
+ * which type its blocks are; the first row that has all its tensors is what they are read as. */
+#define GGUF(format, scheme, cols) \
+    {KF_LAYOUT_GGUF, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, 1, cols, 0, \
+     {AS_IS("", U8), NO_PART, NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+#define GGUF_WOVEN(format, scheme, cols, flip, second) \
+    {KF_LAYOUT_GGUF, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, 1, cols, 0, \
+     {{".weight", KERF_U8, KF_FORM_WOVEN, KF_BLOCK_CODES, flip, 0, NULL}, PART(NULL, U8, WOVEN, BLOCK_SCALES), second, NO_PART}, \
+     {KF_EXTRA_NONE}},
+
 static const char needs_inputs[] =
     "loaders of this scheme need an input scale for each layer, which weights alone do not give";
 
@@ -155,6 +167,23 @@ const kf_stored kf_stored_table[] = {
 
     {KF_LAYOUT_GPT_OSS, KERF_FORMAT_MXFP4, "mxfp4", NULL, "_proj", 3, 1, 32, 0,
      {PART("_proj_blocks", U8, BLOCKS, COPY), PART("_proj_scales", U8, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+
+    GGUF_WOVEN(NVFP4,         "NVFP4", 64, 0,    PART(".scale", F32, MATRICES, UNLESS_ONE))
+    GGUF(GGML_Q8_0,           "Q8_0",  32)
+    GGUF(GGML_Q4_0,           "Q4_0",  32)
+    GGUF(GGML_MXFP4,          "MXFP4", 32)
+    GGUF(GGML_NVFP4,          "NVFP4", 64)
+    GGUF_WOVEN(MXFP4,         "MXFP4", 32, 0,    NO_PART)
+    GGUF_WOVEN(INT4_G32_F16,  "Q4_0",  32, 0x88, NO_PART)
+};
+
+/* NVFP4: 0x7F is 0 to ggml and NaN elsewhere, and ggml takes no notice of a sign. MXFP4: 0xFF is
+ * 2^128 to ggml and NaN elsewhere. */
+const kf_twins kf_twin_table[] = {
+    {KERF_FORMAT_GGML_NVFP4, KERF_FORMAT_NVFP4,        0x7f},
+    {KERF_FORMAT_GGML_MXFP4, KERF_FORMAT_MXFP4,        0xff},
+    {KERF_FORMAT_GGML_Q4_0,  KERF_FORMAT_INT4_G32_F16, 256},
 };
 /* clang-format on */
+const size_t kf_twin_count = sizeof kf_twin_table / sizeof *kf_twin_table;
 const size_t kf_stored_count = sizeof kf_stored_table / sizeof *kf_stored_table;

@@ -16,6 +16,7 @@ typedef enum kf_layout_id {
     KF_LAYOUT_GPTQ_V2,
     KF_LAYOUT_AWQ,
     KF_LAYOUT_GPT_OSS,
+    KF_LAYOUT_GGUF,
     KF_LAYOUTS
 } kf_layout_id;
 
@@ -23,14 +24,16 @@ extern const kerf_layout kf_layouts[KF_LAYOUTS];
 
 /* Shape of a stored tensor, from the plane [rows, columns] that it holds. */
 typedef enum kf_form {
-    KF_FORM_PLANE,  /* as it is                                                    */
-    KF_FORM_ONE,    /* one value: [1]                                              */
-    KF_FORM_VECTOR, /* [rows]                                                      */
-    KF_FORM_TILES,  /* [rows, 1, columns, 1]                                       */
-    KF_FORM_WORDS,  /* codes of a row in 32-bit words: [rows, columns / 4]         */
-    KF_FORM_STACK,  /* codes of a column in 32-bit words: [rows / n, codes in a row] */
-    KF_FORM_BLOCKS, /* [matrices, rows, columns / 16, 16]                          */
-    /* KF_ACROSS only: the columns of the plane are the rows of the tensor          */
+    KF_FORM_PLANE,    /* as it is                                                    */
+    KF_FORM_ONE,      /* one value: [1]                                              */
+    KF_FORM_MATRICES, /* one value for each matrix: [matrices]                       */
+    KF_FORM_VECTOR,   /* [rows]                                                      */
+    KF_FORM_TILES,    /* [rows, 1, columns, 1]                                       */
+    KF_FORM_WORDS,    /* codes of a row in 32-bit words: [rows, columns / 4]         */
+    KF_FORM_STACK,    /* codes of a column in 32-bit words: [rows / n, codes in a row] */
+    KF_FORM_BLOCKS,   /* [matrices, rows, columns / 16, 16]                          */
+    KF_FORM_WOVEN,    /* all banded planes in ggml's blocks: [.., rows, bytes of a row] */
+    /* KF_ACROSS only: the columns of the plane are the rows of the tensor           */
     KF_FORM_TURNED,       /* [columns, rows]                   */
     KF_FORM_TURNED_WORDS, /* [columns / 4, rows]               */
     KF_FORM_TURNED_STACK  /* [codes in a row, rows / n]        */
@@ -39,11 +42,14 @@ typedef enum kf_form {
 /* How the bytes of a stored tensor differ from those of its plane. */
 typedef enum kf_coding {
     KF_COPY,
-    KF_FLIP,       /* every byte is changed by exclusive or with `flip`                */
-    KF_RECIPROCAL, /* F32: one over the value                                          */
-    KF_TIMES_127,  /* F32: the largest magnitude of a row in place of its scale        */
-    KF_ACROSS,     /* another order of elements, as the form has it (across.h)         */
-    KF_IN_STATE    /* no tensor: one number in the JSON of KF_EXTRA_STATE              */
+    KF_FLIP,         /* every byte is changed by exclusive or with `flip`                */
+    KF_RECIPROCAL,   /* F32: one over the value                                          */
+    KF_TIMES_127,    /* F32: the largest magnitude of a row in place of its scale        */
+    KF_ACROSS,       /* another order of elements, as the form has it (across.h)         */
+    KF_IN_STATE,     /* no tensor: one number in the JSON of KF_EXTRA_STATE              */
+    KF_BLOCK_CODES,  /* in blocks: of each group's codes the first half lies in the low nibbles */
+    KF_BLOCK_SCALES, /* in the tensor of the codes: the scales of a block lie before its codes */
+    KF_UNLESS_ONE    /* as it is; no tensor where all values are 1                       */
 } kf_coding;
 
 typedef struct kf_part {
@@ -75,7 +81,7 @@ typedef enum kf_extra {
 typedef struct kf_stored {
     kf_layout_id layout;
     kerf_format_id format;
-    const char *scheme;  /* what the layout calls this format                         */
+    const char *scheme;  /* what the layout calls this format; gguf: ggml's type      */
     const char *refusal; /* why it is read but never written; NULL: written           */
     const char *tail;    /* how names of such weights end; parts have it replaced      */
     unsigned rank;       /* 2: a matrix, 3: a stack of them                           */
@@ -84,6 +90,16 @@ typedef struct kf_stored {
     kf_part part[KERF_PLANES];
     kf_extra extra[KERF_EXTRAS];
 } kf_stored;
+
+/* Formats with the same codes and scales, in byte structs and in planes. foreign_from: the lowest
+ * byte of a scale that means another number there; 256: none. */
+typedef struct kf_twins {
+    kerf_format_id blocks, planes;
+    unsigned foreign_from;
+} kf_twins;
+
+extern const kf_twins kf_twin_table[];
+extern const size_t kf_twin_count;
 
 extern const kf_stored kf_stored_table[];
 extern const size_t kf_stored_count;

@@ -260,6 +260,7 @@ static const struct {
     [KF_LAYOUT_GPTQ] = {gptq_config, gptq_config, "quantize_config.json", 0},
     [KF_LAYOUT_GPTQ_V2] = {gptq_config, gptq_config, "quantize_config.json", 0},
     [KF_LAYOUT_GPT_OSS] = {gpt_oss_config, NULL, NULL, 0},
+    [KF_LAYOUT_GGUF] = {NULL, NULL, NULL, 1},
 };
 
 static char *dump(json_t *j)

@@ -174,8 +174,8 @@ static kerf_status take_names(kf_plan *p, const kerf_entry *entries, kerf_error 
     return KERF_OK;
 }
 
-kerf_status kf_plan_init(kf_plan *p, const kerf_entry *entries, size_t count, size_t files,
-                         const kerf_writer_options *opt, kerf_error *err)
+kerf_status kf_plan_begin(kf_plan *p, const kerf_entry *entries, size_t count, size_t files,
+                          kerf_error *err)
 {
     memset(p, 0, sizeof *p);
     if (count > KERF_MAX_TENSORS)
@@ -186,15 +186,34 @@ kerf_status kf_plan_init(kf_plan *p, const kerf_entry *entries, size_t count, si
     p->place = kf_alloc_zero(count, sizeof *p->place);
     p->by_name = kf_alloc(count, sizeof *p->by_name);
     p->file = kf_alloc_zero(files, sizeof *p->file);
+    if (!p->place || !p->by_name || !p->file)
+        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu output tensors", count);
+    for (size_t i = 0; i < count; i++)
+        KF_TRY(check_entry(&entries[i], files, &p->place[i].bytes, err));
+    return take_names(p, entries, err);
+}
+
+/* Blocks of a GGUF file are bytes without a meaning to readers of safetensors. */
+static kerf_status check_types(const kerf_entry *entries, size_t count,
+                               const kerf_writer_options *opt, kerf_error *err)
+{
+    for (size_t i = 0; opt->block_type && i < count; i++)
+        if (opt->block_type[i])
+            return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                           "output tensor \"%.*s\": blocks of type %s have a place in *.gguf alone",
+                           KF_NAME(entries[i].name), opt->block_type[i]);
+    return KERF_OK;
+}
+
+kerf_status kf_plan_init(kf_plan *p, const kerf_entry *entries, size_t count, size_t files,
+                         const kerf_writer_options *opt, kerf_error *err)
+{
+    kerf_status s = kf_plan_begin(p, entries, count, files, err);
     item *items = kf_alloc(count, sizeof *items);
-    kerf_status s = KERF_OK;
-    if (!p->place || !p->by_name || !p->file || !items)
+    if (s == KERF_OK) s = check_types(entries, count, opt, err);
+    if (s == KERF_OK && !items)
         s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu output tensors", count);
-    for (size_t i = 0; i < count && s == KERF_OK; i++) {
-        items[i] = (item){&entries[i], i};
-        s = check_entry(&entries[i], files, &p->place[i].bytes, err);
-    }
-    if (s == KERF_OK) s = take_names(p, entries, err);
+    for (size_t i = 0; i < count && s == KERF_OK; i++) items[i] = (item){&entries[i], i};
     if (s == KERF_OK) s = plan_files(p, items, opt, err);
     free(items);
     if (s != KERF_OK) kf_plan_free(p);

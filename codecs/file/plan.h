@@ -8,6 +8,7 @@
 typedef struct kf_place {
     uint64_t offset, bytes; /* in its file */
     size_t file;
+    uint32_t padding; /* zero bytes behind it */
 } kf_place;
 
 typedef struct kf_plan_file {
@@ -30,5 +31,14 @@ typedef struct kf_plan {
 kerf_status kf_plan_init(kf_plan *p, const kerf_entry *entries, size_t count, size_t files,
                          const kerf_writer_options *opt, kerf_error *err);
 void kf_plan_free(kf_plan *p);
+
+/* The same for a GGUF file (gguf_write.c): tensors in the order of the header that the metadata
+ * carry, those that it does not name behind the one that is given before them. */
+kerf_status kf_plan_init_gguf(kf_plan *p, const kerf_entry *entries, size_t count,
+                              const kerf_writer_options *opt, kerf_error *err);
+
+/* What both begin with: the entries are checked, their names and sizes taken. */
+kerf_status kf_plan_begin(kf_plan *p, const kerf_entry *entries, size_t count, size_t files,
+                          kerf_error *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "file/blob.h"
+#include "file/gguf.h"
 #include "file/index.h"
 #include "file/safetensors.h"
 
@@ -18,6 +19,8 @@ typedef struct shard {
     const char *name; /* points into blob.path */
     kf_blob blob;
     kf_header header; /* its tensors move to the reader */
+    int alone;        /* opened by its own name: it may be a GGUF file */
+    int is_gguf;
 } shard;
 
 struct kerf_reader {
@@ -35,11 +38,35 @@ static kerf_status no_memory(const char *path, kerf_error *err)
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
 }
 
+static kerf_status read_gguf(shard *s, kerf_error *err)
+{
+    kf_gguf g;
+    s->is_gguf = 1;
+    KF_TRY(kf_gguf_read(&s->blob, &g, err));
+    kerf_status st = kf_gguf_take(&g, &s->header, err);
+    kf_gguf_free(&g);
+    return st;
+}
+
+/* By its first bytes; no safetensors file of a legal size begins as GGUF does. */
+static int looks_like_gguf(const shard *s, kerf_status *st, kerf_error *err)
+{
+    uint8_t first[4];
+    if (!s->alone) return 0;
+    if (kf_has_suffix(s->blob.path, ".gguf")) return 1; /* and says what is wrong with it */
+    if (s->blob.bytes < sizeof first) return 0;
+    *st = kf_blob_read(&s->blob, 0, first, sizeof first, err);
+    return *st == KERF_OK && kf_gguf_is(first);
+}
+
 static kerf_status read_header(shard *s, kerf_error *err)
 {
     const char *path = s->blob.path;
     uint8_t first[8];
     size_t n;
+    kerf_status st = KERF_OK;
+    if (looks_like_gguf(s, &st, err)) return read_gguf(s, err);
+    if (st != KERF_OK) return st;
     if (s->blob.bytes < sizeof first)
         return kf_fail(err, KERF_E_DATA, 0,
                        "%s: %zu bytes, too short for a safetensors file (8 bytes and a header)",
@@ -48,7 +75,7 @@ static kerf_status read_header(shard *s, kerf_error *err)
     KF_TRY(kf_header_length(path, first, s->blob.bytes, &n, err));
     char *text = kf_alloc(n, 1);
     if (!text) return no_memory(path, err);
-    kerf_status st = kf_blob_read(&s->blob, sizeof first, text, n, err);
+    st = kf_blob_read(&s->blob, sizeof first, text, n, err);
     if (st == KERF_OK) st = kf_header_parse(path, text, n, s->blob.bytes, &s->header, err);
     free(text);
     return st;
@@ -76,6 +103,7 @@ static kerf_status open_file(kerf_reader *r, const char *path, kerf_error *err)
     r->folder = kf_path_folder(path);
     if (!r->folder) return no_memory(path, err);
     KF_TRY(alloc_shards(r, 1, err));
+    r->shard[0].alone = 1;
     return open_shard(&r->shard[0], path, err);
 }
 
@@ -300,6 +328,11 @@ const char *kerf_reader_folder(const kerf_reader *r)
 int kerf_reader_is_folder(const kerf_reader *r)
 {
     return r->is_folder;
+}
+
+int kerf_reader_is_gguf(const kerf_reader *r)
+{
+    return r->shards == 1 && r->shard[0].is_gguf;
 }
 
 int kerf_reader_metadata_at(const kerf_reader *r, size_t i, size_t k, const char **key,

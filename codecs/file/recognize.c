@@ -319,8 +319,8 @@ static int try_row(const kerf_reader *r, const kf_stored *s, const kerf_tensor *
                    kerf_weight *w, doubt *d)
 {
     const kf_part *codes = &s->part[KERF_PLANE_CODES];
-    if (!kf_has_suffix(t->name, codes->suffix)) return 0;
-    if (t->dtype != codes->dtype) return 0;
+    if (s->layout == KF_LAYOUT_GGUF) return 0; /* whose files say so: block_weights.c */
+    if (t->dtype != codes->dtype || !kf_has_suffix(t->name, codes->suffix)) return 0;
     int n = (int)(strlen(t->name) - strlen(codes->suffix));
     snprintf(name, KF_NAME_ROOM, "%.*s%s", n, t->name, s->tail);
     *w = (kerf_weight){.name = name, .layout = &kf_layouts[s->layout]};

@@ -7,12 +7,14 @@
  *   reciprocal  a scale to multiply by <-> a scale to divide by
  *   times 127   a scale <-> the largest magnitude of its row
  *   across      another order of elements (across.h)
+ *   blocks      codes and scales in planes <-> woven into ggml's blocks (block_bytes.c)
  *   widening    a scale in F16 or BF16, as other writers have it, read as F32: exact
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "file/across.h"
+#include "file/block_bytes.h"
 #include "file/io.h"
 #include "file/layout.h"
 #include "file/state.h"
@@ -126,12 +128,28 @@ static kerf_status read_offset(const kerf_reader *r, const kerf_weight *w, uint6
     return KERF_OK;
 }
 
+static kerf_status read_ones(const kerf_plane *plane, uint64_t offset, void *dst, size_t n,
+                             kerf_error *err)
+{
+    const float one = 1;
+    uint64_t end;
+    if (!kf_add_ok(offset, n, &end) || end > plane->bytes)
+        return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
+    for (size_t i = 0; i + sizeof one <= n; i += sizeof one)
+        memcpy((unsigned char *)dst + i, &one, sizeof one);
+    return KERF_OK;
+}
+
 kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
                              uint64_t offset, void *dst, size_t n, kerf_error *err)
 {
     const kerf_tensor *t = w->plane[p];
     const kf_part *part = part_of(w, p);
     if (part->coding == KF_IN_STATE) return read_offset(r, w, offset, dst, n, err);
+    if (part->coding == KF_BLOCK_CODES || part->coding == KF_BLOCK_SCALES)
+        return kf_blocks_read(r, w, p, offset, dst, n, err);
+    if (p == KERF_PLANE_SECOND && w->unit_second && !t)
+        return read_ones(&w->geometry.plane[p], offset, dst, n, err);
     if (!t) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_weight_read: no such plane");
     if (part->coding == KF_ACROSS) {
         uint64_t end, bytes = w->geometry.plane[p].bytes;
@@ -179,6 +197,7 @@ struct kerf_weight_writer {
     size_t entry[KERF_PLANES], extra[KERF_EXTRAS];
     float offset; /* of KF_IN_STATE */
     kf_window window[KERF_PLANES];
+    kf_weaver weaver; /* of blocks */
     uint64_t inexact;
     unsigned char chunk[CHUNK_BYTES];
 };
@@ -196,6 +215,8 @@ kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l, const 
     ww->writer = w;
     ww->weight = weight;
     ww->stored = kf_stored_find(l, weight->codec.format);
+    if (ww->stored && ww->stored->part[KERF_PLANE_CODES].coding == KF_BLOCK_CODES)
+        kf_weaver_init(&ww->weaver, ww->stored, weight);
     for (size_t i = 0; kerf_layout_entry(l, weight, i, name, sizeof name, &entry, &plane); i++)
         *(plane == KERF_PLANES ? &ww->extra[extras++] : &ww->entry[plane]) = first + i;
     for (kerf_plane_id p = 0; ww->stored && p < KERF_PLANES; p++) {
@@ -234,8 +255,13 @@ kerf_status kerf_weight_writer_write(kerf_weight_writer *w, kerf_plane_id p, uin
                                      const void *src, size_t n, kerf_error *err)
 {
     const kf_part *part = w->stored ? &w->stored->part[p] : NULL;
-    if (!part || part->coding == KF_COPY)
+    if (part && part->coding == KF_UNLESS_ONE && w->weight->unit_second) return KERF_OK;
+    if (!part || part->coding == KF_COPY || part->coding == KF_UNLESS_ONE)
         return kerf_writer_write(w->writer, w->entry[p], offset, src, n, err);
+    if (part->coding == KF_BLOCK_CODES) return kf_weaver_codes(&w->weaver, offset, src, n, err);
+    if (part->coding == KF_BLOCK_SCALES)
+        return kf_weaver_scales(&w->weaver, w->writer, w->entry[KERF_PLANE_CODES], offset, src, n,
+                                err);
     if (part->coding == KF_IN_STATE) {
         if (offset == 0 && n == sizeof w->offset) memcpy(&w->offset, src, n);
         return KERF_OK;
@@ -297,6 +323,7 @@ static kerf_status write_extra(kerf_weight_writer *w, size_t i, kerf_error *err)
 
 kerf_status kerf_weight_writer_finish(kerf_weight_writer *w, kerf_error *err)
 {
+    KF_TRY(kf_weaver_finish(&w->weaver, err));
     for (size_t i = 0; w->stored && i < KERF_EXTRAS; i++) KF_TRY(write_extra(w, i, err));
     return KERF_OK;
 }
@@ -310,5 +337,6 @@ void kerf_weight_writer_close(kerf_weight_writer *w)
 {
     if (!w) return;
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) kf_window_close(&w->window[p]);
+    kf_weaver_free(&w->weaver);
     free(w);
 }

@@ -103,8 +103,9 @@ kerf_status kf_target_check(const char *path, const kerf_writer_options *opt, kf
                             kerf_error *err)
 {
     struct stat st;
-    *out = (kf_target){.is_packed = kf_has_suffix(path, ".safetensors.zst")};
-    out->is_folder = !out->is_packed && !kf_has_suffix(path, ".safetensors");
+    *out = (kf_target){.is_packed = kf_has_suffix(path, ".safetensors.zst"),
+                       .is_gguf = kf_has_suffix(path, ".gguf")};
+    out->is_folder = !out->is_packed && !out->is_gguf && !kf_has_suffix(path, ".safetensors");
     if (path[0] == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the output has no name");
     KF_TRY(take_path(path, out, err));
     kerf_status s = KERF_OK;

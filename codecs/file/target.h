@@ -8,6 +8,7 @@ typedef struct kf_target {
     char *path; /* malloc'd; an existing folder under its real name */
     int is_folder;
     int is_packed;      /* *.zst */
+    int is_gguf;        /* *.gguf */
     int needs_exchange; /* a folder with files in it stands there */
 } kf_target;
 

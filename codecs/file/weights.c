@@ -11,6 +11,7 @@
 #include <kerf/file.h>
 
 #include "base/base.h"
+#include "file/block_weights.h"
 #include "file/io.h"
 #include "file/json_walk.h"
 #include "file/recognize.h"
@@ -271,7 +272,8 @@ static kerf_status take_layout(builder *b, kf_json value)
     KF_TRY(kf_json_load(value, &j, b->err));
     const char *name = json_string_value(j);
     kerf_status s = KERF_OK;
-    if (!name || !(b->layout = kerf_layout_find(name)))
+    if (!name || !(b->layout = kerf_layout_find(name)) ||
+        b->layout == &kf_layouts[KF_LAYOUT_GGUF]) /* which is never described */
         s = kf_fail(b->err, KERF_E_NOSUP, KF_NOWHERE,
                     "%s: the layout that its kerf metadata names is unknown: it needs a newer kerf",
                     kerf_reader_shard(b->r, b->shard));
@@ -372,6 +374,18 @@ static int claim(builder *b, const kerf_weight *w)
     return 1;
 }
 
+/* A tensor whose file says what its blocks are. Blocks that kerf cannot decode are dense as far as
+ * it is concerned: bytes to be copied, of a tensor of that shape. */
+static kerf_status take_blocks(builder *b, const kerf_tensor *t)
+{
+    kerf_weight *w = &b->at[t - b->first];
+    KF_TRY(kf_blocks_recognize(b->r, t, w, b->err));
+    if (!w->codec.format) return KERF_OK;
+    if (claim(b, w)) return KERF_OK;
+    return kf_fail(b->err, KERF_E_DATA, KF_NOWHERE, "%s: tensor \"%.*s\": its scale serves two",
+                   kerf_reader_shard(b->r, t->shard), KF_NAME(t->name));
+}
+
 static kerf_status recognize_all(builder *b, size_t tensors)
 {
     const kerf_layout *configured = NULL;
@@ -380,6 +394,10 @@ static kerf_status recognize_all(builder *b, size_t tensors)
     for (size_t i = 0; i < tensors; i++) {
         const kerf_tensor *t = &b->first[i];
         kerf_weight w;
+        if (t->block_type) {
+            KF_TRY(take_blocks(b, t));
+            continue;
+        }
         if (b->role[i] != DENSE || !holds_codes(t->dtype)) continue;
         if (!asked++) configured = kerf_layout_configured(b->r);
         if (!kf_recognize(b->r, t, configured, &w, name) || !claim(b, &w)) continue;
@@ -401,7 +419,7 @@ static size_t gather(builder *b, size_t tensors)
     for (size_t i = 0; i < tensors; i++) {
         const kerf_tensor *t = &b->first[i];
         if (b->role[i] == OTHER_PLANE) continue;
-        if (b->role[i] == DENSE)
+        if (b->role[i] == DENSE && !t->block_type)
             b->at[n++] =
                 (kerf_weight){.name = t->name, .shape = t->shape, .dtype = t->dtype, .plane = {t}};
         else

@@ -145,6 +145,18 @@ static kerf_status write_noted(kerf_writer *w, size_t file, uint64_t offset, con
     return KERF_OK;
 }
 
+static kerf_status write_padding(kerf_writer *w, size_t file, kerf_error *err)
+{
+    static const char zeros[4096];
+    for (size_t i = 0; i < w->plan.count; i++) {
+        const kf_place *place = &w->plan.place[i];
+        for (uint64_t at = 0; place->file == file && at < place->padding; at += sizeof zeros)
+            KF_TRY(write_noted(w, file, place->offset + place->bytes + at, zeros,
+                               (size_t)kf_min_u64(sizeof zeros, place->padding - at), err));
+    }
+    return KERF_OK;
+}
+
 static kerf_status start_file(kerf_writer *w, size_t i, kerf_error *err)
 {
     out_file *f = &w->file[i];
@@ -158,6 +170,7 @@ static kerf_status start_file(kerf_writer *w, size_t i, kerf_error *err)
     free(name);
     if (s == KERF_OK) s = reserve(&f->temp, plan->bytes, err);
     if (s == KERF_OK) s = write_noted(w, i, 0, plan->header.p, plan->header.n, err);
+    if (s == KERF_OK) s = write_padding(w, i, err);
     free(plan->header.p); /* on disk, and not needed again */
     plan->header = (kf_text){0};
     return s;
@@ -171,7 +184,8 @@ static kerf_status start(kerf_writer *w, const char *path, const kerf_entry *ent
     KF_TRY(check_options(&w->target, opt, &w->level, err));
     w->overwrite = opt->overwrite;
     w->threads = opt->threads;
-    KF_TRY(kf_plan_init(&w->plan, entries, count, files, opt, err));
+    KF_TRY(w->target.is_gguf ? kf_plan_init_gguf(&w->plan, entries, count, opt, err)
+                             : kf_plan_init(&w->plan, entries, count, files, opt, err));
     KF_TRY(name_files(w, opt, err));
     if (w->target.is_folder) KF_TRY(kf_temp_create(w->target.path, 1, &w->root, err));
     if (w->target.needs_exchange) KF_TRY(kf_temp_check_exchange(&w->root, w->target.path, err));

@@ -4,7 +4,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 "$TOOLS/make_malformed" "$tmp/corpus" >"$tmp/list"
-bad_input=0
+bad_input=0 bad_gguf=0
 while read -r status path; do
     case $status in
     KERF_E_DATA | KERF_E_NOSUP | KERF_E_RANGE) wanted=3 ;;
@@ -12,6 +12,7 @@ while read -r status path; do
     *) wanted=0 && note_failure "$path: unexpected kind $status" ;;
     esac
     [ "$wanted" -eq 3 ] && bad_input=$((bad_input + 1))
+    [ "$wanted" -eq 3 ] && [[ $path = *.gguf ]] && bad_gguf=$((bad_gguf + 1))
     expect "$wanted" inspect "$path"
     out=$tmp/folder # every other time
     [ $((checks % 2)) -eq 0 ] || out=$tmp/o.safetensors
@@ -19,4 +20,5 @@ while read -r status path; do
     absent "$out"
 done <"$tmp/list"
 check "at least 60 cases of bad input, not $bad_input" test "$bad_input" -ge 60
+check "at least 60 of them GGUF files, not $bad_gguf" test "$bad_gguf" -ge 60
 finish

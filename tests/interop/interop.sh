@@ -3,21 +3,23 @@
 # written from the small real model, loaded by the packages that users load it with, and compared
 # weight by weight with what kerf itself decodes from the same file.
 #
-#   bash tests/interop/interop.sh KERF [--light] [--write]
+#   bash tests/interop/interop.sh KERF [--light] [--only LAYOUT] [--write]
 #
-#   --light   only readers that need no PyTorch (a minute, 60 MB)
-#   --write   put what this run saw into interop.md
+#   --light   only readers that need no PyTorch (a few minutes, 110 MB)
+#   --only    only this layout
+#   --write   put what this run saw into interop.md; rows that it did not see stay
 #
 # Packages are pinned in requirements-*.txt. The virtual environment is KERF_INTEROP_VENV or
 # build/interop-venv, made on the first run; with PyTorch it takes 6 GB.
 # Exit code 1: a reader refused a file, or read other numbers; 77: the packages cannot be had here.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-kerf=$(realpath "${1:?usage: interop.sh KERF [--light] [--write]}") light=0 write=0
+kerf=$(realpath "${1:?usage: interop.sh KERF [--light] [--only LAYOUT] [--write]}") light=0 write=0 only=()
 shift
 while [ $# -gt 0 ]; do
     case $1 in
     --light) light=1 ;;
+    --only) only=(--only "${2:?--only LAYOUT}") && shift ;;
     --write) write=1 ;;
     *) echo "interop.sh: unknown option $1" >&2 && exit 2 ;;
     esac
@@ -40,4 +42,4 @@ export OMP_WAIT_POLICY=passive PYTHONWARNINGS=ignore HF_HUB_OFFLINE=1 TRANSFORME
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/kerf-interop.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 "$venv/bin/python" tests/interop/readers.py "$kerf" tests/data/tiny-llama "$scratch" \
-    $([ $light -eq 0 ] || echo --light) $([ $write -eq 0 ] || echo --write tests/interop/interop.md)
+    "${only[@]}" $([ $light -eq 0 ] || echo --light) $([ $write -eq 0 ] || echo --write tests/interop/interop.md)

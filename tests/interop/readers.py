@@ -21,6 +21,8 @@ import safetensors
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+import gguf_model
+
 CASES = [  # layout, format
     ("modelopt", "nvfp4"),
     ("modelopt", "fp8-e4m3-row"),
@@ -54,6 +56,13 @@ CASES = [  # layout, format
     ("gptq-v2", "int4-g128-asym-f16:gptq"),
     ("gptq-v2", "int8-g128-asym"),
     ("gpt-oss", "mxfp4"),
+    ("gguf", "ggml-q8_0"),
+    ("gguf", "ggml-q4_0"),
+    ("gguf", "int4-g32-f16:search"),
+    ("gguf", "ggml-mxfp4"),
+    ("gguf", "mxfp4:even"),
+    ("gguf", "ggml-nvfp4"),
+    ("gguf", "nvfp4:4/6"),
 ]
 NUMPY_ONLY = {"gptq", "gptq-v2", "awq", "gpt-oss"}  # whose packages need a GPU, or were not run
 ROWS = 4  # of 256 tokens, for perplexity
@@ -64,8 +73,8 @@ class Case:
     layout: str
     format: str
     codec: str  # with its encoder, where that matters
-    folder: Path
-    source: Path  # the model before
+    folder: Path  # or the file
+    source: Path  # the model, or GGUF file, before
     ours: dict  # name -> float32 array
     plain: Path  # the decoded weights as a plain BF16 model
 
@@ -82,13 +91,22 @@ class Seen:
 
 
 def make_case(kerf, model, scratch, layout, fmt):
-    folder, plain, wide = (scratch / (f"{layout}-{fmt}{x}".replace(":", "-")) for x in ("", "-plain", "-fp32"))
+    stem = f"{layout}-{fmt}".replace(":", "-").replace("/", "-")
+    folder, plain, wide = (scratch / (stem + x) for x in ("", "-plain", "-fp32"))
 
     fmt, codec = fmt.split(":")[0], fmt
 
     def run(*words):
         subprocess.run([kerf, *map(str, words), "--progress", "none"], check=True, capture_output=True)
 
+    if layout == "gguf":
+        source, out, wide, plain = (scratch / (stem + x) for x in
+                                    ("-source.gguf", ".gguf", ".safetensors", "-plain.gguf"))
+        gguf_model.write_model(model, source)
+        run("quantize", source, "-f", codec, "-o", out)
+        for to in (wide, plain):
+            run("dequantize", out, "--dtype", "fp32", "-o", to)
+        return Case(layout, fmt, codec, out, source, raw_tensors(wide), plain)
     run("quantize", model, "-f", codec, "--layout", layout, "-o", folder)
     run("dequantize", folder, "--dtype", "fp32", "-o", wide)
     run("dequantize", folder, "--dtype", "fp16" if fmt.endswith("f16") else "bf16", "-o", plain)
@@ -439,6 +457,65 @@ def convert_with_compressed_tensors(case, kerf, scratch):
     return seen
 
 
+# --- gguf-py and llama.cpp ------------------------------------------------------------------------
+
+
+def llama_cpp_perplexity(path, model):
+    """Through llama.cpp itself, in a package that brings it along."""
+    from cyllama.llama import llama_cpp
+
+    class Model(llama_cpp.LlamaModel):
+        n_vocab = json.loads((model / "config.json").read_text())["vocab_size"]  # which the package forgets
+
+    params = llama_cpp.LlamaContextParams()
+    params.n_ctx = params.n_batch = params.n_ubatch = 256
+    context = llama_cpp.LlamaContext(model=Model(path_model=str(path), verbose=False), params=params, verbose=False)
+    tokens = np.fromfile(model / "eval.u16", "<u2")[:ROWS * 256].reshape(ROWS, 256)
+    loss = 0.0
+    for row in tokens:
+        context.kv_cache_clear()
+        batch = llama_cpp.LlamaBatch(n_tokens=256, embd=0, n_seq_max=1)
+        for i, token in enumerate(row):
+            batch.add(int(token), i, [0], True)
+        context.decode(batch)
+        for i, token in enumerate(row[1:]):
+            logits = np.array(context.get_logits_ith(i), np.float64)
+            loss += np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[int(token)]
+    return math.exp(loss / (ROWS * 255))
+
+
+def read_with_gguf(case, model):
+    """Blocks as the package decodes them; a scale beside them is multiplied in behind the product, as
+    llama.cpp does, which may round otherwise in the last bit. Keys and tensors that were not
+    quantized are those of the source."""
+    import gguf
+
+    seen = Seen(case, f"{version('gguf')}; llama.cpp of {version('cyllama')}")
+    ours, source = gguf.GGUFReader(case.folder), gguf.GGUFReader(case.source)
+    for key, field in source.fields.items():
+        same = key == "general.file_type" or key.startswith("GGUF.") or ours.fields[key].contents() == field.contents()
+        seen.problem = seen.problem or ("" if same else f"{key} differs")
+    tensors = {t.name: t for t in ours.tensors}
+    for t in source.tensors:
+        got = tensors[t.name]
+        if got.tensor_type == t.tensor_type:
+            same = np.array_equal(got.data, t.data)
+            seen.problem = seen.problem or ("" if same else f"{t.name} differs")
+            continue
+        scale = tensors.get(t.name.removesuffix("weight") + "scale")
+        theirs, want = gguf.dequantize(got.data, got.tensor_type), case.ours[t.name]
+        if scale is not None:
+            theirs = theirs * scale.data[0]
+        room = np.spacing(np.abs(want)) if scale is not None else 0
+        seen.weights += 1
+        seen.differ += not (theirs.shape == want.shape and bool(np.all(np.abs(theirs - want) <= room)))
+    seen.perplexity = llama_cpp_perplexity(case.folder, model)
+    seen.plain = llama_cpp_perplexity(case.plain, model)
+    if abs(seen.perplexity / seen.plain - 1) > 0.01:
+        seen.problem = seen.problem or "llama.cpp runs another model"
+    return seen
+
+
 # --- all cases ------------------------------------------------------------------------------------
 
 
@@ -454,6 +531,9 @@ def attempt(read, case, *rest):
 
 
 def read_all(case, kerf, scratch, model, light):
+    if case.layout == "gguf":
+        yield attempt(read_with_gguf, case, model)
+        return
     yield attempt(read_with_numpy, case)
     listed = attempt(check_config, case)
     if listed.problem or listed.differ:  # not worth a row otherwise
@@ -499,6 +579,11 @@ def write_table(path, results):
              "keeps scales in the type of the model: those of fp8 and int8 survive when the encoder chose them in",
              "that type, as `ct` does. It cannot load any asymmetric packed checkpoint with this compressed-tensors,",
              "not even theirs, for its placeholder of the zero points is not packed; their decompressor stands in.", "",
+             "Layout gguf: the model as llama.cpp's converter would have it (`gguf_model.py`), quantized from one",
+             "GGUF file to another; the readers are llama.cpp's Python package and llama.cpp itself. Keys and kept",
+             "tensors must be those of the source. A scale beside the blocks is multiplied in as llama.cpp does,",
+             "equal to the last bit. llama.cpp rounds activations to 8 bits where weights are blocks: perplexities",
+             "differ by that.", "",
              "| layout | format | reader | loads | equal | perplexity | plain |", "|---|---|---|---|---|---|---|"]
     for r in results:
         number = [f"{x:.4f}" if x == x else "" for x in (r.perplexity, r.plain)]
@@ -517,10 +602,13 @@ def main():
     p.add_argument("model", type=Path)
     p.add_argument("scratch", type=Path)
     p.add_argument("--light", action="store_true")
+    p.add_argument("--only", metavar="LAYOUT")
     p.add_argument("--write")
     a = p.parse_args()
     results = []
     for layout, fmt in CASES:
+        if a.only and layout != a.only:
+            continue
         model = a.model if layout != "gpt-oss" else make_experts(a.scratch / "experts")
         case = make_case(a.kerf, model, a.scratch, layout, fmt)
         results += read_all(case, a.kerf, a.scratch, a.model, a.light)

@@ -1,8 +1,8 @@
 /* file.h - weight files: open and read checkpoints, write them whole or not at all.
  *
- * Reading: a checkpoint is one safetensors file (plain, or zstd in its seekable format) or a
- * folder with model.safetensors or model.safetensors.index.json. All of a header is validated
- * before anything else is believed; tensor data is read with pread, never mapped.
+ * Reading: a checkpoint is one safetensors file (plain, or zstd in its seekable format), a folder
+ * with model.safetensors or model.safetensors.index.json, or one GGUF file. All of a header is
+ * validated before anything else is believed; tensor data is read with pread, never mapped.
  *
  * Writing: the list of tensors is declared first, the header is written from it, then bytes go
  * to any place in any order; commit checks what is on disk, syncs and renames. Until then the
@@ -37,6 +37,8 @@ typedef struct kerf_tensor {
     uint64_t bytes;
     unsigned shard;  /* index for kerf_reader_shard               */
     uint64_t offset; /* of its first byte in that (unpacked) file */
+    const char
+        *block_type; /* GGUF: "Q8_0"; the tensor is the bytes of such blocks, U8. Else NULL */
 } kerf_tensor;
 
 typedef struct kerf_reader kerf_reader;
@@ -59,7 +61,10 @@ KERF_API const char *kerf_reader_shard(const kerf_reader *r, size_t i);
 KERF_API const char *kerf_reader_folder(const kerf_reader *r);
 KERF_API int kerf_reader_is_folder(const kerf_reader *r);
 
-/* The i-th key of a shard's __metadata__; returns 0 past the end. */
+KERF_API int kerf_reader_is_gguf(const kerf_reader *r);
+
+/* The i-th key of a shard's __metadata__; returns 0 past the end. Of a GGUF file: its keys that are
+ * strings, and under "gguf" its whole header, from which a writer can make another. */
 KERF_API int kerf_reader_metadata_at(const kerf_reader *r, size_t shard, size_t i, const char **key,
                                      const char **value);
 /* The value of a key of a shard's __metadata__, or NULL. */
@@ -102,6 +107,9 @@ typedef struct kerf_writer_options {
     /* metadata[i]: the strings of shard i's __metadata__ besides "format":"pt"; NULL: none     */
     const kerf_key_value *const *metadata;
     const size_t *metadata_count;
+    /* block_type[i]: what the bytes of entry i are in a GGUF file, as kerf_tensor has it; NULL,
+     * also the whole list: nothing but elements */
+    const char *const *block_type;
     /* written into a folder, in place of a file of this name that would be copied              */
     const kerf_companion *companion;
     size_t companions;
@@ -109,9 +117,11 @@ typedef struct kerf_writer_options {
 
 typedef struct kerf_writer kerf_writer;
 
-/* Declares the output. `path` ending in .safetensors or .safetensors.zst is a file, anything
- * else a folder. Nothing is visible under `path` before commit. The header is on disk when this
- * returns. KERF_E_EXISTS: the target is there and overwrite is 0. Duplicate names: KERF_E_ARG. */
+/* Declares the output. `path` ending in .safetensors, .safetensors.zst or .gguf is a file, anything
+ * else a folder. A GGUF file has the keys of the header that the metadata "gguf" carry, but for
+ * general.file_type, which follows from the entries; without it, the metadata as strings. Nothing
+ * is visible under `path` before commit. The header is on disk when this returns. KERF_E_EXISTS:
+ * the target is there and overwrite is 0. Duplicate names: KERF_E_ARG. */
 KERF_API KERF_CHECK kerf_status kerf_writer_create(const char *path, const kerf_entry *entries,
                                                    size_t count, const kerf_writer_options *opt,
                                                    kerf_writer **out, kerf_error *err);
@@ -186,6 +196,7 @@ typedef struct kerf_weight {
     const kerf_layout *layout;             /* when quantized                                  */
     const kerf_tensor *plane[KERF_PLANES]; /* what stores each plane; dense: plane[0] alone    */
     const kerf_tensor *extra[KERF_EXTRAS]; /* tensors that store no plane, in the layout's order */
+    int unit_second; /* the second-level scales are 1, and layout gguf does not store them */
 } kerf_weight;
 
 typedef struct kerf_weights kerf_weights;
@@ -221,6 +232,15 @@ KERF_API KERF_CHECK kerf_status kerf_weight_inexact(const kerf_reader *r, const 
 KERF_API int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char *name,
                                size_t size, kerf_entry *out, kerf_plane_id *plane);
 
+/* Turns w into the weight that layout l can store, code for code: where l has no place for its
+ * format, into the one that has the same numbers in planes of their own (ggml-nvfp4 -> nvfp4); for
+ * layout gguf, scales of 1 per matrix are left out. Whether l takes the result is for
+ * kerf_layout_check to say. *foreign_from: the lowest byte of a block scale that the two sides read
+ * as different numbers; 256: none. */
+KERF_API KERF_CHECK kerf_status kerf_weight_fit(const kerf_reader *r, const kerf_layout *l,
+                                                kerf_weight *w, unsigned *foreign_from,
+                                                kerf_error *err);
+
 /* The JSON string of the `kerf` metadata key that describes these weights (name, codec, dtype and
  * shape are read; dense ones are skipped). malloc'd, to be freed by the caller; NULL: no memory. */
 KERF_API char *kerf_layout_describe(const kerf_layout *l, const kerf_weight *weights, size_t count);
@@ -231,7 +251,8 @@ typedef struct kerf_weight_writer kerf_weight_writer;
 KERF_API KERF_CHECK kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l,
                                                         const kerf_weight *weight, size_t first,
                                                         kerf_weight_writer **out, kerf_error *err);
-/* Writes n bytes of a plane from its byte `offset`; whole elements of the plane's dtype. */
+/* Writes n bytes of a plane from its byte `offset`; whole elements of the plane's dtype. Of planes
+ * that share a tensor (layout gguf), codes come first and then the scales of the same bands. */
 KERF_API KERF_CHECK kerf_status kerf_weight_writer_write(kerf_weight_writer *w, kerf_plane_id p,
                                                          uint64_t offset, const void *src, size_t n,
                                                          kerf_error *err);
