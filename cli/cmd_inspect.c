@@ -1,4 +1,4 @@
-/* cmd_inspect.c - kerf inspect: what a checkpoint holds, and what is wrong with its scales. */
+/* cmd_inspect.c - kerf inspect: what a checkpoint holds, and what is wrong with it. */
 #include "findings.h"
 #include "output.h"
 
@@ -158,13 +158,16 @@ static const option options[] = {
 
 const verb verb_inspect = {
     .name = "inspect",
-    .summary = "what a checkpoint holds, and what is wrong with its scales",
+    .summary = "what a checkpoint holds, and what is wrong with it",
     .usage = "FILE|FOLDER [--planes] [--json]",
-    .details = "Validates a checkpoint and lists its weights with format, shape and size. Scales\n"
-               "are read: NaN, infinite or negative ones are errors (exit code 1); layers that\n"
-               "runtimes fuse (q/k/v, gate/up) but that differ in format or tensor scale are\n"
-               "noted. Codes without their scales, and a config.json that names another layout\n"
-               "than the tensors are in, are errors too.",
+    .details =
+        "Validates a checkpoint and lists its weights with format, shape and size. Scales\n"
+        "are read: NaN, infinite or negative ones are errors (exit code 1); layers that\n"
+        "runtimes fuse (q/k/v, gate/up) but that differ in tensor scale are noted. Errors\n"
+        "too are codes without their scales, a config.json that disagrees with the tensors\n"
+        "(layout, bits, groups, ignored layers, input scales), and bytes that were meant\n"
+        "another way: zero points of GPTQ's other version, scales in the order of a kernel,\n"
+        "swapped nibbles. The last two are told by statistics, with their figure.",
     .examples = "  kerf inspect model.safetensors\n"
                 "  kerf inspect model-nvfp4/ --json | jq .totals\n",
     .options = options,

@@ -1,4 +1,4 @@
-/* findings.h - what is wrong, or odd, in the scales of a checkpoint. */
+/* findings.h - what is wrong, or odd, in a checkpoint. */
 #ifndef KERF_FINDINGS_H
 #define KERF_FINDINGS_H
 

@@ -340,6 +340,10 @@ def read_awq(case, kerf, scratch):
     awq = dataclasses.replace(case, layout="awq", folder=folder, ours=raw_tensors(wide / "model.safetensors"))
     seen = Seen(awq, "kerf, of what numpy packed")
     compare(seen, {n: (decode_awq(packed, n), "float32") for n in awq.ours})
+    subprocess.run([kerf, "convert", folder, "--layout", "gptq-v2", "-o", scratch / "awq-gptq"],
+                   check=True, capture_output=True)
+    back = raw_tensors(scratch / "awq-gptq" / "model.safetensors")  # must be what it was packed from
+    seen.differ += sum(n not in back or not np.array_equal(back[n], t[n]) for n in t if ".q" in n or ".scales" in n)
     return seen
 
 

@@ -579,6 +579,47 @@ static void test_not_recognized(void **state)
     }
 }
 
+static void check_doubt(const char *path, const char *name, const char *wanted)
+{
+    kerf_reader *r;
+    kerf_error err;
+    char text[256];
+    must(kerf_reader_open(path, &r, &err), &err);
+    assert_int_equal(kerf_tensor_doubt(r, kerf_reader_find(r, name), text, sizeof text),
+                     wanted != NULL);
+    if (wanted && !strstr(text, wanted)) fail_msg("%s: \"%s\", not \"%s\"", name, text, wanted);
+    kerf_reader_close(r);
+}
+
+/* GPTQ's parts: each must be there and as it should be, and nothing else by that name. */
+static void test_gptq_recognized(void **state)
+{
+    const kerf_entry good[] = {{"m.qweight", KERF_I32, {2, {16, 32}}, 0},
+                               {"m.scales", KERF_F16, {2, {1, 32}}, 0},
+                               {"m.qzeros", KERF_I32, {2, {1, 4}}, 0},
+                               {"m.g_idx", KERF_I32, {1, {128}}, 0},
+                               {"m.weight", KERF_BF16, {2, {32, 128}}, 0}};
+    static const char *const missing[] = {"", "m.scales is missing", "m.qzeros is missing",
+                                          "m.g_idx is missing"};
+    assert_int_equal(count_packed(state, good, 4, 128), 1);
+    const char *path = in_folder(state, "packed.safetensors");
+    check_doubt(path, "m.qweight", NULL);
+    check_doubt(path, "m.scales", NULL);
+    assert_int_equal(count_packed(state, good, 5, 128), 0);
+    check_doubt(path, "m.qweight", "m.weight has no place beside it");
+    for (size_t i = 0; i < 4; i++) {
+        kerf_entry bad[4] = {good[0], good[1], good[2], good[3]};
+        bad[i].shape.dim[0]++;
+        assert_int_equal(count_packed(state, bad, 4, 128), 0);
+        bad[i] = good[i];
+        bad[i].dtype = KERF_F64;
+        assert_int_equal(count_packed(state, bad, 4, 128), 0);
+        bad[i] = (kerf_entry){"other", KERF_F32, {1, {1}}, 0};
+        assert_int_equal(count_packed(state, bad, 4, 128), 0);
+        if (i > 0) check_doubt(path, "m.qweight", missing[i]);
+    }
+}
+
 /* The JSON that bitsandbytes reads, word for word, and its tables. */
 static void test_bitsandbytes_state(void **state)
 {
@@ -701,6 +742,7 @@ int main(void)
         cmocka_unit_test(test_shorter_scales),
         cmocka_unit_test(test_half_scales),
         cmocka_unit_test(test_not_recognized),
+        cmocka_unit_test(test_gptq_recognized),
         cmocka_unit_test(test_bitsandbytes_state),
         cmocka_unit_test(test_bitsandbytes_recognized),
         cmocka_unit_test(test_refusals),

@@ -164,8 +164,8 @@ KERF_API const kerf_layout *kerf_layout_find(const char *name); /* NULL if unkno
  * it. *written: 0 when such tensors are only read. */
 KERF_API const char *kerf_layout_scheme(const kerf_layout *l, const kerf_format *f, int *written);
 
-/* The layout that config.json in the folder of these files names; NULL: none, or one that kerf does
- * not know. */
+/* The layout that config.json in the folder of these files names, or hf_quant_config.json where it
+ * names none; NULL: none, or one that kerf does not know. */
 KERF_API const kerf_layout *kerf_layout_configured(const kerf_reader *r);
 
 /* Whether the layout can be written with this format: KERF_E_NOSUP says why not, and which formats
