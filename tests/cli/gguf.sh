@@ -70,6 +70,13 @@ expect 0 score "$in" -f ggml-q8_0,nvfp4:4/6
 expect 0 quantize "$in" -f ggml-q8_0 --dry-run --json
 json_is layout gguf
 
+# A recipe is measured on what was written, whose blocks do not name their encoder.
+expect 0 advise "$in" --budget 5bits -f nvfp4:4/6,mxfp4:even,ggml-q8_0 -o "$tmp/recipe.json"
+expect 0 quantize "$in" --recipe "$tmp/recipe.json" -o "$tmp/r.gguf"
+error_says ' 3 tensors measured as promised, 0 not, 0 edited'
+expect 0 quantize "$in" --recipe "$tmp/recipe.json" --tensor '*attn_q.weight=ggml-q4_0' -o "$tmp/r.gguf" -y
+error_says ' 2 tensors measured as promised, 0 not, 1 edited'
+
 # --- dequantize ---------------------------------------------------------------------------------
 expect 0 dequantize "$tmp/q-nvfp4-4-6.gguf" -o "$tmp/d.gguf" --dtype bf16
 check "file type of bf16" test "$(file_type "$tmp/d.gguf")" = 32
