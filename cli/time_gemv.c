@@ -6,26 +6,21 @@
 #include "time_gemv.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "progress.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 enum { PATTERN_ROWS = 256, WARM = 2 };
 #define COLD ((size_t)256 << 20)
 #define PIECE ((size_t)1 << 17) /* of a stream: what a thread takes at a time */
 
+/* As many as this process may run on, which is what threads of 0 means to the library. */
 static int all_threads(void)
 {
-#ifdef _OPENMP
-    return omp_get_num_procs();
-#else
-    return 1;
-#endif
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 /* --- streams ------------------------------------------------------------------------------- */
