@@ -22,6 +22,8 @@ static const struct {
     {"_weight_qdata", NULL},
     {"_weight_scale", "_weight_qdata"},
     {"_proj_scales", "_proj_blocks"},
+    {".blocks", ".scales"}, /* gpt-oss as its makers have it, not as transformers does */
+    {".scales", ".blocks"},
 };
 
 static const char *const codes[] = {".weight", ".weight_packed", ".qweight", "_proj_blocks"};

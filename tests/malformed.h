@@ -211,7 +211,7 @@ static void make_packed(const struct malformed *m, struct bytes *b)
     free(plain.p);
 }
 
-/* --- layout cases: fp8-e4m3 tensors w (planes w and w_scale) and v (no scale), [2,4]; an F32
+/* --- layout cases: fp8-e4m3 tensors w.weight (with its scale) and v.weight (none), [2,4]; an F32
  * tensor u beside which a u_scale stands --- */
 
 static void bytes_quoted(struct bytes *b, const char *text)
@@ -229,9 +229,9 @@ static void make_layout(const struct malformed *m, struct bytes *b)
     struct bytes h = {0};
     bytes_text(&h, "{\"__metadata__\":{\"format\":\"pt\",\"kerf\":");
     bytes_quoted(&h, m->text);
-    bytes_text(&h, "},\"w_scale\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
-                   "\"v\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,4],\"data_offsets\":[4,12]},"
-                   "\"w\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,4],\"data_offsets\":[12,20]},"
+    bytes_text(&h, "},\"w.weight_scale\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
+                   "\"v.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,4],\"data_offsets\":[4,12]},"
+                   "\"w.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,4],\"data_offsets\":[12,20]},"
                    "\"u\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[20,28]},"
                    "\"u_scale\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[28,29]}}");
     bytes_file(b, (char *)h.p, h.n, 29);
@@ -276,7 +276,7 @@ static void make_layout(const struct malformed *m, struct bytes *b)
     {                                                        \
         name, LAYOUT_CASE, status, message, text, 0, 0, NULL \
     }
-#define QUANT(fields) "{\"version\":1,\"tensors\":{\"w\":{" fields "}}}"
+#define QUANT(fields) "{\"version\":1,\"tensors\":{\"w.weight\":{" fields "}}}"
 #define LAYOUT(layout, name, format, shape)                                                     \
     "{\"tensors\":{\"" name "\":{\"format\":\"" format "\",\"dtype\":\"BF16\",\"shape\":" shape \
     "}},\"layout\":\"" layout "\",\"version\":1}"
@@ -509,10 +509,10 @@ static const struct malformed malformed_cases[] = {
     DESCRIBED("kerf-tensors-twice", KERF_E_DATA, "not one version", "{\"version\":1,\"tensors\":{},\"tensors\":{}}"),
     DESCRIBED("kerf-tensors-array", KERF_E_DATA, "not a JSON object", "{\"version\":1,\"tensors\":[]}"),
     DESCRIBED("kerf-unknown-key", KERF_E_DATA, "unknown key", "{\"version\":1,\"tensors\":{},\"more\":1}"),
-    DESCRIBED("kerf-deep", KERF_E_DATA, "nested too deep", "{\"version\":1,\"tensors\":{\"w\":{\"shape\":[[]]}}}"),
-    DESCRIBED("kerf-entry-number", KERF_E_DATA, "not a JSON object", "{\"version\":1,\"tensors\":{\"w\":1}}"),
+    DESCRIBED("kerf-deep", KERF_E_DATA, "nested too deep", "{\"version\":1,\"tensors\":{\"w.weight\":{\"shape\":[[]]}}}"),
+    DESCRIBED("kerf-entry-number", KERF_E_DATA, "not a JSON object", "{\"version\":1,\"tensors\":{\"w.weight\":1}}"),
     DESCRIBED("kerf-tensor-absent", KERF_E_DATA, "described, but not in this file", "{\"version\":1,\"tensors\":{\"x\":{}}}"),
-    DESCRIBED("kerf-tensor-twice", KERF_E_DATA, "described twice", "{\"version\":1,\"tensors\":{\"w\":{\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[2,4]},\"w\":{}}}"),
+    DESCRIBED("kerf-tensor-twice", KERF_E_DATA, "described twice", "{\"version\":1,\"tensors\":{\"w.weight\":{\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[2,4]},\"w.weight\":{}}}"),
     DESCRIBED("kerf-format-missing", KERF_E_DATA, "is not a string", QUANT("\"dtype\":\"BF16\",\"shape\":[2,4]")),
     DESCRIBED("kerf-format-unknown", KERF_E_NOSUP, "unknown format \"fp8-e9m9\"", QUANT("\"format\":\"fp8-e9m9\",\"dtype\":\"BF16\",\"shape\":[2,4]")),
     DESCRIBED("kerf-encoder-number", KERF_E_DATA, "is not a string", QUANT("\"format\":\"fp8-e4m3\",\"encoder\":1,\"dtype\":\"BF16\",\"shape\":[2,4]")),
@@ -521,27 +521,29 @@ static const struct malformed malformed_cases[] = {
     DESCRIBED("kerf-shape-negative", KERF_E_DATA, "not a plain unsigned integer", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[-2,-4]")),
     DESCRIBED("kerf-shape-of-strings", KERF_E_DATA, "shape[0] is not an integer", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[\"2\",4]")),
     DESCRIBED("kerf-shape-rank-9", KERF_E_DATA, "at most 8", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[1,1,1,1,1,1,1,1,8]")),
-    DESCRIBED("kerf-shape-overflows", KERF_E_DATA, "tensor \"w\"", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[4294967296,4294967296,2]")),
-    DESCRIBED("kerf-shape-other", KERF_E_DATA, "plane \"w\" is F8_E4M3 [2,4]", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[4,2]")),
-    DESCRIBED("kerf-plane-missing", KERF_E_DATA, "its plane \"v_scale\" is not in this file", "{\"version\":1,\"tensors\":{\"v\":{\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[2,4]}}}"),
-    DESCRIBED("kerf-plane-dtype", KERF_E_DATA, "plane \"w\" is F8_E4M3", QUANT("\"format\":\"fp8-e5m2\",\"dtype\":\"BF16\",\"shape\":[2,4]")),
-    DESCRIBED("kerf-plane-shape", KERF_E_DATA, "plane \"w_scale\"", QUANT("\"format\":\"fp8-e4m3-row\",\"dtype\":\"BF16\",\"shape\":[2,4]")),
+    DESCRIBED("kerf-shape-overflows", KERF_E_DATA, "tensor \"w.weight\"", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[4294967296,4294967296,2]")),
+    DESCRIBED("kerf-shape-other", KERF_E_DATA, "plane \"w.weight\" is F8_E4M3 [2,4]", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[4,2]")),
+    DESCRIBED("kerf-plane-missing", KERF_E_DATA, "its plane \"v.weight_scale\" is not in this file", "{\"version\":1,\"tensors\":{\"v.weight\":{\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[2,4]}}}"),
+    DESCRIBED("kerf-plane-dtype", KERF_E_DATA, "plane \"w.weight\" is F8_E4M3", QUANT("\"format\":\"fp8-e5m2\",\"dtype\":\"BF16\",\"shape\":[2,4]")),
+    DESCRIBED("kerf-plane-shape", KERF_E_DATA, "plane \"w.weight_scale\"", QUANT("\"format\":\"fp8-e4m3-row\",\"dtype\":\"BF16\",\"shape\":[2,4]")),
     DESCRIBED("kerf-plane-extra", KERF_E_DATA, "has no plane \"u_scale\"", "{\"version\":1,\"tensors\":{\"u\":{\"format\":\"fp32\",\"dtype\":\"F32\",\"shape\":[2]}}}"),
     DESCRIBED("layout-unknown", KERF_E_NOSUP, "it needs a newer kerf", "{\"version\":1,\"layout\":\"mlx\",\"tensors\":{}}"),
     DESCRIBED("layout-no-string", KERF_E_NOSUP, "it needs a newer kerf", "{\"version\":1,\"layout\":1,\"tensors\":{}}"),
     DESCRIBED("layout-twice", KERF_E_DATA, "unknown key", "{\"version\":1,\"layout\":\"modelopt\",\"layout\":\"kerf\",\"tensors\":{}}"),
-    DESCRIBED("layout-format", KERF_E_DATA, "layout modelopt has no format int8", LAYOUT("modelopt", "w", "int8", "[2,4]")),
-    DESCRIBED("layout-plane-missing", KERF_E_DATA, "\"v_scale\" is not in this file", LAYOUT("modelopt", "v", "fp8-e4m3", "[2,4]")),
-    DESCRIBED("layout-plane-shape", KERF_E_DATA, "plane \"w_scale\" is F32 []", LAYOUT("modelopt", "w", "fp8-e4m3-row", "[2,4]")),
-    DESCRIBED("layout-codes-type", KERF_E_DATA, "plane \"w\" is F8_E4M3", LAYOUT("modelopt", "w", "nvfp4", "[2,16]")),
-    DESCRIBED("layout-codes-name", KERF_E_DATA, "\"w_packed\" is not in this file", LAYOUT("compressed-tensors", "w", "mxfp4", "[2,32]")),
-    DESCRIBED("layout-rank-3", KERF_E_DATA, "takes matrices only", LAYOUT("modelopt", "w", "fp8-e4m3", "[1,2,4]")),
-    DESCRIBED("layout-rank-0", KERF_E_DATA, "takes matrices only", LAYOUT("modelopt", "w", "fp8-e4m3-row", "[]")),
-    DESCRIBED("layout-empty", KERF_E_DATA, "takes matrices only", LAYOUT("modelopt", "w", "fp8-e4m3", "[0,4]")),
-    DESCRIBED("layout-multiple", KERF_E_DATA, "columns must be a multiple of 128", LAYOUT("deepseek", "w", "fp8-e4m3-128x128", "[2,4]")),
-    DESCRIBED("layout-large-shape", KERF_E_DATA, "quantized tensor \"w\"", LAYOUT("compressed-tensors", "w", "fp8-e4m3-row", "[9007199254740992,9007199254740992]")),
+    DESCRIBED("layout-format", KERF_E_DATA, "layout modelopt has no format int4-g128", LAYOUT("modelopt", "w.weight", "int4-g128", "[2,4]")),
+    DESCRIBED("layout-plane-missing", KERF_E_DATA, "\"v.weight_scale\" is not in this file", LAYOUT("modelopt", "v.weight", "fp8-e4m3", "[2,4]")),
+    DESCRIBED("layout-plane-shape", KERF_E_DATA, "plane \"w.weight_scale\" is F32 []", LAYOUT("modelopt", "w.weight", "fp8-e4m3-row", "[2,4]")),
+    DESCRIBED("layout-codes-type", KERF_E_DATA, "plane \"w.weight\" is F8_E4M3", LAYOUT("modelopt", "w.weight", "nvfp4", "[2,16]")),
+    DESCRIBED("layout-codes-name", KERF_E_DATA, "\"w.weight_packed\" is not in this file", LAYOUT("compressed-tensors", "w.weight", "mxfp4", "[2,32]")),
+    DESCRIBED("layout-rank-3", KERF_E_DATA, "takes matrices only", LAYOUT("modelopt", "w.weight", "fp8-e4m3", "[1,2,4]")),
+    DESCRIBED("layout-rank-0", KERF_E_DATA, "takes matrices only", LAYOUT("modelopt", "w.weight", "fp8-e4m3-row", "[]")),
+    DESCRIBED("layout-empty", KERF_E_DATA, "takes matrices only", LAYOUT("modelopt", "w.weight", "fp8-e4m3", "[0,4]")),
+    DESCRIBED("layout-multiple", KERF_E_DATA, "columns must be a multiple of 128", LAYOUT("deepseek", "w.weight", "fp8-e4m3-128x128", "[2,4]")),
+    DESCRIBED("layout-large-shape", KERF_E_DATA, "quantized tensor \"w.weight\"", LAYOUT("compressed-tensors", "w.weight", "fp8-e4m3-row", "[9007199254740992,9007199254740992]")),
+    DESCRIBED("layout-name", KERF_E_DATA, "layout modelopt takes names in .weight only", LAYOUT("modelopt", "u", "fp8-e4m3", "[2,4]")),
+    DESCRIBED("layout-turned", KERF_E_DATA, "described, but not in this file", LAYOUT("gptq", "q.weight", "int4-g128", "[32,128]")),
     DESCRIBED("layout-not-there", KERF_E_DATA, "described, but not in this file", LAYOUT("compressed-tensors", "x", "int4-g128", "[2,128]")),
-    DESCRIBED("kerf-plane-shared", KERF_E_DATA, "serves two tensors", "{\"version\":1,\"tensors\":{\"w_scale\":{\"format\":\"fp32\",\"dtype\":\"F32\",\"shape\":[]},\"w\":{\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[2,4]}}}"),
+    DESCRIBED("kerf-plane-shared", KERF_E_DATA, "serves two tensors", "{\"version\":1,\"tensors\":{\"w.weight_scale\":{\"format\":\"fp32\",\"dtype\":\"F32\",\"shape\":[]},\"w.weight\":{\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[2,4]}}}"),
 };
 /* clang-format on */
 

@@ -175,6 +175,9 @@ static kerf_status take_entry(builder *b, kerf_weight *w, const json_t *entry)
         if (!stored)
             return fail_weight(b, KERF_E_DATA, w->name, "layout %s has no format %s",
                                b->layout->name, w->codec.format->name);
+        if (!kf_has_suffix(w->name, stored->tail))
+            return fail_weight(b, KERF_E_DATA, w->name, "layout %s takes names in %s only",
+                               b->layout->name, stored->tail);
         if (kf_stored_fits(stored, &w->geometry, &why) != KERF_OK)
             return fail_weight(b, KERF_E_DATA, w->name, "%s", why.text);
     }

@@ -167,6 +167,11 @@ expect 0 dequantize "$tmp/oss" -o "$tmp/oss-plain"
 error_says 'note: stacked experts are'
 forget "$tmp/oss"
 expect 0 convert "$tmp/oss" --layout kerf -o "$tmp/own-oss2"
+cp -r "$tmp/oss" "$tmp/oss-makers"
+LC_ALL=C sed -i '1s/_proj_blocks/_proj.blocks/g; 1s/_proj_scales/_proj.scales/g' "$tmp/oss-makers/model.safetensors"
+expect 1 inspect "$tmp/oss-makers" --json
+check "blocks and scales of both are strays" test "$(json 'findings.*.tensor' | grep -c '_proj[.]')" = 4
+expect 3 dequantize "$tmp/oss-makers" -o "$tmp/x"
 expect 0 verify "$tmp/own-oss" "$tmp/own-oss2"
 expect 3 convert "$tmp/oss" --layout compressed-tensors -o "$tmp/x"
 error_says 'down_proj: layout compressed-tensors takes names in .weight only'
