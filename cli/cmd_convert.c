@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "fused.h"
-#include "manifest.h"
 #include "output.h"
-#include "progress.h"
 #include "stream.h"
+#include "write_model.h"
 
 typedef struct job {
     const args *args;
@@ -17,7 +16,6 @@ typedef struct job {
     checkpoint source;
     manifest manifest;
     progress progress;
-    uint64_t bytes_in, rounded; /* numbers that do not turn back */
     size_t converted;
     json_t *losses; /* of text */
     double seconds;
@@ -104,12 +102,11 @@ static kerf_status declare_output(job *j, kerf_error *err)
 {
     kerf_weight *weights = NULL;
     size_t count = kerf_weights_count(j->source.weights);
-    TRY(manifest_open(&j->manifest, &j->source, j->path, err));
+    TRY(manifest_open(&j->manifest, j->path, j->args, err));
     TRY(allocate(&weights, count, sizeof *weights, err));
     kerf_status s = KERF_OK;
     for (size_t i = 0; i < count && s == KERF_OK; i++) {
         weights[i] = *kerf_weights_at(j->source.weights, i);
-        j->bytes_in += weight_bytes(&weights[i]);
         j->converted += weights[i].codec.format != NULL;
         if (weights[i].codec.format) s = check_weight(j, &weights[i], err);
         if (s == KERF_OK) s = manifest_add_weight(&j->manifest, j->layout, &weights[i], err);
@@ -166,46 +163,57 @@ static kerf_status move_planes(move *m, kerf_error *err)
     return kerf_weight_writer_finish(m->to, err);
 }
 
+/* *inexact: numbers that do not turn back. */
 static kerf_status convert_weight(job *j, const kerf_weight *w, kerf_writer *to, size_t entry,
-                                  kerf_error *err)
+                                  uint64_t *inexact, kerf_error *err)
 {
     move m = {.job = j, .weight = w};
     uint64_t rounded = 0;
     TRY(kerf_weight_inexact(j->source.reader, w, &rounded, err));
     TRY(kerf_weight_writer_open(to, j->layout, w, entry, &m.to, err));
     kerf_status s = move_planes(&m, err);
-    j->rounded += kerf_weight_writer_inexact(m.to) + (w->layout == j->layout ? 0 : rounded);
+    *inexact = kerf_weight_writer_inexact(m.to) + rounded;
     kerf_weight_writer_close(m.to);
     return s;
 }
 
-static kerf_status write_weights(job *j, kerf_writer *to, kerf_error *err)
+static kerf_status write_weight(void *ctx, kerf_writer *to, size_t i, size_t entry, uint64_t *note,
+                                kerf_error *err)
 {
-    size_t entry = 0;
-    for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
-        const kerf_weight *w = kerf_weights_at(j->source.weights, i);
-        int same = !w->codec.format || w->layout == j->layout;
-        progress_tensor(&j->progress, w->name, same ? "copy" : "convert");
-        TRY(same ? copy_weight(&j->source, w, to, entry, &j->progress, err)
-                 : convert_weight(j, w, to, entry, err));
-        entry += manifest_entries(j->layout, w);
-    }
-    return KERF_OK;
+    job *j = ctx;
+    const kerf_weight *w = kerf_weights_at(j->source.weights, i);
+    int same = !w->codec.format || w->layout == j->layout;
+    progress_tensor(&j->progress, w->name, same ? "copy" : "convert");
+    return same ? copy_weight(&j->source, w, to, entry, &j->progress, err)
+                : convert_weight(j, w, to, entry, note, err);
 }
 
-static kerf_status write_output(job *j, kerf_error *err)
+static uint64_t work_bytes(const void *ctx, size_t i)
 {
-    kerf_writer *w = NULL;
-    TRY(progress_open(&j->progress, j->args, j->bytes_in, err));
-    TRY(manifest_create(&j->manifest, &j->source, j->path, j->args, &w, err));
-    kerf_status s = write_weights(j, w, err);
-    if (s == KERF_OK) {
-        progress_tensor(&j->progress, "checking what was written", "commit");
-        s = kerf_writer_commit(w, err);
-    } else {
-        kerf_writer_abort(w);
-    }
-    j->seconds = progress_close(&j->progress);
+    return weight_bytes(kerf_weights_at(((const job *)ctx)->source.weights, i));
+}
+
+static void describe_work(const void *ctx, FILE *to)
+{
+    fprintf(to, "%s\n", ((const job *)ctx)->layout->name);
+}
+
+static kerf_status write_output(job *j, uint64_t *rounded, kerf_error *err)
+{
+    write_job out = {
+        .verb = "convert",
+        .path = j->path,
+        .args = j->args,
+        .source = &j->source,
+        .manifest = &j->manifest,
+        .ctx = j,
+        .work_bytes = work_bytes,
+        .write = write_weight,
+        .describe = describe_work,
+    };
+    kerf_status s = write_model(&out, &j->progress, err);
+    *rounded = out.notes;
+    j->seconds = out.seconds;
     return s;
 }
 
@@ -213,10 +221,9 @@ static kerf_status write_output(job *j, kerf_error *err)
 
 static kerf_status report(const job *j, kerf_error *err)
 {
-    const char *mode = args_value(j->args, "progress");
     size_t i;
     json_t *text;
-    if (!mode || strcmp(mode, "json") != 0) {
+    if (progress_allows_text(j->args)) {
         fprintf(stderr, "%s: %zu weights in layout %s, %s, %.2f s\n", j->path, j->converted,
                 j->layout->name, json_array_size(j->losses) ? "not without loss" : "nothing lost",
                 j->seconds);
@@ -252,11 +259,12 @@ static kerf_status convert(job *j, kerf_error *err)
     j->losses = json_array();
     TRY(find_losses(j, err));
     TRY(declare_output(j, err));
-    TRY(write_output(j, err));
+    uint64_t rounded = 0; /* numbers that do not turn back */
+    TRY(write_output(j, &rounded, err));
     add_loss(j,
              "%llu tensor scales are reciprocals that fp32 rounds: converted back they differ by "
              "one unit in the last place",
-             (unsigned long long)j->rounded);
+             (unsigned long long)rounded);
     return report(j, err);
 }
 
@@ -287,8 +295,8 @@ const verb verb_convert = {
     .examples = "  kerf convert model-modelopt/ --layout compressed-tensors -o model-ct/\n"
                 "  kerf convert model-ct/ --layout kerf -o model.safetensors\n",
     .options = options,
-    .shared = {&option_layout, &option_overwrite, &option_zstd_level, &option_threads, &option_json,
-               &option_progress},
+    .shared = {&option_layout, &option_overwrite, &option_shard_size, &option_resume,
+               &option_zstd_level, &option_threads, &option_json, &option_progress},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_convert,
