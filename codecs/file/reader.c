@@ -363,8 +363,9 @@ static kerf_status mix_samples(uint64_t *h, const kf_blob *b, kerf_error *err)
 {
     uint8_t text[SAMPLE_BYTES];
     const size_t n = (size_t)kf_min_u64(b->bytes, sizeof text);
+    const uint64_t rest = b->bytes - n, parts = SAMPLES - 1;
     for (uint64_t i = 0; i < SAMPLES; i++) {
-        uint64_t at = (b->bytes - n) / (SAMPLES - 1) * i;
+        uint64_t at = rest / parts * i + rest % parts * i / parts;
         KF_TRY(kf_blob_read(b, at, text, n, err));
         mix(h, text, n);
     }
