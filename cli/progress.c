@@ -77,9 +77,9 @@ static void draw_bar(const progress *p, double now)
 static void print_bytes(const progress *p, double now)
 {
     double left, rate = rate_of(p, now, &left);
-    print_event("bytes",
-                json_pack("{s:I, s:I, s:f, s:f}", "done_bytes", (json_int_t)p->done, "total_bytes",
-                          (json_int_t)p->total, "bytes_per_s", rate, "seconds_left", left));
+    print_event("bytes", json_pack("{s:I, s:I, s:f, s:o}", "done_bytes", (json_int_t)p->done,
+                                   "total_bytes", (json_int_t)p->total, "bytes_per_s", rate,
+                                   "seconds_left", left > 0 ? json_real(left) : json_null()));
 }
 
 static void show(progress *p)

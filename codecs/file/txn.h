@@ -1,7 +1,8 @@
 /* txn.h - files and folders that appear whole or not at all.
  *
  * A temporary stands beside its target, hidden and locked; publishing renames it. A temporary
- * whose lock is free belongs to a dead run, and the next run for the same target removes it. */
+ * whose lock is free belongs to a dead run, and the next run for the same target removes it or
+ * takes it over. */
 #ifndef KERF_FILE_TXN_H
 #define KERF_FILE_TXN_H
 
@@ -49,10 +50,10 @@ kerf_status kf_temp_settle(kf_temp *t, uint64_t bytes, kerf_error *err);
 /* Writes a whole small file, reads it back, and settles it. */
 kerf_status kf_temp_fill(kf_temp *t, const void *p, size_t n, kerf_error *err);
 
-/* Renames a settled temporary (a folder is synced first) onto its target and syncs the folder
- * around; when only the latter fails, the output is in place, whole, and the failure is reported.
- * An existing target is KERF_E_EXISTS unless overwrite is set; a folder that is not empty is then
- * exchanged, and the old one, which must hold nothing but files, removed. */
+/* Renames a settled temporary (a folder is synced first, and its scaffold removed) onto its target
+ * and syncs the folder around; when only the latter fails, the output is in place, whole, and the
+ * failure is reported. An existing target is KERF_E_EXISTS unless overwrite is set; a folder that
+ * is not empty is then exchanged, and the old one, which must hold nothing but files, removed. */
 kerf_status kf_temp_publish(kf_temp *t, const char *target, int overwrite, kerf_error *err);
 
 /* Removes it from the disk (a folder with the files in it) and frees. Fine on KF_NO_TEMP. */
