@@ -1,6 +1,5 @@
 /* cmd_dequantize.c - kerf dequantize: every quantized weight becomes one dense tensor again, under
  * its own name; dense tensors are copied. */
-#include <string.h>
 
 #include "output.h"
 #include "stream.h"
@@ -104,12 +103,6 @@ static uint64_t work_bytes(const void *ctx, size_t i)
     return weight_elements(w) * kerf_dtype_bits(dense_type(j, w)) / 8;
 }
 
-static void describe_work(const void *ctx, FILE *to)
-{
-    (void)ctx; /* a code means one number, and the manifest has its type */
-    (void)to;
-}
-
 static kerf_status write_output(job *j, kerf_error *err)
 {
     write_job out = {
@@ -121,7 +114,6 @@ static kerf_status write_output(job *j, kerf_error *err)
         .ctx = j,
         .work_bytes = work_bytes,
         .write = write_tensor,
-        .describe = describe_work,
     };
     kerf_status s = write_model(&out, &j->progress, err);
     j->seconds = out.seconds;

@@ -2,7 +2,6 @@
  * The header of the output is complete before a byte of a tensor is read; memory is a few panels
  * whatever the size of the file. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "decide.h"
 #include "encode_tensor.h"

@@ -24,7 +24,7 @@ static kerf_status hash_work(const write_job *j, uint64_t *out, kerf_error *err)
     FILE *f = open_memstream(&text, &n);
     if (!f) return fail(err, KERF_E_NOMEM, "no memory for what is asked for");
     fprintf(f, "%s\n", j->verb);
-    j->describe(j->ctx, f);
+    if (j->describe) j->describe(j->ctx, f);
     int failed = fclose(f) != 0;
     if (!failed) *out = kerf_hash(text, n);
     free(text);

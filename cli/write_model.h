@@ -17,7 +17,7 @@ typedef struct write_job {
      * when an earlier run has written it. */
     kerf_status (*write)(void *ctx, kerf_writer *w, size_t i, size_t entry, uint64_t *note,
                          kerf_error *err);
-    /* Prints what the bytes depend on besides the source and the manifest. */
+    /* Prints what the bytes depend on besides the source and the manifest; NULL: nothing. */
     void (*describe)(const void *ctx, FILE *to);
 
     /* results */

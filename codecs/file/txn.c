@@ -150,6 +150,13 @@ kerf_status kf_temp_create(const char *target, int is_folder, kf_temp *t, kerf_e
     return s;
 }
 
+/* What somebody else has put there would be published under our name. */
+static int is_own(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_uid == geteuid();
+}
+
 /* Opens and locks the folder of a dead run; what does not work out leaves it to others. */
 static int take_folder(const char *path, int (*judge)(void *ctx, const char *folder), void *ctx,
                        kf_temp *t)
@@ -157,7 +164,8 @@ static int take_folder(const char *path, int (*judge)(void *ctx, const char *fol
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return 0;
     *t = (kf_temp){.fd = fd, .lock_fd = -1, .slot = -1, .is_folder = 1};
-    int ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_same_file(fd, path) && judge(ctx, path);
+    int ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_same_file(fd, path) && is_own(fd) &&
+               judge(ctx, path);
     if (ours) t->lock_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (ours) t->path = strdup(path);
     if (t->lock_fd >= 0 && t->path) return 1;
