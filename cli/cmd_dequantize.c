@@ -1,6 +1,5 @@
 /* cmd_dequantize.c - kerf dequantize: every quantized weight becomes one dense tensor again, under
  * its own name; dense tensors are copied. */
-
 #include "output.h"
 #include "stream.h"
 #include "write_model.h"

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "file/resume.h"
@@ -158,26 +159,46 @@ static void test_senseless_rows(void **state)
     free(own);
 }
 
-/* A journal that cannot be written is given up. */
-static void test_no_room_for_a_journal(void **state)
+/* Notes a hundred writes; returns whether the journal was given up. */
+static int note_in_vain(char *path, int folder_fd)
 {
-    void *own = sub_folder(state, "gone");
     kf_journal j;
     kf_ledger l;
     kf_temp folder = KF_NO_TEMP;
     kerf_error err;
-    folder.path = own;
-    folder.fd = open(own, O_RDONLY | O_DIRECTORY);
-    assert_int_equal(rmdir(own), 0);
+    folder.path = path;
+    folder.fd = folder_fd;
     kf_ledger_init(&l);
     kf_journal_init(&j, &head);
+    for (uint64_t i = 0; i < 100; i++) must(kf_ledger_add(&l, (kf_record){i, i, 1, 0}, &err), &err);
     must(kf_marks_add(&j.marks, (kf_mark){0, 1, 0}, &err), &err);
-    kf_journal_note(&j, &folder, &l, 0, kf_clock_s());
-    assert_true(j.failed);
-    assert_false(kf_journal_is_due(&j));
+    kf_journal_note(&j, &folder, &l, 100, kf_clock_s());
+    int failed = j.failed;
+    usleep(40000);
+    failed &= !kf_journal_is_due(&j);
     kf_journal_close(&j);
     kf_ledger_free(&l);
-    close(folder.fd);
+    return failed;
+}
+
+/* A journal that cannot be written is given up, and none appears that is not whole. */
+static void test_no_room_for_a_journal(void **state)
+{
+    void *own = sub_folder(state, "gone");
+    int status, fd = open(own, O_RDONLY | O_DIRECTORY);
+    pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit limit = {1000, 1000};
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        _exit(note_in_vain(own, fd) && !is_there(in_folder(&own, KF_JOURNAL_NAME)) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(unlink(in_folder(&own, ".journal.new")), 0);
+    assert_int_equal(rmdir(own), 0);
+    assert_true(note_in_vain(own, fd));
+    close(fd);
     free(own);
 }
 
