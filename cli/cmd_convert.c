@@ -16,6 +16,7 @@ typedef struct job {
     checkpoint source;
     manifest manifest;
     progress progress;
+    uint64_t rounded; /* numbers that do not turn back */
     size_t converted;
     json_t *losses; /* of text */
     double seconds;
@@ -198,7 +199,12 @@ static void describe_work(const void *ctx, FILE *to)
     fprintf(to, "%s\n", ((const job *)ctx)->layout->name);
 }
 
-static kerf_status write_output(job *j, uint64_t *rounded, kerf_error *err)
+static void add_rounded(void *ctx, uint64_t note)
+{
+    ((job *)ctx)->rounded += note;
+}
+
+static kerf_status write_output(job *j, kerf_error *err)
 {
     write_job out = {
         .verb = "convert",
@@ -209,10 +215,10 @@ static kerf_status write_output(job *j, uint64_t *rounded, kerf_error *err)
         .ctx = j,
         .work_bytes = work_bytes,
         .write = write_weight,
+        .noted = add_rounded,
         .describe = describe_work,
     };
     kerf_status s = write_model(&out, &j->progress, err);
-    *rounded = out.notes;
     j->seconds = out.seconds;
     return s;
 }
@@ -259,12 +265,11 @@ static kerf_status convert(job *j, kerf_error *err)
     j->losses = json_array();
     TRY(find_losses(j, err));
     TRY(declare_output(j, err));
-    uint64_t rounded = 0; /* numbers that do not turn back */
-    TRY(write_output(j, &rounded, err));
+    TRY(write_output(j, err));
     add_loss(j,
              "%llu tensor scales are reciprocals that fp32 rounds: converted back they differ by "
              "one unit in the last place",
-             (unsigned long long)rounded);
+             (unsigned long long)j->rounded);
     return report(j, err);
 }
 

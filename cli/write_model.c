@@ -81,7 +81,7 @@ static kerf_status write_weight(run *r, size_t i, kerf_error *err)
         TRY(j->write(j->ctx, r->writer, i, entry, &note, err));
         TRY(kerf_writer_mark(r->writer, entry, entries, note, err));
     }
-    j->notes += note;
+    if (j->noted) j->noted(j->ctx, note);
     return KERF_OK;
 }
 

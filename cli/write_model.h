@@ -13,16 +13,15 @@ typedef struct write_job {
     void *ctx;
 
     uint64_t (*work_bytes)(const void *ctx, size_t i); /* of weight i, for progress */
-    /* Writes weight i into the entries from `entry` on. *note (0 before): added to the notes, also
-     * when an earlier run has written it. */
+    /* Writes weight i into the entries from `entry` on. *note (0 before) goes into the journal. */
     kerf_status (*write)(void *ctx, kerf_writer *w, size_t i, size_t entry, uint64_t *note,
                          kerf_error *err);
+    /* Gets the note of each weight, whether this run has written it or an earlier one; or NULL. */
+    void (*noted)(void *ctx, uint64_t note);
     /* Prints what the bytes depend on besides the source and the manifest; NULL: nothing. */
     void (*describe)(const void *ctx, FILE *to);
 
-    /* results */
-    uint64_t notes;
-    double seconds;
+    double seconds; /* that it took */
 } write_job;
 
 /* As -y, -j, --zstd-level, --resume and --progress of the command line say. */
