@@ -35,6 +35,14 @@ const option option_nan = {"nan", 0, "error|zero|saturate",
                            "NaN and Inf in the source: refuse (default), write 0, or clamp Inf to "
                            "the largest finite value"};
 const option option_overwrite = {"overwrite", 'y', NULL, "replace an existing output"};
+const option option_shard_size = {
+    "shard-size", 0, "SIZE",
+    "new shards of at most SIZE, 5GB or 500MB (decimal) or 2GiB; a weight stays in one (default: "
+    "the shards of IN)"};
+const option option_resume = {
+    "resume", 0, NULL,
+    "go on where a killed run with the same source and options stopped, after comparing what it "
+    "left; leave what is finished to the next when this one ends early"};
 const option option_zstd_level = {"zstd-level", 0, "N",
                                   "compression of .zst outputs, 1 to 22 (default: 3)"};
 const option option_threads = {"threads", 'j', "N",
@@ -44,8 +52,9 @@ const option option_device = {"device", 0, "cpu|cuda[:N]",
 const option option_json = {"json", 0, NULL,
                             "one JSON document on standard output instead of text"};
 const option option_progress = {"progress", 0, "auto|bar|json|none",
-                                "auto (default): a bar on a terminal; json: one line per event on "
-                                "standard error"};
+                                "auto (default): a bar on a terminal; json: one object a line on "
+                                "standard error, with schema kerf.progress/1 and event (phase, "
+                                "tensor, bytes, resume or end)"};
 
 /* --- parse --------------------------------------------------------------------------------- */
 
@@ -242,6 +251,35 @@ kerf_status args_integer(const args *a, const char *name, int lo, int hi, int *o
     }
     *out = (int)value;
     return KERF_OK;
+}
+
+kerf_status args_size(const args *a, const char *name, uint64_t *out, kerf_error *err)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"KB", 1000},
+                 {"MB", 1000000},
+                 {"GB", 1000000000},
+                 {"KiB", 1ull << 10},
+                 {"MiB", 1ull << 20},
+                 {"GiB", 1ull << 30}};
+    const char *text = args_value(a, name);
+    char *end = NULL;
+    if (!text) return KERF_OK;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(end, units[i].name) != 0) continue;
+        if (errno || *text < '0' || *text > '9' || value == 0) break;
+        if (value > (UINT64_MAX >> 1) / units[i].bytes) break;
+        *out = value * units[i].bytes;
+        return KERF_OK;
+    }
+    return USAGE(err, "--%s %.40s: expected a whole number and MB, GB, MiB or GiB, as 5GB", name,
+                 text);
 }
 
 kerf_status args_choice(const args *a, const char *name, const char *const *words, int *out,

@@ -8,7 +8,8 @@
 
 /* Rows that several verbs share. */
 extern const option option_layout, option_keep, option_only, option_nan, option_overwrite,
-    option_zstd_level, option_threads, option_device, option_json, option_progress;
+    option_shard_size, option_resume, option_zstd_level, option_threads, option_device, option_json,
+    option_progress;
 
 /* Reads argv[0..argc) after the verb. "--" ends the options. *help is set when -h or --help was
  * seen; nothing else is checked then. */
@@ -27,6 +28,8 @@ int args_has(const args *a, const char *name);
 /* An integer in [lo, hi]; *out is left alone when the option is absent. */
 kerf_status args_integer(const args *a, const char *name, int lo, int hi, int *out,
                          kerf_error *err);
+/* A size as "5GB", "500MB", "2GiB" or a number of bytes; *out is left alone when it is absent. */
+kerf_status args_size(const args *a, const char *name, uint64_t *out, kerf_error *err);
 /* Index of the value in a list of words ended by NULL; 0 when the option is absent. */
 kerf_status args_choice(const args *a, const char *name, const char *const *words, int *out,
                         kerf_error *err);

@@ -38,7 +38,7 @@ typedef struct verb {
     const char *details;
     const char *examples;
     const option *options;    /* its own, ended by an empty row; NULL: none  */
-    const option *shared[10]; /* those it has in common with others          */
+    const option *shared[12]; /* those it has in common with others          */
     unsigned operands_min, operands_max;
     int (*run)(const args *a, kerf_error *err);
 } verb;

@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "fused.h"
-#include "manifest.h"
 #include "output.h"
-#include "progress.h"
 #include "stray.h"
 #include "stream.h"
+#include "write_model.h"
 
 typedef struct job {
     const args *args;
@@ -18,10 +17,10 @@ typedef struct job {
     checkpoint source;
     manifest manifest;
     progress progress;
-    kerf_weight *target;        /* per weight of the source: what it becomes     */
-    unsigned *foreign_from;     /* ... and the scales that mean other numbers then */
-    uint64_t bytes_in, rounded; /* numbers that do not turn back */
-    uint64_t foreign;           /* bytes that the new layout reads as other numbers */
+    kerf_weight *target;       /* per weight of the source: what it becomes            */
+    unsigned *foreign_from;    /* ... and the scales that mean other numbers then      */
+    uint64_t rounded, foreign; /* numbers that do not turn back; bytes that the new
+                                  layout reads as other numbers                        */
     size_t converted;
     json_t *losses; /* of text */
     double seconds;
@@ -106,13 +105,12 @@ static kerf_status check_weight(const job *j, const kerf_weight *w, kerf_error *
 static kerf_status declare_output(job *j, kerf_error *err)
 {
     size_t count = kerf_weights_count(j->source.weights);
-    TRY(manifest_open(&j->manifest, &j->source, j->path, err));
+    TRY(manifest_open(&j->manifest, j->path, j->args, err));
     TRY(allocate(&j->target, count, sizeof *j->target, err));
     TRY(allocate(&j->foreign_from, count, sizeof *j->foreign_from, err));
     for (size_t i = 0; i < count; i++) {
         kerf_weight *w = &j->target[i];
         *w = *kerf_weights_at(j->source.weights, i);
-        j->bytes_in += weight_bytes(w);
         j->converted += w->codec.format != NULL;
         TRY(kerf_weight_fit(j->source.reader, j->layout, w, &j->foreign_from[i], err));
         if (w->codec.format) TRY(check_weight(j, w, err));
@@ -127,6 +125,7 @@ typedef struct move {
     job *job;
     const kerf_weight *weight;
     unsigned foreign_from;
+    uint64_t foreign; /* bytes from there on */
     kerf_weight_writer *to;
 } move;
 
@@ -138,11 +137,11 @@ static kerf_status move_read(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status move_work(void *ctx, stream_panel *p, kerf_error *err)
 {
-    const move *m = ctx;
+    move *m = ctx;
     const kerf_span scales = p->plane[KERF_PLANE_SCALES];
     (void)err;
     for (size_t i = 0; m->foreign_from < 256 && i < scales.n; i++) {
-        m->job->foreign += ((const unsigned char *)scales.p)[i] >= m->foreign_from;
+        m->foreign += ((const unsigned char *)scales.p)[i] >= m->foreign_from;
     }
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         if (m->weight->geometry.plane[k].band_bytes) {
@@ -177,7 +176,21 @@ static kerf_status move_panels(move *m, stream *s, kerf_error *err)
     return kerf_weight_writer_finish(m->to, err);
 }
 
-static kerf_status convert_weight(job *j, size_t i, kerf_writer *to, size_t entry, kerf_error *err)
+/* The journal keeps one number of each weight: both counts of it, at most 2^32 - 1 each. */
+static uint64_t note_of(uint64_t rounded, uint64_t foreign)
+{
+    const uint64_t most = UINT32_MAX;
+    return (rounded < most ? rounded : most) << 32 | (foreign < most ? foreign : most);
+}
+
+static void add_note(void *ctx, uint64_t note)
+{
+    ((job *)ctx)->rounded += note >> 32;
+    ((job *)ctx)->foreign += note & UINT32_MAX;
+}
+
+static kerf_status convert_weight(job *j, size_t i, kerf_writer *to, size_t entry, uint64_t *note,
+                                  kerf_error *err)
 {
     const kerf_weight *w = &j->target[i];
     move m = {.job = j, .weight = w, .foreign_from = j->foreign_from[i]};
@@ -188,42 +201,51 @@ static kerf_status convert_weight(job *j, size_t i, kerf_writer *to, size_t entr
     kerf_status s = kerf_weight_writer_open(to, j->layout, w, entry, &m.to, err);
     if (s == KERF_OK) s = move_panels(&m, panels, err);
     stream_close(panels);
-    if (s != KERF_OK) {
-        kerf_weight_writer_close(m.to);
-        return s;
+    if (s == KERF_OK) {
+        uint64_t written = kerf_weight_writer_inexact(m.to);
+        *note = note_of(written + (w->layout == j->layout ? 0 : rounded), m.foreign);
     }
-    j->rounded += kerf_weight_writer_inexact(m.to) + (w->layout == j->layout ? 0 : rounded);
     kerf_weight_writer_close(m.to);
     return s;
 }
 
-static kerf_status write_weights(job *j, kerf_writer *to, kerf_error *err)
+static kerf_status write_weight(void *ctx, kerf_writer *to, size_t i, size_t entry, uint64_t *note,
+                                kerf_error *err)
 {
-    size_t entry = 0;
-    for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
-        const kerf_weight *w = &j->target[i];
-        int same = !w->codec.format || w->layout == j->layout;
-        progress_tensor(&j->progress, w->name, same ? "copy" : "convert");
-        TRY(same ? copy_weight(&j->source, w, to, entry, &j->progress, err)
-                 : convert_weight(j, i, to, entry, err));
-        entry += manifest_entries(j->layout, w);
-    }
-    return KERF_OK;
+    job *j = ctx;
+    const kerf_weight *w = &j->target[i];
+    int same = !w->codec.format || w->layout == j->layout;
+    progress_tensor(&j->progress, w->name, same ? "copy" : "convert");
+    return same ? copy_weight(&j->source, w, to, entry, &j->progress, err)
+                : convert_weight(j, i, to, entry, note, err);
+}
+
+static uint64_t work_bytes(const void *ctx, size_t i)
+{
+    return weight_bytes(kerf_weights_at(((const job *)ctx)->source.weights, i));
+}
+
+static void describe_work(const void *ctx, FILE *to)
+{
+    fprintf(to, "%s\n", ((const job *)ctx)->layout->name);
 }
 
 static kerf_status write_output(job *j, kerf_error *err)
 {
-    kerf_writer *w = NULL;
-    TRY(progress_open(&j->progress, j->args, j->bytes_in, err));
-    TRY(manifest_create(&j->manifest, &j->source, j->path, j->args, &w, err));
-    kerf_status s = write_weights(j, w, err);
-    if (s == KERF_OK) {
-        progress_tensor(&j->progress, "checking what was written", "commit");
-        s = kerf_writer_commit(w, err);
-    } else {
-        kerf_writer_abort(w);
-    }
-    j->seconds = progress_close(&j->progress);
+    write_job out = {
+        .verb = "convert",
+        .path = j->path,
+        .args = j->args,
+        .source = &j->source,
+        .manifest = &j->manifest,
+        .ctx = j,
+        .work_bytes = work_bytes,
+        .write = write_weight,
+        .noted = add_note,
+        .describe = describe_work,
+    };
+    kerf_status s = write_model(&out, &j->progress, err);
+    j->seconds = out.seconds;
     return s;
 }
 
@@ -231,10 +253,9 @@ static kerf_status write_output(job *j, kerf_error *err)
 
 static kerf_status report(const job *j, kerf_error *err)
 {
-    const char *mode = args_value(j->args, "progress");
     size_t i;
     json_t *text;
-    if (!mode || strcmp(mode, "json") != 0) {
+    if (progress_allows_text(j->args)) {
         fprintf(stderr, "%s: %zu weights in layout %s, %s, %.2f s\n", j->path, j->converted,
                 j->layout->name, json_array_size(j->losses) ? "not without loss" : "nothing lost",
                 j->seconds);
@@ -318,8 +339,8 @@ const verb verb_convert = {
                 "  kerf convert model-ct/ --layout kerf -o model.safetensors\n"
                 "  kerf convert model-nvfp4.gguf --layout kerf -o model.safetensors\n",
     .options = options,
-    .shared = {&option_layout, &option_overwrite, &option_zstd_level, &option_threads, &option_json,
-               &option_progress},
+    .shared = {&option_layout, &option_overwrite, &option_shard_size, &option_resume,
+               &option_zstd_level, &option_threads, &option_json, &option_progress},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_convert,

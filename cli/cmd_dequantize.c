@@ -2,11 +2,10 @@
  * its own name; dense tensors are copied. */
 #include <string.h>
 
-#include "manifest.h"
 #include "output.h"
-#include "progress.h"
 #include "stray.h"
 #include "stream.h"
+#include "write_model.h"
 
 typedef struct job {
     const args *args;
@@ -76,7 +75,7 @@ static kerf_dtype dense_type(const job *j, const kerf_weight *w)
 
 static kerf_status declare_output(job *j, kerf_error *err)
 {
-    TRY(manifest_open(&j->manifest, &j->source, j->path, err));
+    TRY(manifest_open(&j->manifest, j->path, j->args, err));
     for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
         const kerf_weight *w = kerf_weights_at(j->source.weights, i);
         j->bytes_in += weight_bytes(w);
@@ -84,41 +83,46 @@ static kerf_status declare_output(job *j, kerf_error *err)
             return fail(err, KERF_E_NOSUP, "%.200s: kerf does not decode blocks of type %s",
                         w->name, w->plane[0]->block_type);
         }
-        TRY(manifest_add(&j->manifest, w->name, dense_type(j, w), &w->shape, w->plane[0]->shard,
-                         err));
+        TRY(manifest_add_dense(&j->manifest, w, dense_type(j, w), err));
     }
     return manifest_describe(&j->manifest, &j->source, kerf_layout_at(0), NULL, 0, err);
 }
 
-static kerf_status write_tensors(job *j, kerf_writer *w, kerf_error *err)
+static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entry, uint64_t *note,
+                                kerf_error *err)
 {
-    for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
-        const kerf_weight *weight = kerf_weights_at(j->source.weights, i);
-        int dense = weight->codec.format == NULL;
-        progress_tensor(&j->progress, weight->name, dense ? "keep" : "decode");
-        if (dense) {
-            TRY(copy_tensor(&j->source, weight->plane[0], w, i, &j->progress, err));
-        } else {
-            decode_run r = {j, weight, dense_type(j, weight), w, i};
-            TRY(decode_tensor(&r, err));
-        }
-    }
-    return KERF_OK;
+    job *j = ctx;
+    const kerf_weight *weight = kerf_weights_at(j->source.weights, i);
+    int dense = weight->codec.format == NULL;
+    (void)note;
+    progress_tensor(&j->progress, weight->name, dense ? "keep" : "decode");
+    if (dense) return copy_tensor(&j->source, weight->plane[0], w, entry, &j->progress, err);
+    decode_run r = {j, weight, dense_type(j, weight), w, entry};
+    return decode_tensor(&r, err);
+}
+
+/* Decoded bytes: the types are in the manifest. */
+static uint64_t work_bytes(const void *ctx, size_t i)
+{
+    const job *j = ctx;
+    const kerf_weight *w = kerf_weights_at(j->source.weights, i);
+    return weight_elements(w) * kerf_dtype_bits(dense_type(j, w)) / 8;
 }
 
 static kerf_status write_output(job *j, kerf_error *err)
 {
-    kerf_writer *w = NULL;
-    TRY(progress_open(&j->progress, j->args, manifest_bytes(&j->manifest), err));
-    TRY(manifest_create(&j->manifest, &j->source, j->path, j->args, &w, err));
-    kerf_status s = write_tensors(j, w, err);
-    if (s == KERF_OK) {
-        progress_tensor(&j->progress, "checking what was written", "commit");
-        s = kerf_writer_commit(w, err);
-    } else {
-        kerf_writer_abort(w);
-    }
-    j->seconds = progress_close(&j->progress);
+    write_job out = {
+        .verb = "dequantize",
+        .path = j->path,
+        .args = j->args,
+        .source = &j->source,
+        .manifest = &j->manifest,
+        .ctx = j,
+        .work_bytes = work_bytes,
+        .write = write_tensor,
+    };
+    kerf_status s = write_model(&out, &j->progress, err);
+    j->seconds = out.seconds;
     return s;
 }
 
@@ -140,8 +144,7 @@ static kerf_status report(const job *j, kerf_error *err)
     size_t decoded = count_quantized(&j->source);
     size_t kept = kerf_weights_count(j->source.weights) - decoded;
     uint64_t out = manifest_bytes(&j->manifest);
-    const char *mode = args_value(j->args, "progress");
-    if (!mode || strcmp(mode, "json") != 0) {
+    if (progress_allows_text(j->args)) {
         char in_text[TEXT_SIZE], out_text[TEXT_SIZE];
         fprintf(stderr, "%s: %zu of %zu tensors decoded, %s -> %s, %.2f s\n", j->path, decoded,
                 decoded + kept, bytes_text(j->bytes_in, in_text), bytes_text(out, out_text),
@@ -208,8 +211,8 @@ const verb verb_dequantize = {
     .examples = "  kerf dequantize model-nvfp4/ -o model-restored/\n"
                 "  kerf dequantize model-nf4.safetensors --dtype fp32 -o restored.safetensors\n",
     .options = options,
-    .shared = {&option_overwrite, &option_zstd_level, &option_threads, &option_device, &option_json,
-               &option_progress},
+    .shared = {&option_overwrite, &option_shard_size, &option_resume, &option_zstd_level,
+               &option_threads, &option_device, &option_json, &option_progress},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_dequantize,

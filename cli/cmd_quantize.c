@@ -2,15 +2,13 @@
  * The header of the output is complete before a byte of a tensor is read; memory is a few panels
  * whatever the size of the file. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "decide.h"
 #include "encode_tensor.h"
 #include "fused.h"
-#include "manifest.h"
 #include "output.h"
-#include "progress.h"
 #include "recipe.h"
+#include "write_model.h"
 
 /* What one scale for several fused layers is chosen from. */
 typedef struct shared_stats {
@@ -59,7 +57,7 @@ static kerf_weight weight_after(const job *j, const decision *d)
 static kerf_status declare_output(job *j, kerf_error *err)
 {
     kerf_weight *weights = NULL;
-    TRY(manifest_open(&j->manifest, &j->source, j->path ? j->path : "", err));
+    TRY(manifest_open(&j->manifest, j->path ? j->path : "", j->args, err));
     TRY(allocate(&weights, j->plan.count, sizeof *weights, err));
     kerf_status s = KERF_OK;
     for (size_t i = 0; i < j->plan.count && s == KERF_OK; i++) {
@@ -156,9 +154,11 @@ static kerf_status encode_item(job *j, size_t i, const kerf_weight *w, kerf_weig
     return kerf_weight_writer_finish(to, err);
 }
 
-/* Writes the entries of one tensor, which begin at `entry`. */
-static kerf_status write_tensor(job *j, kerf_writer *w, size_t i, size_t entry, kerf_error *err)
+static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entry, uint64_t *note,
+                                kerf_error *err)
 {
+    job *j = ctx;
+    (void)note;
     const decision *d = &j->plan.item[i];
     char name[64];
     if (!d->codec.format) {
@@ -174,42 +174,42 @@ static kerf_status write_tensor(job *j, kerf_writer *w, size_t i, size_t entry, 
     return s;
 }
 
-static uint64_t work_bytes(const decisions *plan)
+static uint64_t work_bytes(const void *ctx, size_t i)
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < plan->count; i++) {
-        const decision *d = &plan->item[i];
-        int passes = d->codec.format && kerf_needs_stats(&d->geometry) ? 2 : 1;
-        bytes += weight_bytes(d->weight) * (uint64_t)passes;
-    }
-    return bytes;
+    const job *j = ctx;
+    const decision *d = &j->plan.item[i];
+    int passes = d->codec.format && kerf_needs_stats(&d->geometry) ? 2 : 1;
+    return weight_bytes(d->weight) * (uint64_t)passes;
 }
 
-static kerf_status write_tensors(job *j, kerf_writer *w, kerf_error *err)
+/* Names of layout and types do not tell how the codes were chosen. */
+static void describe_work(const void *ctx, FILE *to)
 {
-    size_t entry = 0;
-    TRY(allocate(&j->shared, j->plan.count, sizeof *j->shared, err));
+    const job *j = ctx;
+    char name[64];
+    fprintf(to, "%s %d\n", j->layout->name, (int)j->exec.nan);
     for (size_t i = 0; i < j->plan.count; i++) {
-        const kerf_weight after = weight_after(j, &j->plan.item[i]);
-        TRY(write_tensor(j, w, i, entry, err));
-        entry += manifest_entries(j->layout, &after);
+        const kerf_codec codec = j->plan.item[i].codec;
+        fprintf(to, "%s\n", codec.format ? kerf_codec_name(codec, name, sizeof name) : "keep");
     }
-    return KERF_OK;
 }
 
 static kerf_status write_output(job *j, kerf_error *err)
 {
-    kerf_writer *w = NULL;
-    TRY(progress_open(&j->progress, j->args, work_bytes(&j->plan), err));
-    TRY(manifest_create(&j->manifest, &j->source, j->path, j->args, &w, err));
-    kerf_status s = write_tensors(j, w, err);
-    if (s == KERF_OK) {
-        progress_tensor(&j->progress, "checking what was written", "commit");
-        s = kerf_writer_commit(w, err);
-    } else {
-        kerf_writer_abort(w);
-    }
-    j->seconds = progress_close(&j->progress);
+    write_job out = {
+        .verb = "quantize",
+        .path = j->path,
+        .args = j->args,
+        .source = &j->source,
+        .manifest = &j->manifest,
+        .ctx = j,
+        .work_bytes = work_bytes,
+        .write = write_tensor,
+        .describe = describe_work,
+    };
+    TRY(allocate(&j->shared, j->plan.count, sizeof *j->shared, err));
+    kerf_status s = write_model(&out, &j->progress, err);
+    j->seconds = out.seconds;
     return s;
 }
 
@@ -312,8 +312,7 @@ static kerf_status quantize(job *j, kerf_error *err)
         return args_has(a, "json") ? print_plan_json(j, err) : print_plan(j, err);
     }
     TRY(write_output(j, err));
-    const char *mode = args_value(a, "progress");
-    if (!mode || strcmp(mode, "json") != 0) print_summary(j);
+    if (progress_allows_text(a)) print_summary(j);
     return args_has(a, "json") ? print_plan_json(j, err) : KERF_OK;
 }
 
@@ -358,16 +357,19 @@ const verb verb_quantize = {
         "shows every decision. OUT appears only when it is whole and checked. GLOB is a\n"
         "shell pattern over tensor names. In a layout other than kerf, layers that its loaders\n"
         "fuse share their tensor scale, and what the layout cannot store is kept. An OUT\n"
-        "named .gguf has the keys of the .gguf that IN is, or once was.",
+        "named .gguf has the keys of the .gguf that IN is, or once was. A run that was killed\n"
+        "goes on with --resume: weights that are whole on disk are not written again.",
     .examples = "  kerf quantize model/ -f nvfp4:4/6 -o model-nvfp4/\n"
                 "  kerf quantize model.safetensors -f mxfp4 --dry-run\n"
                 "  kerf quantize model/ -f int4-g128:search --tensor '*down_proj*=int8' -o out/\n"
                 "  kerf quantize model/ -f nvfp4 --keep '*layers.0.*' -o out.safetensors.zst\n"
                 "  kerf quantize model/ -f nvfp4:4/6 --layout compressed-tensors -o out/\n"
-                "  kerf quantize model-bf16.gguf -f nvfp4:4/6 -o model-nvfp4.gguf\n",
+                "  kerf quantize model-bf16.gguf -f nvfp4:4/6 -o model-nvfp4.gguf\n"
+                "  kerf quantize model/ -f mxfp4 --shard-size 5GB -o out/ --resume\n",
     .options = options,
     .shared = {&option_layout, &option_keep, &option_only, &option_nan, &option_overwrite,
-               &option_zstd_level, &option_threads, &option_device, &option_json, &option_progress},
+               &option_shard_size, &option_resume, &option_zstd_level, &option_threads,
+               &option_device, &option_json, &option_progress},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_quantize,

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "args.h"
 #include "output.h"
@@ -134,10 +135,20 @@ static int run(int argc, char **argv, kerf_error *err)
     return result;
 }
 
+/* All shards of a source and of an output are open at once. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int main(int argc, char **argv)
 {
     kerf_error err = {0};
     catch_signals();
+    raise_file_limit();
     int result = run(argc, argv, &err);
     if (result >= 0) return result;
     char text[sizeof err.text];

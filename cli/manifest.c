@@ -27,29 +27,13 @@ kerf_status manifest_layout(const checkpoint *source, const char *path, const ar
     return KERF_OK;
 }
 
-/* Names of the output's files: those of the source, uncompressed. */
-static kerf_status name_shards(manifest *m, const checkpoint *source, kerf_error *err)
+kerf_status manifest_open(manifest *m, const char *path, const args *a, kerf_error *err)
 {
-    TRY(allocate(&m->shard, m->shards, sizeof *m->shard, err));
-    for (size_t i = 0; i < m->shards; i++) {
-        const char *name = kerf_reader_shard(source->reader, i);
-        size_t n = strlen(name) - (ends_with(name, ".zst") ? 4 : 0);
-        m->shard[i] = strndup(name, n);
-        if (!m->shard[i]) return fail(err, KERF_E_NOMEM, "no memory for file names");
-    }
-    return KERF_OK;
-}
-
-kerf_status manifest_open(manifest *m, const checkpoint *source, const char *path, kerf_error *err)
-{
-    size_t shards = kerf_reader_shard_count(source->reader);
-    *m = (manifest){.shards = is_file_path(path) || shards == 0 ? 1 : shards,
-                    .is_gguf = ends_with(path, ".gguf")};
-    kerf_status s = m->shards > 1 ? name_shards(m, source, err) : KERF_OK;
-    if (s == KERF_OK) s = allocate(&m->metadata, m->shards, sizeof *m->metadata, err);
-    if (s == KERF_OK) s = allocate(&m->metadata_count, m->shards, sizeof *m->metadata_count, err);
-    if (s != KERF_OK) manifest_close(m);
-    return s;
+    *m = (manifest){.is_file = is_file_path(path), .is_gguf = ends_with(path, ".gguf")};
+    TRY(args_size(a, "shard-size", &m->shard_bytes, err));
+    if (!m->is_file || !m->shard_bytes) return KERF_OK;
+    return USAGE(err, "%.200s: --shard-size splits a folder, and this is the name of one file",
+                 path);
 }
 
 /* Strings that the manifest owns are declared const for the library; free takes them back. */
@@ -76,6 +60,7 @@ void manifest_close(manifest *m)
     free(m->metadata_count);
     free(m->shard);
     free(m->block_type);
+    free(m->first);
     free(m->entry);
     *m = (manifest){0};
 }
@@ -92,16 +77,29 @@ static kerf_status make_room(manifest *m, kerf_error *err)
     return KERF_OK;
 }
 
-kerf_status manifest_add(manifest *m, const char *name, kerf_dtype dtype, const kerf_shape *shape,
-                         unsigned source_shard, kerf_error *err)
+/* Adds a tensor that comes from a shard of the source. */
+static kerf_status add_entry(manifest *m, const char *name, kerf_dtype dtype,
+                             const kerf_shape *shape, unsigned source_shard, kerf_error *err)
 {
     if (m->count == m->room) TRY(make_room(m, err));
     char *copy = strdup(name);
     if (!copy) return fail(err, KERF_E_NOMEM, "no memory for a name");
-    unsigned shard = m->shards > 1 ? source_shard : 0;
     m->block_type[m->count] = NULL;
     m->entry[m->count++] =
-        (kerf_entry){.name = copy, .dtype = dtype, .shape = *shape, .shard = shard};
+        (kerf_entry){.name = copy, .dtype = dtype, .shape = *shape, .shard = source_shard};
+    return KERF_OK;
+}
+
+static kerf_status begin_weight(manifest *m, kerf_error *err)
+{
+    if (m->weights == m->weights_room) {
+        size_t room = m->weights_room ? m->weights_room * 2 : 64;
+        size_t *first = realloc(m->first, room * sizeof *first);
+        if (!first) return fail(err, KERF_E_NOMEM, "no memory for %zu weights", room);
+        m->first = first;
+        m->weights_room = room;
+    }
+    m->first[m->weights++] = m->count;
     return KERF_OK;
 }
 
@@ -112,14 +110,15 @@ kerf_status manifest_add_weight(manifest *m, const kerf_layout *layout, const ke
     kerf_entry e;
     kerf_plane_id plane;
     const kerf_tensor *t = w->plane[0];
+    TRY(begin_weight(m, err));
     if (!w->codec.format) {
-        TRY(manifest_add(m, t->name, t->dtype, &t->shape, t->shard, err));
+        TRY(add_entry(m, t->name, t->dtype, &t->shape, t->shard, err));
         m->block_type[m->count - 1] = t->block_type;
         return KERF_OK;
     }
     for (size_t i = 0; kerf_layout_entry(layout, w, i, name, sizeof name, &e, &plane); i++) {
         int written;
-        TRY(manifest_add(m, name, e.dtype, &e.shape, t->shard, err));
+        TRY(add_entry(m, name, e.dtype, &e.shape, t->shard, err));
         if (m->is_gguf && plane == KERF_PLANE_CODES) {
             m->block_type[m->count - 1] = kerf_layout_scheme(layout, w->codec.format, &written);
         }
@@ -127,26 +126,78 @@ kerf_status manifest_add_weight(manifest *m, const kerf_layout *layout, const ke
     return KERF_OK;
 }
 
-size_t manifest_entries(const kerf_layout *layout, const kerf_weight *w)
+kerf_status manifest_add_dense(manifest *m, const kerf_weight *w, kerf_dtype dtype, kerf_error *err)
 {
-    char name[KERF_MAX_NAME_BYTES + 32];
-    kerf_entry e;
-    kerf_plane_id plane;
-    size_t n = 0;
-    if (!w->codec.format) return 1;
-    while (kerf_layout_entry(layout, w, n, name, sizeof name, &e, &plane)) n++;
-    return n;
+    TRY(begin_weight(m, err));
+    return add_entry(m, w->name, dtype, &w->shape, w->plane[0]->shard, err);
+}
+
+size_t manifest_entries(const manifest *m, size_t i)
+{
+    return (i + 1 < m->weights ? m->first[i + 1] : m->count) - m->first[i];
+}
+
+static uint64_t bytes_of(const kerf_entry *e)
+{
+    uint64_t n = 0;
+    if (kerf_shape_count(&e->shape, &n, NULL) != KERF_OK) return 0;
+    return n * kerf_dtype_bits(e->dtype) / 8;
 }
 
 uint64_t manifest_bytes(const manifest *m)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < m->count; i++) {
-        uint64_t n = 0;
-        if (kerf_shape_count(&m->entry[i].shape, &n, NULL) != KERF_OK) continue;
-        bytes += n * kerf_dtype_bits(m->entry[i].dtype) / 8;
-    }
+    for (size_t i = 0; i < m->count; i++) bytes += bytes_of(&m->entry[i]);
     return bytes;
+}
+
+/* --- files --------------------------------------------------------------------------------- */
+
+/* Puts weights into shards in their order, whole, until the next would make one too large. */
+static void split(manifest *m)
+{
+    uint64_t used = 0;
+    m->shards = 1;
+    for (size_t i = 0; i < m->weights; i++) {
+        const size_t end = m->first[i] + manifest_entries(m, i);
+        uint64_t bytes = 0;
+        for (size_t k = m->first[i]; k < end; k++) bytes += bytes_of(&m->entry[k]);
+        if (used > 0 && bytes > m->shard_bytes - (used < m->shard_bytes ? used : m->shard_bytes)) {
+            m->shards++;
+            used = 0;
+        }
+        for (size_t k = m->first[i]; k < end; k++) m->entry[k].shard = (unsigned)m->shards - 1;
+        used += bytes;
+    }
+}
+
+/* The name of shard i: as the source has it, uncompressed, or counted. NULL: no memory. */
+static char *shard_name(const manifest *m, const checkpoint *source, size_t i)
+{
+    char text[80];
+    if (!m->shard_bytes) {
+        const char *name = kerf_reader_shard(source->reader, i);
+        return strndup(name, strlen(name) - (ends_with(name, ".zst") ? 4 : 0));
+    }
+    snprintf(text, sizeof text, "model-%05zu-of-%05zu.safetensors", i + 1, m->shards);
+    return strdup(text);
+}
+
+static kerf_status place_files(manifest *m, const checkpoint *source, kerf_error *err)
+{
+    m->shards = kerf_reader_shard_count(source->reader);
+    if (m->shard_bytes) split(m);
+    if (m->is_file || m->shards == 0) m->shards = 1;
+    for (size_t i = 0; m->shards == 1 && i < m->count; i++) m->entry[i].shard = 0;
+    TRY(allocate(&m->metadata, m->shards, sizeof *m->metadata, err));
+    TRY(allocate(&m->metadata_count, m->shards, sizeof *m->metadata_count, err));
+    if (m->shards == 1) return KERF_OK;
+    TRY(allocate(&m->shard, m->shards, sizeof *m->shard, err));
+    for (size_t i = 0; i < m->shards; i++) {
+        m->shard[i] = shard_name(m, source, i);
+        if (!m->shard[i]) return fail(err, KERF_E_NOMEM, "no memory for file names");
+    }
+    return KERF_OK;
 }
 
 /* --- metadata ------------------------------------------------------------------------------ */
@@ -176,11 +227,12 @@ static kerf_status add_key(manifest *m, size_t shard, const char *key, const cha
     return KERF_OK;
 }
 
-/* Keys of the source's files, but for those that the writer and the layout set themselves. */
+/* Keys of the source's files, but for those that the writer and the layout set themselves; all in
+ * the first file where files are others than the source's. */
 static kerf_status carry_keys(manifest *m, const checkpoint *source, kerf_error *err)
 {
     for (size_t i = 0; i < kerf_reader_shard_count(source->reader); i++) {
-        size_t to = m->shards > 1 ? i : 0;
+        size_t to = m->shards > 1 && !m->shard_bytes ? i : 0;
         const char *key, *value;
         for (size_t k = 0; kerf_reader_metadata_at(source->reader, i, k, &key, &value); k++) {
             int ours = strcmp(key, "format") == 0 || strcmp(key, "kerf") == 0;
@@ -197,8 +249,7 @@ static kerf_status describe_shard(manifest *m, size_t shard, const kerf_layout *
     TRY(allocate(&mine, count, sizeof *mine, err));
     size_t n = 0;
     for (size_t i = 0; i < count; i++) {
-        size_t at = m->shards > 1 ? weights[i].plane[0]->shard : 0;
-        if (weights[i].codec.format && at == shard) mine[n++] = weights[i];
+        if (weights[i].codec.format && m->entry[m->first[i]].shard == shard) mine[n++] = weights[i];
     }
     kerf_status s = KERF_OK;
     if (n > 0) {
@@ -214,6 +265,7 @@ static kerf_status describe_shard(manifest *m, size_t shard, const kerf_layout *
 kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_layout *layout,
                               const kerf_weight *weights, size_t count, kerf_error *err)
 {
+    TRY(place_files(m, source, err));
     TRY(carry_keys(m, source, err));
     if (m->is_gguf && !has_key(m, 0, "gguf")) {
         return fail(
@@ -229,33 +281,6 @@ kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_
     }
     return kerf_layout_companions(layout, source->reader, weights, count, m->companion,
                                   &m->companions, err);
-}
-
-/* --- output -------------------------------------------------------------------------------- */
-
-kerf_status manifest_create(const manifest *m, const checkpoint *source, const char *path,
-                            const args *a, kerf_writer **out, kerf_error *err)
-{
-    const kerf_key_value **metadata = NULL;
-    kerf_writer_options opt = {
-        .overwrite = args_has(a, "overwrite"),
-        .source = source->reader,
-        .shard = m->shard,
-        .shards = m->shard ? m->shards : 0,
-        .metadata_count = m->metadata_count,
-        .block_type = m->block_type,
-        .companion = m->companion,
-        .companions = m->companions,
-    };
-    TRY(args_integer(a, "threads", 1, 4096, &opt.threads, err));
-    TRY(args_integer(a, "zstd-level", 1, 22, &opt.zstd_level, err));
-    TRY(allocate(&metadata, m->shards, sizeof *metadata, err));
-    for (size_t i = 0; i < m->shards; i++) metadata[i] = m->metadata[i];
-    opt.metadata = metadata;
-    kerf_status s = kerf_writer_create(path, m->entry, m->count, &opt, out, err);
-    free(metadata);
-    if (s == KERF_E_EXISTS) fail(err, s, "%.300s: exists already; -y replaces it", path);
-    return s;
 }
 
 /* --- copy ---------------------------------------------------------------------------------- */

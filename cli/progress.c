@@ -24,72 +24,148 @@ kerf_status progress_open(progress *p, const args *a, uint64_t total, kerf_error
     int mode = 0;
     TRY(args_choice(a, "progress", modes, &mode, err));
     *p = (progress){.mode = mode_of[mode], .total = total, .started_s = now_s()};
+    p->phase_s = p->started_s;
     if (mode == 0 && isatty(STDERR_FILENO)) p->mode = BAR;
     return KERF_OK;
 }
 
-static void print_line(json_t *event)
+int progress_allows_text(const args *a)
 {
-    char *text = json_dumps(event, JSON_COMPACT);
+    const char *mode = args_value(a, "progress");
+    return !mode || strcmp(mode, "json") != 0;
+}
+
+/* Prints one event: what it is, then what it says, which is released. */
+static void print_event(const char *event, json_t *says)
+{
+    json_t *line = json_pack("{s:s, s:s}", "schema", "kerf.progress/1", "event", event);
+    if (line && says) json_object_update(line, says);
+    char *text = json_dumps(line, JSON_COMPACT);
     if (text) fprintf(stderr, "%s\n", text);
-    json_decref(event);
+    json_decref(says);
+    json_decref(line);
     free(text);
 }
 
-static void draw_bar(progress *p, double now)
+/* Bytes per second of this phase, and the seconds that the rest will take; 0: not known yet. */
+static double rate_of(const progress *p, double now, double *left_s)
+{
+    double elapsed = now - p->phase_s;
+    double rate = elapsed > 0 ? (double)(p->done - p->skipped) / elapsed : 0;
+    *left_s = rate > 0 && elapsed > 1 ? (double)(p->total - p->done) / rate : 0;
+    return rate;
+}
+
+static void draw_bar(const progress *p, double now)
 {
     enum { CELLS = 24 };
+    double left, rate = rate_of(p, now, &left);
     double share = p->total ? (double)p->done / (double)p->total : 1;
-    double elapsed = now - p->started_s;
-    double rate = elapsed > 0 ? (double)p->done / elapsed : 0;
     char bar[CELLS + 1];
     for (int i = 0; i < CELLS; i++) bar[i] = (i + 0.5) / CELLS < share ? '#' : '.';
     bar[CELLS] = 0;
     fprintf(stderr, "\r\033[K[%s] %3.0f %%  %.1f of %.1f MB  %.0f MB/s", bar, 100 * share,
             (double)p->done / 1e6, (double)p->total / 1e6, rate / 1e6);
-    if (rate > 0 && elapsed > 1) {
-        double left = (double)(p->total - p->done) / rate;
-        fprintf(stderr, "  %.0f:%02.0f left", (left - (double)((int)left % 60)) / 60,
-                (double)((int)left % 60));
+    if (left > 0) {
+        long seconds = (long)left;
+        fprintf(stderr, "  %ld:%02ld left", seconds / 60, seconds % 60);
     }
     fprintf(stderr, "  %.30s", p->what);
     fflush(stderr);
+}
+
+static void print_bytes(const progress *p, double now)
+{
+    double left, rate = rate_of(p, now, &left);
+    print_event("bytes", json_pack("{s:I, s:I, s:f, s:o}", "done_bytes", (json_int_t)p->done,
+                                   "total_bytes", (json_int_t)p->total, "bytes_per_s", rate,
+                                   "seconds_left", left > 0 ? json_real(left) : json_null()));
+}
+
+static void show(progress *p)
+{
+    static const double least_wait_s[] = {[BAR] = 0.1, [LINES] = 0.5};
+    if (p->mode == SILENT) return;
+    double now = now_s();
+    if (now - p->shown_s < least_wait_s[p->mode]) return;
     p->shown_s = now;
+    if (p->mode == LINES) {
+        print_bytes(p, now);
+        return;
+    }
+    draw_bar(p, now);
     p->drawn = 1;
+}
+
+static void clear(progress *p)
+{
+    if (p->drawn) fprintf(stderr, "\r\033[K");
+    p->drawn = 0;
 }
 
 void progress_tensor(progress *p, const char *name, const char *action)
 {
     printable(name, p->what, sizeof p->what);
     if (p->mode != LINES) return;
-    print_line(json_pack("{s:s, s:s, s:s, s:I, s:I}", "event", "tensor", "name", name, "action",
-                         action, "done_bytes", (json_int_t)p->done, "total_bytes",
-                         (json_int_t)p->total));
+    print_event("tensor",
+                json_pack("{s:s, s:s, s:I, s:I}", "name", name, "action", action, "done_bytes",
+                          (json_int_t)p->done, "total_bytes", (json_int_t)p->total));
 }
 
 void progress_add(progress *p, uint64_t bytes)
 {
     p->done += bytes;
     if (p->done > p->total) p->total = p->done;
-    if (p->mode == SILENT) return;
-    double now = now_s();
-    if (p->mode == BAR && now - p->shown_s >= 0.1) draw_bar(p, now);
-    if (p->mode == LINES && now - p->shown_s >= 0.5) {
-        print_line(json_pack("{s:s, s:I, s:I}", "event", "bytes", "done_bytes", (json_int_t)p->done,
-                             "total_bytes", (json_int_t)p->total));
-        p->shown_s = now;
+    show(p);
+}
+
+void progress_skip(progress *p, uint64_t bytes)
+{
+    p->skipped += bytes;
+    progress_add(p, bytes);
+}
+
+void progress_phase(progress *p, const char *name, uint64_t total)
+{
+    p->total = total;
+    p->done = p->skipped = 0;
+    p->phase_s = now_s();
+    printable(name, p->what, sizeof p->what);
+    if (p->mode == LINES) {
+        print_event("phase",
+                    json_pack("{s:s, s:I}", "name", name, "total_bytes", (json_int_t)total));
+    }
+}
+
+void progress_at(progress *p, uint64_t done, uint64_t total)
+{
+    p->done = done;
+    p->total = total;
+    show(p);
+}
+
+void progress_resume(progress *p, const char *path, uint64_t bytes, const char *why)
+{
+    clear(p);
+    if (p->mode == LINES) {
+        print_event("resume",
+                    json_pack("{s:I, s:s?}", "found_bytes", (json_int_t)bytes, "anew", why));
+    } else if (why) {
+        fprintf(stderr, "%s: begins anew: %s\n", path, why);
+    } else {
+        fprintf(stderr, "%s: goes on: %.1f MB were there, all compared\n", path,
+                (double)bytes / 1e6);
     }
 }
 
 double progress_close(progress *p)
 {
     double elapsed = now_s() - p->started_s;
-    if (p->drawn) fprintf(stderr, "\r\033[K");
+    clear(p);
     if (p->mode == LINES) {
-        print_line(json_pack("{s:s, s:I, s:f}", "event", "end", "done_bytes", (json_int_t)p->done,
-                             "seconds", elapsed));
+        print_event("end",
+                    json_pack("{s:I, s:f}", "done_bytes", (json_int_t)p->done, "seconds", elapsed));
     }
     p->mode = SILENT;
-    p->drawn = 0;
     return elapsed;
 }

@@ -1,17 +1,22 @@
 /* cleanup.c - the table of temporaries that a signal handler removes.
  *
  * A handler may run between any two instructions of any thread: the table is static, an entry is
- * published by one atomic store after its path is complete, and never freed. */
+ * published by one atomic store after its path is complete, and never freed. A folder goes with the
+ * files in it, which are listed by the system call itself: readdir takes memory. */
 #include "file/cleanup.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <kerf/file.h>
 
-#define MAX_ENTRIES 1024
+#define MAX_ENTRIES 64
+#define MAX_ROUNDS 100 /* a file may come while others go */
 
 enum { FREE, TAKEN, IS_FILE, IS_FOLDER };
 
@@ -39,10 +44,34 @@ void kf_cleanup_drop(int slot)
     if (slot >= 0) atomic_store(&entry[slot].state, FREE);
 }
 
+/* One reading of a folder: what is in it goes. */
+static void remove_listed(int folder)
+{
+    _Alignas(struct dirent64) char list[4096];
+    long n;
+    while ((n = syscall(SYS_getdents64, folder, list, sizeof list)) > 0)
+        for (long at = 0; at < n;) {
+            const struct dirent64 *e = (const void *)(list + at);
+            unlinkat(folder, e->d_name, 0); /* "." and ".." are folders: nothing happens */
+            at += e->d_reclen;
+        }
+}
+
+static void remove_folder(const char *path)
+{
+    for (int i = 0; i < MAX_ROUNDS && rmdir(path) != 0; i++) {
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0) return;
+        remove_listed(fd);
+        close(fd);
+    }
+}
+
 void kerf_writer_cleanup_signal(void)
 {
-    for (int i = 0; i < MAX_ENTRIES; i++)
-        if (atomic_load(&entry[i].state) == IS_FILE) unlink(entry[i].path);
-    for (int i = 0; i < MAX_ENTRIES; i++)
-        if (atomic_load(&entry[i].state) == IS_FOLDER) rmdir(entry[i].path);
+    for (int i = 0; i < MAX_ENTRIES; i++) {
+        int state = atomic_load(&entry[i].state);
+        if (state == IS_FILE) unlink(entry[i].path);
+        if (state == IS_FOLDER) remove_folder(entry[i].path);
+    }
 }

@@ -37,12 +37,14 @@ static int is_same_file(int fd, const char *path)
            a.st_ino == b.st_ino;
 }
 
-static void remove_files_in(const char *folder)
+static void remove_files_in(const char *folder, int (*keeps)(void *ctx, const char *name),
+                            void *ctx)
 {
     DIR *d = opendir(folder);
     if (!d) return;
     for (struct dirent *e = readdir(d); e; e = readdir(d))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            !(keeps && keeps(ctx, e->d_name)))
             unlinkat(dirfd(d), e->d_name, 0);
     closedir(d);
 }
@@ -50,7 +52,7 @@ static void remove_files_in(const char *folder)
 static void remove_path(const char *path)
 {
     if (unlink(path) == 0 || errno != EISDIR) return;
-    remove_files_in(path);
+    remove_files_in(path, NULL, NULL);
     rmdir(path);
 }
 
@@ -148,28 +150,100 @@ kerf_status kf_temp_create(const char *target, int is_folder, kf_temp *t, kerf_e
     return s;
 }
 
-kerf_status kf_temp_create_in(const kf_temp *folder, const char *name, kf_temp *t, kerf_error *err)
+/* What somebody else has put there would be published under our name. */
+static int is_own(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_uid == geteuid();
+}
+
+/* Opens and locks the folder of a dead run; what does not work out leaves it to others. */
+static int take_folder(const char *path, int (*judge)(void *ctx, const char *folder), void *ctx,
+                       kf_temp *t)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return 0;
+    *t = (kf_temp){.fd = fd, .lock_fd = -1, .slot = -1, .is_folder = 1};
+    int ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_same_file(fd, path) && is_own(fd) &&
+               judge(ctx, path);
+    if (ours) t->lock_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (ours) t->path = strdup(path);
+    if (t->lock_fd >= 0 && t->path) return 1;
+    kf_temp_release(t);
+    return 0;
+}
+
+int kf_temp_adopt(const char *target, int (*judge)(void *ctx, const char *folder), void *ctx,
+                  kf_temp *t)
+{
+    char prefix[NAME_MAX + 1];
+    int taken = 0;
+    char *folder = kf_path_folder(target);
+    DIR *d = folder ? opendir(folder) : NULL;
+    name_prefix(target, prefix);
+    for (struct dirent *e = d ? readdir(d) : NULL; e && !taken; e = readdir(d)) {
+        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0) continue;
+        char *path = kf_path_join(folder, e->d_name);
+        taken = path && take_folder(path, judge, ctx, t);
+        free(path);
+    }
+    if (d) closedir(d);
+    if (taken) remove_dead(folder, prefix);
+    free(folder);
+    return taken;
+}
+
+void kf_temp_keep(kf_temp *t)
+{
+    kf_cleanup_drop(t->slot);
+    t->slot = -1;
+}
+
+void kf_temp_sweep(const kf_temp *folder, int (*keeps)(void *ctx, const char *name), void *ctx)
+{
+    remove_files_in(folder->path, keeps, ctx);
+}
+
+/* In a temporary folder `flags` say how a name is opened. */
+static kerf_status open_in(const kf_temp *folder, const char *name, int flags, kf_temp *t,
+                           kerf_error *err)
 {
     *t = (kf_temp)KF_NO_TEMP;
     t->path = kf_path_join(folder->path, name);
     if (!t->path) return no_memory(name, err);
-    t->fd = make(t->path, 0);
-    if (t->fd < 0) {
-        kerf_status s = kf_fail_errno(err, errno, "%s: cannot create", t->path);
-        kf_temp_release(t);
-        return s;
-    }
-    t->slot = kf_cleanup_add(t->path, 0);
+    t->fd = open(t->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
+    if (t->fd >= 0) return KERF_OK;
+    kerf_status s = kf_fail_errno(err, errno, "%s: cannot %s", t->path,
+                                  flags & O_CREAT ? "create" : "open it again");
+    kf_temp_release(t);
+    return s;
+}
+
+kerf_status kf_temp_open_in(const kf_temp *folder, const char *name, kf_temp *t, kerf_error *err)
+{
+    return open_in(folder, name, 0, t, err);
+}
+
+kerf_status kf_temp_create_in(const kf_temp *folder, const char *name, kf_temp *t, kerf_error *err)
+{
+    return open_in(folder, name, O_CREAT | O_EXCL, t, err);
+}
+
+kerf_status kf_temp_size(const kf_temp *t, uint64_t *bytes, kerf_error *err)
+{
+    struct stat st;
+    if (fstat(t->fd, &st) != 0) return kf_fail_errno(err, errno, "%s: cannot look at it", t->path);
+    *bytes = (uint64_t)st.st_size;
     return KERF_OK;
 }
 
 kerf_status kf_temp_settle(kf_temp *t, uint64_t bytes, kerf_error *err)
 {
-    struct stat st;
-    if (fstat(t->fd, &st) != 0) return kf_fail_errno(err, errno, "%s: cannot look at it", t->path);
-    if ((uint64_t)st.st_size != bytes)
+    uint64_t there;
+    KF_TRY(kf_temp_size(t, &there, err));
+    if (there != bytes)
         return kf_fail(err, KERF_E_IO, KF_NOWHERE, "%s: has %llu bytes on disk, %llu were written",
-                       t->path, (unsigned long long)st.st_size, (unsigned long long)bytes);
+                       t->path, (unsigned long long)there, (unsigned long long)bytes);
     if (fsync(t->fd) != 0) return kf_fail_errno(err, errno, "%s: cannot sync", t->path);
     int fd = t->fd;
     t->fd = -1;
@@ -237,6 +311,7 @@ static kerf_status publish_in(kf_temp *t, int folder, const char *target, int ov
 {
     int exchanged = 0;
     if (t->is_folder) KF_TRY(kf_sync_folder(t->fd, t->path, err));
+    if (t->scaffold) unlinkat(t->fd, t->scaffold, 0); /* as late as can be: it is of use till now */
     KF_TRY(t->is_folder ? rename_folder(t, target, overwrite, &exchanged, err)
                         : rename_file(t, target, overwrite, err));
     kerf_status s = kf_sync_folder(folder, target, err);

@@ -1,7 +1,8 @@
 /* txn.h - files and folders that appear whole or not at all.
  *
  * A temporary stands beside its target, hidden and locked; publishing renames it. A temporary
- * whose lock is free belongs to a dead run, and the next run for the same target removes it. */
+ * whose lock is free belongs to a dead run, and the next run for the same target removes it or
+ * takes it over. */
 #ifndef KERF_FILE_TXN_H
 #define KERF_FILE_TXN_H
 
@@ -13,6 +14,7 @@ typedef struct kf_temp {
     int lock_fd; /* keeps the lock when fd is closed; -1: no lock       */
     int slot;    /* in the table of what a signal removes; -1: no place */
     int is_folder;
+    const char *scaffold; /* name of a file in the folder that is not published; NULL: none */
 } kf_temp;
 
 #define KF_NO_TEMP                          \
@@ -24,8 +26,22 @@ typedef struct kf_temp {
  * runs first. */
 kerf_status kf_temp_create(const char *target, int is_folder, kf_temp *t, kerf_error *err);
 
-/* Makes a file inside a temporary folder; it goes where the folder goes. */
+/* Takes over the first temporary folder of a dead run for which `judge` returns something else than
+ * 0, and returns 1. No signal removes it. */
+int kf_temp_adopt(const char *target, int (*judge)(void *ctx, const char *folder), void *ctx,
+                  kf_temp *t);
+
+/* A signal shall leave it on the disk. */
+void kf_temp_keep(kf_temp *t);
+
+/* Makes a file inside a temporary folder, or opens one; it goes where the folder goes. */
 kerf_status kf_temp_create_in(const kf_temp *folder, const char *name, kf_temp *t, kerf_error *err);
+kerf_status kf_temp_open_in(const kf_temp *folder, const char *name, kf_temp *t, kerf_error *err);
+
+/* Removes the files in a temporary folder but for those that `keeps` returns 1 for. */
+void kf_temp_sweep(const kf_temp *folder, int (*keeps)(void *ctx, const char *name), void *ctx);
+
+kerf_status kf_temp_size(const kf_temp *t, uint64_t *bytes, kerf_error *err);
 
 /* Size check, sync and checked close. A failed sync is final: the system may drop the bytes and
  * say nothing the next time. */
@@ -34,10 +50,10 @@ kerf_status kf_temp_settle(kf_temp *t, uint64_t bytes, kerf_error *err);
 /* Writes a whole small file, reads it back, and settles it. */
 kerf_status kf_temp_fill(kf_temp *t, const void *p, size_t n, kerf_error *err);
 
-/* Renames a settled temporary (a folder is synced first) onto its target and syncs the folder
- * around; when only the latter fails, the output is in place, whole, and the failure is reported.
- * An existing target is KERF_E_EXISTS unless overwrite is set; a folder that is not empty is then
- * exchanged, and the old one, which must hold nothing but files, removed. */
+/* Renames a settled temporary (a folder is synced first, and its scaffold removed) onto its target
+ * and syncs the folder around; when only the latter fails, the output is in place, whole, and the
+ * failure is reported. An existing target is KERF_E_EXISTS unless overwrite is set; a folder that
+ * is not empty is then exchanged, and the old one, which must hold nothing but files, removed. */
 kerf_status kf_temp_publish(kf_temp *t, const char *target, int overwrite, kerf_error *err);
 
 /* Removes it from the disk (a folder with the files in it) and frees. Fine on KF_NO_TEMP. */

@@ -1,14 +1,17 @@
 /* writer.c - a checkpoint that appears whole or not at all.
  *
- * create   checks the target, lays out the files, reserves the disk, writes the headers, and copies
- *          the small files of a source folder: what can fail early does
+ * create   checks the target, lays out the files, takes up what a dead run left, reserves the disk,
+ *          writes the headers, and copies the small files of a source folder: what can fail early
+ *          does
  * write    puts bytes in place and notes their hash
+ * mark     says that entries are complete, which a journal keeps for the next run
  * commit   proves that every byte was written once, packs (*.zst), syncs, reads all back through
  *          the reader's own path and compares, then renames: a folder is built whole beside the
  *          target, its index last, and appears by one rename */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,27 +20,37 @@
 #include "file/blob.h"
 #include "file/companions.h"
 #include "file/index.h"
+#include "file/journal.h"
 #include "file/ledger.h"
 #include "file/plan.h"
+#include "file/resume.h"
 #include "file/target.h"
 #include "file/txn.h"
 
 #define MODEL_NAME "model.safetensors"
 #define DEFAULT_LEVEL 3
+#define HURRY_BYTES ((size_t)1 << 20)
 
 typedef struct out_file {
-    char *name;    /* of a folder's shard; NULL: the target itself */
-    int is_packed; /* pack on commit                               */
-    kf_temp temp;  /* of the unpacked file until then              */
+    char *name;          /* in the temporary folder; NULL: the target itself      */
+    char *plain;         /* the same until it is packed                           */
+    int is_packed;       /* pack on commit                                        */
+    int was_packed;      /* by a dead run                                         */
+    atomic_int is_dirty; /* written to since it was synced for the journal        */
+    kf_temp temp;        /* of the unpacked file until commit                     */
 } out_file;
 
 struct kerf_writer {
     kf_target target;
-    kf_temp root; /* folder */
+    kf_temp root; /* folder, with a journal also of a single file */
     kf_plan plan;
     kf_ledger ledger;
     out_file *file; /* plan.files of them */
     int overwrite, threads, level;
+    kf_watch watch;
+    int has_journal, keeps; /* keeps: what is marked is left to the next run */
+    kf_journal journal;
+    kf_found found; /* of a dead run; its ledger has become ours */
 };
 
 static kerf_status no_memory(kerf_error *err)
@@ -100,11 +113,14 @@ static kerf_status name_files(kerf_writer *w, const kerf_writer_options *opt, ke
     for (size_t i = 0; i < w->plan.files; i++) w->file[i].temp = (kf_temp)KF_NO_TEMP;
     for (size_t i = 0; i < w->plan.files; i++) {
         out_file *f = &w->file[i];
+        const char *name = opt->shard ? opt->shard[i] : MODEL_NAME;
         f->is_packed = w->target.is_packed;
-        if (!w->target.is_folder) continue;
-        f->name = strdup(opt->shard ? opt->shard[i] : MODEL_NAME);
-        if (!f->name) return no_memory(err);
-        f->is_packed = kf_has_suffix(f->name, ".zst");
+        if (!w->target.is_folder && !w->has_journal) continue;
+        if (!w->target.is_folder) name = kf_path_base(w->target.path);
+        f->is_packed = kf_has_suffix(name, ".zst");
+        f->name = strdup(name);
+        f->plain = strndup(name, strlen(name) - (f->is_packed ? 4 : 0));
+        if (!f->name || !f->plain) return no_memory(err);
     }
     return KERF_OK;
 }
@@ -128,21 +144,44 @@ static kerf_status reserve(const kf_temp *t, uint64_t bytes, kerf_error *err)
     return kf_fail_errno(err, failed, "%s: no room for %" PRIu64 " bytes", t->path, bytes);
 }
 
+/* With a journal the disk gets to work at once, so that a sync finds little to wait for. */
+static void hurry(out_file *f, uint64_t offset, size_t n)
+{
+    atomic_store(&f->is_dirty, 1);
+    if (n >= HURRY_BYTES)
+        sync_file_range(f->temp.fd, (off64_t)offset, (off64_t)n, SYNC_FILE_RANGE_WRITE);
+}
+
 static kerf_status write_noted(kerf_writer *w, size_t file, uint64_t offset, const void *src,
                                size_t n, kerf_error *err)
 {
     const uint8_t *p = src;
-    const kf_temp *t = &w->file[file].temp;
+    out_file *f = &w->file[file];
+    const kf_temp *t = &f->temp;
     while (n > 0) {
         size_t part = n < KF_LEDGER_MAX_BYTES ? n : KF_LEDGER_MAX_BYTES;
         kf_record r = {offset, kerf_hash(p, part), (uint32_t)part, (uint32_t)file};
-        KF_TRY(kf_write_at(t->fd, t->path, offset, p, part, err));
+        if (!f->was_packed) KF_TRY(kf_write_at(t->fd, t->path, offset, p, part, err));
+        if (w->has_journal && !f->was_packed) hurry(f, offset, part);
         KF_TRY(kf_ledger_add(&w->ledger, r, err));
         p += part;
         offset += part;
         n -= part;
     }
     return KERF_OK;
+}
+
+/* Opens what a dead run left of a file, or makes it. */
+static kerf_status open_file(kerf_writer *w, out_file *f, kf_left form, uint64_t bytes,
+                             kerf_error *err)
+{
+    f->was_packed = form == KF_LEFT_PACKED;
+    if (f->was_packed) return kf_temp_open_in(&w->root, f->name, &f->temp, err);
+    if (form == KF_LEFT_PLAIN)
+        KF_TRY(kf_temp_open_in(&w->root, f->plain, &f->temp, err));
+    else
+        KF_TRY(open_temp(w, f, f->plain, &f->temp, err));
+    return reserve(&f->temp, bytes, err);
 }
 
 static kerf_status write_padding(kerf_writer *w, size_t file, kerf_error *err)
@@ -157,39 +196,73 @@ static kerf_status write_padding(kerf_writer *w, size_t file, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status start_file(kerf_writer *w, size_t i, kerf_error *err)
+static kerf_status start_file(kerf_writer *w, size_t i, kf_left form, kerf_error *err)
 {
-    out_file *f = &w->file[i];
     kf_plan_file *plan = &w->plan.file[i];
-    char *name = NULL;
-    if (f->name) {
-        name = strndup(f->name, strlen(f->name) - (f->is_packed ? 4 : 0));
-        if (!name) return no_memory(err);
-    }
-    kerf_status s = open_temp(w, f, name, &f->temp, err);
-    free(name);
-    if (s == KERF_OK) s = reserve(&f->temp, plan->bytes, err);
-    if (s == KERF_OK) s = write_noted(w, i, 0, plan->header.p, plan->header.n, err);
+    KF_TRY(open_file(w, &w->file[i], form, plan->bytes, err));
+    kerf_status s = write_noted(w, i, 0, plan->header.p, plan->header.n, err);
     if (s == KERF_OK) s = write_padding(w, i, err);
     free(plan->header.p); /* on disk, and not needed again */
     plan->header = (kf_text){0};
     return s;
 }
 
+/* A journal stands for its files by their names too, and packing by its level. */
+static kerf_status open_root(kerf_writer *w, const kerf_resume *resume, kf_resume_file *file,
+                             kerf_error *err)
+{
+    kf_resume_job job = {.target = w->target.path,
+                         .plan = &w->plan,
+                         .file = file,
+                         .threads = w->threads,
+                         .watch = &w->watch};
+    if (!resume) return kf_temp_create(w->target.path, 1, &w->root, err);
+    for (size_t i = 0; i < w->plan.files; i++) {
+        const out_file *f = &w->file[i];
+        file[i] = (kf_resume_file){f->plain, f->is_packed ? f->name : NULL, KF_LEFT_NONE};
+    }
+    job.head = (kf_journal_head){kerf_version(), resume->source, resume->work,
+                                 kf_resume_hash(&job, w->level)};
+    kf_journal_init(&w->journal, &job.head);
+    w->keeps = resume->goes_on;
+    KF_TRY(w->keeps ? kf_resume_open(&job, &w->root, &w->found, err)
+                    : kf_temp_create(w->target.path, 1, &w->root, err));
+    w->root.scaffold = KF_JOURNAL_NAME;
+    if (w->keeps) kf_temp_keep(&w->root);
+    kf_ledger_swap(&w->ledger, &w->found.ledger);
+    w->journal.marks = w->found.marks;
+    w->found.marks = (kf_marks){0};
+    return KERF_OK;
+}
+
+static kerf_status start_files(kerf_writer *w, const kerf_writer_options *opt, kerf_error *err)
+{
+    kf_resume_file *file = kf_alloc_zero(w->plan.files, sizeof *file);
+    kerf_status s = file ? KERF_OK : no_memory(err);
+    if (s == KERF_OK && (w->target.is_folder || w->has_journal))
+        s = open_root(w, opt->resume, file, err);
+    if (s == KERF_OK && w->target.needs_exchange)
+        s = kf_temp_check_exchange(&w->root, w->target.path, err);
+    for (size_t i = 0; i < w->plan.files && s == KERF_OK; i++)
+        s = start_file(w, i, file[i].form, err);
+    free(file);
+    return s;
+}
+
 static kerf_status start(kerf_writer *w, const char *path, const kerf_entry *entries, size_t count,
                          const kerf_writer_options *opt, kerf_error *err)
 {
-    size_t files = opt->shard ? opt->shards : 1;
     KF_TRY(kf_target_check(path, opt, &w->target, err));
     KF_TRY(check_options(&w->target, opt, &w->level, err));
     w->overwrite = opt->overwrite;
     w->threads = opt->threads;
+    w->watch = (kf_watch){.tell = opt->checked, .ctx = opt->checked_ctx};
+    w->has_journal = opt->resume != NULL;
+    const size_t files = opt->shard ? opt->shards : 1;
     KF_TRY(w->target.is_gguf ? kf_plan_init_gguf(&w->plan, entries, count, opt, err)
                              : kf_plan_init(&w->plan, entries, count, files, opt, err));
     KF_TRY(name_files(w, opt, err));
-    if (w->target.is_folder) KF_TRY(kf_temp_create(w->target.path, 1, &w->root, err));
-    if (w->target.needs_exchange) KF_TRY(kf_temp_check_exchange(&w->root, w->target.path, err));
-    for (size_t i = 0; i < files; i++) KF_TRY(start_file(w, i, err));
+    KF_TRY(start_files(w, opt, err));
     if (!w->target.is_folder) return KERF_OK;
     if (opt->source && kerf_reader_is_folder(opt->source))
         KF_TRY(kf_copy_companions(kerf_reader_folder(opt->source), &w->root, opt->companion,
@@ -206,8 +279,9 @@ kerf_status kerf_writer_create(const char *path, const kerf_entry *entries, size
     *out = NULL;
     kerf_writer *w = kf_alloc_zero(1, sizeof *w);
     if (!w) return no_memory(err);
-    w->root = (kf_temp)KF_NO_TEMP;
+    w->root = w->journal.file = (kf_temp)KF_NO_TEMP;
     kf_ledger_init(&w->ledger);
+    kf_found_init(&w->found);
     kerf_status s = start(w, path, entries, count, opt ? opt : &defaults, err);
     if (s != KERF_OK) {
         kerf_writer_abort(w);
@@ -229,6 +303,47 @@ kerf_status kerf_writer_write(kerf_writer *w, size_t i, uint64_t offset, const v
                        "output tensor %zu: %zu bytes at %" PRIu64 " do not fit its %" PRIu64, i, n,
                        offset, place->bytes);
     return write_noted(w, place->file, place->offset + offset, src, n, err);
+}
+
+/* Syncs what was written, then notes it. */
+static kerf_status note_writes(kerf_writer *w, kerf_error *err)
+{
+    const double began_s = kf_clock_s();
+    const size_t writes = kf_ledger_count(&w->ledger);
+    for (size_t i = 0; i < w->plan.files; i++) {
+        out_file *f = &w->file[i];
+        if (f->temp.fd < 0 || !atomic_exchange(&f->is_dirty, 0)) continue;
+        if (fdatasync(f->temp.fd) != 0) /* is not told a second time: it must end the run */
+            return kf_fail_errno(err, errno, "%s: cannot sync", f->temp.path);
+    }
+    kf_journal_note(&w->journal, &w->root, &w->ledger, writes, began_s);
+    return KERF_OK;
+}
+
+kerf_status kerf_writer_mark(kerf_writer *w, size_t first, size_t count, uint64_t note,
+                             kerf_error *err)
+{
+    if (first > w->plan.count || count > w->plan.count - first)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "output tensor %zu does not exist",
+                       first + count);
+    if (!w->has_journal || count == 0) return KERF_OK;
+    KF_TRY(kf_marks_add(&w->journal.marks, (kf_mark){first, count, note}, err));
+    return kf_journal_is_due(&w->journal) ? note_writes(w, err) : KERF_OK;
+}
+
+int kerf_writer_marked(const kerf_writer *w, size_t first, size_t count, uint64_t *note)
+{
+    if (w->found.bytes == 0 || !w->found.of_entry) return 0;
+    for (size_t i = first; i < first + count; i++)
+        if (i >= w->plan.count || !w->found.of_entry[i]) return 0;
+    if (count > 0) *note = w->journal.marks.mark[w->found.of_entry[first] - 1].note;
+    return count > 0;
+}
+
+uint64_t kerf_writer_found(const kerf_writer *w, const char **why)
+{
+    *why = w->found.why;
+    return w->found.bytes;
 }
 
 uint64_t kerf_writer_bytes(const kerf_writer *w)
@@ -267,10 +382,11 @@ static kerf_status finish_file(kerf_writer *w, size_t i, kerf_error *err)
     out_file *f = &w->file[i];
     uint64_t bytes = w->plan.file[i].bytes;
     kf_blob blob;
-    if (f->is_packed) KF_TRY(pack_file(w, f, &bytes, err));
+    if (f->is_packed && !f->was_packed) KF_TRY(pack_file(w, f, &bytes, err));
+    if (f->was_packed) KF_TRY(kf_temp_size(&f->temp, &bytes, err));
     KF_TRY(kf_temp_settle(&f->temp, bytes, err));
     KF_TRY(kf_blob_open(f->temp.path, &blob, err));
-    kerf_status s = kf_ledger_verify(&w->ledger, i, &blob, w->threads, err);
+    kerf_status s = kf_ledger_verify(&w->ledger, i, &blob, w->threads, &w->watch, err);
     kf_blob_close(&blob);
     return s;
 }
@@ -317,7 +433,10 @@ static kerf_status publish_folder(kerf_writer *w, kerf_error *err)
 
 static kerf_status finish(kerf_writer *w, kerf_error *err)
 {
+    if (w->has_journal && kf_journal_is_due(&w->journal)) KF_TRY(note_writes(w, err));
     KF_TRY(kf_ledger_check(&w->ledger, &w->plan, err));
+    w->watch.done = 0;
+    w->watch.total = kerf_writer_bytes(w);
     for (size_t i = 0; i < w->plan.files; i++) KF_TRY(finish_file(w, i, err));
     if (w->target.is_folder) return publish_folder(w, err);
     return kf_temp_publish(&w->file[0].temp, w->target.path, w->overwrite, err);
@@ -326,19 +445,35 @@ static kerf_status finish(kerf_writer *w, kerf_error *err)
 kerf_status kerf_writer_commit(kerf_writer *w, kerf_error *err)
 {
     kerf_status s = finish(w, err);
+    if (s == KERF_OK) w->keeps = 0;
     kerf_writer_abort(w); /* what was published is no temporary any more */
     return s;
+}
+
+/* Leaves the temporaries to the next run, under a journal that has all that is finished: publishing
+ * may have taken the old one away. */
+static void keep(kerf_writer *w)
+{
+    kf_temp_release(&w->journal.file);
+    w->journal.noted_marks = w->journal.noted_writes = 0;
+    if (note_writes(w, NULL) != KERF_OK || w->journal.failed) return;
+    for (size_t i = 0; i < w->plan.files; i++) kf_temp_release(&w->file[i].temp);
+    kf_temp_release(&w->root);
 }
 
 void kerf_writer_abort(kerf_writer *w)
 {
     if (!w) return;
+    if (w->keeps && w->root.path && w->journal.marks.count > 0) keep(w);
     for (size_t i = 0; w->file && i < w->plan.files; i++) {
         kf_temp_discard(&w->file[i].temp);
         free(w->file[i].name);
+        free(w->file[i].plain);
     }
     kf_temp_discard(&w->root);
     free(w->file);
+    kf_journal_close(&w->journal);
+    kf_found_free(&w->found);
     kf_plan_free(&w->plan);
     kf_ledger_free(&w->ledger);
     free(w->target.path);

@@ -1,4 +1,5 @@
-/* make_model.c - make_model KIND OUT [N]: writes a synthetic checkpoint for tests of the command.
+/* make_model.c - make_model KIND OUT [N...]: writes a synthetic checkpoint for tests of the
+ * command.
  *
  *   nan, inf     one bad element, number 327, in a.weight [64, 64]
  *   odd          shapes and types that are rare: experts, tails, empty, scalar, integers
@@ -8,6 +9,7 @@
  *   turned       stacked experts with their output features last
  *   gaussian     a.weight [256, 4096] F32, normally distributed with deviation 0.02
  *   big          tensors of 256 MiB, N MiB in all
+ *   many         a model folder of N shards with N tensors in all, of N rows of 256 each
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +21,7 @@
 enum { MOST = 64, CHUNK = 1 << 20 };
 
 typedef struct model {
-    kerf_entry entry[MOST];
+    kerf_entry *entry; /* write_model frees it */
     size_t count;
     kerf_writer_options options;
 } model;
@@ -32,6 +34,8 @@ static void die(const kerf_error *err)
 
 static void add(model *m, const char *name, kerf_dtype dtype, kerf_shape shape, unsigned shard)
 {
+    if (m->count % MOST == 0) m->entry = realloc(m->entry, (m->count + MOST) * sizeof *m->entry);
+    if (!m->entry) exit(1);
     m->entry[m->count++] = (kerf_entry){name, dtype, shape, shard};
 }
 
@@ -92,6 +96,7 @@ static void write_model(const model *m, const char *path, long bad, uint32_t bad
     if (kerf_writer_create(path, m->entry, m->count, &m->options, &w, &err) != KERF_OK) die(&err);
     for (size_t i = 0; i < m->count; i++) write_tensor(w, m, i, bad, bad_bits);
     if (kerf_writer_commit(w, &err) != KERF_OK) die(&err);
+    free(m->entry);
 }
 
 static void make_bad(const char *path, uint32_t bits)
@@ -215,6 +220,7 @@ static void make_gaussian(const char *path)
     if (kerf_writer_create(path, m.entry, 1, &m.options, &w, &err) != KERF_OK) die(&err);
     if (kerf_writer_write(w, 0, 0, values, sizeof values, &err) != KERF_OK) die(&err);
     if (kerf_writer_commit(w, &err) != KERF_OK) die(&err);
+    free(m.entry);
 }
 
 static void make_big(const char *path, unsigned long mebibytes)
@@ -228,6 +234,34 @@ static void make_big(const char *path, unsigned long mebibytes)
         left -= (unsigned long)size;
     }
     write_model(&m, path, -1, 0);
+}
+
+/* Every tenth tensor is a norm; the small files of a model are there. */
+static void make_many(const char *path, size_t shards, size_t tensors, uint64_t rows)
+{
+    enum { NAME = 64 };
+    static char config[] = "{\"model_type\": \"llama\"}\n",
+                tokenizer[] = "{\"version\": \"1.0\"}\n";
+    static const kerf_companion small[] = {{"config.json", config}, {"tokenizer.json", tokenizer}};
+    char(*name)[NAME] = calloc(tensors + shards, NAME);
+    const char **shard = calloc(shards, sizeof *shard);
+    if (!name || !shard) exit(1);
+    model m = {.options = {.shard = shard, .shards = shards, .companion = small, .companions = 2}};
+    for (size_t i = 0; i < shards; i++) {
+        snprintf(name[i], NAME, "model-%05zu-of-%05zu.safetensors", i + 1, shards);
+        shard[i] = name[i];
+    }
+    for (size_t i = 0; i < tensors; i++) {
+        int is_norm = i % 10 == 9;
+        snprintf(name[shards + i], NAME, "model.layers.%zu.%s.weight", i,
+                 is_norm ? "input_layernorm" : "mlp.down_proj");
+        add(&m, name[shards + i], KERF_BF16,
+            is_norm ? (kerf_shape){1, {256}} : (kerf_shape){2, {rows, 256}},
+            (unsigned)(i * shards / tensors));
+    }
+    write_model(&m, path, -1, 0);
+    free(name);
+    free(shard);
 }
 
 int main(int argc, char **argv)
@@ -251,9 +285,13 @@ int main(int argc, char **argv)
         make_gaussian(argv[2]);
     } else if (strcmp(kind, "big") == 0 && argc == 4) {
         make_big(argv[2], strtoul(argv[3], NULL, 10));
+    } else if (strcmp(kind, "many") == 0 && argc == 6) {
+        make_many(argv[2], strtoul(argv[3], NULL, 10), strtoul(argv[4], NULL, 10),
+                  strtoul(argv[5], NULL, 10));
     } else {
-        fprintf(stderr, "usage: make_model nan|inf|odd|shards|groups|moe|turned|gaussian|big OUT "
-                        "[MEBIBYTES]\n");
+        fprintf(stderr, "usage: make_model nan|inf|odd|shards|groups|moe|turned|gaussian OUT\n"
+                        "       make_model big OUT MEBIBYTES\n"
+                        "       make_model many OUT SHARDS TENSORS ROWS\n");
         return 2;
     }
     return 0;

@@ -124,9 +124,30 @@ error_says '%'
 expect 0 quantize "$source" -f nvfp4 -y -o "$tmp/o.safetensors" --progress json
 while read -r line; do
     check "a progress line is JSON" "$TOOLS/json_get" event <<<"$line" >/dev/null
+    check "with a schema" test "$("$TOOLS/json_get" schema <<<"$line")" = kerf.progress/1
 done <"$tmp/err"
+for key in done_bytes total_bytes bytes_per_s seconds_left; do
+    check "how far, how fast, how long: $key" "$TOOLS/json_get" "$key" >/dev/null \
+        < <(grep -m 1 '"event":"bytes"' "$tmp/err")
+done
+check "writing, then comparing" test 2 -eq "$(grep -c '"event":"phase"' "$tmp/err")"
+check "it ends" test "$(tail -n 1 "$tmp/err" | "$TOOLS/json_get" event)" = end
 check "an event per tensor" test "$(grep -c '"event":"tensor"' "$tmp/err")" -ge 38
 check "nothing on standard output" test ! -s "$tmp/out"
+
+# The same from every verb that takes long.
+for words in "dequantize $tmp/o.safetensors -o $tmp/back.safetensors" \
+    "convert $tmp/o.safetensors --layout modelopt -o $tmp/there.safetensors" \
+    "verify $source $tmp/o.safetensors" "score $source -f mxfp4" \
+    "advise $source --budget 5bits --only *layers.0.self_attn.* -o $tmp/recipe.json"; do
+    set -f # words on purpose, and no files for globs
+    # shellcheck disable=SC2086
+    expect 0 $words --progress json
+    set +f
+    check "${words%% *}: an event per tensor" grep -q '"event":"tensor"' "$tmp/err"
+    check "${words%% *}: nothing but events" \
+        test -z "$(grep -v '^{"schema":"kerf.progress/1","event":"' "$tmp/err")"
+done
 
 # --- the same bytes -----------------------------------------------------------------------------
 for format in nvfp4:4/6 nvfp4:sweep nf4-dq int4-g128-asym:search mxfp6-e2m3 fp8-e4m3-128x128; do

@@ -395,7 +395,10 @@ static void test_killed_runs(void **state)
 static void test_signal_cleanup(void **state)
 {
     static const char *const shard[] = {"x.safetensors.zst"};
-    const kerf_writer_options packed = {.shard = shard, .shards = 1};
+    char text[] = "{}";
+    const kerf_companion config = {"config.json", text};
+    const kerf_writer_options packed = {
+        .shard = shard, .shards = 1, .companion = &config, .companions = 1};
     void *own = sub_folder(state, "signal");
     kerf_writer *file = start(in_folder(&own, "x.safetensors"), NULL);
     kerf_writer *folder = start(in_folder(&own, "x"), &packed);

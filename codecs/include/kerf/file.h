@@ -6,7 +6,8 @@
  *
  * Writing: the list of tensors is declared first, the header is written from it, then bytes go
  * to any place in any order; commit checks what is on disk, syncs and renames. Until then the
- * target does not exist, and a killed writer leaves only a temporary that the next one removes.
+ * target does not exist, and a killed writer leaves only a temporary that the next one removes, or
+ * goes on with.
  *
  * How quantized tensors stand in a checkpoint is the matter of a layout: see kerf_layout below.
  *
@@ -75,6 +76,11 @@ KERF_API KERF_CHECK kerf_status kerf_reader_read(const kerf_reader *r, const ker
                                                  uint64_t offset, void *dst, size_t n,
                                                  kerf_error *err);
 
+/* A number for what was opened, which changes with it: sizes, times of change and headers of the
+ * files, and samples of their data. Equal for the same files under other paths. */
+KERF_API KERF_CHECK kerf_status kerf_reader_fingerprint(const kerf_reader *r, uint64_t *out,
+                                                        kerf_error *err);
+
 /* --- write --------------------------------------------------------------------------------- */
 
 /* A tensor to be written; name and dtype as they shall stand in the file. */
@@ -95,6 +101,15 @@ typedef struct kerf_companion {
     char *text;
 } kerf_companion;
 
+/* What the bytes of an output depend on besides its entries, for a run that is continued when it
+ * was killed: what it finished is noted in a journal beside its temporaries. */
+typedef struct kerf_resume {
+    uint64_t source; /* kerf_reader_fingerprint of what is read              */
+    uint64_t work;   /* hash of how that becomes the output                  */
+    int goes_on;     /* begin with what a dead run for the same target left, and leave what is
+                        finished to the next when this one does not end well */
+} kerf_resume;
+
 typedef struct kerf_writer_options {
     int overwrite;             /* replace an existing target                                  */
     int threads;               /* for compression; 0: all cores                               */
@@ -113,6 +128,11 @@ typedef struct kerf_writer_options {
     /* written into a folder, in place of a file of this name that would be copied              */
     const kerf_companion *companion;
     size_t companions;
+    const kerf_resume *resume; /* NULL: no journal, what dead runs left is removed            */
+    /* Told by the calling thread, now and then, how much has been read back of what was written:
+     * in create (of a dead run) and in commit. NULL: not wanted.                             */
+    void (*checked)(void *ctx, uint64_t done, uint64_t total);
+    void *checked_ctx;
 } kerf_writer_options;
 
 typedef struct kerf_writer kerf_writer;
@@ -130,11 +150,24 @@ KERF_API KERF_CHECK kerf_status kerf_writer_create(const char *path, const kerf_
 KERF_API KERF_CHECK kerf_status kerf_writer_write(kerf_writer *w, size_t i, uint64_t offset,
                                                   const void *src, size_t n, kerf_error *err);
 
+/* All bytes of entries [first, first + count) are written: a journal notes it, and `note` with it,
+ * when that is worth the time. Nothing without a journal. */
+KERF_API KERF_CHECK kerf_status kerf_writer_mark(kerf_writer *w, size_t first, size_t count,
+                                                 uint64_t note, kerf_error *err);
+
+/* 1 when a dead run has marked these entries and their bytes are there, compared with its journal:
+ * they must not be written again. *note as it was. */
+KERF_API int kerf_writer_marked(const kerf_writer *w, size_t first, size_t count, uint64_t *note);
+
+/* Bytes that were found so. *why: in a few words why nothing could be used, or NULL. */
+KERF_API uint64_t kerf_writer_found(const kerf_writer *w, const char **why);
+
 /* Checks that every byte was written, reads all back and compares, syncs, renames, and writes
  * the index last. The writer is closed whether this succeeds or not. */
 KERF_API KERF_CHECK kerf_status kerf_writer_commit(kerf_writer *w, kerf_error *err);
 
-/* Gives up: removes every temporary and closes. NULL is fine. */
+/* Gives up: removes every temporary, unless the next run is to go on with it, and closes. NULL is
+ * fine. */
 KERF_API void kerf_writer_abort(kerf_writer *w);
 
 /* Bytes of the files that create would write, headers included. */

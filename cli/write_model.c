@@ -1,0 +1,115 @@
+/* write_model.c - creates the output, takes every weight through its verb or finds it written, and
+ * commits. The journal that --resume reads is always written: nobody knows before that a run will
+ * be killed. */
+#include "write_model.h"
+
+#include <stdlib.h>
+
+typedef struct run {
+    write_job *job;
+    progress *bar;
+    kerf_writer *writer;
+} run;
+
+static void tell(void *ctx, uint64_t done, uint64_t total)
+{
+    progress_at(ctx, done, total);
+}
+
+/* A number for all that decides the bytes: version and files are the library's matter. */
+static kerf_status hash_work(const write_job *j, uint64_t *out, kerf_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    if (!f) return fail(err, KERF_E_NOMEM, "no memory for what is asked for");
+    fprintf(f, "%s\n", j->verb);
+    if (j->describe) j->describe(j->ctx, f);
+    int failed = fclose(f) != 0;
+    if (!failed) *out = kerf_hash(text, n);
+    free(text);
+    return failed ? fail(err, KERF_E_NOMEM, "no memory for what is asked for") : KERF_OK;
+}
+
+static kerf_status create(run *r, kerf_error *err)
+{
+    const write_job *j = r->job;
+    const manifest *m = j->manifest;
+    const kerf_key_value **metadata = NULL;
+    kerf_resume resume = {.goes_on = args_has(j->args, "resume")};
+    kerf_writer_options opt = {
+        .overwrite = args_has(j->args, "overwrite"),
+        .source = j->source->reader,
+        .shard = m->shard,
+        .shards = m->shard ? m->shards : 0,
+        .metadata_count = m->metadata_count,
+        .block_type = m->block_type,
+        .companion = m->companion,
+        .companions = m->companions,
+        .resume = &resume,
+        .checked = tell,
+        .checked_ctx = r->bar,
+    };
+    TRY(args_integer(j->args, "threads", 1, 4096, &opt.threads, err));
+    TRY(args_integer(j->args, "zstd-level", 1, 22, &opt.zstd_level, err));
+    TRY(kerf_reader_fingerprint(j->source->reader, &resume.source, err));
+    TRY(hash_work(j, &resume.work, err));
+    TRY(allocate(&metadata, m->shards, sizeof *metadata, err));
+    for (size_t i = 0; i < m->shards; i++) metadata[i] = m->metadata[i];
+    opt.metadata = metadata;
+    kerf_status s = kerf_writer_create(j->path, m->entry, m->count, &opt, &r->writer, err);
+    free(metadata);
+    if (s == KERF_E_EXISTS) fail(err, s, "%.300s: exists already; -y replaces it", j->path);
+    return s;
+}
+
+static void say_resume(const run *r)
+{
+    const char *why;
+    uint64_t bytes = kerf_writer_found(r->writer, &why);
+    if (args_has(r->job->args, "resume")) progress_resume(r->bar, r->job->path, bytes, why);
+}
+
+static kerf_status write_weight(run *r, size_t i, kerf_error *err)
+{
+    write_job *j = r->job;
+    const size_t entry = j->manifest->first[i], entries = manifest_entries(j->manifest, i);
+    uint64_t note = 0;
+    if (kerf_writer_marked(r->writer, entry, entries, &note)) {
+        progress_tensor(r->bar, j->manifest->entry[entry].name, "found");
+        progress_skip(r->bar, j->work_bytes(j->ctx, i));
+    } else {
+        TRY(j->write(j->ctx, r->writer, i, entry, &note, err));
+        TRY(kerf_writer_mark(r->writer, entry, entries, note, err));
+    }
+    if (j->noted) j->noted(j->ctx, note);
+    return KERF_OK;
+}
+
+static kerf_status write_all(run *r, kerf_error *err)
+{
+    const size_t weights = r->job->manifest->weights;
+    uint64_t bytes = 0;
+    if (args_has(r->job->args, "resume")) progress_phase(r->bar, "comparing what is there", 0);
+    TRY(create(r, err));
+    say_resume(r);
+    for (size_t i = 0; i < weights; i++) bytes += r->job->work_bytes(r->job->ctx, i);
+    progress_phase(r->bar, "writing", bytes);
+    for (size_t i = 0; i < weights; i++) TRY(write_weight(r, i, err));
+    progress_phase(r->bar, "comparing what was written", manifest_bytes(r->job->manifest));
+    return KERF_OK;
+}
+
+kerf_status write_model(write_job *j, progress *bar, kerf_error *err)
+{
+    run r = {.job = j, .bar = bar};
+    TRY(progress_open(bar, j->args, 0, err));
+    kerf_status s = write_all(&r, err);
+    if (s == KERF_OK) {
+        s = kerf_writer_commit(r.writer, err);
+    } else {
+        kerf_writer_abort(r.writer);
+    }
+    j->seconds = progress_close(bar);
+    return s;
+}

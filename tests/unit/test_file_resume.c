@@ -1,0 +1,587 @@
+/* test_file_resume.c - what a killed writer leaves is used when it is whole and ours, and whatever
+ * else lies there instead is not believed. */
+#include "test_output.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "file/resume.h"
+
+static const kf_journal_head head = {1, 2, 3, 4};
+
+/* --- the journal --- */
+
+/* Writes a journal into a folder that is removed by the group: records i, marks of one each. */
+static void write_journal(const char *path, const kf_record *r, size_t records, const kf_mark *m,
+                          size_t marks)
+{
+    kf_journal j;
+    kf_ledger l;
+    kf_temp folder = KF_NO_TEMP;
+    kerf_error err;
+    char own[4300];
+    snprintf(own, sizeof own, "%s", path);
+    folder.path = own;
+    folder.fd = open(path, O_RDONLY | O_DIRECTORY);
+    assert_true(folder.fd >= 0);
+    kf_ledger_init(&l);
+    kf_journal_init(&j, &head);
+    for (size_t i = 0; i < records; i++) must(kf_ledger_add(&l, r[i], &err), &err);
+    for (size_t i = 0; i < marks; i++) {
+        must(kf_marks_add(&j.marks, m[i], &err), &err);
+        if (i == marks / 2) kf_journal_note(&j, &folder, &l, records / 2, kf_clock_s());
+    }
+    kf_journal_note(&j, &folder, &l, records, kf_clock_s());
+    assert_false(j.failed);
+    kf_journal_close(&j);
+    kf_ledger_free(&l);
+    close(folder.fd);
+}
+
+/* Reads it; returns the reason and leaves the numbers of what was taken. */
+static const char *read_journal(const char *path, const kf_journal_head *own, size_t *records,
+                                size_t *marks)
+{
+    kf_ledger l;
+    kf_marks m = {0};
+    kerf_error err;
+    const char *why;
+    kf_ledger_init(&l);
+    must(kf_journal_read(path, own, &l, &m, &why, &err), &err);
+    *records = l.count;
+    *marks = m.count;
+    for (size_t i = 0; i < l.count; i++) {
+        assert_int_equal(l.record[i].offset, 100 * i);
+        assert_int_equal(l.record[i].hash, ~i);
+        assert_int_equal(l.record[i].bytes, i + 1);
+        assert_int_equal(l.record[i].file, i % 3);
+    }
+    for (size_t i = 0; i < m.count; i++) {
+        assert_int_equal(m.mark[i].first, i);
+        assert_int_equal(m.mark[i].count, i + 2);
+        assert_int_equal(m.mark[i].note, UINT64_MAX - i);
+    }
+    kf_ledger_free(&l);
+    free(m.mark);
+    return why;
+}
+
+enum { RECORDS = 200, MARKS = 40 };
+
+static void write_usual(const char *folder)
+{
+    kf_record r[RECORDS];
+    kf_mark m[MARKS];
+    for (size_t i = 0; i < RECORDS; i++)
+        r[i] = (kf_record){100 * i, ~i, (uint32_t)i + 1, (uint32_t)i % 3};
+    for (size_t i = 0; i < MARKS; i++) m[i] = (kf_mark){i, i + 2, UINT64_MAX - i};
+    write_journal(folder, r, RECORDS, m, MARKS);
+}
+
+static void test_journal(void **state)
+{
+    size_t records, marks;
+    void *own = sub_folder(state, "journal");
+    assert_string_equal(read_journal(own, &head, &records, &marks), "it had finished nothing yet");
+    write_usual(own);
+    assert_int_equal(count_files(own), 1);
+    assert_null(read_journal(own, &head, &records, &marks));
+    assert_int_equal(records, RECORDS);
+    assert_int_equal(marks, MARKS);
+    const struct {
+        kf_journal_head head;
+        const char *why;
+    } other[] = {
+        {{9, 2, 3, 4}, "another version of kerf wrote it"},
+        {{1, 9, 3, 4}, "the source has changed"},
+        {{1, 2, 9, 4}, "formats or options are others"},
+        {{1, 2, 3, 9}, "formats or options are others"},
+    };
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(read_journal(own, &other[i].head, &records, &marks), other[i].why);
+        assert_int_equal(records + marks, 0);
+    }
+    free(own);
+}
+
+/* Cut anywhere, or with any byte changed, only what stands before the damage is taken. */
+static void test_damaged_journal(void **state)
+{
+    size_t n, records, marks, most = 0;
+    void *own = sub_folder(state, "damaged");
+    const char *path = in_folder(&own, KF_JOURNAL_NAME);
+    write_usual(own);
+    char *whole = read_text(path, &n);
+    for (size_t cut = 0; cut < n; cut += cut < 200 || cut > n - 80 ? 1 : 7) {
+        assert_int_equal(truncate(path, (off_t)cut), 0);
+        const char *why = read_journal(own, &head, &records, &marks);
+        if (cut < 48) assert_string_equal(why, "its journal is damaged");
+        assert_true(records + marks >= most && records + marks < RECORDS + MARKS);
+        most = records + marks;
+        int fd = open(path, O_WRONLY);
+        assert_int_equal(write(fd, whole, n), n);
+        close(fd);
+    }
+    assert_int_equal(most, RECORDS + MARKS - 1);
+    for (size_t at = 0; at < n; at += 1 + at / 50) {
+        int fd = open(path, O_RDWR);
+        const char wrong = (char)(whole[at] ^ 1);
+        assert_int_equal(pwrite(fd, &wrong, 1, (off_t)at), 1);
+        const char *why = read_journal(own, &head, &records, &marks);
+        if (at < 48) assert_non_null(why);
+        assert_int_equal(records + marks, at < 48 ? 0 : (at - 48) / 40);
+        assert_int_equal(pwrite(fd, whole + at, 1, (off_t)at), 1);
+        close(fd);
+    }
+    put_text(path, "kerfjrn1 and then something else, long enough to be the head of one");
+    assert_string_equal(read_journal(own, &head, &records, &marks), "its journal is damaged");
+    free(whole);
+    free(own);
+}
+
+/* Rows that nobody could have written end the list, though their hashes are right. */
+static void test_senseless_rows(void **state)
+{
+    size_t records, marks;
+    void *own = sub_folder(state, "senseless");
+    const kf_record bad[] = {
+        {100, ~1ull, 0, 1}, {100, ~1ull, KF_LEDGER_MAX_BYTES + 1, 1}, {100, ~1ull, 2, UINT32_MAX}};
+    for (size_t i = 0; i < 3; i++) {
+        const kf_record r[] = {{0, ~0ull, 1, 0}, bad[i]};
+        const kf_mark m[] = {{0, 2, UINT64_MAX}};
+        write_journal(own, r, 2, m, 1);
+        assert_null(read_journal(own, &head, &records, &marks));
+        assert_int_equal(records, 1);
+        assert_int_equal(marks, 1);
+    }
+    free(own);
+}
+
+/* Notes a hundred writes; returns whether the journal was given up. */
+static int note_in_vain(char *path, int folder_fd)
+{
+    kf_journal j;
+    kf_ledger l;
+    kf_temp folder = KF_NO_TEMP;
+    kerf_error err;
+    folder.path = path;
+    folder.fd = folder_fd;
+    kf_ledger_init(&l);
+    kf_journal_init(&j, &head);
+    for (uint64_t i = 0; i < 100; i++) must(kf_ledger_add(&l, (kf_record){i, i, 1, 0}, &err), &err);
+    must(kf_marks_add(&j.marks, (kf_mark){0, 1, 0}, &err), &err);
+    kf_journal_note(&j, &folder, &l, 100, kf_clock_s());
+    int failed = j.failed;
+    usleep(40000);
+    failed &= !kf_journal_is_due(&j);
+    kf_journal_close(&j);
+    kf_ledger_free(&l);
+    return failed;
+}
+
+/* A journal that cannot be written is given up, and none appears that is not whole. */
+static void test_no_room_for_a_journal(void **state)
+{
+    void *own = sub_folder(state, "gone");
+    int status, fd = open(own, O_RDONLY | O_DIRECTORY);
+    pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit limit = {1000, 1000};
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        _exit(note_in_vain(own, fd) && !is_there(in_folder(&own, KF_JOURNAL_NAME)) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(unlink(in_folder(&own, ".journal.new")), 0);
+    assert_int_equal(rmdir(own), 0);
+    assert_true(note_in_vain(own, fd));
+    close(fd);
+    free(own);
+}
+
+/* --- the writer --- */
+
+static const kerf_entry six[] = {
+    {"a", KERF_F32, {1, {1000}}, 0}, {"b", KERF_U8, {1, {70}}, 0},  {"c", KERF_U8, {1, {5000}}, 1},
+    {"d", KERF_F32, {1, {0}}, 1},    {"e", KERF_U8, {1, {300}}, 0}, {"f", KERF_U8, {1, {9}}, 1},
+};
+
+/* An output of six entries, in which {a, b}, {c, d}, {e} and {f} are weights. */
+static const struct {
+    size_t first, count;
+} weights[] = {{0, 2}, {2, 2}, {4, 1}, {5, 1}};
+
+typedef struct output {
+    const char *path;
+    kerf_resume resume;
+    kerf_writer_options options;
+    kerf_entry entry[6];
+} output;
+
+static void prepare(output *o, const char *path, int packed)
+{
+    static const char *const plain[] = {"x.safetensors", "y.safetensors"};
+    static const char *const zst[] = {"x.safetensors.zst", "y.safetensors.zst"};
+    int one = strstr(path, ".safetensors") != NULL;
+    *o = (output){.path = path, .resume = {.source = 5, .work = 6, .goes_on = 1}};
+    o->options.threads = 1; /* OpenMP does not survive a fork */
+    if (!one) {
+        o->options.shard = packed ? zst : plain;
+        o->options.shards = 2;
+    }
+    memcpy(o->entry, six, sizeof six);
+    for (size_t i = 0; one && i < 6; i++) o->entry[i].shard = 0;
+}
+
+static kerf_writer *create(output *o)
+{
+    kerf_writer *w;
+    kerf_error err;
+    o->options.resume = &o->resume;
+    must(kerf_writer_create(o->path, o->entry, 6, &o->options, &w, &err), &err);
+    return w;
+}
+
+/* Writes weights [first, end) that are not there; returns how many were. */
+static int write_weights(kerf_writer *w, const output *o, size_t first, size_t end)
+{
+    int found = 0;
+    kerf_error err;
+    for (size_t k = first; k < end; k++) {
+        uint64_t note = 0;
+        if (kerf_writer_marked(w, weights[k].first, weights[k].count, &note)) {
+            assert_int_equal(note, 70 + k);
+            found++;
+            continue;
+        }
+        for (size_t i = weights[k].first; i < weights[k].first + weights[k].count; i++) {
+            size_t n = entry_bytes(&o->entry[i]);
+            unsigned char *p = malloc(n + 1);
+            fill(&o->entry[i], p, n);
+            must(kerf_writer_write(w, i, 0, p, n, &err), &err);
+            free(p);
+        }
+        must(kerf_writer_mark(w, weights[k].first, weights[k].count, 70 + k, &err), &err);
+    }
+    return found;
+}
+
+/* In a child: writes `count` weights and half of the next, and is killed when the journal has been
+ * noted (in_commit: at the first word from there). */
+static void die(void *ctx, uint64_t done, uint64_t total)
+{
+    (void)ctx;
+    if (done < total || done > 0) kill(getpid(), SIGKILL);
+}
+
+static void kill_run(output *o, size_t count, int in_commit)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        kerf_error err;
+        o->resume.goes_on = 0; /* the journal is always written */
+        if (in_commit) o->options.checked = die;
+        kerf_writer *w = create(o);
+        if (count > 0) {
+            write_weights(w, o, 0, count - 1);
+            usleep(40000); /* noting is due */
+            write_weights(w, o, count - 1, count);
+        }
+        if (in_commit && kerf_writer_commit(w, &err)) _exit(2);
+        kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_false(is_there(o->path));
+}
+
+/* The next run: finds this many weights and ends with the right output and nothing else. */
+static void go_on(output *o, void *own, int found, const char *why)
+{
+    const char *reason;
+    kerf_error err;
+    kerf_writer *w = create(o);
+    uint64_t bytes = kerf_writer_found(w, &reason);
+    if (why)
+        assert_string_equal(reason, why);
+    else
+        assert_null(reason);
+    assert_int_equal(bytes > 0, found > 0);
+    assert_int_equal(count_files(own), 1);
+    assert_int_equal(write_weights(w, o, 0, 4), found);
+    must(kerf_writer_commit(w, &err), &err);
+    check_checkpoint(o->path, o->entry, 6);
+    assert_int_equal(count_files(own), 1);
+    if (o->options.shards) assert_int_equal(count_files(o->path), 3);
+    char command[4400];
+    snprintf(command, sizeof command, "rm -r '%s'", o->path);
+    assert_int_equal(system(command), 0);
+}
+
+static char *find_temporary(const char *folder)
+{
+    static char path[5000];
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    path[0] = 0;
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        if (strstr(e->d_name, ".kerf-tmp-"))
+            snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+    closedir(d);
+    assert_true(path[0]);
+    return path;
+}
+
+static void test_killed_runs(void **state)
+{
+    static const char *const names[] = {"x", "x", "x.safetensors", "x.safetensors.zst"};
+    void *own = sub_folder(state, "killed");
+    for (int i = 0; i < 4; i++) {
+        output o;
+        prepare(&o, in_folder(&own, names[i]), i == 1);
+        go_on(&o, own, 0, "there is nothing to continue");
+        kill_run(&o, 0, 0);
+        go_on(&o, own, 0, "it had finished nothing yet");
+        for (size_t count = 1; count <= 4; count++) {
+            prepare(&o, in_folder(&own, names[i]), i == 1);
+            kill_run(&o, count, 0);
+            go_on(&o, own, (int)count, NULL);
+        }
+        prepare(&o, in_folder(&own, names[i]), i == 1);
+        kill_run(&o, 4, 1);
+        go_on(&o, own, 4, NULL);
+        o.resume.goes_on = 0;
+        kill_run(&o, 3, 0);
+        go_on(&o, own, 0, NULL); /* not asked to go on: the dead run's are removed */
+    }
+    free(own);
+}
+
+static void test_changed_runs(void **state)
+{
+    void *own = sub_folder(state, "changed");
+    output o;
+    prepare(&o, in_folder(&own, "x"), 0);
+    for (int i = 0; i < 4; i++) {
+        static const char *const why[] = {"the source has changed", "formats or options are others",
+                                          "formats or options are others",
+                                          "formats or options are others"};
+        prepare(&o, in_folder(&own, "x"), 0);
+        kill_run(&o, 3, 0);
+        prepare(&o, in_folder(&own, "x"), i == 3);
+        if (i == 0) o.resume.source++;
+        if (i == 1) o.resume.work++;
+        if (i == 2) o.entry[5].dtype = KERF_I8;
+        go_on(&o, own, 0, why[i]);
+    }
+    free(own);
+}
+
+/* What is not as the journal says is not used; what is, is. */
+static void test_damaged_files(void **state)
+{
+    void *own = sub_folder(state, "files");
+    char path[5100];
+    output o;
+    for (int i = 0; i < 6; i++) {
+        prepare(&o, in_folder(&own, "x"), 0);
+        kill_run(&o, 4, 0);
+        snprintf(path, sizeof path, "%s/x.safetensors", find_temporary(own));
+        int fd = open(path, O_RDWR);
+        assert_true(fd >= 0);
+        if (i == 0) assert_int_equal(pwrite(fd, "!", 1, lseek(fd, 0, SEEK_END) - 1), 1);
+        if (i == 1) assert_int_equal(ftruncate(fd, 600), 0);
+        if (i == 2) assert_int_equal(unlink(path), 0);
+        if (i == 3) assert_int_equal(ftruncate(fd, 1000000), 0);
+        if (i == 4) assert_true(unlink(path) == 0 && symlink("y.safetensors", path) == 0);
+        if (i == 5) assert_int_equal(pwrite(fd, "~~~~~~~~", 8, 0), 8); /* the header: made again */
+        close(fd);
+        go_on(&o, own, i == 5 ? 4 : 2, NULL);
+    }
+    /* a packed file and one that is half packed */
+    prepare(&o, in_folder(&own, "x"), 1);
+    kill_run(&o, 4, 1);
+    snprintf(path, sizeof path, "%s/x.safetensors.zst", find_temporary(own));
+    assert_true(is_there(path));
+    assert_int_equal(truncate(path, 100), 0);
+    go_on(&o, own, 2, NULL);
+    /* beside files of no use */
+    prepare(&o, in_folder(&own, "x"), 0);
+    kill_run(&o, 4, 0);
+    snprintf(path, sizeof path, "%s/z.safetensors", find_temporary(own));
+    put_text(path, "of no use");
+    go_on(&o, own, 4, NULL);
+    free(own);
+}
+
+/* A run that fails leaves what it has finished, when it was asked to go on. */
+static void test_failed_runs(void **state)
+{
+    void *own = sub_folder(state, "failed");
+    kerf_error err;
+    output o;
+    prepare(&o, in_folder(&own, "x"), 0);
+    kerf_writer *w = create(&o);
+    write_weights(w, &o, 0, 3);
+    kerf_writer_abort(w);
+    assert_int_equal(count_files(own), 1);
+    go_on(&o, own, 3, NULL);
+
+    w = create(&o);
+    write_weights(w, &o, 0, 4);
+    kerf_writer_cleanup_signal(); /* nothing of this run is removed by a signal */
+    assert_int_equal(mkdir(o.path, 0777), 0);
+    put_text(in_folder(&own, "x/mine"), "mine");
+    assert_int_equal(kerf_writer_commit(w, &err), KERF_E_EXISTS);
+    assert_int_equal(count_files(own), 2);
+    o.options.overwrite = 1;
+    w = create(&o);
+    assert_int_equal(write_weights(w, &o, 0, 4), 4);
+    must(kerf_writer_commit(w, &err), &err);
+    check_checkpoint(o.path, o.entry, 6);
+    assert_int_equal(count_files(own), 1);
+
+    w = create(&o); /* nothing finished: nothing kept */
+    kerf_writer_abort(w);
+    o.resume.goes_on = 0;
+    w = create(&o);
+    write_weights(w, &o, 0, 3);
+    kerf_writer_abort(w);
+    assert_int_equal(count_files(own), 1);
+    free(own);
+}
+
+/* Nobody continues what is alive. */
+static void test_living_run(void **state)
+{
+    void *own = sub_folder(state, "living");
+    const char *why;
+    kerf_error err;
+    output o;
+    prepare(&o, in_folder(&own, "x"), 0);
+    kerf_writer *w = create(&o);
+    write_weights(w, &o, 0, 1);
+    usleep(40000);
+    write_weights(w, &o, 1, 2);
+    kerf_writer *second = create(&o);
+    assert_int_equal(kerf_writer_found(second, &why), 0);
+    assert_string_equal(why, "there is nothing to continue");
+    write_weights(w, &o, 2, 4);
+    must(kerf_writer_commit(w, &err), &err);
+    kerf_writer_abort(second);
+    check_checkpoint(o.path, o.entry, 6);
+    assert_int_equal(count_files(own), 1);
+    free(own);
+}
+
+/* --- marks that no run has made --- */
+
+static void test_hostile_marks(void **state)
+{
+    void *own = sub_folder(state, "hostile");
+    const char *target = in_folder(&own, "x");
+    const kerf_entry e[] = {{"a", KERF_U8, {1, {64}}, 0}, {"b", KERF_U8, {1, {32}}, 0}};
+    const kerf_writer_options none = {0};
+    kf_plan plan;
+    kerf_error err;
+    must(kf_plan_init(&plan, e, 2, 1, &none, &err), &err);
+    const uint64_t a = plan.place[0].offset, b = plan.place[1].offset;
+    uint8_t zeros[64] = {0};
+    const uint64_t z64 = kerf_hash(zeros, 64), z32 = kerf_hash(zeros, 32);
+    const struct {
+        kf_record r[3];
+        size_t records;
+        kf_mark m[2];
+        size_t marks, found;
+    } cases[] = {
+        {{{a, z64, 64, 0}, {b, z32, 32, 0}}, 2, {{0, 2, 0}}, 1, 96},
+        {{{a, z32, 32, 0}, {a + 32, z32, 32, 0}}, 2, {{0, 1, 0}}, 1, 64},
+        {{{a, z64, 64, 0}, {b, z32, 32, 0}}, 2, {{0, 2, 0}, {1, 1, 0}}, 2, 96}, /* b twice */
+        {{{a, z64, 64, 0}, {a, z64, 64, 0}}, 2, {{0, 1, 0}}, 1, 64},
+        {{{a, z32, 32, 0}, {a + 16, z32, 32, 0}}, 2, {{0, 1, 0}}, 1, 0}, /* overlap */
+        {{{a, z64, 64, 0}}, 1, {{0, 2, 0}}, 1, 0},                       /* b was not written */
+        {{{a, z64, 64, 1}}, 1, {{0, 1, 0}}, 1, 0},                       /* no such file */
+        {{{UINT64_MAX - 5, z64, 64, 0}}, 1, {{0, 1, 0}}, 1, 0},
+        {{{a, z64, 64, 0}}, 1, {{0, 0, 0}}, 1, 0},
+        {{{a, z64, 64, 0}}, 1, {{0, UINT64_MAX, 0}}, 1, 0},
+        {{{a, z64, 64, 0}}, 1, {{UINT64_MAX, 2, 0}}, 1, 0},
+        {{{a, z64 + 1, 64, 0}, {b, z32, 32, 0}}, 2, {{0, 1, 0}, {1, 1, 0}}, 2, 0}, /* other bytes */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kf_temp root, file;
+        kf_found found;
+        kf_watch watch = {0};
+        kf_resume_file name = {.plain = "f.safetensors"};
+        const kf_resume_job job = {target, head, &plan, &name, 1, &watch};
+        must(kf_temp_create(target, 1, &root, &err), &err);
+        must(kf_temp_create_in(&root, name.plain, &file, &err), &err);
+        assert_int_equal(ftruncate(file.fd, (off_t)plan.file[0].bytes), 0);
+        kf_temp_release(&file);
+        write_journal(root.path, cases[i].r, cases[i].records, cases[i].m, cases[i].marks);
+        kf_temp_release(&root);
+        kf_found_init(&found);
+        must(kf_resume_open(&job, &root, &found, &err), &err);
+        assert_int_equal(found.bytes, cases[i].found);
+        assert_int_equal(found.why == NULL, cases[i].found > 0);
+        kf_found_free(&found);
+        kf_temp_discard(&root);
+        assert_int_equal(count_files(own), 0);
+    }
+    kf_plan_free(&plan);
+    free(own);
+}
+
+/* --- the fingerprint --- */
+
+static uint64_t fingerprint(const char *path)
+{
+    kerf_reader *r;
+    kerf_error err;
+    uint64_t f;
+    must(kerf_reader_open(path, &r, &err), &err);
+    must(kerf_reader_fingerprint(r, &f, &err), &err);
+    kerf_reader_close(r);
+    return f;
+}
+
+static void test_fingerprint(void **state)
+{
+    void *own = sub_folder(state, "fingerprint");
+    const char *path = in_folder(&own, "x.safetensors");
+    struct stat st;
+    kerf_entry e[6];
+    memcpy(e, six, sizeof six);
+    for (size_t i = 0; i < 6; i++) e[i].shard = 0;
+    write_checkpoint(path, e, 6, NULL);
+    assert_int_equal(stat(path, &st), 0);
+    const struct timespec times[] = {st.st_atim, st.st_mtim}, later[] = {st.st_atim, {1, 1}};
+    uint64_t f = fingerprint(path);
+    assert_int_equal(f, fingerprint(path));
+    assert_int_equal(utimensat(AT_FDCWD, path, later, 0), 0);
+    assert_true(fingerprint(path) != f);
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    assert_int_equal(fingerprint(path), f);
+    int fd = open(path, O_RDWR); /* other bytes, and the time set back */
+    assert_int_equal(pwrite(fd, "!", 1, lseek(fd, 0, SEEK_END) - 1), 1);
+    close(fd);
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    assert_true(fingerprint(path) != f);
+    free(own);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_journal),        cmocka_unit_test(test_damaged_journal),
+        cmocka_unit_test(test_senseless_rows), cmocka_unit_test(test_no_room_for_a_journal),
+        cmocka_unit_test(test_killed_runs),    cmocka_unit_test(test_changed_runs),
+        cmocka_unit_test(test_damaged_files),  cmocka_unit_test(test_failed_runs),
+        cmocka_unit_test(test_living_run),     cmocka_unit_test(test_hostile_marks),
+        cmocka_unit_test(test_fingerprint),
+    };
+    return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
+}
