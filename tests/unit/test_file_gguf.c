@@ -450,6 +450,27 @@ static void test_places_in_blocks(void **state)
     kerf_reader_close(r);
 }
 
+/* Two's complement codes are counted from -8 in Q4_0. */
+static void test_signs_in_blocks(void **state)
+{
+    const char *path = in_folder(state, "sign.gguf");
+    unsigned char codes[16], scale[2] = {0x34, 0x12}, block[18];
+    unsigned char *plane[KERF_PLANES] = {codes, scale, NULL, NULL};
+    kerf_weight w = {.name = "m.weight", .shape = {2, {1, 32}}, .dtype = KERF_F32};
+    kerf_reader *r;
+    kerf_error e;
+    w.codec.format = kerf_format_find("int4-g32-f16");
+    must(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, &e), &e);
+    memset(codes, 0, 8);        /* elements 0 to 15: 0 */
+    memset(codes + 8, 0x87, 8); /* then 7 and -8 in turn */
+    write_weight(path, &w, plane);
+    must(kerf_reader_open(path, &r, &e), &e);
+    must(kerf_reader_read(r, kerf_reader_at(r, 0), 0, block, sizeof block, &e), &e);
+    assert_memory_equal(block, scale, 2);
+    for (unsigned i = 0; i < 16; i++) assert_int_equal(block[2 + i], i % 2 ? 0x08 : 0xf8);
+    kerf_reader_close(r);
+}
+
 /* Codes, then the scales of the same blocks; nothing else. */
 static void test_order_of_writes(void **state)
 {
@@ -490,7 +511,7 @@ int main(void)
         cmocka_unit_test(test_same_file),       cmocka_unit_test(test_keys_that_change),
         cmocka_unit_test(test_output_refusals), cmocka_unit_test(test_strings_as_keys),
         cmocka_unit_test(test_every_format),    cmocka_unit_test(test_places_in_blocks),
-        cmocka_unit_test(test_order_of_writes),
+        cmocka_unit_test(test_signs_in_blocks), cmocka_unit_test(test_order_of_writes),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }
