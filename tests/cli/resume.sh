@@ -9,7 +9,7 @@ check "a model of 8 shards" "$TOOLS/make_model" many "$source" 8 96 512
 
 now_us() { echo $(($(date +%s%N) / 1000)); }
 digest_of() { # of all files, with their names
-    (cd "$1" 2>/dev/null && sha256sum -- * || sha256sum <"$1") | sha256sum
+    if [ -d "$1" ]; then (cd "$1" && sha256sum -- *); else sha256sum <"$1"; fi | sha256sum
 }
 only_output() { # NAME: nothing else is left
     check "only $1 is left: $(ls -A "$out")" test "$(ls -A "$out")" = "$1"
