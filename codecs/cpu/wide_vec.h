@@ -140,11 +140,20 @@ KF_HD uint16_t vec_least(__m256i v)
 KF_HD uint16_t vec_largest_half(const uint8_t *src, size_t n)
 {
     const __m256i ones = _mm256_set1_epi16(-1), mask = _mm256_set1_epi16(0x7fff);
-    __m256i top = _mm256_setzero_si256();
-    for (size_t i = 0; i < n; i += KF_VEC) {
+    __m256i top = _mm256_setzero_si256(), top2 = top;
+    size_t i = 0;
+    for (; i + 2 * KF_VEC <= n; i += 2 * KF_VEC) { /* a line of memory */
+        __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(src + 2 * i));
+        __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)(src + 2 * i + 32));
+        if (n > 128) _mm_prefetch((const char *)(src + 2 * i + 2048), _MM_HINT_T0);
+        top = _mm256_max_epu16(top, _mm256_and_si256(v, mask));
+        top2 = _mm256_max_epu16(top2, _mm256_and_si256(w, mask));
+    }
+    if (i < n) {
         __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(src + 2 * i));
         top = _mm256_max_epu16(top, _mm256_and_si256(v, mask));
     }
+    top = _mm256_max_epu16(top, top2);
     return (uint16_t)~vec_least(_mm256_xor_si256(top, ones));
 }
 
@@ -157,7 +166,7 @@ KF_HD void vec_half_range(const uint8_t *src, size_t n, int16_t *least, int16_t 
     for (; i + 2 * KF_VEC <= n; i += 2 * KF_VEC) { /* a line of memory */
         __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(src + 2 * i));
         __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)(src + 2 * i + 32));
-        _mm_prefetch((const char *)(src + 2 * i + 2048), _MM_HINT_T0);
+        if (n > 128) _mm_prefetch((const char *)(src + 2 * i + 2048), _MM_HINT_T0);
         v = _mm256_xor_si256(v, _mm256_srli_epi16(_mm256_srai_epi16(v, 15), 1));
         w = _mm256_xor_si256(w, _mm256_srli_epi16(_mm256_srai_epi16(w, 15), 1));
         low = _mm256_min_epi16(low, v);
