@@ -44,6 +44,7 @@ static kerf_status open_timer(gemv_sweep *s, const args *a, kerf_exec *exec, ker
     TRY(args_choice(a, "dtype", types, &type, err));
     TRY(args_integer(a, "trials", 1, MAX_TRIALS, &trials, err));
     TRY(args_exec(a, exec, err));
+    if (!args_has(a, "threads")) exec->threads = 0; /* products have no readers and writers beside */
     return gemv_timer_open(&s->timer, exec, type_of[type], trials, err);
 }
 

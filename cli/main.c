@@ -1,5 +1,6 @@
 /* main.c - the command `kerf`: a table of verbs, and the only place that ends the process. */
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -144,9 +145,20 @@ static void raise_file_limit(void)
     setrlimit(RLIMIT_NOFILE, &files);
 }
 
+/* The panels of one tensor are the memory for those of the next: giving it back in between costs a
+ * tenth of a quantize in page faults. */
+static void keep_memory(void)
+{
+#if defined(M_MMAP_THRESHOLD) && defined(M_TRIM_THRESHOLD)
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 128 << 20);
+#endif
+}
+
 int main(int argc, char **argv)
 {
     kerf_error err = {0};
+    keep_memory();
     catch_signals();
     raise_file_limit();
     int result = run(argc, argv, &err);

@@ -13,7 +13,7 @@
 
 #include "cli.h"
 
-#define STREAM_PANEL_BYTES (UINT64_C(8) << 20)  /* dense bytes that a panel aims at             */
+#define STREAM_PANEL_BYTES (UINT64_C(4) << 20)  /* dense bytes that a panel aims at             */
 #define STREAM_BAND_BYTES (UINT64_C(64) << 20)  /* the largest band that is taken as one panel  */
 #define STREAM_WHOLE_BYTES (UINT64_C(64) << 20) /* of per-matrix values and their statistics   */
 

@@ -3,19 +3,22 @@
  * The reference takes one element after another from its source to its bytes. Here 2,048 elements,
  * which fit the first-level cache, take one step together:
  *
- *   encode  widen to fp32 - range of each group - its scale - codes of its elements - pack
- *   decode  unpack - scale of each group - numbers of its codes - narrow to the target
+ *   encode  range of each group - its scale - widen to fp32 - codes of its elements - pack
+ *   decode  unpack - numbers of the codes at scale 1 - scale of each group, narrow to the target
  *
- * Every step is a plain loop around the very functions of block/ that the reference calls, so there
- * is no second text of any rule and nothing for an instruction set to get wrong. The loops have
- * neither branches nor calls; compilers turn them into vector code for whatever processor the file
- * that includes this one is compiled for, and IEEE arithmetic gives the same bits in any lane.
- * No instruction set needs a line of its own: bfloat16 instructions flush subnormals and so cannot
- * be used where bytes are made.
+ * Almost every step is a plain loop around the very functions of block/ that the reference calls,
+ * so there is no second text of any rule and nothing for an instruction set to get wrong. The loops
+ * have neither branches nor calls; compilers turn them into vector code for whatever processor the
+ * file that includes this one is compiled for, and IEEE arithmetic gives the same bits in any lane.
+ * The steps that they do not find are in wide_vec.h. bfloat16 instructions flush subnormals and so
+ * cannot be used where bytes are made.
  *
  * A scale that needs no more than the extremes of its group is chosen from a group that holds just
  * these. Encoders that search, and peers whose codes round in ways of their own, are left to the
  * reference, save for NVFP4's searches: wide_search.h.
+ *
+ * Formats that differ only in what a stage does not look at share it: each stage has a key, and the
+ * first row of formats.def with the same key has its code.
  *
  * The file that includes this takes wide_ops, which serves every format. */
 #ifndef KERF_WIDE_H
@@ -23,27 +26,34 @@
 
 #include "cpu/wide_search.h"
 #include "cpu/wide_tile.h"
+#include "cpu/wide_value.h"
 #include "format.h"
 
-/* Encoders whose codes need only the scale, and whose scales follow from the extremes of a group or
- * are searched for in wide_search.h. */
+/* Encoders whose codes need only the scale, and whose scales follow from the extremes of a group.
+ */
+#define EASY_ENCODERS(X, F) \
+    X(F, CAST, RNE)         \
+    X(F, FP8, AMAX)         \
+    X(F, FP8, TORCHAO)      \
+    X(F, FP8, DEEPSEEK)     \
+    X(F, MX, FLOOR)         \
+    X(F, MX, RCEIL)         \
+    X(F, MX, EVEN)          \
+    X(F, MX, CEIL)          \
+    X(F, NVFP4, AMAX)       \
+    X(F, NF4, BNB_CPU)      \
+    X(F, INT, AMAX)         \
+    X(F, AFFINE, MINMAX)
+
+/* Those, and the searches of wide_search.h. */
 KF_HD int takes_encoder(int encoder)
 {
-    if (kf_nvfp4_is_search(encoder)) return 1;
     switch (encoder) {
-    case KERF_ENC_CAST_RNE:
-    case KERF_ENC_FP8_AMAX:
-    case KERF_ENC_FP8_TORCHAO:
-    case KERF_ENC_FP8_DEEPSEEK:
-    case KERF_ENC_MX_FLOOR:
-    case KERF_ENC_MX_RCEIL:
-    case KERF_ENC_MX_EVEN:
-    case KERF_ENC_MX_CEIL:
-    case KERF_ENC_NVFP4_AMAX:
-    case KERF_ENC_NF4_BNB_CPU:
-    case KERF_ENC_INT_AMAX:
-    case KERF_ENC_AFFINE_MINMAX: return 1;
-    default: return 0;
+#define EASY(F, family, ID) case KERF_ENC_##family##_##ID:
+        EASY_ENCODERS(EASY, )
+#undef EASY
+        return 1;
+    default: return kf_nvfp4_is_search(encoder);
     }
 }
 
@@ -67,23 +77,13 @@ KF_HD kf_group group_of(kf_spec s, const extremes *e, int whole)
     return g;
 }
 
-/* Scales of groups [from, to) of the tile. */
-KF_HD void choose_run(kf_spec s, int encoder, const kf_tensor *tensor, size_t from, size_t to,
-                      int whole, kf_tile *t)
+KF_HD void keep_choice(kf_spec s, kf_scale scale, kf_quant q, size_t i, kf_tile *t)
 {
-    const kf_tensor own = *tensor;
-    for (size_t i = from; i < to; i++) {
-        extremes e = extremes_at(t, i);
-        kf_group g = group_of(s, &e, whole);
-        kf_scale scale = {own.bits, own.zero};
-        if (kf_scale_per_group(s)) scale = kf_choose(s, encoder, &own, g);
-        kf_quant q = kf_quant_init(s, encoder, &own, scale, g);
-        t->bits[i] = scale.bits;
-        t->factor[i] = q.factor;
-        if (s.zero == KERF_ZERO_CODE) t->point[i] = scale.zero;
-        if (s.zero == KERF_ZERO_CODE || s.geometry == KERF_GROUP_FLAT) t->zero[i] = q.zero;
-        if (s.second == KERF_SECOND_TENSOR) t->dead[i] = q.dead;
-    }
+    t->bits[i] = scale.bits;
+    t->factor[i] = q.factor;
+    if (s.zero == KERF_ZERO_CODE) t->point[i] = scale.zero;
+    if (s.zero == KERF_ZERO_CODE || s.geometry == KERF_GROUP_FLAT) t->zero[i] = q.zero;
+    if (s.second == KERF_SECOND_TENSOR) t->dead[i] = q.dead;
 }
 
 KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, const kf_tile *t)
@@ -94,20 +94,10 @@ KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, 
     }
 }
 
-/* Chooses and stores the scales of `groups` groups from group `first` of the band on. */
-KF_HD void choose_scales(kf_spec s, int encoder, const kf_band *b, size_t first, size_t groups,
-                         kf_tile *t)
+/* Encoders that search look at the elements. A short last group of `cols` goes the way of the
+ * reference. */
+KF_HD void search_scales(kf_spec s, const kf_band *b, size_t groups, size_t cols, kf_tile *t)
 {
-    int whole = kf_group_cols(s, b, first + groups - 1) == kf_group_width(s, b);
-    choose_run(s, encoder, b->tensor, 0, groups - !whole, 1, t);
-    if (!whole) choose_run(s, encoder, b->tensor, groups - 1, groups, 0, t);
-    put_scales(s, b, first, groups, t);
-}
-
-/* The same for encoders that search. A short last group goes the way of the reference. */
-KF_HD void search_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, kf_tile *t)
-{
-    size_t cols = kf_group_cols(s, b, first + groups - 1);
     int whole = cols == s.group;
     search_run(s, b->encoder, b->tensor, groups - !whole, t);
     if (!whole) {
@@ -118,7 +108,6 @@ KF_HD void search_scales(kf_spec s, const kf_band *b, size_t first, size_t group
         t->factor[groups - 1] = q.factor;
         t->dead[groups - 1] = q.dead;
     }
-    put_scales(s, b, first, groups, t);
 }
 
 /* What choose_run left of a group's kf_quant. A literal encoder lets the rules of all others fold
@@ -134,97 +123,252 @@ KF_HD kf_quant quant_at(kf_spec s, const kf_tile *t, size_t i)
     return q;
 }
 
-KF_HD void dequant_run(kf_spec s, const kf_band *b, size_t first, size_t groups, kf_tile *t)
+/* The stored scales of groups [first, first + groups), in bits and point. */
+KF_HD void get_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, kf_tile *t)
 {
-    for (size_t i = 0; i < groups; i++) {
-        kf_dequant d = kf_dequant_at(s, b, first + i);
-        t->factor[i] = d.scale;
-        t->zero[i] = d.zero;
+    int apart = kf_scale_per_group(s) && s.geometry != KERF_GROUP_STRUCT;
+    unsigned bytes = kf_scale_bytes(s.scale);
+    if (apart && bytes == 1) unpack_bytes(kf_scale_at(s, b, first), groups, t->bits);
+    if (apart && bytes == 2) unpack_halves(kf_scale_at(s, b, first), groups, t->bits);
+    if (apart && bytes == 4) memcpy(t->bits, kf_scale_at(s, b, first), 4 * groups);
+    for (size_t i = 0; !apart && bytes && i < groups; i++) {
+        size_t at = s.geometry == KERF_GROUP_TENSOR ? 0 : first + i;
+        t->bits[i] = kf_get_code(kf_scale_at(s, b, at), 8 * bytes, 0);
+    }
+    for (size_t i = 0; s.zero == KERF_ZERO_CODE && i < groups; i++) {
+        size_t at = s.geometry == KERF_GROUP_TENSOR ? 0 : first + i;
+        t->point[i] = kf_get_code(b->plane[KERF_PLANE_ZEROS], s.bits, at);
     }
 }
 
-KF_HD kf_dequant dequant_of(const kf_tile *t, size_t i)
+KF_HD void get_second(kf_spec s, const kf_band *b, float *second, float *offset)
 {
-    kf_dequant d = {t->factor[i], t->zero[i]};
-    return d;
+    if (s.second != KERF_SECOND_NONE)
+        *second = kf_float(kf_get_code(b->plane[KERF_PLANE_SECOND], 32, 0));
+    if (s.zero == KERF_ZERO_F32) *offset = kf_float(kf_get_code(b->plane[KERF_PLANE_ZEROS], 32, 0));
 }
 
-KF_HD void choose_any(kf_spec s, const kf_band *b, size_t first, size_t groups, kf_tile *t)
+static const uint32_t first_codes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+                                         11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+                                         22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+static const kf_dequant unit_scale = {1, 0};
+
+KF_HD kf_scale scale_at(kf_spec s, const kf_tile *t, size_t i)
 {
-    if (s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_search(b->encoder)) {
-        search_scales(s, b, first, groups, t);
-        return;
+    kf_scale scale = {s.scale == KERF_SCALE_NONE ? 0 : t->bits[i],
+                      s.zero == KERF_ZERO_CODE ? t->point[i] : 0};
+    return scale;
+}
+
+/* Where element `at` of a tile that begins at group `first` has its byte. */
+KF_HD size_t byte_place(kf_spec s, size_t first, size_t at)
+{
+    return s.geometry == KERF_GROUP_STRUCT ? kf_struct_code(s, first * s.group + at) : at;
+}
+
+/* The least and the largest finite number of t->x, as kf_extreme_codes has them. */
+KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32_t *hi)
+{
+    *lo = *hi = 0;
+    for (uint32_t code = 0; code < count; code++) {
+        if (!kf_is_finite(x[code])) continue;
+        if (x[code] < x[*lo]) *lo = code;
+        if (x[code] > x[*hi]) *hi = code;
     }
-    switch (b->encoder) {
-#define KERF_ENCODER(f, ID, ...)                                                       \
-    case KERF_ENC_##f##_##ID:                                                          \
-        if (s.family == KERF_FAMILY_##f && !kf_nvfp4_is_search(KERF_ENC_##f##_##ID) && \
-            takes_encoder(KERF_ENC_##f##_##ID))                                        \
-            choose_scales(s, KERF_ENC_##f##_##ID, b, first, groups, t);                \
+}
+
+/* --- what the families do ----------------------------------------------------------------------
+ * Loops over groups and elements around the functions of one family, by its name: going through
+ * the switches of block/all.h each would be compiled with all of them. */
+
+#define CHOOSE_CASE(F, family, ID)                                                    \
+    case KERF_ENC_##family##_##ID:                                                    \
+        if (KERF_FAMILY_##F == KERF_FAMILY_##family)                                  \
+            choose_run_##F(s, KERF_ENC_##family##_##ID, b->tensor, groups, whole, t); \
         break;
-#include <kerf/formats.def>
-#undef KERF_ENCODER
-    default: break;
+
+#define KERF_FAMILY(F, prefix)                                                                     \
+    KF_HD void choose_run_##F(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups,      \
+                              int whole, kf_tile *t)                                               \
+    {                                                                                              \
+        const kf_tensor own = *tensor;                                                             \
+        for (size_t i = 0; i < groups; i++) {                                                      \
+            extremes e = extremes_at(t, i);                                                        \
+            kf_group g = group_of(s, &e, whole || i + 1 < groups);                                 \
+            kf_scale scale = {own.bits, own.zero};                                                 \
+            if (kf_scale_per_group(s)) scale = kf_##prefix##_choose(s, encoder, &own, g);          \
+            keep_choice(s, scale, kf_##prefix##_quant(s, encoder, &own, scale, g), i, t);          \
+        }                                                                                          \
+    }                                                                                              \
+    KF_HD void choose_any_##F(kf_spec s, const kf_band *b, size_t first, size_t groups,            \
+                              size_t cols, int whole, kf_tile *t)                                  \
+    {                                                                                              \
+        if (KERF_FAMILY_##F == KERF_FAMILY_NVFP4 && kf_nvfp4_is_search(b->encoder))                \
+            search_scales(s, b, groups, cols, t);                                                  \
+        switch (b->encoder) {                                                                      \
+            EASY_ENCODERS(CHOOSE_CASE, F)                                                          \
+        default: break;                                                                            \
+        }                                                                                          \
+        put_scales(s, b, first, groups, t);                                                        \
+    }                                                                                              \
+    KF_HD void encode_any_##F(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)             \
+    {                                                                                              \
+        for (size_t at = 0; at < n; at += width, g++) {                                            \
+            const kf_quant q = quant_at(s, t, g);                                                  \
+            size_t end = n - at < width ? n : at + width;                                          \
+            prefetch(t->ahead + 2 * at, 2 * (end - at));                                           \
+            for (size_t i = at; i < end; i += KF_VEC) {                                            \
+                const float *restrict x = t->x + i;                                                \
+                uint32_t *restrict code = t->code + i;                                             \
+                for (size_t k = 0; k < KF_VEC; k++) code[k] = kf_##prefix##_code(s, q, x[k]);      \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    KF_HD void dequant_any_##F(kf_spec s, const kf_band *b, size_t first, size_t groups,           \
+                               kf_tile *t)                                                         \
+    {                                                                                              \
+        float second = 1, offset = 0;                                                              \
+        get_second(s, b, &second, &offset);                                                        \
+        get_scales(s, b, first, groups, t);                                                        \
+        for (size_t i = 0; i < groups; i++) {                                                      \
+            kf_dequant d = kf_##prefix##_dequant(s, scale_at(s, t, i), second, offset);            \
+            t->factor[i] = d.scale;                                                                \
+            t->zero[i] = d.zero;                                                                   \
+        }                                                                                          \
+    }                                                                                              \
+    KF_HD void numbers_##F(kf_spec s, kf_dequant d, const uint32_t *restrict code, size_t n,       \
+                           float *restrict x)                                                      \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++) x[i] = kf_##prefix##_value(s, d, code[i]);                  \
+    }                                                                                              \
+    KF_HD void byte_numbers_##F(kf_spec s, const uint8_t *restrict code, size_t n,                 \
+                                float *restrict x)                                                 \
+    {                                                                                              \
+        for (size_t i = convert_bytes(s.element, code, n, x); i < n; i++)                          \
+            x[i] = kf_##prefix##_value(s, unit_scale, code[i]);                                    \
+    }                                                                                              \
+    KF_HD void values_any_##F(kf_spec s, const uint8_t *codes, size_t first, size_t n, kf_tile *t) \
+    {                                                                                              \
+        const size_t count = s.bits == 6 ? 32 : s.bits < 5 ? 1u << s.bits : 0;                     \
+        float table[32] = {0};                                                                     \
+        if (s.bits == 8 && is_linear(s)) {                                                         \
+            size_t step = s.geometry == KERF_GROUP_STRUCT ? s.group : n;                           \
+            for (size_t at = 0; at < n; at += step)                                                \
+                byte_numbers_##F(s, codes + byte_place(s, first, at), step, t->x + at);            \
+            return;                                                                                \
+        }                                                                                          \
+        unpack_codes(s, codes, first, n, t);                                                       \
+        if (!is_linear(s)) return;                                                                 \
+        if (KF_VEC_TABLES && count) {                                                              \
+            numbers_##F(s, unit_scale, first_codes, count, table);                                 \
+            look_up_values(s.bits, table, t->code, n, t->x);                                       \
+        } else                                                                                     \
+            numbers_##F(s, unit_scale, t->code, n, t->x);                                          \
+    }                                                                                              \
+    KF_HD void decode_any_##F(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)             \
+    {                                                                                              \
+        for (size_t at = 0; !is_linear(s) && at < n; at += width, g++)                             \
+            numbers_##F(s, dequant_of(t, g), t->code + at, n - at < width ? n - at : width,        \
+                        t->x + at);                                                                \
+    }                                                                                              \
+    KF_HD void extremes_any_##F(kf_spec s, kf_tile *t, uint32_t *lo, uint32_t *hi)                 \
+    {                                                                                              \
+        const uint32_t count = s.bits > 8 ? 0 : 1u << s.bits % 32;                                 \
+        for (uint32_t c = 0; c < count; c++) t->code[c] = c;                                       \
+        numbers_##F(s, unit_scale, t->code, count, t->x);                                          \
+        find_extremes(count, t->x, lo, hi);                                                        \
+    }                                                                                              \
+    KF_HD void bound_any_##F(kf_spec s, uint32_t lo, uint32_t hi, size_t groups, kf_tile *t)       \
+    {                                                                                              \
+        for (size_t i = 0; i < groups; i++) { /* a scale may be negative */                        \
+            kf_dequant d = dequant_of(t, i);                                                       \
+            float a = kf_##prefix##_value(s, d, lo), z = kf_##prefix##_value(s, d, hi);            \
+            t->low[i] = (int32_t)kf_bits(kf_min(a, z));                                            \
+            t->high[i] = (int32_t)kf_bits(kf_max(a, z));                                           \
+        }                                                                                          \
     }
-}
-
-KF_HD void encode_group(kf_spec s, kf_quant q, const float *restrict x, size_t n,
-                        uint32_t *restrict code)
-{
-    for (size_t i = 0; i < n; i++) code[i] = kf_code(s, q, x[i]);
-}
-
-KF_HD void encode_elements(kf_spec s, size_t n, size_t g, kf_tile *t)
-{
-    size_t at = 0;
-    for (; s.group && at + s.group <= n; at += s.group)
-        encode_group(s, quant_at(s, t, g++), t->x + at, s.group, t->code + at);
-    if (at < n) encode_group(s, quant_at(s, t, g), t->x + at, n - at, t->code + at);
-}
-
-KF_HD void decode_group(kf_spec s, kf_dequant d, const uint32_t *restrict code, size_t n,
-                        float *restrict x)
-{
-    for (size_t i = 0; i < n; i++) x[i] = kf_decoded(s, d, code[i]);
-}
-
-KF_HD void decode_elements(kf_spec s, size_t n, size_t g, kf_tile *t)
-{
-    size_t at = 0;
-    for (; s.group && at + s.group <= n; at += s.group)
-        decode_group(s, dequant_of(t, g++), t->code + at, s.group, t->x + at);
-    if (at < n) decode_group(s, dequant_of(t, g), t->code + at, n - at, t->x + at);
-}
-
-/* Marks the elements of a group outside the numbers of the codes lo and hi. */
-KF_HD void mark_group(kf_spec s, kf_dequant d, uint32_t lo, uint32_t hi, const float *restrict x,
-                      size_t n, uint32_t *restrict mark)
-{
-    float a = kf_value(s, d, lo), z = kf_value(s, d, hi); /* a scale may be negative */
-    float least = kf_min(a, z), largest = kf_max(a, z);
-    for (size_t i = 0; i < n; i++) mark[i] = x[i] < least || x[i] > largest;
-}
-
-KF_HD void mark_elements(kf_spec s, uint32_t lo, uint32_t hi, size_t n, size_t g, kf_tile *t)
-{
-    size_t at = 0;
-    for (; s.group && at + s.group <= n; at += s.group)
-        mark_group(s, dequant_of(t, g++), lo, hi, t->x + at, s.group, t->code + at);
-    if (at < n) mark_group(s, dequant_of(t, g), lo, hi, t->x + at, n - at, t->code + at);
-}
+#include <kerf/formats.def>
+#undef KERF_FAMILY
 
 /* --- one set of stages per format --------------------------------------------------------------
  */
 
-/* n: elements of the tile; group: its first one in the arrays of groups. */
+/* What stages look at. Of the geometry: whether scales are apart, and where codes lie; group sizes
+ * are literals where scales are searched for or lie among the codes. */
+#define GEOMETRY_KEY(geometry)                       \
+    (KERF_GROUP_##geometry == KERF_GROUP_STRUCT ? 1u \
+     : KERF_GROUP_##geometry == KERF_GROUP_FLAT ? 2u \
+                                                : 0u)
+#define SCALE_IS_APART(geometry) \
+    (KERF_GROUP_##geometry != KERF_GROUP_NONE && KERF_GROUP_##geometry != KERF_GROUP_TENSOR)
+#define STRUCT_KEY(geometry, group, scale) \
+    (KERF_GROUP_##geometry == KERF_GROUP_STRUCT ? group * 16ull + KERF_SCALE_##scale : 0ull)
+#define ELEMENT_KEY(family, elem, geometry, group, scale, second, zero)                       \
+    (((((KERF_FAMILY_##family * 32ull + KERF_ELEM_##elem) * 4 + GEOMETRY_KEY(geometry)) * 2 + \
+       (KERF_ZERO_##zero == KERF_ZERO_CODE)) *                                                \
+          2 +                                                                                 \
+      (KERF_SECOND_##second == KERF_SECOND_TENSOR)) *                                         \
+         65536 +                                                                              \
+     STRUCT_KEY(geometry, group, scale))
+#define SCALE_KEY(family, elem, geometry, group, scale, second, zero)           \
+    (((((ELEMENT_KEY(family, elem, geometry, group, scale, second, zero) * 16 + \
+         KERF_SCALE_##scale) *                                                  \
+            4 +                                                                 \
+        KERF_SECOND_##second) *                                                 \
+           4 +                                                                  \
+       KERF_ZERO_##zero) *                                                      \
+          2 +                                                                   \
+      SCALE_IS_APART(geometry)) *                                               \
+         4096 +                                                                 \
+     (KERF_SECOND_##second == KERF_SECOND_TENSOR ? group : 0))
+
+enum {
+#define KERF_FORMAT(ID, ...) AT_##ID,
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+};
+
+/* The first row with this key. */
+KF_HD int first_element(uint64_t key)
+{
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    if (key == ELEMENT_KEY(family, elem, geometry, group, scale, second, zero)) return AT_##ID;
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+    return -1;
+}
+
+KF_HD int first_scale(uint64_t key)
+{
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    if (key == SCALE_KEY(family, elem, geometry, group, scale, second, zero)) return AT_##ID;
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+    return -1;
+}
+
+/* Of groups of the band and of their arrays in the tile. */
+typedef struct scale_stages {
+    void (*choose)(const kf_band *b, size_t first, size_t groups, size_t cols, int whole,
+                   kf_tile *t);
+    void (*dequant)(const kf_band *b, size_t first, size_t groups, kf_tile *t);
+} scale_stages;
+
+/* n: elements of the tile; g: their first group in the arrays of groups; codes: of the tile, or of
+ * the row in byte structs, where the tile begins at group `first`. */
+typedef struct element_stages {
+    void (*encode)(size_t width, size_t n, size_t g, kf_tile *t);
+    void (*values)(const uint8_t *codes, size_t first, size_t n, kf_tile *t);
+    void (*decode)(size_t width, size_t n, size_t g, kf_tile *t); /* where it is not linear */
+    void (*extremes)(kf_tile *t, uint32_t *lo, uint32_t *hi);
+    void (*bound)(uint32_t lo, uint32_t hi, size_t groups, kf_tile *t);
+} element_stages;
+
 typedef struct stages {
     kf_spec spec;
-    void (*choose)(const kf_band *b, size_t first, size_t groups, kf_tile *t);
-    void (*encode)(size_t n, size_t group, kf_tile *t);
-    void (*dequant)(const kf_band *b, size_t first, size_t groups, kf_tile *t);
-    void (*decode)(size_t n, size_t group, kf_tile *t);
-    void (*extremes)(uint32_t *lo, uint32_t *hi);
-    void (*mark)(uint32_t lo, uint32_t hi, size_t n, size_t group, kf_tile *t);
+    const scale_stages *scale;
+    const element_stages *element;
 } stages;
 
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
@@ -232,49 +376,74 @@ typedef struct stages {
                    #ID ": its groups are too small");                                              \
     static const kf_spec spec_##ID =                                                               \
         KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);                           \
-    static void choose_##ID(const kf_band *b, size_t first, size_t groups, kf_tile *t)             \
+    KF_HD int has_scale_##ID(void)                                                                 \
     {                                                                                              \
-        choose_any(spec_##ID, b, first, groups, t);                                                \
+        return first_scale(SCALE_KEY(family, elem, geometry, group, scale, second, zero)) ==       \
+               AT_##ID;                                                                            \
     }                                                                                              \
-    static void encode_##ID(size_t n, size_t g, kf_tile *t)                                        \
+    KF_HD int has_element_##ID(void)                                                               \
     {                                                                                              \
-        encode_elements(spec_##ID, n, g, t);                                                       \
+        return first_element(ELEMENT_KEY(family, elem, geometry, group, scale, second, zero)) ==   \
+               AT_##ID;                                                                            \
     }                                                                                              \
-    static void dequant_##ID(const kf_band *b, size_t first, size_t groups, kf_tile *t)            \
+    static void choose_##ID(const kf_band *b, size_t first, size_t n, size_t cols, int whole,      \
+                            kf_tile *t)                                                            \
     {                                                                                              \
-        dequant_run(spec_##ID, b, first, groups, t);                                               \
+        if (has_scale_##ID()) choose_any_##family(spec_##ID, b, first, n, cols, whole, t);         \
     }                                                                                              \
-    static void decode_##ID(size_t n, size_t g, kf_tile *t)                                        \
+    static void dequant_##ID(const kf_band *b, size_t first, size_t n, kf_tile *t)                 \
     {                                                                                              \
-        decode_elements(spec_##ID, n, g, t);                                                       \
+        if (has_scale_##ID()) dequant_any_##family(spec_##ID, b, first, n, t);                     \
     }                                                                                              \
-    static void extremes_##ID(uint32_t *lo, uint32_t *hi)                                          \
+    static void encode_##ID(size_t width, size_t n, size_t g, kf_tile *t)                          \
     {                                                                                              \
-        kf_extreme_codes(spec_##ID, lo, hi);                                                       \
+        if (has_element_##ID()) encode_any_##family(spec_##ID, width, n, g, t);                    \
     }                                                                                              \
-    static void mark_##ID(uint32_t lo, uint32_t hi, size_t n, size_t g, kf_tile *t)                \
+    static void values_##ID(const uint8_t *codes, size_t first, size_t n, kf_tile *t)              \
     {                                                                                              \
-        mark_elements(spec_##ID, lo, hi, n, g, t);                                                 \
+        if (has_element_##ID()) values_any_##family(spec_##ID, codes, first, n, t);                \
+    }                                                                                              \
+    static void decode_##ID(size_t width, size_t n, size_t g, kf_tile *t)                          \
+    {                                                                                              \
+        if (has_element_##ID()) decode_any_##family(spec_##ID, width, n, g, t);                    \
+    }                                                                                              \
+    static void extremes_##ID(kf_tile *t, uint32_t *lo, uint32_t *hi)                              \
+    {                                                                                              \
+        if (has_element_##ID()) extremes_any_##family(spec_##ID, t, lo, hi);                       \
+    }                                                                                              \
+    static void bound_##ID(uint32_t lo, uint32_t hi, size_t n, kf_tile *t)                         \
+    {                                                                                              \
+        if (has_element_##ID()) bound_any_##family(spec_##ID, lo, hi, n, t);                       \
     }
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 
-static const stages all_stages[] = {
-#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
-    {KF_SPEC(ID, family, elem, geometry, group, scale, second, zero),                              \
-     choose_##ID,                                                                                  \
-     encode_##ID,                                                                                  \
-     dequant_##ID,                                                                                 \
-     decode_##ID,                                                                                  \
-     extremes_##ID,                                                                                \
-     mark_##ID},
+static const scale_stages all_scale_stages[] = {
+#define KERF_FORMAT(ID, ...) {choose_##ID, dequant_##ID},
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 };
 
-static const stages *stages_of(const kf_band *b)
+static const element_stages all_element_stages[] = {
+#define KERF_FORMAT(ID, ...) {encode_##ID, values_##ID, decode_##ID, extremes_##ID, bound_##ID},
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+};
+
+static stages stages_of(const kf_band *b)
 {
-    return &all_stages[kf_format_index(b->g->format)];
+    switch (kf_format_index(b->g->format)) {
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    case AT_##ID:                                                                                  \
+        return (stages){spec_##ID,                                                                 \
+                        &all_scale_stages[first_scale(                                             \
+                            SCALE_KEY(family, elem, geometry, group, scale, second, zero))],       \
+                        &all_element_stages[first_element(                                         \
+                            ELEMENT_KEY(family, elem, geometry, group, scale, second, zero))]};
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+    default: return (stages){spec_FP32, &all_scale_stages[AT_FP32], &all_element_stages[AT_FP32]};
+    }
 }
 
 #include "cpu/wide_band.h"

@@ -10,19 +10,21 @@
 
 typedef struct span {
     const kf_band *b;
-    const stages *of;
+    stages of;
     kf_spec s;
     size_t row_bytes;
     size_t at, n, size;    /* columns of the span         */
     size_t first, groups;  /* groups of the span          */
     size_t row, col, cols; /* tile at hand: col from `at` */
+    int dirty;             /* holds NaN or Inf, which must be replaced */
 } span;
 
 static span span_open(const kf_band *b)
 {
-    const stages *of = stages_of(b);
-    span w = {.b = b, .of = of, .s = of->spec, .row_bytes = kf_row_bytes(of->spec, b)};
-    w.size = of->spec.geometry == KERF_GROUP_TILE ? KF_TILE_GROUPS * of->spec.group : KF_TILE;
+    span w = {.b = b, .of = stages_of(b)};
+    w.s = w.of.spec;
+    w.row_bytes = kf_row_bytes(w.s, b);
+    w.size = w.s.geometry == KERF_GROUP_TILE ? KF_TILE_GROUPS * w.s.group : KF_TILE;
     return w;
 }
 
@@ -72,52 +74,98 @@ static uint8_t *tile_codes(const span *w)
     return w->b->plane[KERF_PLANE_CODES] + w->row * w->row_bytes + (w->at + w->col) * w->s.bits / 8;
 }
 
+/* Columns of a group. */
+static size_t group_width(const span *w, size_t whole_tile)
+{
+    return w->s.group ? w->s.group : whole_tile;
+}
+
+static const uint8_t *tile_source(const span *w)
+{
+    return w->b->source + tile_element(w) * (w->b->dtype == KERF_F32 ? 4 : 2);
+}
+
 /* --- encode ------------------------------------------------------------------------------------
  */
 
-static void forget_groups(kf_tile *t, int signs)
+static void forget_groups(kf_tile *t, int signs, size_t groups)
 {
-    for (size_t i = 0; i < KF_TILE_GROUPS; i++) {
+    for (size_t i = 0; i < groups; i++) {
         t->low[i] = signs ? INT32_MAX : 0;
         t->high[i] = signs ? INT32_MIN : 0;
     }
 }
 
-/* Loads the tile at hand and adds it to what its groups know; 0: a number that is an error. */
+/* What is not finite is an error (0), or replaced in the fp32 numbers of the tile. */
+static int load_dirty(const span *w, kf_tile *t)
+{
+    return kf_widen(w->b->dtype, tile_source(w), w->cols, w->b->nan, t->x) == KF_NO_ELEMENT;
+}
+
+static int load_tile(const span *w, kf_tile *t)
+{
+    const uint8_t *src = tile_source(w);
+    t->ahead = src + w->cols * (w->b->dtype == KERF_F32 ? 4 : 2);
+    if (w->dirty) return load_dirty(w, t);
+    widen_tile(w->b->dtype, src, w->cols, t->x);
+    return 1;
+}
+
+/* Adds the tile at hand to what its groups know; 0: a number that is not finite, and an error in
+ * a dirty span. */
 static int look_at_tile(const span *w, kf_tile *t)
 {
     int signs = w->s.family == KERF_FAMILY_AFFINE;
-    size_t g = tile_group(w);
-    uint32_t top;
-    if (!load_tile(w->b, tile_element(w), w->cols, t->x, &top)) return 0;
-    if (w->s.group || signs)
-        merge_tile(signs, t->x, w->cols, w->s.group ? w->s.group : w->cols, t->low + g,
-                   t->high + g);
-    else if ((int32_t)top > t->high[0])
-        t->low[0] = t->high[0] = (int32_t)top;
+    size_t width = group_width(w, w->cols), g = tile_group(w);
+    const uint8_t *src = tile_source(w);
+    kerf_dtype type = w->b->dtype;
+    if (w->dirty) {
+        if (!load_dirty(w, t)) return 0;
+        src = (const uint8_t *)t->x;
+        type = KERF_F32;
+    }
+    return merge_source(type, signs, src, w->cols, width, t->low + g, t->high + g) < 0x7f800000u;
+}
+
+static int look_at_span(span *w, kf_tile *t)
+{
+    first_tile(w);
+    do {
+        if (!look_at_tile(w, t)) return 0;
+    } while (next_tile(w));
     return 1;
 }
 
 static void encode_tile(const span *w, kf_tile *t)
 {
     int flat = w->s.geometry == KERF_GROUP_FLAT;
-    w->of->encode(w->cols, tile_group(w), t);
+    w->of.element->encode(group_width(w, w->cols), w->cols, tile_group(w), t);
     pack_tile(w->s.bits, flat, flat ? KF_NF4_ZERO : 0, t->code, w->cols, tile_codes(w));
+}
+
+static void choose(const span *w, kf_tile *t)
+{
+    size_t cols = kf_group_cols(w->s, w->b, w->first + w->groups - 1);
+    w->of.scale->choose(w->b, w->first, w->groups, cols, cols == kf_group_width(w->s, w->b), t);
 }
 
 /* A span whose groups end within it. */
 static int encode_span(span *w, kf_tile *t)
 {
-    uint32_t top;
-    int one = w->b->rows == 1 && w->n <= KF_TILE; /* then it need not be loaded twice */
-    forget_groups(t, w->s.family == KERF_FAMILY_AFFINE);
-    do {
-        if (!look_at_tile(w, t)) return 0;
-    } while (next_tile(w));
-    w->of->choose(w->b, w->first, w->groups, t);
+    int searches = w->s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_search(w->b->encoder);
+    int signs = w->s.family == KERF_FAMILY_AFFINE;
+    w->dirty = 0;
+    forget_groups(t, signs, w->groups);
+    if (!look_at_span(w, t)) {
+        w->dirty = 1;
+        forget_groups(t, signs, w->groups);
+        if (!look_at_span(w, t)) return 0;
+    }
     first_tile(w);
+    if (searches) load_tile(w, t); /* one row: the span is one tile */
+    choose(w, t);
     do {
-        if (!one && !load_tile(w->b, tile_element(w), w->cols, t->x, &top)) return 0;
+        if (!searches) load_tile(w, t);
         encode_tile(w, t);
     } while (next_tile(w));
     return 1;
@@ -130,44 +178,121 @@ static int encode_grouped(const kf_band *b, kf_tile *t)
     return 1;
 }
 
-/* One row with one scale: found in a round of its own, if it is not the matrix's. */
+/* Looks at all of a row, clean or dirty. */
+static int look_at_row(const kf_band *b, int dirty, kf_tile *t)
+{
+    span w = span_open(b);
+    w.dirty = dirty;
+    forget_groups(t, w.s.family == KERF_FAMILY_AFFINE, 1);
+    while (next_span(&w))
+        if (!look_at_tile(&w, t)) return 0;
+    return 1;
+}
+
+static int is_finite_tile(const span *w)
+{
+    int32_t low = 0, high = 0;
+    return merge_source(w->b->dtype, 0, tile_source(w), w->cols, w->cols, &low, &high) <
+           0x7f800000u;
+}
+
+/* One row with one scale, found in a round of its own if it is not the matrix's. */
 static int encode_ungrouped(const kf_band *b, kf_tile *t)
 {
-    uint32_t top;
     span w = span_open(b);
-    forget_groups(t, w.s.family == KERF_FAMILY_AFFINE);
-    while (kf_scale_per_group(w.s) && next_span(&w))
-        if (!look_at_tile(&w, t)) return 0;
-    w.of->choose(b, 0, 1, t);
-    for (w = span_open(b); next_span(&w);) {
-        if (!load_tile(b, tile_element(&w), w.cols, t->x, &top)) return 0;
+    int looks = kf_scale_per_group(w.s);
+    if (looks && !look_at_row(b, 0, t)) {
+        w.dirty = 1;
+        if (!look_at_row(b, 1, t)) return 0;
+    }
+    w.groups = 1;
+    choose(&w, t);
+    while (next_span(&w)) {
+        if (!looks) w.dirty = !is_finite_tile(&w);
+        if (!load_tile(&w, t)) return 0;
         encode_tile(&w, t);
     }
     return 1;
 }
 
+/* Casts have no scale: the source as it is becomes codes. */
+static int encode_cast(const kf_band *b, kf_tile *t)
+{
+    for (span w = span_open(b); next_span(&w);) {
+        kerf_dtype to = cast_type(w.s);
+        if (is_finite_tile(&w)) {
+            convert(b->dtype, to, tile_source(&w), w.cols, tile_codes(&w));
+            continue;
+        }
+        if (!load_dirty(&w, t)) return 0;
+        convert(KERF_F32, to, (const uint8_t *)t->x, w.cols, tile_codes(&w));
+    }
+    return 1;
+}
+
+/* kf_put_second with all bisections side by side: kf_map_nearest counts midpoints below a number.
+ */
+static uint32_t step_up(const float *middle, uint32_t code, uint32_t half, float c)
+{
+    return c > middle[code + half - 1] ? code + half : code;
+}
+
+static void put_second(const kf_band *b, size_t groups)
+{
+    const float *absmax = b->scratch + b->rows * b->cols;
+    const float offset = b->tensor->offset;
+    float middle[255], a[KF_NEST_BLOCKS];
+    uint32_t code[KF_NEST_BLOCKS];
+    int32_t top = 0;
+    for (uint32_t i = 0; i < 255; i++) middle[i] = (kf_map_entry(i) + kf_map_entry(i + 1)) * 0.5f;
+    for (size_t i = 0; i < groups; i++) {
+        int32_t magnitude = (int32_t)(kf_bits(absmax[i] - offset) & 0x7fffffffu);
+        top = magnitude > top ? magnitude : top;
+    }
+    const float second = kf_float((uint32_t)top), divisor = kf_max(second, KF_NF4_LEAST);
+    const float factor = 1.0f / divisor;
+    int whole = groups == KF_NEST_BLOCKS;
+    for (size_t i = 0; i < groups; i++) {
+        float c = absmax[i] - offset;
+        c = whole ? c * factor : c / divisor;
+        a[i] = kf_min(kf_max(-1.0f, c), 1.0f);
+    }
+    for (size_t i = 0; i < groups; i++) {
+        uint32_t at = step_up(middle, 0, 128, a[i]);
+        at = step_up(middle, at, 64, a[i]);
+        at = step_up(middle, at, 32, a[i]);
+        at = step_up(middle, at, 16, a[i]);
+        at = step_up(middle, at, 8, a[i]);
+        at = step_up(middle, at, 4, a[i]);
+        at = step_up(middle, at, 2, a[i]);
+        code[i] = step_up(middle, at, 1, a[i]);
+    }
+    pack_bytes(code, groups, b->plane[KERF_PLANE_SCALES]);
+    kf_put_code(b->plane[KERF_PLANE_SECOND], 32, 0, kf_bits(second));
+}
+
 static size_t encode_band(const kf_band *b)
 {
-    kf_spec s = stages_of(b)->spec;
+    kf_spec s = stages_of(b).spec;
     if (!takes_encoder(b->encoder)) return kf_ref_ops(b->g->format)->encode(b);
     if (s.zero == KERF_ZERO_CODE && kf_scale_per_group(s))
         memset(b->plane[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, kf_group_count(s, b)));
     kf_tile t;
-    int good = s.group ? encode_grouped(b, &t) : encode_ungrouped(b, &t);
+    int good = s.family == KERF_FAMILY_CAST ? encode_cast(b, &t)
+               : s.group                    ? encode_grouped(b, &t)
+                                            : encode_ungrouped(b, &t);
     if (!good) /* the tiles of a band are not in the order of its elements */
         return kf_widen(b->dtype, b->source, b->rows * b->cols, b->nan, b->scratch);
-    if (s.second == KERF_SECOND_NESTED) kf_put_second(b, kf_group_count(s, b));
+    if (s.second == KERF_SECOND_NESTED) put_second(b, kf_group_count(s, b));
     return KF_NO_ELEMENT;
 }
 
 /* --- measure -----------------------------------------------------------------------------------
  */
 
-/* Adds the absmax of every block of n elements. */
-static void add_blocks(kf_spec s, size_t n, kf_tile *t, kerf_stats *stats)
+/* Adds the absmax of every block of n elements, whose extremes the tile holds. */
+static void add_blocks(kf_spec s, size_t n, const kf_tile *t, kerf_stats *stats)
 {
-    forget_groups(t, 0);
-    merge_tile(0, t->x, n, s.group, t->low, t->high);
     for (size_t i = 0; i * s.group < n; i++) {
         float largest = float_of(t->high[i]);
         kf_group g = {&largest, 1, 1, 1, (i + 1) * s.group <= n};
@@ -179,16 +304,29 @@ static void add_blocks(kf_spec s, size_t n, kf_tile *t, kerf_stats *stats)
 
 static size_t measure_band(const kf_band *b, kerf_stats *stats)
 {
-    kf_spec s = stages_of(b)->spec;
+    kf_spec s = stages_of(b).spec;
+    size_t size = b->dtype == KERF_F32 ? 4 : 2;
     int32_t low = 0, high = 0; /* of the elements and zero */
-    uint32_t top;
     kf_tile t;
     for (size_t at = 0, n = b->rows * b->cols; at < n; at += KF_TILE) {
         size_t left = n - at < KF_TILE ? n - at : KF_TILE;
-        if (!load_tile(b, at, left, t.x, &top))
-            return kf_widen(b->dtype, b->source, n, b->nan, b->scratch);
-        merge_tile(1, t.x, left, left, &low, &high);
-        if (s.second == KERF_SECOND_NESTED) add_blocks(s, left, &t, stats);
+        const uint8_t *src = b->source + at * size;
+        kerf_dtype type = b->dtype;
+        int32_t least = low, largest = high;
+        if (merge_source(type, 1, src, left, left, &least, &largest) >= 0x7f800000u) {
+            if (kf_widen(type, src, left, b->nan, t.x) != KF_NO_ELEMENT)
+                return kf_widen(b->dtype, b->source, n, b->nan, b->scratch);
+            src = (const uint8_t *)t.x;
+            type = KERF_F32;
+            merge_source(type, 1, src, left, left, &low, &high);
+        } else {
+            low = least;
+            high = largest;
+        }
+        if (s.second != KERF_SECOND_NESTED) continue;
+        forget_groups(&t, 0, KF_TILE_GROUPS);
+        merge_source(type, 0, src, left, s.group, t.low, t.high);
+        add_blocks(s, left, &t, stats);
     }
     stats->min = kf_min(stats->min, float_of(low));
     stats->max = kf_max(stats->max, float_of(high));
@@ -199,37 +337,73 @@ static size_t measure_band(const kf_band *b, kerf_stats *stats)
 /* --- decode ------------------------------------------------------------------------------------
  */
 
+static void decode_other(const span *w, const uint8_t *codes, kf_tile *t, uint8_t *dst)
+{
+    w->of.element->values(codes, w->first, w->cols, t); /* leaves them as codes */
+    w->of.element->decode(group_width(w, w->cols), w->cols, tile_group(w), t);
+    for (size_t i = 0; i < w->cols; i++) t->x[i] = one_nan(t->x[i]);
+    convert(KERF_F32, w->b->dtype, (const uint8_t *)t->x, w->cols, dst);
+}
+
+static void decode_tile(const span *w, kf_tile *t)
+{
+    const kf_band *b = w->b;
+    int is_struct = w->s.geometry == KERF_GROUP_STRUCT;
+    const uint8_t *codes = is_struct ? b->plane[KERF_PLANE_CODES] : tile_codes(w);
+    uint8_t *dst = b->target + tile_element(w) * (b->dtype == KERF_F32 ? 4 : 2);
+    if (!is_linear(w->s)) {
+        decode_other(w, codes, t, dst);
+        return;
+    }
+    w->of.element->values(codes, w->first, w->cols, t);
+    scale_tile(b->dtype, w->s.zero == KERF_ZERO_CODE, group_width(w, w->cols), w->cols,
+               tile_group(w), t, dst);
+}
+
 static void decode_band(const kf_band *b)
 {
     kf_tile t;
     for (span w = span_open(b); next_span(&w);) {
-        w.of->dequant(b, w.first, w.groups, &t);
+        if (w.s.family == KERF_FAMILY_CAST) {
+            convert(cast_type(w.s), b->dtype, tile_codes(&w), w.cols,
+                    b->target + tile_element(&w) * (b->dtype == KERF_F32 ? 4 : 2));
+            continue;
+        }
+        w.of.scale->dequant(b, w.first, w.groups, &t);
         do {
-            if (w.s.geometry == KERF_GROUP_STRUCT)
-                unpack_struct(w.s, b->plane[KERF_PLANE_CODES], w.first, w.groups, t.code);
-            else
-                unpack_tile(w.s.bits, w.s.geometry == KERF_GROUP_FLAT, tile_codes(&w), w.cols,
-                            t.code);
-            w.of->decode(w.cols, tile_group(&w), &t);
-            store_tile(b, tile_element(&w), w.cols, t.x);
+            decode_tile(&w, &t);
         } while (next_tile(&w));
     }
 }
 
+/* How many elements of a tile lie outside the bounds of their groups. */
+static size_t count_outside(size_t width, size_t n, size_t g, const kf_tile *t)
+{
+    size_t outside = 0;
+    for (size_t at = 0; at < n; at += width, g++) {
+        float least = kf_float((uint32_t)t->low[g]), largest = kf_float((uint32_t)t->high[g]);
+        size_t end = n - at < width ? n : at + width;
+        uint32_t count = 0;
+        for (size_t i = at; i < end; i++) count += t->x[i] < least || t->x[i] > largest;
+        outside += count;
+    }
+    return outside;
+}
+
 static size_t count_band(const kf_band *b)
 {
-    size_t clipped = 0, size = b->dtype == KERF_F32 ? 4 : 2;
+    size_t clipped = 0;
     uint32_t lo, hi;
     kf_tile t;
     span w = span_open(b);
     if (w.s.bits > 8) return 0;
-    w.of->extremes(&lo, &hi);
+    w.of.element->extremes(&t, &lo, &hi);
     while (next_span(&w)) {
-        w.of->dequant(b, w.first, w.groups, &t);
+        w.of.scale->dequant(b, w.first, w.groups, &t);
+        w.of.element->bound(lo, hi, w.groups, &t);
         do {
-            widen_tile(b->dtype, b->source + tile_element(&w) * size, w.cols, t.x);
-            w.of->mark(lo, hi, w.cols, tile_group(&w), &t);
-            for (size_t i = 0; i < w.cols; i++) clipped += t.code[i];
+            widen_tile(b->dtype, tile_source(&w), w.cols, t.x);
+            clipped += count_outside(group_width(&w, w.cols), w.cols, tile_group(&w), &t);
         } while (next_tile(&w));
     }
     return clipped;

@@ -96,13 +96,15 @@ KF_HD int sum_errors(kf_spec s, int encoder, const kf_tensor *t, int own, trial 
     return 1;
 }
 
+/* Without branches: which lanes improve is as good as random. */
 KF_HD void keep_better(int own, trial shared, lanes *v)
 {
     for (size_t k = 0; k < LANES; k++) {
-        int better = v->error[k] < v->least[k];
-        v->least[k] = better ? v->error[k] : v->least[k];
-        v->best_bits[k] = better ? trial_at(v, k, own, shared).bits : v->best_bits[k];
+        uint32_t better = v->error[k] < v->least[k] ? UINT32_MAX : 0;
+        uint32_t bits = own ? v->own_bits[k] : shared.bits;
+        v->best_bits[k] = (bits & better) | (v->best_bits[k] & ~better);
     }
+    for (size_t k = 0; k < LANES; k++) v->least[k] = kf_min(v->least[k], v->error[k]);
 }
 
 /* The first of equals wins in this order: the two of 4/6, then every scale. */
@@ -127,9 +129,15 @@ KF_HD void search_lanes(kf_spec s, int encoder, const kf_tensor *t, lanes *v)
  * are zeros. */
 KF_HD void turn_groups(kf_spec s, const kf_tile *t, size_t first, size_t n, lanes *v)
 {
+    for (size_t k = 0; k < LANES; k++) v->amax[k] = k < n ? float_of(t->high[first + k]) : 0;
+#if KF_VEC_TURN
+    if (n == LANES && s.group == 16) {
+        vec_turn(t->x + first * s.group, v->x);
+        return;
+    }
+#endif
     for (size_t k = 0; k < LANES; k++) {
         const float *x = t->x + (first + k) * s.group;
-        v->amax[k] = k < n ? float_of(t->high[first + k]) : 0;
         for (size_t i = 0; i < s.group; i++) v->x[i * LANES + k] = k < n ? x[i] : 0;
     }
 }
@@ -143,12 +151,12 @@ KF_HD void search_metric(kf_spec s, int encoder, const kf_tensor *tensor, size_t
         size_t n = groups - first < LANES ? groups - first : LANES;
         turn_groups(s, t, first, n, &v);
         search_lanes(s, encoder, &own, &v);
-        for (size_t k = 0; k < n; k++) {
-            kf_quant q = kf_nvfp4_multiplier(&own, v.best_bits[k]);
-            t->bits[first + k] = v.best_bits[k];
-            t->factor[first + k] = q.factor;
-            t->dead[first + k] = q.dead;
-        }
+        memcpy(t->bits + first, v.best_bits, sizeof v.best_bits);
+    }
+    for (size_t i = 0; i < groups; i++) {
+        kf_quant q = kf_nvfp4_multiplier(&own, t->bits[i]);
+        t->factor[i] = q.factor;
+        t->dead[i] = q.dead;
     }
 }
 

@@ -4,6 +4,7 @@
 #define KERF_WIDE_TILE_H
 
 #include "cpu/band.h"
+#include "cpu/wide_vec.h"
 #include "cpu/widen.h"
 
 enum {
@@ -15,77 +16,43 @@ enum {
  * elements, so that a loop over both needs vectors of one shape. What belongs to groups lies in
  * arrays of their own, so that many groups can be looked at together. */
 typedef struct kf_tile {
-    float x[KF_TILE];
-    uint32_t code[KF_TILE + 8];
+    float x[KF_TILE + KF_VEC]; /* steps of KF_VEC may end past the last element */
+    uint32_t code[KF_TILE + KF_VEC];
     int32_t low[KF_TILE_GROUPS], high[KF_TILE_GROUPS];    /* extremes of the elements     */
     uint32_t bits[KF_TILE_GROUPS], point[KF_TILE_GROUPS]; /* kf_scale, as stored          */
     float factor[KF_TILE_GROUPS];                         /* kf_quant, or kf_dequant.scale */
     int32_t zero[KF_TILE_GROUPS], dead[KF_TILE_GROUPS];
+    const uint8_t *ahead; /* encode: what will be read next, asked for on the way */
 } kf_tile;
 
 #define KF_STAGE static __attribute__((noinline, unused))
 
 /* --- source and target ------------------------------------------------------------------------ */
 
-/* Widens n elements; returns the largest magnitude as bits. */
-KF_HD uint32_t widen_as(kerf_dtype t, const uint8_t *restrict src, size_t n, float *restrict x)
+KF_HD void widen_as(kerf_dtype t, const uint8_t *restrict src, size_t n, float *restrict x)
 {
-    uint32_t top = 0;
-    for (size_t i = 0; i < n; i++) {
-        float v = kf_load(t, src, i);
-        uint32_t magnitude = kf_bits(v) & 0x7fffffffu;
-        x[i] = v;
-        top = magnitude > top ? magnitude : top;
-    }
-    return top;
+    size_t i = 0;
+#if KF_VEC_HALVES
+    for (; t == KERF_F16 && i + KF_VEC <= n; i += KF_VEC) vec_widen_halves(src + 2 * i, x + i);
+#endif
+    for (; i < n; i++) x[i] = kf_load(t, src, i);
 }
 
-KF_STAGE uint32_t widen_tile(kerf_dtype t, const uint8_t *src, size_t n, float *x)
+/* n elements without a NaN, or for whom one NaN is as good as another. */
+KF_STAGE void widen_tile(kerf_dtype t, const uint8_t *src, size_t n, float *x)
 {
     switch (t) {
-    case KERF_F32: return widen_as(KERF_F32, src, n, x);
-    case KERF_F16: return widen_as(KERF_F16, src, n, x);
-    default: return widen_as(KERF_BF16, src, n, x);
+    case KERF_F32: memcpy(x, src, 4 * n); return;
+    case KERF_F16: widen_as(KERF_F16, src, n, x); return;
+    default: widen_as(KERF_BF16, src, n, x); return;
     }
 }
 
-/* Asks for what the next tile will need while this one is worked on: a tile is read in one go,
- * too short for the processor to see a stream. */
+/* Asks for what will be read next: a tile is read in one go, too short for the processor to see a
+ * stream. */
 KF_HD void prefetch(const uint8_t *p, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
-}
-
-/* n elements of a band from element `first` on, NaN and Inf treated as the caller wants them, and
- * their largest magnitude as bits. Returns 0 when there is one that is an error. */
-KF_STAGE int load_tile(const kf_band *b, size_t first, size_t n, float *x, uint32_t *top)
-{
-    size_t size = b->dtype == KERF_F32 ? 4 : 2;
-    const uint8_t *src = b->source + first * size;
-    prefetch(src + n * size, n * size);
-    *top = widen_tile(b->dtype, src, n, x);
-    if (*top < 0x7f800000u) return 1;
-    if (kf_widen(b->dtype, src, n, b->nan, x) != KF_NO_ELEMENT) return 0;
-    *top = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t magnitude = kf_bits(x[i]) & 0x7fffffffu;
-        *top = magnitude > *top ? magnitude : *top;
-    }
-    return 1;
-}
-
-KF_HD void narrow_as(kerf_dtype t, const float *restrict x, size_t n, uint8_t *restrict dst)
-{
-    for (size_t i = 0; i < n; i++) kf_store(t, dst, i, x[i]);
-}
-
-KF_STAGE void store_tile(const kf_band *b, size_t first, size_t n, const float *x)
-{
-    switch (b->dtype) {
-    case KERF_F32: narrow_as(KERF_F32, x, n, b->target + 4 * first); return;
-    case KERF_F16: narrow_as(KERF_F16, x, n, b->target + 2 * first); return;
-    default: narrow_as(KERF_BF16, x, n, b->target + 2 * first); return;
-    }
 }
 
 /* --- what a group knows of its elements --------------------------------------------------------
@@ -102,63 +69,117 @@ KF_HD float float_of(int32_t order)
     return kf_float((uint32_t)(order < 0 ? order ^ 0x7fffffff : order));
 }
 
-/* Merges the elements of every group into low and high: least and largest of all, or the largest
- * magnitude in both. */
-KF_HD void merge_groups(int signs, const float *restrict x, size_t n, size_t width,
-                        int32_t *restrict low, int32_t *restrict high)
+/* 16-bit types in the same way: bits without the sign are in order of their magnitudes. */
+KF_HD int16_t order_of_half(uint16_t half)
 {
-    for (size_t g = 0; g * width < n; g++) {
-        const float *group = x + g * width;
-        size_t cols = n - g * width < width ? n - g * width : width;
-        int32_t least = low[g], largest = high[g];
-        for (size_t i = 0; i < cols; i++) {
-            int32_t v = signs ? order_of(group[i]) : (int32_t)(kf_bits(group[i]) & 0x7fffffffu);
-            if (signs) least = v < least ? v : least;
-            largest = v > largest ? v : largest;
-        }
-        low[g] = signs ? least : largest;
-        high[g] = largest;
-    }
+    return (int16_t)(half & 0x8000 ? half ^ 0x7fff : half);
 }
 
-/* The same for groups of a literal size: n is a multiple of it. */
-KF_HD void merge_whole(int signs, const float *restrict x, size_t n, size_t width,
-                       int32_t *restrict low, int32_t *restrict high)
+KF_HD int32_t half_order(kerf_dtype t, int16_t order)
 {
-    for (size_t g = 0; g < n / width; g++) {
-        const float *group = x + g * width;
-        int32_t least = INT32_MAX, largest = INT32_MIN;
-        for (size_t i = 0; i < width; i++) {
-            int32_t v = signs ? order_of(group[i]) : (int32_t)(kf_bits(group[i]) & 0x7fffffffu);
-            if (signs) least = v < least ? v : least;
-            largest = v > largest ? v : largest;
-        }
-        high[g] = largest > high[g] ? largest : high[g];
-        low[g] = !signs ? high[g] : least < low[g] ? least : low[g];
-    }
+    uint16_t half = (uint16_t)(order < 0 ? order ^ 0x7fff : order);
+    return order_of(t == KERF_F16 ? kf_f16_decode(half) : kf_bf16_decode(half));
 }
 
-KF_HD void merge_sized(int signs, const float *x, size_t n, size_t width, int32_t *low,
-                       int32_t *high)
+/* Least and largest of all, or the largest magnitude, of n numbers of 16 bits. */
+KF_HD void half_extremes(int signs, const uint8_t *src, size_t n, int16_t *low, int16_t *high)
 {
-    size_t whole = n - n % width;
-    switch (width) {
-    case 16: merge_whole(signs, x, whole, 16, low, high); break;
-    case 32: merge_whole(signs, x, whole, 32, low, high); break;
-    case 64: merge_whole(signs, x, whole, 64, low, high); break;
-    case 128: merge_whole(signs, x, whole, 128, low, high); break;
-    default: whole = 0; break;
+    int16_t least = INT16_MAX, largest = signs ? INT16_MIN : 0;
+    size_t i = 0;
+#if KF_VEC_EXTREMES
+    i = n - n % KF_VEC;
+    if (i && signs) vec_half_range(src, i, &least, &largest);
+    if (i && !signs) largest = (int16_t)vec_largest_half(src, i);
+#endif
+    for (; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, src + 2 * i, 2);
+        int16_t v = signs ? order_of_half(half) : (int16_t)(half & 0x7fff);
+        if (signs) least = v < least ? v : least;
+        largest = v > largest ? v : largest;
     }
-    merge_groups(signs, x + whole, n - whole, width, low + whole / width, high + whole / width);
+    *low = signs ? least : largest;
+    *high = largest;
 }
 
-KF_STAGE void merge_tile(int signs, const float *x, size_t n, size_t width, int32_t *low,
-                         int32_t *high)
+KF_HD void word_extremes(int signs, const uint8_t *src, size_t n, int32_t *low, int32_t *high)
 {
-    if (signs)
-        merge_sized(1, x, n, width, low, high);
+    int32_t least = INT32_MAX, largest = signs ? INT32_MIN : 0;
+    for (size_t i = 0; i < n; i++) {
+        float x = kf_load(KERF_F32, src, i);
+        int32_t v = signs ? order_of(x) : (int32_t)(kf_bits(x) & 0x7fffffffu);
+        if (signs) least = v < least ? v : least;
+        largest = v > largest ? v : largest;
+    }
+    *low = signs ? least : largest;
+    *high = largest;
+}
+
+typedef struct group_extremes {
+    int16_t low[KF_TILE_GROUPS], high[KF_TILE_GROUPS];      /* 16-bit sources */
+    int32_t least[KF_TILE_GROUPS], largest[KF_TILE_GROUPS]; /* in fp32        */
+} group_extremes;
+
+KF_HD void extremes_at_group(kerf_dtype t, int signs, const uint8_t *src, size_t n, size_t g,
+                             group_extremes *e)
+{
+    if (t == KERF_F32)
+        word_extremes(signs, src, n, e->least + g, e->largest + g);
     else
-        merge_sized(0, x, n, width, low, high);
+        half_extremes(signs, src, n, e->low + g, e->high + g);
+}
+
+/* Whole groups of a literal width, and then what is left. */
+KF_HD size_t extremes_sized(kerf_dtype t, int signs, const uint8_t *src, size_t n, size_t width,
+                            group_extremes *e)
+{
+    size_t g = 0, at = 0, size = t == KERF_F32 ? 4 : 2;
+    for (; at + width <= n; at += width, g++)
+        extremes_at_group(t, signs, src + at * size, width, g, e);
+    if (at < n) extremes_at_group(t, signs, src + at * size, n - at, g++, e);
+    return g;
+}
+
+KF_HD void extremes_as(kerf_dtype t, int signs, const uint8_t *src, size_t n, size_t width,
+                       group_extremes *e)
+{
+    size_t groups;
+    switch (width) {
+    case 16: groups = extremes_sized(t, signs, src, n, 16, e); break;
+    case 32: groups = extremes_sized(t, signs, src, n, 32, e); break;
+    default: groups = extremes_sized(t, signs, src, n, width, e); break;
+    }
+    for (size_t i = 0; t != KERF_F32 && i < groups; i++) {
+        e->largest[i] = half_order(t, e->high[i]);
+        e->least[i] = signs ? half_order(t, e->low[i]) : e->largest[i];
+    }
+}
+
+/* Merges n elements of the source in groups of `width` into low and high. Returns their largest
+ * magnitude as bits of fp32. */
+KF_STAGE uint32_t merge_source(kerf_dtype t, int signs, const uint8_t *src, size_t n, size_t width,
+                               int32_t *restrict low, int32_t *restrict high)
+{
+    group_extremes e;
+    int32_t top = 0;
+    switch ((int)t << 1 | signs) {
+    case KERF_F32 << 1: extremes_as(KERF_F32, 0, src, n, width, &e); break;
+    case KERF_F32 << 1 | 1: extremes_as(KERF_F32, 1, src, n, width, &e); break;
+    case KERF_F16 << 1: extremes_as(KERF_F16, 0, src, n, width, &e); break;
+    case KERF_F16 << 1 | 1: extremes_as(KERF_F16, 1, src, n, width, &e); break;
+    case KERF_BF16 << 1: extremes_as(KERF_BF16, 0, src, n, width, &e); break;
+    default: extremes_as(KERF_BF16, 1, src, n, width, &e); break;
+    }
+    for (size_t g = 0, groups = (n + width - 1) / width; g < groups; g++) {
+        int32_t a = (int32_t)(kf_bits(float_of(e.least[g])) & 0x7fffffffu);
+        int32_t b = (int32_t)(kf_bits(float_of(e.largest[g])) & 0x7fffffffu);
+        top = a > top ? a : top;
+        top = b > top ? b : top;
+        low[g] = e.least[g] < low[g] || !signs ? e.least[g] : low[g];
+        high[g] = e.largest[g] > high[g] ? e.largest[g] : high[g];
+        if (!signs) low[g] = high[g];
+    }
+    return (uint32_t)top;
 }
 
 /* --- packing -----------------------------------------------------------------------------------
@@ -208,12 +229,25 @@ KF_HD void pack_nibbles(const uint32_t *restrict code, size_t bytes, int first_h
     }
 }
 
-/* Words of 24 bits, three bytes each, `bytes` in all. */
-KF_HD void pack_triples(const uint32_t *restrict word, size_t bytes, uint8_t *restrict out)
+/* Codes that fill `bytes`. Destroys them where there are no vectors for it. */
+KF_HD void pack_sixes(uint32_t *restrict code, size_t bytes, uint8_t *restrict out)
 {
+#if KF_VEC_SIXES
+    uint8_t last[16];
     size_t i = 0;
-    for (; 3 * i + 4 <= bytes; i++) memcpy(out + 3 * i, word + i, 4);
-    for (size_t k = 3 * i; k < bytes; k++) out[k] = (uint8_t)(word[k / 3] >> 8 * (k % 3));
+    for (; 12 * i + 16 <= bytes; i++) vec_pack_sixes(code + KF_VEC * i, out + 12 * i);
+    for (; 12 * i < bytes; i++) {
+        vec_pack_sixes(code + KF_VEC * i, last);
+        memcpy(out + 12 * i, last, bytes - 12 * i < 12 ? bytes - 12 * i : 12);
+    }
+#else
+    uint32_t half[KF_TILE / 2 + KF_VEC];
+    size_t words = (bytes + 2) / 3, i = 0;
+    join_pairs(code, 2 * words, 6, half);
+    join_pairs(half, words, 12, code);
+    for (; 3 * i + 4 <= bytes; i++) memcpy(out + 3 * i, code + i, 4);
+    for (size_t k = 3 * i; k < bytes; k++) out[k] = (uint8_t)(code[k / 3] >> 8 * (k % 3));
+#endif
 }
 
 /* Packs n codes; those that fill the last byte up are `padding`. Destroys the codes. */
@@ -222,18 +256,14 @@ KF_STAGE void pack_tile(unsigned bits, int first_high, uint32_t padding, uint32_
 {
     uint32_t half[KF_TILE / 2 + 4];
     size_t bytes = kf_packed_bytes(bits, n);
-    for (unsigned k = 0; k < 8; k++) code[n + k] = padding;
+    for (unsigned k = 0; k < KF_VEC; k++) code[n + k] = padding;
     switch (bits) {
     case 2:
         join_pairs(code, 2 * bytes, 2, half);
         pack_nibbles(half, bytes, 0, out);
         return;
     case 4: pack_nibbles(code, bytes, first_high, out); return;
-    case 6:
-        join_pairs(code, (n + 3) / 4 * 2, 6, half);
-        join_pairs(half, (n + 3) / 4, 12, code);
-        pack_triples(code, bytes, out);
-        return;
+    case 6: pack_sixes(code, bytes, out); return;
     case 8: pack_bytes(code, n, out); return;
     case 16: pack_halves(code, n, out); return;
     default: memcpy(out, code, bytes); return;
@@ -264,15 +294,19 @@ KF_HD void unpack_nibbles(const uint8_t *restrict in, size_t bytes, int first_hi
     }
 }
 
-KF_HD void unpack_triples(const uint8_t *restrict in, size_t bytes, uint32_t *restrict word)
+KF_HD void unpack_sixes(const uint8_t *restrict in, size_t n, uint32_t *restrict code)
 {
     size_t i = 0;
-    for (; 3 * i + 4 <= bytes; i++) {
-        memcpy(word + i, in + 3 * i, 4);
-        word[i] &= 0xffffff;
+#if KF_VEC_SIXES
+    for (size_t bytes = kf_packed_bytes(6, n); i / 4 * 3 + 16 <= bytes; i += KF_VEC)
+        vec_unpack_sixes(in + i / 4 * 3, code + i);
+#endif
+    for (; i + 4 <= n; i += 4) {
+        uint32_t word =
+            in[i / 4 * 3] | (uint32_t)in[i / 4 * 3 + 1] << 8 | (uint32_t)in[i / 4 * 3 + 2] << 16;
+        for (unsigned k = 0; k < 4; k++) code[i + k] = word >> 6 * k & 63;
     }
-    for (size_t k = 3 * i; k < bytes; k++)
-        word[k / 3] = (k % 3 ? word[k / 3] : 0) | (uint32_t)in[k] << 8 * (k % 3);
+    for (; i < n; i++) code[i] = kf_get_code(in, 6, i);
 }
 
 /* n codes, and what fills the last byte. */
@@ -287,31 +321,28 @@ KF_STAGE void unpack_tile(unsigned bits, int first_high, const uint8_t *in, size
         split_pairs(half, 2 * bytes, 2, code);
         return;
     case 4: unpack_nibbles(in, bytes, first_high, code); return;
-    case 6:
-        unpack_triples(in, bytes, code);
-        split_pairs(code, (n + 3) / 4, 12, half);
-        split_pairs(half, (n + 3) / 4 * 2, 6, code);
-        return;
+    case 6: unpack_sixes(in, n, code); return;
     case 8: unpack_bytes(in, n, code); return;
     case 16: unpack_halves(in, n, code); return;
     default: memcpy(code, in, bytes); return;
     }
 }
 
-/* The codes of byte structs: groups apart, and the halves of a group in low and high nibbles. */
-KF_STAGE void unpack_struct(kf_spec s, const uint8_t *row, size_t group, size_t groups,
-                            uint32_t *code)
+/* The 4-bit codes of byte structs: groups apart, and the halves of a group in low and high
+ * nibbles. */
+KF_HD void unpack_struct(kf_spec s, const uint8_t *restrict row, size_t group, size_t groups,
+                         uint32_t *restrict code)
 {
     for (size_t i = group; i < group + groups; i++, code += s.group) {
-        size_t place = kf_struct_code(s, i * s.group);
-        if (s.bits == 8) {
-            unpack_bytes(row + place, s.group, code);
+        const uint8_t *in = row + kf_struct_code(s, i * s.group) / 2;
+#if KF_VEC_STRUCTS
+        if (s.group == 16 || s.group == 32) {
+            vec_unpack_struct(in, s.group, code);
             continue;
         }
-        for (unsigned k = 0; k < s.group / 2; k++) {
-            code[k] = row[place / 2 + k] & 0xf;
-            code[s.group / 2 + k] = row[place / 2 + k] >> 4;
-        }
+#endif
+        for (unsigned k = 0; k < s.group / 2; k++) code[k] = in[k] & 0xf;
+        for (unsigned k = 0; k < s.group / 2; k++) code[s.group / 2 + k] = in[k] >> 4;
     }
 }
 

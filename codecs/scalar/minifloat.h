@@ -22,21 +22,18 @@
 KF_HD uint32_t kf_minifloat_encode(int exp_bits, int man_bits, int bias, uint32_t largest,
                                    uint32_t nan, float x)
 {
+    const int drop = 23 - man_bits;
+    const uint32_t least = (uint32_t)(128 - bias) << 23; /* the least normal number */
+    const uint32_t limit = (largest << drop) + ((uint32_t)(127 - bias) << 23);
     uint32_t sign = kf_bits(x) >> 31 << (exp_bits + man_bits);
-    uint32_t mag = kf_bits(x) & 0x7fffffffu;
-    if (mag > 0x7f800000u) return nan;
-
-    uint32_t code;
-    if (mag >= (uint32_t)(128 - bias) << 23) { /* normal: round off the low mantissa bits */
-        int drop = 23 - man_bits;
-        mag += (1u << (drop - 1)) - 1 + (mag >> drop & 1);
-        code = (mag >> drop) - ((uint32_t)(127 - bias) << man_bits);
-        if (code > largest) code = largest;
-    } else { /* subnormal: next to this power of two an fp32 step is one code step */
-        uint32_t magic = (uint32_t)(151 - bias - man_bits) << 23;
-        code = kf_bits(kf_float(mag) + kf_float(magic)) - magic;
-    }
-    return sign | code;
+    uint32_t mag = kf_bits(x) & 0x7fffffffu, cut = mag > limit ? limit : mag;
+    uint32_t binade = cut & 0x7f800000u;
+    if (binade < least) binade = least;
+    /* Next to this power of two an fp32 step is one code step of the binade. */
+    uint32_t power = binade + ((uint32_t)drop << 23);
+    uint32_t steps = kf_bits(kf_float(cut) + kf_float(power)) - power;
+    uint32_t code = steps + ((binade - least) >> drop);
+    return mag > 0x7f800000u ? nan : sign | code;
 }
 
 /* Finite codes only; Inf and NaN are the caller's. */
