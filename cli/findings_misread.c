@@ -20,7 +20,7 @@ static void count_zeros(zero_tally *t, const kerf_weight *w, const unsigned char
     const unsigned turn = w->codec.format->element == KERF_ELEM_S8 ? 0x80 : 0;
     const unsigned middle = 1u << (bits - 1);
     for (uint64_t i = 0; i < w->geometry.band_groups; i++) {
-        unsigned code = (row[i * bits / 8] >> i * bits % 8 & mask) ^ turn;
+        unsigned code = ((unsigned)row[i * bits / 8] >> i * bits % 8 & mask) ^ turn;
         t->zero += code == 0;
         t->middle_plus += code == middle + 1;
         t->middle_minus += code == middle - 1;

@@ -40,7 +40,7 @@ static uint32_t code_mask(const kf_across *a)
 
 static unsigned get_code(const unsigned char *row, unsigned bits, uint64_t i)
 {
-    return row[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1);
+    return (unsigned)row[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1);
 }
 
 /* Element `col` of the unit whose rows begin at `rows`, as it stands in the tensor. */
