@@ -9,25 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "machine.h"
+
 #define ANCHORS                                                                        \
     "1024x1024,1024x2048,1024x4096,1024x8192,2048x1024,2048x2048,2048x4096,2048x8192," \
     "4096x1024,4096x2048,4096x4096,4096x8192,8192x1024,8192x2048,8192x4096,8192x8192"
-
-/* The processor's name as Linux has it; "CPU" where it has none. */
-static void find_title(char *out, size_t size)
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    snprintf(out, size, "CPU");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *value = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !value) continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(out, size, "%.80s", value + 1 + strspn(value + 1, " "));
-        break;
-    }
-    if (f) fclose(f);
-}
 
 static void set_fact(calibration *c, kerf_fact_id id, double value)
 {
@@ -51,7 +37,7 @@ kerf_status calibrate(calibration *c, const kerf_hardware *base, const args *a, 
     *c = (calibration){0};
     TRY(gemv_sweep_run(&c->sweep, a, ANCHORS, err));
     TRY(take_times(c, err));
-    find_title(c->title, sizeof c->title);
+    processor_name(c->title, sizeof c->title);
     snprintf(c->source, sizeof c->source, "kerf hardware --calibrate on %.60s, %d threads",
              c->title, c->sweep.timer.exec.threads);
     if (base) {

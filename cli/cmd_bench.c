@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 
 #include "gemv_sweep.h"
+#include "machine.h"
 #include "output.h"
 
 static json_t *time_json(const gemv_sweep *s, const gemv_time *t)
@@ -25,14 +26,17 @@ static json_t *time_json(const gemv_sweep *s, const gemv_time *t)
 static json_t *sweep_json(const gemv_sweep *s)
 {
     struct utsname u;
+    char name[96];
     json_t *rows = json_array();
     for (size_t i = 0; i < s->count; i++) json_array_append_new(rows, time_json(s, &s->item[i]));
-    json_t *machine = json_pack("{s:i, s:f, s:f}", "threads", s->timer.exec.threads, "stream_gbps",
-                                s->stream_gbps, "copy_gbps", s->copy_gbps);
-    if (uname(&u) == 0) json_object_set_new(machine, "architecture", json_string(u.machine));
-    return json_pack("{s:s, s:s, s:s, s:o, s:o}", "bench", "gemv", "x",
-                     kerf_dtype_name(s->timer.type), "version", KERF_VERSION_TEXT, "machine",
-                     machine, "results", rows);
+    processor_name(name, sizeof name);
+    json_t *machine =
+        json_pack("{s:o, s:i, s:f, s:f}", "cpu", json_path(name), "threads", s->timer.exec.threads,
+                  "stream_gbps", s->stream_gbps, "copy_gbps", s->copy_gbps);
+    if (uname(&u) == 0) json_object_set_new(machine, "arch", json_string(u.machine));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "bench", "gemv", "x",
+                     kerf_dtype_name(s->timer.type), "version", KERF_VERSION_TEXT, "compiler",
+                     __VERSION__, "machine", machine, "results", rows);
 }
 
 static kerf_status print_sweep(const gemv_sweep *s, kerf_error *err)
