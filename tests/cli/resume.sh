@@ -38,7 +38,8 @@ try_kill() {
         start "$@"
         for _ in $(seq 500); do
             compgen -G "$out/.$name.kerf-tmp-*/.journal" >/dev/null && break
-            sleep 0.005
+            kill -0 "$pid" 2>/dev/null || break # it was too fast
+            sleep 0.002
         done
         end "${signal:-KILL}"
         compgen -G "$out/.$name.kerf-tmp-*/.journal" >/dev/null && return
