@@ -30,13 +30,13 @@ static json_t *sweep_json(const gemv_sweep *s)
     json_t *rows = json_array();
     for (size_t i = 0; i < s->count; i++) json_array_append_new(rows, time_json(s, &s->item[i]));
     processor_name(name, sizeof name);
-    json_t *machine =
+    json_t *here =
         json_pack("{s:o, s:i, s:f, s:f}", "cpu", json_path(name), "threads", s->timer.exec.threads,
                   "stream_gbps", s->stream_gbps, "copy_gbps", s->copy_gbps);
-    if (uname(&u) == 0) json_object_set_new(machine, "arch", json_string(u.machine));
+    if (uname(&u) == 0) json_object_set_new(here, "arch", json_string(u.machine));
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "bench", "gemv", "x",
                      kerf_dtype_name(s->timer.type), "version", KERF_VERSION_TEXT, "compiler",
-                     __VERSION__, "machine", machine, "results", rows);
+                     __VERSION__, "machine", here, "results", rows);
 }
 
 static kerf_status print_sweep(const gemv_sweep *s, kerf_error *err)
