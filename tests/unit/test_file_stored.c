@@ -543,13 +543,14 @@ static size_t count_packed(void **state, const kerf_entry *e, size_t n, int64_t 
     const char *path = in_folder(state, "packed.safetensors");
     const int64_t shape[] = {8, cols, 0};
     const kerf_writer_options opt = {.overwrite = 1};
-    static const char zeros[4096];
+    static const char zeros[1 << 14];
     kerf_writer *w;
     kerf_error err;
     must(kerf_writer_create(path, e, n, &opt, &w, &err), &err);
     for (size_t i = 0; i < n; i++) {
         int is_shape = strstr(e[i].name, "_shape") != NULL;
         const void *from = is_shape ? (const void *)shape : zeros;
+        assert_true(is_shape || entry_bytes(&e[i]) <= sizeof zeros);
         must(kerf_writer_write(w, i, 0, from, entry_bytes(&e[i]), &err), &err);
     }
     must(kerf_writer_commit(w, &err), &err);
