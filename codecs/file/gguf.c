@@ -1,4 +1,4 @@
-/* gguf.c - ggml's types, and the header of a GGUF file as a string that other files can carry. */
+/* gguf.c - ggml's types, and the header of a GGUF file as metadata that other files can carry. */
 #include "file/gguf.h"
 
 #include <stdlib.h>
@@ -115,5 +115,74 @@ kerf_status kf_gguf_unpack(const char *text, uint8_t **out, size_t *n, kerf_erro
         for (unsigned k = 0; k < 3; k++) p[i / 4 * 3 + k] = (uint8_t)(word >> (16 - 8 * k));
     }
     *out = p;
+    return KERF_OK;
+}
+
+/* --- as the reader has it --- */
+
+static int compare_keys(const void *a, const void *b)
+{
+    return strcmp(((const kerf_key_value *)a)->key, ((const kerf_key_value *)b)->key);
+}
+
+/* A value that can be told as text: a string of UTF-8 without zeros. The names that kerf gives a
+ * meaning in other files have none here. */
+static int is_told(const kf_gguf_key *k, const char *value, size_t length)
+{
+    return strlen(value) == length && kf_is_utf8(value) && strcmp(k->name, "kerf") != 0 &&
+           strcmp(k->name, "format") != 0 && strcmp(k->name, KF_GGUF_CARRIED) != 0;
+}
+
+static void add_pair(kf_header *h, const char *key, const char *value)
+{
+    h->metadata[h->metadata_count++] = (kerf_key_value){key, value};
+}
+
+kerf_status kf_gguf_take(kf_gguf *g, kf_header *out, kerf_error *err)
+{
+    size_t names = 0, values = 0, strings = 1;
+    for (size_t i = 0; i < g->keys; i++) names += strlen(g->key[i].name) + 1;
+    for (size_t i = 0; i < g->count; i++) names += strlen(g->tensor[i].name) + 1;
+    for (size_t i = 0; i < g->keys; i++) {
+        if (g->key[i].type != KF_GGUF_STRING) continue;
+        values += (size_t)kf_gguf_get(g->bytes + g->key[i].value, 8) + 1;
+        strings++;
+    }
+    *out = (kf_header){0};
+    out->metadata = kf_alloc(strings, sizeof *out->metadata);
+    out->strings = kf_alloc(names + values + kf_gguf_packed_bytes(g->n), 1);
+    if (!out->metadata || !out->strings) {
+        kf_header_free(out);
+        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for metadata");
+    }
+    char *at = out->strings;
+    for (size_t i = 0; i < g->keys; i++) {
+        const kf_gguf_key *k = &g->key[i];
+        if (k->type != KF_GGUF_STRING) continue;
+        const size_t length = (size_t)kf_gguf_get(g->bytes + k->value, 8), n = strlen(k->name) + 1;
+        memcpy(at, g->bytes + k->value + 8, length);
+        at[length] = 0;
+        if (!is_told(k, at, length)) continue;
+        memcpy(at + length + 1, k->name, n);
+        add_pair(out, at + length + 1, at);
+        at += length + 1 + n;
+    }
+    for (size_t i = 0; i < g->count; i++) {
+        const size_t n = strlen(g->tensor[i].name) + 1;
+        memcpy(at, g->tensor[i].name, n);
+        g->tensor[i].name = at;
+        g->by_name[i].index = i;
+        at += n;
+    }
+    for (size_t i = 0; i < g->count; i++) g->by_name[i].name = g->tensor[i].name;
+    kf_sort_names(g->by_name, g->count);
+    kf_gguf_pack(g->bytes, g->n, at);
+    add_pair(out, KF_GGUF_CARRIED, at);
+    qsort(out->metadata, out->metadata_count, sizeof *out->metadata, compare_keys);
+    out->tensor = g->tensor;
+    out->by_name = g->by_name;
+    out->count = g->count;
+    g->tensor = NULL;
+    g->by_name = NULL;
     return KERF_OK;
 }

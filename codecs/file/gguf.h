@@ -74,6 +74,14 @@ typedef struct kf_gguf {
     char *strings; /* names of keys and tensors */
 } kf_gguf;
 
+/* A little-endian number. */
+static inline uint64_t kf_gguf_get(const uint8_t *p, unsigned bytes)
+{
+    uint64_t v = 0;
+    while (bytes-- > 0) v = v << 8 | p[bytes];
+    return v;
+}
+
 int kf_gguf_is(const uint8_t first[4]);
 
 /* Reads and validates all of a file but its data. */
