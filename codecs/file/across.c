@@ -3,7 +3,11 @@
  * A tensor that lies across its plane is read in runs: the n-th elements of some units follow each
  * other. So a few units are read at a time, all of their elements, and rows are made of them. What
  * is written is gathered until a window of rows is complete; its runs are then as long as a window
- * is high, for small writes cost time and memory (ledger.h). */
+ * is high, for small writes cost time and memory (ledger.h).
+ *
+ * Sizes are products of numbers of a plane and of a tensor that kerf_geometry_init and the reader
+ * (or the writer's plan) have checked: no unit is larger than the tensor, whose bytes are there, so
+ * that none of them can wrap, and memory is a batch, a window or one unit. */
 #include "file/across.h"
 
 #include <stdlib.h>

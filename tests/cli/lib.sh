@@ -52,6 +52,20 @@ expect() {
     fi
 }
 
+# measure NAME ARGS...: runs kerf, which must succeed with less than $limit_kib resident and, where
+# that is set, within $limit_s seconds. Prints both.
+measure() {
+    local name=$1 peak start=$SECONDS took
+    shift
+    code=0
+    "$TOOLS/peak_memory" "$tmp/peak" "$KERF" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || code=$?
+    peak=$(cat "$tmp/peak") took=$((SECONDS - start))
+    echo "$name: $((peak / 1024)) MiB resident, $took s"
+    check "$name succeeds: $(head -n 1 "$tmp/err")" test "$code" -eq 0
+    check "$name stays under $((limit_kib / 1024)) MiB" test "$peak" -lt "${limit_kib:?}"
+    [ -z "${limit_s:-}" ] || check "$name takes less than $limit_s s" test "$took" -lt "$limit_s"
+}
+
 # error_says PATTERN: the last error matches.
 error_says() {
     checks=$((checks + 1))

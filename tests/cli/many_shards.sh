@@ -5,18 +5,6 @@
 limit_kib=$((128 * 1024)) limit_s=30
 check "100 shards" "$TOOLS/make_model" many "$tmp/source" 100 20000 16
 
-measure() { # NAME ARGS...
-    local name=$1 peak start=$SECONDS
-    shift
-    code=0
-    "$TOOLS/peak_memory" "$tmp/peak" "$KERF" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || code=$?
-    peak=$(cat "$tmp/peak")
-    echo "$name: $((peak / 1024)) MiB resident, $((SECONDS - start)) s"
-    check "$name succeeds: $(head -n 1 "$tmp/err")" test "$code" -eq 0
-    check "$name stays under $((limit_kib / 1024)) MiB" test "$peak" -lt "$limit_kib"
-    check "$name takes less than $limit_s s" test $((SECONDS - start)) -lt "$limit_s"
-}
-
 ulimit -Sn 150 # 200 files and more are open at once
 measure quantize quantize "$tmp/source" -f nvfp4 -j 1 -o "$tmp/q"
 check "100 shards are written" test "$(find "$tmp/q" -name 'model-*-of-00100.safetensors' | wc -l)" -eq 100

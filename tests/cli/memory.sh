@@ -6,17 +6,6 @@ size=${MEBIBYTES:-512}
 limit_kib=$((256 * 1024))
 [ "$(df --output=avail -m "$tmp" | tail -n 1)" -gt $((size * 4)) ] || { echo "skipped: no room" && exit 77; }
 
-measure() { # NAME ARGS...
-    local name=$1 peak start=$SECONDS
-    shift
-    code=0
-    "$TOOLS/peak_memory" "$tmp/peak" "$KERF" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || code=$?
-    peak=$(cat "$tmp/peak")
-    echo "$name: $((peak / 1024)) MiB resident, $((SECONDS - start)) s"
-    check "$name succeeds: $(head -n 1 "$tmp/err")" test "$code" -eq 0
-    check "$name stays under $((limit_kib / 1024)) MiB" test "$peak" -lt "$limit_kib"
-}
-
 check "a model of $size MiB" "$TOOLS/make_model" big "$tmp/big.safetensors" "$size"
 measure quantize quantize "$tmp/big.safetensors" -f mxfp4:rceil -o "$tmp/q.safetensors"
 measure verify verify "$tmp/big.safetensors" "$tmp/q.safetensors"
