@@ -203,7 +203,12 @@ static kerf_status product_open(product *p, const gemv_timer *t, kerf_error *err
 {
     kerf_shape whole = {2, {p->rows, p->cols}};
     kerf_shape part = {2, {p->rows < PATTERN_ROWS ? p->rows : PATTERN_ROWS, p->cols}};
-    kerf_gemv_shape shape = {p->format, p->rows, p->cols, (unsigned)p->columns, t->type, KERF_F32};
+    kerf_gemv_shape shape = {.format = p->format,
+                             .rows = p->rows,
+                             .cols = p->cols,
+                             .columns = (unsigned)p->columns,
+                             .x = t->type,
+                             .y = KERF_F32};
     TRY(kerf_geometry_init(&p->whole, p->format, &whole, err));
     TRY(kerf_geometry_init(&p->part, p->format, &part, err));
     TRY(kerf_gemv_plan_create(&p->plan, &shape, &t->exec, err));
@@ -223,7 +228,12 @@ static kerf_status find_error(const product *p, const gemv_timer *t, double *out
 {
     kerf_exec exec = {.threads = t->exec.threads, .backend = "ref"};
     uint64_t rows = p->part.shape.dim[0];
-    kerf_gemv_shape shape = {p->format, rows, p->cols, (unsigned)p->columns, t->type, KERF_F32};
+    kerf_gemv_shape shape = {.format = p->format,
+                             .rows = rows,
+                             .cols = p->cols,
+                             .columns = (unsigned)p->columns,
+                             .x = t->type,
+                             .y = KERF_F32};
     kerf_gemv_args a = {.x = {p->x.p, p->x.n}};
     kerf_gemv *plan = NULL;
     kerf_status s = kerf_gemv_plan_create(&plan, &shape, &exec, err);

@@ -83,6 +83,9 @@ kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "matrix-vector products run on the processor only; device NULL works");
     KF_TRY(check_shape(shape, &g, err));
+    if (shape->parts > 1 || shape->flags & KERF_GEMV_SWIGLU)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "several matrices in one plan run on a GPU only; a plan for each works");
     kerf_gemv *plan = kf_alloc_zero(1, sizeof *plan);
     if (!plan) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->shape = *shape;

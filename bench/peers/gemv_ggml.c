@@ -114,7 +114,8 @@ static side side_new(const kerf_format *f, size_t rows, size_t cols, kerf_dtype 
     side s = {0};
     kerf_error err;
     kerf_exec exec = {.threads = threads};
-    kerf_gemv_shape shape = {f, rows, cols, 1, type, KERF_F32};
+    kerf_gemv_shape shape = {
+        .format = f, .rows = rows, .cols = cols, .columns = 1, .x = type, .y = KERF_F32};
     if (kerf_gemv_plan_create(&s.plan, &shape, &exec, &err) != KERF_OK) die(err.text);
     size_t size = kerf_dtype_bits(type) / 8;
     uint8_t *raw = must(malloc(cols * size));

@@ -127,7 +127,12 @@ static inline void case_random_x(gemv_case *c, float size, uint64_t seed)
 
 static inline kerf_gemv *case_plan(const gemv_case *c, kerf_dtype y, const kerf_exec *exec)
 {
-    kerf_gemv_shape s = {c->g.format, c->rows, c->cols, c->columns, c->x_type, y};
+    kerf_gemv_shape s = {.format = c->g.format,
+                         .rows = c->rows,
+                         .cols = c->cols,
+                         .columns = c->columns,
+                         .x = c->x_type,
+                         .y = y};
     kerf_gemv *plan = NULL;
     kerf_error err;
     if (kerf_gemv_plan_create(&plan, &s, exec, &err) != KERF_OK)

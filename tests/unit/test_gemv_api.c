@@ -31,7 +31,13 @@ static void refuse_plan(kerf_gemv_shape s, const char *backend, kerf_status stat
 static void test_refused_plans(void **state)
 {
     (void)state;
-    kerf_gemv_shape good = {format("nvfp4"), 8, 64, 1, KERF_F32, KERF_F32}, s = good;
+    kerf_gemv_shape good = {.format = format("nvfp4"),
+                            .rows = 8,
+                            .cols = 64,
+                            .columns = 1,
+                            .x = KERF_F32,
+                            .y = KERF_F32},
+                    s = good;
     s.format = NULL;
     refuse_plan(s, NULL, KERF_E_ARG, "format");
     s = good, s.columns = 0;

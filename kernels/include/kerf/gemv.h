@@ -35,12 +35,28 @@ extern "C" {
 #endif
 
 #define KERF_GEMV_COLUMNS 16 /* at most */
+#define KERF_GEMV_PARTS 4    /* matrices of one plan, at most */
+
+typedef enum kerf_gemv_flags {
+    /* Nothing earlier on the stream writes the weights: on a GPU a run may read them while the
+     * kernel before it still works, and reads x only after that is complete. */
+    KERF_GEMV_CONSTANT_WEIGHTS = 1,
+    /* Two parts, gate and up, of equal rows; y = silu(gate x) * (up x), where silu(z) is
+     * z / (1 + e^-z). y, bias and residual are those of part 0; alpha goes into both products. */
+    KERF_GEMV_SWIGLU = 2
+} kerf_gemv_flags;
 
 typedef struct kerf_gemv_shape {
     const kerf_format *format;
     uint64_t rows, cols;
     unsigned columns; /* 1 .. KERF_GEMV_COLUMNS     */
     kerf_dtype x, y;  /* F32, F16 or BF16, each     */
+    /* All zeros: one matrix. Otherwise matrices of the same format and cols that share x (q, k and
+     * v; gate and up) and are multiplied by one launch; `rows` is part 0's, more_rows the rest's.
+     */
+    unsigned parts;
+    uint64_t more_rows[KERF_GEMV_PARTS - 1];
+    unsigned flags; /* kerf_gemv_flags */
 } kerf_gemv_shape;
 
 typedef struct kerf_gemv kerf_gemv; /* a plan */
@@ -62,6 +78,14 @@ KERF_API double kerf_gemv_bound(const kerf_gemv *plan);
  * that has no kernel for this format, shape and type of x. Static storage. */
 KERF_API const char *kerf_gemv_backend(const kerf_gemv *plan);
 
+/* What belongs to a part of its own. */
+typedef struct kerf_gemv_part {
+    kerf_cspan weights[KERF_PLANES];
+    kerf_span y;
+    uint64_t y_stride;
+    kerf_cspan bias, residual;
+} kerf_gemv_part;
+
 /* Start from all zeros. Pointers need no alignment, except that what is in device memory lies at
  * multiples of its element's size. Nothing that is written may overlap what is read, save that
  * residual may be y itself. */
@@ -74,6 +98,7 @@ typedef struct kerf_gemv_args {
     kerf_cspan bias;             /* `rows` numbers of y's type; {NULL, 0}: none         */
     kerf_cspan residual;         /* as y, with y's stride; {NULL, 0}: none              */
     kerf_span workspace;         /* contents undefined before and after                 */
+    kerf_gemv_part more[KERF_GEMV_PARTS - 1]; /* parts after the first                    */
 } kerf_gemv_args;
 
 /* stream: a cudaStream_t for plans on a GPU, where the call only enqueues; ignored on the CPU,
