@@ -2,7 +2,7 @@
  * backend, hands panels of rows to threads. A row is always done whole by one thread in an order
  * that the plan fixes, so results do not depend on their number. */
 #include "base/base.h"
-#include "cpu/gemv_ops.h"
+#include "gemv_device.h"
 
 #include <stdlib.h>
 
@@ -30,21 +30,39 @@ static kerf_status check_dtype(kerf_dtype t, const char *what, kerf_error *err)
                    kerf_dtype_name(t));
 }
 
-static kerf_status check_shape(const kerf_gemv_shape *s, kerf_geometry *g, kerf_error *err)
+static kerf_status check_part(const kerf_gemv_shape *s, uint64_t rows, kerf_geometry *g,
+                              kerf_error *err)
 {
-    kerf_shape shape = {2, {s->rows, s->cols}};
+    kerf_shape shape = {2, {rows, s->cols}};
     uint64_t all;
+    KF_TRY(kerf_geometry_init(g, s->format, &shape, err));
+    if (!kf_add_ok(rows, s->cols, &all) || !kf_mul_ok(all, 8 * KERF_GEMV_COLUMNS, &all) ||
+        all > PTRDIFF_MAX || g->bytes > PTRDIFF_MAX)
+        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%llu x %llu is too large",
+                       (unsigned long long)rows, (unsigned long long)s->cols);
+    return KERF_OK;
+}
+
+static kerf_status check_shape(const kerf_gemv_shape *s, kerf_gemv *plan, kerf_error *err)
+{
     if (!s->format) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no format");
     if (s->columns < 1 || s->columns > KERF_GEMV_COLUMNS)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%u columns; 1 to %d work, cut X for more",
                        s->columns, KERF_GEMV_COLUMNS);
+    if (s->parts > KERF_GEMV_PARTS)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%u parts; up to %d work", s->parts,
+                       KERF_GEMV_PARTS);
     KF_TRY(check_dtype(s->x, "x", err));
     KF_TRY(check_dtype(s->y, "y", err));
-    KF_TRY(kerf_geometry_init(g, s->format, &shape, err));
-    if (!kf_add_ok(s->rows, s->cols, &all) || !kf_mul_ok(all, 8 * KERF_GEMV_COLUMNS, &all) ||
-        all > PTRDIFF_MAX || g->bytes > PTRDIFF_MAX)
-        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%llu x %llu is too large",
-                       (unsigned long long)s->rows, (unsigned long long)s->cols);
+    plan->parts = s->parts ? s->parts : 1;
+    for (unsigned i = 0; i < plan->parts; i++) {
+        plan->part_rows[i] = i ? s->more_rows[i - 1] : s->rows;
+        KF_TRY(check_part(s, plan->part_rows[i], &plan->part[i], err));
+    }
+    plan->geometry = plan->part[0];
+    if (s->flags & KERF_GEMV_SWIGLU && (plan->parts != 2 || s->rows != s->more_rows[0]))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "SwiGLU takes two parts, gate and up, of equal rows");
     return KERF_OK;
 }
 
@@ -74,25 +92,30 @@ static kerf_status choose_backend(kerf_gemv *plan, const char *name, kerf_error 
     return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "no backend \"%.40s\" on this machine", name);
 }
 
+/* The reference's order of parts on the processor is one plan after the other, which a caller can
+ * have without us; nothing would be shared. */
+static kerf_status plan_host(kerf_gemv *plan, const kerf_exec *exec, kerf_error *err)
+{
+    if (plan->parts > 1)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "several matrices in one plan run on a GPU only; a plan for each works");
+    plan->threads = exec ? exec->threads : 0;
+    plan->panel = panel_rows(plan->shape.rows, plan->threads);
+    return choose_backend(plan, exec ? exec->backend : NULL, err);
+}
+
 kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
                                   const kerf_exec *exec, kerf_error *err)
 {
-    kerf_geometry g;
     *out = NULL;
-    if (exec && exec->device)
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "matrix-vector products run on the processor only; device NULL works");
-    KF_TRY(check_shape(shape, &g, err));
-    if (shape->parts > 1 || shape->flags & KERF_GEMV_SWIGLU)
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "several matrices in one plan run on a GPU only; a plan for each works");
     kerf_gemv *plan = kf_alloc_zero(1, sizeof *plan);
     if (!plan) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->shape = *shape;
-    plan->geometry = g;
-    plan->threads = exec ? exec->threads : 0;
-    plan->panel = panel_rows(shape->rows, plan->threads);
-    kerf_status s = choose_backend(plan, exec ? exec->backend : NULL, err);
+    plan->on_device = exec && exec->device;
+    kerf_status s = check_shape(shape, plan, err);
+    if (s == KERF_OK)
+        s = plan->on_device ? kf_gemv_device_plan(plan, exec->device, err)
+                            : plan_host(plan, exec, err);
     if (s != KERF_OK) {
         kerf_gemv_plan_free(plan);
         return s;
@@ -119,7 +142,7 @@ double kerf_gemv_bound(const kerf_gemv *plan)
 
 const char *kerf_gemv_backend(const kerf_gemv *plan)
 {
-    return plan->ops->name;
+    return plan->on_device ? "cuda" : plan->ops->name;
 }
 
 /* --- run ----------------------------------------------------------------------------------------
@@ -150,29 +173,45 @@ static kerf_status check_vectors(const void *p, size_t have, uint64_t n, uint64_
     return check_span(p, have, need, what, err);
 }
 
-static kerf_status call_init(kf_gemv_call *c, const kerf_gemv *plan, const kerf_gemv_args *a,
-                             kerf_error *err)
+/* The spans of one part. */
+static kerf_status check_spans(const kerf_gemv *plan, unsigned part, const kerf_gemv_part *a,
+                               kerf_error *err)
 {
     static const char *const names[KERF_PLANES] = {"plane of codes", "plane of scales",
                                                    "plane of second-level scales",
                                                    "plane of zero points"};
     const kerf_gemv_shape *s = &plan->shape;
-    uint64_t x_stride = a->x_stride ? a->x_stride : s->cols;
-    uint64_t y_stride = a->y_stride ? a->y_stride : s->rows;
+    const kerf_geometry *g = &plan->part[part];
+    uint64_t rows = plan->part_rows[part], stride = a->y_stride ? a->y_stride : rows;
     for (int i = 0; i < KERF_PLANES; i++)
-        if (plan->geometry.plane[i].dtype != KERF_DTYPE_NONE)
-            KF_TRY(check_span(a->weights[i].p, a->weights[i].n, plan->geometry.plane[i].bytes,
-                              names[i], err));
-    KF_TRY(check_vectors(a->x.p, a->x.n, s->cols, x_stride, s->columns, s->x, "x", err));
-    KF_TRY(check_vectors(a->y.p, a->y.n, s->rows, y_stride, s->columns, s->y, "y", err));
+        if (g->plane[i].dtype != KERF_DTYPE_NONE)
+            KF_TRY(check_span(a->weights[i].p, a->weights[i].n, g->plane[i].bytes, names[i], err));
+    if (part && s->flags & KERF_GEMV_SWIGLU) return KERF_OK; /* y is the first part's */
+    KF_TRY(check_vectors(a->y.p, a->y.n, rows, stride, s->columns, s->y, "y", err));
     if (a->residual.p)
-        KF_TRY(check_vectors(a->residual.p, a->residual.n, s->rows, y_stride, s->columns, s->y,
+        KF_TRY(check_vectors(a->residual.p, a->residual.n, rows, stride, s->columns, s->y,
                              "residual", err));
     if (a->bias.p)
-        KF_TRY(
-            check_span(a->bias.p, a->bias.n, s->rows * (kerf_dtype_bits(s->y) / 8), "bias", err));
-    KF_TRY(check_span(a->workspace.p, a->workspace.n, kerf_gemv_workspace(plan), "workspace", err));
+        KF_TRY(check_span(a->bias.p, a->bias.n, rows * (kerf_dtype_bits(s->y) / 8), "bias", err));
+    return KERF_OK;
+}
 
+static kerf_status check_args(const kerf_gemv *plan, const kerf_gemv_args *a, kerf_error *err)
+{
+    const kerf_gemv_shape *s = &plan->shape;
+    kerf_gemv_part first = {
+        .y = a->y, .y_stride = a->y_stride, .bias = a->bias, .residual = a->residual};
+    memcpy(first.weights, a->weights, sizeof first.weights);
+    for (unsigned i = 0; i < plan->parts; i++)
+        KF_TRY(check_spans(plan, i, i ? &a->more[i - 1] : &first, err));
+    KF_TRY(check_vectors(a->x.p, a->x.n, s->cols, a->x_stride ? a->x_stride : s->cols, s->columns,
+                         s->x, "x", err));
+    return check_span(a->workspace.p, a->workspace.n, kerf_gemv_workspace(plan), "workspace", err);
+}
+
+static kf_gemv_call call_of(const kerf_gemv *plan, const kerf_gemv_args *a)
+{
+    const kerf_gemv_shape *s = &plan->shape;
     uintptr_t workspace = ((uintptr_t)a->workspace.p + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     kf_gemv_call call = {.plan = plan,
                          .w = kf_matrix_of(&plan->geometry, a->weights),
@@ -183,14 +222,13 @@ static kerf_status call_init(kf_gemv_call *c, const kerf_gemv *plan, const kerf_
                          .bias = a->bias.p,
                          .residual = a->residual.p,
                          .y = a->y.p,
-                         .x_stride = (size_t)x_stride,
-                         .y_stride = (size_t)y_stride,
+                         .x_stride = (size_t)(a->x_stride ? a->x_stride : s->cols),
+                         .y_stride = (size_t)(a->y_stride ? a->y_stride : s->rows),
                          .alpha = a->alpha == 0 ? 1 : a->alpha,
                          .workspace = (void *)workspace};
     call.w.rows = (size_t)s->rows; /* FLAT formats see one row */
     call.w.cols = (size_t)s->cols;
-    *c = call;
-    return KERF_OK;
+    return call;
 }
 
 typedef struct run {
@@ -210,9 +248,9 @@ static kerf_status run_panel(void *ctx, uint64_t i)
 kerf_status kerf_gemv_run(const kerf_gemv *plan, const kerf_gemv_args *args, void *stream,
                           kerf_error *err)
 {
-    kf_gemv_call c;
-    (void)stream;
-    KF_TRY(call_init(&c, plan, args, err));
+    KF_TRY(check_args(plan, args, err));
+    if (plan->on_device) return kf_gemv_device_run(plan, args, stream, err);
+    kf_gemv_call c = call_of(plan, args);
     if (c.w.rows == 0) return KERF_OK;
     run r = {&c, plan->ops};
     if (!r.ops->start(&c)) r.ops = &kf_gemv_ref;

@@ -34,7 +34,11 @@ typedef struct kf_gemv_ops {
 
 struct kerf_gemv {
     kerf_gemv_shape shape;
-    kerf_geometry geometry;
+    kerf_geometry geometry; /* of the first part */
+    unsigned parts;
+    uint64_t part_rows[KERF_GEMV_PARTS];
+    kerf_geometry part[KERF_GEMV_PARTS];
+    int on_device; /* then ops and panel are not used */
     const kf_gemv_ops *ops;
     int threads;
     size_t panel;     /* rows that a thread takes at a time          */

@@ -20,7 +20,7 @@ KF_HD kf_matrix kf_matrix_of(const kerf_geometry *g, const kerf_cspan planes[KER
     kf_matrix m = {.rows = (size_t)g->rows, .cols = (size_t)g->cols};
     const kerf_plane *p = g->plane;
     for (int i = 0; i < KERF_PLANES; i++)
-        if (p[i].dtype != KERF_DTYPE_NONE) m.plane[i] = planes[i].p;
+        if (p[i].dtype != KERF_DTYPE_NONE) m.plane[i] = (const uint8_t *)planes[i].p;
     m.row_bytes = (size_t)(p[KERF_PLANE_CODES].band_bytes / g->band_rows);
     m.row_groups = (size_t)g->band_groups;
     if (!p[KERF_PLANE_ZEROS].per_matrix) m.zero_bytes = (size_t)p[KERF_PLANE_ZEROS].band_bytes;

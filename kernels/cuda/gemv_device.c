@@ -1,0 +1,290 @@
+/* gemv_device.c - plans of the matrix-vector product on a GPU: which kernel, how many blocks, how
+ * shared memory is divided. All of it is decided when a plan is made; a run fills in pointers and
+ * launches one kernel.
+ *
+ * Shared memory of a block of the tiled kernel:
+ *
+ *   ring     warps x depth x a stage of codes       (later: the block's sums, for its cluster)
+ *   x        columns x the block's part of cols, as halves
+ *   slots    (tiles + warps) x 16 rows x columns
+ *   rows     tiles x 16 factors and zero points
+ *   table    pairs of a code book
+ *
+ * Depth is what keeps memory busy: a GPU of 132 multiprocessors and 4.8 TB/s wants some 32 KiB
+ * asked for per multiprocessor at all times. Where two blocks fit a multiprocessor, the kernel
+ * after this one can ask for its weights while this one works. */
+#include "base/base.h"
+#include "cuda/gemv_job.h"
+#include "cuda/handle.h"
+#include "format.h"
+#include "gemv_device.h"
+
+#include <stdlib.h>
+
+static const kf_gemv_launches *const launches_of[] = {
+#define KERF_FORMAT(ID, ...) &kf_gemv_launches_##ID,
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+};
+
+typedef struct device_plan {
+    const kf_gemv_launches *launches;
+    kf_gemv_job job; /* without pointers */
+    kf_gemv_grid tiled, any;
+    int ordinal;
+    int is_tiled; /* for pointers aligned to 16 bytes */
+} device_plan;
+
+enum {
+    BLOCK_MOST = 227 * 1024,              /* shared memory of a block of sm_90              */
+    BLOCK_HALF = (228 * 1024) / 2 - 2048, /* so that two fit, with what is reserved of each */
+    DEPTH_MOST = 4
+};
+
+/* --- planning ------------------------------------------------------------------------------------
+ */
+
+/* What the device is. */
+typedef struct machine {
+    unsigned multiprocessors, most_shared;
+    int has_clusters;
+} machine;
+
+static kerf_status ask_machine(int ordinal, machine *out, kerf_error *err)
+{
+    int sms = 0, shared = 0, major = 0;
+    KF_CUDA(cudaSetDevice(ordinal), "choosing a GPU");
+    KF_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, ordinal), "asking a GPU");
+    KF_CUDA(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal),
+            "asking a GPU");
+    KF_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal),
+            "asking a GPU");
+    *out = (machine){(unsigned)sms, (unsigned)shared, major == 9 || major == 10};
+    return KERF_OK;
+}
+
+/* Divides shared memory; what it comes to. */
+static size_t lay_out(kf_gemv_job *j, const kf_gemv_tiling *t, unsigned teams)
+{
+    unsigned unit = j->swiglu ? 2 : 1, stages = (j->stages + j->cluster - 1) / j->cluster;
+    unsigned slot = KF_GEMV_TILE * (j->columns == 1 ? 1 : j->columns <= 8 ? 8 : 16);
+    j->most = (j->tiles / unit + teams - 1) / teams * unit;
+    j->x_pitch = stages * t->stage_codes * 2 + 64; /* columns in other banks */
+    size_t at = (size_t)KF_GEMV_WARPS * j->depth * t->stage_bytes;
+    size_t sums = (size_t)j->most * KF_GEMV_TILE * j->columns * sizeof(float);
+    size_t x = (size_t)j->columns * j->x_pitch;
+    if (j->cluster > 1 && at + x < sums) at = sums - x;
+    at = (at + 127) / 128 * 128;
+    j->x_at = (uint32_t)at;
+    j->slots_at = (uint32_t)(at += x);
+    j->rows_at = (uint32_t)(at += (size_t)(j->most + KF_GEMV_WARPS) * slot * sizeof(float));
+    at += (size_t)j->most * KF_GEMV_TILE * 2 * sizeof(float);
+    j->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
+    return at + t->table_bytes;
+}
+
+/* The deepest ring that the run of a warp needs and that leaves room for a second block; if none
+ * does, the deepest that fits. 0: none fits. */
+static size_t choose_depth(kf_gemv_job *j, const kf_gemv_tiling *t, unsigned teams, size_t most)
+{
+    unsigned stages = (j->stages + j->cluster - 1) / j->cluster;
+    size_t halves = most < BLOCK_MOST ? most / 2 : BLOCK_HALF;
+    for (int half = j->columns == 1; half >= 0; half--) {
+        for (j->depth = DEPTH_MOST; j->depth >= 2; j->depth--) {
+            size_t n = lay_out(j, t, teams), run = (size_t)j->most * stages / KF_GEMV_WARPS + 1;
+            if (j->depth > 2 && j->depth > run) continue;
+            if (n <= (half ? halves : most)) return n;
+        }
+    }
+    return 0;
+}
+
+/* How many blocks share rows: one, unless reading x would cost more than an eighth of W. */
+static int choose_cluster(device_plan *p, const machine *m, uint64_t weight_bytes, kerf_error *err,
+                          kerf_status *status)
+{
+    const kf_gemv_tiling *t = &p->launches->tiling;
+    kf_gemv_job *j = &p->job, best = {0};
+    unsigned unit = j->swiglu ? 2 : 1;
+    *status = KERF_OK;
+    for (j->cluster = 1; j->cluster <= (m->has_clusters ? 8u : 1u); j->cluster *= 2) {
+        unsigned teams = m->multiprocessors / j->cluster;
+        if (j->cluster > 1 && j->cluster > j->stages) break;
+        if (teams > j->tiles / unit) teams = j->tiles / unit;
+        size_t n = choose_depth(j, t, teams, m->most_shared);
+        if (n == 0) continue;
+        int clusters = 0;
+        p->tiled = (kf_gemv_grid){teams * j->cluster, (unsigned)n, 0};
+        cudaError_t e = p->launches->prepare(j, &p->tiled, &clusters);
+        if (e != cudaSuccess) {
+            *status = kf_cuda_fail(err, e, "preparing a kernel");
+            return 0;
+        }
+        if (j->cluster > 1 && clusters < 1) continue;
+        if (j->cluster > 1 && (unsigned)clusters < teams) {
+            teams = (unsigned)clusters;
+            n = choose_depth(j, t, teams, m->most_shared);
+            if (n == 0) continue;
+            p->tiled = (kf_gemv_grid){teams * j->cluster, (unsigned)n, 0};
+        }
+        best = *j;
+        uint64_t read = (uint64_t)teams * j->columns * j->cols * 2;
+        if (j->columns == 1 || read <= weight_bytes / 8) break;
+    }
+    if (!best.cluster) return 0;
+    *j = best;
+    int clusters;
+    cudaError_t e = p->launches->prepare(j, &p->tiled, &clusters);
+    if (e != cudaSuccess) *status = kf_cuda_fail(err, e, "preparing a kernel");
+    return e == cudaSuccess;
+}
+
+static unsigned bytes_of(const kerf_gemv *plan, kerf_plane_id p)
+{
+    return kerf_dtype_bits(plan->part[0].plane[p].dtype) / 8;
+}
+
+/* Rows that a format does not pad: their bytes, groups and zero points. */
+static void fill_strides(kf_gemv_job *j, const kerf_gemv *plan)
+{
+    const kerf_geometry *g = &plan->part[0];
+    kerf_cspan none[KERF_PLANES] = {{NULL, 0}};
+    kf_matrix w = kf_matrix_of(g, none);
+    j->row_bytes = w.row_bytes;
+    j->row_groups = w.row_groups;
+    j->zero_bytes = w.zero_bytes;
+}
+
+/* FLAT formats are one row to their geometry. With whole groups in a row they are like others. */
+static int flatten(kf_gemv_job *j, const kerf_format *f)
+{
+    if (f->geometry != KERF_GROUP_FLAT) return 1;
+    if (j->cols % f->group || j->cols * f->bits % 8) return 0;
+    j->row_bytes = (uint64_t)j->cols * f->bits / 8;
+    j->row_groups = j->cols / f->group;
+    return 1;
+}
+
+static int plan_tiles(device_plan *p, const kerf_gemv *plan, const machine *m, kerf_error *err,
+                      kerf_status *status)
+{
+    const kerf_format *f = plan->shape.format;
+    const kf_gemv_tiling *t = &p->launches->tiling;
+    kf_gemv_job job = p->job, *j = &p->job;
+    uint64_t bytes = 0, tiles = 0;
+    if (!t->stage_codes || !flatten(j, f) || j->row_bytes % 16 || j->cols == 0) {
+        *j = job;
+        return 0;
+    }
+    for (unsigned i = 0; i < j->parts; i++) {
+        bytes += plan->part[i].bytes;
+        tiles += (j->part[i].rows + KF_GEMV_TILE - 1) / KF_GEMV_TILE;
+        j->part[i].tiles = (uint32_t)tiles;
+    }
+    unsigned per_stage = t->scale_bytes ? t->scale_bytes : 1;
+    j->tiles = (uint32_t)tiles;
+    j->stages = (j->cols + t->stage_codes - 1) / t->stage_codes;
+    j->wide = j->cols % t->stage_codes == 0 &&
+              j->row_groups * bytes_of(plan, KERF_PLANE_SCALES) % per_stage == 0;
+    int straddles = f->second == KERF_SECOND_NESTED && !j->wide;
+    if (tiles == 0 || straddles || !choose_cluster(p, m, bytes, err, status)) {
+        *j = job;
+        return 0;
+    }
+    return 1;
+}
+
+kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error *err)
+{
+    machine m;
+    device_plan *p = kf_alloc_zero(1, sizeof *p);
+    if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
+    plan->state = p;
+    const kerf_gemv_shape *s = &plan->shape;
+    p->ordinal = kf_gpu_of(device)->ordinal;
+    p->launches = launches_of[kf_format_index(s->format)];
+    KF_TRY(ask_machine(p->ordinal, &m, err));
+
+    kf_gemv_job *j = &p->job;
+    if (s->cols > UINT32_MAX / 2 || s->rows > UINT32_MAX / 2)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%llu x %llu: a GPU takes up to 2^31 each",
+                       (unsigned long long)s->rows, (unsigned long long)s->cols);
+    uint64_t rows = 0;
+    j->parts = plan->parts;
+    for (unsigned i = 0; i < j->parts; i++) {
+        j->part[i].rows = (uint32_t)plan->part_rows[i];
+        rows += plan->part_rows[i];
+    }
+    j->cols = (uint32_t)s->cols;
+    j->columns = s->columns;
+    j->x_type = s->x;
+    j->y_type = s->y;
+    j->swiglu = (s->flags & KERF_GEMV_SWIGLU) != 0;
+    j->constant_weights = (s->flags & KERF_GEMV_CONSTANT_WEIGHTS) != 0;
+    j->cluster = 1;
+    fill_strides(j, plan);
+
+    uint64_t blocks = kf_div_up(rows, 8);
+    p->any = (kf_gemv_grid){
+        blocks < 16 * m.multiprocessors ? (unsigned)blocks : 16 * m.multiprocessors, 0, 0};
+    kerf_status status = KERF_OK;
+    p->is_tiled = plan_tiles(p, plan, &m, err, &status);
+    KF_TRY(status);
+    p->tiled.overlap = p->any.overlap = j->constant_weights && m.has_clusters;
+
+    /* Sums of products in fp32: a tensor core adds 16 and the sum so far, cutting what is below
+     * 2^-24 of the largest. */
+    double steps = (double)s->cols / 16 + 32;
+    plan->bound = p->is_tiled ? steps * 0x1p-20 + p->launches->tiling.rounding : steps * 0x1p-24;
+    if (p->is_tiled && s->x == KERF_F32) plan->bound += 0x1p-11;
+    return KERF_OK;
+}
+
+/* --- running -------------------------------------------------------------------------------------
+ */
+
+static int is_aligned(const void *p)
+{
+    return (uintptr_t)p % 16 == 0;
+}
+
+static void fill_part(kf_gemv_matrix *m, const kerf_cspan weights[KERF_PLANES], const void *bias,
+                      const void *residual, void *y, uint64_t y_stride)
+{
+    for (int i = 0; i < KERF_PLANES; i++) m->plane[i] = weights[i].p;
+    m->bias = bias;
+    m->residual = residual;
+    m->y = y;
+    m->y_stride = y_stride ? y_stride : m->rows;
+}
+
+kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, void *stream,
+                               kerf_error *err)
+{
+    const device_plan *p = plan->state;
+    kf_gemv_job j = p->job;
+    unsigned size = kerf_dtype_bits(j.x_type) / 8;
+    j.x = a->x.p;
+    j.x_stride = a->x_stride ? a->x_stride : j.cols;
+    j.alpha = a->alpha == 0 ? 1 : a->alpha;
+    fill_part(&j.part[0], a->weights, a->bias.p, a->residual.p, a->y.p, a->y_stride);
+    for (unsigned i = 1; i < j.parts; i++) {
+        const kerf_gemv_part *m = &a->more[i - 1];
+        fill_part(&j.part[i], m->weights, m->bias.p, m->residual.p, m->y.p, m->y_stride);
+    }
+    int aligned = 1;
+    for (unsigned i = 0; i < j.parts; i++) {
+        aligned = aligned && is_aligned(j.part[i].plane[KERF_PLANE_CODES]);
+        j.wide = j.wide && is_aligned(j.part[i].plane[KERF_PLANE_SCALES]);
+    }
+    j.x_wide = is_aligned(j.x) && j.x_stride * size % 16 == 0;
+    if (p->any.blocks == 0) return KERF_OK;
+
+    KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
+    int tiled = p->is_tiled && aligned;
+    if (!tiled) j.cluster = 1;
+    KF_CUDA(tiled ? p->launches->tiles(&j, &p->tiled, stream)
+                  : p->launches->any(&j, &p->any, stream),
+            "starting a matrix-vector product");
+    return KERF_OK;
+}

@@ -1,0 +1,76 @@
+/* gemv_job.h - what one launch of the matrix-vector product works on, and the launches that every
+ * row of formats.def has. */
+#ifndef KERF_GEMV_JOB_H
+#define KERF_GEMV_JOB_H
+
+#include <kerf/gemv.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One matrix of those that share x. */
+typedef struct kf_gemv_matrix {
+    const uint8_t *plane[KERF_PLANES];
+    const uint8_t *bias, *residual;
+    uint8_t *y;
+    uint64_t y_stride; /* elements */
+    uint32_t rows;
+    uint32_t tiles; /* of 16 rows, of the parts up to and with this one */
+} kf_gemv_matrix;
+
+typedef struct kf_gemv_job {
+    kf_gemv_matrix part[KERF_GEMV_PARTS];
+    const uint8_t *x;
+    uint64_t x_stride; /* elements */
+    uint64_t row_bytes, row_groups, zero_bytes;
+    uint32_t cols, columns, parts;
+    float alpha;
+    kerf_dtype x_type, y_type;
+    int swiglu, constant_weights;
+    /* of the tiled kernel */
+    uint32_t tiles;   /* of all parts                                        */
+    uint32_t stages;  /* of a row                                            */
+    uint32_t cluster; /* blocks that share rows, each with a part of cols    */
+    uint32_t depth;   /* stages in flight per warp                           */
+    uint32_t x_pitch; /* bytes from one column of x to the next              */
+    uint32_t most;    /* tiles of a cluster, at most                         */
+    int wide;         /* scales of a stage are whole and aligned             */
+    int x_wide;       /* x is aligned to 16 bytes                            */
+    uint32_t x_at, slots_at, rows_at, table_at; /* offsets in shared memory    */
+} kf_gemv_job;
+
+/* How the tiled kernel takes a format; all zeros where it does not. */
+typedef struct kf_gemv_tiling {
+    unsigned stage_codes, stage_bytes; /* of a row of a stage; of a stage in shared memory      */
+    unsigned table_bytes;              /* of shared memory                                      */
+    unsigned scale_bytes;              /* of a row of a stage; 0: none are read on the way      */
+    double rounding;                   /* what weights lose: relative                           */
+} kf_gemv_tiling;
+
+typedef struct kf_gemv_grid {
+    unsigned blocks, shared_bytes;
+    int overlap; /* may begin before the kernel ahead of it on the stream is complete */
+} kf_gemv_grid;
+
+typedef struct kf_gemv_launches {
+    kf_gemv_tiling tiling;
+    /* Prepares the device for a launch like this; *clusters: how many run at once. */
+    cudaError_t (*prepare)(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters);
+    cudaError_t (*tiles)(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s);
+    /* Any format and shape, an element at a time. */
+    cudaError_t (*any)(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s);
+} kf_gemv_launches;
+
+#define KERF_FORMAT(ID, ...) extern const kf_gemv_launches kf_gemv_launches_##ID;
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+
+enum { KF_GEMV_WARPS = 16, KF_GEMV_TILE = 16 }; /* of a block; rows */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

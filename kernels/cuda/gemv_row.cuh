@@ -1,0 +1,100 @@
+/* gemv_row.cuh - the matrix-vector launches of one row of formats.def. As with cuda/row.cuh, each
+ * row is a translation unit of its own, which CMake writes. */
+#include "block/all.h"
+#include "scalar/pack.h"
+#include "cuda/gemv_job.h"
+
+#define KF_PASTE(a, b) a##b
+#define KF_NAME(prefix, id) KF_PASTE(prefix, id)
+
+namespace
+{
+
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    constexpr kf_spec spec_##ID = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+
+constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
+
+} // namespace
+
+#include "cuda/gemv_tiles.cuh"
+#include "cuda/gemv_any.cuh"
+
+namespace
+{
+
+typedef void (*kernel)(const kf_gemv_job);
+
+kernel tiles_for(unsigned columns)
+{
+    if constexpr (TILED)
+        return columns == 1   ? gemv_tiles<1, true>
+               : columns <= 8 ? gemv_tiles<1, false>
+                              : gemv_tiles<2, false>;
+    return nullptr;
+}
+
+/* At most two attributes. */
+cudaLaunchConfig_t config_of(const kf_gemv_job *j, const kf_gemv_grid *g, unsigned threads,
+                             cudaLaunchAttribute a[2])
+{
+    cudaLaunchConfig_t c = {};
+    c.gridDim = dim3(g->blocks);
+    c.blockDim = dim3(threads);
+    c.dynamicSmemBytes = g->shared_bytes;
+    c.attrs = a;
+    if (j->cluster > 1) {
+        a[c.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        a[c.numAttrs].val.clusterDim = {j->cluster, 1, 1};
+        c.numAttrs++;
+    }
+    if (g->overlap) {
+        a[c.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        a[c.numAttrs].val.programmaticStreamSerializationAllowed = 1;
+        c.numAttrs++;
+    }
+    return c;
+}
+
+cudaError_t launch(kernel k, const kf_gemv_job *j, const kf_gemv_grid *g, unsigned threads,
+                   cudaStream_t stream)
+{
+    cudaLaunchAttribute a[2];
+    cudaLaunchConfig_t c = config_of(j, g, threads, a);
+    c.stream = stream;
+    void *arguments[] = {const_cast<kf_gemv_job *>(j)};
+    return cudaLaunchKernelExC(&c, (const void *)k, arguments);
+}
+
+cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
+{
+    kernel k = tiles_for(j->columns);
+    *clusters = (int)g->blocks;
+    if (!k) return cudaErrorInvalidDeviceFunction;
+    cudaError_t e = cudaFuncSetAttribute(
+        (const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g->shared_bytes);
+    if (e != cudaSuccess || j->cluster == 1) return e;
+    cudaLaunchAttribute a[2];
+    cudaLaunchConfig_t c = config_of(j, g, THREADS, a);
+    return cudaOccupancyMaxActiveClusters(clusters, (const void *)k, &c);
+}
+
+cudaError_t tiles(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
+{
+    return launch(tiles_for(j->columns), j, g, THREADS, s);
+}
+
+cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
+{
+    return launch(gemv_any, j, g, 32 * ANY_WARPS, s);
+}
+
+constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0, STAGE_BYTES, HAS_TABLE ? 32768 : 0,
+                                   SCALE_BYTES, HAS_TABLE ? 0x1p-11 : 0};
+
+} // namespace
+
+extern const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID);
+const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID) = {TILING, prepare, tiles, any};
