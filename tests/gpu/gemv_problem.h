@@ -1,0 +1,367 @@
+/* gemv_problem.h - a quantized matrix, sixteen vectors, what their product must be in double, and
+ * memory that shows what was written outside of it.
+ *
+ * A problem is made once and run with many plans: fewer columns are a prefix of the sixteen. Device
+ * memory is cut into zones with guards of NaN bytes around each; under a memory checker every zone
+ * is an allocation of its own and of exactly its size. With `gpu` NULL all of it is the memory of
+ * the processor, and the same tests run over the processor's kernels. */
+#ifndef KERF_TESTS_GEMV_PROBLEM_H
+#define KERF_TESTS_GEMV_PROBLEM_H
+
+#include "base/base.h"
+#include "block/all.h"
+#include "block/struct.h"
+#include "cpu/widen.h"
+#include "format.h"
+#include "scalar/pack.h"
+
+#include <kerf/cuda.h>
+#include <kerf/gemv.h>
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS KERF_GEMV_COLUMNS
+
+static kerf_device *gpu; /* NULL: the processor */
+static int separate;     /* each zone is an allocation of its own */
+static cudaStream_t stream;
+static kerf_error error;
+
+static void die(const char *what, const char *why)
+{
+    printf("gemv: %s: %s\n", what, why);
+    exit(1);
+}
+static void need(kerf_status s, const char *what)
+{
+    if (s != KERF_OK) die(what, error.text);
+}
+static void need_cuda(cudaError_t e, const char *what)
+{
+    if (e != cudaSuccess) die(what, cudaGetErrorString(e));
+}
+static void *allocate(size_t n)
+{
+    void *p = calloc(n ? n : 1, 1);
+    if (!p) die("host memory", "none left");
+    return p;
+}
+static size_t size_of(kerf_dtype t)
+{
+    return kerf_dtype_bits(t) / 8;
+}
+
+/* --- zones --------------------------------------------------------------------------------------
+ */
+
+enum { GUARD = 1024, POISON = 0xff, MANY_ZONES = 256 };
+#define ARENA_BYTES ((size_t)768 << 20)
+
+typedef struct zone {
+    uint8_t *p;
+    size_t n, before, after; /* guard bytes around it */
+} zone;
+
+static struct {
+    uint8_t *p;
+    size_t used;
+    void *own[MANY_ZONES];
+    int owned;
+} arena;
+
+typedef struct mark {
+    size_t used;
+    int owned;
+} mark;
+
+static mark zones_mark(void)
+{
+    return (mark){arena.used, arena.owned};
+}
+
+static void wait_for_device(void)
+{
+    if (gpu) need_cuda(cudaStreamSynchronize(stream), "kernels");
+}
+
+static void zones_free(mark m)
+{
+    wait_for_device();
+    while (arena.owned > m.owned) need_cuda(cudaFree(arena.own[--arena.owned]), "free");
+    arena.used = m.used;
+}
+
+static uint8_t *raw_memory(size_t n)
+{
+    void *p;
+    if (!gpu) return allocate(n);
+    need_cuda(cudaMalloc(&p, n ? n : 1), "device memory");
+    return p;
+}
+
+/* n bytes that begin `skew` bytes after a multiple of 256. */
+static zone zone_new(size_t n, size_t skew)
+{
+    if (separate) {
+        if (arena.owned == MANY_ZONES) die("zones", "too many");
+        uint8_t *p = raw_memory(skew + n);
+        arena.own[arena.owned++] = p;
+        return (zone){p + skew, n, 0, 0};
+    }
+    if (!arena.p) arena.p = raw_memory(ARENA_BYTES);
+    size_t room = (GUARD + skew + n + GUARD + 255) / 256 * 256;
+    if (room > ARENA_BYTES - arena.used) die("zones", "the arena is full");
+    zone z = {arena.p + arena.used + GUARD + skew, n, GUARD + skew, room - GUARD - skew - n};
+    arena.used += room;
+    return z;
+}
+
+static void copy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
+{
+    if (!gpu)
+        memcpy(to, from, n);
+    else if (n)
+        need_cuda(cudaMemcpy(to, from, n, kind), "copy");
+}
+
+/* Fills a zone (data NULL: with poison) and its guards. */
+static void zone_write(zone z, const void *data)
+{
+    size_t all = z.before + z.n + z.after;
+    uint8_t *image = allocate(all);
+    memset(image, POISON, all);
+    if (data) memcpy(image + z.before, data, z.n);
+    copy(z.p - z.before, image, all, cudaMemcpyHostToDevice);
+    free(image);
+}
+
+/* Reads a zone; 0 when a guard was written to. */
+static int zone_read(zone z, void *data)
+{
+    size_t all = z.before + z.n + z.after, spoiled = 0;
+    uint8_t *image = allocate(all);
+    copy(image, z.p - z.before, all, cudaMemcpyDeviceToHost);
+    for (size_t i = 0; i < z.before; i++) spoiled += image[i] != POISON;
+    for (size_t i = all - z.after; i < all; i++) spoiled += image[i] != POISON;
+    if (data) memcpy(data, image + z.before, z.n);
+    free(image);
+    return spoiled == 0;
+}
+
+static kerf_cspan span_of(zone z)
+{
+    return (kerf_cspan){z.p, z.n};
+}
+
+/* --- numbers ------------------------------------------------------------------------------------
+ */
+
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* About normal, standard deviation 1. */
+static float bell(uint64_t seed)
+{
+    uint64_t r = mix(seed);
+    int sum = 0;
+    for (int k = 0; k < 4; k++) sum += (int16_t)(r >> 16 * k);
+    return (float)sum * 2.643e-5f;
+}
+
+/* --- problems -----------------------------------------------------------------------------------
+ */
+
+/* What y[c][r] must be, and what its bound is made of. */
+typedef struct exact {
+    double y, sum;
+} exact;
+
+typedef struct problem {
+    const kerf_format *format;
+    kerf_geometry g;
+    size_t rows, cols;
+    kerf_dtype x_type;
+    uint8_t *plane[KERF_PLANES];
+    float *w;           /* what the planes mean        */
+    uint8_t *x;         /* COLUMNS x cols, of x_type   */
+    exact *e;           /* COLUMNS x rows              */
+    float *w_max;       /* per row                     */
+    uint8_t *w_special; /* per row: 1 NaN, 2 infinite  */
+    double x_max[COLUMNS];
+    int x_special[COLUMNS];
+} problem;
+
+/* Columns that the format can hold: structs have no short rows. */
+static size_t fit_cols(const kerf_format *f, size_t cols)
+{
+    if (f->geometry != KERF_GROUP_STRUCT) return cols;
+    size_t n = kf_struct_elements(kf_spec_of(f));
+    return (cols + n - 1) / n * n;
+}
+
+static problem problem_new(const kerf_format *f, size_t rows, size_t cols, kerf_dtype x_type)
+{
+    problem p = {.format = f, .rows = rows, .cols = fit_cols(f, cols), .x_type = x_type};
+    kerf_shape shape = {2, {rows, p.cols}};
+    need(kerf_geometry_init(&p.g, f, &shape, &error), "geometry");
+    for (int k = 0; k < KERF_PLANES; k++) p.plane[k] = allocate((size_t)p.g.plane[k].bytes);
+    p.w = allocate(rows * p.cols * sizeof *p.w);
+    p.x = allocate(COLUMNS * p.cols * size_of(x_type));
+    p.e = allocate(COLUMNS * rows * sizeof *p.e);
+    p.w_max = allocate(rows * sizeof *p.w_max);
+    p.w_special = allocate(rows);
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    for (int k = 0; k < KERF_PLANES; k++) free(p->plane[k]);
+    free(p->w);
+    free(p->x);
+    free(p->e);
+    free(p->w_max);
+    free(p->w_special);
+}
+
+/* Gives the matrix the values of the planes, to be called when those are final. */
+static void decode_planes(problem *p)
+{
+    kerf_cspan planes[KERF_PLANES];
+    for (int k = 0; k < KERF_PLANES; k++)
+        planes[k] = (kerf_cspan){p->plane[k], (size_t)p->g.plane[k].bytes};
+    kerf_span out = {p->w, p->rows * p->cols * sizeof *p->w};
+    need(kerf_decode(&p->g, 0, p->g.bands, planes, out, KERF_F32, NULL, &error), "decode");
+}
+
+static void encode_planes(problem *p, const float *src)
+{
+    kerf_stats stats = {0};
+    kerf_cspan in = {src, p->rows * p->cols * sizeof *src};
+    kerf_span out[KERF_PLANES];
+    kerf_geometry *g = &p->g;
+    for (int k = 0; k < KERF_PLANES; k++)
+        out[k] = (kerf_span){p->plane[k], (size_t)g->plane[k].bytes};
+    need(kerf_measure(g, 0, g->bands, in, KERF_F32, &stats, NULL, &error), "measure");
+    need(kerf_encode(g, kerf_encoder_at(p->format, 0), &stats, 0, g->bands, in, KERF_F32, out, NULL,
+                     &error),
+         "encode");
+    decode_planes(p);
+}
+
+/* A bell, as weights have; wide: flat between the ends of each run of 64, so that every code is
+ * there, and the runs of very different size. */
+static void fill_weights(problem *p, float size, int wide, uint64_t seed)
+{
+    size_t n = p->rows * p->cols;
+    float *src = allocate(n * sizeof *src);
+    for (size_t i = 0; i < n; i++) {
+        float flat = (float)(int32_t)(uint32_t)mix(seed + i) * 0x1p-31f;
+        int run = (int)(mix(seed + i / 64 * 977) % 9) - 4;
+        src[i] = size * (wide ? ldexpf(flat, run) : bell(seed + i));
+    }
+    encode_planes(p, src);
+    free(src);
+}
+
+/* Any bytes at all, in codes, scales and the rest. */
+static void fill_bytes(problem *p, uint64_t seed)
+{
+    for (int k = 0; k < KERF_PLANES; k++)
+        for (size_t i = 0; i < p->g.plane[k].bytes; i++)
+            p->plane[k][i] = (uint8_t)mix(seed * 1000003 + (uint64_t)k * 0x10000000 + i);
+    decode_planes(p);
+}
+
+static void set_x(problem *p, size_t column, size_t k, float x)
+{
+    kf_store(p->x_type, p->x, column * p->cols + k, x);
+}
+
+static void fill_x(problem *p, float size, uint64_t seed)
+{
+    for (size_t c = 0; c < COLUMNS; c++)
+        for (size_t k = 0; k < p->cols; k++) set_x(p, c, k, size * bell(seed + c * 1000003 + k));
+}
+
+/* --- the reference ------------------------------------------------------------------------------
+ */
+
+typedef struct exact_job {
+    problem *p;
+    double *x; /* cols x COLUMNS */
+} exact_job;
+
+static kerf_status exact_row(void *ctx, uint64_t r)
+{
+    const exact_job *job = ctx;
+    problem *p = job->p;
+    double y[COLUMNS] = {0}, sum[COLUMNS] = {0};
+    const float *w = p->w + r * p->cols;
+    float largest = 0;
+    int special = 0;
+    for (size_t k = 0; k < p->cols; k++) {
+        const double *x = job->x + k * COLUMNS;
+        double v = (double)w[k];
+        float size = fabsf(w[k]);
+        special |= size != size ? 1 : isinf(size) ? 2 : 0;
+        largest = size > largest ? size : largest;
+        for (int c = 0; c < COLUMNS; c++) {
+            double t = v * x[c];
+            y[c] += t;
+            sum[c] += fabs(t);
+        }
+    }
+    for (size_t c = 0; c < COLUMNS; c++) p->e[c * p->rows + r] = (exact){y[c], sum[c]};
+    p->w_max[r] = largest;
+    p->w_special[r] = (uint8_t)special;
+    return KERF_OK;
+}
+
+/* To be called when weights and x are final. */
+static void solve(problem *p)
+{
+    exact_job job = {p, allocate(p->cols * COLUMNS * sizeof(double))};
+    for (size_t c = 0; c < COLUMNS; c++) {
+        p->x_max[c] = 0;
+        p->x_special[c] = 0;
+        for (size_t k = 0; k < p->cols; k++) {
+            double x = (double)kf_load(p->x_type, p->x, c * p->cols + k);
+            job.x[k * COLUMNS + c] = x;
+            p->x_special[c] |= !isfinite(x);
+            p->x_max[c] = fmax(p->x_max[c], fabs(x));
+        }
+    }
+    need(kf_parallel(p->rows, 0, exact_row, &job), "reference");
+    free(job.x);
+}
+
+/* What y may differ by before it is rounded: the promise of gemv.h, and this reference's own sums.
+ */
+static double tolerance(const problem *p, double bound, size_t c, size_t r)
+{
+    double n = (double)p->cols, w = (double)p->w_max[r];
+    return (bound + n * 0x1p-52) * p->e[c * p->rows + r].sum +
+           n * (0x1p-110 * w + 0x1p-148 * (1 + p->x_max[c]));
+}
+
+/* Whether a result is what gemv.h promises. */
+static int is_right(const problem *p, double bound, size_t c, size_t r, double got)
+{
+    exact e = p->e[c * p->rows + r];
+    if (p->w_special[r] & 1) return p->w_special[r] & 2 ? !isfinite(got) : isnan(got);
+    if (p->w_special[r]) return 1;
+    if (p->x_special[c]) return isnan(e.y) ? isnan(got) : got == e.y;
+    if (e.sum >= 0x1p127) return 1;
+    return fabs(got - e.y) <= tolerance(p, bound, c, r);
+}
+
+#endif
