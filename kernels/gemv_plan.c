@@ -52,6 +52,8 @@ static kerf_status check_shape(const kerf_gemv_shape *s, kerf_gemv *plan, kerf_e
     if (s->parts > KERF_GEMV_PARTS)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%u parts; up to %d work", s->parts,
                        KERF_GEMV_PARTS);
+    if (s->flags & ~(unsigned)(KERF_GEMV_CONSTANT_WEIGHTS | KERF_GEMV_SWIGLU))
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "flags 0x%x are not known", s->flags);
     KF_TRY(check_dtype(s->x, "x", err));
     KF_TRY(check_dtype(s->y, "y", err));
     plan->parts = s->parts ? s->parts : 1;

@@ -112,11 +112,14 @@ __device__ __forceinline__ uint32_t add_halves(uint32_t a, uint32_t b)
     asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
     return r;
 }
-__device__ __forceinline__ uint32_t mul_halves(uint32_t a, uint32_t b)
+__device__ __forceinline__ __half2 as_half2(uint32_t w)
 {
-    uint32_t r;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
+    return *(__half2 *)&w;
+}
+__device__ __forceinline__ uint32_t mul_halves(uint32_t a, __half2 b)
+{
+    __half2 r = __hmul2_rn(as_half2(a), b);
+    return *(uint32_t *)&r;
 }
 __device__ __forceinline__ uint32_t fma_halves(uint32_t a, uint32_t b, uint32_t c)
 {
@@ -152,16 +155,9 @@ __device__ __forceinline__ uint32_t spread_sixes(uint32_t v)
     return and_or(t << 4, 0x80008000u, and_or(t << 2, 0x1f801f80u, t & 0x001f001fu));
 }
 
-__device__ __forceinline__ uint32_t shared_word(uint32_t address)
-{
-    uint32_t r;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(address));
-    return r;
-}
-
 /* The codes of a lane -> four registers of two halves. `zero` is minus_1024() of the group's, for
- * integers; `table` where this lane's copy of the pairs begins in shared memory, for code books. */
-__device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, uint32_t table,
+ * integers; `table` this lane's copy of the pairs in shared memory, for code books. */
+__device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, const uint32_t *table,
                                        uint32_t p[4])
 {
     if constexpr (WAY == WAY_E2M1) {
@@ -183,10 +179,10 @@ __device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, uint32_
         p[3] = fma_halves(and_xor(v, high, 0x64006400u | (sign & high)), 0x2c002c00u, zero_high);
     } else if constexpr (WAY == WAY_CODEBOOK) {
         /* 32 copies: a pair's entries are 128 bytes apart, a lane's own begins at `table`. */
-        p[0] = shared_word(table + (__byte_perm(w[0], 0, 0x4440) << 7));
-        p[1] = shared_word(table + (__byte_perm(w[0], 0, 0x4441) << 7));
-        p[2] = shared_word(table + (__byte_perm(w[0], 0, 0x4442) << 7));
-        p[3] = shared_word(table + (__byte_perm(w[0], 0, 0x4443) << 7));
+        p[0] = table[__byte_perm(w[0], 0, 0x4440) * 32];
+        p[1] = table[__byte_perm(w[0], 0, 0x4441) * 32];
+        p[2] = table[__byte_perm(w[0], 0, 0x4442) * 32];
+        p[3] = table[__byte_perm(w[0], 0, 0x4443) * 32];
     } else if constexpr (WAY == WAY_E4M3) {
         p[0] = halves_of_e4m3(w[0]);
         p[1] = upper_halves_of_e4m3(w[0]);

@@ -4,15 +4,15 @@
  *
  * Shared memory of a block of the tiled kernel:
  *
- *   ring     warps x depth x a stage of codes       (later: the block's sums, for its cluster)
- *   x        columns x the block's part of cols, as halves
+ *   ring     each warp's stages of codes              (later: the block's sums, for its cluster)
+ *   x        columns x the block's part of cols, as halves, and one stage of zeros
  *   slots    (tiles + warps) x 16 rows x columns
  *   rows     tiles x 16 factors and zero points
  *   table    pairs of a code book
  *
- * Depth is what keeps memory busy: a GPU of 132 multiprocessors and 4.8 TB/s wants some 32 KiB
- * asked for per multiprocessor at all times. Where two blocks fit a multiprocessor, the kernel
- * after this one can ask for its weights while this one works. */
+ * A ring of 64 KiB is twice what 132 multiprocessors need on their way to keep 4.8 TB/s busy, and
+ * lets two blocks live on one: two of this kernel, or one and one of the next, whose weights then
+ * arrive while this one works. */
 #include "base/base.h"
 #include "cuda/gemv_job.h"
 #include "cuda/handle.h"
@@ -32,14 +32,8 @@ typedef struct device_plan {
     kf_gemv_job job; /* without pointers */
     kf_gemv_grid tiled, any;
     int ordinal;
-    int is_tiled; /* for pointers aligned to 16 bytes */
+    int is_tiled;
 } device_plan;
-
-enum {
-    BLOCK_MOST = 227 * 1024,              /* shared memory of a block of sm_90              */
-    BLOCK_HALF = (228 * 1024) / 2 - 2048, /* so that two fit, with what is reserved of each */
-    DEPTH_MOST = 4
-};
 
 /* --- planning ------------------------------------------------------------------------------------
  */
@@ -63,76 +57,79 @@ static kerf_status ask_machine(int ordinal, machine *out, kerf_error *err)
     return KERF_OK;
 }
 
-/* Divides shared memory; what it comes to. */
+/* Divides work among `teams` clusters of blocks, and shared memory; what that comes to. */
 static size_t lay_out(kf_gemv_job *j, const kf_gemv_tiling *t, unsigned teams)
 {
-    unsigned unit = j->swiglu ? 2 : 1, stages = (j->stages + j->cluster - 1) / j->cluster;
+    unsigned pairs = j->swiglu ? 2 : 1, units = j->tiles / pairs;
     unsigned slot = KF_GEMV_TILE * (j->columns == 1 ? 1 : j->columns <= 8 ? 8 : 16);
-    j->most = (j->tiles / unit + teams - 1) / teams * unit;
+    j->team_tiles = units / teams;
+    j->team_rest = units % teams;
+    j->most = (j->team_tiles + (j->team_rest > 0)) * pairs;
+    j->rank_stages = j->stages / j->cluster;
+    j->rank_rest = j->stages % j->cluster;
+    unsigned stages = j->rank_stages + (j->rank_rest > 0);
     j->x_pitch = stages * t->stage_codes * 2 + 64; /* columns in other banks */
-    size_t at = (size_t)KF_GEMV_WARPS * j->depth * t->stage_bytes;
+
+    size_t at = t->ring_bytes, x = (size_t)j->columns * j->x_pitch;
     size_t sums = (size_t)j->most * KF_GEMV_TILE * j->columns * sizeof(float);
-    size_t x = (size_t)j->columns * j->x_pitch;
-    if (j->cluster > 1 && at + x < sums) at = sums - x;
-    at = (at + 127) / 128 * 128;
+    if (j->cluster > 1 && at + x < sums) at = (sums - x + 127) / 128 * 128;
     j->x_at = (uint32_t)at;
-    j->slots_at = (uint32_t)(at += x);
+    at += x + t->stage_codes * 2;
+    j->slots_at = (uint32_t)(at = (at + 127) / 128 * 128);
     j->rows_at = (uint32_t)(at += (size_t)(j->most + KF_GEMV_WARPS) * slot * sizeof(float));
     at += (size_t)j->most * KF_GEMV_TILE * 2 * sizeof(float);
     j->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
     return at + t->table_bytes;
 }
 
-/* The deepest ring that the run of a warp needs and that leaves room for a second block; if none
- * does, the deepest that fits. 0: none fits. */
-static size_t choose_depth(kf_gemv_job *j, const kf_gemv_tiling *t, unsigned teams, size_t most)
+/* Tries clusters of j->cluster blocks; 0: they do not fit. */
+static int try_cluster(device_plan *p, const machine *m, unsigned per_sm, kerf_error *err,
+                       kerf_status *status)
 {
-    unsigned stages = (j->stages + j->cluster - 1) / j->cluster;
-    size_t halves = most < BLOCK_MOST ? most / 2 : BLOCK_HALF;
-    for (int half = j->columns == 1; half >= 0; half--) {
-        for (j->depth = DEPTH_MOST; j->depth >= 2; j->depth--) {
-            size_t n = lay_out(j, t, teams), run = (size_t)j->most * stages / KF_GEMV_WARPS + 1;
-            if (j->depth > 2 && j->depth > run) continue;
-            if (n <= (half ? halves : most)) return n;
-        }
+    kf_gemv_job *j = &p->job;
+    unsigned units = j->tiles / (j->swiglu ? 2 : 1), teams = m->multiprocessors * per_sm;
+    teams /= j->cluster;
+    for (int again = 0; again < 2; again++) {
+        if (teams > units) teams = units;
+        size_t n = lay_out(j, &p->launches->tiling, teams);
+        if (n > m->most_shared || (per_sm > 1 && n > m->most_shared / per_sm - 1024)) return 0;
+        int clusters = 0;
+        p->tiled = (kf_gemv_grid){teams * j->cluster, (unsigned)n, 0};
+        cudaError_t e = p->launches->prepare(j, &p->tiled, &clusters);
+        if (e != cudaSuccess) *status = kf_cuda_fail(err, e, "preparing a kernel");
+        if (e != cudaSuccess || clusters < 1) return 0;
+        if (j->cluster == 1 || (unsigned)clusters >= teams) return 1;
+        teams = (unsigned)clusters; /* a multiprocessor or two that no cluster fits on */
     }
-    return 0;
+    return 1;
 }
 
 /* How many blocks share rows: one, unless reading x would cost more than an eighth of W. */
 static int choose_cluster(device_plan *p, const machine *m, uint64_t weight_bytes, kerf_error *err,
                           kerf_status *status)
 {
-    const kf_gemv_tiling *t = &p->launches->tiling;
-    kf_gemv_job *j = &p->job, best = {0};
-    unsigned unit = j->swiglu ? 2 : 1;
+    kf_gemv_job *j = &p->job, best = {.cluster = 0};
+    kf_gemv_grid grid = {0, 0, 0};
+    unsigned most = m->has_clusters ? 8 : 1, least = 1, per_sm = 1;
     *status = KERF_OK;
-    for (j->cluster = 1; j->cluster <= (m->has_clusters ? 8u : 1u); j->cluster *= 2) {
-        unsigned teams = m->multiprocessors / j->cluster;
-        if (j->cluster > 1 && j->cluster > j->stages) break;
-        if (teams > j->tiles / unit) teams = j->tiles / unit;
-        size_t n = choose_depth(j, t, teams, m->most_shared);
-        if (n == 0) continue;
-        int clusters = 0;
-        p->tiled = (kf_gemv_grid){teams * j->cluster, (unsigned)n, 0};
-        cudaError_t e = p->launches->prepare(j, &p->tiled, &clusters);
-        if (e != cudaSuccess) {
-            *status = kf_cuda_fail(err, e, "preparing a kernel");
-            return 0;
-        }
-        if (j->cluster > 1 && clusters < 1) continue;
-        if (j->cluster > 1 && (unsigned)clusters < teams) {
-            teams = (unsigned)clusters;
-            n = choose_depth(j, t, teams, m->most_shared);
-            if (n == 0) continue;
-            p->tiled = (kf_gemv_grid){teams * j->cluster, (unsigned)n, 0};
-        }
+#ifdef KERF_GEMV_TUNE
+    if (getenv("KERF_PER_SM")) per_sm = (unsigned)atoi(getenv("KERF_PER_SM"));
+    if (getenv("KERF_CLUSTER")) least = most = (unsigned)atoi(getenv("KERF_CLUSTER"));
+#endif
+    for (unsigned cluster = least; cluster <= most && cluster <= j->stages; cluster *= 2) {
+        j->cluster = cluster;
+        int fits = try_cluster(p, m, per_sm, err, status) ||
+                   (per_sm > 1 && *status == KERF_OK && try_cluster(p, m, 1, err, status));
+        if (*status != KERF_OK) return 0;
+        if (!fits) continue;
         best = *j;
-        uint64_t read = (uint64_t)teams * j->columns * j->cols * 2;
+        grid = p->tiled;
+        uint64_t read = (uint64_t)grid.blocks / cluster * j->columns * j->cols * 2;
         if (j->columns == 1 || read <= weight_bytes / 8) break;
     }
     if (!best.cluster) return 0;
     *j = best;
+    p->tiled = grid;
     int clusters;
     cudaError_t e = p->launches->prepare(j, &p->tiled, &clusters);
     if (e != cudaSuccess) *status = kf_cuda_fail(err, e, "preparing a kernel");
@@ -272,19 +269,17 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
         const kerf_gemv_part *m = &a->more[i - 1];
         fill_part(&j.part[i], m->weights, m->bias.p, m->residual.p, m->y.p, m->y_stride);
     }
-    int aligned = 1;
+    j.aligned = 1;
     for (unsigned i = 0; i < j.parts; i++) {
-        aligned = aligned && is_aligned(j.part[i].plane[KERF_PLANE_CODES]);
+        j.aligned = j.aligned && is_aligned(j.part[i].plane[KERF_PLANE_CODES]);
         j.wide = j.wide && is_aligned(j.part[i].plane[KERF_PLANE_SCALES]);
     }
     j.x_wide = is_aligned(j.x) && j.x_stride * size % 16 == 0;
     if (p->any.blocks == 0) return KERF_OK;
 
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
-    int tiled = p->is_tiled && aligned;
-    if (!tiled) j.cluster = 1;
-    KF_CUDA(tiled ? p->launches->tiles(&j, &p->tiled, stream)
-                  : p->launches->any(&j, &p->any, stream),
+    KF_CUDA(p->is_tiled ? p->launches->tiles(&j, &p->tiled, stream)
+                        : p->launches->any(&j, &p->any, stream),
             "starting a matrix-vector product");
     return KERF_OK;
 }

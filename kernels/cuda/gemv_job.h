@@ -31,23 +31,27 @@ typedef struct kf_gemv_job {
     kerf_dtype x_type, y_type;
     int swiglu, constant_weights;
     /* of the tiled kernel */
-    uint32_t tiles;   /* of all parts                                        */
-    uint32_t stages;  /* of a row                                            */
-    uint32_t cluster; /* blocks that share rows, each with a part of cols    */
-    uint32_t depth;   /* stages in flight per warp                           */
-    uint32_t x_pitch; /* bytes from one column of x to the next              */
-    uint32_t most;    /* tiles of a cluster, at most                         */
-    int wide;         /* scales of a stage are whole and aligned             */
-    int x_wide;       /* x is aligned to 16 bytes                            */
-    uint32_t x_at, slots_at, rows_at, table_at; /* offsets in shared memory    */
+    uint32_t tiles;                  /* of all parts                                      */
+    uint32_t stages;                 /* of a row                                          */
+    uint32_t cluster;                /* blocks that share rows, each a part of the cols   */
+    uint32_t team_tiles, team_rest;  /* of a cluster; the first `rest` have one more:     */
+                                     /* pairs of gate and up, with swiglu                 */
+    uint32_t rank_stages, rank_rest; /* the same for the stages of a block in its cluster */
+    uint32_t x_pitch;                /* bytes from one column of x to the next            */
+    uint32_t most;                   /* tiles of a cluster, at most                       */
+    int aligned;                     /* codes begin at multiples of 16 bytes              */
+    int wide;                        /* scales of a stage are whole and aligned           */
+    int x_wide;                      /* so is every vector of x                           */
+    uint32_t x_at, slots_at, rows_at, table_at; /* offsets in shared memory                 */
 } kf_gemv_job;
 
 /* How the tiled kernel takes a format; all zeros where it does not. */
 typedef struct kf_gemv_tiling {
-    unsigned stage_codes, stage_bytes; /* of a row of a stage; of a stage in shared memory      */
-    unsigned table_bytes;              /* of shared memory                                      */
-    unsigned scale_bytes;              /* of a row of a stage; 0: none are read on the way      */
-    double rounding;                   /* what weights lose: relative                           */
+    unsigned stage_codes; /* of a row                                              */
+    unsigned ring_bytes;  /* of shared memory, for all warps                       */
+    unsigned table_bytes; /* of shared memory                                      */
+    unsigned scale_bytes; /* of a row of a stage; 0: none are read on the way      */
+    double rounding;      /* what weights lose: relative                           */
 } kf_gemv_tiling;
 
 typedef struct kf_gemv_grid {
@@ -68,7 +72,7 @@ typedef struct kf_gemv_launches {
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 
-enum { KF_GEMV_WARPS = 16, KF_GEMV_TILE = 16 }; /* of a block; rows */
+enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 }; /* of a block; rows */
 
 #ifdef __cplusplus
 }

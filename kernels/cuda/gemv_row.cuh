@@ -91,8 +91,8 @@ cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
     return launch(gemv_any, j, g, 32 * ANY_WARPS, s);
 }
 
-constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0, STAGE_BYTES, HAS_TABLE ? 32768 : 0,
-                                   SCALE_BYTES, HAS_TABLE ? 0x1p-11 : 0};
+constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0, WARPS *DEPTH *STAGE_BYTES,
+                                   HAS_TABLE ? 32768 : 0, SCALE_BYTES, HAS_TABLE ? 0x1p-11 : 0};
 
 } // namespace
 

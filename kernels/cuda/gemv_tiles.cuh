@@ -1,9 +1,9 @@
 /* gemv_tiles.cuh - y = W x with W decoded on its way into tensor cores.
  *
- * The unit of work is a tile of 16 rows times a stage of 128 bytes of codes (192 for 6 bits). A
- * block of 16 warps owns a run of whole tiles; its warps divide tiles x stages evenly among them,
+ * The unit of work is a tile of 16 rows times a stage of 256 elements (128 of 16 bits). A
+ * block of 8 warps owns a run of whole tiles; its warps divide tiles x stages evenly among them,
  * each a run of its own, so that no warp waits for another until all weights are read. Each warp
- * keeps `depth` stages on their way into shared memory, scales one stage ahead in registers, and
+ * keeps DEPTH stages on their way into shared memory, scales one stage ahead in registers, and
  * sums over its run in registers. At the end of a tile or of its run a warp leaves its sums in a
  * slot; slots are added in the order of warps, by fixed rules: the same bits in every run.
  *
@@ -33,9 +33,10 @@ namespace
 {
 
 constexpr int WARPS = KF_GEMV_WARPS, THREADS = 32 * WARPS, TILE = KF_GEMV_TILE;
-constexpr int ROW_STAGE = BITS == 6 ? 192 : 128;
+constexpr int ROW_STAGE = BITS == 4 ? 128 : BITS == 6 ? 192 : 256; /* bytes */
 constexpr int STAGE_CODES = BITS ? ROW_STAGE * 8 / BITS : 1;
-constexpr int PITCH = BITS == 6 ? 208 : 128; /* 6 bits: rows apart so that banks differ */
+constexpr int PITCH = BITS == 6 ? 208 : ROW_STAGE; /* 6 bits: rows apart so that banks differ */
+constexpr int DEPTH = BITS == 4 ? 4 : BITS == 6 ? 3 : 2; /* stages on their way, 8 KiB */
 constexpr int STAGE_BYTES = TILE * PITCH;
 constexpr int BLOCKS = STAGE_CODES / 32;
 constexpr int PIECES = ROW_STAGE / 16;
@@ -168,10 +169,10 @@ __device__ __forceinline__ place place_of(const kf_gemv_job &j, uint32_t tile)
     return {part, (tile - before) * TILE};
 }
 
-/* Runs of tiles and stages, cut evenly. */
-__device__ __forceinline__ uint32_t cut(uint32_t n, uint32_t i, uint32_t of)
+/* Where warp w of the block begins in n units. */
+__device__ __forceinline__ uint32_t cut(uint32_t n, uint32_t w)
 {
-    return (uint32_t)((uint64_t)n * i / of);
+    return n * w / WARPS;
 }
 
 struct span {
@@ -181,12 +182,12 @@ struct span {
 
 __device__ __forceinline__ span span_of(const kf_gemv_job &j)
 {
-    uint32_t team = blockIdx.x / j.cluster, rank = blockIdx.x % j.cluster;
-    uint32_t teams = gridDim.x / j.cluster, unit = j.swiglu ? 2 : 1;
-    uint32_t t0 = cut(j.tiles / unit, team, teams) * unit;
-    uint32_t t1 = cut(j.tiles / unit, team + 1, teams) * unit;
-    uint32_t s0 = cut(j.stages, rank, j.cluster), s1 = cut(j.stages, rank + 1, j.cluster);
-    return {t0, t1 - t0, s0, s1 - s0};
+    uint32_t team = blockIdx.x, rank = 0, unit = j.swiglu ? 2 : 1;
+    if (j.cluster > 1) team = blockIdx.x / j.cluster, rank = blockIdx.x % j.cluster;
+    uint32_t tile = team * j.team_tiles + min(team, j.team_rest);
+    uint32_t stage = rank * j.rank_stages + min(rank, j.rank_rest);
+    return {tile * unit, (j.team_tiles + (team < j.team_rest)) * unit, stage,
+            j.rank_stages + (rank < j.rank_rest)};
 }
 
 /* Where a warp is in its run. */
@@ -207,29 +208,32 @@ struct cursor {
  */
 
 /* 16 bytes, or as many zeros. */
-__device__ __forceinline__ void copy_async(uint32_t to, const void *from, bool valid, bool active)
+__device__ __forceinline__ void copy_async(uint32_t to, const void *from, bool valid)
 {
-    if (active)
-        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                     "r"(valid ? 16 : 0)
-                     : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
 }
 __device__ __forceinline__ void commit_copies()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until at most depth - 1 of the groups are on their way. */
-__device__ __forceinline__ void wait_copies(uint32_t depth)
+/* Until the oldest of DEPTH groups is there. */
+__device__ __forceinline__ void wait_copies()
 {
-    if (depth == 2)
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
-    else if (depth == 3)
-        asm volatile("cp.async.wait_group 2;" ::: "memory");
-    else if (depth == 4)
-        asm volatile("cp.async.wait_group 3;" ::: "memory");
-    else
-        asm volatile("cp.async.wait_group 0;" ::: "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 1) : "memory");
+}
+
+/* A piece that is not at a multiple of 16 bytes. */
+__device__ __noinline__ void copy_bytes(uint32_t to, const uint8_t *from, bool valid)
+{
+    uint32_t w[4] = {0, 0, 0, 0};
+    if (valid)
+        for (int i = 0; i < 16; i++) w[i / 4] |= (uint32_t)__ldg(from + i) << i % 4 * 8;
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(w[0]), "r"(w[1]),
+                 "r"(w[2]), "r"(w[3])
+                 : "memory");
 }
 
 constexpr int ROWS_AT_ONCE = 32 / PIECES, COPIES = TILE / ROWS_AT_ONCE;
@@ -240,7 +244,7 @@ struct codes {
     cursor at;
     const uint8_t *from; /* the lane's piece of its first row */
     uint32_t rows, have; /* of the tile from the lane's first row on; bytes from its piece on */
-    uint32_t to[2];      /* its place in a stage, of even and of odd copies */
+    uint32_t to;         /* its place in a stage */
 
     __device__ __forceinline__ void aim(const kf_gemv_job &j, const span &s, uint32_t lane)
     {
@@ -254,26 +258,32 @@ struct codes {
     }
 
     __device__ __forceinline__ void begin(const kf_gemv_job &j, const span &s, cursor c,
-                                          uint32_t lane)
+                                          uint32_t ring, uint32_t lane)
     {
         uint32_t row = lane / PIECES, piece = lane % PIECES;
         at = c;
-        for (uint32_t odd = 0; odd < 2; odd++) {
-            uint32_t twist = BITS == 6 ? 0 : (row + odd * ROWS_AT_ONCE) & 7;
-            to[odd] = row * PITCH + (piece ^ twist) * 16;
-        }
+        to = ring + row * PITCH + (BITS == 6 ? piece : piece ^ row) * 16;
         if (at.left) aim(j, s, lane);
     }
 
-    __device__ __forceinline__ void fetch(const kf_gemv_job &j, const span &s, uint32_t ring,
+    /* Into the ring's stage at `slot` bytes. */
+    __device__ __forceinline__ void fetch(const kf_gemv_job &j, const span &s, uint32_t slot,
                                           uint32_t lane)
     {
         const uint8_t *p = from;
         uint64_t step = ROWS_AT_ONCE * j.row_bytes;
+        if (PIECES != 12 || lane < 24) {
 #pragma unroll
-        for (int i = 0; i < COPIES; i++, p += step)
-            copy_async(ring + to[i % 2] + i * (ROWS_AT_ONCE * PITCH), p,
-                       i * ROWS_AT_ONCE < rows && have >= 16, PIECES == 8 || lane < 24);
+            for (int i = 0; i < COPIES; i++, p += step) {
+                uint32_t twist = BITS == 6 ? 0 : i * ROWS_AT_ONCE % 8 * 16;
+                uint32_t there = ((to + slot) ^ twist) + i * (ROWS_AT_ONCE * PITCH);
+                bool valid = i * ROWS_AT_ONCE < rows && have != 0;
+                if (j.aligned)
+                    copy_async(there, p, valid);
+                else
+                    copy_bytes(there, p, valid);
+            }
+        }
         if (at.next(s.stages)) {
             if (at.left) aim(j, s, lane);
         } else {
@@ -335,12 +345,14 @@ struct scale_feed {
 };
 
 /* --- x ------------------------------------------------------------------------------------------
- */
+ *
+ * x may be what the kernel before this one wrote while this one already ran: it is read from the
+ * second level of the cache, never through the read-only path. */
 
 __device__ __forceinline__ float x_at(const kf_gemv_job &j, uint64_t i)
 {
-    if (j.x_type == KERF_F32) return ((const float *)j.x)[i];
-    uint32_t u = ((const uint16_t *)j.x)[i];
+    if (j.x_type == KERF_F32) return __ldcg((const float *)j.x + i);
+    uint32_t u = __ldcg((const unsigned short *)j.x + i);
     return j.x_type == KERF_BF16 ? __uint_as_float(u << 16)
                                  : __half2float(__ushort_as_half((unsigned short)u));
 }
@@ -353,62 +365,108 @@ __device__ __forceinline__ int x_shift(uint32_t largest)
     return largest == 0 ? 0 : min(max(14 - e, -126), 126);
 }
 
+/* Places of x: lane `t` of block `block` of column `column`, each thread every THREADS-th. */
+struct x_cursor {
+    uint32_t i, column;
+
+    __device__ __forceinline__ void settle(uint32_t each)
+    {
+        while (i >= each) i -= each, column++;
+    }
+};
+
+constexpr int AT_ONCE = 4; /* vectors of x that a thread asks for before it uses the first */
+
+/* 16 bits, whole and aligned. */
+__device__ __forceinline__ uint4 load_eight(const kf_gemv_job &j, const x_cursor &c, uint32_t k0)
+{
+    uint32_t t = c.i % 4;
+    const uint16_t *x = (const uint16_t *)j.x + c.column * j.x_stride + k0 + c.i / 4 * 32;
+    if (BITS == 8) {
+        uint2 a = __ldcg((const uint2 *)(x + 4 * t)), b = __ldcg((const uint2 *)(x + 16 + 4 * t));
+        return {a.x, a.y, b.x, b.y};
+    }
+    return __ldcg((const uint4 *)(x + 8 * t));
+}
+
+__device__ __forceinline__ uint32_t half_pair(const kf_gemv_job &j, uint32_t pair, float factor)
+{
+    if (j.x_type == KERF_F16) return pair;
+    __half2 h = __floats2half2_rn(__uint_as_float(pair << 16) * factor,
+                                  __uint_as_float(pair & 0xffff0000u) * factor);
+    return *(uint32_t *)&h;
+}
+
+/* In the order of codes. */
+__device__ __forceinline__ uint4 in_order(const uint32_t w[4])
+{
+    if (BITS == 8) return {w[0], w[1], w[2], w[3]};
+    uint32_t v[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int a = order(0, 2 * i), b = order(0, 2 * i + 1);
+        v[i] = __byte_perm(w[a / 2], w[b / 2], (a % 2 ? 0x32 : 0x10) | (b % 2 ? 0x7600 : 0x5400));
+    }
+    return {v[0], v[1], v[2], v[3]};
+}
+
 /* Bits of the largest finite magnitude of each column of the block's part of x. */
 __device__ void measure_x(const kf_gemv_job &j, uint32_t k0, uint32_t n, uint32_t *largest)
 {
     for (uint32_t c = 0; c < j.columns; c++) {
         uint32_t most = 0;
+#pragma unroll 8
         for (uint32_t k = threadIdx.x; k < n; k += THREADS) {
             uint32_t u = __float_as_uint(x_at(j, c * j.x_stride + k0 + k)) & 0x7fffffffu;
-            if (u < 0x7f800000u) most = max(most, u);
+            most = max(most, u < 0x7f800000u ? u : 0);
         }
         most = __reduce_max_sync(0xffffffffu, most);
         if (threadIdx.x % 32 == 0 && most) atomicMax(largest + c, most);
     }
 }
 
-/* Eight elements of x, k0 .. and every `gap` of them; those past the end are zero. */
-__device__ __forceinline__ void store_eight(uint4 *to, const uint16_t v[8])
-{
-    uint4 r = {v[0] | (uint32_t)v[1] << 16, v[2] | (uint32_t)v[3] << 16,
-               v[4] | (uint32_t)v[5] << 16, v[6] | (uint32_t)v[7] << 16};
-    *to = r;
-}
-
 /* Puts the block's part of x down: [column][32 elements][lane of the quad][8 halves]. */
-__device__ void stage_x(const kf_gemv_job &j, const span &s, uint8_t *shared,
-                        const uint32_t *largest)
+__device__ void stage_x(const kf_gemv_job &j, const span &s, uint8_t *to, const uint32_t *largest)
 {
-    uint32_t k0 = s.stage * STAGE_CODES, quads = s.stages * STAGE_CODES / 8;
-    for (uint32_t c = 0; c < j.columns; c++) {
-        float factor = 1;
-        if (j.x_type != KERF_F16) factor = kf_exp2(x_shift(largest[c]));
-        for (uint32_t i = threadIdx.x; i < quads; i += THREADS) {
-            uint32_t block = i / 4, t = i % 4, k = k0 + block * 32;
-            uint64_t at = c * j.x_stride + k;
-            uint16_t v[8];
-            if (j.x_type == KERF_F16 && j.x_wide && BITS != 16 && k + 32 <= j.cols) {
-                uint16_t in[8];
-                const uint16_t *x = (const uint16_t *)j.x + at;
-                if (BITS == 8) {
-                    *(uint2 *)in = *(const uint2 *)(x + 4 * t);
-                    *(uint2 *)(in + 4) = *(const uint2 *)(x + 16 + 4 * t);
-                } else {
-                    *(uint4 *)in = *(const uint4 *)(x + 8 * t);
-                }
+    uint32_t k0 = s.stage * STAGE_CODES, each = s.stages * STAGE_CODES / 8;
+    if (each == 0) return;
+    x_cursor c = {threadIdx.x, 0};
+    c.settle(each);
+    if (BITS != 16 && j.x_type != KERF_F32 && j.x_wide && k0 + each * 8 <= j.cols) {
+        while (c.column < j.columns) {
+            x_cursor at[AT_ONCE];
+            uint4 v[AT_ONCE];
 #pragma unroll
-                for (int e = 0; e < 8; e++) /* order() of lane 0 is the order within a piece */
-                    v[e] = in[BITS == 8 ? e : order(0, e)];
-            } else {
-#pragma unroll
-                for (int e = 0; e < 8; e++) {
-                    uint32_t o = order((int)t, e);
-                    float x = k + o < j.cols ? x_at(j, at + o) : 0.0f;
-                    v[e] = __half_as_ushort(__float2half_rn(x * factor));
-                }
+            for (int n = 0; n < AT_ONCE; n++) {
+                at[n] = c;
+                if (c.column < j.columns) v[n] = load_eight(j, c, k0);
+                c.i += THREADS;
+                c.settle(each);
             }
-            store_eight((uint4 *)(shared + (size_t)c * j.x_pitch) + i, v);
+#pragma unroll
+            for (int n = 0; n < AT_ONCE; n++) {
+                if (at[n].column >= j.columns) break;
+                float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[at[n].column]));
+                uint32_t w[4] = {half_pair(j, v[n].x, f), half_pair(j, v[n].y, f),
+                                 half_pair(j, v[n].z, f), half_pair(j, v[n].w, f)};
+                *(uint4 *)(to + at[n].column * j.x_pitch + at[n].i * 16) = in_order(w);
+            }
         }
+        return;
+    }
+    for (; c.column < j.columns; c.i += THREADS, c.settle(each)) {
+        float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[c.column]));
+        uint32_t k = k0 + c.i / 4 * 32;
+        float v[8];
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            uint32_t o = order((int)(c.i % 4), e);
+            v[e] = k + o < j.cols ? x_at(j, c.column * j.x_stride + k + o) : 0.0f;
+        }
+        __half2 h[4];
+#pragma unroll
+        for (int e = 0; e < 4; e++) h[e] = __floats2half2_rn(v[2 * e] * f, v[2 * e + 1] * f);
+        *(uint4 *)(to + c.column * j.x_pitch + c.i * 16) = *(uint4 *)h;
     }
 }
 
@@ -424,6 +482,13 @@ __device__ __forceinline__ void multiply(float c[4], const uint32_t a0, uint32_t
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+__device__ __forceinline__ uint32_t shared_word(uint32_t at)
+{
+    uint32_t r;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at));
+    return r;
+}
+
 __device__ __forceinline__ void load_matrices(uint32_t w[4], uint32_t at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -432,13 +497,13 @@ __device__ __forceinline__ void load_matrices(uint32_t w[4], uint32_t at)
 }
 
 /* What a warp knows while it works. */
-struct worker {
-    uint32_t lane, table;
-    uint32_t place;   /* of the lane's row of a matrix in a stage, pieces twisted by its row */
-    uint32_t x;       /* shared address of the lane's place in x                        */
-    uint32_t x_pitch; /* from column n to column n + 8, in bytes                        */
-    bool x_lane[2];   /* whether the lane's column n, n + 8 is one of x's               */
-    uint32_t zero[2]; /* minus_1024() of rows g, g + 8, where zeros are per row         */
+template <int NB> struct worker {
+    uint32_t lane;
+    uint32_t place;       /* of the lane's row of a matrix in a stage, pieces twisted by its row */
+    const uint8_t *x[NB]; /* the lane's place in x: column n, n + 8, or zeros                    */
+    uint32_t x_step[NB];  /* from stage to stage                                                 */
+    const uint32_t *table;
+    uint32_t zero[2]; /* minus_1024() of rows g, g + 8, where zeros are per row              */
     float offset;
 };
 
@@ -475,10 +540,11 @@ __device__ __forceinline__ void load_codes(uint32_t ring, uint32_t lane, uint32_
 }
 
 template <int NB, bool ONE, bool PLAIN>
-__device__ __forceinline__ void consume_blocks(const worker &me, uint32_t ring, uint32_t x,
+__device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ring, uint32_t stage,
                                                const scales &s, float sum[NB][4])
 {
-    uint32_t kept[4], scale_pairs[2][4];
+    uint32_t kept[4];
+    __half2 scale_pairs[2][4];
     if constexpr (SCALING == SCALING_CODES) {
         uint32_t pick =
             me.lane % 4 / 2 ? 0x7531 : 0x6420; /* a lane's eight are half a pair of 16s */
@@ -486,11 +552,14 @@ __device__ __forceinline__ void consume_blocks(const worker &me, uint32_t ring, 
         for (int row = 0; row < 2; row++)
             for (int i = 0; i < 2; i++) {
                 uint32_t four = __byte_perm(s.w[row][2 * i], s.w[row][2 * i + 1], pick);
-                scale_pairs[row][2 * i] = halves_of_e4m3(four);
-                scale_pairs[row][2 * i + 1] = upper_halves_of_e4m3(four);
+                scale_pairs[row][2 * i] = as_half2(halves_of_e4m3(four));
+                scale_pairs[row][2 * i + 1] = as_half2(upper_halves_of_e4m3(four));
             }
     }
     float group[NB][4];
+    const uint8_t *x[NB];
+#pragma unroll
+    for (int n = 0; n < NB; n++) x[n] = me.x[n] + stage * me.x_step[n];
 #pragma unroll
     for (int block = 0; block < BLOCKS; block++) {
         uint32_t a[4], b[4], p[4], q[4];
@@ -505,9 +574,9 @@ __device__ __forceinline__ void consume_blocks(const worker &me, uint32_t ring, 
         decode(a, zero[0], me.table, p);
         decode(b, zero[1], me.table, q);
         if constexpr (SCALING == SCALING_CODES) {
-            uint32_t which = block % 2 ? 0x3232 : 0x1010;
-            uint32_t f = __byte_perm(scale_pairs[0][block / 2], 0, which);
-            uint32_t g = __byte_perm(scale_pairs[1][block / 2], 0, which);
+            __half2 f = scale_pairs[0][block / 2], g = scale_pairs[1][block / 2];
+            f = block % 2 ? __high2half2(f) : __low2half2(f);
+            g = block % 2 ? __high2half2(g) : __low2half2(g);
 #pragma unroll
             for (int i = 0; i < 4; i++) p[i] = mul_halves(p[i], f), q[i] = mul_halves(q[i], g);
         }
@@ -516,11 +585,7 @@ __device__ __forceinline__ void consume_blocks(const worker &me, uint32_t ring, 
                 for (int i = 0; i < 4; i++) group[n][i] = 0;
 #pragma unroll
         for (int n = 0; n < NB; n++) {
-            uint4 v = {0, 0, 0, 0};
-            if (me.x_lane[n])
-                asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                             : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                             : "r"(x + n * me.x_pitch + block * 64));
+            uint4 v = *(const uint4 *)(x[n] + block * 64);
             float *c = SCALING == SCALING_GROUP ? group[n] : sum[n];
             multiply(c, p[0], q[0], p[1], q[1], v.x, v.y);
             multiply(c, p[2], q[2], p[3], q[3], v.z, v.w);
@@ -542,16 +607,16 @@ __device__ __forceinline__ void consume_blocks(const worker &me, uint32_t ring, 
 }
 
 template <int NB, bool ONE>
-__device__ __forceinline__ void consume(const worker &me, uint32_t ring, uint32_t x,
+__device__ __forceinline__ void consume(const worker<NB> &me, uint32_t ring, uint32_t stage,
                                         const scales &s, float sum[NB][4])
 {
     if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
         if (__any_sync(0xffffffffu, is_odd(s)))
-            consume_blocks<NB, ONE, false>(me, ring, x, s, sum);
+            consume_blocks<NB, ONE, false>(me, ring, stage, s, sum);
         else
-            consume_blocks<NB, ONE, true>(me, ring, x, s, sum);
+            consume_blocks<NB, ONE, true>(me, ring, stage, s, sum);
     } else {
-        consume_blocks<NB, ONE, true>(me, ring, x, s, sum);
+        consume_blocks<NB, ONE, true>(me, ring, stage, s, sum);
     }
 }
 
@@ -705,17 +770,16 @@ __device__ __forceinline__ float sum_slots(const float *slots, uint32_t slot, ui
 {
     uint32_t units = s.tiles * s.stages, from = tile * s.stages, to = from + s.stages;
     float sum = 0;
-#pragma unroll 4
+#pragma unroll
     for (uint32_t w = 0; w < WARPS; w++) {
-        uint32_t begin = cut(units, w, WARPS), end = cut(units, w + 1, WARPS);
+        uint32_t begin = cut(units, w), end = cut(units, w + 1);
         if (begin < to && end > from && begin < end) sum += slots[(tile + w) * slot + at];
     }
     return sum;
 }
 
 template <int NB, bool ONE>
-__global__ void __launch_bounds__(THREADS, ONE ? 2 : 1)
-    gemv_tiles(const __grid_constant__ kf_gemv_job j)
+__global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__ kf_gemv_job j)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t largest[KERF_GEMV_COLUMNS];
@@ -723,34 +787,36 @@ __global__ void __launch_bounds__(THREADS, ONE ? 2 : 1)
     span s = span_of(j);
     float *slots = (float *)(shared + j.slots_at);
     float *factors = (float *)(shared + j.rows_at);
-    uint32_t *zeros = (uint32_t *)(factors + (size_t)j.most * TILE);
-    uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
-    uint32_t ring = base + warp * j.depth * STAGE_BYTES;
+    uint32_t *zeros = (uint32_t *)(factors + j.most * TILE);
+    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (DEPTH * STAGE_BYTES);
 
     begin_next();
     if (!j.constant_weights) wait_previous();
-    uint32_t units = s.tiles * s.stages, first = cut(units, warp, WARPS);
-    uint32_t mine = cut(units, warp + 1, WARPS) - first;
-    cursor at = {s.stages ? first / s.stages : 0, s.stages ? first % s.stages : 0, mine};
+    uint32_t units = s.tiles * s.stages, first = cut(units, warp);
+    cursor at = {s.stages ? first / s.stages : 0, s.stages ? first % s.stages : 0,
+                 cut(units, warp + 1) - first};
     codes feed;
-    feed.begin(j, s, at, lane);
-    for (uint32_t i = 0; i < j.depth; i++) {
-        if (feed.at.left) feed.fetch(j, s, ring + i * STAGE_BYTES, lane);
+    feed.begin(j, s, at, ring, lane);
+#pragma unroll 1
+    for (uint32_t i = 0; i < DEPTH; i++) {
+        if (feed.at.left) feed.fetch(j, s, i * STAGE_BYTES, lane);
         commit_copies();
     }
     scales now = {}, then = {};
     scale_feed scaled = {};
-    if (mine) {
+    if (at.left) {
         scaled.aim(j, s, at, lane);
         scaled.fetch(now, j);
     }
     if (threadIdx.x < KERF_GEMV_COLUMNS) largest[threadIdx.x] = 0;
+    uint8_t *nothing = shared + j.x_at + j.columns * j.x_pitch;
+    if (threadIdx.x < BLOCKS * 16) ((uint32_t *)nothing)[threadIdx.x] = 0;
     prepare_rows(j, s, factors, zeros);
     prepare_table((uint32_t *)(shared + j.table_at));
     if (j.constant_weights) wait_previous();
 
-    uint32_t k0 = s.stage * STAGE_CODES;
     if (j.x_type != KERF_F16) {
+        uint32_t k0 = s.stage * STAGE_CODES;
         __syncthreads();
         measure_x(j, k0, s.stages ? min(s.stages * STAGE_CODES, j.cols - k0) : 0, largest);
         __syncthreads();
@@ -758,24 +824,31 @@ __global__ void __launch_bounds__(THREADS, ONE ? 2 : 1)
     stage_x(j, s, shared + j.x_at, largest);
     __syncthreads();
 
-    worker me = {lane, base + j.table_at + lane * 4};
+    worker<NB> me;
     uint32_t row = lane % 8 + lane / 8 % 2 * 8;
+    me.lane = lane;
     me.place = row * PITCH + ((lane / 16 ^ row) & 7) * 16;
-    me.x = base + j.x_at + lane / 4 * j.x_pitch + lane % 4 * 16;
-    me.x_pitch = 8 * j.x_pitch;
-    me.x_lane[0] = lane / 4 < j.columns;
-    me.x_lane[1] = lane / 4 + 8 < j.columns;
+    for (uint32_t n = 0; n < NB; n++) {
+        bool live = lane / 4 + 8 * n < j.columns;
+        me.x[n] = live ? shared + j.x_at + (lane / 4 + 8 * n) * j.x_pitch + lane % 4 * 16 : nothing;
+        me.x_step[n] = live ? BLOCKS * 64 : 0;
+    }
+    me.table = (const uint32_t *)(shared + j.table_at) + lane;
     me.offset = 0;
     float sum[NB][4] = {};
     uint32_t slot = 0;
     bool fresh = true;
-    for (; at.left; slot = slot + 1 == j.depth ? 0 : slot + 1) {
+#pragma unroll 1
+    while (at.left) {
         if (fresh) {
-            const kf_gemv_matrix &m = j.part[place_of(j, s.tile + at.tile).part];
-            me.zero[0] = zeros[at.tile * TILE + lane / 4];
-            me.zero[1] = zeros[at.tile * TILE + lane / 4 + 8];
-            if constexpr (KF_ROW.zero == KERF_ZERO_F32)
+            if (WAY == WAY_NIBBLE || WAY == WAY_BYTE) {
+                me.zero[0] = zeros[at.tile * TILE + lane / 4];
+                me.zero[1] = zeros[at.tile * TILE + lane / 4 + 8];
+            }
+            if constexpr (KF_ROW.zero == KERF_ZERO_F32) {
+                const kf_gemv_matrix &m = j.part[place_of(j, s.tile + at.tile).part];
                 me.offset = __ldg((const float *)m.plane[KERF_PLANE_ZEROS]);
+            }
         }
         cursor here = at;
         fresh = at.next(s.stages);
@@ -783,15 +856,15 @@ __global__ void __launch_bounds__(THREADS, ONE ? 2 : 1)
             if (fresh) scaled.aim(j, s, at, lane);
             scaled.fetch(then, j);
         }
-        wait_copies(j.depth);
+        wait_copies();
         __syncwarp();
-        uint32_t from = ring + slot * STAGE_BYTES;
-        consume<NB, ONE>(me, from, me.x + here.stage * (BLOCKS * 64), now, sum);
+        consume<NB, ONE>(me, ring + slot, here.stage, now, sum);
         if (fresh || !at.left)
             leave<NB, ONE>(slots + (here.tile + warp) * SLOT<NB, ONE>, lane, sum);
         __syncwarp();
-        if (feed.at.left) feed.fetch(j, s, from, lane);
+        if (feed.at.left) feed.fetch(j, s, slot, lane);
         commit_copies();
+        slot = slot == (DEPTH - 1) * STAGE_BYTES ? 0 : slot + STAGE_BYTES;
         now = then;
     }
     __syncthreads();
