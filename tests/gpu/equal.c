@@ -8,6 +8,8 @@
  *   equal full N [FILE.json [SECONDS]]  and N elements per codec, or what SECONDS allow of them,
  *                                       and tensors of more than 2^31 elements
  *
+ *   equal beside MIB COMMAND...         COMMAND while the GPU has no more than MIB mebibytes left
+ *
  * Prints one line per codec: elements compared and a digest of the planes, which is the same on
  * every machine. The last line counts. Without a GPU the exit status is 77. */
 #include "numbers.h"
@@ -15,9 +17,12 @@
 #include <kerf/cuda.h>
 
 #include <malloc.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t checks, failures;
 static kerf_device *gpu;
@@ -704,6 +709,30 @@ static void check_failures(void)
        "works after failures", "mxfp4");
 }
 
+/* Runs a command on a GPU of which all but `left` bytes are taken. */
+static int run_beside(uint64_t left, char **command)
+{
+    kerf_dbuf hog[64];
+    kerf_device_info info;
+    int n = 0, code = 0;
+    uint64_t part = (uint64_t)1 << 40;
+    while (n < 64 && part >= 1 << 20 && kerf_device_describe(0, &info, &error) == KERF_OK) {
+        uint64_t most = info.free_bytes > left ? info.free_bytes - left : 0;
+        if (part > most) part = most;
+        if (part < 1 << 20) break;
+        if (kerf_dbuf_alloc(gpu, part, &hog[n], &error) == KERF_OK)
+            n++;
+        else
+            part /= 2;
+    }
+    pid_t child;
+    if (posix_spawn(&child, command[0], NULL, NULL, command, environ) != 0 ||
+        waitpid(child, &code, 0) != child)
+        code = 127 << 8;
+    while (n > 0) kerf_dbuf_free(&hog[--n]);
+    return WIFEXITED(code) ? WEXITSTATUS(code) : 128;
+}
+
 static void check_all_tiles(void)
 {
     static const uint64_t cases[][3] = {
@@ -787,6 +816,11 @@ int main(int argc, char **argv)
         kerf_device_open(0, &gpu, &error) != KERF_OK) {
         printf("0 passed, 0 failed, 1 skipped: %s\n", error.text);
         return 77;
+    }
+    if (strcmp(mode, "beside") == 0 && argc > 3) {
+        int code = run_beside(strtoull(argv[2], NULL, 10) << 20, argv + 3);
+        kerf_device_close(gpu);
+        return code;
     }
     printf("%s, sm_%d%d, %.1f GiB\n", info.name, info.compute_major, info.compute_minor,
            (double)info.memory_bytes / (1 << 30));

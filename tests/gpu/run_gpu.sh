@@ -10,7 +10,8 @@
 #   --seconds S     and no more than S seconds for one codec (default 10): what was cut is counted so
 #   --sanitize      memcheck, racecheck, initcheck and synccheck over a selection as well
 #   --bench         and measure encode and decode against the copy bandwidth
-#   --prebuilt DIR  run the programs in DIR (tests/gpu/carry.sh puts them there) and build nothing
+#   --prebuilt DIR  run the programs in DIR (tests/gpu/carry.sh puts them there) and build nothing;
+#                   the command `kerf` is among them, which needs zstd and jansson to be built
 #   --results DIR   where the figures go (default: build/gpu)
 #
 # Without nvcc or a GPU the tests are counted as skipped, and the exit status is 77.
@@ -95,6 +96,11 @@ wait_sanitizers() {
 }
 
 step 10 "$programs/gpu_equal" failures
+if [ -e "$programs/kerf" ]; then
+    step 60 bash tests/gpu/command.sh "$programs/kerf" "$programs/gpu_equal"
+else
+    echo "--- the command was not built here: tests/gpu/command.sh did not run"
+fi
 sanitizer_pids=()
 [ $sanitize -eq 0 ] || start_sanitizers
 case $mode in
