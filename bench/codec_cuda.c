@@ -6,14 +6,15 @@
  * written. Every measurement goes around SETS sets of buffers that are each many times the L2, so
  * all data is cold. Times are the median of REPEATS events. Bytes are those that must move:
  * the source once, or twice where a matrix is measured first, and every plane; for decode every
- * plane and the target. Before a codec is timed, its planes and decoded values are compared with
- * the processor's over the first sixteenth. */
+ * plane and the target. Before a codec is timed, planes and decoded values of its first bands are
+ * compared with the processor's. */
 #include <kerf/cuda.h>
+
+#include "numbers.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SETS = 3, REPEATS = 15, WARM = 3 };
 #define ROWS 65536
@@ -39,26 +40,21 @@ static void need_cuda(cudaError_t e, const char *what)
     if (e != cudaSuccess) die(what, cudaGetErrorString(e));
 }
 
+/* Weights, planes, and where they are decoded to. */
 typedef struct set {
-    kerf_dbuf dense, all, stats;
+    kerf_dbuf dense, all, back, stats;
     kerf_device_bands bands;
 } set;
 
 static set sets[SETS];
 static uint8_t *weights; /* host: ROWS x COLS of the widest type */
 
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 /* A bell of standard deviation 0.02, as trained weights have. */
 static void fill_weights(kerf_dtype t)
 {
-    for (size_t i = 0; i < (size_t)ROWS * COLS; i++) {
+    size_t n = (size_t)ROWS * COLS;
+    KERF_IN_PARALLEL
+    for (size_t i = 0; i < n; i++) {
         uint64_t r = mix(i);
         float x = 0;
         for (int k = 0; k < 4; k++) x += (float)(int16_t)(r >> 16 * k);
@@ -118,8 +114,10 @@ static void run_encode(const set *s, const kerf_encoder *e)
 }
 static void run_decode(const set *s, const kerf_encoder *e)
 {
+    kerf_device_bands b = s->bands;
     (void)e;
-    need(kerf_device_decode(gpu, &s->bands, &error), "decode");
+    b.dense = (kerf_span){s->back.p, s->back.n};
+    need(kerf_device_decode(gpu, &b, &error), "decode");
 }
 
 /* --- one codec -------------------------------------------------------------------------------- */
@@ -139,10 +137,13 @@ static void place_planes(const kerf_geometry *g, kerf_dtype t)
     }
 }
 
+#define CHECKED 512 /* rows */
+
 /* The first bands by the processor, with the GPU's statistics; both results must agree. */
-static void check_codec(kerf_codec c, const kerf_geometry *g, kerf_dtype t)
+static void check_codec(const char *name, kerf_codec c, const kerf_geometry *g, kerf_dtype t)
 {
-    uint64_t bands = g->bands / 16, n = kerf_band_elements(g, 0, bands).count;
+    uint64_t bands = g->bands * CHECKED / g->shape.dim[0],
+             n = kerf_band_elements(g, 0, bands).count;
     size_t size = kerf_dtype_bits(t) / 8;
     kerf_span mine[KERF_PLANES];
     kerf_cspan const_mine[KERF_PLANES];
@@ -163,28 +164,28 @@ static void check_codec(kerf_codec c, const kerf_geometry *g, kerf_dtype t)
     for (int k = 0; k < KERF_PLANES; k++) {
         size_t at = (size_t)((uint8_t *)sets[0].bands.plane[k].p - (uint8_t *)sets[0].all.p);
         need(kerf_dbuf_read(&sets[0].all, at, got, mine[k].n, &error), "planes");
-        if (memcmp(got, mine[k].p, mine[k].n) != 0) die(c.format->name, "encodes differently");
+        if (memcmp(got, mine[k].p, mine[k].n) != 0) die(name, "encodes differently");
     }
     run_decode(&sets[0], c.encoder);
     need(kerf_device_wait(gpu, NULL, &error), "decode");
-    need(kerf_dbuf_read(&sets[0].dense, 0, got, n * size, &error), "values");
+    need(kerf_dbuf_read(&sets[0].back, 0, got, n * size, &error), "values");
     need(kerf_decode(g, 0, bands, const_mine, (kerf_span){want, n * size}, t, NULL, &error),
          "reference decode");
-    if (memcmp(got, want, n * size) != 0) die(c.format->name, "decodes differently");
+    if (memcmp(got, want, n * size) != 0) die(name, "decodes differently");
     for (int k = 0; k < KERF_PLANES; k++) free(mine[k].p);
     free(got);
     free(want);
-    need(kerf_dbuf_write(&sets[0].dense, 0, weights, n * size, &error), "weights");
 }
 
-static void send_weights(uint64_t rows, kerf_dtype t)
+static void send_weights(kerf_dtype t)
 {
     for (int i = 0; i < SETS; i++)
-        need(kerf_dbuf_write(&sets[i].dense, 0, weights, rows * COLS * (kerf_dtype_bits(t) / 8),
-                             &error),
+        need(kerf_dbuf_write(&sets[i].dense, 0, weights,
+                             (size_t)ROWS * COLS * (kerf_dtype_bits(t) / 8), &error),
              "weights");
 }
 
+/* A row is flushed, so that a run that is cut short has said all that it knows. */
 static void report(FILE *out, const char *codec, const char *what, kerf_dtype t, double us,
                    uint64_t bytes, uint64_t elements, double copy_gbps)
 {
@@ -193,12 +194,13 @@ static void report(FILE *out, const char *codec, const char *what, kerf_dtype t,
     printf("%-24s %-6s %-4s %9.1f us %8.0f GB/s %5.2f of copy %8.1f Gelem/s\n", codec, what,
            kerf_dtype_name(t), us, gbps, gbps / copy_gbps, (double)elements / us * 1e-3);
     fflush(stdout);
-    if (out)
-        fprintf(out,
-                "%s\n    {\"codec\": \"%s\", \"op\": \"%s\", \"dense\": \"%s\", \"us\": %.2f, "
-                "\"bytes\": %llu, \"elements\": %llu, \"gbps\": %.1f, \"share_of_copy\": %.3f}",
-                rows++ ? "," : "", codec, what, kerf_dtype_name(t), us, (unsigned long long)bytes,
-                (unsigned long long)elements, gbps, gbps / copy_gbps);
+    if (!out) return;
+    fprintf(out,
+            "%s\n    {\"codec\": \"%s\", \"op\": \"%s\", \"dense\": \"%s\", \"us\": %.1f, "
+            "\"bytes\": %llu, \"elements\": %llu, \"share_of_copy\": %.3f}",
+            rows++ ? "," : "", codec, what, kerf_dtype_name(t), us, (unsigned long long)bytes,
+            (unsigned long long)elements, gbps / copy_gbps);
+    fflush(out);
 }
 
 static void bench_codec(FILE *out, kerf_codec c, kerf_dtype t, double copy_gbps)
@@ -207,16 +209,16 @@ static void bench_codec(FILE *out, kerf_codec c, kerf_dtype t, double copy_gbps)
     kerf_shape shape = {2, {searched ? SEARCHED_ROWS : ROWS, COLS}};
     kerf_geometry g;
     char name[64];
+    if (kerf_codec_check(c, &shape, t, &error) != KERF_OK) return; /* not from this type */
     need(kerf_geometry_init(&g, c.format, &shape, &error), "geometry");
     uint64_t dense = g.elements * (kerf_dtype_bits(t) / 8);
     kerf_codec_name(c, name, sizeof name);
     place_planes(&g, t);
-    send_weights(shape.dim[0], t);
-    check_codec(c, &g, t);
+    check_codec(name, c, &g, t);
     double us = median_us(run_encode, c.encoder);
     report(out, name, "encode", t, us, g.bytes + dense * (kerf_needs_stats(&g) ? 2 : 1), g.elements,
            copy_gbps);
-    if (c.encoder != kerf_encoder_at(c.format, 0) || searched) return;
+    if (c.encoder != kerf_encoder_at(c.format, 0)) return;
     us = median_us(run_decode, c.encoder);
     report(out, name, "decode", t, us, g.bytes + dense, g.elements, copy_gbps);
 }
@@ -237,6 +239,37 @@ static void bench_all(FILE *out, kerf_dtype t, double copy_gbps, int n, char **n
     }
 }
 
+/* --- main ------------------------------------------------------------------------------------- */
+
+static void allocate_all(size_t room)
+{
+    weights = malloc(room);
+    if (!weights) die("weights", "out of memory");
+    for (int i = 0; i < SETS; i++) {
+        need(kerf_dbuf_alloc(gpu, room, &sets[i].dense, &error), "allocation");
+        need(kerf_dbuf_alloc(gpu, room + (1 << 20), &sets[i].all, &error), "allocation");
+        need(kerf_dbuf_alloc(gpu, room, &sets[i].back, &error), "allocation");
+        need(kerf_dbuf_alloc(gpu, sizeof(kerf_stats), &sets[i].stats, &error), "allocation");
+        need_cuda(cudaMemset(sets[i].dense.p, 1, room), "memset");
+    }
+}
+
+static void free_all(void)
+{
+    for (int i = 0; i < SETS; i++) {
+        kerf_dbuf_free(&sets[i].dense);
+        kerf_dbuf_free(&sets[i].all);
+        kerf_dbuf_free(&sets[i].back);
+        kerf_dbuf_free(&sets[i].stats);
+    }
+    free(weights);
+}
+
+static double copy_gbps_now(void)
+{
+    return 2.0 * (double)copied_bytes / median_us(run_copy, NULL) * 1e-3;
+}
+
 int main(int argc, char **argv)
 {
     static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
@@ -254,41 +287,30 @@ int main(int argc, char **argv)
     stream = kerf_device_stream(gpu);
     need_cuda(cudaEventCreate(&begin), "event");
     need_cuda(cudaEventCreate(&end), "event");
-    size_t room = (size_t)ROWS * COLS * 4;
-    weights = malloc(room);
-    if (!weights) die("weights", "out of memory");
-    for (int i = 0; i < SETS; i++) {
-        need(kerf_dbuf_alloc(gpu, room, &sets[i].dense, &error), "allocation");
-        need(kerf_dbuf_alloc(gpu, room + (1 << 20), &sets[i].all, &error), "allocation");
-        need(kerf_dbuf_alloc(gpu, sizeof(kerf_stats), &sets[i].stats, &error), "allocation");
-        need_cuda(cudaMemset(sets[i].dense.p, 1, room), "memset");
-    }
-    copied_bytes = room / 2;
-    double copy_gbps = 2.0 * (double)copied_bytes / median_us(run_copy, NULL) * 1e-3;
+    copied_bytes = (size_t)ROWS * COLS * 2;
+    allocate_all(2 * copied_bytes);
+    double copy_gbps = copy_gbps_now();
     printf("%s: copy %.0f GB/s read + write, %zu MiB\n", info.name, copy_gbps, copied_bytes >> 20);
     if (out)
         fprintf(out,
-                "{\n  \"schema\": \"kerf-bench-codec-cuda-1\",\n  \"device\": \"%s\",\n"
-                "  \"rows\": %d, \"cols\": %d, \"sets\": %d, \"repeats\": %d,\n"
+                "{\n  \"schema\": \"kerf-bench-codec-cuda-3\",\n  \"device\": \"%s\",\n"
+                "  \"rows\": %d, \"searched_rows\": %d, \"cols\": %d, \"sets\": %d, "
+                "\"repeats\": %d,\n"
                 "  \"copy_gbps\": %.1f, \"copy_bytes\": %zu,\n  \"results\": [",
-                info.name, ROWS, COLS, SETS, REPEATS, copy_gbps, copied_bytes);
+                info.name, ROWS, SEARCHED_ROWS, COLS, SETS, REPEATS, copy_gbps, copied_bytes);
     for (int i = 0; i < 3; i++) {
         if (only != KERF_DTYPE_NONE && types[i] != only) continue;
         fill_weights(types[i]);
+        send_weights(types[i]);
         bench_all(out, types[i], copy_gbps, argc - 1, argv + 1);
     }
-    double again = 2.0 * (double)copied_bytes / median_us(run_copy, NULL) * 1e-3;
+    double again = copy_gbps_now();
     printf("copy again: %.0f GB/s\n", again);
     if (out) {
         fprintf(out, "\n  ],\n  \"copy_gbps_at_end\": %.1f\n}\n", again);
         if (fclose(out) != 0) die("results", "cannot be written");
     }
-    for (int i = 0; i < SETS; i++) {
-        kerf_dbuf_free(&sets[i].dense);
-        kerf_dbuf_free(&sets[i].all);
-        kerf_dbuf_free(&sets[i].stats);
-    }
+    free_all();
     kerf_device_close(gpu);
-    free(weights);
     return 0;
 }

@@ -2,11 +2,9 @@
  * what is accepted and what is documented are the same rows. */
 #include "args.h"
 
-#include <kerf/cuda.h>
 
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +46,7 @@ const option option_zstd_level = {"zstd-level", 0, "N",
                                   "compression of .zst outputs, 1 to 22 (default: 3)"};
 const option option_threads = {"threads", 'j', "N",
                                "threads (default: all cores); never changes a byte of the result"};
-const option option_device = {"device", 0, "cpu|cuda[:N]",
+const option option_device = {"device", 0, "cpu|cuda[:N|:all]",
                               "where to compute (default: cpu); N counts GPUs from 0"};
 const option option_json = {"json", 0, NULL,
                             "one JSON document on standard output instead of text"};
@@ -314,51 +312,6 @@ kerf_status args_layout(const args *a, const kerf_layout **out, kerf_error *err)
         snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", kerf_layout_at(i)->name);
     }
     return USAGE(err, "--layout %.40s: expected one of %s", text, list);
-}
-
-/* "cpu", "cuda" or "cuda:N". The device lives until args_exec_close. */
-static kerf_status open_device(const char *text, kerf_exec *out, kerf_error *err)
-{
-    if (!text || strcmp(text, "cpu") == 0) return KERF_OK;
-    int n = 0, used = 0;
-    if (strcmp(text, "cuda") != 0 &&
-        (sscanf(text, "cuda:%3d%n", &n, &used) != 1 || text[used] || n < 0)) {
-        return USAGE(err, "--device %.40s: expected cpu, cuda or cuda:N", text);
-    }
-    kerf_error why = {0};
-    kerf_status s = kerf_device_open(n, &out->device, &why);
-    if (s == KERF_E_NOSUP) s = KERF_E_CUDA; /* the exit code of a missing device */
-    return s == KERF_OK ? s
-                        : fail(err, s, "--device %s: %.300s; or use --device cpu", text, why.text);
-}
-
-/* One more than there are processors. A team that has a processor for each thread waits for work by
- * spinning, and takes the processors from the threads that read and write (measured: a third of
- * the time is left without that); a larger team sleeps. */
-static int default_threads(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
-    return CPU_COUNT(&set) + 1;
-}
-
-kerf_status args_exec(const args *a, kerf_exec *out, kerf_error *err)
-{
-    static const char *const nans[] = {"error", "zero", "saturate", NULL};
-    static const kerf_nan nan_of[] = {KERF_NAN_ERROR, KERF_NAN_ZERO, KERF_NAN_SATURATE};
-    int nan = 0;
-    *out = (kerf_exec){0};
-    TRY(args_integer(a, "threads", 1, 4096, &out->threads, err));
-    if (!out->threads) out->threads = default_threads();
-    TRY(args_choice(a, "nan", nans, &nan, err));
-    out->nan = nan_of[nan];
-    return open_device(args_value(a, "device"), out, err);
-}
-
-void args_exec_close(kerf_exec *exec)
-{
-    kerf_device_close(exec->device);
-    exec->device = NULL;
 }
 
 /* --- help ---------------------------------------------------------------------------------- */

@@ -35,11 +35,6 @@ kerf_status args_choice(const args *a, const char *name, const char *const *word
                         kerf_error *err);
 /* The layout that --layout names; kerf when it is absent. */
 kerf_status args_layout(const args *a, const kerf_layout **out, kerf_error *err);
-/* What -j, --device and --nan say, for verbs that have them; args_exec_close gives the device back,
- * also after a failure. */
-kerf_status args_exec(const args *a, kerf_exec *out, kerf_error *err);
-void args_exec_close(kerf_exec *exec);
-
 void print_verb_help(const verb *v, FILE *to);
 
 #endif

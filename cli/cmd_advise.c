@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "advice.h"
+#include "team.h"
 
 /* Candidates unasked: the best encoder of each format that earns its bits. */
 #define ADVISE_FORMATS                                                                \

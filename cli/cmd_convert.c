@@ -209,10 +209,11 @@ static kerf_status convert_weight(job *j, size_t i, kerf_writer *to, size_t entr
     return s;
 }
 
-static kerf_status write_weight(void *ctx, kerf_writer *to, size_t i, size_t entry, uint64_t *note,
-                                kerf_error *err)
+static kerf_status write_weight(void *ctx, kerf_writer *to, size_t i, size_t entry,
+                                const kerf_exec *exec, uint64_t *note, kerf_error *err)
 {
     job *j = ctx;
+    (void)exec;
     const kerf_weight *w = &j->target[i];
     int same = !w->codec.format || w->layout == j->layout;
     progress_tensor(&j->progress, w->name, same ? "copy" : "convert");

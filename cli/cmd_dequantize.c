@@ -11,7 +11,7 @@ typedef struct job {
     const args *args;
     const char *path;
     kerf_dtype dtype; /* KERF_DTYPE_NONE: the recorded one of each tensor */
-    kerf_exec exec;
+    team team;
     checkpoint source;
     manifest manifest;
     uint64_t bytes_in;
@@ -23,6 +23,7 @@ typedef struct job {
 
 typedef struct decode_run {
     job *job;
+    const kerf_exec *exec;
     const kerf_weight *weight;
     kerf_dtype dtype;
     kerf_writer *writer;
@@ -41,8 +42,8 @@ static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
     kerf_cspan planes[KERF_PLANES];
     planes_of(p, planes);
     progress_add(&r->job->progress, p->dense.n);
-    return kerf_decode(&r->weight->geometry, p->u0, p->u1, planes, p->dense, r->dtype,
-                       &r->job->exec, err);
+    return kerf_decode(&r->weight->geometry, p->u0, p->u1, planes, p->dense, r->dtype, r->exec,
+                       err);
 }
 
 static kerf_status decode_write(void *ctx, stream_panel *p, kerf_error *err)
@@ -88,8 +89,8 @@ static kerf_status declare_output(job *j, kerf_error *err)
     return manifest_describe(&j->manifest, &j->source, kerf_layout_at(0), NULL, 0, err);
 }
 
-static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entry, uint64_t *note,
-                                kerf_error *err)
+static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entry,
+                                const kerf_exec *exec, uint64_t *note, kerf_error *err)
 {
     job *j = ctx;
     const kerf_weight *weight = kerf_weights_at(j->source.weights, i);
@@ -97,7 +98,7 @@ static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entr
     (void)note;
     progress_tensor(&j->progress, weight->name, dense ? "keep" : "decode");
     if (dense) return copy_tensor(&j->source, weight->plane[0], w, entry, &j->progress, err);
-    decode_run r = {j, weight, dense_type(j, weight), w, entry};
+    decode_run r = {j, exec, weight, dense_type(j, weight), w, entry};
     return decode_tensor(&r, err);
 }
 
@@ -117,6 +118,7 @@ static kerf_status write_output(job *j, kerf_error *err)
         .args = j->args,
         .source = &j->source,
         .manifest = &j->manifest,
+        .team = &j->team,
         .ctx = j,
         .work_bytes = work_bytes,
         .write = write_tensor,
@@ -170,7 +172,7 @@ static kerf_status dequantize(job *j, kerf_error *err)
     if (!j->path) return USAGE(err, "dequantize: -o OUT is missing");
     TRY(args_choice(j->args, "dtype", types, &type, err));
     j->dtype = type_of[type];
-    TRY(args_exec(j->args, &j->exec, err));
+    TRY(team_open(&j->team, j->args, err));
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
     TRY(refuse_strays(&j->source, err));
     if (count_quantized(&j->source) == 0) {
@@ -187,7 +189,7 @@ static int run_dequantize(const args *a, kerf_error *err)
 {
     job j = {.args = a};
     kerf_status s = dequantize(&j, err);
-    args_exec_close(&j.exec);
+    team_close(&j.team);
     manifest_close(&j.manifest);
     checkpoint_close(&j.source);
     return s;

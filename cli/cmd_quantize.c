@@ -1,6 +1,7 @@
 /* cmd_quantize.c - kerf quantize: decide, declare the output, then stream every tensor through.
  * The header of the output is complete before a byte of a tensor is read; memory is a few panels
  * whatever the size of the file. */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "decide.h"
@@ -22,7 +23,8 @@ typedef struct job {
     kerf_codec base;
     const kerf_layout *layout;
     shared_stats *shared; /* per item of the plan */
-    kerf_exec exec;
+    pthread_mutex_t sharing;
+    team team;
     checkpoint source;
     decisions plan;
     manifest manifest;
@@ -108,21 +110,21 @@ static kerf_status make_plan(job *j, kerf_error *err)
 
 /* --- write --------------------------------------------------------------------------------- */
 
-static encode_job encode_job_of(job *j, const decision *d)
+static encode_job encode_job_of(job *j, const decision *d, const kerf_exec *exec)
 {
     return (encode_job){
         .reader = j->source.reader,
         .tensor = d->weight->plane[0],
         .geometry = &d->geometry,
         .encoder = d->codec.encoder,
-        .exec = &j->exec,
+        .exec = exec,
         .progress = &j->progress,
     };
 }
 
 /* Measures all members of the fused group of item i into one, exactly as if they were one matrix,
  * and notes the result for each. */
-static kerf_status measure_group(job *j, size_t i, kerf_error *err)
+static kerf_status measure_group(job *j, size_t i, const kerf_exec *exec, kerf_error *err)
 {
     const kerf_weight *member[FUSED_MOST] = {j->plan.item[i].weight};
     const kerf_weight *first = j->plan.item[0].weight;
@@ -130,7 +132,7 @@ static kerf_status measure_group(job *j, size_t i, kerf_error *err)
     kerf_stats all = {0};
     for (size_t k = 0; k < (n ? n : 1); k++) {
         kerf_stats one = {0};
-        encode_job measure = encode_job_of(j, &j->plan.item[member[k] - first]);
+        encode_job measure = encode_job_of(j, &j->plan.item[member[k] - first], exec);
         TRY(measure_tensor(&measure, &one, err));
         kerf_stats_merge(&all, &one);
     }
@@ -140,13 +142,22 @@ static kerf_status measure_group(job *j, size_t i, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status encode_item(job *j, size_t i, const kerf_weight *w, kerf_weight_writer *to,
-                               kerf_error *err)
+/* Once, whoever of a team comes first; the others wait for it. */
+static kerf_status share_stats(job *j, size_t i, const kerf_exec *exec, kerf_error *err)
+{
+    pthread_mutex_lock(&j->sharing);
+    kerf_status s = j->shared[i].known ? KERF_OK : measure_group(j, i, exec, err);
+    pthread_mutex_unlock(&j->sharing);
+    return s;
+}
+
+static kerf_status encode_item(job *j, size_t i, const kerf_exec *exec, const kerf_weight *w,
+                               kerf_weight_writer *to, kerf_error *err)
 {
     const decision *d = &j->plan.item[i];
-    encode_job encode = encode_job_of(j, d);
+    encode_job encode = encode_job_of(j, d, exec);
     if (kerf_layout_shares_scale(j->layout, d->codec.format) && w->geometry.matrices == 1) {
-        if (!j->shared[i].known) TRY(measure_group(j, i, err));
+        TRY(share_stats(j, i, exec, err));
         encode.stats = &j->shared[i].stats;
     }
     encode.writer = to;
@@ -154,8 +165,8 @@ static kerf_status encode_item(job *j, size_t i, const kerf_weight *w, kerf_weig
     return kerf_weight_writer_finish(to, err);
 }
 
-static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entry, uint64_t *note,
-                                kerf_error *err)
+static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entry,
+                                const kerf_exec *exec, uint64_t *note, kerf_error *err)
 {
     job *j = ctx;
     (void)note;
@@ -169,7 +180,7 @@ static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entr
     kerf_weight_writer *to = NULL;
     progress_tensor(&j->progress, after.name, kerf_codec_name(d->codec, name, sizeof name));
     TRY(kerf_weight_writer_open(w, j->layout, &after, entry, &to, err));
-    kerf_status s = encode_item(j, i, &after, to, err);
+    kerf_status s = encode_item(j, i, exec, &after, to, err);
     kerf_weight_writer_close(to);
     return s;
 }
@@ -187,7 +198,7 @@ static void describe_work(const void *ctx, FILE *to)
 {
     const job *j = ctx;
     char name[64];
-    fprintf(to, "%s %d\n", j->layout->name, (int)j->exec.nan);
+    fprintf(to, "%s %d\n", j->layout->name, (int)j->team.member[0].nan);
     for (size_t i = 0; i < j->plan.count; i++) {
         const kerf_codec codec = j->plan.item[i].codec;
         fprintf(to, "%s\n", codec.format ? kerf_codec_name(codec, name, sizeof name) : "keep");
@@ -202,6 +213,7 @@ static kerf_status write_output(job *j, kerf_error *err)
         .args = j->args,
         .source = &j->source,
         .manifest = &j->manifest,
+        .team = &j->team,
         .ctx = j,
         .work_bytes = work_bytes,
         .write = write_tensor,
@@ -304,7 +316,7 @@ static kerf_status quantize(job *j, kerf_error *err)
         return USAGE(err, "quantize: -o OUT is missing; --dry-run needs none");
     }
     if (format) TRY(parse_codec(format, &j->base, err));
-    TRY(args_exec(a, &j->exec, err));
+    TRY(team_open(&j->team, a, err));
     TRY(checkpoint_open(&j->source, j->source_path, err));
     TRY(manifest_layout(&j->source, j->path, a, &j->layout, err));
     TRY(make_plan(j, err));
@@ -318,13 +330,14 @@ static kerf_status quantize(job *j, kerf_error *err)
 
 static int run_quantize(const args *a, kerf_error *err)
 {
-    job j = {.args = a};
+    job j = {.args = a, .sharing = PTHREAD_MUTEX_INITIALIZER};
     const char *path = args_value(a, "recipe");
     int s = quantize(&j, err);
     if (s == KERF_OK && path && !args_has(a, "dry-run")) {
-        s = recipe_check(path, &j.source, j.path, &j.exec, a, err);
+        s = recipe_check(path, &j.source, j.path, &j.team.member[0], a, err);
     }
-    args_exec_close(&j.exec);
+    team_close(&j.team);
+    pthread_mutex_destroy(&j.sharing);
     free(j.shared);
     manifest_close(&j.manifest);
     decisions_free(&j.plan);

@@ -8,12 +8,13 @@
 #include "encode_tensor.h"
 #include "figures.h"
 #include "importance.h"
+#include "team.h"
 
 enum { FEW_TENSORS = 8 }; /* up to so many are listed one by one unasked */
 
 typedef struct job {
     const args *args;
-    kerf_exec exec;
+    team team;
     checkpoint source, imatrix;
     codec_list codecs;
     decisions plan;
@@ -26,7 +27,7 @@ typedef struct job {
 /* --- one tensor in one codec --------------------------------------------------------------- */
 
 typedef struct look {
-    const job *job;
+    const kerf_exec *exec;
     const kerf_tensor *tensor;
     kerf_scorer *scorer;
 } look;
@@ -36,16 +37,17 @@ static kerf_status look_at_panel(void *ctx, stream_panel *p, kerf_error *err)
     const look *l = ctx;
     kerf_cspan planes[KERF_PLANES];
     planes_of(p, planes);
-    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, dense_of(p), l->tensor->dtype,
-                           &l->job->exec, err);
+    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, dense_of(p), l->tensor->dtype, l->exec,
+                           err);
 }
 
 static kerf_status score_tensor(job *j, const kerf_weight *w, kerf_codec codec,
-                                const float *importance, kerf_score *out, kerf_error *err)
+                                const kerf_exec *exec, const float *importance, kerf_score *out,
+                                kerf_error *err)
 {
     kerf_geometry g;
     TRY(kerf_geometry_init(&g, codec.format, &w->shape, err));
-    look l = {.job = j, .tensor = w->plane[0]};
+    look l = {.exec = exec, .tensor = w->plane[0]};
     kerf_scorer_options options = {importance, j->zstd_level};
     TRY(kerf_scorer_open(&g, &options, &l.scorer, err));
     encode_job encode = {
@@ -53,7 +55,7 @@ static kerf_status score_tensor(job *j, const kerf_weight *w, kerf_codec codec,
         .tensor = w->plane[0],
         .geometry = &g,
         .encoder = codec.encoder,
-        .exec = &j->exec,
+        .exec = exec,
         .progress = &j->progress,
         .look = look_at_panel,
         .look_ctx = &l,
@@ -66,20 +68,39 @@ static kerf_status score_tensor(job *j, const kerf_weight *w, kerf_codec codec,
 
 /* --- all tensors --------------------------------------------------------------------------- */
 
-static kerf_status score_codecs(job *j, const kerf_weight *w, size_t column, kerf_error *err)
+/* The weight in column k of the scores. */
+static const kerf_weight *scored_weight(const job *j, size_t k)
 {
+    for (size_t i = 0; i < j->plan.count; i++) {
+        if (j->plan.item[i].codec.format && k-- == 0) return j->plan.item[i].weight;
+    }
+    return NULL;
+}
+
+static kerf_status score_codecs(void *ctx, size_t column, const kerf_exec *exec, kerf_error *err)
+{
+    job *j = ctx;
+    const kerf_weight *w = scored_weight(j, column);
     float *importance = NULL;
     kerf_status s = importance_read(&j->imatrix, w, &importance, err);
     for (size_t c = 0; c < j->codecs.count && s == KERF_OK; c++) {
         char name[64];
-        kerf_score *score = &j->score[c * j->plan.quantized + column];
         progress_tensor(&j->progress, w->name,
                         kerf_codec_name(j->codecs.item[c], name, sizeof name));
-        s = score_tensor(j, w, j->codecs.item[c], importance, score, err);
-        if (s == KERF_OK) kerf_score_merge(&j->total[c], score);
+        s = score_tensor(j, w, j->codecs.item[c], exec, importance,
+                         &j->score[c * j->plan.quantized + column], err);
     }
     free(importance);
     return s;
+}
+
+static kerf_status add_scores(void *ctx, size_t column, kerf_error *err)
+{
+    job *j = ctx;
+    (void)err;
+    for (size_t c = 0; c < j->codecs.count; c++)
+        kerf_score_merge(&j->total[c], &j->score[c * j->plan.quantized + column]);
+    return KERF_OK;
 }
 
 static kerf_status check_imatrix(const job *j, kerf_error *err)
@@ -95,6 +116,7 @@ static kerf_status check_imatrix(const job *j, kerf_error *err)
 
 static kerf_status score_all(job *j, kerf_error *err)
 {
+    static const team_work work = {score_codecs, add_scores};
     uint64_t bytes = 0;
     for (size_t i = 0; i < j->plan.count; i++) {
         const decision *d = &j->plan.item[i];
@@ -107,11 +129,7 @@ static kerf_status score_all(job *j, kerf_error *err)
     TRY(allocate(&j->score, j->codecs.count * j->plan.quantized, sizeof *j->score, err));
     TRY(allocate(&j->total, j->codecs.count, sizeof *j->total, err));
     TRY(progress_open(&j->progress, j->args, bytes, err));
-    kerf_status s = KERF_OK;
-    for (size_t i = 0, column = 0; i < j->plan.count && s == KERF_OK; i++) {
-        const decision *d = &j->plan.item[i];
-        if (d->codec.format) s = score_codecs(j, d->weight, column++, err);
-    }
+    kerf_status s = team_run(&j->team, j->plan.quantized, &work, j, err);
     progress_close(&j->progress);
     return s;
 }
@@ -121,15 +139,6 @@ static kerf_status score_all(job *j, kerf_error *err)
 static unsigned columns_shown(const job *j)
 {
     return (j->imatrix.reader ? SHOW_WEIGHTED : 0u) | (j->zstd_level ? SHOW_ZSTD : 0u);
-}
-
-/* The weight in column k of the scores. */
-static const kerf_weight *scored_weight(const job *j, size_t k)
-{
-    for (size_t i = 0; i < j->plan.count; i++) {
-        if (j->plan.item[i].codec.format && k-- == 0) return j->plan.item[i].weight;
-    }
-    return NULL;
 }
 
 static kerf_status print_tensors(const job *j, kerf_error *err)
@@ -245,7 +254,7 @@ static kerf_status score(job *j, kerf_error *err)
 {
     const args *a = j->args;
     const char *imatrix = args_value(a, "imatrix");
-    TRY(args_exec(a, &j->exec, err));
+    TRY(team_open(&j->team, a, err));
     j->zstd_level = 3;
     TRY(args_integer(a, "zstd-level", 0, 22, &j->zstd_level, err));
     TRY(codec_list_parse(&j->codecs, args_value(a, "format"), err));
@@ -267,7 +276,7 @@ static int run_score(const args *a, kerf_error *err)
 {
     job j = {.args = a};
     kerf_status s = score(&j, err);
-    args_exec_close(&j.exec);
+    team_close(&j.team);
     free(j.score);
     free(j.total);
     decisions_free(&j.plan);

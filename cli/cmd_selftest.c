@@ -13,11 +13,13 @@
 #include "golden.h"
 #include "output.h"
 #include "progress.h"
+#include "team.h"
 #include "trial.h"
 #include "vector_check.h"
 
 typedef struct selftest {
-    int trials; /* 0: vectors of a file only */
+    kerf_exec exec; /* device: tried instead of the processor's backends */
+    int trials;     /* 0: vectors of a file only */
     specimen specimens[SPECIMENS];
     golden golden;
     table *table;
@@ -45,12 +47,23 @@ static void vector_differs(void *context, const vector_difference *d)
                 d->encoder ? "case" : "decode", d->label, d->line, d->what);
 }
 
-/* The vectors of one file on every backend. */
-static kerf_status check_file(verdicts *v, const golden_file *file, kerf_error *err)
+static size_t backends(const selftest *t)
 {
-    for (size_t i = 0; i < kerf_backend_count(); i++) {
-        v->backend = kerf_backend_at(i);
-        const kerf_exec exec = {.threads = 1, .backend = v->backend};
+    return t->exec.device ? 1 : kerf_backend_count();
+}
+
+static const char *backend_at(const selftest *t, size_t i)
+{
+    return t->exec.device ? "cuda" : kerf_backend_at(i);
+}
+
+/* The vectors of one file on every backend. */
+static kerf_status check_file(const selftest *t, verdicts *v, const golden_file *file,
+                              kerf_error *err)
+{
+    for (size_t i = 0; i < backends(t); i++) {
+        v->backend = backend_at(t, i);
+        const kerf_exec exec = {.threads = 1, .backend = v->backend, .device = t->exec.device};
         vector_check c = {
             .format = v->format, .exec = &exec, .differs = vector_differs, .context = v};
         TRY(vector_check_text(&c, file->name, file->text, file->n, err));
@@ -77,7 +90,7 @@ static kerf_status try_codec(const selftest *t, kerf_codec codec, verdict *v, ke
     char name[64];
     kerf_codec_name(codec, name, sizeof name);
     for (size_t i = 0; i < SPECIMENS; i++) {
-        kerf_status s = trial_encode(codec, &t->specimens[i], v, err);
+        kerf_status s = trial_encode(codec, &t->specimens[i], t->exec.device, v, err);
         if (s == KERF_E_NOSUP) continue; /* a shape or source type that this codec is not for */
         if (s != KERF_OK) return fail_at(err, s, name);
     }
@@ -126,8 +139,8 @@ static kerf_status test_format(selftest *t, verdicts *v, kerf_error *err)
 {
     golden_file file;
     for (size_t at = 0; golden_next(&t->golden, v->format, &at, &file);)
-        TRY(check_file(v, &file, err));
-    TRY(trial_decode(v->format, &v->of[0], err));
+        TRY(check_file(t, v, &file, err));
+    TRY(trial_decode(v->format, t->exec.device, &v->of[0], err));
     uint64_t decoding = v->of[0].digest;
     for (size_t e = 0; e < kerf_encoder_count(v->format); e++) {
         kerf_codec codec = {v->format, kerf_encoder_at(v->format, e)};
@@ -194,7 +207,7 @@ static kerf_status test_file(selftest *t, const char *path, kerf_error *err)
     golden_file file = {.text = t->golden.text, .n = t->golden.n};
     const char *slash = strrchr(path, '/');
     snprintf(file.name, sizeof file.name, "%s", slash ? slash + 1 : path);
-    kerf_status s = check_file(&v, &file, err);
+    kerf_status s = check_file(t, &v, &file, err);
     for (size_t e = 0; s == KERF_OK && e < kerf_encoder_count(v.format); e++) {
         kerf_codec codec = {v.format, kerf_encoder_at(v.format, e)};
         if (v.of[e].vectors) report_codec(t, codec, &v.of[e]);
@@ -207,15 +220,14 @@ static kerf_status test_file(selftest *t, const char *path, kerf_error *err)
 
 static kerf_status print_report(const args *a, const selftest *t, double seconds, kerf_error *err)
 {
-    json_t *backends = json_array();
-    for (size_t i = 0; i < kerf_backend_count(); i++) {
-        json_array_append_new(backends, json_string(kerf_backend_at(i)));
-    }
+    json_t *tried = json_array();
+    for (size_t i = 0; i < backends(t); i++)
+        json_array_append_new(tried, json_string(backend_at(t, i)));
     json_t *doc =
         json_pack("{s:b, s:I, s:I, s:I, s:I, s:f, s:o, s:O}", "pass", t->failed == 0, "passed",
                   (json_int_t)t->passed, "failed", (json_int_t)t->failed, "unrecorded",
                   (json_int_t)t->unrecorded, "vectors", (json_int_t)t->vectors, "seconds", seconds,
-                  "backends", backends, "codecs", t->codecs);
+                  "backends", tried, "codecs", t->codecs);
     if (args_has(a, "json")) return print_json("selftest", doc, err);
     json_decref(doc);
     TRY(table_print(t->table, stdout, err));
@@ -223,7 +235,7 @@ static kerf_status print_report(const args *a, const selftest *t, double seconds
            t->passed, t->failed, (unsigned long long)t->vectors);
     if (t->trials) printf(", up to %d tensors each", (int)SPECIMENS);
     printf("; backends");
-    for (size_t i = 0; i < kerf_backend_count(); i++) printf(" %s", kerf_backend_at(i));
+    for (size_t i = 0; i < backends(t); i++) printf(" %s", backend_at(t, i));
     printf("; %.1f s\n", seconds);
     return KERF_OK;
 }
@@ -236,12 +248,14 @@ static int run_selftest(const args *a, kerf_error *err)
     TRY(allocate(&t, 1, sizeof *t, err));
     t->trials = file == NULL;
     t->codecs = json_array();
-    kerf_status s = table_open(&t->table, "format|digest|>vectors|result", err);
+    kerf_status s = args_exec(a, &t->exec, err);
+    if (s == KERF_OK) s = table_open(&t->table, "format|digest|>vectors|result", err);
     if (s == KERF_OK) s = file ? test_file(t, file, err) : test_all(t, err);
     if (s == KERF_OK) s = print_report(a, t, now_s() - started, err);
     int failed = t->failed != 0;
     for (size_t i = 0; i < SPECIMENS; i++) specimen_free(&t->specimens[i]);
     golden_close(&t->golden);
+    args_exec_close(&t->exec);
     table_close(t->table);
     json_decref(t->codecs);
     free(t);
@@ -257,7 +271,7 @@ static const option own_options[] = {
 const verb verb_selftest = {
     .name = "selftest",
     .summary = "check every codec and backend on this machine",
-    .usage = "[--vectors FILE] [--json]",
+    .usage = "[--vectors FILE] [--device D] [--json]",
     .details =
         "Holds every format and encoder, on every backend, against golden vectors: tensors\n"
         "and their bytes as an independent program, or the package that the encoder is named\n"
@@ -265,11 +279,14 @@ const verb verb_selftest = {
         "bfloat16, ties of every width), decodes every code under every 8-bit scale, and\n"
         "compares backends, thread counts and cuts with the scalar reference. The digest of\n"
         "a codec must be the one recorded when this version was made: the same on every\n"
-        "machine. Exit code 1 on a failure, which names the vector or the tensor.",
+        "machine. With --device cuda a GPU is tried instead of the processor's backends, and\n"
+        "its bytes give the digests, which must be the same. Exit code 1 on a failure, which\n"
+        "names the vector or the tensor.",
     .examples = "  kerf selftest\n"
                 "  kerf selftest --json | jq '.codecs[] | select(.pass | not)'\n"
+                "  kerf selftest --device cuda\n"
                 "  kerf selftest --vectors nvfp4.txt\n",
     .options = own_options,
-    .shared = {&option_json},
+    .shared = {&option_device, &option_json},
     .run = run_selftest,
 };

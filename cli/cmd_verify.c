@@ -7,12 +7,13 @@
 #include "compare.h"
 #include "figures.h"
 #include "limits.h"
+#include "team.h"
 
 enum { WORST_SHOWN = 10 };
 
 typedef struct job {
     const args *args;
-    kerf_exec exec;
+    team team;
     checkpoint source, other;
     limits limits;
     comparison *row; /* one per weight of the source */
@@ -35,18 +36,30 @@ static int is_over(const job *j, const comparison *c, size_t f)
            !(limited_figures[f].of(&c->score) <= limit_of(&j->limits, c->weight->name, f));
 }
 
-static kerf_status compare_row(job *j, comparison *c, kerf_error *err)
+static kerf_status compare_row(void *ctx, size_t i, const kerf_exec *exec, kerf_error *err)
 {
-    const compare_job compare = {&j->source, &j->other, args_has(j->args, "by-value"), &j->exec,
+    job *j = ctx;
+    comparison *c = &j->row[i];
+    const compare_job compare = {&j->source, &j->other, args_has(j->args, "by-value"), exec,
                                  &j->progress};
+    c->weight = kerf_weights_at(j->source.weights, i);
     c->other = kerf_weights_find(j->other.weights, c->weight->name);
+    if (!c->other) return KERF_OK;
+    progress_tensor(&j->progress, c->weight->name, "verify");
+    kerf_status s = compare_weights(&compare, c, err);
+    return s == KERF_OK ? s : fail_at(err, s, c->weight->name);
+}
+
+static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
+{
+    job *j = ctx;
+    const comparison *c = &j->row[i];
+    (void)err;
+    j->rows = i + 1;
     if (!c->other) {
         add_problem(j, c->weight->name, "is missing");
         return KERF_OK;
     }
-    progress_tensor(&j->progress, c->weight->name, "verify");
-    kerf_status s = compare_weights(&compare, c, err);
-    if (s != KERF_OK) return fail_at(err, s, c->weight->name);
     if (c->problem[0]) add_problem(j, c->weight->name, c->problem);
     if (c->measured) kerf_score_merge(&j->total, &c->score);
     j->measured += c->measured != 0;
@@ -57,16 +70,13 @@ static kerf_status compare_row(job *j, comparison *c, kerf_error *err)
 
 static kerf_status compare_all(job *j, kerf_error *err)
 {
+    static const team_work work = {compare_row, count_row};
     uint64_t bytes = 0;
     size_t count = kerf_weights_count(j->source.weights);
     TRY(allocate(&j->row, count, sizeof *j->row, err));
     for (size_t i = 0; i < count; i++) bytes += weight_bytes(kerf_weights_at(j->source.weights, i));
     TRY(progress_open(&j->progress, j->args, bytes, err));
-    kerf_status s = KERF_OK;
-    for (; j->rows < count && s == KERF_OK; j->rows++) {
-        j->row[j->rows].weight = kerf_weights_at(j->source.weights, j->rows);
-        s = compare_row(j, &j->row[j->rows], err);
-    }
+    kerf_status s = team_run(&j->team, count, &work, j, err);
     progress_close(&j->progress);
     TRY(s);
     for (size_t i = 0; i < kerf_weights_count(j->other.weights); i++) {
@@ -219,7 +229,7 @@ static kerf_status verify(job *j, kerf_error *err)
 {
     const char *write_path = args_value(j->args, "write-limits");
     j->problems = json_array();
-    TRY(args_exec(j->args, &j->exec, err));
+    TRY(team_open(&j->team, j->args, err));
     TRY(limits_open(&j->limits, args_value(j->args, "limits"), err));
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
     TRY(checkpoint_open(&j->other, args_operand(j->args, 1), err));
@@ -233,7 +243,7 @@ static int run_verify(const args *a, kerf_error *err)
     job j = {.args = a};
     kerf_status s = verify(&j, err);
     int wrong = j.over > 0 || json_array_size(j.problems) > 0;
-    args_exec_close(&j.exec);
+    team_close(&j.team);
     free(j.row);
     json_decref(j.problems);
     limits_close(&j.limits);

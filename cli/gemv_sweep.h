@@ -2,7 +2,7 @@
 #ifndef KERF_GEMV_SWEEP_H
 #define KERF_GEMV_SWEEP_H
 
-#include "args.h"
+#include "team.h"
 #include "codec_list.h"
 #include "shape_list.h"
 #include "time_gemv.h"

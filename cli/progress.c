@@ -1,6 +1,7 @@
 /* progress.c - a bar at about 10 Hz on a terminal, or one JSON object per line. */
 #include "progress.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,8 @@
 #include <jansson.h>
 
 enum { SILENT, BAR, LINES };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 double now_s(void)
 {
@@ -105,24 +108,33 @@ static void clear(progress *p)
 
 void progress_tensor(progress *p, const char *name, const char *action)
 {
+    pthread_mutex_lock(&lock);
     printable(name, p->what, sizeof p->what);
-    if (p->mode != LINES) return;
-    print_event("tensor",
-                json_pack("{s:s, s:s, s:I, s:I}", "name", name, "action", action, "done_bytes",
-                          (json_int_t)p->done, "total_bytes", (json_int_t)p->total));
+    if (p->mode == LINES)
+        print_event("tensor",
+                    json_pack("{s:s, s:s, s:I, s:I}", "name", name, "action", action, "done_bytes",
+                              (json_int_t)p->done, "total_bytes", (json_int_t)p->total));
+    pthread_mutex_unlock(&lock);
+}
+
+static void add(progress *p, uint64_t bytes, uint64_t skipped)
+{
+    pthread_mutex_lock(&lock);
+    p->done += bytes;
+    p->skipped += skipped;
+    if (p->done > p->total) p->total = p->done;
+    show(p);
+    pthread_mutex_unlock(&lock);
 }
 
 void progress_add(progress *p, uint64_t bytes)
 {
-    p->done += bytes;
-    if (p->done > p->total) p->total = p->done;
-    show(p);
+    add(p, bytes, 0);
 }
 
 void progress_skip(progress *p, uint64_t bytes)
 {
-    p->skipped += bytes;
-    progress_add(p, bytes);
+    add(p, bytes, bytes);
 }
 
 void progress_phase(progress *p, const char *name, uint64_t total)

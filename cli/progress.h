@@ -1,5 +1,5 @@
 /* progress.h - how far a long verb has come: a bar for people, JSON lines for programs. Standard
- * error only. Calls come from one thread. */
+ * error only. Several threads may tell of their work at once. */
 #ifndef KERF_PROGRESS_H
 #define KERF_PROGRESS_H
 

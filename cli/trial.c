@@ -1,5 +1,5 @@
 /* trial.c - encodes and decodes with the scalar reference, then with every backend in other cuts,
- * and compares. */
+ * and compares; or with a device instead of the backends. */
 #include "trial.h"
 
 #include <stdlib.h>
@@ -21,6 +21,7 @@ typedef struct trial {
     encoded reference;
     kerf_span decoded[3]; /* by the reference, to types[] */
     verdict *verdict;
+    kerf_device *device; /* NULL: the backends of the processor */
 } trial;
 
 static const kerf_dtype types[] = {KERF_F32, KERF_F16, KERF_BF16};
@@ -97,7 +98,7 @@ static kerf_status encode_reference(trial *t, kerf_error *err)
                          err));
     }
     TRY(encode_bands(t, 0, g->bands, &t->reference, &the_reference, err));
-    verdict_digest(t->verdict, t->reference.all.p, t->reference.all.n);
+    if (!t->device) verdict_digest(t->verdict, t->reference.all.p, t->reference.all.n);
     return KERF_OK;
 }
 
@@ -107,7 +108,7 @@ static kerf_status decode_reference(trial *t, kerf_error *err)
         t->decoded[i].n = (size_t)t->geometry.elements * (kerf_dtype_bits(types[i]) / 8);
         TRY(allocate(&t->decoded[i].p, t->decoded[i].n, 1, err));
         TRY(decode_all(t, types[i], t->decoded[i], &the_reference, err));
-        verdict_digest(t->verdict, t->decoded[i].p, t->decoded[i].n);
+        if (!t->device) verdict_digest(t->verdict, t->decoded[i].p, t->decoded[i].n);
     }
     return KERF_OK;
 }
@@ -166,6 +167,59 @@ static kerf_status check_decode(const trial *t, const char *backend, kerf_error 
     return KERF_OK;
 }
 
+/* --- on a device --------------------------------------------------------------------------- */
+
+/* Statistics and planes in one call, which give the digest. */
+static kerf_status encode_on_device(const trial *t, kerf_error *err)
+{
+    const kerf_exec exec = {.device = t->device, .backend = "cuda"};
+    const kerf_geometry *g = &t->geometry;
+    kerf_stats *stats = NULL;
+    encoded mine = {0};
+    TRY(allocate(&stats, (size_t)g->matrices, sizeof *stats, err));
+    kerf_status s = make_planes(g, &mine, err);
+    if (s == KERF_OK && kerf_needs_stats(g)) {
+        s = kerf_measure(g, 0, g->bands, source_of(t), t->specimen->dtype, stats, &exec, err);
+        if (s == KERF_OK && memcmp(stats, t->stats, (size_t)g->matrices * sizeof *stats) != 0)
+            complain(t, exec.backend, "measures differently");
+    }
+    if (s == KERF_OK) s = encode_bands(t, 0, g->bands, &mine, &exec, err);
+    if (s == KERF_OK) verdict_digest(t->verdict, mine.all.p, mine.all.n);
+    if (s == KERF_OK && memcmp(mine.all.p, t->reference.all.p, mine.all.n) != 0)
+        complain(t, exec.backend, "encodes differently");
+    free(mine.all.p);
+    free(stats);
+    return s;
+}
+
+static kerf_status decode_on_device(const trial *t, kerf_error *err)
+{
+    const kerf_exec exec = {.device = t->device, .backend = "cuda"};
+    for (size_t i = 0; i < 3; i++) {
+        kerf_span out = {NULL, t->decoded[i].n};
+        TRY(allocate(&out.p, out.n, 1, err));
+        kerf_status s = decode_all(t, types[i], out, &exec, err);
+        if (s == KERF_OK) verdict_digest(t->verdict, out.p, out.n);
+        if (s == KERF_OK && memcmp(out.p, t->decoded[i].p, out.n) != 0)
+            complain(t, exec.backend, "decodes differently");
+        free(out.p);
+        TRY(s);
+    }
+    return KERF_OK;
+}
+
+static kerf_status check_device(const trial *t, kerf_error *err)
+{
+    const kerf_exec exec = {.device = t->device, .backend = "cuda"};
+    uint64_t third = t->geometry.bands / 3 + 1;
+    if (t->specimen) TRY(encode_on_device(t, err));
+    if (t->specimen && t->specimen->cut)
+        TRY(check_encode(t, &exec, third, "differs in 3 calls", err));
+    return decode_on_device(t, err);
+}
+
+/* --- on the processor ---------------------------------------------------------------------- */
+
 /* What the reference does in one piece is known already. Only some specimens are cut into threads
  * and calls: waking threads takes longer than all else here. */
 static kerf_status check_backend(const trial *t, const char *backend, kerf_error *err)
@@ -183,6 +237,7 @@ static kerf_status check_backend(const trial *t, const char *backend, kerf_error
 
 static kerf_status check_backends(const trial *t, kerf_error *err)
 {
+    if (t->device) return check_device(t, err);
     for (size_t i = 0; i < kerf_backend_count(); i++) {
         TRY(check_backend(t, kerf_backend_at(i), err));
     }
@@ -220,17 +275,18 @@ static void trial_free(trial *t)
     free(t->stats);
 }
 
-kerf_status trial_encode(kerf_codec codec, const specimen *s, verdict *v, kerf_error *err)
+kerf_status trial_encode(kerf_codec codec, const specimen *s, kerf_device *device, verdict *v,
+                         kerf_error *err)
 {
-    trial t = {.specimen = s, .codec = codec, .verdict = v};
+    trial t = {.specimen = s, .codec = codec, .verdict = v, .device = device};
     kerf_status status = run_encode(&t, err);
     trial_free(&t);
     return status;
 }
 
-kerf_status trial_decode(const kerf_format *f, verdict *v, kerf_error *err)
+kerf_status trial_decode(const kerf_format *f, kerf_device *device, verdict *v, kerf_error *err)
 {
-    trial t = {.codec = {f, NULL}, .verdict = v};
+    trial t = {.codec = {f, NULL}, .verdict = v, .device = device};
     kerf_status status = run_decode(&t, err);
     trial_free(&t);
     return status;

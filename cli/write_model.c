@@ -3,12 +3,16 @@
  * be killed. */
 #include "write_model.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 typedef struct run {
     write_job *job;
     progress *bar;
     kerf_writer *writer;
+    pthread_mutex_t marks; /* marked and mark exclude each other */
+    uint64_t *note;        /* of each weight                     */
+    char *found;           /* an earlier run has written it      */
 } run;
 
 static void tell(void *ctx, uint64_t done, uint64_t total)
@@ -70,20 +74,44 @@ static void say_resume(const run *r)
     if (args_has(r->job->args, "resume")) progress_resume(r->bar, r->job->path, bytes, why);
 }
 
-static kerf_status write_weight(run *r, size_t i, kerf_error *err)
+static kerf_status write_weight(void *ctx, size_t i, const kerf_exec *exec, kerf_error *err)
 {
+    run *r = ctx;
     write_job *j = r->job;
     const size_t entry = j->manifest->first[i], entries = manifest_entries(j->manifest, i);
-    uint64_t note = 0;
-    if (kerf_writer_marked(r->writer, entry, entries, &note)) {
-        progress_tensor(r->bar, j->manifest->entry[entry].name, "found");
-        progress_skip(r->bar, j->work_bytes(j->ctx, i));
-    } else {
-        TRY(j->write(j->ctx, r->writer, i, entry, &note, err));
-        TRY(kerf_writer_mark(r->writer, entry, entries, note, err));
-    }
-    if (j->noted) j->noted(j->ctx, note);
+    pthread_mutex_lock(&r->marks);
+    r->found[i] = (char)kerf_writer_marked(r->writer, entry, entries, &r->note[i]);
+    pthread_mutex_unlock(&r->marks);
+    if (!r->found[i]) return j->write(j->ctx, r->writer, i, entry, exec, &r->note[i], err);
+    progress_tensor(r->bar, j->manifest->entry[entry].name, "found");
+    progress_skip(r->bar, j->work_bytes(j->ctx, i));
     return KERF_OK;
+}
+
+static kerf_status mark_weight(void *ctx, size_t i, kerf_error *err)
+{
+    run *r = ctx;
+    write_job *j = r->job;
+    kerf_status s = KERF_OK;
+    pthread_mutex_lock(&r->marks);
+    if (!r->found[i]) {
+        s = kerf_writer_mark(r->writer, j->manifest->first[i], manifest_entries(j->manifest, i),
+                             r->note[i], err);
+    }
+    pthread_mutex_unlock(&r->marks);
+    if (s == KERF_OK && j->noted) j->noted(j->ctx, r->note[i]);
+    return s;
+}
+
+static kerf_status write_weights(run *r, kerf_error *err)
+{
+    static const team_work work = {write_weight, mark_weight};
+    kerf_exec none = {0};
+    const team one = {&none, 1};
+    const size_t weights = r->job->manifest->weights;
+    TRY(allocate(&r->note, weights, sizeof *r->note, err));
+    TRY(allocate(&r->found, weights, 1, err));
+    return team_run(r->job->team ? r->job->team : &one, weights, &work, r, err);
 }
 
 static kerf_status write_all(run *r, kerf_error *err)
@@ -95,7 +123,7 @@ static kerf_status write_all(run *r, kerf_error *err)
     say_resume(r);
     for (size_t i = 0; i < weights; i++) bytes += r->job->work_bytes(r->job->ctx, i);
     progress_phase(r->bar, "writing", bytes);
-    for (size_t i = 0; i < weights; i++) TRY(write_weight(r, i, err));
+    TRY(write_weights(r, err));
     progress_phase(r->bar, "comparing what was written", manifest_bytes(r->job->manifest));
     return KERF_OK;
 }
@@ -104,12 +132,16 @@ kerf_status write_model(write_job *j, progress *bar, kerf_error *err)
 {
     run r = {.job = j, .bar = bar};
     TRY(progress_open(bar, j->args, 0, err));
+    pthread_mutex_init(&r.marks, NULL);
     kerf_status s = write_all(&r, err);
     if (s == KERF_OK) {
         s = kerf_writer_commit(r.writer, err);
     } else {
         kerf_writer_abort(r.writer);
     }
+    pthread_mutex_destroy(&r.marks);
+    free(r.note);
+    free(r.found);
     j->seconds = progress_close(bar);
     return s;
 }

@@ -4,19 +4,22 @@
 #define KERF_WRITE_MODEL_H
 
 #include "manifest.h"
+#include "team.h"
 
 typedef struct write_job {
     const char *verb, *path;
     const args *args;
     const checkpoint *source;
     const manifest *manifest;
+    const team *team; /* NULL: a thread is enough, for nothing is computed */
     void *ctx;
 
     uint64_t (*work_bytes)(const void *ctx, size_t i); /* of weight i, for progress */
-    /* Writes weight i into the entries from `entry` on. *note (0 before) goes into the journal. */
-    kerf_status (*write)(void *ctx, kerf_writer *w, size_t i, size_t entry, uint64_t *note,
-                         kerf_error *err);
-    /* Gets the note of each weight, whether this run has written it or an earlier one; or NULL. */
+    /* Writes weight i into the entries from `entry` on; several at a time in a team. *note (0
+     * before) goes into the journal. */
+    kerf_status (*write)(void *ctx, kerf_writer *w, size_t i, size_t entry, const kerf_exec *exec,
+                         uint64_t *note, kerf_error *err);
+    /* Gets the note of each weight, in their order, whether this run has written it or an earlier one; or NULL. */
     void (*noted)(void *ctx, uint64_t note);
     /* Prints what the bytes depend on besides the source and the manifest; NULL: nothing. */
     void (*describe)(const void *ctx, FILE *to);

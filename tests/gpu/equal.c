@@ -1,18 +1,28 @@
 /* equal.c - the GPU writes the bytes of the reference: every format and encoder, in shapes that
  * have every kind of edge, over bit patterns that have every kind of number.
  *
- *   equal brief               a few small tensors: what compute-sanitizer is run over
- *   equal quick               small tensors through every path
- *   equal full N [FILE.json]  and N elements per codec, and tensors of more than 2^31 elements
+ *   equal failures                      what a GPU that is full, or not there, must answer; takes
+ *                                       all memory of the GPU for a moment
+ *   equal brief                         a few small tensors: what compute-sanitizer is run over
+ *   equal quick                         small tensors through every path
+ *   equal full N [FILE.json [SECONDS]]  and N elements per codec, or what SECONDS allow of them,
+ *                                       and tensors of more than 2^31 elements
+ *
+ *   equal beside MIB COMMAND...         COMMAND while the GPU has no more than MIB mebibytes left
  *
  * Prints one line per codec: elements compared and a digest of the planes, which is the same on
  * every machine. The last line counts. Without a GPU the exit status is 77. */
+#include "numbers.h"
+
 #include <kerf/cuda.h>
 
+#include <malloc.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t checks, failures;
 static kerf_device *gpu;
@@ -47,73 +57,6 @@ static int check(int good, const char *what, const char *codec, const char *deta
 static int ok(kerf_status s, const char *what, const char *codec)
 {
     return check(s == KERF_OK, what, codec, error.text);
-}
-
-/* --- numbers --------------------------------------------------------------------------------- */
-
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
-static size_t size_of(kerf_dtype t)
-{
-    return kerf_dtype_bits(t) / 8;
-}
-
-/* Every bit pattern of the type, at random: all exponents, NaN, Inf, subnormals. */
-static void fill_patterns(uint8_t *p, kerf_dtype t, size_t n, uint64_t seed)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint64_t r = mix(seed + i);
-        memcpy(p + i * size_of(t), &r, size_of(t));
-    }
-}
-
-/* A bell about zero with a few outliers, some exact zeros and the occasional run of zeros. */
-static void fill_bell(uint8_t *p, kerf_dtype t, size_t n, uint64_t seed)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint64_t r = mix(seed + i);
-        float x = 0;
-        for (int k = 0; k < 4; k++) x += (float)(int16_t)(r >> 16 * k);
-        x *= 1e-6f;
-        if (r % 1021 == 0) x *= 50;
-        if (r % 61 == 0 || mix(seed + i / 160) % 37 == 0) x = r % 2 ? 0.0f : -0.0f;
-        uint32_t u;
-        memcpy(&u, &x, 4);
-        uint16_t half = (uint16_t)(u >> 16);
-        if (t == KERF_F16) /* near enough: the exponent moved, the mantissa cut */
-            half = (uint16_t)((u >> 16 & 0x8000) | ((u & 0x7fffffff) < 0x38800000
-                                                        ? 0
-                                                        : ((u & 0x7fffffff) - 0x38000000) >> 13));
-        memcpy(p + i * size_of(t), t == KERF_F32 ? (void *)&u : (void *)&half, size_of(t));
-    }
-}
-
-/* bf16: every pattern up to the largest element of its block of 16, for every mantissa of that
- * largest element and several exponents: normal, tiny, huge, and the edges of E8M0. */
-static void fill_below_amax(uint8_t *p, size_t n)
-{
-    static const uint16_t exponents[] = {127, 121, 1, 0, 254, 100, 140, 6, 16, 250, 64};
-    uint64_t pattern = 0, round = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint16_t amax = (uint16_t)(exponents[round / 128 % 11] << 7 | (round % 128)), x = amax;
-        if (i % 16 != (round + i / 16) % 16) {
-            x = (uint16_t)(pattern << 15 | pattern >> 1);
-            if ((x & 0x7fff) >= amax) {
-                pattern = 0;
-                round++;
-                x = 0;
-            } else {
-                pattern++;
-            }
-        }
-        memcpy(p + 2 * i, &x, 2);
-    }
 }
 
 /* --- one tensor through the reference and through the GPU ------------------------------------- */
@@ -305,6 +248,7 @@ static uint64_t check_tensor(tensor *t, const kerf_shape *shape, depth how)
     kerf_exec cpu = {.nan = t->nan}, dev = {.nan = t->nan, .device = gpu};
     if (!ok(kerf_geometry_init(&t->g, t->codec.format, shape, &error), "geometry", t->name))
         return 0;
+    if (t->g.elements < 1000000) cpu.threads = 1; /* waking more would take longer */
     t->stats = allocate((t->g.matrices + 1) * sizeof *t->stats);
     t->reference = make_planes(&t->g, 0x88);
     planes mine = make_planes(&t->g, 0x88);
@@ -373,162 +317,328 @@ static uint64_t check_small(kerf_codec codec, size_t step, uint64_t *elements)
 
 /* --- many elements ---------------------------------------------------------------------------- */
 
+/* A source that stays in host and device memory, so that every codec costs a kernel, the planes
+ * that come back, and what the processor needs for the same. */
 typedef struct source {
     uint8_t *p;
+    kerf_dbuf resident;
     kerf_dtype dtype;
+    uint64_t elements;
+    uint64_t rows; /* of a matrix; 0: one matrix */
 } source;
 
-/* Of N elements per codec: half and a quarter bf16 patterns, as a matrix and as many, then three
- * parts of a twelfth. */
-enum { BELOW_AMAX, BELL_F32, PATTERNS_F16, PATTERNS_F32, SOURCES };
-static uint64_t many;
-
-#define HUGE_TOO 50000000 /* from so many elements on, tensors of more than 2^31 as well */
+/* Of N elements per codec: three parts of a twelfth, a quarter of bf16 patterns as many matrices
+ * and a half as one. */
+enum { BELL_F32, PATTERNS_F16, PATTERNS_F32, STACKED_BF16, BELOW_AMAX, SOURCES };
 #define COLS 4096
-#define STACKED (16 * COLS) /* elements of a matrix, where there are many of them */
+#define STACKED_ROWS 16
+#define HUGE_TOO 50000000 /* from so many elements on, tensors of more than 2^31 as well */
 
-static uint64_t count_of(int part)
+typedef struct large {
+    source source[SOURCES];
+    kerf_dbuf planes, stats;
+    double seconds; /* for one codec: a slow one is cut short, and counted as it was cut */
+} large;
+
+static void make_source(source *s, kerf_dtype dtype, uint64_t elements, uint64_t rows)
 {
-    uint64_t n = part == BELOW_AMAX ? many / 2 : part == SOURCES ? many / 4 : many / 12;
-    return (n + STACKED - 1) / STACKED * STACKED;
+    uint64_t unit = COLS * STACKED_ROWS;
+    *s = (source){.dtype = dtype, .rows = rows};
+    s->elements = (elements + unit - 1) / unit * unit;
+    s->p = allocate(s->elements * size_of(dtype));
 }
 
-static void make_sources(source s[SOURCES])
+static void make_large(large *l, uint64_t n)
 {
-    static const kerf_dtype types[SOURCES] = {KERF_BF16, KERF_F32, KERF_F16, KERF_F32};
-    for (int i = 0; i < SOURCES; i++)
-        s[i] = (source){allocate(count_of(i) * size_of(types[i])), types[i]};
-    fill_below_amax(s[BELOW_AMAX].p, count_of(BELOW_AMAX));
-    fill_bell(s[BELL_F32].p, KERF_F32, count_of(BELL_F32), 5);
-    fill_patterns(s[PATTERNS_F16].p, KERF_F16, count_of(PATTERNS_F16), 6);
-    fill_patterns(s[PATTERNS_F32].p, KERF_F32, count_of(PATTERNS_F32), 7);
+    make_source(&l->source[BELL_F32], KERF_F32, n / 12, 0);
+    make_source(&l->source[PATTERNS_F16], KERF_F16, n / 12, 0);
+    make_source(&l->source[PATTERNS_F32], KERF_F32, n / 12, 0);
+    make_source(&l->source[STACKED_BF16], KERF_BF16, n / 4, STACKED_ROWS);
+    make_source(&l->source[BELOW_AMAX], KERF_BF16, n / 2, 0);
+    fill_bell(l->source[BELL_F32].p, KERF_F32, l->source[BELL_F32].elements, 5);
+    fill_patterns(l->source[PATTERNS_F16].p, KERF_F16, l->source[PATTERNS_F16].elements, 6);
+    fill_patterns(l->source[PATTERNS_F32].p, KERF_F32, l->source[PATTERNS_F32].elements, 7);
+    fill_below_amax(l->source[STACKED_BF16].p, l->source[STACKED_BF16].elements);
+    fill_below_amax(l->source[BELOW_AMAX].p, l->source[BELOW_AMAX].elements);
+    uint64_t most = l->source[BELOW_AMAX].elements, matrices = most / COLS / STACKED_ROWS;
+    for (int i = 0; i < SOURCES; i++) {
+        source *s = &l->source[i];
+        size_t bytes = s->elements * size_of(s->dtype);
+        ok(kerf_dbuf_alloc(gpu, bytes, &s->resident, &error), "allocation", "sources");
+        ok(kerf_dbuf_write(&s->resident, 0, s->p, bytes, &error), "copy in", "sources");
+    }
+    ok(kerf_dbuf_alloc(gpu, 5 * most + (1 << 20), &l->planes, &error), "allocation", "planes");
+    ok(kerf_dbuf_alloc(gpu, (matrices + 1) * sizeof(kerf_stats), &l->stats, &error), "allocation",
+       "stats");
 }
 
-static void check_many(kerf_codec codec, const source s[SOURCES], uint64_t *elements)
+static void free_large(large *l)
 {
-    for (int i = 0; i < SOURCES + 1; i++) {
-        uint64_t n = count_of(i);
-        kerf_shape shape = {2, {n / COLS, COLS}};
-        const source *from = &s[i < SOURCES ? i : BELOW_AMAX];
-        if (i == SOURCES) shape = (kerf_shape){3, {n / STACKED, 16, COLS}}; /* amax per matrix */
-        tensor t = {
-            .codec = codec, .source = from->p, .dtype = from->dtype, .nan = KERF_NAN_SATURATE};
+    for (int i = 0; i < SOURCES; i++) {
+        kerf_dbuf_free(&l->source[i].resident);
+        free(l->source[i].p);
+    }
+    kerf_dbuf_free(&l->planes);
+    kerf_dbuf_free(&l->stats);
+}
+
+/* Encodes what lies in device memory; mine: poisoned, then as it comes back. */
+static int encode_resident(const tensor *t, const kerf_device_bands *b, const kerf_dbuf *all,
+                           const kerf_dbuf *stats, planes *mine)
+{
+    size_t n = t->g.matrices * sizeof(kerf_stats);
+    memset(t->stats, 0, n);
+    return ok(kerf_dbuf_write(all, 0, mine->all, mine->n, &error), "poison", t->name) &&
+           ok(kerf_dbuf_write(stats, 0, t->stats, n, &error), "zero", t->name) &&
+           ok(kerf_device_measure(gpu, b, stats->p, &error), "measures", t->name) &&
+           ok(kerf_device_encode(gpu, b, t->codec.encoder, stats->p, &error), "encodes", t->name) &&
+           ok(kerf_device_wait(gpu, NULL, &error), "waits", t->name) &&
+           ok(kerf_dbuf_read(all, 0, mine->all, mine->n, &error), "copy out", t->name);
+}
+
+static kerf_device_bands bands_of(const tensor *t, const kerf_dbuf *dense, const kerf_dbuf *all,
+                                  const planes *mine)
+{
+    kerf_device_bands b = {.geometry = &t->g, .b1 = t->g.bands, .dtype = t->dtype, .nan = t->nan};
+    b.dense = (kerf_span){dense->p, t->g.elements * size_of(t->dtype)};
+    for (int k = 0; k < KERF_PLANES; k++)
+        b.plane[k] = (kerf_span){(uint8_t *)all->p + ((uint8_t *)mine->plane[k].p - mine->all),
+                                 mine->plane[k].n};
+    return b;
+}
+
+/* The reference, and what of it differs from `mine`. */
+static void compare_resident(tensor *t, const planes *mine)
+{
+    kerf_exec cpu = {.nan = t->nan};
+    memset(t->stats, 0, t->g.matrices * sizeof *t->stats);
+    ok(kerf_measure(&t->g, 0, t->g.bands, source_of(t, 0, t->g.bands), t->dtype, t->stats, &cpu,
+                    &error),
+       "reference measures", t->name);
+    encode_into(t, &t->reference, t->g.bands, &cpu, "reference encodes");
+    compare(t, mine, "encodes differently");
+}
+
+/* Decodes the planes in device memory into the place of the source, on both sides. */
+static void decode_resident(const tensor *t, const kerf_device_bands *b, const kerf_dbuf *dense)
+{
+    kerf_cspan src[KERF_PLANES];
+    size_t n = b->dense.n;
+    uint8_t *mine = allocate(n), *want = allocate(n);
+    for (int k = 0; k < KERF_PLANES; k++)
+        src[k] = (kerf_cspan){t->reference.plane[k].p, t->reference.plane[k].n};
+    ok(kerf_device_decode(gpu, b, &error), "decodes", t->name);
+    ok(kerf_device_wait(gpu, NULL, &error), "waits", t->name);
+    ok(kerf_dbuf_read(dense, 0, mine, n, &error), "copy out", t->name);
+    ok(kerf_decode(&t->g, 0, t->g.bands, src, (kerf_span){want, n}, t->dtype, NULL, &error),
+       "reference decodes", t->name);
+    check(memcmp(mine, want, n) == 0, "decodes differently", t->name, "");
+    free(mine);
+    free(want);
+}
+
+static void check_resident(const large *l, tensor *t, const source *from, const kerf_shape *shape)
+{
+    int decodes = t->codec.encoder == kerf_encoder_at(t->codec.format, 0);
+    if (!ok(kerf_geometry_init(&t->g, t->codec.format, shape, &error), "geometry", t->name)) return;
+    t->stats = allocate(t->g.matrices * sizeof *t->stats);
+    t->reference = make_planes(&t->g, 0x88);
+    planes mine = make_planes(&t->g, 0x88);
+    kerf_device_bands b = bands_of(t, &from->resident, &l->planes, &mine);
+    if (encode_resident(t, &b, &l->planes, &l->stats, &mine)) {
+        compare_resident(t, &mine);
+        if (decodes) {
+            decode_resident(t, &b, &from->resident);
+            ok(kerf_dbuf_write(&from->resident, 0, from->p, b.dense.n, &error), "copy in", t->name);
+        }
+    }
+    free(mine.all);
+    free(t->reference.all);
+    free(t->stats);
+}
+
+/* The type that a codec takes the bytes of a source as: some have scales in the type of the source,
+ * and refuse all others. */
+static kerf_dtype type_for(kerf_codec codec, kerf_dtype own)
+{
+    const kerf_dtype types[] = {own, KERF_BF16, KERF_F16};
+    kerf_shape row = {2, {1, COLS}};
+    for (int i = 0; i < 3; i++)
+        if (kerf_codec_check(codec, &row, types[i], &error) == KERF_OK) return types[i];
+    check(0, "no type is taken", codec.format->name, error.text);
+    return own;
+}
+
+/* The twelfths through host memory, in pieces that two lanes take in turns; the rest in device
+ * memory in one piece. */
+static void check_many(kerf_codec codec, const large *l, uint64_t *elements)
+{
+    double started = now_s();
+    for (int i = 0; i < SOURCES && now_s() - started < l->seconds; i++) {
+        const source *from = &l->source[i];
+        kerf_dtype dtype = type_for(codec, from->dtype);
+        uint64_t n = from->elements * size_of(from->dtype) / size_of(dtype);
+        kerf_shape flat = {2, {n / COLS, COLS}};
+        kerf_shape stacked = {3, {n / COLS / STACKED_ROWS, STACKED_ROWS, COLS}};
+        const kerf_shape *shape = from->rows ? &stacked : &flat;
+        tensor t = {.codec = codec, .source = from->p, .dtype = dtype, .nan = KERF_NAN_SATURATE};
         kerf_codec_name(codec, t.name, sizeof t.name);
-        int first = codec.encoder == kerf_encoder_at(codec.format, 0);
-        check_tensor(&t, &shape, first ? WHOLE : ENCODE); /* decoding knows no encoder */
+        if (i < STACKED_BF16)
+            check_tensor(&t, shape,
+                         codec.encoder == kerf_encoder_at(codec.format, 0) ? WHOLE : ENCODE);
+        else
+            check_resident(l, &t, from, shape);
         *elements += n;
     }
 }
 
 /* --- more than 2^31 elements, in device memory in one piece ----------------------------------- */
 
-static int run_on_device(const tensor *t, kerf_dbuf *dense, kerf_dbuf *all, const planes *mine)
+#define HUGE_ROWS 524800 /* x 4096: 2^31 + 2^21 elements */
+
+typedef struct huge {
+    uint8_t *p;
+    size_t n;
+    kerf_dbuf dense, all, stats;
+} huge;
+
+/* A part, and then the same again, but each of its own size. */
+static void fill_huge(huge *h)
 {
-    kerf_dbuf stats = {0};
-    kerf_device_bands b = {.geometry = &t->g, .b1 = t->g.bands, .dtype = t->dtype};
-    size_t n = t->g.elements * size_of(t->dtype);
-    int good = ok(kerf_dbuf_alloc(gpu, t->g.matrices * sizeof(kerf_stats), &stats, &error), "stats",
-                  t->name);
-    memset(t->stats, 0, t->g.matrices * sizeof(kerf_stats));
-    b.dense = (kerf_span){dense->p, dense->n};
-    for (int k = 0; k < KERF_PLANES; k++)
-        b.plane[k] = (kerf_span){(uint8_t *)all->p + ((uint8_t *)mine->plane[k].p - mine->all),
-                                 mine->plane[k].n};
-    good = good && ok(kerf_dbuf_write(dense, 0, t->source, n, &error), "copy in", t->name);
-    good = good && ok(kerf_dbuf_write(all, 0, mine->all, mine->n, &error), "poison", t->name);
-    good = good && ok(kerf_dbuf_write(&stats, 0, t->stats, stats.n, &error), "zero", t->name);
-    good = good && ok(kerf_device_measure(gpu, &b, stats.p, &error), "measures", t->name);
-    good = good &&
-           ok(kerf_device_encode(gpu, &b, t->codec.encoder, stats.p, &error), "encodes", t->name);
-    good = good && ok(kerf_device_wait(gpu, NULL, &error), "waits", t->name);
-    good = good && ok(kerf_dbuf_read(all, 0, mine->all, mine->n, &error), "copy out", t->name);
-    good = good && ok(kerf_device_decode(gpu, &b, &error), "decodes", t->name);
-    good = good && ok(kerf_device_wait(gpu, NULL, &error), "waits", t->name);
-    kerf_dbuf_free(&stats);
-    return good;
+    size_t part = (size_t)64 << 20, parts = (h->n + part - 1) / part;
+    const uint16_t *first = (const uint16_t *)h->p;
+    fill_bell(h->p, KERF_BF16, part / 2, 9);
+    KERF_IN_PARALLEL_ALWAYS
+    for (size_t k = 1; k < parts; k++) {
+        uint16_t *to = (uint16_t *)(h->p + k * part);
+        size_t n = (h->n - k * part < part ? h->n - k * part : part) / 2;
+        for (size_t i = 0; i < n; i++)
+            to[i] = (uint16_t)(first[i] + (first[i] & 0x7fff ? k % 4 * 128 : 0));
+    }
 }
 
-static void check_huge(const char *name)
+static int make_huge(huge *h)
 {
-    kerf_shape shape = {2, {524800, 4096}}; /* 2^31 + 2^20 elements and a half */
-    tensor t = {.dtype = KERF_BF16};
-    kerf_exec cpu = {0};
-    kerf_dbuf dense, all;
+    h->n = (size_t)HUGE_ROWS * COLS * 2;
+    h->p = allocate(h->n);
+    fill_huge(h);
+    return ok(kerf_dbuf_alloc(gpu, h->n, &h->dense, &error), "allocation", "2^31") &&
+           ok(kerf_dbuf_alloc(gpu, h->n / 2 + h->n / 8, &h->all, &error), "allocation", "2^31") &&
+           ok(kerf_dbuf_alloc(gpu, sizeof(kerf_stats), &h->stats, &error), "allocation", "2^31");
+}
+
+static void check_huge(huge *h, const char *name, FILE *out)
+{
+    kerf_shape shape = {2, {HUGE_ROWS, COLS}};
+    tensor t = {.dtype = KERF_BF16, .nan = KERF_NAN_SATURATE, .source = h->p};
     double started = now_s();
+    uint64_t before = failures;
     if (!ok(kerf_codec_find(name, &t.codec, &error), "codec", name)) return;
-    snprintf(t.name, sizeof t.name, "%s", name);
+    kerf_codec_name(t.codec, t.name, sizeof t.name);
     if (!ok(kerf_geometry_init(&t.g, t.codec.format, &shape, &error), "geometry", name)) return;
-    size_t n = t.g.elements * 2, part = (size_t)64 << 20;
-    uint8_t *p = allocate(n), *back = allocate(n);
-    fill_bell(p, KERF_BF16, part / 2, 9);
-    for (size_t at = part; at < n; at += part) /* the same again, but each part of its own size */
-        for (size_t i = 0; i < (n - at < part ? n - at : part) / 2; i++)
-            ((uint16_t *)(p + at))[i] =
-                (uint16_t)(((uint16_t *)p)[i] +
-                           (((uint16_t *)p)[i] & 0x7fff ? at / part % 4 * 128 : 0));
-    t.source = p;
     t.stats = allocate(t.g.matrices * sizeof *t.stats);
     t.reference = make_planes(&t.g, 0x88);
     planes mine = make_planes(&t.g, 0x88);
-    if (ok(kerf_dbuf_alloc(gpu, n, &dense, &error), "allocation", name) &&
-        ok(kerf_dbuf_alloc(gpu, mine.n, &all, &error), "allocation", name) &&
-        run_on_device(&t, &dense, &all, &mine)) {
-        memset(t.stats, 0, t.g.matrices * sizeof *t.stats);
-        ok(kerf_measure(&t.g, 0, t.g.bands, source_of(&t, 0, t.g.bands), t.dtype, t.stats, &cpu,
-                        &error),
-           "reference measures", name);
-        encode_into(&t, &t.reference, t.g.bands, &cpu, "reference encodes");
-        compare(&t, &mine, "encodes differently");
-        ok(kerf_dbuf_read(&dense, 0, back, n, &error), "copy out", name);
-        kerf_cspan src[KERF_PLANES];
-        for (int k = 0; k < KERF_PLANES; k++)
-            src[k] = (kerf_cspan){t.reference.plane[k].p, t.reference.plane[k].n};
-        ok(kerf_decode(&t.g, 0, t.g.bands, src, (kerf_span){p, n}, KERF_BF16, &cpu, &error),
-           "reference decodes", name);
-        check(memcmp(p, back, n) == 0, "decodes differently", name, "");
+    kerf_device_bands b = bands_of(&t, &h->dense, &h->all, &mine);
+    if (ok(kerf_dbuf_write(&h->dense, 0, h->p, h->n, &error), "copy in", name) &&
+        encode_resident(&t, &b, &h->all, &h->stats, &mine)) {
+        compare_resident(&t, &mine);
+        decode_resident(&t, &b, &h->dense);
     }
-    printf("%-28s %12llu elements in one piece, %.1f s\n", name, (unsigned long long)t.g.elements,
+    printf("%-28s %12llu elements in one piece %s, %.1f s\n", t.name,
+           (unsigned long long)t.g.elements, failures == before ? "same" : "DIFFERENT",
            now_s() - started);
-    kerf_dbuf_free(&dense);
-    kerf_dbuf_free(&all);
-    free(p);
-    free(back);
+    fflush(stdout);
+    if (out) {
+        fprintf(out, ",\n    {\"codec\": \"%s\", \"elements\": %llu, \"same\": %s}", t.name,
+                (unsigned long long)t.g.elements, failures == before ? "true" : "false");
+        fflush(out);
+    }
     free(mine.all);
     free(t.reference.all);
     free(t.stats);
 }
 
+/* One with values per block, per matrix, per row; a nested sum; one that decodes 16 bits. */
+static void check_huge_tensors(FILE *out)
+{
+    static const char *const names[] = {"nvfp4:4/6", "int8:amax", "nf4-dq:bnb-cpu", "mxfp6-e2m3",
+                                        "int4-g32-asym"};
+    huge h = {0};
+    if (make_huge(&h))
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_huge(&h, names[i], out);
+    kerf_dbuf_free(&h.dense);
+    kerf_dbuf_free(&h.all);
+    kerf_dbuf_free(&h.stats);
+    free(h.p);
+}
+
 /* --- scales in tiles ----------------------------------------------------------------------------
  */
+
+/* Every byte of a tile holds one scale or padding: scales that count from 1 on come once each, and
+ * all the rest is zero. */
+static void check_places(uint8_t *tiles, uint64_t matrices, uint64_t rows, uint64_t cols,
+                         const char *name)
+{
+    uint64_t n = matrices * rows * cols, tiled = 0, sum = 0, want = 0, filled = 0;
+    uint8_t *plain = allocate(n);
+    for (uint64_t i = 0; i < n; i++) want += plain[i] = (uint8_t)(1 + i % 251);
+    kerf_dbuf a = {0}, b = {0};
+    ok(kerf_tiled_scale_bytes(matrices, rows, cols, &tiled, &error), "size", name);
+    ok(kerf_dbuf_alloc(gpu, n, &a, &error), "allocation", name);
+    ok(kerf_dbuf_alloc(gpu, tiled, &b, &error), "allocation", name);
+    ok(kerf_dbuf_write(&a, 0, plain, n, &error), "copy in", name);
+    memset(tiles, 0x7f, tiled);
+    ok(kerf_dbuf_write(&b, 0, tiles, tiled, &error), "poison", name);
+    ok(kerf_device_scales_to_tiles(gpu, matrices, rows, cols, (kerf_cspan){a.p, n},
+                                   (kerf_span){b.p, tiled}, &error),
+       "to tiles", name);
+    ok(kerf_dbuf_read(&b, 0, tiles, tiled, &error), "copy out", name);
+    for (uint64_t i = 0; i < tiled; i++) {
+        sum += tiles[i];
+        filled += tiles[i] != 0;
+    }
+    check(filled == n && sum == want, "a scale is not there once, or padding is not zero", name,
+          "");
+    kerf_dbuf_free(&a);
+    kerf_dbuf_free(&b);
+    free(plain);
+}
 
 /* The device's tiles are the host's, padding among them, and lead back to the scales. */
 static void check_tiles(uint64_t matrices, uint64_t rows, uint64_t cols)
 {
     uint64_t n = matrices * rows * cols, tiled = 0;
     kerf_dbuf a = {0}, b = {0};
-    ok(kerf_tiled_scale_bytes(matrices, rows, cols, &tiled, &error), "size", "tiles");
-    uint8_t *plain = allocate(n), *want = allocate(tiled), *got = allocate(tiled);
-    fill_patterns(plain, KERF_BF16, n / 2, rows);
+    char name[64];
+    snprintf(name, sizeof name, "tiles of %llu x %llu x %llu", (unsigned long long)matrices,
+             (unsigned long long)rows, (unsigned long long)cols);
+    ok(kerf_tiled_scale_bytes(matrices, rows, cols, &tiled, &error), "size", name);
+    uint8_t *plain = allocate(n + 1), *want = allocate(tiled), *got = allocate(tiled + n);
+    fill_patterns(plain, KERF_BF16, (n + 1) / 2, rows + 7 * cols);
     memset(want, 0x7f, tiled);
     memset(got, 0x7f, tiled);
     ok(kerf_scales_to_tiles(matrices, rows, cols, (kerf_cspan){plain, n}, (kerf_span){want, tiled},
                             &error),
-       "to tiles on the host", "tiles");
-    ok(kerf_dbuf_alloc(gpu, n, &a, &error), "allocation", "tiles");
-    ok(kerf_dbuf_alloc(gpu, tiled, &b, &error), "allocation", "tiles");
-    ok(kerf_dbuf_write(&a, 0, plain, n, &error), "copy in", "tiles");
-    ok(kerf_dbuf_write(&b, 0, got, tiled, &error), "poison", "tiles");
+       "to tiles on the host", name);
+    ok(kerf_dbuf_alloc(gpu, n, &a, &error), "allocation", name);
+    ok(kerf_dbuf_alloc(gpu, tiled, &b, &error), "allocation", name);
+    ok(kerf_dbuf_write(&a, 0, plain, n, &error), "copy in", name);
+    ok(kerf_dbuf_write(&b, 0, got, tiled, &error), "poison", name);
     ok(kerf_device_scales_to_tiles(gpu, matrices, rows, cols, (kerf_cspan){a.p, n},
                                    (kerf_span){b.p, tiled}, &error),
-       "to tiles", "tiles");
-    ok(kerf_dbuf_read(&b, 0, got, tiled, &error), "copy out", "tiles");
-    check(memcmp(got, want, tiled) == 0, "other tiles than on the host", "tiles", "");
-    ok(kerf_dbuf_write(&a, 0, want, n < tiled ? n : tiled, &error), "poison", "tiles");
+       "to tiles", name);
+    ok(kerf_dbuf_read(&b, 0, got, tiled, &error), "copy out", name);
+    check(memcmp(got, want, tiled) == 0, "other tiles than on the host", name, "");
+    memset(got, 0x7f, n);
+    ok(kerf_dbuf_write(&a, 0, got, n, &error), "poison", name);
     ok(kerf_device_scales_from_tiles(gpu, matrices, rows, cols, (kerf_cspan){b.p, tiled},
                                      (kerf_span){a.p, n}, &error),
-       "from tiles", "tiles");
-    ok(kerf_dbuf_read(&a, 0, got, n, &error), "copy out", "tiles");
-    check(memcmp(got, plain, n) == 0, "tiles do not lead back", "tiles", "");
+       "from tiles", name);
+    ok(kerf_dbuf_read(&a, 0, got, n, &error), "copy out", name);
+    check(memcmp(got, plain, n) == 0, "tiles do not lead back", name, "");
+    check_places(want, matrices, rows, cols, name);
     kerf_dbuf_free(&a);
     kerf_dbuf_free(&b);
     free(plain);
@@ -599,72 +709,129 @@ static void check_failures(void)
        "works after failures", "mxfp4");
 }
 
+/* Runs a command on a GPU of which all but `left` bytes are taken. */
+static int run_beside(uint64_t left, char **command)
+{
+    kerf_dbuf hog[64];
+    kerf_device_info info;
+    int n = 0, code = 0;
+    uint64_t part = (uint64_t)1 << 40;
+    while (n < 64 && part >= 1 << 20 && kerf_device_describe(0, &info, &error) == KERF_OK) {
+        uint64_t most = info.free_bytes > left ? info.free_bytes - left : 0;
+        if (part > most) part = most;
+        if (part < 1 << 20) break;
+        if (kerf_dbuf_alloc(gpu, part, &hog[n], &error) == KERF_OK)
+            n++;
+        else
+            part /= 2;
+    }
+    pid_t child;
+    if (posix_spawn(&child, command[0], NULL, NULL, command, environ) != 0 ||
+        waitpid(child, &code, 0) != child)
+        code = 127 << 8;
+    while (n > 0) kerf_dbuf_free(&hog[--n]);
+    return WIFEXITED(code) ? WEXITSTATUS(code) : 128;
+}
+
+static void check_all_tiles(void)
+{
+    static const uint64_t cases[][3] = {
+        {1, 128, 4},   {3, 130, 7}, {2, 1, 1},   {1, 4096, 256}, {1, 128, 3},  {1, 127, 4},
+        {1, 129, 5},   {5, 32, 16}, {2, 33, 1},  {1, 1, 513},    {4, 256, 12}, {7, 31, 2},
+        {1, 5120, 45}, {1, 0, 4},   {0, 128, 4}, {3, 96, 0},     {64, 2, 3},   {2, 1000, 129},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_tiles(cases[i][0], cases[i][1], cases[i][2]);
+}
+
+#define BRIEF 13 /* of the small tensors one in so many: all types are among them */
+
 /* --- main ------------------------------------------------------------------------------------- */
 
 /* One line per codec on stdout and, where wanted, in a file. */
-static void report(FILE *out, const char *name, uint64_t elements, uint64_t digest, int same)
+static void report(FILE *out, const char *name, uint64_t elements, uint64_t digest, int same,
+                   double seconds)
 {
     static int rows;
-    printf("%-28s %12llu elements %016llx %s\n", name, (unsigned long long)elements,
-           (unsigned long long)digest, same ? "same" : "DIFFERENT");
+    printf("%-28s %12llu elements %016llx %s, %.1f s\n", name, (unsigned long long)elements,
+           (unsigned long long)digest, same ? "same" : "DIFFERENT", seconds);
     fflush(stdout);
-    if (out)
-        fprintf(out, "%s\n    {\"codec\": \"%s\", \"elements\": %llu, \"same\": %s}",
-                rows++ ? "," : "", name, (unsigned long long)elements, same ? "true" : "false");
+    if (!out) return;
+    fprintf(out,
+            "%s\n    {\"codec\": \"%s\", \"elements\": %llu, \"digest\": \"%016llx\", "
+            "\"same\": %s}",
+            rows++ ? "," : "", name, (unsigned long long)elements, (unsigned long long)digest,
+            same ? "true" : "false");
+    fflush(out);
 }
 
-static void check_codecs(FILE *out, size_t step, const source *sources)
+static void check_codecs(FILE *out, size_t step, const large *l)
 {
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);
         for (size_t e = 0; e < kerf_encoder_count(f); e++) {
             kerf_codec codec = {f, kerf_encoder_at(f, e)};
             char name[64];
+            double started = now_s();
             uint64_t elements = 0, before = failures, digest = check_small(codec, step, &elements);
-            if (sources) check_many(codec, sources, &elements);
+            if (l) check_many(codec, l, &elements);
             report(out, kerf_codec_name(codec, name, sizeof name), elements, digest,
-                   failures == before);
+                   failures == before, now_s() - started);
         }
     }
 }
 
+/* All bytes: small tensors, N elements, more than 2^31. */
+static void check_full(uint64_t n, FILE *out, double seconds)
+{
+    large l = {.seconds = seconds};
+    double started = now_s();
+    make_large(&l, n);
+    printf("sources made in %.1f s\n", now_s() - started);
+    check_codecs(out, 1, &l);
+    free_large(&l);
+    if (n >= HUGE_TOO) check_huge_tensors(out);
+}
+
+static FILE *open_report(const char *path, const char *device)
+{
+    FILE *out = fopen(path, "w");
+    if (out)
+        fprintf(out,
+                "{\n  \"schema\": \"kerf-gpu-equality-3\",\n  \"device\": \"%s\",\n"
+                "  \"codecs\": [",
+                device);
+    return out;
+}
+
 int main(int argc, char **argv)
 {
-    int full = argc > 2 && strcmp(argv[1], "full") == 0;
-    size_t step = argc > 1 && strcmp(argv[1], "brief") == 0 ? 13 : 1; /* 13: all types */
-    source sources[SOURCES] = {{0}};
+    const char *mode = argc > 1 ? argv[1] : "quick";
     kerf_device_info info;
     FILE *out = NULL;
     double started = now_s();
+    mallopt(M_MMAP_MAX, 0); /* large buffers come and go: keep their pages */
+    mallopt(M_TRIM_THRESHOLD, -1);
     if (kerf_device_describe(0, &info, &error) != KERF_OK ||
         kerf_device_open(0, &gpu, &error) != KERF_OK) {
         printf("0 passed, 0 failed, 1 skipped: %s\n", error.text);
         return 77;
     }
+    if (strcmp(mode, "beside") == 0 && argc > 3) {
+        int code = run_beside(strtoull(argv[2], NULL, 10) << 20, argv + 3);
+        kerf_device_close(gpu);
+        return code;
+    }
     printf("%s, sm_%d%d, %.1f GiB\n", info.name, info.compute_major, info.compute_minor,
            (double)info.memory_bytes / (1 << 30));
-    if (full) {
-        many = strtoull(argv[2], NULL, 10);
-        make_sources(sources);
-        if (argc > 3 && !(out = fopen(argv[3], "w"))) return 4;
-    }
-    if (out)
-        fprintf(out,
-                "{\n  \"schema\": \"kerf-gpu-equality-1\",\n  \"device\": \"%s\",\n"
-                "  \"codecs\": [",
-                info.name);
-    check_codecs(out, step, full ? sources : NULL);
-    check_failures();
-    check_tiles(1, 128, 4);
-    check_tiles(3, 130, 7);
-    check_tiles(2, 1, 1);
-    check_tiles(1, 4096, 256);
-    if (full && many >= HUGE_TOO) {
-        check_huge("nvfp4:amax");
-        check_huge("int8:amax");
-        check_huge("nf4-dq:bnb-cpu");
-    }
-    for (int i = 0; i < SOURCES; i++) free(sources[i].p);
+    if (argc > 3 && !(out = open_report(argv[3], info.name))) return 4;
+    if (strcmp(mode, "full") == 0 && argc > 2)
+        check_full(strtoull(argv[2], NULL, 10), out, argc > 4 ? strtod(argv[4], NULL) : 1e9);
+    else if (strcmp(mode, "failures") == 0)
+        check_failures();
+    else
+        check_codecs(out, strcmp(mode, "brief") == 0 ? BRIEF : 1, NULL);
+    if (strcmp(mode, "failures") != 0) check_all_tiles();
     kerf_device_close(gpu);
     printf("%llu passed, %llu failed, 0 skipped, %.1f s\n", (unsigned long long)(checks - failures),
            (unsigned long long)failures, now_s() - started);
