@@ -120,12 +120,14 @@ static zone zone_new(size_t n, size_t skew)
     return z;
 }
 
+/* On the stream of the kernels: elsewhere, a copy may return before its bytes have arrived. */
 static void copy(void *to, const void *from, size_t n, enum cudaMemcpyKind kind)
 {
     if (!gpu)
         memcpy(to, from, n);
     else if (n)
-        need_cuda(cudaMemcpy(to, from, n, kind), "copy");
+        need_cuda(cudaMemcpyAsync(to, from, n, kind, stream), "copy");
+    wait_for_device();
 }
 
 /* Fills a zone (data NULL: with poison) and its guards. */

@@ -1,0 +1,344 @@
+/* gemv_decoder.c - the linear layers of Llama-3.1-8B for one token, as a runtime has them: q, k and
+ * v in one launch, gate and up in one launch with SwiGLU, the residual added where it is written;
+ * 128 launches and lm_head, one graph. No attention, no normalization: o reads what q wrote.
+ *
+ * The same chain in cuBLAS reads the same fp16 matrices, q/k/v and gate/up each as one; SwiGLU is
+ * not in it, which favours it. The ceiling reads every byte in as many launches. */
+#include "blas_cuda.h"
+#include "gemv_cuda.h"
+#include "read_only.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAYERS = 32, STAGES = 5, HEAD = 4, LAUNCHES = LAYERS * HEAD + 1, MANY = 24 };
+
+static const struct stage {
+    const char *name;
+    unsigned parts;
+    uint64_t rows[3], all_rows, cols;
+    unsigned flags;
+    int add; /* the result is added to the hidden state */
+} stages[STAGES] = {{"qkv", 3, {4096, 1024, 1024}, 6144, 4096, 0, 0},
+                    {"o", 1, {4096}, 4096, 4096, 0, 1},
+                    {"gate-up", 2, {14336, 14336}, 28672, 4096, KERF_GEMV_SWIGLU, 0},
+                    {"down", 1, {4096}, 4096, 14336, 0, 1},
+                    {"lm_head", 1, {128256}, 128256, 4096, 0, 0}};
+
+typedef struct decoder {
+    const kerf_format *format;
+    unsigned columns;
+    placed m[STAGES][3];
+    size_t bytes[STAGES];
+    void *base[STAGES][LAYERS];
+    kerf_gemv *plan[WAYS_TO_LAUNCH][STAGES];
+    int read_way[WAYS_TO_LAUNCH][STAGES];
+    blas_product blas[STAGES];
+    int blas_way[STAGES];
+} decoder;
+
+/* Vectors of fp16; widths of all that is written. */
+static struct {
+    uint8_t *input, *hidden, *qkv, *active, *logits, *workspace;
+    size_t workspace_bytes;
+} vectors;
+
+static void make_vectors(unsigned columns)
+{
+    size_t n = columns * 2;
+    vectors.input = bench_device_room(4096 * n);
+    vectors.hidden = bench_device_room(4096 * n);
+    vectors.qkv = bench_device_room(6144 * n);
+    vectors.active = bench_device_room(28672 * n);
+    vectors.logits = bench_device_room(128256 * n);
+    bench_need_cuda(fill_numbers(vectors.input, KERF_F16, 4096 * columns, 1, 0, 5, bench_stream),
+                    "x");
+    bench_need_cuda(cudaMemsetAsync(vectors.active, 0, 28672 * n, bench_stream), "memset");
+}
+
+static void free_vectors(void)
+{
+    uint8_t *all[] = {vectors.input,  vectors.hidden, vectors.qkv,
+                      vectors.active, vectors.logits, vectors.workspace};
+    for (size_t i = 0; i < 6; i++) bench_need_cuda(cudaFree(all[i]), "free");
+    memset(&vectors, 0, sizeof vectors);
+}
+
+static const uint8_t *input_of(int stage, int first)
+{
+    const uint8_t *x[STAGES] = {first ? vectors.input : vectors.hidden, vectors.qkv, vectors.hidden,
+                                vectors.active, vectors.hidden};
+    return x[stage];
+}
+static uint8_t *output_of(int stage)
+{
+    uint8_t *y[STAGES] = {vectors.qkv, vectors.hidden, vectors.active, vectors.hidden,
+                          vectors.logits};
+    return y[stage];
+}
+
+/* --- one format ---------------------------------------------------------------------------------
+ */
+
+static void make_matrices(decoder *d)
+{
+    for (int s = 0; s < STAGES; s++) {
+        size_t end = 0;
+        for (unsigned k = 0; k < stages[s].parts; k++) {
+            d->m[s][k] = place(d->format, stages[s].rows[k], stages[s].cols, end);
+            end = d->m[s][k].end;
+        }
+        d->bytes[s] = end;
+        for (int layer = 0; layer < (s == HEAD ? 1 : LAYERS); layer++) {
+            d->base[s][layer] = bench_device_room(end);
+            for (unsigned k = 0; k < stages[s].parts; k++)
+                place_numbers(&d->m[s][k], d->base[s][layer], 0.3f / sqrtf((float)stages[s].cols),
+                              (uint64_t)(layer * STAGES + s) * 3 + k +
+                                  ((uint64_t)d->format->id << 40));
+        }
+    }
+    bench_need(kerf_device_wait(bench_gpu, NULL, &bench_error), "weights");
+}
+
+/* 0: there is no such plan. */
+static int make_plans(decoder *d)
+{
+    kerf_exec exec = {.device = bench_gpu};
+    for (int i = 0; i < WAYS_TO_LAUNCH * STAGES; i++) {
+        const struct stage *s = &stages[i % STAGES];
+        kerf_gemv_shape shape = {.format = d->format,
+                                 .rows = s->rows[0],
+                                 .cols = s->cols,
+                                 .columns = d->columns,
+                                 .x = KERF_F16,
+                                 .y = KERF_F16,
+                                 .parts = s->parts > 1 ? s->parts : 0,
+                                 .flags = s->flags};
+        if (i / STAGES == CHAIN) shape.flags |= KERF_GEMV_CONSTANT_WEIGHTS;
+        for (unsigned k = 1; k < s->parts; k++) shape.more_rows[k - 1] = s->rows[k];
+        if (kerf_gemv_plan_create(&d->plan[i / STAGES][i % STAGES], &shape, &exec, &bench_error) !=
+            KERF_OK)
+            return 0;
+        size_t work = kerf_gemv_workspace(d->plan[i / STAGES][i % STAGES]);
+        if (work <= vectors.workspace_bytes) continue;
+        bench_need_cuda(cudaFree(vectors.workspace), "free");
+        vectors.workspace = bench_device_room(work);
+        vectors.workspace_bytes = work;
+    }
+    return 1;
+}
+
+static void decoder_free(decoder *d)
+{
+    for (int i = 0; i < WAYS_TO_LAUNCH * STAGES; i++)
+        kerf_gemv_plan_free(d->plan[i / STAGES][i % STAGES]);
+    for (int i = 0; i < STAGES * LAYERS; i++)
+        bench_need_cuda(cudaFree(d->base[i / LAYERS][i % LAYERS]), "free");
+    for (int s = 0; s < STAGES; s++) blas_free(&d->blas[s]);
+}
+
+static const char *run_stage(const decoder *d, int way, int s, int layer, cudaStream_t stream)
+{
+    const struct stage *stage = &stages[s];
+    size_t column = d->columns * 2;
+    kerf_gemv_args a = {.x = {input_of(s, layer == 0), stage->cols * column},
+                        .y = {output_of(s), stage->rows[0] * column}};
+    uint8_t *next = (uint8_t *)a.y.p + a.y.n;
+    place_spans(&d->m[s][0], d->base[s][layer], a.weights);
+    for (unsigned k = 1; k < stage->parts; k++) {
+        kerf_gemv_part *part = &a.more[k - 1];
+        place_spans(&d->m[s][k], d->base[s][layer], part->weights);
+        part->y = (kerf_span){next, stage->rows[k] * column};
+        next += part->y.n;
+    }
+    if (stage->add) {
+        const uint8_t *old = s == 1 && layer == 0 ? vectors.input : vectors.hidden;
+        a.residual = (kerf_cspan){old, a.y.n};
+    }
+    a.workspace = (kerf_span){vectors.workspace, vectors.workspace_bytes};
+    return kerf_gemv_run(d->plan[way][s], &a, stream, &bench_error) == KERF_OK ? NULL : "run fails";
+}
+
+/* --- contestants --------------------------------------------------------------------------------
+ */
+
+typedef struct lane {
+    racer r;
+    decoder *d;
+    enum { RUN, READ, BLAS } what;
+    int way, only; /* only: -1: the whole token */
+} lane;
+
+static const char *call_lane(void *ctx, int i, cudaStream_t stream)
+{
+    const lane *l = ctx;
+    const decoder *d = l->d;
+    int s = l->only >= 0 ? l->only : i == LAUNCHES - 1 ? HEAD : i % HEAD;
+    int layer = s == HEAD ? 0 : l->only >= 0 ? i % LAYERS : i / HEAD;
+    if (l->what == RUN) return run_stage(d, l->way, s, layer, stream);
+    const void *w = d->base[s][layer];
+    if (l->what == READ) {
+        cudaError_t e = read_only(d->read_way[l->way][s], w, d->bytes[s], l->way == CHAIN,
+                                  vectors.workspace, stream);
+        return e == cudaSuccess ? NULL : cudaGetErrorString(e);
+    }
+    return blas_run(&d->blas[s], d->blas_way[s], w, input_of(s, layer == 0), output_of(s), NULL,
+                    NULL, stream);
+}
+
+static int calls_of(int only)
+{
+    return only < 0 ? LAUNCHES : only == HEAD ? 4 : LAYERS;
+}
+
+static void plan_blas(decoder *d)
+{
+    for (int s = 0; s < STAGES; s++) {
+        double best = 1e30;
+        int chosen = 0;
+        if (blas_plan(&d->blas[s], BLAS_F16, (int)stages[s].all_rows, (int)stages[s].cols,
+                      (int)d->columns, stages[s].add))
+            continue;
+        for (int way = 0; way < d->blas[s].ways; way++) {
+            lane l = {.r = {.call = call_lane, .ctx = &l, .calls = calls_of(s)},
+                      .d = d,
+                      .what = BLAS,
+                      .only = s};
+            d->blas_way[s] = way;
+            double us = race_quick(&l.r, bench_stream);
+            race_free(&l.r);
+            if (us < best) best = us, chosen = way;
+        }
+        d->blas_way[s] = chosen;
+    }
+}
+
+static void add_lane(lane *all, int *n, decoder *d, int what, int way, int only)
+{
+    lane *l = &all[*n];
+    *l = (lane){.r = {.call = call_lane, .ctx = l, .calls = calls_of(only)},
+                .d = d,
+                .way = way,
+                .only = only};
+    l->what = (__typeof__(l->what))what;
+    race_prepare(&l->r, bench_stream);
+    if (l->r.error)
+        fprintf(stderr, "decoder, %s: %s\n", d->format->name, l->r.error);
+    else
+        ++*n;
+}
+
+/* The chain gives the bits of the plain graph, and numbers. */
+static void check_decoder(decoder *d, const lane *plain, const lane *chain)
+{
+    size_t n = 128256 * d->columns;
+    uint16_t *a = bench_room(n * 2), *b = bench_room(n * 2);
+    for (int i = 0; i < 2; i++) {
+        bench_need_cuda(cudaGraphLaunch((i ? chain : plain)->r.graph, bench_stream), "graph");
+        bench_need_cuda(
+            cudaMemcpyAsync(i ? b : a, vectors.logits, n * 2, cudaMemcpyDeviceToHost, bench_stream),
+            "copy");
+        bench_need_cuda(cudaStreamSynchronize(bench_stream), "decoder");
+    }
+    size_t special = 0, zero = 0;
+    for (size_t i = 0; i < n; i++)
+        special += (a[i] & 0x7c00) == 0x7c00, zero += (a[i] & 0x7fff) == 0;
+    if (memcmp(a, b, n * 2) != 0)
+        bench_fail(d->format->name, "the chain of a decoder gives other bits");
+    if (special || zero > n / 2) bench_fail(d->format->name, "the decoder gives no numbers");
+    free(a);
+    free(b);
+}
+
+static void report(const lane *l, decoder_result *out, int *n)
+{
+    static const char *const by[] = {"kerf", "read", "cublas"};
+    const char *part = l->only < 0 ? "token" : stages[l->only].name;
+    timing t = timing_of(&l->r, l->r.calls);
+    double bytes = 0;
+    for (int s = 0; s < STAGES; s++)
+        if (l->only < 0 || s == l->only)
+            bytes += (double)l->d->bytes[s] * (l->only < 0 ? s == HEAD ? 1 : LAYERS : l->r.calls);
+    const char *name = l->what == READ ? by[RUN] : by[l->what];
+    for (int i = 0; i <= *n; i++) {
+        decoder_result *r = &out[i];
+        if (i == *n) {
+            *r = (decoder_result){.columns = l->d->columns, .bytes = bytes};
+            snprintf(r->by, sizeof r->by, "%s", name);
+            snprintf(r->format, sizeof r->format, "%s", l->d->format->name);
+            snprintf(r->part, sizeof r->part, "%s", part);
+            ++*n;
+        } else if (strcmp(r->by, name) != 0 || strcmp(r->format, l->d->format->name) != 0 ||
+                   strcmp(r->part, part) != 0) {
+            continue;
+        }
+        if (l->what == READ)
+            r->read[l->way] = t;
+        else
+            r->t[l->way] = t;
+        return;
+    }
+}
+
+static void add_format(lane *lanes, int *n, decoder *d, const bench_options *o)
+{
+    for (int only = -1; only < (o->parts ? STAGES : 0); only++)
+        for (int way = 0; way < WAYS_TO_LAUNCH; way++) {
+            add_lane(lanes, n, d, RUN, way, only);
+            add_lane(lanes, n, d, READ, way, only);
+        }
+    if (d->format->id != KERF_FORMAT_FP16 || !d->blas[0].ways) return;
+    for (int only = -1; only < (o->parts ? STAGES : 0); only++)
+        add_lane(lanes, n, d, BLAS, PLAIN, only);
+}
+
+int bench_decoder(const bench_options *o, decoder_result *out, int room)
+{
+    enum { LANES_EACH = 5 * (STAGES + 1) };
+    decoder *all = bench_room(MANY_FORMATS * sizeof *all);
+    lane *lanes = bench_room(MANY_FORMATS * LANES_EACH * sizeof *lanes);
+    racer **racers = bench_room(MANY_FORMATS * LANES_EACH * sizeof *racers);
+    int n = 0, n_lanes = 0, n_out = 0;
+    double began = race_now();
+    make_vectors(o->columns[0]);
+    for (int i = 0; i < o->n_decoder_formats && race_now() < bench_deadline(o, 0.97); i++) {
+        decoder *d = &all[n];
+        *d = (decoder){.format = o->decoder_formats[i], .columns = o->columns[0]};
+        int planned = make_plans(d);
+        if (!planned) fprintf(stderr, "decoder, %s: %s\n", d->format->name, bench_error.text);
+        int dense = d->format->id == KERF_FORMAT_FP16 && o->baselines;
+        if (!planned && !dense) {
+            decoder_free(d);
+            continue;
+        }
+        make_matrices(d);
+        for (int s = 0; s < STAGES; s++)
+            for (int way = 0; way < WAYS_TO_LAUNCH; way++)
+                d->read_way[way][s] =
+                    best_read(d->base[s], s == HEAD ? 1 : LAYERS, d->bytes[s], way);
+        if (dense) plan_blas(d);
+        int first = n_lanes;
+        if (planned) {
+            add_format(lanes, &n_lanes, d, o);
+            check_decoder(d, &lanes[first], &lanes[first + 2]);
+        } else if (d->blas[0].ways) {
+            add_lane(lanes, &n_lanes, d, BLAS, PLAIN, -1);
+        }
+        n++;
+    }
+    for (int i = 0; i < n_lanes; i++) racers[i] = &lanes[i].r;
+    double ready = race_now();
+    race_run(racers, n_lanes, 2, o->replays, bench_deadline(o, 1), bench_stream);
+    for (int i = 0; i < n_lanes && n_out < room; i++) report(&lanes[i], out, &n_out);
+    printf("decoder: %d contestants, %.1f s to make, %.1f s to measure\n", n_lanes, ready - began,
+           race_now() - ready);
+    for (int i = 0; i < n_lanes; i++) race_free(&lanes[i].r);
+    for (int i = 0; i < n; i++) decoder_free(&all[i]);
+    free_vectors();
+    free(racers);
+    free(lanes);
+    free(all);
+    return n_out;
+}
