@@ -1,4 +1,4 @@
-/* gemv_nodevice.c - gemv_device.h in a library that was built without CUDA, where no kerf_device
+/* nodevice_gemv.c - gemv_device.h in a library that was built without CUDA, where no kerf_device
  * can be opened. */
 #include "gemv_device.h"
 
