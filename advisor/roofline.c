@@ -210,22 +210,27 @@ static void predict_spec(const kerf_hardware *h, const kerf_work *w, kerf_predic
 
 /* --- fitted -------------------------------------------------------------------------------- */
 
-static const kerf_fit *find_fit(const kerf_hardware *h, const kerf_work *w)
+static const kerf_fit *find_fit(const kerf_hardware *h, const kerf_format *format, double rows)
 {
-    for (size_t i = 0; w->format && i < h->fits; i++) {
+    for (size_t i = 0; format && i < h->fits; i++) {
         const kerf_fit *f = &h->fit[i];
-        if (strcmp(f->format, w->format->name) == 0 && w->rows >= (double)f->batch_min &&
-            w->rows <= (double)f->batch_max) {
+        if (strcmp(f->format, format->name) == 0 && rows >= (double)f->batch_min &&
+            rows <= (double)f->batch_max) {
             return f;
         }
     }
     return NULL;
 }
 
+static roofs fitted_roofs(const kerf_fit *f, const kerf_work *w)
+{
+    double tflops = f->tflops > 0 ? f->tflops : w->peak_tflops;
+    return (roofs){f->fixed_us, f->bandwidth_gbps, f->decode_gweights, tflops};
+}
+
 static void predict_fitted(const kerf_fit *f, const kerf_work *w, kerf_prediction *out)
 {
-    roofs r = {f->fixed_us, f->bandwidth_gbps, f->decode_gweights,
-               f->tflops > 0 ? f->tflops : w->peak_tflops};
+    roofs r = fitted_roofs(f, w);
     out->tier = KERF_TIER_FITTED;
     out->us = apply_roofs(&r, w, out);
     out->low_us = out->us / (1 + f->error_p90);
@@ -240,7 +245,7 @@ static void set_ridge(const kerf_hardware *h, const kerf_work *w, kerf_predictio
 
 void kerf_predict_work(const kerf_hardware *h, const kerf_work *w, kerf_prediction *out)
 {
-    const kerf_fit *fit = find_fit(h, w);
+    const kerf_fit *fit = find_fit(h, w->format, w->rows);
     *out = (kerf_prediction){0};
     if (fit) {
         predict_fitted(fit, w, out);
@@ -269,7 +274,15 @@ static size_t place_on(const double *axis, size_t count, double x, double *share
     return i;
 }
 
-/* log of (time / time of the bytes alone) at an anchor: what varies slowly between shapes. */
+/* What times are compared with: the kernel's fit, or bytes where it has none. The ratio is what
+ * varies slowly between shapes. */
+static double log_base(const kerf_fit *f, const kerf_work *w)
+{
+    if (!f) return log(kerf_work_bytes(w));
+    roofs r = fitted_roofs(f, w);
+    return log(apply_roofs(&r, w, NULL));
+}
+
 static kerf_status log_excess(const kerf_hardware *h, const kerf_matmul *m, const kerf_anchors *t,
                               size_t row, size_t column, double *out, kerf_error *err)
 {
@@ -279,12 +292,13 @@ static kerf_status log_excess(const kerf_hardware *h, const kerf_matmul *m, cons
     at.k = (uint64_t)t->k[column];
     at.rows = (double)t->batch;
     KF_TRY(kerf_matmul_work(h, &at, &w, err));
-    *out = log(t->us[row * t->columns + column] / kerf_work_bytes(&w));
+    *out = log(t->us[row * t->columns + column]) - log_base(find_fit(h, m->format, at.rows), &w);
     return KERF_OK;
 }
 
+/* log of the time that a table says this product takes, whose work is w. */
 static kerf_status interpolate(const kerf_hardware *h, const kerf_matmul *m, const kerf_anchors *t,
-                               double *excess, int *outside, kerf_error *err)
+                               const kerf_work *w, double *log_us, int *outside, kerf_error *err)
 {
     double x, y, corner[2][2] = {{0}};
     size_t row = place_on(t->n, t->rows, (double)m->n, &y, outside);
@@ -296,8 +310,9 @@ static kerf_status interpolate(const kerf_hardware *h, const kerf_matmul *m, con
             KF_TRY(log_excess(h, m, t, r, c, &corner[i][j], err));
         }
     }
-    *excess = (1 - y) * ((1 - x) * corner[0][0] + x * corner[0][1]) +
+    *log_us = (1 - y) * ((1 - x) * corner[0][0] + x * corner[0][1]) +
               y * ((1 - x) * corner[1][0] + x * corner[1][1]);
+    *log_us += log_base(find_fit(h, m->format, (double)t->batch), w);
     return KERF_OK;
 }
 
@@ -320,23 +335,28 @@ static kerf_status predict_table(const kerf_hardware *h, const kerf_matmul *m, c
                                  kerf_prediction *out, int *found, kerf_error *err)
 {
     const kerf_anchors *below, *above;
-    double excess, other;
+    double log_us, other;
+    const kerf_fit *fit = find_fit(h, m->format, m->rows);
     int outside = 0;
     *found = 0;
     if (m->activations || (m->matrices > 0 && m->matrices != 1)) return KERF_OK;
     find_tables(h, m, &below, &above);
     if (!below || !above) return KERF_OK;
-    KF_TRY(interpolate(h, m, below, &excess, &outside, err));
+    KF_TRY(interpolate(h, m, below, w, &log_us, &outside, err));
     if (above != below) {
         double share =
             log(m->rows / (double)below->batch) / log((double)above->batch / (double)below->batch);
-        KF_TRY(interpolate(h, m, above, &other, &outside, err));
-        excess += share * (other - excess);
+        KF_TRY(interpolate(h, m, above, w, &other, &outside, err));
+        log_us += share * (other - log_us);
     }
-    if (outside && find_fit(h, w)) return KERF_OK;
-    predict_spec(h, w, out); /* for the parts */
+    if (outside && fit) return KERF_OK;
+    if (fit) { /* for the parts */
+        predict_fitted(fit, w, out);
+    } else {
+        predict_spec(h, w, out);
+    }
     out->tier = KERF_TIER_TABLE;
-    out->us = out->low_us = out->high_us = exp(excess) * kerf_work_bytes(w);
+    out->us = out->low_us = out->high_us = exp(log_us);
     out->extrapolated = outside;
     *found = 1;
     return KERF_OK;

@@ -60,9 +60,14 @@ typedef struct advice_limits {
     int nested;
 } advice_limits;
 
-typedef struct advice_point { /* of the curve of best choices */
+typedef struct advice_point {
     double bits, bytes, t2, us;
 } advice_point;
+
+typedef struct advice_curve {
+    advice_point point[ADVICE_CURVE];
+    size_t count;
+} advice_curve;
 
 typedef struct advice {
     const args *args;
@@ -87,8 +92,7 @@ typedef struct advice {
     advice_limits limits;
     kerf_choice choice;
     double choose_s;
-    advice_point curve[ADVICE_CURVE];
-    size_t curve_points;
+    advice_curve by_size, by_time; /* the best choices as each grows; by_time: with hardware */
 } advice;
 
 /* Name of a candidate; that past the last is "keep". out holds 64 bytes; returns out. */

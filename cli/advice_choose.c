@@ -159,8 +159,10 @@ static kerf_status explain_limits(const advice *a, const kerf_choice *c, kerf_er
     return fail(err, KERF_E_LIMIT, "no choice of these formats stays under the budget%s", text);
 }
 
-/* The best choices under budgets from the least to the most bytes. */
-static kerf_status find_curve(advice *a, table_of_options *t, kerf_error *err)
+/* Least error under budgets of one measure, from the least of it that is possible to that of
+ * keeping everything. Where nothing is gained by keeping, the curve is a point. */
+static kerf_status find_curve(const advice *a, table_of_options *t, kerf_price price,
+                              advice_curve *out, kerf_error *err)
 {
     double lo = 0, hi = 0;
     kerf_choice c = {.pick = t->pick};
@@ -171,16 +173,16 @@ static kerf_status find_curve(advice *a, table_of_options *t, kerf_error *err)
     for (size_t i = 0; i < a->groups; i++) {
         double least = INFINITY;
         for (size_t k = t->first[i]; k < t->first[i + 1]; k++) {
-            least = fmin(least, t->option[k].cost[KERF_PRICE_BYTES]);
+            least = fmin(least, t->option[k].cost[price]);
         }
         lo += least;
-        hi += a->group[i].cost[a->codecs.count].bytes;
+        hi += t->option[t->first[i + 1] - 1].cost[price]; /* keeping comes last */
     }
     for (int i = 0; i < ADVICE_CURVE; i++) {
         double share = (double)i / (ADVICE_CURVE - 1);
-        p.limit[KERF_PRICE_BYTES] = lo * pow(hi / lo, share);
+        p.limit[price] = lo * pow(hi / lo, share) * (1 + 1e-12); /* sums of times are rounded */
         TRY(kerf_choose(&p, &c, err));
-        a->curve[a->curve_points++] = (advice_point){
+        out->point[out->count++] = (advice_point){
             .bits = 8 * c.total[KERF_PRICE_BYTES] / a->elements,
             .bytes = c.total[KERF_PRICE_BYTES],
             .t2 = c.total[KERF_PRICE_LOSS],
@@ -263,7 +265,10 @@ kerf_status advice_choose(advice *a, kerf_error *err)
         a->group[i].pick = t.candidate[t.pick[i]];
         explain_group(a, &a->group[i]);
     }
-    if (s == KERF_OK) s = find_curve(a, &t, err);
+    if (s == KERF_OK) s = find_curve(a, &t, KERF_PRICE_BYTES, &a->by_size, err);
+    if (s == KERF_OK && a->machine.hardware) {
+        s = find_curve(a, &t, KERF_PRICE_TIME, &a->by_time, err);
+    }
     a->choice.pick = NULL;
     options_free(&t);
     return s;

@@ -14,7 +14,8 @@ static const char style[] =
     "--a:#7fb0ff;--b:#f0a070;--c:#7fd08f;--lo:#20262e;--hi:#7fb0ff}}"
     "body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;max-width:76rem;"
     "margin:2rem auto;padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}"
-    "p{max-width:60rem}.wide{overflow-x:auto}svg{max-width:100%;height:auto}"
+    "p{max-width:60rem}.is{color:var(--b)}.got{color:var(--c)}.wide{overflow-x:auto}svg{max-width:"
+    "100%;height:auto}"
     "svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}"
     "svg .grid{stroke:var(--line);fill:none}svg .a{stroke:var(--a);fill:none;stroke-width:2}"
     "svg .dot{fill:var(--b)}svg .pick{fill:var(--c)}svg .roof{stroke:var(--b);fill:none;"
@@ -78,15 +79,15 @@ static double us_of(const advice_point *p)
     return p->us;
 }
 
-/* Error against size or time: the curve of best choices, uniform formats, and the choice. */
-static void put_pareto(const advice *a, FILE *to, const char *label,
+/* Error against size or time: the best choices, uniform formats, and the choice. */
+static void put_pareto(const advice *a, FILE *to, const char *label, const advice_curve *curve,
                        double (*of)(const advice_point *))
 {
     double x0 = INFINITY, x1 = 0, y0 = INFINITY, y1 = 0;
     char name[64];
     advice_point mine = advice_total(a);
-    for (size_t i = 0; i < a->curve_points; i++) {
-        const advice_point *p = &a->curve[i];
+    for (size_t i = 0; i < curve->count; i++) {
+        const advice_point *p = &curve->point[i];
         x0 = fmin(x0, of(p));
         x1 = fmax(x1, of(p));
         if (p->t2 > 0) y0 = fmin(y0, p->t2);
@@ -95,15 +96,18 @@ static void put_pareto(const advice *a, FILE *to, const char *label,
     for (size_t c = 0; c < a->codecs.count; c++) {
         advice_point p = advice_uniform(a, c);
         if (p.t2 > 0) y1 = fmax(y1, p.t2);
+        x1 = fmax(x1, of(&p));
     }
-    if (!(x1 > x0) || !(y1 > y0)) return;
+    if (!(x1 > x0) || !(y1 > y0)) {
+        fprintf(to, "<p>Nothing to choose: no candidate is better than to keep every group.</p>\n");
+        return;
+    }
     svg_axes axes = {.x0 = x0 * 0.97, .x1 = x1 * 1.02, .y0 = y0 / 1.5, .y1 = y1 * 1.5, .log_y = 1};
     svg_open(to, &axes, label, "sum of alpha t2");
     fprintf(to, "<polyline class=\"a\" points=\"");
-    for (size_t i = 0; i < a->curve_points; i++) {
-        if (a->curve[i].t2 > 0) {
-            fprintf(to, "%.1f,%.1f ", svg_x(&axes, of(&a->curve[i])), svg_y(&axes, a->curve[i].t2));
-        }
+    for (size_t i = 0; i < curve->count; i++) {
+        const advice_point *p = &curve->point[i];
+        if (p->t2 > 0) fprintf(to, "%.1f,%.1f ", svg_x(&axes, of(p)), svg_y(&axes, p->t2));
     }
     fprintf(to, "\"/>\n");
     if (mine.t2 > 0) svg_dot(to, &axes, of(&mine), mine.t2, "pick", 6, "the choice");
@@ -116,40 +120,57 @@ static void put_pareto(const advice *a, FILE *to, const char *label,
     svg_close(to);
 }
 
+typedef struct roof_point {
+    double intensity, tflops;
+} roof_point;
+
+/* Where a group lies with this candidate; all zeros when its time is not known. Of experts, those
+ * count that some token chose. */
+static roof_point find_point(const advice *a, const advice_group *g, size_t candidate)
+{
+    const advice_cost *x = &g->cost[candidate];
+    double flops = 2 * g->elements * a->batch, moved = x->bytes;
+    if (a->has_model && a->model.experts && g->experts) {
+        double all = (double)a->model.experts, active = (double)a->model.experts_active;
+        flops *= active / all;
+        moved *= kerf_expected_experts(all, active, a->batch) / all;
+    }
+    if (!(x->us > 0) || !(moved > 0)) return (roof_point){0};
+    return (roof_point){flops / moved, flops / x->us * 1e-6};
+}
+
 /* The products of the groups, under the roofs of the machine, as they are and as chosen. */
 static void put_roofline(const advice *a, FILE *to)
 {
     const kerf_hardware *h = a->machine.hardware;
     double bandwidth = h->fact[KERF_FACT_BANDWIDTH].value * 1e-3; /* TFLOPS at 1 flop/B */
-    double peak = kerf_peak_tflops(h, NULL, NULL);
+    double peak = kerf_peak_tflops(h, NULL, NULL), low = bandwidth / 4, left = 0.5;
     if (peak == 0) return;
-    double ridge = peak / bandwidth;
+    double ridge = peak / bandwidth, right = 4 * ridge;
+    for (size_t i = 0; i < a->groups * 2; i++) {
+        const advice_group *g = &a->group[i / 2];
+        roof_point p = find_point(a, g, i % 2 ? g->pick : a->codecs.count);
+        if (p.intensity == 0) continue;
+        low = fmin(low, p.tflops);
+        left = fmin(left, p.intensity);
+        right = fmax(right, 2 * p.intensity);
+    }
     svg_axes axes = {
-        .x0 = 0.25, .x1 = 4 * ridge, .y0 = bandwidth / 40, .y1 = 2 * peak, .log_x = 1, .log_y = 1};
+        .x0 = left / 2, .x1 = right, .y0 = low / 2, .y1 = 2 * peak, .log_x = 1, .log_y = 1};
     svg_open(to, &axes, "operations per byte", "TFLOPS");
     fprintf(to, "<polyline class=\"roof\" points=\"%.1f,%.1f %.1f,%.1f %.1f,%.1f\"/>\n",
-            svg_x(&axes, 0.25), svg_y(&axes, 0.25 * bandwidth), svg_x(&axes, ridge),
-            svg_y(&axes, peak), svg_x(&axes, 4 * ridge), svg_y(&axes, peak));
+            svg_x(&axes, axes.x0), svg_y(&axes, axes.x0 * bandwidth), svg_x(&axes, ridge),
+            svg_y(&axes, peak), svg_x(&axes, right), svg_y(&axes, peak));
     svg_label(to, svg_x(&axes, ridge), svg_y(&axes, peak) - 6, "bf16 ridge");
-    for (size_t i = 0; i < a->groups; i++) {
-        const advice_group *g = &a->group[i];
-        double flops = 2 * g->elements * a->batch;
-        if (a->has_model && a->model.experts && g->experts) {
-            flops *= (double)a->model.experts_active / (double)a->model.experts;
-        }
-        for (int chosen = 0; chosen < 2; chosen++) {
-            const advice_cost *x = &g->cost[chosen ? g->pick : a->codecs.count];
-            double moved = x->bytes;
-            if (a->has_model && a->model.experts && g->experts) {
-                moved *= kerf_expected_experts((double)a->model.experts,
-                                               (double)a->model.experts_active, a->batch) /
-                         (double)a->model.experts;
-            }
-            if (x->us > 0 && moved > 0) {
-                svg_dot(to, &axes, flops / moved, flops / x->us * 1e-6, chosen ? "pick" : "dot", 3,
-                        NULL);
-            }
-        }
+    for (size_t i = 0; i < a->groups * 2; i++) {
+        const advice_group *g = &a->group[i / 2];
+        size_t candidate = i % 2 ? g->pick : a->codecs.count;
+        roof_point p = find_point(a, g, candidate);
+        char name[64], title[ADVICE_NAME + 80];
+        if (p.intensity == 0) continue;
+        snprintf(title, sizeof title, "%s: %s, %.2f us", g->name,
+                 advice_codec_name(a, candidate, name), g->cost[candidate].us);
+        svg_point(to, &axes, p.intensity, p.tflops, i % 2 ? "pick" : "dot", 3.5, title);
     }
     svg_close(to);
 }
@@ -271,14 +292,14 @@ void advice_write_html(const advice *a, FILE *to)
     fprintf(to,
             "<h2>Error against size</h2>\n<p>Line: the best choice at every size. Dots: one format "
             "for all groups.</p>\n");
-    put_pareto(a, to, "bits per weight", bits_of);
+    put_pareto(a, to, "bits per weight", &a->by_size, bits_of);
     if (a->machine.hardware) {
-        fprintf(to, "<h2>Error against predicted time</h2>\n<p>The same choices by the time of the "
-                    "products.</p>\n");
-        put_pareto(a, to, "us", us_of);
+        fprintf(to, "<h2>Error against predicted time</h2>\n<p>Line: the best choice at every time "
+                    "of the products. Dots: one format for all groups.</p>\n");
+        put_pareto(a, to, "us", &a->by_time, us_of);
         fprintf(to,
-                "<h2>Roofline</h2>\n<p>Each group as it is and as chosen; the line is what %s "
-                "could do at most.</p>\n",
+                "<h2>Roofline</h2>\n<p>Each group <span class=\"is\">as it is</span> and <span "
+                "class=\"got\">as chosen</span>; the line is what %s could do at most.</p>\n",
                 a->machine.hardware->name);
         put_roofline(a, to);
     }

@@ -102,14 +102,18 @@ static json_t *point_json(const advice_point *p)
                      p->us);
 }
 
+static json_t *curve_json(const advice_curve *c)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < c->count; i++) json_array_append_new(all, point_json(&c->point[i]));
+    return all;
+}
+
 json_t *advice_json(const advice *a)
 {
-    json_t *curve = json_array(), *uniform = json_array();
+    json_t *uniform = json_array();
     char name[64];
     advice_point total = advice_total(a);
-    for (size_t i = 0; i < a->curve_points; i++) {
-        json_array_append_new(curve, point_json(&a->curve[i]));
-    }
     for (size_t c = 0; c < a->codecs.count; c++) {
         advice_point p = advice_uniform(a, c);
         json_t *row = point_json(&p);
@@ -118,14 +122,15 @@ json_t *advice_json(const advice *a)
     }
     json_t *hardware = a->machine.hardware ? json_string(a->machine.hardware->name) : json_null();
     json_t *tier = a->machine.hardware ? json_string(kerf_tier_name(a->tier)) : json_null();
-    return json_pack(
-        "{s:o, s:o, s:o, s:f, s:f, s:s, s:o, s:f, s:f, s:f, s:I, s:f, s:I, s:I, s:o, s:o, s:o}",
-        "source", json_path(a->source.path), "hardware", hardware, "tier", tier, "batch", a->batch,
-        "context", a->context, "alpha", a->alpha_source, "total", point_json(&total), "kept_bytes",
-        a->kept_bytes, "other_us", a->other_us, "gap", a->choice.gap, "dominated",
-        (json_int_t)a->choice.dominated, "choose_s", a->choose_s, "scored", (json_int_t)a->scored,
-        "cached", (json_int_t)a->cached, "groups", groups_json(a), "curve", curve, "uniform",
-        uniform);
+    return json_pack("{s:o, s:o, s:o, s:f, s:f, s:s, s:o, s:f, s:f, s:f, s:I, s:f, s:I, s:I, s:o, "
+                     "s:o, s:o, s:o}",
+                     "source", json_path(a->source.path), "hardware", hardware, "tier", tier,
+                     "batch", a->batch, "context", a->context, "alpha", a->alpha_source, "total",
+                     point_json(&total), "kept_bytes", a->kept_bytes, "other_us", a->other_us,
+                     "gap", a->choice.gap, "dominated", (json_int_t)a->choice.dominated, "choose_s",
+                     a->choose_s, "scored", (json_int_t)a->scored, "cached", (json_int_t)a->cached,
+                     "groups", groups_json(a), "curve", curve_json(&a->by_size), "time_curve",
+                     curve_json(&a->by_time), "uniform", uniform);
 }
 
 /* --- Markdown ------------------------------------------------------------------------------ */
@@ -161,8 +166,9 @@ kerf_status advice_write_markdown(const advice *a, FILE *to, kerf_error *err)
     }
     fprintf(to,
             "\nThe best choices by size:\n\n| bits | sum of alpha t2 | us |\n|---:|---:|---:|\n");
-    for (size_t i = 0; i < a->curve_points; i++) {
-        fprintf(to, "| %.3f | %.4e | %.2f |\n", a->curve[i].bits, a->curve[i].t2, a->curve[i].us);
+    for (size_t i = 0; i < a->by_size.count; i++) {
+        const advice_point *p = &a->by_size.point[i];
+        fprintf(to, "| %.3f | %.4e | %.2f |\n", p->bits, p->t2, p->us);
     }
     return ferror(to) ? fail(err, KERF_E_IO, "the report cannot be written") : KERF_OK;
 }

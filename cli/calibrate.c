@@ -11,9 +11,35 @@
 
 #include "machine.h"
 
-#define ANCHORS                                                                        \
-    "1024x1024,1024x2048,1024x4096,1024x8192,2048x1024,2048x2048,2048x4096,2048x8192," \
-    "4096x1024,4096x2048,4096x4096,4096x8192,8192x1024,8192x2048,8192x4096,8192x8192"
+/* On a GPU time does not grow evenly with outputs, for they are dealt to multiprocessors: more of
+ * them. Sizes end with 0. */
+static const uint64_t cpu_n[] = {1024, 2048, 4096, 8192, 0};
+static const uint64_t cpu_k[] = {1024, 2048, 4096, 8192, 0};
+static const uint64_t gpu_n[] = {1024, 1536,  2048,  3072,  4096,  6144,
+                                 8192, 12288, 16384, 24576, 32768, 0};
+static const uint64_t gpu_k[] = {1024, 2048, 4096, 8192, 16384, 0};
+enum { ANCHORS_TEXT = 2048 };
+
+/* "NxK,NxK,...": every n with every k. */
+static void list_anchors(const uint64_t *n, const uint64_t *k, char out[ANCHORS_TEXT])
+{
+    size_t at = 0;
+    for (const uint64_t *row = n; *row; row++) {
+        for (const uint64_t *column = k; *column && at < ANCHORS_TEXT; column++) {
+            at += (size_t)snprintf(out + at, ANCHORS_TEXT - at, "%s%llux%llu", at ? "," : "",
+                                   (unsigned long long)*row, (unsigned long long)*column);
+        }
+    }
+}
+
+static kerf_status run_sweep(calibration *c, const args *a, kerf_error *err)
+{
+    char anchors[ANCHORS_TEXT];
+    const char *given = args_value(a, "shape"), *device = args_value(a, "device");
+    int on_gpu = device && strcmp(device, "cpu") != 0;
+    list_anchors(on_gpu ? gpu_n : cpu_n, on_gpu ? gpu_k : cpu_k, anchors);
+    return gemv_sweep_run(&c->sweep, a, given ? given : anchors, err);
+}
 
 static void set_fact(calibration *c, kerf_fact_id id, double value)
 {
@@ -32,23 +58,43 @@ static kerf_status take_times(calibration *c, kerf_error *err)
     return s;
 }
 
+/* The machine that was measured, in its own words. */
+static void describe_machine(calibration *c)
+{
+    const kerf_device_info *d = &c->sweep.device;
+    c->hardware = (kerf_hardware){.name = "this-machine",
+                                  .title = c->title,
+                                  .kind = "cpu",
+                                  .arch = "",
+                                  .native = "fp32",
+                                  .note = "bandwidth is what a stream reads"};
+    if (!d->name[0]) {
+        processor_name(c->title, sizeof c->title);
+        snprintf(c->source, sizeof c->source, "kerf hardware --calibrate on %.60s, %d threads",
+                 c->title, c->sweep.timer.exec.threads);
+        return;
+    }
+    snprintf(c->title, sizeof c->title, "%.90s", d->name);
+    snprintf(c->arch, sizeof c->arch, "sm_%d%d", d->compute_major, d->compute_minor);
+    snprintf(c->source, sizeof c->source, "kerf hardware --calibrate --device cuda on %.60s",
+             c->title);
+    c->hardware.kind = "gpu";
+    c->hardware.arch = c->arch;
+    c->hardware.native = "";
+    set_fact(c, KERF_FACT_MEMORY, (double)d->memory_bytes * 1e-9);
+    set_fact(c, KERF_FACT_L2, (double)d->l2_bytes * 1e-6);
+    set_fact(c, KERF_FACT_SMS, d->multiprocessors);
+}
+
 kerf_status calibrate(calibration *c, const kerf_hardware *base, const args *a, kerf_error *err)
 {
     *c = (calibration){0};
-    TRY(gemv_sweep_run(&c->sweep, a, ANCHORS, err));
+    TRY(run_sweep(c, a, err));
     TRY(take_times(c, err));
-    processor_name(c->title, sizeof c->title);
-    snprintf(c->source, sizeof c->source, "kerf hardware --calibrate on %.60s, %d threads",
-             c->title, c->sweep.timer.exec.threads);
+    describe_machine(c);
     if (base) {
         c->hardware = *base;
     } else {
-        c->hardware = (kerf_hardware){.name = "this-machine",
-                                      .title = c->title,
-                                      .kind = "cpu",
-                                      .arch = "",
-                                      .native = "fp32",
-                                      .note = "bandwidth is what a stream reads"};
         set_fact(c, KERF_FACT_BANDWIDTH, c->sweep.stream_gbps);
     }
     set_fact(c, KERF_FACT_STREAM, c->sweep.stream_gbps);

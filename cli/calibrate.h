@@ -11,7 +11,7 @@ typedef struct calibration {
     kerf_hardware hardware; /* points into the rest, and into base */
     gemv_sweep sweep;
     measured kernels;
-    char title[96], source[128];
+    char title[96], arch[16], source[128];
 } calibration;
 
 /* base: a machine of the registry whose facts stay, NULL for one of which nothing is known. Takes

@@ -13,36 +13,77 @@ static json_t *time_json(const gemv_sweep *s, const gemv_time *t)
     char name[160];
     snprintf(name, sizeof name, "gemv/%s/%llux%llu/%.0f/%s/%s", p->format->name,
              (unsigned long long)p->n, (unsigned long long)p->k, p->rows,
-             kerf_dtype_name(s->timer.type), t->backend);
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:s, s:f, s:s, s:f, s:f, s:f, s:I, s:s, s:f, s:f, "
-                     "s:f}",
-                     "name", name, "format", p->format->name, "n", (json_int_t)p->n, "k",
-                     (json_int_t)p->k, "batch", (json_int_t)p->rows, "backend", t->backend, "us",
-                     t->time.us, "unit", "us", "median", t->time.us, "low", t->low_us, "high",
-                     t->high_us, "trials", (json_int_t)s->timer.trials, "ceiling", "read", "share",
-                     t->share, "bytes", t->bytes, "rms_error", t->error);
+             kerf_dtype_name(s->timer.x), t->backend);
+    json_t *row =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:s, s:f, s:s, s:f, s:f, s:f, s:I, s:s, s:f, s:f, "
+                  "s:f}",
+                  "name", name, "format", p->format->name, "n", (json_int_t)p->n, "k",
+                  (json_int_t)p->k, "batch", (json_int_t)p->rows, "backend", t->backend, "us",
+                  t->time.us, "unit", "us", "median", t->time.us, "low", t->low_us, "high",
+                  t->high_us, "trials", (json_int_t)s->timer.trials, "ceiling", "read", "share",
+                  t->share, "bytes", t->bytes, "rms_error", t->error);
+    if (row && t->plain_us > 0) {
+        json_object_set_new(row, "plain_us", json_real(t->plain_us));
+        json_object_set_new(row, "plain_share", json_real(t->plain_share));
+    }
+    return row;
 }
 
-static json_t *sweep_json(const gemv_sweep *s)
+/* What was timed. */
+static json_t *machine_json(const gemv_sweep *s)
 {
     struct utsname u;
     char name[96];
-    json_t *rows = json_array();
-    for (size_t i = 0; i < s->count; i++) json_array_append_new(rows, time_json(s, &s->item[i]));
+    const kerf_device_info *d = &s->device;
     processor_name(name, sizeof name);
     json_t *here =
         json_pack("{s:o, s:i, s:f, s:f}", "cpu", json_path(name), "threads", s->timer.exec.threads,
                   "stream_gbps", s->stream_gbps, "copy_gbps", s->copy_gbps);
     if (uname(&u) == 0) json_object_set_new(here, "arch", json_string(u.machine));
+    if (d->name[0]) {
+        json_object_set_new(here, "gpu", json_path(d->name));
+        json_object_set_new(here, "multiprocessors", json_integer(d->multiprocessors));
+        json_object_set_new(here, "l2_bytes", json_integer((json_int_t)d->l2_bytes));
+    }
+    return here;
+}
+
+static json_t *sweep_json(const gemv_sweep *s)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < s->count; i++) json_array_append_new(rows, time_json(s, &s->item[i]));
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "bench", "gemv", "x",
-                     kerf_dtype_name(s->timer.type), "version", KERF_VERSION_TEXT, "compiler",
-                     __VERSION__, "machine", here, "results", rows);
+                     kerf_dtype_name(s->timer.x), "version", KERF_VERSION_TEXT, "compiler",
+                     __VERSION__, "machine", machine_json(s), "results", rows);
+}
+
+/* What the table's figures are. */
+static void print_notes(const gemv_sweep *s)
+{
+    const char *x = kerf_dtype_name(s->timer.x);
+    if (s->device.name[0]) {
+        printf(
+            "\n%s; x and y %s, weights cold; this machine reads %.1f GB/s and copies %.1f.\n"
+            "us: of a product in a graph of many, which may read weights while the one before it\n"
+            "works; plain: which waits. of a read: time to only read the same bytes so, over that\n"
+            "of the product.\n",
+            s->device.name, x, s->stream_gbps, s->copy_gbps);
+        return;
+    }
+    printf(
+        "\n%d threads; x %s, y fp32, weights cold; this machine reads %.1f GB/s and copies %.1f.\n"
+        "of a read: time to read the same bytes right before each run, over the time of the run.\n",
+        s->timer.exec.threads, x, s->stream_gbps, s->copy_gbps);
 }
 
 static kerf_status print_sweep(const gemv_sweep *s, kerf_error *err)
 {
     table *t = NULL;
-    TRY(table_open(&t, "NxK|>batch|format|backend|>us|>quartiles|>GB/s|>of a read", err));
+    const char *columns = "NxK|>batch|format|backend|>us|>quartiles|>GB/s|>of a read";
+    int on_gpu = s->device.name[0] != 0;
+    if (on_gpu)
+        columns = "NxK|>batch|format|backend|>us|>quartiles|>GB/s|>of a read|>plain us|>of a read";
+    TRY(table_open(&t, columns, err));
     for (size_t i = 0; i < s->count; i++) {
         const gemv_time *g = &s->item[i];
         const kerf_matmul *p = &g->time.product;
@@ -54,13 +95,13 @@ static kerf_status print_sweep(const gemv_sweep *s, kerf_error *err)
         table_cell(t, "%.2f %.2f", g->low_us, g->high_us);
         table_cell(t, "%.2f", g->bytes / g->time.us * 1e-3);
         table_cell(t, "%.2f", g->share);
+        if (!on_gpu) continue;
+        table_cell(t, "%.2f", g->plain_us);
+        table_cell(t, "%.2f", g->plain_share);
     }
     kerf_status status = table_print(t, stdout, err);
     table_close(t);
-    printf(
-        "\n%d threads; x %s, y fp32, weights cold; this machine reads %.1f GB/s and copies %.1f.\n"
-        "of a read: time to read the same bytes right before each run, over the time of the run.\n",
-        s->timer.exec.threads, kerf_dtype_name(s->timer.type), s->stream_gbps, s->copy_gbps);
+    print_notes(s);
     return status;
 }
 
@@ -96,10 +137,14 @@ const verb verb_bench = {
         "Y = W X straight from the planes, for every shape, batch and format of the lists: median\n"
         "and quartiles, and the share of the speed at which the same threads just read as many\n"
         "bytes. Weights come from memory, not from a cache. Each result is compared with the\n"
-        "reference. The JSON feeds kerf compare, kerf hardware --measured and bench/compare.",
+        "reference. With --device cuda the products are replayed as graphs of 100 and more, once\n"
+        "as a chain, where each may read its weights while the one before it works, and once\n"
+        "plain; the chain's time is `us`. The JSON feeds kerf compare, kerf hardware --measured\n"
+        "and bench/compare.",
     .examples =
         "  kerf bench gemv\n"
         "  kerf bench gemv -f nvfp4,int8 --shape 4096x4096 --batch 1,4,16\n"
+        "  kerf bench gemv --device cuda -f nvfp4\n"
         "  kerf bench gemv --json >gemv.json && kerf compare gemv.json --hardware mine.json\n",
     .options = options,
     .shared = {&option_sweep_format, &option_sweep_batch, &option_sweep_type, &option_sweep_trials,

@@ -15,7 +15,8 @@ typedef struct result {
     kerf_matmul product;
     double us;    /* measured */
     double ratio; /* predicted / measured */
-    int inside;   /* measured lies in [low, high] */
+    int banded;   /* the prediction is a band ... */
+    int inside;   /* ... and what was measured lies in it */
     kerf_prediction predicted;
 } result;
 
@@ -38,15 +39,17 @@ static kerf_status predict_all(comparison_run *r, kerf_error *err)
         *out = (result){.format = t->product.format, .product = t->product, .us = t->us};
         TRY(kerf_predict(r->hardware, &out->product, &out->predicted, err));
         out->ratio = out->predicted.us / t->us;
-        out->inside = t->us >= out->predicted.low_us && t->us <= out->predicted.high_us;
+        const kerf_prediction *p = &out->predicted;
+        out->banded = p->low_us < p->high_us;
+        out->inside = out->banded && t->us >= p->low_us && t->us <= p->high_us;
     }
     return KERF_OK;
 }
 
 /* --- errors -------------------------------------------------------------------------------- */
 
-typedef struct spread { /* of |predicted / measured - 1| over some results */
-    size_t count;
+typedef struct spread {   /* of |predicted / measured - 1| over some results */
+    size_t count, banded; /* banded: predicted as a band; inside is a share of those */
     double median, p90, worst, within_10, inside;
 } spread;
 
@@ -70,6 +73,7 @@ static kerf_status find_spread(const comparison_run *r, const kerf_format *f, sp
         error[out->count++] = e;
         near += e <= 0.10;
         inside += (size_t)r->item[i].inside;
+        out->banded += (size_t)r->item[i].banded;
     }
     if (out->count) {
         double n = (double)out->count;
@@ -78,7 +82,7 @@ static kerf_status find_spread(const comparison_run *r, const kerf_format *f, sp
         out->p90 = error[(size_t)ceil(0.9 * n) - 1];
         out->worst = error[out->count - 1];
         out->within_10 = (double)near / n;
-        out->inside = (double)inside / n;
+        out->inside = out->banded ? (double)inside / (double)out->banded : 0;
     }
     free(error);
     return KERF_OK;
@@ -99,7 +103,7 @@ static kerf_status print_rows(const comparison_run *r, kerf_error *err)
         time_cells(t, &x->predicted);
         table_cell(t, "%.2f", x->us);
         table_cell(t, "%+.1f %%", 100 * (x->ratio - 1));
-        table_cell(t, "%s", x->inside ? "yes" : "no");
+        table_cell(t, "%s", !x->banded ? "-" : x->inside ? "yes" : "no");
     }
     kerf_status s = table_print(t, stdout, err);
     table_close(t);
@@ -114,7 +118,11 @@ static void spread_cells(table *t, const char *name, const spread *s)
     table_cell(t, "%.1f %%", 100 * s->p90);
     table_cell(t, "%.1f %%", 100 * s->worst);
     table_cell(t, "%.0f %%", 100 * s->within_10);
-    table_cell(t, "%.0f %%", 100 * s->inside);
+    if (s->banded) {
+        table_cell(t, "%.0f %%", 100 * s->inside);
+    } else {
+        table_cell(t, "-");
+    }
 }
 
 static kerf_status print_spreads(const comparison_run *r, kerf_error *err)
@@ -138,9 +146,10 @@ static kerf_status print_spreads(const comparison_run *r, kerf_error *err)
 
 static json_t *spread_json(const char *name, const spread *s)
 {
-    return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "format", name, "shapes",
+    return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:I, s:f}", "format", name, "shapes",
                      (json_int_t)s->count, "median", s->median, "p90", s->p90, "worst", s->worst,
-                     "within_10_percent", s->within_10, "in_band", s->inside);
+                     "within_10_percent", s->within_10, "banded", (json_int_t)s->banded, "in_band",
+                     s->inside);
 }
 
 static kerf_status print_document(const comparison_run *r, kerf_error *err)
@@ -174,9 +183,11 @@ static kerf_status print_document(const comparison_run *r, kerf_error *err)
 
 static int compare(comparison_run *r, const args *a, kerf_error *err)
 {
-    int limit = 0;
+    int limit = 1000000, within = 0, band = 0;
     spread s;
     TRY(args_integer(a, "limit", 1, 1000, &limit, err));
+    TRY(args_integer(a, "within", 1, 100, &within, err));
+    TRY(args_integer(a, "band", 1, 100, &band, err));
     TRY(bench_file_open(&r->bench, r->path, err));
     TRY(predict_all(r, err));
     TRY(find_spread(r, NULL, &s, err));
@@ -186,7 +197,8 @@ static int compare(comparison_run *r, const args *a, kerf_error *err)
         TRY(print_rows(r, err));
         TRY(print_spreads(r, err));
     }
-    return limit && s.median * 100 > limit ? EXIT_MISMATCH : EXIT_OK;
+    int holds = s.median * 100 <= limit && s.within_10 * 100 >= within && s.inside * 100 >= band;
+    return holds ? EXIT_OK : EXIT_MISMATCH;
 }
 
 static int run_compare(const args *a, kerf_error *err)
@@ -207,13 +219,15 @@ static int run_compare(const args *a, kerf_error *err)
 static const option options[] = {
     {"hardware", 0, "NAME|FILE", "the machine that was measured, as for predict"},
     {"limit", 0, "PERCENT", "exit 1 when the median is further off than this"},
+    {"within", 0, "PERCENT", "exit 1 when a smaller share is within 10 %"},
+    {"band", 0, "PERCENT", "exit 1 when a smaller share is inside the predicted band"},
     {NULL, 0, NULL, NULL},
 };
 
 const verb verb_compare = {
     .name = "compare",
     .summary = "predicted times beside measured ones",
-    .usage = "BENCH.json --hardware NAME [--limit PERCENT]",
+    .usage = "BENCH.json --hardware NAME [--limit PERCENT] [--within PERCENT] [--band PERCENT]",
     .details =
         "Reads measured times of matrix products and predicts each of them:\n"
         "  {\"results\": [{\"format\": \"nvfp4\", \"n\": 4096, \"k\": 4096, \"batch\": 1, "

@@ -204,27 +204,32 @@ static const option options[] = {
     {"measured", 0, "BENCH.json",
      "print the machine with fits and tables of these times (see kerf help compare) as JSON"},
     {"calibrate", 0, NULL, "measure this machine and print it as JSON"},
+    {"shape", 's', "NxK,...",
+     "--calibrate: anchors of your own; every N with every K makes a table"},
     {NULL, 0, NULL, NULL},
 };
 
 const verb verb_hardware = {
     .name = "hardware",
     .summary = "what is known of a machine, with sources",
-    .usage = "[NAME|FILE.json] [--measured BENCH.json | --calibrate] [--json]",
+    .usage = "[NAME|FILE.json] [--measured BENCH.json | --calibrate [--device D]] [--json]",
     .details =
         "Lists the registry, or the facts of one machine with source and date. All rates are\n"
         "dense. A file describes a machine of your own: take `kerf hardware h200 --json` as\n"
         "a pattern. It is checked as strictly as a checkpoint; sparse figures are refused. With\n"
         "--measured, the times of a benchmark become fits (one per format and batch) and, where\n"
         "they cover a grid of shapes, tables; predict and advise then use them. --calibrate takes\n"
-        "such times here and now: how fast this machine reads and copies, and kerf's\n"
-        "matrix-vector products at 16 anchor shapes from 1024x1024 to 8192x8192.",
+        "such times here and now: how fast this machine, or the GPU of --device, reads and "
+        "copies,\n"
+        "and kerf's matrix-vector products at anchor shapes, a grid from 1024x1024 to 8192x8192\n"
+        "(a GPU: 32768x16384).",
     .examples =
         "  kerf hardware\n"
         "  kerf hardware h200\n"
         "  kerf hardware h200 --json >mine.json   # edit, then --hardware mine.json\n"
         "  kerf hardware h200 --measured gemv.json >measured.json\n"
-        "  kerf hardware --calibrate -f nvfp4,int8 >mine.json   # then --hardware mine.json\n",
+        "  kerf hardware --calibrate -f nvfp4,int8 >mine.json   # then --hardware mine.json\n"
+        "  kerf hardware h200 --calibrate --device cuda >mine.json\n",
     .options = options,
     .shared = {&option_json, &option_sweep_format, &option_sweep_batch, &option_sweep_type,
                &option_sweep_trials, &option_threads, &option_device, &option_progress},

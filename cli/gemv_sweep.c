@@ -2,19 +2,18 @@
 #include "gemv_sweep.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "predict_verb.h"
 #include "progress.h"
-
-enum { TRIALS = 21 };
 
 const option option_sweep_format = {"format", 'f', "LIST",
                                     "formats, patterns, or all (default: those of kerf predict)"};
 const option option_sweep_batch = {"batch", 'b', "N,N,...",
                                    "columns of X, at most 16 (default: 1)"};
 const option option_sweep_type = {"dtype", 0, "TYPE", "of X: bf16 (default), fp16, fp32"};
-const option option_sweep_trials = {"trials", 'n', "N",
-                                    "runs of which the median counts (default: 21)"};
+const option option_sweep_trials = {
+    "trials", 'n', "N", "runs of which the median counts (default: 21, on a GPU 9 graphs)"};
 
 static kerf_status parse_lists(gemv_sweep *s, const args *a, const char *shapes, kerf_error *err)
 {
@@ -36,22 +35,30 @@ static kerf_status parse_lists(gemv_sweep *s, const args *a, const char *shapes,
     return KERF_OK;
 }
 
-static kerf_status open_timer(gemv_sweep *s, const args *a, kerf_exec *exec, kerf_error *err)
+/* --device cuda or cuda:N, which is open. */
+static kerf_status describe_device(const args *a, kerf_device_info *out, kerf_error *err)
+{
+    const char *number = strchr(args_value(a, "device"), ':');
+    return kerf_device_describe(number ? (int)strtol(number + 1, NULL, 10) : 0, out, err);
+}
+
+static kerf_status open_timer(gemv_sweep *s, const args *a, kerf_error *err)
 {
     static const char *const types[] = {"bf16", "fp16", "fp32", NULL};
     static const kerf_dtype type_of[] = {KERF_BF16, KERF_F16, KERF_F32};
-    int type = 0, trials = TRIALS;
+    int type = 0, trials = 0;
     TRY(args_choice(a, "dtype", types, &type, err));
     TRY(args_integer(a, "trials", 1, MAX_TRIALS, &trials, err));
-    TRY(args_exec(a, exec, err));
-    if (!args_has(a, "threads")) exec->threads = 0; /* products have no readers and writers beside */
-    return gemv_timer_open(&s->timer, exec, type_of[type], trials, err);
+    TRY(args_exec(a, &s->exec, err));
+    if (s->exec.device) TRY(describe_device(a, &s->device, err));
+    if (!args_has(a, "threads"))
+        s->exec.threads = 0; /* products have no readers and writers beside */
+    return gemv_timer_open(&s->timer, &s->exec, type_of[type], trials, err);
 }
 
 static kerf_status time_all(gemv_sweep *s, progress *p, kerf_error *err)
 {
-    s->stream_gbps = gemv_timer_stream_gbps(&s->timer);
-    s->copy_gbps = gemv_timer_copy_gbps(&s->timer);
+    TRY(gemv_timer_rates(&s->timer, &s->stream_gbps, &s->copy_gbps, err));
     for (size_t c = 0; c < s->codecs.count; c++) {
         const kerf_format *f = s->codecs.item[c].format;
         progress_tensor(p, f->name, "timing");
@@ -78,7 +85,6 @@ static kerf_status time_all(gemv_sweep *s, progress *p, kerf_error *err)
 kerf_status gemv_sweep_run(gemv_sweep *s, const args *a, const char *shapes, kerf_error *err)
 {
     progress p;
-    kerf_exec exec = {0};
     uint64_t work = 0;
     *s = (gemv_sweep){0};
     TRY(parse_lists(s, a, shapes, err));
@@ -86,9 +92,8 @@ kerf_status gemv_sweep_run(gemv_sweep *s, const args *a, const char *shapes, ker
     size_t most = s->shapes.count * s->batch.count * s->codecs.count;
     TRY(allocate(&s->item, most, sizeof *s->item, err));
     TRY(progress_open(&p, a, work * s->batch.count * s->codecs.count, err));
-    kerf_status status = open_timer(s, a, &exec, err);
+    kerf_status status = open_timer(s, a, err);
     if (status == KERF_OK) status = time_all(s, &p, err);
-    args_exec_close(&exec);
     progress_close(&p);
     return status;
 }
@@ -98,6 +103,7 @@ void gemv_sweep_close(gemv_sweep *s)
     shape_list_free(&s->shapes);
     codec_list_free(&s->codecs);
     gemv_timer_close(&s->timer);
+    args_exec_close(&s->exec);
     free(s->item);
     *s = (gemv_sweep){0};
 }

@@ -2,6 +2,8 @@
 #ifndef KERF_GEMV_SWEEP_H
 #define KERF_GEMV_SWEEP_H
 
+#include <kerf/cuda.h>
+
 #include "team.h"
 #include "codec_list.h"
 #include "shape_list.h"
@@ -11,10 +13,12 @@ typedef struct gemv_sweep {
     shape_list shapes;
     batches batch;
     codec_list codecs;
+    kerf_exec exec; /* of the timer; holds the device */
     gemv_timer timer;
     gemv_time *item;
     size_t count;
     double stream_gbps, copy_gbps; /* of the whole machine, before the products */
+    kerf_device_info device;       /* what was timed; an empty name: the CPU     */
 } gemv_sweep;
 
 /* Rows that verbs which sweep have in common, and what stands in for each when it is absent. */

@@ -129,16 +129,18 @@ static void place_label(FILE *to, svg_axes *a, double x, double y, double radius
     a->label[a->labels++].y = at;
 }
 
+void svg_point(FILE *to, const svg_axes *a, double x, double y, const char *class_name,
+               double radius, const char *title)
+{
+    fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"><title>", class_name,
+            svg_x(a, x), svg_y(a, y), radius);
+    put_html(to, title);
+    fprintf(to, "</title></circle>\n");
+}
+
 void svg_dot(FILE *to, svg_axes *a, double x, double y, const char *class_name, double radius,
              const char *label)
 {
-    fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\">", class_name, svg_x(a, x),
-            svg_y(a, y), radius);
-    if (label) {
-        fprintf(to, "<title>");
-        put_html(to, label);
-        fprintf(to, "</title>");
-    }
-    fprintf(to, "</circle>\n");
-    if (label) place_label(to, a, svg_x(a, x), svg_y(a, y), radius, label);
+    svg_point(to, a, x, y, class_name, radius, label);
+    place_label(to, a, svg_x(a, x), svg_y(a, y), radius, label);
 }

@@ -22,7 +22,10 @@ void svg_open(FILE *to, const svg_axes *a, const char *x_label, const char *y_la
 void svg_close(FILE *to);
 double svg_x(const svg_axes *a, double x);
 double svg_y(const svg_axes *a, double y);
-/* A dot of a CSS class; label NULL: none. Labels move away from each other. */
+/* A dot of a CSS class with a tooltip. */
+void svg_point(FILE *to, const svg_axes *a, double x, double y, const char *class_name,
+               double radius, const char *title);
+/* The same with a label beside it. Labels move away from each other. */
 void svg_dot(FILE *to, svg_axes *a, double x, double y, const char *class_name, double radius,
              const char *label);
 void svg_label(FILE *to, double x, double y, const char *text);

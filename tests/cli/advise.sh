@@ -22,6 +22,18 @@ check "less error than one format of no more bits" awk -v t2="$bits5" '
     $1 <= 5 && $2 <= t2 { exit 1 }' <(paste <(json 'uniform.*.bits') <(json 'uniform.*.t2'))
 check "the curve falls" awk 'NR > 1 && $1 > last { exit 1 } { last = $1 }' <(json 'curve.*.t2')
 
+# Scores of another version are measured again, and so is a tensor that differs in its first bytes.
+sed 's/"version": "[^"]*"/"version": "0.0.0"/' "$tmp/scores.json" >"$tmp/old.json"
+expect 0 advise "$model" --budget 5bits "${few[@]}" --cache "$tmp/old.json" --json
+json_is scored 112
+"$TOOLS/make_model" big "$tmp/big.safetensors" 16
+cp "$tmp/big.safetensors" "$tmp/other.safetensors"
+"$TOOLS/spoil" bytes "$tmp/other.safetensors" 4096 4 61
+for file in big other; do
+    expect 0 advise "$tmp/$file.safetensors" --budget 5bits -f nvfp4 --cache "$tmp/two.json" --json
+    json_is scored 1
+done
+
 # A second budget measures nothing; the same budget gives the same choice on one thread or many.
 expect 0 advise "$model" --budget 5.5bits "${few[@]}" "${cache[@]}" --json
 json_is scored 0
@@ -83,6 +95,28 @@ check "t2 under its limit" number total.t2 '<= 0.05'
 check "least time is no more than that of least bytes" number total.us ">= $time"
 expect 0 advise "$model" --budget 5bits --nested "${few[@]}" "${cache[@]}" --json
 check "nested is not better than the best" number total.t2 ">= $bits5"
+
+# A kernel that is slower than the one of the source's type: in bytes its format looks fine, in time
+# it is no candidate, and the report says why the group stays as it is.
+said='"source": "test", "date": "2026-11"'
+fit() { echo "{\"format\": \"$1\", \"batch\": [1, 8], \"fixed_us\": $2, \"bandwidth_gbps\": 4000, $said}"; }
+"$KERF" hardware h200 --json |
+    sed "s/\"fits\": \[\]/\"fits\": [$(fit bf16 2), $(fit nvfp4 9), $(fit int8 1)]/" >"$tmp/slow.json"
+expect 0 advise "$model" --minimise time --budget 9t2 --hardware "$tmp/slow.json" -f nvfp4 "${cache[@]}" --json
+check "all kept" test "$(json 'groups.*.codec' | sort -u)" = keep
+check "and it says why" test "$(json 'groups.*.reason' | grep -c '^no candidate is faster; next best nvfp4:amax')" -eq 16
+json_is time_curve.0.t2 0.0
+expect 0 advise "$model" --minimise time --budget 9t2 --hardware "$tmp/slow.json" -f nvfp4,int8 "${cache[@]}" --json
+check "the faster one" test "$(json 'groups.*.codec' | sort -u)" = int8:amax
+check "the curve over time falls" awk 'NR > 1 && $1 > last { exit 1 } { last = $1 }' <(json 'time_curve.*.t2')
+
+# Tokens of all sequences count: twice the batch may take twice the time.
+for batch in 1 2; do
+    expect 0 advise "$model" --budget $((batch * 14000))tok/s --batch $batch --context 64 --hardware b200 "${few[@]}" \
+        "${cache[@]}" --json
+    check "a step of $batch in 1/14000 s" awk -v a="$(json total.us)" -v o="$(json other_us)" \
+        'BEGIN { exit !(a + o <= 1e6 / 14000) }'
+done
 
 # What cannot be says what could.
 expect 5 advise "$model" --budget 4bits "${few[@]}" "${cache[@]}"

@@ -37,6 +37,14 @@ output_says '^nvfp4  *4  *15.0 %'
 output_says '^all  *5 '
 run compare "$tmp/bench.json" --hardware "$tmp/mine.json" --limit 1
 check "exit code 1 above the limit" test "$code" -eq 1
+expect 0 compare "$tmp/bench.json" --hardware "$tmp/mine.json" --within 60 --band 100
+run compare "$tmp/bench.json" --hardware "$tmp/mine.json" --within 61
+check "exit code 1 when 3 of 5 are too few" test "$code" -eq 1
+output_says '^4096x4096  *1  nvfp4  *fitted .*  -$' # a point is no band
+output_says '^4096x4096  *1  bf16  *spec-only .*  yes$'
+sed 's/"us": 12.7/"us": 1270/' "$tmp/bench.json" >"$tmp/slow.json"
+run compare "$tmp/slow.json" --hardware "$tmp/mine.json" --band 100
+check "exit code 1 when not all are in the band" test "$code" -eq 1
 
 expect 2 compare "$tmp/bench.json"
 expect 2 compare "$tmp/bench.json" --hardware h20

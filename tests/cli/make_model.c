@@ -10,6 +10,8 @@
  *   gaussian     a.weight [256, 4096] F32, normally distributed with deviation 0.02
  *   big          tensors of 256 MiB, N MiB in all
  *   many         a model folder of N shards with N tensors in all, of N rows of 256 each
+ *   llama        a model folder shaped as Llama-3.1-8B with N layers instead of 32 (16 GB), a
+ *                shard for eight of them; tails of the weights differ from tensor to tensor
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +26,7 @@ typedef struct model {
     kerf_entry *entry; /* write_model frees it */
     size_t count;
     int varies; /* tensors have deviations of their own */
+    int tails;  /* and tails: the farther a number lies out, the farther it is moved */
     kerf_writer_options options;
 } model;
 
@@ -57,9 +60,10 @@ static float weight(uint64_t i)
 }
 
 /* Element i as bytes of its type; fp16 by cutting the float's mantissa, which is exact enough. */
-static void put_element(unsigned char *out, kerf_dtype dtype, uint64_t i, float scale)
+static void put_element(unsigned char *out, kerf_dtype dtype, uint64_t i, float scale, float tail)
 {
     float x = weight(i) * scale;
+    x *= 1 + tail * x * x;
     uint32_t bits;
     memcpy(&bits, &x, 4);
     int exponent = (int)(bits >> 23 & 255) - 127;
@@ -78,13 +82,14 @@ static void write_tensor(kerf_writer *w, const model *m, size_t at, long bad, ui
     const kerf_entry *e = &m->entry[at];
     const size_t size = kerf_dtype_bits(e->dtype) / 8;
     const float scale = m->varies ? 1 + (float)(at % 61) / 64 : 1;
+    const float tail = m->tails ? (float)(at % 7) * 80 : 0;
     uint64_t elements = 0;
     if (kerf_shape_count(&e->shape, &elements, &err) != KERF_OK) die(&err);
     for (uint64_t first = 0; first < elements; first += CHUNK / size) {
         uint64_t n = elements - first < CHUNK / size ? elements - first : CHUNK / size;
         memset(chunk, 0, sizeof chunk);
         for (uint64_t i = 0; i < n; i++)
-            put_element(chunk + i * size, e->dtype, first + i + at * 977, scale);
+            put_element(chunk + i * size, e->dtype, first + i + at * 977, scale, tail);
         if (at == 0 && bad >= 0) memcpy(chunk + (size_t)bad * size, &bad_bits, size);
         if (kerf_writer_write(w, at, first * size, chunk, (size_t)n * size, &err) != KERF_OK)
             die(&err);
@@ -267,6 +272,51 @@ static void make_many(const char *path, size_t shards, size_t tensors, uint64_t 
     free(shard);
 }
 
+static void make_llama(const char *path, size_t layers)
+{
+    enum { NAME = 64, PARTS = 9, PER_SHARD = 8 };
+    static const struct {
+        const char *name;
+        kerf_shape shape;
+    } part[PARTS] = {
+        {"self_attn.q_proj", {2, {4096, 4096}}},   {"self_attn.k_proj", {2, {1024, 4096}}},
+        {"self_attn.v_proj", {2, {1024, 4096}}},   {"self_attn.o_proj", {2, {4096, 4096}}},
+        {"mlp.gate_proj", {2, {14336, 4096}}},     {"mlp.up_proj", {2, {14336, 4096}}},
+        {"mlp.down_proj", {2, {4096, 14336}}},     {"input_layernorm", {1, {4096}}},
+        {"post_attention_layernorm", {1, {4096}}},
+    };
+    static char config[512];
+    static const kerf_companion small[] = {{"config.json", config}};
+    size_t shards = (layers + PER_SHARD - 1) / PER_SHARD, names = 0;
+    char(*name)[NAME] = calloc(layers * PARTS + shards, NAME);
+    const char **shard = calloc(shards, sizeof *shard);
+    if (!name || !shard) exit(1);
+    snprintf(config, sizeof config,
+             "{\"model_type\": \"llama\", \"hidden_size\": 4096, \"num_hidden_layers\": %zu, "
+             "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, "
+             "\"intermediate_size\": 14336, \"vocab_size\": 128256, "
+             "\"tie_word_embeddings\": false}\n",
+             layers);
+    model m = {.varies = 1,
+               .tails = 1,
+               .options = {.shard = shard, .shards = shards, .companion = small, .companions = 1}};
+    for (size_t i = 0; i < shards; i++) {
+        shard[i] = name[names];
+        snprintf(name[names++], NAME, "model-%05zu-of-%05zu.safetensors", i + 1, shards);
+    }
+    add(&m, "model.embed_tokens.weight", KERF_BF16, (kerf_shape){2, {128256, 4096}}, 0);
+    for (size_t i = 0; i < layers * PARTS; i++) {
+        size_t layer = i / PARTS;
+        snprintf(name[names], NAME, "model.layers.%zu.%s.weight", layer, part[i % PARTS].name);
+        add(&m, name[names++], KERF_BF16, part[i % PARTS].shape, (unsigned)(layer / PER_SHARD));
+    }
+    add(&m, "model.norm.weight", KERF_BF16, (kerf_shape){1, {4096}}, (unsigned)shards - 1);
+    add(&m, "lm_head.weight", KERF_BF16, (kerf_shape){2, {128256, 4096}}, (unsigned)shards - 1);
+    write_model(&m, path, -1, 0);
+    free(name);
+    free(shard);
+}
+
 int main(int argc, char **argv)
 {
     const char *kind = argc >= 3 ? argv[1] : "";
@@ -291,10 +341,13 @@ int main(int argc, char **argv)
     } else if (strcmp(kind, "many") == 0 && argc == 6) {
         make_many(argv[2], strtoul(argv[3], NULL, 10), strtoul(argv[4], NULL, 10),
                   strtoul(argv[5], NULL, 10));
+    } else if (strcmp(kind, "llama") == 0 && argc == 4 && strtoul(argv[3], NULL, 10) > 0) {
+        make_llama(argv[2], strtoul(argv[3], NULL, 10));
     } else {
         fprintf(stderr, "usage: make_model nan|inf|odd|shards|groups|moe|turned|gaussian OUT\n"
                         "       make_model big OUT MEBIBYTES\n"
-                        "       make_model many OUT SHARDS TENSORS ROWS\n");
+                        "       make_model many OUT SHARDS TENSORS ROWS\n"
+                        "       make_model llama OUT LAYERS\n");
         return 2;
     }
     return 0;

@@ -3,7 +3,8 @@
 # the tests of bytes and laws (their parts that CI runs) with plain compiler calls, and runs them
 # until one fails. A fault that no test notices is listed, and this script fails. A fault in the
 # header of one family first meets the golden vectors in a library of that family's formats alone:
-# seconds, and most end there.
+# seconds, and most end there. Faults outside codecs/ are built in one tree by CMake, one after the
+# other, and meet the tests of the advisor.
 #
 #   bash tests/mutation/mutation.sh [-j N] [PATTERN]     PATTERN: only faults that contain it
 set -euo pipefail
@@ -20,8 +21,10 @@ while [ $# -gt 0 ]; do
 done
 
 work=$(mktemp -d) root=$work/tree # a copy: what is being edited meanwhile does not matter
+whole=$work/whole                 # likewise
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$root/tests/data" && cp -r codecs cli "$root"
+mkdir -p "$root/tests/data" "$whole" && cp -r codecs cli "$root"
+for name in *; do [[ $name = build* ]] || cp -r "$name" "$whole"; done
 cp -r tests/{unit,golden,property,exhaustive,mutation} "$root/tests" && cd "$root"
 compiler=${CC:-gcc}
 limit_s=120 # of one test program; a fault that makes it longer is caught
@@ -113,17 +116,24 @@ read_fault() {
     done <"$root/tests/mutation/faults.txt"
 }
 
-# Prints one line: caught, SURVIVED or broken, the file, the fault, the test.
-try_fault() {
-    local file title old new text family by status=1 here=$work/$1
-    read_fault "$1"
-    mkdir -p "$here" && cp -r "$root/codecs" "$here/codecs"
-    text=$(<"$here/$file")
-    local without=${text/"$old"/}
+# Applies the fault that was read last to the sources in $1; fails unless its text occurs once.
+apply_fault() {
+    local text without
+    text=$(<"$1/$file")
+    without=${text/"$old"/}
     if [ "$without" = "$text" ] || [ "${without/"$old"/}" != "$without" ]; then
         echo "broken    $file: $title (the text must occur exactly once)"
-    else
-        printf '%s\n' "${text/"$old"/"$new"}" >"$here/$file"
+        return 1
+    fi
+    printf '%s\n' "${text/"$old"/"$new"}" >"$1/$file"
+}
+
+# Prints one line: caught, SURVIVED or broken, the file, the fault, the test.
+try_fault() {
+    local file title old new family by status=1 here=$work/$1
+    read_fault "$1"
+    mkdir -p "$here" && cp -r "$root/codecs" "$here/codecs"
+    if apply_fault "$here"; then
         mkdir -p "$here/build"
         family=$(family_of "$file")
         if [ -n "$family" ]; then
@@ -141,19 +151,73 @@ try_fault() {
     rm -rf "$here"
 }
 
-mkdir -p "$work"/{fixed,oracle,library,base,baseline}
-for name in "${outside[@]}"; do compile "$root" "tests/$name.c" "$work/fixed/${name##*/}.o"; done
-for source in tests/exhaustive/{oracle*,patterns}.c tests/property/{sampling,laws*,fences}.c; do
-    compile "$root" "$source" "$work/oracle/$(basename "$source" .c).o"
-done
-# What no table of formats is in; test_golden shares its reader with the command.
-for source in codecs/base/*.c codecs/cuda/nodevice.c cli/{vector_check,vector_text,failure}.c; do
-    compile "$root" "$source" "$work/base/$(basename "$source" .c).o"
-done
-for source in codecs/*.c codecs/cpu/*.c; do
-    name=$(basename "$source" .c)
-    case $name in ref | dispatch) ;; *) compile "$root" "$source" "$work/library/$name.o" ;; esac
-done
+# --- outside codecs/ -------------------------------------------------------------------------------
+
+tree_units=(test_predict test_choose test_model test_hardware test_score)
+tree_scripts=(advise compare_times predict hardware)
+
+build_in_tree() { cmake --build "$work/tree_build" -j "$jobs" --target "$@" >"$work/tree_log" 2>&1; }
+
+# Prints the name of the first test that fails; fails with 1 when none does, with 2 when it does not
+# compile. $1: the faulty file; the unit tests see the library alone.
+run_in_tree() {
+    local name build=$work/tree_build
+    if [[ $1 != cli/* ]]; then
+        build_in_tree "${tree_units[@]}" || return 2
+        for name in "${tree_units[@]}"; do
+            timeout $limit_s "$build/tests/$name" >"$work/tree_log" 2>&1 || { echo "$name" && return 0; }
+        done
+    fi
+    build_in_tree kerf || return 2
+    for name in "${tree_scripts[@]}"; do
+        KERF=$build/kerf TOOLS=$build/tests/cli DATA=$whole/tests/data GOLDEN=$whole/tests/golden \
+            OMP_NUM_THREADS='' timeout 600 bash "$whole/tests/cli/$name.sh" >"$work/tree_log" 2>&1 ||
+            { echo "cli_$name" && return 0; }
+    done
+    return 1
+}
+
+try_in_tree() {
+    local file title old new by status=0
+    read_fault "$1"
+    cp -p "$whole/$file" "$work/kept"
+    if apply_fault "$whole"; then
+        by=$(run_in_tree "$file") || status=$?
+        case $status in
+        0) echo "caught    $file: $title ($by)" ;;
+        1) echo "SURVIVED  $file: $title" ;;
+        *) echo "broken    $file: $title (does not compile)" && grep -m 3 error "$work/tree_log" ;;
+        esac
+    fi
+    cp "$work/kept" "$whole/$file" # a new date: it is built again
+}
+
+prepare_tree() {
+    local status=0 by
+    cmake -S "$whole" -B "$work/tree_build" -DKERF_CUDA=OFF -DCMAKE_BUILD_TYPE=Release >"$work/tree_log" 2>&1 &&
+        build_in_tree kerf "${tree_units[@]}" json_get make_gguf make_malformed make_model peak_memory spoil ||
+        { tail -n 5 "$work/tree_log" >&2 && exit 1; }
+    by=$(run_in_tree advisor/none) || status=$?
+    [ $status -eq 1 ] || { echo "without any fault this fails: $by" >&2 && exit 1; }
+}
+
+# --- all of them -----------------------------------------------------------------------------------
+
+build_parts() {
+    mkdir -p "$work"/{fixed,oracle,library,base,baseline}
+    for name in "${outside[@]}"; do compile "$root" "tests/$name.c" "$work/fixed/${name##*/}.o"; done
+    for source in tests/exhaustive/{oracle*,patterns}.c tests/property/{sampling,laws*,fences}.c; do
+        compile "$root" "$source" "$work/oracle/$(basename "$source" .c).o"
+    done
+    # What no table of formats is in; test_golden shares its reader with the command.
+    for source in codecs/base/*.c codecs/cuda/nodevice.c cli/{vector_check,vector_text,failure}.c; do
+        compile "$root" "$source" "$work/base/$(basename "$source" .c).o"
+    done
+    for source in codecs/*.c codecs/cpu/*.c; do
+        name=$(basename "$source" .c)
+        case $name in ref | dispatch) ;; *) compile "$root" "$source" "$work/library/$name.o" ;; esac
+    done
+}
 
 start=$SECONDS
 expect_none() { # COMMAND...: no test may fail without a fault
@@ -161,24 +225,34 @@ expect_none() { # COMMAND...: no test may fail without a fault
     by=$("$@") || status=$?
     [ $status -eq 1 ] || { echo "without any fault these fail: $* $by" >&2 && exit 1; }
 }
-expect_none run_tests "$root" "$work/baseline" none
-sed -n 's/^@ \([^ ]*\) .*/\1/p' tests/mutation/faults.txt | sort -u | while read -r file; do
-    family=$(family_of "$file")
-    [ -z "$family" ] || [ -e "$work/family/$family" ] ||
-        expect_none run_family "$root" "$family" "$work/family/$family"
-done
-
 faults=$(grep -c '^@ ' tests/mutation/faults.txt)
-chosen=()
+chosen=() in_tree=()
 for ((i = 1; i <= faults; i++)); do
     read_fault $i
-    case "$file $title" in *"$pattern"*) chosen+=($i) ;; esac
+    [[ "$file $title" = *"$pattern"* ]] || continue
+    case $file in codecs/*) chosen+=($i) ;; *) in_tree+=($i) ;; esac
 done
-export -f compile run_tests family_of run_family seed_of read_fault try_fault
-declare -p inside outside >"$work/lists"
-printf '%s\n' "${chosen[@]}" |
-    xargs -P "$jobs" -I{} bash -c '. "$work/lists" && try_fault {}' | tee "$work/results"
+touch "$work/results"
+
+if [ ${#chosen[@]} -gt 0 ]; then
+    build_parts
+    expect_none run_tests "$root" "$work/baseline" none
+    sed -n 's/^@ \(codecs[^ ]*\) .*/\1/p' tests/mutation/faults.txt | sort -u | while read -r file; do
+        family=$(family_of "$file")
+        [ -z "$family" ] || [ -e "$work/family/$family" ] ||
+            expect_none run_family "$root" "$family" "$work/family/$family"
+    done
+    export -f compile run_tests family_of run_family seed_of read_fault apply_fault try_fault
+    declare -p inside outside >"$work/lists"
+    printf '%s\n' "${chosen[@]}" |
+        xargs -P "$jobs" -I{} bash -c '. "$work/lists" && try_fault {}' | tee -a "$work/results"
+fi
+if [ ${#in_tree[@]} -gt 0 ]; then
+    prepare_tree
+    for i in "${in_tree[@]}"; do try_in_tree "$i" | tee -a "$work/results"; done
+fi
 
 caught=$(grep -c '^caught' "$work/results" || true)
-echo "$caught of ${#chosen[@]} faults caught, $((SECONDS - start)) s"
-[ "$caught" -eq ${#chosen[@]} ]
+total=$((${#chosen[@]} + ${#in_tree[@]}))
+echo "$caught of $total faults caught, $((SECONDS - start)) s"
+[ "$caught" -eq $total ]

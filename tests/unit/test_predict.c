@@ -256,6 +256,30 @@ static void a_table_is_what_was_measured(void **state)
     assert_int_equal(predict(&h, product("nvfp4", 4096, 1024, 16)).tier, KERF_TIER_SPEC);
 }
 
+/* Where a kernel behaves as its fit says, or everywhere a tenth slower, a table of four corners is
+ * right between them as well; measured against the bytes, its fixed time would bend the line. */
+static void a_table_is_read_against_the_fit(void **state)
+{
+    (void)state;
+    static const double n[] = {1024, 16384}, k[] = {1024, 16384};
+    static const kerf_fit fit = {"nvfp4", 1, 1, 2.0, 4000, 0, 0, 0, 0, "s", "d"};
+    double us[4];
+    kerf_hardware h = *kerf_hardware_find("h200");
+    h.fit = &fit;
+    h.fits = 1;
+    for (size_t i = 0; i < 4; i++) {
+        us[i] = 1.1 * predict(&h, product("nvfp4", (uint64_t)n[i / 2], (uint64_t)k[i % 2], 1)).us;
+    }
+    const kerf_anchors table = {"nvfp4", 1, 2, 2, n, k, us, "s", "d"};
+    h.anchors = &table;
+    h.tables = 1;
+    kerf_prediction p = predict(&h, product("nvfp4", 4096, 3000, 1));
+    kerf_work w = work_of(product("nvfp4", 4096, 3000, 1));
+    assert_int_equal(p.tier, KERF_TIER_TABLE);
+    assert_near(p.us, 1.1 * (2 + kerf_work_bytes(&w) / 4e6), 1e-9);
+    assert_near(p.fixed_us, 2, 0); /* the parts are the fit's */
+}
+
 /* Times made from known parameters give them back, and their errors are those of the noise. */
 static void a_fit_finds_the_parameters(void **state)
 {
@@ -309,6 +333,7 @@ int main(void)
         cmocka_unit_test(the_band_holds_what_was_measured),
         cmocka_unit_test(a_fit_is_the_formula),
         cmocka_unit_test(a_table_is_what_was_measured),
+        cmocka_unit_test(a_table_is_read_against_the_fit),
         cmocka_unit_test(a_fit_finds_the_parameters),
         cmocka_unit_test(nonsense_is_refused),
     };
