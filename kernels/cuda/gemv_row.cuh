@@ -27,13 +27,16 @@ namespace
 
 typedef void (*kernel)(const kf_gemv_job);
 
-kernel tiles_for(unsigned columns)
+/* A template, so that rows without the tiled kernel do not make it. */
+template <bool HERE> kernel tiles_for(unsigned columns)
 {
-    if constexpr (TILED)
-        return columns == 1   ? gemv_tiles<1, true>
-               : columns <= 8 ? gemv_tiles<1, false>
-                              : gemv_tiles<2, false>;
-    return nullptr;
+    if constexpr (HERE) {
+        if (columns == 1) return gemv_tiles<1, true>;
+        if (columns <= 8) return gemv_tiles<1, false>;
+        return gemv_tiles<2, false>;
+    } else {
+        return nullptr;
+    }
 }
 
 /* At most two attributes. */
@@ -70,7 +73,7 @@ cudaError_t launch(kernel k, const kf_gemv_job *j, const kf_gemv_grid *g, unsign
 
 cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
 {
-    kernel k = tiles_for(j->columns);
+    kernel k = tiles_for<TILED>(j->columns);
     *clusters = (int)g->blocks;
     if (!k) return cudaErrorInvalidDeviceFunction;
     cudaError_t e = cudaFuncSetAttribute(
@@ -83,7 +86,7 @@ cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
 
 cudaError_t tiles(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
 {
-    return launch(tiles_for(j->columns), j, g, THREADS, s);
+    return launch(tiles_for<TILED>(j->columns), j, g, THREADS, s);
 }
 
 cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)

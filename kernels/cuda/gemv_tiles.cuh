@@ -304,42 +304,44 @@ struct scale_feed {
     __device__ __forceinline__ void aim(const kf_gemv_job &j, const span &s, const cursor &c,
                                         uint32_t lane)
     {
-        if constexpr (!HAS_GROUPS) return;
-        place p = place_of(j, s.tile + c.tile);
-        const kf_gemv_matrix &m = j.part[p.part];
-        uint64_t done = (uint64_t)(s.stage + c.stage) * GROUPS;
-        second = (const float *)m.plane[KERF_PLANE_SECOND];
+        if constexpr (HAS_GROUPS) {
+            place p = place_of(j, s.tile + c.tile);
+            const kf_gemv_matrix &m = j.part[p.part];
+            uint64_t done = (uint64_t)(s.stage + c.stage) * GROUPS;
+            second = (const float *)m.plane[KERF_PLANE_SECOND];
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint32_t row = p.row + lane / 4 + 8 * half;
-            bool valid = row < m.rows;
-            if (KF_ROW.geometry == KERF_GROUP_TILE) row = p.row / KF_ROW.group, valid = true;
-            group[half] = valid ? row * j.row_groups + done : 0;
-            groups[half] = valid ? (uint32_t)(j.row_groups - done) : 0;
-            from[half] = m.plane[KERF_PLANE_SCALES] + group[half] * SCALE_SIZE;
-            if constexpr (HAS_ZEROS)
-                zeros[half] =
-                    m.plane[KERF_PLANE_ZEROS] + (valid ? row * j.zero_bytes : 0) + done * BITS / 8;
+            for (int half = 0; half < 2; half++) {
+                uint32_t row = p.row + lane / 4 + 8 * half;
+                bool valid = row < m.rows;
+                if (KF_ROW.geometry == KERF_GROUP_TILE) row = p.row / KF_ROW.group, valid = true;
+                group[half] = valid ? row * j.row_groups + done : 0;
+                groups[half] = valid ? (uint32_t)(j.row_groups - done) : 0;
+                from[half] = m.plane[KERF_PLANE_SCALES] + group[half] * SCALE_SIZE;
+                if constexpr (HAS_ZEROS)
+                    zeros[half] = m.plane[KERF_PLANE_ZEROS] + (valid ? row * j.zero_bytes : 0) +
+                                  done * BITS / 8;
+            }
         }
     }
 
     __device__ __forceinline__ void fetch(scales &out, const kf_gemv_job &j)
     {
-        if constexpr (!HAS_GROUPS) return;
+        if constexpr (HAS_GROUPS) {
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int n = min(GROUPS, (int)groups[half]);
-            load_scales(out.w[half], from[half], n * SCALE_SIZE, j.wide);
-            from[half] += SCALE_BYTES;
-            if constexpr (HAS_ZEROS) {
-                out.zero[half] = bytes_at(zeros[half], (n * BITS + 7) / 8);
-                zeros[half] += ZERO_BYTES;
+            for (int half = 0; half < 2; half++) {
+                int n = min(GROUPS, (int)groups[half]);
+                load_scales(out.w[half], from[half], n * SCALE_SIZE, j.wide);
+                from[half] += SCALE_BYTES;
+                if constexpr (HAS_ZEROS) {
+                    out.zero[half] = bytes_at(zeros[half], (n * BITS + 7) / 8);
+                    zeros[half] += ZERO_BYTES;
+                }
+                if constexpr (NESTED) {
+                    out.second[half] = __ldg(second + group[half] / KF_NEST_BLOCKS);
+                    group[half] += GROUPS;
+                }
+                groups[half] -= n;
             }
-            if constexpr (NESTED) {
-                out.second[half] = __ldg(second + group[half] / KF_NEST_BLOCKS);
-                group[half] += GROUPS;
-            }
-            groups[half] -= n;
         }
     }
 };
