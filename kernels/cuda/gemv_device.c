@@ -178,11 +178,10 @@ static int plan_tiles(device_plan *p, const kerf_gemv *plan, const machine *m, k
         tiles += (j->part[i].rows + KF_GEMV_TILE - 1) / KF_GEMV_TILE;
         j->part[i].tiles = (uint32_t)tiles;
     }
-    unsigned per_stage = t->scale_bytes ? t->scale_bytes : 1;
+    unsigned per_step = t->scale_bytes ? t->scale_bytes : 1;
     j->tiles = (uint32_t)tiles;
     j->stages = (j->cols + t->stage_codes - 1) / t->stage_codes;
-    j->wide = j->cols % t->stage_codes == 0 &&
-              j->row_groups * bytes_of(plan, KERF_PLANE_SCALES) % per_stage == 0;
+    j->wide = j->row_groups * bytes_of(plan, KERF_PLANE_SCALES) % per_step == 0;
     int straddles = f->second == KERF_SECOND_NESTED && !j->wide;
     if (tiles == 0 || straddles || !choose_cluster(p, m, bytes, err, status)) {
         *j = job;
@@ -269,6 +268,9 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
         const kerf_gemv_part *m = &a->more[i - 1];
         fill_part(&j.part[i], m->weights, m->bias.p, m->residual.p, m->y.p, m->y_stride);
     }
+#ifdef KERF_GEMV_TUNE
+    j.part[3].residual = a->more[2].residual.p;
+#endif
     j.aligned = 1;
     for (unsigned i = 0; i < j.parts; i++) {
         j.aligned = j.aligned && is_aligned(j.part[i].plane[KERF_PLANE_CODES]);

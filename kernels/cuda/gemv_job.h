@@ -50,7 +50,7 @@ typedef struct kf_gemv_tiling {
     unsigned stage_codes; /* of a row                                              */
     unsigned ring_bytes;  /* of shared memory, for all warps                       */
     unsigned table_bytes; /* of shared memory                                      */
-    unsigned scale_bytes; /* of a row of a stage; 0: none are read on the way      */
+    unsigned scale_bytes; /* of a row of a step; 0: none are read on the way       */
     double rounding;      /* what weights lose: relative                           */
 } kf_gemv_tiling;
 

@@ -1,9 +1,9 @@
 /* gemv_tiles.cuh - y = W x with W decoded on its way into tensor cores.
  *
- * The unit of work is a tile of 16 rows times a stage of 256 elements (128 of 16 bits). A
+ * The unit of work is a tile of 16 rows times a stage of 256 bytes of codes (192 for 6 bits). A
  * block of 8 warps owns a run of whole tiles; its warps divide tiles x stages evenly among them,
  * each a run of its own, so that no warp waits for another until all weights are read. Each warp
- * keeps DEPTH stages on their way into shared memory, scales one stage ahead in registers, and
+ * keeps DEPTH stages on their way into shared memory, scales one step ahead in registers, and
  * sums over its run in registers. At the end of a tile or of its run a warp leaves its sums in a
  * slot; slots are added in the order of warps, by fixed rules: the same bits in every run.
  *
@@ -33,12 +33,14 @@ namespace
 {
 
 constexpr int WARPS = KF_GEMV_WARPS, THREADS = 32 * WARPS, TILE = KF_GEMV_TILE;
-constexpr int ROW_STAGE = BITS == 4 ? 128 : BITS == 6 ? 192 : 256; /* bytes */
+constexpr int ROW_STAGE = BITS == 6 ? 192 : 256; /* bytes */
 constexpr int STAGE_CODES = BITS ? ROW_STAGE * 8 / BITS : 1;
 constexpr int PITCH = BITS == 6 ? 208 : ROW_STAGE; /* 6 bits: rows apart so that banks differ */
-constexpr int DEPTH = BITS == 4 ? 4 : BITS == 6 ? 3 : 2; /* stages on their way, 8 KiB */
+constexpr int DEPTH = BITS == 6 ? 3 : 2;           /* stages on their way: 8 KiB of each warp */
+constexpr int STEPS = BITS == 4 ? 2 : 1;           /* of a stage, each with its scales */
+constexpr int STEP_CODES = STAGE_CODES / STEPS;
 constexpr int STAGE_BYTES = TILE * PITCH;
-constexpr int BLOCKS = STAGE_CODES / 32;
+constexpr int BLOCKS = STEP_CODES / 32; /* of 32 elements, of a step */
 constexpr int PIECES = ROW_STAGE / 16;
 
 /* --- scales ----------------------------------------------------------------------------------- */
@@ -51,6 +53,7 @@ constexpr bool HAS_GROUPS = KF_ROW.geometry == KERF_GROUP_BLOCK ||
 constexpr scaling SCALING = !HAS_GROUPS          ? SCALING_ROW
                             : KF_ROW.group == 16 ? SCALING_CODES
                                                  : SCALING_GROUP;
+constexpr uint32_t TILE_ROWS = KF_ROW.group ? KF_ROW.group : 1; /* that share a row of scales */
 constexpr bool HAS_ZEROS = KF_ROW.zero == KERF_ZERO_CODE;
 constexpr bool HAS_TABLE = WAY == WAY_CODEBOOK;
 constexpr bool NESTED = KF_ROW.second == KERF_SECOND_NESTED;
@@ -63,7 +66,7 @@ constexpr int size_of_scale(kerf_scale_kind k)
                                                          : 1;
 }
 constexpr int SCALE_SIZE = size_of_scale(KF_ROW.scale);
-constexpr int GROUPS = HAS_GROUPS ? STAGE_CODES / (int)KF_ROW.group : 0; /* of a stage */
+constexpr int GROUPS = HAS_GROUPS ? STEP_CODES / (int)KF_ROW.group : 0; /* of a step */
 constexpr int SCALE_BYTES = GROUPS * SCALE_SIZE;
 constexpr int SCALE_WORDS = HAS_GROUPS ? (SCALE_BYTES + 3) / 4 : 1;
 constexpr int ZERO_BYTES = HAS_ZEROS ? (GROUPS * BITS + 7) / 8 : 0;
@@ -74,7 +77,7 @@ constexpr bool TILED =
     (!HAS_GROUPS || (SCALING == SCALING_CODES ? KF_ROW.scale == KERF_SCALE_E4M3
                                               : GROUPS >= 1 && KF_ROW.group % 32 == 0));
 
-/* Of rows g and g + 8 of a tile and one stage. */
+/* Of rows g and g + 8 of a tile and one step. */
 struct scales {
     uint32_t w[2][SCALE_WORDS];
     uint32_t zero[2];
@@ -112,7 +115,7 @@ __device__ __forceinline__ void load_scales(uint32_t w[SCALE_WORDS], const uint8
         w[i] = bytes_at(p + 4 * i, min(have, SCALE_BYTES) - 4 * i);
 }
 
-/* Scale i of a stage. PLAIN: no E8M0 byte is 0 or 255. */
+/* Scale i of a step. PLAIN: no E8M0 byte is 0 or 255. */
 template <bool PLAIN>
 __device__ __forceinline__ float scale_at(const scales &s, int row, int i, float offset)
 {
@@ -307,13 +310,13 @@ struct scale_feed {
         if constexpr (HAS_GROUPS) {
             place p = place_of(j, s.tile + c.tile);
             const kf_gemv_matrix &m = j.part[p.part];
-            uint64_t done = (uint64_t)(s.stage + c.stage) * GROUPS;
+            uint64_t done = (uint64_t)(s.stage + c.stage) * (STEPS * GROUPS);
             second = (const float *)m.plane[KERF_PLANE_SECOND];
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 uint32_t row = p.row + lane / 4 + 8 * half;
                 bool valid = row < m.rows;
-                if (KF_ROW.geometry == KERF_GROUP_TILE) row = p.row / KF_ROW.group, valid = true;
+                if (KF_ROW.geometry == KERF_GROUP_TILE) row = p.row / TILE_ROWS, valid = true;
                 group[half] = valid ? row * j.row_groups + done : 0;
                 groups[half] = valid ? (uint32_t)(j.row_groups - done) : 0;
                 from[half] = m.plane[KERF_PLANE_SCALES] + group[half] * SCALE_SIZE;
@@ -402,11 +405,10 @@ __device__ __forceinline__ uint32_t half_pair(const kf_gemv_job &j, uint32_t pai
 /* In the order of codes. */
 __device__ __forceinline__ uint4 in_order(const uint32_t w[4])
 {
-    if (BITS == 8) return {w[0], w[1], w[2], w[3]};
     uint32_t v[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        int a = order(0, 2 * i), b = order(0, 2 * i + 1);
+        int a = BITS == 8 ? 2 * i : order(0, 2 * i), b = BITS == 8 ? a + 1 : order(0, 2 * i + 1);
         v[i] = __byte_perm(w[a / 2], w[b / 2], (a % 2 ? 0x32 : 0x10) | (b % 2 ? 0x7600 : 0x5400));
     }
     return {v[0], v[1], v[2], v[3]};
@@ -543,7 +545,7 @@ __device__ __forceinline__ void load_codes(uint32_t ring, uint32_t lane, uint32_
 
 template <int NB, bool ONE, bool PLAIN>
 __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ring, uint32_t stage,
-                                               const scales &s, float sum[NB][4])
+                                               int step, const scales &s, float sum[NB][4])
 {
     uint32_t kept[4];
     __half2 scale_pairs[2][4];
@@ -565,7 +567,7 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
 #pragma unroll
     for (int block = 0; block < BLOCKS; block++) {
         uint32_t a[4], b[4], p[4], q[4];
-        load_codes(ring, me.lane, me.place, block, a, b, kept);
+        load_codes(ring, me.lane, me.place, step * BLOCKS + block, a, b, kept);
         uint32_t zero[2] = {me.zero[0], me.zero[1]};
         if constexpr (HAS_ZEROS && HAS_GROUPS) {
             constexpr uint32_t flip = KF_ROW.element == KERF_ELEM_S8 ? 0x80 : 0;
@@ -587,7 +589,7 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
                 for (int i = 0; i < 4; i++) group[n][i] = 0;
 #pragma unroll
         for (int n = 0; n < NB; n++) {
-            uint4 v = *(const uint4 *)(x[n] + block * 64);
+            uint4 v = *(const uint4 *)(x[n] + (step * BLOCKS + block) * 64);
             float *c = SCALING == SCALING_GROUP ? group[n] : sum[n];
             multiply(c, p[0], q[0], p[1], q[1], v.x, v.y);
             multiply(c, p[2], q[2], p[3], q[3], v.z, v.w);
@@ -610,15 +612,15 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
 
 template <int NB, bool ONE>
 __device__ __forceinline__ void consume(const worker<NB> &me, uint32_t ring, uint32_t stage,
-                                        const scales &s, float sum[NB][4])
+                                        int step, const scales &s, float sum[NB][4])
 {
     if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
         if (__any_sync(0xffffffffu, is_odd(s)))
-            consume_blocks<NB, ONE, false>(me, ring, stage, s, sum);
+            consume_blocks<NB, ONE, false>(me, ring, stage, step, s, sum);
         else
-            consume_blocks<NB, ONE, true>(me, ring, stage, s, sum);
+            consume_blocks<NB, ONE, true>(me, ring, stage, step, s, sum);
     } else {
-        consume_blocks<NB, ONE, true>(me, ring, stage, s, sum);
+        consume_blocks<NB, ONE, true>(me, ring, stage, step, s, sum);
     }
 }
 
@@ -780,6 +782,19 @@ __device__ __forceinline__ float sum_slots(const float *slots, uint32_t slot, ui
     return sum;
 }
 
+#ifdef KERF_GEMV_TRACE
+__device__ __forceinline__ void trace(const kf_gemv_job &j, int i)
+{
+    uint64_t t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    if (threadIdx.x == 0 && j.part[3].residual)
+        ((uint64_t *)j.part[3].residual)[blockIdx.x * 8 + i] = t;
+}
+#define TRACE(i) trace(j, i)
+#else
+#define TRACE(i)
+#endif
+
 template <int NB, bool ONE>
 __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__ kf_gemv_job j)
 {
@@ -792,6 +807,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
     uint32_t *zeros = (uint32_t *)(factors + j.most * TILE);
     uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (DEPTH * STAGE_BYTES);
 
+    TRACE(0);
     begin_next();
     if (!j.constant_weights) wait_previous();
     uint32_t units = s.tiles * s.stages, first = cut(units, warp);
@@ -812,10 +828,12 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
     }
     if (threadIdx.x < KERF_GEMV_COLUMNS) largest[threadIdx.x] = 0;
     uint8_t *nothing = shared + j.x_at + j.columns * j.x_pitch;
-    if (threadIdx.x < BLOCKS * 16) ((uint32_t *)nothing)[threadIdx.x] = 0;
+    if (threadIdx.x < STAGE_CODES / 2) ((uint32_t *)nothing)[threadIdx.x] = 0;
     prepare_rows(j, s, factors, zeros);
     prepare_table((uint32_t *)(shared + j.table_at));
+    TRACE(1);
     if (j.constant_weights) wait_previous();
+    TRACE(2);
 
     if (j.x_type != KERF_F16) {
         uint32_t k0 = s.stage * STAGE_CODES;
@@ -825,6 +843,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
     }
     stage_x(j, s, shared + j.x_at, largest);
     __syncthreads();
+    TRACE(3);
 
     worker<NB> me;
     uint32_t row = lane % 8 + lane / 8 % 2 * 8;
@@ -833,7 +852,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
     for (uint32_t n = 0; n < NB; n++) {
         bool live = lane / 4 + 8 * n < j.columns;
         me.x[n] = live ? shared + j.x_at + (lane / 4 + 8 * n) * j.x_pitch + lane % 4 * 16 : nothing;
-        me.x_step[n] = live ? BLOCKS * 64 : 0;
+        me.x_step[n] = live ? STAGE_CODES * 2 : 0;
     }
     me.table = (const uint32_t *)(shared + j.table_at) + lane;
     me.offset = 0;
@@ -854,22 +873,29 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
         }
         cursor here = at;
         fresh = at.next(s.stages);
-        if (at.left) {
-            if (fresh) scaled.aim(j, s, at, lane);
-            scaled.fetch(then, j);
-        }
         wait_copies();
         __syncwarp();
-        consume<NB, ONE>(me, ring + slot, here.stage, now, sum);
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            if (step + 1 < STEPS) {
+                scaled.fetch(then, j);
+            } else if (at.left) {
+                if (fresh) scaled.aim(j, s, at, lane);
+                scaled.fetch(then, j);
+            }
+            consume<NB, ONE>(me, ring + slot, here.stage, step, now, sum);
+            now = then;
+        }
         if (fresh || !at.left)
             leave<NB, ONE>(slots + (here.tile + warp) * SLOT<NB, ONE>, lane, sum);
         __syncwarp();
         if (feed.at.left) feed.fetch(j, s, slot, lane);
         commit_copies();
         slot = slot == (DEPTH - 1) * STAGE_BYTES ? 0 : slot + STAGE_BYTES;
-        now = then;
     }
+    TRACE(4);
     __syncthreads();
+    TRACE(5);
 
     uint32_t outputs = s.tiles * TILE * j.columns;
     if (j.cluster == 1) {
@@ -889,6 +915,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
                      factors[(tile + 1) * TILE + r];
             finish(j, m, p.row + r, column, v, up);
         }
+        TRACE(6);
         return;
     }
 
