@@ -7,7 +7,7 @@
  *   ring     each warp's stages of codes              (later: the block's sums, for its cluster)
  *   x        columns x the block's part of cols, as halves, and one stage of zeros
  *   slots    (tiles + warps) x 16 rows x columns
- *   rows     tiles x 16 factors and zero points
+ *   rows     tiles x 16 factors and zero points, and which warps had each tile
  *   table    pairs of a code book
  *
  * A ring of 64 KiB is twice what 132 multiprocessors need on their way to keep 4.8 TB/s busy, and
@@ -76,8 +76,9 @@ static size_t lay_out(kf_gemv_job *j, const kf_gemv_tiling *t, unsigned teams)
     j->x_at = (uint32_t)at;
     at += x + t->stage_codes * 2;
     j->slots_at = (uint32_t)(at = (at + 127) / 128 * 128);
-    j->rows_at = (uint32_t)(at += (size_t)(j->most + KF_GEMV_WARPS) * slot * sizeof(float));
-    at += (size_t)j->most * KF_GEMV_TILE * 2 * sizeof(float);
+    j->rows_at =
+        (uint32_t)(at += (size_t)(j->most + KF_GEMV_WARPS(j->columns)) * slot * sizeof(float));
+    at += (size_t)j->most * (KF_GEMV_TILE * 2 + 1) * sizeof(float);
     j->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
     return at + t->table_bytes;
 }

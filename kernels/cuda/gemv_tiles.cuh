@@ -1,11 +1,12 @@
 /* gemv_tiles.cuh - y = W x with W decoded on its way into tensor cores.
  *
- * The unit of work is a tile of 16 rows times a stage of 256 bytes of codes (192 for 6 bits). A
- * block of 8 warps owns a run of whole tiles; its warps divide tiles x stages evenly among them,
- * each a run of its own, so that no warp waits for another until all weights are read. Each warp
- * keeps DEPTH stages on their way into shared memory, scales one step ahead in registers, and
- * sums over its run in registers. At the end of a tile or of its run a warp leaves its sums in a
- * slot; slots are added in the order of warps, by fixed rules: the same bits in every run.
+ * The unit of work is a tile of 16 rows times a stage of 128 bytes of codes (96 for 6 bits). A
+ * block of 16 warps (8 for several columns) owns a run of whole tiles; its warps divide tiles x
+ * stages evenly among them, each a run of its own, so that no warp waits for another until all
+ * weights are read. Each warp keeps DEPTH stages on their way into shared memory, scales one step
+ * ahead in registers, and sums over its run in registers. At the end of a tile or of its run a warp
+ * leaves its sums in a slot; slots are added in the order of warps, by fixed rules: the same bits
+ * in every run.
  *
  *   weights of the first stages are asked for    nothing here depends on x: a kernel may do all
  *   row factors, tables                          this while the one before it still works
@@ -32,15 +33,12 @@
 namespace
 {
 
-constexpr int WARPS = KF_GEMV_WARPS, THREADS = 32 * WARPS, TILE = KF_GEMV_TILE;
-constexpr int ROW_STAGE = BITS == 6 ? 192 : 256; /* bytes */
+constexpr int TILE = KF_GEMV_TILE;
+constexpr int ROW_STAGE = BITS == 6 ? 96 : 128; /* bytes */
 constexpr int STAGE_CODES = BITS ? ROW_STAGE * 8 / BITS : 1;
-constexpr int PITCH = BITS == 6 ? 208 : ROW_STAGE; /* 6 bits: rows apart so that banks differ */
-constexpr int DEPTH = BITS == 6 ? 3 : 2;           /* stages on their way: 8 KiB of each warp */
-constexpr int STEPS = BITS == 4 ? 2 : 1;           /* of a stage, each with its scales */
-constexpr int STEP_CODES = STAGE_CODES / STEPS;
+constexpr int PITCH = BITS == 6 ? 112 : ROW_STAGE; /* 6 bits: rows apart so that banks differ */
 constexpr int STAGE_BYTES = TILE * PITCH;
-constexpr int BLOCKS = STEP_CODES / 32; /* of 32 elements, of a step */
+constexpr int BLOCKS = STAGE_CODES / 32; /* of 32 elements */
 constexpr int PIECES = ROW_STAGE / 16;
 
 /* --- scales ----------------------------------------------------------------------------------- */
@@ -66,7 +64,7 @@ constexpr int size_of_scale(kerf_scale_kind k)
                                                          : 1;
 }
 constexpr int SCALE_SIZE = size_of_scale(KF_ROW.scale);
-constexpr int GROUPS = HAS_GROUPS ? STEP_CODES / (int)KF_ROW.group : 0; /* of a step */
+constexpr int GROUPS = HAS_GROUPS ? STAGE_CODES / (int)KF_ROW.group : 0; /* of a stage */
 constexpr int SCALE_BYTES = GROUPS * SCALE_SIZE;
 constexpr int SCALE_WORDS = HAS_GROUPS ? (SCALE_BYTES + 3) / 4 : 1;
 constexpr int ZERO_BYTES = HAS_ZEROS ? (GROUPS * BITS + 7) / 8 : 0;
@@ -77,7 +75,7 @@ constexpr bool TILED =
     (!HAS_GROUPS || (SCALING == SCALING_CODES ? KF_ROW.scale == KERF_SCALE_E4M3
                                               : GROUPS >= 1 && KF_ROW.group % 32 == 0));
 
-/* Of rows g and g + 8 of a tile and one step. */
+/* Of rows g and g + 8 of a tile and one stage. */
 struct scales {
     uint32_t w[2][SCALE_WORDS];
     uint32_t zero[2];
@@ -115,7 +113,7 @@ __device__ __forceinline__ void load_scales(uint32_t w[SCALE_WORDS], const uint8
         w[i] = bytes_at(p + 4 * i, min(have, SCALE_BYTES) - 4 * i);
 }
 
-/* Scale i of a step. PLAIN: no E8M0 byte is 0 or 255. */
+/* Scale i of a stage. PLAIN: no E8M0 byte is 0 or 255. */
 template <bool PLAIN>
 __device__ __forceinline__ float scale_at(const scales &s, int row, int i, float offset)
 {
@@ -173,7 +171,7 @@ __device__ __forceinline__ place place_of(const kf_gemv_job &j, uint32_t tile)
 }
 
 /* Where warp w of the block begins in n units. */
-__device__ __forceinline__ uint32_t cut(uint32_t n, uint32_t w)
+template <int WARPS> __device__ __forceinline__ uint32_t cut(uint32_t n, uint32_t w)
 {
     return n * w / WARPS;
 }
@@ -223,7 +221,7 @@ __device__ __forceinline__ void commit_copies()
 }
 
 /* Until the oldest of DEPTH groups is there. */
-__device__ __forceinline__ void wait_copies()
+template <int DEPTH> __device__ __forceinline__ void wait_copies()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 1) : "memory");
 }
@@ -239,7 +237,7 @@ __device__ __noinline__ void copy_bytes(uint32_t to, const uint8_t *from, bool v
                  : "memory");
 }
 
-constexpr int ROWS_AT_ONCE = 32 / PIECES, COPIES = TILE / ROWS_AT_ONCE;
+constexpr int ROWS_AT_ONCE = 4, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
 
 /* The codes of a warp's run on their way into its ring: a lane copies one piece of each
  * ROWS_AT_ONCE-th row. */
@@ -275,7 +273,7 @@ struct codes {
     {
         const uint8_t *p = from;
         uint64_t step = ROWS_AT_ONCE * j.row_bytes;
-        if (PIECES != 12 || lane < 24) {
+        if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE) {
 #pragma unroll
             for (int i = 0; i < COPIES; i++, p += step) {
                 uint32_t twist = BITS == 6 ? 0 : i * ROWS_AT_ONCE % 8 * 16;
@@ -310,7 +308,7 @@ struct scale_feed {
         if constexpr (HAS_GROUPS) {
             place p = place_of(j, s.tile + c.tile);
             const kf_gemv_matrix &m = j.part[p.part];
-            uint64_t done = (uint64_t)(s.stage + c.stage) * (STEPS * GROUPS);
+            uint64_t done = (uint64_t)(s.stage + c.stage) * GROUPS;
             second = (const float *)m.plane[KERF_PLANE_SECOND];
 #pragma unroll
             for (int half = 0; half < 2; half++) {
@@ -327,6 +325,21 @@ struct scale_feed {
         }
     }
 
+    /* Past the n groups of a stage; with them go their zero points and second-level scale. */
+    __device__ __forceinline__ void skip(int half, int n, uint32_t &zero, float &above)
+    {
+        from[half] += SCALE_BYTES;
+        if constexpr (HAS_ZEROS) {
+            zero = bytes_at(zeros[half], (n * BITS + 7) / 8);
+            zeros[half] += ZERO_BYTES;
+        }
+        if constexpr (NESTED) {
+            above = __ldg(second + group[half] / KF_NEST_BLOCKS);
+            group[half] += GROUPS;
+        }
+        groups[half] -= n;
+    }
+
     __device__ __forceinline__ void fetch(scales &out, const kf_gemv_job &j)
     {
         if constexpr (HAS_GROUPS) {
@@ -334,20 +347,89 @@ struct scale_feed {
             for (int half = 0; half < 2; half++) {
                 int n = min(GROUPS, (int)groups[half]);
                 load_scales(out.w[half], from[half], n * SCALE_SIZE, j.wide);
-                from[half] += SCALE_BYTES;
-                if constexpr (HAS_ZEROS) {
-                    out.zero[half] = bytes_at(zeros[half], (n * BITS + 7) / 8);
-                    zeros[half] += ZERO_BYTES;
-                }
-                if constexpr (NESTED) {
-                    out.second[half] = __ldg(second + group[half] / KF_NEST_BLOCKS);
-                    group[half] += GROUPS;
-                }
-                groups[half] -= n;
+                skip(half, n, out.zero[half], out.second[half]);
             }
         }
     }
 };
+
+/* --- one column: groups apart
+ * ----------------------------------------------------------------------
+ *
+ * With one column of x the tensor core has seven to spare. Each group of a stage takes one of them:
+ * its part of x stands in that column alone, so that sums of groups come out side by side, those of
+ * lane t of a quad in its own registers, and every scale is read and applied once, by one lane. A
+ * stage with blocks of 16 needs two rounds of eight columns. */
+constexpr bool APART = SCALING != SCALING_ROW;
+constexpr int ROUNDS = GROUPS > 8 ? GROUPS / 8 : 1;
+constexpr int ROUND_GROUPS = GROUPS / ROUNDS, ROUND_BLOCKS = BLOCKS / ROUNDS;
+constexpr int LANE_GROUPS = ROUND_GROUPS >= 8 ? 2 : 1, LANE_BYTES = LANE_GROUPS * SCALE_SIZE;
+
+/* The scales of lane t: of its groups in each round, for rows g and g + 8. */
+struct own_scales {
+    uint32_t w[2][ROUNDS];
+    uint32_t zero[2]; /* of all groups: codes are decoded by every lane */
+    float second[2];
+};
+
+__device__ __forceinline__ void fetch_own(own_scales &out, scale_feed &feed, const kf_gemv_job &j,
+                                          uint32_t lane)
+{
+    if constexpr (HAS_GROUPS) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int n = min(GROUPS, (int)feed.groups[half]);
+#pragma unroll
+            for (int round = 0; round < ROUNDS; round++) {
+                int first = (int)lane % 4 * LANE_GROUPS + round * ROUND_GROUPS;
+                int have = (n - first) * SCALE_SIZE;
+                const uint8_t *p = feed.from[half] + first * SCALE_SIZE;
+                uint32_t w = 0;
+                if (!j.wide)
+                    w = bytes_at(p, min(have, LANE_BYTES));
+                else if (have <= 0)
+                    w = 0;
+                else if constexpr (LANE_BYTES == 4)
+                    w = __ldg((const uint32_t *)p);
+                else if constexpr (LANE_BYTES == 2)
+                    w = __ldg((const unsigned short *)p);
+                else
+                    w = __ldg(p);
+                out.w[half][round] = w;
+            }
+            feed.skip(half, n, out.zero[half], out.second[half]);
+        }
+    }
+}
+
+/* Both scales of a lane in a round; where it has one, the second is not used. */
+__device__ __forceinline__ float2 own_scale(const own_scales &s, int row, int round, float offset)
+{
+    uint32_t w = s.w[row][round];
+    if constexpr (KF_ROW.scale == KERF_SCALE_E4M3) {
+        return __half22float2(as_half2(halves_of_e4m3(w)));
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
+        return {kf_e8m0_decode(w & 0xff), kf_e8m0_decode(w >> 8)};
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_F32) {
+        return {__uint_as_float(w), 0};
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_F16) {
+        return __half22float2(as_half2(w));
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_BF16) {
+        return {__uint_as_float(w << 16), __uint_as_float(w & 0xffff0000u)};
+    } else {
+        kf_scale stored = {w & 0xff, 0};
+        return {kf_dequant_init(KF_ROW, stored, s.second[row], offset).scale, 0};
+    }
+}
+
+/* The block of a round (SCALING_CODES) or the group of a stage in which lane (g, t) has x. */
+__device__ __forceinline__ int own_part(uint32_t lane)
+{
+    int g = (int)lane / 4, t = (int)lane % 4;
+    if (SCALING == SCALING_CODES) return g % 2 == t / 2 ? g / 2 : -1;
+    if (ROUND_GROUPS >= 8) return g;
+    return g % 2 == 0 ? g / 2 : -1;
+}
 
 /* --- x ------------------------------------------------------------------------------------------
  *
@@ -370,7 +452,7 @@ __device__ __forceinline__ int x_shift(uint32_t largest)
     return largest == 0 ? 0 : min(max(14 - e, -126), 126);
 }
 
-/* Places of x: lane `t` of block `block` of column `column`, each thread every THREADS-th. */
+/* Places of x: lane `t` of block `block` of column `column`, each thread every blockDim.x-th. */
 struct x_cursor {
     uint32_t i, column;
 
@@ -379,8 +461,6 @@ struct x_cursor {
         while (i >= each) i -= each, column++;
     }
 };
-
-constexpr int AT_ONCE = 4; /* vectors of x that a thread asks for before it uses the first */
 
 /* 16 bits, whole and aligned. */
 __device__ __forceinline__ uint4 load_eight(const kf_gemv_job &j, const x_cursor &c, uint32_t k0)
@@ -420,7 +500,7 @@ __device__ void measure_x(const kf_gemv_job &j, uint32_t k0, uint32_t n, uint32_
     for (uint32_t c = 0; c < j.columns; c++) {
         uint32_t most = 0;
 #pragma unroll 8
-        for (uint32_t k = threadIdx.x; k < n; k += THREADS) {
+        for (uint32_t k = threadIdx.x; k < n; k += blockDim.x) {
             uint32_t u = __float_as_uint(x_at(j, c * j.x_stride + k0 + k)) & 0x7fffffffu;
             most = max(most, u < 0x7f800000u ? u : 0);
         }
@@ -429,36 +509,62 @@ __device__ void measure_x(const kf_gemv_job &j, uint32_t k0, uint32_t n, uint32_
     }
 }
 
+/* 16-bit x into shared memory as it is, save that 8-bit codes have their quarters in other places.
+ * A thread copies what it will put in order: nobody else need wait for it. */
+__device__ __forceinline__ void copy_x(const kf_gemv_job &j, x_cursor c, uint32_t k0, uint32_t each,
+                                       uint8_t *to)
+{
+    uint32_t base = (uint32_t)__cvta_generic_to_shared(to);
+    for (; c.column < j.columns; c.i += blockDim.x, c.settle(each)) {
+        uint32_t t = c.i % 4, there = base + c.column * j.x_pitch + c.i * 16;
+        const uint16_t *x = (const uint16_t *)j.x + c.column * j.x_stride + k0 + c.i / 4 * 32;
+        if (BITS == 8) {
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(there), "l"(x + 4 * t)
+                         : "memory");
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(there + 8),
+                         "l"(x + 16 + 4 * t)
+                         : "memory");
+        } else {
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(there), "l"(x + 8 * t)
+                         : "memory");
+        }
+    }
+    commit_copies();
+}
+
 /* Puts the block's part of x down: [column][32 elements][lane of the quad][8 halves]. */
+template <bool MANY>
 __device__ void stage_x(const kf_gemv_job &j, const span &s, uint8_t *to, const uint32_t *largest)
 {
     uint32_t k0 = s.stage * STAGE_CODES, each = s.stages * STAGE_CODES / 8;
     if (each == 0) return;
     x_cursor c = {threadIdx.x, 0};
     c.settle(each);
-    if (BITS != 16 && j.x_type != KERF_F32 && j.x_wide && k0 + each * 8 <= j.cols) {
-        while (c.column < j.columns) {
-            x_cursor at[AT_ONCE];
-            uint4 v[AT_ONCE];
-#pragma unroll
-            for (int n = 0; n < AT_ONCE; n++) {
-                at[n] = c;
-                if (c.column < j.columns) v[n] = load_eight(j, c, k0);
-                c.i += THREADS;
-                c.settle(each);
-            }
-#pragma unroll
-            for (int n = 0; n < AT_ONCE; n++) {
-                if (at[n].column >= j.columns) break;
-                float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[at[n].column]));
-                uint32_t w[4] = {half_pair(j, v[n].x, f), half_pair(j, v[n].y, f),
-                                 half_pair(j, v[n].z, f), half_pair(j, v[n].w, f)};
-                *(uint4 *)(to + at[n].column * j.x_pitch + at[n].i * 16) = in_order(w);
-            }
+    bool whole = BITS != 16 && j.x_type != KERF_F32 && j.x_wide && k0 + each * 8 <= j.cols;
+    if (whole && MANY) {
+        copy_x(j, c, k0, each, to);
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        if (BITS == 8 && j.x_type == KERF_F16) return;
+        for (; c.column < j.columns; c.i += blockDim.x, c.settle(each)) {
+            float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[c.column]));
+            uint4 *at = (uint4 *)(to + c.column * j.x_pitch + c.i * 16), v = *at;
+            uint32_t w[4] = {half_pair(j, v.x, f), half_pair(j, v.y, f), half_pair(j, v.z, f),
+                             half_pair(j, v.w, f)};
+            *at = in_order(w);
         }
         return;
     }
-    for (; c.column < j.columns; c.i += THREADS, c.settle(each)) {
+    if (whole) {
+        for (; c.column < j.columns; c.i += blockDim.x, c.settle(each)) {
+            uint4 v = load_eight(j, c, k0);
+            float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[c.column]));
+            uint32_t w[4] = {half_pair(j, v.x, f), half_pair(j, v.y, f), half_pair(j, v.z, f),
+                             half_pair(j, v.w, f)};
+            *(uint4 *)(to + c.column * j.x_pitch + c.i * 16) = in_order(w);
+        }
+        return;
+    }
+    for (; c.column < j.columns; c.i += blockDim.x, c.settle(each)) {
         float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[c.column]));
         uint32_t k = k0 + c.i / 4 * 32;
         float v[8];
@@ -507,6 +613,8 @@ template <int NB> struct worker {
     const uint8_t *x[NB]; /* the lane's place in x: column n, n + 8, or zeros                    */
     uint32_t x_step[NB];  /* from stage to stage                                                 */
     const uint32_t *table;
+    const uint8_t *nothing; /* zeros, for the length of a stage */
+    int part;               /* own_part() */
     uint32_t zero[2]; /* minus_1024() of rows g, g + 8, where zeros are per row              */
     float offset;
 };
@@ -543,9 +651,16 @@ __device__ __forceinline__ void load_codes(uint32_t ring, uint32_t lane, uint32_
     }
 }
 
+/* minus_1024() of the group that a block of a stage is in. */
+__device__ __forceinline__ uint32_t group_zero(uint32_t zeros, int block)
+{
+    constexpr uint32_t flip = KF_ROW.element == KERF_ELEM_S8 ? 0x80 : 0;
+    return minus_1024((zeros >> block / GROUP_BLOCKS * BITS & ((1u << BITS) - 1)) ^ flip);
+}
+
 template <int NB, bool ONE, bool PLAIN>
 __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ring, uint32_t stage,
-                                               int step, const scales &s, float sum[NB][4])
+                                               const scales &s, float sum[NB][4])
 {
     uint32_t kept[4];
     __half2 scale_pairs[2][4];
@@ -567,13 +682,10 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
 #pragma unroll
     for (int block = 0; block < BLOCKS; block++) {
         uint32_t a[4], b[4], p[4], q[4];
-        load_codes(ring, me.lane, me.place, step * BLOCKS + block, a, b, kept);
+        load_codes(ring, me.lane, me.place, block, a, b, kept);
         uint32_t zero[2] = {me.zero[0], me.zero[1]};
         if constexpr (HAS_ZEROS && HAS_GROUPS) {
-            constexpr uint32_t flip = KF_ROW.element == KERF_ELEM_S8 ? 0x80 : 0;
-            int i = block / GROUP_BLOCKS;
-            for (int row = 0; row < 2; row++)
-                zero[row] = minus_1024((s.zero[row] >> i * BITS & ((1u << BITS) - 1)) ^ flip);
+            for (int row = 0; row < 2; row++) zero[row] = group_zero(s.zero[row], block);
         }
         decode(a, zero[0], me.table, p);
         decode(b, zero[1], me.table, q);
@@ -589,7 +701,7 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
                 for (int i = 0; i < 4; i++) group[n][i] = 0;
 #pragma unroll
         for (int n = 0; n < NB; n++) {
-            uint4 v = *(const uint4 *)(x[n] + (step * BLOCKS + block) * 64);
+            uint4 v = *(const uint4 *)(x[n] + block * 64);
             float *c = SCALING == SCALING_GROUP ? group[n] : sum[n];
             multiply(c, p[0], q[0], p[1], q[1], v.x, v.y);
             multiply(c, p[2], q[2], p[3], q[3], v.z, v.w);
@@ -612,15 +724,48 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
 
 template <int NB, bool ONE>
 __device__ __forceinline__ void consume(const worker<NB> &me, uint32_t ring, uint32_t stage,
-                                        int step, const scales &s, float sum[NB][4])
+                                        const scales &s, float sum[NB][4])
 {
     if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
         if (__any_sync(0xffffffffu, is_odd(s)))
-            consume_blocks<NB, ONE, false>(me, ring, stage, step, s, sum);
+            consume_blocks<NB, ONE, false>(me, ring, stage, s, sum);
         else
-            consume_blocks<NB, ONE, true>(me, ring, stage, step, s, sum);
+            consume_blocks<NB, ONE, true>(me, ring, stage, s, sum);
     } else {
-        consume_blocks<NB, ONE, true>(me, ring, stage, step, s, sum);
+        consume_blocks<NB, ONE, true>(me, ring, stage, s, sum);
+    }
+}
+
+/* One column, groups apart: sums of the lane's own groups only. */
+__device__ __forceinline__ void consume_apart(const worker<1> &me, uint32_t ring, uint32_t stage,
+                                              const own_scales &s, float sum[4])
+{
+    uint32_t kept[4];
+    const uint8_t *x = me.x[0] + stage * me.x_step[0];
+#pragma unroll
+    for (int round = 0; round < ROUNDS; round++) {
+        float group[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (int i = 0; i < ROUND_BLOCKS; i++) {
+            int block = round * ROUND_BLOCKS + i;
+            uint32_t a[4], b[4], p[4], q[4], zero[2] = {me.zero[0], me.zero[1]};
+            load_codes(ring, me.lane, me.place, block, a, b, kept);
+            if constexpr (HAS_ZEROS && HAS_GROUPS)
+                for (int row = 0; row < 2; row++) zero[row] = group_zero(s.zero[row], block);
+            decode(a, zero[0], me.table, p);
+            decode(b, zero[1], me.table, q);
+            int part = SCALING == SCALING_CODES ? i : block / GROUP_BLOCKS;
+            uint4 v = *(const uint4 *)((part == me.part ? x : me.nothing) + block * 64);
+            multiply(group, p[0], q[0], p[1], q[1], v.x, v.y);
+            multiply(group, p[2], q[2], p[3], q[3], v.z, v.w);
+        }
+        float2 f = own_scale(s, 0, round, me.offset), g = own_scale(s, 1, round, me.offset);
+        sum[0] = __fmaf_rn(group[0], f.x, sum[0]);
+        sum[2] = __fmaf_rn(group[2], g.x, sum[2]);
+        if constexpr (LANE_GROUPS == 2) {
+            sum[1] = __fmaf_rn(group[1], f.y, sum[1]);
+            sum[3] = __fmaf_rn(group[3], g.y, sum[3]);
+        }
     }
 }
 
@@ -632,6 +777,14 @@ template <int NB, bool ONE>
 __device__ __forceinline__ void leave(float *slot, uint32_t lane, float sum[NB][4])
 {
     uint32_t g = lane / 4, t = lane % 4;
+    if constexpr (ONE && APART) {
+#pragma unroll
+        for (int row = 0; row < 4; row += 2) {
+            float v = sum[0][row] + sum[0][row + 1];
+            v += __shfl_xor_sync(0xffffffffu, v, 1);
+            sum[0][row] = v + __shfl_xor_sync(0xffffffffu, v, 2);
+        }
+    }
 #pragma unroll
     for (int n = 0; n < NB; n++) {
         float *column = slot + (8 * n + 2 * t) * TILE;
@@ -721,7 +874,7 @@ __device__ __forceinline__ void wait_previous()
 /* What a row's sum is multiplied by in the end, and its zero point, for each row of the block. */
 __device__ void prepare_rows(const kf_gemv_job &j, const span &s, float *factors, uint32_t *zeros)
 {
-    for (uint32_t i = threadIdx.x; i < s.tiles * TILE; i += THREADS) {
+    for (uint32_t i = threadIdx.x; i < s.tiles * TILE; i += blockDim.x) {
         place p = place_of(j, s.tile + i / TILE);
         const kf_gemv_matrix &m = j.part[p.part];
         uint32_t row = p.row + i % TILE;
@@ -754,7 +907,7 @@ __device__ void prepare_table(uint32_t *table)
 {
     if constexpr (HAS_TABLE) {
         kf_dequant unit = {1, 0};
-        for (uint32_t pair = threadIdx.x / 32; pair < 256; pair += WARPS) {
+        for (uint32_t pair = threadIdx.x / 32; pair < 256; pair += blockDim.x / 32) {
             uint8_t byte = (uint8_t)pair;
             uint32_t first = kf_get_code(&byte, 4, kf_code_place(KF_ROW, 0));
             uint32_t second = kf_get_code(&byte, 4, kf_code_place(KF_ROW, 1));
@@ -768,17 +921,31 @@ __device__ void prepare_table(uint32_t *table)
 /* --- the kernel ---------------------------------------------------------------------------------
  */
 
-/* The sum of a tile's row over the block's warps that had a part of it, in their order. */
-__device__ __forceinline__ float sum_slots(const float *slots, uint32_t slot, uint32_t at,
-                                           uint32_t tile, const span &s)
+template <bool ONE> constexpr int WARPS = KF_GEMV_WARPS(ONE ? 1 : 2);
+template <bool ONE> constexpr int DEPTH = 32 / WARPS<ONE>; /* stages on their way per warp */
+
+/* For each tile of the block the first of its warps that has a part of it, and the one after the
+ * last. */
+template <int N> __device__ __forceinline__ void prepare_ranges(const span &s, uint32_t *ranges)
 {
-    uint32_t units = s.tiles * s.stages, from = tile * s.stages, to = from + s.stages;
-    float sum = 0;
-#pragma unroll
-    for (uint32_t w = 0; w < WARPS; w++) {
-        uint32_t begin = cut(units, w), end = cut(units, w + 1);
-        if (begin < to && end > from && begin < end) sum += slots[(tile + w) * slot + at];
+    uint32_t units = s.tiles * s.stages;
+    for (uint32_t tile = threadIdx.x; tile < s.tiles; tile += blockDim.x) {
+        uint32_t from = tile * s.stages, to = from + s.stages, first = 0, end = 0;
+        for (uint32_t w = 0; w < N; w++) {
+            if (cut<N>(units, w + 1) <= from) first = w + 1;
+            if (cut<N>(units, w) < to) end = w + 1;
+        }
+        ranges[tile] = first | end << 16;
     }
+}
+
+/* The sum of a tile's row over the warps that had a part of it, in their order. Warps without any
+ * unit stand between others only when there are fewer units than warps; their slots are zero. */
+__device__ __forceinline__ float sum_slots(const float *slots, uint32_t slot, uint32_t at,
+                                           uint32_t tile, uint32_t range)
+{
+    float sum = 0;
+    for (uint32_t w = range & 0xffff; w < range >> 16; w++) sum += slots[(tile + w) * slot + at];
     return sum;
 }
 
@@ -796,40 +963,50 @@ __device__ __forceinline__ void trace(const kf_gemv_job &j, int i)
 #endif
 
 template <int NB, bool ONE>
-__global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__ kf_gemv_job j)
+__global__ void __launch_bounds__(32 * WARPS<ONE>, 2)
+    gemv_tiles(const __grid_constant__ kf_gemv_job j)
 {
+    constexpr int N = WARPS<ONE>;
+    constexpr bool BY_LANE = ONE && APART;
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t largest[KERF_GEMV_COLUMNS];
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     span s = span_of(j);
     float *slots = (float *)(shared + j.slots_at);
     float *factors = (float *)(shared + j.rows_at);
-    uint32_t *zeros = (uint32_t *)(factors + j.most * TILE);
-    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (DEPTH * STAGE_BYTES);
+    uint32_t *zeros = (uint32_t *)(factors + j.most * TILE), *ranges = zeros + j.most * TILE;
+    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (DEPTH<ONE> * STAGE_BYTES);
 
     TRACE(0);
     begin_next();
     if (!j.constant_weights) wait_previous();
-    uint32_t units = s.tiles * s.stages, first = cut(units, warp);
+    uint32_t units = s.tiles * s.stages, first = cut<N>(units, warp);
     cursor at = {s.stages ? first / s.stages : 0, s.stages ? first % s.stages : 0,
-                 cut(units, warp + 1) - first};
+                 cut<N>(units, warp + 1) - first};
     codes feed;
     feed.begin(j, s, at, ring, lane);
 #pragma unroll 1
-    for (uint32_t i = 0; i < DEPTH; i++) {
+    for (uint32_t i = 0; i < DEPTH<ONE>; i++) {
         if (feed.at.left) feed.fetch(j, s, i * STAGE_BYTES, lane);
         commit_copies();
     }
-    scales now = {}, then = {};
+    std::conditional_t<BY_LANE, own_scales, scales> now = {}, then = {};
     scale_feed scaled = {};
+    auto fetch_scales = [&](auto &out) {
+        if constexpr (BY_LANE)
+            fetch_own(out, scaled, j, lane);
+        else
+            scaled.fetch(out, j);
+    };
     if (at.left) {
         scaled.aim(j, s, at, lane);
-        scaled.fetch(now, j);
+        fetch_scales(now);
     }
     if (threadIdx.x < KERF_GEMV_COLUMNS) largest[threadIdx.x] = 0;
     uint8_t *nothing = shared + j.x_at + j.columns * j.x_pitch;
     if (threadIdx.x < STAGE_CODES / 2) ((uint32_t *)nothing)[threadIdx.x] = 0;
     prepare_rows(j, s, factors, zeros);
+    prepare_ranges<N>(s, ranges);
     prepare_table((uint32_t *)(shared + j.table_at));
     TRACE(1);
     if (j.constant_weights) wait_previous();
@@ -841,7 +1018,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
         measure_x(j, k0, s.stages ? min(s.stages * STAGE_CODES, j.cols - k0) : 0, largest);
         __syncthreads();
     }
-    stage_x(j, s, shared + j.x_at, largest);
+    stage_x<!ONE>(j, s, shared + j.x_at, largest);
     __syncthreads();
     TRACE(3);
 
@@ -850,10 +1027,13 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
     me.lane = lane;
     me.place = row * PITCH + ((lane / 16 ^ row) & 7) * 16;
     for (uint32_t n = 0; n < NB; n++) {
-        bool live = lane / 4 + 8 * n < j.columns;
-        me.x[n] = live ? shared + j.x_at + (lane / 4 + 8 * n) * j.x_pitch + lane % 4 * 16 : nothing;
+        bool live = lane / 4 + 8 * n < j.columns || BY_LANE;
+        uint32_t column = BY_LANE ? 0 : lane / 4 + 8 * n;
+        me.x[n] = live ? shared + j.x_at + column * j.x_pitch + lane % 4 * 16 : nothing;
         me.x_step[n] = live ? STAGE_CODES * 2 : 0;
     }
+    me.nothing = nothing;
+    me.part = own_part(lane);
     me.table = (const uint32_t *)(shared + j.table_at) + lane;
     me.offset = 0;
     float sum[NB][4] = {};
@@ -873,76 +1053,73 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
         }
         cursor here = at;
         fresh = at.next(s.stages);
-        wait_copies();
-        __syncwarp();
-#pragma unroll
-        for (int step = 0; step < STEPS; step++) {
-            if (step + 1 < STEPS) {
-                scaled.fetch(then, j);
-            } else if (at.left) {
-                if (fresh) scaled.aim(j, s, at, lane);
-                scaled.fetch(then, j);
-            }
-            consume<NB, ONE>(me, ring + slot, here.stage, step, now, sum);
-            now = then;
+        if (at.left) {
+            if (fresh) scaled.aim(j, s, at, lane);
+            fetch_scales(then);
         }
+        wait_copies<DEPTH<ONE>>();
+        __syncwarp();
+        if constexpr (BY_LANE)
+            consume_apart(me, ring + slot, here.stage, now, sum[0]);
+        else
+            consume<NB, ONE>(me, ring + slot, here.stage, now, sum);
+        now = then;
         if (fresh || !at.left)
             leave<NB, ONE>(slots + (here.tile + warp) * SLOT<NB, ONE>, lane, sum);
         __syncwarp();
         if (feed.at.left) feed.fetch(j, s, slot, lane);
         commit_copies();
-        slot = slot == (DEPTH - 1) * STAGE_BYTES ? 0 : slot + STAGE_BYTES;
+        slot = slot == (DEPTH<ONE> - 1) * STAGE_BYTES ? 0 : slot + STAGE_BYTES;
     }
     TRACE(4);
     __syncthreads();
     TRACE(5);
 
-    uint32_t outputs = s.tiles * TILE * j.columns;
+    /* A thread has a row of its tiles and a column of x. */
+    constexpr uint32_t ACROSS = ONE ? 1 : 8 * NB, S = SLOT<NB, ONE>;
+    uint32_t r = threadIdx.x % TILE, column = threadIdx.x / TILE % ACROSS;
+    uint32_t begin = threadIdx.x / TILE / ACROSS, every = 32 * N / TILE / ACROSS;
+    if (j.swiglu) begin *= 2, every *= 2;
+    uint32_t in = column * TILE + r;
+    bool live = column < j.columns;
+    float back = live && j.x_type != KERF_F16 ? kf_exp2(-x_shift(largest[column])) : 1.0f;
+
     if (j.cluster == 1) {
-        for (uint32_t i = threadIdx.x; i < outputs; i += THREADS) {
-            uint32_t r = i % TILE, tile = i / TILE % s.tiles, column = i / TILE / s.tiles;
-            if (j.swiglu && tile % 2) continue;
+        for (uint32_t tile = begin; live && tile < s.tiles; tile += every) {
             place p = place_of(j, s.tile + tile);
             const kf_gemv_matrix &m = j.part[p.part];
-            if (p.row + r >= m.rows) continue;
-            float back = j.x_type == KERF_F16 ? 1.0f : kf_exp2(-x_shift(largest[column]));
-            uint32_t in = column * TILE + r;
-            float v =
-                sum_slots(slots, SLOT<NB, ONE>, in, tile, s) * back * factors[tile * TILE + r];
+            float v = sum_slots(slots, S, in, tile, ranges[tile]) * back * factors[tile * TILE + r];
             float up = 0;
             if (j.swiglu)
-                up = sum_slots(slots, SLOT<NB, ONE>, in, tile + 1, s) * back *
+                up = sum_slots(slots, S, in, tile + 1, ranges[tile + 1]) * back *
                      factors[(tile + 1) * TILE + r];
-            finish(j, m, p.row + r, column, v, up);
+            if (p.row + r < m.rows) finish(j, m, p.row + r, column, v, up);
         }
         TRACE(6);
         return;
     }
 
-    /* Blocks of a cluster add up their parts of each row, and each finishes some of the rows. The
-     * sums of the block go where its own first slot of that place was, read by nobody else. */
-    float *parts = (float *)shared; /* the ring is done with */
-    for (uint32_t i = threadIdx.x; i < outputs; i += THREADS) {
-        uint32_t r = i % TILE, tile = i / TILE % s.tiles, column = i / TILE / s.tiles;
-        float back = j.x_type == KERF_F16 ? 1.0f : kf_exp2(-x_shift(largest[column]));
-        parts[i] = sum_slots(slots, SLOT<NB, ONE>, column * TILE + r, tile, s) * back;
-    }
+    /* Blocks of a cluster add up their parts of each row, and each finishes some of the rows. A
+     * block's sums go where its ring was: [tile][column][row]. */
+    float *parts = (float *)shared;
+    uint32_t step = j.swiglu ? 2 : 1;
+    for (uint32_t tile = begin / step; live && tile < s.tiles; tile += every / step)
+        parts[(tile * j.columns + column) * TILE + r] =
+            sum_slots(slots, S, in, tile, ranges[tile]) * back;
     sync_cluster();
     uint32_t rank = blockIdx.x % j.cluster;
-    for (uint32_t i = threadIdx.x + rank * THREADS; i < outputs; i += THREADS * j.cluster) {
-        uint32_t r = i % TILE, tile = i / TILE % s.tiles, column = i / TILE / s.tiles;
-        if (j.swiglu && tile % 2) continue;
+    for (uint32_t tile = begin + rank * every; live && tile < s.tiles; tile += every * j.cluster) {
         place p = place_of(j, s.tile + tile);
         const kf_gemv_matrix &m = j.part[p.part];
-        if (p.row + r >= m.rows) continue;
+        const float *part = parts + (tile * j.columns + column) * TILE + r;
         float v = 0, up = 0;
-        for (uint32_t k = 0; k < j.cluster; k++) v += load_remote(parts + i, k);
+        for (uint32_t k = 0; k < j.cluster; k++) v += load_remote(part, k);
         v *= factors[tile * TILE + r];
         if (j.swiglu) {
-            for (uint32_t k = 0; k < j.cluster; k++) up += load_remote(parts + i + TILE, k);
+            for (uint32_t k = 0; k < j.cluster; k++) up += load_remote(part + j.columns * TILE, k);
             up *= factors[(tile + 1) * TILE + r];
         }
-        finish(j, m, p.row + r, column, v, up);
+        if (p.row + r < m.rows) finish(j, m, p.row + r, column, v, up);
     }
     sync_cluster(); /* nobody leaves while others read */
 }
