@@ -76,8 +76,7 @@ static size_t lay_out(kf_gemv_job *j, const kf_gemv_tiling *t, unsigned teams)
     j->x_at = (uint32_t)at;
     at += x + t->stage_codes * 2;
     j->slots_at = (uint32_t)(at = (at + 127) / 128 * 128);
-    j->rows_at =
-        (uint32_t)(at += (size_t)(j->most + KF_GEMV_WARPS(j->columns)) * slot * sizeof(float));
+    j->rows_at = (uint32_t)(at += (size_t)(j->most + KF_GEMV_WARPS) * slot * sizeof(float));
     at += (size_t)j->most * (KF_GEMV_TILE * 2 + 1) * sizeof(float);
     j->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
     return at + t->table_bytes;
@@ -111,7 +110,10 @@ static int choose_cluster(device_plan *p, const machine *m, uint64_t weight_byte
 {
     kf_gemv_job *j = &p->job, best = {.cluster = 0};
     kf_gemv_grid grid = {0, 0, 0};
-    unsigned most = m->has_clusters ? 8 : 1, least = 1, per_sm = 1;
+    unsigned most = m->has_clusters ? 8 : 1, least = 1;
+    /* Two blocks of a large matrix hide each other's waiting; beside one of a small matrix the next
+     * kernel's first block fits. */
+    unsigned per_sm = weight_bytes >= 16u << 20 ? 2 : 1;
     *status = KERF_OK;
 #ifdef KERF_GEMV_TUNE
     if (getenv("KERF_PER_SM")) per_sm = (unsigned)atoi(getenv("KERF_PER_SM"));

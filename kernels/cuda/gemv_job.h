@@ -72,10 +72,7 @@ typedef struct kf_gemv_launches {
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 
-enum { KF_GEMV_TILE = 16 }; /* rows */
-
-/* Warps of a block of the tiled kernel. With one column 64 registers are enough. */
-#define KF_GEMV_WARPS(columns) ((columns) == 1 ? 16 : 8)
+enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 }; /* of a block; rows */
 
 #ifdef __cplusplus
 }

@@ -80,13 +80,13 @@ cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
         (const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g->shared_bytes);
     if (e != cudaSuccess || j->cluster == 1) return e;
     cudaLaunchAttribute a[2];
-    cudaLaunchConfig_t c = config_of(j, g, 32 * KF_GEMV_WARPS(j->columns), a);
+    cudaLaunchConfig_t c = config_of(j, g, 32 * KF_GEMV_WARPS, a);
     return cudaOccupancyMaxActiveClusters(clusters, (const void *)k, &c);
 }
 
 cudaError_t tiles(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
 {
-    return launch(tiles_for<TILED>(j->columns), j, g, 32 * KF_GEMV_WARPS(j->columns), s);
+    return launch(tiles_for<TILED>(j->columns), j, g, 32 * KF_GEMV_WARPS, s);
 }
 
 cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
@@ -94,8 +94,8 @@ cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
     return launch(gemv_any, j, g, 32 * ANY_WARPS, s);
 }
 
-constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0, 32 * STAGE_BYTES, HAS_TABLE ? 32768 : 0,
-                                   SCALE_BYTES, HAS_TABLE ? 0x1p-11 : 0};
+constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0, WARPS *DEPTH *STAGE_BYTES,
+                                   HAS_TABLE ? 32768 : 0, SCALE_BYTES, HAS_TABLE ? 0x1p-11 : 0};
 
 } // namespace
 

@@ -1,7 +1,7 @@
 /* gemv_tiles.cuh - y = W x with W decoded on its way into tensor cores.
  *
- * The unit of work is a tile of 16 rows times a stage of 128 bytes of codes (96 for 6 bits). A
- * block of 16 warps (8 for several columns) owns a run of whole tiles; its warps divide tiles x
+ * The unit of work is a tile of 16 rows times a stage of 256 bytes of codes (192 for 6 bits). A
+ * block of 8 warps owns a run of whole tiles; its warps divide tiles x
  * stages evenly among them, each a run of its own, so that no warp waits for another until all
  * weights are read. Each warp keeps DEPTH stages on their way into shared memory, scales one step
  * ahead in registers, and sums over its run in registers. At the end of a tile or of its run a warp
@@ -33,12 +33,15 @@
 namespace
 {
 
-constexpr int TILE = KF_GEMV_TILE;
-constexpr int ROW_STAGE = BITS == 6 ? 96 : 128; /* bytes */
+constexpr int TILE = KF_GEMV_TILE, WARPS = KF_GEMV_WARPS, THREADS = 32 * WARPS;
+constexpr int ROW_STAGE = BITS == 6 ? 192 : 256; /* bytes */
 constexpr int STAGE_CODES = BITS ? ROW_STAGE * 8 / BITS : 1;
-constexpr int PITCH = BITS == 6 ? 112 : ROW_STAGE; /* 6 bits: rows apart so that banks differ */
+constexpr int PITCH = BITS == 6 ? 208 : ROW_STAGE; /* 6 bits: rows apart so that banks differ */
 constexpr int STAGE_BYTES = TILE * PITCH;
-constexpr int BLOCKS = STAGE_CODES / 32; /* of 32 elements */
+constexpr int DEPTH = BITS == 6 ? 3 : 2; /* stages on their way, 8 KiB of each warp */
+constexpr int STEPS = BITS == 4 ? 2 : 1; /* of a stage, each with its scales */
+constexpr int STEP_CODES = STAGE_CODES / STEPS;
+constexpr int BLOCKS = STEP_CODES / 32; /* of 32 elements, of a step */
 constexpr int PIECES = ROW_STAGE / 16;
 
 /* --- scales ----------------------------------------------------------------------------------- */
@@ -64,7 +67,7 @@ constexpr int size_of_scale(kerf_scale_kind k)
                                                          : 1;
 }
 constexpr int SCALE_SIZE = size_of_scale(KF_ROW.scale);
-constexpr int GROUPS = HAS_GROUPS ? STAGE_CODES / (int)KF_ROW.group : 0; /* of a stage */
+constexpr int GROUPS = HAS_GROUPS ? STEP_CODES / (int)KF_ROW.group : 0; /* of a step */
 constexpr int SCALE_BYTES = GROUPS * SCALE_SIZE;
 constexpr int SCALE_WORDS = HAS_GROUPS ? (SCALE_BYTES + 3) / 4 : 1;
 constexpr int ZERO_BYTES = HAS_ZEROS ? (GROUPS * BITS + 7) / 8 : 0;
@@ -95,7 +98,7 @@ __device__ __forceinline__ uint32_t bytes_at(const uint8_t *p, int have)
 __device__ __forceinline__ void load_scales(uint32_t w[SCALE_WORDS], const uint8_t *p, int have,
                                             int wide)
 {
-    if (wide && have > 0) {
+    if (wide) {
         if constexpr (SCALE_BYTES == 16) {
             uint4 v = __ldg((const uint4 *)p);
             w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
@@ -171,7 +174,7 @@ __device__ __forceinline__ place place_of(const kf_gemv_job &j, uint32_t tile)
 }
 
 /* Where warp w of the block begins in n units. */
-template <int WARPS> __device__ __forceinline__ uint32_t cut(uint32_t n, uint32_t w)
+__device__ __forceinline__ uint32_t cut(uint32_t n, uint32_t w)
 {
     return n * w / WARPS;
 }
@@ -221,7 +224,7 @@ __device__ __forceinline__ void commit_copies()
 }
 
 /* Until the oldest of DEPTH groups is there. */
-template <int DEPTH> __device__ __forceinline__ void wait_copies()
+__device__ __forceinline__ void wait_copies()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(DEPTH - 1) : "memory");
 }
@@ -237,7 +240,7 @@ __device__ __noinline__ void copy_bytes(uint32_t to, const uint8_t *from, bool v
                  : "memory");
 }
 
-constexpr int ROWS_AT_ONCE = 4, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
+constexpr int ROWS_AT_ONCE = 2, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
 
 /* The codes of a warp's run on their way into its ring: a lane copies one piece of each
  * ROWS_AT_ONCE-th row. */
@@ -250,7 +253,7 @@ struct codes {
     __device__ __forceinline__ void aim(const kf_gemv_job &j, const span &s, uint32_t lane)
     {
         uint32_t row = lane / PIECES, piece = lane % PIECES;
-        place p = place_of(j, s.tile + at.tile);
+        struct place p = place_of(j, s.tile + at.tile);
         const kf_gemv_matrix &m = j.part[p.part];
         uint64_t byte = (uint64_t)(s.stage + at.stage) * ROW_STAGE + piece * 16;
         from = m.plane[KERF_PLANE_CODES] + (uint64_t)(p.row + row) * j.row_bytes + byte;
@@ -267,22 +270,31 @@ struct codes {
         if (at.left) aim(j, s, lane);
     }
 
+    /* Where the lane's i-th copy goes: pieces of a row are twisted by its number. */
+    __device__ __forceinline__ uint32_t place(uint32_t slot, int i) const
+    {
+        uint32_t twist = BITS == 6 ? 0 : i * ROWS_AT_ONCE % 8 * 16;
+        return ((to + slot) ^ twist) + i * (ROWS_AT_ONCE * PITCH);
+    }
+
     /* Into the ring's stage at `slot` bytes. */
     __device__ __forceinline__ void fetch(const kf_gemv_job &j, const span &s, uint32_t slot,
                                           uint32_t lane)
     {
         const uint8_t *p = from;
         uint64_t step = ROWS_AT_ONCE * j.row_bytes;
-        if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE) {
+        bool plain = j.aligned && __all_sync(0xffffffffu, rows >= TILE - 1 && have != 0);
+        if (PIECES * ROWS_AT_ONCE == 32 && plain) {
 #pragma unroll
+            for (int i = 0; i < COPIES; i++, p += step) copy_async(place(slot, i), p, true);
+        } else if (lane < PIECES * ROWS_AT_ONCE) {
+#pragma unroll 1
             for (int i = 0; i < COPIES; i++, p += step) {
-                uint32_t twist = BITS == 6 ? 0 : i * ROWS_AT_ONCE % 8 * 16;
-                uint32_t there = ((to + slot) ^ twist) + i * (ROWS_AT_ONCE * PITCH);
                 bool valid = i * ROWS_AT_ONCE < rows && have != 0;
                 if (j.aligned)
-                    copy_async(there, p, valid);
+                    copy_async(place(slot, i), p, valid);
                 else
-                    copy_bytes(there, p, valid);
+                    copy_bytes(place(slot, i), p, valid);
             }
         }
         if (at.next(s.stages)) {
@@ -299,55 +311,64 @@ struct scale_feed {
     const uint8_t *from[2];
     const uint8_t *zeros[2];
     uint64_t group[2];
-    uint32_t groups[2]; /* left in the row; 0: no such row */
+    uint32_t left; /* groups of the row from here on */
     const float *second;
 
+    /* Rows past the last stand for the last: what comes of them is not written. */
     __device__ __forceinline__ void aim(const kf_gemv_job &j, const span &s, const cursor &c,
                                         uint32_t lane)
     {
         if constexpr (HAS_GROUPS) {
             place p = place_of(j, s.tile + c.tile);
             const kf_gemv_matrix &m = j.part[p.part];
-            uint64_t done = (uint64_t)(s.stage + c.stage) * GROUPS;
+            uint64_t done = (uint64_t)(s.stage + c.stage) * (STEPS * GROUPS);
             second = (const float *)m.plane[KERF_PLANE_SECOND];
+            left = (uint32_t)(j.row_groups - done);
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                uint32_t row = p.row + lane / 4 + 8 * half;
-                bool valid = row < m.rows;
-                if (KF_ROW.geometry == KERF_GROUP_TILE) row = p.row / TILE_ROWS, valid = true;
-                group[half] = valid ? row * j.row_groups + done : 0;
-                groups[half] = valid ? (uint32_t)(j.row_groups - done) : 0;
+                uint32_t row = min(p.row + lane / 4 + 8 * half, m.rows - 1);
+                if (KF_ROW.geometry == KERF_GROUP_TILE) row = p.row / TILE_ROWS;
+                group[half] = row * j.row_groups + done;
                 from[half] = m.plane[KERF_PLANE_SCALES] + group[half] * SCALE_SIZE;
                 if constexpr (HAS_ZEROS)
-                    zeros[half] = m.plane[KERF_PLANE_ZEROS] + (valid ? row * j.zero_bytes : 0) +
-                                  done * BITS / 8;
+                    zeros[half] = m.plane[KERF_PLANE_ZEROS] + row * j.zero_bytes + done * BITS / 8;
             }
         }
     }
 
-    /* Past the n groups of a stage; with them go their zero points and second-level scale. */
-    __device__ __forceinline__ void skip(int half, int n, uint32_t &zero, float &above)
+    /* To the next step of the row. Where scales are read whole and there is none, it stays: codes
+     * and x are zero there, and the scales of the row's own do no harm. */
+    __device__ __forceinline__ void advance(int wide)
     {
-        from[half] += SCALE_BYTES;
-        if constexpr (HAS_ZEROS) {
-            zero = bytes_at(zeros[half], (n * BITS + 7) / 8);
-            zeros[half] += ZERO_BYTES;
+        if (wide && left <= GROUPS) return;
+        left -= min(left, (uint32_t)GROUPS);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            from[half] += SCALE_BYTES;
+            if constexpr (HAS_ZEROS) zeros[half] += ZERO_BYTES;
+            if constexpr (NESTED) group[half] += GROUPS;
         }
-        if constexpr (NESTED) {
-            above = __ldg(second + group[half] / KF_NEST_BLOCKS);
-            group[half] += GROUPS;
-        }
-        groups[half] -= n;
     }
 
-    __device__ __forceinline__ void fetch(scales &out, const kf_gemv_job &j)
+    __device__ __forceinline__ int here() const
+    {
+        return (int)min(left, (uint32_t)GROUPS);
+    }
+
+    /* What goes with scales. */
+    __device__ __forceinline__ void fetch_rest(int half, uint32_t &zero, float &above) const
+    {
+        if constexpr (HAS_ZEROS) zero = bytes_at(zeros[half], (here() * BITS + 7) / 8);
+        if constexpr (NESTED) above = __ldg(second + group[half] / KF_NEST_BLOCKS);
+    }
+
+    __device__ __forceinline__ void fetch(scales &out, int wide) const
     {
         if constexpr (HAS_GROUPS) {
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                int n = min(GROUPS, (int)groups[half]);
-                load_scales(out.w[half], from[half], n * SCALE_SIZE, j.wide);
-                skip(half, n, out.zero[half], out.second[half]);
+                load_scales(out.w[half], from[half], here() * SCALE_SIZE, wide);
+                fetch_rest(half, out.zero[half], out.second[half]);
             }
         }
     }
@@ -372,32 +393,29 @@ struct own_scales {
     float second[2];
 };
 
-__device__ __forceinline__ void fetch_own(own_scales &out, scale_feed &feed, const kf_gemv_job &j,
+/* Lanes without a group take the last one's scale: x is zero in their columns. */
+__device__ __forceinline__ void fetch_own(own_scales &out, const scale_feed &feed, int wide,
                                           uint32_t lane)
 {
     if constexpr (HAS_GROUPS) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            int n = min(GROUPS, (int)feed.groups[half]);
 #pragma unroll
             for (int round = 0; round < ROUNDS; round++) {
-                int first = (int)lane % 4 * LANE_GROUPS + round * ROUND_GROUPS;
-                int have = (n - first) * SCALE_SIZE;
+                int first = min((int)lane % 4 * LANE_GROUPS, ROUND_GROUPS - LANE_GROUPS);
+                first += round * ROUND_GROUPS;
                 const uint8_t *p = feed.from[half] + first * SCALE_SIZE;
-                uint32_t w = 0;
-                if (!j.wide)
-                    w = bytes_at(p, min(have, LANE_BYTES));
-                else if (have <= 0)
-                    w = 0;
+                if (!wide)
+                    out.w[half][round] =
+                        bytes_at(p, min((feed.here() - first) * SCALE_SIZE, LANE_BYTES));
                 else if constexpr (LANE_BYTES == 4)
-                    w = __ldg((const uint32_t *)p);
+                    out.w[half][round] = __ldg((const uint32_t *)p);
                 else if constexpr (LANE_BYTES == 2)
-                    w = __ldg((const unsigned short *)p);
+                    out.w[half][round] = __ldg((const unsigned short *)p);
                 else
-                    w = __ldg(p);
-                out.w[half][round] = w;
+                    out.w[half][round] = __ldg(p);
             }
-            feed.skip(half, n, out.zero[half], out.second[half]);
+            feed.fetch_rest(half, out.zero[half], out.second[half]);
         }
     }
 }
@@ -452,7 +470,7 @@ __device__ __forceinline__ int x_shift(uint32_t largest)
     return largest == 0 ? 0 : min(max(14 - e, -126), 126);
 }
 
-/* Places of x: lane `t` of block `block` of column `column`, each thread every blockDim.x-th. */
+/* Places of x: lane `t` of block `block` of column `column`, each thread every THREADS-th. */
 struct x_cursor {
     uint32_t i, column;
 
@@ -500,7 +518,7 @@ __device__ void measure_x(const kf_gemv_job &j, uint32_t k0, uint32_t n, uint32_
     for (uint32_t c = 0; c < j.columns; c++) {
         uint32_t most = 0;
 #pragma unroll 8
-        for (uint32_t k = threadIdx.x; k < n; k += blockDim.x) {
+        for (uint32_t k = threadIdx.x; k < n; k += THREADS) {
             uint32_t u = __float_as_uint(x_at(j, c * j.x_stride + k0 + k)) & 0x7fffffffu;
             most = max(most, u < 0x7f800000u ? u : 0);
         }
@@ -515,7 +533,7 @@ __device__ __forceinline__ void copy_x(const kf_gemv_job &j, x_cursor c, uint32_
                                        uint8_t *to)
 {
     uint32_t base = (uint32_t)__cvta_generic_to_shared(to);
-    for (; c.column < j.columns; c.i += blockDim.x, c.settle(each)) {
+    for (; c.column < j.columns; c.i += THREADS, c.settle(each)) {
         uint32_t t = c.i % 4, there = base + c.column * j.x_pitch + c.i * 16;
         const uint16_t *x = (const uint16_t *)j.x + c.column * j.x_stride + k0 + c.i / 4 * 32;
         if (BITS == 8) {
@@ -545,7 +563,7 @@ __device__ void stage_x(const kf_gemv_job &j, const span &s, uint8_t *to, const 
         copy_x(j, c, k0, each, to);
         asm volatile("cp.async.wait_group 0;" ::: "memory");
         if (BITS == 8 && j.x_type == KERF_F16) return;
-        for (; c.column < j.columns; c.i += blockDim.x, c.settle(each)) {
+        for (; c.column < j.columns; c.i += THREADS, c.settle(each)) {
             float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[c.column]));
             uint4 *at = (uint4 *)(to + c.column * j.x_pitch + c.i * 16), v = *at;
             uint32_t w[4] = {half_pair(j, v.x, f), half_pair(j, v.y, f), half_pair(j, v.z, f),
@@ -555,7 +573,7 @@ __device__ void stage_x(const kf_gemv_job &j, const span &s, uint8_t *to, const 
         return;
     }
     if (whole) {
-        for (; c.column < j.columns; c.i += blockDim.x, c.settle(each)) {
+        for (; c.column < j.columns; c.i += THREADS, c.settle(each)) {
             uint4 v = load_eight(j, c, k0);
             float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[c.column]));
             uint32_t w[4] = {half_pair(j, v.x, f), half_pair(j, v.y, f), half_pair(j, v.z, f),
@@ -564,7 +582,7 @@ __device__ void stage_x(const kf_gemv_job &j, const span &s, uint8_t *to, const 
         }
         return;
     }
-    for (; c.column < j.columns; c.i += blockDim.x, c.settle(each)) {
+    for (; c.column < j.columns; c.i += THREADS, c.settle(each)) {
         float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[c.column]));
         uint32_t k = k0 + c.i / 4 * 32;
         float v[8];
@@ -660,7 +678,7 @@ __device__ __forceinline__ uint32_t group_zero(uint32_t zeros, int block)
 
 template <int NB, bool ONE, bool PLAIN>
 __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ring, uint32_t stage,
-                                               const scales &s, float sum[NB][4])
+                                               int step, const scales &s, float sum[NB][4])
 {
     uint32_t kept[4];
     __half2 scale_pairs[2][4];
@@ -682,7 +700,7 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
 #pragma unroll
     for (int block = 0; block < BLOCKS; block++) {
         uint32_t a[4], b[4], p[4], q[4];
-        load_codes(ring, me.lane, me.place, block, a, b, kept);
+        load_codes(ring, me.lane, me.place, step * BLOCKS + block, a, b, kept);
         uint32_t zero[2] = {me.zero[0], me.zero[1]};
         if constexpr (HAS_ZEROS && HAS_GROUPS) {
             for (int row = 0; row < 2; row++) zero[row] = group_zero(s.zero[row], block);
@@ -701,7 +719,7 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
                 for (int i = 0; i < 4; i++) group[n][i] = 0;
 #pragma unroll
         for (int n = 0; n < NB; n++) {
-            uint4 v = *(const uint4 *)(x[n] + block * 64);
+            uint4 v = *(const uint4 *)(x[n] + (step * BLOCKS + block) * 64);
             float *c = SCALING == SCALING_GROUP ? group[n] : sum[n];
             multiply(c, p[0], q[0], p[1], q[1], v.x, v.y);
             multiply(c, p[2], q[2], p[3], q[3], v.z, v.w);
@@ -724,21 +742,21 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
 
 template <int NB, bool ONE>
 __device__ __forceinline__ void consume(const worker<NB> &me, uint32_t ring, uint32_t stage,
-                                        const scales &s, float sum[NB][4])
+                                        int step, const scales &s, float sum[NB][4])
 {
     if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
         if (__any_sync(0xffffffffu, is_odd(s)))
-            consume_blocks<NB, ONE, false>(me, ring, stage, s, sum);
+            consume_blocks<NB, ONE, false>(me, ring, stage, step, s, sum);
         else
-            consume_blocks<NB, ONE, true>(me, ring, stage, s, sum);
+            consume_blocks<NB, ONE, true>(me, ring, stage, step, s, sum);
     } else {
-        consume_blocks<NB, ONE, true>(me, ring, stage, s, sum);
+        consume_blocks<NB, ONE, true>(me, ring, stage, step, s, sum);
     }
 }
 
 /* One column, groups apart: sums of the lane's own groups only. */
 __device__ __forceinline__ void consume_apart(const worker<1> &me, uint32_t ring, uint32_t stage,
-                                              const own_scales &s, float sum[4])
+                                              int step, const own_scales &s, float sum[4])
 {
     uint32_t kept[4];
     const uint8_t *x = me.x[0] + stage * me.x_step[0];
@@ -749,13 +767,14 @@ __device__ __forceinline__ void consume_apart(const worker<1> &me, uint32_t ring
         for (int i = 0; i < ROUND_BLOCKS; i++) {
             int block = round * ROUND_BLOCKS + i;
             uint32_t a[4], b[4], p[4], q[4], zero[2] = {me.zero[0], me.zero[1]};
-            load_codes(ring, me.lane, me.place, block, a, b, kept);
+            load_codes(ring, me.lane, me.place, step * BLOCKS + block, a, b, kept);
             if constexpr (HAS_ZEROS && HAS_GROUPS)
                 for (int row = 0; row < 2; row++) zero[row] = group_zero(s.zero[row], block);
             decode(a, zero[0], me.table, p);
             decode(b, zero[1], me.table, q);
             int part = SCALING == SCALING_CODES ? i : block / GROUP_BLOCKS;
-            uint4 v = *(const uint4 *)((part == me.part ? x : me.nothing) + block * 64);
+            uint4 v =
+                *(const uint4 *)((part == me.part ? x : me.nothing) + (step * BLOCKS + block) * 64);
             multiply(group, p[0], q[0], p[1], q[1], v.x, v.y);
             multiply(group, p[2], q[2], p[3], q[3], v.z, v.w);
         }
@@ -874,7 +893,7 @@ __device__ __forceinline__ void wait_previous()
 /* What a row's sum is multiplied by in the end, and its zero point, for each row of the block. */
 __device__ void prepare_rows(const kf_gemv_job &j, const span &s, float *factors, uint32_t *zeros)
 {
-    for (uint32_t i = threadIdx.x; i < s.tiles * TILE; i += blockDim.x) {
+    for (uint32_t i = threadIdx.x; i < s.tiles * TILE; i += THREADS) {
         place p = place_of(j, s.tile + i / TILE);
         const kf_gemv_matrix &m = j.part[p.part];
         uint32_t row = p.row + i % TILE;
@@ -907,7 +926,7 @@ __device__ void prepare_table(uint32_t *table)
 {
     if constexpr (HAS_TABLE) {
         kf_dequant unit = {1, 0};
-        for (uint32_t pair = threadIdx.x / 32; pair < 256; pair += blockDim.x / 32) {
+        for (uint32_t pair = threadIdx.x / 32; pair < 256; pair += WARPS) {
             uint8_t byte = (uint8_t)pair;
             uint32_t first = kf_get_code(&byte, 4, kf_code_place(KF_ROW, 0));
             uint32_t second = kf_get_code(&byte, 4, kf_code_place(KF_ROW, 1));
@@ -921,19 +940,16 @@ __device__ void prepare_table(uint32_t *table)
 /* --- the kernel ---------------------------------------------------------------------------------
  */
 
-template <bool ONE> constexpr int WARPS = KF_GEMV_WARPS(ONE ? 1 : 2);
-template <bool ONE> constexpr int DEPTH = 32 / WARPS<ONE>; /* stages on their way per warp */
-
 /* For each tile of the block the first of its warps that has a part of it, and the one after the
  * last. */
-template <int N> __device__ __forceinline__ void prepare_ranges(const span &s, uint32_t *ranges)
+__device__ __forceinline__ void prepare_ranges(const span &s, uint32_t *ranges)
 {
     uint32_t units = s.tiles * s.stages;
-    for (uint32_t tile = threadIdx.x; tile < s.tiles; tile += blockDim.x) {
+    for (uint32_t tile = threadIdx.x; tile < s.tiles; tile += THREADS) {
         uint32_t from = tile * s.stages, to = from + s.stages, first = 0, end = 0;
-        for (uint32_t w = 0; w < N; w++) {
-            if (cut<N>(units, w + 1) <= from) first = w + 1;
-            if (cut<N>(units, w) < to) end = w + 1;
+        for (uint32_t w = 0; w < WARPS; w++) {
+            if (cut(units, w + 1) <= from) first = w + 1;
+            if (cut(units, w) < to) end = w + 1;
         }
         ranges[tile] = first | end << 16;
     }
@@ -963,10 +979,8 @@ __device__ __forceinline__ void trace(const kf_gemv_job &j, int i)
 #endif
 
 template <int NB, bool ONE>
-__global__ void __launch_bounds__(32 * WARPS<ONE>, 2)
-    gemv_tiles(const __grid_constant__ kf_gemv_job j)
+__global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__ kf_gemv_job j)
 {
-    constexpr int N = WARPS<ONE>;
     constexpr bool BY_LANE = ONE && APART;
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t largest[KERF_GEMV_COLUMNS];
@@ -975,18 +989,18 @@ __global__ void __launch_bounds__(32 * WARPS<ONE>, 2)
     float *slots = (float *)(shared + j.slots_at);
     float *factors = (float *)(shared + j.rows_at);
     uint32_t *zeros = (uint32_t *)(factors + j.most * TILE), *ranges = zeros + j.most * TILE;
-    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (DEPTH<ONE> * STAGE_BYTES);
+    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (DEPTH * STAGE_BYTES);
 
     TRACE(0);
     begin_next();
     if (!j.constant_weights) wait_previous();
-    uint32_t units = s.tiles * s.stages, first = cut<N>(units, warp);
+    uint32_t units = s.tiles * s.stages, first = cut(units, warp);
     cursor at = {s.stages ? first / s.stages : 0, s.stages ? first % s.stages : 0,
-                 cut<N>(units, warp + 1) - first};
+                 cut(units, warp + 1) - first};
     codes feed;
     feed.begin(j, s, at, ring, lane);
 #pragma unroll 1
-    for (uint32_t i = 0; i < DEPTH<ONE>; i++) {
+    for (uint32_t i = 0; i < DEPTH; i++) {
         if (feed.at.left) feed.fetch(j, s, i * STAGE_BYTES, lane);
         commit_copies();
     }
@@ -994,9 +1008,9 @@ __global__ void __launch_bounds__(32 * WARPS<ONE>, 2)
     scale_feed scaled = {};
     auto fetch_scales = [&](auto &out) {
         if constexpr (BY_LANE)
-            fetch_own(out, scaled, j, lane);
+            fetch_own(out, scaled, j.wide, lane);
         else
-            scaled.fetch(out, j);
+            scaled.fetch(out, j.wide);
     };
     if (at.left) {
         scaled.aim(j, s, at, lane);
@@ -1006,7 +1020,7 @@ __global__ void __launch_bounds__(32 * WARPS<ONE>, 2)
     uint8_t *nothing = shared + j.x_at + j.columns * j.x_pitch;
     if (threadIdx.x < STAGE_CODES / 2) ((uint32_t *)nothing)[threadIdx.x] = 0;
     prepare_rows(j, s, factors, zeros);
-    prepare_ranges<N>(s, ranges);
+    prepare_ranges(s, ranges);
     prepare_table((uint32_t *)(shared + j.table_at));
     TRACE(1);
     if (j.constant_weights) wait_previous();
@@ -1053,23 +1067,27 @@ __global__ void __launch_bounds__(32 * WARPS<ONE>, 2)
         }
         cursor here = at;
         fresh = at.next(s.stages);
-        if (at.left) {
-            if (fresh) scaled.aim(j, s, at, lane);
-            fetch_scales(then);
-        }
-        wait_copies<DEPTH<ONE>>();
+        wait_copies();
         __syncwarp();
-        if constexpr (BY_LANE)
-            consume_apart(me, ring + slot, here.stage, now, sum[0]);
-        else
-            consume<NB, ONE>(me, ring + slot, here.stage, now, sum);
-        now = then;
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            if (step + 1 < STEPS || (at.left && !fresh))
+                scaled.advance(j.wide);
+            else if (at.left)
+                scaled.aim(j, s, at, lane);
+            fetch_scales(then); /* once too often at the end, which is no harm */
+            if constexpr (BY_LANE)
+                consume_apart(me, ring + slot, here.stage, step, now, sum[0]);
+            else
+                consume<NB, ONE>(me, ring + slot, here.stage, step, now, sum);
+            now = then;
+        }
         if (fresh || !at.left)
             leave<NB, ONE>(slots + (here.tile + warp) * SLOT<NB, ONE>, lane, sum);
         __syncwarp();
         if (feed.at.left) feed.fetch(j, s, slot, lane);
         commit_copies();
-        slot = slot == (DEPTH<ONE> - 1) * STAGE_BYTES ? 0 : slot + STAGE_BYTES;
+        slot = slot == (DEPTH - 1) * STAGE_BYTES ? 0 : slot + STAGE_BYTES;
     }
     TRACE(4);
     __syncthreads();
@@ -1078,7 +1096,7 @@ __global__ void __launch_bounds__(32 * WARPS<ONE>, 2)
     /* A thread has a row of its tiles and a column of x. */
     constexpr uint32_t ACROSS = ONE ? 1 : 8 * NB, S = SLOT<NB, ONE>;
     uint32_t r = threadIdx.x % TILE, column = threadIdx.x / TILE % ACROSS;
-    uint32_t begin = threadIdx.x / TILE / ACROSS, every = 32 * N / TILE / ACROSS;
+    uint32_t begin = threadIdx.x / TILE / ACROSS, every = THREADS / TILE / ACROSS;
     if (j.swiglu) begin *= 2, every *= 2;
     uint32_t in = column * TILE + r;
     bool live = column < j.columns;
