@@ -53,7 +53,8 @@ static kerf_status ask_machine(int ordinal, machine *out, kerf_error *err)
             "asking a GPU");
     KF_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal),
             "asking a GPU");
-    *out = (machine){(unsigned)sms, (unsigned)shared, major == 9 || major == 10};
+    /* less what the kernel has of its own */
+    *out = (machine){(unsigned)sms, (unsigned)shared - 1024, major == 9 || major == 10};
     return KERF_OK;
 }
 
@@ -94,7 +95,7 @@ static int try_cluster(device_plan *p, const machine *m, unsigned per_sm, kerf_e
         size_t n = lay_out(j, &p->launches->tiling, teams);
         if (n > m->most_shared || (per_sm > 1 && n > m->most_shared / per_sm - 1024)) return 0;
         int clusters = 0;
-        p->tiled = (kf_gemv_grid){teams * j->cluster, (unsigned)n, 0};
+        p->tiled = (kf_gemv_grid){teams * j->cluster, (unsigned)n, m->most_shared, 0};
         cudaError_t e = p->launches->prepare(j, &p->tiled, &clusters);
         if (e != cudaSuccess) *status = kf_cuda_fail(err, e, "preparing a kernel");
         if (e != cudaSuccess || clusters < 1) return 0;
@@ -109,7 +110,7 @@ static int choose_cluster(device_plan *p, const machine *m, uint64_t weight_byte
                           kerf_status *status)
 {
     kf_gemv_job *j = &p->job, best = {.cluster = 0};
-    kf_gemv_grid grid = {0, 0, 0};
+    kf_gemv_grid grid = {0, 0, 0, 0};
     unsigned most = m->has_clusters ? 8 : 1, least = 1;
     /* Two blocks of a large matrix hide each other's waiting; beside one of a small matrix the next
      * kernel's first block fits. */

@@ -55,7 +55,7 @@ typedef struct kf_gemv_tiling {
 } kf_gemv_tiling;
 
 typedef struct kf_gemv_grid {
-    unsigned blocks, shared_bytes;
+    unsigned blocks, shared_bytes, most_bytes; /* of dynamic shared memory: used, and there */
     int overlap; /* may begin before the kernel ahead of it on the stream is complete */
 } kf_gemv_grid;
 
