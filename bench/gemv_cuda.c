@@ -46,7 +46,7 @@ int best_read(void *const *copies, int n_copies, size_t n, int chained)
     static struct {
         size_t n;
         int chained, way;
-    } known[64];
+    } known[256];
     static int n_known;
     double best = 1e30;
     int chosen = 0;
@@ -60,7 +60,7 @@ int best_read(void *const *copies, int n_copies, size_t n, int chained)
         race_free(&r);
         if (us < best) best = us, chosen = way;
     }
-    if (n_known < 64) {
+    if (n_known < 256) {
         known[n_known].n = n;
         known[n_known].chained = chained;
         known[n_known++].way = chosen;
