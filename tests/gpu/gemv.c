@@ -661,6 +661,47 @@ static void check_repeats(const kerf_format *f)
     problem_free(&p);
 }
 
+/* A plan is not changed by those that are made after it. */
+static void check_many_plans(const kerf_format *f)
+{
+    static const extent others[] = {{16, 64}, {300, 512}, {9, 33}, {64, 8192}};
+    problem p = problem_new(f, 48, 14336, KERF_F16);
+    fill_weights(&p, 0.1f, 0, 3);
+    fill_x(&p, 1, 4);
+    for (size_t j = 0; j < COUNT(columns_few); j++) {
+        mark m = zones_mark();
+        setting s = {.columns = columns_few[j], .y = KERF_F32};
+        size_t n = s.columns * p.rows * sizeof(float);
+        kerf_gemv_shape shape = shape_of(&p, &s), other = shape;
+        kerf_gemv *plan = plan_of(&shape), *later[COUNT(others)] = {NULL};
+        describe(&p, &s, "with other plans");
+        loaded l = load(&p, &s);
+        kerf_gemv_args a = args_of(&p, &l, &s);
+        uint8_t *first = allocate(n), *y = allocate(n);
+        zone out = zone_new(n, 0);
+        for (size_t i = 0; plan && i < 2; i++) {
+            zone work = workspace_for(plan);
+            a.y = (kerf_span){out.p, n};
+            a.workspace = (kerf_span){work.p, work.n};
+            zone_write(out, NULL);
+            check(kerf_gemv_run(plan, &a, stream, &error) == KERF_OK, error.text);
+            zone_read(out, i ? y : first);
+            for (size_t k = 0; k < COUNT(others); k++) {
+                other.rows = others[k].rows;
+                other.cols = fit_cols(f, others[k].cols);
+                if (!i) later[k] = plan_of(&other);
+            }
+        }
+        check(!plan || memcmp(first, y, n) == 0, "other bits after other plans");
+        for (size_t k = 0; k < COUNT(others); k++) kerf_gemv_plan_free(later[k]);
+        kerf_gemv_plan_free(plan);
+        free(first);
+        free(y);
+        zones_free(m);
+    }
+    problem_free(&p);
+}
+
 /* --- several matrices in one launch -------------------------------------------------------------
  */
 
@@ -1003,6 +1044,7 @@ static void check_format(const kerf_format *f)
         check_bytes(f);
         check_odd_x(f);
         check_repeats(f);
+        check_many_plans(f);
     }
     check_arguments(f);
     check_places(f);
