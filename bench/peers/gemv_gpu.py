@@ -25,6 +25,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 STARTED = time.monotonic()
@@ -393,14 +394,15 @@ def compile_ahead(peers, shapes, columns):
     while jobs or running:
         while jobs and len(running) < max(2, os.cpu_count() or 2):
             job = jobs.pop(0)
-            running.append((job, subprocess.Popen([sys.executable, __file__, "--compile", job, "--columns",
-                                                   ",".join(map(str, columns))],
-                                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)))
+            log = tempfile.TemporaryFile()
+            command = [sys.executable, __file__, "--compile", job, "--columns", ",".join(map(str, columns))]
+            running.append((job, log, subprocess.Popen(command, stdout=log, stderr=log)))
         time.sleep(0.2)
-        for job, p in [r for r in running if r[1].poll() is not None]:
-            running.remove((job, p))
+        for job, log, p in [r for r in running if r[2].poll() is not None]:
+            running.remove((job, log, p))
             if p.returncode:
-                failed.append(f"{job}: {p.stderr.read().decode()[-300:]}")
+                log.seek(0)
+                failed.append(f"{job}: {log.read().decode(errors='replace')[-300:]}")
     print(f"GemLite compiled in {time.monotonic() - began:.1f} s", *failed, sep="\n", flush=True)
 
 
