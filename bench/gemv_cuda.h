@@ -16,6 +16,9 @@ typedef struct bench_options {
     double started, budget_s, rotated_bytes;
 } bench_options;
 
+/* Results that are not what they must be, and runs that fail. */
+extern uint64_t bench_wrong;
+
 /* Time left of the budget when a share `done` of the work is finished. */
 double bench_deadline(const bench_options *o, double done);
 

@@ -158,7 +158,8 @@ static const char *run_stage(const decoder *d, int way, int s, int layer, cudaSt
         a.residual = (kerf_cspan){old, a.y.n};
     }
     a.workspace = (kerf_span){vectors.workspace, vectors.workspace_bytes};
-    return kerf_gemv_run(d->plan[way][s], &a, stream, &bench_error) == KERF_OK ? NULL : "run fails";
+    kerf_status status = kerf_gemv_run(d->plan[way][s], &a, stream, &bench_error);
+    return status == KERF_OK ? NULL : bench_error.text;
 }
 
 /* --- contestants --------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ static void plan_blas(decoder *d)
     }
 }
 
-static void add_lane(lane *all, int *n, decoder *d, int what, int way, int only)
+static int add_lane(lane *all, int *n, decoder *d, int what, int way, int only)
 {
     lane *l = &all[*n];
     *l = (lane){.r = {.call = call_lane, .ctx = l, .calls = calls_of(only)},
@@ -224,10 +225,10 @@ static void add_lane(lane *all, int *n, decoder *d, int what, int way, int only)
                 .only = only};
     l->what = (__typeof__(l->what))what;
     race_prepare(&l->r, bench_stream);
-    if (l->r.error)
-        fprintf(stderr, "decoder, %s: %s\n", d->format->name, l->r.error);
-    else
-        ++*n;
+    if (!l->r.error) return ++*n, 1;
+    printf("WRONG: decoder, %s: %s\n", d->format->name, l->r.error);
+    bench_wrong++;
+    return 0;
 }
 
 /* The chain gives the bits of the plain graph, and numbers. */
@@ -245,9 +246,10 @@ static void check_decoder(decoder *d, const lane *plain, const lane *chain)
     size_t special = 0, zero = 0;
     for (size_t i = 0; i < n; i++)
         special += (a[i] & 0x7c00) == 0x7c00, zero += (a[i] & 0x7fff) == 0;
-    if (memcmp(a, b, n * 2) != 0)
-        bench_fail(d->format->name, "the chain of a decoder gives other bits");
-    if (special || zero > n / 2) bench_fail(d->format->name, "the decoder gives no numbers");
+    const char *what = memcmp(a, b, n * 2) != 0  ? "a chain gives other bits"
+                       : special || zero > n / 2 ? "no numbers come out"
+                                                 : NULL;
+    if (what) printf("WRONG: decoder, %s: %s\n", d->format->name, what), bench_wrong++;
     free(a);
     free(b);
 }
@@ -282,14 +284,20 @@ static void report(const lane *l, decoder_result *out, int *n)
     }
 }
 
+/* The whole token, and its parts where they are wanted, of one format. */
 static void add_format(lane *lanes, int *n, decoder *d, const bench_options *o)
 {
-    for (int only = -1; only < (o->parts ? STAGES : 0); only++)
-        for (int way = 0; way < WAYS_TO_LAUNCH; way++) {
-            add_lane(lanes, n, d, RUN, way, only);
-            add_lane(lanes, n, d, READ, way, only);
-        }
-    if (d->format->id != KERF_FORMAT_FP16 || !d->blas[0].ways) return;
+    int last = o->parts ? STAGES : 0, first = *n, both = 1;
+    for (int only = -1; only < last && both; only++) {
+        for (int way = 0; way < WAYS_TO_LAUNCH; way++)
+            both &= add_lane(lanes, n, d, RUN, way, only);
+        if (both && only < 0) check_decoder(d, &lanes[first + PLAIN], &lanes[first + CHAIN]);
+        for (int way = 0; way < WAYS_TO_LAUNCH; way++) add_lane(lanes, n, d, READ, way, only);
+    }
+}
+
+static void add_baseline(lane *lanes, int *n, decoder *d, const bench_options *o)
+{
     for (int only = -1; only < (o->parts ? STAGES : 0); only++)
         add_lane(lanes, n, d, BLAS, PLAIN, only);
 }
@@ -319,13 +327,8 @@ int bench_decoder(const bench_options *o, decoder_result *out, int room)
                 d->read_way[way][s] =
                     best_read(d->base[s], s == HEAD ? 1 : LAYERS, d->bytes[s], way);
         if (dense) plan_blas(d);
-        int first = n_lanes;
-        if (planned) {
-            add_format(lanes, &n_lanes, d, o);
-            check_decoder(d, &lanes[first], &lanes[first + 2]);
-        } else if (d->blas[0].ways) {
-            add_lane(lanes, &n_lanes, d, BLAS, PLAIN, -1);
-        }
+        if (planned) add_format(lanes, &n_lanes, d, o);
+        if (d->blas[0].ways) add_baseline(lanes, &n_lanes, d, o);
         n++;
     }
     for (int i = 0; i < n_lanes; i++) racers[i] = &lanes[i].r;

@@ -182,6 +182,10 @@ static float bell(uint64_t seed)
 /* --- problems -----------------------------------------------------------------------------------
  */
 
+typedef struct extent {
+    size_t rows, cols;
+} extent;
+
 /* What y[c][r] must be, and what its bound is made of. */
 typedef struct exact {
     double y, sum;
