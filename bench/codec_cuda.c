@@ -219,6 +219,13 @@ static void bench_codec(FILE *out, kerf_codec c, kerf_dtype t, double copy_gbps)
     report(out, name, "encode", t, us, g.bytes + dense * (kerf_needs_stats(&g) ? 2 : 1), g.elements,
            copy_gbps);
     if (c.encoder != kerf_encoder_at(c.format, 0)) return;
+    if (searched) { /* decoding wants the size of all others */
+        shape.dim[0] = ROWS;
+        need(kerf_geometry_init(&g, c.format, &shape, &error), "geometry");
+        dense = g.elements * (kerf_dtype_bits(t) / 8);
+        place_planes(&g, t);
+        for (int i = 0; i < SETS; i++) run_encode(&sets[i], kerf_encoder_at(c.format, 1));
+    }
     us = median_us(run_decode, c.encoder);
     report(out, name, "decode", t, us, g.bytes + dense, g.elements, copy_gbps);
 }

@@ -238,7 +238,7 @@ __device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t
     uint32_t w[CODE_WORDS];
     make_codes<D, ENC>(x, r, q, shared->nf4, w);
     if constexpr (WHOLE)
-        store_whole(at.codes + u * (STEP / 32 * 4 * KF_ROW.bits), w);
+        store_whole_warp(at.codes + u * (STEP / 32 * 4 * KF_ROW.bits), w);
     else if (n > 0)
         store_chunk(j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8, w, n);
     if constexpr (PER_GROUP) {
@@ -267,7 +267,7 @@ __device__ __forceinline__ void encode_tile(const kf_job &j, const kf_tensor *t,
     raw_chunk<D> raw[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; u++)
-        raw[u] = WHOLE ? load_whole<D, false>(source + u * STEP * source_bytes(D))
+        raw[u] = WHOLE ? load_whole_pair<D>(source + u * STEP * source_bytes(D))
                        : load_raw<D, false>(j, line, i + u * STEP);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
@@ -288,7 +288,8 @@ __global__ void __launch_bounds__(THREADS, 4) encode_chunks(const __grid_constan
         __syncthreads();
         uintptr_t askew =
             ((uintptr_t)j.dense + line * j.width * source_bytes(D)) % raw_chunk<D>::WIDE |
-            ((uintptr_t)j.plane[KERF_PLANE_CODES] + line * j.code_bytes) % CODE_WIDE;
+            ((uintptr_t)j.plane[KERF_PLANE_CODES] + line * j.code_bytes) %
+                (CODE_WORDS == 3 ? 16 : CODE_WIDE);
         for (uint64_t first = (uint64_t)blockIdx.x * TILE; first < j.width;
              first += (uint64_t)gridDim.x * TILE) {
             if (askew == 0 && first + TILE <= j.width)
@@ -326,22 +327,31 @@ __device__ __forceinline__ void add_piece(const kf_job &j, uint64_t line, uint64
     add_elements<ENC>(e, loaded, x, count_at(j, i));
 }
 
-/* A block of N threads holds a row of up to N * CHUNK elements in registers, and that of its next
- * row is on its way while this one's scale is found. What is beyond is read again, from the caches.
- */
-template <int D, int ENC, int N>
+/* A block of N threads holds a row of up to N * K chunks in registers, and that of its next row is
+ * on its way while this one's scale is found. What is beyond is read again, from the caches. */
+template <int D, int ENC, int N, int K>
 __global__ void __launch_bounds__(N, 1024 / N) encode_rows(const __grid_constant__ kf_job j)
 {
-    constexpr uint64_t STEP = N * CHUNK;
+    constexpr uint64_t STEP = N * CHUNK, HELD = K * STEP;
     kf_tensor t = no_tensor(j);
     uint64_t first = threadIdx.x * CHUNK;
-    raw_chunk<D> next = load_raw<D, true>(j, blockIdx.x, first);
+    raw_chunk<D> next[K];
+#pragma unroll
+    for (int k = 0; k < K; k++) next[k] = load_raw<D, true>(j, blockIdx.x, first + k * STEP);
     for (uint64_t line = blockIdx.x; line < j.lines; line += gridDim.x) {
-        raw_chunk<D> raw = next;
+        raw_chunk<D> raw[K];
         extremes e = no_extremes<ENC>();
-        if (line + gridDim.x < j.lines) next = load_raw<D, true>(j, line + gridDim.x, first);
-        if (first < j.width) add_piece<D, ENC>(j, line, first, &raw, &e);
-        for (uint64_t i = first + STEP; i < j.width && ENC != ENC_GIVEN; i += STEP) {
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            raw[k] = next[k];
+            if (line + gridDim.x < j.lines)
+                next[k] = load_raw<D, true>(j, line + gridDim.x, first + k * STEP);
+        }
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (first + k * STEP < j.width)
+                add_piece<D, ENC>(j, line, first + k * STEP, &raw[k], &e);
+        for (uint64_t i = first + HELD; i < j.width && ENC != ENC_GIVEN; i += STEP) {
             raw_chunk<D> r = load_raw<D, true>(j, line, i);
             add_piece<D, ENC>(j, line, i, &r, &e);
         }
@@ -353,8 +363,11 @@ __global__ void __launch_bounds__(N, 1024 / N) encode_rows(const __grid_constant
             scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
         }
         kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
-        if (first < j.width) encode_piece<D, ENC>(j, line, first, raw, q);
-        for (uint64_t i = first + STEP; i < j.width; i += STEP) {
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (first + k * STEP < j.width)
+                encode_piece<D, ENC>(j, line, first + k * STEP, raw[k], q);
+        for (uint64_t i = first + HELD; i < j.width; i += STEP) {
             extremes unused = {0, 0};
             raw_chunk<D> r = load_raw<D, true>(j, line, i);
             settle_chunk<D>(j, line, i, &r, &unused);
@@ -380,34 +393,54 @@ __device__ __forceinline__ void tile_lines(const kf_job &j, uint64_t b, uint64_t
     *n = left < GROUP ? (int)left : GROUP;
 }
 
+/* A tile of 16-bit elements stays in registers; one of fp32 is read again, from the caches. */
 template <int D, int ENC>
 __global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant__ kf_job j)
 {
     constexpr int WIDE = GROUP / CHUNK, APART = THREADS / WIDE, PASSES = GROUP / APART;
+    constexpr bool HELD = D != KERF_F32;
     kf_tensor t = no_tensor(j);
     uint64_t column = (uint64_t)blockIdx.x * GROUP + threadIdx.x % WIDE * CHUNK;
     for (uint64_t b = blockIdx.y; b < j.bands; b += gridDim.y) {
         uint64_t first;
         int rows;
-        raw_chunk<D> raw[PASSES];
+        raw_chunk<D> raw[HELD ? PASSES : 1];
         extremes e = no_extremes<ENC>();
         tile_lines(j, b, &first, &rows);
         int top = (int)threadIdx.x / WIDE;
+        if constexpr (HELD) {
 #pragma unroll
-        for (int k = 0; k < PASSES; k++)
-            if (top + k * APART < rows)
-                raw[k] = load_raw<D, false>(j, first + top + k * APART, column);
+            for (int k = 0; k < PASSES; k++)
+                if (top + k * APART < rows)
+                    raw[k] = load_raw<D, false>(j, first + top + k * APART, column);
 #pragma unroll
-        for (int k = 0; k < PASSES; k++)
-            if (top + k * APART < rows)
-                add_piece<D, ENC>(j, first + top + k * APART, column, &raw[k], &e);
+            for (int k = 0; k < PASSES; k++)
+                if (top + k * APART < rows)
+                    add_piece<D, ENC>(j, first + top + k * APART, column, &raw[k], &e);
+        } else {
+#pragma unroll 2
+            for (int k = top; k < rows; k += APART) {
+                raw_chunk<D> r = load_raw<D, true>(j, first + k, column);
+                add_piece<D, ENC>(j, first + k, column, &r, &e);
+            }
+        }
         share_range_block<THREADS, ENC>(&e);
         kf_scale scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
         kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
+        if constexpr (HELD) {
 #pragma unroll
-        for (int k = 0; k < PASSES; k++)
-            if (top + k * APART < rows && column < j.width)
-                encode_piece<D, ENC>(j, first + top + k * APART, column, raw[k], q);
+            for (int k = 0; k < PASSES; k++)
+                if (top + k * APART < rows && column < j.width)
+                    encode_piece<D, ENC>(j, first + top + k * APART, column, raw[k], q);
+        } else {
+#pragma unroll 2
+            for (int k = top; k < rows && column < j.width; k += APART) {
+                extremes unused = {0, 0};
+                raw_chunk<D> r = load_raw<D, true>(j, first + k, column);
+                settle_chunk<D>(j, first + k, column, &r, &unused);
+                encode_piece<D, ENC>(j, first + k, column, r, q);
+            }
+        }
         if (threadIdx.x == 0) store_scale(j, b * j.groups + blockIdx.x, scale);
     }
 }

@@ -5,9 +5,15 @@
  *
  * The exact rule of 4/6 (block/nvfp4.h) takes two products, a division and more for each element
  * and scale. Almost always a cruder sum decides: d = v k - |x| with k = S A / 6M. Its d are off by
- * no more than 2^-20 of amax, so the two sums are too close to call only when they differ by less
- * than CLOSE of themselves plus what that error adds up to over 16 elements; then, and where
- * squares might leave the range of fp32, the exact rule settles it. */
+ * no more than D = 2^-20 of amax, so two sums E are too close to call only when they differ by less
+ * than that can do in both:
+ *
+ *   largest    2 D, and nothing is summed
+ *   absolute   32 D, and 2^-18 of the sums for their rounding
+ *   squares    8 D (sqrt(E4) + sqrt(E6)), for which 2^-15 (E4 + E6) + 2^-19 amax^2 is enough by
+ *              the inequality of the means; that has room for the rounding
+ *
+ * Then, and where squares might leave the range of fp32, the exact rule settles it. */
 #ifndef KERF_FOUR_OVER_SIX_CUH
 #define KERF_FOUR_OVER_SIX_CUH
 
@@ -15,8 +21,6 @@
 
 namespace
 {
-
-constexpr float CLOSE = 0x1p-14f;
 
 __host__ __device__ constexpr bool sums_squares(int encoder)
 {
@@ -92,9 +96,11 @@ __device__ __forceinline__ kf_scale choose_four_over_six(const kf_tensor *t, con
     float base = __fmaf_rn(__fmaf_rn(-q, 6.0f, amax), 1.0f / 6.0f, q) * t->encode;
     uint32_t six = e4m3_of(fminf(base, 448.0f)), four = e4m3_of(fminf(base * 1.5f, 448.0f));
     float err6 = crude_error<ENC>(table[six], x), err4 = crude_error<ENC>(table[four], x);
-    float noise = sums_squares(ENC) ? amax * amax * 0x1p-19f : amax * 0x1p-14f;
+    float noise = sums_squares(ENC)    ? amax * amax * 0x1p-19f + (err4 + err6) * 0x1p-15f
+                  : takes_largest(ENC) ? amax * 0x1p-18f
+                                       : amax * 0x1p-15f + (err4 + err6) * 0x1p-18f;
     scale.bits = err4 < err6 ? four : six;
-    bool clear = fabsf(err4 - err6) > CLOSE * (err4 + err6) + noise;
+    bool clear = fabsf(err4 - err6) > noise;
     /* Below 8 E4M3 is subnormal: an element may be far above 6. */
     if (!clear || six < 8 || amax < 0x1p-40f || amax > 0x1p40f) {
         volatile float y[CHUNK]; /* volatile, as in load.cuh */
