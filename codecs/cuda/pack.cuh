@@ -70,13 +70,14 @@ template <int BITS> __device__ __forceinline__ uint32_t pack_magic(const float *
     return sum - 0x4b400000u * every_code(BITS);
 }
 
-/* Rounds y to nearest even, clamps to [lo, hi], adds `zero`, packs; `flip` is xored into codes. */
-template <int BITS>
+/* Rounds y to nearest even, clamps to [lo, hi] unless it is known to lie there, adds `zero`, packs;
+ * `flip` is xored into codes. */
+template <int BITS, bool CLAMPS>
 __device__ __forceinline__ void pack_integers(float *y, float lo, float hi, int zero, uint32_t flip,
                                               uint32_t *w)
 {
 #pragma unroll
-    for (int i = 0; i < CHUNK; i++) y[i] = fminf(fmaxf(y[i], lo), hi) + MAGIC;
+    for (int i = 0; i < CHUNK; i++) y[i] = (CLAMPS ? fminf(fmaxf(y[i], lo), hi) : y[i]) + MAGIC;
 #pragma unroll
     for (int k = 0; k < BITS / 2; k++)
         w[k] = (pack_magic<BITS>(y + 32 / BITS * k) + (uint32_t)zero * every_code(BITS)) ^
@@ -356,7 +357,7 @@ __device__ __forceinline__ void pack_mx(const float *x, const uint32_t *source, 
     } else if constexpr (KF_ROW.element == KERF_ELEM_MXI8) {
 #pragma unroll
         for (int i = 0; i < CHUNK; i++) y[i] = x[i] * q.factor * 64.0f;
-        pack_integers<8>(y, -127, 127, 128, 128, w);
+        pack_integers<8, true>(y, -127, 127, 128, 128, w);
     } else if constexpr (KF_ROW.bits == 6 && KF_HARDWARE_FP8) {
         pack_fp6(x, q.factor, w);
     } else if constexpr (KF_ROW.bits == 8 && KF_HARDWARE_FP8) {
@@ -369,10 +370,10 @@ __device__ __forceinline__ void pack_mx(const float *x, const uint32_t *source, 
 }
 
 /* Codes of a chunk of one group by an encoder of kerf; `source`: the words of the elements, of type
- * D; `table`: NF4 alone. */
+ * D; `largest`: no element is of larger magnitude; `table`: NF4 alone. */
 template <int D>
 __device__ __forceinline__ void pack_chunk(const float *x, const uint32_t *source, kf_quant q,
-                                           const nf4_bucket *table, uint32_t *w)
+                                           float largest, const nf4_bucket *table, uint32_t *w)
 {
     constexpr int BITS = (int)KF_ROW.bits;
     constexpr int STEPS = D != KERF_F32 && KF_ROW.scale == KERF_SCALE_BF16 ? 1 : 2;
@@ -396,12 +397,15 @@ __device__ __forceinline__ void pack_chunk(const float *x, const uint32_t *sourc
     } else if constexpr (KF_ROW.family == KERF_FAMILY_INT) {
         constexpr int HALF = BITS <= 8 ? 1 << (BITS - 1) : 1;
         divide_all<STEPS>(x, q.factor, y);
-        pack_integers<BITS>(y, -HALF, HALF - 1, HALF, HALF, w);
+        if (largest < (HALF - 0.6f) * q.factor) /* nothing is rounded to HALF */
+            pack_integers<BITS, false>(y, 0, 0, HALF, HALF, w);
+        else
+            pack_integers<BITS, true>(y, -HALF, HALF - 1, HALF, HALF, w);
     } else if constexpr (KF_ROW.family == KERF_FAMILY_AFFINE) {
         int levels = kf_affine_levels(KF_ROW);
         divide_all<STEPS>(x, q.factor, y);
-        pack_integers<BITS>(y, (float)-q.zero, (float)(levels - q.zero), q.zero,
-                            kf_affine_flip(KF_ROW), w);
+        pack_integers<BITS, true>(y, (float)-q.zero, (float)(levels - q.zero), q.zero,
+                                  kf_affine_flip(KF_ROW), w);
     } else if constexpr (KF_ROW.family == KERF_FAMILY_NF4) {
         pack_nf4(x, q, table, w);
     } else {
