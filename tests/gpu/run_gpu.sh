@@ -89,7 +89,7 @@ wait_sanitizers() {
     for i in "${!sanitizers[@]}"; do
         wait "${sanitizer_pids[i]}" || failed=1
         echo "compute-sanitizer --tool ${sanitizers[i]}, over gpu_equal brief:"
-        tail -n 3 "$results/${sanitizers[i]}.log"
+        tail -n 2 "$results/${sanitizers[i]}.log"
     done >"$results/codec-gpu-sanitizers.txt"
     cat "$results/codec-gpu-sanitizers.txt"
     return $failed
