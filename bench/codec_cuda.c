@@ -7,7 +7,7 @@
  * all data is cold. Times are the median of REPEATS events. Bytes are those that must move:
  * the source once, or twice where a matrix is measured first, and every plane; for decode every
  * plane and the target. Before a codec is timed, planes and decoded values of its first bands are
- * compared with the processor's. */
+ * compared with the processor's. Searches encode SEARCHED_ROWS; everything else has ROWS. */
 #include <kerf/cuda.h>
 
 #include "numbers.h"
@@ -185,25 +185,71 @@ static void send_weights(kerf_dtype t)
              "weights");
 }
 
-/* A row is flushed, so that a run that is cut short has said all that it knows. */
-static void report(FILE *out, const char *codec, const char *what, kerf_dtype t, double us,
-                   uint64_t bytes, uint64_t elements, double copy_gbps)
+/* --- results ---------------------------------------------------------------------------------- */
+
+enum { TYPES = 3, MOST_CODECS = 512 };
+static const kerf_dtype types[TYPES] = {KERF_BF16, KERF_F16, KERF_F32};
+
+/* us 0: not measured, for the codec does not take this type. */
+typedef struct timing {
+    double us, share;
+    uint64_t bytes;
+} timing;
+
+static struct {
+    char codec[64];
+    uint64_t elements;
+    timing time[2][TYPES]; /* encode, decode */
+} results[MOST_CODECS];
+static size_t result_count;
+
+static void report(const char *codec, int decodes, kerf_dtype t, double us, uint64_t bytes,
+                   uint64_t elements, double copy_gbps)
 {
-    static int rows;
+    size_t i = 0;
+    int k = 0;
     double gbps = (double)bytes / us * 1e-3;
-    printf("%-24s %-6s %-4s %9.1f us %8.0f GB/s %5.2f of copy %8.1f Gelem/s\n", codec, what,
-           kerf_dtype_name(t), us, gbps, gbps / copy_gbps, (double)elements / us * 1e-3);
+    printf("%-24s %-6s %-4s %9.1f us %8.0f GB/s %5.2f of copy %8.1f Gelem/s\n", codec,
+           decodes ? "decode" : "encode", kerf_dtype_name(t), us, gbps, gbps / copy_gbps,
+           (double)elements / us * 1e-3);
     fflush(stdout);
-    if (!out) return;
-    fprintf(out,
-            "%s\n    {\"codec\": \"%s\", \"op\": \"%s\", \"dense\": \"%s\", \"us\": %.1f, "
-            "\"bytes\": %llu, \"elements\": %llu, \"share_of_copy\": %.3f}",
-            rows++ ? "," : "", codec, what, kerf_dtype_name(t), us, (unsigned long long)bytes,
-            (unsigned long long)elements, gbps / copy_gbps);
-    fflush(out);
+    while (i < result_count && strcmp(results[i].codec, codec) != 0) i++;
+    if (i == MOST_CODECS) die(codec, "one codec too many");
+    if (i == result_count) {
+        result_count++;
+        snprintf(results[i].codec, sizeof results[i].codec, "%s", codec);
+        results[i].elements = elements;
+    }
+    while (types[k] != t) k++;
+    results[i].time[decodes][k] = (timing){us, gbps / copy_gbps, bytes};
 }
 
-static void bench_codec(FILE *out, kerf_codec c, kerf_dtype t, double copy_gbps)
+static void write_timings(FILE *out, const char *name, const timing time[TYPES])
+{
+    int n = 0;
+    for (int k = 0; k < TYPES; k++) {
+        if (time[k].us == 0) continue;
+        fprintf(out, "%s\"%s\": [%.1f, %llu, %.3f]", n++ ? ", " : name, kerf_dtype_name(types[k]),
+                time[k].us, (unsigned long long)time[k].bytes, time[k].share);
+    }
+    if (n) fprintf(out, "}");
+}
+
+/* One line per codec. */
+static void write_results(FILE *out)
+{
+    fprintf(out, "  \"columns\": [\"us\", \"bytes\", \"share_of_copy\"],\n  \"results\": [");
+    for (size_t i = 0; i < result_count; i++) {
+        fprintf(out, "%s\n    {\"codec\": \"%s\", \"elements\": %llu", i ? "," : "",
+                results[i].codec, (unsigned long long)results[i].elements);
+        write_timings(out, ", \"encode\": {", results[i].time[0]);
+        write_timings(out, ", \"decode\": {", results[i].time[1]);
+        fprintf(out, "}");
+    }
+    fprintf(out, "\n  ]\n}\n");
+}
+
+static void bench_codec(kerf_codec c, kerf_dtype t, double copy_gbps)
 {
     int searched = strcmp(c.encoder->name, "search") == 0 || strcmp(c.encoder->name, "sweep") == 0;
     kerf_shape shape = {2, {searched ? SEARCHED_ROWS : ROWS, COLS}};
@@ -216,14 +262,20 @@ static void bench_codec(FILE *out, kerf_codec c, kerf_dtype t, double copy_gbps)
     place_planes(&g, t);
     check_codec(name, c, &g, t);
     double us = median_us(run_encode, c.encoder);
-    report(out, name, "encode", t, us, g.bytes + dense * (kerf_needs_stats(&g) ? 2 : 1), g.elements,
-           copy_gbps);
+    report(name, 0, t, us, g.bytes + dense * (kerf_needs_stats(&g) ? 2 : 1), g.elements, copy_gbps);
     if (c.encoder != kerf_encoder_at(c.format, 0)) return;
+    if (searched) { /* decoding wants the size of all others */
+        shape.dim[0] = ROWS;
+        need(kerf_geometry_init(&g, c.format, &shape, &error), "geometry");
+        dense = g.elements * (kerf_dtype_bits(t) / 8);
+        place_planes(&g, t);
+        for (int i = 0; i < SETS; i++) run_encode(&sets[i], kerf_encoder_at(c.format, 1));
+    }
     us = median_us(run_decode, c.encoder);
-    report(out, name, "decode", t, us, g.bytes + dense, g.elements, copy_gbps);
+    report(name, 1, t, us, g.bytes + dense, g.elements, copy_gbps);
 }
 
-static void bench_all(FILE *out, kerf_dtype t, double copy_gbps, int n, char **names)
+static void bench_all(kerf_dtype t, double copy_gbps, int n, char **names)
 {
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);
@@ -234,7 +286,7 @@ static void bench_all(FILE *out, kerf_dtype t, double copy_gbps, int n, char **n
             kerf_codec_name(c, name, sizeof name);
             for (int k = 0; k < n; k++)
                 wanted |= strcmp(names[k], name) == 0 || (e == 0 && strcmp(names[k], f->name) == 0);
-            if (wanted) bench_codec(out, c, t, copy_gbps);
+            if (wanted) bench_codec(c, t, copy_gbps);
         }
     }
 }
@@ -272,7 +324,6 @@ static double copy_gbps_now(void)
 
 int main(int argc, char **argv)
 {
-    static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
     kerf_device_info info;
     FILE *out = NULL;
     kerf_dtype only = KERF_DTYPE_NONE;
@@ -291,23 +342,23 @@ int main(int argc, char **argv)
     allocate_all(2 * copied_bytes);
     double copy_gbps = copy_gbps_now();
     printf("%s: copy %.0f GB/s read + write, %zu MiB\n", info.name, copy_gbps, copied_bytes >> 20);
-    if (out)
-        fprintf(out,
-                "{\n  \"schema\": \"kerf-bench-codec-cuda-3\",\n  \"device\": \"%s\",\n"
-                "  \"rows\": %d, \"searched_rows\": %d, \"cols\": %d, \"sets\": %d, "
-                "\"repeats\": %d,\n"
-                "  \"copy_gbps\": %.1f, \"copy_bytes\": %zu,\n  \"results\": [",
-                info.name, ROWS, SEARCHED_ROWS, COLS, SETS, REPEATS, copy_gbps, copied_bytes);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < TYPES; i++) {
         if (only != KERF_DTYPE_NONE && types[i] != only) continue;
         fill_weights(types[i]);
         send_weights(types[i]);
-        bench_all(out, types[i], copy_gbps, argc - 1, argv + 1);
+        bench_all(types[i], copy_gbps, argc - 1, argv + 1);
     }
     double again = copy_gbps_now();
     printf("copy again: %.0f GB/s\n", again);
     if (out) {
-        fprintf(out, "\n  ],\n  \"copy_gbps_at_end\": %.1f\n}\n", again);
+        fprintf(out,
+                "{\n  \"schema\": \"kerf-bench-codec-cuda-3\",\n  \"device\": \"%s\",\n"
+                "  \"rows\": %d, \"searched_rows\": %d, \"cols\": %d, \"sets\": %d, "
+                "\"repeats\": %d,\n  \"copy_bytes\": %zu, \"copy_gbps\": %.1f, "
+                "\"copy_gbps_at_end\": %.1f,\n",
+                info.name, ROWS, SEARCHED_ROWS, COLS, SETS, REPEATS, copied_bytes, copy_gbps,
+                again);
+        write_results(out);
         if (fclose(out) != 0) die("results", "cannot be written");
     }
     free_all();

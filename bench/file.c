@@ -1,13 +1,14 @@
 /* file.c - kerf on files against cp on the same file and disk.
  *
- *   bench_file [-k KERF] [-d FOLDER] [-m MIB] [-n TRIALS] [-o FILE]
+ *   bench_file [-k KERF] [-d FOLDER] [-m MIB] [-n TRIALS] [-o FILE] [-g cuda|cuda:all]
  *
  * Writes a checkpoint of MIB mebibytes (2048) of bfloat16 into FOLDER, which should lie on a disk
  * and not in memory, and removes it afterwards. The source is in the page cache and nothing waits
  * to be written when a command starts; cp ends with an fsync of its copy, as kerf's outputs do.
  * Each trial runs cp and every quantize in turn, so that a share compares neighbours in time.
  * Figures are bytes of the source per second on the wall. Exit 1 when a quantize took more than 256
- * MiB of memory. */
+ * MiB of memory. With -g the codecs run on a GPU: from the page cache to it and back to disk; times
+ * have the start of CUDA in them, and its memory is not counted. */
 #include "harness.h"
 
 #include <fcntl.h>
@@ -28,7 +29,7 @@ static const char *const codecs[] = {"nvfp4", "mxfp4", "int4-g128", "nvfp4:4/6"}
 enum { CODECS = sizeof codecs / sizeof codecs[0] };
 
 typedef struct work {
-    const char *kerf, *folder, *report;
+    const char *kerf, *folder, *report, *device;
     size_t tensors, trials;
     double bytes;
     char source[512], copy[512], out[512];
@@ -126,7 +127,8 @@ static cost run_cp(const work *w)
 
 static cost run_quantize(const work *w, const char *codec)
 {
-    const char *const argv[] = {w->kerf, "quantize", w->source, "-f", codec, "-o", w->out, NULL};
+    const char *const argv[] = {w->kerf, "quantize", w->source,  "-f",      codec,
+                                "-o",    w->out,     "--device", w->device, NULL};
     return run(argv, NULL);
 }
 
@@ -147,7 +149,12 @@ static void report(bench_report *r, const work *w, const char *name, size_t tria
     if (ceiling) fprintf(stderr, "%44s %.3f of the time of %s\n", "", 1 / median, ceiling);
 }
 
-/* Returns the most memory of any quantize. */
+static int is_on_gpu(const work *w)
+{
+    return strcmp(w->device, "cpu") != 0;
+}
+
+/* Returns the most memory of any quantize by the processor. */
 static double time_quantize(bench_report *r, const work *w, double cp[MAX_TRIALS])
 {
     double took[CODECS][MAX_TRIALS], most[CODECS] = {0}, largest = 0;
@@ -165,6 +172,7 @@ static double time_quantize(bench_report *r, const work *w, double cp[MAX_TRIALS
         char name[64];
         snprintf(name, sizeof name, "quantize/%s", codecs[c]);
         report(r, w, name, w->trials, took[c], "cp", cp);
+        if (is_on_gpu(w)) continue;
         snprintf(name, sizeof name, "memory/quantize/%s", codecs[c]);
         bench_add(r, name, "MiB", bench_summary(&most[c], 1), NULL, 0);
         if (most[c] > largest) largest = most[c];
@@ -175,7 +183,8 @@ static double time_quantize(bench_report *r, const work *w, double cp[MAX_TRIALS
 static void time_readers(bench_report *r, const work *w, double cp[MAX_TRIALS])
 {
     const char *const score[] = {w->kerf, "score", w->source, "-f", TEN_FORMATS, NULL};
-    const char *const verify[] = {w->kerf, "verify", w->source, w->out, NULL};
+    const char *const verify[] = {w->kerf,    "verify",  w->source, w->out,
+                                  "--device", w->device, NULL};
     double took[MAX_TRIALS], reads[MAX_TRIALS];
     run_quantize(w, "nvfp4");
     for (size_t i = 0; i < w->trials; i++) {
@@ -183,6 +192,7 @@ static void time_readers(bench_report *r, const work *w, double cp[MAX_TRIALS])
         took[i] = run(verify, NULL).seconds;
     }
     report(r, w, "verify/nvfp4", w->trials, took, "read", reads);
+    if (is_on_gpu(w)) return;
     took[0] = run(score, NULL).seconds; /* once: it is ten measurements long */
     double beside = bench_summary(cp, w->trials).median;
     report(r, w, "score/ten formats", 1, took, "cp", &beside);
@@ -202,7 +212,7 @@ static void choose_paths(work *w)
 
 int main(int argc, char **argv)
 {
-    work w = {.kerf = "kerf", .folder = ".", .report = "-", .trials = 5};
+    work w = {.kerf = "kerf", .folder = ".", .report = "-", .trials = 5, .device = "cpu"};
     size_t mib = 2048;
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -212,7 +222,10 @@ int main(int argc, char **argv)
         case 'm': mib = (size_t)strtoul(value, NULL, 10); break;
         case 'n': w.trials = (size_t)strtoul(value, NULL, 10); break;
         case 'o': w.report = value; break;
-        default: bench_die("bench_file [-k KERF] [-d FOLDER] [-m MIB] [-n TRIALS] [-o FILE]");
+        case 'g': w.device = value; break;
+        default:
+            bench_die(
+                "bench_file [-k KERF] [-d FOLDER] [-m MIB] [-n TRIALS] [-o FILE] [-g DEVICE]");
         }
     }
     w.tensors = (mib << 20) / TENSOR_BYTES;
@@ -224,6 +237,7 @@ int main(int argc, char **argv)
     read_file(w.source);
     double cp[MAX_TRIALS];
     bench_report *r = bench_open("file");
+    fprintf(stderr, "%zu MiB, quantize --device %s\n", mib, w.device);
     double mib_used = time_quantize(r, &w, cp);
     time_readers(r, &w, cp);
     unlink(w.source);

@@ -2,7 +2,6 @@
  * what is accepted and what is documented are the same rows. */
 #include "args.h"
 
-
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

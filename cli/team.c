@@ -73,6 +73,16 @@ static kerf_status open_gpu(const char *text, int ordinal, kerf_exec *out, kerf_
     return s == KERF_OK ? s : device_fails(text, s, &why, err);
 }
 
+/* Architectures whose code has only been compiled and disassembled. */
+static void warn_untested(int ordinal)
+{
+    kerf_device_info info;
+    if (kerf_device_describe(ordinal, &info, NULL) == KERF_OK && info.compute_major >= 10) {
+        fprintf(stderr, "note: GPU %d, %.100s: the code for sm_%d%d is untested on hardware\n",
+                ordinal, info.name, info.compute_major, info.compute_minor);
+    }
+}
+
 kerf_status team_open(team *t, const args *a, kerf_error *err)
 {
     const char *text = args_value(a, "device");
@@ -88,6 +98,7 @@ kerf_status team_open(team *t, const args *a, kerf_error *err)
         *member = plain;
         if (first < end) TRY(open_gpu(text, first + (int)t->count / HANDLES, member, err));
     }
+    for (int gpu = first; gpu < end; gpu++) warn_untested(gpu);
     return KERF_OK;
 }
 
@@ -105,7 +116,10 @@ kerf_status args_exec(const args *a, kerf_exec *out, kerf_error *err)
     TRY(read_exec(a, out, err));
     TRY(read_device(text, &first, &end, err));
     if (end - first > 1) return USAGE(err, "--device %.40s: this verb uses one GPU", text);
-    return first < end ? open_gpu(text, first, out, err) : KERF_OK;
+    if (first == end) return KERF_OK;
+    TRY(open_gpu(text, first, out, err));
+    warn_untested(first);
+    return KERF_OK;
 }
 
 void args_exec_close(kerf_exec *exec)

@@ -19,7 +19,8 @@ typedef struct write_job {
      * before) goes into the journal. */
     kerf_status (*write)(void *ctx, kerf_writer *w, size_t i, size_t entry, const kerf_exec *exec,
                          uint64_t *note, kerf_error *err);
-    /* Gets the note of each weight, in their order, whether this run has written it or an earlier one; or NULL. */
+    /* Gets the note of each weight, in their order, whether this run has written it or an earlier
+     * one; or NULL. */
     void (*noted)(void *ctx, uint64_t note);
     /* Prints what the bytes depend on besides the source and the manifest; NULL: nothing. */
     void (*describe)(const void *ctx, FILE *to);

@@ -18,10 +18,16 @@ constexpr int TURNS = 4;                     /* of a thread       */
 constexpr int CODE_BYTES = (int)KF_ROW.bits; /* of eight codes */
 
 /* Values of all codes of up to 6 bits, but for the scale, in shared memory. */
-constexpr bool HAS_BOOK =
-    (KF_ROW.family == KERF_FAMILY_MX || KF_ROW.family == KERF_FAMILY_NVFP4 || IS_NF4) &&
-    KF_ROW.bits <= 6;
+constexpr bool HAS_BOOK = (KF_ROW.family == KERF_FAMILY_MX || KF_ROW.family == KERF_FAMILY_NVFP4 ||
+                           IS_NF4 || (IS_STRUCT && KF_ROW.element == KERF_ELEM_E2M1)) &&
+                          KF_ROW.bits <= 6;
 constexpr unsigned BOOK = HAS_BOOK ? 1u << KF_ROW.bits % 32 : 1;
+
+__device__ __forceinline__ void fill_book(float *book)
+{
+    kf_dequant unit = {1, 0};
+    if (HAS_BOOK && threadIdx.x < BOOK) book[threadIdx.x] = kf_value(KF_ROW, unit, threadIdx.x);
+}
 
 /* --- codes ----------------------------------------------------------------------------------- */
 
@@ -95,6 +101,26 @@ __device__ __forceinline__ void fp8_at(uint32_t w, __nv_fp8_interpretation_t typ
         x + 2);
 }
 
+/* Eight E2M1 codes, where the hardware has them. */
+__device__ __forceinline__ void e2m1_values(uint32_t w, float *x)
+{
+#if KF_HARDWARE_FP4
+    uint32_t pair[4];
+    asm("{ .reg .b8 a, b, c, d;\n"
+        " mov.b32 {a, b, c, d}, %4;\n"
+        " cvt.rn.f16x2.e2m1x2 %0, a;\n"
+        " cvt.rn.f16x2.e2m1x2 %1, b;\n"
+        " cvt.rn.f16x2.e2m1x2 %2, c;\n"
+        " cvt.rn.f16x2.e2m1x2 %3, d; }"
+        : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
+        : "r"(w));
+#pragma unroll
+    for (int k = 0; k < 4; k++) widen_pair<KERF_F16>(pair[k], x + 2 * k);
+#else
+    (void)w, (void)x;
+#endif
+}
+
 /* Eight values without a care for NaN. `book`: where HAS_BOOK. */
 __device__ __forceinline__ void decode_fast(const uint32_t *w, kf_dequant d, const float *book,
                                             float *x)
@@ -104,6 +130,10 @@ __device__ __forceinline__ void decode_fast(const uint32_t *w, kf_dequant d, con
         auto type = KF_ROW.element == KERF_ELEM_E4M3 ? __NV_E4M3 : __NV_E5M2;
         fp8_at(w[0], type, x);
         fp8_at(w[1], type, x + 4);
+#pragma unroll
+        for (int i = 0; i < EIGHT; i++) x[i] *= d.scale;
+    } else if constexpr (KF_ROW.element == KERF_ELEM_E2M1 && KF_HARDWARE_FP4) {
+        e2m1_values(w[0], x);
 #pragma unroll
         for (int i = 0; i < EIGHT; i++) x[i] *= d.scale;
     } else if constexpr (HAS_BOOK) {
@@ -124,19 +154,6 @@ template <int D> constexpr int VALUE_WORDS = EIGHT *source_bytes(D) / 4; /* of e
 template <int D> __device__ __forceinline__ uint32_t narrow(float x)
 {
     return D == KERF_F32 ? kf_bits(x) : D == KERF_F16 ? kf_f16_encode(x) : kf_bf16_encode(x);
-}
-
-/* The same for two numbers, but NaN becomes what the hardware likes. */
-template <int D> __device__ __forceinline__ uint32_t narrow_pair(float a, float b)
-{
-    typename pair_of<D>::type pair;
-    if constexpr (D == KERF_F16)
-        pair = __floats2half2_rn(a, b);
-    else
-        pair = __floats2bfloat162_rn(a, b);
-    uint32_t w;
-    memcpy(&w, &pair, 4);
-    return w;
 }
 
 /* Eight codes by the very functions of block/, for groups that have a NaN. */
@@ -259,42 +276,64 @@ __device__ __forceinline__ float e4m3_value(uint32_t bits)
     return __half2float(__half(h));
 }
 
-/* Scale `index` of a job, which is that of group `group` of a line. */
-__device__ __forceinline__ kf_dequant dequant_of(const kf_job &j, uint64_t line, uint64_t index,
-                                                 uint64_t group)
+/* A scale as it lies in memory. Kernels load all theirs before they look at the first. */
+struct raw_scale {
+    uint32_t bits, zero;
+    float second;
+};
+
+/* What all groups of a line share. */
+__device__ __forceinline__ raw_scale scale_of_line(const kf_job &j, uint64_t line)
 {
-    kf_scale scale = {0, 0};
-    float second = 1, offset = 0;
+    raw_scale r = {0, 0, 1};
+    const float *seconds = (const float *)j.plane[KERF_PLANE_SECOND];
+    if constexpr (KF_ROW.second == KERF_SECOND_TENSOR)
+        r.second = __ldg(seconds + matrix_of(j, line));
+    return r;
+}
+
+/* Scale `index` of a job, which is that of group `group` of a line. */
+__device__ __forceinline__ raw_scale load_scale(const kf_job &j, raw_scale r, uint64_t line,
+                                                uint64_t index, uint64_t group)
+{
     if constexpr (KF_ROW.scale != KERF_SCALE_NONE) {
         const uint8_t *p = j.plane[KERF_PLANE_SCALES] + index * SCALE_BYTES;
-        scale.bits = SCALE_BYTES == 4   ? __ldg((const uint32_t *)p)
-                     : SCALE_BYTES == 2 ? __ldg((const uint16_t *)p)
-                                        : __ldg(p);
+        r.bits = SCALE_BYTES == 4   ? __ldg((const uint32_t *)p)
+                 : SCALE_BYTES == 2 ? __ldg((const uint16_t *)p)
+                                    : __ldg(p);
     }
     if constexpr (KF_ROW.zero == KERF_ZERO_CODE) {
-        const uint8_t *row = j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes;
-        if (KF_ROW.geometry == KERF_GROUP_TENSOR) row = j.plane[KERF_PLANE_ZEROS];
+        const uint8_t *row = j.plane[KERF_PLANE_ZEROS];
         uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR  ? index
                       : KF_ROW.geometry == KERF_GROUP_BLOCK ? group
                                                             : 0;
-        scale.zero = kf_get_code(row, KF_ROW.bits, at);
+        if (KF_ROW.geometry != KERF_GROUP_TENSOR) row += line * j.zero_bytes;
+        unsigned bit = (unsigned)at * KF_ROW.bits % 8; /* no code of a zero crosses a byte */
+        r.zero = __ldg(row + at * KF_ROW.bits / 8) >> bit & ((1u << KF_ROW.bits % 32) - 1);
     }
-    const float *seconds = (const float *)j.plane[KERF_PLANE_SECOND];
-    if constexpr (KF_ROW.second == KERF_SECOND_TENSOR) second = seconds[matrix_of(j, line)];
-    if constexpr (KF_ROW.second == KERF_SECOND_NESTED) second = seconds[group / KF_NEST_BLOCKS];
-    if constexpr (KF_ROW.zero == KERF_ZERO_F32) offset = *(const float *)j.plane[KERF_PLANE_ZEROS];
+    if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
+        r.second = __ldg((const float *)j.plane[KERF_PLANE_SECOND] + group / KF_NEST_BLOCKS);
+    return r;
+}
+
+__device__ __forceinline__ kf_dequant dequant_of(const kf_job &j, raw_scale r)
+{
     if constexpr (KF_ROW.family == KERF_FAMILY_NVFP4 && KF_HARDWARE_FP8) {
-        kf_dequant d = {e4m3_value(scale.bits) * second, 0};
+        kf_dequant d = {e4m3_value(r.bits) * r.second, 0};
         return d;
     }
-    return kf_dequant_init(KF_ROW, scale, second, offset);
+    float offset = 0;
+    if constexpr (KF_ROW.zero == KERF_ZERO_F32) offset = *(const float *)j.plane[KERF_PLANE_ZEROS];
+    kf_scale scale = {r.bits, r.zero};
+    return kf_dequant_init(KF_ROW, scale, r.second, offset);
 }
 
 __device__ __forceinline__ kf_dequant dequant_at(const kf_job &j, uint64_t line, uint64_t i)
 {
     if constexpr (IS_STRUCT)
         return struct_dequant(j.plane[KERF_PLANE_CODES] + line * j.code_bytes, i / GROUP);
-    return dequant_of(j, line, scale_index(j, line, i), i / GROUP);
+    return dequant_of(
+        j, load_scale(j, scale_of_line(j, line), line, scale_index(j, line, i), i / GROUP));
 }
 
 /* --- a tile of a line ------------------------------------------------------------------------ */
@@ -315,23 +354,22 @@ __device__ __forceinline__ void decode_whole(const kf_job &j, uint64_t line, uin
     uint64_t index = scale_index(j, line, first) + (GROUPED ? lane / GROUP : 0);
     uint64_t group = first / GROUP + lane / GROUP;
     uint32_t w[TURNS][(CODE_BYTES + 3) / 4];
-    kf_dequant d[TURNS];
+    raw_scale common = scale_of_line(j, line), raw[TURNS];
 #pragma unroll
     for (int u = 0; u < TURNS; u++)
         if (u < turns) load_whole_codes(codes + u * THREADS * CODE_BYTES, w[u]);
 #pragma unroll
-    for (int u = 0; u < TURNS; u++) {
-        if (u < turns && (u == 0 || GROUPED))
-            d[u] = dequant_of(j, line, index + u * (GROUPED ? TURN / GROUP : 0),
-                              group + u * (TURN / GROUP));
-        else
-            d[u] = d[0];
-    }
+    for (int u = 0; u < (GROUPED ? TURNS : 1); u++)
+        if (u < turns)
+            raw[u] = load_scale(j, common, line, index + u * (GROUPED ? TURN / GROUP : 0),
+                                group + u * (TURN / GROUP));
+    kf_dequant d = {};
 #pragma unroll
     for (int u = 0; u < TURNS; u++) {
         uint32_t values[VALUE_WORDS<D>];
         if (u >= turns) break;
-        decode_eight<D>(w[u], d[u], book, values);
+        if (u == 0 || GROUPED) d = dequant_of(j, raw[u]);
+        decode_eight<D>(w[u], d, book, values);
         store_whole_eight<D>(to + u * TURN * source_bytes(D), values);
     }
 }
@@ -358,11 +396,8 @@ template <int D>
 __global__ void __launch_bounds__(THREADS) decode_chunks(const __grid_constant__ kf_job j)
 {
     __shared__ float book[BOOK];
-    if (HAS_BOOK) {
-        kf_dequant unit = {1, 0};
-        if (threadIdx.x < BOOK) book[threadIdx.x] = kf_value(KF_ROW, unit, threadIdx.x);
-        __syncthreads();
-    }
+    fill_book(book);
+    if (HAS_BOOK) __syncthreads();
     for (uint64_t line = blockIdx.y; line < j.lines; line += gridDim.y) {
         uintptr_t askew = ((uintptr_t)j.dense + line * j.width * source_bytes(D)) % 16 |
                           ((uintptr_t)j.plane[KERF_PLANE_CODES] + line * j.code_bytes) % CODES_WIDE;
@@ -378,31 +413,94 @@ __global__ void __launch_bounds__(THREADS) decode_chunks(const __grid_constant__
 
 /* --- structs --------------------------------------------------------------------------------- */
 
+/* Eight bytes from anywhere in shared memory. */
+__device__ __forceinline__ void load_bytes(const uint8_t *p, uint32_t *w)
+{
+    unsigned shift = (unsigned)((uintptr_t)p % 4);
+    const uint32_t *from = (const uint32_t *)(p - shift);
+    uint32_t a = from[0], b = from[1], c = from[2];
+    w[0] = __funnelshift_r(a, b, 8 * shift);
+    w[1] = __funnelshift_r(b, c, 8 * shift);
+}
+
+/* Values of eight codes that are bytes, from element i of a row of structs on. */
+template <int D>
+__device__ __forceinline__ void decode_bytes(const uint8_t *row, unsigned i, const float *book,
+                                             uint32_t *out)
+{
+    kf_dequant d = struct_dequant(row, i / GROUP);
+    size_t place = kf_struct_code(KF_ROW, i);
+    uint32_t w[2];
+    float x[EIGHT];
+    load_bytes(row + place * KF_ROW.bits / 8, w);
+    if (KF_ROW.bits == 4 && place % 2) w[0] >>= 4, w[1] >>= 4;
+#pragma unroll
+    for (int k = 0; k < EIGHT; k++) {
+        uint32_t code = w[k / 4] >> 8 * (k % 4) & (KF_ROW.bits == 4 ? 0xf : 0xff);
+        if constexpr (HAS_BOOK) /* else integers, by the last place of a float */
+            x[k] = book[code] * d.scale;
+        else if constexpr (KF_ROW.bits == 4)
+            x[k] = (__uint_as_float(0x4b000000u | code) - (0x1p23f + 8)) * d.scale;
+        else
+            x[k] = (__uint_as_float(0x4b000000u | (code ^ 0x80)) - (0x1p23f + 128)) * d.scale;
+    }
+#pragma unroll
+    for (int k = 0; k < VALUE_WORDS<D>; k++) {
+        if constexpr (D == KERF_F32)
+            out[k] = kf_bits(x[k]);
+        else
+            out[k] = narrow_pair<D>(x[2 * k], x[2 * k + 1]);
+    }
+}
+
+/* The same by the functions of block/, for a scale that is not finite. */
+template <int D>
+__device__ __noinline__ void decode_bytes_slowly(const uint8_t *row, unsigned i,
+                                                 volatile uint32_t *out)
+{
+    kf_dequant d = struct_dequant(row, i / GROUP);
+    for (int k = 0; k < VALUE_WORDS<D>; k++) out[k] = 0;
+    for (unsigned k = 0; k < EIGHT; k++) {
+        uint32_t code = kf_get_code(row, KF_ROW.bits, kf_struct_code(KF_ROW, i + k));
+        out[k * source_bytes(D) / 4] |= narrow<D>(kf_decoded(KF_ROW, d, code))
+                                        << 8 * (k * source_bytes(D) % 4);
+    }
+}
+
 /* As decode_chunks(), with the structs of the block's elements in shared memory, since they lie at
  * odd addresses. */
 template <int D>
 __global__ void __launch_bounds__(THREADS) decode_structs(const __grid_constant__ kf_job j)
 {
-    __shared__ uint4 structs[STRUCT_TILE_BYTES / 16];
+    __shared__ uint4 structs[STRUCT_TILE_BYTES / 16 + 1]; /* load_bytes() reads beyond */
+    __shared__ float book[BOOK];
+    const uint8_t *row = (const uint8_t *)structs;
     uint64_t first = (uint64_t)blockIdx.x * STRUCT_TILE, left = j.width - first;
     unsigned elements = left < STRUCT_TILE ? (unsigned)left : STRUCT_TILE;
+    uint8_t *to = j.dense + first * source_bytes(D);
+    bool whole = elements == STRUCT_TILE && (uintptr_t)to % 16 == 0;
+    fill_book(book);
+    if (threadIdx.x == 0) structs[STRUCT_TILE_BYTES / 16] = make_uint4(0, 0, 0, 0);
     copy_bytes((uint8_t *)structs,
                j.plane[KERF_PLANE_CODES] + blockIdx.x * (uint64_t)STRUCT_TILE_BYTES,
                elements / GROUP * STRUCT_GROUP_BYTES);
     __syncthreads();
-    const uint8_t *row = (const uint8_t *)structs;
-#pragma unroll 1
+#pragma unroll 2
     for (unsigned i = threadIdx.x * EIGHT; i < STRUCT_TILE; i += THREADS * EIGHT) {
-        if (i >= elements) continue;
-        kf_dequant d = struct_dequant(row, i / GROUP);
-        uint32_t values[VALUE_WORDS<D>] = {};
+        uint32_t values[VALUE_WORDS<D>];
+        if (i >= elements) break;
+        decode_bytes<D>(row, i, book, values);
+        float scale = struct_dequant(row, i / GROUP).scale;
+        if (has_special(&scale, 1)) {
+            volatile uint32_t v[VALUE_WORDS<D>]; /* as in load.cuh */
+            decode_bytes_slowly<D>(row, i, v);
 #pragma unroll
-        for (unsigned k = 0; k < EIGHT; k++) {
-            uint32_t code = kf_get_code(row, KF_ROW.bits, kf_struct_code(KF_ROW, i + k));
-            values[k * source_bytes(D) / 4] |= narrow<D>(kf_decoded(KF_ROW, d, code))
-                                               << 8 * (k * source_bytes(D) % 4);
+            for (int k = 0; k < VALUE_WORDS<D>; k++) values[k] = v[k];
         }
-        store_eight<D>(j.dense + (first + i) * source_bytes(D), values, EIGHT);
+        if (whole)
+            store_whole_eight<D>(to + i * source_bytes(D), values);
+        else
+            store_eight<D>(to + i * source_bytes(D), values, EIGHT);
     }
 }
 

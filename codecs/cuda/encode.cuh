@@ -28,6 +28,13 @@ constexpr bool NEEDS_TENSOR =
     KF_ROW.geometry == KERF_GROUP_TENSOR || KF_ROW.second == KERF_SECOND_TENSOR;
 constexpr int GROUP = KF_ROW.group ? (int)KF_ROW.group : CHUNK;
 constexpr int LANES = GROUP > CHUNK ? GROUP / CHUNK : 1; /* threads of a group */
+/* In large groups both chunks of a thread belong to one group, so that its scale is found once for
+ * 32 elements; narrower codes would leave a thread's stores with half a sector. */
+constexpr bool TOGETHER = UNROLL == 2 && GROUP == 128 && KF_ROW.bits >= 4 && PER_GROUP &&
+                          KF_ROW.geometry == KERF_GROUP_BLOCK;
+constexpr int SHARERS =
+    TOGETHER ? LANES / UNROLL : LANES; /* threads of a group, in encode_chunks */
+
 constexpr int SCALE_BYTES = KF_ROW.scale == KERF_SCALE_F32                                      ? 4
                             : KF_ROW.scale == KERF_SCALE_F16 || KF_ROW.scale == KERF_SCALE_BF16 ? 2
                                                                                                 : 1;
@@ -139,12 +146,13 @@ __device__ __forceinline__ kf_quant make_quant(const kf_job &j, const kf_tensor 
 
 template <int D, int ENC>
 __device__ __forceinline__ void make_codes(const float *x, const raw_chunk<D> &r, kf_quant q,
-                                           const nf4_bucket *table, uint32_t *w)
+                                           extremes e, const nf4_bucket *table, uint32_t *w)
 {
+    constexpr float INF = __builtin_huge_valf();
     if constexpr (ENC == ENC_PEER)
         pack_slowly(x, q, w);
     else
-        pack_chunk<D>(x, r.w, q, table, w);
+        pack_chunk<D>(x, r.w, q, ENC == ENC_GIVEN ? INF : e.hi, table, w);
 }
 
 /* Scale i of a job. */
@@ -170,7 +178,7 @@ __device__ __forceinline__ void store_zeros(uint8_t *row, uint64_t group, uint32
     uint32_t byte = zero;
 #pragma unroll
     for (int k = 1; k < ZEROS; k++)
-        byte |= __shfl_down_sync(~0u, zero, k * LANES) << k * (int)KF_ROW.bits;
+        byte |= __shfl_down_sync(~0u, zero, k * SHARERS) << k * (int)KF_ROW.bits;
     if (leads && group % ZEROS == 0) row[group / ZEROS] = (uint8_t)byte;
 }
 
@@ -201,8 +209,16 @@ struct tables {
     scale_row scales[SCALE_ROWS];
 };
 
-/* Where a block of threads is at work: UNROLL chunks per thread, THREADS * CHUNK elements apart. */
-constexpr unsigned STEP = THREADS * CHUNK, TILE = UNROLL * STEP;
+/* Where a block of threads is at work: UNROLL chunks per thread, STEP elements apart. */
+constexpr unsigned STEP = TOGETHER ? GROUP / UNROLL : THREADS * CHUNK;
+constexpr unsigned TILE = UNROLL * THREADS * CHUNK;
+
+/* Of a thread's first chunk in a tile. */
+__device__ __forceinline__ unsigned first_of_thread()
+{
+    if constexpr (TOGETHER) return threadIdx.x / SHARERS * GROUP + threadIdx.x % SHARERS * CHUNK;
+    return threadIdx.x * CHUNK;
+}
 
 /* A tile without an edge: every address is one of these plus a constant. */
 struct places {
@@ -211,16 +227,41 @@ struct places {
     uint8_t *zeros;
 };
 
-/* Chunk u of a thread. WHOLE: a tile of nothing but whole chunks at aligned addresses; else
- * threads behind the end of the line take part with zeros. */
+/* Codes of chunk u of a thread to their plane. WHOLE: a tile of nothing but whole chunks at aligned
+ * addresses. */
+template <bool WHOLE>
+__device__ __forceinline__ void store_codes(const kf_job &j, uint64_t line, uint64_t i, int u,
+                                            places at, const uint32_t *w, int n)
+{
+    if constexpr (WHOLE)
+        store_whole_warp(at.codes + u * (STEP / 8 * KF_ROW.bits), w);
+    else if (n > 0)
+        store_chunk(j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8, w, n);
+}
+
+/* Scale and zero point of a group by the first of its threads; `group`: of the line, but of the
+ * tile where it is WHOLE. All threads of the warp take part. */
+template <bool WHOLE>
+__device__ __forceinline__ void store_group(const kf_job &j, uint64_t line, uint64_t group,
+                                            places at, kf_scale scale, bool has_elements)
+{
+    bool leads = threadIdx.x % SHARERS == 0 && has_elements;
+    if (leads) store_scale(j, WHOLE ? at.group + group : line * j.groups + group, scale);
+    if constexpr (KF_ROW.zero == KERF_ZERO_CODE)
+        store_zeros(WHOLE ? at.zeros : j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes, group,
+                    has_elements ? scale.zero : 0, leads);
+}
+
+/* Chunk u of a thread; else than in a WHOLE tile threads behind the end of the line take part with
+ * zeros. */
 template <int D, int ENC, bool WHOLE>
 __device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t,
                                              const tables *shared, uint64_t line, uint64_t i, int u,
                                              places at, raw_chunk<D> r)
 {
     int n = WHOLE ? CHUNK : count_at(j, i);
-    uint64_t in_line = i / GROUP,
-             group = WHOLE ? at.group + u * (STEP / GROUP) : line * j.groups + in_line;
+    uint64_t in_line = i / GROUP;
+    uint64_t group = WHOLE ? threadIdx.x / LANES + u * (STEP / GROUP) : in_line;
     int whole = WHOLE || (in_line + 1) * GROUP <= j.width;
     float x[CHUNK];
     extremes loaded = {0, 0}, e = no_extremes<ENC>();
@@ -229,50 +270,80 @@ __device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t
     add_elements<ENC>(&e, loaded, x, n);
     kf_scale scale = {t->bits, t->zero};
     if constexpr (ENC == ENC_GIVEN && PER_GROUP) {
-        if (n > 0) scale = j.chosen[group];
+        if (n > 0) scale = j.chosen[WHOLE ? at.group + group : line * j.groups + group];
     } else if constexpr (PER_GROUP) {
         share_range<has_both_ends<ENC>>(&e, LANES);
         scale = choose_scale<ENC>(j, t, e, x, shared->scales, whole);
     }
     kf_quant q = make_quant<ENC>(j, t, scale, e, shared->scales, whole);
     uint32_t w[CODE_WORDS];
-    make_codes<D, ENC>(x, r, q, shared->nf4, w);
-    if constexpr (WHOLE)
-        store_whole(at.codes + u * (STEP / 32 * 4 * KF_ROW.bits), w);
-    else if (n > 0)
-        store_chunk(j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8, w, n);
-    if constexpr (PER_GROUP) {
-        bool leads = LANES == 1 ? n > 0 : threadIdx.x % LANES == 0 && n > 0;
-        if (leads) store_scale(j, group, scale);
-        if constexpr (KF_ROW.zero == KERF_ZERO_CODE) {
-            if constexpr (WHOLE)
-                store_zeros(at.zeros, threadIdx.x / LANES + u * (STEP / GROUP), scale.zero, leads);
-            else
-                store_zeros(j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes, in_line,
-                            n > 0 ? scale.zero : 0, leads);
-        }
+    make_codes<D, ENC>(x, r, q, e, shared->nf4, w);
+    store_codes<WHOLE>(j, line, i, u, at, w, n);
+    if constexpr (PER_GROUP) store_group<WHOLE>(j, line, group, at, scale, n > 0);
+}
+
+/* Both chunks of a thread, in one group. */
+template <int D, int ENC, bool WHOLE>
+__device__ __forceinline__ void encode_together(const kf_job &j, const kf_tensor *t,
+                                                const tables *shared, uint64_t line, uint64_t i,
+                                                places at, raw_chunk<D> *r)
+{
+    uint64_t in_line = i / GROUP, group = WHOLE ? threadIdx.x / SHARERS : in_line;
+    int n[UNROLL], whole = WHOLE || (in_line + 1) * GROUP <= j.width;
+    extremes e = no_extremes<ENC>();
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        float x[CHUNK];
+        extremes loaded = {0, 0};
+        n[u] = WHOLE ? CHUNK : count_at(j, i + u * STEP);
+        settle_chunk<D>(j, line, i + u * STEP, &r[u], &loaded);
+        widen_chunk<D>(r[u], x);
+        add_elements<ENC>(&e, loaded, x, n[u]);
     }
+    /* A later thread of a group may have none while its first has some, so ask by group. */
+    bool has_elements = WHOLE || in_line * GROUP < j.width;
+    kf_scale scale = {0, 0};
+    if constexpr (ENC == ENC_GIVEN) {
+        if (has_elements) scale = j.chosen[WHOLE ? at.group + group : line * j.groups + group];
+    } else {
+        share_range<has_both_ends<ENC>>(&e, SHARERS);
+        scale = choose_scale<ENC>(j, t, e, nullptr, shared->scales, whole);
+    }
+    kf_quant q = make_quant<ENC>(j, t, scale, e, shared->scales, whole);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        float x[CHUNK];
+        uint32_t w[CODE_WORDS];
+        widen_chunk<D>(r[u], x);
+        make_codes<D, ENC>(x, r[u], q, e, shared->nf4, w);
+        store_codes<WHOLE>(j, line, i + u * STEP, u, at, w, n[u]);
+    }
+    store_group<WHOLE>(j, line, group, at, scale, has_elements);
 }
 
 template <int D, int ENC, bool WHOLE>
 __device__ __forceinline__ void encode_tile(const kf_job &j, const kf_tensor *t,
                                             const tables *shared, uint64_t line, uint64_t first)
 {
-    uint64_t i = first + threadIdx.x * CHUNK;
+    uint64_t i = first + first_of_thread();
     const uint8_t *source = j.dense + (line * j.width + i) * source_bytes(D);
     places at;
     at.codes = j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8;
-    at.group = line * j.groups + first / GROUP + threadIdx.x / LANES;
+    at.group = line * j.groups + first / GROUP;
     at.zeros = j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes + first / GROUP / ZEROS;
     raw_chunk<D> raw[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; u++)
-        raw[u] = WHOLE ? load_whole<D, false>(source + u * STEP * source_bytes(D))
+        raw[u] = WHOLE ? load_whole_pair<D>(source + u * STEP * source_bytes(D))
                        : load_raw<D, false>(j, line, i + u * STEP);
+    if constexpr (TOGETHER) {
+        encode_together<D, ENC, WHOLE>(j, t, shared, line, i, at, raw);
+    } else {
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-        if (!WHOLE && first + u * STEP + threadIdx.x / 32 * 32 * CHUNK >= j.width) break;
-        encode_chunk<D, ENC, WHOLE>(j, t, shared, line, i + u * STEP, u, at, raw[u]);
+        for (int u = 0; u < UNROLL; u++) {
+            if (!WHOLE && first + u * STEP + threadIdx.x / 32 * 32 * CHUNK >= j.width) break;
+            encode_chunk<D, ENC, WHOLE>(j, t, shared, line, i + u * STEP, u, at, raw[u]);
+        }
     }
 }
 
@@ -288,7 +359,8 @@ __global__ void __launch_bounds__(THREADS, 4) encode_chunks(const __grid_constan
         __syncthreads();
         uintptr_t askew =
             ((uintptr_t)j.dense + line * j.width * source_bytes(D)) % raw_chunk<D>::WIDE |
-            ((uintptr_t)j.plane[KERF_PLANE_CODES] + line * j.code_bytes) % CODE_WIDE;
+            ((uintptr_t)j.plane[KERF_PLANE_CODES] + line * j.code_bytes) %
+                (CODE_WORDS == 3 ? 16 : CODE_WIDE);
         for (uint64_t first = (uint64_t)blockIdx.x * TILE; first < j.width;
              first += (uint64_t)gridDim.x * TILE) {
             if (askew == 0 && first + TILE <= j.width)
@@ -304,12 +376,12 @@ __global__ void __launch_bounds__(THREADS, 4) encode_chunks(const __grid_constan
 /* Codes of elements from i < width on of a line whose scale is known. */
 template <int D, int ENC>
 __device__ __forceinline__ void encode_piece(const kf_job &j, uint64_t line, uint64_t i,
-                                             const raw_chunk<D> &r, kf_quant q)
+                                             const raw_chunk<D> &r, kf_quant q, extremes e)
 {
     uint32_t w[CODE_WORDS];
     float x[CHUNK];
     widen_chunk<D>(r, x);
-    make_codes<D, ENC>(x, r, q, nullptr, w);
+    make_codes<D, ENC>(x, r, q, e, nullptr, w);
     store_chunk(j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8, w,
                 count_at(j, i));
 }
@@ -326,22 +398,31 @@ __device__ __forceinline__ void add_piece(const kf_job &j, uint64_t line, uint64
     add_elements<ENC>(e, loaded, x, count_at(j, i));
 }
 
-/* A block of N threads holds a row of up to N * CHUNK elements in registers, and that of its next
- * row is on its way while this one's scale is found. What is beyond is read again, from the caches.
- */
-template <int D, int ENC, int N>
+/* A block of N threads holds a row of up to N * K chunks in registers, and that of its next row is
+ * on its way while this one's scale is found. What is beyond is read again, from the caches. */
+template <int D, int ENC, int N, int K>
 __global__ void __launch_bounds__(N, 1024 / N) encode_rows(const __grid_constant__ kf_job j)
 {
-    constexpr uint64_t STEP = N * CHUNK;
+    constexpr uint64_t STEP = N * CHUNK, HELD = K * STEP;
     kf_tensor t = no_tensor(j);
     uint64_t first = threadIdx.x * CHUNK;
-    raw_chunk<D> next = load_raw<D, true>(j, blockIdx.x, first);
+    raw_chunk<D> next[K];
+#pragma unroll
+    for (int k = 0; k < K; k++) next[k] = load_raw<D, true>(j, blockIdx.x, first + k * STEP);
     for (uint64_t line = blockIdx.x; line < j.lines; line += gridDim.x) {
-        raw_chunk<D> raw = next;
+        raw_chunk<D> raw[K];
         extremes e = no_extremes<ENC>();
-        if (line + gridDim.x < j.lines) next = load_raw<D, true>(j, line + gridDim.x, first);
-        if (first < j.width) add_piece<D, ENC>(j, line, first, &raw, &e);
-        for (uint64_t i = first + STEP; i < j.width && ENC != ENC_GIVEN; i += STEP) {
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            raw[k] = next[k];
+            if (line + gridDim.x < j.lines)
+                next[k] = load_raw<D, true>(j, line + gridDim.x, first + k * STEP);
+        }
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (first + k * STEP < j.width)
+                add_piece<D, ENC>(j, line, first + k * STEP, &raw[k], &e);
+        for (uint64_t i = first + HELD; i < j.width && ENC != ENC_GIVEN; i += STEP) {
             raw_chunk<D> r = load_raw<D, true>(j, line, i);
             add_piece<D, ENC>(j, line, i, &r, &e);
         }
@@ -353,12 +434,15 @@ __global__ void __launch_bounds__(N, 1024 / N) encode_rows(const __grid_constant
             scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
         }
         kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
-        if (first < j.width) encode_piece<D, ENC>(j, line, first, raw, q);
-        for (uint64_t i = first + STEP; i < j.width; i += STEP) {
+#pragma unroll
+        for (int k = 0; k < K; k++)
+            if (first + k * STEP < j.width)
+                encode_piece<D, ENC>(j, line, first + k * STEP, raw[k], q, e);
+        for (uint64_t i = first + HELD; i < j.width; i += STEP) {
             extremes unused = {0, 0};
             raw_chunk<D> r = load_raw<D, true>(j, line, i);
             settle_chunk<D>(j, line, i, &r, &unused);
-            encode_piece<D, ENC>(j, line, i, r, q);
+            encode_piece<D, ENC>(j, line, i, r, q, e);
         }
         if (threadIdx.x == 0) {
             store_scale(j, line, scale);
@@ -380,34 +464,54 @@ __device__ __forceinline__ void tile_lines(const kf_job &j, uint64_t b, uint64_t
     *n = left < GROUP ? (int)left : GROUP;
 }
 
+/* A tile of 16-bit elements stays in registers; one of fp32 is read again, from the caches. */
 template <int D, int ENC>
 __global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant__ kf_job j)
 {
     constexpr int WIDE = GROUP / CHUNK, APART = THREADS / WIDE, PASSES = GROUP / APART;
+    constexpr bool HELD = D != KERF_F32;
     kf_tensor t = no_tensor(j);
     uint64_t column = (uint64_t)blockIdx.x * GROUP + threadIdx.x % WIDE * CHUNK;
     for (uint64_t b = blockIdx.y; b < j.bands; b += gridDim.y) {
         uint64_t first;
         int rows;
-        raw_chunk<D> raw[PASSES];
+        raw_chunk<D> raw[HELD ? PASSES : 1];
         extremes e = no_extremes<ENC>();
         tile_lines(j, b, &first, &rows);
         int top = (int)threadIdx.x / WIDE;
+        if constexpr (HELD) {
 #pragma unroll
-        for (int k = 0; k < PASSES; k++)
-            if (top + k * APART < rows)
-                raw[k] = load_raw<D, false>(j, first + top + k * APART, column);
+            for (int k = 0; k < PASSES; k++)
+                if (top + k * APART < rows)
+                    raw[k] = load_raw<D, false>(j, first + top + k * APART, column);
 #pragma unroll
-        for (int k = 0; k < PASSES; k++)
-            if (top + k * APART < rows)
-                add_piece<D, ENC>(j, first + top + k * APART, column, &raw[k], &e);
+            for (int k = 0; k < PASSES; k++)
+                if (top + k * APART < rows)
+                    add_piece<D, ENC>(j, first + top + k * APART, column, &raw[k], &e);
+        } else {
+#pragma unroll 2
+            for (int k = top; k < rows; k += APART) {
+                raw_chunk<D> r = load_raw<D, true>(j, first + k, column);
+                add_piece<D, ENC>(j, first + k, column, &r, &e);
+            }
+        }
         share_range_block<THREADS, ENC>(&e);
         kf_scale scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
         kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
+        if constexpr (HELD) {
 #pragma unroll
-        for (int k = 0; k < PASSES; k++)
-            if (top + k * APART < rows && column < j.width)
-                encode_piece<D, ENC>(j, first + top + k * APART, column, raw[k], q);
+            for (int k = 0; k < PASSES; k++)
+                if (top + k * APART < rows && column < j.width)
+                    encode_piece<D, ENC>(j, first + top + k * APART, column, raw[k], q, e);
+        } else {
+#pragma unroll 2
+            for (int k = top; k < rows && column < j.width; k += APART) {
+                extremes unused = {0, 0};
+                raw_chunk<D> r = load_raw<D, true>(j, first + k, column);
+                settle_chunk<D>(j, first + k, column, &r, &unused);
+                encode_piece<D, ENC>(j, first + k, column, r, q, e);
+            }
+        }
         if (threadIdx.x == 0) store_scale(j, b * j.groups + blockIdx.x, scale);
     }
 }

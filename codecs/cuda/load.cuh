@@ -135,6 +135,29 @@ template <int D, bool KEEP> __device__ __forceinline__ raw_chunk<D> load_whole(c
     return r;
 }
 
+/* The same where all threads of a warp take part and have neighbouring chunks: two threads share
+ * their loads, so that each load of a warp takes whole sectors, once, and then swap halves. */
+template <int D> __device__ __forceinline__ raw_chunk<D> load_whole_pair(const uint8_t *p)
+{
+    if constexpr (raw_chunk<D>::WORDS == 8) {
+        bool odd = threadIdx.x % 2;
+        const uint8_t *even = p - odd * 32 + odd * 16;
+        uint32_t a[4], b[4];
+        raw_chunk<D> r;
+        r.slow = false;
+        load_vector<16, false>(even, a);
+        load_vector<16, false>(even + 32, b);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            uint32_t got = __shfl_xor_sync(~0u, odd ? a[k] : b[k], 1);
+            r.w[k] = odd ? got : a[k];
+            r.w[4 + k] = odd ? b[k] : got;
+        }
+        return r;
+    }
+    return load_whole<D, false>(p);
+}
+
 template <int D, bool KEEP>
 __device__ __forceinline__ raw_chunk<D> load_raw(const kf_job &j, uint64_t line, uint64_t i)
 {

@@ -79,22 +79,23 @@ __global__ void __launch_bounds__(THREADS) measure_lines(const __grid_constant__
         }
         for (uint64_t i = (uint64_t)blockIdx.x * TILE; i < j.width;
              i += (uint64_t)gridDim.x * TILE) {
+            constexpr unsigned APART = THREADS * CHUNK;
             raw_chunk<D> raw[UNROLL];
             uint64_t at = i + threadIdx.x * CHUNK;
 #pragma unroll
-            for (int u = 0; u < UNROLL; u++) raw[u] = load_raw<D, false>(j, line, at + u * STEP);
+            for (int u = 0; u < UNROLL; u++) raw[u] = load_raw<D, false>(j, line, at + u * APART);
 #pragma unroll
             for (int u = 0; u < UNROLL; u++) {
                 float x[CHUNK];
                 extremes e = {0, 0};
-                settle_chunk<D>(j, line, at + u * STEP, &raw[u], &e);
+                settle_chunk<D>(j, line, at + u * APART, &raw[u], &e);
                 widen_chunk<D>(raw[u], x);
 #pragma unroll
                 for (int k = 0; k < CHUNK; k++) {
                     lo = fminf(lo, x[k]);
                     hi = fmaxf(hi, x[k]);
                 }
-                if constexpr (IS_NESTED) add_group(j, &sums, at + u * STEP, x, e);
+                if constexpr (IS_NESTED) add_group(j, &sums, at + u * APART, x, e);
             }
         }
         for (int o = 16; o > 0; o /= 2) {

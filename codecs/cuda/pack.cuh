@@ -70,13 +70,14 @@ template <int BITS> __device__ __forceinline__ uint32_t pack_magic(const float *
     return sum - 0x4b400000u * every_code(BITS);
 }
 
-/* Rounds y to nearest even, clamps to [lo, hi], adds `zero`, packs; `flip` is xored into codes. */
-template <int BITS>
+/* Rounds y to nearest even, clamps to [lo, hi] unless it is known to lie there, adds `zero`, packs;
+ * `flip` is xored into codes. */
+template <int BITS, bool CLAMPS>
 __device__ __forceinline__ void pack_integers(float *y, float lo, float hi, int zero, uint32_t flip,
                                               uint32_t *w)
 {
 #pragma unroll
-    for (int i = 0; i < CHUNK; i++) y[i] = fminf(fmaxf(y[i], lo), hi) + MAGIC;
+    for (int i = 0; i < CHUNK; i++) y[i] = (CLAMPS ? fminf(fmaxf(y[i], lo), hi) : y[i]) + MAGIC;
 #pragma unroll
     for (int k = 0; k < BITS / 2; k++)
         w[k] = (pack_magic<BITS>(y + 32 / BITS * k) + (uint32_t)zero * every_code(BITS)) ^
@@ -126,19 +127,69 @@ template <int D> __device__ __forceinline__ uint32_t signs_of(const uint32_t *w)
     return (even & 0x08080808u) | (odd & 0x80808080u);
 }
 
+/* Blackwell converts to and from FP4 and FP6 itself, where the target is its own architecture.
+ * Untested on hardware: tests/build/blackwell.sh shows that the instructions are there. */
+#if (defined(__CUDA_ARCH_SPECIFIC__) && __CUDA_ARCH_SPECIFIC__ >= 1000) || \
+    (defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ >= 1000)
+#define KF_HARDWARE_FP4 1
+#else
+#define KF_HARDWARE_FP4 0
+#endif
+
+/* Eight numbers as E2M1, saturating, to nearest even. */
+__device__ __forceinline__ uint32_t convert_e2m1(const float *y)
+{
+    uint32_t codes = 0;
+#if KF_HARDWARE_FP4
+    asm("{ .reg .b8 a, b, c, d;\n"
+        " cvt.rn.satfinite.e2m1x2.f32 a, %2, %1;\n"
+        " cvt.rn.satfinite.e2m1x2.f32 b, %4, %3;\n"
+        " cvt.rn.satfinite.e2m1x2.f32 c, %6, %5;\n"
+        " cvt.rn.satfinite.e2m1x2.f32 d, %8, %7;\n"
+        " mov.b32 %0, {a, b, c, d}; }"
+        : "=r"(codes)
+        : "f"(y[0]), "f"(y[1]), "f"(y[2]), "f"(y[3]), "f"(y[4]), "f"(y[5]), "f"(y[6]), "f"(y[7]));
+#endif
+    return codes;
+}
+
 /* Elements x, whose words are w, times factor as E2M1. */
 template <int D>
 __device__ __forceinline__ void pack_e2m1(const float *x, const uint32_t *w, float factor,
                                           uint32_t *codes)
 {
-    constexpr int WORDS = 8 * source_bytes(D) / 4;
 #pragma unroll
     for (int k = 0; k < CODE_WORDS; k++) {
         float s[8];
 #pragma unroll
-        for (int i = 0; i < 8; i++) s[i] = e2m1_magic(x[8 * k + i] * factor);
-        codes[k] = pack_magic<4>(s) | signs_of<D>(w + k * WORDS); /* bit 3 of the sum is clear */
+        for (int i = 0; i < 8; i++) s[i] = x[8 * k + i] * factor;
+        if constexpr (KF_HARDWARE_FP4) {
+            codes[k] = convert_e2m1(s);
+        } else {
+            constexpr int WORDS = 8 * source_bytes(D) / 4;
+#pragma unroll
+            for (int i = 0; i < 8; i++) s[i] = e2m1_magic(s[i]);
+            codes[k] =
+                pack_magic<4>(s) | signs_of<D>(w + k * WORDS); /* bit 3 of the sum is clear */
+        }
     }
+}
+
+/* --- 16 bits ------------------------------------------------------------------------------------
+ */
+
+/* Two numbers in a 16-bit type, rounded to nearest even, but NaN becomes what the hardware likes.
+ */
+template <int D> __device__ __forceinline__ uint32_t narrow_pair(float a, float b)
+{
+    typename pair_of<D>::type pair;
+    if constexpr (D == KERF_F16)
+        pair = __floats2half2_rn(a, b);
+    else
+        pair = __floats2bfloat162_rn(a, b);
+    uint32_t w;
+    memcpy(&w, &pair, 4);
+    return w;
 }
 
 /* --- FP8 and FP6 by the conversions of sm_89 -----------------------------------------------------
@@ -174,6 +225,22 @@ __device__ __forceinline__ void join6(const uint32_t *c, uint32_t *w)
     w[2] = c[2] >> 16 | c[3] << 8;
 }
 
+/* Four numbers as FP6 in four bytes, saturating, to nearest even. */
+template <bool E2M3> __device__ __forceinline__ uint32_t convert_fp6(const float *y)
+{
+    uint16_t low = 0, high = 0;
+#if KF_HARDWARE_FP4
+    if constexpr (E2M3) {
+        asm("cvt.rn.satfinite.e2m3x2.f32 %0, %2, %1;" : "=h"(low) : "f"(y[0]), "f"(y[1]));
+        asm("cvt.rn.satfinite.e2m3x2.f32 %0, %2, %1;" : "=h"(high) : "f"(y[2]), "f"(y[3]));
+    } else {
+        asm("cvt.rn.satfinite.e3m2x2.f32 %0, %2, %1;" : "=h"(low) : "f"(y[0]), "f"(y[1]));
+        asm("cvt.rn.satfinite.e3m2x2.f32 %0, %2, %1;" : "=h"(high) : "f"(y[2]), "f"(y[3]));
+    }
+#endif
+    return low | (uint32_t)high << 16;
+}
+
 /* x times factor as FP6. */
 __device__ __forceinline__ void pack_fp6(const float *x, float factor, uint32_t *w)
 {
@@ -181,12 +248,19 @@ __device__ __forceinline__ void pack_fp6(const float *x, float factor, uint32_t 
     constexpr float UNIT = E2M3 ? 0x1p-6f : 0x1p-12f, MOST = (E2M3 ? 7.5f : 28.0f) * UNIT;
     float y[CHUNK];
     uint32_t bytes[4];
+    if constexpr (KF_HARDWARE_FP4) {
 #pragma unroll
-    for (int i = 0; i < CHUNK; i++) y[i] = fminf(fmaxf(x[i] * (factor * UNIT), -MOST), MOST);
-    pack_fp8(y, E2M3 ? __NV_E4M3 : __NV_E5M2, bytes);
+        for (int i = 0; i < CHUNK; i++) y[i] = x[i] * factor;
 #pragma unroll
-    for (int k = 0; k < 4; k++)
-        bytes[k] = squeeze6((bytes[k] & 0x1f1f1f1fu) | (bytes[k] >> 2 & 0x20202020u));
+        for (int k = 0; k < 4; k++) bytes[k] = squeeze6(convert_fp6<E2M3>(y + 4 * k));
+    } else {
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++) y[i] = fminf(fmaxf(x[i] * (factor * UNIT), -MOST), MOST);
+        pack_fp8(y, E2M3 ? __NV_E4M3 : __NV_E5M2, bytes);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            bytes[k] = squeeze6((bytes[k] & 0x1f1f1f1fu) | (bytes[k] >> 2 & 0x20202020u));
+    }
     join6(bytes, w);
 }
 
@@ -283,7 +357,7 @@ __device__ __forceinline__ void pack_mx(const float *x, const uint32_t *source, 
     } else if constexpr (KF_ROW.element == KERF_ELEM_MXI8) {
 #pragma unroll
         for (int i = 0; i < CHUNK; i++) y[i] = x[i] * q.factor * 64.0f;
-        pack_integers<8>(y, -127, 127, 128, 128, w);
+        pack_integers<8, true>(y, -127, 127, 128, 128, w);
     } else if constexpr (KF_ROW.bits == 6 && KF_HARDWARE_FP8) {
         pack_fp6(x, q.factor, w);
     } else if constexpr (KF_ROW.bits == 8 && KF_HARDWARE_FP8) {
@@ -296,16 +370,22 @@ __device__ __forceinline__ void pack_mx(const float *x, const uint32_t *source, 
 }
 
 /* Codes of a chunk of one group by an encoder of kerf; `source`: the words of the elements, of type
- * D; `table`: NF4 alone. */
+ * D; `largest`: no element is of larger magnitude; `table`: NF4 alone. */
 template <int D>
 __device__ __forceinline__ void pack_chunk(const float *x, const uint32_t *source, kf_quant q,
-                                           const nf4_bucket *table, uint32_t *w)
+                                           float largest, const nf4_bucket *table, uint32_t *w)
 {
     constexpr int BITS = (int)KF_ROW.bits;
     constexpr int STEPS = D != KERF_F32 && KF_ROW.scale == KERF_SCALE_BF16 ? 1 : 2;
     float y[CHUNK];
     if constexpr (KF_ROW.family == KERF_FAMILY_MX) {
         pack_mx<D>(x, source, q, w);
+    } else if constexpr (KF_ROW.family == KERF_FAMILY_CAST && KF_ROW.bits == 16) {
+#pragma unroll
+        for (int k = 0; k < CODE_WORDS; k++)
+            w[k] = narrow_pair < KF_ROW.element == KERF_ELEM_F16
+                       ? KERF_F16
+                       : KERF_BF16 > (x[2 * k], x[2 * k + 1]);
     } else if constexpr (KF_ROW.family == KERF_FAMILY_NVFP4) {
         pack_e2m1<D>(x, source, q.factor, w);
         if (q.dead) w[0] = w[1] = 0;
@@ -317,12 +397,15 @@ __device__ __forceinline__ void pack_chunk(const float *x, const uint32_t *sourc
     } else if constexpr (KF_ROW.family == KERF_FAMILY_INT) {
         constexpr int HALF = BITS <= 8 ? 1 << (BITS - 1) : 1;
         divide_all<STEPS>(x, q.factor, y);
-        pack_integers<BITS>(y, -HALF, HALF - 1, HALF, HALF, w);
+        if (largest < (HALF - 0.6f) * q.factor) /* nothing is rounded to HALF */
+            pack_integers<BITS, false>(y, 0, 0, HALF, HALF, w);
+        else
+            pack_integers<BITS, true>(y, -HALF, HALF - 1, HALF, HALF, w);
     } else if constexpr (KF_ROW.family == KERF_FAMILY_AFFINE) {
         int levels = kf_affine_levels(KF_ROW);
         divide_all<STEPS>(x, q.factor, y);
-        pack_integers<BITS>(y, (float)-q.zero, (float)(levels - q.zero), q.zero,
-                            kf_affine_flip(KF_ROW), w);
+        pack_integers<BITS, true>(y, (float)-q.zero, (float)(levels - q.zero), q.zero,
+                                  kf_affine_flip(KF_ROW), w);
     } else if constexpr (KF_ROW.family == KERF_FAMILY_NF4) {
         pack_nf4(x, q, table, w);
     } else {
@@ -363,6 +446,24 @@ __device__ __forceinline__ void store_whole(uint8_t *p, const uint32_t *w)
     } else {
 #pragma unroll
         for (int k = 0; k < N; k++) __stcs((unsigned *)p + k, w[k]);
+    }
+}
+
+/* The same where all threads of a warp take part and have neighbouring chunks: the 12 bytes of each
+ * of four threads are three stores of 16. Four threads begin at a multiple of 16 when p of the
+ * first does. */
+__device__ __forceinline__ void store_whole_warp(uint8_t *p, const uint32_t *w)
+{
+    if constexpr (CODE_WORDS == 3) {
+        unsigned at = threadIdx.x % 4;
+        uint32_t n0 = __shfl_down_sync(~0u, w[0], 1), n1 = __shfl_down_sync(~0u, w[1], 1),
+                 n2 = __shfl_down_sync(~0u, w[2], 1);
+        uint4 v = at == 0   ? make_uint4(w[0], w[1], w[2], n0)
+                  : at == 1 ? make_uint4(w[1], w[2], n0, n1)
+                            : make_uint4(w[2], n0, n1, n2);
+        if (at < 3) __stcs((uint4 *)(p - 12 * at) + at, v);
+    } else {
+        store_whole(p, w);
     }
 }
 

@@ -32,12 +32,14 @@ namespace
 template <int D, int ENC> cudaError_t launch_encode(const kf_job *j, cudaStream_t s)
 {
     if constexpr (KF_ROW.geometry == KERF_GROUP_ROW) {
-        constexpr int FEW = 256, MANY = 512; /* threads for a row */
-        unsigned few = at_most(j->lines, 4 * multiprocessors());
-        if (j->width <= FEW * CHUNK)
-            encode_rows<D, ENC, FEW><<<few, FEW, 0, s>>>(*j);
+        /* Threads for a row, and their chunks: what a row costs once is shared by more elements. */
+        constexpr int K = D == KERF_F32 ? 1 : 2, FEW = 256 / K, MANY = 512;
+        if (j->width <= FEW * K * CHUNK)
+            encode_rows<D, ENC, FEW, K>
+                <<<at_most(j->lines, 1024 / FEW * multiprocessors()), FEW, 0, s>>>(*j);
         else
-            encode_rows<D, ENC, MANY><<<at_most(few, 2 * multiprocessors()), MANY, 0, s>>>(*j);
+            encode_rows<D, ENC, MANY, K>
+                <<<at_most(j->lines, 1024 / MANY * multiprocessors()), MANY, 0, s>>>(*j);
     } else if constexpr (KF_ROW.geometry == KERF_GROUP_TILE) {
         dim3 grid((unsigned)j->groups, at_most(j->bands, 65535));
         encode_tiles<D, ENC><<<grid, THREADS, 0, s>>>(*j);

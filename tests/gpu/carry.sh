@@ -12,7 +12,7 @@ build=$1 archive=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-for program in kerf tests/gpu/gpu_equal tests/gpu/codec_cuda tests/gpu/file_cuda; do
+for program in kerf tests/gpu/gpu_equal tests/gpu/codec_cuda bench/bench_file; do
     [ -e "$build/$program" ] || continue
     strip -o "$folder/${program##*/}" "$build/$program"
 done

@@ -21,6 +21,8 @@ typedef struct gpu {
     uint64_t bad; /* since the last wait */
 } gpu;
 
+static const kerf_exec one_thread = {.threads = 1}; /* tensors are small */
+
 static uint64_t setting(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
@@ -104,7 +106,7 @@ static kerf_status found(const kf_range *r, kerf_status s, const kerf_error *e, 
 static kerf_status measure(kerf_device *d, const kf_range *r, kerf_stats *stats, uint64_t *bad,
                            kerf_error *err)
 {
-    kerf_exec exec = {.nan = r->nan};
+    kerf_exec exec = {.threads = 1, .nan = r->nan};
     (void)d;
     kerf_status s = kerf_measure(r->g, r->b0, r->b1, dense_of(r), r->dtype,
                                  stats - r->b0 / r->g->bands_per_matrix, &exec, err);
@@ -121,7 +123,7 @@ static const kerf_encoder *encoder_of(const kerf_format *f, int id)
 static kerf_status encode_there(kerf_device *d, const kf_range *r, int encoder,
                                 const kerf_stats *stats, uint64_t *bad, kerf_error *err)
 {
-    kerf_exec exec = {.nan = r->nan};
+    kerf_exec exec = {.threads = 1, .nan = r->nan};
     kerf_span planes[KERF_PLANES];
     kerf_cspan dense = dense_of(r);
     planes_of(r, planes);
@@ -148,7 +150,7 @@ static kerf_status decode(kerf_device *d, const kf_range *r, kerf_error *err)
     (void)d;
     const_planes_of(r, planes);
     return kerf_decode(r->g, r->b0, r->b1, planes, (kerf_span){r->dense, dense_of(r).n}, r->dtype,
-                       NULL, err);
+                       &one_thread, err);
 }
 
 static kerf_status count_clipped(kerf_device *d, const kf_range *r, uint64_t *clipped,
@@ -157,8 +159,8 @@ static kerf_status count_clipped(kerf_device *d, const kf_range *r, uint64_t *cl
     kerf_cspan planes[KERF_PLANES];
     (void)d;
     const_planes_of(r, planes);
-    return kerf_count_clipped(r->g, r->b0, r->b1, planes, dense_of(r), r->dtype, NULL, clipped,
-                              err);
+    return kerf_count_clipped(r->g, r->b0, r->b1, planes, dense_of(r), r->dtype, &one_thread,
+                              clipped, err);
 }
 
 /* --- devices -----------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ wait_sanitizers() {
     for i in "${!sanitizers[@]}"; do
         wait "${sanitizer_pids[i]}" || failed=1
         echo "compute-sanitizer --tool ${sanitizers[i]}, over gpu_equal brief:"
-        tail -n 3 "$results/${sanitizers[i]}.log"
+        tail -n 2 "$results/${sanitizers[i]}.log"
     done >"$results/codec-gpu-sanitizers.txt"
     cat "$results/codec-gpu-sanitizers.txt"
     return $failed
@@ -108,5 +108,11 @@ quick) step 40 "$programs/gpu_equal" quick ;;
 full) step 240 "$programs/gpu_equal" full "$elements" "$results/codec-gpu-equality.json" "$seconds" ;;
 esac
 [ $sanitize -eq 0 ] || step 60 wait_sanitizers
-[ $bench -eq 0 ] || step 60 "$programs/codec_cuda" -o "$results/codec-gpu.json"
+[ $bench -eq 0 ] || step 30 "$programs/codec_cuda" -o "$results/codec-gpu.json"
+if [ $bench -eq 1 ] && [ -e "$programs/bench_file" ]; then
+    disk=$(mktemp -d)
+    trap 'rm -rf "$disk"' EXIT
+    step 60 "$programs/bench_file" -k "$programs/kerf" -d "$disk" -m 4096 -n 3 -g cuda \
+        -o "$results/file-gpu.json"
+fi
 exit $status
