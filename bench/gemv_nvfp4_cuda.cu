@@ -317,14 +317,15 @@ std::vector<result> time_variants(const problem &p, bool sweep)
     std::vector<result> all = {time_plan(p, NULL)};
     if (!sweep) return all;
     for (unsigned v = 0; kf_nvfp4_cuda_variant(v); v++)
-        for (unsigned threads = 128; threads <= 512; threads *= 2)
-            for (unsigned resident = 0; resident < 4; resident++) {
+        for (unsigned threads = 256; threads <= 512; threads *= 2)
+            for (unsigned resident = 0; resident < 3; resident++) {
                 kf_nvfp4_tuning t = {v, threads, resident};
                 kerf_gemv_nvfp4 *plan = plan_of(p, KERF_F16, true, true);
                 need(kf_nvfp4_cuda_plan(plan, gpu, &t, &error), "plan");
                 char name[96];
-                snprintf(name, sizeof name, "%s, %u x %u x %u", kf_nvfp4_cuda_variant(v),
-                         plan->launch.slices, plan->launch.groups, plan->launch.blocks_per_matrix);
+                snprintf(name, sizeof name, "%s, %u x %u x %u",
+                         kf_nvfp4_cuda_variant(plan->launch.variant), plan->launch.slices,
+                         plan->launch.groups, plan->launch.blocks_per_matrix);
                 kerf_gemv_nvfp4_plan_free(plan);
                 bool seen = false;
                 for (size_t i = 1; i < all.size(); i++) seen |= strcmp(all[i].name, name) == 0;

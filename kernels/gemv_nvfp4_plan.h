@@ -17,6 +17,7 @@ typedef struct kf_nvfp4_tuning {
 typedef struct kf_nvfp4_launch {
     unsigned variant, slices, groups; /* slices: of 32 elements, those of a warp padded      */
     unsigned blocks_per_matrix, flush;
+    unsigned stage, ring; /* bytes; 0: not of that kind */
 } kf_nvfp4_launch;
 
 struct kerf_gemv_nvfp4 {
