@@ -167,7 +167,7 @@ static problem make_problem(uint64_t rows, uint64_t cols, uint64_t batch, kerf_s
     fill(p.b, p.b_n, p.sb, batch * p.blocks, kind, seed + 1000000007);
     for (uint64_t i = 0; i < batch * rows && kind == NANS && p.blocks; i += 5)
         p.sa[i * p.blocks + mix(seed + i) % p.blocks] = i % 2 ? 0x7f : 0xff;
-    if (kind == NANS && batch * p.blocks) p.sb[batch * p.blocks - 1] = 0x7f;
+    if (kind == NANS && batch && p.blocks) p.sb[batch * p.blocks - 1] = 0x7f;
     p.ta = order_scales(a_order, batch, rows, p.blocks, p.sa, &p.sa_n);
     p.tb = order_scales(b_order, batch, 1, p.blocks, p.sb, &p.sb_n);
     p.second_a = allocate(4 * batch);
@@ -243,7 +243,7 @@ static void compare(const problem *p, kerf_dtype t, double bound, const uint8_t 
              kinds[p->kind], (unsigned long long)bad, (unsigned long long)first,
              number_at(t, y, first), p->want[first]);
     check(bad == 0, what, text);
-    if (p->kind == NANS && p->batch * p->rows * p->blocks)
+    if (p->kind == NANS && p->batch && p->rows && p->blocks)
         check(nans > 0 && (p->batch == 1 || nans < p->rows * p->batch), what, "no NaN in the case");
 }
 
