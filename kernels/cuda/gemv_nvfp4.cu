@@ -6,10 +6,10 @@
  * one piece; a block of threads has as many such groups as fit, each on rows of its own, and works
  * on a contiguous run of rows of one matrix.
  *
- * Codes become integers without a table in memory: PRMT picks bytes of {0 1 2 3 4 6 8 12} by
- * nibble and gives 0 for nibbles with their top bit set; the same of the complement gives the
- * magnitudes of negative codes. Two DP4A chains, one subtracted from the other: a block's dot
- * product, exactly. An int fits fp32 there, and so does the product of two E4M3 scales.
+ * Codes become integers without a table in memory: PRMT picks bytes of a table by nibble, and where
+ * the nibble has its top bit set it repeats the top bit of the byte; so two tables give two bytes
+ * whose sum is 2v (see `tables`), and both go into one chain of DP4A: a block's dot product,
+ * exactly. That int fits fp32, and so does the product of two E4M3 scales.
  *
  * Loads of the next STAGES x R rows are in flight while one is multiplied. With constant weights
  * the first of them leave before griddepcontrol.wait, b and everything else after it. Sums of a row
@@ -112,34 +112,43 @@ __device__ __forceinline__ uint32_t negated(uint32_t w)
     return r;
 }
 
-/* Bytes 2|v| of the four nibbles at the low end of w that have their top bit clear, else 0. low:
- * kept(LOW). */
-constexpr uint32_t LOW = 0x03020100, HIGH = 0x0c080604;
-__device__ __forceinline__ uint32_t magnitudes(uint32_t low, uint32_t w)
+/* Four nibbles at the low end of w become bytes of a table, which PRMT picks; where a nibble has
+ * its top bit set, eight copies of the top bit of that byte. */
+template <uint32_t HIGH> __device__ __forceinline__ uint32_t pick(uint32_t low, uint32_t w)
 {
     uint32_t r;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(low), "n"(HIGH), "r"(w));
     return r;
 }
 
+/* For twice the number of a code as two addends:
+ *   plus    of the code       2|v| + 1 (0 for 0) for positive codes, 0 for negative ones
+ *   minus   of its negative   -1 (0 for 0) for positive codes, -2|v| for negative ones */
+constexpr uint32_t PLUS_LOW = 0x04030200, PLUS_HIGH = 0x0d090705;
+constexpr uint32_t MINUS_LOW = 0xfdfeff00, MINUS_HIGH = 0xf4f8fafc;
+struct tables {
+    uint32_t plus, minus;
+};
+
+/* 2v of four codes. */
 __device__ __forceinline__ uint32_t signed_bytes(uint32_t w)
 {
-    return __vsub4(magnitudes(LOW, w), magnitudes(LOW, w ^ 0x8888));
+    return __vadd4(pick<PLUS_HIGH>(PLUS_LOW, w), pick<MINUS_HIGH>(MINUS_LOW, w ^ 0x8888));
+}
+
+__device__ __forceinline__ int dot_word(tables t, uint32_t w, uint32_t b0, uint32_t b1, int sum)
+{
+    uint32_t n = negated(w);
+    sum = __dp4a((int)pick<PLUS_HIGH>(t.plus, w), (int)b0, sum);
+    sum = __dp4a((int)pick<MINUS_HIGH>(t.minus, n), (int)b0, sum);
+    sum = __dp4a((int)pick<PLUS_HIGH>(t.plus, w >> 16), (int)b1, sum);
+    return __dp4a((int)pick<MINUS_HIGH>(t.minus, n >> 16), (int)b1, sum);
 }
 
 /* Four times the dot product of 16 codes with the numbers of b, whose bytes are 2v. */
-__device__ __forceinline__ float dot_block(uint32_t low, uint32_t w0, uint32_t w1,
-                                           const uint32_t b[4])
+__device__ __forceinline__ float dot_block(tables t, uint32_t w0, uint32_t w1, const uint32_t b[4])
 {
-    int plus = __dp4a((int)magnitudes(low, w0), (int)b[0], 0);
-    int minus = __dp4a((int)magnitudes(low, negated(w0)), (int)b[0], 0);
-    plus = __dp4a((int)magnitudes(low, w0 >> 16), (int)b[1], plus);
-    minus = __dp4a((int)magnitudes(low, negated(w0) >> 16), (int)b[1], minus);
-    plus = __dp4a((int)magnitudes(low, w1), (int)b[2], plus);
-    minus = __dp4a((int)magnitudes(low, negated(w1)), (int)b[2], minus);
-    plus = __dp4a((int)magnitudes(low, w1 >> 16), (int)b[3], plus);
-    minus = __dp4a((int)magnitudes(low, negated(w1) >> 16), (int)b[3], minus);
-    return __int2float_rn(plus - minus);
+    return __int2float_rn(dot_word(t, w1, b[2], b[3], dot_word(t, w0, b[0], b[1], 0)));
 }
 
 __device__ __forceinline__ float2 two_scales(uint32_t codes)
@@ -184,7 +193,7 @@ template <bool TILED> __device__ __forceinline__ unsigned row_at(unsigned place)
 /* R rows from a place on, this thread's slice of them. In tiles R is 2 or 4 and divides `place`. */
 template <int R> struct rows {
     uint4 codes[R];
-    uint32_t scales[R]; /* TILED: a row's four */
+    alignas(16) uint32_t scales[R]; /* TILED: a row's four */
 };
 
 /* What a thread knows of its matrix. */
@@ -215,14 +224,14 @@ __device__ __forceinline__ void load_rows(rows<R> *q, const job &j, const place_
 /* Sums of this thread's slice. second: the slice is the right half of a tile. */
 template <int R, bool TILED>
 __device__ __forceinline__ void multiply_rows(float p[R], const rows<R> &q, const slice &b,
-                                              uint32_t low, unsigned second)
+                                              tables bytes, unsigned second)
 {
 #pragma unroll
     for (int i = 0; i < R; i++) {
         const uint4 w = q.codes[i];
         float2 s = two_scales(TILED ? q.scales[i] >> second : q.scales[i]);
-        p[i] = __fmul_rn(dot_block(low, w.x, w.y, b.v), __fmul_rn(s.x, b.scale[0]));
-        p[i] = __fmaf_rn(dot_block(low, w.z, w.w, b.v + 4), __fmul_rn(s.y, b.scale[1]), p[i]);
+        p[i] = __fmul_rn(dot_block(bytes, w.x, w.y, b.v), __fmul_rn(s.x, b.scale[0]));
+        p[i] = __fmaf_rn(dot_block(bytes, w.z, w.w, b.v + 4), __fmul_rn(s.y, b.scale[1]), p[i]);
     }
 }
 
@@ -295,7 +304,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT) multiply(const __grid_const
     asm volatile("" : "+l"(t.a), "+l"(t.sa)); /* one sum, not the terms of it */
     if (!j.early) wait_for_inputs();
     rows<R> q[STAGES] = {}; /* stays zero in threads beyond the end of a row */
-    const uint32_t low = kept(LOW);
+    const tables bytes = {kept(PLUS_LOW), kept(MINUS_LOW)};
 #pragma unroll
     for (int s = 0; s < STAGES; s++) load_rows<R, TILED>(&q[s], j, t, begin + first + s * step);
     if (j.early) wait_for_inputs();
@@ -310,7 +319,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT) multiply(const __grid_const
                 unsigned here = place + s * step;
                 if (here >= to) break;
                 float p[R];
-                multiply_rows<R, TILED>(p, q[s], b, low, at % 2 * 16);
+                multiply_rows<R, TILED>(p, q[s], b, bytes, at % 2 * 16);
                 load_rows<R, TILED>(&q[s], j, t, here + STAGES * step);
                 sum_over_warp<R>(p, lane);
                 if (lane % (32 / R) == 0)
@@ -372,6 +381,20 @@ __device__ __forceinline__ void copy_in(void *to, const void *from, uint32_t n, 
         : "memory");
 }
 
+/* 16 bytes by an ordinary thread; arrive_later: its earlier ones count as one arrival once there.
+ */
+__device__ __forceinline__ void copy_16(void *to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
+                 : "memory");
+}
+
+__device__ __forceinline__ void arrive_later(uint64_t *b)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b))
+                 : "memory");
+}
+
 __device__ __forceinline__ void meet(unsigned threads)
 {
     asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
@@ -392,7 +415,7 @@ __device__ __forceinline__ void fill_ring(const job &j, uint8_t *ring, uint64_t 
         unsigned n = min(step, end - place);
         wait_barrier(&empty[s], phase); /* at once in the first round */
         if (TILED) {
-            unsigned rows = 0;
+            unsigned rows = 0, four = (n + 3) / 4;
             for (unsigned i = lane; i < n; i += 32) rows += row_at<true>(place + i) < j.rows;
             rows = __reduce_add_sync(~0u, rows);
             if (lane == 0) expect_bytes(&full[s], rows * row_bytes);
@@ -402,6 +425,14 @@ __device__ __forceinline__ void fill_ring(const job &j, uint8_t *ring, uint64_t 
                 if (row < j.rows)
                     copy_in(to + i * row_bytes, a + (uint64_t)row * row_bytes, row_bytes, &full[s]);
             }
+            to += step * row_bytes;
+            for (unsigned u = 0; u < four; u++) {
+                unsigned at = place + 4 * u;
+                const uint8_t *tile = sa + (uint64_t)(at / 128) * j.across * 512 + (at & 127) * 4;
+                for (unsigned i = lane; i < j.across; i += 32)
+                    copy_16(to + (u * j.across + i) * 16, tile + i * 512);
+            }
+            arrive_later(&full[s]);
         } else if (lane == 0) {
             expect_bytes(&full[s], n * (row_bytes + scale_bytes));
             copy_in(to, a + (uint64_t)place * row_bytes, n * row_bytes, &full[s]);
@@ -414,16 +445,21 @@ __device__ __forceinline__ void fill_ring(const job &j, uint8_t *ring, uint64_t 
 
 template <int R, bool TILED>
 __device__ __forceinline__ void take_rows(rows<R> *q, const job &j, const uint8_t *stage,
-                                          const place_of &t, unsigned first, unsigned step,
-                                          unsigned slice)
+                                          unsigned first, unsigned step, unsigned slice)
 {
+    const uint8_t *scales = stage + step * (j.cols / 2);
 #pragma unroll
     for (int i = 0; i < R; i++) {
-        if (!t.active) break;
         q->codes[i] = *(const uint4 *)(stage + (first + i) * (j.cols / 2) + 16 * slice);
         if (!TILED)
-            q->scales[i] = *(const uint16_t *)(stage + step * (j.cols / 2) +
-                                               (first + i) * (j.cols / 16) + 2 * slice);
+            q->scales[i] = *(const uint16_t *)(scales + (first + i) * (j.cols / 16) + 2 * slice);
+    }
+    if constexpr (TILED) { /* R is 2 or 4: of the same four rows */
+        const uint8_t *p = scales + (first / 4 * j.across + slice / 2) * 16 + first % 4 * 4;
+        if constexpr (R == 4)
+            *(uint4 *)q->scales = *(const uint4 *)p;
+        else
+            *(uint2 *)q->scales = *(const uint2 *)p;
     }
 }
 #endif
@@ -441,7 +477,7 @@ __global__ void __launch_bounds__(544, 2) multiply_ring(const __grid_constant__ 
     launch_dependents();
     if (threadIdx.x == 0)
         for (int s = 0; s < STAGES; s++) {
-            init_barrier(&full[s], 1);
+            init_barrier(&full[s], TILED ? 33 : 1);
             init_barrier(&empty[s], consumers);
         }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -459,21 +495,12 @@ __global__ void __launch_bounds__(544, 2) multiply_ring(const __grid_constant__ 
         return;
     }
 
-    place_of t;
-    t.active = at * SLICE < j.cols;
-    t.end = end;
-    t.sa = j.sa + matrix * j.sa_each + at / 2 * 512;
+    const bool active = at * SLICE < j.cols;
     rows<R> q = {}; /* stays zero in threads beyond the end of a row */
-    uint32_t next[R] = {};
-    const uint32_t low = kept(LOW);
-    if constexpr (TILED)
-        load_words<R>(next,
-                      t.sa + (uint64_t)((begin + first) / 128) * j.across * 512 +
-                          ((begin + first) & 127) * 4,
-                      t.active && begin + first < end);
+    const tables bytes = {kept(PLUS_LOW), kept(MINUS_LOW)};
     if (j.early) wait_for_inputs();
     slice b;
-    load_slice(&b, j, matrix, at, t.active);
+    load_slice(&b, j, matrix, at, active);
 
     unsigned s = 0, phase = 0;
     for (unsigned from = begin; from < end; from += j.flush) {
@@ -481,16 +508,9 @@ __global__ void __launch_bounds__(544, 2) multiply_ring(const __grid_constant__ 
         for (unsigned place = from; place < to; place += step) {
             unsigned here = place + first;
             float p[R];
-            if constexpr (TILED) {
-                for (int i = 0; i < R; i++) q.scales[i] = next[i];
-                unsigned then = here + step;
-                load_words<R>(next,
-                              t.sa + (uint64_t)(then / 128) * j.across * 512 + (then & 127) * 4,
-                              t.active && then < end);
-            }
             wait_barrier(&full[s], phase);
-            take_rows<R, TILED>(&q, j, ring + s * j.stage, t, first, step, at);
-            multiply_rows<R, TILED>(p, q, b, low, at % 2 * 16);
+            if (active) take_rows<R, TILED>(&q, j, ring + s * j.stage, first, step, at);
+            multiply_rows<R, TILED>(p, q, b, bytes, at % 2 * 16);
             __syncwarp();
             if (lane == 0) arrive(&empty[s]);
             sum_over_warp<R>(p, lane);
@@ -535,7 +555,8 @@ __global__ void __launch_bounds__(256) multiply_any(const __grid_constant__ job 
                                signed_bytes(y.y >> 16)};
         uint32_t both = j.sa[matrix * j.sa_each + pa] | j.sb[matrix * j.sb_each + pb] << 8;
         float2 s = two_scales(both);
-        sum = __fmaf_rn(dot_block(LOW, x.x, x.y, v), __fmul_rn(s.x, __fmul_rn(0.25f, s.y)), sum);
+        sum = __fmaf_rn(dot_block(tables{PLUS_LOW, MINUS_LOW}, x.x, x.y, v),
+                        __fmul_rn(s.x, __fmul_rn(0.25f, s.y)), sum);
     }
     sum_over_warp<1>(&sum, lane);
     if (lane == 0) store(j, matrix, row, sum);
@@ -586,10 +607,11 @@ static kf_nvfp4_tuning choose(const kerf_gemv_nvfp4_shape *s)
 }
 
 /* Rows and their scales in steps of the copy engine's 16 bytes, and all of a ring in a block. */
-static bool fits_ring(const kerf_gemv_nvfp4 *p, const kf_nvfp4_launch *l, int largest)
+static bool fits_ring(const kerf_gemv_nvfp4 *p, const kf_nvfp4_launch *l, unsigned step,
+                      int largest)
 {
-    return (p->shape.a_scales == KERF_SCALES_TILES || p->shape.cols % 256 == 0) &&
-           l->ring <= (unsigned)largest;
+    bool tiled = p->shape.a_scales == KERF_SCALES_TILES;
+    return (tiled ? step % 4 == 0 : p->shape.cols % 256 == 0) && l->ring <= (unsigned)largest;
 }
 
 static kerf_status plan_launch(kerf_gemv_nvfp4 *p, kf_nvfp4_tuning t, kerf_error *err)
@@ -616,10 +638,12 @@ static kerf_status plan_launch(kerf_gemv_nvfp4 *p, kf_nvfp4_tuning t, kerf_error
         (v->ring ? RING_RED : RED) / (l->slices / 32) / (step * v->stages) * (step * v->stages);
     const void *k = (const void *)(tiled ? v->tiled : v->plain);
     if (v->ring) {
-        unsigned row = (unsigned)(p->shape.cols / 2 + (tiled ? 0 : p->shape.cols / 16));
-        l->stage = (step * row + 127) / 128 * 128;
+        unsigned across = (unsigned)((p->shape.cols / 16 + KF_TILE_COLS - 1) / KF_TILE_COLS);
+        unsigned codes = step * (unsigned)(p->shape.cols / 2);
+        l->stage = (codes + (step + 3) / 4 * across * 16 + 127) / 128 * 128;
         l->ring = l->stage * v->stages;
-        if (!fits_ring(p, l, largest - 9216) || l->slices > v->threads || major < 9 || !l->flush)
+        if (!fits_ring(p, l, step, largest - 8192) || l->slices > v->threads || major < 9 ||
+            !l->flush)
             return plan_launch(p, kf_nvfp4_tuning{0, t.threads, t.resident}, err);
         KF_CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)l->ring),
                 "asking for shared memory");
