@@ -43,6 +43,7 @@ struct job {
     unsigned cols, across;     /* across: tiles that lie side by side            */
     unsigned blocks, flush;    /* thread blocks of a matrix; places between sums */
     unsigned slices, stage;    /* threads of a row; bytes of a stage of the ring */
+    unsigned ahead;            /* places that are on their way to L2             */
     float alpha;
     kerf_dtype type;
     bool b_tiled, early;
@@ -221,6 +222,35 @@ __device__ __forceinline__ void load_rows(rows<R> *q, const job &j, const place_
     }
 }
 
+/* Asks for rows to be brought to L2, one a lane. In tiles scales are left out: threads ask for
+ * theirs by themselves. */
+template <bool TILED>
+__device__ __forceinline__ void prefetch_rows(const job &j, unsigned matrix, unsigned place,
+                                              unsigned end, unsigned lane)
+{
+#if __CUDA_ARCH__ >= 900
+    unsigned row = row_at<TILED>(place + lane), bytes = j.cols / 2;
+    if (place + lane >= end || (TILED && row >= j.rows)) return;
+    uint64_t at = (uint64_t)matrix * j.rows + row;
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(j.a + at * bytes), "r"(bytes)
+                 : "memory");
+    bytes = j.cols / 16;
+    if (!TILED && bytes % 16 == 0)
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(j.sa + at * bytes),
+                     "r"(bytes)
+                     : "memory");
+#endif
+}
+
+/* A thread's scales in tiles. */
+__device__ __forceinline__ void prefetch_scales(const job &j, const place_of &t, unsigned place)
+{
+    if (t.active && place < t.end)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(
+                         t.sa + (uint64_t)(place / 128) * j.across * 512 + (place & 127) * 4)
+                     : "memory");
+}
+
 /* Sums of this thread's slice. second: the slice is the right half of a tile. */
 template <int R, bool TILED>
 __device__ __forceinline__ void multiply_rows(float p[R], const rows<R> &q, const slice &b,
@@ -307,6 +337,15 @@ __global__ void __launch_bounds__(THREADS, RESIDENT) multiply(const __grid_const
     const tables bytes = {kept(PLUS_LOW), kept(MINUS_LOW)};
 #pragma unroll
     for (int s = 0; s < STAGES; s++) load_rows<R, TILED>(&q[s], j, t, begin + first + s * step);
+    const bool asks = threadIdx.y == 0 && at < 32;
+    const unsigned all = step * STAGES; /* places that this block has asked for as registers */
+    if (j.ahead) {
+        unsigned to = min(begin + all + j.ahead, end);
+        for (unsigned p = begin + all; asks && p < to; p += 32)
+            prefetch_rows<TILED>(j, matrix, p, to, lane);
+        for (unsigned p = all; TILED && p < all + j.ahead; p += step)
+            if (at % 2 == 0) prefetch_scales(j, t, begin + first + p);
+    }
     if (j.early) wait_for_inputs();
     slice b;
     load_slice(&b, j, matrix, at, t.active);
@@ -319,6 +358,11 @@ __global__ void __launch_bounds__(THREADS, RESIDENT) multiply(const __grid_const
                 unsigned here = place + s * step;
                 if (here >= to) break;
                 float p[R];
+                if (j.ahead) {
+                    unsigned then = here + STAGES * step + j.ahead;
+                    if (asks) prefetch_rows<TILED>(j, matrix, then, min(then + step, end), lane);
+                    if (TILED && at % 2 == 0) prefetch_scales(j, t, then);
+                }
                 multiply_rows<R, TILED>(p, q[s], b, bytes, at % 2 * 16);
                 load_rows<R, TILED>(&q[s], j, t, here + STAGES * step);
                 sum_over_warp<R>(p, lane);
@@ -586,13 +630,12 @@ struct variant {
 
 const variant variants[] = {
     VARIANT(4, 1, 1024, 1, "64"),
-    VARIANT(4, 2, 1024, 1, "64"),
+    VARIANT(2, 1, 512, 3, "40"),
     VARIANT(2, 2, 1024, 1, "64"),
     VARIANT(4, 3, 512, 1, "128"),
     RING(4, 2),
     RING(4, 3),
     RING(4, 6),
-    RING(2, 3),
     RING(2, 6),
     RING(2, 12),
 };
@@ -603,7 +646,7 @@ enum { VARIANTS = sizeof variants / sizeof variants[0] };
 /* Measured on an H200; see bench/notes-gemv.md. */
 static kf_nvfp4_tuning choose(const kerf_gemv_nvfp4_shape *s)
 {
-    return s->cols > 16384 ? kf_nvfp4_tuning{0, 1024, 0} : kf_nvfp4_tuning{0, 512, 0};
+    return s->cols > 16384 ? kf_nvfp4_tuning{0, 1024, 0, 0} : kf_nvfp4_tuning{0, 512, 0, 0};
 }
 
 /* Rows and their scales in steps of the copy engine's 16 bytes, and all of a ring in a block. */
@@ -644,7 +687,7 @@ static kerf_status plan_launch(kerf_gemv_nvfp4 *p, kf_nvfp4_tuning t, kerf_error
         l->ring = l->stage * v->stages;
         if (!fits_ring(p, l, step, largest - 8192) || l->slices > v->threads || major < 9 ||
             !l->flush)
-            return plan_launch(p, kf_nvfp4_tuning{0, t.threads, t.resident}, err);
+            return plan_launch(p, kf_nvfp4_tuning{0, t.threads, t.resident, t.ahead}, err);
         KF_CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)l->ring),
                 "asking for shared memory");
     }
@@ -739,6 +782,7 @@ extern "C" kerf_status kf_nvfp4_cuda_run(const kerf_gemv_nvfp4 *p, const kerf_ge
     j.flush = l->flush;
     j.slices = l->slices;
     j.stage = l->stage;
+    j.ahead = l->ahead;
     dim3 threads(256);
     if (fast) {
         k = tiled ? variants[l->variant].tiled : variants[l->variant].plain;

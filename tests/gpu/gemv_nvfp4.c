@@ -185,7 +185,7 @@ static void test_size(size_of s, int brief, int variants)
             if (!brief) test_gpu(&p, t, 1, kind % 2 ? 1 : 8, NULL);
             for (unsigned v = 0; variants && kf_nvfp4_cuda_variant(v); v++)
                 for (unsigned threads = 64; threads <= 1024; threads *= 2) {
-                    kf_nvfp4_tuning tuning = {v, threads, threads % 3};
+                    kf_nvfp4_tuning tuning = {v, threads, threads % 3, threads % 5};
                     if (s.cols <= 16384) test_gpu(&p, t, 1, 0, &tuning);
                 }
             free_problem(&p);
