@@ -343,8 +343,8 @@ __global__ void __launch_bounds__(THREADS, RESIDENT) multiply(const __grid_const
         unsigned to = min(begin + all + j.ahead, end);
         for (unsigned p = begin + all; asks && p < to; p += 32)
             prefetch_rows<TILED>(j, matrix, p, to, lane);
-        for (unsigned p = all; TILED && p < all + j.ahead; p += step)
-            if (at % 2 == 0) prefetch_scales(j, t, begin + first + p);
+        for (unsigned p = begin + all + first; TILED && at % 2 == 0 && p < to; p += step)
+            prefetch_scales(j, t, p);
     }
     if (j.early) wait_for_inputs();
     slice b;
