@@ -11,12 +11,15 @@ typedef struct kf_nvfp4_tuning {
     unsigned variant;  /* of the kernels that gemv_nvfp4.cu instantiates */
     unsigned threads;  /* of a block, at most                            */
     unsigned resident; /* blocks per multiprocessor; 0: as many as fit   */
+    unsigned ahead;    /* steps of a block that are asked into L2        */
 } kf_nvfp4_tuning;
 
 /* A launch that depends on shape and tuning alone. */
 typedef struct kf_nvfp4_launch {
     unsigned variant, slices, groups; /* slices: of 32 elements, those of a warp padded      */
     unsigned blocks_per_matrix, flush;
+    unsigned stage, ring; /* bytes; 0: not of that kind */
+    unsigned ahead;       /* places                     */
 } kf_nvfp4_launch;
 
 struct kerf_gemv_nvfp4 {

@@ -181,12 +181,16 @@ static kerf_status describe_product(const kerf_gemm *p, cublasLtMatmulDescOpaque
     }
     if (p->way == KF_GEMM_BLOCKS)
         KF_TRY(set_int(d, CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE, err));
+    /* Until a run sets its own pointers any will do that are aligned as those are. */
+    const void *some = (const void *)(uintptr_t)ALIGNMENT;
+    if (p->needs_x_scale) { /* block-scaled ones among them */
+        KF_TRY(set_pointer(d, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, some, err));
+        KF_TRY(set_pointer(d, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, some, err));
+    }
     if (!bias) return KERF_OK;
     KF_TRY(set_int(d, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS, err));
     KF_TRY(set_int(d, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)type_of(p->shape.y), err));
-    /* Any address will do until a run sets its own; it must only be aligned as those are. */
-    return set_pointer(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (const void *)(uintptr_t)ALIGNMENT,
-                       err);
+    return set_pointer(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, some, err);
 }
 
 static kerf_status describe_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType_t t, uint64_t rows,

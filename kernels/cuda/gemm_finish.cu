@@ -5,17 +5,15 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-namespace
-{
-
-__device__ float load(kerf_dtype t, const void *p, uint64_t i)
+/* static, for nvcc gives what an unnamed namespace holds a name that others can link with. */
+static __device__ float load(kerf_dtype t, const void *p, uint64_t i)
 {
     if (t == KERF_F32) return ((const float *)p)[i];
     if (t == KERF_F16) return __half2float(((const __half *)p)[i]);
     return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
 }
 
-__device__ void store(kerf_dtype t, void *p, uint64_t i, float v)
+static __device__ void store(kerf_dtype t, void *p, uint64_t i, float v)
 {
     if (t == KERF_F32)
         ((float *)p)[i] = v;
@@ -26,7 +24,7 @@ __device__ void store(kerf_dtype t, void *p, uint64_t i, float v)
 }
 
 /* A block takes 256 rows of a column, then the next that nobody has. */
-__global__ void __launch_bounds__(256) finish_int8(const __grid_constant__ kf_int8_sums s)
+static __global__ void __launch_bounds__(256) finish_int8(const __grid_constant__ kf_int8_sums s)
 {
     for (uint64_t c = blockIdx.y; c < s.columns; c += gridDim.y)
         for (uint64_t r = blockIdx.x * 256 + threadIdx.x; r < s.rows; r += gridDim.x * 256) {
@@ -41,16 +39,14 @@ __global__ void __launch_bounds__(256) finish_int8(const __grid_constant__ kf_in
         }
 }
 
-__global__ void multiply_factors(float *out, float alpha, const float *w, const float *x,
-                                 float beta)
+static __global__ void multiply_factors(float *out, float alpha, const float *w, const float *x,
+                                        float beta)
 {
     if (w) alpha = __fmul_rn(alpha, *w);
     if (x) alpha = __fmul_rn(alpha, *x);
     out[0] = alpha;
     out[1] = beta;
 }
-
-} // namespace
 
 extern "C" cudaError_t kf_finish_int8(const kf_int8_sums *s, cudaStream_t stream)
 {

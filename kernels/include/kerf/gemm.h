@@ -11,7 +11,8 @@
  *   format                   X                 multiplied as
  *   fp16, bf16, fp32         the same type     such numbers, sums in fp32
  *   fp8-e4m3, fp8-e5m2       F8_E4M3, F8_E5M2  fp8 (not both E5M2); x_scale: one fp32, or none
- *   fp8-e4m3-row, -e5m2-row  likewise          fp8; x_scale: one fp32 per column
+ *   fp8-e4m3-row, -e5m2-row  likewise          fp8, where cuBLASLt has it; x_scale: one fp32 per
+ *                                              column
  *   int8, int8-tensor        I8                int8, sums exact; x_scale: one fp32 per column, or
  *                                              none; fewer than 131,072 cols
  *   nvfp4                    F4                NVFP4, on GPUs that have it; x_scale: E4M3 per 16 in
