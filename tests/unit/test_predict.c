@@ -195,6 +195,40 @@ static void the_band_holds_what_was_measured(void **state)
     assert_near(p.ridge, 206, 0.5);
 }
 
+/* What was read on a machine is no less than kernels may draw: the band begins there. */
+static void the_band_begins_at_what_was_read(void **state)
+{
+    (void)state;
+    kerf_hardware h = *kerf_hardware_find("h200");
+    const kerf_matmul m = product("int8", 65536, 65536, 1);
+    kerf_work w = work_of(m);
+    h.fact[KERF_FACT_BANDWIDTH].value = 5000;
+    h.fact[KERF_FACT_STREAM].value = 0;
+    assert_near(predict(&h, m).memory_us, kerf_work_bytes(&w) / 4.65e6, 1e-6);
+    h.fact[KERF_FACT_STREAM].value = 4900;
+    assert_near(predict(&h, m).memory_us, kerf_work_bytes(&w) / 4.9e6, 1e-6);
+}
+
+/* A sum is as sure as its least sure part, in whatever order. */
+static void sums_of_tiers(void **state)
+{
+    (void)state;
+    static const kerf_tier of[3] = {KERF_TIER_TABLE, KERF_TIER_SPEC, KERF_TIER_FITTED};
+    for (int first = 0; first < 3; first++) {
+        kerf_prediction sum = {0}, part = {.us = 2, .low_us = 1, .high_us = 4};
+        for (int i = 0; i < 3; i++) {
+            part.tier = of[(first + i) % 3];
+            part.extrapolated = i == 1;
+            kerf_prediction_add(&sum, &part, i + 1);
+        }
+        assert_int_equal(sum.tier, KERF_TIER_SPEC);
+        assert_near(sum.us, 12, 0);
+        assert_near(sum.low_us, 6, 0);
+        assert_near(sum.high_us, 24, 0);
+        assert_true(sum.extrapolated);
+    }
+}
+
 static void a_fit_is_the_formula(void **state)
 {
     (void)state;
@@ -311,6 +345,30 @@ static void a_fit_finds_the_parameters(void **state)
     assert_near(kerf_work_bytes(&w) / fit.bandwidth_gbps * 1e-3, times[0].us, 1e-9);
 }
 
+/* Errors count relative to the time: a long product that is a third too slow does not bend the
+ * short ones. And an error is that of a fit which did not see the time: three of one size leave a
+ * line through zero, which the fourth is held against. */
+static void errors_are_relative_and_held_out(void **state)
+{
+    (void)state;
+    kerf_timing times[9];
+    kerf_fit fit;
+    for (size_t i = 0; i < 9; i++) {
+        kerf_matmul m = product("int8", 1024u << i / 2, 1024, 1);
+        kerf_work w = work_of(m);
+        times[i] = (kerf_timing){m, (3 + kerf_work_bytes(&w) / 4e6) * (i == 8 ? 4.0 / 3 : 1)};
+    }
+    assert_int_equal(kerf_fit_times(times, 9, 0, &fit, NULL), KERF_OK);
+    assert_near(fit.fixed_us, 3, 0.2);
+    for (size_t i = 0; i < 4; i++) {
+        times[i] = (kerf_timing){product("int8", i < 3 ? 1024 : 8192, 1024, 1), i < 3 ? 4 : 8};
+    }
+    kerf_work one = work_of(times[0].product), other = work_of(times[3].product);
+    assert_int_equal(kerf_fit_times(times, 4, 0, &fit, NULL), KERF_OK);
+    assert_near(fit.error_median, 0, 1e-9);
+    assert_near(fit.error_p90, 4 * kerf_work_bytes(&other) / kerf_work_bytes(&one) / 8 - 1, 1e-9);
+}
+
 /* A kernel on 132 multiprocessors that take 16 rows each at a time: what no line can fit is found,
  * and shapes between are predicted. */
 static void waves_are_found(void **state)
@@ -362,10 +420,13 @@ int main(void)
         cmocka_unit_test(batched_products_of_heads),
         cmocka_unit_test(units_by_type),
         cmocka_unit_test(the_band_holds_what_was_measured),
+        cmocka_unit_test(the_band_begins_at_what_was_read),
+        cmocka_unit_test(sums_of_tiers),
         cmocka_unit_test(a_fit_is_the_formula),
         cmocka_unit_test(a_table_is_what_was_measured),
         cmocka_unit_test(a_table_is_read_against_the_fit),
         cmocka_unit_test(a_fit_finds_the_parameters),
+        cmocka_unit_test(errors_are_relative_and_held_out),
         cmocka_unit_test(waves_are_found),
         cmocka_unit_test(nonsense_is_refused),
     };
