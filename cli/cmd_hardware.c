@@ -39,6 +39,7 @@ static json_t *fits_json(const kerf_hardware *h)
         put_rate(row, "tflops", f->tflops);
         put_rate(row, "wave_rows", f->wave_rows);
         put_rate(row, "wave_gbps", f->wave_gbps);
+        put_rate(row, "input_gbps", f->input_gbps);
         put_rate(row, "error_median", f->error_median);
         put_rate(row, "error_p90", f->error_p90);
         json_object_set_new(row, "source", json_string(f->source));

@@ -233,8 +233,8 @@ static void a_fit_is_the_formula(void **state)
 {
     (void)state;
     const kerf_fit fits[] = {
-        {"nvfp4", 1, 8, 2.0, 4000, 1000, 0, 0.02, 0.1, "s", "d", 0, 0},
-        {"nvfp4", 9, 64, 3.0, 4000, 0, 500, 0, 0, "s", "d", 0, 0},
+        {"nvfp4", 1, 8, 2.0, 4000, 1000, 0, 0.02, 0.1, "s", "d", 0, 0, 0},
+        {"nvfp4", 9, 64, 3.0, 4000, 0, 500, 0, 0, "s", "d", 0, 0, 0},
     };
     kerf_hardware h = *kerf_hardware_find("h200");
     h.fit = fits;
@@ -282,7 +282,7 @@ static void a_table_is_what_was_measured(void **state)
                 1e-9);
     /* Outside: its edge, and it says so; with a fit, the fit. */
     assert_true(predict(&h, product("nvfp4", 8192, 1024, 1)).extrapolated);
-    const kerf_fit fit = {"nvfp4", 1, 8, 2.0, 4000, 0, 0, 0, 0, "s", "d", 0, 0};
+    const kerf_fit fit = {"nvfp4", 1, 8, 2.0, 4000, 0, 0, 0, 0, "s", "d", 0, 0, 0};
     h.fit = &fit;
     h.fits = 1;
     assert_int_equal(predict(&h, product("nvfp4", 8192, 1024, 1)).tier, KERF_TIER_FITTED);
@@ -296,7 +296,7 @@ static void a_table_is_read_against_the_fit(void **state)
 {
     (void)state;
     static const double n[] = {1024, 16384}, k[] = {1024, 16384};
-    static const kerf_fit fit = {"nvfp4", 1, 1, 2.0, 4000, 0, 0, 0, 0, "s", "d", 0, 0};
+    static const kerf_fit fit = {"nvfp4", 1, 1, 2.0, 4000, 0, 0, 0, 0, "s", "d", 0, 0, 0};
     double us[4];
     kerf_hardware h = *kerf_hardware_find("h200");
     h.fit = &fit;
@@ -375,7 +375,7 @@ static void waves_are_found(void **state)
 {
     (void)state;
     static const uint64_t n[] = {1024, 1536, 2048, 2304, 3072, 4096, 5120, 8192, 16384};
-    const kerf_fit real = {"nvfp4", 1, 1, 2.0, 4200, 0, 0, 0, 0, "s", "d", 2112, 4200 / 0.8};
+    const kerf_fit real = {"nvfp4", 1, 1, 2.0, 4200, 0, 0, 0, 0, "s", "d", 2112, 4200 / 0.8, 0};
     kerf_timing times[27];
     kerf_fit fit;
     kerf_hardware h = *kerf_hardware_find("h200");
@@ -394,6 +394,19 @@ static void waves_are_found(void **state)
     assert_near(fit.wave_gbps, 4200 / 0.8, 1e-6);
     assert_near(fit.fixed_us, 2, 1e-9);
     assert_near(fit.error_p90, 0, 1e-9);
+    assert_near(fit.input_gbps, 0, 0);
+    /* A kernel that first makes x ready, 2 bytes of each of k at 2 GB/s, besides. */
+    kerf_fit slow = real;
+    slow.input_gbps = 2;
+    h.fit = &slow;
+    for (size_t i = 0; i < 27; i++) times[i].us = predict(&h, times[i].product).us;
+    assert_near(predict(&h, times[0].product).fixed_us, 2 + 2 * 2048 / 2e3, 1e-9);
+    assert_int_equal(kerf_fit_times(times, 27, 132, &fit, NULL), KERF_OK);
+    assert_near(fit.input_gbps, 2, 1e-6);
+    assert_near(fit.wave_rows, 2112, 0);
+    assert_near(fit.fixed_us, 2, 1e-6);
+    assert_near(fit.bandwidth_gbps, 4200, 1e-3);
+    assert_near(fit.error_p90, 0, 1e-6);
     assert_int_equal(kerf_fit_times(times, 27, 0, &fit, NULL), KERF_OK); /* none on a CPU */
     assert_near(fit.wave_rows, 0, 0);
     assert_true(fit.error_p90 > 0.05);
