@@ -110,6 +110,14 @@ expect 0 advise "$model" --minimise time --budget 9t2 --hardware "$tmp/slow.json
 check "the faster one" test "$(json 'groups.*.codec' | sort -u)" = int8:amax
 check "the curve over time falls" awk 'NR > 1 && $1 > last { exit 1 } { last = $1 }' <(json 'time_curve.*.t2')
 
+# What runs besides the groups takes its part of a step.
+expect 0 advise "$model" --budget 16bits --hardware b200 "${few[@]}" "${cache[@]}" --json
+other=$(json other_us) tight=$(json 'time_curve.*.us' | sed -n 9p)
+limit=$(awk -v a="$other" -v b="$tight" 'BEGIN { printf "%.6f", a + b }')
+check "keeping all takes longer" awk -v a="$(json total.us)" -v b="$tight" 'BEGIN { exit !(a > b) }'
+expect 0 advise "$model" --budget "${limit}us" --hardware b200 "${few[@]}" "${cache[@]}" --json
+check "a step within $limit us" awk -v a="$(json total.us)" -v o="$other" -v l="$limit" 'BEGIN { exit !(a + o <= l) }'
+
 # Tokens of all sequences count: twice the batch may take twice the time.
 for batch in 1 2; do
     expect 0 advise "$model" --budget $((batch * 14000))tok/s --batch $batch --context 64 --hardware b200 "${few[@]}" \
@@ -157,10 +165,15 @@ json_is groups.0.tensors.# 12
 json_is groups.2.tensors.# 2
 check "a pattern for many" grep -qF '"layers.0.mlp.experts.*"' "$tmp/moe_recipe.json"
 check "none that takes in biases" sh -c "! grep -qF 'layers.1.mlp.experts.*' '$tmp/moe_recipe.json'"
+# With time for bytes alone, one token reads one expert of four, and 64 tokens read them all.
+"$KERF" hardware gb10 --json | sed "s/\"fits\": \[\]/\"fits\": [{\"format\": \"bf16\", \"batch\": [1, 999], \
+\"fixed_us\": 0, \"bandwidth_gbps\": 0.01, $said}]/" >"$tmp/bytes.json"
+moe[5]=$tmp/bytes.json
+expect 0 "${moe[@]}" --budget 6bits
 one=$(json groups.0.candidates.2.us)
 expect 0 "${moe[@]}" --budget 6bits --batch 64
 check "more tokens choose more experts" awk -v one="$one" -v many="$(json groups.0.candidates.2.us)" \
-    'BEGIN { exit !(many > one) }'
+    'BEGIN { exit !(many / one > 3.5 && many / one < 12) }'
 expect 0 quantize "$tmp/moe.safetensors" --recipe "$tmp/moe_recipe.json" -o "$tmp/moe_q.safetensors"
 error_says ' 0 not, 0 edited'
 
