@@ -49,8 +49,11 @@ static void put_summary(const advice *a, FILE *to)
     snprintf(text, sizeof text, "%.3f bits per weight, %s; %s are kept besides", p.bits,
              bytes_text((uint64_t)p.bytes, bytes), bytes_text((uint64_t)a->kept_bytes, kept));
     put_pair(to, "size", text);
-    snprintf(text, sizeof text, "sum of alpha t2 %.4e; alpha: %s%s", p.t2, a->alpha_source,
-             a->imatrix.reader ? "; weighted by an imatrix" : "");
+    size_t n = (size_t)snprintf(text, sizeof text, "sum of alpha t2 %.4e; alpha: %s", p.t2,
+                                a->alpha_source);
+    if (a->weighted && n < sizeof text) {
+        snprintf(text + n, sizeof text - n, "; %zu tensors weighted by an imatrix", a->weighted);
+    }
     put_pair(to, "error", text);
     if (a->machine.hardware) {
         snprintf(

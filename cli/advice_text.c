@@ -17,10 +17,11 @@ static void print_headline(const advice *a, FILE *to)
     char bytes[TEXT_SIZE];
     fprintf(to,
             "%zu tensors in %zu groups of %s: %.3f bits per weight, %s with what is kept,\n"
-            "sum of alpha t2 %.4e (alpha: %s%s)\n",
+            "sum of alpha t2 %.4e (alpha: %s",
             a->tensors, a->groups, a->source.path, p.bits,
-            bytes_text((uint64_t)(p.bytes + a->kept_bytes), bytes), p.t2, a->alpha_source,
-            a->imatrix.reader ? "; t2 weighted by the imatrix" : "");
+            bytes_text((uint64_t)(p.bytes + a->kept_bytes), bytes), p.t2, a->alpha_source);
+    if (a->weighted) fprintf(to, "; t2 of %zu weighted by the imatrix", a->weighted);
+    fprintf(to, ")\n");
     if (a->machine.hardware) {
         fprintf(to,
                 "%s, batch %.0f, context %.0f: %.1f us for these products, %.1f us for the rest",

@@ -139,6 +139,11 @@ error_says 'other operators take .* already; or .* us a step, .* tok/s'
 # --- what errors weigh --------------------------------------------------------------------------
 expect 0 advise "$model" --budget 5bits --imatrix "$model/imatrix.safetensors" "${few[@]}" "${cache[@]}" --json
 json_is scored 112
+check "and it says so" sh -c "'$KERF' advise '$model' --budget 5bits -f nvfp4 --imatrix '$model/imatrix.safetensors' | grep -q 't2 of 28 weighted'"
+"$TOOLS/make_model" groups "$tmp/groups.safetensors"
+expect 3 advise "$model" --budget 5bits -f nvfp4 --imatrix "$tmp/groups.safetensors"
+error_says 'names none of the tensors'
+expect 0 advise "$model" --budget 5bits --imatrix "$model/imatrix.safetensors" "${few[@]}" "${cache[@]}" --json
 check "weighted errors differ" test "$(json total.t2)" != "$bits5"
 expect 0 advise "$model" --budget 5bits --alpha depth "${few[@]}" "${cache[@]}" --json
 json_is alpha 'built-in curves over depth, fitted to other models'
