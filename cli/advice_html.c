@@ -113,11 +113,17 @@ static void put_pareto(const advice *a, FILE *to, const char *label, const advic
         if (p->t2 > 0) fprintf(to, "%.1f,%.1f ", svg_x(&axes, of(p)), svg_y(&axes, p->t2));
     }
     fprintf(to, "\"/>\n");
-    if (mine.t2 > 0) svg_dot(to, &axes, of(&mine), mine.t2, "pick", 6, "the choice");
-    for (size_t c = 0; c < a->codecs.count; c++) {
-        advice_point p = advice_uniform(a, c);
-        if (p.t2 > 0) {
-            svg_dot(to, &axes, of(&p), p.t2, "dot", 3.5, advice_codec_name(a, c, name));
+    for (int text = 0; text < 2; text++) { /* labels come when all dots are known */
+        if (mine.t2 > 0 && text) {
+            svg_point_label(to, &axes, of(&mine), mine.t2, 6, "the choice");
+        } else if (mine.t2 > 0) {
+            svg_point(to, &axes, of(&mine), mine.t2, "pick", 6, "the choice");
+        }
+        for (size_t c = 0; c < a->codecs.count; c++) {
+            advice_point p = advice_uniform(a, c);
+            advice_codec_name(a, c, name);
+            if (p.t2 > 0 && text) svg_point_label(to, &axes, of(&p), p.t2, 3.5, name);
+            if (p.t2 > 0 && !text) svg_point(to, &axes, of(&p), p.t2, "dot", 3.5, name);
         }
     }
     svg_close(to);
