@@ -181,8 +181,8 @@ static kerf_status read_fit(loader *l, json_t *o, size_t i, kerf_fit *f)
     double lo = 1, hi = 1;
     snprintf(where, sizeof where, "fits[%zu]", i);
     KF_TRY(check_keys(l, o, where,
-                      " format batch fixed_us bandwidth_gbps decode_gweights tflops error_median "
-                      "error_p90 source date "));
+                      " format batch fixed_us bandwidth_gbps decode_gweights tflops wave_rows "
+                      "wave_gbps input_gbps error_median error_p90 source date "));
     KF_TRY(read_format(l, o, where, &f->format));
     const json_t *batch = json_object_get(o, "batch");
     if (json_array_size(batch) == 2) {
@@ -200,6 +200,9 @@ static kerf_status read_fit(loader *l, json_t *o, size_t i, kerf_fit *f)
     KF_TRY(read_number(l, o, where, "bandwidth_gbps", 1, 1e-3, 1e9, &f->bandwidth_gbps));
     KF_TRY(read_number(l, o, where, "decode_gweights", 0, 1e-3, 1e9, &f->decode_gweights));
     KF_TRY(read_number(l, o, where, "tflops", 0, 1e-6, 1e9, &f->tflops));
+    KF_TRY(read_number(l, o, where, "wave_rows", 0, 1, 1e9, &f->wave_rows));
+    KF_TRY(read_number(l, o, where, "wave_gbps", 0, 1e-3, 1e9, &f->wave_gbps));
+    KF_TRY(read_number(l, o, where, "input_gbps", 0, 1e-6, 1e9, &f->input_gbps));
     KF_TRY(read_number(l, o, where, "error_median", 0, 0, 1e3, &f->error_median));
     KF_TRY(read_number(l, o, where, "error_p90", 0, 0, 1e3, &f->error_p90));
     KF_TRY(read_text(l, o, where, "source", 1, &f->source));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "waves.h"
 
 /* What kernels draw from a machine of which only the data sheet is known, best and worst.
  *
@@ -130,6 +131,7 @@ kerf_status kerf_matmul_work(const kerf_hardware *h, const kerf_matmul *m, kerf_
     KF_TRY(row_bytes(m->activations, m->k, m->rows, matrices, &out->input_bytes, err));
     double n = (double)m->n, k = (double)m->k;
     out->weights = n * k * matrices;
+    out->outputs = n * matrices;
     out->weight_bytes = (double)g.bytes * matrices;
     out->output_bytes = n * m->rows * (m->output_bits ? m->output_bits : 16) / 8;
     out->flops = 2 * n * k * m->rows;
@@ -143,6 +145,7 @@ kerf_status kerf_matmul_work(const kerf_hardware *h, const kerf_matmul *m, kerf_
 
 typedef struct roofs {
     double fixed_us, bandwidth_gbps, decode_gweights, tflops; /* a rate of 0: no roof */
+    double wave_rows, wave_gbps, input_gbps;                  /* as in kerf_fit       */
 } roofs;
 
 /* x units at `rate` 10^9/s, in us. */
@@ -151,23 +154,32 @@ static double time_us(double x, double rate)
     return rate > 0 ? x / rate * 1e-3 : 0;
 }
 
+double kf_whole_waves(const kerf_work *w, double wave_rows)
+{
+    return wave_rows > 0 && w->outputs > 0 ? ceil(w->outputs / wave_rows) * wave_rows / w->outputs
+                                           : 0;
+}
+
 static double apply_roofs(const roofs *r, const kerf_work *w, kerf_prediction *parts)
 {
     double memory = time_us(kerf_work_bytes(w), r->bandwidth_gbps);
+    double waves = kf_whole_waves(w, r->wave_rows);
+    memory = fmax(memory, time_us(w->weight_bytes * waves, r->wave_gbps));
     double decode = time_us(w->weights, r->decode_gweights);
     double math = time_us(w->flops, r->tflops * 1e3);
     double largest = fmax(memory, fmax(decode, math));
+    double fixed = r->fixed_us + time_us(w->input_bytes, r->input_gbps);
     if (parts) {
-        parts->fixed_us = r->fixed_us;
+        parts->fixed_us = fixed;
         parts->memory_us = memory;
         parts->decode_us = decode;
         parts->math_us = math;
         parts->bound = memory >= largest   ? KERF_BOUND_MEMORY
                        : decode >= largest ? KERF_BOUND_DECODE
                                            : KERF_BOUND_MATH;
-        if (r->fixed_us > largest) parts->bound = KERF_BOUND_FIXED;
+        if (fixed > largest) parts->bound = KERF_BOUND_FIXED;
     }
-    return r->fixed_us + largest;
+    return fixed + largest;
 }
 
 /* --- spec-only ----------------------------------------------------------------------------- */
@@ -198,10 +210,14 @@ static void predict_spec(const kerf_hardware *h, const kerf_work *w, kerf_predic
     const spec_share *s = &spec_shares[strcmp(h->kind, "cpu") == 0];
     double bandwidth = h->fact[KERF_FACT_BANDWIDTH].value;
     double best_bandwidth = fmax(s->bandwidth[0] * bandwidth, h->fact[KERF_FACT_STREAM].value);
-    roofs best = {s->fixed_us[0], best_bandwidth, spec_decode_rate(h, w, 0),
-                  s->math[0] * w->peak_tflops};
-    roofs worst = {s->fixed_us[1], s->bandwidth[1] * bandwidth, spec_decode_rate(h, w, 1),
-                   s->math[1] * w->peak_tflops * wave_share(h, w)};
+    roofs best = {.fixed_us = s->fixed_us[0],
+                  .bandwidth_gbps = best_bandwidth,
+                  .decode_gweights = spec_decode_rate(h, w, 0),
+                  .tflops = s->math[0] * w->peak_tflops};
+    roofs worst = {.fixed_us = s->fixed_us[1],
+                   .bandwidth_gbps = s->bandwidth[1] * bandwidth,
+                   .decode_gweights = spec_decode_rate(h, w, 1),
+                   .tflops = s->math[1] * w->peak_tflops * wave_share(h, w)};
     out->tier = KERF_TIER_SPEC;
     out->low_us = apply_roofs(&best, w, out);
     out->high_us = apply_roofs(&worst, w, NULL);
@@ -225,7 +241,8 @@ static const kerf_fit *find_fit(const kerf_hardware *h, const kerf_format *forma
 static roofs fitted_roofs(const kerf_fit *f, const kerf_work *w)
 {
     double tflops = f->tflops > 0 ? f->tflops : w->peak_tflops;
-    return (roofs){f->fixed_us, f->bandwidth_gbps, f->decode_gweights, tflops};
+    return (roofs){f->fixed_us,  f->bandwidth_gbps, f->decode_gweights, tflops,
+                   f->wave_rows, f->wave_gbps,      f->input_gbps};
 }
 
 static void predict_fitted(const kerf_fit *f, const kerf_work *w, kerf_prediction *out)

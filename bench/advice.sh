@@ -8,7 +8,7 @@
 #   --update-readme  put the table between README.md's advice markers as well
 #   --table          make the table from the last results, measure nothing
 #
-# Writes bench/results/advice-tiny-llama.json and .md beside it. Every t2 is measured again on what
+# Writes bench/results/advice-tiny-llama.json, with .md and .svg beside it. Every t2 is measured again on what
 # was written; sizes are bits per weight of the linear layers. The figures do not depend on the
 # machine.
 set -euo pipefail
@@ -19,7 +19,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 model=tests/data/tiny-llama
 result=bench/results/advice-tiny-llama
 build=${KERF_BUILD:-build/bench}
-budgets="4.3 4.51 4.75 5 5.5 6.5 8"
+budgets="4.3 4.51 4.75 5 5.5 6.25 6.5 7 8"
 
 update_readme=0 table_only=0
 for word in "$@"; do
@@ -126,6 +126,64 @@ make_table() {
        + "| \(.uniform | cell($best)) | \(.first_last | cell($best)) |")' "$1"
 }
 
+# The same as a picture: what each choice loses against bf16, by its size. Lines: advised; dots: the
+# others, where they fit under a budget.
+make_chart() {
+    jq -r '.baseline_perplexity as $base | .results[] | to_entries[]
+        | select(.value | type == "object")
+        | [.key, .value.bits, .value.perplexity - $base, (.value.codec // "")] | @tsv' "$1" |
+        awk -F '\t' -v W=860 -v H=420 -v L=70 -v R=20 -v T=40 -v B=50 -v x0=4 -v x1=8.25 -v y0=0.005 -v y1=1.2 '
+        function px(x) { return L + (x - x0) / (x1 - x0) * (W - L - R) }
+        function py(y) { return H - B - log(y / y0) / log(y1 / y0) * (H - T - B) }
+        function mark(class, x, y, title) {
+            printf "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\"><title>%s</title></circle>\n", class, px(x), py(y), title
+        }
+        function text(class, x, y, anchor, words) {
+            printf "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", class, x, y, anchor, words
+        }
+        {
+            line[$1] = line[$1] sprintf("%.1f,%.1f ", px($2), py($3))
+            if (!(($1, $2) in seen)) point[n++] = $0
+            seen[$1, $2] = 1
+        }
+        END {
+            names["advised"] = "advised"; names["by_imatrix"] = "advised with imatrix"
+            names["uniform"] = "best single format"; names["first_last"] = "first and last layer int8"
+            split("advised by_imatrix uniform first_last", order, " ")
+            printf "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n", W, H, W, H
+            print "<style>svg{--bg:#fff;--fg:#1b1f24;--dim:#5b6570;--grid:#d5dae0;--advised:#1f5fbf;--by_imatrix:#2b7a3d;" \
+                "--uniform:#b3541e;--first_last:#8a3fa0}@media(prefers-color-scheme:dark){svg{--bg:#14171b;--fg:#e4e8ec;" \
+                "--dim:#98a2ad;--grid:#353c44;--advised:#7fb0ff;--by_imatrix:#7fd08f;--uniform:#f0a070;--first_last:#d59be8}}" \
+                "text{font:12px system-ui,sans-serif;fill:var(--fg)}.dim{fill:var(--dim)}.grid{stroke:var(--grid);fill:none}" \
+                ".back{fill:var(--bg)}polyline{fill:none;stroke-width:2}"
+            for (i = 1; i <= 4; i++) printf ".%s{fill:var(--%s)}polyline.%s{fill:none;stroke:var(--%s)}", order[i], order[i], order[i], order[i]
+            print "</style>"
+            printf "<rect class=\"back\" width=\"%d\" height=\"%d\"/>\n", W, H
+            for (x = 4; x <= 8; x++) {
+                printf "<path class=\"grid\" d=\"M%.1f %dV%d\"/>\n", px(x), T, H - B
+                text("dim", px(x), H - B + 18, "middle", x)
+            }
+            split("0.005 0.01 0.02 0.05 0.1 0.2 0.5 1", ticks, " ")
+            for (i = 1; i <= 8; i++) {
+                printf "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", L, py(ticks[i]), W - R
+                text("dim", L - 8, py(ticks[i]) + 4, "end", ticks[i])
+            }
+            text("dim", (L + W - R) / 2, H - 12, "middle", "bits per weight")
+            printf "<text class=\"dim\" transform=\"translate(16 %d) rotate(-90)\" text-anchor=\"middle\">perplexity above bf16</text>\n", (T + H - B) / 2
+            for (i = 1; i <= 2; i++) printf "<polyline class=\"%s\" points=\"%s\"/>\n", order[i], line[order[i]]
+            for (i = 0; i < n; i++) {
+                split(point[i], p, "\t")
+                mark(p[1], p[2], p[3], sprintf("%s%s: %.3f bits, +%.4f", names[p[1]], p[4] == "" ? "" : " (" p[4] ")", p[2], p[3]))
+            }
+            for (i = 1; i <= 4; i++) {
+                at = L + (i - 1) * 190
+                printf "<circle class=\"%s\" cx=\"%d\" cy=\"20\" r=\"4.5\"/>\n", order[i], at + 6
+                text("", at + 16, 24, "start", names[order[i]])
+            }
+            print "</svg>"
+        }'
+}
+
 update_readme() {
     local begin='<!-- advice:begin -->' end='<!-- advice:end -->'
     if ! grep -qxF -- "$begin" README.md || ! grep -qxF -- "$end" README.md; then
@@ -154,5 +212,6 @@ if [ $table_only -eq 0 ]; then
     cp "$work/result.json" $result.json
 fi
 make_table $result.json >$result.md
+make_chart $result.json >$result.svg
 [ $update_readme -eq 0 ] || update_readme
 cat $result.md

@@ -73,6 +73,7 @@ typedef struct advice {
     const args *args;
     kerf_exec exec;
     checkpoint source, imatrix;
+    size_t weighted; /* tensors that the imatrix names */
     decisions plan;
     codec_list codecs; /* candidates */
     machine machine;   /* hardware NULL: none was named */

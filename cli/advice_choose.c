@@ -81,27 +81,25 @@ kerf_status advice_parse_limits(advice *a, kerf_error *err)
     return KERF_OK;
 }
 
-/* The limits as sums over groups: what is kept and what runs besides is taken off. */
-static kerf_status set_limits(const advice *a, kerf_problem *p, kerf_error *err)
+/* Of a step of all operators. */
+static double step_limit_us(const advice *a)
+{
+    const advice_limits *l = &a->limits;
+    double us = l->tokens_per_s < INFINITY ? a->batch * 1e6 / l->tokens_per_s : INFINITY;
+    return fmin(l->us, us);
+}
+
+/* The limits as sums over groups: what is kept and what runs besides is taken off. Where that is
+ * too much already, nothing is left, and explain_limits says so. */
+static void set_limits(const advice *a, kerf_problem *p)
 {
     const advice_limits *l = &a->limits;
     p->limit[KERF_PRICE_LOSS] = l->t2;
-    p->limit[KERF_PRICE_BYTES] = fmin(floor(l->bits * a->elements / 8), l->bytes - a->kept_bytes);
-    double step_us = l->tokens_per_s < INFINITY ? a->batch * 1e6 / l->tokens_per_s : INFINITY;
-    p->limit[KERF_PRICE_TIME] = fmin(l->us, step_us) - a->other_us;
+    double bytes = fmin(floor(l->bits * a->elements / 8), l->bytes - a->kept_bytes);
+    p->limit[KERF_PRICE_BYTES] = fmax(0, bytes);
+    p->limit[KERF_PRICE_TIME] = fmax(0, step_limit_us(a) - a->other_us);
     p->minimise = l->minimise;
     p->nested = l->nested;
-    if (p->limit[KERF_PRICE_BYTES] < 0) {
-        return fail(err, KERF_E_LIMIT,
-                    "what is kept takes %.0f bytes already; quantize it too with "
-                    "--all-tensors, or allow more",
-                    a->kept_bytes);
-    }
-    if (p->limit[KERF_PRICE_TIME] < 0) {
-        return fail(err, KERF_E_LIMIT, "attention and other operators take %.1f us already",
-                    a->other_us);
-    }
-    return KERF_OK;
 }
 
 /* --- the choice ---------------------------------------------------------------------------- */
@@ -141,17 +139,29 @@ static kerf_status list_options(const advice *a, table_of_options *t, kerf_error
 
 static kerf_status explain_limits(const advice *a, const kerf_choice *c, kerf_error *err)
 {
-    char text[300] = "";
+    char text[400] = "";
     const double *near = c->nearest;
+    const advice_limits *l = &a->limits;
     size_t n = 0;
+    if (l->bytes < a->kept_bytes) {
+        n += (size_t)snprintf(text, sizeof text,
+                              "; what is kept takes %.0f bytes already (--all-tensors quantizes it "
+                              "too)",
+                              a->kept_bytes);
+    }
+    if (step_limit_us(a) < a->other_us) {
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              "; attention and other operators take %.1f us already", a->other_us);
+    }
     if (near[KERF_PRICE_BYTES] < INFINITY) {
         n += (size_t)snprintf(
-            text, sizeof text, "; it would take %.4f bits, %.0f bytes with what is kept",
+            text + n, sizeof text - n, "; it would take %.4f bits, %.0f bytes with what is kept",
             8 * near[KERF_PRICE_BYTES] / a->elements, near[KERF_PRICE_BYTES] + a->kept_bytes);
     }
     if (near[KERF_PRICE_TIME] < INFINITY && n < sizeof text) {
-        n += (size_t)snprintf(text + n, sizeof text - n, "; or %.2f us a step",
-                              near[KERF_PRICE_TIME] + a->other_us);
+        double us = near[KERF_PRICE_TIME] + a->other_us;
+        n += (size_t)snprintf(text + n, sizeof text - n, "; or %.2f us a step, %.1f tok/s", us,
+                              a->batch * 1e6 / us);
     }
     if (near[KERF_PRICE_LOSS] < INFINITY && n < sizeof text) {
         snprintf(text + n, sizeof text - n, "; or a t2 of %.4g", near[KERF_PRICE_LOSS]);
@@ -253,8 +263,8 @@ kerf_status advice_choose(advice *a, kerf_error *err)
     p.option = t.option;
     p.first = t.first;
     p.groups = a->groups;
-    if (s == KERF_OK) s = set_limits(a, &p, err);
     if (s == KERF_OK) {
+        set_limits(a, &p);
         double start = now_s();
         a->choice.pick = t.pick;
         s = kerf_choose(&p, &a->choice, err);

@@ -49,8 +49,11 @@ static void put_summary(const advice *a, FILE *to)
     snprintf(text, sizeof text, "%.3f bits per weight, %s; %s are kept besides", p.bits,
              bytes_text((uint64_t)p.bytes, bytes), bytes_text((uint64_t)a->kept_bytes, kept));
     put_pair(to, "size", text);
-    snprintf(text, sizeof text, "sum of alpha t2 %.4e; alpha: %s%s", p.t2, a->alpha_source,
-             a->imatrix.reader ? "; weighted by an imatrix" : "");
+    size_t n = (size_t)snprintf(text, sizeof text, "sum of alpha t2 %.4e; alpha: %s", p.t2,
+                                a->alpha_source);
+    if (a->weighted && n < sizeof text) {
+        snprintf(text + n, sizeof text - n, "; %zu tensors weighted by an imatrix", a->weighted);
+    }
     put_pair(to, "error", text);
     if (a->machine.hardware) {
         snprintf(
@@ -110,11 +113,17 @@ static void put_pareto(const advice *a, FILE *to, const char *label, const advic
         if (p->t2 > 0) fprintf(to, "%.1f,%.1f ", svg_x(&axes, of(p)), svg_y(&axes, p->t2));
     }
     fprintf(to, "\"/>\n");
-    if (mine.t2 > 0) svg_dot(to, &axes, of(&mine), mine.t2, "pick", 6, "the choice");
-    for (size_t c = 0; c < a->codecs.count; c++) {
-        advice_point p = advice_uniform(a, c);
-        if (p.t2 > 0) {
-            svg_dot(to, &axes, of(&p), p.t2, "dot", 3.5, advice_codec_name(a, c, name));
+    for (int text = 0; text < 2; text++) { /* labels come when all dots are known */
+        if (mine.t2 > 0 && text) {
+            svg_point_label(to, &axes, of(&mine), mine.t2, 6, "the choice");
+        } else if (mine.t2 > 0) {
+            svg_point(to, &axes, of(&mine), mine.t2, "pick", 6, "the choice");
+        }
+        for (size_t c = 0; c < a->codecs.count; c++) {
+            advice_point p = advice_uniform(a, c);
+            advice_codec_name(a, c, name);
+            if (p.t2 > 0 && text) svg_point_label(to, &axes, of(&p), p.t2, 3.5, name);
+            if (p.t2 > 0 && !text) svg_point(to, &axes, of(&p), p.t2, "dot", 3.5, name);
         }
     }
     svg_close(to);

@@ -17,16 +17,21 @@ static void print_headline(const advice *a, FILE *to)
     char bytes[TEXT_SIZE];
     fprintf(to,
             "%zu tensors in %zu groups of %s: %.3f bits per weight, %s with what is kept,\n"
-            "sum of alpha t2 %.4e (alpha: %s%s)\n",
+            "sum of alpha t2 %.4e (alpha: %s",
             a->tensors, a->groups, a->source.path, p.bits,
-            bytes_text((uint64_t)(p.bytes + a->kept_bytes), bytes), p.t2, a->alpha_source,
-            a->imatrix.reader ? "; t2 weighted by the imatrix" : "");
+            bytes_text((uint64_t)(p.bytes + a->kept_bytes), bytes), p.t2, a->alpha_source);
+    if (a->weighted) fprintf(to, "; t2 of %zu weighted by the imatrix", a->weighted);
+    fprintf(to, ")\n");
     if (a->machine.hardware) {
         fprintf(to,
-                "%s, batch %.0f, context %.0f: %.1f us for these products, %.1f us for the rest "
-                "(%s)\n",
-                a->machine.hardware->name, a->batch, a->context, p.us, a->other_us,
-                a->has_model ? kerf_tier_name(a->tier) : "no config.json: products alone");
+                "%s, batch %.0f, context %.0f: %.1f us for these products, %.1f us for the rest",
+                a->machine.hardware->name, a->batch, a->context, p.us, a->other_us);
+        if (a->has_model) {
+            fprintf(to, ",\n%.1f tokens/s (%s)\n", a->batch * 1e6 / (p.us + a->other_us),
+                    kerf_tier_name(a->tier));
+        } else {
+            fprintf(to, " (%s; no config.json: products alone)\n", kerf_tier_name(a->tier));
+        }
     }
     fprintf(to,
             "gap to the bound %.2g %%; %zu dominated options dropped; chosen in %.3f s; %zu scores "

@@ -15,8 +15,8 @@
  * them. Sizes end with 0. */
 static const uint64_t cpu_n[] = {1024, 2048, 4096, 8192, 0};
 static const uint64_t cpu_k[] = {1024, 2048, 4096, 8192, 0};
-static const uint64_t gpu_n[] = {1024, 1536,  2048,  3072,  4096,  6144,
-                                 8192, 12288, 16384, 24576, 32768, 0};
+static const uint64_t gpu_n[] = {1024, 1536, 2048,  2304,  3072,  4096,  5120,
+                                 6144, 8192, 12288, 16384, 24576, 32768, 0};
 static const uint64_t gpu_k[] = {1024, 2048, 4096, 8192, 16384, 0};
 enum { ANCHORS_TEXT = 2048 };
 
@@ -53,7 +53,8 @@ static kerf_status take_times(calibration *c, kerf_error *err)
     TRY(allocate(&times, c->sweep.count, sizeof *times, err));
     for (size_t i = 0; i < c->sweep.count; i++) times[i] = c->sweep.item[i].time;
     kerf_status s =
-        measured_take(&c->kernels, times, c->sweep.count, "kerf hardware --calibrate", err);
+        measured_take(&c->kernels, times, c->sweep.count, c->sweep.device.multiprocessors,
+                      "kerf hardware --calibrate", err);
     free(times);
     return s;
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "advice.h"
+#include "importance.h"
 #include "team.h"
 
 /* Candidates unasked: the best encoder of each format that earns its bits. */
@@ -58,9 +59,12 @@ static kerf_status open_input(advice *a, kerf_error *err)
     TRY(advice_parse_limits(a, err));
     TRY(parse_codec("fp32", &any, err));
     TRY(decide(&a->source, a->args, any, NULL, args_has(a->args, "all-tensors"), &a->plan, err));
-    if (a->plan.quantized) return KERF_OK;
-    return USAGE(err, "%.200s: no tensor to choose for; --all-tensors takes embeddings too",
-                 a->source.path);
+    if (!a->plan.quantized) {
+        return USAGE(err, "%.200s: no tensor to choose for; --all-tensors takes embeddings too",
+                     a->source.path);
+    }
+    return imatrix ? importance_check(&a->imatrix, &a->plan, a->source.path, &a->weighted, err)
+                   : KERF_OK;
 }
 
 /* --- output -------------------------------------------------------------------------------- */

@@ -37,6 +37,9 @@ static json_t *fits_json(const kerf_hardware *h)
                                 f->fixed_us, "bandwidth_gbps", f->bandwidth_gbps);
         put_rate(row, "decode_gweights", f->decode_gweights);
         put_rate(row, "tflops", f->tflops);
+        put_rate(row, "wave_rows", f->wave_rows);
+        put_rate(row, "wave_gbps", f->wave_gbps);
+        put_rate(row, "input_gbps", f->input_gbps);
         put_rate(row, "error_median", f->error_median);
         put_rate(row, "error_p90", f->error_p90);
         json_object_set_new(row, "source", json_string(f->source));
@@ -153,12 +156,18 @@ static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
+/* That deal out the work of a kernel; 0 for a CPU, whose threads take it as they come. */
+static double multiprocessors_of(const kerf_hardware *h)
+{
+    return strcmp(h->kind, "gpu") == 0 ? h->fact[KERF_FACT_SMS].value : 0;
+}
+
 /* The machine with what a benchmark on it says; printed as JSON, to be kept as a file. */
 static kerf_status print_measured(const kerf_hardware *h, const char *path, kerf_error *err)
 {
     measured m = {0};
     kerf_hardware with = *h;
-    kerf_status s = measured_open(&m, path, err);
+    kerf_status s = measured_open(&m, path, multiprocessors_of(h), err);
     with.fit = m.fit;
     with.fits = m.fits;
     with.anchors = m.anchors;

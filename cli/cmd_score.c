@@ -103,17 +103,6 @@ static kerf_status add_scores(void *ctx, size_t column, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status check_imatrix(const job *j, kerf_error *err)
-{
-    for (size_t i = 0; i < j->plan.count; i++) {
-        const decision *d = &j->plan.item[i];
-        int named = kerf_reader_find(j->imatrix.reader, d->weight->name) != NULL;
-        if (d->codec.format && named) return KERF_OK;
-    }
-    return fail(err, KERF_E_DATA, "%.200s: names none of the tensors of %.200s", j->imatrix.path,
-                j->source.path);
-}
-
 static kerf_status score_all(job *j, kerf_error *err)
 {
     static const team_work work = {score_codecs, add_scores};
@@ -266,7 +255,7 @@ static kerf_status score(job *j, kerf_error *err)
                      "%.200s: no tensor to score; --all-tensors takes norms and embeddings too",
                      j->source.path);
     }
-    if (imatrix) TRY(check_imatrix(j, err));
+    if (imatrix) TRY(importance_check(&j->imatrix, &j->plan, j->source.path, NULL, err));
     TRY(drop_unfit(j, err));
     TRY(score_all(j, err));
     return args_has(a, "json") ? print_document(j, err) : print_text(j, err);

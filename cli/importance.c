@@ -27,3 +27,17 @@ kerf_status importance_read(const checkpoint *imatrix, const kerf_weight *w, flo
     *out = NULL;
     return s;
 }
+
+kerf_status importance_check(const checkpoint *imatrix, const decisions *plan, const char *source,
+                             size_t *named, kerf_error *err)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        const decision *d = &plan->item[i];
+        count += d->codec.format && kerf_reader_find(imatrix->reader, d->weight->name);
+    }
+    if (named) *named = count;
+    if (count) return KERF_OK;
+    return fail(err, KERF_E_DATA, "%.200s: names none of the tensors of %.200s", imatrix->path,
+                source);
+}

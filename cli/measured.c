@@ -76,7 +76,7 @@ static kerf_status take_run(measured *m, const kerf_timing *t, size_t n, kerf_er
     enum { LEAST = 4 };
     kerf_fit *f = &m->fit[m->fits];
     if (n < LEAST) return KERF_OK;
-    TRY(kerf_fit_times(t, n, f, err));
+    TRY(kerf_fit_times(t, n, m->multiprocessors, f, err));
     f->source = m->source;
     f->date = m->date;
     if (f->bandwidth_gbps > 0) m->fits++;
@@ -104,12 +104,12 @@ static kerf_status take_runs(measured *m, kerf_timing *t, size_t n, kerf_error *
     return fail(err, KERF_E_DATA, "no format and batch has four shapes: there is nothing to fit");
 }
 
-kerf_status measured_take(measured *m, kerf_timing *times, size_t count, const char *source,
-                          kerf_error *err)
+kerf_status measured_take(measured *m, kerf_timing *times, size_t count, double multiprocessors,
+                          const char *source, kerf_error *err)
 {
     time_t now = time(NULL);
     struct tm day;
-    *m = (measured){0};
+    *m = (measured){.multiprocessors = multiprocessors};
     snprintf(m->source, sizeof m->source, "measured: %.200s", source);
     gmtime_r(&now, &day);
     strftime(m->date, sizeof m->date, "%Y-%m", &day);
@@ -118,12 +118,12 @@ kerf_status measured_take(measured *m, kerf_timing *times, size_t count, const c
     return s;
 }
 
-kerf_status measured_open(measured *m, const char *path, kerf_error *err)
+kerf_status measured_open(measured *m, const char *path, double multiprocessors, kerf_error *err)
 {
     bench_file b;
     *m = (measured){0};
     TRY(bench_file_open(&b, path, err));
-    kerf_status s = measured_take(m, b.item, b.count, path, err);
+    kerf_status s = measured_take(m, b.item, b.count, multiprocessors, path, err);
     bench_file_close(&b);
     return s;
 }

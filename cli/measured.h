@@ -10,16 +10,17 @@ typedef struct measured {
     size_t fits;
     kerf_anchors *anchors;
     size_t tables;
+    double multiprocessors;
     char source[240], date[16];
 } measured;
 
 /* Each format and batch with four times or more gives a fit; one whose shapes are all of a grid's
- * gives a table too. The median of repeated times counts; they are sorted. source: where they come
- * from. */
-kerf_status measured_take(measured *m, kerf_timing *times, size_t count, const char *source,
-                          kerf_error *err);
+ * gives a table too. The median of repeated times counts; they are sorted. multiprocessors: for
+ * kerf_fit_times. source: where they come from. */
+kerf_status measured_take(measured *m, kerf_timing *times, size_t count, double multiprocessors,
+                          const char *source, kerf_error *err);
 /* The same from a file, as for bench_file_open. */
-kerf_status measured_open(measured *m, const char *path, kerf_error *err);
+kerf_status measured_open(measured *m, const char *path, double multiprocessors, kerf_error *err);
 void measured_close(measured *m); /* all zeros are fine */
 
 #endif

@@ -103,11 +103,15 @@ void svg_close(FILE *to)
     fprintf(to, "</svg></div>\n");
 }
 
-/* Whether a label at x, y would run into one that is there. */
+/* Whether a label right of a dot at x would run into one that is there, or over a dot. */
 static int is_taken(const svg_axes *a, double x, double y)
 {
     for (int i = 0; i < a->labels; i++) {
         if (fabs(a->label[i].y - y) < 13 && fabs(a->label[i].x - x) < 150) return 1;
+    }
+    for (int i = 0; i < a->points; i++) {
+        double right = a->point[i].x - x;
+        if (fabs(a->point[i].y - y) < 8 && right > 1 && right < 130) return 1;
     }
     return 0;
 }
@@ -129,18 +133,19 @@ static void place_label(FILE *to, svg_axes *a, double x, double y, double radius
     a->label[a->labels++].y = at;
 }
 
-void svg_point(FILE *to, const svg_axes *a, double x, double y, const char *class_name,
-               double radius, const char *title)
+void svg_point(FILE *to, svg_axes *a, double x, double y, const char *class_name, double radius,
+               const char *title)
 {
     fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"><title>", class_name,
             svg_x(a, x), svg_y(a, y), radius);
     put_html(to, title);
     fprintf(to, "</title></circle>\n");
+    if (a->points == SVG_LABELS) return;
+    a->point[a->points].x = svg_x(a, x);
+    a->point[a->points++].y = svg_y(a, y);
 }
 
-void svg_dot(FILE *to, svg_axes *a, double x, double y, const char *class_name, double radius,
-             const char *label)
+void svg_point_label(FILE *to, svg_axes *a, double x, double y, double radius, const char *label)
 {
-    svg_point(to, a, x, y, class_name, radius, label);
     place_label(to, a, svg_x(a, x), svg_y(a, y), radius, label);
 }

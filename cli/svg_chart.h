@@ -11,8 +11,8 @@ typedef struct svg_axes {
     int log_x, log_y;
     struct {
         double x, y;
-    } label[SVG_LABELS]; /* places that are taken */
-    int labels;
+    } label[SVG_LABELS], point[SVG_LABELS]; /* places that are taken */
+    int labels, points;
 } svg_axes;
 
 /* Text with &, <, > and quotes escaped and control characters replaced. */
@@ -23,11 +23,10 @@ void svg_close(FILE *to);
 double svg_x(const svg_axes *a, double x);
 double svg_y(const svg_axes *a, double y);
 /* A dot of a CSS class with a tooltip. */
-void svg_point(FILE *to, const svg_axes *a, double x, double y, const char *class_name,
-               double radius, const char *title);
-/* The same with a label beside it. Labels move away from each other. */
-void svg_dot(FILE *to, svg_axes *a, double x, double y, const char *class_name, double radius,
-             const char *label);
+void svg_point(FILE *to, svg_axes *a, double x, double y, const char *class_name, double radius,
+               const char *title);
+/* A label beside a dot. Labels keep clear of each other and of the dots that are there. */
+void svg_point_label(FILE *to, svg_axes *a, double x, double y, double radius, const char *label);
 void svg_label(FILE *to, double x, double y, const char *text);
 
 #endif

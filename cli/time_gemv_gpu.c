@@ -1,9 +1,9 @@
 /* time_gemv_gpu.c - measures products of matrix and vectors on a GPU.
  *
  * A trial replays a graph of CALLS products and more. Their weights rotate over copies of COLD
- * bytes in total, many times what a cache holds. Each product is measured twice: as a chain, where
- * a kernel may begin to read its weights while the one before it still works, which is how a model
- * runs them; and plain, one after the other.
+ * bytes in total, so many times what a cache holds that what it kept is 2 % at most. Each product
+ * is measured twice: as a chain, where a kernel may begin to read its weights while the one before
+ * it still works, which is how a model runs them; and plain, one after the other.
  *
  * The ceiling is what a kernel that only reads takes for as many bytes: measured in the same way
  * and run at sizes a factor of two apart, with the best of some grids, and interpolated. */
@@ -17,7 +17,7 @@
 #include "gemv_product.h"
 
 enum { CALLS = 100, MOST_CALLS = 4096, TRIALS = 9, READ_TRIALS = 5, READ_SIZES = 12 };
-#define COLD ((size_t)1 << 30)
+#define COLD ((size_t)4 << 30)
 #define FIRST_READ ((size_t)1 << 18)
 #define COPIED ((size_t)1 << 28)
 
@@ -245,7 +245,7 @@ kerf_status gpu_timer_open(gemv_timer *t, kerf_error *err)
     g->device = t->exec.device;
     t->y = t->x; /* as in a model */
     if (t->trials == 0) t->trials = TRIALS;
-    TRY(kerf_dbuf_alloc(g->device, COLD + COLD / 2, &g->arena, err));
+    TRY(kerf_dbuf_alloc(g->device, COLD + COLD / 8, &g->arena, err));
     TRY(kerf_dbuf_write(&g->arena, 0, zero, sizeof zero, err));
     TRY(kerf_dbuf_repeat(&g->arena, 0, sizeof zero, g->arena.n, err));
     return measure_memory(g, err);

@@ -226,7 +226,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
 
     uint64_t blocks = kf_div_up(rows, 8);
     p->any = (kf_gemv_grid){
-        blocks < 16 * m.multiprocessors ? (unsigned)blocks : 16 * m.multiprocessors, 0, 0};
+        blocks < 16 * m.multiprocessors ? (unsigned)blocks : 16 * m.multiprocessors, 0, 0, 0};
     kerf_status status = KERF_OK;
     p->is_tiled = plan_tiles(p, plan, &m, err, &status);
     KF_TRY(status);

@@ -76,8 +76,9 @@ cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
     kernel k = tiles_for<TILED>(j->columns);
     *clusters = (int)g->blocks;
     if (!k) return cudaErrorInvalidDeviceFunction;
+    /* All that there is: what a later plan needs must not take from an earlier one. */
     cudaError_t e = cudaFuncSetAttribute(
-        (const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g->shared_bytes);
+        (const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g->most_bytes);
     if (e != cudaSuccess || j->cluster == 1) return e;
     cudaLaunchAttribute a[2];
     cudaLaunchConfig_t c = config_of(j, g, 32 * KF_GEMV_WARPS, a);

@@ -1,4 +1,5 @@
-/* nodevice_gemv_time.c - the functions of kerf/gemv_time.h in a library that was built without CUDA. */
+/* nodevice_gemv_time.c - the functions of kerf/gemv_time.h in a library that was built without
+ * CUDA. */
 #include "base/base.h"
 
 #include <kerf/gemv_time.h>

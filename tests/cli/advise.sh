@@ -110,6 +110,14 @@ expect 0 advise "$model" --minimise time --budget 9t2 --hardware "$tmp/slow.json
 check "the faster one" test "$(json 'groups.*.codec' | sort -u)" = int8:amax
 check "the curve over time falls" awk 'NR > 1 && $1 > last { exit 1 } { last = $1 }' <(json 'time_curve.*.t2')
 
+# What runs besides the groups takes its part of a step.
+expect 0 advise "$model" --budget 16bits --hardware b200 "${few[@]}" "${cache[@]}" --json
+other=$(json other_us) tight=$(json 'time_curve.*.us' | sed -n 9p)
+limit=$(awk -v a="$other" -v b="$tight" 'BEGIN { printf "%.6f", a + b }')
+check "keeping all takes longer" awk -v a="$(json total.us)" -v b="$tight" 'BEGIN { exit !(a > b) }'
+expect 0 advise "$model" --budget "${limit}us" --hardware b200 "${few[@]}" "${cache[@]}" --json
+check "a step within $limit us" awk -v a="$(json total.us)" -v o="$other" -v l="$limit" 'BEGIN { exit !(a + o <= l) }'
+
 # Tokens of all sequences count: twice the batch may take twice the time.
 for batch in 1 2; do
     expect 0 advise "$model" --budget $((batch * 14000))tok/s --batch $batch --context 64 --hardware b200 "${few[@]}" \
@@ -123,13 +131,19 @@ expect 5 advise "$model" --budget 4bits "${few[@]}" "${cache[@]}"
 error_says 'it would take 4.5003 bits'
 expect 0 advise "$model" --budget 4.5004bits "${few[@]}" "${cache[@]}" --json
 expect 5 advise "$model" --budget 1MB "${few[@]}" "${cache[@]}"
-error_says 'what is kept takes'
+error_says 'what is kept takes 1053184 bytes already'
+error_says 'it would take 4.5003 bits, 2822'
 expect 5 advise "$model" --budget 1us --hardware b200 "${few[@]}" "${cache[@]}"
-error_says 'other operators take'
+error_says 'other operators take .* already; or .* us a step, .* tok/s'
 
 # --- what errors weigh --------------------------------------------------------------------------
 expect 0 advise "$model" --budget 5bits --imatrix "$model/imatrix.safetensors" "${few[@]}" "${cache[@]}" --json
 json_is scored 112
+check "and it says so" sh -c "'$KERF' advise '$model' --budget 5bits -f nvfp4 --imatrix '$model/imatrix.safetensors' | grep -q 't2 of 28 weighted'"
+"$TOOLS/make_model" groups "$tmp/groups.safetensors"
+expect 3 advise "$model" --budget 5bits -f nvfp4 --imatrix "$tmp/groups.safetensors"
+error_says 'names none of the tensors'
+expect 0 advise "$model" --budget 5bits --imatrix "$model/imatrix.safetensors" "${few[@]}" "${cache[@]}" --json
 check "weighted errors differ" test "$(json total.t2)" != "$bits5"
 expect 0 advise "$model" --budget 5bits --alpha depth "${few[@]}" "${cache[@]}" --json
 json_is alpha 'built-in curves over depth, fitted to other models'
@@ -156,10 +170,15 @@ json_is groups.0.tensors.# 12
 json_is groups.2.tensors.# 2
 check "a pattern for many" grep -qF '"layers.0.mlp.experts.*"' "$tmp/moe_recipe.json"
 check "none that takes in biases" sh -c "! grep -qF 'layers.1.mlp.experts.*' '$tmp/moe_recipe.json'"
+# With time for bytes alone, one token reads one expert of four, and 64 tokens read them all.
+"$KERF" hardware gb10 --json | sed "s/\"fits\": \[\]/\"fits\": [{\"format\": \"bf16\", \"batch\": [1, 999], \
+\"fixed_us\": 0, \"bandwidth_gbps\": 0.01, $said}]/" >"$tmp/bytes.json"
+moe[5]=$tmp/bytes.json
+expect 0 "${moe[@]}" --budget 6bits
 one=$(json groups.0.candidates.2.us)
 expect 0 "${moe[@]}" --budget 6bits --batch 64
 check "more tokens choose more experts" awk -v one="$one" -v many="$(json groups.0.candidates.2.us)" \
-    'BEGIN { exit !(many > one) }'
+    'BEGIN { exit !(many / one > 3.5 && many / one < 12) }'
 expect 0 quantize "$tmp/moe.safetensors" --recipe "$tmp/moe_recipe.json" -o "$tmp/moe_q.safetensors"
 error_says ' 0 not, 0 edited'
 

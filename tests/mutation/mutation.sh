@@ -171,7 +171,7 @@ run_in_tree() {
     build_in_tree kerf || return 2
     for name in "${tree_scripts[@]}"; do
         KERF=$build/kerf TOOLS=$build/tests/cli DATA=$whole/tests/data GOLDEN=$whole/tests/golden \
-            OMP_NUM_THREADS='' timeout 600 bash "$whole/tests/cli/$name.sh" >"$work/tree_log" 2>&1 ||
+            timeout 600 env -u OMP_NUM_THREADS bash "$whole/tests/cli/$name.sh" >"$work/tree_log" 2>&1 ||
             { echo "cli_$name" && return 0; }
     done
     return 1

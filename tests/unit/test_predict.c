@@ -195,12 +195,46 @@ static void the_band_holds_what_was_measured(void **state)
     assert_near(p.ridge, 206, 0.5);
 }
 
+/* What was read on a machine is no less than kernels may draw: the band begins there. */
+static void the_band_begins_at_what_was_read(void **state)
+{
+    (void)state;
+    kerf_hardware h = *kerf_hardware_find("h200");
+    const kerf_matmul m = product("int8", 65536, 65536, 1);
+    kerf_work w = work_of(m);
+    h.fact[KERF_FACT_BANDWIDTH].value = 5000;
+    h.fact[KERF_FACT_STREAM].value = 0;
+    assert_near(predict(&h, m).memory_us, kerf_work_bytes(&w) / 4.65e6, 1e-6);
+    h.fact[KERF_FACT_STREAM].value = 4900;
+    assert_near(predict(&h, m).memory_us, kerf_work_bytes(&w) / 4.9e6, 1e-6);
+}
+
+/* A sum is as sure as its least sure part, in whatever order. */
+static void sums_of_tiers(void **state)
+{
+    (void)state;
+    static const kerf_tier of[3] = {KERF_TIER_TABLE, KERF_TIER_SPEC, KERF_TIER_FITTED};
+    for (int first = 0; first < 3; first++) {
+        kerf_prediction sum = {0}, part = {.us = 2, .low_us = 1, .high_us = 4};
+        for (int i = 0; i < 3; i++) {
+            part.tier = of[(first + i) % 3];
+            part.extrapolated = i == 1;
+            kerf_prediction_add(&sum, &part, i + 1);
+        }
+        assert_int_equal(sum.tier, KERF_TIER_SPEC);
+        assert_near(sum.us, 12, 0);
+        assert_near(sum.low_us, 6, 0);
+        assert_near(sum.high_us, 24, 0);
+        assert_true(sum.extrapolated);
+    }
+}
+
 static void a_fit_is_the_formula(void **state)
 {
     (void)state;
     const kerf_fit fits[] = {
-        {"nvfp4", 1, 8, 2.0, 4000, 1000, 0, 0.02, 0.1, "s", "d"},
-        {"nvfp4", 9, 64, 3.0, 4000, 0, 500, 0, 0, "s", "d"},
+        {"nvfp4", 1, 8, 2.0, 4000, 1000, 0, 0.02, 0.1, "s", "d", 0, 0, 0},
+        {"nvfp4", 9, 64, 3.0, 4000, 0, 500, 0, 0, "s", "d", 0, 0, 0},
     };
     kerf_hardware h = *kerf_hardware_find("h200");
     h.fit = fits;
@@ -248,7 +282,7 @@ static void a_table_is_what_was_measured(void **state)
                 1e-9);
     /* Outside: its edge, and it says so; with a fit, the fit. */
     assert_true(predict(&h, product("nvfp4", 8192, 1024, 1)).extrapolated);
-    const kerf_fit fit = {"nvfp4", 1, 8, 2.0, 4000, 0, 0, 0, 0, "s", "d"};
+    const kerf_fit fit = {"nvfp4", 1, 8, 2.0, 4000, 0, 0, 0, 0, "s", "d", 0, 0, 0};
     h.fit = &fit;
     h.fits = 1;
     assert_int_equal(predict(&h, product("nvfp4", 8192, 1024, 1)).tier, KERF_TIER_FITTED);
@@ -262,7 +296,7 @@ static void a_table_is_read_against_the_fit(void **state)
 {
     (void)state;
     static const double n[] = {1024, 16384}, k[] = {1024, 16384};
-    static const kerf_fit fit = {"nvfp4", 1, 1, 2.0, 4000, 0, 0, 0, 0, "s", "d"};
+    static const kerf_fit fit = {"nvfp4", 1, 1, 2.0, 4000, 0, 0, 0, 0, "s", "d", 0, 0, 0};
     double us[4];
     kerf_hardware h = *kerf_hardware_find("h200");
     h.fit = &fit;
@@ -293,21 +327,89 @@ static void a_fit_finds_the_parameters(void **state)
             double noise = noisy ? (i % 2 ? 1.05 : 0.95) : 1;
             times[i] = (kerf_timing){m, (2.5 + kerf_work_bytes(&w) / 3.9e6) * noise};
         }
-        assert_int_equal(kerf_fit_times(times, 25, &fit, NULL), KERF_OK);
+        assert_int_equal(kerf_fit_times(times, 25, 132, &fit, NULL), KERF_OK);
         assert_string_equal(fit.format, "nvfp4");
         assert_int_equal(fit.batch_max, 1);
+        assert_near(fit.wave_rows, 0, 0); /* noise is no wave */
         assert_near(fit.fixed_us, 2.5, noisy ? 0.1 : 1e-9);
         assert_near(fit.bandwidth_gbps, 3900, noisy ? 150 : 1e-6);
         assert_near(fit.error_median, noisy ? 0.05 : 0, noisy ? 0.01 : 1e-9);
         assert_true(fit.error_p90 >= fit.error_median);
     }
-    assert_int_equal(kerf_fit_times(times, 3, &fit, NULL), KERF_E_ARG);
+    assert_int_equal(kerf_fit_times(times, 3, 132, &fit, NULL), KERF_E_ARG);
     /* One size only: a line through zero. */
     for (size_t i = 1; i < 4; i++) times[i] = times[0];
-    assert_int_equal(kerf_fit_times(times, 4, &fit, NULL), KERF_OK);
+    assert_int_equal(kerf_fit_times(times, 4, 132, &fit, NULL), KERF_OK);
     assert_near(fit.fixed_us, 0, 0);
     kerf_work w = work_of(times[0].product);
     assert_near(kerf_work_bytes(&w) / fit.bandwidth_gbps * 1e-3, times[0].us, 1e-9);
+}
+
+/* Errors count relative to the time: a long product that is a third too slow does not bend the
+ * short ones. And an error is that of a fit which did not see the time: three of one size leave a
+ * line through zero, which the fourth is held against. */
+static void errors_are_relative_and_held_out(void **state)
+{
+    (void)state;
+    kerf_timing times[9];
+    kerf_fit fit;
+    for (size_t i = 0; i < 9; i++) {
+        kerf_matmul m = product("int8", 1024u << i / 2, 1024, 1);
+        kerf_work w = work_of(m);
+        times[i] = (kerf_timing){m, (3 + kerf_work_bytes(&w) / 4e6) * (i == 8 ? 4.0 / 3 : 1)};
+    }
+    assert_int_equal(kerf_fit_times(times, 9, 0, &fit, NULL), KERF_OK);
+    assert_near(fit.fixed_us, 3, 0.2);
+    for (size_t i = 0; i < 4; i++) {
+        times[i] = (kerf_timing){product("int8", i < 3 ? 1024 : 8192, 1024, 1), i < 3 ? 4 : 8};
+    }
+    kerf_work one = work_of(times[0].product), other = work_of(times[3].product);
+    assert_int_equal(kerf_fit_times(times, 4, 0, &fit, NULL), KERF_OK);
+    assert_near(fit.error_median, 0, 1e-9);
+    assert_near(fit.error_p90, 4 * kerf_work_bytes(&other) / kerf_work_bytes(&one) / 8 - 1, 1e-9);
+}
+
+/* A kernel on 132 multiprocessors that take 16 rows each at a time: what no line can fit is found,
+ * and shapes between are predicted. */
+static void waves_are_found(void **state)
+{
+    (void)state;
+    static const uint64_t n[] = {1024, 1536, 2048, 2304, 3072, 4096, 5120, 8192, 16384};
+    const kerf_fit real = {"nvfp4", 1, 1, 2.0, 4200, 0, 0, 0, 0, "s", "d", 2112, 4200 / 0.8, 0};
+    kerf_timing times[27];
+    kerf_fit fit;
+    kerf_hardware h = *kerf_hardware_find("h200");
+    h.fit = &real;
+    h.fits = 1;
+    for (size_t i = 0; i < 27; i++) {
+        kerf_matmul m = product("nvfp4", n[i / 3], 2048u << (i % 3), 1);
+        times[i] = (kerf_timing){m, predict(&h, m).us};
+    }
+    /* One row of waves too many takes as long as a whole wave, at the rate of the waves. */
+    kerf_work w = work_of(product("nvfp4", 2304, 8192, 1));
+    assert_near(predict(&h, product("nvfp4", 2304, 8192, 1)).us,
+                2 + w.weight_bytes * (4224.0 / 2304) / (4200 / 0.8) * 1e-3, 1e-9);
+    assert_int_equal(kerf_fit_times(times, 27, 132, &fit, NULL), KERF_OK);
+    assert_near(fit.wave_rows, 2112, 0);
+    assert_near(fit.wave_gbps, 4200 / 0.8, 1e-6);
+    assert_near(fit.fixed_us, 2, 1e-9);
+    assert_near(fit.error_p90, 0, 1e-9);
+    assert_near(fit.input_gbps, 0, 0);
+    /* A kernel that first makes x ready, 2 bytes of each of k at 2 GB/s, besides. */
+    kerf_fit slow = real;
+    slow.input_gbps = 2;
+    h.fit = &slow;
+    for (size_t i = 0; i < 27; i++) times[i].us = predict(&h, times[i].product).us;
+    assert_near(predict(&h, times[0].product).fixed_us, 2 + 2 * 2048 / 2e3, 1e-9);
+    assert_int_equal(kerf_fit_times(times, 27, 132, &fit, NULL), KERF_OK);
+    assert_near(fit.input_gbps, 2, 1e-6);
+    assert_near(fit.wave_rows, 2112, 0);
+    assert_near(fit.fixed_us, 2, 1e-6);
+    assert_near(fit.bandwidth_gbps, 4200, 1e-3);
+    assert_near(fit.error_p90, 0, 1e-6);
+    assert_int_equal(kerf_fit_times(times, 27, 0, &fit, NULL), KERF_OK); /* none on a CPU */
+    assert_near(fit.wave_rows, 0, 0);
+    assert_true(fit.error_p90 > 0.05);
 }
 
 static void nonsense_is_refused(void **state)
@@ -331,10 +433,14 @@ int main(void)
         cmocka_unit_test(batched_products_of_heads),
         cmocka_unit_test(units_by_type),
         cmocka_unit_test(the_band_holds_what_was_measured),
+        cmocka_unit_test(the_band_begins_at_what_was_read),
+        cmocka_unit_test(sums_of_tiers),
         cmocka_unit_test(a_fit_is_the_formula),
         cmocka_unit_test(a_table_is_what_was_measured),
         cmocka_unit_test(a_table_is_read_against_the_fit),
         cmocka_unit_test(a_fit_finds_the_parameters),
+        cmocka_unit_test(errors_are_relative_and_held_out),
+        cmocka_unit_test(waves_are_found),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,6 +122,7 @@ static void figures_of_four_elements(void **state)
     assert_near(s.noise, 0.0625 + 0.25 + 0.0625, 1e-15);
     assert_near(s.cross, -0.25 * 10.25 + 0.5 * 3.5 - 0.25 * 0.25, 1e-15);
     assert_near(s.max_error, 0.5, 0);
+    assert_near(kerf_score_bias(&s), (-0.25 * 10.25 + 0.5 * 3.5 - 0.25 * 0.25) / signal, 1e-15);
     assert_near(kerf_score_bpw(&s), 16, 0);
     assert_near(kerf_score_t2(&s), 0.375 / signal, 1e-15);
     const double weighted = 127.0 * 127.0 + 3 * 10.25 * 10.25 + 3.5 * 3.5 + 3 * 0.25 * 0.25;

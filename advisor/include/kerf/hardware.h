@@ -60,6 +60,10 @@ typedef struct kerf_fit {
     double error_median, error_p90; /* |predicted / measured - 1| on shapes not fitted; 0:
                                        not known                                         */
     const char *source, *date;
+    double wave_rows;  /* outputs that all multiprocessors together take at once: what is left
+                          of the last wave takes as long as a whole one; 0: dealt evenly  */
+    double wave_gbps;  /* what they could draw from memory together if it gave that       */
+    double input_gbps; /* at which the input is made ready before all that; 0: at once    */
 } kerf_fit;
 
 /* Measured times on a grid of shapes at one batch. */

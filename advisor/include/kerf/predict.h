@@ -2,6 +2,10 @@
  *
  *   t = fixed + max(bytes / bandwidth, weights / decode rate, operations / peak)
  *
+ * and, for a kernel that deals outputs to multiprocessors in waves, bytes / bandwidth is at least
+ * the bytes of whole waves / what the multiprocessors could draw. Where a kernel makes its input
+ * ready first, that time is fixed too.
+ *
  * Bytes are those of the stored planes - codes, scales, second scales, zero points, padding - and
  * of activations and results. Weights are read cold: in a model every layer passes through the
  * cache between two uses of the same weight.
@@ -40,6 +44,7 @@ typedef struct kerf_work {
     double weight_bytes, input_bytes, output_bytes;
     double rows;        /* of activations                                    */
     double tiles;       /* of 128 x 128 results; 0: not a matrix product     */
+    double outputs;     /* rows of the weights; 0: not a matrix product      */
     double peak_tflops; /* of the unit that does it; 0: none is known        */
 } kerf_work;
 
@@ -96,10 +101,13 @@ typedef struct kerf_timing {
 
 /* Fits fixed_us and bandwidth_gbps to times of one format, least squares of relative errors, four
  * at least. Bytes and weights of one format grow together, so bandwidth stands for whichever of
- * the two is the slower; decode_gweights and tflops stay 0. error_*: each time predicted by a fit
- * to all the others. source and date are left empty. */
+ * the two is the slower; decode_gweights and tflops stay 0. Waves of multiprocessors (0: not known,
+ * or a CPU) times a power of two, and a time for the input, are tried and taken where they explain
+ * a fifth of the errors.
+ * error_*: each time predicted by a fit to all the others. source and date are left empty. */
 KERF_API KERF_CHECK kerf_status kerf_fit_times(const kerf_timing *times, size_t count,
-                                               kerf_fit *out, kerf_error *err);
+                                               double multiprocessors, kerf_fit *out,
+                                               kerf_error *err);
 
 #ifdef __cplusplus
 }
