@@ -15,6 +15,9 @@
  *   16 bits       as they are
  *
  * The power of two by which a way is off, UNIT, is made up for at the end of a row. */
+#ifndef KERF_GEMV_DECODE_CUH
+#define KERF_GEMV_DECODE_CUH
+
 #include <cuda_fp16.h>
 #include <stdint.h>
 
@@ -218,3 +221,5 @@ __device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, const u
 }
 
 } // namespace
+
+#endif

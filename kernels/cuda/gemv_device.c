@@ -111,16 +111,12 @@ static int choose_cluster(device_plan *p, const machine *m, uint64_t weight_byte
 {
     kf_gemv_job *j = &p->job, best = {.cluster = 0};
     kf_gemv_grid grid = {0, 0, 0, 0};
-    unsigned most = m->has_clusters ? 8 : 1, least = 1;
+    unsigned most = m->has_clusters ? 8 : 1;
     /* Two blocks of a large matrix hide each other's waiting; beside one of a small matrix the next
      * kernel's first block fits. */
     unsigned per_sm = weight_bytes >= 16u << 20 ? 2 : 1;
     *status = KERF_OK;
-#ifdef KERF_GEMV_TUNE
-    if (getenv("KERF_PER_SM")) per_sm = (unsigned)atoi(getenv("KERF_PER_SM"));
-    if (getenv("KERF_CLUSTER")) least = most = (unsigned)atoi(getenv("KERF_CLUSTER"));
-#endif
-    for (unsigned cluster = least; cluster <= most && cluster <= j->stages; cluster *= 2) {
+    for (unsigned cluster = 1; cluster <= most && cluster <= j->stages; cluster *= 2) {
         j->cluster = cluster;
         int fits = try_cluster(p, m, per_sm, err, status) ||
                    (per_sm > 1 && *status == KERF_OK && try_cluster(p, m, 1, err, status));
@@ -272,9 +268,6 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
         const kerf_gemv_part *m = &a->more[i - 1];
         fill_part(&j.part[i], m->weights, m->bias.p, m->residual.p, m->y.p, m->y_stride);
     }
-#ifdef KERF_GEMV_TUNE
-    j.part[3].residual = a->more[2].residual.p;
-#endif
     j.aligned = 1;
     for (unsigned i = 0; i < j.parts; i++) {
         j.aligned = j.aligned && is_aligned(j.part[i].plane[KERF_PLANE_CODES]);

@@ -1,0 +1,163 @@
+/* gemv_sums.cuh - from the sums of warps to y: slots, factors of rows, clusters, alpha, bias and
+ * residual; and where a launch stands among its neighbours on the stream. */
+#ifndef KERF_GEMV_SUMS_CUH
+#define KERF_GEMV_SUMS_CUH
+
+#include "cuda/gemv_ring.cuh"
+#include "cuda/gemv_x.cuh"
+
+namespace
+{
+
+/* --- sums ---------------------------------------------------------------------------------------
+ */
+
+/* A slot: [column][16 rows]. */
+template <int NB, bool ONE>
+__device__ __forceinline__ void leave(float *slot, uint32_t lane, float sum[NB][4])
+{
+    uint32_t g = lane / 4, t = lane % 4;
+    if constexpr (ONE && APART) {
+#pragma unroll
+        for (int row = 0; row < 4; row += 2) {
+            float v = sum[0][row] + sum[0][row + 1];
+            v += __shfl_xor_sync(0xffffffffu, v, 1);
+            sum[0][row] = v + __shfl_xor_sync(0xffffffffu, v, 2);
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < NB; n++) {
+        float *column = slot + (8 * n + 2 * t) * TILE;
+        if (!ONE || t == 0) column[g] = sum[n][0], column[g + 8] = sum[n][2];
+        if (!ONE) column[TILE + g] = sum[n][1], column[TILE + g + 8] = sum[n][3];
+#pragma unroll
+        for (int i = 0; i < 4; i++) sum[n][i] = 0;
+    }
+}
+
+template <int NB, bool ONE> constexpr uint32_t SLOT = TILE *(ONE ? 1 : 8 * NB); /* floats */
+
+__device__ __forceinline__ float load_y(const kf_gemv_job &j, const uint8_t *p, uint64_t i)
+{
+    if (j.y_type == KERF_F32) return ((const float *)p)[i];
+    uint32_t u = ((const uint16_t *)p)[i];
+    return j.y_type == KERF_BF16 ? __uint_as_float(u << 16)
+                                 : __half2float(__ushort_as_half((unsigned short)u));
+}
+
+__device__ __forceinline__ void store_y(const kf_gemv_job &j, uint8_t *p, uint64_t i, float v)
+{
+    if (j.y_type == KERF_F32)
+        ((float *)p)[i] = v;
+    else if (j.y_type == KERF_F16)
+        ((__half *)p)[i] = __float2half_rn(v);
+    else
+        ((uint16_t *)p)[i] = kf_bf16_encode(v);
+}
+
+__device__ __forceinline__ float silu(float z)
+{
+    return z / (1.0f + expf(-z));
+}
+
+/* What y is from the sum of a row: W x in `sum`, and of the second part in `up`. */
+__device__ __forceinline__ void finish(const kf_gemv_job &j, const kf_gemv_matrix &m, uint32_t row,
+                                       uint32_t column, float sum, float up)
+{
+    uint64_t at = column * m.y_stride + row;
+    float v = sum;
+    if (j.alpha != 1) v *= j.alpha, up *= j.alpha;
+    if (j.swiglu) v = silu(v) * up;
+    if (m.bias) v += load_y(j, m.bias, row);
+    if (m.residual) v += load_y(j, m.residual, at);
+    store_y(j, m.y, at, v);
+}
+
+__device__ __forceinline__ float load_remote(const float *p, uint32_t rank)
+{
+#if __CUDA_ARCH__ >= 900
+    uint32_t here = (uint32_t)__cvta_generic_to_shared(p), there;
+    float v;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there) : "memory");
+    return v;
+#else
+    (void)rank;
+    return *p;
+#endif
+}
+
+__device__ __forceinline__ void sync_cluster()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void begin_next()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+__device__ __forceinline__ void wait_previous()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* --- what rows share ----------------------------------------------------------------------------
+ */
+
+/* What a row's sum is multiplied by in the end, and its zero point, for each row of the block. */
+__device__ void prepare_rows(const kf_gemv_job &j, const span &s, float *factors, uint32_t *zeros)
+{
+    for (uint32_t i = threadIdx.x; i < s.tiles * TILE; i += THREADS) {
+        place p = place_of(j, s.tile + i / TILE);
+        const kf_gemv_matrix &m = j.part[p.part];
+        uint32_t row = p.row + i % TILE;
+        float f = UNIT;
+        uint32_t zero = KF_ROW.element == KERF_ELEM_S4   ? 8
+                        : KF_ROW.element == KERF_ELEM_U4 ? 0
+                                                         : 128;
+        if (row < m.rows) {
+            uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? 0 : row;
+            const uint8_t *scale = m.plane[KERF_PLANE_SCALES];
+            if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 4)
+                f *= __ldg((const float *)scale + at);
+            if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 2)
+                f *= kf_scale_value(KF_ROW.scale, __ldg((const uint16_t *)scale + at));
+            if constexpr (KF_ROW.second == KERF_SECOND_TENSOR)
+                f *= __ldg((const float *)m.plane[KERF_PLANE_SECOND]);
+            if constexpr (HAS_ZEROS && !HAS_GROUPS) {
+                const uint8_t *p0 = m.plane[KERF_PLANE_ZEROS] + at * j.zero_bytes;
+                zero = __ldg(p0) & ((1u << BITS) - 1);
+                if (KF_ROW.element == KERF_ELEM_S8) zero ^= 0x80;
+            }
+        }
+        factors[i] = f;
+        zeros[i] = minus_1024(zero);
+    }
+}
+
+/* All 256 pairs of codes as halves, a copy for each bank. */
+__device__ void prepare_table(uint32_t *table)
+{
+    if constexpr (HAS_TABLE) {
+        kf_dequant unit = {1, 0};
+        for (uint32_t pair = threadIdx.x / 32; pair < 256; pair += WARPS) {
+            uint8_t byte = (uint8_t)pair;
+            uint32_t first = kf_get_code(&byte, 4, kf_code_place(KF_ROW, 0));
+            uint32_t second = kf_get_code(&byte, 4, kf_code_place(KF_ROW, 1));
+            uint32_t low = __half_as_ushort(__float2half_rn(kf_value(KF_ROW, unit, first)));
+            uint32_t high = __half_as_ushort(__float2half_rn(kf_value(KF_ROW, unit, second)));
+            table[pair * 32 + threadIdx.x % 32] = low | high << 16;
+        }
+    }
+}
+
+} // namespace
+
+#endif
