@@ -14,7 +14,7 @@ set -euo pipefail
 pack() {
     local build=$1 folder=$2 tmp
     mkdir -p "$folder"
-    for f in tests/gpu_gemv bench/bench_gemv_cuda libkerf.so; do
+    for f in tests/gpu/gpu_gemv bench/bench_gemv_cuda libkerf.so; do
         xz -3 -T0 -c "$(readlink -f "$build/$f")" >"$folder/$(basename "$f").xz"
     done
     cp "$(dirname "$0")/peers/gemv_gpu.py" "$folder"
