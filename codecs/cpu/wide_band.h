@@ -139,7 +139,7 @@ static int look_at_span(span *w, kf_tile *t)
 static void encode_tile(const span *w, kf_tile *t)
 {
     int flat = w->s.geometry == KERF_GROUP_FLAT;
-    w->of.element->encode(group_width(w, w->cols), w->cols, tile_group(w), t);
+    if (!t->is_coded) w->of.element->encode(group_width(w, w->cols), w->cols, tile_group(w), t);
     pack_tile(w->s.bits, flat, flat ? KF_NF4_ZERO : 0, t->code, w->cols, tile_codes(w));
 }
 
@@ -278,6 +278,7 @@ static size_t encode_band(const kf_band *b)
     if (s.zero == KERF_ZERO_CODE && kf_scale_per_group(s))
         memset(b->plane[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, kf_group_count(s, b)));
     kf_tile t;
+    t.is_coded = 0;
     int good = s.family == KERF_FAMILY_CAST ? encode_cast(b, &t)
                : s.group                    ? encode_grouped(b, &t)
                                             : encode_ungrouped(b, &t);

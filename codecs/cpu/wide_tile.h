@@ -22,6 +22,7 @@ typedef struct kf_tile {
     uint32_t bits[KF_TILE_GROUPS], point[KF_TILE_GROUPS]; /* kf_scale, as stored          */
     float factor[KF_TILE_GROUPS];                         /* kf_quant, or kf_dequant.scale */
     int32_t zero[KF_TILE_GROUPS], dead[KF_TILE_GROUPS];
+    int is_coded;         /* encode: whoever chose the scales left the codes, too */
     const uint8_t *ahead; /* encode: what will be read next, asked for on the way */
 } kf_tile;
 
