@@ -377,6 +377,9 @@ typedef struct stages {
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
     _Static_assert(group == 0 || group * KF_TILE_GROUPS >= KF_TILE,                                \
                    #ID ": its groups are too small");                                              \
+    _Static_assert(KERF_GROUP_##geometry != KERF_GROUP_TILE ||                                     \
+                       group * KF_TILE_GROUPS >= KF_PIECE_COLUMNS,                                 \
+                   #ID ": too many groups beside each other");                                     \
     static const kf_spec spec_##ID =                                                               \
         KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);                           \
     KF_HD int has_scale_##ID(void)                                                                 \
@@ -451,6 +454,7 @@ static stages stages_of(const kf_band *b)
 
 #include "cpu/wide_band.h"
 
-static const kf_codec_ops wide_ops = {encode_band, measure_band, decode_band, count_band};
+static const kf_codec_ops wide_ops = {encode_band, measure_band, decode_band, count_band,
+                                      lose_band};
 
 #endif
