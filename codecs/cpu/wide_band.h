@@ -89,6 +89,11 @@ static const uint8_t *tile_source(const span *w)
 /* --- encode ------------------------------------------------------------------------------------
  */
 
+static int has_signs(const span *w)
+{
+    return needs_signs(w->s, w->b->encoder);
+}
+
 static void forget_groups(kf_tile *t, int signs, size_t groups)
 {
     for (size_t i = 0; i < groups; i++) {
@@ -116,7 +121,7 @@ static int load_tile(const span *w, kf_tile *t)
  * a dirty span. */
 static int look_at_tile(const span *w, kf_tile *t)
 {
-    int signs = w->s.family == KERF_FAMILY_AFFINE;
+    int signs = has_signs(w);
     size_t width = group_width(w, w->cols), g = tile_group(w);
     const uint8_t *src = tile_source(w);
     kerf_dtype type = w->b->dtype;
@@ -141,7 +146,10 @@ static void encode_tile(const span *w, kf_tile *t)
 {
     int flat = w->s.geometry == KERF_GROUP_FLAT;
     if (!t->is_coded) w->of.element->encode(group_width(w, w->cols), w->cols, tile_group(w), t);
-    pack_tile(w->s.bits, flat, flat ? KF_NF4_ZERO : 0, t->code, w->cols, tile_codes(w));
+    if (w->s.geometry == KERF_GROUP_STRUCT)
+        pack_structs(w->s, t->code, w->first, w->groups, w->b->plane[KERF_PLANE_CODES]);
+    else
+        pack_tile(w->s.bits, flat, flat ? KF_NF4_ZERO : 0, t->code, w->cols, tile_codes(w));
 }
 
 static void choose(const span *w, kf_tile *t)
@@ -154,7 +162,8 @@ static void choose(const span *w, kf_tile *t)
 static int encode_span(span *w, kf_tile *t)
 {
     int searches = w->s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_search(w->b->encoder);
-    int signs = w->s.family == KERF_FAMILY_AFFINE;
+    int looks = searches || w->s.geometry == KERF_GROUP_STRUCT; /* at elements, to choose a scale */
+    int signs = has_signs(w);
     w->dirty = 0;
     forget_groups(t, signs, w->groups);
     if (!look_at_span(w, t)) {
@@ -163,10 +172,10 @@ static int encode_span(span *w, kf_tile *t)
         if (!look_at_span(w, t)) return 0;
     }
     first_tile(w);
-    if (searches) load_tile(w, t); /* one row: the span is one tile */
+    if (looks) load_tile(w, t); /* one row: the span is one tile */
     choose(w, t);
     do {
-        if (!searches) load_tile(w, t);
+        if (!looks) load_tile(w, t);
         encode_tile(w, t);
     } while (next_tile(w));
     return 1;
@@ -184,7 +193,7 @@ static int look_at_row(const kf_band *b, int dirty, kf_tile *t)
 {
     span w = span_open(b);
     w.dirty = dirty;
-    forget_groups(t, w.s.family == KERF_FAMILY_AFFINE, 1);
+    forget_groups(t, has_signs(&w), 1);
     while (next_span(&w))
         if (!look_at_tile(&w, t)) return 0;
     return 1;
@@ -280,6 +289,8 @@ static size_t encode_band(const kf_band *b)
         memset(b->plane[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, kf_group_count(s, b)));
     kf_tile t;
     t.is_coded = 0;
+    t.encoder = b->encoder;
+    t.source = b->dtype;
     int good = s.family == KERF_FAMILY_CAST ? encode_cast(b, &t)
                : s.group                    ? encode_grouped(b, &t)
                                             : encode_ungrouped(b, &t);
