@@ -30,6 +30,7 @@ typedef struct job {
     manifest manifest;
     uint64_t bytes_in, elements;
     progress progress;
+    stream_room room;
     double seconds;
 } job;
 
@@ -161,6 +162,7 @@ static kerf_status encode_item(job *j, size_t i, const kerf_exec *exec, const ke
         encode.stats = &j->shared[i].stats;
     }
     encode.writer = to;
+    encode.room = &j->room;
     TRY(encode_tensor(&encode, err));
     return kerf_weight_writer_finish(to, err);
 }
@@ -339,6 +341,7 @@ static int run_quantize(const args *a, kerf_error *err)
     team_close(&j.team);
     pthread_mutex_destroy(&j.sharing);
     free(j.shared);
+    free(j.room.p);
     manifest_close(&j.manifest);
     decisions_free(&j.plan);
     checkpoint_close(&j.source);

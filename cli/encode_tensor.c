@@ -1,13 +1,43 @@
 /* encode_tensor.c - measure if the format asks for it, then read, encode and hand on. */
 #include "encode_tensor.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { FEW_MATRICES = 64 }; /* more than these are not measured by a crew */
 
 typedef struct encode_run {
     const encode_job *job;
     kerf_stats *stats;
+    kerf_exec exec;       /* of one call                                  */
+    unsigned workers;     /* 0: no crew                                   */
+    pthread_mutex_t lock; /* of statistics and progress, while a crew works */
 } encode_run;
+
+/* Who looks at the panels wants them in order, and a device is for one caller at a time. */
+static encode_run begin(const encode_job *job, kerf_stats *stats)
+{
+    encode_run run = {.job = job, .stats = stats, .exec = *job->exec};
+    if (!job->look && !job->exec->device && job->geometry->matrices <= FEW_MATRICES) {
+        run.workers = stream_crew_size(job->exec->threads);
+        run.exec.threads = 1;
+    }
+    pthread_mutex_init(&run.lock, NULL);
+    return run;
+}
+
+static void end(encode_run *run)
+{
+    pthread_mutex_destroy(&run->lock);
+}
+
+static void advance(encode_run *run, uint64_t bytes)
+{
+    pthread_mutex_lock(&run->lock);
+    progress_add(run->job->progress, bytes);
+    pthread_mutex_unlock(&run->lock);
+}
 
 /* Writes the row-major place of an element as "5, 7". */
 static void place_text(const kerf_shape *shape, uint64_t element, char *out, size_t size)
@@ -50,9 +80,16 @@ static kerf_status measure_step(void *ctx, stream_panel *p, kerf_error *err)
 {
     encode_run *run = ctx;
     const encode_job *job = run->job;
-    kerf_status s = kerf_measure(job->geometry, p->u0, p->u1, dense_of(p), job->tensor->dtype,
-                                 run->stats, job->exec, err);
-    progress_add(job->progress, p->dense.n);
+    kerf_stats own[FEW_MATRICES] = {{0}}, *seen = run->workers ? own : run->stats;
+    kerf_status s = kerf_measure(job->geometry, p->u0, p->u1, dense_of(p), job->tensor->dtype, seen,
+                                 &run->exec, err);
+    if (run->workers && s == KERF_OK) {
+        pthread_mutex_lock(&run->lock);
+        for (uint64_t i = 0; i < job->geometry->matrices; i++)
+            kerf_stats_merge(&run->stats[i], &own[i]);
+        pthread_mutex_unlock(&run->lock);
+    }
+    advance(run, p->dense.n);
     return explain(job, s, err);
 }
 
@@ -61,10 +98,10 @@ static kerf_status encode_step(void *ctx, stream_panel *p, kerf_error *err)
     encode_run *run = ctx;
     const encode_job *job = run->job;
     kerf_status s = kerf_encode(job->geometry, job->encoder, run->stats, p->u0, p->u1, dense_of(p),
-                                job->tensor->dtype, p->plane, job->exec, err);
+                                job->tensor->dtype, p->plane, &run->exec, err);
     if (s != KERF_OK) return explain(job, s, err);
     if (job->look) TRY(job->look(job->look_ctx, p, err));
-    progress_add(job->progress, p->dense.n);
+    advance(run, p->dense.n);
     return KERF_OK;
 }
 
@@ -94,12 +131,27 @@ static kerf_status write_whole_planes(const encode_job *job, const stream *s, ke
 
 static const stream_steps measure_steps = {read_step, measure_step, NULL};
 
+static kerf_status open_stream(const encode_run *run, stream_room *room, stream **out,
+                               kerf_error *err)
+{
+    const encode_job *job = run->job;
+    return run->workers
+               ? stream_open_crew(out, job->geometry, job->tensor->dtype, run->workers, room, err)
+               : stream_open(out, job->geometry, job->tensor->dtype, err);
+}
+
+static int is_measured_here(const encode_job *job)
+{
+    return !job->stats && kerf_needs_stats(job->geometry);
+}
+
 static kerf_status encode_panels(encode_run *run, stream *s, kerf_error *err)
 {
-    static const stream_steps encode = {read_step, encode_step, write_step};
     const encode_job *job = run->job;
-    if (!job->stats && kerf_needs_stats(job->geometry)) {
+    stream_steps encode = {read_step, encode_step, write_step};
+    if (is_measured_here(job)) {
         TRY(stream_run(s, &measure_steps, run, err));
+        if (stream_keeps(s)) encode.read = NULL;
     }
     if (job->geometry->bands == 0) {
         stream_panel none = {0};
@@ -111,35 +163,45 @@ static kerf_status encode_panels(encode_run *run, stream *s, kerf_error *err)
     return write_whole_planes(job, s, err);
 }
 
+static kerf_status make_stats(const encode_job *job, kerf_stats **out, kerf_error *err)
+{
+    const uint64_t matrices = job->geometry->matrices;
+    if (matrices > STREAM_WHOLE_BYTES / sizeof **out) {
+        return fail(err, KERF_E_LIMIT, "%.200s: %llu matrices in one tensor are too many",
+                    job->tensor->name, (unsigned long long)matrices);
+    }
+    TRY(allocate(out, (size_t)matrices, sizeof **out, err));
+    if (job->stats) memcpy(*out, job->stats, (size_t)matrices * sizeof **out);
+    return KERF_OK;
+}
+
 kerf_status encode_tensor(const encode_job *job, kerf_error *err)
 {
-    encode_run run = {.job = job};
+    encode_run run = begin(job, NULL);
     stream *s = NULL;
-    const kerf_geometry *g = job->geometry;
-    kerf_status status = stream_open(&s, g, job->tensor->dtype, err);
-    if (status != KERF_OK) return fail_at(err, status, job->tensor->name);
-    if (g->matrices > STREAM_WHOLE_BYTES / sizeof *run.stats) {
-        status = fail(err, KERF_E_LIMIT, "%.200s: %llu matrices in one tensor are too many",
-                      job->tensor->name, (unsigned long long)g->matrices);
+    kerf_status status = open_stream(&run, is_measured_here(job) ? job->room : NULL, &s, err);
+    if (status != KERF_OK) {
+        status = fail_at(err, status, job->tensor->name);
     } else {
-        status = allocate(&run.stats, (size_t)g->matrices, sizeof *run.stats, err);
+        status = make_stats(job, &run.stats, err);
+        if (status == KERF_OK) status = encode_panels(&run, s, err);
     }
-    if (status == KERF_OK && job->stats) {
-        memcpy(run.stats, job->stats, (size_t)g->matrices * sizeof *run.stats);
-    }
-    if (status == KERF_OK) status = encode_panels(&run, s, err);
     free(run.stats);
     stream_close(s);
+    end(&run);
     return status;
 }
 
 kerf_status measure_tensor(const encode_job *job, kerf_stats *stats, kerf_error *err)
 {
-    encode_run run = {job, stats};
+    encode_run run = begin(job, stats);
     stream *s = NULL;
-    kerf_status status = stream_open(&s, job->geometry, job->tensor->dtype, err);
-    if (status != KERF_OK) return fail_at(err, status, job->tensor->name);
-    status = stream_run(s, &measure_steps, &run, err);
+    kerf_status status = open_stream(&run, NULL, &s, err);
+    if (status == KERF_OK)
+        status = stream_run(s, &measure_steps, &run, err);
+    else
+        status = fail_at(err, status, job->tensor->name);
     stream_close(s);
+    end(&run);
     return status;
 }

@@ -15,6 +15,7 @@ typedef struct encode_job {
     progress *progress;
     const kerf_stats *stats;    /* of each matrix, measured before; NULL: measured here    */
     kerf_weight_writer *writer; /* NULL: the bytes go nowhere                              */
+    stream_room *room;          /* NULL: what must be measured first is read twice         */
     stream_step look;           /* sees each panel after it was encoded; NULL: none */
     void *look_ctx;
 } encode_job;

@@ -2,10 +2,14 @@
  *
  * The ring has three slots, so that reading, computing and writing can each hold one. A slot goes
  * free -> filled -> done -> free; each step waits for its slots in order, which keeps panels in
- * order without a queue. Bands above the panel size get one slot, so that memory stays bounded. */
+ * order without a queue. Bands above the panel size get one slot, so that memory stays bounded.
+ *
+ * A crew has a slot for every worker, who takes the next panel and waits with it for his turn to
+ * write: whoever is before him is at work on his own. */
 #include "stream.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 enum { RING = 3 };
@@ -15,8 +19,9 @@ struct stream {
     const kerf_geometry *geometry; /* NULL: plain bytes */
     kerf_dtype dense_type;
     uint64_t units, step, panels;
-    unsigned ring;
-    stream_panel slot[RING];
+    unsigned ring, workers; /* slots; 0: no crew */
+    stream_panel *slot;
+    unsigned char *kept; /* the whole tensor; NULL: panels have memory of their own */
     kerf_span whole[KERF_PLANES];
 };
 
@@ -34,6 +39,7 @@ static void shape_slot(const stream *s, stream_panel *p, uint64_t i)
     p->u0 = i * s->step;
     p->u1 = s->units - p->u0 < s->step ? s->units : p->u0 + s->step;
     p->dense.n = (size_t)dense_bytes(s, p->u0, p->u1);
+    if (s->kept) p->dense.p = s->kept + dense_bytes(s, 0, p->u0);
     if (!s->geometry) return;
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         if (s->geometry->plane[k].band_bytes == 0) continue;
@@ -45,7 +51,7 @@ static void shape_slot(const stream *s, stream_panel *p, uint64_t i)
 static kerf_status allocate_slot(const stream *s, stream_panel *p, kerf_error *err)
 {
     shape_slot(s, p, 0);
-    TRY(allocate(&p->dense.p, p->dense.n, 1, err));
+    if (!s->kept) TRY(allocate(&p->dense.p, p->dense.n, 1, err));
     for (kerf_plane_id k = 0; s->geometry && k < KERF_PLANES; k++) {
         if (s->geometry->plane[k].band_bytes == 0) {
             p->plane[k] = s->whole[k];
@@ -76,13 +82,30 @@ static kerf_status open_slots(stream *s, kerf_error *err)
     s->panels = s->step ? s->units / s->step + (s->units % s->step != 0) : 0;
     if (s->panels == 0) return KERF_OK;
     int big = dense_bytes(s, 0, s->step < s->units ? s->step : s->units) > STREAM_PANEL_BYTES;
-    s->ring = big ? 1 : s->panels < RING ? (unsigned)s->panels : RING;
+    const unsigned most = s->workers && !big ? s->workers : big ? 1 : RING;
+    s->ring = s->panels < most ? (unsigned)s->panels : most;
+    TRY(allocate(&s->slot, s->ring, sizeof *s->slot, err));
     for (unsigned i = 0; i < s->ring; i++) TRY(allocate_slot(s, &s->slot[i], err));
     return KERF_OK;
 }
 
-kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                        kerf_error *err)
+/* Makes the room large enough; what was in it is of no use. */
+static kerf_status keep_tensor(stream *s, stream_room *room, kerf_error *err)
+{
+    const uint64_t bytes = dense_bytes(s, 0, s->units);
+    if (bytes == 0 || bytes > STREAM_KEPT_BYTES) return KERF_OK;
+    if (room->n < bytes) {
+        free(room->p);
+        *room = (stream_room){NULL, 0};
+        TRY(allocate(&room->p, (size_t)bytes, 1, err));
+        room->n = (size_t)bytes;
+    }
+    s->kept = room->p;
+    return KERF_OK;
+}
+
+static kerf_status open_panels(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                               unsigned workers, stream_room *room, kerf_error *err)
 {
     *out = NULL;
     uint64_t band =
@@ -99,9 +122,14 @@ kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_t
     s->geometry = g;
     s->dense_type = dense_type;
     s->units = g->bands;
-    s->step = band && band < STREAM_PANEL_BYTES ? STREAM_PANEL_BYTES / band : 1;
+    s->workers = workers;
+    uint64_t panel = STREAM_PANEL_BYTES;
+    if (workers) panel = STREAM_CREW_BYTES / workers;
+    if (workers && panel > STREAM_CREW_PANEL) panel = STREAM_CREW_PANEL;
+    s->step = band && band < panel ? panel / band : 1;
     if (s->step > s->units) s->step = s->units;
-    kerf_status status = allocate_whole(s, err);
+    kerf_status status = room ? keep_tensor(s, room, err) : KERF_OK;
+    if (status == KERF_OK) status = allocate_whole(s, err);
     if (status == KERF_OK) status = open_slots(s, err);
     if (status != KERF_OK) {
         stream_close(s);
@@ -109,6 +137,32 @@ kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_t
     }
     *out = s;
     return KERF_OK;
+}
+
+kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                        kerf_error *err)
+{
+    return open_panels(out, g, dense_type, 0, NULL, err);
+}
+
+kerf_status stream_open_crew(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                             unsigned workers, stream_room *room, kerf_error *err)
+{
+    return open_panels(out, g, dense_type, workers, room, err);
+}
+
+int stream_keeps(const stream *s)
+{
+    return s->kept != NULL;
+}
+
+unsigned stream_crew_size(int threads)
+{
+    enum { WAITING = 2 };
+    cpu_set_t cpus;
+    if (threads > 0) return (unsigned)threads;
+    if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 1 + WAITING;
+    return (unsigned)CPU_COUNT(&cpus) + WAITING;
 }
 
 kerf_status stream_open_bytes(stream **out, uint64_t bytes, kerf_error *err)
@@ -130,13 +184,14 @@ kerf_status stream_open_bytes(stream **out, uint64_t bytes, kerf_error *err)
 void stream_close(stream *s)
 {
     if (!s) return;
-    for (unsigned i = 0; i < RING; i++) {
-        free(s->slot[i].dense.p);
+    for (unsigned i = 0; s->slot && i < s->ring; i++) {
+        if (!s->kept) free(s->slot[i].dense.p);
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
             if (s->slot[i].plane[k].p != s->whole[k].p) free(s->slot[i].plane[k].p);
         }
     }
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) free(s->whole[k].p);
+    free(s->slot);
     free(s);
 }
 
@@ -225,6 +280,101 @@ static kerf_status run_threads(run *r, kerf_error *err)
     return r->status;
 }
 
+/* --- the crew ------------------------------------------------------------------------------ */
+
+typedef struct crew {
+    stream *stream;
+    const stream_steps *steps;
+    void *ctx;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    uint64_t next, written; /* panels that were taken, and that have passed all steps */
+    kerf_status status;     /* of the first panel that failed */
+    kerf_error error;
+} crew;
+
+typedef struct worker {
+    crew *crew;
+    stream_panel *panel;
+} worker;
+
+/* The next panel; 0 when there is none, or when one has failed. */
+static int take_panel(crew *c, uint64_t *i)
+{
+    pthread_mutex_lock(&c->lock);
+    int go = c->status == KERF_OK && c->next < c->stream->panels;
+    if (go) *i = c->next++;
+    pthread_mutex_unlock(&c->lock);
+    return go;
+}
+
+/* Waits until all panels before i are written; 0 when one of them has failed. */
+static int await_turn(crew *c, uint64_t i)
+{
+    pthread_mutex_lock(&c->lock);
+    while (c->status == KERF_OK && c->written != i) pthread_cond_wait(&c->moved, &c->lock);
+    int go = c->status == KERF_OK;
+    pthread_mutex_unlock(&c->lock);
+    return go;
+}
+
+static void end_turn(crew *c, kerf_status status, const kerf_error *error)
+{
+    pthread_mutex_lock(&c->lock);
+    if (status != KERF_OK) {
+        c->status = status;
+        c->error = *error;
+    }
+    c->written++;
+    pthread_cond_broadcast(&c->moved);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void *take_panels(void *ctx)
+{
+    worker *w = ctx;
+    crew *c = w->crew;
+    const stream_steps *steps = c->steps;
+    for (uint64_t i; take_panel(c, &i);) {
+        kerf_error error = {0};
+        kerf_status s = KERF_OK;
+        shape_slot(c->stream, w->panel, i);
+        if (steps->read) s = steps->read(c->ctx, w->panel, &error);
+        if (s == KERF_OK && steps->work) s = steps->work(c->ctx, w->panel, &error);
+        if (!await_turn(c, i)) break;
+        if (s == KERF_OK && steps->write) s = steps->write(c->ctx, w->panel, &error);
+        end_turn(c, s, &error);
+    }
+    return NULL;
+}
+
+/* A crew that cannot be hired in full is smaller: the calling thread always belongs to it. */
+static kerf_status run_crew(stream *s, const stream_steps *steps, void *ctx, kerf_error *err)
+{
+    crew c = {.stream = s, .steps = steps, .ctx = ctx};
+    worker *w = NULL;
+    pthread_t *thread = NULL;
+    unsigned hired = 1;
+    kerf_status status = allocate(&w, s->ring, sizeof *w, err);
+    if (status == KERF_OK) status = allocate(&thread, s->ring, sizeof *thread, err);
+    if (status == KERF_OK) {
+        pthread_mutex_init(&c.lock, NULL);
+        pthread_cond_init(&c.moved, NULL);
+        for (unsigned i = 0; i < s->ring; i++) w[i] = (worker){&c, &s->slot[i]};
+        while (hired < s->ring && pthread_create(&thread[hired], NULL, take_panels, &w[hired]) == 0)
+            hired++;
+        take_panels(&w[0]);
+        for (unsigned i = 1; i < hired; i++) pthread_join(thread[i], NULL);
+        pthread_cond_destroy(&c.moved);
+        pthread_mutex_destroy(&c.lock);
+        status = c.status;
+        if (status != KERF_OK && err) *err = c.error;
+    }
+    free(thread);
+    free(w);
+    return status;
+}
+
 static kerf_status run_alone(stream *s, const stream_steps *steps, void *ctx, kerf_error *err)
 {
     stream_panel *p = &s->slot[0];
@@ -240,6 +390,7 @@ static kerf_status run_alone(stream *s, const stream_steps *steps, void *ctx, ke
 kerf_status stream_run(stream *s, const stream_steps *steps, void *ctx, kerf_error *err)
 {
     if (s->ring <= 1) return run_alone(s, steps, ctx, err);
+    if (s->workers) return run_crew(s, steps, ctx, err);
     run r = {.stream = s, .steps = steps, .ctx = ctx};
     pthread_mutex_init(&r.lock, NULL);
     pthread_cond_init(&r.moved, NULL);

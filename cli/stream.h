@@ -4,6 +4,9 @@
  * changes it, write takes it away. Work runs in the calling thread, in order, and may use all
  * cores; read runs up to two panels ahead and write behind it in threads of their own.
  *
+ * A crew does without these threads: each of its workers takes a panel through all steps, so that
+ * nobody waits while there are panels; only writing is in order.
+ *
  * Units are the bands of a geometry, or bytes when a tensor is copied as it is.
  */
 #ifndef KERF_STREAM_H
@@ -16,6 +19,9 @@
 #define STREAM_PANEL_BYTES (UINT64_C(4) << 20)  /* dense bytes that a panel aims at             */
 #define STREAM_BAND_BYTES (UINT64_C(64) << 20)  /* the largest band that is taken as one panel  */
 #define STREAM_WHOLE_BYTES (UINT64_C(64) << 20) /* of per-matrix values and their statistics   */
+#define STREAM_CREW_PANEL (UINT64_C(1) << 20)   /* of a crew: fits the second-level cache ...   */
+#define STREAM_CREW_BYTES (UINT64_C(64) << 20)  /* ... or less, where all panels were more      */
+#define STREAM_KEPT_BYTES (UINT64_C(128) << 20) /* the largest tensor that is kept in memory   */
 
 typedef struct stream_panel {
     uint64_t u0, u1;              /* units of this panel                                        */
@@ -36,11 +42,28 @@ typedef struct stream stream;
  * of their panel when a step sees them. KERF_E_LIMIT: a band is larger than STREAM_BAND_BYTES. */
 kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                         kerf_error *err);
+
+/* Memory that outlives a stream, so that the next one finds it mapped. Free p at the end. */
+typedef struct stream_room {
+    void *p;
+    size_t n;
+} stream_room;
+
+/* As stream_open, for a crew of `workers` in each run: read and work are called for several panels
+ * at once, in any order. With a room, a tensor that is not too large is held there as a whole. */
+kerf_status stream_open_crew(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                             unsigned workers, stream_room *room, kerf_error *err);
+/* 1 when what one run has read is still there in the next. */
+int stream_keeps(const stream *s);
+/* A crew for this number of threads (0: all cores): who waits for the disk is not missed. */
+unsigned stream_crew_size(int threads);
+
 /* Panels of plain bytes in `dense`. */
 kerf_status stream_open_bytes(stream **out, uint64_t bytes, kerf_error *err);
 void stream_close(stream *s); /* NULL is fine */
 
-/* Takes every panel through the steps; may be called again. An empty tensor has no panels. */
+/* Takes every panel through the steps; may be called again. An empty tensor has no panels. Of
+ * several failures the one of the first panel is reported. */
 kerf_status stream_run(stream *s, const stream_steps *steps, void *ctx, kerf_error *err);
 
 /* The whole content of a plane with one value per matrix; {NULL, 0} for other planes. */

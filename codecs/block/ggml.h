@@ -110,8 +110,7 @@ KF_HD uint32_t kf_ggml_code(kf_spec s, kf_quant q, float x)
     if (s.element == KERF_ELEM_U4) return (uint32_t)kf_min(kf_max(0.0f, y + 8.5f), 15.0f);
     if (s.element == KERF_ELEM_S8) {
         float a = kf_min(kf_max(0.0f, kf_abs(y)), 127.0f);
-        int whole = (int)a;
-        int n = whole + (a - (float)whole >= 0.5f);
+        int n = (int)(a + 0.49999997f); /* half away from zero: below 2^22 the same for every a */
         return (uint32_t)(y < 0 ? -n : n) & 0xff;
     }
     return kf_ggml_nearest(x, q.factor * 2);

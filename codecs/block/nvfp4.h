@@ -94,6 +94,12 @@ KF_HD uint32_t kf_nvfp4_code(kf_spec s, kf_quant q, float x)
     return kf_nvfp4_is_own(q.encoder) ? kf_e2m1_encode(x * q.factor) : kf_nvfp4_peer_code(q, x);
 }
 
+/* What the searches take for the number of an element e of E2M1 under a stored scale. */
+KF_HD float kf_nvfp4_restored(const kf_tensor *t, float value, float e)
+{
+    return e * value * t->amax / t->range;
+}
+
 /* Adds the error of one element to that of the elements before it, in the metric of the encoder.
  * value: of the stored scale; q: its multiplier. */
 KF_HD float kf_nvfp4_add_error(kf_spec s, int encoder, const kf_tensor *t, kf_quant q, float value,
@@ -102,7 +108,7 @@ KF_HD float kf_nvfp4_add_error(kf_spec s, int encoder, const kf_tensor *t, kf_qu
     int absmax = encoder == KERF_ENC_NVFP4_FOS_ABSMAX || encoder == KERF_ENC_NVFP4_FOS_ABSMAX_448;
     int mae = encoder == KERF_ENC_NVFP4_FOS_MAE || encoder == KERF_ENC_NVFP4_FOS_MAE_448;
     float e = kf_e2m1_decode(kf_nvfp4_code(s, q, x));
-    float d = kf_abs(e * value * t->amax / t->range - x);
+    float d = kf_abs(kf_nvfp4_restored(t, value, e) - x);
     return absmax ? kf_max(err, d) : mae ? err + d : err + d * d;
 }
 

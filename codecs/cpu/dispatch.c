@@ -334,6 +334,105 @@ kerf_status kerf_count_clipped(const kerf_geometry *g, uint64_t b0, uint64_t b1,
     return status;
 }
 
+/* --- loss --------------------------------------------------------------------------------------
+ */
+
+/* Some runs of bands, what each loses, and what a device has decoded of them. */
+typedef struct loss_job {
+    const call *c;
+    uint64_t bands, runs; /* bands of a run */
+    const float *importance;
+    float *decoded; /* NULL: not yet */
+    kf_loss *loss;  /* of each run   */
+} loss_job;
+
+void kf_loss_add(kf_loss *into, const kf_loss *from)
+{
+    into->signal += from->signal;
+    into->noise += from->noise;
+    into->cross += from->cross;
+    into->weighted_signal += from->weighted_signal;
+    into->weighted_noise += from->weighted_noise;
+    into->worst = from->worst > into->worst ? from->worst : into->worst;
+    into->nonfinite += from->nonfinite;
+    into->clipped += from->clipped;
+}
+
+static void lose_run(const loss_job *j, uint64_t run, float *scratch)
+{
+    const call *c = j->c;
+    const kerf_geometry *g = c->g;
+    const uint64_t first = c->b0 + run * j->bands;
+    const uint64_t columns = g->shape.rank ? g->shape.dim[g->shape.rank - 1] : 1;
+    const uint64_t begin = kerf_band_elements(g, c->b0, c->b0).offset;
+    for (uint64_t b = first; b < kf_min_u64(first + j->bands, c->b1); b++) {
+        kf_band band = band_at(c, b, scratch);
+        const uint64_t element = kerf_band_elements(g, b, b).offset;
+        band.importance = j->importance;
+        band.column = (size_t)(element % columns);
+        if (j->decoded) band.target = (uint8_t *)(j->decoded + (element - begin));
+        c->ops->lose(&band, &j->loss[run]);
+    }
+}
+
+static kerf_status lose_slice(void *ctx, uint64_t slice)
+{
+    const loss_job *j = ctx;
+    const uint64_t slices = j->c->slices;
+    float *scratch = kf_alloc(kf_scratch_floats(j->c->g), sizeof *scratch);
+    if (!scratch) return KERF_E_NOMEM;
+    for (uint64_t r = j->runs * slice / slices; r < j->runs * (slice + 1) / slices; r++)
+        lose_run(j, r, scratch);
+    free(scratch);
+    return KERF_OK;
+}
+
+/* A device decodes and counts; the sums are made here, as they always are. */
+static kerf_status lose_on_device(loss_job *j, call *c, const kerf_exec *exec, kerf_error *err)
+{
+    kerf_extent e = kerf_band_elements(c->g, c->b0, c->b1);
+    uint64_t clipped = 0;
+    KF_TRY(kf_backend_ops(c->g->format, exec->backend, &c->ops, err));
+    kf_range range = range_of(c, c->source);
+    KF_TRY(exec->device->count_clipped(exec->device, &range, &clipped, err));
+    j->decoded = kf_alloc(e.count, sizeof *j->decoded);
+    if (!j->decoded) return out_of_memory(err);
+    range.dense = (uint8_t *)j->decoded;
+    range.dtype = KERF_F32;
+    kerf_status s = exec->device->decode(exec->device, &range, err);
+    if (s == KERF_OK) s = kf_parallel(c->slices, exec->threads, lose_slice, j);
+    free(j->decoded);
+    j->loss[0].clipped += clipped;
+    return s;
+}
+
+kerf_status kf_find_loss(const kerf_geometry *g, uint64_t b0, uint64_t b1,
+                         const kerf_cspan planes[KERF_PLANES], kerf_cspan src, kerf_dtype dtype,
+                         const float *importance, const kerf_exec *exec, kf_loss *loss,
+                         kerf_error *err)
+{
+    call c;
+    if (!exec) exec = &default_exec;
+    *loss = (kf_loss){0};
+    KF_TRY(call_init(&c, g, b0, b1, dtype, exec, err));
+    KF_TRY(check_planes(&c, planes, err));
+    KF_TRY(check_floats(&c, src.n, "source", err));
+    if (b0 == b1) return KERF_OK;
+    c.source = src.p;
+    loss_job j = {.c = &c, .bands = KF_RUN_ELEMENTS, .importance = importance};
+    j.bands = kf_min_u64(b1 - b0, 1 + KF_RUN_ELEMENTS / kerf_band_elements(g, b0, b0 + 1).count);
+    j.runs = kf_div_up(b1 - b0, j.bands);
+    c.slices = kf_min_u64(4 * (uint64_t)kf_thread_count(exec->threads), j.runs);
+    j.loss = kf_alloc_zero(j.runs, sizeof *j.loss);
+    if (!j.loss) return out_of_memory(err);
+    kerf_status s = exec->device ? lose_on_device(&j, &c, exec, err)
+                                 : kf_parallel(c.slices, exec->threads, lose_slice, &j);
+    if (s == KERF_E_NOMEM && !exec->device) s = out_of_memory(err);
+    for (uint64_t i = 0; s == KERF_OK && i < j.runs; i++) kf_loss_add(loss, &j.loss[i]);
+    free(j.loss);
+    return s;
+}
+
 /* --- measure -----------------------------------------------------------------------------------
  */
 

@@ -4,20 +4,23 @@
 #define KERF_OPS_H
 
 #include "block/spec.h"
+#include "cpu/loss.h"
 
 /* A band of a tensor, with the part of every plane that belongs to it. Planes with one value per
  * matrix are given at the value of the band's matrix. */
 typedef struct kf_band {
     const kerf_geometry *g;
     size_t rows, cols;     /* of this band; rows are contiguous in the source           */
-    const uint8_t *source; /* encode, count_clipped                                     */
-    uint8_t *target;       /* decode                                                    */
+    const uint8_t *source; /* encode, count_clipped, lose                               */
+    uint8_t *target;       /* decode; lose: F32 as decoded elsewhere, or NULL           */
     kerf_dtype dtype;      /* of source or target: F32, F16, BF16                       */
     kerf_nan nan;
     uint8_t *plane[KERF_PLANES]; /* written by encode, only read by the others                */
     const kf_tensor *tensor;     /* encode                                                    */
     int encoder;                 /* kerf_encoder_id                                           */
     float *scratch;              /* kf_scratch_floats(g), undefined between calls             */
+    const float *importance;     /* lose: of each column of the tensor, or NULL ...           */
+    size_t column;               /* ... and the column of the first element                   */
 } kf_band;
 
 #define KF_NO_ELEMENT SIZE_MAX
@@ -29,6 +32,8 @@ typedef struct kf_codec_ops {
     size_t (*measure)(const kf_band *b, kerf_stats *s);
     void (*decode)(const kf_band *b);
     size_t (*count_clipped)(const kf_band *b);
+    /* Adds the loss of the band; where target is given, all but what is clipped. */
+    void (*lose)(const kf_band *b, kf_loss *loss);
 } kf_codec_ops;
 
 /* Elements of a band as fp32, and one absmax per group. */

@@ -1,10 +1,11 @@
 /* ref.c - the reference backend: one band at a time, one element at a time, straight from the
  * block headers. It defines what every other backend must produce.
  *
- * Each row of formats.def becomes four functions whose spec is a literal, so the compiler drops
+ * Each row of formats.def becomes five functions whose spec is a literal, so the compiler drops
  * everything that the format does not use. */
 #include "block/stats.h"
 #include "cpu/band.h"
+#include "cpu/loss_sums.h"
 #include "cpu/widen.h"
 #include "format.h"
 
@@ -112,6 +113,22 @@ KF_HD size_t count_clipped_band(kf_spec s, const kf_band *b)
     return clipped;
 }
 
+/* --- loss ------------------------------------------------------------------------------------- */
+
+KF_HD void lose_band(kf_spec s, const kf_band *b, kf_loss *loss)
+{
+    if (b->target) {
+        lose_decoded(b, (const float *)(const void *)b->target, loss);
+        return;
+    }
+    kf_band own = *b;
+    own.target = (uint8_t *)b->scratch;
+    own.dtype = KERF_F32;
+    decode_band(s, &own);
+    lose_decoded(b, b->scratch, loss);
+    loss->clipped += count_clipped_band(s, b);
+}
+
 /* --- one set of functions per format ---------------------------------------------------------- */
 
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
@@ -132,12 +149,17 @@ KF_HD size_t count_clipped_band(kf_spec s, const kf_band *b)
     static size_t count_clipped_##ID(const kf_band *b)                                             \
     {                                                                                              \
         return count_clipped_band(spec_##ID, b);                                                   \
+    }                                                                                              \
+    static void lose_##ID(const kf_band *b, kf_loss *loss)                                         \
+    {                                                                                              \
+        lose_band(spec_##ID, b, loss);                                                             \
     }
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 
 static const kf_codec_ops ops[] = {
-#define KERF_FORMAT(ID, ...) {encode_##ID, measure_##ID, decode_##ID, count_clipped_##ID},
+#define KERF_FORMAT(ID, ...) \
+    {encode_##ID, measure_##ID, decode_##ID, count_clipped_##ID, lose_##ID},
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 };

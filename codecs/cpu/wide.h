@@ -14,8 +14,7 @@
  * cannot be used where bytes are made.
  *
  * A scale that needs no more than the extremes of its group is chosen from a group that holds just
- * these. Encoders that search, and peers whose codes round in ways of their own, are left to the
- * reference, save for NVFP4's searches: wide_search.h.
+ * these. Encoders that search are left to the reference, save for NVFP4's: wide_search.h.
  *
  * Formats that differ only in what a stage does not look at share it: each stage has a key, and the
  * first row of formats.def with the same key has its code.
@@ -29,7 +28,7 @@
 #include "cpu/wide_value.h"
 #include "format.h"
 
-/* Encoders whose codes need only the scale, and whose scales follow from the extremes of a group.
+/* Encoders whose scales follow from the extremes of a group, and whose codes follow from the scale.
  */
 #define EASY_ENCODERS(X, F) \
     X(F, CAST, RNE)         \
@@ -43,7 +42,37 @@
     X(F, NVFP4, AMAX)       \
     X(F, NF4, BNB_CPU)      \
     X(F, INT, AMAX)         \
-    X(F, AFFINE, MINMAX)
+    X(F, AFFINE, MINMAX)    \
+    X(F, GGML, GGML)
+
+/* Of these too, but each has a rounding of its own. */
+#define PEER_ENCODERS(X, F)      \
+    X(F, FP8, MODELOPT)          \
+    X(F, FP8, CT)                \
+    X(F, MX, TORCHAO)            \
+    X(F, MX, CT)                 \
+    X(F, MX, MODELOPT)           \
+    X(F, MX, MICROXCALING)       \
+    X(F, MX, GGML)               \
+    X(F, NVFP4, TE)              \
+    X(F, NVFP4, MODELOPT)        \
+    X(F, NVFP4, MODELOPT_STATIC) \
+    X(F, NVFP4, CT)              \
+    X(F, NVFP4, CT_FP32)         \
+    X(F, NVFP4, TORCHAO)         \
+    X(F, NVFP4, STATIC_6)        \
+    X(F, NVFP4, STATIC_4)        \
+    X(F, NVFP4, AUTOROUND)       \
+    X(F, INT, CT)                \
+    X(F, INT, TORCHAO)           \
+    X(F, INT, MODELOPT)          \
+    X(F, INT, GPTQ)              \
+    X(F, INT, BNB)               \
+    X(F, AFFINE, CT)             \
+    X(F, AFFINE, TORCHAO)        \
+    X(F, AFFINE, GPTQ)           \
+    X(F, AFFINE, AWQ)            \
+    X(F, AFFINE, HQQ)
 
 /* Those, and the searches of wide_search.h. */
 KF_HD int takes_encoder(int encoder)
@@ -51,6 +80,7 @@ KF_HD int takes_encoder(int encoder)
     switch (encoder) {
 #define EASY(F, family, ID) case KERF_ENC_##family##_##ID:
         EASY_ENCODERS(EASY, )
+        PEER_ENCODERS(EASY, )
 #undef EASY
         return 1;
     default: return kf_nvfp4_is_search(encoder);
@@ -71,9 +101,23 @@ KF_HD extremes extremes_at(const kf_tile *t, size_t i)
     return e;
 }
 
-KF_HD kf_group group_of(kf_spec s, const extremes *e, int whole)
+/* Whether a scale depends on more than the largest magnitude of a group. */
+KF_HD int needs_signs(kf_spec s, int encoder)
 {
-    kf_group g = {e->x, 1, s.family == KERF_FAMILY_AFFINE ? 2 : 1, 2, whole};
+    return s.family == KERF_FAMILY_AFFINE || encoder == KERF_ENC_INT_GPTQ ||
+           (s.family == KERF_FAMILY_GGML && s.element == KERF_ELEM_U4);
+}
+
+/* ggml-q4_0 asks which of the largest magnitudes is the first: all elements know, which whole byte
+ * structs have in the tile by then. */
+KF_HD kf_group group_of(kf_spec s, int encoder, const extremes *e, int whole, size_t i,
+                        const kf_tile *t)
+{
+    kf_group g = {e->x, 1, needs_signs(s, encoder) ? 2 : 1, 2, whole};
+    if (s.family == KERF_FAMILY_GGML && s.element == KERF_ELEM_U4 && e->x[0] == -e->x[1]) {
+        kf_group all = {t->x + i * s.group, 1, s.group, s.group, 1};
+        g = all;
+    }
     return g;
 }
 
@@ -99,6 +143,7 @@ KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, 
 KF_HD void search_scales(kf_spec s, const kf_band *b, size_t groups, size_t cols, kf_tile *t)
 {
     int whole = cols == s.group;
+    t->is_coded = 0;
     search_run(s, b->encoder, b->tensor, groups - !whole, t);
     if (!whole) {
         kf_group g = {t->x + (groups - 1) * s.group, 1, cols, cols, 0};
@@ -107,19 +152,23 @@ KF_HD void search_scales(kf_spec s, const kf_band *b, size_t groups, size_t cols
         t->bits[groups - 1] = scale.bits;
         t->factor[groups - 1] = q.factor;
         t->dead[groups - 1] = q.dead;
+        for (size_t i = 0; i < cols; i++)
+            t->code[(groups - 1) * s.group + i] = kf_code(s, q, g.x[i]);
     }
 }
 
 /* What choose_run left of a group's kf_quant. A literal encoder lets the rules of all others fold
- * away. */
-KF_HD kf_quant quant_at(kf_spec s, const kf_tile *t, size_t i)
+ * away: 0 stands for those that have no rounding of their own. */
+KF_HD kf_quant quant_at(kf_spec s, int encoder, const kf_tile *t, size_t i)
 {
     kf_quant q = {0};
     q.factor = t->factor[i];
     if (s.zero == KERF_ZERO_CODE || s.geometry == KERF_GROUP_FLAT) q.zero = t->zero[i];
     if (s.second == KERF_SECOND_TENSOR) q.dead = t->dead[i];
-    q.encoder = s.family == KERF_FAMILY_NVFP4 ? KERF_ENC_NVFP4_AMAX : KERF_ENC_NONE;
-    q.source = KERF_F32;
+    q.encoder = encoder                         ? encoder
+                : s.family == KERF_FAMILY_NVFP4 ? KERF_ENC_NVFP4_AMAX
+                                                : KERF_ENC_NONE;
+    q.source = encoder ? (int)t->source : KERF_F32;
     return q;
 }
 
@@ -188,6 +237,12 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
             choose_run_##F(s, KERF_ENC_##family##_##ID, b->tensor, groups, whole, t); \
         break;
 
+#define ENCODE_CASE(F, family, ID)                                       \
+    case KERF_ENC_##family##_##ID:                                       \
+        if (KERF_FAMILY_##F == KERF_FAMILY_##family)                     \
+            encode_run_##F(s, KERF_ENC_##family##_##ID, width, n, g, t); \
+        break;
+
 #define KERF_FAMILY(F, prefix)                                                                     \
     KF_HD void choose_run_##F(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups,      \
                               int whole, kf_tile *t)                                               \
@@ -195,7 +250,7 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
         const kf_tensor own = *tensor;                                                             \
         for (size_t i = 0; i < groups; i++) {                                                      \
             extremes e = extremes_at(t, i);                                                        \
-            kf_group g = group_of(s, &e, whole || i + 1 < groups);                                 \
+            kf_group g = group_of(s, encoder, &e, whole || i + 1 < groups, i, t);                  \
             kf_scale scale = {own.bits, own.zero};                                                 \
             if (kf_scale_per_group(s)) scale = kf_##prefix##_choose(s, encoder, &own, g);          \
             keep_choice(s, scale, kf_##prefix##_quant(s, encoder, &own, scale, g), i, t);          \
@@ -208,14 +263,16 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
             search_scales(s, b, groups, cols, t);                                                  \
         switch (b->encoder) {                                                                      \
             EASY_ENCODERS(CHOOSE_CASE, F)                                                          \
+            PEER_ENCODERS(CHOOSE_CASE, F)                                                          \
         default: break;                                                                            \
         }                                                                                          \
         put_scales(s, b, first, groups, t);                                                        \
     }                                                                                              \
-    KF_HD void encode_any_##F(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)             \
+    KF_HD void encode_run_##F(kf_spec s, int encoder, size_t width, size_t n, size_t g,            \
+                              kf_tile *t)                                                          \
     {                                                                                              \
         for (size_t at = 0; at < n; at += width, g++) {                                            \
-            const kf_quant q = quant_at(s, t, g);                                                  \
+            const kf_quant q = quant_at(s, encoder, t, g);                                         \
             size_t end = n - at < width ? n : at + width;                                          \
             prefetch(t->ahead + 2 * at, 2 * (end - at));                                           \
             for (size_t i = at; i < end; i += KF_VEC) {                                            \
@@ -223,6 +280,13 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
                 uint32_t *restrict code = t->code + i;                                             \
                 for (size_t k = 0; k < KF_VEC; k++) code[k] = kf_##prefix##_code(s, q, x[k]);      \
             }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    KF_HD void encode_any_##F(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)             \
+    {                                                                                              \
+        switch (t->encoder) {                                                                      \
+            PEER_ENCODERS(ENCODE_CASE, F)                                                          \
+        default: encode_run_##F(s, KERF_ENC_NONE, width, n, g, t); break;                          \
         }                                                                                          \
     }                                                                                              \
     KF_HD void dequant_any_##F(kf_spec s, const kf_band *b, size_t first, size_t groups,           \
@@ -374,6 +438,9 @@ typedef struct stages {
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
     _Static_assert(group == 0 || group * KF_TILE_GROUPS >= KF_TILE,                                \
                    #ID ": its groups are too small");                                              \
+    _Static_assert(KERF_GROUP_##geometry != KERF_GROUP_TILE ||                                     \
+                       group * KF_TILE_GROUPS >= KF_PIECE_COLUMNS,                                 \
+                   #ID ": too many groups beside each other");                                     \
     static const kf_spec spec_##ID =                                                               \
         KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);                           \
     KF_HD int has_scale_##ID(void)                                                                 \
@@ -448,6 +515,7 @@ static stages stages_of(const kf_band *b)
 
 #include "cpu/wide_band.h"
 
-static const kf_codec_ops wide_ops = {encode_band, measure_band, decode_band, count_band};
+static const kf_codec_ops wide_ops = {encode_band, measure_band, decode_band, count_band,
+                                      lose_band};
 
 #endif

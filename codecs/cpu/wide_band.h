@@ -7,6 +7,7 @@
 #define KERF_WIDE_BAND_H
 
 #include "block/stats.h"
+#include "cpu/loss_sums.h"
 
 typedef struct span {
     const kf_band *b;
@@ -24,7 +25,7 @@ static span span_open(const kf_band *b)
     span w = {.b = b, .of = stages_of(b)};
     w.s = w.of.spec;
     w.row_bytes = kf_row_bytes(w.s, b);
-    w.size = w.s.geometry == KERF_GROUP_TILE ? KF_TILE_GROUPS * w.s.group : KF_TILE;
+    w.size = w.s.geometry == KERF_GROUP_TILE ? KF_PIECE_COLUMNS : KF_TILE;
     return w;
 }
 
@@ -88,6 +89,11 @@ static const uint8_t *tile_source(const span *w)
 /* --- encode ------------------------------------------------------------------------------------
  */
 
+static int has_signs(const span *w)
+{
+    return needs_signs(w->s, w->b->encoder);
+}
+
 static void forget_groups(kf_tile *t, int signs, size_t groups)
 {
     for (size_t i = 0; i < groups; i++) {
@@ -115,7 +121,7 @@ static int load_tile(const span *w, kf_tile *t)
  * a dirty span. */
 static int look_at_tile(const span *w, kf_tile *t)
 {
-    int signs = w->s.family == KERF_FAMILY_AFFINE;
+    int signs = has_signs(w);
     size_t width = group_width(w, w->cols), g = tile_group(w);
     const uint8_t *src = tile_source(w);
     kerf_dtype type = w->b->dtype;
@@ -139,8 +145,11 @@ static int look_at_span(span *w, kf_tile *t)
 static void encode_tile(const span *w, kf_tile *t)
 {
     int flat = w->s.geometry == KERF_GROUP_FLAT;
-    w->of.element->encode(group_width(w, w->cols), w->cols, tile_group(w), t);
-    pack_tile(w->s.bits, flat, flat ? KF_NF4_ZERO : 0, t->code, w->cols, tile_codes(w));
+    if (!t->is_coded) w->of.element->encode(group_width(w, w->cols), w->cols, tile_group(w), t);
+    if (w->s.geometry == KERF_GROUP_STRUCT)
+        pack_structs(w->s, t->code, w->first, w->groups, w->b->plane[KERF_PLANE_CODES]);
+    else
+        pack_tile(w->s.bits, flat, flat ? KF_NF4_ZERO : 0, t->code, w->cols, tile_codes(w));
 }
 
 static void choose(const span *w, kf_tile *t)
@@ -153,7 +162,8 @@ static void choose(const span *w, kf_tile *t)
 static int encode_span(span *w, kf_tile *t)
 {
     int searches = w->s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_search(w->b->encoder);
-    int signs = w->s.family == KERF_FAMILY_AFFINE;
+    int looks = searches || w->s.geometry == KERF_GROUP_STRUCT; /* at elements, to choose a scale */
+    int signs = has_signs(w);
     w->dirty = 0;
     forget_groups(t, signs, w->groups);
     if (!look_at_span(w, t)) {
@@ -162,10 +172,10 @@ static int encode_span(span *w, kf_tile *t)
         if (!look_at_span(w, t)) return 0;
     }
     first_tile(w);
-    if (searches) load_tile(w, t); /* one row: the span is one tile */
+    if (looks) load_tile(w, t); /* one row: the span is one tile */
     choose(w, t);
     do {
-        if (!searches) load_tile(w, t);
+        if (!looks) load_tile(w, t);
         encode_tile(w, t);
     } while (next_tile(w));
     return 1;
@@ -183,7 +193,7 @@ static int look_at_row(const kf_band *b, int dirty, kf_tile *t)
 {
     span w = span_open(b);
     w.dirty = dirty;
-    forget_groups(t, w.s.family == KERF_FAMILY_AFFINE, 1);
+    forget_groups(t, has_signs(&w), 1);
     while (next_span(&w))
         if (!look_at_tile(&w, t)) return 0;
     return 1;
@@ -278,6 +288,9 @@ static size_t encode_band(const kf_band *b)
     if (s.zero == KERF_ZERO_CODE && kf_scale_per_group(s))
         memset(b->plane[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, kf_group_count(s, b)));
     kf_tile t;
+    t.is_coded = 0;
+    t.encoder = b->encoder;
+    t.source = b->dtype;
     int good = s.family == KERF_FAMILY_CAST ? encode_cast(b, &t)
                : s.group                    ? encode_grouped(b, &t)
                                             : encode_ungrouped(b, &t);
@@ -337,41 +350,46 @@ static size_t measure_band(const kf_band *b, kerf_stats *stats)
 /* --- decode ------------------------------------------------------------------------------------
  */
 
-static void decode_other(const span *w, const uint8_t *codes, kf_tile *t, uint8_t *dst)
+static void decode_other(const span *w, const uint8_t *codes, kerf_dtype type, kf_tile *t,
+                         uint8_t *dst)
 {
     w->of.element->values(codes, w->first, w->cols, t); /* leaves them as codes */
     w->of.element->decode(group_width(w, w->cols), w->cols, tile_group(w), t);
     for (size_t i = 0; i < w->cols; i++) t->x[i] = one_nan(t->x[i]);
-    convert(KERF_F32, w->b->dtype, (const uint8_t *)t->x, w->cols, dst);
+    convert(KERF_F32, type, (const uint8_t *)t->x, w->cols, dst);
 }
 
-static void decode_tile(const span *w, kf_tile *t)
+static void decode_tile(const span *w, kerf_dtype type, kf_tile *t, uint8_t *dst)
 {
     const kf_band *b = w->b;
     int is_struct = w->s.geometry == KERF_GROUP_STRUCT;
     const uint8_t *codes = is_struct ? b->plane[KERF_PLANE_CODES] : tile_codes(w);
-    uint8_t *dst = b->target + tile_element(w) * (b->dtype == KERF_F32 ? 4 : 2);
+    if (w->s.family == KERF_FAMILY_CAST) {
+        convert(cast_type(w->s), type, tile_codes(w), w->cols, dst);
+        return;
+    }
     if (!is_linear(w->s)) {
-        decode_other(w, codes, t, dst);
+        decode_other(w, codes, type, t, dst);
         return;
     }
     w->of.element->values(codes, w->first, w->cols, t);
-    scale_tile(b->dtype, w->s.zero == KERF_ZERO_CODE, group_width(w, w->cols), w->cols,
-               tile_group(w), t, dst);
+    scale_tile(type, w->s.zero == KERF_ZERO_CODE, group_width(w, w->cols), w->cols, tile_group(w),
+               t, dst);
+}
+
+static void dequant_span(const span *w, kf_tile *t)
+{
+    if (w->s.family != KERF_FAMILY_CAST) w->of.scale->dequant(w->b, w->first, w->groups, t);
 }
 
 static void decode_band(const kf_band *b)
 {
+    const size_t size = b->dtype == KERF_F32 ? 4 : 2;
     kf_tile t;
     for (span w = span_open(b); next_span(&w);) {
-        if (w.s.family == KERF_FAMILY_CAST) {
-            convert(cast_type(w.s), b->dtype, tile_codes(&w), w.cols,
-                    b->target + tile_element(&w) * (b->dtype == KERF_F32 ? 4 : 2));
-            continue;
-        }
-        w.of.scale->dequant(b, w.first, w.groups, &t);
+        dequant_span(&w, &t);
         do {
-            decode_tile(&w, &t);
+            decode_tile(&w, b->dtype, &t, b->target + tile_element(&w) * size);
         } while (next_tile(&w));
     }
 }
@@ -407,6 +425,40 @@ static size_t count_band(const kf_band *b)
         } while (next_tile(&w));
     }
     return clipped;
+}
+
+/* --- loss --------------------------------------------------------------------------------------
+ * What is decoded never leaves the first-level cache. */
+
+_Static_assert((int)KF_PIECE == (int)KF_TILE, "loss.h names the pieces that a row is cut into");
+
+static void lose_tile(const span *w, int clips, kf_tile *t, kf_loss *loss)
+{
+    float decoded[KF_TILE], room[KF_TILE];
+    decode_tile(w, KERF_F32, t, (uint8_t *)decoded);
+    widen_tile(w->b->dtype, tile_source(w), w->cols, t->x);
+    if (clips) loss->clipped += count_outside(group_width(w, w->cols), w->cols, tile_group(w), t);
+    add_piece(t->x, decoded, importance_at(w->b, tile_element(w), w->cols, room), w->cols, loss);
+}
+
+static void lose_band(const kf_band *b, kf_loss *loss)
+{
+    if (b->target) {
+        lose_decoded(b, (const float *)(const void *)b->target, loss);
+        return;
+    }
+    uint32_t lo = 0, hi = 0;
+    kf_tile t;
+    span w = span_open(b);
+    const int clips = w.s.bits <= 8;
+    if (clips) w.of.element->extremes(&t, &lo, &hi);
+    while (next_span(&w)) {
+        dequant_span(&w, &t);
+        if (clips) w.of.element->bound(lo, hi, w.groups, &t);
+        do {
+            lose_tile(&w, clips, &t, loss);
+        } while (next_tile(&w));
+    }
 }
 
 #endif

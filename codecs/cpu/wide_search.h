@@ -6,7 +6,12 @@
  *
  * Errors only grow while they are summed, for fp32 addition is monotonic and no term is negative.
  * So a candidate whose error of one element, or of the first few, has reached the least known error
- * in every lane is dropped: it could not have won. The reference would have found the same. */
+ * in every lane is dropped: it could not have won. The reference would have found the same.
+ *
+ * 4/6 has two candidates alone, and here the elements of a group stay beside each other: a scale
+ * knows eight magnitudes, so what each makes of its codes is looked up instead of divided, in a
+ * ladder of all scales between the least and the largest of a tile. Only the errors are turned, to
+ * be summed. Signs do not matter to errors, and the codes of the better candidate are kept. */
 #ifndef KERF_WIDE_SEARCH_H
 #define KERF_WIDE_SEARCH_H
 
@@ -160,6 +165,94 @@ KF_HD void search_metric(kf_spec s, int encoder, const kf_tensor *tensor, size_t
     }
 }
 
+#if KF_VEC_PAIRS
+
+enum { E4M3_SCALES = 128, MAGNITUDES = 8 };
+
+typedef struct ladder { /* of stored scales */
+    float factor[E4M3_SCALES], value[E4M3_SCALES][MAGNITUDES];
+} ladder;
+
+typedef struct pair { /* of candidates for sixteen groups */
+    uint32_t code[2][16 * LANES];
+    float error[2][16 * LANES], turned[16 * LANES], sum[2][LANES];
+} pair;
+
+KF_HD void fill_ladder(const kf_tensor *t, uint32_t first, uint32_t last, ladder *l)
+{
+    static const float magnitude[MAGNITUDES] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    for (uint32_t bits = first; bits <= last; bits++)
+        l->factor[bits] = kf_nvfp4_multiplier(t, bits).factor;
+    for (uint32_t bits = first; bits <= last; bits++) {
+        const float value = kf_e4m3_decode(bits);
+        for (size_t i = 0; i < MAGNITUDES; i++)
+            l->value[bits][i] = kf_nvfp4_restored(t, value, magnitude[i]);
+    }
+}
+
+/* Of the n groups from x on, the better of two scales, and their codes. Without branches: which is
+ * better is as good as random. */
+KF_HD void take_better(int encoder, const ladder *l, size_t n, const uint32_t *six,
+                       const uint32_t *four, pair *p, const float *x, uint32_t *bits,
+                       uint32_t *code)
+{
+    const int absmax = encoder == KERF_ENC_NVFP4_FOS_ABSMAX;
+    const int squares = encoder == KERF_ENC_NVFP4_FOS_MSE;
+    for (size_t k = 0; k < n; k++) {
+        vec_try_e2m1(x + 16 * k, l->factor[six[k]], l->value[six[k]], squares, p->code[0] + 16 * k,
+                     p->error[0] + 16 * k);
+        vec_try_e2m1(x + 16 * k, l->factor[four[k]], l->value[four[k]], squares,
+                     p->code[1] + 16 * k, p->error[1] + 16 * k);
+    }
+    for (size_t c = 0; c < 2; c++) {
+        vec_turn(p->error[c], p->turned);
+        vec_sum_columns(absmax, p->turned, p->sum[c]);
+    }
+    for (size_t k = 0; k < n; k++) {
+        const size_t takes_four = p->sum[1][k] < p->sum[0][k];
+        const uint32_t *steps = p->code[0] + takes_four * 16 * LANES + 16 * k;
+        const uint32_t own = six[k] ^ ((six[k] ^ four[k]) & (0u - (uint32_t)takes_four));
+        const uint32_t alive = 15 & (0u - (own != 0)); /* a scale of zero has no signs either */
+        bits[k] = own;
+        for (size_t i = 0; i < 16; i++)
+            code[16 * k + i] = ((steps[i] & 7) | (kf_bits(x[16 * k + i]) >> 28 & 8)) & alive;
+    }
+}
+
+/* Chooses the scales of `groups` whole groups of the tile, and makes their codes. */
+KF_HD void search_pairs(int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
+{
+    const kf_tensor own = *tensor;
+    uint32_t six[KF_TILE_GROUPS], four[KF_TILE_GROUPS], first = E4M3_SCALES - 1, last = 0;
+    ladder l;
+    pair p;
+    for (size_t i = 0; i < groups; i++)
+        kf_nvfp4_six_and_four(&own, float_of(t->high[i]), &six[i], &four[i]);
+    for (size_t i = 0; i < groups; i++) {
+        first = six[i] < first ? six[i] : first;
+        last = four[i] > last ? four[i] : last;
+    }
+    fill_ladder(&own, first, last, &l);
+    memset(p.error, 0, sizeof p.error);
+    for (size_t at = 0; at < groups; at += LANES)
+        take_better(encoder, &l, groups - at < LANES ? groups - at : LANES, six + at, four + at, &p,
+                    t->x + 16 * at, t->bits + at, t->code + 16 * at);
+    t->is_coded = 1;
+}
+
+#endif
+
+KF_HD void search_two(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
+{
+#if KF_VEC_PAIRS
+    if (s.group == 16) {
+        search_pairs(encoder, tensor, groups, t);
+        return;
+    }
+#endif
+    search_metric(s, encoder, tensor, groups, t);
+}
+
 /* Encoders of one metric differ in the scale of the matrix alone. */
 KF_HD void search_run(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
 {
@@ -167,13 +260,13 @@ KF_HD void search_run(kf_spec s, int encoder, const kf_tensor *tensor, size_t gr
     case KERF_ENC_NVFP4_SWEEP: search_metric(s, KERF_ENC_NVFP4_SWEEP, tensor, groups, t); return;
     case KERF_ENC_NVFP4_FOS_MAE:
     case KERF_ENC_NVFP4_FOS_MAE_448:
-        search_metric(s, KERF_ENC_NVFP4_FOS_MAE, tensor, groups, t);
+        search_two(s, KERF_ENC_NVFP4_FOS_MAE, tensor, groups, t);
         return;
     case KERF_ENC_NVFP4_FOS_ABSMAX:
     case KERF_ENC_NVFP4_FOS_ABSMAX_448:
-        search_metric(s, KERF_ENC_NVFP4_FOS_ABSMAX, tensor, groups, t);
+        search_two(s, KERF_ENC_NVFP4_FOS_ABSMAX, tensor, groups, t);
         return;
-    default: search_metric(s, KERF_ENC_NVFP4_FOS_MSE, tensor, groups, t); return;
+    default: search_two(s, KERF_ENC_NVFP4_FOS_MSE, tensor, groups, t); return;
     }
 }
 

@@ -22,6 +22,9 @@ typedef struct kf_tile {
     uint32_t bits[KF_TILE_GROUPS], point[KF_TILE_GROUPS]; /* kf_scale, as stored          */
     float factor[KF_TILE_GROUPS];                         /* kf_quant, or kf_dequant.scale */
     int32_t zero[KF_TILE_GROUPS], dead[KF_TILE_GROUPS];
+    int encoder;          /* encode: kerf_encoder_id ...                               */
+    kerf_dtype source;    /* ... and the type that it rounds to                        */
+    int is_coded;         /* encode: whoever chose the scales left the codes, too */
     const uint8_t *ahead; /* encode: what will be read next, asked for on the way */
 } kf_tile;
 
@@ -267,6 +270,20 @@ KF_STAGE void pack_tile(unsigned bits, int first_high, uint32_t padding, uint32_
     case 8: pack_bytes(code, n, out); return;
     case 16: pack_halves(code, n, out); return;
     default: memcpy(out, code, bytes); return;
+    }
+}
+
+/* The codes of whole byte structs: halves of a group in low and high nibbles, or bytes. */
+KF_STAGE void pack_structs(kf_spec s, const uint32_t *restrict code, size_t group, size_t groups,
+                           uint8_t *restrict row)
+{
+    for (size_t i = group; i < group + groups; i++, code += s.group) {
+        uint8_t *out = row + kf_struct_code(s, i * s.group) / (s.bits == 8 ? 1 : 2);
+        if (s.bits == 8)
+            pack_bytes(code, s.group, out);
+        else
+            for (unsigned k = 0; k < s.group / 2; k++)
+                out[k] = (uint8_t)(code[k] | code[s.group / 2 + k] << 4);
     }
 }
 

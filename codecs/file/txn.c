@@ -237,14 +237,25 @@ kerf_status kf_temp_size(const kf_temp *t, uint64_t *bytes, kerf_error *err)
     return KERF_OK;
 }
 
-kerf_status kf_temp_settle(kf_temp *t, uint64_t bytes, kerf_error *err)
+kerf_status kf_temp_sync(const kf_temp *t, kerf_error *err)
+{
+    if (fsync(t->fd) != 0) return kf_fail_errno(err, errno, "%s: cannot sync", t->path);
+    return KERF_OK;
+}
+
+kerf_status kf_temp_check_size(const kf_temp *t, uint64_t bytes, kerf_error *err)
 {
     uint64_t there;
     KF_TRY(kf_temp_size(t, &there, err));
-    if (there != bytes)
-        return kf_fail(err, KERF_E_IO, KF_NOWHERE, "%s: has %llu bytes on disk, %llu were written",
-                       t->path, (unsigned long long)there, (unsigned long long)bytes);
-    if (fsync(t->fd) != 0) return kf_fail_errno(err, errno, "%s: cannot sync", t->path);
+    if (there == bytes) return KERF_OK;
+    return kf_fail(err, KERF_E_IO, KF_NOWHERE, "%s: has %llu bytes on disk, %llu were written",
+                   t->path, (unsigned long long)there, (unsigned long long)bytes);
+}
+
+kerf_status kf_temp_settle(kf_temp *t, uint64_t bytes, kerf_error *err)
+{
+    KF_TRY(kf_temp_check_size(t, bytes, err));
+    KF_TRY(kf_temp_sync(t, err));
     int fd = t->fd;
     t->fd = -1;
     if (close(fd) != 0) return kf_fail_errno(err, errno, "%s: cannot close", t->path);

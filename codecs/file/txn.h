@@ -43,6 +43,12 @@ void kf_temp_sweep(const kf_temp *folder, int (*keeps)(void *ctx, const char *na
 
 kerf_status kf_temp_size(const kf_temp *t, uint64_t *bytes, kerf_error *err);
 
+/* KERF_E_IO when the file has another size. */
+kerf_status kf_temp_check_size(const kf_temp *t, uint64_t bytes, kerf_error *err);
+
+/* A sync that fails is not told a second time. */
+kerf_status kf_temp_sync(const kf_temp *t, kerf_error *err);
+
 /* Size check, sync and checked close. A failed sync is final: the system may drop the bytes and
  * say nothing the next time. */
 kerf_status kf_temp_settle(kf_temp *t, uint64_t bytes, kerf_error *err);

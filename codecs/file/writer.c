@@ -5,12 +5,13 @@
  *          does
  * write    puts bytes in place and notes their hash
  * mark     says that entries are complete, which a journal keeps for the next run
- * commit   proves that every byte was written once, packs (*.zst), syncs, reads all back through
- *          the reader's own path and compares, then renames: a folder is built whole beside the
- *          target, its index last, and appears by one rename */
+ * commit   proves that every byte was written once, packs (*.zst), syncs and meanwhile reads all
+ *          back through the reader's own path and compares, then renames: a folder is built whole
+ *          beside the target, its index last, and appears by one rename */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@
 
 #define MODEL_NAME "model.safetensors"
 #define DEFAULT_LEVEL 3
-#define HURRY_BYTES ((size_t)1 << 20)
+#define HURRY_BYTES ((size_t)4 << 20)
 
 typedef struct out_file {
     char *name;          /* in the temporary folder; NULL: the target itself      */
@@ -37,6 +38,7 @@ typedef struct out_file {
     int is_packed;       /* pack on commit                                        */
     int was_packed;      /* by a dead run                                         */
     atomic_int is_dirty; /* written to since it was synced for the journal        */
+    atomic_size_t idle;  /* bytes that the disk was not yet asked to write        */
     kf_temp temp;        /* of the unpacked file until commit                     */
 } out_file;
 
@@ -144,12 +146,13 @@ static kerf_status reserve(const kf_temp *t, uint64_t bytes, kerf_error *err)
     return kf_fail_errno(err, failed, "%s: no room for %" PRIu64 " bytes", t->path, bytes);
 }
 
-/* With a journal the disk gets to work at once, so that a sync finds little to wait for. */
-static void hurry(out_file *f, uint64_t offset, size_t n)
+/* With a journal the disk gets to work soon, so that a sync finds little to wait for. */
+static void hurry(out_file *f, size_t n)
 {
     atomic_store(&f->is_dirty, 1);
-    if (n >= HURRY_BYTES)
-        sync_file_range(f->temp.fd, (off64_t)offset, (off64_t)n, SYNC_FILE_RANGE_WRITE);
+    if (atomic_fetch_add(&f->idle, n) + n < HURRY_BYTES) return;
+    atomic_store(&f->idle, 0);
+    sync_file_range(f->temp.fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* all that waits */
 }
 
 static kerf_status write_noted(kerf_writer *w, size_t file, uint64_t offset, const void *src,
@@ -162,7 +165,7 @@ static kerf_status write_noted(kerf_writer *w, size_t file, uint64_t offset, con
         size_t part = n < KF_LEDGER_MAX_BYTES ? n : KF_LEDGER_MAX_BYTES;
         kf_record r = {offset, kerf_hash(p, part), (uint32_t)part, (uint32_t)file};
         if (!f->was_packed) KF_TRY(kf_write_at(t->fd, t->path, offset, p, part, err));
-        if (w->has_journal && !f->was_packed) hurry(f, offset, part);
+        if (w->has_journal && !f->was_packed) hurry(f, part);
         KF_TRY(kf_ledger_add(&w->ledger, r, err));
         p += part;
         offset += part;
@@ -377,6 +380,20 @@ static kerf_status pack_file(kerf_writer *w, out_file *f, uint64_t *bytes, kerf_
     return KERF_OK;
 }
 
+/* The disk works while what it gets is read back. */
+typedef struct sync_job {
+    const kf_temp *temp;
+    kerf_status status;
+    kerf_error err;
+} sync_job;
+
+static void *run_sync(void *ctx)
+{
+    sync_job *j = ctx;
+    j->status = kf_temp_sync(j->temp, &j->err);
+    return NULL;
+}
+
 static kerf_status finish_file(kerf_writer *w, size_t i, kerf_error *err)
 {
     out_file *f = &w->file[i];
@@ -384,11 +401,18 @@ static kerf_status finish_file(kerf_writer *w, size_t i, kerf_error *err)
     kf_blob blob;
     if (f->is_packed && !f->was_packed) KF_TRY(pack_file(w, f, &bytes, err));
     if (f->was_packed) KF_TRY(kf_temp_size(&f->temp, &bytes, err));
-    KF_TRY(kf_temp_settle(&f->temp, bytes, err));
+    KF_TRY(kf_temp_check_size(&f->temp, bytes, err));
     KF_TRY(kf_blob_open(f->temp.path, &blob, err));
+    sync_job sync = {.temp = &f->temp};
+    pthread_t thread;
+    const int is_apart = pthread_create(&thread, NULL, run_sync, &sync) == 0;
     kerf_status s = kf_ledger_verify(&w->ledger, i, &blob, w->threads, &w->watch, err);
+    if (is_apart) pthread_join(thread, NULL);
     kf_blob_close(&blob);
-    return s;
+    KF_TRY(s);
+    if (sync.status != KERF_OK && err) *err = sync.err;
+    KF_TRY(sync.status);
+    return kf_temp_settle(&f->temp, bytes, err);
 }
 
 /* A model in one file of the usual name is found without an index. */

@@ -1,13 +1,15 @@
 /* check_backends.c - every backend against the reference, byte for byte: every format, encoder,
  * type of source and target, every size from one element to four blocks and one, tiles and their
- * edges, any alignment, special values; into poisoned memory between guard pages; and on every set
- * of processor features that can be had here.
+ * edges, any alignment, special values, the sums of what is lost; into poisoned memory between
+ * guard pages; and on every set of processor features that can be had here.
  *
  *   check_backends [--full] [--seed N]
  *
  * KERF_HIDE_CPU_FEATURES="avx512bw,avx2" hides features of this processor; the library itself reads
  * no environment. */
 #include "cpu/features.h"
+#include "cpu/loss.h"
+#include "device.h"
 #include "guarded.h"
 
 #include <kerf/codec.h>
@@ -194,6 +196,56 @@ static void compare_decode(const subject *s, const kerf_span planes[KERF_PLANES]
     if (s0 != s1 || c0 != c1) failed(s, "count_clipped", c1);
 }
 
+/* A device that decodes with the reference: what is summed must not depend on who decodes. */
+static kerf_status device_decode(kerf_device *d, const kf_range *r, kerf_error *err)
+{
+    (void)d;
+    const kerf_exec ref = {.threads = 1, .backend = "ref"};
+    kerf_cspan in[KERF_PLANES];
+    kerf_span out = {r->dense, (size_t)kerf_band_elements(r->g, r->b0, r->b1).count * 4};
+    for (int p = 0; p < KERF_PLANES; p++)
+        in[p] = (kerf_cspan){r->plane[p], (size_t)r->g->plane[p].bytes};
+    return kerf_decode(r->g, r->b0, r->b1, in, out, r->dtype, &ref, err);
+}
+
+static kerf_status device_clips(kerf_device *d, const kf_range *r, uint64_t *clipped,
+                                kerf_error *err)
+{
+    (void)d;
+    const kerf_exec ref = {.threads = 1, .backend = "ref"};
+    kerf_cspan in[KERF_PLANES];
+    kerf_extent e = kerf_band_elements(r->g, r->b0, r->b1);
+    kerf_cspan src = {r->dense, (size_t)e.count * (kerf_dtype_bits(r->dtype) / 8)};
+    for (int p = 0; p < KERF_PLANES; p++)
+        in[p] = (kerf_cspan){r->plane[p], (size_t)r->g->plane[p].bytes};
+    return kerf_count_clipped(r->g, r->b0, r->b1, in, src, r->dtype, &ref, clipped, err);
+}
+
+/* Sums of errors: the same bits from every backend, number of threads, and device. */
+static void compare_loss(const subject *s, const kerf_span planes[KERF_PLANES], kerf_cspan src)
+{
+    kerf_device device = {.decode = device_decode, .count_clipped = device_clips};
+    const kerf_exec exec[] = {{.threads = 1, .backend = "ref"},
+                              {.threads = 1, .backend = s->backend},
+                              {.threads = 3, .backend = s->backend},
+                              {.threads = 1, .backend = s->backend, .device = &device}};
+    static float importance[MAX_ELEMENTS];
+    const float *h = s->g.cols % 3 ? NULL : importance;
+    kerf_cspan in[KERF_PLANES];
+    kf_loss loss[sizeof exec / sizeof *exec];
+    for (size_t i = 0; h && i < s->g.cols && i < MAX_ELEMENTS; i++)
+        importance[i] = (float)(next_random() >> 44);
+    for (int p = 0; p < KERF_PLANES; p++) in[p] = constant(planes[p]);
+    for (size_t i = 0; i < sizeof exec / sizeof *exec; i++) {
+        kerf_error err = {0};
+        kerf_status status =
+            kf_find_loss(&s->g, 0, s->g.bands, in, src, s->dtype, h, &exec[i], &loss[i], &err);
+        cases++;
+        if (status != KERF_OK || memcmp(&loss[i], &loss[0], sizeof *loss) != 0)
+            failed(s, "loss", (uint64_t)i);
+    }
+}
+
 /* Encodes some numbers, decodes what came out, and decodes any bytes at all. */
 static void compare(subject *s)
 {
@@ -203,11 +255,15 @@ static void compare(subject *s)
     fill_source(p, (size_t)s->g.elements, s->dtype, s->kind);
     kerf_cspan src = {p, n};
     compare_encode(s, src, planes);
-    if (s->nan != KERF_NAN_ERROR) compare_decode(s, planes, src);
+    if (s->nan != KERF_NAN_ERROR) {
+        compare_decode(s, planes, src);
+        compare_loss(s, planes, src);
+    }
     for (int k = 0; k < KERF_PLANES; k++)
         for (size_t i = 0; i < planes[k].n; i++)
             ((uint8_t *)planes[k].p)[i] = (uint8_t)(next_random() >> 24);
     compare_decode(s, planes, src);
+    compare_loss(s, planes, src);
 }
 
 /* --- what is compared ---------------------------------------------------------------------------

@@ -115,6 +115,21 @@ for kind in nan inf; do
 done
 expect 0 quantize "$tmp/nan.safetensors" -f nvfp4 --keep a.weight -o "$tmp/o.safetensors"
 
+# Workers meet several at once: the first one in the tensor is told, whoever was faster.
+header='{"a.weight":{"dtype":"BF16","shape":[2048,4096],"data_offsets":[0,16777216]}}   '
+printf '%b\0\0\0\0\0\0\0%s' "\\x$(printf %x ${#header})" "$header" > "$tmp/many.safetensors"
+truncate -s $((8 + ${#header} + 16777216)) "$tmp/many.safetensors"
+for row in 2040 1500 700 300; do
+    "$TOOLS/spoil" bytes "$tmp/many.safetensors" $((8 + ${#header} + row * 8192 + 10)) 2 255
+done
+for threads in 1 2 3 5 8 8 8; do
+    for format in mxfp4 nvfp4; do
+        expect 3 quantize "$tmp/many.safetensors" -f $format -j $threads -o "$tmp/o2.safetensors"
+        error_says 'a.weight: element 1228805 is NaN, at \[300, 5\]'
+        absent "$tmp/o2.safetensors"
+    done
+done
+
 # --- progress -----------------------------------------------------------------------------------
 expect 0 quantize "$source" -f nvfp4 -y -o "$tmp/o.safetensors" --progress none
 check "one line of summary" test "$(wc -l <"$tmp/err")" -eq 1
