@@ -222,8 +222,8 @@ __device__ __forceinline__ void load_rows(rows<R> *q, const job &j, const place_
     }
 }
 
-/* Asks for rows to be brought to L2, one a lane. In tiles scales are left out: threads ask for
- * theirs by themselves. */
+/* Asks for rows to be brought to L2, one a lane (job.ahead; not yet run on hardware, and 0). In
+ * tiles scales are left out: threads ask for theirs by themselves. */
 template <bool TILED>
 __device__ __forceinline__ void prefetch_rows(const job &j, unsigned matrix, unsigned place,
                                               unsigned end, unsigned lane)
@@ -508,8 +508,9 @@ __device__ __forceinline__ void take_rows(rows<R> *q, const job &j, const uint8_
 }
 #endif
 
-/* As multiply, but rows come through shared memory, by the copy engine: a warp asks for STAGES
- * steps ahead, the others need no registers or instructions for what is on its way. */
+/* Not chosen for any shape: not yet run on hardware. As multiply, but rows come through shared
+ * memory, by the copy engine: a warp asks for STAGES steps ahead, the others need no registers or
+ * instructions for what is on its way. */
 template <int R, int STAGES, bool TILED>
 __global__ void __launch_bounds__(544, 2) multiply_ring(const __grid_constant__ job j)
 {
@@ -643,7 +644,7 @@ enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
 /* --- host ------------------------------------------------------------------------------------- */
 
-/* Measured on an H200; see bench/notes-gemv.md. */
+/* What was best of all that has been measured: bench/notes-gemv-nvfp4.md. */
 static kf_nvfp4_tuning choose(const kerf_gemv_nvfp4_shape *s)
 {
     return s->cols > 16384 ? kf_nvfp4_tuning{0, 1024, 0, 0} : kf_nvfp4_tuning{0, 512, 0, 0};
