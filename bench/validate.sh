@@ -12,10 +12,11 @@
 #   -o          results are NAME.json and NAME.md (bench/results/predict-h200)
 #
 # The shapes follow from the sha256 of the calibration file, so that they cannot be known before it
-# is frozen nor chosen after: bytes 8i to 8i+7 of sha256("DIGEST I") are two uniform numbers, N and K
-# are 1024 to 32768 and 1024 to 16384, uniform in their logarithms, multiples of 32 and 128, up to 2^28
-# weights. Exit 1 when fewer than 90 % of the predictions are within 10 %, when their median is off
-# by more than 4 %, or when fewer than 95 % of the times lie in the band of the data sheet alone.
+# is frozen nor chosen after: the first two 32-bit words of sha256("DIGEST I"), I = 0, 1, ..., are
+# uniform numbers for N and K, which are 1024 to 32768 and 1024 to 16384, uniform in their
+# logarithms, multiples of 32 and 128, up to 2^28 weights. Exit 1 when fewer than 90 % of the
+# predictions are within 10 %, when their median is off by more than 4 %, or when fewer than 95 % of
+# the times lie in the band of the data sheet alone.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

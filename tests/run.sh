@@ -16,7 +16,7 @@
 # Longer work, never part of --all:
 #   --gpu         the CUDA backend on this machine's GPU: all bytes, compute-sanitizer, speed
 #   --exhaustive  every input of every conversion, every block rule, the laws (half an hour)
-#   --mutation    a seeded fault at a time in codecs/: some test must fail for each
+#   --mutation    a seeded fault at a time in codecs/ or the advisor: some test must fail for each
 #   --coverage    lines and branches of codecs/scalar and codecs/block
 #   --peers       the packages that encoders are named after, compared live (PyTorch: 6 GB)
 #
