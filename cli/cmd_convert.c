@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrange_experts.h"
 #include "fused.h"
 #include "output.h"
 #include "stray.h"
@@ -283,6 +284,7 @@ static kerf_status convert(job *j, kerf_error *err)
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
     TRY(refuse_strays(&j->source, err));
     TRY(manifest_layout(&j->source, j->path, j->args, &j->layout, err));
+    TRY(arrange_experts(&j->source, j->layout, NULL, err));
     if (count_quantized(&j->source) == 0) {
         return fail(err, KERF_E_NOSUP,
                     "%.200s: holds no quantized tensor in a layout that kerf knows; kerf quantize "

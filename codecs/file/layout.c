@@ -65,6 +65,27 @@ int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f)
     return s && s->shares_second;
 }
 
+/* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */
+kerf_experts kerf_layout_experts(const kerf_layout *l)
+{
+    switch ((kf_layout_id)(l - kf_layouts)) {
+    case KF_LAYOUT_KERF:
+    case KF_LAYOUT_BITSANDBYTES:
+    case KF_LAYOUT_GGUF:
+    case KF_LAYOUTS: return KERF_EXPERTS_AS_THEY_ARE;
+    case KF_LAYOUT_GPT_OSS: return KERF_EXPERTS_STACKED;
+    case KF_LAYOUT_MODELOPT:
+    case KF_LAYOUT_COMPRESSED_TENSORS:
+    case KF_LAYOUT_CT_NAIVE:
+    case KF_LAYOUT_DEEPSEEK:
+    case KF_LAYOUT_GPTQ:
+    case KF_LAYOUT_GPTQ_V2:
+    case KF_LAYOUT_AWQ:
+    case KF_LAYOUT_TORCHAO: break;
+    }
+    return KERF_EXPERTS_SINGLE;
+}
+
 kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_error *err)
 {
     int written;

@@ -107,11 +107,13 @@ static json_t *ct_weights(const kerf_format *f)
 }
 
 /* 8-bit schemes multiply in 8 bits, with activations that are quantized as they come: one scale
- * for each token, or for each block of it that meets one of the weights. Integers in words and
- * 4-bit floats are weights only. */
+ * for each token, or for each block of it that meets one of the weights. Integers in words, 4-bit
+ * floats and what is called naive are weights only. */
 static json_t *ct_inputs(const kf_stored *s, const kerf_format *f)
 {
-    if (f->bits != 8 || strcmp(s->scheme, "pack-quantized") == 0) return json_null();
+    if (f->bits != 8 || strcmp(s->scheme, "pack-quantized") == 0 ||
+        strcmp(s->scheme, "naive-quantized") == 0)
+        return json_null();
     json_t *j = ct_weights(f);
     int by_group = f->geometry == KERF_GROUP_TILE || f->geometry == KERF_GROUP_BLOCK;
     json_object_del(j, "block_structure");
@@ -255,6 +257,7 @@ static const struct {
     [KF_LAYOUT_KERF] = {NULL, NULL, NULL, 1},
     [KF_LAYOUT_MODELOPT] = {modelopt_config, modelopt_file, "hf_quant_config.json", 0},
     [KF_LAYOUT_COMPRESSED_TENSORS] = {ct_config, NULL, NULL, 1},
+    [KF_LAYOUT_CT_NAIVE] = {ct_config, NULL, NULL, 1},
     [KF_LAYOUT_DEEPSEEK] = {deepseek_config, NULL, NULL, 0},
     [KF_LAYOUT_BITSANDBYTES] = {bitsandbytes_config, NULL, NULL, 0},
     [KF_LAYOUT_GPTQ] = {gptq_config, gptq_config, "quantize_config.json", 0},

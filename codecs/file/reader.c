@@ -12,6 +12,7 @@
 #include "file/gguf.h"
 #include "file/index.h"
 #include "file/safetensors.h"
+#include "file/view.h"
 
 #define MODEL_NAME "model.safetensors"
 
@@ -369,6 +370,7 @@ kerf_status kerf_reader_read(const kerf_reader *r, const kerf_tensor *t, uint64_
         return kf_fail(err, KERF_E_ARG, offset,
                        "tensor \"%.*s\": bytes beyond its end were asked for", KF_NAME(t->name));
     if (n == 0) return KERF_OK;
+    if (t->view) return kf_view_read(r, t, offset, dst, n, err);
     return kf_blob_read(&r->shard[t->shard].blob, t->offset + offset, dst, n, err);
 }
 
