@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "file/blob.h"
-#include "file/gguf.h"
+#include "file/gguf_split.h"
 #include "file/index.h"
 #include "file/safetensors.h"
 #include "file/view.h"
@@ -22,6 +22,7 @@ typedef struct shard {
     kf_header header; /* its tensors move to the reader */
     int alone;        /* opened by its own name: it may be a GGUF file */
     int is_gguf;
+    kf_gguf_split split; /* of a GGUF file */
 } shard;
 
 struct kerf_reader {
@@ -44,7 +45,8 @@ static kerf_status read_gguf(shard *s, kerf_error *err)
     kf_gguf g;
     s->is_gguf = 1;
     KF_TRY(kf_gguf_read(&s->blob, &g, err));
-    kerf_status st = kf_gguf_take(&g, &s->header, err);
+    kerf_status st = kf_gguf_split_read(&g, s->blob.path, &s->split, err);
+    if (st == KERF_OK) st = kf_gguf_take(&g, &s->header, err);
     kf_gguf_free(&g);
     return st;
 }
@@ -99,13 +101,42 @@ static kerf_status alloc_shards(kerf_reader *r, size_t n, kerf_error *err)
     return KERF_OK;
 }
 
+/* The other parts of a model of several GGUF files, whose first is open. */
+static kerf_status open_parts(kerf_reader *r, const char *path, kerf_error *err)
+{
+    const kf_gguf_split first = r->shard[0].split;
+    shard *all = kf_alloc_zero(first.count, sizeof *all);
+    if (!all) return no_memory(path, err);
+    all[0] = r->shard[0];
+    for (unsigned i = 1; i < first.count; i++) all[i].blob.fd = -1;
+    free(r->shard);
+    r->shard = all;
+    r->shards = first.count;
+    uint64_t tensors = all[0].header.count;
+    for (unsigned i = 1; i < first.count; i++) {
+        char *part = NULL;
+        KF_TRY(kf_gguf_split_path(path, &first, i, &part, err));
+        all[i].alone = 1;
+        kerf_status s = open_shard(&all[i], part, err);
+        if (s == KERF_OK) s = kf_gguf_split_check(part, &all[i].split, &first, i, err);
+        free(part);
+        if (s != KERF_OK) return s;
+        tensors += all[i].header.count;
+    }
+    if (first.tensors == 0 || first.tensors == tensors) return KERF_OK;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%s: says that all parts have %llu tensors, they have %llu", path,
+                   (unsigned long long)first.tensors, (unsigned long long)tensors);
+}
+
 static kerf_status open_file(kerf_reader *r, const char *path, kerf_error *err)
 {
     r->folder = kf_path_folder(path);
     if (!r->folder) return no_memory(path, err);
     KF_TRY(alloc_shards(r, 1, err));
     r->shard[0].alone = 1;
-    return open_shard(&r->shard[0], path, err);
+    KF_TRY(open_shard(&r->shard[0], path, err));
+    return r->shard[0].split.count ? open_parts(r, path, err) : KERF_OK;
 }
 
 static int exists(const char *path)
@@ -333,7 +364,7 @@ int kerf_reader_is_folder(const kerf_reader *r)
 
 int kerf_reader_is_gguf(const kerf_reader *r)
 {
-    return r->shards == 1 && r->shard[0].is_gguf;
+    return r->shards > 0 && r->shard[0].is_gguf;
 }
 
 int kerf_reader_metadata_at(const kerf_reader *r, size_t i, size_t k, const char **key,
