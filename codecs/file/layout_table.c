@@ -122,13 +122,10 @@ static const char not_loaded[] = "vLLM's loader of modelopt files has no INT8";
      {{".weight", KERF_U8, KF_FORM_WOVEN, KF_BLOCK_CODES, flip, 0, NULL}, PART(NULL, U8, WOVEN, BLOCK_SCALES), second, NO_PART}, \
      {KF_EXTRA_NONE}},
 
-static const char needs_inputs[] =
-    "loaders of this scheme need an input scale for each layer, which weights alone do not give";
-
 const kf_stored kf_stored_table[] = {
     /*       format          scheme                       rows cols shares */
     MODELOPT(NVFP4,          "W4A16_NVFP4",                 1,  16, 1, NULL, AS_IS("", U8), AS_IS("_scale", F8_E4M3), AS_IS("_scale_2", F32))
-    MODELOPT(FP8_E4M3,       "FP8",                         1,   1, 1, needs_inputs, AS_IS("", F8_E4M3), AS_IS("_scale", F32))
+    MODELOPT(FP8_E4M3,       "FP8",                         1,   1, 1, NULL, AS_IS("", F8_E4M3), AS_IS("_scale", F32))
     MODELOPT(FP8_E4M3_ROW,   "FP8_PER_CHANNEL_PER_TOKEN",   1,   1, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, VECTOR))
     MODELOPT(FP8_E4M3_TILE,  "FP8_PB_WO",                 128, 128, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, TILES))
     MODELOPT(MXFP8_E4M3,     "MXFP8",                       1,  32, 0, NULL, AS_IS("", F8_E4M3), AS_IS("_scale", U8))

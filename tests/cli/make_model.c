@@ -9,6 +9,7 @@
  *   turned       stacked experts with their output features last
  *   experts      the same layer of experts in each FORM: single, stacked, turned (input features
  *                first), and with gate and up alternating and biases: oss, oss-single, oss-turned
+ *   inputs       a layer whose inputs were calibrated: X.input_scale beside each weight
  *   gaussian     a.weight [256, 4096] F32, normally distributed with deviation 0.02
  *   big          tensors of 256 MiB, N MiB in all
  *   many         a model folder of N shards with N tensors in all, of N rows of 256 each
@@ -199,6 +200,20 @@ static void make_moe(const char *path)
     write_model(&m, path, -1, 0);
 }
 
+static void make_inputs(const char *path)
+{
+    static const char *const names[][2] = {
+        {"layers.0.mlp.gate_proj.weight", "layers.0.mlp.gate_proj.input_scale"},
+        {"layers.0.mlp.up_proj.weight", "layers.0.mlp.up_proj.input_scale"},
+        {"layers.0.mlp.down_proj.weight", "layers.0.mlp.down_proj.input_scale"}};
+    model m = {.count = 0};
+    for (size_t i = 0; i < 3; i++) {
+        add(&m, names[i][0], KERF_BF16, (kerf_shape){2, {64, 64}}, 0);
+        add(&m, names[i][1], KERF_F32, (kerf_shape){0, {0}}, 0);
+    }
+    write_model(&m, path, -1, 0);
+}
+
 static void make_turned(const char *path)
 {
     model m = {.count = 0};
@@ -369,6 +384,8 @@ int main(int argc, char **argv)
         make_groups(argv[2]);
     } else if (strcmp(kind, "moe") == 0) {
         make_moe(argv[2]);
+    } else if (strcmp(kind, "inputs") == 0) {
+        make_inputs(argv[2]);
     } else if (strcmp(kind, "turned") == 0) {
         make_turned(argv[2]);
     } else if (strcmp(kind, "experts") == 0 && argc == 4) {
@@ -381,10 +398,11 @@ int main(int argc, char **argv)
         make_many(argv[2], strtoul(argv[3], NULL, 10), strtoul(argv[4], NULL, 10),
                   strtoul(argv[5], NULL, 10));
     } else {
-        fprintf(stderr, "usage: make_model nan|inf|odd|shards|groups|moe|turned|gaussian OUT\n"
-                        "       make_model experts OUT FORM\n"
-                        "       make_model big OUT MEBIBYTES\n"
-                        "       make_model many OUT SHARDS TENSORS ROWS\n");
+        fprintf(stderr,
+                "usage: make_model nan|inf|odd|shards|groups|moe|turned|inputs|gaussian OUT\n"
+                "       make_model experts OUT FORM\n"
+                "       make_model big OUT MEBIBYTES\n"
+                "       make_model many OUT SHARDS TENSORS ROWS\n");
         return 2;
     }
     return 0;

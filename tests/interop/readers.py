@@ -92,7 +92,7 @@ class Seen:
     differ: int = 0
     perplexity: float = math.nan
     plain: float = math.nan
-    logits: float = math.nan  # the largest difference from those of the plain model
+    logits: float = math.nan  # the largest difference from those of the plain model, of its largest
     problem: str = ""
 
 
@@ -344,6 +344,19 @@ def quantize_with_bitsandbytes(case):
     return seen
 
 
+def load_with_bitsandbytes(case, tokens):
+    """The whole model through transformers, whose layers must hold the stored codes. Its product rounds
+    activations to 8 bits too."""
+    seen = Seen(case, f"{version('transformers')}, {version('bitsandbytes')}")
+    loaded, t = load_model(case.folder, case), raw_tensors(case.folder / "model.safetensors")
+    for name, p in loaded.named_parameters():
+        if name.removesuffix("weight") + "SCB" in t:
+            seen.weights += 1
+            seen.differ += not np.array_equal(p.data.cpu().numpy(), t[name])
+    seen.perplexity, seen.plain = perplexity(loaded, tokens), perplexity(load_model(case.plain, case), tokens)
+    return seen
+
+
 def check_loader_rules(case):
     """Every rule of vLLM's loaders that can be asked of files."""
     seen = Seen(case, "rules of vLLM's loaders (loader_rules.py)")
@@ -439,24 +452,23 @@ def read_with_transformers(case, tokens):
     of their own."""
     package = {"deepseek": "accelerate"}.get(case.layout, case.layout.removesuffix("-naive"))
     seen = Seen(case, f"{version('transformers')}, {version(package)}")
-    plain, decoded = load_model(case.plain, case), load_model(case.folder, case)
-    seen.perplexity = perplexity(load_model(case.folder, case), tokens)
-    seen.plain = perplexity(plain, tokens)
-    compare(seen, dense_weights(decoded, case))
-    seen.logits = compare_logits(decoded, plain, tokens[:1])
+    plain, loaded = load_model(case.plain, case), load_model(case.folder, case)
+    seen.perplexity, seen.plain = perplexity(loaded, tokens), perplexity(plain, tokens)
+    seen.logits = compare_logits(loaded, plain, tokens[:1])
+    compare(seen, dense_weights(load_model(case.folder, case), case))
     return seen
 
 
-def compare_logits(decoded, plain, row):
-    """Of the decoded weights in the reader's own model, without what its scheme does to activations."""
+def compare_logits(loaded, plain, row):
+    """Of the loaded model without what its scheme does to activations."""
     import torch
 
-    for module in decoded.modules():
-        if hasattr(module, "quantization_enabled"):
-            module.quantization_enabled = False
+    for module in loaded.modules():
+        if getattr(module, "quantization_scheme", None) is not None:
+            module.quantization_scheme.input_activations = None
     with torch.no_grad():
-        a, b = decoded(row).logits.float(), plain(row).logits.float()
-    return (a - b).abs().max().item()
+        a, b = loaded(row).logits.float(), plain(row).logits.float()
+    return ((a - b).abs().max() / b.abs().max()).item()
 
 
 def decompress_with_compressed_tensors(case):
@@ -623,6 +635,7 @@ def read_all(case, kerf, scratch, model, light):
         yield attempt(read_awq, case, kerf, scratch)
     if case.codec == "int8:bnb" and not light:
         yield attempt(quantize_with_bitsandbytes, case)
+        yield attempt(load_with_bitsandbytes, case, eval_tokens(model))
     if light or case.layout in NUMPY_ONLY or case.codec == "int8:bnb":
         return
     if "asym" in case.format:

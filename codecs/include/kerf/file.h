@@ -218,6 +218,16 @@ KERF_API KERF_CHECK kerf_status kerf_layout_check_tensor(const kerf_layout *l, c
 /* 1 when layers that runtimes fuse into one matrix must have the same scale per matrix. */
 KERF_API int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f);
 
+/* What the scale of a layer's activations is called beside weights of this format ("input_scale"):
+ * one F32, of shape [1] where *is_vector, else []. *is_inverse: it divides. NULL: the layout has
+ * none. */
+KERF_API const char *kerf_layout_input(const kerf_layout *l, const kerf_format *f, int *is_inverse,
+                                       int *is_vector);
+
+/* The number to divide by instead of multiplying by x: of those near 1 / x the one whose reciprocal
+ * is x, where there is one. */
+KERF_API float kerf_inverse_of(float x);
+
 /* --- quantized tensors in a checkpoint ------------------------------------------------------- */
 
 #define KERF_EXTRAS 3 /* the most tensors of a weight that store no plane */
@@ -324,7 +334,7 @@ KERF_API void kerf_weight_writer_close(kerf_weight_writer *w); /* NULL is fine *
  * has one. weights: all of the output; those with a codec are quantized, the others are listed as
  * not. At most KERF_COMPANIONS; *count may be 0: the source has no config.json. The texts are
  * malloc'd; release them with kerf_companions_free. KERF_E_NOSUP: the loaders cannot be told of
- * such a mixture, or load experts another way. */
+ * such a mixture, load experts another way, or need input scales that are not there. */
 #define KERF_COMPANIONS 2
 KERF_API KERF_CHECK kerf_status kerf_layout_companions(const kerf_layout *l, const kerf_reader *r,
                                                        const kerf_weight *weights,
