@@ -62,6 +62,21 @@ static int looks_like_gguf(const shard *s, kerf_status *st, kerf_error *err)
     return *st == KERF_OK && kf_gguf_is(first);
 }
 
+/* torch.save's files: a zip, or in older ones the pickle itself. Only asked of what is nothing
+ * else, for a header may well have as many bytes. */
+static int is_pickle(const uint8_t first[8])
+{
+    return memcmp(first, "PK\3\4", 4) == 0 || (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5);
+}
+
+static kerf_status fail_pickle(const char *path, kerf_error *err)
+{
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "%s: a pickle of PyTorch, which runs what it holds when it is opened: not read; "
+                   "save the model with safetensors",
+                   path);
+}
+
 static kerf_status read_header(shard *s, kerf_error *err)
 {
     const char *path = s->blob.path;
@@ -75,7 +90,8 @@ static kerf_status read_header(shard *s, kerf_error *err)
                        "%s: %zu bytes, too short for a safetensors file (8 bytes and a header)",
                        path, (size_t)s->blob.bytes);
     KF_TRY(kf_blob_read(&s->blob, 0, first, sizeof first, err));
-    KF_TRY(kf_header_length(path, first, s->blob.bytes, &n, err));
+    st = kf_header_length(path, first, s->blob.bytes, &n, err);
+    if (st != KERF_OK) return is_pickle(first) ? fail_pickle(path, err) : st;
     char *text = kf_alloc(n, 1);
     if (!text) return no_memory(path, err);
     st = kf_blob_read(&s->blob, sizeof first, text, n, err);
@@ -267,8 +283,10 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
     r->folder = strdup(path);
     char *file = find_packed_or_plain(path, MODEL_NAME);
     char *index = kf_path_join(path, KF_INDEX_NAME);
+    char *pickle = kf_path_join(path, "pytorch_model.bin");
+    char *pickles = kf_path_join(path, "pytorch_model.bin.index.json");
     kerf_status s;
-    if (!r->folder || !file || !index) {
+    if (!r->folder || !file || !index || !pickle || !pickles) {
         s = no_memory(path, err);
     } else if (exists(file)) {
         s = alloc_shards(r, 1, err);
@@ -276,6 +294,8 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
         if (s == KERF_OK) s = join_tensors(r, err);
     } else if (exists(index)) {
         s = open_index(r, index, err);
+    } else if (exists(pickle) || exists(pickles)) {
+        s = fail_pickle(exists(pickle) ? pickle : pickles, err);
     } else {
         s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                     "%s: no %s and no %s in this folder; give the file itself if it is named "
@@ -284,6 +304,8 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
     }
     free(file);
     free(index);
+    free(pickle);
+    free(pickles);
     return s;
 }
 
