@@ -471,6 +471,32 @@ def compare_logits(loaded, plain, row):
     return ((a - b).abs().max() / b.abs().max()).item()
 
 
+def load_gpt_oss(case, kerf, scratch):
+    """A small model of gpt-oss's architecture, whose experts transformers holds as [experts, in, out]: kerf
+    quantizes the folder that it saves, and it must read the same weights back."""
+    import torch
+    from transformers import AutoModelForCausalLM, GptOssConfig, GptOssForCausalLM
+
+    seen = Seen(case, f"{version('transformers')}, GptOssForCausalLM")
+    plain, folder, wide = (scratch / x for x in ("gpt-oss-plain", "gpt-oss-mxfp4", "gpt-oss-wide"))
+    torch.manual_seed(5)
+    model = GptOssForCausalLM(GptOssConfig(
+        num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, vocab_size=256, hidden_size=128,
+        intermediate_size=96, head_dim=32, num_attention_heads=4, num_key_value_heads=2)).to(torch.bfloat16)
+    for p in model.parameters():
+        p.data.normal_(0, 0.05)
+    model.save_pretrained(plain)
+    subprocess.run([kerf, "quantize", plain, "-f", "mxfp4", "--layout", "gpt-oss", "-o", folder],
+                   check=True, capture_output=True)
+    subprocess.run([kerf, "dequantize", folder, "--dtype", "fp32", "-o", wide], check=True, capture_output=True)
+    ours = raw_tensors(wide / "model.safetensors")
+    for name, p in AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).named_parameters():
+        if name.endswith("experts.gate_up_proj") or name.endswith("experts.down_proj"):
+            seen.weights += 1
+            seen.differ += not np.array_equal(p.detach().float().numpy(), bf16(np.swapaxes(ours[name], 1, 2)))
+    return seen
+
+
 def decompress_with_compressed_tensors(case):
     """Layer by layer. transformers 5.23 cannot load any asymmetric packed checkpoint with
     compressed-tensors 0.20, not even theirs: its placeholder for the zero points is not packed."""
@@ -636,6 +662,8 @@ def read_all(case, kerf, scratch, model, light):
     if case.codec == "int8:bnb" and not light:
         yield attempt(quantize_with_bitsandbytes, case)
         yield attempt(load_with_bitsandbytes, case, eval_tokens(model))
+    if case.layout == "gpt-oss" and not light:
+        yield attempt(load_gpt_oss, case, kerf, scratch)
     if light or case.layout in NUMPY_ONLY or case.codec == "int8:bnb":
         return
     if "asym" in case.format:
@@ -667,7 +695,8 @@ def write_table(path, results):
              "source: *equal* counts the rules that hold of the folder. Two are not asked where vLLM has no such",
              "scheme: of int2 in compressed-tensors, which transformers reads, and of asymmetric GPTQ (GPTQModel).",
              "`--light` runs the readers that need no PyTorch and keeps the rows of the others. Stacked experts are",
-             "two tensors of a model that the test makes. For `bitsandbytes int8` the package's own quantizer must",
+             "two tensors of a model that the test makes, and for transformers those of a small model of gpt-oss's",
+             "architecture, quantized from the folder that transformers saved. For `bitsandbytes int8` the package's own quantizer must",
              "choose the stored bytes and its decoding ours, to the last bit: it multiplies by 1/127 where kerf",
              "divides by 127.", "",
              "*Logits*: the largest difference, in parts of the largest logit, between the loaded model, without what",
