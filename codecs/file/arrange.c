@@ -233,13 +233,20 @@ static size_t prefix_of(const kerf_weight *w)
     return 0;
 }
 
+/* Dense, and of elements that are whole bytes. */
+static int is_plain(const kerf_weight *w)
+{
+    const unsigned bits = kerf_dtype_bits(w->dtype);
+    return !w->codec.format && !w->plane[0]->block_type && bits > 0 && bits % 8 == 0;
+}
+
 /* Whether the rows of a quantized stack can be told apart: its planes are arrays of rows, or of
  * bands of them that end where the parts do. */
 static int can_be_sliced(const kerf_weight *w, uint64_t rows, int step)
 {
     const kerf_geometry *g = &w->geometry;
     const kf_stored *s = w->codec.format ? kf_stored_find(w->layout, w->codec.format) : NULL;
-    if (!w->codec.format) return w->dtype != KERF_DTYPE_NONE && !w->plane[0]->block_type;
+    if (!w->codec.format) return is_plain(w);
     if (s && s->rank != 3) return 0; /* layout kerf has no rows in the table */
     if (g->format->geometry == KERF_GROUP_FLAT) return 0;
     return rows % g->band_rows == 0 && (step == 1 || g->band_rows == 1);
@@ -260,7 +267,7 @@ static int shapes_agree(layer *l)
 static int bias_agrees(const layer *l, int which, uint64_t n)
 {
     const kerf_weight *b = l->stack[which];
-    return !b || (b->shape.rank == 2 && !b->codec.format && b->shape.dim[0] == l->experts &&
+    return !b || (b->shape.rank == 2 && is_plain(b) && b->shape.dim[0] == l->experts &&
                   b->shape.dim[1] == n);
 }
 
@@ -330,7 +337,7 @@ static int can_be_stacked(const kerf_weight *w, const char *kind)
 {
     const kf_stored *s = w->codec.format ? kf_stored_find(w->layout, w->codec.format) : NULL;
     if (w->shape.rank != (strcmp(kind, "bias") == 0 ? 1u : 2u)) return 0;
-    if (!w->codec.format) return !w->plane[0]->block_type;
+    if (!w->codec.format) return is_plain(w);
     if (w->geometry.band_rows != 1 || w->geometry.format->geometry == KERF_GROUP_FLAT) return 0;
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
         if (w->plane[p] && (w->geometry.plane[p].per_matrix || (s && s->part[p].coding != KF_COPY)))
