@@ -478,7 +478,7 @@ def load_gpt_oss(case, kerf, scratch):
     from transformers import AutoModelForCausalLM, GptOssConfig, GptOssForCausalLM
 
     seen = Seen(case, f"{version('transformers')}, GptOssForCausalLM")
-    plain, folder, wide = (scratch / x for x in ("gpt-oss-plain", "gpt-oss-mxfp4", "gpt-oss-wide"))
+    plain, folder, wide = (scratch / x for x in ("theirs", "theirs-mxfp4", "theirs-wide"))
     torch.manual_seed(5)
     model = GptOssForCausalLM(GptOssConfig(
         num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, vocab_size=256, hidden_size=128,
@@ -696,11 +696,11 @@ def write_table(path, results):
              "scheme: of int2 in compressed-tensors, which transformers reads, and of asymmetric GPTQ (GPTQModel).",
              "`--light` runs the readers that need no PyTorch and keeps the rows of the others. Stacked experts are",
              "two tensors of a model that the test makes, and for transformers those of a small model of gpt-oss's",
-             "architecture, quantized from the folder that transformers saved. For `bitsandbytes int8` the package's own quantizer must",
-             "choose the stored bytes and its decoding ours, to the last bit: it multiplies by 1/127 where kerf",
-             "divides by 127.", "",
+             "architecture, quantized from the folder that transformers saved. For `bitsandbytes int8` the package's",
+             "own quantizer must choose the stored bytes and its decoding ours, to the last bit: it multiplies by",
+             "1/127 where kerf divides by 127.", "",
              "*Logits*: the largest difference, in parts of the largest logit, between the loaded model, without what",
-             "its scheme does to activations, and a plain model of our weights.",
+             "its scheme does to activations, and a plain model of our weights.", "",
              f"*Perplexity*: of the loaded model on the first {ROWS * 256:,} tokens of eval.u16, and of a plain model",
              "with the weights that kerf decoded. They differ where a scheme quantizes activations too (mxfp8, fp8,",
              "int8 without a group) and where a reader multiplies by rules of its own (bitsandbytes). transformers",
