@@ -41,6 +41,8 @@ class Folder:
         dense = {n for n, (t, _) in self.tensors.items() if n in source and t in ("BF16", "F16", "F32")}
         self.shape = {n.removesuffix(".weight"): s for n, s in source.items() if n not in dense}
         self.kept = {n.removesuffix(".weight") for n, s in source.items() if n in dense and len(s) > 1}
+        if "lm_head" not in self.shape:  # a layer to vLLM also when it is the embedding
+            self.kept.add("lm_head")
 
     def rule(self, where, holds, text):
         self.count += 1
