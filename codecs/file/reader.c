@@ -66,14 +66,16 @@ static int looks_like_gguf(const shard *s, kerf_status *st, kerf_error *err)
  * else, for a header may well have as many bytes. */
 static int is_pickle(const uint8_t first[8])
 {
-    return memcmp(first, "PK\3\4", 4) == 0 || (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5);
+    const int begins = first[2] == 0x8a || first[2] == 0x95 || first[2] == '}';
+    return memcmp(first, "PK\3\4", 4) == 0 ||
+           (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 && begins);
 }
 
 static kerf_status fail_pickle(const char *path, kerf_error *err)
 {
-    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                   "%s: a pickle of PyTorch, which runs what it holds when it is opened: not read; "
-                   "save the model with safetensors",
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%s: not a safetensors file, but a pickle of PyTorch, which runs what it holds "
+                   "when it is opened: save the model with safetensors",
                    path);
 }
 
