@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrange_experts.h"
 #include "fused.h"
+#include "input_scales.h"
 #include "output.h"
 #include "stray.h"
 #include "stream.h"
@@ -18,6 +20,7 @@ typedef struct job {
     manifest manifest;
     progress progress;
     kerf_weight *target;       /* per weight of the source: what it becomes            */
+    input_scale **input;       /* ... when it is the scale of a layer's inputs         */
     unsigned *foreign_from;    /* ... and the scales that mean other numbers then      */
     uint64_t rounded, foreign; /* numbers that do not turn back; bytes that the new
                                   layout reads as other numbers                        */
@@ -72,7 +75,7 @@ static kerf_status find_losses(job *j, kerf_error *err)
     for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
         const kerf_weight *w = kerf_weights_at(j->source.weights, i);
         int differs = 0;
-        inputs += is_input_scale(w) != 0;
+        inputs += is_input_scale(w) && !j->input[i];
         smoothed += ends_with(w->name, ".pre_quant_scale") != 0;
         if (!w->codec.format || !kerf_layout_shares_scale(j->layout, w->codec.format)) continue;
         TRY(group_differs(j, w, &differs, err));
@@ -108,10 +111,17 @@ static kerf_status declare_output(job *j, kerf_error *err)
     TRY(manifest_open(&j->manifest, j->path, j->args, err));
     TRY(allocate(&j->target, count, sizeof *j->target, err));
     TRY(allocate(&j->foreign_from, count, sizeof *j->foreign_from, err));
+    TRY(allocate(&j->input, count, sizeof *j->input, err));
     for (size_t i = 0; i < count; i++) {
         kerf_weight *w = &j->target[i];
         *w = *kerf_weights_at(j->source.weights, i);
         j->converted += w->codec.format != NULL;
+        TRY(input_scale_open(&j->source, j->layout, w, &j->input[i], err));
+        if (j->input[i]) {
+            w->plane[0] = &j->input[i]->tensor;
+            w->name = w->plane[0]->name;
+            w->shape = w->plane[0]->shape;
+        }
         TRY(kerf_weight_fit(j->source.reader, j->layout, w, &j->foreign_from[i], err));
         if (w->codec.format) TRY(check_weight(j, w, err));
         TRY(manifest_add_weight(&j->manifest, j->layout, w, err));
@@ -215,6 +225,13 @@ static kerf_status write_weight(void *ctx, kerf_writer *to, size_t i, size_t ent
     job *j = ctx;
     (void)exec;
     const kerf_weight *w = &j->target[i];
+    if (j->input[i]) {
+        uint64_t inexact = 0;
+        TRY(input_scale_write(j->input[i], &j->source, kerf_weights_at(j->source.weights, i), to,
+                              entry, &inexact, err));
+        *note = note_of(inexact, 0);
+        return KERF_OK;
+    }
     int same = !w->codec.format || w->layout == j->layout;
     progress_tensor(&j->progress, w->name, same ? "copy" : "convert");
     return same ? copy_weight(&j->source, w, to, entry, &j->progress, err)
@@ -284,6 +301,7 @@ static kerf_status convert(job *j, kerf_error *err)
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
     TRY(refuse_strays(&j->source, err));
     TRY(manifest_layout(&j->source, j->path, j->args, &j->layout, err));
+    TRY(arrange_experts(&j->source, j->layout, NULL, err));
     if (count_quantized(&j->source) == 0) {
         return fail(err, KERF_E_NOSUP,
                     "%.200s: holds no quantized tensor in a layout that kerf knows; kerf quantize "
@@ -291,8 +309,8 @@ static kerf_status convert(job *j, kerf_error *err)
                     j->source.path);
     }
     j->losses = json_array();
-    TRY(find_losses(j, err));
     TRY(declare_output(j, err));
+    TRY(find_losses(j, err));
     TRY(write_output(j, err));
     add_loss(
         j,
@@ -311,6 +329,10 @@ static int run_convert(const args *a, kerf_error *err)
     job j = {.args = a};
     kerf_status s = convert(&j, err);
     json_decref(j.losses);
+    for (size_t i = 0; j.input && i < kerf_weights_count(j.source.weights); i++) {
+        input_scale_close(j.input[i]);
+    }
+    free(j.input);
     free(j.target);
     free(j.foreign_from);
     manifest_close(&j.manifest);

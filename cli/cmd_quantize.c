@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "arrange_experts.h"
 #include "decide.h"
 #include "encode_tensor.h"
 #include "fused.h"
@@ -321,6 +322,7 @@ static kerf_status quantize(job *j, kerf_error *err)
     TRY(team_open(&j->team, a, err));
     TRY(checkpoint_open(&j->source, j->source_path, err));
     TRY(manifest_layout(&j->source, j->path, a, &j->layout, err));
+    TRY(arrange_experts(&j->source, j->layout, a, err));
     TRY(make_plan(j, err));
     if (args_has(a, "dry-run")) {
         return args_has(a, "json") ? print_plan_json(j, err) : print_plan(j, err);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrange_experts.h"
 #include "compare.h"
 #include "figures.h"
 #include "limits.h"
@@ -233,6 +234,7 @@ static kerf_status verify(job *j, kerf_error *err)
     TRY(limits_open(&j->limits, args_value(j->args, "limits"), err));
     TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
     TRY(checkpoint_open(&j->other, args_operand(j->args, 1), err));
+    TRY(arrange_experts_like(&j->source, &j->other, err));
     TRY(compare_all(j, err));
     if (write_path) TRY(write_limits(j, write_path, err));
     return args_has(j->args, "json") ? print_document(j, err) : print_text(j, err);

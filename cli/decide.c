@@ -59,6 +59,12 @@ static int matches(const char *glob, const char *name)
     return fnmatch(glob, name, 0) == 0;
 }
 
+/* A pattern for a stack of experts is one for each of them. */
+static int matches_weight(const char *glob, const kerf_weight *w)
+{
+    return matches(glob, w->name) || (w->whole && matches(glob, w->whole));
+}
+
 kerf_status parse_codec(const char *text, kerf_codec *out, kerf_error *err)
 {
     kerf_status s = kerf_codec_find(text, out, err);
@@ -141,11 +147,11 @@ static const char *obstacle(const kerf_weight *w, char *text, size_t size)
     return text;
 }
 
-static const char *match_option(const args *a, const char *which, const char *name)
+static const char *match_option(const args *a, const char *which, const kerf_weight *w)
 {
     const char *glob;
     for (size_t i = 0; (glob = args_value_at(a, which, i)) != NULL; i++) {
-        if (matches(glob, name)) return glob;
+        if (matches_weight(glob, w)) return glob;
     }
     return NULL;
 }
@@ -168,7 +174,7 @@ static kerf_status apply_rules(decision *d, const rules *r, int *found, kerf_err
     const kerf_weight *w = d->weight;
     *found = 0;
     for (size_t i = r->count; i-- > 0;) {
-        if (!matches(r->item[i].glob, w->name)) continue;
+        if (!matches_weight(r->item[i].glob, w)) continue;
         char text[96];
         const char *why = obstacle(w, text, sizeof text);
         if (r->item[i].codec.format && why) {
@@ -205,9 +211,9 @@ static kerf_status decide_one(const request *r, decision *d, kerf_error *err)
     if (found) return KERF_OK;
     if ((why = obstacle(w, text, sizeof text)) != NULL) {
         snprintf(d->reason, sizeof d->reason, "%s", why);
-    } else if ((glob = match_option(a, "keep", w->name)) != NULL) {
+    } else if ((glob = match_option(a, "keep", w)) != NULL) {
         snprintf(d->reason, sizeof d->reason, "--keep %s", glob);
-    } else if (args_has(a, "only") && !match_option(a, "only", w->name)) {
+    } else if (args_has(a, "only") && !match_option(a, "only", w)) {
         snprintf(d->reason, sizeof d->reason, "not in --only");
     } else if (!r->all_tensors && (why = default_reason(w)) != NULL) {
         snprintf(d->reason, sizeof d->reason, "%s", why);
@@ -270,7 +276,7 @@ static kerf_status check_glob(const checkpoint *c, const char *which, const char
                               kerf_error *err)
 {
     for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
-        if (matches(glob, kerf_weights_at(c->weights, i)->name)) return KERF_OK;
+        if (matches_weight(glob, kerf_weights_at(c->weights, i))) return KERF_OK;
     }
     return USAGE(err, "--%s %.200s matches no tensor; kerf inspect %.200s lists them", which, glob,
                  c->path);

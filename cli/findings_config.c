@@ -34,6 +34,12 @@ static int is_layout(const context *x, const char *name)
     return strcmp(x->layout->name, name) == 0;
 }
 
+/* Which has two layouts that differ in one word of config.json. */
+static int is_compressed_tensors(const context *x)
+{
+    return strncmp(x->layout->name, "compressed-tensors", strlen("compressed-tensors")) == 0;
+}
+
 /* --- numbers of a format ------------------------------------------------------------------- */
 
 static int differs(const json_t *object, const char *key, json_int_t wanted)
@@ -98,7 +104,7 @@ static const char *contradiction(const context *x, const kerf_format *f)
     if (json_is_boolean(in_8) && json_is_true(in_8) != (f->element == KERF_ELEM_S8))
         return "load_in_8bit";
     if (is_layout(x, "modelopt") && scheme && !algorithm_fits(x->q, scheme)) return "quant_algo";
-    if (is_layout(x, "compressed-tensors") && !groups_fit(x->q, f)) return "config_groups";
+    if (is_compressed_tensors(x) && !groups_fit(x->q, f)) return "config_groups";
     if (f->geometry == KERF_GROUP_TILE && json_is_array(sides) &&
         json_integer_value(json_array_get(sides, 0)) != (json_int_t)f->group)
         return "weight_block_size";
@@ -234,7 +240,7 @@ static const char *input_suffix(const context *x, const char **who)
     if (is_layout(x, "modelopt") && text_of(x->q, "quant_algo", &name))
         return strcmp(name, "NVFP4") == 0 || strcmp(name, "FP8") == 0 ? "input_scale" : NULL;
     *who = "input_activations";
-    if (!is_layout(x, "compressed-tensors") || !json_is_object(groups)) return NULL;
+    if (!is_compressed_tensors(x) || !json_is_object(groups)) return NULL;
     json_object_foreach(groups, key, group)
     {
         const json_t *inputs = json_object_get(group, "input_activations");

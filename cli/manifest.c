@@ -171,11 +171,12 @@ static void split(manifest *m)
     }
 }
 
-/* The name of shard i: as the source has it, uncompressed, or counted. NULL: no memory. */
+/* The name of shard i: as the source has it, uncompressed, or counted where that has others or was
+ * GGUF. NULL: no memory. */
 static char *shard_name(const manifest *m, const checkpoint *source, size_t i)
 {
     char text[80];
-    if (!m->shard_bytes) {
+    if (!m->shard_bytes && !kerf_reader_is_gguf(source->reader)) {
         const char *name = kerf_reader_shard(source->reader, i);
         return strndup(name, strlen(name) - (ends_with(name, ".zst") ? 4 : 0));
     }

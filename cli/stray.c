@@ -26,7 +26,8 @@ static const struct {
     {".scales", ".blocks"},
 };
 
-static const char *const codes[] = {".weight", ".weight_packed", ".qweight", "_proj_blocks"};
+static const char *const codes[] = {".weight", ".weight_packed", ".qweight", "_proj_blocks",
+                                    "._weight_qdata"};
 
 static int has_codes(const kerf_weight *w)
 {
@@ -62,12 +63,12 @@ int is_stray(const checkpoint *c, const kerf_weight *w)
 char *stray_reason(const checkpoint *c, const kerf_weight *w, char *out, size_t size)
 {
     char why[256];
-    if (ends_with(w->name, "_weight_qdata")) {
-        snprintf(out, size,
-                 "is a tensor of torchao, whose arrangement depends on its version: not read; save "
-                 "the model in plain types or with compressed-tensors");
-    } else if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
+    if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
         snprintf(out, size, "holds codes, but no layout has them so: %.220s", why);
+    } else if (ends_with(w->name, "_weight_qdata")) {
+        snprintf(out, size,
+                 "is a tensor of torchao, of a class that kerf does not read (it reads Int8Tensor "
+                 "and Float8Tensor): save the model in plain types or with compressed-tensors");
     } else {
         snprintf(out, size,
                  "belongs to a quantized weight, but not all of its tensors are there as a layout "

@@ -109,7 +109,11 @@ static const struct malformed_gguf malformed_gguf_cases[] = {
     {"g-align-array",       DATA,  "its type is not u32",       G_KEY("s'general.alignment' 9:4 4:4 1:8 32:4"), NULL},
     {"g-quant-version",     NOSUP, "quantization_version 1",    G_HEAD(1, 1) G_U32("general.quantization_version", 1) G_TENSOR1("w", 32, 8, 0) "a32 *34 0", NULL},
     {"g-quant-type",        DATA,  "its type is not u32",       G_KEY("s'general.quantization_version' 5:4 2:4"), NULL},
-    {"g-split",             NOSUP, "one of 3 parts",            G_KEY("s'split.count' 2:4 3:2"), NULL},
+    {"g-split",             DATA,  "must be named",             G_KEY("s'split.count' 2:4 3:2"), NULL},
+    {"g-split-later",       DATA,  "is part 3 of 3: give the first", G_HEAD(0, 2) "s'split.count' 2:4 3:2 s'split.no' 2:4 2:2", NULL},
+    {"g-split-beyond",      DATA,  "says that it is part 4 of 3", G_HEAD(0, 2) "s'split.count' 2:4 3:2 s'split.no' 2:4 3:2", NULL},
+    {"g-split-no",          DATA,  "says that it is part 6 of 0", G_KEY("s'split.no' 2:4 5:2"), NULL},
+    {"g-split-tensors",     DATA,  "its type is not i32",       G_KEY(G_U32("split.tensors.count", 3)), NULL},
     {"g-split-type",        DATA,  "its type is not u16",       G_KEY(G_U32("split.count", 3)), NULL},
 
     /* tensors */

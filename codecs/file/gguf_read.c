@@ -161,13 +161,10 @@ static kerf_status take_meaning(parser *p, const char *name, const kf_gguf_key *
     } else if (strcmp(name, "general.quantization_version") == 0) {
         if (k->type != KF_GGUF_U32) return fail(p, KERF_E_DATA, "its type is not u32");
         p->quantization_version = (uint32_t)v;
-    } else if (strcmp(name, "split.count") == 0) {
+    } else if (strcmp(name, "split.count") == 0 || strcmp(name, "split.no") == 0) {
         if (k->type != KF_GGUF_U16) return fail(p, KERF_E_DATA, "its type is not u16");
-        if (v > 1)
-            return fail(p, KERF_E_NOSUP,
-                        "one of %" PRIu64 " parts of a model: join them first with "
-                        "llama-gguf-split --merge",
-                        v);
+    } else if (strcmp(name, "split.tensors.count") == 0) {
+        if (k->type != KF_GGUF_I32) return fail(p, KERF_E_DATA, "its type is not i32");
     }
     return KERF_OK;
 }

@@ -2,12 +2,12 @@
  *
  * The keys are those of the header that the metadata carry, byte for byte and in their order, but
  * for one: general.file_type tells what most matrices are, and that has changed. Blocks need
- * general.quantization_version. */
+ * general.quantization_version. What said that the source was one of several parts is left out. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/gguf.h"
+#include "file/gguf_split.h"
 #include "file/plan.h"
 
 #define VERSION 3u
@@ -138,8 +138,10 @@ static size_t add_carried_keys(draft *d, int type, int has_blocks)
 {
     size_t n = 0;
     int has_type = 0, has_version = 0;
-    for (size_t i = 0; i < d->base.keys; i++, n++) {
+    for (size_t i = 0; i < d->base.keys; i++) {
         const kf_gguf_key *k = &d->base.key[i];
+        if (kf_gguf_is_split_key(k->name)) continue; /* the output is one file */
+        n++;
         const int is_type = strcmp(k->name, FILE_TYPE) == 0;
         has_type |= is_type;
         has_version |= strcmp(k->name, BLOCKS) == 0;

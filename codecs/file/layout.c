@@ -65,6 +65,50 @@ int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f)
     return s && s->shares_second;
 }
 
+const char *kerf_layout_input(const kerf_layout *l, const kerf_format *f, int *is_inverse,
+                              int *is_vector)
+{
+    static const struct {
+        kf_layout_id layout;
+        kerf_format_id format;
+        const char *name;
+        int is_inverse, is_vector;
+    } inputs[] = {
+        {KF_LAYOUT_MODELOPT, KERF_FORMAT_NVFP4, "input_scale", 0, 0},
+        {KF_LAYOUT_MODELOPT, KERF_FORMAT_FP8_E4M3, "input_scale", 0, 0},
+        {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_NVFP4, "input_global_scale", 1, 1},
+        {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_FP8_E4M3, "input_scale", 0, 1},
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        if (&kf_layouts[inputs[i].layout] != l || inputs[i].format != f->id) continue;
+        *is_inverse = inputs[i].is_inverse;
+        *is_vector = inputs[i].is_vector;
+        return inputs[i].name;
+    }
+    return NULL;
+}
+
+/* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */
+kerf_experts kerf_layout_experts(const kerf_layout *l)
+{
+    switch ((kf_layout_id)(l - kf_layouts)) {
+    case KF_LAYOUT_KERF:
+    case KF_LAYOUT_BITSANDBYTES:
+    case KF_LAYOUT_GGUF:
+    case KF_LAYOUTS: return KERF_EXPERTS_AS_THEY_ARE;
+    case KF_LAYOUT_GPT_OSS: return KERF_EXPERTS_STACKED;
+    case KF_LAYOUT_MODELOPT:
+    case KF_LAYOUT_COMPRESSED_TENSORS:
+    case KF_LAYOUT_CT_NAIVE:
+    case KF_LAYOUT_DEEPSEEK:
+    case KF_LAYOUT_GPTQ:
+    case KF_LAYOUT_GPTQ_V2:
+    case KF_LAYOUT_AWQ:
+    case KF_LAYOUT_TORCHAO: break;
+    }
+    return KERF_EXPERTS_SINGLE;
+}
+
 kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_error *err)
 {
     int written;

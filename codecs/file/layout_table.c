@@ -3,7 +3,7 @@
  * Sources: vLLM's loaders (modelopt.py, compressed_tensors/, fp8.py), the compressors of
  * compressed-tensors 0.20, NVIDIA Model-Optimizer's export, DeepSeek-V3's checkpoints, QuantState
  * and Linear8bitLt of bitsandbytes 0.50, GPTQModel's and AutoAWQ's packing, gpt-oss's checkpoints,
- * llama.cpp's conversion of NVFP4.
+ * llama.cpp's conversion of NVFP4, torchao's prototype/safetensors.
  *
  * Formats without a row are not part of a layout: its loaders know nothing of them. Layout `kerf`
  * has no rows; it takes every format as it is. */
@@ -14,12 +14,15 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_MODELOPT] = {"modelopt", "NVIDIA Model-Optimizer: vLLM, SGLang, TensorRT-LLM"},
     [KF_LAYOUT_COMPRESSED_TENSORS] = {"compressed-tensors",
                                       "llm-compressor: vLLM, SGLang, transformers"},
+    [KF_LAYOUT_CT_NAIVE] = {"compressed-tensors-naive",
+                            "its format naive-quantized, activations as they are"},
     [KF_LAYOUT_BITSANDBYTES] = {"bitsandbytes", "QLoRA's 4-bit floats and LLM.int8: transformers"},
     [KF_LAYOUT_GGUF] = {"gguf", "one .gguf file in ggml's blocks: llama.cpp"},
     [KF_LAYOUT_DEEPSEEK] = {"deepseek", "DeepSeek-V3 block FP8: vLLM, SGLang, transformers"},
     [KF_LAYOUT_GPTQ] = {"gptq", "GPTQ, version 1: vLLM, SGLang, transformers"},
     [KF_LAYOUT_GPTQ_V2] = {"gptq-v2", "GPTQ with zero points as they are: GPTQModel, vLLM"},
     [KF_LAYOUT_AWQ] = {"awq", "AutoAWQ's GEMM packing, read only"},
+    [KF_LAYOUT_TORCHAO] = {"torchao", "Int8Tensor and Float8Tensor, read only"},
     [KF_LAYOUT_GPT_OSS] = {"gpt-oss", "stacked experts in MXFP4: vLLM, SGLang, transformers"},
 };
 
@@ -39,6 +42,16 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     {KF_LAYOUT_MODELOPT, KERF_FORMAT_##format, scheme, refusal, ".weight", 2, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
 #define CT(format, scheme, rows, cols, shares, ...) \
     {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
+
+/* The same tensors as float-quantized and int-quantized have, of weights alone. */
+#define NAIVE(format, cols, shares, refusal, ...) \
+    {KF_LAYOUT_CT_NAIVE, KERF_FORMAT_##format, "naive-quantized", refusal, ".weight", 2, 1, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
+
+/* Subclasses of tensors, flattened; what else torchao keeps in one (zero points, scales of inputs)
+ * has other names yet. */
+#define TORCHAO(format, codes, scheme) \
+    {KF_LAYOUT_TORCHAO, KERF_FORMAT_##format, scheme, torchao_moves, ".weight", 2, 1, 1, 0, \
+     {PART("._weight_qdata", codes, PLANE, COPY), PART("._weight_scale", F32, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
 
 /* Integers in 32-bit words. Codes are stored unsigned: two's complement ones with their highest
  * bits flipped, asymmetric ones as they are, but for 8 bits, which lie as I8. */
@@ -90,6 +103,13 @@ static const char awq_is_old[] =
 static const char wraps[] =
     "version 1 stores zero points less one and has no place for 0; layout gptq-v2 has";
 
+static const char torchao_moves[] =
+    "the names and attributes of torchao's classes change with its releases";
+
+static const char not_alone[] =
+    "vLLM has no 8-bit integers of weights alone in this format; layout compressed-tensors has them "
+    "in groups";
+
 static const char not_loaded[] = "vLLM's loader of modelopt files has no INT8";
 
 /* Blocks that are a format of their own, and planes that are woven into such blocks. A file says
@@ -102,13 +122,10 @@ static const char not_loaded[] = "vLLM's loader of modelopt files has no INT8";
      {{".weight", KERF_U8, KF_FORM_WOVEN, KF_BLOCK_CODES, flip, 0, NULL}, PART(NULL, U8, WOVEN, BLOCK_SCALES), second, NO_PART}, \
      {KF_EXTRA_NONE}},
 
-static const char needs_inputs[] =
-    "loaders of this scheme need an input scale for each layer, which weights alone do not give";
-
 const kf_stored kf_stored_table[] = {
     /*       format          scheme                       rows cols shares */
     MODELOPT(NVFP4,          "W4A16_NVFP4",                 1,  16, 1, NULL, AS_IS("", U8), AS_IS("_scale", F8_E4M3), AS_IS("_scale_2", F32))
-    MODELOPT(FP8_E4M3,       "FP8",                         1,   1, 1, needs_inputs, AS_IS("", F8_E4M3), AS_IS("_scale", F32))
+    MODELOPT(FP8_E4M3,       "FP8",                         1,   1, 1, NULL, AS_IS("", F8_E4M3), AS_IS("_scale", F32))
     MODELOPT(FP8_E4M3_ROW,   "FP8_PER_CHANNEL_PER_TOKEN",   1,   1, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, VECTOR))
     MODELOPT(FP8_E4M3_TILE,  "FP8_PB_WO",                 128, 128, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, TILES))
     MODELOPT(MXFP8_E4M3,     "MXFP8",                       1,  32, 0, NULL, AS_IS("", F8_E4M3), AS_IS("_scale", U8))
@@ -121,6 +138,11 @@ const kf_stored kf_stored_table[] = {
     CT(FP8_E4M3_ROW,   "float-quantized",      1,   1, 0, AS_IS("", F8_E4M3),    AS_IS("_scale", F32))
     CT(FP8_E4M3_TILE,  "float-quantized",      1, 128, 0, AS_IS("", F8_E4M3),    AS_IS("_scale", F32))
     CT(INT8,           "int-quantized",        1,   1, 0, AS_IS("", I8),         AS_IS("_scale", F32))
+
+    NAIVE(FP8_E4M3,        1, 1, NULL,      AS_IS("", F8_E4M3), FORM("_scale", F32, ONE))
+    NAIVE(FP8_E4M3_ROW,    1, 0, NULL,      AS_IS("", F8_E4M3), AS_IS("_scale", F32))
+    NAIVE(FP8_E4M3_TILE, 128, 0, NULL,      AS_IS("", F8_E4M3), AS_IS("_scale", F32))
+    NAIVE(INT8,            1, 0, not_alone, AS_IS("", I8),      AS_IS("_scale", F32))
 
     CT_PACK(INT8_G128,      128, 0x80, BF16)
     CT_PACK(INT4_G128,      128, 0x88, BF16)
@@ -164,6 +186,11 @@ const kf_stored kf_stored_table[] = {
 
     AWQ(INT4_G128_AF16, 128)
     AWQ(INT4_G32_AF16,   32)
+
+    TORCHAO(INT8,         I8,      "Int8Tensor")
+    TORCHAO(INT8_TENSOR,  I8,      "Int8Tensor")
+    TORCHAO(FP8_E4M3_ROW, F8_E4M3, "Float8Tensor")
+    TORCHAO(FP8_E4M3,     F8_E4M3, "Float8Tensor")
 
     {KF_LAYOUT_GPT_OSS, KERF_FORMAT_MXFP4, "mxfp4", NULL, "_proj", 3, 1, 32, 0,
      {PART("_proj_blocks", U8, BLOCKS, COPY), PART("_proj_scales", U8, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},

@@ -4,7 +4,8 @@
  * even its white space.
  *
  * Weights alone are quantized here. Where a scheme also quantizes activations it is one that does
- * so dynamically, so that nothing had to be calibrated. */
+ * so dynamically, so that nothing had to be calibrated; or somebody did, and the scale of each
+ * layer's inputs is among the tensors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,23 @@ static json_t *list_kept(const quantized *q)
     return list;
 }
 
+/* Whether every weight of this format has the scale of its inputs beside it. */
+static int has_inputs(const quantized *q, const kerf_format *f)
+{
+    int is_inverse, is_vector;
+    char end[64];
+    size_t weights = 0, scales = 0;
+    const char *name = kerf_layout_input(q->layout, f, &is_inverse, &is_vector);
+    if (!name) return 0;
+    snprintf(end, sizeof end, ".%s", name);
+    for (size_t i = 0; i < q->count; i++) {
+        const kerf_weight *w = &q->weights[i];
+        weights += w->codec.format == f;
+        scales += !w->codec.format && w->dtype == KERF_F32 && kf_has_suffix(w->name, end);
+    }
+    return scales >= weights;
+}
+
 static json_t *list_modules(const quantized *q, const kerf_format *f)
 {
     json_t *list = json_array();
@@ -107,11 +125,18 @@ static json_t *ct_weights(const kerf_format *f)
 }
 
 /* 8-bit schemes multiply in 8 bits, with activations that are quantized as they come: one scale
- * for each token, or for each block of it that meets one of the weights. Integers in words and
- * 4-bit floats are weights only. */
-static json_t *ct_inputs(const kf_stored *s, const kerf_format *f)
+ * for each token, or for each block of it that meets one of the weights. Integers in words, 4-bit
+ * floats and what is called naive are weights only. */
+static json_t *ct_inputs(const quantized *q, const kf_stored *s, const kerf_format *f)
 {
-    if (f->bits != 8 || strcmp(s->scheme, "pack-quantized") == 0) return json_null();
+    if (has_inputs(q, f)) { /* of NVFP4, the scales of blocks are found as they come */
+        json_t *given = ct_weights(f);
+        if (f->id == KERF_FORMAT_NVFP4) json_object_set_new(given, "dynamic", json_string("local"));
+        return given;
+    }
+    if (f->bits != 8 || strcmp(s->scheme, "pack-quantized") == 0 ||
+        strcmp(s->scheme, "naive-quantized") == 0)
+        return json_null();
     json_t *j = ct_weights(f);
     int by_group = f->geometry == KERF_GROUP_TILE || f->geometry == KERF_GROUP_BLOCK;
     json_object_del(j, "block_structure");
@@ -132,7 +157,7 @@ static json_t *ct_config(const quantized *q)
         json_t *targets = q->formats == 1 ? json_pack("[s]", "Linear") : list_modules(q, f);
         json_t *group =
             json_pack("{s:o, s:o, s:o, s:n}", "targets", targets, "weights", ct_weights(f),
-                      "input_activations", ct_inputs(s, f), "output_activations");
+                      "input_activations", ct_inputs(q, s, f), "output_activations");
         if (q->formats > 1) json_object_set_new(group, "format", json_string(s->scheme));
         snprintf(name, sizeof name, "group_%zu", i);
         json_object_set_new(groups, name, group);
@@ -150,6 +175,14 @@ static json_t *modelopt_producer(void)
     return json_pack("{s:s, s:s}", "name", "modelopt", "version", "kerf " KERF_VERSION_TEXT);
 }
 
+/* NVFP4 alone is the name with inputs. */
+static const char *modelopt_algorithm(const quantized *q)
+{
+    const kerf_format *f = q->format[0];
+    if (f->id == KERF_FORMAT_NVFP4 && has_inputs(q, f)) return "NVFP4";
+    return kf_stored_find(q->layout, f)->scheme;
+}
+
 static json_t *modelopt_config(const quantized *q)
 {
     const kerf_format *f = q->format[0];
@@ -158,9 +191,10 @@ static json_t *modelopt_config(const quantized *q)
     if (f->geometry == KERF_GROUP_BLOCK)
         json_object_set_new(weights, "group_size", json_integer(f->group));
     json_t *group = json_pack("{s:o, s:[s]}", "weights", weights, "targets", "Linear");
+    if (has_inputs(q, f)) json_object_set(group, "input_activations", weights);
     json_t *j = json_pack("{s:s, s:s, s:{s:o}, s:o, s:o}", "quant_method", "modelopt", "quant_algo",
-                          kf_stored_find(q->layout, f)->scheme, "config_groups", "group_0", group,
-                          "ignore", list_kept(q), "producer", modelopt_producer());
+                          modelopt_algorithm(q), "config_groups", "group_0", group, "ignore",
+                          list_kept(q), "producer", modelopt_producer());
     if (f->geometry == KERF_GROUP_BLOCK)
         json_object_set_new(j, "group_size", json_integer(f->group));
     return j;
@@ -171,8 +205,7 @@ static json_t *modelopt_config(const quantized *q)
 static json_t *modelopt_file(const quantized *q)
 {
     const kerf_format *f = q->format[0];
-    json_t *j = json_pack("{s:s, s:n}", "quant_algo", kf_stored_find(q->layout, f)->scheme,
-                          "kv_cache_quant_algo");
+    json_t *j = json_pack("{s:s, s:n}", "quant_algo", modelopt_algorithm(q), "kv_cache_quant_algo");
     if (f->geometry == KERF_GROUP_BLOCK)
         json_object_set_new(j, "group_size", json_integer(f->group));
     json_object_set_new(j, "exclude_modules", list_kept(q));
@@ -255,6 +288,7 @@ static const struct {
     [KF_LAYOUT_KERF] = {NULL, NULL, NULL, 1},
     [KF_LAYOUT_MODELOPT] = {modelopt_config, modelopt_file, "hf_quant_config.json", 0},
     [KF_LAYOUT_COMPRESSED_TENSORS] = {ct_config, NULL, NULL, 1},
+    [KF_LAYOUT_CT_NAIVE] = {ct_config, NULL, NULL, 1},
     [KF_LAYOUT_DEEPSEEK] = {deepseek_config, NULL, NULL, 0},
     [KF_LAYOUT_BITSANDBYTES] = {bitsandbytes_config, NULL, NULL, 0},
     [KF_LAYOUT_GPTQ] = {gptq_config, gptq_config, "quantize_config.json", 0},
@@ -334,6 +368,23 @@ static kerf_status collect(quantized *q, kerf_error *err)
                    q->layout->name, q->format[0]->name, q->format[1]->name);
 }
 
+/* Schemes that have no name without inputs. */
+static kerf_status check_inputs(const quantized *q, kerf_error *err)
+{
+    for (size_t i = 0; i < q->formats; i++) {
+        const kerf_format *f = q->format[i];
+        if (q->layout != &kf_layouts[KF_LAYOUT_MODELOPT] || f->id != KERF_FORMAT_FP8_E4M3 ||
+            has_inputs(q, f))
+            continue;
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "layout %s: loaders of scheme %s need an input scale for each layer, which "
+                       "weights alone do not give: they must be in the source as X.input_scale; "
+                       "fp8-e4m3-row needs none",
+                       q->layout->name, kf_stored_find(q->layout, f)->scheme);
+    }
+    return KERF_OK;
+}
+
 static kerf_status patch_file(const char *path, const char *quantization, char **out,
                               kerf_error *err)
 {
@@ -365,6 +416,7 @@ kerf_status kerf_layout_companions(const kerf_layout *l, const kerf_reader *r,
     *count = 0;
     KF_TRY(collect(&q, err));
     KF_TRY(kf_experts_check(l, weights, weight_count, err));
+    KF_TRY(check_inputs(&q, err));
     char *path = kf_path_join(kerf_reader_folder(r), "config.json");
     if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for config.json");
     if (!kerf_reader_is_folder(r) || !is_there(path)) {

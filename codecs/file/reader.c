@@ -9,9 +9,10 @@
 #include <sys/stat.h>
 
 #include "file/blob.h"
-#include "file/gguf.h"
+#include "file/gguf_split.h"
 #include "file/index.h"
 #include "file/safetensors.h"
+#include "file/view.h"
 
 #define MODEL_NAME "model.safetensors"
 
@@ -21,6 +22,7 @@ typedef struct shard {
     kf_header header; /* its tensors move to the reader */
     int alone;        /* opened by its own name: it may be a GGUF file */
     int is_gguf;
+    kf_gguf_split split; /* of a GGUF file */
 } shard;
 
 struct kerf_reader {
@@ -43,7 +45,8 @@ static kerf_status read_gguf(shard *s, kerf_error *err)
     kf_gguf g;
     s->is_gguf = 1;
     KF_TRY(kf_gguf_read(&s->blob, &g, err));
-    kerf_status st = kf_gguf_take(&g, &s->header, err);
+    kerf_status st = kf_gguf_split_read(&g, s->blob.path, &s->split, err);
+    if (st == KERF_OK) st = kf_gguf_take(&g, &s->header, err);
     kf_gguf_free(&g);
     return st;
 }
@@ -59,6 +62,23 @@ static int looks_like_gguf(const shard *s, kerf_status *st, kerf_error *err)
     return *st == KERF_OK && kf_gguf_is(first);
 }
 
+/* torch.save's files: a zip, or in older ones the pickle itself. Only asked of what is nothing
+ * else, for a header may well have as many bytes. */
+static int is_pickle(const uint8_t first[8])
+{
+    const int begins = first[2] == 0x8a || first[2] == 0x95 || first[2] == '}';
+    return memcmp(first, "PK\3\4", 4) == 0 ||
+           (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 && begins);
+}
+
+static kerf_status fail_pickle(const char *path, kerf_error *err)
+{
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%s: not a safetensors file, but a pickle of PyTorch, which runs what it holds "
+                   "when it is opened: save the model with safetensors",
+                   path);
+}
+
 static kerf_status read_header(shard *s, kerf_error *err)
 {
     const char *path = s->blob.path;
@@ -72,7 +92,8 @@ static kerf_status read_header(shard *s, kerf_error *err)
                        "%s: %zu bytes, too short for a safetensors file (8 bytes and a header)",
                        path, (size_t)s->blob.bytes);
     KF_TRY(kf_blob_read(&s->blob, 0, first, sizeof first, err));
-    KF_TRY(kf_header_length(path, first, s->blob.bytes, &n, err));
+    st = kf_header_length(path, first, s->blob.bytes, &n, err);
+    if (st != KERF_OK) return is_pickle(first) ? fail_pickle(path, err) : st;
     char *text = kf_alloc(n, 1);
     if (!text) return no_memory(path, err);
     st = kf_blob_read(&s->blob, sizeof first, text, n, err);
@@ -98,13 +119,42 @@ static kerf_status alloc_shards(kerf_reader *r, size_t n, kerf_error *err)
     return KERF_OK;
 }
 
+/* The other parts of a model of several GGUF files, whose first is open. */
+static kerf_status open_parts(kerf_reader *r, const char *path, kerf_error *err)
+{
+    const kf_gguf_split first = r->shard[0].split;
+    shard *all = kf_alloc_zero(first.count, sizeof *all);
+    if (!all) return no_memory(path, err);
+    all[0] = r->shard[0];
+    for (unsigned i = 1; i < first.count; i++) all[i].blob.fd = -1;
+    free(r->shard);
+    r->shard = all;
+    r->shards = first.count;
+    uint64_t tensors = all[0].header.count;
+    for (unsigned i = 1; i < first.count; i++) {
+        char *part = NULL;
+        KF_TRY(kf_gguf_split_path(path, &first, i, &part, err));
+        all[i].alone = 1;
+        kerf_status s = open_shard(&all[i], part, err);
+        if (s == KERF_OK) s = kf_gguf_split_check(part, &all[i].split, &first, i, err);
+        free(part);
+        if (s != KERF_OK) return s;
+        tensors += all[i].header.count;
+    }
+    if (first.tensors == 0 || first.tensors == tensors) return KERF_OK;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%s: says that all parts have %llu tensors, they have %llu", path,
+                   (unsigned long long)first.tensors, (unsigned long long)tensors);
+}
+
 static kerf_status open_file(kerf_reader *r, const char *path, kerf_error *err)
 {
     r->folder = kf_path_folder(path);
     if (!r->folder) return no_memory(path, err);
     KF_TRY(alloc_shards(r, 1, err));
     r->shard[0].alone = 1;
-    return open_shard(&r->shard[0], path, err);
+    KF_TRY(open_shard(&r->shard[0], path, err));
+    return r->shard[0].split.count ? open_parts(r, path, err) : KERF_OK;
 }
 
 static int exists(const char *path)
@@ -235,8 +285,10 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
     r->folder = strdup(path);
     char *file = find_packed_or_plain(path, MODEL_NAME);
     char *index = kf_path_join(path, KF_INDEX_NAME);
+    char *pickle = kf_path_join(path, "pytorch_model.bin");
+    char *pickles = kf_path_join(path, "pytorch_model.bin.index.json");
     kerf_status s;
-    if (!r->folder || !file || !index) {
+    if (!r->folder || !file || !index || !pickle || !pickles) {
         s = no_memory(path, err);
     } else if (exists(file)) {
         s = alloc_shards(r, 1, err);
@@ -244,6 +296,8 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
         if (s == KERF_OK) s = join_tensors(r, err);
     } else if (exists(index)) {
         s = open_index(r, index, err);
+    } else if (exists(pickle) || exists(pickles)) {
+        s = fail_pickle(exists(pickle) ? pickle : pickles, err);
     } else {
         s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                     "%s: no %s and no %s in this folder; give the file itself if it is named "
@@ -252,6 +306,8 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
     }
     free(file);
     free(index);
+    free(pickle);
+    free(pickles);
     return s;
 }
 
@@ -332,7 +388,7 @@ int kerf_reader_is_folder(const kerf_reader *r)
 
 int kerf_reader_is_gguf(const kerf_reader *r)
 {
-    return r->shards == 1 && r->shard[0].is_gguf;
+    return r->shards > 0 && r->shard[0].is_gguf;
 }
 
 int kerf_reader_metadata_at(const kerf_reader *r, size_t i, size_t k, const char **key,
@@ -369,6 +425,7 @@ kerf_status kerf_reader_read(const kerf_reader *r, const kerf_tensor *t, uint64_
         return kf_fail(err, KERF_E_ARG, offset,
                        "tensor \"%.*s\": bytes beyond its end were asked for", KF_NAME(t->name));
     if (n == 0) return KERF_OK;
+    if (t->view) return kf_view_read(r, t, offset, dst, n, err);
     return kf_blob_read(&r->shard[t->shard].blob, t->offset + offset, dst, n, err);
 }
 

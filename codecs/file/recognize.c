@@ -35,14 +35,22 @@ static const kerf_layout *find_method(const json_t *config)
     static const struct {
         const char *method, *layout;
     } methods[] = {
-        {"fp8", "deepseek"},  {"modelopt_fp4", "modelopt"}, {"modelopt_mxfp8", "modelopt"},
-        {"mxfp4", "gpt-oss"}, {"gptq_v2", "gptq-v2"},
+        {"fp8", "deepseek"},
+        {"modelopt_fp4", "modelopt"},
+        {"modelopt_mxfp8", "modelopt"},
+        {"mxfp4", "gpt-oss"},
+        {"gptq_v2", "gptq-v2"},
+        {"naive-quantized", "compressed-tensors-naive"},
     };
     const json_t *q = json_object_get(config, "quantization_config");
     const char *method = json_string_value(json_object_get(q, "quant_method"));
     const char *version = json_string_value(json_object_get(q, "checkpoint_format"));
     if (method && strcmp(method, "gptq") == 0 && version && strcmp(version, "gptq_v2") == 0)
         method = version;
+    const char *format = json_string_value(json_object_get(q, "format"));
+    if (method && strcmp(method, "compressed-tensors") == 0 && format &&
+        strcmp(format, "naive-quantized") == 0)
+        method = format;
     for (size_t i = 0; method && i < sizeof methods / sizeof *methods; i++)
         if (strcmp(method, methods[i].method) == 0) return kerf_layout_find(methods[i].layout);
     return method ? kerf_layout_find(method) : NULL;
@@ -254,6 +262,22 @@ int kf_extras_agree(const kerf_reader *r, kerf_weight *w)
     return check_extras(r, w, NULL, 0);
 }
 
+/* What torchao's classes have besides codes and scales where these are not all there is. */
+static const char *find_attribute(const kerf_reader *r, const kerf_weight *w)
+{
+    static const char *const known[] = {"zero_point", "act_quant_scale", "act_scale",
+                                        "act_pre_scale", "per_tensor_scale"};
+    char name[KERF_MAX_NAME_BYTES + 64];
+    if (w->layout != &kf_layouts[KF_LAYOUT_TORCHAO]) return NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        snprintf(name, sizeof name, "%.*s_weight_%s", (int)(strlen(w->name) - strlen("weight")),
+                 w->name, known[i]);
+        const kerf_tensor *t = kerf_reader_find(r, name);
+        if (t) return t->name;
+    }
+    return NULL;
+}
+
 static const char *find_other(const kerf_reader *r, const kerf_weight *w)
 {
     static const char *const known[] = {"",        "_scale", "_scale_2",   "_global_scale",
@@ -269,7 +293,7 @@ static const char *find_other(const kerf_reader *r, const kerf_weight *w)
         const kerf_tensor *t = is_own ? NULL : kerf_reader_find(r, name);
         if (t) return t->name;
     }
-    return NULL;
+    return find_attribute(r, w);
 }
 
 /* What is unlike in a tensor that has the right name. Scales that fill whole tiles of 128 x 4 are

@@ -70,6 +70,12 @@ static float stored_of(kf_coding coding, float x, uint64_t *inexact)
     return float_of(best);
 }
 
+float kerf_inverse_of(float x)
+{
+    uint64_t inexact = 0;
+    return stored_of(KF_RECIPROCAL, x, &inexact);
+}
+
 static int is_another_number(kf_coding coding)
 {
     return coding == KF_RECIPROCAL || coding == KF_TIMES_127;

@@ -15,21 +15,13 @@
 #include "file/io.h"
 #include "file/json_walk.h"
 #include "file/recognize.h"
-#include "file/safetensors.h"
+#include "file/weights.h"
 
 #define MAX_ENTRY_BYTES 65536u
 #define MAX_DIM ((uint64_t)1 << 53)
 
 /* description -> tensors -> tensor -> shape */
 static const kf_json_rules description_rules = {.max_depth = 4, .integers_only = 1};
-
-struct kerf_weights {
-    kerf_weight *weight;
-    kf_named *by_name;
-    size_t count;
-    char **name; /* those that no tensor has as its own */
-    size_t names;
-};
 
 enum { DENSE, CODES, OTHER_PLANE }; /* what a tensor serves as */
 
@@ -431,6 +423,15 @@ static size_t gather(builder *b, size_t tensors)
     return n;
 }
 
+kerf_status kf_weights_index(kerf_weights *w, kerf_error *err)
+{
+    for (size_t i = 0; i < w->count; i++) w->by_name[i] = (kf_named){w->weight[i].name, i};
+    size_t twice = kf_sort_names(w->by_name, w->count);
+    if (twice == w->count) return KERF_OK;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "two weights are named \"%.*s\"",
+                   KF_NAME(w->by_name[twice].name));
+}
+
 kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_error *err)
 {
     size_t tensors = kerf_reader_count(r);
@@ -449,11 +450,7 @@ kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_err
         w->count = gather(&b, tensors);
         w->weight = b.at;
         w->by_name = by_name;
-        for (size_t i = 0; i < w->count; i++) by_name[i] = (kf_named){w->weight[i].name, i};
-        size_t twice = kf_sort_names(by_name, w->count);
-        if (twice < w->count)
-            s = kf_fail(err, KERF_E_DATA, KF_NOWHERE, "two weights are named \"%.*s\"",
-                        KF_NAME(by_name[twice].name));
+        s = kf_weights_index(w, err);
     } else {
         free(b.at);
         free(by_name);
@@ -470,6 +467,8 @@ void kerf_weights_close(kerf_weights *w)
 {
     if (!w) return;
     for (size_t i = 0; i < w->names; i++) free(w->name[i]);
+    for (size_t i = 0; i < w->owned_count; i++) free(w->owned[i]);
+    free(w->owned);
     free(w->name);
     free(w->weight);
     free(w->by_name);

@@ -114,4 +114,46 @@ expect 2 convert "$tmp/mo" -o "$tmp/x"
 expect 2 convert "$tmp/mo" --layout kerf
 expect 2 convert "$tmp/mo" --layout kerf -o "$tmp/mo" -y
 absent "$tmp/x"
+# --- scales of inputs ---------------------------------------------------------------------------
+# Whoever calibrated them has them in the source; they move with their layers, and loaders are told.
+config() { "$TOOLS/json_get" "$2" <"$1/config.json"; }
+q=quantization_config
+"$TOOLS/make_model" inputs "$tmp/inputs"
+echo '{}' >"$tmp/inputs/config.json"
+for pair in nvfp4=NVFP4 fp8-e4m3=FP8; do
+    format=${pair%=*}
+    rm -rf "$tmp"/in-*
+    expect 0 quantize "$tmp/inputs" -f "$format" --layout modelopt -o "$tmp/in-mo"
+    check "$format: algorithm" test "$(config "$tmp/in-mo" $q.quant_algo)" = "${pair#*=}"
+    check "$format: algorithm in its file" test \
+        "$("$TOOLS/json_get" quantization.quant_algo <"$tmp/in-mo/hf_quant_config.json")" = "${pair#*=}"
+    expect 0 inspect "$tmp/in-mo" --json
+    json_is findings "[]"
+    expect 0 convert "$tmp/in-mo" --layout compressed-tensors -o "$tmp/in-ct" --json
+    json_is losses "[]"
+    expect 0 inspect "$tmp/in-ct" --json
+    json_is findings "[]"
+    expect 0 convert "$tmp/in-ct" --layout modelopt -o "$tmp/in-back" --json
+    json_is losses "[]"
+    same_file "$tmp/in-mo/model.safetensors" "$tmp/in-back/model.safetensors"
+    same_file "$tmp/in-mo/config.json" "$tmp/in-back/config.json"
+    expect 0 convert "$tmp/in-mo" --layout kerf -o "$tmp/in-own" --json
+    check "$format: kerf keeps them as they are" test "$(json 'losses.*' | grep -c '^3 scales of activations')" = 1
+    expect 0 convert "$tmp/in-own" --layout modelopt -o "$tmp/in-back" -y
+    same_file "$tmp/in-mo/model.safetensors" "$tmp/in-back/model.safetensors"
+    case $format in
+    nvfp4)
+        check "$format: what finds scales of blocks" test \
+            "$(config "$tmp/in-ct" $q.config_groups.group_0.input_activations.dynamic)" = local
+        "$KERF" inspect "$tmp/in-ct" --planes >"$tmp/out"
+        output_says '^layers.0.mlp.up_proj.input_global_scale *F32 *1 '
+        ;;
+    *)
+        check "$format: static" test \
+            "$(config "$tmp/in-ct" $q.config_groups.group_0.input_activations.strategy)" = tensor
+        "$KERF" inspect "$tmp/in-ct" --planes >"$tmp/out"
+        output_says '^layers.0.mlp.up_proj.input_scale *F32 *1 '
+        ;;
+    esac
+done
 finish

@@ -150,7 +150,24 @@ finds error 'is in layout modelopt, but config.json names none'
 # --- what kerf does not read --------------------------------------------------------------------
 make int8 compressed-tensors
 header "s/\"$up.weight\"/\"model.layers.11.mlp._weight_qdata\"/"
-finds error '_weight_qdata: is a tensor of torchao'
+finds error 'model.layers.11.mlp._weight_qdata: holds codes, .* model.layers.11.mlp._weight_scale is missing'
+make nvfp4 modelopt
+header "s/\"$up.weight\"/\"model.layers.11.mlp._weight_qdata\"/"
+finds error '_weight_qdata: is a tensor of torchao, of a class that kerf does not read'
+# What it reads of torchao: both classes, as their own layout, but not with what they add to it.
+for format in int8 fp8-e4m3-row; do
+    make $format compressed-tensors
+    cp "$model/config.json" "$tmp/m/config.json"
+    header "s/\"$up.weight\"/\"model.layers.11.mlp._weight_qdata\"/; s/\"$up.weight_scale\"/\"model.layers.11.mlp._weight_scale\"      /"
+    run inspect "$tmp/m" --json
+    row_is weights model.layers.11.mlp.weight layout torchao
+    row_is weights model.layers.11.mlp.weight format $format
+    header 's/"model.layers.0.self_attn.q_proj.weight_scale"/"model.layers.11.mlp._weight_zero_point"      /'
+    run inspect "$tmp/m"
+    output_says 'model.layers.11.mlp._weight_qdata: .*zero_point has no place beside it'
+done
+expect 3 quantize "$model" -f int8 --layout torchao -o "$tmp/x"
+error_says 'change with its releases'
 make int4-g128-f16 gptq
 spoil bytes $up.g_idx 1 1
 finds error "$up.qweight: .*$up.g_idx is not in order: columns were sorted by activation"

@@ -123,6 +123,41 @@ done
 names() { "$KERF" inspect "$1" --planes | sed '1,2d' | cut -d ' ' -f 1; }
 check "and its order" cmp -s <(names "$tmp/nvfp4.gguf") <(names "$tmp/n.gguf")
 
+# --- models of several files --------------------------------------------------------------------
+"$TOOLS/make_gguf" part1 "$tmp/p-00001-of-00002.gguf"
+"$TOOLS/make_gguf" part2 "$tmp/p-00002-of-00002.gguf"
+first=$tmp/p-00001-of-00002.gguf
+expect 0 verify "$in" "$first"
+output_says ' 10 equal to the source'
+for format in ggml-q8_0 nvfp4:4/6; do # into one file, which is that of a model in one file
+    expect 0 quantize "$first" -f $format -o "$tmp/one.gguf" -y
+    same_file "$tmp/one.gguf" "$tmp/q-${format//[:\/]/-}.gguf"
+done
+expect 0 quantize "$first" -f nvfp4 -o "$tmp/parts"
+check "a folder has parts of its own" test "$(cd "$tmp/parts" && echo *)" = \
+    "model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json"
+expect 0 verify "$first" "$tmp/parts"
+expect 0 convert "$tmp/parts" --layout gguf -o "$tmp/back.gguf" -y
+expect 0 verify "$tmp/parts" "$tmp/back.gguf"
+expect 0 verify "$first" "$tmp/back.gguf"
+check "the keys come back" cmp -s <(bytes_at "$tmp/back.gguf" 24 200) <(bytes_at "$tmp/q-nvfp4-4-6.gguf" 24 200)
+expect 3 inspect "$tmp/p-00002-of-00002.gguf"
+error_says 'is part 2 of 2: give the first, which is named \*-00001-of-00002.gguf'
+cp "$first" "$tmp/p.gguf"
+expect 3 inspect "$tmp/p.gguf"
+error_says 'must be named \*-00001-of-00002.gguf'
+mkdir "$tmp/bad"
+cp "$first" "$tmp/bad/"
+expect 4 inspect "$tmp/bad/p-00001-of-00002.gguf"
+cp "$first" "$tmp/bad/p-00002-of-00002.gguf"
+expect 3 inspect "$tmp/bad/p-00001-of-00002.gguf"
+error_says 'is not part 2 of 2, as its name says'
+sed "s/split.no/split.nx/" "$tmp/p-00002-of-00002.gguf" >"$tmp/bad/p-00002-of-00002.gguf"
+expect 3 inspect "$tmp/bad/p-00001-of-00002.gguf"
+LC_ALL=C sed 's/blk.0.attn_v.weight/blk.0.attn_q.weight/' "$tmp/p-00002-of-00002.gguf" >"$tmp/bad/p-00002-of-00002.gguf"
+expect 3 inspect "$tmp/bad/p-00001-of-00002.gguf"
+error_says 'is in two shards'
+
 # --- refusals -----------------------------------------------------------------------------------
 expect 3 quantize "$model" -f ggml-q8_0 -o "$tmp/x.gguf"
 error_says 'convert_hf_to_gguf.py'

@@ -57,6 +57,9 @@ compressed-tensors mxfp8-e4m3
 compressed-tensors fp8-e4m3
 compressed-tensors fp8-e4m3-row
 compressed-tensors fp8-e4m3-128x128
+compressed-tensors-naive fp8-e4m3-row
+compressed-tensors-naive fp8-e4m3-128x128
+compressed-tensors-naive fp8-e4m3
 compressed-tensors int8
 compressed-tensors int4-g128
 compressed-tensors int4-g32-asym
@@ -136,9 +139,25 @@ has model.layers.1.mlp.up_proj.SCB F32
 has model.layers.1.mlp.up_proj.weight_format U8
 json_is findings "[]"
 
-# naive-quantized is another word for the tensors of float-quantized and int-quantized.
+# naive-quantized is another word for the tensors of float-quantized and int-quantized, of weights
+# alone.
+"$KERF" quantize "$model" -f fp8-e4m3-row --layout compressed-tensors-naive -o "$tmp/alone8" 2>/dev/null
+check "naive: format" test "$(config "$tmp/alone8" $q.format)" = naive-quantized
+check "naive: method" test "$(config "$tmp/alone8" $q.quant_method)" = compressed-tensors
+check "naive: activations" test "$(config "$tmp/alone8" $q.config_groups.group_0.input_activations)" = null
+expect 0 inspect "$tmp/alone8" --json
+json_is findings "[]"
+expect 0 convert "$tmp/alone8" --layout compressed-tensors -o "$tmp/with8" --json
+json_is losses "[]"
+"$KERF" quantize "$model" -f fp8-e4m3-row --layout compressed-tensors -o "$tmp/own8" 2>/dev/null
+same_file "$tmp/own8/model.safetensors" "$tmp/with8/model.safetensors"
+same_file "$tmp/own8/config.json" "$tmp/with8/config.json"
+expect 3 quantize "$model" -f int8 --layout compressed-tensors-naive -o "$tmp/x"
+error_says 'layout compressed-tensors has them'
 "$KERF" quantize "$model" -f fp8-e4m3-row:ct --layout compressed-tensors -o "$tmp/naive" 2>/dev/null
 forget "$tmp/naive"
+expect 0 inspect "$tmp/naive" --json
+json_is findings "[]"
 sed -i 's/float-quantized/naive-quantized/' "$tmp/naive/config.json"
 expect 0 inspect "$tmp/naive" --json
 json_is totals.quantized 28
@@ -150,16 +169,17 @@ echo '{"model_type": "gpt_oss"}' >"$tmp/moe/config.json"
 expect 0 quantize "$tmp/moe" -f mxfp4 --layout gpt-oss -o "$tmp/oss"
 expect 0 verify "$tmp/moe" "$tmp/oss"
 expect 0 inspect "$tmp/oss" --json
-json_is totals.quantized 2
+json_is totals.quantized 4 # those of layer 0 were stacked
 json_is findings "[]"
 has layers.1.mlp.experts.gate_up_proj_blocks U8
 has layers.1.mlp.experts.gate_up_proj_scales U8
 check "gpt-oss: method" test "$(config "$tmp/oss" $q.quant_method)" = mxfp4
-check "gpt-oss: kept layers" test "$(config "$tmp/oss" "$q.modules_to_not_convert.*" | grep -c experts.3)" = 3
+check "gpt-oss: kept layers" test \
+    "$(config "$tmp/oss" "$q.modules_to_not_convert.*" | paste -sd,)" = layers.0.self_attn.q_proj,lm_head
 expect 0 inspect "$tmp/oss" --planes
 output_says '^layers.1.mlp.experts.gate_up_proj_blocks *U8 *4x64x2x16 '
 output_says '^layers.1.mlp.experts.gate_up_proj_scales *U8 *4x64x2 '
-"$KERF" quantize "$tmp/moe" -f mxfp4 --only '*layers.1*' -o "$tmp/own-oss" 2>/dev/null
+"$KERF" quantize "$tmp/moe" -f mxfp4 --only '*experts*' -o "$tmp/own-oss" 2>/dev/null
 expect 0 convert "$tmp/own-oss" --layout gpt-oss -o "$tmp/oss2"
 same_file "$tmp/oss/model.safetensors" "$tmp/oss2/model.safetensors"
 same_file "$tmp/oss/config.json" "$tmp/oss2/config.json"
@@ -170,44 +190,88 @@ expect 0 convert "$tmp/oss" --layout kerf -o "$tmp/own-oss2"
 cp -r "$tmp/oss" "$tmp/oss-makers"
 LC_ALL=C sed -i '1s/_proj_blocks/_proj.blocks/g; 1s/_proj_scales/_proj.scales/g' "$tmp/oss-makers/model.safetensors"
 expect 1 inspect "$tmp/oss-makers" --json
-check "blocks and scales of both are strays" test "$(json 'findings.*.tensor' | grep -c '_proj[.]')" = 4
+check "blocks and scales of both are strays" test "$(json 'findings.*.tensor' | grep -c '_proj[.]')" = 8
 expect 3 dequantize "$tmp/oss-makers" -o "$tmp/x"
 expect 0 verify "$tmp/own-oss" "$tmp/own-oss2"
-expect 3 convert "$tmp/oss" --layout compressed-tensors -o "$tmp/x"
-error_says 'down_proj: layout compressed-tensors takes names in .weight only'
+expect 3 convert "$tmp/oss" --layout modelopt -o "$tmp/x"
+error_says 'layout modelopt does not take mxfp4'
 expect 3 quantize "$tmp/moe" -f mxfp4 --layout gpt-oss --keep '*down_proj' -o "$tmp/x"
 error_says 'experts of a layer are one module'
 "$TOOLS/make_model" turned "$tmp/turned.safetensors"
 expect 3 quantize "$tmp/turned.safetensors" -f mxfp4 --layout gpt-oss -o "$tmp/x"
 error_says 'has its output features last'
 
-# One by one they are layers like others, in every layout of matrices.
-while read -r layout format; do
+# One by one they are layers like others, in every layout of matrices; stacks are taken apart, but
+# for transformers, which stacks them itself.
+while read -r layout format count; do
     expect 0 quantize "$tmp/moe" -f "$format" --layout "$layout" -o "$tmp/q" -y
     expect 0 verify "$tmp/moe" "$tmp/q"
     expect 0 inspect "$tmp/q" --json
     json_is findings "[]"
-    json_is totals.quantized 13
+    json_is totals.quantized "$count"
     expect 0 convert "$tmp/q" --layout kerf -o "$tmp/q2" -y
     expect 0 convert "$tmp/q2" --layout "$layout" -o "$tmp/q3" -y
     expect 0 verify "$tmp/q" "$tmp/q3"
     same_file "$tmp/q/config.json" "$tmp/q3/config.json"
-    check "$layout $format: stacked experts are named" grep -q 'layers[.\\]*1[.\\]*mlp[.\\]*experts["$]' "$tmp/q/config.json"
+    [ "$count" -gt 13 ] || check "$layout $format: stacked experts are named" grep -q 'layers[.\\]*1[.\\]*mlp[.\\]*experts["$]' "$tmp/q/config.json"
     expect 3 quantize "$tmp/moe" -f "$format" --layout "$layout" --keep '*experts.2.*' -o "$tmp/x"
     error_says 'experts of a layer are one module'
 done <<'END'
-modelopt nvfp4
-modelopt mxfp8-e4m3
-compressed-tensors nvfp4
-compressed-tensors mxfp4
-compressed-tensors int4-g32
-gptq int4-g32-f16
-gptq-v2 int4-g32-asym
-bitsandbytes int8
-bitsandbytes nf4
+modelopt nvfp4 25
+modelopt mxfp8-e4m3 25
+compressed-tensors nvfp4 25
+compressed-tensors mxfp4 25
+compressed-tensors int4-g32 25
+gptq int4-g32-f16 25
+gptq-v2 int4-g32-asym 25
+bitsandbytes int8 13
+bitsandbytes nf4 13
 END
 gate=layers.0.mlp.experts.1.gate_proj up=layers.0.mlp.experts.1.up_proj
 "$KERF" quantize "$tmp/moe" -f nvfp4 --layout modelopt -o "$tmp/moe-mo" 2>/dev/null
+
+# The same experts in every form become the same bytes, and one form is converted into the other.
+for form in single stacked turned oss oss-single oss-turned; do
+    "$TOOLS/make_model" experts "$tmp/x-$form" $form
+    echo '{}' >"$tmp/x-$form/config.json"
+    for format in nvfp4 fp8-e4m3-128x128 int4-g32-asym; do
+        expect 0 quantize "$tmp/x-$form" -f $format --layout compressed-tensors -o "$tmp/x-$form-$format"
+        expect 0 verify "$tmp/x-$form" "$tmp/x-$form-$format"
+        case $form in
+        oss*) same_file "$tmp/x-oss-$format/model.safetensors" "$tmp/x-$form-$format/model.safetensors" ;;
+        *) same_file "$tmp/x-single-$format/model.safetensors" "$tmp/x-$form-$format/model.safetensors" ;;
+        esac
+    done
+    expect 0 quantize "$tmp/x-$form" -f mxfp4 --layout compressed-tensors -o "$tmp/x-$form-ct"
+    expect 0 quantize "$tmp/x-$form" -f mxfp4 --layout gpt-oss -o "$tmp/x-$form-oss"
+    expect 0 verify "$tmp/x-$form" "$tmp/x-$form-oss"
+    expect 0 inspect "$tmp/x-$form-oss" --json
+    json_is totals.quantized 2
+done
+for form in oss-single oss-turned; do
+    same_file "$tmp/x-oss-oss/model.safetensors" "$tmp/x-$form-oss/model.safetensors"
+    same_file "$tmp/x-oss-oss/config.json" "$tmp/x-$form-oss/config.json"
+done
+expect 0 convert "$tmp/x-oss-oss" --layout compressed-tensors -o "$tmp/c1"
+same_file "$tmp/x-oss-ct/model.safetensors" "$tmp/c1/model.safetensors"
+same_file "$tmp/x-oss-ct/config.json" "$tmp/c1/config.json"
+expect 0 verify "$tmp/x-oss-oss" "$tmp/c1"
+expect 0 convert "$tmp/c1" --layout gpt-oss -o "$tmp/c2"
+same_file "$tmp/x-oss-oss/model.safetensors" "$tmp/c2/model.safetensors"
+expect 0 verify "$tmp/c1" "$tmp/c2"
+"$KERF" quantize "$tmp/x-stacked" -f nvfp4 -o "$tmp/own-stacked" 2>/dev/null
+expect 0 convert "$tmp/own-stacked" --layout compressed-tensors -o "$tmp/c3"
+same_file "$tmp/x-single-nvfp4/model.safetensors" "$tmp/c3/model.safetensors"
+# Patterns for a stack mean its experts; what --keep names stays whole.
+expect 0 quantize "$tmp/moe" -f nvfp4 --layout compressed-tensors --keep '*layers.1.*experts.*_proj' -o "$tmp/k" --json
+check "what is kept stays a stack" test "$(json 'tensors.*.name' | grep -c 'layers.1.mlp.experts')" = 3
+expect 0 quantize "$tmp/x-stacked" -f nvfp4 --tensor '*experts.gate_up_proj=mxfp4' --tensor '*experts.down_proj=mxfp4' \
+    --layout compressed-tensors --dry-run --json
+row_is tensors layers.0.mlp.experts.2.up_proj.weight format mxfp4:even
+# Experts that are not all there, or of another shape, stay as they are.
+LC_ALL=C sed 's/experts.2.up_proj.weight/experts.7.up_proj.weight/' "$tmp/x-oss-single/model.safetensors" >"$tmp/few.safetensors"
+expect 0 quantize "$tmp/few.safetensors" -f mxfp4 --layout compressed-tensors -o "$tmp/few-ct"
+expect 2 quantize "$tmp/few.safetensors" -f mxfp4 --layout gpt-oss -o "$tmp/x"
 
 # --- one scale for fused layers -----------------------------------------------------------------
 # The largest of the scales that the members have alone, and no other difference in the way it is

@@ -3,6 +3,7 @@
  *
  *   bf16, f16, f32   a small model: matrices of this type, stacked experts, norms, embedding, head;
  *                    keys of every type
+ *   part1, part2     the first half of the bf16 model, and the other, as parts of two
  *   aligned          version 2, alignment 64, and no general.file_type
  *   foreign          blocks that kerf does not decode (Q4_K), integers, a scalar
  *   nvfp4            NVFP4 blocks with and without scales beside them, one scale byte 0x7F
@@ -69,9 +70,11 @@ static void add_infos(struct bytes *b, const struct tensor *t, size_t count, siz
     while (b->n % alignment) bytes_zeros(b, 1);
 }
 
-static void add_data(struct bytes *b, const struct tensor *t, size_t count, size_t alignment)
+static void add_data(struct bytes *b, const struct tensor *t, size_t first, size_t last,
+
+                     size_t alignment)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = first; i < last; i++) {
         const char *end = strrchr(t[i].name, '.');
         if (end && strcmp(end, ".scale") == 0) /* 1, 2, 3 in units of 2^-10 */
             for (unsigned k = 0; k < count_of(&t[i]); k++)
@@ -95,7 +98,10 @@ static const char keys[] = G_STRING("general.architecture", "llama") //
     "s'a.none' 9:4 5:4 0:8 ";
 #define KEYS 17
 
-static void make_model(struct bytes *b, int type)
+#define PART_KEYS "s'split.count' 2:4 2:2 s'split.tensors.count' 5:4 10:4 "
+
+/* part: 0 all of it, or one of two. */
+static void make_model(struct bytes *b, int type, int part)
 {
     const struct tensor t[] = {
         {"token_embd.weight", 2, {128, 96}, type, 0},
@@ -109,14 +115,17 @@ static void make_model(struct bytes *b, int type)
         {"output_norm.weight", 1, {128}, 0, 0},
         {"output.weight", 2, {128, 96}, type, 0},
     };
-    const size_t n = sizeof t / sizeof *t;
+    const size_t all = sizeof t / sizeof *t;
+    const size_t first = part == 2 ? all / 2 : 0, end = part == 1 ? all / 2 : all;
     bytes_text(b, "GGUF");
     bytes_number(b, 3, 4);
-    bytes_number(b, n, 8);
-    bytes_number(b, KEYS, 8);
-    gguf_bytes(b, keys);
-    add_infos(b, t, n, 32);
-    add_data(b, t, n, 32);
+    bytes_number(b, end - first, 8);
+    bytes_number(b, (part == 2 ? 0u : KEYS) + (part ? 3u : 0u), 8);
+    if (part != 2) gguf_bytes(b, keys);
+    if (part == 1) gguf_bytes(b, "s'split.no' 2:4 0:2 " PART_KEYS);
+    if (part == 2) gguf_bytes(b, "s'split.no' 2:4 1:2 " PART_KEYS);
+    add_infos(b, t + first, end - first, 32);
+    add_data(b, t, first, end, 32);
 }
 
 static void make_aligned(struct bytes *b)
@@ -128,7 +137,7 @@ static void make_aligned(struct bytes *b)
                                {"z.weight", 2, {64, 1}, 1, 0}};
     gguf_bytes(b, "'GGUF' 2:4 5:8 1:8 " G_U32("general.alignment", 64));
     add_infos(b, t, 5, 64);
-    add_data(b, t, 5, 64);
+    add_data(b, t, 0, 5, 64);
 }
 
 static void make_foreign(struct bytes *b)
@@ -139,7 +148,7 @@ static void make_foreign(struct bytes *b)
                                {"w.weight", 2, {64, 4}, 0, 0}};
     gguf_bytes(b, G_HEAD(4, 1) G_U32("general.file_type", 15));
     add_infos(b, t, 4, 32);
-    add_data(b, t, 4, 32);
+    add_data(b, t, 0, 4, 32);
 }
 
 static void make_nvfp4(struct bytes *b)
@@ -151,7 +160,7 @@ static void make_nvfp4(struct bytes *b)
     gguf_bytes(b, G_HEAD(6, 1) G_U32("general.file_type", 39));
     add_infos(b, t, 6, 32);
     size_t data = b->n;
-    add_data(b, t, 6, 32);
+    add_data(b, t, 0, 6, 32);
     b->p[data] = 0x7f;
 }
 
@@ -160,11 +169,15 @@ int main(int argc, char **argv)
     struct bytes b = {0};
     const char *kind = argc == 3 ? argv[1] : "";
     if (strcmp(kind, "bf16") == 0)
-        make_model(&b, 30);
+        make_model(&b, 30, 0);
     else if (strcmp(kind, "f16") == 0)
-        make_model(&b, 1);
+        make_model(&b, 1, 0);
     else if (strcmp(kind, "f32") == 0)
-        make_model(&b, 0);
+        make_model(&b, 0, 0);
+    else if (strcmp(kind, "part1") == 0)
+        make_model(&b, 30, 1);
+    else if (strcmp(kind, "part2") == 0)
+        make_model(&b, 30, 2);
     else if (strcmp(kind, "aligned") == 0)
         make_aligned(&b);
     else if (strcmp(kind, "foreign") == 0)
@@ -172,7 +185,7 @@ int main(int argc, char **argv)
     else if (strcmp(kind, "nvfp4") == 0)
         make_nvfp4(&b);
     else {
-        fprintf(stderr, "usage: make_gguf bf16|f16|f32|aligned|foreign|nvfp4 OUT\n");
+        fprintf(stderr, "usage: make_gguf bf16|f16|f32|part1|part2|aligned|foreign|nvfp4 OUT\n");
         return 2;
     }
     FILE *f = fopen(argv[2], "wb");

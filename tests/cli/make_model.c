@@ -7,6 +7,9 @@
  *   groups       layers that runtimes fuse, and the names that quantize keeps
  *   moe          experts, one by one and stacked
  *   turned       stacked experts with their output features last
+ *   experts      the same layer of experts in each FORM: single, stacked, turned (input features
+ *                first), and with gate and up alternating and biases: oss, oss-single, oss-turned
+ *   inputs       a layer whose inputs were calibrated: X.input_scale beside each weight
  *   gaussian     a.weight [256, 4096] F32, normally distributed with deviation 0.02
  *   big          tensors of 256 MiB, N MiB in all
  *   many         a model folder of N shards with N tensors in all, of N rows of 256 each
@@ -202,12 +205,111 @@ static void make_moe(const char *path)
     write_model(&m, path, -1, 0);
 }
 
+static void make_inputs(const char *path)
+{
+    static const char *const names[][2] = {
+        {"layers.0.mlp.gate_proj.weight", "layers.0.mlp.gate_proj.input_scale"},
+        {"layers.0.mlp.up_proj.weight", "layers.0.mlp.up_proj.input_scale"},
+        {"layers.0.mlp.down_proj.weight", "layers.0.mlp.down_proj.input_scale"}};
+    model m = {.count = 0};
+    for (size_t i = 0; i < 3; i++) {
+        add(&m, names[i][0], KERF_BF16, (kerf_shape){2, {64, 64}}, 0);
+        add(&m, names[i][1], KERF_F32, (kerf_shape){0, {0}}, 0);
+    }
+    write_model(&m, path, -1, 0);
+}
+
 static void make_turned(const char *path)
 {
     model m = {.count = 0};
     add(&m, "layers.0.mlp.experts.gate_up_proj", KERF_BF16, (kerf_shape){3, {2, 64, 96}}, 0);
     add(&m, "layers.0.mlp.experts.gate_up_proj_bias", KERF_BF16, (kerf_shape){2, {2, 96}}, 0);
     write_model(&m, path, -1, 0);
+}
+
+/* One layer of experts. The numbers follow from what they mean, so that they are the same ones in
+ * every form. */
+typedef struct expert_form {
+    const char *name;
+    int stacked, turned, alternating;
+} expert_form;
+
+enum { EXPERTS = 3, INNER = 128, HIDDEN = 256 };
+
+static uint16_t expert_element(uint64_t expert, uint64_t part, uint64_t row, uint64_t col)
+{
+    unsigned char bytes[4];
+    put_element(bytes, KERF_BF16, ((expert * 5 + part) * HIDDEN + row) * HIDDEN + col, 1);
+    return (uint16_t)(bytes[0] | bytes[1] << 8);
+}
+
+/* Element [expert, row, col] of a tensor in this form. part: 0 gate, 1 up, 2 down; of stacks 0 is
+ * both; 3 more is a bias, whose only column is 0. */
+static uint16_t stored_element(const expert_form *f, uint64_t expert, uint64_t part, uint64_t row,
+                               uint64_t col)
+{
+    const uint64_t bias = part / 3 * 3;
+    if (!f->stacked || part % 3 == 2) return expert_element(expert, part, row, col);
+    return f->alternating ? expert_element(expert, bias + row % 2, row / 2, col)
+                          : expert_element(expert, bias + row / INNER, row % INNER, col);
+}
+
+static void write_expert(kerf_writer *w, const expert_form *f, size_t entry, uint64_t first,
+                         uint64_t part, uint64_t rows, uint64_t cols)
+{
+    const uint64_t experts = f->stacked ? EXPERTS : 1;
+    kerf_error err = {0};
+    for (uint64_t i = 0; i < experts * rows * cols; i++) {
+        const uint64_t e = i / (rows * cols), at = i % (rows * cols);
+        const int turned = f->turned && part < 3;
+        uint16_t x = stored_element(f, first + e, part, turned ? at % rows : at / cols,
+                                    turned ? at / rows : at % cols);
+        if (kerf_writer_write(w, entry, i * 2, &x, 2, &err) != KERF_OK) die(&err);
+    }
+}
+
+static void make_experts(const char *path, const char *form)
+{
+    static const expert_form forms[] = {{"single", 0, 0, 0},     {"stacked", 1, 0, 0},
+                                        {"turned", 1, 1, 0},     {"oss", 1, 0, 1},
+                                        {"oss-single", 0, 0, 1}, {"oss-turned", 1, 1, 1}};
+    static const char *const single[] = {"gate_proj.weight", "up_proj.weight", "down_proj.weight",
+                                         "gate_proj.bias",   "up_proj.bias",   "down_proj.bias"};
+    static const char *const stack[] = {"gate_up_proj",      NULL, "down_proj",
+                                        "gate_up_proj_bias", NULL, "down_proj_bias"};
+    char name[EXPERTS * 6][64];
+    model m = {.count = 0};
+    size_t k = 0;
+    kerf_writer *w = NULL;
+    kerf_error err = {0};
+    while (k < sizeof forms / sizeof *forms && strcmp(forms[k].name, form) != 0) k++;
+    if (k == sizeof forms / sizeof *forms) exit(2);
+    const expert_form *f = &forms[k];
+    uint64_t rows[EXPERTS * 6], cols[EXPERTS * 6], of[EXPERTS * 6], first[EXPERTS * 6];
+    for (uint64_t i = 0; i < (f->stacked ? 1 : EXPERTS) * 6; i++) {
+        const uint64_t part = i % 6;
+        if ((part >= 3 && !f->alternating) || (f->stacked && !stack[part])) continue;
+        const size_t n = m.count;
+        first[n] = i / 6;
+        of[n] = part;
+        rows[n] = part % 3 == 2 ? HIDDEN : f->stacked ? 2 * INNER : INNER;
+        cols[n] = part >= 3 ? 1 : part == 2 ? INNER : HIDDEN;
+        if (f->stacked)
+            snprintf(name[n], sizeof name[n], "layers.0.mlp.experts.%s", stack[part]);
+        else
+            snprintf(name[n], sizeof name[n], "layers.0.mlp.experts.%d.%s", (int)(i / 6),
+                     single[part]);
+        const uint64_t a = f->turned && part < 3 ? cols[n] : rows[n], b = rows[n] * cols[n] / a;
+        kerf_shape shape = {3, {EXPERTS, a, b}};
+        if (part >= 3) shape = (kerf_shape){2, {EXPERTS, rows[n]}};
+        if (!f->stacked && part < 3) shape = (kerf_shape){2, {a, b}};
+        if (!f->stacked && part >= 3) shape = (kerf_shape){1, {a}};
+        add(&m, name[n], KERF_BF16, shape, 0);
+    }
+    if (kerf_writer_create(path, m.entry, m.count, &m.options, &w, &err) != KERF_OK) die(&err);
+    for (size_t i = 0; i < m.count; i++) write_expert(w, f, i, first[i], of[i], rows[i], cols[i]);
+    if (kerf_writer_commit(w, &err) != KERF_OK) die(&err);
+    free(m.entry);
 }
 
 /* Box and Muller; sums of uniform numbers have tails too short for exact figures. */
@@ -332,8 +434,12 @@ int main(int argc, char **argv)
         make_groups(argv[2]);
     } else if (strcmp(kind, "moe") == 0) {
         make_moe(argv[2]);
+    } else if (strcmp(kind, "inputs") == 0) {
+        make_inputs(argv[2]);
     } else if (strcmp(kind, "turned") == 0) {
         make_turned(argv[2]);
+    } else if (strcmp(kind, "experts") == 0 && argc == 4) {
+        make_experts(argv[2], argv[3]);
     } else if (strcmp(kind, "gaussian") == 0) {
         make_gaussian(argv[2]);
     } else if (strcmp(kind, "big") == 0 && argc == 4) {
@@ -344,10 +450,12 @@ int main(int argc, char **argv)
     } else if (strcmp(kind, "llama") == 0 && argc == 4 && strtoul(argv[3], NULL, 10) > 0) {
         make_llama(argv[2], strtoul(argv[3], NULL, 10));
     } else {
-        fprintf(stderr, "usage: make_model nan|inf|odd|shards|groups|moe|turned|gaussian OUT\n"
-                        "       make_model big OUT MEBIBYTES\n"
-                        "       make_model many OUT SHARDS TENSORS ROWS\n"
-                        "       make_model llama OUT LAYERS\n");
+        fprintf(stderr,
+                "usage: make_model nan|inf|odd|shards|groups|moe|turned|inputs|gaussian OUT\n"
+                "       make_model experts OUT FORM\n"
+                "       make_model big OUT MEBIBYTES\n"
+                "       make_model many OUT SHARDS TENSORS ROWS\n"
+                "       make_model llama OUT LAYERS\n");
         return 2;
     }
     return 0;

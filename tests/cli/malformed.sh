@@ -21,4 +21,12 @@ while read -r status path; do
 done <"$tmp/list"
 check "at least 60 cases of bad input, not $bad_input" test "$bad_input" -ge 60
 check "at least 60 of them GGUF files, not $bad_gguf" test "$bad_gguf" -ge 60
+# What other programs make, and kerf never opens.
+mkdir "$tmp/pickle"
+printf 'PK\003\004\000\000\010\010\000\000\000\000\000\000' >"$tmp/pickle/pytorch_model.bin"
+printf '\200\002}q\000X\006\000\000\000weight' >"$tmp/old.pt"
+for source in "$tmp/pickle" "$tmp/pickle/pytorch_model.bin" "$tmp/old.pt"; do
+    expect 3 inspect "$source"
+    error_says 'a pickle of PyTorch, which runs what it holds'
+done
 finish

@@ -9,6 +9,7 @@ perplexity is measured too, beside that of a plain model with our weights.
 import argparse
 import dataclasses
 import importlib.metadata
+import importlib.util
 import json
 import math
 import shutil
@@ -22,6 +23,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import gguf_model
+import loader_rules
 
 CASES = [  # layout, format
     ("modelopt", "nvfp4"),
@@ -44,6 +46,9 @@ CASES = [  # layout, format
     ("compressed-tensors", "int4-g32-asym"),
     ("compressed-tensors", "int8-g128-asym"),
     ("compressed-tensors", "int2-g64"),
+    ("compressed-tensors-naive", "fp8-e4m3:ct"),
+    ("compressed-tensors-naive", "fp8-e4m3-row:ct"),
+    ("compressed-tensors-naive", "fp8-e4m3-128x128:ct"),
     ("deepseek", "fp8-e4m3-128x128"),
     ("bitsandbytes", "nf4"),
     ("bitsandbytes", "nf4-dq"),
@@ -65,7 +70,7 @@ CASES = [  # layout, format
     ("gguf", "nvfp4:4/6"),
 ]
 NUMPY_ONLY = {"gptq", "gptq-v2", "awq", "gpt-oss"}  # whose packages need a GPU, or were not run
-ROWS = 4  # of 256 tokens, for perplexity
+ROWS = 4  # of 256 tokens, for perplexity; --rows
 
 
 @dataclasses.dataclass
@@ -87,6 +92,7 @@ class Seen:
     differ: int = 0
     perplexity: float = math.nan
     plain: float = math.nan
+    logits: float = math.nan  # the largest difference from those of the plain model, of its largest
     problem: str = ""
 
 
@@ -318,6 +324,49 @@ def quantize_like_bitsandbytes(case):
     return seen
 
 
+def quantize_with_bitsandbytes(case):
+    """The package's own CPU backend: it must choose the stored bytes. Its decoding multiplies by a rounded
+    1/127 where kerf divides by 127, so that the last bit may differ."""
+    import torch
+    from bitsandbytes.functional import int8_vectorwise_dequant, int8_vectorwise_quant
+
+    seen = Seen(case, f"int8_vectorwise_quant and _dequant of {version('bitsandbytes')}")
+    source, t = raw_tensors(case.source / "model.safetensors"), raw_tensors(case.folder / "model.safetensors")
+    for name in [n for n in t if n.endswith(".SCB")]:
+        weight = name.replace("SCB", "weight")
+        half = torch.from_numpy(source[weight].astype(np.float16))
+        codes, largest, _ = int8_vectorwise_quant(half)
+        theirs = int8_vectorwise_dequant(codes, largest).float().numpy()
+        ours = case.ours[weight]
+        same = np.array_equal(codes.numpy(), t[weight]) and np.array_equal(largest.float().numpy(), t[name])
+        seen.weights += 1
+        seen.differ += not (same and bool(np.all(np.abs(theirs - ours) <= np.spacing(np.abs(ours)))))
+    return seen
+
+
+def load_with_bitsandbytes(case, tokens):
+    """The whole model through transformers, whose layers must hold the stored codes. Its product rounds
+    activations to 8 bits too."""
+    seen = Seen(case, f"{version('transformers')}, {version('bitsandbytes')}")
+    loaded, t = load_model(case.folder, case), raw_tensors(case.folder / "model.safetensors")
+    for name, p in loaded.named_parameters():
+        if name.removesuffix("weight") + "SCB" in t:
+            seen.weights += 1
+            seen.differ += not np.array_equal(p.data.cpu().numpy(), t[name])
+    seen.perplexity, seen.plain = perplexity(loaded, tokens), perplexity(load_model(case.plain, case), tokens)
+    return seen
+
+
+def check_loader_rules(case):
+    """Every rule of vLLM's loaders that can be asked of files."""
+    seen = Seen(case, "rules of vLLM's loaders (loader_rules.py)")
+    source = {n: x.shape for n, x in raw_tensors(case.source / "model.safetensors").items() if x.ndim == 2}
+    seen.weights, broken = loader_rules.check(case.layout, case.folder, source,
+                                              raw_tensors(case.folder / "model.safetensors"))
+    seen.differ, seen.problem = len(broken), "; ".join(broken)[:200]
+    return seen
+
+
 def pack(codes, order):
     """[rows, columns] of 4-bit codes into words of eight columns."""
     grouped = codes.astype(np.uint32).reshape(codes.shape[0], -1, 8)[:, :, order]
@@ -379,7 +428,7 @@ def load_model(folder, case):
 def dense_weights(model, case):
     """Each layer as its package decodes it."""
     out = {}
-    if case.layout == "compressed-tensors":
+    if case.layout.startswith("compressed-tensors"):
         from compressed_tensors.compressors.base import decompress_module
 
         for module in model.modules():
@@ -401,11 +450,50 @@ def read_with_transformers(case, tokens):
     """The whole model, as users load it, with kernels that run here; then each layer decoded. The
     kernels of some packages rearrange weights on first use, so that the layers come from a model
     of their own."""
-    package = {"deepseek": "accelerate"}.get(case.layout, case.layout)
+    package = {"deepseek": "accelerate"}.get(case.layout, case.layout.removesuffix("-naive"))
     seen = Seen(case, f"{version('transformers')}, {version(package)}")
-    seen.perplexity = perplexity(load_model(case.folder, case), tokens)
-    seen.plain = perplexity(load_model(case.plain, case), tokens)
+    plain, loaded = load_model(case.plain, case), load_model(case.folder, case)
+    seen.perplexity, seen.plain = perplexity(loaded, tokens), perplexity(plain, tokens)
+    seen.logits = compare_logits(loaded, plain, tokens[:1])
     compare(seen, dense_weights(load_model(case.folder, case), case))
+    return seen
+
+
+def compare_logits(loaded, plain, row):
+    """Of the loaded model without what its scheme does to activations."""
+    import torch
+
+    for module in loaded.modules():
+        if getattr(module, "quantization_scheme", None) is not None:
+            module.quantization_scheme.input_activations = None
+    with torch.no_grad():
+        a, b = loaded(row).logits.float(), plain(row).logits.float()
+    return ((a - b).abs().max() / b.abs().max()).item()
+
+
+def load_gpt_oss(case, kerf, scratch):
+    """A small model of gpt-oss's architecture, whose experts transformers holds as [experts, in, out]: kerf
+    quantizes the folder that it saves, and it must read the same weights back."""
+    import torch
+    from transformers import AutoModelForCausalLM, GptOssConfig, GptOssForCausalLM
+
+    seen = Seen(case, f"{version('transformers')}, GptOssForCausalLM")
+    plain, folder, wide = (scratch / x for x in ("theirs", "theirs-mxfp4", "theirs-wide"))
+    torch.manual_seed(5)
+    model = GptOssForCausalLM(GptOssConfig(
+        num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, vocab_size=256, hidden_size=128,
+        intermediate_size=96, head_dim=32, num_attention_heads=4, num_key_value_heads=2)).to(torch.bfloat16)
+    for p in model.parameters():
+        p.data.normal_(0, 0.05)
+    model.save_pretrained(plain)
+    subprocess.run([kerf, "quantize", plain, "-f", "mxfp4", "--layout", "gpt-oss", "-o", folder],
+                   check=True, capture_output=True)
+    subprocess.run([kerf, "dequantize", folder, "--dtype", "fp32", "-o", wide], check=True, capture_output=True)
+    ours = raw_tensors(wide / "model.safetensors")
+    for name, p in AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).named_parameters():
+        if name.endswith("experts.gate_up_proj") or name.endswith("experts.down_proj"):
+            seen.weights += 1
+            seen.differ += not np.array_equal(p.detach().float().numpy(), bf16(np.swapaxes(ours[name], 1, 2)))
     return seen
 
 
@@ -464,8 +552,31 @@ def convert_with_compressed_tensors(case, kerf, scratch):
 # --- gguf-py and llama.cpp ------------------------------------------------------------------------
 
 
+def has_llama_cpp_python():
+    return importlib.util.find_spec("llama_cpp") is not None
+
+
+def llama_cpp_python_perplexity(path, tokens):
+    import llama_cpp
+
+    m = llama_cpp.Llama(str(path), n_ctx=256, n_batch=256, n_ubatch=256, n_threads=1, n_threads_batch=1,
+                        logits_all=True, verbose=False)
+    loss = 0.0
+    for row in tokens:
+        m.reset()
+        m.eval(row.tolist())
+        logits = np.array(m.scores[:255], np.float64)
+        top = logits.max(1)
+        loss += np.sum(np.log(np.exp(logits - top[:, None]).sum(1)) + top - logits[np.arange(255), row[1:]])
+    return math.exp(loss / tokens[:, 1:].size)
+
+
 def llama_cpp_perplexity(path, model):
-    """Through llama.cpp itself, in a package that brings it along."""
+    """Through llama.cpp itself, in the package that was built from its source, or in one that brings it
+    along."""
+    tokens = np.fromfile(model / "eval.u16", "<u2")[:ROWS * 256].reshape(ROWS, 256)
+    if has_llama_cpp_python():
+        return llama_cpp_python_perplexity(path, tokens)
     from cyllama.llama import llama_cpp
 
     class Model(llama_cpp.LlamaModel):
@@ -474,7 +585,6 @@ def llama_cpp_perplexity(path, model):
     params = llama_cpp.LlamaContextParams()
     params.n_ctx = params.n_batch = params.n_ubatch = 256
     context = llama_cpp.LlamaContext(model=Model(path_model=str(path), verbose=False), params=params, verbose=False)
-    tokens = np.fromfile(model / "eval.u16", "<u2")[:ROWS * 256].reshape(ROWS, 256)
     loss = 0.0
     for row in tokens:
         context.kv_cache_clear()
@@ -494,7 +604,8 @@ def read_with_gguf(case, model):
     quantized are those of the source."""
     import gguf
 
-    seen = Seen(case, f"{version('gguf')}; llama.cpp of {version('cyllama')}")
+    package = "llama-cpp-python" if has_llama_cpp_python() else "cyllama"
+    seen = Seen(case, f"{version('gguf')}; llama.cpp of {version(package)}")
     ours, source = gguf.GGUFReader(case.folder), gguf.GGUFReader(case.source)
     for key, field in source.fields.items():
         same = key == "general.file_type" or key.startswith("GGUF.") or ours.fields[key].contents() == field.contents()
@@ -528,7 +639,8 @@ def attempt(read, case, *rest):
         seen = read(case, *rest)
     except Exception as e:  # a reader that refuses the file is a result
         seen = Seen(case, read.__name__, problem=f"{type(e).__name__}: {e}".splitlines()[0][:200])
-    number = f", perplexity {seen.perplexity:.4f} ({seen.plain:.4f} plain)" if seen.perplexity == seen.perplexity else ""
+    number = "" if seen.logits != seen.logits else f", logits within {seen.logits:.3g}"
+    number += f", perplexity {seen.perplexity:.4f} ({seen.plain:.4f} plain)" if seen.perplexity == seen.perplexity else ""
     print(f"{case.layout} {case.codec}: {seen.reader}: "
           f"{seen.problem or f'{seen.weights} weights, {seen.differ} differ'}{number}", flush=True)
     return seen
@@ -539,6 +651,7 @@ def read_all(case, kerf, scratch, model, light):
         yield attempt(read_with_gguf, case, model)
         return
     yield attempt(read_with_numpy, case)
+    yield attempt(check_loader_rules, case)
     listed = attempt(check_config, case)
     if listed.problem or listed.differ:  # not worth a row otherwise
         yield listed
@@ -546,6 +659,11 @@ def read_all(case, kerf, scratch, model, light):
         yield attempt(quantize_like_bitsandbytes, case)
     if (case.layout, case.format) == ("gptq-v2", "int4-g128-asym-f16"):
         yield attempt(read_awq, case, kerf, scratch)
+    if case.codec == "int8:bnb" and not light:
+        yield attempt(quantize_with_bitsandbytes, case)
+        yield attempt(load_with_bitsandbytes, case, eval_tokens(model))
+    if case.layout == "gpt-oss" and not light:
+        yield attempt(load_gpt_oss, case, kerf, scratch)
     if light or case.layout in NUMPY_ONLY or case.codec == "int8:bnb":
         return
     if "asym" in case.format:
@@ -573,11 +691,17 @@ def write_table(path, results):
              "bit, the numbers that kerf decodes, rounded once to the reader's type. *safetensors + numpy* is the",
              "package's own parser and the arithmetic of the loaders (vLLM's, GPTQModel's, gpt-oss's) written down",
              "once more; vLLM itself needs a GPU and was not run, nor were GPTQModel, AutoAWQ and gpt-oss's kernels.",
+             "What vLLM's loaders demand is written down in `loader_rules.py`, each rule with its place in their",
+             "source: *equal* counts the rules that hold of the folder. Two are not asked where vLLM has no such",
+             "scheme: of int2 in compressed-tensors, which transformers reads, and of asymmetric GPTQ (GPTQModel).",
              "`--light` runs the readers that need no PyTorch and keeps the rows of the others. Stacked experts are",
-             "two tensors of a model that the test makes. For `bitsandbytes int8` a second row compares stored bytes",
-             "with bitsandbytes' own quantizer, written down in numpy from its source; here the package was not run",
-             "on it (the encoder was, see tests/golden/conformance.md).", "",
-             f"Perplexity: of the loaded model on the first {ROWS * 256:,} tokens of eval.u16, and of a plain model",
+             "two tensors of a model that the test makes, and for transformers those of a small model of gpt-oss's",
+             "architecture, quantized from the folder that transformers saved. For `bitsandbytes int8` the package's",
+             "own quantizer must choose the stored bytes and its decoding ours, to the last bit: it multiplies by",
+             "1/127 where kerf divides by 127.", "",
+             "*Logits*: the largest difference, in parts of the largest logit, between the loaded model, without what",
+             "its scheme does to activations, and a plain model of our weights.", "",
+             f"*Perplexity*: of the loaded model on the first {ROWS * 256:,} tokens of eval.u16, and of a plain model",
              "with the weights that kerf decoded. They differ where a scheme quantizes activations too (mxfp8, fp8,",
              "int8 without a group) and where a reader multiplies by rules of its own (bitsandbytes). transformers",
              "keeps scales in the type of the model: those of fp8 and int8 survive when the encoder chose them in",
@@ -588,13 +712,14 @@ def write_table(path, results):
              "tensors must be those of the source. A scale beside the blocks is multiplied in as llama.cpp does,",
              "equal to the last bit. llama.cpp rounds activations to 8 bits where weights are blocks: perplexities",
              "differ by that.", "",
-             "| layout | format | reader | loads | equal | perplexity | plain |", "|---|---|---|---|---|---|---|"]
+             "| layout | format | reader | loads | equal | logits | perplexity | plain |", "|---|---|---|---|---|---|---|---|"]
     for r in results:
         number = [f"{x:.4f}" if x == x else "" for x in (r.perplexity, r.plain)]
+        number.insert(0, f"{r.logits:.3g}" if r.logits == r.logits else "")
         loads = "no: " + r.problem if r.problem else "yes"
         rows[r.case.layout, r.case.codec, r.reader] = (
             f"| {r.case.layout} | {r.case.codec} | {r.reader} | {loads} | "
-            f"{r.weights - r.differ}/{r.weights} | {number[0]} | {number[1]} |")
+            f"{r.weights - r.differ}/{r.weights} | {' | '.join(number)} |")
     order = {case: i for i, case in enumerate(CASES)}
     lines += [rows[key] for key in sorted(rows, key=lambda k: (order.get(k[:2], len(order)), "numpy" not in k[2]))]
     Path(path).write_text("\n".join(lines) + "\n")
@@ -607,8 +732,10 @@ def main():
     p.add_argument("scratch", type=Path)
     p.add_argument("--light", action="store_true")
     p.add_argument("--only", metavar="LAYOUT")
+    p.add_argument("--rows", type=int, default=ROWS)
     p.add_argument("--write")
     a = p.parse_args()
+    globals()["ROWS"] = a.rows
     results = []
     for layout, fmt in CASES:
         if a.only and layout != a.only:

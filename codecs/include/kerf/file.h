@@ -31,15 +31,19 @@ extern "C" {
 
 /* --- read ---------------------------------------------------------------------------------- */
 
+typedef struct kerf_view kerf_view;
+
 typedef struct kerf_tensor {
-    const char *name; /* owned by the reader                       */
+    const char *name; /* owned by the reader, or by the weights    */
     kerf_dtype dtype;
     kerf_shape shape;
     uint64_t bytes;
     unsigned shard;  /* index for kerf_reader_shard               */
     uint64_t offset; /* of its first byte in that (unpacked) file */
     const char
-        *block_type; /* GGUF: "Q8_0"; the tensor is the bytes of such blocks, U8. Else NULL */
+        *block_type;       /* GGUF: "Q8_0"; the tensor is the bytes of such blocks, U8. Else NULL */
+    const kerf_view *view; /* its elements stand elsewhere in the file, in another order (see
+                              kerf_weights_arrange); offset means nothing. Else NULL      */
 } kerf_tensor;
 
 typedef struct kerf_reader kerf_reader;
@@ -214,6 +218,16 @@ KERF_API KERF_CHECK kerf_status kerf_layout_check_tensor(const kerf_layout *l, c
 /* 1 when layers that runtimes fuse into one matrix must have the same scale per matrix. */
 KERF_API int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f);
 
+/* What the scale of a layer's activations is called beside weights of this format ("input_scale"):
+ * one F32, of shape [1] where *is_vector, else []. *is_inverse: it divides. NULL: the layout has
+ * none. */
+KERF_API const char *kerf_layout_input(const kerf_layout *l, const kerf_format *f, int *is_inverse,
+                                       int *is_vector);
+
+/* The number to divide by instead of multiplying by x: of those near 1 / x the one whose reciprocal
+ * is x, where there is one. */
+KERF_API float kerf_inverse_of(float x);
+
 /* --- quantized tensors in a checkpoint ------------------------------------------------------- */
 
 #define KERF_EXTRAS 3 /* the most tensors of a weight that store no plane */
@@ -229,7 +243,8 @@ typedef struct kerf_weight {
     const kerf_layout *layout;             /* when quantized                                  */
     const kerf_tensor *plane[KERF_PLANES]; /* what stores each plane; dense: plane[0] alone    */
     const kerf_tensor *extra[KERF_EXTRAS]; /* tensors that store no plane, in the layout's order */
-    int unit_second; /* the second-level scales are 1, and layout gguf does not store them */
+    int unit_second;   /* the second-level scales are 1, and layout gguf does not store them */
+    const char *whole; /* the stack that it was a part of: kerf_weights_arrange; else NULL   */
 } kerf_weight;
 
 typedef struct kerf_weights kerf_weights;
@@ -243,6 +258,25 @@ KERF_API void kerf_weights_close(kerf_weights *w);
 KERF_API size_t kerf_weights_count(const kerf_weights *w);
 KERF_API const kerf_weight *kerf_weights_at(const kerf_weights *w, size_t i);
 KERF_API const kerf_weight *kerf_weights_find(const kerf_weights *w, const char *name);
+
+/* The experts of a layer: as the files have them, one by one (X.experts.3.gate_proj.weight, a
+ * matrix), or stacked with their input features last (X.experts.gate_up_proj, gate and up in turn,
+ * as gpt-oss has them). */
+typedef enum kerf_experts {
+    KERF_EXPERTS_AS_THEY_ARE,
+    KERF_EXPERTS_SINGLE,
+    KERF_EXPERTS_STACKED
+} kerf_experts;
+
+/* What the loaders of a layout want. */
+KERF_API kerf_experts kerf_layout_experts(const kerf_layout *l);
+
+/* Arranges the experts of layers of which wanted (NULL: all) says so for their first weight; no
+ * byte is read. What cannot be arranged stays: layers with parts that are missing or do not fit
+ * each other, stacks in blocks that go across rows. Pointers to weights are invalid afterwards. */
+KERF_API KERF_CHECK kerf_status kerf_weights_arrange(kerf_weights *w, kerf_experts how,
+                                                     int (*wanted)(void *ctx, const kerf_weight *w),
+                                                     void *ctx, kerf_error *err);
 
 /* Why a tensor that is named and typed like codes of a quantized weight is not part of one: one
  * line into out, cut to size; returns 0 when it is one, or is not named like any. */
@@ -300,7 +334,7 @@ KERF_API void kerf_weight_writer_close(kerf_weight_writer *w); /* NULL is fine *
  * has one. weights: all of the output; those with a codec are quantized, the others are listed as
  * not. At most KERF_COMPANIONS; *count may be 0: the source has no config.json. The texts are
  * malloc'd; release them with kerf_companions_free. KERF_E_NOSUP: the loaders cannot be told of
- * such a mixture, or load experts another way. */
+ * such a mixture, load experts another way, or need input scales that are not there. */
 #define KERF_COMPANIONS 2
 KERF_API KERF_CHECK kerf_status kerf_layout_companions(const kerf_layout *l, const kerf_reader *r,
                                                        const kerf_weight *weights,

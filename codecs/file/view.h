@@ -1,0 +1,23 @@
+/* view.h - tensors that stand in no file as such: a part of one, its rows in another order, or the
+ * rows of several in turn. They have a name, a type and a shape like others and are read like
+ * others; kerf_reader_read comes here when a tensor has a view. */
+#ifndef KERF_FILE_VIEW_H
+#define KERF_FILE_VIEW_H
+
+#include <kerf/file.h>
+
+struct kerf_view {
+    uint64_t rows, cols; /* of a matrix of the view                                          */
+    unsigned size;       /* bytes of an element                                              */
+    /* Row r of matrix m is row r / parts of from[m * parts + r % parts]. 0: there is one, and its
+     * element first + m * matrix + r * row + c * col is element [m, r, c] of the view.      */
+    unsigned parts;
+    const kerf_tensor *const *from;
+    uint64_t first, matrix, row, col;
+};
+
+/* Reads n bytes from byte `offset`; both whole elements and inside the tensor. */
+kerf_status kf_view_read(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
+                         unsigned char *dst, size_t n, kerf_error *err);
+
+#endif
