@@ -11,7 +11,7 @@
  *             the seven ties, which are exact. Both hold while elements are not far above the
  *             largest code (FAR), where distances would lose their last bits
  *
- * Groups beyond that are encoded by block/ itself. */
+ * Groups beyond that, and those whose largest codes overflow, are encoded by block/ itself. */
 #ifndef KERF_STRUCTS_CUH
 #define KERF_STRUCTS_CUH
 
@@ -123,7 +123,7 @@ __device__ __forceinline__ bool is_plain(kf_quant q, float amax)
 {
     if constexpr (KF_ROW.bits == 8 || KF_ROW.element == KERF_ELEM_U4)
         return fabsf(q.factor) < __builtin_huge_valf();
-    return amax <= FAR * q.factor;
+    return amax <= FAR * q.factor && q.factor <= 0x1p124f; /* no code stands for Inf */
 }
 
 __device__ __noinline__ void pack_struct_slowly(const volatile float *x, kf_quant q,
