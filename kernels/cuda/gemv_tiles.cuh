@@ -53,13 +53,14 @@ __device__ __forceinline__ void prepare_ranges(const span &s, uint32_t *ranges)
     }
 }
 
-/* The sum of a tile's row over the warps that had a part of it, in their order. Warps without any
- * unit stand between others only when there are fewer units than warps; their slots are zero. */
+/* The sum of a tile's row over the warps that had a part of it, in their order. Where there are
+ * fewer units than warps, some between them had none and left nothing. */
 __device__ __forceinline__ float sum_slots(const float *slots, uint32_t slot, uint32_t at,
-                                           uint32_t tile, uint32_t range)
+                                           uint32_t tile, uint32_t range, uint32_t units)
 {
     float sum = 0;
-    for (uint32_t w = range & 0xffff; w < range >> 16; w++) sum += slots[(tile + w) * slot + at];
+    for (uint32_t w = range & 0xffff; w < range >> 16; w++)
+        if (cut(units, w) < cut(units, w + 1)) sum += slots[(tile + w) * slot + at];
     return sum;
 }
 
@@ -185,10 +186,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
         for (uint32_t tile = begin; live && tile < s.tiles; tile += every) {
             place p = place_of(j, s.tile + tile);
             const kf_gemv_matrix &m = j.part[p.part];
-            float v = sum_slots(slots, S, in, tile, ranges[tile]) * back * factors[tile * TILE + r];
+            float v = sum_slots(slots, S, in, tile, ranges[tile], units) * back *
+                      factors[tile * TILE + r];
             float up = 0;
             if (j.swiglu)
-                up = sum_slots(slots, S, in, tile + 1, ranges[tile + 1]) * back *
+                up = sum_slots(slots, S, in, tile + 1, ranges[tile + 1], units) * back *
                      factors[(tile + 1) * TILE + r];
             if (p.row + r < m.rows) finish(j, m, p.row + r, column, v, up);
         }
@@ -201,7 +203,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
     uint32_t step = j.swiglu ? 2 : 1;
     for (uint32_t tile = begin / step; live && tile < s.tiles; tile += every / step)
         parts[(tile * j.columns + column) * TILE + r] =
-            sum_slots(slots, S, in, tile, ranges[tile]) * back;
+            sum_slots(slots, S, in, tile, ranges[tile], units) * back;
     sync_cluster();
     uint32_t rank = blockIdx.x % j.cluster;
     for (uint32_t tile = begin + rank * every; live && tile < s.tiles; tile += every * j.cluster) {
