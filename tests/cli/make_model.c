@@ -239,7 +239,7 @@ enum { EXPERTS = 3, INNER = 128, HIDDEN = 256 };
 static uint16_t expert_element(uint64_t expert, uint64_t part, uint64_t row, uint64_t col)
 {
     unsigned char bytes[4];
-    put_element(bytes, KERF_BF16, ((expert * 5 + part) * HIDDEN + row) * HIDDEN + col, 1);
+    put_element(bytes, KERF_BF16, ((expert * 5 + part) * HIDDEN + row) * HIDDEN + col, 1, 0);
     return (uint16_t)(bytes[0] | bytes[1] << 8);
 }
 

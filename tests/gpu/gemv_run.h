@@ -226,7 +226,7 @@ static void judge(const problem *p, const setting *s, const float *y, double bou
             exact e = p->e[i];
             double miss = fabs((double)y[i] - e.y);
             if (!is_right(p, bound, c, r, (double)y[i]) && !wrong++) first = i;
-            if (e.sum > 0 && isfinite(miss) && e.sum < sum_limit())
+            if (e.sum > 0 && isfinite(miss) && !is_beyond(p, c, r))
                 seen.share = fmax(seen.share, miss / tolerance(p, bound, c, r));
             squares += e.y * e.y;
             errors += miss * miss;

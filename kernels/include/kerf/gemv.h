@@ -14,11 +14,11 @@
  *   S = sum over k of |W[r][k] * X[c][k]|, wmax and xmax the largest |W[r][k]| and |X[c][k]|
  *
  * as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32 or BF16 is
- * brought to fp16 by a power of two, S < 2^110 is asked for, and cols * 2^-39 * wmax * xmax may be
- * lost besides. alpha, bias and residual each add the
- * rounding of one fp32 operation. All sums run in fp32 or wider, in an order that the plan's
- * backend and shape fix: results are the same bits for every run, thread count and place in
- * memory. They may differ between backends, inside the bound.
+ * brought to fp16 by a power of two, cols * wmax * (1 + xmax) < 2^100 is asked for instead, and
+ * cols * 2^-39 * wmax * xmax may be lost besides. alpha, bias and residual each add the rounding of
+ * one fp32 operation. All sums run in fp32 or wider, in an order that the plan's backend and shape
+ * fix: results are the same bits for every run, thread count and place in memory. They may differ
+ * between backends, inside the bound.
  *
  * NaN in a row of W, also through a scale that means NaN, makes that row of Y NaN; so do infinities
  * in W, which may give an infinite Y instead, or a finite one where it is only kerf_decode's
