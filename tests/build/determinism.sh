@@ -28,7 +28,7 @@ export OMP_WAIT_POLICY=passive
 
 flags=(-std=c11 -D_GNU_SOURCE -ffp-contract=off
     -Icodecs -Icodecs/include -Ikernels -Ikernels/include -Iadvisor/include)
-sources=(codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/nodevice.c codecs/file/*.c
+sources=(codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/nodevice*.c kernels/cuda/nodevice*.c codecs/file/*.c
     kernels/*.c kernels/cpu/*.c advisor/*.c cli/*.c)
 # The backends of other instruction sets need options of their own.
 declare -A options=()
