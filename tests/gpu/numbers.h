@@ -66,7 +66,9 @@ static inline void fill_below_amax(uint8_t *p, size_t n)
     static const uint16_t exponents[] = {127, 121, 1, 0, 254, 100, 140, 6, 16, 250, 64};
     uint64_t pattern = 0, round = 0;
     for (size_t i = 0; i < n; i++) {
-        uint16_t amax = (uint16_t)(exponents[round / 128 % 11] << 7 | (round % 128)), x = amax;
+        uint16_t amax = (uint16_t)((unsigned)exponents[round / 128 % 11] << 7 |
+                                   (unsigned)(round % 128)),
+                 x = amax;
         if (i % 16 != (round + i / 16) % 16) {
             x = (uint16_t)(pattern << 15 | pattern >> 1);
             if ((x & 0x7fff) >= amax) {
