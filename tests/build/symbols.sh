@@ -18,7 +18,7 @@ complain "exported by $1" "$(grep -v -e '^kerf_' -e '^KERF_0$' <<<"$exported" ||
 # nm of the archive, without what nvcc makes: its names are hashes, and its stubs call exit().
 list_archive() {
     nm -g "$1" --format=posix "$2" 2>/dev/null |
-        awk '/^[^ ]*\[.*\]:$/ { ours = !/\[row_.*\.cu\.o\]/ } ours && NF > 1 { print $1 }'
+        awk '/^[^ ]*\[.*\]:$/ { ours = !/\[(gemv_)?row_.*\.cu\.o\]/ } ours && NF > 1 { print $1 }'
 }
 
 # gcc makes one such lock for every named OpenMP section.
