@@ -50,7 +50,7 @@ kerf_status kerf_scales_to_tiles(uint64_t matrices, uint64_t rows, uint64_t cols
     extent e = {0, 0, 0};
     KF_TRY(measure(matrices, rows, cols, &e, err));
     KF_TRY(check(&e, matrices, plain.n, tiled.n, err));
-    memset(tiled.p, 0, tiled.n);
+    if (tiled.n) memset(tiled.p, 0, tiled.n); /* of nothing, NULL is as good as any */
     for (uint64_t m = 0; m < matrices; m++)
         for (uint64_t r = 0; r < rows; r++)
             for (uint64_t c = 0; c < cols; c++)

@@ -241,7 +241,7 @@ static void compare(const problem *p, kerf_dtype t, double bound, const uint8_t 
     snprintf(text, sizeof text, "%llu x %llu x %llu %s: %llu wrong, y[%llu] = %g, not %g",
              (unsigned long long)p->rows, (unsigned long long)p->cols, (unsigned long long)p->batch,
              kinds[p->kind], (unsigned long long)bad, (unsigned long long)first,
-             number_at(t, y, first), p->want[first]);
+             bad ? number_at(t, y, first) : 0, bad ? p->want[first] : 0);
     check(bad == 0, what, text);
     if (p->kind == NANS && p->batch && p->rows && p->blocks)
         check(nans > 0 && (p->batch == 1 || nans < p->rows * p->batch), what, "no NaN in the case");
