@@ -9,6 +9,9 @@
  * rows of gate and up and n columns of down, no pair of shapes can be read both ways. Gate and up
  * follow each other as halves, but for gpt-oss, which alternates them and alone has biases.
  *
+ * Places inside of a stack are products of its dimensions, none of which is zero (find_layer) and
+ * whose bytes are in the file: they cannot wrap.
+ *
  * Sources: llama4 and qwen3_vl_moe of transformers and of vLLM (gate, then up), gpt_oss of both
  * (alternating), llm-compressor's linearized experts (names of single ones). */
 #include <stdio.h>
@@ -97,12 +100,14 @@ static kerf_status make_tensor(arranging *a, const kerf_tensor *from, const char
         kerf_view view;
         const kerf_tensor *from;
     } *made = keep(a, 1, sizeof *made);
-    uint64_t count;
+    uint64_t count, bytes;
     if (!made) return no_memory(a->err);
     KF_TRY(kerf_shape_count(&shape, &count, a->err));
     v.size = kerf_dtype_bits(from->dtype) / 8;
+    if (!kf_mul_ok(count, v.size, &bytes))
+        return kf_fail(a->err, KERF_E_RANGE, KF_NOWHERE, "%s: too large", name);
     made->tensor = (kerf_tensor){.name = name, .dtype = from->dtype, .shape = shape};
-    made->tensor.bytes = count * v.size;
+    made->tensor.bytes = bytes;
     made->tensor.shard = from->shard;
     made->tensor.view = &made->view;
     made->from = from;
@@ -192,7 +197,7 @@ static kerf_status add_single(arranging *a, const layer *l, int which, slice s, 
 
 static kerf_status add_singles(arranging *a, const layer *l)
 {
-    if (a->count + l->experts * SINGLES * 2 > KERF_MAX_TENSORS)
+    if (a->count > KERF_MAX_TENSORS || l->experts > (KERF_MAX_TENSORS - a->count) / (2 * SINGLES))
         return kf_fail(a->err, KERF_E_LIMIT, KF_NOWHERE,
                        "%.*s: its experts are more than %u tensors",
                        KF_NAME(l->stack[GATE_UP]->name), KERF_MAX_TENSORS);
@@ -298,7 +303,9 @@ static kerf_status stack_singles(arranging *a, const kerf_weight *const *single,
 {
     const kerf_weight *one = single[0];
     const int is_bias = one->shape.rank == 1;
-    const uint64_t rows = one->shape.dim[0] * parts;
+    uint64_t rows, all_parts;
+    if (!kf_mul_ok(one->shape.dim[0], parts, &rows) || !kf_mul_ok(experts, parts, &all_parts))
+        return kf_fail(a->err, KERF_E_RANGE, KF_NOWHERE, "%s: too large", name);
     kerf_weight w = *one;
     w.name = name;
     w.shape = (kerf_shape){3, {experts, rows, is_bias ? 1 : one->shape.dim[1]}};
@@ -306,9 +313,9 @@ static kerf_status stack_singles(arranging *a, const kerf_weight *const *single,
     if (w.codec.format) KF_TRY(kerf_geometry_init(&w.geometry, w.codec.format, &w.shape, a->err));
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (!one->plane[p]) continue;
-        const kerf_tensor **from = keep(a, experts * parts, sizeof *from);
+        const kerf_tensor **from = keep(a, all_parts, sizeof *from);
         if (!from) return no_memory(a->err);
-        for (uint64_t i = 0; i < experts * parts; i++) from[i] = single[i]->plane[p];
+        for (uint64_t i = 0; i < all_parts; i++) from[i] = single[i]->plane[p];
         const uint64_t bytes = from[0]->bytes, all = one->shape.dim[0];
         const uint64_t cols = bytes / (kerf_dtype_bits(from[0]->dtype) / 8) / (all ? all : 1);
         kerf_view v = {.rows = rows, .cols = cols, .parts = parts, .from = from};
