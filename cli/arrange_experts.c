@@ -39,7 +39,7 @@ static int is_absent(void *ctx, const kerf_weight *w)
 static int is_stacked_there(void *ctx, const kerf_weight *w)
 {
     const kerf_weight *other = kerf_weights_find(ctx, w->name);
-    if (!other || memcmp(&other->shape, &w->shape, sizeof w->shape) != 0) return 1;
+    if (!other || !kerf_shape_equal(&other->shape, &w->shape)) return 1;
     return other->layout && kerf_layout_experts(other->layout) == KERF_EXPERTS_STACKED;
 }
 

@@ -182,11 +182,6 @@ static kerf_status compare_bytes(const compare_job *job, comparison *c, kerf_err
 
 /* --- which of them ------------------------------------------------------------------------- */
 
-static int same_shape(const kerf_shape *a, const kerf_shape *b)
-{
-    return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0;
-}
-
 /* Blocks of GGUF and planes may hold the same codes and scales. *same is 0 when they do not. */
 static kerf_status compare_twins(const compare_job *job, comparison *out, int *same,
                                  kerf_error *err)
@@ -216,7 +211,7 @@ kerf_status compare_weights(const compare_job *job, comparison *out, kerf_error 
 {
     const kerf_weight *a = out->weight, *b = out->other;
     const int floats = is_float(a->dtype) && is_float(b->dtype);
-    if (!same_shape(&a->shape, &b->shape)) {
+    if (!kerf_shape_equal(&a->shape, &b->shape)) {
         note(out, "has another shape than the source", 0);
         return KERF_OK;
     }

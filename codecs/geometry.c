@@ -4,7 +4,14 @@
 #include "base/base.h"
 #include "block/struct.h"
 
+#include <string.h>
+
 #define FLAT_BAND 16384u /* 256 blocks of 64: one run of second-level scales */
+
+int kerf_shape_equal(const kerf_shape *a, const kerf_shape *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0;
+}
 
 kerf_status kerf_shape_count(const kerf_shape *s, uint64_t *out, kerf_error *err)
 {

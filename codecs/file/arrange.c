@@ -327,10 +327,8 @@ static kerf_status stack_singles(arranging *a, const kerf_weight *const *single,
 
 static int are_alike(const kerf_weight *a, const kerf_weight *b)
 {
-    if (a->dtype != b->dtype || a->codec.format != b->codec.format || a->layout != b->layout)
-        return 0;
-    if (a->shape.rank != b->shape.rank ||
-        memcmp(a->shape.dim, b->shape.dim, a->shape.rank * sizeof *a->shape.dim) != 0)
+    if (a->dtype != b->dtype || a->codec.format != b->codec.format || a->layout != b->layout ||
+        !kerf_shape_equal(&a->shape, &b->shape))
         return 0;
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
         if (!a->plane[p] != !b->plane[p] ||

@@ -93,11 +93,6 @@ static kerf_status take_shape(builder *b, kerf_weight *w, const json_t *entry)
     return KERF_OK;
 }
 
-static int is_same_shape(const kerf_shape *a, const kerf_shape *b)
-{
-    return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0;
-}
-
 static char *print_shape(const kerf_shape *s, char out[192])
 {
     size_t n = 0;
@@ -121,7 +116,7 @@ static kerf_status take_stored(builder *b, kerf_weight *w, size_t i, int *more)
         return fail_weight(b, KERF_E_DATA, w->name, "its plane \"%.*s\" is not in this file",
                            KF_NAME(name));
     uint64_t bytes;
-    if (t->dtype != e.dtype || !is_same_shape(&t->shape, &e.shape) ||
+    if (t->dtype != e.dtype || !kerf_shape_equal(&t->shape, &e.shape) ||
         kf_tensor_bytes(e.dtype, &e.shape, &bytes) != KERF_OK || t->bytes != bytes)
         return fail_weight(
             b, KERF_E_DATA, w->name, "plane \"%.*s\" is %s [%s], format %s needs %s [%s]",

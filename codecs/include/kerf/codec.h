@@ -216,6 +216,9 @@ typedef struct kerf_shape {
     uint64_t dim[KERF_MAX_RANK];
 } kerf_shape;
 
+/* 1: same rank and same dimensions. What lies behind the rank does not matter. */
+KERF_API int kerf_shape_equal(const kerf_shape *a, const kerf_shape *b);
+
 /* Product of the dimensions; KERF_E_RANGE on overflow or rank > KERF_MAX_RANK. */
 KERF_API KERF_CHECK kerf_status kerf_shape_count(const kerf_shape *s, uint64_t *out,
                                                  kerf_error *err);
