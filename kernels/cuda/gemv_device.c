@@ -1,18 +1,6 @@
 /* gemv_device.c - plans of the matrix-vector product on a GPU: which kernel, how many blocks, how
  * shared memory is divided. All of it is decided when a plan is made; a run fills in pointers and
- * launches one kernel.
- *
- * Shared memory of a block of the tiled kernel:
- *
- *   ring     each warp's stages of codes              (later: the block's sums, for its cluster)
- *   x        columns x the block's part of cols, as halves, and one stage of zeros
- *   slots    (tiles + warps) x 16 rows x columns
- *   rows     tiles x 16 factors and zero points, and which warps had each tile
- *   table    pairs of a code book
- *
- * A ring of 64 KiB is twice what 132 multiprocessors need on their way to keep 4.8 TB/s busy, and
- * lets two blocks live on one: two of this kernel, or one and one of the next, whose weights then
- * arrive while this one works. */
+ * launches one kernel. What is decided by arithmetic alone stands in gemv_outline.c. */
 #include "base/base.h"
 #include "cuda/gemv_job.h"
 #include "cuda/handle.h"
@@ -38,13 +26,7 @@ typedef struct device_plan {
 /* --- planning ------------------------------------------------------------------------------------
  */
 
-/* What the device is. */
-typedef struct machine {
-    unsigned multiprocessors, most_shared;
-    int has_clusters;
-} machine;
-
-static kerf_status ask_machine(int ordinal, machine *out, kerf_error *err)
+static kerf_status ask_machine(int ordinal, kf_gemv_machine *out, kerf_error *err)
 {
     int sms = 0, shared = 0, major = 0;
     KF_CUDA(cudaSetDevice(ordinal), "choosing a GPU");
@@ -54,86 +36,64 @@ static kerf_status ask_machine(int ordinal, machine *out, kerf_error *err)
     KF_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal),
             "asking a GPU");
     /* less what the kernel has of its own */
-    *out = (machine){(unsigned)sms, (unsigned)shared - 1024, major == 9 || major == 10};
+    *out = (kf_gemv_machine){(unsigned)sms, (unsigned)shared - 1024, major == 9 || major == 10};
     return KERF_OK;
 }
 
-/* Divides work among `teams` clusters of blocks, and shared memory; what that comes to. */
-static size_t lay_out(kf_gemv_job *j, const kf_gemv_tiling *t, unsigned teams)
-{
-    unsigned pairs = j->swiglu ? 2 : 1, units = j->tiles / pairs;
-    unsigned slot = KF_GEMV_TILE * (j->columns == 1 ? 1 : j->columns <= 8 ? 8 : 16);
-    j->team_tiles = units / teams;
-    j->team_rest = units % teams;
-    j->most = (j->team_tiles + (j->team_rest > 0)) * pairs;
-    j->rank_stages = j->stages / j->cluster;
-    j->rank_rest = j->stages % j->cluster;
-    unsigned stages = j->rank_stages + (j->rank_rest > 0);
-    j->x_pitch = stages * t->stage_codes * 2 + 64; /* columns in other banks */
-
-    size_t at = t->ring_bytes, x = (size_t)j->columns * j->x_pitch;
-    size_t sums = (size_t)j->most * KF_GEMV_TILE * j->columns * sizeof(float);
-    if (j->cluster > 1 && at + x < sums) at = (sums - x + 127) / 128 * 128;
-    j->x_at = (uint32_t)at;
-    at += x + t->stage_codes * 2;
-    j->slots_at = (uint32_t)(at = (at + 127) / 128 * 128);
-    j->rows_at = (uint32_t)(at += (size_t)(j->most + KF_GEMV_WARPS) * slot * sizeof(float));
-    at += (size_t)j->most * (KF_GEMV_TILE * 2 + 1) * sizeof(float);
-    j->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
-    return at + t->table_bytes;
-}
-
-/* Tries clusters of j->cluster blocks; 0: they do not fit. */
-static int try_cluster(device_plan *p, const machine *m, unsigned per_sm, kerf_error *err,
-                       kerf_status *status)
+/* Puts a layout into the job and the grid. */
+static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_layout *l)
 {
     kf_gemv_job *j = &p->job;
-    unsigned units = j->tiles / (j->swiglu ? 2 : 1), teams = m->multiprocessors * per_sm;
-    teams /= j->cluster;
-    for (int again = 0; again < 2; again++) {
-        if (teams > units) teams = units;
-        size_t n = lay_out(j, &p->launches->tiling, teams);
-        if (n > m->most_shared || (per_sm > 1 && n > m->most_shared / per_sm - 1024)) return 0;
-        int clusters = 0;
-        p->tiled = (kf_gemv_grid){teams * j->cluster, (unsigned)n, m->most_shared, 0};
-        cudaError_t e = p->launches->prepare(j, &p->tiled, &clusters);
-        if (e != cudaSuccess) *status = kf_cuda_fail(err, e, "preparing a kernel");
-        if (e != cudaSuccess || clusters < 1) return 0;
-        if (j->cluster == 1 || (unsigned)clusters >= teams) return 1;
-        teams = (unsigned)clusters; /* a multiprocessor or two that no cluster fits on */
-    }
-    return 1;
+    j->cluster = l->cluster;
+    j->team_tiles = l->team_tiles;
+    j->team_rest = l->team_rest;
+    j->rank_stages = l->rank_stages;
+    j->rank_rest = l->rank_rest;
+    j->x_pitch = l->x_pitch;
+    j->most = l->most;
+    j->x_at = l->x_at;
+    j->slots_at = l->slots_at;
+    j->rows_at = l->rows_at;
+    j->table_at = l->table_at;
+    p->tiled = (kf_gemv_grid){l->blocks, l->shared_bytes, m->most_shared, 0};
 }
 
-/* How many blocks share rows: one, unless reading x would cost more than an eighth of W. */
-static int choose_cluster(device_plan *p, const machine *m, uint64_t weight_bytes, kerf_error *err,
-                          kerf_status *status)
+typedef struct preparation {
+    device_plan *plan;
+    const kf_gemv_machine *machine;
+    kerf_error *err;
+    kerf_status status;
+} preparation;
+
+/* Asks the device how many clusters of a layout run at once. */
+static int count_clusters(void *ctx, const kf_gemv_layout *l)
 {
-    kf_gemv_job *j = &p->job, best = {.cluster = 0};
-    kf_gemv_grid grid = {0, 0, 0, 0};
-    unsigned most = m->has_clusters ? 8 : 1;
-    /* Two blocks of a large matrix hide each other's waiting; beside one of a small matrix the next
-     * kernel's first block fits. */
-    unsigned per_sm = weight_bytes >= 16u << 20 ? 2 : 1;
-    *status = KERF_OK;
-    for (unsigned cluster = 1; cluster <= most && cluster <= j->stages; cluster *= 2) {
-        j->cluster = cluster;
-        int fits = try_cluster(p, m, per_sm, err, status) ||
-                   (per_sm > 1 && *status == KERF_OK && try_cluster(p, m, 1, err, status));
-        if (*status != KERF_OK) return 0;
-        if (!fits) continue;
-        best = *j;
-        grid = p->tiled;
-        uint64_t read = (uint64_t)grid.blocks / cluster * j->columns * j->cols * 2;
-        if (j->columns == 1 || read <= weight_bytes / 8) break;
-    }
-    if (!best.cluster) return 0;
-    *j = best;
-    p->tiled = grid;
-    int clusters;
-    cudaError_t e = p->launches->prepare(j, &p->tiled, &clusters);
-    if (e != cudaSuccess) *status = kf_cuda_fail(err, e, "preparing a kernel");
-    return e == cudaSuccess;
+    preparation *a = ctx;
+    device_plan *p = a->plan;
+    int clusters = 0;
+    take_layout(p, a->machine, l);
+    cudaError_t e = p->launches->prepare(&p->job, &p->tiled, &clusters);
+    if (e == cudaSuccess) return clusters < 1 ? 0 : clusters;
+    a->status = kf_cuda_fail(a->err, e, "preparing a kernel");
+    return -1;
+}
+
+/* Divides the shape and prepares the device for the launch; 0: nothing fits, or *status says why.
+ */
+static int choose_layout(device_plan *p, const kf_gemv_machine *m, uint64_t weight_bytes,
+                         kerf_error *err, kerf_status *status)
+{
+    const kf_gemv_job *j = &p->job;
+    preparation a = {p, m, err, KERF_OK};
+    kf_gemv_layout l = {.tiles = j->tiles,
+                        .stages = j->stages,
+                        .columns = j->columns,
+                        .pair = j->swiglu ? 2 : 1,
+                        .cols = j->cols};
+    int fits = kf_gemv_lay_out(&l, &p->launches->tiling, m, weight_bytes, count_clusters, &a);
+    if (fits > 0) fits = count_clusters(&a, &l); /* the last that was tried may be another */
+    *status = a.status;
+    return fits > 0;
 }
 
 static unsigned bytes_of(const kerf_gemv *plan, kerf_plane_id p)
@@ -162,8 +122,8 @@ static int flatten(kf_gemv_job *j, const kerf_format *f)
     return 1;
 }
 
-static int plan_tiles(device_plan *p, const kerf_gemv *plan, const machine *m, kerf_error *err,
-                      kerf_status *status)
+static int plan_tiles(device_plan *p, const kerf_gemv *plan, const kf_gemv_machine *m,
+                      kerf_error *err, kerf_status *status)
 {
     const kerf_format *f = plan->shape.format;
     const kf_gemv_tiling *t = &p->launches->tiling;
@@ -183,7 +143,7 @@ static int plan_tiles(device_plan *p, const kerf_gemv *plan, const machine *m, k
     j->stages = (j->cols + t->stage_codes - 1) / t->stage_codes;
     j->wide = j->row_groups * bytes_of(plan, KERF_PLANE_SCALES) % per_step == 0;
     int straddles = f->second == KERF_SECOND_NESTED && !j->wide;
-    if (tiles == 0 || straddles || !choose_cluster(p, m, bytes, err, status)) {
+    if (tiles == 0 || straddles || !choose_layout(p, m, bytes, err, status)) {
         *j = job;
         return 0;
     }
@@ -192,7 +152,7 @@ static int plan_tiles(device_plan *p, const kerf_gemv *plan, const machine *m, k
 
 kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error *err)
 {
-    machine m;
+    kf_gemv_machine m;
     device_plan *p = kf_alloc_zero(1, sizeof *p);
     if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->state = p;

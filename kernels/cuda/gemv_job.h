@@ -3,6 +3,8 @@
 #ifndef KERF_GEMV_JOB_H
 #define KERF_GEMV_JOB_H
 
+#include "gemv_outline.h"
+
 #include <kerf/gemv.h>
 
 #include <cuda_runtime_api.h>
@@ -45,15 +47,6 @@ typedef struct kf_gemv_job {
     uint32_t x_at, slots_at, rows_at, table_at; /* offsets in shared memory                 */
 } kf_gemv_job;
 
-/* How the tiled kernel takes a format; all zeros where it does not. */
-typedef struct kf_gemv_tiling {
-    unsigned stage_codes; /* of a row                                              */
-    unsigned ring_bytes;  /* of shared memory, for all warps                       */
-    unsigned table_bytes; /* of shared memory                                      */
-    unsigned scale_bytes; /* of a row of a step; 0: none are read on the way       */
-    double rounding;      /* what weights lose: relative                           */
-} kf_gemv_tiling;
-
 typedef struct kf_gemv_grid {
     unsigned blocks, shared_bytes, most_bytes; /* of dynamic shared memory: used, and there */
     int overlap; /* may begin before the kernel ahead of it on the stream is complete */
@@ -71,8 +64,6 @@ typedef struct kf_gemv_launches {
 #define KERF_FORMAT(ID, ...) extern const kf_gemv_launches kf_gemv_launches_##ID;
 #include <kerf/formats.def>
 #undef KERF_FORMAT
-
-enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 }; /* of a block; rows */
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,87 @@
+/* gemv_outline.h - how the matrix-vector product on a GPU divides a shape: what a plan decides by
+ * arithmetic alone, so that a machine without a GPU can know it too.
+ *
+ * Where a time comes from is seen here and not in the bytes: how often a block's threads go around
+ * to make x ready, how many stages the busiest warp has, whether a row ends within a stage. Plans
+ * are made of this (cuda/gemv_device.c), and predictions are (advisor). */
+#ifndef KERF_GEMV_OUTLINE_H
+#define KERF_GEMV_OUTLINE_H
+
+#include <kerf/codec.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 }; /* of a block; rows */
+
+/* How the tiled kernel takes a format; all zeros where it does not. */
+typedef struct kf_gemv_tiling {
+    unsigned stage_codes; /* of a row                                              */
+    unsigned ring_bytes;  /* of shared memory, for all warps                       */
+    unsigned table_bytes; /* of shared memory                                      */
+    unsigned scale_bytes; /* of a row of a step; 0: none are read on the way       */
+    double rounding;      /* what weights lose: relative                           */
+} kf_gemv_tiling;
+
+/* What the device is. */
+typedef struct kf_gemv_machine {
+    unsigned multiprocessors;
+    unsigned most_shared; /* bytes of dynamic shared memory that a block may have */
+    int has_clusters;
+} kf_gemv_machine;
+
+typedef struct kf_gemv_layout {
+    /* what there is to do */
+    uint32_t tiles, stages; /* of all parts; of a row                                  */
+    uint32_t columns;       /* of x                                                    */
+    uint32_t pair;          /* tiles that stay together: 2 with SwiGLU, else 1         */
+    uint64_t cols;
+    /* what was decided: see kf_gemv_job */
+    uint32_t cluster, team_tiles, team_rest, rank_stages, rank_rest, x_pitch, most;
+    uint32_t x_at, slots_at, rows_at, table_at;
+    unsigned blocks, shared_bytes;
+    unsigned per_sm; /* blocks that a multiprocessor is meant to have */
+} kf_gemv_layout;
+
+/* How many clusters of a layout run at once; -1: cannot be asked. */
+typedef int (*kf_gemv_count)(void *ctx, const kf_gemv_layout *l);
+
+/* Fills in what is decided. 1: done; 0: nothing fits; -1: `count` failed. weight_bytes: of all
+ * parts. */
+int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                    uint64_t weight_bytes, kf_gemv_count count, void *ctx);
+
+/* --- without a device ------------------------------------------------------------------------- */
+
+/* The tiling that the kernels of a format are compiled with, and the machine that an architecture
+ * is ("sm_90"); all zeros for what is not known. */
+kf_gemv_tiling kf_gemv_tiling_of(const kerf_format *f);
+kf_gemv_machine kf_gemv_machine_of(const char *arch, unsigned multiprocessors);
+
+/* How rows end. */
+typedef enum kf_gemv_end {
+    KF_GEMV_END_WHOLE,  /* with a stage                                                      */
+    KF_GEMV_END_X,      /* within one: x is made ready an element at a time                  */
+    KF_GEMV_END_SCALES, /* within a step: so are scales                                      */
+    KF_GEMV_END_ANY,    /* a shape for the kernel that takes all: what follows is not filled */
+    KF_GEMV_ENDS
+} kf_gemv_end;
+
+typedef struct kf_gemv_outline {
+    kf_gemv_end end;
+    unsigned per_sm, resident; /* blocks that a multiprocessor is meant to have, and has room for */
+    double inputs;             /* of x that a block makes ready, padding counted                  */
+    double rounds;             /* in which its threads do that                                    */
+    double stages;             /* of the warp that has most                                       */
+} kf_gemv_outline;
+
+/* One matrix, `columns` columns of bf16. KERF_E_NOSUP without a text: no such machine, or no
+ * matrix-vector product. */
+kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t cols, unsigned columns,
+                               const kf_gemv_machine *m, kf_gemv_outline *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

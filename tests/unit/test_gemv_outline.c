@@ -1,0 +1,133 @@
+/* test_gemv_outline.c - how products are divided on a GPU, against figures worked out by hand for
+ * 132 multiprocessors of an H200. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gemv_outline.h"
+
+static kf_gemv_machine h200(void)
+{
+    return kf_gemv_machine_of("sm_90", 132);
+}
+
+static kf_gemv_outline outline(const char *format, uint64_t rows, uint64_t cols, unsigned columns)
+{
+    kf_gemv_outline o;
+    const kf_gemv_machine m = h200();
+    const kerf_format *f = kerf_format_find(format);
+    assert_non_null(f);
+    assert_int_equal(kf_gemv_outline_of(f, rows, cols, columns, &m, &o), KERF_OK);
+    return o;
+}
+
+static void machines_by_architecture(void **state)
+{
+    (void)state;
+    assert_int_equal(h200().most_shared, 232448 - 1024);
+    assert_int_equal(h200().has_clusters, 1);
+    assert_int_equal(kf_gemv_machine_of("sm_89", 142).most_shared, 101376 - 1024);
+    assert_int_equal(kf_gemv_machine_of("sm_120", 170).has_clusters, 0);
+    assert_int_equal(kf_gemv_machine_of("gfx942", 304).multiprocessors, 0);
+    assert_int_equal(kf_gemv_machine_of("", 132).multiprocessors, 0);
+    assert_int_equal(kf_gemv_machine_of("sm_90", 0).multiprocessors, 0);
+}
+
+/* Rows end with a stage of 512 codes of 4 bits or 256 of 8, with a step of half of that, or with
+ * neither; formats without scales per group do not mind the last. */
+static void ends_of_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        kf_gemv_end at[3]; /* k = 4096, 4352, 4224 */
+    } rows[] = {
+        {"nvfp4", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_SCALES}},
+        {"mxfp4", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_SCALES}},
+        {"int4-g128", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_SCALES}},
+        {"int8", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
+        {"fp8-e4m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
+        {"mxfp8-e4m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_SCALES}},
+        {"mxfp6-e2m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_SCALES}},
+        {"fp16", {KF_GEMV_END_X, KF_GEMV_END_X, KF_GEMV_END_X}},
+        {"bf16", {KF_GEMV_END_ANY, KF_GEMV_END_ANY, KF_GEMV_END_ANY}},
+    };
+    static const uint64_t k[3] = {4096, 4352, 4224};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (size_t j = 0; j < 3; j++) {
+            kf_gemv_outline o = outline(rows[i].format, 4096, k[j], 1);
+            if (o.end != rows[i].at[j])
+                fail_msg("%s, k = %u: %d", rows[i].format, (unsigned)k[j], (int)o.end);
+        }
+    }
+    assert_int_equal(outline("int8", 4096, 4100, 1).end, KF_GEMV_END_ANY); /* not of 16 bytes */
+}
+
+/* 16 tiles of rows go to as many blocks as there are multiprocessors, twice as many from 16 MiB on;
+ * eight warps share a block's tiles times stages. */
+static void work_of_the_busiest_warp(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t n, k;
+        unsigned per_sm, resident;
+        double inputs, rounds, stages;
+    } rows[] = {
+        {1024, 1024, 1, 3, 1024, 1, 1},       /* 64 blocks, a tile of 4 stages each              */
+        {2112, 4096, 1, 3, 4096, 2, 2},       /* 132 blocks, a tile of 16 stages                 */
+        {2128, 4096, 1, 3, 4096, 2, 4},       /* one tile more: one block has two                */
+        {4096, 4095, 1, 3, 4096, 2, 0},       /* not of 16 bytes: not filled                     */
+        {4096, 4096, 2, 3, 4096, 2, 2},       /* 16 MiB: 256 blocks                              */
+        {28000, 3072, 2, 3, 3072, 2, 11},     /* 1750 tiles, 7 to a block, 12 stages: 84 / 8     */
+        {8192, 8192, 2, 2, 8192, 4, 8},       /* x leaves room for two                           */
+        {1024, 1100 * 16, 2, 2, 17664, 9, 9}, /* 68.75 stages are 69                         */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kf_gemv_outline o = outline("fp8-e4m3", rows[i].n, rows[i].k, 1);
+        if (rows[i].stages == 0) {
+            assert_int_equal(o.end, KF_GEMV_END_ANY);
+            continue;
+        }
+        if (o.per_sm != rows[i].per_sm || o.resident != rows[i].resident ||
+            o.inputs != rows[i].inputs || o.rounds != rows[i].rounds || o.stages != rows[i].stages)
+            fail_msg("%ux%u: %u %u %g %g %g", (unsigned)rows[i].n, (unsigned)rows[i].k, o.per_sm,
+                     o.resident, o.inputs, o.rounds, o.stages);
+    }
+}
+
+/* With 16 columns x is read by every block: clusters divide it. */
+static void clusters_divide_inputs(void **state)
+{
+    (void)state;
+    kf_gemv_outline one = outline("int8", 8192, 8192, 1), many = outline("int8", 8192, 8192, 16);
+    assert_true(many.inputs < 16 * one.inputs);
+    assert_true(many.inputs >= 2 * one.inputs);
+}
+
+static void what_there_is_not(void **state)
+{
+    (void)state;
+    kf_gemv_outline o;
+    kf_gemv_machine none = {0, 0, 0}, m = h200();
+    const kerf_format *f = kerf_format_find("int8");
+    assert_int_equal(kf_gemv_outline_of(f, 64, 64, 1, &none, &o), KERF_E_NOSUP);
+    assert_int_equal(kf_gemv_outline_of(f, 64, 64, 17, &m, &o), KERF_E_NOSUP);
+    assert_int_equal(kf_gemv_outline_of(f, 64, 64, 0, &m, &o), KERF_E_NOSUP);
+    assert_int_equal(kf_gemv_outline_of(f, 0, 64, 1, &m, &o), KERF_E_NOSUP);
+    assert_int_equal(kf_gemv_outline_of(f, UINT64_MAX, 64, 1, &m, &o), KERF_E_NOSUP);
+    m.multiprocessors = 1; /* no cluster of two has room */
+    assert_int_equal(kf_gemv_outline_of(f, 4096, 4096, 16, &m, &o), KERF_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(machines_by_architecture), cmocka_unit_test(ends_of_rows),
+        cmocka_unit_test(work_of_the_busiest_warp), cmocka_unit_test(clusters_divide_inputs),
+        cmocka_unit_test(what_there_is_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
