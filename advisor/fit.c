@@ -1,4 +1,9 @@
-/* fit.c - the parameters of a kernel from measured times: see kerf_fit_times. */
+/* fit.c - the parameters of a kernel from measured times: see kerf_fit_times.
+ *
+ * A time is a sum of terms, each a price times what a shape has of it: one, its bytes, and what the
+ * plan of its product says. The prices are those of least squares of relative errors under the
+ * condition that none is negative, found by letting terms in one after the other as long as one
+ * would still help (Lawson and Hanson's method, on normal equations: there are nine at most). */
 #include <kerf/predict.h>
 
 #include <math.h>
@@ -6,140 +11,143 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "waves.h"
+#include "terms.h"
+
+enum {
+    FIXED,
+    BYTES,
+    INPUTS,
+    ROUNDS,
+    STAGES = ROUNDS + KERF_ROW_ENDS,
+    TERMS = STAGES + KERF_ROW_ENDS
+};
+
+enum { LEAST = 4, LEAST_FOR_PLANS = 24 };
 
 typedef struct sample {
-    kerf_work work;
-    double bytes, us; /* bytes: as many as would take as long without waves */
-    int skip;         /* held out                                           */
+    double has[TERMS]; /* what the shape has of each term */
+    double us;
 } sample;
 
-/* us = fixed + input bytes * input + bytes * slope */
-enum { FIXED, INPUT, SLOPE, TERMS };
+typedef struct prices {
+    double of[TERMS];
+} prices;
 
-typedef struct line {
-    double by[TERMS];
-} line;
+/* Normal equations. */
+typedef struct equations {
+    double a[TERMS][TERMS], b[TERMS];
+} equations;
 
-static double predict_line(const line *l, const sample *s)
+static double sum_terms(const prices *p, const sample *s)
 {
-    return l->by[FIXED] + l->by[INPUT] * s->work.input_bytes + l->by[SLOPE] * s->bytes;
+    double us = 0;
+    for (int t = 0; t < TERMS; t++) us += p->of[t] * s->has[t];
+    return us;
 }
 
-/* Solves a[TERMS][TERMS] x = b for the terms in `mask`; 0: they do not determine each other. */
-static int solve_terms(double a[TERMS][TERMS], double b[TERMS], unsigned mask, line *out)
+/* Adds a sample, relative to its time, `times` over. */
+static void add_sample(equations *e, const sample *s, double times)
 {
+    for (int r = 0; r < TERMS; r++) {
+        double x = times * s->has[r] / s->us;
+        for (int c = 0; c < TERMS; c++) e->a[r][c] += x * s->has[c] / s->us;
+        e->b[r] += x;
+    }
+}
+
+/* Solves for the terms in `mask`, the others are 0. 0: they do not determine each other. */
+static int solve(const equations *from, unsigned mask, prices *out)
+{
+    equations e = *from;
+    *out = (prices){{0}};
     for (int p = 0; p < TERMS; p++) {
         if (!(mask >> p & 1)) continue;
-        double diagonal = a[p][p];
-        for (int k = 0; k < p; k++) { /* what earlier terms have taken off */
-            if (mask >> k & 1) diagonal += a[k][p] * a[k][p] / a[k][k];
-        }
-        if (!(a[p][p] > 1e-12 * diagonal)) return 0;
+        if (!(e.a[p][p] > 1e-10 * from->a[p][p])) return 0; /* what earlier terms left of it */
         for (int r = p + 1; r < TERMS; r++) {
-            double f = a[r][p] / a[p][p];
-            for (int c = p; c < TERMS; c++) a[r][c] -= f * a[p][c];
-            b[r] -= f * b[p];
+            if (!(mask >> r & 1)) continue;
+            double f = e.a[r][p] / e.a[p][p];
+            for (int c = p; c < TERMS; c++) e.a[r][c] -= f * e.a[p][c];
+            e.b[r] -= f * e.b[p];
         }
     }
-    *out = (line){{0}};
     for (int p = TERMS; p-- > 0;) {
         if (!(mask >> p & 1)) continue;
-        double x = b[p];
-        for (int c = p + 1; c < TERMS; c++) x -= a[p][c] * out->by[c];
-        out->by[p] = x / a[p][p];
+        double x = e.b[p];
+        for (int c = p + 1; c < TERMS; c++) x -= e.a[p][c] * out->of[c];
+        out->of[p] = x / e.a[p][p];
     }
     return 1;
 }
 
-/* Least squares of relative errors with the terms of `mask`: minimises the sum of (predicted / us -
- * 1)^2. INFINITY where a term would be negative or has no value. */
-static double fit_terms(const sample *s, size_t n, unsigned mask, line *out)
+/* The term outside of mask whose price would help most if it rose from 0; -1: none would. */
+static int find_term(const equations *e, const prices *p, unsigned mask, unsigned allowed)
 {
-    double a[TERMS][TERMS] = {{0}}, b[TERMS] = {0}, rest = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double x[TERMS] = {1 / s[i].us, s[i].work.input_bytes / s[i].us,
-                                 s[i].bytes / s[i].us};
-        for (int r = 0; r < TERMS && !s[i].skip; r++) {
-            for (int c = 0; c < TERMS; c++) a[r][c] += x[r] * x[c];
-            b[r] += x[r];
-        }
-    }
-    if (!solve_terms(a, b, mask, out)) return INFINITY;
+    int best = -1;
+    double most = 1e-9; /* of what a term could explain if it were alone */
     for (int t = 0; t < TERMS; t++) {
-        if (out->by[t] < 0) return INFINITY;
-    }
-    if (!(out->by[SLOPE] > 0)) return INFINITY;
-    for (size_t i = 0; i < n; i++) {
-        double off = predict_line(out, &s[i]) / s[i].us - 1;
-        if (!s[i].skip) rest += off * off;
-    }
-    return rest;
-}
-
-/* The best of those without negative terms; one through zero always works. */
-static double fit_line(const sample *s, size_t n, int with_input, line *out)
-{
-    static const unsigned masks[] = {1 << SLOPE, 1 << FIXED | 1 << SLOPE, 1 << INPUT | 1 << SLOPE,
-                                     1 << FIXED | 1 << INPUT | 1 << SLOPE};
-    double best = INFINITY;
-    *out = (line){{0}};
-    for (int i = 0; i < (with_input ? 4 : 2); i++) {
-        line l;
-        double rest = fit_terms(s, n, masks[i], &l);
-        if (!(rest < best)) continue;
-        best = rest;
-        *out = l;
+        if (mask >> t & 1 || !(allowed >> t & 1) || !(e->a[t][t] > 0)) continue;
+        double slope = e->b[t];
+        for (int c = 0; c < TERMS; c++) slope -= e->a[t][c] * p->of[c];
+        slope /= sqrt(e->a[t][t]);
+        if (slope <= most) continue;
+        most = slope;
+        best = t;
     }
     return best;
 }
 
-/* Waves of so many rows, drawn at `share` of what memory gives in the time of a whole one. */
-static void set_waves(sample *s, size_t n, double rows, double share)
+/* Goes from p towards `to` until a price is 0, and takes that term out of mask. */
+static unsigned step_back(prices *p, const prices *to, unsigned mask)
 {
-    for (size_t i = 0; i < n; i++) {
-        double waves = kf_whole_waves(&s[i].work, rows);
-        s[i].bytes = fmax(kerf_work_bytes(&s[i].work), share * waves * s[i].work.weight_bytes);
+    double share = 1;
+    for (int t = 0; t < TERMS; t++) {
+        if (!(mask >> t & 1) || to->of[t] > 0) continue;
+        share = fmin(share, p->of[t] / (p->of[t] - to->of[t]));
+    }
+    for (int t = 0; t < TERMS; t++) {
+        if (!(mask >> t & 1)) continue;
+        p->of[t] += share * (to->of[t] - p->of[t]);
+        if (to->of[t] > 0 || p->of[t] > 1e-12 * fabs(to->of[t])) continue;
+        p->of[t] = 0;
+        mask &= ~(1u << t);
+    }
+    return mask;
+}
+
+/* The best prices without negative ones, of the allowed terms. Starts with bytes alone, which
+ * always works. */
+static void fit_prices(const equations *e, unsigned allowed, prices *out)
+{
+    enum { ROUNDS_AT_MOST = 100 };
+    unsigned mask = 1u << BYTES, refused = 0;
+    solve(e, mask, out);
+    for (int round = 0; round < ROUNDS_AT_MOST; round++) {
+        prices next;
+        int t = find_term(e, out, mask, allowed & ~refused);
+        if (t < 0) return;
+        mask |= 1u << t;
+        if (!solve(e, mask, &next) || !(next.of[t] > 0)) {
+            mask &= ~(1u << t); /* no more than others say already */
+            refused |= 1u << t;
+            continue;
+        }
+        for (;;) {
+            int negative = 0;
+            for (int i = 0; i < TERMS; i++) negative |= mask >> i & 1 && !(next.of[i] > 0);
+            if (!negative) break;
+            mask = step_back(out, &next, mask);
+            if (!solve(e, mask, &next)) return;
+        }
+        *out = next;
     }
 }
 
-/* Tries what only a GPU's kernel may have, a time for the input and waves, and leaves the samples
- * with the best; *l is fitted to them. A term must explain a fifth of the errors. */
-static int find_terms(sample *s, size_t n, double multiprocessors, line *l, kerf_fit *out)
+/* Bytes that cost nothing are no kernel: then stages stand for them and must not. */
+static void fit_kernel(const equations *e, unsigned allowed, prices *out)
 {
-    enum { LEAST = 4, MOST = 256, SHARES = 50 };
-    const double worth = 0.8;
-    double rows = 0, share = 0;
-    int with_input = 0;
-    line tried;
-    set_waves(s, n, 0, 0);
-    double best = fit_line(s, n, 0, l);
-    for (int input = 0; multiprocessors > 0 && input < 2; input++) {
-        double before = best; /* without the input, or with the waves that need none */
-        set_waves(s, n, 0, 0);
-        double limit = input ? worth * fmin(before, fit_line(s, n, 0, &tried)) : worth * before;
-        for (double each = LEAST / 2; each <= MOST; each *= 2) {
-            for (int i = 1; i <= SHARES; i++) {
-                double try_rows = each < LEAST ? 0 : each * multiprocessors;
-                if (each < LEAST && (i > 1 || !input)) break; /* no waves */
-                set_waves(s, n, try_rows, (double)i / SHARES);
-                double rest = fit_line(s, n, input, &tried);
-                if (!(rest < limit)) continue;
-                best = limit = rest;
-                rows = try_rows;
-                share = (double)i / SHARES;
-                with_input = input;
-            }
-        }
-    }
-    set_waves(s, n, rows, share);
-    fit_line(s, n, with_input, l);
-    if (rows > 0) {
-        out->wave_rows = rows;
-        out->wave_gbps = 1e-3 / (l->by[SLOPE] * share);
-    }
-    if (l->by[INPUT] > 0) out->input_gbps = 1e-3 / l->by[INPUT];
-    return with_input;
+    fit_prices(e, allowed, out);
+    if (!(out->of[BYTES] > 0)) fit_prices(e, allowed & ((1u << STAGES) - 1), out);
+    if (!(out->of[BYTES] > 0)) fit_prices(e, 1u << FIXED | 1u << BYTES, out);
 }
 
 static int by_value(const void *a, const void *b)
@@ -148,17 +156,18 @@ static int by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Errors on each sample by a line fitted to all the others. */
-static kerf_status hold_out(sample *s, size_t n, int with_input, kerf_fit *out, kerf_error *err)
+/* Errors on each sample by a fit to all the others. */
+static kerf_status hold_out(const sample *s, size_t n, const equations *all, unsigned allowed,
+                            kerf_fit *out, kerf_error *err)
 {
     double *error = (double *)kf_alloc(n, sizeof *error);
     if (!error) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to fit");
     for (size_t i = 0; i < n; i++) {
-        line l;
-        s[i].skip = 1;
-        fit_line(s, n, with_input, &l);
-        s[i].skip = 0;
-        error[i] = fabs(predict_line(&l, &s[i]) / s[i].us - 1);
+        equations others = *all;
+        prices p;
+        add_sample(&others, &s[i], -1);
+        fit_kernel(&others, allowed, &p);
+        error[i] = fabs(sum_terms(&p, &s[i]) / s[i].us - 1);
     }
     qsort(error, n, sizeof *error, by_value);
     out->error_median = (error[(n - 1) / 2] + error[n / 2]) / 2;
@@ -167,12 +176,39 @@ static kerf_status hold_out(sample *s, size_t n, int with_input, kerf_fit *out, 
     return KERF_OK;
 }
 
-kerf_status kerf_fit_times(const kerf_timing *times, size_t count, double multiprocessors,
+static kerf_status take_sample(const kerf_hardware *h, const kerf_timing *t, sample *out,
+                               kerf_error *err)
+{
+    kf_gemv_outline o;
+    kerf_work w;
+    *out = (sample){.us = t->us};
+    KF_TRY(kerf_matmul_work(NULL, &t->product, &w, err));
+    out->has[FIXED] = 1;
+    out->has[BYTES] = kerf_work_bytes(&w) * 1e-6;
+    if (!kf_find_outline(h, &w, &o) || (int)o.end >= KERF_ROW_ENDS) return KERF_OK;
+    out->has[INPUTS] = o.inputs / 1024;
+    out->has[ROUNDS + (int)o.end] = o.rounds;
+    out->has[STAGES + (int)o.end] = o.stages;
+    return KERF_OK;
+}
+
+static void take_prices(const prices *p, kerf_fit *out)
+{
+    out->fixed_us = p->of[FIXED];
+    out->bandwidth_gbps = p->of[BYTES] > 0 ? 1e3 / p->of[BYTES] : 0;
+    out->input_us = p->of[INPUTS];
+    for (int i = 0; i < KERF_ROW_ENDS; i++) {
+        out->round_us[i] = p->of[ROUNDS + i];
+        out->stage_us[i] = p->of[STAGES + i];
+    }
+}
+
+kerf_status kerf_fit_times(const kerf_hardware *h, const kerf_timing *times, size_t count,
                            kerf_fit *out, kerf_error *err)
 {
-    enum { LEAST = 4 };
     double lo = INFINITY, hi = 0;
-    line l;
+    equations e = {{{0}}, {0}};
+    prices p;
     *out = (kerf_fit){.source = "", .date = ""};
     if (count < LEAST) {
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%d times are needed to fit, there are %zu",
@@ -182,19 +218,20 @@ kerf_status kerf_fit_times(const kerf_timing *times, size_t count, double multip
     if (!s) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to fit");
     kerf_status status = KERF_OK;
     for (size_t i = 0; i < count && status == KERF_OK; i++) {
-        status = kerf_matmul_work(NULL, &times[i].product, &s[i].work, err);
-        s[i].us = times[i].us;
+        status = take_sample(h, &times[i], &s[i], err);
+        if (status != KERF_OK) break;
+        add_sample(&e, &s[i], 1);
         lo = fmin(lo, times[i].product.rows);
         hi = fmax(hi, times[i].product.rows);
     }
     if (status == KERF_OK) {
-        int with_input = find_terms(s, count, multiprocessors, &l, out);
+        unsigned allowed = (1u << (count < LEAST_FOR_PLANS ? INPUTS : TERMS)) - 1;
+        fit_kernel(&e, allowed, &p);
+        take_prices(&p, out);
         out->format = times[0].product.format->name;
         out->batch_min = (uint64_t)lo;
         out->batch_max = (uint64_t)hi;
-        out->fixed_us = l.by[FIXED];
-        out->bandwidth_gbps = l.by[SLOPE] > 0 ? 1e-3 / l.by[SLOPE] : 0;
-        status = hold_out(s, count, with_input, out, err);
+        status = hold_out(s, count, &e, allowed, out, err);
     }
     free(s);
     return status;

@@ -4,8 +4,10 @@
  *    "facts": {"bandwidth_gbps": {"value": 273, "source": "...", "date": "2026-11"}, ...},
  *    "fits": [{"format": "nvfp4", "batch": [1, 16], "fixed_us": 2.1, "bandwidth_gbps": 250,
  *              "decode_gweights": 900, "tflops": 60, "source": "...", "date": "..."}],
- *    "tables": [{"format": "nvfp4", "batch": 1, "n": [...], "k": [...], "us": [[...]],
+ *    "tables": [{"format": "nvfp4", "batch": 1, "n": [...], "k": [...], "us": [...],
  *                "source": "...", "date": "..."}]}
+ *
+ * n, k and us of a table are as long as each other: the i-th of each are one measured shape.
  *
  * The file comes from people and from tools, so every key is known or refused, every number has a
  * reach, and texts are copied: the result owns all it points to through one list of blocks. */
@@ -21,7 +23,7 @@
 
 #include "base/base.h"
 
-enum { MAX_FILE_BYTES = 16 << 20, MAX_KERNELS = 4096, MAX_GRID = 4096 };
+enum { MAX_FILE_BYTES = 16 << 20, MAX_KERNELS = 4096, MAX_ANCHORS = 4096 };
 
 typedef struct block {
     struct block *next;
@@ -175,14 +177,31 @@ static kerf_status read_format(loader *l, const json_t *o, const char *where, co
                *out);
 }
 
+/* A list of numbers up to 1e6, one for each way in which rows end; all zeros when absent. */
+static kerf_status read_by_end(loader *l, const json_t *o, const char *where, const char *key,
+                               double out[KERF_ROW_ENDS])
+{
+    const json_t *a = json_object_get(o, key);
+    if (!a) return KERF_OK;
+    int fits = json_array_size(a) == KERF_ROW_ENDS;
+    for (size_t i = 0; fits && i < KERF_ROW_ENDS; i++) {
+        const json_t *v = json_array_get(a, i);
+        out[i] = json_is_number(v) ? json_number_value(v) : NAN;
+        fits = out[i] >= 0 && out[i] <= 1e6;
+    }
+    if (fits) return KERF_OK;
+    return BAD(l, "%.200s: %s: %s must be %d numbers from 0 to 1e6", l->path, where, key,
+               (int)KERF_ROW_ENDS);
+}
+
 static kerf_status read_fit(loader *l, json_t *o, size_t i, kerf_fit *f)
 {
     char where[40];
     double lo = 1, hi = 1;
     snprintf(where, sizeof where, "fits[%zu]", i);
     KF_TRY(check_keys(l, o, where,
-                      " format batch fixed_us bandwidth_gbps decode_gweights tflops wave_rows "
-                      "wave_gbps input_gbps error_median error_p90 source date "));
+                      " format batch fixed_us bandwidth_gbps decode_gweights tflops input_us "
+                      "round_us stage_us error_median error_p90 source date "));
     KF_TRY(read_format(l, o, where, &f->format));
     const json_t *batch = json_object_get(o, "batch");
     if (json_array_size(batch) == 2) {
@@ -200,58 +219,35 @@ static kerf_status read_fit(loader *l, json_t *o, size_t i, kerf_fit *f)
     KF_TRY(read_number(l, o, where, "bandwidth_gbps", 1, 1e-3, 1e9, &f->bandwidth_gbps));
     KF_TRY(read_number(l, o, where, "decode_gweights", 0, 1e-3, 1e9, &f->decode_gweights));
     KF_TRY(read_number(l, o, where, "tflops", 0, 1e-6, 1e9, &f->tflops));
-    KF_TRY(read_number(l, o, where, "wave_rows", 0, 1, 1e9, &f->wave_rows));
-    KF_TRY(read_number(l, o, where, "wave_gbps", 0, 1e-3, 1e9, &f->wave_gbps));
-    KF_TRY(read_number(l, o, where, "input_gbps", 0, 1e-6, 1e9, &f->input_gbps));
+    KF_TRY(read_number(l, o, where, "input_us", 0, 0, 1e6, &f->input_us));
+    KF_TRY(read_by_end(l, o, where, "round_us", f->round_us));
+    KF_TRY(read_by_end(l, o, where, "stage_us", f->stage_us));
     KF_TRY(read_number(l, o, where, "error_median", 0, 0, 1e3, &f->error_median));
     KF_TRY(read_number(l, o, where, "error_p90", 0, 0, 1e3, &f->error_p90));
     KF_TRY(read_text(l, o, where, "source", 1, &f->source));
     return read_text(l, o, where, "date", 1, &f->date);
 }
 
-static kerf_status read_axis(loader *l, const json_t *o, const char *where, const char *key,
-                             size_t *count, const double **out)
+/* One number of each anchor; the first list says how many there are. */
+static kerf_status read_list(loader *l, const json_t *o, const char *where, const char *key,
+                             double least, size_t *count, const double **out)
 {
     const json_t *a = json_object_get(o, key);
+    size_t n = json_array_size(a);
     double *x = NULL;
-    *count = json_array_size(a);
-    if (*count < 1 || *count > MAX_GRID) {
-        return BAD(l, "%.200s: %s: %s must be a list of 1 to %d sizes", l->path, where, key,
-                   MAX_GRID);
+    if (n < 1 || n > MAX_ANCHORS || (*count && n != *count)) {
+        return BAD(l, "%.200s: %s: n, k and us must be lists of 1 to %d numbers, all as long",
+                   l->path, where, MAX_ANCHORS);
     }
-    KF_TRY(keep(l, *count, sizeof *x, (void **)&x));
-    for (size_t i = 0; i < *count; i++) {
+    *count = n;
+    KF_TRY(keep(l, n, sizeof *x, (void **)&x));
+    for (size_t i = 0; i < n; i++) {
         x[i] = json_number_value(json_array_get(a, i));
-        if (!(x[i] >= 1 && x[i] <= 1e12) || (i && !(x[i] > x[i - 1]))) {
-            return BAD(l, "%.200s: %s: %s must hold ascending sizes", l->path, where, key);
-        }
+        if (x[i] >= least && x[i] <= 1e12) continue;
+        return BAD(l, "%.200s: %s: %s must hold numbers above 0", l->path, where, key);
     }
     *out = x;
     return KERF_OK;
-}
-
-static kerf_status read_times(loader *l, const json_t *o, const char *where, kerf_anchors *t)
-{
-    const json_t *rows = json_object_get(o, "us");
-    double *us = NULL;
-    int fits = json_array_size(rows) == t->rows;
-    if (t->rows * t->columns > MAX_GRID) {
-        return BAD(l, "%.200s: %s: more than %d times", l->path, where, MAX_GRID);
-    }
-    KF_TRY(keep(l, t->rows * t->columns, sizeof *us, (void **)&us));
-    for (size_t i = 0; fits && i < t->rows; i++) {
-        const json_t *row = json_array_get(rows, i);
-        fits = json_array_size(row) == t->columns;
-        for (size_t j = 0; fits && j < t->columns; j++) {
-            double x = json_number_value(json_array_get(row, j));
-            us[i * t->columns + j] = x;
-            fits = x > 0 && x <= 1e12;
-        }
-    }
-    t->us = us;
-    if (fits) return KERF_OK;
-    return BAD(l, "%.200s: %s: us must be %zu rows of %zu times above 0", l->path, where, t->rows,
-               t->columns);
 }
 
 static kerf_status read_table(loader *l, json_t *o, size_t i, kerf_anchors *t)
@@ -263,9 +259,9 @@ static kerf_status read_table(loader *l, json_t *o, size_t i, kerf_anchors *t)
     KF_TRY(read_format(l, o, where, &t->format));
     KF_TRY(read_number(l, o, where, "batch", 1, 1, 1e9, &batch));
     t->batch = (uint64_t)batch;
-    KF_TRY(read_axis(l, o, where, "n", &t->rows, &t->n));
-    KF_TRY(read_axis(l, o, where, "k", &t->columns, &t->k));
-    KF_TRY(read_times(l, o, where, t));
+    KF_TRY(read_list(l, o, where, "n", 1, &t->count, &t->n));
+    KF_TRY(read_list(l, o, where, "k", 1, &t->count, &t->k));
+    KF_TRY(read_list(l, o, where, "us", 1e-12, &t->count, &t->us));
     KF_TRY(read_text(l, o, where, "source", 1, &t->source));
     return read_text(l, o, where, "date", 1, &t->date);
 }

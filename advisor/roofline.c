@@ -5,23 +5,28 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "waves.h"
+#include "terms.h"
 
 /* What kernels draw from a machine of which only the data sheet is known, best and worst.
  *
  * GPU: mature kernels read 0.93 of the published bandwidth at most and 0.45 at 64 MB (seven
  * vendors' libraries on A100 to B200, one row of activations); a chain of dependent launches costs
  * 0.4 us per kernel, a launch in a graph 2.5 to 8. Dense products reach 0.4 to 0.9 of the peak.
+ * Before a product of few rows of activations can begin, each block has to bring them in: at worst
+ * in rounds of 256, one for each thread, that wait for memory one after the other, 0.6 us each; at
+ * best beside the weights.
  * CPU: one socket, all cores; a parallel region costs 1 to 50 us. */
 typedef struct spec_share {
     const char *kind;
-    double fixed_us[2], bandwidth[2], math[2]; /* best, worst */
+    double fixed_us[2], bandwidth[2], math[2], round_us[2]; /* best, worst */
 } spec_share;
 
 static const spec_share spec_shares[] = {
-    {"gpu", {0.4, 8}, {0.93, 0.45}, {0.90, 0.40}},
-    {"cpu", {1, 50}, {0.95, 0.30}, {0.90, 0.20}},
+    {"gpu", {0.4, 8}, {0.93, 0.45}, {0.90, 0.40}, {0, 0.6}},
+    {"cpu", {1, 50}, {0.95, 0.30}, {0.90, 0.20}, {0, 0}},
 };
+
+enum { FEW_ROWS = 16, ROUND = 256 };
 
 /* Lanes issued to decode one element and multiply it by one activation, best and worst of the
  * instruction sequences that were compiled and counted for sm_90. Elements that are not listed
@@ -132,6 +137,8 @@ kerf_status kerf_matmul_work(const kerf_hardware *h, const kerf_matmul *m, kerf_
     double n = (double)m->n, k = (double)m->k;
     out->weights = n * k * matrices;
     out->outputs = n * matrices;
+    out->inputs = k;
+    out->matrices = matrices;
     out->weight_bytes = (double)g.bytes * matrices;
     out->output_bytes = n * m->rows * (m->output_bits ? m->output_bits : 16) / 8;
     out->flops = 2 * n * k * m->rows;
@@ -145,7 +152,6 @@ kerf_status kerf_matmul_work(const kerf_hardware *h, const kerf_matmul *m, kerf_
 
 typedef struct roofs {
     double fixed_us, bandwidth_gbps, decode_gweights, tflops; /* a rate of 0: no roof */
-    double wave_rows, wave_gbps, input_gbps;                  /* as in kerf_fit       */
 } roofs;
 
 /* x units at `rate` 10^9/s, in us. */
@@ -154,32 +160,23 @@ static double time_us(double x, double rate)
     return rate > 0 ? x / rate * 1e-3 : 0;
 }
 
-double kf_whole_waves(const kerf_work *w, double wave_rows)
-{
-    return wave_rows > 0 && w->outputs > 0 ? ceil(w->outputs / wave_rows) * wave_rows / w->outputs
-                                           : 0;
-}
-
 static double apply_roofs(const roofs *r, const kerf_work *w, kerf_prediction *parts)
 {
     double memory = time_us(kerf_work_bytes(w), r->bandwidth_gbps);
-    double waves = kf_whole_waves(w, r->wave_rows);
-    memory = fmax(memory, time_us(w->weight_bytes * waves, r->wave_gbps));
     double decode = time_us(w->weights, r->decode_gweights);
     double math = time_us(w->flops, r->tflops * 1e3);
     double largest = fmax(memory, fmax(decode, math));
-    double fixed = r->fixed_us + time_us(w->input_bytes, r->input_gbps);
     if (parts) {
-        parts->fixed_us = fixed;
+        parts->fixed_us = r->fixed_us;
         parts->memory_us = memory;
         parts->decode_us = decode;
         parts->math_us = math;
         parts->bound = memory >= largest   ? KERF_BOUND_MEMORY
                        : decode >= largest ? KERF_BOUND_DECODE
                                            : KERF_BOUND_MATH;
-        if (fixed > largest) parts->bound = KERF_BOUND_FIXED;
+        if (r->fixed_us > largest) parts->bound = KERF_BOUND_FIXED;
     }
-    return fixed + largest;
+    return r->fixed_us + largest;
 }
 
 /* --- spec-only ----------------------------------------------------------------------------- */
@@ -205,16 +202,23 @@ static double wave_share(const kerf_hardware *h, const kerf_work *w)
     return w->tiles / (ceil(w->tiles / sms) * sms);
 }
 
+/* What it costs at worst that activations are needed first. */
+static double spec_input_us(const kerf_work *w, double round_us)
+{
+    if (w->inputs == 0 || w->rows > FEW_ROWS * w->matrices) return 0;
+    return round_us * ceil(w->inputs / ROUND);
+}
+
 static void predict_spec(const kerf_hardware *h, const kerf_work *w, kerf_prediction *out)
 {
     const spec_share *s = &spec_shares[strcmp(h->kind, "cpu") == 0];
     double bandwidth = h->fact[KERF_FACT_BANDWIDTH].value;
     double best_bandwidth = fmax(s->bandwidth[0] * bandwidth, h->fact[KERF_FACT_STREAM].value);
-    roofs best = {.fixed_us = s->fixed_us[0],
+    roofs best = {.fixed_us = s->fixed_us[0] + spec_input_us(w, s->round_us[0]),
                   .bandwidth_gbps = best_bandwidth,
                   .decode_gweights = spec_decode_rate(h, w, 0),
                   .tflops = s->math[0] * w->peak_tflops};
-    roofs worst = {.fixed_us = s->fixed_us[1],
+    roofs worst = {.fixed_us = s->fixed_us[1] + spec_input_us(w, s->round_us[1]),
                    .bandwidth_gbps = s->bandwidth[1] * bandwidth,
                    .decode_gweights = spec_decode_rate(h, w, 1),
                    .tflops = s->math[1] * w->peak_tflops * wave_share(h, w)};
@@ -226,30 +230,23 @@ static void predict_spec(const kerf_hardware *h, const kerf_work *w, kerf_predic
 
 /* --- fitted -------------------------------------------------------------------------------- */
 
-static const kerf_fit *find_fit(const kerf_hardware *h, const kerf_format *format, double rows)
+double kf_fitted_us(const kerf_hardware *h, const kerf_fit *f, const kerf_work *w,
+                    kerf_prediction *parts)
 {
-    for (size_t i = 0; format && i < h->fits; i++) {
-        const kerf_fit *f = &h->fit[i];
-        if (strcmp(f->format, format->name) == 0 && rows >= (double)f->batch_min &&
-            rows <= (double)f->batch_max) {
-            return f;
-        }
-    }
-    return NULL;
+    kf_gemv_outline plan;
+    roofs r = {.fixed_us = f->fixed_us,
+               .bandwidth_gbps = f->bandwidth_gbps,
+               .decode_gweights = f->decode_gweights,
+               .tflops = f->tflops > 0 ? f->tflops : w->peak_tflops};
+    if (kf_find_outline(h, w, &plan)) r.fixed_us += kf_plan_us(f, &plan);
+    return apply_roofs(&r, w, parts);
 }
 
-static roofs fitted_roofs(const kerf_fit *f, const kerf_work *w)
+static void predict_fitted(const kerf_hardware *h, const kerf_fit *f, const kerf_work *w,
+                           kerf_prediction *out)
 {
-    double tflops = f->tflops > 0 ? f->tflops : w->peak_tflops;
-    return (roofs){f->fixed_us,  f->bandwidth_gbps, f->decode_gweights, tflops,
-                   f->wave_rows, f->wave_gbps,      f->input_gbps};
-}
-
-static void predict_fitted(const kerf_fit *f, const kerf_work *w, kerf_prediction *out)
-{
-    roofs r = fitted_roofs(f, w);
     out->tier = KERF_TIER_FITTED;
-    out->us = apply_roofs(&r, w, out);
+    out->us = kf_fitted_us(h, f, w, out);
     out->low_us = out->us / (1 + f->error_p90);
     out->high_us = out->us * (1 + f->error_p90);
 }
@@ -262,10 +259,10 @@ static void set_ridge(const kerf_hardware *h, const kerf_work *w, kerf_predictio
 
 void kerf_predict_work(const kerf_hardware *h, const kerf_work *w, kerf_prediction *out)
 {
-    const kerf_fit *fit = find_fit(h, w->format, w->rows);
+    const kerf_fit *fit = kf_find_fit(h, w->format, w->rows);
     *out = (kerf_prediction){0};
     if (fit) {
-        predict_fitted(fit, w, out);
+        predict_fitted(h, fit, w, out);
     } else {
         predict_spec(h, w, out);
     }
@@ -274,108 +271,24 @@ void kerf_predict_work(const kerf_hardware *h, const kerf_work *w, kerf_predicti
 
 /* --- table --------------------------------------------------------------------------------- */
 
-/* Place of x on an ascending axis: index of the left neighbour and the share of the right one,
- * both in logarithms; *outside is set when x lies beyond an end, which then stands for it. */
-static size_t place_on(const double *axis, size_t count, double x, double *share, int *outside)
-{
-    size_t i = 0;
-    *share = 0;
-    if (x < axis[0] || x > axis[count - 1]) *outside = 1;
-    if (count == 1 || x <= axis[0]) return 0;
-    if (x >= axis[count - 1]) {
-        *share = 1;
-        return count - 2;
-    }
-    while (x > axis[i + 1]) i++;
-    *share = log(x / axis[i]) / log(axis[i + 1] / axis[i]);
-    return i;
-}
-
-/* What times are compared with: the kernel's fit, or bytes where it has none. The ratio is what
- * varies slowly between shapes. */
-static double log_base(const kerf_fit *f, const kerf_work *w)
-{
-    if (!f) return log(kerf_work_bytes(w));
-    roofs r = fitted_roofs(f, w);
-    return log(apply_roofs(&r, w, NULL));
-}
-
-static kerf_status log_excess(const kerf_hardware *h, const kerf_matmul *m, const kerf_anchors *t,
-                              size_t row, size_t column, double *out, kerf_error *err)
-{
-    kerf_work w;
-    kerf_matmul at = *m;
-    at.n = (uint64_t)t->n[row];
-    at.k = (uint64_t)t->k[column];
-    at.rows = (double)t->batch;
-    KF_TRY(kerf_matmul_work(h, &at, &w, err));
-    *out = log(t->us[row * t->columns + column]) - log_base(find_fit(h, m->format, at.rows), &w);
-    return KERF_OK;
-}
-
-/* log of the time that a table says this product takes, whose work is w. */
-static kerf_status interpolate(const kerf_hardware *h, const kerf_matmul *m, const kerf_anchors *t,
-                               const kerf_work *w, double *log_us, int *outside, kerf_error *err)
-{
-    double x, y, corner[2][2] = {{0}};
-    size_t row = place_on(t->n, t->rows, (double)m->n, &y, outside);
-    size_t column = place_on(t->k, t->columns, (double)m->k, &x, outside);
-    for (size_t i = 0; i < 2; i++) {
-        for (size_t j = 0; j < 2; j++) {
-            size_t r = row + i < t->rows ? row + i : row;
-            size_t c = column + j < t->columns ? column + j : column;
-            KF_TRY(log_excess(h, m, t, r, c, &corner[i][j], err));
-        }
-    }
-    *log_us = (1 - y) * ((1 - x) * corner[0][0] + x * corner[0][1]) +
-              y * ((1 - x) * corner[1][0] + x * corner[1][1]);
-    *log_us += log_base(find_fit(h, m->format, (double)t->batch), w);
-    return KERF_OK;
-}
-
-/* The tables of this format at the nearest batches below and above; NULL where there is none. */
-static void find_tables(const kerf_hardware *h, const kerf_matmul *m, const kerf_anchors **below,
-                        const kerf_anchors **above)
-{
-    *below = *above = NULL;
-    for (size_t i = 0; i < h->tables; i++) {
-        const kerf_anchors *t = &h->anchors[i];
-        double batch = (double)t->batch;
-        if (strcmp(t->format, m->format->name) != 0) continue;
-        if (batch <= m->rows && (!*below || t->batch > (*below)->batch)) *below = t;
-        if (batch >= m->rows && (!*above || t->batch < (*above)->batch)) *above = t;
-    }
-}
-
 /* *found is 0 when no table speaks of this product. */
 static kerf_status predict_table(const kerf_hardware *h, const kerf_matmul *m, const kerf_work *w,
                                  kerf_prediction *out, int *found, kerf_error *err)
 {
-    const kerf_anchors *below, *above;
-    double log_us, other;
-    const kerf_fit *fit = find_fit(h, m->format, m->rows);
-    int outside = 0;
-    *found = 0;
-    if (m->activations || (m->matrices > 0 && m->matrices != 1)) return KERF_OK;
-    find_tables(h, m, &below, &above);
-    if (!below || !above) return KERF_OK;
-    KF_TRY(interpolate(h, m, below, w, &log_us, &outside, err));
-    if (above != below) {
-        double share =
-            log(m->rows / (double)below->batch) / log((double)above->batch / (double)below->batch);
-        KF_TRY(interpolate(h, m, above, w, &other, &outside, err));
-        log_us += share * (other - log_us);
-    }
-    if (outside && fit) return KERF_OK;
+    double us;
+    int outside;
+    const kerf_fit *fit = kf_find_fit(h, m->format, m->rows);
+    KF_TRY(kf_read_anchors(h, m, w, &us, &outside, found, err));
+    if (*found && outside && fit) *found = 0;
+    if (!*found) return KERF_OK;
     if (fit) { /* for the parts */
-        predict_fitted(fit, w, out);
+        predict_fitted(h, fit, w, out);
     } else {
         predict_spec(h, w, out);
     }
     out->tier = KERF_TIER_TABLE;
-    out->us = out->low_us = out->high_us = exp(log_us);
+    out->us = out->low_us = out->high_us = us;
     out->extrapolated = outside;
-    *found = 1;
     return KERF_OK;
 }
 

@@ -64,10 +64,10 @@ draw_shapes() {
 
 # The last table that kerf compare prints, as Markdown.
 make_table() {
-    awk '/^format  *shapes/ { on = 1; print "| format | shapes | median off | p90 | worst | within 10 % | in band |"
-                              print "|---|---:|---:|---:|---:|---:|---:|"; next }
+    awk '/^format  *shapes/ { on = 1; print "| format | shapes | median off | p90 | worst | within 10 % | in band | its width |"
+                              print "|---|---:|---:|---:|---:|---:|---:|---:|"; next }
          !on || /^-/ || NF == 0 { next }
-         { gsub(/ %/, "%"); printf "| %s | %s | %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6, $7 }' "$1"
+         { gsub(/ %/, "%"); printf "| %s | %s | %s | %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5, $6, $7, $8 }' "$1"
 }
 
 start=$SECONDS

@@ -1,34 +1,58 @@
 /* calibrate.c - measures this machine into an entry of the registry's form: streams become facts,
  * products at anchor shapes fits and tables.
  *
- * The anchors are a grid, so that shapes between them are interpolated; their sizes span what
- * linear layers have, from those that fit a cache to those that do not. */
+ * The anchors' sizes span what linear layers have, from those that fit a cache to those that do
+ * not; predictions of shapes between them are read off those around. */
 #include "calibrate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "machine.h"
 
-/* On a GPU time does not grow evenly with outputs, for they are dealt to multiprocessors: more of
- * them. Sizes end with 0. */
-static const uint64_t cpu_n[] = {1024, 2048, 4096, 8192, 0};
-static const uint64_t cpu_k[] = {1024, 2048, 4096, 8192, 0};
-static const uint64_t gpu_n[] = {1024, 1536, 2048,  2304,  3072,  4096,  5120,
-                                 6144, 8192, 12288, 16384, 24576, 32768, 0};
-static const uint64_t gpu_k[] = {1024, 2048, 4096, 8192, 16384, 0};
+/* Anchors are the corners of the rectangle that they speak for, and between them points that fill
+ * it evenly in logarithms, so that no line of equal n or k has two: a sequence of multiples of the
+ * powers of the root of x^3 = x + 1, of which any number is spread about as well as it can be. How
+ * rows end makes as much difference as how long they are, so ends are dealt out in turn: multiples
+ * of 512, odd multiples of 256, odd multiples of 128. */
+typedef struct anchor_plan {
+    uint64_t least, most_n, most_k;
+    int count; /* without the corners */
+} anchor_plan;
+
+static const anchor_plan cpu_anchors = {1024, 8192, 8192, 20};
+static const anchor_plan gpu_anchors = {1024, 32768, 16384, 108};
+
 enum { ANCHORS_TEXT = 2048 };
 
-/* "NxK,NxK,...": every n with every k. */
-static void list_anchors(const uint64_t *n, const uint64_t *k, char out[ANCHORS_TEXT])
+/* From `least` to `most` by a share in [0, 1), an odd multiple of step, or any if `odd` is 0. */
+static uint64_t spread_size(uint64_t least, uint64_t most, double share, uint64_t step, int odd)
 {
-    size_t at = 0;
-    for (const uint64_t *row = n; *row; row++) {
-        for (const uint64_t *column = k; *column && at < ANCHORS_TEXT; column++) {
-            at += (size_t)snprintf(out + at, ANCHORS_TEXT - at, "%s%llux%llu", at ? "," : "",
-                                   (unsigned long long)*row, (unsigned long long)*column);
-        }
+    double size = (double)least * pow((double)most / (double)least, share);
+    if (!odd) return (uint64_t)(size / (double)step + 0.5) * step;
+    uint64_t x = ((uint64_t)(size / (double)step) / 2 * 2 + 1) * step;
+    return x > most ? x - 2 * step : x;
+}
+
+/* "NxK,NxK,..." */
+static void list_anchors(const anchor_plan *p, char out[ANCHORS_TEXT])
+{
+    static const uint64_t steps[] = {512, 256, 128};
+    const double root = 1.324717957244746;
+    int at = 0;
+    for (int i = 0; i < 4; i++) {
+        at += snprintf(out + at, (size_t)(ANCHORS_TEXT - at), "%s%llux%llu", i ? "," : "",
+                       (unsigned long long)(i / 2 ? p->most_n : p->least),
+                       (unsigned long long)(i % 2 ? p->most_k : p->least));
+    }
+    for (int i = 1; i <= p->count && at < ANCHORS_TEXT; i++) {
+        double u = fmod(0.5 + i / root, 1), v = fmod(0.5 + i / (root * root), 1);
+        uint64_t n = spread_size(p->least, p->most_n, u, 32, 0);
+        uint64_t k = spread_size(p->least, p->most_k, v, steps[i % 3], i % 3 != 0);
+        at += snprintf(out + at, (size_t)(ANCHORS_TEXT - at), ",%llux%llu", (unsigned long long)n,
+                       (unsigned long long)k);
     }
 }
 
@@ -37,8 +61,8 @@ static kerf_status run_sweep(calibration *c, const args *a, kerf_error *err)
     char anchors[ANCHORS_TEXT];
     const char *given = args_value(a, "shape"), *device = args_value(a, "device");
     int on_gpu = device && strcmp(device, "cpu") != 0;
-    list_anchors(on_gpu ? gpu_n : cpu_n, on_gpu ? gpu_k : cpu_k, anchors);
-    return gemv_sweep_run(&c->sweep, a, given ? given : anchors, err);
+    list_anchors(on_gpu ? &gpu_anchors : &cpu_anchors, anchors);
+    return gemv_sweep_run(&c->sweep, a, given ? given : anchors, 1, err);
 }
 
 static void set_fact(calibration *c, kerf_fact_id id, double value)
@@ -52,9 +76,8 @@ static kerf_status take_times(calibration *c, kerf_error *err)
     kerf_timing *times = NULL;
     TRY(allocate(&times, c->sweep.count, sizeof *times, err));
     for (size_t i = 0; i < c->sweep.count; i++) times[i] = c->sweep.item[i].time;
-    kerf_status s =
-        measured_take(&c->kernels, times, c->sweep.count, c->sweep.device.multiprocessors,
-                      "kerf hardware --calibrate", err);
+    kerf_status s = measured_take(&c->kernels, times, c->sweep.count, &c->hardware,
+                                  "kerf hardware --calibrate", err);
     free(times);
     return s;
 }
@@ -91,7 +114,6 @@ kerf_status calibrate(calibration *c, const kerf_hardware *base, const args *a, 
 {
     *c = (calibration){0};
     TRY(run_sweep(c, a, err));
-    TRY(take_times(c, err));
     describe_machine(c);
     if (base) {
         c->hardware = *base;
@@ -100,6 +122,7 @@ kerf_status calibrate(calibration *c, const kerf_hardware *base, const args *a, 
     }
     set_fact(c, KERF_FACT_STREAM, c->sweep.stream_gbps);
     set_fact(c, KERF_FACT_COPY, c->sweep.copy_gbps);
+    TRY(take_times(c, err));
     c->hardware.fit = c->kernels.fit;
     c->hardware.fits = c->kernels.fits;
     c->hardware.anchors = c->kernels.anchors;

@@ -115,7 +115,7 @@ static int run_bench(const args *a, kerf_error *err)
         return USAGE(err, "bench %.40s: there is %s%s", what,
                      near ? "no such; did you mean " : "only ", benches[0]);
     }
-    kerf_status status = gemv_sweep_run(&s, a, shapes ? shapes : "4096x4096,4096x14336", err);
+    kerf_status status = gemv_sweep_run(&s, a, shapes ? shapes : "4096x4096,4096x14336", 0, err);
     if (status == KERF_OK) {
         status = args_has(a, "json") ? print_json("bench.gemv", sweep_json(&s), err)
                                      : print_sweep(&s, err);

@@ -51,12 +51,20 @@ static kerf_status predict_all(comparison_run *r, kerf_error *err)
 typedef struct spread {   /* of |predicted / measured - 1| over some results */
     size_t count, banded; /* banded: predicted as a band; inside is a share of those */
     double median, p90, worst, within_10, inside;
+    double width; /* of the band: median of its end over its beginning */
 } spread;
 
 static int by_value(const void *a, const void *b)
 {
     const double *x = a, *y = b;
     return (*x > *y) - (*x < *y);
+}
+
+/* The median; orders v. */
+static double middle(double *v, size_t n)
+{
+    qsort(v, n, sizeof *v, by_value);
+    return (v[(n - 1) / 2] + v[n / 2]) / 2;
 }
 
 /* Over results of one format, or of all where that is NULL. */
@@ -66,23 +74,25 @@ static kerf_status find_spread(const comparison_run *r, const kerf_format *f, sp
     double *error = NULL;
     size_t near = 0, inside = 0;
     *out = (spread){0};
-    TRY(allocate(&error, r->count, sizeof *error, err));
+    TRY(allocate(&error, 2 * r->count, sizeof *error, err));
+    double *width = error + r->count;
     for (size_t i = 0; i < r->count; i++) {
         if (f && r->item[i].format != f) continue;
         double e = fabs(r->item[i].ratio - 1);
         error[out->count++] = e;
         near += e <= 0.10;
         inside += (size_t)r->item[i].inside;
-        out->banded += (size_t)r->item[i].banded;
+        const kerf_prediction *p = &r->item[i].predicted;
+        if (r->item[i].banded) width[out->banded++] = p->high_us / p->low_us;
     }
     if (out->count) {
         double n = (double)out->count;
-        qsort(error, out->count, sizeof *error, by_value);
-        out->median = (error[(out->count - 1) / 2] + error[out->count / 2]) / 2;
+        out->median = middle(error, out->count);
         out->p90 = error[(size_t)ceil(0.9 * n) - 1];
         out->worst = error[out->count - 1];
         out->within_10 = (double)near / n;
         out->inside = out->banded ? (double)inside / (double)out->banded : 0;
+        out->width = out->banded ? middle(width, out->banded) : 0;
     }
     free(error);
     return KERF_OK;
@@ -120,7 +130,9 @@ static void spread_cells(table *t, const char *name, const spread *s)
     table_cell(t, "%.0f %%", 100 * s->within_10);
     if (s->banded) {
         table_cell(t, "%.0f %%", 100 * s->inside);
+        table_cell(t, "%.1f", s->width);
     } else {
+        table_cell(t, "-");
         table_cell(t, "-");
     }
 }
@@ -129,7 +141,8 @@ static kerf_status print_spreads(const comparison_run *r, kerf_error *err)
 {
     table *t = NULL;
     spread s;
-    TRY(table_open(&t, "format|>shapes|>median off|>p90|>worst|>within 10 %|>in band", err));
+    TRY(table_open(&t, "format|>shapes|>median off|>p90|>worst|>within 10 %|>in band|>its width",
+                   err));
     kerf_status status = KERF_OK;
     for (size_t i = 0; i < kerf_format_count() && status == KERF_OK; i++) {
         status = find_spread(r, kerf_format_at(i), &s, err);
@@ -146,10 +159,10 @@ static kerf_status print_spreads(const comparison_run *r, kerf_error *err)
 
 static json_t *spread_json(const char *name, const spread *s)
 {
-    return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:I, s:f}", "format", name, "shapes",
+    return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f}", "format", name, "shapes",
                      (json_int_t)s->count, "median", s->median, "p90", s->p90, "worst", s->worst,
                      "within_10_percent", s->within_10, "banded", (json_int_t)s->banded, "in_band",
-                     s->inside);
+                     s->inside, "band_width", s->width);
 }
 
 static kerf_status print_document(const comparison_run *r, kerf_error *err)
@@ -234,7 +247,9 @@ const verb verb_compare = {
         "\"us\": 5.1}, ...]}\n"
         "(rows, cols, columns and median_us are understood as n, k, batch and us.) Shows how\n"
         "far off each prediction is, and per format the median, the 90th percentile, the share\n"
-        "within 10 % and the share inside the predicted band.",
+        "within 10 %, the share inside the predicted band, and how many times its beginning the "
+        "end\n"
+        "of the band is.",
     .examples = "  kerf compare bench/results/gemv.json --hardware h200\n"
                 "  kerf compare gemv.json --hardware mine.json --limit 10   # for CI\n",
     .options = options,

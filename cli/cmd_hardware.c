@@ -27,6 +27,23 @@ static void put_rate(json_t *row, const char *key, double value)
     if (value > 0) json_object_set_new(row, key, json_real(value));
 }
 
+static json_t *numbers_json(const double *x, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real(x[i]));
+    return a;
+}
+
+/* Left out where all are 0. */
+static void put_by_end(json_t *row, const char *key, const double x[KERF_ROW_ENDS])
+{
+    for (int i = 0; i < KERF_ROW_ENDS; i++) {
+        if (x[i] == 0) continue;
+        json_object_set_new(row, key, numbers_json(x, KERF_ROW_ENDS));
+        return;
+    }
+}
+
 static json_t *fits_json(const kerf_hardware *h)
 {
     json_t *all = json_array();
@@ -37,9 +54,9 @@ static json_t *fits_json(const kerf_hardware *h)
                                 f->fixed_us, "bandwidth_gbps", f->bandwidth_gbps);
         put_rate(row, "decode_gweights", f->decode_gweights);
         put_rate(row, "tflops", f->tflops);
-        put_rate(row, "wave_rows", f->wave_rows);
-        put_rate(row, "wave_gbps", f->wave_gbps);
-        put_rate(row, "input_gbps", f->input_gbps);
+        put_rate(row, "input_us", f->input_us);
+        put_by_end(row, "round_us", f->round_us);
+        put_by_end(row, "stage_us", f->stage_us);
         put_rate(row, "error_median", f->error_median);
         put_rate(row, "error_p90", f->error_p90);
         json_object_set_new(row, "source", json_string(f->source));
@@ -49,27 +66,16 @@ static json_t *fits_json(const kerf_hardware *h)
     return all;
 }
 
-static json_t *numbers_json(const double *x, size_t n)
-{
-    json_t *a = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real(x[i]));
-    return a;
-}
-
 static json_t *tables_json(const kerf_hardware *h)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < h->tables; i++) {
         const kerf_anchors *t = &h->anchors[i];
-        json_t *us = json_array();
-        for (size_t r = 0; r < t->rows; r++) {
-            json_array_append_new(us, numbers_json(t->us + r * t->columns, t->columns));
-        }
-        json_array_append_new(all, json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:s}", "format",
-                                             t->format, "batch", (json_int_t)t->batch, "n",
-                                             numbers_json(t->n, t->rows), "k",
-                                             numbers_json(t->k, t->columns), "us", us, "source",
-                                             t->source, "date", t->date));
+        json_array_append_new(
+            all, json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:s}", "format", t->format, "batch",
+                           (json_int_t)t->batch, "n", numbers_json(t->n, t->count), "k",
+                           numbers_json(t->k, t->count), "us", numbers_json(t->us, t->count),
+                           "source", t->source, "date", t->date));
     }
     return all;
 }
@@ -156,18 +162,12 @@ static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-/* That deal out the work of a kernel; 0 for a CPU, whose threads take it as they come. */
-static double multiprocessors_of(const kerf_hardware *h)
-{
-    return strcmp(h->kind, "gpu") == 0 ? h->fact[KERF_FACT_SMS].value : 0;
-}
-
 /* The machine with what a benchmark on it says; printed as JSON, to be kept as a file. */
 static kerf_status print_measured(const kerf_hardware *h, const char *path, kerf_error *err)
 {
     measured m = {0};
     kerf_hardware with = *h;
-    kerf_status s = measured_open(&m, path, multiprocessors_of(h), err);
+    kerf_status s = measured_open(&m, path, h, err);
     with.fit = m.fit;
     with.fits = m.fits;
     with.anchors = m.anchors;
@@ -213,8 +213,7 @@ static const option options[] = {
     {"measured", 0, "BENCH.json",
      "print the machine with fits and tables of these times (see kerf help compare) as JSON"},
     {"calibrate", 0, NULL, "measure this machine and print it as JSON"},
-    {"shape", 's', "NxK,...",
-     "--calibrate: anchors of your own; every N with every K makes a table"},
+    {"shape", 's', "NxK,...", "--calibrate: anchors of your own, four at least"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -226,12 +225,11 @@ const verb verb_hardware = {
         "Lists the registry, or the facts of one machine with source and date. All rates are\n"
         "dense. A file describes a machine of your own: take `kerf hardware h200 --json` as\n"
         "a pattern. It is checked as strictly as a checkpoint; sparse figures are refused. With\n"
-        "--measured, the times of a benchmark become fits (one per format and batch) and, where\n"
-        "they cover a grid of shapes, tables; predict and advise then use them. --calibrate takes\n"
-        "such times here and now: how fast this machine, or the GPU of --device, reads and "
-        "copies,\n"
-        "and kerf's matrix-vector products at anchor shapes, a grid from 1024x1024 to 8192x8192\n"
-        "(a GPU: 32768x16384).",
+        "--measured, the times of a benchmark become fits and tables, one of each per format and\n"
+        "batch with four shapes; predict and advise then use them. --calibrate takes such times\n"
+        "here and now: how fast this machine, or the GPU of --device, reads and copies, and\n"
+        "kerf's matrix-vector products at anchor shapes: 24 from 1024x1024 to 8192x8192, on a GPU\n"
+        "112 up to 32768x16384.",
     .examples =
         "  kerf hardware\n"
         "  kerf hardware h200\n"

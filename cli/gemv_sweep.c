@@ -82,7 +82,8 @@ static kerf_status time_all(gemv_sweep *s, progress *p, kerf_error *err)
     return KERF_OK;
 }
 
-kerf_status gemv_sweep_run(gemv_sweep *s, const args *a, const char *shapes, kerf_error *err)
+kerf_status gemv_sweep_run(gemv_sweep *s, const args *a, const char *shapes, int chains_only,
+                           kerf_error *err)
 {
     progress p;
     uint64_t work = 0;
@@ -93,6 +94,7 @@ kerf_status gemv_sweep_run(gemv_sweep *s, const args *a, const char *shapes, ker
     TRY(allocate(&s->item, most, sizeof *s->item, err));
     TRY(progress_open(&p, a, work * s->batch.count * s->codecs.count, err));
     kerf_status status = open_timer(s, a, err);
+    s->timer.chains_only = chains_only;
     if (status == KERF_OK) status = time_all(s, &p, err);
     progress_close(&p);
     return status;

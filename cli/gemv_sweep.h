@@ -25,8 +25,10 @@ typedef struct gemv_sweep {
 extern const option option_sweep_format, option_sweep_batch, option_sweep_type, option_sweep_trials;
 
 /* shapes: of --shape, or the verb's own. Runs everything, with a progress bar; KERF_E_DATA when a
- * kernel's result is far from the reference's. Close it also after a failure. */
-kerf_status gemv_sweep_run(gemv_sweep *s, const args *a, const char *shapes, kerf_error *err);
+ * kernel's result is far from the reference's. chains_only: on a GPU, see gemv_timer. Close it also
+ * after a failure. */
+kerf_status gemv_sweep_run(gemv_sweep *s, const args *a, const char *shapes, int chains_only,
+                           kerf_error *err);
 void gemv_sweep_close(gemv_sweep *s); /* all zeros are fine */
 
 #endif

@@ -1,5 +1,5 @@
 /* measured.c - sorts measured times by format, batch and shape; then runs of equal format and batch
- * are fitted, and are tables when every n meets every k. */
+ * are fitted, and are a table. */
 #include "measured.h"
 
 #include <stdlib.h>
@@ -41,48 +41,38 @@ static size_t take_medians(kerf_timing *t, size_t n)
     return kept;
 }
 
-/* Makes a table of a run when it is a full grid; *out stays all zeros when it is not. */
-static kerf_status make_table(const kerf_timing *t, size_t n, kerf_anchors *out, kerf_error *err)
+static kerf_status make_table(const kerf_timing *t, size_t count, kerf_anchors *out,
+                              kerf_error *err)
 {
-    size_t columns = 1;
-    double *axis_n, *axis_k, *us;
-    while (columns < n && t[columns].product.n == t[0].product.n) columns++;
-    size_t rows = n / columns;
-    if (rows * columns != n || n > 4096) return KERF_OK;
-    for (size_t i = 0; i < n; i++) {
-        const kerf_matmul *p = &t[i].product;
-        if (p->n != t[i - i % columns].product.n || p->k != t[i % columns].product.k)
-            return KERF_OK;
-        if (i % columns == 0 && i && p->n == t[i - 1].product.n) return KERF_OK;
+    double *n;
+    TRY(allocate(&n, 3 * count, sizeof *n, err));
+    double *k = n + count, *us = k + count;
+    for (size_t i = 0; i < count; i++) {
+        n[i] = (double)t[i].product.n;
+        k[i] = (double)t[i].product.k;
+        us[i] = t[i].us;
     }
-    TRY(allocate(&axis_n, rows + columns + n, sizeof *axis_n, err));
-    axis_k = axis_n + rows;
-    us = axis_k + columns;
-    for (size_t r = 0; r < rows; r++) axis_n[r] = (double)t[r * columns].product.n;
-    for (size_t c = 0; c < columns; c++) axis_k[c] = (double)t[c].product.k;
-    for (size_t i = 0; i < n; i++) us[i] = t[i].us;
     *out = (kerf_anchors){.format = t[0].product.format->name,
                           .batch = (uint64_t)t[0].product.rows,
-                          .rows = rows,
-                          .columns = columns,
-                          .n = axis_n,
-                          .k = axis_k,
+                          .count = count,
+                          .n = n,
+                          .k = k,
                           .us = us};
     return KERF_OK;
 }
 
 static kerf_status take_run(measured *m, const kerf_timing *t, size_t n, kerf_error *err)
 {
-    enum { LEAST = 4 };
+    enum { LEAST = 4, MOST = 4096 }; /* of a table in a file */
     kerf_fit *f = &m->fit[m->fits];
     if (n < LEAST) return KERF_OK;
-    TRY(kerf_fit_times(t, n, m->multiprocessors, f, err));
+    TRY(kerf_fit_times(m->hardware, t, n, f, err));
     f->source = m->source;
     f->date = m->date;
     if (f->bandwidth_gbps > 0) m->fits++;
+    if (n > MOST) return KERF_OK;
     kerf_anchors *a = &m->anchors[m->tables];
     TRY(make_table(t, n, a, err));
-    if (!a->us) return KERF_OK;
     a->source = m->source;
     a->date = m->date;
     m->tables++;
@@ -104,12 +94,12 @@ static kerf_status take_runs(measured *m, kerf_timing *t, size_t n, kerf_error *
     return fail(err, KERF_E_DATA, "no format and batch has four shapes: there is nothing to fit");
 }
 
-kerf_status measured_take(measured *m, kerf_timing *times, size_t count, double multiprocessors,
+kerf_status measured_take(measured *m, kerf_timing *times, size_t count, const kerf_hardware *h,
                           const char *source, kerf_error *err)
 {
     time_t now = time(NULL);
     struct tm day;
-    *m = (measured){.multiprocessors = multiprocessors};
+    *m = (measured){.hardware = h};
     snprintf(m->source, sizeof m->source, "measured: %.200s", source);
     gmtime_r(&now, &day);
     strftime(m->date, sizeof m->date, "%Y-%m", &day);
@@ -118,12 +108,12 @@ kerf_status measured_take(measured *m, kerf_timing *times, size_t count, double 
     return s;
 }
 
-kerf_status measured_open(measured *m, const char *path, double multiprocessors, kerf_error *err)
+kerf_status measured_open(measured *m, const char *path, const kerf_hardware *h, kerf_error *err)
 {
     bench_file b;
     *m = (measured){0};
     TRY(bench_file_open(&b, path, err));
-    kerf_status s = measured_take(m, b.item, b.count, multiprocessors, path, err);
+    kerf_status s = measured_take(m, b.item, b.count, h, path, err);
     bench_file_close(&b);
     return s;
 }

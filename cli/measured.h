@@ -1,5 +1,4 @@
-/* measured.h - what a benchmark's times say of a machine: fits, and tables where they cover a grid.
- */
+/* measured.h - what a benchmark's times say of a machine: fits and tables. */
 #ifndef KERF_MEASURED_H
 #define KERF_MEASURED_H
 
@@ -10,17 +9,17 @@ typedef struct measured {
     size_t fits;
     kerf_anchors *anchors;
     size_t tables;
-    double multiprocessors;
+    const kerf_hardware *hardware;
     char source[240], date[16];
 } measured;
 
-/* Each format and batch with four times or more gives a fit; one whose shapes are all of a grid's
- * gives a table too. The median of repeated times counts; they are sorted. multiprocessors: for
- * kerf_fit_times. source: where they come from. */
-kerf_status measured_take(measured *m, kerf_timing *times, size_t count, double multiprocessors,
+/* Each format and batch with four shapes or more gives a fit and a table. The median of repeated
+ * times counts; they are sorted. h: the machine that was measured, which must live until the end of
+ * the call. source: where the times come from. */
+kerf_status measured_take(measured *m, kerf_timing *times, size_t count, const kerf_hardware *h,
                           const char *source, kerf_error *err);
 /* The same from a file, as for bench_file_open. */
-kerf_status measured_open(measured *m, const char *path, double multiprocessors, kerf_error *err);
+kerf_status measured_open(measured *m, const char *path, const kerf_hardware *h, kerf_error *err);
 void measured_close(measured *m); /* all zeros are fine */
 
 #endif

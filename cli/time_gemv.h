@@ -14,7 +14,7 @@ typedef struct gemv_time {
     double low_us, high_us; /* quartiles                                                */
     double read_us;         /* of only reading `bytes`                                  */
     double share;           /* of that time in the product's                            */
-    double plain_us;        /* GPU: without overlap of one product and the next; else 0 */
+    double plain_us;        /* GPU: without overlap of one product and the next; or 0   */
     double plain_share;     /* likewise, of a read without overlap                      */
     double bytes;           /* of the stored planes                                     */
     double error;           /* of the first rows against the reference, relative rms    */
@@ -27,9 +27,10 @@ typedef struct gemv_timer {
     kerf_exec exec;
     kerf_dtype x, y;
     size_t trials;
-    kerf_span cold; /* what the CPU reads; larger than a trial leaves in caches */
-    size_t at;      /* in it */
-    gpu_timer *gpu; /* NULL: the CPU is timed */
+    kerf_span cold;  /* what the CPU reads; larger than a trial leaves in caches */
+    size_t at;       /* in it */
+    gpu_timer *gpu;  /* NULL: the CPU is timed */
+    int chains_only; /* leaves out what a GPU takes without overlap */
 } gemv_timer;
 
 /* exec: threads and backend, or a device, which must outlive the timer. trials 0: 21, or 9 graphs

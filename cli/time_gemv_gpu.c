@@ -195,7 +195,8 @@ static kerf_status find_error(gpu_run *r, int threads, double *out, kerf_error *
 static kerf_status time_run(gpu_run *r, const gemv_timer *t, gemv_time *out, kerf_error *err)
 {
     double us[LAUNCHES][MAX_TRIALS];
-    for (int i = 0; i < LAUNCHES; i++) {
+    int launches = t->chains_only ? CHAIN + 1 : LAUNCHES;
+    for (int i = 0; i < launches; i++) {
         r->replayed = r->plan[i];
         TRY(time_calls(t->gpu->device, enqueue_product, r, calls_of(r->copies), us[i], t->trials,
                        err));
@@ -204,10 +205,12 @@ static kerf_status time_run(gpu_run *r, const gemv_timer *t, gemv_time *out, ker
     out->low_us = quantile(us[CHAIN], t->trials, 0.25);
     out->high_us = quantile(us[CHAIN], t->trials, 0.75);
     out->time.us = quantile(us[CHAIN], t->trials, 0.5);
-    out->plain_us = quantile(us[PLAIN], t->trials, 0.5);
     out->read_us = read_us(t->gpu, CHAIN, out->bytes);
     out->share = out->read_us / out->time.us;
-    out->plain_share = read_us(t->gpu, PLAIN, out->bytes) / out->plain_us;
+    if (!t->chains_only) {
+        out->plain_us = quantile(us[PLAIN], t->trials, 0.5);
+        out->plain_share = read_us(t->gpu, PLAIN, out->bytes) / out->plain_us;
+    }
     out->backend = kerf_gemv_backend(r->plan[CHAIN]);
     return find_error(r, t->exec.threads, &out->error, err);
 }

@@ -23,12 +23,16 @@ check "every format" test "$(json results.#)" -ge 49
 expect 0 hardware --calibrate -f nvfp4 -n 1
 json_is schema kerf.hardware/1
 json_is kind cpu
-json_is tables.0.us.# 4 # whether a line fits them depends on what else runs
+json_is tables.0.us.# 24 # whether a line fits them depends on what else runs
 check "a stream was measured" awk -v x="$(json facts.stream_gbps.value)" 'BEGIN { exit !(x > 0.01) }'
+check "corners, and no line has two" test "$(json 'tables.0.n.*' | sort -n | uniq -c | awk '$1 > 2 { n++ } END { print n + 0 }')" -eq 0
+json_is tables.0.n.0 1024.0
+check "rows end in all ways" test "$(json 'tables.0.k.*' | awk '{ print $1 % 512 == 0 ? "whole" : $1 % 256 == 0 ? "half" : "odd" }' | sort -u | wc -l)" -eq 3
 cp "$tmp/out" "$tmp/mine.json"
 expect 0 predict --hardware "$tmp/mine.json" --shape 3000x3000 -f nvfp4 --json
 json_is predictions.0.tier table
-expect 0 hardware h200 --calibrate -f nvfp4 -n 1
+expect 0 hardware h200 --calibrate -f nvfp4 -n 1 --shape 64x64,64x128,128x64,128x128
+json_is tables.0.us.# 4
 json_is facts.bandwidth_gbps.value "$("$KERF" hardware h200 --json | "$TOOLS/json_get" facts.bandwidth_gbps.value)"
 
 expect 2 bench

@@ -23,13 +23,13 @@ done
 json_is schema kerf.hardware/1
 
 # So can what was fitted.
-fit='{"format": "nvfp4", "batch": [1, 1], "fixed_us": 2, "bandwidth_gbps": 4000, "wave_rows": 2112,
- "wave_gbps": 5000, "input_gbps": 2.5, "source": "test", "date": "2026-11"}'
+fit='{"format": "nvfp4", "batch": [1, 1], "fixed_us": 2, "bandwidth_gbps": 4000, "input_us": 0.5,
+ "round_us": [1.5, 0, 2.5], "stage_us": [0.25, 0.5, 1], "source": "test", "date": "2026-11"}'
 "$KERF" hardware h200 --json | awk -v fit="${fit//$'\n'/}" '{ sub(/"fits": \[\]/, "\"fits\": [" fit "]"); print }' >"$tmp/fit.json"
 expect 0 hardware "$tmp/fit.json" --json
-json_is fits.0.wave_rows 2112.0
-json_is fits.0.wave_gbps 5000.0
-json_is fits.0.input_gbps 2.5
+json_is fits.0.input_us 0.5
+json_is fits.0.round_us.2 2.5
+json_is fits.0.stage_us.1 0.5
 cp "$tmp/out" "$tmp/again.json"
 expect 0 hardware "$tmp/again.json" --json
 same_file "$tmp/out" "$tmp/again.json"

@@ -29,7 +29,7 @@ json_is predictions.# 1
 # Fits and tables of a file come first, and the label says so.
 said='"source": "test", "date": "2026-11"'
 fit='{"format": "nvfp4", "batch": [1, 8], "fixed_us": 2, "bandwidth_gbps": 4000, '$said'}'
-table='{"format": "int8", "batch": 1, "n": [4096], "k": [4096], "us": [[7.5]], '$said'}'
+table='{"format": "int8", "batch": 1, "n": [4096], "k": [4096], "us": [7.5], '$said'}'
 "$KERF" hardware h200 --json |
     sed -e "s/\"fits\": \[\]/\"fits\": [$fit]/" -e "s/\"tables\": \[\]/\"tables\": [$table]/" >"$tmp/mine.json"
 expect 0 predict --hardware "$tmp/mine.json" --shape 4096x4096 -f nvfp4,int8,mxfp4 --json

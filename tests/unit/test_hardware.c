@@ -91,9 +91,9 @@ static void a_file_is_read(void **state)
     kerf_error err = {0};
     const char *text = HEAD BW ", " FACT("bf16_tflops", "62.5") ", " FACT(
         "fp4_tflops",
-        "500") "}, \"fits\": [{" FIT ", \"decode_gweights\": 900" SAID
-               "}], \"tables\": [{\"format\": \"int8\", "
-               "\"batch\": 4, \"n\": [1024, 4096], \"k\": [512], \"us\": [[3], [5.5]]" SAID "}]}";
+        "500") "}, \"fits\": [{" FIT ", \"decode_gweights\": 900, \"input_us\": 0.5, "
+               "\"round_us\": [1, 2, 3]" SAID "}], \"tables\": [{\"format\": \"int8\", "
+               "\"batch\": 4, \"n\": [1024, 4096], \"k\": [512, 256], \"us\": [3, 5.5]" SAID "}]}";
     assert_int_equal(open_text(text, &h, &err), KERF_OK);
     assert_string_equal(h->name, "x");
     assert_near(h->fact[KERF_FACT_FP4].value, 500, 0);
@@ -101,9 +101,14 @@ static void a_file_is_read(void **state)
     assert_string_equal(h->fit[0].format, "nvfp4");
     assert_int_equal(h->fit[0].batch_max, 16);
     assert_near(h->fit[0].decode_gweights, 900, 0);
+    assert_near(h->fit[0].input_us, 0.5, 0);
+    assert_near(h->fit[0].round_us[2], 3, 0);
+    assert_near(h->fit[0].stage_us[2], 0, 0);
     assert_int_equal(h->tables, 1);
     assert_near(h->anchors[0].us[1], 5.5, 0);
+    assert_int_equal(h->anchors[0].count, 2);
     assert_near(h->anchors[0].n[1], 4096, 0);
+    assert_near(h->anchors[0].k[1], 256, 0);
     kerf_hardware_close(h);
     kerf_hardware_close(NULL);
 }
@@ -150,15 +155,20 @@ static void what_is_wrong_is_named(void **state)
         {HEAD BW "}, \"fits\": [{\"format\": \"nvfp5\"" SAID "}]}", "unknown format nvfp5"},
         {HEAD BW "}, \"fits\": [{\"format\": \"nf4\", \"batch\": [4, 1]" SAID "}]}",
          "batch must be"},
-        {HEAD BW "}, \"tables\": [{\"format\": \"nf4\", \"batch\": 1, \"n\": [2, 1], \"k\": [1], "
-                 "\"us\": [[1], [1]]" SAID "}]}",
-         "n must hold ascending"},
-        {HEAD BW "}, \"tables\": [{\"format\": \"nf4\", \"batch\": 1, \"n\": [1, 2], \"k\": [1], "
-                 "\"us\": [[1]]" SAID "}]}",
-         "us must be 2 rows of 1"},
+        {HEAD BW "}, \"fits\": [{" FIT ", \"round_us\": [1, 2]" SAID "}]}",
+         "round_us must be 3 numbers"},
+        {HEAD BW "}, \"fits\": [{" FIT ", \"stage_us\": [1, -2, 3]" SAID "}]}",
+         "stage_us must be 3 numbers"},
+        {HEAD BW "}, \"tables\": [{\"format\": \"nf4\", \"batch\": 1, \"n\": [0.5], \"k\": [1], "
+                 "\"us\": [1]" SAID "}]}",
+         "n must hold numbers"},
+        {HEAD BW
+         "}, \"tables\": [{\"format\": \"nf4\", \"batch\": 1, \"n\": [1, 2], \"k\": [1, 1], "
+         "\"us\": [1]" SAID "}]}",
+         "all as long"},
         {HEAD BW "}, \"tables\": [{\"format\": \"nf4\", \"batch\": 1, \"n\": [1], \"k\": [1], "
-                 "\"us\": [[0]]" SAID "}]}",
-         "times above 0"},
+                 "\"us\": [0]" SAID "}]}",
+         "us must hold numbers above 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kerf_hardware *h = NULL;

@@ -49,7 +49,11 @@ typedef struct kerf_fact {
     int unverified;     /* sources disagree, or none is first hand             */
 } kerf_fact;
 
-/* A kernel's time as three parameters: see kerf_predict. A rate of 0 is no roof. */
+/* How a row of weights ends for a kernel that takes rows in stages: with one; within one, so that
+ * activations are made ready one at a time; within a step of scales besides. */
+enum { KERF_ROW_ENDS = 3 };
+
+/* A kernel's time as a few parameters: see kerf_predict. A rate of 0 is no roof. */
 typedef struct kerf_fit {
     const char *format;             /* of the weights                                    */
     uint64_t batch_min, batch_max;  /* rows of activations that it holds for             */
@@ -60,19 +64,19 @@ typedef struct kerf_fit {
     double error_median, error_p90; /* |predicted / measured - 1| on shapes not fitted; 0:
                                        not known                                         */
     const char *source, *date;
-    double wave_rows;  /* outputs that all multiprocessors together take at once: what is left
-                          of the last wave takes as long as a whole one; 0: dealt evenly  */
-    double wave_gbps;  /* what they could draw from memory together if it gave that       */
-    double input_gbps; /* at which the input is made ready before all that; 0: at once    */
+    /* of kerf's products on a GPU, whose plan is known; before all roofs */
+    double input_us;                /* of 1024 activations that a block makes ready      */
+    double round_us[KERF_ROW_ENDS]; /* of a round of its threads over them               */
+    double stage_us[KERF_ROW_ENDS]; /* of a stage of the warp that has most of them      */
 } kerf_fit;
 
-/* Measured times on a grid of shapes at one batch. */
+/* Measured times of shapes at one batch. Where there is a fit, times are read against it. */
 typedef struct kerf_anchors {
     const char *format;
     uint64_t batch;
-    size_t rows, columns;
-    const double *n, *k; /* [rows] outputs and [columns] inputs, ascending          */
-    const double *us;    /* [rows][columns]                                         */
+    size_t count;
+    const double *n, *k; /* [count] outputs and inputs   */
+    const double *us;    /* [count]                      */
     const char *source, *date;
 } kerf_anchors;
 

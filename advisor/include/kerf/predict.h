@@ -2,19 +2,20 @@
  *
  *   t = fixed + max(bytes / bandwidth, weights / decode rate, operations / peak)
  *
- * and, for a kernel that deals outputs to multiprocessors in waves, bytes / bandwidth is at least
- * the bytes of whole waves / what the multiprocessors could draw. Where a kernel makes its input
- * ready first, that time is fixed too.
+ * For kerf's own products on a GPU `fixed` is more than a constant, for their plan is known
+ * (gemv_outline.h): the rounds in which a block makes its activations ready, and the stages of the
+ * warp that has most, each at a price of its own, which also depends on how rows end.
  *
  * Bytes are those of the stored planes - codes, scales, second scales, zero points, padding - and
  * of activations and results. Weights are read cold: in a model every layer passes through the
  * cache between two uses of the same weight.
  *
- * The three parameters come from one of three places, and every answer says from which:
+ * The parameters come from one of three places, and every answer says from which:
  *   spec-only   the data sheet alone: a band [low, high] that kernels of some care fall into; its
  *               middle ranks formats, it does not promise a time
  *   fitted      parameters fitted to one kernel on one machine (kerf_fit)
- *   table       measured shapes around this one (kerf_anchors), interpolated
+ *   table       measured shapes around this one (kerf_anchors): how far they are off their fit,
+ * each with a weight that falls with its distance and with every difference of plan
  */
 #ifndef KERF_PREDICT_H
 #define KERF_PREDICT_H
@@ -45,6 +46,8 @@ typedef struct kerf_work {
     double rows;        /* of activations                                    */
     double tiles;       /* of 128 x 128 results; 0: not a matrix product     */
     double outputs;     /* rows of the weights; 0: not a matrix product      */
+    double inputs;      /* columns of a weight                               */
+    double matrices;    /* that are read                                     */
     double peak_tflops; /* of the unit that does it; 0: none is known        */
 } kerf_work;
 
@@ -78,7 +81,7 @@ typedef struct kerf_prediction {
     double low_us, high_us;
     double fixed_us, memory_us, decode_us, math_us; /* parts; spec-only: of low_us        */
     double intensity, ridge;                        /* operations per byte                */
-    int extrapolated; /* the table does not reach this shape: its edge stands in for it   */
+    int extrapolated; /* the table does not reach this shape: what is nearest stands in for it */
 } kerf_prediction;
 
 /* The best tier that h has for this product. */
@@ -99,15 +102,14 @@ typedef struct kerf_timing {
     double us; /* measured */
 } kerf_timing;
 
-/* Fits fixed_us and bandwidth_gbps to times of one format, least squares of relative errors, four
- * at least. Bytes and weights of one format grow together, so bandwidth stands for whichever of
- * the two is the slower; decode_gweights and tflops stay 0. Waves of multiprocessors (0: not known,
- * or a CPU) times a power of two, and a time for the input, are tried and taken where they explain
- * a fifth of the errors.
- * error_*: each time predicted by a fit to all the others. source and date are left empty. */
-KERF_API KERF_CHECK kerf_status kerf_fit_times(const kerf_timing *times, size_t count,
-                                               double multiprocessors, kerf_fit *out,
-                                               kerf_error *err);
+/* Fits fixed_us and bandwidth_gbps to times of one format on machine h, least squares of relative
+ * errors, four at least. Bytes and weights of one format grow together, so bandwidth stands for
+ * whichever of the two is the slower; decode_gweights and tflops stay 0. From 24 times on, and
+ * where h is a GPU whose plans are known, input_us, round_us and stage_us are fitted too; nothing
+ * is ever negative. error_*: each time predicted by a fit to all the others. source and date are
+ * left empty. */
+KERF_API KERF_CHECK kerf_status kerf_fit_times(const kerf_hardware *h, const kerf_timing *times,
+                                               size_t count, kerf_fit *out, kerf_error *err);
 
 #ifdef __cplusplus
 }
