@@ -9,15 +9,18 @@
  * rows end, blocks per multiprocessor, room for more. The weights are those that would be off the
  * least if excesses varied like that; they add up to one. At an anchor the answer is what was
  * measured. The range and the price of a difference were chosen on times of an H200, where half and
- * twice of either change the errors by a tenth of themselves (bench/predict_folds.c). */
+ * twice of the range, and 0.5 and 0.85 for the price, change the median error by a tenth of itself
+ * at most (bench/predict_folds.c). */
 #include "terms.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 
 enum { NEAR = 24 }; /* anchors that count */
+#define NONE SIZE_MAX
 
 static const double RANGE = 2;      /* factors of two over which likeness falls to 1/e    */
 static const double ALIKE = 0.7;    /* what a difference of plan leaves of it             */
@@ -64,7 +67,7 @@ static double log_base(const kerf_hardware *h, const kerf_matmul *m, const place
 
 /* The NEAR anchors that are most like `here`, in *out by falling likeness; their number. */
 static kerf_status find_neighbours(const kerf_hardware *h, const kerf_matmul *m,
-                                   const kerf_anchors *t, const place *here,
+                                   const kerf_anchors *t, size_t but, const place *here,
                                    neighbour out[NEAR + 1], size_t *count, kerf_error *err)
 {
     *count = 0;
@@ -72,6 +75,7 @@ static kerf_status find_neighbours(const kerf_hardware *h, const kerf_matmul *m,
         neighbour a = {.us = t->us[i]};
         kerf_matmul at = *m;
         size_t place_at = *count;
+        if (i == but) continue;
         at.n = (uint64_t)t->n[i];
         at.k = (uint64_t)t->k[i];
         at.rows = (double)t->batch;
@@ -139,29 +143,32 @@ static int is_outside(const double *x, size_t n, double at)
     return at < lo || at > hi;
 }
 
-/* log of the time that one table gives the product that is m at the table's batch. */
+/* What one table says of the product that is m at the table's batch, but for its anchor `but`. */
 static kerf_status read_table(const kerf_hardware *h, const kerf_matmul *m, const kerf_anchors *t,
-                              double *log_us, int *outside, kerf_error *err)
+                              size_t but, kf_reading *out, kerf_error *err)
 {
     neighbour near[NEAR + 1];
-    double weight[NEAR];
+    double weight[NEAR], log_us;
     size_t count;
     place here;
     kerf_matmul at = *m;
     at.rows = (double)t->batch;
+    *out = (kf_reading){.error = t->error_p90};
     KF_TRY(find_place(h, &at, &here, err));
-    KF_TRY(find_neighbours(h, m, t, &here, near, &count, err));
-    *outside |= is_outside(t->n, t->count, (double)m->n);
-    *outside |= is_outside(t->k, t->count, (double)m->k);
+    KF_TRY(find_neighbours(h, m, t, but, &here, near, &count, err));
+    out->outside =
+        is_outside(t->n, t->count, (double)m->n) || is_outside(t->k, t->count, (double)m->k);
     for (size_t i = 0; i < count; i++) {
         if (near[i].at.log_n != here.log_n || near[i].at.log_k != here.log_k) continue;
-        *log_us = log(near[i].us);
+        out->us = near[i].us;
+        out->error = 0;
         return KERF_OK;
     }
     weigh(near, count, weight);
-    *log_us = log_base(h, m, &here);
+    log_us = log_base(h, m, &here);
     for (size_t i = 0; i < count; i++)
-        *log_us += weight[i] * (log(near[i].us) - log_base(h, m, &near[i].at));
+        log_us += weight[i] * (log(near[i].us) - log_base(h, m, &near[i].at));
+    out->us = exp(log_us);
     return KERF_OK;
 }
 
@@ -181,22 +188,43 @@ static void find_tables(const kerf_hardware *h, const kerf_matmul *m, const kerf
 
 /* Between batches logarithms of times are on a straight line. */
 kerf_status kf_read_anchors(const kerf_hardware *h, const kerf_matmul *m, const kerf_work *w,
-                            double *us, int *outside, int *found, kerf_error *err)
+                            kf_reading *out, int *found, kerf_error *err)
 {
     const kerf_anchors *below, *above;
-    double log_us, other;
-    *found = *outside = 0;
+    kf_reading other;
+    *found = 0;
     if (m->activations || w->matrices != 1) return KERF_OK;
     find_tables(h, m, &below, &above);
     if (!below || !above) return KERF_OK;
-    KF_TRY(read_table(h, m, below, &log_us, outside, err));
-    if (above != below) {
-        double share =
-            log(m->rows / (double)below->batch) / log((double)above->batch / (double)below->batch);
-        KF_TRY(read_table(h, m, above, &other, outside, err));
-        log_us += share * (other - log_us);
-    }
-    *us = exp(log_us);
     *found = 1;
+    KF_TRY(read_table(h, m, below, NONE, out, err));
+    if (above == below) return KERF_OK;
+    double share =
+        log(m->rows / (double)below->batch) / log((double)above->batch / (double)below->batch);
+    KF_TRY(read_table(h, m, above, NONE, &other, err));
+    out->us *= pow(other.us / out->us, share);
+    out->error = fmax(below->error_p90, above->error_p90);
+    out->outside |= other.outside;
     return KERF_OK;
+}
+
+kerf_status kerf_check_anchors(const kerf_hardware *h, kerf_anchors *t, kerf_error *err)
+{
+    kerf_matmul m = {.format = kerf_format_find(t->format), .rows = (double)t->batch};
+    t->error_median = t->error_p90 = 0;
+    if (!m.format) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no format %.60s", t->format);
+    if (t->count < 2) return KERF_OK;
+    double *error = (double *)kf_alloc(t->count, sizeof *error);
+    if (!error) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to compare");
+    kerf_status s = KERF_OK;
+    for (size_t i = 0; i < t->count && s == KERF_OK; i++) {
+        kf_reading r;
+        m.n = (uint64_t)t->n[i];
+        m.k = (uint64_t)t->k[i];
+        s = read_table(h, &m, t, i, &r, err);
+        error[i] = fabs(r.us / t->us[i] - 1);
+    }
+    if (s == KERF_OK) kf_spread(error, t->count, &t->error_median, &t->error_p90);
+    free(error);
+    return s;
 }

@@ -150,12 +150,6 @@ static void fit_kernel(const equations *e, unsigned allowed, prices *out)
     if (!(out->of[BYTES] > 0)) fit_prices(e, 1u << FIXED | 1u << BYTES, out);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double *x = (const double *)a, *y = (const double *)b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* Errors on each sample by a fit to all the others. */
 static kerf_status hold_out(const sample *s, size_t n, const equations *all, unsigned allowed,
                             kerf_fit *out, kerf_error *err)
@@ -169,9 +163,7 @@ static kerf_status hold_out(const sample *s, size_t n, const equations *all, uns
         fit_kernel(&others, allowed, &p);
         error[i] = fabs(sum_terms(&p, &s[i]) / s[i].us - 1);
     }
-    qsort(error, n, sizeof *error, by_value);
-    out->error_median = (error[(n - 1) / 2] + error[n / 2]) / 2;
-    out->error_p90 = error[(size_t)ceil(0.9 * (double)n) - 1];
+    kf_spread(error, n, &out->error_median, &out->error_p90);
     free(error);
     return KERF_OK;
 }

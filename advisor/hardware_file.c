@@ -255,13 +255,15 @@ static kerf_status read_table(loader *l, json_t *o, size_t i, kerf_anchors *t)
     char where[40];
     double batch = 0;
     snprintf(where, sizeof where, "tables[%zu]", i);
-    KF_TRY(check_keys(l, o, where, " format batch n k us source date "));
+    KF_TRY(check_keys(l, o, where, " format batch n k us error_median error_p90 source date "));
     KF_TRY(read_format(l, o, where, &t->format));
     KF_TRY(read_number(l, o, where, "batch", 1, 1, 1e9, &batch));
     t->batch = (uint64_t)batch;
     KF_TRY(read_list(l, o, where, "n", 1, &t->count, &t->n));
     KF_TRY(read_list(l, o, where, "k", 1, &t->count, &t->k));
     KF_TRY(read_list(l, o, where, "us", 1e-12, &t->count, &t->us));
+    KF_TRY(read_number(l, o, where, "error_median", 0, 0, 1e3, &t->error_median));
+    KF_TRY(read_number(l, o, where, "error_p90", 0, 0, 1e3, &t->error_p90));
     KF_TRY(read_text(l, o, where, "source", 1, &t->source));
     return read_text(l, o, where, "date", 1, &t->date);
 }

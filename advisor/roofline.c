@@ -275,11 +275,10 @@ void kerf_predict_work(const kerf_hardware *h, const kerf_work *w, kerf_predicti
 static kerf_status predict_table(const kerf_hardware *h, const kerf_matmul *m, const kerf_work *w,
                                  kerf_prediction *out, int *found, kerf_error *err)
 {
-    double us;
-    int outside;
+    kf_reading r;
     const kerf_fit *fit = kf_find_fit(h, m->format, m->rows);
-    KF_TRY(kf_read_anchors(h, m, w, &us, &outside, found, err));
-    if (*found && outside && fit) *found = 0;
+    KF_TRY(kf_read_anchors(h, m, w, &r, found, err));
+    if (*found && r.outside && fit) *found = 0;
     if (!*found) return KERF_OK;
     if (fit) { /* for the parts */
         predict_fitted(h, fit, w, out);
@@ -287,8 +286,10 @@ static kerf_status predict_table(const kerf_hardware *h, const kerf_matmul *m, c
         predict_spec(h, w, out);
     }
     out->tier = KERF_TIER_TABLE;
-    out->us = out->low_us = out->high_us = us;
-    out->extrapolated = outside;
+    out->us = r.us;
+    out->low_us = r.us / (1 + r.error);
+    out->high_us = r.us * (1 + r.error);
+    out->extrapolated = r.outside;
     return KERF_OK;
 }
 

@@ -1,6 +1,8 @@
 /* terms.c - from work to the plan of the kernel that does it. */
 #include "terms.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 int kf_find_outline(const kerf_hardware *h, const kerf_work *w, kf_gemv_outline *out)
@@ -33,4 +35,17 @@ const kerf_fit *kf_find_fit(const kerf_hardware *h, const kerf_format *format, d
         }
     }
     return NULL;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = (const double *)a, *y = (const double *)b;
+    return (*x > *y) - (*x < *y);
+}
+
+void kf_spread(double *v, size_t n, double *median, double *p90)
+{
+    qsort(v, n, sizeof *v, by_value);
+    *median = (v[(n - 1) / 2] + v[n / 2]) / 2;
+    *p90 = v[(size_t)ceil(0.9 * (double)n) - 1];
 }

@@ -20,9 +20,18 @@ const kerf_fit *kf_find_fit(const kerf_hardware *h, const kerf_format *format, d
 double kf_fitted_us(const kerf_hardware *h, const kerf_fit *f, const kerf_work *w,
                     kerf_prediction *parts);
 
-/* What h's anchors say of m, whose work is w: *found is 0 when none speak of such products, and
- * *outside is set when m lies beyond them. */
+/* What anchors say of a product. */
+typedef struct kf_reading {
+    double us;
+    double error; /* that nine of ten readings stay below; 0: not known, or itself measured */
+    int outside;  /* it lies beyond them                                                    */
+} kf_reading;
+
+/* For m, whose work is w; *found is 0 when h has no anchors that speak of such products. */
 kerf_status kf_read_anchors(const kerf_hardware *h, const kerf_matmul *m, const kerf_work *w,
-                            double *us, int *outside, int *found, kerf_error *err);
+                            kf_reading *out, int *found, kerf_error *err);
+
+/* Sorts v: what half of them stay below, and nine of ten. */
+void kf_spread(double *v, size_t n, double *median, double *p90);
 
 #endif

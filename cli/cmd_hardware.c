@@ -71,11 +71,14 @@ static json_t *tables_json(const kerf_hardware *h)
     json_t *all = json_array();
     for (size_t i = 0; i < h->tables; i++) {
         const kerf_anchors *t = &h->anchors[i];
-        json_array_append_new(
-            all, json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:s}", "format", t->format, "batch",
-                           (json_int_t)t->batch, "n", numbers_json(t->n, t->count), "k",
-                           numbers_json(t->k, t->count), "us", numbers_json(t->us, t->count),
-                           "source", t->source, "date", t->date));
+        json_t *row = json_pack("{s:s, s:I, s:o, s:o, s:o}", "format", t->format, "batch",
+                                (json_int_t)t->batch, "n", numbers_json(t->n, t->count), "k",
+                                numbers_json(t->k, t->count), "us", numbers_json(t->us, t->count));
+        put_rate(row, "error_median", t->error_median);
+        put_rate(row, "error_p90", t->error_p90);
+        json_object_set_new(row, "source", json_string(t->source));
+        json_object_set_new(row, "date", json_string(t->date));
+        json_array_append_new(all, row);
     }
     return all;
 }

@@ -73,10 +73,13 @@ static kerf_status take_run(measured *m, const kerf_timing *t, size_t n, kerf_er
     if (n > MOST) return KERF_OK;
     kerf_anchors *a = &m->anchors[m->tables];
     TRY(make_table(t, n, a, err));
+    m->tables++;
+    kerf_hardware with = *m->hardware; /* times are read against the new fits */
+    with.fit = m->fit;
+    with.fits = m->fits;
     a->source = m->source;
     a->date = m->date;
-    m->tables++;
-    return KERF_OK;
+    return kerf_check_anchors(&with, a, err);
 }
 
 static kerf_status take_runs(measured *m, kerf_timing *t, size_t n, kerf_error *err)

@@ -74,6 +74,7 @@ json_is schema kerf.hardware/1
 json_is fits.# 1
 json_is tables.# 1
 json_is tables.0.us.# 16
+check "a table on its line is read without error" awk -v x="$(json tables.0.error_p90)" 'BEGIN { exit !(x >= 0 && x < 1e-6) }'
 near fits.0.fixed_us 2
 check "4000 GB/s" awk -v x="$(json fits.0.bandwidth_gbps)" 'BEGIN { exit !(x > 3999.99 && x < 4000.01) }'
 cp "$tmp/out" "$tmp/grown.json"

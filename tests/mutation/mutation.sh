@@ -153,7 +153,7 @@ try_fault() {
 
 # --- outside codecs/ -------------------------------------------------------------------------------
 
-tree_units=(test_predict test_choose test_model test_hardware test_score)
+tree_units=(test_predict test_gemv_outline test_choose test_model test_hardware test_score)
 tree_scripts=(advise compare_times predict hardware)
 
 build_in_tree() { cmake --build "$work/tree_build" -j "$jobs" --target "$@" >"$work/tree_log" 2>&1; }

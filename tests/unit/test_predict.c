@@ -260,8 +260,8 @@ static void a_table_is_what_was_measured(void **state)
     (void)state;
     static const double n[] = {1024, 1024, 4096, 4096}, k[] = {1024, 16384, 1024, 16384};
     static const double us1[] = {3, 9, 6, 30}, us4[] = {4, 12, 8, 40};
-    const kerf_anchors tables[] = {{"nvfp4", 4, 4, n, k, us4, "s", "d"},
-                                   {"nvfp4", 1, 4, n, k, us1, "s", "d"}};
+    const kerf_anchors tables[] = {{"nvfp4", 4, 4, n, k, us4, "s", "d", 0, 0},
+                                   {"nvfp4", 1, 4, n, k, us1, "s", "d", 0, 0}};
     kerf_hardware h = *kerf_hardware_find("h200");
     h.anchors = tables;
     h.tables = 2;
@@ -280,7 +280,7 @@ static void a_table_is_what_was_measured(void **state)
     kerf_work a = work_of(product("nvfp4", 1024, 1024, 1));
     kerf_work b = work_of(product("nvfp4", 4096, 1024, 1));
     const double two_n[] = {1024, 4096}, two_k[] = {1024, 1024}, two_us[] = {3, 6};
-    const kerf_anchors two = {"nvfp4", 1, 2, two_n, two_k, two_us, "s", "d"};
+    const kerf_anchors two = {"nvfp4", 1, 2, two_n, two_k, two_us, "s", "d", 0, 0};
     kerf_hardware short_of = h;
     short_of.anchors = &two;
     short_of.tables = 1;
@@ -312,7 +312,7 @@ static void a_table_is_read_against_the_fit(void **state)
     for (size_t i = 0; i < 4; i++) {
         us[i] = 1.1 * predict(&h, product("nvfp4", (uint64_t)n[i], (uint64_t)k[i], 1)).us;
     }
-    const kerf_anchors table = {"nvfp4", 1, 4, n, k, us, "s", "d"};
+    const kerf_anchors table = {"nvfp4", 1, 4, n, k, us, "s", "d", 0, 0};
     h.anchors = &table;
     h.tables = 1;
     kerf_prediction p = predict(&h, product("nvfp4", 4096, 3000, 1));
@@ -429,7 +429,8 @@ static void the_prices_of_a_plan_are_found(void **state)
     }
 }
 
-/* No price is negative, whatever the times say: here they fall with the rounds. */
+/* No price is negative, whatever the times say: here they grow with the rounds and fall with the
+ * activations, which are nearly the same thing. */
 static void no_price_is_negative(void **state)
 {
     (void)state;
@@ -439,7 +440,8 @@ static void no_price_is_negative(void **state)
     size_t n = spread_shapes("int8", times);
     for (size_t i = 0; i < n; i++) {
         kerf_work w = work_of(times[i].product);
-        times[i].us = 8 + kerf_work_bytes(&w) / 4e6 - (double)times[i].product.k / 2048;
+        double k = (double)times[i].product.k;
+        times[i].us = 4 + kerf_work_bytes(&w) / 4e6 + 4 * ceil(k / 2048) - k / 1024;
     }
     assert_int_equal(kerf_fit_times(h, times, n, &fit, NULL), KERF_OK);
     assert_true(fit.bandwidth_gbps > 0 && fit.fixed_us >= 0 && fit.input_us >= 0);
@@ -461,7 +463,7 @@ static void plans_count_beside_distance(void **state)
         kerf_work w = work_of(product("nvfp4", (uint64_t)n[i], (uint64_t)k[i], 1));
         us[i] = kerf_work_bytes(&w) * 1e-6 * (whole ? 1 : 1.5);
     }
-    const kerf_anchors table = {"nvfp4", 1, 32, n, k, us, "s", "d"};
+    const kerf_anchors table = {"nvfp4", 1, 32, n, k, us, "s", "d", 0, 0};
     kerf_hardware h = *kerf_hardware_find("h200");
     h.anchors = &table;
     h.tables = 1;
@@ -485,6 +487,40 @@ static void the_band_counts_activations(void **state)
     w = work_of(product("int8", 65536, 8192, 17)); /* too many rows to be brought in like that */
     bytes = kerf_work_bytes(&w) / (0.45 * 4.8e6);
     assert_near(predict(h, product("int8", 65536, 8192, 17)).high_us, 8 + bytes, 1e-6);
+}
+
+/* A table's error is that of each of its times from the others: none where all lie on the fit, and
+ * where one of them does not, its own. A band of it lies around what is not itself measured. */
+static void a_table_knows_its_error(void **state)
+{
+    (void)state;
+    double n[10], k[10], us[10];
+    const kerf_fit fit = {"int8", 1, 1, 2.0, 4000, 0, 0, 0, 0, "s", "d", 0, {0}, {0}};
+    kerf_hardware h = *kerf_hardware_find("h200");
+    h.fit = &fit;
+    h.fits = 1;
+    for (size_t i = 0; i < 10; i++) {
+        n[i] = (double)(2048u << i % 5);
+        k[i] = i < 5 ? 2048 : 4096;
+        us[i] = predict(&h, product("int8", (uint64_t)n[i], (uint64_t)k[i], 1)).us;
+    }
+    kerf_anchors table = {.format = "int8", .batch = 1, .count = 10, .n = n, .k = k, .us = us};
+    assert_int_equal(kerf_check_anchors(&h, &table, NULL), KERF_OK);
+    assert_near(table.error_p90, 0, 1e-9);
+    us[3] *= 2;
+    assert_int_equal(kerf_check_anchors(&h, &table, NULL), KERF_OK);
+    assert_true(table.error_median > 0 && table.error_median < table.error_p90);
+    assert_true(table.error_p90 < 0.8); /* the ninth of ten; the tenth is that one */
+    table.error_p90 = 0.25;
+    h.anchors = &table;
+    h.tables = 1;
+    kerf_prediction p = predict(&h, product("int8", 3072, 3072, 1));
+    assert_near(p.low_us * 1.25, p.us, 1e-9);
+    assert_near(p.high_us / 1.25, p.us, 1e-9);
+    p = predict(&h, product("int8", 4096, 4096, 1));
+    assert_near(p.high_us, p.low_us, 0);
+    table.format = "nvfp5";
+    assert_int_equal(kerf_check_anchors(&h, &table, NULL), KERF_E_ARG);
 }
 
 static void nonsense_is_refused(void **state)
@@ -519,6 +555,7 @@ int main(void)
         cmocka_unit_test(no_price_is_negative),
         cmocka_unit_test(plans_count_beside_distance),
         cmocka_unit_test(the_band_counts_activations),
+        cmocka_unit_test(a_table_knows_its_error),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,6 +78,8 @@ typedef struct kerf_anchors {
     const double *n, *k; /* [count] outputs and inputs   */
     const double *us;    /* [count]                      */
     const char *source, *date;
+    double error_median, error_p90; /* |predicted / measured - 1|, each from the others; 0: not
+                                       known                                                    */
 } kerf_anchors;
 
 typedef struct kerf_hardware {

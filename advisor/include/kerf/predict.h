@@ -111,6 +111,11 @@ typedef struct kerf_timing {
 KERF_API KERF_CHECK kerf_status kerf_fit_times(const kerf_hardware *h, const kerf_timing *times,
                                                size_t count, kerf_fit *out, kerf_error *err);
 
+/* Sets t's error_*: each of its times predicted from the others on machine h, whose fits they are
+ * read against. */
+KERF_API KERF_CHECK kerf_status kerf_check_anchors(const kerf_hardware *h, kerf_anchors *t,
+                                                   kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif
