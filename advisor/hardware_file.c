@@ -7,7 +7,9 @@
  *    "tables": [{"format": "nvfp4", "batch": 1, "n": [...], "k": [...], "us": [...],
  *                "source": "...", "date": "..."}]}
  *
- * n, k and us of a table are as long as each other: the i-th of each are one measured shape.
+ * n, k and us of a table are as long as each other: the i-th of each are one measured shape. A fit
+ * of kerf's own products on a GPU may also have input_us, and round_us and stage_us as lists of
+ * three: see kerf_fit.
  *
  * The file comes from people and from tools, so every key is known or refused, every number has a
  * reach, and texts are copied: the result owns all it points to through one list of blocks. */

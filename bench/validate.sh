@@ -3,12 +3,14 @@
 # that nobody knew before, measures those, and compares.
 #
 #   bash bench/validate.sh [--kerf KERF] [--device cuda|cpu] [--hardware NAME] [--shapes N]
-#                          [--trials N] [--formats LIST] [-o NAME]
+#                          [--trials N] [--formats LIST] [--threads N] [-o NAME]
 #
 #   --kerf      the command (build/bench/kerf); --device cuda needs one that was built with CUDA
-#   --hardware  the machine's entry of the registry (h200; with --device cpu epyc-9654)
+#   --hardware  the machine's entry of the registry (h200; with --device cpu none: then its data sheet
+#               is the stream that the calibration measured)
 #   --shapes    held-out shapes, times six formats (64)
-#   --trials    replayed graphs per figure (7)
+#   --trials    replayed graphs per figure (7), or runs of a processor
+#   --threads   of the processor (all that it has); fewer than that are not disturbed by other work
 #   -o          results are NAME.json and NAME.md (bench/results/predict-h200)
 #
 # The shapes follow from the sha256 of the calibration file, so that they cannot be known before it
@@ -21,7 +23,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-kerf=build/bench/kerf device=cuda hardware='' count=64 trials=7 out=bench/results/predict-h200
+kerf=build/bench/kerf device=cuda hardware='' count=64 trials=7 threads=() out=bench/results/predict-h200
 formats=nvfp4,mxfp4,int4-g128,int8,fp8-e4m3,mxfp8-e4m3
 while [ $# -gt 0 ]; do
     case $1 in
@@ -31,14 +33,14 @@ while [ $# -gt 0 ]; do
     --shapes) count=${2:?} ;;
     --trials) trials=${2:?} ;;
     --formats) formats=${2:?} ;;
+    --threads) threads=(-j "${2:?}") ;;
     -o) out=${2:?} ;;
     *) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' bench/validate.sh >&2 && exit 2 ;;
     esac
     shift 2
 done
-most_n=32768 most_k=16384 registry=h200
-if [ "$device" = cpu ]; then most_n=8192 most_k=8192 registry=epyc-9654; fi
-hardware=${hardware:-$registry}
+most_n=32768 most_k=16384
+if [ "$device" = cpu ]; then most_n=8192 most_k=8192; else hardware=${hardware:-h200}; fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -71,17 +73,21 @@ make_table() {
 }
 
 start=$SECONDS
-"$kerf" hardware "$hardware" --calibrate --device "$device" -f "$formats" -n "$trials" >"$work/mine.json"
+"$kerf" hardware ${hardware:+"$hardware"} --calibrate --device "$device" "${threads[@]}" -f "$formats" -n "$trials" \
+    >"$work/mine.json"
 digest=$(sha256sum <"$work/mine.json" | cut -d ' ' -f 1)
 echo "calibrated in $((SECONDS - start)) s; frozen: sha256 $digest"
+sheet=${hardware:-$work/sheet.json}
+[ -n "$hardware" ] || jq '.fits = [] | .tables = []' "$work/mine.json" >"$sheet"
 start=$SECONDS
 shapes=$(draw_shapes "$digest")
-"$kerf" bench gemv --device "$device" -f "$formats" --shape "$shapes" -n "$trials" --json >"$work/held.json"
+"$kerf" bench gemv --device "$device" "${threads[@]}" -f "$formats" --shape "$shapes" -n "$trials" --json \
+    >"$work/held.json"
 echo "measured $count shapes in $((SECONDS - start)) s"
 
 status=0
 "$kerf" compare "$work/held.json" --hardware "$work/mine.json" --limit 4 --within 90 >"$work/compare" || status=1
-"$kerf" compare "$work/held.json" --hardware "$hardware" --band 95 >"$work/spec" || status=1
+"$kerf" compare "$work/held.json" --hardware "$sheet" --band 95 >"$work/spec" || status=1
 {
     echo "Predicted from anchors:"
     echo
@@ -95,7 +101,7 @@ status=0
     printf '{"schema": "kerf.bench.predict/1", "calibration_sha256": "%s", "shapes": %d,\n' "$digest" "$count"
     printf '"held": %s,\n' "$(<"$work/held.json")"
     printf '"fitted": %s,\n' "$("$kerf" compare "$work/held.json" --hardware "$work/mine.json" --json)"
-    printf '"spec_only": %s,\n' "$("$kerf" compare "$work/held.json" --hardware "$hardware" --json)"
+    printf '"spec_only": %s,\n' "$("$kerf" compare "$work/held.json" --hardware "$sheet" --json)"
     printf '"calibration": %s}\n' "$(<"$work/mine.json")"
 } >"$work/result.json"
 mkdir -p "$(dirname "$out")"
