@@ -96,18 +96,22 @@ static int find_term(const equations *e, const prices *p, unsigned mask, unsigne
     return best;
 }
 
-/* Goes from p towards `to` until a price is 0, and takes that term out of mask. */
+/* Goes from p towards `to` until the first price is 0, and takes its term out of mask. */
 static unsigned step_back(prices *p, const prices *to, unsigned mask)
 {
     double share = 1;
+    int first = -1;
     for (int t = 0; t < TERMS; t++) {
         if (!(mask >> t & 1) || to->of[t] > 0) continue;
-        share = fmin(share, p->of[t] / (p->of[t] - to->of[t]));
+        double here = p->of[t] > 0 ? p->of[t] / (p->of[t] - to->of[t]) : 0;
+        if (first >= 0 && !(here < share)) continue;
+        share = here;
+        first = t;
     }
     for (int t = 0; t < TERMS; t++) {
         if (!(mask >> t & 1)) continue;
-        p->of[t] += share * (to->of[t] - p->of[t]);
-        if (to->of[t] > 0 || p->of[t] > 1e-12 * fabs(to->of[t])) continue;
+        p->of[t] = fmax(0, p->of[t] + share * (to->of[t] - p->of[t]));
+        if (t != first) continue;
         p->of[t] = 0;
         mask &= ~(1u << t);
     }
