@@ -13,8 +13,8 @@
  * vendors' libraries on A100 to B200, one row of activations); a chain of dependent launches costs
  * 0.4 us per kernel, a launch in a graph 2.5 to 8. Dense products reach 0.4 to 0.9 of the peak.
  * Before a product of few rows of activations can begin, each block has to bring them in: at worst
- * in rounds of 256, one for each thread, that wait for memory one after the other, 0.6 us each; at
- * best beside the weights.
+ * in rounds of 256, one for each thread, that wait for memory one after the other, 0.6 us each (so
+ * long took kerf's own on an H200 where rows end within a stage); at best beside the weights.
  * CPU: one socket, all cores; a parallel region costs 1 to 50 us. */
 typedef struct spec_share {
     const char *kind;

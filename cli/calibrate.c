@@ -13,10 +13,11 @@
 #include "machine.h"
 
 /* Anchors are the corners of the rectangle that they speak for, and between them points that fill
- * it evenly in logarithms, so that no line of equal n or k has two: a sequence of multiples of the
- * powers of the root of x^3 = x + 1, of which any number is spread about as well as it can be. How
- * rows end makes as much difference as how long they are, so ends are dealt out in turn: multiples
- * of 512, odd multiples of 256, odd multiples of 128. */
+ * it evenly in logarithms, hardly two of them with the same n or k: multiples of the powers of the
+ * root of x^3 = x + 1, of which any number is spread about as well as it can be. How rows end makes
+ * as much difference as how long they are, so ends are dealt out in turn: multiples of 512, odd
+ * multiples of 256, odd multiples of 128. So many, because on times of an H200 97 anchors a format,
+ * 65 of them badly placed, were enough for 98 % of the rest (predict_folds --folds 2). */
 typedef struct anchor_plan {
     uint64_t least, most_n, most_k;
     int count; /* without the corners */
