@@ -10,35 +10,18 @@
  * compared with the processor's. Searches encode SEARCHED_ROWS; everything else has ROWS. */
 #include <kerf/cuda.h>
 
+#define PROGRAM "codec_cuda"
 #include "numbers.h"
-
-#include <cuda_runtime_api.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "or_die.h"
 
 enum { SETS = 3, REPEATS = 15, WARM = 3 };
 #define ROWS 65536
 #define COLS 4096
 #define SEARCHED_ROWS 2048 /* compute binds by far */
 
-static kerf_error error;
 static kerf_device *gpu;
 static cudaStream_t stream;
 static cudaEvent_t begin, end;
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "codec_cuda: %s: %s\n", what, why);
-    exit(1);
-}
-static void need(kerf_status s, const char *what)
-{
-    if (s != KERF_OK) die(what, error.text);
-}
-static void need_cuda(cudaError_t e, const char *what)
-{
-    if (e != cudaSuccess) die(what, cudaGetErrorString(e));
-}
 
 /* Weights, planes, and where they are decoded to. */
 typedef struct set {

@@ -10,38 +10,15 @@
 #include <kerf/cuda.h>
 #include <kerf/gemm.h>
 
-#include <cuda_runtime_api.h>
-#include <stdio.h>
-#include <stdlib.h>
+#define PROGRAM "gemm_cuda"
+#include "gpu/numbers.h"
+#include "gpu/or_die.h"
 
 enum { CALLS = 12, REPEATS = 5, MOST_SETS = 32 };
 
-static kerf_error error;
 static kerf_device *gpu;
 static cudaStream_t stream;
 static cudaEvent_t begin, end;
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "gemm_cuda: %s: %s\n", what, why);
-    exit(1);
-}
-static void need(kerf_status s, const char *what)
-{
-    if (s != KERF_OK) die(what, error.text);
-}
-static void need_cuda(cudaError_t e, const char *what)
-{
-    if (e != cudaSuccess) die(what, cudaGetErrorString(e));
-}
-
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
 
 /* --- buffers ---------------------------------------------------------------------------------- */
 

@@ -117,19 +117,8 @@ make_table() {
        | "| " + join(" | ") + " |")' "$1"
 }
 
-# The table replaces what stands between the markers.
 update_readme() {
-    local begin='<!-- perplexity:begin -->' end='<!-- perplexity:end -->'
-    if ! grep -qxF -- "$begin" README.md || ! grep -qxF -- "$end" README.md; then
-        echo "README.md: no lines '$begin' and '$end'" >&2
-        return 1
-    fi
-    awk -v begin="$begin" -v end="$end" -v table="$result.md" '
-        $0 == end { inside = 0 }
-        !inside { print }
-        $0 == begin { inside = 1; while ((getline line < table) > 0) print line }' README.md \
-        >"$work/readme"
-    cat "$work/readme" >README.md
+    bench/section perplexity $result.md <README.md >"$work/readme" && cat "$work/readme" >README.md
 }
 
 # --- run -----------------------------------------------------------------------------------------

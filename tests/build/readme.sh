@@ -9,6 +9,8 @@
 set -euo pipefail
 kerf=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
 formats() {
     "$kerf" formats --json | jq -r '
@@ -60,13 +62,9 @@ conformance() {
 
 # README.md with the tables in their places.
 fresh() {
-    local first second
-    first=$(formats) && second=$(conformance) || return 1
-    awk -v formats="$first" -v conformance="$second" '
-        /<!-- formats:begin -->/ { print; print formats; skip = 1 }
-        /<!-- conformance:begin -->/ { print; print conformance; skip = 1 }
-        /<!-- (formats|conformance):end -->/ { skip = 0 }
-        !skip { print }' README.md
+    formats >"$work/formats" && conformance >"$work/conformance" || return 1
+    bench/section formats "$work/formats" <README.md |
+        bench/section conformance "$work/conformance"
 }
 
 if [ "${2:-}" = --update ]; then

@@ -7,49 +7,14 @@
 #include "cpu/widen.h"
 #include "gemm_plan.h"
 #include "scalar/minifloat.h"
+#include "unit/tally.h"
 
 #include <kerf/cuda.h>
 
 #include <cuda_runtime_api.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-static kerf_error error;
 static kerf_device *gpu;
-static uint64_t checks, failures;
-
-static int check(int good, const char *what, const char *detail)
-{
-    checks++;
-    if (good) return 1;
-    failures++;
-    if (failures < 50) printf("FAILED %s: %s\n", what, detail);
-    return 0;
-}
-
-static void need(kerf_status s, const char *what)
-{
-    if (s == KERF_OK) return;
-    printf("%s: %s\n", what, error.text);
-    exit(1);
-}
-
-static void *allocate(size_t n)
-{
-    void *p = malloc(n ? n : 1);
-    if (p) return p;
-    printf("out of memory\n");
-    exit(1);
-}
-
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
 
 static float bell(uint64_t i)
 {

@@ -162,18 +162,18 @@ static void test_chain(void)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-typedef struct size_of {
+typedef struct case_size {
     uint64_t rows, cols, batch;
-} size_of;
+} case_size;
 
-static const size_of brief_sizes[] = {{130, 160, 2}, {5, 48, 1}, {9, 2048, 1}};
-static const size_of sizes[] = {{1, 16, 1},      {1, 32, 1},     {3, 48, 2},     {7, 64, 3},
-                                {127, 96, 1},    {128, 1024, 1}, {129, 1040, 2}, {257, 1056, 2},
-                                {1000, 2048, 4}, {300, 7168, 2}, {65, 16384, 1}, {33, 16416, 1},
-                                {20, 32768, 1},  {9, 32800, 1},  {5000, 32, 1},  {2, 4096, 300},
-                                {0, 64, 1},      {4, 0, 2},      {700, 4096, 1}};
+static const case_size brief_sizes[] = {{130, 160, 2}, {5, 48, 1}, {9, 2048, 1}};
+static const case_size sizes[] = {{1, 16, 1},      {1, 32, 1},     {3, 48, 2},     {7, 64, 3},
+                                  {127, 96, 1},    {128, 1024, 1}, {129, 1040, 2}, {257, 1056, 2},
+                                  {1000, 2048, 4}, {300, 7168, 2}, {65, 16384, 1}, {33, 16416, 1},
+                                  {20, 32768, 1},  {9, 32800, 1},  {5000, 32, 1},  {2, 4096, 300},
+                                  {0, 64, 1},      {4, 0, 2},      {700, 4096, 1}};
 
-static void test_size(size_of s, int brief, int variants)
+static void test_size(case_size s, int brief, int variants)
 {
     static const kerf_dtype types[] = {KERF_F16, KERF_F32, KERF_BF16};
     for (int order = 0; order < 4; order++)

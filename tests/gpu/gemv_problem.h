@@ -18,10 +18,11 @@
 #include <kerf/cuda.h>
 #include <kerf/gemv.h>
 
-#include <cuda_runtime_api.h>
+#define PROGRAM "gemv"
+#include "gpu/numbers.h"
+#include "gpu/or_die.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define COLUMNS KERF_GEMV_COLUMNS
@@ -29,30 +30,12 @@
 static kerf_device *gpu; /* NULL: the processor */
 static int separate;     /* each zone is an allocation of its own */
 static cudaStream_t stream;
-static kerf_error error;
 
-static void die(const char *what, const char *why)
-{
-    printf("gemv: %s: %s\n", what, why);
-    exit(1);
-}
-static void need(kerf_status s, const char *what)
-{
-    if (s != KERF_OK) die(what, error.text);
-}
-static void need_cuda(cudaError_t e, const char *what)
-{
-    if (e != cudaSuccess) die(what, cudaGetErrorString(e));
-}
 static void *allocate(size_t n)
 {
     void *p = calloc(n ? n : 1, 1);
     if (!p) die("host memory", "none left");
     return p;
-}
-static size_t size_of(kerf_dtype t)
-{
-    return kerf_dtype_bits(t) / 8;
 }
 
 /* --- zones --------------------------------------------------------------------------------------
@@ -161,14 +144,6 @@ static kerf_cspan span_of(zone z)
 
 /* --- numbers ------------------------------------------------------------------------------------
  */
-
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
 
 /* About normal, standard deviation 1. */
 static float bell(uint64_t seed)

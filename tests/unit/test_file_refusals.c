@@ -154,21 +154,6 @@ static void test_bad_writes(void **state)
     free(own);
 }
 
-/* The path of the only temporary in a folder. */
-static char *find_temporary(const char *folder)
-{
-    static char path[5000];
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    path[0] = 0;
-    for (struct dirent *e = readdir(d); e; e = readdir(d))
-        if (strstr(e->d_name, ".kerf-tmp-"))
-            snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-    closedir(d);
-    assert_true(path[0]);
-    return path;
-}
-
 /* A disk that stores something else than what it was given. */
 static void test_lying_disk(void **state)
 {

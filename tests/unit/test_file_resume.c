@@ -322,20 +322,6 @@ static void go_on(output *o, void *own, int found, const char *why)
     assert_int_equal(system(command), 0);
 }
 
-static char *find_temporary(const char *folder)
-{
-    static char path[5000];
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    path[0] = 0;
-    for (struct dirent *e = readdir(d); e; e = readdir(d))
-        if (strstr(e->d_name, ".kerf-tmp-"))
-            snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-    closedir(d);
-    assert_true(path[0]);
-    return path;
-}
-
 static void test_killed_runs(void **state)
 {
     static const char *const names[] = {"x", "x", "x.safetensors", "x.safetensors.zst"};

@@ -1,6 +1,5 @@
 /* test_hardware.c - the registry holds dense figures with sources, and a file that is anything else
  * than that is refused with the place. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include <kerf/hardware.h>
+#include "near.h"
 
-#define assert_near(a, b, tolerance) assert_true(fabs((a) - (b)) <= (tolerance))
+#include <kerf/hardware.h>
 
 static double value(const char *name, kerf_fact_id id)
 {

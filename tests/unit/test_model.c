@@ -1,5 +1,4 @@
 /* test_model.c - parameters of published models to the last one, and what follows from them. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,14 +9,9 @@
 
 #include <cmocka.h>
 
-#include <kerf/model.h>
+#include "near.h"
 
-#define assert_near(a, b, tolerance)                                            \
-    do {                                                                        \
-        double got = (a), wanted = (b), slack = (tolerance);                    \
-        if (!(fabs(got - wanted) <= slack))                                     \
-            fail_msg("%s is %.9g, not %.9g within %g", #a, got, wanted, slack); \
-    } while (0)
+#include <kerf/model.h>
 
 static kerf_model open_model(const char *name)
 {

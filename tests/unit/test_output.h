@@ -157,4 +157,19 @@ static inline void *sub_folder(void **state, const char *name)
     return path;
 }
 
+/* The path of the only temporary in a folder. */
+static inline char *find_temporary(const char *folder)
+{
+    static char path[5000];
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    path[0] = 0;
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        if (strstr(e->d_name, ".kerf-tmp-"))
+            snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+    closedir(d);
+    assert_true(path[0]);
+    return path;
+}
+
 #endif
