@@ -20,6 +20,8 @@
 
 #include <kerf/predict.h>
 
+#include "harness.h"
+
 enum { FORMATS = 64, MOST_FOLDS = 1000 };
 
 typedef struct timing {
@@ -34,22 +36,9 @@ typedef struct timings {
     size_t count;
 } timings;
 
-static void die(const char *what)
-{
-    fprintf(stderr, "predict_folds: %s\n", what);
-    exit(1);
-}
-
 static void check(kerf_status s, const kerf_error *err)
 {
-    if (s != KERF_OK) die(err->text);
-}
-
-static void *take(size_t n, size_t size)
-{
-    void *p = calloc(n ? n : 1, size);
-    if (!p) die("no memory");
-    return p;
+    if (s != KERF_OK) bench_die("%s", err->text);
 }
 
 /* --- read ------------------------------------------------------------------------------------- */
@@ -62,9 +51,9 @@ static double number(const json_t *o, const char *key)
 static void add(timings *t, const char *format, double n, double k, double us, int fold)
 {
     const kerf_format *f = format ? kerf_format_find(format) : NULL;
-    if (!f || !(n >= 1 && k >= 1 && us > 0)) die("a time without format, n, k and us");
+    if (!f || !(n >= 1 && k >= 1 && us > 0)) bench_die("a time without format, n, k and us");
     t->item = realloc(t->item, (t->count + 1) * sizeof *t->item);
-    if (!t->item) die("no memory");
+    if (!t->item) bench_die("no memory");
     t->item[t->count++] = (timing){
         .time = {{.format = f, .n = (uint64_t)n, .k = (uint64_t)k, .rows = 1}, us}, .fold = fold};
 }
@@ -98,7 +87,7 @@ static void read_drawn(timings *t, const json_t *results, int folds)
     for (size_t i = 0; i < json_array_size(results); i++) {
         const json_t *o = json_array_get(results, i);
         const char *format = json_string_value(json_object_get(o, "format"));
-        if (!format) die("a result without format");
+        if (!format) bench_die("a result without format");
         place = strcmp(before, format) == 0 ? place + 1 : 0;
         before = format;
         add(t, format, number(o, "n"), number(o, "k"), number(o, "us"), place % folds);
@@ -115,8 +104,8 @@ static void predict_fold(timings *t, const kerf_format *f, int fold, const kerf_
     kerf_fit fit;
     kerf_hardware h = *registry;
     size_t n = 0;
-    kerf_timing *seen = take(t->count, sizeof *seen);
-    double *axis = take(3 * t->count, sizeof *axis);
+    kerf_timing *seen = bench_alloc(t->count * sizeof *seen);
+    double *axis = bench_alloc(3 * t->count * sizeof *axis);
     for (size_t i = 0; i < t->count; i++) {
         const timing *x = &t->item[i];
         if (x->time.product.format != f || x->fold == fold) continue;
@@ -187,7 +176,7 @@ static errors errors_of(double *off, size_t n)
 static summary summarize(const timings *t, const kerf_format *f)
 {
     summary s = {0};
-    double *v = take(4 * t->count, sizeof *v);
+    double *v = bench_alloc(4 * t->count * sizeof *v);
     double *fitted = v, *table = v + t->count, *width = table + t->count,
            *spread = width + t->count;
     size_t n = 0;
@@ -290,11 +279,11 @@ int main(int argc, char **argv)
         }
     }
     if (argc < 3 || folds < 2 || folds > MOST_FOLDS)
-        die("usage: predict_folds RESULT.json HARDWARE [--folds N] [--json] [--demand]");
+        bench_die("usage: predict_folds RESULT.json HARDWARE [--folds N] [--json] [--demand]");
     const kerf_hardware *h = kerf_hardware_find(argv[2]);
     json_t *doc = json_load_file(argv[1], 0, &why);
-    if (!h) die("no such machine; kerf hardware lists them");
-    if (!doc) die(why.text);
+    if (!h) bench_die("no such machine; kerf hardware lists them");
+    if (!doc) bench_die("%s", why.text);
     const json_t *tables = json_object_get(json_object_get(doc, "calibration"), "tables");
     for (size_t i = 0; i < json_array_size(tables); i++)
         read_anchors(&t, json_array_get(tables, i));
@@ -306,7 +295,7 @@ int main(int argc, char **argv)
         while (at < count && formats[at] != f) at++;
         if (at == count && count < FORMATS) formats[count++] = f;
     }
-    if (count == 0) die("no times");
+    if (count == 0) bench_die("no times");
     for (size_t i = 0; i < count; i++)
         for (int fold = 0; fold < folds; fold++) predict_fold(&t, formats[i], fold, h);
     show(&t, formats, count, folds, json);

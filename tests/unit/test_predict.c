@@ -10,12 +10,7 @@
 
 #include <kerf/predict.h>
 
-#define assert_near(a, b, tolerance)                                            \
-    do {                                                                        \
-        double got = (a), wanted = (b), slack = (tolerance);                    \
-        if (!(fabs(got - wanted) <= slack))                                     \
-            fail_msg("%s is %.9g, not %.9g within %g", #a, got, wanted, slack); \
-    } while (0)
+#include "near.h"
 
 static kerf_matmul product(const char *format, uint64_t n, uint64_t k, double rows)
 {
