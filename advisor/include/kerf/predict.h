@@ -111,8 +111,8 @@ typedef struct kerf_timing {
 KERF_API KERF_CHECK kerf_status kerf_fit_times(const kerf_hardware *h, const kerf_timing *times,
                                                size_t count, kerf_fit *out, kerf_error *err);
 
-/* Sets t's error_*: each of its times predicted from the others on machine h, read against h's fits,
- * which may have seen it. */
+/* Sets t's error_*: each of its times predicted from the others on machine h, read against h's
+ * fits, which may have seen it. */
 KERF_API KERF_CHECK kerf_status kerf_check_anchors(const kerf_hardware *h, kerf_anchors *t,
                                                    kerf_error *err);
 
