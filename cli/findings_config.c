@@ -4,6 +4,7 @@
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "findings.h"
 
@@ -81,12 +82,20 @@ static int groups_fit(const json_t *q, const kerf_format *f)
     return 0;
 }
 
-/* "NVFP4" is also the name of what needs no scales of inputs. */
+/* Names in any case, as loaders compare them. The tensors of some schemes are also those of another
+ * one, which quantizes activations too. */
 static int algorithm_fits(const json_t *q, const char *scheme)
 {
+    static const struct {
+        const char *scheme, *with_inputs;
+    } same_tensors[] = {{"W4A16_NVFP4", "NVFP4"}, {"W8A16", "W8A8_SQ_PER_CHANNEL"}};
     const char *name;
-    if (!text_of(q, "quant_algo", &name) || strcmp(name, "MIXED_PRECISION") == 0) return 1;
-    return ends_with(scheme, name);
+    if (!text_of(q, "quant_algo", &name) || strcasecmp(name, "MIXED_PRECISION") == 0) return 1;
+    for (size_t i = 0; i < sizeof same_tensors / sizeof *same_tensors; i++)
+        if (strcmp(scheme, same_tensors[i].scheme) == 0 &&
+            strcasecmp(name, same_tensors[i].with_inputs) == 0)
+            return 1;
+    return strcasecmp(name, scheme) == 0;
 }
 
 /* The key of quantization_config that contradicts a format, or NULL. */
@@ -238,7 +247,10 @@ static const char *input_suffix(const context *x, const char **who)
     json_t *groups = json_object_get(x->q, "config_groups");
     *who = "quant_algo";
     if (is_layout(x, "modelopt") && text_of(x->q, "quant_algo", &name))
-        return strcmp(name, "NVFP4") == 0 || strcmp(name, "FP8") == 0 ? "input_scale" : NULL;
+        return strcasecmp(name, "NVFP4") == 0 || strcasecmp(name, "FP8") == 0 ||
+                       strcasecmp(name, "W8A8_SQ_PER_CHANNEL") == 0
+                   ? "input_scale"
+                   : NULL;
     *who = "input_activations";
     if (!is_compressed_tensors(x) || !json_is_object(groups)) return NULL;
     json_object_foreach(groups, key, group)

@@ -99,20 +99,25 @@ static json_t *list_modules(const quantized *q, const kerf_format *f)
     return list;
 }
 
+/* What both compressed-tensors and Model-Optimizer call the element. */
+static const char *number_type(const kerf_format *f)
+{
+    return f->element == KERF_ELEM_E2M1 || f->element == KERF_ELEM_E4M3 ? "float" : "int";
+}
+
 /* --- compressed-tensors --- */
 
 /* num_bits, type, symmetric, strategy and, where they mean something, group_size and shape. */
 static json_t *ct_weights(const kerf_format *f)
 {
-    int is_float = f->element == KERF_ELEM_E2M1 || f->element == KERF_ELEM_E4M3;
     const char *strategy = f->second == KERF_SECOND_TENSOR    ? "tensor_group"
                            : f->geometry == KERF_GROUP_TENSOR ? "tensor"
                            : f->geometry == KERF_GROUP_ROW    ? "channel"
                            : f->geometry == KERF_GROUP_TILE   ? "block"
                                                               : "group";
-    json_t *j = json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", (int)f->bits, "type",
-                          is_float ? "float" : "int", "symmetric", f->zero == KERF_ZERO_NONE,
-                          "strategy", strategy, "dynamic", 0);
+    json_t *j =
+        json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", (int)f->bits, "type", number_type(f),
+                  "symmetric", f->zero == KERF_ZERO_NONE, "strategy", strategy, "dynamic", 0);
     if (f->geometry == KERF_GROUP_BLOCK)
         json_object_set_new(j, "group_size", json_integer(f->group));
     if (f->geometry == KERF_GROUP_TILE)
@@ -186,8 +191,8 @@ static const char *modelopt_algorithm(const quantized *q)
 static json_t *modelopt_config(const quantized *q)
 {
     const kerf_format *f = q->format[0];
-    json_t *weights =
-        json_pack("{s:b, s:i, s:s}", "dynamic", 0, "num_bits", (int)f->bits, "type", "float");
+    json_t *weights = json_pack("{s:b, s:i, s:s}", "dynamic", 0, "num_bits", (int)f->bits, "type",
+                                number_type(f));
     if (f->geometry == KERF_GROUP_BLOCK)
         json_object_set_new(weights, "group_size", json_integer(f->group));
     json_t *group = json_pack("{s:o, s:[s]}", "weights", weights, "targets", "Linear");

@@ -24,6 +24,7 @@ done <<'END'
 modelopt mxfp8-e4m3
 modelopt fp8-e4m3-row
 modelopt fp8-e4m3-128x128
+modelopt int8
 compressed-tensors mxfp4
 compressed-tensors fp8-e4m3-128x128
 compressed-tensors int4-g128

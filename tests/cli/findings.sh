@@ -115,6 +115,19 @@ finds error 'config_groups in config.json says otherwise'
 make nvfp4 modelopt
 config 's/W4A16_NVFP4/MXFP8/'
 finds error 'quant_algo in config.json says otherwise'
+make int8 modelopt
+config 's/W8A16/MXFP8/'
+finds error 'quant_algo in config.json says otherwise'
+make int8 modelopt
+config 's/W8A16/w8a16/' # loaders take either case
+expect 0 inspect "$tmp/m" --json
+json_is findings "[]"
+config 's/w8a16/W8A8_SQ_PER_CHANNEL/' # the same tensors, and a scale of the inputs
+finds error 'has no input_scale, as 28 layers: quant_algo'
+make fp8-e4m3-128x128 modelopt
+config 's/fp8_pb_wo/FP8_PB_WO/'
+expect 0 inspect "$tmp/m" --json
+json_is findings "[]"
 make int8 bitsandbytes
 config 's/"load_in_8bit": true/"load_in_8bit": false/'
 finds error 'load_in_8bit in config.json says otherwise'
