@@ -56,6 +56,16 @@ finds note 'tensor scale .*same fused group .*loaders that merge them take the l
 make fp8-e4m3 compressed-tensors
 spoil bytes $q.weight_scale 2 1
 finds note "$q.weight: tensor scale .*k_proj.weight of the same fused group"
+# The scale of a matrix is a factor for some loaders and a divisor for others.
+make nvfp4 modelopt
+spoil inverse $up.weight_scale_2
+finds error "$up.weight: 1 of 1 second-level scales are above 16: they seem to be divisors"
+make nvfp4 compressed-tensors
+spoil inverse $up.weight_global_scale
+finds error "$up.weight: 1 of 1 second-level scales are above 16: they seem to be divisors"
+make fp8-e4m3-128x128 deepseek
+spoil inverse $up.weight_scale_inv
+finds error "$up.weight: 12 of 12 scales are above 16: they seem to be divisors"
 make nvfp4 modelopt
 header "s/$up.weight_scale_2/$up.weight_scale_X/"
 finds error "$up.weight: holds codes, but no layout has them so: $up.weight_scale_2 is missing"
