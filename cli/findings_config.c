@@ -109,6 +109,7 @@ static const char *contradiction(const context *x, const kerf_format *f)
     if (differs(x->q, "bits", (json_int_t)f->bits)) return "bits";
     if (f->geometry == KERF_GROUP_BLOCK && differs(x->q, "group_size", (json_int_t)f->group))
         return "group_size";
+    if (f->geometry == KERF_GROUP_ROW && differs(x->q, "group_size", -1)) return "group_size";
     if (json_is_boolean(sym) && json_is_true(sym) != (f->zero == KERF_ZERO_NONE)) return "sym";
     if (json_is_boolean(in_8) && json_is_true(in_8) != (f->element == KERF_ELEM_S8))
         return "load_in_8bit";

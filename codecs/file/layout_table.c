@@ -80,6 +80,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     GPTQ_SYM(layout, less, INT4_G128,     128, 0x88, BF16) \
     GPTQ_SYM(layout, less, INT4_G64,       64, 0x88, BF16) \
     GPTQ_SYM(layout, less, INT4_G32,       32, 0x88, BF16) \
+    GPTQ_SYM(layout, less, INT4_ROW,       32, 0x88, BF16) \
     GPTQ_SYM(layout, less, INT8_G128,     128, 0x80, BF16)
 #define GPTQ_ALL_ASYM(layout, less, refusal) \
     GPTQ_ASYM(layout, less, refusal, INT4_G128_AF16, 128, 0, F16) \
@@ -87,6 +88,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     GPTQ_ASYM(layout, less, refusal, INT4_G128_ASYM, 128, 0, BF16) \
     GPTQ_ASYM(layout, less, refusal, INT4_G64_ASYM,   64, 0, BF16) \
     GPTQ_ASYM(layout, less, refusal, INT4_G32_ASYM,   32, 0, BF16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_ROW_ASYM,   32, 0, BF16) \
     GPTQ_ASYM(layout, less, refusal, INT8_G128_ASYM, 128, 0x80, BF16)
 
 /* AWQ packs rows into words too, in an order of its own. */

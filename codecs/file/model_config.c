@@ -268,9 +268,10 @@ static json_t *gptq_config(const quantized *q)
 {
     const kerf_format *f = q->format[0];
     const int is_first = q->layout == &kf_layouts[KF_LAYOUT_GPTQ];
+    const int group = f->geometry == KERF_GROUP_ROW ? -1 : (int)f->group;
     return json_pack("{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:o, s:{s:[s]}}", "quant_method",
                      "gptq", "checkpoint_format", is_first ? "gptq" : "gptq_v2", "bits",
-                     (int)f->bits, "group_size", (int)f->group, "desc_act", 0, "sym",
+                     (int)f->bits, "group_size", group, "desc_act", 0, "sym",
                      f->zero == KERF_ZERO_NONE, "lm_head", 0, "pack_dtype", "int32", "dynamic",
                      gptq_exceptions(q), "meta", "quantizer", "kerf:" KERF_VERSION_TEXT);
 }

@@ -308,12 +308,15 @@ static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_e
                    a[0] == (b[0] + 127) / 128 * 128 && a[1] == (b[1] + 3) / 4 * 4;
     int is_flat = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
                   a[0] == (b[0] + 127) / 128 * 32 && a[1] == (b[1] + 3) / 4 * 16;
+    const int is_half = is_same && t->dtype == KERF_F16 && e->dtype == KERF_BF16;
     return lacks(d, 2 * found + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
                  kerf_dtype_name(t->dtype), shape_text(&t->shape, have), kerf_dtype_name(e->dtype),
                  shape_text(&e->shape, need),
                  is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
                                        "not have"
-                                     : "");
+                 : is_half ? ": BF16 would round these scales, and no format with groups of this "
+                             "size has them in FP16"
+                           : "");
 }
 
 static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)

@@ -36,9 +36,11 @@ bitsandbytes nf4-dq
 bitsandbytes int8
 gptq int4-g128-f16
 gptq int4-g64
+gptq int4-row
 gptq int8-g128
 gptq-v2 int4-g128-f16
 gptq-v2 int4-g32-asym-f16
+gptq-v2 int4-row-asym
 gptq-v2 int8-g128-asym
 END
 

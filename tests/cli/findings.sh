@@ -196,7 +196,13 @@ spoil bytes $up.g_idx 1 1
 finds error "$up.qweight: .*$up.g_idx is not in order: columns were sorted by activation"
 make int4-g64 gptq
 header "s/\"$up.scales\":{\"dtype\":\"BF16\",/\"$up.scales\":{\"dtype\":\"F16\" ,/"
-finds error "$up.qweight: .*$up.scales is F16 \[4,768\], not BF16 \[4,768\]"
+finds error "$up.qweight: .*$up.scales is F16 \[4,768\], not BF16 \[4,768\]: BF16 would round these scales, and no format"
+make int4-row gptq
+header "s/\"$up.scales\":{\"dtype\":\"BF16\",/\"$up.scales\":{\"dtype\":\"F16\" ,/"
+finds error "$up.scales is F16 \[1,768\], not BF16 \[1,768\]: .* no format with groups of this size has them in FP16"
+make int4-row gptq
+config 's/"group_size": -1/"group_size": 128/'
+finds error 'group_size in config.json says otherwise'
 make int8 bitsandbytes
 spoil bytes $up.weight_format 1 2
 finds error "$up.weight: .*$up.weight_format is not 0"
