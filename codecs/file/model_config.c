@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "file/config_text.h"
 #include "file/experts.h"
 #include "file/io.h"
 #include "file/json_walk.h"
@@ -322,6 +323,7 @@ static kerf_status patch(kf_json config, const char *quantization, char **out, k
     uint64_t members;
     kf_text t = {0};
     KF_TRY(kf_json_check(config, &config_rules, &members, err));
+    KF_TRY(kf_config_check(config.what, config.text, config.n, err));
     const char *tail = strchr(config.text, '{') + 1; /* what follows the last member */
     kf_text_add(&t, "{");
     kf_json_walk_init(&walk, config);

@@ -167,8 +167,13 @@ make nvfp4 modelopt
 cp "$model/config.json" "$tmp/m/config.json"
 expect 0 inspect "$tmp/m" --json
 json_is findings "[]"
+sed -i 's/W4A16_NVFP4/MXFP8/' "$tmp/m/hf_quant_config.json"
+finds error 'quant_algo in hf_quant_config.json says otherwise'
 rm "$tmp/m/hf_quant_config.json"
 finds error 'is in layout modelopt, but config.json names none'
+make nvfp4 modelopt # both, and only one is right
+sed -i "s/\"lm_head\"/\"$up\"/" "$tmp/m/hf_quant_config.json"
+finds error "$up.weight: is quantized, but hf_quant_config.json lists it"
 
 # --- what kerf does not read --------------------------------------------------------------------
 make int8 compressed-tensors
