@@ -74,14 +74,11 @@ static json_t *list_kept(const quantized *q)
     return list;
 }
 
-/* Whether every weight of this format has the scale of its inputs beside it. */
-static int has_inputs(const quantized *q, const kerf_format *f)
+/* Whether every weight of this format has a scale of this name beside it. */
+static int all_have(const quantized *q, const kerf_format *f, const char *name)
 {
-    int is_inverse, is_vector;
     char end[64];
     size_t weights = 0, scales = 0;
-    const char *name = kerf_layout_input(q->layout, f, &is_inverse, &is_vector);
-    if (!name) return 0;
     snprintf(end, sizeof end, ".%s", name);
     for (size_t i = 0; i < q->count; i++) {
         const kerf_weight *w = &q->weights[i];
@@ -89,6 +86,14 @@ static int has_inputs(const quantized *q, const kerf_format *f)
         scales += !w->codec.format && w->dtype == KERF_F32 && kf_has_suffix(w->name, end);
     }
     return scales >= weights;
+}
+
+/* Whether every weight of this format has the scale of its inputs beside it. */
+static int has_inputs(const quantized *q, const kerf_format *f)
+{
+    int is_inverse, is_vector;
+    const char *name = kerf_layout_input(q->layout, f, &is_inverse, &is_vector);
+    return name && all_have(q, f, name);
 }
 
 static json_t *list_modules(const quantized *q, const kerf_format *f)
@@ -376,11 +381,22 @@ static kerf_status collect(quantized *q, kerf_error *err)
                    q->layout->name, q->format[0]->name, q->format[1]->name);
 }
 
-/* Schemes that have no name without inputs. */
+/* Schemes that have no name without inputs, and inputs that have another name in this layout: a
+ * loader would stumble over theirs. */
 static kerf_status check_inputs(const quantized *q, kerf_error *err)
 {
     for (size_t i = 0; i < q->formats; i++) {
         const kerf_format *f = q->format[i];
+        int is_inverse, is_vector;
+        const char *name = kerf_layout_input(q->layout, f, &is_inverse, &is_vector);
+        const char *other =
+            name && strcmp(name, "input_scale") == 0 ? "input_global_scale" : "input_scale";
+        if (name && !all_have(q, f, name) && all_have(q, f, other))
+            return kf_fail(
+                err, KERF_E_NOSUP, KF_NOWHERE,
+                "layout %s calls the scale of inputs X.%s, the source has X.%s: quantize "
+                "to layout %s and convert that",
+                q->layout->name, name, other, is_inverse ? "modelopt" : "compressed-tensors");
         if (q->layout != &kf_layouts[KF_LAYOUT_MODELOPT] || f->id != KERF_FORMAT_FP8_E4M3 ||
             has_inputs(q, f))
             continue;

@@ -132,6 +132,8 @@ for pair in nvfp4=NVFP4 fp8-e4m3=FP8; do
         "$("$TOOLS/json_get" quantization.quant_algo <"$tmp/in-mo/hf_quant_config.json")" = "${pair#*=}"
     expect 0 inspect "$tmp/in-mo" --json
     json_is findings "[]"
+    [ "$format" != nvfp4 ] || expect 3 quantize "$tmp/inputs" -f nvfp4 --layout compressed-tensors -o "$tmp/x"
+    [ "$format" != nvfp4 ] || error_says 'calls the scale of inputs X.input_global_scale, the source has X.input_scale'
     expect 0 convert "$tmp/in-mo" --layout compressed-tensors -o "$tmp/in-ct" --json
     json_is losses "[]"
     expect 0 inspect "$tmp/in-ct" --json
