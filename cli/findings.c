@@ -1,7 +1,7 @@
 /* findings.c - reads scale planes and says what a decoder would choke on: scales that are NaN,
- * infinite or negative, layers that runtimes fuse but that were not quantized alike, and tensors
- * that belong to no weight. What config.json says of them: findings_config.c; what only the numbers
- * show: findings_misread.c. */
+ * infinite, negative or upside down, layers that runtimes fuse but that were not quantized alike,
+ * and tensors that belong to no weight. What config.json says of them: findings_config.c; what only
+ * the numbers show: findings_misread.c. */
 #include "findings.h"
 
 #include <stdlib.h>
@@ -39,8 +39,12 @@ typedef enum scale_type { SCALE_OTHER, SCALE_E4M3, SCALE_E8M0, SCALE_16, SCALE_F
 typedef struct tally {
     scale_type type;
     uint32_t exponent; /* bits of the exponent: all set means NaN or Inf */
-    uint64_t seen, bad, negative, zero, first_bad, first_negative;
+    uint64_t seen, bad, negative, zero, large, first_bad, first_negative;
 } tally;
+
+/* F32 scales above 16, with codes up to 6, 127 or 448 and block scales up to 448, are for weights
+ * that no model has; one over such a scale is for weights that it has. */
+#define LARGE_SCALE 0x41800000u
 
 static tally tally_for(const kerf_weight *w, kerf_plane_id p)
 {
@@ -83,6 +87,7 @@ static void look_at(tally *t, uint32_t bits)
     if (bad && t->bad++ == 0) t->first_bad = t->seen;
     if (!bad && negative && t->negative++ == 0) t->first_negative = t->seen;
     t->zero += (uint64_t)zero;
+    t->large += t->type == SCALE_F32 && !bad && !negative && bits > LARGE_SCALE;
     t->seen++;
 }
 
@@ -133,6 +138,13 @@ static kerf_status find_in_plane(findings *f, const checkpoint *c, const kerf_we
         snprintf(text, sizeof text, "%llu of %llu %s are zero: all of their weights are",
                  (unsigned long long)t.zero, (unsigned long long)t.seen, what);
         findings_add(f, 0, w->name, text);
+    }
+    if (t.large * 2 > t.seen) {
+        snprintf(text, sizeof text,
+                 "%llu of %llu %s are above 16: they seem to be divisors, stored where a factor is "
+                 "read, or the other way round",
+                 (unsigned long long)t.large, (unsigned long long)t.seen, what);
+        findings_add(f, 1, w->name, text);
     }
     return KERF_OK;
 }
@@ -216,5 +228,6 @@ kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
         find_smoothed(f, w);
         TRY(find_misread(f, c, w, err));
     }
-    return find_configured(f, c, err);
+    find_configured(f, c);
+    return KERF_OK;
 }

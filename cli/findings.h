@@ -23,7 +23,7 @@ kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err);
 void findings_add(findings *f, int is_error, const char *tensor, const char *text);
 
 /* config.json against the tensors: method, bits, groups, ignored layers, scales of inputs. */
-kerf_status find_configured(findings *f, const checkpoint *c, kerf_error *err);
+void find_configured(findings *f, const checkpoint *c);
 
 /* A weight whose bytes are well formed but were meant another way: zero points of another version,
  * scales in the order of a kernel, nibbles the wrong way round. */

@@ -1,9 +1,11 @@
 /* findings_config.c - config.json against the tensors of a folder. Loaders believe the file: what
- * it says of bits, groups and layers decides how the bytes are read. */
-#include <fnmatch.h>
+ * it says of bits, groups and layers decides how the bytes are read. Patterns of a file are a
+ * stranger's: nothing here takes longer than their length times that of a name. */
+#include <errno.h>
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "findings.h"
 
@@ -11,7 +13,8 @@ typedef struct context {
     findings *found;
     const checkpoint *c;
     const kerf_layout *layout;
-    const json_t *q; /* quantization_config */
+    const char *file;
+    const json_t *q; /* what it says of quantization */
 } context;
 
 static const kerf_weight *weight_at(const context *x, size_t i)
@@ -81,12 +84,20 @@ static int groups_fit(const json_t *q, const kerf_format *f)
     return 0;
 }
 
-/* "NVFP4" is also the name of what needs no scales of inputs. */
+/* Names in any case, as loaders compare them. The tensors of some schemes are also those of another
+ * one, which quantizes activations too. */
 static int algorithm_fits(const json_t *q, const char *scheme)
 {
+    static const struct {
+        const char *scheme, *with_inputs;
+    } same_tensors[] = {{"W4A16_NVFP4", "NVFP4"}, {"W8A16", "W8A8_SQ_PER_CHANNEL"}};
     const char *name;
-    if (!text_of(q, "quant_algo", &name) || strcmp(name, "MIXED_PRECISION") == 0) return 1;
-    return ends_with(scheme, name);
+    if (!text_of(q, "quant_algo", &name) || strcasecmp(name, "MIXED_PRECISION") == 0) return 1;
+    for (size_t i = 0; i < sizeof same_tensors / sizeof *same_tensors; i++)
+        if (strcmp(scheme, same_tensors[i].scheme) == 0 &&
+            strcasecmp(name, same_tensors[i].with_inputs) == 0)
+            return 1;
+    return strcasecmp(name, scheme) == 0;
 }
 
 /* The key of quantization_config that contradicts a format, or NULL. */
@@ -100,6 +111,7 @@ static const char *contradiction(const context *x, const kerf_format *f)
     if (differs(x->q, "bits", (json_int_t)f->bits)) return "bits";
     if (f->geometry == KERF_GROUP_BLOCK && differs(x->q, "group_size", (json_int_t)f->group))
         return "group_size";
+    if (f->geometry == KERF_GROUP_ROW && differs(x->q, "group_size", -1)) return "group_size";
     if (json_is_boolean(sym) && json_is_true(sym) != (f->zero == KERF_ZERO_NONE)) return "sym";
     if (json_is_boolean(in_8) && json_is_true(in_8) != (f->element == KERF_ELEM_S8))
         return "load_in_8bit";
@@ -122,8 +134,8 @@ static void check_formats(const context *x)
         const char *key = contradiction(x, last);
         if (!key) continue;
         snprintf(text, sizeof text,
-                 "is %s, but %s in config.json says otherwise: loaders will read other numbers",
-                 weight_format(w, format, sizeof format), key);
+                 "is %s, but %s in %s says otherwise: loaders will read other numbers",
+                 weight_format(w, format, sizeof format), key, x->file);
         add_error(x, w, text);
         return;
     }
@@ -142,14 +154,51 @@ static const json_t *kept_list(const context *x)
     return NULL;
 }
 
+/* Counted repetitions multiply what has to be compiled, and references to groups make matching a
+ * search: such patterns, and long ones, are not tried. No real one is long or has either. */
+static int is_tame(const char *pattern)
+{
+    size_t i = 0;
+    for (; pattern[i]; i++) {
+        if (i == 500 || pattern[i] == '{') return 0;
+        if (pattern[i] != '\\') continue;
+        if (pattern[i + 1] >= '0' && pattern[i + 1] <= '9') return 0;
+        i += pattern[i + 1] != 0;
+    }
+    return 1;
+}
+
 static int matches_regex(const char *pattern, const char *name)
 {
     regex_t compiled;
     regmatch_t at;
-    if (regcomp(&compiled, pattern, REG_EXTENDED) != 0) return 1; /* who knows */
+    if (!is_tame(pattern) || regcomp(&compiled, pattern, REG_EXTENDED) != 0)
+        return 1; /* who knows */
     int found = regexec(&compiled, name, 1, &at, 0) == 0 && at.rm_so == 0;
     regfree(&compiled);
     return found;
+}
+
+/* '*' and '?' as in a shell; the last '*' alone is ever tried again. */
+static int matches_glob(const char *pattern, const char *name)
+{
+    const char *star = NULL, *from = NULL;
+    while (*name) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            from = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star;
+            name = ++from;
+        } else {
+            return 0;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == 0;
 }
 
 /* Every way that some loader of these lists has. */
@@ -164,7 +213,7 @@ static int is_kept(const json_t *list, const char *module)
         size_t n = strlen(pattern);
         if (strncmp(pattern, "re:", 3) == 0 && matches_regex(pattern + 3, module)) return 1;
         if (strncmp(module, pattern, n) == 0 && (module[n] == 0 || module[n] == '.')) return 1;
-        if (fnmatch(pattern, module, 0) == 0 || (last && strcmp(last + 1, pattern) == 0)) return 1;
+        if (matches_glob(pattern, module) || (last && strcmp(last + 1, pattern) == 0)) return 1;
     }
     return 0;
 }
@@ -211,7 +260,9 @@ static void check_kept(const context *x)
         generalize(module, layer);
         json_object_set_new(quantized, layer, json_true());
         if (!is_named(list, module)) continue;
-        add_error(x, w, "is quantized, but config.json lists it among the layers that are not");
+        snprintf(text, sizeof text, "is quantized, but %s lists it among the layers that are not",
+                 x->file);
+        add_error(x, w, text);
         break;
     }
     for (size_t i = 0; list && i < weight_count(x); i++) {
@@ -220,8 +271,9 @@ static void check_kept(const context *x)
         generalize(module, layer);
         if (!json_object_get(quantized, layer) || is_kept(list, module)) continue;
         snprintf(text, sizeof text,
-                 "is not quantized as its like in other layers are, and config.json does not list "
-                 "it: loaders will look for its codes");
+                 "is not quantized as its like in other layers are, and %s does not list "
+                 "it: loaders will look for its codes",
+                 x->file);
         add_error(x, w, text);
         break;
     }
@@ -238,7 +290,10 @@ static const char *input_suffix(const context *x, const char **who)
     json_t *groups = json_object_get(x->q, "config_groups");
     *who = "quant_algo";
     if (is_layout(x, "modelopt") && text_of(x->q, "quant_algo", &name))
-        return strcmp(name, "NVFP4") == 0 || strcmp(name, "FP8") == 0 ? "input_scale" : NULL;
+        return strcasecmp(name, "NVFP4") == 0 || strcasecmp(name, "FP8") == 0 ||
+                       strcasecmp(name, "W8A8_SQ_PER_CHANNEL") == 0
+                   ? "input_scale"
+                   : NULL;
     *who = "input_activations";
     if (!is_compressed_tensors(x) || !json_is_object(groups)) return NULL;
     json_object_foreach(groups, key, group)
@@ -266,9 +321,9 @@ static void check_inputs(const context *x)
     }
     if (missing == 0) return;
     snprintf(text, sizeof text,
-             "has no %s, as %zu layer%s: %s in config.json asks for one in each, and loaders take "
+             "has no %s, as %zu layer%s: %s in %s asks for one in each, and loaders take "
              "0 or NaN without",
-             suffix, missing, missing == 1 ? "" : "s", who);
+             suffix, missing, missing == 1 ? "" : "s", who, x->file);
     add_error(x, first, text);
 }
 
@@ -296,11 +351,39 @@ static const kerf_weight *find_unlike(const context *x)
     return NULL;
 }
 
-kerf_status find_configured(findings *f, const checkpoint *c, kerf_error *err)
+/* What a file of the folder holds; NULL: it is not there, or is damaged, which is a finding. */
+static json_t *load(const context *x, const char *name)
 {
-    char path[4096], text[200];
-    context x = {.found = f, .c = c, .layout = kerf_layout_configured(c->reader)};
-    if (!kerf_reader_is_folder(c->reader)) return KERF_OK;
+    char *text = NULL;
+    kerf_error why = {.text = ""};
+    const kerf_status s = kerf_config_read(x->c->reader, name, &text, &why);
+    const char *at = strstr(why.text, name); /* without the path */
+    if (s != KERF_OK && !(s == KERF_E_IO && why.native == ENOENT))
+        findings_add(x->found, 1, name, at ? at + strlen(name) + strlen(": ") : why.text);
+    json_t *j = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    return j;
+}
+
+/* What one of the two files says of quantization. */
+static void check_file(context *x, const char *file, const json_t *q)
+{
+    x->file = file;
+    x->q = q;
+    if (!json_is_object(q)) return;
+    check_formats(x);
+    check_kept(x);
+    check_inputs(x);
+}
+
+void find_configured(findings *f, const checkpoint *c)
+{
+    static const char *const own = "hf_quant_config.json";
+    char text[200];
+    context x = {.found = f, .c = c, .file = "config.json"};
+    if (!kerf_reader_is_folder(c->reader)) return;
+    json_t *config = load(&x, x.file), *older = load(&x, own);
+    x.layout = kerf_layout_configured(c->reader);
     const kerf_weight *unlike = find_unlike(&x);
     if (unlike) {
         snprintf(text, sizeof text,
@@ -308,16 +391,11 @@ kerf_status find_configured(findings *f, const checkpoint *c, kerf_error *err)
                  "or read other numbers",
                  unlike->layout->name, x.layout ? x.layout->name : "none");
         add_error(&x, unlike, text);
+    } else if (x.layout && count_quantized(c) > 0) {
+        check_file(&x, x.file, json_object_get(config, "quantization_config"));
+        if (is_layout(&x, "modelopt")) check_file(&x, own, json_object_get(older, "quantization"));
+        check_mixture(&x);
     }
-    if (unlike || !x.layout || count_quantized(c) == 0) return KERF_OK;
-    snprintf(path, sizeof path, "%s/config.json", kerf_reader_folder(c->reader));
-    json_t *config = json_load_file(path, 0, NULL);
-    if (!config) return fail(err, KERF_E_DATA, "%.300s: cannot be read", path);
-    x.q = json_object_get(config, "quantization_config");
-    check_formats(&x);
-    check_kept(&x);
-    check_inputs(&x);
-    check_mixture(&x);
     json_decref(config);
-    return KERF_OK;
+    json_decref(older);
 }

@@ -38,8 +38,8 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
 #define IN_STATE                       {NULL, KERF_F32, KF_FORM_ONE, KF_IN_STATE, 0, 0, NULL}
 #define NO_PART                        {0}
 
-#define MODELOPT(format, scheme, rows, cols, shares, refusal, ...) \
-    {KF_LAYOUT_MODELOPT, KERF_FORMAT_##format, scheme, refusal, ".weight", 2, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
+#define MODELOPT(format, scheme, rows, cols, shares, ...) \
+    {KF_LAYOUT_MODELOPT, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
 #define CT(format, scheme, rows, cols, shares, ...) \
     {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
 
@@ -80,6 +80,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     GPTQ_SYM(layout, less, INT4_G128,     128, 0x88, BF16) \
     GPTQ_SYM(layout, less, INT4_G64,       64, 0x88, BF16) \
     GPTQ_SYM(layout, less, INT4_G32,       32, 0x88, BF16) \
+    GPTQ_SYM(layout, less, INT4_ROW,       32, 0x88, BF16) \
     GPTQ_SYM(layout, less, INT8_G128,     128, 0x80, BF16)
 #define GPTQ_ALL_ASYM(layout, less, refusal) \
     GPTQ_ASYM(layout, less, refusal, INT4_G128_AF16, 128, 0, F16) \
@@ -87,6 +88,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     GPTQ_ASYM(layout, less, refusal, INT4_G128_ASYM, 128, 0, BF16) \
     GPTQ_ASYM(layout, less, refusal, INT4_G64_ASYM,   64, 0, BF16) \
     GPTQ_ASYM(layout, less, refusal, INT4_G32_ASYM,   32, 0, BF16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_ROW_ASYM,   32, 0, BF16) \
     GPTQ_ASYM(layout, less, refusal, INT8_G128_ASYM, 128, 0x80, BF16)
 
 /* AWQ packs rows into words too, in an order of its own. */
@@ -110,8 +112,6 @@ static const char not_alone[] =
     "vLLM has no 8-bit integers of weights alone in this format; layout compressed-tensors has them "
     "in groups";
 
-static const char not_loaded[] = "vLLM's loader of modelopt files has no INT8";
-
 /* Blocks that are a format of their own, and planes that are woven into such blocks. A file says
  * which type its blocks are; the first row that has all its tensors is what they are read as. */
 #define GGUF(format, scheme, cols) \
@@ -122,14 +122,16 @@ static const char not_loaded[] = "vLLM's loader of modelopt files has no INT8";
      {{".weight", KERF_U8, KF_FORM_WOVEN, KF_BLOCK_CODES, flip, 0, NULL}, PART(NULL, U8, WOVEN, BLOCK_SCALES), second, NO_PART}, \
      {KF_EXTRA_NONE}},
 
+/* modelopt: algorithms as Model-Optimizer spells them, which older versions of TensorRT-LLM compare
+ * letter for letter. INT8 is read by TensorRT-LLM alone, in tiles of 8 rows by 64 columns. */
 const kf_stored kf_stored_table[] = {
     /*       format          scheme                       rows cols shares */
-    MODELOPT(NVFP4,          "W4A16_NVFP4",                 1,  16, 1, NULL, AS_IS("", U8), AS_IS("_scale", F8_E4M3), AS_IS("_scale_2", F32))
-    MODELOPT(FP8_E4M3,       "FP8",                         1,   1, 1, NULL, AS_IS("", F8_E4M3), AS_IS("_scale", F32))
-    MODELOPT(FP8_E4M3_ROW,   "FP8_PER_CHANNEL_PER_TOKEN",   1,   1, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, VECTOR))
-    MODELOPT(FP8_E4M3_TILE,  "FP8_PB_WO",                 128, 128, 0, NULL, AS_IS("", F8_E4M3), FORM("_scale", F32, TILES))
-    MODELOPT(MXFP8_E4M3,     "MXFP8",                       1,  32, 0, NULL, AS_IS("", F8_E4M3), AS_IS("_scale", U8))
-    MODELOPT(INT8,           "INT8",                        1,   1, 0, not_loaded, AS_IS("", I8), FORM("_scale", F32, VECTOR))
+    MODELOPT(NVFP4,          "W4A16_NVFP4",                 1,  16, 1, AS_IS("", U8), AS_IS("_scale", F8_E4M3), AS_IS("_scale_2", F32))
+    MODELOPT(FP8_E4M3,       "FP8",                         1,   1, 1, AS_IS("", F8_E4M3), AS_IS("_scale", F32))
+    MODELOPT(FP8_E4M3_ROW,   "FP8_PER_CHANNEL_PER_TOKEN",   1,   1, 0, AS_IS("", F8_E4M3), FORM("_scale", F32, VECTOR))
+    MODELOPT(FP8_E4M3_TILE,  "fp8_pb_wo",                 128, 128, 0, AS_IS("", F8_E4M3), FORM("_scale", F32, TILES))
+    MODELOPT(MXFP8_E4M3,     "MXFP8",                       1,  32, 0, AS_IS("", F8_E4M3), AS_IS("_scale", U8))
+    MODELOPT(INT8,           "W8A16",                       8,  64, 0, AS_IS("", I8), FORM("_scale", F32, VECTOR))
 
     CT(NVFP4,          "nvfp4-pack-quantized", 1,  16, 1, AS_IS("_packed", U8),  AS_IS("_scale", F8_E4M3), INVERSE("_global_scale"))
     CT(MXFP4,          "mxfp4-pack-quantized", 1,  32, 0, AS_IS("_packed", U8),  AS_IS("_scale", U8))

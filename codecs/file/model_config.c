@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "file/config_text.h"
 #include "file/experts.h"
 #include "file/io.h"
 #include "file/json_walk.h"
@@ -73,14 +74,11 @@ static json_t *list_kept(const quantized *q)
     return list;
 }
 
-/* Whether every weight of this format has the scale of its inputs beside it. */
-static int has_inputs(const quantized *q, const kerf_format *f)
+/* Whether every weight of this format has a scale of this name beside it. */
+static int all_have(const quantized *q, const kerf_format *f, const char *name)
 {
-    int is_inverse, is_vector;
     char end[64];
     size_t weights = 0, scales = 0;
-    const char *name = kerf_layout_input(q->layout, f, &is_inverse, &is_vector);
-    if (!name) return 0;
     snprintf(end, sizeof end, ".%s", name);
     for (size_t i = 0; i < q->count; i++) {
         const kerf_weight *w = &q->weights[i];
@@ -88,6 +86,14 @@ static int has_inputs(const quantized *q, const kerf_format *f)
         scales += !w->codec.format && w->dtype == KERF_F32 && kf_has_suffix(w->name, end);
     }
     return scales >= weights;
+}
+
+/* Whether every weight of this format has the scale of its inputs beside it. */
+static int has_inputs(const quantized *q, const kerf_format *f)
+{
+    int is_inverse, is_vector;
+    const char *name = kerf_layout_input(q->layout, f, &is_inverse, &is_vector);
+    return name && all_have(q, f, name);
 }
 
 static json_t *list_modules(const quantized *q, const kerf_format *f)
@@ -99,20 +105,25 @@ static json_t *list_modules(const quantized *q, const kerf_format *f)
     return list;
 }
 
+/* What both compressed-tensors and Model-Optimizer call the element. */
+static const char *number_type(const kerf_format *f)
+{
+    return f->element == KERF_ELEM_E2M1 || f->element == KERF_ELEM_E4M3 ? "float" : "int";
+}
+
 /* --- compressed-tensors --- */
 
 /* num_bits, type, symmetric, strategy and, where they mean something, group_size and shape. */
 static json_t *ct_weights(const kerf_format *f)
 {
-    int is_float = f->element == KERF_ELEM_E2M1 || f->element == KERF_ELEM_E4M3;
     const char *strategy = f->second == KERF_SECOND_TENSOR    ? "tensor_group"
                            : f->geometry == KERF_GROUP_TENSOR ? "tensor"
                            : f->geometry == KERF_GROUP_ROW    ? "channel"
                            : f->geometry == KERF_GROUP_TILE   ? "block"
                                                               : "group";
-    json_t *j = json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", (int)f->bits, "type",
-                          is_float ? "float" : "int", "symmetric", f->zero == KERF_ZERO_NONE,
-                          "strategy", strategy, "dynamic", 0);
+    json_t *j =
+        json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", (int)f->bits, "type", number_type(f),
+                  "symmetric", f->zero == KERF_ZERO_NONE, "strategy", strategy, "dynamic", 0);
     if (f->geometry == KERF_GROUP_BLOCK)
         json_object_set_new(j, "group_size", json_integer(f->group));
     if (f->geometry == KERF_GROUP_TILE)
@@ -186,8 +197,8 @@ static const char *modelopt_algorithm(const quantized *q)
 static json_t *modelopt_config(const quantized *q)
 {
     const kerf_format *f = q->format[0];
-    json_t *weights =
-        json_pack("{s:b, s:i, s:s}", "dynamic", 0, "num_bits", (int)f->bits, "type", "float");
+    json_t *weights = json_pack("{s:b, s:i, s:s}", "dynamic", 0, "num_bits", (int)f->bits, "type",
+                                number_type(f));
     if (f->geometry == KERF_GROUP_BLOCK)
         json_object_set_new(weights, "group_size", json_integer(f->group));
     json_t *group = json_pack("{s:o, s:[s]}", "weights", weights, "targets", "Linear");
@@ -263,9 +274,10 @@ static json_t *gptq_config(const quantized *q)
 {
     const kerf_format *f = q->format[0];
     const int is_first = q->layout == &kf_layouts[KF_LAYOUT_GPTQ];
+    const int group = f->geometry == KERF_GROUP_ROW ? -1 : (int)f->group;
     return json_pack("{s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s, s:o, s:{s:[s]}}", "quant_method",
                      "gptq", "checkpoint_format", is_first ? "gptq" : "gptq_v2", "bits",
-                     (int)f->bits, "group_size", (int)f->group, "desc_act", 0, "sym",
+                     (int)f->bits, "group_size", group, "desc_act", 0, "sym",
                      f->zero == KERF_ZERO_NONE, "lm_head", 0, "pack_dtype", "int32", "dynamic",
                      gptq_exceptions(q), "meta", "quantizer", "kerf:" KERF_VERSION_TEXT);
 }
@@ -316,6 +328,7 @@ static kerf_status patch(kf_json config, const char *quantization, char **out, k
     uint64_t members;
     kf_text t = {0};
     KF_TRY(kf_json_check(config, &config_rules, &members, err));
+    KF_TRY(kf_config_check(config.what, config.text, config.n, err));
     const char *tail = strchr(config.text, '{') + 1; /* what follows the last member */
     kf_text_add(&t, "{");
     kf_json_walk_init(&walk, config);
@@ -368,11 +381,22 @@ static kerf_status collect(quantized *q, kerf_error *err)
                    q->layout->name, q->format[0]->name, q->format[1]->name);
 }
 
-/* Schemes that have no name without inputs. */
+/* Schemes that have no name without inputs, and inputs that have another name in this layout: a
+ * loader would stumble over theirs. */
 static kerf_status check_inputs(const quantized *q, kerf_error *err)
 {
     for (size_t i = 0; i < q->formats; i++) {
         const kerf_format *f = q->format[i];
+        int is_inverse, is_vector;
+        const char *name = kerf_layout_input(q->layout, f, &is_inverse, &is_vector);
+        const char *other =
+            name && strcmp(name, "input_scale") == 0 ? "input_global_scale" : "input_scale";
+        if (name && !all_have(q, f, name) && all_have(q, f, other))
+            return kf_fail(
+                err, KERF_E_NOSUP, KF_NOWHERE,
+                "layout %s calls the scale of inputs X.%s, the source has X.%s: quantize "
+                "to layout %s and convert that",
+                q->layout->name, name, other, is_inverse ? "modelopt" : "compressed-tensors");
         if (q->layout != &kf_layouts[KF_LAYOUT_MODELOPT] || f->id != KERF_FORMAT_FP8_E4M3 ||
             has_inputs(q, f))
             continue;

@@ -11,23 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/config_text.h"
 #include "file/io.h"
-#include "file/json_walk.h"
 #include "file/state.h"
-
-#define MAX_CONFIG_BYTES (1u << 24)
-
-static json_t *load_json(const kerf_reader *r, const char *name)
-{
-    char *path = kf_path_join(kerf_reader_folder(r), name), *text = NULL;
-    size_t n;
-    json_t *j = NULL;
-    if (path && kf_read_whole(path, MAX_CONFIG_BYTES, &text, &n, NULL) == KERF_OK)
-        j = json_loadb(text, n, 0, NULL);
-    free(text);
-    free(path);
-    return j;
-}
 
 /* The method that config.json names, in words of its own. */
 static const kerf_layout *find_method(const json_t *config)
@@ -59,9 +45,12 @@ static const kerf_layout *find_method(const json_t *config)
 /* Older exports of Model-Optimizer say all in a file of their own. */
 const kerf_layout *kerf_layout_configured(const kerf_reader *r)
 {
-    json_t *config = load_json(r, "config.json"), *own = NULL;
+    json_t *config, *own = NULL;
+    if (kf_config_load(r, "config.json", &config, NULL) != KERF_OK) config = NULL;
     const kerf_layout *found = find_method(config);
-    if (!json_object_get(config, "quantization_config")) own = load_json(r, "hf_quant_config.json");
+    if (!json_object_get(config, "quantization_config") &&
+        kf_config_load(r, "hf_quant_config.json", &own, NULL) != KERF_OK)
+        own = NULL;
     if (json_object_get(json_object_get(own, "quantization"), "quant_algo"))
         found = &kf_layouts[KF_LAYOUT_MODELOPT];
     json_decref(config);
@@ -308,12 +297,15 @@ static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_e
                    a[0] == (b[0] + 127) / 128 * 128 && a[1] == (b[1] + 3) / 4 * 4;
     int is_flat = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
                   a[0] == (b[0] + 127) / 128 * 32 && a[1] == (b[1] + 3) / 4 * 16;
+    const int is_half = is_same && t->dtype == KERF_F16 && e->dtype == KERF_BF16;
     return lacks(d, 2 * found + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
                  kerf_dtype_name(t->dtype), shape_text(&t->shape, have), kerf_dtype_name(e->dtype),
                  shape_text(&e->shape, need),
                  is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
                                        "not have"
-                                     : "");
+                 : is_half ? ": BF16 would round these scales, and no format with groups of this "
+                             "size has them in FP16"
+                           : "");
 }
 
 static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)

@@ -24,6 +24,7 @@ done <<'END'
 modelopt mxfp8-e4m3
 modelopt fp8-e4m3-row
 modelopt fp8-e4m3-128x128
+modelopt int8
 compressed-tensors mxfp4
 compressed-tensors fp8-e4m3-128x128
 compressed-tensors int4-g128
@@ -35,9 +36,11 @@ bitsandbytes nf4-dq
 bitsandbytes int8
 gptq int4-g128-f16
 gptq int4-g64
+gptq int4-row
 gptq int8-g128
 gptq-v2 int4-g128-f16
 gptq-v2 int4-g32-asym-f16
+gptq-v2 int4-row-asym
 gptq-v2 int8-g128-asym
 END
 
@@ -129,6 +132,8 @@ for pair in nvfp4=NVFP4 fp8-e4m3=FP8; do
         "$("$TOOLS/json_get" quantization.quant_algo <"$tmp/in-mo/hf_quant_config.json")" = "${pair#*=}"
     expect 0 inspect "$tmp/in-mo" --json
     json_is findings "[]"
+    [ "$format" != nvfp4 ] || expect 3 quantize "$tmp/inputs" -f nvfp4 --layout compressed-tensors -o "$tmp/x"
+    [ "$format" != nvfp4 ] || error_says 'calls the scale of inputs X.input_global_scale, the source has X.input_scale'
     expect 0 convert "$tmp/in-mo" --layout compressed-tensors -o "$tmp/in-ct" --json
     json_is losses "[]"
     expect 0 inspect "$tmp/in-ct" --json

@@ -56,6 +56,16 @@ finds note 'tensor scale .*same fused group .*loaders that merge them take the l
 make fp8-e4m3 compressed-tensors
 spoil bytes $q.weight_scale 2 1
 finds note "$q.weight: tensor scale .*k_proj.weight of the same fused group"
+# The scale of a matrix is a factor for some loaders and a divisor for others.
+make nvfp4 modelopt
+spoil inverse $up.weight_scale_2
+finds error "$up.weight: 1 of 1 second-level scales are above 16: they seem to be divisors"
+make nvfp4 compressed-tensors
+spoil inverse $up.weight_global_scale
+finds error "$up.weight: 1 of 1 second-level scales are above 16: they seem to be divisors"
+make fp8-e4m3-128x128 deepseek
+spoil inverse $up.weight_scale_inv
+finds error "$up.weight: 12 of 12 scales are above 16: they seem to be divisors"
 make nvfp4 modelopt
 header "s/$up.weight_scale_2/$up.weight_scale_X/"
 finds error "$up.weight: holds codes, but no layout has them so: $up.weight_scale_2 is missing"
@@ -115,6 +125,19 @@ finds error 'config_groups in config.json says otherwise'
 make nvfp4 modelopt
 config 's/W4A16_NVFP4/MXFP8/'
 finds error 'quant_algo in config.json says otherwise'
+make int8 modelopt
+config 's/W8A16/MXFP8/'
+finds error 'quant_algo in config.json says otherwise'
+make int8 modelopt
+config 's/W8A16/w8a16/' # loaders take either case
+expect 0 inspect "$tmp/m" --json
+json_is findings "[]"
+config 's/w8a16/W8A8_SQ_PER_CHANNEL/' # the same tensors, and a scale of the inputs
+finds error 'has no input_scale, as 28 layers: quant_algo'
+make fp8-e4m3-128x128 modelopt
+config 's/fp8_pb_wo/FP8_PB_WO/'
+expect 0 inspect "$tmp/m" --json
+json_is findings "[]"
 make int8 bitsandbytes
 config 's/"load_in_8bit": true/"load_in_8bit": false/'
 finds error 'load_in_8bit in config.json says otherwise'
@@ -144,8 +167,13 @@ make nvfp4 modelopt
 cp "$model/config.json" "$tmp/m/config.json"
 expect 0 inspect "$tmp/m" --json
 json_is findings "[]"
+sed -i 's/W4A16_NVFP4/MXFP8/' "$tmp/m/hf_quant_config.json"
+finds error 'quant_algo in hf_quant_config.json says otherwise'
 rm "$tmp/m/hf_quant_config.json"
 finds error 'is in layout modelopt, but config.json names none'
+make nvfp4 modelopt # both, and only one is right
+sed -i "s/\"lm_head\"/\"$up\"/" "$tmp/m/hf_quant_config.json"
+finds error "$up.weight: is quantized, but hf_quant_config.json lists it"
 
 # --- what kerf does not read --------------------------------------------------------------------
 make int8 compressed-tensors
@@ -173,7 +201,13 @@ spoil bytes $up.g_idx 1 1
 finds error "$up.qweight: .*$up.g_idx is not in order: columns were sorted by activation"
 make int4-g64 gptq
 header "s/\"$up.scales\":{\"dtype\":\"BF16\",/\"$up.scales\":{\"dtype\":\"F16\" ,/"
-finds error "$up.qweight: .*$up.scales is F16 \[4,768\], not BF16 \[4,768\]"
+finds error "$up.qweight: .*$up.scales is F16 \[4,768\], not BF16 \[4,768\]: BF16 would round these scales, and no format"
+make int4-row gptq
+header "s/\"$up.scales\":{\"dtype\":\"BF16\",/\"$up.scales\":{\"dtype\":\"F16\" ,/"
+finds error "$up.scales is F16 \[1,768\], not BF16 \[1,768\]: .* no format with groups of this size has them in FP16"
+make int4-row gptq
+config 's/"group_size": -1/"group_size": 128/'
+finds error 'group_size in config.json says otherwise'
 make int8 bitsandbytes
 spoil bytes $up.weight_format 1 2
 finds error "$up.weight: .*$up.weight_format is not 0"

@@ -51,6 +51,7 @@ modelopt nvfp4
 modelopt fp8-e4m3-row
 modelopt fp8-e4m3-128x128
 modelopt mxfp8-e4m3
+modelopt int8
 compressed-tensors nvfp4
 compressed-tensors mxfp4
 compressed-tensors mxfp8-e4m3
@@ -73,8 +74,10 @@ bitsandbytes nf4-dq
 bitsandbytes int8
 gptq int4-g128-f16
 gptq int4-g64
+gptq int4-row
 gptq int8-g128
 gptq-v2 int4-g32-f16
+gptq-v2 int4-row-asym
 gptq-v2 int4-g128-asym-f16
 gptq-v2 int8-g128-asym
 END
@@ -97,6 +100,20 @@ check "hf_quant_config.json: algorithm" test \
     "$("$TOOLS/json_get" quantization.quant_algo <"$tmp/mo/hf_quant_config.json")" = W4A16_NVFP4
 check "hf_quant_config.json: kept layers" test \
     "$("$TOOLS/json_get" 'quantization.exclude_modules.*' <"$tmp/mo/hf_quant_config.json" | grep -c '^model.layers.0')" = 7
+
+# Algorithms are spelled as Model-Optimizer does it; integers of weights alone are W8A16 there.
+for pair in int8:W8A16 fp8-e4m3-128x128:fp8_pb_wo mxfp8-e4m3:MXFP8; do
+    "$KERF" quantize "$model" -f "${pair%:*}" --layout modelopt -o "$tmp/mo-${pair%:*}" 2>/dev/null
+    check "config: algorithm of ${pair%:*}" test \
+        "$(config "$tmp/mo-${pair%:*}" quantization_config.quant_algo)" = "${pair#*:}"
+    check "hf_quant_config.json: algorithm of ${pair%:*}" test \
+        "$("$TOOLS/json_get" quantization.quant_algo <"$tmp/mo-${pair%:*}/hf_quant_config.json")" = "${pair#*:}"
+done
+check "modelopt int8: type" test "$(config "$tmp/mo-int8" quantization_config.config_groups.group_0.weights.type)" = int
+expect 0 inspect "$tmp/mo-int8" --json
+has model.layers.1.mlp.up_proj.weight I8
+has model.layers.1.mlp.up_proj.weight_scale F32
+json_is findings "[]"
 
 # Formats can be mixed where the loaders can be told, with modules by name.
 "$KERF" quantize "$model" -f nvfp4 --tensor '*down_proj*=int8' --layout compressed-tensors \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# resume.sh - kill -9 at 50 random moments of a model folder of 8 shards: the next run with --resume
-# gives the bytes of a run that nobody killed, leaves nothing else, and often had less to do. Whatever
+# resume.sh - kill -9 at 50 random moments of a model folder of 8 shards, and at 10 of single files: the
+# next run with --resume gives the bytes of a run that nobody killed, leaves nothing else, and often had less to do. Whatever
 # has changed meanwhile makes it begin anew and say why.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source=$tmp/source out=$tmp/out.d
@@ -51,9 +51,9 @@ kill_begun() {
     try_kill "$@" || check "a run of $1 could be killed in its midst" false
 }
 
-# --- 50 moments ---------------------------------------------------------------------------------
+# --- 60 moments ---------------------------------------------------------------------------------
 whole=0 killed=0 resumed=0
-for pair in "folder 40" "one.safetensors 5" "packed.safetensors.zst 5"; do
+for pair in "folder 50" "one.safetensors 5" "packed.safetensors.zst 5"; do
     read -r name times <<<"$pair"
     args=(quantize "$source" -f nvfp4:sweep -j 1 -o "$out/$name")
     began=$(now_us)
@@ -79,8 +79,8 @@ for pair in "folder 40" "one.safetensors 5" "packed.safetensors.zst 5"; do
         rm -r "${out:?}/$name"
     done
 done
-echo "50 kills: $killed cut a run, $resumed of these were continued, $whole came too late"
-check "50 kills" test $((killed + whole)) -eq 50
+echo "60 kills: $killed cut a run, $resumed of these were continued, $whole came too late"
+check "60 kills" test $((killed + whole)) -eq 60
 check "some runs were continued" test "$resumed" -ge 5
 
 # --- what is found is compared ------------------------------------------------------------------

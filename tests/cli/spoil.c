@@ -3,6 +3,7 @@
  *   nibbles   the two codes of each of N bytes change places
  *   tiles     N x M scales of one byte go into tiles of 128 x 4, as kernels want them
  *   bytes     N bytes become the value M
+ *   inverse   each F32 in N bytes becomes one over itself
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,13 @@ static void change(const char *kind, unsigned char *p, size_t n, unsigned long r
         for (size_t i = 0; i < n; i++) p[i] = (unsigned char)(p[i] << 4 | p[i] >> 4);
     } else if (strcmp(kind, "bytes") == 0) {
         memset(p, (int)last, n);
+    } else if (strcmp(kind, "inverse") == 0) {
+        for (size_t i = 0; i + sizeof(float) <= n; i += sizeof(float)) {
+            float x;
+            memcpy(&x, p + i, sizeof x);
+            x = 1 / x;
+            memcpy(p + i, &x, sizeof x);
+        }
     } else {
         unsigned char *plain = malloc(n);
         if (!plain) die("no memory");
@@ -37,7 +45,7 @@ static void change(const char *kind, unsigned char *p, size_t n, unsigned long r
 
 int main(int argc, char **argv)
 {
-    if (argc < 5) die("usage: spoil nibbles|tiles|bytes FILE OFFSET N [M]");
+    if (argc < 5) die("usage: spoil nibbles|tiles|bytes|inverse FILE OFFSET N [M]");
     const int is_tiles = strcmp(argv[1], "tiles") == 0;
     const long offset = strtol(argv[3], NULL, 10);
     const unsigned long rows = strtoul(argv[4], NULL, 10);

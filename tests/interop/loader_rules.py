@@ -1,4 +1,5 @@
-"""What vLLM's loaders demand of a folder, written down as checks, since vLLM itself needs a GPU.
+"""What vLLM's loaders demand of a folder, written down as checks, since vLLM itself needs a GPU; and
+TensorRT-LLM's, of the one scheme of ModelOpt files that vLLM does not have.
 
 A rule names where it stands. Read at vllm-project/vllm:
   MO  layers/quantization/modelopt.py at 00155cdecca7
@@ -7,6 +8,9 @@ A rule names where it stands. Read at vllm-project/vllm:
   GQ  layers/quantization/auto_gptq.py at 055e47c28003
   F8  layers/quantization/fp8.py, M4 mxfp4.py with models/gpt_oss.py, BB model_loader/bitsandbytes_loader.py,
       UT layers/quantization/utils/quant_utils.py (is_layer_skipped) at 20b4ad8e
+and at NVIDIA/TensorRT-LLM:
+  TR  _torch/modules/linear.py (WeightOnlyQuantLinearMethod), _torch/model_config.py and
+      quantization/functional.py (preprocess_weights_for_mixed_gemm) at 00bbf71e7964
 """
 
 import json
@@ -85,8 +89,29 @@ def common(f):
     f.groups_whole("UT is_layer_skipped")
 
 
+def tensorrt_llm(f):
+    """W8A16: it reads hf_quant_config.json and believes config.json where there is none."""
+    own = json.loads(f.files["hf_quant_config.json"].read_text())
+    f.rule("TR is_modelopt_quant_config", own["producer"]["name"] == "modelopt", "producer")
+    f.rule("TR is_modelopt_quant_config", f.q["quant_method"].lower().startswith("modelopt"), "quant_method")
+    for q, kept in ((own["quantization"], "exclude_modules"), (f.q, "ignore")):
+        f.rule("TR QuantAlgo", q["quant_algo"] == "W8A16", f"quant_algo {q['quant_algo']}")  # to the letter
+        f.rule("TR QuantAlgo", q.get("kv_cache_quant_algo") is None, "kv_cache_quant_algo without scales")
+        f.rule("TR get_quant_method", q.get("group_size") is None, "a group size is another scheme's")
+        for module in f.shape:
+            f.rule("TR exclude_modules", not any(fnmatch(module, x) for x in q[kept]), f"{module} is quantized")
+        for module in f.kept:
+            f.rule("TR exclude_modules", any(fnmatch(module, x) for x in q[kept]), f"{module} is kept")
+    f.params("TR WeightOnlyQuantLinearMethod", lambda n, k: {
+        "weight": ({"I8"}, [(n, k)]), "weight_scale": ({"F32", "BF16", "F16"}, [(n,)])})
+    for n, k in f.shape.values():
+        f.rule("TR preprocess_weights_for_mixed_gemm", n % 8 == 0 and k % 64 == 0, f"{n} x {k}")
+
+
 def modelopt(f, values):
     q = f.q
+    if q.get("quant_algo") == "W8A16":
+        return tensorrt_llm(f)
     algo = str(q.get("quant_algo", "")).upper()
     f.rule("MO _extract_modelopt_quant_algo", q.get("quant_method", "").lower().startswith("modelopt"), "quant_method")
     f.rule("MO from_config", algo in QUANT_ALGOS, f"quant_algo {algo}")
@@ -159,8 +184,8 @@ def compressed_tensors(f, values):
         f.rule("CT should_ignore_layer", module not in q["ignore"], f"{module} is quantized and ignored")
     for module in f.kept:
         f.rule("CT should_ignore_layer", module in q["ignore"], f"{module} is neither quantized nor ignored")
-    w = group["weights"]
-    scheme = ct_scheme(w, group["input_activations"], q["format"])
+    w, inputs = group["weights"], group["input_activations"]
+    scheme = ct_scheme(w, inputs, q["format"])
     research = w["num_bits"] == 2  # which transformers reads and vLLM does not
     f.rule("CT _get_scheme_from_parts", scheme or research, f"no scheme for {w}")
     if not scheme:
@@ -170,7 +195,8 @@ def compressed_tensors(f, values):
 
     def fp8(n, k):
         shape = {"tensor": [(1,), ()], "channel": [(n, 1)], "block": [(math.ceil(n / 128), math.ceil(k / 128))]}
-        return {"weight": ({"F8_E4M3"}, [(n, k)]), "weight_scale": (dense, shape[w["strategy"]])}
+        out = {"weight": ({"F8_E4M3"}, [(n, k)]), "weight_scale": (dense, shape[w["strategy"]])}
+        return out | ({"input_scale": (dense, [(1,), ()])} if inputs and not inputs.get("dynamic") else {})
 
     def packed(n, k):
         groups = k // g if g else 1
@@ -222,10 +248,13 @@ def gptq(f, values):
         f.rule("GQ get_dynamic_override", not any(re.match(p, module) for p in skip), f"{module} is skipped")
     for module in f.kept:
         f.rule("GQ get_dynamic_override", any(re.match(p, module) for p in skip), f"{module} is not skipped")
-    g = q["group_size"]
+
+    def groups(k):
+        return 1 if q["group_size"] == -1 else k // q["group_size"]
+
     f.params("GQ create_weights", lambda n, k: {
-        "qweight": ({"I32"}, [(k * bits // 32, n)]), "qzeros": ({"I32"}, [(k // g, n * bits // 32)]),
-        "scales": ({"F16", "BF16"}, [(k // g, n)]), "g_idx": ({"I32"}, [(k,)])})
+        "qweight": ({"I32"}, [(k * bits // 32, n)]), "qzeros": ({"I32"}, [(groups(k), n * bits // 32)]),
+        "scales": ({"F16", "BF16"}, [(groups(k), n)]), "g_idx": ({"I32"}, [(k,)])})
 
 
 def bitsandbytes(f, values):

@@ -15,6 +15,7 @@ import math
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -25,27 +26,47 @@ from safetensors.numpy import save_file
 import gguf_model
 import loader_rules
 
-CASES = [  # layout, format
+CASES = [  # layout, format; +inputs: of a source with a scale for the inputs of each layer
     ("modelopt", "nvfp4"),
+    ("modelopt", "nvfp4:modelopt"),
     ("modelopt", "fp8-e4m3-row"),
     ("modelopt", "fp8-e4m3-128x128"),
     ("modelopt", "mxfp8-e4m3"),
+    ("modelopt", "mxfp8-e4m3:modelopt"),
+    ("modelopt", "int8"),
+    ("modelopt", "nvfp4+inputs"),
+    ("modelopt", "fp8-e4m3+inputs"),
     ("compressed-tensors", "nvfp4"),
+    ("compressed-tensors", "nvfp4+inputs"),
     ("compressed-tensors", "mxfp4"),
     ("compressed-tensors", "mxfp8-e4m3"),
     ("compressed-tensors", "fp8-e4m3:ct"),
+    ("compressed-tensors", "fp8-e4m3:ct+inputs"),
     ("compressed-tensors", "fp8-e4m3-row:ct"),
     ("compressed-tensors", "fp8-e4m3-128x128:ct"),
     ("compressed-tensors", "int8:ct"),
     ("compressed-tensors", "int8-g128"),
     ("compressed-tensors", "int4-g128"),
+    ("compressed-tensors", "int4-g64"),
     ("compressed-tensors", "int4-g32"),
     ("compressed-tensors", "int4-g128-f16"),
+    ("compressed-tensors", "int4-g32-f16"),
     ("compressed-tensors", "int4-row"),
     ("compressed-tensors", "int4-g128-asym"),
+    ("compressed-tensors", "int4-g64-asym"),
     ("compressed-tensors", "int4-g32-asym"),
+    ("compressed-tensors", "int4-g128-asym-f16"),
+    ("compressed-tensors", "int4-g32-asym-f16"),
+    ("compressed-tensors", "int4-row-asym"),
     ("compressed-tensors", "int8-g128-asym"),
+    ("compressed-tensors", "int2-g128"),
     ("compressed-tensors", "int2-g64"),
+    ("compressed-tensors", "int2-g32"),
+    ("compressed-tensors", "int2-g16"),
+    ("compressed-tensors", "int2-g128-asym"),
+    ("compressed-tensors", "int2-g64-asym"),
+    ("compressed-tensors", "int2-g32-asym"),
+    ("compressed-tensors", "int2-g16-asym"),
     ("compressed-tensors-naive", "fp8-e4m3:ct"),
     ("compressed-tensors-naive", "fp8-e4m3-row:ct"),
     ("compressed-tensors-naive", "fp8-e4m3-128x128:ct"),
@@ -56,6 +77,7 @@ CASES = [  # layout, format
     ("gptq", "int4-g128-f16:gptq"),
     ("gptq", "int4-g32-f16"),
     ("gptq", "int4-g64"),
+    ("gptq", "int4-row"),
     ("gptq", "int8-g128"),
     ("gptq-v2", "int4-g128-f16:gptq"),
     ("gptq-v2", "int4-g128-asym-f16:gptq"),
@@ -96,27 +118,48 @@ class Seen:
     problem: str = ""
 
 
-def make_case(kerf, model, scratch, layout, fmt):
+def make_case(kerf, source, scratch, layout, fmt):
     stem = f"{layout}-{fmt}".replace(":", "-").replace("/", "-")
     folder, plain, wide = (scratch / (stem + x) for x in ("", "-plain", "-fp32"))
 
-    fmt, codec = fmt.split(":")[0], fmt
+    fmt, codec, encoder = fmt.split("+")[0].split(":")[0], fmt, fmt.split("+")[0]
+    model = add_inputs(source, scratch / (stem + "-source")) if codec.endswith("+inputs") else source
 
     def run(*words):
         subprocess.run([kerf, *map(str, words), "--progress", "none"], check=True, capture_output=True)
 
     if layout == "gguf":
-        source, out, wide, plain = (scratch / (stem + x) for x in
-                                    ("-source.gguf", ".gguf", ".safetensors", "-plain.gguf"))
-        gguf_model.write_model(model, source)
-        run("quantize", source, "-f", codec, "-o", out)
+        model, out, wide, plain = (scratch / (stem + x) for x in
+                                   ("-source.gguf", ".gguf", ".safetensors", "-plain.gguf"))
+        gguf_model.write_model(source, model)
+        run("quantize", model, "-f", encoder, "-o", out)
         for to in (wide, plain):
             run("dequantize", out, "--dtype", "fp32", "-o", to)
-        return Case(layout, fmt, codec, out, source, raw_tensors(wide), plain)
-    run("quantize", model, "-f", codec, "--layout", layout, "-o", folder)
+        return Case(layout, fmt, codec, out, model, raw_tensors(wide), plain)
+    if model != source and layout != "modelopt":  # which has the name that calibrated models come with
+        run("quantize", model, "-f", encoder, "--layout", "modelopt", "-o", scratch / (stem + "-modelopt"))
+        run("convert", scratch / (stem + "-modelopt"), "--layout", layout, "-o", folder)
+    else:
+        run("quantize", model, "-f", encoder, "--layout", layout, "-o", folder)
     run("dequantize", folder, "--dtype", "fp32", "-o", wide)
     run("dequantize", folder, "--dtype", "fp16" if fmt.endswith("f16") else "bf16", "-o", plain)
     return Case(layout, fmt, codec, folder, model, raw_tensors(wide / "model.safetensors"), plain)
+
+
+def add_inputs(model, folder):
+    """The same folder with an input_scale in each layer, as calibration leaves it."""
+    shutil.copytree(model, folder)
+    path, header, data = folder / "model.safetensors", {"__metadata__": {"format": "pt"}}, b""
+    tensors = [(n, t["dtype"], t["shape"], bytes(t["data"])) for n, t in safetensors.deserialize(path.read_bytes())]
+    scale = np.float32(0.015625).tobytes()
+    tensors += [(n.removesuffix("weight") + "input_scale", "F32", [], scale) for n, *_ in tensors
+                if n.endswith("proj.weight")]
+    for name, dtype, shape, content in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return folder
 
 
 def make_experts(folder):
@@ -261,6 +304,8 @@ def decode(t, name, fmt, layout):
         return e4m3(t[name]) * tile(scale.reshape(scale.shape[0], -1), t[name].shape)
     if fmt.startswith("fp8-e4m3"):
         return e4m3(t[name]) * t[name + "_scale"].reshape(-1, 1)
+    if layout == "modelopt" and fmt == "int8":
+        return t[name].astype(np.float32) * t[name + "_scale"][:, None]
     if layout == "bitsandbytes" and fmt == "int8":
         return t[name].astype(np.float32) * (t[name.removesuffix("weight") + "SCB"] / np.float32(127))[:, None]
     if fmt == "int8":
@@ -275,17 +320,42 @@ def decode(t, name, fmt, layout):
     return (codes - spread(zero, 1, group)) * spread(scale, 1, group)
 
 
-def read_with_numpy(case):
-    seen = Seen(case, f"{version('safetensors')} + numpy")
+def decode_with_numpy(case):
+    """name -> the weight that a loader makes of it."""
     t = raw_tensors(case.folder / "model.safetensors")
-    with safe_open(case.folder / "model.safetensors", "numpy") as f:
-        assert f.metadata()["format"] == "pt"
     codes = {"proj.weight": "proj.weight", "proj.weight_packed": "proj.weight", "proj.qweight": "proj.weight",
              "proj_blocks": "proj"}
     dense = case.layout == "gpt-oss"  # whose attention is not quantized
     names = {n.removesuffix(end) + to for end, to in codes.items() for n in t
              if n.endswith(end) and not (dense and end.endswith("weight"))}
-    compare(seen, {n: (decode(t, n, case.format, case.layout), "float32") for n in names})
+    return {n: decode(t, n, case.format, case.layout) for n in names}
+
+
+def read_with_numpy(case):
+    seen = Seen(case, f"{version('safetensors')} + numpy")
+    with safe_open(case.folder / "model.safetensors", "numpy") as f:
+        assert f.metadata()["format"] == "pt"
+    compare(seen, {n: (w, "float32") for n, w in decode_with_numpy(case).items()})
+    return seen
+
+
+def open_own_layout(case, kerf, model, scratch):
+    """The safetensors package reads what kerf writes in a layout of its own, every format of it."""
+    listed = json.loads(subprocess.run([kerf, "formats", "--json"], check=True, capture_output=True).stdout)
+    names = [f["name"] for f in listed["formats"]]
+    seen = Seen(case, version("safetensors"))
+    for name in names:
+        out = scratch / f"own-{name}.safetensors"
+        subprocess.run([kerf, "quantize", model / "model.safetensors", "-f", name, "-o", out, "--progress", "none"],
+                       check=True, capture_output=True)
+        planes = json.loads(subprocess.run([kerf, "inspect", out, "--json"], check=True, capture_output=True).stdout)
+        ours = {p["name"]: (p["dtype"], tuple(p["shape"])) for w in planes["weights"] for p in w["planes"]}
+        theirs = {n: (t["dtype"], tuple(t["shape"])) for n, t in safetensors.deserialize(out.read_bytes())}
+        with safe_open(out, "numpy") as f:
+            same = set(f.keys()) == ours.keys() == theirs.keys() and theirs == ours
+        seen.weights += 1
+        seen.differ += not same
+        out.unlink()
     return seen
 
 
@@ -358,8 +428,9 @@ def load_with_bitsandbytes(case, tokens):
 
 
 def check_loader_rules(case):
-    """Every rule of vLLM's loaders that can be asked of files."""
-    seen = Seen(case, "rules of vLLM's loaders (loader_rules.py)")
+    """Every rule of vLLM's loaders that can be asked of files; of TensorRT-LLM's where vLLM has none."""
+    whose = "TensorRT-LLM's" if (case.layout, case.format) == ("modelopt", "int8") else "vLLM's"
+    seen = Seen(case, f"rules of {whose} loaders (loader_rules.py)")
     source = {n: x.shape for n, x in raw_tensors(case.source / "model.safetensors").items() if x.ndim == 2}
     seen.weights, broken = loader_rules.check(case.layout, case.folder, source,
                                               raw_tensors(case.folder / "model.safetensors"))
@@ -408,6 +479,29 @@ def perplexity(model, tokens):
             logits = model(row[None]).logits[0, :-1].float()
             loss += torch.nn.functional.cross_entropy(logits, row[1:], reduction="sum").item()
     return math.exp(loss / (tokens.shape[0] * (tokens.shape[1] - 1)))
+
+
+def perplexity_with(case, weights, tokens):
+    """Of the plain model with these layers in place of its own, and of itself."""
+    import torch
+
+    model = load_model(case.plain, case)
+    plain = perplexity(model, tokens)
+    layers = {n: p for n, p in model.named_parameters() if n in weights}
+    assert layers.keys() == weights.keys()
+    for name, p in layers.items():
+        p.data = torch.from_numpy(np.ascontiguousarray(weights[name])).to(p.dtype)
+    return perplexity(model, tokens), plain
+
+
+def run_numpy_layers(case, tokens):
+    """Layouts of which no reader builds a model without a GPU: their layers in one of transformers."""
+    seen, weights = Seen(case, f"{version('transformers')}, layers as numpy decoded them"), decode_with_numpy(case)
+    dtype = "float16" if case.format.endswith("f16") else "bfloat16"
+    compare(seen, {n: (bf16(w) if dtype == "bfloat16" else w.astype(np.float16).astype(np.float32), dtype)
+                   for n, w in weights.items()})
+    seen.perplexity, seen.plain = perplexity_with(case, weights, tokens)
+    return seen
 
 
 def eval_tokens(model):
@@ -497,7 +591,7 @@ def load_gpt_oss(case, kerf, scratch):
     return seen
 
 
-def decompress_with_compressed_tensors(case):
+def decompress_with_compressed_tensors(case, tokens):
     """Layer by layer. transformers 5.23 cannot load any asymmetric packed checkpoint with
     compressed-tensors 0.20, not even theirs: its placeholder for the zero points is not packed."""
     from compressed_tensors.compressors.base import BaseCompressor
@@ -515,6 +609,7 @@ def decompress_with_compressed_tensors(case):
         w = compressor.decompress(layer, scheme)["weight"]
         weights[name] = (w.float().numpy(), str(w.dtype).removeprefix("torch."))
     compare(seen, weights)
+    seen.perplexity, seen.plain = perplexity_with(case, {n: w for n, (w, _) in weights.items()}, tokens)
     return seen
 
 
@@ -549,16 +644,53 @@ def convert_with_compressed_tensors(case, kerf, scratch):
     return seen
 
 
+# --- NVIDIA Model-Optimizer -----------------------------------------------------------------------
+
+MODELOPT_CONFIGS = {"nvfp4:modelopt": "W4A16_NVFP4_CFG", "fp8-e4m3-row": "FP8_PER_CHANNEL_PER_TOKEN_CFG",
+                    "fp8-e4m3-128x128": "FP8_2D_BLOCKWISE_WEIGHT_ONLY_CFG", "mxfp8-e4m3:modelopt": "MXFP8_DEFAULT_CFG",
+                    "int8": "INT8_WEIGHT_ONLY_CFG"}
+
+
+def export_with_modelopt(case, kerf, scratch):
+    """Its exporter must write the same tensors from the same model, byte for byte, under the same algorithm
+    and with the same layers left out; and kerf must find nothing wrong with what it wrote."""
+    import torch
+    import modelopt.torch.quantization as mtq
+    from modelopt.torch.export import export_hf_checkpoint
+    from transformers import AutoModelForCausalLM
+
+    seen = Seen(case, f"{version('nvidia-modelopt')}, its export")
+    folder = scratch / f"modelopt-export-{case.codec.replace(':', '-')}"
+    model = AutoModelForCausalLM.from_pretrained(case.source, dtype=torch.bfloat16)
+    tokens = eval_tokens(case.source)[:4]
+    mtq.quantize(model, getattr(mtq, MODELOPT_CONFIGS[case.codec]), lambda m: m(tokens))
+    export_hf_checkpoint(model, dtype=torch.bfloat16, export_dir=folder)
+    theirs, ours = (dict(safetensors.deserialize((f / "model.safetensors").read_bytes())) for f in (folder, case.folder))
+    seen.weights = len(theirs.keys() | ours.keys())
+    seen.differ = sum(theirs.get(n) != ours.get(n) for n in theirs.keys() | ours.keys())
+    for name, key, kept in (("config.json", "quantization_config", "ignore"),
+                            ("hf_quant_config.json", "quantization", "exclude_modules")):
+        a, b = (json.loads((f / name).read_text())[key] for f in (folder, case.folder))
+        if a["quant_algo"] != b["quant_algo"] or set(a[kept]) != set(b[kept]):
+            seen.problem = f"{name}: {a['quant_algo']} {a[kept]}, not {b['quant_algo']} {b[kept]}"
+    looked = json.loads(subprocess.run([kerf, "inspect", folder, "--json"], capture_output=True).stdout)
+    if looked["findings"] or looked["totals"]["quantized"] != 28:
+        seen.problem = f"kerf inspect: {looked['findings']}"
+    return seen
+
+
 # --- gguf-py and llama.cpp ------------------------------------------------------------------------
 
 
-def has_llama_cpp_python():
+def has_llama_cpp():
     return importlib.util.find_spec("llama_cpp") is not None
 
 
-def llama_cpp_python_perplexity(path, tokens):
+def llama_cpp_perplexity(path, model):
+    """Through llama.cpp itself."""
     import llama_cpp
 
+    tokens = np.fromfile(model / "eval.u16", "<u2")[:ROWS * 256].reshape(ROWS, 256)
     m = llama_cpp.Llama(str(path), n_ctx=256, n_batch=256, n_ubatch=256, n_threads=1, n_threads_batch=1,
                         logits_all=True, verbose=False)
     loss = 0.0
@@ -571,41 +703,13 @@ def llama_cpp_python_perplexity(path, tokens):
     return math.exp(loss / tokens[:, 1:].size)
 
 
-def llama_cpp_perplexity(path, model):
-    """Through llama.cpp itself, in the package that was built from its source, or in one that brings it
-    along."""
-    tokens = np.fromfile(model / "eval.u16", "<u2")[:ROWS * 256].reshape(ROWS, 256)
-    if has_llama_cpp_python():
-        return llama_cpp_python_perplexity(path, tokens)
-    from cyllama.llama import llama_cpp
-
-    class Model(llama_cpp.LlamaModel):
-        n_vocab = json.loads((model / "config.json").read_text())["vocab_size"]  # which the package forgets
-
-    params = llama_cpp.LlamaContextParams()
-    params.n_ctx = params.n_batch = params.n_ubatch = 256
-    context = llama_cpp.LlamaContext(model=Model(path_model=str(path), verbose=False), params=params, verbose=False)
-    loss = 0.0
-    for row in tokens:
-        context.kv_cache_clear()
-        batch = llama_cpp.LlamaBatch(n_tokens=256, embd=0, n_seq_max=1)
-        for i, token in enumerate(row):
-            batch.add(int(token), i, [0], True)
-        context.decode(batch)
-        for i, token in enumerate(row[1:]):
-            logits = np.array(context.get_logits_ith(i), np.float64)
-            loss += np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[int(token)]
-    return math.exp(loss / (ROWS * 255))
-
-
 def read_with_gguf(case, model):
     """Blocks as the package decodes them; a scale beside them is multiplied in behind the product, as
     llama.cpp does, which may round otherwise in the last bit. Keys and tensors that were not
     quantized are those of the source."""
     import gguf
 
-    package = "llama-cpp-python" if has_llama_cpp_python() else "cyllama"
-    seen = Seen(case, f"{version('gguf')}; llama.cpp of {version(package)}")
+    seen = Seen(case, version("gguf") + (f"; llama.cpp of {version('llama-cpp-python')}" if has_llama_cpp() else ""))
     ours, source = gguf.GGUFReader(case.folder), gguf.GGUFReader(case.source)
     for key, field in source.fields.items():
         same = key == "general.file_type" or key.startswith("GGUF.") or ours.fields[key].contents() == field.contents()
@@ -624,6 +728,8 @@ def read_with_gguf(case, model):
         room = np.spacing(np.abs(want)) if scale is not None else 0
         seen.weights += 1
         seen.differ += not (theirs.shape == want.shape and bool(np.all(np.abs(theirs - want) <= room)))
+    if not has_llama_cpp():
+        return seen
     seen.perplexity = llama_cpp_perplexity(case.folder, model)
     seen.plain = llama_cpp_perplexity(case.plain, model)
     if abs(seen.perplexity / seen.plain - 1) > 0.01:
@@ -650,6 +756,7 @@ def read_all(case, kerf, scratch, model, light):
     if case.layout == "gguf":
         yield attempt(read_with_gguf, case, model)
         return
+    tokens = None if light else eval_tokens(model)
     yield attempt(read_with_numpy, case)
     yield attempt(check_loader_rules, case)
     listed = attempt(check_config, case)
@@ -661,16 +768,20 @@ def read_all(case, kerf, scratch, model, light):
         yield attempt(read_awq, case, kerf, scratch)
     if case.codec == "int8:bnb" and not light:
         yield attempt(quantize_with_bitsandbytes, case)
-        yield attempt(load_with_bitsandbytes, case, eval_tokens(model))
+        yield attempt(load_with_bitsandbytes, case, tokens)
     if case.layout == "gpt-oss" and not light:
         yield attempt(load_gpt_oss, case, kerf, scratch)
+    if not light and case.layout in ("modelopt", "gptq", "gptq-v2"):
+        yield attempt(run_numpy_layers, case, tokens)
     if light or case.layout in NUMPY_ONLY or case.codec == "int8:bnb":
         return
     if "asym" in case.format:
-        yield attempt(decompress_with_compressed_tensors, case)
+        yield attempt(decompress_with_compressed_tensors, case, tokens)
     elif case.layout != "modelopt":
-        yield attempt(read_with_transformers, case, eval_tokens(model))
-    if (case.layout, case.format) == ("modelopt", "nvfp4"):
+        yield attempt(read_with_transformers, case, tokens)
+    if case.layout == "modelopt" and case.codec in MODELOPT_CONFIGS:
+        yield attempt(export_with_modelopt, case, kerf, scratch)
+    if (case.layout, case.codec) == ("modelopt", "nvfp4"):
         yield attempt(convert_with_compressed_tensors, case, kerf, scratch)
 
 
@@ -682,37 +793,49 @@ def old_rows(path, results):
     return {key: line for key, line in keyed.items() if key not in names}
 
 
+ABOUT = [  # the paragraphs above the table
+    "Made by `bash tests/interop/interop.sh KERF --write` from `tests/data/tiny-llama`: each reader loads "
+    "the folder that `kerf quantize --layout` wrote and gives back its 28 linear layers. *Equal*: so many "
+    "of them (for the converter: of the tensors that both wrote, reciprocals to the last bit) are, bit "
+    "for bit, the numbers that kerf decodes, rounded once to the reader's type. *safetensors + numpy* is "
+    "the package's own parser and the arithmetic of the loaders (vLLM's, GPTQModel's, gpt-oss's) written "
+    "down once more; vLLM itself needs a GPU and was not run, nor were GPTQModel, AutoAWQ and gpt-oss's "
+    "kernels. What vLLM's loaders demand is written down in `loader_rules.py`, each rule with its place "
+    "in their source: *equal* counts the rules that hold of the folder; INT8 of ModelOpt files is loaded "
+    "by TensorRT-LLM alone, whose rules stand there too. Two are not asked where vLLM has no such scheme: "
+    "of int2 in compressed-tensors, which transformers reads, and of asymmetric GPTQ (GPTQModel). "
+    "`+inputs` stands for a source with a scale for the inputs of each layer, 1/64 everywhere: perplexity "
+    "tells what that costs. `--light` runs the readers that need no PyTorch and keeps the rows of the "
+    "others. Stacked experts are two tensors of a model that the test makes, and for transformers those "
+    "of a small model of gpt-oss's architecture, quantized from the folder that transformers saved. For "
+    "`bitsandbytes int8` the package's own quantizer must choose the stored bytes and its decoding ours, "
+    "to the last bit: it multiplies by 1/127 where kerf divides by 127. NVIDIA Model-Optimizer exports "
+    "the same model on the CPU: every tensor of its checkpoint must be that of ours, byte for byte, and "
+    "`kerf inspect` must find nothing wrong with it.",
+    "*Logits*: the largest difference, in parts of the largest logit, between the loaded model, without "
+    "what its scheme does to activations, and a plain model of our weights.",
+    "*Perplexity*: of the loaded model on all of eval.u16, and of a plain model with the weights that "
+    "kerf decoded. They differ where a scheme quantizes activations too (mxfp8, fp8, int8 without a "
+    "group) and where a reader multiplies by rules of its own (bitsandbytes). Where no reader builds the "
+    "whole model without a GPU (modelopt, gptq, asymmetric integers), the layers as they were decoded "
+    "stand in the plain one. transformers keeps scales in the type of the model: those of fp8 and int8 "
+    "survive when the encoder chose them in that type, as `ct` does. It cannot load any asymmetric packed "
+    "checkpoint with this compressed-tensors, not even theirs, for its placeholder of the zero points is "
+    "not packed; their decompressor stands in.",
+    "Layout gguf: the model as llama.cpp's converter would have it (`gguf_model.py`), quantized from one "
+    "GGUF file to another; the readers are llama.cpp's Python package and llama.cpp itself. Keys and kept "
+    "tensors must be those of the source. A scale beside the blocks is multiplied in as llama.cpp does, "
+    "equal to the last bit. llama.cpp rounds activations to 8 bits where weights are blocks: perplexities "
+    "differ by that.",
+]
+
+
 def write_table(path, results):
     rows = old_rows(path, results)
-    lines = ["# Who reads what kerf writes", "",
-             "Made by `bash tests/interop/interop.sh KERF --write` from `tests/data/tiny-llama`: each reader loads",
-             "the folder that `kerf quantize --layout` wrote and gives back its 28 linear layers. *Equal*: so many",
-             "of them (for the converter: of the tensors that both wrote, reciprocals to the last bit) are, bit for",
-             "bit, the numbers that kerf decodes, rounded once to the reader's type. *safetensors + numpy* is the",
-             "package's own parser and the arithmetic of the loaders (vLLM's, GPTQModel's, gpt-oss's) written down",
-             "once more; vLLM itself needs a GPU and was not run, nor were GPTQModel, AutoAWQ and gpt-oss's kernels.",
-             "What vLLM's loaders demand is written down in `loader_rules.py`, each rule with its place in their",
-             "source: *equal* counts the rules that hold of the folder. Two are not asked where vLLM has no such",
-             "scheme: of int2 in compressed-tensors, which transformers reads, and of asymmetric GPTQ (GPTQModel).",
-             "`--light` runs the readers that need no PyTorch and keeps the rows of the others. Stacked experts are",
-             "two tensors of a model that the test makes, and for transformers those of a small model of gpt-oss's",
-             "architecture, quantized from the folder that transformers saved. For `bitsandbytes int8` the package's",
-             "own quantizer must choose the stored bytes and its decoding ours, to the last bit: it multiplies by",
-             "1/127 where kerf divides by 127.", "",
-             "*Logits*: the largest difference, in parts of the largest logit, between the loaded model, without what",
-             "its scheme does to activations, and a plain model of our weights.", "",
-             f"*Perplexity*: of the loaded model on the first {ROWS * 256:,} tokens of eval.u16, and of a plain model",
-             "with the weights that kerf decoded. They differ where a scheme quantizes activations too (mxfp8, fp8,",
-             "int8 without a group) and where a reader multiplies by rules of its own (bitsandbytes). transformers",
-             "keeps scales in the type of the model: those of fp8 and int8 survive when the encoder chose them in",
-             "that type, as `ct` does. It cannot load any asymmetric packed checkpoint with this compressed-tensors,",
-             "not even theirs, for its placeholder of the zero points is not packed; their decompressor stands in.", "",
-             "Layout gguf: the model as llama.cpp's converter would have it (`gguf_model.py`), quantized from one",
-             "GGUF file to another; the readers are llama.cpp's Python package and llama.cpp itself. Keys and kept",
-             "tensors must be those of the source. A scale beside the blocks is multiplied in as llama.cpp does,",
-             "equal to the last bit. llama.cpp rounds activations to 8 bits where weights are blocks: perplexities",
-             "differ by that.", "",
-             "| layout | format | reader | loads | equal | logits | perplexity | plain |", "|---|---|---|---|---|---|---|---|"]
+    lines = ["# Who reads what kerf writes", ""]
+    for text in ABOUT:
+        lines += [*textwrap.wrap(text, 104), ""]
+    lines += ["| layout | format | reader | loads | equal | logits | perplexity | plain |", "|---|---|---|---|---|---|---|---|"]
     for r in results:
         number = [f"{x:.4f}" if x == x else "" for x in (r.perplexity, r.plain)]
         number.insert(0, f"{r.logits:.3g}" if r.logits == r.logits else "")
@@ -720,7 +843,7 @@ def write_table(path, results):
         rows[r.case.layout, r.case.codec, r.reader] = (
             f"| {r.case.layout} | {r.case.codec} | {r.reader} | {loads} | "
             f"{r.weights - r.differ}/{r.weights} | {' | '.join(number)} |")
-    order = {case: i for i, case in enumerate(CASES)}
+    order = {case: i for i, case in enumerate([("kerf", "each format"), *CASES])}
     lines += [rows[key] for key in sorted(rows, key=lambda k: (order.get(k[:2], len(order)), "numpy" not in k[2]))]
     Path(path).write_text("\n".join(lines) + "\n")
 
@@ -735,8 +858,11 @@ def main():
     p.add_argument("--rows", type=int, default=ROWS)
     p.add_argument("--write")
     a = p.parse_args()
-    globals()["ROWS"] = a.rows
+    globals()["ROWS"] = 256 if a.write else a.rows  # the table speaks of all of eval.u16
     results = []
+    if a.only in (None, "kerf"):
+        own = Case("kerf", "", "each format", None, None, {}, None)
+        results.append(attempt(open_own_layout, own, a.kerf, a.model, a.scratch))
     for layout, fmt in CASES:
         if a.only and layout != a.only:
             continue

@@ -716,8 +716,14 @@ static void test_refusals(void **state)
     assert_int_equal(kerf_layout_check(ct, nf4, &err), KERF_E_NOSUP);
     assert_non_null(strstr(err.text, "does not take nf4"));
     assert_non_null(strstr(err.text, "nvfp4, mxfp4"));
-    assert_int_equal(kerf_layout_check(mo, kerf_format_find("int8"), &err), KERF_E_NOSUP);
-    assert_non_null(strstr(err.text, "has no INT8"));
+    const kerf_layout *naive = layout("compressed-tensors-naive");
+    assert_int_equal(kerf_layout_check(naive, kerf_format_find("int8"), &err), KERF_E_NOSUP);
+    assert_non_null(strstr(err.text, "layout compressed-tensors has them in groups"));
+    const kerf_format *int8 = kerf_format_find("int8");
+    const kerf_shape narrow = {2, {32, 32}};
+    must(kerf_layout_check_tensor(mo, int8, "a.weight", &good, &err), &err);
+    assert_int_equal(kerf_layout_check_tensor(mo, int8, "a.weight", &narrow, &err), KERF_E_NOSUP);
+    assert_non_null(strstr(err.text, "columns must be a multiple of 64, rows of 8"));
     must(kerf_layout_check_tensor(mo, nvfp4, "a.weight", &good, &err), &err);
     assert_int_equal(kerf_layout_check_tensor(mo, nvfp4, "a.weight", &odd, &err), KERF_E_NOSUP);
     assert_int_equal(kerf_layout_check_tensor(mo, nvfp4, "a.weight", &stack, &err), KERF_E_NOSUP);

@@ -205,6 +205,12 @@ KERF_API const char *kerf_layout_scheme(const kerf_layout *l, const kerf_format 
  * names none; NULL: none, or one that kerf does not know. */
 KERF_API const kerf_layout *kerf_layout_configured(const kerf_reader *r);
 
+/* A JSON file of that folder ("config.json") as text that any parser reads, to be freed: what Python
+ * writes of numbers that JSON has not (NaN, Infinity, integers beyond 64 bits) is 0 there. KERF_E_DATA:
+ * damaged, or no object; KERF_E_IO: not there; KERF_E_LIMIT: larger than 16 MiB. */
+KERF_API KERF_CHECK kerf_status kerf_config_read(const kerf_reader *r, const char *name, char **out,
+                                                 kerf_error *err);
+
 /* Whether the layout can be written with this format: KERF_E_NOSUP says why not, and which formats
  * it takes. */
 KERF_API KERF_CHECK kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f,
