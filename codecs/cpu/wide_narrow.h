@@ -1,0 +1,125 @@
+/* wide_narrow.h - from numbers of 16 bits to packed codes in one stage, all of it in registers.
+ *
+ * The stages of wide.h have fp32 and 32-bit codes of a tile in memory between them. Where elements
+ * are finite, groups whole and codes of four, six or eight bits, a group goes from the source to
+ * its bytes at once; everything else still takes the stages, which say what must come out.
+ *
+ *   narrow_words  any family: the function of block/ on a step of 32 elements, then packing
+ *   narrow_lanes  MX of bfloat16, without fp32: see mx_lanes */
+#ifndef KERF_WIDE_NARROW_H
+#define KERF_WIDE_NARROW_H
+
+#include "cpu/wide_lanes.h"
+#include "cpu/wide_tile.h"
+
+/* Formats that this knows the packing of. */
+KF_HD int can_narrow(kf_spec s)
+{
+    return (s.bits == 4 || s.bits == 6 || s.bits == 8) && s.family != KERF_FAMILY_CAST &&
+           s.geometry != KERF_GROUP_STRUCT && s.geometry != KERF_GROUP_FLAT;
+}
+
+#if KF_VEC_LANES
+
+KF_HD void pack_step(unsigned bits, const lanes16 *v, uint8_t *out)
+{
+    if (bits == 4) lanes_pack_nibbles(v, out);
+    if (bits == 6) lanes_pack_sixes(v, out);
+    if (bits == 8) lanes_pack_bytes(v, out);
+}
+
+KF_HD void pack_words(unsigned bits, const uint32_t *code, uint8_t *out)
+{
+    lanes16 v[LANE_PARTS];
+    for (int k = 0; k < LANE_PARTS; k++) v[k] = lanes_of_words(code + k * KF_VEC_LANES);
+    pack_step(bits, v, out);
+}
+
+/* --- MX of bfloat16 ----------------------------------------------------------------------------
+ *
+ * x * 2^-e only moves the exponent of x, so with b = e + 127 its code is a matter of integers. Let
+ * E be the exponent field of x, S its mantissa of eight bits, M the bits of the element's, and L
+ * the exponent of the least normal element. Next to x a step of the element is 2^(max(E - b, L) -
+ * M), and x = S * 2^(E - b - 7). Hence x is
+ *
+ *   S * 2^min(E - b - L + M + 1, M + 1) / 256  steps,
+ *
+ * rounded to nearest even by adding 127 and the last bit of the integer part, and each binade above
+ * the least one adds 2^M to the code. Below the power 0 nothing is left but zero.
+ * MXINT8 is six bits of mantissa and none but subnormals.
+ *
+ * A subnormal x has another S. It is zero under every scale of 2^-107 or more, and there are no
+ * others here: see lane_bases. */
+
+enum { LANE_LEAST_BYTE = 20, LANE_ZERO_BYTE = 64 };
+
+KF_HD uint16_t lane_base(kf_spec s, uint32_t byte)
+{
+    return (uint16_t)((int)byte + kf_mx_least(s.element) - kf_mx_mantissa_bits(s.element) - 2);
+}
+
+/* What mx_lanes takes from E, for each of the groups [g, g + groups). 0: a scale is too small. In a
+ * group of zeros any scale does that makes them zeros. */
+KF_HD int lane_bases(kf_spec s, size_t g, size_t groups, const kf_tile *t, uint16_t *base)
+{
+    uint32_t tiny = 0;
+    for (size_t i = 0; i < groups; i++) {
+        uint32_t byte = t->high[g + i] ? t->bits[g + i] : LANE_ZERO_BYTE;
+        tiny |= byte < LANE_LEAST_BYTE;
+        base[i] = lane_base(s, byte);
+    }
+    return !tiny;
+}
+
+/* Codes of elements that are finite. */
+KF_HD lanes16 mx_lanes(kf_spec s, lanes16 v, lanes16 base)
+{
+    const int man = kf_mx_mantissa_bits(s.element);
+    const lanes16 normal = lanes_of((uint16_t)(man + 2));
+    const uint16_t largest = (uint16_t)kf_element_encode(s.element, KF_F32_MAX);
+    const uint16_t half = (uint16_t)(127u - ((uint32_t)(man + 2) << (8 + man)));
+    lanes16 up = lanes_above((v & 0x7fff) >> 7, base);
+    lanes16 steps = lanes_scale((v & 0x7f) | 0x80, lanes_min(up, normal));
+    lanes16 binades = lanes_max(up, normal) << (8 + man);
+    lanes16 code = (steps + (steps >> 8 & 1) + binades + half) >> 8;
+    code = lanes_min(code, lanes_of(largest));
+    if (s.element != KERF_ELEM_MXI8) return code | (v & 0x8000) >> (16 - s.bits);
+    lanes16 sign = (lanes16)((lanes16s)v >> 15);
+    return ((code ^ sign) - sign) & 0xff;
+}
+
+KF_HD int narrow_lanes(kf_spec s, const uint8_t *restrict src, size_t n, size_t g, kf_tile *t,
+                       uint8_t *restrict out)
+{
+    uint16_t base[KF_TILE_GROUPS];
+    if (s.family != KERF_FAMILY_MX || !lane_bases(s, g, n / LANE_STEP, t, base)) return 0;
+    for (size_t at = 0, i = 0; at < n; at += LANE_STEP, i++) {
+        lanes16 v[LANE_PARTS];
+        prefetch(t->ahead + 2 * at, 2 * LANE_STEP);
+        for (size_t k = 0; k < LANE_PARTS; k++)
+            v[k] = mx_lanes(s, lanes_load(src + 2 * (at + k * KF_VEC_LANES)), lanes_of(base[i]));
+        pack_step(s.bits, v, out + at * s.bits / 8);
+    }
+    return 1;
+}
+
+#else
+
+enum { LANE_STEP = 32 };
+
+KF_HD void pack_words(unsigned bits, uint32_t *code, uint8_t *out)
+{
+    if (bits == 4) pack_nibbles(code, LANE_STEP / 2, 0, out);
+    if (bits == 6) pack_sixes(code, LANE_STEP * 6 / 8, out);
+    if (bits == 8) pack_bytes(code, LANE_STEP, out);
+}
+
+KF_HD int narrow_lanes(kf_spec s, const uint8_t *src, size_t n, size_t g, kf_tile *t, uint8_t *out)
+{
+    (void)s, (void)src, (void)n, (void)g, (void)t, (void)out;
+    return 0;
+}
+
+#endif
+
+#endif
