@@ -18,12 +18,14 @@
 #define KF_VEC_LANES 0
 #endif
 
+enum { LANE_STEP = 32 }; /* codes that are packed at once */
+
 #if KF_VEC_LANES
 
 typedef uint16_t lanes16 __attribute__((vector_size(2 * KF_VEC_LANES)));
 typedef int16_t lanes16s __attribute__((vector_size(2 * KF_VEC_LANES)));
 
-enum { LANE_STEP = 32, LANE_PARTS = LANE_STEP / KF_VEC_LANES }; /* codes that are packed at once */
+enum { LANE_PARTS = LANE_STEP / KF_VEC_LANES };
 
 KF_HD lanes16 lanes_load(const uint8_t *p)
 {
@@ -81,7 +83,35 @@ KF_HD lanes16 lanes_of_words(const uint32_t *w)
     return (lanes16)_mm512_permutexvar_epi64(order, v);
 }
 
+#define LANES_DO(operation) _mm512_##operation
+typedef __m512i lanes_bits;
+
+KF_HD lanes16 lanes_fold_ends(lanes16 a, lanes16 b)
+{
+    return lanes_max((lanes16)_mm512_shuffle_i64x2((__m512i)a, (__m512i)b, 0x88),
+                     (lanes16)_mm512_shuffle_i64x2((__m512i)a, (__m512i)b, 0xdd));
+}
+
+/* The largest of four groups, eight of each, which lie in the quarters of the result. */
+KF_HD lanes16 lanes_fold_groups(const uint8_t *src)
+{
+    lanes16 a[4];
+    for (int i = 0; i < 4; i++) a[i] = lanes_load(src + 64 * i) & 0x7fff;
+    return lanes_fold_ends(lanes_fold_ends(a[0], a[1]), lanes_fold_ends(a[2], a[3]));
+}
+
+/* Lane i of quarter k is of group 4 * i + k. */
+KF_HD lanes16 lanes_in_order(lanes16 v)
+{
+    const lanes16 from = {0, 8,  16, 24, 1, 9,  17, 25, 2, 10, 18, 26, 3, 11, 19, 27,
+                          4, 12, 20, 28, 5, 13, 21, 29, 6, 14, 22, 30, 7, 15, 23, 31};
+    return (lanes16)_mm512_permutexvar_epi16((__m512i)from, (__m512i)v);
+}
+
 #elif KF_VEC_LANES == 16
+
+#define LANES_DO(operation) _mm256_##operation
+typedef __m256i lanes_bits;
 
 KF_HD lanes16 lanes_min(lanes16 a, lanes16 b)
 {
@@ -100,6 +130,20 @@ KF_HD lanes16 lanes_scale(lanes16 a, lanes16 n)
     const __m256i power = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 1, 2, 4, 8, 16, 32, 64, -128, 0, 0, 0, 0, 0, 0, 0));
     return a * (lanes16)_mm256_shuffle_epi8(power, (__m256i)n);
+}
+KF_HD lanes16 lanes_fold_groups(const uint8_t *src)
+{
+    lanes16 a[4];
+    for (int i = 0; i < 4; i++) a[i] = lanes_load(src + 32 * i) & 0x7fff;
+    __m256i v = (__m256i)lanes_max(a[0], a[1]), w = (__m256i)lanes_max(a[2], a[3]);
+    return lanes_max((lanes16)_mm256_permute2x128_si256(v, w, 0x20),
+                     (lanes16)_mm256_permute2x128_si256(v, w, 0x31));
+}
+KF_HD lanes16 lanes_in_order(lanes16 v)
+{
+    __m128i even = _mm256_castsi256_si128((__m256i)v);
+    __m128i odd = _mm256_extracti128_si256((__m256i)v, 1);
+    return (lanes16)_mm256_set_m128i(_mm_unpackhi_epi16(even, odd), _mm_unpacklo_epi16(even, odd));
 }
 KF_HD __m256i lanes_bytes(const lanes16 *v)
 {
@@ -172,6 +216,33 @@ KF_HD void lanes_pack_sixes(const lanes16 *v, uint8_t *out)
 #endif
 
 #if KF_VEC_LANES > 8
+
+/* Of each of as many groups of 32 as there are lanes the largest element without its sign. */
+KF_HD lanes16 lanes_fold_words(lanes16 a, lanes16 b)
+{
+    return lanes_max((lanes16)LANES_DO(unpacklo_epi16)((lanes_bits)a, (lanes_bits)b),
+                     (lanes16)LANES_DO(unpackhi_epi16)((lanes_bits)a, (lanes_bits)b));
+}
+KF_HD lanes16 lanes_fold_pairs(lanes16 a, lanes16 b)
+{
+    return lanes_max((lanes16)LANES_DO(unpacklo_epi32)((lanes_bits)a, (lanes_bits)b),
+                     (lanes16)LANES_DO(unpackhi_epi32)((lanes_bits)a, (lanes_bits)b));
+}
+KF_HD lanes16 lanes_fold_fours(lanes16 a, lanes16 b)
+{
+    return lanes_max((lanes16)LANES_DO(unpacklo_epi64)((lanes_bits)a, (lanes_bits)b),
+                     (lanes16)LANES_DO(unpackhi_epi64)((lanes_bits)a, (lanes_bits)b));
+}
+
+KF_HD void lanes_largest(const uint8_t *src, int16_t *largest)
+{
+    lanes16 r[8];
+    for (int i = 0; i < 8; i++) r[i] = lanes_fold_groups(src + i * 8 * KF_VEC_LANES);
+    for (int i = 0; i < 8; i += 2) r[i] = lanes_fold_words(r[i], r[i + 1]);
+    for (int i = 0; i < 8; i += 4) r[i] = lanes_fold_pairs(r[i], r[i + 2]);
+    r[0] = lanes_in_order(lanes_fold_fours(r[0], r[4]));
+    memcpy(largest, r, sizeof *r);
+}
 
 KF_HD void lanes_pack_bytes(const lanes16 *v, uint8_t *out)
 {

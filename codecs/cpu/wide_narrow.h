@@ -40,12 +40,12 @@ KF_HD void pack_words(unsigned bits, const uint32_t *code, uint8_t *out)
  * x * 2^-e only moves the exponent of x, so with b = e + 127 its code is a matter of integers. Let
  * E be the exponent field of x, S its mantissa of eight bits, M the bits of the element's, and L
  * the exponent of the least normal element. Next to x a step of the element is 2^(max(E - b, L) -
- * M), and x = S * 2^(E - b - 7). Hence x is
+ * M), and x = S * 2^(E - b - 7). So x is S * 2^(min(E - b - L, 0) + M - 7) steps: rounded to
+ * nearest even by adding one half less the last bit and the last bit of the integer, and each
+ * binade above the least adds 2^M to it. The code's magnitude thus found ends where the sign
+ * begins: in a lane the integer lies below bit 15, and F = 16 - bits bits of fraction below it. The
+ * power is counted from where nothing is left but zero.
  *
- *   S * 2^min(E - b - L + M + 1, M + 1) / 256  steps,
- *
- * rounded to nearest even by adding 127 and the last bit of the integer part, and each binade above
- * the least one adds 2^M to the code. Below the power 0 nothing is left but zero.
  * MXINT8 is six bits of mantissa and none but subnormals.
  *
  * A subnormal x has another S. It is zero under every scale of 2^-107 or more, and there are no
@@ -53,9 +53,10 @@ KF_HD void pack_words(unsigned bits, const uint32_t *code, uint8_t *out)
 
 enum { LANE_LEAST_BYTE = 20, LANE_ZERO_BYTE = 64 };
 
-KF_HD uint16_t lane_base(kf_spec s, uint32_t byte)
+/* What lanes_scale takes for a normal element. */
+KF_HD uint16_t lane_normal(kf_spec s)
 {
-    return (uint16_t)((int)byte + kf_mx_least(s.element) - kf_mx_mantissa_bits(s.element) - 2);
+    return (uint16_t)(kf_mx_mantissa_bits(s.element) + 10 - (int)s.bits);
 }
 
 /* What mx_lanes takes from E, for each of the groups [g, g + groups). 0: a scale is too small. In a
@@ -66,7 +67,7 @@ KF_HD int lane_bases(kf_spec s, size_t g, size_t groups, const kf_tile *t, uint1
     for (size_t i = 0; i < groups; i++) {
         uint32_t byte = t->high[g + i] ? t->bits[g + i] : LANE_ZERO_BYTE;
         tiny |= byte < LANE_LEAST_BYTE;
-        base[i] = lane_base(s, byte);
+        base[i] = (uint16_t)((int)byte + kf_mx_least(s.element) - lane_normal(s));
     }
     return !tiny;
 }
@@ -74,18 +75,18 @@ KF_HD int lane_bases(kf_spec s, size_t g, size_t groups, const kf_tile *t, uint1
 /* Codes of elements that are finite. */
 KF_HD lanes16 mx_lanes(kf_spec s, lanes16 v, lanes16 base)
 {
-    const int man = kf_mx_mantissa_bits(s.element);
-    const lanes16 normal = lanes_of((uint16_t)(man + 2));
-    const uint16_t largest = (uint16_t)kf_element_encode(s.element, KF_F32_MAX);
-    const uint16_t half = (uint16_t)(127u - ((uint32_t)(man + 2) << (8 + man)));
+    const int man = kf_mx_mantissa_bits(s.element), fraction = 16 - (int)s.bits;
+    const lanes16 normal = lanes_of(lane_normal(s));
+    const uint32_t one = 1u << fraction, largest = kf_element_encode(s.element, KF_F32_MAX);
+    const uint32_t half = one / 2 - 1 - ((uint32_t)lane_normal(s) << (fraction + man));
     lanes16 up = lanes_above((v & 0x7fff) >> 7, base);
     lanes16 steps = lanes_scale((v & 0x7f) | 0x80, lanes_min(up, normal));
-    lanes16 binades = lanes_max(up, normal) << (8 + man);
-    lanes16 code = (steps + (steps >> 8 & 1) + binades + half) >> 8;
-    code = lanes_min(code, lanes_of(largest));
-    if (s.element != KERF_ELEM_MXI8) return code | (v & 0x8000) >> (16 - s.bits);
+    lanes16 binades = lanes_max(up, normal) << (fraction + man);
+    lanes16 code = steps + (steps >> fraction & 1) + binades + (uint16_t)half;
+    code = lanes_min(code, lanes_of((uint16_t)(largest * one + one - 1)));
+    if (s.element != KERF_ELEM_MXI8) return (code | (v & 0x8000)) >> fraction;
     lanes16 sign = (lanes16)((lanes16s)v >> 15);
-    return ((code ^ sign) - sign) & 0xff;
+    return (((code >> fraction) ^ sign) - sign) & 0xff;
 }
 
 KF_HD int narrow_lanes(kf_spec s, const uint8_t *restrict src, size_t n, size_t g, kf_tile *t,
@@ -104,8 +105,6 @@ KF_HD int narrow_lanes(kf_spec s, const uint8_t *restrict src, size_t n, size_t 
 }
 
 #else
-
-enum { LANE_STEP = 32 };
 
 KF_HD void pack_words(unsigned bits, uint32_t *code, uint8_t *out)
 {
