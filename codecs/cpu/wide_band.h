@@ -20,7 +20,7 @@ typedef struct span {
     int dirty;             /* holds NaN or Inf, which must be replaced */
 } span;
 
-static span span_open(const kf_band *b)
+KF_HD span span_open(const kf_band *b)
 {
     span w = {.b = b, .of = stages_of(b)};
     w.s = w.of.spec;
