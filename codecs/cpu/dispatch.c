@@ -118,7 +118,7 @@ static kerf_status device_found(call *c, kerf_status status, uint64_t bad)
     return KERF_E_DATA;
 }
 
-/* Field by field, where it is wanted: a struct that is zeroed and copied takes longer than the rest. */
+/* Field by field, where it is wanted: to zero and copy a struct takes longer than all the rest. */
 static void band_at(const call *c, uint64_t b, float *scratch, kf_band *band)
 {
     const kerf_geometry *g = c->g;
