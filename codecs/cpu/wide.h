@@ -322,7 +322,7 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
     KF_HD void narrow_any_##F(kf_spec s, kerf_dtype type, const uint8_t *src, size_t width,        \
                               size_t n, size_t g, kf_tile *t, uint8_t *out)                        \
     {                                                                                              \
-        if (type == KERF_BF16 && narrow_lanes(s, src, n, g, t, out)) return;                       \
+        if (type == KERF_BF16 && narrow_lanes(s, src, width, n, g, t, out)) return;                \
         if (type == KERF_BF16)                                                                     \
             narrow_words_##F(s, KERF_BF16, src, width, n, g, t, out);                              \
         else                                                                                       \

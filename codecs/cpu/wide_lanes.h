@@ -20,6 +20,8 @@
 
 enum { LANE_STEP = 32 }; /* codes that are packed at once */
 
+#define KF_VEC_LOOK_UP (KF_VEC_LANES == 32)
+
 #if KF_VEC_LANES
 
 typedef uint16_t lanes16 __attribute__((vector_size(2 * KF_VEC_LANES)));
@@ -106,6 +108,15 @@ KF_HD lanes16 lanes_in_order(lanes16 v)
     const lanes16 from = {0, 8,  16, 24, 1, 9,  17, 25, 2, 10, 18, 26, 3, 11, 19, 27,
                           4, 12, 20, 28, 5, 13, 21, 29, 6, 14, 22, 30, 7, 15, 23, 31};
     return (lanes16)_mm512_permutexvar_epi16((__m512i)from, (__m512i)v);
+}
+
+/* table[i % 128] */
+KF_HD lanes16 lanes_look_up(const lanes16 table[4], lanes16 i)
+{
+    __m512i low = _mm512_permutex2var_epi16((__m512i)table[0], (__m512i)i, (__m512i)table[1]);
+    __m512i high = _mm512_permutex2var_epi16((__m512i)table[2], (__m512i)i, (__m512i)table[3]);
+    __mmask32 upper = _mm512_test_epi16_mask((__m512i)i, _mm512_set1_epi16(64));
+    return (lanes16)_mm512_mask_blend_epi16(upper, low, high);
 }
 
 #elif KF_VEC_LANES == 16

@@ -5,7 +5,9 @@
  * its bytes at once; everything else still takes the stages, which say what must come out.
  *
  *   narrow_words  any family: the function of block/ on a step of 32 elements, then packing
- *   narrow_lanes  MX of bfloat16, without fp32: see mx_lanes */
+ *   narrow_lanes  MX of bfloat16, without fp32: see mx_lanes
+ *   narrow_table  FP8 of bfloat16 where many elements share a scale: the same, with the quotients
+ * of all mantissas in registers */
 #ifndef KERF_WIDE_NARROW_H
 #define KERF_WIDE_NARROW_H
 
@@ -89,10 +91,66 @@ KF_HD lanes16 mx_lanes(kf_spec s, lanes16 v, lanes16 base)
     return (((code >> fraction) ^ sign) - sign) & 0xff;
 }
 
-KF_HD int narrow_lanes(kf_spec s, const uint8_t *restrict src, size_t n, size_t g, kf_tile *t,
-                       uint8_t *restrict out)
+#if KF_VEC_LOOK_UP
+
+/* --- FP8 of bfloat16 with one scale ------------------------------------------------------------
+ *
+ * The mantissa of x / scale follows from the seven bits of that of x alone. It is cut off to eight
+ * bits, of which the last is set where anything was lost: no element has more than four, so that
+ * every tie stays a tie and nothing else becomes one. What is left is an element of MX under 2^0.
+ */
+
+enum { TABLE_STEPS = 16, TABLE_LEAST_FIELD = 27 }; /* scales from 2^-100 on: subnormals are zeros */
+
+KF_HD void find_quotients(float scale, uint16_t quotient[128])
+{
+    const float divisor = kf_float((kf_bits(scale) & 0x7fffffu) | 0x3f800000u);
+    for (uint32_t m = 0; m < 128; m++) {
+        uint32_t u = kf_bits(kf_float(0x3f800000u | m << 16) / divisor);
+        quotient[m] = (uint16_t)(u >> 16 | ((u & 0xffff) != 0));
+    }
+}
+
+KF_HD int narrow_table(kf_spec s, const uint8_t *restrict src, size_t width, size_t n, size_t g,
+                       kf_tile *t, uint8_t *restrict out)
+{
+    const uint32_t field = kf_bits(t->factor[g]) >> 23; /* of a sign, 255 or NaN: above 254 */
+    const uint16_t limit = (uint16_t)(kf_bits(kf_element_max(s.element)) >> 16);
+    const lanes16 base = lanes_of((uint16_t)(127 + kf_mx_least(s.element) - lane_normal(s)));
+    const lanes16 exponent = lanes_of((uint16_t)(field << 7));
+    uint16_t quotient[128];
+    lanes16 table[4];
+    if (s.family != KERF_FAMILY_FP8 || width < n || n < TABLE_STEPS * LANE_STEP ||
+        field < TABLE_LEAST_FIELD || field > 254)
+        return 0;
+    find_quotients(t->factor[g], quotient);
+    memcpy(table, quotient, sizeof table);
+    for (size_t at = 0; at < n; at += LANE_STEP) {
+        lanes16 v = lanes_load(src + 2 * at);
+        lanes16 y = lanes_above((v & 0x7f80) + lanes_look_up(table, v), exponent);
+        prefetch(t->ahead + 2 * at, 2 * LANE_STEP);
+        v = mx_lanes(s, lanes_min(y, lanes_of(limit)) | (v & 0x8000), base);
+        lanes_pack_bytes(&v, out + at);
+    }
+    return 1;
+}
+
+#else
+
+KF_HD int narrow_table(kf_spec s, const uint8_t *src, size_t width, size_t n, size_t g, kf_tile *t,
+                       uint8_t *out)
+{
+    (void)s, (void)src, (void)width, (void)n, (void)g, (void)t, (void)out;
+    return 0;
+}
+
+#endif
+
+KF_HD int narrow_lanes(kf_spec s, const uint8_t *restrict src, size_t width, size_t n, size_t g,
+                       kf_tile *t, uint8_t *restrict out)
 {
     uint16_t base[KF_TILE_GROUPS];
+    if (s.family == KERF_FAMILY_FP8) return narrow_table(s, src, width, n, g, t, out);
     if (s.family != KERF_FAMILY_MX || !lane_bases(s, g, n / LANE_STEP, t, base)) return 0;
     for (size_t at = 0, i = 0; at < n; at += LANE_STEP, i++) {
         lanes16 v[LANE_PARTS];
@@ -113,9 +171,10 @@ KF_HD void pack_words(unsigned bits, uint32_t *code, uint8_t *out)
     if (bits == 8) pack_bytes(code, LANE_STEP, out);
 }
 
-KF_HD int narrow_lanes(kf_spec s, const uint8_t *src, size_t n, size_t g, kf_tile *t, uint8_t *out)
+KF_HD int narrow_lanes(kf_spec s, const uint8_t *src, size_t width, size_t n, size_t g, kf_tile *t,
+                       uint8_t *out)
 {
-    (void)s, (void)src, (void)n, (void)g, (void)t, (void)out;
+    (void)s, (void)src, (void)width, (void)n, (void)g, (void)t, (void)out;
     return 0;
 }
 

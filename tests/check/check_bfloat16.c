@@ -1,11 +1,13 @@
-/* check_bfloat16.c - every bfloat16 under every shared exponent of the MX formats, from each
- * backend byte for byte as from the reference.
+/* check_bfloat16.c - every bfloat16 under every shared exponent of the MX formats, and under FP8
+ * scales of every exponent and of many mantissas, from each backend byte for byte as from the
+ * reference.
  *
- * Backends may take such a source apart as integers. The blocks here have one element that fixes
- * the exponent, the largest of its binade, and then every number that can stand beside it, of
+ * Backends may take such a source apart as integers. The blocks of MX here have one element that
+ * fixes the exponent, the largest of its binade, and then every number that can stand beside it, of
  * either sign, zeros and subnormals among them: all that can ever meet that exponent. Of the
  * encoders `floor` clips the top of a block, and `rceil` has it one binade lower. Under a lesser
- * mantissa fewer numbers meet the same exponents; check_backends has those. */
+ * mantissa fewer numbers meet the same exponents; check_backends has those. The scale of FP8 is any
+ * that an amax may lead to, and not only that of the numbers at hand. */
 #include <kerf/codec.h>
 
 #include <stdio.h>
@@ -37,7 +39,7 @@ static uint64_t fill_source(unsigned field)
 }
 
 static int same_bytes(const kerf_geometry *g, const kerf_encoder *e, const char *backend,
-                      unsigned field)
+                      const kerf_stats *stats, unsigned nth)
 {
     const size_t elements = (size_t)g->elements;
     const kerf_cspan src = {source, 2 * elements};
@@ -47,15 +49,15 @@ static int same_bytes(const kerf_geometry *g, const kerf_encoder *e, const char 
                                 {want[1], (size_t)g->plane[1].bytes}};
     kerf_span b[KERF_PLANES] = {{got[0], a[0].n}, {got[1], a[1].n}};
     kerf_error err = {0};
-    if (kerf_encode(g, e, NULL, 0, g->bands, src, KERF_BF16, a, &ref, &err) != KERF_OK ||
-        kerf_encode(g, e, NULL, 0, g->bands, src, KERF_BF16, b, &own, &err) != KERF_OK) {
+    if (kerf_encode(g, e, stats, 0, g->bands, src, KERF_BF16, a, &ref, &err) != KERF_OK ||
+        kerf_encode(g, e, stats, 0, g->bands, src, KERF_BF16, b, &own, &err) != KERF_OK) {
         fprintf(stderr, "%s\n", err.text);
         return 0;
     }
     compared += elements;
     if (memcmp(want[0], got[0], a[0].n) == 0 && memcmp(want[1], got[1], a[1].n) == 0) return 1;
-    fprintf(stderr, "%s: %s:%s differs from the reference under exponent field %u\n", backend,
-            g->format->name, e->name, field);
+    fprintf(stderr, "%s: %s:%s differs from the reference under scale %u\n", backend,
+            g->format->name, e->name, nth);
     return 0;
 }
 
@@ -68,7 +70,35 @@ static int check_format(const char *codec, const char *backend)
     for (unsigned field = 0; good && field < 255; field++) {
         kerf_shape shape = {2, {fill_source(field), COLS}};
         good = kerf_geometry_init(&g, c.format, &shape, &err) == KERF_OK &&
-               same_bytes(&g, c.encoder, backend, field);
+               same_bytes(&g, c.encoder, backend, NULL, field);
+    }
+    if (err.text[0]) fprintf(stderr, "%s: %s\n", codec, err.text);
+    return good;
+}
+
+/* The nth amax: every exponent, every mantissa of bfloat16, and some of fp32. */
+static float find_amax(unsigned nth)
+{
+    uint32_t u = (uint32_t)(nth - 383) * 0x9e3779b1u >> 9 | 120u << 23;
+    if (nth < 255) u = nth << 23 | 0x290000;
+    if (nth >= 255 && nth < 383) u = 127u << 23 | (nth - 255) << 16;
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static int check_fp8(const char *codec, const char *backend)
+{
+    kerf_error err = {0};
+    kerf_codec c;
+    kerf_geometry g;
+    kerf_shape shape = {2, {fill_source(254), COLS}};
+    int good = kerf_codec_find(codec, &c, &err) == KERF_OK &&
+               kerf_geometry_init(&g, c.format, &shape, &err) == KERF_OK;
+    for (unsigned nth = 0; good && nth < 512; nth++) {
+        const float amax = find_amax(nth);
+        const kerf_stats stats = {.amax = amax, .min = -amax, .max = amax};
+        good = same_bytes(&g, c.encoder, backend, &stats, nth);
     }
     if (err.text[0]) fprintf(stderr, "%s: %s\n", codec, err.text);
     return good;
@@ -81,11 +111,13 @@ int main(void)
     static const char *const encoders[] = {"floor", "rceil"};
     int good = 1;
     for (size_t i = 0; i < kerf_backend_count(); i++) {
+        if (strcmp(kerf_backend_at(i), "ref") == 0) continue;
+        good &= check_fp8("fp8-e4m3:amax", kerf_backend_at(i));
+        good &= check_fp8("fp8-e5m2:amax", kerf_backend_at(i));
         for (size_t k = 0; k < sizeof formats / sizeof *formats * 2; k++) {
             char codec[64];
             snprintf(codec, sizeof codec, "%s:%s", formats[k / 2], encoders[k % 2]);
-            if (strcmp(kerf_backend_at(i), "ref") != 0)
-                good &= check_format(codec, kerf_backend_at(i));
+            good &= check_format(codec, kerf_backend_at(i));
         }
     }
     printf("%llu elements compared\n", compared);
