@@ -102,7 +102,9 @@ typedef struct kf_dequant {
 
 KF_HD float kf_group_amax(kf_group g)
 {
-    if (g.rows == 1 && g.cols == 1) return kf_abs(g.x[0]); /* no loop where that is a literal */
+    /* No loop where that is a literal, so that many groups become vectors. */
+    if (g.rows == 1 && g.cols == 1) return kf_abs(g.x[0]);
+    if (g.rows == 1 && g.cols == 2) return kf_max(kf_abs(g.x[0]), kf_abs(g.x[1]));
     float amax = 0;
     for (size_t r = 0; r < g.rows; r++)
         for (size_t c = 0; c < g.cols; c++) amax = kf_max(amax, kf_abs(g.x[r * g.ld + c]));

@@ -23,6 +23,7 @@
 #ifndef KERF_WIDE_H
 #define KERF_WIDE_H
 
+#include "cpu/wide_narrow.h"
 #include "cpu/wide_search.h"
 #include "cpu/wide_tile.h"
 #include "cpu/wide_value.h"
@@ -84,6 +85,18 @@ KF_HD int takes_encoder(int encoder)
 #undef EASY
         return 1;
     default: return kf_nvfp4_is_search(encoder);
+    }
+}
+
+/* Whether codes have a rounding of their encoder's own. */
+KF_HD int has_rounding(int encoder)
+{
+    switch (encoder) {
+#define PEER(F, family, ID) case KERF_ENC_##family##_##ID:
+        PEER_ENCODERS(PEER, )
+#undef PEER
+        return 1;
+    default: return 0;
     }
 }
 
@@ -289,6 +302,32 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
         default: encode_run_##F(s, KERF_ENC_NONE, width, n, g, t); break;                          \
         }                                                                                          \
     }                                                                                              \
+    KF_HD void narrow_words_##F(kf_spec s, kerf_dtype type, const uint8_t *restrict src,           \
+                                size_t width, size_t n, size_t g, kf_tile *t,                      \
+                                uint8_t *restrict out)                                             \
+    {                                                                                              \
+        for (size_t at = 0; at < n; at += width, g++) {                                            \
+            const kf_quant q = quant_at(s, KERF_ENC_NONE, t, g);                                   \
+            size_t end = n - at < width ? n : at + width;                                          \
+            prefetch(t->ahead + 2 * at, 2 * (end - at));                                           \
+            for (size_t i = at; i < end; i += LANE_STEP) {                                         \
+                float x[LANE_STEP];                                                                \
+                uint32_t code[LANE_STEP];                                                          \
+                widen_as(type, src + 2 * i, LANE_STEP, x);                                         \
+                for (size_t k = 0; k < LANE_STEP; k++) code[k] = kf_##prefix##_code(s, q, x[k]);   \
+                pack_words(s.bits, code, out + i * s.bits / 8);                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    KF_HD void narrow_any_##F(kf_spec s, kerf_dtype type, const uint8_t *src, size_t width,        \
+                              size_t n, size_t g, kf_tile *t, uint8_t *out)                        \
+    {                                                                                              \
+        if (type == KERF_BF16 && narrow_lanes(s, src, width, n, g, t, out)) return;                \
+        if (type == KERF_BF16)                                                                     \
+            narrow_words_##F(s, KERF_BF16, src, width, n, g, t, out);                              \
+        else                                                                                       \
+            narrow_words_##F(s, KERF_F16, src, width, n, g, t, out);                               \
+    }                                                                                              \
     KF_HD void dequant_any_##F(kf_spec s, const kf_band *b, size_t first, size_t groups,           \
                                kf_tile *t)                                                         \
     {                                                                                              \
@@ -423,6 +462,8 @@ typedef struct scale_stages {
  * the row in byte structs, where the tile begins at group `first`. */
 typedef struct element_stages {
     void (*encode)(size_t width, size_t n, size_t g, kf_tile *t);
+    void (*narrow)(kerf_dtype type, const uint8_t *src, size_t width, size_t n, size_t g,
+                   kf_tile *t, uint8_t *out); /* source of 16 bits to bytes, where can_narrow */
     void (*values)(const uint8_t *codes, size_t first, size_t n, kf_tile *t);
     void (*decode)(size_t width, size_t n, size_t g, kf_tile *t); /* where it is not linear */
     void (*extremes)(kf_tile *t, uint32_t *lo, uint32_t *hi);
@@ -466,6 +507,12 @@ typedef struct stages {
     {                                                                                              \
         if (has_element_##ID()) encode_any_##family(spec_##ID, width, n, g, t);                    \
     }                                                                                              \
+    static void narrow_##ID(kerf_dtype type, const uint8_t *src, size_t width, size_t n, size_t g, \
+                            kf_tile *t, uint8_t *out)                                              \
+    {                                                                                              \
+        if (has_element_##ID() && can_narrow(spec_##ID))                                           \
+            narrow_any_##family(spec_##ID, type, src, width, n, g, t, out);                        \
+    }                                                                                              \
     static void values_##ID(const uint8_t *codes, size_t first, size_t n, kf_tile *t)              \
     {                                                                                              \
         if (has_element_##ID()) values_any_##family(spec_##ID, codes, first, n, t);                \
@@ -492,7 +539,8 @@ static const scale_stages all_scale_stages[] = {
 };
 
 static const element_stages all_element_stages[] = {
-#define KERF_FORMAT(ID, ...) {encode_##ID, values_##ID, decode_##ID, extremes_##ID, bound_##ID},
+#define KERF_FORMAT(ID, ...) \
+    {encode_##ID, narrow_##ID, values_##ID, decode_##ID, extremes_##ID, bound_##ID},
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 };

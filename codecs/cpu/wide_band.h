@@ -20,7 +20,7 @@ typedef struct span {
     int dirty;             /* holds NaN or Inf, which must be replaced */
 } span;
 
-static span span_open(const kf_band *b)
+KF_HD span span_open(const kf_band *b)
 {
     span w = {.b = b, .of = stages_of(b)};
     w.s = w.of.spec;
@@ -152,6 +152,19 @@ static void encode_tile(const span *w, kf_tile *t)
         pack_tile(w->s.bits, flat, flat ? KF_NF4_ZERO : 0, t->code, w->cols, tile_codes(w));
 }
 
+/* All of the tile in one stage; 0: it takes the others. */
+static int narrow_tile(const span *w, kf_tile *t)
+{
+    const uint8_t *src = tile_source(w);
+    size_t width = group_width(w, w->cols);
+    if (w->dirty || w->b->dtype == KERF_F32 || has_rounding(w->b->encoder) || !can_narrow(w->s) ||
+        w->cols % LANE_STEP || width % LANE_STEP)
+        return 0;
+    t->ahead = src + 2 * w->cols;
+    w->of.element->narrow(w->b->dtype, src, width, w->cols, tile_group(w), t, tile_codes(w));
+    return 1;
+}
+
 static void choose(const span *w, kf_tile *t)
 {
     size_t cols = kf_group_cols(w->s, w->b, w->first + w->groups - 1);
@@ -175,6 +188,7 @@ static int encode_span(span *w, kf_tile *t)
     if (looks) load_tile(w, t); /* one row: the span is one tile */
     choose(w, t);
     do {
+        if (!looks && narrow_tile(w, t)) continue;
         if (!looks) load_tile(w, t);
         encode_tile(w, t);
     } while (next_tile(w));
@@ -219,6 +233,7 @@ static int encode_ungrouped(const kf_band *b, kf_tile *t)
     choose(&w, t);
     while (next_span(&w)) {
         if (!looks) w.dirty = !is_finite_tile(&w);
+        if (narrow_tile(&w, t)) continue;
         if (!load_tile(&w, t)) return 0;
         encode_tile(&w, t);
     }

@@ -4,6 +4,7 @@
 #define KERF_WIDE_TILE_H
 
 #include "cpu/band.h"
+#include "cpu/wide_lanes.h"
 #include "cpu/wide_vec.h"
 #include "cpu/widen.h"
 
@@ -132,12 +133,30 @@ KF_HD void extremes_at_group(kerf_dtype t, int signs, const uint8_t *src, size_t
         half_extremes(signs, src, n, e->low + g, e->high + g);
 }
 
+/* The largest magnitudes of groups of LANE_STEP, if there are enough of them; returns of how many.
+ */
+KF_HD size_t step_extremes(const uint8_t *src, size_t groups, group_extremes *e)
+{
+    size_t g = 0;
+#if KF_VEC_EXTREMES
+    while (groups >= KF_VEC_LANES && g < groups) {
+        g = groups - g < KF_VEC_LANES ? groups - KF_VEC_LANES : g; /* some twice */
+        lanes_largest(src + g * 2 * LANE_STEP, e->high + g);
+        g += KF_VEC_LANES;
+    }
+#else
+    (void)src, (void)groups, (void)e;
+#endif
+    return g;
+}
+
 /* Whole groups of a literal width, and then what is left. */
 KF_HD size_t extremes_sized(kerf_dtype t, int signs, const uint8_t *src, size_t n, size_t width,
                             group_extremes *e)
 {
-    size_t g = 0, at = 0, size = t == KERF_F32 ? 4 : 2;
-    for (; at + width <= n; at += width, g++)
+    size_t g = 0, at, size = t == KERF_F32 ? 4 : 2;
+    if (t != KERF_F32 && !signs && width == 32) g = step_extremes(src, n / width, e);
+    for (at = g * width; at + width <= n; at += width, g++)
         extremes_at_group(t, signs, src + at * size, width, g, e);
     if (at < n) extremes_at_group(t, signs, src + at * size, n - at, g++, e);
     return g;
