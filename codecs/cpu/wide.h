@@ -143,17 +143,14 @@ KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, 
 KF_HD void search_scales(kf_spec s, const kf_band *b, size_t groups, size_t cols, kf_tile *t)
 {
     int whole = cols == s.group;
-    t->is_coded = 0;
     search_run(s, b->encoder, b->tensor, groups - !whole, t);
     if (!whole) {
-        kf_group g = {t->x + (groups - 1) * s.group, 1, cols, cols, 0};
+        kf_group g = {group_numbers(groups - 1, cols, t), 1, cols, cols, 0};
         kf_scale scale = kf_choose(s, b->encoder, b->tensor, g);
         kf_quant q = kf_quant_init(s, b->encoder, b->tensor, scale, g);
         t->bits[groups - 1] = scale.bits;
         t->factor[groups - 1] = q.factor;
         t->dead[groups - 1] = q.dead;
-        for (size_t i = 0; i < cols; i++)
-            t->code[(groups - 1) * s.group + i] = kf_code(s, q, g.x[i]);
     }
 }
 

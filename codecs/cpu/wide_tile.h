@@ -4,7 +4,7 @@
 #define KERF_WIDE_TILE_H
 
 #include "cpu/band.h"
-#include "cpu/wide_vec.h"
+#include "cpu/wide_lanes.h"
 #include "cpu/widen.h"
 
 enum {
@@ -24,7 +24,7 @@ typedef struct kf_tile {
     int32_t zero[KF_TILE_GROUPS], dead[KF_TILE_GROUPS];
     int encoder;          /* encode: kerf_encoder_id ...                               */
     kerf_dtype source;    /* ... and the type that it rounds to                        */
-    int is_coded;         /* encode: whoever chose the scales left the codes, too */
+    const uint8_t *pairs; /* encode: finite elements of bfloat16 in the source, or NULL      */
     const uint8_t *ahead; /* encode: what will be read next, asked for on the way */
 } kf_tile;
 
@@ -132,6 +132,31 @@ KF_HD void extremes_at_group(kerf_dtype t, int signs, const uint8_t *src, size_t
         half_extremes(signs, src, n, e->low + g, e->high + g);
 }
 
+enum { GROUP_BYTES = 32 }; /* of a group of 16 in bfloat16 */
+
+/* The largest magnitude of each group of 16 numbers of bfloat16, as the bits of fp32: as many
+ * groups at once as there are lanes, turned so that a vector holds the same pair of each. */
+KF_HD void find_amaxes(const uint8_t *src, size_t groups, int32_t *amax)
+{
+    for (size_t at = 0; at < groups; at += VEC_LANES) {
+        const size_t n = groups - at < VEC_LANES ? groups - at : VEC_LANES;
+        uint8_t last[GROUP_BYTES * VEC_LANES];
+        const uint8_t *in = src + GROUP_BYTES * at;
+        vec_u pair[8], top = {0};
+        if (n < VEC_LANES) {
+            memset(last, 0, sizeof last);
+            in = memcpy(last, in, GROUP_BYTES * n);
+        }
+        vec_turn_groups(in, pair);
+        for (int i = 0; i < 8; i++) top = vec_larger_halves(top, pair[i] & 0x7fff7fffu);
+        top = vec_larger_halves(top << 16, top & 0xffff0000u);
+        if (n == VEC_LANES)
+            vec_store(top, amax + at);
+        else
+            memcpy(amax + at, &top, 4 * n);
+    }
+}
+
 /* Whole groups of a literal width, and then what is left. */
 KF_HD size_t extremes_sized(kerf_dtype t, int signs, const uint8_t *src, size_t n, size_t width,
                             group_extremes *e)
@@ -147,6 +172,11 @@ KF_HD void extremes_as(kerf_dtype t, int signs, const uint8_t *src, size_t n, si
                        group_extremes *e)
 {
     size_t groups;
+    if (t == KERF_BF16 && !signs && width == 16 && n % 16 == 0) {
+        find_amaxes(src, n / 16, e->largest);
+        memcpy(e->least, e->largest, n / 16 * sizeof *e->least);
+        return;
+    }
     switch (width) {
     case 16: groups = extremes_sized(t, signs, src, n, 16, e); break;
     case 32: groups = extremes_sized(t, signs, src, n, 32, e); break;
