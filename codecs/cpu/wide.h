@@ -130,8 +130,24 @@ KF_HD void keep_choice(kf_spec s, kf_scale scale, kf_quant q, size_t i, kf_tile 
     if (s.second == KERF_SECOND_TENSOR) t->dead[i] = q.dead;
 }
 
+/* The last bytes of words. */
+KF_HD void put_words(const uint32_t *word, size_t n, unsigned bytes, uint8_t *out)
+{
+    if (bytes == 1)
+        pack_bytes(word, n, out);
+    else if (bytes == 2)
+        pack_halves(word, n, out);
+    else
+        memcpy(out, word, 4 * n);
+}
+
 KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, const kf_tile *t)
 {
+    if (kf_scale_per_group(s) && s.geometry != KERF_GROUP_STRUCT && s.second != KERF_SECOND_NESTED &&
+        s.zero != KERF_ZERO_CODE) {
+        put_words(t->bits, groups, kf_scale_bytes(s.scale), kf_scale_at(s, b, first));
+        return;
+    }
     for (size_t i = 0; kf_scale_per_group(s) && i < groups; i++) {
         kf_scale scale = {t->bits[i], s.zero == KERF_ZERO_CODE ? t->point[i] : 0};
         kf_put_scale(s, b, first + i, scale);

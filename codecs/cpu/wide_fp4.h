@@ -10,7 +10,7 @@
 #ifndef KERF_WIDE_FP4_H
 #define KERF_WIDE_FP4_H
 
-#include "cpu/wide_lanes.h"
+#include "cpu/wide_pairs.h"
 #include "cpu/wide_tile.h"
 
 enum {
@@ -76,7 +76,8 @@ KF_STAGE void encode_pairs(const uint8_t *src, size_t n, const float *factor, co
  * reference finds, d, is missed by no more than e = 2^-13 under the smaller scale and 4.3 * 2^-13
  * under the larger one, with what fp32 rounds on all ways added to it. As 2 |d| e <= d^2 / 512 +
  * 512 e^2, sums of squares are missed by 1/512 of themselves and 16 * 513 * e^2 each: in total less
- * than 2^-8. Sums of magnitudes are missed by 16 e: in total less than 48 * 2^-12. */
+ * than 2^-8. Sums of magnitudes are missed by 16 e, in total less than 48 * 2^-12, and the largest
+ * magnitude by one e, in total less than 3 * 2^-12. */
 
 /* Nearest numbers of E2M1 of [i, i + 1) / 4, times 2^12. */
 static const int16_t nearest_e2m1[32] = {
@@ -87,12 +88,21 @@ static const int16_t nearest_e2m1[32] = {
 
 typedef uint16_t vec_index __attribute__((vector_size(VEC_BYTES)));
 
-/* Adds the errors of a vector of y. */
-KF_HD vec_i add_distances(int squares, vec_h y, vec_i sum)
+typedef enum error_metric { SQUARES, MAGNITUDES, LARGEST } error_metric;
+
+/* Adds the errors of a vector of y; the largest stay apart in the halves of each lane. */
+KF_HD vec_u add_distances(error_metric m, vec_h y, vec_u sum)
 {
     const vec_h one = 1 - (vec_h){0};
     vec_h d = vec_of_32(nearest_e2m1, (vec_h)((vec_index)y >> 10)) - y;
-    return sum + (squares ? vec_dot(d, d) : vec_dot(vec_magnitudes(d), one));
+    if (m == LARGEST) return vec_larger_halves(sum, (vec_u)vec_magnitudes(d));
+    return sum + (vec_u)(m == SQUARES ? vec_dot(d, d) : vec_dot(vec_magnitudes(d), one));
+}
+
+KF_HD vec_f error_of(error_metric m, vec_u sum)
+{
+    if (m == LARGEST) sum = vec_larger_halves(sum & 0xffff, sum >> 16);
+    return __builtin_convertvector((vec_i)sum, vec_f);
 }
 
 typedef struct rivals { /* in each lane */
@@ -108,7 +118,7 @@ KF_HD vec_f scale_values(vec_u bits)
 
 /* Compares the scales of the groups at src. Sets the lanes of `four` where the larger one is
  * better, and those of `sure` where that is certain. */
-KF_HD void judge(int squares, float inv_encode, const uint8_t *src, const rivals *r, vec_u *four,
+KF_HD void judge(error_metric m, float inv_encode, const uint8_t *src, const rivals *r, vec_u *four,
                  vec_u *sure)
 {
     const vec_f small = scale_values(r->six) * inv_encode, factor = 1.0f / small;
@@ -117,20 +127,21 @@ KF_HD void judge(int squares, float inv_encode, const uint8_t *src, const rivals
     const vec_h ratio = (vec_h)vec_mix(0xffff, k, k << 16);
     const vec_f first = vec_all(2048); /* 2^11: from there on a step is 2^-12 */
     vec_u pair[8];
-    vec_i sum[2] = {{0}, {0}};
+    vec_u sum[2] = {{0}, {0}};
     vec_turn_groups(src, pair);
     for (int i = 0; i < 8; i++) {
         vec_u a = pair[i] & 0x7fff7fffu;
         vec_u even = (vec_u)vec_about((vec_f)(a << 16), factor, first);
         vec_u odd = (vec_u)vec_about((vec_f)(a & 0xffff0000u), factor, first);
         vec_h y = (vec_h)vec_mix(0xffff, even, odd << 16);
-        sum[0] = add_distances(squares, y, sum[0]);
-        sum[1] = add_distances(squares, vec_scale_halves(y, ratio), sum[1]);
+        sum[0] = add_distances(m, y, sum[0]);
+        sum[1] = add_distances(m, vec_scale_halves(y, ratio), sum[1]);
     }
-    const vec_f e6 = __builtin_convertvector(sum[0], vec_f);
-    const vec_f e4 = __builtin_convertvector(sum[1], vec_f) * (squares ? rho * rho : rho);
+    const vec_f e6 = error_of(m, sum[0]);
+    const vec_f e4 = error_of(m, sum[1]) * (m == SQUARES ? rho * rho : rho);
     const vec_f apart = (vec_f)((vec_u)(e4 - e6) & 0x7fffffffu);
-    const vec_f missed = squares ? (e4 + e6) * (1.0f / 512) + 65536.0f : vec_all(48);
+    const vec_f missed = m == SQUARES ? (e4 + e6) * (1.0f / 512) + 65536.0f
+                                      : vec_all(m == MAGNITUDES ? 48 : 3);
     *four = (vec_u)(e4 < e6);
     *sure = (vec_u)(apart > missed) & (vec_u)(r->six >= 8) & (vec_u)(r->amax * factor < 6.5f) &
             (vec_u)(r->amax > 0x1p-40f) & (vec_u)(r->amax < 0x1p60f);
@@ -138,33 +149,24 @@ KF_HD void judge(int squares, float inv_encode, const uint8_t *src, const rivals
 }
 
 /* Of two scales for each of the groups: the better one, in bits, or the smaller one and the group's
- * number in the list of those that are doubtful. Returns how many these are. */
-KF_HD size_t judge_groups(int squares, float inv_encode, const uint8_t *src, size_t groups,
+ * number in the list of those that are doubtful. Returns how many these are. Arrays have room for a
+ * vector more. */
+KF_HD size_t judge_groups(error_metric m, float inv_encode, const uint8_t *src, size_t groups,
                           const int32_t *amax, const uint32_t *six, const uint32_t *four,
                           uint32_t *bits, uint32_t *doubtful)
 {
+    uint8_t last[GROUP_BYTES * VEC_LANES];
     size_t count = 0;
     for (size_t at = 0; at < groups; at += VEC_LANES) {
         const size_t n = groups - at < VEC_LANES ? groups - at : VEC_LANES;
-        uint8_t last[GROUP_BYTES * VEC_LANES];
-        const uint8_t *in = src + GROUP_BYTES * at;
-        uint32_t is_sure[VEC_LANES];
-        rivals r = {{0}, {0}, {0}};
-        vec_u takes, sure, own;
-        if (n < VEC_LANES) {
-            memset(last, 0, sizeof last);
-            in = memcpy(last, in, GROUP_BYTES * n);
-        }
-        memcpy(&r.six, six + at, 4 * n);
-        memcpy(&r.four, four + at, 4 * n);
-        memcpy(&r.amax, amax + at, 4 * n);
-        judge(squares, inv_encode, in, &r, &takes, &sure);
-        own = r.six ^ ((r.six ^ r.four) & takes & sure);
-        memcpy(bits + at, &own, 4 * n);
-        vec_store(sure, is_sure);
+        const rivals r = {vec_load(six + at), vec_load(four + at), (vec_f)vec_load(amax + at)};
+        vec_u takes, sure;
+        judge(m, inv_encode, groups_at(src, at, n, last), &r, &takes, &sure);
+        vec_store(r.six ^ ((r.six ^ r.four) & takes & sure), bits + at);
+        if (vec_is_full(sure)) continue;
         for (size_t i = 0; i < n; i++) {
             doubtful[count] = (uint32_t)(at + i);
-            count += !is_sure[i];
+            count += !sure[i];
         }
     }
     return count;

@@ -150,8 +150,10 @@ KF_HD void turn_groups(kf_spec s, const kf_tile *t, size_t first, size_t n, lane
 /* The n elements of a group, which the tile may not have as fp32 yet. */
 KF_HD const float *group_numbers(size_t group, size_t n, kf_tile *t)
 {
-    float *x = t->x + 16 * group;
-    for (size_t i = 0; t->pairs && i < n; i++) x[i] = kf_load(KERF_BF16, t->pairs, 16 * group + i);
+    float *restrict x = t->x + 16 * group;
+    if (!t->pairs) return x;
+    const uint8_t *restrict src = t->pairs + 32 * group;
+    for (size_t i = 0; i < n; i++) x[i] = kf_load(KERF_BF16, src, i);
     return x;
 }
 
@@ -181,10 +183,10 @@ KF_HD void search_metric(kf_spec s, int encoder, const kf_tensor *tensor, size_t
 
 #if KF_VEC_PAIRS
 
-enum { E4M3_SCALES = 128, MAGNITUDES = 8 };
+enum { E4M3_SCALES = 128, E2M1_NUMBERS = 8 };
 
 typedef struct ladder { /* of stored scales, as far as they are known */
-    float factor[E4M3_SCALES], value[E4M3_SCALES][MAGNITUDES];
+    float factor[E4M3_SCALES], value[E4M3_SCALES][E2M1_NUMBERS];
     uint8_t known[E4M3_SCALES];
 } ladder;
 
@@ -194,10 +196,10 @@ typedef struct pair { /* of candidates for sixteen groups */
 
 KF_HD uint32_t learn_scale(const kf_tensor *t, uint32_t bits, ladder *l)
 {
-    static const float magnitude[MAGNITUDES] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    static const float magnitude[E2M1_NUMBERS] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     if (l->known[bits]) return bits;
     const float value = kf_e4m3_decode(bits);
-    for (size_t i = 0; i < MAGNITUDES; i++)
+    for (size_t i = 0; i < E2M1_NUMBERS; i++)
         l->value[bits][i] = kf_nvfp4_restored(t, value, magnitude[i]);
     l->factor[bits] = kf_nvfp4_multiplier(t, bits).factor;
     l->known[bits] = 1;
@@ -232,12 +234,12 @@ KF_HD void take_better(int encoder, const kf_tensor *tensor, size_t n, const uin
 KF_HD size_t list_doubtful(int encoder, const kf_tensor *tensor, size_t groups, const uint32_t *six,
                            const uint32_t *four, uint32_t *list, kf_tile *t)
 {
-    if (t->pairs && encoder == KERF_ENC_NVFP4_FOS_MSE)
-        return judge_groups(1, tensor->inv_encode, t->pairs, groups, t->high, six, four, t->bits,
-                            list);
-    if (t->pairs && encoder == KERF_ENC_NVFP4_FOS_MAE)
-        return judge_groups(0, tensor->inv_encode, t->pairs, groups, t->high, six, four, t->bits,
-                            list);
+    const error_metric metric = encoder == KERF_ENC_NVFP4_FOS_MSE   ? SQUARES
+                                : encoder == KERF_ENC_NVFP4_FOS_MAE ? MAGNITUDES
+                                                                    : LARGEST;
+    if (t->pairs)
+        return judge_groups(metric, tensor->inv_encode, t->pairs, groups, t->high, six, four,
+                            t->bits, list);
     for (size_t i = 0; i < groups; i++) list[i] = (uint32_t)i;
     return groups;
 }

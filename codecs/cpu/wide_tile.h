@@ -4,7 +4,7 @@
 #define KERF_WIDE_TILE_H
 
 #include "cpu/band.h"
-#include "cpu/wide_lanes.h"
+#include "cpu/wide_pairs.h"
 #include "cpu/widen.h"
 
 enum {
@@ -134,26 +134,27 @@ KF_HD void extremes_at_group(kerf_dtype t, int signs, const uint8_t *src, size_t
 
 enum { GROUP_BYTES = 32 }; /* of a group of 16 in bfloat16 */
 
-/* The largest magnitude of each group of 16 numbers of bfloat16, as the bits of fp32: as many
- * groups at once as there are lanes, turned so that a vector holds the same pair of each. */
+/* As many groups as there are lanes, of which n are in the source, and the others zeros. */
+KF_HD const uint8_t *groups_at(const uint8_t *src, size_t at, size_t n,
+                               uint8_t room[GROUP_BYTES * VEC_LANES])
+{
+    if (n == VEC_LANES) return src + GROUP_BYTES * at;
+    memset(room, 0, GROUP_BYTES * VEC_LANES);
+    return memcpy(room, src + GROUP_BYTES * at, GROUP_BYTES * n);
+}
+
+/* The largest magnitude of each group of 16 numbers of bfloat16, as the bits of fp32: of as many
+ * groups at once as there are lanes, turned so that a vector holds the same pair of each. There is
+ * room for a vector more. */
 KF_HD void find_amaxes(const uint8_t *src, size_t groups, int32_t *amax)
 {
+    uint8_t last[GROUP_BYTES * VEC_LANES];
     for (size_t at = 0; at < groups; at += VEC_LANES) {
         const size_t n = groups - at < VEC_LANES ? groups - at : VEC_LANES;
-        uint8_t last[GROUP_BYTES * VEC_LANES];
-        const uint8_t *in = src + GROUP_BYTES * at;
         vec_u pair[8], top = {0};
-        if (n < VEC_LANES) {
-            memset(last, 0, sizeof last);
-            in = memcpy(last, in, GROUP_BYTES * n);
-        }
-        vec_turn_groups(in, pair);
+        vec_turn_groups(groups_at(src, at, n, last), pair);
         for (int i = 0; i < 8; i++) top = vec_larger_halves(top, pair[i] & 0x7fff7fffu);
-        top = vec_larger_halves(top << 16, top & 0xffff0000u);
-        if (n == VEC_LANES)
-            vec_store(top, amax + at);
-        else
-            memcpy(amax + at, &top, 4 * n);
+        vec_store(vec_larger_halves(top << 16, top & 0xffff0000u), amax + at);
     }
 }
 

@@ -1,10 +1,10 @@
-/* wide_lanes.h - whole vectors, as wide as the processor has them, and what C has no word for.
+/* wide_pairs.h - whole vectors, as wide as the processor has them, and what C has no word for.
  *
  * Arithmetic on them is that of the compiler's vector types. What is left are a few functions per
  * instruction set, so that an algorithm above them has one text for all. A lane has 32 bits: a
  * float, a word, or two neighbours of bfloat16, the even one in the lower half. */
-#ifndef KERF_WIDE_LANES_H
-#define KERF_WIDE_LANES_H
+#ifndef KERF_WIDE_PAIRS_H
+#define KERF_WIDE_PAIRS_H
 
 #include "cpu/wide_vec.h"
 
@@ -48,6 +48,18 @@ KF_HD vec_u vec_mix(uint32_t mask, vec_u a, vec_u b)
     return (vec_u)_mm512_ternarylogic_epi32(m, (__m512i)a, (__m512i)b, 0xca);
 #else
     return (a & mask) | (b & ~mask);
+#endif
+}
+
+/* 1 when no lane is zero; lanes are 0 or all ones. */
+KF_HD int vec_is_full(vec_u v)
+{
+#if defined(__AVX512BW__)
+    return _mm512_test_epi32_mask((__m512i)v, (__m512i)v) == 0xffff;
+#elif defined(__AVX2__)
+    return _mm256_movemask_epi8((__m256i)v) == -1;
+#else
+    return vminvq_u32((uint32x4_t)v) != 0;
 #endif
 }
 
