@@ -65,7 +65,9 @@ KF_STAGE void encode_pairs(const uint8_t *src, size_t n, const float *factor, co
         encode_block(in, own, last);
         memcpy(out + at / 2, last, (n - at + 1) / 2);
     }
-    for (size_t g = 0; g < (n + 15) / 16; g++)
+    uint32_t any = 0;
+    for (size_t g = 0; g < (n + 15) / 16; g++) any |= (uint32_t)dead[g];
+    for (size_t g = 0; any && g < (n + 15) / 16; g++)
         if (dead[g]) memset(out + 8 * g, 0, n - 16 * g < 16 ? (n - 16 * g + 1) / 2 : 8);
 }
 
@@ -105,9 +107,15 @@ KF_HD vec_f error_of(error_metric m, vec_u sum)
     return __builtin_convertvector((vec_i)sum, vec_f);
 }
 
-typedef struct rivals { /* in each lane */
-    vec_u six, four;    /* scales        */
-    vec_f amax;
+/* What is known of the groups of a tile; arrays have room for a vector more. Each step takes all
+ * groups before the next one begins: one after the other for a few groups they would wait for each
+ * other's results. */
+typedef struct rivals {
+    const int32_t *amax;
+    uint32_t six[KF_TILE_GROUPS], four[KF_TILE_GROUPS]; /* scales as stored        */
+    float factor[KF_TILE_GROUPS], rho[KF_TILE_GROUPS];  /* 1 / the smaller one ... */
+    uint32_t ratio[KF_TILE_GROUPS];                     /* ... 1 / rho, twice      */
+    uint32_t sum[2][KF_TILE_GROUPS];                    /* errors                  */
 } rivals;
 
 /* The stored scales as numbers, if they are normal. */
@@ -116,59 +124,74 @@ KF_HD vec_f scale_values(vec_u bits)
     return (vec_f)((bits << 20) + (120u << 23));
 }
 
-/* Compares the scales of the groups at src. Sets the lanes of `four` where the larger one is
- * better, and those of `sure` where that is certain. */
-KF_HD void judge(error_metric m, float inv_encode, const uint8_t *src, const rivals *r, vec_u *four,
-                 vec_u *sure)
+KF_HD void compare_scales(float inv_encode, size_t groups, rivals *r)
 {
-    const vec_f small = scale_values(r->six) * inv_encode, factor = 1.0f / small;
-    const vec_f large = scale_values(r->four) * inv_encode, rho = large * factor;
-    const vec_u k = (vec_u)((small / large) * 32768.0f + 8388608.0f); /* 2^23: a step is 1 */
-    const vec_h ratio = (vec_h)vec_mix(0xffff, k, k << 16);
-    const vec_f first = vec_all(2048); /* 2^11: from there on a step is 2^-12 */
-    vec_u pair[8];
-    vec_u sum[2] = {{0}, {0}};
-    vec_turn_groups(src, pair);
-    for (int i = 0; i < 8; i++) {
-        vec_u a = pair[i] & 0x7fff7fffu;
-        vec_u even = (vec_u)vec_about((vec_f)(a << 16), factor, first);
-        vec_u odd = (vec_u)vec_about((vec_f)(a & 0xffff0000u), factor, first);
-        vec_h y = (vec_h)vec_mix(0xffff, even, odd << 16);
-        sum[0] = add_distances(m, y, sum[0]);
-        sum[1] = add_distances(m, vec_scale_halves(y, ratio), sum[1]);
+    for (size_t at = 0; at < groups; at += VEC_LANES) {
+        const vec_f small = scale_values(vec_load(r->six + at)) * inv_encode;
+        const vec_f large = scale_values(vec_load(r->four + at)) * inv_encode;
+        const vec_f factor = 1.0f / small, rho = large * factor;
+        const vec_u k = (vec_u)(small / large * 32768.0f + 8388608.0f); /* 2^23: a step is 1 */
+        vec_store((vec_u)factor, r->factor + at);
+        vec_store((vec_u)rho, r->rho + at);
+        vec_store(vec_mix(0xffff, k, k << 16), r->ratio + at);
     }
-    const vec_f e6 = error_of(m, sum[0]);
-    const vec_f e4 = error_of(m, sum[1]) * (m == SQUARES ? rho * rho : rho);
+}
+
+KF_HD void sum_distances(error_metric m, const uint8_t *src, size_t groups, rivals *r)
+{
+    uint8_t last[GROUP_BYTES * VEC_LANES];
+    const vec_f first = vec_all(2048); /* 2^11: from there on a step is 2^-12 */
+    for (size_t at = 0; at < groups; at += VEC_LANES) {
+        const size_t n = groups - at < VEC_LANES ? groups - at : VEC_LANES;
+        const vec_f factor = (vec_f)vec_load(r->factor + at);
+        const vec_h ratio = (vec_h)vec_load(r->ratio + at);
+        vec_u pair[8], sum[2] = {{0}, {0}};
+        vec_turn_groups(groups_at(src, at, n, last), pair);
+        for (int i = 0; i < 8; i++) {
+            vec_u a = pair[i] & 0x7fff7fffu;
+            vec_u even = (vec_u)vec_about((vec_f)(a << 16), factor, first);
+            vec_u odd = (vec_u)vec_about((vec_f)(a & 0xffff0000u), factor, first);
+            vec_h y = (vec_h)vec_mix(0xffff, even, odd << 16);
+            sum[0] = add_distances(m, y, sum[0]);
+            sum[1] = add_distances(m, vec_scale_halves(y, ratio), sum[1]);
+        }
+        for (int c = 0; c < 2; c++) vec_store(sum[c], r->sum[c] + at);
+    }
+}
+
+/* Sets bits to the better scale of VEC_LANES groups, or to the smaller one; returns the lanes for
+ * which that is doubtful. */
+KF_HD uint32_t decide_lanes(error_metric m, const rivals *r, size_t at, uint32_t *bits)
+{
+    const vec_u six = vec_load(r->six + at), four = vec_load(r->four + at);
+    const vec_f amax = (vec_f)vec_load(r->amax + at), rho = (vec_f)vec_load(r->rho + at);
+    const vec_f e6 = error_of(m, vec_load(r->sum[0] + at));
+    const vec_f e4 = error_of(m, vec_load(r->sum[1] + at)) * (m == SQUARES ? rho * rho : rho);
     const vec_f apart = (vec_f)((vec_u)(e4 - e6) & 0x7fffffffu);
     const vec_f missed = m == SQUARES ? (e4 + e6) * (1.0f / 512) + 65536.0f
                                       : vec_all(m == MAGNITUDES ? 48 : 3);
-    *four = (vec_u)(e4 < e6);
-    *sure = (vec_u)(apart > missed) & (vec_u)(r->six >= 8) & (vec_u)(r->amax * factor < 6.5f) &
-            (vec_u)(r->amax > 0x1p-40f) & (vec_u)(r->amax < 0x1p60f);
-    *sure |= (vec_u)(r->six == r->four);
+    vec_u sure = (vec_u)(apart > missed) & (vec_u)(six >= 8);
+    sure &= (vec_u)(amax * (vec_f)vec_load(r->factor + at) < 6.5f);
+    sure &= (vec_u)(amax > 0x1p-40f) & (vec_u)(amax < 0x1p60f);
+    vec_store(six ^ ((six ^ four) & (vec_u)(e4 < e6) & sure), bits + at);
+    return vec_bits(~(sure | (vec_u)(six == four)));
 }
 
-/* Of two scales for each of the groups: the better one, in bits, or the smaller one and the group's
- * number in the list of those that are doubtful. Returns how many these are. Arrays have room for a
- * vector more. */
+/* Of the scales of each of the groups: the better one, in bits. Lists the groups for which that is
+ * doubtful, and returns how many these are. */
 KF_HD size_t judge_groups(error_metric m, float inv_encode, const uint8_t *src, size_t groups,
-                          const int32_t *amax, const uint32_t *six, const uint32_t *four,
-                          uint32_t *bits, uint32_t *doubtful)
+                          rivals *r, uint32_t *bits, uint32_t *doubtful)
 {
-    uint8_t last[GROUP_BYTES * VEC_LANES];
+    uint64_t open[KF_TILE_GROUPS / 64] = {0};
     size_t count = 0;
-    for (size_t at = 0; at < groups; at += VEC_LANES) {
-        const size_t n = groups - at < VEC_LANES ? groups - at : VEC_LANES;
-        const rivals r = {vec_load(six + at), vec_load(four + at), (vec_f)vec_load(amax + at)};
-        vec_u takes, sure;
-        judge(m, inv_encode, groups_at(src, at, n, last), &r, &takes, &sure);
-        vec_store(r.six ^ ((r.six ^ r.four) & takes & sure), bits + at);
-        if (vec_is_full(sure)) continue;
-        for (size_t i = 0; i < n; i++) {
-            doubtful[count] = (uint32_t)(at + i);
-            count += !sure[i];
-        }
-    }
+    compare_scales(inv_encode, groups, r);
+    sum_distances(m, src, groups, r);
+    for (size_t at = 0; at < groups; at += VEC_LANES)
+        open[at / 64] |= (uint64_t)decide_lanes(m, r, at, bits) << at % 64;
+    if (groups % 64) open[groups / 64] &= (UINT64_C(1) << groups % 64) - 1;
+    for (size_t at = 0; at < groups; at += 64)
+        for (uint64_t left = open[at / 64]; left; left &= left - 1)
+            doubtful[count++] = (uint32_t)at + (uint32_t)__builtin_ctzll(left);
     return count;
 }
 

@@ -51,15 +51,16 @@ KF_HD vec_u vec_mix(uint32_t mask, vec_u a, vec_u b)
 #endif
 }
 
-/* 1 when no lane is zero; lanes are 0 or all ones. */
-KF_HD int vec_is_full(vec_u v)
+/* Bit i is that of lane i, which is 0 or all ones. */
+KF_HD uint32_t vec_bits(vec_u v)
 {
 #if defined(__AVX512BW__)
-    return _mm512_test_epi32_mask((__m512i)v, (__m512i)v) == 0xffff;
+    return _mm512_movepi32_mask((__m512i)v);
 #elif defined(__AVX2__)
-    return _mm256_movemask_epi8((__m256i)v) == -1;
+    return (uint32_t)_mm256_movemask_ps((__m256)v);
 #else
-    return vminvq_u32((uint32x4_t)v) != 0;
+    const vec_u bit = {1, 2, 4, 8};
+    return vaddvq_u32((uint32x4_t)(v & bit));
 #endif
 }
 

@@ -183,7 +183,7 @@ KF_HD void search_metric(kf_spec s, int encoder, const kf_tensor *tensor, size_t
 
 #if KF_VEC_PAIRS
 
-enum { E4M3_SCALES = 128, E2M1_NUMBERS = 8 };
+enum { E4M3_SCALES = 128, E2M1_NUMBERS = 8, FEW_ROWS = 4 };
 
 typedef struct ladder { /* of stored scales, as far as they are known */
     float factor[E4M3_SCALES], value[E4M3_SCALES][E2M1_NUMBERS];
@@ -191,7 +191,7 @@ typedef struct ladder { /* of stored scales, as far as they are known */
 } ladder;
 
 typedef struct pair { /* of candidates for sixteen groups */
-    float error[2][16 * LANES], turned[16 * LANES], sum[2][LANES];
+    float error[2][16 * LANES], sum[2][LANES];
 } pair;
 
 KF_HD uint32_t learn_scale(const kf_tensor *t, uint32_t bits, ladder *l)
@@ -206,40 +206,53 @@ KF_HD uint32_t learn_scale(const kf_tensor *t, uint32_t bits, ladder *l)
     return bits;
 }
 
+/* Adds up each of n rows of sixteen from its first, or finds its largest. */
+KF_HD void sum_rows(int largest, size_t n, float *error, float *sum)
+{
+    float turned[16 * LANES];
+    if (n < FEW_ROWS) {
+        for (size_t k = 0; k < n; k++, error += 16) {
+            sum[k] = error[0];
+            for (size_t i = 1; i < 16; i++)
+                sum[k] = largest ? kf_max(sum[k], error[i]) : sum[k] + error[i];
+        }
+        return;
+    }
+    if (n < LANES) memset(error + 16 * n, 0, (LANES - n) * 16 * sizeof *error);
+    vec_turn(error, turned);
+    vec_sum_columns(largest, turned, sum);
+}
+
 /* Of up to sixteen groups, listed by their numbers, the better one of two scales: as the reference
  * finds it. Without branches: which is better is as good as random. */
 KF_HD void take_better(int encoder, const kf_tensor *tensor, size_t n, const uint32_t *group,
-                       const uint32_t *six, const uint32_t *four, ladder *l, pair *p, kf_tile *t)
+                       const rivals *r, ladder *l, pair *p, kf_tile *t)
 {
     const int absmax = encoder == KERF_ENC_NVFP4_FOS_ABSMAX;
     const int squares = encoder == KERF_ENC_NVFP4_FOS_MSE;
     for (size_t k = 0; k < n; k++) {
-        const uint32_t a = learn_scale(tensor, six[group[k]], l);
-        const uint32_t b = learn_scale(tensor, four[group[k]], l);
+        const uint32_t a = learn_scale(tensor, r->six[group[k]], l);
+        const uint32_t b = learn_scale(tensor, r->four[group[k]], l);
         const float *x = group_numbers(group[k], 16, t);
         vec_try_e2m1(x, l->factor[a], l->value[a], squares, p->error[0] + 16 * k);
         vec_try_e2m1(x, l->factor[b], l->value[b], squares, p->error[1] + 16 * k);
     }
-    for (size_t c = 0; c < 2; c++) {
-        vec_turn(p->error[c], p->turned);
-        vec_sum_columns(absmax, p->turned, p->sum[c]);
-    }
+    for (size_t c = 0; c < 2; c++) sum_rows(absmax, n, p->error[c], p->sum[c]);
     for (size_t k = 0; k < n; k++) {
         const uint32_t i = group[k], takes_four = p->sum[1][k] < p->sum[0][k];
-        t->bits[i] = six[i] ^ ((six[i] ^ four[i]) & (0u - takes_four));
+        t->bits[i] = r->six[i] ^ ((r->six[i] ^ r->four[i]) & (0u - takes_four));
     }
 }
 
 /* Which groups need a look at every fp32 error: those of which fixed point does not know. */
-KF_HD size_t list_doubtful(int encoder, const kf_tensor *tensor, size_t groups, const uint32_t *six,
-                           const uint32_t *four, uint32_t *list, kf_tile *t)
+KF_HD size_t list_doubtful(int encoder, const kf_tensor *tensor, size_t groups, rivals *r,
+                           uint32_t *list, kf_tile *t)
 {
     const error_metric metric = encoder == KERF_ENC_NVFP4_FOS_MSE   ? SQUARES
                                 : encoder == KERF_ENC_NVFP4_FOS_MAE ? MAGNITUDES
                                                                     : LARGEST;
     if (t->pairs)
-        return judge_groups(metric, tensor->inv_encode, t->pairs, groups, t->high, six, four,
-                            t->bits, list);
+        return judge_groups(metric, tensor->inv_encode, t->pairs, groups, r, t->bits, list);
     for (size_t i = 0; i < groups; i++) list[i] = (uint32_t)i;
     return groups;
 }
@@ -248,17 +261,17 @@ KF_HD size_t list_doubtful(int encoder, const kf_tensor *tensor, size_t groups, 
 KF_HD void search_pairs(int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
 {
     const kf_tensor own = *tensor;
-    uint32_t six[KF_TILE_GROUPS], four[KF_TILE_GROUPS], list[KF_TILE_GROUPS];
+    uint32_t list[KF_TILE_GROUPS];
+    rivals r;
     ladder l;
     pair p;
+    r.amax = t->high;
     for (size_t i = 0; i < groups; i++)
-        kf_nvfp4_six_and_four(&own, float_of(t->high[i]), &six[i], &four[i]);
-    const size_t n = list_doubtful(encoder, &own, groups, six, four, list, t);
+        kf_nvfp4_six_and_four(&own, float_of(t->high[i]), &r.six[i], &r.four[i]);
+    const size_t n = list_doubtful(encoder, &own, groups, &r, list, t);
     memset(l.known, 0, sizeof l.known);
-    memset(p.error, 0, sizeof p.error);
     for (size_t at = 0; at < n; at += LANES)
-        take_better(encoder, &own, n - at < LANES ? n - at : LANES, list + at, six, four, &l, &p,
-                    t);
+        take_better(encoder, &own, n - at < LANES ? n - at : LANES, list + at, &r, &l, &p, t);
     keep_multipliers(&own, groups, t);
 }
 
