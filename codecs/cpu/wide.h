@@ -23,6 +23,7 @@
 #ifndef KERF_WIDE_H
 #define KERF_WIDE_H
 
+#include "cpu/wide_nibbles.h"
 #include "cpu/wide_search.h"
 #include "cpu/wide_tile.h"
 #include "cpu/wide_value.h"
@@ -197,7 +198,10 @@ KF_HD void get_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, 
         size_t at = s.geometry == KERF_GROUP_TENSOR ? 0 : first + i;
         t->bits[i] = kf_get_code(kf_scale_at(s, b, at), 8 * bytes, 0);
     }
-    for (size_t i = 0; s.zero == KERF_ZERO_CODE && i < groups; i++) {
+    if (s.zero == KERF_ZERO_CODE && s.geometry == KERF_GROUP_BLOCK)
+        unpack_tile(s.bits, 0, b->plane[KERF_PLANE_ZEROS] + first * s.bits / 8, groups, t->point);
+    for (size_t i = 0; s.zero == KERF_ZERO_CODE && s.geometry != KERF_GROUP_BLOCK && i < groups;
+         i++) {
         size_t at = s.geometry == KERF_GROUP_TENSOR ? 0 : first + i;
         t->point[i] = kf_get_code(b->plane[KERF_PLANE_ZEROS], s.bits, at);
     }
@@ -319,6 +323,10 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
     {                                                                                              \
         for (size_t i = 0; i < n; i++) x[i] = kf_##prefix##_value(s, d, code[i]);                  \
     }                                                                                              \
+    KF_HD void table_any_##F(kf_spec s, float table[16])                                           \
+    {                                                                                              \
+        if (has_nibbles(s)) numbers_##F(s, unit_scale, first_codes, 16, table);                    \
+    }                                                                                              \
     KF_HD void byte_numbers_##F(kf_spec s, const uint8_t *restrict code, size_t n,                 \
                                 float *restrict x)                                                 \
     {                                                                                              \
@@ -436,6 +444,7 @@ typedef struct scale_stages {
  * the row in byte structs, where the tile begins at group `first`. */
 typedef struct element_stages {
     void (*encode)(size_t width, size_t n, size_t g, kf_tile *t);
+    void (*table)(float table[16]); /* at scale 1, where codes have no more than four bits */
     void (*values)(const uint8_t *codes, size_t first, size_t n, kf_tile *t);
     void (*decode)(size_t width, size_t n, size_t g, kf_tile *t); /* where it is not linear */
     void (*extremes)(kf_tile *t, uint32_t *lo, uint32_t *hi);
@@ -479,6 +488,10 @@ typedef struct stages {
     {                                                                                              \
         if (has_element_##ID()) encode_any_##family(spec_##ID, width, n, g, t);                    \
     }                                                                                              \
+    static void table_##ID(float table[16])                                                        \
+    {                                                                                              \
+        if (has_element_##ID()) table_any_##family(spec_##ID, table);                              \
+    }                                                                                              \
     static void values_##ID(const uint8_t *codes, size_t first, size_t n, kf_tile *t)              \
     {                                                                                              \
         if (has_element_##ID()) values_any_##family(spec_##ID, codes, first, n, t);                \
@@ -505,7 +518,8 @@ static const scale_stages all_scale_stages[] = {
 };
 
 static const element_stages all_element_stages[] = {
-#define KERF_FORMAT(ID, ...) {encode_##ID, values_##ID, decode_##ID, extremes_##ID, bound_##ID},
+#define KERF_FORMAT(ID, ...) \
+    {encode_##ID, table_##ID, values_##ID, decode_##ID, extremes_##ID, bound_##ID},
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 };

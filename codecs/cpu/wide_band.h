@@ -378,6 +378,13 @@ static void decode_tile(const span *w, kerf_dtype type, kf_tile *t, uint8_t *dst
         decode_other(w, codes, type, t, dst);
         return;
     }
+    if (type == KERF_BF16 && has_nibbles(w->s) && has_finite_scales(w->groups, t)) {
+        float table[16];
+        w->of.element->table(table);
+        decode_pairs(w->s, table, group_width(w, w->cols), w->first, tile_group(w), t, codes,
+                     w->cols, dst);
+        return;
+    }
     w->of.element->values(codes, w->first, w->cols, t);
     scale_tile(type, w->s.zero == KERF_ZERO_CODE, group_width(w, w->cols), w->cols, tile_group(w),
                t, dst);

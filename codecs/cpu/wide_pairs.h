@@ -84,6 +84,18 @@ KF_HD vec_f vec_eighth(const float *table, vec_u i)
     return (vec_f)_mm512_permutexvar_ps((__m512i)i, t);
 }
 
+/* The same of sixteen, and four bits. */
+KF_HD vec_f vec_sixteenth(const float *table, vec_u i)
+{
+    return (vec_f)_mm512_permutexvar_ps((__m512i)i, _mm512_loadu_ps(table));
+}
+
+/* A byte for each lane. */
+KF_HD vec_u vec_widen_bytes(const uint8_t *p)
+{
+    return (vec_u)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
 /* x * y + z; how often it is rounded differs. */
 KF_HD vec_f vec_about(vec_f x, vec_f y, vec_f z)
 {
@@ -182,6 +194,16 @@ KF_HD vec_f vec_eighth(const float *table, vec_u i)
     return (vec_f)_mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)i);
 }
 
+KF_HD vec_f vec_sixteenth(const float *table, vec_u i)
+{
+    return (vec_f)look_up_halves(table, (__m256i)i, 3);
+}
+
+KF_HD vec_u vec_widen_bytes(const uint8_t *p)
+{
+    return (vec_u)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+
 KF_HD vec_f vec_about(vec_f x, vec_f y, vec_f z)
 {
     return x * y + z;
@@ -271,6 +293,22 @@ KF_HD vec_f vec_lesser(vec_f x, float largest)
 KF_HD vec_f vec_eighth(const float *table, vec_u i)
 {
     return (vec_f)pick_eighth(table, (uint32x4_t)i);
+}
+
+KF_HD vec_f vec_sixteenth(const float *table, vec_u i)
+{
+    const uint8_t *p = (const uint8_t *)table;
+    uint8x16x4_t t = {{vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}};
+    i = (i & 15) * 0x04040404u + 0x03020100u;
+    return (vec_f)vqtbl4q_u8(t, (uint8x16_t)i);
+}
+
+KF_HD vec_u vec_widen_bytes(const uint8_t *p)
+{
+    uint32_t four;
+    memcpy(&four, p, 4);
+    uint8x8_t bytes = vreinterpret_u8_u32(vdup_n_u32(four));
+    return (vec_u)vmovl_u16(vget_low_u16(vmovl_u8(bytes)));
 }
 
 KF_HD vec_f vec_about(vec_f x, vec_f y, vec_f z)
