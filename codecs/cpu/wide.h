@@ -23,6 +23,7 @@
 #ifndef KERF_WIDE_H
 #define KERF_WIDE_H
 
+#include "cpu/wide_bisect.h"
 #include "cpu/wide_nibbles.h"
 #include "cpu/wide_search.h"
 #include "cpu/wide_tile.h"
@@ -194,7 +195,10 @@ KF_HD void get_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, 
     if (apart && bytes == 1) unpack_bytes(kf_scale_at(s, b, first), groups, t->bits);
     if (apart && bytes == 2) unpack_halves(kf_scale_at(s, b, first), groups, t->bits);
     if (apart && bytes == 4) memcpy(t->bits, kf_scale_at(s, b, first), 4 * groups);
-    for (size_t i = 0; !apart && bytes && i < groups; i++) {
+    int within = s.geometry == KERF_GROUP_STRUCT && bytes == 1;
+    for (size_t i = 0; within && i < groups; i += kf_struct_groups(s))
+        unpack_bytes(kf_scale_at(s, b, first + i), kf_struct_groups(s), t->bits + i);
+    for (size_t i = 0; !apart && !within && bytes && i < groups; i++) {
         size_t at = s.geometry == KERF_GROUP_TENSOR ? 0 : first + i;
         t->bits[i] = kf_get_code(kf_scale_at(s, b, at), 8 * bytes, 0);
     }
@@ -301,6 +305,11 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
     }                                                                                              \
     KF_HD void encode_any_##F(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)             \
     {                                                                                              \
+        if (KERF_FAMILY_##F == KERF_FAMILY_GGML && s.element == KERF_ELEM_E2M1 && g == 0 &&        \
+            has_near_numbers(n / width, t)) {                                                      \
+            encode_midpoints(width, n, t);                                                         \
+            return;                                                                                \
+        }                                                                                          \
         switch (t->encoder) {                                                                      \
             PEER_ENCODERS(ENCODE_CASE, F)                                                          \
         default: encode_run_##F(s, KERF_ENC_NONE, width, n, g, t); break;                          \

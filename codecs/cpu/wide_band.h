@@ -114,7 +114,7 @@ static int load_tile(const span *w, kf_tile *t)
     t->ahead = src + w->cols * (w->b->dtype == KERF_F32 ? 4 : 2);
     t->pairs = NULL;
     if (w->dirty) return load_dirty(w, t);
-    if (w->b->dtype == KERF_BF16 && takes_pairs(w->s, w->b->encoder)) t->pairs = src;
+    if (w->b->dtype == KERF_BF16 && takes_pairs(w->s, w->b->encoder, w->cols)) t->pairs = src;
     if (t->pairs && w->b->encoder != KERF_ENC_NVFP4_SWEEP) return 1;
     widen_tile(w->b->dtype, src, w->cols, t->x);
     return 1;
@@ -148,6 +148,10 @@ static int look_at_span(span *w, kf_tile *t)
 static void encode_tile(const span *w, kf_tile *t)
 {
     int flat = w->s.geometry == KERF_GROUP_FLAT;
+    if (t->pairs && flat) {
+        encode_nf4_pairs(t->pairs, w->cols, t->factor, t->ahead, tile_codes(w));
+        return;
+    }
     if (t->pairs) {
         encode_pairs(t->pairs, w->cols, t->factor, t->dead, t->ahead, tile_codes(w));
         return;

@@ -18,9 +18,11 @@ enum {
     BLOCK_GROUPS = VEC_LANES / 2 /* of it                                */
 };
 
-/* Whether an encoder of NVFP4 makes codes by a product alone, and so can do without fp32 in order. */
-KF_HD int takes_pairs(kf_spec s, int encoder)
+/* Whether codes follow from a product alone, so that elements need not be fp32 in order. A short
+ * block of NF4 divides. */
+KF_HD int takes_pairs(kf_spec s, int encoder, size_t cols)
 {
+    if (s.family == KERF_FAMILY_NF4) return cols % s.group == 0;
     return s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_own(encoder);
 }
 

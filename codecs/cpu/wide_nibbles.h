@@ -38,28 +38,12 @@ KF_HD void spread_quarters(const uint8_t *restrict in, size_t bytes, uint8_t *re
     }
 }
 
-/* Of eight bytes the low nibbles, or the high ones with w shifted, as four bytes. */
-KF_HD uint32_t join_nibbles(uint64_t w)
-{
-    w = (w & UINT64_C(0x000f000f000f000f)) | (w >> 4 & UINT64_C(0x00f000f000f000f0));
-    w = (w | w >> 8) & UINT64_C(0x0000ffff0000ffff);
-    return (uint32_t)(w | w >> 16);
-}
-
 /* Groups apart, the first half of each in low nibbles and the second half in high ones. */
 KF_HD void unpack_structs(kf_spec s, const uint8_t *restrict row, size_t group, size_t groups,
                           uint8_t *restrict out)
 {
-    for (size_t i = group; i < group + groups; i++, out += s.group / 2) {
-        const uint8_t *in = row + kf_struct_code(s, i * s.group) / 2;
-        for (unsigned k = 0; k < s.group / 2; k += 8) {
-            uint64_t w;
-            memcpy(&w, in + k, 8);
-            uint32_t low = join_nibbles(w), high = join_nibbles(w >> 4);
-            memcpy(out + k / 2, &low, 4);
-            memcpy(out + s.group / 4 + k / 2, &high, 4);
-        }
-    }
+    for (size_t i = group; i < group + groups; i += 32 / s.group, out += 16)
+        vec_order_halves(row + kf_struct_code(s, i * s.group) / 2, s.group, out);
 }
 
 /* --- numbers ----------------------------------------------------------------------------------- */

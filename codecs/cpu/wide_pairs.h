@@ -64,6 +64,27 @@ KF_HD uint32_t vec_bits(vec_u v)
 #endif
 }
 
+/* Sixteen bytes with one group of 32 codes or two of 16, the first half of each in low nibbles,
+ * become codes in order. */
+KF_HD void vec_order_halves(const uint8_t *in, size_t group, uint8_t *out)
+{
+#if defined(__AVX2__)
+    const __m128i mask = _mm_set1_epi8(15), join = _mm_set1_epi16(16 << 8 | 1);
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)in);
+    __m128i low = _mm_maddubs_epi16(_mm_and_si128(v, mask), join);
+    __m128i high = _mm_maddubs_epi16(_mm_and_si128(_mm_srli_epi16(v, 4), mask), join);
+    v = _mm_packus_epi16(low, high);
+    if (group == 16) v = _mm_shuffle_epi32(v, 0xd8);
+    _mm_storeu_si128((__m128i *)(void *)out, v);
+#else
+    uint8x16_t v = vld1q_u8(in), low = vandq_u8(v, vdupq_n_u8(15)), high = vshrq_n_u8(v, 4);
+    v = vorrq_u8(vuzp1q_u8(low, high), vshlq_n_u8(vuzp2q_u8(low, high), 4));
+    uint32x4_t w = vreinterpretq_u32_u8(v);
+    if (group == 16) v = vreinterpretq_u8_u32(vzip1q_u32(w, vextq_u32(w, w, 2)));
+    vst1q_u8(out, v);
+#endif
+}
+
 #if defined(__AVX512BW__)
 
 /* The larger of |x| and what is positive; the lesser of two. Nothing is NaN. */
