@@ -38,12 +38,15 @@ KF_HD void spread_quarters(const uint8_t *restrict in, size_t bytes, uint8_t *re
     }
 }
 
-/* Groups apart, the first half of each in low nibbles and the second half in high ones. */
+/* Whole structs of a row, from the one that begins with `group` on. */
 KF_HD void unpack_structs(kf_spec s, const uint8_t *restrict row, size_t group, size_t groups,
                           uint8_t *restrict out)
 {
-    for (size_t i = group; i < group + groups; i += 32 / s.group, out += 16)
-        vec_order_halves(row + kf_struct_code(s, i * s.group) / 2, s.group, out);
+    const size_t step = kf_struct_bytes(s), elements = kf_struct_elements(s);
+    const uint8_t *in = row + kf_struct_code(s, group * s.group) / 2;
+    for (size_t left = groups * s.group / elements; left; left--, in += step)
+        for (size_t k = 0; k < elements / 2; k += 16, out += 16)
+            vec_order_halves(in + k, s.group, out);
 }
 
 /* --- numbers ----------------------------------------------------------------------------------- */

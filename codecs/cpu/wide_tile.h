@@ -304,18 +304,30 @@ KF_STAGE void pack_tile(unsigned bits, int first_high, uint32_t padding, uint32_
     }
 }
 
+/* The halves of a group in low and high nibbles. */
+KF_HD void pack_group_halves(const uint32_t *restrict code, size_t half, uint8_t *restrict out)
+{
+    for (size_t k = 0; k < half; k++) out[k] = (uint8_t)(code[k] | code[half + k] << 4);
+}
+
 /* The codes of whole byte structs: halves of a group in low and high nibbles, or bytes. */
 KF_STAGE void pack_structs(kf_spec s, const uint32_t *restrict code, size_t group, size_t groups,
                            uint8_t *restrict row)
 {
-    for (size_t i = group; i < group + groups; i++, code += s.group) {
-        uint8_t *out = row + kf_struct_code(s, i * s.group) / (s.bits == 8 ? 1 : 2);
-        if (s.bits == 8)
-            pack_bytes(code, s.group, out);
-        else
-            for (unsigned k = 0; k < s.group / 2; k++)
-                out[k] = (uint8_t)(code[k] | code[s.group / 2 + k] << 4);
-    }
+    const size_t step = kf_struct_bytes(s), each = kf_struct_groups(s);
+    const size_t bytes = s.group * s.bits / 8;
+    uint8_t *out = row + kf_struct_code(s, group * s.group) / (s.bits == 8 ? 1 : 2);
+    for (size_t left = groups / each; left; left--, out += step)
+        for (size_t k = 0; k < each; k++, code += s.group) {
+            if (s.bits == 8)
+                pack_bytes(code, s.group, out + bytes * k);
+            else if (s.group == 32)
+                pack_group_halves(code, 16, out + bytes * k);
+            else if (s.group == 16)
+                pack_group_halves(code, 8, out + bytes * k);
+            else
+                pack_group_halves(code, s.group / 2, out + bytes * k);
+        }
 }
 
 KF_HD void unpack_bytes(const uint8_t *restrict in, size_t n, uint32_t *restrict code)
