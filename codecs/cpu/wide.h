@@ -10,8 +10,11 @@
  * so there is no second text of any rule and nothing for an instruction set to get wrong. The loops
  * have neither branches nor calls; compilers turn them into vector code for whatever processor the
  * file that includes this one is compiled for, and IEEE arithmetic gives the same bits in any lane.
- * The steps that they do not find are in wide_vec.h. bfloat16 instructions flush subnormals and so
- * cannot be used where bytes are made.
+ * The steps that they do not find are in wide_vec.h and wide_pairs.h. bfloat16 instructions flush
+ * subnormals and so cannot be used where bytes are made.
+ *
+ * Elements of bfloat16 have shorter ways, on which they stay in pairs: from the source to codes in
+ * wide_fp4.h and wide_bisect.h, and from codes of up to 4 bits in wide_nibbles.h.
  *
  * A scale that needs no more than the extremes of its group is chosen from a group that holds just
  * these. Encoders that search are left to the reference, save for NVFP4's: wide_search.h.
@@ -145,8 +148,8 @@ KF_HD void put_words(const uint32_t *word, size_t n, unsigned bytes, uint8_t *ou
 
 KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, const kf_tile *t)
 {
-    if (kf_scale_per_group(s) && s.geometry != KERF_GROUP_STRUCT && s.second != KERF_SECOND_NESTED &&
-        s.zero != KERF_ZERO_CODE) {
+    if (kf_scale_per_group(s) && s.geometry != KERF_GROUP_STRUCT &&
+        s.second != KERF_SECOND_NESTED && s.zero != KERF_ZERO_CODE) {
         put_words(t->bits, groups, kf_scale_bytes(s.scale), kf_scale_at(s, b, first));
         return;
     }

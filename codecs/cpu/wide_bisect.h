@@ -45,8 +45,7 @@ KF_STAGE void encode_nf4_pairs(const uint8_t *src, size_t n, const float *factor
 {
     float threshold[THRESHOLDS] = {0};
     size_t at = 0;
-    for (uint32_t i = 0; i < 15; i++)
-        threshold[i] = (kf_nf4_entry(i) + kf_nf4_entry(i + 1)) * 0.5f;
+    for (uint32_t i = 0; i < 15; i++) threshold[i] = (kf_nf4_entry(i) + kf_nf4_entry(i + 1)) * 0.5f;
     for (; at + BLOCK <= n; at += BLOCK) {
         prefetch(ahead + 2 * at, 2 * BLOCK);
         encode_nf4_block(threshold, src + 2 * at, factor + at / 64, out + at / 2);

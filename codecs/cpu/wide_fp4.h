@@ -26,7 +26,8 @@ KF_HD int takes_pairs(kf_spec s, int encoder, size_t cols)
     return s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_own(encoder);
 }
 
-/* --- codes ------------------------------------------------------------------------------------- */
+/* --- codes -------------------------------------------------------------------------------------
+ */
 
 /* The last three bits of each lane: the magnitude of the code that kf_e2m1_encode has for y. */
 KF_HD vec_u e2m1_magnitudes(vec_f y)
@@ -170,8 +171,8 @@ KF_HD uint32_t decide_lanes(error_metric m, const rivals *r, size_t at, uint32_t
     const vec_f e6 = error_of(m, vec_load(r->sum[0] + at));
     const vec_f e4 = error_of(m, vec_load(r->sum[1] + at)) * (m == SQUARES ? rho * rho : rho);
     const vec_f apart = (vec_f)((vec_u)(e4 - e6) & 0x7fffffffu);
-    const vec_f missed = m == SQUARES ? (e4 + e6) * (1.0f / 512) + 65536.0f
-                                      : vec_all(m == MAGNITUDES ? 48 : 3);
+    const vec_f missed =
+        m == SQUARES ? (e4 + e6) * (1.0f / 512) + 65536.0f : vec_all(m == MAGNITUDES ? 48 : 3);
     vec_u sure = (vec_u)(apart > missed) & (vec_u)(six >= 8);
     sure &= (vec_u)(amax * (vec_f)vec_load(r->factor + at) < 6.5f);
     sure &= (vec_u)(amax > 0x1p-40f) & (vec_u)(amax < 0x1p60f);

@@ -25,7 +25,8 @@ KF_HD int has_finite_scales(size_t groups, const kf_tile *t)
     return top < 0x7f800000u;
 }
 
-/* --- other orders ------------------------------------------------------------------------------ */
+/* --- other orders ------------------------------------------------------------------------------
+ */
 
 /* Bytes of four codes become two bytes each. */
 KF_HD void spread_quarters(const uint8_t *restrict in, size_t bytes, uint8_t *restrict out)
@@ -49,7 +50,8 @@ KF_HD void unpack_structs(kf_spec s, const uint8_t *restrict row, size_t group, 
             vec_order_halves(in + k, s.group, out);
 }
 
-/* --- numbers ----------------------------------------------------------------------------------- */
+/* --- numbers -----------------------------------------------------------------------------------
+ */
 
 /* To nearest even, in the upper halves; no NaN comes here. */
 KF_HD vec_u round_halves(vec_f x)

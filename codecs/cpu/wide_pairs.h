@@ -157,7 +157,8 @@ KF_HD vec_h vec_of_32(const int16_t *table, vec_h i)
 KF_HD vec_f vec_of_groups(const float *number, size_t at)
 {
     const __m512i lane = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-    __m128 two = _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)(number + at / 16)));
+    __m128 two =
+        _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)(number + at / 16)));
     return (vec_f)_mm512_permutexvar_ps(lane, _mm512_castps128_ps512(two));
 }
 
@@ -360,8 +361,8 @@ KF_HD vec_i vec_dot(vec_h a, vec_h b)
 
 KF_HD vec_h vec_of_32(const int16_t *table, vec_h i)
 {
-    uint8x16x2_t high = {{vld2q_u8((const uint8_t *)table).val[1],
-                          vld2q_u8((const uint8_t *)(table + 16)).val[1]}};
+    uint8x16x2_t high = {
+        {vld2q_u8((const uint8_t *)table).val[1], vld2q_u8((const uint8_t *)(table + 16)).val[1]}};
     uint8x16_t found = vqtbl2q_u8(high, (uint8x16_t)i);
     return (vec_h)vshlq_n_u16((uint16x8_t)found, 8);
 }
