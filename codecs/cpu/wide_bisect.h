@@ -61,14 +61,17 @@ KF_STAGE void encode_nf4_pairs(const uint8_t *src, size_t n, const float *factor
 /* --- GGUF's E2M1 ---------------------------------------------------------------------------------
  * kf_ggml_nearest: distances to neighbours are exact, so that the nearest number, the lower one of
  * two, is the number of midpoints below x. Only far above the largest number do rounded distances
- * become equal; and where the scale is zero, all of them are. */
+ * become equal; under the largest scales numbers of codes are Inf, which is near nothing; and where
+ * the scale is zero, all distances are equal. */
 
-/* Whether no element of a group is that far above: the extremes of groups are in the tile. */
+/* Whether no group has such an element or scale: their extremes are in the tile. The scale is twice
+ * the factor. */
 KF_HD int has_near_numbers(size_t groups, const kf_tile *t)
 {
     uint32_t far = 0;
     for (size_t i = 0; i < groups; i++)
-        far |= t->factor[i] != 0 && float_of(t->high[i]) > t->factor[i] * 65536.0f;
+        far |= (t->factor[i] != 0 && float_of(t->high[i]) > t->factor[i] * 65536.0f) ||
+               t->factor[i] > KF_F32_MAX / 12;
     return !far;
 }
 
