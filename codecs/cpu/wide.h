@@ -10,8 +10,11 @@
  * so there is no second text of any rule and nothing for an instruction set to get wrong. The loops
  * have neither branches nor calls; compilers turn them into vector code for whatever processor the
  * file that includes this one is compiled for, and IEEE arithmetic gives the same bits in any lane.
- * The steps that they do not find are in wide_vec.h. bfloat16 instructions flush subnormals and so
- * cannot be used where bytes are made.
+ * The steps that they do not find are in wide_vec.h and wide_pairs.h. bfloat16 instructions flush
+ * subnormals and so cannot be used where bytes are made.
+ *
+ * Elements of bfloat16 have shorter ways, on which they stay in pairs: from the source to codes in
+ * wide_fp4.h and wide_bisect.h, and from codes of up to 4 bits in wide_nibbles.h.
  *
  * A scale that needs no more than the extremes of its group is chosen from a group that holds just
  * these. Encoders that search are left to the reference, save for NVFP4's: wide_search.h.
@@ -23,7 +26,9 @@
 #ifndef KERF_WIDE_H
 #define KERF_WIDE_H
 
+#include "cpu/wide_bisect.h"
 #include "cpu/wide_narrow.h"
+#include "cpu/wide_nibbles.h"
 #include "cpu/wide_search.h"
 #include "cpu/wide_tile.h"
 #include "cpu/wide_value.h"
@@ -143,8 +148,24 @@ KF_HD void keep_choice(kf_spec s, kf_scale scale, kf_quant q, size_t i, kf_tile 
     if (s.second == KERF_SECOND_TENSOR) t->dead[i] = q.dead;
 }
 
+/* The last bytes of words. */
+KF_HD void put_words(const uint32_t *word, size_t n, unsigned bytes, uint8_t *out)
+{
+    if (bytes == 1)
+        pack_bytes(word, n, out);
+    else if (bytes == 2)
+        pack_halves(word, n, out);
+    else
+        memcpy(out, word, 4 * n);
+}
+
 KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, const kf_tile *t)
 {
+    if (kf_scale_per_group(s) && s.geometry != KERF_GROUP_STRUCT &&
+        s.second != KERF_SECOND_NESTED && s.zero != KERF_ZERO_CODE) {
+        put_words(t->bits, groups, kf_scale_bytes(s.scale), kf_scale_at(s, b, first));
+        return;
+    }
     for (size_t i = 0; kf_scale_per_group(s) && i < groups; i++) {
         kf_scale scale = {t->bits[i], s.zero == KERF_ZERO_CODE ? t->point[i] : 0};
         kf_put_scale(s, b, first + i, scale);
@@ -156,17 +177,14 @@ KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, 
 KF_HD void search_scales(kf_spec s, const kf_band *b, size_t groups, size_t cols, kf_tile *t)
 {
     int whole = cols == s.group;
-    t->is_coded = 0;
     search_run(s, b->encoder, b->tensor, groups - !whole, t);
     if (!whole) {
-        kf_group g = {t->x + (groups - 1) * s.group, 1, cols, cols, 0};
+        kf_group g = {group_numbers(groups - 1, cols, t), 1, cols, cols, 0};
         kf_scale scale = kf_choose(s, b->encoder, b->tensor, g);
         kf_quant q = kf_quant_init(s, b->encoder, b->tensor, scale, g);
         t->bits[groups - 1] = scale.bits;
         t->factor[groups - 1] = q.factor;
         t->dead[groups - 1] = q.dead;
-        for (size_t i = 0; i < cols; i++)
-            t->code[(groups - 1) * s.group + i] = kf_code(s, q, g.x[i]);
     }
 }
 
@@ -193,11 +211,17 @@ KF_HD void get_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, 
     if (apart && bytes == 1) unpack_bytes(kf_scale_at(s, b, first), groups, t->bits);
     if (apart && bytes == 2) unpack_halves(kf_scale_at(s, b, first), groups, t->bits);
     if (apart && bytes == 4) memcpy(t->bits, kf_scale_at(s, b, first), 4 * groups);
-    for (size_t i = 0; !apart && bytes && i < groups; i++) {
+    int within = s.geometry == KERF_GROUP_STRUCT && bytes == 1;
+    for (size_t i = 0; within && i < groups; i += kf_struct_groups(s))
+        unpack_bytes(kf_scale_at(s, b, first + i), kf_struct_groups(s), t->bits + i);
+    for (size_t i = 0; !apart && !within && bytes && i < groups; i++) {
         size_t at = s.geometry == KERF_GROUP_TENSOR ? 0 : first + i;
         t->bits[i] = kf_get_code(kf_scale_at(s, b, at), 8 * bytes, 0);
     }
-    for (size_t i = 0; s.zero == KERF_ZERO_CODE && i < groups; i++) {
+    if (s.zero == KERF_ZERO_CODE && s.geometry == KERF_GROUP_BLOCK)
+        unpack_tile(s.bits, 0, b->plane[KERF_PLANE_ZEROS] + first * s.bits / 8, groups, t->point);
+    for (size_t i = 0; s.zero == KERF_ZERO_CODE && s.geometry != KERF_GROUP_BLOCK && i < groups;
+         i++) {
         size_t at = s.geometry == KERF_GROUP_TENSOR ? 0 : first + i;
         t->point[i] = kf_get_code(b->plane[KERF_PLANE_ZEROS], s.bits, at);
     }
@@ -297,6 +321,11 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
     }                                                                                              \
     KF_HD void encode_any_##F(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)             \
     {                                                                                              \
+        if (KERF_FAMILY_##F == KERF_FAMILY_GGML && s.element == KERF_ELEM_E2M1 && g == 0 &&        \
+            has_near_numbers(n / width, t)) {                                                      \
+            encode_midpoints(width, n, t);                                                         \
+            return;                                                                                \
+        }                                                                                          \
         switch (t->encoder) {                                                                      \
             PEER_ENCODERS(ENCODE_CASE, F)                                                          \
         default: encode_run_##F(s, KERF_ENC_NONE, width, n, g, t); break;                          \
@@ -344,6 +373,10 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
                            float *restrict x)                                                      \
     {                                                                                              \
         for (size_t i = 0; i < n; i++) x[i] = kf_##prefix##_value(s, d, code[i]);                  \
+    }                                                                                              \
+    KF_HD void table_any_##F(kf_spec s, float table[16])                                           \
+    {                                                                                              \
+        if (has_nibbles(s)) numbers_##F(s, unit_scale, first_codes, 16, table);                    \
     }                                                                                              \
     KF_HD void byte_numbers_##F(kf_spec s, const uint8_t *restrict code, size_t n,                 \
                                 float *restrict x)                                                 \
@@ -464,6 +497,7 @@ typedef struct element_stages {
     void (*encode)(size_t width, size_t n, size_t g, kf_tile *t);
     void (*narrow)(kerf_dtype type, const uint8_t *src, size_t width, size_t n, size_t g,
                    kf_tile *t, uint8_t *out); /* source of 16 bits to bytes, where can_narrow */
+    void (*table)(float table[16]); /* at scale 1, where codes have no more than four bits */
     void (*values)(const uint8_t *codes, size_t first, size_t n, kf_tile *t);
     void (*decode)(size_t width, size_t n, size_t g, kf_tile *t); /* where it is not linear */
     void (*extremes)(kf_tile *t, uint32_t *lo, uint32_t *hi);
@@ -513,6 +547,10 @@ typedef struct stages {
         if (has_element_##ID() && can_narrow(spec_##ID))                                           \
             narrow_any_##family(spec_##ID, type, src, width, n, g, t, out);                        \
     }                                                                                              \
+    static void table_##ID(float table[16])                                                        \
+    {                                                                                              \
+        if (has_element_##ID()) table_any_##family(spec_##ID, table);                              \
+    }                                                                                              \
     static void values_##ID(const uint8_t *codes, size_t first, size_t n, kf_tile *t)              \
     {                                                                                              \
         if (has_element_##ID()) values_any_##family(spec_##ID, codes, first, n, t);                \
@@ -540,7 +578,7 @@ static const scale_stages all_scale_stages[] = {
 
 static const element_stages all_element_stages[] = {
 #define KERF_FORMAT(ID, ...) \
-    {encode_##ID, narrow_##ID, values_##ID, decode_##ID, extremes_##ID, bound_##ID},
+    {encode_##ID, narrow_##ID, table_##ID, values_##ID, decode_##ID, extremes_##ID, bound_##ID},
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 };

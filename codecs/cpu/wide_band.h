@@ -112,7 +112,10 @@ static int load_tile(const span *w, kf_tile *t)
 {
     const uint8_t *src = tile_source(w);
     t->ahead = src + w->cols * (w->b->dtype == KERF_F32 ? 4 : 2);
+    t->pairs = NULL;
     if (w->dirty) return load_dirty(w, t);
+    if (w->b->dtype == KERF_BF16 && takes_pairs(w->s, w->b->encoder, w->cols)) t->pairs = src;
+    if (t->pairs && w->b->encoder != KERF_ENC_NVFP4_SWEEP) return 1;
     widen_tile(w->b->dtype, src, w->cols, t->x);
     return 1;
 }
@@ -145,7 +148,15 @@ static int look_at_span(span *w, kf_tile *t)
 static void encode_tile(const span *w, kf_tile *t)
 {
     int flat = w->s.geometry == KERF_GROUP_FLAT;
-    if (!t->is_coded) w->of.element->encode(group_width(w, w->cols), w->cols, tile_group(w), t);
+    if (t->pairs && flat) {
+        encode_nf4_pairs(t->pairs, w->cols, t->factor, t->ahead, tile_codes(w));
+        return;
+    }
+    if (t->pairs) {
+        encode_pairs(t->pairs, w->cols, t->factor, t->dead, t->ahead, tile_codes(w));
+        return;
+    }
+    w->of.element->encode(group_width(w, w->cols), w->cols, tile_group(w), t);
     if (w->s.geometry == KERF_GROUP_STRUCT)
         pack_structs(w->s, t->code, w->first, w->groups, w->b->plane[KERF_PLANE_CODES]);
     else
@@ -303,7 +314,6 @@ static size_t encode_band(const kf_band *b)
     if (s.zero == KERF_ZERO_CODE && kf_scale_per_group(s))
         memset(b->plane[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, kf_group_count(s, b)));
     kf_tile t;
-    t.is_coded = 0;
     t.encoder = b->encoder;
     t.source = b->dtype;
     int good = s.family == KERF_FAMILY_CAST ? encode_cast(b, &t)
@@ -385,6 +395,13 @@ static void decode_tile(const span *w, kerf_dtype type, kf_tile *t, uint8_t *dst
     }
     if (!is_linear(w->s)) {
         decode_other(w, codes, type, t, dst);
+        return;
+    }
+    if (type == KERF_BF16 && has_nibbles(w->s) && has_finite_scales(w->groups, t)) {
+        float table[16];
+        w->of.element->table(table);
+        decode_pairs(w->s, table, group_width(w, w->cols), w->first, tile_group(w), t, codes,
+                     w->cols, dst);
         return;
     }
     w->of.element->values(codes, w->first, w->cols, t);

@@ -8,14 +8,14 @@
  * So a candidate whose error of one element, or of the first few, has reached the least known error
  * in every lane is dropped: it could not have won. The reference would have found the same.
  *
- * 4/6 has two candidates alone, and here the elements of a group stay beside each other: a scale
- * knows eight magnitudes, so what each makes of its codes is looked up instead of divided, in a
- * ladder of all scales between the least and the largest of a tile. Only the errors are turned, to
- * be summed. Signs do not matter to errors, and the codes of the better candidate are kept. */
+ * 4/6 has two candidates alone. wide_fp4.h knows the better one of almost all groups of bfloat16;
+ * for the others the elements of a group stay beside each other: a scale knows eight magnitudes, so
+ * what each makes of its codes is looked up instead of divided, in a ladder of scales. Only the
+ * errors are turned, to be summed. */
 #ifndef KERF_WIDE_SEARCH_H
 #define KERF_WIDE_SEARCH_H
 
-#include "cpu/wide_tile.h"
+#include "cpu/wide_fp4.h"
 
 enum { LANES = 16, CHECK_EVERY = 8 };
 
@@ -147,6 +147,26 @@ KF_HD void turn_groups(kf_spec s, const kf_tile *t, size_t first, size_t n, lane
     }
 }
 
+/* The n elements of a group, which the tile may not have as fp32 yet. */
+KF_HD const float *group_numbers(size_t group, size_t n, kf_tile *t)
+{
+    float *restrict x = t->x + 16 * group;
+    if (!t->pairs) return x;
+    const uint8_t *restrict src = t->pairs + 32 * group;
+    for (size_t i = 0; i < n; i++) x[i] = kf_load(KERF_BF16, src, i);
+    return x;
+}
+
+/* What the codes of the groups need to know of their scales. */
+KF_HD void keep_multipliers(const kf_tensor *t, size_t groups, kf_tile *tile)
+{
+    for (size_t i = 0; i < groups; i++) {
+        kf_quant q = kf_nvfp4_multiplier(t, tile->bits[i]);
+        tile->factor[i] = q.factor;
+        tile->dead[i] = q.dead;
+    }
+}
+
 /* Chooses the scales of `groups` whole groups of the tile. */
 KF_HD void search_metric(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
 {
@@ -158,86 +178,101 @@ KF_HD void search_metric(kf_spec s, int encoder, const kf_tensor *tensor, size_t
         search_lanes(s, encoder, &own, &v);
         memcpy(t->bits + first, v.best_bits, sizeof v.best_bits);
     }
-    for (size_t i = 0; i < groups; i++) {
-        kf_quant q = kf_nvfp4_multiplier(&own, t->bits[i]);
-        t->factor[i] = q.factor;
-        t->dead[i] = q.dead;
-    }
+    keep_multipliers(&own, groups, t);
 }
 
 #if KF_VEC_PAIRS
 
-enum { E4M3_SCALES = 128, MAGNITUDES = 8 };
+enum { E4M3_SCALES = 128, E2M1_NUMBERS = 8, FEW_ROWS = 4 };
 
-typedef struct ladder { /* of stored scales */
-    float factor[E4M3_SCALES], value[E4M3_SCALES][MAGNITUDES];
+typedef struct ladder { /* of stored scales, as far as they are known */
+    float factor[E4M3_SCALES], value[E4M3_SCALES][E2M1_NUMBERS];
+    uint8_t known[E4M3_SCALES];
 } ladder;
 
 typedef struct pair { /* of candidates for sixteen groups */
-    uint32_t code[2][16 * LANES];
-    float error[2][16 * LANES], turned[16 * LANES], sum[2][LANES];
+    float error[2][16 * LANES], sum[2][LANES];
 } pair;
 
-KF_HD void fill_ladder(const kf_tensor *t, uint32_t first, uint32_t last, ladder *l)
+KF_HD uint32_t learn_scale(const kf_tensor *t, uint32_t bits, ladder *l)
 {
-    static const float magnitude[MAGNITUDES] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-    for (uint32_t bits = first; bits <= last; bits++)
-        l->factor[bits] = kf_nvfp4_multiplier(t, bits).factor;
-    for (uint32_t bits = first; bits <= last; bits++) {
-        const float value = kf_e4m3_decode(bits);
-        for (size_t i = 0; i < MAGNITUDES; i++)
-            l->value[bits][i] = kf_nvfp4_restored(t, value, magnitude[i]);
-    }
+    static const float magnitude[E2M1_NUMBERS] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    if (l->known[bits]) return bits;
+    const float value = kf_e4m3_decode(bits);
+    for (size_t i = 0; i < E2M1_NUMBERS; i++)
+        l->value[bits][i] = kf_nvfp4_restored(t, value, magnitude[i]);
+    l->factor[bits] = kf_nvfp4_multiplier(t, bits).factor;
+    l->known[bits] = 1;
+    return bits;
 }
 
-/* Of the n groups from x on, the better of two scales, and their codes. Without branches: which is
- * better is as good as random. */
-KF_HD void take_better(int encoder, const ladder *l, size_t n, const uint32_t *six,
-                       const uint32_t *four, pair *p, const float *x, uint32_t *bits,
-                       uint32_t *code)
+/* Adds up each of n rows of sixteen from its first, or finds its largest. */
+KF_HD void sum_rows(int largest, size_t n, float *error, float *sum)
+{
+    float turned[16 * LANES];
+    if (n < FEW_ROWS) {
+        for (size_t k = 0; k < n; k++, error += 16) {
+            sum[k] = error[0];
+            for (size_t i = 1; i < 16; i++)
+                sum[k] = largest ? kf_max(sum[k], error[i]) : sum[k] + error[i];
+        }
+        return;
+    }
+    if (n < LANES) memset(error + 16 * n, 0, (LANES - n) * 16 * sizeof *error);
+    vec_turn(error, turned);
+    vec_sum_columns(largest, turned, sum);
+}
+
+/* Of up to sixteen groups, listed by their numbers, the better one of two scales: as the reference
+ * finds it. Without branches: which is better is as good as random. */
+KF_HD void take_better(int encoder, const kf_tensor *tensor, size_t n, const uint32_t *group,
+                       const rivals *r, ladder *l, pair *p, kf_tile *t)
 {
     const int absmax = encoder == KERF_ENC_NVFP4_FOS_ABSMAX;
     const int squares = encoder == KERF_ENC_NVFP4_FOS_MSE;
     for (size_t k = 0; k < n; k++) {
-        vec_try_e2m1(x + 16 * k, l->factor[six[k]], l->value[six[k]], squares, p->code[0] + 16 * k,
-                     p->error[0] + 16 * k);
-        vec_try_e2m1(x + 16 * k, l->factor[four[k]], l->value[four[k]], squares,
-                     p->code[1] + 16 * k, p->error[1] + 16 * k);
+        const uint32_t a = learn_scale(tensor, r->six[group[k]], l);
+        const uint32_t b = learn_scale(tensor, r->four[group[k]], l);
+        const float *x = group_numbers(group[k], 16, t);
+        vec_try_e2m1(x, l->factor[a], l->value[a], squares, p->error[0] + 16 * k);
+        vec_try_e2m1(x, l->factor[b], l->value[b], squares, p->error[1] + 16 * k);
     }
-    for (size_t c = 0; c < 2; c++) {
-        vec_turn(p->error[c], p->turned);
-        vec_sum_columns(absmax, p->turned, p->sum[c]);
-    }
+    for (size_t c = 0; c < 2; c++) sum_rows(absmax, n, p->error[c], p->sum[c]);
     for (size_t k = 0; k < n; k++) {
-        const size_t takes_four = p->sum[1][k] < p->sum[0][k];
-        const uint32_t *steps = p->code[0] + takes_four * 16 * LANES + 16 * k;
-        const uint32_t own = six[k] ^ ((six[k] ^ four[k]) & (0u - (uint32_t)takes_four));
-        const uint32_t alive = 15 & (0u - (own != 0)); /* a scale of zero has no signs either */
-        bits[k] = own;
-        for (size_t i = 0; i < 16; i++)
-            code[16 * k + i] = ((steps[i] & 7) | (kf_bits(x[16 * k + i]) >> 28 & 8)) & alive;
+        const uint32_t i = group[k], takes_four = p->sum[1][k] < p->sum[0][k];
+        t->bits[i] = r->six[i] ^ ((r->six[i] ^ r->four[i]) & (0u - takes_four));
     }
 }
 
-/* Chooses the scales of `groups` whole groups of the tile, and makes their codes. */
+/* Which groups need a look at every fp32 error: those of which fixed point does not know. */
+KF_HD size_t list_doubtful(int encoder, const kf_tensor *tensor, size_t groups, rivals *r,
+                           uint32_t *list, kf_tile *t)
+{
+    const error_metric metric = encoder == KERF_ENC_NVFP4_FOS_MSE   ? SQUARES
+                                : encoder == KERF_ENC_NVFP4_FOS_MAE ? MAGNITUDES
+                                                                    : LARGEST;
+    if (t->pairs)
+        return judge_groups(metric, tensor->inv_encode, t->pairs, groups, r, t->bits, list);
+    for (size_t i = 0; i < groups; i++) list[i] = (uint32_t)i;
+    return groups;
+}
+
+/* Chooses the scales of `groups` whole groups of the tile. */
 KF_HD void search_pairs(int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
 {
     const kf_tensor own = *tensor;
-    uint32_t six[KF_TILE_GROUPS], four[KF_TILE_GROUPS], first = E4M3_SCALES - 1, last = 0;
+    uint32_t list[KF_TILE_GROUPS];
+    rivals r;
     ladder l;
     pair p;
+    r.amax = t->high;
     for (size_t i = 0; i < groups; i++)
-        kf_nvfp4_six_and_four(&own, float_of(t->high[i]), &six[i], &four[i]);
-    for (size_t i = 0; i < groups; i++) {
-        first = six[i] < first ? six[i] : first;
-        last = four[i] > last ? four[i] : last;
-    }
-    fill_ladder(&own, first, last, &l);
-    memset(p.error, 0, sizeof p.error);
-    for (size_t at = 0; at < groups; at += LANES)
-        take_better(encoder, &l, groups - at < LANES ? groups - at : LANES, six + at, four + at, &p,
-                    t->x + 16 * at, t->bits + at, t->code + 16 * at);
-    t->is_coded = 1;
+        kf_nvfp4_six_and_four(&own, float_of(t->high[i]), &r.six[i], &r.four[i]);
+    const size_t n = list_doubtful(encoder, &own, groups, &r, list, t);
+    memset(l.known, 0, sizeof l.known);
+    for (size_t at = 0; at < n; at += LANES)
+        take_better(encoder, &own, n - at < LANES ? n - at : LANES, list + at, &r, &l, &p, t);
+    keep_multipliers(&own, groups, t);
 }
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "cpu/band.h"
 #include "cpu/wide_lanes.h"
-#include "cpu/wide_vec.h"
+#include "cpu/wide_pairs.h"
 #include "cpu/widen.h"
 
 enum {
@@ -25,7 +25,7 @@ typedef struct kf_tile {
     int32_t zero[KF_TILE_GROUPS], dead[KF_TILE_GROUPS];
     int encoder;          /* encode: kerf_encoder_id ...                               */
     kerf_dtype source;    /* ... and the type that it rounds to                        */
-    int is_coded;         /* encode: whoever chose the scales left the codes, too */
+    const uint8_t *pairs; /* encode: finite elements of bfloat16 in the source, or NULL      */
     const uint8_t *ahead; /* encode: what will be read next, asked for on the way */
 } kf_tile;
 
@@ -150,6 +150,32 @@ KF_HD size_t step_extremes(const uint8_t *src, size_t groups, group_extremes *e)
     return g;
 }
 
+enum { GROUP_BYTES = 32 }; /* of a group of 16 in bfloat16 */
+
+/* As many groups as there are lanes, of which n are in the source, and the others zeros. */
+KF_HD const uint8_t *groups_at(const uint8_t *src, size_t at, size_t n,
+                               uint8_t room[GROUP_BYTES * VEC_LANES])
+{
+    if (n == VEC_LANES) return src + GROUP_BYTES * at;
+    memset(room, 0, GROUP_BYTES * VEC_LANES);
+    return memcpy(room, src + GROUP_BYTES * at, GROUP_BYTES * n);
+}
+
+/* The largest magnitude of each group of 16 numbers of bfloat16, as the bits of fp32: of as many
+ * groups at once as there are lanes, turned so that a vector holds the same pair of each. There is
+ * room for a vector more. */
+KF_HD void find_amaxes(const uint8_t *src, size_t groups, int32_t *amax)
+{
+    uint8_t last[GROUP_BYTES * VEC_LANES];
+    for (size_t at = 0; at < groups; at += VEC_LANES) {
+        const size_t n = groups - at < VEC_LANES ? groups - at : VEC_LANES;
+        vec_u pair[8], top = {0};
+        vec_turn_groups(groups_at(src, at, n, last), pair);
+        for (int i = 0; i < 8; i++) top = vec_larger_halves(top, pair[i] & 0x7fff7fffu);
+        vec_store(vec_larger_halves(top << 16, top & 0xffff0000u), amax + at);
+    }
+}
+
 /* Whole groups of a literal width, and then what is left. */
 KF_HD size_t extremes_sized(kerf_dtype t, int signs, const uint8_t *src, size_t n, size_t width,
                             group_extremes *e)
@@ -166,6 +192,11 @@ KF_HD void extremes_as(kerf_dtype t, int signs, const uint8_t *src, size_t n, si
                        group_extremes *e)
 {
     size_t groups;
+    if (t == KERF_BF16 && !signs && width == 16 && n % 16 == 0) {
+        find_amaxes(src, n / 16, e->largest);
+        memcpy(e->least, e->largest, n / 16 * sizeof *e->least);
+        return;
+    }
     switch (width) {
     case 16: groups = extremes_sized(t, signs, src, n, 16, e); break;
     case 32: groups = extremes_sized(t, signs, src, n, 32, e); break;
@@ -292,18 +323,30 @@ KF_STAGE void pack_tile(unsigned bits, int first_high, uint32_t padding, uint32_
     }
 }
 
+/* The halves of a group in low and high nibbles. */
+KF_HD void pack_group_halves(const uint32_t *restrict code, size_t half, uint8_t *restrict out)
+{
+    for (size_t k = 0; k < half; k++) out[k] = (uint8_t)(code[k] | code[half + k] << 4);
+}
+
 /* The codes of whole byte structs: halves of a group in low and high nibbles, or bytes. */
 KF_STAGE void pack_structs(kf_spec s, const uint32_t *restrict code, size_t group, size_t groups,
                            uint8_t *restrict row)
 {
-    for (size_t i = group; i < group + groups; i++, code += s.group) {
-        uint8_t *out = row + kf_struct_code(s, i * s.group) / (s.bits == 8 ? 1 : 2);
-        if (s.bits == 8)
-            pack_bytes(code, s.group, out);
-        else
-            for (unsigned k = 0; k < s.group / 2; k++)
-                out[k] = (uint8_t)(code[k] | code[s.group / 2 + k] << 4);
-    }
+    const size_t step = kf_struct_bytes(s), each = kf_struct_groups(s);
+    const size_t bytes = s.group * s.bits / 8;
+    uint8_t *out = row + kf_struct_code(s, group * s.group) / (s.bits == 8 ? 1 : 2);
+    for (size_t left = groups / each; left; left--, out += step)
+        for (size_t k = 0; k < each; k++, code += s.group) {
+            if (s.bits == 8)
+                pack_bytes(code, s.group, out + bytes * k);
+            else if (s.group == 32)
+                pack_group_halves(code, 16, out + bytes * k);
+            else if (s.group == 16)
+                pack_group_halves(code, 8, out + bytes * k);
+            else
+                pack_group_halves(code, s.group / 2, out + bytes * k);
+        }
 }
 
 KF_HD void unpack_bytes(const uint8_t *restrict in, size_t n, uint32_t *restrict code)

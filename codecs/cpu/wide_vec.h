@@ -378,11 +378,10 @@ static const float e2m1_least = 0.125f, e2m1_largest = 6.0f;
 
 #if defined(__AVX512BW__)
 
-/* Sixteen elements under a scale: the last three bits of code[i] are the magnitude of the code that
- * kf_e2m1_encode has for x[i] * factor, and error[i] is how far values[that] is from |x[i]|, or the
- * square of this. */
+/* Sixteen elements under a scale: how far values[the magnitude of the code that kf_e2m1_encode has
+ * for x[i] * factor] is from |x[i]|, or the square of this. */
 KF_HD void vec_try_e2m1(const float *x, float factor, const float *values, int squares,
-                        uint32_t *code, float *error)
+                        float *error)
 {
     const __m512 base = _mm512_broadcast_f32x8(_mm256_loadu_ps(e2m1_base));
     const __m512 value = _mm512_broadcast_f32x8(_mm256_loadu_ps(values));
@@ -393,7 +392,6 @@ KF_HD void vec_try_e2m1(const float *x, float factor, const float *values, int s
     __m512i binade = _mm512_srli_epi32(_mm512_castps_si512(y), 23);
     __m512i c = _mm512_castps_si512(_mm512_add_ps(y, _mm512_permutexvar_ps(binade, base)));
     __m512 d = _mm512_sub_ps(_mm512_permutexvar_ps(c, value), a);
-    _mm512_storeu_si512(code, c);
     _mm512_storeu_ps(error, squares ? _mm512_mul_ps(d, d) : _mm512_abs_ps(d));
 }
 
@@ -411,7 +409,7 @@ KF_HD void vec_sum_columns(int largest, const float *x, float *sum)
 #elif defined(__AVX2__)
 
 KF_HD void vec_try_e2m1(const float *x, float factor, const float *values, int squares,
-                        uint32_t *code, float *error)
+                        float *error)
 {
     const __m256 base = _mm256_loadu_ps(e2m1_base), value = _mm256_loadu_ps(values);
     const __m256 sign = _mm256_set1_ps(-0.0f);
@@ -424,7 +422,6 @@ KF_HD void vec_try_e2m1(const float *x, float factor, const float *values, int s
         __m256 c = _mm256_add_ps(y, _mm256_permutevar8x32_ps(base, binade));
         __m256 d = _mm256_permutevar8x32_ps(value, _mm256_castps_si256(c));
         d = _mm256_sub_ps(d, a);
-        _mm256_storeu_ps((float *)(code + k), c);
         _mm256_storeu_ps(error + k, squares ? _mm256_mul_ps(d, d) : _mm256_andnot_ps(sign, d));
     }
 }
@@ -453,7 +450,7 @@ KF_HD float32x4_t pick_eighth(const float *table, uint32x4_t i)
 }
 
 KF_HD void vec_try_e2m1(const float *x, float factor, const float *values, int squares,
-                        uint32_t *code, float *error)
+                        float *error)
 {
     for (int k = 0; k < KF_VEC; k += 4) {
         float32x4_t a = vabsq_f32(vld1q_f32(x + k)), y = vmulq_n_f32(a, factor);
@@ -461,7 +458,6 @@ KF_HD void vec_try_e2m1(const float *x, float factor, const float *values, int s
         uint32x4_t binade = vshrq_n_u32(vreinterpretq_u32_f32(y), 23);
         uint32x4_t c = vreinterpretq_u32_f32(vaddq_f32(y, pick_eighth(e2m1_base, binade)));
         float32x4_t d = vsubq_f32(pick_eighth(values, c), a);
-        vst1q_u32(code + k, c);
         vst1q_f32(error + k, squares ? vmulq_f32(d, d) : vabsq_f32(d));
     }
 }
