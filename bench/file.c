@@ -191,7 +191,7 @@ static double run_score(const work *w, const char *list)
 }
 
 /* Once: it is ten measurements long, beside the ten quantizes that write the same bytes. */
-static void time_score(bench_report *r, const work *w, const double cp[MAX_TRIALS])
+static void time_score(bench_report *r, const work *w, double cp[MAX_TRIALS])
 {
     char list[512] = "", name[64];
     double quantizes = 0, beside = bench_summary(cp, w->trials).median, took;

@@ -42,10 +42,10 @@ KERF_API double kerf_score_clip_share(const kerf_score *s);  /* clipped / elemen
 
 /* --- what some bands lose ------------------------------------------------------------------ */
 
-/* Sets *out to the sums over bands [b0, b1), without sizes: planes as for kerf_decode, src and dtype
- * as for kerf_encode, importance as in kerf_scorer_options. Several threads may do this at a time.
- * Sums are made of runs of bands from b0 on, the last of which may be short, and these are added up
- * in order: whoever merges the scores of single runs finds the same bits. */
+/* Sets *out to the sums over bands [b0, b1), without sizes: planes as for kerf_decode, src and
+ * dtype as for kerf_encode, importance as in kerf_scorer_options. Several threads may do this at a
+ * time. Sums are made of runs of bands from b0 on, the last of which may be short, and these are
+ * added up in order: whoever merges the scores of single runs finds the same bits. */
 KERF_API KERF_CHECK kerf_status kerf_score_bands(const kerf_geometry *g, uint64_t b0, uint64_t b1,
                                                  const kerf_cspan planes[KERF_PLANES],
                                                  kerf_cspan src, kerf_dtype dtype,
