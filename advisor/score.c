@@ -16,8 +16,8 @@
 struct kerf_scorer {
     kerf_geometry geometry;
     const float *importance;
-    kf_loss loss;
-    uint64_t elements, zstd_bytes;
+    kerf_score sums;
+    uint64_t zstd_bytes;
     ZSTD_CCtx *zstd; /* NULL: no compression asked for   */
     void *zstd_out;  /* what it writes is only counted   */
 };
@@ -89,11 +89,11 @@ static kerf_status compress(kerf_scorer *s, kerf_cspan codes, ZSTD_EndDirective 
     }
 }
 
-kerf_status kerf_scorer_add(kerf_scorer *s, uint64_t b0, uint64_t b1,
-                            const kerf_cspan planes[KERF_PLANES], kerf_cspan src, kerf_dtype dtype,
-                            const kerf_exec *exec, kerf_error *err)
+kerf_status kerf_score_bands(const kerf_geometry *g, uint64_t b0, uint64_t b1,
+                             const kerf_cspan planes[KERF_PLANES], kerf_cspan src, kerf_dtype dtype,
+                             const float *importance, const kerf_exec *exec, kerf_score *out,
+                             kerf_error *err)
 {
-    const kerf_geometry *g = &s->geometry;
     if (b0 > b1 || b1 > g->bands) {
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "bands are outside of the tensor");
     }
@@ -106,11 +106,42 @@ kerf_status kerf_scorer_add(kerf_scorer *s, uint64_t b0, uint64_t b1,
         return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "the source is shorter than its bands");
     }
     kf_loss loss;
-    KF_TRY(kf_find_loss(g, b0, b1, planes, src, dtype, s->importance, exec, &loss, err));
-    kf_loss_add(&s->loss, &loss);
-    s->elements += elements;
-    if (s->zstd) return compress(s, planes[KERF_PLANE_CODES], ZSTD_e_continue, err);
+    KF_TRY(kf_find_loss(g, b0, b1, planes, src, dtype, importance, exec, &loss, err));
+    *out = (kerf_score){
+        .elements = elements,
+        .clipped = loss.clipped,
+        .nonfinite = loss.nonfinite,
+        .signal = loss.signal,
+        .noise = loss.noise,
+        .cross = loss.cross,
+        .weighted_signal = loss.weighted_signal,
+        .weighted_noise = loss.weighted_noise,
+        .max_error = loss.worst,
+    };
     return KERF_OK;
+}
+
+uint64_t kerf_score_run(const kerf_geometry *g)
+{
+    if (g->bands == 0 || g->rows % g->band_rows != 0) return 0;
+    return kf_loss_run(g, 0, g->bands);
+}
+
+kerf_status kerf_scorer_merge(kerf_scorer *s, const kerf_score *bands, kerf_cspan codes,
+                              kerf_error *err)
+{
+    kerf_score_merge(&s->sums, bands);
+    return s->zstd ? compress(s, codes, ZSTD_e_continue, err) : KERF_OK;
+}
+
+kerf_status kerf_scorer_add(kerf_scorer *s, uint64_t b0, uint64_t b1,
+                            const kerf_cspan planes[KERF_PLANES], kerf_cspan src, kerf_dtype dtype,
+                            const kerf_exec *exec, kerf_error *err)
+{
+    kerf_score bands;
+    KF_TRY(kerf_score_bands(&s->geometry, b0, b1, planes, src, dtype, s->importance, exec, &bands,
+                            err));
+    return kerf_scorer_merge(s, &bands, planes[KERF_PLANE_CODES], err);
 }
 
 /* --- open, finish, close ------------------------------------------------------------------- */
@@ -144,23 +175,26 @@ kerf_status kerf_scorer_open(const kerf_geometry *g, const kerf_scorer_options *
     return KERF_OK;
 }
 
+kerf_status kerf_scorer_reopen(kerf_scorer *s, const kerf_geometry *g,
+                               const kerf_scorer_options *opt, kerf_error *err)
+{
+    s->geometry = *g;
+    s->importance = opt ? opt->importance : NULL;
+    s->sums = (kerf_score){0};
+    s->zstd_bytes = 0;
+    if (!s->zstd) return KERF_OK;
+    const size_t reset = ZSTD_CCtx_reset(s->zstd, ZSTD_reset_session_only);
+    if (!ZSTD_isError(reset)) return KERF_OK;
+    return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "zstd: %s", ZSTD_getErrorName(reset));
+}
+
 kerf_status kerf_scorer_finish(kerf_scorer *s, kerf_score *out, kerf_error *err)
 {
     if (s->zstd) KF_TRY(compress(s, (kerf_cspan){NULL, 0}, ZSTD_e_end, err));
-    *out = (kerf_score){
-        .elements = s->elements,
-        .bytes = s->geometry.bytes,
-        .clipped = s->loss.clipped,
-        .nonfinite = s->loss.nonfinite,
-        .signal = s->loss.signal,
-        .noise = s->loss.noise,
-        .cross = s->loss.cross,
-        .weighted_signal = s->loss.weighted_signal,
-        .weighted_noise = s->loss.weighted_noise,
-        .max_error = s->loss.worst,
-        .code_bytes = s->geometry.plane[KERF_PLANE_CODES].bytes,
-        .zstd_bytes = s->zstd_bytes,
-    };
+    *out = s->sums;
+    out->bytes = s->geometry.bytes;
+    out->code_bytes = s->geometry.plane[KERF_PLANE_CODES].bytes;
+    out->zstd_bytes = s->zstd_bytes;
     return KERF_OK;
 }
 

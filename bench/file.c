@@ -22,11 +22,15 @@
 #define TENSOR_BYTES ((size_t)SIDE * SIDE * 2)
 #define MAX_TRIALS 32
 #define MOST_MEMORY_MIB 256.0
-#define TEN_FORMATS \
-    "fp8-e4m3,mxfp8-e4m3,mxfp6-e2m3,mxfp4,nvfp4,nvfp4:4/6,nf4,int8,int4-g128,int4-g32-asym"
 
 static const char *const codecs[] = {"nvfp4", "mxfp4", "int4-g128", "nvfp4:4/6"};
 enum { CODECS = sizeof codecs / sizeof codecs[0] };
+
+/* What is scored: each by itself, and all together. */
+static const char *const scored[] = {"fp8-e4m3",  "mxfp8-e4m3",   "mxfp6-e2m3", "mxfp4",
+                                     "nvfp4",     "nvfp4:4/6",    "nf4",        "int8",
+                                     "int4-g128", "int4-g32-asym"};
+enum { SCORED = sizeof scored / sizeof scored[0] };
 
 typedef struct work {
     const char *kerf, *folder, *report, *device;
@@ -180,9 +184,34 @@ static double time_quantize(bench_report *r, const work *w, double cp[MAX_TRIALS
     return largest;
 }
 
-static void time_readers(bench_report *r, const work *w, double cp[MAX_TRIALS])
+static double run_score(const work *w, const char *list)
 {
-    const char *const score[] = {w->kerf, "score", w->source, "-f", TEN_FORMATS, NULL};
+    const char *const argv[] = {w->kerf, "score", w->source, "-f", list, NULL};
+    return run(argv, NULL).seconds;
+}
+
+/* Once: it is ten measurements long, beside the ten quantizes that write the same bytes. */
+static void time_score(bench_report *r, const work *w, double cp[MAX_TRIALS])
+{
+    char list[512] = "", name[64];
+    double quantizes = 0, beside = bench_summary(cp, w->trials).median, took;
+    for (size_t i = 0; i < SCORED; i++) {
+        unlink(w->out);
+        const double quantize = run_quantize(w, scored[i]).seconds;
+        quantizes += quantize;
+        took = run_score(w, scored[i]);
+        snprintf(name, sizeof name, "score/%s", scored[i]);
+        report(r, w, name, 1, &took, "quantize", &quantize);
+        const size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%s", n ? "," : "", scored[i]);
+    }
+    took = run_score(w, list);
+    report(r, w, "score/ten formats", 1, &took, "cp", &beside);
+    report(r, w, "score/ten formats, beside quantize", 1, &took, "ten quantizes", &quantizes);
+}
+
+static void time_verify(bench_report *r, const work *w)
+{
     const char *const verify[] = {w->kerf,    "verify",  w->source, w->out,
                                   "--device", w->device, NULL};
     double took[MAX_TRIALS], reads[MAX_TRIALS];
@@ -192,10 +221,6 @@ static void time_readers(bench_report *r, const work *w, double cp[MAX_TRIALS])
         took[i] = run(verify, NULL).seconds;
     }
     report(r, w, "verify/nvfp4", w->trials, took, "read", reads);
-    if (is_on_gpu(w)) return;
-    took[0] = run(score, NULL).seconds; /* once: it is ten measurements long */
-    double beside = bench_summary(cp, w->trials).median;
-    report(r, w, "score/ten formats", 1, took, "cp", &beside);
 }
 
 static void choose_paths(work *w)
@@ -239,7 +264,8 @@ int main(int argc, char **argv)
     bench_report *r = bench_open("file");
     fprintf(stderr, "%zu MiB, quantize --device %s\n", mib, w.device);
     double mib_used = time_quantize(r, &w, cp);
-    time_readers(r, &w, cp);
+    time_verify(r, &w);
+    if (!is_on_gpu(&w)) time_score(r, &w, cp);
     unlink(w.source);
     unlink(w.out);
     bench_close(r, w.report);

@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "advice.h"
-#include "encode_tensor.h"
-#include "score_cache.h"
 #include "importance.h"
+#include "score_cache.h"
+#include "score_tensor.h"
 
 typedef struct scoring {
     advice *advice;
     score_cache cache;
+    score_room room;
     progress progress;
 } scoring;
 
@@ -48,65 +49,43 @@ static kerf_status digest_tensor(scoring *s, advice_tensor *t, kerf_error *err)
 
 /* --- one tensor ---------------------------------------------------------------------------- */
 
-typedef struct look {
-    const advice *advice;
-    const kerf_tensor *tensor;
-    kerf_scorer *scorer;
-} look;
-
-static kerf_status look_at_panel(void *ctx, stream_panel *p, kerf_error *err)
-{
-    const look *l = ctx;
-    kerf_cspan planes[KERF_PLANES];
-    planes_of(p, planes);
-    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, dense_of(p), l->tensor->dtype,
-                           &l->advice->exec, err);
-}
-
-static kerf_status measure(scoring *s, const kerf_weight *w, kerf_codec codec,
-                           const float *importance, kerf_score *out, kerf_error *err)
-{
-    kerf_geometry g;
-    look l = {.advice = s->advice, .tensor = w->plane[0]};
-    kerf_scorer_options options = {.importance = importance};
-    TRY(kerf_geometry_init(&g, codec.format, &w->shape, err));
-    TRY(kerf_scorer_open(&g, &options, &l.scorer, err));
-    encode_job job = {.reader = s->advice->source.reader,
-                      .tensor = w->plane[0],
-                      .geometry = &g,
-                      .encoder = codec.encoder,
-                      .exec = &s->advice->exec,
-                      .progress = &s->progress,
-                      .look = look_at_panel,
-                      .look_ctx = &l};
-    kerf_status status = encode_tensor(&job, err);
-    if (status == KERF_OK) status = kerf_scorer_finish(l.scorer, out, err);
-    kerf_scorer_close(l.scorer);
-    return status;
-}
-
+/* What the cache does not know is measured. */
 static kerf_status score_candidates(scoring *s, advice_tensor *t, const float *importance,
                                     uint64_t importance_digest, kerf_error *err)
 {
     advice *a = s->advice;
     const kerf_weight *w = t->decision->weight;
+    score_candidate *candidate = NULL;
+    size_t n = 0;
+    char text[64];
+    TRY(allocate(&candidate, a->codecs.count, sizeof *candidate, err));
     for (size_t c = 0; c < a->codecs.count; c++) {
-        kerf_codec codec = a->codecs.item[c];
-        char name[64];
+        const kerf_codec codec = a->codecs.item[c];
         if (!a->group[t->group].cost[c].possible) continue;
-        if (score_cache_find(&s->cache, t->digest, importance_digest, codec, &t->score[c])) {
+        if (score_cache_find(&s->cache, t->digest, importance_digest, codec, &t->score[c]))
             a->cached++;
-            continue;
-        }
-        progress_tensor(&s->progress, w->name, kerf_codec_name(codec, name, sizeof name));
-        TRY(measure(s, w, codec, importance, &t->score[c], err));
-        score_cache_add(&s->cache, t->digest, importance_digest, codec, &t->score[c]);
-        a->scored++;
+        else
+            candidate[n++] = (score_candidate){codec, &t->score[c]};
     }
-    return KERF_OK;
+    snprintf(text, sizeof text, "%zu formats", n);
+    progress_tensor(&s->progress, w->name, text);
+    const score_job job = {.room = &s->room,
+                           .reader = a->source.reader,
+                           .weight = w,
+                           .candidate = candidate,
+                           .count = n,
+                           .options = {.importance = importance},
+                           .exec = &a->exec,
+                           .progress = &s->progress};
+    kerf_status status = score_tensor(&job, err);
+    for (size_t i = 0; i < n && status == KERF_OK; i++, a->scored++)
+        score_cache_add(&s->cache, t->digest, importance_digest, candidate[i].codec,
+                        candidate[i].score);
+    free(candidate);
+    return status;
 }
 
-static kerf_status score_tensor(scoring *s, advice_tensor *t, kerf_error *err)
+static kerf_status score_one(scoring *s, advice_tensor *t, kerf_error *err)
 {
     advice *a = s->advice;
     const kerf_weight *w = t->decision->weight;
@@ -177,9 +156,10 @@ kerf_status advice_score(advice *a, kerf_error *err)
     TRY(score_cache_open(&s.cache, args_value(a->args, "cache"), err));
     kerf_status status = progress_open(&s.progress, a->args, work_bytes(a), err);
     for (size_t t = 0; t < a->tensors && status == KERF_OK; t++) {
-        status = score_tensor(&s, &a->tensor[t], err);
+        status = score_one(&s, &a->tensor[t], err);
     }
     progress_close(&s.progress);
+    score_room_close(&s.room);
     /* What was measured is worth keeping even when a later tensor failed. */
     kerf_status saved = score_cache_save(&s.cache, status == KERF_OK ? err : NULL);
     score_cache_close(&s.cache);

@@ -5,9 +5,9 @@
 
 #include "codec_list.h"
 #include "decide.h"
-#include "encode_tensor.h"
 #include "figures.h"
 #include "importance.h"
+#include "score_tensor.h"
 #include "team.h"
 
 enum { FEW_TENSORS = 8 }; /* up to so many are listed one by one unasked */
@@ -21,50 +21,9 @@ typedef struct job {
     int zstd_level;
     kerf_score *score; /* [codec][tensor of the plan that is quantized] */
     kerf_score *total; /* [codec]                                       */
+    score_room room;
     progress progress;
 } job;
-
-/* --- one tensor in one codec --------------------------------------------------------------- */
-
-typedef struct look {
-    const kerf_exec *exec;
-    const kerf_tensor *tensor;
-    kerf_scorer *scorer;
-} look;
-
-static kerf_status look_at_panel(void *ctx, stream_panel *p, kerf_error *err)
-{
-    const look *l = ctx;
-    kerf_cspan planes[KERF_PLANES];
-    planes_of(p, planes);
-    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, dense_of(p), l->tensor->dtype, l->exec,
-                           err);
-}
-
-static kerf_status score_tensor(job *j, const kerf_weight *w, kerf_codec codec,
-                                const kerf_exec *exec, const float *importance, kerf_score *out,
-                                kerf_error *err)
-{
-    kerf_geometry g;
-    TRY(kerf_geometry_init(&g, codec.format, &w->shape, err));
-    look l = {.exec = exec, .tensor = w->plane[0]};
-    kerf_scorer_options options = {importance, j->zstd_level};
-    TRY(kerf_scorer_open(&g, &options, &l.scorer, err));
-    encode_job encode = {
-        .reader = j->source.reader,
-        .tensor = w->plane[0],
-        .geometry = &g,
-        .encoder = codec.encoder,
-        .exec = exec,
-        .progress = &j->progress,
-        .look = look_at_panel,
-        .look_ctx = &l,
-    };
-    kerf_status s = encode_tensor(&encode, err);
-    if (s == KERF_OK) s = kerf_scorer_finish(l.scorer, out, err);
-    kerf_scorer_close(l.scorer);
-    return s;
-}
 
 /* --- all tensors --------------------------------------------------------------------------- */
 
@@ -77,19 +36,36 @@ static const kerf_weight *scored_weight(const job *j, size_t k)
     return NULL;
 }
 
+static const char *codecs_text(const job *j, char *out, size_t size)
+{
+    if (j->codecs.count == 1) return kerf_codec_name(j->codecs.item[0], out, size);
+    snprintf(out, size, "%zu formats", j->codecs.count);
+    return out;
+}
+
 static kerf_status score_codecs(void *ctx, size_t column, const kerf_exec *exec, kerf_error *err)
 {
     job *j = ctx;
     const kerf_weight *w = scored_weight(j, column);
     float *importance = NULL;
+    score_candidate *candidate = NULL;
+    char text[64];
+    TRY(allocate(&candidate, j->codecs.count, sizeof *candidate, err));
+    for (size_t c = 0; c < j->codecs.count; c++)
+        candidate[c] =
+            (score_candidate){j->codecs.item[c], &j->score[c * j->plan.quantized + column]};
     kerf_status s = importance_read(&j->imatrix, w, &importance, err);
-    for (size_t c = 0; c < j->codecs.count && s == KERF_OK; c++) {
-        char name[64];
-        progress_tensor(&j->progress, w->name,
-                        kerf_codec_name(j->codecs.item[c], name, sizeof name));
-        s = score_tensor(j, w, j->codecs.item[c], exec, importance,
-                         &j->score[c * j->plan.quantized + column], err);
-    }
+    progress_tensor(&j->progress, w->name, codecs_text(j, text, sizeof text));
+    const score_job all = {.room = &j->room,
+                           .reader = j->source.reader,
+                           .weight = w,
+                           .candidate = candidate,
+                           .count = j->codecs.count,
+                           .options = {importance, j->zstd_level},
+                           .exec = exec,
+                           .progress = &j->progress};
+    if (s == KERF_OK) s = score_tensor(&all, err);
+    free(candidate);
     free(importance);
     return s;
 }
@@ -266,6 +242,7 @@ static int run_score(const args *a, kerf_error *err)
     job j = {.args = a};
     kerf_status s = score(&j, err);
     team_close(&j.team);
+    score_room_close(&j.room);
     free(j.score);
     free(j.total);
     decisions_free(&j.plan);

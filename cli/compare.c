@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stream.h"
+#include "run_sums.h"
+#include "turns.h"
 
 static void note(comparison *c, const char *fmt, unsigned long long at)
 {
@@ -26,7 +27,10 @@ typedef struct measure_run {
     const compare_job *job;
     const comparison *pair;
     const kerf_weight *other; /* as quantized; a dense one as codes of a plain format */
-    kerf_scorer *scorer;
+    stream *stream;
+    run_sums sums;
+    turns turns;
+    kerf_exec exec; /* of one call */
 } measure_run;
 
 static kerf_status measure_read(void *ctx, stream_panel *p, kerf_error *err)
@@ -36,14 +40,47 @@ static kerf_status measure_read(void *ctx, stream_panel *p, kerf_error *err)
     return read_planes(r->job->other->reader, r->other, p, err);
 }
 
+static kerf_status measure_runs(const measure_run *r, const stream_panel *p,
+                                kerf_score run[MOST_RUNS], kerf_error *err)
+{
+    stream_panel at;
+    for (size_t i = 0; run_at(&r->sums, p, i, &at); i++)
+        TRY(run_score(&r->sums, &at, r->pair->weight->dtype, NULL, &r->exec, &run[i], err));
+    return KERF_OK;
+}
+
 static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
 {
-    const measure_run *r = ctx;
-    kerf_cspan planes[KERF_PLANES];
-    planes_of(p, planes);
+    measure_run *r = ctx;
+    kerf_score run[MOST_RUNS];
+    kerf_status s = measure_runs(r, p, run, err);
     progress_add(r->job->progress, p->dense.n);
-    return kerf_scorer_add(r->scorer, p->u0, p->u1, planes, dense_of(p), r->pair->weight->dtype,
-                           r->job->exec, err);
+    if (s != KERF_OK) turns_fail(&r->turns, p->index);
+    if (s != KERF_OK || !turns_wait(&r->turns, 0, p->index)) return s;
+    s = run_sums_add(&r->sums, r->stream, p, run, (kerf_cspan){NULL, 0}, err);
+    turns_pass(&r->turns, 0);
+    return s;
+}
+
+/* A device is for one caller at a time. */
+static kerf_status open_measured(measure_run *r, kerf_error *err)
+{
+    const kerf_geometry *g = &r->other->geometry;
+    const kerf_exec *exec = r->job->exec;
+    const kerf_dtype dtype = r->pair->weight->dtype;
+    const unsigned workers = exec->device ? 0 : stream_crew_size(exec->threads);
+    r->exec = *exec;
+    r->sums.geometry = g;
+    TRY(turns_open(&r->turns, 1, err));
+    TRY(kerf_scorer_open(g, NULL, &r->sums.scorer, err));
+    if (!workers) return stream_open(&r->stream, g, dtype, err);
+    r->sums.run = kerf_score_run(g);
+    TRY(stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, err));
+    if (stream_slots(r->stream) > 1)
+        r->exec.threads = 1;
+    else if (workers > 1) /* all that there is: work for the threads of one call */
+        r->sums.run = 0;
+    return KERF_OK;
 }
 
 static kerf_status measure(const compare_job *job, comparison *c, const kerf_weight *other,
@@ -51,14 +88,13 @@ static kerf_status measure(const compare_job *job, comparison *c, const kerf_wei
 {
     static const stream_steps steps = {measure_read, measure_work, NULL};
     measure_run r = {.job = job, .pair = c, .other = other};
-    stream *s = NULL;
-    kerf_status status = stream_open(&s, &other->geometry, c->weight->dtype, err);
-    if (status == KERF_OK) status = kerf_scorer_open(&other->geometry, NULL, &r.scorer, err);
-    if (status == KERF_OK) status = read_whole_planes(job->other->reader, other, s, err);
-    if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
-    if (status == KERF_OK) status = kerf_scorer_finish(r.scorer, &c->score, err);
-    kerf_scorer_close(r.scorer);
-    stream_close(s);
+    kerf_status status = open_measured(&r, err);
+    if (status == KERF_OK) status = read_whole_planes(job->other->reader, other, r.stream, err);
+    if (status == KERF_OK) status = stream_run(r.stream, &steps, &r, err);
+    if (status == KERF_OK) status = kerf_scorer_finish(r.sums.scorer, &c->score, err);
+    kerf_scorer_close(r.sums.scorer);
+    turns_close(&r.turns);
+    stream_close(r.stream);
     c->measured = status == KERF_OK;
     if (c->score.nonfinite)
         note(c, "%llu decoded elements are NaN or infinite", c->score.nonfinite);

@@ -55,17 +55,16 @@ static void place_text(const kerf_shape *shape, uint64_t element, char *out, siz
     }
 }
 
-/* Adds the tensor, and for NaN and Inf the place and the way out, to a failure of the codec. */
-static kerf_status explain(const encode_job *job, kerf_status s, kerf_error *err)
+kerf_status explain_encode(const kerf_tensor *tensor, kerf_status s, kerf_error *err)
 {
     if (!err || s == KERF_OK) return s;
-    if (s != KERF_E_DATA || err->offset == UINT64_MAX) return fail_at(err, s, job->tensor->name);
+    if (s != KERF_E_DATA || err->offset == UINT64_MAX) return fail_at(err, s, tensor->name);
     char place[21 * KERF_MAX_RANK + 1], text[128];
     const uint64_t element = err->offset;
-    place_text(&job->tensor->shape, element, place, sizeof place);
+    place_text(&tensor->shape, element, place, sizeof place);
     snprintf(text, sizeof text, "%.120s", err->text);
-    fail(err, s, "%.200s: %s, at [%s]; --nan zero or --nan saturate accepts it", job->tensor->name,
-         text, place);
+    fail(err, s, "%.200s: %s, at [%s]; --nan zero or --nan saturate accepts it", tensor->name, text,
+         place);
     err->offset = element;
     return s;
 }
@@ -90,7 +89,7 @@ static kerf_status measure_step(void *ctx, stream_panel *p, kerf_error *err)
         pthread_mutex_unlock(&run->lock);
     }
     advance(run, p->dense.n);
-    return explain(job, s, err);
+    return explain_encode(job->tensor, s, err);
 }
 
 static kerf_status encode_step(void *ctx, stream_panel *p, kerf_error *err)
@@ -99,7 +98,7 @@ static kerf_status encode_step(void *ctx, stream_panel *p, kerf_error *err)
     const encode_job *job = run->job;
     kerf_status s = kerf_encode(job->geometry, job->encoder, run->stats, p->u0, p->u1, dense_of(p),
                                 job->tensor->dtype, p->plane, &run->exec, err);
-    if (s != KERF_OK) return explain(job, s, err);
+    if (s != KERF_OK) return explain_encode(job->tensor, s, err);
     if (job->look) TRY(job->look(job->look_ctx, p, err));
     advance(run, p->dense.n);
     return KERF_OK;

@@ -24,6 +24,9 @@ typedef struct encode_job {
  * the element and its place. */
 kerf_status encode_tensor(const encode_job *job, kerf_error *err);
 
+/* Adds the tensor, and for NaN and Inf the place and the way out, to a failure of the codec. */
+kerf_status explain_encode(const kerf_tensor *tensor, kerf_status s, kerf_error *err);
+
 /* Only measures: adds the tensor to stats[geometry.matrices]. */
 kerf_status measure_tensor(const encode_job *job, kerf_stats *stats, kerf_error *err);
 

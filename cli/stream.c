@@ -13,12 +13,14 @@
 #include <stdlib.h>
 
 enum { RING = 3 };
+#define WHOLE_PANELS UINT64_MAX
 typedef enum slot_state { SLOT_FREE, SLOT_FILLED, SLOT_DONE } slot_state;
 
 struct stream {
     const kerf_geometry *geometry; /* NULL: plain bytes */
     kerf_dtype dense_type;
     uint64_t units, step, panels;
+    uint64_t whole_step;    /* of what panels are parts of; `step`: of nothing */
     unsigned ring, workers; /* slots; 0: no crew */
     stream_panel *slot;
     unsigned char *kept; /* the whole tensor; NULL: panels have memory of their own */
@@ -33,11 +35,23 @@ static uint64_t dense_bytes(const stream *s, uint64_t u0, uint64_t u1)
     return kerf_band_elements(s->geometry, u0, u1).count * (kerf_dtype_bits(s->dense_type) / 8);
 }
 
+static uint64_t steps(uint64_t units, uint64_t step)
+{
+    return units / step + (units % step != 0);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Sets the spans of a slot to the bytes of panel i. */
 static void shape_slot(const stream *s, stream_panel *p, uint64_t i)
 {
-    p->u0 = i * s->step;
-    p->u1 = s->units - p->u0 < s->step ? s->units : p->u0 + s->step;
+    const uint64_t parts = steps(s->whole_step, s->step), whole = i / parts * s->whole_step;
+    p->index = i;
+    p->u0 = whole + i % parts * s->step;
+    p->u1 = least(least(p->u0 + s->step, whole + s->whole_step), s->units);
     p->dense.n = (size_t)dense_bytes(s, p->u0, p->u1);
     if (s->kept) p->dense.p = s->kept + dense_bytes(s, 0, p->u0);
     if (!s->geometry) return;
@@ -79,13 +93,17 @@ static kerf_status allocate_whole(stream *s, kerf_error *err)
 
 static kerf_status open_slots(stream *s, kerf_error *err)
 {
-    s->panels = s->step ? s->units / s->step + (s->units % s->step != 0) : 0;
-    if (s->panels == 0) return KERF_OK;
+    if (s->step == 0 || s->units == 0) return KERF_OK;
+    const uint64_t whole = s->units / s->whole_step, rest = s->units % s->whole_step;
+    s->panels = whole * steps(s->whole_step, s->step) + steps(rest, s->step);
     int big = dense_bytes(s, 0, s->step < s->units ? s->step : s->units) > STREAM_PANEL_BYTES;
     const unsigned most = s->workers && !big ? s->workers : big ? 1 : RING;
     s->ring = s->panels < most ? (unsigned)s->panels : most;
     TRY(allocate(&s->slot, s->ring, sizeof *s->slot, err));
-    for (unsigned i = 0; i < s->ring; i++) TRY(allocate_slot(s, &s->slot[i], err));
+    for (unsigned i = 0; i < s->ring; i++) {
+        s->slot[i].slot = i;
+        TRY(allocate_slot(s, &s->slot[i], err));
+    }
     return KERF_OK;
 }
 
@@ -104,8 +122,29 @@ static kerf_status keep_tensor(stream *s, stream_room *room, kerf_error *err)
     return KERF_OK;
 }
 
+/* Bands of a panel of about so many bytes. */
+static uint64_t bands_of(const stream *s, uint64_t band, uint64_t bytes)
+{
+    const uint64_t step = band && band < bytes ? bytes / band : 1;
+    return least(step, s->units);
+}
+
+static void choose_steps(stream *s, uint64_t band, uint64_t run)
+{
+    const uint64_t own =
+        s->workers ? least(STREAM_CREW_BYTES / s->workers, STREAM_CREW_PANEL) : STREAM_PANEL_BYTES;
+    s->step = bands_of(s, band, run == WHOLE_PANELS ? STREAM_PANEL_BYTES : own);
+    s->whole_step = s->step;
+    if (run == 0 || run == WHOLE_PANELS) return;
+    const uint64_t runs = s->step / run;
+    s->whole_step = bands_of(s, band, STREAM_PANEL_BYTES);
+    s->step = least(run * (runs ? runs : 1), s->whole_step);
+}
+
+/* run: 0, WHOLE_PANELS for a crew whose panels are as large as those of others, or as in
+ * stream_open_parts. */
 static kerf_status open_panels(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                               unsigned workers, stream_room *room, kerf_error *err)
+                               unsigned workers, uint64_t run, stream_room *room, kerf_error *err)
 {
     *out = NULL;
     uint64_t band =
@@ -123,11 +162,9 @@ static kerf_status open_panels(stream **out, const kerf_geometry *g, kerf_dtype 
     s->dense_type = dense_type;
     s->units = g->bands;
     s->workers = workers;
-    uint64_t panel = STREAM_PANEL_BYTES;
-    if (workers) panel = STREAM_CREW_BYTES / workers;
-    if (workers && panel > STREAM_CREW_PANEL) panel = STREAM_CREW_PANEL;
-    s->step = band && band < panel ? panel / band : 1;
-    if (s->step > s->units) s->step = s->units;
+    if (run == WHOLE_PANELS)
+        s->workers = (unsigned)least(workers, STREAM_CREW_BYTES / STREAM_PANEL_BYTES);
+    choose_steps(s, band, run);
     kerf_status status = room ? keep_tensor(s, room, err) : KERF_OK;
     if (status == KERF_OK) status = allocate_whole(s, err);
     if (status == KERF_OK) status = open_slots(s, err);
@@ -142,13 +179,29 @@ static kerf_status open_panels(stream **out, const kerf_geometry *g, kerf_dtype 
 kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                         kerf_error *err)
 {
-    return open_panels(out, g, dense_type, 0, NULL, err);
+    return open_panels(out, g, dense_type, 0, 0, NULL, err);
+}
+
+kerf_status stream_open_parts(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                              unsigned workers, uint64_t run, kerf_error *err)
+{
+    return open_panels(out, g, dense_type, workers, run ? run : WHOLE_PANELS, NULL, err);
+}
+
+int stream_ends_panel(const stream *s, uint64_t u1)
+{
+    return u1 == s->units || u1 % s->whole_step == 0;
+}
+
+unsigned stream_slots(const stream *s)
+{
+    return s->ring;
 }
 
 kerf_status stream_open_crew(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                              unsigned workers, stream_room *room, kerf_error *err)
 {
-    return open_panels(out, g, dense_type, workers, room, err);
+    return open_panels(out, g, dense_type, workers, 0, room, err);
 }
 
 int stream_keeps(const stream *s)
@@ -171,7 +224,7 @@ kerf_status stream_open_bytes(stream **out, uint64_t bytes, kerf_error *err)
     stream *s = NULL;
     TRY(allocate(&s, 1, sizeof *s, err));
     s->units = bytes;
-    s->step = STREAM_PANEL_BYTES;
+    s->step = s->whole_step = STREAM_PANEL_BYTES;
     kerf_status status = open_slots(s, err);
     if (status != KERF_OK) {
         stream_close(s);

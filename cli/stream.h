@@ -24,6 +24,8 @@
 #define STREAM_KEPT_BYTES (UINT64_C(128) << 20) /* the largest tensor that is kept in memory   */
 
 typedef struct stream_panel {
+    uint64_t index;               /* 0, 1, ...: its place in the order of panels                */
+    unsigned slot;                /* below stream_slots(); only one panel has it at a time       */
     uint64_t u0, u1;              /* units of this panel                                        */
     kerf_span dense;              /* the tensor's own elements, or the bytes to be copied        */
     kerf_span plane[KERF_PLANES]; /* the same bands of each plane; planes with one value per
@@ -53,6 +55,13 @@ typedef struct stream_room {
  * at once, in any order. With a room, a tensor that is not too large is held there as a whole. */
 kerf_status stream_open_crew(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                              unsigned workers, stream_room *room, kerf_error *err);
+/* The panels of stream_open, each cut into parts of whole runs of `run` bands, for a crew: whoever
+ * sums runs up finds again where panels end. 0: panels are not cut. */
+kerf_status stream_open_parts(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                              unsigned workers, uint64_t run, kerf_error *err);
+/* Whether the part that ends before unit u1 is the last one of its panel. */
+int stream_ends_panel(const stream *s, uint64_t u1);
+unsigned stream_slots(const stream *s);
 /* 1 when what one run has read is still there in the next. */
 int stream_keeps(const stream *s);
 /* A crew for this number of threads (0: all cores): who waits for the disk is not missed. */

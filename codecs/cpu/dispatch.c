@@ -362,6 +362,11 @@ void kf_loss_add(kf_loss *into, const kf_loss *from)
     into->clipped += from->clipped;
 }
 
+uint64_t kf_loss_run(const kerf_geometry *g, uint64_t b0, uint64_t b1)
+{
+    return kf_min_u64(b1 - b0, 1 + KF_RUN_ELEMENTS / kerf_band_elements(g, b0, b0 + 1).count);
+}
+
 static void lose_run(const loss_job *j, uint64_t run, float *scratch)
 {
     const call *c = j->c;
@@ -424,8 +429,7 @@ kerf_status kf_find_loss(const kerf_geometry *g, uint64_t b0, uint64_t b1,
     KF_TRY(check_floats(&c, src.n, "source", err));
     if (b0 == b1) return KERF_OK;
     c.source = src.p;
-    loss_job j = {.c = &c, .bands = KF_RUN_ELEMENTS, .importance = importance};
-    j.bands = kf_min_u64(b1 - b0, 1 + KF_RUN_ELEMENTS / kerf_band_elements(g, b0, b0 + 1).count);
+    loss_job j = {.c = &c, .bands = kf_loss_run(g, b0, b1), .importance = importance};
     j.runs = kf_div_up(b1 - b0, j.bands);
     c.slices = kf_min_u64(4 * (uint64_t)kf_thread_count(exec->threads), j.runs);
     j.loss = kf_alloc_zero(j.runs, sizeof *j.loss);

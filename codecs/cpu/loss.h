@@ -29,6 +29,10 @@ KERF_CHECK kerf_status kf_find_loss(const kerf_geometry *g, uint64_t b0, uint64_
                                     kerf_dtype dtype, const float *importance,
                                     const kerf_exec *exec, kf_loss *loss, kerf_error *err);
 
+/* Bands of a run of a call for bands [b0, b1), of which there is at least one. The last run may be
+ * shorter. */
+uint64_t kf_loss_run(const kerf_geometry *g, uint64_t b0, uint64_t b1);
+
 /* into += from */
 void kf_loss_add(kf_loss *into, const kf_loss *from);
 

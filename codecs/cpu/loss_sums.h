@@ -77,7 +77,29 @@ static double sum_lanes(const part p[PARTS])
     return sum;
 }
 
-static inline __attribute__((always_inline)) void
+/* Adds what lanes have summed up of one piece. Returns 0, and adds nothing, when an element of it
+ * was not finite: its square is in the noise and stays there, and of finite ones nothing that large
+ * comes. */
+static inline __attribute__((always_inline)) int add_lanes(const eight_sums *s, int weighted,
+                                                           kf_loss *loss)
+{
+    const double noise = sum_lanes(s->noise);
+    if (!(noise - noise == 0)) return 0;
+    loss->signal += sum_lanes(s->signal);
+    loss->noise += noise;
+    loss->cross += sum_lanes(s->cross);
+    for (int i = 0; i < EIGHT; i++) {
+        double worst = s->worst[i / PART][i % PART];
+        loss->worst = worst > loss->worst ? worst : loss->worst;
+    }
+    if (!weighted) return 1;
+    loss->weighted_signal += sum_lanes(s->weighted_signal);
+    loss->weighted_noise += sum_lanes(s->weighted_noise);
+    return 1;
+}
+
+/* Returns as add_lanes does. */
+static inline __attribute__((always_inline)) int
 sum_elements(const float *w, const float *v, const float *h, int weighted, size_t n, kf_loss *loss)
 {
     eight_sums s;
@@ -92,27 +114,7 @@ sum_elements(const float *w, const float *v, const float *h, int weighted, size_
         if (weighted) memcpy(c, h + whole, (n - whole) * sizeof *c);
         add_eight(a, b, c, weighted, &s);
     }
-    loss->signal += sum_lanes(s.signal);
-    loss->noise += sum_lanes(s.noise);
-    loss->cross += sum_lanes(s.cross);
-    for (int i = 0; i < EIGHT; i++) {
-        double worst = s.worst[i / PART][i % PART];
-        loss->worst = worst > loss->worst ? worst : loss->worst;
-    }
-    if (!weighted) return;
-    loss->weighted_signal += sum_lanes(s.weighted_signal);
-    loss->weighted_noise += sum_lanes(s.weighted_noise);
-}
-
-/* 1 when all are finite. */
-static inline int all_finite(const float *x, size_t n)
-{
-    uint32_t top = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t magnitude = kf_bits(x[i]) & 0x7fffffffu;
-        top = magnitude > top ? magnitude : top;
-    }
-    return top < 0x7f800000u;
+    return add_lanes(&s, weighted, loss);
 }
 
 /* Adds up to KF_PIECE elements: w of the source, v as decoded, h: importance or NULL. */
@@ -120,7 +122,9 @@ static __attribute__((noinline)) void add_piece(const float *w, const float *v, 
                                                 size_t n, kf_loss *loss)
 {
     float a[KF_PIECE], b[KF_PIECE];
-    if (!all_finite(w, n) || !all_finite(v, n)) {
+    for (int clean = 0;; clean = 1) {
+        int done = h ? sum_elements(w, v, h, 1, n, loss) : sum_elements(w, v, NULL, 0, n, loss);
+        if (done || clean) return;
         for (size_t i = 0; i < n; i++) {
             int known = kf_is_finite(w[i]), finite = known && kf_is_finite(v[i]);
             a[i] = finite ? w[i] : 0;
@@ -130,10 +134,6 @@ static __attribute__((noinline)) void add_piece(const float *w, const float *v, 
         w = a;
         v = b;
     }
-    if (h)
-        sum_elements(w, v, h, 1, n, loss);
-    else
-        sum_elements(w, v, NULL, 0, n, loss);
 }
 
 /* The importance of n elements from `at` on: where it lies, or in `room` when columns begin anew

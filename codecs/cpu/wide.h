@@ -600,6 +600,7 @@ static stages stages_of(const kf_band *b)
 }
 
 #include "cpu/wide_band.h"
+#include "cpu/wide_loss.h"
 
 static const kf_codec_ops wide_ops = {encode_band, measure_band, decode_band, count_band,
                                       lose_band};

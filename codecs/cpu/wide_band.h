@@ -384,11 +384,15 @@ static void decode_other(const span *w, const uint8_t *codes, kerf_dtype type, k
     convert(KERF_F32, type, (const uint8_t *)t->x, w->cols, dst);
 }
 
+/* Codes of the tile; of byte structs, of the row. */
+static const uint8_t *stored_codes(const span *w)
+{
+    return w->s.geometry == KERF_GROUP_STRUCT ? w->b->plane[KERF_PLANE_CODES] : tile_codes(w);
+}
+
 static void decode_tile(const span *w, kerf_dtype type, kf_tile *t, uint8_t *dst)
 {
-    const kf_band *b = w->b;
-    int is_struct = w->s.geometry == KERF_GROUP_STRUCT;
-    const uint8_t *codes = is_struct ? b->plane[KERF_PLANE_CODES] : tile_codes(w);
+    const uint8_t *codes = stored_codes(w);
     if (w->s.family == KERF_FAMILY_CAST) {
         convert(cast_type(w->s), type, tile_codes(w), w->cols, dst);
         return;
@@ -426,17 +430,26 @@ static void decode_band(const kf_band *b)
     }
 }
 
-/* How many elements of a tile lie outside the bounds of their groups. */
+/* How many elements of a tile lie outside the bounds of their groups. Counted in lanes, which are
+ * added up once: groups are too short for it. */
 static size_t count_outside(size_t width, size_t n, size_t g, const kf_tile *t)
 {
+    typedef float floats __attribute__((vector_size(4 * KF_VEC)));
+    typedef int32_t counts __attribute__((vector_size(4 * KF_VEC)));
+    const size_t step = sizeof(floats) / sizeof(float);
+    counts found = {0};
     size_t outside = 0;
     for (size_t at = 0; at < n; at += width, g++) {
-        float least = kf_float((uint32_t)t->low[g]), largest = kf_float((uint32_t)t->high[g]);
-        size_t end = n - at < width ? n : at + width;
-        uint32_t count = 0;
-        for (size_t i = at; i < end; i++) count += t->x[i] < least || t->x[i] > largest;
-        outside += count;
+        const float least = kf_float((uint32_t)t->low[g]), largest = kf_float((uint32_t)t->high[g]);
+        size_t i = at, end = n - at < width ? n : at + width;
+        for (; i + step <= end; i += step) {
+            floats x;
+            memcpy(&x, t->x + i, sizeof x);
+            found -= (x < least) | (x > largest);
+        }
+        for (; i < end; i++) outside += t->x[i] < least || t->x[i] > largest;
     }
+    for (size_t k = 0; k < step; k++) outside += (uint32_t)found[k];
     return outside;
 }
 
@@ -457,40 +470,6 @@ static size_t count_band(const kf_band *b)
         } while (next_tile(&w));
     }
     return clipped;
-}
-
-/* --- loss --------------------------------------------------------------------------------------
- * What is decoded never leaves the first-level cache. */
-
-_Static_assert((int)KF_PIECE == (int)KF_TILE, "loss.h names the pieces that a row is cut into");
-
-static void lose_tile(const span *w, int clips, kf_tile *t, kf_loss *loss)
-{
-    float decoded[KF_TILE], room[KF_TILE];
-    decode_tile(w, KERF_F32, t, (uint8_t *)decoded);
-    widen_tile(w->b->dtype, tile_source(w), w->cols, t->x);
-    if (clips) loss->clipped += count_outside(group_width(w, w->cols), w->cols, tile_group(w), t);
-    add_piece(t->x, decoded, importance_at(w->b, tile_element(w), w->cols, room), w->cols, loss);
-}
-
-static void lose_band(const kf_band *b, kf_loss *loss)
-{
-    if (b->target) {
-        lose_decoded(b, (const float *)(const void *)b->target, loss);
-        return;
-    }
-    uint32_t lo = 0, hi = 0;
-    kf_tile t;
-    span w = span_open(b);
-    const int clips = w.s.bits <= 8;
-    if (clips) w.of.element->extremes(&t, &lo, &hi);
-    while (next_span(&w)) {
-        dequant_span(&w, &t);
-        if (clips) w.of.element->bound(lo, hi, w.groups, &t);
-        do {
-            lose_tile(&w, clips, &t, loss);
-        } while (next_tile(&w));
-    }
 }
 
 #endif

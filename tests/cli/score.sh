@@ -37,6 +37,29 @@ expect 0 verify "$model" "$tmp/q" --json
 json_is total.t2 "$t2"
 json_is total.max_error "$max_error"
 
+# Three panels of a tensor, of which a crew takes parts: one worker or five find the same bits, with
+# values that a matrix has once, second-level scales, and bands that are not of one size.
+"$TOOLS/make_model" big "$tmp/big.safetensors" 12
+codecs=nvfp4,nvfp4:4/6,nf4-dq,int8-tensor,fp8-e4m3-128x128,mxfp6-e2m3
+expect 0 score "$tmp/big.safetensors" -f "$codecs" --json -j 1
+totals=$(json totals)
+json_is totals.# 6
+json_is totals.0.t2 0.00071138883952332344
+for j in 2 5; do
+    expect 0 score "$tmp/big.safetensors" -f "$codecs" --json -j "$j"
+    check "-j $j gives the same figures of panels" test "$totals" = "$(json totals)"
+done
+for codec in nvfp4 int8-tensor nf4-dq; do
+    expect 0 score "$tmp/big.safetensors" -f "$codec" --json
+    t2=$(json totals.0.t2) bias=$(json totals.0.bias)
+    "$KERF" quantize "$tmp/big.safetensors" -f "$codec" -y -o "$tmp/q.safetensors" 2>/dev/null
+    for j in 1 3; do
+        expect 0 verify "$tmp/big.safetensors" "$tmp/q.safetensors" --json -j "$j"
+        json_is total.t2 "$t2"
+        json_is total.bias "$bias"
+    done
+done
+
 # Gaussian weights: t2 as published, within 2 %.
 "$TOOLS/make_model" gaussian "$tmp/gaussian.safetensors"
 published="bf16:rne 2.75e-6

@@ -177,6 +177,53 @@ static void sums_do_not_depend_on_threads(void **state)
     assert_true(one.zstd_bytes > 0 && one.zstd_bytes <= one.code_bytes + 64);
 }
 
+/* Runs by themselves, merged in order, are a call for all bands; so is a scorer that begins anew.
+ */
+static void runs_add_up_to_a_call(void **state)
+{
+    (void)state;
+    enum { ROWS_OF = 150, COLUMNS_OF = 1000 };
+    static float w[ROWS_OF * COLUMNS_OF];
+    static const kerf_shape shape = {2, {ROWS_OF, COLUMNS_OF}};
+    for (size_t i = 0; i < ROWS_OF * COLUMNS_OF; i++) w[i] = gaussian(i);
+    encoded e = encode("int4-g64-asym", &shape, w);
+    const kerf_geometry *g = &e.geometry;
+    const kerf_scorer_options opt = {.zstd_level = 1};
+    const kerf_exec exec = {.threads = 2};
+    const kerf_score whole = score(&e, w, &opt, ROWS_OF, 1), none = {0};
+    const uint64_t run = kerf_score_run(g);
+    assert_true(run > 1 && run < ROWS_OF / 2 && ROWS_OF % run != 0);
+    kerf_scorer *s = NULL;
+    kerf_score out;
+    assert_int_equal(kerf_scorer_open(g, &opt, &s, NULL), KERF_OK);
+    for (int again = 0; again < 2; again++) {
+        kerf_score sum = {0}, part;
+        if (again) assert_int_equal(kerf_scorer_reopen(s, g, &opt, NULL), KERF_OK);
+        for (uint64_t b0 = 0; b0 < g->bands; b0 += run) {
+            const uint64_t b1 = g->bands - b0 < run ? g->bands : b0 + run;
+            const kerf_extent x = kerf_band_elements(g, b0, b1);
+            const kerf_cspan src = {w + x.offset, (size_t)x.count * sizeof *w};
+            kerf_cspan planes[KERF_PLANES];
+            for (int p = 0; p < KERF_PLANES; p++) {
+                const kerf_extent bytes = kerf_band_bytes(g, (kerf_plane_id)p, b0, b1);
+                const char *plane = e.plane[p].p;
+                planes[p] = (kerf_cspan){plane + bytes.offset, (size_t)bytes.count};
+            }
+            assert_int_equal(
+                kerf_score_bands(g, b0, b1, planes, src, KERF_F32, NULL, &exec, &part, NULL),
+                KERF_OK);
+            kerf_score_merge(&sum, &part);
+            assert_int_equal(
+                kerf_scorer_merge(s, b1 == g->bands ? &sum : &none, planes[KERF_PLANE_CODES], NULL),
+                KERF_OK);
+        }
+        assert_int_equal(kerf_scorer_finish(s, &out, NULL), KERF_OK);
+        assert_memory_equal(&out, &whole, sizeof out);
+    }
+    kerf_scorer_close(s);
+    release(&e);
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -261,6 +308,7 @@ int main(void)
         cmocka_unit_test(zeros_lose_nothing),
         cmocka_unit_test(nonfinite_is_counted),
         cmocka_unit_test(sums_do_not_depend_on_threads),
+        cmocka_unit_test(runs_add_up_to_a_call),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test_setup(gaussian_error_is_as_published, fill_bell),
     };

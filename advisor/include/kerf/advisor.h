@@ -40,6 +40,20 @@ KERF_API double kerf_score_weighted_t2(const kerf_score *s); /* NaN without impo
 KERF_API double kerf_score_bias(const kerf_score *s);        /* cross / signal; < 0: shrinks     */
 KERF_API double kerf_score_clip_share(const kerf_score *s);  /* clipped / elements               */
 
+/* --- what some bands lose ------------------------------------------------------------------ */
+
+/* Sets *out to the sums over bands [b0, b1), without sizes: planes as for kerf_decode, src and
+ * dtype as for kerf_encode, importance as in kerf_scorer_options. Several threads may do this at a
+ * time. Sums are made of runs of bands from b0 on, the last of which may be short, and these are
+ * added up in order: whoever merges the scores of single runs finds the same bits. */
+KERF_API KERF_CHECK kerf_status kerf_score_bands(const kerf_geometry *g, uint64_t b0, uint64_t b1,
+                                                 const kerf_cspan planes[KERF_PLANES],
+                                                 kerf_cspan src, kerf_dtype dtype,
+                                                 const float *importance, const kerf_exec *exec,
+                                                 kerf_score *out, kerf_error *err);
+/* Bands of a run; 0 where bands differ in size, and with them the runs of different calls. */
+KERF_API uint64_t kerf_score_run(const kerf_geometry *g);
+
 /* --- scoring one encoded tensor, some bands at a time -------------------------------------- */
 
 typedef struct kerf_scorer_options {
@@ -54,12 +68,21 @@ KERF_API KERF_CHECK kerf_status kerf_scorer_open(const kerf_geometry *g,
                                                  const kerf_scorer_options *opt, kerf_scorer **out,
                                                  kerf_error *err);
 
+/* Begins anew with another tensor, in the memory that there is; options->zstd_level as before. */
+KERF_API KERF_CHECK kerf_status kerf_scorer_reopen(kerf_scorer *s, const kerf_geometry *g,
+                                                   const kerf_scorer_options *opt, kerf_error *err);
+
 /* Adds bands [b0, b1): planes as for kerf_decode, src and dtype as for kerf_encode. Bands are
  * added in order, each once. */
 KERF_API KERF_CHECK kerf_status kerf_scorer_add(kerf_scorer *s, uint64_t b0, uint64_t b1,
                                                 const kerf_cspan planes[KERF_PLANES],
                                                 kerf_cspan src, kerf_dtype dtype,
                                                 const kerf_exec *exec, kerf_error *err);
+
+/* The same for bands that kerf_score_bands has measured; codes: their plane of codes, from which
+ * something may be missing that a later call brings. */
+KERF_API KERF_CHECK kerf_status kerf_scorer_merge(kerf_scorer *s, const kerf_score *bands,
+                                                  kerf_cspan codes, kerf_error *err);
 
 /* The score of what was added; size is that of the whole tensor. */
 KERF_API KERF_CHECK kerf_status kerf_scorer_finish(kerf_scorer *s, kerf_score *out,
