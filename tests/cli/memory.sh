@@ -13,5 +13,6 @@ measure inspect inspect "$tmp/q.safetensors"
 measure dequantize dequantize "$tmp/q.safetensors" -o "$tmp/r.safetensors"
 rm "$tmp/r.safetensors" "$tmp/q.safetensors"
 measure score score "$tmp/big.safetensors" -f int8
+measure "many formats" score "$tmp/big.safetensors" -f 'mxfp4:*'
 measure "two passes" quantize "$tmp/big.safetensors" -f fp8-e4m3 -o "$tmp/q.safetensors.zst"
 finish

@@ -122,4 +122,12 @@ error_says 'names none of the tensors'
 expect 3 score "$tmp/nan.safetensors" -f nvfp4
 error_says 'a.weight: element 327'
 expect 0 score "$tmp/nan.safetensors" -f nvfp4 --nan zero
+# In two parts of a tensor, found by different workers: the first one is told.
+for at in 9000000 3000000; do
+    printf '\377\377' | dd of="$tmp/big.safetensors" bs=1 seek=$at conv=notrunc 2>/dev/null
+done
+for codecs in mxfp4,int4-g128 nvfp4,mxfp4; do
+    expect 3 score "$tmp/big.safetensors" -f "$codecs" -j 4
+    error_says 'layers.0.weight: element 1499936 is NaN, at \[366, 800\]'
+done
 finish
