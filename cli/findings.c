@@ -43,8 +43,9 @@ typedef struct tally {
 } tally;
 
 /* F32 scales above 16, with codes up to 6, 127 or 448 and block scales up to 448, are for weights
- * that no model has; one over such a scale is for weights that it has. */
+ * that no model has; one over such a scale is for weights that it has, down to 2^-40. */
 #define LARGE_SCALE 0x41800000u
+#define LARGEST_DIVISOR 0x53800000u
 
 static tally tally_for(const kerf_weight *w, kerf_plane_id p)
 {
@@ -87,7 +88,8 @@ static void look_at(tally *t, uint32_t bits)
     if (bad && t->bad++ == 0) t->first_bad = t->seen;
     if (!bad && negative && t->negative++ == 0) t->first_negative = t->seen;
     t->zero += (uint64_t)zero;
-    t->large += t->type == SCALE_F32 && !bad && !negative && bits > LARGE_SCALE;
+    t->large +=
+        t->type == SCALE_F32 && !bad && !negative && bits > LARGE_SCALE && bits < LARGEST_DIVISOR;
     t->seen++;
 }
 
