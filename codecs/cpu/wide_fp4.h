@@ -99,7 +99,8 @@ typedef enum error_metric { SQUARES, MAGNITUDES, LARGEST } error_metric;
 KF_HD vec_u add_distances(error_metric m, vec_h y, vec_u sum)
 {
     const vec_h one = 1 - (vec_h){0};
-    vec_h d = vec_of_32(nearest_e2m1, (vec_h)((vec_index)y >> 10)) - y;
+    const vec_index near = (vec_index)vec_of_32(nearest_e2m1, (vec_h)((vec_index)y >> 10));
+    const vec_h d = (vec_h)(near - (vec_index)y); /* wraps in groups that are doubtful */
     if (m == LARGEST) return vec_larger_halves(sum, (vec_u)vec_magnitudes(d));
     return sum + (vec_u)(m == SQUARES ? vec_dot(d, d) : vec_dot(vec_magnitudes(d), one));
 }
