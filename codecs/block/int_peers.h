@@ -67,8 +67,10 @@ KF_HD float kf_int_peer_scale(kf_spec s, int encoder, int source, float amax, fl
 
 KF_HD float kf_group_min(kf_group g)
 {
-    if (g.rows == 1 && g.cols == 1) return kf_min(0, g.x[0]); /* as kf_group_amax */
+#ifndef __CUDA_ARCH__ /* as kf_group_amax */
+    if (g.rows == 1 && g.cols == 1) return kf_min(0, g.x[0]);
     if (g.rows == 1 && g.cols == 2) return kf_min(kf_min(0, g.x[0]), g.x[1]);
+#endif
     float least = 0;
     for (size_t r = 0; r < g.rows; r++)
         for (size_t c = 0; c < g.cols; c++) least = kf_min(least, g.x[r * g.ld + c]);

@@ -102,9 +102,10 @@ typedef struct kf_dequant {
 
 KF_HD float kf_group_amax(kf_group g)
 {
-    /* No loop where that is a literal, so that many groups become vectors. */
-    if (g.rows == 1 && g.cols == 1) return kf_abs(g.x[0]);
+    if (g.rows == 1 && g.cols == 1) return kf_abs(g.x[0]); /* no loop where that is a literal */
+#ifndef __CUDA_ARCH__ /* so that compilers for processors make vectors of many groups */
     if (g.rows == 1 && g.cols == 2) return kf_max(kf_abs(g.x[0]), kf_abs(g.x[1]));
+#endif
     float amax = 0;
     for (size_t r = 0; r < g.rows; r++)
         for (size_t c = 0; c < g.cols; c++) amax = kf_max(amax, kf_abs(g.x[r * g.ld + c]));

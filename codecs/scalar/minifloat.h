@@ -25,7 +25,7 @@ KF_HD uint32_t kf_minifloat_encode(int exp_bits, int man_bits, int bias, uint32_
     const int drop = 23 - man_bits;
     const uint32_t least = (uint32_t)(128 - bias) << 23; /* the least normal number */
     const uint32_t limit = (largest << drop) + ((uint32_t)(127 - bias) << 23);
-    uint32_t sign = kf_bits(x) >> (31 - exp_bits - man_bits) & 1u << (exp_bits + man_bits);
+    uint32_t sign = kf_bits(x) >> 31 << (exp_bits + man_bits);
     uint32_t mag = kf_bits(x) & 0x7fffffffu, cut = mag > limit ? limit : mag;
     uint32_t binade = cut & 0x7f800000u;
     if (binade < least) binade = least;
