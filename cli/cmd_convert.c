@@ -176,7 +176,7 @@ static kerf_status move_write(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status move_panels(move *m, stream *s, kerf_error *err)
 {
-    static const stream_steps steps = {move_read, move_work, move_write};
+    static const stream_steps steps = {move_read, move_work, move_write, NULL};
     TRY(read_whole_planes(m->job->source.reader, m->weight, s, err));
     TRY(stream_run(s, &steps, m, err));
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {

@@ -56,7 +56,7 @@ static kerf_status decode_write(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status decode_tensor(decode_run *r, kerf_error *err)
 {
-    static const stream_steps steps = {decode_read, decode_work, decode_write};
+    static const stream_steps steps = {decode_read, decode_work, decode_write, NULL};
     stream *s = NULL;
     kerf_status status = stream_open(&s, &r->weight->geometry, r->dtype, err);
     if (status == KERF_OK) {

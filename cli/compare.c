@@ -55,11 +55,16 @@ static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
     kerf_score run[MOST_RUNS];
     kerf_status s = measure_runs(r, p, run, err);
     progress_add(r->job->progress, p->dense.n);
-    if (s != KERF_OK) turns_fail(&r->turns, p->index);
     if (s != KERF_OK || !turns_wait(&r->turns, 0, p->index)) return s;
     s = run_sums_add(&r->sums, r->stream, p, run, (kerf_cspan){NULL, 0}, err);
     turns_pass(&r->turns, 0);
     return s;
+}
+
+static void measure_lost(void *ctx, uint64_t index)
+{
+    measure_run *r = ctx;
+    turns_fail(&r->turns, index);
 }
 
 /* A device is for one caller at a time. */
@@ -86,7 +91,7 @@ static kerf_status open_measured(measure_run *r, kerf_error *err)
 static kerf_status measure(const compare_job *job, comparison *c, const kerf_weight *other,
                            kerf_error *err)
 {
-    static const stream_steps steps = {measure_read, measure_work, NULL};
+    static const stream_steps steps = {measure_read, measure_work, NULL, measure_lost};
     measure_run r = {.job = job, .pair = c, .other = other};
     kerf_status status = open_measured(&r, err);
     if (status == KERF_OK) status = read_whole_planes(job->other->reader, other, r.stream, err);
@@ -158,7 +163,7 @@ static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status compare_decoded(const compare_job *job, comparison *c, kerf_error *err)
 {
-    static const stream_steps steps = {decode_read, decode_work, NULL};
+    static const stream_steps steps = {decode_read, decode_work, NULL, NULL};
     decode_run r = {.job = job, .pair = c};
     stream *s = NULL;
     kerf_status status = stream_open(&s, &c->weight->geometry, c->other->dtype, err);
@@ -198,7 +203,7 @@ static kerf_status bytes_work(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status compare_bytes(const compare_job *job, comparison *c, kerf_error *err)
 {
-    static const stream_steps steps = {bytes_read, bytes_work, NULL};
+    static const stream_steps steps = {bytes_read, bytes_work, NULL, NULL};
     bytes_run r = {.job = job, .pair = c};
     TRY(allocate(&r.other, STREAM_PANEL_BYTES, 1, err));
     kerf_status status = KERF_OK;

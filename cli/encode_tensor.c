@@ -128,7 +128,7 @@ static kerf_status write_whole_planes(const encode_job *job, const stream *s, ke
     return KERF_OK;
 }
 
-static const stream_steps measure_steps = {read_step, measure_step, NULL};
+static const stream_steps measure_steps = {read_step, measure_step, NULL, NULL};
 
 static kerf_status open_stream(const encode_run *run, stream_room *room, stream **out,
                                kerf_error *err)
@@ -147,7 +147,7 @@ static int is_measured_here(const encode_job *job)
 static kerf_status encode_panels(encode_run *run, stream *s, kerf_error *err)
 {
     const encode_job *job = run->job;
-    stream_steps encode = {read_step, encode_step, write_step};
+    stream_steps encode = {read_step, encode_step, write_step, NULL};
     if (is_measured_here(job)) {
         TRY(stream_run(s, &measure_steps, run, err));
         if (stream_keeps(s)) encode.read = NULL;

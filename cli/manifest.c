@@ -317,7 +317,7 @@ static kerf_status copy_write(void *ctx, stream_panel *p, kerf_error *err)
 kerf_status copy_tensor(const checkpoint *source, const kerf_tensor *t, kerf_writer *w, size_t i,
                         progress *bar, kerf_error *err)
 {
-    static const stream_steps steps = {copy_read, copy_work, copy_write};
+    static const stream_steps steps = {copy_read, copy_work, copy_write, NULL};
     copy_job job = {source->reader, t, w, i, bar};
     stream *s = NULL;
     TRY(stream_open_bytes(&s, t->bytes, err));

@@ -199,8 +199,13 @@ static kerf_status try_work(void *ctx, stream_panel *p, kerf_error *err)
     int go = 1;
     for (size_t i = 0; i < r->trials && s == KERF_OK && go; i++)
         s = try_part(r, &r->trial[i], p, &go, err);
-    if (s != KERF_OK) turns_fail(&r->turns, p->index);
     return s;
+}
+
+static void try_lost(void *ctx, uint64_t index)
+{
+    pass *r = ctx;
+    turns_fail(&r->turns, index);
 }
 
 /* --- one pass ------------------------------------------------------------------------------ */
@@ -258,8 +263,8 @@ static void close_pass(pass *r)
 
 static kerf_status run_pass(pass *r, kerf_error *err)
 {
-    static const stream_steps measure = {read_work, measure_work, NULL},
-                              try = {read_work, try_work, NULL};
+    static const stream_steps measure = {read_work, measure_work, NULL, NULL},
+                              try = {read_work, try_work, NULL, try_lost};
     int measures = 0;
     for (size_t i = 0; i < r->trials; i++) measures |= r->trial[i].owns_stats;
     if (measures) TRY(stream_run(r->stream, &measure, r, err));

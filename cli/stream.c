@@ -394,6 +394,7 @@ static void *take_panels(void *ctx)
         shape_slot(c->stream, w->panel, i);
         if (steps->read) s = steps->read(c->ctx, w->panel, &error);
         if (s == KERF_OK && steps->work) s = steps->work(c->ctx, w->panel, &error);
+        if (s != KERF_OK && steps->lost) steps->lost(c->ctx, i);
         if (!await_turn(c, i)) break;
         if (s == KERF_OK && steps->write) s = steps->write(c->ctx, w->panel, &error);
         end_turn(c, s, &error);

@@ -36,6 +36,9 @@ typedef kerf_status (*stream_step)(void *ctx, stream_panel *p, kerf_error *err);
 
 typedef struct stream_steps {
     stream_step read, work, write; /* NULL: nothing to do */
+    /* A panel was not read, or its work failed: nobody may wait for it in theirs. NULL: nobody
+     * does. */
+    void (*lost)(void *ctx, uint64_t index);
 } stream_steps;
 
 typedef struct stream stream;

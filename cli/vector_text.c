@@ -70,7 +70,7 @@ static int read_run(rest *r, unsigned char *byte, uint64_t *times)
 
 static const char *read_bytes(vector_reader *r, rest text, vector_line *out)
 {
-    unsigned char byte;
+    unsigned char byte = 0;
     uint64_t times = 0, n = 0;
     for (rest t = text; t.at < t.end; n += times) {
         if (!read_run(&t, &byte, &times)) return "not bytes in hex";

@@ -122,6 +122,20 @@ error_says 'names none of the tensors'
 expect 3 score "$tmp/nan.safetensors" -f nvfp4
 error_says 'a.weight: element 327'
 expect 0 score "$tmp/nan.safetensors" -f nvfp4 --nan zero
+# A part that cannot be read, while workers with later parts wait for it: all of them stop.
+"$KERF" quantize "$tmp/big.safetensors" -f mxfp4 -o "$tmp/big-q.safetensors" 2>/dev/null
+"$KERF" dequantize "$tmp/big-q.safetensors" -o "$tmp/bad.safetensors.zst" 2>/dev/null
+printf '\125\252\125\252\125\252\125\252' | dd of="$tmp/bad.safetensors.zst" bs=1 conv=notrunc \
+    seek=$(($(stat -c %s "$tmp/bad.safetensors.zst") / 4)) 2>/dev/null
+for run in "verify $tmp/bad.safetensors.zst $tmp/big-q.safetensors" \
+    "score $tmp/bad.safetensors.zst -f mxfp4,int4-g128"; do
+    for threads in 1 2 3 5; do
+        # shellcheck disable=SC2086 # words
+        code=0 && timeout 60 "$KERF" $run -j $threads >/dev/null 2>"$tmp/err" || code=$?
+        check "a damaged part ends ${run%% *} with $threads threads" test $code -eq 3
+        error_says 'zstd frame [0-9]* is damaged'
+    done
+done
 # In two parts of a tensor, found by different workers: the first one is told.
 for at in 9000000 3000000; do
     printf '\377\377' | dd of="$tmp/big.safetensors" bs=1 seek=$at conv=notrunc 2>/dev/null
