@@ -69,6 +69,51 @@ static int try_cluster(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv
     return 1;
 }
 
+/* --- one column ----------------------------------------------------------------------------------
+ * Its ring holds scales, too; each block has all of x; behind the rows are masks of warps, and
+ * zeros for the lanes whose columns of the tensor core are empty. */
+static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned blocks)
+{
+    unsigned units = l->tiles / l->pair;
+    l->team_tiles = units / blocks;
+    l->team_rest = units % blocks;
+    l->most = (l->team_tiles + (l->team_rest > 0)) * l->pair;
+    l->rank_stages = l->stages;
+    l->rank_rest = 0;
+    l->x_pitch = 0;
+
+    size_t at = t->column_ring;
+    l->x_at = (uint32_t)at;
+    l->slots_at = (uint32_t)(at += (size_t)l->stages * t->stage_codes * 2);
+    size_t slots = (size_t)l->most + KF_GEMV_WARPS;
+    l->rows_at = (uint32_t)(at += slots * KF_GEMV_TILE * sizeof(float));
+    at += (size_t)l->most * (KF_GEMV_TILE * 2 + 1) * sizeof(float);
+    at += t->stage_codes * 2 + 64; /* zeros */
+    l->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
+    return at + t->table_bytes;
+}
+
+/* 1: done; 0: x does not fit; -1: `count` failed. Beside one block of a matrix of up to 48 MB the
+ * next kernel's is ready when x is; what is larger gains more from two. */
+static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                          uint64_t weight_bytes, kf_gemv_count count, void *ctx)
+{
+    l->cluster = 1;
+    l->is_column = 1;
+    for (l->per_sm = weight_bytes >= 48000000 ? 2 : 1; l->per_sm; l->per_sm--) {
+        unsigned units = l->tiles / l->pair, blocks = m->multiprocessors * l->per_sm;
+        if (blocks > units) blocks = units;
+        size_t n = divide_column(l, t, blocks);
+        if (n > m->most_shared || (l->per_sm > 1 && n > m->most_shared / l->per_sm - 1024))
+            continue;
+        l->blocks = blocks;
+        l->shared_bytes = (unsigned)n;
+        return count(ctx, l) < 0 ? -1 : 1;
+    }
+    l->is_column = 0;
+    return 0;
+}
+
 /* How many blocks share rows: one, unless reading x would cost more than an eighth of W. */
 int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                     uint64_t weight_bytes, kf_gemv_count count, void *ctx)
@@ -78,10 +123,12 @@ int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_ma
     /* Two blocks of a large matrix hide each other's waiting; beside one of a small matrix the next
      * kernel's first block fits. */
     unsigned per_sm = weight_bytes >= 16u << 20 ? 2 : 1;
+    int fits = l->columns == 1 ? lay_out_column(l, t, m, weight_bytes, count, ctx) : 0;
+    if (fits) return fits;
     for (unsigned cluster = 1; cluster <= most && cluster <= l->stages; cluster *= 2) {
         l->cluster = cluster;
         l->per_sm = per_sm;
-        int fits = try_cluster(l, t, m, count, ctx);
+        fits = try_cluster(l, t, m, count, ctx);
         if (fits == 0 && per_sm > 1) {
             l->per_sm = 1;
             fits = try_cluster(l, t, m, count, ctx);
@@ -142,10 +189,14 @@ kf_gemv_tiling kf_gemv_tiling_of(const kerf_format *f)
     if (has_groups && f->group == 16 && f->scale != KERF_SCALE_E4M3) return none;
     if (has_groups && f->group != 16 && (groups < 1 || f->group % 32)) return none;
     int has_table = f->element == KERF_ELEM_NF4;
+    unsigned row_scales = has_groups && f->group ? stage / f->group * scale_size(f->scale) : 0;
+    unsigned scales = f->geometry == KERF_GROUP_TILE ? 64 : KF_GEMV_TILE * row_scales;
     return (kf_gemv_tiling){.stage_codes = stage,
                             .ring_bytes = KF_GEMV_WARPS * depth * KF_GEMV_TILE * pitch,
                             .table_bytes = has_table ? 32768 : 0,
                             .scale_bytes = groups * scale_size(f->scale),
+                            .column_ring = KF_GEMV_WARPS * 2 * (KF_GEMV_TILE * row_bytes + scales),
+                            .column_row = row_scales < 16 ? row_scales : 16,
                             .rounding = has_table ? 0x1p-11 : 0};
 }
 
@@ -213,14 +264,20 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
     if (f->second == KERF_SECOND_NESTED && !wide) return KERF_OK;
     if (kf_gemv_lay_out(&l, &t, m, g.bytes, count_all, NULL) < 1) return KERF_OK;
 
+    enum { THREADS = 32 * KF_GEMV_WARPS, OCTETS_OF_A_ROUND = 4 };
     uint64_t stages = l.rank_stages + (l.rank_rest > 0), inputs = stages * t.stage_codes;
-    out->end = !wide                                   ? KF_GEMV_END_SCALES
-               : cols % t.stage_codes || f->bits == 16 ? KF_GEMV_END_X
-                                                       : KF_GEMV_END_WHOLE;
+    uint64_t row_scales = row_groups * scale_size(f->scale);
+    int astray = l.is_column ? row_scales % 4 != 0 : !wide;
+    int inside =
+        cols % t.stage_codes || (l.is_column && row_scales % (t.column_row ? t.column_row : 1));
+    out->end = astray                                      ? KF_GEMV_END_SCALES
+               : inside || (!l.is_column && f->bits == 16) ? KF_GEMV_END_X
+                                                           : KF_GEMV_END_WHOLE;
     out->per_sm = l.per_sm;
     out->resident = resident_blocks(&l, m);
     out->inputs = (double)inputs * columns;
-    out->rounds = (double)kf_div_up(inputs / 8 * columns, 32 * KF_GEMV_WARPS);
+    out->rounds = (double)kf_div_up(inputs / 8 * columns,
+                                    l.is_column ? THREADS * OCTETS_OF_A_ROUND : THREADS);
     out->stages = (double)kf_div_up(l.most * stages, KF_GEMV_WARPS);
     return KERF_OK;
 }

@@ -21,6 +21,8 @@ typedef struct kf_gemv_tiling {
     unsigned ring_bytes;  /* of shared memory, for all warps                       */
     unsigned table_bytes; /* of shared memory                                      */
     unsigned scale_bytes; /* of a row of a step; 0: none are read on the way       */
+    unsigned column_ring; /* as ring_bytes, for one column of x                    */
+    unsigned column_row;  /* bytes of scales of a row of a stage, in one copy      */
     double rounding;      /* what weights lose: relative                           */
 } kf_gemv_tiling;
 
@@ -37,6 +39,7 @@ typedef struct kf_gemv_layout {
     uint32_t columns;       /* of x                                                    */
     uint32_t pair;          /* tiles that stay together: 2 with SwiGLU, else 1         */
     uint64_t cols;
+    int is_column; /* the kernel for one column of x */
     /* what was decided: see kf_gemv_job */
     uint32_t cluster, team_tiles, team_rest, rank_stages, rank_rest, x_pitch, most;
     uint32_t x_at, slots_at, rows_at, table_at;
@@ -62,8 +65,8 @@ kf_gemv_machine kf_gemv_machine_of(const char *arch, unsigned multiprocessors);
 /* How rows end. */
 typedef enum kf_gemv_end {
     KF_GEMV_END_WHOLE,  /* with a stage                                                      */
-    KF_GEMV_END_X,      /* within one: x is made ready an element at a time                  */
-    KF_GEMV_END_SCALES, /* within a step: so are scales                                      */
+    KF_GEMV_END_X,      /* within one: what there is of it is counted out                    */
+    KF_GEMV_END_SCALES, /* so that scales must be read a byte at a time                      */
     KF_GEMV_END_ANY,    /* a shape for the kernel that takes all: what follows is not filled */
     KF_GEMV_ENDS
 } kf_gemv_end;

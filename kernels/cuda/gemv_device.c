@@ -44,6 +44,7 @@ static kerf_status ask_machine(int ordinal, kf_gemv_machine *out, kerf_error *er
 static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_layout *l)
 {
     kf_gemv_job *j = &p->job;
+    j->is_column = l->is_column;
     j->cluster = l->cluster;
     j->team_tiles = l->team_tiles;
     j->team_rest = l->team_rest;
@@ -141,7 +142,11 @@ static int plan_tiles(device_plan *p, const kerf_gemv *plan, const kf_gemv_machi
     unsigned per_step = t->scale_bytes ? t->scale_bytes : 1;
     j->tiles = (uint32_t)tiles;
     j->stages = (j->cols + t->stage_codes - 1) / t->stage_codes;
-    j->wide = j->row_groups * bytes_of(plan, KERF_PLANE_SCALES) % per_step == 0;
+    unsigned row_scales = (unsigned)j->row_groups * bytes_of(plan, KERF_PLANE_SCALES);
+    j->wide = row_scales % per_step == 0;
+    j->whole =
+        j->cols % t->stage_codes == 0 && row_scales % (t->column_row ? t->column_row : 1) == 0;
+    j->words = row_scales % 4 == 0;
     int straddles = f->second == KERF_SECOND_NESTED && !j->wide;
     if (tiles == 0 || straddles || !choose_layout(p, m, bytes, err, status)) {
         *j = job;
@@ -232,7 +237,9 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
     for (unsigned i = 0; i < j.parts; i++) {
         j.aligned = j.aligned && is_aligned(j.part[i].plane[KERF_PLANE_CODES]);
         j.wide = j.wide && is_aligned(j.part[i].plane[KERF_PLANE_SCALES]);
+        j.words = j.words && (uintptr_t)j.part[i].plane[KERF_PLANE_SCALES] % 4 == 0;
     }
+    j.whole = j.whole && j.aligned && j.wide;
     j.x_wide = is_aligned(j.x) && j.x_stride * size % 16 == 0;
     if (p->any.blocks == 0) return KERF_OK;
 

@@ -38,7 +38,6 @@ template <int NB> struct worker {
     uint32_t x_step[NB];  /* from stage to stage                                                 */
     const uint32_t *table;
     const uint8_t *nothing; /* zeros, for the length of a stage */
-    int part;               /* own_part() */
     uint32_t zero[2]; /* minus_1024() of rows g, g + 8, where zeros are per row              */
     float offset;
 };
@@ -82,7 +81,7 @@ __device__ __forceinline__ uint32_t group_zero(uint32_t zeros, int block)
     return minus_1024((zeros >> block / GROUP_BLOCKS * BITS & ((1u << BITS) - 1)) ^ flip);
 }
 
-template <int NB, bool ONE, bool PLAIN>
+template <int NB, bool PLAIN>
 __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ring, uint32_t stage,
                                                int step, const scales &s, float sum[NB][4])
 {
@@ -137,60 +136,24 @@ __device__ __forceinline__ void consume_blocks(const worker<NB> &me, uint32_t ri
             for (int n = 0; n < NB; n++) {
                 sum[n][0] = __fmaf_rn(group[n][0], f, sum[n][0]);
                 sum[n][2] = __fmaf_rn(group[n][2], g, sum[n][2]);
-                if constexpr (!ONE) {
-                    sum[n][1] = __fmaf_rn(group[n][1], f, sum[n][1]);
-                    sum[n][3] = __fmaf_rn(group[n][3], g, sum[n][3]);
-                }
+                sum[n][1] = __fmaf_rn(group[n][1], f, sum[n][1]);
+                sum[n][3] = __fmaf_rn(group[n][3], g, sum[n][3]);
             }
         }
     }
 }
 
-template <int NB, bool ONE>
+template <int NB>
 __device__ __forceinline__ void consume(const worker<NB> &me, uint32_t ring, uint32_t stage,
                                         int step, const scales &s, float sum[NB][4])
 {
     if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
         if (__any_sync(0xffffffffu, is_odd(s)))
-            consume_blocks<NB, ONE, false>(me, ring, stage, step, s, sum);
+            consume_blocks<NB, false>(me, ring, stage, step, s, sum);
         else
-            consume_blocks<NB, ONE, true>(me, ring, stage, step, s, sum);
+            consume_blocks<NB, true>(me, ring, stage, step, s, sum);
     } else {
-        consume_blocks<NB, ONE, true>(me, ring, stage, step, s, sum);
-    }
-}
-
-/* One column, groups apart: sums of the lane's own groups only. */
-__device__ __forceinline__ void consume_apart(const worker<1> &me, uint32_t ring, uint32_t stage,
-                                              int step, const own_scales &s, float sum[4])
-{
-    uint32_t kept[4];
-    const uint8_t *x = me.x[0] + stage * me.x_step[0];
-#pragma unroll
-    for (int round = 0; round < ROUNDS; round++) {
-        float group[4] = {0, 0, 0, 0};
-#pragma unroll
-        for (int i = 0; i < ROUND_BLOCKS; i++) {
-            int block = round * ROUND_BLOCKS + i;
-            uint32_t a[4], b[4], p[4], q[4], zero[2] = {me.zero[0], me.zero[1]};
-            load_codes(ring, me.lane, me.place, step * BLOCKS + block, a, b, kept);
-            if constexpr (HAS_ZEROS && HAS_GROUPS)
-                for (int row = 0; row < 2; row++) zero[row] = group_zero(s.zero[row], block);
-            decode(a, zero[0], me.table, p);
-            decode(b, zero[1], me.table, q);
-            int part = SCALING == SCALING_CODES ? i : block / GROUP_BLOCKS;
-            uint4 v =
-                *(const uint4 *)((part == me.part ? x : me.nothing) + (step * BLOCKS + block) * 64);
-            multiply(group, p[0], q[0], p[1], q[1], v.x, v.y);
-            multiply(group, p[2], q[2], p[3], q[3], v.z, v.w);
-        }
-        float2 f = own_scale(s, 0, round, me.offset), g = own_scale(s, 1, round, me.offset);
-        sum[0] = __fmaf_rn(group[0], f.x, sum[0]);
-        sum[2] = __fmaf_rn(group[2], g.x, sum[2]);
-        if constexpr (LANE_GROUPS == 2) {
-            sum[1] = __fmaf_rn(group[1], f.y, sum[1]);
-            sum[3] = __fmaf_rn(group[3], g.y, sum[3]);
-        }
+        consume_blocks<NB, true>(me, ring, stage, step, s, sum);
     }
 }
 

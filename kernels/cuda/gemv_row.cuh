@@ -19,6 +19,7 @@ constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
 
 } // namespace
 
+#include "cuda/gemv_column.cuh"
 #include "cuda/gemv_tiles.cuh"
 #include "cuda/gemv_any.cuh"
 
@@ -28,12 +29,12 @@ namespace
 typedef void (*kernel)(const kf_gemv_job);
 
 /* A template, so that rows without the tiled kernel do not make it. */
-template <bool HERE> kernel tiles_for(unsigned columns)
+template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
 {
     if constexpr (HERE) {
-        if (columns == 1) return gemv_tiles<1, true>;
-        if (columns <= 8) return gemv_tiles<1, false>;
-        return gemv_tiles<2, false>;
+        if (j->is_column) return gemv_column<ON_THE_WAY>;
+        if (j->columns <= 8) return gemv_tiles<1>;
+        return gemv_tiles<2>;
     } else {
         return nullptr;
     }
@@ -73,7 +74,7 @@ cudaError_t launch(kernel k, const kf_gemv_job *j, const kf_gemv_grid *g, unsign
 
 cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
 {
-    kernel k = tiles_for<TILED>(j->columns);
+    kernel k = tiles_for<TILED>(j);
     *clusters = (int)g->blocks;
     if (!k) return cudaErrorInvalidDeviceFunction;
     /* All that there is: what a later plan needs must not take from an earlier one. */
@@ -87,7 +88,7 @@ cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
 
 cudaError_t tiles(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
 {
-    return launch(tiles_for<TILED>(j->columns), j, g, 32 * KF_GEMV_WARPS, s);
+    return launch(tiles_for<TILED>(j), j, g, 32 * KF_GEMV_WARPS, s);
 }
 
 cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
@@ -95,8 +96,13 @@ cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
     return launch(gemv_any, j, g, 32 * ANY_WARPS, s);
 }
 
-constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0, WARPS *DEPTH *STAGE_BYTES,
-                                   HAS_TABLE ? 32768 : 0, SCALE_BYTES, HAS_TABLE ? 0x1p-11 : 0};
+constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0,
+                                   WARPS *DEPTH *STAGE_BYTES,
+                                   HAS_TABLE ? 32768 : 0,
+                                   SCALE_BYTES,
+                                   COLUMN_RING,
+                                   SCALE_PIECE,
+                                   HAS_TABLE ? 0x1p-11 : 0};
 
 } // namespace
 

@@ -13,29 +13,21 @@ namespace
  */
 
 /* A slot: [column][16 rows]. */
-template <int NB, bool ONE>
+template <int NB>
 __device__ __forceinline__ void leave(float *slot, uint32_t lane, float sum[NB][4])
 {
     uint32_t g = lane / 4, t = lane % 4;
-    if constexpr (ONE && APART) {
-#pragma unroll
-        for (int row = 0; row < 4; row += 2) {
-            float v = sum[0][row] + sum[0][row + 1];
-            v += __shfl_xor_sync(0xffffffffu, v, 1);
-            sum[0][row] = v + __shfl_xor_sync(0xffffffffu, v, 2);
-        }
-    }
 #pragma unroll
     for (int n = 0; n < NB; n++) {
         float *column = slot + (8 * n + 2 * t) * TILE;
-        if (!ONE || t == 0) column[g] = sum[n][0], column[g + 8] = sum[n][2];
-        if (!ONE) column[TILE + g] = sum[n][1], column[TILE + g + 8] = sum[n][3];
+        column[g] = sum[n][0], column[g + 8] = sum[n][2];
+        column[TILE + g] = sum[n][1], column[TILE + g + 8] = sum[n][3];
 #pragma unroll
         for (int i = 0; i < 4; i++) sum[n][i] = 0;
     }
 }
 
-template <int NB, bool ONE> constexpr uint32_t SLOT = TILE *(ONE ? 1 : 8 * NB); /* floats */
+template <int NB> constexpr uint32_t SLOT = TILE * 8 * NB; /* floats */
 
 __device__ __forceinline__ float load_y(const kf_gemv_job &j, const uint8_t *p, uint64_t i)
 {

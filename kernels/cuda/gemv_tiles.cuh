@@ -33,8 +33,6 @@
 #include "cuda/gemv_sums.cuh"
 #include "cuda/gemv_x.cuh"
 
-#include <type_traits>
-
 namespace
 {
 
@@ -64,10 +62,9 @@ __device__ __forceinline__ float sum_slots(const float *slots, uint32_t slot, ui
     return sum;
 }
 
-template <int NB, bool ONE>
+template <int NB>
 __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__ kf_gemv_job j)
 {
-    constexpr bool BY_LANE = ONE && APART;
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t largest[KERF_GEMV_COLUMNS];
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -89,17 +86,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
         if (feed.at.left) feed.fetch(j, s, i * STAGE_BYTES, lane);
         commit_copies();
     }
-    std::conditional_t<BY_LANE, own_scales, scales> now = {}, then = {};
+    scales now = {}, then = {};
     scale_feed scaled = {};
-    auto fetch_scales = [&](auto &out) {
-        if constexpr (BY_LANE)
-            fetch_own(out, scaled, j.wide, lane);
-        else
-            scaled.fetch(out, j.wide);
-    };
     if (at.left) {
         scaled.aim(j, s, at, lane);
-        fetch_scales(now);
+        scaled.fetch(now, j.wide);
     }
     if (threadIdx.x < KERF_GEMV_COLUMNS) largest[threadIdx.x] = 0;
     uint8_t *nothing = shared + j.x_at + j.columns * j.x_pitch;
@@ -115,7 +106,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
         measure_x(j, k0, s.stages ? min(s.stages * STAGE_CODES, j.cols - k0) : 0, largest);
         __syncthreads();
     }
-    stage_x<!ONE>(j, s, shared + j.x_at, largest);
+    stage_x(j, s, shared + j.x_at, largest);
     __syncthreads();
 
     worker<NB> me;
@@ -123,13 +114,12 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
     me.lane = lane;
     me.place = row * PITCH + ((lane / 16 ^ row) & 7) * 16;
     for (uint32_t n = 0; n < NB; n++) {
-        bool live = lane / 4 + 8 * n < j.columns || BY_LANE;
-        uint32_t column = BY_LANE ? 0 : lane / 4 + 8 * n;
+        uint32_t column = lane / 4 + 8 * n;
+        bool live = column < j.columns;
         me.x[n] = live ? shared + j.x_at + column * j.x_pitch + lane % 4 * 16 : nothing;
         me.x_step[n] = live ? STAGE_CODES * 2 : 0;
     }
     me.nothing = nothing;
-    me.part = own_part(lane);
     me.table = (const uint32_t *)(shared + j.table_at) + lane;
     me.offset = 0;
     float sum[NB][4] = {};
@@ -157,15 +147,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
                 scaled.advance(j.wide);
             else if (at.left)
                 scaled.aim(j, s, at, lane);
-            fetch_scales(then); /* once too often at the end, which is no harm */
-            if constexpr (BY_LANE)
-                consume_apart(me, ring + slot, here.stage, step, now, sum[0]);
-            else
-                consume<NB, ONE>(me, ring + slot, here.stage, step, now, sum);
+            scaled.fetch(then, j.wide); /* once too often at the end, which is no harm */
+            consume(me, ring + slot, here.stage, step, now, sum);
             now = then;
         }
-        if (fresh || !at.left)
-            leave<NB, ONE>(slots + (here.tile + warp) * SLOT<NB, ONE>, lane, sum);
+        if (fresh || !at.left) leave<NB>(slots + (here.tile + warp) * SLOT<NB>, lane, sum);
         __syncwarp();
         if (feed.at.left) feed.fetch(j, s, slot, lane);
         commit_copies();
@@ -174,7 +160,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
     __syncthreads();
 
     /* A thread has a row of its tiles and a column of x. */
-    constexpr uint32_t ACROSS = ONE ? 1 : 8 * NB, S = SLOT<NB, ONE>;
+    constexpr uint32_t ACROSS = 8 * NB, S = SLOT<NB>;
     uint32_t r = threadIdx.x % TILE, column = threadIdx.x / TILE % ACROSS;
     uint32_t begin = threadIdx.x / TILE / ACROSS, every = THREADS / TILE / ACROSS;
     if (j.swiglu) begin *= 2, every *= 2;

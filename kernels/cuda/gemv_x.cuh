@@ -36,18 +36,6 @@ struct x_cursor {
     }
 };
 
-/* 16 bits, whole and aligned. */
-__device__ __forceinline__ uint4 load_eight(const kf_gemv_job &j, const x_cursor &c, uint32_t k0)
-{
-    uint32_t t = c.i % 4;
-    const uint16_t *x = (const uint16_t *)j.x + c.column * j.x_stride + k0 + c.i / 4 * 32;
-    if (BITS == 8) {
-        uint2 a = __ldcg((const uint2 *)(x + 4 * t)), b = __ldcg((const uint2 *)(x + 16 + 4 * t));
-        return {a.x, a.y, b.x, b.y};
-    }
-    return __ldcg((const uint4 *)(x + 8 * t));
-}
-
 __device__ __forceinline__ uint32_t half_pair(const kf_gemv_job &j, uint32_t pair, float factor)
 {
     if (j.x_type == KERF_F16) return pair;
@@ -107,7 +95,6 @@ __device__ __forceinline__ void copy_x(const kf_gemv_job &j, x_cursor c, uint32_
 }
 
 /* Puts the block's part of x down: [column][32 elements][lane of the quad][8 halves]. */
-template <bool MANY>
 __device__ void stage_x(const kf_gemv_job &j, const span &s, uint8_t *to, const uint32_t *largest)
 {
     uint32_t k0 = s.stage * STAGE_CODES, each = s.stages * STAGE_CODES / 8;
@@ -115,7 +102,7 @@ __device__ void stage_x(const kf_gemv_job &j, const span &s, uint8_t *to, const 
     x_cursor c = {threadIdx.x, 0};
     c.settle(each);
     bool whole = BITS != 16 && j.x_type != KERF_F32 && j.x_wide && k0 + each * 8 <= j.cols;
-    if (whole && MANY) {
+    if (whole) {
         copy_x(j, c, k0, each, to);
         asm volatile("cp.async.wait_group 0;" ::: "memory");
         if (BITS == 8 && j.x_type == KERF_F16) return;
@@ -125,16 +112,6 @@ __device__ void stage_x(const kf_gemv_job &j, const span &s, uint8_t *to, const 
             uint32_t w[4] = {half_pair(j, v.x, f), half_pair(j, v.y, f), half_pair(j, v.z, f),
                              half_pair(j, v.w, f)};
             *at = in_order(w);
-        }
-        return;
-    }
-    if (whole) {
-        for (; c.column < j.columns; c.i += THREADS, c.settle(each)) {
-            uint4 v = load_eight(j, c, k0);
-            float f = j.x_type == KERF_F16 ? 1 : kf_exp2(x_shift(largest[c.column]));
-            uint32_t w[4] = {half_pair(j, v.x, f), half_pair(j, v.y, f), half_pair(j, v.z, f),
-                             half_pair(j, v.w, f)};
-            *(uint4 *)(to + c.column * j.x_pitch + c.i * 16) = in_order(w);
         }
         return;
     }

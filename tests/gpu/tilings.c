@@ -20,11 +20,13 @@ int main(void)
         if (a.stage_codes == b.stage_codes &&
             (a.stage_codes == 0 ||
              (a.ring_bytes == b.ring_bytes && a.table_bytes == b.table_bytes &&
-              a.scale_bytes == b.scale_bytes && a.rounding == b.rounding)))
+              a.scale_bytes == b.scale_bytes && a.column_ring == b.column_ring &&
+              a.column_row == b.column_row && a.rounding == b.rounding)))
             continue;
-        printf("%s: compiled %u %u %u %u %g, said %u %u %u %u %g\n", f->name, a.stage_codes,
-               a.ring_bytes, a.table_bytes, a.scale_bytes, a.rounding, b.stage_codes, b.ring_bytes,
-               b.table_bytes, b.scale_bytes, b.rounding);
+        printf("%s: compiled %u %u %u %u %u %u %g, said %u %u %u %u %u %u %g\n", f->name,
+               a.stage_codes, a.ring_bytes, a.table_bytes, a.scale_bytes, a.column_ring,
+               a.column_row, a.rounding, b.stage_codes, b.ring_bytes, b.table_bytes, b.scale_bytes,
+               b.column_ring, b.column_row, b.rounding);
         differ = 1;
     }
     return differ;

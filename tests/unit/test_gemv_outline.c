@@ -36,8 +36,8 @@ static void machines_by_architecture(void **state)
     assert_int_equal(kf_gemv_machine_of("sm_90", 0).multiprocessors, 0);
 }
 
-/* Rows end with a stage of 512 codes of 4 bits or 256 of 8, with a step of half of that, or with
- * neither; formats without scales per group do not mind the last. */
+/* Rows end with a stage of 512 codes of 4 bits, 256 of 6 or 8, 128 of 16, or within one; then
+ * scales are copied four bytes at a time, where their rows begin at multiples of four. */
 static void ends_of_rows(void **state)
 {
     (void)state;
@@ -45,14 +45,14 @@ static void ends_of_rows(void **state)
         const char *format;
         kf_gemv_end at[3]; /* k = 4096, 4352, 4224 */
     } rows[] = {
-        {"nvfp4", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_SCALES}},
-        {"mxfp4", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_SCALES}},
+        {"nvfp4", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_X}},
+        {"mxfp4", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_X}},
         {"int4-g128", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_SCALES}},
         {"int8", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
         {"fp8-e4m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
-        {"mxfp8-e4m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_SCALES}},
-        {"mxfp6-e2m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_SCALES}},
-        {"fp16", {KF_GEMV_END_X, KF_GEMV_END_X, KF_GEMV_END_X}},
+        {"mxfp8-e4m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
+        {"mxfp6-e2m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
+        {"fp16", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE}},
         {"bf16", {KF_GEMV_END_ANY, KF_GEMV_END_ANY, KF_GEMV_END_ANY}},
     };
     static const uint64_t k[3] = {4096, 4352, 4224};
@@ -66,8 +66,8 @@ static void ends_of_rows(void **state)
     assert_int_equal(outline("int8", 4096, 4100, 1).end, KF_GEMV_END_ANY); /* not of 16 bytes */
 }
 
-/* 16 tiles of rows go to as many blocks as there are multiprocessors, twice as many from 16 MiB on;
- * eight warps share a block's tiles times stages. */
+/* Tiles of 16 rows go to as many blocks as there are multiprocessors, twice as many from 48 MB on;
+ * eight warps share a block's tiles times stages; a round makes 8192 numbers of x ready. */
 static void work_of_the_busiest_warp(void **state)
 {
     (void)state;
@@ -77,13 +77,13 @@ static void work_of_the_busiest_warp(void **state)
         double inputs, rounds, stages;
     } rows[] = {
         {1024, 1024, 1, 3, 1024, 1, 1},       /* 64 blocks, a tile of 4 stages each              */
-        {2112, 4096, 1, 3, 4096, 2, 2},       /* 132 blocks, a tile of 16 stages                 */
-        {2128, 4096, 1, 3, 4096, 2, 4},       /* one tile more: one block has two                */
-        {4096, 4095, 1, 3, 4096, 2, 0},       /* not of 16 bytes: not filled                     */
-        {4096, 4096, 2, 3, 4096, 2, 2},       /* 16 MiB: 256 blocks                              */
-        {28000, 3072, 2, 3, 3072, 2, 11},     /* 1750 tiles, 7 to a block, 12 stages: 84 / 8     */
-        {8192, 8192, 2, 2, 8192, 4, 8},       /* x leaves room for two                           */
-        {1024, 1100 * 16, 2, 2, 17664, 9, 9}, /* 68.75 stages are 69                         */
+        {2112, 4096, 1, 3, 4096, 1, 2},       /* 132 blocks, a tile of 16 stages                 */
+        {2128, 4096, 1, 3, 4096, 1, 4},       /* one tile more: one block has two                */
+        {4096, 4095, 1, 3, 4096, 1, 0},       /* not of 16 bytes: not filled                     */
+        {4096, 4096, 1, 3, 4096, 1, 4},       /* 256 tiles, two to a block                       */
+        {28000, 3072, 2, 3, 3072, 1, 11},     /* 86 MB: 1750 tiles, 7 to a block; 12 stages      */
+        {8192, 8192, 2, 2, 8192, 1, 8},       /* x leaves room for two                           */
+        {1024, 1100 * 16, 1, 2, 17664, 3, 9}, /* 68.75 stages are 69                         */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kf_gemv_outline o = outline("fp8-e4m3", rows[i].n, rows[i].k, 1);

@@ -1,0 +1,358 @@
+/* gemv_column.cuh - y = W x for one column of x, with W decoded on its way into tensor cores.
+ *
+ * The unit of work is a tile of 16 rows times a stage of 256 bytes of codes (192 for 6 bits). A
+ * block of 8 warps owns a run of whole tiles; its warps divide tiles x stages evenly among them,
+ * each a run of its own with two units on their way into shared memory, scales among them, so that
+ * no warp waits for another until all weights are read. A multiprocessor's part of a 4096 x 4096
+ * matrix of 4 bits is asked for whole before x is known.
+ *
+ *   weights of the first units are asked for     nothing here depends on x: a kernel may do all
+ *   row factors, tables, masks                   this while the one before it still works
+ *   -- griddepcontrol.wait --
+ *   x into shared memory, as halves, in the order that codes are decoded in
+ *   units: shared memory -> codes -> halves -> mma.m16n8k16 with sums in fp32
+ *   slots -> y
+ *
+ * With one column of x the tensor core has seven to spare: the part of x that belongs to the
+ * quarter t of a stage stands alone in column 2 t, so that the sums of a lane's own groups come out
+ * in its own registers, and every scale is read, converted and applied once, by that lane. Lanes
+ * whose columns are empty read zeros, from an address that stays.
+ *
+ * What binds: integer instructions. An E2M1 code costs 1.1 of them, of 4 that a lane may issue
+ * while its bits arrive, and half as many pipes; hence large units, whose bookkeeping is a tenth.
+ *
+ * Several columns (gemv_tiles.cuh) take codes, x and scales in other orders. */
+#ifndef KERF_GEMV_COLUMN_CUH
+#define KERF_GEMV_COLUMN_CUH
+
+#include "cuda/gemv_column_x.cuh"
+#include "cuda/gemv_multiply.cuh"
+#include "cuda/gemv_sums.cuh"
+
+namespace
+{
+
+constexpr int X_STAGE = STAGE_CODES * 2; /* bytes of x */
+
+/* --- the product --------------------------------------------------------------------------------
+ */
+
+struct column_worker {
+    uint32_t place;   /* own_place() */
+    const uint8_t *x; /* the lane's part, or zeros */
+    uint32_t x_step;  /* from stage to stage: none of zeros */
+    uint32_t lane;
+    const uint32_t *table;
+    uint32_t zero[2];
+    float offset;
+};
+
+__device__ __forceinline__ uint4 shared_piece(uint32_t at)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at));
+    return v;
+}
+
+/* The lane's scales of a row, in the order of its octets. */
+__device__ __forceinline__ void load_own(uint32_t w[OWN_WORDS], uint32_t at, uint32_t lane)
+{
+    if constexpr (OWN_BYTES == 8)
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(w[0]), "=r"(w[OWN_WORDS - 1])
+                     : "r"(at));
+    else if constexpr (OWN_BYTES == 4)
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(w[0]) : "r"(at));
+    else if constexpr (OWN_BYTES == 2)
+        asm volatile("{.reg .b16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h;}"
+                     : "=r"(w[0])
+                     : "r"(at));
+    else
+        asm volatile("{.reg .b16 h; ld.shared.u8 h, [%1]; cvt.u32.u16 %0, h;}"
+                     : "=r"(w[0])
+                     : "r"(at));
+    /* Pieces that are exchanged bring their groups along. */
+    constexpr int of_piece = PIECE_OCTETS >= OWN_OCTETS ? OWN_BYTES / QUARTER_PIECES : 0;
+    if constexpr (TWISTED && of_piece > 0 && OWN_GROUPS >= QUARTER_PIECES) {
+        uint32_t swap = exchanged(lane % 4) ? of_piece == 2 ? 0x1032 : 0x2301 : 0x3210;
+#pragma unroll
+        for (int i = 0; i < OWN_WORDS; i++) w[i] = __byte_perm(w[i], 0, swap);
+    }
+}
+
+__device__ __forceinline__ bool is_odd_e8m0(uint32_t w)
+{
+    constexpr uint32_t past = OWN_BYTES >= 4 ? 0 : ~0u << OWN_BYTES * 8;
+    return has_zero_byte(w | (past & 0x7f7f7f7fu)) || has_zero_byte(~w | past);
+}
+
+/* Scale i of those in w. */
+__device__ __forceinline__ float own_scale_at(const uint32_t w[OWN_WORDS], int i, float second,
+                                              float offset)
+{
+    if constexpr (KF_ROW.scale == KERF_SCALE_F32) {
+        return __uint_as_float(w[i]);
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_F16) {
+        return __half2float(__ushort_as_half((unsigned short)(w[i / 2] >> 16 * (i % 2))));
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_BF16) {
+        return __uint_as_float(i % 2 ? w[i / 2] & 0xffff0000u : w[i / 2] << 16);
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_E4M3) {
+        uint32_t two = i % 4 < 2 ? halves_of_e4m3(w[i / 4]) : upper_halves_of_e4m3(w[i / 4]);
+        return i % 2 ? __high2float(as_half2(two)) : __low2float(as_half2(two));
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
+        uint32_t word = w[i / 4], at = 8 * (i % 4);
+        return __uint_as_float((at <= 16 ? word << (23 - at) : word >> (at - 23)) & 0x7f800000u);
+    } else {
+        kf_scale stored = {w[i / 4] >> 8 * (i % 4) & 0xff, 0};
+        return kf_dequant_init(KF_ROW, stored, second, offset).scale;
+    }
+}
+
+/* minus_1024() of the lane's group i. */
+__device__ __forceinline__ uint32_t own_zero(const column_worker &me, const beside &b, int row,
+                                             int i)
+{
+    constexpr uint32_t flip = KF_ROW.element == KERF_ELEM_S8 ? 0x80 : 0;
+    if constexpr (HAS_ZEROS && HAS_GROUPS)
+        return minus_1024((b.zero[row] >> i * BITS & ((1u << BITS) - 1)) ^ flip);
+    else
+        return me.zero[row];
+}
+
+/* The words of octet o of a lane's piece(s). */
+__device__ __forceinline__ void octet_codes(const uint32_t *w, int o, uint32_t out[4])
+{
+    if constexpr (BITS == 4) {
+        out[0] = w[o];
+    } else if constexpr (BITS == 8) {
+        out[0] = w[2 * o], out[1] = w[2 * o + 1];
+    } else if constexpr (BITS == 6) {
+        int first = o * 6 / 4; /* six bytes */
+        if (o % 2)
+            out[0] = __funnelshift_r(w[first], w[first + 1], 16), out[1] = w[first + 1] >> 16;
+        else
+            out[0] = w[first], out[1] = w[first + 1];
+    } else {
+        for (int i = 0; i < 4; i++) out[i] = w[4 * o + i];
+    }
+}
+
+/* Adds a unit to the lane's sums of rows g and g + 8. */
+__device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t slot,
+                                             const uint8_t *x, const beside &b, float sum[2],
+                                             float whole[2][4])
+{
+    uint32_t at = slot + me.place, t = me.lane % 4, g = me.lane / 4;
+    uint32_t w[2][OWN_WORDS];
+    float plain[2][OWN_GROUPS];
+    if constexpr (HAS_GROUPS) {
+        uint32_t own =
+            slot + CODE_BYTES + t / GROUP_LANES * OWN_BYTES + (SHARED_ROW ? 0 : g * ROW_SCALES);
+        load_own(w[0], own, me.lane);
+        load_own(w[1], own + (SHARED_ROW ? 0 : 8 * ROW_SCALES), me.lane);
+        if constexpr (KF_ROW.scale != KERF_SCALE_E4M3)
+#pragma unroll
+            for (int i = 0; i < 2 * OWN_GROUPS; i++)
+                plain[i % 2][i / 2] = own_scale_at(w[i % 2], i / 2, b.second[i % 2], me.offset);
+        if constexpr (KF_ROW.scale == KERF_SCALE_E8M0)
+            if (is_odd_e8m0(w[0][0]) || is_odd_e8m0(w[1][0]))
+#pragma unroll
+                for (int i = 0; i < 2 * OWN_GROUPS; i++)
+                    plain[i % 2][i / 2] = kf_e8m0_decode(w[i % 2][0] >> i / 2 * 8 & 0xff);
+    }
+    constexpr int AT_ONCE = BITS == 6 ? QUARTER_PIECES : 1; /* pieces */
+    constexpr int TURNS = QUARTER_PIECES / AT_ONCE, TURN_OCTETS = OCTETS / TURNS;
+    float c[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int s = 0; s < TURNS; s++) {
+        uint32_t codes[2][4 * AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < 2 * AT_ONCE; k++) {
+            uint32_t from = TWISTED ? at ^ s * 16 : at + k / 2 * 16;
+            uint4 v = shared_piece(from + k % 2 * (8 * ROW_STAGE));
+            uint32_t *into = codes[k % 2] + k / 2 * 4;
+            into[0] = v.x, into[1] = v.y, into[2] = v.z, into[3] = v.w;
+        }
+#pragma unroll
+        for (int k = 0; k < TURN_OCTETS; k++) {
+            int o = s * TURN_OCTETS + k, group = o / OWN_OCTETS;
+            uint32_t a[4], p[4], q[4];
+            octet_codes(codes[0], k, a);
+            decode(a, own_zero(me, b, 0, group), me.table, p);
+            octet_codes(codes[1], k, a);
+            decode(a, own_zero(me, b, 1, group), me.table, q);
+            uint4 v = *(const uint4 *)(x + o * 64);
+            if constexpr (!HAS_GROUPS) {
+                multiply(whole[0], p[0], q[0], p[1], q[1], v.x, v.y);
+                multiply(whole[1], p[2], q[2], p[3], q[3], v.z, v.w);
+                continue;
+            }
+            if (o % OWN_OCTETS == 0) c[0] = c[1] = c[2] = c[3] = 0;
+            multiply(c, p[0], q[0], p[1], q[1], v.x, v.y);
+            multiply(c, p[2], q[2], p[3], q[3], v.z, v.w);
+            if ((o + 1) % OWN_OCTETS == 0) {
+                float f[2];
+#pragma unroll
+                for (int row = 0; row < 2; row++)
+                    f[row] = KF_ROW.scale == KERF_SCALE_E4M3 ? own_scale_at(w[row], group, 0, 0)
+                                                             : plain[row][group];
+                sum[0] = __fmaf_rn(c[0], f[0], sum[0]);
+                sum[1] = __fmaf_rn(c[2], f[1], sum[1]);
+            }
+        }
+    }
+}
+
+/* Which warps have a part of a tile, a bit for each. */
+__device__ __forceinline__ void prepare_masks(const column_span &s, uint32_t *masks)
+{
+    uint32_t units = s.tiles * s.stages;
+    for (uint32_t tile = threadIdx.x; tile < s.tiles; tile += THREADS) {
+        uint32_t from = tile * s.stages, to = from + s.stages, mask = 0;
+        for (uint32_t w = 0; w < WARPS; w++)
+            if (max(cut(units, w), from) < min(cut(units, w + 1), to)) mask |= 1u << w;
+        masks[tile] = mask;
+    }
+}
+
+/* The sum of a row over the warps that had a part of its tile, in their order. */
+__device__ __forceinline__ float sum_runs(const float *slots, uint32_t mask, uint32_t tile,
+                                          uint32_t row)
+{
+    float part[WARPS], sum = 0;
+#pragma unroll
+    for (uint32_t w = 0; w < WARPS; w++)
+        part[w] = mask >> w & 1 ? slots[(tile + w) * TILE + row] : 0.0f;
+#pragma unroll
+    for (uint32_t w = 0; w < WARPS; w++) sum += part[w];
+    return sum;
+}
+
+/* What is needed late comes into the cache of constants early: a miss costs as much as one of x. */
+__device__ __forceinline__ void touch_constants(const kf_gemv_job &j)
+{
+    asm volatile("" ::"f"(j.alpha), "l"(j.x), "r"(j.y_type), "r"(j.x_type), "r"(j.x_wide));
+}
+
+/* --- the kernel ---------------------------------------------------------------------------------
+ */
+
+template <int AHEAD>
+__global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant__ kf_gemv_job j)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ uint32_t largest;
+    __shared__ kf_gemv_matrix parts[KERF_GEMV_PARTS];
+    constexpr uint32_t PART_WORDS = sizeof parts / 4;
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    begin_next();
+    if (threadIdx.x < PART_WORDS)
+        ((uint32_t *)parts)[threadIdx.x] = ((const uint32_t *)j.part)[threadIdx.x];
+    if (threadIdx.x == 0) largest = 0;
+    uint32_t unit = j.swiglu ? 2 : 1,
+             tile0 = blockIdx.x * j.team_tiles + min(blockIdx.x, j.team_rest);
+    column_span s = {tile0 * unit,  (j.team_tiles + (blockIdx.x < j.team_rest)) * unit,
+                     j.rank_stages, parts,
+                     j.parts,       j.swiglu};
+    float *slots = (float *)(shared + j.slots_at);
+    float *factors = (float *)(shared + j.rows_at);
+    uint32_t *zeros = (uint32_t *)(factors + j.most * TILE), *masks = zeros + j.most * TILE;
+    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (AHEAD * UNIT_BYTES);
+    if (!j.constant_weights) wait_previous();
+    __syncthreads();
+
+    uint32_t units = s.tiles * s.stages, first = cut(units, warp);
+    unit_feed feed;
+    feed.left = cut(units, warp + 1) - first;
+    feed.tile = s.stages ? first / s.stages : 0;
+    feed.stage = first - feed.tile * s.stages;
+    uint32_t left = feed.left, tile = feed.tile, stage = feed.stage;
+    if (left) feed.aim(j, s, lane);
+#pragma unroll 1
+    for (uint32_t i = 0; i < AHEAD; i++) {
+        if (feed.left) feed.fetch(j, s, ring + i * UNIT_BYTES, lane);
+        commit_copies();
+    }
+    beside now = {}, then = {};
+    if (left) fetch_beside(now, j, s, tile, stage, lane);
+    uint8_t *nothing = shared + j.table_at - (X_STAGE + 64);
+    if (threadIdx.x < X_STAGE / 16) ((uint4 *)nothing)[threadIdx.x] = {0, 0, 0, 0};
+    prepare_masks(s, masks);
+    prepare_rows(j, {s.tile, s.tiles, 0, s.stages}, factors, zeros);
+    prepare_table((uint32_t *)(shared + j.table_at));
+    touch_constants(j);
+    if (j.constant_weights) wait_previous();
+    float back =
+        stage_column(j, (uint4 *)(shared + j.x_at), s.stages * (STAGE_CODES / 8), &largest);
+
+    column_worker me;
+    bool live = lane / 4 == lane % 4 * 2;
+    me.lane = lane;
+    me.place = own_place(lane);
+    me.x = live ? shared + j.x_at + lane % 4 * 16 : nothing;
+    me.x_step = live ? X_STAGE : 0;
+    me.table = (const uint32_t *)(shared + j.table_at) + lane;
+    me.offset = 0;
+    const uint8_t *x = me.x + stage * me.x_step;
+    float sum[2] = {}, whole[2][4] = {};
+    uint32_t slot = 0;
+    bool fresh = true;
+#pragma unroll 1
+    for (; left; left--) {
+        if (fresh) {
+            if (WAY == WAY_NIBBLE || WAY == WAY_BYTE) {
+                me.zero[0] = zeros[tile * TILE + lane / 4];
+                me.zero[1] = zeros[tile * TILE + lane / 4 + 8];
+            }
+            if constexpr (KF_ROW.zero == KERF_ZERO_F32)
+                me.offset = __ldg((const float *)s.part[s.at(tile).part].plane[KERF_PLANE_ZEROS]);
+        }
+        fresh = stage + 1 == s.stages;
+        if (left > 1) fetch_beside(then, j, s, tile + fresh, fresh ? 0 : stage + 1, lane);
+        wait_unit();
+        consume_unit(me, ring + slot, x, now, sum, whole);
+        now = then;
+        stage++;
+        x += me.x_step;
+        if (fresh || left == 1) {
+            if constexpr (!HAS_GROUPS) {
+                for (int i = 0; i < 2; i++) sum[i] = whole[0][2 * i] + whole[1][2 * i];
+                for (int i = 0; i < 4; i++) whole[0][i] = whole[1][i] = 0;
+            }
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 1);
+                sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 2);
+                if (lane % 4 == 0) slots[(tile + warp) * TILE + lane / 4 + 8 * i] = sum[i];
+                sum[i] = 0;
+            }
+            tile++;
+            stage = 0;
+            x = me.x;
+        }
+        __syncwarp();
+        if (feed.left) feed.fetch(j, s, ring + slot, lane);
+        commit_copies();
+        slot = slot == (AHEAD - 1) * UNIT_BYTES ? 0 : slot + UNIT_BYTES;
+    }
+    __syncthreads();
+
+    uint32_t rows = s.tiles / unit * TILE;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < rows; i += THREADS) {
+        uint32_t at = i / TILE * unit, r = i % TILE;
+        place p = s.at(at);
+        const kf_gemv_matrix &m = s.part[p.part];
+        if (p.row + r >= m.rows) continue;
+        float v = sum_runs(slots, masks[at], at, r) * (back * factors[at * TILE + r]), up = 0;
+        if (j.swiglu)
+            up = sum_runs(slots, masks[at + 1], at + 1, r) * (back * factors[(at + 1) * TILE + r]);
+        finish(j, m, p.row + r, 0, v, up);
+    }
+}
+
+} // namespace
+
+#endif
