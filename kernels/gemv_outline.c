@@ -72,27 +72,12 @@ static int try_cluster(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv
 /* --- one column ----------------------------------------------------------------------------------
  * Its ring holds scales, too; each block has all of x; behind the rows are masks of warps, and
  * zeros for the lanes whose columns of the tensor core are empty. */
-
-/* What is dealt out to blocks. */
-static unsigned column_units(const kf_gemv_layout *l)
-{
-    return l->is_halved ? (unsigned)kf_div_up(l->rows, KF_GEMV_TILE / 2) : l->tiles / l->pair;
-}
-
-/* By halves of tiles the most that a block has may be less. */
-static int gains_by_halves(const kf_gemv_layout *l, unsigned blocks)
-{
-    uint64_t halves = kf_div_up(kf_div_up(l->rows, KF_GEMV_TILE / 2), blocks);
-    return l->rows && l->tiles > blocks && halves < 2 * kf_div_up(l->tiles, blocks);
-}
-
 static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned blocks)
 {
-    unsigned units = column_units(l);
+    unsigned units = l->tiles / l->pair;
     l->team_tiles = units / blocks;
     l->team_rest = units % blocks;
-    l->most = l->team_tiles + (l->team_rest > 0);
-    l->most = l->is_halved ? (l->most + 1) / 2 : l->most * l->pair;
+    l->most = (l->team_tiles + (l->team_rest > 0)) * l->pair;
     l->rank_stages = l->stages;
     l->rank_rest = 0;
     l->x_pitch = 0;
@@ -116,9 +101,8 @@ static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_g
     l->cluster = 1;
     l->is_column = 1;
     for (l->per_sm = weight_bytes >= 48000000 ? 2 : 1; l->per_sm; l->per_sm--) {
-        unsigned blocks = m->multiprocessors * l->per_sm;
-        l->is_halved = gains_by_halves(l, blocks);
-        if (blocks > column_units(l)) blocks = column_units(l);
+        unsigned units = l->tiles / l->pair, blocks = m->multiprocessors * l->per_sm;
+        if (blocks > units) blocks = units;
         size_t n = divide_column(l, t, blocks);
         if (n > m->most_shared || (l->per_sm > 1 && n > m->most_shared / l->per_sm - 1024))
             continue;
@@ -275,8 +259,7 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
                         .stages = (uint32_t)kf_div_up(cols, t.stage_codes),
                         .columns = columns,
                         .pair = 1,
-                        .cols = cols,
-                        .rows = f->geometry == KERF_GROUP_TILE ? 0 : rows};
+                        .cols = cols};
     int wide = row_groups * scale_size(f->scale) % (t.scale_bytes ? t.scale_bytes : 1) == 0;
     if (f->second == KERF_SECOND_NESTED && !wide) return KERF_OK;
     if (kf_gemv_lay_out(&l, &t, m, g.bytes, count_all, NULL) < 1) return KERF_OK;
@@ -295,7 +278,6 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
     out->inputs = (double)inputs * columns;
     out->rounds = (double)kf_div_up(inputs / 8 * columns,
                                     l.is_column ? THREADS * OCTETS_OF_A_ROUND : THREADS);
-    uint64_t halves = 2 * l.most - (l.is_halved && (l.team_tiles + (l.team_rest > 0)) % 2);
-    out->stages = (double)kf_div_up(halves * stages, 2 * KF_GEMV_WARPS);
+    out->stages = (double)kf_div_up(l.most * stages, KF_GEMV_WARPS);
     return KERF_OK;
 }

@@ -39,9 +39,7 @@ typedef struct kf_gemv_layout {
     uint32_t columns;       /* of x                                                    */
     uint32_t pair;          /* tiles that stay together: 2 with SwiGLU, else 1         */
     uint64_t cols;
-    uint64_t rows; /* where a block need not have whole tiles, else 0 */
     int is_column; /* the kernel for one column of x */
-    int is_halved; /* what it divides are 8 rows, not tiles */
     /* what was decided: see kf_gemv_job */
     uint32_t cluster, team_tiles, team_rest, rank_stages, rank_rest, x_pitch, most;
     uint32_t x_at, slots_at, rows_at, table_at;

@@ -251,8 +251,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     if (threadIdx.x < PART_WORDS)
         ((uint32_t *)parts)[threadIdx.x] = ((const uint32_t *)j.part)[threadIdx.x];
     if (threadIdx.x == 0) largest = 0;
-    const column_span s(j, parts);
-    uint32_t unit = j.swiglu ? 2 : 1;
+    uint32_t unit = j.swiglu ? 2 : 1,
+             tile0 = blockIdx.x * j.team_tiles + min(blockIdx.x, j.team_rest);
+    column_span s = {tile0 * unit,  (j.team_tiles + (blockIdx.x < j.team_rest)) * unit,
+                     j.rank_stages, parts,
+                     j.parts,       j.swiglu};
     float *slots = (float *)(shared + j.slots_at);
     float *factors = (float *)(shared + j.rows_at);
     uint32_t *zeros = (uint32_t *)(factors + j.most * TILE), *masks = zeros + j.most * TILE;
@@ -277,8 +280,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     uint8_t *nothing = shared + j.table_at - (X_STAGE + 64);
     if (threadIdx.x < X_STAGE / 16) ((uint4 *)nothing)[threadIdx.x] = {0, 0, 0, 0};
     prepare_masks(s, masks);
-    prepare_rows(
-        j, s.tiles, [&](uint32_t i) { return s.at(i); }, factors, zeros);
+    prepare_rows(j, {s.tile, s.tiles, 0, s.stages}, factors, zeros);
     prepare_table((uint32_t *)(shared + j.table_at));
     touch_constants(j);
     if (j.constant_weights) wait_previous();
@@ -343,7 +345,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         uint32_t at = i / TILE * unit, r = i % TILE;
         place p = s.at(at);
         const kf_gemv_matrix &m = s.part[p.part];
-        if (p.row + r >= min(m.rows, s.end)) continue;
+        if (p.row + r >= m.rows) continue;
         float v = sum_runs(slots, masks[at], at, r) * (back * factors[at * TILE + r]), up = 0;
         if (j.swiglu)
             up = sum_runs(slots, masks[at + 1], at + 1, r) * (back * factors[(at + 1) * TILE + r]);

@@ -82,6 +82,9 @@ __device__ __forceinline__ constexpr int order(int t, int i)
     return 8 * t + i;
 }
 
+/* The lower two bytes, and the upper two. Where the hardware has no conversion, a byte's exponent
+ * and mantissa are those of a half that is 2^8 times too small, save that 0x7f is no number. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
 __device__ __forceinline__ uint32_t halves_of_e4m3(uint32_t two)
 {
     uint32_t h;
@@ -98,6 +101,19 @@ __device__ __forceinline__ uint32_t upper_halves_of_e4m3(uint32_t two)
         : "r"(two));
     return h;
 }
+#else
+__device__ __forceinline__ uint32_t halves_of_e4m3(uint32_t two)
+{
+    uint32_t bytes = __byte_perm(two, 0, 0x1404), magnitude = bytes & 0x7f007f00u;
+    uint32_t small = (bytes & 0x80008000u) | magnitude >> 1, h;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(h) : "r"(small), "r"(0x5c005c00u));
+    return h | (__vcmpeq2(magnitude, 0x7f007f00u) & 0x7fff7fffu);
+}
+__device__ __forceinline__ uint32_t upper_halves_of_e4m3(uint32_t two)
+{
+    return halves_of_e4m3(two >> 16);
+}
+#endif
 
 /* E5M2 is the upper byte of a half. */
 __device__ __forceinline__ uint32_t halves_of_e5m2(uint32_t w)

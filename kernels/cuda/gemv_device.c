@@ -45,7 +45,6 @@ static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_
 {
     kf_gemv_job *j = &p->job;
     j->is_column = l->is_column;
-    j->is_halved = l->is_halved;
     j->cluster = l->cluster;
     j->team_tiles = l->team_tiles;
     j->team_rest = l->team_rest;
@@ -83,7 +82,7 @@ static int count_clusters(void *ctx, const kf_gemv_layout *l)
 /* Divides the shape and prepares the device for the launch; 0: nothing fits, or *status says why.
  */
 static int choose_layout(device_plan *p, const kf_gemv_machine *m, uint64_t weight_bytes,
-                         int may_halve, kerf_error *err, kerf_status *status)
+                         kerf_error *err, kerf_status *status)
 {
     const kf_gemv_job *j = &p->job;
     preparation a = {p, m, err, KERF_OK};
@@ -91,8 +90,7 @@ static int choose_layout(device_plan *p, const kf_gemv_machine *m, uint64_t weig
                         .stages = j->stages,
                         .columns = j->columns,
                         .pair = j->swiglu ? 2 : 1,
-                        .cols = j->cols,
-                        .rows = may_halve ? j->part[0].rows : 0};
+                        .cols = j->cols};
     int fits = kf_gemv_lay_out(&l, &p->launches->tiling, m, weight_bytes, count_clusters, &a);
     if (fits > 0) fits = count_clusters(&a, &l); /* the last that was tried may be another */
     *status = a.status;
@@ -150,8 +148,7 @@ static int plan_tiles(device_plan *p, const kerf_gemv *plan, const kf_gemv_machi
         j->cols % t->stage_codes == 0 && row_scales % (t->column_row ? t->column_row : 1) == 0;
     j->words = row_scales % 4 == 0;
     int straddles = f->second == KERF_SECOND_NESTED && !j->wide;
-    int may_halve = j->parts == 1 && f->geometry != KERF_GROUP_TILE;
-    if (tiles == 0 || straddles || !choose_layout(p, m, bytes, may_halve, err, status)) {
+    if (tiles == 0 || straddles || !choose_layout(p, m, bytes, err, status)) {
         *j = job;
         return 0;
     }

@@ -44,7 +44,7 @@ typedef struct kf_gemv_job {
     int aligned;                     /* codes begin at multiples of 16 bytes              */
     int wide;                        /* scales of a stage are whole and aligned           */
     int x_wide;                      /* so is every vector of x                           */
-    int is_column, is_halved;        /* the kernel for one column of x; it divides halves */
+    int is_column;                   /* the kernel for one column of x                    */
     int whole;                       /* rows end with a stage, and all copies are aligned */
     int words;                       /* rows of scales begin at multiples of 4 bytes      */
     uint32_t x_at, slots_at, rows_at, table_at; /* offsets in shared memory                 */

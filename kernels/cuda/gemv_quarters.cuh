@@ -120,29 +120,12 @@ __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint3
  * takes as long as one at the second level of the cache. */
 struct column_span {
     uint32_t tile, tiles, stages;
-    uint32_t row, end;          /* of the block, where it may begin and end within a tile */
     const kf_gemv_matrix *part; /* in shared memory */
     uint32_t parts;
-    int is_halved, swiglu;
-
-    __device__ __forceinline__ column_span(const kf_gemv_job &j, const kf_gemv_matrix *parts_of_j)
-    {
-        uint32_t first = blockIdx.x * j.team_tiles + min(blockIdx.x, j.team_rest);
-        uint32_t n = j.team_tiles + (blockIdx.x < j.team_rest), unit = j.swiglu ? 2 : 1;
-        tile = first * unit;
-        tiles = j.is_halved ? (n + 1) / 2 : n * unit;
-        stages = j.rank_stages;
-        row = first * (TILE / 2);
-        end = j.is_halved ? row + n * (TILE / 2) : 0xffffffffu;
-        part = parts_of_j;
-        parts = j.parts;
-        is_halved = j.is_halved;
-        swiglu = j.swiglu;
-    }
+    int swiglu;
 
     __device__ __forceinline__ place at(uint32_t i) const
     {
-        if (is_halved) return {0, row + i * TILE};
         i += tile;
         if (swiglu) return {i % 2, i / 2 * TILE};
         uint32_t p = 0, before = 0;
@@ -155,7 +138,7 @@ struct column_span {
 struct unit_feed {
     uint32_t tile, stage, left;    /* units of the run */
     const uint8_t *codes, *scales; /* the lane's first piece of each */
-    uint32_t rows;                 /* that there are from the tile on */
+    uint32_t rows;                 /* of the matrix, from the tile on */
     bool plain;                    /* no edge anywhere in the tile */
 
     __device__ __forceinline__ void aim(const kf_gemv_job &j, const column_span &s, uint32_t lane)
@@ -165,7 +148,7 @@ struct unit_feed {
         uint32_t row = p.row + lane / PIECES;
         codes = m.plane[KERF_PLANE_CODES] + row * j.row_bytes +
                 (stage * ROW_STAGE + lane % PIECES * 16);
-        rows = min(m.rows, s.end) - p.row;
+        rows = m.rows - p.row;
         plain = j.whole && rows >= TILE;
         if constexpr (HAS_GROUPS) {
             row = SHARED_ROW ? p.row / TILE_ROWS : p.row + lane / ROW_PIECES;

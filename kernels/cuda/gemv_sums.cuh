@@ -104,12 +104,10 @@ __device__ __forceinline__ void wait_previous()
  */
 
 /* What a row's sum is multiplied by in the end, and its zero point, for each row of the block. */
-template <class PLACES>
-__device__ void prepare_rows(const kf_gemv_job &j, uint32_t tiles, PLACES at_tile, float *factors,
-                             uint32_t *zeros)
+__device__ void prepare_rows(const kf_gemv_job &j, const span &s, float *factors, uint32_t *zeros)
 {
-    for (uint32_t i = threadIdx.x; i < tiles * TILE; i += THREADS) {
-        place p = at_tile(i / TILE);
+    for (uint32_t i = threadIdx.x; i < s.tiles * TILE; i += THREADS) {
+        place p = place_of(j, s.tile + i / TILE);
         const kf_gemv_matrix &m = j.part[p.part];
         uint32_t row = p.row + i % TILE;
         float f = UNIT;

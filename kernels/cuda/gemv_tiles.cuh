@@ -95,8 +95,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_tiles(const __grid_constant__
     if (threadIdx.x < KERF_GEMV_COLUMNS) largest[threadIdx.x] = 0;
     uint8_t *nothing = shared + j.x_at + j.columns * j.x_pitch;
     if (threadIdx.x < STAGE_CODES / 2) ((uint32_t *)nothing)[threadIdx.x] = 0;
-    prepare_rows(
-        j, s.tiles, [&](uint32_t i) { return place_of(j, s.tile + i); }, factors, zeros);
+    prepare_rows(j, s, factors, zeros);
     prepare_ranges(s, ranges);
     prepare_table((uint32_t *)(shared + j.table_at));
     if (j.constant_weights) wait_previous();
