@@ -167,10 +167,11 @@ __device__ __forceinline__ uint32_t minus_1024(uint32_t zero)
     return 0xe400e400u + (zero | zero << 16); /* -1024 - zero, for zero <= 1023 */
 }
 
-/* Four 6-bit codes from the low 24 bits of v, as bytes whose sign is at the top. */
+/* Four 6-bit codes from the low 24 bits of v, as bytes whose sign is at the top. Two codes come to
+ * the bottom of each half; what is above them is masked off with the rest. */
 __device__ __forceinline__ uint32_t spread_sixes(uint32_t v)
 {
-    uint32_t t = and_or(v << 4, 0x0fff0000u, v & 0x00000fffu);
+    uint32_t t = __byte_perm(v, v << 4, 0x7610);
     return and_or(t << 4, 0x80008000u, and_or(t << 2, 0x1f801f80u, t & 0x001f001fu));
 }
 
