@@ -230,6 +230,42 @@ __device__ __forceinline__ float sum_runs(const float *slots, uint32_t mask, uin
     return sum;
 }
 
+/* The sums of a warp's run in a tile: rows g and g + 8 of every quad. */
+__device__ __forceinline__ void leave_run(float *slot, uint32_t lane, float sum[2],
+                                          float whole[2][4])
+{
+    if constexpr (!HAS_GROUPS) {
+        for (int i = 0; i < 2; i++) sum[i] = whole[0][2 * i] + whole[1][2 * i];
+        for (int i = 0; i < 4; i++) whole[0][i] = whole[1][i] = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 1);
+        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 2);
+        if (lane % 4 == 0) slot[lane / 4 + 8 * i] = sum[i];
+        sum[i] = 0;
+    }
+}
+
+/* y of the block's rows, a thread each. */
+__device__ __forceinline__ void write_rows(const kf_gemv_job &j, const column_span &s,
+                                           const float *slots, const float *factors,
+                                           const uint32_t *masks, float back)
+{
+    uint32_t unit = s.swiglu ? 2 : 1, rows = s.tiles / unit * TILE;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < rows; i += THREADS) {
+        uint32_t at = i / TILE * unit, r = i % TILE;
+        place p = s.at(at);
+        const kf_gemv_matrix &m = s.part[p.part];
+        if (p.row + r >= m.rows) continue;
+        float v = sum_runs(slots, masks[at], at, r) * (back * factors[at * TILE + r]), up = 0;
+        if (s.swiglu)
+            up = sum_runs(slots, masks[at + 1], at + 1, r) * (back * factors[(at + 1) * TILE + r]);
+        finish(j, m, p.row + r, 0, v, up);
+    }
+}
+
 /* What is needed late comes into the cache of constants early: a miss costs as much as one of x. */
 __device__ __forceinline__ void touch_constants(const kf_gemv_job &j)
 {
@@ -317,17 +353,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         stage++;
         x += me.x_step;
         if (fresh || left == 1) {
-            if constexpr (!HAS_GROUPS) {
-                for (int i = 0; i < 2; i++) sum[i] = whole[0][2 * i] + whole[1][2 * i];
-                for (int i = 0; i < 4; i++) whole[0][i] = whole[1][i] = 0;
-            }
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 1);
-                sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 2);
-                if (lane % 4 == 0) slots[(tile + warp) * TILE + lane / 4 + 8 * i] = sum[i];
-                sum[i] = 0;
-            }
+            leave_run(slots + (tile + warp) * TILE, lane, sum, whole);
             tile++;
             stage = 0;
             x = me.x;
@@ -339,18 +365,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     }
     __syncthreads();
 
-    uint32_t rows = s.tiles / unit * TILE;
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < rows; i += THREADS) {
-        uint32_t at = i / TILE * unit, r = i % TILE;
-        place p = s.at(at);
-        const kf_gemv_matrix &m = s.part[p.part];
-        if (p.row + r >= m.rows) continue;
-        float v = sum_runs(slots, masks[at], at, r) * (back * factors[at * TILE + r]), up = 0;
-        if (j.swiglu)
-            up = sum_runs(slots, masks[at + 1], at + 1, r) * (back * factors[(at + 1) * TILE + r]);
-        finish(j, m, p.row + r, 0, v, up);
-    }
+    write_rows(j, s, slots, factors, masks, back);
 }
 
 } // namespace
