@@ -46,11 +46,11 @@ __device__ __forceinline__ void load_whole_codes(const uint8_t *p, uint32_t *w)
 {
     if constexpr (CODES_WIDE == 16) {
 #pragma unroll
-        for (int k = 0; k < CODE_BYTES / 16; k++) load_vector<16, false>(p + 16 * k, w + 4 * k);
+        for (int k = 0; k < CODE_BYTES / 16; k++) load_vector<16>(p + 16 * k, w + 4 * k);
     } else if constexpr (CODES_WIDE == 8) {
-        load_vector<8, false>(p, w);
+        load_vector<8>(p, w);
     } else if constexpr (CODES_WIDE == 4) {
-        w[0] = __ldcs((const unsigned *)p);
+        w[0] = __ldg((const unsigned *)p);
     } else {
 #pragma unroll
         for (int k = 0; k < (CODE_BYTES + 3) / 4; k++) w[k] = 0;

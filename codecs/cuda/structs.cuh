@@ -203,7 +203,7 @@ __device__ __forceinline__ void encode_group(const kf_job &j, uint64_t first, ui
     extremes e = {0, 0};
     uint64_t i = first + threadIdx.x * GROUP;
 #pragma unroll
-    for (int k = 0; k < GROUP_CHUNKS; k++) raw[k] = load_raw<D, true>(j, 0, i + k * CHUNK);
+    for (int k = 0; k < GROUP_CHUNKS; k++) raw[k] = load_raw<D>(j, 0, i + k * CHUNK);
 #pragma unroll
     for (int k = 0; k < GROUP_CHUNKS; k++) {
         settle_chunk<D>(j, 0, i + k * CHUNK, &raw[k], &e);
