@@ -46,11 +46,11 @@ __device__ __forceinline__ void load_whole_codes(const uint8_t *p, uint32_t *w)
 {
     if constexpr (CODES_WIDE == 16) {
 #pragma unroll
-        for (int k = 0; k < CODE_BYTES / 16; k++) load_vector<16, false>(p + 16 * k, w + 4 * k);
+        for (int k = 0; k < CODE_BYTES / 16; k++) load_vector<16>(p + 16 * k, w + 4 * k);
     } else if constexpr (CODES_WIDE == 8) {
-        load_vector<8, false>(p, w);
+        load_vector<8>(p, w);
     } else if constexpr (CODES_WIDE == 4) {
-        w[0] = __ldcs((const unsigned *)p);
+        w[0] = __ldg((const unsigned *)p);
     } else {
 #pragma unroll
         for (int k = 0; k < (CODE_BYTES + 3) / 4; k++) w[k] = 0;
@@ -467,26 +467,28 @@ __device__ __noinline__ void decode_bytes_slowly(const uint8_t *row, unsigned i,
     }
 }
 
+/* Elements of a block of threads, and the bytes of their structs. */
+constexpr unsigned DECODED_STRUCTS = 2 * STRUCT_TILE, DECODED_BYTES = 2 * STRUCT_TILE_BYTES;
+
 /* As decode_chunks(), with the structs of the block's elements in shared memory, since they lie at
  * odd addresses. */
 template <int D>
 __global__ void __launch_bounds__(THREADS) decode_structs(const __grid_constant__ kf_job j)
 {
-    __shared__ uint4 structs[STRUCT_TILE_BYTES / 16 + 1]; /* load_bytes() reads beyond */
+    __shared__ uint4 structs[DECODED_BYTES / 16 + 1]; /* load_bytes() reads beyond */
     __shared__ float book[BOOK];
     const uint8_t *row = (const uint8_t *)structs;
-    uint64_t first = (uint64_t)blockIdx.x * STRUCT_TILE, left = j.width - first;
-    unsigned elements = left < STRUCT_TILE ? (unsigned)left : STRUCT_TILE;
+    uint64_t first = (uint64_t)blockIdx.x * DECODED_STRUCTS, left = j.width - first;
+    unsigned elements = left < DECODED_STRUCTS ? (unsigned)left : DECODED_STRUCTS;
     uint8_t *to = j.dense + first * source_bytes(D);
-    bool whole = elements == STRUCT_TILE && (uintptr_t)to % 16 == 0;
+    bool whole = elements == DECODED_STRUCTS && (uintptr_t)to % 16 == 0;
     fill_book(book);
-    if (threadIdx.x == 0) structs[STRUCT_TILE_BYTES / 16] = make_uint4(0, 0, 0, 0);
-    copy_bytes((uint8_t *)structs,
-               j.plane[KERF_PLANE_CODES] + blockIdx.x * (uint64_t)STRUCT_TILE_BYTES,
+    if (threadIdx.x == 0) structs[DECODED_BYTES / 16] = make_uint4(0, 0, 0, 0);
+    copy_bytes((uint8_t *)structs, j.plane[KERF_PLANE_CODES] + blockIdx.x * (uint64_t)DECODED_BYTES,
                elements / GROUP * STRUCT_GROUP_BYTES);
     __syncthreads();
 #pragma unroll 2
-    for (unsigned i = threadIdx.x * EIGHT; i < STRUCT_TILE; i += THREADS * EIGHT) {
+    for (unsigned i = threadIdx.x * EIGHT; i < DECODED_STRUCTS; i += THREADS * EIGHT) {
         uint32_t values[VALUE_WORDS<D>];
         if (i >= elements) break;
         decode_bytes<D>(row, i, book, values);
@@ -528,7 +530,7 @@ __global__ void __launch_bounds__(THREADS) count_clipped(const __grid_constant__
 template <int D> cudaError_t decode_typed(const kf_job *j, cudaStream_t s)
 {
     if constexpr (IS_STRUCT)
-        decode_structs<D><<<grid_of(j, STRUCT_TILE), THREADS, 0, s>>>(*j);
+        decode_structs<D><<<grid_of(j, DECODED_STRUCTS), THREADS, 0, s>>>(*j);
     else
         decode_chunks<D>
             <<<filling(grid_of(j, DECODE_TILE), HAS_BOOK ? 64 : 1 << 20), THREADS, 0, s>>>(*j);

@@ -1,7 +1,7 @@
 /* encode.cuh - one pass over the source: amax, scale, codes, while the elements are in registers.
  *
  *   chunks  groups of 16 to 128 neighbours: 1 to 8 threads find the extremes by shuffles
- *   rows    a row is a group: a block of threads holds it in registers, what is beyond 8192
+ *   rows    a row is a group: a block of threads holds it in registers, what is beyond 16384
  *           elements is read again, from the caches
  *   tiles   128 x 128: a block of threads holds the tile in registers
  *
@@ -19,7 +19,6 @@
 namespace
 {
 
-constexpr int UNROLL = 2; /* chunks of a thread, loaded before the first is used */
 constexpr bool PER_GROUP =
     KF_ROW.geometry != KERF_GROUP_NONE && KF_ROW.geometry != KERF_GROUP_TENSOR;
 constexpr bool IS_STRUCT = KF_ROW.geometry == KERF_GROUP_STRUCT;
@@ -28,12 +27,6 @@ constexpr bool NEEDS_TENSOR =
     KF_ROW.geometry == KERF_GROUP_TENSOR || KF_ROW.second == KERF_SECOND_TENSOR;
 constexpr int GROUP = KF_ROW.group ? (int)KF_ROW.group : CHUNK;
 constexpr int LANES = GROUP > CHUNK ? GROUP / CHUNK : 1; /* threads of a group */
-/* In large groups both chunks of a thread belong to one group, so that its scale is found once for
- * 32 elements; narrower codes would leave a thread's stores with half a sector. */
-constexpr bool TOGETHER = UNROLL == 2 && GROUP == 128 && KF_ROW.bits >= 4 && PER_GROUP &&
-                          KF_ROW.geometry == KERF_GROUP_BLOCK;
-constexpr int SHARERS =
-    TOGETHER ? LANES / UNROLL : LANES; /* threads of a group, in encode_chunks */
 
 constexpr int SCALE_BYTES = KF_ROW.scale == KERF_SCALE_F32                                      ? 4
                             : KF_ROW.scale == KERF_SCALE_F16 || KF_ROW.scale == KERF_SCALE_BF16 ? 2
@@ -114,10 +107,37 @@ __host__ __device__ constexpr bool sees_elements(int encoder)
            encoder != ENC_PEER;
 }
 
-template <int ENC>
+/* The scale of minmax out of the way. */
+__device__ __noinline__ kf_scale choose_slowly(extremes e)
+{
+    float ends[2] = {e.lo, e.hi};
+    kf_group g = {ends, 1, 2, 2, 1};
+    return kf_choose(KF_ROW, KERF_ENC_AFFINE_MINMAX, nullptr, g);
+}
+
+/* The same for 16-bit elements and scales: range / levels in three operations, as in round.cuh, and
+ * the zero point as a code is found. */
+__device__ __forceinline__ kf_scale choose_minmax(extremes e)
+{
+    const float levels = (float)kf_affine_levels(KF_ROW), inverse = 1.0f / levels;
+    float range = e.hi - e.lo;
+    if (!(range >= 0x1p-80f && range <= 0x1p100f)) return choose_slowly(e);
+    float q = range * inverse;
+    q = __fmaf_rn(__fmaf_rn(-q, levels, range), inverse, q);
+    kf_scale scale = {kf_scale_store(KF_ROW.scale, q), 0};
+    float s = divide_short(-e.lo, 1.0f / kf_scale_value(KF_ROW.scale, scale.bits));
+    uint32_t zero = __float_as_uint(fminf(fmaxf(s, MAGIC), MAGIC + levels)) & 0xff;
+    scale.zero = zero ^ kf_affine_flip(KF_ROW);
+    return scale;
+}
+
+/* e: extremes of elements of type D. */
+template <int D, int ENC>
 __device__ __forceinline__ kf_scale choose_scale(const kf_job &j, const kf_tensor *t, extremes e,
                                                  const float *x, const scale_row *table, int whole)
 {
+    if constexpr (IS_AFFINE && ENC == KERF_ENC_AFFINE_MINMAX && D != KERF_F32 && SHORT_SCALES)
+        return choose_minmax(e);
     if constexpr (ENC == KERF_ENC_NVFP4_AMAX) return choose_amax(t, e.hi);
     if constexpr (sees_elements(ENC)) return choose_four_over_six<ENC>(t, table, x, e.hi);
     float ends[2] = {has_both_ends<ENC> ? e.lo : e.hi, e.hi};
@@ -152,7 +172,7 @@ __device__ __forceinline__ void make_codes(const float *x, const raw_chunk<D> &r
     if constexpr (ENC == ENC_PEER)
         pack_slowly(x, q, w);
     else
-        pack_chunk<D>(x, r.w, q, ENC == ENC_GIVEN ? INF : e.hi, table, w);
+        pack_chunk<D>(x, r.w, q, ENC == ENC_GIVEN ? extremes{-INF, INF} : e, table, w);
 }
 
 /* Scale i of a job. */
@@ -178,7 +198,7 @@ __device__ __forceinline__ void store_zeros(uint8_t *row, uint64_t group, uint32
     uint32_t byte = zero;
 #pragma unroll
     for (int k = 1; k < ZEROS; k++)
-        byte |= __shfl_down_sync(~0u, zero, k * SHARERS) << k * (int)KF_ROW.bits;
+        byte |= __shfl_down_sync(~0u, zero, k * LANES) << k * (int)KF_ROW.bits;
     if (leads && group % ZEROS == 0) row[group / ZEROS] = (uint8_t)byte;
 }
 
@@ -205,20 +225,18 @@ __device__ __forceinline__ int count_at(const kf_job &j, uint64_t i)
 
 /* What a block of threads keeps in shared memory. */
 struct tables {
-    nf4_bucket nf4[IS_NF4 ? 33 : 1];
+    nf4_bucket nf4[IS_NF4 ? NF4_BUCKETS * NF4_COPIES : 1];
     scale_row scales[SCALE_ROWS];
 };
 
-/* Where a block of threads is at work: UNROLL chunks per thread, STEP elements apart. */
-constexpr unsigned STEP = TOGETHER ? GROUP / UNROLL : THREADS * CHUNK;
-constexpr unsigned TILE = UNROLL * THREADS * CHUNK;
-
-/* Of a thread's first chunk in a tile. */
-__device__ __forceinline__ unsigned first_of_thread()
-{
-    if constexpr (TOGETHER) return threadIdx.x / SHARERS * GROUP + threadIdx.x % SHARERS * CHUNK;
-    return threadIdx.x * CHUNK;
-}
+/* Chunks of a thread, STEP elements apart, loaded before the first is used: as many as there are
+ * registers for. Blocks of threads of a multiprocessor. */
+constexpr bool HAS_TABLES = IS_NF4 || SCALE_ROWS > 1;
+template <int D, int ENC>
+constexpr int UNROLL = D != KERF_F32 &&CHUNK == 16 && !HAS_TABLES && ENC != ENC_PEER ? 4 : 2;
+template <int D, int ENC> constexpr int RESIDENT = UNROLL<D, ENC> == 4 ? 3 : 4;
+template <int D, int ENC> constexpr unsigned TILE = UNROLL<D, ENC> *THREADS *CHUNK;
+constexpr unsigned STEP = THREADS * CHUNK;
 
 /* A tile without an edge: every address is one of these plus a constant. */
 struct places {
@@ -245,7 +263,7 @@ template <bool WHOLE>
 __device__ __forceinline__ void store_group(const kf_job &j, uint64_t line, uint64_t group,
                                             places at, kf_scale scale, bool has_elements)
 {
-    bool leads = threadIdx.x % SHARERS == 0 && has_elements;
+    bool leads = threadIdx.x % LANES == 0 && has_elements;
     if (leads) store_scale(j, WHOLE ? at.group + group : line * j.groups + group, scale);
     if constexpr (KF_ROW.zero == KERF_ZERO_CODE)
         store_zeros(WHOLE ? at.zeros : j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes, group,
@@ -273,7 +291,7 @@ __device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t
         if (n > 0) scale = j.chosen[WHOLE ? at.group + group : line * j.groups + group];
     } else if constexpr (PER_GROUP) {
         share_range<has_both_ends<ENC>>(&e, LANES);
-        scale = choose_scale<ENC>(j, t, e, x, shared->scales, whole);
+        scale = choose_scale<D, ENC>(j, t, e, x, shared->scales, whole);
     }
     kf_quant q = make_quant<ENC>(j, t, scale, e, shared->scales, whole);
     uint32_t w[CODE_WORDS];
@@ -282,88 +300,49 @@ __device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t
     if constexpr (PER_GROUP) store_group<WHOLE>(j, line, group, at, scale, n > 0);
 }
 
-/* Both chunks of a thread, in one group. */
-template <int D, int ENC, bool WHOLE>
-__device__ __forceinline__ void encode_together(const kf_job &j, const kf_tensor *t,
-                                                const tables *shared, uint64_t line, uint64_t i,
-                                                places at, raw_chunk<D> *r)
-{
-    uint64_t in_line = i / GROUP, group = WHOLE ? threadIdx.x / SHARERS : in_line;
-    int n[UNROLL], whole = WHOLE || (in_line + 1) * GROUP <= j.width;
-    extremes e = no_extremes<ENC>();
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-        float x[CHUNK];
-        extremes loaded = {0, 0};
-        n[u] = WHOLE ? CHUNK : count_at(j, i + u * STEP);
-        settle_chunk<D>(j, line, i + u * STEP, &r[u], &loaded);
-        widen_chunk<D>(r[u], x);
-        add_elements<ENC>(&e, loaded, x, n[u]);
-    }
-    /* A later thread of a group may have none while its first has some, so ask by group. */
-    bool has_elements = WHOLE || in_line * GROUP < j.width;
-    kf_scale scale = {0, 0};
-    if constexpr (ENC == ENC_GIVEN) {
-        if (has_elements) scale = j.chosen[WHOLE ? at.group + group : line * j.groups + group];
-    } else {
-        share_range<has_both_ends<ENC>>(&e, SHARERS);
-        scale = choose_scale<ENC>(j, t, e, nullptr, shared->scales, whole);
-    }
-    kf_quant q = make_quant<ENC>(j, t, scale, e, shared->scales, whole);
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-        float x[CHUNK];
-        uint32_t w[CODE_WORDS];
-        widen_chunk<D>(r[u], x);
-        make_codes<D, ENC>(x, r[u], q, e, shared->nf4, w);
-        store_codes<WHOLE>(j, line, i + u * STEP, u, at, w, n[u]);
-    }
-    store_group<WHOLE>(j, line, group, at, scale, has_elements);
-}
-
 template <int D, int ENC, bool WHOLE>
 __device__ __forceinline__ void encode_tile(const kf_job &j, const kf_tensor *t,
                                             const tables *shared, uint64_t line, uint64_t first)
 {
-    uint64_t i = first + first_of_thread();
+    constexpr int N = UNROLL<D, ENC>;
+    uint64_t i = first + threadIdx.x * CHUNK;
     const uint8_t *source = j.dense + (line * j.width + i) * source_bytes(D);
     places at;
     at.codes = j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8;
     at.group = line * j.groups + first / GROUP;
     at.zeros = j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes + first / GROUP / ZEROS;
-    raw_chunk<D> raw[UNROLL];
+    raw_chunk<D> raw[N];
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-        raw[u] = WHOLE ? load_whole_pair<D>(source + u * STEP * source_bytes(D))
-                       : load_raw<D, false>(j, line, i + u * STEP);
-    if constexpr (TOGETHER) {
-        encode_together<D, ENC, WHOLE>(j, t, shared, line, i, at, raw);
-    } else {
+    for (int u = 0; u < N; u++)
+        raw[u] = WHOLE ? load_whole<D>(source + u * STEP * source_bytes(D))
+                       : load_raw<D>(j, line, i + u * STEP);
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            if (!WHOLE && first + u * STEP + threadIdx.x / 32 * 32 * CHUNK >= j.width) break;
-            encode_chunk<D, ENC, WHOLE>(j, t, shared, line, i + u * STEP, u, at, raw[u]);
-        }
+    for (int u = 0; u < N; u++) {
+        if (!WHOLE && first + u * STEP + threadIdx.x / 32 * 32 * CHUNK >= j.width) break;
+        encode_chunk<D, ENC, WHOLE>(j, t, shared, line, i + u * STEP, u, at, raw[u]);
     }
 }
 
 template <int D, int ENC>
-__global__ void __launch_bounds__(THREADS, 4) encode_chunks(const __grid_constant__ kf_job j)
+__global__ void __launch_bounds__(THREADS, RESIDENT<D, ENC>)
+    encode_chunks(const __grid_constant__ kf_job j)
 {
     __shared__ tables shared;
     if (IS_NF4) fill_nf4_buckets(shared.nf4);
     for (uint64_t line = blockIdx.y; line < j.lines; line += gridDim.y) {
         kf_tensor t = tensor_at(j, line);
-        __syncthreads(); /* nobody reads the tables of the line before */
-        fill_scales(shared.scales, &t);
-        __syncthreads();
+        if constexpr (HAS_TABLES) {
+            __syncthreads(); /* nobody reads the tables of the line before */
+            fill_scales(shared.scales, &t);
+            __syncthreads();
+        }
         uintptr_t askew =
             ((uintptr_t)j.dense + line * j.width * source_bytes(D)) % raw_chunk<D>::WIDE |
             ((uintptr_t)j.plane[KERF_PLANE_CODES] + line * j.code_bytes) %
                 (CODE_WORDS == 3 ? 16 : CODE_WIDE);
-        for (uint64_t first = (uint64_t)blockIdx.x * TILE; first < j.width;
-             first += (uint64_t)gridDim.x * TILE) {
-            if (askew == 0 && first + TILE <= j.width)
+        for (uint64_t first = (uint64_t)blockIdx.x * TILE<D, ENC>; first < j.width;
+             first += (uint64_t)gridDim.x * TILE<D, ENC>) {
+            if (askew == 0 && first + TILE<D, ENC> <= j.width)
                 encode_tile<D, ENC, true>(j, &t, &shared, line, first);
             else
                 encode_tile<D, ENC, false>(j, &t, &shared, line, first);
@@ -398,32 +377,28 @@ __device__ __forceinline__ void add_piece(const kf_job &j, uint64_t line, uint64
     add_elements<ENC>(e, loaded, x, count_at(j, i));
 }
 
-/* A block of N threads holds a row of up to N * K chunks in registers, and that of its next row is
- * on its way while this one's scale is found. What is beyond is read again, from the caches. */
-template <int D, int ENC, int N, int K>
-__global__ void __launch_bounds__(N, 1024 / N) encode_rows(const __grid_constant__ kf_job j)
+constexpr int ROW_CHUNKS = 2; /* of a thread: what a row costs once is shared by their elements */
+constexpr int ROW_THREADS = 1024; /* of a multiprocessor */
+
+/* A block of N threads holds so many chunks of a row in registers. What is beyond is read again,
+ * from the caches. */
+template <int D, int ENC, int N>
+__global__ void __launch_bounds__(N, ROW_THREADS / N) encode_rows(const __grid_constant__ kf_job j)
 {
-    constexpr uint64_t STEP = N * CHUNK, HELD = K * STEP;
+    constexpr uint64_t STEP = N * CHUNK, HELD = ROW_CHUNKS * STEP;
     kf_tensor t = no_tensor(j);
     uint64_t first = threadIdx.x * CHUNK;
-    raw_chunk<D> next[K];
-#pragma unroll
-    for (int k = 0; k < K; k++) next[k] = load_raw<D, true>(j, blockIdx.x, first + k * STEP);
     for (uint64_t line = blockIdx.x; line < j.lines; line += gridDim.x) {
-        raw_chunk<D> raw[K];
+        raw_chunk<D> raw[ROW_CHUNKS];
         extremes e = no_extremes<ENC>();
 #pragma unroll
-        for (int k = 0; k < K; k++) {
-            raw[k] = next[k];
-            if (line + gridDim.x < j.lines)
-                next[k] = load_raw<D, true>(j, line + gridDim.x, first + k * STEP);
-        }
+        for (int k = 0; k < ROW_CHUNKS; k++) raw[k] = load_raw<D>(j, line, first + k * STEP);
 #pragma unroll
-        for (int k = 0; k < K; k++)
+        for (int k = 0; k < ROW_CHUNKS; k++)
             if (first + k * STEP < j.width)
                 add_piece<D, ENC>(j, line, first + k * STEP, &raw[k], &e);
         for (uint64_t i = first + HELD; i < j.width && ENC != ENC_GIVEN; i += STEP) {
-            raw_chunk<D> r = load_raw<D, true>(j, line, i);
+            raw_chunk<D> r = load_raw<D>(j, line, i);
             add_piece<D, ENC>(j, line, i, &r, &e);
         }
         kf_scale scale;
@@ -431,16 +406,16 @@ __global__ void __launch_bounds__(N, 1024 / N) encode_rows(const __grid_constant
             scale = j.chosen[line];
         } else {
             share_range_block<N, ENC>(&e);
-            scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
+            scale = choose_scale<D, ENC>(j, &t, e, nullptr, nullptr, 1);
         }
         kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
 #pragma unroll
-        for (int k = 0; k < K; k++)
+        for (int k = 0; k < ROW_CHUNKS; k++)
             if (first + k * STEP < j.width)
                 encode_piece<D, ENC>(j, line, first + k * STEP, raw[k], q, e);
         for (uint64_t i = first + HELD; i < j.width; i += STEP) {
             extremes unused = {0, 0};
-            raw_chunk<D> r = load_raw<D, true>(j, line, i);
+            raw_chunk<D> r = load_raw<D>(j, line, i);
             settle_chunk<D>(j, line, i, &r, &unused);
             encode_piece<D, ENC>(j, line, i, r, q, e);
         }
@@ -483,7 +458,7 @@ __global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant
 #pragma unroll
             for (int k = 0; k < PASSES; k++)
                 if (top + k * APART < rows)
-                    raw[k] = load_raw<D, false>(j, first + top + k * APART, column);
+                    raw[k] = load_raw<D>(j, first + top + k * APART, column);
 #pragma unroll
             for (int k = 0; k < PASSES; k++)
                 if (top + k * APART < rows)
@@ -491,12 +466,12 @@ __global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant
         } else {
 #pragma unroll 2
             for (int k = top; k < rows; k += APART) {
-                raw_chunk<D> r = load_raw<D, true>(j, first + k, column);
+                raw_chunk<D> r = load_raw<D>(j, first + k, column);
                 add_piece<D, ENC>(j, first + k, column, &r, &e);
             }
         }
         share_range_block<THREADS, ENC>(&e);
-        kf_scale scale = choose_scale<ENC>(j, &t, e, nullptr, nullptr, 1);
+        kf_scale scale = choose_scale<D, ENC>(j, &t, e, nullptr, nullptr, 1);
         kf_quant q = make_quant<ENC>(j, &t, scale, e, nullptr, 1);
         if constexpr (HELD) {
 #pragma unroll
@@ -507,7 +482,7 @@ __global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant
 #pragma unroll 2
             for (int k = top; k < rows && column < j.width; k += APART) {
                 extremes unused = {0, 0};
-                raw_chunk<D> r = load_raw<D, true>(j, first + k, column);
+                raw_chunk<D> r = load_raw<D>(j, first + k, column);
                 settle_chunk<D>(j, first + k, column, &r, &unused);
                 encode_piece<D, ENC>(j, first + k, column, r, q, e);
             }
@@ -518,17 +493,37 @@ __global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant
 
 /* --- nf4-dq: the absmax of 256 blocks become 8-bit codes about their mean -------------------- */
 
+/* kf_nf4_nested(), with the middles between the map's entries in shared memory. */
+__device__ __forceinline__ uint32_t nested_code(const float *middles, float a, float second,
+                                                bool whole)
+{
+    float divisor = kf_max(second, KF_NF4_LEAST), c = whole ? a * (1.0f / divisor) : a / divisor;
+    uint32_t code = 0;
+    c = kf_min(kf_max(-1.0f, c), 1.0f);
+#pragma unroll
+    for (uint32_t half = 128; half > 0; half /= 2)
+        if (c > middles[code + half - 1]) code += half;
+    return code;
+}
+
 __global__ void __launch_bounds__(THREADS) nest_scales(const __grid_constant__ kf_job j)
 {
+    static_assert(THREADS == KF_NEST_BLOCKS, "a thread takes one absmax");
+    __shared__ float middles[THREADS];
     float offset = j.tensors->offset;
-    uint64_t i = (uint64_t)blockIdx.x * KF_NEST_BLOCKS + threadIdx.x;
-    uint64_t left = j.groups - (uint64_t)blockIdx.x * KF_NEST_BLOCKS;
-    float a = i < j.groups ? j.floats[i] - offset : 0;
-    extremes e = {0, fabsf(a)};
-    share_range_block<THREADS>(&e);
-    if (i < j.groups)
-        j.plane[KERF_PLANE_SCALES][i] = (uint8_t)kf_nf4_nested(a, e.hi, left >= KF_NEST_BLOCKS);
-    if (threadIdx.x == 0) ((float *)j.plane[KERF_PLANE_SECOND])[blockIdx.x] = e.hi;
+    if (threadIdx.x < THREADS - 1)
+        middles[threadIdx.x] = (kf_map_entry(threadIdx.x) + kf_map_entry(threadIdx.x + 1)) * 0.5f;
+    for (uint64_t first = (uint64_t)blockIdx.x * THREADS; first < j.groups;
+         first += (uint64_t)gridDim.x * THREADS) {
+        uint64_t i = first + threadIdx.x;
+        float a = i < j.groups ? j.floats[i] - offset : 0;
+        extremes e = {0, fabsf(a)};
+        share_range_block<THREADS>(&e); /* a barrier, for `middles` as well */
+        if (i < j.groups)
+            j.plane[KERF_PLANE_SCALES][i] =
+                (uint8_t)nested_code(middles, a, e.hi, j.groups - first >= THREADS);
+        if (threadIdx.x == 0) ((float *)j.plane[KERF_PLANE_SECOND])[first / THREADS] = e.hi;
+    }
 }
 
 /* --- launches -------------------------------------------------------------------------------- */

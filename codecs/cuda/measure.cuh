@@ -60,14 +60,21 @@ __device__ __forceinline__ void add_group(const kf_job &j, mantissa_sums *sums, 
     kf_tensor none = no_tensor(j);
     share_range(&e, LANES);
     if (i % GROUP != 0 || i >= j.width) return;
-    kf_scale absmax = choose_scale<KERF_ENC_NF4_BNB_CPU>(j, &none, e, x, nullptr,
-                                                         i / GROUP * GROUP + GROUP <= j.width);
+    kf_scale absmax = choose_scale<KERF_F32, KERF_ENC_NF4_BNB_CPU>(
+        j, &none, e, x, nullptr, i / GROUP * GROUP + GROUP <= j.width);
     add_absmax(sums, kf_float(absmax.bits));
 }
 
+/* Chunks of a thread on their way at once, elements of a block of threads meanwhile, and the blocks
+ * of a multiprocessor. */
+template <int D> constexpr int DEPTH = 128 / (CHUNK * source_bytes(D));
+template <int D> constexpr unsigned MEASURED = DEPTH<D> *THREADS *CHUNK;
+constexpr unsigned MEASURERS = 3;
+
 /* A line is a matrix or the part of one. */
 template <int D>
-__global__ void __launch_bounds__(THREADS) measure_lines(const __grid_constant__ kf_job j)
+__global__ void __launch_bounds__(THREADS, MEASURERS)
+    measure_lines(const __grid_constant__ kf_job j)
 {
     __shared__ mantissa_sums sums;
     for (uint64_t line = blockIdx.y; line < j.lines; line += gridDim.y) {
@@ -77,15 +84,15 @@ __global__ void __launch_bounds__(THREADS) measure_lines(const __grid_constant__
                 sums.low[e] = sums.high[e] = 0;
             __syncthreads();
         }
-        for (uint64_t i = (uint64_t)blockIdx.x * TILE; i < j.width;
-             i += (uint64_t)gridDim.x * TILE) {
+        for (uint64_t i = (uint64_t)blockIdx.x * MEASURED<D>; i < j.width;
+             i += (uint64_t)gridDim.x * MEASURED<D>) {
             constexpr unsigned APART = THREADS * CHUNK;
-            raw_chunk<D> raw[UNROLL];
+            raw_chunk<D> raw[DEPTH<D>];
             uint64_t at = i + threadIdx.x * CHUNK;
 #pragma unroll
-            for (int u = 0; u < UNROLL; u++) raw[u] = load_raw<D, false>(j, line, at + u * APART);
+            for (int u = 0; u < DEPTH<D>; u++) raw[u] = load_raw<D>(j, line, at + u * APART);
 #pragma unroll
-            for (int u = 0; u < UNROLL; u++) {
+            for (int u = 0; u < DEPTH<D>; u++) {
                 float x[CHUNK];
                 extremes e = {0, 0};
                 settle_chunk<D>(j, line, at + u * APART, &raw[u], &e);
@@ -138,9 +145,9 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int D> cudaError_t measure_typed(const kf_job *j, cudaStream_t s)
 {
-    dim3 grid = grid_of(j, UNROLL * THREADS * CHUNK);
+    dim3 grid = grid_of(j, MEASURED<D>);
     uint64_t least = j->width >> 25; /* so that no block adds more than 2^20 mantissas */
-    unsigned most = 16 * 132;
+    unsigned most = MEASURERS * multiprocessors();
     grid.x = at_most(grid.x, least > most ? (unsigned)least : most);
     measure_lines<D><<<grid, THREADS, 0, s>>>(*j);
     return cudaGetLastError();

@@ -29,27 +29,29 @@ constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
 namespace
 {
 
+/* HELD: elements that a block of threads holds in registers. */
+template <int D, int ENC, int HELD> cudaError_t launch_rows(const kf_job *j, cudaStream_t s)
+{
+    constexpr int N = HELD / (ROW_CHUNKS * CHUNK);
+    encode_rows<D, ENC, N><<<at_most(j->lines, ROW_THREADS / N * multiprocessors()), N, 0, s>>>(*j);
+    return cudaGetLastError();
+}
+
 template <int D, int ENC> cudaError_t launch_encode(const kf_job *j, cudaStream_t s)
 {
     if constexpr (KF_ROW.geometry == KERF_GROUP_ROW) {
-        /* Threads for a row, and their chunks: what a row costs once is shared by more elements. */
-        constexpr int K = D == KERF_F32 ? 1 : 2, FEW = 256 / K, MANY = 512;
-        if (j->width <= FEW * K * CHUNK)
-            encode_rows<D, ENC, FEW, K>
-                <<<at_most(j->lines, 1024 / FEW * multiprocessors()), FEW, 0, s>>>(*j);
-        else
-            encode_rows<D, ENC, MANY, K>
-                <<<at_most(j->lines, 1024 / MANY * multiprocessors()), MANY, 0, s>>>(*j);
+        return j->width <= 4096   ? launch_rows<D, ENC, 4096>(j, s)
+               : j->width <= 8192 ? launch_rows<D, ENC, 8192>(j, s)
+                                  : launch_rows<D, ENC, 16384>(j, s);
     } else if constexpr (KF_ROW.geometry == KERF_GROUP_TILE) {
         dim3 grid((unsigned)j->groups, at_most(j->bands, 65535));
         encode_tiles<D, ENC><<<grid, THREADS, 0, s>>>(*j);
     } else {
         encode_chunks<D, ENC>
-            <<<filling(grid_of(j, TILE), IS_NF4 || SCALE_ROWS > 1 ? 64 : 1 << 20), THREADS, 0, s>>>(
-                *j);
+            <<<filling(grid_of(j, TILE<D, ENC>), HAS_TABLES ? 64 : 1 << 20), THREADS, 0, s>>>(*j);
         if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
-            nest_scales<<<(unsigned)((j->groups + KF_NEST_BLOCKS - 1) / KF_NEST_BLOCKS), THREADS, 0,
-                          s>>>(*j);
+            nest_scales<<<at_most((j->groups + THREADS - 1) / THREADS, 8 * multiprocessors()),
+                          THREADS, 0, s>>>(*j);
     }
     return cudaGetLastError();
 }

@@ -5,11 +5,12 @@
  * Codes are those of kf_code() in block/, in fewer instructions:
  *
  *   integers  where block/ cuts a positive number off, adding 2^23 rounded down does the same
- *   E2M1      the nearest code, ties to the lower one. A number of 16 bits is a tie or further than
- *             2^-11 of itself from one, a scale has 4 bits: multiplied by 1 - 2^-14 as well, ties
- *             have moved below themselves and nothing else has crossed one. fp32 is compared with
- *             the seven ties, which are exact. Both hold while elements are not far above the
- *             largest code (FAR), where distances would lose their last bits
+ *   E2M1      the nearest code, ties to the lower one: elements are made smaller by a little, so
+ * that ties have moved below themselves and nothing else has crossed one. A bfloat16 divided by a
+ * scale of 4 bits is a tie or further than 2^-8 of itself from one: 2^-10 then leaves room for
+ * halves. fp16 is further than 2^-11, which 2^-14 and fp32 allow for. fp32 is compared with the
+ * seven ties, which are exact. All hold while elements are not far above the largest code (FAR),
+ * where distances would lose their last bits
  *
  * Groups beyond that, and those whose largest codes overflow, are encoded by block/ itself. */
 #ifndef KERF_STRUCTS_CUH
@@ -21,11 +22,13 @@
 namespace
 {
 
-/* A block of threads works on THREADS groups: whole structs, and a multiple of 16 bytes. */
+/* A thread takes 32 elements: one group, or two. */
+constexpr int OWN = 32, OWN_GROUPS = OWN / GROUP, OWN_CHUNKS = OWN / CHUNK;
 constexpr unsigned STRUCT_GROUP_BYTES = SCALE_BYTES + GROUP * KF_ROW.bits / 8;
-constexpr unsigned STRUCT_TILE = THREADS * GROUP;
-constexpr unsigned STRUCT_TILE_BYTES = THREADS * STRUCT_GROUP_BYTES;
-constexpr int GROUP_CHUNKS = GROUP / CHUNK, GROUP_WORDS = GROUP * (int)KF_ROW.bits / 32;
+/* Elements of a block of threads: whole structs, and a multiple of 16 bytes. */
+constexpr unsigned STRUCT_TILE = THREADS * OWN;
+constexpr unsigned STRUCT_TILE_BYTES = STRUCT_TILE / GROUP * STRUCT_GROUP_BYTES;
+constexpr int GROUP_WORDS = GROUP * (int)KF_ROW.bits / 32;
 /* Codes of a group in shared memory begin at a multiple of this. */
 constexpr int STRUCT_ALIGN = KF_ROW.scale == KERF_SCALE_E4M3 ? 4 : SCALE_BYTES;
 constexpr float FAR = 1024;
@@ -41,7 +44,15 @@ __device__ __forceinline__ void copy_bytes(uint8_t *to, const uint8_t *from, uns
     }
 }
 
-/* --- codes of a group ------------------------------------------------------------------------ */
+/* --- codes of a group ------------------------------------------------------------------------
+ * Of 4-bit codes the first half of a group lies in low nibbles, the second in the high nibbles of
+ * the same bytes: eight codes of a word are four neighbours and four more. */
+
+__device__ __forceinline__ void gather_eight(const float *x, int word, float *y)
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++) y[i] = x[4 * word + i / 2 + i % 2 * (GROUP / 2)];
+}
 
 /* Floats 2^23 + n, n_i 2^(BITS i) summed. */
 template <int BITS> __device__ __forceinline__ uint32_t pack_whole(const float *s)
@@ -52,86 +63,100 @@ template <int BITS> __device__ __forceinline__ uint32_t pack_whole(const float *
     return sum - 0x4b000000u * every_code(BITS);
 }
 
-__device__ __forceinline__ void pack_q4(const float *x, float factor, uint32_t *w)
+__device__ __forceinline__ uint32_t pack_q4(const float *x, float factor)
 {
-    float s[CHUNK];
+    float s[8];
 #pragma unroll
-    for (int i = 0; i < CHUNK; i++)
-        s[i] = __fadd_rd(fminf(fmaxf(x[i] * factor + 8.5f, 0.0f), 15.0f), 0x1p23f);
-    w[0] = pack_whole<4>(s);
-    w[1] = pack_whole<4>(s + 8);
+    for (int i = 0; i < 8; i++) s[i] = __fadd_rd(fminf(x[i] * factor + 8.5f, 15.0f), 0x1p23f);
+    return pack_whole<4>(s);
 }
 
-__device__ __forceinline__ void pack_q8(const float *x, float factor, uint32_t *w)
+__device__ __forceinline__ uint32_t pack_q8(const float *x, float factor)
 {
-    float s[CHUNK];
+    float s[4];
 #pragma unroll
-    for (int i = 0; i < CHUNK; i++) {
-        float y = x[i] * factor, a = __fadd_rd(fminf(fabsf(y), 127.0f), 0.5f);
+    for (int i = 0; i < 4; i++) {
+        float y = x[i] * factor, a = __fadd_rd(fabsf(y), 0.5f);
         s[i] = copysignf(__fadd_rd(a, 0x1p23f) - 0x1p23f, y) + MAGIC;
     }
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        w[k] = (pack_magic<8>(s + 4 * k) + 128 * every_code(8)) ^ 128 * every_code(8);
+    return (pack_magic<8>(s) + 128 * every_code(8)) ^ 128 * every_code(8);
 }
 
-/* d: what the code of 1 stands for. */
-template <int D>
-__device__ __forceinline__ void pack_low_e2m1(const float *x, const uint32_t *source, float d,
-                                              uint32_t *w)
+/* The highest bytes of four neighbours. */
+template <int D> __device__ __forceinline__ uint32_t high_bytes(const uint32_t *w)
 {
-    uint32_t codes[2];
+    if constexpr (D == KERF_F32)
+        return permute(permute(w[0], w[1], 0x0073), permute(w[2], w[3], 0x0073), 0x5410);
+    else
+        return permute(w[0], w[1], 0x7531);
+}
+
+/* Codes without signs of the eight elements of a word; d: what the code of 1 stands for. */
+template <int D> __device__ __forceinline__ uint32_t low_e2m1(const float *y, float d)
+{
+    uint32_t codes = 0;
+    float r = d > 0 ? 1.0f / d : 0.0f, factor = r * (D == KERF_BF16 ? 1 - 0x1p-10f : 1 - 0x1p-14f);
     if constexpr (D == KERF_F32) {
         const float ties[] = {0.25f * d, 0.75f * d, 1.25f * d, 1.75f * d,
                               2.5f * d,  3.5f * d,  5 * d};
 #pragma unroll
-        for (int k = 0; k < 2; k++) {
-            codes[k] = 0;
+        for (int i = 0; i < 8; i++) {
+            uint32_t code = 0;
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                uint32_t code = 0;
-#pragma unroll
-                for (int n = 0; n < 7; n++) code += fabsf(x[8 * k + i]) > ties[n];
-                codes[k] |= code << 4 * i;
-            }
-            codes[k] |= signs_of<D>(source + 8 * k);
+            for (int n = 0; n < 7; n++) code += fabsf(y[i]) > ties[n];
+            codes |= code << 4 * i;
         }
-    } else {
-        pack_e2m1<D>(x, source, d > 0 ? 1.0f / d * (1 - 0x1p-14f) : 0.0f, codes);
-    }
+    } else if constexpr (D == KERF_BF16) {
 #pragma unroll
-    for (int k = 0; k < 2; k++) { /* there is no negative zero */
-        uint32_t any = (codes[k] | codes[k] >> 1 | codes[k] >> 2) & every_code(4);
-        w[k] = codes[k] & (any * 8 | 0x77777777u);
+        for (int i = 0; i < 4; i++)
+            codes += e2m1_halves(__floats2half2_rn(fabsf(y[i] * factor), fabsf(y[i + 4] * factor)))
+                     << 4 * i;
+    } else {
+        float s[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) s[i] = fminf(fabsf(y[i] * factor), 6.0f);
+        codes = pack_near(s);
     }
+    return codes;
 }
 
+/* Word `word` of a group x with words w. */
 template <int D>
-__device__ __forceinline__ void pack_struct(const float *x, const uint32_t *source, kf_quant q,
-                                            uint32_t *w)
+__device__ __forceinline__ uint32_t pack_low_e2m1(const float *x, const uint32_t *w, int word,
+                                                  float d)
 {
-    if constexpr (KF_ROW.element == KERF_ELEM_U4)
-        pack_q4(x, q.factor, w);
-    else if constexpr (KF_ROW.element == KERF_ELEM_S8)
-        pack_q8(x, q.factor, w);
-    else
-        pack_low_e2m1<D>(x, source, 2 * q.factor, w);
+    constexpr int FOUR = source_bytes(D); /* words of four elements */
+    float y[8];
+    gather_eight(x, word, y);
+    uint32_t codes = low_e2m1<D>(y, d);
+    uint32_t low = high_bytes<D>(w + FOUR * word);
+    uint32_t high = high_bytes<D>(w + FOUR * (word + GROUP / 8));
+    uint32_t signs = (permute(low, 0, 0xba98) & 0x08080808u) | (high & 0x80808080u);
+    return codes | (signs & (codes + 7 * every_code(4))); /* there is no negative zero */
+}
+
+/* Word k of the codes of a group. */
+template <int D>
+__device__ __forceinline__ uint32_t pack_struct(const float *x, const uint32_t *source, kf_quant q,
+                                                int k)
+{
+    if constexpr (KF_ROW.element == KERF_ELEM_U4) {
+        float y[8];
+        gather_eight(x, k, y);
+        return pack_q4(y, q.factor);
+    } else if constexpr (KF_ROW.element == KERF_ELEM_S8) {
+        return pack_q8(x + 4 * k, q.factor);
+    } else {
+        return pack_low_e2m1<D>(x, source, k, 2 * q.factor);
+    }
 }
 
 /* Where the fast ways hold. */
 __device__ __forceinline__ bool is_plain(kf_quant q, float amax)
 {
-    if constexpr (KF_ROW.bits == 8 || KF_ROW.element == KERF_ELEM_U4)
-        return fabsf(q.factor) < __builtin_huge_valf();
+    if constexpr (KF_ROW.element == KERF_ELEM_S8) return amax * q.factor < 127.25f;
+    if constexpr (KF_ROW.element == KERF_ELEM_U4) return amax * fabsf(q.factor) < 8.25f;
     return amax <= FAR * q.factor && q.factor <= 0x1p124f; /* no code stands for Inf */
-}
-
-__device__ __noinline__ void pack_struct_slowly(const volatile float *x, kf_quant q,
-                                                volatile uint32_t *w)
-{
-    constexpr int BITS = (int)KF_ROW.bits;
-    for (int k = 0; k < CODE_WORDS; k++) w[k] = 0;
-    for (int i = 0; i < CHUNK; i++) w[i * BITS / 32] |= kf_code(KF_ROW, q, x[i]) << i * BITS % 32;
 }
 
 /* The first element of the largest magnitude: what q4_0 scales by. */
@@ -146,106 +171,105 @@ __device__ __forceinline__ float peak_of(const float *x, float amax)
 
 /* --- a group in shared memory ---------------------------------------------------------------- */
 
-/* Four codes of 4 bits to the low halves of four bytes. */
-__device__ __forceinline__ uint32_t spread4(uint32_t v)
+__device__ __forceinline__ void put_scale(uint8_t *row, unsigned group, uint32_t scale)
 {
-    v = (v & 0xff) | (v & 0xff00) << 8;
-    return (v & 0x000f000f) | (v & 0x00f000f0) << 4;
-}
-
-/* The first half of a group in low halves of bytes, the second in the high ones. */
-__device__ __forceinline__ void interleave(const uint32_t *w, uint32_t *out)
-{
-    if constexpr (KF_ROW.bits == 8) {
-#pragma unroll
-        for (int k = 0; k < GROUP_WORDS; k++) out[k] = w[k];
-    } else {
-#pragma unroll
-        for (int k = 0; k < GROUP_WORDS; k++) {
-            int from = k / 2, shift = k % 2 * 16;
-            out[k] = spread4(w[from] >> shift) | spread4(w[from + GROUP_WORDS / 2] >> shift) << 4;
-        }
-    }
-}
-
-__device__ __forceinline__ void put_group(uint8_t *row, unsigned group, uint32_t scale,
-                                          const uint32_t *w)
-{
-    uint8_t *s = row + kf_struct_scale(KF_ROW, group);
-    uint8_t *c = row + kf_struct_code(KF_ROW, (size_t)group * GROUP) * KF_ROW.bits / 8;
+    uint8_t *p = row + kf_struct_scale(KF_ROW, group);
     if constexpr (SCALE_BYTES == 2)
-        *(uint16_t *)s = (uint16_t)scale;
+        *(uint16_t *)p = (uint16_t)scale;
     else
-        *s = (uint8_t)scale;
+        *p = (uint8_t)scale;
+}
+
+/* Word k of a group's codes. */
+__device__ __forceinline__ void put_word(uint8_t *row, unsigned group, int k, uint32_t word)
+{
+    uint8_t *c = row + kf_struct_code(KF_ROW, (size_t)group * GROUP) * KF_ROW.bits / 8 + 4 * k;
 #pragma unroll
-    for (int k = 0; k < GROUP_WORDS; k++) {
-#pragma unroll
-        for (int n = 0; n < 4; n += STRUCT_ALIGN) {
-            uint32_t part = w[k] >> 8 * n;
-            uint8_t *p = c + 4 * k + n;
-            if constexpr (STRUCT_ALIGN == 4)
-                *(uint32_t *)p = part;
-            else if constexpr (STRUCT_ALIGN == 2)
-                *(uint16_t *)p = (uint16_t)part;
-            else
-                *p = (uint8_t)part;
-        }
+    for (int n = 0; n < 4; n += STRUCT_ALIGN) {
+        uint32_t part = word >> 8 * n;
+        if constexpr (STRUCT_ALIGN == 4)
+            *(uint32_t *)(c + n) = part;
+        else if constexpr (STRUCT_ALIGN == 2)
+            *(uint16_t *)(c + n) = (uint16_t)part;
+        else
+            c[n] = (uint8_t)part;
     }
 }
 
-/* Group threadIdx.x of a tile that begins at element `first`. A job is one line, since rows end
- * with a whole struct. */
-template <int D>
-__device__ __forceinline__ void encode_group(const kf_job &j, uint64_t first, uint8_t *row)
+/* The codes of a group where the fast ways do not hold. */
+__device__ __noinline__ void put_slowly(uint8_t *row, unsigned group, const volatile float *x,
+                                        kf_quant q)
 {
-    float x[GROUP];
-    raw_chunk<D> raw[GROUP_CHUNKS];
-    extremes e = {0, 0};
-    uint64_t i = first + threadIdx.x * GROUP;
-#pragma unroll
-    for (int k = 0; k < GROUP_CHUNKS; k++) raw[k] = load_raw<D, true>(j, 0, i + k * CHUNK);
-#pragma unroll
-    for (int k = 0; k < GROUP_CHUNKS; k++) {
-        settle_chunk<D>(j, 0, i + k * CHUNK, &raw[k], &e);
-        widen_chunk<D>(raw[k], x + k * CHUNK);
+    constexpr int BITS = (int)KF_ROW.bits;
+    uint32_t w[GROUP_WORDS] = {};
+    for (int i = 0; i < GROUP; i++) {
+        int place = BITS == 8 ? i : 2 * (i % (GROUP / 2)) + i / (GROUP / 2);
+        w[place * BITS / 32] |= kf_code(KF_ROW, q, x[i]) << place * BITS % 32;
     }
+    for (int k = 0; k < GROUP_WORDS; k++) put_word(row, group, k, w[k]);
+}
+
+/* A group of elements x with words `source` and extremes e to its place in a row of structs. No
+ * array of codes: it would be kept in memory. */
+template <int D>
+__device__ __forceinline__ void encode_group(const kf_job &j, const float *x,
+                                             const uint32_t *source, extremes e, unsigned group,
+                                             uint8_t *row)
+{
     kf_tensor t = no_tensor(j);
     float largest = KF_ROW.element == KERF_ELEM_U4 ? peak_of(x, e.hi) : e.hi;
     float ends[2] = {largest, largest};
     kf_group g = {ends, 1, 2, 2, 1};
     kf_scale scale = kf_choose(KF_ROW, j.encoder, &t, g);
     kf_quant q = kf_quant_init(KF_ROW, j.encoder, &t, scale, g);
-    uint32_t w[GROUP_WORDS], out[GROUP_WORDS];
-    bool plain = is_plain(q, e.hi);
+    put_scale(row, group, scale.bits);
 #pragma unroll
-    for (int k = 0; k < GROUP_CHUNKS; k++) {
-        uint32_t *to = w + k * CODE_WORDS;
-        pack_struct<D>(x + k * CHUNK, raw[k].w, q, to);
-        if (!plain) {
-            volatile float y[CHUNK]; /* volatile, as in load.cuh */
-            volatile uint32_t v[CODE_WORDS];
+    for (int k = 0; k < GROUP_WORDS; k++) put_word(row, group, k, pack_struct<D>(x, source, q, k));
+    if (!is_plain(q, e.hi)) {
+        volatile float y[GROUP]; /* volatile, as in load.cuh */
 #pragma unroll
-            for (int n = 0; n < CHUNK; n++) y[n] = x[k * CHUNK + n];
-            pack_struct_slowly(y, q, v);
-#pragma unroll
-            for (int n = 0; n < CODE_WORDS; n++) to[n] = v[n];
-        }
+        for (int n = 0; n < GROUP; n++) y[n] = x[n];
+        put_slowly(row, group, y, q);
     }
-    interleave(w, out);
-    put_group(row, threadIdx.x, scale.bits, out);
+}
+
+/* The groups of a thread, in a tile that begins at element `first`. A job is one line, since rows
+ * end with a whole struct. */
+template <int D>
+__device__ __forceinline__ void encode_own(const kf_job &j, uint64_t first, uint8_t *row)
+{
+    constexpr int WORDS = raw_chunk<D>::WORDS;
+    float x[OWN];
+    uint32_t source[OWN_CHUNKS * WORDS];
+    raw_chunk<D> raw[OWN_CHUNKS];
+    extremes e[OWN_GROUPS] = {};
+    uint64_t i = first + threadIdx.x * OWN;
+#pragma unroll
+    for (int k = 0; k < OWN_CHUNKS; k++) raw[k] = load_raw<D>(j, 0, i + k * CHUNK);
+#pragma unroll
+    for (int k = 0; k < OWN_CHUNKS; k++) {
+        settle_chunk<D>(j, 0, i + k * CHUNK, &raw[k], &e[k * CHUNK / GROUP]);
+        widen_chunk<D>(raw[k], x + k * CHUNK);
+#pragma unroll
+        for (int n = 0; n < WORDS; n++) source[k * WORDS + n] = raw[k].w[n];
+    }
+#pragma unroll
+    for (int g = 0; g < OWN_GROUPS; g++)
+        encode_group<D>(j, x + g * GROUP, source + g * GROUP * source_bytes(D) / 4, e[g],
+                        threadIdx.x * OWN_GROUPS + g, row);
 }
 
 template <int D>
-__global__ void __launch_bounds__(THREADS) encode_structs(const __grid_constant__ kf_job j)
+__global__ void __launch_bounds__(THREADS, 4) encode_structs(const __grid_constant__ kf_job j)
 {
     __shared__ uint4 structs[STRUCT_TILE_BYTES / 16];
     uint8_t *row = (uint8_t *)structs;
     uint64_t first = (uint64_t)blockIdx.x * STRUCT_TILE, left = j.width - first;
-    unsigned groups = left < STRUCT_TILE ? (unsigned)left / GROUP : THREADS;
-    if (threadIdx.x < groups) encode_group<D>(j, first, row);
+    unsigned elements = left < STRUCT_TILE ? (unsigned)left : STRUCT_TILE;
+    if (threadIdx.x * OWN < elements) encode_own<D>(j, first, row);
     __syncthreads();
     copy_bytes(j.plane[KERF_PLANE_CODES] + blockIdx.x * (uint64_t)STRUCT_TILE_BYTES, row,
-               groups * STRUCT_GROUP_BYTES);
+               elements / GROUP * STRUCT_GROUP_BYTES);
 }
 
 } // namespace
