@@ -6,11 +6,11 @@
  *
  *   integers  where block/ cuts a positive number off, adding 2^23 rounded down does the same
  *   E2M1      the nearest code, ties to the lower one: elements are made smaller by a little, so
- * that ties have moved below themselves and nothing else has crossed one. A bfloat16 divided by a
- * scale of 4 bits is a tie or further than 2^-8 of itself from one: 2^-10 then leaves room for
- * halves. fp16 is further than 2^-11, which 2^-14 and fp32 allow for. fp32 is compared with the
- * seven ties, which are exact. All hold while elements are not far above the largest code (FAR),
- * where distances would lose their last bits
+ *             that ties have moved below themselves and nothing else has crossed one. A bfloat16
+ *             divided by a scale of 4 bits is a tie or further than 2^-8 of itself from one: 2^-10
+ *             then leaves room for halves. fp16 is further than 2^-11, which 2^-14 and fp32 allow
+ *             for. fp32 is compared with the seven ties, which are exact. All hold while elements
+ *             are not far above the largest code (FAR), where distances would lose their last bits
  *
  * Groups beyond that, and those whose largest codes overflow, are encoded by block/ itself. */
 #ifndef KERF_STRUCTS_CUH
