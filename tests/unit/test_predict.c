@@ -371,11 +371,12 @@ static void errors_are_relative_and_held_out(void **state)
     assert_near(fit.error_p90, 4 * kerf_work_bytes(&other) / kerf_work_bytes(&one) / 8 - 1, 1e-9);
 }
 
-/* Shapes on both sides of every change of plan: rows that end in three ways, few and many. */
+/* Shapes on both sides of every change of plan: rows that end in three ways, each in one round of x
+ * and in several. */
 static size_t spread_shapes(const char *format, kerf_timing *out)
 {
     static const uint64_t n[] = {1024, 1536, 2304, 3072, 4096, 8192, 12288, 32768};
-    static const uint64_t k[] = {1024, 1152, 1280, 2560, 4096, 4352, 5248, 8192};
+    static const uint64_t k[] = {1024, 1152, 1280, 2560, 4096, 8448, 12416, 24576};
     for (size_t i = 0; i < 64; i++)
         out[i] = (kerf_timing){product(format, n[i / 8], k[i % 8], 1), 0};
     return 64;
@@ -386,7 +387,7 @@ static size_t spread_shapes(const char *format, kerf_timing *out)
 static void the_prices_of_a_plan_are_found(void **state)
 {
     (void)state;
-    const kerf_fit real = {.format = "nvfp4",
+    const kerf_fit real = {.format = "int4-g128",
                            .batch_min = 1,
                            .batch_max = 1,
                            .fixed_us = 2,
@@ -401,11 +402,11 @@ static void the_prices_of_a_plan_are_found(void **state)
     kerf_hardware h = *kerf_hardware_find("h200");
     h.fit = &real;
     h.fits = 1;
-    size_t n = spread_shapes("nvfp4", times);
+    size_t n = spread_shapes("int4-g128", times);
     for (size_t i = 0; i < n; i++) times[i].us = predict(&h, times[i].product).us;
-    /* 2048 inputs of 4 stages go into one round; 4 tiles x 2 stages leave a warp one stage. */
-    kerf_work w = work_of(product("nvfp4", 8192, 1024, 1));
-    assert_near(predict(&h, product("nvfp4", 8192, 1024, 1)).us,
+    /* 1024 inputs are one round; 4 tiles x 2 stages leave a warp one stage. */
+    kerf_work w = work_of(product("int4-g128", 8192, 1024, 1));
+    assert_near(predict(&h, product("int4-g128", 8192, 1024, 1)).us,
                 2 + 0.7 + 1.1 + 0.4 + kerf_work_bytes(&w) / 4.2e6, 1e-9);
     assert_int_equal(kerf_fit_times(&h, times, n, &fit, NULL), KERF_OK);
     assert_near(fit.fixed_us, 2, 1e-6);
