@@ -116,7 +116,7 @@ run_cuda() {
         skipped=$((skipped + 1))
         return 0
     fi
-    run_tests cuda cuda "-R ^(gpu_|symbols|install|selftest)"
+    run_tests cuda cuda "-R ^(gpu_|symbols|install|selftest|architectures)"
 }
 
 run_gpu() {
