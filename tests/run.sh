@@ -8,7 +8,8 @@
 #   --native    gcc, optimized, every test
 #   --asan      AddressSanitizer and UndefinedBehaviorSanitizer
 #   --clang     clang
-#   --cuda      the CUDA backend compiles and links, for sm_90a; a GPU is not needed
+#   --cuda      the CUDA backend compiles and links, for sm_90a, and rows of it for all that a
+#               release has; a GPU is not needed
 #   --aarch64   cross-build for 64-bit Arm, unit tests under qemu-user
 #   --all       all of these, as CI does
 #   -j N        parallel jobs (default: all cores)
