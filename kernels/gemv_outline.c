@@ -1,11 +1,20 @@
 /* gemv_outline.c - tiles, clusters and shared memory of the matrix-vector product on a GPU.
  *
- * Shared memory of a block of the tiled kernel:
+ * Shared memory of a block of the kernel for one column:
  *
- *   ring     each warp's stages of codes              (later: the block's sums, for its cluster)
- *   x        columns x the block's part of cols, as halves, and one stage of zeros
- *   slots    (tiles + warps) x 16 rows x columns
- *   rows     tiles x 16 factors and zero points, and which warps had each tile
+ *   ring     each warp's units of codes and scales
+ *   x        all of it, as halves
+ *   slots    (tiles + warps) x 16 sums
+ *   rows     tiles x 16 factors and zero points, and which warps had each tile; a stage of zeros
+ *   table    pairs of a code book
+ *
+ * and of the one for several:
+ *
+ *   ring     each warp's units of codes and scales
+ *   sums     of two tiles, of each warp
+ *   own      of the passes so far, where there are several
+ *   slots    of the tiles that end here, from each block of the cluster
+ *   rows     tiles x 16 factors and zero points
  *   table    pairs of a code book
  *
  * A ring of 64 KiB is twice what 132 multiprocessors need on their way to keep 4.8 TB/s busy, and
@@ -20,69 +29,35 @@
 
 #include <stdlib.h>
 
-/* --- choosing ------------------------------------------------------------------------------------
- */
+/* Beside one block of a small matrix the next kernel's is ready when x is; what is larger gains
+ * more from two. */
+static unsigned most_per_sm(const kf_gemv_layout *l, uint64_t weight_bytes)
+{
+    return weight_bytes >= (l->is_column ? 48000000 : 20000000) ? 2 : 1;
+}
 
-/* Divides work among `teams` clusters of blocks, and shared memory; what that comes to. */
-static size_t divide(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned teams)
+static int has_room(const kf_gemv_machine *m, size_t shared, unsigned per_sm)
+{
+    return shared <= (per_sm > 1 ? m->most_shared / per_sm - 1024 : m->most_shared);
+}
+
+/* Divides tiles among blocks or clusters. */
+static void divide_tiles(kf_gemv_layout *l, unsigned teams)
 {
     unsigned units = l->tiles / l->pair;
-    unsigned slot = KF_GEMV_TILE * (l->columns == 1 ? 1 : l->columns <= 8 ? 8 : 16);
     l->team_tiles = units / teams;
     l->team_rest = units % teams;
     l->most = (l->team_tiles + (l->team_rest > 0)) * l->pair;
-    l->rank_stages = l->stages / l->cluster;
-    l->rank_rest = l->stages % l->cluster;
-    unsigned stages = l->rank_stages + (l->rank_rest > 0);
-    l->x_pitch = stages * t->stage_codes * 2 + 64; /* columns in other banks */
-
-    size_t at = t->ring_bytes, x = (size_t)l->columns * l->x_pitch;
-    size_t sums = (size_t)l->most * KF_GEMV_TILE * l->columns * sizeof(float);
-    if (l->cluster > 1 && at + x < sums) at = (sums - x + 127) / 128 * 128;
-    l->x_at = (uint32_t)at;
-    at += x + t->stage_codes * 2;
-    l->slots_at = (uint32_t)(at = (at + 127) / 128 * 128);
-    l->rows_at = (uint32_t)(at += (size_t)(l->most + KF_GEMV_WARPS) * slot * sizeof(float));
-    at += (size_t)l->most * (KF_GEMV_TILE * 2 + 1) * sizeof(float);
-    l->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
-    return at + t->table_bytes;
-}
-
-/* Tries clusters of l->cluster blocks, l->per_sm blocks on a multiprocessor; as kf_gemv_lay_out. */
-static int try_cluster(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
-                       kf_gemv_count count, void *ctx)
-{
-    unsigned units = l->tiles / l->pair, teams = m->multiprocessors * l->per_sm / l->cluster;
-    for (int again = 0; again < 2; again++) {
-        if (teams > units) teams = units;
-        if (teams == 0) return 0;
-        size_t n = divide(l, t, teams);
-        if (n > m->most_shared || (l->per_sm > 1 && n > m->most_shared / l->per_sm - 1024))
-            return 0;
-        l->blocks = teams * l->cluster;
-        l->shared_bytes = (unsigned)n;
-        int clusters = count(ctx, l);
-        if (clusters < 1) return clusters;
-        if (l->cluster == 1 || (unsigned)clusters >= teams) return 1;
-        teams = (unsigned)clusters; /* a multiprocessor or two that no cluster fits on */
-    }
-    return 1;
 }
 
 /* --- one column ----------------------------------------------------------------------------------
- * Its ring holds scales, too; each block has all of x; behind the rows are masks of warps, and
- * zeros for the lanes whose columns of the tensor core are empty. */
+ * Each block has all of x; behind the rows are masks of warps, and zeros for the lanes whose
+ * columns of the tensor core are empty. */
+
 static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned blocks)
 {
-    unsigned units = l->tiles / l->pair;
-    l->team_tiles = units / blocks;
-    l->team_rest = units % blocks;
-    l->most = (l->team_tiles + (l->team_rest > 0)) * l->pair;
-    l->rank_stages = l->stages;
-    l->rank_rest = 0;
-    l->x_pitch = 0;
-
-    size_t at = t->column_ring;
+    divide_tiles(l, blocks);
+    size_t at = t->stage_ring;
     l->x_at = (uint32_t)at;
     l->slots_at = (uint32_t)(at += (size_t)l->stages * t->stage_codes * 2);
     size_t slots = (size_t)l->most + KF_GEMV_WARPS;
@@ -93,54 +68,97 @@ static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned
     return at + t->table_bytes;
 }
 
-/* 1: done; 0: x does not fit; -1: `count` failed. Beside one block of a matrix of up to 48 MB the
- * next kernel's is ready when x is; what is larger gains more from two. */
+/* 1: done; 0: x does not fit; -1: `count` failed. */
 static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                           uint64_t weight_bytes, kf_gemv_count count, void *ctx)
 {
-    l->cluster = 1;
     l->is_column = 1;
-    for (l->per_sm = weight_bytes >= 48000000 ? 2 : 1; l->per_sm; l->per_sm--) {
+    l->cluster = l->passes = 1;
+    for (l->per_sm = most_per_sm(l, weight_bytes); l->per_sm; l->per_sm--) {
         unsigned units = l->tiles / l->pair, blocks = m->multiprocessors * l->per_sm;
         if (blocks > units) blocks = units;
         size_t n = divide_column(l, t, blocks);
-        if (n > m->most_shared || (l->per_sm > 1 && n > m->most_shared / l->per_sm - 1024))
-            continue;
+        if (!has_room(m, n, l->per_sm)) continue;
         l->blocks = blocks;
         l->shared_bytes = (unsigned)n;
         return count(ctx, l) < 0 ? -1 : 1;
     }
-    l->is_column = 0;
     return 0;
 }
 
-/* How many blocks share rows: one, unless reading x would cost more than an eighth of W. */
+/* --- several columns -----------------------------------------------------------------------------
+ */
+
+static size_t divide_columns(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned teams)
+{
+    divide_tiles(l, teams);
+    size_t wide = l->columns <= 8 ? 8 : 16, sums = KF_GEMV_TILE * wide * sizeof(float);
+    size_t slot = (KF_GEMV_TILE + 1) * wide * sizeof(float);
+    size_t units = l->most / l->pair, home = (units + l->cluster - 1) / l->cluster * l->pair;
+    size_t at = (size_t)KF_GEMV_WARPS * t->slice_ring;
+    l->sums_at = (uint32_t)(at = (at + 127) / 128 * 128);
+    l->own_at = (uint32_t)(at += 2 * KF_GEMV_WARPS * sums);
+    if (l->passes > 1) at += l->most * sums;
+    l->slots_at = (uint32_t)at;
+    l->rows_at = (uint32_t)(at += home * l->cluster * slot);
+    at += (size_t)l->most * KF_GEMV_TILE * 2 * sizeof(float);
+    l->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
+    return at + t->table_bytes;
+}
+
+/* A warp has a slice, a block up to 8 warps: as few blocks as it takes, then passes. */
+static void divide_slices(kf_gemv_layout *l, const kf_gemv_machine *m)
+{
+    uint32_t most = m->has_clusters ? 8 : 1;
+    l->cluster = 1;
+    while (l->cluster < most && l->cluster * KF_GEMV_WARPS < l->slices) l->cluster *= 2;
+    l->passes = (uint32_t)kf_div_up(l->slices, l->cluster * KF_GEMV_WARPS);
+    l->warps = (uint32_t)kf_div_up(l->slices, (uint64_t)l->cluster * l->passes);
+}
+
+/* Tries l->per_sm blocks on a multiprocessor. How many clusters there is room for is a matter of
+ * where multiprocessors lie; a block that is meant to be alone is counted as if it filled its own.
+ */
+static int try_columns(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                       kf_gemv_count count, void *ctx)
+{
+    unsigned units = l->tiles / l->pair, teams = m->multiprocessors * l->per_sm / l->cluster;
+    if (teams > units) teams = units;
+    if (teams == 0) return 0;
+    for (int again = 0; again < 2; again++) {
+        size_t n = divide_columns(l, t, teams);
+        if (!has_room(m, n, l->per_sm)) return 0;
+        l->blocks = teams * l->cluster;
+        l->shared_bytes = l->per_sm > 1 ? (unsigned)n : m->most_shared;
+        int clusters = count(ctx, l);
+        l->shared_bytes = (unsigned)n;
+        if (clusters < 1) return clusters;
+        if (l->cluster == 1 || (unsigned)clusters >= teams) break;
+        teams = (unsigned)clusters;
+    }
+    return 1;
+}
+
+static int lay_out_columns(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                           uint64_t weight_bytes, kf_gemv_count count, void *ctx)
+{
+    l->is_column = 0;
+    divide_slices(l, m);
+    for (l->per_sm = most_per_sm(l, weight_bytes); l->per_sm; l->per_sm--) {
+        int fits = try_columns(l, t, m, count, ctx);
+        if (fits) return fits;
+    }
+    return 0;
+}
+
 int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                     uint64_t weight_bytes, kf_gemv_count count, void *ctx)
 {
-    kf_gemv_layout best = {.cluster = 0};
-    unsigned most = m->has_clusters ? 8 : 1;
-    /* Two blocks of a large matrix hide each other's waiting; beside one of a small matrix the next
-     * kernel's first block fits. */
-    unsigned per_sm = weight_bytes >= 16u << 20 ? 2 : 1;
-    int fits = l->columns == 1 ? lay_out_column(l, t, m, weight_bytes, count, ctx) : 0;
-    if (fits) return fits;
-    for (unsigned cluster = 1; cluster <= most && cluster <= l->stages; cluster *= 2) {
-        l->cluster = cluster;
-        l->per_sm = per_sm;
-        fits = try_cluster(l, t, m, count, ctx);
-        if (fits == 0 && per_sm > 1) {
-            l->per_sm = 1;
-            fits = try_cluster(l, t, m, count, ctx);
-        }
-        if (fits < 0) return fits;
-        if (!fits) continue;
-        best = *l;
-        uint64_t read = (uint64_t)l->blocks / cluster * l->columns * l->cols * 2;
-        if (l->columns == 1 || read <= weight_bytes / 8) break;
-    }
-    *l = best;
-    return best.cluster != 0;
+    l->stages = (uint32_t)kf_div_up(l->cols, t->stage_codes);
+    l->slices = (uint32_t)kf_div_up(l->cols, t->slice_codes);
+    int fits =
+        l->columns == 1 && t->stage_ring ? lay_out_column(l, t, m, weight_bytes, count, ctx) : 0;
+    return fits ? fits : lay_out_columns(l, t, m, weight_bytes, count, ctx);
 }
 
 /* --- formats and machines ------------------------------------------------------------------------
@@ -159,7 +177,8 @@ static int is_decoded_in_tiles(const kerf_format *f)
     case KERF_ELEM_MXI8:
     case KERF_ELEM_E2M3:
     case KERF_ELEM_E3M2:
-    case KERF_ELEM_F16: return f->geometry != KERF_GROUP_STRUCT;
+    case KERF_ELEM_F16:
+    case KERF_ELEM_BF16: return f->geometry != KERF_GROUP_STRUCT;
     default: return 0;
     }
 }
@@ -175,28 +194,31 @@ static unsigned scale_size(kerf_scale_kind k)
     }
 }
 
-/* What gemv_ring.cuh and gemv_scales.cuh say when they are compiled for the format. */
+/* What gemv_quarters.cuh and gemv_slices.cuh say when they are compiled for the format. */
 kf_gemv_tiling kf_gemv_tiling_of(const kerf_format *f)
 {
     kf_gemv_tiling none = {0};
     int has_groups = f->geometry == KERF_GROUP_BLOCK || f->geometry == KERF_GROUP_FLAT ||
                      f->geometry == KERF_GROUP_TILE;
     if (!is_decoded_in_tiles(f)) return none;
-    unsigned row_bytes = f->bits == 6 ? 192 : 256, pitch = f->bits == 6 ? 208 : row_bytes;
-    unsigned depth = f->bits == 6 ? 3 : 2, steps = f->bits == 4 ? 2 : 1;
-    unsigned stage = row_bytes * 8 / f->bits;
-    unsigned groups = has_groups && f->group ? stage / steps / f->group : 0;
+    unsigned slice = f->bits == 16 ? 128 : 256, stage = (f->bits == 6 ? 192 : 256) * 8 / f->bits;
     if (has_groups && f->group == 16 && f->scale != KERF_SCALE_E4M3) return none;
-    if (has_groups && f->group != 16 && (groups < 1 || f->group % 32)) return none;
-    int has_table = f->element == KERF_ELEM_NF4;
-    unsigned row_scales = has_groups && f->group ? stage / f->group * scale_size(f->scale) : 0;
-    unsigned scales = f->geometry == KERF_GROUP_TILE ? 64 : KF_GEMV_TILE * row_scales;
+    if (has_groups && f->group != 16 && (slice < f->group || f->group % 32)) return none;
+    unsigned size = has_groups ? scale_size(f->scale) : 0, group = has_groups ? f->group : stage;
+    unsigned stage_scales = stage / group * size, slice_scales = slice / group * size;
+    unsigned stage_unit = KF_GEMV_TILE * stage * f->bits / 8;
+    unsigned slice_unit = KF_GEMV_TILE * (slice * f->bits / 8 + (f->bits == 6 ? 16 : 0));
+    int is_shared = f->geometry == KERF_GROUP_TILE; /* a row of scales, by all rows of a unit */
+    stage_unit += is_shared ? 64 : KF_GEMV_TILE * stage_scales;
+    slice_unit += ((is_shared ? 1 : KF_GEMV_TILE) * slice_scales + 127) / 128 * 128;
+    int has_table = f->element == KERF_ELEM_NF4, has_column = f->element != KERF_ELEM_BF16;
     return (kf_gemv_tiling){.stage_codes = stage,
-                            .ring_bytes = KF_GEMV_WARPS * depth * KF_GEMV_TILE * pitch,
+                            .stage_ring = has_column ? KF_GEMV_WARPS * 2 * stage_unit : 0,
+                            .stage_scales = stage_scales < 16 ? stage_scales : 16,
+                            .slice_codes = slice,
+                            .slice_ring = (f->bits == 4 ? 3 : 2) * slice_unit,
+                            .slice_scales = slice_scales < 16 ? slice_scales : 16,
                             .table_bytes = has_table ? 32768 : 0,
-                            .scale_bytes = groups * scale_size(f->scale),
-                            .column_ring = KF_GEMV_WARPS * 2 * (KF_GEMV_TILE * row_bytes + scales),
-                            .column_row = row_scales < 16 ? row_scales : 16,
                             .rounding = has_table ? 0x1p-11 : 0};
 }
 
@@ -256,28 +278,29 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
     }
     if (!t.stage_codes || row_bytes % 16) return KERF_OK;
     kf_gemv_layout l = {.tiles = (uint32_t)kf_div_up(rows, KF_GEMV_TILE),
-                        .stages = (uint32_t)kf_div_up(cols, t.stage_codes),
                         .columns = columns,
                         .pair = 1,
                         .cols = cols};
-    int wide = row_groups * scale_size(f->scale) % (t.scale_bytes ? t.scale_bytes : 1) == 0;
-    if (f->second == KERF_SECOND_NESTED && !wide) return KERF_OK;
+    uint64_t row_scales = row_groups * scale_size(f->scale);
+    if (f->second == KERF_SECOND_NESTED && row_scales % t.slice_scales) return KERF_OK;
     if (kf_gemv_lay_out(&l, &t, m, g.bytes, count_all, NULL) < 1) return KERF_OK;
 
-    enum { THREADS = 32 * KF_GEMV_WARPS, OCTETS_OF_A_ROUND = 4 };
-    uint64_t stages = l.rank_stages + (l.rank_rest > 0), inputs = stages * t.stage_codes;
-    uint64_t row_scales = row_groups * scale_size(f->scale);
-    int astray = l.is_column ? row_scales % 4 != 0 : !wide;
-    int inside =
-        cols % t.stage_codes || (l.is_column && row_scales % (t.column_row ? t.column_row : 1));
-    out->end = astray                                      ? KF_GEMV_END_SCALES
-               : inside || (!l.is_column && f->bits == 16) ? KF_GEMV_END_X
-                                                           : KF_GEMV_END_WHOLE;
+    unsigned unit = l.is_column ? t.stage_codes : t.slice_codes;
+    unsigned copy = l.is_column ? t.stage_scales : t.slice_scales;
+    out->end = row_scales % 4                                         ? KF_GEMV_END_SCALES
+               : cols % unit || (copy != 0 && row_scales % copy != 0) ? KF_GEMV_END_X
+                                                                      : KF_GEMV_END_WHOLE;
     out->per_sm = l.per_sm;
     out->resident = resident_blocks(&l, m);
-    out->inputs = (double)inputs * columns;
-    out->rounds = (double)kf_div_up(inputs / 8 * columns,
-                                    l.is_column ? THREADS * OCTETS_OF_A_ROUND : THREADS);
-    out->stages = (double)kf_div_up(l.most * stages, KF_GEMV_WARPS);
+    enum { THREADS = 32 * KF_GEMV_WARPS, OCTETS_OF_A_ROUND = 4 };
+    if (l.is_column) {
+        out->inputs = (double)l.stages * t.stage_codes;
+        out->rounds = (double)kf_div_up((uint64_t)out->inputs / 8, THREADS * OCTETS_OF_A_ROUND);
+        out->stages = (double)kf_div_up((uint64_t)l.most * l.stages, KF_GEMV_WARPS);
+    } else {
+        out->inputs = (double)l.warps * t.slice_codes * columns;
+        out->rounds = (double)l.passes;
+        out->stages = (double)l.most * l.passes;
+    }
     return KERF_OK;
 }

@@ -15,15 +15,16 @@ extern "C" {
 
 enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 }; /* of a block; rows */
 
-/* How the tiled kernel takes a format; all zeros where it does not. */
+/* How the kernels for tiles take a format; all zeros where they do not. */
 typedef struct kf_gemv_tiling {
-    unsigned stage_codes; /* of a row                                              */
-    unsigned ring_bytes;  /* of shared memory, for all warps                       */
-    unsigned table_bytes; /* of shared memory                                      */
-    unsigned scale_bytes; /* of a row of a step; 0: none are read on the way       */
-    unsigned column_ring; /* as ring_bytes, for one column of x                    */
-    unsigned column_row;  /* bytes of scales of a row of a stage, in one copy      */
-    double rounding;      /* what weights lose: relative                           */
+    unsigned stage_codes;  /* of a row of a unit, for one column of x             */
+    unsigned stage_ring;   /* bytes of shared memory, for all warps; 0: none such */
+    unsigned stage_scales; /* bytes of scales of a row of a unit, in one copy     */
+    unsigned slice_codes;  /* the same for several columns                        */
+    unsigned slice_ring;   /* for one warp                                        */
+    unsigned slice_scales;
+    unsigned table_bytes; /* of shared memory                                     */
+    double rounding;      /* what weights lose: relative                          */
 } kf_gemv_tiling;
 
 /* What the device is. */
@@ -35,14 +36,14 @@ typedef struct kf_gemv_machine {
 
 typedef struct kf_gemv_layout {
     /* what there is to do */
-    uint32_t tiles, stages; /* of all parts; of a row                                  */
-    uint32_t columns;       /* of x                                                    */
-    uint32_t pair;          /* tiles that stay together: 2 with SwiGLU, else 1         */
+    uint32_t tiles;   /* of all parts                               */
+    uint32_t columns; /* of x                                       */
+    uint32_t pair;    /* tiles that stay together: 2 with SwiGLU, else 1 */
     uint64_t cols;
-    int is_column; /* the kernel for one column of x */
     /* what was decided: see kf_gemv_job */
-    uint32_t cluster, team_tiles, team_rest, rank_stages, rank_rest, x_pitch, most;
-    uint32_t x_at, slots_at, rows_at, table_at;
+    int is_column; /* the kernel for one column of x */
+    uint32_t stages, slices, cluster, passes, warps, team_tiles, team_rest, most;
+    uint32_t x_at, sums_at, own_at, slots_at, rows_at, table_at;
     unsigned blocks, shared_bytes;
     unsigned per_sm; /* blocks that a multiprocessor is meant to have */
 } kf_gemv_layout;

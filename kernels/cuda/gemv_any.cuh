@@ -1,12 +1,12 @@
-/* gemv_any.cuh - y = W x for every format and shape, an element at a time through the block
- * arithmetic: what the tiled kernel declines. A warp takes a row, its lanes every 32nd element; the
- * order of sums is fixed. */
+/* gemv_any.cuh - y = w x for every format and shape, an element at a time through the block
+ * arithmetic: what the kernels for tiles decline. A warp takes a row, its lanes every 32nd element;
+ * the order of sums is fixed. */
 #include "cpu/matrix.h"
 
 namespace
 {
 
-constexpr int ANY_WARPS = 8;
+constexpr int ANY_WARPS = KF_GEMV_WARPS;
 
 __device__ __forceinline__ float any_number(kerf_dtype t, const uint8_t *p, uint64_t i)
 {

@@ -21,7 +21,7 @@
  * What binds: integer instructions. An E2M1 code costs 1.1 of them, of 4 that a lane may issue
  * while its bits arrive, and half as many pipes; hence large units, whose bookkeeping is a tenth.
  *
- * Several columns (gemv_tiles.cuh) take codes, x and scales in other orders. */
+ * Several columns (gemv_columns.cuh) take codes, x and scales in other orders. */
 #ifndef KERF_GEMV_COLUMN_CUH
 #define KERF_GEMV_COLUMN_CUH
 
@@ -47,32 +47,10 @@ struct column_worker {
     float offset;
 };
 
-__device__ __forceinline__ uint4 shared_piece(uint32_t at)
-{
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(at));
-    return v;
-}
-
 /* The lane's scales of a row, in the order of its octets. */
 __device__ __forceinline__ void load_own(uint32_t w[OWN_WORDS], uint32_t at, uint32_t lane)
 {
-    if constexpr (OWN_BYTES == 8)
-        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                     : "=r"(w[0]), "=r"(w[OWN_WORDS - 1])
-                     : "r"(at));
-    else if constexpr (OWN_BYTES == 4)
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(w[0]) : "r"(at));
-    else if constexpr (OWN_BYTES == 2)
-        asm volatile("{.reg .b16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h;}"
-                     : "=r"(w[0])
-                     : "r"(at));
-    else
-        asm volatile("{.reg .b16 h; ld.shared.u8 h, [%1]; cvt.u32.u16 %0, h;}"
-                     : "=r"(w[0])
-                     : "r"(at));
+    shared_bytes<OWN_BYTES>(w, at);
     /* Pieces that are exchanged bring their groups along. */
     constexpr int of_piece = PIECE_OCTETS >= OWN_OCTETS ? OWN_BYTES / QUARTER_PIECES : 0;
     if constexpr (TWISTED && of_piece > 0 && OWN_GROUPS >= QUARTER_PIECES) {
@@ -86,28 +64,6 @@ __device__ __forceinline__ bool is_odd_e8m0(uint32_t w)
 {
     constexpr uint32_t past = OWN_BYTES >= 4 ? 0 : ~0u << OWN_BYTES * 8;
     return has_zero_byte(w | (past & 0x7f7f7f7fu)) || has_zero_byte(~w | past);
-}
-
-/* Scale i of those in w. */
-__device__ __forceinline__ float own_scale_at(const uint32_t w[OWN_WORDS], int i, float second,
-                                              float offset)
-{
-    if constexpr (KF_ROW.scale == KERF_SCALE_F32) {
-        return __uint_as_float(w[i]);
-    } else if constexpr (KF_ROW.scale == KERF_SCALE_F16) {
-        return __half2float(__ushort_as_half((unsigned short)(w[i / 2] >> 16 * (i % 2))));
-    } else if constexpr (KF_ROW.scale == KERF_SCALE_BF16) {
-        return __uint_as_float(i % 2 ? w[i / 2] & 0xffff0000u : w[i / 2] << 16);
-    } else if constexpr (KF_ROW.scale == KERF_SCALE_E4M3) {
-        uint32_t two = i % 4 < 2 ? halves_of_e4m3(w[i / 4]) : upper_halves_of_e4m3(w[i / 4]);
-        return i % 2 ? __high2float(as_half2(two)) : __low2float(as_half2(two));
-    } else if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
-        uint32_t word = w[i / 4], at = 8 * (i % 4);
-        return __uint_as_float((at <= 16 ? word << (23 - at) : word >> (at - 23)) & 0x7f800000u);
-    } else {
-        kf_scale stored = {w[i / 4] >> 8 * (i % 4) & 0xff, 0};
-        return kf_dequant_init(KF_ROW, stored, second, offset).scale;
-    }
 }
 
 /* minus_1024() of the lane's group i. */
@@ -155,12 +111,12 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
         if constexpr (KF_ROW.scale != KERF_SCALE_E4M3)
 #pragma unroll
             for (int i = 0; i < 2 * OWN_GROUPS; i++)
-                plain[i % 2][i / 2] = own_scale_at(w[i % 2], i / 2, b.second[i % 2], me.offset);
+                plain[i % 2][i / 2] = scale_in<true>(w[i % 2], i / 2, b.second[i % 2], me.offset);
         if constexpr (KF_ROW.scale == KERF_SCALE_E8M0)
             if (is_odd_e8m0(w[0][0]) || is_odd_e8m0(w[1][0]))
 #pragma unroll
                 for (int i = 0; i < 2 * OWN_GROUPS; i++)
-                    plain[i % 2][i / 2] = kf_e8m0_decode(w[i % 2][0] >> i / 2 * 8 & 0xff);
+                    plain[i % 2][i / 2] = scale_in<false>(w[i % 2], i / 2, 0, 0);
     }
     constexpr int AT_ONCE = BITS == 6 ? QUARTER_PIECES : 1; /* pieces */
     constexpr int TURNS = QUARTER_PIECES / AT_ONCE, TURN_OCTETS = OCTETS / TURNS;
@@ -196,7 +152,7 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
                 float f[2];
 #pragma unroll
                 for (int row = 0; row < 2; row++)
-                    f[row] = KF_ROW.scale == KERF_SCALE_E4M3 ? own_scale_at(w[row], group, 0, 0)
+                    f[row] = KF_ROW.scale == KERF_SCALE_E4M3 ? scale_in<true>(w[row], group, 0, 0)
                                                              : plain[row][group];
                 sum[0] = __fmaf_rn(c[0], f[0], sum[0]);
                 sum[1] = __fmaf_rn(c[2], f[1], sum[1]);
@@ -205,12 +161,18 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
     }
 }
 
-/* Which warps have a part of a tile, a bit for each. */
-__device__ __forceinline__ void prepare_masks(const column_span &s, uint32_t *masks)
+/* Where warp w of the block begins in n units. */
+__device__ __forceinline__ uint32_t cut(uint32_t n, uint32_t w)
 {
-    uint32_t units = s.tiles * s.stages;
+    return n * w / WARPS;
+}
+
+/* Which warps have a part of a tile, a bit for each. */
+__device__ __forceinline__ void prepare_masks(const team_span &s, uint32_t stages, uint32_t *masks)
+{
+    uint32_t units = s.tiles * stages;
     for (uint32_t tile = threadIdx.x; tile < s.tiles; tile += THREADS) {
-        uint32_t from = tile * s.stages, to = from + s.stages, mask = 0;
+        uint32_t from = tile * stages, to = from + stages, mask = 0;
         for (uint32_t w = 0; w < WARPS; w++)
             if (max(cut(units, w), from) < min(cut(units, w + 1), to)) mask |= 1u << w;
         masks[tile] = mask;
@@ -248,7 +210,7 @@ __device__ __forceinline__ void leave_run(float *slot, uint32_t lane, float sum[
 }
 
 /* y of the block's rows, a thread each. */
-__device__ __forceinline__ void write_rows(const kf_gemv_job &j, const column_span &s,
+__device__ __forceinline__ void write_rows(const kf_gemv_job &j, const team_span &s,
                                            const float *slots, const float *factors,
                                            const uint32_t *masks, float back)
 {
@@ -287,11 +249,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     if (threadIdx.x < PART_WORDS)
         ((uint32_t *)parts)[threadIdx.x] = ((const uint32_t *)j.part)[threadIdx.x];
     if (threadIdx.x == 0) largest = 0;
-    uint32_t unit = j.swiglu ? 2 : 1,
-             tile0 = blockIdx.x * j.team_tiles + min(blockIdx.x, j.team_rest);
-    column_span s = {tile0 * unit,  (j.team_tiles + (blockIdx.x < j.team_rest)) * unit,
-                     j.rank_stages, parts,
-                     j.parts,       j.swiglu};
+    team_span s = span_of(j, blockIdx.x, parts);
     float *slots = (float *)(shared + j.slots_at);
     float *factors = (float *)(shared + j.rows_at);
     uint32_t *zeros = (uint32_t *)(factors + j.most * TILE), *masks = zeros + j.most * TILE;
@@ -299,11 +257,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     if (!j.constant_weights) wait_previous();
     __syncthreads();
 
-    uint32_t units = s.tiles * s.stages, first = cut(units, warp);
+    uint32_t units = s.tiles * j.stages, first = cut(units, warp);
     unit_feed feed;
     feed.left = cut(units, warp + 1) - first;
-    feed.tile = s.stages ? first / s.stages : 0;
-    feed.stage = first - feed.tile * s.stages;
+    feed.tile = j.stages ? first / j.stages : 0;
+    feed.stage = first - feed.tile * j.stages;
     uint32_t left = feed.left, tile = feed.tile, stage = feed.stage;
     if (left) feed.aim(j, s, lane);
 #pragma unroll 1
@@ -315,13 +273,13 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     if (left) fetch_beside(now, j, s, tile, stage, lane);
     uint8_t *nothing = shared + j.table_at - (X_STAGE + 64);
     if (threadIdx.x < X_STAGE / 16) ((uint4 *)nothing)[threadIdx.x] = {0, 0, 0, 0};
-    prepare_masks(s, masks);
-    prepare_rows(j, {s.tile, s.tiles, 0, s.stages}, factors, zeros);
+    prepare_masks(s, j.stages, masks);
+    prepare_rows(j, s, factors, zeros);
     prepare_table((uint32_t *)(shared + j.table_at));
     touch_constants(j);
     if (j.constant_weights) wait_previous();
     float back =
-        stage_column(j, (uint4 *)(shared + j.x_at), s.stages * (STAGE_CODES / 8), &largest);
+        stage_column(j, (uint4 *)(shared + j.x_at), j.stages * (STAGE_CODES / 8), &largest);
 
     column_worker me;
     bool live = lane / 4 == lane % 4 * 2;
@@ -345,7 +303,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
             if constexpr (KF_ROW.zero == KERF_ZERO_F32)
                 me.offset = __ldg((const float *)s.part[s.at(tile).part].plane[KERF_PLANE_ZEROS]);
         }
-        fresh = stage + 1 == s.stages;
+        fresh = stage + 1 == j.stages;
         if (left > 1) fetch_beside(then, j, s, tile + fresh, fresh ? 0 : stage + 1, lane);
         wait_unit();
         consume_unit(me, ring + slot, x, now, sum, whole);

@@ -14,12 +14,6 @@
 namespace
 {
 
-/* The element of eight that is the i-th of a lane. */
-__device__ __forceinline__ constexpr int octet_order(int i)
-{
-    return WAY == WAY_E2M1 || WAY == WAY_NIBBLE ? order(0, i) : i;
-}
-
 /* Place i of x in shared memory has the octet that begins with element: [stage][octet][quarter]. */
 __device__ __forceinline__ uint32_t octet_at(uint32_t i)
 {
@@ -28,26 +22,19 @@ __device__ __forceinline__ uint32_t octet_at(uint32_t i)
     return stage * STAGE_CODES + t * QUARTER_CODES + o * 8;
 }
 
-__device__ __forceinline__ uint4 octet_in_order(const uint32_t w[4])
-{
-    uint32_t v[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int a = octet_order(2 * i), b = octet_order(2 * i + 1);
-        v[i] = __byte_perm(w[a / 2], w[b / 2], (a % 2 ? 0x32 : 0x10) | (b % 2 ? 0x7600 : 0x5400));
-    }
-    return {v[0], v[1], v[2], v[3]};
-}
-
 /* Elements at the end of x, or askew, or of 32 bits. */
 __device__ __noinline__ uint4 octet_slowly(const kf_gemv_job &j, uint32_t k, float factor)
 {
     float v[8];
     for (int e = 0; e < 8; e++) v[e] = k + e < j.cols ? x_at(j, k + e) : 0.0f;
-    __half2 h[4];
+    uint32_t w[4];
 #pragma unroll
-    for (int e = 0; e < 4; e++) h[e] = __floats2half2_rn(v[2 * e] * factor, v[2 * e + 1] * factor);
-    return octet_in_order((const uint32_t *)h);
+    for (int e = 0; e < 4; e++) {
+        __half2 h = __floats2half2_rn(v[2 * e] * factor, v[2 * e + 1] * factor);
+        w[e] = *(uint32_t *)&h;
+    }
+    put_in_order(w);
+    return {w[0], w[1], w[2], w[3]};
 }
 
 constexpr int BATCH = 4; /* octets of a thread that are loaded before the first is used */
@@ -61,14 +48,6 @@ __device__ __forceinline__ void load_batch(const kf_gemv_job &j, uint32_t first,
         v[u] = {0, 0, 0, 0};
         if (i < octets && k < j.cols) v[u] = __ldcg((const uint4 *)((const uint16_t *)j.x + k));
     }
-}
-
-/* The largest finite magnitude of two bfloat16, as the upper half of a float. */
-__device__ __forceinline__ uint32_t larger_bf16(uint32_t most, uint32_t pair)
-{
-    uint32_t low = pair << 16 & 0x7fffffff, high = pair & 0x7fff0000;
-    if (low < 0x7f800000) most = max(most, low);
-    return high < 0x7f800000 ? max(most, high) : most;
 }
 
 /* x of the whole block, in order; returns the factor that makes up for what its numbers were
@@ -96,7 +75,7 @@ __device__ __forceinline__ float stage_column(const kf_gemv_job &j, uint4 *to, u
             if (threadIdx.x % 32 == 0 && most) atomicMax(largest, most);
             if (octets > BATCH * THREADS) load_batch(j, threadIdx.x, octets, v);
         } else {
-            measure_x(j, 0, j.cols, largest);
+            measure_x(j, largest);
         }
         __syncthreads();
         factor = kf_exp2(x_shift(*largest));
@@ -112,7 +91,8 @@ __device__ __forceinline__ float stage_column(const kf_gemv_job &j, uint4 *to, u
                 if (!is_half)
 #pragma unroll
                     for (int k = 0; k < 4; k++) w[k] = half_pair(j, w[k], factor);
-                if (i < octets) to[i] = octet_in_order(w);
+                put_in_order(w);
+                if (i < octets) to[i] = {w[0], w[1], w[2], w[3]};
             }
         }
     } else {

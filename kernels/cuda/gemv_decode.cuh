@@ -12,7 +12,7 @@
  *   6 bits        spread to bytes, then as E4M3 and E5M2
  *   4 bits, int   as 1024 + u and 1024 + 16 u
  *   4 bits, NF4   a table of all 256 pairs in shared memory, one copy for each bank
- *   16 bits       as they are
+ *   16 bits       as they are; bfloat16 meets an x of two parts, each a bfloat16
  *
  * The power of two by which a way is off, UNIT, is made up for at the end of a row. */
 #ifndef KERF_GEMV_DECODE_CUH
@@ -34,7 +34,8 @@ enum way {
     WAY_BYTE,
     WAY_E2M3,
     WAY_E3M2,
-    WAY_HALF
+    WAY_HALF,
+    WAY_BF16
 };
 
 constexpr way way_of(kf_spec s)
@@ -52,6 +53,7 @@ constexpr way way_of(kf_spec s)
     case KERF_ELEM_E2M3: return WAY_E2M3;
     case KERF_ELEM_E3M2: return WAY_E3M2;
     case KERF_ELEM_F16: return WAY_HALF;
+    case KERF_ELEM_BF16: return WAY_BF16;
     default: return WAY_NONE;
     }
 }

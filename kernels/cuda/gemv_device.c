@@ -44,18 +44,21 @@ static kerf_status ask_machine(int ordinal, kf_gemv_machine *out, kerf_error *er
 static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_layout *l)
 {
     kf_gemv_job *j = &p->job;
-    j->is_column = l->is_column;
-    j->cluster = l->cluster;
     j->team_tiles = l->team_tiles;
     j->team_rest = l->team_rest;
-    j->rank_stages = l->rank_stages;
-    j->rank_rest = l->rank_rest;
-    j->x_pitch = l->x_pitch;
     j->most = l->most;
-    j->x_at = l->x_at;
     j->slots_at = l->slots_at;
     j->rows_at = l->rows_at;
     j->table_at = l->table_at;
+    j->is_column = l->is_column;
+    j->stages = l->stages;
+    j->x_at = l->x_at;
+    j->slices = l->slices;
+    j->cluster = l->cluster;
+    j->passes = l->passes;
+    j->warps = l->warps;
+    j->sums_at = l->sums_at;
+    j->own_at = l->own_at;
     p->tiled = (kf_gemv_grid){l->blocks, l->shared_bytes, m->most_shared, 0};
 }
 
@@ -86,11 +89,8 @@ static int choose_layout(device_plan *p, const kf_gemv_machine *m, uint64_t weig
 {
     const kf_gemv_job *j = &p->job;
     preparation a = {p, m, err, KERF_OK};
-    kf_gemv_layout l = {.tiles = j->tiles,
-                        .stages = j->stages,
-                        .columns = j->columns,
-                        .pair = j->swiglu ? 2 : 1,
-                        .cols = j->cols};
+    kf_gemv_layout l = {
+        .tiles = j->tiles, .columns = j->columns, .pair = j->swiglu ? 2 : 1, .cols = j->cols};
     int fits = kf_gemv_lay_out(&l, &p->launches->tiling, m, weight_bytes, count_clusters, &a);
     if (fits > 0) fits = count_clusters(&a, &l); /* the last that was tried may be another */
     *status = a.status;
@@ -139,19 +139,18 @@ static int plan_tiles(device_plan *p, const kerf_gemv *plan, const kf_gemv_machi
         tiles += (j->part[i].rows + KF_GEMV_TILE - 1) / KF_GEMV_TILE;
         j->part[i].tiles = (uint32_t)tiles;
     }
-    unsigned per_step = t->scale_bytes ? t->scale_bytes : 1;
-    j->tiles = (uint32_t)tiles;
-    j->stages = (j->cols + t->stage_codes - 1) / t->stage_codes;
     unsigned row_scales = (unsigned)j->row_groups * bytes_of(plan, KERF_PLANE_SCALES);
-    j->wide = row_scales % per_step == 0;
-    j->whole =
-        j->cols % t->stage_codes == 0 && row_scales % (t->column_row ? t->column_row : 1) == 0;
-    j->words = row_scales % 4 == 0;
-    int straddles = f->second == KERF_SECOND_NESTED && !j->wide;
+    int straddles =
+        f->second == KERF_SECOND_NESTED && t->slice_scales && row_scales % t->slice_scales;
+    j->tiles = (uint32_t)tiles;
     if (tiles == 0 || straddles || !choose_layout(p, m, bytes, err, status)) {
         *j = job;
         return 0;
     }
+    unsigned unit = j->is_column ? t->stage_codes : t->slice_codes;
+    unsigned copy = j->is_column ? t->stage_scales : t->slice_scales;
+    j->whole = j->cols % unit == 0 && (copy == 0 || row_scales % copy == 0);
+    j->words = row_scales % 4 == 0;
     return 1;
 }
 
@@ -236,10 +235,10 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
     j.aligned = 1;
     for (unsigned i = 0; i < j.parts; i++) {
         j.aligned = j.aligned && is_aligned(j.part[i].plane[KERF_PLANE_CODES]);
-        j.wide = j.wide && is_aligned(j.part[i].plane[KERF_PLANE_SCALES]);
+        j.whole = j.whole && is_aligned(j.part[i].plane[KERF_PLANE_SCALES]);
         j.words = j.words && (uintptr_t)j.part[i].plane[KERF_PLANE_SCALES] % 4 == 0;
     }
-    j.whole = j.whole && j.aligned && j.wide;
+    j.whole = j.whole && j.aligned;
     j.x_wide = is_aligned(j.x) && j.x_stride * size % 16 == 0;
     if (p->any.blocks == 0) return KERF_OK;
 

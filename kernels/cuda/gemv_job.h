@@ -32,22 +32,26 @@ typedef struct kf_gemv_job {
     float alpha;
     kerf_dtype x_type, y_type;
     int swiglu, constant_weights;
-    /* of the tiled kernel */
-    uint32_t tiles;                  /* of all parts                                      */
-    uint32_t stages;                 /* of a row                                          */
-    uint32_t cluster;                /* blocks that share rows, each a part of the cols   */
-    uint32_t team_tiles, team_rest;  /* of a cluster; the first `rest` have one more:     */
-                                     /* pairs of gate and up, with swiglu                 */
-    uint32_t rank_stages, rank_rest; /* the same for the stages of a block in its cluster */
-    uint32_t x_pitch;                /* bytes from one column of x to the next            */
-    uint32_t most;                   /* tiles of a cluster, at most                       */
-    int aligned;                     /* codes begin at multiples of 16 bytes              */
-    int wide;                        /* scales of a stage are whole and aligned           */
-    int x_wide;                      /* so is every vector of x                           */
-    int is_column;                   /* the kernel for one column of x                    */
-    int whole;                       /* rows end with a stage, and all copies are aligned */
-    int words;                       /* rows of scales begin at multiples of 4 bytes      */
-    uint32_t x_at, slots_at, rows_at, table_at; /* offsets in shared memory                 */
+    /* of both kernels for tiles of 16 rows */
+    uint32_t tiles;                       /* of all parts                                     */
+    uint32_t team_tiles, team_rest;       /* of a block or cluster; the first `rest` have one */
+                                          /* more: pairs of gate and up, with swiglu          */
+    uint32_t most;                        /* tiles of a block or cluster, at most             */
+    int aligned;                          /* codes begin at multiples of 16 bytes             */
+    int words;                            /* rows of scales begin at multiples of 4 bytes     */
+    int whole;                            /* rows end with a unit, and all copies are aligned */
+    int x_wide;                           /* every vector of x is aligned                     */
+    uint32_t slots_at, rows_at, table_at; /* offsets in shared memory                   */
+    /* of the kernel for one column of x */
+    int is_column;
+    uint32_t stages; /* of a row */
+    uint32_t x_at;
+    /* of the kernel for several */
+    uint32_t slices;  /* of a row                                           */
+    uint32_t cluster; /* blocks that share rows, a power of two             */
+    uint32_t passes;  /* over the rows                                      */
+    uint32_t warps;   /* of a block that have slices                        */
+    uint32_t sums_at, own_at;
 } kf_gemv_job;
 
 typedef struct kf_gemv_grid {

@@ -12,6 +12,11 @@
 namespace
 {
 
+constexpr int ROW_STAGE = BITS == 6 ? 192 : 256; /* bytes of a row of a unit */
+constexpr int STAGE_CODES = BITS ? ROW_STAGE * 8 / BITS : 1;
+constexpr int PIECES = ROW_STAGE / 16;
+constexpr int ROWS_AT_ONCE = 2, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
+
 constexpr int ON_THE_WAY = 2; /* units of a warp */
 
 constexpr int QUARTER = ROW_STAGE / 4;         /* bytes */
@@ -21,8 +26,7 @@ constexpr int OCTETS = QUARTER_CODES / 8;      /* of a quarter */
 constexpr int PIECE_OCTETS = OCTETS > QUARTER_PIECES ? OCTETS / QUARTER_PIECES : 1; /* but 6 bits */
 
 constexpr int STAGE_GROUPS = HAS_GROUPS ? STAGE_CODES / (int)KF_ROW.group : 0;
-constexpr int ROW_SCALES = STAGE_GROUPS * SCALE_SIZE; /* bytes of a row of a stage */
-constexpr bool SHARED_ROW = KF_ROW.geometry == KERF_GROUP_TILE;
+constexpr int ROW_SCALES = STAGE_GROUPS * SCALE_SIZE;          /* bytes of a row of a stage */
 constexpr int SCALE_PIECE = ROW_SCALES < 16 ? ROW_SCALES : 16; /* of a copy */
 constexpr int ROW_PIECES = HAS_GROUPS ? ROW_SCALES / SCALE_PIECE : 1;
 constexpr int SCALE_LANES = !HAS_GROUPS ? 0 : SHARED_ROW ? 1 : TILE * ROW_PIECES;
@@ -64,26 +68,6 @@ __device__ __forceinline__ uint32_t own_place(uint32_t lane)
 
 /* --- units into shared memory ---------------------------------------------------------------- */
 
-/* N bytes, or as many zeros. */
-template <int N>
-__device__ __forceinline__ void copy_scales(uint32_t to, const void *from, bool valid)
-{
-    if constexpr (N == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                     "r"(valid ? 16 : 0)
-                     : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from),
-                     "r"(valid ? N : 0), "n"(N)
-                     : "memory");
-}
-
-/* Four bytes that are not at a multiple of four; those past `have` are zero. */
-__device__ __forceinline__ void copy_word(uint32_t to, const uint8_t *from, int have)
-{
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(bytes_at(from, have)) : "memory");
-}
-
 /* The edges of a matrix: rows past the last, stages that a row ends in, planes that lie askew.
  * `codes`: the lane's first piece; `scales`: of the stage, in the first row of the tile. */
 __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint32_t lane,
@@ -116,24 +100,6 @@ __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint3
     }
 }
 
-/* What there is to do for a block, and its matrices: the first look at a line of constant memory
- * takes as long as one at the second level of the cache. */
-struct column_span {
-    uint32_t tile, tiles, stages;
-    const kf_gemv_matrix *part; /* in shared memory */
-    uint32_t parts;
-    int swiglu;
-
-    __device__ __forceinline__ place at(uint32_t i) const
-    {
-        i += tile;
-        if (swiglu) return {i % 2, i / 2 * TILE};
-        uint32_t p = 0, before = 0;
-        while (p + 1 < parts && i >= part[p].tiles) before = part[p++].tiles;
-        return {p, (i - before) * TILE};
-    }
-};
-
 /* A warp's run of units on their way into its ring. */
 struct unit_feed {
     uint32_t tile, stage, left;    /* units of the run */
@@ -141,7 +107,7 @@ struct unit_feed {
     uint32_t rows;                 /* of the matrix, from the tile on */
     bool plain;                    /* no edge anywhere in the tile */
 
-    __device__ __forceinline__ void aim(const kf_gemv_job &j, const column_span &s, uint32_t lane)
+    __device__ __forceinline__ void aim(const kf_gemv_job &j, const team_span &s, uint32_t lane)
     {
         struct place p = s.at(tile);
         const kf_gemv_matrix &m = s.part[p.part];
@@ -166,7 +132,7 @@ struct unit_feed {
     }
 
     /* The unit into the ring at `to`, and on to the next. */
-    __device__ __forceinline__ void fetch(const kf_gemv_job &j, const column_span &s, uint32_t to,
+    __device__ __forceinline__ void fetch(const kf_gemv_job &j, const team_span &s, uint32_t to,
                                           uint32_t lane)
     {
         if (plain) {
@@ -186,7 +152,7 @@ struct unit_feed {
         left--;
         codes += ROW_STAGE;
         if constexpr (HAS_GROUPS) scales += ROW_SCALES;
-        if (++stage == s.stages) {
+        if (++stage == j.stages) {
             stage = 0;
             tile++;
             if (left) aim(j, s, lane);
@@ -207,9 +173,8 @@ struct beside {
     float second[2];
 };
 
-__device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j,
-                                             const column_span &s, uint32_t tile, uint32_t stage,
-                                             uint32_t lane)
+__device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, const team_span &s,
+                                             uint32_t tile, uint32_t stage, uint32_t lane)
 {
     if constexpr ((HAS_ZEROS && HAS_GROUPS) || NESTED) {
         if (tile >= s.tiles) return;

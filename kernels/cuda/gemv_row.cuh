@@ -20,7 +20,7 @@ constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
 } // namespace
 
 #include "cuda/gemv_column.cuh"
-#include "cuda/gemv_tiles.cuh"
+#include "cuda/gemv_columns.cuh"
 #include "cuda/gemv_any.cuh"
 
 namespace
@@ -28,25 +28,25 @@ namespace
 
 typedef void (*kernel)(const kf_gemv_job);
 
-/* A template, so that rows without the tiled kernel do not make it. */
+/* A template, so that rows without the kernels for tiles do not make it. */
 template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
 {
     if constexpr (HERE) {
-        if (j->is_column) return gemv_column<ON_THE_WAY>;
-        if (j->columns <= 8) return gemv_tiles<1>;
-        return gemv_tiles<2>;
+        if constexpr (HAS_COLUMN)
+            if (j->is_column) return gemv_column<ON_THE_WAY>;
+        if (j->columns <= 8) return gemv_columns<1>;
+        return gemv_columns<2>;
     } else {
         return nullptr;
     }
 }
 
 /* At most two attributes. */
-cudaLaunchConfig_t config_of(const kf_gemv_job *j, const kf_gemv_grid *g, unsigned threads,
-                             cudaLaunchAttribute a[2])
+cudaLaunchConfig_t config_of(const kf_gemv_job *j, const kf_gemv_grid *g, cudaLaunchAttribute a[2])
 {
     cudaLaunchConfig_t c = {};
     c.gridDim = dim3(g->blocks);
-    c.blockDim = dim3(threads);
+    c.blockDim = dim3(THREADS);
     c.dynamicSmemBytes = g->shared_bytes;
     c.attrs = a;
     if (j->cluster > 1) {
@@ -62,11 +62,10 @@ cudaLaunchConfig_t config_of(const kf_gemv_job *j, const kf_gemv_grid *g, unsign
     return c;
 }
 
-cudaError_t launch(kernel k, const kf_gemv_job *j, const kf_gemv_grid *g, unsigned threads,
-                   cudaStream_t stream)
+cudaError_t launch(kernel k, const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t stream)
 {
     cudaLaunchAttribute a[2];
-    cudaLaunchConfig_t c = config_of(j, g, threads, a);
+    cudaLaunchConfig_t c = config_of(j, g, a);
     c.stream = stream;
     void *arguments[] = {const_cast<kf_gemv_job *>(j)};
     return cudaLaunchKernelExC(&c, (const void *)k, arguments);
@@ -82,26 +81,27 @@ cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
         (const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g->most_bytes);
     if (e != cudaSuccess || j->cluster == 1) return e;
     cudaLaunchAttribute a[2];
-    cudaLaunchConfig_t c = config_of(j, g, 32 * KF_GEMV_WARPS, a);
+    cudaLaunchConfig_t c = config_of(j, g, a);
     return cudaOccupancyMaxActiveClusters(clusters, (const void *)k, &c);
 }
 
 cudaError_t tiles(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
 {
-    return launch(tiles_for<TILED>(j), j, g, 32 * KF_GEMV_WARPS, s);
+    return launch(tiles_for<TILED>(j), j, g, s);
 }
 
 cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
 {
-    return launch(gemv_any, j, g, 32 * ANY_WARPS, s);
+    return launch(gemv_any, j, g, s);
 }
 
 constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0,
-                                   WARPS *DEPTH *STAGE_BYTES,
-                                   HAS_TABLE ? 32768 : 0,
-                                   SCALE_BYTES,
-                                   COLUMN_RING,
+                                   HAS_COLUMN ? COLUMN_RING : 0,
                                    SCALE_PIECE,
+                                   SLICE_CODES,
+                                   SLICE_DEPTH *SLICE_UNIT,
+                                   SLICE_SCALE_PIECE,
+                                   HAS_TABLE ? 32768 : 0,
                                    HAS_TABLE ? 0x1p-11 : 0};
 
 } // namespace

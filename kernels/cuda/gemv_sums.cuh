@@ -9,25 +9,8 @@
 namespace
 {
 
-/* --- sums ---------------------------------------------------------------------------------------
+/* --- y ------------------------------------------------------------------------------------------
  */
-
-/* A slot: [column][16 rows]. */
-template <int NB>
-__device__ __forceinline__ void leave(float *slot, uint32_t lane, float sum[NB][4])
-{
-    uint32_t g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int n = 0; n < NB; n++) {
-        float *column = slot + (8 * n + 2 * t) * TILE;
-        column[g] = sum[n][0], column[g + 8] = sum[n][2];
-        column[TILE + g] = sum[n][1], column[TILE + g + 8] = sum[n][3];
-#pragma unroll
-        for (int i = 0; i < 4; i++) sum[n][i] = 0;
-    }
-}
-
-template <int NB> constexpr uint32_t SLOT = TILE * 8 * NB; /* floats */
 
 __device__ __forceinline__ float load_y(const kf_gemv_job &j, const uint8_t *p, uint64_t i)
 {
@@ -65,24 +48,33 @@ __device__ __forceinline__ void finish(const kf_gemv_job &j, const kf_gemv_matri
     store_y(j, m.y, at, v);
 }
 
-__device__ __forceinline__ float load_remote(const float *p, uint32_t rank)
+/* The place of `p` in the shared memory of another block of the cluster. */
+__device__ __forceinline__ float *in_block(float *p, uint32_t rank)
 {
 #if __CUDA_ARCH__ >= 900
-    uint32_t here = (uint32_t)__cvta_generic_to_shared(p), there;
-    float v;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there) : "memory");
-    return v;
+    float *there;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(rank));
+    return there;
 #else
     (void)rank;
-    return *p;
+    return p;
 #endif
 }
 
-__device__ __forceinline__ void sync_cluster()
+/* Once all blocks of the cluster have arrived with STORED, what they stored before is seen. */
+template <bool STORED> __device__ __forceinline__ void arrive_at_cluster()
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+    if constexpr (STORED)
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    else
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+#endif
+}
+__device__ __forceinline__ void wait_for_cluster()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
 
@@ -104,11 +96,12 @@ __device__ __forceinline__ void wait_previous()
  */
 
 /* What a row's sum is multiplied by in the end, and its zero point, for each row of the block. */
-__device__ void prepare_rows(const kf_gemv_job &j, const span &s, float *factors, uint32_t *zeros)
+__device__ void prepare_rows(const kf_gemv_job &j, const team_span &s, float *factors,
+                             uint32_t *zeros)
 {
     for (uint32_t i = threadIdx.x; i < s.tiles * TILE; i += THREADS) {
-        place p = place_of(j, s.tile + i / TILE);
-        const kf_gemv_matrix &m = j.part[p.part];
+        place p = s.at(i / TILE);
+        const kf_gemv_matrix &m = s.part[p.part];
         uint32_t row = p.row + i % TILE;
         float f = UNIT;
         uint32_t zero = KF_ROW.element == KERF_ELEM_S4   ? 8

@@ -53,7 +53,8 @@ static void ends_of_rows(void **state)
         {"mxfp8-e4m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
         {"mxfp6-e2m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
         {"fp16", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE}},
-        {"bf16", {KF_GEMV_END_ANY, KF_GEMV_END_ANY, KF_GEMV_END_ANY}},
+        {"bf16", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE}},
+        {"ggml-q8_0", {KF_GEMV_END_ANY, KF_GEMV_END_ANY, KF_GEMV_END_ANY}},
     };
     static const uint64_t k[3] = {4096, 4352, 4224};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -98,13 +99,29 @@ static void work_of_the_busiest_warp(void **state)
     }
 }
 
-/* With 16 columns x is read by every block: clusters divide it. */
-static void clusters_divide_inputs(void **state)
+/* Of several columns a warp keeps 256 inputs each, a block has up to 8 warps, a cluster up to 8
+ * blocks; then rows are gone over again. */
+static void slices_of_inputs(void **state)
 {
     (void)state;
-    kf_gemv_outline one = outline("int8", 8192, 8192, 1), many = outline("int8", 8192, 8192, 16);
-    assert_true(many.inputs < 16 * one.inputs);
-    assert_true(many.inputs >= 2 * one.inputs);
+    static const struct {
+        unsigned n, k, columns, per_sm, resident;
+        double inputs, rounds, stages;
+    } rows[] = {
+        {4096, 2048, 16, 1, 2, 8 * 256 * 16, 1, 2},  /* 8 slices: a block; 256 tiles for 132   */
+        {4096, 4096, 16, 1, 2, 8 * 256 * 16, 1, 4},  /* 16 slices: 66 clusters of 2            */
+        {4096, 4096, 2, 1, 3, 8 * 256 * 2, 1, 4},    /* the same, with sums of half the size   */
+        {4096, 5120, 16, 2, 2, 5 * 256 * 16, 1, 4},  /* 20 slices: 66 clusters of 4, 21 MB     */
+        {4096, 16384, 16, 2, 2, 8 * 256 * 16, 1, 8}, /* 64 slices: 33 clusters of 8            */
+        {1024, 28672, 16, 2, 2, 7 * 256 * 16, 2, 4}, /* 112 slices: 33 clusters of 8, 2 passes */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kf_gemv_outline o = outline("fp8-e4m3", rows[i].n, rows[i].k, rows[i].columns);
+        if (o.per_sm != rows[i].per_sm || o.resident != rows[i].resident ||
+            o.inputs != rows[i].inputs || o.rounds != rows[i].rounds || o.stages != rows[i].stages)
+            fail_msg("%ux%u: %u %u %g %g %g", rows[i].n, rows[i].k, o.per_sm, o.resident, o.inputs,
+                     o.rounds, o.stages);
+    }
 }
 
 static void what_there_is_not(void **state)
@@ -126,7 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(machines_by_architecture), cmocka_unit_test(ends_of_rows),
-        cmocka_unit_test(work_of_the_busiest_warp), cmocka_unit_test(clusters_divide_inputs),
+        cmocka_unit_test(work_of_the_busiest_warp), cmocka_unit_test(slices_of_inputs),
         cmocka_unit_test(what_there_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

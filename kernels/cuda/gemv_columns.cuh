@@ -1,0 +1,395 @@
+/* gemv_columns.cuh - Y = W X for several columns of x: they stay, W passes by.
+ *
+ * A warp has a slice of the columns of W and keeps the same slice of all columns of x in registers,
+ * in the order that a tensor core takes as its second matrix. It goes down the rows: 16 rows of its
+ * slice at a time are decoded, multiplied, and left to be added to what the other warps made of the
+ * same rows. So x is read once by each warp and costs nothing per row, and all warps of a block
+ * have the same to do.
+ *
+ * A block of up to 8 warps has up to 8 slices. What is wider is divided among the blocks of a
+ * cluster (1, 2, 4 or 8), or, beyond that, taken in several passes over the rows. A cluster has a
+ * run of whole tiles of 16 rows.
+ *
+ *   weights of the first units are asked for     nothing here depends on x: a kernel may do all
+ *   row factors, tables                          this while the one before it still works
+ *   -- griddepcontrol.wait --
+ *   x into registers
+ *   units: shared memory -> codes -> halves -> mma.m16n8k16 with sums in fp32
+ *   sums of a tile -> shared memory; a tile later, warps added up -> the block that finishes the
+ * tile
+ *   -- the cluster's blocks are through --
+ *   blocks added up -> y
+ *
+ * All is added in the order of warps, passes and blocks: the same bits in every run.
+ *
+ * Scales. E4M3 scales of blocks of 16 are multiplied into the codes: both have so few bits that
+ * the half is exact. All others multiply the fp32 sum of their group. Those of rows and matrices
+ * are left to the end. */
+#ifndef KERF_GEMV_COLUMNS_CUH
+#define KERF_GEMV_COLUMNS_CUH
+
+#include "cuda/gemv_columns_x.cuh"
+#include "cuda/gemv_multiply.cuh"
+#include "cuda/gemv_slices.cuh"
+#include "cuda/gemv_sums.cuh"
+
+namespace
+{
+
+/* --- the product --------------------------------------------------------------------------------
+ */
+
+struct slice_worker {
+    uint32_t lane;
+    uint32_t place; /* of the lane's row of a matrix in a unit, pieces twisted by its row */
+    const uint32_t *table;
+    uint32_t zero[2]; /* minus_1024() of rows g, g + 8, where zeros are per row */
+};
+
+/* The codes of block b of a unit: rows g in a, g + 8 in b. */
+__device__ __forceinline__ void load_codes(uint32_t unit, uint32_t lane, uint32_t place, int block,
+                                           uint32_t a[4], uint32_t b[4], uint32_t kept[4])
+{
+    if constexpr (BITS == 6) {
+        /* Eight codes are six bytes: in two words, from the lower or the upper half of the first.
+         */
+        uint32_t t = lane % 4, at = unit + lane / 4 * SLICE_PITCH + block * 24 + (6 * t & ~3u);
+        uint32_t shift = t % 2 * 16;
+        uint32_t low = shared_word(at), high = shared_word(at + 4);
+        a[0] = __funnelshift_r(low, high, shift), a[1] = high >> shift;
+        low = shared_word(at + 8 * SLICE_PITCH), high = shared_word(at + 8 * SLICE_PITCH + 4);
+        b[0] = __funnelshift_r(low, high, shift), b[1] = high >> shift;
+    } else {
+        constexpr int per_load = BITS == 4 ? 2 : 1, loads = BITS == 16 ? 2 : 1;
+        if (BITS != 4 || block % 2 == 0) {
+#pragma unroll
+            for (int l = 0; l < loads; l++) {
+                uint32_t w[4], pair = block * loads / per_load + l;
+                load_matrices(w, unit + (place ^ pair * 32));
+                if constexpr (BITS == 4) {
+                    a[0] = w[0], b[0] = w[1], kept[0] = w[2], kept[1] = w[3];
+                } else {
+                    a[2 * l] = w[0], b[2 * l] = w[1], a[2 * l + 1] = w[2], b[2 * l + 1] = w[3];
+                }
+            }
+        } else {
+            a[0] = kept[0], b[0] = kept[1];
+        }
+    }
+}
+
+/* minus_1024() of the group that a block of a slice is in. */
+__device__ __forceinline__ uint32_t group_zero(uint32_t zeros, int block)
+{
+    constexpr uint32_t flip = KF_ROW.element == KERF_ELEM_S8 ? 0x80 : 0;
+    return minus_1024((zeros >> block / GROUP_BLOCKS * BITS & ((1u << BITS) - 1)) ^ flip);
+}
+
+template <int NB, bool PLAIN>
+__device__ __forceinline__ void
+consume_blocks(const slice_worker &me, uint32_t unit, const uint32_t x[X_PARTS * NB][BLOCKS][4],
+               const uint32_t w[2][SCALE_WORDS], const aside &more, float sum[NB][4])
+{
+    uint32_t kept[4];
+    __half2 scale_pairs[2][4];
+    if constexpr (SCALING == SCALING_CODES) {
+        uint32_t pick =
+            me.lane % 4 / 2 ? 0x7531 : 0x6420; /* a lane's eight are half a pair of 16s */
+#pragma unroll
+        for (int row = 0; row < 2; row++)
+            for (int i = 0; i < 2; i++) {
+                uint32_t four = __byte_perm(w[row][2 * i], w[row][2 * i + 1], pick);
+                scale_pairs[row][2 * i] = as_half2(halves_of_e4m3(four));
+                scale_pairs[row][2 * i + 1] = as_half2(upper_halves_of_e4m3(four));
+            }
+    }
+    float group[NB][4];
+#pragma unroll
+    for (int block = 0; block < BLOCKS; block++) {
+        uint32_t a[4], b[4], p[4], q[4];
+        load_codes(unit, me.lane, me.place, block, a, b, kept);
+        uint32_t zero[2] = {me.zero[0], me.zero[1]};
+        if constexpr (HAS_ZEROS && HAS_GROUPS)
+            for (int row = 0; row < 2; row++) zero[row] = group_zero(more.zero[row], block);
+        decode(a, zero[0], me.table, p);
+        decode(b, zero[1], me.table, q);
+        if constexpr (SCALING == SCALING_CODES) {
+            __half2 f = scale_pairs[0][block / 2], g = scale_pairs[1][block / 2];
+            f = block % 2 ? __high2half2(f) : __low2half2(f);
+            g = block % 2 ? __high2half2(g) : __low2half2(g);
+#pragma unroll
+            for (int i = 0; i < 4; i++) p[i] = mul_halves(p[i], f), q[i] = mul_halves(q[i], g);
+        }
+        if (SCALING == SCALING_GROUP && block % GROUP_BLOCKS == 0)
+            for (int n = 0; n < NB; n++)
+                for (int i = 0; i < 4; i++) group[n][i] = 0;
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int n = 0; n < X_PARTS * NB; n++)
+                multiply(SCALING == SCALING_GROUP ? group[n % NB] : sum[n % NB], p[2 * half],
+                         q[2 * half], p[2 * half + 1], q[2 * half + 1], x[n][block][2 * half],
+                         x[n][block][2 * half + 1]);
+        if (SCALING == SCALING_GROUP && (block + 1) % GROUP_BLOCKS == 0) {
+            int i = block / GROUP_BLOCKS;
+            float f = scale_in<PLAIN>(w[0], i, more.second[0], more.offset);
+            float g = scale_in<PLAIN>(w[1], i, more.second[1], more.offset);
+#pragma unroll
+            for (int n = 0; n < NB; n++) {
+                sum[n][0] = __fmaf_rn(group[n][0], f, sum[n][0]);
+                sum[n][2] = __fmaf_rn(group[n][2], g, sum[n][2]);
+                sum[n][1] = __fmaf_rn(group[n][1], f, sum[n][1]);
+                sum[n][3] = __fmaf_rn(group[n][3], g, sum[n][3]);
+            }
+        }
+    }
+}
+
+/* The sums of a unit. */
+template <int NB>
+__device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t unit,
+                                              const uint32_t x[X_PARTS * NB][BLOCKS][4],
+                                              const aside &more, float sum[NB][4])
+{
+    uint32_t w[2][SCALE_WORDS];
+    if constexpr (HAS_GROUPS) {
+        uint32_t own = unit + SLICE_SCALES + (SHARED_ROW ? 0 : me.lane / 4 * SCALE_BYTES);
+        shared_bytes<SCALE_BYTES>(w[0], own);
+        shared_bytes<SCALE_BYTES>(w[1], own + (SHARED_ROW ? 0 : 8 * SCALE_BYTES));
+    }
+    if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
+        /* Bytes that an exponent field does not express: 2^-127, and NaN. Those past the end of a
+         * row count too, which costs a little and changes nothing. */
+        bool odd = false;
+        for (int i = 0; i < 2 * SCALE_WORDS; i++)
+            odd = odd || has_zero_byte(w[i % 2][i / 2]) || has_zero_byte(~w[i % 2][i / 2]);
+        if (__any_sync(0xffffffffu, odd)) {
+            consume_blocks<NB, false>(me, unit, x, w, more, sum);
+            return;
+        }
+    }
+    consume_blocks<NB, true>(me, unit, x, w, more, sum);
+}
+
+/* --- sums ---------------------------------------------------------------------------------------
+ */
+
+template <int NB> constexpr uint32_t SUMS = TILE * 8 * NB;       /* of a tile */
+template <int NB> constexpr uint32_t SLOT = (TILE + 1) * 8 * NB; /* [column][row], apart in banks */
+
+/* Warps count themselves in when they have left their sums of a tile. */
+struct tile_gate {
+    uint32_t at;
+
+    __device__ __forceinline__ void init(uint32_t warps)
+    {
+        asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(warps) : "memory");
+    }
+    __device__ __forceinline__ void arrive()
+    {
+        asm volatile("{.reg .b64 s; mbarrier.arrive.shared.b64 s, [%0];}" ::"r"(at) : "memory");
+    }
+    __device__ __forceinline__ void wait(uint32_t phase)
+    {
+        uint32_t done;
+        do {
+            asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; "
+                         "selp.u32 %0, 1, 0, p;}"
+                         : "=r"(done)
+                         : "r"(at), "r"(phase)
+                         : "memory");
+        } while (!done);
+    }
+};
+
+/* Which block finishes a tile, and where it keeps it: pairs of gate and up stay together. */
+struct tile_home {
+    uint32_t rank, slot;
+};
+
+__device__ __forceinline__ tile_home home_of(const kf_gemv_job &j, uint32_t tile)
+{
+    uint32_t pair = j.swiglu ? 1 : 0, unit = tile >> pair, bits = __popc(j.cluster - 1);
+    return {unit & (j.cluster - 1), (unit >> bits << pair) + (tile & pair)};
+}
+
+/* Sums of all warps for a tile and a pass, to where they are finished: by NB of the warps, `n` of
+ * them, in turns from tile to tile. */
+template <int NB>
+__device__ __forceinline__ void collect(const kf_gemv_job &j, const float *sums, float *own,
+                                        float *slots, uint32_t rank, uint32_t tile, uint32_t pass,
+                                        uint32_t n, uint32_t lane)
+{
+    float4 part[WARPS], v = {0, 0, 0, 0};
+#pragma unroll
+    for (uint32_t w = 0; w < WARPS; w++)
+        part[w] = ((const float4 *)(sums + w * SUMS<NB>))[n * 32 + lane];
+#pragma unroll
+    for (uint32_t w = 0; w < WARPS; w++)
+        v.x += part[w].x, v.y += part[w].y, v.z += part[w].z, v.w += part[w].w;
+    if (j.passes > 1) {
+        float4 *kept = (float4 *)(own + tile * SUMS<NB>)+n * 32 + lane;
+        if (pass) v.x += kept->x, v.y += kept->y, v.z += kept->z, v.w += kept->w;
+        if (pass + 1 < j.passes) {
+            *kept = v;
+            return;
+        }
+    }
+    tile_home home = home_of(j, tile);
+    float *to = slots + (home.slot * j.cluster + rank) * SLOT<NB> +
+                (n * 8 + lane % 4 * 2) * (TILE + 1) + lane / 4;
+    if (j.cluster > 1) to = in_block(to, home.rank);
+    to[0] = v.x, to[TILE + 1] = v.y, to[8] = v.z, to[TILE + 9] = v.w;
+}
+
+/* The sums of all blocks of the cluster. */
+template <int NB>
+__device__ __forceinline__ float sum_blocks(const kf_gemv_job &j, const float *slot)
+{
+    float part[8], sum = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < 8; k++) part[k] = k < j.cluster ? slot[k * SLOT<NB>] : 0.0f;
+#pragma unroll
+    for (uint32_t k = 0; k < 8; k++) sum += part[k];
+    return sum;
+}
+
+/* y of the tiles that end in this block: a thread has a row of each and a column. */
+template <int NB>
+__device__ __forceinline__ void write_tiles(const kf_gemv_job &j, const team_span &s,
+                                            const float *slots, const float *factors, uint32_t rank)
+{
+    constexpr uint32_t AT_ONCE = THREADS / (TILE * 8 * NB);
+    uint32_t pair = j.swiglu ? 2 : 1, bits = __popc(j.cluster - 1), units = s.tiles / pair;
+    uint32_t here = (units + j.cluster - 1 - rank) >> bits;
+    uint32_t r = threadIdx.x % TILE, column = threadIdx.x / TILE % (8 * NB);
+    if (column >= j.columns) return;
+#pragma unroll 1
+    for (uint32_t at = threadIdx.x / (TILE * 8 * NB); at < here; at += AT_ONCE) {
+        uint32_t tile = ((at << bits) + rank) * pair;
+        place p = s.at(tile);
+        const kf_gemv_matrix &m = s.part[p.part];
+        const float *slot = slots + at * pair * j.cluster * SLOT<NB> + column * (TILE + 1) + r;
+        float v = sum_blocks<NB>(j, slot) * factors[tile * TILE + r], up = 0;
+        if (j.swiglu)
+            up = sum_blocks<NB>(j, slot + j.cluster * SLOT<NB>) * factors[(tile + 1) * TILE + r];
+        if (p.row + r < m.rows) finish(j, m, p.row + r, column, v, up);
+    }
+}
+
+/* --- the kernel ---------------------------------------------------------------------------------
+ */
+
+template <int NB>
+__global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant__ kf_gemv_job j)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ kf_gemv_matrix parts[KERF_GEMV_PARTS];
+    __shared__ uint64_t gate_word;
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    begin_next();
+    for (uint32_t i = threadIdx.x; i < sizeof parts / 4; i += THREADS)
+        ((uint32_t *)parts)[i] = ((const uint32_t *)j.part)[i];
+    tile_gate gate = {(uint32_t)__cvta_generic_to_shared(&gate_word)};
+    if (threadIdx.x == 0) gate.init(WARPS);
+    uint32_t team = blockIdx.x >> __popc(j.cluster - 1), rank = blockIdx.x & (j.cluster - 1);
+    team_span s = span_of(j, team, parts);
+    float *sums = (float *)(shared + j.sums_at), *slots = (float *)(shared + j.slots_at);
+    float *own = (float *)(shared + j.own_at), *factors = (float *)(shared + j.rows_at);
+    uint32_t *zeros = (uint32_t *)(factors + j.most * TILE);
+    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (SLICE_DEPTH * SLICE_UNIT);
+    if (!j.constant_weights) wait_previous();
+    __syncthreads();
+    if (j.cluster > 1) arrive_at_cluster<false>();
+
+    slice_feed feed;
+    uint32_t slice = warp < j.warps ? rank * j.warps + warp : j.slices;
+    feed.passes = j.passes;
+    feed.slice = slice - j.cluster * j.warps;
+    feed.left = 0;
+#pragma unroll 1
+    for (uint32_t i = 0; i < SLICE_DEPTH; i++) {
+        if (feed.more(j, s, lane)) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
+        commit_copies();
+    }
+    aside now = {}, then = {};
+    fetch_aside(now, j, s, 0, slice, lane);
+    prepare_rows(j, s, factors, zeros);
+    prepare_table((uint32_t *)(shared + j.table_at));
+    if (j.constant_weights) wait_previous();
+
+    slice_worker me;
+    uint32_t row = lane % 8 + lane / 8 % 2 * 8;
+    me.lane = lane;
+    me.place = row * SLICE_PITCH + ((lane / 16 ^ row) & 7) * 16;
+    me.table = (const uint32_t *)(shared + j.table_at) + lane;
+    static_assert(WARPS * STAGE_X<NB> <= 2 * WARPS * SUMS<NB> * 4, "x goes where sums will be");
+    uint8_t *stage = (uint8_t *)sums + warp * STAGE_X<NB>;
+    uint32_t x[X_PARTS * NB][BLOCKS][4];
+    float back[NB][2];
+    load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, back);
+    __syncthreads();
+    if (j.cluster > 1) wait_for_cluster(); /* all have begun: their memory may be written */
+
+    /* When all warps have left theirs, those whose turn it is add up what step `at` came to. */
+    auto gather = [&](uint32_t at, uint32_t tile, uint32_t pass) {
+        gate.wait(at & 1);
+        uint32_t n = warp - at % (WARPS / NB) * NB;
+        if (n < NB)
+            collect<NB>(j, sums + (at & 1) * WARPS * SUMS<NB>, own, slots, rank, tile, pass, n,
+                        lane);
+    };
+    uint32_t slot = 0, done = 0; /* steps: tiles of all passes */
+#pragma unroll 1
+    for (uint32_t pass = 0; pass < j.passes; pass++) {
+        if (pass) {
+            __syncthreads();
+            slice += j.cluster * j.warps;
+            load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, back);
+            fetch_aside(now, j, s, 0, slice, lane);
+            __syncthreads();
+        }
+        bool mine = slice < j.slices;
+#pragma unroll 1
+        for (uint32_t tile = 0; tile < s.tiles; tile++, done++) {
+            float sum[NB][4] = {};
+            if (mine) {
+                if (WAY == WAY_NIBBLE || WAY == WAY_BYTE) {
+                    me.zero[0] = zeros[tile * TILE + lane / 4];
+                    me.zero[1] = zeros[tile * TILE + lane / 4 + 8];
+                }
+                fetch_aside(then, j, s, tile + 1, slice, lane);
+                wait_slice();
+                consume_slice<NB>(me, ring + slot, x, now, sum);
+                now = then;
+                __syncwarp();
+                if (feed.more(j, s, lane)) feed.fetch(j, s, ring + slot, lane);
+                commit_copies();
+                slot = slot == (SLICE_DEPTH - 1) * SLICE_UNIT ? 0 : slot + SLICE_UNIT;
+            }
+            if (tile) gather(done - 1, tile - 1, pass);
+            float4 *left = (float4 *)(sums + ((done & 1) * WARPS + warp) * SUMS<NB>)+lane;
+#pragma unroll
+            for (int n = 0; n < NB; n++) {
+                if (j.x_type != KERF_F16)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) sum[n][i] *= back[n][i % 2];
+                left[n * 32] = {sum[n][0], sum[n][1], sum[n][2], sum[n][3]};
+            }
+            __syncwarp();
+            if (lane == 0) gate.arrive();
+        }
+        if (s.tiles) gather(done - 1, s.tiles - 1, pass);
+    }
+    if (j.cluster > 1) {
+        arrive_at_cluster<true>();
+        wait_for_cluster();
+    } else {
+        __syncthreads();
+    }
+    write_tiles<NB>(j, s, slots, factors, rank);
+}
+
+} // namespace
+
+#endif
