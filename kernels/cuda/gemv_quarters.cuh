@@ -85,19 +85,8 @@ __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint3
             copy_bytes(there, codes, valid);
         codes += ROWS_AT_ONCE * j.row_bytes;
     }
-    if constexpr (HAS_GROUPS) {
-        constexpr uint32_t WORDS = ROW_SCALES > 4 ? ROW_SCALES / 4 : 1;
-        uint64_t all = j.row_groups * SCALE_SIZE, first = (uint64_t)stage * ROW_SCALES;
-        for (uint32_t i = lane; i < (SHARED_ROW ? 1 : TILE) * WORDS; i += 32) {
-            uint32_t r = i / WORDS, at = i % WORDS * 4;
-            uint64_t left = first + at < all && (SHARED_ROW || r < rows) ? all - first - at : 0;
-            const uint8_t *p = scales + r * all + at;
-            if (j.words)
-                copy_scales<4>(to + CODE_BYTES + i * 4, p, left != 0);
-            else
-                copy_word(to + CODE_BYTES + i * 4, p, left < 4 ? (int)left : 4);
-        }
-    }
+    if constexpr (HAS_GROUPS)
+        copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage, rows, scales);
 }
 
 /* A warp's run of units on their way into its ring. */

@@ -82,6 +82,27 @@ __device__ __forceinline__ bool has_zero_byte(uint32_t w)
     return (w - 0x01010101u) & ~w & 0x80808080u;
 }
 
+/* Scales of a unit that the matrix ends in, ROW bytes of each of its rows, in words; unit: which
+ * one of a row; rows: of the matrix, from the first of the tile on, whose scales begin at `scales`.
+ */
+template <int ROW>
+__device__ __forceinline__ void copy_scales_at_edge(const kf_gemv_job &j, uint32_t to,
+                                                    uint32_t lane, uint32_t unit, uint32_t rows,
+                                                    const uint8_t *scales)
+{
+    constexpr uint32_t WORDS = ROW > 4 ? ROW / 4 : 1;
+    uint64_t all = j.row_groups * SCALE_SIZE, first = (uint64_t)unit * ROW;
+    for (uint32_t i = lane; i < (SHARED_ROW ? 1 : TILE) * WORDS; i += 32) {
+        uint32_t r = i / WORDS, at = i % WORDS * 4;
+        uint64_t left = first + at < all && (SHARED_ROW || r < rows) ? all - first - at : 0;
+        const uint8_t *p = scales + r * all + at;
+        if (j.words)
+            copy_scales<4>(to + i * 4, p, left != 0);
+        else
+            copy_word(to + i * 4, p, left < 4 ? (int)left : 4);
+    }
+}
+
 } // namespace
 
 #endif

@@ -49,19 +49,8 @@ __device__ __noinline__ void fetch_slice_edge(const kf_gemv_job &j, uint32_t to,
             copy_bytes(there, codes, valid);
         codes += SLICE_LANE_ROWS * j.row_bytes;
     }
-    if constexpr (HAS_GROUPS) {
-        constexpr uint32_t WORDS = SCALE_BYTES > 4 ? SCALE_BYTES / 4 : 1;
-        uint64_t all = j.row_groups * SCALE_SIZE, first = (uint64_t)slice * SCALE_BYTES;
-        for (uint32_t i = lane; i < (SHARED_ROW ? 1 : TILE) * WORDS; i += 32) {
-            uint32_t r = i / WORDS, at = i % WORDS * 4;
-            uint64_t left = first + at < all && (SHARED_ROW || r < rows) ? all - first - at : 0;
-            const uint8_t *p = scales + r * all + at;
-            if (j.words)
-                copy_scales<4>(to + SLICE_SCALES + i * 4, p, left != 0);
-            else
-                copy_word(to + SLICE_SCALES + i * 4, p, left < 4 ? (int)left : 4);
-        }
-    }
+    if constexpr (HAS_GROUPS)
+        copy_scales_at_edge<SCALE_BYTES>(j, to + SLICE_SCALES, lane, slice, rows, scales);
 }
 
 /* What a warp still has to ask for: tile after tile of its slice. */
