@@ -104,7 +104,16 @@ template <int N, int ENC = ENC_GIVEN> __device__ __forceinline__ void share_rang
 __host__ __device__ constexpr bool sees_elements(int encoder)
 {
     return KF_ROW.family == KERF_FAMILY_NVFP4 && encoder != KERF_ENC_NVFP4_AMAX &&
-           encoder != ENC_PEER;
+           encoder != ENC_PEER && encoder != ENC_GIVEN;
+}
+
+/* kf_scale_store() of a number that is not negative, to 16 bits. */
+__device__ __forceinline__ uint32_t store_short(float x)
+{
+    constexpr int TYPE = KF_ROW.scale == KERF_SCALE_F16 ? KERF_F16 : KERF_BF16;
+    const float largest = TYPE == KERF_F16 ? 65504.0f : __uint_as_float(0x7f7f0000);
+    uint32_t bits = narrow_pair<TYPE>(fminf(x, largest), 0.0f);
+    return max(bits, x > 0 ? 1 : 0);
 }
 
 /* The scale of minmax out of the way. */
@@ -116,18 +125,17 @@ __device__ __noinline__ kf_scale choose_slowly(extremes e)
 }
 
 /* The same for 16-bit elements and scales: range / levels in three operations, as in round.cuh, and
- * the zero point as a code is found. */
+ * the zero point as a code is found, by the reciprocal that codes are found by. */
 __device__ __forceinline__ kf_scale choose_minmax(extremes e)
 {
     const float levels = (float)kf_affine_levels(KF_ROW), inverse = 1.0f / levels;
-    float range = e.hi - e.lo;
-    if (!(range >= 0x1p-80f && range <= 0x1p100f)) return choose_slowly(e);
-    float q = range * inverse;
-    q = __fmaf_rn(__fmaf_rn(-q, levels, range), inverse, q);
-    kf_scale scale = {kf_scale_store(KF_ROW.scale, q), 0};
+    float range = e.hi - e.lo, q = range * inverse;
+    bool fast = range >= 0x1p-80f && range <= 0x1p100f;
+    kf_scale scale = {store_short(__fmaf_rn(__fmaf_rn(-q, levels, range), inverse, q)), 0};
+    if (!fast) scale = choose_slowly(e);
     float s = divide_short(-e.lo, 1.0f / kf_scale_value(KF_ROW.scale, scale.bits));
     uint32_t zero = __float_as_uint(fminf(fmaxf(s, MAGIC), MAGIC + levels)) & 0xff;
-    scale.zero = zero ^ kf_affine_flip(KF_ROW);
+    if (fast) scale.zero = zero ^ kf_affine_flip(KF_ROW);
     return scale;
 }
 
@@ -139,7 +147,8 @@ __device__ __forceinline__ kf_scale choose_scale(const kf_job &j, const kf_tenso
     if constexpr (IS_AFFINE && ENC == KERF_ENC_AFFINE_MINMAX && D != KERF_F32 && SHORT_SCALES)
         return choose_minmax(e);
     if constexpr (ENC == KERF_ENC_NVFP4_AMAX) return choose_amax(t, e.hi);
-    if constexpr (sees_elements(ENC)) return choose_four_over_six<ENC>(t, table, x, e.hi);
+    if constexpr (IS_NF4 && KF_ROW.scale == KERF_SCALE_F16)
+        if (whole) return kf_scale{store_short(e.hi), 0};
     float ends[2] = {has_both_ends<ENC> ? e.lo : e.hi, e.hi};
     kf_group g = {ends, 1, 2, 2, whole};
     return kf_choose(KF_ROW, ENC == ENC_PEER ? j.encoder : ENC, t, g);
@@ -175,15 +184,19 @@ __device__ __forceinline__ void make_codes(const float *x, const raw_chunk<D> &r
         pack_chunk<D>(x, r.w, q, ENC == ENC_GIVEN ? extremes{-INF, INF} : e, table, w);
 }
 
-/* Scale i of a job. */
-__device__ __forceinline__ void store_scale(const kf_job &j, uint64_t i, kf_scale scale)
+/* Where scale i of a job is stored; nested ones are fp32 until they are nested. */
+constexpr bool IS_NESTED = KF_ROW.second == KERF_SECOND_NESTED;
+constexpr int STORED_BYTES = IS_NESTED ? 4 : SCALE_BYTES;
+__device__ __forceinline__ uint8_t *place_scale(const kf_job &j, uint64_t i)
 {
-    uint8_t *p = j.plane[KERF_PLANE_SCALES] + i * SCALE_BYTES;
-    if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
-        j.floats[i] = kf_float(scale.bits);
-    else if constexpr (SCALE_BYTES == 4)
+    return (IS_NESTED ? (uint8_t *)j.floats : j.plane[KERF_PLANE_SCALES]) + i * STORED_BYTES;
+}
+
+__device__ __forceinline__ void store_scale(uint8_t *p, kf_scale scale)
+{
+    if constexpr (STORED_BYTES == 4)
         *(uint32_t *)p = scale.bits;
-    else if constexpr (SCALE_BYTES == 2)
+    else if constexpr (STORED_BYTES == 2)
         *(uint16_t *)p = (uint16_t)scale.bits;
     else
         *p = (uint8_t)scale.bits;
@@ -191,15 +204,15 @@ __device__ __forceinline__ void store_scale(const kf_job &j, uint64_t i, kf_scal
 
 constexpr int ZEROS = KF_ROW.bits < 8 ? 8 / (int)KF_ROW.bits : 1; /* zero points of a byte */
 
-/* Zero points of a warp's groups into bytes; `row`: of the line. All threads of the warp take
- * part. */
-__device__ __forceinline__ void store_zeros(uint8_t *row, uint64_t group, uint32_t zero, bool leads)
+/* Zero points of a warp's groups into bytes, by the threads that `lead`. All threads of the warp
+ * take part. */
+__device__ __forceinline__ void store_zeros(uint8_t *p, uint32_t zero, bool leads)
 {
     uint32_t byte = zero;
 #pragma unroll
     for (int k = 1; k < ZEROS; k++)
         byte |= __shfl_down_sync(~0u, zero, k * LANES) << k * (int)KF_ROW.bits;
-    if (leads && group % ZEROS == 0) row[group / ZEROS] = (uint8_t)byte;
+    if (leads) *p = (uint8_t)byte;
 }
 
 /* What groups know of a matrix that needs no statistics. */
@@ -240,9 +253,8 @@ constexpr unsigned STEP = THREADS * CHUNK;
 
 /* A tile without an edge: every address is one of these plus a constant. */
 struct places {
-    uint8_t *codes;
-    uint64_t group; /* of the job, for the scale */
-    uint8_t *zeros;
+    uint8_t *codes, *scale, *zero;
+    const kf_scale *chosen;
 };
 
 /* Codes of chunk u of a thread to their plane. WHOLE: a tile of nothing but whole chunks at aligned
@@ -257,17 +269,21 @@ __device__ __forceinline__ void store_codes(const kf_job &j, uint64_t line, uint
         store_chunk(j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8, w, n);
 }
 
-/* Scale and zero point of a group by the first of its threads; `group`: of the line, but of the
- * tile where it is WHOLE. All threads of the warp take part. */
+/* Scale and zero point of a group by the first of its threads; `group`: of the line. All threads of
+ * the warp take part. */
 template <bool WHOLE>
-__device__ __forceinline__ void store_group(const kf_job &j, uint64_t line, uint64_t group,
+__device__ __forceinline__ void store_group(const kf_job &j, uint64_t line, uint64_t group, int u,
                                             places at, kf_scale scale, bool has_elements)
 {
-    bool leads = threadIdx.x % LANES == 0 && has_elements;
-    if (leads) store_scale(j, WHOLE ? at.group + group : line * j.groups + group, scale);
+    if (threadIdx.x % LANES == 0 && has_elements)
+        store_scale(WHOLE ? at.scale + u * (STEP / GROUP * STORED_BYTES)
+                          : place_scale(j, line * j.groups + group),
+                    scale);
     if constexpr (KF_ROW.zero == KERF_ZERO_CODE)
-        store_zeros(WHOLE ? at.zeros : j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes, group,
-                    has_elements ? scale.zero : 0, leads);
+        store_zeros(WHOLE ? at.zero + u * (STEP / GROUP / ZEROS)
+                          : j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes + group / ZEROS,
+                    has_elements ? scale.zero : 0,
+                    threadIdx.x % (LANES * ZEROS) == 0 && has_elements);
 }
 
 /* Chunk u of a thread; else than in a WHOLE tile threads behind the end of the line take part with
@@ -278,26 +294,30 @@ __device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t
                                              places at, raw_chunk<D> r)
 {
     int n = WHOLE ? CHUNK : count_at(j, i);
-    uint64_t in_line = i / GROUP;
-    uint64_t group = WHOLE ? threadIdx.x / LANES + u * (STEP / GROUP) : in_line;
-    int whole = WHOLE || (in_line + 1) * GROUP <= j.width;
+    uint64_t group = i / GROUP;
+    int whole = WHOLE || (group + 1) * GROUP <= j.width;
     float x[CHUNK];
     extremes loaded = {0, 0}, e = no_extremes<ENC>();
     settle_chunk<D>(j, line, i, &r, &loaded);
     widen_chunk<D>(r, x);
     add_elements<ENC>(&e, loaded, x, n);
     kf_scale scale = {t->bits, t->zero};
-    if constexpr (ENC == ENC_GIVEN && PER_GROUP) {
-        if (n > 0) scale = j.chosen[WHOLE ? at.group + group : line * j.groups + group];
+    uint32_t w[CODE_WORDS];
+    if constexpr (sees_elements(ENC)) {
+        scale = encode_four_over_six<D, ENC>(t, shared->scales, x, r.w, e.hi, w);
+    } else if constexpr (ENC == ENC_GIVEN && PER_GROUP) {
+        if (n > 0)
+            scale = WHOLE ? at.chosen[u * (STEP / GROUP)] : j.chosen[line * j.groups + group];
     } else if constexpr (PER_GROUP) {
         share_range<has_both_ends<ENC>>(&e, LANES);
         scale = choose_scale<D, ENC>(j, t, e, x, shared->scales, whole);
     }
-    kf_quant q = make_quant<ENC>(j, t, scale, e, shared->scales, whole);
-    uint32_t w[CODE_WORDS];
-    make_codes<D, ENC>(x, r, q, e, shared->nf4, w);
+    if constexpr (!sees_elements(ENC)) {
+        kf_quant q = make_quant<ENC>(j, t, scale, e, shared->scales, whole);
+        make_codes<D, ENC>(x, r, q, e, shared->nf4, w);
+    }
     store_codes<WHOLE>(j, line, i, u, at, w, n);
-    if constexpr (PER_GROUP) store_group<WHOLE>(j, line, group, at, scale, n > 0);
+    if constexpr (PER_GROUP) store_group<WHOLE>(j, line, group, u, at, scale, n > 0);
 }
 
 template <int D, int ENC, bool WHOLE>
@@ -309,8 +329,9 @@ __device__ __forceinline__ void encode_tile(const kf_job &j, const kf_tensor *t,
     const uint8_t *source = j.dense + (line * j.width + i) * source_bytes(D);
     places at;
     at.codes = j.plane[KERF_PLANE_CODES] + line * j.code_bytes + i * KF_ROW.bits / 8;
-    at.group = line * j.groups + first / GROUP;
-    at.zeros = j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes + first / GROUP / ZEROS;
+    at.scale = place_scale(j, line * j.groups + i / GROUP);
+    at.zero = j.plane[KERF_PLANE_ZEROS] + line * j.zero_bytes + i / GROUP / ZEROS;
+    at.chosen = j.chosen + line * j.groups + i / GROUP;
     raw_chunk<D> raw[N];
 #pragma unroll
     for (int u = 0; u < N; u++)
@@ -333,7 +354,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT<D, ENC>)
         kf_tensor t = tensor_at(j, line);
         if constexpr (HAS_TABLES) {
             __syncthreads(); /* nobody reads the tables of the line before */
-            fill_scales(shared.scales, &t);
+            fill_scales<D, ENC>(shared.scales, &t);
             __syncthreads();
         }
         uintptr_t askew =
@@ -420,7 +441,7 @@ __global__ void __launch_bounds__(N, ROW_THREADS / N) encode_rows(const __grid_c
             encode_piece<D, ENC>(j, line, i, r, q, e);
         }
         if (threadIdx.x == 0) {
-            store_scale(j, line, scale);
+            store_scale(place_scale(j, line), scale);
             if (KF_ROW.zero == KERF_ZERO_CODE)
                 j.plane[KERF_PLANE_ZEROS][line] = (uint8_t)scale.zero;
         }
@@ -487,42 +508,55 @@ __global__ void __launch_bounds__(THREADS, 3) encode_tiles(const __grid_constant
                 encode_piece<D, ENC>(j, first + k, column, r, q, e);
             }
         }
-        if (threadIdx.x == 0) store_scale(j, b * j.groups + blockIdx.x, scale);
+        if (threadIdx.x == 0) store_scale(place_scale(j, b * j.groups + blockIdx.x), scale);
     }
 }
 
 /* --- nf4-dq: the absmax of 256 blocks become 8-bit codes about their mean -------------------- */
 
-/* kf_nf4_nested(), with the middles between the map's entries in shared memory. */
-__device__ __forceinline__ uint32_t nested_code(const float *middles, float a, float second,
-                                                bool whole)
-{
-    float divisor = kf_max(second, KF_NF4_LEAST), c = whole ? a * (1.0f / divisor) : a / divisor;
-    uint32_t code = 0;
-    c = kf_min(kf_max(-1.0f, c), 1.0f);
-#pragma unroll
-    for (uint32_t half = 128; half > 0; half /= 2)
-        if (c > middles[code + half - 1]) code += half;
-    return code;
-}
+constexpr unsigned NEST_RUNS = THREADS / 32; /* of a block of threads at a time */
 
+/* A warp takes a run of 256. The middles between the map's entries are in the order of a search:
+ * behind node n come 2 n and 2 n + 1, so that a level is side by side, in banks of its own. */
 __global__ void __launch_bounds__(THREADS) nest_scales(const __grid_constant__ kf_job j)
 {
-    static_assert(THREADS == KF_NEST_BLOCKS, "a thread takes one absmax");
+    constexpr int EACH = KF_NEST_BLOCKS / 32;
+    static_assert(THREADS == KF_NEST_BLOCKS, "a thread writes one middle");
     __shared__ float middles[THREADS];
     float offset = j.tensors->offset;
-    if (threadIdx.x < THREADS - 1)
-        middles[threadIdx.x] = (kf_map_entry(threadIdx.x) + kf_map_entry(threadIdx.x + 1)) * 0.5f;
-    for (uint64_t first = (uint64_t)blockIdx.x * THREADS; first < j.groups;
-         first += (uint64_t)gridDim.x * THREADS) {
-        uint64_t i = first + threadIdx.x;
-        float a = i < j.groups ? j.floats[i] - offset : 0;
-        extremes e = {0, fabsf(a)};
-        share_range_block<THREADS>(&e); /* a barrier, for `middles` as well */
-        if (i < j.groups)
-            j.plane[KERF_PLANE_SCALES][i] =
-                (uint8_t)nested_code(middles, a, e.hi, j.groups - first >= THREADS);
-        if (threadIdx.x == 0) ((float *)j.plane[KERF_PLANE_SECOND])[first / THREADS] = e.hi;
+    if (unsigned n = threadIdx.x) {
+        unsigned level = 31 - __clz(n), i = (2 * (n - (1 << level)) + 1) * (128 >> level);
+        middles[n] = (kf_map_entry(i - 1) + kf_map_entry(i)) * 0.5f;
+    }
+    __syncthreads();
+    uint64_t run = (uint64_t)blockIdx.x * NEST_RUNS + threadIdx.x / 32;
+    for (; run * KF_NEST_BLOCKS < j.groups; run += (uint64_t)gridDim.x * NEST_RUNS) {
+        uint64_t first = run * KF_NEST_BLOCKS + threadIdx.x % 32;
+        bool whole = j.groups - run * KF_NEST_BLOCKS >= KF_NEST_BLOCKS;
+        float c[EACH], second = 0;
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            c[k] = first + 32 * k < j.groups ? j.floats[first + 32 * k] - offset : 0;
+            second = fmaxf(second, fabsf(c[k]));
+        }
+        second = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(second)));
+        float divisor = kf_max(second, KF_NF4_LEAST), inverse = 1.0f / divisor;
+        unsigned n[EACH];
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            c[k] = whole ? c[k] * inverse : c[k] / divisor;
+            c[k] = kf_min(kf_max(-1.0f, c[k]), 1.0f);
+            n[k] = 1;
+        }
+#pragma unroll
+        for (int level = 0; level < 8; level++)
+#pragma unroll
+            for (int k = 0; k < EACH; k++) n[k] = 2 * n[k] + (c[k] > middles[n[k]]);
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            if (first + 32 * k < j.groups)
+                j.plane[KERF_PLANE_SCALES][first + 32 * k] = (uint8_t)n[k]; /* 256 + code */
+        if (threadIdx.x % 32 == 0) ((float *)j.plane[KERF_PLANE_SECOND])[run] = second;
     }
 }
 

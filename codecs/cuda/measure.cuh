@@ -11,7 +11,6 @@
 namespace
 {
 
-constexpr bool IS_NESTED = KF_ROW.second == KERF_SECOND_NESTED;
 constexpr int EXPONENTS = IS_NESTED ? 256 : 1;
 
 /* Mantissas of 24 bits in two halves, so that 2^20 of them cannot overflow 32 bits. */
