@@ -6,7 +6,8 @@
 #define KERF_MEASURE_CUH
 
 #include "block/stats.h"
-#include "cuda/encode.cuh"
+#include "cuda/grid.cuh"
+#include "cuda/group.cuh"
 
 namespace
 {

@@ -24,7 +24,9 @@ constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
 
 #include "cuda/decode.cuh"
 #include "cuda/measure.cuh"
+#include "cuda/nest.cuh"
 #include "cuda/search.cuh"
+#include "cuda/wide_groups.cuh"
 
 namespace
 {

@@ -18,7 +18,7 @@
 #ifndef KERF_STRUCTS_CUH
 #define KERF_STRUCTS_CUH
 
-#include "cuda/encode.cuh"
+#include "cuda/group.cuh"
 #include "scalar/pack.h"
 
 namespace
