@@ -249,10 +249,62 @@ __device__ __forceinline__ void encode_group(const kf_job &j, const float *x,
     }
 }
 
+/* --- a tile ----------------------------------------------------------------------------------
+ * The fp32 of a thread are a line of 128 bytes, and a warp that read a piece of each would ask for
+ * 32 lines at once. Such a tile is read as it lies and turned in shared
+ * memory, where the pieces of a thread have an order of their own, so that neither side meets a
+ * bank twice. */
+
+template <int D> constexpr bool IS_TURNED = D == KERF_F32;
+template <int D> constexpr unsigned PIECES = OWN *source_bytes(D) / 16; /* of a thread */
+
+template <int D> __device__ __forceinline__ unsigned place_piece(unsigned thread, unsigned k)
+{
+    return thread * PIECES<D> + (k ^ thread * PIECES<D> / 8 % PIECES<D>);
+}
+
+/* `elements` of a tile at a multiple of 16 bytes. */
+template <int D>
+__device__ __forceinline__ void turn_tile(const uint8_t *from, unsigned elements, uint4 *to)
+{
+    constexpr unsigned N = PIECES<D>;
+    uint4 v[N];
+#pragma unroll
+    for (unsigned k = 0; k < N; k++) {
+        unsigned i = k * THREADS + threadIdx.x;
+        v[k] = make_uint4(0, 0, 0, 0);
+        if (i * 16 < elements * source_bytes(D)) v[k] = __ldg((const uint4 *)from + i);
+    }
+#pragma unroll
+    for (unsigned k = 0; k < N; k++) {
+        unsigned i = k * THREADS + threadIdx.x;
+        to[place_piece<D>(i / N, i % N)] = v[k];
+    }
+    __syncthreads();
+}
+
+/* Chunk k of a thread. */
+template <int D> __device__ __forceinline__ raw_chunk<D> load_turned(const uint4 *tile, unsigned k)
+{
+    constexpr unsigned EACH = raw_chunk<D>::WORDS / 4;
+    raw_chunk<D> r;
+    r.slow = false;
+#pragma unroll
+    for (unsigned n = 0; n < EACH; n++) {
+        uint4 v = tile[place_piece<D>(threadIdx.x, k * EACH + n)];
+        r.w[4 * n] = v.x;
+        r.w[4 * n + 1] = v.y;
+        r.w[4 * n + 2] = v.z;
+        r.w[4 * n + 3] = v.w;
+    }
+    return r;
+}
+
 /* The groups of a thread, in a tile that begins at element `first`. A job is one line, since rows
  * end with a whole struct. */
 template <int D>
-__device__ __forceinline__ void encode_own(const kf_job &j, uint64_t first, uint8_t *row)
+__device__ __forceinline__ void encode_own(const kf_job &j, uint64_t first, const uint4 *tile,
+                                           uint8_t *row)
 {
     constexpr int WORDS = raw_chunk<D>::WORDS;
     float x[OWN];
@@ -261,10 +313,11 @@ __device__ __forceinline__ void encode_own(const kf_job &j, uint64_t first, uint
     extremes e[OWN_GROUPS] = {};
     uint64_t i = first + threadIdx.x * OWN;
     const uint8_t *from = j.dense + i * source_bytes(D);
-    if ((uintptr_t)j.dense % raw_chunk<D>::WIDE == 0) { /* one branch: loads stay together */
+    if ((uintptr_t)j.dense % 16 == 0) { /* one branch: loads stay together */
 #pragma unroll
         for (int k = 0; k < OWN_CHUNKS; k++)
-            raw[k] = load_whole<D>(from + k * CHUNK * source_bytes(D));
+            raw[k] = IS_TURNED<D> ? load_turned<D>(tile, k)
+                                  : load_whole<D>(from + k * CHUNK * source_bytes(D));
     } else {
 #pragma unroll
         for (int k = 0; k < OWN_CHUNKS; k++) {
@@ -289,10 +342,13 @@ template <int D>
 __global__ void __launch_bounds__(THREADS, 4) encode_structs(const __grid_constant__ kf_job j)
 {
     __shared__ uint4 structs[STRUCT_TILE_BYTES / 16];
+    __shared__ uint4 tile[IS_TURNED<D> ? PIECES<D> * THREADS : 1];
     uint8_t *row = (uint8_t *)structs;
     uint64_t first = (uint64_t)blockIdx.x * STRUCT_TILE, left = j.width - first;
     unsigned elements = left < STRUCT_TILE ? (unsigned)left : STRUCT_TILE;
-    if (threadIdx.x * OWN < elements) encode_own<D>(j, first, row);
+    if (IS_TURNED<D> && (uintptr_t)j.dense % 16 == 0)
+        turn_tile<D>(j.dense + first * source_bytes(D), elements, tile);
+    if (threadIdx.x * OWN < elements) encode_own<D>(j, first, tile, row);
     __syncthreads();
     copy_bytes(j.plane[KERF_PLANE_CODES] + blockIdx.x * (uint64_t)STRUCT_TILE_BYTES, row,
                elements / GROUP * STRUCT_GROUP_BYTES);
