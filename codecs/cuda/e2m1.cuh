@@ -205,27 +205,51 @@ __device__ __forceinline__ void pack_e2m1_halves(const uint32_t *w, float factor
 
 /* --- below 7 --------------------------------------------------------------------------------- */
 
-/* The code of y without its sign is in the low 16 bits, plus NEAR_OFFSET. */
-constexpr uint32_t NEAR_OFFSET = 2 * (127 + 22);
-__device__ __forceinline__ uint32_t e2m1_near(float y)
+/* |y| rounded: `sum` less 2^22 times `power`. */
+struct near_e2m1 {
+    float power, sum;
+};
+__device__ __forceinline__ near_e2m1 round_near(float y)
 {
     float power = __uint_as_float(__float_as_uint(fmaxf(fabsf(y), 1.0f)) & 0x7f800000u);
-    uint32_t sum = __float_as_uint(__fmaf_rn(power, 0x1p22f, fabsf(y)));
+    near_e2m1 n = {power, __fmaf_rn(power, 0x1p22f, fabsf(y))};
+    return n;
+}
+/* The same of y > 0, ties to the lower number: rounded up, where a tie has become one below. */
+__device__ __forceinline__ near_e2m1 round_half_down(float y)
+{
+    float power = __uint_as_float(__float_as_uint(fmaxf(y, 1.0f)) & 0x7f800000u);
+    near_e2m1 n = {power, __fmaf_ru(power, 0x1p22f - 0.25f, y)};
+    return n;
+}
+__device__ __forceinline__ float number_near(near_e2m1 n)
+{
+    return __fmaf_rn(n.power, -0x1p22f, n.sum);
+}
+
+/* The code is in the low 16 bits, plus NEAR_OFFSET. */
+constexpr uint32_t NEAR_OFFSET = 2 * (127 + 22);
+__device__ __forceinline__ uint32_t code_near(near_e2m1 n)
+{
+    uint32_t sum = __float_as_uint(n.sum);
     return sum + (sum >> 22); /* twice the exponent */
+}
+
+/* Codes of eight numbers from two sums of four. */
+__device__ __forceinline__ uint32_t join_near(uint32_t low, uint32_t high)
+{
+    return permute(low - NEAR_OFFSET * 0x1111, high - NEAR_OFFSET * 0x1111, 0x5410);
 }
 
 /* Codes of eight numbers, without signs. */
 __device__ __forceinline__ uint32_t pack_near(const float *y)
 {
-    uint32_t half[2];
+    uint32_t half[2] = {0, 0};
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        uint32_t sum = 0;
+    for (int h = 0; h < 2; h++)
 #pragma unroll
-        for (int i = 3; i >= 0; i--) sum = (sum << 4) + e2m1_near(y[4 * h + i]);
-        half[h] = sum - NEAR_OFFSET * 0x1111;
-    }
-    return permute(half[0], half[1], 0x5410);
+        for (int i = 3; i >= 0; i--) half[h] = (half[h] << 4) + code_near(round_near(y[4 * h + i]));
+    return join_near(half[0], half[1]);
 }
 
 /* As pack_e2m1(); no element is of larger magnitude than `largest`. */

@@ -6,12 +6,12 @@
 #define KERF_MEASURE_CUH
 
 #include "block/stats.h"
-#include "cuda/encode.cuh"
+#include "cuda/grid.cuh"
+#include "cuda/group.cuh"
 
 namespace
 {
 
-constexpr bool IS_NESTED = KF_ROW.second == KERF_SECOND_NESTED;
 constexpr int EXPONENTS = IS_NESTED ? 256 : 1;
 
 /* Mantissas of 24 bits in two halves, so that 2^20 of them cannot overflow 32 bits. */

@@ -113,40 +113,42 @@ __device__ __forceinline__ void pack_fp6(const float *x, float factor, float lar
 
 /* --- NF4 -----------------------------------------------------------------------------------------
  * Of the 33 buckets around -1, -15/16, ..., 1 none holds two of the 15 thresholds: a table in
- * shared memory gives the count of those below a bucket and the one inside. It is there 16 times,
- * so that the lanes of half a warp read from banks of their own. */
+ * shared memory gives the count of those below a bucket and the one inside, or the end of the
+ * bucket. c less that lies in (-1/16, 1/16]: added to the count and rounded up, it counts the
+ * threshold. The table is there 16 times, so that the lanes of half a warp read from banks of their
+ * own. */
 struct alignas(8) nf4_bucket {
-    float threshold;
-    uint32_t below;
+    float threshold, below; /* 2^23 + the count */
 };
 constexpr unsigned NF4_BUCKETS = 33, NF4_COPIES = 16;
 
 __device__ __forceinline__ void fill_nf4_buckets(nf4_bucket *table)
 {
     for (unsigned i = threadIdx.x; i < NF4_BUCKETS * NF4_COPIES; i += THREADS) {
-        nf4_bucket b = {2.0f, 0};
         float from = ((float)(i / NF4_COPIES) - 0.5f) / 16 - 1, to = from + 0.0625f;
+        nf4_bucket b = {to, 0x1p23f};
         for (uint32_t k = 0; k < 15; k++) {
             float t = (kf_nf4_entry(k) + kf_nf4_entry(k + 1)) * 0.5f;
-            b.below += t < from;
+            if (t < from) b.below += 1;
             if (t >= from && t < to) b.threshold = t;
         }
         table[i] = b;
     }
 }
 
-/* The bucket of c in [-1, 1]: the low bits of a float are an index, and its high bits an offset
- * that is taken off before. */
-__device__ __forceinline__ nf4_bucket bucket_of(float c, unsigned table)
+/* 2^23 + the code of c, which is not far beyond 1. The low bits of a float are the bucket's index,
+ * plus 1 because c may be below -1; its high bits go when it is multiplied by the stride. */
+__device__ __forceinline__ float nf4_code(float c, unsigned table)
 {
     constexpr unsigned STRIDE = NF4_COPIES * sizeof(nf4_bucket);
-    uint32_t i = __float_as_uint(__fmaf_rn(c, 16.0f, MAGIC + 16.0f));
+    static_assert(0x4c000000u * STRIDE == 0, "those of 2^25");
+    uint32_t i = __float_as_uint(__fmaf_rn(c, 4 * 16.0f, 0x1p25f + 4 * 17));
     nf4_bucket b;
-    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
-                 : "=f"(b.threshold), "=r"(b.below)
-                 : "r"(i * STRIDE + (table - 0x4b400000u * STRIDE))
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2 + %3];"
+                 : "=f"(b.threshold), "=f"(b.below)
+                 : "r"(i * STRIDE + table), "n"(-(int)STRIDE)
                  : "memory"); /* the table was written */
-    return b;
+    return __fadd_ru(c - b.threshold, b.below);
 }
 
 __device__ __forceinline__ void pack_nf4(const float *x, kf_quant q, float largest,
@@ -166,15 +168,10 @@ __device__ __forceinline__ void pack_nf4(const float *x, kf_quant q, float large
     }
 #pragma unroll
     for (int k = 0; k < 2; k++) {
-        uint32_t sum = 0;
+        float s[8];
 #pragma unroll
-        for (int i = 7; i >= 0; i--) {
-            float c = y[8 * k + (i ^ 1)];
-            nf4_bucket b = bucket_of(c, mine);
-            sum = sum * 16 + b.below;
-            if (c > b.threshold) sum++;
-        }
-        w[k] = sum;
+        for (int i = 0; i < 8; i++) s[i] = nf4_code(y[8 * k + (i ^ 1)], mine);
+        w[k] = pack_whole<4>(s);
     }
 }
 

@@ -81,6 +81,15 @@ template <int BITS> __device__ __forceinline__ uint32_t pack_magic(const float *
     return sum - 0x4b400000u * every_code(BITS);
 }
 
+/* The same of floats 2^23 + n. */
+template <int BITS> __device__ __forceinline__ uint32_t pack_whole(const float *s)
+{
+    uint32_t sum = 0;
+#pragma unroll
+    for (int i = 32 / BITS - 1; i >= 0; i--) sum = (sum << BITS) + __float_as_uint(s[i]);
+    return sum - 0x4b000000u * every_code(BITS);
+}
+
 /* MAGIC + x / d, rounded to nearest even, given r = fl(1 / d), where x and d have at most 11 bits:
  * then x / d is a tie between two integers or further than 2^-13 from it, so that x r, rounded to
  * multiples of 2^-14 or finer, is the tie or on its side of it. */

@@ -24,7 +24,9 @@ constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
 
 #include "cuda/decode.cuh"
 #include "cuda/measure.cuh"
+#include "cuda/nest.cuh"
 #include "cuda/search.cuh"
+#include "cuda/wide_groups.cuh"
 
 namespace
 {
@@ -49,9 +51,10 @@ template <int D, int ENC> cudaError_t launch_encode(const kf_job *j, cudaStream_
     } else {
         encode_chunks<D, ENC>
             <<<filling(grid_of(j, TILE<D, ENC>), HAS_TABLES ? 64 : 1 << 20), THREADS, 0, s>>>(*j);
-        if constexpr (KF_ROW.second == KERF_SECOND_NESTED)
-            nest_scales<<<at_most((j->groups + THREADS - 1) / THREADS, 8 * multiprocessors()),
-                          THREADS, 0, s>>>(*j);
+        if constexpr (IS_NESTED) {
+            uint64_t blocks = j->groups / (NEST_RUNS * KF_NEST_BLOCKS) + 1;
+            nest_scales<<<at_most(blocks, 8 * multiprocessors()), THREADS, 0, s>>>(*j);
+        }
     }
     return cudaGetLastError();
 }

@@ -9,7 +9,8 @@
 #ifndef KERF_SEARCH_CUH
 #define KERF_SEARCH_CUH
 
-#include "cuda/encode.cuh"
+#include "cuda/grid.cuh"
+#include "cuda/group.cuh"
 
 namespace
 {

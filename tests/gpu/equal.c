@@ -5,6 +5,7 @@
  *                                       all memory of the GPU for a moment
  *   equal brief                         a few small tensors: what compute-sanitizer is run over
  *   equal quick                         small tensors through every path
+ *   equal only FORMAT...                the same of some formats
  *   equal full N [FILE.json [SECONDS]]  and N elements per codec, or what SECONDS allow of them,
  *                                       and tensors of more than 2^31 elements
  *
@@ -313,6 +314,30 @@ static uint64_t check_small(kerf_codec codec, size_t step, uint64_t *elements)
     }
     free(room);
     return digest;
+}
+
+/* bf16 numbers of every block's amax, written as wider ones: ties of fp32 and fp16 are among them.
+ */
+static void check_few_bits(kerf_codec codec)
+{
+    static const kerf_dtype types[] = {KERF_F32, KERF_F16};
+    enum { N = 1 << 17 };
+    kerf_shape shape = {2, {64, N / 64}};
+    uint16_t *narrow = allocate(2 * N);
+    uint8_t *room = allocate(4 * N);
+    fill_below_amax((uint8_t *)narrow, N);
+    for (int k = 0; k < 2; k++) {
+        tensor t = {.codec = codec, .source = room, .dtype = types[k], .nan = KERF_NAN_SATURATE};
+        kerf_codec_name(codec, t.name, sizeof t.name);
+        for (size_t i = 0; i < N; i++) {
+            uint32_t u = (uint32_t)narrow[i] << 16;
+            uint16_t half = half_near(u);
+            memcpy(room + i * size_of(t.dtype), k ? (void *)&half : (void *)&u, size_of(t.dtype));
+        }
+        check_tensor(&t, &shape, ENCODE);
+    }
+    free(room);
+    free(narrow);
 }
 
 /* --- many elements ---------------------------------------------------------------------------- */
@@ -765,15 +790,31 @@ static void report(FILE *out, const char *name, uint64_t elements, uint64_t dige
     fflush(out);
 }
 
-static void check_codecs(FILE *out, size_t step, const large *l)
+/* Slow on a processor; on a GPU block/ itself looks at the elements. */
+static int is_search(kerf_codec c)
+{
+    return strcmp(c.encoder->name, "search") == 0 || strcmp(c.encoder->name, "sweep") == 0;
+}
+
+/* names: of formats, NULL behind the last; none: all of them. */
+static int is_wanted(const kerf_format *f, char **names)
+{
+    for (char **n = names; n && *n; n++)
+        if (strcmp(*n, f->name) == 0) return 1;
+    return !names || !*names;
+}
+
+static void check_codecs(FILE *out, size_t step, const large *l, char **names)
 {
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);
+        if (!is_wanted(f, names)) continue;
         for (size_t e = 0; e < kerf_encoder_count(f); e++) {
             kerf_codec codec = {f, kerf_encoder_at(f, e)};
             char name[64];
             double started = now_s();
             uint64_t elements = 0, before = failures, digest = check_small(codec, step, &elements);
+            if (step == 1 && !is_search(codec)) check_few_bits(codec);
             if (l) check_many(codec, l, &elements);
             report(out, kerf_codec_name(codec, name, sizeof name), elements, digest,
                    failures == before, now_s() - started);
@@ -788,7 +829,7 @@ static void check_full(uint64_t n, FILE *out, double seconds)
     double started = now_s();
     make_large(&l, n);
     printf("sources made in %.1f s\n", now_s() - started);
-    check_codecs(out, 1, &l);
+    check_codecs(out, 1, &l, NULL);
     free_large(&l);
     if (n >= HUGE_TOO) check_huge_tensors(out);
 }
@@ -824,13 +865,14 @@ int main(int argc, char **argv)
     }
     printf("%s, sm_%d%d, %.1f GiB\n", info.name, info.compute_major, info.compute_minor,
            (double)info.memory_bytes / (1 << 30));
-    if (argc > 3 && !(out = open_report(argv[3], info.name))) return 4;
+    int only = strcmp(mode, "only") == 0;
+    if (argc > 3 && !only && !(out = open_report(argv[3], info.name))) return 4;
     if (strcmp(mode, "full") == 0 && argc > 2)
         check_full(strtoull(argv[2], NULL, 10), out, argc > 4 ? strtod(argv[4], NULL) : 1e9);
     else if (strcmp(mode, "failures") == 0)
         check_failures();
     else
-        check_codecs(out, strcmp(mode, "brief") == 0 ? BRIEF : 1, NULL);
+        check_codecs(out, strcmp(mode, "brief") == 0 ? BRIEF : 1, NULL, only ? argv + 2 : NULL);
     if (strcmp(mode, "failures") != 0) check_all_tiles();
     kerf_device_close(gpu);
     printf("%llu passed, %llu failed, 0 skipped, %.1f s\n", (unsigned long long)(checks - failures),

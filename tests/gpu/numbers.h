@@ -37,6 +37,14 @@ static inline void fill_patterns(uint8_t *p, kerf_dtype t, size_t n, uint64_t se
     }
 }
 
+/* fp32 as fp16, near enough: the exponent moved, the mantissa cut. */
+static inline uint16_t half_near(uint32_t u)
+{
+    uint32_t magnitude = u & 0x7fffffff;
+    return (uint16_t)((u >> 16 & 0x8000) |
+                      (magnitude < 0x38800000 ? 0 : (magnitude - 0x38000000) >> 13));
+}
+
 /* A bell about zero with a few outliers, some exact zeros and the occasional run of zeros. */
 static inline void fill_bell(uint8_t *p, kerf_dtype t, size_t n, uint64_t seed)
 {
@@ -50,11 +58,7 @@ static inline void fill_bell(uint8_t *p, kerf_dtype t, size_t n, uint64_t seed)
         if (r % 61 == 0 || mix(seed + i / 160) % 37 == 0) x = r % 2 ? 0.0f : -0.0f;
         uint32_t u;
         memcpy(&u, &x, 4);
-        uint16_t half = (uint16_t)(u >> 16);
-        if (t == KERF_F16) /* near enough: the exponent moved, the mantissa cut */
-            half = (uint16_t)((u >> 16 & 0x8000) | ((u & 0x7fffffff) < 0x38800000
-                                                        ? 0
-                                                        : ((u & 0x7fffffff) - 0x38000000) >> 13));
+        uint16_t half = t == KERF_F16 ? half_near(u) : (uint16_t)(u >> 16);
         memcpy(p + i * size_of(t), t == KERF_F32 ? (void *)&u : (void *)&half, size_of(t));
     }
 }
