@@ -30,10 +30,12 @@
 #include <stdlib.h>
 
 /* Beside one block of a small matrix the next kernel's is ready when x is; what is larger gains
- * more from two. */
+ * more from two. Clusters of four and more do not lie evenly beside another kernel's: some
+ * multiprocessors have two blocks where others have none, unless all have two. */
 static unsigned most_per_sm(const kf_gemv_layout *l, uint64_t weight_bytes)
 {
-    return weight_bytes >= (l->is_column ? 48000000 : 20000000) ? 2 : 1;
+    if (l->is_column) return weight_bytes >= 48000000 ? 2 : 1;
+    return l->cluster > 2 || weight_bytes >= 20000000 ? 2 : 1;
 }
 
 static int has_room(const kf_gemv_machine *m, size_t shared, unsigned per_sm)
