@@ -251,9 +251,9 @@ __device__ __forceinline__ void encode_group(const kf_job &j, const float *x,
 
 /* --- a tile ----------------------------------------------------------------------------------
  * The fp32 of a thread are a line of 128 bytes, and a warp that read a piece of each would ask for
- * 32 lines at once. Such a tile is read as it lies and turned in shared
- * memory, where the pieces of a thread have an order of their own, so that neither side meets a
- * bank twice. */
+ * 32 lines at once. Such a tile is read as it lies and turned in shared memory, where the pieces
+ * of a thread have an order of their own, so that neither side meets a bank twice. 16-bit elements,
+ * half as many lines, take an H200 up to a seventh longer that way. */
 
 template <int D> constexpr bool IS_TURNED = D == KERF_F32;
 template <int D> constexpr unsigned PIECES = OWN *source_bytes(D) / 16; /* of a thread */

@@ -316,8 +316,7 @@ static uint64_t check_small(kerf_codec codec, size_t step, uint64_t *elements)
     return digest;
 }
 
-/* bf16 numbers of every block's amax, written as wider ones: ties of fp32 and fp16 are among them.
- */
+/* bf16 numbers up to the amax of their block, as fp32 and fp16: ties are among them. */
 static void check_few_bits(kerf_codec codec)
 {
     static const kerf_dtype types[] = {KERF_F32, KERF_F16};
@@ -866,6 +865,9 @@ int main(int argc, char **argv)
     printf("%s, sm_%d%d, %.1f GiB\n", info.name, info.compute_major, info.compute_minor,
            (double)info.memory_bytes / (1 << 30));
     int only = strcmp(mode, "only") == 0;
+    kerf_codec found;
+    for (int i = 2; only && i < argc; i++)
+        ok(kerf_codec_find(argv[i], &found, &error), "is no format", argv[i]);
     if (argc > 3 && !only && !(out = open_report(argv[3], info.name))) return 4;
     if (strcmp(mode, "full") == 0 && argc > 2)
         check_full(strtoull(argv[2], NULL, 10), out, argc > 4 ? strtod(argv[4], NULL) : 1e9);
