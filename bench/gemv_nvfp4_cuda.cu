@@ -297,9 +297,9 @@ result time_plan(const problem &p, const kf_nvfp4_tuning *t)
     for (int early = 0; early < 2; early++) {
         kerf_gemv_nvfp4 *plan = plan_of(p, KERF_F16, early, true);
         if (t) need(kf_nvfp4_cuda_plan(plan, gpu, t, &error), "plan");
-        snprintf(r.name, sizeof r.name, "%s, %u x %u x %u, %u",
-                 kf_nvfp4_cuda_variant(plan->launch.variant), plan->launch.slices,
-                 plan->launch.groups, plan->launch.blocks_per_matrix, plan->launch.ahead);
+        const kf_nvfp4_launch *l = &plan->launch;
+        snprintf(r.name, sizeof r.name, "%u warps x %u pieces, %u blocks a matrix",
+                 1u << l->part_bits, l->pieces, l->blocks);
         for (const set &s : p.sets) need(cudaMemsetAsync(s.y, 0xff, 2 * p.y, stream), "memset");
         r.us[early] = time_calls(p, [&](const set &s) {
             kerf_gemv_nvfp4_args x = args_of(p, s.a, s.b, s.y, 2 * p.y);
@@ -316,22 +316,11 @@ std::vector<result> time_variants(const problem &p, bool sweep)
 {
     std::vector<result> all = {time_plan(p, NULL)};
     if (!sweep) return all;
-    for (unsigned v = 0; kf_nvfp4_cuda_variant(v); v++)
-        for (unsigned threads = 256; threads <= 512; threads *= 2)
-            for (unsigned k = 0; k < 9; k++) {
-                static const unsigned aheads[] = {0, 3, 1000};
-                kf_nvfp4_tuning t = {v, threads, k % 3, aheads[k / 3]};
-                kerf_gemv_nvfp4 *plan = plan_of(p, KERF_F16, true, true);
-                need(kf_nvfp4_cuda_plan(plan, gpu, &t, &error), "plan");
-                char name[96];
-                snprintf(name, sizeof name, "%s, %u x %u x %u, %u",
-                         kf_nvfp4_cuda_variant(plan->launch.variant), plan->launch.slices,
-                         plan->launch.groups, plan->launch.blocks_per_matrix, plan->launch.ahead);
-                kerf_gemv_nvfp4_plan_free(plan);
-                bool seen = false;
-                for (size_t i = 1; i < all.size(); i++) seen |= strcmp(all[i].name, name) == 0;
-                if (!seen) all.push_back(time_plan(p, &t));
-            }
+    for (unsigned parts = 1; parts <= 8; parts *= 2)
+        for (unsigned resident = 1; resident <= 2; resident++) {
+            kf_nvfp4_tuning t = {parts, resident};
+            if (parts * 8192 >= p.s.cols) all.push_back(time_plan(p, &t));
+        }
     return all;
 }
 

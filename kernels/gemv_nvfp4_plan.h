@@ -6,20 +6,19 @@
 
 #include <kerf/gemv_nvfp4.h>
 
-/* How a GPU kernel is cut; chosen by shape. */
+/* How a GPU kernel is cut; 0: chosen by shape. */
 typedef struct kf_nvfp4_tuning {
-    unsigned variant;  /* of the kernels that gemv_nvfp4.cu instantiates */
-    unsigned threads;  /* of a block, at most                            */
-    unsigned resident; /* blocks per multiprocessor; 0: as many as fit   */
-    unsigned ahead;    /* steps of a block that are asked into L2        */
+    unsigned parts;    /* warps that share a row: 1, 2, 4, 8             */
+    unsigned resident; /* blocks per multiprocessor that work is cut for */
 } kf_nvfp4_tuning;
 
 /* A launch that depends on shape and tuning alone. */
 typedef struct kf_nvfp4_launch {
-    unsigned variant, slices, groups; /* slices: of 32 elements, those of a warp padded      */
-    unsigned blocks_per_matrix, flush;
-    unsigned stage, ring; /* bytes; 0: not of that kind */
-    unsigned ahead;       /* places                     */
+    unsigned part_bits, pieces; /* 2^part_bits warps to a row, so many pieces each     */
+    unsigned blocks;            /* of a matrix                                         */
+    unsigned each, rest;        /* quads of rows of every block, one more of the first */
+    unsigned elements;          /* of a row, with what pads it                         */
+    unsigned shared;            /* bytes                                               */
 } kf_nvfp4_launch;
 
 struct kerf_gemv_nvfp4 {
@@ -38,7 +37,5 @@ kerf_status kf_nvfp4_cuda_plan(kerf_gemv_nvfp4 *plan, kerf_device *device,
 /* Everything is checked. */
 kerf_status kf_nvfp4_cuda_run(const kerf_gemv_nvfp4 *plan, const kerf_gemv_nvfp4_args *args,
                               void *stream, kerf_error *err);
-/* "4 rows x 2, 64 registers"; NULL past the last variant. */
-const char *kf_nvfp4_cuda_variant(unsigned i);
 
 #endif

@@ -1,23 +1,33 @@
 /* gemv_nvfp4.cu - y = A b with both sides NVFP4, on a GPU.
  *
- * b stays, A streams. A thread owns a slice of 32 elements along k for as long as it lives: b's
- * codes as 8 words of four integers 2v and its two scales. It then takes slice after slice of rows
- * of A: 16 bytes of codes and 2 scales each. Threads of a row lie side by side, so a row is read in
- * one piece; a block of threads has as many such groups as fit, each on rows of its own, and works
- * on a contiguous run of rows of one matrix.
+ * b stays, A streams. A warp owns a slice of b for as long as it lives, all of b or an 8th, 4th or
+ * half of it: in the registers of a lane, for every 1024 elements, 32 integers 2v and two scales.
+ * Row after row of A passes by, a piece of 512 bytes at a time, which is 16 bytes of codes and two
+ * scales for a lane. A block has a run of rows, which lie in one piece in memory, and its warps
+ * take turns at them, four rows (a quad) each.
+ *
+ *   half of the ring of each warp is asked for       nothing here depends on b: a kernel may do
+ *   b is asked into the second level of the cache    this while the one before it still works
+ *   -- griddepcontrol.wait --
+ *   b through shared memory into registers, the other half of the ring
+ *   rows: codes -> bytes -> DP4A -> fp32; four rows' sums meet by shuffles -> y
+ *
+ * Half of the ring, because what a kernel asks for early stands in the way of what the one before
+ * it asks for at the same time: its b, which all else there waits for. Two blocks fit a
+ * multiprocessor. What binds is the pipe of PRMT, SHF and LOP3, with 28 for 32 elements.
  *
  * Codes become integers without a table in memory: PRMT picks bytes of a table by nibble, and where
  * the nibble has its top bit set it repeats the top bit of the byte; so two tables give two bytes
  * whose sum is 2v (see `tables`), and both go into one chain of DP4A: a block's dot product,
- * exactly. That int fits fp32, and so does the product of two E4M3 scales.
+ * exactly. The chain starts from an integer that read as fp32 is 3 * 2^22, units of whose last
+ * place it counts: the way to fp32 is one subtraction. The product of two E4M3 scales is exact in
+ * fp16 when a quarter of it is taken, and a quarter is due, since both bytes are 2v.
  *
- * Loads of the next STAGES x R rows are in flight while one is multiplied. With constant weights
- * the first of them leave before griddepcontrol.wait, b and everything else after it. Sums of a row
- * meet by shuffles within a warp, R rows at once, and in shared memory between warps: no atomics,
- * one order.
+ * Sums of a row meet by shuffles within a warp, and in shared memory where warps share a row: no
+ * atomics, one order.
  *
- * Scales in tiles: rows r, r + 32, r + 64, r + 96 of a tile have theirs side by side, so rows are
- * taken in that order, and one load brings the scales of R rows. */
+ * Scales in tiles: rows r, r + 32, r + 64, r + 96 of a tile have theirs side by side, so these are
+ * a quad there. */
 #include "block/scale_tiles.h"
 
 #include <cuda_fp16.h>
@@ -32,18 +42,23 @@ extern "C" {
 namespace
 {
 
-enum { SLICE = 32, RED = 4096, RING_RED = 1024 /* floats of shared memory for partial sums */ };
+enum {
+    WARPS = 8,
+    THREADS = WARPS * 32,
+    OWN = 32,        /* elements of a lane in a piece  */
+    PIECE = 32 * OWN /* elements that a warp takes up at once */
+};
 
 struct job {
     const uint8_t *a, *sa, *b, *sb;
     const float *second_a, *second_b; /* or NULL */
     void *y;
-    uint64_t sa_each, sb_each; /* bytes of the scales of a matrix, of a vector   */
-    unsigned rows, places;     /* places: rows, those of the last tile padded    */
-    unsigned cols, across;     /* across: tiles that lie side by side            */
-    unsigned blocks, flush;    /* thread blocks of a matrix; places between sums */
-    unsigned slices, stage;    /* threads of a row; bytes of a stage of the ring */
-    unsigned ahead;            /* places that are on their way to L2             */
+    uint64_t sa_each, sb_each; /* bytes of the scales of a matrix, of a vector */
+    unsigned rows, cols;
+    unsigned across;     /* tiles of scales that lie side by side              */
+    unsigned blocks;     /* thread blocks of a matrix                          */
+    unsigned each, rest; /* quads of every block, and one more of the first so many */
+    unsigned part_bits;  /* 2^part_bits warps share a row                      */
     float alpha;
     kerf_dtype type;
     bool b_tiled, early;
@@ -63,37 +78,6 @@ __device__ __forceinline__ void wait_for_inputs()
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-}
-
-/* What is read once; registers keep what they have unless `yes`. volatile: before or after the
- * wait, as written. */
-__device__ __forceinline__ void load_codes(uint4 *v, const uint8_t *p, bool yes)
-{
-    asm volatile("{\n .reg .pred q;\n setp.ne.b32 q, %5, 0;\n"
-                 " @q ld.global.nc.L1::no_allocate.L2::128B.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
-                 : "+r"(v->x), "+r"(v->y), "+r"(v->z), "+r"(v->w)
-                 : "l"(p), "r"((int)yes));
-}
-
-__device__ __forceinline__ void load_two(uint32_t *v, const uint8_t *p, bool yes)
-{
-    asm volatile("{\n .reg .pred q;\n setp.ne.b32 q, %2, 0;\n @q ld.global.nc.u16 %0, [%1];\n}"
-                 : "+r"(*v)
-                 : "l"(p), "r"((int)yes));
-}
-
-template <int N> __device__ __forceinline__ void load_words(uint32_t *v, const uint8_t *p, bool yes)
-{
-    if constexpr (N == 4)
-        asm volatile("{\n .reg .pred q;\n setp.ne.b32 q, %5, 0;\n"
-                     " @q ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
-                     : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3])
-                     : "l"(p), "r"((int)yes));
-    else
-        asm volatile("{\n .reg .pred q;\n setp.ne.b32 q, %3, 0;\n"
-                     " @q ld.global.nc.v2.b32 {%0, %1}, [%2];\n}"
-                     : "+r"(v[0]), "+r"(v[1])
-                     : "l"(p), "r"((int)yes));
 }
 
 /* x, but not known to be the same in all threads: a uniform register would be copied into another
@@ -131,162 +115,23 @@ struct tables {
     uint32_t plus, minus;
 };
 
-/* 2v of four codes. */
+/* 2v of four codes: 2v mod 128 from a table for either sign, where the other one's codes are 0; and
+ * seven bits are enough to know the eighth. */
 __device__ __forceinline__ uint32_t signed_bytes(uint32_t w)
 {
-    return __vadd4(pick<PLUS_HIGH>(PLUS_LOW, w), pick<MINUS_HIGH>(MINUS_LOW, w ^ 0x8888));
+    uint32_t v = pick<0x0c080604>(0x03020100, w) | pick<0x74787a7c>(0x7d7e7f00, w ^ 0x8888);
+    return v | (v << 1 & 0x80808080);
 }
 
-__device__ __forceinline__ int dot_word(tables t, uint32_t w, uint32_t b0, uint32_t b1, int sum)
+__device__ __forceinline__ __half2 two_scales(uint32_t codes)
 {
-    uint32_t n = negated(w);
-    sum = __dp4a((int)pick<PLUS_HIGH>(t.plus, w), (int)b0, sum);
-    sum = __dp4a((int)pick<MINUS_HIGH>(t.minus, n), (int)b0, sum);
-    sum = __dp4a((int)pick<PLUS_HIGH>(t.plus, w >> 16), (int)b1, sum);
-    return __dp4a((int)pick<MINUS_HIGH>(t.minus, n >> 16), (int)b1, sum);
+    return __half2(__nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)codes, __NV_E4M3));
 }
 
-/* Four times the dot product of 16 codes with the numbers of b, whose bytes are 2v. */
-__device__ __forceinline__ float dot_block(tables t, uint32_t w0, uint32_t w1, const uint32_t b[4])
+__device__ __forceinline__ void store(const job &j, unsigned matrix, unsigned row, float sum,
+                                      float second_a, float second_b)
 {
-    return __int2float_rn(dot_word(t, w1, b[2], b[3], dot_word(t, w0, b[0], b[1], 0)));
-}
-
-__device__ __forceinline__ float2 two_scales(uint32_t codes)
-{
-    __half2_raw h = __nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)codes, __NV_E4M3);
-    return __half22float2(__half2(h));
-}
-
-/* A slice of b: 2v in bytes, and a quarter of its scales. */
-struct slice {
-    uint32_t v[8];
-    float scale[2];
-};
-
-__device__ __forceinline__ void load_slice(slice *s, const job &j, unsigned matrix, unsigned at,
-                                           bool yes)
-{
-    *s = slice{};
-    if (!yes) return;
-    uint4 w = *(const uint4 *)(j.b + (uint64_t)matrix * (j.cols / 2) + 16 * at);
-    unsigned block = 2 * at;
-    uint64_t place = j.b_tiled ? kf_tiled_place(0, block, j.across) : block;
-    float2 f = two_scales(*(const uint16_t *)(j.sb + matrix * j.sb_each + place));
-    const uint32_t words[4] = {w.x, w.y, w.z, w.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        s->v[2 * i] = signed_bytes(words[i]);
-        s->v[2 * i + 1] = signed_bytes(words[i] >> 16);
-    }
-    s->scale[0] = 0.25f * f.x;
-    s->scale[1] = 0.25f * f.y;
-}
-
-/* --- rows ------------------------------------------------------------------------------------- */
-
-/* Which row has this place in the order of work. */
-template <bool TILED> __device__ __forceinline__ unsigned row_at(unsigned place)
-{
-    return TILED ? (place & ~127u) + (place & 3) * 32 + (place >> 2 & 31) : place;
-}
-
-/* R rows from a place on, this thread's slice of them. In tiles R is 2 or 4 and divides `place`. */
-template <int R> struct rows {
-    uint4 codes[R];
-    alignas(16) uint32_t scales[R]; /* TILED: a row's four */
-};
-
-/* What a thread knows of its matrix. */
-struct place_of {
-    const uint8_t *a, *sa; /* at this thread's slice of row 0, place 0 */
-    unsigned end;          /* places                                   */
-    bool active;           /* the slice is inside the row              */
-};
-
-template <int R, bool TILED>
-__device__ __forceinline__ void load_rows(rows<R> *q, const job &j, const place_of &t,
-                                          unsigned place)
-{
-    unsigned row = row_at<TILED>(place);
-#pragma unroll
-    for (int i = 0; i < R; i++) {
-        unsigned r = row + i * (TILED ? 32 : 1);
-        bool yes = t.active && place + i < t.end && (!TILED || r < j.rows);
-        load_codes(&q->codes[i], t.a + (uint64_t)r * (j.cols / 2), yes);
-        if (!TILED) load_two(&q->scales[i], t.sa + (uint64_t)r * (j.cols / 16), yes);
-    }
-    if constexpr (TILED) {
-        uint64_t tile = (uint64_t)(place / 128) * j.across * 512;
-        load_words<R>(q->scales, t.sa + tile + (place & 127) * 4, t.active && place < t.end);
-    }
-}
-
-/* Asks for rows to be brought to L2, one a lane (job.ahead; not yet run on hardware, and 0). In
- * tiles scales are left out: threads ask for theirs by themselves. */
-template <bool TILED>
-__device__ __forceinline__ void prefetch_rows(const job &j, unsigned matrix, unsigned place,
-                                              unsigned end, unsigned lane)
-{
-#if __CUDA_ARCH__ >= 900
-    unsigned row = row_at<TILED>(place + lane), bytes = j.cols / 2;
-    if (place + lane >= end || (TILED && row >= j.rows)) return;
-    uint64_t at = (uint64_t)matrix * j.rows + row;
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(j.a + at * bytes), "r"(bytes)
-                 : "memory");
-    bytes = j.cols / 16;
-    if (!TILED && bytes % 16 == 0)
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(j.sa + at * bytes),
-                     "r"(bytes)
-                     : "memory");
-#endif
-}
-
-/* A thread's scales in tiles. */
-__device__ __forceinline__ void prefetch_scales(const job &j, const place_of &t, unsigned place)
-{
-    if (t.active && place < t.end)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(
-                         t.sa + (uint64_t)(place / 128) * j.across * 512 + (place & 127) * 4)
-                     : "memory");
-}
-
-/* Sums of this thread's slice. second: the slice is the right half of a tile. */
-template <int R, bool TILED>
-__device__ __forceinline__ void multiply_rows(float p[R], const rows<R> &q, const slice &b,
-                                              tables bytes, unsigned second)
-{
-#pragma unroll
-    for (int i = 0; i < R; i++) {
-        const uint4 w = q.codes[i];
-        float2 s = two_scales(TILED ? q.scales[i] >> second : q.scales[i]);
-        p[i] = __fmul_rn(dot_block(bytes, w.x, w.y, b.v), __fmul_rn(s.x, b.scale[0]));
-        p[i] = __fmaf_rn(dot_block(bytes, w.z, w.w, b.v + 4), __fmul_rn(s.y, b.scale[1]), p[i]);
-    }
-}
-
-/* p[0] becomes the warp's sum of p[i] for the i that the upper bits of the lane spell. */
-template <int R> __device__ __forceinline__ void sum_over_warp(float p[R], unsigned lane)
-{
-    int half = 16;
-#pragma unroll
-    for (int n = R / 2; n >= 1; n /= 2, half /= 2) {
-        bool upper = lane & half;
-#pragma unroll
-        for (int i = 0; i < n; i++) {
-            float keep = upper ? p[n + i] : p[i], give = upper ? p[i] : p[n + i];
-            p[i] = keep + __shfl_xor_sync(~0u, give, half);
-        }
-    }
-#pragma unroll
-    for (; half >= 1; half /= 2) p[0] += __shfl_xor_sync(~0u, p[0], half);
-}
-
-__device__ __forceinline__ void store(const job &j, unsigned matrix, unsigned row, float sum)
-{
-    float v = __fmul_rn(sum, j.alpha);
-    if (j.second_b) v = __fmul_rn(v, j.second_b[matrix]);
-    if (j.second_a) v = __fmul_rn(v, j.second_a[matrix]);
+    float v = __fmul_rn(__fmul_rn(__fmul_rn(sum, j.alpha), second_b), second_a);
     uint64_t at = (uint64_t)matrix * j.rows + row;
     if (j.type == KERF_F16)
         ((__half *)j.y)[at] = __float2half_rn(v);
@@ -296,278 +141,389 @@ __device__ __forceinline__ void store(const job &j, unsigned matrix, unsigned ro
         ((float *)j.y)[at] = v;
 }
 
-/* Sums over the warps of a row, which lie `flush` apart, and out with them. */
-template <bool TILED>
-__device__ __forceinline__ void finish_rows(const job &j, unsigned matrix, const float *partial,
-                                            unsigned from, unsigned n, unsigned warps,
-                                            unsigned threads)
+/* Row r of a quad. */
+template <bool TILED> __device__ __forceinline__ unsigned row_of(unsigned quad, unsigned r)
 {
-    unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-    for (unsigned i = thread; i < n; i += threads) {
-        float sum = partial[i];
-        for (unsigned w = 1; w < warps; w++) sum += partial[w * j.flush + i];
-        unsigned row = row_at<TILED>(from + i);
-        if (!TILED || row < j.rows) store(j, matrix, row, sum);
-    }
+    return TILED ? (quad & ~31u) * 4 + (quad & 31) + 32 * r : 4 * quad + r;
 }
 
-/* --- kernels ---------------------------------------------------------------------------------- */
-
-template <int R, int STAGES, int THREADS, int RESIDENT, bool TILED>
-__global__ void __launch_bounds__(THREADS, RESIDENT) multiply(const __grid_constant__ job j)
-{
-    __shared__ float partial[RED];
-    launch_dependents();
-    const unsigned matrix = blockIdx.x / j.blocks, block = blockIdx.x % j.blocks;
-    const unsigned at = threadIdx.x, lane = at % 32, warps = blockDim.x / 32;
-    const unsigned step = R * blockDim.y, first = threadIdx.y * R;
-    const unsigned unit = TILED ? 4 : 1; /* places of a tile that belong together */
-    const unsigned units = j.places / unit;
-    const unsigned begin = (unsigned)((uint64_t)units * block / j.blocks) * unit;
-    const unsigned end = (unsigned)((uint64_t)units * (block + 1) / j.blocks) * unit;
-
-    place_of t;
-    t.active = at * SLICE < j.cols;
-    t.end = end;
-    t.a = j.a + (uint64_t)matrix * j.rows * (j.cols / 2) + 16 * at;
-    t.sa = j.sa + matrix * j.sa_each + (TILED ? at / 2 * 512 : 2 * at);
-    asm volatile("" : "+l"(t.a), "+l"(t.sa)); /* one sum, not the terms of it */
-    if (!j.early) wait_for_inputs();
-    rows<R> q[STAGES] = {}; /* stays zero in threads beyond the end of a row */
-    const tables bytes = {kept(PLUS_LOW), kept(MINUS_LOW)};
-#pragma unroll
-    for (int s = 0; s < STAGES; s++) load_rows<R, TILED>(&q[s], j, t, begin + first + s * step);
-    const bool asks = threadIdx.y == 0 && at < 32;
-    const unsigned all = step * STAGES; /* places that this block has asked for as registers */
-    if (j.ahead) {
-        unsigned to = min(begin + all + j.ahead, end);
-        for (unsigned p = begin + all; asks && p < to; p += 32)
-            prefetch_rows<TILED>(j, matrix, p, to, lane);
-        for (unsigned p = begin + all + first; TILED && at % 2 == 0 && p < to; p += step)
-            prefetch_scales(j, t, p);
-    }
-    if (j.early) wait_for_inputs();
-    slice b;
-    load_slice(&b, j, matrix, at, t.active);
-
-    for (unsigned from = begin; from < end; from += j.flush) {
-        unsigned to = min(from + j.flush, end);
-        for (unsigned place = from + first; place < to; place += STAGES * step) {
-#pragma unroll
-            for (int s = 0; s < STAGES; s++) {
-                unsigned here = place + s * step;
-                if (here >= to) break;
-                float p[R];
-                if (j.ahead) {
-                    unsigned then = here + STAGES * step + j.ahead;
-                    if (asks) prefetch_rows<TILED>(j, matrix, then, min(then + step, end), lane);
-                    if (TILED && at % 2 == 0) prefetch_scales(j, t, then);
-                }
-                multiply_rows<R, TILED>(p, q[s], b, bytes, at % 2 * 16);
-                load_rows<R, TILED>(&q[s], j, t, here + STAGES * step);
-                sum_over_warp<R>(p, lane);
-                if (lane % (32 / R) == 0)
-                    partial[at / 32 * j.flush + here - from + lane / (32 / R)] = p[0];
-            }
-        }
-        __syncthreads();
-        finish_rows<TILED>(j, matrix, partial, from, to - from, warps, blockDim.x * blockDim.y);
-        __syncthreads();
-    }
-}
-
-/* --- kernels with a ring ---------------------------------------------------------------------- */
-
-#if __CUDA_ARCH__ >= 900
+/* --- shared memory ---------------------------------------------------------------------------- */
 
 __device__ __forceinline__ uint32_t shared_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-__device__ __forceinline__ void init_barrier(uint64_t *b, unsigned count)
+__device__ __forceinline__ void copy_16(uint32_t to, const uint8_t *from)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ uint4 load_16(uint32_t at)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at));
+    return v;
+}
+
+__device__ __forceinline__ uint32_t load_2(uint32_t at)
+{
+    uint32_t v;
+    asm volatile("{.reg .b16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h;}" : "=r"(v) : "r"(at));
+    return v;
+}
+
+__device__ __forceinline__ void store_2(uint32_t to, uint32_t v)
+{
+    asm volatile("{.reg .b16 h; cvt.u16.u32 h, %1; st.shared.u16 [%0], h;}" ::"r"(to), "r"(v)
                  : "memory");
 }
 
-__device__ __forceinline__ void wait_barrier(uint64_t *b, unsigned phase)
-{
-    uint32_t done;
-    do {
-        asm volatile("{\n .reg .pred p;\n"
-                     " mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     " selp.b32 %0, 1, 0, p;\n}"
-                     : "=r"(done)
-                     : "r"(shared_address(b)), "r"(phase)
-                     : "memory");
-    } while (!done);
-}
+/* A warp's ring: STAGES times the codes of G rows, P pieces each, and the scales of all quads that
+ * they are of. */
+template <int P> struct ring {
+    static constexpr int ROW = P * 512, QUAD = 4 * P * 64; /* bytes */
+    static constexpr int G = P <= 2 ? 4 : P <= 4 ? 2 : 1;  /* rows that come and go together */
+    static constexpr int STAGES = P == 1 || P == 5 ? 4 : P == 3 || P == 6 ? 3 : 2;
+    static constexpr int EARLY = STAGES / 2; /* before b is asked for */
+    static constexpr int STAGE = G * ROW, ROWS = G * STAGES;
+    static constexpr int QUADS = (ROWS - G + 3) / 4 + 1;
+    static constexpr int BYTES = ROWS * ROW + QUADS * QUAD;
+};
 
-__device__ __forceinline__ void arrive(uint64_t *b)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
-}
-
-__device__ __forceinline__ void expect_bytes(uint64_t *b, uint32_t n)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
-                 "r"(n)
-                 : "memory");
-}
-
-__device__ __forceinline__ void copy_in(void *to, const void *from, uint32_t n, uint64_t *b)
-{
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
-        "[%3];" ::"r"(shared_address(to)),
-        "l"(from), "r"(n), "r"(shared_address(b))
-        : "memory");
-}
-
-/* 16 bytes by an ordinary thread; arrive_later: its earlier ones count as one arrival once there.
- */
-__device__ __forceinline__ void copy_16(void *to, const void *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
-                 : "memory");
-}
-
-__device__ __forceinline__ void arrive_later(uint64_t *b)
-{
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(b))
-                 : "memory");
-}
-
-__device__ __forceinline__ void meet(unsigned threads)
-{
-    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
-}
-
-/* The last warp: brings stage after stage of rows, as soon as one is free. */
-template <int STAGES, bool TILED>
-__device__ __forceinline__ void fill_ring(const job &j, uint8_t *ring, uint64_t *full,
-                                          uint64_t *empty, unsigned matrix, unsigned begin,
-                                          unsigned end, unsigned step)
-{
-    const unsigned row_bytes = j.cols / 2, scale_bytes = j.cols / 16, lane = threadIdx.x % 32;
-    const uint8_t *a = j.a + (uint64_t)matrix * j.rows * row_bytes;
-    const uint8_t *sa = j.sa + matrix * j.sa_each;
-    unsigned s = 0, phase = 1;
-    for (unsigned place = begin; place < end; place += step) {
-        uint8_t *to = ring + s * j.stage;
-        unsigned n = min(step, end - place);
-        wait_barrier(&empty[s], phase); /* at once in the first round */
-        if (TILED) {
-            unsigned rows = 0, four = (n + 3) / 4;
-            for (unsigned i = lane; i < n; i += 32) rows += row_at<true>(place + i) < j.rows;
-            rows = __reduce_add_sync(~0u, rows);
-            if (lane == 0) expect_bytes(&full[s], rows * row_bytes);
-            __syncwarp();
-            for (unsigned i = lane; i < n; i += 32) {
-                unsigned row = row_at<true>(place + i);
-                if (row < j.rows)
-                    copy_in(to + i * row_bytes, a + (uint64_t)row * row_bytes, row_bytes, &full[s]);
-            }
-            to += step * row_bytes;
-            for (unsigned u = 0; u < four; u++) {
-                unsigned at = place + 4 * u;
-                const uint8_t *tile = sa + (uint64_t)(at / 128) * j.across * 512 + (at & 127) * 4;
-                for (unsigned i = lane; i < j.across; i += 32)
-                    copy_16(to + (u * j.across + i) * 16, tile + i * 512);
-            }
-            arrive_later(&full[s]);
-        } else if (lane == 0) {
-            expect_bytes(&full[s], n * (row_bytes + scale_bytes));
-            copy_in(to, a + (uint64_t)place * row_bytes, n * row_bytes, &full[s]);
-            copy_in(to + step * row_bytes, sa + (uint64_t)place * scale_bytes, n * scale_bytes,
-                    &full[s]);
-        }
-        if (++s == STAGES) s = 0, phase ^= 1;
+/* Where row r's two scales of a lane lie in a quad: those of a row side by side, or in tiles four
+ * of each row. From a piece to the next: NEXT. */
+template <int P, bool TILED> struct quad_scales {
+    static constexpr int NEXT = TILED ? 256 : 64, ROW = TILED ? 4 : P * 64;
+    static __device__ __forceinline__ unsigned first(unsigned lane)
+    {
+        return TILED ? lane / 2 * 16 + lane % 2 * 2 : lane * 2;
     }
-}
+};
 
-template <int R, bool TILED>
-__device__ __forceinline__ void take_rows(rows<R> *q, const job &j, const uint8_t *stage,
-                                          unsigned first, unsigned step, unsigned slice)
-{
-    const uint8_t *scales = stage + step * (j.cols / 2);
+/* --- A ---------------------------------------------------------------------------------------- */
+
+/* A warp's rows on their way into its ring. EDGES: a row ends within the warp's pieces, or scales
+ * lie askew. */
+template <int P, bool TILED, bool EDGES> struct row_feed {
+    typedef ring<P> r;
+    typedef quad_scales<P, TILED> q;
+    static constexpr int COPIES = (P + 1) / 2; /* of scales of a quad, by a lane */
+
+    const uint8_t *a, *sa; /* of the matrix: the lane's first codes, the part's first scales */
+    uint32_t off[COPIES];  /* of the lane's scales within a quad   */
+    unsigned first;        /* element that is the lane's first     */
+    unsigned have;         /* pieces of the lane that the row has  */
+    unsigned quad, row;    /* the next to be asked for             */
+    uint32_t scales, slot; /* in shared memory: scales of slot 0; of `quad`, counted from there */
+
+    __device__ __forceinline__ void aim(const job &j, unsigned matrix, unsigned part)
+    {
+        unsigned lane = threadIdx.x % 32;
+        first = part * (P * PIECE) + lane * OWN;
+        a = j.a + (uint64_t)matrix * j.rows * (j.cols / 2) + first / 2;
+        sa = j.sa + matrix * j.sa_each + (EDGES ? 0 : part * (P * (TILED ? 16 * 512 : 64)));
 #pragma unroll
-    for (int i = 0; i < R; i++) {
-        q->codes[i] = *(const uint4 *)(stage + (first + i) * (j.cols / 2) + 16 * slice);
-        if (!TILED)
-            q->scales[i] = *(const uint16_t *)(scales + (first + i) * (j.cols / 16) + 2 * slice);
+        for (int k = 0; k < COPIES; k++) {
+            unsigned i = lane + 32 * k;
+            off[k] = TILED ? i * 512 : i / (4 * P) * (j.cols / 16) + i % (4 * P) * 16;
+        }
+        have = !EDGES ? P : first < j.cols ? min((j.cols - first + PIECE - 1) / PIECE, P) : 0;
+        row = 0;
+        slot = 0;
+        if (EDGES) /* scales past the end of a row stay zero: they might be NaN */
+            for (unsigned i = 0; i < r::QUADS * 4 * P; i++)
+                store_2(scales + i / (4 * P) * r::QUAD + i % 4 * q::ROW + i / 4 % P * q::NEXT +
+                            q::first(lane),
+                        0);
     }
-    if constexpr (TILED) { /* R is 2 or 4: of the same four rows */
-        const uint8_t *p = scales + (first / 4 * j.across + slice / 2) * 16 + first % 4 * 4;
-        if constexpr (R == 4)
-            *(uint4 *)q->scales = *(const uint4 *)p;
-        else
-            *(uint2 *)q->scales = *(const uint2 *)p;
+
+    __device__ __forceinline__ void fetch_scales(const job &j)
+    {
+        unsigned lane = threadIdx.x % 32;
+        if (EDGES) {
+            for (unsigned i = 0; i < 4 * have; i++) {
+                unsigned at = row_of<TILED>(quad, i % 4), block = (first + i / 4 * PIECE) / 16;
+                uint64_t from = TILED ? kf_tiled_place(at, block, j.across)
+                                      : (uint64_t)at * (j.cols / 16) + block;
+                if (at < j.rows)
+                    store_2(scales + slot + i % 4 * q::ROW + i / 4 * q::NEXT + q::first(lane),
+                            *(const uint16_t *)(sa + from));
+            }
+            return;
+        }
+        const uint8_t *from = sa + (TILED ? (uint64_t)(quad / 32) * j.across * 512 + quad % 32 * 16
+                                          : (uint64_t)quad * (j.cols / 4));
+#pragma unroll
+        for (int k = 0; k < COPIES; k++) {
+            unsigned i = lane + 32 * k;
+            if ((P % 2 == 0 || k < COPIES - 1 || lane < 16) &&
+                (TILED || 4 * quad + i / (4 * P) < j.rows))
+                copy_16(scales + slot + i * 16, from + off[k]);
+        }
+    }
+
+    /* The next G rows into the ring at `to`, and with the first of a quad the scales of all four.
+     * What lies past the last row of a matrix is left as it was. */
+    __device__ __forceinline__ void fetch(const job &j, uint32_t to, unsigned step)
+    {
+#pragma unroll
+        for (int g = 0; g < r::G; g++) {
+            unsigned at = row_of<TILED>(quad, row + g);
+            const uint8_t *from = a + (uint64_t)at * (j.cols / 2);
+#pragma unroll
+            for (int i = 0; i < P; i++)
+                if (at < j.rows && (!EDGES || i < have))
+                    copy_16(to + g * r::ROW + i * 512, from + i * 512);
+        }
+        if (r::G == 4 || row == 0) fetch_scales(j);
+        if (r::G == 4 || (row += r::G) == 4) {
+            row = 0;
+            quad += step;
+            slot = slot == (r::QUADS - 1) * r::QUAD ? 0 : slot + r::QUAD;
+        }
+    }
+};
+
+/* --- b ---------------------------------------------------------------------------------------- */
+
+/* Asks for b to be brought to the second level of the cache, where it does not matter who still
+ * writes it. */
+__device__ __forceinline__ void prefetch_b(const job &j, unsigned matrix)
+{
+    const uint8_t *b = j.b + (uint64_t)matrix * (j.cols / 2), *sb = j.sb + matrix * j.sb_each;
+    unsigned step = j.b_tiled ? 512 : 128, lines = j.b_tiled ? j.across : (j.cols / 16 + 127) / 128;
+    for (unsigned i = threadIdx.x; i * 256 < j.cols; i += THREADS)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(b + i * 128));
+    for (unsigned i = threadIdx.x; i < lines; i += THREADS)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(sb + i * step));
+}
+
+/* A vector on its way into shared memory: 2v in bytes, a quarter of its scales in halves, zeros
+ * past its end. A thread asks for its part, word by word, before it looks at any of it. */
+struct b_feed {
+    enum { WORDS = 8, PAIRS = WORDS / 4, BATCH = WORDS * THREADS }; /* of a thread; of all */
+    uint32_t w[WORDS], two[PAIRS];
+
+    __device__ __forceinline__ void load(const job &j, unsigned matrix, unsigned from)
+    {
+        const uint32_t *b = (const uint32_t *)(j.b + (uint64_t)matrix * (j.cols / 2));
+        const uint8_t *sb = j.sb + matrix * j.sb_each;
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) {
+            unsigned i = from + k * THREADS + threadIdx.x;
+            w[k] = i < j.cols / 8 ? __ldcg(b + i) : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < PAIRS; k++) {
+            unsigned i = from / 4 + k * THREADS + threadIdx.x;
+            uint64_t at = j.b_tiled ? kf_tiled_place(0, 2 * i, j.across) : 2 * i;
+            two[k] = i < j.cols / OWN ? __ldcg((const uint16_t *)(sb + at)) : 0;
+        }
+    }
+
+    __device__ __forceinline__ void put(unsigned from, unsigned elements, uint8_t *bytes,
+                                        __half2 *scales) const
+    {
+#pragma unroll
+        for (int k = 0; k < WORDS; k++) {
+            unsigned i = from + k * THREADS + threadIdx.x;
+            if (from + k * THREADS >= elements / 8) break;
+            if (i < elements / 8)
+                ((uint2 *)bytes)[i] = {signed_bytes(w[k]), signed_bytes(w[k] >> 16)};
+        }
+#pragma unroll
+        for (int k = 0; k < PAIRS; k++) {
+            unsigned i = from / 4 + k * THREADS + threadIdx.x;
+            if (i < elements / OWN)
+                scales[i] = __hmul2_rn(two_scales(two[k]), __float2half2_rn(0.25f));
+        }
+    }
+};
+
+/* A lane's part of b: 2v in bytes, a quarter of its scales. */
+template <int P> struct slice {
+    uint32_t v[P][8];
+    __half2 scales[P];
+};
+
+template <int P>
+__device__ __forceinline__ void load_slice(slice<P> *s, const uint8_t *bytes, const __half2 *scales,
+                                           unsigned first)
+{
+#pragma unroll
+    for (int i = 0; i < P; i++) {
+        uint32_t at = shared_address(bytes + first + i * PIECE);
+        uint4 x = load_16(at), y = load_16(at + 16);
+        s->v[i][0] = x.x, s->v[i][1] = x.y, s->v[i][2] = x.z, s->v[i][3] = x.w;
+        s->v[i][4] = y.x, s->v[i][5] = y.y, s->v[i][6] = y.z, s->v[i][7] = y.w;
+        s->scales[i] = scales[(first + i * PIECE) / OWN];
     }
 }
-#endif
 
-/* Not chosen for any shape: not yet run on hardware. As multiply, but rows come through shared
- * memory, by the copy engine: a warp asks for STAGES steps ahead, the others need no registers or
- * instructions for what is on its way. */
-template <int R, int STAGES, bool TILED>
-__global__ void __launch_bounds__(544, 2) multiply_ring(const __grid_constant__ job j)
+/* --- the product ------------------------------------------------------------------------------ */
+
+/* Eight codes times eight numbers of b, added to a sum. */
+__device__ __forceinline__ int dot_word(tables t, uint32_t w, uint32_t b0, uint32_t b1, int sum)
 {
-#if __CUDA_ARCH__ >= 900
-    extern __shared__ __align__(128) uint8_t ring[];
-    __shared__ float partial[RING_RED];
-    __shared__ uint64_t full[STAGES], empty[STAGES];
-    const unsigned threads = blockDim.x - 32, consumers = threads / 32;
+    uint32_t n = negated(w);
+    sum = __dp4a((int)pick<PLUS_HIGH>(t.plus, w), (int)b0, sum);
+    sum = __dp4a((int)pick<MINUS_HIGH>(t.minus, n), (int)b0, sum);
+    sum = __dp4a((int)pick<PLUS_HIGH>(t.plus, w >> 16), (int)b1, sum);
+    return __dp4a((int)pick<MINUS_HIGH>(t.minus, n >> 16), (int)b1, sum);
+}
+
+constexpr int START = 0x4b400000; /* as fp32 3 * 2^22, whose last place counts ones */
+
+__device__ __forceinline__ float counted(int c)
+{
+    return __fadd_rn(__int_as_float(c), -__int_as_float(START));
+}
+
+/* The lane's part of a row. */
+template <int P, bool TILED>
+__device__ __forceinline__ float multiply_row(const slice<P> &b, tables t, uint32_t codes,
+                                              uint32_t scales)
+{
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < P; i++) {
+        const uint32_t *v = b.v[i];
+        uint4 w = load_16(codes + i * 512);
+        __half2 f =
+            __hmul2_rn(two_scales(load_2(scales + i * quad_scales<P, TILED>::NEXT)), b.scales[i]);
+        int c = dot_word(t, w.y, v[2], v[3], dot_word(t, w.x, v[0], v[1], START));
+        int d = dot_word(t, w.w, v[6], v[7], dot_word(t, w.z, v[4], v[5], START));
+        sum =
+            i ? __fmaf_rn(counted(c), __low2float(f), sum) : __fmul_rn(counted(c), __low2float(f));
+        sum = __fmaf_rn(counted(d), __high2float(f), sum);
+    }
+    return sum;
+}
+
+/* p[0] becomes the warp's sum of p[lane / 8]. */
+__device__ __forceinline__ void sum_over_warp(float p[4], unsigned lane)
+{
+    bool upper = lane & 16;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float keep = upper ? p[2 + i] : p[i], give = upper ? p[i] : p[2 + i];
+        p[i] = keep + __shfl_xor_sync(~0u, give, 16);
+    }
+    upper = lane & 8;
+    float keep = upper ? p[1] : p[0], give = upper ? p[0] : p[1];
+    p[0] = keep + __shfl_xor_sync(~0u, give, 8);
+#pragma unroll
+    for (int half = 4; half >= 1; half /= 2) p[0] += __shfl_xor_sync(~0u, p[0], half);
+}
+
+/* Sums over the warps of a row, in their order. */
+template <bool TILED>
+__device__ __forceinline__ void finish_rows(const job &j, unsigned matrix, const float *partial,
+                                            unsigned quad0, unsigned quads, unsigned parts,
+                                            float second_a, float second_b)
+{
+    for (unsigned i = threadIdx.x; i < quads * 4; i += THREADS) {
+        unsigned row = row_of<TILED>(quad0 + i / 4, i % 4);
+        float sum = 0;
+        for (unsigned w = 0; w < parts; w++) sum += partial[i * parts + w];
+        if (row < j.rows) store(j, matrix, row, sum, second_a, second_b);
+    }
+}
+
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+template <int P, bool TILED, bool EDGES>
+__global__ void __launch_bounds__(THREADS, 2) multiply(const __grid_constant__ job j)
+{
+    typedef ring<P> r;
+    extern __shared__ __align__(128) uint8_t shared[];
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, matrix = blockIdx.y;
     launch_dependents();
-    if (threadIdx.x == 0)
-        for (int s = 0; s < STAGES; s++) {
-            init_barrier(&full[s], TILED ? 33 : 1);
-            init_barrier(&empty[s], consumers);
+    const unsigned parts = 1u << j.part_bits, part = warp & (parts - 1);
+    const unsigned team = warp >> j.part_bits, teams = WARPS >> j.part_bits;
+    const unsigned quad0 = blockIdx.x * j.each + min(blockIdx.x, j.rest);
+    const unsigned quads = j.each + (blockIdx.x < j.rest);
+    uint8_t *bytes = shared + WARPS * r::BYTES;
+    __half2 *b_scales = (__half2 *)(bytes + parts * (P * PIECE));
+    float *partial = (float *)(b_scales + parts * (P * PIECE / OWN)); /* [row][part] */
+    const uint32_t rows = shared_address(shared) + warp * r::BYTES + lane * 16;
+
+    row_feed<P, TILED, EDGES> feed;
+    feed.quad = quad0 + team;
+    feed.scales = shared_address(shared) + warp * r::BYTES + r::ROWS * r::ROW;
+    feed.aim(j, matrix, part);
+    unsigned left = quads > team ? (quads - team + teams - 1) / teams * 4 : 0, ask = left;
+    const unsigned elements = parts * (P * PIECE);
+    b_feed some;
+    if (!j.early) { /* b first: later it would stand behind all that the ring asks for */
+        wait_for_inputs();
+        some.load(j, matrix, 0);
+    }
+    uint32_t to = rows;
+    auto ask_for = [&](int stages) {
+#pragma unroll 1
+        for (int i = 0; i < stages; i++, to += r::STAGE) {
+            if (ask) feed.fetch(j, to, teams), ask -= r::G;
+            asm volatile("cp.async.commit_group;" ::: "memory");
         }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    const unsigned matrix = blockIdx.x / j.blocks, block = blockIdx.x % j.blocks;
-    const unsigned group = threadIdx.x / j.slices, at = threadIdx.x % j.slices;
-    const unsigned lane = at % 32, warps = j.slices / 32;
-    const unsigned step = R * (threads / j.slices), first = group * R;
-    const unsigned unit = TILED ? 4 : 1, units = j.places / unit;
-    const unsigned begin = (unsigned)((uint64_t)units * block / j.blocks) * unit;
-    const unsigned end = (unsigned)((uint64_t)units * (block + 1) / j.blocks) * unit;
+    };
+    ask_for(r::EARLY);
+    if (j.early) {
+        prefetch_b(j, matrix);
+        wait_for_inputs();
+        some.load(j, matrix, 0);
+    }
+    ask_for(r::STAGES - r::EARLY);
+    some.put(0, elements, bytes, b_scales);
+    for (unsigned from = b_feed::BATCH; from < elements / 8; from += b_feed::BATCH) {
+        some.load(j, matrix, from);
+        some.put(from, elements, bytes, b_scales);
+    }
+    float second_a = 1, second_b = 1;
+    if (j.second_b) second_b = __ldcg(j.second_b + matrix);
+    if (j.second_a) second_a = __ldcg(j.second_a + matrix);
     __syncthreads();
-    if (!j.early) wait_for_inputs();
-    if (threadIdx.x >= threads) {
-        fill_ring<STAGES, TILED>(j, ring, full, empty, matrix, begin, end, step);
-        return;
-    }
 
-    const bool active = at * SLICE < j.cols;
-    rows<R> q = {}; /* stays zero in threads beyond the end of a row */
-    const tables bytes = {kept(PLUS_LOW), kept(MINUS_LOW)};
-    if (j.early) wait_for_inputs();
-    slice b;
-    load_slice(&b, j, matrix, at, active);
-
-    unsigned s = 0, phase = 0;
-    for (unsigned from = begin; from < end; from += j.flush) {
-        unsigned to = min(from + j.flush, end);
-        for (unsigned place = from; place < to; place += step) {
-            unsigned here = place + first;
-            float p[R];
-            wait_barrier(&full[s], phase);
-            if (active) take_rows<R, TILED>(&q, j, ring + s * j.stage, first, step, at);
-            multiply_rows<R, TILED>(p, q, b, bytes, at % 2 * 16);
-            __syncwarp();
-            if (lane == 0) arrive(&empty[s]);
-            sum_over_warp<R>(p, lane);
-            if (lane % (32 / R) == 0 && here < to)
-                partial[at / 32 * j.flush + here - from + lane / (32 / R)] = p[0];
-            if (++s == STAGES) s = 0, phase ^= 1;
+    const tables t = {kept(PLUS_LOW), kept(MINUS_LOW)};
+    slice<P> b;
+    load_slice(&b, bytes, b_scales, part * (P * PIECE) + lane * OWN);
+    const uint32_t my_scales = feed.scales + quad_scales<P, TILED>::first(lane);
+    uint32_t at = rows, quad_at = my_scales;
+    unsigned quad = quad0 + team;
+    float p[4] = {};
+#pragma unroll 1
+    for (unsigned row = 0; left; left -= r::G) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(r::STAGES - 1) : "memory");
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 4 - r::G; i++) p[i] = p[i + r::G];
+#pragma unroll
+        for (int g = 0; g < r::G; g++)
+            p[4 - r::G + g] = multiply_row<P, TILED>(
+                b, t, at + g * r::ROW, quad_at + (row + g) * quad_scales<P, TILED>::ROW);
+        __syncwarp();
+        if (ask) feed.fetch(j, at, teams), ask -= r::G;
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        at = at == rows + (r::STAGES - 1) * r::STAGE ? rows : at + r::STAGE;
+        if (r::G < 4 && (row += r::G) < 4) continue;
+        sum_over_warp(p, lane);
+        unsigned mine = row_of<TILED>(quad, lane / 8);
+        if (lane % 8 == 0) {
+            if (parts > 1)
+                partial[((quad - quad0) * 4 + lane / 8) * parts + part] = p[0];
+            else if (mine < j.rows)
+                store(j, matrix, mine, p[0], second_a, second_b);
         }
-        meet(threads);
-        finish_rows<TILED>(j, matrix, partial, from, to - from, warps, threads);
-        meet(threads);
+        row = 0;
+        quad += teams;
+        quad_at = quad_at == my_scales + (r::QUADS - 1) * r::QUAD ? my_scales : quad_at + r::QUAD;
     }
-#endif
+    if (parts == 1) return;
+    __syncthreads();
+    finish_rows<TILED>(j, matrix, partial, quad0, quads, parts, second_a, second_b);
 }
 
 __device__ __forceinline__ uint2 load_block(const uint8_t *p)
@@ -578,6 +534,12 @@ __device__ __forceinline__ uint2 load_block(const uint8_t *p)
         v.y |= (uint32_t)p[i + 4] << 8 * i;
     }
     return v;
+}
+
+/* Four times the dot product of four codes of a at the low end of w with those of b. */
+__device__ __forceinline__ int dot_four(uint32_t a, uint32_t b, int sum)
+{
+    return __dp4a((int)signed_bytes(a), (int)signed_bytes(b), sum);
 }
 
 /* Any alignment, any number of blocks: a warp for a row, a lane for a block. */
@@ -596,110 +558,116 @@ __global__ void __launch_bounds__(256) multiply_any(const __grid_constant__ job 
         uint64_t pa = TILED ? kf_tiled_place(row, i, j.across) : (uint64_t)row * blocks + i;
         uint64_t pb = j.b_tiled ? kf_tiled_place(0, i, j.across) : i;
         uint2 x = load_block(a + 8 * i), y = load_block(b + 8 * i);
-        const uint32_t v[4] = {signed_bytes(y.x), signed_bytes(y.x >> 16), signed_bytes(y.y),
-                               signed_bytes(y.y >> 16)};
+        int dot = dot_four(x.x, y.x, dot_four(x.x >> 16, y.x >> 16, 0));
+        dot = dot_four(x.y, y.y, dot_four(x.y >> 16, y.y >> 16, dot));
         uint32_t both = j.sa[matrix * j.sa_each + pa] | j.sb[matrix * j.sb_each + pb] << 8;
-        float2 s = two_scales(both);
-        sum = __fmaf_rn(dot_block(tables{PLUS_LOW, MINUS_LOW}, x.x, x.y, v),
-                        __fmul_rn(s.x, __fmul_rn(0.25f, s.y)), sum);
+        float2 s = __half22float2(two_scales(both));
+        sum = __fmaf_rn((float)dot, __fmul_rn(s.x, __fmul_rn(0.25f, s.y)), sum);
     }
-    sum_over_warp<1>(&sum, lane);
-    if (lane == 0) store(j, matrix, row, sum);
+#pragma unroll
+    for (int half = 16; half >= 1; half /= 2) sum += __shfl_xor_sync(~0u, sum, half);
+    if (lane == 0)
+        store(j, matrix, row, sum, j.second_a ? j.second_a[matrix] : 1.0f,
+              j.second_b ? j.second_b[matrix] : 1.0f);
 }
-
-/* --- variants --------------------------------------------------------------------------------- */
-
-typedef void (*kernel)(job);
-
-struct variant {
-    const char *name;
-    unsigned rows, stages, threads;
-    bool ring;
-    kernel plain, tiled;
-};
-
-#define VARIANT(R, S, T, N, registers)                                                \
-    {                                                                                 \
-#R " rows x " #S ", " #T " threads, " registers " registers", R, S, T, false, \
-            multiply < R, S, T, N, false>, multiply < R, S, T, N, true>               \
-    }
-#define RING(R, S)                                                                \
-    {                                                                             \
-#R " rows x " #S ", ring", R, S, 512, true, multiply_ring < R, S, false>, \
-            multiply_ring < R, S, true>                                           \
-    }
-
-const variant variants[] = {
-    VARIANT(4, 1, 1024, 1, "64"),
-    VARIANT(2, 1, 512, 3, "40"),
-    VARIANT(2, 2, 1024, 1, "64"),
-    VARIANT(4, 3, 512, 1, "128"),
-    RING(4, 2),
-    RING(4, 3),
-    RING(4, 6),
-    RING(2, 6),
-    RING(2, 12),
-};
-enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
 /* --- host ------------------------------------------------------------------------------------- */
 
-/* What was best of all that has been measured: bench/notes-gemv-nvfp4.md. */
-static kf_nvfp4_tuning choose(const kerf_gemv_nvfp4_shape *s)
+typedef void (*kernel)(job);
+
+#define INSTANCES(P)                                             \
+    {                                                            \
+        {multiply<P, false, false>, multiply<P, false, true>},   \
+            {multiply<P, true, false>, multiply<P, true, true>}, \
+    }
+enum { MOST_PIECES = 8, MOST_SHARED_QUADS = 64 /* of a block whose warps share rows */ };
+const kernel kernels[MOST_PIECES][2][2] = {INSTANCES(1), INSTANCES(2), INSTANCES(3), INSTANCES(4),
+                                           INSTANCES(5), INSTANCES(6), INSTANCES(7), INSTANCES(8)};
+
+#define RING(P)                        \
+    {                                  \
+        ring<P>::BYTES, 4 / ring<P>::G \
+    }
+const struct {
+    unsigned bytes, steps; /* steps: of a warp for a quad */
+} rings[MOST_PIECES] = {RING(1), RING(2), RING(3), RING(4), RING(5), RING(6), RING(7), RING(8)};
+
+struct machine {
+    int processors, most_shared, all_shared, reserved; /* bytes of a block, a multiprocessor */
+};
+
+/* A launch with 2^part_bits warps to a row and so many blocks on a multiprocessor, and about how
+ * many instructions its busiest warp has; 0: not possible. */
+static uint64_t lay_out(kf_nvfp4_launch *l, const kerf_gemv_nvfp4_shape *s, unsigned part_bits,
+                        unsigned resident, const machine *m)
 {
-    return s->cols > 16384 ? kf_nvfp4_tuning{0, 1024, 0, 0} : kf_nvfp4_tuning{0, 512, 0, 0};
+    uint64_t parts = 1u << part_bits, teams = WARPS / parts, batch = s->batch ? s->batch : 1;
+    uint64_t quads =
+        s->a_scales == KERF_SCALES_TILES ? (s->rows + 127) / 128 * 32 : (s->rows + 3) / 4;
+    *l = kf_nvfp4_launch{};
+    l->pieces = (unsigned)((s->cols + parts * PIECE - 1) / (parts * PIECE));
+    if (l->pieces > MOST_PIECES) return 0;
+    uint64_t blocks = (uint64_t)m->processors * resident / batch;
+    uint64_t least = parts > 1 ? (quads + MOST_SHARED_QUADS - 1) / MOST_SHARED_QUADS : 1;
+    if (blocks > quads) blocks = quads;
+    if (blocks < least) blocks = least;
+    if (blocks == 0) blocks = 1;
+    uint64_t most = (quads + blocks - 1) / blocks;
+    l->part_bits = part_bits;
+    l->blocks = (unsigned)blocks;
+    l->each = (unsigned)(quads / blocks);
+    l->rest = (unsigned)(quads % blocks);
+    l->elements = (unsigned)parts * l->pieces * PIECE;
+    l->shared = WARPS * rings[l->pieces - 1].bytes + l->elements / 8 * 9 +
+                (parts > 1 ? (unsigned)(most * 4 * parts * 4) : 0);
+    if (l->shared > (unsigned)m->most_shared) return 0;
+    return (most + teams - 1) / teams * (216 * l->pieces + 50 * rings[l->pieces - 1].steps + 60) +
+           1;
 }
 
-/* Rows and their scales in steps of the copy engine's 16 bytes, and all of a ring in a block. */
-static bool fits_ring(const kerf_gemv_nvfp4 *p, const kf_nvfp4_launch *l, unsigned step,
-                      int largest)
+/* A third block on a multiprocessor would be one of another call, and leave it with more to do than
+ * the others. */
+static unsigned room_of_two(unsigned shared, const machine *m)
 {
-    bool tiled = p->shape.a_scales == KERF_SCALES_TILES;
-    return (tiled ? step % 4 == 0 : p->shape.cols % 256 == 0) && l->ring <= (unsigned)largest;
+    int third = m->all_shared / 3 - m->reserved + 128;
+    return third > (int)shared && third <= m->most_shared ? (unsigned)third : shared;
 }
 
 static kerf_status plan_launch(kerf_gemv_nvfp4 *p, kf_nvfp4_tuning t, kerf_error *err)
 {
-    const variant *v = &variants[t.variant];
-    kf_nvfp4_launch *l = &p->launch;
-    bool tiled = p->shape.a_scales == KERF_SCALES_TILES;
-    uint64_t places = tiled ? (p->shape.rows + 127) / 128 * 128 : p->shape.rows;
-    uint64_t batch = p->shape.batch ? p->shape.batch : 1;
-    int resident = 0, processors = 0, largest = 0, major = 0;
-    KF_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, p->ordinal),
-            "asking a GPU for its properties");
-    KF_CUDA(cudaDeviceGetAttribute(&largest, cudaDevAttrMaxSharedMemoryPerBlockOptin, p->ordinal),
-            "asking a GPU for its properties");
-    KF_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, p->ordinal),
-            "asking a GPU for its properties");
-    *l = kf_nvfp4_launch{};
-    l->variant = t.variant;
-    l->slices = (unsigned)((p->shape.cols / SLICE + 31) / 32 * 32);
-    if (t.threads > v->threads) t.threads = v->threads;
-    l->groups = l->slices < t.threads ? t.threads / l->slices : 1;
-    unsigned step = v->rows * l->groups;
-    l->flush =
-        (v->ring ? RING_RED : RED) / (l->slices / 32) / (step * v->stages) * (step * v->stages);
-    const void *k = (const void *)(tiled ? v->tiled : v->plain);
-    if (v->ring) {
-        unsigned across = (unsigned)((p->shape.cols / 16 + KF_TILE_COLS - 1) / KF_TILE_COLS);
-        unsigned codes = step * (unsigned)(p->shape.cols / 2);
-        l->stage = (codes + (step + 3) / 4 * across * 16 + 127) / 128 * 128;
-        l->ring = l->stage * v->stages;
-        if (!fits_ring(p, l, step, largest - 8192) || l->slices > v->threads || major < 9 ||
-            !l->flush)
-            return plan_launch(p, kf_nvfp4_tuning{0, t.threads, t.resident, t.ahead}, err);
-        KF_CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)l->ring),
-                "asking for shared memory");
+    machine m = {};
+    const struct {
+        int *value;
+        cudaDeviceAttr what;
+    } asked[] = {{&m.processors, cudaDevAttrMultiProcessorCount},
+                 {&m.most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin},
+                 {&m.all_shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor},
+                 {&m.reserved, cudaDevAttrReservedSharedMemoryPerBlock}};
+    for (auto &a : asked)
+        KF_CUDA(cudaDeviceGetAttribute(a.value, a.what, p->ordinal),
+                "asking a GPU for its properties");
+    uint64_t best = 0;
+    unsigned bits = 0;
+    for (unsigned i = 0; i <= 3; i++) {
+        uint64_t cost = lay_out(&p->launch, &p->shape, i, 2, &m);
+        if (cost && (t.parts == 0 || t.parts == 1u << i) && (!best || cost < best))
+            best = cost, bits = i;
     }
-    KF_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-                &resident, k, (int)(l->slices * l->groups) + (v->ring ? 32 : 0), l->ring),
-            "asking for the occupancy of a kernel");
-    if (t.resident && (int)t.resident < resident) resident = (int)t.resident;
-    uint64_t blocks = (uint64_t)resident * processors / batch;
-    uint64_t most = (places + step - 1) / step;
-    if (blocks > most) blocks = most;
-    l->blocks_per_matrix = blocks ? (unsigned)blocks : 1;
+    p->fast = best != 0;
+    if (!p->fast) return KERF_OK;
+    /* Two blocks leave a multiprocessor one after the other, and those of the next call come in one
+     * after the other. Where there is no next call yet, one has less to begin with. */
+    bool one = !(p->shape.flags & KERF_GEMV_CONSTANT_WEIGHTS) && p->shape.batch &&
+               m.processors % p->shape.batch == 0;
+    if (!lay_out(&p->launch, &p->shape, bits, t.resident ? t.resident : one ? 1 : 2, &m))
+        lay_out(&p->launch, &p->shape, bits, 2, &m);
+    p->launch.shared = room_of_two(p->launch.shared, &m);
+    bool tiled = p->shape.a_scales == KERF_SCALES_TILES;
+    for (int edges = 0; edges < 2; edges++)
+        KF_CUDA(cudaFuncSetAttribute((const void *)kernels[p->launch.pieces - 1][tiled][edges],
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)p->launch.shared),
+                "asking for shared memory");
     return KERF_OK;
 }
 
@@ -708,21 +676,21 @@ static bool aligned(const void *p, unsigned to)
     return (uintptr_t)p % to == 0;
 }
 
-static bool is_fast(const job &j, bool a_tiled, bool ring)
+static bool is_fast(const job &j, bool a_tiled)
 {
-    return aligned(j.a, 16) && aligned(j.b, 16) && aligned(j.sa, a_tiled || ring ? 16 : 2) &&
+    return aligned(j.a, 16) && aligned(j.b, 16) && aligned(j.sa, a_tiled ? 16 : 2) &&
            aligned(j.sb, 2);
 }
 
-static cudaError_t launch(kernel k, const job &j, unsigned blocks, dim3 threads, unsigned shared,
+static cudaError_t launch(kernel k, const job &j, dim3 blocks, unsigned threads, unsigned shared,
                           cudaStream_t s)
 {
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t c = {};
-    c.gridDim = dim3(blocks);
-    c.blockDim = threads;
+    c.gridDim = blocks;
+    c.blockDim = dim3(threads);
     c.dynamicSmemBytes = shared;
     c.stream = s;
     c.attrs = &early;
@@ -732,25 +700,21 @@ static cudaError_t launch(kernel k, const job &j, unsigned blocks, dim3 threads,
 
 } // namespace
 
-extern "C" const char *kf_nvfp4_cuda_variant(unsigned i)
-{
-    return i < VARIANTS ? variants[i].name : NULL;
-}
-
 extern "C" kerf_status kf_nvfp4_cuda_plan(kerf_gemv_nvfp4 *p, kerf_device *device,
                                           const kf_nvfp4_tuning *tuning, kerf_error *err)
 {
     uint64_t steps = p->shape.cols / 512 + 64;
     p->on_gpu = 1;
     p->ordinal = kf_gpu_of(device)->ordinal;
-    p->fast = p->shape.cols % SLICE == 0 && p->shape.cols <= 1024 * SLICE && p->shape.cols > 0;
+    p->fast = p->shape.cols % OWN == 0 && p->shape.cols <= 32768 && p->shape.cols > 0 &&
+              p->shape.batch <= 65535;
     p->bound = (double)steps * 0x1p-24;
     if (p->shape.rows > UINT32_MAX - 4096 || p->shape.batch * ((p->shape.rows + 7) / 8) > INT32_MAX)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%llu x %llu rows are too many for one launch",
                        (unsigned long long)p->shape.batch, (unsigned long long)p->shape.rows);
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
-    return p->fast ? plan_launch(p, tuning ? *tuning : choose(&p->shape), err) : KERF_OK;
+    return p->fast ? plan_launch(p, tuning ? *tuning : kf_nvfp4_tuning{0, 0}, err) : KERF_OK;
 }
 
 extern "C" kerf_status kf_nvfp4_cuda_run(const kerf_gemv_nvfp4 *p, const kerf_gemv_nvfp4_args *x,
@@ -770,28 +734,26 @@ extern "C" kerf_status kf_nvfp4_cuda_run(const kerf_gemv_nvfp4 *p, const kerf_ge
     j.sa_each = p->a_scales_each;
     j.sb_each = p->b_scales_each;
     j.rows = (unsigned)s->rows;
-    j.places = tiled ? (j.rows + 127) / 128 * 128 : j.rows;
     j.cols = (unsigned)s->cols;
     j.across = (j.cols / 16 + KF_TILE_COLS - 1) / KF_TILE_COLS;
+    j.each = l->each;
+    j.rest = l->rest;
+    j.part_bits = l->part_bits;
     j.alpha = x->alpha == 0 ? 1 : x->alpha;
     j.type = s->y;
     j.b_tiled = s->b_scales == KERF_SCALES_TILES;
     j.early = s->flags & KERF_GEMV_CONSTANT_WEIGHTS;
-    bool fast = p->fast && is_fast(j, tiled, l->ring);
+    bool fast = p->fast && is_fast(j, tiled);
     kernel k = tiled ? multiply_any<true> : multiply_any<false>;
-    j.blocks = fast ? l->blocks_per_matrix : (j.rows + 7) / 8;
-    j.flush = l->flush;
-    j.slices = l->slices;
-    j.stage = l->stage;
-    j.ahead = l->ahead;
-    dim3 threads(256);
+    j.blocks = (j.rows + 7) / 8;
+    dim3 blocks(j.blocks * (unsigned)s->batch);
     if (fast) {
-        k = tiled ? variants[l->variant].tiled : variants[l->variant].plain;
-        threads = l->ring ? dim3(l->slices * l->groups + 32) : dim3(l->slices, l->groups);
+        bool edges = j.cols != l->elements || !aligned(j.sa, 16);
+        k = kernels[l->pieces - 1][tiled][edges];
+        blocks = dim3(l->blocks, (unsigned)s->batch);
     }
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
-    KF_CUDA(launch(k, j, j.blocks * (unsigned)s->batch, threads, fast ? l->ring : 0,
-                   (cudaStream_t)stream),
+    KF_CUDA(launch(k, j, blocks, 256, fast ? l->shared : 0, (cudaStream_t)stream),
             "starting a kernel");
     return KERF_OK;
 }

@@ -21,9 +21,3 @@ kerf_status kf_nvfp4_cuda_run(const kerf_gemv_nvfp4 *plan, const kerf_gemv_nvfp4
     (void)plan, (void)args, (void)stream;
     return no_cuda(err);
 }
-
-const char *kf_nvfp4_cuda_variant(unsigned i)
-{
-    (void)i;
-    return NULL;
-}

@@ -74,7 +74,7 @@ static void test_gpu(const problem *p, kerf_dtype t, unsigned flags, size_t shif
     on_device d = send(p, n, shift);
     run_once(plan, &d, y, n);
     compare(p, t, kerf_gemv_nvfp4_bound(plan), y,
-            tuning  ? kf_nvfp4_cuda_variant(tuning->variant)
+            tuning  ? "GPU, cut otherwise"
             : shift ? "GPU, off by some bytes"
                     : "GPU");
     free_device(&d);
@@ -166,7 +166,7 @@ typedef struct case_size {
     uint64_t rows, cols, batch;
 } case_size;
 
-static const case_size brief_sizes[] = {{130, 160, 2}, {5, 48, 1}, {9, 2048, 1}};
+static const case_size brief_sizes[] = {{130, 160, 2}, {5, 48, 1}, {9, 2048, 1}, {6, 4096, 1}};
 static const case_size sizes[] = {{1, 16, 1},      {1, 32, 1},     {3, 48, 2},     {7, 64, 3},
                                   {127, 96, 1},    {128, 1024, 1}, {129, 1040, 2}, {257, 1056, 2},
                                   {1000, 2048, 4}, {300, 7168, 2}, {65, 16384, 1}, {33, 16416, 1},
@@ -183,10 +183,10 @@ static void test_size(case_size s, int brief, int variants)
             kerf_dtype t = types[(order + kind) % 3];
             for (unsigned flags = 0; flags < 2; flags++) test_gpu(&p, t, flags, 0, NULL);
             if (!brief) test_gpu(&p, t, 1, kind % 2 ? 1 : 8, NULL);
-            for (unsigned v = 0; variants && kf_nvfp4_cuda_variant(v); v++)
-                for (unsigned threads = 64; threads <= 1024; threads *= 2) {
-                    kf_nvfp4_tuning tuning = {v, threads, threads % 3, threads % 5};
-                    if (s.cols <= 16384) test_gpu(&p, t, 1, 0, &tuning);
+            for (unsigned parts = 1; variants && parts <= 8; parts *= 2)
+                for (unsigned resident = 1; resident <= 2; resident++) {
+                    kf_nvfp4_tuning tuning = {parts, resident};
+                    if (s.cols <= parts * 8192) test_gpu(&p, t, 1, 0, &tuning);
                 }
             free_problem(&p);
         }
