@@ -177,7 +177,9 @@ __device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t u
 template <int NB> constexpr uint32_t SUMS = TILE * 8 * NB;       /* of a tile */
 template <int NB> constexpr uint32_t SLOT = (TILE + 1) * 8 * NB; /* [column][row], apart in banks */
 
-/* Warps count themselves in when they have left their sums of a tile. */
+/* Warps count themselves in when they have left their sums of a tile: all lanes store, __syncwarp,
+ * the first lane arrives, which releases what was stored before by all. racecheck takes it for the
+ * first lane's alone, and names the other 31. */
 struct tile_gate {
     uint32_t at;
 
