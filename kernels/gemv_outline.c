@@ -203,7 +203,7 @@ kf_gemv_tiling kf_gemv_tiling_of(const kerf_format *f)
     int has_groups = f->geometry == KERF_GROUP_BLOCK || f->geometry == KERF_GROUP_FLAT ||
                      f->geometry == KERF_GROUP_TILE;
     if (!is_decoded_in_tiles(f)) return none;
-    unsigned slice = f->bits == 16 ? 128 : 256, stage = (f->bits == 6 ? 192 : 256) * 8 / f->bits;
+    unsigned slice = f->bits == 16 ? 128 : 256, stage = (f->bits == 6 ? 192u : 256u) * 8 / f->bits;
     if (has_groups && f->group == 16 && f->scale != KERF_SCALE_E4M3) return none;
     if (has_groups && f->group != 16 && (slice < f->group || f->group % 32)) return none;
     unsigned size = has_groups ? scale_size(f->scale) : 0, group = has_groups ? f->group : stage;
