@@ -14,7 +14,7 @@ failures=0
 
 # compile NAME ARCHITECTURE SOURCE; what this toolkit does not know is left to newer ones.
 compile() {
-    if ! nvcc --list-gpu-code | grep -qx "sm_${2%a}"; then
+    if ! nvcc --list-gpu-code | grep -x "sm_${2%a}" >/dev/null; then
         echo "sm_$2: not known to this nvcc"
         return
     fi

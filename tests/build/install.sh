@@ -19,7 +19,7 @@ for file in bin/kerf lib/libkerf.so lib/libkerf.so.0 lib/libkerf.a include/kerf/
     include/kerf/codec.h include/kerf/file.h include/kerf/gemv.h lib/pkgconfig/kerf.pc; do
     [ -e "$prefix/$file" ] || { echo "not installed: $file" && exit 1; }
 done
-objdump -p "$prefix/lib/libkerf.so" | grep -q 'SONAME *libkerf\.so\.0$'
+objdump -p "$prefix/lib/libkerf.so" | grep 'SONAME *libkerf\.so\.0$' >/dev/null # -q would leave before objdump is done
 "$prefix/bin/kerf" formats >/dev/null
 
 warn=(-Wall -Wextra -Wconversion -Wshadow -Wundef -pedantic -Werror -fsyntax-only

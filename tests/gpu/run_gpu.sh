@@ -40,7 +40,7 @@ skip() {
     exit 77
 }
 export PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
-nvidia-smi -L 2>/dev/null | grep -q GPU || skip "no GPU"
+nvidia-smi -L 2>/dev/null | grep GPU >/dev/null || skip "no GPU"
 mkdir -p "$results"
 
 status=0
