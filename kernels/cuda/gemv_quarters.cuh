@@ -59,6 +59,12 @@ __device__ __forceinline__ uint32_t twisted(uint32_t row, uint32_t piece)
     return TWISTED ? piece ^ row % 2 * 2 : piece;
 }
 
+/* Where a piece of a row of a unit lies. */
+__device__ __forceinline__ uint32_t unit_place(uint32_t row, uint32_t piece)
+{
+    return row * ROW_STAGE + twisted(row, piece) * 16;
+}
+
 /* Of the piece that a lane reads in its first turn; the s-th is at that xor 16 s. */
 __device__ __forceinline__ uint32_t own_place(uint32_t lane)
 {
@@ -74,17 +80,7 @@ __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint3
                                         uint32_t stage, uint32_t rows, const uint8_t *codes,
                                         const uint8_t *scales)
 {
-    uint32_t row = lane / PIECES, piece = lane % PIECES;
-    bool inside = (uint64_t)stage * ROW_STAGE + piece * 16 < j.row_bytes;
-    for (uint32_t i = 0; i < COPIES && lane < PIECES * ROWS_AT_ONCE; i++, row += ROWS_AT_ONCE) {
-        uint32_t there = to + row * ROW_STAGE + twisted(row, piece) * 16;
-        bool valid = row < rows && inside;
-        if (j.aligned)
-            copy_async(there, codes, valid);
-        else
-            copy_bytes(there, codes, valid);
-        codes += ROWS_AT_ONCE * j.row_bytes;
-    }
+    copy_codes_at_edge<PIECES, unit_place>(j, to, lane, stage, rows, codes);
     if constexpr (HAS_GROUPS)
         copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage, rows, scales);
 }
@@ -126,7 +122,7 @@ struct unit_feed {
     {
         if (plain) {
             uint32_t row = lane / PIECES, step = ROWS_AT_ONCE * (uint32_t)j.row_bytes;
-            uint32_t there = to + row * ROW_STAGE + twisted(row, lane % PIECES) * 16;
+            uint32_t there = to + unit_place(row, lane % PIECES);
             if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
 #pragma unroll
                 for (uint32_t i = 0; i < COPIES; i++) /* an address is one multiplication */

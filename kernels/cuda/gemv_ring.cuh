@@ -99,6 +99,28 @@ __device__ __forceinline__ void copy_word(uint32_t to, const uint8_t *from, int 
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(bytes_at(from, have)) : "memory");
 }
 
+/* Codes of a unit that the matrix ends in, PIECES of 16 bytes of each of its rows, to where PLACE
+ * says; unit: which one of a row; rows: of the matrix, from the first of the tile on; `codes`: the
+ * lane's first piece. */
+template <uint32_t PIECES, uint32_t (*PLACE)(uint32_t row, uint32_t piece)>
+__device__ __forceinline__ void copy_codes_at_edge(const kf_gemv_job &j, uint32_t to, uint32_t lane,
+                                                   uint32_t unit, uint32_t rows,
+                                                   const uint8_t *codes)
+{
+    constexpr uint32_t AT_ONCE = 32 / PIECES; /* rows, by 32 lanes */
+    uint32_t row = lane / PIECES, piece = lane % PIECES;
+    bool inside = (uint64_t)unit * (PIECES * 16) + piece * 16 < j.row_bytes;
+    for (uint32_t i = 0; i < TILE / AT_ONCE && lane < PIECES * AT_ONCE; i++, row += AT_ONCE) {
+        uint32_t there = to + PLACE(row, piece);
+        bool valid = row < rows && inside;
+        if (j.aligned)
+            copy_async(there, codes, valid);
+        else
+            copy_bytes(there, codes, valid);
+        codes += AT_ONCE * j.row_bytes;
+    }
+}
+
 } // namespace
 
 #endif

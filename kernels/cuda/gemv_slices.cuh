@@ -37,18 +37,7 @@ __device__ __noinline__ void fetch_slice_edge(const kf_gemv_job &j, uint32_t to,
                                               uint32_t slice, uint32_t rows, const uint8_t *codes,
                                               const uint8_t *scales)
 {
-    uint32_t row = lane / SLICE_PIECES, piece = lane % SLICE_PIECES;
-    bool inside = (uint64_t)slice * SLICE_BYTES + piece * 16 < j.row_bytes;
-    for (uint32_t i = 0; i < SLICE_COPIES && lane < SLICE_PIECES * SLICE_LANE_ROWS;
-         i++, row += SLICE_LANE_ROWS) {
-        uint32_t there = to + slice_place(row, piece);
-        bool valid = row < rows && inside;
-        if (j.aligned)
-            copy_async(there, codes, valid);
-        else
-            copy_bytes(there, codes, valid);
-        codes += SLICE_LANE_ROWS * j.row_bytes;
-    }
+    copy_codes_at_edge<SLICE_PIECES, slice_place>(j, to, lane, slice, rows, codes);
     if constexpr (HAS_GROUPS)
         copy_scales_at_edge<SCALE_BYTES>(j, to + SLICE_SCALES, lane, slice, rows, scales);
 }
