@@ -208,13 +208,7 @@ __device__ __forceinline__ void decode_bytes(const uint8_t *row, unsigned i, con
         else
             x[k] = (__uint_as_float(0x4b000000u | (code ^ 0x80)) - (0x1p23f + 128)) * d.scale;
     }
-#pragma unroll
-    for (int k = 0; k < VALUE_WORDS<D>; k++) {
-        if constexpr (D == KERF_F32)
-            out[k] = kf_bits(x[k]);
-        else
-            out[k] = narrow_pair<D>(x[2 * k], x[2 * k + 1]);
-    }
+    put_values<D>(x, out);
 }
 
 /* The same by the functions of block/, for a scale that is not finite. */

@@ -148,6 +148,18 @@ __device__ __forceinline__ void decode_fast(const uint32_t *w, kf_dequant d, con
 
 template <int D> constexpr int VALUE_WORDS = EIGHT *source_bytes(D) / 4; /* of eight values */
 
+/* Eight numbers as they are stored. */
+template <int D> __device__ __forceinline__ void put_values(const float *x, uint32_t *out)
+{
+#pragma unroll
+    for (int k = 0; k < VALUE_WORDS<D>; k++) {
+        if constexpr (D == KERF_F32)
+            out[k] = kf_bits(x[k]);
+        else
+            out[k] = narrow_pair<D>(x[2 * k], x[2 * k + 1]);
+    }
+}
+
 /* The bits of a number in the target type, rounded to nearest even. */
 template <int D> __device__ __forceinline__ uint32_t narrow(float x)
 {
@@ -178,13 +190,7 @@ __device__ __forceinline__ void decode_eight(const uint32_t *w, kf_dequant d, co
                              KF_ROW.family == KERF_FAMILY_CAST;
     float x[EIGHT];
     decode_fast(w, d, book, x);
-#pragma unroll
-    for (int k = 0; k < VALUE_WORDS<D>; k++) {
-        if constexpr (D == KERF_F32)
-            out[k] = kf_bits(x[k]);
-        else
-            out[k] = narrow_pair<D>(x[2 * k], x[2 * k + 1]);
-    }
+    put_values<D>(x, out);
     if (CHECKED ? has_special(x, EIGHT) : has_special(&d.scale, 1)) {
         volatile uint32_t codes[(CODE_BYTES + 3) / 4], values[VALUE_WORDS<D>]; /* as in load.cuh */
 #pragma unroll
