@@ -1,5 +1,5 @@
-/* gemv_sums.cuh - from the sums of warps to y: slots, factors of rows, clusters, alpha, bias and
- * residual; and where a launch stands among its neighbours on the stream. */
+/* gemv_sums.cuh - what both kernels share on the way from sums to y: factors of rows, alpha, bias
+ * and residual, clusters; and where a launch stands among its neighbours on the stream. */
 #ifndef KERF_GEMV_SUMS_CUH
 #define KERF_GEMV_SUMS_CUH
 

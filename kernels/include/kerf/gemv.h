@@ -14,7 +14,8 @@
  *   S = sum over k of |W[r][k] * X[c][k]|, wmax and xmax the largest |W[r][k]| and |X[c][k]|
  *
  * as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32 or BF16 is
- * brought to fp16 by a power of two, cols * wmax * (1 + xmax) < 2^100 is asked for instead, and
+ * brought to fp16 by a power of two (beside bf16 weights it is split into two bf16 instead),
+ * cols * wmax * (1 + xmax) < 2^100 is asked for instead, and
  * cols * 2^-39 * wmax * xmax may be lost besides. alpha, bias and residual each add the rounding of
  * one fp32 operation. All sums run in fp32 or wider, in an order that the plan's backend and shape
  * fix: results are the same bits for every run, thread count and place in memory. They may differ
