@@ -135,6 +135,8 @@ static int try_columns(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv
         int clusters = count(ctx, l);
         l->shared_bytes = (unsigned)n;
         if (clusters < 1) return clusters;
+        /* Beside what is left of another kernel the last of many does not always find room. */
+        if (l->per_sm > 1 && clusters > 1) clusters--;
         if (l->cluster == 1 || (unsigned)clusters >= teams) break;
         teams = (unsigned)clusters;
     }
@@ -212,7 +214,8 @@ kf_gemv_tiling kf_gemv_tiling_of(const kerf_format *f)
     unsigned slice_unit = KF_GEMV_TILE * (slice * f->bits / 8 + (f->bits == 6 ? 16 : 0));
     int is_shared = f->geometry == KERF_GROUP_TILE; /* a row of scales, by all rows of a unit */
     stage_unit += is_shared ? 64 : KF_GEMV_TILE * stage_scales;
-    slice_unit += ((is_shared ? 1 : KF_GEMV_TILE) * slice_scales + 127) / 128 * 128;
+    unsigned zeros = has_groups && f->zero == KERF_ZERO_CODE ? 4 : 0; /* a word of each row */
+    slice_unit += ((is_shared ? 1 : KF_GEMV_TILE) * (slice_scales + zeros) + 127) / 128 * 128;
     int has_table = f->element == KERF_ELEM_NF4, has_column = f->element != KERF_ELEM_BF16;
     return (kf_gemv_tiling){.stage_codes = stage,
                             .stage_ring = has_column ? KF_GEMV_WARPS * 2 * stage_unit : 0,

@@ -44,6 +44,7 @@ struct slice_worker {
     uint32_t place; /* of the lane's row of a matrix in a unit, pieces twisted by its row */
     const uint32_t *table;
     uint32_t zero[2]; /* minus_1024() of rows g, g + 8, where zeros are per row */
+    uint32_t zero_at; /* the first bit of the slice's zero points in their word */
 };
 
 /* The codes of block b of a unit: rows g in a, g + 8 in b. */
@@ -92,6 +93,11 @@ consume_blocks(const slice_worker &me, uint32_t unit, const uint32_t x[X_PARTS *
 {
     uint32_t kept[4];
     __half2 scale_pairs[2][4];
+    uint32_t zeros[2];
+    if constexpr (HAS_ZEROS && HAS_GROUPS)
+        for (int row = 0; row < 2; row++)
+            zeros[row] =
+                shared_word(unit + SLICE_ZEROS + (me.lane / 4 + 8 * row) * 4) >> me.zero_at;
     if constexpr (SCALING == SCALING_CODES) {
         uint32_t pick =
             me.lane % 4 / 2 ? 0x7531 : 0x6420; /* a lane's eight are half a pair of 16s */
@@ -110,7 +116,7 @@ consume_blocks(const slice_worker &me, uint32_t unit, const uint32_t x[X_PARTS *
         load_codes(unit, me.lane, me.place, block, a, b, kept);
         uint32_t zero[2] = {me.zero[0], me.zero[1]};
         if constexpr (HAS_ZEROS && HAS_GROUPS)
-            for (int row = 0; row < 2; row++) zero[row] = group_zero(more.zero[row], block);
+            for (int row = 0; row < 2; row++) zero[row] = group_zero(zeros[row], block);
         decode(a, zero[0], me.table, p);
         decode(b, zero[1], me.table, q);
         if constexpr (SCALING == SCALING_CODES) {
@@ -177,15 +183,13 @@ __device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t u
 template <int NB> constexpr uint32_t SUMS = TILE * 8 * NB;       /* of a tile */
 template <int NB> constexpr uint32_t SLOT = (TILE + 1) * 8 * NB; /* [column][row], apart in banks */
 
-/* Warps count themselves in when they have left their sums of a tile: all lanes store, __syncwarp,
- * the first lane arrives, which releases what was stored before by all. racecheck takes it for the
- * first lane's alone, and names the other 31. */
+/* Threads count themselves in when they have left their sums of a tile. */
 struct tile_gate {
     uint32_t at;
 
-    __device__ __forceinline__ void init(uint32_t warps)
+    __device__ __forceinline__ void init(uint32_t threads)
     {
-        asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(warps) : "memory");
+        asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(threads) : "memory");
     }
     __device__ __forceinline__ void arrive()
     {
@@ -195,11 +199,19 @@ struct tile_gate {
     {
         uint32_t done;
         do {
+#if __CUDA_ARCH__ >= 900 /* sleeps for a while */
+            asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; "
+                         "selp.u32 %0, 1, 0, p;}"
+                         : "=r"(done)
+                         : "r"(at), "r"(phase)
+                         : "memory");
+#else
             asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; "
                          "selp.u32 %0, 1, 0, p;}"
                          : "=r"(done)
                          : "r"(at), "r"(phase)
                          : "memory");
+#endif
         } while (!done);
     }
 };
@@ -256,26 +268,34 @@ __device__ __forceinline__ float sum_blocks(const kf_gemv_job &j, const float *s
     return sum;
 }
 
-/* y of the tiles that end in this block: a thread has a row of each and a column. */
+/* y of the tiles that end in this block: a warp has a tile and, of its columns, every fourth pair.
+ */
 template <int NB>
 __device__ __forceinline__ void write_tiles(const kf_gemv_job &j, const team_span &s,
                                             const float *slots, const float *factors, uint32_t rank)
 {
-    constexpr uint32_t AT_ONCE = THREADS / (TILE * 8 * NB);
+    constexpr uint32_t GROUPS_OF_COLUMNS = 4;
     uint32_t pair = j.swiglu ? 2 : 1, bits = __popc(j.cluster - 1), units = s.tiles / pair;
-    uint32_t here = (units + j.cluster - 1 - rank) >> bits;
-    uint32_t r = threadIdx.x % TILE, column = threadIdx.x / TILE % (8 * NB);
-    if (column >= j.columns) return;
+    uint32_t here = (units + j.cluster - 1 - rank) >> bits, r = threadIdx.x % TILE;
 #pragma unroll 1
-    for (uint32_t at = threadIdx.x / (TILE * 8 * NB); at < here; at += AT_ONCE) {
-        uint32_t tile = ((at << bits) + rank) * pair;
+    for (uint32_t i = threadIdx.x / 32; i < here * GROUPS_OF_COLUMNS; i += WARPS) {
+        uint32_t at = i / GROUPS_OF_COLUMNS, tile = ((at << bits) + rank) * pair;
+        uint32_t first = i % GROUPS_OF_COLUMNS * 2 + threadIdx.x / TILE % 2;
         place p = s.at(tile);
         const kf_gemv_matrix &m = s.part[p.part];
-        const float *slot = slots + at * pair * j.cluster * SLOT<NB> + column * (TILE + 1) + r;
-        float v = sum_blocks<NB>(j, slot) * factors[tile * TILE + r], up = 0;
-        if (j.swiglu)
-            up = sum_blocks<NB>(j, slot + j.cluster * SLOT<NB>) * factors[(tile + 1) * TILE + r];
-        if (p.row + r < m.rows) finish(j, m, p.row + r, column, v, up);
+        if (p.row + r >= m.rows) continue;
+        float factor = factors[tile * TILE + r], upper = 0;
+        if (j.swiglu) upper = factors[(tile + 1) * TILE + r];
+        const float *slot = slots + at * pair * j.cluster * SLOT<NB> + r;
+#pragma unroll
+        for (uint32_t n = 0; n < NB; n++) {
+            uint32_t c = first + n * 2 * GROUPS_OF_COLUMNS;
+            if (c >= j.columns) break;
+            float v = sum_blocks<NB>(j, slot + c * (TILE + 1)) * factor, up = 0;
+            if (j.swiglu)
+                up = sum_blocks<NB>(j, slot + j.cluster * SLOT<NB> + c * (TILE + 1)) * upper;
+            finish(j, m, p.row + r, c, v, up);
+        }
     }
 }
 
@@ -293,7 +313,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     for (uint32_t i = threadIdx.x; i < sizeof parts / 4; i += THREADS)
         ((uint32_t *)parts)[i] = ((const uint32_t *)j.part)[i];
     tile_gate gate = {(uint32_t)__cvta_generic_to_shared(&gate_word)};
-    if (threadIdx.x == 0) gate.init(WARPS);
+    if (threadIdx.x == 0) gate.init(THREADS);
     uint32_t team = blockIdx.x >> __popc(j.cluster - 1), rank = blockIdx.x & (j.cluster - 1);
     team_span s = span_of(j, team, parts);
     float *sums = (float *)(shared + j.sums_at), *slots = (float *)(shared + j.slots_at);
@@ -352,6 +372,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
             __syncthreads();
         }
         bool mine = slice < j.slices;
+        me.zero_at = slice * SLICE_ZERO_BITS % 32;
 #pragma unroll 1
         for (uint32_t tile = 0; tile < s.tiles; tile++, done++) {
             float sum[NB][4] = {};
@@ -378,8 +399,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
                     for (int i = 0; i < 4; i++) sum[n][i] *= back[n][i % 2];
                 left[n * 32] = {sum[n][0], sum[n][1], sum[n][2], sum[n][3]};
             }
-            __syncwarp();
-            if (lane == 0) gate.arrive();
+            gate.arrive();
         }
         if (s.tiles) gather(done - 1, s.tiles - 1, pass);
     }

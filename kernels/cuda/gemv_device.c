@@ -151,6 +151,7 @@ static int plan_tiles(device_plan *p, const kerf_gemv *plan, const kf_gemv_machi
     unsigned copy = j->is_column ? t->stage_scales : t->slice_scales;
     j->whole = j->cols % unit == 0 && (copy == 0 || row_scales % copy == 0);
     j->words = row_scales % 4 == 0;
+    j->zero_words = j->zero_bytes % 4 == 0;
     return 1;
 }
 
@@ -237,6 +238,7 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
         j.aligned = j.aligned && is_aligned(j.part[i].plane[KERF_PLANE_CODES]);
         j.whole = j.whole && is_aligned(j.part[i].plane[KERF_PLANE_SCALES]);
         j.words = j.words && (uintptr_t)j.part[i].plane[KERF_PLANE_SCALES] % 4 == 0;
+        j.zero_words = j.zero_words && (uintptr_t)j.part[i].plane[KERF_PLANE_ZEROS] % 4 == 0;
     }
     j.whole = j.whole && j.aligned;
     j.x_wide = is_aligned(j.x) && j.x_stride * size % 16 == 0;

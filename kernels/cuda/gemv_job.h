@@ -39,6 +39,7 @@ typedef struct kf_gemv_job {
     uint32_t most;                        /* tiles of a block or cluster, at most             */
     int aligned;                          /* codes begin at multiples of 16 bytes             */
     int words;                            /* rows of scales begin at multiples of 4 bytes     */
+    int zero_words;                       /* the same of zero points                          */
     int whole;                            /* rows end with a unit, and all copies are aligned */
     int x_wide;                           /* every vector of x is aligned                     */
     uint32_t slots_at, rows_at, table_at; /* offsets in shared memory                   */

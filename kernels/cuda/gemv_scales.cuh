@@ -39,7 +39,6 @@ constexpr int BLOCKS = SLICE_CODES / 32; /* of 32 elements */
 constexpr int GROUPS = HAS_GROUPS ? SLICE_CODES / (int)KF_ROW.group : 0;
 constexpr int SCALE_BYTES = GROUPS * SCALE_SIZE;
 constexpr int SCALE_WORDS = HAS_GROUPS ? (SCALE_BYTES + 3) / 4 : 1;
-constexpr int ZERO_BYTES = HAS_ZEROS ? (GROUPS * BITS + 7) / 8 : 0;
 constexpr int GROUP_BLOCKS = HAS_GROUPS && KF_ROW.group >= 32 ? (int)KF_ROW.group / 32 : 1;
 
 constexpr bool TILED =

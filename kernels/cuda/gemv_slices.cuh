@@ -1,6 +1,7 @@
 /* gemv_slices.cuh - how the kernel for several columns of x takes W apart, and how W comes into the
  * ring of each warp: a warp has a slice of the columns of W, SLICE_CODES of them, and goes down the
- * rows, 16 at a time. A unit is 16 rows of a slice and, behind them, their scales.
+ * rows, 16 at a time. A unit is 16 rows of a slice and, behind them, their scales, and the word of
+ * zero points that they are in.
  *
  * Codes lie in pieces of 16 bytes; those of a row are twisted by its number, so that reading a
  * matrix of 8 rows meets every bank once. Rows of 6-bit codes are set apart instead. */
@@ -20,8 +21,13 @@ constexpr int SLICE_SCALES = TILE * SLICE_PITCH; /* where they begin in a unit *
 constexpr int SLICE_SCALE_PIECE = SCALE_BYTES < 16 ? SCALE_BYTES : 16;
 constexpr int SLICE_SCALE_PIECES =
     HAS_GROUPS && SCALE_BYTES ? SCALE_BYTES / SLICE_SCALE_PIECE : 1; /* of a row */
+constexpr int SLICE_ZEROS = SLICE_SCALES + TILE * SCALE_BYTES, SLICE_ZERO_BITS = GROUPS * BITS;
+constexpr int SLICE_ASIDE = !HAS_GROUPS  ? 0
+                            : SHARED_ROW ? SCALE_BYTES
+                                         : TILE * (SCALE_BYTES + (HAS_ZEROS ? 4 : 0));
 constexpr int SLICE_UNIT = /* twisting takes addresses at multiples of 128 */
-    SLICE_SCALES + (!HAS_GROUPS ? 0 : ((SHARED_ROW ? 1 : TILE) * SCALE_BYTES + 127) / 128 * 128);
+    SLICE_SCALES + (SLICE_ASIDE + 127) / 128 * 128;
+static_assert(SLICE_ZERO_BITS <= 32 || !HAS_ZEROS, "zero points of a slice are in a word");
 constexpr int SLICE_DEPTH = BITS == 4 ? 3 : 2; /* units of a warp that are on their way */
 static_assert(!TILED || !HAS_GROUPS || SCALE_BYTES % 4 == 0, "less than a copy takes");
 
@@ -42,11 +48,20 @@ __device__ __noinline__ void fetch_slice_edge(const kf_gemv_job &j, uint32_t to,
         copy_scales_at_edge<SCALE_BYTES>(j, to + SLICE_SCALES, lane, slice, rows, scales);
 }
 
+/* Words of zero points of the lanes' rows of a tile that do not begin at multiples of four. */
+__device__ __noinline__ void fetch_zeros_askew(const kf_gemv_job &j, uint32_t to, uint32_t lane,
+                                               uint32_t first, uint32_t rows, const uint8_t *zeros)
+{
+    int have = first < j.zero_bytes ? (int)min(j.zero_bytes - first, (uint64_t)4) : 0;
+    if (lane < TILE) copy_word(to + lane * 4, zeros, lane < rows ? have : 0);
+}
+
 /* What a warp still has to ask for: tile after tile of its slice. */
 struct slice_feed {
     uint32_t tile, left;           /* units of the pass */
     uint32_t slice, passes;        /* of the pass; still to begin */
     const uint8_t *codes, *scales; /* the lane's first piece of each */
+    const uint8_t *zeros;          /* the word of the lane's row, of 16 */
     uint32_t rows;                 /* of the matrix, from the tile on */
 
     __device__ __forceinline__ void aim(const kf_gemv_job &j, const team_span &s, uint32_t lane)
@@ -62,6 +77,15 @@ struct slice_feed {
                 m.plane[KERF_PLANE_SCALES] + row * (j.row_groups * SCALE_SIZE) +
                 ((uint64_t)slice * SCALE_BYTES + lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE);
         }
+        if constexpr (HAS_ZEROS && HAS_GROUPS)
+            zeros =
+                m.plane[KERF_PLANE_ZEROS] + (p.row + lane % TILE) * j.zero_bytes + slice_zeros();
+    }
+
+    /* Where the word of the slice's zero points begins in a row. */
+    __device__ __forceinline__ uint32_t slice_zeros() const
+    {
+        return slice * SLICE_ZERO_BITS / 32 * 4;
     }
 
     /* Whether there is a unit to ask for, in this pass or the next. */
@@ -105,6 +129,13 @@ struct slice_feed {
                                               lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE
                                         : nullptr);
         }
+        if constexpr (HAS_ZEROS && HAS_GROUPS) {
+            if (!j.zero_words)
+                fetch_zeros_askew(j, to + SLICE_ZEROS, lane, slice_zeros(), rows, zeros);
+            else if (lane < TILE)
+                copy_scales<4>(to + SLICE_ZEROS + lane * 4, zeros,
+                               lane < rows && slice_zeros() < j.zero_bytes);
+        }
         left--;
         tile++;
         if (SHARED_ROW || s.swiglu || rows <= TILE) {
@@ -113,6 +144,7 @@ struct slice_feed {
             rows -= TILE;
             codes += TILE * j.row_bytes;
             if constexpr (HAS_GROUPS) scales += TILE * SCALE_SIZE * j.row_groups;
+            if constexpr (HAS_ZEROS && HAS_GROUPS) zeros += TILE * j.zero_bytes;
         }
     }
 };
@@ -126,14 +158,13 @@ __device__ __forceinline__ void wait_slice()
 /* --- what goes with scales, straight from memory, a unit ahead -------------------------------- */
 
 struct aside {
-    uint32_t zero[2];
     float second[2], offset;
 };
 
 __device__ __forceinline__ void fetch_aside(aside &out, const kf_gemv_job &j, const team_span &s,
                                             uint32_t tile, uint32_t slice, uint32_t lane)
 {
-    if constexpr ((HAS_ZEROS && HAS_GROUPS) || NESTED) {
+    if constexpr (NESTED) {
         if (tile >= s.tiles || slice >= j.slices) return;
         place p = s.at(tile);
         const kf_gemv_matrix &m = s.part[p.part];
@@ -143,18 +174,9 @@ __device__ __forceinline__ void fetch_aside(aside &out, const kf_gemv_job &j, co
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             uint64_t row = min(p.row + lane / 4 + 8 * half, m.rows - 1);
-            if constexpr (HAS_ZEROS) {
-                uint64_t byte = first * BITS / 8;
-                int have = byte < j.zero_bytes ? (int)min(j.zero_bytes - byte, (uint64_t)4) : 0;
-                out.zero[half] = bytes_at(m.plane[KERF_PLANE_ZEROS] + row * j.zero_bytes + byte,
-                                          min(have, ZERO_BYTES)) >>
-                                 first * BITS % 8;
-            }
-            if constexpr (NESTED) {
-                uint64_t group = row * j.row_groups + min(first, j.row_groups - 1);
-                out.second[half] =
-                    __ldg((const float *)m.plane[KERF_PLANE_SECOND] + group / KF_NEST_BLOCKS);
-            }
+            uint64_t group = row * j.row_groups + min(first, j.row_groups - 1);
+            out.second[half] =
+                __ldg((const float *)m.plane[KERF_PLANE_SECOND] + group / KF_NEST_BLOCKS);
         }
     }
 }
