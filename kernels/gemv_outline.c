@@ -30,7 +30,7 @@
 #include <stdlib.h>
 
 /* Beside one block of a kernel for one column the next kernel's is ready when x is. Two would gain
- * up to 5 % where the same shape follows; but where the next kernel has one, its blocks come in
+ * up to 7 % where the same shape follows; but where the next kernel has one, its blocks come in
  * pairs to where two have ended, and others wait: a layer of a decoder takes up to 18 % longer.
  * Clusters of four and more do not lie evenly beside another kernel's: some multiprocessors have
  * two blocks where others have none, unless all have two. */
