@@ -26,8 +26,7 @@
 #define KERF_GEMV_COLUMN_CUH
 
 #include "cuda/gemv_column_x.cuh"
-#include "cuda/gemv_multiply.cuh"
-#include "cuda/gemv_sums.cuh"
+#include "cuda/gemv_column_y.cuh"
 
 namespace
 {
@@ -38,9 +37,9 @@ constexpr int X_STAGE = STAGE_CODES * 2; /* bytes of x */
  */
 
 struct column_worker {
-    uint32_t place;   /* own_place() */
-    const uint8_t *x; /* the lane's part, or zeros */
-    uint32_t x_step;  /* from stage to stage: none of zeros */
+    uint32_t place;  /* own_place() */
+    uint32_t x;      /* the lane's part, or zeros */
+    uint32_t x_step; /* from stage to stage: none of zeros */
     uint32_t lane;
     const uint32_t *table;
     uint32_t zero[2];
@@ -96,9 +95,8 @@ __device__ __forceinline__ void octet_codes(const uint32_t *w, int o, uint32_t o
 }
 
 /* Adds a unit to the lane's sums of rows g and g + 8. */
-__device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t slot,
-                                             const uint8_t *x, const beside &b, float sum[2],
-                                             float whole[2][4])
+__device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t slot, uint32_t x,
+                                             const beside &b, float sum[2], float whole[2][4])
 {
     uint32_t at = slot + me.place, t = me.lane % 4, g = me.lane / 4;
     uint32_t w[2][OWN_WORDS];
@@ -139,7 +137,7 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
             decode(a, own_zero(me, b, 0, group), me.table, p);
             octet_codes(codes[1], k, a);
             decode(a, own_zero(me, b, 1, group), me.table, q);
-            uint4 v = *(const uint4 *)(x + o * 64);
+            uint4 v = shared_piece(x + o * 64);
             if constexpr (!HAS_GROUPS) {
                 multiply(whole[0], p[0], q[0], p[1], q[1], v.x, v.y);
                 multiply(whole[1], p[2], q[2], p[3], q[3], v.z, v.w);
@@ -161,39 +159,8 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
     }
 }
 
-/* Where warp w of the block begins in n units. */
-__device__ __forceinline__ uint32_t cut(uint32_t n, uint32_t w)
-{
-    return n * w / WARPS;
-}
-
-/* Which warps have a part of a tile, a bit for each. */
-__device__ __forceinline__ void prepare_masks(const team_span &s, uint32_t stages, uint32_t *masks)
-{
-    uint32_t units = s.tiles * stages;
-    for (uint32_t tile = threadIdx.x; tile < s.tiles; tile += THREADS) {
-        uint32_t from = tile * stages, to = from + stages, mask = 0;
-        for (uint32_t w = 0; w < WARPS; w++)
-            if (max(cut(units, w), from) < min(cut(units, w + 1), to)) mask |= 1u << w;
-        masks[tile] = mask;
-    }
-}
-
-/* The sum of a row over the warps that had a part of its tile, in their order. */
-__device__ __forceinline__ float sum_runs(const float *slots, uint32_t mask, uint32_t tile,
-                                          uint32_t row)
-{
-    float part[WARPS], sum = 0;
-#pragma unroll
-    for (uint32_t w = 0; w < WARPS; w++)
-        part[w] = mask >> w & 1 ? slots[(tile + w) * TILE + row] : 0.0f;
-#pragma unroll
-    for (uint32_t w = 0; w < WARPS; w++) sum += part[w];
-    return sum;
-}
-
 /* The sums of a warp's run in a tile: rows g and g + 8 of every quad. */
-__device__ __forceinline__ void leave_run(float *slot, uint32_t lane, float sum[2],
+__device__ __forceinline__ void leave_run(uint32_t slot, uint32_t lane, float sum[2],
                                           float whole[2][4])
 {
     if constexpr (!HAS_GROUPS) {
@@ -204,27 +171,8 @@ __device__ __forceinline__ void leave_run(float *slot, uint32_t lane, float sum[
     for (int i = 0; i < 2; i++) {
         sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 1);
         sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 2);
-        if (lane % 4 == 0) slot[lane / 4 + 8 * i] = sum[i];
+        if (lane % 4 == 0) put_word(slot + lane + 32 * i, __float_as_uint(sum[i]));
         sum[i] = 0;
-    }
-}
-
-/* y of the block's rows, a thread each. */
-__device__ __forceinline__ void write_rows(const kf_gemv_job &j, const team_span &s,
-                                           const float *slots, const float *factors,
-                                           const uint32_t *masks, float back)
-{
-    uint32_t unit = s.swiglu ? 2 : 1, rows = s.tiles / unit * TILE;
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < rows; i += THREADS) {
-        uint32_t at = i / TILE * unit, r = i % TILE;
-        place p = s.at(at);
-        const kf_gemv_matrix &m = s.part[p.part];
-        if (p.row + r >= m.rows) continue;
-        float v = sum_runs(slots, masks[at], at, r) * (back * factors[at * TILE + r]), up = 0;
-        if (s.swiglu)
-            up = sum_runs(slots, masks[at + 1], at + 1, r) * (back * factors[(at + 1) * TILE + r]);
-        finish(j, m, p.row + r, 0, v, up);
     }
 }
 
@@ -237,6 +185,19 @@ __device__ __forceinline__ void touch_constants(const kf_gemv_job &j)
 /* --- the kernel ---------------------------------------------------------------------------------
  */
 
+/* An address or index that is found once: the compiler would rather find it again wherever it is
+ * used, by special registers that take longer than a look at shared memory. */
+__device__ __forceinline__ uint32_t keep(uint32_t v)
+{
+    asm volatile("" : "+r"(v));
+    return v;
+}
+
+/* The first units of a block are asked for while the one beside it, which has been let in by the
+ * end of the launch before, waits for x: what is asked for at once stands in the way of x. That
+ * costs E2M1 up to 5 %, and the other formats nothing that can be measured. */
+constexpr bool FILLS_LAST = WAY == WAY_E2M1;
+
 template <int AHEAD>
 __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant__ kf_gemv_job j)
 {
@@ -244,61 +205,82 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     __shared__ uint32_t largest;
     __shared__ kf_gemv_matrix parts[KERF_GEMV_PARTS];
     constexpr uint32_t PART_WORDS = sizeof parts / 4;
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     begin_next();
-    if (threadIdx.x < PART_WORDS)
-        ((uint32_t *)parts)[threadIdx.x] = ((const uint32_t *)j.part)[threadIdx.x];
-    if (threadIdx.x == 0) largest = 0;
-    team_span s = span_of(j, blockIdx.x, parts);
-    float *slots = (float *)(shared + j.slots_at);
-    float *factors = (float *)(shared + j.rows_at);
-    uint32_t *zeros = (uint32_t *)(factors + j.most * TILE), *masks = zeros + j.most * TILE;
-    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (AHEAD * UNIT_BYTES);
+    uint32_t base = keep((uint32_t)__cvta_generic_to_shared(shared)), thread = keep(threadIdx.x);
+    uint32_t lane = thread % 32, warp = thread / 32;
+    if (thread < PART_WORDS) ((uint32_t *)parts)[thread] = ((const uint32_t *)j.part)[thread];
+    if (thread == 0) largest = 0;
+    column_block b;
+    b.span = span_of(j, blockIdx.x, parts);
+    b.thread = thread;
+    b.unit = j.swiglu ? 2 : 1;
+    const team_span &s = b.span;
+    b.rows = s.tiles / b.unit * TILE;
+    b.slots = base + j.slots_at;
+    b.factors = base + j.rows_at;
+    b.zeros = b.factors + j.most * (TILE * 4);
+    b.runs = b.zeros + j.most * (TILE * 4);
+    uint32_t ring = base + warp * (AHEAD * UNIT_BYTES);
     if (!j.constant_weights) wait_previous();
     __syncthreads();
 
     uint32_t units = s.tiles * j.stages, first = cut(units, warp);
     unit_feed feed;
     feed.left = cut(units, warp + 1) - first;
-    feed.tile = j.stages ? first / j.stages : 0;
+    feed.tile = cut(s.tiles, warp); /* which is first / stages */
     feed.stage = first - feed.tile * j.stages;
     uint32_t left = feed.left, tile = feed.tile, stage = feed.stage;
     if (left) feed.aim(j, s, lane);
+    auto fill_ring = [&] {
 #pragma unroll 1
-    for (uint32_t i = 0; i < AHEAD; i++) {
-        if (feed.left) feed.fetch(j, s, ring + i * UNIT_BYTES, lane);
-        commit_copies();
-    }
+        for (uint32_t i = 0; i < AHEAD; i++) {
+            if (feed.left) feed.fetch(j, s, ring + i * UNIT_BYTES, lane);
+            commit_copies();
+        }
+    };
+    if constexpr (!FILLS_LAST) fill_ring();
     beside now = {}, then = {};
     if (left) fetch_beside(now, j, s, tile, stage, lane);
-    uint8_t *nothing = shared + j.table_at - (X_STAGE + 64);
-    if (threadIdx.x < X_STAGE / 16) ((uint4 *)nothing)[threadIdx.x] = {0, 0, 0, 0};
-    prepare_masks(s, j.stages, masks);
-    prepare_rows(j, s, factors, zeros);
+    uint32_t nothing = base + j.table_at - (X_STAGE + 64), x_at = base + j.x_at;
+    if (thread < X_STAGE / 16) put_piece(nothing + thread * 16, {0, 0, 0, 0});
+    prepare_runs(s, j.stages, thread, b.runs);
     prepare_table((uint32_t *)(shared + j.table_at));
-    touch_constants(j);
-    if (j.constant_weights) wait_previous();
-    float back =
-        stage_column(j, (uint4 *)(shared + j.x_at), j.stages * (STAGE_CODES / 8), &largest);
-
+    prepare_more(j, b);
+    row_end end = {};
+    if (thread < b.rows) {
+        end.aim(j, b, thread);
+        end.load_scales(b);
+    }
     column_worker me;
     bool live = lane / 4 == lane % 4 * 2;
     me.lane = lane;
-    me.place = own_place(lane);
-    me.x = live ? shared + j.x_at + lane % 4 * 16 : nothing;
-    me.x_step = live ? X_STAGE : 0;
+    me.place = keep(own_place(lane));
+    me.x = keep(live ? x_at + lane % 4 * 16 : nothing);
+    me.x_step = keep(live ? X_STAGE : 0);
     me.table = (const uint32_t *)(shared + j.table_at) + lane;
+    me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
-    const uint8_t *x = me.x + stage * me.x_step;
+    uint32_t x = keep(me.x + stage * me.x_step);
+    x_part part;
+    part.aim(j, keep(x_at), thread);
+    touch_constants(j);
+    if constexpr (FILLS_LAST) fill_ring();
+    if (j.constant_weights) wait_previous();
+    end.load(j);
+    float back = stage_column(j, part, j.stages * (STAGE_CODES / 8), &largest);
+    end.settle(j);
+    end.find_factors();
+    __syncthreads();
+
     float sum[2] = {}, whole[2][4] = {};
     uint32_t slot = 0;
     bool fresh = true;
 #pragma unroll 1
     for (; left; left--) {
         if (fresh) {
-            if (WAY == WAY_NIBBLE || WAY == WAY_BYTE) {
-                me.zero[0] = zeros[tile * TILE + lane / 4];
-                me.zero[1] = zeros[tile * TILE + lane / 4 + 8];
+            if constexpr (ROW_ZEROS) {
+                me.zero[0] = shared_word(b.zeros + tile * (TILE * 4) + lane / 4 * 4);
+                me.zero[1] = shared_word(b.zeros + tile * (TILE * 4) + lane / 4 * 4 + 32);
             }
             if constexpr (KF_ROW.zero == KERF_ZERO_F32)
                 me.offset = __ldg((const float *)s.part[s.at(tile).part].plane[KERF_PLANE_ZEROS]);
@@ -311,7 +293,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         stage++;
         x += me.x_step;
         if (fresh || left == 1) {
-            leave_run(slots + (tile + warp) * TILE, lane, sum, whole);
+            leave_run(b.slots + (tile + warp) * (TILE * 4), lane, sum, whole);
             tile++;
             stage = 0;
             x = me.x;
@@ -321,9 +303,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         commit_copies();
         slot = slot == (AHEAD - 1) * UNIT_BYTES ? 0 : slot + UNIT_BYTES;
     }
-    __syncthreads();
-
-    write_rows(j, s, slots, factors, masks, back);
+    write_rows(j, b, end, back);
 }
 
 } // namespace

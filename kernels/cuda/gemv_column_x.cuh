@@ -8,6 +8,7 @@
 #ifndef KERF_GEMV_COLUMN_X_CUH
 #define KERF_GEMV_COLUMN_X_CUH
 
+#include "cuda/gemv_multiply.cuh"
 #include "cuda/gemv_quarters.cuh"
 #include "cuda/gemv_x.cuh"
 
@@ -38,69 +39,117 @@ __device__ __noinline__ uint4 octet_slowly(const kf_gemv_job &j, uint32_t k, flo
 }
 
 constexpr int BATCH = 4; /* octets of a thread that are loaded before the first is used */
+static_assert(THREADS % (4 * OCTETS) == 0, "a thread's octets are of different stages, and alike");
 
-__device__ __forceinline__ void load_batch(const kf_gemv_job &j, uint32_t first, uint32_t octets,
-                                           uint4 v[BATCH])
-{
-#pragma unroll
-    for (int u = 0; u < BATCH; u++) {
-        uint32_t i = first + u * THREADS, k = octet_at(i);
-        v[u] = {0, 0, 0, 0};
-        if (i < octets && k < j.cols) v[u] = __ldcg((const uint4 *)((const uint16_t *)j.x + k));
+/* A thread's part of x: octets in places THREADS apart. */
+struct x_part {
+    uint32_t place, element; /* of the first octet; all that is left of x begins at them */
+    uint32_t to;             /* address in shared memory */
+    const uint8_t *from;
+
+    __device__ __forceinline__ void aim(const kf_gemv_job &j, uint32_t x, uint32_t thread)
+    {
+        place = thread;
+        element = octet_at(thread);
+        to = x + thread * 16;
+        from = j.x + (uint64_t)element * 2;
     }
-}
+    __device__ __forceinline__ void pass()
+    {
+        place += BATCH * THREADS;
+        element += BATCH * THREADS * 8;
+        to += BATCH * THREADS * 16;
+        from += BATCH * THREADS * 16;
+    }
 
-/* x of the whole block, in order; returns the factor that makes up for what its numbers were
- * multiplied by. All threads take part, and wait for each other in the end. */
-__device__ __forceinline__ float stage_column(const kf_gemv_job &j, uint4 *to, uint32_t octets,
-                                              uint32_t *largest)
-{
-    bool plain = j.x_wide && j.x_type != KERF_F32 && j.cols % 8 == 0;
-    bool is_half = j.x_type == KERF_F16;
-    float factor = 1, back = 1;
-    uint4 v[BATCH];
-    if (plain) load_batch(j, threadIdx.x, octets, v);
-    if (!is_half) {
-        if (plain) {
-            uint32_t most = 0;
-            for (uint32_t first = threadIdx.x; first < octets; first += BATCH * THREADS) {
-                if (first != threadIdx.x) load_batch(j, first, octets, v);
+    __device__ __forceinline__ void load(const kf_gemv_job &j, uint4 v[BATCH]) const
+    {
 #pragma unroll
-                for (int u = 0; u < BATCH; u++)
-                    most = larger_bf16(
-                        larger_bf16(larger_bf16(larger_bf16(most, v[u].x), v[u].y), v[u].z),
-                        v[u].w);
-            }
-            most = __reduce_max_sync(0xffffffffu, most);
-            if (threadIdx.x % 32 == 0 && most) atomicMax(largest, most);
-            if (octets > BATCH * THREADS) load_batch(j, threadIdx.x, octets, v);
-        } else {
-            measure_x(j, largest);
+        for (uint32_t u = 0; u < BATCH; u++) {
+            v[u] = {0, 0, 0, 0};
+            if (element + u * (THREADS * 8) < j.cols)
+                v[u] = __ldcg((const uint4 *)(from + u * (THREADS * 16)));
         }
+    }
+
+    template <bool HALF>
+    __device__ __forceinline__ void put(const kf_gemv_job &j, uint32_t octets, float factor,
+                                        const uint4 v[BATCH]) const
+    {
+#pragma unroll
+        for (uint32_t u = 0; u < BATCH; u++) {
+            uint32_t w[4] = {v[u].x, v[u].y, v[u].z, v[u].w};
+            if (!HALF)
+#pragma unroll
+                for (int e = 0; e < 4; e++) w[e] = half_pair(j, w[e], factor);
+            put_in_order(w);
+            if (place + u * THREADS < octets)
+                put_piece(to + u * (THREADS * 16), {w[0], w[1], w[2], w[3]});
+        }
+    }
+};
+
+/* fp32, and what lies askew. */
+__device__ __forceinline__ float stage_slowly(const kf_gemv_job &j, const x_part &p,
+                                              uint32_t octets, uint32_t *largest)
+{
+    float factor = 1, back = 1;
+    if (j.x_type != KERF_F16) {
+        measure_x(j, largest);
         __syncthreads();
         factor = kf_exp2(x_shift(*largest));
         back = kf_exp2(-x_shift(*largest));
     }
-    if (plain) {
-        for (uint32_t first = threadIdx.x; first < octets; first += BATCH * THREADS) {
-            if (first != threadIdx.x) load_batch(j, first, octets, v);
-#pragma unroll
-            for (int u = 0; u < BATCH; u++) {
-                uint32_t i = first + u * THREADS;
-                uint32_t w[4] = {v[u].x, v[u].y, v[u].z, v[u].w};
-                if (!is_half)
-#pragma unroll
-                    for (int k = 0; k < 4; k++) w[k] = half_pair(j, w[k], factor);
-                put_in_order(w);
-                if (i < octets) to[i] = {w[0], w[1], w[2], w[3]};
-            }
-        }
-    } else {
-        for (uint32_t i = threadIdx.x; i < octets; i += THREADS)
-            to[i] = octet_slowly(j, octet_at(i), factor);
-    }
-    __syncthreads();
+#pragma unroll 1
+    for (uint32_t i = p.place, to = p.to; i < octets; i += THREADS, to += THREADS * 16)
+        put_piece(to, octet_slowly(j, octet_at(i), factor));
     return back;
+}
+
+__device__ __noinline__ float stage_others(const kf_gemv_job &j, x_part p, uint32_t octets,
+                                           uint32_t *largest)
+{
+    if (!j.x_wide || j.x_type != KERF_BF16 || j.cols % 8 != 0)
+        return stage_slowly(j, p, octets, largest);
+    uint32_t most = 0;
+    uint4 v[BATCH];
+    x_part q = p;
+    for (uint32_t left = octets;; left -= BATCH * THREADS, q.pass()) {
+        q.load(j, v);
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            most = larger_bf16(larger_bf16(larger_bf16(larger_bf16(most, v[u].x), v[u].y), v[u].z),
+                               v[u].w);
+        if (left <= BATCH * THREADS) break;
+    }
+    most = __reduce_max_sync(0xffffffffu, most);
+    if (threadIdx.x % 32 == 0 && most) atomicMax(largest, most);
+    bool again = octets > BATCH * THREADS;
+    if (again) p.load(j, v);
+    __syncthreads();
+    float factor = kf_exp2(x_shift(*largest)), back = kf_exp2(-x_shift(*largest));
+    for (uint32_t left = octets;; left -= BATCH * THREADS) {
+        p.put<false>(j, octets, factor, v);
+        if (left <= BATCH * THREADS) return back;
+        p.pass();
+        p.load(j, v);
+    }
+}
+
+/* x of the whole block, in order; returns the factor that makes up for what its numbers were
+ * multiplied by. All threads take part. */
+__device__ __forceinline__ float stage_column(const kf_gemv_job &j, x_part p, uint32_t octets,
+                                              uint32_t *largest)
+{
+    if (!j.x_wide || j.x_type != KERF_F16 || j.cols % 8 != 0)
+        return stage_others(j, p, octets, largest);
+#pragma unroll 1
+    for (;; p.pass()) {
+        uint4 v[BATCH];
+        p.load(j, v);
+        p.put<true>(j, octets, 1, v);
+        if (octets <= p.place + BATCH * THREADS) return 1;
+    }
 }
 
 } // namespace

@@ -40,6 +40,18 @@ __device__ __forceinline__ uint4 shared_piece(uint32_t at)
     return v;
 }
 
+__device__ __forceinline__ void put_word(uint32_t at, uint32_t v)
+{
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void put_piece(uint32_t at, uint4 v)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v.x), "r"(v.y), "r"(v.z),
+                 "r"(v.w)
+                 : "memory");
+}
+
 /* N bytes, in as many words as it takes. */
 template <int N> __device__ __forceinline__ void shared_bytes(uint32_t *w, uint32_t at)
 {

@@ -79,6 +79,11 @@ cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
     /* All that there is: what a later plan needs must not take from an earlier one. */
     cudaError_t e = cudaFuncSetAttribute(
         (const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g->most_bytes);
+    if (e != cudaSuccess) return e;
+    /* A multiprocessor divides its memory anew only once it is empty: launches of different sizes
+     * overlap only if all divide it alike. */
+    e = cudaFuncSetAttribute((const void *)k, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared);
     if (e != cudaSuccess || j->cluster == 1) return e;
     cudaLaunchAttribute a[2];
     cudaLaunchConfig_t c = config_of(j, g, a);

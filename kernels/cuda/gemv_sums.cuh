@@ -12,12 +12,22 @@ namespace
 /* --- y ------------------------------------------------------------------------------------------
  */
 
+/* An element of the type of y as it lies in memory, and its value. */
+__device__ __forceinline__ uint32_t load_bits(const kf_gemv_job &j, const uint8_t *p, uint64_t i)
+{
+    return j.y_type == KERF_F32 ? ((const uint32_t *)p)[i] : ((const uint16_t *)p)[i];
+}
+
+__device__ __forceinline__ float value_of(const kf_gemv_job &j, uint32_t bits)
+{
+    if (j.y_type == KERF_F32) return __uint_as_float(bits);
+    return j.y_type == KERF_BF16 ? __uint_as_float(bits << 16)
+                                 : __half2float(__ushort_as_half((unsigned short)bits));
+}
+
 __device__ __forceinline__ float load_y(const kf_gemv_job &j, const uint8_t *p, uint64_t i)
 {
-    if (j.y_type == KERF_F32) return ((const float *)p)[i];
-    uint32_t u = ((const uint16_t *)p)[i];
-    return j.y_type == KERF_BF16 ? __uint_as_float(u << 16)
-                                 : __half2float(__ushort_as_half((unsigned short)u));
+    return value_of(j, load_bits(j, p, i));
 }
 
 __device__ __forceinline__ void store_y(const kf_gemv_job &j, uint8_t *p, uint64_t i, float v)
@@ -95,7 +105,55 @@ __device__ __forceinline__ void wait_previous()
 /* --- what rows share ----------------------------------------------------------------------------
  */
 
-/* What a row's sum is multiplied by in the end, and its zero point, for each row of the block. */
+/* What a row's sum is multiplied by in the end, as it lies in memory, and its value. */
+struct row_scale {
+    uint32_t bits;
+    float second;
+};
+
+__device__ __forceinline__ row_scale load_row_scale(const kf_gemv_matrix &m, uint32_t row)
+{
+    row_scale r = {0, 1};
+    uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? 0 : row;
+    const uint8_t *scale = m.plane[KERF_PLANE_SCALES];
+    if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 4)
+        r.bits = __ldg((const uint32_t *)scale + at);
+    if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 2)
+        r.bits = __ldg((const uint16_t *)scale + at);
+    if constexpr (KF_ROW.second == KERF_SECOND_TENSOR)
+        r.second = __ldg((const float *)m.plane[KERF_PLANE_SECOND]);
+    return r;
+}
+
+__device__ __forceinline__ float factor_of(row_scale r)
+{
+    float f = UNIT;
+    if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 4) f *= __uint_as_float(r.bits);
+    if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 2)
+        f *= kf_scale_value(KF_ROW.scale, (uint16_t)r.bits);
+    if constexpr (KF_ROW.second == KERF_SECOND_TENSOR) f *= r.second;
+    return f;
+}
+
+/* Whether rows have zero points of their own; otherwise all have the same, or groups have. */
+constexpr bool ROW_ZEROS = HAS_ZEROS && !HAS_GROUPS;
+constexpr uint32_t ZERO_OF_ALL = KF_ROW.element == KERF_ELEM_S4   ? 8
+                                 : KF_ROW.element == KERF_ELEM_U4 ? 0
+                                                                  : 128;
+
+__device__ __forceinline__ uint32_t row_zero(const kf_gemv_job &j, const kf_gemv_matrix &m,
+                                             uint32_t row)
+{
+    uint32_t zero = ZERO_OF_ALL;
+    if constexpr (ROW_ZEROS) {
+        uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? 0 : row;
+        zero = __ldg(m.plane[KERF_PLANE_ZEROS] + at * j.zero_bytes) & ((1u << BITS) - 1);
+        if (KF_ROW.element == KERF_ELEM_S8) zero ^= 0x80;
+    }
+    return zero;
+}
+
+/* Factors and zero points of each row of the block. */
 __device__ void prepare_rows(const kf_gemv_job &j, const team_span &s, float *factors,
                              uint32_t *zeros)
 {
@@ -103,27 +161,9 @@ __device__ void prepare_rows(const kf_gemv_job &j, const team_span &s, float *fa
         place p = s.at(i / TILE);
         const kf_gemv_matrix &m = s.part[p.part];
         uint32_t row = p.row + i % TILE;
-        float f = UNIT;
-        uint32_t zero = KF_ROW.element == KERF_ELEM_S4   ? 8
-                        : KF_ROW.element == KERF_ELEM_U4 ? 0
-                                                         : 128;
-        if (row < m.rows) {
-            uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? 0 : row;
-            const uint8_t *scale = m.plane[KERF_PLANE_SCALES];
-            if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 4)
-                f *= __ldg((const float *)scale + at);
-            if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 2)
-                f *= kf_scale_value(KF_ROW.scale, __ldg((const uint16_t *)scale + at));
-            if constexpr (KF_ROW.second == KERF_SECOND_TENSOR)
-                f *= __ldg((const float *)m.plane[KERF_PLANE_SECOND]);
-            if constexpr (HAS_ZEROS && !HAS_GROUPS) {
-                const uint8_t *p0 = m.plane[KERF_PLANE_ZEROS] + at * j.zero_bytes;
-                zero = __ldg(p0) & ((1u << BITS) - 1);
-                if (KF_ROW.element == KERF_ELEM_S8) zero ^= 0x80;
-            }
-        }
-        factors[i] = f;
-        zeros[i] = minus_1024(zero);
+        bool inside = row < m.rows;
+        factors[i] = inside ? factor_of(load_row_scale(m, row)) : UNIT;
+        zeros[i] = minus_1024(inside ? row_zero(j, m, row) : ZERO_OF_ALL);
     }
 }
 

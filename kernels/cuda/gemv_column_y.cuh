@@ -1,0 +1,167 @@
+/* gemv_column_y.cuh - from the runs of a block's warps to y, where x has one column.
+ *
+ * A thread writes a row of y, or several. The stretch from the last sum to y is what no other work
+ * hides: all that does not depend on sums is asked for before x is known, and there before they
+ * are. Atomics on shared memory are avoided: behind the ring's copies one took microseconds. */
+#ifndef KERF_GEMV_COLUMN_Y_CUH
+#define KERF_GEMV_COLUMN_Y_CUH
+
+#include "cuda/gemv_multiply.cuh"
+#include "cuda/gemv_sums.cuh"
+
+namespace
+{
+
+/* What a block knows of its own place. */
+struct column_block {
+    team_span span;
+    uint32_t thread, unit, rows;          /* unit: tiles for 16 rows of y; rows: of y */
+    uint32_t slots, factors, zeros, runs; /* addresses in shared memory */
+};
+
+/* Where warp w of the block begins in n units. */
+__device__ __forceinline__ uint32_t cut(uint32_t n, uint32_t w)
+{
+    return n * w / WARPS;
+}
+
+/* Which warps have a part of a tile, a bit for each. */
+__device__ __forceinline__ void prepare_runs(const team_span &s, uint32_t stages, uint32_t thread,
+                                             uint32_t runs)
+{
+    uint32_t units = s.tiles * stages;
+#pragma unroll 1
+    for (uint32_t tile = thread; tile < s.tiles; tile += THREADS) {
+        uint32_t from = tile * stages, to = from + stages, mask = 0;
+        for (uint32_t w = 0; w < WARPS; w++)
+            if (max(cut(units, w), from) < min(cut(units, w + 1), to)) mask |= 1u << w;
+        put_word(runs + tile * 4, mask);
+    }
+}
+
+/* The sum of a row over the warps that had a part of its tile, in their order: those that did not
+ * have slots of other tiles in their places. slot: the row's in the first of them. */
+__device__ __forceinline__ float sum_runs(uint32_t slot, uint32_t runs)
+{
+    float part[WARPS], sum = 0;
+#pragma unroll
+    for (uint32_t w = 0; w < WARPS; w++)
+        part[w] = __uint_as_float(shared_word(slot + w * (TILE * 4)));
+#pragma unroll
+    for (uint32_t w = 0; w < WARPS; w++) sum += runs >> w & 1 ? part[w] : 0.0f;
+    return sum;
+}
+
+/* Row i of the block: aim(), what is asked for, and its values once x is there. */
+struct row_end {
+    uint8_t *y; /* where it goes; none past the last row */
+    const uint8_t *bias, *residual;
+    uint32_t bits[2];   /* of bias and residual */
+    float added[2];     /* their values */
+    row_scale scale[2]; /* of its sum, and of the second part's */
+    float factor, up;
+    uint32_t slot, runs; /* addresses */
+    uint32_t part, row;
+
+    __device__ __forceinline__ void aim(const kf_gemv_job &j, const column_block &b, uint32_t i)
+    {
+        uint32_t tile = i / TILE * b.unit, size = j.y_type == KERF_F32 ? 4 : 2;
+        place p = b.span.at(tile);
+        const kf_gemv_matrix &m = b.span.part[p.part];
+        row = p.row + i % TILE;
+        part = p.part;
+        uint64_t at = (uint64_t)row * size;
+        bool inside = row < m.rows;
+        y = inside ? m.y + at : nullptr;
+        bias = inside && m.bias ? m.bias + at : nullptr;
+        residual = inside && m.residual ? m.residual + at : nullptr;
+        slot = b.slots + (tile * TILE + i % TILE) * 4;
+        runs = b.runs + tile * 4;
+    }
+
+    __device__ __forceinline__ void load_scales(const column_block &b)
+    {
+        if (!y) return;
+        scale[0] = load_row_scale(b.span.part[part], row);
+        if (b.unit > 1) scale[1] = load_row_scale(b.span.part[1], row);
+    }
+    __device__ __forceinline__ void find_factors()
+    {
+        factor = factor_of(scale[0]);
+        up = factor_of(scale[1]);
+    }
+
+    /* What the kernel before this one may have written. */
+    __device__ __forceinline__ void load(const kf_gemv_job &j)
+    {
+        bits[0] = bits[1] = j.y_type == KERF_F32 ? 0x80000000u : 0x8000u; /* -0 changes nothing */
+        if (bias) bits[0] = load_bits(j, bias, 0);
+        if (residual) bits[1] = load_bits(j, residual, 0);
+    }
+    __device__ __forceinline__ void settle(const kf_gemv_job &j)
+    {
+        added[0] = value_of(j, bits[0]);
+        added[1] = value_of(j, bits[1]);
+    }
+
+    __device__ __forceinline__ void write(const kf_gemv_job &j, float sum, float sum_up) const
+    {
+        float v = sum;
+        if (j.alpha != 1) v *= j.alpha, sum_up *= j.alpha;
+        if (j.swiglu) v = silu(v) * sum_up;
+        v += added[0];
+        v += added[1];
+        store_y(j, y, 0, v);
+    }
+};
+
+/* Factors of the rows of y that the thread writes after its first, and zero points of all: what a
+ * look at memory in the end would cost. */
+__device__ __forceinline__ void prepare_more(const kf_gemv_job &j, const column_block &b)
+{
+    if constexpr (ROW_ZEROS)
+#pragma unroll 1
+        for (uint32_t i = b.thread; i < b.span.tiles * TILE; i += THREADS) {
+            place p = b.span.at(i / TILE);
+            const kf_gemv_matrix &m = b.span.part[p.part];
+            uint32_t zero = row_zero(j, m, min(p.row + i % TILE, m.rows - 1));
+            put_word(b.zeros + i * 4, minus_1024(zero));
+        }
+#pragma unroll 1
+    for (uint32_t i = b.thread + THREADS; i < b.rows; i += THREADS) {
+        row_end e = {};
+        e.aim(j, b, i);
+        e.load_scales(b);
+        e.find_factors();
+        put_word(b.factors + i * 4, __float_as_uint(e.factor));
+        if (b.unit > 1) put_word(b.factors + (b.rows + i) * 4, __float_as_uint(e.up));
+    }
+}
+
+/* y of the block's rows; e: of the thread's first. */
+__device__ __forceinline__ void write_rows(const kf_gemv_job &j, const column_block &b, row_end e,
+                                           float back)
+{
+    uint32_t i = b.thread, runs = 0, runs_up = 0;
+    if (i < b.rows) runs = shared_word(e.runs);
+    if (i < b.rows && b.unit > 1) runs_up = shared_word(e.runs + 4);
+    __syncthreads();
+    if (i >= b.rows) return;
+    for (;;) {
+        float v = sum_runs(e.slot, runs) * (back * e.factor), up = 0;
+        if (b.unit > 1) up = sum_runs(e.slot + TILE * 4, runs_up) * (back * e.up);
+        if (e.y) e.write(j, v, up);
+        if ((i += THREADS) >= b.rows) return;
+        e.aim(j, b, i);
+        e.factor = __uint_as_float(shared_word(b.factors + i * 4));
+        if (b.unit > 1) e.up = __uint_as_float(shared_word(b.factors + (b.rows + i) * 4));
+        e.load(j);
+        e.settle(j);
+        runs = shared_word(e.runs);
+        if (b.unit > 1) runs_up = shared_word(e.runs + 4);
+    }
+}
+
+} // namespace
+
+#endif
