@@ -29,14 +29,14 @@
 
 #include <stdlib.h>
 
-/* Beside one block of a kernel for one column the next kernel's is ready when x is. Two would gain
- * up to 7 % where the same shape follows; but where the next kernel has one, its blocks come in
- * pairs to where two have ended, and others wait: a layer of a decoder takes up to 18 % longer.
- * Clusters of four and more do not lie evenly beside another kernel's: some multiprocessors have
- * two blocks where others have none, unless all have two. */
+/* Beside one block of a kernel for one column the next kernel's is ready when x is. Two gain a few
+ * percent where the same shape follows; but where the next kernel has one, its blocks come in pairs
+ * to where two have ended, and others wait: that is paid back by what is large. Clusters of four
+ * and more do not lie evenly beside another kernel's: some multiprocessors have two blocks where
+ * others have none, unless all have two. */
 static unsigned most_per_sm(const kf_gemv_layout *l, uint64_t weight_bytes)
 {
-    if (l->is_column) return 1;
+    if (l->is_column) return weight_bytes >= 100000000 ? 2 : 1;
     return l->cluster > 2 || weight_bytes >= 20000000 ? 2 : 1;
 }
 

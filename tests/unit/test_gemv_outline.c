@@ -67,8 +67,8 @@ static void ends_of_rows(void **state)
     assert_int_equal(outline("int8", 4096, 4100, 1).end, KF_GEMV_END_ANY); /* not of 16 bytes */
 }
 
-/* Tiles of 16 rows go to as many blocks as there are multiprocessors; eight warps share a block's
- * tiles times stages; a round makes 8192 numbers of x ready. */
+/* Tiles of 16 rows go to as many blocks as there are multiprocessors, twice as many from 100 MB on;
+ * eight warps share a block's tiles times stages; a round makes 8192 numbers of x ready. */
 static void work_of_the_busiest_warp(void **state)
 {
     (void)state;
@@ -83,6 +83,7 @@ static void work_of_the_busiest_warp(void **state)
         {4096, 4095, 1, 3, 4096, 1, 0},       /* not of 16 bytes: not filled                     */
         {4096, 4096, 1, 3, 4096, 1, 4},       /* 256 tiles, two to a block                       */
         {28000, 3072, 1, 3, 3072, 1, 21},     /* 1750 tiles, 14 to a block; 12 stages            */
+        {28672, 4096, 2, 3, 4096, 1, 14},     /* 117 MB: 1792 tiles, 7 to a block; 16 stages     */
         {8192, 8192, 1, 2, 8192, 1, 16},      /* x leaves room for two; 4 tiles of 32 stages     */
         {1024, 1100 * 16, 1, 2, 17664, 3, 9}, /* 68.75 stages are 69                         */
     };
