@@ -106,9 +106,7 @@ struct row_end {
 
     __device__ __forceinline__ void write(const kf_gemv_job &j, float sum, float sum_up) const
     {
-        float v = sum;
-        if (j.alpha != 1) v *= j.alpha, sum_up *= j.alpha;
-        if (j.swiglu) v = silu(v) * sum_up;
+        float v = activate(j, sum, sum_up);
         v += added[0];
         v += added[1];
         store_y(j, y, 0, v);

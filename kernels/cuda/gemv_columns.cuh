@@ -183,6 +183,12 @@ __device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t u
 template <int NB> constexpr uint32_t SUMS = TILE * 8 * NB;       /* of a tile */
 template <int NB> constexpr uint32_t SLOT = (TILE + 1) * 8 * NB; /* [column][row], apart in banks */
 
+#if __CUDA_ARCH__ >= 900
+#define KF_WAIT "try_wait" /* sleeps for a while */
+#else
+#define KF_WAIT "test_wait"
+#endif
+
 /* Threads count themselves in when they have left their sums of a tile. */
 struct tile_gate {
     uint32_t at;
@@ -199,22 +205,16 @@ struct tile_gate {
     {
         uint32_t done;
         do {
-#if __CUDA_ARCH__ >= 900 /* sleeps for a while */
-            asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; "
+            asm volatile("{.reg .pred p; mbarrier." KF_WAIT ".parity.shared.b64 p, [%1], %2; "
                          "selp.u32 %0, 1, 0, p;}"
                          : "=r"(done)
                          : "r"(at), "r"(phase)
                          : "memory");
-#else
-            asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; "
-                         "selp.u32 %0, 1, 0, p;}"
-                         : "=r"(done)
-                         : "r"(at), "r"(phase)
-                         : "memory");
-#endif
         } while (!done);
     }
 };
+
+#undef KF_WAIT
 
 /* Which block finishes a tile, and where it keeps it: pairs of gate and up stay together. */
 struct tile_home {

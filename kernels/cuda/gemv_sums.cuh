@@ -45,14 +45,20 @@ __device__ __forceinline__ float silu(float z)
     return z / (1.0f + expf(-z));
 }
 
-/* What y is from the sum of a row: W x in `sum`, and of the second part in `up`. */
+/* W x in `sum`, and of the second part in `up`, as y has it before bias and residual. */
+__device__ __forceinline__ float activate(const kf_gemv_job &j, float sum, float up)
+{
+    float v = sum;
+    if (j.alpha != 1) v *= j.alpha, up *= j.alpha;
+    return j.swiglu ? silu(v) * up : v;
+}
+
+/* What y is from the sum of a row. */
 __device__ __forceinline__ void finish(const kf_gemv_job &j, const kf_gemv_matrix &m, uint32_t row,
                                        uint32_t column, float sum, float up)
 {
     uint64_t at = column * m.y_stride + row;
-    float v = sum;
-    if (j.alpha != 1) v *= j.alpha, up *= j.alpha;
-    if (j.swiglu) v = silu(v) * up;
+    float v = activate(j, sum, up);
     if (m.bias) v += load_y(j, m.bias, row);
     if (m.residual) v += load_y(j, m.residual, at);
     store_y(j, m.y, at, v);
