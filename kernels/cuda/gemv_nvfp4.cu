@@ -13,7 +13,8 @@
  *   rows: codes -> bytes -> DP4A -> fp32; four rows' sums meet by shuffles -> y
  *
  * Half of the ring, because what a kernel asks for early stands in the way of what the one before
- * it asks for at the same time: its b, which all else there waits for. Two blocks fit a
+ * it asks for at the same time: its b, which all else there waits for. Where all warps share a row,
+ * the second half of the blocks ask for half a stage more, if scales are in rows. Two blocks fit a
  * multiprocessor. What binds is the pipe of PRMT, SHF and LOP3, with 28 for 32 elements.
  *
  * Codes become integers without a table in memory: PRMT picks bytes of a table by nibble, and where
@@ -27,7 +28,9 @@
  * atomics, one order.
  *
  * Scales in tiles: rows r, r + 32, r + 64, r + 96 of a tile have theirs side by side, so these are
- * a quad there. */
+ * a quad there. Quads side by side have theirs in the same line, so these pass through the first
+ * level of the cache, where the next warps find them; but not in a chain where all warps work at
+ * the same quad. */
 #include "block/scale_tiles.h"
 
 #include <cuda_fp16.h>
@@ -59,9 +62,11 @@ struct job {
     unsigned blocks;     /* thread blocks of a matrix                          */
     unsigned each, rest; /* quads of every block, and one more of the first so many */
     unsigned part_bits;  /* 2^part_bits warps share a row                      */
+    unsigned eager;      /* blocks from this one on ask for more before b      */
     float alpha;
     kerf_dtype type;
     bool b_tiled, early;
+    bool near; /* scales of A through the first level of the cache */
 };
 
 /* --- pieces ----------------------------------------------------------------------------------- */
@@ -157,6 +162,12 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
 __device__ __forceinline__ void copy_16(uint32_t to, const uint8_t *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+/* What other warps will ask for soon: it stays in the first level of the cache. */
+__device__ __forceinline__ void copy_16_near(uint32_t to, const uint8_t *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
 __device__ __forceinline__ uint4 load_16(uint32_t at)
@@ -261,16 +272,32 @@ template <int P, bool TILED, bool EDGES> struct row_feed {
             unsigned i = lane + 32 * k;
             if ((P % 2 == 0 || k < COPIES - 1 || lane < 16) &&
                 (TILED || 4 * quad + i / (4 * P) < j.rows))
-                copy_16(scales + slot + i * 16, from + off[k]);
+                copy_scales(j, scales + slot + i * 16, from + off[k]);
         }
+    }
+
+    static __device__ __forceinline__ void copy_scales(const job &j, uint32_t to,
+                                                       const uint8_t *from)
+    {
+        if (TILED && j.near)
+            copy_16_near(to, from);
+        else
+            copy_16(to, from);
     }
 
     /* The next G rows into the ring at `to`, and with the first of a quad the scales of all four.
      * What lies past the last row of a matrix is left as it was. */
     __device__ __forceinline__ void fetch(const job &j, uint32_t to, unsigned step)
     {
+        fetch_rows<0, r::G>(j, to, step);
+    }
+
+    /* Of these rows [FROM, TO); the last one last. */
+    template <int FROM, int TO>
+    __device__ __forceinline__ void fetch_rows(const job &j, uint32_t to, unsigned step)
+    {
 #pragma unroll
-        for (int g = 0; g < r::G; g++) {
+        for (int g = FROM; g < TO; g++) {
             unsigned at = row_of<TILED>(quad, row + g);
             const uint8_t *from = a + (uint64_t)at * (j.cols / 2);
 #pragma unroll
@@ -278,7 +305,8 @@ template <int P, bool TILED, bool EDGES> struct row_feed {
                 if (at < j.rows && (!EDGES || i < have))
                     copy_16(to + g * r::ROW + i * 512, from + i * 512);
         }
-        if (r::G == 4 || row == 0) fetch_scales(j);
+        if (FROM == 0 && (r::G == 4 || row == 0)) fetch_scales(j);
+        if (TO < r::G) return;
         if (r::G == 4 || (row += r::G) == 4) {
             row = 0;
             quad += step;
@@ -470,13 +498,22 @@ __global__ void __launch_bounds__(THREADS, 2) multiply(const __grid_constant__ j
             asm volatile("cp.async.commit_group;" ::: "memory");
         }
     };
+    constexpr int HALF = r::G / 2;
     ask_for(r::EARLY);
+    const bool eager = !TILED && HALF > 1 && ask && blockIdx.x >= j.eager;
+    if (eager) feed.template fetch_rows<0, HALF>(j, to, teams);
     if (j.early) {
         prefetch_b(j, matrix);
         wait_for_inputs();
         some.load(j, matrix, 0);
     }
-    ask_for(r::STAGES - r::EARLY);
+    if (eager) {
+        feed.template fetch_rows<HALF, r::G>(j, to, teams);
+        ask -= r::G;
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        to += r::STAGE;
+    }
+    ask_for(r::STAGES - r::EARLY - eager);
     some.put(0, elements, bytes, b_scales);
     for (unsigned from = b_feed::BATCH; from < elements / 8; from += b_feed::BATCH) {
         some.load(j, matrix, from);
@@ -663,11 +700,18 @@ static kerf_status plan_launch(kerf_gemv_nvfp4 *p, kf_nvfp4_tuning t, kerf_error
         lay_out(&p->launch, &p->shape, bits, 2, &m);
     p->launch.shared = room_of_two(p->launch.shared, &m);
     bool tiled = p->shape.a_scales == KERF_SCALES_TILES;
-    for (int edges = 0; edges < 2; edges++)
-        KF_CUDA(cudaFuncSetAttribute((const void *)kernels[p->launch.pieces - 1][tiled][edges],
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+    for (int edges = 0; edges < 2; edges++) {
+        const void *k = (const void *)kernels[p->launch.pieces - 1][tiled][edges];
+        KF_CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)p->launch.shared),
                 "asking for shared memory");
+        /* Launches that divide a multiprocessor's memory otherwise cannot overlap. Scales in tiles
+         * want the first level of the cache besides. */
+        if (tiled) continue;
+        KF_CUDA(cudaFuncSetAttribute(k, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared),
+                "asking for shared memory");
+    }
     return KERF_OK;
 }
 
@@ -743,6 +787,8 @@ extern "C" kerf_status kf_nvfp4_cuda_run(const kerf_gemv_nvfp4 *p, const kerf_ge
     j.type = s->y;
     j.b_tiled = s->b_scales == KERF_SCALES_TILES;
     j.early = s->flags & KERF_GEMV_CONSTANT_WEIGHTS;
+    j.near = !j.early || l->part_bits == 0;
+    j.eager = j.early && l->part_bits == 3 && s->batch == 1 ? l->blocks / 2 : UINT32_MAX;
     bool fast = p->fast && is_fast(j, tiled);
     kernel k = tiled ? multiply_any<true> : multiply_any<false>;
     j.blocks = (j.rows + 7) / 8;
