@@ -6,11 +6,12 @@
  *
  * Anchors lie anywhere, so weights come from how alike shapes are (ordinary kriging): likeness
  * falls with the distance of the logarithms of n and k, and with every difference of plan - how
- * rows end, blocks per multiprocessor, room for more. The weights are those that would be off the
- * least if excesses varied like that; they add up to one. At an anchor the answer is what was
- * measured. The range and the price of a difference were chosen on times of an H200, where half and
- * twice of the range, and 0.5 and 0.85 for the price, change the median error by a tenth of itself
- * at most (bench/predict_folds.c). */
+ * rows end, blocks per multiprocessor, room for more, how much comes before x, how many units a
+ * warp has while they are few. The weights are those that would be off the least if excesses varied
+ * like that; they add up to one. At an anchor the answer is what was measured. The range and the
+ * price of a difference were chosen on times of an H200, where half and one and a half of the
+ * range, and 0.3 and 0.7 for the price, change the median error by a tenth of itself at most
+ * (bench/predict_folds.c). */
 #include "terms.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ enum { NEAR = 24 }; /* anchors that count */
 #define NONE SIZE_MAX
 
 static const double RANGE = 2;      /* factors of two over which likeness falls to 1/e    */
-static const double ALIKE = 0.7;    /* what a difference of plan leaves of it             */
+static const double ALIKE = 0.5;    /* what a difference of plan leaves of it             */
 static const double ERRATIC = 0.01; /* share of an excess that no other shape has part in */
 
 typedef struct place {
@@ -49,11 +50,18 @@ static kerf_status find_place(const kerf_hardware *h, const kerf_matmul *m, plac
     return KERF_OK;
 }
 
+/* Up to twice what a ring holds, each unit more is a round of waiting for its copy or for none. */
+static unsigned few_units(const place *p)
+{
+    return p->plan.units < 4 ? p->plan.units : 4;
+}
+
 static double likeness(const place *a, const place *b)
 {
     double like = exp(-hypot(a->log_n - b->log_n, a->log_k - b->log_k) / RANGE);
     int differences = (a->plan.end != b->plan.end) + (a->plan.per_sm != b->plan.per_sm) +
-                      (a->plan.resident != b->plan.resident);
+                      (a->plan.resident != b->plan.resident) + (a->plan.early != b->plan.early) +
+                      (few_units(a) != few_units(b));
     for (; differences > 0; differences--) like *= ALIKE;
     return like;
 }

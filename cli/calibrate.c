@@ -16,17 +16,17 @@
  * it evenly in logarithms, hardly two of them with the same n or k: multiples of the powers of the
  * root of x^3 = x + 1, of which any number is spread about as well as it can be. How rows end makes
  * as much difference as how long they are, so ends are dealt out in turn: multiples of 512, odd
- * multiples of 256, odd multiples of 128. So many, because on times of an H200 97 anchors a format,
- * 65 of them badly placed, were enough for 98 % of the rest (predict_folds --folds 2). */
+ * multiples of 256, odd multiples of 128. So many, because kernels decide by a shape how many
+ * blocks there are and what comes before x, and anchors of another plan say little. */
 typedef struct anchor_plan {
     uint64_t least, most_n, most_k;
     int count; /* without the corners */
 } anchor_plan;
 
 static const anchor_plan cpu_anchors = {1024, 8192, 8192, 20};
-static const anchor_plan gpu_anchors = {1024, 32768, 16384, 108};
+static const anchor_plan gpu_anchors = {1024, 32768, 16384, 196};
 
-enum { ANCHORS_TEXT = 2048 };
+enum { ANCHORS_TEXT = 4096 };
 
 /* From `least` to `most` by a share in [0, 1), an odd multiple of step, or any if `odd` is 0. */
 static uint64_t spread_size(uint64_t least, uint64_t most, double share, uint64_t step, int odd)

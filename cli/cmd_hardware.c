@@ -232,7 +232,7 @@ const verb verb_hardware = {
         "batch with four shapes; predict and advise then use them. --calibrate takes such times\n"
         "here and now: how fast this machine, or the GPU of --device, reads and copies, and\n"
         "kerf's matrix-vector products at anchor shapes: 24 from 1024x1024 to 8192x8192, on a GPU\n"
-        "112 up to 32768x16384.",
+        "200 up to 32768x16384.",
     .examples =
         "  kerf hardware\n"
         "  kerf hardware h200\n"

@@ -29,17 +29,6 @@
 
 #include <stdlib.h>
 
-/* Beside one block of a kernel for one column the next kernel's is ready when x is. Two gain a few
- * percent where the same shape follows; but where the next kernel has one, its blocks come in pairs
- * to where two have ended, and others wait: that is paid back by what is large. Clusters of four
- * and more do not lie evenly beside another kernel's: some multiprocessors have two blocks where
- * others have none, unless all have two. */
-static unsigned most_per_sm(const kf_gemv_layout *l, uint64_t weight_bytes)
-{
-    if (l->is_column) return weight_bytes >= 100000000 ? 2 : 1;
-    return l->cluster > 2 || weight_bytes >= 20000000 ? 2 : 1;
-}
-
 static int has_room(const kf_gemv_machine *m, size_t shared, unsigned per_sm)
 {
     return shared <= (per_sm > 1 ? m->most_shared / per_sm - 1024 : m->most_shared);
@@ -72,22 +61,37 @@ static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned
     return at + t->table_bytes;
 }
 
-/* 1: done; 0: x does not fit; -1: `count` failed. */
+/* Tries per_sm blocks on a multiprocessor; 0: no room. There are as many when some have no tiles:
+ * of fewer, two come to one multiprocessor in a chain, and others have none. */
+static int try_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                      unsigned per_sm)
+{
+    l->blocks = m->multiprocessors * per_sm;
+    l->per_sm = per_sm;
+    size_t n = divide_column(l, t, l->blocks);
+    l->shared_bytes = (unsigned)n;
+    return has_room(m, n, per_sm);
+}
+
+static int fills_rings(const kf_gemv_layout *l, unsigned rings)
+{
+    return (uint64_t)l->most * l->stages >= (uint64_t)rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
+}
+
+/* Two blocks for each multiprocessor where a warp of them still has a ring full to do, else one: of
+ * less, all is on its way before x is known, and a second block would only read x again. Where
+ * there is more to come, half of the ring is left until x is asked for. 1: done; 0: x does not fit;
+ * -1: `count` failed. */
 static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
-                          uint64_t weight_bytes, kf_gemv_count count, void *ctx)
+                          kf_gemv_count count, void *ctx)
 {
     l->is_column = 1;
     l->cluster = l->passes = 1;
-    for (l->per_sm = most_per_sm(l, weight_bytes); l->per_sm; l->per_sm--) {
-        unsigned units = l->tiles / l->pair, blocks = m->multiprocessors * l->per_sm;
-        if (blocks > units) blocks = units;
-        size_t n = divide_column(l, t, blocks);
-        if (!has_room(m, n, l->per_sm)) continue;
-        l->blocks = blocks;
-        l->shared_bytes = (unsigned)n;
-        return count(ctx, l) < 0 ? -1 : 1;
-    }
-    return 0;
+    int are_two =
+        l->tiles / l->pair > m->multiprocessors && try_column(l, t, m, 2) && fills_rings(l, 1);
+    if (!are_two && !try_column(l, t, m, 1)) return 0;
+    l->early = are_two || fills_rings(l, 2) ? KF_GEMV_AHEAD / 2 : KF_GEMV_AHEAD;
+    return count(ctx, l) < 0 ? -1 : 1;
 }
 
 /* --- several columns -----------------------------------------------------------------------------
@@ -145,12 +149,15 @@ static int try_columns(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv
     return 1;
 }
 
+/* Clusters of four and more do not lie evenly beside another kernel's: some multiprocessors have
+ * two blocks where others have none, unless all have two. */
 static int lay_out_columns(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                            uint64_t weight_bytes, kf_gemv_count count, void *ctx)
 {
     l->is_column = 0;
     divide_slices(l, m);
-    for (l->per_sm = most_per_sm(l, weight_bytes); l->per_sm; l->per_sm--) {
+    l->per_sm = l->cluster > 2 || weight_bytes >= 20000000 ? 2 : 1;
+    for (; l->per_sm; l->per_sm--) {
         int fits = try_columns(l, t, m, count, ctx);
         if (fits) return fits;
     }
@@ -162,8 +169,7 @@ int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_ma
 {
     l->stages = (uint32_t)kf_div_up(l->cols, t->stage_codes);
     l->slices = (uint32_t)kf_div_up(l->cols, t->slice_codes);
-    int fits =
-        l->columns == 1 && t->stage_ring ? lay_out_column(l, t, m, weight_bytes, count, ctx) : 0;
+    int fits = l->columns == 1 && t->stage_ring ? lay_out_column(l, t, m, count, ctx) : 0;
     return fits ? fits : lay_out_columns(l, t, m, weight_bytes, count, ctx);
 }
 
@@ -220,7 +226,8 @@ kf_gemv_tiling kf_gemv_tiling_of(const kerf_format *f)
     slice_unit += ((is_shared ? 1 : KF_GEMV_TILE) * (slice_scales + zeros) + 127) / 128 * 128;
     int has_table = f->element == KERF_ELEM_NF4, has_column = f->element != KERF_ELEM_BF16;
     return (kf_gemv_tiling){.stage_codes = stage,
-                            .stage_ring = has_column ? KF_GEMV_WARPS * 2 * stage_unit : 0,
+                            .stage_ring =
+                                has_column ? KF_GEMV_WARPS * KF_GEMV_AHEAD * stage_unit : 0,
                             .stage_scales = stage_scales < 16 ? stage_scales : 16,
                             .slice_codes = slice,
                             .slice_ring = (f->bits == 4 ? 3 : 2) * slice_unit,
@@ -299,11 +306,13 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
                                                                       : KF_GEMV_END_WHOLE;
     out->per_sm = l.per_sm;
     out->resident = resident_blocks(&l, m);
-    enum { THREADS = 32 * KF_GEMV_WARPS, OCTETS_OF_A_ROUND = 4 };
+    out->early = l.early;
+    enum { THREADS = 32 * KF_GEMV_WARPS, OCTETS_OF_A_ROUND = 8 };
     if (l.is_column) {
         out->inputs = (double)l.stages * t.stage_codes;
         out->rounds = (double)kf_div_up((uint64_t)out->inputs / 8, THREADS * OCTETS_OF_A_ROUND);
-        out->stages = (double)kf_div_up((uint64_t)l.most * l.stages, KF_GEMV_WARPS);
+        out->units = (unsigned)kf_div_up((uint64_t)l.most * l.stages, KF_GEMV_WARPS);
+        out->stages = (double)out->units * l.per_sm;
     } else {
         out->inputs = (double)l.warps * t.slice_codes * columns;
         out->rounds = (double)l.passes;

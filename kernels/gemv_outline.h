@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 }; /* of a block; rows */
+/* Warps of a block, rows of a tile, and units that a warp has on their way with one column of x. */
+enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16, KF_GEMV_AHEAD = 2 };
 
 /* How the kernels for tiles take a format; all zeros where they do not. */
 typedef struct kf_gemv_tiling {
@@ -43,7 +44,7 @@ typedef struct kf_gemv_layout {
     /* what was decided: see kf_gemv_job */
     int is_column; /* the kernel for one column of x */
     uint32_t stages, slices, cluster, passes, warps, team_tiles, team_rest, most;
-    uint32_t x_at, sums_at, own_at, slots_at, rows_at, table_at;
+    uint32_t early, x_at, sums_at, own_at, slots_at, rows_at, table_at;
     unsigned blocks, shared_bytes;
     unsigned per_sm; /* blocks that a multiprocessor is meant to have */
 } kf_gemv_layout;
@@ -75,9 +76,12 @@ typedef enum kf_gemv_end {
 typedef struct kf_gemv_outline {
     kf_gemv_end end;
     unsigned per_sm, resident; /* blocks that a multiprocessor is meant to have, and has room for */
+    unsigned early;            /* units of a warp that come before x, of one column               */
+    unsigned units;            /* of the warp that has most, of one column                        */
     double inputs;             /* of x that a block makes ready, padding counted                  */
     double rounds;             /* in which its threads do that                                    */
-    double stages;             /* of the warp that has most                                       */
+    double stages; /* of the warp that has most; of one column, times the blocks that share its
+                      multiprocessor */
 } kf_gemv_outline;
 
 /* One matrix, `columns` columns of bf16. KERF_E_NOSUP without a text: no such machine, or no

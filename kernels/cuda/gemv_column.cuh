@@ -6,12 +6,17 @@
  * no warp waits for another until all weights are read. A multiprocessor's part of a 4096 x 4096
  * matrix of 4 bits is asked for whole before x is known.
  *
- *   weights of the first units are asked for     nothing here depends on x: a kernel may do all
- *   row factors, tables, masks                   this while the one before it still works
+ *   row factors, tables, masks                   nothing here depends on x: a kernel may do all
+ *   weights of the first units are asked for     this while the one before it still works
  *   -- griddepcontrol.wait --
  *   x into shared memory, as halves, in the order that codes are decoded in
+ *   the rest of the first units, right behind it
  *   units: shared memory -> codes -> halves -> mma.m16n8k16 with sums in fp32
  *   slots -> y
+ *
+ * Of the first units, half are left until x is asked for where more will follow: memory would have
+ * nothing to do while x comes, and x would wait behind all of them. They all come before x where
+ * they are all that there is, and all behind it where x is there from the start.
  *
  * With one column of x the tensor core has seven to spare: the part of x that belongs to the
  * quarter t of a stage stands alone in column 2 t, so that the sums of a lane's own groups come out
@@ -193,11 +198,6 @@ __device__ __forceinline__ uint32_t keep(uint32_t v)
     return v;
 }
 
-/* The first units of a block are asked for while the one beside it, which has been let in by the
- * end of the launch before, waits for x: what is asked for at once stands in the way of x. That
- * costs E2M1 up to 5 %, and the other formats nothing that can be measured. */
-constexpr bool FILLS_LAST = WAY == WAY_E2M1;
-
 template <int AHEAD>
 __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant__ kf_gemv_job j)
 {
@@ -231,14 +231,13 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     feed.stage = first - feed.tile * j.stages;
     uint32_t left = feed.left, tile = feed.tile, stage = feed.stage;
     if (left) feed.aim(j, s, lane);
-    auto fill_ring = [&] {
+    auto fill_ring = [&](uint32_t i, uint32_t end) {
 #pragma unroll 1
-        for (uint32_t i = 0; i < AHEAD; i++) {
+        for (; i < end; i++) {
             if (feed.left) feed.fetch(j, s, ring + i * UNIT_BYTES, lane);
             commit_copies();
         }
     };
-    if constexpr (!FILLS_LAST) fill_ring();
     beside now = {}, then = {};
     if (left) fetch_beside(now, j, s, tile, stage, lane);
     uint32_t nothing = base + j.table_at - (X_STAGE + 64), x_at = base + j.x_at;
@@ -264,10 +263,12 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     x_part part;
     part.aim(j, keep(x_at), thread);
     touch_constants(j);
-    if constexpr (FILLS_LAST) fill_ring();
+    /* Last, since it stands in the way of x, which the block beside this one waits for now. */
+    fill_ring(0, j.early);
     if (j.constant_weights) wait_previous();
     end.load(j);
-    float back = stage_column(j, part, j.stages * (STAGE_CODES / 8), &largest);
+    float back = stage_column(j, part, j.stages * (STAGE_CODES / 8), &largest,
+                              [&] { fill_ring(j.early, AHEAD); });
     end.settle(j);
     end.find_factors();
     __syncthreads();

@@ -302,6 +302,12 @@ __device__ __forceinline__ void write_tiles(const kf_gemv_job &j, const team_spa
 /* --- the kernel ---------------------------------------------------------------------------------
  */
 
+/* Units of a warp that are asked for before x; the rest right behind it, and all of them where x is
+ * there from the start. All before x, where what else there is to do hides it, or where there are
+ * no registers to remember the rest beside x. */
+template <int NB> constexpr bool HAS_LATE = (NB == 1 && BITS == 4) || (NB == 2 && BITS == 8);
+template <int NB> constexpr int SLICE_EARLY = HAS_LATE<NB> ? 1 : SLICE_DEPTH;
+
 template <int NB>
 __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant__ kf_gemv_job j)
 {
@@ -329,11 +335,15 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     feed.passes = j.passes;
     feed.slice = slice - j.cluster * j.warps;
     feed.left = 0;
+    auto fill_ring = [&](uint32_t i, uint32_t end) {
 #pragma unroll 1
-    for (uint32_t i = 0; i < SLICE_DEPTH; i++) {
-        if (feed.more(j, s, lane)) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
-        commit_copies();
-    }
+        for (; i < end; i++) {
+            if (feed.more(j, s, lane)) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
+            commit_copies();
+        }
+    };
+    const uint32_t early = HAS_LATE<NB> && !j.constant_weights ? 0 : SLICE_EARLY<NB>;
+    fill_ring(0, early);
     aside now = {}, then = {};
     fetch_aside(now, j, s, 0, slice, lane);
     prepare_rows(j, s, factors, zeros);
@@ -349,7 +359,9 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     uint8_t *stage = (uint8_t *)sums + warp * STAGE_X<NB>;
     uint32_t x[X_PARTS * NB][BLOCKS][4];
     float back[NB][2];
-    load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, back);
+    load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, back, [&] {
+        if constexpr (HAS_LATE<NB>) fill_ring(early, SLICE_DEPTH);
+    });
     __syncthreads();
     if (j.cluster > 1) wait_for_cluster(); /* all have begun: their memory may be written */
 
@@ -367,7 +379,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
         if (pass) {
             __syncthreads();
             slice += j.cluster * j.warps;
-            load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, back);
+            load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, back, [] {});
             fetch_aside(now, j, s, 0, slice, lane);
             __syncthreads();
         }

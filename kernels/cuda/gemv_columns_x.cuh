@@ -54,9 +54,9 @@ __device__ __forceinline__ void staged_octet(const uint8_t *from, uint32_t colum
 /* `stage`: STAGE_X<NB> bytes that are the warp's own meanwhile. */
 template <int NB> constexpr int STAGE_X = 1024 * NB;
 
-template <int NB>
+template <int NB, typename More>
 __device__ __forceinline__ void load_lines(const kf_gemv_job &j, uint32_t k, uint32_t lane,
-                                           uint8_t *stage, uint32_t x[][BLOCKS][4])
+                                           uint8_t *stage, uint32_t x[][BLOCKS][4], More more)
 {
     constexpr int LOADS = 8 * NB / COLUMNS_AT_ONCE, ROUND = STAGE_X<NB> / (COLUMN_PIECES * 16);
     constexpr int ROUND_LOADS = ROUND / COLUMNS_AT_ONCE;
@@ -69,6 +69,7 @@ __device__ __forceinline__ void load_lines(const kf_gemv_job &j, uint32_t k, uin
         if (column < j.columns && at < j.cols)
             v[i] = __ldcg((const uint4 *)((const uint16_t *)j.x + column * j.x_stride + at));
     }
+    more();
 #pragma unroll
     for (int r = 0; r < 8 * NB / ROUND; r++) {
 #pragma unroll
@@ -244,20 +245,21 @@ __device__ __forceinline__ void load_others(const kf_gemv_job &j, uint32_t k, ui
 }
 
 /* The slice of x that begins with element k; `back`: what makes up for the powers of two that the
- * lane's sums, of columns 2 t and 2 t + 1, were multiplied by. */
-template <int NB>
+ * lane's sums, of columns 2 t and 2 t + 1, were multiplied by. `more` is done while x comes. */
+template <int NB, typename More>
 __device__ __forceinline__ void load_slice_of_x(const kf_gemv_job &j, uint32_t k, uint32_t lane,
                                                 uint8_t *stage, uint32_t x[X_PARTS * NB][BLOCKS][4],
-                                                float back[NB][2])
+                                                float back[NB][2], More more)
 {
     int shift[NB] = {};
 #pragma unroll
     for (int i = 0; i < X_PARTS * NB * BLOCKS * 4; i++)
         x[i / BLOCKS / 4][i / 4 % BLOCKS][i % 4] = 0;
     if (j.x_wide && j.cols % 8 == 0 && j.x_type != KERF_F32) {
-        load_lines<NB>(j, k, lane, stage, x);
+        load_lines<NB>(j, k, lane, stage, x, more);
         convert_lines<NB>(j, x, shift);
     } else {
+        more();
         load_others<NB>(j, k, lane, x, shift);
     }
 #pragma unroll

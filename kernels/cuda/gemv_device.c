@@ -53,6 +53,7 @@ static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_
     j->is_column = l->is_column;
     j->stages = l->stages;
     j->x_at = l->x_at;
+    j->early = l->early;
     j->slices = l->slices;
     j->cluster = l->cluster;
     j->passes = l->passes;
@@ -192,6 +193,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
     p->is_tiled = plan_tiles(p, plan, &m, err, &status);
     KF_TRY(status);
     p->tiled.overlap = p->any.overlap = j->constant_weights && m.has_clusters;
+    if (!p->tiled.overlap) j->early = 0; /* x is there: it comes first */
 
     /* Sums of products in fp32: a tensor core adds 16 and the sum so far, cutting what is below
      * 2^-24 of the largest. */

@@ -47,6 +47,7 @@ typedef struct kf_gemv_job {
     int is_column;
     uint32_t stages; /* of a row */
     uint32_t x_at;
+    uint32_t early; /* units of a warp that are asked for before x, of KF_GEMV_AHEAD */
     /* of the kernel for several */
     uint32_t slices;  /* of a row                                           */
     uint32_t cluster; /* blocks that share rows, a power of two             */

@@ -17,7 +17,7 @@ constexpr int STAGE_CODES = BITS ? ROW_STAGE * 8 / BITS : 1;
 constexpr int PIECES = ROW_STAGE / 16;
 constexpr int ROWS_AT_ONCE = 2, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
 
-constexpr int ON_THE_WAY = 2; /* units of a warp */
+constexpr int ON_THE_WAY = KF_GEMV_AHEAD; /* units of a warp */
 
 constexpr int QUARTER = ROW_STAGE / 4;         /* bytes */
 constexpr int QUARTER_PIECES = QUARTER / 16;   /* 4, or 3 with 6 bits */

@@ -67,8 +67,10 @@ static void ends_of_rows(void **state)
     assert_int_equal(outline("int8", 4096, 4100, 1).end, KF_GEMV_END_ANY); /* not of 16 bytes */
 }
 
-/* Tiles of 16 rows go to as many blocks as there are multiprocessors, twice as many from 100 MB on;
- * eight warps share a block's tiles times stages; a round makes 8192 numbers of x ready. */
+/* Tiles of 16 rows go to twice as many blocks as there are multiprocessors where each of a block's
+ * eight warps then has two units or more, else to as many; warps share a block's tiles times
+ * stages, which count twice where two blocks share a multiprocessor; a round makes 16384 numbers of
+ * x ready. */
 static void work_of_the_busiest_warp(void **state)
 {
     (void)state;
@@ -77,15 +79,17 @@ static void work_of_the_busiest_warp(void **state)
         unsigned per_sm, resident;
         double inputs, rounds, stages;
     } rows[] = {
-        {1024, 1024, 1, 3, 1024, 1, 1},       /* 64 blocks, a tile of 4 stages each              */
-        {2112, 4096, 1, 3, 4096, 1, 2},       /* 132 blocks, a tile of 16 stages                 */
-        {2128, 4096, 1, 3, 4096, 1, 4},       /* one tile more: one block has two                */
+        {1024, 1024, 1, 3, 1024, 1, 1},       /* 64 blocks have a tile of 4 stages each           */
+        {2112, 4096, 1, 3, 4096, 1, 2},       /* 132 blocks have a tile of 16 stages              */
+        {2128, 4096, 2, 3, 4096, 1, 4},       /* one tile more: 133 of 264 blocks have one        */
         {4096, 4095, 1, 3, 4096, 1, 0},       /* not of 16 bytes: not filled                     */
-        {4096, 4096, 1, 3, 4096, 1, 4},       /* 256 tiles, two to a block                       */
-        {28000, 3072, 1, 3, 3072, 1, 21},     /* 1750 tiles, 14 to a block; 12 stages            */
-        {28672, 4096, 2, 3, 4096, 1, 14},     /* 117 MB: 1792 tiles, 7 to a block; 16 stages     */
-        {8192, 8192, 1, 2, 8192, 1, 16},      /* x leaves room for two; 4 tiles of 32 stages     */
-        {1024, 1100 * 16, 1, 2, 17664, 3, 9}, /* 68.75 stages are 69                         */
+        {4096, 4096, 2, 3, 4096, 1, 4},       /* 256 have one of 16 stages, so two a warp         */
+        {4096, 3840, 1, 3, 3840, 1, 4},       /* of 15 stages: too few, 132 blocks of two tiles  */
+        {28000, 3072, 2, 3, 3072, 1, 22},     /* 1750 tiles, 7 to a block; 12 stages             */
+        {28672, 4096, 2, 3, 4096, 1, 28},     /* 1792 tiles, 7 to a block; 16 stages             */
+        {8192, 8192, 2, 2, 8192, 1, 16},      /* x leaves room for two; 2 tiles of 32 stages     */
+        {1024, 1100 * 16, 1, 2, 17664, 2, 9}, /* 68.75 stages are 69                             */
+        {8192, 27648, 1, 1, 27648, 2, 54},    /* no room for two: 4 tiles of 108 stages          */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kf_gemv_outline o = outline("fp8-e4m3", rows[i].n, rows[i].k, 1);
