@@ -11,6 +11,8 @@
  * bytes, in the best of several shapes of grid. All contestants of a shape take turns. The error of
  * each is that of sampled rows against double arithmetic on decoded weights, over rms(y).
  *
+ * "nvfp4-shuffled" and the like are formats whose codes went through kerf_gemv_shuffle.
+ *
  * Baselines: cuBLAS in fp16, the best of cublasGemmEx and cublasLt's algorithms; cublasLt in FP8,
  * which takes no fewer than 16 columns, and x already in FP8. */
 #include "gemv_cuda.h"
@@ -191,31 +193,31 @@ static int add_run(entrant *all, int *n, const weights *w, unsigned columns, con
                                  .columns = columns,
                                  .x = KERF_F16,
                                  .y = KERF_F16,
-                                 .flags = way == CHAIN ? KERF_GEMV_CONSTANT_WEIGHTS : 0};
+                                 .flags =
+                                     w->flags | (way == CHAIN ? KERF_GEMV_CONSTANT_WEIGHTS : 0)};
         entrant *e = new_entrant(all, n, RUN, way, w, columns);
         if (kerf_gemv_plan_create(&e->plan, &shape, &exec, &bench_error) != KERF_OK) {
-            printf("%s, %u columns: %s\n", w->format->name, columns, bench_error.text);
+            printf("%s, %u columns: %s\n", w->name, columns, bench_error.text);
             --*n;
             planned = 0;
             continue;
         }
         size_t work = kerf_gemv_workspace(e->plan);
-        if (work > common.workspace_bytes)
-            bench_fail(w->format->name, "a workspace of more than 64 MiB");
+        if (work > common.workspace_bytes) bench_fail(w->name, "a workspace of more than 64 MiB");
         measure_error(e, exact, y[way]);
         if (!e->r.error) race_prepare(&e->r, bench_stream);
         if (!e->r.error) continue;
-        printf("WRONG: %s, %u columns: %s\n", w->format->name, columns, e->r.error);
+        printf("WRONG: %s, %u columns: %s\n", w->name, columns, e->r.error);
         bench_wrong++;
     }
     for (int way = 0; way < WAYS_TO_LAUNCH && planned; way++) {
         const entrant *e = &all[*n - 1 - way];
         if (e->r.error || e->rms <= RMS_LIMIT) continue;
-        printf("WRONG: %s, %u columns: an error of %.1e\n", w->format->name, columns, e->rms);
+        printf("WRONG: %s, %u columns: an error of %.1e\n", w->name, columns, e->rms);
         bench_wrong++;
     }
     if (planned && memcmp(y[PLAIN], y[CHAIN], bytes) != 0) {
-        printf("WRONG: %s, %u columns: a chain gives other bits\n", w->format->name, columns);
+        printf("WRONG: %s, %u columns: a chain gives other bits\n", w->name, columns);
         bench_wrong++;
     }
     for (int way = 0; way < WAYS_TO_LAUNCH; way++) free(y[way]);
@@ -276,7 +278,7 @@ static void collect(const entrant *all, int n)
         if (e->kind == READ || e->way == CHAIN || !e->r.replays || n_rows == MANY_ROWS) continue;
         row *r = &rows[n_rows++];
         *r = (row){.by = by[e->kind],
-                   .format = e->w->format->name,
+                   .format = e->w->name,
                    .rows = e->w->rows,
                    .cols = e->w->cols,
                    .columns = e->columns,
@@ -430,7 +432,7 @@ static void bench_shape(extent size, const bench_options *o, double deadline)
     double began = race_now();
     make_common(size);
     for (int i = 0; i < o->n_formats; i++) {
-        w[i] = weights_new(o->formats[i], size.rows, size.cols, o->rotated_bytes);
+        w[i] = weights_new(&o->formats[i], size.rows, size.cols, o->rotated_bytes);
         add_format(all, &n, &w[i], o);
     }
     double ready = race_now();
@@ -504,7 +506,7 @@ static void print_tables(const bench_options *o, const extent *shapes, int n)
     }
     for (int c = 0; c < o->n_columns; c++) {
         for (int i = 0; i < o->n_formats; i++)
-            print_line("kerf", o->formats[i]->name, o->columns[c], shapes, n);
+            print_line("kerf", o->formats[i].name, o->columns[c], shapes, n);
         print_line(by[BLAS], "fp16", o->columns[c], shapes, n);
         print_line(by[BLAS8], "fp8-e4m3", o->columns[c], shapes, n);
     }
@@ -523,13 +525,15 @@ static void print_tables(const bench_options *o, const extent *shapes, int n)
  */
 
 static const char *const default_formats =
-    "nvfp4,mxfp4,int4-g128,int4-g32,int4-g64,int4-row,int4-g128-asym,nf4,nf4-dq,mxfp6-e2m3,mxfp6-"
+    "nvfp4,nvfp4-shuffled,mxfp4,mxfp4-shuffled,int4-g128,int4-g32,int4-g64,int4-row,int4-g128-asym,"
+    "nf4,nf4-dq,mxfp6-e2m3,mxfp6-"
     "e3m2,mxfp8-e4m3,"
     "mxfp8-e5m2,mxint8,fp8-e4m3,fp8-e4m3-row,fp8-e4m3-128x128,int8,int8-g128,fp16,bf16";
 static const char *const default_shapes =
     "4096x4096,14336x4096,4096x14336,8192x8192,28672x8192,7168x16384";
 static const char *const default_decoder =
-    "nvfp4,mxfp4,int4-g128,nf4,mxfp6-e2m3,mxfp8-e4m3,fp8-e4m3,int8,fp16";
+    "nvfp4,nvfp4-shuffled,mxfp4,mxfp4-shuffled,int4-g128,nf4,mxfp6-e2m3,mxfp8-e4m3,fp8-e4m3,int8,"
+    "fp16";
 
 double bench_deadline(const bench_options *o, double done)
 {
@@ -546,19 +550,28 @@ static void each_word(const char *list, void (*take)(const char *word, void *out
 }
 
 typedef struct format_list {
-    const kerf_format **at;
+    variant *at;
     int n;
 } format_list;
 
 static void take_format(const char *word, void *out)
 {
+    static const char end[] = "-shuffled";
     format_list *list = out;
-    const kerf_format *f = kerf_format_find(word);
-    if (!f) bench_fail(word, "no such format");
-    if (list->n < MANY_FORMATS) list->at[list->n++] = f;
+    variant v = {.format = kerf_format_find(word)};
+    snprintf(v.name, sizeof v.name, "%s", word);
+    size_t n = strlen(v.name), cut = sizeof end - 1;
+    if (!v.format && n > cut && strcmp(v.name + n - cut, end) == 0) {
+        v.shuffled = 1;
+        v.name[n - cut] = 0;
+        v.format = kerf_format_find(v.name);
+        v.name[n - cut] = end[0];
+    }
+    if (!v.format) bench_fail(word, "no such format");
+    if (list->n < MANY_FORMATS) list->at[list->n++] = v;
 }
 
-static int formats_of(const char *list, const kerf_format **out)
+static int formats_of(const char *list, variant *out)
 {
     format_list l = {out, 0};
     if (strcmp(list, "all") == 0) list = default_formats;

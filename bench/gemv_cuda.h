@@ -8,7 +8,7 @@
 #define MANY_FORMATS 64
 
 typedef struct bench_options {
-    const kerf_format *formats[MANY_FORMATS], *decoder_formats[MANY_FORMATS];
+    variant formats[MANY_FORMATS], decoder_formats[MANY_FORMATS];
     int n_formats, n_decoder_formats;
     unsigned columns[KERF_GEMV_COLUMNS];
     int n_columns;
@@ -33,7 +33,7 @@ timing timing_of(const racer *r, double calls); /* us of so many calls; zeros: i
 
 /* One decoder of one format. */
 typedef struct decoder_result {
-    char by[24], format[24], part[16];
+    char by[24], format[32], part[16];
     unsigned columns;
     double bytes;
     timing t[WAYS_TO_LAUNCH], read[WAYS_TO_LAUNCH];

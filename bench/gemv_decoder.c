@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYERS = 32, STAGES = 5, HEAD = 4, LAUNCHES = LAYERS * HEAD + 1, MANY = 24 };
+/* By itself, lm_head is read in HEADS copies: launches overlap, and of one copy the next would find
+ * in the cache what the one before it reads. */
+enum { LAYERS = 32, STAGES = 5, HEAD = 4, HEADS = 3, LAUNCHES = LAYERS * HEAD + 1, MANY = 24 };
 
 static const struct stage {
     const char *name;
@@ -29,6 +31,7 @@ static const struct stage {
 
 typedef struct decoder {
     const kerf_format *format;
+    const variant *variant;
     unsigned columns;
     placed m[STAGES][3];
     size_t bytes[STAGES];
@@ -91,12 +94,14 @@ static void make_matrices(decoder *d)
             end = d->m[s][k].end;
         }
         d->bytes[s] = end;
-        for (int layer = 0; layer < (s == HEAD ? 1 : LAYERS); layer++) {
+        for (int layer = 0; layer < (s == HEAD ? HEADS : LAYERS); layer++) {
             d->base[s][layer] = bench_device_room(end);
-            for (unsigned k = 0; k < stages[s].parts; k++)
+            for (unsigned k = 0; k < stages[s].parts; k++) {
                 place_numbers(&d->m[s][k], d->base[s][layer], 0.3f / sqrtf((float)stages[s].cols),
                               (uint64_t)(layer * STAGES + s) * 3 + k +
                                   ((uint64_t)d->format->id << 40));
+                if (d->variant->shuffled) place_shuffled(&d->m[s][k], d->base[s][layer]);
+            }
         }
     }
     bench_need(kerf_device_wait(bench_gpu, NULL, &bench_error), "weights");
@@ -117,6 +122,7 @@ static int make_plans(decoder *d)
                                  .parts = s->parts > 1 ? s->parts : 0,
                                  .flags = s->flags};
         if (i / STAGES == CHAIN) shape.flags |= KERF_GEMV_CONSTANT_WEIGHTS;
+        if (d->variant->shuffled) shape.flags |= KERF_GEMV_SHUFFLED;
         for (unsigned k = 1; k < s->parts; k++) shape.more_rows[k - 1] = s->rows[k];
         if (kerf_gemv_plan_create(&d->plan[i / STAGES][i % STAGES], &shape, &exec, &bench_error) !=
             KERF_OK)
@@ -177,7 +183,7 @@ static const char *call_lane(void *ctx, int i, cudaStream_t stream)
     const lane *l = ctx;
     const decoder *d = l->d;
     int s = l->only >= 0 ? l->only : i == LAUNCHES - 1 ? HEAD : i % HEAD;
-    int layer = s == HEAD ? 0 : l->only >= 0 ? i % LAYERS : i / HEAD;
+    int layer = l->only == HEAD ? i % HEADS : s == HEAD ? 0 : l->only >= 0 ? i % LAYERS : i / HEAD;
     if (l->what == RUN) return run_stage(d, l->way, s, layer, stream);
     const void *w = d->base[s][layer];
     if (l->what == READ) {
@@ -191,7 +197,7 @@ static const char *call_lane(void *ctx, int i, cudaStream_t stream)
 
 static int calls_of(int only)
 {
-    return only < 0 ? LAUNCHES : only == HEAD ? 4 : LAYERS;
+    return only < 0 ? LAUNCHES : only == HEAD ? 2 * HEADS : LAYERS;
 }
 
 static void plan_blas(decoder *d)
@@ -226,7 +232,7 @@ static int add_lane(lane *all, int *n, decoder *d, int what, int way, int only)
     l->what = (__typeof__(l->what))what;
     race_prepare(&l->r, bench_stream);
     if (!l->r.error) return ++*n, 1;
-    printf("WRONG: decoder, %s: %s\n", d->format->name, l->r.error);
+    printf("WRONG: decoder, %s: %s\n", d->variant->name, l->r.error);
     bench_wrong++;
     return 0;
 }
@@ -249,7 +255,7 @@ static void check_decoder(decoder *d, const lane *plain, const lane *chain)
     const char *what = memcmp(a, b, n * 2) != 0  ? "a chain gives other bits"
                        : special || zero > n / 2 ? "no numbers come out"
                                                  : NULL;
-    if (what) printf("WRONG: decoder, %s: %s\n", d->format->name, what), bench_wrong++;
+    if (what) printf("WRONG: decoder, %s: %s\n", d->variant->name, what), bench_wrong++;
     free(a);
     free(b);
 }
@@ -269,10 +275,10 @@ static void report(const lane *l, decoder_result *out, int *n)
         if (i == *n) {
             *r = (decoder_result){.columns = l->d->columns, .bytes = bytes};
             snprintf(r->by, sizeof r->by, "%s", name);
-            snprintf(r->format, sizeof r->format, "%s", l->d->format->name);
+            snprintf(r->format, sizeof r->format, "%s", l->d->variant->name);
             snprintf(r->part, sizeof r->part, "%s", part);
             ++*n;
-        } else if (strcmp(r->by, name) != 0 || strcmp(r->format, l->d->format->name) != 0 ||
+        } else if (strcmp(r->by, name) != 0 || strcmp(r->format, l->d->variant->name) != 0 ||
                    strcmp(r->part, part) != 0) {
             continue;
         }
@@ -313,9 +319,11 @@ int bench_decoder(const bench_options *o, decoder_result *out, int room)
     make_vectors(o->columns[0]);
     for (int i = 0; i < o->n_decoder_formats && race_now() < bench_deadline(o, 0.97); i++) {
         decoder *d = &all[n];
-        *d = (decoder){.format = o->decoder_formats[i], .columns = o->columns[0]};
+        *d = (decoder){.format = o->decoder_formats[i].format,
+                       .variant = &o->decoder_formats[i],
+                       .columns = o->columns[0]};
         int planned = make_plans(d);
-        if (!planned) fprintf(stderr, "decoder, %s: %s\n", d->format->name, bench_error.text);
+        if (!planned) fprintf(stderr, "decoder, %s: %s\n", d->variant->name, bench_error.text);
         int dense = d->format->id == KERF_FORMAT_FP16 && o->baselines;
         if (!planned && !dense) {
             decoder_free(d);
@@ -325,7 +333,7 @@ int bench_decoder(const bench_options *o, decoder_result *out, int room)
         for (int s = 0; s < STAGES; s++)
             for (int way = 0; way < WAYS_TO_LAUNCH; way++)
                 d->read_way[way][s] =
-                    best_read(d->base[s], s == HEAD ? 1 : LAYERS, d->bytes[s], way);
+                    best_read(d->base[s], s == HEAD ? HEADS : LAYERS, d->bytes[s], way);
         if (dense) plan_blas(d);
         if (planned) add_format(lanes, &n_lanes, d, o);
         if (d->blas[0].ways) add_baseline(lanes, &n_lanes, d, o);

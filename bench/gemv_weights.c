@@ -115,10 +115,25 @@ static void sample_rows(weights *w, uint64_t band, size_t most)
     bench_need(kerf_device_wait(bench_gpu, NULL, &bench_error), "decode");
 }
 
-weights weights_new(const kerf_format *f, uint64_t rows, uint64_t cols, double total_bytes)
+void place_shuffled(const placed *m, void *base)
+{
+    kerf_exec exec = {.device = bench_gpu};
+    kerf_span codes = {(uint8_t *)base + m->offset[KERF_PLANE_CODES],
+                       (size_t)m->g.plane[KERF_PLANE_CODES].bytes};
+    bench_need(
+        kerf_gemv_shuffle(m->g.format, codes, &exec, kerf_device_stream(bench_gpu), &bench_error),
+        "shuffle");
+}
+
+weights weights_new(const variant *v, uint64_t rows, uint64_t cols, double total_bytes)
 {
     enum { PLACES = 6 };
-    weights w = {.format = f, .rows = rows, .cols = cols, .m = place(f, rows, cols, 0)};
+    weights w = {.format = v->format,
+                 .name = v->name,
+                 .flags = v->shuffled ? KERF_GEMV_SHUFFLED : 0,
+                 .rows = rows,
+                 .cols = cols,
+                 .m = place(v->format, rows, cols, 0)};
     w.copies = (int)(total_bytes / (double)w.m.g.bytes) + 1;
     if (w.copies < 3) w.copies = 3;
     w.copy = bench_room((size_t)w.copies * sizeof *w.copy);
@@ -131,6 +146,7 @@ weights weights_new(const kerf_format *f, uint64_t rows, uint64_t cols, double t
         uint64_t last = w.m.g.bands > SAMPLED_ROWS ? w.m.g.bands - SAMPLED_ROWS / PLACES - 2 : 0;
         sample_rows(&w, last * i / (PLACES - 1), SAMPLED_ROWS / PLACES);
     }
+    for (int i = 0; v->shuffled && i < w.copies; i++) place_shuffled(&w.m, w.copy[i]);
     bench_need(kerf_device_wait(bench_gpu, NULL, &bench_error), "weights");
     return w;
 }

@@ -33,8 +33,20 @@ void place_spans(const placed *m, const void *base, kerf_cspan out[KERF_PLANES])
 /* Encodes random numbers of about this deviation into it. */
 void place_numbers(const placed *m, void *base, float size, uint64_t seed);
 
+/* A format, and whether its codes are shuffled for the GPU: "nvfp4-shuffled". */
+typedef struct variant {
+    const kerf_format *format;
+    int shuffled;
+    char name[32];
+} variant;
+
+/* Shuffles the codes of a matrix where they are. */
+void place_shuffled(const placed *m, void *base);
+
 typedef struct weights {
     const kerf_format *format;
+    const char *name;
+    unsigned flags; /* of a plan */
     uint64_t rows, cols;
     placed m;
     void **copy;
@@ -45,7 +57,7 @@ typedef struct weights {
     float *values;
 } weights;
 
-weights weights_new(const kerf_format *f, uint64_t rows, uint64_t cols, double total_bytes);
+weights weights_new(const variant *v, uint64_t rows, uint64_t cols, double total_bytes);
 void weights_free(weights *w);
 
 /* What y of the sampled rows must be: columns x sampled, in double. Freed by the caller. */

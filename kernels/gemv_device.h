@@ -1,5 +1,5 @@
-/* gemv_device.h - the matrix-vector product on a GPU, as the plan sees it: two functions, which a
- * build without CUDA has as stubs. */
+/* gemv_device.h - the matrix-vector product on a GPU, as the plan sees it: functions which a build
+ * without CUDA has as stubs. */
 #ifndef KERF_GEMV_DEVICE_H
 #define KERF_GEMV_DEVICE_H
 
@@ -11,5 +11,12 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
 /* Enqueues; every span is checked. */
 kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *args, void *stream,
                                kerf_error *err);
+
+/* Shuffles n words in device memory, or brings them back; they lie at multiples of four bytes. */
+kerf_status kf_gemv_device_shuffle(kerf_device *device, void *words, size_t n, int back,
+                                   void *stream, kerf_error *err);
+
+/* KERF_E_NOSUP: codes of this format are never shuffled. */
+kerf_status kf_check_shuffle(const kerf_format *f, kerf_error *err);
 
 #endif

@@ -52,8 +52,9 @@ static kerf_status check_shape(const kerf_gemv_shape *s, kerf_gemv *plan, kerf_e
     if (s->parts > KERF_GEMV_PARTS)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%u parts; up to %d work", s->parts,
                        KERF_GEMV_PARTS);
-    if (s->flags & ~(unsigned)(KERF_GEMV_CONSTANT_WEIGHTS | KERF_GEMV_SWIGLU))
+    if (s->flags & ~(unsigned)(KERF_GEMV_CONSTANT_WEIGHTS | KERF_GEMV_SWIGLU | KERF_GEMV_SHUFFLED))
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "flags 0x%x are not known", s->flags);
+    if (s->flags & KERF_GEMV_SHUFFLED) KF_TRY(kf_check_shuffle(s->format, err));
     KF_TRY(check_dtype(s->x, "x", err));
     KF_TRY(check_dtype(s->y, "y", err));
     plan->parts = s->parts ? s->parts : 1;
@@ -101,6 +102,9 @@ static kerf_status plan_host(kerf_gemv *plan, const kerf_exec *exec, kerf_error 
     if (plan->parts > 1)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "several matrices in one plan run on a GPU only; a plan for each works");
+    if (plan->shape.flags & KERF_GEMV_SHUFFLED)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "shuffled codes are for a GPU; kerf_gemv_unshuffle brings them back");
     plan->threads = exec ? exec->threads : 0;
     plan->panel = panel_rows(plan->shape.rows, plan->threads);
     return choose_backend(plan, exec ? exec->backend : NULL, err);

@@ -7,7 +7,8 @@
  *
  * Codes become halves by the shortest way that is exact:
  *
- *   4 bits E2M1   an E4M3 byte has room for it: two masks, then the conversion of the hardware
+ *   4 bits E2M1   an E4M3 byte has room for it: two masks, then the conversion of the hardware;
+ *                 shuffled (gemv_shuffle.h), a mask
  *   8 bits        E4M3 and E5M2 by the conversion; integers as 1024 + u, less 1024 + zero
  *   6 bits        spread to bytes, then as E4M3 and E5M2
  *   4 bits, int   as 1024 + u and 1024 + 16 u
@@ -18,8 +19,15 @@
 #ifndef KERF_GEMV_DECODE_CUH
 #define KERF_GEMV_DECODE_CUH
 
+#include "gemv_shuffle.h"
+
 #include <cuda_fp16.h>
 #include <stdint.h>
+
+/* Compiled twice for formats of E2M1: for codes in memory order, and shuffled. */
+#ifndef KF_SHUFFLED
+#define KF_SHUFFLED 0
+#endif
 
 namespace
 {
@@ -27,6 +35,7 @@ namespace
 enum way {
     WAY_NONE,
     WAY_E2M1,
+    WAY_E2M1_SHUFFLED,
     WAY_NIBBLE,
     WAY_CODEBOOK,
     WAY_E4M3,
@@ -42,7 +51,7 @@ constexpr way way_of(kf_spec s)
 {
     if (s.geometry == KERF_GROUP_STRUCT) return WAY_NONE;
     switch (s.element) {
-    case KERF_ELEM_E2M1: return WAY_E2M1;
+    case KERF_ELEM_E2M1: return KF_SHUFFLED ? WAY_E2M1_SHUFFLED : WAY_E2M1;
     case KERF_ELEM_S4:
     case KERF_ELEM_U4: return WAY_NIBBLE;
     case KERF_ELEM_NF4: return WAY_CODEBOOK;
@@ -64,7 +73,7 @@ constexpr int BITS = KF_ROW.bits;
 constexpr float unit_of(kf_spec s)
 {
     switch (s.element) {
-    case KERF_ELEM_E2M1:
+    case KERF_ELEM_E2M1: return KF_SHUFFLED ? 16384 : 64;
     case KERF_ELEM_E2M3: return 64;
     case KERF_ELEM_E3M2: return 4096;
     case KERF_ELEM_MXI8: return 1.0f / 64;
@@ -189,6 +198,8 @@ __device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, const u
         p[1] = upper_halves_of_e4m3(even);
         p[2] = halves_of_e4m3(odd);
         p[3] = upper_halves_of_e4m3(odd);
+    } else if constexpr (WAY == WAY_E2M1_SHUFFLED) {
+        kf_shuffled_pairs(w[0], p);
     } else if constexpr (WAY == WAY_NIBBLE) {
         constexpr uint32_t sign = KF_ROW.element == KERF_ELEM_S4 ? 0x88888888u : 0;
         constexpr uint32_t low = 0x000f000fu, high = 0x00f000f0u;

@@ -165,6 +165,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
     const kerf_gemv_shape *s = &plan->shape;
     p->ordinal = kf_gpu_of(device)->ordinal;
     p->launches = launches_of[kf_format_index(s->format)];
+    if (s->flags & KERF_GEMV_SHUFFLED) p->launches = p->launches->shuffled;
     KF_TRY(ask_machine(p->ordinal, &m, err));
 
     kf_gemv_job *j = &p->job;
@@ -192,6 +193,11 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
     kerf_status status = KERF_OK;
     p->is_tiled = plan_tiles(p, plan, &m, err, &status);
     KF_TRY(status);
+    if (!p->is_tiled && !p->launches->any)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "shuffled codes take rows of whole 16 bytes that fit a block, and %llu "
+                       "columns do not; unshuffled they work",
+                       (unsigned long long)s->cols);
     p->tiled.overlap = p->any.overlap = j->constant_weights && m.has_clusters;
     if (!p->tiled.overlap) j->early = 0; /* x is there: it comes first */
 
@@ -250,5 +256,16 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
     KF_CUDA(p->is_tiled ? p->launches->tiles(&j, &p->tiled, stream)
                         : p->launches->any(&j, &p->any, stream),
             "starting a matrix-vector product");
+    return KERF_OK;
+}
+
+/* --- shuffled codes ------------------------------------------------------------------------------
+ */
+
+kerf_status kf_gemv_device_shuffle(kerf_device *device, void *words, size_t n, int back,
+                                   void *stream, kerf_error *err)
+{
+    KF_CUDA(cudaSetDevice(kf_gpu_of(device)->ordinal), "choosing a GPU");
+    KF_CUDA(kf_shuffle_words(words, n, back, stream), "shuffling codes");
     return KERF_OK;
 }

@@ -66,9 +66,13 @@ typedef struct kf_gemv_launches {
     /* Prepares the device for a launch like this; *clusters: how many run at once. */
     cudaError_t (*prepare)(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters);
     cudaError_t (*tiles)(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s);
-    /* Any format and shape, an element at a time. */
+    /* Any format and shape, an element at a time; NULL for shuffled codes. */
     cudaError_t (*any)(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s);
+    const struct kf_gemv_launches *shuffled; /* the same for shuffled codes; NULL: none such */
 } kf_gemv_launches;
+
+/* Shuffles n words in device memory, or brings them back. */
+cudaError_t kf_shuffle_words(uint32_t *words, size_t n, int back, cudaStream_t stream);
 
 #define KERF_FORMAT(ID, ...) extern const kf_gemv_launches kf_gemv_launches_##ID;
 #include <kerf/formats.def>

@@ -1,5 +1,6 @@
 /* gemv_row.cuh - the matrix-vector launches of one row of formats.def. As with cuda/row.cuh, each
- * row is a translation unit of its own, which CMake writes. */
+ * row is a translation unit of its own, which CMake writes; formats of E2M1 have a second one, for
+ * shuffled codes. */
 #include "block/all.h"
 #include "scalar/pack.h"
 #include "cuda/gemv_job.h"
@@ -21,7 +22,9 @@ constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
 
 #include "cuda/gemv_column.cuh"
 #include "cuda/gemv_columns.cuh"
+#if !KF_SHUFFLED
 #include "cuda/gemv_any.cuh"
+#endif
 
 namespace
 {
@@ -95,11 +98,6 @@ cudaError_t tiles(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
     return launch(tiles_for<TILED>(j), j, g, s);
 }
 
-cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
-{
-    return launch(gemv_any, j, g, s);
-}
-
 constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0,
                                    HAS_COLUMN ? COLUMN_RING : 0,
                                    SCALE_PIECE,
@@ -112,4 +110,35 @@ constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0,
 } // namespace
 
 extern const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID);
-const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID) = {TILING, prepare, tiles, any};
+extern const kf_gemv_launches KF_NAME(kf_gemv_shuffled_, KF_ROW_ID);
+
+#if KF_SHUFFLED
+
+const kf_gemv_launches KF_NAME(kf_gemv_shuffled_, KF_ROW_ID) = {TILING, prepare, tiles, nullptr,
+                                                                nullptr};
+
+#else
+
+namespace
+{
+
+cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
+{
+    return launch(gemv_any, j, g, s);
+}
+
+/* A template, so that rows without the other translation unit do not ask for it. */
+template <bool HERE> constexpr const kf_gemv_launches *shuffled()
+{
+    if constexpr (HERE)
+        return &KF_NAME(kf_gemv_shuffled_, KF_ROW_ID);
+    else
+        return nullptr;
+}
+
+} // namespace
+
+const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID) = {TILING, prepare, tiles, any,
+                                                                shuffled<WAY == WAY_E2M1>()};
+
+#endif

@@ -22,3 +22,10 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *args
     (void)plan, (void)args, (void)stream;
     return no_cuda(err);
 }
+
+kerf_status kf_gemv_device_shuffle(kerf_device *device, void *words, size_t n, int back,
+                                   void *stream, kerf_error *err)
+{
+    (void)device, (void)words, (void)n, (void)back, (void)stream;
+    return no_cuda(err);
+}

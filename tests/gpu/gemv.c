@@ -6,6 +6,8 @@
  *   gemv quick [cpu] [-o FILE] [FORMAT...]    shapes with every kind of edge
  *   gemv full  [cpu] [-o FILE] [FORMAT...]    and large ones, every type with each
  *
+ * Formats whose codes can be shuffled go through all of it once more with those.
+ *
  * One line per format: the worst rms error and the largest error, both as shares of rms(y), over
  * weights and vectors as models have them; the largest share of its bound that any result of any
  * kind used; and a digest of all results, the same in every run. The last line counts. `cpu` runs
@@ -429,6 +431,43 @@ static void check_refusals(const kerf_format *f)
     zones_free(m);
 }
 
+/* --- shuffled codes -----------------------------------------------------------------------------
+ */
+
+static int is_shuffled(const kerf_format *f)
+{
+    return f->element == KERF_ELEM_E2M1 && f->geometry != KERF_GROUP_STRUCT;
+}
+
+/* The device shuffles as the processor does, and both know the way back. */
+static void check_shuffle(const kerf_format *f)
+{
+    enum { WORDS = 100003 };
+    mark m = zones_mark();
+    size_t n = WORDS * sizeof(uint32_t);
+    uint32_t *codes = allocate(n), *want = allocate(n), *got = allocate(n);
+    kerf_exec exec = {.device = gpu};
+    for (size_t i = 0; i < WORDS; i++) want[i] = codes[i] = (uint32_t)mix(i);
+    zone z = zone_new(n, 0);
+    zone_write(z, (uint8_t *)codes);
+    kerf_span on_host = {want, n}, on_device = {z.p, n};
+    snprintf(doing, sizeof doing, "%s, shuffling %d words", f->name, WORDS);
+    check(kerf_gemv_shuffle(f, on_host, NULL, NULL, &error) == KERF_OK, error.text);
+    check(kerf_gemv_shuffle(f, on_device, &exec, stream, &error) == KERF_OK, error.text);
+    wait_for_device();
+    check(zone_read(z, (uint8_t *)got), "writes outside of the codes");
+    check(memcmp(want, codes, n) != 0 && memcmp(want, got, n) == 0, "shuffled otherwise");
+    check(kerf_gemv_unshuffle(f, on_host, NULL, NULL, &error) == KERF_OK, error.text);
+    check(kerf_gemv_unshuffle(f, on_device, &exec, stream, &error) == KERF_OK, error.text);
+    wait_for_device();
+    check(zone_read(z, (uint8_t *)got), "writes outside of the codes");
+    check(memcmp(want, codes, n) == 0 && memcmp(got, codes, n) == 0, "not brought back");
+    free(codes);
+    free(want);
+    free(got);
+    zones_free(m);
+}
+
 /* --- main ---------------------------------------------------------------------------------------
  */
 
@@ -454,22 +493,23 @@ static void check_format(const kerf_format *f)
 static void report(FILE *out, const kerf_format *f, uint64_t failed, double seconds)
 {
     static int rows;
+    char name[40];
+    snprintf(name, sizeof name, "%s%s", f->name, shuffled ? "-shuffled" : "");
     if (!seen.runs) {
-        printf("%-20s %s: %s\n", f->name, failed ? "FAILED" : "not here", seen.reason);
+        printf("%-20s %s: %s\n", name, failed ? "FAILED" : "not here", seen.reason);
         return;
     }
     printf("%-20s %7llu runs  rms %.1e (1) %.1e (2..16)  max %.1e  %5.3f of bound  %016llx  %-10s "
            "%4.1f s %s\n",
-           f->name, (unsigned long long)seen.runs, seen.rms[0], seen.rms[1], seen.largest,
-           seen.share, (unsigned long long)seen.digest, seen.backend, seconds,
-           failed ? "FAILED" : "ok");
+           name, (unsigned long long)seen.runs, seen.rms[0], seen.rms[1], seen.largest, seen.share,
+           (unsigned long long)seen.digest, seen.backend, seconds, failed ? "FAILED" : "ok");
     fflush(stdout);
     if (out)
         fprintf(
             out,
             "%s\n    {\"format\": \"%s\", \"backend\": \"%s\", \"runs\": %llu, \"rms_1\": %.2e, "
             "\"rms_2_16\": %.2e, \"max\": %.2e, \"share_of_bound\": %.3f, \"failed\": %llu}",
-            rows++ ? "," : "", f->name, seen.backend, (unsigned long long)seen.runs, seen.rms[0],
+            rows++ ? "," : "", name, seen.backend, (unsigned long long)seen.runs, seen.rms[0],
             seen.rms[1], seen.largest, seen.share, (unsigned long long)failed);
 }
 
@@ -518,13 +558,16 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);
         if (!wanted(f, argc, argv)) continue;
-        uint64_t before = failures;
-        double from = now_s();
-        memset(&seen, 0, sizeof seen);
-        shown = 0;
-        check_format(f);
-        absent += seen.runs == 0;
-        report(out, f, failures - before, now_s() - from);
+        for (shuffled = 0; shuffled <= (gpu && is_shuffled(f)); shuffled++) {
+            uint64_t before = failures;
+            double from = now_s();
+            memset(&seen, 0, sizeof seen);
+            shown = 0;
+            if (shuffled) check_shuffle(f);
+            check_format(f);
+            absent += seen.runs == 0;
+            report(out, f, failures - before, now_s() - from);
+        }
     }
     printf("%llu passed, %llu failed, %llu formats not here, %.1f s on %s\n",
            (unsigned long long)(checks - failures), (unsigned long long)failures,

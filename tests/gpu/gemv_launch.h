@@ -271,7 +271,7 @@ static void check_chain(const kerf_format *f, size_t variant)
         describe(&c.p[i], &s, "in a chain");
         for (int k = 0; k < 2; k++) {
             kerf_gemv_shape shape = shape_of(&c.p[i], &s);
-            shape.flags = k ? KERF_GEMV_CONSTANT_WEIGHTS : 0;
+            if (k) shape.flags |= KERF_GEMV_CONSTANT_WEIGHTS;
             plans[k][i] = plan_of(&shape);
             good = good && plans[k][i];
             if (plans[k][i] && kerf_gemv_workspace(plans[k][i]) > work)

@@ -49,6 +49,9 @@ static int is_required(const kerf_format *f)
     return f->element != KERF_ELEM_F32 && f->id != KERF_FORMAT_NF4_F16;
 }
 
+/* Codes go to the device shuffled, and plans are told: which take rows of whole 16 bytes. */
+static int shuffled;
+
 static kerf_gemv *plan_of(const kerf_gemv_shape *s)
 {
     kerf_gemv *plan = NULL;
@@ -60,6 +63,10 @@ static kerf_gemv *plan_of(const kerf_gemv_shape *s)
         return plan;
     }
     if (status != KERF_E_NOSUP || !error.text[0]) check(0, error.text);
+    if (shuffled) {
+        check(s->cols % 32 != 0, error.text);
+        return NULL;
+    }
     if (!seen.declined++) {
         snprintf(seen.reason, sizeof seen.reason, "%.150s", error.text);
         if (is_required(s->format)) check(0, error.text);
@@ -98,8 +105,19 @@ static loaded load(const problem *p, const setting *s)
         if (p->g.plane[k].dtype == KERF_DTYPE_NONE) continue;
         size_t element =
             kerf_dtype_bits(p->g.plane[k].dtype) < 8 ? 1 : size_of(p->g.plane[k].dtype);
-        l.plane[k] = zone_new((size_t)p->g.plane[k].bytes, skewed(s->skew, element));
-        zone_write(l.plane[k], p->plane[k]);
+        size_t bytes = (size_t)p->g.plane[k].bytes;
+        l.plane[k] = zone_new(bytes, skewed(s->skew, element));
+        if (!shuffled || k != KERF_PLANE_CODES) {
+            zone_write(l.plane[k], p->plane[k]);
+            continue;
+        }
+        uint8_t *codes = allocate(bytes);
+        memcpy(codes, p->plane[k], bytes);
+        check(kerf_gemv_shuffle(p->format, (kerf_span){codes, bytes / 4 * 4}, NULL, NULL, &error) ==
+                  KERF_OK,
+              error.text);
+        zone_write(l.plane[k], codes);
+        free(codes);
     }
     uint8_t *x = allocate(n * size);
     memset(x, POISON, n * size);
@@ -129,7 +147,7 @@ static kerf_gemv_shape shape_of(const problem *p, const setting *s)
                              .columns = s->columns,
                              .x = p->x_type,
                              .y = s->y,
-                             .flags = s->flags};
+                             .flags = s->flags | (shuffled ? KERF_GEMV_SHUFFLED : 0)};
 }
 
 static kerf_gemv_args args_of(const problem *p, const loaded *l, const setting *s)
@@ -266,8 +284,9 @@ static void judge_narrow(kerf_dtype t, size_t n, const float *wide, const uint8_
 
 static void describe(const problem *p, const setting *s, const char *what)
 {
-    snprintf(doing, sizeof doing, "%s, %zu x %zu, x %s, y %s, %u columns, %s", p->format->name,
-             p->rows, p->cols, kerf_dtype_name(p->x_type), kerf_dtype_name(s->y), s->columns, what);
+    snprintf(doing, sizeof doing, "%s%s, %zu x %zu, x %s, y %s, %u columns, %s", p->format->name,
+             shuffled ? " shuffled" : "", p->rows, p->cols, kerf_dtype_name(p->x_type),
+             kerf_dtype_name(s->y), s->columns, what);
 }
 
 static const unsigned columns_all[] = {1, 2, 3, 5, 8, 9, 16};

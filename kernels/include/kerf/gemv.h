@@ -46,7 +46,9 @@ typedef enum kerf_gemv_flags {
     KERF_GEMV_CONSTANT_WEIGHTS = 1,
     /* Two parts, gate and up, of equal rows; y = silu(gate x) * (up x), where silu(z) is
      * z / (1 + e^-z). y, bias and residual are those of part 0; alpha goes into both products. */
-    KERF_GEMV_SWIGLU = 2
+    KERF_GEMV_SWIGLU = 2,
+    /* The codes of all parts have been through kerf_gemv_shuffle. */
+    KERF_GEMV_SHUFFLED = 4
 } kerf_gemv_flags;
 
 typedef struct kerf_gemv_shape {
@@ -108,6 +110,21 @@ typedef struct kerf_gemv_args {
  * where y is complete on return. KERF_E_BUFFER: a span is too short, nothing was written. */
 KERF_API KERF_CHECK kerf_status kerf_gemv_run(const kerf_gemv *plan, const kerf_gemv_args *args,
                                               void *stream, kerf_error *err);
+
+/* Codes of mxfp4 and nvfp4 in an order that a GPU decodes faster, for plans with
+ * KERF_GEMV_SHUFFLED: bits of each word of four bytes change places, in place, and nothing else of
+ * a matrix does, so rows and parts of rows may still be cut at multiples of 8 elements. Whoever
+ * reads the codes otherwise (kerf_decode, a product on the processor) unshuffles them first.
+ *
+ * codes: the plane of codes, or any whole words of it, in host memory; with exec->device in that
+ * device's memory, at a multiple of four bytes, where the call only enqueues on `stream`, a
+ * cudaStream_t. KERF_E_ARG: not whole words; KERF_E_NOSUP: no such order for the format. */
+KERF_API KERF_CHECK kerf_status kerf_gemv_shuffle(const kerf_format *format, kerf_span codes,
+                                                  const kerf_exec *exec, void *stream,
+                                                  kerf_error *err);
+KERF_API KERF_CHECK kerf_status kerf_gemv_unshuffle(const kerf_format *format, kerf_span codes,
+                                                    const kerf_exec *exec, void *stream,
+                                                    kerf_error *err);
 
 /* Backends of this machine, "ref" first. NULL past the end. */
 KERF_API size_t kerf_gemv_backend_count(void);
