@@ -9,8 +9,8 @@
  * rows end, blocks per multiprocessor, room for more, how much comes before x, how many units a
  * warp has while they are few. The weights are those that would be off the least if excesses varied
  * like that; they add up to one. At an anchor the answer is what was measured. The range and the
- * price of a difference were chosen on times of an H200, where half and one and a half of the
- * range, and 0.3 and 0.7 for the price, change the median error by a tenth of itself at most
+ * price of a difference were chosen on times of an H200, where half and twice of the range, and 0.3
+ * and 0.7 for the price, change the median error by a tenth of itself at most
  * (bench/predict_folds.c). */
 #include "terms.h"
 
