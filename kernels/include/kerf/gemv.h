@@ -47,8 +47,8 @@ typedef enum kerf_gemv_flags {
     /* Two parts, gate and up, of equal rows; y = silu(gate x) * (up x), where silu(z) is
      * z / (1 + e^-z). y, bias and residual are those of part 0; alpha goes into both products. */
     KERF_GEMV_SWIGLU = 2,
-    /* The codes of all parts have been through kerf_gemv_shuffle: on a GPU, `cols` a multiple
-       of 32. */
+    /* The codes of all parts have been through kerf_gemv_shuffle; on a GPU only, and `cols` is a
+     * multiple of 32. */
     KERF_GEMV_SHUFFLED = 4
 } kerf_gemv_flags;
 
