@@ -81,7 +81,7 @@ function(kerf_add_cuda target)
       target_sources(${target} PRIVATE ${source})
     endforeach()
     if(NOT KERF_CODECS_ONLY AND row MATCHES ", *E2M1, *(BLOCK|FLAT|TILE),")
-      set(source ${PROJECT_BINARY_DIR}/rows/gemv_shuffled_${id}.cu)
+      set(source ${PROJECT_BINARY_DIR}/rows/gemv_row_${id}_shuffled.cu)
       file(CONFIGURE OUTPUT ${source} CONTENT
         "#define KF_ROW_ID ${id}\n#define KF_SHUFFLED 1\n#include \"cuda/gemv_row.cuh\"\n")
       target_sources(${target} PRIVATE ${source})
