@@ -526,9 +526,8 @@ static void print_tables(const bench_options *o, const extent *shapes, int n)
 
 static const char *const default_formats =
     "nvfp4,nvfp4-shuffled,mxfp4,mxfp4-shuffled,int4-g128,int4-g32,int4-g64,int4-row,int4-g128-asym,"
-    "nf4,nf4-dq,mxfp6-e2m3,mxfp6-"
-    "e3m2,mxfp8-e4m3,"
-    "mxfp8-e5m2,mxint8,fp8-e4m3,fp8-e4m3-row,fp8-e4m3-128x128,int8,int8-g128,fp16,bf16";
+    "nf4,nf4-dq,mxfp6-e2m3,mxfp6-e3m2,mxfp8-e4m3,mxfp8-e5m2,mxint8,fp8-e4m3,fp8-e4m3-row,"
+    "fp8-e4m3-128x128,int8,int8-g128,fp16,bf16";
 static const char *const default_shapes =
     "4096x4096,14336x4096,4096x14336,8192x8192,28672x8192,7168x16384";
 static const char *const default_decoder =

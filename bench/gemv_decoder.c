@@ -30,7 +30,6 @@ static const struct stage {
                     {"lm_head", 1, {128256}, 128256, 4096, 0, 0}};
 
 typedef struct decoder {
-    const kerf_format *format;
     const variant *variant;
     unsigned columns;
     placed m[STAGES][3];
@@ -90,7 +89,7 @@ static void make_matrices(decoder *d)
     for (int s = 0; s < STAGES; s++) {
         size_t end = 0;
         for (unsigned k = 0; k < stages[s].parts; k++) {
-            d->m[s][k] = place(d->format, stages[s].rows[k], stages[s].cols, end);
+            d->m[s][k] = place(d->variant->format, stages[s].rows[k], stages[s].cols, end);
             end = d->m[s][k].end;
         }
         d->bytes[s] = end;
@@ -99,7 +98,7 @@ static void make_matrices(decoder *d)
             for (unsigned k = 0; k < stages[s].parts; k++) {
                 place_numbers(&d->m[s][k], d->base[s][layer], 0.3f / sqrtf((float)stages[s].cols),
                               (uint64_t)(layer * STAGES + s) * 3 + k +
-                                  ((uint64_t)d->format->id << 40));
+                                  ((uint64_t)d->variant->format->id << 40));
                 if (d->variant->shuffled) place_shuffled(&d->m[s][k], d->base[s][layer]);
             }
         }
@@ -113,7 +112,7 @@ static int make_plans(decoder *d)
     kerf_exec exec = {.device = bench_gpu};
     for (int i = 0; i < WAYS_TO_LAUNCH * STAGES; i++) {
         const struct stage *s = &stages[i % STAGES];
-        kerf_gemv_shape shape = {.format = d->format,
+        kerf_gemv_shape shape = {.format = d->variant->format,
                                  .rows = s->rows[0],
                                  .cols = s->cols,
                                  .columns = d->columns,
@@ -319,12 +318,10 @@ int bench_decoder(const bench_options *o, decoder_result *out, int room)
     make_vectors(o->columns[0]);
     for (int i = 0; i < o->n_decoder_formats && race_now() < bench_deadline(o, 0.97); i++) {
         decoder *d = &all[n];
-        *d = (decoder){.format = o->decoder_formats[i].format,
-                       .variant = &o->decoder_formats[i],
-                       .columns = o->columns[0]};
+        *d = (decoder){.variant = &o->decoder_formats[i], .columns = o->columns[0]};
         int planned = make_plans(d);
         if (!planned) fprintf(stderr, "decoder, %s: %s\n", d->variant->name, bench_error.text);
-        int dense = d->format->id == KERF_FORMAT_FP16 && o->baselines;
+        int dense = d->variant->format->id == KERF_FORMAT_FP16 && o->baselines;
         if (!planned && !dense) {
             decoder_free(d);
             continue;

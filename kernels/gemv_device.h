@@ -1,5 +1,5 @@
 /* gemv_device.h - the matrix-vector product on a GPU, as the plan sees it: functions which a build
- * without CUDA has as stubs. */
+ * without CUDA answers by refusing; and what both that and the plan must know. */
 #ifndef KERF_GEMV_DEVICE_H
 #define KERF_GEMV_DEVICE_H
 
