@@ -78,19 +78,31 @@ static int fills_rings(const kf_gemv_layout *l, unsigned rings)
     return (uint64_t)l->most * l->stages >= (uint64_t)rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
 }
 
-/* Two blocks for each multiprocessor where a warp of them still has a ring full to do, else one: of
- * less, all is on its way before x is known, and a second block would only read x again. Where
- * there is more to come, half of the ring is left until x is asked for. 1: done; 0: x does not fit;
- * -1: `count` failed. */
+/* Whether two blocks share a multiprocessor, once they are laid out that way. In a chain they do
+ * where a warp of them still has a ring full to do: of less, all is on its way before x is known,
+ * and a second block would only read x again. Rings of 6 bits ask for two rings full, since their
+ * codes take longest; an x of 32 KiB, beside 8 bits and more, asks for one block. Where x is there
+ * from the start, one block of long runs is as good until what there is takes longer than that. */
+static int are_two_better(const kf_gemv_layout *l, const kf_gemv_tiling *t, uint64_t weight_bytes)
+{
+    enum { WIDE = 16384, LARGE = 70000000 };
+    if (!l->overlap) return weight_bytes >= LARGE;
+    if (t->bits >= 8 && l->cols >= WIDE) return 0;
+    return fills_rings(l, t->bits == 6 ? 2 : 1);
+}
+
+/* Where there is more to come than a ring holds, half of it is left until x is asked for, and where
+ * x is there from the start, all of it. 1: done; 0: x does not fit; -1: `count` failed. */
 static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
-                          kf_gemv_count count, void *ctx)
+                          uint64_t weight_bytes, kf_gemv_count count, void *ctx)
 {
     l->is_column = 1;
     l->cluster = l->passes = 1;
-    int are_two =
-        l->tiles / l->pair > m->multiprocessors && try_column(l, t, m, 2) && fills_rings(l, 1);
+    int are_two = l->tiles / l->pair > m->multiprocessors && try_column(l, t, m, 2) &&
+                  are_two_better(l, t, weight_bytes);
     if (!are_two && !try_column(l, t, m, 1)) return 0;
     l->early = are_two || fills_rings(l, 2) ? KF_GEMV_AHEAD / 2 : KF_GEMV_AHEAD;
+    if (!l->overlap) l->early = 0;
     return count(ctx, l) < 0 ? -1 : 1;
 }
 
@@ -169,7 +181,8 @@ int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_ma
 {
     l->stages = (uint32_t)kf_div_up(l->cols, t->stage_codes);
     l->slices = (uint32_t)kf_div_up(l->cols, t->slice_codes);
-    int fits = l->columns == 1 && t->stage_ring ? lay_out_column(l, t, m, count, ctx) : 0;
+    int fits =
+        l->columns == 1 && t->stage_ring ? lay_out_column(l, t, m, weight_bytes, count, ctx) : 0;
     return fits ? fits : lay_out_columns(l, t, m, weight_bytes, count, ctx);
 }
 
@@ -225,7 +238,8 @@ kf_gemv_tiling kf_gemv_tiling_of(const kerf_format *f)
     unsigned zeros = has_groups && f->zero == KERF_ZERO_CODE ? 4 : 0; /* a word of each row */
     slice_unit += ((is_shared ? 1 : KF_GEMV_TILE) * (slice_scales + zeros) + 127) / 128 * 128;
     int has_table = f->element == KERF_ELEM_NF4, has_column = f->element != KERF_ELEM_BF16;
-    return (kf_gemv_tiling){.stage_codes = stage,
+    return (kf_gemv_tiling){.bits = f->bits,
+                            .stage_codes = stage,
                             .stage_ring =
                                 has_column ? KF_GEMV_WARPS * KF_GEMV_AHEAD * stage_unit : 0,
                             .stage_scales = stage_scales < 16 ? stage_scales : 16,
@@ -294,6 +308,7 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
     kf_gemv_layout l = {.tiles = (uint32_t)kf_div_up(rows, KF_GEMV_TILE),
                         .columns = columns,
                         .pair = 1,
+                        .overlap = m->has_clusters,
                         .cols = cols};
     uint64_t row_scales = row_groups * scale_size(f->scale);
     if (f->second == KERF_SECOND_NESTED && row_scales % t.slice_scales) return KERF_OK;

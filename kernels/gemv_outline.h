@@ -18,14 +18,15 @@ enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16, KF_GEMV_AHEAD = 2 };
 
 /* How the kernels for tiles take a format; all zeros where they do not. */
 typedef struct kf_gemv_tiling {
+    unsigned bits;         /* of a code                                           */
     unsigned stage_codes;  /* of a row of a unit, for one column of x             */
     unsigned stage_ring;   /* bytes of shared memory, for all warps; 0: none such */
     unsigned stage_scales; /* bytes of scales of a row of a unit, in one copy     */
     unsigned slice_codes;  /* the same for several columns                        */
     unsigned slice_ring;   /* for one warp                                        */
     unsigned slice_scales;
-    unsigned table_bytes; /* of shared memory                                     */
-    double rounding;      /* what weights lose: relative                          */
+    unsigned table_bytes; /* of shared memory                                    */
+    double rounding;      /* what weights lose: relative                         */
 } kf_gemv_tiling;
 
 /* What the device is. */
@@ -40,6 +41,7 @@ typedef struct kf_gemv_layout {
     uint32_t tiles;   /* of all parts                               */
     uint32_t columns; /* of x                                       */
     uint32_t pair;    /* tiles that stay together: 2 with SwiGLU, else 1 */
+    int overlap;      /* with the launch ahead of it: x may be late         */
     uint64_t cols;
     /* what was decided: see kf_gemv_job */
     int is_column; /* the kernel for one column of x */

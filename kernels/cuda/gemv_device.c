@@ -60,7 +60,7 @@ static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_
     j->warps = l->warps;
     j->sums_at = l->sums_at;
     j->own_at = l->own_at;
-    p->tiled = (kf_gemv_grid){l->blocks, l->shared_bytes, m->most_shared, 0};
+    p->tiled = (kf_gemv_grid){l->blocks, l->shared_bytes, m->most_shared, l->overlap};
 }
 
 typedef struct preparation {
@@ -90,8 +90,11 @@ static int choose_layout(device_plan *p, const kf_gemv_machine *m, uint64_t weig
 {
     const kf_gemv_job *j = &p->job;
     preparation a = {p, m, err, KERF_OK};
-    kf_gemv_layout l = {
-        .tiles = j->tiles, .columns = j->columns, .pair = j->swiglu ? 2 : 1, .cols = j->cols};
+    kf_gemv_layout l = {.tiles = j->tiles,
+                        .columns = j->columns,
+                        .pair = j->swiglu ? 2 : 1,
+                        .overlap = j->constant_weights && m->has_clusters,
+                        .cols = j->cols};
     int fits = kf_gemv_lay_out(&l, &p->launches->tiling, m, weight_bytes, count_clusters, &a);
     if (fits > 0) fits = count_clusters(&a, &l); /* the last that was tried may be another */
     *status = a.status;
@@ -198,8 +201,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
                        "shuffled codes take rows of whole 16 bytes that fit a block, and %llu "
                        "columns do not; unshuffled they work",
                        (unsigned long long)s->cols);
-    p->tiled.overlap = p->any.overlap = j->constant_weights && m.has_clusters;
-    if (!p->tiled.overlap) j->early = 0; /* x is there: it comes first */
+    p->any.overlap = j->constant_weights && m.has_clusters;
 
     /* Sums of products in fp32: a tensor core adds 16 and the sum so far, cutting what is below
      * 2^-24 of the largest. */

@@ -98,7 +98,8 @@ cudaError_t tiles(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
     return launch(tiles_for<TILED>(j), j, g, s);
 }
 
-constexpr kf_gemv_tiling TILING = {TILED ? STAGE_CODES : 0,
+constexpr kf_gemv_tiling TILING = {BITS,
+                                   TILED ? STAGE_CODES : 0,
                                    HAS_COLUMN ? COLUMN_RING : 0,
                                    SCALE_PIECE,
                                    SLICE_CODES,

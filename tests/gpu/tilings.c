@@ -22,6 +22,7 @@ int main(void)
             const char *what;
             double compiled, said;
         } figures[] = {
+            {"bits", a.bits, b.bits},
             {"stage_codes", a.stage_codes, b.stage_codes},
             {"stage_ring", a.stage_ring, b.stage_ring},
             {"stage_scales", a.stage_scales, b.stage_scales},

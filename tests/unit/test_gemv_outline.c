@@ -90,6 +90,7 @@ static void work_of_the_busiest_warp(void **state)
         {8192, 8192, 2, 2, 8192, 1, 16},      /* x leaves room for two; 2 tiles of 32 stages     */
         {1024, 1100 * 16, 1, 2, 17664, 2, 9}, /* 68.75 stages are 69                             */
         {8192, 27648, 1, 1, 27648, 2, 54},    /* no room for two: 4 tiles of 108 stages          */
+        {7168, 16384, 1, 2, 16384, 1, 32},    /* x of 32 KiB: one; 4 tiles of 64 stages          */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kf_gemv_outline o = outline("fp8-e4m3", rows[i].n, rows[i].k, 1);
@@ -101,6 +102,49 @@ static void work_of_the_busiest_warp(void **state)
             o.inputs != rows[i].inputs || o.rounds != rows[i].rounds || o.stages != rows[i].stages)
             fail_msg("%ux%u: %u %u %g %g %g", (unsigned)rows[i].n, (unsigned)rows[i].k, o.per_sm,
                      o.resident, o.inputs, o.rounds, o.stages);
+    }
+}
+
+static int count_blocks(void *ctx, const kf_gemv_layout *l)
+{
+    (void)ctx;
+    return (int)l->blocks;
+}
+
+/* In a chain two blocks share a multiprocessor by what their warps have to do, and some of a ring
+ * is left until x is known; where x is there from the start, they do from 70 MB on, and all is. */
+static void blocks_of_a_multiprocessor(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        uint32_t n, k;
+        unsigned chain, chain_early, plain;
+    } rows[] = {
+        {"fp8-e4m3", 4096, 4096, 2, 1, 1},   {"mxfp6-e2m3", 4096, 4096, 1, 1, 1},
+        {"mxfp6-e2m3", 8192, 8192, 2, 1, 1}, {"nvfp4", 4096, 4096, 1, 2, 1},
+        {"nvfp4", 8192, 8192, 2, 1, 1},      {"nvfp4", 28672, 8192, 2, 1, 2},
+        {"fp16", 7168, 16384, 1, 1, 2},      {"mxfp6-e2m3", 7168, 16384, 2, 1, 2},
+        {"nvfp4", 7168, 16384, 2, 1, 1},     {"int8", 1024, 1024, 1, 2, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const kf_gemv_machine m = h200();
+        const kerf_format *f = kerf_format_find(rows[i].format);
+        const kf_gemv_tiling t = kf_gemv_tiling_of(f);
+        for (int overlap = 0; overlap < 2; overlap++) {
+            kf_gemv_layout l = {.tiles = rows[i].n / KF_GEMV_TILE,
+                                .columns = 1,
+                                .pair = 1,
+                                .overlap = overlap,
+                                .cols = rows[i].k};
+            uint64_t bytes = (uint64_t)rows[i].n * rows[i].k * f->bits / 8;
+            assert_int_equal(kf_gemv_lay_out(&l, &t, &m, bytes, count_blocks, NULL), 1);
+            if (l.per_sm != (overlap ? rows[i].chain : rows[i].plain) ||
+                l.early != (overlap ? rows[i].chain_early : 0))
+                fail_msg("%s %ux%u, %d: %u blocks, %u early", f->name, rows[i].n, rows[i].k,
+                         overlap, l.per_sm, l.early);
+            assert_int_equal(l.blocks, 132 * l.per_sm);
+        }
     }
 }
 
@@ -147,9 +191,9 @@ static void what_there_is_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(machines_by_architecture), cmocka_unit_test(ends_of_rows),
-        cmocka_unit_test(work_of_the_busiest_warp), cmocka_unit_test(slices_of_inputs),
-        cmocka_unit_test(what_there_is_not),
+        cmocka_unit_test(machines_by_architecture),   cmocka_unit_test(ends_of_rows),
+        cmocka_unit_test(work_of_the_busiest_warp),   cmocka_unit_test(slices_of_inputs),
+        cmocka_unit_test(blocks_of_a_multiprocessor), cmocka_unit_test(what_there_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,9 @@
  * brought to fp16 by a power of two (beside bf16 weights it is split into two bf16 instead),
  * cols * wmax * (1 + xmax) < 2^100 is asked for instead, and
  * cols * 2^-39 * wmax * xmax may be lost besides. alpha, bias and residual each add the rounding of
- * one fp32 operation. All sums run in fp32 or wider, in an order that the plan's backend and shape
- * fix: results are the same bits for every run, thread count and place in memory. They may differ
- * between backends, inside the bound.
+ * one fp32 operation. All sums run in fp32 or wider, in an order that the plan's backend, shape and
+ * flags fix: results are the same bits for every run, thread count and place in memory. They may
+ * differ between backends, and on a GPU between flags, inside the bound.
  *
  * NaN in a row of W, also through a scale that means NaN, makes that row of Y NaN; so do infinities
  * in W, which may give an infinite Y instead, or a finite one where it is only kerf_decode's
