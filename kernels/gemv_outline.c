@@ -73,22 +73,33 @@ static int try_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_
     return has_room(m, n, per_sm);
 }
 
-static int fills_rings(const kf_gemv_layout *l, unsigned rings)
+/* Whether a warp has so many units to do. */
+static int has_units(const kf_gemv_layout *l, unsigned units)
 {
-    return (uint64_t)l->most * l->stages >= (uint64_t)rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
+    return (uint64_t)l->most * l->stages >= (uint64_t)units * KF_GEMV_WARPS;
 }
 
 /* Whether two blocks share a multiprocessor, once they are laid out that way. In a chain they do
- * where a warp of them still has a ring full to do: of less, all is on its way before x is known,
- * and a second block would only read x again. Rings of 6 bits ask for two rings full, since their
- * codes take longest; an x of 32 KiB, beside 8 bits and more, asks for one block. Where x is there
- * from the start, one block of long runs is as good until what there is takes longer than that. */
+ * where a warp of them still has a ring full to do, and with fewer than 8 bits, whose units take
+ * longer, half as much again: of less, all is on its way before x is known, and a second block
+ * would only read x again. An x of 32 KiB beside 8 bits and more asks for one. Where x is there
+ * from the start, one block of longer runs is better as long as all of it is short. */
 static int are_two_better(const kf_gemv_layout *l, const kf_gemv_tiling *t, uint64_t weight_bytes)
 {
     enum { WIDE = 16384, LARGE = 70000000 };
     if (!l->overlap) return weight_bytes >= LARGE;
     if (t->bits >= 8 && l->cols >= WIDE) return 0;
-    return fills_rings(l, t->bits == 6 ? 2 : 1);
+    return has_units(l, t->bits < 8 ? KF_GEMV_AHEAD + 1 : KF_GEMV_AHEAD);
+}
+
+/* Shared memory that keeps two blocks of a launch apart where one would do for each
+ * multiprocessor: more than half of it, which leaves room for a block of the launch after it. 0:
+ * they need none. */
+static unsigned apart_bytes(const kf_gemv_layout *l, const kf_gemv_machine *m)
+{
+    enum { OWN = 1024 }; /* the system's, and the kernel's */
+    unsigned half = (m->most_shared + 2 * OWN) / 2;
+    return l->overlap && l->per_sm == 1 && l->shared_bytes < half - OWN / 2 ? half - OWN / 2 : 0;
 }
 
 /* Where there is more to come than a ring holds, half of it is left until x is asked for, and where
@@ -101,8 +112,9 @@ static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_g
     int are_two = l->tiles / l->pair > m->multiprocessors && try_column(l, t, m, 2) &&
                   are_two_better(l, t, weight_bytes);
     if (!are_two && !try_column(l, t, m, 1)) return 0;
-    l->early = are_two || fills_rings(l, 2) ? KF_GEMV_AHEAD / 2 : KF_GEMV_AHEAD;
+    l->early = are_two || has_units(l, 2 * KF_GEMV_AHEAD) ? KF_GEMV_AHEAD / 2 : KF_GEMV_AHEAD;
     if (!l->overlap) l->early = 0;
+    l->apart_bytes = apart_bytes(l, m);
     return count(ctx, l) < 0 ? -1 : 1;
 }
 

@@ -49,6 +49,8 @@ typedef struct kf_gemv_layout {
     uint32_t early, x_at, sums_at, own_at, slots_at, rows_at, table_at;
     unsigned blocks, shared_bytes;
     unsigned per_sm; /* blocks that a multiprocessor is meant to have */
+    /* shared memory with which no two of them share one, of one column; 0: they may not, or may */
+    unsigned apart_bytes;
 } kf_gemv_layout;
 
 /* How many clusters of a layout run at once; -1: cannot be asked. */

@@ -19,6 +19,7 @@ typedef struct device_plan {
     const kf_gemv_launches *launches;
     kf_gemv_job job; /* without pointers */
     kf_gemv_grid tiled, any;
+    kf_gpu *gpu;
     int ordinal;
     int is_tiled;
 } device_plan;
@@ -60,7 +61,8 @@ static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_
     j->warps = l->warps;
     j->sums_at = l->sums_at;
     j->own_at = l->own_at;
-    p->tiled = (kf_gemv_grid){l->blocks, l->shared_bytes, m->most_shared, l->overlap};
+    p->tiled =
+        (kf_gemv_grid){l->blocks, l->shared_bytes, m->most_shared, l->apart_bytes, l->overlap};
 }
 
 typedef struct preparation {
@@ -166,7 +168,8 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
     if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->state = p;
     const kerf_gemv_shape *s = &plan->shape;
-    p->ordinal = kf_gpu_of(device)->ordinal;
+    p->gpu = kf_gpu_of(device);
+    p->ordinal = p->gpu->ordinal;
     p->launches = launches_of[kf_format_index(s->format)];
     if (s->flags & KERF_GEMV_SHUFFLED) p->launches = p->launches->shuffled;
     KF_TRY(ask_machine(p->ordinal, &m, err));
@@ -192,7 +195,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
 
     uint64_t blocks = kf_div_up(rows, 8);
     p->any = (kf_gemv_grid){
-        blocks < 16 * m.multiprocessors ? (unsigned)blocks : 16 * m.multiprocessors, 0, 0, 0};
+        blocks < 16 * m.multiprocessors ? (unsigned)blocks : 16 * m.multiprocessors, 0, 0, 0, 0};
     kerf_status status = KERF_OK;
     p->is_tiled = plan_tiles(p, plan, &m, err, &status);
     KF_TRY(status);
@@ -229,6 +232,19 @@ static void fill_part(kf_gemv_matrix *m, const kerf_cspan weights[KERF_PLANES], 
     m->y_stride = y_stride ? y_stride : m->rows;
 }
 
+/* The grid of this launch. Blocks come to where others end. Where two that shared a multiprocessor
+ * end together, two of a launch come that has one for each, others have none, and so it goes on
+ * from launch to launch. So of launches with one block for each, every other one keeps its blocks
+ * apart: those of the next then find room beside them, once on each. */
+static kf_gemv_grid stand_apart(const device_plan *p)
+{
+    kf_gemv_grid g = p->tiled;
+    int apart = g.apart_bytes && !__atomic_load_n(&p->gpu->apart, __ATOMIC_RELAXED);
+    if (apart) g.shared_bytes = g.apart_bytes;
+    __atomic_store_n(&p->gpu->apart, apart, __ATOMIC_RELAXED);
+    return g;
+}
+
 kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, void *stream,
                                kerf_error *err)
 {
@@ -255,7 +271,8 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
     if (p->any.blocks == 0) return KERF_OK;
 
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
-    KF_CUDA(p->is_tiled ? p->launches->tiles(&j, &p->tiled, stream)
+    kf_gemv_grid tiled = stand_apart(p);
+    KF_CUDA(p->is_tiled ? p->launches->tiles(&j, &tiled, stream)
                         : p->launches->any(&j, &p->any, stream),
             "starting a matrix-vector product");
     return KERF_OK;

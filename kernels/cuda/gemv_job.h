@@ -58,6 +58,7 @@ typedef struct kf_gemv_job {
 
 typedef struct kf_gemv_grid {
     unsigned blocks, shared_bytes, most_bytes; /* of dynamic shared memory: used, and there */
+    unsigned apart_bytes;                      /* see kf_gemv_layout                        */
     int overlap; /* may begin before the kernel ahead of it on the stream is complete */
 } kf_gemv_grid;
 

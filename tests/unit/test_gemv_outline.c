@@ -123,6 +123,7 @@ static void blocks_of_a_multiprocessor(void **state)
     } rows[] = {
         {"fp8-e4m3", 4096, 4096, 2, 1, 1},   {"mxfp6-e2m3", 4096, 4096, 1, 1, 1},
         {"mxfp6-e2m3", 8192, 8192, 2, 1, 1}, {"nvfp4", 4096, 4096, 1, 2, 1},
+        {"nvfp4", 8192, 4096, 1, 1, 1},      {"nvfp4", 6144, 6144, 2, 1, 1},
         {"nvfp4", 8192, 8192, 2, 1, 1},      {"nvfp4", 28672, 8192, 2, 1, 2},
         {"fp16", 7168, 16384, 1, 1, 2},      {"mxfp6-e2m3", 7168, 16384, 2, 1, 2},
         {"nvfp4", 7168, 16384, 2, 1, 1},     {"int8", 1024, 1024, 1, 2, 1},
@@ -144,6 +145,12 @@ static void blocks_of_a_multiprocessor(void **state)
                 fail_msg("%s %ux%u, %d: %u blocks, %u early", f->name, rows[i].n, rows[i].k,
                          overlap, l.per_sm, l.early);
             assert_int_equal(l.blocks, 132 * l.per_sm);
+            /* Of 228 KiB, with 1 KiB for the system: not two, but one beside one that needs no
+             * more than it must. */
+            assert_int_equal(l.apart_bytes != 0, overlap && l.per_sm == 1);
+            if (l.apart_bytes == 0) continue;
+            assert_true(2 * (l.apart_bytes + 1024) > 228 * 1024);
+            assert_true(l.apart_bytes + l.shared_bytes + 2 * (1024 + 512) <= 228 * 1024);
         }
     }
 }
