@@ -73,23 +73,28 @@ static int try_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_
     return has_room(m, n, per_sm);
 }
 
-/* Whether a warp has so many units to do. */
-static int has_units(const kf_gemv_layout *l, unsigned units)
+static unsigned busiest_units(const kf_gemv_layout *l)
 {
-    return (uint64_t)l->most * l->stages >= (uint64_t)units * KF_GEMV_WARPS;
+    return (unsigned)kf_div_up((uint64_t)l->most * l->stages, KF_GEMV_WARPS);
+}
+
+/* Whether every warp has so many rings full of units to do. */
+static int fills_rings(const kf_gemv_layout *l, unsigned rings)
+{
+    return (uint64_t)l->most * l->stages >= (uint64_t)rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
 }
 
 /* Whether two blocks share a multiprocessor, once they are laid out that way. In a chain they do
  * where a warp of them still has a ring full to do, and with fewer than 8 bits, whose units take
- * longer, half as much again: of less, all is on its way before x is known, and a second block
- * would only read x again. An x of 32 KiB beside 8 bits and more asks for one. Where x is there
- * from the start, one block of longer runs is better as long as all of it is short. */
+ * longer, two of them: of less, all is on its way before x is known, and a second block would only
+ * read x again. An x of 32 KiB beside 8 bits and more asks for one. Where x is there from the
+ * start, one block of longer runs is better as long as all of it is short. */
 static int are_two_better(const kf_gemv_layout *l, const kf_gemv_tiling *t, uint64_t weight_bytes)
 {
     enum { WIDE = 16384, LARGE = 70000000 };
     if (!l->overlap) return weight_bytes >= LARGE;
     if (t->bits >= 8 && l->cols >= WIDE) return 0;
-    return has_units(l, t->bits < 8 ? KF_GEMV_AHEAD + 1 : KF_GEMV_AHEAD);
+    return fills_rings(l, t->bits < 8 ? 2 : 1);
 }
 
 /* Shared memory that keeps two blocks of a launch apart where one would do for each
@@ -102,8 +107,8 @@ static unsigned apart_bytes(const kf_gemv_layout *l, const kf_gemv_machine *m)
     return l->overlap && l->per_sm == 1 && l->shared_bytes < half - OWN / 2 ? half - OWN / 2 : 0;
 }
 
-/* Where there is more to come than a ring holds, half of it is left until x is asked for, and where
- * x is there from the start, all of it. 1: done; 0: x does not fit; -1: `count` failed. */
+/* Where the busiest warp has two rings full to do, half of a ring is left until x is asked for, and
+ * where x is there from the start, all of it. 1: done; 0: x does not fit; -1: `count` failed. */
 static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                           uint64_t weight_bytes, kf_gemv_count count, void *ctx)
 {
@@ -112,7 +117,8 @@ static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_g
     int are_two = l->tiles / l->pair > m->multiprocessors && try_column(l, t, m, 2) &&
                   are_two_better(l, t, weight_bytes);
     if (!are_two && !try_column(l, t, m, 1)) return 0;
-    l->early = are_two || has_units(l, 2 * KF_GEMV_AHEAD) ? KF_GEMV_AHEAD / 2 : KF_GEMV_AHEAD;
+    int is_long = busiest_units(l) >= 2 * KF_GEMV_AHEAD;
+    l->early = are_two || is_long ? KF_GEMV_AHEAD / 2 : KF_GEMV_AHEAD;
     if (!l->overlap) l->early = 0;
     l->apart_bytes = apart_bytes(l, m);
     return count(ctx, l) < 0 ? -1 : 1;
@@ -338,7 +344,7 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
     if (l.is_column) {
         out->inputs = (double)l.stages * t.stage_codes;
         out->rounds = (double)kf_div_up((uint64_t)out->inputs / 8, THREADS * OCTETS_OF_A_ROUND);
-        out->units = (unsigned)kf_div_up((uint64_t)l.most * l.stages, KF_GEMV_WARPS);
+        out->units = busiest_units(&l);
         out->stages = (double)out->units * l.per_sm;
     } else {
         out->inputs = (double)l.warps * t.slice_codes * columns;
