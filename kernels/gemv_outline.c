@@ -97,14 +97,14 @@ static int are_two_better(const kf_gemv_layout *l, const kf_gemv_tiling *t, uint
     return fills_rings(l, t->bits < 8 ? 2 : 1);
 }
 
-/* Shared memory that keeps two blocks of a launch apart where one would do for each
- * multiprocessor: more than half of it, which leaves room for a block of the launch after it. 0:
- * they need none. */
+/* Shared memory that keeps two blocks of a launch apart where one would do for each multiprocessor:
+ * more than half of it, which leaves room for a block of the launch after it. 0: they need none, or
+ * are too large for that. */
 static unsigned apart_bytes(const kf_gemv_layout *l, const kf_gemv_machine *m)
 {
     enum { OWN = 1024 }; /* the system's, and the kernel's */
     unsigned half = (m->most_shared + 2 * OWN) / 2;
-    return l->overlap && l->per_sm == 1 && l->shared_bytes < half - OWN / 2 ? half - OWN / 2 : 0;
+    return l->overlap && l->per_sm == 1 && l->shared_bytes + 3 * OWN <= half ? half - OWN / 2 : 0;
 }
 
 /* Where the busiest warp has two rings full to do, half of a ring is left until x is asked for, and

@@ -49,7 +49,7 @@ typedef struct kf_gemv_layout {
     uint32_t early, x_at, sums_at, own_at, slots_at, rows_at, table_at;
     unsigned blocks, shared_bytes;
     unsigned per_sm; /* blocks that a multiprocessor is meant to have */
-    /* shared memory with which no two of them share one, of one column; 0: they may not, or may */
+    /* of one column: shared memory that no two blocks share one with; 0: no need, or no room */
     unsigned apart_bytes;
 } kf_gemv_layout;
 

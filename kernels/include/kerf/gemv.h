@@ -69,7 +69,8 @@ typedef struct kerf_gemv kerf_gemv; /* a plan */
 
 /* exec (NULL: all defaults): threads, backend ("ref": the scalar reference); `nan` is ignored.
  * KERF_E_ARG, KERF_E_RANGE, KERF_E_NOMEM; KERF_E_NOSUP: a dtype, a number of columns, or a shape
- * that the format cannot hold. The plan is freed by kerf_gemv_plan_free; NULL is fine there. */
+ * that the format cannot hold. The plan is freed by kerf_gemv_plan_free; NULL is fine there. A
+ * device may be closed before the plan is freed, but not before it is run for the last time. */
 KERF_API KERF_CHECK kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
                                                       const kerf_exec *exec, kerf_error *err);
 KERF_API void kerf_gemv_plan_free(kerf_gemv *plan);
