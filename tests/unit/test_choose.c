@@ -12,8 +12,10 @@
 
 #include <kerf/choose.h>
 
-/* Sanitizers and debug builds are slower; the figure of one second is for an optimized one. */
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* Sanitizers, debug builds and emulators are slower; the figure of one second is for an optimized
+ * build on a processor of its own. */
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(KERF_EMULATED)
 #define KERF_TEST_SLOWER 1
 #else
 #define KERF_TEST_SLOWER 20
