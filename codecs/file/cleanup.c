@@ -1,13 +1,16 @@
 /* cleanup.c - the table of temporaries that a signal handler removes.
  *
  * A handler may run between any two instructions of any thread: the table is static, an entry is
- * published by one atomic store after its path is complete, and never freed. A folder goes with the
- * files in it, which are listed by the system call itself: readdir takes memory. */
+ * published by one atomic store after its path is complete, and never freed. Between the making of
+ * a file and its entry the thread that makes it holds signals off, and a handler in another thread
+ * waits for it. A folder goes with the files in it, which are listed by the system call itself:
+ * readdir takes memory. */
 #include "file/cleanup.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -17,6 +20,7 @@
 
 #define MAX_ENTRIES 64
 #define MAX_ROUNDS 100 /* a file may come while others go */
+#define MAX_WAIT_MS 1000
 
 enum { FREE, TAKEN, IS_FILE, IS_FOLDER };
 
@@ -44,6 +48,22 @@ void kf_cleanup_drop(int slot)
     if (slot >= 0) atomic_store(&entry[slot].state, FREE);
 }
 
+static atomic_int held; /* threads between hold and let */
+
+void kf_cleanup_hold(sigset_t *before)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, before);
+    atomic_fetch_add(&held, 1);
+}
+
+void kf_cleanup_let(const sigset_t *before)
+{
+    atomic_fetch_sub(&held, 1);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 /* One reading of a folder: what is in it goes. */
 static void remove_listed(int folder)
 {
@@ -69,6 +89,7 @@ static void remove_folder(const char *path)
 
 void kerf_writer_cleanup_signal(void)
 {
+    for (int ms = 0; ms < MAX_WAIT_MS && atomic_load(&held); ms++) poll(NULL, 0, 1);
     for (int i = 0; i < MAX_ENTRIES; i++) {
         int state = atomic_load(&entry[i].state);
         if (state == IS_FILE) unlink(entry[i].path);

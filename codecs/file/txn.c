@@ -99,7 +99,8 @@ static int lock(int fd, const char *path)
     return is_same_file(fd, path);
 }
 
-static kerf_status try_name(const char *path, kf_temp *t, int *done, kerf_error *err)
+/* Makes and enters it; no signal may come between. */
+static kerf_status make_entered(const char *path, kf_temp *t, int *done, kerf_error *err)
 {
     int fd = make(path, t->is_folder);
     *done = 0;
@@ -122,6 +123,15 @@ static kerf_status try_name(const char *path, kf_temp *t, int *done, kerf_error 
                                    : no_memory(path, err);
     remove_path(path);
     kf_temp_release(t);
+    return s;
+}
+
+static kerf_status try_name(const char *path, kf_temp *t, int *done, kerf_error *err)
+{
+    sigset_t before;
+    kf_cleanup_hold(&before);
+    kerf_status s = make_entered(path, t, done, err);
+    kf_cleanup_let(&before);
     return s;
 }
 
