@@ -6,8 +6,7 @@
 #
 #   --folder   where the checkpoint is written (16 GB; removed afterwards) unless it is there
 #   --layers   of Llama-3.1-8B's 32 (32)
-#   --formats  candidates: all twelve default formats, the integers without a search of their scales,
-#              which takes fifteen times as long as all the rest
+#   --formats  candidates, if not the default ones
 #
 # Weights are random numbers with tails that differ from tensor to tensor. Writes
 # bench/results/advice-8b.json. Seconds are of the wall; cpu_s are of all cores together and do not
@@ -16,9 +15,7 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-build=${KERF_BUILD:-build/bench} folder='' layers=32 result=bench/results/advice-8b.json
-formats=nvfp4:4/6,nvfp4:sweep,mxfp4:even,nf4-dq,int4-g128,int4-g128-asym,int4-g32-asym
-formats+=,mxfp6-e2m3:even,mxfp8-e4m3:rceil,fp8-e4m3-row,int8,int8-g128
+build=${KERF_BUILD:-build/bench} folder='' layers=32 formats='' result=bench/results/advice-8b.json
 while [ $# -gt 0 ]; do
     case $1 in
     --folder) folder=${2:?} ;;
@@ -43,23 +40,24 @@ fi
 advise() {
     local TIMEFORMAT='%R %U %S' took
     took=$({ time "$build/tests/cli/peak_memory" "$work/peak" "$build/kerf" advise "$folder" --budget "$1" \
-        -f "$formats" --cache "$work/scores.json" --hardware h200 --json >"$work/out" 2>"$work/err"; } 2>&1)
+        ${formats:+-f "$formats"} --cache "$work/scores.json" --hardware h200 --json >"$work/out" 2>"$work/err"; } 2>&1)
     jq -n --arg budget "$1" --arg took "$took" --argjson peak "$(<"$work/peak")" --slurpfile a "$work/out" '
         ($took | split(" ") | map(tonumber)) as $t | $a[0]
         | {budget: $budget, s: $t[0], cpu_s: ($t[1] + $t[2] | . * 100 | round / 100),
            peak_mib: ($peak / 1024 | round), groups: (.groups | length), scored, cached, choose_s, gap,
-           bits: .total.bits}'
+           bits: .total.bits,
+           candidates: [.uniform[].codec]}'
 }
 
 first=$(advise 5bits)
 second=$(advise 4.5bits)
-jq -n --argjson first "$first" --argjson second "$second" --argjson layers "$layers" --arg formats "$formats" \
+jq -n --argjson first "$first" --argjson second "$second" --argjson layers "$layers" \
     --argjson bytes "$(du -cb "$folder"/*.safetensors | tail -n 1 | cut -f 1)" \
     --arg cpu "$(sed -n 's/^model name\s*: //p' /proc/cpuinfo | head -n 1)" --argjson threads "$(nproc)" \
     --arg load "$(cut -d ' ' -f 1 /proc/loadavg)" --arg commit "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" '
     {schema: "kerf.bench.advice_large/1", model: "make_model llama", layers: $layers, bytes: $bytes,
-     candidates: ($formats | split(",")), machine: {cpu: $cpu, threads: $threads, load: $load},
-     commit: $commit, first: $first, second: $second}' >"$work/result.json"
+     candidates: $first.candidates, machine: {cpu: $cpu, threads: $threads, load: $load},
+     commit: $commit, first: ($first | del(.candidates)), second: ($second | del(.candidates))}' >"$work/result.json"
 mkdir -p "$(dirname $result)"
 cp "$work/result.json" $result
 cat $result

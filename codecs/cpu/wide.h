@@ -17,7 +17,8 @@
  * wide_fp4.h and wide_bisect.h, and from codes of up to 4 bits in wide_nibbles.h.
  *
  * A scale that needs no more than the extremes of its group is chosen from a group that holds just
- * these. Encoders that search are left to the reference, save for NVFP4's: wide_search.h.
+ * these. Encoders that search look at all of it: NVFP4's in wide_search.h, MX's in
+ * wide_exponents.h, those of integers in wide_shares.h.
  *
  * Formats that differ only in what a stage does not look at share it: each stage has a key, and the
  * first row of formats.def with the same key has its code.
@@ -27,9 +28,11 @@
 #define KERF_WIDE_H
 
 #include "cpu/wide_bisect.h"
+#include "cpu/wide_exponents.h"
 #include "cpu/wide_narrow.h"
 #include "cpu/wide_nibbles.h"
 #include "cpu/wide_search.h"
+#include "cpu/wide_shares.h"
 #include "cpu/wide_tile.h"
 #include "cpu/wide_value.h"
 #include "format.h"
@@ -80,7 +83,12 @@
     X(F, AFFINE, AWQ)            \
     X(F, AFFINE, HQQ)
 
-/* Those, and the searches of wide_search.h. */
+/* Whether an encoder looks at all elements of a group to choose its scale. */
+KF_HD int searches(int encoder)
+{
+    return kf_nvfp4_is_search(encoder) || is_share_search(encoder) || encoder == KERF_ENC_MX_SEARCH;
+}
+
 KF_HD int takes_encoder(int encoder)
 {
     switch (encoder) {
@@ -89,7 +97,7 @@ KF_HD int takes_encoder(int encoder)
         PEER_ENCODERS(EASY, )
 #undef EASY
         return 1;
-    default: return kf_nvfp4_is_search(encoder);
+    default: return searches(encoder);
     }
 }
 
@@ -107,17 +115,6 @@ KF_HD int has_rounding(int encoder)
 
 /* --- the stages that depend on the format ------------------------------------------------------
  */
-
-/* The extremes of group i, as a group that has no other elements. */
-typedef struct extremes {
-    float x[2];
-} extremes;
-
-KF_HD extremes extremes_at(const kf_tile *t, size_t i)
-{
-    extremes e = {{float_of(t->low[i]), float_of(t->high[i])}};
-    return e;
-}
 
 /* Whether a scale depends on more than the largest magnitude of a group. */
 KF_HD int needs_signs(kf_spec s, int encoder)
@@ -137,15 +134,6 @@ KF_HD kf_group group_of(kf_spec s, int encoder, const extremes *e, int whole, si
         g = all;
     }
     return g;
-}
-
-KF_HD void keep_choice(kf_spec s, kf_scale scale, kf_quant q, size_t i, kf_tile *t)
-{
-    t->bits[i] = scale.bits;
-    t->factor[i] = q.factor;
-    if (s.zero == KERF_ZERO_CODE) t->point[i] = scale.zero;
-    if (s.zero == KERF_ZERO_CODE || s.geometry == KERF_GROUP_FLAT) t->zero[i] = q.zero;
-    if (s.second == KERF_SECOND_TENSOR) t->dead[i] = q.dead;
 }
 
 /* The last bytes of words. */
@@ -298,6 +286,8 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
     {                                                                                              \
         if (KERF_FAMILY_##F == KERF_FAMILY_NVFP4 && kf_nvfp4_is_search(b->encoder))                \
             search_scales(s, b, groups, cols, t);                                                  \
+        if (KERF_FAMILY_##F == KERF_FAMILY_MX && b->encoder == KERF_ENC_MX_SEARCH)                 \
+            search_exponents(s, b->tensor, groups, cols, t);                                       \
         switch (b->encoder) {                                                                      \
             EASY_ENCODERS(CHOOSE_CASE, F)                                                          \
             PEER_ENCODERS(CHOOSE_CASE, F)                                                          \

@@ -176,17 +176,18 @@ static int narrow_tile(const span *w, kf_tile *t)
     return 1;
 }
 
-static void choose(const span *w, kf_tile *t)
+/* x: the elements of the groups, where an encoder searches. */
+static void choose(const span *w, const float *x, kf_tile *t)
 {
     size_t cols = kf_group_cols(w->s, w->b, w->first + w->groups - 1);
+    if (is_share_search(w->b->encoder)) search_shares(w->s, x, w->groups, w->s.group, cols, t);
     w->of.scale->choose(w->b, w->first, w->groups, cols, cols == kf_group_width(w->s, w->b), t);
 }
 
 /* A span whose groups end within it. */
 static int encode_span(span *w, kf_tile *t)
 {
-    int searches = w->s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_search(w->b->encoder);
-    int looks = searches || w->s.geometry == KERF_GROUP_STRUCT; /* at elements, to choose a scale */
+    int looks = searches(w->b->encoder) || w->s.geometry == KERF_GROUP_STRUCT;
     int signs = has_signs(w);
     w->dirty = 0;
     forget_groups(t, signs, w->groups);
@@ -197,7 +198,7 @@ static int encode_span(span *w, kf_tile *t)
     }
     first_tile(w);
     if (looks) load_tile(w, t); /* one row: the span is one tile */
-    choose(w, t);
+    choose(w, t->x, t);
     do {
         if (!looks && narrow_tile(w, t)) continue;
         if (!looks) load_tile(w, t);
@@ -241,7 +242,8 @@ static int encode_ungrouped(const kf_band *b, kf_tile *t)
         if (!look_at_row(b, 1, t)) return 0;
     }
     w.groups = 1;
-    choose(&w, t);
+    if (is_share_search(b->encoder)) kf_widen(b->dtype, b->source, b->cols, b->nan, b->scratch);
+    choose(&w, b->scratch, t);
     while (next_span(&w)) {
         if (!looks) w.dirty = !is_finite_tile(&w);
         if (narrow_tile(&w, t)) continue;

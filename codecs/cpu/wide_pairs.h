@@ -98,6 +98,18 @@ KF_HD vec_f vec_lesser(vec_f x, float largest)
     return (vec_f)_mm512_min_ps((__m512)x, _mm512_set1_ps(largest));
 }
 
+/* x, or the bound that it lies beyond. */
+KF_HD vec_f vec_within(vec_f low, vec_f x, vec_f high)
+{
+    return (vec_f)_mm512_min_ps(_mm512_max_ps((__m512)x, (__m512)low), (__m512)high);
+}
+
+/* The nearest integer, ties to even. */
+KF_HD vec_f vec_nearest(vec_f x)
+{
+    return (vec_f)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+}
+
 /* table[i], of which the last three bits count. */
 KF_HD vec_f vec_eighth(const float *table, vec_u i)
 {
@@ -211,6 +223,16 @@ KF_HD vec_f vec_lesser(vec_f x, float largest)
     return (vec_f)_mm256_min_ps((__m256)x, _mm256_set1_ps(largest));
 }
 
+KF_HD vec_f vec_within(vec_f low, vec_f x, vec_f high)
+{
+    return (vec_f)_mm256_min_ps(_mm256_max_ps((__m256)x, (__m256)low), (__m256)high);
+}
+
+KF_HD vec_f vec_nearest(vec_f x)
+{
+    return (vec_f)_mm256_round_ps((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
 KF_HD vec_f vec_eighth(const float *table, vec_u i)
 {
     return (vec_f)_mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)i);
@@ -310,6 +332,16 @@ KF_HD vec_f vec_larger_magnitude(vec_f x, float least)
 KF_HD vec_f vec_lesser(vec_f x, float largest)
 {
     return (vec_f)vminq_f32((float32x4_t)x, vdupq_n_f32(largest));
+}
+
+KF_HD vec_f vec_within(vec_f low, vec_f x, vec_f high)
+{
+    return (vec_f)vminq_f32(vmaxq_f32((float32x4_t)x, (float32x4_t)low), (float32x4_t)high);
+}
+
+KF_HD vec_f vec_nearest(vec_f x)
+{
+    return (vec_f)vrndnq_f32((float32x4_t)x);
 }
 
 KF_HD vec_f vec_eighth(const float *table, vec_u i)

@@ -73,6 +73,27 @@ KF_HD float float_of(int32_t order)
     return kf_float((uint32_t)(order < 0 ? order ^ 0x7fffffff : order));
 }
 
+/* The extremes of group i, as a group that has no other elements. */
+typedef struct extremes {
+    float x[2];
+} extremes;
+
+KF_HD extremes extremes_at(const kf_tile *t, size_t i)
+{
+    extremes e = {{float_of(t->low[i]), float_of(t->high[i])}};
+    return e;
+}
+
+/* What was chosen for group i. */
+KF_HD void keep_choice(kf_spec s, kf_scale scale, kf_quant q, size_t i, kf_tile *t)
+{
+    t->bits[i] = scale.bits;
+    t->factor[i] = q.factor;
+    if (s.zero == KERF_ZERO_CODE) t->point[i] = scale.zero;
+    if (s.zero == KERF_ZERO_CODE || s.geometry == KERF_GROUP_FLAT) t->zero[i] = q.zero;
+    if (s.second == KERF_SECOND_TENSOR) t->dead[i] = q.dead;
+}
+
 /* 16-bit types in the same way: bits without the sign are in order of their magnitudes. */
 KF_HD int16_t order_of_half(uint16_t half)
 {

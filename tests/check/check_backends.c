@@ -309,6 +309,9 @@ static void compare_codec(const kerf_codec c, const char *backend, int all_sizes
             compare_shape(c, backend, shapes[i][0], shapes[i][1], turn++ * 5);
     for (unsigned k = 0; k < 126; k += full ? 1 : 3)
         compare_shape(c, backend, 2, 2 * block + (is_search(c.encoder) ? 0 : 3), k);
+    /* Where candidates are as good as each other, but for a rounding: ties, and little else. */
+    for (unsigned k = 0; is_search(c.encoder) && k < 96; k++)
+        compare_shape(c, backend, 2, 3 * block, 21 * k + (k % 2 ? 3u * TIES : 3u * ZEROS) + k % 3);
 }
 
 static void compare_backend(const char *backend)
