@@ -165,7 +165,7 @@ KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, 
 KF_HD void search_scales(kf_spec s, const kf_band *b, size_t groups, size_t cols, kf_tile *t)
 {
     int whole = cols == s.group;
-    search_run(s, b->encoder, b->tensor, groups - !whole, t);
+    search_run(b->encoder, b->tensor, groups - !whole, t);
     if (!whole) {
         kf_group g = {group_numbers(groups - 1, cols, t), 1, cols, cols, 0};
         kf_scale scale = kf_choose(s, b->encoder, b->tensor, g);

@@ -1,151 +1,22 @@
-/* wide_search.h - NVFP4's encoders that search: sixteen groups at a time, one in each lane.
+/* wide_search.h - NVFP4's encoders that search.
  *
- * A sum in order cannot be split over lanes, but the sums of different groups can lie side by side.
- * The elements of sixteen groups are turned so that those of one place are neighbours, and each
- * candidate is tried on all of them at once.
+ * A scale knows eight magnitudes, so what each makes of its codes is looked up instead of divided,
+ * in a ladder of scales. The elements of a group lie beside each other, a vector for each scale
+ * that is tried on them; the errors of sixteen such vectors are turned, so that each sum is in
+ * order.
  *
- * Errors only grow while they are summed, for fp32 addition is monotonic and no term is negative.
- * So a candidate whose error of one element, or of the first few, has reached the least known error
- * in every lane is dropped: it could not have won. The reference would have found the same.
- *
- * 4/6 has two candidates alone. wide_fp4.h knows the better one of almost all groups of bfloat16;
- * for the others the elements of a group stay beside each other: a scale knows eight magnitudes, so
- * what each makes of its codes is looked up instead of divided, in a ladder of scales. Only the
- * errors are turned, to be summed. */
+ * 4/6 has two candidates alone, and wide_fp4.h knows the better one of almost all groups of
+ * bfloat16. The sweep has 126, in order of their numbers: it tries the sixteen next to 4/6's, and
+ * then sixteen more above and below for as long as a bound leaves hope. Errors only grow while they
+ * are summed, for fp32 addition is monotonic and no term is negative, so a part of the sum is a
+ * bound: above, the elements whose codes are 0 under all larger scales; below, the largest element,
+ * which ends at 6 under all smaller ones. */
 #ifndef KERF_WIDE_SEARCH_H
 #define KERF_WIDE_SEARCH_H
 
 #include "cpu/wide_fp4.h"
 
-enum { LANES = 16, CHECK_EVERY = 8 };
-
-/* A candidate. */
-typedef struct trial {
-    uint32_t bits;
-    kf_quant q;
-    float value; /* of the bits */
-} trial;
-
-typedef struct lanes {
-    float x[16 * LANES]; /* element i of the group in lane k at i * LANES + k */
-    float amax[LANES];
-    uint32_t own_bits[LANES]; /* candidates that differ between lanes */
-    float own_factor[LANES], own_value[LANES];
-    int32_t own_dead[LANES];
-    float error[LANES];
-    uint32_t best_bits[LANES]; /* the best one so far */
-    float least[LANES];
-} lanes;
-
-KF_HD trial trial_of(const kf_tensor *t, uint32_t bits)
-{
-    trial c = {bits, kf_nvfp4_multiplier(t, bits), kf_e4m3_decode(bits)};
-    return c;
-}
-
-/* The candidates of 4/6 in every lane: step 0 or 1. */
-KF_HD void prepare_own(const kf_tensor *t, int step, lanes *v)
-{
-    for (size_t k = 0; k < LANES; k++) {
-        uint32_t six, four;
-        kf_nvfp4_six_and_four(t, v->amax[k], &six, &four);
-        trial c = trial_of(t, step == 0 ? six : four);
-        v->own_bits[k] = c.bits;
-        v->own_factor[k] = c.q.factor;
-        v->own_dead[k] = c.q.dead;
-        v->own_value[k] = c.value;
-    }
-}
-
-/* The candidate of a lane: its own, or the one that all lanes share. */
-KF_HD trial trial_at(const lanes *v, size_t k, int own, trial shared)
-{
-    if (!own) return shared;
-    trial c = shared;
-    c.bits = v->own_bits[k];
-    c.value = v->own_value[k];
-    c.q.factor = v->own_factor[k];
-    c.q.dead = v->own_dead[k];
-    c.q.encoder = KERF_ENC_NVFP4_AMAX;
-    return c;
-}
-
-KF_HD float add_error(kf_spec s, int encoder, const kf_tensor *t, trial c, float err, float x)
-{
-    return kf_nvfp4_add_error(s, encoder, t, c.q, c.value, err, x);
-}
-
-/* 0 when the largest element alone shows that a scale is too bad; its sign does not matter. */
-KF_HD int has_chance(kf_spec s, int encoder, const kf_tensor *t, trial c, const lanes *v)
-{
-    uint32_t open = 0;
-    for (size_t k = 0; k < LANES; k++)
-        open |= add_error(s, encoder, t, c, 0, v->amax[k]) < v->least[k];
-    return open != 0;
-}
-
-/* Sums the errors of a candidate over all elements; 0 when it is too bad in every lane. */
-KF_HD int sum_errors(kf_spec s, int encoder, const kf_tensor *t, int own, trial shared, lanes *v)
-{
-    float error[LANES] = {0};
-    for (size_t at = 0; at < s.group; at += CHECK_EVERY) {
-        for (size_t i = at; i < at + CHECK_EVERY; i++)
-            for (size_t k = 0; k < LANES; k++)
-                error[k] = add_error(s, encoder, t, trial_at(v, k, own, shared), error[k],
-                                     v->x[i * LANES + k]);
-        uint32_t open = (uint32_t)own; /* too few of those to give up early */
-        for (size_t k = 0; k < LANES; k++) open |= error[k] <= v->least[k];
-        if (!open) return 0;
-    }
-    memcpy(v->error, error, sizeof error);
-    return 1;
-}
-
-/* Without branches: which lanes improve is as good as random. */
-KF_HD void keep_better(int own, trial shared, lanes *v)
-{
-    for (size_t k = 0; k < LANES; k++) {
-        uint32_t better = v->error[k] < v->least[k] ? UINT32_MAX : 0;
-        uint32_t bits = own ? v->own_bits[k] : shared.bits;
-        v->best_bits[k] = (bits & better) | (v->best_bits[k] & ~better);
-    }
-    for (size_t k = 0; k < LANES; k++) v->least[k] = kf_min(v->least[k], v->error[k]);
-}
-
-/* The first of equals wins in this order: the two of 4/6, then every scale. */
-KF_HD void search_lanes(kf_spec s, int encoder, const kf_tensor *t, lanes *v)
-{
-    trial shared = {0};
-    prepare_own(t, 0, v);
-    sum_errors(s, encoder, t, 1, shared, v);
-    memcpy(v->least, v->error, sizeof v->least);
-    memcpy(v->best_bits, v->own_bits, sizeof v->best_bits);
-    prepare_own(t, 1, v);
-    sum_errors(s, encoder, t, 1, shared, v);
-    keep_better(1, shared, v);
-    for (uint32_t bits = 1; bits <= (encoder == KERF_ENC_NVFP4_SWEEP ? 0x7e : 0); bits++) {
-        shared = trial_of(t, bits);
-        if (!has_chance(s, encoder, t, shared, v)) continue;
-        if (sum_errors(s, encoder, t, 0, shared, v)) keep_better(0, shared, v);
-    }
-}
-
-/* Turns up to sixteen groups of the tile into lanes; groups that are not there
- * are zeros. */
-KF_HD void turn_groups(kf_spec s, const kf_tile *t, size_t first, size_t n, lanes *v)
-{
-    for (size_t k = 0; k < LANES; k++) v->amax[k] = k < n ? float_of(t->high[first + k]) : 0;
-#if KF_VEC_TURN
-    if (n == LANES && s.group == 16) {
-        vec_turn(t->x + first * s.group, v->x);
-        return;
-    }
-#endif
-    for (size_t k = 0; k < LANES; k++) {
-        const float *x = t->x + (first + k) * s.group;
-        for (size_t i = 0; i < s.group; i++) v->x[i * LANES + k] = k < n ? x[i] : 0;
-    }
-}
+enum { LANES = 16 };
 
 /* The n elements of a group, which the tile may not have as fp32 yet. */
 KF_HD const float *group_numbers(size_t group, size_t n, kf_tile *t)
@@ -167,21 +38,8 @@ KF_HD void keep_multipliers(const kf_tensor *t, size_t groups, kf_tile *tile)
     }
 }
 
-/* Chooses the scales of `groups` whole groups of the tile. */
-KF_HD void search_metric(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
-{
-    const kf_tensor own = *tensor;
-    lanes v;
-    for (size_t first = 0; first < groups; first += LANES) {
-        size_t n = groups - first < LANES ? groups - first : LANES;
-        turn_groups(s, t, first, n, &v);
-        search_lanes(s, encoder, &own, &v);
-        memcpy(t->bits + first, v.best_bits, sizeof v.best_bits);
-    }
-    keep_multipliers(&own, groups, t);
-}
-
-#if KF_VEC_PAIRS
+/* --- 4/6 ---------------------------------------------------------------------------------------
+ */
 
 enum { E4M3_SCALES = 128, E2M1_NUMBERS = 8, FEW_ROWS = 4 };
 
@@ -275,33 +133,113 @@ KF_HD void search_pairs(int encoder, const kf_tensor *tensor, size_t groups, kf_
     keep_multipliers(&own, groups, t);
 }
 
-#endif
+/* --- the sweep ---------------------------------------------------------------------------------
+ */
 
-KF_HD void search_two(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
+enum { LAST_SCALE = 0x7e, BELOW_SIX = 4 /* scales of the first sixteen */ };
+
+typedef struct sweep {
+    float error[E4M3_SCALES]; /* Inf, where a scale was not tried */
+    float least;
+} sweep;
+
+/* Tries the sixteen scales from `first` on. */
+KF_HD void try_sixteen(const kf_tensor *t, uint32_t first, const float *x, ladder *l, sweep *w)
 {
-#if KF_VEC_PAIRS
-    if (s.group == 16) {
-        search_pairs(encoder, tensor, groups, t);
-        return;
+    float error[16 * LANES];
+    int32_t least = (int32_t)kf_bits(w->least);
+    for (uint32_t k = 0; k < LANES; k++) {
+        const uint32_t bits = learn_scale(t, first + k, l);
+        vec_try_e2m1(x, l->factor[bits], l->value[bits], 1, error + 16 * k);
     }
-#endif
-    search_metric(s, encoder, tensor, groups, t);
+    sum_rows(0, LANES, error, w->error + first);
+    for (uint32_t k = 0; k < LANES; k++) {
+        const int32_t sum = (int32_t)kf_bits(w->error[first + k]);
+        least = sum < least ? sum : least;
+    }
+    w->least = kf_float((uint32_t)least);
+}
+
+/* 0: no scale from this one on can be the best. Elements below a quarter of it have code 0, under
+ * larger ones too; the sum of their squares is not in order, and so rounded down. */
+KF_HD int is_hope_above(const kf_tensor *t, uint32_t bits, const float *x, ladder *l,
+                        const sweep *w)
+{
+    const float factor = l->factor[learn_scale(t, bits, l)];
+    float part[16], sum = 0;
+    for (size_t i = 0; i < 16; i++) part[i] = kf_abs(x[i]) * factor < 0.25f ? x[i] * x[i] : 0;
+    for (size_t half = 8; half; half /= 2)
+        for (size_t i = 0; i < half; i++) part[i] = part[i] + part[i + half];
+    sum = part[0];
+    return !(sum > w->least * 1.00001f);
+}
+
+/* 0: no scale up to this one can be the best. The largest element has the code of 6, under smaller
+ * ones too, and is ever farther from it. */
+KF_HD int is_hope_below(const kf_tensor *t, uint32_t bits, float amax, ladder *l, const sweep *w)
+{
+    learn_scale(t, bits, l);
+    const float d = l->value[bits][7] - amax;
+    return !(amax * l->factor[bits] > 5 && d < 0 && d * d > w->least);
+}
+
+/* The best scale of a group; of equals the first, 4/6's two before all others. */
+KF_HD uint32_t sweep_group(const kf_tensor *t, float amax, const float *x, ladder *l)
+{
+    uint32_t six, four;
+    sweep w;
+    kf_nvfp4_six_and_four(t, amax, &six, &four);
+    if (six == 0 || four == 0) {
+        const kf_group g = {x, 1, 16, 16, 1};
+        return amax == 0 ? 0 : kf_nvfp4_sweep((kf_spec){0}, KERF_ENC_NVFP4_SWEEP, t, g, amax);
+    }
+    w.least = kf_float(0x7f800000u);
+    for (size_t i = 0; i < E4M3_SCALES; i++) w.error[i] = w.least;
+    const uint32_t last = LAST_SCALE - LANES + 1; /* that sixteen begin with */
+    uint32_t down = six > BELOW_SIX ? six - BELOW_SIX : 1;
+    down = down < last ? down : last;
+    try_sixteen(t, down, x, l, &w);
+    for (uint32_t up = down, n = 0; up < last; n++) {
+        if (n > 0 && !is_hope_above(t, up + LANES, x, l, &w)) break; /* there is for the first */
+        up = up + LANES < last ? up + LANES : last;
+        try_sixteen(t, up, x, l, &w);
+    }
+    while (down > 1 && is_hope_below(t, down - 1, amax, l, &w)) {
+        down = down > LANES ? down - LANES : 1;
+        try_sixteen(t, down, x, l, &w);
+    }
+    if (w.error[six] == w.least) return six;
+    if (w.error[four] == w.least) return four;
+    uint32_t best = down;
+    while (best < LAST_SCALE && w.error[best] != w.least) best++;
+    return best;
+}
+
+/* Chooses the scales of `groups` whole groups of the tile. */
+KF_HD void search_all(const kf_tensor *tensor, size_t groups, kf_tile *t)
+{
+    const kf_tensor own = *tensor;
+    ladder l;
+    memset(l.known, 0, sizeof l.known);
+    for (size_t i = 0; i < groups; i++)
+        t->bits[i] = sweep_group(&own, float_of(t->high[i]), t->x + 16 * i, &l);
+    keep_multipliers(&own, groups, t);
 }
 
 /* Encoders of one metric differ in the scale of the matrix alone. */
-KF_HD void search_run(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
+KF_HD void search_run(int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
 {
     switch (encoder) {
-    case KERF_ENC_NVFP4_SWEEP: search_metric(s, KERF_ENC_NVFP4_SWEEP, tensor, groups, t); return;
+    case KERF_ENC_NVFP4_SWEEP: search_all(tensor, groups, t); return;
     case KERF_ENC_NVFP4_FOS_MAE:
     case KERF_ENC_NVFP4_FOS_MAE_448:
-        search_two(s, KERF_ENC_NVFP4_FOS_MAE, tensor, groups, t);
+        search_pairs(KERF_ENC_NVFP4_FOS_MAE, tensor, groups, t);
         return;
     case KERF_ENC_NVFP4_FOS_ABSMAX:
     case KERF_ENC_NVFP4_FOS_ABSMAX_448:
-        search_two(s, KERF_ENC_NVFP4_FOS_ABSMAX, tensor, groups, t);
+        search_pairs(KERF_ENC_NVFP4_FOS_ABSMAX, tensor, groups, t);
         return;
-    default: search_two(s, KERF_ENC_NVFP4_FOS_MSE, tensor, groups, t); return;
+    default: search_pairs(KERF_ENC_NVFP4_FOS_MSE, tensor, groups, t); return;
     }
 }
 

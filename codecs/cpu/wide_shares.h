@@ -13,7 +13,8 @@
  * from the quotient, the division u. So both make the same code of an element unless the quotient
  * lies within 2.01 u B of the middle between two, B being the largest magnitude next to the codes.
  * Then either code is half a scale away, more or less by 3.01 u B of the scale, and the squares
- * differ by 32 u B of themselves at most. n - 1 additions are n u off on either way. This needs
+ * differ by 32 u B of themselves at most. n - 1 additions are n u off on either way; sums so small
+ * that squares may have vanished from them, below 2^-120, all count as equal. This needs
  * scales at which neither reciprocals nor squares of half a scale leave the range of normal
  * numbers; at others, and for rows of more than 2^17, all candidates go straight to `decide`.
  *
@@ -196,7 +197,7 @@ KF_HD size_t sift(kf_spec s, extremes e, const float *x, size_t n, shares *c, ui
         for (size_t k = 0; k < ABREAST; k++)
             least = c->error[first + k] < least ? c->error[first + k] : least;
         limit = kf_float((uint32_t)least);
-        limit = limit + limit * slack;
+        limit = limit + limit * slack + 0x1p-120f;
     }
     for (size_t i = 0; i < SHARES; i++) {
         list[count] = (uint8_t)i;
