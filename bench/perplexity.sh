@@ -2,11 +2,10 @@
 # perplexity.sh - what every format and encoder costs a real model: quantizes tests/data/tiny-llama
 # with each, decodes it to fp32, measures its error and its perplexity.
 #
-#   bash bench/perplexity.sh [CODEC...] [--update-readme] [--table]
+#   bash bench/perplexity.sh [CODEC...] [--table]
 #
-#   CODEC            FORMAT:ENCODER; without any, all that `kerf formats` lists
-#   --update-readme  put the table between README.md's perplexity markers as well
-#   --table          make the table from the last results, measure nothing
+#   CODEC    FORMAT:ENCODER; without any, all that `kerf formats` lists
+#   --table  make the table from the last results, measure nothing
 #
 # Writes bench/results/perplexity-tiny-llama.json and .md beside it, and prints the table. With
 # CODECs only, nothing is written: their rows alone are printed. The figures do not depend on the
@@ -22,10 +21,9 @@ build=build/bench
 
 usage() { sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' bench/perplexity.sh; }
 
-codecs=() update_readme=0 table_only=0
+codecs=() table_only=0
 for word in "$@"; do
     case $word in
-    --update-readme) update_readme=1 ;;
     --table) table_only=1 ;;
     -*) usage >&2 && exit 2 ;;
     *) codecs+=("$word") ;;
@@ -117,10 +115,6 @@ make_table() {
        | "| " + join(" | ") + " |")' "$1"
 }
 
-update_readme() {
-    bench/section perplexity $result.md <README.md >"$work/readme" && cat "$work/readme" >README.md
-}
-
 # --- run -----------------------------------------------------------------------------------------
 
 if [ $table_only -eq 0 ]; then
@@ -139,4 +133,3 @@ fi
 make_table $result.json >"$work/table.md"
 cp "$work/table.md" $result.md
 cat $result.md
-[ $update_readme -eq 0 ] || update_readme

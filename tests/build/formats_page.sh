@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# readme.sh - the tables in README.md are what they are made from: the formats, what `kerf formats`
-# says; the conformance, the rows of tests/golden/conformance.md in short.
+# formats_page.sh - the tables in codecs/formats.md are what they are made from: the formats, what
+# `kerf formats` says; the conformance, the rows of tests/golden/conformance.md in short.
 #
-#   bash tests/build/readme.sh KERF [--update]
+#   bash tests/build/formats_page.sh KERF [--update]
 #
 #   KERF      the command
-#   --update  puts the tables into README.md instead of comparing
+#   --update  puts the tables into the page instead of comparing
 set -euo pipefail
 kerf=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+page=codecs/formats.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -60,17 +61,17 @@ conformance() {
         }' tests/golden/conformance.md
 }
 
-# README.md with the tables in their places.
+# The page with the tables in their places.
 fresh() {
     formats >"$work/formats" && conformance >"$work/conformance" || return 1
-    bench/section formats "$work/formats" <README.md |
+    bench/section formats "$work/formats" <$page |
         bench/section conformance "$work/conformance"
 }
 
 if [ "${2:-}" = --update ]; then
     text=$(fresh)
-    printf '%s\n' "$text" >README.md
-elif ! diff -u README.md <(fresh); then
-    echo "README.md is behind formats.def or conformance.md: bash tests/build/readme.sh KERF --update" >&2
+    printf '%s\n' "$text" >$page
+elif ! diff -u $page <(fresh); then
+    echo "$page is behind formats.def or conformance.md: bash tests/build/formats_page.sh KERF --update" >&2
     exit 1
 fi
