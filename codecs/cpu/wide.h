@@ -89,6 +89,7 @@ KF_HD int searches(int encoder)
     return kf_nvfp4_is_search(encoder) || is_share_search(encoder) || encoder == KERF_ENC_MX_SEARCH;
 }
 
+/* Whether all of an encoder's work is done here; what is not is left to the reference. */
 KF_HD int takes_encoder(int encoder)
 {
     switch (encoder) {

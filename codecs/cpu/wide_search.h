@@ -166,12 +166,11 @@ KF_HD int is_hope_above(const kf_tensor *t, uint32_t bits, const float *x, ladde
                         const sweep *w)
 {
     const float factor = l->factor[learn_scale(t, bits, l)];
-    float part[16], sum = 0;
+    float part[16];
     for (size_t i = 0; i < 16; i++) part[i] = kf_abs(x[i]) * factor < 0.25f ? x[i] * x[i] : 0;
     for (size_t half = 8; half; half /= 2)
         for (size_t i = 0; i < half; i++) part[i] = part[i] + part[i + half];
-    sum = part[0];
-    return !(sum > w->least * 1.00001f);
+    return !(part[0] > w->least * 1.00001f);
 }
 
 /* 0: no scale up to this one can be the best. The largest element has the code of 6, under smaller
