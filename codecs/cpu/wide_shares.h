@@ -60,13 +60,28 @@ KF_HD void list_symmetric(kf_spec s, float amax, shares *c)
     }
 }
 
+/* kf_affine_scale() for lo <= 0 <= hi in two steps, neither of which branches: so that a compiler
+ * takes several candidates at once. */
+KF_HD uint32_t affine_bits(kf_spec s, float lo, float hi)
+{
+    const float range = kf_min(hi - lo, KF_F32_MAX), least = range > 0 ? KF_F32_TINY : 1;
+    return kf_scale_store(s.scale, kf_max(least, range / (float)kf_affine_levels(s)));
+}
+KF_HD uint32_t affine_zero(kf_spec s, float lo, float scale)
+{
+    return (uint32_t)kf_round_clamp(-lo / scale, 0, kf_affine_levels(s)) ^ kf_affine_flip(s);
+}
+
 KF_HD void list_affine(kf_spec s, float lo, float hi, shares *c)
 {
     const float levels = (float)kf_affine_levels(s);
     for (int i = 0; i < SHARES; i++) {
-        const kf_scale scale = kf_affine_candidate(s, lo, hi, i);
-        c->bits[i] = scale.bits;
-        c->zero[i] = scale.zero;
+        const float share = kf_search_share(i);
+        c->bits[i] = affine_bits(s, lo * share, hi * share);
+    }
+    for (int i = 0; i < SHARES; i++) {
+        const float scale = kf_scale_value(s.scale, c->bits[i]);
+        c->zero[i] = affine_zero(s, lo * kf_search_share(i), scale);
     }
     for (size_t i = 0; i < SHARES; i++) {
         const kf_scale scale = {c->bits[i], c->zero[i]};
