@@ -1,14 +1,14 @@
 /* gemv_outline.c - tiles, clusters and shared memory of the matrix-vector product on a GPU.
  *
- * Shared memory of a block of the kernel for one column:
+ * Shared memory of a block of the kernel for one column, two or four:
  *
  *   ring     each warp's units of codes and scales
- *   x        all of it, as halves
- *   slots    (tiles + warps) x 16 sums
+ *   x        all of it, as halves: each column, then half a row of banks
+ *   slots    (tiles + warps) x columns x 16 sums
  *   rows     tiles x 16 factors and zero points, and which warps had each tile; a stage of zeros
  *   table    pairs of a code book
  *
- * and of the one for several:
+ * and of the one for more:
  *
  *   ring     each warp's units of codes and scales
  *   sums     of two tiles, of each warp
@@ -43,20 +43,45 @@ static void divide_tiles(kf_gemv_layout *l, unsigned teams)
     l->most = (l->team_tiles + (l->team_rest > 0)) * l->pair;
 }
 
-/* --- one column ----------------------------------------------------------------------------------
+/* --- one column, or a few ------------------------------------------------------------------------
  * Each block has all of x; behind the rows are masks of warps, and zeros for the lanes whose
  * columns of the tensor core are empty. */
 
+enum { GAP = 64 }; /* bytes: half a row of banks */
+
+/* Columns of x that the kernel is compiled for. */
+static unsigned few(unsigned columns)
+{
+    return columns > 2 ? 4 : columns;
+}
+
+/* Bytes of all that a block has of x. */
+static size_t x_bytes(const kf_gemv_layout *l, const kf_gemv_tiling *t)
+{
+    return few(l->columns) * ((size_t)l->stages * t->stage_codes * 2 + GAP);
+}
+
+/* Whether these columns are better off where each block has all of x: a third and a fourth take the
+ * product a second time, and past these sizes cost more than the clusters of the other kernel. */
+static int are_few(const kf_gemv_layout *l, const kf_gemv_tiling *t)
+{
+    enum { MOST = 64 * 1024, MOST_OF_SMALL = 112 * 1024 };
+    if (!t->stage_ring || l->columns > KF_GEMV_FEW) return 0;
+    return l->columns < 3 ||
+           x_bytes(l, t) <= (t->bits < 8 ? MOST_OF_SMALL : MOST) + KF_GEMV_FEW * GAP;
+}
+
 static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned blocks)
 {
+    size_t n = few(l->columns);
     divide_tiles(l, blocks);
     size_t at = t->stage_ring;
     l->x_at = (uint32_t)at;
-    l->slots_at = (uint32_t)(at += (size_t)l->stages * t->stage_codes * 2);
+    l->slots_at = (uint32_t)(at += x_bytes(l, t));
     size_t slots = (size_t)l->most + KF_GEMV_WARPS;
-    l->rows_at = (uint32_t)(at += slots * KF_GEMV_TILE * sizeof(float));
+    l->rows_at = (uint32_t)(at += n * slots * KF_GEMV_TILE * sizeof(float));
     at += (size_t)l->most * (KF_GEMV_TILE * 2 + 1) * sizeof(float);
-    at += t->stage_codes * 2 + 64; /* zeros */
+    at += t->stage_codes * 2 + GAP; /* zeros */
     l->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
     return at + t->table_bytes;
 }
@@ -85,16 +110,16 @@ static int fills_rings(const kf_gemv_layout *l, unsigned rings)
 }
 
 /* Whether two blocks share a multiprocessor, once they are laid out that way. In a chain they do
- * where a warp of them still has a ring full to do, and with fewer than 8 bits, whose units take
- * longer, two of them: of less, all is on its way before x is known, and a second block would only
- * read x again. An x of 32 KiB beside 8 bits and more asks for one. Where x is there from the
- * start, one block of longer runs is better as long as all of it is short. */
+ * where a warp of them still has a ring full to do, and with fewer than 8 bits or more than two
+ * columns, whose units take longer, two of them: of less, all is on its way before x is known, and
+ * a second block would only read x again. An x of 32 KiB beside 8 bits and more asks for one. Where
+ * x is there from the start, one block of longer runs is better as long as all of it is short. */
 static int are_two_better(const kf_gemv_layout *l, const kf_gemv_tiling *t, uint64_t weight_bytes)
 {
     enum { WIDE = 16384, LARGE = 70000000 };
     if (!l->overlap) return weight_bytes >= LARGE;
     if (t->bits >= 8 && l->cols >= WIDE) return 0;
-    return fills_rings(l, t->bits < 8 ? 2 : 1);
+    return fills_rings(l, t->bits < 8 || l->columns > 2 ? 2 : 1);
 }
 
 /* Shared memory that keeps two blocks of a launch apart where one would do for each multiprocessor:
@@ -199,8 +224,7 @@ int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_ma
 {
     l->stages = (uint32_t)kf_div_up(l->cols, t->stage_codes);
     l->slices = (uint32_t)kf_div_up(l->cols, t->slice_codes);
-    int fits =
-        l->columns == 1 && t->stage_ring ? lay_out_column(l, t, m, weight_bytes, count, ctx) : 0;
+    int fits = are_few(l, t) ? lay_out_column(l, t, m, weight_bytes, count, ctx) : 0;
     return fits ? fits : lay_out_columns(l, t, m, weight_bytes, count, ctx);
 }
 
@@ -342,8 +366,10 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
     out->early = l.early;
     enum { THREADS = 32 * KF_GEMV_WARPS, OCTETS_OF_A_ROUND = 8 };
     if (l.is_column) {
-        out->inputs = (double)l.stages * t.stage_codes;
-        out->rounds = (double)kf_div_up((uint64_t)out->inputs / 8, THREADS * OCTETS_OF_A_ROUND);
+        unsigned n = few(columns), octets = l.stages * t.stage_codes / 8;
+        unsigned round = THREADS * (n == 4 ? OCTETS_OF_A_ROUND / 2 : OCTETS_OF_A_ROUND);
+        out->inputs = (double)octets * 8 * n;
+        out->rounds = (double)kf_div_up(octets, round);
         out->units = busiest_units(&l);
         out->stages = (double)out->units * l.per_sm;
     } else {

@@ -13,16 +13,17 @@
 extern "C" {
 #endif
 
-/* Warps of a block, rows of a tile, and units that a warp has on their way with one column of x. */
-enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16, KF_GEMV_AHEAD = 2 };
+/* Warps of a block, rows of a tile; columns of x that the kernel for few of them takes, and units
+ * that a warp has on their way there. */
+enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16, KF_GEMV_FEW = 4, KF_GEMV_AHEAD = 2 };
 
 /* How the kernels for tiles take a format; all zeros where they do not. */
 typedef struct kf_gemv_tiling {
     unsigned bits;         /* of a code                                           */
-    unsigned stage_codes;  /* of a row of a unit, for one column of x             */
+    unsigned stage_codes;  /* of a row of a unit, for few columns of x            */
     unsigned stage_ring;   /* bytes of shared memory, for all warps; 0: none such */
     unsigned stage_scales; /* bytes of scales of a row of a unit, in one copy     */
-    unsigned slice_codes;  /* the same for several columns                        */
+    unsigned slice_codes;  /* the same for more                                   */
     unsigned slice_ring;   /* for one warp                                        */
     unsigned slice_scales;
     unsigned table_bytes; /* of shared memory                                    */
@@ -44,12 +45,12 @@ typedef struct kf_gemv_layout {
     int overlap;      /* with the launch ahead of it: x may be late         */
     uint64_t cols;
     /* what was decided: see kf_gemv_job */
-    int is_column; /* the kernel for one column of x */
+    int is_column; /* the kernel for one column of x, two or four */
     uint32_t stages, slices, cluster, passes, warps, team_tiles, team_rest, most;
     uint32_t early, x_at, sums_at, own_at, slots_at, rows_at, table_at;
     unsigned blocks, shared_bytes;
     unsigned per_sm; /* blocks that a multiprocessor is meant to have */
-    /* of one column: shared memory that no two blocks share one with; 0: no need, or no room */
+    /* of that kernel: shared memory that no two blocks share one with; 0: no need, or no room */
     unsigned apart_bytes;
 } kf_gemv_layout;
 
@@ -80,11 +81,11 @@ typedef enum kf_gemv_end {
 typedef struct kf_gemv_outline {
     kf_gemv_end end;
     unsigned per_sm, resident; /* blocks that a multiprocessor is meant to have, and has room for */
-    unsigned early;            /* units of a warp that come before x, of one column               */
-    unsigned units;            /* of the warp that has most, of one column                        */
+    unsigned early;            /* units of a warp that come before x, of few columns              */
+    unsigned units;            /* of the warp that has most, of few columns                       */
     double inputs;             /* of x that a block makes ready, padding counted                  */
     double rounds;             /* in which its threads do that                                    */
-    double stages; /* of the warp that has most; of one column, times the blocks that share its
+    double stages; /* of the warp that has most; of few columns, times the blocks that share its
                       multiprocessor */
 } kf_gemv_outline;
 

@@ -1,4 +1,5 @@
-/* gemv_column.cuh - y = W x for one column of x, with W decoded on its way into tensor cores.
+/* gemv_column.cuh - Y = W X for one column of x, two or four, with W decoded on its way into tensor
+ * cores.
  *
  * The unit of work is a tile of 16 rows times a stage of 256 bytes of codes (192 for 6 bits). A
  * block of 8 warps owns a run of whole tiles; its warps divide tiles x stages evenly among them,
@@ -20,13 +21,16 @@
  *
  * With one column of x the tensor core has seven to spare: the part of x that belongs to the
  * quarter t of a stage stands alone in column 2 t, so that the sums of a lane's own groups come out
- * in its own registers, and every scale is read, converted and applied once, by that lane. Lanes
- * whose columns are empty read zeros, from an address that stays.
+ * in its own registers, and every scale is read, converted and applied once, by that lane. A second
+ * column of x has column 2 t + 1, and costs next to nothing; two more have a product of their own,
+ * with the same codes. Lanes whose columns are empty read zeros, from an address that stays.
  *
  * What binds: integer instructions. An E2M1 code costs 1.1 of them, of 4 that a lane may issue
  * while its bits arrive, and half as many pipes; hence large units, whose bookkeeping is a tenth.
+ * With four columns it is registers: 128 are all that two blocks leave to a thread, and a word that
+ * goes to local memory in the loop costs more than a look at shared memory.
  *
- * Several columns (gemv_columns.cuh) take codes, x and scales in other orders. */
+ * More columns (gemv_columns.cuh) take codes, x and scales in other orders. */
 #ifndef KERF_GEMV_COLUMN_CUH
 #define KERF_GEMV_COLUMN_CUH
 
@@ -45,6 +49,7 @@ struct column_worker {
     uint32_t place;  /* own_place() */
     uint32_t x;      /* the lane's part, or zeros */
     uint32_t x_step; /* from stage to stage: none of zeros */
+    uint32_t x_pair; /* from a pair of columns to the next, likewise */
     uint32_t lane;
     const uint32_t *table;
     uint32_t zero[2];
@@ -62,12 +67,6 @@ __device__ __forceinline__ void load_own(uint32_t w[OWN_WORDS], uint32_t at, uin
 #pragma unroll
         for (int i = 0; i < OWN_WORDS; i++) w[i] = __byte_perm(w[i], 0, swap);
     }
-}
-
-__device__ __forceinline__ bool is_odd_e8m0(uint32_t w)
-{
-    constexpr uint32_t past = OWN_BYTES >= 4 ? 0 : ~0u << OWN_BYTES * 8;
-    return has_zero_byte(w | (past & 0x7f7f7f7fu)) || has_zero_byte(~w | past);
 }
 
 /* minus_1024() of the lane's group i. */
@@ -99,31 +98,33 @@ __device__ __forceinline__ void octet_codes(const uint32_t *w, int o, uint32_t o
     }
 }
 
-/* Adds a unit to the lane's sums of rows g and g + 8. */
+/* N columns of x are that many pairs, the last of which may be half of one. */
+template <int N> constexpr int PAIRS = (N + 1) / 2;
+
+/* Adds a unit to the lane's sums of rows g and g + 8: [column][row], or where groups have no scales
+ * those of each pair, twice. */
+template <int N>
 __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t slot, uint32_t x,
-                                             const beside &b, float sum[2], float whole[2][4])
+                                             const beside &b, float sum[N][2],
+                                             float whole[PAIRS<N>][2][4])
 {
     uint32_t at = slot + me.place, t = me.lane % 4, g = me.lane / 4;
+    constexpr bool LOOKED_UP = KF_ROW.scale == KERF_SCALE_MAP8; /* in memory: all at once */
     uint32_t w[2][OWN_WORDS];
-    float plain[2][OWN_GROUPS];
+    float found[2][OWN_GROUPS];
     if constexpr (HAS_GROUPS) {
         uint32_t own =
             slot + CODE_BYTES + t / GROUP_LANES * OWN_BYTES + (SHARED_ROW ? 0 : g * ROW_SCALES);
         load_own(w[0], own, me.lane);
         load_own(w[1], own + (SHARED_ROW ? 0 : 8 * ROW_SCALES), me.lane);
-        if constexpr (KF_ROW.scale != KERF_SCALE_E4M3)
+        if constexpr (LOOKED_UP)
 #pragma unroll
             for (int i = 0; i < 2 * OWN_GROUPS; i++)
-                plain[i % 2][i / 2] = scale_in<true>(w[i % 2], i / 2, b.second[i % 2], me.offset);
-        if constexpr (KF_ROW.scale == KERF_SCALE_E8M0)
-            if (is_odd_e8m0(w[0][0]) || is_odd_e8m0(w[1][0]))
-#pragma unroll
-                for (int i = 0; i < 2 * OWN_GROUPS; i++)
-                    plain[i % 2][i / 2] = scale_in<false>(w[i % 2], i / 2, 0, 0);
+                found[i % 2][i / 2] = scale_in(w[i % 2], i / 2, b.second[i % 2], me.offset);
     }
     constexpr int AT_ONCE = BITS == 6 ? QUARTER_PIECES : 1; /* pieces */
     constexpr int TURNS = QUARTER_PIECES / AT_ONCE, TURN_OCTETS = OCTETS / TURNS;
-    float c[4] = {0, 0, 0, 0};
+    float c[PAIRS<N>][4];
 #pragma unroll
     for (int s = 0; s < TURNS; s++) {
         uint32_t codes[2][4 * AT_ONCE];
@@ -142,42 +143,49 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
             decode(a, own_zero(me, b, 0, group), me.table, p);
             octet_codes(codes[1], k, a);
             decode(a, own_zero(me, b, 1, group), me.table, q);
-            uint4 v = shared_piece(x + o * 64);
-            if constexpr (!HAS_GROUPS) {
-                multiply(whole[0], p[0], q[0], p[1], q[1], v.x, v.y);
-                multiply(whole[1], p[2], q[2], p[3], q[3], v.z, v.w);
-                continue;
+#pragma unroll
+            for (int i = 0; i < PAIRS<N>; i++) {
+                uint4 v = shared_piece(x + i * me.x_pair + o * 64);
+                if (HAS_GROUPS && o % OWN_OCTETS == 0) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
+                multiply(HAS_GROUPS ? c[i] : whole[i][0], p[0], q[0], p[1], q[1], v.x, v.y);
+                multiply(HAS_GROUPS ? c[i] : whole[i][1], p[2], q[2], p[3], q[3], v.z, v.w);
             }
-            if (o % OWN_OCTETS == 0) c[0] = c[1] = c[2] = c[3] = 0;
-            multiply(c, p[0], q[0], p[1], q[1], v.x, v.y);
-            multiply(c, p[2], q[2], p[3], q[3], v.z, v.w);
-            if ((o + 1) % OWN_OCTETS == 0) {
+            if (HAS_GROUPS && (o + 1) % OWN_OCTETS == 0) {
                 float f[2];
 #pragma unroll
                 for (int row = 0; row < 2; row++)
-                    f[row] = KF_ROW.scale == KERF_SCALE_E4M3 ? scale_in<true>(w[row], group, 0, 0)
-                                                             : plain[row][group];
-                sum[0] = __fmaf_rn(c[0], f[0], sum[0]);
-                sum[1] = __fmaf_rn(c[2], f[1], sum[1]);
+                    f[row] = LOOKED_UP ? found[row][group]
+                                       : scale_in(w[row], group, b.second[row], me.offset);
+#pragma unroll
+                for (int i = 0; i < N; i++)
+#pragma unroll
+                    for (int row = 0; row < 2; row++)
+                        sum[i][row] = __fmaf_rn(c[i / 2][row * 2 + i % 2], f[row], sum[i][row]);
             }
         }
     }
 }
 
 /* The sums of a warp's run in a tile: rows g and g + 8 of every quad. */
-__device__ __forceinline__ void leave_run(uint32_t slot, uint32_t lane, float sum[2],
-                                          float whole[2][4])
+template <int N>
+__device__ __forceinline__ void leave_run(uint32_t slot, uint32_t lane, float sum[N][2],
+                                          float whole[PAIRS<N>][2][4])
 {
-    if constexpr (!HAS_GROUPS) {
-        for (int i = 0; i < 2; i++) sum[i] = whole[0][2 * i] + whole[1][2 * i];
-        for (int i = 0; i < 4; i++) whole[0][i] = whole[1][i] = 0;
-    }
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 1);
-        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 2);
-        if (lane % 4 == 0) put_word(slot + lane + 32 * i, __float_as_uint(sum[i]));
-        sum[i] = 0;
+    for (int c = 0; c < N; c++)
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            int i = row * 2 + c % 2;
+            float v = HAS_GROUPS ? sum[c][row] : whole[c / 2][0][i] + whole[c / 2][1][i];
+            v += __shfl_xor_sync(0xffffffffu, v, 1);
+            v += __shfl_xor_sync(0xffffffffu, v, 2);
+            if (lane % 4 == 0)
+                put_word(slot + c * (TILE * 4) + lane + 32 * row, __float_as_uint(v));
+            sum[c][row] = 0;
+        }
+    if constexpr (!HAS_GROUPS) {
+#pragma unroll
+        for (int i = 0; i < PAIRS<N> * 8; i++) whole[i / 8][i / 4 % 2][i % 4] = 0;
     }
 }
 
@@ -198,29 +206,30 @@ __device__ __forceinline__ uint32_t keep(uint32_t v)
     return v;
 }
 
-template <int AHEAD>
+template <int N>
 __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant__ kf_gemv_job j)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    __shared__ uint32_t largest;
+    __shared__ uint32_t largest[N]; /* of each column of x */
     __shared__ kf_gemv_matrix parts[KERF_GEMV_PARTS];
     constexpr uint32_t PART_WORDS = sizeof parts / 4;
     begin_next();
     uint32_t base = keep((uint32_t)__cvta_generic_to_shared(shared)), thread = keep(threadIdx.x);
     uint32_t lane = thread % 32, warp = thread / 32;
     if (thread < PART_WORDS) ((uint32_t *)parts)[thread] = ((const uint32_t *)j.part)[thread];
-    if (thread == 0) largest = 0;
+    if (thread < N) largest[thread] = 0;
     column_block b;
     b.span = span_of(j, blockIdx.x, parts);
     b.thread = thread;
     b.unit = j.swiglu ? 2 : 1;
     const team_span &s = b.span;
     b.rows = s.tiles / b.unit * TILE;
+    b.items = b.rows * (N < 3 ? N : j.columns);
     b.slots = base + j.slots_at;
     b.factors = base + j.rows_at;
     b.zeros = b.factors + j.most * (TILE * 4);
     b.runs = b.zeros + j.most * (TILE * 4);
-    uint32_t ring = base + warp * (AHEAD * UNIT_BYTES);
+    uint32_t ring = base + warp * (ON_THE_WAY * UNIT_BYTES);
     if (!j.constant_weights) wait_previous();
     __syncthreads();
 
@@ -244,36 +253,39 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     if (thread < X_STAGE / 16) put_piece(nothing + thread * 16, {0, 0, 0, 0});
     prepare_runs(s, j.stages, thread, b.runs);
     prepare_table((uint32_t *)(shared + j.table_at));
-    prepare_more(j, b);
-    row_end end = {};
-    if (thread < b.rows) {
+    prepare_more<N>(j, b);
+    row_end<N> end = {};
+    if (thread < b.items) {
         end.aim(j, b, thread);
-        end.load_scales(b);
+        if (KEEPS_END<N>) end.load_scales(b);
     }
     column_worker me;
-    bool live = lane / 4 == lane % 4 * 2;
+    uint32_t second = N > 1 ? lane / 4 % 2 : 0, step = column_bytes(j.stages * (X_STAGE / 16));
+    bool live = lane / 4 == lane % 4 * 2 + second;
     me.lane = lane;
     me.place = keep(own_place(lane));
-    me.x = keep(live ? x_at + lane % 4 * 16 : nothing);
+    /* Zeros from banks that the live lanes of the same quarter of the warp do not read. */
+    me.x = keep(live ? x_at + lane % 4 * 16 + second * step : nothing + (lane / 8 + 1) % 4 * 16);
     me.x_step = keep(live ? X_STAGE : 0);
+    me.x_pair = N > 2 ? keep(live ? 2 * step : 0) : 0;
     me.table = (const uint32_t *)(shared + j.table_at) + lane;
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
     uint32_t x = keep(me.x + stage * me.x_step);
-    x_part part;
+    x_part<N> part;
     part.aim(j, keep(x_at), thread);
     touch_constants(j);
     /* Last, since it stands in the way of x, which the block beside this one waits for now. */
     fill_ring(0, j.early);
     if (j.constant_weights) wait_previous();
     end.load(j);
-    float back = stage_column(j, part, j.stages * (STAGE_CODES / 8), &largest,
-                              [&] { fill_ring(j.early, AHEAD); });
+    stage_column(j, part, largest, [&] { fill_ring(j.early, ON_THE_WAY); });
     end.settle(j);
-    end.find_factors();
+    if (KEEPS_END<N>) end.find_factors();
     __syncthreads();
+    float back = KEEPS_END<N> ? back_of(largest[end.column]) : 1;
 
-    float sum[2] = {}, whole[2][4] = {};
+    float sum[N][2] = {}, whole[PAIRS<N>][2][4] = {};
     uint32_t slot = 0;
     bool fresh = true;
 #pragma unroll 1
@@ -289,12 +301,12 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         fresh = stage + 1 == j.stages;
         if (left > 1) fetch_beside(then, j, s, tile + fresh, fresh ? 0 : stage + 1, lane);
         wait_unit();
-        consume_unit(me, ring + slot, x, now, sum, whole);
+        consume_unit<N>(me, ring + slot, x, now, sum, whole);
         now = then;
         stage++;
         x += me.x_step;
         if (fresh || left == 1) {
-            leave_run(b.slots + (tile + warp) * (TILE * 4), lane, sum, whole);
+            leave_run<N>(b.slots + (tile + warp) * SLOT_BYTES<N>, lane, sum, whole);
             tile++;
             stage = 0;
             x = me.x;
@@ -302,9 +314,9 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         __syncwarp();
         if (feed.left) feed.fetch(j, s, ring + slot, lane);
         commit_copies();
-        slot = slot == (AHEAD - 1) * UNIT_BYTES ? 0 : slot + UNIT_BYTES;
+        slot = slot == (ON_THE_WAY - 1) * UNIT_BYTES ? 0 : slot + UNIT_BYTES;
     }
-    write_rows(j, b, end, back);
+    write_rows<N>(j, b, end, back, largest);
 }
 
 } // namespace

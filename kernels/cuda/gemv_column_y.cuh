@@ -1,8 +1,9 @@
-/* gemv_column_y.cuh - from the runs of a block's warps to y, where x has one column.
+/* gemv_column_y.cuh - from the runs of a block's warps to y, where x has up to four columns.
  *
- * A thread writes a row of y, or several. The stretch from the last sum to y is what no other work
- * hides: all that does not depend on sums is asked for before x is known, and there before they
- * are. Atomics on shared memory are avoided: behind the ring's copies one took microseconds. */
+ * A thread writes a number of y, or several: the block's rows of the first column, then of the
+ * next. The stretch from the last sum to y is what no other work hides: all that does not depend
+ * on sums is asked for before x is known, and there before they are. Atomics on shared memory are
+ * avoided: behind the ring's copies one took microseconds. */
 #ifndef KERF_GEMV_COLUMN_Y_CUH
 #define KERF_GEMV_COLUMN_Y_CUH
 
@@ -16,6 +17,7 @@ namespace
 struct column_block {
     team_span span;
     uint32_t thread, unit, rows;          /* unit: tiles for 16 rows of y; rows: of y */
+    uint32_t items;                       /* numbers of y: rows of all columns */
     uint32_t slots, factors, zeros, runs; /* addresses in shared memory */
 };
 
@@ -39,43 +41,53 @@ __device__ __forceinline__ void prepare_runs(const team_span &s, uint32_t stages
     }
 }
 
+/* Whether a thread keeps all of its first number's end while weights are read: with more columns
+ * registers are full, and what can be found again is. */
+template <int N> constexpr bool KEEPS_END = N < 3;
+
+/* A warp's sums of a tile: [column][row]. */
+template <int N> constexpr uint32_t SLOT_BYTES = N *TILE * 4;
+
 /* The sum of a row over the warps that had a part of its tile, in their order: those that did not
  * have slots of other tiles in their places. slot: the row's in the first of them. */
-__device__ __forceinline__ float sum_runs(uint32_t slot, uint32_t runs)
+template <int N> __device__ __forceinline__ float sum_runs(uint32_t slot, uint32_t runs)
 {
     float part[WARPS], sum = 0;
 #pragma unroll
     for (uint32_t w = 0; w < WARPS; w++)
-        part[w] = __uint_as_float(shared_word(slot + w * (TILE * 4)));
+        part[w] = __uint_as_float(shared_word(slot + w * SLOT_BYTES<N>));
 #pragma unroll
     for (uint32_t w = 0; w < WARPS; w++) sum += runs >> w & 1 ? part[w] : 0.0f;
     return sum;
 }
 
-/* Row i of the block: aim(), what is asked for, and its values once x is there. */
-struct row_end {
+/* Number i of the block's part of y: aim(), what is asked for, and its values once x is there. */
+template <int N> struct row_end {
     uint8_t *y; /* where it goes; none past the last row */
     const uint8_t *bias, *residual;
     uint32_t bits[2];   /* of bias and residual */
     float added[2];     /* their values */
     row_scale scale[2]; /* of its sum, and of the second part's */
     float factor, up;
-    uint32_t slot, runs; /* addresses */
-    uint32_t part, row;
+    uint32_t slot, runs;    /* addresses */
+    uint32_t part, row;     /* of the matrix */
+    uint32_t column, local; /* of y; the row among the block's */
 
     __device__ __forceinline__ void aim(const kf_gemv_job &j, const column_block &b, uint32_t i)
     {
-        uint32_t tile = i / TILE * b.unit, size = j.y_type == KERF_F32 ? 4 : 2;
+        column = N == 1 ? 0 : i / b.rows;
+        local = i - column * b.rows;
+        uint32_t tile = local / TILE * b.unit, size = j.y_type == KERF_F32 ? 4 : 2;
         place p = b.span.at(tile);
         const kf_gemv_matrix &m = b.span.part[p.part];
-        row = p.row + i % TILE;
+        row = p.row + local % TILE;
         part = p.part;
-        uint64_t at = (uint64_t)row * size;
+        uint64_t at = (column * m.y_stride + row) * size;
         bool inside = row < m.rows;
         y = inside ? m.y + at : nullptr;
-        bias = inside && m.bias ? m.bias + at : nullptr;
+        bias = inside && m.bias ? m.bias + (uint64_t)row * size : nullptr;
         residual = inside && m.residual ? m.residual + at : nullptr;
-        slot = b.slots + (tile * TILE + i % TILE) * 4;
+        slot = b.slots + tile * SLOT_BYTES<N> + (column * TILE + local % TILE) * 4;
         runs = b.runs + tile * 4;
     }
 
@@ -113,11 +125,12 @@ struct row_end {
     }
 };
 
-/* Factors of the rows of y that the thread writes after its first, and zero points of all: what a
+/* Factors of the rows of y that a thread writes after its first, and zero points of all: what a
  * look at memory in the end would cost. */
+template <int N>
 __device__ __forceinline__ void prepare_more(const kf_gemv_job &j, const column_block &b)
 {
-    if constexpr (ROW_ZEROS)
+    if constexpr (ROW_ZEROS) {
 #pragma unroll 1
         for (uint32_t i = b.thread; i < b.span.tiles * TILE; i += THREADS) {
             place p = b.span.at(i / TILE);
@@ -125,9 +138,11 @@ __device__ __forceinline__ void prepare_more(const kf_gemv_job &j, const column_
             uint32_t zero = row_zero(j, m, min(p.row + i % TILE, m.rows - 1));
             put_word(b.zeros + i * 4, minus_1024(zero));
         }
+    }
 #pragma unroll 1
-    for (uint32_t i = b.thread + THREADS; i < b.rows; i += THREADS) {
-        row_end e = {};
+    for (uint32_t i = b.thread + (N == 1 ? THREADS : 0);
+         i < b.rows && (b.items > THREADS || !KEEPS_END<N>); i += THREADS) {
+        row_end<N> e = {};
         e.aim(j, b, i);
         e.load_scales(b);
         e.find_factors();
@@ -136,27 +151,41 @@ __device__ __forceinline__ void prepare_more(const kf_gemv_job &j, const column_
     }
 }
 
-/* y of the block's rows; e: of the thread's first. */
-__device__ __forceinline__ void write_rows(const kf_gemv_job &j, const column_block &b, row_end e,
-                                           float back)
+/* What makes up for the power of two that a column of x was multiplied by. */
+__device__ __forceinline__ float back_of(uint32_t largest)
+{
+    return kf_exp2(-x_shift(largest));
+}
+
+/* y of the block's rows; e, back: of the thread's first. largest: of each column of x. */
+template <int N>
+__device__ __forceinline__ void write_rows(const kf_gemv_job &j, const column_block &b,
+                                           row_end<N> e, float back, const uint32_t *largest)
 {
     uint32_t i = b.thread, runs = 0, runs_up = 0;
-    if (i < b.rows) runs = shared_word(e.runs);
-    if (i < b.rows && b.unit > 1) runs_up = shared_word(e.runs + 4);
-    __syncthreads();
-    if (i >= b.rows) return;
-    for (;;) {
-        float v = sum_runs(e.slot, runs) * (back * e.factor), up = 0;
-        if (b.unit > 1) up = sum_runs(e.slot + TILE * 4, runs_up) * (back * e.up);
-        if (e.y) e.write(j, v, up);
-        if ((i += THREADS) >= b.rows) return;
-        e.aim(j, b, i);
-        e.factor = __uint_as_float(shared_word(b.factors + i * 4));
-        if (b.unit > 1) e.up = __uint_as_float(shared_word(b.factors + (b.rows + i) * 4));
-        e.load(j);
-        e.settle(j);
+    auto find_runs = [&] {
         runs = shared_word(e.runs);
         if (b.unit > 1) runs_up = shared_word(e.runs + 4);
+    };
+    auto find_again = [&] {
+        e.aim(j, b, i);
+        back = back_of(largest[e.column]);
+        e.factor = __uint_as_float(shared_word(b.factors + e.local * 4));
+        if (b.unit > 1) e.up = __uint_as_float(shared_word(b.factors + (b.rows + e.local) * 4));
+        find_runs();
+    };
+    if (KEEPS_END<N> && i < b.items) find_runs();
+    __syncthreads();
+    if (i >= b.items) return;
+    if (!KEEPS_END<N>) find_again();
+    for (;;) {
+        float v = sum_runs<N>(e.slot, runs) * (back * e.factor), up = 0;
+        if (b.unit > 1) up = sum_runs<N>(e.slot + SLOT_BYTES<N>, runs_up) * (back * e.up);
+        if (e.y) e.write(j, v, up);
+        if ((i += THREADS) >= b.items) return;
+        find_again();
+        e.load(j);
+        e.settle(j);
     }
 }
 

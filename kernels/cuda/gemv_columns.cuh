@@ -1,4 +1,4 @@
-/* gemv_columns.cuh - Y = W X for several columns of x: they stay, W passes by.
+/* gemv_columns.cuh - Y = W X for many columns of x: they stay, W passes by.
  *
  * A warp has a slice of the columns of W and keeps the same slice of all columns of x in registers,
  * in the order that a tensor core takes as its second matrix. It goes down the rows: 16 rows of its
@@ -86,7 +86,7 @@ __device__ __forceinline__ uint32_t group_zero(uint32_t zeros, int block)
     return minus_1024((zeros >> block / GROUP_BLOCKS * BITS & ((1u << BITS) - 1)) ^ flip);
 }
 
-template <int NB, bool PLAIN>
+template <int NB>
 __device__ __forceinline__ void
 consume_blocks(const slice_worker &me, uint32_t unit, const uint32_t x[X_PARTS * NB][BLOCKS][4],
                const uint32_t w[2][SCALE_WORDS], const aside &more, float sum[NB][4])
@@ -138,8 +138,8 @@ consume_blocks(const slice_worker &me, uint32_t unit, const uint32_t x[X_PARTS *
                          x[n][block][2 * half + 1]);
         if (SCALING == SCALING_GROUP && (block + 1) % GROUP_BLOCKS == 0) {
             int i = block / GROUP_BLOCKS;
-            float f = scale_in<PLAIN>(w[0], i, more.second[0], more.offset);
-            float g = scale_in<PLAIN>(w[1], i, more.second[1], more.offset);
+            float f = scale_in(w[0], i, more.second[0], more.offset);
+            float g = scale_in(w[1], i, more.second[1], more.offset);
 #pragma unroll
             for (int n = 0; n < NB; n++) {
                 sum[n][0] = __fmaf_rn(group[n][0], f, sum[n][0]);
@@ -163,18 +163,7 @@ __device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t u
         shared_bytes<SCALE_BYTES>(w[0], own);
         shared_bytes<SCALE_BYTES>(w[1], own + (SHARED_ROW ? 0 : 8 * SCALE_BYTES));
     }
-    if constexpr (KF_ROW.scale == KERF_SCALE_E8M0) {
-        /* Bytes that an exponent field does not express: 2^-127, and NaN. Those past the end of a
-         * row count too, which costs a little and changes nothing. */
-        bool odd = false;
-        for (int i = 0; i < 2 * SCALE_WORDS; i++)
-            odd = odd || has_zero_byte(w[i % 2][i / 2]) || has_zero_byte(~w[i % 2][i / 2]);
-        if (__any_sync(0xffffffffu, odd)) {
-            consume_blocks<NB, false>(me, unit, x, w, more, sum);
-            return;
-        }
-    }
-    consume_blocks<NB, true>(me, unit, x, w, more, sum);
+    consume_blocks<NB>(me, unit, x, w, more, sum);
 }
 
 /* --- sums ---------------------------------------------------------------------------------------

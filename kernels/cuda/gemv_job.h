@@ -43,7 +43,7 @@ typedef struct kf_gemv_job {
     int whole;                            /* rows end with a unit, and all copies are aligned */
     int x_wide;                           /* every vector of x is aligned                     */
     uint32_t slots_at, rows_at, table_at; /* offsets in shared memory                   */
-    /* of the kernel for one column of x */
+    /* of the kernel for one column of x, two or four */
     int is_column;
     uint32_t stages; /* of a row */
     uint32_t x_at;

@@ -1,4 +1,4 @@
-/* gemv_quarters.cuh - how the kernel for one column of x takes a unit apart, and how units come
+/* gemv_quarters.cuh - how the kernel for few columns of x takes a unit apart, and how units come
  * into the ring of each warp: 16 rows times a stage of codes and, behind them, their scales.
  *
  * Lane (g, t) of a warp has the quarter t of rows g and g + 8: 64 bytes of codes that lie together

@@ -36,7 +36,10 @@ template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
 {
     if constexpr (HERE) {
         if constexpr (HAS_COLUMN)
-            if (j->is_column) return gemv_column<ON_THE_WAY>;
+            if (j->is_column)
+                return j->columns == 1   ? gemv_column<1>
+                       : j->columns == 2 ? gemv_column<2>
+                                         : gemv_column<4>;
         if (j->columns <= 8) return gemv_columns<1>;
         return gemv_columns<2>;
     } else {

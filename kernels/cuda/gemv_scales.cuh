@@ -32,7 +32,7 @@ constexpr int size_of_scale(kerf_scale_kind k)
 }
 constexpr int SCALE_SIZE = size_of_scale(KF_ROW.scale);
 
-/* A slice of a row: what a warp has of it where x has several columns. */
+/* A slice of a row: what a warp has of it where x has many columns. */
 constexpr int SLICE_CODES = BITS == 16 ? 128 : 256;
 constexpr int SLICE_BYTES = SLICE_CODES * BITS / 8;
 constexpr int BLOCKS = SLICE_CODES / 32; /* of 32 elements */
@@ -49,8 +49,7 @@ constexpr bool TILED =
 /* One column of x has a kernel of its own; bfloat16 leaves it no room for both parts of x. */
 constexpr bool HAS_COLUMN = TILED && WAY != WAY_BF16;
 
-/* Scale i of those in w. PLAIN: no E8M0 byte is 0 or 255. */
-template <bool PLAIN>
+/* Scale i of those in w. */
 __device__ __forceinline__ float scale_in(const uint32_t *w, int i, float second, float offset)
 {
     if constexpr (KF_ROW.scale == KERF_SCALE_F32) {
@@ -67,18 +66,11 @@ __device__ __forceinline__ float scale_in(const uint32_t *w, int i, float second
         if constexpr (KF_ROW.scale == KERF_SCALE_MAP8) {
             kf_scale stored = {word >> at & 0xff, 0};
             return kf_dequant_init(KF_ROW, stored, second, offset).scale;
-        } else if constexpr (PLAIN) {
-            return __uint_as_float((at <= 16 ? word << (23 - at) : word >> (at - 23)) &
-                                   0x7f800000u);
-        } else {
-            return kf_e8m0_decode(word >> at & 0xff);
+        } else { /* 2^-127 and NaN have the bit below the exponent */
+            uint32_t e = word >> at & 0xff;
+            return __uint_as_float(e << 23 | (((e + 1) & 0xff) < 2 ? 0x400000u : 0));
         }
     }
-}
-
-__device__ __forceinline__ bool has_zero_byte(uint32_t w)
-{
-    return (w - 0x01010101u) & ~w & 0x80808080u;
 }
 
 /* Scales of a unit that the matrix ends in, ROW bytes of each of its rows, in words; unit: which

@@ -1,4 +1,4 @@
-/* gemv_slices.cuh - how the kernel for several columns of x takes W apart, and how W comes into the
+/* gemv_slices.cuh - how the kernel for many columns of x takes W apart, and how W comes into the
  * ring of each warp: a warp has a slice of the columns of W, SLICE_CODES of them, and goes down the
  * rows, 16 at a time. A unit is 16 rows of a slice and, behind them, their scales, and the word of
  * zero points that they are in.

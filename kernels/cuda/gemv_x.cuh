@@ -64,13 +64,13 @@ __device__ __forceinline__ void put_in_order(uint32_t w[4])
     for (int i = 0; i < 4; i++) w[i] = v[i];
 }
 
-/* Bits of the largest finite magnitude of the first column of x. */
-__device__ void measure_x(const kf_gemv_job &j, uint32_t *largest)
+/* Bits of the largest finite magnitude of a column of x. */
+__device__ void measure_x(const kf_gemv_job &j, uint32_t column, uint32_t *largest)
 {
     uint32_t most = 0;
 #pragma unroll 8
     for (uint32_t k = threadIdx.x; k < j.cols; k += THREADS) {
-        uint32_t u = __float_as_uint(x_at(j, k)) & 0x7fffffffu;
+        uint32_t u = __float_as_uint(x_at(j, column * j.x_stride + k)) & 0x7fffffffu;
         most = max(most, u < 0x7f800000u ? u : 0);
     }
     most = __reduce_max_sync(0xffffffffu, most);

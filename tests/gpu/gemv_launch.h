@@ -123,7 +123,7 @@ static void check_parts(const kerf_format *f)
 {
     static const size_t rows[][KERF_GEMV_PARTS] = {
         {128, 32, 32, 0}, {301, 33, 7, 64}, {1, 1, 0, 0}};
-    for (size_t i = 0; i < 9; i++) {
+    for (size_t i = 0; i < 3 * COUNT(columns_few); i++) {
         mark m = zones_mark();
         unsigned parts = i % 3 == 0 ? 3 : i % 3 == 1 ? 4 : 2;
         together t = {.parts = parts,
@@ -152,20 +152,20 @@ static void check_parts(const kerf_format *f)
 /* silu(gate x) * (up x): what the bounds of both products allow, and a few roundings of its own. */
 static void check_swiglu(const kerf_format *f)
 {
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 2 * COUNT(columns_few); i++) {
         mark m = zones_mark();
         size_t rows[] = {i % 2 ? 257 : 64, i % 2 ? 257 : 64}, wrong = 0;
         together t = {.parts = 2,
                       .s = {.columns = columns_few[i / 2],
                             .y = KERF_F32,
                             .flags = KERF_GEMV_SWIGLU,
-                            .alpha = i == 3 ? 0.7f : 0,
-                            .bias = i == 4,
-                            .residual = i == 5}};
+                            .alpha = i % 4 == 3 ? 0.7f : 0,
+                            .bias = i % 3 == 1,
+                            .residual = i % 3 == 2}};
         together_new(&t, f, rows, i % 2 ? 1056 : 333, types[i % 3]);
         float *y = allocate(COLUMNS * rows[0] * sizeof *y);
         uint8_t *out[] = {(uint8_t *)y}, *narrow = allocate(COLUMNS * rows[0] * 2);
-        double bound = 0, a = i == 3 ? (double)0.7f : 1;
+        double bound = 0, a = i % 4 == 3 ? (double)0.7f : 1;
         describe(&t.p[0], &t.s, "SwiGLU");
         if (run_together(&t, out, &bound)) {
             for (size_t n = 0; n < t.s.columns * rows[0]; n++) {
@@ -258,7 +258,7 @@ static void check_chain(const kerf_format *f, size_t variant)
     static const size_t widths[WIDTHS] = {1024, 352, 2080};
     mark m = zones_mark();
     chain c;
-    setting s = {.columns = columns_few[variant], .y = types[variant]};
+    setting s = {.columns = columns_few[variant], .y = types[variant % 3]};
     kerf_gemv *plans[2][WIDTHS] = {{NULL}};
     size_t work = 0;
     int good = 1;

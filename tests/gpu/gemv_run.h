@@ -289,8 +289,8 @@ static void describe(const problem *p, const setting *s, const char *what)
              kerf_dtype_name(s->y), s->columns, what);
 }
 
-static const unsigned columns_all[] = {1, 2, 3, 5, 8, 9, 16};
-static const unsigned columns_few[] = {1, 5, 16};
+static const unsigned columns_all[] = {1, 2, 3, 4, 5, 8, 9, 16};
+static const unsigned columns_few[] = {1, 2, 3, 5, 16};
 
 /* A solved problem with some numbers of columns, and the types of y. */
 static void check_problem(const problem *p, const unsigned *columns, size_t n, int narrow,

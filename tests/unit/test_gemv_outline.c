@@ -155,7 +155,35 @@ static void blocks_of_a_multiprocessor(void **state)
     }
 }
 
-/* Of several columns a warp keeps 256 inputs each, a block has up to 8 warps, a cluster up to 8
+/* Up to four columns of x are a block's too, as long as they leave clusters behind: with 8 bits up
+ * to 64 KiB of four, with fewer up to 112. Three count as four, and a round is of 16 loads by each
+ * thread. */
+static void few_columns(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        unsigned n, k, columns, per_sm;
+        double inputs, rounds, stages;
+    } rows[] = {
+        {"fp8-e4m3", 4096, 4096, 2, 2, 4096 * 2, 1, 4},
+        {"fp8-e4m3", 4096, 4096, 3, 1, 4096 * 4, 1, 4},     /* units take longer: one block      */
+        {"fp8-e4m3", 8192, 8192, 4, 1, 8192 * 4, 1, 16},    /* no room for two                   */
+        {"fp8-e4m3", 4096, 14336, 4, 2, 7 * 256 * 4, 1, 8}, /* 112 KiB: 33 clusters of 8 blocks  */
+        {"nvfp4", 4096, 14336, 4, 1, 14336 * 4, 2, 7},      /* of 4 bits: 2 tiles of 28 stages   */
+        {"nvfp4", 7168, 16384, 4, 2, 8 * 256 * 4, 1, 14},   /* 128 KiB: 448 tiles, 33 clusters   */
+        {"nvfp4", 7168, 16384, 2, 1, 16384 * 2, 1, 16},     /* 4 tiles of 32 stages              */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kf_gemv_outline o = outline(rows[i].format, rows[i].n, rows[i].k, rows[i].columns);
+        if (o.per_sm != rows[i].per_sm || o.inputs != rows[i].inputs ||
+            o.rounds != rows[i].rounds || o.stages != rows[i].stages)
+            fail_msg("%s %ux%u, %u: %u %g %g %g", rows[i].format, rows[i].n, rows[i].k,
+                     rows[i].columns, o.per_sm, o.inputs, o.rounds, o.stages);
+    }
+}
+
+/* Of more columns a warp keeps 256 inputs each, a block has up to 8 warps, a cluster up to 8
  * blocks; then rows are gone over again. */
 static void slices_of_inputs(void **state)
 {
@@ -166,7 +194,7 @@ static void slices_of_inputs(void **state)
     } rows[] = {
         {4096, 2048, 16, 1, 2, 8 * 256 * 16, 1, 2},  /* 8 slices: a block; 256 tiles for 132   */
         {4096, 4096, 16, 1, 2, 8 * 256 * 16, 1, 4},  /* 16 slices: 66 clusters of 2            */
-        {4096, 4096, 2, 1, 3, 8 * 256 * 2, 1, 4},    /* the same, with sums of half the size   */
+        {4096, 4096, 5, 1, 3, 8 * 256 * 5, 1, 4},    /* the same, with sums of half the size   */
         {4096, 5120, 16, 2, 2, 5 * 256 * 16, 1, 4},  /* 20 slices: 66 clusters of 4, 21 MB     */
         {4096, 16384, 16, 2, 2, 8 * 256 * 16, 1, 8}, /* 64 slices: 33 clusters of 8            */
         {1024, 28672, 16, 2, 2, 7 * 256 * 16, 2, 4}, /* 112 slices: 33 clusters of 8, 2 passes */
@@ -198,9 +226,10 @@ static void what_there_is_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(machines_by_architecture),   cmocka_unit_test(ends_of_rows),
-        cmocka_unit_test(work_of_the_busiest_warp),   cmocka_unit_test(slices_of_inputs),
-        cmocka_unit_test(blocks_of_a_multiprocessor), cmocka_unit_test(what_there_is_not),
+        cmocka_unit_test(machines_by_architecture), cmocka_unit_test(ends_of_rows),
+        cmocka_unit_test(work_of_the_busiest_warp), cmocka_unit_test(few_columns),
+        cmocka_unit_test(slices_of_inputs),         cmocka_unit_test(blocks_of_a_multiprocessor),
+        cmocka_unit_test(what_there_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
