@@ -16,12 +16,6 @@ typedef struct bench_options {
     double started, budget_s, rotated_bytes;
 } bench_options;
 
-/* Results that are not what they must be, and runs that fail. */
-extern uint64_t bench_wrong;
-
-/* Time left of the budget when a share `done` of the work is finished. */
-double bench_deadline(const bench_options *o, double done);
-
 /* plain, and in a chain with programmatic dependent launch */
 enum { PLAIN, CHAIN, WAYS_TO_LAUNCH };
 
@@ -31,6 +25,30 @@ typedef struct timing {
 } timing;
 timing timing_of(const racer *r, double calls); /* us of so many calls; zeros: it did not run */
 
+/* Time left of the budget when a share `done` of the work is finished. */
+double bench_deadline(const bench_options *o, double done);
+
+/* --- results: gemv_results.c ------------------------------------------------------------------ */
+
+/* Who ran. */
+enum { BY_KERF, BY_READ, BY_CUBLAS, BY_CUBLAS_FP8, CONTESTANTS };
+extern const char *const bench_by[CONTESTANTS];
+
+typedef struct extent {
+    uint64_t rows, cols;
+} extent;
+
+/* One product of one shape. */
+typedef struct result_row {
+    const char *by, *format;
+    uint64_t rows, cols;
+    unsigned columns;
+    double bytes, rms;
+    timing t[WAYS_TO_LAUNCH], read[WAYS_TO_LAUNCH];
+    const char *read_way[WAYS_TO_LAUNCH];
+    gpu_state state;
+} result_row;
+
 /* One decoder of one format. */
 typedef struct decoder_result {
     char by[24], format[32], part[16];
@@ -39,8 +57,25 @@ typedef struct decoder_result {
     timing t[WAYS_TO_LAUNCH], read[WAYS_TO_LAUNCH];
 } decoder_result;
 
-/* All linear layers of Llama-3.1-8B for one token. Returns how many results there are. */
-int bench_decoder(const bench_options *o, decoder_result *out, int room);
+enum { MANY_ROWS = 4096, MANY_PARTS = 512 };
+typedef struct bench_results {
+    result_row row[MANY_ROWS];
+    int n_rows;
+    decoder_result decoder[MANY_PARTS];
+    int n_decoders;
+} bench_results;
+
+void write_json(const char *path, const bench_options *o, const char *device, const char *commit,
+                const bench_results *all);
+void print_tables(const bench_options *o, const extent *shapes, int n, const bench_results *all);
+
+/* --- one shape: gemv_shape.c ------------------------------------------------------------------ */
+
+/* Results that are not what they must be, and runs that fail. */
+extern uint64_t bench_wrong;
+
+/* All contestants of a shape take turns until the deadline. */
+void bench_shape(extent size, const bench_options *o, double deadline, bench_results *out);
 
 /* The best way to read n bytes of each copy. */
 int best_read(void *const *copies, int n_copies, size_t n, int chained);
@@ -50,5 +85,10 @@ typedef struct read_context {
     size_t n;
 } read_context;
 const char *call_read(void *ctx, int i, cudaStream_t s);
+
+/* --- a decoder: gemv_decoder.c ---------------------------------------------------------------- */
+
+/* All linear layers of Llama-3.1-8B for one token. Returns how many results there are. */
+int bench_decoder(const bench_options *o, decoder_result *out, int room);
 
 #endif
