@@ -47,8 +47,6 @@ static void divide_tiles(kf_gemv_layout *l, unsigned teams)
  * Each block has all of x; behind the rows are masks of warps, and zeros for the lanes whose
  * columns of the tensor core are empty. */
 
-enum { GAP = 64 }; /* bytes: half a row of banks */
-
 /* Columns of x that the kernel is compiled for. */
 static unsigned few(unsigned columns)
 {
@@ -58,7 +56,7 @@ static unsigned few(unsigned columns)
 /* Bytes of all that a block has of x. */
 static size_t x_bytes(const kf_gemv_layout *l, const kf_gemv_tiling *t)
 {
-    return few(l->columns) * ((size_t)l->stages * t->stage_codes * 2 + GAP);
+    return few(l->columns) * ((size_t)l->stages * t->stage_codes * 2 + KF_GEMV_GAP);
 }
 
 /* Whether these columns are better off where each block has all of x: a third and a fourth take the
@@ -68,7 +66,7 @@ static int are_few(const kf_gemv_layout *l, const kf_gemv_tiling *t)
     enum { MOST = 64 * 1024, MOST_OF_SMALL = 112 * 1024 };
     if (!t->stage_ring || l->columns > KF_GEMV_FEW) return 0;
     return l->columns < 3 ||
-           x_bytes(l, t) <= (t->bits < 8 ? MOST_OF_SMALL : MOST) + KF_GEMV_FEW * GAP;
+           x_bytes(l, t) <= (t->bits < 8 ? MOST_OF_SMALL : MOST) + KF_GEMV_FEW * KF_GEMV_GAP;
 }
 
 static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned blocks)
@@ -81,7 +79,7 @@ static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned
     size_t slots = (size_t)l->most + KF_GEMV_WARPS;
     l->rows_at = (uint32_t)(at += n * slots * KF_GEMV_TILE * sizeof(float));
     at += (size_t)l->most * (KF_GEMV_TILE * 2 + 1) * sizeof(float);
-    at += t->stage_codes * 2 + GAP; /* zeros */
+    at += t->stage_codes * 2 + KF_GEMV_GAP; /* zeros */
     l->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
     return at + t->table_bytes;
 }

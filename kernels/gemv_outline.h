@@ -13,9 +13,12 @@
 extern "C" {
 #endif
 
-/* Warps of a block, rows of a tile; columns of x that the kernel for few of them takes, and units
- * that a warp has on their way there. */
-enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16, KF_GEMV_FEW = 4, KF_GEMV_AHEAD = 2 };
+/* Warps of a block, rows of a tile. */
+enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 };
+
+/* Of the kernel for few columns of x: how many it takes, units that a warp has on their way, and
+ * bytes between columns, which set them half a row of banks apart. */
+enum { KF_GEMV_FEW = 4, KF_GEMV_AHEAD = 2, KF_GEMV_GAP = 64 };
 
 /* How the kernels for tiles take a format; all zeros where they do not. */
 typedef struct kf_gemv_tiling {

@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     };
     beside now = {}, then = {};
     if (left) fetch_beside(now, j, s, tile, stage, lane);
-    uint32_t nothing = base + j.table_at - (X_STAGE + 64), x_at = base + j.x_at;
+    uint32_t nothing = base + j.table_at - (X_STAGE + KF_GEMV_GAP), x_at = base + j.x_at;
     if (thread < X_STAGE / 16) put_piece(nothing + thread * 16, {0, 0, 0, 0});
     prepare_runs(s, j.stages, thread, b.runs);
     prepare_table((uint32_t *)(shared + j.table_at));

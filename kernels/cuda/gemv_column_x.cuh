@@ -51,11 +51,10 @@ template <int N> constexpr int FEW = N == 4 ? 2 : 4;
 template <int N> constexpr int BATCH = N == 1 ? 8 : 16 / N;
 static_assert(THREADS % (4 * OCTETS) == 0, "a thread's octets are of different stages, and alike");
 
-/* From one column of x to the next: half a row of banks apart, so that the two of a pair meet in
- * none. */
+/* From one column of x to the next, so that the two of a pair meet in no bank. */
 __device__ __forceinline__ uint32_t column_bytes(uint32_t octets)
 {
-    return octets * 16 + 64;
+    return octets * 16 + KF_GEMV_GAP;
 }
 
 /* Puts 8 elements in order, as halves. */
