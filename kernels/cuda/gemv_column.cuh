@@ -51,7 +51,7 @@ struct column_worker {
     uint32_t x_step; /* from stage to stage: none of zeros */
     uint32_t x_pair; /* from a pair of columns to the next, likewise */
     uint32_t lane;
-    const uint32_t *table;
+    uint32_t table; /* the lane's copy */
     uint32_t zero[2];
     float offset;
 };
@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     me.x = keep(live ? x_at + lane % 4 * 16 + second * step : nothing + (lane / 8 + 1) % 4 * 16);
     me.x_step = keep(live ? X_STAGE : 0);
     me.x_pair = N > 2 ? keep(live ? 2 * step : 0) : 0;
-    me.table = (const uint32_t *)(shared + j.table_at) + lane;
+    me.table = keep(base + j.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
     uint32_t x = keep(me.x + stage * me.x_step);

@@ -57,18 +57,6 @@ __device__ __forceinline__ uint32_t column_bytes(uint32_t octets)
     return octets * 16 + KF_GEMV_GAP;
 }
 
-/* Puts 8 elements in order, as halves. */
-template <bool HALF>
-__device__ __forceinline__ void put_octet(const kf_gemv_job &j, uint32_t to, uint4 v, float factor)
-{
-    uint32_t w[4] = {v.x, v.y, v.z, v.w};
-    if (!HALF)
-#pragma unroll
-        for (int e = 0; e < 4; e++) w[e] = half_pair(j, w[e], factor);
-    put_in_order(w);
-    put_piece(to, {w[0], w[1], w[2], w[3]});
-}
-
 __device__ __forceinline__ uint32_t larger_of(uint32_t most, uint4 v)
 {
     return larger_bf16(larger_bf16(larger_bf16(larger_bf16(most, v.x), v.y), v.z), v.w);
@@ -118,6 +106,7 @@ template <int N> struct x_part {
             if (has(j, c, u)) v[c][u] = __ldcg(source(j, c, u));
         }
     }
+    /* In order, as halves. */
     template <bool HALF, int M>
     __device__ __forceinline__ void put(const kf_gemv_job &j, const uint32_t *largest,
                                         const uint4 (&v)[N][M]) const
@@ -126,10 +115,16 @@ template <int N> struct x_part {
         for (int c = 0; c < N; c++) {
             float factor = HALF ? 1 : kf_exp2(x_shift(largest[c]));
 #pragma unroll
-            for (int u = 0; u < M; u++)
+            for (int u = 0; u < M; u++) {
+                uint32_t w[4] = {v[c][u].x, v[c][u].y, v[c][u].z, v[c][u].w};
+                if (!HALF)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) w[e] = half_pair(j, w[e], factor);
+                put_in_order(w);
                 if (place + u * THREADS < octets)
-                    put_octet<HALF>(j, to + c * column_bytes(octets) + u * (THREADS * 16), v[c][u],
-                                    factor);
+                    put_piece(to + c * column_bytes(octets) + u * (THREADS * 16),
+                              {w[0], w[1], w[2], w[3]});
+            }
         }
     }
 };
@@ -216,16 +211,17 @@ template <int N, typename More>
 __device__ __forceinline__ void stage_column(const kf_gemv_job &j, const x_part<N> &p,
                                              uint32_t *largest, More more)
 {
-    if (!j.x_wide || j.x_type == KERF_F32 || j.cols % 8 != 0) {
-        more();
-        stage_slowly(j, p, largest);
-    } else if (p.octets <= FEW<N> * THREADS) {
+    bool wide = j.x_wide && j.x_type != KERF_F32 && j.cols % 8 == 0;
+    if (wide && p.octets <= FEW<N> * THREADS) {
         stage_batch<FEW<N>>(j, p, largest, more);
-    } else if (N == 1 && p.octets <= BATCH<N> * THREADS) {
+    } else if (N == 1 && wide && p.octets <= BATCH<N> * THREADS) {
         stage_batch<BATCH<N>>(j, p, largest, more);
-    } else {
+    } else if (wide) {
         stage_batches(j, p, largest);
         more();
+    } else {
+        more();
+        stage_slowly(j, p, largest);
     }
 }
 

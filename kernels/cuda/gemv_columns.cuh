@@ -41,8 +41,8 @@ namespace
 
 struct slice_worker {
     uint32_t lane;
-    uint32_t place; /* of the lane's row of a matrix in a unit, pieces twisted by its row */
-    const uint32_t *table;
+    uint32_t place;   /* of the lane's row of a matrix in a unit, pieces twisted by its row */
+    uint32_t table;   /* the lane's copy */
     uint32_t zero[2]; /* minus_1024() of rows g, g + 8, where zeros are per row */
     uint32_t zero_at; /* the first bit of the slice's zero points in their word */
 };
@@ -343,7 +343,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     uint32_t row = lane % 8 + lane / 8 % 2 * 8;
     me.lane = lane;
     me.place = row * SLICE_PITCH + ((lane / 16 ^ row) & 7) * 16;
-    me.table = (const uint32_t *)(shared + j.table_at) + lane;
+    me.table = (uint32_t)__cvta_generic_to_shared(shared + j.table_at) + lane * 4;
     static_assert(WARPS * STAGE_X<NB> <= 2 * WARPS * SUMS<NB> * 4, "x goes where sums will be");
     uint8_t *stage = (uint8_t *)sums + warp * STAGE_X<NB>;
     uint32_t x[X_PARTS * NB][BLOCKS][4];

@@ -186,9 +186,19 @@ __device__ __forceinline__ uint32_t spread_sixes(uint32_t v)
     return and_or(t << 4, 0x80008000u, and_or(t << 2, 0x1f801f80u, t & 0x001f001fu));
 }
 
+/* Byte i of w by a table of all 256 pairs in shared memory: 32 copies, so a pair's entries are 128
+ * bytes apart, and a lane's own begins at `table`. By its address: an index into an array of words
+ * is multiplied twice. */
+template <int i> __device__ __forceinline__ uint32_t look_up(uint32_t table, uint32_t w)
+{
+    uint32_t v;
+    asm("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(table + __byte_perm(w, 0, 0x4440 + i) * 128));
+    return v;
+}
+
 /* The codes of a lane -> four registers of two halves. `zero` is minus_1024() of the group's, for
- * integers; `table` this lane's copy of the pairs in shared memory, for code books. */
-__device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, const uint32_t *table,
+ * integers; `table` the address of the lane's copy of the pairs, for code books. */
+__device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, uint32_t table,
                                        uint32_t p[4])
 {
     if constexpr (WAY == WAY_E2M1) {
@@ -211,11 +221,10 @@ __device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, const u
         p[2] = add_halves(and_xor(v, low, 0x64006400u | (sign & low)), zero);
         p[3] = fma_halves(and_xor(v, high, 0x64006400u | (sign & high)), 0x2c002c00u, zero_high);
     } else if constexpr (WAY == WAY_CODEBOOK) {
-        /* 32 copies: a pair's entries are 128 bytes apart, a lane's own begins at `table`. */
-        p[0] = table[__byte_perm(w[0], 0, 0x4440) * 32];
-        p[1] = table[__byte_perm(w[0], 0, 0x4441) * 32];
-        p[2] = table[__byte_perm(w[0], 0, 0x4442) * 32];
-        p[3] = table[__byte_perm(w[0], 0, 0x4443) * 32];
+        p[0] = look_up<0>(table, w[0]);
+        p[1] = look_up<1>(table, w[0]);
+        p[2] = look_up<2>(table, w[0]);
+        p[3] = look_up<3>(table, w[0]);
     } else if constexpr (WAY == WAY_E4M3) {
         p[0] = halves_of_e4m3(w[0]);
         p[1] = upper_halves_of_e4m3(w[0]);
