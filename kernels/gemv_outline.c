@@ -5,7 +5,7 @@
  *   ring     each warp's units of codes and scales
  *   x        all of it, as halves: each column, then half a row of banks
  *   slots    (tiles + warps) x columns x 16 sums
- *   rows     tiles x 16 factors and zero points, and which warps had each tile; a stage of zeros
+ *   rows     tiles x 16 factors and zero points, and which warps had each tile
  *   table    pairs of a code book
  *
  * and of the one for more:
@@ -44,8 +44,7 @@ static void divide_tiles(kf_gemv_layout *l, unsigned teams)
 }
 
 /* --- one column, or a few ------------------------------------------------------------------------
- * Each block has all of x; behind the rows are masks of warps, and zeros for the lanes whose
- * columns of the tensor core are empty. */
+ * Each block has all of x; behind the rows are masks of warps. */
 
 /* Columns of x that the kernel is compiled for. */
 static unsigned few(unsigned columns)
@@ -79,7 +78,6 @@ static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned
     size_t slots = (size_t)l->most + KF_GEMV_WARPS;
     l->rows_at = (uint32_t)(at += n * slots * KF_GEMV_TILE * sizeof(float));
     at += (size_t)l->most * (KF_GEMV_TILE * 2 + 1) * sizeof(float);
-    at += t->stage_codes * 2 + KF_GEMV_GAP; /* zeros */
     l->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
     return at + t->table_bytes;
 }
@@ -130,8 +128,9 @@ static unsigned apart_bytes(const kf_gemv_layout *l, const kf_gemv_machine *m)
     return l->overlap && l->per_sm == 1 && l->shared_bytes + 3 * OWN <= half ? half - OWN / 2 : 0;
 }
 
-/* Where the busiest warp has two rings full to do, half of a ring is left until x is asked for, and
- * where x is there from the start, all of it. 1: done; 0: x does not fit; -1: `count` failed. */
+/* Half of a ring is left until x is asked for where the busiest warp has two rings full to do, or
+ * where no block of the next launch has room beside one of this, so that x is there by then. Where
+ * x is there from the start, all of it. 1: done; 0: x does not fit; -1: `count` failed. */
 static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                           uint64_t weight_bytes, kf_gemv_count count, void *ctx)
 {
@@ -140,10 +139,10 @@ static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_g
     int are_two = l->tiles / l->pair > m->multiprocessors && try_column(l, t, m, 2) &&
                   are_two_better(l, t, weight_bytes);
     if (!are_two && !try_column(l, t, m, 1)) return 0;
-    int is_long = busiest_units(l) >= 2 * KF_GEMV_AHEAD;
-    l->early = are_two || is_long ? KF_GEMV_AHEAD / 2 : KF_GEMV_AHEAD;
-    if (!l->overlap) l->early = 0;
     l->apart_bytes = apart_bytes(l, m);
+    int is_short = busiest_units(l) < 2 * KF_GEMV_AHEAD && l->apart_bytes;
+    l->early = is_short ? KF_GEMV_AHEAD : KF_GEMV_AHEAD / 2;
+    if (!l->overlap) l->early = 0;
     return count(ctx, l) < 0 ? -1 : 1;
 }
 

@@ -23,7 +23,9 @@
  * quarter t of a stage stands alone in column 2 t, so that the sums of a lane's own groups come out
  * in its own registers, and every scale is read, converted and applied once, by that lane. A second
  * column of x has column 2 t + 1, and costs next to nothing; two more have a product of their own,
- * with the same codes. Lanes whose columns are empty read zeros, from an address that stays.
+ * with the same codes. Lanes whose columns are empty read nothing: the registers that x comes into
+ * are always the same, and theirs are zero from the start. Shared memory looks at fewer addresses
+ * then, which is what binds where codes are looked up in it as well.
  *
  * What binds: integer instructions. An E2M1 code costs 1.1 of them, of 4 that a lane may issue
  * while its bits arrive, and half as many pipes; hence large units, whose bookkeeping is a tenth.
@@ -47,9 +49,9 @@ constexpr int X_STAGE = STAGE_CODES * 2; /* bytes of x */
 
 struct column_worker {
     uint32_t place;  /* own_place() */
-    uint32_t x;      /* the lane's part, or zeros */
-    uint32_t x_step; /* from stage to stage: none of zeros */
-    uint32_t x_pair; /* from a pair of columns to the next, likewise */
+    uint32_t live;   /* whether the lane has a part of x */
+    uint32_t x;      /* where it is */
+    uint32_t x_pair; /* from a pair of columns to the next */
     uint32_t lane;
     uint32_t table; /* the lane's copy */
     uint32_t zero[2];
@@ -101,12 +103,15 @@ __device__ __forceinline__ void octet_codes(const uint32_t *w, int o, uint32_t o
 /* N columns of x are that many pairs, the last of which may be half of one. */
 template <int N> constexpr int PAIRS = (N + 1) / 2;
 
+/* Octets of x that a lane has on their way: as many as there are registers for. */
+template <int N> constexpr int X_AHEAD = N < 3 ? 4 : SCALING == SCALING_CODES ? 1 : 2;
+
 /* Adds a unit to the lane's sums of rows g and g + 8: [column][row], or where groups have no scales
- * those of each pair, twice. */
+ * those of each pair, twice. v: what x comes into. */
 template <int N>
-__device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t slot, uint32_t x,
-                                             const beside &b, float sum[N][2],
-                                             float whole[PAIRS<N>][2][4])
+__device__ __forceinline__ void
+consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const beside &b, float sum[N][2],
+             float whole[PAIRS<N>][2][4], uint32_t v[X_AHEAD<N>][PAIRS<N>][4])
 {
     uint32_t at = slot + me.place, t = me.lane % 4, g = me.lane / 4;
     constexpr bool LOOKED_UP = KF_ROW.scale == KERF_SCALE_MAP8; /* in memory: all at once */
@@ -131,9 +136,9 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
 #pragma unroll
         for (int k = 0; k < 2 * AT_ONCE; k++) {
             uint32_t from = TWISTED ? at ^ s * 16 : at + k / 2 * 16;
-            uint4 v = shared_piece(from + k % 2 * (8 * ROW_STAGE));
+            uint4 piece = shared_piece(from + k % 2 * (8 * ROW_STAGE));
             uint32_t *into = codes[k % 2] + k / 2 * 4;
-            into[0] = v.x, into[1] = v.y, into[2] = v.z, into[3] = v.w;
+            into[0] = piece.x, into[1] = piece.y, into[2] = piece.z, into[3] = piece.w;
         }
 #pragma unroll
         for (int k = 0; k < TURN_OCTETS; k++) {
@@ -145,10 +150,11 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
             decode(a, own_zero(me, b, 1, group), me.table, q);
 #pragma unroll
             for (int i = 0; i < PAIRS<N>; i++) {
-                uint4 v = shared_piece(x + i * me.x_pair + o * 64);
+                uint32_t *w = v[o % X_AHEAD<N>][i];
+                live_piece(w, x + i * me.x_pair + o * 64, me.live);
                 if (HAS_GROUPS && o % OWN_OCTETS == 0) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
-                multiply(HAS_GROUPS ? c[i] : whole[i][0], p[0], q[0], p[1], q[1], v.x, v.y);
-                multiply(HAS_GROUPS ? c[i] : whole[i][1], p[2], q[2], p[3], q[3], v.z, v.w);
+                multiply(HAS_GROUPS ? c[i] : whole[i][0], p[0], q[0], p[1], q[1], w[0], w[1]);
+                multiply(HAS_GROUPS ? c[i] : whole[i][1], p[2], q[2], p[3], q[3], w[2], w[3]);
             }
             if (HAS_GROUPS && (o + 1) % OWN_OCTETS == 0) {
                 float f[2];
@@ -249,8 +255,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     };
     beside now = {}, then = {};
     if (left) fetch_beside(now, j, s, tile, stage, lane);
-    uint32_t nothing = base + j.table_at - (X_STAGE + KF_GEMV_GAP), x_at = base + j.x_at;
-    if (thread < X_STAGE / 16) put_piece(nothing + thread * 16, {0, 0, 0, 0});
+    uint32_t x_at = base + j.x_at;
     prepare_runs(s, j.stages, thread, b.runs);
     prepare_table((uint32_t *)(shared + j.table_at));
     prepare_more<N>(j, b);
@@ -261,17 +266,15 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     }
     column_worker me;
     uint32_t second = N > 1 ? lane / 4 % 2 : 0, step = column_bytes(j.stages * (X_STAGE / 16));
-    bool live = lane / 4 == lane % 4 * 2 + second;
     me.lane = lane;
     me.place = keep(own_place(lane));
-    /* Zeros from banks that the live lanes of the same quarter of the warp do not read. */
-    me.x = keep(live ? x_at + lane % 4 * 16 + second * step : nothing + (lane / 8 + 1) % 4 * 16);
-    me.x_step = keep(live ? X_STAGE : 0);
-    me.x_pair = N > 2 ? keep(live ? 2 * step : 0) : 0;
+    me.live = lane / 4 == lane % 4 * 2 + second;
+    me.x = keep(x_at + lane % 4 * 16 + second * step);
+    me.x_pair = 2 * step;
     me.table = keep(base + j.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
-    uint32_t x = keep(me.x + stage * me.x_step);
+    uint32_t x = keep(me.x + stage * X_STAGE), octets[X_AHEAD<N>][PAIRS<N>][4] = {};
     x_part<N> part;
     part.aim(j, keep(x_at), thread);
     touch_constants(j);
@@ -301,10 +304,10 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         fresh = stage + 1 == j.stages;
         if (left > 1) fetch_beside(then, j, s, tile + fresh, fresh ? 0 : stage + 1, lane);
         wait_unit();
-        consume_unit<N>(me, ring + slot, x, now, sum, whole);
+        consume_unit<N>(me, ring + slot, x, now, sum, whole, octets);
         now = then;
         stage++;
-        x += me.x_step;
+        x += X_STAGE;
         if (fresh || left == 1) {
             leave_run<N>(b.slots + (tile + warp) * SLOT_BYTES<N>, lane, sum, whole);
             tile++;

@@ -169,8 +169,39 @@ __device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t u
 /* --- sums ---------------------------------------------------------------------------------------
  */
 
-template <int NB> constexpr uint32_t SUMS = TILE * 8 * NB;       /* of a tile */
-template <int NB> constexpr uint32_t SLOT = (TILE + 1) * 8 * NB; /* [column][row], apart in banks */
+/* Bytes of a warp's sums of a tile, lane by lane; and of what they become: [column][row], columns
+ * apart in banks. All are found by 32-bit addresses: registers are short. */
+constexpr uint32_t COLUMN_BYTES = (TILE + 1) * 4;
+template <int NB> constexpr uint32_t SUMS = TILE * 8 * 4 * NB;
+template <int NB> constexpr uint32_t SLOT = COLUMN_BYTES * 8 * NB;
+
+/* A lane's sums: rows g and g + 8, two columns of each. */
+__device__ __forceinline__ void put_sums(uint32_t at, float4 v)
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(v.x), "f"(v.y), "f"(v.z),
+                 "f"(v.w)
+                 : "memory");
+}
+__device__ __forceinline__ float4 load_sums(uint32_t at)
+{
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+__device__ __forceinline__ void add(float4 &to, float4 v)
+{
+    to.x += v.x, to.y += v.y, to.z += v.z, to.w += v.w;
+}
+
+/* An address that is found once: behind a shuffle the compiler does not find it anew wherever it is
+ * used, by special registers that take longer than a look at shared memory. */
+__device__ __forceinline__ uint32_t found_once(uint32_t v)
+{
+    return __shfl_sync(0xffffffffu, v, 0);
+}
 
 #if __CUDA_ARCH__ >= 900
 #define KF_WAIT "try_wait" /* sleeps for a while */
@@ -216,42 +247,54 @@ __device__ __forceinline__ tile_home home_of(const kf_gemv_job &j, uint32_t tile
     return {unit & (j.cluster - 1), (unit >> bits << pair) + (tile & pair)};
 }
 
+/* Where sums are in shared memory. */
+struct sum_places {
+    uint32_t warps; /* what warps left of the last two steps */
+    uint32_t own;   /* of tiles whose passes are not yet through */
+    uint32_t slots; /* of the tiles that end in this block, from each block of the cluster */
+};
+
 /* Sums of all warps for a tile and a pass, to where they are finished: by NB of the warps, `n` of
- * them, in turns from tile to tile. */
+ * them, in turns from tile to tile. `left`: where the first of them has its own. */
 template <int NB>
-__device__ __forceinline__ void collect(const kf_gemv_job &j, const float *sums, float *own,
-                                        float *slots, uint32_t rank, uint32_t tile, uint32_t pass,
-                                        uint32_t n, uint32_t lane)
+__device__ __forceinline__ void collect(const kf_gemv_job &j, const sum_places &at, uint32_t left,
+                                        uint32_t rank, uint32_t tile, uint32_t pass, uint32_t n,
+                                        uint32_t lane)
 {
-    float4 part[WARPS], v = {0, 0, 0, 0};
+    uint32_t mine = (n * 32 + lane) * 16;
+    constexpr uint32_t AT_ONCE = WARPS / 2; /* all would leave x too few registers */
+    float4 part[AT_ONCE], v = {0, 0, 0, 0};
 #pragma unroll
-    for (uint32_t w = 0; w < WARPS; w++)
-        part[w] = ((const float4 *)(sums + w * SUMS<NB>))[n * 32 + lane];
+    for (uint32_t first = 0; first < WARPS; first += AT_ONCE) {
 #pragma unroll
-    for (uint32_t w = 0; w < WARPS; w++)
-        v.x += part[w].x, v.y += part[w].y, v.z += part[w].z, v.w += part[w].w;
+        for (uint32_t w = 0; w < AT_ONCE; w++)
+            part[w] = load_sums(left + mine + (first + w) * SUMS<NB>);
+#pragma unroll
+        for (uint32_t w = 0; w < AT_ONCE; w++) add(v, part[w]);
+    }
     if (j.passes > 1) {
-        float4 *kept = (float4 *)(own + tile * SUMS<NB>)+n * 32 + lane;
-        if (pass) v.x += kept->x, v.y += kept->y, v.z += kept->z, v.w += kept->w;
+        uint32_t kept = at.own + tile * SUMS<NB> + mine;
+        if (pass) add(v, load_sums(kept));
         if (pass + 1 < j.passes) {
-            *kept = v;
+            put_sums(kept, v);
             return;
         }
     }
     tile_home home = home_of(j, tile);
-    float *to = slots + (home.slot * j.cluster + rank) * SLOT<NB> +
-                (n * 8 + lane % 4 * 2) * (TILE + 1) + lane / 4;
+    uint32_t to = at.slots + (home.slot * j.cluster + rank) * SLOT<NB> +
+                  (n * 8 + lane % 4 * 2) * COLUMN_BYTES + lane / 4 * 4;
     if (j.cluster > 1) to = in_block(to, home.rank);
-    to[0] = v.x, to[TILE + 1] = v.y, to[8] = v.z, to[TILE + 9] = v.w;
+    put_there(to, v.x), put_there(to + COLUMN_BYTES, v.y);
+    put_there(to + 32, v.z), put_there(to + COLUMN_BYTES + 32, v.w);
 }
 
 /* The sums of all blocks of the cluster. */
-template <int NB>
-__device__ __forceinline__ float sum_blocks(const kf_gemv_job &j, const float *slot)
+template <int NB> __device__ __forceinline__ float sum_blocks(const kf_gemv_job &j, uint32_t slot)
 {
     float part[8], sum = 0;
 #pragma unroll
-    for (uint32_t k = 0; k < 8; k++) part[k] = k < j.cluster ? slot[k * SLOT<NB>] : 0.0f;
+    for (uint32_t k = 0; k < 8; k++)
+        part[k] = k < j.cluster ? __uint_as_float(shared_word(slot + k * SLOT<NB>)) : 0.0f;
 #pragma unroll
     for (uint32_t k = 0; k < 8; k++) sum += part[k];
     return sum;
@@ -261,7 +304,7 @@ __device__ __forceinline__ float sum_blocks(const kf_gemv_job &j, const float *s
  */
 template <int NB>
 __device__ __forceinline__ void write_tiles(const kf_gemv_job &j, const team_span &s,
-                                            const float *slots, const float *factors, uint32_t rank)
+                                            uint32_t slots, const float *factors, uint32_t rank)
 {
     constexpr uint32_t GROUPS_OF_COLUMNS = 4;
     uint32_t pair = j.swiglu ? 2 : 1, bits = __popc(j.cluster - 1), units = s.tiles / pair;
@@ -275,14 +318,14 @@ __device__ __forceinline__ void write_tiles(const kf_gemv_job &j, const team_spa
         if (p.row + r >= m.rows) continue;
         float factor = factors[tile * TILE + r], upper = 0;
         if (j.swiglu) upper = factors[(tile + 1) * TILE + r];
-        const float *slot = slots + at * pair * j.cluster * SLOT<NB> + r;
+        uint32_t slot = slots + at * pair * j.cluster * SLOT<NB> + r * 4;
 #pragma unroll
         for (uint32_t n = 0; n < NB; n++) {
             uint32_t c = first + n * 2 * GROUPS_OF_COLUMNS;
             if (c >= j.columns) break;
-            float v = sum_blocks<NB>(j, slot + c * (TILE + 1)) * factor, up = 0;
+            float v = sum_blocks<NB>(j, slot + c * COLUMN_BYTES) * factor, up = 0;
             if (j.swiglu)
-                up = sum_blocks<NB>(j, slot + j.cluster * SLOT<NB> + c * (TILE + 1)) * upper;
+                up = sum_blocks<NB>(j, slot + j.cluster * SLOT<NB> + c * COLUMN_BYTES) * upper;
             finish(j, m, p.row + r, c, v, up);
         }
     }
@@ -307,14 +350,15 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     begin_next();
     for (uint32_t i = threadIdx.x; i < sizeof parts / 4; i += THREADS)
         ((uint32_t *)parts)[i] = ((const uint32_t *)j.part)[i];
-    tile_gate gate = {(uint32_t)__cvta_generic_to_shared(&gate_word)};
+    tile_gate gate = {found_once((uint32_t)__cvta_generic_to_shared(&gate_word))};
     if (threadIdx.x == 0) gate.init(THREADS);
     uint32_t team = blockIdx.x >> __popc(j.cluster - 1), rank = blockIdx.x & (j.cluster - 1);
     team_span s = span_of(j, team, parts);
-    float *sums = (float *)(shared + j.sums_at), *slots = (float *)(shared + j.slots_at);
-    float *own = (float *)(shared + j.own_at), *factors = (float *)(shared + j.rows_at);
-    uint32_t *zeros = (uint32_t *)(factors + j.most * TILE);
-    uint32_t ring = (uint32_t)__cvta_generic_to_shared(shared) + warp * (SLICE_DEPTH * SLICE_UNIT);
+    uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
+    sum_places sums = {base + j.sums_at, base + j.own_at, base + j.slots_at};
+    float *factors = (float *)(shared + j.rows_at);
+    uint32_t zeros = base + j.rows_at + j.most * (TILE * 4);
+    uint32_t ring = base + warp * (SLICE_DEPTH * SLICE_UNIT);
     if (!j.constant_weights) wait_previous();
     __syncthreads();
     if (j.cluster > 1) arrive_at_cluster<false>();
@@ -335,7 +379,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     fill_ring(0, early);
     aside now = {}, then = {};
     fetch_aside(now, j, s, 0, slice, lane);
-    prepare_rows(j, s, factors, zeros);
+    prepare_rows(j, s, factors, (uint32_t *)(factors + j.most * TILE));
     prepare_table((uint32_t *)(shared + j.table_at));
     if (j.constant_weights) wait_previous();
 
@@ -343,12 +387,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     uint32_t row = lane % 8 + lane / 8 % 2 * 8;
     me.lane = lane;
     me.place = row * SLICE_PITCH + ((lane / 16 ^ row) & 7) * 16;
-    me.table = (uint32_t)__cvta_generic_to_shared(shared + j.table_at) + lane * 4;
-    static_assert(WARPS * STAGE_X<NB> <= 2 * WARPS * SUMS<NB> * 4, "x goes where sums will be");
-    uint8_t *stage = (uint8_t *)sums + warp * STAGE_X<NB>;
+    me.table = base + j.table_at + lane * 4;
+    static_assert(WARPS * STAGE_X<NB> <= 2 * WARPS * SUMS<NB>, "x goes where sums will be");
+    uint8_t *stage = shared + j.sums_at + warp * STAGE_X<NB>;
     uint32_t x[X_PARTS * NB][BLOCKS][4];
-    float back[NB][2];
-    load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, back, [&] {
+    uint32_t back = load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, [&] {
         if constexpr (HAS_LATE<NB>) fill_ring(early, SLICE_DEPTH);
     });
     __syncthreads();
@@ -359,7 +402,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
         gate.wait(at & 1);
         uint32_t n = warp - at % (WARPS / NB) * NB;
         if (n < NB)
-            collect<NB>(j, sums + (at & 1) * WARPS * SUMS<NB>, own, slots, rank, tile, pass, n,
+            collect<NB>(j, sums, sums.warps + (at & 1) * (WARPS * SUMS<NB>), rank, tile, pass, n,
                         lane);
     };
     uint32_t slot = 0, done = 0; /* steps: tiles of all passes */
@@ -368,7 +411,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
         if (pass) {
             __syncthreads();
             slice += j.cluster * j.warps;
-            load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, back, [] {});
+            back = load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, [] {});
             fetch_aside(now, j, s, 0, slice, lane);
             __syncthreads();
         }
@@ -379,8 +422,8 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
             float sum[NB][4] = {};
             if (mine) {
                 if (WAY == WAY_NIBBLE || WAY == WAY_BYTE) {
-                    me.zero[0] = zeros[tile * TILE + lane / 4];
-                    me.zero[1] = zeros[tile * TILE + lane / 4 + 8];
+                    me.zero[0] = shared_word(zeros + tile * (TILE * 4) + lane / 4 * 4);
+                    me.zero[1] = shared_word(zeros + tile * (TILE * 4) + lane / 4 * 4 + 32);
                 }
                 fetch_aside(then, j, s, tile + 1, slice, lane);
                 wait_slice();
@@ -392,13 +435,13 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
                 slot = slot == (SLICE_DEPTH - 1) * SLICE_UNIT ? 0 : slot + SLICE_UNIT;
             }
             if (tile) gather(done - 1, tile - 1, pass);
-            float4 *left = (float4 *)(sums + ((done & 1) * WARPS + warp) * SUMS<NB>)+lane;
+            uint32_t left = sums.warps + ((done & 1) * WARPS + warp) * SUMS<NB> + lane * 16;
 #pragma unroll
             for (int n = 0; n < NB; n++) {
                 if (j.x_type != KERF_F16)
 #pragma unroll
-                    for (int i = 0; i < 4; i++) sum[n][i] *= back[n][i % 2];
-                left[n * 32] = {sum[n][0], sum[n][1], sum[n][2], sum[n][3]};
+                    for (int i = 0; i < 4; i++) sum[n][i] *= factor_in(back, 2 * n + i % 2);
+                put_sums(left + n * 512, {sum[n][0], sum[n][1], sum[n][2], sum[n][3]});
             }
             gate.arrive();
         }
@@ -410,7 +453,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     } else {
         __syncthreads();
     }
-    write_tiles<NB>(j, s, slots, factors, rank);
+    write_tiles<NB>(j, s, sums.slots, factors, rank);
 }
 
 } // namespace

@@ -244,12 +244,13 @@ __device__ __forceinline__ void load_others(const kf_gemv_job &j, uint32_t k, ui
     }
 }
 
-/* The slice of x that begins with element k; `back`: what makes up for the powers of two that the
- * lane's sums, of columns 2 t and 2 t + 1, were multiplied by. `more` is done while x comes. */
+/* The slice of x that begins with element k. What comes back makes up for the powers of two that
+ * the lane's sums, of columns 2 t and 2 t + 1 of each eight, were multiplied by: an exponent in
+ * each byte. `more` is done while x comes. */
 template <int NB, typename More>
-__device__ __forceinline__ void load_slice_of_x(const kf_gemv_job &j, uint32_t k, uint32_t lane,
-                                                uint8_t *stage, uint32_t x[X_PARTS * NB][BLOCKS][4],
-                                                float back[NB][2], More more)
+__device__ __forceinline__ uint32_t load_slice_of_x(const kf_gemv_job &j, uint32_t k, uint32_t lane,
+                                                    uint8_t *stage,
+                                                    uint32_t x[X_PARTS * NB][BLOCKS][4], More more)
 {
     int shift[NB] = {};
 #pragma unroll
@@ -262,11 +263,19 @@ __device__ __forceinline__ void load_slice_of_x(const kf_gemv_job &j, uint32_t k
         more();
         load_others<NB>(j, k, lane, x, shift);
     }
+    uint32_t back = 0;
 #pragma unroll
-    for (int n = 0; n < NB; n++)
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            back[n][i] = kf_exp2(-__shfl_sync(0xffffffffu, shift[n], (lane % 4 * 2 + i) * 4));
+    for (int i = 0; i < 2 * NB; i++) {
+        int of_column = __shfl_sync(0xffffffffu, shift[i / 2], (lane % 4 * 2 + i % 2) * 4);
+        back |= (uint32_t)(127 - of_column) << 8 * i;
+    }
+    return back;
+}
+
+/* The factor in byte i. */
+__device__ __forceinline__ float factor_in(uint32_t back, int i)
+{
+    return __uint_as_float((back >> 8 * i & 0xff) << 23);
 }
 
 } // namespace

@@ -40,6 +40,14 @@ __device__ __forceinline__ uint4 shared_piece(uint32_t at)
     return v;
 }
 
+/* A piece, for live lanes; the others keep what they have. */
+__device__ __forceinline__ void live_piece(uint32_t v[4], uint32_t at, uint32_t live)
+{
+    asm volatile("{.reg .pred p; setp.ne.u32 p, %5, 0; @p ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];}"
+                 : "+r"(v[0]), "+r"(v[1]), "+r"(v[2]), "+r"(v[3])
+                 : "r"(at), "r"(live));
+}
+
 __device__ __forceinline__ void put_word(uint32_t at, uint32_t v)
 {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(v) : "memory");

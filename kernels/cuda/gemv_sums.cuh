@@ -64,16 +64,26 @@ __device__ __forceinline__ void finish(const kf_gemv_job &j, const kf_gemv_matri
     store_y(j, m.y, at, v);
 }
 
-/* The place of `p` in the shared memory of another block of the cluster. */
-__device__ __forceinline__ float *in_block(float *p, uint32_t rank)
+/* The address of what is at `at` here in the shared memory of another block of the cluster, and a
+ * store there, or here. */
+__device__ __forceinline__ uint32_t in_block(uint32_t at, uint32_t rank)
 {
 #if __CUDA_ARCH__ >= 900
-    float *there;
-    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(rank));
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
     return there;
 #else
     (void)rank;
-    return p;
+    return at;
+#endif
+}
+
+__device__ __forceinline__ void put_there(uint32_t at, float v)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
+#else
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
 #endif
 }
 
