@@ -111,6 +111,28 @@ static int count_blocks(void *ctx, const kf_gemv_layout *l)
     return (int)l->blocks;
 }
 
+/* Beside the table of a code book and scales of fp32 no block of the next launch has room, and half
+ * of a ring waits for x however short the run is; beside scales of fp16 one has. */
+static void room_for_the_next_launch(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        unsigned early;
+        int has_room;
+    } rows[] = {{"nf4", 1, 0}, {"nf4-f16", 2, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const kf_gemv_machine m = h200();
+        const kf_gemv_tiling t = kf_gemv_tiling_of(kerf_format_find(rows[i].format));
+        kf_gemv_layout l = {
+            .tiles = 4096 / KF_GEMV_TILE, .columns = 1, .pair = 1, .overlap = 1, .cols = 4096};
+        assert_int_equal(kf_gemv_lay_out(&l, &t, &m, 4096 * 4096 / 2, count_blocks, NULL), 1);
+        assert_int_equal(l.per_sm, 1);
+        assert_int_equal(l.early, rows[i].early);
+        assert_int_equal(l.apart_bytes != 0, rows[i].has_room);
+    }
+}
+
 /* In a chain two blocks share a multiprocessor by what their warps have to do, and some of a ring
  * is left until x is known; where x is there from the start, they do from 70 MB on, and all is. */
 static void blocks_of_a_multiprocessor(void **state)
@@ -226,10 +248,10 @@ static void what_there_is_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(machines_by_architecture), cmocka_unit_test(ends_of_rows),
-        cmocka_unit_test(work_of_the_busiest_warp), cmocka_unit_test(few_columns),
-        cmocka_unit_test(slices_of_inputs),         cmocka_unit_test(blocks_of_a_multiprocessor),
-        cmocka_unit_test(what_there_is_not),
+        cmocka_unit_test(machines_by_architecture),   cmocka_unit_test(ends_of_rows),
+        cmocka_unit_test(work_of_the_busiest_warp),   cmocka_unit_test(few_columns),
+        cmocka_unit_test(slices_of_inputs),           cmocka_unit_test(room_for_the_next_launch),
+        cmocka_unit_test(blocks_of_a_multiprocessor), cmocka_unit_test(what_there_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
