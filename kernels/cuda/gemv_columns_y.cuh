@@ -21,8 +21,8 @@ constexpr uint32_t COLUMN_BYTES = (TILE + 1) * 4;
 template <int NB> constexpr uint32_t SUMS = TILE * 8 * 4 * NB;
 template <int NB> constexpr uint32_t SLOT = COLUMN_BYTES * 8 * NB;
 
-/* A lane's sums: rows g and g + 8, two columns of each. As floats from the start: by way of integers,
- * with put_piece(), the compiler lays out the loop otherwise. */
+/* A lane's sums: rows g and g + 8, two columns of each. As floats from the start: by way of
+ * integers, with put_piece(), the compiler lays out the loop otherwise. */
 __device__ __forceinline__ void put_sums(uint32_t at, float4 v)
 {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(v.x), "f"(v.y), "f"(v.z),
