@@ -6,6 +6,7 @@
  *   x        all of it, as halves: each column, then half a row of banks
  *   slots    (tiles + warps) x columns x 16 sums
  *   rows     tiles x 16 factors and zero points, and which warps had each tile
+ *   mail     tiles x columns x 16 sums of the other block of a pair
  *   table    pairs of a code book
  *
  * and of the one for more:
@@ -44,7 +45,7 @@ static void divide_tiles(kf_gemv_layout *l, unsigned teams)
 }
 
 /* --- one column, or a few ------------------------------------------------------------------------
- * Each block has all of x; behind the rows are masks of warps. */
+ * Each block has all of x, or two share rows and have a half of K each. */
 
 /* Columns of x that the kernel is compiled for. */
 static unsigned few(unsigned columns)
@@ -52,10 +53,57 @@ static unsigned few(unsigned columns)
     return columns > 2 ? 4 : columns;
 }
 
+/* Stages of a row that a block has, at most. */
+static uint32_t block_stages(const kf_gemv_layout *l)
+{
+    return (l->stages + l->cluster - 1) / l->cluster;
+}
+
 /* Bytes of all that a block has of x. */
 static size_t x_bytes(const kf_gemv_layout *l, const kf_gemv_tiling *t)
 {
-    return few(l->columns) * ((size_t)l->stages * t->stage_codes * 2 + KF_GEMV_GAP);
+    return few(l->columns) * ((size_t)block_stages(l) * t->stage_codes * 2 + KF_GEMV_GAP);
+}
+
+/* How much more than its share the busiest of n multiprocessors or pairs has. */
+static double unevenness(uint64_t units, unsigned n)
+{
+    return (double)(kf_div_up(units, n) * n) / (double)units - 1;
+}
+
+static kf_gemv_pairing pairing = KF_GEMV_PAIR_BY_GAIN;
+
+void kf_gemv_set_pairing(kf_gemv_pairing p)
+{
+    pairing = p;
+}
+
+/* Bytes that a pair must take off the busiest multiprocessor, times all of these, to be worth it:
+ * what memory moves while two blocks wait for each other, a microsecond or so. In a chain the
+ * launches beside it hide some of what is uneven. Several columns below 8 bits gain besides, since
+ * each block makes half of x ready; beside a table there is no room for the next launch anyway. */
+static double least_gain(const kf_gemv_layout *l, const kf_gemv_tiling *t)
+{
+    static const double light[] = {0, 8.5e6, 4.3e6, 3.0e6, 3.0e6}; /* by columns */
+    if (!l->overlap) return t->bits < 8 ? 2.7e6 : 6.0e6;
+    return t->bits < 8 && !t->table_bytes ? light[l->columns] : 8.5e6;
+}
+
+/* Whether two blocks share rows. Whole tiles of 16 rows do not come out even: of 448, some
+ * multiprocessors have four and others three, where pairs have seven or six. */
+static int are_pairs_better(const kf_gemv_layout *l, const kf_gemv_tiling *t,
+                            const kf_gemv_machine *m, uint64_t weight_bytes)
+{
+    enum { LEAST_STAGES = 8 };
+    uint64_t units = l->tiles / l->pair;
+    unsigned pairs = m->multiprocessors / 2;
+    if (!m->has_clusters || pairs == 0 || units == 0 || l->columns > KF_GEMV_FEW) return 0;
+    if (pairing != KF_GEMV_PAIR_BY_GAIN) return pairing == KF_GEMV_PAIR_ALWAYS && l->stages > 1;
+    if (l->stages < LEAST_STAGES) return 0;
+    double half = (double)(l->stages + l->stages % 2) / (double)l->stages;
+    double saved = 1 + unevenness(units, m->multiprocessors);
+    saved -= (1 + unevenness(units, pairs)) * half;
+    return (double)weight_bytes * saved >= least_gain(l, t);
 }
 
 /* Whether these columns are better off where each block has all of x: a third and a fourth take the
@@ -71,13 +119,14 @@ static int are_few(const kf_gemv_layout *l, const kf_gemv_tiling *t)
 static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned blocks)
 {
     size_t n = few(l->columns);
-    divide_tiles(l, blocks);
+    divide_tiles(l, blocks / l->cluster);
     size_t at = t->stage_ring;
     l->x_at = (uint32_t)at;
     l->slots_at = (uint32_t)(at += x_bytes(l, t));
     size_t slots = (size_t)l->most + KF_GEMV_WARPS;
     l->rows_at = (uint32_t)(at += n * slots * KF_GEMV_TILE * sizeof(float));
     at += (size_t)l->most * (KF_GEMV_TILE * 2 + 1) * sizeof(float);
+    if (l->cluster > 1) at += n * l->most * KF_GEMV_TILE * sizeof(float);
     l->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
     return at + t->table_bytes;
 }
@@ -87,7 +136,7 @@ static size_t divide_column(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned
 static int try_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                       unsigned per_sm)
 {
-    l->blocks = m->multiprocessors * per_sm;
+    l->blocks = m->multiprocessors / l->cluster * l->cluster * per_sm;
     l->per_sm = per_sm;
     size_t n = divide_column(l, t, l->blocks);
     l->shared_bytes = (unsigned)n;
@@ -96,13 +145,13 @@ static int try_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_
 
 static unsigned busiest_units(const kf_gemv_layout *l)
 {
-    return (unsigned)kf_div_up((uint64_t)l->most * l->stages, KF_GEMV_WARPS);
+    return (unsigned)kf_div_up((uint64_t)l->most * block_stages(l), KF_GEMV_WARPS);
 }
 
 /* Whether every warp has so many rings full of units to do. */
 static int fills_rings(const kf_gemv_layout *l, unsigned rings)
 {
-    return (uint64_t)l->most * l->stages >= (uint64_t)rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
+    return (uint64_t)l->most * block_stages(l) >= (uint64_t)rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
 }
 
 /* Whether two blocks share a multiprocessor, once they are laid out that way. In a chain they do
@@ -135,8 +184,8 @@ static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_g
                           uint64_t weight_bytes, kf_gemv_count count, void *ctx)
 {
     l->is_column = 1;
-    l->cluster = l->passes = 1;
-    int are_two = l->tiles / l->pair > m->multiprocessors && try_column(l, t, m, 2) &&
+    l->passes = 1;
+    int are_two = l->tiles / l->pair > m->multiprocessors / l->cluster && try_column(l, t, m, 2) &&
                   are_two_better(l, t, weight_bytes);
     if (!are_two && !try_column(l, t, m, 1)) return 0;
     l->apart_bytes = apart_bytes(l, m);
@@ -221,6 +270,7 @@ int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_ma
 {
     l->stages = (uint32_t)kf_div_up(l->cols, t->stage_codes);
     l->slices = (uint32_t)kf_div_up(l->cols, t->slice_codes);
+    l->cluster = are_pairs_better(l, t, m, weight_bytes) ? 2 : 1;
     int fits = are_few(l, t) ? lay_out_column(l, t, m, weight_bytes, count, ctx) : 0;
     return fits ? fits : lay_out_columns(l, t, m, weight_bytes, count, ctx);
 }
@@ -359,11 +409,12 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
                : cols % unit || (copy != 0 && row_scales % copy != 0) ? KF_GEMV_END_X
                                                                       : KF_GEMV_END_WHOLE;
     out->per_sm = l.per_sm;
+    out->pairs = l.is_column && l.cluster > 1;
     out->resident = resident_blocks(&l, m);
     out->early = l.early;
     enum { THREADS = 32 * KF_GEMV_WARPS, OCTETS_OF_A_ROUND = 8 };
     if (l.is_column) {
-        unsigned n = few(columns), octets = l.stages * t.stage_codes / 8;
+        unsigned n = few(columns), octets = block_stages(&l) * t.stage_codes / 8;
         unsigned round = THREADS * (n == 4 ? OCTETS_OF_A_ROUND / 2 : OCTETS_OF_A_ROUND);
         out->inputs = (double)octets * 8 * n;
         out->rounds = (double)kf_div_up(octets, round);

@@ -49,13 +49,25 @@ typedef struct kf_gemv_layout {
     uint64_t cols;
     /* what was decided: see kf_gemv_job */
     int is_column; /* the kernel for one column of x, two or four */
-    uint32_t stages, slices, cluster, passes, warps, team_tiles, team_rest, most;
+    uint32_t stages, slices;
+    uint32_t cluster; /* blocks that share rows: of few columns one or two */
+    uint32_t passes, warps, team_tiles, team_rest, most;
     uint32_t early, x_at, sums_at, own_at, slots_at, rows_at, table_at;
     unsigned blocks, shared_bytes;
     unsigned per_sm; /* blocks that a multiprocessor is meant to have */
     /* of that kernel: shared memory that no two blocks share one with; 0: no need, or no room */
     unsigned apart_bytes;
 } kf_gemv_layout;
+
+/* Whether two blocks share rows where x has few columns: where that saves time, or, so that tests
+ * see them on small matrices too, never or wherever a row has two stages. For the whole process;
+ * plans keep what they were made with. */
+typedef enum kf_gemv_pairing {
+    KF_GEMV_PAIR_BY_GAIN,
+    KF_GEMV_PAIR_NEVER,
+    KF_GEMV_PAIR_ALWAYS
+} kf_gemv_pairing;
+void kf_gemv_set_pairing(kf_gemv_pairing p);
 
 /* How many clusters of a layout run at once; -1: cannot be asked. */
 typedef int (*kf_gemv_count)(void *ctx, const kf_gemv_layout *l);
@@ -84,6 +96,7 @@ typedef enum kf_gemv_end {
 typedef struct kf_gemv_outline {
     kf_gemv_end end;
     unsigned per_sm, resident; /* blocks that a multiprocessor is meant to have, and has room for */
+    unsigned pairs;            /* whether two blocks share rows, of few columns                   */
     unsigned early;            /* units of a warp that come before x, of few columns              */
     unsigned units;            /* of the warp that has most, of few columns                       */
     double inputs;             /* of x that a block makes ready, padding counted                  */

@@ -15,6 +15,10 @@
  *   units: shared memory -> codes -> halves -> mma.m16n8k16 with sums in fp32
  *   slots -> y
  *
+ * A PAIR of blocks, a cluster, shares rows where whole tiles would leave some multiprocessors with
+ * much less to do than others: each has half of the stages, and of x, and in the end they send each
+ * other the sums of the rows that the other one writes.
+ *
  * Of the first units, half are left until x is asked for where more will follow: memory would have
  * nothing to do while x comes, and x would wait behind all of them. They all come before x where
  * they are all that there is, and all behind it where x is there from the start.
@@ -212,12 +216,13 @@ __device__ __forceinline__ uint32_t keep(uint32_t v)
     return v;
 }
 
-template <int N>
+template <int N, bool PAIR>
 __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant__ kf_gemv_job j)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t largest[N]; /* of each column of x */
     __shared__ kf_gemv_matrix parts[KERF_GEMV_PARTS];
+    __shared__ uint64_t arrivals; /* of what the other block of a pair sends */
     constexpr uint32_t PART_WORDS = sizeof parts / 4;
     begin_next();
     uint32_t base = keep((uint32_t)__cvta_generic_to_shared(shared)), thread = keep(threadIdx.x);
@@ -225,7 +230,9 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     if (thread < PART_WORDS) ((uint32_t *)parts)[thread] = ((const uint32_t *)j.part)[thread];
     if (thread < N) largest[thread] = 0;
     column_block b;
-    b.span = span_of(j, blockIdx.x, parts);
+    const uint32_t rank = PAIR ? blockIdx.x % 2 : 0;
+    const stage_span stages = stages_of<PAIR>(j, rank);
+    b.span = span_of(j, PAIR ? blockIdx.x / 2 : blockIdx.x, parts);
     b.thread = thread;
     b.unit = j.swiglu ? 2 : 1;
     const team_span &s = b.span;
@@ -235,15 +242,20 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     b.factors = base + j.rows_at;
     b.zeros = b.factors + j.most * (TILE * 4);
     b.runs = b.zeros + j.most * (TILE * 4);
+    const pair_mail mail = {b.items, b.unit, rank, b.runs + j.most * 4,
+                            (uint32_t)__cvta_generic_to_shared(&arrivals)};
     uint32_t ring = base + warp * (ON_THE_WAY * UNIT_BYTES);
     if (!j.constant_weights) wait_previous();
+    if (PAIR && thread == 0) mail.expect();
     __syncthreads();
+    if (PAIR) arrive_at_cluster<false>();
 
-    uint32_t units = s.tiles * j.stages, first = cut(units, warp);
+    uint32_t units = s.tiles * stages.count(), first = cut(units, warp);
     unit_feed feed;
     feed.left = cut(units, warp + 1) - first;
     feed.tile = cut(s.tiles, warp); /* which is first / stages */
-    feed.stage = first - feed.tile * j.stages;
+    feed.stage = first - feed.tile * stages.count() + stages.first;
+    feed.stages = stages;
     uint32_t left = feed.left, tile = feed.tile, stage = feed.stage;
     if (left) feed.aim(j, s, lane);
     auto fill_ring = [&](uint32_t i, uint32_t end) {
@@ -256,7 +268,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     beside now = {}, then = {};
     if (left) fetch_beside(now, j, s, tile, stage, lane);
     uint32_t x_at = base + j.x_at;
-    prepare_runs(s, j.stages, thread, b.runs);
+    prepare_runs(s, stages.count(), thread, b.runs);
     prepare_table((uint32_t *)(shared + j.table_at));
     prepare_more<N>(j, b);
     row_end<N> end = {};
@@ -265,7 +277,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         if (KEEPS_END<N>) end.load_scales(b);
     }
     column_worker me;
-    uint32_t second = N > 1 ? lane / 4 % 2 : 0, step = column_bytes(j.stages * (X_STAGE / 16));
+    uint32_t second = N > 1 ? lane / 4 % 2 : 0, step = column_bytes(j);
     me.lane = lane;
     me.place = keep(own_place(lane));
     me.live = lane / 4 == lane % 4 * 2 + second;
@@ -274,9 +286,10 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     me.table = keep(base + j.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
-    uint32_t x = keep(me.x + stage * X_STAGE), octets[X_AHEAD<N>][PAIRS<N>][4] = {};
+    uint32_t x = keep(me.x + (stage - stages.first) * X_STAGE);
+    uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
     x_part<N> part;
-    part.aim(j, keep(x_at), thread);
+    part.template aim<PAIR>(j, stages, keep(x_at), thread);
     touch_constants(j);
     /* Last, since it stands in the way of x, which the block beside this one waits for now. */
     fill_ring(0, j.early);
@@ -286,6 +299,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     end.settle(j);
     if (KEEPS_END<N>) end.find_factors();
     __syncthreads();
+    if (PAIR) wait_for_cluster(); /* both have begun: their memory may be written */
     float back = KEEPS_END<N> ? back_of(largest[end.column]) : 1;
 
     float sum[N][2] = {}, whole[PAIRS<N>][2][4] = {};
@@ -301,8 +315,9 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
             if constexpr (KF_ROW.zero == KERF_ZERO_F32)
                 me.offset = __ldg((const float *)s.part[s.at(tile).part].plane[KERF_PLANE_ZEROS]);
         }
-        fresh = stage + 1 == j.stages;
-        if (left > 1) fetch_beside(then, j, s, tile + fresh, fresh ? 0 : stage + 1, lane);
+        fresh = stage + 1 == stages.end;
+        if (left > 1)
+            fetch_beside(then, j, s, tile + fresh, fresh ? stages.first : stage + 1, lane);
         wait_unit();
         consume_unit<N>(me, ring + slot, x, now, sum, whole, octets);
         now = then;
@@ -311,7 +326,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         if (fresh || left == 1) {
             leave_run<N>(b.slots + (tile + warp) * SLOT_BYTES<N>, lane, sum, whole);
             tile++;
-            stage = 0;
+            stage = stages.first;
             x = me.x;
         }
         __syncwarp();
@@ -319,7 +334,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         commit_copies();
         slot = slot == (ON_THE_WAY - 1) * UNIT_BYTES ? 0 : slot + UNIT_BYTES;
     }
-    write_rows<N>(j, b, end, back, largest);
+    write_rows<N, PAIR>(j, b, mail, end, back, largest);
 }
 
 } // namespace

@@ -52,9 +52,9 @@ template <int N> constexpr int BATCH = N == 1 ? 8 : 16 / N;
 static_assert(THREADS % (4 * OCTETS) == 0, "a thread's octets are of different stages, and alike");
 
 /* From one column of x to the next, so that the two of a pair meet in no bank. */
-__device__ __forceinline__ uint32_t column_bytes(uint32_t octets)
+__device__ __forceinline__ uint32_t column_bytes(const kf_gemv_job &j)
 {
-    return octets * 16 + KF_GEMV_GAP;
+    return j.block_stages * (STAGE_CODES * 2) + KF_GEMV_GAP;
 }
 
 __device__ __forceinline__ uint32_t larger_of(uint32_t most, uint4 v)
@@ -65,22 +65,26 @@ __device__ __forceinline__ uint32_t larger_of(uint32_t most, uint4 v)
 /* A thread's part of N columns of x: octets in places THREADS apart, from its own on. */
 template <int N> struct x_part {
     uint32_t place, element; /* of the first octet */
+    uint32_t end;            /* of the block's part of a column */
     uint32_t to;             /* address in shared memory */
     uint32_t octets;         /* of a column */
     const uint8_t *from;
 
-    __device__ __forceinline__ void aim(const kf_gemv_job &j, uint32_t x, uint32_t thread)
+    template <bool PAIR>
+    __device__ __forceinline__ void aim(const kf_gemv_job &j, stage_span stages, uint32_t x,
+                                        uint32_t thread)
     {
         place = thread;
-        element = octet_at(thread);
+        element = stages.first * STAGE_CODES + octet_at(thread);
+        end = PAIR ? min(j.cols, stages.end * STAGE_CODES) : j.cols;
         to = x + thread * 16;
-        octets = j.stages * (STAGE_CODES / 8);
+        octets = stages.count() * (STAGE_CODES / 8);
         from = j.x + (uint64_t)element * 2;
     }
     /* Whether x has octet u of column c: of four columns the last may be missing. */
     __device__ __forceinline__ bool has(const kf_gemv_job &j, uint32_t c, uint32_t u) const
     {
-        return element + u * (THREADS * 8) < j.cols && (c + 1 < N || N < 4 || j.columns == N);
+        return element + u * (THREADS * 8) < end && (c + 1 < N || N < 4 || j.columns == N);
     }
     __device__ __forceinline__ const uint4 *source(const kf_gemv_job &j, uint32_t c,
                                                    uint32_t u) const
@@ -122,7 +126,7 @@ template <int N> struct x_part {
                     for (int e = 0; e < 4; e++) w[e] = half_pair(j, w[e], factor);
                 put_in_order(w);
                 if (place + u * THREADS < octets)
-                    put_piece(to + c * column_bytes(octets) + u * (THREADS * 16),
+                    put_piece(to + c * column_bytes(j) + u * (THREADS * 16),
                               {w[0], w[1], w[2], w[3]});
             }
         }
@@ -156,11 +160,12 @@ __device__ __noinline__ void stage_slowly(const kf_gemv_job &j, x_part<N> p, uin
         __syncthreads();
     }
 #pragma unroll 1
-    for (uint32_t c = 0, to = p.to; c < N; c++, to += column_bytes(p.octets)) {
+    for (uint32_t c = 0, to = p.to; c < N; c++, to += column_bytes(j)) {
         float factor = kf_exp2(x_shift(largest[c]));
 #pragma unroll 1
         for (uint32_t i = p.place; i < p.octets; i += THREADS)
-            put_piece(to + (i - p.place) * 16, octet_slowly(j, c, octet_at(i), factor));
+            put_piece(to + (i - p.place) * 16,
+                      octet_slowly(j, c, p.element - octet_at(p.place) + octet_at(i), factor));
     }
 }
 

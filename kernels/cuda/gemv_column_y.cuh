@@ -157,33 +157,125 @@ __device__ __forceinline__ float back_of(uint32_t largest)
     return kf_exp2(-x_shift(largest));
 }
 
-/* y of the block's rows; e, back: of the thread's first. largest: of each column of x. */
-template <int N>
+/* What two blocks that share rows, a half of K each, send each other: sums of the rows that the
+ * other one writes, which are the first half of all numbers for the first block and the rest for
+ * the second. They are counted in by a barrier that knows how many bytes will come. */
+struct pair_mail {
+    uint32_t items, parts; /* numbers of y; sums of each: 2 with SwiGLU */
+    uint32_t rank;
+    uint32_t box, arrivals; /* addresses: [part][item], the barrier */
+
+    __device__ __forceinline__ bool is_own(uint32_t i) const
+    {
+        return (i >= items - items / 2) == (rank == 1);
+    }
+    __device__ __forceinline__ uint32_t place(uint32_t i, uint32_t part) const
+    {
+        return box + (part * items + i) * 4;
+    }
+
+#if __CUDA_ARCH__ >= 900
+    /* By one thread, before the other block may send. */
+    __device__ __forceinline__ void expect() const
+    {
+        uint32_t bytes = (rank ? items / 2 : items - items / 2) * parts * 4;
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(arrivals) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile(
+            "{.reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], %1;}" ::"r"(arrivals),
+            "r"(bytes)
+            : "memory");
+    }
+    __device__ __forceinline__ void send(uint32_t i, uint32_t part, float v) const
+    {
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, "
+                     "[%2];" ::"r"(in_block(place(i, part), rank ^ 1)),
+                     "r"(__float_as_uint(v)), "r"(in_block(arrivals, rank ^ 1))
+                     : "memory");
+    }
+    __device__ __forceinline__ void wait() const
+    {
+        uint32_t done;
+        do {
+            asm volatile("{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+                         "p, [%1], 0; selp.u32 %0, 1, 0, p;}"
+                         : "=r"(done)
+                         : "r"(arrivals)
+                         : "memory");
+        } while (!done);
+    }
+#else /* no clusters: never a pair */
+    __device__ __forceinline__ void expect() const {}
+    __device__ __forceinline__ void send(uint32_t, uint32_t, float) const {}
+    __device__ __forceinline__ void wait() const {}
+#endif
+
+    /* Both blocks' sums, in the order of the blocks. */
+    __device__ __forceinline__ float add(float own, uint32_t i, uint32_t part) const
+    {
+        float other = __uint_as_float(shared_word(place(i, part)));
+        return rank ? other + own : own + other;
+    }
+};
+
+/* y of the block's rows; e, back: of the thread's first. largest: of each column of x. With a PAIR
+ * of blocks each has sums of its own part of K, and of x a power of two of its own. */
+template <int N, bool PAIR>
 __device__ __forceinline__ void write_rows(const kf_gemv_job &j, const column_block &b,
-                                           row_end<N> e, float back, const uint32_t *largest)
+                                           const pair_mail &mail, row_end<N> e, float back,
+                                           const uint32_t *largest)
 {
-    uint32_t i = b.thread, runs = 0, runs_up = 0;
+    uint32_t runs = 0, runs_up = 0;
     auto find_runs = [&] {
         runs = shared_word(e.runs);
         if (b.unit > 1) runs_up = shared_word(e.runs + 4);
     };
-    auto find_again = [&] {
+    auto find_again = [&](uint32_t i) {
         e.aim(j, b, i);
         back = back_of(largest[e.column]);
         e.factor = __uint_as_float(shared_word(b.factors + e.local * 4));
         if (b.unit > 1) e.up = __uint_as_float(shared_word(b.factors + (b.rows + e.local) * 4));
         find_runs();
     };
+    auto sum_of = [&](uint32_t part) {
+        float v = sum_runs<N>(e.slot + part * SLOT_BYTES<N>, part ? runs_up : runs);
+        return PAIR ? v * back : v;
+    };
+    uint32_t i = b.thread;
     if (KEEPS_END<N> && i < b.items) find_runs();
     __syncthreads();
     if (i >= b.items) return;
-    if (!KEEPS_END<N>) find_again();
+    if (!KEEPS_END<N>) find_again(i);
+    if constexpr (PAIR) {
+        const row_end<N> first = e;
+        const float first_back = back;
+        for (;;) { /* before all else: the other block waits for them */
+            if (!mail.is_own(i)) {
+                mail.send(i, 0, sum_of(0));
+                if (b.unit > 1) mail.send(i, 1, sum_of(1));
+            }
+            if ((i += THREADS) >= b.items) break;
+            find_again(i);
+        }
+        i = b.thread;
+        e = first;
+        back = first_back;
+        find_runs();
+    }
     for (;;) {
-        float v = sum_runs<N>(e.slot, runs) * (back * e.factor), up = 0;
-        if (b.unit > 1) up = sum_runs<N>(e.slot + SLOT_BYTES<N>, runs_up) * (back * e.up);
-        if (e.y) e.write(j, v, up);
+        if (!PAIR || mail.is_own(i)) {
+            float v = sum_of(0), up = b.unit > 1 ? sum_of(1) : 0, rest = PAIR ? 1 : back;
+            if constexpr (PAIR) {
+                mail.wait();
+                v = mail.add(v, i, 0);
+                if (b.unit > 1) up = mail.add(up, i, 1);
+            }
+            v *= rest * e.factor;
+            if (b.unit > 1) up *= rest * e.up;
+            if (e.y) e.write(j, v, up);
+        }
         if ((i += THREADS) >= b.items) return;
-        find_again();
+        find_again(i);
         e.load(j);
         e.settle(j);
     }

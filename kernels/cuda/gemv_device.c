@@ -53,6 +53,7 @@ static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_
     j->table_at = l->table_at;
     j->is_column = l->is_column;
     j->stages = l->stages;
+    j->block_stages = (l->stages + l->cluster - 1) / l->cluster; /* of few columns */
     j->x_at = l->x_at;
     j->early = l->early;
     j->slices = l->slices;

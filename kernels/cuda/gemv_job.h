@@ -45,12 +45,13 @@ typedef struct kf_gemv_job {
     uint32_t slots_at, rows_at, table_at; /* offsets in shared memory                   */
     /* of the kernel for one column of x, two or four */
     int is_column;
-    uint32_t stages; /* of a row */
+    uint32_t stages;       /* of a row */
+    uint32_t block_stages; /* of a block, at most: two share rows where cluster is 2 */
     uint32_t x_at;
     uint32_t early; /* units of a warp that are asked for before x, of KF_GEMV_AHEAD */
     /* of the kernel for several */
     uint32_t slices;  /* of a row                                           */
-    uint32_t cluster; /* blocks that share rows, a power of two             */
+    uint32_t cluster; /* blocks that share rows, a power of two; of both    */
     uint32_t passes;  /* over the rows                                      */
     uint32_t warps;   /* of a block that have slices                        */
     uint32_t sums_at, own_at;

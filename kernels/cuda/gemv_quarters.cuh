@@ -88,6 +88,7 @@ __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint3
 /* A warp's run of units on their way into its ring. */
 struct unit_feed {
     uint32_t tile, stage, left;    /* units of the run */
+    stage_span stages;             /* of the block     */
     const uint8_t *codes, *scales; /* the lane's first piece of each */
     uint32_t rows;                 /* of the matrix, from the tile on */
     bool plain;                    /* no edge anywhere in the tile */
@@ -137,8 +138,8 @@ struct unit_feed {
         left--;
         codes += ROW_STAGE;
         if constexpr (HAS_GROUPS) scales += ROW_SCALES;
-        if (++stage == j.stages) {
-            stage = 0;
+        if (++stage == stages.end) {
+            stage = stages.first;
             tile++;
             if (left) aim(j, s, lane);
         }

@@ -36,6 +36,21 @@ struct team_span {
     }
 };
 
+/* Stages of a row that a block has: all, or of a pair of blocks one half and the rest. */
+struct stage_span {
+    uint32_t first, end;
+
+    __device__ __forceinline__ uint32_t count() const { return end - first; }
+};
+
+template <bool PAIR>
+__device__ __forceinline__ stage_span stages_of(const kf_gemv_job &j, uint32_t rank)
+{
+    uint32_t half = j.stages / 2;
+    if (!PAIR) return {0, j.stages};
+    return {rank ? half : 0, rank ? j.stages : half};
+}
+
 __device__ __forceinline__ team_span span_of(const kf_gemv_job &j, uint32_t team,
                                              const kf_gemv_matrix *parts)
 {

@@ -31,15 +31,19 @@ namespace
 
 typedef void (*kernel)(const kf_gemv_job);
 
+template <bool PAIR> kernel column_for(const kf_gemv_job *j)
+{
+    return j->columns == 1   ? gemv_column<1, PAIR>
+           : j->columns == 2 ? gemv_column<2, PAIR>
+                             : gemv_column<4, PAIR>;
+}
+
 /* A template, so that rows without the kernels for tiles do not make it. */
 template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
 {
     if constexpr (HERE) {
         if constexpr (HAS_COLUMN)
-            if (j->is_column)
-                return j->columns == 1   ? gemv_column<1>
-                       : j->columns == 2 ? gemv_column<2>
-                                         : gemv_column<4>;
+            if (j->is_column) return j->cluster > 1 ? column_for<true>(j) : column_for<false>(j);
         if (j->columns <= 8) return gemv_columns<1>;
         return gemv_columns<2>;
     } else {

@@ -88,9 +88,10 @@ static void work_of_the_busiest_warp(void **state)
         {28000, 3072, 2, 3, 3072, 1, 22},     /* 1750 tiles, 7 to a block; 12 stages             */
         {28672, 4096, 2, 3, 4096, 1, 28},     /* 1792 tiles, 7 to a block; 16 stages             */
         {8192, 8192, 2, 2, 8192, 1, 16},      /* x leaves room for two; 2 tiles of 32 stages     */
-        {1024, 1100 * 16, 1, 2, 17664, 2, 9}, /* 68.75 stages are 69                             */
+        {1600, 1100 * 16, 1, 2, 17664, 2, 9}, /* 68.75 stages are 69                             */
+        {1024, 1100 * 16, 1, 2, 8960, 1, 5},  /* 64 tiles: pairs have one each, of 35 stages     */
         {8192, 27648, 1, 1, 27648, 2, 54},    /* no room for two: 4 tiles of 108 stages          */
-        {7168, 16384, 1, 2, 16384, 1, 32},    /* x of 32 KiB: one; 4 tiles of 64 stages          */
+        {7168, 16384, 1, 2, 8192, 1, 28},     /* x of 32 KiB: one; a pair has 7 of 64 stages     */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kf_gemv_outline o = outline("fp8-e4m3", rows[i].n, rows[i].k, 1);
@@ -193,8 +194,9 @@ static void few_columns(void **state)
         {"fp8-e4m3", 8192, 8192, 4, 1, 8192 * 4, 1, 16},    /* no room for two                   */
         {"fp8-e4m3", 4096, 14336, 4, 2, 7 * 256 * 4, 1, 8}, /* 112 KiB: 33 clusters of 8 blocks  */
         {"nvfp4", 4096, 14336, 4, 1, 14336 * 4, 2, 7},      /* of 4 bits: 2 tiles of 28 stages   */
-        {"nvfp4", 7168, 16384, 4, 2, 8 * 256 * 4, 1, 14},   /* 128 KiB: 448 tiles, 33 clusters   */
-        {"nvfp4", 7168, 16384, 2, 1, 16384 * 2, 1, 16},     /* 4 tiles of 32 stages              */
+        {"nvfp4", 7168, 16384, 4, 1, 8192 * 4, 1, 14},      /* a pair has 7 tiles of 32 stages   */
+        {"nvfp4", 7168, 16384, 2, 2, 8192 * 2, 1, 16},      /* two pairs: 4 tiles of 32 stages   */
+        {"nvfp4", 8192, 16384, 4, 2, 8 * 256 * 4, 1, 16},   /* 128 KiB: 512 tiles, 33 clusters   */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kf_gemv_outline o = outline(rows[i].format, rows[i].n, rows[i].k, rows[i].columns);
@@ -230,6 +232,76 @@ static void slices_of_inputs(void **state)
     }
 }
 
+/* Two blocks share rows where whole tiles leave some multiprocessors with much less to do. */
+static void pairs_of_blocks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        unsigned n, k, chain, plain; /* columns up to which there are pairs, as bits 1, 2 and 4 */
+    } rows[] = {
+        {"nvfp4", 7168, 16384, 7, 7},    /* 4 tiles where 3.4 would be even, a pair 7: 9.8 MB   */
+        {"fp8-e4m3", 7168, 16384, 7, 7}, /* 17.5 MB                                             */
+        {"nvfp4", 28672, 8192, 0, 0},    /* 14 of 13.6, and 28: nothing                         */
+        {"nvfp4", 4096, 4096, 0, 0},     /* 2 and 4                                             */
+        {"nvfp4", 9216, 4096, 0, 0},     /* 2.4 MB                                              */
+        {"nvfp4", 5120, 5120, 4, 7},     /* 3 of 2.4, and 5: 3.0 MB                             */
+        {"nvfp4", 5120, 8192, 6, 7},     /* 4.9 MB                                              */
+        {"nvfp4", 5120, 13824, 6, 7},    /* 8.2 MB                                              */
+        {"nf4", 5120, 8192, 0, 7},       /* a table                                             */
+        {"fp8-e4m3", 5120, 5120, 0, 0},  /* 5.4 MB                                              */
+        {"fp8-e4m3", 6400, 8192, 7, 7},  /* 4 of 3.03, and 7: 8.7 MB                            */
+        {"nvfp4", 65536, 3584, 0, 0},    /* 7 stages                                            */
+    };
+    static const unsigned columns[] = {1, 2, 4};
+    const kf_gemv_machine m = h200();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const kerf_format *f = kerf_format_find(rows[i].format);
+        const kf_gemv_tiling t = kf_gemv_tiling_of(f);
+        unsigned seen[2] = {0, 0};
+        kerf_geometry g;
+        assert_int_equal(kerf_geometry_init(&g, f, &(kerf_shape){2, {rows[i].n, rows[i].k}}, NULL),
+                         KERF_OK);
+        for (unsigned way = 0; way < 6; way++) {
+            kf_gemv_layout l = {.tiles = rows[i].n / KF_GEMV_TILE,
+                                .columns = columns[way / 2],
+                                .pair = 1,
+                                .overlap = way % 2 == 0,
+                                .cols = rows[i].k};
+            assert_int_equal(kf_gemv_lay_out(&l, &t, &m, g.bytes, count_blocks, NULL), 1);
+            if (!l.is_column || l.cluster == 1) continue;
+            seen[way % 2] |= columns[way / 2];
+            assert_int_equal(l.cluster, 2);
+            assert_int_equal(l.blocks, 132 * l.per_sm);
+            assert_int_equal(l.most, (l.tiles + l.blocks / 2 - 1) / (l.blocks / 2));
+            assert_int_equal(outline(rows[i].format, rows[i].n, rows[i].k, columns[way / 2]).pairs,
+                             rows[i].chain / columns[way / 2] % 2);
+        }
+        if (seen[0] != rows[i].chain || seen[1] != rows[i].plain)
+            fail_msg("%s %ux%u: %u %u", f->name, rows[i].n, rows[i].k, seen[0], seen[1]);
+    }
+}
+
+/* What tests ask for holds until they take it back; without clusters there is nothing to ask for.
+ */
+static void pairs_on_demand(void **state)
+{
+    (void)state;
+    kf_gemv_outline o;
+    const kf_gemv_machine without = kf_gemv_machine_of("sm_89", 142);
+    kf_gemv_set_pairing(KF_GEMV_PAIR_ALWAYS);
+    assert_int_equal(outline("nvfp4", 4096, 4096, 1).pairs, 1);
+    assert_int_equal(outline("nvfp4", 4096, 512, 1).pairs, 0); /* one stage */
+    assert_int_equal(outline("nvfp4", 4096, 4096, 16).pairs, 0);
+    assert_int_equal(kf_gemv_outline_of(kerf_format_find("nvfp4"), 4096, 4096, 1, &without, &o),
+                     KERF_OK);
+    assert_int_equal(o.pairs, 0);
+    kf_gemv_set_pairing(KF_GEMV_PAIR_NEVER);
+    assert_int_equal(outline("nvfp4", 7168, 16384, 1).pairs, 0);
+    kf_gemv_set_pairing(KF_GEMV_PAIR_BY_GAIN);
+    assert_int_equal(outline("nvfp4", 7168, 16384, 1).pairs, 1);
+}
+
 static void what_there_is_not(void **state)
 {
     (void)state;
@@ -248,10 +320,16 @@ static void what_there_is_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(machines_by_architecture),   cmocka_unit_test(ends_of_rows),
-        cmocka_unit_test(work_of_the_busiest_warp),   cmocka_unit_test(few_columns),
-        cmocka_unit_test(slices_of_inputs),           cmocka_unit_test(room_for_the_next_launch),
-        cmocka_unit_test(blocks_of_a_multiprocessor), cmocka_unit_test(what_there_is_not),
+        cmocka_unit_test(machines_by_architecture),
+        cmocka_unit_test(ends_of_rows),
+        cmocka_unit_test(work_of_the_busiest_warp),
+        cmocka_unit_test(few_columns),
+        cmocka_unit_test(slices_of_inputs),
+        cmocka_unit_test(room_for_the_next_launch),
+        cmocka_unit_test(blocks_of_a_multiprocessor),
+        cmocka_unit_test(pairs_of_blocks),
+        cmocka_unit_test(pairs_on_demand),
+        cmocka_unit_test(what_there_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
