@@ -7,7 +7,7 @@
 #
 # BUILD is configured with CUDA and -DKERF_BENCH=ON. The peers come from PyPI: GemLite is Python, of
 # bitsandbytes the library for CUDA 13 is taken. There, PyTorch is needed for the peers alone. OUT
-# receives gemv-correct.json, gemv-gpu.json (kerf, cuBLAS, decoder, peers) and the tables as text.
+# receives gemv-correct.json, gemv-correct-pairs.json, gemv-gpu.json (kerf, cuBLAS, decoder, peers) and the tables as text.
 # Seconds that each step may take: TEST_S, BENCH_S, PEERS_S. COMMIT names the source in the result.
 set -euo pipefail
 
@@ -56,10 +56,12 @@ run() {
     export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:/usr/local/cuda/lib64${torch:+:$torch/cu13/lib}
     for step in "${@:-all}"; do
         case $step in test | all)
-            timeout "${TEST_S:-120}" "$folder/gpu_gemv" quick -o "$out/gemv-correct.json" \
-                >"$out/gemv-test.txt" 2>&1 || status=1
-            grep -a FAILED "$out/gemv-test.txt" | head -n 20 || true
-            tail -n 1 "$out/gemv-test.txt" ;;
+            for pairs in '' pairs; do
+                timeout "${TEST_S:-120}" "$folder/gpu_gemv" quick $pairs -o "$out/gemv-correct${pairs:+-pairs}.json" \
+                    >"$out/gemv-test.txt" 2>&1 || status=1
+                grep -a FAILED "$out/gemv-test.txt" | head -n 20 || true
+                tail -n 1 "$out/gemv-test.txt"
+            done ;;
         esac
         case $step in bench | all)
             timeout $((${BENCH_S:-180} + 30)) "$folder/bench_gemv_cuda" --budget "${BENCH_S:-180}" --parts \

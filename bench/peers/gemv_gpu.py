@@ -31,7 +31,7 @@ import time
 STARTED = time.monotonic()
 SHAPES = "4096x4096,14336x4096,4096x14336,8192x8192,28672x8192,7168x16384"
 PEERS = ("cublas,scaled_mm,tinygemm,gemlite-int4,gemlite-mxfp4,gemlite-fp8,bitsandbytes,"
-         "kerf-nvfp4,kerf-mxfp4,kerf-int4-g128,kerf-nf4,kerf-fp8-e4m3-row,kerf-fp16")
+         "kerf-nvfp4,kerf-mxfp4,kerf-int4-g128,kerf-int4-g128-asym,kerf-nf4,kerf-fp8-e4m3-row,kerf-fp16")
 ROTATED = 1.05e9
 SAMPLES = 48
 E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6]
@@ -303,6 +303,11 @@ def kerf_planes(form, n, k):
         bf = ((torch.rand(n, k // 128, device="cuda") + 0.5) * s / 4).bfloat16()
         return ({0: codes, 1: bf},
                 lambda r: ((nibbles(codes[r], False) ^ 8) - 8).double() * spread(bf[r], 128))
+    if form == "int4-g128-asym":
+        bf = ((torch.rand(n, k // 128, device="cuda") + 0.5) * s / 4).bfloat16()
+        zeros = random_bytes(n, k // 256)
+        return ({0: codes, 1: bf, 3: zeros},
+                lambda r: (nibbles(codes[r], False) - spread(nibbles(zeros[r], False), 128)).double() * spread(bf[r], 128))
     absmax = torch.rand(n, k // 64, device="cuda") * s * 2 + 1e-4
     return {0: codes, 1: absmax}, lambda r: table(NF4)[nibbles(codes[r], True)] * spread(absmax[r], 64)
 
