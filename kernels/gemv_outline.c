@@ -80,11 +80,13 @@ void kf_gemv_set_pairing(kf_gemv_pairing p)
 
 /* Bytes that a pair must take off the busiest multiprocessor, times all of these, to be worth it:
  * what memory moves while two blocks wait for each other, a microsecond or so. In a chain the
- * launches beside it hide some of what is uneven. Several columns below 8 bits gain besides, since
- * each block makes half of x ready; beside a table there is no room for the next launch anyway. */
-static double least_gain(const kf_gemv_layout *l, const kf_gemv_tiling *t)
+ * launches beside it hide some of what is uneven, but not multiprocessors that have nothing to do.
+ * Several columns below 8 bits gain besides, since each block makes half of x ready; beside a table
+ * there is no room for the next launch anyway. */
+static double least_gain(const kf_gemv_layout *l, const kf_gemv_tiling *t, int are_some_idle)
 {
     static const double light[] = {0, 8.5e6, 4.3e6, 3.0e6, 3.0e6}; /* by columns */
+    if (are_some_idle) return 3.5e6;
     if (!l->overlap) return t->bits < 8 ? 2.7e6 : 6.0e6;
     return t->bits < 8 && !t->table_bytes ? light[l->columns] : 8.5e6;
 }
@@ -103,7 +105,7 @@ static int are_pairs_better(const kf_gemv_layout *l, const kf_gemv_tiling *t,
     double half = (double)(l->stages + l->stages % 2) / (double)l->stages;
     double saved = 1 + unevenness(units, m->multiprocessors);
     saved -= (1 + unevenness(units, pairs)) * half;
-    return (double)weight_bytes * saved >= least_gain(l, t);
+    return (double)weight_bytes * saved >= least_gain(l, t, units < m->multiprocessors);
 }
 
 /* Whether these columns are better off where each block has all of x: a third and a fourth take the

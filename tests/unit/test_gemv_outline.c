@@ -252,6 +252,10 @@ static void pairs_of_blocks(void **state)
         {"fp8-e4m3", 5120, 5120, 0, 0},  /* 5.4 MB                                              */
         {"fp8-e4m3", 6400, 8192, 7, 7},  /* 4 of 3.03, and 7: 8.7 MB                            */
         {"nvfp4", 65536, 3584, 0, 0},    /* 7 stages                                            */
+        {"fp8-e4m3", 1024, 4096, 7, 7},  /* 64 tiles: more than half have nothing; 4.3 MB       */
+        {"nvfp4", 1024, 4096, 0, 0},     /* 2.4 MB                                              */
+        {"nvfp4", 1024, 8192, 7, 7},     /* 4.9 MB                                              */
+        {"nvfp4", 2048, 16384, 0, 0},    /* 128 tiles: even, but for four                       */
     };
     static const unsigned columns[] = {1, 2, 4};
     const kf_gemv_machine m = h200();
