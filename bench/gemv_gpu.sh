@@ -7,7 +7,8 @@
 #
 # BUILD is configured with CUDA and -DKERF_BENCH=ON. The peers come from PyPI: GemLite is Python, of
 # bitsandbytes the library for CUDA 13 is taken. There, PyTorch is needed for the peers alone. OUT
-# receives gemv-correct.json, gemv-correct-pairs.json, gemv-gpu.json (kerf, cuBLAS, decoder, peers) and the tables as text.
+# receives gemv-correct.json, gemv-correct-pairs.json (two blocks to a row wherever they can),
+# gemv-gpu.json (kerf, cuBLAS, decoder, peers) and the tables as text.
 # Seconds that each step may take: TEST_S, BENCH_S, PEERS_S. COMMIT names the source in the result.
 set -euo pipefail
 
