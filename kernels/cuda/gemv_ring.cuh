@@ -36,6 +36,13 @@ struct team_span {
     }
 };
 
+__device__ __forceinline__ team_span span_of(const kf_gemv_job &j, uint32_t team,
+                                             const kf_gemv_matrix *parts)
+{
+    uint32_t unit = j.swiglu ? 2 : 1, tile = team * j.team_tiles + min(team, j.team_rest);
+    return {tile * unit, (j.team_tiles + (team < j.team_rest)) * unit, parts, j.parts, j.swiglu};
+}
+
 /* Stages of a row that a block has: all, or of a pair of blocks one half and the rest. */
 struct stage_span {
     uint32_t first, end;
@@ -49,13 +56,6 @@ __device__ __forceinline__ stage_span stages_of(const kf_gemv_job &j, uint32_t r
     uint32_t half = j.stages / 2;
     if (!PAIR) return {0, j.stages};
     return {rank ? half : 0, rank ? j.stages : half};
-}
-
-__device__ __forceinline__ team_span span_of(const kf_gemv_job &j, uint32_t team,
-                                             const kf_gemv_matrix *parts)
-{
-    uint32_t unit = j.swiglu ? 2 : 1, tile = team * j.team_tiles + min(team, j.team_rest);
-    return {tile * unit, (j.team_tiles + (team < j.team_rest)) * unit, parts, j.parts, j.swiglu};
 }
 
 /* --- weights into shared memory -----------------------------------------------------------------
