@@ -8,6 +8,7 @@
 # BUILD is configured with CUDA and -DKERF_BENCH=ON. The peers come from PyPI: GemLite is Python, of
 # bitsandbytes the library for CUDA 13 is taken. There, PyTorch is needed for the peers alone. OUT
 # receives gemv-correct.json, gemv-correct-pairs.json (two blocks to a row wherever they can),
+# gemv-correct-wide.json (nine columns and more as with large matrices),
 # gemv-gpu.json (kerf, cuBLAS, decoder, peers) and the tables as text.
 # Seconds that each step may take: TEST_S, BENCH_S, PEERS_S. COMMIT names the source in the result.
 set -euo pipefail
@@ -57,8 +58,8 @@ run() {
     export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:/usr/local/cuda/lib64${torch:+:$torch/cu13/lib}
     for step in "${@:-all}"; do
         case $step in test | all)
-            for pairs in '' pairs; do
-                timeout "${TEST_S:-120}" "$folder/gpu_gemv" quick $pairs -o "$out/gemv-correct${pairs:+-pairs}.json" \
+            for way in '' pairs wide; do
+                timeout "${TEST_S:-120}" "$folder/gpu_gemv" quick $way -o "$out/gemv-correct${way:+-$way}.json" \
                     >"$out/gemv-test.txt" 2>&1 || status=1
                 grep -a FAILED "$out/gemv-test.txt" | head -n 20 || true
                 tail -n 1 "$out/gemv-test.txt"

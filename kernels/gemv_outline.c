@@ -9,12 +9,20 @@
  *   mail     tiles x columns x 16 sums of the other block of a pair
  *   table    pairs of a code book
  *
- * and of the one for more:
+ * of the one for more:
  *
  *   ring     each warp's units of codes and scales
  *   sums     of two tiles, of each warp
  *   own      of the passes so far, where there are several
  *   slots    of the tiles that end here, from each block of the cluster
+ *   rows     tiles x 16 factors and zero points
+ *   table    pairs of a code book
+ *
+ * and of the one for nine and more where the tensor core works beside the warps:
+ *
+ *   ring     each warp's units of codes and scales
+ *   x        all columns of the block's part of K, as the tensor core reads them
+ *   slots    of the tiles of a step that end here, from all warps of the cluster that had them
  *   rows     tiles x 16 factors and zero points
  *   table    pairs of a code book
  *
@@ -267,6 +275,118 @@ static int lay_out_columns(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_
     return 0;
 }
 
+/* --- nine columns and more, where the tensor core works beside the warps -------------------------
+ * A multiprocessor has one block, a cluster divides K, and within a block its groups of four warps
+ * may divide that once more. */
+
+enum { WIDE_GROUPS = KF_GEMV_WIDE_WARPS / 4 };
+
+static int is_always_wide;
+
+void kf_gemv_set_wide(int always)
+{
+    is_always_wide = always;
+}
+
+/* Tiles that a cluster has at once. */
+static unsigned tiles_of_step(const kf_gemv_layout *l)
+{
+    return KF_GEMV_WIDE_WARPS / l->side;
+}
+
+static size_t divide_wide(kf_gemv_layout *l, const kf_gemv_tiling *t, unsigned teams)
+{
+    divide_tiles(l, teams);
+    size_t pairs = tiles_of_step(l) / l->pair;
+    size_t home = (pairs + l->cluster - 1) / l->cluster * l->pair;
+    size_t slot = (KF_GEMV_TILE + 1) * KERF_GEMV_COLUMNS * sizeof(float);
+    size_t at = (size_t)KF_GEMV_WIDE_WARPS * KF_GEMV_WIDE_DEPTH * t->slice_unit;
+    l->x_at = (uint32_t)at;
+    at += (size_t)kf_div_up(l->slices, l->cluster) * (t->slice_codes / 32) * KF_GEMV_WIDE_X;
+    l->slots_at = (uint32_t)at;
+    l->rows_at = (uint32_t)(at += home * l->cluster * l->side * slot);
+    at += (size_t)l->most * KF_GEMV_TILE * 2 * sizeof(float);
+    l->table_at = (uint32_t)(at = (at + 127) / 128 * 128);
+    return at + t->table_bytes;
+}
+
+/* Steps of the busiest cluster, and units of one of its warps, as if all groups had a tile in each:
+ * what is left to fewer takes less time, if not in proportion. */
+static uint32_t wide_steps(const kf_gemv_layout *l)
+{
+    return (uint32_t)kf_div_up(l->most, tiles_of_step(l));
+}
+static double wide_units(const kf_gemv_layout *l)
+{
+    static const double share[WIDE_GROUPS + 1] = {0, 0.5, 0.55, 0.78, 1};
+    uint32_t rest = l->most % tiles_of_step(l),
+             units = (uint32_t)kf_div_up(l->slices, (uint64_t)l->cluster * l->side);
+    uint32_t busy = (uint32_t)kf_div_up(rest, 4) * l->side;
+    return (l->most / tiles_of_step(l) + share[busy]) * units;
+}
+
+/* Microseconds on an H200 with 16 columns in nvfp4, which decide between layouts, and between this
+ * kernel and the other; with other formats both are faster or slower. */
+static double wide_time(const kf_gemv_layout *l)
+{
+    return 4.5 + 1.62 * wide_units(l) + 1.9 * (wide_steps(l) - 1);
+}
+static double columns_time(const kf_gemv_layout *l, const kf_gemv_machine *m)
+{
+    return 4.2 + 31e-6 * KF_GEMV_TILE * l->tiles * (double)l->cols / m->multiprocessors;
+}
+
+/* 1: done; 0: no room; -1: `count` failed. */
+static int try_wide(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                    kf_gemv_count count, void *ctx)
+{
+    unsigned units = l->tiles / l->pair, teams = m->multiprocessors / l->cluster;
+    if (is_always_wide && teams > 2) teams = 2;
+    if (teams > units) teams = units;
+    for (int again = 0; again < 2; again++) {
+        size_t n = divide_wide(l, t, teams);
+        if (teams == 0 || !has_room(m, n, 1)) return 0;
+        l->blocks = teams * l->cluster;
+        l->shared_bytes = (unsigned)n;
+        int clusters = count(ctx, l);
+        if (clusters < 1) return clusters;
+        if ((unsigned)clusters >= teams) break;
+        teams = (unsigned)clusters;
+    }
+    return 1;
+}
+
+/* Whether it takes these columns at all. Of small matrices too much is beginning and end; with 8
+ * bits and more nothing is gained. */
+static int are_wide(const kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m)
+{
+    enum { LEAST = 32 << 20 };
+    uint64_t inputs = (uint64_t)l->tiles * KF_GEMV_TILE * l->cols;
+    return m->has_wgmma && l->columns > 8 && t->bits == 4 && (is_always_wide || inputs >= LEAST);
+}
+
+static int lay_out_wide(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                        kf_gemv_count count, void *ctx)
+{
+    kf_gemv_layout best = {0};
+    double least = is_always_wide ? 1e30 : columns_time(l, m);
+    if (!are_wide(l, t, m)) return 0;
+    l->is_column = 0;
+    l->passes = l->per_sm = 1;
+    for (l->cluster = 2; l->cluster <= 8; l->cluster *= 2)
+        for (l->side = 1; l->side <= WIDE_GROUPS; l->side *= 2) {
+            if (l->cluster * l->side > l->slices) continue;
+            int fits = try_wide(l, t, m, count, ctx);
+            if (fits < 0) return fits;
+            if (fits == 0 || wide_time(l) >= least) continue;
+            best = *l;
+            least = wide_time(l);
+        }
+    if (best.side == 0) return 0;
+    *l = best;
+    return 1;
+}
+
 int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                     uint64_t weight_bytes, kf_gemv_count count, void *ctx)
 {
@@ -274,7 +394,10 @@ int kf_gemv_lay_out(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_ma
     l->slices = (uint32_t)kf_div_up(l->cols, t->slice_codes);
     l->cluster = are_pairs_better(l, t, m, weight_bytes) ? 2 : 1;
     int fits = are_few(l, t) ? lay_out_column(l, t, m, weight_bytes, count, ctx) : 0;
-    return fits ? fits : lay_out_columns(l, t, m, weight_bytes, count, ctx);
+    if (fits == 0) fits = lay_out_wide(l, t, m, count, ctx);
+    if (fits) return fits;
+    l->side = 0;
+    return lay_out_columns(l, t, m, weight_bytes, count, ctx);
 }
 
 /* --- formats and machines ------------------------------------------------------------------------
@@ -335,6 +458,7 @@ kf_gemv_tiling kf_gemv_tiling_of(const kerf_format *f)
                                 has_column ? KF_GEMV_WARPS * KF_GEMV_AHEAD * stage_unit : 0,
                             .stage_scales = stage_scales < 16 ? stage_scales : 16,
                             .slice_codes = slice,
+                            .slice_unit = slice_unit,
                             .slice_ring = (f->bits == 4 ? 3 : 2) * slice_unit,
                             .slice_scales = slice_scales < 16 ? slice_scales : 16,
                             .table_bytes = has_table ? 32768 : 0,
@@ -354,7 +478,8 @@ kf_gemv_machine kf_gemv_machine_of(const char *arch, unsigned multiprocessors)
     for (size_t i = 0; multiprocessors && i < sizeof known / sizeof *known; i++) {
         if (known[i].capability != capability) continue;
         return (kf_gemv_machine){multiprocessors, known[i].kib * 1024 - 1024,
-                                 capability / 10 == 9 || capability / 10 == 10};
+                                 capability / 10 == 9 || capability / 10 == 10,
+                                 capability / 10 == 9};
     }
     return (kf_gemv_machine){0};
 }
@@ -372,7 +497,7 @@ static int count_all(void *ctx, const kf_gemv_layout *l)
 static unsigned resident_blocks(const kf_gemv_layout *l, const kf_gemv_machine *m)
 {
     enum { THREADS_OF_AN_SM = 2048, OWN = 1024 };
-    unsigned by_threads = THREADS_OF_AN_SM / (32 * KF_GEMV_WARPS);
+    unsigned by_threads = THREADS_OF_AN_SM / (32 * (l->side ? KF_GEMV_WIDE_WARPS : KF_GEMV_WARPS));
     unsigned by_memory = (m->most_shared + 2 * OWN) / (l->shared_bytes + OWN);
     return by_memory < by_threads ? by_memory : by_threads;
 }
@@ -422,6 +547,10 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
         out->rounds = (double)kf_div_up(octets, round);
         out->units = busiest_units(&l);
         out->stages = (double)out->units * l.per_sm;
+    } else if (l.side) {
+        out->inputs = (double)kf_div_up(l.slices, l.cluster) * t.slice_codes * columns;
+        out->rounds = wide_steps(&l);
+        out->stages = wide_units(&l);
     } else {
         out->inputs = (double)l.warps * t.slice_codes * columns;
         out->rounds = (double)l.passes;

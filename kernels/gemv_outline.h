@@ -16,6 +16,10 @@ extern "C" {
 /* Warps of a block, rows of a tile. */
 enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 };
 
+/* Of the kernel for nine columns of x and more: warps of a block, units that a warp has on their
+ * way, bytes of 32 inputs of all columns in shared memory. */
+enum { KF_GEMV_WIDE_WARPS = 16, KF_GEMV_WIDE_DEPTH = 2, KF_GEMV_WIDE_X = 1040 };
+
 /* Of the kernel for few columns of x: how many it takes, units that a warp has on their way, and
  * bytes between columns, which set them half a row of banks apart. */
 enum { KF_GEMV_FEW = 4, KF_GEMV_AHEAD = 2, KF_GEMV_GAP = 64 };
@@ -27,6 +31,7 @@ typedef struct kf_gemv_tiling {
     unsigned stage_ring;   /* bytes of shared memory, for all warps; 0: none such */
     unsigned stage_scales; /* bytes of scales of a row of a unit, in one copy     */
     unsigned slice_codes;  /* the same for more                                   */
+    unsigned slice_unit;   /* bytes of 16 rows of that, with their scales         */
     unsigned slice_ring;   /* for one warp                                        */
     unsigned slice_scales;
     unsigned table_bytes; /* of shared memory                                    */
@@ -38,6 +43,7 @@ typedef struct kf_gemv_machine {
     unsigned multiprocessors;
     unsigned most_shared; /* bytes of dynamic shared memory that a block may have */
     int has_clusters;
+    int has_wgmma; /* sm_90a */
 } kf_gemv_machine;
 
 typedef struct kf_gemv_layout {
@@ -53,6 +59,8 @@ typedef struct kf_gemv_layout {
     uint32_t cluster; /* blocks that share rows: of few columns one or two */
     uint32_t passes, warps, team_tiles, team_rest, most;
     uint32_t early, x_at, sums_at, own_at, slots_at, rows_at, table_at;
+    uint32_t side; /* of nine columns and more: groups of warps of a block that divide K; 0: the
+                      kernel for fewer, or where there is no such */
     unsigned blocks, shared_bytes;
     unsigned per_sm; /* blocks that a multiprocessor is meant to have */
     /* of that kernel: shared memory that no two blocks share one with; 0: no need, or no room */
@@ -68,6 +76,10 @@ typedef enum kf_gemv_pairing {
     KF_GEMV_PAIR_ALWAYS
 } kf_gemv_pairing;
 void kf_gemv_set_pairing(kf_gemv_pairing p);
+
+/* Likewise: nine columns and more by the kernel for them wherever it can, on two clusters, so that
+ * small matrices have several steps. */
+void kf_gemv_set_wide(int always);
 
 /* How many clusters of a layout run at once; -1: cannot be asked. */
 typedef int (*kf_gemv_count)(void *ctx, const kf_gemv_layout *l);

@@ -37,7 +37,8 @@ static kerf_status ask_machine(int ordinal, kf_gemv_machine *out, kerf_error *er
     KF_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal),
             "asking a GPU");
     /* less what the kernel has of its own */
-    *out = (kf_gemv_machine){(unsigned)sms, (unsigned)shared - 1024, major == 9 || major == 10};
+    *out = (kf_gemv_machine){(unsigned)sms, (unsigned)shared - 1024, major == 9 || major == 10,
+                             major == 9};
     return KERF_OK;
 }
 
@@ -62,6 +63,7 @@ static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_
     j->warps = l->warps;
     j->sums_at = l->sums_at;
     j->own_at = l->own_at;
+    j->side = l->side;
     p->tiled =
         (kf_gemv_grid){l->blocks, l->shared_bytes, m->most_shared, l->apart_bytes, l->overlap};
 }

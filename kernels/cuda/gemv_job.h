@@ -55,6 +55,7 @@ typedef struct kf_gemv_job {
     uint32_t passes;  /* over the rows                                      */
     uint32_t warps;   /* of a block that have slices                        */
     uint32_t sums_at, own_at;
+    uint32_t side; /* of nine columns and more: groups of warps that divide the block's part of K */
 } kf_gemv_job;
 
 typedef struct kf_gemv_grid {

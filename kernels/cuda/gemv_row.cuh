@@ -22,6 +22,7 @@ constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
 
 #include "cuda/gemv_column.cuh"
 #include "cuda/gemv_columns.cuh"
+#include "cuda/gemv_wide.cuh"
 #if !KF_SHUFFLED
 #include "cuda/gemv_any.cuh"
 #endif
@@ -44,6 +45,8 @@ template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
     if constexpr (HERE) {
         if constexpr (HAS_COLUMN)
             if (j->is_column) return j->cluster > 1 ? column_for<true>(j) : column_for<false>(j);
+        if constexpr (HAS_WIDE)
+            if (j->side) return gemv_wide<2>;
         if (j->columns <= 8) return gemv_columns<1>;
         return gemv_columns<2>;
     } else {
@@ -51,12 +54,17 @@ template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
     }
 }
 
+unsigned threads_of(const kf_gemv_job *j)
+{
+    return j->side ? 32u * KF_GEMV_WIDE_WARPS : 32u * KF_GEMV_WARPS;
+}
+
 /* At most two attributes. */
 cudaLaunchConfig_t config_of(const kf_gemv_job *j, const kf_gemv_grid *g, cudaLaunchAttribute a[2])
 {
     cudaLaunchConfig_t c = {};
     c.gridDim = dim3(g->blocks);
-    c.blockDim = dim3(THREADS);
+    c.blockDim = dim3(threads_of(j));
     c.dynamicSmemBytes = g->shared_bytes;
     c.attrs = a;
     if (j->cluster > 1) {
@@ -86,9 +94,16 @@ cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
     kernel k = tiles_for<TILED>(j);
     *clusters = (int)g->blocks;
     if (!k) return cudaErrorInvalidDeviceFunction;
+    cudaFuncAttributes own;
+    cudaError_t e = cudaFuncGetAttributes(&own, (const void *)k);
+    if (e != cudaSuccess) return e;
+    if ((unsigned)own.maxThreadsPerBlock < threads_of(j)) { /* not compiled for this device */
+        *clusters = 0;
+        return cudaSuccess;
+    }
     /* All that there is: what a later plan needs must not take from an earlier one. */
-    cudaError_t e = cudaFuncSetAttribute(
-        (const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g->most_bytes);
+    e = cudaFuncSetAttribute((const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)g->most_bytes);
     if (e != cudaSuccess) return e;
     /* A multiprocessor divides its memory anew only once it is empty: launches of different sizes
      * overlap only if all divide it alike. */
@@ -110,6 +125,7 @@ constexpr kf_gemv_tiling TILING = {BITS,
                                    HAS_COLUMN ? COLUMN_RING : 0,
                                    SCALE_PIECE,
                                    SLICE_CODES,
+                                   SLICE_UNIT,
                                    SLICE_DEPTH *SLICE_UNIT,
                                    SLICE_SCALE_PIECE,
                                    HAS_TABLE ? 32768 : 0,

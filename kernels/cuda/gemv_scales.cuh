@@ -49,6 +49,9 @@ constexpr bool TILED =
 /* One column of x has a kernel of its own; bfloat16 leaves it no room for both parts of x. */
 constexpr bool HAS_COLUMN = TILED && WAY != WAY_BF16;
 
+/* And nine columns and more, where it pays. */
+constexpr bool HAS_WIDE = TILED && BITS == 4;
+
 /* Scale i of those in w. */
 __device__ __forceinline__ float scale_in(const uint32_t *w, int i, float second, float offset)
 {

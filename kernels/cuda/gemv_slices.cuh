@@ -61,17 +61,16 @@ __device__ __noinline__ void fetch_zeros_askew(const kf_gemv_job &j, uint32_t to
  */
 constexpr bool COUNTS_TILES = BITS == 8;
 
-/* What a warp still has to ask for: tile after tile of its slice. */
-struct slice_feed {
-    uint32_t tile, left;           /* units of the pass */
-    uint32_t slice, passes;        /* of the pass; still to begin */
+/* A unit in memory: where the lane's first pieces of it are. */
+struct slice_source {
     const uint8_t *codes, *scales; /* the lane's first piece of each */
     const uint8_t *zeros;          /* the word of the lane's row, of 16 */
     uint32_t rows;                 /* of the matrix, from the tile on */
 
-    __device__ __forceinline__ void aim(const kf_gemv_job &j, const team_span &s, uint32_t lane)
+    __device__ __forceinline__ void aim(const kf_gemv_job &j, const team_span &s, uint32_t tile,
+                                        uint32_t slice, uint32_t lane)
     {
-        struct place p = s.at(COUNTS_TILES ? tile : s.tiles - left);
+        struct place p = s.at(tile);
         const kf_gemv_matrix &m = s.part[p.part];
         rows = m.rows - p.row;
         codes = m.plane[KERF_PLANE_CODES] + (p.row + lane / SLICE_PIECES) * j.row_bytes +
@@ -84,31 +83,18 @@ struct slice_feed {
         }
         if constexpr (HAS_ZEROS && HAS_GROUPS)
             zeros =
-                m.plane[KERF_PLANE_ZEROS] + (p.row + lane % TILE) * j.zero_bytes + slice_zeros();
+                m.plane[KERF_PLANE_ZEROS] + (p.row + lane % TILE) * j.zero_bytes + zeros_of(slice);
     }
 
-    /* Where the word of the slice's zero points begins in a row. */
-    __device__ __forceinline__ uint32_t slice_zeros() const
+    /* Where the word of a slice's zero points begins in a row. */
+    static __device__ __forceinline__ uint32_t zeros_of(uint32_t slice)
     {
         return slice * SLICE_ZERO_BITS / 32 * 4;
     }
 
-    /* Whether there is a unit to ask for, in this pass or the next. */
-    __device__ __forceinline__ bool more(const kf_gemv_job &j, const team_span &s, uint32_t lane)
-    {
-        if (left) return true;
-        if (!passes) return false;
-        passes--;
-        tile = 0;
-        slice += j.cluster * j.warps;
-        left = slice < j.slices ? s.tiles : 0;
-        if (left) aim(j, s, lane);
-        return left;
-    }
-
-    /* The unit into the ring at `to`, and on to the next. */
-    __device__ __forceinline__ void fetch(const kf_gemv_job &j, const team_span &s, uint32_t to,
-                                          uint32_t lane)
+    /* The unit into the ring at `to`. */
+    __device__ __forceinline__ void copy(const kf_gemv_job &j, uint32_t slice, uint32_t to,
+                                         uint32_t lane) const
     {
         uint32_t row = lane / SLICE_PIECES, piece = lane % SLICE_PIECES;
         if (j.whole && rows >= TILE) {
@@ -136,20 +122,52 @@ struct slice_feed {
         }
         if constexpr (HAS_ZEROS && HAS_GROUPS) {
             if (!j.zero_words)
-                fetch_zeros_askew(j, to + SLICE_ZEROS, lane, slice_zeros(), rows, zeros);
+                fetch_zeros_askew(j, to + SLICE_ZEROS, lane, zeros_of(slice), rows, zeros);
             else if (lane < TILE)
                 copy_scales<4>(to + SLICE_ZEROS + lane * 4, zeros,
-                               lane < rows && slice_zeros() < j.zero_bytes);
+                               lane < rows && zeros_of(slice) < j.zero_bytes);
         }
+    }
+};
+
+/* What a warp still has to ask for: tile after tile of its slice. */
+struct slice_feed {
+    uint32_t tile, left;    /* units of the pass */
+    uint32_t slice, passes; /* of the pass; still to begin */
+    slice_source unit;
+
+    __device__ __forceinline__ void aim(const kf_gemv_job &j, const team_span &s, uint32_t lane)
+    {
+        unit.aim(j, s, COUNTS_TILES ? tile : s.tiles - left, slice, lane);
+    }
+
+    /* Whether there is a unit to ask for, in this pass or the next. */
+    __device__ __forceinline__ bool more(const kf_gemv_job &j, const team_span &s, uint32_t lane)
+    {
+        if (left) return true;
+        if (!passes) return false;
+        passes--;
+        tile = 0;
+        slice += j.cluster * j.warps;
+        left = slice < j.slices ? s.tiles : 0;
+        if (left) aim(j, s, lane);
+        return left;
+    }
+
+    /* The unit into the ring at `to`, and on to the next. */
+    __device__ __forceinline__ void fetch(const kf_gemv_job &j, const team_span &s, uint32_t to,
+                                          uint32_t lane)
+    {
+        unit.copy(j, slice, to, lane);
         left--;
         tile++;
-        if (SHARED_ROW || s.swiglu || rows <= TILE) {
+        if (SHARED_ROW || s.swiglu || unit.rows <= TILE) {
             if (left) aim(j, s, lane);
         } else {
-            rows -= TILE;
-            codes += TILE * j.row_bytes;
-            if constexpr (HAS_GROUPS) scales += TILE * SCALE_SIZE * j.row_groups;
-            if constexpr (HAS_ZEROS && HAS_GROUPS) zeros += TILE * j.zero_bytes;
+            unit.rows -= TILE;
+            unit.codes += TILE * j.row_bytes;
+            if constexpr (HAS_GROUPS) unit.scales += TILE * SCALE_SIZE * j.row_groups;
+            if constexpr (HAS_ZEROS && HAS_GROUPS) unit.zeros += TILE * j.zero_bytes;
         }
     }
 };

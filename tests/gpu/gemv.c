@@ -1,10 +1,10 @@
 /* gemv.c - the matrix-vector products of the GPU keep what gemv.h promises: every format, number of
  * columns and type, against double arithmetic on the decoded weights.
  *
- *   gemv brief [pairs] [FORMAT...]          every kernel over small shapes, each buffer of its
+ *   gemv brief [pairs|wide] [FORMAT...]     every kernel over small shapes, each buffer of its
  *                                           exact size: what compute-sanitizer is run over
- *   gemv quick [cpu|pairs] [-o FILE] [FORMAT...]  shapes with every kind of edge
- *   gemv full [cpu|pairs] [-o FILE] [FORMAT...]   and large ones, every type with each
+ *   gemv quick [cpu|pairs|wide] [-o FILE] [FORMAT...]  shapes with every kind of edge
+ *   gemv full [cpu|pairs|wide] [-o FILE] [FORMAT...]   and large ones, every type with each
  *
  * Formats whose codes can be shuffled go through all of it once more with those.
  *
@@ -12,7 +12,8 @@
  * weights and vectors as models have them; the largest share of its bound that any result of any
  * kind used; and a digest of all results, the same in every run. The last line counts. `cpu` runs
  * the same over the processor's kernels; with `pairs` two blocks share rows wherever they can, as
- * otherwise only those of large matrices do. Without a GPU the exit status is 77. */
+ * otherwise only those of large matrices do; with `wide` nine columns and more go the way that they
+ * do with large matrices. Without a GPU the exit status is 77. */
 #include "gpu/gemv_launch.h"
 
 #include "gemv_outline.h"
@@ -549,8 +550,10 @@ int main(int argc, char **argv)
     argc -= 2, argv += 2;
     int cpu = argc > 0 && strcmp(argv[0], "cpu") == 0;
     int pairs = argc > 0 && strcmp(argv[0], "pairs") == 0;
+    int wide = argc > 0 && strcmp(argv[0], "wide") == 0;
     if (pairs) kf_gemv_set_pairing(KF_GEMV_PAIR_ALWAYS);
-    if (cpu || pairs) argc--, argv++;
+    kf_gemv_set_wide(wide);
+    if (cpu || pairs || wide) argc--, argv++;
     if (!cpu) open_gpu(device, sizeof device);
     if (argc > 1 && strcmp(argv[0], "-o") == 0) {
         out = fopen(argv[1], "w");

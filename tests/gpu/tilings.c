@@ -27,6 +27,7 @@ int main(void)
             {"stage_ring", a.stage_ring, b.stage_ring},
             {"stage_scales", a.stage_scales, b.stage_scales},
             {"slice_codes", a.slice_codes, b.slice_codes},
+            {"slice_unit", a.slice_unit, b.slice_unit},
             {"slice_ring", a.slice_ring, b.slice_ring},
             {"slice_scales", a.slice_scales, b.slice_scales},
             {"table_bytes", a.table_bytes, b.table_bytes},

@@ -1,5 +1,6 @@
 /* test_gemv_outline.c - how products are divided on a GPU, against figures worked out by hand for
  * 132 multiprocessors of an H200. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -232,6 +233,38 @@ static void slices_of_inputs(void **state)
     }
 }
 
+/* Nine columns and more of large matrices in 4 bits, where the tensor core works beside the warps:
+ * K is divided by the blocks of a cluster, and within them so that tiles come out even. */
+static void wide_steps(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        unsigned n, k, columns;
+        double inputs, rounds, stages; /* of a block; steps; units of a warp */
+    } rows[] = {
+        {"nvfp4", 8192, 8192, 16, 16 * 256 * 16, 1, 8},      /* 8 tiles, 2 groups to each: K / 4 */
+        {"nvfp4", 8192, 8192, 9, 16 * 256 * 9, 1, 8},        /* the same for nine                */
+        {"int4-g128", 14336, 4096, 16, 8 * 256 * 16, 1, 8},  /* 14 of 16 tiles                   */
+        {"nvfp4", 28672, 8192, 16, 16 * 256 * 16, 2, 28.48}, /* 28 tiles: 16, and three groups'  */
+        {"nvfp4", 8192, 8192, 8, 8 * 256 * 8, 1, 8},         /* fewer: the other kernel          */
+        {"nvfp4", 4096, 4096, 16, 8 * 256 * 16, 1, 4},       /* and small ones                   */
+        {"fp8-e4m3", 8192, 8192, 16, 8 * 256 * 16, 1, 8},    /* and 8 bits                       */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kf_gemv_outline o = outline(rows[i].format, rows[i].n, rows[i].k, rows[i].columns);
+        if (o.inputs != rows[i].inputs || o.rounds != rows[i].rounds ||
+            fabs(o.stages - rows[i].stages) > 1e-9)
+            fail_msg("%s %ux%u, %u: %g %g %g", rows[i].format, rows[i].n, rows[i].k,
+                     rows[i].columns, o.inputs, o.rounds, o.stages);
+    }
+    kf_gemv_machine blackwell = kf_gemv_machine_of("sm_100", 148);
+    kf_gemv_outline o;
+    assert_int_equal(kf_gemv_outline_of(kerf_format_find("nvfp4"), 8192, 8192, 16, &blackwell, &o),
+                     KERF_OK);
+    assert_true(o.inputs == 8 * 256 * 16); /* the instruction is sm_90a's alone */
+}
+
 /* Two blocks share rows where whole tiles leave some multiprocessors with much less to do. */
 static void pairs_of_blocks(void **state)
 {
@@ -310,7 +343,7 @@ static void what_there_is_not(void **state)
 {
     (void)state;
     kf_gemv_outline o;
-    kf_gemv_machine none = {0, 0, 0}, m = h200();
+    kf_gemv_machine none = {0}, m = h200();
     const kerf_format *f = kerf_format_find("int8");
     assert_int_equal(kf_gemv_outline_of(f, 64, 64, 1, &none, &o), KERF_E_NOSUP);
     assert_int_equal(kf_gemv_outline_of(f, 64, 64, 17, &m, &o), KERF_E_NOSUP);
@@ -324,15 +357,11 @@ static void what_there_is_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(machines_by_architecture),
-        cmocka_unit_test(ends_of_rows),
-        cmocka_unit_test(work_of_the_busiest_warp),
-        cmocka_unit_test(few_columns),
-        cmocka_unit_test(slices_of_inputs),
-        cmocka_unit_test(room_for_the_next_launch),
-        cmocka_unit_test(blocks_of_a_multiprocessor),
-        cmocka_unit_test(pairs_of_blocks),
-        cmocka_unit_test(pairs_on_demand),
+        cmocka_unit_test(machines_by_architecture), cmocka_unit_test(ends_of_rows),
+        cmocka_unit_test(work_of_the_busiest_warp), cmocka_unit_test(few_columns),
+        cmocka_unit_test(slices_of_inputs),         cmocka_unit_test(wide_steps),
+        cmocka_unit_test(room_for_the_next_launch), cmocka_unit_test(blocks_of_a_multiprocessor),
+        cmocka_unit_test(pairs_of_blocks),          cmocka_unit_test(pairs_on_demand),
         cmocka_unit_test(what_there_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
