@@ -497,7 +497,8 @@ static int count_all(void *ctx, const kf_gemv_layout *l)
 static unsigned resident_blocks(const kf_gemv_layout *l, const kf_gemv_machine *m)
 {
     enum { THREADS_OF_AN_SM = 2048, OWN = 1024 };
-    unsigned by_threads = THREADS_OF_AN_SM / (32 * (l->side ? KF_GEMV_WIDE_WARPS : KF_GEMV_WARPS));
+    unsigned warps = l->side ? KF_GEMV_WIDE_WARPS : KF_GEMV_WARPS;
+    unsigned by_threads = THREADS_OF_AN_SM / (32 * warps);
     unsigned by_memory = (m->most_shared + 2 * OWN) / (l->shared_bytes + OWN);
     return by_memory < by_threads ? by_memory : by_threads;
 }
