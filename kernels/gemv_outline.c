@@ -341,7 +341,7 @@ static int try_wide(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_gemv_ma
                     kf_gemv_count count, void *ctx)
 {
     unsigned units = l->tiles / l->pair, teams = m->multiprocessors / l->cluster;
-    if (is_always_wide && teams > 2) teams = 2;
+    if (is_always_wide && teams > 1) teams = 1;
     if (teams > units) teams = units;
     for (int again = 0; again < 2; again++) {
         size_t n = divide_wide(l, t, teams);

@@ -77,8 +77,8 @@ typedef enum kf_gemv_pairing {
 } kf_gemv_pairing;
 void kf_gemv_set_pairing(kf_gemv_pairing p);
 
-/* Likewise: nine columns and more by the kernel for them wherever it can, on two clusters, so that
- * more than 512 rows have several steps. */
+/* Likewise: nine columns and more by the kernel for them wherever it can, on one cluster, so that
+ * more than 256 rows have several steps. */
 void kf_gemv_set_wide(int always);
 
 /* How many clusters of a layout run at once; -1: cannot be asked. */

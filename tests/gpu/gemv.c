@@ -574,6 +574,7 @@ int main(int argc, char **argv)
             shown = 0;
             if (shuffled) check_shuffle(f);
             check_format(f);
+            judge_small();
             absent += seen.runs == 0;
             report(out, f, failures - before, now_s() - from);
         }
