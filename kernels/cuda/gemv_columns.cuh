@@ -85,46 +85,96 @@ __device__ __forceinline__ uint32_t group_zero(uint32_t zeros, int block)
     return minus_1024((zeros >> block / GROUP_BLOCKS * BITS & ((1u << BITS) - 1)) ^ flip);
 }
 
-template <int NB>
-__device__ __forceinline__ void
-consume_blocks(const slice_worker &me, uint32_t unit, const uint32_t x[X_PARTS * NB][BLOCKS][4],
-               const uint32_t w[2][SCALE_WORDS], const aside &more, float sum[NB][4])
-{
-    uint32_t kept[4];
-    __half2 scale_pairs[2][4];
+/* Scales of the lane's two rows in a unit, and zero points. */
+struct slice_scales {
+    uint32_t w[2][SCALE_WORDS];
+    __half2 pairs[2][4];
     uint32_t zeros[2];
-    if constexpr (HAS_ZEROS && HAS_GROUPS)
-        for (int row = 0; row < 2; row++)
-            zeros[row] =
-                shared_word(unit + SLICE_ZEROS + (me.lane / 4 + 8 * row) * 4) >> me.zero_at;
-    if constexpr (SCALING == SCALING_CODES) {
-        uint32_t pick =
-            me.lane % 4 / 2 ? 0x7531 : 0x6420; /* a lane's eight are half a pair of 16s */
-#pragma unroll
-        for (int row = 0; row < 2; row++)
-            for (int i = 0; i < 2; i++) {
-                uint32_t four = __byte_perm(w[row][2 * i], w[row][2 * i + 1], pick);
-                scale_pairs[row][2 * i] = as_half2(halves_of_e4m3(four));
-                scale_pairs[row][2 * i + 1] = as_half2(upper_halves_of_e4m3(four));
-            }
-    }
-    float group[NB][4];
-#pragma unroll
-    for (int block = 0; block < BLOCKS; block++) {
-        uint32_t a[4], b[4], p[4], q[4];
-        load_codes(unit, me.lane, me.place, block, a, b, kept);
-        uint32_t zero[2] = {me.zero[0], me.zero[1]};
+
+    __device__ __forceinline__ void load(const slice_worker &me, uint32_t unit)
+    {
+        if constexpr (HAS_GROUPS) {
+            uint32_t own = unit + SLICE_SCALES + (SHARED_ROW ? 0 : me.lane / 4 * SCALE_BYTES);
+            shared_bytes<SCALE_BYTES>(w[0], own);
+            shared_bytes<SCALE_BYTES>(w[1], own + (SHARED_ROW ? 0 : 8 * SCALE_BYTES));
+        }
         if constexpr (HAS_ZEROS && HAS_GROUPS)
-            for (int row = 0; row < 2; row++) zero[row] = group_zero(zeros[row], block);
-        decode(a, zero[0], me.table, p);
-        decode(b, zero[1], me.table, q);
+            for (int row = 0; row < 2; row++)
+                zeros[row] =
+                    shared_word(unit + SLICE_ZEROS + (me.lane / 4 + 8 * row) * 4) >> me.zero_at;
+    }
+
+    /* A lane's eight codes of a block are half of a pair of 16s. */
+    __device__ __forceinline__ void convert(const slice_worker &me)
+    {
         if constexpr (SCALING == SCALING_CODES) {
-            __half2 f = scale_pairs[0][block / 2], g = scale_pairs[1][block / 2];
+            uint32_t pick = me.lane % 4 / 2 ? 0x7531 : 0x6420;
+#pragma unroll
+            for (int row = 0; row < 2; row++)
+                for (int i = 0; i < 2; i++) {
+                    uint32_t four = __byte_perm(w[row][2 * i], w[row][2 * i + 1], pick);
+                    pairs[row][2 * i] = as_half2(halves_of_e4m3(four));
+                    pairs[row][2 * i + 1] = as_half2(upper_halves_of_e4m3(four));
+                }
+        }
+    }
+
+    /* minus_1024() of the zero points of a block's rows. */
+    __device__ __forceinline__ void find_zeros(const slice_worker &me, int block,
+                                               uint32_t zero[2]) const
+    {
+#pragma unroll
+        for (int row = 0; row < 2; row++)
+            zero[row] = HAS_ZEROS && HAS_GROUPS ? group_zero(zeros[row], block) : me.zero[row];
+    }
+
+    __device__ __forceinline__ void into_codes(int block, uint32_t p[4], uint32_t q[4]) const
+    {
+        if constexpr (SCALING == SCALING_CODES) {
+            __half2 f = pairs[0][block / 2], g = pairs[1][block / 2];
             f = block % 2 ? __high2half2(f) : __low2half2(f);
             g = block % 2 ? __high2half2(g) : __low2half2(g);
 #pragma unroll
             for (int i = 0; i < 4; i++) p[i] = mul_halves(p[i], f), q[i] = mul_halves(q[i], g);
         }
+    }
+
+    /* The sums of group i into those of the row. */
+    template <int NB>
+    __device__ __forceinline__ void into_sums(int i, const aside &more, const float group[NB][4],
+                                              float sum[NB][4]) const
+    {
+        float f = scale_in(w[0], i, more.second[0], more.offset);
+        float g = scale_in(w[1], i, more.second[1], more.offset);
+#pragma unroll
+        for (int n = 0; n < NB; n++) {
+            sum[n][0] = __fmaf_rn(group[n][0], f, sum[n][0]);
+            sum[n][2] = __fmaf_rn(group[n][2], g, sum[n][2]);
+            sum[n][1] = __fmaf_rn(group[n][1], f, sum[n][1]);
+            sum[n][3] = __fmaf_rn(group[n][3], g, sum[n][3]);
+        }
+    }
+};
+
+/* The sums of a unit. */
+template <int NB>
+__device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t unit,
+                                              const uint32_t x[X_PARTS * NB][BLOCKS][4],
+                                              const aside &more, float sum[NB][4])
+{
+    uint32_t kept[4];
+    slice_scales scales;
+    scales.load(me, unit);
+    scales.convert(me);
+    float group[NB][4];
+#pragma unroll
+    for (int block = 0; block < BLOCKS; block++) {
+        uint32_t a[4], b[4], p[4], q[4], zero[2];
+        load_codes(unit, me.lane, me.place, block, a, b, kept);
+        scales.find_zeros(me, block, zero);
+        decode(a, zero[0], me.table, p);
+        decode(b, zero[1], me.table, q);
+        scales.into_codes(block, p, q);
         if (SCALING == SCALING_GROUP && block % GROUP_BLOCKS == 0)
             for (int n = 0; n < NB; n++)
                 for (int i = 0; i < 4; i++) group[n][i] = 0;
@@ -135,34 +185,9 @@ consume_blocks(const slice_worker &me, uint32_t unit, const uint32_t x[X_PARTS *
                 multiply(SCALING == SCALING_GROUP ? group[n % NB] : sum[n % NB], p[2 * half],
                          q[2 * half], p[2 * half + 1], q[2 * half + 1], x[n][block][2 * half],
                          x[n][block][2 * half + 1]);
-        if (SCALING == SCALING_GROUP && (block + 1) % GROUP_BLOCKS == 0) {
-            int i = block / GROUP_BLOCKS;
-            float f = scale_in(w[0], i, more.second[0], more.offset);
-            float g = scale_in(w[1], i, more.second[1], more.offset);
-#pragma unroll
-            for (int n = 0; n < NB; n++) {
-                sum[n][0] = __fmaf_rn(group[n][0], f, sum[n][0]);
-                sum[n][2] = __fmaf_rn(group[n][2], g, sum[n][2]);
-                sum[n][1] = __fmaf_rn(group[n][1], f, sum[n][1]);
-                sum[n][3] = __fmaf_rn(group[n][3], g, sum[n][3]);
-            }
-        }
+        if (SCALING == SCALING_GROUP && (block + 1) % GROUP_BLOCKS == 0)
+            scales.into_sums<NB>(block / GROUP_BLOCKS, more, group, sum);
     }
-}
-
-/* The sums of a unit. */
-template <int NB>
-__device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t unit,
-                                              const uint32_t x[X_PARTS * NB][BLOCKS][4],
-                                              const aside &more, float sum[NB][4])
-{
-    uint32_t w[2][SCALE_WORDS];
-    if constexpr (HAS_GROUPS) {
-        uint32_t own = unit + SLICE_SCALES + (SHARED_ROW ? 0 : me.lane / 4 * SCALE_BYTES);
-        shared_bytes<SCALE_BYTES>(w[0], own);
-        shared_bytes<SCALE_BYTES>(w[1], own + (SHARED_ROW ? 0 : 8 * SCALE_BYTES));
-    }
-    consume_blocks<NB>(me, unit, x, w, more, sum);
 }
 
 /* --- the kernel ---------------------------------------------------------------------------------

@@ -86,67 +86,6 @@ struct wide_halves {
     uint32_t p[2][4], q[2][4];
 };
 
-/* Scales of the lane's two rows in a unit, and zero points. */
-struct wide_scales {
-    uint32_t w[2][SCALE_WORDS];
-    __half2 pairs[2][4];
-    uint32_t zeros[2];
-
-    __device__ __forceinline__ void load(const slice_worker &me, uint32_t unit)
-    {
-        if constexpr (HAS_GROUPS) {
-            uint32_t own = unit + SLICE_SCALES + (SHARED_ROW ? 0 : me.lane / 4 * SCALE_BYTES);
-            shared_bytes<SCALE_BYTES>(w[0], own);
-            shared_bytes<SCALE_BYTES>(w[1], own + (SHARED_ROW ? 0 : 8 * SCALE_BYTES));
-        }
-        if constexpr (HAS_ZEROS && HAS_GROUPS)
-            for (int row = 0; row < 2; row++)
-                zeros[row] =
-                    shared_word(unit + SLICE_ZEROS + (me.lane / 4 + 8 * row) * 4) >> me.zero_at;
-    }
-
-    /* A lane's eight codes of a block are half of a pair of 16s. */
-    __device__ __forceinline__ void convert(const slice_worker &me)
-    {
-        if constexpr (SCALING == SCALING_CODES) {
-            uint32_t pick = me.lane % 4 / 2 ? 0x7531 : 0x6420;
-#pragma unroll
-            for (int row = 0; row < 2; row++)
-                for (int i = 0; i < 2; i++) {
-                    uint32_t four = __byte_perm(w[row][2 * i], w[row][2 * i + 1], pick);
-                    pairs[row][2 * i] = as_half2(halves_of_e4m3(four));
-                    pairs[row][2 * i + 1] = as_half2(upper_halves_of_e4m3(four));
-                }
-        }
-    }
-
-    __device__ __forceinline__ void into_codes(int block, uint32_t p[4], uint32_t q[4]) const
-    {
-        if constexpr (SCALING == SCALING_CODES) {
-            __half2 f = pairs[0][block / 2], g = pairs[1][block / 2];
-            f = block % 2 ? __high2half2(f) : __low2half2(f);
-            g = block % 2 ? __high2half2(g) : __low2half2(g);
-#pragma unroll
-            for (int i = 0; i < 4; i++) p[i] = mul_halves(p[i], f), q[i] = mul_halves(q[i], g);
-        }
-    }
-
-    /* The sums of group i into those of the row. */
-    __device__ __forceinline__ void into_sums(int i, const aside &more, const float group[2][4],
-                                              float sum[2][4]) const
-    {
-        float f = scale_in(w[0], i, more.second[0], more.offset);
-        float g = scale_in(w[1], i, more.second[1], more.offset);
-#pragma unroll
-        for (int n = 0; n < 2; n++) {
-            sum[n][0] = __fmaf_rn(group[n][0], f, sum[n][0]);
-            sum[n][2] = __fmaf_rn(group[n][2], g, sum[n][2]);
-            sum[n][1] = __fmaf_rn(group[n][1], f, sum[n][1]);
-            sum[n][3] = __fmaf_rn(group[n][3], g, sum[n][3]);
-        }
-    }
-};
-
 /* A unit times x. Its codes are all read before the first is looked at. `then` is done when
  * the unit's place may be filled again, while products are on their way. */
 template <typename Then>
@@ -162,7 +101,7 @@ __device__ __forceinline__ void consume_wide(const slice_worker &me, uint32_t un
         for (int o = 0; o < 2; o++)
             load_codes(unit, me.lane, me.place, 2 * pair + o, a[pair][o], b[pair][o], kept);
     };
-    wide_scales scales;
+    slice_scales scales;
     load_pair(0);
     scales.load(me, unit);
 #pragma unroll
@@ -175,9 +114,8 @@ __device__ __forceinline__ void consume_wide(const slice_worker &me, uint32_t un
 #pragma unroll
         for (int o = 0; o < 2; o++) {
             int block = 2 * pair + o;
-            uint32_t zero[2] = {me.zero[0], me.zero[1]};
-            if constexpr (HAS_ZEROS && HAS_GROUPS)
-                for (int row = 0; row < 2; row++) zero[row] = group_zero(scales.zeros[row], block);
+            uint32_t zero[2];
+            scales.find_zeros(me, block, zero);
             decode(a[pair][o], zero[0], me.table, h.p[o]);
             decode(b[pair][o], zero[1], me.table, h.q[o]);
             scales.into_codes(block, h.p[o], h.q[o]);
@@ -204,7 +142,7 @@ __device__ __forceinline__ void consume_wide(const slice_worker &me, uint32_t un
             if (ends) {
                 if (block + 1 == BLOCKS) then();
                 wait_products<0>();
-                scales.into_sums(block / GROUP_BLOCKS, more, group, sum);
+                scales.into_sums<2>(block / GROUP_BLOCKS, more, group, sum);
             }
         }
         if (!BY_GROUP && pair > 0 && pair + 1 < PAIRS) wait_products<1>();
