@@ -298,8 +298,9 @@ result time_plan(const problem &p, const kf_nvfp4_tuning *t)
         kerf_gemv_nvfp4 *plan = plan_of(p, KERF_F16, early, true);
         if (t) need(kf_nvfp4_cuda_plan(plan, gpu, t, &error), "plan");
         const kf_nvfp4_launch *l = &plan->launch;
-        snprintf(r.name, sizeof r.name, "%u warps x %u pieces, %u blocks a matrix",
-                 1u << l->part_bits, l->pieces, l->blocks);
+        const kf_nvfp4_run *run = l->run;
+        snprintf(r.name, sizeof r.name, "%u warps x %u pieces, %u blocks a matrix%s",
+                 1u << l->part_bits, l->pieces, l->blocks, run[1].blocks ? ", staggered" : "");
         for (const set &s : p.sets) need(cudaMemsetAsync(s.y, 0xff, 2 * p.y, stream), "memset");
         r.us[early] = time_calls(p, [&](const set &s) {
             kerf_gemv_nvfp4_args x = args_of(p, s.a, s.b, s.y, 2 * p.y);
@@ -318,7 +319,7 @@ std::vector<result> time_variants(const problem &p, bool sweep)
     if (!sweep) return all;
     for (unsigned parts = 1; parts <= 8; parts *= 2)
         for (unsigned resident = 1; resident <= 2; resident++) {
-            kf_nvfp4_tuning t = {parts, resident};
+            kf_nvfp4_tuning t = {parts, resident, 1};
             if (parts * 8192 >= p.s.cols) all.push_back(time_plan(p, &t));
         }
     return all;

@@ -10,15 +10,22 @@
 typedef struct kf_nvfp4_tuning {
     unsigned parts;    /* warps that share a row: 1, 2, 4, 8             */
     unsigned resident; /* blocks per multiprocessor that work is cut for */
+    int even;          /* all blocks alike, in a chain too               */
 } kf_nvfp4_tuning;
+
+/* Blocks of a matrix that follow each other: quads of rows of each, one more of the first so many.
+ */
+typedef struct kf_nvfp4_run {
+    unsigned blocks, each, rest;
+} kf_nvfp4_run;
 
 /* A launch that depends on shape and tuning alone. */
 typedef struct kf_nvfp4_launch {
-    unsigned part_bits, pieces; /* 2^part_bits warps to a row, so many pieces each     */
-    unsigned blocks;            /* of a matrix                                         */
-    unsigned each, rest;        /* quads of rows of every block, one more of the first */
-    unsigned elements;          /* of a row, with what pads it                         */
-    unsigned shared;            /* bytes                                               */
+    unsigned part_bits, pieces; /* 2^part_bits warps to a row, so many pieces each */
+    unsigned blocks;            /* of a matrix                                     */
+    kf_nvfp4_run run[2];        /* the second may have none                        */
+    unsigned elements;          /* of a row, with what pads it                     */
+    unsigned shared;            /* bytes                                           */
 } kf_nvfp4_launch;
 
 struct kerf_gemv_nvfp4 {

@@ -33,6 +33,8 @@
  * the same quad. */
 #include "cuda/gemv_nvfp4_feed.cuh"
 
+#include <algorithm>
+
 namespace
 {
 
@@ -91,17 +93,25 @@ __device__ __forceinline__ void finish_rows(const job &j, unsigned matrix, const
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
+/* Where a block begins; of the one past the last, the number of quads. */
+__device__ __forceinline__ unsigned first_quad(const kf_nvfp4_run run[2], unsigned block)
+{
+    unsigned n = min(block, run[0].blocks), m = block - n;
+    unsigned before = n * run[0].each + min(n, run[0].rest);
+    return before + m * run[1].each + min(m, run[1].rest);
+}
+
 template <int P, bool TILED, bool EDGES>
 __global__ void __launch_bounds__(THREADS, 2) multiply(const __grid_constant__ job j)
 {
     typedef ring<P> r;
     extern __shared__ __align__(128) uint8_t shared[];
-    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, matrix = blockIdx.y;
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned matrix = blockIdx.x, block = blockIdx.y;
     launch_dependents();
     const unsigned parts = 1u << j.part_bits, part = warp & (parts - 1);
     const unsigned team = warp >> j.part_bits, teams = WARPS >> j.part_bits;
-    const unsigned quad0 = blockIdx.x * j.each + min(blockIdx.x, j.rest);
-    const unsigned quads = j.each + (blockIdx.x < j.rest);
+    const unsigned quad0 = first_quad(j.run, block), quads = first_quad(j.run, block + 1) - quad0;
     uint8_t *bytes = shared + WARPS * r::BYTES;
     __half2 *b_scales = (__half2 *)(bytes + parts * (P * PIECE));
     float *partial = (float *)(b_scales + parts * (P * PIECE / OWN)); /* [row][part] */
@@ -128,7 +138,7 @@ __global__ void __launch_bounds__(THREADS, 2) multiply(const __grid_constant__ j
     };
     constexpr int HALF = r::G / 2;
     ask_for(r::EARLY);
-    const bool eager = !TILED && HALF > 1 && ask && blockIdx.x >= j.eager;
+    const bool eager = !TILED && HALF > 1 && ask && block >= j.eager;
     if (eager) feed.template fetch_rows<0, HALF>(j, to, teams);
     if (j.early) {
         prefetch_b(j, matrix);
@@ -261,11 +271,37 @@ struct machine {
     int processors, most_shared, all_shared, reserved; /* bytes of a block, a multiprocessor */
 };
 
+static kf_nvfp4_run divide(uint64_t quads, unsigned blocks)
+{
+    return kf_nvfp4_run{blocks, (unsigned)(quads / blocks), (unsigned)(quads % blocks)};
+}
+
+static unsigned most_of(const kf_nvfp4_run &r)
+{
+    return r.each + (r.rest > 0);
+}
+
+/* In a chain the first block of the next call comes to a multiprocessor when the first of this one
+ * leaves it, and asks for its ring while the second still works, if the two do not end together. So
+ * the second half of the blocks take whole turns of their warps, as many as somebody has anyhow,
+ * and the first half what is left. */
+static void stagger(kf_nvfp4_launch *l, uint64_t quads, uint64_t teams)
+{
+    unsigned later = l->blocks / 2, first = l->blocks - later;
+    uint64_t turns = (quads + l->blocks * teams - 1) / (l->blocks * teams), own = turns * teams;
+    if (teams == 1 || later == 0 || later * own >= quads) return;
+    uint64_t left = quads - later * own;
+    if (3 * left < 2 * first * own) return; /* too little for half of the multiprocessor */
+    l->run[0] = divide(left, first);
+    l->run[1] = divide(later * own, later);
+}
+
 /* A launch with 2^part_bits warps to a row and so many blocks on a multiprocessor, and about how
  * many instructions its busiest warp has; 0: not possible. */
 static uint64_t lay_out(kf_nvfp4_launch *l, const kerf_gemv_nvfp4_shape *s, unsigned part_bits,
-                        unsigned resident, const machine *m)
+                        unsigned resident, bool even, const machine *m)
 {
+    enum { MOST_BLOCKS = 65535 }; /* along y of a grid */
     uint64_t parts = 1u << part_bits, teams = WARPS / parts, batch = s->batch ? s->batch : 1;
     uint64_t quads =
         s->a_scales == KERF_SCALES_TILES ? (s->rows + 127) / 128 * 32 : (s->rows + 3) / 4;
@@ -277,11 +313,12 @@ static uint64_t lay_out(kf_nvfp4_launch *l, const kerf_gemv_nvfp4_shape *s, unsi
     if (blocks > quads) blocks = quads;
     if (blocks < least) blocks = least;
     if (blocks == 0) blocks = 1;
-    uint64_t most = (quads + blocks - 1) / blocks;
+    if (blocks > MOST_BLOCKS) return 0;
     l->part_bits = part_bits;
     l->blocks = (unsigned)blocks;
-    l->each = (unsigned)(quads / blocks);
-    l->rest = (unsigned)(quads % blocks);
+    l->run[0] = divide(quads, l->blocks);
+    if (!even && resident == 2 && (s->flags & KERF_GEMV_CONSTANT_WEIGHTS)) stagger(l, quads, teams);
+    uint64_t most = std::max(most_of(l->run[0]), most_of(l->run[1]));
     l->elements = (unsigned)parts * l->pieces * PIECE;
     l->shared = WARPS * rings[l->pieces - 1].bytes + l->elements / 8 * 9 +
                 (parts > 1 ? (unsigned)(most * 4 * parts * 4) : 0);
@@ -314,7 +351,7 @@ static kerf_status plan_launch(kerf_gemv_nvfp4 *p, kf_nvfp4_tuning t, kerf_error
     uint64_t best = 0;
     unsigned bits = 0;
     for (unsigned i = 0; i <= 3; i++) {
-        uint64_t cost = lay_out(&p->launch, &p->shape, i, 2, &m);
+        uint64_t cost = lay_out(&p->launch, &p->shape, i, 2, true, &m);
         if (cost && (t.parts == 0 || t.parts == 1u << i) && (!best || cost < best))
             best = cost, bits = i;
     }
@@ -324,8 +361,9 @@ static kerf_status plan_launch(kerf_gemv_nvfp4 *p, kf_nvfp4_tuning t, kerf_error
      * after the other. Where there is no next call yet, one has less to begin with. */
     bool one = !(p->shape.flags & KERF_GEMV_CONSTANT_WEIGHTS) && p->shape.batch &&
                m.processors % p->shape.batch == 0;
-    if (!lay_out(&p->launch, &p->shape, bits, t.resident ? t.resident : one ? 1 : 2, &m))
-        lay_out(&p->launch, &p->shape, bits, 2, &m);
+    unsigned resident = t.resident ? t.resident : one ? 1 : 2;
+    if (!lay_out(&p->launch, &p->shape, bits, resident, t.even, &m))
+        lay_out(&p->launch, &p->shape, bits, 2, t.even, &m);
     p->launch.shared = room_of_two(p->launch.shared, &m);
     bool tiled = p->shape.a_scales == KERF_SCALES_TILES;
     for (int edges = 0; edges < 2; edges++) {
@@ -378,15 +416,14 @@ extern "C" kerf_status kf_nvfp4_cuda_plan(kerf_gemv_nvfp4 *p, kerf_device *devic
     uint64_t steps = p->shape.cols / 512 + 64;
     p->on_gpu = 1;
     p->ordinal = kf_gpu_of(device)->ordinal;
-    p->fast = p->shape.cols % OWN == 0 && p->shape.cols <= 32768 && p->shape.cols > 0 &&
-              p->shape.batch <= 65535;
+    p->fast = p->shape.cols % OWN == 0 && p->shape.cols <= 32768 && p->shape.cols > 0;
     p->bound = (double)steps * 0x1p-24;
     if (p->shape.rows > UINT32_MAX - 4096 || p->shape.batch * ((p->shape.rows + 7) / 8) > INT32_MAX)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%llu x %llu rows are too many for one launch",
                        (unsigned long long)p->shape.batch, (unsigned long long)p->shape.rows);
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
-    return p->fast ? plan_launch(p, tuning ? *tuning : kf_nvfp4_tuning{0, 0}, err) : KERF_OK;
+    return p->fast ? plan_launch(p, tuning ? *tuning : kf_nvfp4_tuning{0, 0, 0}, err) : KERF_OK;
 }
 
 extern "C" kerf_status kf_nvfp4_cuda_run(const kerf_gemv_nvfp4 *p, const kerf_gemv_nvfp4_args *x,
@@ -408,8 +445,8 @@ extern "C" kerf_status kf_nvfp4_cuda_run(const kerf_gemv_nvfp4 *p, const kerf_ge
     j.rows = (unsigned)s->rows;
     j.cols = (unsigned)s->cols;
     j.across = (j.cols / 16 + KF_TILE_COLS - 1) / KF_TILE_COLS;
-    j.each = l->each;
-    j.rest = l->rest;
+    j.run[0] = l->run[0];
+    j.run[1] = l->run[1];
     j.part_bits = l->part_bits;
     j.alpha = x->alpha == 0 ? 1 : x->alpha;
     j.type = s->y;
@@ -424,7 +461,7 @@ extern "C" kerf_status kf_nvfp4_cuda_run(const kerf_gemv_nvfp4 *p, const kerf_ge
     if (fast) {
         bool edges = j.cols != l->elements || !aligned(j.sa, 16);
         k = kernels[l->pieces - 1][tiled][edges];
-        blocks = dim3(l->blocks, (unsigned)s->batch);
+        blocks = dim3((unsigned)s->batch, l->blocks);
     }
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
     KF_CUDA(launch(k, j, blocks, 256, fast ? l->shared : 0, (cudaStream_t)stream),

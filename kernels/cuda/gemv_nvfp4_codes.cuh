@@ -33,7 +33,7 @@ struct job {
     unsigned rows, cols;
     unsigned across;     /* tiles of scales that lie side by side              */
     unsigned blocks;     /* thread blocks of a matrix                          */
-    unsigned each, rest; /* quads of every block, and one more of the first so many */
+    kf_nvfp4_run run[2]; /* blocks of a matrix                                 */
     unsigned part_bits;  /* 2^part_bits warps share a row                      */
     unsigned eager;      /* blocks from this one on ask for more before b      */
     float alpha;

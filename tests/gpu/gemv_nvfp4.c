@@ -167,11 +167,11 @@ typedef struct case_size {
 } case_size;
 
 static const case_size brief_sizes[] = {{130, 160, 2}, {5, 48, 1}, {9, 2048, 1}, {6, 4096, 1}};
-static const case_size sizes[] = {{1, 16, 1},      {1, 32, 1},     {3, 48, 2},     {7, 64, 3},
-                                  {127, 96, 1},    {128, 1024, 1}, {129, 1040, 2}, {257, 1056, 2},
-                                  {1000, 2048, 4}, {300, 7168, 2}, {65, 16384, 1}, {33, 16416, 1},
-                                  {20, 32768, 1},  {9, 32800, 1},  {5000, 32, 1},  {2, 4096, 300},
-                                  {0, 64, 1},      {4, 0, 2},      {700, 4096, 1}};
+static const case_size sizes[] = {
+    {1, 16, 1},     {1, 32, 1},     {3, 48, 2},      {7, 64, 3},     {127, 96, 1},   {128, 1024, 1},
+    {129, 1040, 2}, {257, 1056, 2}, {1000, 2048, 4}, {300, 7168, 2}, {65, 16384, 1}, {33, 16416, 1},
+    {20, 32768, 1}, {9, 32800, 1},  {5000, 32, 1},   {2, 4096, 300}, {0, 64, 1},     {4, 0, 2},
+    {700, 4096, 1}, {30000, 96, 1}, {7200, 64, 4}};
 
 static void test_size(case_size s, int brief, int variants)
 {
@@ -185,7 +185,7 @@ static void test_size(case_size s, int brief, int variants)
             if (!brief) test_gpu(&p, t, 1, kind % 2 ? 1 : 8, NULL);
             for (unsigned parts = 1; variants && parts <= 8; parts *= 2)
                 for (unsigned resident = 1; resident <= 2; resident++) {
-                    kf_nvfp4_tuning tuning = {parts, resident};
+                    kf_nvfp4_tuning tuning = {parts, resident, kind % 2};
                     if (s.cols <= parts * 8192) test_gpu(&p, t, 1, 0, &tuning);
                 }
             free_problem(&p);
