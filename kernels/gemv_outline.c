@@ -187,6 +187,15 @@ static unsigned apart_bytes(const kf_gemv_layout *l, const kf_gemv_machine *m)
     return l->overlap && l->per_sm == 1 && l->shared_bytes + 3 * OWN <= half ? half - OWN / 2 : 0;
 }
 
+/* Blocks, from the first, that ask for all of their ring before x. Of two on a multiprocessor the
+ * first comes early enough for that, unless the ring is all that it has. With fewer than 8 bits the
+ * block beside it, which still works, would lose more by it. */
+static unsigned eager_blocks(const kf_gemv_layout *l, const kf_gemv_tiling *t)
+{
+    int has_more = busiest_units(l) > KF_GEMV_AHEAD;
+    return l->overlap && l->per_sm == 2 && t->bits >= 8 && has_more ? l->blocks / 2 : 0;
+}
+
 /* Half of a ring is left until x is asked for where the busiest warp has two rings full to do, or
  * where no block of the next launch has room beside one of this, so that x is there by then. Where
  * x is there from the start, all of it. 1: done; 0: x does not fit; -1: `count` failed. */
@@ -202,6 +211,7 @@ static int lay_out_column(kf_gemv_layout *l, const kf_gemv_tiling *t, const kf_g
     int is_short = busiest_units(l) < 2 * KF_GEMV_AHEAD && l->apart_bytes;
     l->early = is_short ? KF_GEMV_AHEAD : KF_GEMV_AHEAD / 2;
     if (!l->overlap) l->early = 0;
+    l->eager_blocks = eager_blocks(l, t);
     return count(ctx, l) < 0 ? -1 : 1;
 }
 

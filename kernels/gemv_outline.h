@@ -58,7 +58,7 @@ typedef struct kf_gemv_layout {
     uint32_t stages, slices;
     uint32_t cluster; /* blocks that share rows: of few columns one or two */
     uint32_t passes, warps, team_tiles, team_rest, most;
-    uint32_t early, x_at, sums_at, own_at, slots_at, rows_at, table_at;
+    uint32_t early, eager_blocks, x_at, sums_at, own_at, slots_at, rows_at, table_at;
     uint32_t side; /* of nine columns and more: groups of warps of a block that divide K; 0: the
                       kernel for fewer, or where there is no such */
     unsigned blocks, shared_bytes;

@@ -21,7 +21,10 @@
  *
  * Of the first units, half are left until x is asked for where more will follow: memory would have
  * nothing to do while x comes, and x would wait behind all of them. They all come before x where
- * they are all that there is, and all behind it where x is there from the start.
+ * they are all that there is, or where a block has the time, being the first on its multiprocessor;
+ * but then the second half is asked for when the first is there: what more is on its way than
+ * memory needs to be busy only stands in line before the x of the launch ahead. They all come
+ * behind x where it is there from the start.
  *
  * With one column of x the tensor core has seven to spare: the part of x that belongs to the
  * quarter t of a stage stands alone in column 2 t, so that the sums of a lane's own groups come out
@@ -292,10 +295,16 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     part.template aim<PAIR>(j, stages, keep(x_at), thread);
     touch_constants(j);
     /* Last, since it stands in the way of x, which the block beside this one waits for now. */
-    fill_ring(0, j.early);
+    constexpr uint32_t HALF = ON_THE_WAY / 2;
+    const uint32_t early = blockIdx.x < j.eager_blocks ? ON_THE_WAY : j.early;
+    fill_ring(0, min(early, HALF));
+    if (early > HALF) {
+        wait_copies();
+        fill_ring(HALF, early);
+    }
     if (j.constant_weights) wait_previous();
     end.load(j);
-    stage_column(j, part, largest, [&] { fill_ring(j.early, ON_THE_WAY); });
+    stage_column(j, part, largest, [&] { fill_ring(early, ON_THE_WAY); });
     end.settle(j);
     if (KEEPS_END<N>) end.find_factors();
     __syncthreads();

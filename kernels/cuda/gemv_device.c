@@ -57,6 +57,7 @@ static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_
     j->block_stages = (l->stages + l->cluster - 1) / l->cluster; /* of few columns */
     j->x_at = l->x_at;
     j->early = l->early;
+    j->eager_blocks = l->eager_blocks;
     j->slices = l->slices;
     j->cluster = l->cluster;
     j->passes = l->passes;

@@ -48,7 +48,8 @@ typedef struct kf_gemv_job {
     uint32_t stages;       /* of a row */
     uint32_t block_stages; /* of a block, at most: two share rows where cluster is 2 */
     uint32_t x_at;
-    uint32_t early; /* units of a warp that are asked for before x, of KF_GEMV_AHEAD */
+    uint32_t early;        /* units of a warp that are asked for before x, of KF_GEMV_AHEAD */
+    uint32_t eager_blocks; /* so many blocks, the first, ask for all of them before x */
     /* of the kernel for several */
     uint32_t slices;  /* of a row                                           */
     uint32_t cluster; /* blocks that share rows, a power of two; of both    */

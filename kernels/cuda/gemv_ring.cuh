@@ -73,6 +73,12 @@ __device__ __forceinline__ void commit_copies()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
+/* Until all of this thread's are there. */
+__device__ __forceinline__ void wait_copies()
+{
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+}
+
 /* A piece that is not at a multiple of 16 bytes. */
 __device__ __noinline__ void copy_bytes(uint32_t to, const uint8_t *from, bool valid)
 {

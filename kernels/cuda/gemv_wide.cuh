@@ -11,10 +11,10 @@
  * within a block the groups of four warps may divide that further (`side`), so that tiles come out
  * even. A cluster has a run of tiles and takes as many at once as it has groups for: a step.
  *
- *   first units are asked for                    nothing here depends on x
+ *   a warp's first unit is asked for             nothing here depends on x
  *   row factors, tables
  *   -- griddepcontrol.wait --
- *   x into shared memory
+ *   x into shared memory, then the second unit: x would wait behind it
  *   units: shared memory -> codes -> halves -> wgmma m64n16k16 with sums in fp32
  *   sums of a step -> the block that finishes the tile; half a step later -> y (gemv_wide_y.cuh)
  *
@@ -210,8 +210,9 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
     uint32_t ring = found_once(base + warp * (WIDE_DEPTH * SLICE_UNIT));
     wide_feed feed;
     feed.tile = own, feed.slice = feed.first = first, feed.end = end;
+    const uint32_t early = j.constant_weights ? 1 : WIDE_DEPTH; /* units before x */
 #pragma unroll 1
-    for (uint32_t i = 0; i < WIDE_DEPTH; i++) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
+    for (uint32_t i = 0; i < early; i++) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
     aside now = {}, then = {};
     fetch_aside(now, j, s, own, first, lane);
     float *factors = (float *)(shared + j.rows_at);
@@ -223,6 +224,8 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
     uint32_t block_end = (rank + 1) * j.slices / j.cluster;
     load_wide_x(j, block_first * SLICE_CODES, (block_end - block_first) * BLOCKS, base + j.x_at,
                 back);
+#pragma unroll 1
+    for (uint32_t i = early; i < WIDE_DEPTH; i++) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
     slice_worker me;
     uint32_t row = lane % 8 + lane / 8 % 2 * 8;
     me.lane = lane;
