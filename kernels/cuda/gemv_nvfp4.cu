@@ -363,7 +363,7 @@ static kerf_status plan_launch(kerf_gemv_nvfp4 *p, kf_nvfp4_tuning t, kerf_error
                m.processors % p->shape.batch == 0;
     unsigned resident = t.resident ? t.resident : one ? 1 : 2;
     if (!lay_out(&p->launch, &p->shape, bits, resident, t.even, &m))
-        lay_out(&p->launch, &p->shape, bits, 2, t.even, &m);
+        lay_out(&p->launch, &p->shape, bits, 2, true, &m); /* as it was counted above */
     p->launch.shared = room_of_two(p->launch.shared, &m);
     bool tiled = p->shape.a_scales == KERF_SCALES_TILES;
     for (int edges = 0; edges < 2; edges++) {
@@ -416,7 +416,8 @@ extern "C" kerf_status kf_nvfp4_cuda_plan(kerf_gemv_nvfp4 *p, kerf_device *devic
     uint64_t steps = p->shape.cols / 512 + 64;
     p->on_gpu = 1;
     p->ordinal = kf_gpu_of(device)->ordinal;
-    p->fast = p->shape.cols % OWN == 0 && p->shape.cols <= 32768 && p->shape.cols > 0;
+    p->fast = p->shape.cols % OWN == 0 && p->shape.cols <= 32768 && p->shape.cols > 0 &&
+              p->shape.batch <= 65535;
     p->bound = (double)steps * 0x1p-24;
     if (p->shape.rows > UINT32_MAX - 4096 || p->shape.batch * ((p->shape.rows + 7) / 8) > INT32_MAX)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
