@@ -14,7 +14,8 @@
  *   a warp's first unit is asked for             nothing here depends on x
  *   row factors, tables
  *   -- griddepcontrol.wait --
- *   x into shared memory, then the second unit: x would wait behind it
+ *   x into shared memory
+ *   the second unit, which x would have waited for; not so where x is there from the start
  *   units: shared memory -> codes -> halves -> wgmma m64n16k16 with sums in fp32
  *   sums of a step -> the block that finishes the tile; half a step later -> y (gemv_wide_y.cuh)
  *
