@@ -15,7 +15,7 @@
  *   row factors, tables
  *   -- griddepcontrol.wait --
  *   x into shared memory
- *   the second unit, which x would have waited for; not so where x is there from the start
+ *   the second unit, which x would have waited for; both, where x is there from the start
  *   units: shared memory -> codes -> halves -> wgmma m64n16k16 with sums in fp32
  *   sums of a step -> the block that finishes the tile; half a step later -> y (gemv_wide_y.cuh)
  *
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
     uint32_t ring = found_once(base + warp * (WIDE_DEPTH * SLICE_UNIT));
     wide_feed feed;
     feed.tile = own, feed.slice = feed.first = first, feed.end = end;
-    const uint32_t early = j.constant_weights ? 1 : WIDE_DEPTH; /* units before x */
+    const uint32_t early = j.constant_weights ? 1 : 0; /* units before x */
 #pragma unroll 1
     for (uint32_t i = 0; i < early; i++) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
     aside now = {}, then = {};
