@@ -21,7 +21,7 @@
 #include "gemv_cuda.h"
 
 #include "blas_cuda.h"
-#include "gemv_outline.h"
+#include "plan/gemv_outline.h"
 
 #include <getopt.h>
 #include <stdio.h>

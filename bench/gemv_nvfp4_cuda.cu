@@ -11,7 +11,7 @@
  * kernels that read the bytes of A and do nothing else, timed the same way in the same run. After
  * it is timed every y of the first and the last set is compared with the processor's. */
 extern "C" {
-#include "gemv_nvfp4_plan.h"
+#include "plan/gemv_nvfp4_plan.h"
 #include <kerf/cuda.h>
 }
 

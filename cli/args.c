@@ -91,7 +91,7 @@ static kerf_status fail_unknown(const verb *v, const char *name, size_t n, kerf_
     for (size_t i = 0; i < 63 && (o = option_at(v, i)) != NULL; i++) words[i] = o->name;
     char text[64];
     snprintf(text, sizeof text, "%.*s", (int)(n < 60 ? n : 60), name);
-    const char *near = nearest_word(text, words);
+    const char *near = kerf_nearest_word(text, words);
     if (near) {
         return USAGE(err, "%s: unknown option --%s, did you mean --%s?", v->name, text, near);
     }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include <kerf/codec.h>
+#include <kerf/words.h>
 
 /* Documented exit codes of the command. */
 enum {
@@ -67,14 +68,7 @@ int exit_code(kerf_status s);
 /* Installs handlers that remove temporaries before the command dies of a signal. */
 void catch_signals(void);
 
-/* The word of a list (ended by NULL) that `text` was probably meant to be, or NULL. */
-const char *nearest_word(const char *text, const char *const *words);
-
 /* malloc'd zeros or KERF_E_NOMEM. */
 kerf_status allocate(void *out, size_t count, size_t size, kerf_error *err);
-
-/* Copies text with control characters replaced, so that a name from a file cannot steer a
- * terminal; always terminated. Returns out. */
-char *printable(const char *text, char *out, size_t size);
 
 #endif

@@ -40,7 +40,7 @@ static kerf_status find_verb(const char *name, const verb **out, kerf_error *err
         if (strcmp(name, verbs[i]->name) == 0) *out = verbs[i];
     }
     if (*out) return KERF_OK;
-    const char *near = nearest_word(name, words);
+    const char *near = kerf_nearest_word(name, words);
     if (near) return USAGE(err, "unknown verb %.40s, did you mean %s?", name, near);
     return USAGE(err, "unknown verb %.40s; kerf help lists them", name);
 }
@@ -164,6 +164,6 @@ int main(int argc, char **argv)
     int result = run(argc, argv, &err);
     if (result >= 0) return result;
     char text[sizeof err.text];
-    fprintf(stderr, "kerf: %s\n", printable(err.text, text, sizeof text));
+    fprintf(stderr, "kerf: %s\n", kerf_text_printable(err.text, text, sizeof text));
     return exit_code((kerf_status)result);
 }

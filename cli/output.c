@@ -79,7 +79,7 @@ static void add_cell(table *t, const char *text)
         t->no_memory = 1;
         return;
     }
-    t->cell[t->cells++] = printable(text, copy, size);
+    t->cell[t->cells++] = kerf_text_printable(text, copy, size);
 }
 
 kerf_status table_open(table **out, const char *headings, kerf_error *err)

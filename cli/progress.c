@@ -1,7 +1,6 @@
 /* progress.c - a bar at about 10 Hz on a terminal, or one JSON object per line. */
 #include "progress.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,8 +10,6 @@
 
 enum { SILENT, BAR, LINES };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
 double now_s(void)
 {
     struct timespec t;
@@ -20,15 +17,19 @@ double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static void tell(void *ctx, const kerf_event *e);
+
 kerf_status progress_open(progress *p, const args *a, uint64_t total, kerf_error *err)
 {
     static const char *const modes[] = {"auto", "bar", "json", "none", NULL};
     static const int mode_of[] = {SILENT, BAR, LINES, SILENT};
     int mode = 0;
     TRY(args_choice(a, "progress", modes, &mode, err));
-    *p = (progress){.mode = mode_of[mode], .total = total, .started_s = now_s()};
+    *p = (progress){.mode = mode_of[mode], .started_s = now_s(), .job = {.tell = tell, .ctx = p}};
     p->phase_s = p->started_s;
     if (mode == 0 && isatty(STDERR_FILENO)) p->mode = BAR;
+    kf_work_open(&p->work, &p->job);
+    p->work.total = total;
     return KERF_OK;
 }
 
@@ -54,8 +55,8 @@ static void print_event(const char *event, json_t *says)
 static double rate_of(const progress *p, double now, double *left_s)
 {
     double elapsed = now - p->phase_s;
-    double rate = elapsed > 0 ? (double)(p->done - p->skipped) / elapsed : 0;
-    *left_s = rate > 0 && elapsed > 1 ? (double)(p->total - p->done) / rate : 0;
+    double rate = elapsed > 0 ? (double)(p->last.done - p->last.skipped) / elapsed : 0;
+    *left_s = rate > 0 && elapsed > 1 ? (double)(p->last.total - p->last.done) / rate : 0;
     return rate;
 }
 
@@ -63,12 +64,12 @@ static void draw_bar(const progress *p, double now)
 {
     enum { CELLS = 24 };
     double left, rate = rate_of(p, now, &left);
-    double share = p->total ? (double)p->done / (double)p->total : 1;
+    double share = p->last.total ? (double)p->last.done / (double)p->last.total : 1;
     char bar[CELLS + 1];
     for (int i = 0; i < CELLS; i++) bar[i] = (i + 0.5) / CELLS < share ? '#' : '.';
     bar[CELLS] = 0;
     fprintf(stderr, "\r\033[K[%s] %3.0f %%  %.1f of %.1f MB  %.0f MB/s", bar, 100 * share,
-            (double)p->done / 1e6, (double)p->total / 1e6, rate / 1e6);
+            (double)p->last.done / 1e6, (double)p->last.total / 1e6, rate / 1e6);
     if (left > 0) {
         long seconds = (long)left;
         fprintf(stderr, "  %ld:%02ld left", seconds / 60, seconds % 60);
@@ -80,8 +81,8 @@ static void draw_bar(const progress *p, double now)
 static void print_bytes(const progress *p, double now)
 {
     double left, rate = rate_of(p, now, &left);
-    print_event("bytes", json_pack("{s:I, s:I, s:f, s:o}", "done_bytes", (json_int_t)p->done,
-                                   "total_bytes", (json_int_t)p->total, "bytes_per_s", rate,
+    print_event("bytes", json_pack("{s:I, s:I, s:f, s:o}", "done_bytes", (json_int_t)p->last.done,
+                                   "total_bytes", (json_int_t)p->last.total, "bytes_per_s", rate,
                                    "seconds_left", left > 0 ? json_real(left) : json_null()));
 }
 
@@ -106,67 +107,40 @@ static void clear(progress *p)
     p->drawn = 0;
 }
 
-void progress_tensor(progress *p, const char *name, const char *action)
-{
-    pthread_mutex_lock(&lock);
-    printable(name, p->what, sizeof p->what);
-    if (p->mode == LINES)
-        print_event("tensor",
-                    json_pack("{s:s, s:s, s:I, s:I}", "name", name, "action", action, "done_bytes",
-                              (json_int_t)p->done, "total_bytes", (json_int_t)p->total));
-    pthread_mutex_unlock(&lock);
-}
-
-static void add(progress *p, uint64_t bytes, uint64_t skipped)
-{
-    pthread_mutex_lock(&lock);
-    p->done += bytes;
-    p->skipped += skipped;
-    if (p->done > p->total) p->total = p->done;
-    show(p);
-    pthread_mutex_unlock(&lock);
-}
-
-void progress_add(progress *p, uint64_t bytes)
-{
-    add(p, bytes, 0);
-}
-
-void progress_skip(progress *p, uint64_t bytes)
-{
-    add(p, bytes, bytes);
-}
-
-void progress_phase(progress *p, const char *name, uint64_t total)
-{
-    p->total = total;
-    p->done = p->skipped = 0;
-    p->phase_s = now_s();
-    printable(name, p->what, sizeof p->what);
-    if (p->mode == LINES) {
-        print_event("phase",
-                    json_pack("{s:s, s:I}", "name", name, "total_bytes", (json_int_t)total));
-    }
-}
-
-void progress_at(progress *p, uint64_t done, uint64_t total)
-{
-    p->done = done;
-    p->total = total;
-    show(p);
-}
-
-void progress_resume(progress *p, const char *path, uint64_t bytes, const char *why)
+static void tell_resume(progress *p, const kerf_event *e)
 {
     clear(p);
     if (p->mode == LINES) {
-        print_event("resume",
-                    json_pack("{s:I, s:s?}", "found_bytes", (json_int_t)bytes, "anew", why));
-    } else if (why) {
-        fprintf(stderr, "%s: begins anew: %s\n", path, why);
+        print_event("resume", json_pack("{s:I, s:s?}", "found_bytes", (json_int_t)e->done, "anew",
+                                        e->action));
+    } else if (e->action) {
+        fprintf(stderr, "%s: begins anew: %s\n", e->what, e->action);
     } else {
-        fprintf(stderr, "%s: goes on: %.1f MB were there, all compared\n", path,
-                (double)bytes / 1e6);
+        fprintf(stderr, "%s: goes on: %.1f MB were there, all compared\n", e->what,
+                (double)e->done / 1e6);
+    }
+}
+
+/* What the library tells, one event at a time. */
+static void tell(void *ctx, const kerf_event *e)
+{
+    progress *p = ctx;
+    if (e->kind == KERF_EVENT_RESUME) {
+        tell_resume(p, e);
+        return;
+    }
+    p->last = *e;
+    if (e->what) kerf_text_printable(e->what, p->what, sizeof p->what);
+    if (e->kind == KERF_EVENT_PHASE) p->phase_s = now_s();
+    if (e->kind == KERF_EVENT_PROGRESS) {
+        show(p);
+    } else if (p->mode == LINES && e->kind == KERF_EVENT_PHASE) {
+        print_event("phase",
+                    json_pack("{s:s, s:I}", "name", e->what, "total_bytes", (json_int_t)e->total));
+    } else if (p->mode == LINES) {
+        print_event("tensor", json_pack("{s:s, s:s, s:I, s:I}", "name", e->what, "action",
+                                        e->action, "done_bytes", (json_int_t)e->done, "total_bytes",
+                                        (json_int_t)e->total));
     }
 }
 
@@ -175,8 +149,8 @@ double progress_close(progress *p)
     double elapsed = now_s() - p->started_s;
     clear(p);
     if (p->mode == LINES) {
-        print_event("end",
-                    json_pack("{s:I, s:f}", "done_bytes", (json_int_t)p->done, "seconds", elapsed));
+        print_event("end", json_pack("{s:I, s:f}", "done_bytes", (json_int_t)p->last.done,
+                                     "seconds", elapsed));
     }
     p->mode = SILENT;
     return elapsed;

@@ -15,6 +15,9 @@ kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...) KER
 
 #define KF_NOWHERE UINT64_MAX
 
+/* Puts "where: " before the text of a failure. Returns s. */
+kerf_status kf_fail_at(kerf_error *err, kerf_status s, const char *where);
+
 /* Passes a failure on to the caller. */
 #define KF_TRY(expr)                                        \
     do {                                                    \
@@ -44,6 +47,13 @@ static inline uint64_t kf_min_u64(uint64_t a, uint64_t b)
 /* malloc(a * b), or NULL when that overflows or there is no memory. */
 void *kf_alloc(uint64_t a, uint64_t b);
 void *kf_alloc_zero(uint64_t a, uint64_t b);
+/* Sets the pointer that `out` points to: zeroed memory for count x size bytes, or KERF_E_NOMEM. */
+kerf_status kf_allocate(void *out, uint64_t count, uint64_t size, kerf_error *err);
+
+int kf_has_suffix(const char *text, const char *suffix);
+
+/* Seconds of a clock that never goes back. */
+double kf_now_s(void);
 
 /* Calls task(ctx, i) for i in [0, n) on up to `threads` threads (0: all cores). Items are handed
  * out in order; each is run once. A task that returns something else than KERF_OK stops the

@@ -1,5 +1,5 @@
 /* error.c - status names and the text of failures. */
-#include "base.h"
+#include "base/base.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -79,4 +79,18 @@ kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...)
         err->offset = KF_NOWHERE;
     }
     return KERF_E_IO;
+}
+
+kerf_status kf_fail_at(kerf_error *err, kerf_status s, const char *where)
+{
+    if (!err) return s;
+    const size_t room = sizeof err->text - 1;
+    const size_t n = strlen(where) < room / 2 ? strlen(where) : room / 2;
+    const size_t rest = strlen(err->text) < room - n - 2 ? strlen(err->text) : room - n - 2;
+    memmove(err->text + n + 2, err->text, rest);
+    memcpy(err->text, where, n);
+    memcpy(err->text + n, ": ", 2);
+    err->text[n + 2 + rest] = 0;
+    make_one_line(err->text);
+    return s;
 }

@@ -1,7 +1,7 @@
 /* hash.c - XXH64 with seed 0, from its published specification (github.com/Cyan4973/xxHash,
  * doc/xxhash_spec.md). Names the content of planes in digests, and is what zstd's seekable
  * format stores per frame. Not for security. */
-#include "base.h"
+#include "base/base.h"
 
 #include <string.h>
 

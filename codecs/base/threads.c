@@ -1,6 +1,6 @@
 /* threads.c - the only file that knows OpenMP. Without it the loop runs on one thread, with the
  * same results. */
-#include "base.h"
+#include "base/base.h"
 
 #ifdef _OPENMP
 #include <omp.h>

@@ -6,8 +6,8 @@
 #include "cpu/backends.h"
 #include "cpu/ops.h"
 #include "cpu/widen.h"
-#include "device.h"
-#include "format.h"
+#include "format/device.h"
+#include "format/format.h"
 #include "scalar/pack.h"
 
 #include <stdlib.h>

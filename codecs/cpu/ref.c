@@ -7,7 +7,7 @@
 #include "cpu/band.h"
 #include "cpu/loss_sums.h"
 #include "cpu/widen.h"
-#include "format.h"
+#include "format/format.h"
 
 KF_HD kf_group group_at(kf_spec s, const kf_band *b, const float *x, size_t i)
 {

@@ -35,7 +35,7 @@
 #include "cpu/wide_shares.h"
 #include "cpu/wide_tile.h"
 #include "cpu/wide_value.h"
-#include "format.h"
+#include "format/format.h"
 
 /* Encoders whose scales follow from the extremes of a group, and whose codes follow from the scale.
  */

@@ -1,7 +1,7 @@
 /* enqueue.c - a range of bands in device memory becomes jobs and launches. */
 #include "block/scale.h"
 #include "cuda/handle.h"
-#include "format.h"
+#include "format/format.h"
 
 /* A search holds its elements as fp32: this many at a time. */
 #define SLAB_ELEMENTS (UINT64_C(1) << 26)

@@ -2,7 +2,7 @@
 #ifndef KERF_GRID_CUH
 #define KERF_GRID_CUH
 
-#include "cuda/job.h"
+#include "cuda/kernel_job.h"
 
 namespace
 {

@@ -4,8 +4,8 @@
 #define KERF_HANDLE_H
 
 #include "base/base.h"
-#include "cuda/job.h"
-#include "device.h"
+#include "cuda/kernel_job.h"
+#include "format/device.h"
 
 #include <kerf/cuda.h>
 

@@ -5,7 +5,7 @@
 #ifndef KERF_LOAD_CUH
 #define KERF_LOAD_CUH
 
-#include "cuda/job.h"
+#include "cuda/kernel_job.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,6 +1,6 @@
 /* gemv_layout.c - fits formats to the vector kernels. */
 #include "cpu/gemv_layout.h"
-#include "format.h"
+#include "format/format.h"
 
 /* The number of a code under a scale of one. */
 static float unit_value(kf_spec s, uint32_t code)

@@ -3,7 +3,7 @@
  *
  * Each row of formats.def becomes one function whose spec is a literal. */
 #include "cpu/gemv_ops.h"
-#include "format.h"
+#include "format/format.h"
 
 KF_HD void ref_row(kf_spec s, const kf_gemv_call *c, size_t r)
 {

@@ -20,7 +20,7 @@
  * codes, steps of a chunk, chunks of a row, lanes by a fixed tree. Neither the rows nor the columns
  * that are done beside it change a bit. */
 #include "cpu/gemv_layout.h"
-#include "format.h"
+#include "format/format.h"
 
 #define ROWS 4 /* done at a time, so that each x is loaded once for them */
 #define WIDE 4 /* columns done at a time, so that each weight is decoded once for them */
@@ -390,13 +390,14 @@ KF_HD void do_rows(const int decode, const int scaling, const kf_gemv_call *call
 #ifdef PAIRS
 #define KERNELS(X) X(PAIR4, ROW) X(PAIR4, STEP) X(PAIR2, ROW) X(PAIR2, STEP)
 #else
-#define KERNELS(X)                                                                     \
-    X(LUT4, ROW)                                                                       \
-    X(LUT4, STEP)                                                                      \
-    X(LUT4, ZERO)                                                                      \
-    X(LUT2, ROW)                                                                       \
-    X(LUT2, STEP) X(LUT2, ZERO) X(BYTE, ROW) X(BYTE, STEP) X(BYTE, ZERO) X(MINI8, ROW) \
-        X(MINI8, STEP) X(MINI6, ROW) X(MINI6, STEP) X(F16, ROW) X(BF16, ROW) X(F32, ROW)
+#define KERNELS(X)                                                                      \
+    X(LUT4, ROW)                                                                        \
+    X(LUT4, STEP)                                                                       \
+    X(LUT4, ZERO)                                                                       \
+    X(LUT2, ROW)                                                                        \
+    X(LUT2, STEP)                                                                       \
+    X(LUT2, ZERO) X(BYTE, ROW) X(BYTE, STEP) X(BYTE, ZERO) X(MINI8, ROW) X(MINI8, STEP) \
+        X(MINI6, ROW) X(MINI6, STEP) X(F16, ROW) X(BF16, ROW) X(F32, ROW)
 #endif
 KERNELS(ROWS_OF)
 

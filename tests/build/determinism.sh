@@ -49,8 +49,8 @@ pack_vectors() {
     local files
     (cd tests/golden && printf '%s\n' *.txt peers/vectors/*.txt) >"$work/files"
     mapfile -t files <"$work/files"
-    "${compilers[0]}" -O2 "${flags[@]}" tests/golden/pack_vectors.c cli/vector_text.c \
-        codecs/format.c codecs/base/*.c "${libraries[@]}" -o "$work/pack_vectors"
+    "${compilers[0]}" -O2 "${flags[@]}" tests/golden/pack_vectors.c codecs/selftest/vector_text.c \
+        codecs/format/format.c codecs/base/*.c "${libraries[@]}" -o "$work/pack_vectors"
     "$work/pack_vectors" "$work/golden_vectors.c" tests/golden "${files[@]}"
 }
 

@@ -9,7 +9,7 @@
  * no environment. */
 #include "cpu/features.h"
 #include "cpu/loss.h"
-#include "device.h"
+#include "format/device.h"
 #include "guarded.h"
 
 #include <kerf/codec.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# digests.sh - holds the digests of `kerf selftest` against cli/digests.h: none may differ and none
+# digests.sh - holds the digests of `kerf selftest` against codecs/selftest/digests.h: none may differ and none
 # may be missing.
 #
 #   bash tests/exhaustive/digests.sh KERF            check
@@ -26,7 +26,7 @@ if [ "${2:-}" = --write ]; then
     exit 0
 fi
 if grep -E 'no digest recorded|recorded digest is' <<<"$report"; then
-    echo "cli/digests.h does not know these codecs or their bytes; if they are meant:" \
+    echo "codecs/selftest/digests.h does not know these codecs or their bytes; if they are meant:" \
         "bash tests/exhaustive/digests.sh KERF --write"
     exit 1
 fi

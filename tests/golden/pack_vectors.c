@@ -10,7 +10,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#include "../../cli/vector_text.h"
+#include "selftest/vector_text.h"
 
 static void die(const char *where, const char *what)
 {

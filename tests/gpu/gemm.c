@@ -5,7 +5,7 @@
  *
  * Without a GPU or without cuBLASLt the exit status is 77. */
 #include "cpu/widen.h"
-#include "gemm_plan.h"
+#include "plan/gemm_plan.h"
 #include "scalar/minifloat.h"
 #include "unit/tally.h"
 

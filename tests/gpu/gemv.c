@@ -16,7 +16,7 @@
  * do with large matrices. Without a GPU the exit status is 77. */
 #include "gpu/gemv_launch.h"
 
-#include "gemv_outline.h"
+#include "plan/gemv_outline.h"
 
 /* --- numbers as models have them ----------------------------------------------------------------
  */

@@ -12,7 +12,7 @@
 #include "block/all.h"
 #include "block/struct.h"
 #include "cpu/widen.h"
-#include "format.h"
+#include "format/format.h"
 #include "scalar/pack.h"
 
 #include <kerf/cuda.h>

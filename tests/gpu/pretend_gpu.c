@@ -8,7 +8,7 @@
  *   KERF_PRETEND_FAULT=N     every N-th encode call writes one wrong bit
  *   KERF_PRETEND_LOG=FILE    a line "GPU ELEMENTS" for every encode call */
 #include "base/base.h"
-#include "device.h"
+#include "format/device.h"
 
 #include <kerf/cuda.h>
 

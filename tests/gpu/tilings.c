@@ -1,6 +1,6 @@
 /* tilings.c - what is said of the matrix-vector kernels without CUDA is what they were compiled
  * with. Needs CUDA and no GPU. */
-#include "cuda/gemv_job.h"
+#include "cuda/gemv/gemv_job.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 #include "block/all.h"
 #include "block/struct.h"
 #include "cpu/widen.h"
-#include "format.h"
+#include "format/format.h"
 #include "scalar/pack.h"
 
 #include <math.h>

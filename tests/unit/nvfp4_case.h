@@ -5,7 +5,7 @@
 #define NVFP4_CASE_H
 
 #include "block/scale_tiles.h"
-#include "gemv_nvfp4_plan.h"
+#include "plan/gemv_nvfp4_plan.h"
 
 #include "unit/tally.h"
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "file/text.h"
+#include "file/json/text.h"
 
 static void test_status_names(void **state)
 {

@@ -17,7 +17,7 @@
 
 #include <kerf/file.h>
 
-#include "file/txn.h"
+#include "file/disk/temp.h"
 
 static int armed; /* the next thing that is made brings the signal */
 

@@ -2,7 +2,7 @@
  * what is written is what was read, key for key and plane for plane. */
 #include "test_output.h"
 
-#include "file/gguf.h"
+#include "file/gguf/gguf.h"
 #include "malformed_gguf.h"
 
 /* --- refusals --- */

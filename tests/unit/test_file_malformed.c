@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "malformed.h"
-#include "file/safetensors.h"
-#include "file/text.h"
+#include "file/safetensors/safetensors.h"
+#include "file/json/text.h"
 #include "test_folder.h"
 
 /* 1, and a line about it, when the answer is not the expected one. */

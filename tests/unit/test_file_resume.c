@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "file/resume.h"
+#include "file/write/resume.h"
 
 static const kf_journal_head head = {1, 2, 3, 4};
 

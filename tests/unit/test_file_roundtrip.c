@@ -3,7 +3,7 @@
 #include "test_output.h"
 
 #include "base/base.h"
-#include "file/reader.h"
+#include "file/read/reader.h"
 
 static const kerf_entry mixed[] = {
     {"b.weight", KERF_BF16, {2, {3, 5}}, 0},

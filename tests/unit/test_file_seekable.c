@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <zstd.h>
 
-#include "file/seekable.h"
+#include "file/disk/seekable.h"
 
 /* Nine frames of 1 MiB; "m" starts and ends inside of frames. */
 static const kerf_entry large[] = {{"z", KERF_U32, {2, {300, 1111}}, 0},

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "gemv_outline.h"
+#include "plan/gemv_outline.h"
 
 static kf_gemv_machine h200(void)
 {

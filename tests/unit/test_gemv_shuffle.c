@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "gemv_shuffle.h"
+#include "plan/gemv_shuffle.h"
 #include "scalar/minifloat.h"
 
 #include <kerf/gemv.h>

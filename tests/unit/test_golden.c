@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../cli/vector_check.h" /* before cmocka, whose fail() is a macro */
+#include "selftest/vector_check.h" /* before cmocka, whose fail() is a macro */
 
 #include <cmocka.h>
 

@@ -1,0 +1,153 @@
+/* advice_costs.c - error, bytes and time of every candidate for every group. */
+#include <math.h>
+#include "base/base.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advice/advice.h"
+
+/* The plain format of a source type: what a kept tensor is read as. */
+static const kerf_format *source_format(kerf_dtype t)
+{
+    return kerf_format_find(t == KERF_F32 ? "fp32" : t == KERF_F16 ? "fp16" : "bf16");
+}
+
+static double figure_of(const kerf_score *s)
+{
+    double weighted = kerf_score_weighted_t2(s);
+    return isnan(weighted) ? kerf_score_t2(s) : weighted;
+}
+
+/* --- time ---------------------------------------------------------------------------------- */
+
+static kerf_status time_group(advice *a, const advice_group *g, const kerf_format *f, double *out,
+                              kerf_error *err)
+{
+    *out = 0;
+    for (size_t i = 0; i < g->shapes; i++) {
+        const advice_shape *s = &g->shape[i];
+        kerf_matmul m = {.format = f, .n = s->n, .k = s->k, .rows = a->batch, .matrices = 1};
+        kerf_prediction p;
+        if (s->matrices > 1) {
+            double active = a->has_model && a->model.experts_active
+                                ? (double)a->model.experts_active
+                                : s->matrices;
+            m.rows = a->batch * active;
+            m.matrices = kerf_expected_experts(s->matrices, active, a->batch);
+        }
+        KF_TRY(kerf_predict(a->machine.hardware, &m, &p, err));
+        *out += p.us;
+        if (p.tier < a->tier) a->tier = p.tier;
+    }
+    return KERF_OK;
+}
+
+static kerf_status time_candidates(advice *a, advice_group *g, kerf_error *err)
+{
+    kerf_dtype source = a->tensor[g->member[0]].decision->weight->dtype;
+    for (size_t c = 0; c <= a->codecs.count; c++) {
+        if (!g->cost[c].possible) continue;
+        const kerf_format *f =
+            c < a->codecs.count ? a->codecs.item[c].format : source_format(source);
+        KF_TRY(time_group(a, g, f, &g->cost[c].us, err));
+    }
+    return KERF_OK;
+}
+
+/* Whether a candidate group is the model's head, so that the plan's own must not be counted. */
+static int head_is_candidate(const advice *a)
+{
+    for (size_t i = 0; i < a->groups; i++) {
+        if (strstr(a->group[i].name, "lm_head")) return 1;
+        if (a->model.tied && strstr(a->group[i].name, "embed")) return 1;
+    }
+    return 0;
+}
+
+/* Attention, norms, activations, router and a kept head: what a step costs besides the groups. */
+static kerf_status time_others(advice *a, kerf_error *err)
+{
+    kerf_formats formats = {0};
+    kerf_phase phase = {a->batch, a->context, 0};
+    kerf_step *step = NULL;
+    if (!a->has_model) return KERF_OK;
+    KF_TRY(kf_allocate(&step, 1, sizeof *step, err));
+    kerf_status s = kerf_model_plan(&a->model, a->machine.hardware, &formats, &phase, step, err);
+    int head = head_is_candidate(a);
+    for (size_t i = 0; s == KERF_OK && i < step->ops; i++) {
+        const kerf_operator *op = &step->op[i];
+        int other = op->work.weights == 0 || strcmp(op->name, "router") == 0 ||
+                    (!head && strcmp(op->name, "lm_head") == 0);
+        if (!other) continue;
+        a->other_us += op->count * op->time.us;
+        if (op->time.tier < a->tier) a->tier = op->time.tier;
+    }
+    free(step);
+    return s;
+}
+
+/* --- all ----------------------------------------------------------------------------------- */
+
+static void cost_group(advice *a, advice_group *g)
+{
+    advice_cost *keep = &g->cost[a->codecs.count];
+    keep->possible = 1;
+    for (size_t m = 0; m < g->members; m++) {
+        const advice_tensor *t = &a->tensor[g->member[m]];
+        keep->bytes += (double)weight_bytes(t->decision->weight);
+        for (size_t c = 0; c < a->codecs.count; c++) {
+            if (!g->cost[c].possible) continue;
+            g->cost[c].bytes += (double)t->score[c].bytes;
+            g->cost[c].t2 += t->alpha * figure_of(&t->score[c]);
+        }
+    }
+}
+
+kerf_status advice_find_costs(advice *a, kerf_error *err)
+{
+    a->tier = KERF_TIER_TABLE;
+    for (size_t i = 0; i < a->groups; i++) {
+        cost_group(a, &a->group[i]);
+        if (a->machine.hardware) KF_TRY(time_candidates(a, &a->group[i], err));
+    }
+    return a->machine.hardware ? time_others(a, err) : KERF_OK;
+}
+
+char *advice_codec_name(const advice *a, size_t candidate, char *out)
+{
+    if (candidate < a->codecs.count) return kerf_codec_name(a->codecs.item[candidate], out, 64);
+    snprintf(out, 64, "keep");
+    return out;
+}
+
+double advice_bits(const advice_group *g, size_t candidate)
+{
+    return g->elements > 0 ? 8 * g->cost[candidate].bytes / g->elements : 0;
+}
+
+static void add_point(advice_point *p, const advice_cost *c)
+{
+    p->bytes += c->bytes;
+    p->t2 += c->t2;
+    p->us += c->us;
+}
+
+advice_point advice_total(const advice *a)
+{
+    advice_point p = {0};
+    for (size_t i = 0; i < a->groups; i++) add_point(&p, &a->group[i].cost[a->group[i].pick]);
+    p.bits = a->elements > 0 ? 8 * p.bytes / a->elements : 0;
+    return p;
+}
+
+advice_point advice_uniform(const advice *a, size_t candidate)
+{
+    advice_point p = {0};
+    for (size_t i = 0; i < a->groups; i++) {
+        size_t c = a->group[i].cost[candidate].possible ? candidate : a->codecs.count;
+        add_point(&p, &a->group[i].cost[c]);
+    }
+    p.bits = a->elements > 0 ? 8 * p.bytes / a->elements : 0;
+    return p;
+}

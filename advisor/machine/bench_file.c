@@ -1,0 +1,68 @@
+/* bench_file.c - reads and checks measured times. */
+#include "machine/bench_file.h"
+#include "base/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include <jansson.h>
+
+enum { MAX_RESULTS = 1000000 };
+
+/* The value of either name: benchmarks of kernels speak of rows and columns. */
+static double value_of(const json_t *o, const char *name, const char *other, double missing)
+{
+    const json_t *v = json_object_get(o, name);
+    if (!v) v = json_object_get(o, other);
+    if (!v) return missing;
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static kerf_status read_result(const json_t *o, const char *path, size_t i, kerf_timing *out,
+                               kerf_error *err)
+{
+    const char *format = json_string_value(json_object_get(o, "format"));
+    double n = value_of(o, "n", "rows", NAN), k = value_of(o, "k", "cols", NAN);
+    double batch = value_of(o, "batch", "columns", 1), us = value_of(o, "us", "median_us", NAN);
+    const kerf_format *f = format ? kerf_format_find(format) : NULL;
+    if (!f) {
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: results[%zu]: unknown format %.60s",
+                       path, i, format ? format : "(none)");
+    }
+    if (!(n >= 1 && n <= 1e9 && k >= 1 && k <= 1e9 && batch >= 1 && batch <= 1e9) ||
+        !(us > 0 && us < 1e12)) {
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                       "%.200s: results[%zu] needs format, n, k, us and may have batch", path, i);
+    }
+    *out = (kerf_timing){{.format = f, .n = (uint64_t)n, .k = (uint64_t)k, .rows = batch}, us};
+    return KERF_OK;
+}
+
+kerf_status bench_file_open(bench_file *b, const char *path, kerf_error *err)
+{
+    json_error_t why;
+    json_t *doc = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    *b = (bench_file){0};
+    if (!doc)
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.160s", path, why.line, why.text);
+    const json_t *results = json_object_get(doc, "results");
+    size_t n = json_array_size(results);
+    kerf_status s = KERF_OK;
+    if (n == 0 || n > MAX_RESULTS) {
+        s = kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: results must be a list of 1 to %d", path,
+                    MAX_RESULTS);
+    }
+    if (s == KERF_OK) s = kf_allocate(&b->item, n, sizeof *b->item, err);
+    for (; s == KERF_OK && b->count < n; b->count++) {
+        s = read_result(json_array_get(results, b->count), path, b->count, &b->item[b->count], err);
+    }
+    json_decref(doc);
+    if (s != KERF_OK) bench_file_close(b);
+    return s;
+}
+
+void bench_file_close(bench_file *b)
+{
+    free(b->item);
+    *b = (bench_file){0};
+}

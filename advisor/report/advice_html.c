@@ -1,0 +1,323 @@
+/* advice_html.c - the report as one HTML file: no script, no font, nothing fetched. Charts are
+ * inline SVG in CSS variables, so that light and dark are two sets of colours. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "advice/advice.h"
+#include "report/svg_chart.h"
+
+static const char style[] =
+    ":root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#5b6570;--line:#d5dae0;--a:#1f5fbf;"
+    "--b:#b3541e;--c:#2b7a3d;--lo:#e9eff8;--hi:#1f5fbf}"
+    "@media(prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e4e8ec;--dim:#98a2ad;--line:#"
+    "353c44;"
+    "--a:#7fb0ff;--b:#f0a070;--c:#7fd08f;--lo:#20262e;--hi:#7fb0ff}}"
+    "body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;max-width:76rem;"
+    "margin:2rem auto;padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}"
+    "p{max-width:60rem}.is{color:var(--b)}.got{color:var(--c)}.wide{overflow-x:auto}svg{max-width:"
+    "100%;height:auto}"
+    "svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}"
+    "svg .grid{stroke:var(--line);fill:none}svg .a{stroke:var(--a);fill:none;stroke-width:2}"
+    "svg .dot{fill:var(--b)}svg .pick{fill:var(--c)}svg .roof{stroke:var(--b);fill:none;"
+    "stroke-width:2}table{border-collapse:collapse;width:100%;font-size:13px}"
+    "th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid var(--line)}"
+    "th{color:var(--dim);font-weight:600}td.n,th.n{text-align:right;"
+    "font-variant-numeric:tabular-nums}dl{display:grid;grid-template-columns:max-content 1fr;"
+    "gap:.2rem 1rem}dt{color:var(--dim)}dd{margin:0}"
+    "@media print{body{max-width:none}}";
+
+/* --- head ---------------------------------------------------------------------------------- */
+
+static void put_pair(FILE *to, const char *name, const char *text)
+{
+    fprintf(to, "<dt>");
+    put_html(to, name);
+    fprintf(to, "</dt><dd>");
+    put_html(to, text);
+    fprintf(to, "</dd>\n");
+}
+
+static void put_summary(const advice *a, FILE *to)
+{
+    char text[400], bytes[TEXT_SIZE], kept[TEXT_SIZE];
+    advice_point p = advice_total(a);
+    fprintf(to, "<dl>\n");
+    put_pair(to, "source", a->source.path);
+    snprintf(text, sizeof text, "%zu in %zu groups, %.0f weights", a->tensors, a->groups,
+             a->elements);
+    put_pair(to, "tensors", text);
+    snprintf(text, sizeof text, "%.3f bits per weight, %s; %s are kept besides", p.bits,
+             bytes_text((uint64_t)p.bytes, bytes), bytes_text((uint64_t)a->kept_bytes, kept));
+    put_pair(to, "size", text);
+    size_t n = (size_t)snprintf(text, sizeof text, "sum of alpha t2 %.4e; alpha: %s", p.t2,
+                                a->alpha_source);
+    if (a->weighted && n < sizeof text) {
+        snprintf(text + n, sizeof text - n, "; %zu tensors weighted by an imatrix", a->weighted);
+    }
+    put_pair(to, "error", text);
+    if (a->machine.hardware) {
+        snprintf(
+            text, sizeof text,
+            "%.1f us for these products, %.1f us for the rest of a step, on %s at batch %.0f and "
+            "context %.0f (%s%s)",
+            p.us, a->other_us, a->machine.hardware->name, a->batch, a->context,
+            kerf_tier_name(a->tier),
+            a->tier == KERF_TIER_SPEC ? ": the middle of a band, to rank with" : "");
+        put_pair(to, "predicted time", text);
+    }
+    snprintf(text, sizeof text, "%.2g %% at most from the optimum", 100 * a->choice.gap);
+    put_pair(to, "gap", text);
+    fprintf(to, "</dl>\n");
+}
+
+/* --- charts -------------------------------------------------------------------------------- */
+
+static double bits_of(const advice_point *p)
+{
+    return p->bits;
+}
+
+static double us_of(const advice_point *p)
+{
+    return p->us;
+}
+
+/* Error against size or time: the best choices, uniform formats, and the choice. */
+static void put_pareto(const advice *a, FILE *to, const char *label, const advice_curve *curve,
+                       double (*of)(const advice_point *))
+{
+    double x0 = INFINITY, x1 = 0, y0 = INFINITY, y1 = 0;
+    char name[64];
+    advice_point mine = advice_total(a);
+    for (size_t i = 0; i < curve->count; i++) {
+        const advice_point *p = &curve->point[i];
+        x0 = fmin(x0, of(p));
+        x1 = fmax(x1, of(p));
+        if (p->t2 > 0) y0 = fmin(y0, p->t2);
+        y1 = fmax(y1, p->t2);
+    }
+    for (size_t c = 0; c < a->codecs.count; c++) {
+        advice_point p = advice_uniform(a, c);
+        if (p.t2 > 0) y1 = fmax(y1, p.t2);
+        x1 = fmax(x1, of(&p));
+    }
+    if (!(x1 > x0) || !(y1 > y0)) {
+        fprintf(to, "<p>Nothing to choose: no candidate is better than to keep every group.</p>\n");
+        return;
+    }
+    svg_axes axes = {.x0 = x0 * 0.97, .x1 = x1 * 1.02, .y0 = y0 / 1.5, .y1 = y1 * 1.5, .log_y = 1};
+    svg_open(to, &axes, label, "sum of alpha t2");
+    fprintf(to, "<polyline class=\"a\" points=\"");
+    for (size_t i = 0; i < curve->count; i++) {
+        const advice_point *p = &curve->point[i];
+        if (p->t2 > 0) fprintf(to, "%.1f,%.1f ", svg_x(&axes, of(p)), svg_y(&axes, p->t2));
+    }
+    fprintf(to, "\"/>\n");
+    for (int text = 0; text < 2; text++) { /* labels come when all dots are known */
+        if (mine.t2 > 0 && text) {
+            svg_point_label(to, &axes, of(&mine), mine.t2, 6, "the choice");
+        } else if (mine.t2 > 0) {
+            svg_point(to, &axes, of(&mine), mine.t2, "pick", 6, "the choice");
+        }
+        for (size_t c = 0; c < a->codecs.count; c++) {
+            advice_point p = advice_uniform(a, c);
+            advice_codec_name(a, c, name);
+            if (p.t2 > 0 && text) svg_point_label(to, &axes, of(&p), p.t2, 3.5, name);
+            if (p.t2 > 0 && !text) svg_point(to, &axes, of(&p), p.t2, "dot", 3.5, name);
+        }
+    }
+    svg_close(to);
+}
+
+typedef struct roof_point {
+    double intensity, tflops;
+} roof_point;
+
+/* Where a group lies with this candidate; all zeros when its time is not known. Of experts, those
+ * count that some token chose. */
+static roof_point find_point(const advice *a, const advice_group *g, size_t candidate)
+{
+    const advice_cost *x = &g->cost[candidate];
+    double flops = 2 * g->elements * a->batch, moved = x->bytes;
+    if (a->has_model && a->model.experts && g->experts) {
+        double all = (double)a->model.experts, active = (double)a->model.experts_active;
+        flops *= active / all;
+        moved *= kerf_expected_experts(all, active, a->batch) / all;
+    }
+    if (!(x->us > 0) || !(moved > 0)) return (roof_point){0};
+    return (roof_point){flops / moved, flops / x->us * 1e-6};
+}
+
+/* The products of the groups, under the roofs of the machine, as they are and as chosen. */
+static void put_roofline(const advice *a, FILE *to)
+{
+    const kerf_hardware *h = a->machine.hardware;
+    double bandwidth = h->fact[KERF_FACT_BANDWIDTH].value * 1e-3; /* TFLOPS at 1 flop/B */
+    double peak = kerf_peak_tflops(h, NULL, NULL), low = bandwidth / 4, left = 0.5;
+    if (peak == 0) return;
+    double ridge = peak / bandwidth, right = 4 * ridge;
+    for (size_t i = 0; i < a->groups * 2; i++) {
+        const advice_group *g = &a->group[i / 2];
+        roof_point p = find_point(a, g, i % 2 ? g->pick : a->codecs.count);
+        if (p.intensity == 0) continue;
+        low = fmin(low, p.tflops);
+        left = fmin(left, p.intensity);
+        right = fmax(right, 2 * p.intensity);
+    }
+    svg_axes axes = {
+        .x0 = left / 2, .x1 = right, .y0 = low / 2, .y1 = 2 * peak, .log_x = 1, .log_y = 1};
+    svg_open(to, &axes, "operations per byte", "TFLOPS");
+    fprintf(to, "<polyline class=\"roof\" points=\"%.1f,%.1f %.1f,%.1f %.1f,%.1f\"/>\n",
+            svg_x(&axes, axes.x0), svg_y(&axes, axes.x0 * bandwidth), svg_x(&axes, ridge),
+            svg_y(&axes, peak), svg_x(&axes, right), svg_y(&axes, peak));
+    svg_label(to, svg_x(&axes, ridge), svg_y(&axes, peak) - 6, "bf16 ridge");
+    for (size_t i = 0; i < a->groups * 2; i++) {
+        const advice_group *g = &a->group[i / 2];
+        size_t candidate = i % 2 ? g->pick : a->codecs.count;
+        roof_point p = find_point(a, g, candidate);
+        char name[64], title[ADVICE_NAME + 80];
+        if (p.intensity == 0) continue;
+        snprintf(title, sizeof title, "%s: %s, %.2f us", g->name,
+                 advice_codec_name(a, candidate, name), g->cost[candidate].us);
+        svg_point(to, &axes, p.intensity, p.tflops, i % 2 ? "pick" : "dot", 3.5, title);
+    }
+    svg_close(to);
+}
+
+/* --- heat map ------------------------------------------------------------------------------ */
+
+enum { MAP_ROWS = 64, CELL = 26 };
+
+/* What a group is within its layer: its name without the layer, "self_attn.qkv_proj". */
+static const char *part_of(const advice_group *g)
+{
+    const char *name = g->name;
+    for (const char *p = name; g->layer >= 0 && (p = strchr(p, '.')) != NULL; p++) {
+        if (p[1] < '0' || p[1] > '9') continue;
+        const char *end = strchr(p + 1, '.');
+        return end ? end + 1 : name;
+    }
+    return name;
+}
+
+typedef struct map_rows {
+    const char *part[MAP_ROWS];
+    size_t count;
+    int layers;
+} map_rows;
+
+static void list_rows(const advice *a, map_rows *m)
+{
+    for (size_t i = 0; i < a->groups; i++) {
+        const advice_group *g = &a->group[i];
+        size_t r = 0;
+        if (g->layer < 0) continue;
+        if (g->layer + 1 > m->layers) m->layers = g->layer + 1;
+        while (r < m->count && strcmp(m->part[r], part_of(g)) != 0) r++;
+        if (r == m->count && r < MAP_ROWS) m->part[m->count++] = part_of(g);
+    }
+}
+
+static double share_of_error(const advice_group *g, double total)
+{
+    return total > 0 ? g->cost[g->pick].t2 / total : 0;
+}
+
+/* A cell per group, layers along: what = 0 bits, what = 1 the share of the error. */
+static void put_map(const advice *a, FILE *to, int what)
+{
+    map_rows m = {0};
+    list_rows(a, &m);
+    if (m.count == 0) return;
+    double most = 0, total = advice_total(a).t2;
+    for (size_t i = 0; i < a->groups; i++) {
+        const advice_group *g = &a->group[i];
+        most = fmax(most, what ? share_of_error(g, total) : advice_bits(g, g->pick));
+    }
+    int width = 180 + m.layers * CELL + 10, height = (int)m.count * CELL + 30;
+    fprintf(to, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\">\n",
+            width, height, width);
+    for (size_t r = 0; r < m.count; r++) {
+        svg_label(to, 4, (double)r * CELL + 44, m.part[r]);
+    }
+    for (int l = 0; l<m.layers; l += m.layers> 40 ? 8 : 1) {
+        fprintf(to, "<text class=\"dim\" x=\"%d\" y=\"20\" text-anchor=\"middle\">%d</text>\n",
+                180 + l * CELL + CELL / 2, l);
+    }
+    for (size_t i = 0; i < a->groups; i++) {
+        const advice_group *g = &a->group[i];
+        size_t r = 0;
+        char name[64];
+        if (g->layer < 0) continue;
+        while (r < m.count && strcmp(m.part[r], part_of(g)) != 0) r++;
+        if (r == m.count) continue;
+        double x = what ? share_of_error(g, total) : advice_bits(g, g->pick);
+        double shade = most > 0 ? 100 * x / most : 0;
+        fprintf(to,
+                "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"3\" style=\"fill:"
+                "color-mix(in srgb,var(--hi) %.0f%%,var(--lo))\"><title>",
+                180 + g->layer * CELL, 27 + (int)r * CELL, CELL - 2, CELL - 2, shade);
+        put_html(to, g->name);
+        fprintf(to, ": %s, %.3f bits, %.1f %% of the error</title></rect>\n",
+                advice_codec_name(a, g->pick, name), advice_bits(g, g->pick),
+                100 * share_of_error(g, total));
+    }
+    fprintf(to, "</svg></div>\n");
+}
+
+/* --- table --------------------------------------------------------------------------------- */
+
+static void put_table(const advice *a, FILE *to)
+{
+    char name[64];
+    int timed = a->machine.hardware != NULL;
+    fprintf(to,
+            "<div class=\"wide\"><table><tr><th>group</th><th>format</th><th class=\"n\">bits</th>"
+            "<th class=\"n\">alpha t2</th>%s<th>why</th></tr>\n",
+            timed ? "<th class=\"n\">us</th>" : "");
+    for (size_t i = 0; i < a->groups; i++) {
+        const advice_group *g = &a->group[i];
+        fprintf(to, "<tr><td>");
+        put_html(to, g->name);
+        fprintf(to, "</td><td>%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.3e</td>",
+                advice_codec_name(a, g->pick, name), advice_bits(g, g->pick), g->cost[g->pick].t2);
+        if (timed) fprintf(to, "<td class=\"n\">%.2f</td>", g->cost[g->pick].us);
+        fprintf(to, "<td>");
+        put_html(to, g->reason);
+        fprintf(to, "</td></tr>\n");
+    }
+    fprintf(to, "</table></div>\n");
+}
+
+void advice_write_html(const advice *a, FILE *to)
+{
+    fprintf(to,
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+            "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+            "<title>kerf: precision advice</title><style>%s</style></head><body>\n"
+            "<h1>Precision advice</h1>\n",
+            style);
+    put_summary(a, to);
+    fprintf(to,
+            "<h2>Error against size</h2>\n<p>Line: the best choice at every size. Dots: one format "
+            "for all groups.</p>\n");
+    put_pareto(a, to, "bits per weight", &a->by_size, bits_of);
+    if (a->machine.hardware) {
+        fprintf(to, "<h2>Error against predicted time</h2>\n<p>Line: the best choice at every time "
+                    "of the products. Dots: one format for all groups.</p>\n");
+        put_pareto(a, to, "us", &a->by_time, us_of);
+        fprintf(to,
+                "<h2>Roofline</h2>\n<p>Each group <span class=\"is\">as it is</span> and <span "
+                "class=\"got\">as chosen</span>; the line is what %s could do at most.</p>\n",
+                a->machine.hardware->name);
+        put_roofline(a, to);
+    }
+    fprintf(to, "<h2>Bits per weight by layer</h2>\n");
+    put_map(a, to, 0);
+    fprintf(to, "<h2>Share of the error by layer</h2>\n");
+    put_map(a, to, 1);
+    fprintf(to, "<h2>Groups</h2>\n");
+    put_table(a, to);
+    fprintf(to, "</body></html>\n");
+}

@@ -1,0 +1,281 @@
+/* compare.c - measures or compares two weights, panel by panel. */
+#include "score/compare.h"
+#include "base/base.h"
+#include <stdio.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "score/run_sums.h"
+#include "stream/turns.h"
+
+static void note(comparison *c, const char *fmt, unsigned long long at)
+{
+    if (!c->problem[0]) snprintf(c->problem, sizeof c->problem, fmt, at);
+}
+
+/* First byte at which a and b differ, or n. */
+static size_t first_difference(const unsigned char *a, const unsigned char *b, size_t n)
+{
+    size_t i = 0;
+    if (memcmp(a, b, n) == 0) return n;
+    while (a[i] == b[i]) i++;
+    return i;
+}
+
+/* --- measured ------------------------------------------------------------------------------ */
+
+typedef struct measure_run {
+    const compare_job *job;
+    const comparison *pair;
+    const kerf_weight *other; /* as quantized; a dense one as codes of a plain format */
+    stream *stream;
+    run_sums sums;
+    turns turns;
+    kerf_exec exec; /* of one call */
+} measure_run;
+
+static kerf_status measure_read(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const measure_run *r = ctx;
+    KF_TRY(
+        read_dense(r->job->source->reader, r->pair->weight->plane[0], &r->other->geometry, p, err));
+    return read_planes(r->job->other->reader, r->other, p, err);
+}
+
+static kerf_status measure_runs(const measure_run *r, const stream_panel *p,
+                                kerf_score run[MOST_RUNS], kerf_error *err)
+{
+    stream_panel at;
+    for (size_t i = 0; run_at(&r->sums, p, i, &at); i++)
+        KF_TRY(run_score(&r->sums, &at, r->pair->weight->dtype, NULL, &r->exec, &run[i], err));
+    return KERF_OK;
+}
+
+static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
+{
+    measure_run *r = ctx;
+    kerf_score run[MOST_RUNS];
+    kerf_status s = measure_runs(r, p, run, err);
+    KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
+    if (s != KERF_OK || !turns_wait(&r->turns, 0, p->index)) return s;
+    s = run_sums_add(&r->sums, r->stream, p, run, (kerf_cspan){NULL, 0}, err);
+    turns_pass(&r->turns, 0);
+    return s;
+}
+
+static void measure_lost(void *ctx, uint64_t index)
+{
+    measure_run *r = ctx;
+    turns_fail(&r->turns, index);
+}
+
+/* A device is for one caller at a time. */
+static kerf_status open_measured(measure_run *r, kerf_error *err)
+{
+    const kerf_geometry *g = &r->other->geometry;
+    const kerf_exec *exec = r->job->exec;
+    const kerf_dtype dtype = r->pair->weight->dtype;
+    const unsigned workers = exec->device ? 0 : stream_crew_size(exec->threads);
+    r->exec = *exec;
+    r->sums.geometry = g;
+    KF_TRY(turns_open(&r->turns, 1, err));
+    KF_TRY(kerf_scorer_open(g, NULL, &r->sums.scorer, err));
+    if (!workers) return stream_open(&r->stream, g, dtype, err);
+    r->sums.run = kerf_score_run(g);
+    KF_TRY(stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, err));
+    if (stream_slots(r->stream) > 1)
+        r->exec.threads = 1;
+    else if (workers > 1) /* all that there is: work for the threads of one call */
+        r->sums.run = 0;
+    return KERF_OK;
+}
+
+static kerf_status measure(const compare_job *job, comparison *c, const kerf_weight *other,
+                           kerf_error *err)
+{
+    static const stream_steps steps = {measure_read, measure_work, NULL, measure_lost};
+    measure_run r = {.job = job, .pair = c, .other = other};
+    kerf_status status = open_measured(&r, err);
+    if (status == KERF_OK) status = read_whole_planes(job->other->reader, other, r.stream, err);
+    if (status == KERF_OK) status = stream_run(r.stream, &steps, &r, err);
+    if (status == KERF_OK) status = kerf_scorer_finish(r.sums.scorer, &c->score, err);
+    kerf_scorer_close(r.sums.scorer);
+    turns_close(&r.turns);
+    stream_close(r.stream);
+    c->measured = status == KERF_OK;
+    if (c->score.nonfinite)
+        note(c, "%llu decoded elements are NaN or infinite", c->score.nonfinite);
+    return status;
+}
+
+/* A dense weight is measured as if its bytes were the codes of the plain format of its type. */
+static kerf_status measure_dense(const compare_job *job, comparison *c, kerf_error *err)
+{
+    static const struct {
+        kerf_dtype dtype;
+        const char *format;
+    } plain[] = {{KERF_F32, "fp32"}, {KERF_F16, "fp16"}, {KERF_BF16, "bf16"}};
+    kerf_weight other = *c->other;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        if (plain[i].dtype != other.dtype) continue;
+        other.codec.format = kerf_format_find(plain[i].format);
+    }
+    KF_TRY(kerf_geometry_init(&other.geometry, other.codec.format, &other.shape, err));
+    return measure(job, c, &other, err);
+}
+
+/* --- equal to the decoding ----------------------------------------------------------------- */
+
+typedef struct decode_run {
+    const compare_job *job;
+    comparison *pair;
+    kerf_span decoded; /* of one panel, made when the first one shows how large they are */
+} decode_run;
+
+static kerf_status decode_read(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const decode_run *r = ctx;
+    const comparison *c = r->pair;
+    KF_TRY(read_planes(r->job->source->reader, c->weight, p, err));
+    return read_dense(r->job->other->reader, c->other->plane[0], &c->weight->geometry, p, err);
+}
+
+static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
+{
+    decode_run *r = ctx;
+    const kerf_geometry *g = &r->pair->weight->geometry;
+    kerf_dtype dtype = r->pair->other->dtype;
+    kerf_cspan planes[KERF_PLANES];
+    planes_of(p, planes);
+    if (!r->decoded.p) {
+        r->decoded.n = p->dense.n;
+        KF_TRY(kf_allocate(&r->decoded.p, p->dense.n, 1, err));
+    }
+    kerf_span out = {r->decoded.p, p->dense.n};
+    KF_TRY(kerf_decode(g, p->u0, p->u1, planes, out, dtype, r->job->exec, err));
+    KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
+    size_t at = first_difference(out.p, p->dense.p, out.n);
+    uint64_t first = kerf_band_elements(g, p->u0, p->u1).offset;
+    if (at < out.n) {
+        note(r->pair, "is not the decoding of the source: first differs at element %llu",
+             first + at / (kerf_dtype_bits(dtype) / 8));
+    }
+    return KERF_OK;
+}
+
+static kerf_status compare_decoded(const compare_job *job, comparison *c, kerf_error *err)
+{
+    static const stream_steps steps = {decode_read, decode_work, NULL, NULL};
+    decode_run r = {.job = job, .pair = c};
+    stream *s = NULL;
+    kerf_status status = stream_open(&s, &c->weight->geometry, c->other->dtype, err);
+    if (status == KERF_OK) status = read_whole_planes(job->source->reader, c->weight, s, err);
+    if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
+    free(r.decoded.p);
+    stream_close(s);
+    return status;
+}
+
+/* --- equal byte for byte ------------------------------------------------------------------- */
+
+typedef struct bytes_run {
+    const compare_job *job;
+    comparison *pair;
+    kerf_plane_id plane;
+    unsigned char *other;
+} bytes_run;
+
+static kerf_status bytes_read(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const bytes_run *r = ctx;
+    return kerf_weight_read(r->job->source->reader, r->pair->weight, r->plane, p->u0, p->dense.p,
+                            p->dense.n, err);
+}
+
+static kerf_status bytes_work(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const bytes_run *r = ctx;
+    KF_TRY(kerf_weight_read(r->job->other->reader, r->pair->other, r->plane, p->u0, r->other,
+                            p->dense.n, err));
+    KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
+    size_t at = first_difference(p->dense.p, r->other, p->dense.n);
+    if (at < p->dense.n) note(r->pair, "differs from the source at byte %llu", p->u0 + at);
+    return KERF_OK;
+}
+
+static kerf_status compare_bytes(const compare_job *job, comparison *c, kerf_error *err)
+{
+    static const stream_steps steps = {bytes_read, bytes_work, NULL, NULL};
+    bytes_run r = {.job = job, .pair = c};
+    KF_TRY(kf_allocate(&r.other, STREAM_PANEL_BYTES, 1, err));
+    kerf_status status = KERF_OK;
+    for (kerf_plane_id p = 0; p < KERF_PLANES && status == KERF_OK; p++) {
+        const kerf_weight *w = c->weight;
+        if (w->codec.format ? !w->geometry.plane[p].dtype : !w->plane[p]) continue;
+        stream *s = NULL;
+        r.plane = p;
+        status = stream_open_bytes(
+            &s, w->codec.format ? w->geometry.plane[p].bytes : w->plane[p]->bytes, err);
+        if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
+        stream_close(s);
+    }
+    free(r.other);
+    return status;
+}
+
+/* --- which of them ------------------------------------------------------------------------- */
+
+/* Blocks of GGUF and planes may hold the same codes and scales. *same is 0 when they do not. */
+static kerf_status compare_twins(const compare_job *job, comparison *out, int *same,
+                                 kerf_error *err)
+{
+    kerf_weight a = *out->weight, b = *out->other;
+    unsigned foreign;
+    KF_TRY(kerf_weight_fit(job->source->reader, out->other->layout, &a, &foreign, err));
+    KF_TRY(kerf_weight_fit(job->other->reader, out->weight->layout, &b, &foreign, err));
+    *same = a.codec.format == b.codec.format;
+    if (!*same) return KERF_OK;
+    comparison pair = *out;
+    pair.weight = &a;
+    pair.other = &b;
+    kerf_status s = compare_bytes(job, &pair, err);
+    memcpy(out->problem, pair.problem, sizeof out->problem);
+    return s;
+}
+
+/* Of which type a weight was before; blocks do not tell. */
+static int same_source(const kerf_weight *a, const kerf_weight *b)
+{
+    return a->dtype == b->dtype ||
+           (a->codec.format && (a->plane[0]->block_type || b->plane[0]->block_type));
+}
+
+kerf_status compare_weights(const compare_job *job, comparison *out, kerf_error *err)
+{
+    const kerf_weight *a = out->weight, *b = out->other;
+    const int floats = is_float(a->dtype) && is_float(b->dtype);
+    if (!kerf_shape_equal(&a->shape, &b->shape)) {
+        note(out, "has another shape than the source", 0);
+        return KERF_OK;
+    }
+    if (!a->codec.format && b->codec.format) {
+        if (is_float(a->dtype)) return measure(job, out, b, err);
+        note(out, "is quantized from another type than the source has", 0);
+        return KERF_OK;
+    }
+    if (a->codec.format && !b->codec.format && is_float(b->dtype)) {
+        return compare_decoded(job, out, err);
+    }
+    if (!a->codec.format && job->by_value && floats) return measure_dense(job, out, err);
+    int same = a->codec.format == b->codec.format;
+    if (!same && a->codec.format && b->codec.format) {
+        KF_TRY(compare_twins(job, out, &same, err));
+        if (same) return KERF_OK;
+    }
+    if (!same || !same_source(a, b)) {
+        note(out, "has another type or format than the source", 0);
+        return KERF_OK;
+    }
+    return compare_bytes(job, out, err);
+}

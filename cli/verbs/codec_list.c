@@ -1,0 +1,98 @@
+/* codec_list.c - picks codecs of the format table by a list of patterns. */
+#include "verbs/codec_list.h"
+
+#include <kerf/words.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/decide.h"
+
+static const char default_list[] = "*,nvfp4:*,mx*:*";
+
+enum { BY_PATTERN = 1, BY_NAME = 2 };
+
+/* Whether a word picks encoder e of format f; without a ':' it means the default encoder. */
+static int picks(const char *word, const kerf_format *f, size_t e)
+{
+    char name[64];
+    if (strcmp(word, "all") == 0) return 1;
+    if (!strchr(word, ':')) return e == 0 && kerf_glob_matches(word, f->name);
+    kerf_codec_name((kerf_codec){f, kerf_encoder_at(f, e)}, name, sizeof name);
+    return kerf_glob_matches(word, name);
+}
+
+static int is_pattern(const char *word)
+{
+    return strpbrk(word, "*?[") || strcmp(word, "all") == 0;
+}
+
+/* Marks what a word picks; `chosen` is indexed like the loop below. */
+static kerf_status mark(const char *word, unsigned char *chosen, kerf_error *err)
+{
+    kerf_codec codec;
+    if (!is_pattern(word)) TRY(parse_codec(word, &codec, err));
+    size_t at = 0, found = 0;
+    for (size_t i = 0; i < kerf_format_count(); i++) {
+        const kerf_format *f = kerf_format_at(i);
+        for (size_t e = 0; e < kerf_encoder_count(f); e++, at++) {
+            if (!picks(word, f, e)) continue;
+            chosen[at] |= is_pattern(word) ? BY_PATTERN : BY_NAME;
+            found++;
+        }
+    }
+    if (found) return KERF_OK;
+    return USAGE(err, "-f %.100s picks no format; kerf formats lists them", word);
+}
+
+static kerf_status mark_all(const char *text, unsigned char *chosen, kerf_error *err)
+{
+    char word[128];
+    for (const char *p = text;;) {
+        size_t n = strcspn(p, ",");
+        if (n == 0 || n >= sizeof word) {
+            return USAGE(err, "-f %.200s: expected words separated by commas", text);
+        }
+        memcpy(word, p, n);
+        word[n] = 0;
+        TRY(mark(word, chosen, err));
+        if (!p[n]) return KERF_OK;
+        p += n + 1;
+    }
+}
+
+kerf_status codec_list_parse(codec_list *out, const char *text, kerf_error *err)
+{
+    size_t total = 0;
+    unsigned char *chosen = NULL;
+    *out = (codec_list){0};
+    for (size_t i = 0; i < kerf_format_count(); i++) total += kerf_encoder_count(kerf_format_at(i));
+    TRY(allocate(&chosen, total, 1, err));
+    kerf_status s = mark_all(text ? text : default_list, chosen, err);
+    if (s == KERF_OK) s = allocate(&out->item, total, sizeof *out->item, err);
+    if (s == KERF_OK) s = allocate(&out->named, total, 1, err);
+    size_t at = 0;
+    for (size_t i = 0; i < kerf_format_count() && s == KERF_OK; i++) {
+        const kerf_format *f = kerf_format_at(i);
+        for (size_t e = 0; e < kerf_encoder_count(f); e++, at++) {
+            if (!chosen[at]) continue;
+            out->named[out->count] = (chosen[at] & BY_NAME) != 0;
+            out->item[out->count++] = (kerf_codec){f, kerf_encoder_at(f, e)};
+        }
+    }
+    free(chosen);
+    return s;
+}
+
+void codec_list_drop(codec_list *l, size_t i)
+{
+    size_t after = --l->count - i;
+    memmove(&l->item[i], &l->item[i + 1], after * sizeof *l->item);
+    memmove(&l->named[i], &l->named[i + 1], after);
+}
+
+void codec_list_free(codec_list *l)
+{
+    free(l->named);
+    free(l->item);
+    *l = (codec_list){0};
+}

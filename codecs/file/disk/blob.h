@@ -1,0 +1,21 @@
+/* blob.h - the bytes of one file, whether plain or packed. */
+#ifndef KERF_FILE_BLOB_H
+#define KERF_FILE_BLOB_H
+
+#include "file/disk/io.h"
+#include "file/disk/seekable.h"
+
+typedef struct kf_blob {
+    char *path;
+    int fd;
+    dev_t device; /* with inode: which file this is, through all links */
+    ino_t inode;
+    uint64_t bytes; /* unpacked */
+    kf_seek *seek;  /* NULL: plain */
+} kf_blob;
+
+kerf_status kf_blob_open(const char *path, kf_blob *b, kerf_error *err);
+void kf_blob_close(kf_blob *b);
+kerf_status kf_blob_read(const kf_blob *b, uint64_t offset, void *dst, size_t n, kerf_error *err);
+
+#endif

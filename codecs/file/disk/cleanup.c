@@ -1,0 +1,98 @@
+/* cleanup.c - the table of temporaries that a signal handler removes.
+ *
+ * A handler may run between any two instructions of any thread: the table is static, an entry is
+ * published by one atomic store after its path is complete, and never freed. Between the making of
+ * a file and its entry the thread that makes it holds signals off, and a handler in another thread
+ * waits for it. A folder goes with the files in it, which are listed by the system call itself:
+ * readdir takes memory. */
+#include "file/disk/cleanup.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <kerf/file.h>
+
+#define MAX_ENTRIES 64
+#define MAX_ROUNDS 100 /* a file may come while others go */
+#define MAX_WAIT_MS 1000
+
+enum { FREE, TAKEN, IS_FILE, IS_FOLDER };
+
+static struct {
+    atomic_int state;
+    char path[PATH_MAX];
+} entry[MAX_ENTRIES];
+
+int kf_cleanup_add(const char *path, int is_folder)
+{
+    size_t n = strlen(path);
+    if (n >= PATH_MAX) return -1;
+    for (int i = 0; i < MAX_ENTRIES; i++) {
+        int free_state = FREE;
+        if (!atomic_compare_exchange_strong(&entry[i].state, &free_state, TAKEN)) continue;
+        memcpy(entry[i].path, path, n + 1);
+        atomic_store(&entry[i].state, is_folder ? IS_FOLDER : IS_FILE);
+        return i;
+    }
+    return -1;
+}
+
+void kf_cleanup_drop(int slot)
+{
+    if (slot >= 0) atomic_store(&entry[slot].state, FREE);
+}
+
+static atomic_int held; /* threads between hold and let */
+
+void kf_cleanup_hold(sigset_t *before)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, before);
+    atomic_fetch_add(&held, 1);
+}
+
+void kf_cleanup_let(const sigset_t *before)
+{
+    atomic_fetch_sub(&held, 1);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/* One reading of a folder: what is in it goes. */
+static void remove_listed(int folder)
+{
+    _Alignas(struct dirent64) char list[4096];
+    long n;
+    while ((n = syscall(SYS_getdents64, folder, list, sizeof list)) > 0)
+        for (long at = 0; at < n;) {
+            const struct dirent64 *e = (const void *)(list + at);
+            unlinkat(folder, e->d_name, 0); /* "." and ".." are folders: nothing happens */
+            at += e->d_reclen;
+        }
+}
+
+static void remove_folder(const char *path)
+{
+    for (int i = 0; i < MAX_ROUNDS && rmdir(path) != 0; i++) {
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0) return;
+        remove_listed(fd);
+        close(fd);
+    }
+}
+
+void kerf_writer_cleanup_signal(void)
+{
+    for (int ms = 0; ms < MAX_WAIT_MS && atomic_load(&held); ms++) poll(NULL, 0, 1);
+    for (int i = 0; i < MAX_ENTRIES; i++) {
+        int state = atomic_load(&entry[i].state);
+        if (state == IS_FILE) unlink(entry[i].path);
+        if (state == IS_FOLDER) remove_folder(entry[i].path);
+    }
+}

@@ -1,0 +1,148 @@
+/* io.c - whole reads and writes, names of paths, syncing. */
+#include "file/disk/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_CALL_BYTES ((size_t)1 << 30)
+#define MAX_NAME_IN_TEXT 120
+
+kerf_status kf_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t n,
+                       kerf_error *err)
+{
+    uint8_t *p = dst;
+    while (n > 0) {
+        ssize_t got = pread(fd, p, n < MAX_CALL_BYTES ? n : MAX_CALL_BYTES, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return kf_fail_errno(err, errno, "%s: cannot read at byte %" PRIu64, path, offset);
+        if (got == 0)
+            return kf_fail(err, KERF_E_DATA, offset,
+                           "%s: ends at byte %" PRIu64 ", it was cut while it was read", path,
+                           offset);
+        p += got;
+        n -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return KERF_OK;
+}
+
+kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *src, size_t n,
+                        kerf_error *err)
+{
+    const uint8_t *p = src;
+    while (n > 0) {
+        ssize_t put = pwrite(fd, p, n < MAX_CALL_BYTES ? n : MAX_CALL_BYTES, (off_t)offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0)
+            return kf_fail_errno(err, put < 0 ? errno : EIO, "%s: cannot write at byte %" PRIu64,
+                                 path, offset);
+        p += put;
+        n -= (size_t)put;
+        offset += (uint64_t)put;
+    }
+    return KERF_OK;
+}
+
+kerf_status kf_open_regular(const char *path, int *fd, uint64_t *bytes, kerf_error *err)
+{
+    struct stat st;
+    int f = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (f < 0) return kf_fail_errno(err, errno, "%s: cannot open", path);
+    if (fstat(f, &st) != 0) {
+        int e = errno;
+        close(f);
+        return kf_fail_errno(err, e, "%s: cannot look at it", path);
+    }
+    if (!S_ISREG(st.st_mode)) {
+        close(f);
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%s: not a regular file", path);
+    }
+    *fd = f;
+    *bytes = (uint64_t)st.st_size;
+    return KERF_OK;
+}
+
+kerf_status kf_read_whole(const char *path, uint64_t limit, char **out, size_t *n, kerf_error *err)
+{
+    int fd = -1;
+    uint64_t bytes = 0;
+    KF_TRY(kf_open_regular(path, &fd, &bytes, err));
+    kerf_status s = KERF_OK;
+    char *text = NULL;
+    if (bytes > limit)
+        s = kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
+                    "%s: %" PRIu64 " bytes, at most %" PRIu64 " are read", path, bytes, limit);
+    else if (!(text = kf_alloc(bytes + 1, 1)))
+        s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory for %" PRIu64 " bytes", path,
+                    bytes);
+    if (s == KERF_OK) s = kf_read_at(fd, path, 0, text, (size_t)bytes, err);
+    close(fd);
+    if (s != KERF_OK) {
+        free(text);
+        return s;
+    }
+    text[bytes] = 0;
+    *out = text;
+    *n = (size_t)bytes;
+    return KERF_OK;
+}
+
+kerf_status kf_open_folder(const char *path, int *fd, kerf_error *err)
+{
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0) return kf_fail_errno(err, errno, "%s: cannot open the folder", path);
+    return KERF_OK;
+}
+
+kerf_status kf_sync_folder(int fd, const char *path, kerf_error *err)
+{
+    /* Some file systems cannot sync a folder and say EINVAL; they offer nothing better. */
+    if (fsync(fd) == 0 || errno == EINVAL) return KERF_OK;
+    return kf_fail_errno(err, errno, "%s: cannot sync the folder", path);
+}
+
+char *kf_path_join(const char *folder, const char *name)
+{
+    size_t a = strlen(folder), b = strlen(name);
+    char *out = kf_alloc(a + b + 2, 1);
+    if (!out) return NULL;
+    memcpy(out, folder, a);
+    if (a > 0 && folder[a - 1] != '/') out[a++] = '/';
+    memcpy(out + a, name, b + 1);
+    return out;
+}
+
+const char *kf_path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *kf_path_folder(const char *path)
+{
+    const char *base = kf_path_base(path);
+    if (base == path) return strdup(".");
+    size_t n = (size_t)(base - path);
+    return n == 1 ? strdup("/") : strndup(path, n - 1);
+}
+
+int kf_is_shard_name(const char *name)
+{
+    if (name[0] == '.' || strpbrk(name, "/\\")) return 0;
+    return kf_has_suffix(name, ".safetensors") || kf_has_suffix(name, ".safetensors.zst");
+}
+
+int kf_cut(const char *name)
+{
+    size_t n = strnlen(name, MAX_NAME_IN_TEXT + 1);
+    if (n <= MAX_NAME_IN_TEXT) return (int)n;
+    n = MAX_NAME_IN_TEXT;
+    while (n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
+    return (int)n;
+}

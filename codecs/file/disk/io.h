@@ -1,0 +1,42 @@
+/* io.h - what the file room asks of the system: whole reads and writes, names of paths, syncing.
+ * A call that fails says which path and why; a call that the system cuts short is continued. */
+#ifndef KERF_FILE_IO_H
+#define KERF_FILE_IO_H
+
+#include <sys/types.h>
+
+#include <kerf/file.h>
+
+#include "base/base.h"
+
+/* Reads or writes all n bytes at an offset. A file that ends too early is KERF_E_DATA. */
+kerf_status kf_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t n,
+                       kerf_error *err);
+kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *src, size_t n,
+                        kerf_error *err);
+
+/* Opens a regular file for reading, through links; a pipe or a device is refused, not waited for.
+ * The caller closes *fd. */
+kerf_status kf_open_regular(const char *path, int *fd, uint64_t *bytes, kerf_error *err);
+
+/* The whole content of a file of at most `limit` bytes, with a 0 after it; the caller frees. */
+kerf_status kf_read_whole(const char *path, uint64_t limit, char **out, size_t *n, kerf_error *err);
+
+/* A folder is opened before a rename in it and synced after, so that little can fail in between. */
+kerf_status kf_open_folder(const char *path, int *fd, kerf_error *err);
+kerf_status kf_sync_folder(int fd, const char *path, kerf_error *err);
+
+/* Paths: malloc'd, NULL when there is no memory. kf_path_base points into its argument. */
+char *kf_path_join(const char *folder, const char *name);
+char *kf_path_folder(const char *path);
+const char *kf_path_base(const char *path);
+
+/* 1 when the name of a shard stays in its folder and says that it is a safetensors file. */
+int kf_is_shard_name(const char *name);
+
+/* For "%.*s" in error texts: as much of a name as leaves room for the reason, in whole
+ * characters. */
+int kf_cut(const char *name);
+#define KF_NAME(s) kf_cut(s), (s)
+
+#endif

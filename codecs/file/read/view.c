@@ -1,0 +1,92 @@
+/* view.c - reads what stands elsewhere in another order. Elements that follow each other in the
+ * file are read at once: those of a row, or of a column where rows are columns there.
+ *
+ * Whoever makes a view has checked that its elements are inside of the tensors it is made of, which
+ * kerf_reader_read checks again. */
+#include "file/read/view.h"
+
+#include <string.h>
+
+#include "base/base.h"
+
+#define RUN_BYTES ((size_t)1 << 16)
+
+/* Some rows and columns of one matrix, to be put down row by row. */
+typedef struct area {
+    const kerf_reader *reader;
+    const kerf_view *view;
+    uint64_t matrix, row, rows, col, cols;
+} area;
+
+static kerf_status read_row(const area *a, uint64_t row, unsigned char *dst, kerf_error *err)
+{
+    const kerf_view *v = a->view;
+    const size_t n = (size_t)(a->cols * v->size);
+    if (v->parts)
+        return kerf_reader_read(a->reader, v->from[a->matrix * v->parts + row % v->parts],
+                                (row / v->parts * v->cols + a->col) * v->size, dst, n, err);
+    return kerf_reader_read(a->reader, v->from[0],
+                            (v->first + a->matrix * v->matrix + row * v->row + a->col) * v->size,
+                            dst, n, err);
+}
+
+/* Rows [row, row + rows), which are few enough for a run, of all columns. */
+static kerf_status read_columns(const area *a, uint64_t row, uint64_t rows, unsigned char *dst,
+                                kerf_error *err)
+{
+    const kerf_view *v = a->view;
+    unsigned char run[RUN_BYTES];
+    const size_t n = (size_t)(((rows - 1) * v->row + 1) * v->size);
+    for (uint64_t c = 0; c < a->cols; c++) {
+        uint64_t at = v->first + a->matrix * v->matrix + row * v->row + (a->col + c) * v->col;
+        KF_TRY(kerf_reader_read(a->reader, v->from[0], at * v->size, run, n, err));
+        for (uint64_t i = 0; i < rows; i++)
+            memcpy(dst + (i * a->cols + c) * v->size, run + i * v->row * v->size, v->size);
+    }
+    return KERF_OK;
+}
+
+static kerf_status read_area(const area *a, unsigned char *dst, kerf_error *err)
+{
+    const kerf_view *v = a->view;
+    const uint64_t row_bytes = a->cols * v->size;
+    if (v->parts || v->col == 1) {
+        for (uint64_t i = 0; i < a->rows; i++)
+            KF_TRY(read_row(a, a->row + i, dst + i * row_bytes, err));
+        return KERF_OK;
+    }
+    const uint64_t in_run = RUN_BYTES / v->size, most = v->row ? (in_run - 1) / v->row + 1 : 1;
+    for (uint64_t i = 0; i < a->rows; i += most) {
+        uint64_t n = kf_min_u64(most, a->rows - i);
+        KF_TRY(read_columns(a, a->row + i, n, dst + i * row_bytes, err));
+    }
+    return KERF_OK;
+}
+
+/* The largest area of whole rows that begins at an element, or what is left of its row. */
+static area area_at(const kerf_view *v, uint64_t element, uint64_t count)
+{
+    const uint64_t row = element / v->cols, in_matrix = row % v->rows;
+    area a = {.view = v, .matrix = row / v->rows, .row = in_matrix, .rows = 1};
+    a.col = element % v->cols;
+    a.cols = kf_min_u64(count, v->cols - a.col);
+    if (a.cols == v->cols) a.rows = kf_min_u64(count / v->cols, v->rows - in_matrix);
+    return a;
+}
+
+kerf_status kf_view_read(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
+                         unsigned char *dst, size_t n, kerf_error *err)
+{
+    const kerf_view *v = t->view;
+    if (offset % v->size || n % v->size)
+        return kf_fail(err, KERF_E_ARG, offset, "tensor \"%s\": parts of elements were asked for",
+                       t->name);
+    for (uint64_t at = offset / v->size, end = (offset + n) / v->size; at < end;) {
+        area a = area_at(v, at, end - at);
+        a.reader = r;
+        KF_TRY(read_area(&a, dst, err));
+        dst += a.rows * a.cols * v->size;
+        at += a.rows * a.cols;
+    }
+    return KERF_OK;
+}

@@ -1,0 +1,127 @@
+/* companions.c - the small files that make a folder of weights a model.
+ *
+ * Weights in any other container are left behind: beside new weights they would be a second,
+ * different model in the same folder. */
+#include "file/write/companions.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/disk/io.h"
+
+#define COPY_BYTES ((size_t)1 << 20)
+
+static const char *const wanted[] = {
+    "config.json",
+    "generation_config.json",
+    "tokenizer*",
+    "*.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "chat_template*",
+    "*.py",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "LICENSE*",
+    "README*",
+};
+
+static const char *const unwanted[] = {"*.safetensors*", "*.bin", "*.pt", "*.pth", "*.gguf"};
+
+static int matches(const char *name, const char *const *patterns, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (fnmatch(patterns[i], name, FNM_PERIOD) == 0) return 1;
+    return 0;
+}
+
+static int is_companion(DIR *folder, const char *name)
+{
+    struct stat st;
+    if (!matches(name, wanted, sizeof wanted / sizeof *wanted)) return 0;
+    if (matches(name, unwanted, sizeof unwanted / sizeof *unwanted)) return 0;
+    return fstatat(dirfd(folder), name, &st, 0) == 0 && S_ISREG(st.st_mode);
+}
+
+static kerf_status copy_bytes(int from, const char *path, uint64_t bytes, kf_temp *to,
+                              kerf_error *err)
+{
+    char *buffer = kf_alloc(2, COPY_BYTES);
+    if (!buffer) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
+    char *back = buffer + COPY_BYTES;
+    kerf_status s = KERF_OK;
+    for (uint64_t at = 0; at < bytes && s == KERF_OK; at += COPY_BYTES) {
+        size_t n = (size_t)kf_min_u64(COPY_BYTES, bytes - at);
+        s = kf_read_at(from, path, at, buffer, n, err);
+        if (s == KERF_OK) s = kf_write_at(to->fd, to->path, at, buffer, n, err);
+        if (s == KERF_OK) s = kf_read_at(to->fd, to->path, at, back, n, err);
+        if (s == KERF_OK && memcmp(buffer, back, n) != 0)
+            s = kf_fail(err, KERF_E_IO, at, "%s: reads back other bytes than were written",
+                        to->path);
+    }
+    free(buffer);
+    return s == KERF_OK ? kf_temp_settle(to, bytes, err) : s;
+}
+
+static kerf_status copy_file(const char *folder, const char *name, const kf_temp *to,
+                             kerf_error *err)
+{
+    int fd = -1;
+    uint64_t bytes;
+    kf_temp copy = KF_NO_TEMP;
+    char *path = kf_path_join(folder, name);
+    if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", name);
+    kerf_status s = kf_open_regular(path, &fd, &bytes, err);
+    if (s == KERF_OK) s = kf_temp_create_in(to, name, &copy, err);
+    if (s == KERF_OK) s = copy_bytes(fd, path, bytes, &copy, err);
+    if (s == KERF_OK)
+        kf_temp_release(&copy);
+    else
+        kf_temp_discard(&copy);
+    if (fd >= 0) close(fd);
+    free(path);
+    return s;
+}
+
+static int is_given(const char *name, const kerf_companion *given, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, given[i].name) == 0) return 1;
+    return 0;
+}
+
+kerf_status kf_copy_companions(const char *from, const kf_temp *to, const kerf_companion *given,
+                               size_t count, kerf_error *err)
+{
+    kerf_status s = KERF_OK;
+    DIR *d = opendir(from);
+    if (!d) return kf_fail_errno(err, errno, "%s: cannot open the folder", from);
+    for (struct dirent *e = readdir(d); e && s == KERF_OK; e = readdir(d))
+        if (is_companion(d, e->d_name) && !is_given(e->d_name, given, count))
+            s = copy_file(from, e->d_name, to, err);
+    closedir(d);
+    return s;
+}
+
+kerf_status kf_write_companions(const kf_temp *to, const kerf_companion *given, size_t count,
+                                kerf_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        kf_temp file = KF_NO_TEMP;
+        KF_TRY(kf_temp_create_in(to, given[i].name, &file, err));
+        kerf_status s = kf_temp_fill(&file, given[i].text, strlen(given[i].text), err);
+        if (s != KERF_OK) {
+            kf_temp_discard(&file);
+            return s;
+        }
+        kf_temp_release(&file);
+    }
+    return KERF_OK;
+}

@@ -1,0 +1,221 @@
+/* format.c - the tables that formats.def and the dtype list become, and how they are searched. */
+#include "format/format.h"
+
+#include <kerf/words.h>
+#include "base/base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const kerf_format formats[] = {
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    {KERF_FORMAT_##ID,                                                                             \
+     name,                                                                                         \
+     KERF_FAMILY_##family,                                                                         \
+     KERF_ELEM_##elem,                                                                             \
+     KF_BITS_##elem,                                                                               \
+     KERF_GROUP_##geometry,                                                                        \
+     group,                                                                                        \
+     KERF_SCALE_##scale,                                                                           \
+     KERF_SECOND_##second,                                                                         \
+     KERF_ZERO_##zero,                                                                             \
+     enc,                                                                                          \
+     note},
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+};
+
+static const kerf_encoder encoders[] = {
+#define KERF_ENCODER(family, ID, name, formats, sources, origin) \
+    {KERF_ENC_##family##_##ID, KERF_FAMILY_##family, name, origin},
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+};
+#define ENCODERS (sizeof encoders / sizeof encoders[0])
+
+/* --- dtypes --------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    unsigned bits;
+} dtypes[] = {{"?", 0},
+#define X(name, bits) {#name, bits},
+              KERF_DTYPES(X)
+#undef X
+};
+#define DTYPES (sizeof dtypes / sizeof dtypes[0])
+
+const char *kerf_dtype_name(kerf_dtype t)
+{
+    return dtypes[(size_t)t < DTYPES ? t : 0].name;
+}
+
+unsigned kerf_dtype_bits(kerf_dtype t)
+{
+    return dtypes[(size_t)t < DTYPES ? t : 0].bits;
+}
+
+kerf_dtype kerf_dtype_find(const char *name)
+{
+    for (size_t i = 1; i < DTYPES; i++)
+        if (strcmp(name, dtypes[i].name) == 0) return (kerf_dtype)i;
+    return KERF_DTYPE_NONE;
+}
+
+/* --- formats and encoders -------------------------------------------------------------------- */
+
+size_t kerf_format_count(void)
+{
+    return KF_FORMATS;
+}
+
+const kerf_format *kerf_format_at(size_t i)
+{
+    return i < KF_FORMATS ? &formats[i] : NULL;
+}
+
+const kerf_format *kerf_format_find(const char *name)
+{
+    for (size_t i = 0; i < KF_FORMATS; i++)
+        if (strcmp(name, formats[i].name) == 0) return &formats[i];
+    return NULL;
+}
+
+size_t kf_format_index(const kerf_format *f)
+{
+    return (size_t)(f - formats);
+}
+
+kf_spec kf_spec_of(const kerf_format *f)
+{
+    kf_spec s = {f->id,    f->family, f->element, f->bits, f->geometry,
+                 f->group, f->scale,  f->second,  f->zero};
+    return s;
+}
+
+/* The columns `formats` and `sources` of an encoder, as formats.def writes them. */
+#define EVERY 1
+#define ELEMENT(value) (f->element == KERF_ELEM_##value)
+#define GROUP(value) (f->geometry == KERF_GROUP_##value)
+#define SCALE(value) (f->scale == KERF_SCALE_##value)
+
+static int encoder_fits(const kerf_format *f, const kerf_encoder *e)
+{
+    if (e->family != f->family) return 0;
+    switch (e->id) {
+#define KERF_ENCODER(family, ID, name, formats, sources, origin) \
+    case KERF_ENC_##family##_##ID:                               \
+        return formats;
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+    case KERF_ENC_NONE: break;
+    }
+    return 0;
+}
+
+static int encoder_takes(const kerf_format *f, const kerf_encoder *e, kerf_dtype source)
+{
+    enum { ANY, SAME };
+    static const unsigned char sources_of[] = {
+        ANY,
+#define KERF_ENCODER(family, ID, name, formats, sources, origin) sources,
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+    };
+    if (sources_of[e->id] == ANY) return 1;
+    if (f->scale == KERF_SCALE_BF16) return source == KERF_BF16;
+    return f->scale != KERF_SCALE_F16 || source == KERF_F16;
+}
+
+kerf_status kf_encoder_check(const kerf_format *f, const kerf_encoder *e, kerf_dtype source,
+                             kerf_error *err)
+{
+    if (!encoder_fits(f, e))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s is not an encoder of %s", e->name, f->name);
+    if (encoder_takes(f, e, source)) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "%s:%s computes its scales in the type of the source, %s, which this format "
+                   "cannot hold; choose one with fp16, bfloat16 or fp32 scales to match",
+                   f->name, e->name, kerf_dtype_name(source));
+}
+
+static const kerf_encoder *find_encoder(const kerf_format *f, const char *name)
+{
+    for (size_t i = 0; i < ENCODERS; i++)
+        if (encoder_fits(f, &encoders[i]) && strcmp(name, encoders[i].name) == 0)
+            return &encoders[i];
+    return NULL;
+}
+
+size_t kerf_encoder_count(const kerf_format *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ENCODERS; i++) n += (size_t)encoder_fits(f, &encoders[i]);
+    return n;
+}
+
+const kerf_encoder *kerf_encoder_at(const kerf_format *f, size_t i)
+{
+    const kerf_encoder *first = find_encoder(f, f->default_encoder);
+    if (i == 0) return first;
+    for (size_t k = 0; k < ENCODERS; k++)
+        if (encoder_fits(f, &encoders[k]) && &encoders[k] != first && --i == 0) return &encoders[k];
+    return NULL;
+}
+
+/* --- "nvfp4:4/6" ------------------------------------------------------------------------------ */
+
+static const char *nearest_format(const char *word)
+{
+    const char *names[KF_FORMATS + 1];
+    for (size_t i = 0; i < KF_FORMATS; i++) names[i] = formats[i].name;
+    names[KF_FORMATS] = NULL;
+    return kerf_nearest_word(word, names);
+}
+
+static kerf_status unknown_format(const char *name, kerf_error *err)
+{
+    const char *near = nearest_format(name);
+    if (near)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown format \"%s\"; did you mean \"%s\"?",
+                       name, near);
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown format \"%s\"; kerf formats lists them",
+                   name);
+}
+
+static void list_encoders(const kerf_format *f, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < kerf_encoder_count(f) && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "",
+                                 kerf_encoder_at(f, i)->name);
+}
+
+kerf_status kerf_codec_find(const char *text, kerf_codec *out, kerf_error *err)
+{
+    char name[64];
+    const char *colon = strchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : strlen(text);
+    snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, text);
+
+    kerf_codec codec = {kerf_format_find(name), NULL};
+    if (!codec.format || n >= sizeof name) return unknown_format(name, err);
+    codec.encoder = find_encoder(codec.format, colon ? colon + 1 : codec.format->default_encoder);
+    if (!codec.encoder) {
+        char list[512];
+        list_encoders(codec.format, list, sizeof list);
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "format %s has no encoder \"%.40s\"; it has: %s", name,
+                       colon ? colon + 1 : codec.format->default_encoder, list);
+    }
+    *out = codec;
+    return KERF_OK;
+}
+
+char *kerf_codec_name(kerf_codec c, char *out, size_t size)
+{
+    snprintf(out, size, "%s%s%s", c.format ? c.format->name : "dense", c.encoder ? ":" : "",
+             c.encoder ? c.encoder->name : "");
+    return out;
+}

@@ -1,0 +1,31 @@
+/* words.h - what programs do with the names that people type: patterns, suggestions, and a text that
+ * is safe to print. Nothing here knows of tensors or formats. */
+#ifndef KERF_WORDS_H
+#define KERF_WORDS_H
+
+#include <kerf/codec.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* 1: the shell pattern (star, ?, [abc], backslash before a character that stands for itself) matches
+ * the whole of name. A star also stands for dots and slashes. */
+KERF_API int kerf_glob_matches(const char *glob, const char *name);
+
+/* Writes a pattern that matches `name` alone; cut to size, always terminated. Returns out. */
+KERF_API char *kerf_glob_escape(const char *name, char *out, size_t size);
+
+/* The word of a list (ended by NULL) that `text` was probably meant to be; NULL: none is near.
+ * Counted are the edits from one to the other: a character more, less or another, two swapped. The
+ * beginning of a word, three characters or more, counts as one edit. */
+KERF_API const char *kerf_nearest_word(const char *text, const char *const *words);
+
+/* Copies text with control characters replaced by '?', so that a name from a file cannot steer a
+ * terminal; cut to size, always terminated. Returns out. */
+KERF_API char *kerf_text_printable(const char *text, char *out, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

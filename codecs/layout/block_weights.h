@@ -1,0 +1,12 @@
+/* block_weights.h - weights of GGUF files, whose tensors say of what blocks they are. */
+#ifndef KERF_FILE_BLOCK_WEIGHTS_H
+#define KERF_FILE_BLOCK_WEIGHTS_H
+
+#include "layout/layout.h"
+
+/* What the tensor t, which has a block_type, is as a weight. Without a format when kerf has none
+ * for these blocks: then shape is still that of the elements, and dtype that of the bytes. */
+kerf_status kf_blocks_recognize(const kerf_reader *r, const kerf_tensor *t, kerf_weight *w,
+                                kerf_error *err);
+
+#endif

@@ -1,0 +1,367 @@
+/* layout.c - the layouts by name: what each takes, the tensors that store a weight, and the
+ * metadata string by which kerf finds its own weights again in any of them:
+ *
+ *   {"version":1,"layout":"modelopt","tensors":
+ *       {"NAME":{"format":"nvfp4","encoder":"4/6","dtype":"BF16","shape":[N,K]}}}
+ *
+ * without the line breaks; layout `kerf` is not named. dtype and shape are those of the source.
+ * Each shard describes the tensors it holds. */
+#include "layout/layout.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/gguf/gguf.h"
+#include "file/disk/io.h"
+#include "file/json/text.h"
+
+/* Layout `kerf`: the planes as they are. */
+static const char *const own_suffix[KERF_PLANES] = {"", "_scale", "_scale_2", "_zero_point"};
+
+size_t kerf_layout_count(void)
+{
+    return KF_LAYOUTS;
+}
+
+const kerf_layout *kerf_layout_at(size_t i)
+{
+    return i < KF_LAYOUTS ? &kf_layouts[i] : NULL;
+}
+
+const kerf_layout *kerf_layout_find(const char *name)
+{
+    for (size_t i = 0; i < KF_LAYOUTS; i++)
+        if (strcmp(kf_layouts[i].name, name) == 0) return &kf_layouts[i];
+    return NULL;
+}
+
+const kf_stored *kf_stored_find(const kerf_layout *l, const kerf_format *f)
+{
+    for (size_t i = 0; i < kf_stored_count; i++)
+        if (&kf_layouts[kf_stored_table[i].layout] == l && kf_stored_table[i].format == f->id)
+            return &kf_stored_table[i];
+    return NULL;
+}
+
+/* --- what a layout takes --- */
+
+static int is_own(const kerf_layout *l)
+{
+    return l == &kf_layouts[KF_LAYOUT_KERF];
+}
+
+const char *kerf_layout_scheme(const kerf_layout *l, const kerf_format *f, int *written)
+{
+    const kf_stored *s = kf_stored_find(l, f);
+    *written = is_own(l) || (s && !s->refusal);
+    return is_own(l) ? "" : s ? s->scheme : NULL;
+}
+
+int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f)
+{
+    const kf_stored *s = kf_stored_find(l, f);
+    return s && s->shares_second;
+}
+
+const char *kerf_layout_input(const kerf_layout *l, const kerf_format *f, int *is_inverse,
+                              int *is_vector)
+{
+    static const struct {
+        kf_layout_id layout;
+        kerf_format_id format;
+        const char *name;
+        int is_inverse, is_vector;
+    } inputs[] = {
+        {KF_LAYOUT_MODELOPT, KERF_FORMAT_NVFP4, "input_scale", 0, 0},
+        {KF_LAYOUT_MODELOPT, KERF_FORMAT_FP8_E4M3, "input_scale", 0, 0},
+        {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_NVFP4, "input_global_scale", 1, 1},
+        {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_FP8_E4M3, "input_scale", 0, 1},
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        if (&kf_layouts[inputs[i].layout] != l || inputs[i].format != f->id) continue;
+        *is_inverse = inputs[i].is_inverse;
+        *is_vector = inputs[i].is_vector;
+        return inputs[i].name;
+    }
+    return NULL;
+}
+
+/* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */
+kerf_experts kerf_layout_experts(const kerf_layout *l)
+{
+    switch ((kf_layout_id)(l - kf_layouts)) {
+    case KF_LAYOUT_KERF:
+    case KF_LAYOUT_BITSANDBYTES:
+    case KF_LAYOUT_GGUF:
+    case KF_LAYOUTS: return KERF_EXPERTS_AS_THEY_ARE;
+    case KF_LAYOUT_GPT_OSS: return KERF_EXPERTS_STACKED;
+    case KF_LAYOUT_MODELOPT:
+    case KF_LAYOUT_COMPRESSED_TENSORS:
+    case KF_LAYOUT_CT_NAIVE:
+    case KF_LAYOUT_DEEPSEEK:
+    case KF_LAYOUT_GPTQ:
+    case KF_LAYOUT_GPTQ_V2:
+    case KF_LAYOUT_AWQ:
+    case KF_LAYOUT_TORCHAO: break;
+    }
+    return KERF_EXPERTS_SINGLE;
+}
+
+kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_error *err)
+{
+    int written;
+    const char *scheme = kerf_layout_scheme(l, f, &written);
+    if (written) return KERF_OK;
+    kf_text list = {0};
+    for (size_t i = 0; i < kf_stored_count; i++) {
+        const kf_stored *s = &kf_stored_table[i];
+        if (&kf_layouts[s->layout] != l || s->refusal) continue;
+        for (size_t k = 0; k < kerf_format_count(); k++)
+            if (kerf_format_at(k)->id == s->format)
+                kf_text_add(&list, "%s%s", list.n ? ", " : "", kerf_format_at(k)->name);
+    }
+    const char *why = scheme ? kf_stored_find(l, f)->refusal : "its loaders have no such scheme";
+    kerf_status st =
+        kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s does not take %s (%s); it takes %.340s",
+                l->name, f->name, why, list.p ? list.p : "nothing");
+    free(list.p);
+    return st;
+}
+
+kerf_status kf_stored_fits(const kf_stored *s, const kerf_geometry *g, kerf_error *err)
+{
+    const char *layout = kf_layouts[s->layout].name;
+    const unsigned most = s->layout == KF_LAYOUT_GGUF ? KF_GGUF_MAX_RANK : s->rank;
+    const unsigned rank = g->shape.rank;
+    if (rank < s->rank || rank > most || g->elements == 0)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s takes %s only", layout,
+                       s->rank == 2 ? "matrices" : "stacks of matrices");
+    /* of a matrix: those that are flattened have it in their shape alone */
+    if (g->shape.dim[rank - 2] % s->rows == 0 && g->shape.dim[rank - 1] % s->cols == 0)
+        return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "layout %s: columns must be a multiple of %u, rows of %u", layout, s->cols,
+                   s->rows);
+}
+
+kerf_status kerf_layout_check_tensor(const kerf_layout *l, const kerf_format *f, const char *name,
+                                     const kerf_shape *shape, kerf_error *err)
+{
+    kerf_geometry g;
+    KF_TRY(kerf_geometry_init(&g, f, shape, err));
+    if (is_own(l)) return KERF_OK;
+    const kf_stored *s = kf_stored_find(l, f);
+    if (!s || s->refusal) return kerf_layout_check(l, f, err);
+    if (!kf_has_suffix(name, s->tail))
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s takes names in %s only", l->name,
+                       s->tail);
+    return kf_stored_fits(s, &g, err);
+}
+
+/* --- the tensors that store a weight --- */
+
+static kerf_shape blocks_of(const kf_stored *s, const kerf_geometry *g)
+{
+    const kf_gguf_type *type = kf_gguf_type_find(s->scheme);
+    kerf_shape shape = g->shape;
+    shape.dim[shape.rank - 1] = g->cols / type->elements * type->bytes;
+    return shape;
+}
+
+static kerf_shape form_of(const kf_stored *s, const kf_part *part, const kerf_geometry *g,
+                          kerf_plane_id p)
+{
+    const kerf_plane *plane = &g->plane[p];
+    const uint64_t rows = plane->shape.dim[0], cols = plane->shape.dim[1];
+    const uint64_t codes = p == KERF_PLANE_CODES ? g->cols : g->band_groups;
+    const unsigned per_word = 32 / g->format->bits;
+    switch (part->form) {
+    case KF_FORM_PLANE: break;
+    case KF_FORM_ONE: return (kerf_shape){1, {1}};
+    case KF_FORM_VECTOR: return (kerf_shape){1, {rows}};
+    case KF_FORM_TILES: return (kerf_shape){4, {rows, 1, cols, 1}};
+    case KF_FORM_WORDS: return (kerf_shape){2, {rows, cols / 4}};
+    case KF_FORM_STACK: return (kerf_shape){2, {rows / per_word, codes}};
+    case KF_FORM_BLOCKS: return (kerf_shape){4, {rows, cols, plane->shape.dim[2] / 16, 16}};
+    case KF_FORM_WOVEN: return blocks_of(s, g);
+    case KF_FORM_MATRICES: return (kerf_shape){1, {g->matrices}};
+    case KF_FORM_TURNED: return (kerf_shape){2, {cols, rows}};
+    case KF_FORM_TURNED_WORDS: return (kerf_shape){2, {cols / 4, rows}};
+    case KF_FORM_TURNED_STACK: return (kerf_shape){2, {codes, rows / per_word}};
+    }
+    return plane->shape;
+}
+
+uint32_t kf_middle_word(const kf_stored *s, const kerf_format *f)
+{
+    uint32_t code = (1u << (f->bits - 1)) - s->part[KERF_PLANE_ZEROS].less;
+    return code * (UINT32_MAX / ((1u << f->bits) - 1)); /* a copy in each place */
+}
+
+/* Of a tensor that stores no plane. */
+static kerf_shape extra_form(kf_extra extra, const kerf_weight *w)
+{
+    const kerf_geometry *g = &w->geometry;
+    switch (extra) {
+    case KF_EXTRA_NONE:
+    case KF_EXTRA_ROW_MAJOR: break;
+    case KF_EXTRA_SHAPE: return (kerf_shape){1, {w->shape.rank}};
+    case KF_EXTRA_CODE_BOOK: return (kerf_shape){1, {16}};
+    case KF_EXTRA_SCALE_BOOK: return (kerf_shape){1, {256}};
+    case KF_EXTRA_STATE: return (kerf_shape){1, {KF_STATE_BYTES}};
+    case KF_EXTRA_MIDDLE: return (kerf_shape){2, {g->band_groups, g->rows * g->format->bits / 32}};
+    case KF_EXTRA_GROUP_INDEX: return (kerf_shape){1, {g->cols}};
+    }
+    return (kerf_shape){0, {0}};
+}
+
+static const struct {
+    const char *suffix;
+    kerf_dtype dtype;
+} extras[] = {
+    [KF_EXTRA_SHAPE] = {".weight_shape", KERF_I64},
+    [KF_EXTRA_CODE_BOOK] = {".weight.quant_map", KERF_F32},
+    [KF_EXTRA_SCALE_BOOK] = {".weight.nested_quant_map", KERF_F32},
+    [KF_EXTRA_STATE] = {".weight.quant_state.bitsandbytes__nf4", KERF_U8},
+    [KF_EXTRA_ROW_MAJOR] = {".weight_format", KERF_U8},
+    [KF_EXTRA_MIDDLE] = {".qzeros", KERF_I32},
+    [KF_EXTRA_GROUP_INDEX] = {".g_idx", KERF_I32},
+};
+
+/* The name of a stored tensor: the tail of the weight's gives way to the suffix. One that has the
+ * tail as its suffix is called like the weight, whatever that is called. */
+static void name_stored(const kf_stored *s, const kerf_weight *w, const char *suffix, char *name,
+                        size_t size)
+{
+    size_t n = strlen(w->name), tail = s && kf_has_suffix(w->name, s->tail) ? strlen(s->tail) : 0;
+    if (s && strcmp(suffix, s->tail) == 0) tail = 0, suffix = "";
+    snprintf(name, size, "%.*s%s", (int)(n - tail), w->name, suffix);
+}
+
+/* A plane without a tensor of its own. */
+static int is_elsewhere(const kf_part *part, const kerf_weight *w)
+{
+    return part->coding == KF_IN_STATE || part->coding == KF_BLOCK_SCALES ||
+           (part->coding == KF_UNLESS_ONE && w->unit_second);
+}
+
+/* Its planes, then what stores none. */
+int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char *name, size_t size,
+                      kerf_entry *out, kerf_plane_id *plane)
+{
+    const kf_stored *s = kf_stored_find(l, w->codec.format);
+    *out = (kerf_entry){.name = name};
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        const kerf_plane *from = &w->geometry.plane[p];
+        if (from->dtype == KERF_DTYPE_NONE || (s && is_elsewhere(&s->part[p], w))) continue;
+        if (i-- > 0) continue;
+        out->dtype = s ? s->part[p].dtype : from->dtype;
+        out->shape = s ? form_of(s, &s->part[p], &w->geometry, p) : from->shape;
+        name_stored(s, w, s ? s->part[p].suffix : own_suffix[p], name, size);
+        *plane = p;
+        return 1;
+    }
+    *plane = KERF_PLANES;
+    if (!s || i >= KERF_EXTRAS || s->extra[i] == KF_EXTRA_NONE) return 0;
+    out->dtype = extras[s->extra[i]].dtype;
+    out->shape = extra_form(s->extra[i], w);
+    name_stored(s, w, extras[s->extra[i]].suffix, name, size);
+    return 1;
+}
+
+/* --- the same numbers in another arrangement --- */
+
+static const kerf_format *format_of(kerf_format_id id)
+{
+    size_t i = 0;
+    while (kerf_format_at(i)->id != id) i++;
+    return kerf_format_at(i);
+}
+
+/* Scales per matrix of 1 change nothing: ggml's blocks stand without them. */
+static kerf_status find_unit_second(const kerf_reader *r, kerf_weight *w, kerf_error *err)
+{
+    const kerf_plane *second = &w->geometry.plane[KERF_PLANE_SECOND];
+    int all = second->dtype != KERF_DTYPE_NONE;
+    for (uint64_t at = 0; all && !w->unit_second && at < second->bytes; at += sizeof(float)) {
+        float x;
+        KF_TRY(kerf_weight_read(r, w, KERF_PLANE_SECOND, at, &x, sizeof x, err));
+        all = x == 1;
+    }
+    w->unit_second = all;
+    return KERF_OK;
+}
+
+kerf_status kerf_weight_fit(const kerf_reader *r, const kerf_layout *l, kerf_weight *w,
+                            unsigned *foreign_from, kerf_error *err)
+{
+    const kerf_layout *gguf = &kf_layouts[KF_LAYOUT_GGUF];
+    const int to_blocks = l == gguf, from_blocks = w->layout == gguf;
+    *foreign_from = 256;
+    if (!w->codec.format || l == w->layout) return KERF_OK;
+    for (size_t i = 0; i < kf_twin_count; i++) {
+        const kf_twins *t = &kf_twin_table[i];
+        const kerf_format *planes = format_of(t->planes);
+        if (w->codec.format->id == t->planes && (to_blocks || from_blocks))
+            *foreign_from = t->foreign_from;
+        if (w->codec.format->id != t->blocks || to_blocks) continue;
+        if (!is_own(l) && !kf_stored_find(l, planes)) continue;
+        if (is_own(l) && !from_blocks) continue; /* which it holds as they are */
+        w->codec = (kerf_codec){planes, NULL};
+        w->layout = gguf; /* whose rows know how planes lie in blocks */
+        KF_TRY(kerf_geometry_init(&w->geometry, planes, &w->shape, err));
+        w->unit_second = planes->second != KERF_SECOND_NONE;
+        *foreign_from = t->foreign_from;
+        return KERF_OK;
+    }
+    return to_blocks ? find_unit_second(r, w, err) : KERF_OK;
+}
+
+/* --- description --- */
+
+static void add_weight(kf_text *t, const kerf_weight *w)
+{
+    kf_text_add_quoted(t, w->name);
+    kf_text_add(t, ":{\"format\":");
+    kf_text_add_quoted(t, w->codec.format->name);
+    if (w->codec.encoder) {
+        kf_text_add(t, ",\"encoder\":");
+        kf_text_add_quoted(t, w->codec.encoder->name);
+    }
+    kf_text_add(t, ",\"dtype\":\"%s\",\"shape\":[", kerf_dtype_name(w->dtype));
+    for (unsigned i = 0; i < w->shape.rank; i++)
+        kf_text_add(t, "%s%" PRIu64, i ? "," : "", w->shape.dim[i]);
+    kf_text_add(t, "]}");
+}
+
+static int compare_weights(const void *a, const void *b)
+{
+    return strcmp((*(const kerf_weight *const *)a)->name, (*(const kerf_weight *const *)b)->name);
+}
+
+char *kerf_layout_describe(const kerf_layout *l, const kerf_weight *weights, size_t count)
+{
+    kf_text t = {0};
+    size_t n = 0;
+    const kerf_weight **sorted = kf_alloc(count, sizeof *sorted);
+    if (!sorted) return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (weights[i].codec.format) sorted[n++] = &weights[i];
+    qsort(sorted, n, sizeof *sorted, compare_weights);
+    kf_text_add(&t, "{\"version\":1,");
+    if (!is_own(l)) kf_text_add(&t, "\"layout\":\"%s\",", l->name);
+    kf_text_add(&t, "\"tensors\":{");
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0) kf_text_add(&t, ",");
+        add_weight(&t, sorted[i]);
+    }
+    kf_text_add(&t, "}}");
+    free(sorted);
+    if (t.failed) {
+        free(t.p);
+        return NULL;
+    }
+    return t.p;
+}

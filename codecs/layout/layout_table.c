@@ -1,0 +1,218 @@
+/* layout_table.c - how each layout stores each format.
+ *
+ * Sources: vLLM's loaders (modelopt.py, compressed_tensors/, fp8.py), the compressors of
+ * compressed-tensors 0.20, NVIDIA Model-Optimizer's export, DeepSeek-V3's checkpoints, QuantState
+ * and Linear8bitLt of bitsandbytes 0.50, GPTQModel's and AutoAWQ's packing, gpt-oss's checkpoints,
+ * llama.cpp's conversion of NVFP4, torchao's prototype/safetensors.
+ *
+ * Formats without a row are not part of a layout: its loaders know nothing of them. Layout `kerf`
+ * has no rows; it takes every format as it is. */
+#include "layout/layout_table.h"
+
+const kerf_layout kf_layouts[KF_LAYOUTS] = {
+    [KF_LAYOUT_KERF] = {"kerf", "every format; described in the metadata of each file"},
+    [KF_LAYOUT_MODELOPT] = {"modelopt", "NVIDIA Model-Optimizer: vLLM, SGLang, TensorRT-LLM"},
+    [KF_LAYOUT_COMPRESSED_TENSORS] = {"compressed-tensors",
+                                      "llm-compressor: vLLM, SGLang, transformers"},
+    [KF_LAYOUT_CT_NAIVE] = {"compressed-tensors-naive",
+                            "its format naive-quantized, activations as they are"},
+    [KF_LAYOUT_BITSANDBYTES] = {"bitsandbytes", "QLoRA's 4-bit floats and LLM.int8: transformers"},
+    [KF_LAYOUT_GGUF] = {"gguf", "one .gguf file in ggml's blocks: llama.cpp"},
+    [KF_LAYOUT_DEEPSEEK] = {"deepseek", "DeepSeek-V3 block FP8: vLLM, SGLang, transformers"},
+    [KF_LAYOUT_GPTQ] = {"gptq", "GPTQ, version 1: vLLM, SGLang, transformers"},
+    [KF_LAYOUT_GPTQ_V2] = {"gptq-v2", "GPTQ with zero points as they are: GPTQModel, vLLM"},
+    [KF_LAYOUT_AWQ] = {"awq", "AutoAWQ's GEMM packing, read only"},
+    [KF_LAYOUT_TORCHAO] = {"torchao", "Int8Tensor and Float8Tensor, read only"},
+    [KF_LAYOUT_GPT_OSS] = {"gpt-oss", "stacked experts in MXFP4: vLLM, SGLang, transformers"},
+};
+
+/* clang-format off */
+#define AS_IS(suffix, dtype)           {".weight" suffix, KERF_##dtype, KF_FORM_PLANE, KF_COPY, 0, 0, NULL}
+#define FORM(suffix, dtype, form)      {".weight" suffix, KERF_##dtype, KF_FORM_##form, KF_COPY, 0, 0, NULL}
+#define INVERSE(suffix)                {".weight" suffix, KERF_F32, KF_FORM_ONE, KF_RECIPROCAL, 0, 0, NULL}
+#define WORDS(suffix, flip)            {".weight" suffix, KERF_I32, KF_FORM_WORDS, flip ? KF_FLIP : KF_COPY, flip, 0, NULL}
+#define STACK(suffix, flip)            {".weight" suffix, KERF_I32, KF_FORM_STACK, KF_ACROSS, flip, 0, NULL}
+#define PART(suffix, dtype, form, coding)      {suffix, KERF_##dtype, KF_FORM_##form, KF_##coding, 0, 0, NULL}
+#define ACROSS(suffix, dtype, form, flip)      {suffix, KERF_##dtype, KF_FORM_##form, KF_ACROSS, flip, 0, NULL}
+#define ZEROS(flip, less, order)       {".qzeros", KERF_I32, KF_FORM_TURNED_STACK, KF_ACROSS, flip, less, order}
+#define IN_STATE                       {NULL, KERF_F32, KF_FORM_ONE, KF_IN_STATE, 0, 0, NULL}
+#define NO_PART                        {0}
+
+#define MODELOPT(format, scheme, rows, cols, shares, ...) \
+    {KF_LAYOUT_MODELOPT, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
+#define CT(format, scheme, rows, cols, shares, ...) \
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, rows, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
+
+/* The same tensors as float-quantized and int-quantized have, of weights alone. */
+#define NAIVE(format, cols, shares, refusal, ...) \
+    {KF_LAYOUT_CT_NAIVE, KERF_FORMAT_##format, "naive-quantized", refusal, ".weight", 2, 1, cols, shares, {__VA_ARGS__}, {KF_EXTRA_NONE}},
+
+/* Subclasses of tensors, flattened; what else torchao keeps in one (zero points, scales of inputs)
+ * has other names yet. */
+#define TORCHAO(format, codes, scheme) \
+    {KF_LAYOUT_TORCHAO, KERF_FORMAT_##format, scheme, torchao_moves, ".weight", 2, 1, 1, 0, \
+     {PART("._weight_qdata", codes, PLANE, COPY), PART("._weight_scale", F32, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+
+/* Integers in 32-bit words. Codes are stored unsigned: two's complement ones with their highest
+ * bits flipped, asymmetric ones as they are, but for 8 bits, which lie as I8. */
+#define CT_PACK(format, cols, flip, scale) \
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, ".weight", 2, 1, cols, 0, \
+     {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, NO_PART}, {KF_EXTRA_SHAPE}},
+#define CT_PACK_ASYM(format, rows, cols, flip, scale) \
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, ".weight", 2, rows, cols, 0, \
+     {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, STACK("_zero_point", flip)}, {KF_EXTRA_SHAPE}},
+
+/* GPTQ turns everything by a quarter: its rows are columns here. Version 1 stores zero points less
+ * one, so that a zero point of 0 has no place in it; version 2 stores them as they are. Symmetric
+ * codes have the middle one. Kernels take 32 rows at a time. Loaders turn BF16 scales into the type
+ * that they compute in, as they do F16 ones. */
+#define GPTQ_SYM(layout, less, format, cols, flip, scale) \
+    {KF_LAYOUT_##layout, KERF_FORMAT_##format, "symmetric", NULL, ".weight", 2, 32, cols, 0, \
+     {ACROSS(".qweight", I32, TURNED_WORDS, flip), ACROSS(".scales", scale, TURNED, 0), NO_PART, ZEROS(0, less, NULL)}, \
+     {KF_EXTRA_MIDDLE, KF_EXTRA_GROUP_INDEX}},
+#define GPTQ_ASYM(layout, less, refusal, format, cols, flip, scale) \
+    {KF_LAYOUT_##layout, KERF_FORMAT_##format, "asymmetric", refusal, ".weight", 2, 32, cols, 0, \
+     {ACROSS(".qweight", I32, TURNED_WORDS, flip), ACROSS(".scales", scale, TURNED, 0), NO_PART, ZEROS(flip, less, NULL)}, \
+     {KF_EXTRA_GROUP_INDEX}},
+#define GPTQ_ALL_SYM(layout, less) \
+    GPTQ_SYM(layout, less, INT4_G128_F16, 128, 0x88, F16) \
+    GPTQ_SYM(layout, less, INT4_G32_F16,   32, 0x88, F16) \
+    GPTQ_SYM(layout, less, INT4_G128,     128, 0x88, BF16) \
+    GPTQ_SYM(layout, less, INT4_G64,       64, 0x88, BF16) \
+    GPTQ_SYM(layout, less, INT4_G32,       32, 0x88, BF16) \
+    GPTQ_SYM(layout, less, INT4_ROW,       32, 0x88, BF16) \
+    GPTQ_SYM(layout, less, INT8_G128,     128, 0x80, BF16)
+#define GPTQ_ALL_ASYM(layout, less, refusal) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G128_AF16, 128, 0, F16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G32_AF16,   32, 0, F16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G128_ASYM, 128, 0, BF16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G64_ASYM,   64, 0, BF16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_G32_ASYM,   32, 0, BF16) \
+    GPTQ_ASYM(layout, less, refusal, INT4_ROW_ASYM,   32, 0, BF16) \
+    GPTQ_ASYM(layout, less, refusal, INT8_G128_ASYM, 128, 0x80, BF16)
+
+/* AWQ packs rows into words too, in an order of its own. */
+#define AWQ(format, cols) \
+    {KF_LAYOUT_AWQ, KERF_FORMAT_##format, "gemm", awq_is_old, ".weight", 2, 8, cols, 0, \
+     {{".qweight", KERF_I32, KF_FORM_TURNED_STACK, KF_ACROSS, 0, 0, awq_order}, ACROSS(".scales", F16, TURNED, 0), NO_PART, ZEROS(0, 0, awq_order)}, \
+     {KF_EXTRA_NONE}},
+
+static const char awq_order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+
+static const char awq_is_old[] =
+    "AutoAWQ is no longer made, and its files hold no more than compressed-tensors' do";
+
+static const char wraps[] =
+    "version 1 stores zero points less one and has no place for 0; layout gptq-v2 has";
+
+static const char torchao_moves[] =
+    "the names and attributes of torchao's classes change with its releases";
+
+static const char not_alone[] =
+    "vLLM has no 8-bit integers of weights alone in this format; layout compressed-tensors has them "
+    "in groups";
+
+/* Blocks that are a format of their own, and planes that are woven into such blocks. A file says
+ * which type its blocks are; the first row that has all its tensors is what they are read as. */
+#define GGUF(format, scheme, cols) \
+    {KF_LAYOUT_GGUF, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, 1, cols, 0, \
+     {AS_IS("", U8), NO_PART, NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+#define GGUF_WOVEN(format, scheme, cols, flip, second) \
+    {KF_LAYOUT_GGUF, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, 1, cols, 0, \
+     {{".weight", KERF_U8, KF_FORM_WOVEN, KF_BLOCK_CODES, flip, 0, NULL}, PART(NULL, U8, WOVEN, BLOCK_SCALES), second, NO_PART}, \
+     {KF_EXTRA_NONE}},
+
+/* modelopt: algorithms as Model-Optimizer spells them, which older versions of TensorRT-LLM compare
+ * letter for letter. INT8 is read by TensorRT-LLM alone, in tiles of 8 rows by 64 columns. */
+const kf_stored kf_stored_table[] = {
+    /*       format          scheme                       rows cols shares */
+    MODELOPT(NVFP4,          "W4A16_NVFP4",                 1,  16, 1, AS_IS("", U8), AS_IS("_scale", F8_E4M3), AS_IS("_scale_2", F32))
+    MODELOPT(FP8_E4M3,       "FP8",                         1,   1, 1, AS_IS("", F8_E4M3), AS_IS("_scale", F32))
+    MODELOPT(FP8_E4M3_ROW,   "FP8_PER_CHANNEL_PER_TOKEN",   1,   1, 0, AS_IS("", F8_E4M3), FORM("_scale", F32, VECTOR))
+    MODELOPT(FP8_E4M3_TILE,  "fp8_pb_wo",                 128, 128, 0, AS_IS("", F8_E4M3), FORM("_scale", F32, TILES))
+    MODELOPT(MXFP8_E4M3,     "MXFP8",                       1,  32, 0, AS_IS("", F8_E4M3), AS_IS("_scale", U8))
+    MODELOPT(INT8,           "W8A16",                       8,  64, 0, AS_IS("", I8), FORM("_scale", F32, VECTOR))
+
+    CT(NVFP4,          "nvfp4-pack-quantized", 1,  16, 1, AS_IS("_packed", U8),  AS_IS("_scale", F8_E4M3), INVERSE("_global_scale"))
+    CT(MXFP4,          "mxfp4-pack-quantized", 1,  32, 0, AS_IS("_packed", U8),  AS_IS("_scale", U8))
+    CT(MXFP8_E4M3,     "mxfp8-quantized",      1,  32, 0, AS_IS("", F8_E4M3),    AS_IS("_scale", U8))
+    CT(FP8_E4M3,       "float-quantized",      1,   1, 1, AS_IS("", F8_E4M3),    FORM("_scale", F32, ONE))
+    CT(FP8_E4M3_ROW,   "float-quantized",      1,   1, 0, AS_IS("", F8_E4M3),    AS_IS("_scale", F32))
+    CT(FP8_E4M3_TILE,  "float-quantized",      1, 128, 0, AS_IS("", F8_E4M3),    AS_IS("_scale", F32))
+    CT(INT8,           "int-quantized",        1,   1, 0, AS_IS("", I8),         AS_IS("_scale", F32))
+
+    NAIVE(FP8_E4M3,        1, 1, NULL,      AS_IS("", F8_E4M3), FORM("_scale", F32, ONE))
+    NAIVE(FP8_E4M3_ROW,    1, 0, NULL,      AS_IS("", F8_E4M3), AS_IS("_scale", F32))
+    NAIVE(FP8_E4M3_TILE, 128, 0, NULL,      AS_IS("", F8_E4M3), AS_IS("_scale", F32))
+    NAIVE(INT8,            1, 0, not_alone, AS_IS("", I8),      AS_IS("_scale", F32))
+
+    CT_PACK(INT8_G128,      128, 0x80, BF16)
+    CT_PACK(INT4_G128,      128, 0x88, BF16)
+    CT_PACK(INT4_G64,        64, 0x88, BF16)
+    CT_PACK(INT4_G32,        32, 0x88, BF16)
+    CT_PACK(INT4_G128_F16,  128, 0x88, F16)
+    CT_PACK(INT4_G32_F16,    32, 0x88, F16)
+    CT_PACK(INT4_ROW,         8, 0x88, BF16)
+    CT_PACK(INT2_G128,      128, 0xaa, BF16)
+    CT_PACK(INT2_G64,        64, 0xaa, BF16)
+    CT_PACK(INT2_G32,        32, 0xaa, BF16)
+    CT_PACK(INT2_G16,        16, 0xaa, BF16)
+    CT_PACK_ASYM(INT8_G128_ASYM,  4, 128, 0x80, BF16)
+    CT_PACK_ASYM(INT4_G128_ASYM,  8, 128, 0,    BF16)
+    CT_PACK_ASYM(INT4_G64_ASYM,   8,  64, 0,    BF16)
+    CT_PACK_ASYM(INT4_G32_ASYM,   8,  32, 0,    BF16)
+    CT_PACK_ASYM(INT4_G128_AF16,  8, 128, 0,    F16)
+    CT_PACK_ASYM(INT4_G32_AF16,   8,  32, 0,    F16)
+    CT_PACK_ASYM(INT4_ROW_ASYM,   8,   8, 0,    BF16)
+    CT_PACK_ASYM(INT2_G128_ASYM, 16, 128, 0,    BF16)
+    CT_PACK_ASYM(INT2_G64_ASYM,  16,  64, 0,    BF16)
+    CT_PACK_ASYM(INT2_G32_ASYM,  16,  32, 0,    BF16)
+    CT_PACK_ASYM(INT2_G16_ASYM,  16,  16, 0,    BF16)
+
+    {KF_LAYOUT_DEEPSEEK, KERF_FORMAT_FP8_E4M3_TILE, "fp8", NULL, ".weight", 2, 1, 128, 0,
+     {AS_IS("", F8_E4M3), AS_IS("_scale_inv", F32), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+
+    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4, "nf4", NULL, ".weight", 2, 1, 1, 0,
+     {AS_IS("", U8), AS_IS(".absmax", F32), NO_PART, NO_PART}, {KF_EXTRA_CODE_BOOK, KF_EXTRA_STATE}},
+    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4_DQ, "nf4, nested", NULL, ".weight", 2, 1, 1, 0,
+     {AS_IS("", U8), AS_IS(".absmax", U8), AS_IS(".nested_absmax", F32), IN_STATE},
+     {KF_EXTRA_CODE_BOOK, KF_EXTRA_SCALE_BOOK, KF_EXTRA_STATE}},
+    {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_INT8, "LLM.int8", NULL, ".weight", 2, 1, 1, 0,
+     {AS_IS("", I8), PART(".SCB", F32, VECTOR, TIMES_127), NO_PART, NO_PART}, {KF_EXTRA_ROW_MAJOR}},
+
+    /* Symmetric rows first: their zero points tell the versions apart. */
+    GPTQ_ALL_SYM(GPTQ, 1)
+    GPTQ_ALL_SYM(GPTQ_V2, 0)
+    GPTQ_ALL_ASYM(GPTQ, 1, wraps)
+    GPTQ_ALL_ASYM(GPTQ_V2, 0, NULL)
+
+    AWQ(INT4_G128_AF16, 128)
+    AWQ(INT4_G32_AF16,   32)
+
+    TORCHAO(INT8,         I8,      "Int8Tensor")
+    TORCHAO(INT8_TENSOR,  I8,      "Int8Tensor")
+    TORCHAO(FP8_E4M3_ROW, F8_E4M3, "Float8Tensor")
+    TORCHAO(FP8_E4M3,     F8_E4M3, "Float8Tensor")
+
+    {KF_LAYOUT_GPT_OSS, KERF_FORMAT_MXFP4, "mxfp4", NULL, "_proj", 3, 1, 32, 0,
+     {PART("_proj_blocks", U8, BLOCKS, COPY), PART("_proj_scales", U8, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+
+    GGUF_WOVEN(NVFP4,         "NVFP4", 64, 0,    PART(".scale", F32, MATRICES, UNLESS_ONE))
+    GGUF(GGML_Q8_0,           "Q8_0",  32)
+    GGUF(GGML_Q4_0,           "Q4_0",  32)
+    GGUF(GGML_MXFP4,          "MXFP4", 32)
+    GGUF(GGML_NVFP4,          "NVFP4", 64)
+    GGUF_WOVEN(MXFP4,         "MXFP4", 32, 0,    NO_PART)
+    GGUF_WOVEN(INT4_G32_F16,  "Q4_0",  32, 0x88, NO_PART)
+};
+
+/* NVFP4: 0x7F is 0 to ggml and NaN elsewhere, and ggml takes no notice of a sign. MXFP4: 0xFF is
+ * 2^128 to ggml and NaN elsewhere. */
+const kf_twins kf_twin_table[] = {
+    {KERF_FORMAT_GGML_NVFP4, KERF_FORMAT_NVFP4,        0x7f},
+    {KERF_FORMAT_GGML_MXFP4, KERF_FORMAT_MXFP4,        0xff},
+    {KERF_FORMAT_GGML_Q4_0,  KERF_FORMAT_INT4_G32_F16, 256},
+};
+/* clang-format on */
+const size_t kf_twin_count = sizeof kf_twin_table / sizeof *kf_twin_table;
+const size_t kf_stored_count = sizeof kf_stored_table / sizeof *kf_stored_table;

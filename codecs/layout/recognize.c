@@ -1,0 +1,372 @@
+/* recognize.c - quantized weights that nothing describes but their own tensors: a weight is in a
+ * layout when every tensor that a row of its table asks for is there, with the type and shape that
+ * follow from the codes, and none that the row does not know. Nothing is guessed from values.
+ *
+ * When no row fits, the one that came furthest says what stood in its way (kerf_tensor_doubt). */
+#include "layout/recognize.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/json/config_text.h"
+#include "file/disk/io.h"
+#include "layout/state.h"
+
+/* The method that config.json names, in words of its own. */
+static const kerf_layout *find_method(const json_t *config)
+{
+    static const struct {
+        const char *method, *layout;
+    } methods[] = {
+        {"fp8", "deepseek"},
+        {"modelopt_fp4", "modelopt"},
+        {"modelopt_mxfp8", "modelopt"},
+        {"mxfp4", "gpt-oss"},
+        {"gptq_v2", "gptq-v2"},
+        {"naive-quantized", "compressed-tensors-naive"},
+    };
+    const json_t *q = json_object_get(config, "quantization_config");
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    const char *version = json_string_value(json_object_get(q, "checkpoint_format"));
+    if (method && strcmp(method, "gptq") == 0 && version && strcmp(version, "gptq_v2") == 0)
+        method = version;
+    const char *format = json_string_value(json_object_get(q, "format"));
+    if (method && strcmp(method, "compressed-tensors") == 0 && format &&
+        strcmp(format, "naive-quantized") == 0)
+        method = format;
+    for (size_t i = 0; method && i < sizeof methods / sizeof *methods; i++)
+        if (strcmp(method, methods[i].method) == 0) return kerf_layout_find(methods[i].layout);
+    return method ? kerf_layout_find(method) : NULL;
+}
+
+/* Older exports of Model-Optimizer say all in a file of their own. */
+const kerf_layout *kerf_layout_configured(const kerf_reader *r)
+{
+    json_t *config, *own = NULL;
+    if (kf_config_load(r, "config.json", &config, NULL) != KERF_OK) config = NULL;
+    const kerf_layout *found = find_method(config);
+    if (!json_object_get(config, "quantization_config") &&
+        kf_config_load(r, "hf_quant_config.json", &own, NULL) != KERF_OK)
+        own = NULL;
+    if (json_object_get(json_object_get(own, "quantization"), "quant_algo"))
+        found = &kf_layouts[KF_LAYOUT_MODELOPT];
+    json_decref(config);
+    json_decref(own);
+    return found;
+}
+
+/* --- doubts --- */
+
+/* How far a row came and what it lacked, for the one that came furthest. */
+typedef struct doubt {
+    size_t found; /* twice the tensors that are as the row has them, or one more */
+    char *text;
+    size_t size;
+} doubt;
+
+/* Notes a reason when no row came as far before; the answer of who doubts. */
+static int lacks(doubt *d, size_t found, const char *fmt, ...) KERF_PRINTF(3, 4);
+
+static int lacks(doubt *d, size_t found, const char *fmt, ...)
+{
+    va_list ap;
+    if (!d || (d->text[0] && found <= d->found)) return 0;
+    d->found = found;
+    va_start(ap, fmt);
+    vsnprintf(d->text, d->size, fmt, ap);
+    va_end(ap);
+    return 0;
+}
+
+static const char *shape_text(const kerf_shape *s, char out[64])
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (unsigned i = 0; i < s->rank && n < 64; i++)
+        n += (size_t)snprintf(out + n, 64 - n, "%s%" PRIu64, i ? "," : "", s->dim[i]);
+    return out;
+}
+
+/* --- one row of the table --- */
+
+/* The dense shape that codes of this form and shape stand for; 0: none. */
+static int shape_of_codes(const kf_stored *s, const kerf_format *f, const kerf_shape *stored,
+                          kerf_shape *out)
+{
+    const kf_form form = s->part[KERF_PLANE_CODES].form;
+    const uint64_t per_word = 32 / f->bits, per_byte = f->bits < 8 ? 8 / f->bits : 1;
+    const uint64_t *dim = stored->dim;
+    *out = (kerf_shape){2, {dim[0], dim[1]}};
+    if (form == KF_FORM_BLOCKS) {
+        *out = (kerf_shape){3, {dim[0], dim[1], 0}};
+        return stored->rank == 4 && dim[3] == 16 && kf_mul_ok(dim[2], 16 * per_byte, &out->dim[2]);
+    }
+    if (stored->rank != 2) return 0;
+    if (form == KF_FORM_TURNED_WORDS || form == KF_FORM_TURNED_STACK) {
+        int rows = form == KF_FORM_TURNED_STACK; /* several in a word */
+        *out = (kerf_shape){2, {dim[1], dim[0]}};
+        return kf_mul_ok(out->dim[!rows], per_word, &out->dim[!rows]);
+    }
+    return kf_mul_ok(dim[1], form == KF_FORM_WORDS ? per_word : per_byte, &out->dim[1]);
+}
+
+/* The dense shape that these codes stand for, and the geometry that follows from it. Codes of a
+ * flattened tensor do not tell; their state does. */
+static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tensor *t,
+                      kerf_weight *w, doubt *d)
+{
+    char text[64];
+    kerf_error why = {.text = ""};
+    for (size_t i = 0; i < kerf_format_count(); i++)
+        if (kerf_format_at(i)->id == s->format) w->codec.format = kerf_format_at(i);
+    if (w->codec.format->geometry == KERF_GROUP_FLAT) {
+        char name[KERF_MAX_NAME_BYTES + 64];
+        kf_state state;
+        snprintf(name, sizeof name, "%s" KF_STATE_SUFFIX, w->name);
+        const kerf_tensor *at = kerf_reader_find(r, name);
+        if (!at || !kf_state_read(r, at, &state))
+            return lacks(d, 0, "%s is missing or not of NF4 with blocks of %u",
+                         "its quant_state.bitsandbytes__nf4", w->codec.format->group);
+        w->shape = state.shape;
+    } else if (!shape_of_codes(s, w->codec.format, &t->shape, &w->shape)) {
+        return lacks(d, 0, "codes of shape [%s] are none of layout %s", shape_text(&t->shape, text),
+                     kf_layouts[s->layout].name);
+    }
+    if (kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, &why) == KERF_OK &&
+        kf_stored_fits(s, &w->geometry, &why) == KERF_OK)
+        return 1;
+    return lacks(d, 0, "as %s [%s]: %.150s", w->codec.format->name, shape_text(&w->shape, text),
+                 why.text);
+}
+
+/* Other writers use shorter types for scales and give one number the shape [] or [1]. */
+static int is_stored_as(const kerf_tensor *t, const kerf_entry *e, const kerf_plane *plane)
+{
+    uint64_t have, need;
+    int shorter =
+        plane && plane->dtype == KERF_F32 && (t->dtype == KERF_BF16 || t->dtype == KERF_F16);
+    int exponent = e->dtype == KERF_U8 && t->dtype == KERF_F8_E8M0;
+    if (t->dtype != e->dtype && !shorter && !exponent) return 0;
+    if (plane && plane->per_matrix)
+        return kerf_shape_count(&t->shape, &have, NULL) == KERF_OK && have == 1 &&
+               kerf_shape_count(&e->shape, &need, NULL) == KERF_OK && need == 1;
+    return t->shape.rank == e->shape.rank &&
+           memcmp(t->shape.dim, e->shape.dim, e->shape.rank * sizeof *e->shape.dim) == 0;
+}
+
+void kf_add_extra(kerf_weight *w, const kerf_tensor *t)
+{
+    size_t i = 0;
+    while (i < KERF_EXTRAS && w->extra[i]) i++;
+    if (i < KERF_EXTRAS) w->extra[i] = t;
+}
+
+/* The words of a row say how many bits it has, not how many codes; this tensor does. */
+static int is_shape_of(const kerf_reader *r, const kerf_tensor *t, const kerf_weight *w)
+{
+    uint64_t dim[KERF_MAX_RANK];
+    const size_t n = w->shape.rank * sizeof *dim;
+    return t->bytes == n && kerf_reader_read(r, t, 0, dim, n, NULL) == KERF_OK &&
+           memcmp(dim, w->shape.dim, n) == 0;
+}
+
+static int is_book_of(const kerf_reader *r, const kerf_tensor *t, const kerf_format *f,
+                      kerf_plane_id p)
+{
+    float own[256], stored[256];
+    size_t n = kerf_codebook(f, p, own) * sizeof *own;
+    return t->bytes == n && kerf_reader_read(r, t, 0, stored, n, NULL) == KERF_OK &&
+           memcmp(own, stored, n) == 0;
+}
+
+static int is_state_of(const kerf_reader *r, const kerf_tensor *t, kerf_weight *w)
+{
+    kf_state state;
+    if (!kf_state_read(r, t, &state)) return 0;
+    if (w->dtype == KERF_DTYPE_NONE) w->dtype = state.dtype;
+    return state.block == w->codec.format->group && state.shape.rank == w->shape.rank &&
+           memcmp(state.shape.dim, w->shape.dim, w->shape.rank * sizeof *w->shape.dim) == 0 &&
+           state.nested == (w->codec.format->second == KERF_SECOND_NESTED);
+}
+
+/* Words that are all alike, or count groups of columns. */
+static int are_words(const kerf_reader *r, const kerf_tensor *t, uint32_t word, uint64_t group)
+{
+    uint32_t words[1024];
+    for (uint64_t at = 0; at < t->bytes; at += sizeof words) {
+        size_t n = (size_t)kf_min_u64(sizeof words, t->bytes - at);
+        if (kerf_reader_read(r, t, at, words, n, NULL) != KERF_OK) return 0;
+        for (size_t i = 0; i < n / sizeof *words; i++)
+            if (words[i] != (group ? (uint32_t)((at / sizeof *words + i) / group) : word)) return 0;
+    }
+    return 1;
+}
+
+static int extra_agrees(const kerf_reader *r, kf_extra extra, const kerf_tensor *t, kerf_weight *w)
+{
+    const kerf_format *f = w->codec.format;
+    unsigned char zero = 0;
+    switch (extra) {
+    case KF_EXTRA_NONE: break;
+    case KF_EXTRA_SHAPE: return is_shape_of(r, t, w);
+    case KF_EXTRA_CODE_BOOK: return is_book_of(r, t, f, KERF_PLANE_CODES);
+    case KF_EXTRA_SCALE_BOOK: return is_book_of(r, t, f, KERF_PLANE_SCALES);
+    case KF_EXTRA_STATE: return is_state_of(r, t, w);
+    case KF_EXTRA_ROW_MAJOR:
+        return kerf_reader_read(r, t, 0, &zero, 1, NULL) == KERF_OK && zero == 0;
+    case KF_EXTRA_MIDDLE:
+        return are_words(r, t, kf_middle_word(kf_stored_find(w->layout, f), f), 0);
+    case KF_EXTRA_GROUP_INDEX: return are_words(r, t, 0, f->group);
+    }
+    return 1;
+}
+
+/* What it means when the content of such a tensor is another. */
+static const char *const extra_doubts[] = {
+    [KF_EXTRA_SHAPE] = "is not the shape of the codes",
+    [KF_EXTRA_CODE_BOOK] = "is not NF4's code book",
+    [KF_EXTRA_SCALE_BOOK] = "is not bitsandbytes' map of scales",
+    [KF_EXTRA_STATE] = "says otherwise",
+    [KF_EXTRA_ROW_MAJOR] = "is not 0: the codes lie in tiles of one GPU",
+    [KF_EXTRA_MIDDLE] = "is not the same for all: the codes are asymmetric",
+    [KF_EXTRA_GROUP_INDEX] =
+        "is not in order: columns were sorted by activation (desc_act), kerf has no such groups",
+};
+
+static int check_extras(const kerf_reader *r, kerf_weight *w, doubt *d, size_t found)
+{
+    const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
+    for (size_t i = 0; s && i < KERF_EXTRAS; i++) {
+        if (extra_agrees(r, s->extra[i], w->extra[i], w)) continue;
+        return lacks(d, 2 * (found + i), "%s %s", w->extra[i]->name, extra_doubts[s->extra[i]]);
+    }
+    return 1;
+}
+
+int kf_extras_agree(const kerf_reader *r, kerf_weight *w)
+{
+    return check_extras(r, w, NULL, 0);
+}
+
+/* What torchao's classes have besides codes and scales where these are not all there is. */
+static const char *find_attribute(const kerf_reader *r, const kerf_weight *w)
+{
+    static const char *const known[] = {"zero_point", "act_quant_scale", "act_scale",
+                                        "act_pre_scale", "per_tensor_scale"};
+    char name[KERF_MAX_NAME_BYTES + 64];
+    if (w->layout != &kf_layouts[KF_LAYOUT_TORCHAO]) return NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        snprintf(name, sizeof name, "%.*s_weight_%s", (int)(strlen(w->name) - strlen("weight")),
+                 w->name, known[i]);
+        const kerf_tensor *t = kerf_reader_find(r, name);
+        if (t) return t->name;
+    }
+    return NULL;
+}
+
+static const char *find_other(const kerf_reader *r, const kerf_weight *w)
+{
+    static const char *const known[] = {"",        "_scale", "_scale_2",   "_global_scale",
+                                        "_packed", "_g_idx", "_scale_inv", "_zero_point"};
+    char name[KERF_MAX_NAME_BYTES + 32], own[KERF_MAX_NAME_BYTES + 32];
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        kerf_entry e;
+        kerf_plane_id p;
+        int is_own = 0;
+        snprintf(name, sizeof name, "%s%s", w->name, known[k]);
+        for (size_t i = 0; kerf_layout_entry(w->layout, w, i, own, sizeof own, &e, &p); i++)
+            is_own |= strcmp(own, name) == 0;
+        const kerf_tensor *t = is_own ? NULL : kerf_reader_find(r, name);
+        if (t) return t->name;
+    }
+    return find_attribute(r, w);
+}
+
+/* What is unlike in a tensor that has the right name. Scales that fill whole tiles of 128 x 4 are
+ * those of a kernel, which no checkpoint has. */
+static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_entry *e)
+{
+    char have[64], need[64];
+    const uint64_t *a = t->shape.dim, *b = e->shape.dim;
+    const int is_same = t->shape.rank == e->shape.rank &&
+                        memcmp(a, b, t->shape.rank * sizeof *a) == 0; /* but for the type */
+    int is_tiled = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
+                   a[0] == (b[0] + 127) / 128 * 128 && a[1] == (b[1] + 3) / 4 * 4;
+    int is_flat = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
+                  a[0] == (b[0] + 127) / 128 * 32 && a[1] == (b[1] + 3) / 4 * 16;
+    const int is_half = is_same && t->dtype == KERF_F16 && e->dtype == KERF_BF16;
+    return lacks(d, 2 * found + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
+                 kerf_dtype_name(t->dtype), shape_text(&t->shape, have), kerf_dtype_name(e->dtype),
+                 shape_text(&e->shape, need),
+                 is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
+                                       "not have"
+                 : is_half ? ": BF16 would round these scales, and no format with groups of this "
+                             "size has them in FP16"
+                           : "");
+}
+
+static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    kerf_entry e;
+    kerf_plane_id p;
+    size_t i = 0;
+    for (; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
+        const kerf_tensor *t = kerf_reader_find(r, name);
+        const kerf_plane *plane = p == KERF_PLANES ? NULL : &w->geometry.plane[p];
+        int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
+        if (!t) return lacks(d, 2 * i, "%s is missing", name);
+        if (!is_state && !is_stored_as(t, &e, plane)) return doubt_form(d, i, t, &e);
+        if (plane)
+            w->plane[p] = t;
+        else
+            kf_add_extra(w, t);
+    }
+    if (!check_extras(r, w, d, i)) return 0;
+    const char *other = find_other(r, w);
+    return other ? lacks(d, 2 * (i + KERF_EXTRAS), "%s has no place beside it", other) : 1;
+}
+
+/* Tries one row; name has room for that of a weight. */
+static int try_row(const kerf_reader *r, const kf_stored *s, const kerf_tensor *t, char *name,
+                   kerf_weight *w, doubt *d)
+{
+    const kf_part *codes = &s->part[KERF_PLANE_CODES];
+    if (s->layout == KF_LAYOUT_GGUF) return 0; /* whose files say so: block_weights.c */
+    if (t->dtype != codes->dtype || !kf_has_suffix(t->name, codes->suffix)) return 0;
+    int n = (int)(strlen(t->name) - strlen(codes->suffix));
+    snprintf(name, KF_NAME_ROOM, "%.*s%s", n, t->name, s->tail);
+    *w = (kerf_weight){.name = name, .layout = &kf_layouts[s->layout]};
+    return take_shape(r, s, t, w, d) && take_parts(r, w, d);
+}
+
+static int try_rows(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
+                    kerf_weight *w, char *name, doubt *d)
+{
+    if (strlen(t->name) > KERF_MAX_NAME_BYTES) return 0;
+    for (int others = first == NULL; others < 2; others++)
+        for (size_t i = 0; i < kf_stored_count; i++) {
+            const kf_stored *s = &kf_stored_table[i];
+            if (!others && &kf_layouts[s->layout] != first) continue;
+            if (try_row(r, s, t, name, w, d)) return 1;
+        }
+    return 0;
+}
+
+int kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
+                 kerf_weight *w, char name[KF_NAME_ROOM])
+{
+    return try_rows(r, t, first, w, name, NULL);
+}
+
+int kerf_tensor_doubt(const kerf_reader *r, const kerf_tensor *t, char *out, size_t size)
+{
+    char name[KF_NAME_ROOM];
+    kerf_weight w;
+    doubt d = {.text = out, .size = size};
+    out[0] = 0;
+    return !try_rows(r, t, kerf_layout_configured(r), &w, name, &d) && out[0];
+}

@@ -1,0 +1,22 @@
+/* recognize.h - quantized weights that nothing describes but their own tensors. */
+#ifndef KERF_FILE_RECOGNIZE_H
+#define KERF_FILE_RECOGNIZE_H
+
+#include "layout/layout.h"
+
+/* Puts a tensor that stores no plane behind those that w has. */
+void kf_add_extra(kerf_weight *w, const kerf_tensor *t);
+
+/* Whether the content of these tensors is what the format and shape of w demand; tables of numbers
+ * must be kerf's own. Sets w->dtype when they name one and it is not known. */
+int kf_extras_agree(const kerf_reader *r, kerf_weight *w);
+
+#define KF_NAME_ROOM (KERF_MAX_NAME_BYTES + 32)
+
+/* Whether tensor t holds the codes of a weight, and all else that some row of the layout table
+ * asks for is there too: 1, with everything but dtype of *w set; w->name is `name`. Rows of `first`
+ * are tried before others. */
+int kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
+                 kerf_weight *w, char name[KF_NAME_ROOM]);
+
+#endif

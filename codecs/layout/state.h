@@ -1,0 +1,23 @@
+/* state.h - what bitsandbytes says of a 4-bit weight in a tensor of JSON text. */
+#ifndef KERF_FILE_STATE_H
+#define KERF_FILE_STATE_H
+
+#include "layout/layout_table.h"
+
+#define KF_STATE_SUFFIX ".quant_state.bitsandbytes__nf4"
+
+typedef struct kf_state {
+    uint64_t block;
+    kerf_dtype dtype; /* of the dense tensor */
+    kerf_shape shape;
+    int nested; /* the scales are quantized too, less ... */
+    float offset;
+} kf_state;
+
+/* 0 when the text is not the state of an NF4 weight with the block sizes that kerf has. */
+int kf_state_read(const kerf_reader *r, const kerf_tensor *t, kf_state *out);
+
+/* KF_STATE_BYTES of JSON, filled up with spaces. */
+void kf_state_write(const kerf_weight *w, float offset, char out[KF_STATE_BYTES]);
+
+#endif

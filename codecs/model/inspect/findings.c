@@ -1,0 +1,237 @@
+/* findings.c - reads scale planes and says what a decoder would choke on: scales that are NaN,
+ * infinite, negative or upside down, layers that runtimes fuse but that were not quantized alike,
+ * and tensors that belong to no weight. What config.json says of them: findings_config.c; what only
+ * the numbers show: findings_misread.c. */
+#include "model/inspect/findings.h"
+#include "base/base.h"
+#include <stdio.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/fused.h"
+#include "output.h"
+#include "model/inspect/stray.h"
+#include "stream/panels.h"
+
+kerf_status findings_open(findings *f, kerf_error *err)
+{
+    *f = (findings){.list = json_array()};
+    return f->list ? KERF_OK : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for findings");
+}
+
+void findings_close(findings *f)
+{
+    json_decref(f->list);
+}
+
+void findings_add(findings *f, int is_error, const char *tensor, const char *text)
+{
+    f->errors += is_error != 0;
+    json_array_append_new(f->list,
+                          json_pack("{s:s, s:o, s:o}", "severity", is_error ? "error" : "note",
+                                    "tensor", json_path(tensor), "text", json_path(text)));
+}
+
+/* --- scales -------------------------------------------------------------------------------- */
+
+/* How the values of a plane are read. */
+typedef enum scale_type { SCALE_OTHER, SCALE_E4M3, SCALE_E8M0, SCALE_16, SCALE_F32 } scale_type;
+
+typedef struct tally {
+    scale_type type;
+    uint32_t exponent; /* bits of the exponent: all set means NaN or Inf */
+    uint64_t seen, bad, negative, zero, large, first_bad, first_negative;
+} tally;
+
+/* F32 scales above 16, with codes up to 6, 127 or 448 and block scales up to 448, are for weights
+ * that no model has; one over such a scale is for weights that it has, down to 2^-40. */
+#define LARGE_SCALE 0x41800000u
+#define LARGEST_DIVISOR 0x53800000u
+
+static tally tally_for(const kerf_weight *w, kerf_plane_id p)
+{
+    kerf_scale_kind kind = w->codec.format->scale;
+    tally t = {0};
+    if (p == KERF_PLANE_SECOND || (p == KERF_PLANE_SCALES && kind == KERF_SCALE_F32)) {
+        t.type = SCALE_F32;
+        t.exponent = 0x7f800000u;
+    } else if (p != KERF_PLANE_SCALES) {
+        t.type = SCALE_OTHER;
+    } else if (kind == KERF_SCALE_E4M3) {
+        t.type = SCALE_E4M3;
+    } else if (kind == KERF_SCALE_E8M0) {
+        t.type = SCALE_E8M0;
+    } else if (kind == KERF_SCALE_F16 || kind == KERF_SCALE_BF16) {
+        t.type = SCALE_16;
+        t.exponent = kind == KERF_SCALE_F16 ? 0x7c00u : 0x7f80u;
+    }
+    return t;
+}
+
+static void look_at(tally *t, uint32_t bits)
+{
+    int bad = 0, negative = 0, zero = 0;
+    switch (t->type) {
+    case SCALE_OTHER: return;
+    case SCALE_E4M3:
+        bad = (bits & 0x7fu) == 0x7fu;
+        negative = (bits & 0x80u) != 0;
+        zero = bits == 0;
+        break;
+    case SCALE_E8M0: bad = bits == 0xffu; break;
+    case SCALE_16:
+    case SCALE_F32:
+        bad = (bits & t->exponent) == t->exponent;
+        negative = (bits & (t->type == SCALE_F32 ? 0x80000000u : 0x8000u)) != 0;
+        zero = bits == 0;
+        break;
+    }
+    if (bad && t->bad++ == 0) t->first_bad = t->seen;
+    if (!bad && negative && t->negative++ == 0) t->first_negative = t->seen;
+    t->zero += (uint64_t)zero;
+    t->large +=
+        t->type == SCALE_F32 && !bad && !negative && bits > LARGE_SCALE && bits < LARGEST_DIVISOR;
+    t->seen++;
+}
+
+/* Streams a plane through a tally. */
+static kerf_status tally_plane(const checkpoint *c, const kerf_weight *w, kerf_plane_id p, tally *t,
+                               kerf_error *err)
+{
+    const uint64_t bytes_in_all = w->geometry.plane[p].bytes;
+    enum { ROOM = 1 << 18 };
+    const size_t size = t->type == SCALE_F32 ? 4 : t->type == SCALE_16 ? 2 : 1;
+    unsigned char *bytes = NULL;
+    KF_TRY(kf_allocate(&bytes, ROOM, 1, err));
+    kerf_status s = KERF_OK;
+    for (uint64_t at = 0; at < bytes_in_all && s == KERF_OK; at += ROOM) {
+        size_t n = bytes_in_all - at < ROOM ? (size_t)(bytes_in_all - at) : ROOM;
+        s = kerf_weight_read(c->reader, w, p, at, bytes, n, err);
+        for (size_t i = 0; i + size <= n && s == KERF_OK; i += size) {
+            uint32_t bits = 0;
+            memcpy(&bits, bytes + i, size);
+            look_at(t, bits);
+        }
+    }
+    free(bytes);
+    return s;
+}
+
+static kerf_status find_in_plane(findings *f, const checkpoint *c, const kerf_weight *w,
+                                 kerf_plane_id p, kerf_error *err)
+{
+    tally t = tally_for(w, p);
+    char text[160];
+    const char *what = p == KERF_PLANE_SECOND ? "second-level scales" : "scales";
+    if (t.type == SCALE_OTHER) return KERF_OK;
+    KF_TRY(tally_plane(c, w, p, &t, err));
+    if (t.bad) {
+        snprintf(text, sizeof text, "%llu of %llu %s are NaN or infinite, the first at %llu",
+                 (unsigned long long)t.bad, (unsigned long long)t.seen, what,
+                 (unsigned long long)t.first_bad);
+        findings_add(f, 1, w->name, text);
+    }
+    if (t.negative) {
+        snprintf(text, sizeof text, "%llu of %llu %s are negative, the first at %llu",
+                 (unsigned long long)t.negative, (unsigned long long)t.seen, what,
+                 (unsigned long long)t.first_negative);
+        findings_add(f, 1, w->name, text);
+    }
+    if (t.zero && p == KERF_PLANE_SECOND) {
+        snprintf(text, sizeof text, "%llu of %llu %s are zero: all of their weights are",
+                 (unsigned long long)t.zero, (unsigned long long)t.seen, what);
+        findings_add(f, 0, w->name, text);
+    }
+    if (t.large * 2 > t.seen) {
+        snprintf(text, sizeof text,
+                 "%llu of %llu %s are above 16: they seem to be divisors, stored where a factor is "
+                 "read, or the other way round",
+                 (unsigned long long)t.large, (unsigned long long)t.seen, what);
+        findings_add(f, 1, w->name, text);
+    }
+    return KERF_OK;
+}
+
+/* --- fused groups -------------------------------------------------------------------------- */
+
+/* The plane with one scale per matrix; KERF_PLANES: the format has none. */
+static kerf_plane_id tensor_scale_of(const kerf_weight *w)
+{
+    const kerf_plane *plane = w->geometry.plane;
+    if (!w->codec.format || w->geometry.matrices != 1) return KERF_PLANES;
+    if (w->codec.format->second == KERF_SECOND_TENSOR) return KERF_PLANE_SECOND;
+    return plane[KERF_PLANE_SCALES].per_matrix && plane[KERF_PLANE_SCALES].dtype == KERF_F32
+               ? KERF_PLANE_SCALES
+               : KERF_PLANES;
+}
+
+static kerf_status compare_pair(findings *f, const checkpoint *c, const kerf_weight *a,
+                                const kerf_weight *b, kerf_error *err)
+{
+    char text[256], left[64], right[64];
+    if (a->codec.format != b->codec.format) {
+        snprintf(text, sizeof text, "%s, but %.120s of the same fused group is %s",
+                 weight_format(a, left, sizeof left), b->name,
+                 weight_format(b, right, sizeof right));
+        const kerf_layout *loaded = a->layout ? a->layout : b->layout; /* which has one scheme */
+        findings_add(f, loaded && loaded != kerf_layout_at(0), a->name, text);
+        return KERF_OK;
+    }
+    const kerf_plane_id p = tensor_scale_of(a);
+    float x = 0, y = 0;
+    if (p == KERF_PLANES || tensor_scale_of(b) != p) return KERF_OK;
+    KF_TRY(kerf_weight_read(c->reader, a, p, 0, &x, sizeof x, err));
+    KF_TRY(kerf_weight_read(c->reader, b, p, 0, &y, sizeof y, err));
+    if (memcmp(&x, &y, sizeof x) != 0) {
+        snprintf(text, sizeof text,
+                 "tensor scale %.6g, but %.120s of the same fused group has %.6g: loaders that "
+                 "merge them take the larger one for both",
+                 (double)x, b->name, (double)y);
+        findings_add(f, 0, a->name, text);
+    }
+    return KERF_OK;
+}
+
+/* Compares w, when it is the first member of a group, with the others. */
+static kerf_status find_in_group(findings *f, const checkpoint *c, const kerf_weight *w,
+                                 kerf_error *err)
+{
+    const kerf_weight *member[FUSED_MOST];
+    size_t n = fused_group(c, w, member);
+    for (size_t k = 1; k < n && member[0] == w; k++) KF_TRY(compare_pair(f, c, w, member[k], err));
+    return KERF_OK;
+}
+
+/* --- tensors that do not fit --------------------------------------------------------------- */
+
+static void find_stray(findings *f, const checkpoint *c, const kerf_weight *w)
+{
+    char text[320];
+    if (is_stray(c, w)) findings_add(f, 1, w->name, stray_reason(c, w, text, sizeof text));
+}
+
+/* Weights of AWQ and SmoothQuant are for inputs that were multiplied first. */
+static void find_smoothed(findings *f, const kerf_weight *w)
+{
+    if (!kf_has_suffix(w->name, ".pre_quant_scale")) return;
+    findings_add(f, 0, w->name,
+                 "the inputs of this layer are multiplied by it: its weights alone, dequantized or "
+                 "in a layout that does not know it, are those of another model");
+}
+
+kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
+{
+    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
+        const kerf_weight *w = kerf_weights_at(c->weights, i);
+        for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++) {
+            if (w->plane[p]) KF_TRY(find_in_plane(f, c, w, p, err));
+        }
+        KF_TRY(find_in_group(f, c, w, err));
+        find_stray(f, c, w);
+        find_smoothed(f, w);
+        KF_TRY(find_misread(f, c, w, err));
+    }
+    find_configured(f, c);
+    return KERF_OK;
+}

@@ -1,0 +1,93 @@
+/* stray.c - knows parts of quantized weights by name and type, and says why they are no weight. */
+#include "model/inspect/stray.h"
+#include "base/base.h"
+#include <stdio.h>
+
+#include <string.h>
+
+/* Endings of parts; what else must be there, for a name that others use too. */
+static const struct {
+    const char *end, *beside;
+} parts[] = {
+    {".weight_scale", NULL},
+    {".weight_scale_2", NULL},
+    {".weight_global_scale", NULL},
+    {".weight_packed", NULL},
+    {".weight_zero_point", NULL},
+    {".weight_scale_inv", NULL},
+    {".weight_g_idx", NULL},
+    {".qweight", NULL},
+    {".qzeros", NULL},
+    {".g_idx", ".qweight"},
+    {".scales", ".qweight"},
+    {".SCB", ".weight"},
+    {"_weight_qdata", NULL},
+    {"_weight_scale", "_weight_qdata"},
+    {"_proj_scales", "_proj_blocks"},
+    {".blocks", ".scales"}, /* gpt-oss as its makers have it, not as transformers does */
+    {".scales", ".blocks"},
+};
+
+static const char *const codes[] = {".weight", ".weight_packed", ".qweight", "_proj_blocks",
+                                    "._weight_qdata"};
+
+static int has_codes(const kerf_weight *w)
+{
+    static const kerf_dtype types[] = {KERF_U8,      KERF_I8,      KERF_I32, KERF_U32,
+                                       KERF_F8_E4M3, KERF_F8_E5M2, KERF_F4};
+    int is_type = 0, is_name = 0;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) is_type |= w->dtype == types[i];
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        is_name |= kf_has_suffix(w->name, codes[i]);
+    return is_type && is_name;
+}
+
+static int is_part(const checkpoint *c, const kerf_weight *w, size_t i)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    if (!kf_has_suffix(w->name, parts[i].end)) return 0;
+    if (!parts[i].beside) return 1;
+    size_t n = strlen(w->name) - strlen(parts[i].end);
+    snprintf(name, sizeof name, "%.*s%s", (int)n, w->name, parts[i].beside);
+    return kerf_reader_find(c->reader, name) != NULL;
+}
+
+int is_stray(const checkpoint *c, const kerf_weight *w)
+{
+    /* A GGUF file says of each tensor what it is. */
+    if (w->codec.format || kerf_reader_is_gguf(c->reader)) return 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (is_part(c, w, i)) return 1;
+    }
+    return has_codes(w);
+}
+
+char *stray_reason(const checkpoint *c, const kerf_weight *w, char *out, size_t size)
+{
+    char why[256];
+    if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
+        snprintf(out, size, "holds codes, but no layout has them so: %.220s", why);
+    } else if (kf_has_suffix(w->name, "_weight_qdata")) {
+        snprintf(out, size,
+                 "is a tensor of torchao, of a class that kerf does not read (it reads Int8Tensor "
+                 "and Float8Tensor): save the model in plain types or with compressed-tensors");
+    } else {
+        snprintf(out, size,
+                 "belongs to a quantized weight, but not all of its tensors are there as a layout "
+                 "has them: one is missing, too many, or of another type or shape");
+    }
+    return out;
+}
+
+kerf_status refuse_strays(const checkpoint *c, kerf_error *err)
+{
+    const kerf_weight *found = NULL;
+    char why[320];
+    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
+        const kerf_weight *w = kerf_weights_at(c->weights, i);
+        if (is_stray(c, w) && (!found || (has_codes(w) && !has_codes(found)))) found = w;
+    }
+    if (!found) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%.150s: %s", found->name,
+                   stray_reason(c, found, why, sizeof why));
+}

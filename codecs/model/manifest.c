@@ -1,0 +1,340 @@
+/* manifest.c - the list of what is written, known before the first byte of a tensor is read. */
+#include "model/manifest.h"
+#include "base/base.h"
+#include <stdio.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "stream/panels.h"
+
+static int is_file_path(const char *path)
+{
+    return kf_has_suffix(path, ".safetensors") || kf_has_suffix(path, ".safetensors.zst") ||
+           kf_has_suffix(path, ".gguf");
+}
+
+kerf_status manifest_layout(const checkpoint *source, const char *path, const args *a,
+                            const kerf_layout **out, kerf_error *err)
+{
+    const kerf_layout *gguf = kerf_layout_find("gguf");
+    const int to_gguf = path ? kf_has_suffix(path, ".gguf") : kerf_reader_is_gguf(source->reader);
+    KF_TRY(args_layout(a, out, err));
+    if (!args_has(a, "layout") && to_gguf) *out = gguf;
+    if (path && (*out == gguf) != to_gguf) {
+        return kf_fail(
+            err, KERF_E_ARG, KF_NOWHERE,
+            "-o %.200s: layout gguf is written to files named *.gguf, and nothing else is", path);
+    }
+    return KERF_OK;
+}
+
+kerf_status manifest_open(manifest *m, const char *path, const args *a, kerf_error *err)
+{
+    *m = (manifest){.is_file = is_file_path(path), .is_gguf = kf_has_suffix(path, ".gguf")};
+    KF_TRY(args_size(a, "shard-size", &m->shard_bytes, err));
+    if (!m->is_file || !m->shard_bytes) return KERF_OK;
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                   "%.200s: --shard-size splits a folder, and this is the name of one file", path);
+}
+
+/* Strings that the manifest owns are declared const for the library; free takes them back. */
+static void release(const char *text)
+{
+    void *p;
+    memcpy(&p, &text, sizeof p);
+    free(p);
+}
+
+void manifest_close(manifest *m)
+{
+    for (size_t i = 0; i < m->count; i++) release(m->entry[i].name);
+    for (size_t i = 0; m->shard && i < m->shards; i++) release(m->shard[i]);
+    for (size_t i = 0; m->metadata && i < m->shards; i++) {
+        for (size_t k = 0; m->metadata_count && k < m->metadata_count[i]; k++) {
+            release(m->metadata[i][k].key);
+            release(m->metadata[i][k].value);
+        }
+        free(m->metadata[i]);
+    }
+    kerf_companions_free(m->companion, m->companions);
+    free(m->metadata);
+    free(m->metadata_count);
+    free(m->shard);
+    free(m->block_type);
+    free(m->first);
+    free(m->entry);
+    *m = (manifest){0};
+}
+
+static kerf_status make_room(manifest *m, kerf_error *err)
+{
+    size_t room = m->room ? m->room * 2 : 64;
+    kerf_entry *entry = realloc(m->entry, room * sizeof *entry);
+    if (entry) m->entry = entry;
+    const char **type = entry ? realloc(m->block_type, room * sizeof *type) : NULL;
+    if (!type) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu tensors", room);
+    m->block_type = type;
+    m->room = room;
+    return KERF_OK;
+}
+
+/* Adds a tensor that comes from a shard of the source. */
+static kerf_status add_entry(manifest *m, const char *name, kerf_dtype dtype,
+                             const kerf_shape *shape, unsigned source_shard, kerf_error *err)
+{
+    if (m->count == m->room) KF_TRY(make_room(m, err));
+    char *copy = strdup(name);
+    if (!copy) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a name");
+    m->block_type[m->count] = NULL;
+    m->entry[m->count++] =
+        (kerf_entry){.name = copy, .dtype = dtype, .shape = *shape, .shard = source_shard};
+    return KERF_OK;
+}
+
+static kerf_status begin_weight(manifest *m, kerf_error *err)
+{
+    if (m->weights == m->weights_room) {
+        size_t room = m->weights_room ? m->weights_room * 2 : 64;
+        size_t *first = realloc(m->first, room * sizeof *first);
+        if (!first)
+            return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu weights", room);
+        m->first = first;
+        m->weights_room = room;
+    }
+    m->first[m->weights++] = m->count;
+    return KERF_OK;
+}
+
+kerf_status manifest_add_weight(manifest *m, const kerf_layout *layout, const kerf_weight *w,
+                                kerf_error *err)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    kerf_entry e;
+    kerf_plane_id plane;
+    const kerf_tensor *t = w->plane[0];
+    KF_TRY(begin_weight(m, err));
+    if (!w->codec.format) {
+        KF_TRY(add_entry(m, t->name, t->dtype, &t->shape, t->shard, err));
+        m->block_type[m->count - 1] = t->block_type;
+        return KERF_OK;
+    }
+    for (size_t i = 0; kerf_layout_entry(layout, w, i, name, sizeof name, &e, &plane); i++) {
+        int written;
+        KF_TRY(add_entry(m, name, e.dtype, &e.shape, t->shard, err));
+        if (m->is_gguf && plane == KERF_PLANE_CODES) {
+            m->block_type[m->count - 1] = kerf_layout_scheme(layout, w->codec.format, &written);
+        }
+    }
+    return KERF_OK;
+}
+
+kerf_status manifest_add_dense(manifest *m, const kerf_weight *w, kerf_dtype dtype, kerf_error *err)
+{
+    KF_TRY(begin_weight(m, err));
+    return add_entry(m, w->name, dtype, &w->shape, w->plane[0]->shard, err);
+}
+
+size_t manifest_entries(const manifest *m, size_t i)
+{
+    return (i + 1 < m->weights ? m->first[i + 1] : m->count) - m->first[i];
+}
+
+static uint64_t bytes_of(const kerf_entry *e)
+{
+    uint64_t n = 0;
+    if (kerf_shape_count(&e->shape, &n, NULL) != KERF_OK) return 0;
+    return n * kerf_dtype_bits(e->dtype) / 8;
+}
+
+uint64_t manifest_bytes(const manifest *m)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < m->count; i++) bytes += bytes_of(&m->entry[i]);
+    return bytes;
+}
+
+/* --- files --------------------------------------------------------------------------------- */
+
+/* Puts weights into shards in their order, whole, until the next would make one too large. */
+static void split(manifest *m)
+{
+    uint64_t used = 0;
+    m->shards = 1;
+    for (size_t i = 0; i < m->weights; i++) {
+        const size_t end = m->first[i] + manifest_entries(m, i);
+        uint64_t bytes = 0;
+        for (size_t k = m->first[i]; k < end; k++) bytes += bytes_of(&m->entry[k]);
+        if (used > 0 && bytes > m->shard_bytes - (used < m->shard_bytes ? used : m->shard_bytes)) {
+            m->shards++;
+            used = 0;
+        }
+        for (size_t k = m->first[i]; k < end; k++) m->entry[k].shard = (unsigned)m->shards - 1;
+        used += bytes;
+    }
+}
+
+/* The name of shard i: as the source has it, uncompressed, or counted where that has others or was
+ * GGUF. NULL: no memory. */
+static char *shard_name(const manifest *m, const checkpoint *source, size_t i)
+{
+    char text[80];
+    if (!m->shard_bytes && !kerf_reader_is_gguf(source->reader)) {
+        const char *name = kerf_reader_shard(source->reader, i);
+        return strndup(name, strlen(name) - (kf_has_suffix(name, ".zst") ? 4 : 0));
+    }
+    snprintf(text, sizeof text, "model-%05zu-of-%05zu.safetensors", i + 1, m->shards);
+    return strdup(text);
+}
+
+static kerf_status place_files(manifest *m, const checkpoint *source, kerf_error *err)
+{
+    m->shards = kerf_reader_shard_count(source->reader);
+    if (m->shard_bytes) split(m);
+    if (m->is_file || m->shards == 0) m->shards = 1;
+    for (size_t i = 0; m->shards == 1 && i < m->count; i++) m->entry[i].shard = 0;
+    KF_TRY(kf_allocate(&m->metadata, m->shards, sizeof *m->metadata, err));
+    KF_TRY(kf_allocate(&m->metadata_count, m->shards, sizeof *m->metadata_count, err));
+    if (m->shards == 1) return KERF_OK;
+    KF_TRY(kf_allocate(&m->shard, m->shards, sizeof *m->shard, err));
+    for (size_t i = 0; i < m->shards; i++) {
+        m->shard[i] = shard_name(m, source, i);
+        if (!m->shard[i]) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for file names");
+    }
+    return KERF_OK;
+}
+
+/* --- metadata ------------------------------------------------------------------------------ */
+
+static int has_key(const manifest *m, size_t shard, const char *key)
+{
+    for (size_t i = 0; i < m->metadata_count[shard]; i++) {
+        if (strcmp(m->metadata[shard][i].key, key) == 0) return 1;
+    }
+    return 0;
+}
+
+static kerf_status add_key(manifest *m, size_t shard, const char *key, const char *value,
+                           kerf_error *err)
+{
+    size_t count = m->metadata_count[shard];
+    kerf_key_value *list = realloc(m->metadata[shard], (count + 1) * sizeof *list);
+    if (list) m->metadata[shard] = list;
+    char *key_copy = list ? strdup(key) : NULL;
+    char *value_copy = key_copy ? strdup(value) : NULL;
+    if (!value_copy) {
+        free(key_copy);
+        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for metadata");
+    }
+    list[count] = (kerf_key_value){key_copy, value_copy};
+    m->metadata_count[shard]++;
+    return KERF_OK;
+}
+
+/* Keys of the source's files, but for those that the writer and the layout set themselves; all in
+ * the first file where files are others than the source's. */
+static kerf_status carry_keys(manifest *m, const checkpoint *source, kerf_error *err)
+{
+    for (size_t i = 0; i < kerf_reader_shard_count(source->reader); i++) {
+        size_t to = m->shards > 1 && !m->shard_bytes ? i : 0;
+        const char *key, *value;
+        for (size_t k = 0; kerf_reader_metadata_at(source->reader, i, k, &key, &value); k++) {
+            int ours = strcmp(key, "format") == 0 || strcmp(key, "kerf") == 0;
+            if (!ours && !has_key(m, to, key)) KF_TRY(add_key(m, to, key, value, err));
+        }
+    }
+    return KERF_OK;
+}
+
+static kerf_status describe_shard(manifest *m, size_t shard, const kerf_layout *layout,
+                                  const kerf_weight *weights, size_t count, kerf_error *err)
+{
+    kerf_weight *mine = NULL;
+    KF_TRY(kf_allocate(&mine, count, sizeof *mine, err));
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (weights[i].codec.format && m->entry[m->first[i]].shard == shard) mine[n++] = weights[i];
+    }
+    kerf_status s = KERF_OK;
+    if (n > 0) {
+        char *text = kerf_layout_describe(layout, mine, n);
+        s = text ? add_key(m, shard, "kerf", text, err)
+                 : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for metadata");
+        free(text);
+    }
+    free(mine);
+    return s;
+}
+
+kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_layout *layout,
+                              const kerf_weight *weights, size_t count, kerf_error *err)
+{
+    KF_TRY(place_files(m, source, err));
+    KF_TRY(carry_keys(m, source, err));
+    if (m->is_gguf && !has_key(m, 0, "gguf")) {
+        return kf_fail(
+            err, KERF_E_NOSUP, KF_NOWHERE,
+            "%.200s: a GGUF file needs what this source does not have, the keys of its model "
+            "(architecture, tokenizer) and llama.cpp's names of its tensors: convert it with "
+            "llama.cpp's convert_hf_to_gguf.py, and run kerf on the result",
+            source->path);
+    }
+    for (size_t i = 0; i < m->shards && !m->is_gguf;
+         i++) { /* types of blocks describe themselves */
+        KF_TRY(describe_shard(m, i, layout, weights, count, err));
+    }
+    return kerf_layout_companions(layout, source->reader, weights, count, m->companion,
+                                  &m->companions, err);
+}
+
+/* --- copy ---------------------------------------------------------------------------------- */
+
+typedef struct copy_job {
+    const kerf_reader *reader;
+    const kerf_tensor *tensor;
+    kerf_writer *writer;
+    size_t entry;
+    kf_work *progress;
+} copy_job;
+
+static kerf_status copy_read(void *ctx, stream_panel *p, kerf_error *err)
+{
+    copy_job *job = ctx;
+    return kerf_reader_read(job->reader, job->tensor, p->u0, p->dense.p, p->dense.n, err);
+}
+
+static kerf_status copy_work(void *ctx, stream_panel *p, kerf_error *err)
+{
+    copy_job *job = ctx;
+    return kf_work_add(job->progress, p->dense.n, err);
+}
+
+static kerf_status copy_write(void *ctx, stream_panel *p, kerf_error *err)
+{
+    copy_job *job = ctx;
+    return kerf_writer_write(job->writer, job->entry, p->u0, p->dense.p, p->dense.n, err);
+}
+
+kerf_status copy_tensor(const checkpoint *source, const kerf_tensor *t, kerf_writer *w, size_t i,
+                        kf_work *bar, kerf_error *err)
+{
+    static const stream_steps steps = {copy_read, copy_work, copy_write, NULL};
+    copy_job job = {source->reader, t, w, i, bar};
+    stream *s = NULL;
+    KF_TRY(stream_open_bytes(&s, t->bytes, err));
+    kerf_status status = stream_run(s, &steps, &job, err);
+    stream_close(s);
+    return status;
+}
+
+kerf_status copy_weight(const checkpoint *source, const kerf_weight *w, kerf_writer *to, size_t i,
+                        kf_work *bar, kerf_error *err)
+{
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        if (w->plane[p]) KF_TRY(copy_tensor(source, w->plane[p], to, i++, bar, err));
+    }
+    for (size_t k = 0; k < KERF_EXTRAS; k++) {
+        if (w->extra[k]) KF_TRY(copy_tensor(source, w->extra[k], to, i++, bar, err));
+    }
+    return KERF_OK;
+}

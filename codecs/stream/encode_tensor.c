@@ -1,0 +1,201 @@
+/* encode_tensor.c - measure if the format asks for it, then read, encode and hand on. */
+#include "stream/encode_tensor.h"
+#include "base/base.h"
+#include <stdio.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW_MATRICES = 64 }; /* more than these are not measured by a crew */
+
+typedef struct encode_run {
+    const encode_job *job;
+    kerf_stats *stats;
+    kerf_exec exec;       /* of one call                                  */
+    unsigned workers;     /* 0: no crew                                   */
+    pthread_mutex_t lock; /* of statistics, while a crew works */
+} encode_run;
+
+/* Who looks at the panels wants them in order, and a device is for one caller at a time. */
+static encode_run begin(const encode_job *job, kerf_stats *stats)
+{
+    encode_run run = {.job = job, .stats = stats, .exec = *job->exec};
+    if (!job->look && !job->exec->device && job->geometry->matrices <= FEW_MATRICES) {
+        run.workers = stream_crew_size(job->exec->threads);
+        run.exec.threads = 1;
+    }
+    pthread_mutex_init(&run.lock, NULL);
+    return run;
+}
+
+static void end(encode_run *run)
+{
+    pthread_mutex_destroy(&run->lock);
+}
+
+/* Writes the row-major place of an element as "5, 7". */
+static void place_text(const kerf_shape *shape, uint64_t element, char *out, size_t size)
+{
+    uint64_t index[KERF_MAX_RANK] = {0};
+    size_t n = 0;
+    for (unsigned i = shape->rank; i-- > 0;) {
+        index[i] = element % shape->dim[i];
+        element /= shape->dim[i];
+    }
+    out[0] = 0;
+    for (unsigned i = 0; i < shape->rank && n < size; i++) {
+        n += (size_t)snprintf(out + n, size - n, "%s%llu", i ? ", " : "",
+                              (unsigned long long)index[i]);
+    }
+}
+
+kerf_status explain_encode(const kerf_tensor *tensor, kerf_status s, kerf_error *err)
+{
+    if (!err || s == KERF_OK) return s;
+    if (s != KERF_E_DATA || err->offset == UINT64_MAX) return kf_fail_at(err, s, tensor->name);
+    char place[21 * KERF_MAX_RANK + 1], text[128];
+    const uint64_t element = err->offset;
+    place_text(&tensor->shape, element, place, sizeof place);
+    snprintf(text, sizeof text, "%.120s", err->text);
+    kf_fail(err, s, KF_NOWHERE, "%.200s: %s, at [%s]; --nan zero or --nan saturate accepts it",
+            tensor->name, text, place);
+    err->offset = element;
+    return s;
+}
+
+static kerf_status read_step(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const encode_job *job = ((encode_run *)ctx)->job;
+    return read_dense(job->reader, job->tensor, job->geometry, p, err);
+}
+
+static kerf_status measure_step(void *ctx, stream_panel *p, kerf_error *err)
+{
+    encode_run *run = ctx;
+    const encode_job *job = run->job;
+    kerf_stats own[FEW_MATRICES] = {{0}}, *seen = run->workers ? own : run->stats;
+    kerf_status s = kerf_measure(job->geometry, p->u0, p->u1, dense_of(p), job->tensor->dtype, seen,
+                                 &run->exec, err);
+    if (run->workers && s == KERF_OK) {
+        pthread_mutex_lock(&run->lock);
+        for (uint64_t i = 0; i < job->geometry->matrices; i++)
+            kerf_stats_merge(&run->stats[i], &own[i]);
+        pthread_mutex_unlock(&run->lock);
+    }
+    if (s != KERF_OK) return explain_encode(job->tensor, s, err);
+    return kf_work_add(job->progress, p->dense.n, err);
+}
+
+static kerf_status encode_step(void *ctx, stream_panel *p, kerf_error *err)
+{
+    encode_run *run = ctx;
+    const encode_job *job = run->job;
+    kerf_status s = kerf_encode(job->geometry, job->encoder, run->stats, p->u0, p->u1, dense_of(p),
+                                job->tensor->dtype, p->plane, &run->exec, err);
+    if (s != KERF_OK) return explain_encode(job->tensor, s, err);
+    if (job->look) KF_TRY(job->look(job->look_ctx, p, err));
+    return kf_work_add(job->progress, p->dense.n, err);
+}
+
+static kerf_status write_step(void *ctx, stream_panel *p, kerf_error *err)
+{
+    const encode_job *job = ((encode_run *)ctx)->job;
+    if (!job->writer) return KERF_OK;
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        if (job->geometry->plane[k].band_bytes == 0) continue;
+        uint64_t offset = kerf_band_bytes(job->geometry, k, p->u0, p->u1).offset;
+        KF_TRY(kerf_weight_writer_write(job->writer, k, offset, p->plane[k].p, p->plane[k].n, err));
+    }
+    return KERF_OK;
+}
+
+/* Planes with one value per matrix are complete after the last panel. */
+static kerf_status write_whole_planes(const encode_job *job, const stream *s, kerf_error *err)
+{
+    for (kerf_plane_id k = 0; job->writer && k < KERF_PLANES; k++) {
+        kerf_span whole = stream_whole(s, k);
+        if (whole.n) {
+            KF_TRY(kerf_weight_writer_write(job->writer, k, 0, whole.p, whole.n, err));
+        }
+    }
+    return KERF_OK;
+}
+
+static const stream_steps measure_steps = {read_step, measure_step, NULL, NULL};
+
+static kerf_status open_stream(const encode_run *run, stream_room *room, stream **out,
+                               kerf_error *err)
+{
+    const encode_job *job = run->job;
+    return run->workers
+               ? stream_open_crew(out, job->geometry, job->tensor->dtype, run->workers, room, err)
+               : stream_open(out, job->geometry, job->tensor->dtype, err);
+}
+
+static int is_measured_here(const encode_job *job)
+{
+    return !job->stats && kerf_needs_stats(job->geometry);
+}
+
+static kerf_status encode_panels(encode_run *run, stream *s, kerf_error *err)
+{
+    const encode_job *job = run->job;
+    stream_steps encode = {read_step, encode_step, write_step, NULL};
+    if (is_measured_here(job)) {
+        KF_TRY(stream_run(s, &measure_steps, run, err));
+        if (stream_keeps(s)) encode.read = NULL;
+    }
+    if (job->geometry->bands == 0) {
+        stream_panel none = {0};
+        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) none.plane[k] = stream_whole(s, k);
+        KF_TRY(kerf_encode(job->geometry, job->encoder, run->stats, 0, 0, dense_of(&none),
+                           job->tensor->dtype, none.plane, job->exec, err));
+    }
+    KF_TRY(stream_run(s, &encode, run, err));
+    return write_whole_planes(job, s, err);
+}
+
+static kerf_status make_stats(const encode_job *job, kerf_stats **out, kerf_error *err)
+{
+    const uint64_t matrices = job->geometry->matrices;
+    if (matrices > STREAM_WHOLE_BYTES / sizeof **out) {
+        return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
+                       "%.200s: %llu matrices in one tensor are too many", job->tensor->name,
+                       (unsigned long long)matrices);
+    }
+    KF_TRY(kf_allocate(out, (size_t)matrices, sizeof **out, err));
+    if (job->stats) memcpy(*out, job->stats, (size_t)matrices * sizeof **out);
+    return KERF_OK;
+}
+
+kerf_status encode_tensor(const encode_job *job, kerf_error *err)
+{
+    encode_run run = begin(job, NULL);
+    stream *s = NULL;
+    kerf_status status = open_stream(&run, is_measured_here(job) ? job->room : NULL, &s, err);
+    if (status != KERF_OK) {
+        status = kf_fail_at(err, status, job->tensor->name);
+    } else {
+        status = make_stats(job, &run.stats, err);
+        if (status == KERF_OK) status = encode_panels(&run, s, err);
+    }
+    free(run.stats);
+    stream_close(s);
+    end(&run);
+    return status;
+}
+
+kerf_status measure_tensor(const encode_job *job, kerf_stats *stats, kerf_error *err)
+{
+    encode_run run = begin(job, stats);
+    stream *s = NULL;
+    kerf_status status = open_stream(&run, NULL, &s, err);
+    if (status == KERF_OK)
+        status = stream_run(s, &measure_steps, &run, err);
+    else
+        status = kf_fail_at(err, status, job->tensor->name);
+    stream_close(s);
+    end(&run);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* encode_tensor.h - one tensor from its source through an encoder, panel by panel: what quantize
+ * and score have in common. */
+#ifndef KERF_ENCODE_TENSOR_H
+#define KERF_ENCODE_TENSOR_H
+
+#include "base/work.h"
+#include "stream/panels.h"
+
+typedef struct encode_job {
+    const kerf_reader *reader;
+    const kerf_tensor *tensor;
+    const kerf_geometry *geometry;
+    const kerf_encoder *encoder;
+    const kerf_exec *exec;
+    kf_work *progress;
+    const kerf_stats *stats;    /* of each matrix, measured before; NULL: measured here    */
+    kerf_weight_writer *writer; /* NULL: the bytes go nowhere                              */
+    stream_room *room;          /* NULL: what must be measured first is read twice         */
+    stream_step look;           /* sees each panel after it was encoded; NULL: none */
+    void *look_ctx;
+} encode_job;
+
+/* NaN and Inf of the source, unless --nan allows them, are a KERF_E_DATA that names the tensor,
+ * the element and its place. */
+kerf_status encode_tensor(const encode_job *job, kerf_error *err);
+
+/* Adds the tensor, and for NaN and Inf the place and the way out, to a failure of the codec. */
+kerf_status explain_encode(const kerf_tensor *tensor, kerf_status s, kerf_error *err);
+
+/* Only measures: adds the tensor to stats[geometry.matrices]. */
+kerf_status measure_tensor(const encode_job *job, kerf_stats *stats, kerf_error *err);
+
+#endif

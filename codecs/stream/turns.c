@@ -1,0 +1,48 @@
+/* turns.c - one lock for all queues: a turn is long, and few wait for it. */
+#include "stream/turns.h"
+#include "base/base.h"
+
+#include <stdlib.h>
+
+kerf_status turns_open(turns *t, size_t queues, kerf_error *err)
+{
+    *t = (turns){.failed = UINT64_MAX};
+    KF_TRY(kf_allocate(&t->next, queues ? queues : 1, sizeof *t->next, err));
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->moved, NULL);
+    return KERF_OK;
+}
+
+void turns_close(turns *t)
+{
+    if (!t->next) return;
+    pthread_cond_destroy(&t->moved);
+    pthread_mutex_destroy(&t->lock);
+    free(t->next);
+    t->next = NULL;
+}
+
+int turns_wait(turns *t, size_t q, uint64_t panel)
+{
+    pthread_mutex_lock(&t->lock);
+    while (t->next[q] != panel && t->failed > panel) pthread_cond_wait(&t->moved, &t->lock);
+    int go = t->next[q] == panel;
+    pthread_mutex_unlock(&t->lock);
+    return go;
+}
+
+void turns_pass(turns *t, size_t q)
+{
+    pthread_mutex_lock(&t->lock);
+    t->next[q]++;
+    pthread_cond_broadcast(&t->moved);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void turns_fail(turns *t, uint64_t panel)
+{
+    pthread_mutex_lock(&t->lock);
+    if (panel < t->failed) t->failed = panel;
+    pthread_cond_broadcast(&t->moved);
+    pthread_mutex_unlock(&t->lock);
+}

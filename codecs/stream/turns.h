@@ -1,0 +1,26 @@
+/* turns.h - what a crew must do in the order of panels: some queues, each with a turn of its own,
+ * so that one panel may be in the first of them while the one before it is in the second. */
+#ifndef KERF_TURNS_H
+#define KERF_TURNS_H
+
+#include <pthread.h>
+
+#include "base/base.h"
+
+typedef struct turns {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    uint64_t *next;  /* of each queue: the panel whose turn it is */
+    uint64_t failed; /* the first panel that never comes          */
+} turns;
+
+kerf_status turns_open(turns *t, size_t queues, kerf_error *err);
+void turns_close(turns *t); /* of zeros: fine */
+
+/* Waits until all panels before this one have passed queue q. 0: one of them never will. */
+int turns_wait(turns *t, size_t q, uint64_t panel);
+void turns_pass(turns *t, size_t q);
+/* Nobody waits for this panel any longer. */
+void turns_fail(turns *t, uint64_t panel);
+
+#endif

@@ -1,0 +1,235 @@
+/* gemv_column_x.cuh - up to four columns of x in shared memory, as halves in the order of the codes
+ * that they meet: [column][stage][octet][quarter], where an octet is 8 elements of a quarter of a
+ * stage.
+ *
+ * A thread loads what it will put down before it looks at any of it, since all of x is one trip to
+ * the second level of the cache away. What is asked for before x stands in its way, and what is
+ * asked for behind it arrives while x is put in order: that is when the rest of the ring is filled.
+ * Asynchronous copies, put in order where they lie, took 5 us instead of 2. As in gemv_x.cuh, x is
+ * never read through the read-only path, and what is not fp16 is brought to it by a power of two.
+ */
+#ifndef KERF_GEMV_COLUMN_X_CUH
+#define KERF_GEMV_COLUMN_X_CUH
+
+#include "cuda/gemv/gemv_multiply.cuh"
+#include "cuda/few/gemv_quarters.cuh"
+#include "cuda/gemv/gemv_x.cuh"
+
+namespace
+{
+
+/* Place i of x in shared memory has the octet that begins with element: [stage][octet][quarter]. */
+__device__ __forceinline__ uint32_t octet_at(uint32_t i)
+{
+    uint32_t t = i % 4, o = i / 4 % OCTETS, stage = i / (4 * OCTETS);
+    if (TWISTED) o = (o / PIECE_OCTETS ^ exchanged(t)) * PIECE_OCTETS + o % PIECE_OCTETS;
+    return stage * STAGE_CODES + t * QUARTER_CODES + o * 8;
+}
+
+/* Elements at the end of a column, or askew, or of 32 bits. */
+__device__ __noinline__ uint4 octet_slowly(const kf_gemv_job &j, uint32_t column, uint32_t k,
+                                           float factor)
+{
+    float v[8];
+    for (int e = 0; e < 8; e++)
+        v[e] = column < j.columns && k + e < j.cols ? x_at(j, column * j.x_stride + k + e) : 0.0f;
+    uint32_t w[4];
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        __half2 h = __floats2half2_rn(v[2 * e] * factor, v[2 * e + 1] * factor);
+        w[e] = *(uint32_t *)&h;
+    }
+    put_in_order(w);
+    return {w[0], w[1], w[2], w[3]};
+}
+
+/* Octets of a thread and a column that are loaded before the first is used: few, where that is all
+ * of x. More take registers away from whatever is alive around them: of several columns they have
+ * a function of their own, since what is pushed out into local memory here is missing in the loop.
+ */
+template <int N> constexpr int FEW = N == 4 ? 2 : 4;
+template <int N> constexpr int BATCH = N == 1 ? 8 : 16 / N;
+static_assert(THREADS % (4 * OCTETS) == 0, "a thread's octets are of different stages, and alike");
+
+/* From one column of x to the next, so that the two of a pair meet in no bank. */
+__device__ __forceinline__ uint32_t column_bytes(const kf_gemv_job &j)
+{
+    return j.block_stages * (STAGE_CODES * 2) + KF_GEMV_GAP;
+}
+
+__device__ __forceinline__ uint32_t larger_of(uint32_t most, uint4 v)
+{
+    return larger_bf16(larger_bf16(larger_bf16(larger_bf16(most, v.x), v.y), v.z), v.w);
+}
+
+/* A thread's part of N columns of x: octets in places THREADS apart, from its own on. */
+template <int N> struct x_part {
+    uint32_t place, element; /* of the first octet */
+    uint32_t end;            /* of the block's part of a column */
+    uint32_t to;             /* address in shared memory */
+    uint32_t octets;         /* of a column */
+    const uint8_t *from;
+
+    template <bool PAIR>
+    __device__ __forceinline__ void aim(const kf_gemv_job &j, stage_span stages, uint32_t x,
+                                        uint32_t thread)
+    {
+        place = thread;
+        element = stages.first * STAGE_CODES + octet_at(thread);
+        end = PAIR ? min(j.cols, stages.end * STAGE_CODES) : j.cols;
+        to = x + thread * 16;
+        octets = stages.count() * (STAGE_CODES / 8);
+        from = j.x + (uint64_t)element * 2;
+    }
+    /* Whether x has octet u of column c: of four columns the last may be missing. */
+    __device__ __forceinline__ bool has(const kf_gemv_job &j, uint32_t c, uint32_t u) const
+    {
+        return element + u * (THREADS * 8) < end && (c + 1 < N || N < 4 || j.columns == N);
+    }
+    __device__ __forceinline__ const uint4 *source(const kf_gemv_job &j, uint32_t c,
+                                                   uint32_t u) const
+    {
+        return (const uint4 *)(from + c * j.x_stride * 2 + u * (THREADS * 16));
+    }
+    __device__ __forceinline__ void pass()
+    {
+        constexpr uint32_t places = BATCH<N> * THREADS;
+        place += places;
+        element += places * 8;
+        to += places * 16;
+        from += places * 16;
+    }
+
+    template <int M>
+    __device__ __forceinline__ void load(const kf_gemv_job &j, uint4 (&v)[N][M]) const
+    {
+#pragma unroll
+        for (int i = 0; i < N * M; i++) {
+            int c = i / M, u = i % M;
+            v[c][u] = {0, 0, 0, 0};
+            if (has(j, c, u)) v[c][u] = __ldcg(source(j, c, u));
+        }
+    }
+    /* In order, as halves. */
+    template <bool HALF, int M>
+    __device__ __forceinline__ void put(const kf_gemv_job &j, const uint32_t *largest,
+                                        const uint4 (&v)[N][M]) const
+    {
+#pragma unroll
+        for (int c = 0; c < N; c++) {
+            float factor = HALF ? 1 : kf_exp2(x_shift(largest[c]));
+#pragma unroll
+            for (int u = 0; u < M; u++) {
+                uint32_t w[4] = {v[c][u].x, v[c][u].y, v[c][u].z, v[c][u].w};
+                if (!HALF)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) w[e] = half_pair(j, w[e], factor);
+                put_in_order(w);
+                if (place + u * THREADS < octets)
+                    put_piece(to + c * column_bytes(j) + u * (THREADS * 16),
+                              {w[0], w[1], w[2], w[3]});
+            }
+        }
+    }
+};
+
+/* Adds what a thread has seen of each column to the largest of all. */
+template <int N, int M>
+__device__ __forceinline__ void measure_batch(uint32_t (&most)[N], const uint4 (&v)[N][M])
+{
+#pragma unroll
+    for (int i = 0; i < N * M; i++) most[i / M] = larger_of(most[i / M], v[i / M][i % M]);
+}
+template <int N>
+__device__ __forceinline__ void meet_largest(const uint32_t (&most)[N], uint32_t *largest)
+{
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+        uint32_t of_warp = __reduce_max_sync(0xffffffffu, most[c]);
+        if (threadIdx.x % 32 == 0 && of_warp) atomicMax(largest + c, of_warp);
+    }
+    __syncthreads();
+}
+
+/* fp32, and what lies askew. */
+template <int N>
+__device__ __noinline__ void stage_slowly(const kf_gemv_job &j, x_part<N> p, uint32_t *largest)
+{
+    if (j.x_type != KERF_F16) {
+        for (uint32_t c = 0; c < j.columns; c++) measure_x(j, c, largest + c);
+        __syncthreads();
+    }
+#pragma unroll 1
+    for (uint32_t c = 0, to = p.to; c < N; c++, to += column_bytes(j)) {
+        float factor = kf_exp2(x_shift(largest[c]));
+#pragma unroll 1
+        for (uint32_t i = p.place; i < p.octets; i += THREADS)
+            put_piece(to + (i - p.place) * 16,
+                      octet_slowly(j, c, p.element - octet_at(p.place) + octet_at(i), factor));
+    }
+}
+
+/* Batch by batch, each one trip. */
+template <int N>
+__device__ __noinline__ void stage_batches(const kf_gemv_job &j, x_part<N> p, uint32_t *largest)
+{
+    uint4 v[N][BATCH<N>];
+    if (j.x_type == KERF_BF16) {
+        uint32_t most[N] = {};
+        for (x_part<N> q = p; q.octets > q.place; q.pass()) {
+            q.load(j, v);
+            measure_batch(most, v);
+        }
+        meet_largest(most, largest);
+    }
+    for (; p.octets > p.place; p.pass()) {
+        p.load(j, v);
+        if (j.x_type == KERF_F16)
+            p.template put<true>(j, largest, v);
+        else
+            p.template put<false>(j, largest, v);
+    }
+}
+
+/* x in one batch: `more` is done while it is on its way. */
+template <int M, int N, typename More>
+__device__ __forceinline__ void stage_batch(const kf_gemv_job &j, const x_part<N> &p,
+                                            uint32_t *largest, More more)
+{
+    uint4 v[N][M];
+    p.load(j, v);
+    more();
+    if (j.x_type == KERF_F16) {
+        p.template put<true>(j, largest, v);
+        return;
+    }
+    uint32_t most[N] = {};
+    measure_batch(most, v);
+    meet_largest(most, largest);
+    p.template put<false>(j, largest, v);
+}
+
+/* x of the whole block, in order; from `largest`, zeros before, follows what its numbers were
+ * multiplied by: x_shift() of each column. `more` asks for the rest of the ring. All threads take
+ * part. */
+template <int N, typename More>
+__device__ __forceinline__ void stage_column(const kf_gemv_job &j, const x_part<N> &p,
+                                             uint32_t *largest, More more)
+{
+    bool wide = j.x_wide && j.x_type != KERF_F32 && j.cols % 8 == 0;
+    if (wide && p.octets <= FEW<N> * THREADS) {
+        stage_batch<FEW<N>>(j, p, largest, more);
+    } else if (N == 1 && wide && p.octets <= BATCH<N> * THREADS) {
+        stage_batch<BATCH<N>>(j, p, largest, more);
+    } else if (wide) {
+        stage_batches(j, p, largest);
+        more();
+    } else {
+        more();
+        stage_slowly(j, p, largest);
+    }
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,196 @@
+/* gemv_quarters.cuh - how the kernel for few columns of x takes a unit apart, and how units come
+ * into the ring of each warp: 16 rows times a stage of codes and, behind them, their scales.
+ *
+ * Lane (g, t) of a warp has the quarter t of rows g and g + 8: 64 bytes of codes that lie together
+ * (48 with 6 bits), which are one to eight groups, or a part of one. It reads them in pieces of 16
+ * bytes, of 8 elements ("octets") each or several. */
+#ifndef KERF_GEMV_QUARTERS_CUH
+#define KERF_GEMV_QUARTERS_CUH
+
+#include "cuda/gemv/gemv_scales.cuh"
+
+namespace
+{
+
+constexpr int ROW_STAGE = BITS == 6 ? 192 : 256; /* bytes of a row of a unit */
+constexpr int STAGE_CODES = BITS ? ROW_STAGE * 8 / BITS : 1;
+constexpr int PIECES = ROW_STAGE / 16;
+constexpr int ROWS_AT_ONCE = 2, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
+
+constexpr int ON_THE_WAY = KF_GEMV_AHEAD; /* units of a warp */
+
+constexpr int QUARTER = ROW_STAGE / 4;         /* bytes */
+constexpr int QUARTER_PIECES = QUARTER / 16;   /* 4, or 3 with 6 bits */
+constexpr int QUARTER_CODES = STAGE_CODES / 4; /* 128, 64 or 32 */
+constexpr int OCTETS = QUARTER_CODES / 8;      /* of a quarter */
+constexpr int PIECE_OCTETS = OCTETS > QUARTER_PIECES ? OCTETS / QUARTER_PIECES : 1; /* but 6 bits */
+
+constexpr int STAGE_GROUPS = HAS_GROUPS ? STAGE_CODES / (int)KF_ROW.group : 0;
+constexpr int ROW_SCALES = STAGE_GROUPS * SCALE_SIZE;          /* bytes of a row of a stage */
+constexpr int SCALE_PIECE = ROW_SCALES < 16 ? ROW_SCALES : 16; /* of a copy */
+constexpr int ROW_PIECES = HAS_GROUPS ? ROW_SCALES / SCALE_PIECE : 1;
+constexpr int SCALE_LANES = !HAS_GROUPS ? 0 : SHARED_ROW ? 1 : TILE * ROW_PIECES;
+static_assert(!TILED || ROW_SCALES % 4 == 0, "less than a copy takes");
+
+constexpr int CODE_BYTES = TILE * ROW_STAGE;
+constexpr int UNIT_BYTES = CODE_BYTES + (!HAS_GROUPS ? 0 : SHARED_ROW ? 64 : TILE * ROW_SCALES);
+constexpr unsigned COLUMN_RING = WARPS * ON_THE_WAY * UNIT_BYTES;
+
+constexpr int OWN_GROUPS =
+    HAS_GROUPS && (int)KF_ROW.group < QUARTER_CODES ? QUARTER_CODES / (int)KF_ROW.group : 1;
+constexpr int OWN_OCTETS = OCTETS / OWN_GROUPS; /* of a group */
+constexpr int OWN_BYTES = OWN_GROUPS * SCALE_SIZE;
+constexpr int OWN_WORDS = OWN_BYTES > 4 ? OWN_BYTES / 4 : 1;
+constexpr int GROUP_LANES = HAS_GROUPS && (int)KF_ROW.group > QUARTER_CODES
+                                ? (int)KF_ROW.group / QUARTER_CODES
+                                : 1;
+
+/* Eight lanes read at once, a quad of row g and one of row g + 1, and should meet every bank. With
+ * four pieces a quarter, lanes 2 and 3 of a quad take neighbours in the other order, and odd rows
+ * are twisted by two pieces; with three, no two meet anyhow. */
+constexpr bool TWISTED = QUARTER_PIECES == 4;
+
+__device__ __forceinline__ uint32_t exchanged(uint32_t t) /* 1: in the other order */
+{
+    return TWISTED ? t / 2 : 0;
+}
+__device__ __forceinline__ uint32_t twisted(uint32_t row, uint32_t piece)
+{
+    return TWISTED ? piece ^ row % 2 * 2 : piece;
+}
+
+/* Where a piece of a row of a unit lies. */
+__device__ __forceinline__ uint32_t unit_place(uint32_t row, uint32_t piece)
+{
+    return row * ROW_STAGE + twisted(row, piece) * 16;
+}
+
+/* Of the piece that a lane reads in its first turn; the s-th is at that xor 16 s. */
+__device__ __forceinline__ uint32_t own_place(uint32_t lane)
+{
+    uint32_t g = lane / 4, t = lane % 4;
+    return g * ROW_STAGE + t * QUARTER + twisted(g, exchanged(t)) * 16;
+}
+
+/* --- units into shared memory ---------------------------------------------------------------- */
+
+/* The edges of a matrix: rows past the last, stages that a row ends in, planes that lie askew.
+ * `codes`: the lane's first piece; `scales`: of the stage, in the first row of the tile. */
+__device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint32_t lane,
+                                        uint32_t stage, uint32_t rows, const uint8_t *codes,
+                                        const uint8_t *scales)
+{
+    copy_codes_at_edge<PIECES, unit_place>(j, to, lane, stage, rows, codes);
+    if constexpr (HAS_GROUPS)
+        copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage, rows, scales);
+}
+
+/* A warp's run of units on their way into its ring. */
+struct unit_feed {
+    uint32_t tile, stage, left;    /* units of the run */
+    stage_span stages;             /* of the block     */
+    const uint8_t *codes, *scales; /* the lane's first piece of each */
+    uint32_t rows;                 /* of the matrix, from the tile on */
+    bool plain;                    /* no edge anywhere in the tile */
+
+    __device__ __forceinline__ void aim(const kf_gemv_job &j, const team_span &s, uint32_t lane)
+    {
+        struct place p = s.at(tile);
+        const kf_gemv_matrix &m = s.part[p.part];
+        uint32_t row = p.row + lane / PIECES;
+        codes = m.plane[KERF_PLANE_CODES] + row * j.row_bytes +
+                (stage * ROW_STAGE + lane % PIECES * 16);
+        rows = m.rows - p.row;
+        plain = j.whole && rows >= TILE;
+        if constexpr (HAS_GROUPS) {
+            row = SHARED_ROW ? p.row / TILE_ROWS : p.row + lane / ROW_PIECES;
+            scales = m.plane[KERF_PLANE_SCALES] + row * (j.row_groups * SCALE_SIZE) +
+                     (stage * ROW_SCALES + lane % ROW_PIECES * SCALE_PIECE);
+        }
+    }
+
+    __device__ __forceinline__ const uint8_t *first_scales(const kf_gemv_job &j,
+                                                           uint32_t lane) const
+    {
+        if (!HAS_GROUPS) return nullptr;
+        uint64_t rows_before = SHARED_ROW ? 0 : lane / ROW_PIECES;
+        return scales - rows_before * (j.row_groups * SCALE_SIZE) - lane % ROW_PIECES * SCALE_PIECE;
+    }
+
+    /* The unit into the ring at `to`, and on to the next. */
+    __device__ __forceinline__ void fetch(const kf_gemv_job &j, const team_span &s, uint32_t to,
+                                          uint32_t lane)
+    {
+        if (plain) {
+            uint32_t row = lane / PIECES, step = ROWS_AT_ONCE * (uint32_t)j.row_bytes;
+            uint32_t there = to + unit_place(row, lane % PIECES);
+            if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
+#pragma unroll
+                for (uint32_t i = 0; i < COPIES; i++) /* an address is one multiplication */
+                    copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE), codes + (uint64_t)step * i,
+                               true);
+            if constexpr (HAS_GROUPS)
+                if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
+                    copy_scales<SCALE_PIECE>(to + CODE_BYTES + lane * SCALE_PIECE, scales, true);
+        } else {
+            fetch_edge(j, to, lane, stage, rows, codes, first_scales(j, lane));
+        }
+        left--;
+        codes += ROW_STAGE;
+        if constexpr (HAS_GROUPS) scales += ROW_SCALES;
+        if (++stage == stages.end) {
+            stage = stages.first;
+            tile++;
+            if (left) aim(j, s, lane);
+        }
+    }
+};
+
+__device__ __forceinline__ void wait_unit()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(ON_THE_WAY - 1) : "memory");
+    __syncwarp();
+}
+
+/* --- what goes with scales, straight from memory, a unit ahead -------------------------------- */
+
+struct beside {
+    uint32_t zero[2];
+    float second[2];
+};
+
+__device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, const team_span &s,
+                                             uint32_t tile, uint32_t stage, uint32_t lane)
+{
+    if constexpr ((HAS_ZEROS && HAS_GROUPS) || NESTED) {
+        if (tile >= s.tiles) return;
+        place p = s.at(tile);
+        const kf_gemv_matrix &m = s.part[p.part];
+        uint32_t first = stage * STAGE_GROUPS + lane % 4 / GROUP_LANES * OWN_GROUPS;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint64_t row = min(p.row + lane / 4 + 8 * half, m.rows - 1);
+            if constexpr (HAS_ZEROS) {
+                uint64_t byte = (uint64_t)first * BITS / 8;
+                int have = byte < j.zero_bytes ? (int)min(j.zero_bytes - byte, (uint64_t)4) : 0;
+                constexpr int need = (OWN_GROUPS * BITS + 7) / 8;
+                out.zero[half] = bytes_at(m.plane[KERF_PLANE_ZEROS] + row * j.zero_bytes + byte,
+                                          min(have, need)) >>
+                                 first * BITS % 8;
+                if (OWN_GROUPS == QUARTER_PIECES && exchanged(lane % 4)) {
+                    uint32_t z = out.zero[half];
+                    out.zero[half] = (z >> 4 & 0x0f0f) | (z & 0x0f0f) << 4;
+                }
+            }
+            if constexpr (NESTED) {
+                uint64_t group = row * j.row_groups + min((uint64_t)first, j.row_groups - 1);
+                out.second[half] =
+                    __ldg((const float *)m.plane[KERF_PLANE_SECOND] + group / KF_NEST_BLOCKS);
+            }
+        }
+    }
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,168 @@
+/* gemv_row.cuh - the matrix-vector launches of one row of formats.def. As with cuda/row.cuh, each
+ * row is a translation unit of its own, which CMake writes; formats of E2M1 have a second one, for
+ * shuffled codes. */
+#include "block/all.h"
+#include "scalar/pack.h"
+#include "cuda/gemv/gemv_job.h"
+
+#define KF_PASTE(a, b) a##b
+#define KF_NAME(prefix, id) KF_PASTE(prefix, id)
+
+namespace
+{
+
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    constexpr kf_spec spec_##ID = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+
+constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
+
+} // namespace
+
+#include "cuda/few/gemv_column.cuh"
+#include "cuda/many/gemv_columns.cuh"
+#include "cuda/wide/gemv_wide.cuh"
+#if !KF_SHUFFLED
+#include "cuda/gemv/gemv_any.cuh"
+#endif
+
+namespace
+{
+
+typedef void (*kernel)(const kf_gemv_job);
+
+template <bool PAIR> kernel column_for(const kf_gemv_job *j)
+{
+    return j->columns == 1   ? gemv_column<1, PAIR>
+           : j->columns == 2 ? gemv_column<2, PAIR>
+                             : gemv_column<4, PAIR>;
+}
+
+/* A template, so that rows without the kernels for tiles do not make it. */
+template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
+{
+    if constexpr (HERE) {
+        if constexpr (HAS_COLUMN)
+            if (j->is_column) return j->cluster > 1 ? column_for<true>(j) : column_for<false>(j);
+        if constexpr (HAS_WIDE)
+            if (j->side) return gemv_wide<2>;
+        if (j->columns <= 8) return gemv_columns<1>;
+        return gemv_columns<2>;
+    } else {
+        return nullptr;
+    }
+}
+
+unsigned threads_of(const kf_gemv_job *j)
+{
+    return j->side ? 32u * KF_GEMV_WIDE_WARPS : 32u * KF_GEMV_WARPS;
+}
+
+/* At most two attributes. */
+cudaLaunchConfig_t config_of(const kf_gemv_job *j, const kf_gemv_grid *g, cudaLaunchAttribute a[2])
+{
+    cudaLaunchConfig_t c = {};
+    c.gridDim = dim3(g->blocks);
+    c.blockDim = dim3(threads_of(j));
+    c.dynamicSmemBytes = g->shared_bytes;
+    c.attrs = a;
+    if (j->cluster > 1) {
+        a[c.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        a[c.numAttrs].val.clusterDim = {j->cluster, 1, 1};
+        c.numAttrs++;
+    }
+    if (g->overlap) {
+        a[c.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        a[c.numAttrs].val.programmaticStreamSerializationAllowed = 1;
+        c.numAttrs++;
+    }
+    return c;
+}
+
+cudaError_t launch(kernel k, const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t stream)
+{
+    cudaLaunchAttribute a[2];
+    cudaLaunchConfig_t c = config_of(j, g, a);
+    c.stream = stream;
+    void *arguments[] = {const_cast<kf_gemv_job *>(j)};
+    return cudaLaunchKernelExC(&c, (const void *)k, arguments);
+}
+
+cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
+{
+    kernel k = tiles_for<TILED>(j);
+    *clusters = (int)g->blocks;
+    if (!k) return cudaErrorInvalidDeviceFunction;
+    cudaFuncAttributes own;
+    cudaError_t e = cudaFuncGetAttributes(&own, (const void *)k);
+    if (e != cudaSuccess) return e;
+    if ((unsigned)own.maxThreadsPerBlock < threads_of(j)) { /* not compiled for this device */
+        *clusters = 0;
+        return cudaSuccess;
+    }
+    /* All that there is: what a later plan needs must not take from an earlier one. */
+    e = cudaFuncSetAttribute((const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)g->most_bytes);
+    if (e != cudaSuccess) return e;
+    /* A multiprocessor divides its memory anew only once it is empty: launches of different sizes
+     * overlap only if all divide it alike. */
+    e = cudaFuncSetAttribute((const void *)k, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared);
+    if (e != cudaSuccess || j->cluster == 1) return e;
+    cudaLaunchAttribute a[2];
+    cudaLaunchConfig_t c = config_of(j, g, a);
+    return cudaOccupancyMaxActiveClusters(clusters, (const void *)k, &c);
+}
+
+cudaError_t tiles(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
+{
+    return launch(tiles_for<TILED>(j), j, g, s);
+}
+
+constexpr kf_gemv_tiling TILING = {BITS,
+                                   TILED ? STAGE_CODES : 0,
+                                   HAS_COLUMN ? COLUMN_RING : 0,
+                                   SCALE_PIECE,
+                                   SLICE_CODES,
+                                   SLICE_UNIT,
+                                   SLICE_DEPTH *SLICE_UNIT,
+                                   SLICE_SCALE_PIECE,
+                                   HAS_TABLE ? 32768 : 0,
+                                   HAS_TABLE ? 0x1p-11 : 0};
+
+} // namespace
+
+extern const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID);
+extern const kf_gemv_launches KF_NAME(kf_gemv_shuffled_, KF_ROW_ID);
+
+#if KF_SHUFFLED
+
+const kf_gemv_launches KF_NAME(kf_gemv_shuffled_, KF_ROW_ID) = {TILING, prepare, tiles, nullptr,
+                                                                nullptr};
+
+#else
+
+namespace
+{
+
+cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
+{
+    return launch(gemv_any, j, g, s);
+}
+
+/* A template, so that rows without the other translation unit do not ask for it. */
+template <bool HERE> constexpr const kf_gemv_launches *shuffled()
+{
+    if constexpr (HERE)
+        return &KF_NAME(kf_gemv_shuffled_, KF_ROW_ID);
+    else
+        return nullptr;
+}
+
+} // namespace
+
+const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID) = {TILING, prepare, tiles, any,
+                                                                shuffled<WAY == WAY_E2M1>()};
+
+#endif

@@ -1,0 +1,102 @@
+/* gemv_scales.cuh - what kinds of scales a row of formats.def has, and their values as fp32. */
+#ifndef KERF_GEMV_SCALES_CUH
+#define KERF_GEMV_SCALES_CUH
+
+#include "cuda/gemv/gemv_ring.cuh"
+
+namespace
+{
+
+/* Where scales are multiplied in: at the end of a row; into codes, where both have so few bits that
+ * the half is exact; or into the sums of their group. */
+enum scaling { SCALING_ROW, SCALING_CODES, SCALING_GROUP };
+
+constexpr bool HAS_GROUPS = KF_ROW.geometry == KERF_GROUP_BLOCK ||
+                            KF_ROW.geometry == KERF_GROUP_FLAT ||
+                            KF_ROW.geometry == KERF_GROUP_TILE;
+constexpr scaling SCALING = !HAS_GROUPS          ? SCALING_ROW
+                            : KF_ROW.group == 16 ? SCALING_CODES
+                                                 : SCALING_GROUP;
+constexpr bool SHARED_ROW = KF_ROW.geometry == KERF_GROUP_TILE; /* one row of scales for many */
+constexpr uint32_t TILE_ROWS = KF_ROW.group ? KF_ROW.group : 1; /* that share it              */
+constexpr bool HAS_ZEROS = KF_ROW.zero == KERF_ZERO_CODE;
+constexpr bool HAS_TABLE = WAY == WAY_CODEBOOK;
+constexpr bool NESTED = KF_ROW.second == KERF_SECOND_NESTED;
+
+constexpr int size_of_scale(kerf_scale_kind k)
+{
+    return k == KERF_SCALE_F32                           ? 4
+           : k == KERF_SCALE_F16 || k == KERF_SCALE_BF16 ? 2
+           : k == KERF_SCALE_NONE                        ? 0
+                                                         : 1;
+}
+constexpr int SCALE_SIZE = size_of_scale(KF_ROW.scale);
+
+/* A slice of a row: what a warp has of it where x has many columns. */
+constexpr int SLICE_CODES = BITS == 16 ? 128 : 256;
+constexpr int SLICE_BYTES = SLICE_CODES * BITS / 8;
+constexpr int BLOCKS = SLICE_CODES / 32; /* of 32 elements */
+constexpr int GROUPS = HAS_GROUPS ? SLICE_CODES / (int)KF_ROW.group : 0;
+constexpr int SCALE_BYTES = GROUPS * SCALE_SIZE;
+constexpr int SCALE_WORDS = HAS_GROUPS ? (SCALE_BYTES + 3) / 4 : 1;
+constexpr int GROUP_BLOCKS = HAS_GROUPS && KF_ROW.group >= 32 ? (int)KF_ROW.group / 32 : 1;
+
+constexpr bool TILED =
+    WAY != WAY_NONE && BITS >= 4 &&
+    (!HAS_GROUPS || (SCALING == SCALING_CODES ? KF_ROW.scale == KERF_SCALE_E4M3
+                                              : GROUPS >= 1 && KF_ROW.group % 32 == 0));
+
+/* One column of x has a kernel of its own; bfloat16 leaves it no room for both parts of x. */
+constexpr bool HAS_COLUMN = TILED && WAY != WAY_BF16;
+
+/* And nine columns and more, where it pays. */
+constexpr bool HAS_WIDE = TILED && BITS == 4;
+
+/* Scale i of those in w. */
+__device__ __forceinline__ float scale_in(const uint32_t *w, int i, float second, float offset)
+{
+    if constexpr (KF_ROW.scale == KERF_SCALE_F32) {
+        return __uint_as_float(w[i]);
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_F16) {
+        return __half2float(__ushort_as_half((unsigned short)(w[i / 2] >> 16 * (i % 2))));
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_BF16) {
+        return __uint_as_float(i % 2 ? w[i / 2] & 0xffff0000u : w[i / 2] << 16);
+    } else if constexpr (KF_ROW.scale == KERF_SCALE_E4M3) {
+        uint32_t two = i % 4 < 2 ? halves_of_e4m3(w[i / 4]) : upper_halves_of_e4m3(w[i / 4]);
+        return i % 2 ? __high2float(as_half2(two)) : __low2float(as_half2(two));
+    } else {
+        uint32_t word = w[i / 4], at = 8 * (i % 4);
+        if constexpr (KF_ROW.scale == KERF_SCALE_MAP8) {
+            kf_scale stored = {word >> at & 0xff, 0};
+            return kf_dequant_init(KF_ROW, stored, second, offset).scale;
+        } else { /* 2^-127 and NaN have the bit below the exponent */
+            uint32_t e = word >> at & 0xff;
+            return __uint_as_float(e << 23 | (((e + 1) & 0xff) < 2 ? 0x400000u : 0));
+        }
+    }
+}
+
+/* Scales of a unit that the matrix ends in, ROW bytes of each of its rows, in words; unit: which
+ * one of a row; rows: of the matrix, from the first of the tile on, whose scales begin at `scales`.
+ */
+template <int ROW>
+__device__ __forceinline__ void copy_scales_at_edge(const kf_gemv_job &j, uint32_t to,
+                                                    uint32_t lane, uint32_t unit, uint32_t rows,
+                                                    const uint8_t *scales)
+{
+    constexpr uint32_t WORDS = ROW > 4 ? ROW / 4 : 1;
+    uint64_t all = j.row_groups * SCALE_SIZE, first = (uint64_t)unit * ROW;
+    for (uint32_t i = lane; i < (SHARED_ROW ? 1 : TILE) * WORDS; i += 32) {
+        uint32_t r = i / WORDS, at = i % WORDS * 4;
+        uint64_t left = first + at < all && (SHARED_ROW || r < rows) ? all - first - at : 0;
+        const uint8_t *p = scales + r * all + at;
+        if (j.words)
+            copy_scales<4>(to + i * 4, p, left != 0);
+        else
+            copy_word(to + i * 4, p, left < 4 ? (int)left : 4);
+    }
+}
+
+} // namespace
+
+#endif

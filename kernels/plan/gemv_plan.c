@@ -1,0 +1,264 @@
+/* gemv_plan.c - plans and runs of the matrix-vector product: checks everything once, picks a
+ * backend, hands panels of rows to threads. A row is always done whole by one thread in an order
+ * that the plan fixes, so results do not depend on their number. */
+#include "base/base.h"
+#include "plan/gemv_device.h"
+
+#include <stdlib.h>
+
+#define ALIGNMENT 64u
+
+size_t kerf_gemv_backend_count(void)
+{
+    const kf_gemv_ops *all[KF_GEMV_BACKENDS];
+    return kf_gemv_backends(all);
+}
+
+const char *kerf_gemv_backend_at(size_t i)
+{
+    const kf_gemv_ops *all[KF_GEMV_BACKENDS];
+    return i < kf_gemv_backends(all) ? all[i]->name : NULL;
+}
+
+/* --- plan ---------------------------------------------------------------------------------------
+ */
+
+static kerf_status check_dtype(kerf_dtype t, const char *what, kerf_error *err)
+{
+    if (t == KERF_F32 || t == KERF_F16 || t == KERF_BF16) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%s of type %s; F32, F16 and BF16 work", what,
+                   kerf_dtype_name(t));
+}
+
+static kerf_status check_part(const kerf_gemv_shape *s, uint64_t rows, kerf_geometry *g,
+                              kerf_error *err)
+{
+    kerf_shape shape = {2, {rows, s->cols}};
+    uint64_t all;
+    KF_TRY(kerf_geometry_init(g, s->format, &shape, err));
+    if (!kf_add_ok(rows, s->cols, &all) || !kf_mul_ok(all, 8 * KERF_GEMV_COLUMNS, &all) ||
+        all > PTRDIFF_MAX || g->bytes > PTRDIFF_MAX)
+        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%llu x %llu is too large",
+                       (unsigned long long)rows, (unsigned long long)s->cols);
+    return KERF_OK;
+}
+
+static kerf_status check_shape(const kerf_gemv_shape *s, kerf_gemv *plan, kerf_error *err)
+{
+    if (!s->format) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "no format");
+    if (s->columns < 1 || s->columns > KERF_GEMV_COLUMNS)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%u columns; 1 to %d work, cut X for more",
+                       s->columns, KERF_GEMV_COLUMNS);
+    if (s->parts > KERF_GEMV_PARTS)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%u parts; up to %d work", s->parts,
+                       KERF_GEMV_PARTS);
+    if (s->flags & ~(unsigned)(KERF_GEMV_CONSTANT_WEIGHTS | KERF_GEMV_SWIGLU | KERF_GEMV_SHUFFLED))
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "flags 0x%x are not known", s->flags);
+    if (s->flags & KERF_GEMV_SHUFFLED) KF_TRY(kf_check_shuffle(s->format, err));
+    KF_TRY(check_dtype(s->x, "x", err));
+    KF_TRY(check_dtype(s->y, "y", err));
+    plan->parts = s->parts ? s->parts : 1;
+    for (unsigned i = 0; i < plan->parts; i++) {
+        plan->part_rows[i] = i ? s->more_rows[i - 1] : s->rows;
+        KF_TRY(check_part(s, plan->part_rows[i], &plan->part[i], err));
+    }
+    plan->geometry = plan->part[0];
+    if (s->flags & KERF_GEMV_SWIGLU && (plan->parts != 2 || s->rows != s->more_rows[0]))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "SwiGLU takes two parts, gate and up, of equal rows");
+    return KERF_OK;
+}
+
+/* Small enough that threads finish together, large enough that handing out costs nothing. */
+static size_t panel_rows(uint64_t rows, int threads)
+{
+    uint64_t share = rows / (16 * (uint64_t)kf_thread_count(threads));
+    return share < 4 ? 4 : share > 256 ? 256 : (size_t)share / 4 * 4;
+}
+
+/* The fastest backend, or the named one, or the next slower one that does not decline. */
+static kerf_status choose_backend(kerf_gemv *plan, const char *name, kerf_error *err)
+{
+    const kf_gemv_ops *all[KF_GEMV_BACKENDS];
+    int known = 0;
+    for (size_t i = kf_gemv_backends(all); i-- > 0;) {
+        if (name && !known && strcmp(name, all[i]->name) != 0) continue;
+        known = 1;
+        plan->ops = all[i];
+        plan->workspace = 0;
+        plan->bound = 0x1p-24; /* the reference: one rounding to fp32 of a sum in double */
+        plan->bound += (double)plan->geometry.cols * 0x1p-52;
+        kerf_status s = plan->ops->plan ? plan->ops->plan(plan) : KERF_OK;
+        if (s == KERF_OK) return KERF_OK;
+        if (s != KERF_E_NOSUP) return kf_fail(err, s, KF_NOWHERE, "out of memory");
+    }
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "no backend \"%.40s\" on this machine", name);
+}
+
+/* The reference's order of parts on the processor is one plan after the other, which a caller can
+ * have without us; nothing would be shared. */
+static kerf_status plan_host(kerf_gemv *plan, const kerf_exec *exec, kerf_error *err)
+{
+    if (plan->parts > 1)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "several matrices in one plan run on a GPU only; a plan for each works");
+    if (plan->shape.flags & KERF_GEMV_SHUFFLED)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "shuffled codes are for a GPU; kerf_gemv_unshuffle brings them back");
+    plan->threads = exec ? exec->threads : 0;
+    plan->panel = panel_rows(plan->shape.rows, plan->threads);
+    return choose_backend(plan, exec ? exec->backend : NULL, err);
+}
+
+kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
+                                  const kerf_exec *exec, kerf_error *err)
+{
+    *out = NULL;
+    kerf_gemv *plan = kf_alloc_zero(1, sizeof *plan);
+    if (!plan) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
+    plan->shape = *shape;
+    plan->on_device = exec && exec->device;
+    kerf_status s = check_shape(shape, plan, err);
+    if (s == KERF_OK)
+        s = plan->on_device ? kf_gemv_device_plan(plan, exec->device, err)
+                            : plan_host(plan, exec, err);
+    if (s != KERF_OK) {
+        kerf_gemv_plan_free(plan);
+        return s;
+    }
+    *out = plan;
+    return KERF_OK;
+}
+
+void kerf_gemv_plan_free(kerf_gemv *plan)
+{
+    if (plan) free(plan->state);
+    free(plan);
+}
+
+size_t kerf_gemv_workspace(const kerf_gemv *plan)
+{
+    return plan->workspace ? plan->workspace + ALIGNMENT - 1 : 0;
+}
+
+double kerf_gemv_bound(const kerf_gemv *plan)
+{
+    return plan->bound;
+}
+
+const char *kerf_gemv_backend(const kerf_gemv *plan)
+{
+    return plan->on_device ? "cuda" : plan->ops->name;
+}
+
+/* --- run ----------------------------------------------------------------------------------------
+ */
+
+static kerf_status check_span(const void *p, size_t have, uint64_t need, const char *what,
+                              kerf_error *err)
+{
+    if (have < need)
+        return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "%s has %zu bytes, needs %llu", what, have,
+                       (unsigned long long)need);
+    if (!p && need) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s is NULL", what);
+    return KERF_OK;
+}
+
+/* Vectors of n numbers, `stride` apart. */
+static kerf_status check_vectors(const void *p, size_t have, uint64_t n, uint64_t stride,
+                                 unsigned columns, kerf_dtype t, const char *what, kerf_error *err)
+{
+    uint64_t need;
+    if (stride < n)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s: a stride of %llu for vectors of %llu",
+                       what, (unsigned long long)stride, (unsigned long long)n);
+    if (!kf_mul_ok(stride, columns - 1, &need) || !kf_add_ok(need, n, &need) ||
+        !kf_mul_ok(need, kerf_dtype_bits(t) / 8, &need))
+        return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%s: a stride of %llu overflows", what,
+                       (unsigned long long)stride);
+    return check_span(p, have, need, what, err);
+}
+
+/* The spans of one part. */
+static kerf_status check_spans(const kerf_gemv *plan, unsigned part, const kerf_gemv_part *a,
+                               kerf_error *err)
+{
+    static const char *const names[KERF_PLANES] = {"plane of codes", "plane of scales",
+                                                   "plane of second-level scales",
+                                                   "plane of zero points"};
+    const kerf_gemv_shape *s = &plan->shape;
+    const kerf_geometry *g = &plan->part[part];
+    uint64_t rows = plan->part_rows[part], stride = a->y_stride ? a->y_stride : rows;
+    for (int i = 0; i < KERF_PLANES; i++)
+        if (g->plane[i].dtype != KERF_DTYPE_NONE)
+            KF_TRY(check_span(a->weights[i].p, a->weights[i].n, g->plane[i].bytes, names[i], err));
+    if (part && s->flags & KERF_GEMV_SWIGLU) return KERF_OK; /* y is the first part's */
+    KF_TRY(check_vectors(a->y.p, a->y.n, rows, stride, s->columns, s->y, "y", err));
+    if (a->residual.p)
+        KF_TRY(check_vectors(a->residual.p, a->residual.n, rows, stride, s->columns, s->y,
+                             "residual", err));
+    if (a->bias.p)
+        KF_TRY(check_span(a->bias.p, a->bias.n, rows * (kerf_dtype_bits(s->y) / 8), "bias", err));
+    return KERF_OK;
+}
+
+static kerf_status check_args(const kerf_gemv *plan, const kerf_gemv_args *a, kerf_error *err)
+{
+    const kerf_gemv_shape *s = &plan->shape;
+    kerf_gemv_part first = {
+        .y = a->y, .y_stride = a->y_stride, .bias = a->bias, .residual = a->residual};
+    memcpy(first.weights, a->weights, sizeof first.weights);
+    for (unsigned i = 0; i < plan->parts; i++)
+        KF_TRY(check_spans(plan, i, i ? &a->more[i - 1] : &first, err));
+    KF_TRY(check_vectors(a->x.p, a->x.n, s->cols, a->x_stride ? a->x_stride : s->cols, s->columns,
+                         s->x, "x", err));
+    return check_span(a->workspace.p, a->workspace.n, kerf_gemv_workspace(plan), "workspace", err);
+}
+
+static kf_gemv_call call_of(const kerf_gemv *plan, const kerf_gemv_args *a)
+{
+    const kerf_gemv_shape *s = &plan->shape;
+    uintptr_t workspace = ((uintptr_t)a->workspace.p + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    kf_gemv_call call = {.plan = plan,
+                         .w = kf_matrix_of(&plan->geometry, a->weights),
+                         .columns = s->columns,
+                         .x_type = s->x,
+                         .y_type = s->y,
+                         .x = a->x.p,
+                         .bias = a->bias.p,
+                         .residual = a->residual.p,
+                         .y = a->y.p,
+                         .x_stride = (size_t)(a->x_stride ? a->x_stride : s->cols),
+                         .y_stride = (size_t)(a->y_stride ? a->y_stride : s->rows),
+                         .alpha = a->alpha == 0 ? 1 : a->alpha,
+                         .workspace = (void *)workspace};
+    call.w.rows = (size_t)s->rows; /* FLAT formats see one row */
+    call.w.cols = (size_t)s->cols;
+    return call;
+}
+
+typedef struct run {
+    const kf_gemv_call *call;
+    const kf_gemv_ops *ops;
+} run;
+
+static kerf_status run_panel(void *ctx, uint64_t i)
+{
+    const run *r = ctx;
+    const kerf_gemv *plan = r->call->plan;
+    size_t from = (size_t)i * plan->panel, to = from + plan->panel;
+    r->ops->rows(r->call, from, to < r->call->w.rows ? to : r->call->w.rows);
+    return KERF_OK;
+}
+
+kerf_status kerf_gemv_run(const kerf_gemv *plan, const kerf_gemv_args *args, void *stream,
+                          kerf_error *err)
+{
+    KF_TRY(check_args(plan, args, err));
+    if (plan->on_device) return kf_gemv_device_run(plan, args, stream, err);
+    kf_gemv_call c = call_of(plan, args);
+    if (c.w.rows == 0) return KERF_OK;
+    run r = {&c, plan->ops};
+    if (!r.ops->start(&c)) r.ops = &kf_gemv_ref;
+    return kf_parallel(kf_div_up(c.w.rows, plan->panel), plan->threads, run_panel, &r);
+}

@@ -1,0 +1,270 @@
+/* time_gemv_gpu.c - measures products of matrix and vectors on a GPU.
+ *
+ * A trial replays a graph of CALLS products and more. Their weights rotate over copies of COLD
+ * bytes in total, so many times what a cache holds that what it kept is 2 % at most. Each product
+ * is measured twice: as a chain, where a kernel may begin to read its weights while the one before
+ * it still works, which is how a model runs them; and plain, one after the other.
+ *
+ * The ceiling is what a kernel that only reads takes for as many bytes: measured in the same way
+ * and run at sizes a factor of two apart, with the best of some grids, and interpolated. */
+#include "time/time_gemv_gpu.h"
+#include "base/base.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include <kerf/gemv_time.h>
+
+#include "time/gemv_product.h"
+
+enum { CALLS = 100, MOST_CALLS = 4096, TRIALS = 9, READ_TRIALS = 5, READ_SIZES = 12 };
+#define COLD ((size_t)4 << 30)
+#define FIRST_READ ((size_t)1 << 18)
+#define COPIED ((size_t)1 << 28)
+
+enum { CHAIN, PLAIN, LAUNCHES };
+
+struct gpu_timer {
+    kerf_device *device;
+    kerf_dbuf arena;                      /* of copies of weights; all zeros at first */
+    double read_us[LAUNCHES][READ_SIZES]; /* of FIRST_READ << i bytes */
+    double read_gbps, copy_gbps;
+};
+
+/* --- graphs -------------------------------------------------------------------------------- */
+
+/* Times of `trials` replays of a graph of these calls. */
+static kerf_status time_calls(kerf_device *d, kerf_enqueue enqueue, void *ctx, size_t calls,
+                              double *us, size_t trials, kerf_error *err)
+{
+    kerf_graph *graph = NULL;
+    kerf_status s = kerf_graph_record(d, enqueue, ctx, calls, &graph, err);
+    for (size_t i = 0; s == KERF_OK && i < trials; i++) s = kerf_graph_time(graph, &us[i], err);
+    kerf_graph_free(graph);
+    return s;
+}
+
+/* How many calls go around `copies` copies in whole turns. */
+static size_t calls_of(size_t copies)
+{
+    size_t turns = (CALLS + copies - 1) / copies;
+    return copies * turns;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- ceilings ------------------------------------------------------------------------------ */
+
+typedef struct read_run {
+    const gpu_timer *gpu;
+    size_t bytes, copies;
+    int width, chained;
+} read_run;
+
+static kerf_status enqueue_read(void *ctx, size_t i, void *stream, kerf_error *err)
+{
+    const read_run *r = ctx;
+    const unsigned char *p = (const unsigned char *)r->gpu->arena.p + i % r->copies * r->bytes;
+    return kerf_device_read(r->gpu->device, p, r->bytes, r->width, r->chained, stream, err);
+}
+
+static kerf_status enqueue_copy(void *ctx, size_t i, void *stream, kerf_error *err)
+{
+    const gpu_timer *g = ctx;
+    unsigned char *from = (unsigned char *)g->arena.p + i % 2 * 2 * COPIED;
+    return kerf_device_copy(g->device, from + COPIED, from, COPIED, stream, err);
+}
+
+static kerf_status measure_reads(gpu_timer *g, int launch, size_t i, kerf_error *err)
+{
+    read_run r = {.gpu = g, .bytes = FIRST_READ << i, .chained = launch == CHAIN};
+    double best = INFINITY, us[READ_TRIALS];
+    r.copies = min_size(COLD / r.bytes, MOST_CALLS);
+    for (r.width = 0; r.width < KERF_READ_WIDTHS; r.width++) {
+        KF_TRY(time_calls(g->device, enqueue_read, &r, calls_of(r.copies), us, READ_TRIALS, err));
+        best = fmin(best, quantile(us, READ_TRIALS, 0.5));
+    }
+    g->read_us[launch][i] = best;
+    return KERF_OK;
+}
+
+/* Time to read so many bytes: between two sizes a straight line, outside of them the rate of the
+ * last one or the time of the first. */
+static double read_us(const gpu_timer *g, int launch, double bytes)
+{
+    const double *us = g->read_us[launch];
+    double at = log2(bytes / (double)FIRST_READ);
+    if (at <= 0) return us[0];
+    if (at >= READ_SIZES - 1) {
+        return us[READ_SIZES - 1] * bytes / (double)(FIRST_READ << (READ_SIZES - 1));
+    }
+    size_t i = (size_t)at;
+    double share = bytes / (double)(FIRST_READ << i) - 1;
+    return us[i] + share * (us[i + 1] - us[i]);
+}
+
+/* --- one product --------------------------------------------------------------------------- */
+
+typedef struct gpu_run {
+    gemv_product product;
+    kerf_gemv *plan[LAUNCHES];
+    size_t copies;
+    kerf_dbuf x, y, workspace;
+    kerf_gemv_args args;
+    const kerf_gemv *replayed;
+    const gpu_timer *gpu;
+} gpu_run;
+
+static void gpu_run_close(gpu_run *r)
+{
+    for (int i = 0; i < LAUNCHES; i++) kerf_gemv_plan_free(r->plan[i]);
+    gemv_product_close(&r->product);
+    kerf_dbuf_free(&r->x);
+    kerf_dbuf_free(&r->y);
+    kerf_dbuf_free(&r->workspace);
+}
+
+/* The pattern again and again in the first copy, and that one in all others. */
+static kerf_status fill_arena(gpu_run *r, gpu_timer *g, kerf_error *err)
+{
+    const gemv_product *p = &r->product;
+    size_t least = p->copy_bytes * 2;
+    if (g->arena.n < least) {
+        kerf_dbuf_free(&g->arena);
+        KF_TRY(kerf_dbuf_alloc(g->device, least, &g->arena, err));
+    }
+    r->copies = COLD / p->copy_bytes + 1;
+    r->copies = min_size(r->copies < 2 ? 2 : r->copies, g->arena.n / p->copy_bytes);
+    r->copies = min_size(r->copies, MOST_CALLS);
+    for (int k = 0; k < KERF_PLANES; k++) {
+        size_t n = (size_t)p->whole.plane[k].bytes, step = min_size(p->pattern[k].n, n);
+        if (n == 0) continue;
+        KF_TRY(kerf_dbuf_write(&g->arena, p->plane_at[k], p->pattern[k].p, step, err));
+        KF_TRY(kerf_dbuf_repeat(&g->arena, p->plane_at[k], step, n, err));
+    }
+    return kerf_dbuf_repeat(&g->arena, 0, p->copy_bytes, r->copies * p->copy_bytes, err);
+}
+
+static kerf_status gpu_run_open(gpu_run *r, gemv_timer *t, const kerf_gemv_shape *shape,
+                                kerf_error *err)
+{
+    size_t workspace = 0;
+    r->gpu = t->gpu;
+    for (int i = 0; i < LAUNCHES; i++) {
+        kerf_gemv_shape s = *shape;
+        s.flags = i == CHAIN ? KERF_GEMV_CONSTANT_WEIGHTS : 0;
+        KF_TRY(kerf_gemv_plan_create(&r->plan[i], &s, &t->exec, err));
+        size_t n = kerf_gemv_workspace(r->plan[i]);
+        if (n > workspace) workspace = n;
+    }
+    KF_TRY(gemv_product_open(&r->product, shape, err));
+    KF_TRY(fill_arena(r, t->gpu, err));
+    KF_TRY(kerf_dbuf_alloc(t->gpu->device, r->product.x.n, &r->x, err));
+    KF_TRY(kerf_dbuf_alloc(t->gpu->device, gemv_product_y_bytes(&r->product), &r->y, err));
+    KF_TRY(kerf_dbuf_alloc(t->gpu->device, workspace, &r->workspace, err));
+    KF_TRY(kerf_dbuf_write(&r->x, 0, r->product.x.p, r->product.x.n, err));
+    r->args = (kerf_gemv_args){.x = {r->x.p, r->x.n},
+                               .y = {r->y.p, r->y.n},
+                               .workspace = {r->workspace.p, r->workspace.n}};
+    return KERF_OK;
+}
+
+static kerf_status enqueue_product(void *ctx, size_t i, void *stream, kerf_error *err)
+{
+    gpu_run *r = ctx;
+    const unsigned char *copy = (const unsigned char *)r->gpu->arena.p;
+    copy += i % r->copies * r->product.copy_bytes;
+    gemv_product_find(&r->product, copy, r->args.weights);
+    return kerf_gemv_run(r->replayed, &r->args, stream, err);
+}
+
+static kerf_status find_error(gpu_run *r, int threads, double *out, kerf_error *err)
+{
+    kerf_span y = {0};
+    KF_TRY(take_span(&y, r->y.n, err));
+    kerf_status s = kerf_dbuf_read(&r->y, 0, y.p, y.n, err);
+    if (s == KERF_OK) {
+        s = gemv_product_error(&r->product, (kerf_cspan){y.p, y.n}, threads, out, err);
+    }
+    free(y.p);
+    return s;
+}
+
+static kerf_status time_run(gpu_run *r, const gemv_timer *t, gemv_time *out, kerf_error *err)
+{
+    double us[LAUNCHES][MAX_TRIALS];
+    int launches = t->chains_only ? CHAIN + 1 : LAUNCHES;
+    for (int i = 0; i < launches; i++) {
+        r->replayed = r->plan[i];
+        KF_TRY(time_calls(t->gpu->device, enqueue_product, r, calls_of(r->copies), us[i], t->trials,
+                          err));
+    }
+    out->bytes = (double)r->product.whole.bytes;
+    out->low_us = quantile(us[CHAIN], t->trials, 0.25);
+    out->high_us = quantile(us[CHAIN], t->trials, 0.75);
+    out->time.us = quantile(us[CHAIN], t->trials, 0.5);
+    out->read_us = read_us(t->gpu, CHAIN, out->bytes);
+    out->share = out->read_us / out->time.us;
+    if (!t->chains_only) {
+        out->plain_us = quantile(us[PLAIN], t->trials, 0.5);
+        out->plain_share = read_us(t->gpu, PLAIN, out->bytes) / out->plain_us;
+    }
+    out->backend = kerf_gemv_backend(r->plan[CHAIN]);
+    return find_error(r, t->exec.threads, &out->error, err);
+}
+
+kerf_status gpu_timer_run(gemv_timer *t, const kerf_gemv_shape *shape, gemv_time *out,
+                          kerf_error *err)
+{
+    gpu_run r = {0};
+    kerf_status s = gpu_run_open(&r, t, shape, err);
+    if (s == KERF_OK) s = time_run(&r, t, out, err);
+    gpu_run_close(&r);
+    return s;
+}
+
+/* --- timer --------------------------------------------------------------------------------- */
+
+static kerf_status measure_memory(gpu_timer *g, kerf_error *err)
+{
+    double us[READ_TRIALS];
+    for (int launch = 0; launch < LAUNCHES; launch++) {
+        for (size_t i = 0; i < READ_SIZES; i++) KF_TRY(measure_reads(g, launch, i, err));
+    }
+    KF_TRY(time_calls(g->device, enqueue_copy, g, 2, us, READ_TRIALS, err));
+    size_t most = FIRST_READ << (READ_SIZES - 1);
+    g->read_gbps = (double)most / g->read_us[CHAIN][READ_SIZES - 1] * 1e-3;
+    g->copy_gbps = 2 * (double)COPIED / quantile(us, READ_TRIALS, 0.5) * 1e-3;
+    return KERF_OK;
+}
+
+kerf_status gpu_timer_open(gemv_timer *t, kerf_error *err)
+{
+    const unsigned char zero[16] = {0};
+    KF_TRY(kf_allocate(&t->gpu, 1, sizeof *t->gpu, err));
+    gpu_timer *g = t->gpu;
+    g->device = t->exec.device;
+    t->y = t->x; /* as in a model */
+    if (t->trials == 0) t->trials = TRIALS;
+    KF_TRY(kerf_dbuf_alloc(g->device, COLD + COLD / 8, &g->arena, err));
+    KF_TRY(kerf_dbuf_write(&g->arena, 0, zero, sizeof zero, err));
+    KF_TRY(kerf_dbuf_repeat(&g->arena, 0, sizeof zero, g->arena.n, err));
+    return measure_memory(g, err);
+}
+
+void gpu_timer_close(gpu_timer *g)
+{
+    if (g) kerf_dbuf_free(&g->arena);
+    free(g);
+}
+
+kerf_status gpu_timer_rates(gemv_timer *t, double *read_gbps, double *copy_gbps, kerf_error *err)
+{
+    (void)err;
+    *read_gbps = t->gpu->read_gbps;
+    *copy_gbps = t->gpu->copy_gbps;
+    return KERF_OK;
+}
