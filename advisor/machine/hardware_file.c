@@ -12,7 +12,7 @@
  * three: see kerf_fit.
  *
  * The file comes from people and from tools, so every key is known or refused, every number has a
- * reach, and texts are copied: the result owns all it points to through one list of blocks. */
+ * reach, and texts are copied into the result. */
 #include <kerf/hardware.h>
 
 #include <errno.h>
@@ -23,37 +23,17 @@
 
 #include <jansson.h>
 
-#include "base/base.h"
+#include "machine/hardware_new.h"
 
 enum { MAX_FILE_BYTES = 16 << 20, MAX_KERNELS = 4096, MAX_ANCHORS = 4096 };
 
-typedef struct block {
-    struct block *next;
-    max_align_t data[];
-} block;
-
-typedef struct owned {
-    kerf_hardware hardware; /* first: a kerf_hardware * from here is one to this */
-    block *blocks;
-} owned;
-
 typedef struct loader {
     const char *path;
-    owned *out;
+    kerf_hardware *out;
     kerf_error *err;
 } loader;
 
 #define BAD(l, ...) kf_fail((l)->err, KERF_E_DATA, KF_NOWHERE, __VA_ARGS__)
-
-static kerf_status keep(loader *l, size_t count, size_t size, void **out)
-{
-    block *b = (block *)kf_alloc_zero(1, sizeof *b + count * size);
-    if (!b) return kf_fail(l->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %.200s", l->path);
-    b->next = l->out->blocks;
-    l->out->blocks = b;
-    *out = b->data;
-    return KERF_OK;
-}
 
 /* --- values -------------------------------------------------------------------------------- */
 
@@ -68,11 +48,7 @@ static kerf_status read_text(loader *l, const json_t *o, const char *where, cons
     if (!text || (demanded && !*text) || strlen(text) > 400) {
         return BAD(l, "%.200s: %s: %s must be a text of 1 to 400 bytes", l->path, where, key);
     }
-    void *copy = NULL;
-    KF_TRY(keep(l, strlen(text) + 1, 1, &copy));
-    memcpy(copy, text, strlen(text) + 1);
-    *out = (const char *)copy;
-    return KERF_OK;
+    return kf_hardware_keep_text(l->out, text, out, l->err);
 }
 
 /* A number in [lo, hi]; left alone when absent and not demanded. */
@@ -129,7 +105,7 @@ static kerf_status read_fact(loader *l, const char *key, json_t *o)
         return BAD(l, "%.200s: facts: unknown key %.60s; kerf hardware h200 --json shows them",
                    l->path, key);
     }
-    kerf_fact *f = &l->out->hardware.fact[id];
+    kerf_fact *f = &l->out->fact[id];
     KF_TRY(check_keys(l, o, where, " value unit source date unverified text "));
     KF_TRY(read_number(l, o, where, "value", 1, 1e-3, 1e9, &f->value));
     KF_TRY(read_text(l, o, where, "source", 1, &f->source));
@@ -156,7 +132,7 @@ static kerf_status check_ratios(loader *l)
         double most;
     } ratio[] = {{KERF_FACT_FP16_ACC16, 2}, {KERF_FACT_FP8, 2},  {KERF_FACT_FP8_ACC16, 4},
                  {KERF_FACT_INT8, 4},       {KERF_FACT_INT4, 8}, {KERF_FACT_FP4, 8}};
-    const kerf_fact *fact = l->out->hardware.fact;
+    const kerf_fact *fact = l->out->fact;
     double bf16 = fact[KERF_FACT_BF16].value;
     for (size_t i = 0; bf16 > 0 && i < sizeof ratio / sizeof *ratio; i++) {
         double x = fact[ratio[i].fact].value;
@@ -242,7 +218,7 @@ static kerf_status read_list(loader *l, const json_t *o, const char *where, cons
                    l->path, where, MAX_ANCHORS);
     }
     *count = n;
-    KF_TRY(keep(l, n, sizeof *x, (void **)&x));
+    KF_TRY(kf_hardware_keep(l->out, n, sizeof *x, &x, l->err));
     for (size_t i = 0; i < n; i++) {
         x[i] = json_number_value(json_array_get(a, i));
         if (x[i] >= least && x[i] <= 1e12) continue;
@@ -273,15 +249,15 @@ static kerf_status read_table(loader *l, json_t *o, size_t i, kerf_anchors *t)
 static kerf_status read_kernels(loader *l, const json_t *doc)
 {
     const json_t *fits = json_object_get(doc, "fits"), *tables = json_object_get(doc, "tables");
-    kerf_hardware *h = &l->out->hardware;
+    kerf_hardware *h = l->out;
     kerf_fit *fit = NULL;
     kerf_anchors *anchors = NULL;
     if ((fits && !json_is_array(fits)) || (tables && !json_is_array(tables)) ||
         json_array_size(fits) > MAX_KERNELS || json_array_size(tables) > MAX_KERNELS) {
         return BAD(l, "%.200s: fits and tables must be lists of at most %d", l->path, MAX_KERNELS);
     }
-    KF_TRY(keep(l, json_array_size(fits), sizeof *fit, (void **)&fit));
-    KF_TRY(keep(l, json_array_size(tables), sizeof *anchors, (void **)&anchors));
+    KF_TRY(kf_hardware_keep(h, json_array_size(fits), sizeof *fit, &fit, l->err));
+    KF_TRY(kf_hardware_keep(h, json_array_size(tables), sizeof *anchors, &anchors, l->err));
     h->fit = fit;
     h->anchors = anchors;
     for (; h->fits < json_array_size(fits); h->fits++) {
@@ -297,7 +273,7 @@ static kerf_status read_kernels(loader *l, const json_t *doc)
 
 static kerf_status read_document(loader *l, json_t *doc)
 {
-    kerf_hardware *h = &l->out->hardware;
+    kerf_hardware *h = l->out;
     const char *key, *schema = json_string_value(json_object_get(doc, "schema"));
     json_t *value, *facts = json_object_get(doc, "facts");
     if (!schema || strcmp(schema, "kerf.hardware/1") != 0) {
@@ -359,25 +335,14 @@ kerf_status kerf_hardware_open(const char *path, kerf_hardware **out, kerf_error
     if (!doc) {
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.160s", path, why.line, why.text);
     }
-    loader l = {path, (owned *)kf_alloc_zero(1, sizeof *l.out), err};
-    kerf_status s = l.out ? read_document(&l, doc)
-                          : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %.200s", path);
+    loader l = {.path = path, .err = err};
+    kerf_status s = kf_hardware_new(&l.out, err);
+    if (s == KERF_OK) s = read_document(&l, doc);
     json_decref(doc);
     if (s == KERF_OK) {
-        *out = &l.out->hardware;
-    } else if (l.out) {
-        kerf_hardware_close(&l.out->hardware);
+        *out = l.out;
+    } else {
+        kerf_hardware_close(l.out);
     }
     return s;
-}
-
-void kerf_hardware_close(kerf_hardware *h)
-{
-    owned *o = (owned *)h;
-    if (!o) return;
-    for (block *b = o->blocks, *next; b; b = next) {
-        next = b->next;
-        free(b);
-    }
-    free(o);
 }

@@ -7,28 +7,10 @@
 
 kerf_status machine_open(machine *m, const char *text, kerf_error *err)
 {
-    const char *words[65] = {NULL};
-    size_t n = strlen(text);
     *m = (machine){0};
-    if (n > 5 && strcmp(text + n - 5, ".json") == 0) {
-        KF_TRY(kerf_hardware_open(text, &m->opened, err));
-        m->hardware = m->opened;
-        return KERF_OK;
-    }
-    m->hardware = kerf_hardware_find(text);
-    if (m->hardware) return KERF_OK;
-    for (size_t i = 0; i < 64 && i < kerf_hardware_count(); i++) {
-        words[i] = kerf_hardware_at(i)->name;
-    }
-    const char *near = kerf_nearest_word(text, words);
-    if (near)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown hardware %.60s, did you mean %s?",
-                       text, near);
-    return kf_fail(
-        err, KERF_E_ARG, KF_NOWHERE,
-        "unknown hardware %.60s; kerf hardware lists them, and a path that ends in .json "
-        "describes another",
-        text);
+    KF_TRY(kerf_hardware_get(text, &m->opened, err));
+    m->hardware = m->opened;
+    return KERF_OK;
 }
 
 void machine_close(machine *m)

@@ -182,6 +182,22 @@ static void what_is_wrong_is_named(void **state)
     assert_int_equal(kerf_hardware_open("/nonexistent/x.json", &h, NULL), KERF_E_IO);
 }
 
+static void a_machine_is_had_by_its_name(void **state)
+{
+    (void)state;
+    kerf_hardware *h = NULL;
+    kerf_error err = {0};
+    assert_int_equal(kerf_hardware_get("h200", &h, &err), KERF_OK);
+    assert_string_equal(h->title, kerf_hardware_find("h200")->title);
+    assert_near(h->fact[KERF_FACT_BF16].value, value("h200", KERF_FACT_BF16), 0);
+    kerf_hardware_close(h);
+    assert_int_equal(kerf_hardware_get("h20o", &h, &err), KERF_E_ARG);
+    assert_non_null(strstr(err.text, "did you mean h200?"));
+    assert_null(h);
+    assert_int_equal(kerf_hardware_get("/nonexistent/h200.json", &h, &err), KERF_E_IO);
+    assert_null(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +205,7 @@ int main(void)
         cmocka_unit_test(peaks_are_dense),
         cmocka_unit_test(a_file_is_read),
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(a_machine_is_had_by_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,16 @@ KERF_API const char *kerf_fact_text(kerf_fact_id id);
  * numbers out of any reach are KERF_E_DATA with the place in the text. */
 KERF_API KERF_CHECK kerf_status kerf_hardware_open(const char *path, kerf_hardware **out,
                                                    kerf_error *err);
-KERF_API void kerf_hardware_close(kerf_hardware *h); /* NULL is fine; only for opened ones */
+
+/* The machine that a person names: one of the registry, or, where `text` ends in ".json", a file as
+ * for kerf_hardware_open. The caller closes it either way. KERF_E_ARG: no such name; the text says
+ * which one is near. */
+KERF_API KERF_CHECK kerf_status kerf_hardware_get(const char *text, kerf_hardware **out,
+                                                  kerf_error *err);
+
+/* Frees a machine that a function gave as kerf_hardware **out, with all that it points to. NULL is
+ * fine. Not for entries of the registry. */
+KERF_API void kerf_hardware_close(kerf_hardware *h);
 
 #ifdef __cplusplus
 }
