@@ -9,7 +9,7 @@
 #include <kerf/model.h>
 
 #include "verbs/codec_list.h"
-#include "model/decide.h"
+#include "model/select.h"
 #include "machine/machine.h"
 #include "output.h"
 
@@ -46,7 +46,7 @@ typedef struct advice_group {
 } advice_group;
 
 typedef struct advice_tensor {
-    const decision *decision;
+    const kerf_weight *weight;
     size_t group;
     double alpha;
     uint64_t digest;   /* of its elements, shape and type      */
@@ -72,9 +72,9 @@ typedef struct advice_curve {
 typedef struct advice {
     const args *args;
     kerf_exec exec;
-    checkpoint source, imatrix;
-    size_t weighted; /* tensors that the imatrix names */
-    decisions plan;
+    kerf_checkpoint *source, *imatrix;
+    size_t weighted;   /* tensors that the imatrix names */
+    kf_selected plan;  /* what formats are chosen for */
     codec_list codecs; /* candidates */
     machine machine;   /* hardware NULL: none was named */
     kerf_model model;

@@ -45,7 +45,7 @@ static kerf_status time_group(advice *a, const advice_group *g, const kerf_forma
 
 static kerf_status time_candidates(advice *a, advice_group *g, kerf_error *err)
 {
-    kerf_dtype source = a->tensor[g->member[0]].decision->weight->dtype;
+    kerf_dtype source = a->tensor[g->member[0]].weight->dtype;
     for (size_t c = 0; c <= a->codecs.count; c++) {
         if (!g->cost[c].possible) continue;
         const kerf_format *f =
@@ -95,7 +95,7 @@ static void cost_group(advice *a, advice_group *g)
     keep->possible = 1;
     for (size_t m = 0; m < g->members; m++) {
         const advice_tensor *t = &a->tensor[g->member[m]];
-        keep->bytes += (double)weight_bytes(t->decision->weight);
+        keep->bytes += (double)kerf_weight_bytes(t->weight);
         for (size_t c = 0; c < a->codecs.count; c++) {
             if (!g->cost[c].possible) continue;
             g->cost[c].bytes += (double)t->score[c].bytes;

@@ -7,26 +7,6 @@
 
 #include "advice/advice.h"
 
-/* Last parts of names that runtimes merge into one matrix, and what it is called then. */
-static const struct {
-    const char *part, *fused;
-} fused_parts[] = {
-    {"q_proj", "qkv_proj"},
-    {"k_proj", "qkv_proj"},
-    {"v_proj", "qkv_proj"},
-    {"gate_proj", "gate_up_proj"},
-    {"up_proj", "gate_up_proj"},
-    {"w1", "w13"},
-    {"w3", "w13"},
-    {"q_a_proj", "qkv_a_proj"},
-    {"query", "qkv"},
-    {"kv_a_proj_with_mqa", "qkv_a_proj"},
-    {"key", "qkv"},
-    {"value", "qkv"},
-    {"in_proj_qkv", "in_proj_all"},
-    {"in_proj_z", "in_proj_all"},
-};
-
 /* Writes the name of the group of a tensor; *many: all experts of a layer. */
 static void group_name(const char *tensor, char out[ADVICE_NAME], int *many)
 {
@@ -41,11 +21,8 @@ static void group_name(const char *tensor, char out[ADVICE_NAME], int *many)
     snprintf(out, ADVICE_NAME, "%.*s", (int)n, tensor);
     char *part = strrchr(out, '.');
     part = part ? part + 1 : out;
-    for (size_t i = 0; i < sizeof fused_parts / sizeof *fused_parts; i++) {
-        if (strcmp(part, fused_parts[i].part) != 0) continue;
-        snprintf(part, ADVICE_NAME - (size_t)(part - out), "%s", fused_parts[i].fused);
-        return;
-    }
+    const char *fused = kerf_fused_name(part);
+    if (fused) snprintf(part, ADVICE_NAME - (size_t)(part - out), "%s", fused);
 }
 
 static int layer_of(const char *name)
@@ -87,7 +64,7 @@ static int by_tensor(const void *x, const void *y)
 static kerf_status label_tensors(const advice *a, labelled *label, size_t *first, kerf_error *err)
 {
     for (size_t t = 0; t < a->tensors; t++) {
-        const char *name = a->tensor[t].decision->weight->name;
+        const char *name = a->tensor[t].weight->name;
         if (strlen(name) > ADVICE_NAME - 20) {
             return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
                            "%.100s...: the name is longer than %d bytes", name, ADVICE_NAME - 20);
@@ -119,8 +96,9 @@ static void begin_group(advice_group *g, const labelled *label)
 static void check_glob(const advice *a, advice_group *g)
 {
     size_t matched = 0;
-    for (size_t i = 0; g->glob[0] && i < a->plan.count; i++) {
-        matched += (size_t)kerf_glob_matches(g->glob, a->plan.item[i].weight->name);
+    const kerf_weights *all = kerf_checkpoint_weights(a->source);
+    for (size_t i = 0; g->glob[0] && i < kerf_weights_count(all); i++) {
+        matched += (size_t)kerf_glob_matches(g->glob, kerf_weights_at(all, i)->name);
     }
     if (matched != g->members) g->glob[0] = 0;
 }
@@ -136,7 +114,7 @@ static kerf_status fill_groups(advice *a, const labelled *label, const size_t *f
         advice_group *g = &a->group[a->tensor[first[t]].group];
         a->tensor[t].group = (size_t)(g - a->group);
         g->members++;
-        g->elements += (double)weight_elements(a->tensor[t].decision->weight);
+        g->elements += (double)kerf_weight_elements(a->tensor[t].weight);
     }
     for (size_t i = 0; i < a->groups; i++) {
         advice_group *g = &a->group[i];
@@ -186,7 +164,7 @@ static void add_shape(advice_group *g, const kerf_shape *s)
 static void find_shapes(advice *a, advice_group *g)
 {
     for (size_t m = 0; m < g->members; m++) {
-        add_shape(g, &a->tensor[g->member[m]].decision->weight->shape);
+        add_shape(g, &a->tensor[g->member[m]].weight->shape);
     }
     double experts = a->has_model ? (double)a->model.experts : 0;
     for (size_t i = 0; g->experts && experts > 1 && i < g->shapes; i++) {
@@ -231,8 +209,7 @@ static kerf_status read_alpha(advice *a, const char *path, kerf_error *err)
                         "%.200s: alpha of %.100s must be a number above 0", path, glob);
         }
         for (size_t t = 0; s == KERF_OK && t < a->tensors; t++) {
-            if (kerf_glob_matches(glob, a->tensor[t].decision->weight->name))
-                a->tensor[t].alpha = x;
+            if (kerf_glob_matches(glob, a->tensor[t].weight->name)) a->tensor[t].alpha = x;
         }
     }
     json_decref(doc);
@@ -265,15 +242,10 @@ static kerf_status find_alpha(advice *a, kerf_error *err)
 
 kerf_status advice_find_groups(advice *a, kerf_error *err)
 {
-    KF_TRY(kf_allocate(&a->tensor, a->plan.quantized, sizeof *a->tensor, err));
-    for (size_t i = 0; i < a->plan.count; i++) {
-        const decision *d = &a->plan.item[i];
-        if (d->codec.format) {
-            a->tensor[a->tensors++].decision = d;
-        } else {
-            a->kept_bytes += (double)weight_bytes(d->weight);
-        }
-    }
+    KF_TRY(kf_allocate(&a->tensor, a->plan.count, sizeof *a->tensor, err));
+    a->tensors = a->plan.count;
+    a->kept_bytes = (double)a->plan.kept_bytes;
+    for (size_t i = 0; i < a->tensors; i++) a->tensor[i].weight = a->plan.weight[i];
     KF_TRY(join_groups(a, err));
     for (size_t i = 0; i < a->groups; i++) find_shapes(a, &a->group[i]);
     return find_alpha(a, err);

@@ -23,7 +23,7 @@ static json_t *rule_of(const advice *a, const advice_group *g)
     json_t *tensors = json_array();
     if (g->glob[0]) json_array_append_new(tensors, json_string(g->glob));
     for (size_t m = 0; !g->glob[0] && m < g->members; m++) {
-        json_array_append_new(tensors, literal(a->tensor[g->member[m]].decision->weight->name));
+        json_array_append_new(tensors, literal(a->tensor[g->member[m]].weight->name));
     }
     return json_pack("{s:o, s:s, s:s}", "tensors", tensors, "codec",
                      advice_codec_name(a, g->pick, name), "why", g->reason);
@@ -39,7 +39,7 @@ json_t *advice_recipe(const advice *a)
         for (size_t m = 0; m < g->members && g->pick < a->codecs.count; m++) {
             const advice_tensor *t = &a->tensor[g->member[m]];
             const kerf_score *s = &t->score[g->pick];
-            json_object_set_new(promised, t->decision->weight->name,
+            json_object_set_new(promised, t->weight->name,
                                 json_pack("{s:s, s:I, s:f}", "codec",
                                           advice_codec_name(a, g->pick, name), "bytes",
                                           (json_int_t)s->bytes, "t2", kerf_score_t2(s)));
@@ -51,6 +51,7 @@ json_t *advice_recipe(const advice *a)
         json_pack("{s:f, s:f, s:f, s:f, s:o}", "bits", p.bits, "bytes", p.bytes + a->kept_bytes,
                   "loss", p.t2, "us", p.us + a->other_us, "tensors", promised);
     return json_pack("{s:s, s:s, s:o, s:o, s:s, s:o, s:o}", "schema", "kerf.recipe/1", "version",
-                     KERF_VERSION_TEXT, "source", json_path(a->source.path), "hardware", hardware,
-                     "alpha", a->alpha_source, "rules", rules, "promise", promise);
+                     KERF_VERSION_TEXT, "source", json_path(kerf_checkpoint_path(a->source)),
+                     "hardware", hardware, "alpha", a->alpha_source, "rules", rules, "promise",
+                     promise);
 }

@@ -31,7 +31,7 @@ static uint64_t chain(uint64_t before, const void *p, size_t n)
 
 static kerf_status digest_tensor(scoring *s, advice_tensor *t, kerf_error *err)
 {
-    const kerf_weight *w = t->decision->weight;
+    const kerf_weight *w = t->weight;
     const kerf_tensor *stored = w->plane[0];
     unsigned char *panel = NULL;
     uint64_t about[KERF_MAX_RANK + 2] = {(uint64_t)w->dtype, w->shape.rank};
@@ -42,7 +42,8 @@ static kerf_status digest_tensor(scoring *s, advice_tensor *t, kerf_error *err)
     for (uint64_t at = 0; at < stored->bytes && status == KERF_OK; at += DIGEST_PANEL) {
         uint64_t left = stored->bytes - at;
         size_t n = left < DIGEST_PANEL ? (size_t)left : DIGEST_PANEL;
-        status = kerf_reader_read(s->advice->source.reader, stored, at, panel, n, err);
+        status =
+            kerf_reader_read(kerf_checkpoint_reader(s->advice->source), stored, at, panel, n, err);
         if (status == KERF_OK) t->digest = chain(t->digest, panel, n);
         if (status == KERF_OK) status = kf_work_add(&s->progress.work, n, err);
     }
@@ -57,7 +58,7 @@ static kerf_status score_candidates(scoring *s, advice_tensor *t, const float *i
                                     uint64_t importance_digest, kerf_error *err)
 {
     advice *a = s->advice;
-    const kerf_weight *w = t->decision->weight;
+    const kerf_weight *w = t->weight;
     score_candidate *candidate = NULL;
     size_t n = 0;
     char text[64];
@@ -73,7 +74,7 @@ static kerf_status score_candidates(scoring *s, advice_tensor *t, const float *i
     snprintf(text, sizeof text, "%zu formats", n);
     kf_work_item(&s->progress.work, w->name, text);
     const score_job job = {.room = &s->room,
-                           .reader = a->source.reader,
+                           .reader = kerf_checkpoint_reader(a->source),
                            .weight = w,
                            .candidate = candidate,
                            .count = n,
@@ -91,12 +92,12 @@ static kerf_status score_candidates(scoring *s, advice_tensor *t, const float *i
 static kerf_status score_one(scoring *s, advice_tensor *t, kerf_error *err)
 {
     advice *a = s->advice;
-    const kerf_weight *w = t->decision->weight;
+    const kerf_weight *w = t->weight;
     float *importance = NULL;
     uint64_t digest = 0;
     KF_TRY(kf_allocate(&t->score, a->codecs.count, sizeof *t->score, err));
     if (s->cache.path) KF_TRY(digest_tensor(s, t, err));
-    KF_TRY(importance_read(&a->imatrix, w, &importance, err));
+    KF_TRY(importance_read(a->imatrix, w, &importance, err));
     if (importance) digest = kerf_hash(importance, w->shape.dim[w->shape.rank - 1] * sizeof(float));
     kerf_status status = score_candidates(s, t, importance, digest, err);
     free(importance);
@@ -116,7 +117,7 @@ static kerf_status find_possible(advice *a, kerf_error *err)
             advice_group *g = &a->group[i];
             int all = 1;
             for (size_t m = 0; m < g->members && all; m++) {
-                const kerf_weight *w = a->tensor[g->member[m]].decision->weight;
+                const kerf_weight *w = a->tensor[g->member[m]].weight;
                 all = kerf_codec_check(a->codecs.item[c], &w->shape, w->dtype, &why) == KERF_OK;
             }
             g->cost[c].possible = all;
@@ -136,7 +137,7 @@ static uint64_t work_bytes(const advice *a)
 {
     uint64_t bytes = 0;
     for (size_t t = 0; t < a->tensors; t++) {
-        const kerf_weight *w = a->tensor[t].decision->weight;
+        const kerf_weight *w = a->tensor[t].weight;
         uint64_t passes = args_has(a->args, "cache") ? 1 : 0;
         for (size_t c = 0; c < a->codecs.count; c++) {
             kerf_geometry g;
@@ -144,7 +145,7 @@ static uint64_t work_bytes(const advice *a)
                 continue;
             passes += kerf_needs_stats(&g) ? 2 : 1;
         }
-        bytes += passes * weight_bytes(w);
+        bytes += passes * kerf_weight_bytes(w);
     }
     return bytes;
 }

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "model/decide.h"
-
 enum { MAX_RECIPE_BYTES = 256 << 20 };
 
 /* Sums do not depend on threads or backends; the last digits may on how a file was edited. Where
@@ -122,7 +120,7 @@ typedef struct check {
     const recipe *recipe;
     const args *args;
     compare_job job;
-    const checkpoint *source, *output;
+    const kerf_checkpoint *source, *output;
     size_t kept_promises, broken, edited;
     char first[400]; /* what broke first */
 } check;
@@ -159,10 +157,11 @@ static kerf_status is_promised(const check *c, const kerf_weight *w, const char 
     kerf_codec promised;
     kerf_weight planes = *w;
     unsigned foreign;
-    *same = w->codec.format && strcmp(codec, weight_format(w, text, sizeof text)) == 0;
+    *same = w->codec.format && strcmp(codec, kerf_weight_format(w, text, sizeof text)) == 0;
     if (*same || !w->codec.format || !w->plane[0]->block_type) return KERF_OK;
-    KF_TRY(parse_codec(codec, &promised, err));
-    KF_TRY(kerf_weight_fit(c->output->reader, kerf_layout_at(0), &planes, &foreign, err));
+    KF_TRY(kerf_codec_find(codec, &promised, err));
+    KF_TRY(kerf_weight_fit(kerf_checkpoint_reader(c->output), kerf_layout_at(0), &planes, &foreign,
+                           err));
     *same = promised.format == w->codec.format || promised.format == planes.codec.format;
     *same = *same && !is_edited(c, w->name, codec);
     return KERF_OK;
@@ -170,8 +169,8 @@ static kerf_status is_promised(const check *c, const kerf_weight *w, const char 
 
 static kerf_status check_tensor(check *c, const char *name, const json_t *promise, kerf_error *err)
 {
-    comparison pair = {.weight = kerf_weights_find(c->source->weights, name),
-                       .other = kerf_weights_find(c->output->weights, name)};
+    comparison pair = {.weight = kerf_weights_find(kerf_checkpoint_weights(c->source), name),
+                       .other = kerf_weights_find(kerf_checkpoint_weights(c->output), name)};
     const char *codec = json_string_value(json_object_get(promise, "codec"));
     double bytes = (double)json_integer_value(json_object_get(promise, "bytes"));
     double t2 = json_number_value(json_object_get(promise, "t2"));
@@ -212,18 +211,23 @@ static kerf_status check_promises(check *c, kerf_error *err)
     return KERF_OK;
 }
 
-int recipe_check(const char *path, const checkpoint *source, const char *output,
+int recipe_check(const char *path, const kerf_checkpoint *source, const char *output,
                  const kerf_exec *exec, const args *a, kerf_error *err)
 {
     recipe r = {0};
-    checkpoint written = {0};
+    kerf_checkpoint *written = NULL;
     progress bar = {0};
-    check c = {.recipe = &r, .args = a, .source = source, .output = &written};
-    c.job = (compare_job){.source = source, .other = &written, .exec = exec, .progress = &bar.work};
+    check c = {
+        .recipe = &r,
+        .args = a,
+        .source = source,
+    };
+    c.job = (compare_job){.source = source, .exec = exec, .progress = &bar.work};
     kerf_status s = recipe_open(&r, path, err);
-    if (s == KERF_OK) s = checkpoint_open(&written, output, err);
+    if (s == KERF_OK) s = kerf_checkpoint_open(output, &written, err);
+    c.output = c.job.other = written;
     if (s == KERF_OK) s = check_promises(&c, err);
-    checkpoint_close(&written);
+    kerf_checkpoint_close(written);
     recipe_close(&r);
     if (s != KERF_OK) return s;
     const char *mode = args_value(a, "progress");

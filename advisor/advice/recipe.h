@@ -14,6 +14,7 @@
 
 #include <jansson.h>
 
+#include "args.h"
 #include "score/compare.h"
 
 typedef struct recipe {
@@ -30,7 +31,7 @@ int recipe_rule_at(const recipe *r, size_t i, const char **glob, kerf_codec *cod
 
 /* Reads back what was written at `output`, measures it against `source` and compares with the
  * promise; tells on standard error. EXIT_OK, EXIT_MISMATCH, or a kerf_status. */
-int recipe_check(const char *path, const checkpoint *source, const char *output,
+int recipe_check(const char *path, const kerf_checkpoint *source, const char *output,
                  const kerf_exec *exec, const args *a, kerf_error *err);
 
 #endif

@@ -51,7 +51,7 @@ static kerf_status open_timer(gemv_sweep *s, const args *a, kerf_error *err)
     int type = 0, trials = 0;
     KF_TRY(args_choice(a, "dtype", types, &type, err));
     KF_TRY(args_integer(a, "trials", 1, MAX_TRIALS, &trials, err));
-    KF_TRY(args_exec(a, &s->exec, err));
+    KF_TRY(option_exec_open(a, &s->exec, err));
     if (s->exec.device) KF_TRY(describe_device(a, &s->device, err));
     if (!args_has(a, "threads"))
         s->exec.threads = 0; /* products have no readers and writers beside */
@@ -108,7 +108,7 @@ void gemv_sweep_close(gemv_sweep *s)
     shape_list_free(&s->shapes);
     codec_list_free(&s->codecs);
     gemv_timer_close(&s->timer);
-    args_exec_close(&s->exec);
+    option_exec_close(&s->exec);
     free(s->item);
     *s = (gemv_sweep){0};
 }

@@ -4,7 +4,7 @@
 
 #include <kerf/cuda.h>
 
-#include "stream/team.h"
+#include "options.h"
 #include "verbs/codec_list.h"
 #include "verbs/shape_list.h"
 #include "time/time_gemv.h"

@@ -9,6 +9,8 @@
 
 #include <jansson.h>
 
+#include <kerf/checkpoint.h>
+
 #include "base/base.h"
 
 typedef struct family {
@@ -42,14 +44,12 @@ static const family families[] = {
 };
 /* clang-format on */
 
-/* Numbers of products that run as one: q, k and v; gate and up; what MLA projects from x. */
-enum { ALONE, QKV, GATE_UP, LATENT_IN, EXPERT_IN, SHARED_IN };
-
 typedef struct reader {
     const char *path;
     const json_t *doc;
     const family *family;
     kerf_model *model;
+    const char *fused[KERF_MAX_PARTS]; /* of each part: what it is merged into; NULL: nothing */
     kerf_error *err;
 } reader;
 
@@ -84,17 +84,41 @@ static int flag(const reader *r, const char *key, int missing)
     return json_is_boolean(v) ? json_is_true(v) : missing;
 }
 
+/* Bytes of a part's name that say whose it is: "expert " of "expert gate_proj". */
+static size_t owner_bytes(const char *name)
+{
+    const char *space = strrchr(name, ' ');
+    return space ? (size_t)(space + 1 - name) : 0;
+}
+
+/* The number of the products that part i runs together with. */
+static int fused_number(const reader *r, size_t i)
+{
+    const kerf_part *part = r->model->part;
+    const size_t owner = owner_bytes(part[i].name);
+    for (size_t k = 0; r->fused[i] && k < i; k++) {
+        if (r->fused[k] && strcmp(r->fused[k], r->fused[i]) == 0 &&
+            owner_bytes(part[k].name) == owner && memcmp(part[k].name, part[i].name, owner) == 0)
+            return part[k].fused;
+    }
+    return r->fused[i] ? (int)i + 1 : 0;
+}
+
+/* layer: its name in a checkpoint, when runtimes merge it with others (groups.def); else NULL. */
 static void add(reader *r, const char *name, kerf_part_kind kind, uint64_t n, uint64_t k,
-                uint64_t copies, uint64_t experts, int fused)
+                uint64_t copies, uint64_t experts, const char *layer)
 {
     kerf_model *m = r->model;
-    if (m->parts == KERF_MAX_PARTS || copies == 0) return;
-    m->part[m->parts++] = (kerf_part){name, kind, n, k, copies, experts, fused};
+    const size_t i = m->parts;
+    if (i == KERF_MAX_PARTS || copies == 0) return;
+    r->fused[i] = layer ? kerf_fused_name(layer) : NULL;
+    m->part[m->parts++] = (kerf_part){name, kind, n, k, copies, experts, 0};
+    m->part[i].fused = fused_number(r, i);
 }
 
 static void add_vector(reader *r, const char *name, uint64_t n, uint64_t copies)
 {
-    add(r, name, KERF_PART_VECTOR, n, 1, copies, 1, ALONE);
+    add(r, name, KERF_PART_VECTOR, n, 1, copies, 1, NULL);
 }
 
 /* --- attention ----------------------------------------------------------------------------- */
@@ -106,10 +130,10 @@ static void add_attention(reader *r)
     int bias = flag(r, "attention_bias", r->family->qkv_bias);
     int output_bias = bias && (r->family->expert_bias || strcmp(m->type, "llama") == 0);
     m->qk_dim = m->v_dim = m->head_dim;
-    add(r, "q_proj", KERF_PART_LINEAR, q, m->hidden, L, 1, QKV);
-    add(r, "k_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, QKV);
-    add(r, "v_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, QKV);
-    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, q, L, 1, ALONE);
+    add(r, "q_proj", KERF_PART_LINEAR, q, m->hidden, L, 1, "q_proj");
+    add(r, "k_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, "k_proj");
+    add(r, "v_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, "v_proj");
+    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, q, L, 1, NULL);
     if (bias) add_vector(r, "qkv biases", q + 2 * kv, L);
     if (output_bias) add_vector(r, "o bias", m->hidden, L);
     if (r->family->qk_norm) add_vector(r, "q and k norms", 2 * m->head_dim, L);
@@ -127,17 +151,17 @@ static kerf_status add_latent_attention(reader *r)
     KF_TRY(number(r, "v_head_dim", 0, &m->v_dim));
     m->qk_dim = nope + m->rope_dim;
     if (rank) {
-        add(r, "q_a_proj", KERF_PART_LINEAR, rank, m->hidden, m->layers, 1, LATENT_IN);
+        add(r, "q_a_proj", KERF_PART_LINEAR, rank, m->hidden, m->layers, 1, "q_a_proj");
         add_vector(r, "q_a norm", rank, m->layers);
     }
     add(r, "kv_a_proj", KERF_PART_LINEAR, m->latent + m->rope_dim, m->hidden, m->layers, 1,
-        LATENT_IN);
+        "kv_a_proj_with_mqa");
     add_vector(r, "kv_a norm", m->latent, m->layers);
     add(r, rank ? "q_b_proj" : "q_proj", KERF_PART_LINEAR, m->heads * m->qk_dim,
-        rank ? rank : m->hidden, m->layers, 1, ALONE);
+        rank ? rank : m->hidden, m->layers, 1, NULL);
     add(r, "kv_b_proj", KERF_PART_LINEAR, m->heads * (nope + m->v_dim), m->latent, m->layers, 1,
-        ALONE);
-    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, m->heads * m->v_dim, m->layers, 1, ALONE);
+        NULL);
+    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, m->heads * m->v_dim, m->layers, 1, NULL);
     return KERF_OK;
 }
 
@@ -148,9 +172,9 @@ static kerf_status add_dense(reader *r, uint64_t layers)
     uint64_t width, H = r->model->hidden;
     if (layers == 0) return KERF_OK;
     KF_TRY(number(r, "intermediate_size", 0, &width));
-    add(r, "gate_proj", KERF_PART_LINEAR, width, H, layers, 1, GATE_UP);
-    add(r, "up_proj", KERF_PART_LINEAR, width, H, layers, 1, GATE_UP);
-    add(r, "down_proj", KERF_PART_LINEAR, H, width, layers, 1, ALONE);
+    add(r, "gate_proj", KERF_PART_LINEAR, width, H, layers, 1, "gate_proj");
+    add(r, "up_proj", KERF_PART_LINEAR, width, H, layers, 1, "up_proj");
+    add(r, "down_proj", KERF_PART_LINEAR, H, width, layers, 1, NULL);
     return KERF_OK;
 }
 
@@ -160,19 +184,19 @@ static kerf_status add_experts(reader *r)
     uint64_t width, E = m->experts, L = m->moe_layers, H = m->hidden;
     uint64_t shared = number_or_none(r, "n_shared_experts");
     KF_TRY(number(r, r->family->width, 0, &width));
-    add(r, "router", KERF_PART_ROUTER, E, H, L, 1, ALONE);
+    add(r, "router", KERF_PART_ROUTER, E, H, L, 1, NULL);
     if (r->family->latent) add_vector(r, "router correction", E, L);
-    add(r, "expert gate_proj", KERF_PART_EXPERT, width, H, L, E, EXPERT_IN);
-    add(r, "expert up_proj", KERF_PART_EXPERT, width, H, L, E, EXPERT_IN);
-    add(r, "expert down_proj", KERF_PART_EXPERT, H, width, L, E, ALONE);
+    add(r, "expert gate_proj", KERF_PART_EXPERT, width, H, L, E, "gate_proj");
+    add(r, "expert up_proj", KERF_PART_EXPERT, width, H, L, E, "up_proj");
+    add(r, "expert down_proj", KERF_PART_EXPERT, H, width, L, E, NULL);
     if (r->family->expert_bias) {
-        add(r, "expert biases", KERF_PART_VECTOR, 2 * width + H, 1, L, E, ALONE);
+        add(r, "expert biases", KERF_PART_VECTOR, 2 * width + H, 1, L, E, NULL);
         add_vector(r, "router bias", E, L);
     }
     if (shared) {
-        add(r, "shared gate_proj", KERF_PART_LINEAR, shared * width, H, L, 1, SHARED_IN);
-        add(r, "shared up_proj", KERF_PART_LINEAR, shared * width, H, L, 1, SHARED_IN);
-        add(r, "shared down_proj", KERF_PART_LINEAR, H, shared * width, L, 1, ALONE);
+        add(r, "shared gate_proj", KERF_PART_LINEAR, shared * width, H, L, 1, "gate_proj");
+        add(r, "shared up_proj", KERF_PART_LINEAR, shared * width, H, L, 1, "up_proj");
+        add(r, "shared down_proj", KERF_PART_LINEAR, H, shared * width, L, 1, NULL);
     }
     return KERF_OK;
 }
@@ -231,7 +255,7 @@ static kerf_status read_model(reader *r)
     KF_TRY(number(r, "num_key_value_heads", m->heads, &m->kv_heads));
     KF_TRY(number(r, "head_dim", m->hidden / m->heads ? m->hidden / m->heads : 1, &m->head_dim));
     m->tied = flag(r, "tie_word_embeddings", r->family->tied);
-    add(r, "embed_tokens", KERF_PART_EMBEDDING, m->vocab, m->hidden, 1, 1, ALONE);
+    add(r, "embed_tokens", KERF_PART_EMBEDDING, m->vocab, m->hidden, 1, 1, NULL);
     if (r->family->latent) {
         KF_TRY(add_latent_attention(r));
     } else {
@@ -240,7 +264,7 @@ static kerf_status read_model(reader *r)
     KF_TRY(add_feed_forward(r));
     add_vector(r, "norms", m->hidden * (uint64_t)r->family->norms, m->layers);
     add_vector(r, "final norm", m->hidden, 1);
-    add(r, "lm_head", KERF_PART_HEAD, m->vocab, m->hidden, 1, 1, ALONE);
+    add(r, "lm_head", KERF_PART_HEAD, m->vocab, m->hidden, 1, 1, NULL);
     read_window(r);
     return KERF_OK;
 }

@@ -43,7 +43,7 @@ static void put_summary(const advice *a, FILE *to)
     char text[400], bytes[TEXT_SIZE], kept[TEXT_SIZE];
     advice_point p = advice_total(a);
     fprintf(to, "<dl>\n");
-    put_pair(to, "source", a->source.path);
+    put_pair(to, "source", kerf_checkpoint_path(a->source));
     snprintf(text, sizeof text, "%zu in %zu groups, %.0f weights", a->tensors, a->groups,
              a->elements);
     put_pair(to, "tensors", text);

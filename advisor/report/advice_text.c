@@ -20,7 +20,7 @@ static void print_headline(const advice *a, FILE *to)
     fprintf(to,
             "%zu tensors in %zu groups of %s: %.3f bits per weight, %s with what is kept,\n"
             "sum of alpha t2 %.4e (alpha: %s",
-            a->tensors, a->groups, a->source.path, p.bits,
+            a->tensors, a->groups, kerf_checkpoint_path(a->source), p.bits,
             bytes_text((uint64_t)(p.bytes + a->kept_bytes), bytes), p.t2, a->alpha_source);
     if (a->weighted) fprintf(to, "; t2 of %zu weighted by the imatrix", a->weighted);
     fprintf(to, ")\n");
@@ -89,8 +89,7 @@ static json_t *groups_json(const advice *a)
         const advice_group *g = &a->group[i];
         json_t *members = json_array();
         for (size_t m = 0; m < g->members; m++) {
-            json_array_append_new(members,
-                                  json_string(a->tensor[g->member[m]].decision->weight->name));
+            json_array_append_new(members, json_string(a->tensor[g->member[m]].weight->name));
         }
         const advice_cost *x = &g->cost[g->pick];
         json_array_append_new(all,
@@ -131,12 +130,13 @@ json_t *advice_json(const advice *a)
     json_t *tier = a->machine.hardware ? json_string(kerf_tier_name(a->tier)) : json_null();
     return json_pack("{s:o, s:o, s:o, s:f, s:f, s:s, s:o, s:f, s:f, s:f, s:I, s:f, s:I, s:I, s:o, "
                      "s:o, s:o, s:o}",
-                     "source", json_path(a->source.path), "hardware", hardware, "tier", tier,
-                     "batch", a->batch, "context", a->context, "alpha", a->alpha_source, "total",
-                     point_json(&total), "kept_bytes", a->kept_bytes, "other_us", a->other_us,
-                     "gap", a->choice.gap, "dominated", (json_int_t)a->choice.dominated, "choose_s",
-                     a->choose_s, "scored", (json_int_t)a->scored, "cached", (json_int_t)a->cached,
-                     "groups", groups_json(a), "curve", curve_json(&a->by_size), "time_curve",
+                     "source", json_path(kerf_checkpoint_path(a->source)), "hardware", hardware,
+                     "tier", tier, "batch", a->batch, "context", a->context, "alpha",
+                     a->alpha_source, "total", point_json(&total), "kept_bytes", a->kept_bytes,
+                     "other_us", a->other_us, "gap", a->choice.gap, "dominated",
+                     (json_int_t)a->choice.dominated, "choose_s", a->choose_s, "scored",
+                     (json_int_t)a->scored, "cached", (json_int_t)a->cached, "groups",
+                     groups_json(a), "curve", curve_json(&a->by_size), "time_curve",
                      curve_json(&a->by_time), "uniform", uniform);
 }
 

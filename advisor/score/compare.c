@@ -29,45 +29,45 @@ typedef struct measure_run {
     const compare_job *job;
     const comparison *pair;
     const kerf_weight *other; /* as quantized; a dense one as codes of a plain format */
-    stream *stream;
+    kf_stream *stream;
     run_sums sums;
-    turns turns;
+    kf_turns turns;
     kerf_exec exec; /* of one call */
 } measure_run;
 
-static kerf_status measure_read(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status measure_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const measure_run *r = ctx;
-    KF_TRY(
-        read_dense(r->job->source->reader, r->pair->weight->plane[0], &r->other->geometry, p, err));
-    return read_planes(r->job->other->reader, r->other, p, err);
+    KF_TRY(kf_read_dense(kerf_checkpoint_reader(r->job->source), r->pair->weight->plane[0],
+                         &r->other->geometry, p, err));
+    return kf_read_planes(kerf_checkpoint_reader(r->job->other), r->other, p, err);
 }
 
-static kerf_status measure_runs(const measure_run *r, const stream_panel *p,
-                                kerf_score run[MOST_RUNS], kerf_error *err)
+static kerf_status measure_runs(const measure_run *r, const kf_panel *p, kerf_score run[MOST_RUNS],
+                                kerf_error *err)
 {
-    stream_panel at;
+    kf_panel at;
     for (size_t i = 0; run_at(&r->sums, p, i, &at); i++)
         KF_TRY(run_score(&r->sums, &at, r->pair->weight->dtype, NULL, &r->exec, &run[i], err));
     return KERF_OK;
 }
 
-static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status measure_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     measure_run *r = ctx;
     kerf_score run[MOST_RUNS];
     kerf_status s = measure_runs(r, p, run, err);
     KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
-    if (s != KERF_OK || !turns_wait(&r->turns, 0, p->index)) return s;
+    if (s != KERF_OK || !kf_turns_wait(&r->turns, 0, p->index)) return s;
     s = run_sums_add(&r->sums, r->stream, p, run, (kerf_cspan){NULL, 0}, err);
-    turns_pass(&r->turns, 0);
+    kf_turns_pass(&r->turns, 0);
     return s;
 }
 
 static void measure_lost(void *ctx, uint64_t index)
 {
     measure_run *r = ctx;
-    turns_fail(&r->turns, index);
+    kf_turns_fail(&r->turns, index);
 }
 
 /* A device is for one caller at a time. */
@@ -76,15 +76,15 @@ static kerf_status open_measured(measure_run *r, kerf_error *err)
     const kerf_geometry *g = &r->other->geometry;
     const kerf_exec *exec = r->job->exec;
     const kerf_dtype dtype = r->pair->weight->dtype;
-    const unsigned workers = exec->device ? 0 : stream_crew_size(exec->threads);
+    const unsigned workers = exec->device ? 0 : kf_stream_crew_size(exec->threads);
     r->exec = *exec;
     r->sums.geometry = g;
-    KF_TRY(turns_open(&r->turns, 1, err));
+    KF_TRY(kf_turns_open(&r->turns, 1, err));
     KF_TRY(kerf_scorer_open(g, NULL, &r->sums.scorer, err));
-    if (!workers) return stream_open(&r->stream, g, dtype, err);
+    if (!workers) return kf_stream_open(&r->stream, g, dtype, err);
     r->sums.run = kerf_score_run(g);
-    KF_TRY(stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, err));
-    if (stream_slots(r->stream) > 1)
+    KF_TRY(kf_stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, err));
+    if (kf_stream_slots(r->stream) > 1)
         r->exec.threads = 1;
     else if (workers > 1) /* all that there is: work for the threads of one call */
         r->sums.run = 0;
@@ -94,15 +94,16 @@ static kerf_status open_measured(measure_run *r, kerf_error *err)
 static kerf_status measure(const compare_job *job, comparison *c, const kerf_weight *other,
                            kerf_error *err)
 {
-    static const stream_steps steps = {measure_read, measure_work, NULL, measure_lost};
+    static const kf_steps steps = {measure_read, measure_work, NULL, measure_lost};
     measure_run r = {.job = job, .pair = c, .other = other};
     kerf_status status = open_measured(&r, err);
-    if (status == KERF_OK) status = read_whole_planes(job->other->reader, other, r.stream, err);
-    if (status == KERF_OK) status = stream_run(r.stream, &steps, &r, err);
+    if (status == KERF_OK)
+        status = kf_read_whole_planes(kerf_checkpoint_reader(job->other), other, r.stream, err);
+    if (status == KERF_OK) status = kf_stream_run(r.stream, &steps, &r, err);
     if (status == KERF_OK) status = kerf_scorer_finish(r.sums.scorer, &c->score, err);
     kerf_scorer_close(r.sums.scorer);
-    turns_close(&r.turns);
-    stream_close(r.stream);
+    kf_turns_close(&r.turns);
+    kf_stream_close(r.stream);
     c->measured = status == KERF_OK;
     if (c->score.nonfinite)
         note(c, "%llu decoded elements are NaN or infinite", c->score.nonfinite);
@@ -133,21 +134,22 @@ typedef struct decode_run {
     kerf_span decoded; /* of one panel, made when the first one shows how large they are */
 } decode_run;
 
-static kerf_status decode_read(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status decode_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const decode_run *r = ctx;
     const comparison *c = r->pair;
-    KF_TRY(read_planes(r->job->source->reader, c->weight, p, err));
-    return read_dense(r->job->other->reader, c->other->plane[0], &c->weight->geometry, p, err);
+    KF_TRY(kf_read_planes(kerf_checkpoint_reader(r->job->source), c->weight, p, err));
+    return kf_read_dense(kerf_checkpoint_reader(r->job->other), c->other->plane[0],
+                         &c->weight->geometry, p, err);
 }
 
-static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     decode_run *r = ctx;
     const kerf_geometry *g = &r->pair->weight->geometry;
     kerf_dtype dtype = r->pair->other->dtype;
     kerf_cspan planes[KERF_PLANES];
-    planes_of(p, planes);
+    kf_planes_of(p, planes);
     if (!r->decoded.p) {
         r->decoded.n = p->dense.n;
         KF_TRY(kf_allocate(&r->decoded.p, p->dense.n, 1, err));
@@ -166,14 +168,15 @@ static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status compare_decoded(const compare_job *job, comparison *c, kerf_error *err)
 {
-    static const stream_steps steps = {decode_read, decode_work, NULL, NULL};
+    static const kf_steps steps = {decode_read, decode_work, NULL, NULL};
     decode_run r = {.job = job, .pair = c};
-    stream *s = NULL;
-    kerf_status status = stream_open(&s, &c->weight->geometry, c->other->dtype, err);
-    if (status == KERF_OK) status = read_whole_planes(job->source->reader, c->weight, s, err);
-    if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
+    kf_stream *s = NULL;
+    kerf_status status = kf_stream_open(&s, &c->weight->geometry, c->other->dtype, err);
+    if (status == KERF_OK)
+        status = kf_read_whole_planes(kerf_checkpoint_reader(job->source), c->weight, s, err);
+    if (status == KERF_OK) status = kf_stream_run(s, &steps, &r, err);
     free(r.decoded.p);
-    stream_close(s);
+    kf_stream_close(s);
     return status;
 }
 
@@ -186,18 +189,18 @@ typedef struct bytes_run {
     unsigned char *other;
 } bytes_run;
 
-static kerf_status bytes_read(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status bytes_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const bytes_run *r = ctx;
-    return kerf_weight_read(r->job->source->reader, r->pair->weight, r->plane, p->u0, p->dense.p,
-                            p->dense.n, err);
+    return kerf_weight_read(kerf_checkpoint_reader(r->job->source), r->pair->weight, r->plane,
+                            p->u0, p->dense.p, p->dense.n, err);
 }
 
-static kerf_status bytes_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status bytes_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     const bytes_run *r = ctx;
-    KF_TRY(kerf_weight_read(r->job->other->reader, r->pair->other, r->plane, p->u0, r->other,
-                            p->dense.n, err));
+    KF_TRY(kerf_weight_read(kerf_checkpoint_reader(r->job->other), r->pair->other, r->plane, p->u0,
+                            r->other, p->dense.n, err));
     KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
     size_t at = first_difference(p->dense.p, r->other, p->dense.n);
     if (at < p->dense.n) note(r->pair, "differs from the source at byte %llu", p->u0 + at);
@@ -206,19 +209,19 @@ static kerf_status bytes_work(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status compare_bytes(const compare_job *job, comparison *c, kerf_error *err)
 {
-    static const stream_steps steps = {bytes_read, bytes_work, NULL, NULL};
+    static const kf_steps steps = {bytes_read, bytes_work, NULL, NULL};
     bytes_run r = {.job = job, .pair = c};
-    KF_TRY(kf_allocate(&r.other, STREAM_PANEL_BYTES, 1, err));
+    KF_TRY(kf_allocate(&r.other, KF_STREAM_PANEL_BYTES, 1, err));
     kerf_status status = KERF_OK;
     for (kerf_plane_id p = 0; p < KERF_PLANES && status == KERF_OK; p++) {
         const kerf_weight *w = c->weight;
         if (w->codec.format ? !w->geometry.plane[p].dtype : !w->plane[p]) continue;
-        stream *s = NULL;
+        kf_stream *s = NULL;
         r.plane = p;
-        status = stream_open_bytes(
+        status = kf_stream_open_bytes(
             &s, w->codec.format ? w->geometry.plane[p].bytes : w->plane[p]->bytes, err);
-        if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
-        stream_close(s);
+        if (status == KERF_OK) status = kf_stream_run(s, &steps, &r, err);
+        kf_stream_close(s);
     }
     free(r.other);
     return status;
@@ -232,8 +235,10 @@ static kerf_status compare_twins(const compare_job *job, comparison *out, int *s
 {
     kerf_weight a = *out->weight, b = *out->other;
     unsigned foreign;
-    KF_TRY(kerf_weight_fit(job->source->reader, out->other->layout, &a, &foreign, err));
-    KF_TRY(kerf_weight_fit(job->other->reader, out->weight->layout, &b, &foreign, err));
+    KF_TRY(kerf_weight_fit(kerf_checkpoint_reader(job->source), out->other->layout, &a, &foreign,
+                           err));
+    KF_TRY(kerf_weight_fit(kerf_checkpoint_reader(job->other), out->weight->layout, &b, &foreign,
+                           err));
     *same = a.codec.format == b.codec.format;
     if (!*same) return KERF_OK;
     comparison pair = *out;
@@ -254,17 +259,17 @@ static int same_source(const kerf_weight *a, const kerf_weight *b)
 kerf_status compare_weights(const compare_job *job, comparison *out, kerf_error *err)
 {
     const kerf_weight *a = out->weight, *b = out->other;
-    const int floats = is_float(a->dtype) && is_float(b->dtype);
+    const int floats = kerf_dtype_is_float(a->dtype) && kerf_dtype_is_float(b->dtype);
     if (!kerf_shape_equal(&a->shape, &b->shape)) {
         note(out, "has another shape than the source", 0);
         return KERF_OK;
     }
     if (!a->codec.format && b->codec.format) {
-        if (is_float(a->dtype)) return measure(job, out, b, err);
+        if (kerf_dtype_is_float(a->dtype)) return measure(job, out, b, err);
         note(out, "is quantized from another type than the source has", 0);
         return KERF_OK;
     }
-    if (a->codec.format && !b->codec.format && is_float(b->dtype)) {
+    if (a->codec.format && !b->codec.format && kerf_dtype_is_float(b->dtype)) {
         return compare_decoded(job, out, err);
     }
     if (!a->codec.format && job->by_value && floats) return measure_dense(job, out, err);

@@ -4,7 +4,7 @@
 
 #include <kerf/advisor.h>
 
-#include "model/checkpoint.h"
+#include <kerf/checkpoint.h>
 #include "base/work.h"
 
 typedef struct comparison {
@@ -16,7 +16,7 @@ typedef struct comparison {
 } comparison;
 
 typedef struct compare_job {
-    const checkpoint *source, *other;
+    const kerf_checkpoint *source, *other;
     int by_value; /* dense tensors may differ: measure them */
     const kerf_exec *exec;
     kf_work *progress;

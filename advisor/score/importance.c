@@ -4,26 +4,27 @@
 
 #include <stdlib.h>
 
-kerf_status importance_read(const checkpoint *imatrix, const kerf_weight *w, float **out,
+kerf_status importance_read(const kerf_checkpoint *imatrix, const kerf_weight *w, float **out,
                             kerf_error *err)
 {
     *out = NULL;
-    if (!imatrix->reader) return KERF_OK;
-    const kerf_tensor *t = kerf_reader_find(imatrix->reader, w->name);
+    if (!imatrix) return KERF_OK;
+    const kerf_tensor *t = kerf_reader_find(kerf_checkpoint_reader(imatrix), w->name);
     if (!t) return KERF_OK;
     uint64_t columns = w->shape.rank ? w->shape.dim[w->shape.rank - 1] : 1;
     if (t->dtype != KERF_F32 || t->shape.rank != 1 || t->shape.dim[0] != columns) {
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                       "%.200s: %.200s must be F32 [%llu], one value per column", imatrix->path,
-                       w->name, (unsigned long long)columns);
+                       "%.200s: %.200s must be F32 [%llu], one value per column",
+                       kerf_checkpoint_path(imatrix), w->name, (unsigned long long)columns);
     }
     KF_TRY(kf_allocate(out, (size_t)columns, sizeof **out, err));
-    kerf_status s = kerf_reader_read(imatrix->reader, t, 0, *out, (size_t)t->bytes, err);
+    kerf_status s =
+        kerf_reader_read(kerf_checkpoint_reader(imatrix), t, 0, *out, (size_t)t->bytes, err);
     for (uint64_t i = 0; i < columns && s == KERF_OK; i++) {
         if ((*out)[i] >= 0 && (*out)[i] <= 3.4e38f) continue;
         s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                    "%.200s: %.200s: value %llu is negative or not finite", imatrix->path, w->name,
-                    (unsigned long long)i);
+                    "%.200s: %.200s: value %llu is negative or not finite",
+                    kerf_checkpoint_path(imatrix), w->name, (unsigned long long)i);
     }
     if (s == KERF_OK) return KERF_OK;
     free(*out);
@@ -31,16 +32,15 @@ kerf_status importance_read(const checkpoint *imatrix, const kerf_weight *w, flo
     return s;
 }
 
-kerf_status importance_check(const checkpoint *imatrix, const decisions *plan, const char *source,
-                             size_t *named, kerf_error *err)
+kerf_status importance_check(const kerf_checkpoint *imatrix, const kf_selected *plan,
+                             const char *source, size_t *named, kerf_error *err)
 {
     size_t count = 0;
     for (size_t i = 0; i < plan->count; i++) {
-        const decision *d = &plan->item[i];
-        count += d->codec.format && kerf_reader_find(imatrix->reader, d->weight->name);
+        count += kerf_reader_find(kerf_checkpoint_reader(imatrix), plan->weight[i]->name) != NULL;
     }
     if (named) *named = count;
     if (count) return KERF_OK;
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: names none of the tensors of %.200s",
-                   imatrix->path, source);
+                   kerf_checkpoint_path(imatrix), source);
 }

@@ -6,7 +6,7 @@ static void *ahead(const void *p, uint64_t bytes)
     return (unsigned char *)(uintptr_t)p + bytes;
 }
 
-int run_at(const run_sums *s, const stream_panel *p, size_t r, stream_panel *out)
+int run_at(const run_sums *s, const kf_panel *p, size_t r, kf_panel *out)
 {
     const kerf_geometry *g = s->geometry;
     const uint64_t run = s->run ? s->run : p->u1 - p->u0, u0 = p->u0 + r * run;
@@ -26,23 +26,23 @@ int run_at(const run_sums *s, const stream_panel *p, size_t r, stream_panel *out
     return 1;
 }
 
-kerf_status run_score(const run_sums *s, const stream_panel *run, kerf_dtype dtype,
+kerf_status run_score(const run_sums *s, const kf_panel *run, kerf_dtype dtype,
                       const float *importance, const kerf_exec *exec, kerf_score *out,
                       kerf_error *err)
 {
     kerf_cspan planes[KERF_PLANES];
-    planes_of(run, planes);
-    return kerf_score_bands(s->geometry, run->u0, run->u1, planes, dense_of(run), dtype, importance,
-                            exec, out, err);
+    kf_planes_of(run, planes);
+    return kerf_score_bands(s->geometry, run->u0, run->u1, planes, kf_dense_of(run), dtype,
+                            importance, exec, out, err);
 }
 
-kerf_status run_sums_add(run_sums *s, const stream *of, const stream_panel *p,
-                         const kerf_score *run, kerf_cspan codes, kerf_error *err)
+kerf_status run_sums_add(run_sums *s, const kf_stream *of, const kf_panel *p, const kerf_score *run,
+                         kerf_cspan codes, kerf_error *err)
 {
     const kerf_score none = {0};
-    stream_panel at;
+    kf_panel at;
     for (size_t r = 0; run_at(s, p, r, &at); r++) kerf_score_merge(&s->panel, &run[r]);
-    if (!stream_ends_panel(of, p->u1)) return kerf_scorer_merge(s->scorer, &none, codes, err);
+    if (!kf_stream_ends_panel(of, p->u1)) return kerf_scorer_merge(s->scorer, &none, codes, err);
     const kerf_score panel = s->panel;
     s->panel = none;
     return kerf_scorer_merge(s->scorer, &panel, codes, err);

@@ -17,13 +17,13 @@ typedef struct run_sums {
 } run_sums;
 
 /* The bands of run r of a part, and where they begin in its spans; 0 past the last run. */
-int run_at(const run_sums *s, const stream_panel *p, size_t r, stream_panel *out);
+int run_at(const run_sums *s, const kf_panel *p, size_t r, kf_panel *out);
 /* What `run` loses: planes and dense elements of its bands. May be called by several workers. */
-kerf_status run_score(const run_sums *s, const stream_panel *run, kerf_dtype dtype,
+kerf_status run_score(const run_sums *s, const kf_panel *run, kerf_dtype dtype,
                       const float *importance, const kerf_exec *exec, kerf_score *out,
                       kerf_error *err);
 /* Adds the runs of part p, in the order of parts; codes: of the part. */
-kerf_status run_sums_add(run_sums *s, const stream *of, const stream_panel *p,
-                         const kerf_score *run, kerf_cspan codes, kerf_error *err);
+kerf_status run_sums_add(run_sums *s, const kf_stream *of, const kf_panel *p, const kerf_score *run,
+                         kerf_cspan codes, kerf_error *err);
 
 #endif

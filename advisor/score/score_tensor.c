@@ -33,10 +33,10 @@ typedef struct pass {
     kerf_geometry bands; /* that all trials share: no planes  */
     trial *trial;
     size_t trials;
-    stream *stream;
+    kf_stream *stream;
     desk *desk;           /* of each slot                     */
     kerf_exec exec;       /* of one call                      */
-    turns turns;          /* a queue for each trial           */
+    kf_turns turns;       /* a queue for each trial           */
     pthread_mutex_t lock; /* of statistics                    */
 } pass;
 
@@ -54,7 +54,7 @@ static kerf_status open_stats(pass *r, trial *t, kerf_error *err)
     for (const trial *o = r->trial; o < t; o++)
         if (o->owns_stats && same_stats(o->geometry.format, f)) t->stats = o->stats;
     if (t->stats) return KERF_OK;
-    if (t->geometry.matrices > STREAM_WHOLE_BYTES / sizeof *t->stats)
+    if (t->geometry.matrices > KF_STREAM_WHOLE_BYTES / sizeof *t->stats)
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%llu matrices in one tensor are too many",
                        (unsigned long long)t->geometry.matrices);
     t->owns_stats = 1;
@@ -62,14 +62,14 @@ static kerf_status open_stats(pass *r, trial *t, kerf_error *err)
 }
 
 /* Statistics of a part, merged into those of the tensor. */
-static kerf_status measure_part(pass *r, const trial *t, const stream_panel *p, kerf_error *err)
+static kerf_status measure_part(pass *r, const trial *t, const kf_panel *p, kerf_error *err)
 {
     const kerf_geometry *g = &t->geometry;
     kerf_stats *own = NULL;
     KF_TRY(kf_allocate(&own, (size_t)g->matrices, sizeof *own, err));
     kerf_status s =
-        kerf_measure(g, p->u0, p->u1, dense_of(p), r->job->weight->dtype, own, &r->exec, err);
-    s = explain_encode(r->job->weight->plane[0], s, err);
+        kerf_measure(g, p->u0, p->u1, kf_dense_of(p), r->job->weight->dtype, own, &r->exec, err);
+    s = kf_explain_encode(r->job->weight->plane[0], s, err);
     pthread_mutex_lock(&r->lock);
     for (uint64_t m = p->u0 / g->bands_per_matrix;
          s == KERF_OK && m <= (p->u1 - 1) / g->bands_per_matrix; m++)
@@ -79,7 +79,7 @@ static kerf_status measure_part(pass *r, const trial *t, const stream_panel *p, 
     return s;
 }
 
-static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status measure_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     pass *r = ctx;
     for (const trial *t = r->trial; t < r->trial + r->trials; t++) {
@@ -89,10 +89,10 @@ static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status read_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status read_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     const pass *r = ctx;
-    return read_dense(r->job->reader, r->job->weight->plane[0], &r->bands, p, err);
+    return kf_read_dense(r->job->reader, r->job->weight->plane[0], &r->bands, p, err);
 }
 
 /* --- one part in one codec ----------------------------------------------------------------- */
@@ -106,7 +106,7 @@ static int has_wholes(const trial *t)
 
 /* Planes of a part on the desk; those with one value per matrix are written there, too, as other
  * workers read what the tensor has. */
-static kerf_status lay_out(desk *d, const trial *t, stream_panel *p, kerf_error *err)
+static kerf_status lay_out(desk *d, const trial *t, kf_panel *p, kerf_error *err)
 {
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         const size_t n = (size_t)kerf_band_bytes(&t->geometry, k, p->u0, p->u1).count;
@@ -121,18 +121,17 @@ static kerf_status lay_out(desk *d, const trial *t, stream_panel *p, kerf_error 
     return KERF_OK;
 }
 
-static kerf_status encode_bands(const pass *r, const trial *t, const stream_panel *p,
-                                kerf_error *err)
+static kerf_status encode_bands(const pass *r, const trial *t, const kf_panel *p, kerf_error *err)
 {
     const kerf_weight *w = r->job->weight;
     kerf_status s = kerf_encode(&t->geometry, t->candidate->codec.encoder, t->stats, p->u0, p->u1,
-                                dense_of(p), w->dtype, p->plane, &r->exec, err);
-    return explain_encode(w->plane[0], s, err);
+                                kf_dense_of(p), w->dtype, p->plane, &r->exec, err);
+    return kf_explain_encode(w->plane[0], s, err);
 }
 
 /* Values that a matrix has once are written by whoever encodes its first band. They are needed
  * everywhere, and parts are not done in order. */
-static kerf_status find_wholes(pass *r, stream_panel *p, kerf_error *err)
+static kerf_status find_wholes(pass *r, kf_panel *p, kerf_error *err)
 {
     for (trial *t = r->trial; t < r->trial + r->trials; t++) {
         if (!has_wholes(t)) continue;
@@ -151,7 +150,7 @@ static kerf_status find_all_wholes(pass *r, kerf_error *err)
     for (size_t i = 0; i < r->trials; i++) any |= has_wholes(&r->trial[i]);
     kerf_status s = KERF_OK;
     for (uint64_t m = 0; any && m < r->bands.matrices && s == KERF_OK; m++) {
-        stream_panel p = {.u0 = m * r->bands.bands_per_matrix};
+        kf_panel p = {.u0 = m * r->bands.bands_per_matrix};
         p.u1 = p.u0 + 1;
         p.dense.n = (size_t)(kerf_band_elements(&r->bands, p.u0, p.u1).count * size);
         KF_TRY(kf_allocate(&p.dense.p, p.dense.n, 1, err));
@@ -162,10 +161,10 @@ static kerf_status find_all_wholes(pass *r, kerf_error *err)
     return s;
 }
 
-static kerf_status try_runs(const pass *r, const trial *t, const stream_panel *p,
+static kerf_status try_runs(const pass *r, const trial *t, const kf_panel *p,
                             kerf_score run[MOST_RUNS], kerf_error *err)
 {
-    stream_panel at;
+    kf_panel at;
     for (size_t i = 0; run_at(&t->sums, p, i, &at); i++) {
         KF_TRY(encode_bands(r, t, &at, err));
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++)
@@ -177,23 +176,23 @@ static kerf_status try_runs(const pass *r, const trial *t, const stream_panel *p
 }
 
 /* *go is 0 when a part before this one has failed. */
-static kerf_status try_part(pass *r, trial *t, const stream_panel *dense, int *go, kerf_error *err)
+static kerf_status try_part(pass *r, trial *t, const kf_panel *dense, int *go, kerf_error *err)
 {
     kerf_score run[MOST_RUNS];
-    stream_panel p = *dense;
+    kf_panel p = *dense;
     const size_t queue = (size_t)(t - r->trial);
     KF_TRY(lay_out(&r->desk[p.slot], t, &p, err));
     KF_TRY(try_runs(r, t, &p, run, err));
-    *go = turns_wait(&r->turns, queue, p.index);
+    *go = kf_turns_wait(&r->turns, queue, p.index);
     if (!*go) return KERF_OK;
     const kerf_span codes = p.plane[KERF_PLANE_CODES];
     KF_TRY(run_sums_add(&t->sums, r->stream, &p, run, (kerf_cspan){codes.p, codes.n}, err));
-    turns_pass(&r->turns, queue);
+    kf_turns_pass(&r->turns, queue);
     KF_TRY(kf_work_add(r->job->progress, p.dense.n, err));
     return KERF_OK;
 }
 
-static kerf_status try_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status try_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     pass *r = ctx;
     kerf_status s = KERF_OK;
@@ -206,7 +205,7 @@ static kerf_status try_work(void *ctx, stream_panel *p, kerf_error *err)
 static void try_lost(void *ctx, uint64_t index)
 {
     pass *r = ctx;
-    turns_fail(&r->turns, index);
+    kf_turns_fail(&r->turns, index);
 }
 
 /* --- one pass ------------------------------------------------------------------------------ */
@@ -240,37 +239,37 @@ static kerf_status open_pass(pass *r, kerf_error *err)
     r->bands = r->trial->geometry;
     memset(r->bands.plane, 0, sizeof r->bands.plane);
     r->exec = *exec;
-    KF_TRY(turns_open(&r->turns, r->trials, err));
+    KF_TRY(kf_turns_open(&r->turns, r->trials, err));
     for (size_t i = 0; i < r->trials; i++) KF_TRY(open_trial(r, &r->trial[i], err));
-    const unsigned workers = stream_crew_size(exec->threads);
-    KF_TRY(stream_open_parts(&r->stream, &r->bands, r->job->weight->dtype, workers,
-                             kerf_score_run(&r->bands), err));
-    if (stream_slots(r->stream) > 1)
+    const unsigned workers = kf_stream_crew_size(exec->threads);
+    KF_TRY(kf_stream_open_parts(&r->stream, &r->bands, r->job->weight->dtype, workers,
+                                kerf_score_run(&r->bands), err));
+    if (kf_stream_slots(r->stream) > 1)
         r->exec.threads = 1;
     else if (workers > 1) /* all that there is: work for the threads of one call */
         for (size_t i = 0; i < r->trials; i++) r->trial[i].sums.run = 0;
-    return kf_allocate(&r->desk, stream_slots(r->stream) + 1, sizeof *r->desk, err);
+    return kf_allocate(&r->desk, kf_stream_slots(r->stream) + 1, sizeof *r->desk, err);
 }
 
 static void close_pass(pass *r)
 {
-    for (size_t i = 0; r->desk && i < stream_slots(r->stream) + 1; i++)
+    for (size_t i = 0; r->desk && i < kf_stream_slots(r->stream) + 1; i++)
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++) free(r->desk[i].plane[k].p);
     free(r->desk);
-    stream_close(r->stream);
+    kf_stream_close(r->stream);
     for (size_t i = 0; i < r->trials; i++) close_trial(&r->trial[i]);
-    turns_close(&r->turns);
+    kf_turns_close(&r->turns);
 }
 
 static kerf_status run_pass(pass *r, kerf_error *err)
 {
-    static const stream_steps measure = {read_work, measure_work, NULL, NULL},
-                              try = {read_work, try_work, NULL, try_lost};
+    static const kf_steps measure = {read_work, measure_work, NULL, NULL},
+                          try = {read_work, try_work, NULL, try_lost};
     int measures = 0;
     for (size_t i = 0; i < r->trials; i++) measures |= r->trial[i].owns_stats;
-    if (measures) KF_TRY(stream_run(r->stream, &measure, r, err));
+    if (measures) KF_TRY(kf_stream_run(r->stream, &measure, r, err));
     if (r->bands.bands) KF_TRY(find_all_wholes(r, err));
-    KF_TRY(stream_run(r->stream, &try, r, err));
+    KF_TRY(kf_stream_run(r->stream, &try, r, err));
     for (size_t i = 0; i < r->trials; i++) {
         trial *t = &r->trial[i];
         KF_TRY(kerf_scorer_finish(t->sums.scorer, t->candidate->score, err));
@@ -299,12 +298,12 @@ typedef struct look {
     kerf_scorer *scorer;
 } look;
 
-static kerf_status look_at_panel(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status look_at_panel(void *ctx, kf_panel *p, kerf_error *err)
 {
     const look *l = ctx;
     kerf_cspan planes[KERF_PLANES];
-    planes_of(p, planes);
-    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, dense_of(p), l->job->weight->dtype,
+    kf_planes_of(p, planes);
+    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, kf_dense_of(p), l->job->weight->dtype,
                            l->job->exec, err);
 }
 
@@ -314,15 +313,15 @@ static kerf_status score_alone(const score_job *job, const score_candidate *c, k
     look l = {.job = job};
     KF_TRY(kerf_geometry_init(&g, c->codec.format, &job->weight->shape, err));
     KF_TRY(kerf_scorer_open(&g, &job->options, &l.scorer, err));
-    encode_job encode = {.reader = job->reader,
-                         .tensor = job->weight->plane[0],
-                         .geometry = &g,
-                         .encoder = c->codec.encoder,
-                         .exec = job->exec,
-                         .progress = job->progress,
-                         .look = look_at_panel,
-                         .look_ctx = &l};
-    kerf_status s = encode_tensor(&encode, err);
+    kf_encode_job encode = {.reader = job->reader,
+                            .tensor = job->weight->plane[0],
+                            .geometry = &g,
+                            .encoder = c->codec.encoder,
+                            .exec = job->exec,
+                            .progress = job->progress,
+                            .look = look_at_panel,
+                            .look_ctx = &l};
+    kerf_status s = kf_encode_tensor(&encode, err);
     if (s == KERF_OK) s = kerf_scorer_finish(l.scorer, c->score, err);
     kerf_scorer_close(l.scorer);
     return s;

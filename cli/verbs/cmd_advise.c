@@ -6,7 +6,7 @@
 
 #include "advice/advice.h"
 #include "score/importance.h"
-#include "stream/team.h"
+#include "options.h"
 
 /* Candidates unasked: the best encoder of each format that earns its bits. */
 #define ADVISE_FORMATS                                                                \
@@ -23,7 +23,8 @@ static kerf_status find_model(advice *a, kerf_error *err)
     struct stat st;
     kerf_error why = {0};
     const char *given = args_value(a->args, "config");
-    snprintf(path, sizeof path, "%s", given ? given : kerf_reader_folder(a->source.reader));
+    snprintf(path, sizeof path, "%s",
+             given ? given : kerf_reader_folder(kerf_checkpoint_reader(a->source)));
     if (!given) {
         size_t n = strlen(path);
         snprintf(path + n, sizeof path - n, "/config.json");
@@ -39,31 +40,39 @@ static kerf_status find_model(advice *a, kerf_error *err)
     return s;
 }
 
+static kerf_status choose_tensors(advice *a, kerf_error *err)
+{
+    select_option o;
+    kerf_status s = option_select_open(&o, a->args, err);
+    if (s == KERF_OK) s = kf_select_tensors(a->source, &o.select, &a->plan, err);
+    option_select_close(&o);
+    return s;
+}
+
 static kerf_status open_input(advice *a, kerf_error *err)
 {
     const char *hardware = args_value(a->args, "hardware");
     const char *imatrix = args_value(a->args, "imatrix");
     const char *formats = args_value(a->args, "format");
     int batch = 1, context = 4096;
-    kerf_codec any = {NULL, NULL};
-    TRY(args_exec(a->args, &a->exec, err));
+    TRY(option_exec_open(a->args, &a->exec, err));
     TRY(args_integer(a->args, "batch", 1, 1 << 20, &batch, err));
     TRY(args_integer(a->args, "context", 1, 1 << 30, &context, err));
     a->batch = batch;
     a->context = context;
     if (hardware) TRY(machine_open(&a->machine, hardware, err));
     TRY(codec_list_parse(&a->codecs, formats ? formats : ADVISE_FORMATS, err));
-    TRY(checkpoint_open(&a->source, args_operand(a->args, 0), err));
-    if (imatrix) TRY(checkpoint_open(&a->imatrix, imatrix, err));
+    TRY(kerf_checkpoint_open(args_operand(a->args, 0), &a->source, err));
+    if (imatrix) TRY(kerf_checkpoint_open(imatrix, &a->imatrix, err));
     TRY(find_model(a, err));
     TRY(advice_parse_limits(a, err));
-    TRY(parse_codec("fp32", &any, err));
-    TRY(decide(&a->source, a->args, any, NULL, args_has(a->args, "all-tensors"), &a->plan, err));
-    if (!a->plan.quantized) {
+    TRY(choose_tensors(a, err));
+    if (!a->plan.count) {
         return USAGE(err, "%.200s: no tensor to choose for; --all-tensors takes embeddings too",
-                     a->source.path);
+                     kerf_checkpoint_path(a->source));
     }
-    return imatrix ? importance_check(&a->imatrix, &a->plan, a->source.path, &a->weighted, err)
+    return imatrix ? importance_check(a->imatrix, &a->plan, kerf_checkpoint_path(a->source),
+                                      &a->weighted, err)
                    : KERF_OK;
 }
 
@@ -149,12 +158,12 @@ static void advice_free(advice *a)
     for (size_t t = 0; t < a->tensors; t++) free(a->tensor[t].score);
     free(a->group);
     free(a->tensor);
-    decisions_free(&a->plan);
+    kf_selected_free(&a->plan);
     codec_list_free(&a->codecs);
     machine_close(&a->machine);
-    checkpoint_close(&a->imatrix);
-    checkpoint_close(&a->source);
-    args_exec_close(&a->exec);
+    kerf_checkpoint_close(a->imatrix);
+    kerf_checkpoint_close(a->source);
+    option_exec_close(&a->exec);
 }
 
 static int run_advise(const args *a, kerf_error *err)

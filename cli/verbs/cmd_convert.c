@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "progress.h"
 #include "model/arrange_experts.h"
-#include "model/fused.h"
 #include "layout/input_scales.h"
 #include "output.h"
 #include "model/inspect/stray.h"
@@ -17,11 +17,11 @@ typedef struct job {
     const args *args;
     const char *path;
     const kerf_layout *layout;
-    checkpoint source;
+    kerf_checkpoint *source;
     manifest manifest;
     progress progress;
     kerf_weight *target;       /* per weight of the source: what it becomes            */
-    input_scale **input;       /* ... when it is the scale of a layer's inputs         */
+    kf_input_scale **input;    /* ... when it is the scale of a layer's inputs         */
     unsigned *foreign_from;    /* ... and the scales that mean other numbers then      */
     uint64_t rounded, foreign; /* numbers that do not turn back; bytes that the new
                                   layout reads as other numbers                        */
@@ -54,16 +54,17 @@ static int is_input_scale(const kerf_weight *w)
 /* Whether w begins a fused group whose members have different scales per matrix. */
 static kerf_status group_differs(const job *j, const kerf_weight *w, int *differs, kerf_error *err)
 {
-    const kerf_weight *member[FUSED_MOST];
+    const kerf_weight *member[KERF_FUSED_MOST];
     float first = 0;
     *differs = 0;
-    size_t n = fused_group(&j->source, w, member);
+    size_t n = kerf_fused_group(kerf_checkpoint_weights(j->source), w, member);
     kerf_plane_id p =
         w->geometry.plane[KERF_PLANE_SECOND].per_matrix ? KERF_PLANE_SECOND : KERF_PLANE_SCALES;
     for (size_t i = 0; i < n && member[0] == w; i++) {
         float x = 0;
         if (member[i]->codec.format != w->codec.format) continue;
-        TRY(kerf_weight_read(j->source.reader, member[i], p, 0, &x, sizeof x, err));
+        TRY(kerf_weight_read(kerf_checkpoint_reader(j->source), member[i], p, 0, &x, sizeof x,
+                             err));
         if (i > 0 && memcmp(&x, &first, sizeof x) != 0) *differs = 1;
         if (i == 0) first = x;
     }
@@ -73,8 +74,8 @@ static kerf_status group_differs(const job *j, const kerf_weight *w, int *differ
 static kerf_status find_losses(job *j, kerf_error *err)
 {
     unsigned long long inputs = 0, groups = 0, smoothed = 0;
-    for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
-        const kerf_weight *w = kerf_weights_at(j->source.weights, i);
+    for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(j->source)); i++) {
+        const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(j->source), i);
         int differs = 0;
         inputs += is_input_scale(w) && !j->input[i];
         smoothed += kf_has_suffix(w->name, ".pre_quant_scale") != 0;
@@ -108,26 +109,28 @@ static kerf_status check_weight(const job *j, const kerf_weight *w, kerf_error *
 
 static kerf_status declare_output(job *j, kerf_error *err)
 {
-    size_t count = kerf_weights_count(j->source.weights);
+    size_t count = kerf_weights_count(kerf_checkpoint_weights(j->source));
     TRY(manifest_open(&j->manifest, j->path, j->args, err));
     TRY(allocate(&j->target, count, sizeof *j->target, err));
     TRY(allocate(&j->foreign_from, count, sizeof *j->foreign_from, err));
     TRY(allocate(&j->input, count, sizeof *j->input, err));
     for (size_t i = 0; i < count; i++) {
         kerf_weight *w = &j->target[i];
-        *w = *kerf_weights_at(j->source.weights, i);
+        *w = *kerf_weights_at(kerf_checkpoint_weights(j->source), i);
         j->converted += w->codec.format != NULL;
-        TRY(input_scale_open(&j->source, j->layout, w, &j->input[i], err));
+        TRY(kf_input_scale_open(kerf_checkpoint_weights(j->source), j->layout, w, &j->input[i],
+                                err));
         if (j->input[i]) {
             w->plane[0] = &j->input[i]->tensor;
             w->name = w->plane[0]->name;
             w->shape = w->plane[0]->shape;
         }
-        TRY(kerf_weight_fit(j->source.reader, j->layout, w, &j->foreign_from[i], err));
+        TRY(kerf_weight_fit(kerf_checkpoint_reader(j->source), j->layout, w, &j->foreign_from[i],
+                            err));
         if (w->codec.format) TRY(check_weight(j, w, err));
         TRY(manifest_add_weight(&j->manifest, j->layout, w, err));
     }
-    return manifest_describe(&j->manifest, &j->source, j->layout, j->target, count, err);
+    return manifest_describe(&j->manifest, j->source, j->layout, j->target, count, err);
 }
 
 /* --- write --------------------------------------------------------------------------------- */
@@ -140,13 +143,13 @@ typedef struct move {
     kerf_weight_writer *to;
 } move;
 
-static kerf_status move_read(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status move_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const move *m = ctx;
-    return read_planes(m->job->source.reader, m->weight, p, err);
+    return kf_read_planes(kerf_checkpoint_reader(m->job->source), m->weight, p, err);
 }
 
-static kerf_status move_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status move_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     move *m = ctx;
     const kerf_span scales = p->plane[KERF_PLANE_SCALES];
@@ -163,7 +166,7 @@ static kerf_status move_work(void *ctx, stream_panel *p, kerf_error *err)
 }
 
 /* All planes of a panel, since layouts may put them into one tensor. */
-static kerf_status move_write(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status move_write(void *ctx, kf_panel *p, kerf_error *err)
 {
     const move *m = ctx;
     const kerf_geometry *g = &m->weight->geometry;
@@ -175,13 +178,13 @@ static kerf_status move_write(void *ctx, stream_panel *p, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status move_panels(move *m, stream *s, kerf_error *err)
+static kerf_status move_panels(move *m, kf_stream *s, kerf_error *err)
 {
-    static const stream_steps steps = {move_read, move_work, move_write, NULL};
-    TRY(read_whole_planes(m->job->source.reader, m->weight, s, err));
-    TRY(stream_run(s, &steps, m, err));
+    static const kf_steps steps = {move_read, move_work, move_write, NULL};
+    TRY(kf_read_whole_planes(kerf_checkpoint_reader(m->job->source), m->weight, s, err));
+    TRY(kf_stream_run(s, &steps, m, err));
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
-        const kerf_span whole = stream_whole(s, k);
+        const kerf_span whole = kf_stream_whole(s, k);
         if (whole.n) TRY(kerf_weight_writer_write(m->to, k, 0, whole.p, whole.n, err));
     }
     return kerf_weight_writer_finish(m->to, err);
@@ -206,12 +209,12 @@ static kerf_status convert_weight(job *j, size_t i, kerf_writer *to, size_t entr
     const kerf_weight *w = &j->target[i];
     move m = {.job = j, .weight = w, .foreign_from = j->foreign_from[i]};
     uint64_t rounded = 0;
-    stream *panels = NULL;
-    TRY(kerf_weight_inexact(j->source.reader, w, &rounded, err));
-    TRY(stream_open(&panels, &w->geometry, KERF_BF16, err));
+    kf_stream *panels = NULL;
+    TRY(kerf_weight_inexact(kerf_checkpoint_reader(j->source), w, &rounded, err));
+    TRY(kf_stream_open(&panels, &w->geometry, KERF_BF16, err));
     kerf_status s = kerf_weight_writer_open(to, j->layout, w, entry, &m.to, err);
     if (s == KERF_OK) s = move_panels(&m, panels, err);
-    stream_close(panels);
+    kf_stream_close(panels);
     if (s == KERF_OK) {
         uint64_t written = kerf_weight_writer_inexact(m.to);
         *note = note_of(written + (w->layout == j->layout ? 0 : rounded), m.foreign);
@@ -228,20 +231,22 @@ static kerf_status write_weight(void *ctx, kerf_writer *to, size_t i, size_t ent
     const kerf_weight *w = &j->target[i];
     if (j->input[i]) {
         uint64_t inexact = 0;
-        TRY(input_scale_write(j->input[i], &j->source, kerf_weights_at(j->source.weights, i), to,
-                              entry, &inexact, err));
+        TRY(kf_input_scale_write(j->input[i], kerf_checkpoint_reader(j->source),
+                                 kerf_weights_at(kerf_checkpoint_weights(j->source), i), to, entry,
+                                 &inexact, err));
         *note = note_of(inexact, 0);
         return KERF_OK;
     }
     int same = !w->codec.format || w->layout == j->layout;
     kf_work_item(&j->progress.work, w->name, same ? "copy" : "convert");
-    return same ? copy_weight(&j->source, w, to, entry, &j->progress.work, err)
+    return same ? copy_weight(j->source, w, to, entry, &j->progress.work, err)
                 : convert_weight(j, i, to, entry, note, err);
 }
 
 static uint64_t work_bytes(const void *ctx, size_t i)
 {
-    return weight_bytes(kerf_weights_at(((const job *)ctx)->source.weights, i));
+    return kerf_weight_bytes(
+        kerf_weights_at(kerf_checkpoint_weights(((const job *)ctx)->source), i));
 }
 
 static void describe_work(const void *ctx, FILE *to)
@@ -255,7 +260,7 @@ static kerf_status write_output(job *j, kerf_error *err)
         .verb = "convert",
         .path = j->path,
         .args = j->args,
-        .source = &j->source,
+        .source = j->source,
         .manifest = &j->manifest,
         .ctx = j,
         .work_bytes = work_bytes,
@@ -284,8 +289,9 @@ static kerf_status report(const job *j, kerf_error *err)
         }
     }
     if (!args_has(j->args, "json")) return KERF_OK;
-    json_t *doc = json_pack("{s:o, s:o, s:s, s:I, s:O, s:f}", "source", json_path(j->source.path),
-                            "output", json_path(j->path), "layout", j->layout->name, "converted",
+    json_t *doc = json_pack("{s:o, s:o, s:s, s:I, s:O, s:f}", "source",
+                            json_path(kerf_checkpoint_path(j->source)), "output",
+                            json_path(j->path), "layout", j->layout->name, "converted",
                             (json_int_t)j->converted, "losses", j->losses, "seconds", j->seconds);
     return print_json("convert", doc, err);
 }
@@ -299,15 +305,15 @@ static kerf_status convert(job *j, kerf_error *err)
     if (!args_has(j->args, "layout")) {
         return USAGE(err, "convert: --layout NAME is missing; kerf formats lists them");
     }
-    TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
-    TRY(refuse_strays(&j->source, err));
-    TRY(manifest_layout(&j->source, j->path, j->args, &j->layout, err));
-    TRY(arrange_experts(&j->source, j->layout, NULL, err));
-    if (count_quantized(&j->source) == 0) {
+    TRY(kerf_checkpoint_open(args_operand(j->args, 0), &j->source, err));
+    TRY(refuse_strays(j->source, err));
+    TRY(manifest_layout(j->source, j->path, j->args, &j->layout, err));
+    TRY(kf_arrange_experts(j->source, j->layout, NULL, err));
+    if (kerf_checkpoint_quantized(j->source) == 0) {
         return fail(err, KERF_E_NOSUP,
                     "%.200s: holds no quantized tensor in a layout that kerf knows; kerf quantize "
                     "makes some",
-                    j->source.path);
+                    kerf_checkpoint_path(j->source));
     }
     j->losses = json_array();
     TRY(declare_output(j, err));
@@ -330,14 +336,14 @@ static int run_convert(const args *a, kerf_error *err)
     job j = {.args = a};
     kerf_status s = convert(&j, err);
     json_decref(j.losses);
-    for (size_t i = 0; j.input && i < kerf_weights_count(j.source.weights); i++) {
-        input_scale_close(j.input[i]);
+    for (size_t i = 0; j.input && i < kerf_weights_count(kerf_checkpoint_weights(j.source)); i++) {
+        kf_input_scale_close(j.input[i]);
     }
     free(j.input);
     free(j.target);
     free(j.foreign_from);
     manifest_close(&j.manifest);
-    checkpoint_close(&j.source);
+    kerf_checkpoint_close(j.source);
     return s;
 }
 

@@ -2,6 +2,7 @@
  * its own name; dense tensors are copied. */
 #include <string.h>
 
+#include "options.h"
 #include "progress.h"
 #include "output.h"
 #include "model/inspect/stray.h"
@@ -12,8 +13,8 @@ typedef struct job {
     const args *args;
     const char *path;
     kerf_dtype dtype; /* KERF_DTYPE_NONE: the recorded one of each tensor */
-    team team;
-    checkpoint source;
+    team_option team;
+    kerf_checkpoint *source;
     manifest manifest;
     uint64_t bytes_in;
     progress progress;
@@ -31,23 +32,23 @@ typedef struct decode_run {
     size_t entry;
 } decode_run;
 
-static kerf_status decode_read(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status decode_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const decode_run *r = ctx;
-    return read_planes(r->job->source.reader, r->weight, p, err);
+    return kf_read_planes(kerf_checkpoint_reader(r->job->source), r->weight, p, err);
 }
 
-static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     const decode_run *r = ctx;
     kerf_cspan planes[KERF_PLANES];
-    planes_of(p, planes);
+    kf_planes_of(p, planes);
     TRY(kf_work_add(&r->job->progress.work, p->dense.n, err));
     return kerf_decode(&r->weight->geometry, p->u0, p->u1, planes, p->dense, r->dtype, r->exec,
                        err);
 }
 
-static kerf_status decode_write(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status decode_write(void *ctx, kf_panel *p, kerf_error *err)
 {
     const decode_run *r = ctx;
     uint64_t first = kerf_band_elements(&r->weight->geometry, p->u0, p->u1).offset;
@@ -57,14 +58,14 @@ static kerf_status decode_write(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status decode_tensor(decode_run *r, kerf_error *err)
 {
-    static const stream_steps steps = {decode_read, decode_work, decode_write, NULL};
-    stream *s = NULL;
-    kerf_status status = stream_open(&s, &r->weight->geometry, r->dtype, err);
+    static const kf_steps steps = {decode_read, decode_work, decode_write, NULL};
+    kf_stream *s = NULL;
+    kerf_status status = kf_stream_open(&s, &r->weight->geometry, r->dtype, err);
     if (status == KERF_OK) {
-        status = read_whole_planes(r->job->source.reader, r->weight, s, err);
+        status = kf_read_whole_planes(kerf_checkpoint_reader(r->job->source), r->weight, s, err);
     }
-    if (status == KERF_OK) status = stream_run(s, &steps, r, err);
-    stream_close(s);
+    if (status == KERF_OK) status = kf_stream_run(s, &steps, r, err);
+    kf_stream_close(s);
     return status == KERF_OK ? status : fail_at(err, status, r->weight->name);
 }
 
@@ -78,27 +79,27 @@ static kerf_dtype dense_type(const job *j, const kerf_weight *w)
 static kerf_status declare_output(job *j, kerf_error *err)
 {
     TRY(manifest_open(&j->manifest, j->path, j->args, err));
-    for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
-        const kerf_weight *w = kerf_weights_at(j->source.weights, i);
-        j->bytes_in += weight_bytes(w);
+    for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(j->source)); i++) {
+        const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(j->source), i);
+        j->bytes_in += kerf_weight_bytes(w);
         if (w->plane[0]->block_type && !w->codec.format) {
             return fail(err, KERF_E_NOSUP, "%.200s: kerf does not decode blocks of type %s",
                         w->name, w->plane[0]->block_type);
         }
         TRY(manifest_add_dense(&j->manifest, w, dense_type(j, w), err));
     }
-    return manifest_describe(&j->manifest, &j->source, kerf_layout_at(0), NULL, 0, err);
+    return manifest_describe(&j->manifest, j->source, kerf_layout_at(0), NULL, 0, err);
 }
 
 static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entry,
                                 const kerf_exec *exec, uint64_t *note, kerf_error *err)
 {
     job *j = ctx;
-    const kerf_weight *weight = kerf_weights_at(j->source.weights, i);
+    const kerf_weight *weight = kerf_weights_at(kerf_checkpoint_weights(j->source), i);
     int dense = weight->codec.format == NULL;
     (void)note;
     kf_work_item(&j->progress.work, weight->name, dense ? "keep" : "decode");
-    if (dense) return copy_tensor(&j->source, weight->plane[0], w, entry, &j->progress.work, err);
+    if (dense) return copy_tensor(j->source, weight->plane[0], w, entry, &j->progress.work, err);
     decode_run r = {j, exec, weight, dense_type(j, weight), w, entry};
     return decode_tensor(&r, err);
 }
@@ -107,8 +108,8 @@ static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entr
 static uint64_t work_bytes(const void *ctx, size_t i)
 {
     const job *j = ctx;
-    const kerf_weight *w = kerf_weights_at(j->source.weights, i);
-    return weight_elements(w) * kerf_dtype_bits(dense_type(j, w)) / 8;
+    const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(j->source), i);
+    return kerf_weight_elements(w) * kerf_dtype_bits(dense_type(j, w)) / 8;
 }
 
 static kerf_status write_output(job *j, kerf_error *err)
@@ -117,9 +118,9 @@ static kerf_status write_output(job *j, kerf_error *err)
         .verb = "dequantize",
         .path = j->path,
         .args = j->args,
-        .source = &j->source,
+        .source = j->source,
         .manifest = &j->manifest,
-        .team = &j->team,
+        .team = &j->team.team,
         .ctx = j,
         .work_bytes = work_bytes,
         .write = write_tensor,
@@ -132,8 +133,8 @@ static kerf_status write_output(job *j, kerf_error *err)
 /* What a plain checkpoint of such a model has another way. */
 static void note_experts(const job *j)
 {
-    for (size_t i = 0; i < kerf_weights_count(j->source.weights); i++) {
-        const kerf_weight *w = kerf_weights_at(j->source.weights, i);
+    for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(j->source)); i++) {
+        const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(j->source), i);
         if (!w->codec.format || strcmp(w->layout->name, "gpt-oss") != 0) continue;
         fprintf(stderr,
                 "note: stacked experts are [experts, out, in], as they were stored; transformers "
@@ -144,8 +145,8 @@ static void note_experts(const job *j)
 
 static kerf_status report(const job *j, kerf_error *err)
 {
-    size_t decoded = count_quantized(&j->source);
-    size_t kept = kerf_weights_count(j->source.weights) - decoded;
+    size_t decoded = kerf_checkpoint_quantized(j->source);
+    size_t kept = kerf_weights_count(kerf_checkpoint_weights(j->source)) - decoded;
     uint64_t out = manifest_bytes(&j->manifest);
     if (progress_allows_text(j->args)) {
         char in_text[TEXT_SIZE], out_text[TEXT_SIZE];
@@ -156,9 +157,9 @@ static kerf_status report(const job *j, kerf_error *err)
     }
     if (!args_has(j->args, "json")) return KERF_OK;
     json_t *doc = json_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:I, s:f}", "source", json_path(j->source.path), "output",
-        json_path(j->path), "decoded", (json_int_t)decoded, "kept", (json_int_t)kept, "bytes_in",
-        (json_int_t)j->bytes_in, "bytes_out", (json_int_t)out, "seconds", j->seconds);
+        "{s:o, s:o, s:I, s:I, s:I, s:I, s:f}", "source", json_path(kerf_checkpoint_path(j->source)),
+        "output", json_path(j->path), "decoded", (json_int_t)decoded, "kept", (json_int_t)kept,
+        "bytes_in", (json_int_t)j->bytes_in, "bytes_out", (json_int_t)out, "seconds", j->seconds);
     return print_json("dequantize", doc, err);
 }
 
@@ -173,13 +174,13 @@ static kerf_status dequantize(job *j, kerf_error *err)
     if (!j->path) return USAGE(err, "dequantize: -o OUT is missing");
     TRY(args_choice(j->args, "dtype", types, &type, err));
     j->dtype = type_of[type];
-    TRY(team_open(&j->team, j->args, err));
-    TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
-    TRY(refuse_strays(&j->source, err));
-    if (count_quantized(&j->source) == 0) {
+    TRY(option_team_open(&j->team, j->args, err));
+    TRY(kerf_checkpoint_open(args_operand(j->args, 0), &j->source, err));
+    TRY(refuse_strays(j->source, err));
+    if (kerf_checkpoint_quantized(j->source) == 0) {
         return fail(err, KERF_E_NOSUP,
                     "%.200s: holds no quantized tensor in a layout that kerf knows",
-                    j->source.path);
+                    kerf_checkpoint_path(j->source));
     }
     TRY(declare_output(j, err));
     TRY(write_output(j, err));
@@ -190,9 +191,9 @@ static int run_dequantize(const args *a, kerf_error *err)
 {
     job j = {.args = a};
     kerf_status s = dequantize(&j, err);
-    team_close(&j.team);
+    option_team_close(&j.team);
     manifest_close(&j.manifest);
-    checkpoint_close(&j.source);
+    kerf_checkpoint_close(j.source);
     return s;
 }
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "args.h"
-#include "model/decide.h"
+#include "options.h"
 #include "output.h"
 
 static const kerf_shape example = {2, {4096, 4096}};
@@ -196,7 +196,7 @@ static int run_formats(const args *a, kerf_error *err)
 {
     const char *name = args_operand(a, 0);
     kerf_codec codec = {0};
-    if (name) TRY(parse_codec(name, &codec, err));
+    if (name) TRY(option_codec(name, &codec, err));
     if (!args_has(a, "json")) return name ? print_one(codec.format, err) : print_list(err);
     json_t *formats = json_array();
     for (size_t i = 0; i < kerf_format_count(); i++) {

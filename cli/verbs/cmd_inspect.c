@@ -1,4 +1,5 @@
 /* cmd_inspect.c - kerf inspect: what a checkpoint holds, and what is wrong with it. */
+#include "args.h"
 #include "model/inspect/findings.h"
 #include "output.h"
 
@@ -9,26 +10,27 @@ static double bits_per_weight(uint64_t bytes, uint64_t elements)
 
 /* --- text ---------------------------------------------------------------------------------- */
 
-static kerf_status print_weights(const checkpoint *c, kerf_error *err)
+static kerf_status print_weights(const kerf_checkpoint *c, kerf_error *err)
 {
     table *t = NULL;
     char text[TEXT_SIZE], name[64];
     uint64_t bytes = 0, elements = 0;
     TRY(table_open(&t, "weight|shape|format|layout|from|>bytes|>bpw", err));
-    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
-        const kerf_weight *w = kerf_weights_at(c->weights, i);
+    for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(c)); i++) {
+        const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(c), i);
         table_cell(t, "%s", w->name);
         table_cell(t, "%s", shape_text(&w->shape, text));
-        table_cell(t, "%s", weight_format(w, name, sizeof name));
+        table_cell(t, "%s", kerf_weight_format(w, name, sizeof name));
         table_cell(t, "%s", w->layout ? w->layout->name : "");
         table_cell(t, "%s", w->codec.format ? kerf_dtype_name(w->dtype) : "");
-        table_cell(t, "%llu", (unsigned long long)weight_bytes(w));
-        table_cell(t, "%.3f", bits_per_weight(weight_bytes(w), weight_elements(w)));
-        bytes += weight_bytes(w);
-        elements += weight_elements(w);
+        table_cell(t, "%llu", (unsigned long long)kerf_weight_bytes(w));
+        table_cell(t, "%.3f", bits_per_weight(kerf_weight_bytes(w), kerf_weight_elements(w)));
+        bytes += kerf_weight_bytes(w);
+        elements += kerf_weight_elements(w);
     }
     table_rule(t);
-    table_cell(t, "%zu weights, %zu quantized", kerf_weights_count(c->weights), count_quantized(c));
+    table_cell(t, "%zu weights, %zu quantized", kerf_weights_count(kerf_checkpoint_weights(c)),
+               kerf_checkpoint_quantized(c));
     for (int i = 0; i < 4; i++) table_cell(t, "%s", "");
     table_cell(t, "%llu", (unsigned long long)bytes);
     table_cell(t, "%.3f", bits_per_weight(bytes, elements));
@@ -37,18 +39,18 @@ static kerf_status print_weights(const checkpoint *c, kerf_error *err)
     return s;
 }
 
-static kerf_status print_planes(const checkpoint *c, kerf_error *err)
+static kerf_status print_planes(const kerf_checkpoint *c, kerf_error *err)
 {
     table *t = NULL;
     char text[TEXT_SIZE];
     TRY(table_open(&t, "tensor|type|shape|>bytes|file|>offset", err));
-    for (size_t i = 0; i < kerf_reader_count(c->reader); i++) {
-        const kerf_tensor *tensor = kerf_reader_at(c->reader, i);
+    for (size_t i = 0; i < kerf_reader_count(kerf_checkpoint_reader(c)); i++) {
+        const kerf_tensor *tensor = kerf_reader_at(kerf_checkpoint_reader(c), i);
         table_cell(t, "%s", tensor->name);
         table_cell(t, "%s", kerf_dtype_name(tensor->dtype));
         table_cell(t, "%s", shape_text(&tensor->shape, text));
         table_cell(t, "%llu", (unsigned long long)tensor->bytes);
-        table_cell(t, "%s", kerf_reader_shard(c->reader, tensor->shard));
+        table_cell(t, "%s", kerf_reader_shard(kerf_checkpoint_reader(c), tensor->shard));
         table_cell(t, "%llu", (unsigned long long)tensor->offset);
     }
     kerf_status s = table_print(t, stdout, err);
@@ -56,12 +58,12 @@ static kerf_status print_planes(const checkpoint *c, kerf_error *err)
     return s;
 }
 
-static kerf_status print_text(const args *a, const checkpoint *c, const findings *f,
+static kerf_status print_text(const args *a, const kerf_checkpoint *c, const findings *f,
                               kerf_error *err)
 {
     TRY(args_has(a, "planes") ? print_planes(c, err) : print_weights(c, err));
-    size_t shards = kerf_reader_shard_count(c->reader);
-    printf("\n%zu tensors in %zu file%s\n", kerf_reader_count(c->reader), shards,
+    size_t shards = kerf_reader_shard_count(kerf_checkpoint_reader(c));
+    printf("\n%zu tensors in %zu file%s\n", kerf_reader_count(kerf_checkpoint_reader(c)), shards,
            shards == 1 ? "" : "s");
     size_t i;
     json_t *row;
@@ -78,15 +80,15 @@ static kerf_status print_text(const args *a, const checkpoint *c, const findings
 
 /* --- JSON ---------------------------------------------------------------------------------- */
 
-static json_t *plane_json(const checkpoint *c, const kerf_tensor *t)
+static json_t *plane_json(const kerf_checkpoint *c, const kerf_tensor *t)
 {
-    return json_pack("{s:s, s:s, s:o, s:I, s:s, s:I}", "name", t->name, "dtype",
-                     kerf_dtype_name(t->dtype), "shape", json_shape(&t->shape), "bytes",
-                     (json_int_t)t->bytes, "file", kerf_reader_shard(c->reader, t->shard), "offset",
-                     (json_int_t)t->offset);
+    return json_pack(
+        "{s:s, s:s, s:o, s:I, s:s, s:I}", "name", t->name, "dtype", kerf_dtype_name(t->dtype),
+        "shape", json_shape(&t->shape), "bytes", (json_int_t)t->bytes, "file",
+        kerf_reader_shard(kerf_checkpoint_reader(c), t->shard), "offset", (json_int_t)t->offset);
 }
 
-static json_t *weight_json(const checkpoint *c, const kerf_weight *w)
+static json_t *weight_json(const kerf_checkpoint *c, const kerf_weight *w)
 {
     json_t *planes = json_array();
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
@@ -101,38 +103,40 @@ static json_t *weight_json(const checkpoint *c, const kerf_weight *w)
                             codec.format ? codec.format->name : NULL, "encoder",
                             codec.encoder ? codec.encoder->name : NULL, "layout",
                             w->layout ? w->layout->name : NULL);
-    json_object_set_new(row, "bytes", json_integer((json_int_t)weight_bytes(w)));
+    json_object_set_new(row, "bytes", json_integer((json_int_t)kerf_weight_bytes(w)));
     json_object_set_new(row, "bpw",
-                        json_real(bits_per_weight(weight_bytes(w), weight_elements(w))));
+                        json_real(bits_per_weight(kerf_weight_bytes(w), kerf_weight_elements(w))));
     json_object_set_new(row, "planes", planes);
     return row;
 }
 
-static kerf_status print_document(const checkpoint *c, const findings *f, kerf_error *err)
+static kerf_status print_document(const kerf_checkpoint *c, const findings *f, kerf_error *err)
 {
     json_t *weights = json_array(), *files = json_array();
     uint64_t bytes = 0, elements = 0;
-    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
-        const kerf_weight *w = kerf_weights_at(c->weights, i);
+    for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(c)); i++) {
+        const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(c), i);
         json_array_append_new(weights, weight_json(c, w));
-        bytes += weight_bytes(w);
-        elements += weight_elements(w);
+        bytes += kerf_weight_bytes(w);
+        elements += kerf_weight_elements(w);
     }
-    for (size_t i = 0; i < kerf_reader_shard_count(c->reader); i++) {
-        json_array_append_new(files, json_string(kerf_reader_shard(c->reader, i)));
+    for (size_t i = 0; i < kerf_reader_shard_count(kerf_checkpoint_reader(c)); i++) {
+        json_array_append_new(files, json_string(kerf_reader_shard(kerf_checkpoint_reader(c), i)));
     }
-    json_t *totals = json_pack("{s:I, s:I, s:I, s:I, s:f}", "weights",
-                               (json_int_t)kerf_weights_count(c->weights), "quantized",
-                               (json_int_t)count_quantized(c), "elements", (json_int_t)elements,
-                               "bytes", (json_int_t)bytes, "bpw", bits_per_weight(bytes, elements));
-    json_t *doc = json_pack("{s:o, s:o, s:o, s:o, s:O}", "source", json_path(c->path), "files",
-                            files, "weights", weights, "totals", totals, "findings", f->list);
+    json_t *totals =
+        json_pack("{s:I, s:I, s:I, s:I, s:f}", "weights",
+                  (json_int_t)kerf_weights_count(kerf_checkpoint_weights(c)), "quantized",
+                  (json_int_t)kerf_checkpoint_quantized(c), "elements", (json_int_t)elements,
+                  "bytes", (json_int_t)bytes, "bpw", bits_per_weight(bytes, elements));
+    json_t *doc =
+        json_pack("{s:o, s:o, s:o, s:o, s:O}", "source", json_path(kerf_checkpoint_path(c)),
+                  "files", files, "weights", weights, "totals", totals, "findings", f->list);
     return print_json("inspect", doc, err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-static kerf_status inspect(const args *a, const checkpoint *c, findings *f, kerf_error *err)
+static kerf_status inspect(const args *a, const kerf_checkpoint *c, findings *f, kerf_error *err)
 {
     TRY(find_all(f, c, err));
     return args_has(a, "json") ? print_document(c, f, err) : print_text(a, c, f, err);
@@ -140,14 +144,14 @@ static kerf_status inspect(const args *a, const checkpoint *c, findings *f, kerf
 
 static int run_inspect(const args *a, kerf_error *err)
 {
-    checkpoint c;
+    kerf_checkpoint *c = NULL;
     findings f;
-    TRY(checkpoint_open(&c, args_operand(a, 0), err));
+    TRY(kerf_checkpoint_open(args_operand(a, 0), &c, err));
     kerf_status s = findings_open(&f, err);
-    if (s == KERF_OK) s = inspect(a, &c, &f, err);
+    if (s == KERF_OK) s = inspect(a, c, &f, err);
     size_t errors = f.errors;
     findings_close(&f);
-    checkpoint_close(&c);
+    kerf_checkpoint_close(c);
     if (s != KERF_OK) return s;
     return errors ? EXIT_MISMATCH : EXIT_OK;
 }

@@ -1,7 +1,7 @@
 /* cmd_predict.c - kerf predict: times from the data sheet or from what was measured, labelled. */
 #include <string.h>
 
-#include "model/decide.h"
+#include "options.h"
 #include "machine/machine.h"
 #include "verbs/predict_verb.h"
 
@@ -11,7 +11,7 @@ kerf_status parse_activations(const args *a, const kerf_format **out, kerf_error
     kerf_codec codec;
     *out = NULL;
     if (!text || strcmp(text, "bf16") == 0) return KERF_OK;
-    TRY(parse_codec(text, &codec, err));
+    TRY(option_codec(text, &codec, err));
     *out = codec.format;
     return KERF_OK;
 }

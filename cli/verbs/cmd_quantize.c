@@ -4,11 +4,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "options.h"
 #include "progress.h"
 #include "model/arrange_experts.h"
 #include "model/decide.h"
 #include "stream/encode_tensor.h"
-#include "model/fused.h"
 #include "output.h"
 #include "advice/recipe.h"
 #include "model/write_model.h"
@@ -26,21 +26,23 @@ typedef struct job {
     const kerf_layout *layout;
     shared_stats *shared; /* per item of the plan */
     pthread_mutex_t sharing;
-    team team;
-    checkpoint source;
-    decisions plan;
+    team_option team;
+    kerf_checkpoint *source;
+    select_option select;
+    rules_option rules;
+    kf_decisions plan;
     manifest manifest;
     uint64_t bytes_in, elements;
     progress progress;
-    stream_room room;
+    kf_room room;
     double seconds;
 } job;
 
 /* --- plan ---------------------------------------------------------------------------------- */
 
-static uint64_t bytes_after(const decision *d)
+static uint64_t bytes_after(const kf_decision *d)
 {
-    return d->codec.format ? d->geometry.bytes : weight_bytes(d->weight);
+    return d->codec.format ? d->geometry.bytes : kerf_weight_bytes(d->weight);
 }
 
 static double bits_per_weight(uint64_t bytes, uint64_t elements)
@@ -49,7 +51,7 @@ static double bits_per_weight(uint64_t bytes, uint64_t elements)
 }
 
 /* What d becomes: its weight, or the weight as it will be in the output. */
-static kerf_weight weight_after(const job *j, const decision *d)
+static kerf_weight weight_after(const job *j, const kf_decision *d)
 {
     kerf_weight w = *d->weight;
     if (!d->codec.format) return w;
@@ -70,7 +72,7 @@ static kerf_status declare_output(job *j, kerf_error *err)
         s = manifest_add_weight(&j->manifest, j->layout, &weights[i], err);
     }
     if (s == KERF_OK) {
-        s = manifest_describe(&j->manifest, &j->source, j->layout, weights, j->plan.count, err);
+        s = manifest_describe(&j->manifest, j->source, j->layout, weights, j->plan.count, err);
     }
     free(weights);
     return s;
@@ -82,10 +84,11 @@ static kerf_status check_groups(const job *j, kerf_error *err)
     const kerf_weight *first = j->plan.count ? j->plan.item[0].weight : NULL;
     if (j->layout == kerf_layout_at(0)) return KERF_OK;
     for (size_t i = 0; i < j->plan.count; i++) {
-        const kerf_weight *member[FUSED_MOST];
-        size_t n = fused_group(&j->source, j->plan.item[i].weight, member);
+        const kerf_weight *member[KERF_FUSED_MOST];
+        size_t n =
+            kerf_fused_group(kerf_checkpoint_weights(j->source), j->plan.item[i].weight, member);
         for (size_t k = 0; k < n; k++) {
-            const decision *other = &j->plan.item[member[k] - first];
+            const kf_decision *other = &j->plan.item[member[k] - first];
             if (other->codec.format == j->plan.item[i].codec.format) continue;
             return USAGE(err,
                          "%.150s and %.150s are one matrix to the loaders of layout %s: quantize "
@@ -98,10 +101,11 @@ static kerf_status check_groups(const job *j, kerf_error *err)
 
 static kerf_status make_plan(job *j, kerf_error *err)
 {
-    TRY(decide(&j->source, j->args, j->base, j->layout, 0, &j->plan, err));
+    TRY(kf_decide(j->source, &j->select.select, j->rules.rule, j->rules.count, j->base, j->layout,
+                  &j->plan, err));
     for (size_t i = 0; i < j->plan.count; i++) {
-        j->bytes_in += weight_bytes(j->plan.item[i].weight);
-        j->elements += weight_elements(j->plan.item[i].weight);
+        j->bytes_in += kerf_weight_bytes(j->plan.item[i].weight);
+        j->elements += kerf_weight_elements(j->plan.item[i].weight);
     }
     if (j->plan.quantized == 0) {
         return USAGE(err, "%.200s: no tensor is left to quantize; --dry-run shows why each is kept",
@@ -113,10 +117,10 @@ static kerf_status make_plan(job *j, kerf_error *err)
 
 /* --- write --------------------------------------------------------------------------------- */
 
-static encode_job encode_job_of(job *j, const decision *d, const kerf_exec *exec)
+static kf_encode_job encode_job_of(job *j, const kf_decision *d, const kerf_exec *exec)
 {
-    return (encode_job){
-        .reader = j->source.reader,
+    return (kf_encode_job){
+        .reader = kerf_checkpoint_reader(j->source),
         .tensor = d->weight->plane[0],
         .geometry = &d->geometry,
         .encoder = d->codec.encoder,
@@ -129,14 +133,14 @@ static encode_job encode_job_of(job *j, const decision *d, const kerf_exec *exec
  * and notes the result for each. */
 static kerf_status measure_group(job *j, size_t i, const kerf_exec *exec, kerf_error *err)
 {
-    const kerf_weight *member[FUSED_MOST] = {j->plan.item[i].weight};
+    const kerf_weight *member[KERF_FUSED_MOST] = {j->plan.item[i].weight};
     const kerf_weight *first = j->plan.item[0].weight;
-    size_t n = fused_group(&j->source, member[0], member);
+    size_t n = kerf_fused_group(kerf_checkpoint_weights(j->source), member[0], member);
     kerf_stats all = {0};
     for (size_t k = 0; k < (n ? n : 1); k++) {
         kerf_stats one = {0};
-        encode_job measure = encode_job_of(j, &j->plan.item[member[k] - first], exec);
-        TRY(measure_tensor(&measure, &one, err));
+        kf_encode_job measure = encode_job_of(j, &j->plan.item[member[k] - first], exec);
+        TRY(kf_measure_tensor(&measure, &one, err));
         kerf_stats_merge(&all, &one);
     }
     for (size_t k = 0; k < (n ? n : 1); k++) {
@@ -157,15 +161,15 @@ static kerf_status share_stats(job *j, size_t i, const kerf_exec *exec, kerf_err
 static kerf_status encode_item(job *j, size_t i, const kerf_exec *exec, const kerf_weight *w,
                                kerf_weight_writer *to, kerf_error *err)
 {
-    const decision *d = &j->plan.item[i];
-    encode_job encode = encode_job_of(j, d, exec);
+    const kf_decision *d = &j->plan.item[i];
+    kf_encode_job encode = encode_job_of(j, d, exec);
     if (kerf_layout_shares_scale(j->layout, d->codec.format) && w->geometry.matrices == 1) {
         TRY(share_stats(j, i, exec, err));
         encode.stats = &j->shared[i].stats;
     }
     encode.writer = to;
     encode.room = &j->room;
-    TRY(encode_tensor(&encode, err));
+    TRY(kf_encode_tensor(&encode, err));
     return kerf_weight_writer_finish(to, err);
 }
 
@@ -174,11 +178,11 @@ static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entr
 {
     job *j = ctx;
     (void)note;
-    const decision *d = &j->plan.item[i];
+    const kf_decision *d = &j->plan.item[i];
     char name[64];
     if (!d->codec.format) {
         kf_work_item(&j->progress.work, d->weight->name, "keep");
-        return copy_weight(&j->source, d->weight, w, entry, &j->progress.work, err);
+        return copy_weight(j->source, d->weight, w, entry, &j->progress.work, err);
     }
     const kerf_weight after = weight_after(j, d);
     kerf_weight_writer *to = NULL;
@@ -192,9 +196,9 @@ static kerf_status write_tensor(void *ctx, kerf_writer *w, size_t i, size_t entr
 static uint64_t work_bytes(const void *ctx, size_t i)
 {
     const job *j = ctx;
-    const decision *d = &j->plan.item[i];
+    const kf_decision *d = &j->plan.item[i];
     int passes = d->codec.format && kerf_needs_stats(&d->geometry) ? 2 : 1;
-    return weight_bytes(d->weight) * (uint64_t)passes;
+    return kerf_weight_bytes(d->weight) * (uint64_t)passes;
 }
 
 /* Names of layout and types do not tell how the codes were chosen. */
@@ -215,9 +219,9 @@ static kerf_status write_output(job *j, kerf_error *err)
         .verb = "quantize",
         .path = j->path,
         .args = j->args,
-        .source = &j->source,
+        .source = j->source,
         .manifest = &j->manifest,
-        .team = &j->team,
+        .team = &j->team.team,
         .ctx = j,
         .work_bytes = work_bytes,
         .write = write_tensor,
@@ -236,17 +240,17 @@ static kerf_status print_plan_json(const job *j, kerf_error *err)
     json_t *tensors = json_array();
     char name[64];
     for (size_t i = 0; i < j->plan.count; i++) {
-        const decision *d = &j->plan.item[i];
+        const kf_decision *d = &j->plan.item[i];
         const kerf_weight *w = d->weight;
         json_t *row = json_pack("{s:s, s:o, s:s}", "name", w->name, "shape", json_shape(&w->shape),
-                                "source", weight_format(w, name, sizeof name));
+                                "source", kerf_weight_format(w, name, sizeof name));
         const char *format = d->codec.format ? kerf_codec_name(d->codec, name, sizeof name) : NULL;
         json_object_set_new(row, "format", format ? json_string(format) : json_null());
         json_object_set_new(row, "reason", d->reason[0] ? json_string(d->reason) : json_null());
-        json_object_set_new(row, "bytes_in", json_integer((json_int_t)weight_bytes(w)));
+        json_object_set_new(row, "bytes_in", json_integer((json_int_t)kerf_weight_bytes(w)));
         json_object_set_new(row, "bytes_out", json_integer((json_int_t)bytes_after(d)));
         json_object_set_new(row, "bpw",
-                            json_real(bits_per_weight(bytes_after(d), weight_elements(w))));
+                            json_real(bits_per_weight(bytes_after(d), kerf_weight_elements(w))));
         json_array_append_new(tensors, row);
     }
     uint64_t out = manifest_bytes(&j->manifest);
@@ -269,19 +273,19 @@ static kerf_status print_plan(const job *j, kerf_error *err)
     char text[TEXT_SIZE], name[64];
     TRY(table_open(&t, "tensor|shape|source|becomes|>bytes|>after|>bpw", err));
     for (size_t i = 0; i < j->plan.count; i++) {
-        const decision *d = &j->plan.item[i];
+        const kf_decision *d = &j->plan.item[i];
         const kerf_weight *w = d->weight;
         table_cell(t, "%s", w->name);
         table_cell(t, "%s", shape_text(&w->shape, text));
-        table_cell(t, "%s", weight_format(w, name, sizeof name));
+        table_cell(t, "%s", kerf_weight_format(w, name, sizeof name));
         if (!d->codec.format) {
             table_cell(t, "kept (%s)", d->reason);
         } else {
             table_cell(t, "%s", kerf_codec_name(d->codec, name, sizeof name));
         }
-        table_cell(t, "%llu", (unsigned long long)weight_bytes(w));
+        table_cell(t, "%llu", (unsigned long long)kerf_weight_bytes(w));
         table_cell(t, "%llu", (unsigned long long)bytes_after(d));
-        table_cell(t, "%.3f", bits_per_weight(bytes_after(d), weight_elements(w)));
+        table_cell(t, "%.3f", bits_per_weight(bytes_after(d), kerf_weight_elements(w)));
     }
     uint64_t out = manifest_bytes(&j->manifest);
     table_rule(t);
@@ -319,11 +323,13 @@ static kerf_status quantize(job *j, kerf_error *err)
     if (!j->path && !args_has(a, "dry-run")) {
         return USAGE(err, "quantize: -o OUT is missing; --dry-run needs none");
     }
-    if (format) TRY(parse_codec(format, &j->base, err));
-    TRY(team_open(&j->team, a, err));
-    TRY(checkpoint_open(&j->source, j->source_path, err));
-    TRY(manifest_layout(&j->source, j->path, a, &j->layout, err));
-    TRY(arrange_experts(&j->source, j->layout, a, err));
+    if (format) TRY(option_codec(format, &j->base, err));
+    TRY(option_team_open(&j->team, a, err));
+    TRY(kerf_checkpoint_open(j->source_path, &j->source, err));
+    TRY(manifest_layout(j->source, j->path, a, &j->layout, err));
+    TRY(option_select_open(&j->select, a, err));
+    TRY(option_rules_open(&j->rules, a, err));
+    TRY(kf_arrange_experts(j->source, j->layout, &j->select.select, err));
     TRY(make_plan(j, err));
     if (args_has(a, "dry-run")) {
         return args_has(a, "json") ? print_plan_json(j, err) : print_plan(j, err);
@@ -339,15 +345,17 @@ static int run_quantize(const args *a, kerf_error *err)
     const char *path = args_value(a, "recipe");
     int s = quantize(&j, err);
     if (s == KERF_OK && path && !args_has(a, "dry-run")) {
-        s = recipe_check(path, &j.source, j.path, &j.team.member[0], a, err);
+        s = recipe_check(path, j.source, j.path, &j.team.member[0], a, err);
     }
-    team_close(&j.team);
+    option_team_close(&j.team);
     pthread_mutex_destroy(&j.sharing);
     free(j.shared);
     free(j.room.p);
     manifest_close(&j.manifest);
-    decisions_free(&j.plan);
-    checkpoint_close(&j.source);
+    option_rules_close(&j.rules);
+    option_select_close(&j.select);
+    kf_decisions_free(&j.plan);
+    kerf_checkpoint_close(j.source);
     return s;
 }
 

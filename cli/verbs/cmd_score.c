@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "progress.h"
 #include "verbs/codec_list.h"
-#include "model/decide.h"
+#include "model/select.h"
 #include "verbs/figures.h"
 #include "score/importance.h"
 #include "score/score_tensor.h"
@@ -15,10 +16,10 @@ enum { FEW_TENSORS = 8 }; /* up to so many are listed one by one unasked */
 
 typedef struct job {
     const args *args;
-    team team;
-    checkpoint source, imatrix;
+    team_option team;
+    kerf_checkpoint *source, *imatrix;
     codec_list codecs;
-    decisions plan;
+    kf_selected plan;
     int zstd_level;
     kerf_score *score; /* [codec][tensor of the plan that is quantized] */
     kerf_score *total; /* [codec]                                       */
@@ -27,15 +28,6 @@ typedef struct job {
 } job;
 
 /* --- all tensors --------------------------------------------------------------------------- */
-
-/* The weight in column k of the scores. */
-static const kerf_weight *scored_weight(const job *j, size_t k)
-{
-    for (size_t i = 0; i < j->plan.count; i++) {
-        if (j->plan.item[i].codec.format && k-- == 0) return j->plan.item[i].weight;
-    }
-    return NULL;
-}
 
 static const char *codecs_text(const job *j, char *out, size_t size)
 {
@@ -47,18 +39,17 @@ static const char *codecs_text(const job *j, char *out, size_t size)
 static kerf_status score_codecs(void *ctx, size_t column, const kerf_exec *exec, kerf_error *err)
 {
     job *j = ctx;
-    const kerf_weight *w = scored_weight(j, column);
+    const kerf_weight *w = j->plan.weight[column];
     float *importance = NULL;
     score_candidate *candidate = NULL;
     char text[64];
     TRY(allocate(&candidate, j->codecs.count, sizeof *candidate, err));
     for (size_t c = 0; c < j->codecs.count; c++)
-        candidate[c] =
-            (score_candidate){j->codecs.item[c], &j->score[c * j->plan.quantized + column]};
-    kerf_status s = importance_read(&j->imatrix, w, &importance, err);
+        candidate[c] = (score_candidate){j->codecs.item[c], &j->score[c * j->plan.count + column]};
+    kerf_status s = importance_read(j->imatrix, w, &importance, err);
     kf_work_item(&j->progress.work, w->name, codecs_text(j, text, sizeof text));
     const score_job all = {.room = &j->room,
-                           .reader = j->source.reader,
+                           .reader = kerf_checkpoint_reader(j->source),
                            .weight = w,
                            .candidate = candidate,
                            .count = j->codecs.count,
@@ -76,26 +67,26 @@ static kerf_status add_scores(void *ctx, size_t column, kerf_error *err)
     job *j = ctx;
     (void)err;
     for (size_t c = 0; c < j->codecs.count; c++)
-        kerf_score_merge(&j->total[c], &j->score[c * j->plan.quantized + column]);
+        kerf_score_merge(&j->total[c], &j->score[c * j->plan.count + column]);
     return KERF_OK;
 }
 
 static kerf_status score_all(job *j, kerf_error *err)
 {
-    static const team_work work = {score_codecs, add_scores};
+    static const kf_team_work work = {score_codecs, add_scores};
     uint64_t bytes = 0;
     for (size_t i = 0; i < j->plan.count; i++) {
-        const decision *d = &j->plan.item[i];
-        for (size_t c = 0; d->codec.format && c < j->codecs.count; c++) {
+        const kerf_weight *w = j->plan.weight[i];
+        for (size_t c = 0; c < j->codecs.count; c++) {
             kerf_geometry g;
-            TRY(kerf_geometry_init(&g, j->codecs.item[c].format, &d->weight->shape, err));
-            bytes += weight_bytes(d->weight) * (kerf_needs_stats(&g) ? 2 : 1);
+            TRY(kerf_geometry_init(&g, j->codecs.item[c].format, &w->shape, err));
+            bytes += kerf_weight_bytes(w) * (kerf_needs_stats(&g) ? 2 : 1);
         }
     }
-    TRY(allocate(&j->score, j->codecs.count * j->plan.quantized, sizeof *j->score, err));
+    TRY(allocate(&j->score, j->codecs.count * j->plan.count, sizeof *j->score, err));
     TRY(allocate(&j->total, j->codecs.count, sizeof *j->total, err));
     TRY(progress_open(&j->progress, j->args, bytes, err));
-    kerf_status s = team_run(&j->team, j->plan.quantized, &work, j, err);
+    kerf_status s = kf_team_run(&j->team.team, j->plan.count, &work, j, err);
     progress_close(&j->progress);
     return s;
 }
@@ -104,7 +95,7 @@ static kerf_status score_all(job *j, kerf_error *err)
 
 static unsigned columns_shown(const job *j)
 {
-    return (j->imatrix.reader ? SHOW_WEIGHTED : 0u) | (j->zstd_level ? SHOW_ZSTD : 0u);
+    return (j->imatrix ? SHOW_WEIGHTED : 0u) | (j->zstd_level ? SHOW_ZSTD : 0u);
 }
 
 static kerf_status print_tensors(const job *j, kerf_error *err)
@@ -113,11 +104,11 @@ static kerf_status print_tensors(const job *j, kerf_error *err)
     char headings[160], name[64];
     snprintf(headings, sizeof headings, "tensor|format%s", figures_headings(columns_shown(j)));
     TRY(table_open(&t, headings, err));
-    for (size_t k = 0; k < j->plan.quantized; k++) {
+    for (size_t k = 0; k < j->plan.count; k++) {
         for (size_t c = 0; c < j->codecs.count; c++) {
-            table_cell(t, "%s", scored_weight(j, k)->name);
+            table_cell(t, "%s", j->plan.weight[k]->name);
             table_cell(t, "%s", kerf_codec_name(j->codecs.item[c], name, sizeof name));
-            figures_cells(t, &j->score[c * j->plan.quantized + k], columns_shown(j));
+            figures_cells(t, &j->score[c * j->plan.count + k], columns_shown(j));
         }
     }
     kerf_status s = table_print(t, stdout, err);
@@ -142,12 +133,13 @@ static kerf_status print_totals(const job *j, kerf_error *err)
 
 static kerf_status print_text(const job *j, kerf_error *err)
 {
-    size_t rows = j->plan.quantized * j->codecs.count;
+    size_t rows = j->plan.count * j->codecs.count;
     if (args_has(j->args, "per-tensor") || rows <= FEW_TENSORS) {
         TRY(print_tensors(j, err));
         printf("\n");
     }
-    printf("%zu of %zu tensors of %s\n", j->plan.quantized, j->plan.count, j->source.path);
+    printf("%zu of %zu tensors of %s\n", j->plan.count,
+           kerf_weights_count(kerf_checkpoint_weights(j->source)), kerf_checkpoint_path(j->source));
     return print_totals(j, err);
 }
 
@@ -155,11 +147,11 @@ static kerf_status print_document(const job *j, kerf_error *err)
 {
     json_t *tensors = json_array(), *totals = json_array();
     char name[64];
-    for (size_t k = 0; k < j->plan.quantized; k++) {
+    for (size_t k = 0; k < j->plan.count; k++) {
         for (size_t c = 0; c < j->codecs.count; c++) {
-            json_t *row = json_pack("{s:s, s:s}", "name", scored_weight(j, k)->name, "format",
+            json_t *row = json_pack("{s:s, s:s}", "name", j->plan.weight[k]->name, "format",
                                     kerf_codec_name(j->codecs.item[c], name, sizeof name));
-            figures_json(row, &j->score[c * j->plan.quantized + k]);
+            figures_json(row, &j->score[c * j->plan.count + k]);
             json_array_append_new(tensors, row);
         }
     }
@@ -169,8 +161,10 @@ static kerf_status print_document(const job *j, kerf_error *err)
         figures_json(row, &j->total[c]);
         json_array_append_new(totals, row);
     }
-    json_t *doc = json_pack("{s:o, s:o, s:o, s:o}", "source", json_path(j->source.path), "imatrix",
-                            json_path(j->imatrix.path), "totals", totals, "tensors", tensors);
+    json_t *doc =
+        json_pack("{s:o, s:o, s:o, s:o}", "source", json_path(kerf_checkpoint_path(j->source)),
+                  "imatrix", json_path(j->imatrix ? kerf_checkpoint_path(j->imatrix) : NULL),
+                  "totals", totals, "tensors", tensors);
     return print_json("score", doc, err);
 }
 
@@ -180,8 +174,7 @@ static kerf_status print_document(const job *j, kerf_error *err)
 static kerf_status check_codec(const job *j, kerf_codec codec, kerf_error *err)
 {
     for (size_t i = 0; i < j->plan.count; i++) {
-        const kerf_weight *w = j->plan.item[i].weight;
-        if (!j->plan.item[i].codec.format) continue;
+        const kerf_weight *w = j->plan.weight[i];
         kerf_status s = kerf_codec_check(codec, &w->shape, w->dtype, err);
         if (s != KERF_OK) return fail_at(err, s, w->name);
     }
@@ -205,34 +198,37 @@ static kerf_status drop_unfit(job *j, kerf_error *err)
         codec_list_drop(&j->codecs, c);
     }
     if (j->codecs.count) return KERF_OK;
-    return USAGE(err, "-f picks no format that can encode all of %.200s", j->source.path);
+    return USAGE(err, "-f picks no format that can encode all of %.200s",
+                 kerf_checkpoint_path(j->source));
 }
 
-/* Decides which tensors are scored with a codec that takes any tensor. */
 static kerf_status choose_tensors(job *j, kerf_error *err)
 {
-    kerf_codec any = {NULL, NULL};
-    TRY(parse_codec("fp32", &any, err));
-    return decide(&j->source, j->args, any, NULL, args_has(j->args, "all-tensors"), &j->plan, err);
+    select_option o;
+    kerf_status s = option_select_open(&o, j->args, err);
+    if (s == KERF_OK) s = kf_select_tensors(j->source, &o.select, &j->plan, err);
+    option_select_close(&o);
+    return s;
 }
 
 static kerf_status score(job *j, kerf_error *err)
 {
     const args *a = j->args;
     const char *imatrix = args_value(a, "imatrix");
-    TRY(team_open(&j->team, a, err));
+    TRY(option_team_open(&j->team, a, err));
     j->zstd_level = 3;
     TRY(args_integer(a, "zstd-level", 0, 22, &j->zstd_level, err));
     TRY(codec_list_parse(&j->codecs, args_value(a, "format"), err));
-    TRY(checkpoint_open(&j->source, args_operand(a, 0), err));
-    if (imatrix) TRY(checkpoint_open(&j->imatrix, imatrix, err));
+    TRY(kerf_checkpoint_open(args_operand(a, 0), &j->source, err));
+    if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
     TRY(choose_tensors(j, err));
-    if (j->plan.quantized == 0) {
+    if (j->plan.count == 0) {
         return USAGE(err,
                      "%.200s: no tensor to score; --all-tensors takes norms and embeddings too",
-                     j->source.path);
+                     kerf_checkpoint_path(j->source));
     }
-    if (imatrix) TRY(importance_check(&j->imatrix, &j->plan, j->source.path, NULL, err));
+    if (imatrix)
+        TRY(importance_check(j->imatrix, &j->plan, kerf_checkpoint_path(j->source), NULL, err));
     TRY(drop_unfit(j, err));
     TRY(score_all(j, err));
     return args_has(a, "json") ? print_document(j, err) : print_text(j, err);
@@ -242,14 +238,14 @@ static int run_score(const args *a, kerf_error *err)
 {
     job j = {.args = a};
     kerf_status s = score(&j, err);
-    team_close(&j.team);
+    option_team_close(&j.team);
     score_room_close(&j.room);
     free(j.score);
     free(j.total);
-    decisions_free(&j.plan);
+    kf_selected_free(&j.plan);
     codec_list_free(&j.codecs);
-    checkpoint_close(&j.imatrix);
-    checkpoint_close(&j.source);
+    kerf_checkpoint_close(j.imatrix);
+    kerf_checkpoint_close(j.source);
     return s;
 }
 

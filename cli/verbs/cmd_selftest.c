@@ -13,7 +13,7 @@
 #include "selftest/golden.h"
 #include "output.h"
 #include "progress.h"
-#include "stream/team.h"
+#include "options.h"
 #include "selftest/trial.h"
 #include "selftest/vector_check.h"
 
@@ -248,14 +248,14 @@ static int run_selftest(const args *a, kerf_error *err)
     TRY(allocate(&t, 1, sizeof *t, err));
     t->trials = file == NULL;
     t->codecs = json_array();
-    kerf_status s = args_exec(a, &t->exec, err);
+    kerf_status s = option_exec_open(a, &t->exec, err);
     if (s == KERF_OK) s = table_open(&t->table, "format|digest|>vectors|result", err);
     if (s == KERF_OK) s = file ? test_file(t, file, err) : test_all(t, err);
     if (s == KERF_OK) s = print_report(a, t, now_s() - started, err);
     int failed = t->failed != 0;
     for (size_t i = 0; i < SPECIMENS; i++) specimen_free(&t->specimens[i]);
     golden_close(&t->golden);
-    args_exec_close(&t->exec);
+    option_exec_close(&t->exec);
     table_close(t->table);
     json_decref(t->codecs);
     free(t);

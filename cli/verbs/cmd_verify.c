@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options.h"
 #include "progress.h"
 #include "model/arrange_experts.h"
 #include "score/compare.h"
@@ -15,8 +16,8 @@ enum { WORST_SHOWN = 10 };
 
 typedef struct job {
     const args *args;
-    team team;
-    checkpoint source, other;
+    team_option team;
+    kerf_checkpoint *source, *other;
     limits limits;
     comparison *row; /* one per weight of the source */
     size_t rows, measured, equal, over;
@@ -42,10 +43,10 @@ static kerf_status compare_row(void *ctx, size_t i, const kerf_exec *exec, kerf_
 {
     job *j = ctx;
     comparison *c = &j->row[i];
-    const compare_job compare = {&j->source, &j->other, args_has(j->args, "by-value"), exec,
+    const compare_job compare = {j->source, j->other, args_has(j->args, "by-value"), exec,
                                  &j->progress.work};
-    c->weight = kerf_weights_at(j->source.weights, i);
-    c->other = kerf_weights_find(j->other.weights, c->weight->name);
+    c->weight = kerf_weights_at(kerf_checkpoint_weights(j->source), i);
+    c->other = kerf_weights_find(kerf_checkpoint_weights(j->other), c->weight->name);
     if (!c->other) return KERF_OK;
     kf_work_item(&j->progress.work, c->weight->name, "verify");
     kerf_status s = compare_weights(&compare, c, err);
@@ -72,18 +73,19 @@ static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
 
 static kerf_status compare_all(job *j, kerf_error *err)
 {
-    static const team_work work = {compare_row, count_row};
+    static const kf_team_work work = {compare_row, count_row};
     uint64_t bytes = 0;
-    size_t count = kerf_weights_count(j->source.weights);
+    size_t count = kerf_weights_count(kerf_checkpoint_weights(j->source));
     TRY(allocate(&j->row, count, sizeof *j->row, err));
-    for (size_t i = 0; i < count; i++) bytes += weight_bytes(kerf_weights_at(j->source.weights, i));
+    for (size_t i = 0; i < count; i++)
+        bytes += kerf_weight_bytes(kerf_weights_at(kerf_checkpoint_weights(j->source), i));
     TRY(progress_open(&j->progress, j->args, bytes, err));
-    kerf_status s = team_run(&j->team, count, &work, j, err);
+    kerf_status s = kf_team_run(&j->team.team, count, &work, j, err);
     progress_close(&j->progress);
     TRY(s);
-    for (size_t i = 0; i < kerf_weights_count(j->other.weights); i++) {
-        const char *name = kerf_weights_at(j->other.weights, i)->name;
-        if (!kerf_weights_find(j->source.weights, name))
+    for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(j->other)); i++) {
+        const char *name = kerf_weights_at(kerf_checkpoint_weights(j->other), i)->name;
+        if (!kerf_weights_find(kerf_checkpoint_weights(j->source), name))
             add_problem(j, name, "is not in the source");
     }
     return KERF_OK;
@@ -114,7 +116,7 @@ static kerf_status print_worst(const job *j, kerf_error *err)
     size_t shown = args_has(j->args, "all") || n < WORST_SHOWN ? n : WORST_SHOWN;
     for (size_t i = 0; s == KERF_OK && i < shown; i++) {
         table_cell(t, "%s", order[i]->weight->name);
-        table_cell(t, "%s", weight_format(order[i]->other, name, sizeof name));
+        table_cell(t, "%s", kerf_weight_format(order[i]->other, name, sizeof name));
         figures_cells(t, &order[i]->score, 0);
     }
     if (s == KERF_OK && n > 0) {
@@ -183,7 +185,8 @@ static json_t *row_json(const job *j, const comparison *c)
     char name[64];
     json_t *row = json_pack("{s:s}", "name", c->weight->name);
     if (c->other) {
-        json_object_set_new(row, "format", json_string(weight_format(c->other, name, sizeof name)));
+        json_object_set_new(row, "format",
+                            json_string(kerf_weight_format(c->other, name, sizeof name)));
     }
     if (!c->measured) return row;
     json_t *over = json_array();
@@ -207,8 +210,9 @@ static kerf_status print_document(const job *j, kerf_error *err)
     int pass = j->over == 0 && json_array_size(j->problems) == 0;
     json_t *doc =
         json_pack("{s:o, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:O}", "source",
-                  json_path(j->source.path), "quantized", json_path(j->other.path), "pass", pass,
-                  "measured", (json_int_t)j->measured, "equal", (json_int_t)j->equal, "over",
+                  json_path(kerf_checkpoint_path(j->source)), "quantized",
+                  json_path(kerf_checkpoint_path(j->other)), "pass", pass, "measured",
+                  (json_int_t)j->measured, "equal", (json_int_t)j->equal, "over",
                   (json_int_t)j->over, "total", total, "tensors", tensors, "problems", j->problems);
     return print_json("verify", doc, err);
 }
@@ -232,11 +236,11 @@ static kerf_status verify(job *j, kerf_error *err)
 {
     const char *write_path = args_value(j->args, "write-limits");
     j->problems = json_array();
-    TRY(team_open(&j->team, j->args, err));
+    TRY(option_team_open(&j->team, j->args, err));
     TRY(limits_open(&j->limits, args_value(j->args, "limits"), err));
-    TRY(checkpoint_open(&j->source, args_operand(j->args, 0), err));
-    TRY(checkpoint_open(&j->other, args_operand(j->args, 1), err));
-    TRY(arrange_experts_like(&j->source, &j->other, err));
+    TRY(kerf_checkpoint_open(args_operand(j->args, 0), &j->source, err));
+    TRY(kerf_checkpoint_open(args_operand(j->args, 1), &j->other, err));
+    TRY(kf_arrange_experts_like(j->source, j->other, err));
     TRY(compare_all(j, err));
     if (write_path) TRY(write_limits(j, write_path, err));
     return args_has(j->args, "json") ? print_document(j, err) : print_text(j, err);
@@ -247,12 +251,12 @@ static int run_verify(const args *a, kerf_error *err)
     job j = {.args = a};
     kerf_status s = verify(&j, err);
     int wrong = j.over > 0 || json_array_size(j.problems) > 0;
-    team_close(&j.team);
+    option_team_close(&j.team);
     free(j.row);
     json_decref(j.problems);
     limits_close(&j.limits);
-    checkpoint_close(&j.other);
-    checkpoint_close(&j.source);
+    kerf_checkpoint_close(j.other);
+    kerf_checkpoint_close(j.source);
     if (s != KERF_OK) return s;
     return wrong ? EXIT_MISMATCH : EXIT_OK;
 }

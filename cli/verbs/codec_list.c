@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/decide.h"
+#include "options.h"
 
 static const char default_list[] = "*,nvfp4:*,mx*:*";
 
@@ -30,7 +30,7 @@ static int is_pattern(const char *word)
 static kerf_status mark(const char *word, unsigned char *chosen, kerf_error *err)
 {
     kerf_codec codec;
-    if (!is_pattern(word)) TRY(parse_codec(word, &codec, err));
+    if (!is_pattern(word)) TRY(option_codec(word, &codec, err));
     size_t at = 0, found = 0;
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);

@@ -6,7 +6,7 @@
 #include <kerf/model.h>
 
 #include "verbs/codec_list.h"
-#include "model/decide.h"
+#include "options.h"
 #include "verbs/predict_verb.h"
 
 typedef struct model_job {
@@ -34,7 +34,7 @@ static kerf_status parse_format(const args *a, const char *name, const kerf_form
     const char *text = args_value(a, name);
     kerf_codec codec;
     if (!text) return KERF_OK;
-    TRY(parse_codec(text, &codec, err));
+    TRY(option_codec(text, &codec, err));
     *out = codec.format;
     return KERF_OK;
 }

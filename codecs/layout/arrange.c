@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "file/disk/io.h"
+#include "layout/groups.h"
 #include "layout/layout.h"
 #include "file/read/view.h"
 #include "layout/weights.h"
@@ -26,10 +27,24 @@
 enum { GATE_UP, DOWN, GATE_UP_BIAS, DOWN_BIAS, STACKS };
 enum { GATE, UP, SINGLE_DOWN, SINGLES }; /* down as the others; its stack is DOWN */
 
-static const char *const stack_end[STACKS] = {"gate_up_proj", "down_proj", "gate_up_proj_bias",
-                                              "down_proj_bias"};
-static const char *const single_end[SINGLES] = {"gate_proj", "up_proj", "down_proj"};
 static const char mark[] = "experts.";
+static const char down_name[] = "down_proj";
+
+/* The layer of a single expert; gate and up are a row of groups.def. */
+static const char *single_end(int which)
+{
+    return which == SINGLE_DOWN ? down_name : kf_groups[KF_GROUP_GATE_UP].member[which];
+}
+
+/* The same of a stack; out holds STACK_END bytes; returns out. */
+enum { STACK_END = 32 };
+static const char *stack_end(int which, char out[STACK_END])
+{
+    const int is_down = which == DOWN || which == DOWN_BIAS;
+    snprintf(out, STACK_END, "%s%s", is_down ? down_name : kf_groups[KF_GROUP_GATE_UP].name,
+             which < GATE_UP_BIAS ? "" : "_bias");
+    return out;
+}
 
 /* The experts of a layer. inner: features between the matrices. */
 typedef struct layer {
@@ -181,7 +196,7 @@ static kerf_status add_single(arranging *a, const layer *l, int which, slice s, 
     const int stack = (which == SINGLE_DOWN ? DOWN : GATE_UP) + (is_bias ? GATE_UP_BIAS : GATE_UP);
     const kerf_weight *whole = l->stack[stack];
     if (!whole) return KERF_OK;
-    snprintf(rest, sizeof rest, "%llu.%s.%s", (unsigned long long)s.expert, single_end[which],
+    snprintf(rest, sizeof rest, "%llu.%s.%s", (unsigned long long)s.expert, single_end(which),
              is_bias ? "bias" : "weight");
     const char *name = keep_name(a, whole->name, l->prefix, rest);
     if (!name) return no_memory(a->err);
@@ -230,8 +245,9 @@ static size_t prefix_of(const kerf_weight *w)
     if (strncmp(at, mark, strlen(mark)) != 0 || (at > w->name && at[-1] != '.')) return 0;
     const char *end = at + strlen(mark);
     for (int i = 0; i < STACKS; i++) {
-        const size_t n = strlen(stack_end[i]);
-        if (strncmp(end, stack_end[i], n) != 0) continue;
+        char text[STACK_END];
+        const size_t n = strlen(stack_end(i, text));
+        if (strncmp(end, text, n) != 0) continue;
         if (end[n] == 0 || (i < GATE_UP_BIAS && strcmp(end + n, ".weight") == 0))
             return (size_t)(end - w->name);
     }
@@ -281,9 +297,9 @@ static int find_layer(const kerf_weights *all, const kerf_weight *w, layer *l)
 {
     *l = (layer){.prefix = prefix_of(w)};
     for (int i = 0; i < STACKS && l->prefix; i++) {
-        char rest[64];
-        l->stack[i] = find(all, w->name, l->prefix, stack_end[i]);
-        snprintf(rest, sizeof rest, "%s.weight", stack_end[i]);
+        char rest[64], end[STACK_END];
+        l->stack[i] = find(all, w->name, l->prefix, stack_end(i, end));
+        snprintf(rest, sizeof rest, "%s.weight", end);
         if (!l->stack[i]) l->stack[i] = find(all, w->name, l->prefix, rest);
     }
     const kerf_weight *up = l->stack[GATE_UP], *down = l->stack[DOWN];
@@ -360,7 +376,7 @@ static const kerf_weight **find_singles(arranging *a, const kerf_weight *like, s
     for (;;) {
         char rest[64];
         snprintf(rest, sizeof rest, "%zu.%s.%s", n / parts,
-                 single_end[is_down ? SINGLE_DOWN : (int)(n % parts)], kind);
+                 single_end(is_down ? SINGLE_DOWN : (int)(n % parts)), kind);
         const kerf_weight *w = find(a->out, like->name, prefix, rest);
         if (!w || (n > 0 && !are_alike(w, list[0]))) break;
         if ((n & (n + 1)) == 0) {
@@ -384,8 +400,8 @@ static size_t single_prefix(const kerf_weight *w)
     const char *digits = at + strlen(mark), *part = digits + strspn(digits, "0123456789") + 1;
     if (part == digits + 1 || part[-1] != '.') return 0;
     for (int i = 0; i < SINGLES; i++) {
-        const char *end = part + strlen(single_end[i]);
-        if (strncmp(part, single_end[i], (size_t)(end - part)) == 0 &&
+        const char *end = part + strlen(single_end(i));
+        if (strncmp(part, single_end(i), (size_t)(end - part)) == 0 &&
             (strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0))
             return (size_t)(digits - w->name);
     }
@@ -405,8 +421,9 @@ static kerf_status add_stacks(arranging *a, const kerf_weight *first, size_t pre
         *done = *done && (!found[i] || experts[i] == experts[GATE_UP]);
     kerf_status s = KERF_OK;
     for (int i = 0; i < STACKS && *done && s == KERF_OK; i++) {
-        const char *name = found[i] ? keep_name(a, first->name, prefix, stack_end[i]) : NULL;
+        char end[STACK_END];
         if (!found[i]) continue;
+        const char *name = keep_name(a, first->name, prefix, stack_end(i, end));
         s = name ? stack_singles(a, found[i], experts[i], i == DOWN || i == DOWN_BIAS ? 1 : 2, name)
                  : no_memory(a->err);
     }

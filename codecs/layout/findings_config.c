@@ -9,11 +9,15 @@
 #include <string.h>
 #include <strings.h>
 
-#include "model/inspect/findings.h"
+#include <jansson.h>
+
+#include "layout/findings_config.h"
 
 typedef struct context {
-    findings *found;
-    const checkpoint *c;
+    kerf_found found;
+    void *ctx;
+    const kerf_reader *reader;
+    const kerf_weights *weights;
     const kerf_layout *layout;
     const char *file;
     const json_t *q; /* what it says of quantization */
@@ -21,17 +25,22 @@ typedef struct context {
 
 static const kerf_weight *weight_at(const context *x, size_t i)
 {
-    return kerf_weights_at(x->c->weights, i);
+    return kerf_weights_at(x->weights, i);
 }
 
 static size_t weight_count(const context *x)
 {
-    return kerf_weights_count(x->c->weights);
+    return kerf_weights_count(x->weights);
+}
+
+static void add_error_at(const context *x, const char *name, const char *text)
+{
+    x->found(x->ctx, &(kerf_finding){KERF_ERROR, name, text});
 }
 
 static void add_error(const context *x, const kerf_weight *w, const char *text)
 {
-    findings_add(x->found, 1, w->name, text);
+    add_error_at(x, w->name, text);
 }
 
 static int is_layout(const context *x, const char *name)
@@ -137,7 +146,7 @@ static void check_formats(const context *x)
         if (!key) continue;
         snprintf(text, sizeof text,
                  "is %s, but %s in %s says otherwise: loaders will read other numbers",
-                 weight_format(w, format, sizeof format), key, x->file);
+                 kerf_weight_format(w, format, sizeof format), key, x->file);
         add_error(x, w, text);
         return;
     }
@@ -319,7 +328,7 @@ static void check_inputs(const context *x)
         const kerf_weight *w = weight_at(x, i);
         if (!w->codec.format || w->layout != x->layout || !module_of(w, module)) continue;
         snprintf(name, sizeof name, "%s.%s", module, suffix);
-        if (kerf_weights_find(x->c->weights, name)) continue;
+        if (kerf_weights_find(x->weights, name)) continue;
         if (missing++ == 0) first = w;
     }
     if (missing == 0) return;
@@ -338,10 +347,10 @@ static void check_mixture(const context *x)
     kerf_companion out[KERF_COMPANIONS];
     size_t count = 0;
     kerf_error why = {.text = ""};
-    kerf_status s = kerf_layout_companions(x->layout, x->c->reader, weight_at(x, 0),
-                                           weight_count(x), out, &count, &why);
+    kerf_status s = kerf_layout_companions(x->layout, x->reader, weight_at(x, 0), weight_count(x),
+                                           out, &count, &why);
     kerf_companions_free(out, count);
-    if (s == KERF_E_NOSUP) findings_add(x->found, 1, "config.json", why.text);
+    if (s == KERF_E_NOSUP) add_error_at(x, "config.json", why.text);
 }
 
 static const kerf_weight *find_unlike(const context *x)
@@ -359,10 +368,10 @@ static json_t *load(const context *x, const char *name)
 {
     char *text = NULL;
     kerf_error why = {.text = ""};
-    const kerf_status s = kerf_config_read(x->c->reader, name, &text, &why);
+    const kerf_status s = kerf_config_read(x->reader, name, &text, &why);
     const char *at = strstr(why.text, name); /* without the path */
     if (s != KERF_OK && !(s == KERF_E_IO && why.native == ENOENT))
-        findings_add(x->found, 1, name, at ? at + strlen(name) + strlen(": ") : why.text);
+        add_error_at(x, name, at ? at + strlen(name) + strlen(": ") : why.text);
     json_t *j = text ? json_loads(text, 0, NULL) : NULL;
     free(text);
     return j;
@@ -379,14 +388,24 @@ static void check_file(context *x, const char *file, const json_t *q)
     check_inputs(x);
 }
 
-void find_configured(findings *f, const checkpoint *c)
+static int has_quantized(const context *x)
+{
+    for (size_t i = 0; i < weight_count(x); i++) {
+        if (weight_at(x, i)->codec.format) return 1;
+    }
+    return 0;
+}
+
+void kf_find_configured(const kerf_reader *r, const kerf_weights *weights, kerf_found found,
+                        void *ctx)
 {
     static const char *const own = "hf_quant_config.json";
     char text[200];
-    context x = {.found = f, .c = c, .file = "config.json"};
-    if (!kerf_reader_is_folder(c->reader)) return;
+    context x = {
+        .found = found, .ctx = ctx, .reader = r, .weights = weights, .file = "config.json"};
+    if (!kerf_reader_is_folder(r)) return;
     json_t *config = load(&x, x.file), *older = load(&x, own);
-    x.layout = kerf_layout_configured(c->reader);
+    x.layout = kerf_layout_configured(r);
     const kerf_weight *unlike = find_unlike(&x);
     if (unlike) {
         snprintf(text, sizeof text,
@@ -394,7 +413,7 @@ void find_configured(findings *f, const checkpoint *c)
                  "or read other numbers",
                  unlike->layout->name, x.layout ? x.layout->name : "none");
         add_error(&x, unlike, text);
-    } else if (x.layout && count_quantized(c) > 0) {
+    } else if (x.layout && has_quantized(&x)) {
         check_file(&x, x.file, json_object_get(config, "quantization_config"));
         if (is_layout(&x, "modelopt")) check_file(&x, own, json_object_get(older, "quantization"));
         check_mixture(&x);

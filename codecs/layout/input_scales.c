@@ -12,32 +12,32 @@ static const struct {
 } names[] = {{".input_scale", 0}, {".input_global_scale", 1}};
 
 /* The quantized weight of the layer that `name` belongs to, without its last `cut` bytes. */
-static const kerf_weight *layer_of(const checkpoint *c, const char *name, size_t cut)
+static const kerf_weight *layer_of(const kerf_weights *all, const char *name, size_t cut)
 {
     char weight[KERF_MAX_NAME_BYTES + 32];
     snprintf(weight, sizeof weight, "%.*s.weight", (int)(strlen(name) - cut), name);
-    const kerf_weight *w = kerf_weights_find(c->weights, weight);
+    const kerf_weight *w = kerf_weights_find(all, weight);
     return w && w->codec.format ? w : NULL;
 }
 
-static input_scale *make(const kerf_weight *w, size_t stem, const char *end, int is_vector)
+static kf_input_scale *make(const kerf_weight *w, size_t stem, const char *end, int is_vector)
 {
-    input_scale *s = calloc(1, sizeof *s);
+    kf_input_scale *s = calloc(1, sizeof *s);
     const size_t room = stem + strlen(end) + 2;
-    char *name = s ? malloc(room) : NULL;
-    if (!name) {
+    if (s) s->name = malloc(room);
+    if (!s || !s->name) {
         free(s);
         return NULL;
     }
-    snprintf(name, room, "%.*s.%s", (int)stem, w->name, end);
+    snprintf(s->name, room, "%.*s.%s", (int)stem, w->name, end);
     s->tensor = *w->plane[0];
-    s->tensor.name = name;
+    s->tensor.name = s->name;
     s->tensor.shape = (kerf_shape){is_vector != 0, {1}};
     return s;
 }
 
-kerf_status input_scale_open(const checkpoint *c, const kerf_layout *l, const kerf_weight *w,
-                             input_scale **out, kerf_error *err)
+kerf_status kf_input_scale_open(const kerf_weights *all, const kerf_layout *l, const kerf_weight *w,
+                                kf_input_scale **out, kerf_error *err)
 {
     *out = NULL;
     if (w->codec.format || w->dtype != KERF_F32 || w->plane[0]->bytes != sizeof(float)) {
@@ -46,7 +46,7 @@ kerf_status input_scale_open(const checkpoint *c, const kerf_layout *l, const ke
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const size_t cut = strlen(names[i].end);
         if (!kf_has_suffix(w->name, names[i].end)) continue;
-        const kerf_weight *layer = layer_of(c, w->name, cut);
+        const kerf_weight *layer = layer_of(all, w->name, cut);
         int to_inverse = 0, is_vector = 0;
         const char *end =
             layer ? kerf_layout_input(l, layer->codec.format, &to_inverse, &is_vector) : NULL;
@@ -59,20 +59,19 @@ kerf_status input_scale_open(const checkpoint *c, const kerf_layout *l, const ke
     return KERF_OK;
 }
 
-void input_scale_close(input_scale *s)
+void kf_input_scale_close(kf_input_scale *s)
 {
-    void *name;
     if (!s) return;
-    memcpy(&name, &s->tensor.name, sizeof name); /* which the library wants const */
-    free(name);
+    free(s->name);
     free(s);
 }
 
-kerf_status input_scale_write(const input_scale *s, const checkpoint *c, const kerf_weight *from,
-                              kerf_writer *to, size_t entry, uint64_t *inexact, kerf_error *err)
+kerf_status kf_input_scale_write(const kf_input_scale *s, const kerf_reader *r,
+                                 const kerf_weight *from, kerf_writer *to, size_t entry,
+                                 uint64_t *inexact, kerf_error *err)
 {
     float x, back;
-    KF_TRY(kerf_reader_read(c->reader, from->plane[0], 0, &x, sizeof x, err));
+    KF_TRY(kerf_reader_read(r, from->plane[0], 0, &x, sizeof x, err));
     const float stored = s->is_inverse == s->to_inverse ? x
                          : s->to_inverse                ? kerf_inverse_of(x)
                                                         : 1 / x;

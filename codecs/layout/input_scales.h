@@ -1,24 +1,27 @@
-/* input_scales.h - scales of activations that stand beside weights, one number for each layer.
- * Layouts name them each in its own way, and one stores what divides, not what multiplies. */
-#ifndef KERF_INPUT_SCALES_H
-#define KERF_INPUT_SCALES_H
+/* input_scales.h - scales of activations, which stand beside weights: one number for each layer.
+ * Each layout has its own name for them, and one of them stores the number to divide by instead of
+ * the factor. */
+#ifndef KERF_LAYOUT_INPUT_SCALES_H
+#define KERF_LAYOUT_INPUT_SCALES_H
 
-#include "model/checkpoint.h"
+#include <kerf/file.h>
 
-typedef struct input_scale {
-    kerf_tensor tensor; /* as it will stand; its name is owned       */
-    int is_inverse;     /* the source, or the target, holds one over */
-    int to_inverse;
-} input_scale;
+typedef struct kf_input_scale {
+    kerf_tensor tensor; /* as it will stand in the output               */
+    char *name;         /* of the tensor                                */
+    int is_inverse;     /* the source holds the number to divide by ... */
+    int to_inverse;     /* ... and the output does                      */
+} kf_input_scale;
 
 /* What the input scale w becomes beside the weights of layout l; *out is NULL when w is none, or
  * the layout reads none beside such weights. */
-kerf_status input_scale_open(const checkpoint *c, const kerf_layout *l, const kerf_weight *w,
-                             input_scale **out, kerf_error *err);
-void input_scale_close(input_scale *s); /* NULL is fine */
+kerf_status kf_input_scale_open(const kerf_weights *all, const kerf_layout *l, const kerf_weight *w,
+                                kf_input_scale **out, kerf_error *err);
+void kf_input_scale_close(kf_input_scale *s); /* NULL is fine */
 
 /* Writes it; *inexact is raised by one when it does not turn back. */
-kerf_status input_scale_write(const input_scale *s, const checkpoint *c, const kerf_weight *from,
-                              kerf_writer *to, size_t entry, uint64_t *inexact, kerf_error *err);
+kerf_status kf_input_scale_write(const kf_input_scale *s, const kerf_reader *r,
+                                 const kerf_weight *from, kerf_writer *to, size_t entry,
+                                 uint64_t *inexact, kerf_error *err);
 
 #endif

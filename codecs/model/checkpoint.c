@@ -1,58 +1,73 @@
-/* checkpoint.c - opens a source and answers small questions about its weights. */
+/* checkpoint.c - opens a model: its files, and the weights in them. */
 #include "model/checkpoint.h"
-#include "base/base.h"
-#include <stdio.h>
 
+#include <stdlib.h>
 #include <string.h>
 
-kerf_status checkpoint_open(checkpoint *c, const char *path, kerf_error *err)
-{
-    *c = (checkpoint){.path = path};
-    KF_TRY(kerf_reader_open(path, &c->reader, err));
-    kerf_status s = kerf_weights_open(c->reader, &c->weights, err);
-    if (s != KERF_OK) checkpoint_close(c);
-    return s;
-}
+#include "base/base.h"
 
-void checkpoint_close(checkpoint *c)
+/* Takes over the reader. */
+static kerf_status make(const char *path, kerf_reader *reader, int borrows, kerf_checkpoint **out,
+                        kerf_error *err)
 {
-    if (c->weights) kerf_weights_close(c->weights);
-    kerf_reader_close(c->reader);
-    *c = (checkpoint){0};
-}
-
-uint64_t weight_bytes(const kerf_weight *w)
-{
-    uint64_t bytes = 0;
-    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (w->plane[p]) bytes += w->plane[p]->bytes;
+    kerf_checkpoint *c = kf_alloc_zero(1, sizeof *c);
+    char *copy = c ? strdup(path) : NULL;
+    if (!copy) {
+        free(c);
+        if (!borrows) kerf_reader_close(reader);
+        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a checkpoint");
     }
-    for (size_t i = 0; i < KERF_EXTRAS; i++) {
-        if (w->extra[i]) bytes += w->extra[i]->bytes;
+    *c = (kerf_checkpoint){.path = copy, .reader = reader, .borrows_reader = borrows};
+    kerf_status s = kerf_weights_open(reader, &c->weights, err);
+    if (s != KERF_OK) {
+        kerf_checkpoint_close(c);
+        return s;
     }
-    return bytes;
+    *out = c;
+    return KERF_OK;
 }
 
-uint64_t weight_elements(const kerf_weight *w)
+kerf_status kerf_checkpoint_open(const char *path, kerf_checkpoint **out, kerf_error *err)
 {
-    uint64_t n = 0;
-    return kerf_shape_count(&w->shape, &n, NULL) == KERF_OK ? n : 0;
+    kerf_reader *reader = NULL;
+    if (!path || !out)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_checkpoint_open: an argument is missing");
+    *out = NULL;
+    KF_TRY(kerf_reader_open(path, &reader, err));
+    return make(path, reader, 0, out, err);
 }
 
-int is_float(kerf_dtype t)
+kerf_status kf_checkpoint_view(const kerf_checkpoint *c, kerf_checkpoint **out, kerf_error *err)
 {
-    return t == KERF_F32 || t == KERF_F16 || t == KERF_BF16;
+    *out = NULL;
+    return make(c->path, c->reader, 1, out, err);
 }
 
-char *weight_format(const kerf_weight *w, char *out, size_t size)
+void kerf_checkpoint_close(kerf_checkpoint *c)
 {
-    const char *blocks = w->plane[0] ? w->plane[0]->block_type : NULL;
-    if (w->codec.format) return kerf_codec_name(w->codec, out, size);
-    snprintf(out, size, "%s", blocks ? blocks : kerf_dtype_name(w->dtype));
-    return out;
+    if (!c) return;
+    kerf_weights_close(c->weights);
+    if (!c->borrows_reader) kerf_reader_close(c->reader);
+    free(c->path);
+    free(c);
 }
 
-size_t count_quantized(const checkpoint *c)
+const char *kerf_checkpoint_path(const kerf_checkpoint *c)
+{
+    return c->path;
+}
+
+const kerf_reader *kerf_checkpoint_reader(const kerf_checkpoint *c)
+{
+    return c->reader;
+}
+
+const kerf_weights *kerf_checkpoint_weights(const kerf_checkpoint *c)
+{
+    return c->weights;
+}
+
+size_t kerf_checkpoint_quantized(const kerf_checkpoint *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {

@@ -1,26 +1,18 @@
-/* checkpoint.h - an opened source: its tensors, and the weights that they make up. */
-#ifndef KERF_CHECKPOINT_H
-#define KERF_CHECKPOINT_H
+/* checkpoint.h - the insides of kerf_checkpoint, for the engine. */
+#ifndef KERF_MODEL_CHECKPOINT_H
+#define KERF_MODEL_CHECKPOINT_H
 
-#include <kerf/file.h>
+#include <kerf/checkpoint.h>
 
-#include "args.h"
-
-typedef struct checkpoint {
-    const char *path;
+struct kerf_checkpoint {
+    char *path;
     kerf_reader *reader;
     kerf_weights *weights;
-} checkpoint;
+    int borrows_reader; /* the reader belongs to another checkpoint */
+};
 
-kerf_status checkpoint_open(checkpoint *c, const char *path, kerf_error *err);
-void checkpoint_close(checkpoint *c); /* all zeros are fine */
-
-uint64_t weight_bytes(const kerf_weight *w); /* as stored, all planes */
-uint64_t weight_elements(const kerf_weight *w);
-int is_float(kerf_dtype t); /* F32, F16, BF16: what can be quantized */
-/* "BF16" or "nvfp4:4/6"; out holds `size` bytes; returns out. */
-char *weight_format(const kerf_weight *w, char *out, size_t size);
-/* Quantized weights of the checkpoint. */
-size_t count_quantized(const checkpoint *c);
+/* The same files once more, with a list of weights of its own, which can be arranged another way.
+ * c must outlive it. */
+kerf_status kf_checkpoint_view(const kerf_checkpoint *c, kerf_checkpoint **out, kerf_error *err);
 
 #endif

@@ -1,30 +1,30 @@
-/* decide.h - which tensors are quantized, to what, and why the others are not. */
-#ifndef KERF_DECIDE_H
-#define KERF_DECIDE_H
+/* decide.h - the format of each weight of an output. */
+#ifndef KERF_MODEL_DECIDE_H
+#define KERF_MODEL_DECIDE_H
+
+#include <kerf/quantize.h>
 
 #include "model/checkpoint.h"
 
-typedef struct decision {
+typedef struct kf_decision {
     const kerf_weight *weight;
     kerf_codec codec;       /* format NULL: kept as it is            */
     kerf_geometry geometry; /* when quantized                        */
     char reason[96];        /* why it is kept, or what asked for it  */
-} decision;
+} kf_decision;
 
-typedef struct decisions {
-    decision *item; /* in the order of the checkpoint's weights */
+typedef struct kf_decisions {
+    kf_decision *item; /* in the order of the checkpoint's weights */
     size_t count, quantized;
-} decisions;
+} kf_decisions;
 
-/* Applies, in this order: --tensor and --recipe (the last match wins, --tensor first), --keep,
- * --only, then the defaults. base: the codec of -f. layout: of the output; what it cannot store is
- * kept, or an error when --tensor or --recipe asked for it. all_tensors: the defaults keep nothing
- * that could be quantized. A pattern that matches no tensor is an error. */
-kerf_status decide(const checkpoint *c, const args *a, kerf_codec base, const kerf_layout *layout,
-                   int all_tensors, decisions *out, kerf_error *err);
-void decisions_free(decisions *d);
-
-/* kerf_codec_find with every failure a usage error. */
-kerf_status parse_codec(const char *text, kerf_codec *out, kerf_error *err);
+/* Applies, in this order: the rules (the last one that matches counts), then what `select` keeps.
+ * base: the codec of all others; format NULL: they are kept. layout: of the output; what it cannot
+ * store is kept, or an error when a rule asks for it. A pattern that matches no tensor is an error.
+ */
+kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const kerf_rule *rules,
+                      size_t count, kerf_codec base, const kerf_layout *layout, kf_decisions *out,
+                      kerf_error *err);
+void kf_decisions_free(kf_decisions *d); /* all zeros are fine */
 
 #endif

@@ -14,7 +14,7 @@ static int is_file_path(const char *path)
            kf_has_suffix(path, ".gguf");
 }
 
-kerf_status manifest_layout(const checkpoint *source, const char *path, const args *a,
+kerf_status manifest_layout(const kerf_checkpoint *source, const char *path, const args *a,
                             const kerf_layout **out, kerf_error *err)
 {
     const kerf_layout *gguf = kerf_layout_find("gguf");
@@ -176,7 +176,7 @@ static void split(manifest *m)
 
 /* The name of shard i: as the source has it, uncompressed, or counted where that has others or was
  * GGUF. NULL: no memory. */
-static char *shard_name(const manifest *m, const checkpoint *source, size_t i)
+static char *shard_name(const manifest *m, const kerf_checkpoint *source, size_t i)
 {
     char text[80];
     if (!m->shard_bytes && !kerf_reader_is_gguf(source->reader)) {
@@ -187,7 +187,7 @@ static char *shard_name(const manifest *m, const checkpoint *source, size_t i)
     return strdup(text);
 }
 
-static kerf_status place_files(manifest *m, const checkpoint *source, kerf_error *err)
+static kerf_status place_files(manifest *m, const kerf_checkpoint *source, kerf_error *err)
 {
     m->shards = kerf_reader_shard_count(source->reader);
     if (m->shard_bytes) split(m);
@@ -233,7 +233,7 @@ static kerf_status add_key(manifest *m, size_t shard, const char *key, const cha
 
 /* Keys of the source's files, but for those that the writer and the layout set themselves; all in
  * the first file where files are others than the source's. */
-static kerf_status carry_keys(manifest *m, const checkpoint *source, kerf_error *err)
+static kerf_status carry_keys(manifest *m, const kerf_checkpoint *source, kerf_error *err)
 {
     for (size_t i = 0; i < kerf_reader_shard_count(source->reader); i++) {
         size_t to = m->shards > 1 && !m->shard_bytes ? i : 0;
@@ -266,7 +266,7 @@ static kerf_status describe_shard(manifest *m, size_t shard, const kerf_layout *
     return s;
 }
 
-kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_layout *layout,
+kerf_status manifest_describe(manifest *m, const kerf_checkpoint *source, const kerf_layout *layout,
                               const kerf_weight *weights, size_t count, kerf_error *err)
 {
     KF_TRY(place_files(m, source, err));
@@ -297,38 +297,38 @@ typedef struct copy_job {
     kf_work *progress;
 } copy_job;
 
-static kerf_status copy_read(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status copy_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     copy_job *job = ctx;
     return kerf_reader_read(job->reader, job->tensor, p->u0, p->dense.p, p->dense.n, err);
 }
 
-static kerf_status copy_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status copy_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     copy_job *job = ctx;
     return kf_work_add(job->progress, p->dense.n, err);
 }
 
-static kerf_status copy_write(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status copy_write(void *ctx, kf_panel *p, kerf_error *err)
 {
     copy_job *job = ctx;
     return kerf_writer_write(job->writer, job->entry, p->u0, p->dense.p, p->dense.n, err);
 }
 
-kerf_status copy_tensor(const checkpoint *source, const kerf_tensor *t, kerf_writer *w, size_t i,
-                        kf_work *bar, kerf_error *err)
+kerf_status copy_tensor(const kerf_checkpoint *source, const kerf_tensor *t, kerf_writer *w,
+                        size_t i, kf_work *bar, kerf_error *err)
 {
-    static const stream_steps steps = {copy_read, copy_work, copy_write, NULL};
+    static const kf_steps steps = {copy_read, copy_work, copy_write, NULL};
     copy_job job = {source->reader, t, w, i, bar};
-    stream *s = NULL;
-    KF_TRY(stream_open_bytes(&s, t->bytes, err));
-    kerf_status status = stream_run(s, &steps, &job, err);
-    stream_close(s);
+    kf_stream *s = NULL;
+    KF_TRY(kf_stream_open_bytes(&s, t->bytes, err));
+    kerf_status status = kf_stream_run(s, &steps, &job, err);
+    kf_stream_close(s);
     return status;
 }
 
-kerf_status copy_weight(const checkpoint *source, const kerf_weight *w, kerf_writer *to, size_t i,
-                        kf_work *bar, kerf_error *err)
+kerf_status copy_weight(const kerf_checkpoint *source, const kerf_weight *w, kerf_writer *to,
+                        size_t i, kf_work *bar, kerf_error *err)
 {
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (w->plane[p]) KF_TRY(copy_tensor(source, w->plane[p], to, i++, bar, err));

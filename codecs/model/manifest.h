@@ -3,6 +3,7 @@
 #define KERF_MANIFEST_H
 
 #include "model/checkpoint.h"
+#include "args.h"
 #include "base/work.h"
 
 typedef struct manifest {
@@ -29,7 +30,7 @@ void manifest_close(manifest *m); /* all zeros are fine */
 
 /* The layout of an output of this name (NULL: none yet): gguf for *.gguf and for nothing else. What
  * --layout says must agree. */
-kerf_status manifest_layout(const checkpoint *source, const char *path, const args *a,
+kerf_status manifest_layout(const kerf_checkpoint *source, const char *path, const args *a,
                             const kerf_layout **out, kerf_error *err);
 
 /* Adds the next weight: a dense one, or the tensors that store a quantized one in a layout, as
@@ -45,17 +46,17 @@ size_t manifest_entries(const manifest *m, size_t i); /* of weight i, which begi
 /* Names the files and sets the metadata: what the source's files say of themselves, and the
  * description of the quantized ones of these weights, which lie in the shard of their plane[0].
  * When the output is a folder, also the small files that tell its loaders of them. */
-kerf_status manifest_describe(manifest *m, const checkpoint *source, const kerf_layout *layout,
+kerf_status manifest_describe(manifest *m, const kerf_checkpoint *source, const kerf_layout *layout,
                               const kerf_weight *weights, size_t count, kerf_error *err);
 
 uint64_t manifest_bytes(const manifest *m); /* of all tensors */
 
 /* Copies a tensor of the source into entry i, a panel at a time. */
-kerf_status copy_tensor(const checkpoint *source, const kerf_tensor *t, kerf_writer *w, size_t i,
-                        kf_work *bar, kerf_error *err);
+kerf_status copy_tensor(const kerf_checkpoint *source, const kerf_tensor *t, kerf_writer *w,
+                        size_t i, kf_work *bar, kerf_error *err);
 
 /* Copies all that stores a weight into the entries from i on. */
-kerf_status copy_weight(const checkpoint *source, const kerf_weight *w, kerf_writer *to, size_t i,
-                        kf_work *bar, kerf_error *err);
+kerf_status copy_weight(const kerf_checkpoint *source, const kerf_weight *w, kerf_writer *to,
+                        size_t i, kf_work *bar, kerf_error *err);
 
 #endif

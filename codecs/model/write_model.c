@@ -111,13 +111,11 @@ static kerf_status mark_weight(void *ctx, size_t i, kerf_error *err)
 
 static kerf_status write_weights(run *r, kerf_error *err)
 {
-    static const team_work work = {write_weight, mark_weight};
-    kerf_exec none = {0};
-    const team one = {&none, 1};
+    static const kf_team_work work = {write_weight, mark_weight};
     const size_t weights = r->job->manifest->weights;
     KF_TRY(kf_allocate(&r->note, weights, sizeof *r->note, err));
     KF_TRY(kf_allocate(&r->found, weights, 1, err));
-    return team_run(r->job->team ? r->job->team : &one, weights, &work, r, err);
+    return kf_team_run(r->job->team, weights, &work, r, err);
 }
 
 static kerf_status write_all(run *r, kerf_error *err)

@@ -9,9 +9,9 @@
 typedef struct write_job {
     const char *verb, *path;
     const args *args;
-    const checkpoint *source;
+    const kerf_checkpoint *source;
     const manifest *manifest;
-    const team *team; /* NULL: a thread is enough, for nothing is computed */
+    const kerf_team *team; /* NULL: a thread is enough, for nothing is computed */
     void *ctx;
 
     uint64_t (*work_bytes)(const void *ctx, size_t i); /* of weight i, for progress */

@@ -10,7 +10,7 @@
 enum { FEW_MATRICES = 64 }; /* more than these are not measured by a crew */
 
 typedef struct encode_run {
-    const encode_job *job;
+    const kf_encode_job *job;
     kerf_stats *stats;
     kerf_exec exec;       /* of one call                                  */
     unsigned workers;     /* 0: no crew                                   */
@@ -18,11 +18,11 @@ typedef struct encode_run {
 } encode_run;
 
 /* Who looks at the panels wants them in order, and a device is for one caller at a time. */
-static encode_run begin(const encode_job *job, kerf_stats *stats)
+static encode_run begin(const kf_encode_job *job, kerf_stats *stats)
 {
     encode_run run = {.job = job, .stats = stats, .exec = *job->exec};
     if (!job->look && !job->exec->device && job->geometry->matrices <= FEW_MATRICES) {
-        run.workers = stream_crew_size(job->exec->threads);
+        run.workers = kf_stream_crew_size(job->exec->threads);
         run.exec.threads = 1;
     }
     pthread_mutex_init(&run.lock, NULL);
@@ -50,7 +50,7 @@ static void place_text(const kerf_shape *shape, uint64_t element, char *out, siz
     }
 }
 
-kerf_status explain_encode(const kerf_tensor *tensor, kerf_status s, kerf_error *err)
+kerf_status kf_explain_encode(const kerf_tensor *tensor, kerf_status s, kerf_error *err)
 {
     if (!err || s == KERF_OK) return s;
     if (s != KERF_E_DATA || err->offset == UINT64_MAX) return kf_fail_at(err, s, tensor->name);
@@ -64,43 +64,43 @@ kerf_status explain_encode(const kerf_tensor *tensor, kerf_status s, kerf_error 
     return s;
 }
 
-static kerf_status read_step(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status read_step(void *ctx, kf_panel *p, kerf_error *err)
 {
-    const encode_job *job = ((encode_run *)ctx)->job;
-    return read_dense(job->reader, job->tensor, job->geometry, p, err);
+    const kf_encode_job *job = ((encode_run *)ctx)->job;
+    return kf_read_dense(job->reader, job->tensor, job->geometry, p, err);
 }
 
-static kerf_status measure_step(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status measure_step(void *ctx, kf_panel *p, kerf_error *err)
 {
     encode_run *run = ctx;
-    const encode_job *job = run->job;
+    const kf_encode_job *job = run->job;
     kerf_stats own[FEW_MATRICES] = {{0}}, *seen = run->workers ? own : run->stats;
-    kerf_status s = kerf_measure(job->geometry, p->u0, p->u1, dense_of(p), job->tensor->dtype, seen,
-                                 &run->exec, err);
+    kerf_status s = kerf_measure(job->geometry, p->u0, p->u1, kf_dense_of(p), job->tensor->dtype,
+                                 seen, &run->exec, err);
     if (run->workers && s == KERF_OK) {
         pthread_mutex_lock(&run->lock);
         for (uint64_t i = 0; i < job->geometry->matrices; i++)
             kerf_stats_merge(&run->stats[i], &own[i]);
         pthread_mutex_unlock(&run->lock);
     }
-    if (s != KERF_OK) return explain_encode(job->tensor, s, err);
+    if (s != KERF_OK) return kf_explain_encode(job->tensor, s, err);
     return kf_work_add(job->progress, p->dense.n, err);
 }
 
-static kerf_status encode_step(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status encode_step(void *ctx, kf_panel *p, kerf_error *err)
 {
     encode_run *run = ctx;
-    const encode_job *job = run->job;
-    kerf_status s = kerf_encode(job->geometry, job->encoder, run->stats, p->u0, p->u1, dense_of(p),
-                                job->tensor->dtype, p->plane, &run->exec, err);
-    if (s != KERF_OK) return explain_encode(job->tensor, s, err);
+    const kf_encode_job *job = run->job;
+    kerf_status s = kerf_encode(job->geometry, job->encoder, run->stats, p->u0, p->u1,
+                                kf_dense_of(p), job->tensor->dtype, p->plane, &run->exec, err);
+    if (s != KERF_OK) return kf_explain_encode(job->tensor, s, err);
     if (job->look) KF_TRY(job->look(job->look_ctx, p, err));
     return kf_work_add(job->progress, p->dense.n, err);
 }
 
-static kerf_status write_step(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status write_step(void *ctx, kf_panel *p, kerf_error *err)
 {
-    const encode_job *job = ((encode_run *)ctx)->job;
+    const kf_encode_job *job = ((encode_run *)ctx)->job;
     if (!job->writer) return KERF_OK;
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         if (job->geometry->plane[k].band_bytes == 0) continue;
@@ -111,10 +111,10 @@ static kerf_status write_step(void *ctx, stream_panel *p, kerf_error *err)
 }
 
 /* Planes with one value per matrix are complete after the last panel. */
-static kerf_status write_whole_planes(const encode_job *job, const stream *s, kerf_error *err)
+static kerf_status write_whole_planes(const kf_encode_job *job, const kf_stream *s, kerf_error *err)
 {
     for (kerf_plane_id k = 0; job->writer && k < KERF_PLANES; k++) {
-        kerf_span whole = stream_whole(s, k);
+        kerf_span whole = kf_stream_whole(s, k);
         if (whole.n) {
             KF_TRY(kerf_weight_writer_write(job->writer, k, 0, whole.p, whole.n, err));
         }
@@ -122,44 +122,44 @@ static kerf_status write_whole_planes(const encode_job *job, const stream *s, ke
     return KERF_OK;
 }
 
-static const stream_steps measure_steps = {read_step, measure_step, NULL, NULL};
+static const kf_steps measure_steps = {read_step, measure_step, NULL, NULL};
 
-static kerf_status open_stream(const encode_run *run, stream_room *room, stream **out,
+static kerf_status open_stream(const encode_run *run, kf_room *room, kf_stream **out,
                                kerf_error *err)
 {
-    const encode_job *job = run->job;
-    return run->workers
-               ? stream_open_crew(out, job->geometry, job->tensor->dtype, run->workers, room, err)
-               : stream_open(out, job->geometry, job->tensor->dtype, err);
+    const kf_encode_job *job = run->job;
+    return run->workers ? kf_stream_open_crew(out, job->geometry, job->tensor->dtype, run->workers,
+                                              room, err)
+                        : kf_stream_open(out, job->geometry, job->tensor->dtype, err);
 }
 
-static int is_measured_here(const encode_job *job)
+static int is_measured_here(const kf_encode_job *job)
 {
     return !job->stats && kerf_needs_stats(job->geometry);
 }
 
-static kerf_status encode_panels(encode_run *run, stream *s, kerf_error *err)
+static kerf_status encode_panels(encode_run *run, kf_stream *s, kerf_error *err)
 {
-    const encode_job *job = run->job;
-    stream_steps encode = {read_step, encode_step, write_step, NULL};
+    const kf_encode_job *job = run->job;
+    kf_steps encode = {read_step, encode_step, write_step, NULL};
     if (is_measured_here(job)) {
-        KF_TRY(stream_run(s, &measure_steps, run, err));
-        if (stream_keeps(s)) encode.read = NULL;
+        KF_TRY(kf_stream_run(s, &measure_steps, run, err));
+        if (kf_stream_keeps(s)) encode.read = NULL;
     }
     if (job->geometry->bands == 0) {
-        stream_panel none = {0};
-        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) none.plane[k] = stream_whole(s, k);
-        KF_TRY(kerf_encode(job->geometry, job->encoder, run->stats, 0, 0, dense_of(&none),
+        kf_panel none = {0};
+        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) none.plane[k] = kf_stream_whole(s, k);
+        KF_TRY(kerf_encode(job->geometry, job->encoder, run->stats, 0, 0, kf_dense_of(&none),
                            job->tensor->dtype, none.plane, job->exec, err));
     }
-    KF_TRY(stream_run(s, &encode, run, err));
+    KF_TRY(kf_stream_run(s, &encode, run, err));
     return write_whole_planes(job, s, err);
 }
 
-static kerf_status make_stats(const encode_job *job, kerf_stats **out, kerf_error *err)
+static kerf_status make_stats(const kf_encode_job *job, kerf_stats **out, kerf_error *err)
 {
     const uint64_t matrices = job->geometry->matrices;
-    if (matrices > STREAM_WHOLE_BYTES / sizeof **out) {
+    if (matrices > KF_STREAM_WHOLE_BYTES / sizeof **out) {
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
                        "%.200s: %llu matrices in one tensor are too many", job->tensor->name,
                        (unsigned long long)matrices);
@@ -169,10 +169,10 @@ static kerf_status make_stats(const encode_job *job, kerf_stats **out, kerf_erro
     return KERF_OK;
 }
 
-kerf_status encode_tensor(const encode_job *job, kerf_error *err)
+kerf_status kf_encode_tensor(const kf_encode_job *job, kerf_error *err)
 {
     encode_run run = begin(job, NULL);
-    stream *s = NULL;
+    kf_stream *s = NULL;
     kerf_status status = open_stream(&run, is_measured_here(job) ? job->room : NULL, &s, err);
     if (status != KERF_OK) {
         status = kf_fail_at(err, status, job->tensor->name);
@@ -181,21 +181,21 @@ kerf_status encode_tensor(const encode_job *job, kerf_error *err)
         if (status == KERF_OK) status = encode_panels(&run, s, err);
     }
     free(run.stats);
-    stream_close(s);
+    kf_stream_close(s);
     end(&run);
     return status;
 }
 
-kerf_status measure_tensor(const encode_job *job, kerf_stats *stats, kerf_error *err)
+kerf_status kf_measure_tensor(const kf_encode_job *job, kerf_stats *stats, kerf_error *err)
 {
     encode_run run = begin(job, stats);
-    stream *s = NULL;
+    kf_stream *s = NULL;
     kerf_status status = open_stream(&run, NULL, &s, err);
     if (status == KERF_OK)
-        status = stream_run(s, &measure_steps, &run, err);
+        status = kf_stream_run(s, &measure_steps, &run, err);
     else
         status = kf_fail_at(err, status, job->tensor->name);
-    stream_close(s);
+    kf_stream_close(s);
     end(&run);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "base/work.h"
 #include "stream/panels.h"
 
-typedef struct encode_job {
+typedef struct kf_encode_job {
     const kerf_reader *reader;
     const kerf_tensor *tensor;
     const kerf_geometry *geometry;
@@ -15,19 +15,19 @@ typedef struct encode_job {
     kf_work *progress;
     const kerf_stats *stats;    /* of each matrix, measured before; NULL: measured here    */
     kerf_weight_writer *writer; /* NULL: the bytes go nowhere                              */
-    stream_room *room;          /* NULL: what must be measured first is read twice         */
-    stream_step look;           /* sees each panel after it was encoded; NULL: none */
+    kf_room *room;              /* NULL: what must be measured first is read twice         */
+    kf_step look;               /* sees each panel after it was encoded; NULL: none */
     void *look_ctx;
-} encode_job;
+} kf_encode_job;
 
 /* NaN and Inf of the source, unless --nan allows them, are a KERF_E_DATA that names the tensor,
  * the element and its place. */
-kerf_status encode_tensor(const encode_job *job, kerf_error *err);
+kerf_status kf_encode_tensor(const kf_encode_job *job, kerf_error *err);
 
 /* Adds the tensor, and for NaN and Inf the place and the way out, to a failure of the codec. */
-kerf_status explain_encode(const kerf_tensor *tensor, kerf_status s, kerf_error *err);
+kerf_status kf_explain_encode(const kerf_tensor *tensor, kerf_status s, kerf_error *err);
 
 /* Only measures: adds the tensor to stats[geometry.matrices]. */
-kerf_status measure_tensor(const encode_job *job, kerf_stats *stats, kerf_error *err);
+kerf_status kf_measure_tensor(const kf_encode_job *job, kerf_stats *stats, kerf_error *err);
 
 #endif

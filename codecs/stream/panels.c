@@ -17,20 +17,20 @@ enum { RING = 3 };
 #define WHOLE_PANELS UINT64_MAX
 typedef enum slot_state { SLOT_FREE, SLOT_FILLED, SLOT_DONE } slot_state;
 
-struct stream {
+struct kf_stream {
     const kerf_geometry *geometry; /* NULL: plain bytes */
     kerf_dtype dense_type;
     uint64_t units, step, panels;
     uint64_t whole_step;    /* of what panels are parts of; `step`: of nothing */
     unsigned ring, workers; /* slots; 0: no crew */
-    stream_panel *slot;
+    kf_panel *slot;
     unsigned char *kept; /* the whole tensor; NULL: panels have memory of their own */
     kerf_span whole[KERF_PLANES];
 };
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-static uint64_t dense_bytes(const stream *s, uint64_t u0, uint64_t u1)
+static uint64_t dense_bytes(const kf_stream *s, uint64_t u0, uint64_t u1)
 {
     if (!s->geometry) return u1 - u0;
     return kerf_band_elements(s->geometry, u0, u1).count * (kerf_dtype_bits(s->dense_type) / 8);
@@ -47,7 +47,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Sets the spans of a slot to the bytes of panel i. */
-static void shape_slot(const stream *s, stream_panel *p, uint64_t i)
+static void shape_slot(const kf_stream *s, kf_panel *p, uint64_t i)
 {
     const uint64_t parts = steps(s->whole_step, s->step), whole = i / parts * s->whole_step;
     p->index = i;
@@ -63,7 +63,7 @@ static void shape_slot(const stream *s, stream_panel *p, uint64_t i)
 }
 
 /* Bands of equal size fill a panel best when it is the first: later ones are never larger. */
-static kerf_status allocate_slot(const stream *s, stream_panel *p, kerf_error *err)
+static kerf_status allocate_slot(const kf_stream *s, kf_panel *p, kerf_error *err)
 {
     shape_slot(s, p, 0);
     if (!s->kept) KF_TRY(kf_allocate(&p->dense.p, p->dense.n, 1, err));
@@ -77,12 +77,12 @@ static kerf_status allocate_slot(const stream *s, stream_panel *p, kerf_error *e
     return KERF_OK;
 }
 
-static kerf_status allocate_whole(stream *s, kerf_error *err)
+static kerf_status allocate_whole(kf_stream *s, kerf_error *err)
 {
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         const kerf_plane *plane = &s->geometry->plane[k];
         if (plane->dtype == KERF_DTYPE_NONE || plane->band_bytes != 0) continue;
-        if (plane->bytes > STREAM_WHOLE_BYTES) {
+        if (plane->bytes > KF_STREAM_WHOLE_BYTES) {
             return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
                            "%llu matrices in one tensor are too many",
                            (unsigned long long)s->geometry->matrices);
@@ -93,12 +93,12 @@ static kerf_status allocate_whole(stream *s, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status open_slots(stream *s, kerf_error *err)
+static kerf_status open_slots(kf_stream *s, kerf_error *err)
 {
     if (s->step == 0 || s->units == 0) return KERF_OK;
     const uint64_t whole = s->units / s->whole_step, rest = s->units % s->whole_step;
     s->panels = whole * steps(s->whole_step, s->step) + steps(rest, s->step);
-    int big = dense_bytes(s, 0, s->step < s->units ? s->step : s->units) > STREAM_PANEL_BYTES;
+    int big = dense_bytes(s, 0, s->step < s->units ? s->step : s->units) > KF_STREAM_PANEL_BYTES;
     const unsigned most = s->workers && !big ? s->workers : big ? 1 : RING;
     s->ring = s->panels < most ? (unsigned)s->panels : most;
     KF_TRY(kf_allocate(&s->slot, s->ring, sizeof *s->slot, err));
@@ -110,13 +110,13 @@ static kerf_status open_slots(stream *s, kerf_error *err)
 }
 
 /* Makes the room large enough; what was in it is of no use. */
-static kerf_status keep_tensor(stream *s, stream_room *room, kerf_error *err)
+static kerf_status keep_tensor(kf_stream *s, kf_room *room, kerf_error *err)
 {
     const uint64_t bytes = dense_bytes(s, 0, s->units);
-    if (bytes == 0 || bytes > STREAM_KEPT_BYTES) return KERF_OK;
+    if (bytes == 0 || bytes > KF_STREAM_KEPT_BYTES) return KERF_OK;
     if (room->n < bytes) {
         free(room->p);
-        *room = (stream_room){NULL, 0};
+        *room = (kf_room){NULL, 0};
         KF_TRY(kf_allocate(&room->p, (size_t)bytes, 1, err));
         room->n = (size_t)bytes;
     }
@@ -125,93 +125,93 @@ static kerf_status keep_tensor(stream *s, stream_room *room, kerf_error *err)
 }
 
 /* Bands of a panel of about so many bytes. */
-static uint64_t bands_of(const stream *s, uint64_t band, uint64_t bytes)
+static uint64_t bands_of(const kf_stream *s, uint64_t band, uint64_t bytes)
 {
     const uint64_t step = band && band < bytes ? bytes / band : 1;
     return least(step, s->units);
 }
 
-static void choose_steps(stream *s, uint64_t band, uint64_t run)
+static void choose_steps(kf_stream *s, uint64_t band, uint64_t run)
 {
-    const uint64_t own =
-        s->workers ? least(STREAM_CREW_BYTES / s->workers, STREAM_CREW_PANEL) : STREAM_PANEL_BYTES;
-    s->step = bands_of(s, band, run == WHOLE_PANELS ? STREAM_PANEL_BYTES : own);
+    const uint64_t own = s->workers ? least(KF_STREAM_CREW_BYTES / s->workers, KF_STREAM_CREW_PANEL)
+                                    : KF_STREAM_PANEL_BYTES;
+    s->step = bands_of(s, band, run == WHOLE_PANELS ? KF_STREAM_PANEL_BYTES : own);
     s->whole_step = s->step;
     if (run == 0 || run == WHOLE_PANELS) return;
     const uint64_t runs = s->step / run;
-    s->whole_step = bands_of(s, band, STREAM_PANEL_BYTES);
+    s->whole_step = bands_of(s, band, KF_STREAM_PANEL_BYTES);
     s->step = least(run * (runs ? runs : 1), s->whole_step);
 }
 
 /* run: 0, WHOLE_PANELS for a crew whose panels are as large as those of others, or as in
- * stream_open_parts. */
-static kerf_status open_panels(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                               unsigned workers, uint64_t run, stream_room *room, kerf_error *err)
+ * kf_stream_open_parts. */
+static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                               unsigned workers, uint64_t run, kf_room *room, kerf_error *err)
 {
     *out = NULL;
     uint64_t band =
-        g->bands ? dense_bytes(&(stream){.geometry = g, .dense_type = dense_type}, 0, 1) : 1;
-    if (band > STREAM_BAND_BYTES) {
+        g->bands ? dense_bytes(&(kf_stream){.geometry = g, .dense_type = dense_type}, 0, 1) : 1;
+    if (band > KF_STREAM_BAND_BYTES) {
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
                        "one band of %s is %llu MiB here, above the limit of %llu MiB; use a format "
                        "with smaller groups, or keep this tensor",
                        g->format->name, (unsigned long long)(band >> 20),
-                       (unsigned long long)(STREAM_BAND_BYTES >> 20));
+                       (unsigned long long)(KF_STREAM_BAND_BYTES >> 20));
     }
-    stream *s = NULL;
+    kf_stream *s = NULL;
     KF_TRY(kf_allocate(&s, 1, sizeof *s, err));
     s->geometry = g;
     s->dense_type = dense_type;
     s->units = g->bands;
     s->workers = workers;
     if (run == WHOLE_PANELS)
-        s->workers = (unsigned)least(workers, STREAM_CREW_BYTES / STREAM_PANEL_BYTES);
+        s->workers = (unsigned)least(workers, KF_STREAM_CREW_BYTES / KF_STREAM_PANEL_BYTES);
     choose_steps(s, band, run);
     kerf_status status = room ? keep_tensor(s, room, err) : KERF_OK;
     if (status == KERF_OK) status = allocate_whole(s, err);
     if (status == KERF_OK) status = open_slots(s, err);
     if (status != KERF_OK) {
-        stream_close(s);
+        kf_stream_close(s);
         return status;
     }
     *out = s;
     return KERF_OK;
 }
 
-kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                        kerf_error *err)
+kerf_status kf_stream_open(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                           kerf_error *err)
 {
     return open_panels(out, g, dense_type, 0, 0, NULL, err);
 }
 
-kerf_status stream_open_parts(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                              unsigned workers, uint64_t run, kerf_error *err)
+kerf_status kf_stream_open_parts(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                                 unsigned workers, uint64_t run, kerf_error *err)
 {
     return open_panels(out, g, dense_type, workers, run ? run : WHOLE_PANELS, NULL, err);
 }
 
-int stream_ends_panel(const stream *s, uint64_t u1)
+int kf_stream_ends_panel(const kf_stream *s, uint64_t u1)
 {
     return u1 == s->units || u1 % s->whole_step == 0;
 }
 
-unsigned stream_slots(const stream *s)
+unsigned kf_stream_slots(const kf_stream *s)
 {
     return s->ring;
 }
 
-kerf_status stream_open_crew(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                             unsigned workers, stream_room *room, kerf_error *err)
+kerf_status kf_stream_open_crew(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                                unsigned workers, kf_room *room, kerf_error *err)
 {
     return open_panels(out, g, dense_type, workers, 0, room, err);
 }
 
-int stream_keeps(const stream *s)
+int kf_stream_keeps(const kf_stream *s)
 {
     return s->kept != NULL;
 }
 
-unsigned stream_crew_size(int threads)
+unsigned kf_stream_crew_size(int threads)
 {
     enum { WAITING = 2 };
     cpu_set_t cpus;
@@ -220,23 +220,23 @@ unsigned stream_crew_size(int threads)
     return (unsigned)CPU_COUNT(&cpus) + WAITING;
 }
 
-kerf_status stream_open_bytes(stream **out, uint64_t bytes, kerf_error *err)
+kerf_status kf_stream_open_bytes(kf_stream **out, uint64_t bytes, kerf_error *err)
 {
     *out = NULL;
-    stream *s = NULL;
+    kf_stream *s = NULL;
     KF_TRY(kf_allocate(&s, 1, sizeof *s, err));
     s->units = bytes;
-    s->step = s->whole_step = STREAM_PANEL_BYTES;
+    s->step = s->whole_step = KF_STREAM_PANEL_BYTES;
     kerf_status status = open_slots(s, err);
     if (status != KERF_OK) {
-        stream_close(s);
+        kf_stream_close(s);
         return status;
     }
     *out = s;
     return KERF_OK;
 }
 
-void stream_close(stream *s)
+void kf_stream_close(kf_stream *s)
 {
     if (!s) return;
     for (unsigned i = 0; s->slot && i < s->ring; i++) {
@@ -250,7 +250,7 @@ void stream_close(stream *s)
     free(s);
 }
 
-kerf_span stream_whole(const stream *s, kerf_plane_id p)
+kerf_span kf_stream_whole(const kf_stream *s, kerf_plane_id p)
 {
     return s->whole[p];
 }
@@ -258,8 +258,8 @@ kerf_span stream_whole(const stream *s, kerf_plane_id p)
 /* --- the ring ------------------------------------------------------------------------------ */
 
 typedef struct run {
-    stream *stream;
-    const stream_steps *steps;
+    kf_stream *stream;
+    const kf_steps *steps;
     void *ctx;
     pthread_mutex_t lock;
     pthread_cond_t moved;
@@ -292,9 +292,9 @@ static void leave_slot(run *r, unsigned slot, slot_state state, kerf_status stat
 }
 
 /* One step over all panels: waits for state `from`, leaves state `to`. */
-static void run_step(run *r, stream_step step, slot_state from, slot_state to)
+static void run_step(run *r, kf_step step, slot_state from, slot_state to)
 {
-    stream *s = r->stream;
+    kf_stream *s = r->stream;
     for (uint64_t i = 0; i < s->panels; i++) {
         unsigned slot = (unsigned)(i % s->ring);
         if (!await_slot(r, slot, from)) return;
@@ -338,8 +338,8 @@ static kerf_status run_threads(run *r, kerf_error *err)
 /* --- the crew ------------------------------------------------------------------------------ */
 
 typedef struct crew {
-    stream *stream;
-    const stream_steps *steps;
+    kf_stream *stream;
+    const kf_steps *steps;
     void *ctx;
     pthread_mutex_t lock;
     pthread_cond_t moved;
@@ -350,7 +350,7 @@ typedef struct crew {
 
 typedef struct worker {
     crew *crew;
-    stream_panel *panel;
+    kf_panel *panel;
 } worker;
 
 /* The next panel; 0 when there is none, or when one has failed. */
@@ -389,7 +389,7 @@ static void *take_panels(void *ctx)
 {
     worker *w = ctx;
     crew *c = w->crew;
-    const stream_steps *steps = c->steps;
+    const kf_steps *steps = c->steps;
     for (uint64_t i; take_panel(c, &i);) {
         kerf_error error = {0};
         kerf_status s = KERF_OK;
@@ -405,7 +405,7 @@ static void *take_panels(void *ctx)
 }
 
 /* A crew that cannot be hired in full is smaller: the calling thread always belongs to it. */
-static kerf_status run_crew(stream *s, const stream_steps *steps, void *ctx, kerf_error *err)
+static kerf_status run_crew(kf_stream *s, const kf_steps *steps, void *ctx, kerf_error *err)
 {
     crew c = {.stream = s, .steps = steps, .ctx = ctx};
     worker *w = NULL;
@@ -431,9 +431,9 @@ static kerf_status run_crew(stream *s, const stream_steps *steps, void *ctx, ker
     return status;
 }
 
-static kerf_status run_alone(stream *s, const stream_steps *steps, void *ctx, kerf_error *err)
+static kerf_status run_alone(kf_stream *s, const kf_steps *steps, void *ctx, kerf_error *err)
 {
-    stream_panel *p = &s->slot[0];
+    kf_panel *p = &s->slot[0];
     for (uint64_t i = 0; i < s->panels; i++) {
         shape_slot(s, p, i);
         if (steps->read) KF_TRY(steps->read(ctx, p, err));
@@ -443,7 +443,7 @@ static kerf_status run_alone(stream *s, const stream_steps *steps, void *ctx, ke
     return KERF_OK;
 }
 
-kerf_status stream_run(stream *s, const stream_steps *steps, void *ctx, kerf_error *err)
+kerf_status kf_stream_run(kf_stream *s, const kf_steps *steps, void *ctx, kerf_error *err)
 {
     if (s->ring <= 1) return run_alone(s, steps, ctx, err);
     if (s->workers) return run_crew(s, steps, ctx, err);
@@ -458,16 +458,15 @@ kerf_status stream_run(stream *s, const stream_steps *steps, void *ctx, kerf_err
 
 /* --- shared steps -------------------------------------------------------------------------- */
 
-kerf_status read_dense(const kerf_reader *r, const kerf_tensor *t, const kerf_geometry *g,
-                       stream_panel *p, kerf_error *err)
+kerf_status kf_read_dense(const kerf_reader *r, const kerf_tensor *t, const kerf_geometry *g,
+                          kf_panel *p, kerf_error *err)
 {
     uint64_t first = kerf_band_elements(g, p->u0, p->u1).offset;
     return kerf_reader_read(r, t, first * (kerf_dtype_bits(t->dtype) / 8), p->dense.p, p->dense.n,
                             err);
 }
 
-kerf_status read_planes(const kerf_reader *r, const kerf_weight *w, stream_panel *p,
-                        kerf_error *err)
+kerf_status kf_read_planes(const kerf_reader *r, const kerf_weight *w, kf_panel *p, kerf_error *err)
 {
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         if (w->geometry.plane[k].band_bytes == 0) continue;
@@ -477,24 +476,24 @@ kerf_status read_planes(const kerf_reader *r, const kerf_weight *w, stream_panel
     return KERF_OK;
 }
 
-kerf_status read_whole_planes(const kerf_reader *r, const kerf_weight *w, const stream *s,
-                              kerf_error *err)
+kerf_status kf_read_whole_planes(const kerf_reader *r, const kerf_weight *w, const kf_stream *s,
+                                 kerf_error *err)
 {
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
-        kerf_span whole = stream_whole(s, k);
+        kerf_span whole = kf_stream_whole(s, k);
         if (whole.n) KF_TRY(kerf_weight_read(r, w, k, 0, whole.p, whole.n, err));
     }
     return KERF_OK;
 }
 
-void planes_of(const stream_panel *p, kerf_cspan out[KERF_PLANES])
+void kf_planes_of(const kf_panel *p, kerf_cspan out[KERF_PLANES])
 {
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         out[k] = (kerf_cspan){p->plane[k].p, p->plane[k].n};
     }
 }
 
-kerf_cspan dense_of(const stream_panel *p)
+kerf_cspan kf_dense_of(const kf_panel *p)
 {
     return (kerf_cspan){p->dense.p, p->dense.n};
 }

@@ -16,84 +16,87 @@
 
 #include "base/base.h"
 
-#define STREAM_PANEL_BYTES (UINT64_C(4) << 20)  /* dense bytes that a panel aims at             */
-#define STREAM_BAND_BYTES (UINT64_C(64) << 20)  /* the largest band that is taken as one panel  */
-#define STREAM_WHOLE_BYTES (UINT64_C(64) << 20) /* of per-matrix values and their statistics   */
-#define STREAM_CREW_PANEL (UINT64_C(1) << 20)   /* of a crew: fits the second-level cache ...   */
-#define STREAM_CREW_BYTES (UINT64_C(64) << 20)  /* ... or less, where all panels were more      */
-#define STREAM_KEPT_BYTES (UINT64_C(128) << 20) /* the largest tensor that is kept in memory   */
+#define KF_STREAM_PANEL_BYTES (UINT64_C(4) << 20)  /* dense bytes that a panel aims at  */
+#define KF_STREAM_BAND_BYTES (UINT64_C(64) << 20)  /* the largest band that is taken as one panel \
+                                                    */
+#define KF_STREAM_WHOLE_BYTES (UINT64_C(64) << 20) /* of per-matrix values and their statistics */
+#define KF_STREAM_CREW_PANEL (UINT64_C(1) << 20)   /* of a crew: fits the second-level cache ...   */
+#define KF_STREAM_CREW_BYTES (UINT64_C(64) << 20)  /* ... or less, where all panels were more  */
+#define KF_STREAM_KEPT_BYTES (UINT64_C(128) << 20) /* the largest tensor that is kept in memory */
 
-typedef struct stream_panel {
-    uint64_t index;               /* 0, 1, ...: its place in the order of panels                */
-    unsigned slot;                /* below stream_slots(); only one panel has it at a time       */
-    uint64_t u0, u1;              /* units of this panel                                        */
-    kerf_span dense;              /* the tensor's own elements, or the bytes to be copied        */
+typedef struct kf_panel {
+    uint64_t index;  /* 0, 1, ...: its place in the order of panels                */
+    unsigned slot;   /* below kf_stream_slots(); only one panel has it at a time       */
+    uint64_t u0, u1; /* units of this panel                                        */
+    kerf_span dense; /* the tensor's own elements, or the bytes to be copied        */
     kerf_span plane[KERF_PLANES]; /* the same bands of each plane; planes with one value per
                                      matrix are whole and shared by all panels                  */
-} stream_panel;
+} kf_panel;
 
-typedef kerf_status (*stream_step)(void *ctx, stream_panel *p, kerf_error *err);
+typedef kerf_status (*kf_step)(void *ctx, kf_panel *p, kerf_error *err);
 
-typedef struct stream_steps {
-    stream_step read, work, write; /* NULL: nothing to do */
+typedef struct kf_steps {
+    kf_step read, work, write; /* NULL: nothing to do */
     /* A panel was not read, or its work failed: nobody may wait for it in theirs. NULL: nobody
      * does. */
     void (*lost)(void *ctx, uint64_t index);
-} stream_steps;
+} kf_steps;
 
-typedef struct stream stream;
+typedef struct kf_stream kf_stream;
 
 /* Panels for the bands of g. dense_type: of the elements in `dense`. Spans hold exactly the bytes
- * of their panel when a step sees them. KERF_E_LIMIT: a band is larger than STREAM_BAND_BYTES. */
-kerf_status stream_open(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                        kerf_error *err);
+ * of their panel when a step sees them. KERF_E_LIMIT: a band is larger than KF_STREAM_BAND_BYTES.
+ */
+kerf_status kf_stream_open(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                           kerf_error *err);
 
 /* Memory that outlives a stream, so that the next one finds it mapped. Free p at the end. */
-typedef struct stream_room {
+typedef struct kf_room {
     void *p;
     size_t n;
-} stream_room;
+} kf_room;
 
-/* As stream_open, for a crew of `workers` in each run: read and work are called for several panels
- * at once, in any order. With a room, a tensor that is not too large is held there as a whole. */
-kerf_status stream_open_crew(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                             unsigned workers, stream_room *room, kerf_error *err);
-/* The panels of stream_open, each cut into parts of whole runs of `run` bands, for a crew: whoever
- * sums runs up finds again where panels end. 0: panels are not cut. */
-kerf_status stream_open_parts(stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                              unsigned workers, uint64_t run, kerf_error *err);
+/* As kf_stream_open, for a crew of `workers` in each run: read and work are called for several
+ * panels at once, in any order. With a room, a tensor that is not too large is held there as a
+ * whole. */
+kerf_status kf_stream_open_crew(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                                unsigned workers, kf_room *room, kerf_error *err);
+/* The panels of kf_stream_open, each cut into parts of whole runs of `run` bands, for a crew:
+ * whoever sums runs up finds again where panels end. 0: panels are not cut. */
+kerf_status kf_stream_open_parts(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                                 unsigned workers, uint64_t run, kerf_error *err);
 /* Whether the part that ends before unit u1 is the last one of its panel. */
-int stream_ends_panel(const stream *s, uint64_t u1);
-unsigned stream_slots(const stream *s);
+int kf_stream_ends_panel(const kf_stream *s, uint64_t u1);
+unsigned kf_stream_slots(const kf_stream *s);
 /* 1 when what one run has read is still there in the next. */
-int stream_keeps(const stream *s);
+int kf_stream_keeps(const kf_stream *s);
 /* A crew for this number of threads (0: all cores): who waits for the disk is not missed. */
-unsigned stream_crew_size(int threads);
+unsigned kf_stream_crew_size(int threads);
 
 /* Panels of plain bytes in `dense`. */
-kerf_status stream_open_bytes(stream **out, uint64_t bytes, kerf_error *err);
-void stream_close(stream *s); /* NULL is fine */
+kerf_status kf_stream_open_bytes(kf_stream **out, uint64_t bytes, kerf_error *err);
+void kf_stream_close(kf_stream *s); /* NULL is fine */
 
 /* Takes every panel through the steps; may be called again. An empty tensor has no panels. Of
  * several failures the one of the first panel is reported. */
-kerf_status stream_run(stream *s, const stream_steps *steps, void *ctx, kerf_error *err);
+kerf_status kf_stream_run(kf_stream *s, const kf_steps *steps, void *ctx, kerf_error *err);
 
 /* The whole content of a plane with one value per matrix; {NULL, 0} for other planes. */
-kerf_span stream_whole(const stream *s, kerf_plane_id p);
+kerf_span kf_stream_whole(const kf_stream *s, kerf_plane_id p);
 
 /* --- steps that several verbs share --------------------------------------------------------- */
 
 /* Reads the dense elements of a panel from a tensor. */
-kerf_status read_dense(const kerf_reader *r, const kerf_tensor *t, const kerf_geometry *g,
-                       stream_panel *p, kerf_error *err);
+kerf_status kf_read_dense(const kerf_reader *r, const kerf_tensor *t, const kerf_geometry *g,
+                          kf_panel *p, kerf_error *err);
 /* Reads the banded planes of a panel of a quantized weight. */
-kerf_status read_planes(const kerf_reader *r, const kerf_weight *w, stream_panel *p,
-                        kerf_error *err);
+kerf_status kf_read_planes(const kerf_reader *r, const kerf_weight *w, kf_panel *p,
+                           kerf_error *err);
 /* Reads the planes with one value per matrix, once per tensor. */
-kerf_status read_whole_planes(const kerf_reader *r, const kerf_weight *w, const stream *s,
-                              kerf_error *err);
+kerf_status kf_read_whole_planes(const kerf_reader *r, const kerf_weight *w, const kf_stream *s,
+                                 kerf_error *err);
 /* The planes of a panel as kerf_decode wants them. */
-void planes_of(const stream_panel *p, kerf_cspan out[KERF_PLANES]);
-kerf_cspan dense_of(const stream_panel *p);
+void kf_planes_of(const kf_panel *p, kerf_cspan out[KERF_PLANES]);
+kerf_cspan kf_dense_of(const kf_panel *p);
 
 #endif

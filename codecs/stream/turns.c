@@ -4,16 +4,16 @@
 
 #include <stdlib.h>
 
-kerf_status turns_open(turns *t, size_t queues, kerf_error *err)
+kerf_status kf_turns_open(kf_turns *t, size_t queues, kerf_error *err)
 {
-    *t = (turns){.failed = UINT64_MAX};
+    *t = (kf_turns){.failed = UINT64_MAX};
     KF_TRY(kf_allocate(&t->next, queues ? queues : 1, sizeof *t->next, err));
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->moved, NULL);
     return KERF_OK;
 }
 
-void turns_close(turns *t)
+void kf_turns_close(kf_turns *t)
 {
     if (!t->next) return;
     pthread_cond_destroy(&t->moved);
@@ -22,7 +22,7 @@ void turns_close(turns *t)
     t->next = NULL;
 }
 
-int turns_wait(turns *t, size_t q, uint64_t panel)
+int kf_turns_wait(kf_turns *t, size_t q, uint64_t panel)
 {
     pthread_mutex_lock(&t->lock);
     while (t->next[q] != panel && t->failed > panel) pthread_cond_wait(&t->moved, &t->lock);
@@ -31,7 +31,7 @@ int turns_wait(turns *t, size_t q, uint64_t panel)
     return go;
 }
 
-void turns_pass(turns *t, size_t q)
+void kf_turns_pass(kf_turns *t, size_t q)
 {
     pthread_mutex_lock(&t->lock);
     t->next[q]++;
@@ -39,7 +39,7 @@ void turns_pass(turns *t, size_t q)
     pthread_mutex_unlock(&t->lock);
 }
 
-void turns_fail(turns *t, uint64_t panel)
+void kf_turns_fail(kf_turns *t, uint64_t panel)
 {
     pthread_mutex_lock(&t->lock);
     if (panel < t->failed) t->failed = panel;

@@ -7,20 +7,20 @@
 
 #include "base/base.h"
 
-typedef struct turns {
+typedef struct kf_turns {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     uint64_t *next;  /* of each queue: the panel whose turn it is */
     uint64_t failed; /* the first panel that never comes          */
-} turns;
+} kf_turns;
 
-kerf_status turns_open(turns *t, size_t queues, kerf_error *err);
-void turns_close(turns *t); /* of zeros: fine */
+kerf_status kf_turns_open(kf_turns *t, size_t queues, kerf_error *err);
+void kf_turns_close(kf_turns *t); /* of zeros: fine */
 
 /* Waits until all panels before this one have passed queue q. 0: one of them never will. */
-int turns_wait(turns *t, size_t q, uint64_t panel);
-void turns_pass(turns *t, size_t q);
+int kf_turns_wait(kf_turns *t, size_t q, uint64_t panel);
+void kf_turns_pass(kf_turns *t, size_t q);
 /* Nobody waits for this panel any longer. */
-void turns_fail(turns *t, uint64_t panel);
+void kf_turns_fail(kf_turns *t, uint64_t panel);
 
 #endif

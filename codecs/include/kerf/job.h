@@ -1,4 +1,4 @@
-/* job.h - how a program follows a long call, and stops it.
+/* job.h - how a program follows a long call and stops it, and who does the work.
  *
  * Every long function takes a `const kerf_job *`; NULL stands for all zeros: nobody listens, nobody
  * cancels. A canceled call returns KERF_E_CANCELED and leaves nothing behind, as after any failure.
@@ -38,6 +38,15 @@ typedef struct kerf_job {
     int (*cancel)(void *ctx);
     void *ctx;
 } kerf_job;
+
+/* Who does the work of a call. Each member takes whole tensors; several work at the same time. The
+ * processor is a team of one, for one tensor is work for all its cores. A GPU should be two
+ * members, each with a device handle of its own: while one tensor is copied to it, another is
+ * encoded there. NULL, or no member: one member of all zeros. All members have the same `nan`. */
+typedef struct kerf_team {
+    const kerf_exec *member;
+    size_t count;
+} kerf_team;
 
 #ifdef __cplusplus
 }

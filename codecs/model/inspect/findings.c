@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/fused.h"
 #include "output.h"
 #include "model/inspect/stray.h"
+#include "layout/findings_config.h"
 #include "stream/panels.h"
 
 kerf_status findings_open(findings *f, kerf_error *err)
@@ -96,8 +96,8 @@ static void look_at(tally *t, uint32_t bits)
 }
 
 /* Streams a plane through a tally. */
-static kerf_status tally_plane(const checkpoint *c, const kerf_weight *w, kerf_plane_id p, tally *t,
-                               kerf_error *err)
+static kerf_status tally_plane(const kerf_checkpoint *c, const kerf_weight *w, kerf_plane_id p,
+                               tally *t, kerf_error *err)
 {
     const uint64_t bytes_in_all = w->geometry.plane[p].bytes;
     enum { ROOM = 1 << 18 };
@@ -118,7 +118,7 @@ static kerf_status tally_plane(const checkpoint *c, const kerf_weight *w, kerf_p
     return s;
 }
 
-static kerf_status find_in_plane(findings *f, const checkpoint *c, const kerf_weight *w,
+static kerf_status find_in_plane(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
                                  kerf_plane_id p, kerf_error *err)
 {
     tally t = tally_for(w, p);
@@ -166,14 +166,14 @@ static kerf_plane_id tensor_scale_of(const kerf_weight *w)
                : KERF_PLANES;
 }
 
-static kerf_status compare_pair(findings *f, const checkpoint *c, const kerf_weight *a,
+static kerf_status compare_pair(findings *f, const kerf_checkpoint *c, const kerf_weight *a,
                                 const kerf_weight *b, kerf_error *err)
 {
     char text[256], left[64], right[64];
     if (a->codec.format != b->codec.format) {
         snprintf(text, sizeof text, "%s, but %.120s of the same fused group is %s",
-                 weight_format(a, left, sizeof left), b->name,
-                 weight_format(b, right, sizeof right));
+                 kerf_weight_format(a, left, sizeof left), b->name,
+                 kerf_weight_format(b, right, sizeof right));
         const kerf_layout *loaded = a->layout ? a->layout : b->layout; /* which has one scheme */
         findings_add(f, loaded && loaded != kerf_layout_at(0), a->name, text);
         return KERF_OK;
@@ -194,18 +194,18 @@ static kerf_status compare_pair(findings *f, const checkpoint *c, const kerf_wei
 }
 
 /* Compares w, when it is the first member of a group, with the others. */
-static kerf_status find_in_group(findings *f, const checkpoint *c, const kerf_weight *w,
+static kerf_status find_in_group(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
                                  kerf_error *err)
 {
-    const kerf_weight *member[FUSED_MOST];
-    size_t n = fused_group(c, w, member);
+    const kerf_weight *member[KERF_FUSED_MOST];
+    size_t n = kerf_fused_group(c->weights, w, member);
     for (size_t k = 1; k < n && member[0] == w; k++) KF_TRY(compare_pair(f, c, w, member[k], err));
     return KERF_OK;
 }
 
 /* --- tensors that do not fit --------------------------------------------------------------- */
 
-static void find_stray(findings *f, const checkpoint *c, const kerf_weight *w)
+static void find_stray(findings *f, const kerf_checkpoint *c, const kerf_weight *w)
 {
     char text[320];
     if (is_stray(c, w)) findings_add(f, 1, w->name, stray_reason(c, w, text, sizeof text));
@@ -220,7 +220,12 @@ static void find_smoothed(findings *f, const kerf_weight *w)
                  "in a layout that does not know it, are those of another model");
 }
 
-kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
+static void add_found(void *ctx, const kerf_finding *found)
+{
+    findings_add(ctx, found->severity == KERF_ERROR, found->tensor, found->text);
+}
+
+kerf_status find_all(findings *f, const kerf_checkpoint *c, kerf_error *err)
 {
     for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
         const kerf_weight *w = kerf_weights_at(c->weights, i);
@@ -232,6 +237,6 @@ kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err)
         find_smoothed(f, w);
         KF_TRY(find_misread(f, c, w, err));
     }
-    find_configured(f, c);
+    kf_find_configured(c->reader, c->weights, add_found, f);
     return KERF_OK;
 }

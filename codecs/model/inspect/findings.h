@@ -16,17 +16,15 @@ void findings_close(findings *f);
 
 /* Reads the scale planes of every quantized weight, compares the members of fused groups, names
  * tensors that belong to no weight, and holds config.json against the tensors. */
-kerf_status find_all(findings *f, const checkpoint *c, kerf_error *err);
+kerf_status find_all(findings *f, const kerf_checkpoint *c, kerf_error *err);
 
 /* --- its parts -------------------------------------------------------------------------------- */
 
 void findings_add(findings *f, int is_error, const char *tensor, const char *text);
 
-/* config.json against the tensors: method, bits, groups, ignored layers, scales of inputs. */
-void find_configured(findings *f, const checkpoint *c);
-
 /* A weight whose bytes are well formed but were meant another way: zero points of another version,
  * scales in the order of a kernel, nibbles the wrong way round. */
-kerf_status find_misread(findings *f, const checkpoint *c, const kerf_weight *w, kerf_error *err);
+kerf_status find_misread(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
+                         kerf_error *err);
 
 #endif

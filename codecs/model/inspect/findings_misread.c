@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layout/groups.h"
 #include "model/inspect/findings.h"
 
 enum { ROOM = 1 << 16 };
@@ -30,7 +31,7 @@ static void count_zeros(zero_tally *t, const kerf_weight *w, const unsigned char
     }
 }
 
-static kerf_status tally_zeros(const checkpoint *c, const kerf_weight *w, zero_tally *t,
+static kerf_status tally_zeros(const kerf_checkpoint *c, const kerf_weight *w, zero_tally *t,
                                kerf_error *err)
 {
     const size_t row = (size_t)w->geometry.plane[KERF_PLANE_ZEROS].band_bytes;
@@ -48,7 +49,7 @@ static kerf_status tally_zeros(const checkpoint *c, const kerf_weight *w, zero_t
 }
 
 /* Zero points of symmetric codes are all alike: off by one, they are those of the other version. */
-static kerf_status find_versions(findings *f, const checkpoint *c, const kerf_weight *w,
+static kerf_status find_versions(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
                                  kerf_error *err)
 {
     const int is_first = strcmp(w->layout->name, "gptq") == 0;
@@ -103,7 +104,7 @@ static double likeness(const unsigned char *p, size_t rows, size_t cols)
 }
 
 /* Bytes of E4M3 and E8M0 grow as logarithms of the scales do, nearly. */
-static kerf_status find_tiles(findings *f, const checkpoint *c, const kerf_weight *w,
+static kerf_status find_tiles(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
                               kerf_error *err)
 {
     const kerf_plane *plane = &w->geometry.plane[KERF_PLANE_SCALES];
@@ -142,30 +143,29 @@ static kerf_status find_tiles(findings *f, const checkpoint *c, const kerf_weigh
 
 enum { SAMPLE_ROWS = 256 };
 
-/* The norm whose output is the input of w, or NULL. */
-static const kerf_weight *norm_before(const checkpoint *c, const kerf_weight *w)
+/* The norm whose output is the input of w, or NULL: of a layer named X.module.member.weight it is
+ * X.norm.weight, by the row of groups.def that has the member. */
+static const kerf_weight *norm_before(const kerf_checkpoint *c, const kerf_weight *w)
 {
-    static const char *const inputs[][2] = {
-        {".self_attn.q_proj.weight", ".input_layernorm.weight"},
-        {".self_attn.k_proj.weight", ".input_layernorm.weight"},
-        {".self_attn.v_proj.weight", ".input_layernorm.weight"},
-        {".mlp.gate_proj.weight", ".post_attention_layernorm.weight"},
-        {".mlp.up_proj.weight", ".post_attention_layernorm.weight"},
-    };
+    const char *end = w->name + strlen(w->name) - strlen(".weight");
     char name[KERF_MAX_NAME_BYTES + 64];
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
-        if (!kf_has_suffix(w->name, inputs[i][0])) continue;
-        snprintf(name, sizeof name, "%.*s%s", (int)(strlen(w->name) - strlen(inputs[i][0])),
-                 w->name, inputs[i][1]);
-        const kerf_weight *norm = kerf_weights_find(c->weights, name);
-        uint64_t n = norm ? weight_elements(norm) : 0;
-        return n && n == w->shape.dim[w->shape.rank - 1] && is_float(norm->dtype) ? norm : NULL;
-    }
-    return NULL;
+    if (!kf_has_suffix(w->name, ".weight")) return NULL;
+    const char *member = end;
+    while (member > w->name && member[-1] != '.') member--;
+    const kf_group *g = kf_group_find(member, (size_t)(end - member));
+    if (!g || !g->norm) return NULL;
+    const int n = snprintf(name, sizeof name, ".%s.%s", g->module, member);
+    if (n < 0 || !kf_has_suffix(w->name, name)) return NULL;
+    snprintf(name, sizeof name, "%.*s.%s.weight", (int)strlen(w->name) - n, w->name, g->norm);
+    const kerf_weight *norm = kerf_weights_find(c->weights, name);
+    const uint64_t columns = norm ? kerf_weight_elements(norm) : 0;
+    return columns && columns == w->shape.dim[w->shape.rank - 1] && kerf_dtype_is_float(norm->dtype)
+               ? norm
+               : NULL;
 }
 
 /* Logarithm of the mean square of each column over the first rows. */
-static kerf_status column_energy(const checkpoint *c, const kerf_weight *w, double *out,
+static kerf_status column_energy(const kerf_checkpoint *c, const kerf_weight *w, double *out,
                                  kerf_error *err)
 {
     const kerf_geometry *g = &w->geometry;
@@ -196,13 +196,13 @@ static kerf_status column_energy(const checkpoint *c, const kerf_weight *w, doub
     return s;
 }
 
-static kerf_status norm_gains(const checkpoint *c, const kerf_weight *norm, double *out,
+static kerf_status norm_gains(const kerf_checkpoint *c, const kerf_weight *norm, double *out,
                               kerf_error *err)
 {
     const kerf_format *f = kerf_format_find(norm->dtype == KERF_F32   ? "fp32"
                                             : norm->dtype == KERF_F16 ? "fp16"
                                                                       : "bf16");
-    const size_t n = (size_t)norm->plane[0]->bytes, count = (size_t)weight_elements(norm);
+    const size_t n = (size_t)norm->plane[0]->bytes, count = (size_t)kerf_weight_elements(norm);
     kerf_geometry g;
     unsigned char *bytes = NULL;
     float *gain = NULL;
@@ -241,7 +241,7 @@ static double correlate_pairs(const double *a, const double *b, uint64_t n, doub
 /* A layer that follows a norm has columns that are large or small as the gains of the norm are.
  * Sums of neighbouring columns do not care for the order of two nibbles in a byte, differences
  * change their sign with it: both must tell the same. Six standard deviations of chance. */
-static kerf_status find_nibbles(findings *f, const checkpoint *c, const kerf_weight *w,
+static kerf_status find_nibbles(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
                                 kerf_error *err)
 {
     const kerf_weight *norm = norm_before(c, w);
@@ -270,7 +270,8 @@ static kerf_status find_nibbles(findings *f, const checkpoint *c, const kerf_wei
 
 /* --- all ----------------------------------------------------------------------------------- */
 
-kerf_status find_misread(findings *f, const checkpoint *c, const kerf_weight *w, kerf_error *err)
+kerf_status find_misread(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
+                         kerf_error *err)
 {
     if (!w->codec.format || w->geometry.elements == 0) return KERF_OK;
     KF_TRY(find_versions(f, c, w, err));

@@ -42,7 +42,7 @@ static int has_codes(const kerf_weight *w)
     return is_type && is_name;
 }
 
-static int is_part(const checkpoint *c, const kerf_weight *w, size_t i)
+static int is_part(const kerf_checkpoint *c, const kerf_weight *w, size_t i)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
     if (!kf_has_suffix(w->name, parts[i].end)) return 0;
@@ -52,7 +52,7 @@ static int is_part(const checkpoint *c, const kerf_weight *w, size_t i)
     return kerf_reader_find(c->reader, name) != NULL;
 }
 
-int is_stray(const checkpoint *c, const kerf_weight *w)
+int is_stray(const kerf_checkpoint *c, const kerf_weight *w)
 {
     /* A GGUF file says of each tensor what it is. */
     if (w->codec.format || kerf_reader_is_gguf(c->reader)) return 0;
@@ -62,7 +62,7 @@ int is_stray(const checkpoint *c, const kerf_weight *w)
     return has_codes(w);
 }
 
-char *stray_reason(const checkpoint *c, const kerf_weight *w, char *out, size_t size)
+char *stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out, size_t size)
 {
     char why[256];
     if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
@@ -79,7 +79,7 @@ char *stray_reason(const checkpoint *c, const kerf_weight *w, char *out, size_t 
     return out;
 }
 
-kerf_status refuse_strays(const checkpoint *c, kerf_error *err)
+kerf_status refuse_strays(const kerf_checkpoint *c, kerf_error *err)
 {
     const kerf_weight *found = NULL;
     char why[320];

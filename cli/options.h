@@ -1,0 +1,52 @@
+/* options.h - text of the command line becomes the structs that the library takes. This is the only
+ * place where it does. */
+#ifndef KERF_OPTIONS_H
+#define KERF_OPTIONS_H
+
+#include <kerf/job.h>
+#include <kerf/quantize.h>
+
+#include "args.h"
+
+/* --- who computes: --device, -j, --nan ------------------------------------------------------ */
+
+typedef struct team_option {
+    kerf_exec *member; /* owned, with their devices */
+    kerf_team team;    /* of these members          */
+} team_option;
+
+/* option_team_close gives devices back, also after a failure; all zeros are fine there. */
+kerf_status option_team_open(team_option *t, const args *a, kerf_error *err);
+void option_team_close(team_option *t);
+
+/* For verbs that have one member: its --device is cpu, cuda or cuda:N. */
+kerf_status option_exec_open(const args *a, kerf_exec *out, kerf_error *err);
+void option_exec_close(kerf_exec *exec);
+
+/* --- what becomes of which tensors: -f, --tensor, --recipe, --keep, --only ------------------ */
+
+/* kerf_codec_find with every failure a usage error. */
+kerf_status option_codec(const char *text, kerf_codec *out, kerf_error *err);
+
+/* Patterns that narrow down a verb. They belong to the command line. */
+typedef struct select_option {
+    const char **glob; /* owned list */
+    kerf_select select;
+} select_option;
+
+/* --keep, --only and --all-tensors, where the verb has them. */
+kerf_status option_select_open(select_option *s, const args *a, kerf_error *err);
+void option_select_close(select_option *s); /* all zeros are fine */
+
+typedef struct rules_option {
+    kerf_rule *rule;
+    size_t count;
+    char **text; /* owned: the patterns and origins of the rules */
+    size_t texts;
+} rules_option;
+
+/* The rules of --recipe, then those of --tensor, which overrule them. */
+kerf_status option_rules_open(rules_option *r, const args *a, kerf_error *err);
+void option_rules_close(rules_option *r); /* all zeros are fine */
+
+#endif

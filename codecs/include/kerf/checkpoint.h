@@ -1,0 +1,75 @@
+/* checkpoint.h - an opened model: its tensors, the weights that they make up, which of the weights
+ * belong together, and which of them a call shall work on.
+ *
+ *   kerf_checkpoint_open("model/", &c, &err)
+ *   kerf_weights_at(kerf_checkpoint_weights(c), i)      one weight: name, shape, format, planes
+ *   kerf_quantize, kerf_inspect, ...                    take the checkpoint as a whole
+ *
+ * Any number of threads may use one checkpoint. */
+#ifndef KERF_CHECKPOINT_H
+#define KERF_CHECKPOINT_H
+
+#include <kerf/file.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kerf_checkpoint kerf_checkpoint;
+
+/* Opens a file or a folder as kerf_reader_open does, and groups its tensors into weights as
+ * kerf_weights_open does; the errors are theirs. */
+KERF_API KERF_CHECK kerf_status kerf_checkpoint_open(const char *path, kerf_checkpoint **out,
+                                                     kerf_error *err);
+KERF_API void kerf_checkpoint_close(kerf_checkpoint *c); /* NULL is fine */
+
+/* The path as it was given, and what stands there. All live until the checkpoint is closed. */
+KERF_API const char *kerf_checkpoint_path(const kerf_checkpoint *c);
+KERF_API const kerf_reader *kerf_checkpoint_reader(const kerf_checkpoint *c);
+KERF_API const kerf_weights *kerf_checkpoint_weights(const kerf_checkpoint *c);
+
+/* How many of the weights are quantized. */
+KERF_API size_t kerf_checkpoint_quantized(const kerf_checkpoint *c);
+
+/* --- one weight ---------------------------------------------------------------------------- */
+
+/* Bytes of all tensors that store the weight. */
+KERF_API uint64_t kerf_weight_bytes(const kerf_weight *w);
+/* Elements of the dense tensor. */
+KERF_API uint64_t kerf_weight_elements(const kerf_weight *w);
+/* "BF16", "nvfp4:4/6" or, of a GGUF file, "Q8_0"; cut to `size` bytes, always terminated. Returns
+ * out. */
+KERF_API char *kerf_weight_format(const kerf_weight *w, char *out, size_t size);
+/* 1 for F32, F16 and BF16, the types that can be quantized. */
+KERF_API int kerf_dtype_is_float(kerf_dtype t);
+
+/* --- layers that runtimes merge ------------------------------------------------------------ */
+
+#define KERF_FUSED_MOST 4 /* the most layers of one group */
+
+/* All layers that runtimes merge with w into one matrix (q, k and v; gate and up), w among them, in
+ * the order of the merged matrix. 0: w belongs to no group, or no other member is there. */
+KERF_API size_t kerf_fused_group(const kerf_weights *all, const kerf_weight *w,
+                                 const kerf_weight *out[KERF_FUSED_MOST]);
+
+/* What runtimes call the merged matrix of such a layer: "qkv_proj" for "q_proj". NULL: the layer is
+ * not merged with others. */
+KERF_API const char *kerf_fused_name(const char *layer);
+
+/* --- which weights ------------------------------------------------------------------------- */
+
+/* Shell patterns over the names of weights (kerf_glob_matches) that narrow down what a call works
+ * on; all zeros select what is worth quantizing. A pattern that matches no weight is KERF_E_ARG. */
+typedef struct kerf_select {
+    const char *const *keep; /* matching weights are left as they are                       */
+    size_t keeps;
+    const char *const *only; /* all others are left as they are; none given: all are taken  */
+    size_t onlys;
+    int all; /* 1: also embeddings, the output head, norms, routers and other weights that are
+                small or lose more quality than they save bytes                             */
+} kerf_select;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

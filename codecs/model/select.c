@@ -1,0 +1,155 @@
+/* select.c - which weights are worth quantizing. What runtimes refuse to load quantized, or what
+ * costs far more quality than it saves bytes, is left in its source type. */
+#include "model/select.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <kerf/words.h>
+
+#include "base/base.h"
+
+/* Names as Hugging Face checkpoints have them; the first match gives the reason. */
+static const struct {
+    const char *glob, *reason;
+} keep_by_default[] = {
+    {"*lm_head*", "output head"},
+    {"*embed*", "embedding"},
+    {"wte.weight", "embedding"},
+    {"*.wte.weight", "embedding"},
+    {"wpe.weight", "embedding"},
+    {"*.wpe.weight", "embedding"},
+    {"*norm*", "norm"},
+    {"*.ln_[0-9f]*.weight", "norm"},
+    {"*bias", "bias"},
+    {"*e_score_correction_bias*", "router"},
+    {"*router*", "router"},
+    {"*.mlp.gate.*", "router"},
+    {"*.block_sparse_moe.gate.*", "router"},
+    {"*.feed_forward.gate.*", "router"},
+    {"*shared_expert_gate*", "router"},
+    {"*conv1d*", "convolution"},
+    {"*visual*", "vision tower"},
+    {"*vision_tower*", "vision tower"},
+    {"*multi_modal_projector*", "vision tower"},
+    {"*linear_attn.in_proj_[ab].*", "linear attention gate"},
+    {"mtp.*", "multi-token prediction"},
+    /* as llama.cpp names them in GGUF files */
+    {"output.weight", "output head"},
+    {"token_embd*", "embedding"},
+    {"*_token_embd*", "embedding"},
+    {"token_types.weight", "embedding"},
+    {"position_embd*", "embedding"},
+    {"blk.*.ffn_gate_inp*", "router"},
+    {"blk.*.ffn_exp_probs_b*", "router"},
+    {"blk.*.ffn_gate_tid2eid*", "router"},
+    {"blk.*.shortconv.conv.*", "convolution"},
+    {"blk.*.ssm_[ad]", "state space parameter"},
+    {"blk.*.time_mix_*", "time mix"},
+    {"blk.*.altup_*", "alternating updates"},
+    {"blk.*.laurel_*", "residual layer"},
+    {"blk.*.indexer.*", "attention index"},
+    {"*attn_rel_b*", "relative positions"},
+    {"per_layer_model_proj*", "embedding"},
+    {"v.*", "vision tower"},
+    {"mm.*", "vision tower"},
+};
+
+int kf_glob_takes(const char *glob, const kerf_weight *w)
+{
+    return kerf_glob_matches(glob, w->name) || (w->whole && kerf_glob_matches(glob, w->whole));
+}
+
+const char *kf_select_obstacle(const kerf_weight *w, char *text, size_t size)
+{
+    char format[64];
+    if (!w->codec.format && kerf_dtype_is_float(w->dtype)) return NULL;
+    snprintf(text, size, "%s %s", w->codec.format ? "already" : "type",
+             kerf_weight_format(w, format, sizeof format));
+    return text;
+}
+
+/* Rows that are shorter than the blocks of most formats: convolutions, mostly. */
+enum { SHORT_ROW = 16 };
+
+static const char *default_reason(const kerf_weight *w)
+{
+    for (size_t i = 0; i < sizeof keep_by_default / sizeof *keep_by_default; i++) {
+        if (kerf_glob_matches(keep_by_default[i].glob, w->name)) return keep_by_default[i].reason;
+    }
+    if (w->shape.rank < 2) return "1-D";
+    return w->shape.dim[w->shape.rank - 1] < SHORT_ROW ? "short rows" : NULL;
+}
+
+static const char *first_match(const char *const *glob, size_t count, const kerf_weight *w)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (kf_glob_takes(glob[i], w)) return glob[i];
+    }
+    return NULL;
+}
+
+const char *kf_select_reason(const kerf_select *s, const kerf_weight *w, char *text, size_t size)
+{
+    const char *why = kf_select_obstacle(w, text, size);
+    const char *glob = why ? NULL : first_match(s->keep, s->keeps, w);
+    if (why) return why;
+    if (glob) {
+        snprintf(text, size, "--keep %s", glob);
+        return text;
+    }
+    if (s->onlys && !first_match(s->only, s->onlys, w)) return "not in --only";
+    return s->all ? NULL : default_reason(w);
+}
+
+kerf_status kf_glob_check(const kerf_checkpoint *c, const char *what, const char *glob,
+                          kerf_error *err)
+{
+    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
+        if (kf_glob_takes(glob, kerf_weights_at(c->weights, i))) return KERF_OK;
+    }
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                   "%.200s matches no tensor; kerf inspect %.200s lists them", what, c->path);
+}
+
+static kerf_status check_all(const kerf_checkpoint *c, const char *option, const char *const *glob,
+                             size_t count, kerf_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        char what[256];
+        snprintf(what, sizeof what, "%s %.200s", option, glob[i]);
+        KF_TRY(kf_glob_check(c, what, glob[i], err));
+    }
+    return KERF_OK;
+}
+
+kerf_status kf_select_check(const kerf_checkpoint *c, const kerf_select *s, kerf_error *err)
+{
+    KF_TRY(check_all(c, "--keep", s->keep, s->keeps, err));
+    return check_all(c, "--only", s->only, s->onlys, err);
+}
+
+kerf_status kf_select_tensors(const kerf_checkpoint *c, const kerf_select *s, kf_selected *out,
+                              kerf_error *err)
+{
+    static const kerf_select usual = {0};
+    const size_t count = kerf_weights_count(c->weights);
+    char text[96];
+    *out = (kf_selected){0};
+    KF_TRY(kf_select_check(c, s ? s : &usual, err));
+    KF_TRY(kf_allocate(&out->weight, count, sizeof *out->weight, err));
+    for (size_t i = 0; i < count; i++) {
+        const kerf_weight *w = kerf_weights_at(c->weights, i);
+        if (kf_select_reason(s ? s : &usual, w, text, sizeof text))
+            out->kept_bytes += kerf_weight_bytes(w);
+        else
+            out->weight[out->count++] = w;
+    }
+    return KERF_OK;
+}
+
+void kf_selected_free(kf_selected *s)
+{
+    free(s->weight);
+    *s = (kf_selected){0};
+}

@@ -1,0 +1,35 @@
+/* select.h - which weights of a checkpoint a call works on, and why not on the others. */
+#ifndef KERF_MODEL_SELECT_H
+#define KERF_MODEL_SELECT_H
+
+#include "model/checkpoint.h"
+
+typedef struct kf_selected {
+    const kerf_weight **weight; /* in the order of the kerf_checkpoint */
+    size_t count;
+    uint64_t kept_bytes; /* of all the others */
+} kf_selected;
+
+/* The weights that can be quantized and that the patterns take. NULL for s: all zeros. */
+kerf_status kf_select_tensors(const kerf_checkpoint *c, const kerf_select *s, kf_selected *out,
+                              kerf_error *err);
+void kf_selected_free(kf_selected *s); /* all zeros are fine */
+
+/* --- its parts, for decisions -------------------------------------------------------------- */
+
+/* A pattern for a stack of experts is one for each of them. */
+int kf_glob_takes(const char *glob, const kerf_weight *w);
+
+/* Why w cannot be quantized at all, or NULL. The text may stand in `text`. */
+const char *kf_select_obstacle(const kerf_weight *w, char *text, size_t size);
+
+/* Why w is not selected, also for what keeps it by default, or NULL: it is. */
+const char *kf_select_reason(const kerf_select *s, const kerf_weight *w, char *text, size_t size);
+
+/* KERF_E_ARG: a pattern matches no weight. */
+kerf_status kf_select_check(const kerf_checkpoint *c, const kerf_select *s, kerf_error *err);
+/* The same of one pattern; what: as the error calls it. */
+kerf_status kf_glob_check(const kerf_checkpoint *c, const char *what, const char *glob,
+                          kerf_error *err);
+
+#endif
