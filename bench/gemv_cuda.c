@@ -3,6 +3,7 @@
  *   gemv_cuda [-o FILE.json] [--formats LIST|all] [--shapes LIST|none] [--columns LIST]
  *             [--decoder LIST|none] [--parts] [--no-baselines] [--replays N] [--budget SECONDS]
  *             [--rotate GB] [--commit ID] [--pairs always|never]
+ *             [--spacing always|never]
  *                                                e.g. --formats nvfp4,int8 --shapes 4096x14336
  *
  * Weights rotate over distinct allocations of a gigabyte in total, each with numbers of its own, so
@@ -15,13 +16,14 @@
  * "nvfp4-shuffled" and the like are formats whose codes went through kerf_gemv_shuffle.
  *
  * --pairs: two blocks share rows wherever they can, or nowhere, in place of where it saves time.
+ * --spacing: launches of one block for each multiprocessor keep their blocks on multiprocessors of
+ * their own, all of them or none, in place of every other one.
  *
  * Baselines: cuBLAS in fp16, the best of cublasGemmEx and cublasLt's algorithms; cublasLt in FP8,
  * which takes no fewer than 16 columns, and x already in FP8. */
 #include "gemv_cuda.h"
 
 #include "blas_cuda.h"
-#include "plan/gemv_outline.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -107,11 +109,11 @@ static void take_columns(const char *word, void *out)
     if (o->n_columns < KERF_GEMV_COLUMNS) o->columns[o->n_columns++] = (unsigned)n;
 }
 
-static void take_pairs(const char *word)
+static int is_always(const char *word, const char *option)
 {
     int always = strcmp(word, "always") == 0;
-    if (!always && strcmp(word, "never") != 0) bench_fail("--pairs", "always or never");
-    kf_gemv_set_pairing(always ? KF_GEMV_PAIR_ALWAYS : KF_GEMV_PAIR_NEVER);
+    if (!always && strcmp(word, "never") != 0) bench_fail(option, "always or never");
+    return always;
 }
 
 typedef struct arguments {
@@ -124,7 +126,8 @@ static bench_options parse(int argc, char **argv, arguments *a)
         {"formats", 1, NULL, 'f'}, {"shapes", 1, NULL, 's'}, {"columns", 1, NULL, 'c'},
         {"decoder", 1, NULL, 'd'}, {"parts", 0, NULL, 'p'},  {"no-baselines", 0, NULL, 'n'},
         {"replays", 1, NULL, 'r'}, {"budget", 1, NULL, 'b'}, {"rotate", 1, NULL, 'R'},
-        {"commit", 1, NULL, 'C'},  {"pairs", 1, NULL, 'P'},  {NULL, 0, NULL, 0}};
+        {"commit", 1, NULL, 'C'},  {"pairs", 1, NULL, 'P'},  {"spacing", 1, NULL, 'S'},
+        {NULL, 0, NULL, 0}};
     bench_options o = {
         .replays = 21, .baselines = 1, .started = race_now(), .rotated_bytes = 1.05e9};
     for (int k; (k = getopt_long(argc, argv, "o:", known, NULL)) != -1;) switch (k) {
@@ -139,7 +142,14 @@ static bench_options parse(int argc, char **argv, arguments *a)
         case 'b': o.budget_s = atof(optarg); break;
         case 'R': o.rotated_bytes = 1e9 * atof(optarg); break;
         case 'C': a->commit = optarg; break;
-        case 'P': take_pairs(optarg); break;
+        case 'P':
+            o.plan.pairing =
+                is_always(optarg, "--pairs") ? KF_GEMV_PAIR_ALWAYS : KF_GEMV_PAIR_NEVER;
+            break;
+        case 'S':
+            o.plan.spacing =
+                is_always(optarg, "--spacing") ? KF_GEMV_SPACE_ALWAYS : KF_GEMV_SPACE_NEVER;
+            break;
         default: exit(2);
         }
     if (o.replays < 1 || o.replays > RACE_REPLAYS) bench_fail("--replays", "1 to 64");

@@ -5,6 +5,8 @@
 #include "gemv_weights.h"
 #include "gpu_race.h"
 
+#include "plan/gemv_options.h"
+
 #define MANY_FORMATS 64
 
 typedef struct bench_options {
@@ -14,6 +16,7 @@ typedef struct bench_options {
     int n_columns;
     int replays, baselines, parts;
     double started, budget_s, rotated_bytes;
+    kf_gemv_options plan;
 } bench_options;
 
 /* plain, and in a chain with programmatic dependent launch */

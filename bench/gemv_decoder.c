@@ -107,7 +107,7 @@ static void make_matrices(decoder *d)
 }
 
 /* 0: there is no such plan. */
-static int make_plans(decoder *d)
+static int make_plans(decoder *d, const kf_gemv_options *options)
 {
     kerf_exec exec = {.device = bench_gpu};
     for (int i = 0; i < WAYS_TO_LAUNCH * STAGES; i++) {
@@ -123,8 +123,8 @@ static int make_plans(decoder *d)
         if (i / STAGES == CHAIN) shape.flags |= KERF_GEMV_CONSTANT_WEIGHTS;
         if (d->variant->shuffled) shape.flags |= KERF_GEMV_SHUFFLED;
         for (unsigned k = 1; k < s->parts; k++) shape.more_rows[k - 1] = s->rows[k];
-        if (kerf_gemv_plan_create(&d->plan[i / STAGES][i % STAGES], &shape, &exec, &bench_error) !=
-            KERF_OK)
+        if (kf_gemv_plan_create_with(&d->plan[i / STAGES][i % STAGES], &shape, &exec, options,
+                                     &bench_error) != KERF_OK)
             return 0;
         size_t work = kerf_gemv_workspace(d->plan[i / STAGES][i % STAGES]);
         if (work <= vectors.workspace_bytes) continue;
@@ -329,7 +329,7 @@ int bench_decoder(const bench_options *o, decoder_result *out, int room)
     for (int i = 0; i < o->n_decoder_formats && race_now() < bench_deadline(o, 0.97); i++) {
         decoder *d = &all[n];
         *d = (decoder){.variant = &o->decoder_formats[i], .columns = o->columns[0]};
-        int planned = make_plans(d);
+        int planned = make_plans(d, &o->plan);
         if (!planned) fprintf(stderr, "decoder, %s: %s\n", d->variant->name, bench_error.text);
         int dense = d->variant->format->id == KERF_FORMAT_FP16 && o->baselines;
         if (!planned && !dense) {

@@ -185,7 +185,8 @@ static void add_read(entrant *all, int *n, const weights *w)
 }
 
 /* Plain and in a chain; 0: there is no such plan. */
-static int add_run(entrant *all, int *n, const weights *w, unsigned columns, const double *exact)
+static int add_run(entrant *all, int *n, const weights *w, unsigned columns, const double *exact,
+                   const kf_gemv_options *options)
 {
     uint16_t *y = bench_room(columns * w->rows * 2);
     int planned = 1;
@@ -200,7 +201,7 @@ static int add_run(entrant *all, int *n, const weights *w, unsigned columns, con
                                  .flags =
                                      w->flags | (way == CHAIN ? KERF_GEMV_CONSTANT_WEIGHTS : 0)};
         entrant *e = new_entrant(all, n, BY_KERF, way, w, columns);
-        if (kerf_gemv_plan_create(&e->plan, &shape, &exec, &bench_error) != KERF_OK) {
+        if (kf_gemv_plan_create_with(&e->plan, &shape, &exec, options, &bench_error) != KERF_OK) {
             printf("%s, %u columns: %s\n", w->name, columns, bench_error.text);
             --*n;
             planned = 0;
@@ -287,7 +288,7 @@ static void add_format(entrant *all, int *n, const weights *w, const bench_optio
 {
     double *exact = weights_exact(w, common.x, KERF_F16, KERF_GEMV_COLUMNS);
     int before = *n;
-    for (int i = 0; i < o->n_columns; i++) add_run(all, n, w, o->columns[i], exact);
+    for (int i = 0; i < o->n_columns; i++) add_run(all, n, w, o->columns[i], exact, &o->plan);
     for (int i = 0; o->baselines && i < o->n_columns; i++)
         if (w->format->id == KERF_FORMAT_FP16) add_blas(all, n, w, BY_CUBLAS, o->columns[i], exact);
     if (o->baselines && w->format->id == KERF_FORMAT_FP8_E4M3)

@@ -56,8 +56,7 @@ endif()
 # a file of its own, so that a new format changes nothing here and nvcc works on all cores.
 function(kerf_add_cuda target)
   if(NOT KERF_HAVE_CUDA)
-    file(GLOB stubs CONFIGURE_DEPENDS codecs/cuda/nodevice*.c kernels/cuda/*/nodevice*.c
-      kernels/time/nodevice*.c)
+    file(GLOB stubs CONFIGURE_DEPENDS codecs/cuda/nodevice*.c kernels/cuda/nodevice*.c)
     if(KERF_CODECS_ONLY)
       list(FILTER stubs INCLUDE REGEX "/codecs/")
     endif()

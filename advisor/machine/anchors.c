@@ -61,7 +61,7 @@ static double likeness(const place *a, const place *b)
     double like = exp(-hypot(a->log_n - b->log_n, a->log_k - b->log_k) / RANGE);
     int differences = (a->plan.end != b->plan.end) + (a->plan.per_sm != b->plan.per_sm) +
                       (a->plan.resident != b->plan.resident) + (a->plan.pairs != b->plan.pairs) +
-                      (a->plan.early != b->plan.early) + (few_units(a) != few_units(b));
+                      (a->plan.before_x != b->plan.before_x) + (few_units(a) != few_units(b));
     for (; differences > 0; differences--) like *= ALIKE;
     return like;
 }

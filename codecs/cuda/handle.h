@@ -30,7 +30,7 @@ typedef struct kf_gpu {
     kerf_device base;
     int ordinal;
     kf_lane lane[KF_LANES];
-    int apart; /* how the last product was launched (gemv_device.c); by __atomic alone */
+    int was_solo; /* how the last product was launched (gemv_device.c); by __atomic alone */
 } kf_gpu;
 
 static inline kf_gpu *kf_gpu_of(kerf_device *d)

@@ -1,12 +1,14 @@
-/* gemv_device.h - the matrix-vector product on a GPU, as the plan sees it: functions which a build
- * without CUDA answers by refusing; and what both that and the plan must know. */
+/* gemv_device.h - the matrix-vector product on a GPU, as the plan sees it. A build without CUDA has
+ * these functions too; there they refuse. */
 #ifndef KERF_GEMV_DEVICE_H
 #define KERF_GEMV_DEVICE_H
 
 #include "cpu/gemv_ops.h"
+#include "plan/gemv_options.h"
 
 /* Fills plan->state, bound and workspace; everything about the shape is checked. */
-kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error *err);
+kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
+                                const kf_gemv_options *options, kerf_error *err);
 
 /* Enqueues; every span is checked. */
 kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *args, void *stream,

@@ -20,8 +20,7 @@ const char *kerf_gemv_backend_at(size_t i)
     return i < kf_gemv_backends(all) ? all[i]->name : NULL;
 }
 
-/* --- plan ---------------------------------------------------------------------------------------
- */
+/* --- plan ------------------------------------------------------------------------------------- */
 
 static kerf_status check_dtype(kerf_dtype t, const char *what, kerf_error *err)
 {
@@ -110,9 +109,11 @@ static kerf_status plan_host(kerf_gemv *plan, const kerf_exec *exec, kerf_error 
     return choose_backend(plan, exec ? exec->backend : NULL, err);
 }
 
-kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
-                                  const kerf_exec *exec, kerf_error *err)
+kerf_status kf_gemv_plan_create_with(kerf_gemv **out, const kerf_gemv_shape *shape,
+                                     const kerf_exec *exec, const kf_gemv_options *options,
+                                     kerf_error *err)
 {
+    const kf_gemv_options by_rules = {KF_GEMV_PAIR_BY_GAIN, KF_GEMV_SPACE_IN_TURNS, 0};
     *out = NULL;
     kerf_gemv *plan = kf_alloc_zero(1, sizeof *plan);
     if (!plan) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
@@ -120,14 +121,21 @@ kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
     plan->on_device = exec && exec->device;
     kerf_status s = check_shape(shape, plan, err);
     if (s == KERF_OK)
-        s = plan->on_device ? kf_gemv_device_plan(plan, exec->device, err)
-                            : plan_host(plan, exec, err);
+        s = plan->on_device
+                ? kf_gemv_device_plan(plan, exec->device, options ? options : &by_rules, err)
+                : plan_host(plan, exec, err);
     if (s != KERF_OK) {
         kerf_gemv_plan_free(plan);
         return s;
     }
     *out = plan;
     return KERF_OK;
+}
+
+kerf_status kerf_gemv_plan_create(kerf_gemv **out, const kerf_gemv_shape *shape,
+                                  const kerf_exec *exec, kerf_error *err)
+{
+    return kf_gemv_plan_create_with(out, shape, exec, NULL, err);
 }
 
 void kerf_gemv_plan_free(kerf_gemv *plan)
@@ -151,8 +159,7 @@ const char *kerf_gemv_backend(const kerf_gemv *plan)
     return plan->on_device ? "cuda" : plan->ops->name;
 }
 
-/* --- run ----------------------------------------------------------------------------------------
- */
+/* --- run -------------------------------------------------------------------------------------- */
 
 static kerf_status check_span(const void *p, size_t have, uint64_t need, const char *what,
                               kerf_error *err)

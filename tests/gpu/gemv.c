@@ -16,8 +16,6 @@
  * do with large matrices. Without a GPU the exit status is 77. */
 #include "gpu/gemv_launch.h"
 
-#include "plan/gemv_outline.h"
-
 /* --- numbers as models have them ----------------------------------------------------------------
  */
 
@@ -551,8 +549,8 @@ int main(int argc, char **argv)
     int cpu = argc > 0 && strcmp(argv[0], "cpu") == 0;
     int pairs = argc > 0 && strcmp(argv[0], "pairs") == 0;
     int wide = argc > 0 && strcmp(argv[0], "wide") == 0;
-    if (pairs) kf_gemv_set_pairing(KF_GEMV_PAIR_ALWAYS);
-    kf_gemv_set_wide(wide);
+    if (pairs) options.pairing = KF_GEMV_PAIR_ALWAYS;
+    options.always_wide = wide;
     if (cpu || pairs || wide) argc--, argv++;
     if (!cpu) open_gpu(device, sizeof device);
     if (argc > 1 && strcmp(argv[0], "-o") == 0) {

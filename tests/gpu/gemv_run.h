@@ -5,6 +5,8 @@
 
 #include "gpu/gemv_problem.h"
 
+#include "plan/gemv_options.h"
+
 #include <time.h>
 
 /* Of rms(y), over this many numbers at least. x of fp32 rounded to fp16 comes to 2e-4; but of two
@@ -58,11 +60,14 @@ static int is_required(const kerf_format *f)
 /* Codes go to the device shuffled, and plans are told: which take rows of whole 16 bytes. */
 static int shuffled;
 
+/* What plans do otherwise than by the rules. */
+static kf_gemv_options options;
+
 static kerf_gemv *plan_of(const kerf_gemv_shape *s)
 {
     kerf_gemv *plan = NULL;
     kerf_exec exec = {.device = gpu};
-    kerf_status status = kerf_gemv_plan_create(&plan, s, &exec, &error);
+    kerf_status status = kf_gemv_plan_create_with(&plan, s, &exec, &options, &error);
     if (status == KERF_OK) {
         snprintf(seen.backend, sizeof seen.backend, "%s", kerf_gemv_backend(plan));
         check(kerf_gemv_bound(plan) < 0x1p-8, "a bound that promises nothing");

@@ -1,5 +1,5 @@
-/* test_gemv_outline.c - how products are divided on a GPU, against figures worked out by hand for
- * 132 multiprocessors of an H200. */
+/* test_gemv_outline.c - how products are divided on a GPU, and what is counted of it, against
+ * figures worked out by hand for 132 multiprocessors of an H200. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "format/format.h"
 #include "plan/gemv_outline.h"
 
 static kf_gemv_machine h200(void)
@@ -107,10 +108,22 @@ static void work_of_the_busiest_warp(void **state)
     }
 }
 
-static int count_blocks(void *ctx, const kf_gemv_layout *l)
+static int count_blocks(void *ctx, const kf_gemv_launch *l)
 {
     (void)ctx;
-    return (int)l->blocks;
+    return (int)l->grid.blocks;
+}
+
+/* A task of one matrix, divided for an H200. */
+static kf_gemv_launch divided(const kerf_format *f, uint32_t rows, kf_gemv_task task)
+{
+    const kf_gemv_machine m = h200();
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(f));
+    kf_gemv_launch l = {.task = task};
+    l.task.tiles = rows / KF_GEMV_TILE;
+    l.task.together = 1;
+    assert_int_equal(kf_gemv_divide(&l, &t, &m, count_blocks, NULL), 1);
+    return l;
 }
 
 /* Beside the table of a code book and scales of fp32 no block of the next launch has room, and half
@@ -120,18 +133,17 @@ static void room_for_the_next_launch(void **state)
     (void)state;
     static const struct {
         const char *format;
-        unsigned early;
+        unsigned before_x;
         int has_room;
     } rows[] = {{"nf4", 1, 0}, {"nf4-f16", 2, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const kf_gemv_machine m = h200();
-        const kf_gemv_tiling t = kf_gemv_tiling_of(kerf_format_find(rows[i].format));
-        kf_gemv_layout l = {
-            .tiles = 4096 / KF_GEMV_TILE, .columns = 1, .pair = 1, .overlap = 1, .cols = 4096};
-        assert_int_equal(kf_gemv_lay_out(&l, &t, &m, 4096 * 4096 / 2, count_blocks, NULL), 1);
-        assert_int_equal(l.per_sm, 1);
-        assert_int_equal(l.early, rows[i].early);
-        assert_int_equal(l.apart_bytes != 0, rows[i].has_room);
+        kf_gemv_launch l =
+            divided(kerf_format_find(rows[i].format), 4096,
+                    (kf_gemv_task){
+                        .cols = 4096, .weight_bytes = 4096 * 4096 / 2, .columns = 1, .overlap = 1});
+        assert_int_equal(l.grid.per_sm, 1);
+        assert_int_equal(l.division.before_x, rows[i].before_x);
+        assert_int_equal(l.grid.solo_bytes != 0, rows[i].has_room);
     }
 }
 
@@ -144,8 +156,8 @@ static void blocks_of_a_multiprocessor(void **state)
     static const struct {
         const char *format;
         uint32_t n, k;
-        unsigned chain, chain_early, plain;
-        unsigned eager; /* blocks of a chain */
+        unsigned chain, chain_before_x, plain;
+        unsigned full; /* blocks of a chain that fetch all of their ring before x */
     } rows[] = {
         {"fp8-e4m3", 4096, 4096, 2, 1, 1, 0},   {"mxfp6-e2m3", 4096, 4096, 1, 1, 1, 0},
         {"mxfp6-e2m3", 8192, 8192, 2, 1, 1, 0}, {"nvfp4", 4096, 4096, 1, 2, 1, 0},
@@ -156,29 +168,26 @@ static void blocks_of_a_multiprocessor(void **state)
         {"fp8-e4m3", 8192, 8192, 2, 1, 1, 132}, {"fp16", 4096, 4096, 2, 1, 1, 132},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const kf_gemv_machine m = h200();
         const kerf_format *f = kerf_format_find(rows[i].format);
-        const kf_gemv_tiling t = kf_gemv_tiling_of(f);
         for (int overlap = 0; overlap < 2; overlap++) {
-            kf_gemv_layout l = {.tiles = rows[i].n / KF_GEMV_TILE,
-                                .columns = 1,
-                                .pair = 1,
-                                .overlap = overlap,
-                                .cols = rows[i].k};
             uint64_t bytes = (uint64_t)rows[i].n * rows[i].k * f->bits / 8;
-            assert_int_equal(kf_gemv_lay_out(&l, &t, &m, bytes, count_blocks, NULL), 1);
-            if (l.per_sm != (overlap ? rows[i].chain : rows[i].plain) ||
-                l.early != (overlap ? rows[i].chain_early : 0))
-                fail_msg("%s %ux%u, %d: %u blocks, %u early", f->name, rows[i].n, rows[i].k,
-                         overlap, l.per_sm, l.early);
-            assert_int_equal(l.eager_blocks, overlap ? rows[i].eager : 0);
-            assert_int_equal(l.blocks, 132 * l.per_sm);
+            kf_gemv_launch l = divided(
+                f, rows[i].n,
+                (kf_gemv_task){
+                    .cols = rows[i].k, .weight_bytes = bytes, .columns = 1, .overlap = overlap});
+            const kf_gemv_grid *g = &l.grid;
+            if (g->per_sm != (overlap ? rows[i].chain : rows[i].plain) ||
+                l.division.before_x != (overlap ? rows[i].chain_before_x : 0))
+                fail_msg("%s %ux%u, %d: %u blocks, %u units before x", f->name, rows[i].n,
+                         rows[i].k, overlap, g->per_sm, l.division.before_x);
+            assert_int_equal(l.division.full_blocks, overlap ? rows[i].full : 0);
+            assert_int_equal(g->blocks, 132 * g->per_sm);
             /* Of 228 KiB, with 1 KiB for the system: not two, but one beside one that needs no
              * more than it must. */
-            assert_int_equal(l.apart_bytes != 0, overlap && l.per_sm == 1);
-            if (l.apart_bytes == 0) continue;
-            assert_true(2 * (l.apart_bytes + 1024) > 228 * 1024);
-            assert_true(l.apart_bytes + l.shared_bytes + 2 * (1024 + 512) <= 228 * 1024);
+            assert_int_equal(g->solo_bytes != 0, overlap && g->per_sm == 1);
+            if (g->solo_bytes == 0) continue;
+            assert_true(2 * (g->solo_bytes + 1024) > 228 * 1024);
+            assert_true(g->solo_bytes + g->shared_bytes + 2 * (1024 + 512) <= 228 * 1024);
         }
     }
 }
@@ -295,26 +304,24 @@ static void pairs_of_blocks(void **state)
         {"nvfp4", 2048, 16384, 0, 0},    /* 128 tiles: even, but for four                       */
     };
     static const unsigned columns[] = {1, 2, 4};
-    const kf_gemv_machine m = h200();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const kerf_format *f = kerf_format_find(rows[i].format);
-        const kf_gemv_tiling t = kf_gemv_tiling_of(f);
         unsigned seen[2] = {0, 0};
         kerf_geometry g;
         assert_int_equal(kerf_geometry_init(&g, f, &(kerf_shape){2, {rows[i].n, rows[i].k}}, NULL),
                          KERF_OK);
         for (unsigned way = 0; way < 6; way++) {
-            kf_gemv_layout l = {.tiles = rows[i].n / KF_GEMV_TILE,
-                                .columns = columns[way / 2],
-                                .pair = 1,
-                                .overlap = way % 2 == 0,
-                                .cols = rows[i].k};
-            assert_int_equal(kf_gemv_lay_out(&l, &t, &m, g.bytes, count_blocks, NULL), 1);
-            if (!l.is_column || l.cluster == 1) continue;
+            kf_gemv_launch l = divided(f, rows[i].n,
+                                       (kf_gemv_task){.cols = rows[i].k,
+                                                      .weight_bytes = g.bytes,
+                                                      .columns = columns[way / 2],
+                                                      .overlap = way % 2 == 0});
+            if (!l.division.is_few || l.division.cluster == 1) continue;
             seen[way % 2] |= columns[way / 2];
-            assert_int_equal(l.cluster, 2);
-            assert_int_equal(l.blocks, 132 * l.per_sm);
-            assert_int_equal(l.most, (l.tiles + l.blocks / 2 - 1) / (l.blocks / 2));
+            assert_int_equal(l.division.cluster, 2);
+            assert_int_equal(l.grid.blocks, 132 * l.grid.per_sm);
+            unsigned teams = l.grid.blocks / 2;
+            assert_int_equal(l.share.most, (l.share.tiles + teams - 1) / teams);
             assert_int_equal(outline(rows[i].format, rows[i].n, rows[i].k, columns[way / 2]).pairs,
                              rows[i].chain / columns[way / 2] % 2);
         }
@@ -323,24 +330,66 @@ static void pairs_of_blocks(void **state)
     }
 }
 
-/* What tests ask for holds until they take it back; without clusters there is nothing to ask for.
- */
+static unsigned cluster_of(uint32_t rows, uint64_t cols, unsigned columns, kf_gemv_pairing p)
+{
+    return divided(kerf_format_find("nvfp4"), rows,
+                   (kf_gemv_task){.cols = cols,
+                                  .weight_bytes = rows * cols / 2,
+                                  .columns = columns,
+                                  .options = {.pairing = p}})
+        .division.cluster;
+}
+
+/* A plan's options decide, and that plan's alone; without clusters there is nothing to decide. */
 static void pairs_on_demand(void **state)
 {
     (void)state;
-    kf_gemv_outline o;
+    assert_int_equal(cluster_of(4096, 4096, 1, KF_GEMV_PAIR_ALWAYS), 2);
+    assert_int_equal(cluster_of(4096, 4096, 1, KF_GEMV_PAIR_BY_GAIN), 1);
+    assert_int_equal(cluster_of(4096, 512, 1, KF_GEMV_PAIR_ALWAYS), 1); /* one stage */
+    assert_int_equal(cluster_of(7168, 16384, 1, KF_GEMV_PAIR_BY_GAIN), 2);
+    assert_int_equal(cluster_of(7168, 16384, 1, KF_GEMV_PAIR_NEVER), 1);
     const kf_gemv_machine without = kf_gemv_machine_of("sm_89", 142);
-    kf_gemv_set_pairing(KF_GEMV_PAIR_ALWAYS);
-    assert_int_equal(outline("nvfp4", 4096, 4096, 1).pairs, 1);
-    assert_int_equal(outline("nvfp4", 4096, 512, 1).pairs, 0); /* one stage */
-    assert_int_equal(outline("nvfp4", 4096, 4096, 16).pairs, 0);
-    assert_int_equal(kf_gemv_outline_of(kerf_format_find("nvfp4"), 4096, 4096, 1, &without, &o),
-                     KERF_OK);
-    assert_int_equal(o.pairs, 0);
-    kf_gemv_set_pairing(KF_GEMV_PAIR_NEVER);
-    assert_int_equal(outline("nvfp4", 7168, 16384, 1).pairs, 0);
-    kf_gemv_set_pairing(KF_GEMV_PAIR_BY_GAIN);
-    assert_int_equal(outline("nvfp4", 7168, 16384, 1).pairs, 1);
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find("nvfp4")));
+    kf_gemv_launch l = {.task = {.cols = 4096,
+                                 .weight_bytes = 4096 * 4096 / 2,
+                                 .tiles = 256,
+                                 .columns = 1,
+                                 .together = 1,
+                                 .options = {.pairing = KF_GEMV_PAIR_ALWAYS}}};
+    assert_int_equal(kf_gemv_divide(&l, &t, &without, count_blocks, NULL), 1);
+    assert_int_equal(l.division.cluster, 1);
+}
+
+/* With nine columns and more, also of small matrices, and on one cluster. */
+static void wide_on_demand(void **state)
+{
+    (void)state;
+    kf_gemv_task task = {
+        .cols = 4096, .weight_bytes = 4096 * 300 / 2, .columns = 16, .options = {.always_wide = 1}};
+    kf_gemv_launch l = divided(kerf_format_find("nvfp4"), 304, task);
+    assert_true(l.division.k_groups > 0);
+    assert_int_equal(l.grid.blocks, l.division.cluster);
+    task.options.always_wide = 0;
+    assert_int_equal(divided(kerf_format_find("nvfp4"), 304, task).division.k_groups, 0);
+}
+
+/* Every architecture that is known says where its numbers come from, and one that is not has some
+ * too. */
+static void tuning_has_a_source(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"sm_80",  "sm_86",  "sm_87",  "sm_89", "sm_90",
+                                        "sm_100", "sm_103", "sm_120", "sm_121"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        const kf_gemv_machine m = kf_gemv_machine_of(archs[i], 100);
+        assert_non_null(m.tuning);
+        assert_non_null(m.tuning_source);
+    }
+    const kf_gemv_machine later = kf_gemv_machine_from(13, 0, 100, 232448);
+    assert_non_null(later.tuning);
+    assert_string_equal(later.tuning_source, "as on H200, not measured");
+    assert_int_equal(later.has_clusters, 0);
 }
 
 static void what_there_is_not(void **state)
@@ -366,6 +415,7 @@ int main(void)
         cmocka_unit_test(slices_of_inputs),         cmocka_unit_test(wide_steps),
         cmocka_unit_test(room_for_the_next_launch), cmocka_unit_test(blocks_of_a_multiprocessor),
         cmocka_unit_test(pairs_of_blocks),          cmocka_unit_test(pairs_on_demand),
+        cmocka_unit_test(wide_on_demand),           cmocka_unit_test(tuning_has_a_source),
         cmocka_unit_test(what_there_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

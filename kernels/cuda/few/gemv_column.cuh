@@ -111,7 +111,7 @@ __device__ __forceinline__ void octet_codes(const uint32_t *w, int o, uint32_t o
 template <int N> constexpr int PAIRS = (N + 1) / 2;
 
 /* Octets of x that a lane has on their way: as many as there are registers for. */
-template <int N> constexpr int X_AHEAD = N < 3 ? 4 : SCALING == SCALING_CODES ? 1 : 2;
+template <int N> constexpr int X_AHEAD = N < 3 ? 4 : SCALING == KF_SCALES_IN_CODES ? 1 : 2;
 
 /* Adds a unit to the lane's sums of rows g and g + 8: [column][row], or where groups have no scales
  * those of each pair, twice. v: what x comes into. */
@@ -241,11 +241,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     const team_span &s = b.span;
     b.rows = s.tiles / b.unit * TILE;
     b.items = b.rows * (N < 3 ? N : j.columns);
-    b.slots = base + j.slots_at;
-    b.factors = base + j.rows_at;
-    b.zeros = b.factors + j.most * (TILE * 4);
-    b.runs = b.zeros + j.most * (TILE * 4);
-    const pair_mail mail = {b.items, b.unit, rank, b.runs + j.most * 4,
+    b.slots = base + j.division.slots_at;
+    b.factors = base + j.division.rows_at;
+    b.zeros = b.factors + j.share.most * (TILE * 4);
+    b.runs = b.zeros + j.share.most * (TILE * 4);
+    const pair_mail mail = {b.items, b.unit, rank, b.runs + j.share.most * 4,
                             (uint32_t)__cvta_generic_to_shared(&arrivals)};
     uint32_t ring = base + warp * (ON_THE_WAY * UNIT_BYTES);
     if (!j.constant_weights) wait_previous();
@@ -270,9 +270,9 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     };
     beside now = {}, then = {};
     if (left) fetch_beside(now, j, s, tile, stage, lane);
-    uint32_t x_at = base + j.x_at;
+    uint32_t x_at = base + j.division.x_at;
     prepare_runs(s, stages.count(), thread, b.runs);
-    prepare_table((uint32_t *)(shared + j.table_at));
+    prepare_table((uint32_t *)(shared + j.division.table_at));
     prepare_more<N>(j, b);
     row_end<N> end = {};
     if (thread < b.items) {
@@ -286,7 +286,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     me.live = lane / 4 == lane % 4 * 2 + second;
     me.x = keep(x_at + lane % 4 * 16 + second * step);
     me.x_pair = 2 * step;
-    me.table = keep(base + j.table_at + lane * 4);
+    me.table = keep(base + j.division.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
     uint32_t x = keep(me.x + (stage - stages.first) * X_STAGE);
@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     touch_constants(j);
     /* Last, since it stands in the way of x, which the block beside this one waits for now. */
     constexpr uint32_t HALF = ON_THE_WAY / 2;
-    const uint32_t early = blockIdx.x < j.eager_blocks ? ON_THE_WAY : j.early;
+    const uint32_t early = blockIdx.x < j.division.full_blocks ? ON_THE_WAY : j.division.before_x;
     fill_ring(0, min(early, HALF));
     if (early > HALF) {
         wait_copies();

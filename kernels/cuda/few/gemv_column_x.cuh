@@ -54,7 +54,7 @@ static_assert(THREADS % (4 * OCTETS) == 0, "a thread's octets are of different s
 /* From one column of x to the next, so that the two of a pair meet in no bank. */
 __device__ __forceinline__ uint32_t column_bytes(const kf_gemv_job &j)
 {
-    return j.block_stages * (STAGE_CODES * 2) + KF_GEMV_GAP;
+    return j.division.block_stages * (STAGE_CODES * 2) + KF_GEMV_GAP;
 }
 
 __device__ __forceinline__ uint32_t larger_of(uint32_t most, uint4 v)

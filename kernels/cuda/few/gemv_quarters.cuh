@@ -12,8 +12,8 @@
 namespace
 {
 
-constexpr int ROW_STAGE = BITS == 6 ? 192 : 256; /* bytes of a row of a unit */
-constexpr int STAGE_CODES = BITS ? ROW_STAGE * 8 / BITS : 1;
+constexpr int ROW_STAGE = TILING.stage; /* bytes of a row of a unit */
+constexpr int STAGE_CODES = TILING.stage_codes;
 constexpr int PIECES = ROW_STAGE / 16;
 constexpr int ROWS_AT_ONCE = 2, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
 
@@ -26,15 +26,14 @@ constexpr int OCTETS = QUARTER_CODES / 8;      /* of a quarter */
 constexpr int PIECE_OCTETS = OCTETS > QUARTER_PIECES ? OCTETS / QUARTER_PIECES : 1; /* but 6 bits */
 
 constexpr int STAGE_GROUPS = HAS_GROUPS ? STAGE_CODES / (int)KF_ROW.group : 0;
-constexpr int ROW_SCALES = STAGE_GROUPS * SCALE_SIZE;          /* bytes of a row of a stage */
-constexpr int SCALE_PIECE = ROW_SCALES < 16 ? ROW_SCALES : 16; /* of a copy */
+constexpr int ROW_SCALES = TILING.stage_row;   /* bytes of a row of a stage */
+constexpr int SCALE_PIECE = TILING.stage_copy; /* of a copy */
 constexpr int ROW_PIECES = HAS_GROUPS ? ROW_SCALES / SCALE_PIECE : 1;
 constexpr int SCALE_LANES = !HAS_GROUPS ? 0 : SHARED_ROW ? 1 : TILE * ROW_PIECES;
 static_assert(!TILED || ROW_SCALES % 4 == 0, "less than a copy takes");
 
 constexpr int CODE_BYTES = TILE * ROW_STAGE;
-constexpr int UNIT_BYTES = CODE_BYTES + (!HAS_GROUPS ? 0 : SHARED_ROW ? 64 : TILE * ROW_SCALES);
-constexpr unsigned COLUMN_RING = WARPS * ON_THE_WAY * UNIT_BYTES;
+constexpr int UNIT_BYTES = TILING.stage_unit; /* codes, and behind them their scales */
 
 constexpr int OWN_GROUPS =
     HAS_GROUPS && (int)KF_ROW.group < QUARTER_CODES ? QUARTER_CODES / (int)KF_ROW.group : 1;
@@ -98,13 +97,13 @@ struct unit_feed {
         struct place p = s.at(tile);
         const kf_gemv_matrix &m = s.part[p.part];
         uint32_t row = p.row + lane / PIECES;
-        codes = m.plane[KERF_PLANE_CODES] + row * j.row_bytes +
+        codes = m.plane[KERF_PLANE_CODES] + row * j.strides.row_bytes +
                 (stage * ROW_STAGE + lane % PIECES * 16);
         rows = m.rows - p.row;
         plain = j.whole && rows >= TILE;
         if constexpr (HAS_GROUPS) {
             row = SHARED_ROW ? p.row / TILE_ROWS : p.row + lane / ROW_PIECES;
-            scales = m.plane[KERF_PLANE_SCALES] + row * (j.row_groups * SCALE_SIZE) +
+            scales = m.plane[KERF_PLANE_SCALES] + row * (j.strides.row_groups * SCALE_SIZE) +
                      (stage * ROW_SCALES + lane % ROW_PIECES * SCALE_PIECE);
         }
     }
@@ -114,7 +113,8 @@ struct unit_feed {
     {
         if (!HAS_GROUPS) return nullptr;
         uint64_t rows_before = SHARED_ROW ? 0 : lane / ROW_PIECES;
-        return scales - rows_before * (j.row_groups * SCALE_SIZE) - lane % ROW_PIECES * SCALE_PIECE;
+        return scales - rows_before * (j.strides.row_groups * SCALE_SIZE) -
+               lane % ROW_PIECES * SCALE_PIECE;
     }
 
     /* The unit into the ring at `to`, and on to the next. */
@@ -122,7 +122,7 @@ struct unit_feed {
                                           uint32_t lane)
     {
         if (plain) {
-            uint32_t row = lane / PIECES, step = ROWS_AT_ONCE * (uint32_t)j.row_bytes;
+            uint32_t row = lane / PIECES, step = ROWS_AT_ONCE * (uint32_t)j.strides.row_bytes;
             uint32_t there = to + unit_place(row, lane % PIECES);
             if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
 #pragma unroll
@@ -172,18 +172,22 @@ __device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, 
             uint64_t row = min(p.row + lane / 4 + 8 * half, m.rows - 1);
             if constexpr (HAS_ZEROS) {
                 uint64_t byte = (uint64_t)first * BITS / 8;
-                int have = byte < j.zero_bytes ? (int)min(j.zero_bytes - byte, (uint64_t)4) : 0;
+                int have = byte < j.strides.zero_bytes
+                               ? (int)min(j.strides.zero_bytes - byte, (uint64_t)4)
+                               : 0;
                 constexpr int need = (OWN_GROUPS * BITS + 7) / 8;
-                out.zero[half] = bytes_at(m.plane[KERF_PLANE_ZEROS] + row * j.zero_bytes + byte,
-                                          min(have, need)) >>
-                                 first * BITS % 8;
+                out.zero[half] =
+                    bytes_at(m.plane[KERF_PLANE_ZEROS] + row * j.strides.zero_bytes + byte,
+                             min(have, need)) >>
+                    first * BITS % 8;
                 if (OWN_GROUPS == QUARTER_PIECES && exchanged(lane % 4)) {
                     uint32_t z = out.zero[half];
                     out.zero[half] = (z >> 4 & 0x0f0f) | (z & 0x0f0f) << 4;
                 }
             }
             if constexpr (NESTED) {
-                uint64_t group = row * j.row_groups + min((uint64_t)first, j.row_groups - 1);
+                uint64_t group =
+                    row * j.strides.row_groups + min((uint64_t)first, j.strides.row_groups - 1);
                 out.second[half] =
                     __ldg((const float *)m.plane[KERF_PLANE_SECOND] + group / KF_NEST_BLOCKS);
             }

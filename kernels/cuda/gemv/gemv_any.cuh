@@ -21,9 +21,9 @@ __device__ __forceinline__ kf_matrix any_matrix(const kf_gemv_job &j, const kf_g
     for (int i = 0; i < KERF_PLANES; i++) w.plane[i] = m.plane[i];
     w.rows = m.rows;
     w.cols = j.cols;
-    w.row_bytes = j.row_bytes;
-    w.row_groups = j.row_groups;
-    w.zero_bytes = j.zero_bytes;
+    w.row_bytes = j.strides.row_bytes;
+    w.row_groups = j.strides.row_groups;
+    w.zero_bytes = j.strides.zero_bytes;
     return w;
 }
 

@@ -20,6 +20,7 @@
 #define KERF_GEMV_DECODE_CUH
 
 #include "plan/gemv_shuffle.h"
+#include "plan/gemv_tiling.h"
 
 #include <cuda_fp16.h>
 #include <stdint.h>
@@ -32,42 +33,7 @@
 namespace
 {
 
-enum way {
-    WAY_NONE,
-    WAY_E2M1,
-    WAY_E2M1_SHUFFLED,
-    WAY_NIBBLE,
-    WAY_CODEBOOK,
-    WAY_E4M3,
-    WAY_E5M2,
-    WAY_BYTE,
-    WAY_E2M3,
-    WAY_E3M2,
-    WAY_HALF,
-    WAY_BF16
-};
-
-constexpr way way_of(kf_spec s)
-{
-    if (s.geometry == KERF_GROUP_STRUCT) return WAY_NONE;
-    switch (s.element) {
-    case KERF_ELEM_E2M1: return KF_SHUFFLED ? WAY_E2M1_SHUFFLED : WAY_E2M1;
-    case KERF_ELEM_S4:
-    case KERF_ELEM_U4: return WAY_NIBBLE;
-    case KERF_ELEM_NF4: return WAY_CODEBOOK;
-    case KERF_ELEM_E4M3: return WAY_E4M3;
-    case KERF_ELEM_E5M2: return WAY_E5M2;
-    case KERF_ELEM_S8:
-    case KERF_ELEM_MXI8: return WAY_BYTE;
-    case KERF_ELEM_E2M3: return WAY_E2M3;
-    case KERF_ELEM_E3M2: return WAY_E3M2;
-    case KERF_ELEM_F16: return WAY_HALF;
-    case KERF_ELEM_BF16: return WAY_BF16;
-    default: return WAY_NONE;
-    }
-}
-
-constexpr way WAY = way_of(KF_ROW);
+constexpr kf_gemv_way WAY = KF_SHUFFLED ? KF_WAY_E2M1_SHUFFLED : kf_gemv_way_of(KF_ROW);
 constexpr int BITS = KF_ROW.bits;
 
 constexpr float unit_of(kf_spec s)
@@ -86,8 +52,8 @@ constexpr float UNIT = unit_of(KF_ROW);
 __device__ __forceinline__ constexpr int order(int t, int i)
 {
     constexpr int nibbles[8] = {0, 2, 4, 6, 1, 3, 5, 7}, magic[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-    if (WAY == WAY_E2M1) return 8 * t + nibbles[i];
-    if (WAY == WAY_NIBBLE) return 8 * t + magic[i];
+    if (WAY == KF_WAY_E2M1) return 8 * t + nibbles[i];
+    if (WAY == KF_WAY_NIBBLE) return 8 * t + magic[i];
     if (BITS == 8) return i < 4 ? 4 * t + i : 16 + 4 * t + (i - 4);
     if (BITS == 16) return 8 * (i / 2) + 2 * t + i % 2;
     return 8 * t + i;
@@ -201,16 +167,16 @@ template <int i> __device__ __forceinline__ uint32_t look_up(uint32_t table, uin
 __device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, uint32_t table,
                                        uint32_t p[4])
 {
-    if constexpr (WAY == WAY_E2M1) {
+    if constexpr (WAY == KF_WAY_E2M1) {
         uint32_t even = and_or(w[0] << 2, 0x1c1c1c1cu, w[0] << 4 & 0x80808080u);
         uint32_t odd = and_or(w[0] >> 2, 0x1c1c1c1cu, w[0] & 0x80808080u);
         p[0] = halves_of_e4m3(even);
         p[1] = upper_halves_of_e4m3(even);
         p[2] = halves_of_e4m3(odd);
         p[3] = upper_halves_of_e4m3(odd);
-    } else if constexpr (WAY == WAY_E2M1_SHUFFLED) {
+    } else if constexpr (WAY == KF_WAY_E2M1_SHUFFLED) {
         kf_shuffled_pairs(w[0], p);
-    } else if constexpr (WAY == WAY_NIBBLE) {
+    } else if constexpr (WAY == KF_WAY_NIBBLE) {
         constexpr uint32_t sign = KF_ROW.element == KERF_ELEM_S4 ? 0x88888888u : 0;
         constexpr uint32_t low = 0x000f000fu, high = 0x00f000f0u;
         uint32_t v = w[0] >> 8;
@@ -220,30 +186,30 @@ __device__ __forceinline__ void decode(const uint32_t *w, uint32_t zero, uint32_
         p[1] = fma_halves(and_xor(w[0], high, 0x64006400u | (sign & high)), 0x2c002c00u, zero_high);
         p[2] = add_halves(and_xor(v, low, 0x64006400u | (sign & low)), zero);
         p[3] = fma_halves(and_xor(v, high, 0x64006400u | (sign & high)), 0x2c002c00u, zero_high);
-    } else if constexpr (WAY == WAY_CODEBOOK) {
+    } else if constexpr (WAY == KF_WAY_CODEBOOK) {
         p[0] = look_up<0>(table, w[0]);
         p[1] = look_up<1>(table, w[0]);
         p[2] = look_up<2>(table, w[0]);
         p[3] = look_up<3>(table, w[0]);
-    } else if constexpr (WAY == WAY_E4M3) {
+    } else if constexpr (WAY == KF_WAY_E4M3) {
         p[0] = halves_of_e4m3(w[0]);
         p[1] = upper_halves_of_e4m3(w[0]);
         p[2] = halves_of_e4m3(w[1]);
         p[3] = upper_halves_of_e4m3(w[1]);
-    } else if constexpr (WAY == WAY_E5M2) {
+    } else if constexpr (WAY == KF_WAY_E5M2) {
         p[0] = halves_of_e5m2(w[0]);
         p[1] = upper_halves_of_e5m2(w[0]);
         p[2] = halves_of_e5m2(w[1]);
         p[3] = upper_halves_of_e5m2(w[1]);
-    } else if constexpr (WAY == WAY_BYTE) {
+    } else if constexpr (WAY == KF_WAY_BYTE) {
         for (int i = 0; i < 2; i++) {
             uint32_t u = w[i] ^ 0x80808080u;
             p[2 * i] = add_halves(__byte_perm(u, 0x64646464u, 0x4140), zero);
             p[2 * i + 1] = add_halves(__byte_perm(u, 0x64646464u, 0x4342), zero);
         }
-    } else if constexpr (WAY == WAY_E2M3 || WAY == WAY_E3M2) {
+    } else if constexpr (WAY == KF_WAY_E2M3 || WAY == KF_WAY_E3M2) {
         uint32_t a = spread_sixes(w[0]), b = spread_sixes(__funnelshift_r(w[0], w[1], 24));
-        if constexpr (WAY == WAY_E2M3) {
+        if constexpr (WAY == KF_WAY_E2M3) {
             p[0] = halves_of_e4m3(a);
             p[1] = upper_halves_of_e4m3(a);
             p[2] = halves_of_e4m3(b);

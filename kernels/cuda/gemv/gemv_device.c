@@ -1,6 +1,6 @@
 /* gemv_device.c - plans of the matrix-vector product on a GPU: which kernel, how many blocks, how
  * shared memory is divided. All of it is decided when a plan is made; a run fills in pointers and
- * launches one kernel. What is decided by arithmetic alone stands in gemv_outline.c. */
+ * launches one kernel. The arithmetic is in plan/gemv_divide*.c. */
 #include "base/base.h"
 #include "cuda/gemv/gemv_job.h"
 #include "cuda/handle.h"
@@ -17,155 +17,98 @@ static const kf_gemv_launches *const launches_of[] = {
 
 typedef struct device_plan {
     const kf_gemv_launches *launches;
+    kf_gemv_tiling tiling;
     kf_gemv_job job; /* without pointers */
     kf_gemv_grid tiled, any;
+    kf_gemv_spacing spacing;
     kf_gpu *gpu;
     int ordinal;
     int is_tiled;
 } device_plan;
 
-/* --- planning ------------------------------------------------------------------------------------
- */
+/* --- planning --------------------------------------------------------------------------------- */
 
 static kerf_status ask_machine(int ordinal, kf_gemv_machine *out, kerf_error *err)
 {
-    int sms = 0, shared = 0, major = 0;
+    int major = 0, minor = 0, multiprocessors = 0, shared = 0;
+    const struct {
+        enum cudaDeviceAttr what;
+        int *into;
+    } questions[] = {{cudaDevAttrComputeCapabilityMajor, &major},
+                     {cudaDevAttrComputeCapabilityMinor, &minor},
+                     {cudaDevAttrMultiProcessorCount, &multiprocessors},
+                     {cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared}};
     KF_CUDA(cudaSetDevice(ordinal), "choosing a GPU");
-    KF_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, ordinal), "asking a GPU");
-    KF_CUDA(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal),
-            "asking a GPU");
-    KF_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal),
-            "asking a GPU");
-    /* less what the kernel has of its own */
-    *out = (kf_gemv_machine){(unsigned)sms, (unsigned)shared - 1024, major == 9 || major == 10,
-                             major == 9};
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        KF_CUDA(cudaDeviceGetAttribute(questions[i].into, questions[i].what, ordinal),
+                "asking a GPU");
+    *out = kf_gemv_machine_from(major, minor, (unsigned)multiprocessors, (unsigned)shared);
     return KERF_OK;
-}
-
-/* Puts a layout into the job and the grid. */
-static void take_layout(device_plan *p, const kf_gemv_machine *m, const kf_gemv_layout *l)
-{
-    kf_gemv_job *j = &p->job;
-    j->team_tiles = l->team_tiles;
-    j->team_rest = l->team_rest;
-    j->most = l->most;
-    j->slots_at = l->slots_at;
-    j->rows_at = l->rows_at;
-    j->table_at = l->table_at;
-    j->is_column = l->is_column;
-    j->stages = l->stages;
-    j->block_stages = (l->stages + l->cluster - 1) / l->cluster; /* of few columns */
-    j->x_at = l->x_at;
-    j->early = l->early;
-    j->eager_blocks = l->eager_blocks;
-    j->slices = l->slices;
-    j->cluster = l->cluster;
-    j->passes = l->passes;
-    j->warps = l->warps;
-    j->sums_at = l->sums_at;
-    j->own_at = l->own_at;
-    j->side = l->side;
-    p->tiled =
-        (kf_gemv_grid){l->blocks, l->shared_bytes, m->most_shared, l->apart_bytes, l->overlap};
 }
 
 typedef struct preparation {
     device_plan *plan;
-    const kf_gemv_machine *machine;
     kerf_error *err;
     kerf_status status;
 } preparation;
 
-/* Asks the device how many clusters of a layout run at once. */
-static int count_clusters(void *ctx, const kf_gemv_layout *l)
+/* Puts a launch into the plan, and asks the device how many clusters of it run at once. */
+static int take_launch(void *ctx, const kf_gemv_launch *l)
 {
     preparation *a = ctx;
     device_plan *p = a->plan;
     int clusters = 0;
-    take_layout(p, a->machine, l);
+    p->job.share = l->share;
+    p->job.division = l->division;
+    p->tiled = l->grid;
     cudaError_t e = p->launches->prepare(&p->job, &p->tiled, &clusters);
     if (e == cudaSuccess) return clusters < 1 ? 0 : clusters;
     a->status = kf_cuda_fail(a->err, e, "preparing a kernel");
     return -1;
 }
 
-/* Divides the shape and prepares the device for the launch; 0: nothing fits, or *status says why.
- */
-static int choose_layout(device_plan *p, const kf_gemv_machine *m, uint64_t weight_bytes,
+/* Divides the task and prepares the device for the launch; 0: nothing fits, or *status says why. */
+static int choose_launch(device_plan *p, kf_gemv_launch *l, const kf_gemv_machine *m,
                          kerf_error *err, kerf_status *status)
 {
-    const kf_gemv_job *j = &p->job;
-    preparation a = {p, m, err, KERF_OK};
-    kf_gemv_layout l = {.tiles = j->tiles,
-                        .columns = j->columns,
-                        .pair = j->swiglu ? 2 : 1,
-                        .overlap = j->constant_weights && m->has_clusters,
-                        .cols = j->cols};
-    int fits = kf_gemv_lay_out(&l, &p->launches->tiling, m, weight_bytes, count_clusters, &a);
-    if (fits > 0) fits = count_clusters(&a, &l); /* the last that was tried may be another */
+    preparation a = {p, err, KERF_OK};
+    int fits = kf_gemv_divide(l, &p->tiling, m, take_launch, &a);
+    if (fits > 0) fits = take_launch(&a, l); /* the last that was tried may be another */
     *status = a.status;
     return fits > 0;
 }
 
-static unsigned bytes_of(const kerf_gemv *plan, kerf_plane_id p)
-{
-    return kerf_dtype_bits(plan->part[0].plane[p].dtype) / 8;
-}
-
-/* Rows that a format does not pad: their bytes, groups and zero points. */
-static void fill_strides(kf_gemv_job *j, const kerf_gemv *plan)
-{
-    const kerf_geometry *g = &plan->part[0];
-    kerf_cspan none[KERF_PLANES] = {{NULL, 0}};
-    kf_matrix w = kf_matrix_of(g, none);
-    j->row_bytes = w.row_bytes;
-    j->row_groups = w.row_groups;
-    j->zero_bytes = w.zero_bytes;
-}
-
-/* FLAT formats are one row to their geometry. With whole groups in a row they are like others. */
-static int flatten(kf_gemv_job *j, const kerf_format *f)
-{
-    if (f->geometry != KERF_GROUP_FLAT) return 1;
-    if (j->cols % f->group || j->cols * f->bits % 8) return 0;
-    j->row_bytes = (uint64_t)j->cols * f->bits / 8;
-    j->row_groups = j->cols / f->group;
-    return 1;
-}
-
+/* Whether the kernels for tiles take the plan's matrices; then the job says how. */
 static int plan_tiles(device_plan *p, const kerf_gemv *plan, const kf_gemv_machine *m,
-                      kerf_error *err, kerf_status *status)
+                      const kf_gemv_options *options, kerf_error *err, kerf_status *status)
 {
-    const kerf_format *f = plan->shape.format;
-    const kf_gemv_tiling *t = &p->launches->tiling;
-    kf_gemv_job job = p->job, *j = &p->job;
-    uint64_t bytes = 0, tiles = 0;
-    if (!t->stage_codes || !flatten(j, f) || j->row_bytes % 16 || j->cols == 0) {
-        *j = job;
-        return 0;
-    }
+    kf_gemv_job *j = &p->job;
+    kf_gemv_launch l = {.task = {.cols = j->cols,
+                                 .columns = j->columns,
+                                 .together = j->swiglu ? 2 : 1,
+                                 .overlap = j->constant_weights && m->has_clusters,
+                                 .options = *options}};
+    int is_tiled;
+    j->strides =
+        kf_gemv_strides_of(plan->shape.format, &plan->part[0], j->cols, &p->tiling, &is_tiled);
+    const kf_gemv_job untiled = *j;
     for (unsigned i = 0; i < j->parts; i++) {
-        bytes += plan->part[i].bytes;
-        tiles += (j->part[i].rows + KF_GEMV_TILE - 1) / KF_GEMV_TILE;
-        j->part[i].tiles = (uint32_t)tiles;
+        l.task.weight_bytes += plan->part[i].bytes;
+        l.task.tiles += (j->part[i].rows + KF_GEMV_TILE - 1) / KF_GEMV_TILE;
+        j->part[i].tiles = l.task.tiles;
     }
-    unsigned row_scales = (unsigned)j->row_groups * bytes_of(plan, KERF_PLANE_SCALES);
-    int straddles =
-        f->second == KERF_SECOND_NESTED && t->slice_scales && row_scales % t->slice_scales;
-    j->tiles = (uint32_t)tiles;
-    if (tiles == 0 || straddles || !choose_layout(p, m, bytes, err, status)) {
-        *j = job;
+    if (!is_tiled || l.task.tiles == 0 || !choose_launch(p, &l, m, err, status)) {
+        *j = untiled;
         return 0;
     }
-    unsigned unit = j->is_column ? t->stage_codes : t->slice_codes;
-    unsigned copy = j->is_column ? t->stage_scales : t->slice_scales;
-    j->whole = j->cols % unit == 0 && (copy == 0 || row_scales % copy == 0);
-    j->words = row_scales % 4 == 0;
-    j->zero_words = j->zero_bytes % 4 == 0;
+    j->whole = kf_gemv_ends_whole(&j->strides, &l, &p->tiling);
+    j->words = kf_gemv_end_of(&j->strides, &l, &p->tiling) != KF_GEMV_END_SCALES;
+    j->zero_words = j->strides.zero_bytes % 4 == 0;
     return 1;
 }
 
-kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error *err)
+kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
+                                const kf_gemv_options *options, kerf_error *err)
 {
     kf_gemv_machine m;
     device_plan *p = kf_alloc_zero(1, sizeof *p);
@@ -176,6 +119,8 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
     p->ordinal = p->gpu->ordinal;
     p->launches = launches_of[kf_format_index(s->format)];
     if (s->flags & KERF_GEMV_SHUFFLED) p->launches = p->launches->shuffled;
+    p->tiling = kf_gemv_tiling_of(kf_spec_of(s->format));
+    p->spacing = options->spacing;
     KF_TRY(ask_machine(p->ordinal, &m, err));
 
     kf_gemv_job *j = &p->job;
@@ -194,14 +139,13 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
     j->y_type = s->y;
     j->swiglu = (s->flags & KERF_GEMV_SWIGLU) != 0;
     j->constant_weights = (s->flags & KERF_GEMV_CONSTANT_WEIGHTS) != 0;
-    j->cluster = 1;
-    fill_strides(j, plan);
+    j->division.cluster = 1;
 
     uint64_t blocks = kf_div_up(rows, 8);
-    p->any = (kf_gemv_grid){
-        blocks < 16 * m.multiprocessors ? (unsigned)blocks : 16 * m.multiprocessors, 0, 0, 0, 0};
+    unsigned most = 16 * m.multiprocessors;
+    p->any = (kf_gemv_grid){.blocks = blocks < most ? (unsigned)blocks : most};
     kerf_status status = KERF_OK;
-    p->is_tiled = plan_tiles(p, plan, &m, err, &status);
+    p->is_tiled = plan_tiles(p, plan, &m, options, err, &status);
     KF_TRY(status);
     if (!p->is_tiled && !p->launches->any)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
@@ -213,13 +157,12 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device, kerf_error
     /* Sums of products in fp32: a tensor core adds 16 and the sum so far, cutting what is below
      * 2^-24 of the largest. */
     double steps = (double)s->cols / 16 + 32;
-    plan->bound = p->is_tiled ? steps * 0x1p-20 + p->launches->tiling.rounding : steps * 0x1p-24;
+    plan->bound = p->is_tiled ? steps * 0x1p-20 + p->tiling.rounding : steps * 0x1p-24;
     if (p->is_tiled && s->x == KERF_F32) plan->bound += 0x1p-11;
     return KERF_OK;
 }
 
-/* --- running -------------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static int is_aligned(const void *p)
 {
@@ -236,16 +179,21 @@ static void fill_part(kf_gemv_matrix *m, const kerf_cspan weights[KERF_PLANES], 
     m->y_stride = y_stride ? y_stride : m->rows;
 }
 
-/* The grid of this launch. Blocks come to where others end. Where two that shared a multiprocessor
- * end together, two of a launch come that has one for each, others have none, and so it goes on
- * from launch to launch. So of launches with one block for each, every other one keeps its blocks
- * apart: those of the next then find room beside them, once on each. */
-static kf_gemv_grid stand_apart(const device_plan *p)
+/* The grid of this launch. Blocks of a launch come to where others end: where two that shared a
+ * multiprocessor end together, two of a launch come that has one for each, others have none, and so
+ * it goes on from launch to launch. So of launches with one block for each multiprocessor, every
+ * other one takes so much shared memory that no two of its blocks share one; those of the next then
+ * find room beside them, once on each. The handle remembers whose turn it is; time depends on that,
+ * results do not. */
+static kf_gemv_grid next_grid(const device_plan *p)
 {
     kf_gemv_grid g = p->tiled;
-    int apart = g.apart_bytes && !__atomic_load_n(&p->gpu->apart, __ATOMIC_RELAXED);
-    if (apart) g.shared_bytes = g.apart_bytes;
-    __atomic_store_n(&p->gpu->apart, apart, __ATOMIC_RELAXED);
+    int was_solo = __atomic_load_n(&p->gpu->was_solo, __ATOMIC_RELAXED);
+    int is_solo =
+        g.solo_bytes &&
+        (p->spacing == KF_GEMV_SPACE_IN_TURNS ? !was_solo : p->spacing == KF_GEMV_SPACE_ALWAYS);
+    if (is_solo) g.shared_bytes = g.solo_bytes;
+    __atomic_store_n(&p->gpu->was_solo, is_solo, __ATOMIC_RELAXED);
     return g;
 }
 
@@ -275,15 +223,14 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
     if (p->any.blocks == 0) return KERF_OK;
 
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
-    kf_gemv_grid tiled = stand_apart(p);
+    kf_gemv_grid tiled = next_grid(p);
     KF_CUDA(p->is_tiled ? p->launches->tiles(&j, &tiled, stream)
                         : p->launches->any(&j, &p->any, stream),
             "starting a matrix-vector product");
     return KERF_OK;
 }
 
-/* --- shuffled codes ------------------------------------------------------------------------------
- */
+/* --- shuffled codes --------------------------------------------------------------------------- */
 
 kerf_status kf_gemv_device_shuffle(kerf_device *device, void *words, size_t n, int back,
                                    void *stream, kerf_error *err)

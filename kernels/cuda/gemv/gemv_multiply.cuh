@@ -16,7 +16,7 @@ namespace
 __device__ __forceinline__ void multiply(float c[4], const uint32_t a0, uint32_t a1, uint32_t a2,
                                          uint32_t a3, uint32_t b0, uint32_t b1)
 {
-    if constexpr (WAY == WAY_BF16)
+    if constexpr (WAY == KF_WAY_BF16)
         KF_MMA("bf16");
     else
         KF_MMA("f16");

@@ -39,8 +39,10 @@ struct team_span {
 __device__ __forceinline__ team_span span_of(const kf_gemv_job &j, uint32_t team,
                                              const kf_gemv_matrix *parts)
 {
-    uint32_t unit = j.swiglu ? 2 : 1, tile = team * j.team_tiles + min(team, j.team_rest);
-    return {tile * unit, (j.team_tiles + (team < j.team_rest)) * unit, parts, j.parts, j.swiglu};
+    uint32_t unit = j.swiglu ? 2 : 1,
+             tile = team * j.share.team_tiles + min(team, j.share.team_rest);
+    return {tile * unit, (j.share.team_tiles + (team < j.share.team_rest)) * unit, parts, j.parts,
+            j.swiglu};
 }
 
 /* Stages of a row that a block has: all, or of a pair of blocks one half and the rest. */
@@ -53,9 +55,9 @@ struct stage_span {
 template <bool PAIR>
 __device__ __forceinline__ stage_span stages_of(const kf_gemv_job &j, uint32_t rank)
 {
-    uint32_t half = j.stages / 2;
-    if (!PAIR) return {0, j.stages};
-    return {rank ? half : 0, rank ? j.stages : half};
+    uint32_t half = j.division.stages / 2;
+    if (!PAIR) return {0, j.division.stages};
+    return {rank ? half : 0, rank ? j.division.stages : half};
 }
 
 /* --- weights into shared memory -----------------------------------------------------------------
@@ -130,7 +132,7 @@ __device__ __forceinline__ void copy_codes_at_edge(const kf_gemv_job &j, uint32_
 {
     constexpr uint32_t AT_ONCE = 32 / PIECES; /* rows, by 32 lanes */
     uint32_t row = lane / PIECES, piece = lane % PIECES;
-    bool inside = (uint64_t)unit * (PIECES * 16) + piece * 16 < j.row_bytes;
+    bool inside = (uint64_t)unit * (PIECES * 16) + piece * 16 < j.strides.row_bytes;
     for (uint32_t i = 0; i < TILE / AT_ONCE && lane < PIECES * AT_ONCE; i++, row += AT_ONCE) {
         uint32_t there = to + PLACE(row, piece);
         bool valid = row < rows && inside;
@@ -138,7 +140,7 @@ __device__ __forceinline__ void copy_codes_at_edge(const kf_gemv_job &j, uint32_
             copy_async(there, codes, valid);
         else
             copy_bytes(there, codes, valid);
-        codes += AT_ONCE * j.row_bytes;
+        codes += AT_ONCE * j.strides.row_bytes;
     }
 }
 

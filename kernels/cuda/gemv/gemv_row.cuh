@@ -44,9 +44,10 @@ template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
 {
     if constexpr (HERE) {
         if constexpr (HAS_COLUMN)
-            if (j->is_column) return j->cluster > 1 ? column_for<true>(j) : column_for<false>(j);
+            if (j->division.is_few)
+                return j->division.cluster > 1 ? column_for<true>(j) : column_for<false>(j);
         if constexpr (HAS_WIDE)
-            if (j->side) return gemv_wide<2>;
+            if (j->division.k_groups) return gemv_wide<2>;
         if (j->columns <= 8) return gemv_columns<1>;
         return gemv_columns<2>;
     } else {
@@ -56,7 +57,7 @@ template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
 
 unsigned threads_of(const kf_gemv_job *j)
 {
-    return j->side ? 32u * KF_GEMV_WIDE_WARPS : 32u * KF_GEMV_WARPS;
+    return j->division.k_groups ? 32u * KF_GEMV_WIDE_WARPS : 32u * KF_GEMV_WARPS;
 }
 
 /* At most two attributes. */
@@ -67,9 +68,9 @@ cudaLaunchConfig_t config_of(const kf_gemv_job *j, const kf_gemv_grid *g, cudaLa
     c.blockDim = dim3(threads_of(j));
     c.dynamicSmemBytes = g->shared_bytes;
     c.attrs = a;
-    if (j->cluster > 1) {
+    if (j->division.cluster > 1) {
         a[c.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        a[c.numAttrs].val.clusterDim = {j->cluster, 1, 1};
+        a[c.numAttrs].val.clusterDim = {j->division.cluster, 1, 1};
         c.numAttrs++;
     }
     if (g->overlap) {
@@ -109,7 +110,7 @@ cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
      * overlap only if all divide it alike. */
     e = cudaFuncSetAttribute((const void *)k, cudaFuncAttributePreferredSharedMemoryCarveout,
                              cudaSharedmemCarveoutMaxShared);
-    if (e != cudaSuccess || j->cluster == 1) return e;
+    if (e != cudaSuccess || j->division.cluster == 1) return e;
     cudaLaunchAttribute a[2];
     cudaLaunchConfig_t c = config_of(j, g, a);
     return cudaOccupancyMaxActiveClusters(clusters, (const void *)k, &c);
@@ -120,17 +121,6 @@ cudaError_t tiles(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
     return launch(tiles_for<TILED>(j), j, g, s);
 }
 
-constexpr kf_gemv_tiling TILING = {BITS,
-                                   TILED ? STAGE_CODES : 0,
-                                   HAS_COLUMN ? COLUMN_RING : 0,
-                                   SCALE_PIECE,
-                                   SLICE_CODES,
-                                   SLICE_UNIT,
-                                   SLICE_DEPTH *SLICE_UNIT,
-                                   SLICE_SCALE_PIECE,
-                                   HAS_TABLE ? 32768 : 0,
-                                   HAS_TABLE ? 0x1p-11 : 0};
-
 } // namespace
 
 extern const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID);
@@ -138,8 +128,7 @@ extern const kf_gemv_launches KF_NAME(kf_gemv_shuffled_, KF_ROW_ID);
 
 #if KF_SHUFFLED
 
-const kf_gemv_launches KF_NAME(kf_gemv_shuffled_, KF_ROW_ID) = {TILING, prepare, tiles, nullptr,
-                                                                nullptr};
+const kf_gemv_launches KF_NAME(kf_gemv_shuffled_, KF_ROW_ID) = {prepare, tiles, nullptr, nullptr};
 
 #else
 
@@ -162,7 +151,7 @@ template <bool HERE> constexpr const kf_gemv_launches *shuffled()
 
 } // namespace
 
-const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID) = {TILING, prepare, tiles, any,
-                                                                shuffled<WAY == WAY_E2M1>()};
+const kf_gemv_launches KF_NAME(kf_gemv_launches_, KF_ROW_ID) = {prepare, tiles, any,
+                                                                shuffled<WAY == KF_WAY_E2M1>()};
 
 #endif

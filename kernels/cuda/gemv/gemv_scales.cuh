@@ -7,50 +7,27 @@
 namespace
 {
 
-/* Where scales are multiplied in: at the end of a row; into codes, where both have so few bits that
- * the half is exact; or into the sums of their group. */
-enum scaling { SCALING_ROW, SCALING_CODES, SCALING_GROUP };
+/* The pieces that W comes in: gemv_tiling.h. */
+constexpr kf_gemv_tiling TILING = kf_gemv_tiling_of(KF_ROW);
+constexpr bool TILED = TILING.is_tiled, HAS_COLUMN = TILING.has_few, HAS_WIDE = TILING.has_wide;
 
-constexpr bool HAS_GROUPS = KF_ROW.geometry == KERF_GROUP_BLOCK ||
-                            KF_ROW.geometry == KERF_GROUP_FLAT ||
-                            KF_ROW.geometry == KERF_GROUP_TILE;
-constexpr scaling SCALING = !HAS_GROUPS          ? SCALING_ROW
-                            : KF_ROW.group == 16 ? SCALING_CODES
-                                                 : SCALING_GROUP;
-constexpr bool SHARED_ROW = KF_ROW.geometry == KERF_GROUP_TILE; /* one row of scales for many */
-constexpr uint32_t TILE_ROWS = KF_ROW.group ? KF_ROW.group : 1; /* that share it              */
+constexpr bool HAS_GROUPS = TILING.has_groups;
+constexpr kf_gemv_scaling_place SCALING = TILING.scaling;
+constexpr bool SHARED_ROW = TILING.is_shared;                   /* one row of scales for many */
+constexpr uint32_t TILE_ROWS = KF_ROW.group ? KF_ROW.group : 1; /* that share it */
 constexpr bool HAS_ZEROS = KF_ROW.zero == KERF_ZERO_CODE;
-constexpr bool HAS_TABLE = WAY == WAY_CODEBOOK;
+constexpr bool HAS_TABLE = TILING.table != 0;
 constexpr bool NESTED = KF_ROW.second == KERF_SECOND_NESTED;
-
-constexpr int size_of_scale(kerf_scale_kind k)
-{
-    return k == KERF_SCALE_F32                           ? 4
-           : k == KERF_SCALE_F16 || k == KERF_SCALE_BF16 ? 2
-           : k == KERF_SCALE_NONE                        ? 0
-                                                         : 1;
-}
-constexpr int SCALE_SIZE = size_of_scale(KF_ROW.scale);
+constexpr int SCALE_SIZE = TILING.scale;
 
 /* A slice of a row: what a warp has of it where x has many columns. */
-constexpr int SLICE_CODES = BITS == 16 ? 128 : 256;
+constexpr int SLICE_CODES = TILING.slice_codes;
 constexpr int SLICE_BYTES = SLICE_CODES * BITS / 8;
 constexpr int BLOCKS = SLICE_CODES / 32; /* of 32 elements */
 constexpr int GROUPS = HAS_GROUPS ? SLICE_CODES / (int)KF_ROW.group : 0;
-constexpr int SCALE_BYTES = GROUPS * SCALE_SIZE;
+constexpr int SCALE_BYTES = TILING.slice_row;
 constexpr int SCALE_WORDS = HAS_GROUPS ? (SCALE_BYTES + 3) / 4 : 1;
 constexpr int GROUP_BLOCKS = HAS_GROUPS && KF_ROW.group >= 32 ? (int)KF_ROW.group / 32 : 1;
-
-constexpr bool TILED =
-    WAY != WAY_NONE && BITS >= 4 &&
-    (!HAS_GROUPS || (SCALING == SCALING_CODES ? KF_ROW.scale == KERF_SCALE_E4M3
-                                              : GROUPS >= 1 && KF_ROW.group % 32 == 0));
-
-/* One column of x has a kernel of its own; bfloat16 leaves it no room for both parts of x. */
-constexpr bool HAS_COLUMN = TILED && WAY != WAY_BF16;
-
-/* And nine columns and more, where it pays. */
-constexpr bool HAS_WIDE = TILED && BITS == 4;
 
 /* Scale i of those in w. */
 __device__ __forceinline__ float scale_in(const uint32_t *w, int i, float second, float offset)
@@ -85,7 +62,7 @@ __device__ __forceinline__ void copy_scales_at_edge(const kf_gemv_job &j, uint32
                                                     const uint8_t *scales)
 {
     constexpr uint32_t WORDS = ROW > 4 ? ROW / 4 : 1;
-    uint64_t all = j.row_groups * SCALE_SIZE, first = (uint64_t)unit * ROW;
+    uint64_t all = j.strides.row_groups * SCALE_SIZE, first = (uint64_t)unit * ROW;
     for (uint32_t i = lane; i < (SHARED_ROW ? 1 : TILE) * WORDS; i += 32) {
         uint32_t r = i / WORDS, at = i % WORDS * 4;
         uint64_t left = first + at < all && (SHARED_ROW || r < rows) ? all - first - at : 0;

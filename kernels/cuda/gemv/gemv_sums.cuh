@@ -132,9 +132,9 @@ __device__ __forceinline__ row_scale load_row_scale(const kf_gemv_matrix &m, uin
     row_scale r = {0, 1};
     uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? 0 : row;
     const uint8_t *scale = m.plane[KERF_PLANE_SCALES];
-    if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 4)
+    if constexpr (SCALING == KF_SCALES_AT_END && SCALE_SIZE == 4)
         r.bits = __ldg((const uint32_t *)scale + at);
-    if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 2)
+    if constexpr (SCALING == KF_SCALES_AT_END && SCALE_SIZE == 2)
         r.bits = __ldg((const uint16_t *)scale + at);
     if constexpr (KF_ROW.second == KERF_SECOND_TENSOR)
         r.second = __ldg((const float *)m.plane[KERF_PLANE_SECOND]);
@@ -144,8 +144,8 @@ __device__ __forceinline__ row_scale load_row_scale(const kf_gemv_matrix &m, uin
 __device__ __forceinline__ float factor_of(row_scale r)
 {
     float f = UNIT;
-    if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 4) f *= __uint_as_float(r.bits);
-    if constexpr (SCALING == SCALING_ROW && SCALE_SIZE == 2)
+    if constexpr (SCALING == KF_SCALES_AT_END && SCALE_SIZE == 4) f *= __uint_as_float(r.bits);
+    if constexpr (SCALING == KF_SCALES_AT_END && SCALE_SIZE == 2)
         f *= kf_scale_value(KF_ROW.scale, (uint16_t)r.bits);
     if constexpr (KF_ROW.second == KERF_SECOND_TENSOR) f *= r.second;
     return f;
@@ -163,7 +163,7 @@ __device__ __forceinline__ uint32_t row_zero(const kf_gemv_job &j, const kf_gemv
     uint32_t zero = ZERO_OF_ALL;
     if constexpr (ROW_ZEROS) {
         uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? 0 : row;
-        zero = __ldg(m.plane[KERF_PLANE_ZEROS] + at * j.zero_bytes) & ((1u << BITS) - 1);
+        zero = __ldg(m.plane[KERF_PLANE_ZEROS] + at * j.strides.zero_bytes) & ((1u << BITS) - 1);
         if (KF_ROW.element == KERF_ELEM_S8) zero ^= 0x80;
     }
     return zero;

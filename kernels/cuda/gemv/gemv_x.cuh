@@ -48,7 +48,7 @@ __device__ __forceinline__ uint32_t larger_bf16(uint32_t most, uint32_t pair)
 /* The element of eight that is the i-th of a lane. */
 __device__ __forceinline__ constexpr int octet_order(int i)
 {
-    return WAY == WAY_E2M1 || WAY == WAY_NIBBLE ? order(0, i) : i;
+    return WAY == KF_WAY_E2M1 || WAY == KF_WAY_NIBBLE ? order(0, i) : i;
 }
 
 /* Eight halves from their order in memory to that of codes. */

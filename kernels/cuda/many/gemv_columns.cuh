@@ -107,7 +107,7 @@ struct slice_scales {
     /* A lane's eight codes of a block are half of a pair of 16s. */
     __device__ __forceinline__ void convert(const slice_worker &me)
     {
-        if constexpr (SCALING == SCALING_CODES) {
+        if constexpr (SCALING == KF_SCALES_IN_CODES) {
             uint32_t pick = me.lane % 4 / 2 ? 0x7531 : 0x6420;
 #pragma unroll
             for (int row = 0; row < 2; row++)
@@ -130,7 +130,7 @@ struct slice_scales {
 
     __device__ __forceinline__ void into_codes(int block, uint32_t p[4], uint32_t q[4]) const
     {
-        if constexpr (SCALING == SCALING_CODES) {
+        if constexpr (SCALING == KF_SCALES_IN_CODES) {
             __half2 f = pairs[0][block / 2], g = pairs[1][block / 2];
             f = block % 2 ? __high2half2(f) : __low2half2(f);
             g = block % 2 ? __high2half2(g) : __low2half2(g);
@@ -175,17 +175,17 @@ __device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t u
         decode(a, zero[0], me.table, p);
         decode(b, zero[1], me.table, q);
         scales.into_codes(block, p, q);
-        if (SCALING == SCALING_GROUP && block % GROUP_BLOCKS == 0)
+        if (SCALING == KF_SCALES_IN_GROUPS && block % GROUP_BLOCKS == 0)
             for (int n = 0; n < NB; n++)
                 for (int i = 0; i < 4; i++) group[n][i] = 0;
 #pragma unroll
         for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int n = 0; n < X_PARTS * NB; n++)
-                multiply(SCALING == SCALING_GROUP ? group[n % NB] : sum[n % NB], p[2 * half],
+                multiply(SCALING == KF_SCALES_IN_GROUPS ? group[n % NB] : sum[n % NB], p[2 * half],
                          q[2 * half], p[2 * half + 1], q[2 * half + 1], x[n][block][2 * half],
                          x[n][block][2 * half + 1]);
-        if (SCALING == SCALING_GROUP && (block + 1) % GROUP_BLOCKS == 0)
+        if (SCALING == KF_SCALES_IN_GROUPS && (block + 1) % GROUP_BLOCKS == 0)
             scales.into_sums<NB>(block / GROUP_BLOCKS, more, group, sum);
     }
 }
@@ -211,21 +211,23 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
         ((uint32_t *)parts)[i] = ((const uint32_t *)j.part)[i];
     tile_gate gate = {found_once((uint32_t)__cvta_generic_to_shared(&gate_word))};
     if (threadIdx.x == 0) gate.init(THREADS);
-    uint32_t team = blockIdx.x >> __popc(j.cluster - 1), rank = blockIdx.x & (j.cluster - 1);
+    uint32_t team = blockIdx.x >> __popc(j.division.cluster - 1),
+             rank = blockIdx.x & (j.division.cluster - 1);
     team_span s = span_of(j, team, parts);
     uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
-    sum_places sums = {base + j.sums_at, base + j.own_at, base + j.slots_at};
-    float *factors = (float *)(shared + j.rows_at);
-    uint32_t zeros = base + j.rows_at + j.most * (TILE * 4);
+    sum_places sums = {base + j.division.sums_at, base + j.division.own_at,
+                       base + j.division.slots_at};
+    float *factors = (float *)(shared + j.division.rows_at);
+    uint32_t zeros = base + j.division.rows_at + j.share.most * (TILE * 4);
     uint32_t ring = base + warp * (SLICE_DEPTH * SLICE_UNIT);
     if (!j.constant_weights) wait_previous();
     __syncthreads();
-    if (j.cluster > 1) arrive_at_cluster<false>();
+    if (j.division.cluster > 1) arrive_at_cluster<false>();
 
     slice_feed feed;
-    uint32_t slice = warp < j.warps ? rank * j.warps + warp : j.slices;
-    feed.passes = j.passes;
-    feed.slice = slice - j.cluster * j.warps;
+    uint32_t slice = warp < j.division.warps ? rank * j.division.warps + warp : j.division.slices;
+    feed.passes = j.division.passes;
+    feed.slice = slice - j.division.cluster * j.division.warps;
     feed.left = 0;
     auto fill_ring = [&](uint32_t i, uint32_t end) {
 #pragma unroll 1
@@ -238,23 +240,24 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     fill_ring(0, early);
     aside now = {}, then = {};
     fetch_aside(now, j, s, 0, slice, lane);
-    prepare_rows(j, s, factors, (uint32_t *)(factors + j.most * TILE));
-    prepare_table((uint32_t *)(shared + j.table_at));
+    prepare_rows(j, s, factors, (uint32_t *)(factors + j.share.most * TILE));
+    prepare_table((uint32_t *)(shared + j.division.table_at));
     if (j.constant_weights) wait_previous();
 
     slice_worker me;
     uint32_t row = lane % 8 + lane / 8 % 2 * 8;
     me.lane = lane;
     me.place = row * SLICE_PITCH + ((lane / 16 ^ row) & 7) * 16;
-    me.table = base + j.table_at + lane * 4;
+    me.table = base + j.division.table_at + lane * 4;
     static_assert(WARPS * STAGE_X<NB> <= 2 * WARPS * SUMS<NB>, "x goes where sums will be");
-    uint8_t *stage = shared + j.sums_at + warp * STAGE_X<NB>;
+    uint8_t *stage = shared + j.division.sums_at + warp * STAGE_X<NB>;
     uint32_t x[X_PARTS * NB][BLOCKS][4];
     uint32_t back = load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, [&] {
         if constexpr (HAS_LATE<NB>) fill_ring(early, SLICE_DEPTH);
     });
     __syncthreads();
-    if (j.cluster > 1) wait_for_cluster(); /* all have begun: their memory may be written */
+    if (j.division.cluster > 1)
+        wait_for_cluster(); /* all have begun: their memory may be written */
 
     /* When all warps have left theirs, those whose turn it is add up what step `at` came to. */
     auto gather = [&](uint32_t at, uint32_t tile, uint32_t pass) {
@@ -266,21 +269,21 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     };
     uint32_t slot = 0, done = 0; /* steps: tiles of all passes */
 #pragma unroll 1
-    for (uint32_t pass = 0; pass < j.passes; pass++) {
+    for (uint32_t pass = 0; pass < j.division.passes; pass++) {
         if (pass) {
             __syncthreads();
-            slice += j.cluster * j.warps;
+            slice += j.division.cluster * j.division.warps;
             back = load_slice_of_x<NB>(j, slice * SLICE_CODES, lane, stage, x, [] {});
             fetch_aside(now, j, s, 0, slice, lane);
             __syncthreads();
         }
-        bool mine = slice < j.slices;
+        bool mine = slice < j.division.slices;
         me.zero_at = slice * SLICE_ZERO_BITS % 32;
 #pragma unroll 1
         for (uint32_t tile = 0; tile < s.tiles; tile++, done++) {
             float sum[NB][4] = {};
             if (mine) {
-                if (WAY == WAY_NIBBLE || WAY == WAY_BYTE) {
+                if (WAY == KF_WAY_NIBBLE || WAY == KF_WAY_BYTE) {
                     me.zero[0] = shared_word(zeros + tile * (TILE * 4) + lane / 4 * 4);
                     me.zero[1] = shared_word(zeros + tile * (TILE * 4) + lane / 4 * 4 + 32);
                 }
@@ -306,7 +309,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
         }
         if (s.tiles) gather(done - 1, s.tiles - 1, pass);
     }
-    if (j.cluster > 1) {
+    if (j.division.cluster > 1) {
         arrive_at_cluster<true>();
         wait_for_cluster();
     } else {

@@ -130,7 +130,7 @@ __device__ __noinline__ void octet_one_by_one(const kf_gemv_job &j, uint64_t col
 
 /* Beside bfloat16 weights x is the sum of two bfloat16: its upper bits and the rounded rest, so 16
  * bits at least. What is not finite has no rest. */
-constexpr int X_PARTS = WAY == WAY_BF16 ? 2 : 1;
+constexpr int X_PARTS = WAY == KF_WAY_BF16 ? 2 : 1;
 
 __device__ __forceinline__ void split_pair(float a, float b, uint32_t &upper, uint32_t &rest)
 {

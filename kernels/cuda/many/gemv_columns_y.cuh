@@ -91,8 +91,8 @@ struct tile_home {
 
 __device__ __forceinline__ tile_home home_of(const kf_gemv_job &j, uint32_t tile)
 {
-    uint32_t pair = j.swiglu ? 1 : 0, unit = tile >> pair, bits = __popc(j.cluster - 1);
-    return {unit & (j.cluster - 1), (unit >> bits << pair) + (tile & pair)};
+    uint32_t pair = j.swiglu ? 1 : 0, unit = tile >> pair, bits = __popc(j.division.cluster - 1);
+    return {unit & (j.division.cluster - 1), (unit >> bits << pair) + (tile & pair)};
 }
 
 /* Where sums are in shared memory. */
@@ -120,18 +120,18 @@ __device__ __forceinline__ void collect(const kf_gemv_job &j, const sum_places &
 #pragma unroll
         for (uint32_t w = 0; w < AT_ONCE; w++) add(v, part[w]);
     }
-    if (j.passes > 1) {
+    if (j.division.passes > 1) {
         uint32_t kept = at.own + tile * SUMS<NB> + mine;
         if (pass) add(v, load_sums(kept));
-        if (pass + 1 < j.passes) {
+        if (pass + 1 < j.division.passes) {
             put_sums(kept, v);
             return;
         }
     }
     tile_home home = home_of(j, tile);
-    uint32_t to = at.slots + (home.slot * j.cluster + rank) * SLOT<NB> +
+    uint32_t to = at.slots + (home.slot * j.division.cluster + rank) * SLOT<NB> +
                   (n * 8 + lane % 4 * 2) * COLUMN_BYTES + lane / 4 * 4;
-    if (j.cluster > 1) to = in_block(to, home.rank);
+    if (j.division.cluster > 1) to = in_block(to, home.rank);
     put_there(to, v.x), put_there(to + COLUMN_BYTES, v.y);
     put_there(to + 32, v.z), put_there(to + COLUMN_BYTES + 32, v.w);
 }
@@ -142,7 +142,7 @@ template <int NB> __device__ __forceinline__ float sum_blocks(const kf_gemv_job 
     float part[8], sum = 0;
 #pragma unroll
     for (uint32_t k = 0; k < 8; k++)
-        part[k] = k < j.cluster ? __uint_as_float(shared_word(slot + k * SLOT<NB>)) : 0.0f;
+        part[k] = k < j.division.cluster ? __uint_as_float(shared_word(slot + k * SLOT<NB>)) : 0.0f;
 #pragma unroll
     for (uint32_t k = 0; k < 8; k++) sum += part[k];
     return sum;
@@ -155,8 +155,8 @@ __device__ __forceinline__ void write_tiles(const kf_gemv_job &j, const team_spa
                                             uint32_t slots, const float *factors, uint32_t rank)
 {
     constexpr uint32_t GROUPS_OF_COLUMNS = 4;
-    uint32_t pair = j.swiglu ? 2 : 1, bits = __popc(j.cluster - 1), units = s.tiles / pair;
-    uint32_t here = (units + j.cluster - 1 - rank) >> bits, r = threadIdx.x % TILE;
+    uint32_t pair = j.swiglu ? 2 : 1, bits = __popc(j.division.cluster - 1), units = s.tiles / pair;
+    uint32_t here = (units + j.division.cluster - 1 - rank) >> bits, r = threadIdx.x % TILE;
 #pragma unroll 1
     for (uint32_t i = threadIdx.x / 32; i < here * GROUPS_OF_COLUMNS; i += WARPS) {
         uint32_t at = i / GROUPS_OF_COLUMNS, tile = ((at << bits) + rank) * pair;
@@ -166,14 +166,15 @@ __device__ __forceinline__ void write_tiles(const kf_gemv_job &j, const team_spa
         if (p.row + r >= m.rows) continue;
         float factor = factors[tile * TILE + r], upper = 0;
         if (j.swiglu) upper = factors[(tile + 1) * TILE + r];
-        uint32_t slot = slots + at * pair * j.cluster * SLOT<NB> + r * 4;
+        uint32_t slot = slots + at * pair * j.division.cluster * SLOT<NB> + r * 4;
 #pragma unroll
         for (uint32_t n = 0; n < NB; n++) {
             uint32_t c = first + n * 2 * GROUPS_OF_COLUMNS;
             if (c >= j.columns) break;
             float v = sum_blocks<NB>(j, slot + c * COLUMN_BYTES) * factor, up = 0;
             if (j.swiglu)
-                up = sum_blocks<NB>(j, slot + j.cluster * SLOT<NB> + c * COLUMN_BYTES) * upper;
+                up = sum_blocks<NB>(j, slot + j.division.cluster * SLOT<NB> + c * COLUMN_BYTES) *
+                     upper;
             finish(j, m, p.row + r, c, v, up);
         }
     }

@@ -16,19 +16,16 @@ namespace
 constexpr int SLICE_PIECES = TILED ? SLICE_BYTES / 16 : 1;
 constexpr int SLICE_LANE_ROWS = 32 / SLICE_PIECES; /* rows that 32 lanes copy at once */
 constexpr int SLICE_COPIES = TILE / SLICE_LANE_ROWS;
-constexpr int SLICE_PITCH = BITS == 6 ? SLICE_BYTES + 16 : SLICE_BYTES;
+constexpr int SLICE_PITCH = TILING.slice_pitch;
 constexpr int SLICE_SCALES = TILE * SLICE_PITCH; /* where they begin in a unit */
-constexpr int SLICE_SCALE_PIECE = SCALE_BYTES < 16 ? SCALE_BYTES : 16;
+constexpr int SLICE_SCALE_PIECE = TILING.slice_copy;
 constexpr int SLICE_SCALE_PIECES =
     HAS_GROUPS && SCALE_BYTES ? SCALE_BYTES / SLICE_SCALE_PIECE : 1; /* of a row */
 constexpr int SLICE_ZEROS = SLICE_SCALES + TILE * SCALE_BYTES, SLICE_ZERO_BITS = GROUPS * BITS;
-constexpr int SLICE_ASIDE = !HAS_GROUPS  ? 0
-                            : SHARED_ROW ? SCALE_BYTES
-                                         : TILE * (SCALE_BYTES + (HAS_ZEROS ? 4 : 0));
-constexpr int SLICE_UNIT = /* twisting takes addresses at multiples of 128 */
-    SLICE_SCALES + (SLICE_ASIDE + 127) / 128 * 128;
+constexpr int SLICE_UNIT = TILING.slice_unit;
+static_assert(SLICE_UNIT % 128 == 0 || !TILED, "twisting takes addresses at multiples of 128");
 static_assert(SLICE_ZERO_BITS <= 32 || !HAS_ZEROS, "zero points of a slice are in a word");
-constexpr int SLICE_DEPTH = BITS == 4 ? 3 : 2; /* units of a warp that are on their way */
+constexpr int SLICE_DEPTH = TILING.slice_depth; /* units of a warp that are in flight */
 static_assert(!TILED || !HAS_GROUPS || SCALE_BYTES % 4 == 0, "less than a copy takes");
 
 /* Where a piece of a row of a unit lies. */
@@ -52,7 +49,8 @@ __device__ __noinline__ void fetch_slice_edge(const kf_gemv_job &j, uint32_t to,
 __device__ __noinline__ void fetch_zeros_askew(const kf_gemv_job &j, uint32_t to, uint32_t lane,
                                                uint32_t first, uint32_t rows, const uint8_t *zeros)
 {
-    int have = first < j.zero_bytes ? (int)min(j.zero_bytes - first, (uint64_t)4) : 0;
+    int have =
+        first < j.strides.zero_bytes ? (int)min(j.strides.zero_bytes - first, (uint64_t)4) : 0;
     if (lane < TILE) copy_word(to + lane * 4, zeros, lane < rows ? have : 0);
 }
 
@@ -73,17 +71,17 @@ struct slice_source {
         struct place p = s.at(tile);
         const kf_gemv_matrix &m = s.part[p.part];
         rows = m.rows - p.row;
-        codes = m.plane[KERF_PLANE_CODES] + (p.row + lane / SLICE_PIECES) * j.row_bytes +
+        codes = m.plane[KERF_PLANE_CODES] + (p.row + lane / SLICE_PIECES) * j.strides.row_bytes +
                 ((uint64_t)slice * SLICE_BYTES + lane % SLICE_PIECES * 16);
         if constexpr (HAS_GROUPS) {
             uint32_t row = SHARED_ROW ? p.row / TILE_ROWS : p.row + lane / SLICE_SCALE_PIECES;
             scales =
-                m.plane[KERF_PLANE_SCALES] + row * (j.row_groups * SCALE_SIZE) +
+                m.plane[KERF_PLANE_SCALES] + row * (j.strides.row_groups * SCALE_SIZE) +
                 ((uint64_t)slice * SCALE_BYTES + lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE);
         }
         if constexpr (HAS_ZEROS && HAS_GROUPS)
-            zeros =
-                m.plane[KERF_PLANE_ZEROS] + (p.row + lane % TILE) * j.zero_bytes + zeros_of(slice);
+            zeros = m.plane[KERF_PLANE_ZEROS] + (p.row + lane % TILE) * j.strides.zero_bytes +
+                    zeros_of(slice);
     }
 
     /* Where the word of a slice's zero points begins in a row. */
@@ -98,7 +96,7 @@ struct slice_source {
     {
         uint32_t row = lane / SLICE_PIECES, piece = lane % SLICE_PIECES;
         if (j.whole && rows >= TILE) {
-            uint32_t step = SLICE_LANE_ROWS * (uint32_t)j.row_bytes,
+            uint32_t step = SLICE_LANE_ROWS * (uint32_t)j.strides.row_bytes,
                      there = to + slice_place(row, piece);
             if (SLICE_PIECES * SLICE_LANE_ROWS == 32 || lane < SLICE_PIECES * SLICE_LANE_ROWS)
 #pragma unroll
@@ -116,7 +114,7 @@ struct slice_source {
         } else {
             uint64_t before = SHARED_ROW ? 0 : lane / SLICE_SCALE_PIECES;
             fetch_slice_edge(j, to, lane, slice, rows, codes,
-                             HAS_GROUPS ? scales - before * (j.row_groups * SCALE_SIZE) -
+                             HAS_GROUPS ? scales - before * (j.strides.row_groups * SCALE_SIZE) -
                                               lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE
                                         : nullptr);
         }
@@ -125,7 +123,7 @@ struct slice_source {
                 fetch_zeros_askew(j, to + SLICE_ZEROS, lane, zeros_of(slice), rows, zeros);
             else if (lane < TILE)
                 copy_scales<4>(to + SLICE_ZEROS + lane * 4, zeros,
-                               lane < rows && zeros_of(slice) < j.zero_bytes);
+                               lane < rows && zeros_of(slice) < j.strides.zero_bytes);
         }
     }
 };
@@ -148,8 +146,8 @@ struct slice_feed {
         if (!passes) return false;
         passes--;
         tile = 0;
-        slice += j.cluster * j.warps;
-        left = slice < j.slices ? s.tiles : 0;
+        slice += j.division.cluster * j.division.warps;
+        left = slice < j.division.slices ? s.tiles : 0;
         if (left) aim(j, s, lane);
         return left;
     }
@@ -165,9 +163,9 @@ struct slice_feed {
             if (left) aim(j, s, lane);
         } else {
             unit.rows -= TILE;
-            unit.codes += TILE * j.row_bytes;
-            if constexpr (HAS_GROUPS) unit.scales += TILE * SCALE_SIZE * j.row_groups;
-            if constexpr (HAS_ZEROS && HAS_GROUPS) unit.zeros += TILE * j.zero_bytes;
+            unit.codes += TILE * j.strides.row_bytes;
+            if constexpr (HAS_GROUPS) unit.scales += TILE * SCALE_SIZE * j.strides.row_groups;
+            if constexpr (HAS_ZEROS && HAS_GROUPS) unit.zeros += TILE * j.strides.zero_bytes;
         }
     }
 };
@@ -188,7 +186,7 @@ __device__ __forceinline__ void fetch_aside(aside &out, const kf_gemv_job &j, co
                                             uint32_t tile, uint32_t slice, uint32_t lane)
 {
     if constexpr (NESTED) {
-        if (tile >= s.tiles || slice >= j.slices) return;
+        if (tile >= s.tiles || slice >= j.division.slices) return;
         place p = s.at(tile);
         const kf_gemv_matrix &m = s.part[p.part];
         uint64_t first = (uint64_t)slice * GROUPS;
@@ -197,7 +195,7 @@ __device__ __forceinline__ void fetch_aside(aside &out, const kf_gemv_job &j, co
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             uint64_t row = min(p.row + lane / 4 + 8 * half, m.rows - 1);
-            uint64_t group = row * j.row_groups + min(first, j.row_groups - 1);
+            uint64_t group = row * j.strides.row_groups + min(first, j.strides.row_groups - 1);
             out.second[half] =
                 __ldg((const float *)m.plane[KERF_PLANE_SECOND] + group / KF_NEST_BLOCKS);
         }

@@ -94,7 +94,7 @@ __device__ __forceinline__ void consume_wide(const slice_worker &me, uint32_t un
                                              const aside &more, float sum[2][4], Then then)
 {
     constexpr int PAIRS = BLOCKS / 2;
-    constexpr bool BY_GROUP = SCALING == SCALING_GROUP;
+    constexpr bool BY_GROUP = SCALING == KF_SCALES_IN_GROUPS;
     uint32_t a[PAIRS][2][4], b[PAIRS][2][4];
     auto load_pair = [&](int pair) {
         uint32_t kept[4];
@@ -172,7 +172,7 @@ struct wide_feed {
             if constexpr (HAS_GROUPS) unit.scales += SCALE_BYTES;
             if constexpr (HAS_ZEROS && HAS_GROUPS)
                 unit.zeros += unit.zeros_of(slice + 1) - unit.zeros_of(slice);
-            if (++slice == end) slice = first, tile += KF_GEMV_WIDE_WARPS / j.side;
+            if (++slice == end) slice = first, tile += KF_GEMV_WIDE_WARPS / j.division.k_groups;
         }
         commit_copies();
     }
@@ -192,12 +192,14 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
     begin_next();
     for (uint32_t i = threadIdx.x; i < sizeof parts / 4; i += WIDE_THREADS)
         ((uint32_t *)parts)[i] = ((const uint32_t *)j.part)[i];
-    uint32_t team = blockIdx.x >> __popc(j.cluster - 1), rank = blockIdx.x & (j.cluster - 1);
+    uint32_t team = blockIdx.x >> __popc(j.division.cluster - 1),
+             rank = blockIdx.x & (j.division.cluster - 1);
     team_span s = span_of(j, team, parts);
     uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
-    uint32_t group = found_once(warp / GROUP_WARPS), sources = j.side * j.cluster;
-    uint32_t at_once = KF_GEMV_WIDE_WARPS / j.side; /* tiles of a step */
-    wide_slots slots = {base + j.slots_at, rank, sources};
+    uint32_t group = found_once(warp / GROUP_WARPS),
+             sources = j.division.k_groups * j.division.cluster;
+    uint32_t at_once = KF_GEMV_WIDE_WARPS / j.division.k_groups; /* tiles of a step */
+    wide_slots slots = {base + j.division.slots_at, rank, sources};
     auto step_from = [&](uint32_t tile) -> wide_step {
         return {tile, tile < s.tiles ? min(s.tiles - tile, at_once) : 0};
     };
@@ -205,9 +207,11 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
     __syncthreads();
     arrive_at_cluster<false>();
 
-    uint32_t source = rank * j.side + (group & (j.side - 1));
-    uint32_t first = source * j.slices / sources, end = (source + 1) * j.slices / sources;
-    uint32_t own = group / j.side * GROUP_WARPS + warp % GROUP_WARPS; /* tile of a step */
+    uint32_t source = rank * j.division.k_groups + (group & (j.division.k_groups - 1));
+    uint32_t first = source * j.division.slices / sources,
+             end = (source + 1) * j.division.slices / sources;
+    uint32_t own =
+        group / j.division.k_groups * GROUP_WARPS + warp % GROUP_WARPS; /* tile of a step */
     uint32_t ring = found_once(base + warp * (WIDE_DEPTH * SLICE_UNIT));
     wide_feed feed;
     feed.tile = own, feed.slice = feed.first = first, feed.end = end;
@@ -216,34 +220,34 @@ __global__ void __launch_bounds__(WIDE_THREADS, 1) gemv_wide(const __grid_consta
     for (uint32_t i = 0; i < early; i++) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
     aside now = {}, then = {};
     fetch_aside(now, j, s, own, first, lane);
-    float *factors = (float *)(shared + j.rows_at);
-    prepare_rows(j, s, factors, (uint32_t *)(factors + j.most * TILE));
-    prepare_table((uint32_t *)(shared + j.table_at));
+    float *factors = (float *)(shared + j.division.rows_at);
+    prepare_rows(j, s, factors, (uint32_t *)(factors + j.share.most * TILE));
+    prepare_table((uint32_t *)(shared + j.division.table_at));
     if (j.constant_weights) wait_previous();
 
-    uint32_t block_first = rank * j.slices / j.cluster;
-    uint32_t block_end = (rank + 1) * j.slices / j.cluster;
-    load_wide_x(j, block_first * SLICE_CODES, (block_end - block_first) * BLOCKS, base + j.x_at,
-                back);
+    uint32_t block_first = rank * j.division.slices / j.division.cluster;
+    uint32_t block_end = (rank + 1) * j.division.slices / j.division.cluster;
+    load_wide_x(j, block_first * SLICE_CODES, (block_end - block_first) * BLOCKS,
+                base + j.division.x_at, back);
 #pragma unroll 1
     for (uint32_t i = early; i < WIDE_DEPTH; i++) feed.fetch(j, s, ring + i * SLICE_UNIT, lane);
     slice_worker me;
     uint32_t row = lane % 8 + lane / 8 % 2 * 8;
     me.lane = lane;
     me.place = row * SLICE_PITCH + ((lane / 16 ^ row) & 7) * 16;
-    me.table = base + j.table_at + lane * 4;
+    me.table = base + j.division.table_at + lane * 4;
     __syncthreads();
 
     constexpr uint32_t X_UNIT = BLOCKS * WIDE_BLOCK;
-    uint32_t x_first = describe_x(base + j.x_at + (first - block_first) * X_UNIT);
+    uint32_t x_first = describe_x(base + j.division.x_at + (first - block_first) * X_UNIT);
     uint32_t middle = first + (end - first) / 2, slot = ring;
-    uint32_t zeros = base + (j.rows_at + j.most * (TILE * 4)) + lane / 4 * 4;
+    uint32_t zeros = base + (j.division.rows_at + j.share.most * (TILE * 4)) + lane / 4 * 4;
 #pragma unroll 1
     for (uint32_t from = 0; from < s.tiles; from += at_once) {
         float sum[2][4] = {};
         uint32_t tile = from + own, x = x_first;
         bool busy = tile - warp % GROUP_WARPS < s.tiles; /* the same for all four */
-        if (WAY == WAY_NIBBLE) {
+        if (WAY == KF_WAY_NIBBLE) {
             uint32_t at = zeros + min(tile, s.tiles - 1) * (TILE * 4);
             me.zero[0] = shared_word(at);
             me.zero[1] = shared_word(at + 32);

@@ -25,7 +25,7 @@ struct wide_slots {
     __device__ __forceinline__ uint32_t units(const kf_gemv_job &j, wide_step s) const
     {
         uint32_t all = j.swiglu ? s.tiles / 2 : s.tiles;
-        return (all + j.cluster - 1 - rank) >> __popc(j.cluster - 1);
+        return (all + j.division.cluster - 1 - rank) >> __popc(j.division.cluster - 1);
     }
 
     /* A warp's sums of tile i of a step: rows g and g + 8, of each eight columns two. */
@@ -33,8 +33,8 @@ struct wide_slots {
                                           const float sum[2][4], const float *back,
                                           uint32_t lane) const
     {
-        uint32_t pair = j.swiglu ? 1 : 0, unit = i >> pair, bits = __popc(j.cluster - 1);
-        uint32_t home = unit & (j.cluster - 1), slot = (unit >> bits << pair) + (i & pair);
+        uint32_t pair = j.swiglu ? 1 : 0, unit = i >> pair, bits = __popc(j.division.cluster - 1);
+        uint32_t home = unit & (j.division.cluster - 1), slot = (unit >> bits << pair) + (i & pair);
         uint32_t column = lane % 4 * 2;
         uint32_t to = in_block(
             at + (slot * sources + source) * SLOT<2> + column * COLUMN_BYTES + lane / 4 * 4, home);
@@ -59,7 +59,7 @@ struct wide_slots {
     __device__ __forceinline__ void finish_step(const kf_gemv_job &j, const team_span &s,
                                                 wide_step step, const float *factors) const
     {
-        uint32_t pair = j.swiglu ? 2 : 1, bits = __popc(j.cluster - 1);
+        uint32_t pair = j.swiglu ? 2 : 1, bits = __popc(j.division.cluster - 1);
         uint32_t r = threadIdx.x % TILE, c = threadIdx.x / TILE % 16;
         if (c >= j.columns) return;
 #pragma unroll 1

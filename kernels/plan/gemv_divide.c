@@ -1,0 +1,57 @@
+/* gemv_divide.c - which kernel takes a product, and which matrices the kernels for tiles take. */
+#include "plan/gemv_divide.h"
+
+#include "cpu/matrix.h"
+
+int kf_gemv_divide(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                   kf_gemv_count count, void *ctx)
+{
+    const kf_gemv_target on = {t, m, count, ctx};
+    l->share = (kf_gemv_share){.tiles = l->task.tiles};
+    l->division = (kf_gemv_division){
+        .stages = (uint32_t)kf_div_up(l->task.cols, t->stage_codes),
+        .slices = (uint32_t)kf_div_up(l->task.cols, t->slice_codes),
+    };
+    l->grid = (kf_gemv_grid){.most_bytes = m->most_shared, .overlap = l->task.overlap};
+    int fits = kf_gemv_divide_few(l, &on);
+    if (fits == 0) fits = kf_gemv_divide_wide(l, &on);
+    if (fits == 0) fits = kf_gemv_divide_many(l, &on);
+    return fits;
+}
+
+/* FLAT formats are one row to their geometry; with whole groups in a row they are like others. The
+ * rest have rows of their own, without padding. */
+kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g, uint64_t cols,
+                                   const kf_gemv_tiling *t, int *is_tiled)
+{
+    const kerf_cspan none[KERF_PLANES] = {{NULL, 0}};
+    const kf_matrix w = kf_matrix_of(g, none);
+    kf_gemv_strides s = {w.row_bytes, w.row_groups, w.zero_bytes}, flat = s;
+    int is_flat = f->geometry == KERF_GROUP_FLAT;
+    if (is_flat) {
+        flat.row_bytes = cols * f->bits / 8;
+        flat.row_groups = cols / f->group;
+    }
+    *is_tiled =
+        t->is_tiled && cols != 0 && !(is_flat && cols % f->group) && flat.row_bytes % 16 == 0;
+    /* A copy of 8-bit scales with one second-level scale for 256 of them must not reach into the
+     * next row. */
+    if (*is_tiled && f->second == KERF_SECOND_NESTED && flat.row_groups * t->scale % t->slice_copy)
+        *is_tiled = 0;
+    return *is_tiled ? flat : s;
+}
+
+int kf_gemv_ends_whole(const kf_gemv_strides *s, const kf_gemv_launch *l, const kf_gemv_tiling *t)
+{
+    int is_few = l->division.is_few;
+    unsigned unit = is_few ? t->stage_codes : t->slice_codes;
+    unsigned copy = is_few ? t->stage_copy : t->slice_copy;
+    return l->task.cols % unit == 0 && (copy == 0 || s->row_groups * t->scale % copy == 0);
+}
+
+kf_gemv_end kf_gemv_end_of(const kf_gemv_strides *s, const kf_gemv_launch *l,
+                           const kf_gemv_tiling *t)
+{
+    if (s->row_groups * t->scale % 4) return KF_GEMV_END_SCALES;
+    return kf_gemv_ends_whole(s, l, t) ? KF_GEMV_END_WHOLE : KF_GEMV_END_X;
+}

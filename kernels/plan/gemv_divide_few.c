@@ -1,0 +1,190 @@
+/* gemv_divide_few.c - one, two or four columns of x: each block has all of x, or two blocks, a
+ * cluster, share rows and have half of K each.
+ *
+ * Shared memory of a block (cuda/few/gemv_column.cuh):
+ *
+ *   ring     each warp's units of codes and scales
+ *   x        all of it, as halves: each column, then half a row of banks
+ *   slots    (tiles + warps) x columns x 16 sums
+ *   rows     tiles x 16 factors and zero points, and which warps had each tile
+ *   mail     tiles x columns x 16 sums of the other block of a pair
+ *   table    pairs of a code book
+ *
+ * A ring of 64 KiB is twice what 132 multiprocessors must have in flight to keep 4.8 TB/s busy. It
+ * lets two blocks live on one multiprocessor: two of this launch, or one and one of the next, whose
+ * weights then arrive while this one works. */
+#include "plan/gemv_divide.h"
+
+unsigned kf_gemv_few(unsigned columns)
+{
+    return columns > 2 ? 4 : columns;
+}
+
+/* Stages of a row that a block has, at most. */
+static uint32_t block_stages(const kf_gemv_division *d)
+{
+    return (d->stages + d->cluster - 1) / d->cluster;
+}
+
+/* Bytes of all that a block has of x. */
+static size_t x_bytes(const kf_gemv_launch *l, const kf_gemv_tiling *t)
+{
+    size_t column = (size_t)block_stages(&l->division) * t->stage_codes * 2 + KF_GEMV_GAP;
+    return kf_gemv_few(l->task.columns) * column;
+}
+
+unsigned kf_gemv_few_units(const kf_gemv_launch *l)
+{
+    const kf_gemv_division *d = &l->division;
+    return (unsigned)kf_div_up((uint64_t)l->share.most * block_stages(d), KF_GEMV_WARPS);
+}
+
+static int is_heavy(const kf_gemv_tiling *t)
+{
+    return t->bits >= 8;
+}
+
+/* --- whether two blocks share rows ------------------------------------------------------------ */
+
+/* How much more than its share the busiest of n multiprocessors or pairs has. */
+static double unevenness(uint64_t work, unsigned n)
+{
+    return (double)(kf_div_up(work, n) * n) / (double)work - 1;
+}
+
+/* Bytes that a pair must take off the busiest multiprocessor, times all of these, to be worth it.
+ * Beside a table there is no room for the next launch anyway. */
+static double least_gain(const kf_gemv_task *task, const kf_gemv_target *on, int are_some_idle)
+{
+    const kf_gemv_tuning *n = on->machine->tuning;
+    if (are_some_idle) return n->pair_gain_idle;
+    if (!task->overlap) return n->pair_gain_plain[is_heavy(on->tiling)];
+    if (is_heavy(on->tiling) || on->tiling->table) return n->pair_gain_heavy;
+    return n->pair_gain_chain[task->columns];
+}
+
+/* Whole tiles of 16 rows do not come out even: of 448, some multiprocessors have four and others
+ * three, where pairs have seven or six. */
+static int are_pairs_better(const kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    const kf_gemv_machine *m = on->machine;
+    const kf_gemv_task *task = &l->task;
+    unsigned pairs = m->multiprocessors / 2, work = kf_gemv_work(l), stages = l->division.stages;
+    if (!m->has_clusters || pairs == 0 || work == 0) return 0;
+    switch (task->options.pairing) {
+    case KF_GEMV_PAIR_NEVER: return 0;
+    case KF_GEMV_PAIR_ALWAYS: return stages > 1;
+    default: break;
+    }
+    if (stages < m->tuning->pair_stages) return 0;
+    double half = (double)(stages + stages % 2) / (double)stages;
+    double saved = 1 + unevenness(work, m->multiprocessors);
+    saved -= (1 + unevenness(work, pairs)) * half;
+    int are_some_idle = work < m->multiprocessors;
+    return (double)task->weight_bytes * saved >= least_gain(task, on, are_some_idle);
+}
+
+/* --- how many blocks a multiprocessor has ----------------------------------------------------- */
+
+/* Whether these columns are for this kernel: a third and a fourth take the product a second time,
+ * and where x is large cost more than the clusters of the kernel for more columns. */
+static int are_few(const kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    const kf_gemv_tiling *t = on->tiling;
+    if (!t->has_few || l->task.columns > KF_GEMV_FEW) return 0;
+    if (l->task.columns < 3) return 1;
+    return x_bytes(l, t) <=
+           on->machine->tuning->x_bytes[is_heavy(t)] + KF_GEMV_FEW * (size_t)KF_GEMV_GAP;
+}
+
+static size_t lay_out_memory(kf_gemv_launch *l, const kf_gemv_tiling *t)
+{
+    kf_gemv_division *d = &l->division;
+    size_t columns = kf_gemv_few(l->task.columns), at = t->stage_ring;
+    size_t slots = (size_t)l->share.most + KF_GEMV_WARPS, sums = KF_GEMV_TILE * sizeof(float);
+    d->x_at = (uint32_t)at;
+    d->slots_at = (uint32_t)(at += x_bytes(l, t));
+    d->rows_at = (uint32_t)(at += columns * slots * sums);
+    at += (size_t)l->share.most * (KF_GEMV_TILE * KF_GEMV_ROW_BYTES + sizeof(uint32_t));
+    if (d->cluster > 1) at += columns * l->share.most * sums;
+    return kf_gemv_end_layout(l, t, at);
+}
+
+/* Tries per_sm blocks on a multiprocessor; 0: no room. There are as many when some have no tiles:
+ * of fewer, two come to one multiprocessor in a chain, and others have none. */
+static int try_few(kf_gemv_launch *l, const kf_gemv_target *on, unsigned per_sm)
+{
+    unsigned cluster = l->division.cluster;
+    l->grid.blocks = on->machine->multiprocessors / cluster * cluster * per_sm;
+    l->grid.per_sm = per_sm;
+    kf_gemv_share_tiles(l, l->grid.blocks / cluster);
+    size_t n = lay_out_memory(l, on->tiling);
+    l->grid.shared_bytes = (unsigned)n;
+    return kf_gemv_has_room(on->machine, n, per_sm);
+}
+
+/* Whether every warp has so many rings full of units to do. */
+static int fills_rings(const kf_gemv_launch *l, unsigned rings)
+{
+    uint64_t units = (uint64_t)l->share.most * block_stages(&l->division);
+    return units >= (uint64_t)rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
+}
+
+/* Whether two blocks share a multiprocessor, once they are divided that way. In a chain they do
+ * where a warp of them still has a ring full to do, and with fewer than 8 bits or more than two
+ * columns, whose units take longer, two of them: of less, all is in flight before x is known, and
+ * a second block would only read x again. A long x beside 8 bits and more wants one block. Where x
+ * is there from the start, one block of longer runs is better as long as all of it is short. */
+static int are_two_better(const kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    const kf_gemv_tuning *n = on->machine->tuning;
+    const kf_gemv_task *task = &l->task;
+    int heavy = is_heavy(on->tiling);
+    if (!task->overlap) return task->weight_bytes >= n->two_blocks_plain;
+    if (heavy && task->cols >= n->one_block_cols) return 0;
+    return fills_rings(l, n->two_blocks_rings[heavy && task->columns <= 2]);
+}
+
+/* Shared memory that keeps two blocks of a launch off one multiprocessor where each multiprocessor
+ * is meant to have one: more than half of it, which leaves room for a block of the launch after it.
+ * 0: there is no need, or the blocks are too large for that. */
+static unsigned solo_bytes(const kf_gemv_launch *l, const kf_gemv_machine *m)
+{
+    enum { OWN = 1024 }; /* the system's, and the kernel's */
+    unsigned half = (m->most_shared + 2 * OWN) / 2;
+    int is_one = l->task.overlap && l->grid.per_sm == 1;
+    return is_one && l->grid.shared_bytes + 3 * OWN <= half ? half - OWN / 2 : 0;
+}
+
+/* Blocks, from the first, that fetch all of their ring before x. Of two on a multiprocessor the
+ * first starts soon enough for that, unless the ring is all that it has. With fewer than 8 bits the
+ * block beside it, which still works, would lose more by it. */
+static unsigned full_blocks(const kf_gemv_launch *l, const kf_gemv_tiling *t)
+{
+    int has_more = kf_gemv_few_units(l) > KF_GEMV_AHEAD;
+    int is_shared = l->task.overlap && l->grid.per_sm == 2;
+    return is_shared && is_heavy(t) && has_more ? l->grid.blocks / 2 : 0;
+}
+
+/* Half of a ring is left until x has been asked for where the busiest warp has two rings full to
+ * do, or where no block of the next launch has room beside one of this. Where x is there from the
+ * start, all of the ring is. */
+int kf_gemv_divide_few(kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    kf_gemv_division *d = &l->division;
+    if (l->task.columns > KF_GEMV_FEW) return 0;
+    d->cluster = are_pairs_better(l, on) ? 2 : 1;
+    if (!are_few(l, on)) return 0;
+    d->block_stages = block_stages(d);
+    d->is_few = 1;
+    d->passes = 1;
+    int are_two = kf_gemv_work(l) > on->machine->multiprocessors / d->cluster &&
+                  try_few(l, on, 2) && are_two_better(l, on);
+    if (!are_two && !try_few(l, on, 1)) return 0;
+    l->grid.solo_bytes = solo_bytes(l, on->machine);
+    int is_short = kf_gemv_few_units(l) < 2 * KF_GEMV_AHEAD && l->grid.solo_bytes;
+    d->before_x = is_short ? KF_GEMV_AHEAD : KF_GEMV_AHEAD / 2;
+    if (!l->task.overlap) d->before_x = 0;
+    d->full_blocks = full_blocks(l, on->tiling);
+    return on->count(on->ctx, l) < 0 ? -1 : 1;
+}

@@ -1,0 +1,92 @@
+/* gemv_divide_many.c - five columns of x and more, and fewer where x is large: a warp keeps a slice
+ * of K of all columns in registers, and the blocks of a cluster share K.
+ *
+ * Shared memory of a block (cuda/many/gemv_columns.cuh):
+ *
+ *   ring     each warp's units of codes and scales
+ *   sums     of two tiles, of each warp
+ *   own      of the passes so far, where there are several
+ *   slots    of the tiles that end here, from each block of the cluster
+ *   rows     tiles x 16 factors and zero points
+ *   table    pairs of a code book */
+#include "plan/gemv_divide.h"
+
+static size_t lay_out_memory(kf_gemv_launch *l, const kf_gemv_tiling *t)
+{
+    kf_gemv_division *d = &l->division;
+    size_t columns = l->task.columns <= 8 ? 8 : 16;
+    size_t sums = KF_GEMV_TILE * columns * sizeof(float);
+    size_t slot = (KF_GEMV_TILE + 1) * columns * sizeof(float);
+    size_t work = l->share.most / l->task.together; /* of a team */
+    size_t ends_here = (work + d->cluster - 1) / d->cluster * l->task.together;
+    size_t at = (size_t)KF_GEMV_WARPS * t->slice_depth * t->slice_unit;
+    d->sums_at = (uint32_t)(at = (at + 127) / 128 * 128);
+    d->own_at = (uint32_t)(at += 2 * KF_GEMV_WARPS * sums);
+    if (d->passes > 1) at += l->share.most * sums;
+    d->slots_at = (uint32_t)at;
+    d->rows_at = (uint32_t)(at += ends_here * d->cluster * slot);
+    at += (size_t)l->share.most * KF_GEMV_TILE * KF_GEMV_ROW_BYTES;
+    return kf_gemv_end_layout(l, t, at);
+}
+
+/* A warp has a slice, a block up to 8 warps: as few blocks as it takes, then passes. */
+static void divide_slices(kf_gemv_division *d, const kf_gemv_machine *m)
+{
+    uint32_t most = m->has_clusters ? 8 : 1;
+    d->cluster = 1;
+    while (d->cluster < most && d->cluster * KF_GEMV_WARPS < d->slices) d->cluster *= 2;
+    d->passes = (uint32_t)kf_div_up(d->slices, d->cluster * KF_GEMV_WARPS);
+    d->warps = (uint32_t)kf_div_up(d->slices, (uint64_t)d->cluster * d->passes);
+}
+
+/* Tries grid.per_sm blocks on a multiprocessor. How many clusters there is room for depends on
+ * where multiprocessors lie; a block that is meant to be alone is counted as if it filled its own.
+ */
+static int try_many(kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    const kf_gemv_machine *m = on->machine;
+    kf_gemv_grid *g = &l->grid;
+    unsigned cluster = l->division.cluster, work = kf_gemv_work(l);
+    unsigned teams = m->multiprocessors * g->per_sm / cluster;
+    if (teams > work) teams = work;
+    if (teams == 0) return 0;
+    for (int again = 0; again < 2; again++) {
+        kf_gemv_share_tiles(l, teams);
+        size_t n = lay_out_memory(l, on->tiling);
+        if (!kf_gemv_has_room(m, n, g->per_sm)) return 0;
+        g->blocks = teams * cluster;
+        g->shared_bytes = g->per_sm > 1 ? (unsigned)n : m->most_shared;
+        int clusters = on->count(on->ctx, l);
+        g->shared_bytes = (unsigned)n;
+        if (clusters < 1) return clusters;
+        /* Beside what is left of another kernel the last of many does not always find room. */
+        if (g->per_sm > 1 && clusters > 1) clusters--;
+        if (cluster == 1 || (unsigned)clusters >= teams) break;
+        teams = (unsigned)clusters;
+    }
+    return 1;
+}
+
+/* Clusters of four and more do not lie evenly beside another kernel's: some multiprocessors have
+ * two blocks where others have none, unless all have two. */
+int kf_gemv_divide_many(kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    kf_gemv_division *d = &l->division;
+    uint64_t large = on->machine->tuning->two_blocks_many;
+    d->is_few = 0;
+    d->k_groups = 0;
+    divide_slices(d, on->machine);
+    l->grid.per_sm = d->cluster > 2 || l->task.weight_bytes >= large ? 2 : 1;
+    for (; l->grid.per_sm; l->grid.per_sm--) {
+        int fits = try_many(l, on);
+        if (fits) return fits;
+    }
+    return 0;
+}
+
+double kf_gemv_many_us(const kf_gemv_launch *l, const kf_gemv_machine *m)
+{
+    const kf_gemv_tuning *n = m->tuning;
+    return n->many_base + n->many_element * KF_GEMV_TILE * l->task.tiles * (double)l->task.cols /
+                              m->multiprocessors;
+}
