@@ -8,6 +8,9 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+#include "base/numbers.h"
+#include "time/read_all.h"
+
 static double clock_s(clockid_t id)
 {
     struct timespec t;
@@ -45,14 +48,10 @@ bench_sample bench_summary(double *v, size_t n)
 double bench_read_s(const void *p, size_t n)
 {
     static volatile uint64_t sink;
-    const uint64_t *w = p;
-    uint64_t a[8] = {0};
     double start = bench_cpu_s();
-    for (size_t i = 0; i + 8 <= n / 8; i += 8)
-        for (size_t k = 0; k < 8; k++) a[k] ^= w[i + k];
-    for (size_t k = 1; k < 8; k++) a[0] ^= a[k];
+    uint64_t all = kf_read_all(p, n);
     double s = bench_cpu_s() - start;
-    sink = a[0];
+    sink = all;
     (void)sink;
     return s;
 }
@@ -64,15 +63,9 @@ double bench_copy_s(void *to, const void *from, size_t n)
     return bench_cpu_s() - start;
 }
 
-/* Four 16-bit lanes of a counter's hash, summed: near enough to normal, and the same everywhere. */
 static float weight_at(uint64_t i)
 {
-    uint64_t h = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    h = (h ^ h >> 27) * UINT64_C(0x94d049bb133111eb);
-    h ^= h >> 31;
-    uint64_t sum = (h & 0xffff) + (h >> 16 & 0xffff) + (h >> 32 & 0xffff) + (h >> 48);
-    return ((float)sum - 131070.0f) * (0.02f / 37837.0f);
+    return kf_bell(kf_mix((i + 1) * KF_NUMBERS_STEP)) * (0.02f / 37837.0f);
 }
 
 void bench_weights(void *p, size_t n, char type)

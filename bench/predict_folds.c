@@ -4,8 +4,8 @@
  *
  * RESULT.json is what validate.sh wrote: anchors, and shapes that were drawn later. The drawn
  * shapes are dealt into N parts (8). Each part is predicted from the anchors and the other parts,
- * never from itself, so that every drawn shape is predicted once by a calibration that has not seen
- * it. That is not the promise that validate.sh checks, whose anchors alone must do: it says what
+ * never from itself, so that every drawn shape is predicted once by measurements that do not
+ * include it. That is not the promise that validate.sh checks, whose anchors alone must do: it says what
  * the same predictor gives when anchors lie as drawn shapes do. Besides: the band of the data sheet
  * on the same times, which needs no parts, and how well a time repeats.
  *

@@ -7,13 +7,13 @@
 #
 #   --kerf      the command (build/bench/kerf); --device cuda needs one that was built with CUDA
 #   --hardware  the machine's entry of the registry (h200; with --device cpu none: then its data sheet
-#               is the stream that the calibration measured)
+#               is the stream that was measured)
 #   --shapes    held-out shapes, times six formats (64)
 #   --trials    replayed graphs per figure (7), or runs of a processor
 #   --threads   of the processor (all that it has); fewer than that are not disturbed by other work
 #   -o          results are NAME.json and NAME.md (bench/results/predict-h200)
 #
-# The shapes follow from the sha256 of the calibration file, so that they cannot be known before it
+# The shapes follow from the sha256 of the measured machine's file, so that they cannot be known before it
 # is frozen nor chosen after: the first two 32-bit words of sha256("DIGEST I"), I = 0, 1, ..., are
 # uniform numbers for N and K, which are 1024 to 32768 and 1024 to 16384, uniform in their
 # logarithms, multiples of 32 and 128, up to 2^28 weights. Exit 1 when fewer than 90 % of the
@@ -73,10 +73,10 @@ make_table() {
 }
 
 start=$SECONDS
-"$kerf" hardware ${hardware:+"$hardware"} --calibrate --device "$device" "${threads[@]}" -f "$formats" -n "$trials" \
+"$kerf" hardware ${hardware:+"$hardware"} --measure --device "$device" "${threads[@]}" -f "$formats" -n "$trials" \
     >"$work/mine.json"
 digest=$(sha256sum <"$work/mine.json" | cut -d ' ' -f 1)
-echo "calibrated in $((SECONDS - start)) s; frozen: sha256 $digest"
+echo "measured in $((SECONDS - start)) s; frozen: sha256 $digest"
 sheet=${hardware:-$work/sheet.json}
 [ -n "$hardware" ] || jq '.fits = [] | .tables = []' "$work/mine.json" >"$sheet"
 start=$SECONDS

@@ -352,7 +352,9 @@ void print_verb_help(const verb *v, FILE *to)
     fprintf(to, "Usage: kerf %s %s\n\n%s\n", v->name, v->usage, v->details);
     fprintf(to, "\nOptions:\n");
     const option *o;
-    for (size_t i = 0; (o = option_at(v, i)) != NULL; i++) print_option(o, to);
+    for (size_t i = 0; (o = option_at(v, i)) != NULL; i++) {
+        if (o->help) print_option(o, to);
+    }
     print_option(&help, to);
     fprintf(to, "\nExamples:\n%s", v->examples);
 }

@@ -26,7 +26,7 @@ typedef struct option {
     const char *name;
     char letter;       /* 0: no short form                                 */
     const char *value; /* what stands for the value in help; NULL: a switch */
-    const char *help;
+    const char *help;  /* NULL: an earlier name, still understood but not shown */
 } option;
 
 typedef struct args args;

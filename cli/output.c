@@ -175,6 +175,13 @@ kerf_status table_print(const table *t, FILE *to, kerf_error *err)
     return KERF_OK;
 }
 
+kerf_status table_end(table *t, kerf_status s, kerf_error *err)
+{
+    if (s == KERF_OK) s = table_print(t, stdout, err);
+    table_close(t);
+    return s;
+}
+
 /* --- words --------------------------------------------------------------------------------- */
 
 char *shape_text(const kerf_shape *shape, char *out)

@@ -24,6 +24,9 @@ void table_close(table *t);
 void table_cell(table *t, const char *fmt, ...) KERF_PRINTF(2, 3); /* next cell, row by row */
 void table_rule(table *t);                                         /* a line before the next row */
 kerf_status table_print(const table *t, FILE *to, kerf_error *err);
+/* Prints the table on standard output, unless s says that filling it failed, and closes it. Returns
+ * the first failure. */
+kerf_status table_end(table *t, kerf_status s, kerf_error *err);
 
 enum { TEXT_SIZE = 96 };
 /* "1536x4096"; out holds TEXT_SIZE bytes; returns out. */

@@ -12,13 +12,15 @@
  * price of a difference were chosen on times of an H200, where half and twice of the range, and 0.3
  * and 0.7 for the price, change the median error by a tenth of itself at most
  * (bench/predict_folds.c). */
-#include "machine/terms.h"
+#include "machine/anchors.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "machine/roofline.h"
+#include "machine/terms.h"
 
 enum { NEAR = 24 }; /* anchors that count */
 #define NONE SIZE_MAX

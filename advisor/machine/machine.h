@@ -15,7 +15,4 @@ typedef struct machine {
 kerf_status machine_open(machine *m, const char *text, kerf_error *err);
 void machine_close(machine *m); /* all zeros are fine */
 
-/* This machine's processor as Linux calls it; "CPU" where it has no name. Cut to size. */
-void processor_name(char *out, size_t size);
-
 #endif

@@ -1,33 +1,33 @@
-/* calibrate.c - measures this machine into an entry of the registry's form: streams become facts,
- * products at anchor shapes fits and tables.
+/* measure.c - this machine as an entry of the registry's form: the speed of its memory becomes
+ * facts, products at anchor shapes become fits and tables.
  *
- * The anchors' sizes span what linear layers have, from those that fit a cache to those that do
- * not; predictions of shapes between them are read off those around. */
-#include "machine/measure.h"
-#include "base/base.h"
+ * Anchors are the shapes at which kernels are timed. Their sizes span what linear layers have, from
+ * those that fit a cache to those that do not; times of other shapes are predicted from those
+ * around them. */
+#include <kerf/measure.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 
-#include "machine/machine.h"
+#include "base/base.h"
 
-/* Anchors are the corners of the rectangle that they speak for, and between them points that fill
- * it evenly in logarithms, hardly two of them with the same n or k: multiples of the powers of the
- * root of x^3 = x + 1, of which any number is spread about as well as it can be. How rows end makes
- * as much difference as how long they are, so ends are dealt out in turn: multiples of 512, odd
- * multiples of 256, odd multiples of 128. So many, because kernels decide by a shape how many
- * blocks there are and what comes before x, and anchors of another plan say little. */
+/* Anchors are the four corners of a rectangle and, between them, points that fill it evenly in
+ * logarithms, hardly two of them with the same n or k: multiples of the powers of the root of
+ * x^3 = x + 1, which spread any number of points about as well as can be. How rows end makes as
+ * much difference as how long they are, so ends take turns: multiples of 512, odd multiples of 256,
+ * odd multiples of 128. A GPU has many, because its kernels decide by the shape how many blocks
+ * there are and what comes before x, and anchors with another plan say little. */
 typedef struct anchor_plan {
     uint64_t least, most_n, most_k;
-    int count; /* without the corners */
+    size_t count; /* without the corners */
 } anchor_plan;
 
 static const anchor_plan cpu_anchors = {1024, 8192, 8192, 20};
 static const anchor_plan gpu_anchors = {1024, 32768, 16384, 196};
 
-enum { ANCHORS_TEXT = 4096 };
+enum { CORNERS = 4, MOST_ANCHORS = CORNERS + 196 };
 
 /* From `least` to `most` by a share in [0, 1), an odd multiple of step, or any if `odd` is 0. */
 static uint64_t spread_size(uint64_t least, uint64_t most, double share, uint64_t step, int odd)
@@ -38,102 +38,110 @@ static uint64_t spread_size(uint64_t least, uint64_t most, double share, uint64_
     return x > most ? x - 2 * step : x;
 }
 
-/* "NxK,NxK,..." */
-static void list_anchors(const anchor_plan *p, char out[ANCHORS_TEXT])
+static size_t list_anchors(const anchor_plan *p, kerf_weight_shape out[MOST_ANCHORS])
 {
     static const uint64_t steps[] = {512, 256, 128};
     const double root = 1.324717957244746;
-    int at = 0;
-    for (int i = 0; i < 4; i++) {
-        at += snprintf(out + at, (size_t)(ANCHORS_TEXT - at), "%s%llux%llu", i ? "," : "",
-                       (unsigned long long)(i / 2 ? p->most_n : p->least),
-                       (unsigned long long)(i % 2 ? p->most_k : p->least));
+    for (size_t i = 0; i < CORNERS; i++) {
+        out[i].n = i / 2 ? p->most_n : p->least;
+        out[i].k = i % 2 ? p->most_k : p->least;
     }
-    for (int i = 1; i <= p->count && at < ANCHORS_TEXT; i++) {
-        double u = fmod(0.5 + i / root, 1), v = fmod(0.5 + i / (root * root), 1);
-        uint64_t n = spread_size(p->least, p->most_n, u, 32, 0);
-        uint64_t k = spread_size(p->least, p->most_k, v, steps[i % 3], i % 3 != 0);
-        at += snprintf(out + at, (size_t)(ANCHORS_TEXT - at), ",%llux%llu", (unsigned long long)n,
-                       (unsigned long long)k);
+    for (size_t i = 1; i <= p->count; i++) {
+        double u = fmod(0.5 + (double)i / root, 1), v = fmod(0.5 + (double)i / (root * root), 1);
+        kerf_weight_shape *w = &out[CORNERS + i - 1];
+        w->n = spread_size(p->least, p->most_n, u, 32, 0);
+        w->k = spread_size(p->least, p->most_k, v, steps[i % 3], i % 3 != 0);
     }
+    return CORNERS + p->count;
 }
 
-static kerf_status run_sweep(calibration *c, const args *a, kerf_error *err)
+static kerf_status take_times(const kerf_measure_request *r, const kerf_job *job,
+                              kerf_gemv_times **out, kerf_error *err)
 {
-    char anchors[ANCHORS_TEXT];
-    const char *given = args_value(a, "shape"), *device = args_value(a, "device");
-    int on_gpu = device && strcmp(device, "cpu") != 0;
-    list_anchors(on_gpu ? &gpu_anchors : &cpu_anchors, anchors);
-    return gemv_sweep_run(&c->sweep, a, given ? given : anchors, 1, err);
+    kerf_weight_shape anchors[MOST_ANCHORS];
+    kerf_measure_request all = *r;
+    int on_gpu = r->timer.exec && r->timer.exec->device;
+    all.timer.chains_only = 1;
+    if (r->shapes == 0) {
+        all.shapes = list_anchors(on_gpu ? &gpu_anchors : &cpu_anchors, anchors);
+        all.shape = anchors;
+    }
+    return kerf_measure_gemv(&all, job, out, err);
 }
 
-static void set_fact(calibration *c, kerf_fact_id id, double value)
+/* --- the machine --------------------------------------------------------------------------- */
+
+/* What is known of the machine, in texts of its own: see kerf_hardware. */
+typedef struct description {
+    kerf_hardware hardware;
+    char title[96], arch[16], source[128], date[16];
+} description;
+
+static void set_fact(description *d, kerf_fact_id id, double value)
 {
-    c->hardware.fact[id] =
-        (kerf_fact){.value = value, .source = c->source, .date = c->kernels.date};
+    d->hardware.fact[id] = (kerf_fact){.value = value, .source = d->source, .date = d->date};
 }
 
-static kerf_status take_times(calibration *c, kerf_error *err)
+static void describe(description *d, const kerf_gemv_times *t)
 {
+    const kerf_device_info *gpu = &t->device;
+    time_t now = time(NULL);
+    struct tm day;
+    gmtime_r(&now, &day);
+    strftime(d->date, sizeof d->date, "%Y-%m", &day);
+    d->hardware = (kerf_hardware){.name = "this-machine",
+                                  .title = d->title,
+                                  .kind = "cpu",
+                                  .arch = d->arch,
+                                  .native = "fp32",
+                                  .note = "bandwidth is what a stream reads"};
+    if (!gpu->name[0]) {
+        snprintf(d->title, sizeof d->title, "%s", t->processor);
+        snprintf(d->source, sizeof d->source, "kerf hardware --measure on %.60s, %d threads",
+                 d->title, t->threads);
+        return;
+    }
+    snprintf(d->title, sizeof d->title, "%.90s", gpu->name);
+    snprintf(d->arch, sizeof d->arch, "sm_%d%d", gpu->compute_major, gpu->compute_minor);
+    snprintf(d->source, sizeof d->source, "kerf hardware --measure --device cuda on %.60s",
+             d->title);
+    d->hardware.kind = "gpu";
+    d->hardware.native = "";
+    set_fact(d, KERF_FACT_MEMORY, (double)gpu->memory_bytes * 1e-9);
+    set_fact(d, KERF_FACT_L2, (double)gpu->l2_bytes * 1e-6);
+    set_fact(d, KERF_FACT_SMS, gpu->multiprocessors);
+}
+
+static kerf_status make_machine(const kerf_gemv_times *t, const kerf_hardware *base,
+                                kerf_hardware **out, kerf_error *err)
+{
+    description d = {.title = ""};
     kerf_timing *times = NULL;
-    KF_TRY(kf_allocate(&times, c->sweep.count, sizeof *times, err));
-    for (size_t i = 0; i < c->sweep.count; i++) times[i] = c->sweep.item[i].time;
-    kerf_status s = measured_take(&c->kernels, times, c->sweep.count, &c->hardware,
-                                  "kerf hardware --calibrate", err);
+    KF_TRY(kf_allocate(&times, t->count, sizeof *times, err));
+    for (size_t i = 0; i < t->count; i++) {
+        const kerf_gemv_time *g = &t->time[i];
+        times[i].us = g->us;
+        times[i].product = (kerf_matmul){
+            .format = g->format, .n = g->rows, .k = g->cols, .rows = (double)g->columns};
+    }
+    describe(&d, t);
+    if (base) d.hardware = *base;
+    if (!base) set_fact(&d, KERF_FACT_BANDWIDTH, t->stream_gbps);
+    set_fact(&d, KERF_FACT_STREAM, t->stream_gbps);
+    set_fact(&d, KERF_FACT_COPY, t->copy_gbps);
+    kerf_status s =
+        kerf_hardware_with_times(&d.hardware, times, t->count, "kerf hardware --measure", out, err);
     free(times);
     return s;
 }
 
-/* The machine that was measured, in its own words. */
-static void describe_machine(calibration *c)
+kerf_status kerf_measure_machine(const kerf_measure_request *r, const kerf_hardware *base,
+                                 const kerf_job *job, kerf_hardware **out, kerf_error *err)
 {
-    const kerf_device_info *d = &c->sweep.device;
-    c->hardware = (kerf_hardware){.name = "this-machine",
-                                  .title = c->title,
-                                  .kind = "cpu",
-                                  .arch = "",
-                                  .native = "fp32",
-                                  .note = "bandwidth is what a stream reads"};
-    if (!d->name[0]) {
-        processor_name(c->title, sizeof c->title);
-        snprintf(c->source, sizeof c->source, "kerf hardware --calibrate on %.60s, %d threads",
-                 c->title, c->sweep.timer.exec.threads);
-        return;
-    }
-    snprintf(c->title, sizeof c->title, "%.90s", d->name);
-    snprintf(c->arch, sizeof c->arch, "sm_%d%d", d->compute_major, d->compute_minor);
-    snprintf(c->source, sizeof c->source, "kerf hardware --calibrate --device cuda on %.60s",
-             c->title);
-    c->hardware.kind = "gpu";
-    c->hardware.arch = c->arch;
-    c->hardware.native = "";
-    set_fact(c, KERF_FACT_MEMORY, (double)d->memory_bytes * 1e-9);
-    set_fact(c, KERF_FACT_L2, (double)d->l2_bytes * 1e-6);
-    set_fact(c, KERF_FACT_SMS, d->multiprocessors);
-}
-
-kerf_status calibrate(calibration *c, const kerf_hardware *base, const args *a, kerf_error *err)
-{
-    *c = (calibration){0};
-    KF_TRY(run_sweep(c, a, err));
-    describe_machine(c);
-    if (base) {
-        c->hardware = *base;
-    } else {
-        set_fact(c, KERF_FACT_BANDWIDTH, c->sweep.stream_gbps);
-    }
-    set_fact(c, KERF_FACT_STREAM, c->sweep.stream_gbps);
-    set_fact(c, KERF_FACT_COPY, c->sweep.copy_gbps);
-    KF_TRY(take_times(c, err));
-    c->hardware.fit = c->kernels.fit;
-    c->hardware.fits = c->kernels.fits;
-    c->hardware.anchors = c->kernels.anchors;
-    c->hardware.tables = c->kernels.tables;
-    return KERF_OK;
-}
-
-void calibration_close(calibration *c)
-{
-    measured_close(&c->kernels);
-    gemv_sweep_close(&c->sweep);
+    kerf_gemv_times *t = NULL;
+    *out = NULL;
+    KF_TRY(take_times(r, job, &t, err));
+    kerf_status s = make_machine(t, base, out, err);
+    kerf_gemv_times_free(t);
+    return s;
 }

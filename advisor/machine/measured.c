@@ -1,12 +1,13 @@
-/* measured.c - sorts measured times by format, batch and shape; then runs of equal format and batch
- * are fitted, and are a table. */
-#include "machine/measured.h"
-#include "base/base.h"
-#include <stdio.h>
+/* measured.c - a machine from measured times: they are sorted by format, batch and shape; then
+ * those of one format and batch give a fit, and are a table. */
+#include <kerf/measure.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "machine/hardware_new.h"
 
 static int by_place(const void *x, const void *y)
 {
@@ -43,91 +44,101 @@ static size_t take_medians(kerf_timing *t, size_t n)
     return kept;
 }
 
-static kerf_status make_table(const kerf_timing *t, size_t count, kerf_anchors *out,
-                              kerf_error *err)
+/* The machine that is being made, and what its fits and tables say of their origin. */
+typedef struct maker {
+    kerf_hardware *out;
+    kerf_fit *fit;
+    kerf_anchors *anchors;
+    const char *source, *date;
+} maker;
+
+static kerf_status make_table(maker *m, const kerf_timing *t, size_t count, kerf_error *err)
 {
-    double *n;
-    KF_TRY(kf_allocate(&n, 3 * count, sizeof *n, err));
+    kerf_hardware *h = m->out;
+    kerf_anchors *a = &m->anchors[h->tables];
+    double *n = NULL;
+    KF_TRY(kf_hardware_keep(h, 3 * count, sizeof *n, &n, err));
     double *k = n + count, *us = k + count;
     for (size_t i = 0; i < count; i++) {
         n[i] = (double)t[i].product.n;
         k[i] = (double)t[i].product.k;
         us[i] = t[i].us;
     }
-    *out = (kerf_anchors){.format = t[0].product.format->name,
-                          .batch = (uint64_t)t[0].product.rows,
-                          .count = count,
-                          .n = n,
-                          .k = k,
-                          .us = us};
+    *a = (kerf_anchors){.format = t[0].product.format->name,
+                        .batch = (uint64_t)t[0].product.rows,
+                        .count = count,
+                        .n = n,
+                        .k = k,
+                        .us = us,
+                        .source = m->source,
+                        .date = m->date};
+    KF_TRY(kerf_check_anchors(h, a, err)); /* against the fits that there are so far */
+    h->tables++;
     return KERF_OK;
 }
 
-static kerf_status take_run(measured *m, const kerf_timing *t, size_t n, kerf_error *err)
+/* Times of one format and batch. */
+static kerf_status take_kernel(maker *m, const kerf_timing *t, size_t n, kerf_error *err)
 {
     enum { LEAST = 4, MOST = 4096 }; /* of a table in a file */
-    kerf_fit *f = &m->fit[m->fits];
+    kerf_fit *f = &m->fit[m->out->fits];
     if (n < LEAST) return KERF_OK;
-    KF_TRY(kerf_fit_times(m->hardware, t, n, f, err));
+    KF_TRY(kerf_fit_times(m->out, t, n, f, err));
     f->source = m->source;
     f->date = m->date;
-    if (f->bandwidth_gbps > 0) m->fits++;
-    if (n > MOST) return KERF_OK;
-    kerf_anchors *a = &m->anchors[m->tables];
-    KF_TRY(make_table(t, n, a, err));
-    m->tables++;
-    kerf_hardware with = *m->hardware; /* times are read against the new fits */
-    with.fit = m->fit;
-    with.fits = m->fits;
-    a->source = m->source;
-    a->date = m->date;
-    return kerf_check_anchors(&with, a, err);
+    if (f->bandwidth_gbps > 0) m->out->fits++;
+    return n > MOST ? KERF_OK : make_table(m, t, n, err);
 }
 
-static kerf_status take_runs(measured *m, kerf_timing *t, size_t n, kerf_error *err)
+/* t is the caller's to be sorted. */
+static kerf_status take_times(maker *m, kerf_timing *t, size_t n, kerf_error *err)
 {
     qsort(t, n, sizeof *t, by_place);
     n = take_medians(t, n);
-    KF_TRY(kf_allocate(&m->fit, n, sizeof *m->fit, err));
-    KF_TRY(kf_allocate(&m->anchors, n, sizeof *m->anchors, err));
+    KF_TRY(kf_hardware_keep(m->out, n, sizeof *m->fit, &m->fit, err));
+    KF_TRY(kf_hardware_keep(m->out, n, sizeof *m->anchors, &m->anchors, err));
+    m->out->fit = m->fit;
+    m->out->anchors = m->anchors;
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && same_kernel(&t[i], &t[end]); end++) {
         }
-        KF_TRY(take_run(m, t + i, end - i, err));
+        KF_TRY(take_kernel(m, t + i, end - i, err));
     }
-    if (m->fits || m->tables) return KERF_OK;
+    if (m->out->fits || m->out->tables) return KERF_OK;
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                    "no format and batch has four shapes: there is nothing to fit");
 }
 
-kerf_status measured_take(measured *m, kerf_timing *times, size_t count, const kerf_hardware *h,
-                          const char *source, kerf_error *err)
+/* "measured: SOURCE", and the month. */
+static kerf_status take_source(maker *m, const char *source, kerf_error *err)
 {
+    char text[240], month[16];
     time_t now = time(NULL);
     struct tm day;
-    *m = (measured){.hardware = h};
-    snprintf(m->source, sizeof m->source, "measured: %.200s", source);
+    snprintf(text, sizeof text, "measured: %.200s", source);
     gmtime_r(&now, &day);
-    strftime(m->date, sizeof m->date, "%Y-%m", &day);
-    kerf_status s = take_runs(m, times, count, err);
-    if (s != KERF_OK) measured_close(m);
-    return s;
+    strftime(month, sizeof month, "%Y-%m", &day);
+    KF_TRY(kf_hardware_keep_text(m->out, text, &m->source, err));
+    return kf_hardware_keep_text(m->out, month, &m->date, err);
 }
 
-kerf_status measured_open(measured *m, const char *path, const kerf_hardware *h, kerf_error *err)
+kerf_status kerf_hardware_with_times(const kerf_hardware *base, const kerf_timing *times,
+                                     size_t count, const char *source, kerf_hardware **out,
+                                     kerf_error *err)
 {
-    bench_file b;
-    *m = (measured){0};
-    KF_TRY(bench_file_open(&b, path, err));
-    kerf_status s = measured_take(m, b.item, b.count, h, path, err);
-    bench_file_close(&b);
+    maker m = {0};
+    kerf_timing *sorted = NULL;
+    *out = NULL;
+    KF_TRY(kf_allocate(&sorted, count, sizeof *sorted, err));
+    if (count) memcpy(sorted, times, count * sizeof *sorted);
+    kerf_status s = kf_hardware_copy(base, &m.out, err);
+    if (s == KERF_OK) s = take_source(&m, source, err);
+    if (s == KERF_OK) s = take_times(&m, sorted, count, err);
+    free(sorted);
+    if (s == KERF_OK) {
+        *out = m.out;
+    } else {
+        kerf_hardware_close(m.out);
+    }
     return s;
-}
-
-void measured_close(measured *m)
-{
-    for (size_t i = 0; i < m->tables; i++) free((void *)(uintptr_t)m->anchors[i].n);
-    free(m->fit);
-    free(m->anchors);
-    *m = (measured){0};
 }

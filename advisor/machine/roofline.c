@@ -1,5 +1,5 @@
 /* roofline.c - times from roofs: see predict.h for the formula and its three tiers. */
-#include <kerf/predict.h>
+#include "machine/roofline.h"
 
 #include <math.h>
 #include <string.h>
@@ -267,55 +267,4 @@ void kerf_predict_work(const kerf_hardware *h, const kerf_work *w, kerf_predicti
         predict_spec(h, w, out);
     }
     set_ridge(h, w, out);
-}
-
-/* --- table --------------------------------------------------------------------------------- */
-
-/* *found is 0 when no table speaks of this product. */
-static kerf_status predict_table(const kerf_hardware *h, const kerf_matmul *m, const kerf_work *w,
-                                 kerf_prediction *out, int *found, kerf_error *err)
-{
-    kf_reading r;
-    const kerf_fit *fit = kf_find_fit(h, m->format, m->rows);
-    KF_TRY(kf_read_anchors(h, m, w, &r, found, err));
-    if (*found && r.outside && fit) *found = 0;
-    if (!*found) return KERF_OK;
-    if (fit) { /* for the parts */
-        predict_fitted(h, fit, w, out);
-    } else {
-        predict_spec(h, w, out);
-    }
-    out->tier = KERF_TIER_TABLE;
-    out->us = r.us;
-    out->low_us = r.us / (1 + r.error);
-    out->high_us = r.us * (1 + r.error);
-    out->extrapolated = r.outside;
-    return KERF_OK;
-}
-
-kerf_status kerf_predict(const kerf_hardware *h, const kerf_matmul *m, kerf_prediction *out,
-                         kerf_error *err)
-{
-    kerf_work w;
-    int found = 0;
-    *out = (kerf_prediction){0};
-    KF_TRY(kerf_matmul_work(h, m, &w, err));
-    KF_TRY(predict_table(h, m, &w, out, &found, err));
-    if (!found) kerf_predict_work(h, &w, out);
-    set_ridge(h, &w, out);
-    return KERF_OK;
-}
-
-void kerf_prediction_add(kerf_prediction *sum, const kerf_prediction *p, double times)
-{
-    int first = sum->us == 0;
-    sum->us += times * p->us;
-    sum->low_us += times * p->low_us;
-    sum->high_us += times * p->high_us;
-    sum->fixed_us += times * p->fixed_us;
-    sum->memory_us += times * p->memory_us;
-    sum->decode_us += times * p->decode_us;
-    sum->math_us += times * p->math_us;
-    sum->extrapolated |= p->extrapolated;
-    if (first || p->tier < sum->tier) sum->tier = p->tier; /* as sure as its least sure part */
 }

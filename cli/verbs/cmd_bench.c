@@ -3,25 +3,23 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#include "machine/gemv_sweep.h"
-#include "machine/machine.h"
+#include "options_products.h"
 #include "output.h"
+#include "progress.h"
 
-static json_t *time_json(const gemv_sweep *s, const gemv_time *t)
+static json_t *time_json(const kerf_gemv_times *all, const kerf_gemv_time *t)
 {
-    const kerf_matmul *p = &t->time.product;
     char name[160];
-    snprintf(name, sizeof name, "gemv/%s/%llux%llu/%.0f/%s/%s", p->format->name,
-             (unsigned long long)p->n, (unsigned long long)p->k, p->rows,
-             kerf_dtype_name(s->timer.x), t->backend);
-    json_t *row =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:s, s:f, s:s, s:f, s:f, s:f, s:I, s:s, s:f, s:f, "
-                  "s:f}",
-                  "name", name, "format", p->format->name, "n", (json_int_t)p->n, "k",
-                  (json_int_t)p->k, "batch", (json_int_t)p->rows, "backend", t->backend, "us",
-                  t->time.us, "unit", "us", "median", t->time.us, "low", t->low_us, "high",
-                  t->high_us, "trials", (json_int_t)s->timer.trials, "ceiling", "read", "share",
-                  t->share, "bytes", t->bytes, "rms_error", t->error);
+    snprintf(name, sizeof name, "gemv/%s/%llux%llu/%u/%s/%s", t->format->name,
+             (unsigned long long)t->rows, (unsigned long long)t->cols, t->columns,
+             kerf_dtype_name(all->x), t->backend);
+    json_t *row = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:s, s:f, s:s, s:f, s:f, s:f, s:I, s:s, s:f, s:f, "
+        "s:f}",
+        "name", name, "format", t->format->name, "n", (json_int_t)t->rows, "k", (json_int_t)t->cols,
+        "batch", (json_int_t)t->columns, "backend", t->backend, "us", t->us, "unit", "us", "median",
+        t->us, "low", t->low_us, "high", t->high_us, "trials", (json_int_t)all->trials, "ceiling",
+        "read", "share", t->share, "bytes", t->bytes, "rms_error", t->error);
     if (row && t->plain_us > 0) {
         json_object_set_new(row, "plain_us", json_real(t->plain_us));
         json_object_set_new(row, "plain_share", json_real(t->plain_share));
@@ -30,15 +28,13 @@ static json_t *time_json(const gemv_sweep *s, const gemv_time *t)
 }
 
 /* What was timed. */
-static json_t *machine_json(const gemv_sweep *s)
+static json_t *machine_json(const kerf_gemv_times *all)
 {
     struct utsname u;
-    char name[96];
-    const kerf_device_info *d = &s->device;
-    processor_name(name, sizeof name);
+    const kerf_device_info *d = &all->device;
     json_t *here =
-        json_pack("{s:o, s:i, s:f, s:f}", "cpu", json_path(name), "threads", s->timer.exec.threads,
-                  "stream_gbps", s->stream_gbps, "copy_gbps", s->copy_gbps);
+        json_pack("{s:o, s:i, s:f, s:f}", "cpu", json_path(all->processor), "threads", all->threads,
+                  "stream_gbps", all->stream_gbps, "copy_gbps", all->copy_gbps);
     if (uname(&u) == 0) json_object_set_new(here, "arch", json_string(u.machine));
     if (d->name[0]) {
         json_object_set_new(here, "gpu", json_path(d->name));
@@ -48,80 +44,87 @@ static json_t *machine_json(const gemv_sweep *s)
     return here;
 }
 
-static json_t *sweep_json(const gemv_sweep *s)
+static json_t *times_json(const kerf_gemv_times *all)
 {
     json_t *rows = json_array();
-    for (size_t i = 0; i < s->count; i++) json_array_append_new(rows, time_json(s, &s->item[i]));
+    for (size_t i = 0; i < all->count; i++) {
+        json_array_append_new(rows, time_json(all, &all->time[i]));
+    }
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "bench", "gemv", "x",
-                     kerf_dtype_name(s->timer.x), "version", KERF_VERSION_TEXT, "compiler",
-                     __VERSION__, "machine", machine_json(s), "results", rows);
+                     kerf_dtype_name(all->x), "version", KERF_VERSION_TEXT, "compiler", __VERSION__,
+                     "machine", machine_json(all), "results", rows);
 }
 
 /* What the table's figures are. */
-static void print_notes(const gemv_sweep *s)
+static void print_notes(const kerf_gemv_times *all)
 {
-    const char *x = kerf_dtype_name(s->timer.x);
-    if (s->device.name[0]) {
+    const char *x = kerf_dtype_name(all->x);
+    if (all->device.name[0]) {
         printf(
             "\n%s; x and y %s, weights cold; this machine reads %.1f GB/s and copies %.1f.\n"
             "us: of a product in a graph of many, which may read weights while the one before it\n"
             "works; plain: which waits. of a read: time to only read the same bytes so, over that\n"
             "of the product.\n",
-            s->device.name, x, s->stream_gbps, s->copy_gbps);
+            all->device.name, x, all->stream_gbps, all->copy_gbps);
         return;
     }
     printf(
         "\n%d threads; x %s, y fp32, weights cold; this machine reads %.1f GB/s and copies %.1f.\n"
         "of a read: time to read the same bytes right before each run, over the time of the run.\n",
-        s->timer.exec.threads, x, s->stream_gbps, s->copy_gbps);
+        all->threads, x, all->stream_gbps, all->copy_gbps);
 }
 
-static kerf_status print_sweep(const gemv_sweep *s, kerf_error *err)
+static kerf_status print_times(const kerf_gemv_times *all, kerf_error *err)
 {
     table *t = NULL;
-    const char *columns = "NxK|>batch|format|backend|>us|>quartiles|>GB/s|>of a read";
-    int on_gpu = s->device.name[0] != 0;
-    if (on_gpu)
-        columns = "NxK|>batch|format|backend|>us|>quartiles|>GB/s|>of a read|>plain us|>of a read";
-    TRY(table_open(&t, columns, err));
-    for (size_t i = 0; i < s->count; i++) {
-        const gemv_time *g = &s->item[i];
-        const kerf_matmul *p = &g->time.product;
-        table_cell(t, "%llux%llu", (unsigned long long)p->n, (unsigned long long)p->k);
-        table_cell(t, "%.0f", p->rows);
-        table_cell(t, "%s", p->format->name);
+    int on_gpu = all->device.name[0] != 0;
+    TRY(table_open(
+        &t,
+        on_gpu ? "NxK|>batch|format|backend|>us|>quartiles|>GB/s|>of a read|>plain us|>of a read"
+               : "NxK|>batch|format|backend|>us|>quartiles|>GB/s|>of a read",
+        err));
+    for (size_t i = 0; i < all->count; i++) {
+        const kerf_gemv_time *g = &all->time[i];
+        table_cell(t, "%llux%llu", (unsigned long long)g->rows, (unsigned long long)g->cols);
+        table_cell(t, "%u", g->columns);
+        table_cell(t, "%s", g->format->name);
         table_cell(t, "%s", g->backend);
-        table_cell(t, "%.2f", g->time.us);
+        table_cell(t, "%.2f", g->us);
         table_cell(t, "%.2f %.2f", g->low_us, g->high_us);
-        table_cell(t, "%.2f", g->bytes / g->time.us * 1e-3);
+        table_cell(t, "%.2f", g->bytes / g->us * 1e-3);
         table_cell(t, "%.2f", g->share);
         if (!on_gpu) continue;
         table_cell(t, "%.2f", g->plain_us);
         table_cell(t, "%.2f", g->plain_share);
     }
-    kerf_status status = table_print(t, stdout, err);
-    table_close(t);
-    print_notes(s);
-    return status;
+    TRY(table_end(t, KERF_OK, err));
+    print_notes(all);
+    return KERF_OK;
 }
 
 static int run_bench(const args *a, kerf_error *err)
 {
     static const char *const benches[] = {"gemv", NULL};
-    const char *what = args_operand(a, 0), *shapes = args_value(a, "shape");
-    gemv_sweep s = {0};
+    const char *what = args_operand(a, 0);
+    measure_option m = {0};
+    kerf_gemv_times *all = NULL;
+    progress p;
     if (strcmp(what, benches[0]) != 0) {
         const char *near = kerf_nearest_word(what, benches);
         return USAGE(err, "bench %.40s: there is %s%s", what,
                      near ? "no such; did you mean " : "only ", benches[0]);
     }
-    kerf_status status = gemv_sweep_run(&s, a, shapes ? shapes : "4096x4096,4096x14336", 0, err);
-    if (status == KERF_OK) {
-        status = args_has(a, "json") ? print_json("bench.gemv", sweep_json(&s), err)
-                                     : print_sweep(&s, err);
+    TRY(progress_open(&p, a, 0, err));
+    kerf_status s = option_measure_open(&m, a, "4096x4096,4096x14336", err);
+    if (s == KERF_OK) s = kerf_measure_gemv(&m.request, &p.job, &all, err);
+    progress_close(&p);
+    if (s == KERF_OK) {
+        s = args_has(a, "json") ? print_json("bench.gemv", times_json(all), err)
+                                : print_times(all, err);
     }
-    gemv_sweep_close(&s);
-    return status;
+    kerf_gemv_times_free(all);
+    option_measure_close(&m);
+    return s;
 }
 
 static const option options[] = {
@@ -147,8 +150,9 @@ const verb verb_bench = {
         "  kerf bench gemv --device cuda -f nvfp4\n"
         "  kerf bench gemv --json >gemv.json && kerf compare gemv.json --hardware mine.json\n",
     .options = options,
-    .shared = {&option_sweep_format, &option_sweep_batch, &option_sweep_type, &option_sweep_trials,
-               &option_threads, &option_device, &option_json, &option_progress},
+    .shared = {&option_measure_format, &option_measure_batch, &option_measure_type,
+               &option_measure_trials, &option_threads, &option_device, &option_json,
+               &option_progress},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_bench,

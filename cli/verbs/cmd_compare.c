@@ -1,126 +1,49 @@
 /* cmd_compare.c - kerf compare: predictions beside what a benchmark measured. */
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include <kerf/predict.h>
+#include <kerf/measure.h>
 
-#include "machine/bench_file.h"
-#include "machine/machine.h"
 #include "output.h"
 #include "verbs/predict_verb.h"
 
-typedef struct result {
-    const kerf_format *format;
-    kerf_matmul product;
-    double us;    /* measured */
-    double ratio; /* predicted / measured */
-    int banded;   /* the prediction is a band ... */
-    int inside;   /* ... and what was measured lies in it */
-    kerf_prediction predicted;
-} result;
-
-typedef struct comparison_run {
+typedef struct comparison {
     const char *path;
-    const kerf_hardware *hardware;
-    bench_file bench;
-    result *item;
+    kerf_hardware *hardware;
+    kerf_timings times;
+    kerf_compared_time *item;
     size_t count;
-} comparison_run;
+} comparison;
 
-/* --- predict ------------------------------------------------------------------------------- */
-
-static kerf_status predict_all(comparison_run *r, kerf_error *err)
+static kerf_status predict_all(comparison *c, kerf_error *err)
 {
-    TRY(allocate(&r->item, r->bench.count, sizeof *r->item, err));
-    for (; r->count < r->bench.count; r->count++) {
-        const kerf_timing *t = &r->bench.item[r->count];
-        result *out = &r->item[r->count];
-        *out = (result){.format = t->product.format, .product = t->product, .us = t->us};
-        TRY(kerf_predict(r->hardware, &out->product, &out->predicted, err));
-        out->ratio = out->predicted.us / t->us;
-        const kerf_prediction *p = &out->predicted;
-        out->banded = p->low_us < p->high_us;
-        out->inside = out->banded && t->us >= p->low_us && t->us <= p->high_us;
+    TRY(allocate(&c->item, c->times.count, sizeof *c->item, err));
+    for (; c->count < c->times.count; c->count++) {
+        TRY(kerf_compare_time(c->hardware, &c->times.item[c->count], &c->item[c->count], err));
     }
-    return KERF_OK;
-}
-
-/* --- errors -------------------------------------------------------------------------------- */
-
-typedef struct spread {   /* of |predicted / measured - 1| over some results */
-    size_t count, banded; /* banded: predicted as a band; inside is a share of those */
-    double median, p90, worst, within_10, inside;
-    double width; /* of the band: median of its end over its beginning */
-} spread;
-
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-/* The median; orders v. */
-static double middle(double *v, size_t n)
-{
-    qsort(v, n, sizeof *v, by_value);
-    return (v[(n - 1) / 2] + v[n / 2]) / 2;
-}
-
-/* Over results of one format, or of all where that is NULL. */
-static kerf_status find_spread(const comparison_run *r, const kerf_format *f, spread *out,
-                               kerf_error *err)
-{
-    double *error = NULL;
-    size_t near = 0, inside = 0;
-    *out = (spread){0};
-    TRY(allocate(&error, 2 * r->count, sizeof *error, err));
-    double *width = error + r->count;
-    for (size_t i = 0; i < r->count; i++) {
-        if (f && r->item[i].format != f) continue;
-        double e = fabs(r->item[i].ratio - 1);
-        error[out->count++] = e;
-        near += e <= 0.10;
-        inside += (size_t)r->item[i].inside;
-        const kerf_prediction *p = &r->item[i].predicted;
-        if (r->item[i].banded) width[out->banded++] = p->high_us / p->low_us;
-    }
-    if (out->count) {
-        double n = (double)out->count;
-        out->median = middle(error, out->count);
-        out->p90 = error[(size_t)ceil(0.9 * n) - 1];
-        out->worst = error[out->count - 1];
-        out->within_10 = (double)near / n;
-        out->inside = out->banded ? (double)inside / (double)out->banded : 0;
-        out->width = out->banded ? middle(width, out->banded) : 0;
-    }
-    free(error);
     return KERF_OK;
 }
 
 /* --- show ---------------------------------------------------------------------------------- */
 
-static kerf_status print_rows(const comparison_run *r, kerf_error *err)
+static kerf_status print_rows(const comparison *c, kerf_error *err)
 {
     table *t = NULL;
     TRY(table_open(&t, "NxK|>batch|format|tier|>predicted us|>measured us|>off|in band", err));
-    for (size_t i = 0; i < r->count; i++) {
-        const result *x = &r->item[i];
-        table_cell(t, "%llux%llu", (unsigned long long)x->product.n,
-                   (unsigned long long)x->product.k);
-        table_cell(t, "%.0f", x->product.rows);
-        table_cell(t, "%s", x->format->name);
+    for (size_t i = 0; i < c->count; i++) {
+        const kerf_compared_time *x = &c->item[i];
+        table_cell(t, "%llux%llu", (unsigned long long)x->measured.product.n,
+                   (unsigned long long)x->measured.product.k);
+        table_cell(t, "%.0f", x->measured.product.rows);
+        table_cell(t, "%s", x->measured.product.format->name);
         time_cells(t, &x->predicted);
-        table_cell(t, "%.2f", x->us);
+        table_cell(t, "%.2f", x->measured.us);
         table_cell(t, "%+.1f %%", 100 * (x->ratio - 1));
         table_cell(t, "%s", !x->banded ? "-" : x->inside ? "yes" : "no");
     }
-    kerf_status s = table_print(t, stdout, err);
-    table_close(t);
-    return s;
+    return table_end(t, KERF_OK, err);
 }
 
-static void spread_cells(table *t, const char *name, const spread *s)
+static void error_cells(table *t, const char *name, const kerf_time_errors *s)
 {
     table_cell(t, "%s", name);
     table_cell(t, "%zu", s->count);
@@ -137,27 +60,25 @@ static void spread_cells(table *t, const char *name, const spread *s)
     }
 }
 
-static kerf_status print_spreads(const comparison_run *r, kerf_error *err)
+static kerf_status print_errors(const comparison *c, kerf_error *err)
 {
     table *t = NULL;
-    spread s;
+    kerf_time_errors s;
     TRY(table_open(&t, "format|>shapes|>median off|>p90|>worst|>within 10 %|>in band|>its width",
                    err));
     kerf_status status = KERF_OK;
     for (size_t i = 0; i < kerf_format_count() && status == KERF_OK; i++) {
-        status = find_spread(r, kerf_format_at(i), &s, err);
-        if (s.count) spread_cells(t, kerf_format_at(i)->name, &s);
+        status = kerf_sum_up_times(c->item, c->count, kerf_format_at(i), &s, err);
+        if (s.count) error_cells(t, kerf_format_at(i)->name, &s);
     }
-    if (status == KERF_OK) status = find_spread(r, NULL, &s, err);
+    if (status == KERF_OK) status = kerf_sum_up_times(c->item, c->count, NULL, &s, err);
     table_rule(t);
-    spread_cells(t, "all", &s);
+    error_cells(t, "all", &s);
     printf("\n");
-    if (status == KERF_OK) status = table_print(t, stdout, err);
-    table_close(t);
-    return status;
+    return table_end(t, status, err);
 }
 
-static json_t *spread_json(const char *name, const spread *s)
+static json_t *errors_json(const char *name, const kerf_time_errors *s)
 {
     return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f}", "format", name, "shapes",
                      (json_int_t)s->count, "median", s->median, "p90", s->p90, "worst", s->worst,
@@ -165,27 +86,28 @@ static json_t *spread_json(const char *name, const spread *s)
                      s->inside, "band_width", s->width);
 }
 
-static kerf_status print_document(const comparison_run *r, kerf_error *err)
+static kerf_status print_document(const comparison *c, kerf_error *err)
 {
     json_t *rows = json_array(), *formats = json_array();
-    spread s;
-    for (size_t i = 0; i < r->count; i++) {
-        const result *x = &r->item[i];
-        json_t *row = json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:b}", "format", x->format->name,
-                                "n", (json_int_t)x->product.n, "k", (json_int_t)x->product.k,
-                                "batch", x->product.rows, "measured_us", x->us, "ratio", x->ratio,
-                                "in_band", x->inside);
+    kerf_time_errors s;
+    for (size_t i = 0; i < c->count; i++) {
+        const kerf_compared_time *x = &c->item[i];
+        json_t *row =
+            json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:b}", "format",
+                      x->measured.product.format->name, "n", (json_int_t)x->measured.product.n, "k",
+                      (json_int_t)x->measured.product.k, "batch", x->measured.product.rows,
+                      "measured_us", x->measured.us, "ratio", x->ratio, "in_band", x->inside);
         prediction_json(row, &x->predicted);
         json_array_append_new(rows, row);
     }
     kerf_status status = KERF_OK;
     for (size_t i = 0; i < kerf_format_count() && status == KERF_OK; i++) {
-        status = find_spread(r, kerf_format_at(i), &s, err);
-        if (s.count) json_array_append_new(formats, spread_json(kerf_format_at(i)->name, &s));
+        status = kerf_sum_up_times(c->item, c->count, kerf_format_at(i), &s, err);
+        if (s.count) json_array_append_new(formats, errors_json(kerf_format_at(i)->name, &s));
     }
-    if (status == KERF_OK) status = find_spread(r, NULL, &s, err);
-    json_t *doc = json_pack("{s:o, s:s, s:o, s:o, s:o}", "bench", json_path(r->path), "hardware",
-                            r->hardware->name, "all", spread_json("all", &s), "formats", formats,
+    if (status == KERF_OK) status = kerf_sum_up_times(c->item, c->count, NULL, &s, err);
+    json_t *doc = json_pack("{s:o, s:s, s:o, s:o, s:o}", "bench", json_path(c->path), "hardware",
+                            c->hardware->name, "all", errors_json("all", &s), "formats", formats,
                             "results", rows);
     if (status == KERF_OK) return print_json("compare", doc, err);
     json_decref(doc);
@@ -194,38 +116,37 @@ static kerf_status print_document(const comparison_run *r, kerf_error *err)
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-static int compare(comparison_run *r, const args *a, kerf_error *err)
+static int compare(comparison *c, const args *a, kerf_error *err)
 {
     int limit = 1000000, within = 0, band = 0;
-    spread s;
+    kerf_time_errors all;
     TRY(args_integer(a, "limit", 1, 1000, &limit, err));
     TRY(args_integer(a, "within", 1, 100, &within, err));
     TRY(args_integer(a, "band", 1, 100, &band, err));
-    TRY(bench_file_open(&r->bench, r->path, err));
-    TRY(predict_all(r, err));
-    TRY(find_spread(r, NULL, &s, err));
+    TRY(kerf_timings_read(c->path, &c->times, err));
+    TRY(predict_all(c, err));
+    TRY(kerf_sum_up_times(c->item, c->count, NULL, &all, err));
     if (args_has(a, "json")) {
-        TRY(print_document(r, err));
+        TRY(print_document(c, err));
     } else {
-        TRY(print_rows(r, err));
-        TRY(print_spreads(r, err));
+        TRY(print_rows(c, err));
+        TRY(print_errors(c, err));
     }
-    int holds = s.median * 100 <= limit && s.within_10 * 100 >= within && s.inside * 100 >= band;
+    int holds =
+        all.median * 100 <= limit && all.within_10 * 100 >= within && all.inside * 100 >= band;
     return holds ? EXIT_OK : EXIT_MISMATCH;
 }
 
 static int run_compare(const args *a, kerf_error *err)
 {
-    machine m = {0};
-    comparison_run r = {.path = args_operand(a, 0)};
+    comparison c = {.path = args_operand(a, 0)};
     const char *name = args_value(a, "hardware");
     if (!name) return USAGE(err, "compare: --hardware NAME is missing; kerf hardware lists them");
-    TRY(machine_open(&m, name, err));
-    r.hardware = m.hardware;
-    int s = compare(&r, a, err);
-    bench_file_close(&r.bench);
-    free(r.item);
-    machine_close(&m);
+    TRY(kerf_hardware_get(name, &c.hardware, err));
+    int s = compare(&c, a, err);
+    kerf_timings_free(&c.times);
+    free(c.item);
+    kerf_hardware_close(c.hardware);
     return s;
 }
 

@@ -1,101 +1,34 @@
 /* cmd_hardware.c - kerf hardware: what the registry knows of a machine, and where it stands. */
-#include <string.h>
+#include <stdlib.h>
 
-#include "machine/measure.h"
-#include "machine/machine.h"
-#include "machine/measured.h"
+#include "options_products.h"
 #include "output.h"
+#include "progress.h"
 
 /* --- JSON ---------------------------------------------------------------------------------- */
 
-static json_t *facts_json(const kerf_hardware *h)
+static kerf_status print_machine_json(const kerf_hardware *h, kerf_error *err)
 {
-    json_t *all = json_object();
-    for (kerf_fact_id id = 0; id < KERF_FACT_COUNT; id++) {
-        const kerf_fact *f = &h->fact[id];
-        if (f->value == 0) continue;
-        json_t *row = json_pack("{s:f, s:s, s:s, s:s}", "value", f->value, "unit",
-                                kerf_fact_unit(id), "source", f->source, "date", f->date);
-        if (f->unverified) json_object_set_new(row, "unverified", json_true());
-        json_object_set_new(all, kerf_fact_key(id), row);
-    }
-    return all;
-}
-
-static void put_rate(json_t *row, const char *key, double value)
-{
-    if (value > 0) json_object_set_new(row, key, json_real(value));
-}
-
-static json_t *numbers_json(const double *x, size_t n)
-{
-    json_t *a = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real(x[i]));
-    return a;
-}
-
-/* Left out where all are 0. */
-static void put_by_end(json_t *row, const char *key, const double x[KERF_ROW_ENDS])
-{
-    for (int i = 0; i < KERF_ROW_ENDS; i++) {
-        if (x[i] == 0) continue;
-        json_object_set_new(row, key, numbers_json(x, KERF_ROW_ENDS));
-        return;
-    }
-}
-
-static json_t *fits_json(const kerf_hardware *h)
-{
-    json_t *all = json_array();
-    for (size_t i = 0; i < h->fits; i++) {
-        const kerf_fit *f = &h->fit[i];
-        json_t *row = json_pack("{s:s, s:[I, I], s:f, s:f}", "format", f->format, "batch",
-                                (json_int_t)f->batch_min, (json_int_t)f->batch_max, "fixed_us",
-                                f->fixed_us, "bandwidth_gbps", f->bandwidth_gbps);
-        put_rate(row, "decode_gweights", f->decode_gweights);
-        put_rate(row, "tflops", f->tflops);
-        put_rate(row, "input_us", f->input_us);
-        put_by_end(row, "round_us", f->round_us);
-        put_by_end(row, "stage_us", f->stage_us);
-        put_rate(row, "error_median", f->error_median);
-        put_rate(row, "error_p90", f->error_p90);
-        json_object_set_new(row, "source", json_string(f->source));
-        json_object_set_new(row, "date", json_string(f->date));
-        json_array_append_new(all, row);
-    }
-    return all;
-}
-
-static json_t *tables_json(const kerf_hardware *h)
-{
-    json_t *all = json_array();
-    for (size_t i = 0; i < h->tables; i++) {
-        const kerf_anchors *t = &h->anchors[i];
-        json_t *row = json_pack("{s:s, s:I, s:o, s:o, s:o}", "format", t->format, "batch",
-                                (json_int_t)t->batch, "n", numbers_json(t->n, t->count), "k",
-                                numbers_json(t->k, t->count), "us", numbers_json(t->us, t->count));
-        put_rate(row, "error_median", t->error_median);
-        put_rate(row, "error_p90", t->error_p90);
-        json_object_set_new(row, "source", json_string(t->source));
-        json_object_set_new(row, "date", json_string(t->date));
-        json_array_append_new(all, row);
-    }
-    return all;
-}
-
-static json_t *machine_json(const kerf_hardware *h)
-{
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "name", h->name, "title",
-                     h->title, "kind", h->kind, "arch", h->arch, "native", h->native, "note",
-                     h->note, "facts", facts_json(h), "fits", fits_json(h), "tables",
-                     tables_json(h));
+    char *text = NULL;
+    TRY(kerf_hardware_json(h, &text, err));
+    puts(text);
+    free(text);
+    return KERF_OK;
 }
 
 static kerf_status print_list_json(kerf_error *err)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < kerf_hardware_count(); i++) {
-        json_array_append_new(all, machine_json(kerf_hardware_at(i)));
+        char *text = NULL;
+        kerf_status s = kerf_hardware_json(kerf_hardware_at(i), &text, err);
+        json_t *one = s == KERF_OK ? json_loads(text, 0, NULL) : NULL;
+        free(text);
+        json_object_del(one, "schema");
+        json_array_append_new(all, one);
+        if (s == KERF_OK) continue;
+        json_decref(all);
+        return s;
     }
     return print_json("hardware-list", json_pack("{s:o}", "hardware", all), err);
 }
@@ -129,8 +62,7 @@ static kerf_status print_list(kerf_error *err)
         if (peak == 0) peak = h->fact[KERF_FACT_FP32].value;
         table_cell(t, "%.0f", peak * 1e3 / h->fact[KERF_FACT_BANDWIDTH].value);
     }
-    kerf_status s = table_print(t, stdout, err);
-    table_close(t);
+    kerf_status s = table_end(t, KERF_OK, err);
     printf("\nDense TFLOPS, sums in fp32. ridge: bf16 (else fp32) operations per byte above which\n"
            "arithmetic is the limit. ?: unverified. kerf hardware NAME shows sources.\n");
     return s;
@@ -155,8 +87,7 @@ static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
         table_cell(t, "%s", f->date);
         table_cell(t, "%s%s", f->unverified ? "unverified: " : "", f->source);
     }
-    kerf_status s = table_print(t, stdout, err);
-    table_close(t);
+    kerf_status s = table_end(t, KERF_OK, err);
     if (h->fits || h->tables) {
         printf("\n%zu fitted kernels, %zu tables of measured shapes\n", h->fits, h->tables);
     }
@@ -165,84 +96,84 @@ static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-/* The machine with what a benchmark on it says; printed as JSON, to be kept as a file. */
-static kerf_status print_measured(const kerf_hardware *h, const char *path, kerf_error *err)
+/* The machine with what a benchmark on it says. */
+static kerf_status add_times(const kerf_hardware *h, const char *path, kerf_hardware **out,
+                             kerf_error *err)
 {
-    measured m = {0};
-    kerf_hardware with = *h;
-    kerf_status s = measured_open(&m, path, h, err);
-    with.fit = m.fit;
-    with.fits = m.fits;
-    with.anchors = m.anchors;
-    with.tables = m.tables;
-    if (s == KERF_OK) s = print_json("hardware", machine_json(&with), err);
-    measured_close(&m);
+    kerf_timings times;
+    TRY(kerf_timings_read(path, &times, err));
+    kerf_status s = kerf_hardware_with_times(h, times.item, times.count, path, out, err);
+    kerf_timings_free(&times);
     return s;
 }
 
-static kerf_status print_calibrated(const kerf_hardware *base, const args *a, kerf_error *err)
+/* This machine, with what is known of it already, or NULL. */
+static kerf_status measure(const kerf_hardware *known, const args *a, kerf_hardware **out,
+                           kerf_error *err)
 {
-    calibration c;
-    kerf_status s = calibrate(&c, base, a, err);
-    if (s == KERF_OK) s = print_json("hardware", machine_json(&c.hardware), err);
-    calibration_close(&c);
+    measure_option m = {0};
+    progress p;
+    TRY(progress_open(&p, a, 0, err));
+    kerf_status s = option_measure_open(&m, a, NULL, err);
+    if (s == KERF_OK) s = kerf_measure_machine(&m.request, known, &p.job, out, err);
+    progress_close(&p);
+    option_measure_close(&m);
     return s;
 }
 
 static int run_hardware(const args *a, kerf_error *err)
 {
     const char *name = args_operand(a, 0), *path = args_value(a, "measured");
-    int json = args_has(a, "json"), measures = args_has(a, "calibrate");
-    if (path && measures) return USAGE(err, "--measured and --calibrate are two ways to one end");
+    int json = args_has(a, "json"), measures = args_has(a, "measure") || args_has(a, "calibrate");
+    kerf_hardware *known = NULL, *made = NULL;
+    if (path && measures) return USAGE(err, "--measured and --measure are two ways to one end");
     if (!name && path) return USAGE(err, "--measured needs the machine that was measured");
-    if (!name && measures) return print_calibrated(NULL, a, err);
-    if (!name) return json ? print_list_json(err) : print_list(err);
-    machine m = {0};
-    kerf_status s;
-    TRY(machine_open(&m, name, err));
-    if (path) {
-        s = print_measured(m.hardware, path, err);
-    } else if (measures) {
-        s = print_calibrated(m.hardware, a, err);
-    } else {
-        s = json ? print_json("hardware", machine_json(m.hardware), err)
-                 : print_machine(m.hardware, err);
+    if (!name && !measures) return json ? print_list_json(err) : print_list(err);
+    if (name) TRY(kerf_hardware_get(name, &known, err));
+    kerf_status s = KERF_OK;
+    if (path) s = add_times(known, path, &made, err);
+    if (measures) s = measure(known, a, &made, err);
+    if (s == KERF_OK && !made && !json) {
+        s = print_machine(known, err);
+    } else if (s == KERF_OK) {
+        s = print_machine_json(made ? made : known, err);
     }
-    machine_close(&m);
+    kerf_hardware_close(known);
+    kerf_hardware_close(made);
     return s;
 }
 
 static const option options[] = {
     {"measured", 0, "BENCH.json",
      "print the machine with fits and tables of these times (see kerf help compare) as JSON"},
-    {"calibrate", 0, NULL, "measure this machine and print it as JSON"},
-    {"shape", 's', "NxK,...", "--calibrate: anchors of your own, four at least"},
+    {"measure", 0, NULL, "measure this machine and print it as JSON"},
+    {"calibrate", 0, NULL, NULL},
+    {"shape", 's', "NxK,...", "--measure: shapes of your own, four at least"},
     {NULL, 0, NULL, NULL},
 };
 
 const verb verb_hardware = {
     .name = "hardware",
     .summary = "what is known of a machine, with sources",
-    .usage = "[NAME|FILE.json] [--measured BENCH.json | --calibrate [--device D]] [--json]",
+    .usage = "[NAME|FILE.json] [--measured BENCH.json | --measure [--device D]] [--json]",
     .details =
         "Lists the registry, or the facts of one machine with source and date. All rates are\n"
         "dense. A file describes a machine of your own: take `kerf hardware h200 --json` as\n"
         "a pattern. It is checked as strictly as a checkpoint; sparse figures are refused. With\n"
         "--measured, the times of a benchmark become fits and tables, one of each per format and\n"
-        "batch with four shapes; predict and advise then use them. --calibrate takes such times\n"
+        "batch with four shapes; predict and advise then use them. --measure takes such times\n"
         "here and now: how fast this machine, or the GPU of --device, reads and copies, and\n"
         "kerf's matrix-vector products at anchor shapes: 24 from 1024x1024 to 8192x8192, on a GPU\n"
         "200 up to 32768x16384.",
-    .examples =
-        "  kerf hardware\n"
-        "  kerf hardware h200\n"
-        "  kerf hardware h200 --json >mine.json   # edit, then --hardware mine.json\n"
-        "  kerf hardware h200 --measured gemv.json >measured.json\n"
-        "  kerf hardware --calibrate -f nvfp4,int8 >mine.json   # then --hardware mine.json\n"
-        "  kerf hardware h200 --calibrate --device cuda >mine.json\n",
+    .examples = "  kerf hardware\n"
+                "  kerf hardware h200\n"
+                "  kerf hardware h200 --json >mine.json   # edit, then --hardware mine.json\n"
+                "  kerf hardware h200 --measured gemv.json >measured.json\n"
+                "  kerf hardware --measure -f nvfp4,int8 >mine.json   # then --hardware mine.json\n"
+                "  kerf hardware h200 --measure --device cuda >mine.json\n",
     .options = options,
-    .shared = {&option_json, &option_sweep_format, &option_sweep_batch, &option_sweep_type,
-               &option_sweep_trials, &option_threads, &option_device, &option_progress},
+    .shared = {&option_json, &option_measure_format, &option_measure_batch, &option_measure_type,
+               &option_measure_trials, &option_threads, &option_device, &option_progress},
     .operands_max = 1,
     .run = run_hardware,
 };

@@ -1,18 +1,12 @@
 /* cmd_predict.c - kerf predict: times from the data sheet or from what was measured, labelled. */
 #include <string.h>
 
-#include "options.h"
-#include "machine/machine.h"
 #include "verbs/predict_verb.h"
 
-kerf_status parse_activations(const args *a, const kerf_format **out, kerf_error *err)
+kerf_status option_activations(const args *a, const kerf_format **out, kerf_error *err)
 {
-    const char *text = args_value(a, "activations");
-    kerf_codec codec;
-    *out = NULL;
-    if (!text || strcmp(text, "bf16") == 0) return KERF_OK;
-    TRY(option_codec(text, &codec, err));
-    *out = codec.format;
+    TRY(option_format(a, "activations", out, err));
+    if (*out && (*out)->id == KERF_FORMAT_BF16) *out = NULL;
     return KERF_OK;
 }
 
@@ -76,12 +70,11 @@ static kerf_status check_options(const args *a, kerf_error *err)
 
 static int run_predict(const args *a, kerf_error *err)
 {
-    machine m = {0};
+    kerf_hardware *h = NULL;
     TRY(check_options(a, err));
-    TRY(machine_open(&m, args_value(a, "hardware"), err));
-    kerf_status s = args_has(a, "model") ? predict_model(a, m.hardware, err)
-                                         : predict_shapes(a, m.hardware, err);
-    machine_close(&m);
+    TRY(kerf_hardware_get(args_value(a, "hardware"), &h, err));
+    kerf_status s = args_has(a, "model") ? predict_model(a, h, err) : predict_shapes(a, h, err);
+    kerf_hardware_close(h);
     return s;
 }
 

@@ -1,23 +1,19 @@
 /* predict_model.c - kerf predict for whole models: a line per format and batch, and the operators
  * of a step when there is one line only. */
 #include <stdlib.h>
-#include <string.h>
 
 #include <kerf/model.h>
 
-#include "verbs/codec_list.h"
-#include "options.h"
 #include "verbs/predict_verb.h"
 
-typedef struct model_job {
+typedef struct model_question {
     const args *args;
     const kerf_hardware *hardware;
     kerf_model model;
     kerf_formats formats; /* but for `linear`, which is swept */
     kerf_phase phase;     /* but for `batch`                  */
-    batches batch;
-    codec_list codecs;
-} model_job;
+    products_option lists;
+} model_question;
 
 /* One format at one batch. */
 typedef struct outlook {
@@ -28,71 +24,58 @@ typedef struct outlook {
 
 /* --- command line -------------------------------------------------------------------------- */
 
-static kerf_status parse_format(const args *a, const char *name, const kerf_format **out,
-                                kerf_error *err)
+static kerf_status read_question(model_question *q, kerf_error *err)
 {
-    const char *text = args_value(a, name);
-    kerf_codec codec;
-    if (!text) return KERF_OK;
-    TRY(option_codec(text, &codec, err));
-    *out = codec.format;
-    return KERF_OK;
-}
-
-static kerf_status parse_job(model_job *j, kerf_error *err)
-{
-    const args *a = j->args;
-    const char *formats = args_value(a, "format");
+    const args *a = q->args;
     int context = 4096;
-    TRY(kerf_model_open(args_value(a, "model"), &j->model, err));
-    TRY(parse_batches(args_value(a, "batch"), &j->batch, err));
+    TRY(kerf_model_open(args_value(a, "model"), &q->model, err));
+    TRY(option_products_open(&q->lists, a, NULL, err));
     TRY(args_integer(a, "context", 1, 1 << 30, &context, err));
-    j->phase = (kerf_phase){.context = context, .prefill = args_has(a, "prefill")};
-    TRY(parse_format(a, "kv", &j->formats.kv, err));
-    TRY(parse_format(a, "head", &j->formats.head, err));
-    TRY(parse_format(a, "experts", &j->formats.experts, err));
-    TRY(parse_activations(a, &j->formats.activations, err));
-    return codec_list_parse(&j->codecs, formats ? formats : PREDICT_FORMATS, err);
+    q->phase = (kerf_phase){.context = context, .prefill = args_has(a, "prefill")};
+    TRY(option_format(a, "kv", &q->formats.kv, err));
+    TRY(option_format(a, "head", &q->formats.head, err));
+    TRY(option_format(a, "experts", &q->formats.experts, err));
+    return option_activations(a, &q->formats.activations, err);
 }
 
 /* --- answers ------------------------------------------------------------------------------- */
 
-static kerf_status look_ahead(const model_job *j, const kerf_format *f, double batch, outlook *out,
-                              kerf_error *err)
+static kerf_status look_ahead(const model_question *q, const kerf_format *f, double batch,
+                              outlook *out, kerf_error *err)
 {
-    kerf_formats formats = j->formats;
-    kerf_phase phase = j->phase;
+    kerf_formats formats = q->formats;
+    kerf_phase phase = q->phase;
     double kv;
     formats.linear = f;
     phase.batch = batch;
     *out = (outlook){.format = f, .batch = batch};
-    TRY(kerf_model_bytes(&j->model, &formats, &out->weight_bytes, err));
-    TRY(kerf_model_kv_bytes(&j->model, formats.kv, &kv, err));
+    TRY(kerf_model_bytes(&q->model, &formats, &out->weight_bytes, err));
+    TRY(kerf_model_kv_bytes(&q->model, formats.kv, &kv, err));
     out->cache_bytes = kv * batch * phase.context;
-    TRY(kerf_model_crossover(&j->model, &formats, batch, &out->crossover, err));
-    return kerf_model_plan(&j->model, j->hardware, &formats, &phase, &out->step, err);
+    TRY(kerf_model_crossover(&q->model, &formats, batch, &out->crossover, err));
+    return kerf_model_plan(&q->model, q->hardware, &formats, &phase, &out->step, err);
 }
 
 /* Whether weights and cache fit; -1: the machine's memory is not known. */
-static int fits(const model_job *j, const outlook *o)
+static int fits(const model_question *q, const outlook *o)
 {
-    double memory = j->hardware->fact[KERF_FACT_MEMORY].value * 1e9;
+    double memory = q->hardware->fact[KERF_FACT_MEMORY].value * 1e9;
     return memory == 0 ? -1 : o->weight_bytes + o->cache_bytes <= memory;
 }
 
-static kerf_status for_each(const model_job *j,
-                            kerf_status (*take)(const model_job *j, void *ctx, const outlook *o),
+static kerf_status for_each(const model_question *q,
+                            kerf_status (*take)(const model_question *q, void *ctx,
+                                                const outlook *o),
                             void *ctx, kerf_error *err)
 {
     outlook *o = NULL;
     TRY(allocate(&o, 1, sizeof *o, err));
     kerf_status s = KERF_OK;
-    for (size_t b = 0; b < j->batch.count && s == KERF_OK; b++) {
-        for (size_t c = 0; c < j->codecs.count && s == KERF_OK; c++) {
-            const kerf_format *f = j->codecs.item[c].format;
-            if (c && f == j->codecs.item[c - 1].format) continue; /* another encoder */
-            s = look_ahead(j, f, (double)j->batch.item[b], o, err);
-            if (s == KERF_OK) s = take(j, ctx, o);
+    const products_option *l = &q->lists;
+    for (size_t b = 0; b < l->batches && s == KERF_OK; b++) {
+        for (size_t f = 0; f < l->formats && s == KERF_OK; f++) {
+            s = look_ahead(q, l->format[f], l->batch[b], o, err);
+            if (s == KERF_OK) s = take(q, ctx, o);
         }
     }
     free(o);
@@ -101,11 +84,11 @@ static kerf_status for_each(const model_job *j,
 
 /* --- text ---------------------------------------------------------------------------------- */
 
-static kerf_status take_row(const model_job *j, void *ctx, const outlook *o)
+static kerf_status take_row(const model_question *q, void *ctx, const outlook *o)
 {
     static const char *const words[] = {"no", "yes", "?"};
     table *t = ctx;
-    int fit = fits(j, o);
+    int fit = fits(q, o);
     table_cell(t, "%s", o->format->name);
     table_cell(t, "%.0f", o->batch);
     table_cell(t, "%.2f", o->weight_bytes * 1e-9);
@@ -124,11 +107,11 @@ static kerf_status take_row(const model_job *j, void *ctx, const outlook *o)
     return KERF_OK;
 }
 
-static kerf_status print_operators(const model_job *j, kerf_error *err)
+static kerf_status print_operators(const model_question *q, kerf_error *err)
 {
     outlook o;
     table *t = NULL;
-    TRY(look_ahead(j, j->codecs.item[0].format, (double)j->batch.item[0], &o, err));
+    TRY(look_ahead(q, q->lists.format[0], q->lists.batch[0], &o, err));
     TRY(table_open(&t, "operator|>times|>MB|>Gflop|tier|>us each|>flop/B|bound|>share", err));
     for (size_t i = 0; i < o.step.ops; i++) {
         const kerf_operator *op = &o.step.op[i];
@@ -142,42 +125,39 @@ static kerf_status print_operators(const model_job *j, kerf_error *err)
         table_cell(t, "%.1f %%", 100 * op->count * op->time.us / o.step.time.us);
     }
     printf("\n");
-    kerf_status s = table_print(t, stdout, err);
-    table_close(t);
-    return s;
+    return table_end(t, KERF_OK, err);
 }
 
-static kerf_status print_text(const model_job *j, kerf_error *err)
+static kerf_status print_text(const model_question *q, kerf_error *err)
 {
-    const kerf_model *m = &j->model;
+    const kerf_model *m = &q->model;
     table *t = NULL;
     printf("%s: %.3f G parameters, %.3f G pass per token, %.0f KV elements per token; %s on %s,\n"
            "%s %.0f tokens\n\n",
            m->type, kerf_model_parameters(m) * 1e-9, kerf_model_active(m) * 1e-9,
-           kerf_model_kv_elements(m), j->phase.prefill ? "prefill" : "decode", j->hardware->name,
-           j->phase.prefill ? "prompts of" : "context of", j->phase.context);
+           kerf_model_kv_elements(m), q->phase.prefill ? "prefill" : "decode", q->hardware->name,
+           q->phase.prefill ? "prompts of" : "context of", q->phase.context);
     TRY(table_open(
         &t, "format|>batch|>GB|>cache GB|fits|>GB/step|tier|>ms/step|>tokens/s|>crossover", err));
-    kerf_status s = for_each(j, take_row, t, err);
-    if (s == KERF_OK) s = table_print(t, stdout, err);
-    table_close(t);
-    if (s == KERF_OK && j->codecs.count * j->batch.count == 1) s = print_operators(j, err);
+    kerf_status s = for_each(q, take_row, t, err);
+    s = table_end(t, s, err);
+    if (s == KERF_OK && q->lists.formats * q->lists.batches == 1) s = print_operators(q, err);
     if (s == KERF_OK) {
         printf("\ncrossover: the context at which a step reads as much cache as weights.\n");
-        print_tier_note(j->hardware);
+        print_tier_note(q->hardware);
     }
     return s;
 }
 
 /* --- csv and JSON -------------------------------------------------------------------------- */
 
-static kerf_status take_csv(const model_job *j, void *ctx, const outlook *o)
+static kerf_status take_csv(const model_question *q, void *ctx, const outlook *o)
 {
     const kerf_step *s = &o->step;
     (void)ctx;
     printf("%s,%s,%s,%.0f,%.0f,%s,%.0f,%.0f,%d,%.0f,%.0f,%s,%.3f,%.3f,%.3f,%.2f,%.2f,%.1f\n",
-           j->model.type, j->hardware->name, j->phase.prefill ? "prefill" : "decode", o->batch,
-           j->phase.context, o->format->name, o->weight_bytes, o->cache_bytes, fits(j, o), s->bytes,
+           q->model.type, q->hardware->name, q->phase.prefill ? "prefill" : "decode", o->batch,
+           q->phase.context, o->format->name, o->weight_bytes, o->cache_bytes, fits(q, o), s->bytes,
            s->flops, kerf_tier_name(s->time.tier), s->time.low_us, s->time.us, s->time.high_us,
            s->tokens_per_s[0], s->tokens_per_s[1], o->crossover);
     return KERF_OK;
@@ -197,10 +177,10 @@ static json_t *operators_json(const kerf_step *s)
     return all;
 }
 
-static kerf_status take_json(const model_job *j, void *ctx, const outlook *o)
+static kerf_status take_json(const model_question *q, void *ctx, const outlook *o)
 {
     const kerf_step *s = &o->step;
-    int fit = fits(j, o);
+    int fit = fits(q, o);
     json_t *row = json_pack(
         "{s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:s, s:f, s:f, s:f, s:[f, f], s:f, s:o}", "format",
         o->format->name, "batch", o->batch, "weight_bytes", o->weight_bytes, "cache_bytes",
@@ -208,42 +188,42 @@ static kerf_status take_json(const model_job *j, void *ctx, const outlook *o)
         "step_flops", s->flops, "tier", kerf_tier_name(s->time.tier), "low_us", s->time.low_us,
         "us", s->time.us, "high_us", s->time.high_us, "tokens_per_s", s->tokens_per_s[0],
         s->tokens_per_s[1], "crossover_tokens", o->crossover, "operators", operators_json(s));
-    (void)j;
+    (void)q;
     json_array_append_new(ctx, row);
     return KERF_OK;
 }
 
-static kerf_status print_document(const model_job *j, kerf_error *err)
+static kerf_status print_document(const model_question *q, kerf_error *err)
 {
     json_t *rows = json_array();
-    kerf_status s = for_each(j, take_json, rows, err);
+    kerf_status s = for_each(q, take_json, rows, err);
     if (s != KERF_OK) {
         json_decref(rows);
         return s;
     }
     json_t *doc = json_pack(
-        "{s:s, s:o, s:s, s:f, s:f, s:f, s:s, s:f, s:o}", "hardware", j->hardware->name, "config",
-        json_path(args_value(j->args, "model")), "type", j->model.type, "parameters",
-        kerf_model_parameters(&j->model), "active_parameters", kerf_model_active(&j->model),
-        "kv_elements_per_token", kerf_model_kv_elements(&j->model), "phase",
-        j->phase.prefill ? "prefill" : "decode", "context", j->phase.context, "predictions", rows);
+        "{s:s, s:o, s:s, s:f, s:f, s:f, s:s, s:f, s:o}", "hardware", q->hardware->name, "config",
+        json_path(args_value(q->args, "model")), "type", q->model.type, "parameters",
+        kerf_model_parameters(&q->model), "active_parameters", kerf_model_active(&q->model),
+        "kv_elements_per_token", kerf_model_kv_elements(&q->model), "phase",
+        q->phase.prefill ? "prefill" : "decode", "context", q->phase.context, "predictions", rows);
     return print_json("predict-model", doc, err);
 }
 
 kerf_status predict_model(const args *a, const kerf_hardware *h, kerf_error *err)
 {
-    model_job j = {.args = a, .hardware = h};
-    kerf_status s = parse_job(&j, err);
+    model_question q = {.args = a, .hardware = h};
+    kerf_status s = read_question(&q, err);
     if (s == KERF_OK && args_has(a, "json")) {
-        s = print_document(&j, err);
+        s = print_document(&q, err);
     } else if (s == KERF_OK && args_has(a, "csv")) {
         printf("type,hardware,phase,batch,context,format,weight_bytes,cache_bytes,fits,step_bytes,"
                "step_flops,tier,low_us,us,high_us,tokens_per_s_low,tokens_per_s_high,"
                "crossover_tokens\n");
-        s = for_each(&j, take_csv, NULL, err);
+        s = for_each(&q, take_csv, NULL, err);
     } else if (s == KERF_OK) {
-        s = print_text(&j, err);
+        s = print_text(&q, err);
     }
-    codec_list_free(&j.codecs);
+    option_products_close(&q.lists);
     return s;
 }

@@ -4,15 +4,11 @@
 
 #include <kerf/predict.h>
 
-#include "args.h"
+#include "options_products.h"
 #include "output.h"
-#include "verbs/shape_list.h"
-
-/* Formats that are predicted unasked. */
-#define PREDICT_FORMATS "bf16,int8,fp8-e4m3-row,mxfp8-e4m3,mxfp6-e2m3,nvfp4,mxfp4,nf4-dq,int4-g128"
 
 /* --activations; NULL in *out: bf16. */
-kerf_status parse_activations(const args *a, const kerf_format **out, kerf_error *err);
+kerf_status option_activations(const args *a, const kerf_format **out, kerf_error *err);
 
 /* Two cells, tier and time: a point, or a band where the data sheet is all that is known. */
 void time_cells(table *t, const kerf_prediction *p);

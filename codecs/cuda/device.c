@@ -140,6 +140,11 @@ void kerf_device_close(kerf_device *device)
     free(d);
 }
 
+int kerf_device_ordinal(const kerf_device *d)
+{
+    return ((const kf_gpu *)d)->ordinal;
+}
+
 void *kerf_device_stream(const kerf_device *d)
 {
     return ((const kf_gpu *)d)->lane[0].stream;

@@ -39,6 +39,12 @@ void kerf_device_close(kerf_device *d)
     (void)d;
 }
 
+int kerf_device_ordinal(const kerf_device *d)
+{
+    (void)d;
+    return -1;
+}
+
 void *kerf_device_stream(const kerf_device *d)
 {
     (void)d;

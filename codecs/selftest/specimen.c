@@ -1,7 +1,7 @@
 /* specimen.c - pseudo-random and special tensors, made of integers and exact float operations so
  * that no libm, compiler or machine has a say in them. */
 #include "selftest/specimen.h"
-#include "base/base.h"
+#include "base/numbers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,29 +23,16 @@ _Static_assert(3 * SHAPES + sizeof large / sizeof *large == SPECIMENS, "specimen
 
 static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
 
-/* 64 mixed bits of a counter (the finalizer of splitmix64). */
-static uint64_t mix(uint64_t x)
+static uint64_t mix(uint64_t i)
 {
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
-/* Four 16-bit numbers of one word, centred and summed: exact in fp32, close to a normal
- * distribution of deviation 0.02. */
-static float bell(uint64_t word)
-{
-    int sum = (int)(word & 0xffffu) + (int)(word >> 16 & 0xffffu) + (int)(word >> 32 & 0xffffu) +
-              (int)(word >> 48) - 2 * 0xffff;
-    return (float)sum * 0x1p-21f;
+    return kf_mix(i + KF_NUMBERS_STEP);
 }
 
 static float value_at(specimen_kind kind, uint64_t word, uint64_t i)
 {
     if (kind == SPECIMEN_ZEROS) return word & 1 ? -0.0f : 0.0f;
     if (kind == SPECIMEN_OUTLIER && i == 5) return 20.0f;
-    return bell(word);
+    return kf_bell(word) * 0x1p-21f; /* deviation 0.018 */
 }
 
 /* Random bits; those that would be NaN or infinite become zero. */

@@ -1,13 +1,14 @@
 /* gemv_product.c - weights, x, and the reference's result, for the timers of both machines. */
 #include "time/gemv_product.h"
-#include "base/base.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/numbers.h"
+
 enum { PATTERN_ROWS = 256, PLANE_STEP = 256 };
 
-kerf_status take_span(kerf_span *s, size_t n, kerf_error *err)
+kerf_status kf_take_span(kerf_span *s, size_t n, kerf_error *err)
 {
     KF_TRY(kf_allocate(&s->p, n + 1, 1, err));
     s->n = n;
@@ -19,12 +20,7 @@ kerf_status take_span(kerf_span *s, size_t n, kerf_error *err)
 /* Near to normal, the same in every run. */
 static float number_at(uint64_t i)
 {
-    uint64_t h = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    h = (h ^ h >> 27) * UINT64_C(0x94d049bb133111eb);
-    h ^= h >> 31;
-    uint64_t sum = (h & 0xffff) + (h >> 16 & 0xffff) + (h >> 32 & 0xffff) + (h >> 48);
-    return ((float)sum - 131070.0f) * 0x1p-21f;
+    return kf_bell(kf_mix((i + 1) * KF_NUMBERS_STEP)) * 0x1p-21f;
 }
 
 /* Encodes numbers of a whole geometry; planes are taken here. */
@@ -35,9 +31,9 @@ static kerf_status encode_numbers(const kerf_geometry *g, kerf_span planes[KERF_
     kerf_stats stats = {0};
     kerf_exec exec = {0};
     for (int i = 0; i < KERF_PLANES; i++) {
-        KF_TRY(take_span(&planes[i], (size_t)g->plane[i].bytes, err));
+        KF_TRY(kf_take_span(&planes[i], (size_t)g->plane[i].bytes, err));
     }
-    KF_TRY(take_span(&numbers, (size_t)g->elements * sizeof(float), err));
+    KF_TRY(kf_take_span(&numbers, (size_t)g->elements * sizeof(float), err));
     kerf_cspan in = {numbers.p, numbers.n};
     float *x = numbers.p;
     for (uint64_t i = 0; i < g->elements; i++) x[i] = number_at(i);
@@ -58,7 +54,7 @@ static kerf_status plain_geometry(kerf_geometry *g, kerf_dtype t, uint64_t rows,
     return kerf_geometry_init(g, kerf_format_find(name), &(kerf_shape){2, {rows, cols}}, err);
 }
 
-static kerf_status fill_x(gemv_product *p, kerf_error *err)
+static kerf_status fill_x(kf_gemv_product *p, kerf_error *err)
 {
     kerf_geometry g;
     kerf_span planes[KERF_PLANES] = {0};
@@ -71,10 +67,10 @@ static kerf_status fill_x(gemv_product *p, kerf_error *err)
 
 /* --- product ------------------------------------------------------------------------------- */
 
-kerf_status gemv_product_open(gemv_product *p, const kerf_gemv_shape *shape, kerf_error *err)
+kerf_status kf_gemv_product_open(kf_gemv_product *p, const kerf_gemv_shape *shape, kerf_error *err)
 {
     uint64_t rows = shape->rows < PATTERN_ROWS ? shape->rows : PATTERN_ROWS;
-    *p = (gemv_product){.shape = *shape};
+    *p = (kf_gemv_product){.shape = *shape};
     KF_TRY(kerf_geometry_init(&p->whole, shape->format,
                               &(kerf_shape){2, {shape->rows, shape->cols}}, err));
     KF_TRY(kerf_geometry_init(&p->part, shape->format, &(kerf_shape){2, {rows, shape->cols}}, err));
@@ -88,14 +84,14 @@ kerf_status gemv_product_open(gemv_product *p, const kerf_gemv_shape *shape, ker
     return KERF_OK;
 }
 
-void gemv_product_close(gemv_product *p)
+void kf_gemv_product_close(kf_gemv_product *p)
 {
     for (int i = 0; i < KERF_PLANES; i++) free(p->pattern[i].p);
     free(p->x.p);
-    *p = (gemv_product){0};
+    *p = (kf_gemv_product){0};
 }
 
-void gemv_product_find(const gemv_product *p, const void *copy, kerf_cspan out[KERF_PLANES])
+void kf_gemv_product_find(const kf_gemv_product *p, const void *copy, kerf_cspan out[KERF_PLANES])
 {
     for (int i = 0; i < KERF_PLANES; i++) {
         out[i] = (kerf_cspan){(const unsigned char *)copy + p->plane_at[i],
@@ -103,7 +99,7 @@ void gemv_product_find(const gemv_product *p, const void *copy, kerf_cspan out[K
     }
 }
 
-size_t gemv_product_y_bytes(const gemv_product *p)
+size_t kf_gemv_product_y_bytes(const kf_gemv_product *p)
 {
     return (size_t)(p->shape.columns * p->shape.rows) * (kerf_dtype_bits(p->shape.y) / 8);
 }
@@ -111,7 +107,8 @@ size_t gemv_product_y_bytes(const gemv_product *p)
 /* --- error --------------------------------------------------------------------------------- */
 
 /* y of the first rows by the reference, as F32. */
-static kerf_status run_reference(const gemv_product *p, int threads, kerf_span *y, kerf_error *err)
+static kerf_status run_reference(const kf_gemv_product *p, int threads, kerf_span *y,
+                                 kerf_error *err)
 {
     kerf_exec exec = {.threads = threads, .backend = "ref"};
     kerf_gemv_shape shape = p->shape;
@@ -120,13 +117,13 @@ static kerf_status run_reference(const gemv_product *p, int threads, kerf_span *
     shape.rows = p->part.shape.dim[0];
     shape.y = KERF_F32;
     shape.flags = 0;
-    KF_TRY(take_span(y, (size_t)(shape.rows * shape.columns) * sizeof(float), err));
+    KF_TRY(kf_take_span(y, (size_t)(shape.rows * shape.columns) * sizeof(float), err));
     KF_TRY(kerf_gemv_plan_create(&plan, &shape, &exec, err));
     a.y = *y;
     for (int k = 0; k < KERF_PLANES; k++) {
         a.weights[k] = (kerf_cspan){p->pattern[k].p, p->pattern[k].n};
     }
-    kerf_status s = take_span(&a.workspace, kerf_gemv_workspace(plan), err);
+    kerf_status s = kf_take_span(&a.workspace, kerf_gemv_workspace(plan), err);
     if (s == KERF_OK) s = kerf_gemv_run(plan, &a, NULL, err);
     free(a.workspace.p);
     kerf_gemv_plan_free(plan);
@@ -134,18 +131,18 @@ static kerf_status run_reference(const gemv_product *p, int threads, kerf_span *
 }
 
 /* y, of any type, as F32. */
-static kerf_status widen_y(const gemv_product *p, kerf_cspan y, kerf_span *out, kerf_error *err)
+static kerf_status widen_y(const kf_gemv_product *p, kerf_cspan y, kerf_span *out, kerf_error *err)
 {
     kerf_geometry g;
     kerf_cspan planes[KERF_PLANES] = {y};
     kerf_exec exec = {0};
-    KF_TRY(take_span(out, (size_t)(p->shape.rows * p->shape.columns) * sizeof(float), err));
+    KF_TRY(kf_take_span(out, (size_t)(p->shape.rows * p->shape.columns) * sizeof(float), err));
     KF_TRY(plain_geometry(&g, p->shape.y, p->shape.columns, p->shape.rows, err));
     return kerf_decode(&g, 0, g.bands, planes, *out, KERF_F32, &exec, err);
 }
 
-kerf_status gemv_product_error(const gemv_product *p, kerf_cspan y, int threads, double *out,
-                               kerf_error *err)
+kerf_status kf_gemv_product_error(const kf_gemv_product *p, kerf_cspan y, int threads, double *out,
+                                  kerf_error *err)
 {
     kerf_span reference = {0}, wide = {0};
     uint64_t rows = p->part.shape.dim[0];

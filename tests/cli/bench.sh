@@ -20,7 +20,7 @@ expect 0 compare "$tmp/bench.json" --hardware epyc-9654
 expect 0 bench gemv -f all --shape 128x256 -n 1 --json
 check "every format" test "$(json results.#)" -ge 49
 
-expect 0 hardware --calibrate -f nvfp4 -n 1
+expect 0 hardware --measure -f nvfp4 -n 1
 json_is schema kerf.hardware/1
 json_is kind cpu
 json_is tables.0.us.# 24 # whether a line fits them depends on what else runs
@@ -31,7 +31,7 @@ check "rows end in all ways" test "$(json 'tables.0.k.*' | awk '{ print $1 % 512
 cp "$tmp/out" "$tmp/mine.json"
 expect 0 predict --hardware "$tmp/mine.json" --shape 3000x3000 -f nvfp4 --json
 json_is predictions.0.tier table
-expect 0 hardware h200 --calibrate -f nvfp4 -n 1 --shape 64x64,64x128,128x64,128x128
+expect 0 hardware h200 --measure -f nvfp4 -n 1 --shape 64x64,64x128,128x64,128x128
 json_is tables.0.us.# 4
 json_is facts.bandwidth_gbps.value "$("$KERF" hardware h200 --json | "$TOOLS/json_get" facts.bandwidth_gbps.value)"
 
@@ -43,5 +43,6 @@ error_says 'at most 16'
 expect 2 bench gemv --shape 64
 expect 2 bench gemv -f nvfp5
 expect 2 bench gemv -n 0
-expect 2 hardware h200 --calibrate --measured "$tmp/bench.json"
+expect 0 hardware h200 --calibrate -f nvfp4 -n 1 --shape 64x64,64x128,128x64,128x128 # its earlier name
+expect 2 hardware h200 --measure --measured "$tmp/bench.json"
 finish

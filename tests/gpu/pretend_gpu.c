@@ -212,6 +212,12 @@ void kerf_device_close(kerf_device *d)
     free(d);
 }
 
+int kerf_device_ordinal(const kerf_device *d)
+{
+    (void)d;
+    return 0;
+}
+
 void *kerf_device_stream(const kerf_device *d)
 {
     (void)d;

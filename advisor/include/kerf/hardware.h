@@ -116,6 +116,10 @@ KERF_API KERF_CHECK kerf_status kerf_hardware_open(const char *path, kerf_hardwa
 KERF_API KERF_CHECK kerf_status kerf_hardware_get(const char *text, kerf_hardware **out,
                                                   kerf_error *err);
 
+/* Sets *out to h as a JSON document, as kerf_hardware_open reads it. Freed by free(). */
+KERF_API KERF_CHECK kerf_status kerf_hardware_json(const kerf_hardware *h, char **out,
+                                                   kerf_error *err);
+
 /* Frees a machine that a function gave as kerf_hardware **out, with all that it points to. NULL is
  * fine. Not for entries of the registry. */
 KERF_API void kerf_hardware_close(kerf_hardware *h);

@@ -111,6 +111,32 @@ typedef struct kerf_timing {
 KERF_API KERF_CHECK kerf_status kerf_fit_times(const kerf_hardware *h, const kerf_timing *times,
                                                size_t count, kerf_fit *out, kerf_error *err);
 
+/* A measured time and the prediction of the same product. */
+typedef struct kerf_compared_time {
+    kerf_timing measured;
+    kerf_prediction predicted;
+    double ratio; /* predicted over measured                             */
+    int banded;   /* the prediction is a band (low_us < high_us) ...     */
+    int inside;   /* ... and the measured time lies in it                */
+} kerf_compared_time;
+
+KERF_API KERF_CHECK kerf_status kerf_compare_time(const kerf_hardware *h, const kerf_timing *t,
+                                                  kerf_compared_time *out, kerf_error *err);
+
+/* Errors, |ratio - 1|, of several predictions. */
+typedef struct kerf_time_errors {
+    size_t count, banded;
+    double median, p90, worst;
+    double within_10; /* share that is 10 % off at most                   */
+    double inside;    /* share of the banded ones that is inside its band */
+    double width;     /* of a band: median of its end over its beginning  */
+} kerf_time_errors;
+
+/* Over the times of one format; NULL: over all. */
+KERF_API KERF_CHECK kerf_status kerf_sum_up_times(const kerf_compared_time *t, size_t count,
+                                                  const kerf_format *f, kerf_time_errors *out,
+                                                  kerf_error *err);
+
 /* Sets t's error_*: each of its times predicted from the others on machine h, read against h's
  * fits, which may have seen it. */
 KERF_API KERF_CHECK kerf_status kerf_check_anchors(const kerf_hardware *h, kerf_anchors *t,

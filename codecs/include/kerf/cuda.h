@@ -43,6 +43,9 @@ KERF_API KERF_CHECK kerf_status kerf_device_describe(int ordinal, kerf_device_in
 KERF_API KERF_CHECK kerf_status kerf_device_open(int ordinal, kerf_device **out, kerf_error *err);
 KERF_API void kerf_device_close(kerf_device *d); /* NULL is fine */
 
+/* The number that it was opened by. */
+KERF_API int kerf_device_ordinal(const kerf_device *d);
+
 /* The cudaStream_t on which everything below is enqueued. */
 KERF_API void *kerf_device_stream(const kerf_device *d);
 

@@ -1,4 +1,4 @@
-/* time_gemv_gpu.c - measures products of matrix and vectors on a GPU.
+/* time_gpu.c - measures products of matrix and vectors on a GPU.
  *
  * A trial replays a graph of CALLS products and more. Their weights rotate over copies of COLD
  * bytes in total, so many times what a cache holds that what it kept is 2 % at most. Each product
@@ -7,14 +7,12 @@
  *
  * The ceiling is what a kernel that only reads takes for as many bytes: measured in the same way
  * and run at sizes a factor of two apart, with the best of some grids, and interpolated. */
-#include "time/time_gemv_gpu.h"
-#include "base/base.h"
+#include "time/time_gpu.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include <kerf/gemv_time.h>
-
+#include "base/work.h"
 #include "time/gemv_product.h"
 
 enum { CALLS = 100, MOST_CALLS = 4096, TRIALS = 9, READ_TRIALS = 5, READ_SIZES = 12 };
@@ -24,7 +22,7 @@ enum { CALLS = 100, MOST_CALLS = 4096, TRIALS = 9, READ_TRIALS = 5, READ_SIZES =
 
 enum { CHAIN, PLAIN, LAUNCHES };
 
-struct gpu_timer {
+struct kf_gpu_timer {
     kerf_device *device;
     kerf_dbuf arena;                      /* of copies of weights; all zeros at first */
     double read_us[LAUNCHES][READ_SIZES]; /* of FIRST_READ << i bytes */
@@ -34,12 +32,16 @@ struct gpu_timer {
 /* --- graphs -------------------------------------------------------------------------------- */
 
 /* Times of `trials` replays of a graph of these calls. */
-static kerf_status time_calls(kerf_device *d, kerf_enqueue enqueue, void *ctx, size_t calls,
-                              double *us, size_t trials, kerf_error *err)
+static kerf_status time_calls(const kf_timer_setup *setup, kerf_enqueue enqueue, void *ctx,
+                              size_t calls, double *us, size_t trials, kerf_error *err)
 {
     kerf_graph *graph = NULL;
-    kerf_status s = kerf_graph_record(d, enqueue, ctx, calls, &graph, err);
-    for (size_t i = 0; s == KERF_OK && i < trials; i++) s = kerf_graph_time(graph, &us[i], err);
+    KF_TRY(kf_job_check(setup->job, err));
+    kerf_status s = kerf_graph_record(setup->exec.device, enqueue, ctx, calls, &graph, err);
+    for (size_t i = 0; s == KERF_OK && i < trials; i++) {
+        s = kf_job_check(setup->job, err);
+        if (s == KERF_OK) s = kerf_graph_time(graph, &us[i], err);
+    }
     kerf_graph_free(graph);
     return s;
 }
@@ -59,7 +61,7 @@ static size_t min_size(size_t a, size_t b)
 /* --- ceilings ------------------------------------------------------------------------------ */
 
 typedef struct read_run {
-    const gpu_timer *gpu;
+    const kf_gpu_timer *gpu;
     size_t bytes, copies;
     int width, chained;
 } read_run;
@@ -73,19 +75,20 @@ static kerf_status enqueue_read(void *ctx, size_t i, void *stream, kerf_error *e
 
 static kerf_status enqueue_copy(void *ctx, size_t i, void *stream, kerf_error *err)
 {
-    const gpu_timer *g = ctx;
+    const kf_gpu_timer *g = ctx;
     unsigned char *from = (unsigned char *)g->arena.p + i % 2 * 2 * COPIED;
     return kerf_device_copy(g->device, from + COPIED, from, COPIED, stream, err);
 }
 
-static kerf_status measure_reads(gpu_timer *g, int launch, size_t i, kerf_error *err)
+static kerf_status measure_reads(kf_gpu_timer *g, const kf_timer_setup *setup, int launch, size_t i,
+                                 kerf_error *err)
 {
     read_run r = {.gpu = g, .bytes = FIRST_READ << i, .chained = launch == CHAIN};
     double best = INFINITY, us[READ_TRIALS];
     r.copies = min_size(COLD / r.bytes, MOST_CALLS);
     for (r.width = 0; r.width < KERF_READ_WIDTHS; r.width++) {
-        KF_TRY(time_calls(g->device, enqueue_read, &r, calls_of(r.copies), us, READ_TRIALS, err));
-        best = fmin(best, quantile(us, READ_TRIALS, 0.5));
+        KF_TRY(time_calls(setup, enqueue_read, &r, calls_of(r.copies), us, READ_TRIALS, err));
+        best = fmin(best, kf_quantile(us, READ_TRIALS, 0.5));
     }
     g->read_us[launch][i] = best;
     return KERF_OK;
@@ -93,7 +96,7 @@ static kerf_status measure_reads(gpu_timer *g, int launch, size_t i, kerf_error 
 
 /* Time to read so many bytes: between two sizes a straight line, outside of them the rate of the
  * last one or the time of the first. */
-static double read_us(const gpu_timer *g, int launch, double bytes)
+static double read_us(const kf_gpu_timer *g, int launch, double bytes)
 {
     const double *us = g->read_us[launch];
     double at = log2(bytes / (double)FIRST_READ);
@@ -109,28 +112,28 @@ static double read_us(const gpu_timer *g, int launch, double bytes)
 /* --- one product --------------------------------------------------------------------------- */
 
 typedef struct gpu_run {
-    gemv_product product;
+    kf_gemv_product product;
     kerf_gemv *plan[LAUNCHES];
     size_t copies;
     kerf_dbuf x, y, workspace;
     kerf_gemv_args args;
     const kerf_gemv *replayed;
-    const gpu_timer *gpu;
+    const kf_gpu_timer *gpu;
 } gpu_run;
 
 static void gpu_run_close(gpu_run *r)
 {
     for (int i = 0; i < LAUNCHES; i++) kerf_gemv_plan_free(r->plan[i]);
-    gemv_product_close(&r->product);
+    kf_gemv_product_close(&r->product);
     kerf_dbuf_free(&r->x);
     kerf_dbuf_free(&r->y);
     kerf_dbuf_free(&r->workspace);
 }
 
 /* The pattern again and again in the first copy, and that one in all others. */
-static kerf_status fill_arena(gpu_run *r, gpu_timer *g, kerf_error *err)
+static kerf_status fill_arena(gpu_run *r, kf_gpu_timer *g, kerf_error *err)
 {
-    const gemv_product *p = &r->product;
+    const kf_gemv_product *p = &r->product;
     size_t least = p->copy_bytes * 2;
     if (g->arena.n < least) {
         kerf_dbuf_free(&g->arena);
@@ -148,23 +151,24 @@ static kerf_status fill_arena(gpu_run *r, gpu_timer *g, kerf_error *err)
     return kerf_dbuf_repeat(&g->arena, 0, p->copy_bytes, r->copies * p->copy_bytes, err);
 }
 
-static kerf_status gpu_run_open(gpu_run *r, gemv_timer *t, const kerf_gemv_shape *shape,
-                                kerf_error *err)
+static kerf_status gpu_run_open(gpu_run *r, kf_gpu_timer *g, const kf_timer_setup *setup,
+                                const kerf_gemv_shape *shape, kerf_error *err)
 {
     size_t workspace = 0;
-    r->gpu = t->gpu;
+    r->gpu = g;
+    KF_TRY(kf_job_check(setup->job, err));
     for (int i = 0; i < LAUNCHES; i++) {
         kerf_gemv_shape s = *shape;
         s.flags = i == CHAIN ? KERF_GEMV_CONSTANT_WEIGHTS : 0;
-        KF_TRY(kerf_gemv_plan_create(&r->plan[i], &s, &t->exec, err));
+        KF_TRY(kerf_gemv_plan_create(&r->plan[i], &s, &setup->exec, err));
         size_t n = kerf_gemv_workspace(r->plan[i]);
         if (n > workspace) workspace = n;
     }
-    KF_TRY(gemv_product_open(&r->product, shape, err));
-    KF_TRY(fill_arena(r, t->gpu, err));
-    KF_TRY(kerf_dbuf_alloc(t->gpu->device, r->product.x.n, &r->x, err));
-    KF_TRY(kerf_dbuf_alloc(t->gpu->device, gemv_product_y_bytes(&r->product), &r->y, err));
-    KF_TRY(kerf_dbuf_alloc(t->gpu->device, workspace, &r->workspace, err));
+    KF_TRY(kf_gemv_product_open(&r->product, shape, err));
+    KF_TRY(fill_arena(r, g, err));
+    KF_TRY(kerf_dbuf_alloc(g->device, r->product.x.n, &r->x, err));
+    KF_TRY(kerf_dbuf_alloc(g->device, kf_gemv_product_y_bytes(&r->product), &r->y, err));
+    KF_TRY(kerf_dbuf_alloc(g->device, workspace, &r->workspace, err));
     KF_TRY(kerf_dbuf_write(&r->x, 0, r->product.x.p, r->product.x.n, err));
     r->args = (kerf_gemv_args){.x = {r->x.p, r->x.n},
                                .y = {r->y.p, r->y.n},
@@ -177,94 +181,93 @@ static kerf_status enqueue_product(void *ctx, size_t i, void *stream, kerf_error
     gpu_run *r = ctx;
     const unsigned char *copy = (const unsigned char *)r->gpu->arena.p;
     copy += i % r->copies * r->product.copy_bytes;
-    gemv_product_find(&r->product, copy, r->args.weights);
+    kf_gemv_product_find(&r->product, copy, r->args.weights);
     return kerf_gemv_run(r->replayed, &r->args, stream, err);
 }
 
 static kerf_status find_error(gpu_run *r, int threads, double *out, kerf_error *err)
 {
     kerf_span y = {0};
-    KF_TRY(take_span(&y, r->y.n, err));
+    KF_TRY(kf_take_span(&y, r->y.n, err));
     kerf_status s = kerf_dbuf_read(&r->y, 0, y.p, y.n, err);
     if (s == KERF_OK) {
-        s = gemv_product_error(&r->product, (kerf_cspan){y.p, y.n}, threads, out, err);
+        s = kf_gemv_product_error(&r->product, (kerf_cspan){y.p, y.n}, threads, out, err);
     }
     free(y.p);
     return s;
 }
 
-static kerf_status time_run(gpu_run *r, const gemv_timer *t, gemv_time *out, kerf_error *err)
+static kerf_status time_run(gpu_run *r, const kf_timer_setup *setup, kerf_gemv_time *out,
+                            kerf_error *err)
 {
-    double us[LAUNCHES][MAX_TRIALS];
-    int launches = t->chains_only ? CHAIN + 1 : LAUNCHES;
+    double us[LAUNCHES][KERF_TIMER_TRIALS];
+    size_t trials = setup->trials;
+    int launches = setup->chains_only ? CHAIN + 1 : LAUNCHES;
     for (int i = 0; i < launches; i++) {
         r->replayed = r->plan[i];
-        KF_TRY(time_calls(t->gpu->device, enqueue_product, r, calls_of(r->copies), us[i], t->trials,
-                          err));
+        KF_TRY(time_calls(setup, enqueue_product, r, calls_of(r->copies), us[i], trials, err));
     }
     out->bytes = (double)r->product.whole.bytes;
-    out->low_us = quantile(us[CHAIN], t->trials, 0.25);
-    out->high_us = quantile(us[CHAIN], t->trials, 0.75);
-    out->time.us = quantile(us[CHAIN], t->trials, 0.5);
-    out->read_us = read_us(t->gpu, CHAIN, out->bytes);
-    out->share = out->read_us / out->time.us;
-    if (!t->chains_only) {
-        out->plain_us = quantile(us[PLAIN], t->trials, 0.5);
-        out->plain_share = read_us(t->gpu, PLAIN, out->bytes) / out->plain_us;
+    out->low_us = kf_quantile(us[CHAIN], trials, 0.25);
+    out->high_us = kf_quantile(us[CHAIN], trials, 0.75);
+    out->us = kf_quantile(us[CHAIN], trials, 0.5);
+    out->read_us = read_us(r->gpu, CHAIN, out->bytes);
+    out->share = out->read_us / out->us;
+    if (!setup->chains_only) {
+        out->plain_us = kf_quantile(us[PLAIN], trials, 0.5);
+        out->plain_share = read_us(r->gpu, PLAIN, out->bytes) / out->plain_us;
     }
     out->backend = kerf_gemv_backend(r->plan[CHAIN]);
-    return find_error(r, t->exec.threads, &out->error, err);
+    return find_error(r, setup->exec.threads, &out->error, err);
 }
 
-kerf_status gpu_timer_run(gemv_timer *t, const kerf_gemv_shape *shape, gemv_time *out,
-                          kerf_error *err)
+kerf_status kf_gpu_timer_run(kf_gpu_timer *t, const kf_timer_setup *setup,
+                             const kerf_gemv_shape *shape, kerf_gemv_time *out, kerf_error *err)
 {
     gpu_run r = {0};
-    kerf_status s = gpu_run_open(&r, t, shape, err);
-    if (s == KERF_OK) s = time_run(&r, t, out, err);
+    kerf_status s = gpu_run_open(&r, t, setup, shape, err);
+    if (s == KERF_OK) s = time_run(&r, setup, out, err);
     gpu_run_close(&r);
     return s;
 }
 
 /* --- timer --------------------------------------------------------------------------------- */
 
-static kerf_status measure_memory(gpu_timer *g, kerf_error *err)
+static kerf_status measure_memory(kf_gpu_timer *g, const kf_timer_setup *setup, kerf_error *err)
 {
     double us[READ_TRIALS];
     for (int launch = 0; launch < LAUNCHES; launch++) {
-        for (size_t i = 0; i < READ_SIZES; i++) KF_TRY(measure_reads(g, launch, i, err));
+        for (size_t i = 0; i < READ_SIZES; i++) KF_TRY(measure_reads(g, setup, launch, i, err));
     }
-    KF_TRY(time_calls(g->device, enqueue_copy, g, 2, us, READ_TRIALS, err));
+    KF_TRY(time_calls(setup, enqueue_copy, g, 2, us, READ_TRIALS, err));
     size_t most = FIRST_READ << (READ_SIZES - 1);
     g->read_gbps = (double)most / g->read_us[CHAIN][READ_SIZES - 1] * 1e-3;
-    g->copy_gbps = 2 * (double)COPIED / quantile(us, READ_TRIALS, 0.5) * 1e-3;
+    g->copy_gbps = 2 * (double)COPIED / kf_quantile(us, READ_TRIALS, 0.5) * 1e-3;
     return KERF_OK;
 }
 
-kerf_status gpu_timer_open(gemv_timer *t, kerf_error *err)
+kerf_status kf_gpu_timer_open(kf_gpu_timer **out, kf_timer_setup *setup, kerf_error *err)
 {
     const unsigned char zero[16] = {0};
-    KF_TRY(kf_allocate(&t->gpu, 1, sizeof *t->gpu, err));
-    gpu_timer *g = t->gpu;
-    g->device = t->exec.device;
-    t->y = t->x; /* as in a model */
-    if (t->trials == 0) t->trials = TRIALS;
+    KF_TRY(kf_allocate(out, 1, sizeof **out, err));
+    kf_gpu_timer *g = *out;
+    g->device = setup->exec.device;
+    setup->y = setup->x; /* as in a model */
+    if (setup->trials == 0) setup->trials = TRIALS;
     KF_TRY(kerf_dbuf_alloc(g->device, COLD + COLD / 8, &g->arena, err));
     KF_TRY(kerf_dbuf_write(&g->arena, 0, zero, sizeof zero, err));
     KF_TRY(kerf_dbuf_repeat(&g->arena, 0, sizeof zero, g->arena.n, err));
-    return measure_memory(g, err);
+    return measure_memory(g, setup, err);
 }
 
-void gpu_timer_close(gpu_timer *g)
+void kf_gpu_timer_close(kf_gpu_timer *g)
 {
     if (g) kerf_dbuf_free(&g->arena);
     free(g);
 }
 
-kerf_status gpu_timer_rates(gemv_timer *t, double *read_gbps, double *copy_gbps, kerf_error *err)
+void kf_gpu_timer_rates(const kf_gpu_timer *g, double *read_gbps, double *copy_gbps)
 {
-    (void)err;
-    *read_gbps = t->gpu->read_gbps;
-    *copy_gbps = t->gpu->copy_gbps;
-    return KERF_OK;
+    *read_gbps = g->read_gbps;
+    *copy_gbps = g->copy_gbps;
 }

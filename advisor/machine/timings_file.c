@@ -1,11 +1,12 @@
-/* bench_file.c - reads and checks measured times. */
-#include "machine/bench_file.h"
-#include "base/base.h"
+/* timings_file.c - reads and checks measured times. */
+#include <kerf/measure.h>
 
 #include <math.h>
 #include <stdlib.h>
 
 #include <jansson.h>
+
+#include "base/base.h"
 
 enum { MAX_RESULTS = 1000000 };
 
@@ -38,11 +39,11 @@ static kerf_status read_result(const json_t *o, const char *path, size_t i, kerf
     return KERF_OK;
 }
 
-kerf_status bench_file_open(bench_file *b, const char *path, kerf_error *err)
+kerf_status kerf_timings_read(const char *path, kerf_timings *out, kerf_error *err)
 {
     json_error_t why;
     json_t *doc = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-    *b = (bench_file){0};
+    *out = (kerf_timings){0};
     if (!doc)
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.160s", path, why.line, why.text);
     const json_t *results = json_object_get(doc, "results");
@@ -52,17 +53,18 @@ kerf_status bench_file_open(bench_file *b, const char *path, kerf_error *err)
         s = kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: results must be a list of 1 to %d", path,
                     MAX_RESULTS);
     }
-    if (s == KERF_OK) s = kf_allocate(&b->item, n, sizeof *b->item, err);
-    for (; s == KERF_OK && b->count < n; b->count++) {
-        s = read_result(json_array_get(results, b->count), path, b->count, &b->item[b->count], err);
+    if (s == KERF_OK) s = kf_allocate(&out->item, n, sizeof *out->item, err);
+    for (; s == KERF_OK && out->count < n; out->count++) {
+        s = read_result(json_array_get(results, out->count), path, out->count,
+                        &out->item[out->count], err);
     }
     json_decref(doc);
-    if (s != KERF_OK) bench_file_close(b);
+    if (s != KERF_OK) kerf_timings_free(out);
     return s;
 }
 
-void bench_file_close(bench_file *b)
+void kerf_timings_free(kerf_timings *t)
 {
-    free(b->item);
-    *b = (bench_file){0};
+    free(t->item);
+    *t = (kerf_timings){0};
 }

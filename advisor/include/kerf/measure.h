@@ -1,0 +1,98 @@
+/* measure.h - what this machine can do, measured: how fast its memory is, and how long kerf's
+ * matrix-vector products take on it.
+ *
+ *   kerf_measure_gemv         times of all shapes x batches x formats of a request
+ *   kerf_measure_machine      the same at shapes spread over what models have, made into a machine
+ *                             that kerf_predict and the advisor use
+ *   kerf_timings_read         times that were measured earlier, from a file
+ *   kerf_hardware_with_times  the machine that such times describe
+ */
+#ifndef KERF_MEASURE_H
+#define KERF_MEASURE_H
+
+#include <kerf/gemv_time.h>
+#include <kerf/hardware.h>
+#include <kerf/job.h>
+#include <kerf/predict.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- measuring ----------------------------------------------------------------------------- */
+
+/* The shape of a weight: n outputs (rows) and k inputs (columns). */
+typedef struct kerf_weight_shape {
+    uint64_t n, k;
+} kerf_weight_shape;
+
+/* Lists are the caller's. */
+typedef struct kerf_measure_request {
+    const kerf_format *const *format;
+    size_t formats; /* one at least */
+    const kerf_weight_shape *shape;
+    size_t shapes;         /* one at least; kerf_measure_machine: 0 stands for its own       */
+    const unsigned *batch; /* columns of X, 1 .. KERF_GEMV_COLUMNS                           */
+    size_t batches;        /* 0: one batch, of 1                                             */
+    kerf_gemv_timer_options timer;
+} kerf_measure_request;
+
+typedef struct kerf_gemv_times {
+    kerf_gemv_time *time; /* formats in the order of the request, in each the shapes, in each of
+                             those the batches                                               */
+    size_t count;
+    kerf_dtype x;                  /* of X                                                   */
+    size_t trials;                 /* of each                                                */
+    int threads;                   /* that worked, where no GPU did                          */
+    double stream_gbps, copy_gbps; /* of all memory, before the products: read; copied, counting
+                                      read and written                                       */
+    char processor[96];            /* as the system calls it; "CPU" where it has no name     */
+    kerf_device_info device;       /* the GPU that was measured; an empty name: none         */
+} kerf_gemv_times;
+
+/* Every result is compared with the scalar reference: KERF_E_DATA where a kernel is wrong. The job
+ * is told of each format, and of progress in elements of weights; it is asked whether to go on
+ * before every trial. *out is freed by kerf_gemv_times_free; NULL after a failure. */
+KERF_API KERF_CHECK kerf_status kerf_measure_gemv(const kerf_measure_request *r,
+                                                  const kerf_job *job, kerf_gemv_times **out,
+                                                  kerf_error *err);
+KERF_API void kerf_gemv_times_free(kerf_gemv_times *t); /* NULL is fine */
+
+/* A machine with measured facts, fits and tables. base: what is known of it already, whose texts
+ * and facts are copied; NULL: nothing, and the machine is called "this-machine". Without shapes of
+ * the request's own, products are timed at 24 shapes from 1024x1024 to 8192x8192, on a GPU at 200
+ * up to 32768x16384; every format and batch needs four shapes. Closed by kerf_hardware_close. */
+KERF_API KERF_CHECK kerf_status kerf_measure_machine(const kerf_measure_request *r,
+                                                     const kerf_hardware *base, const kerf_job *job,
+                                                     kerf_hardware **out, kerf_error *err);
+
+/* --- what was measured before -------------------------------------------------------------- */
+
+typedef struct kerf_timings {
+    kerf_timing *item;
+    size_t count;
+} kerf_timings;
+
+/* Times as a benchmark writes them:
+ *
+ *   {"results": [{"format": "nvfp4", "n": 4096, "k": 4096, "batch": 1, "us": 5.1}, ...]}
+ *
+ * rows, cols, columns and median_us are understood as n, k, batch and us; batch may be missing.
+ * KERF_E_DATA names the place. Freed by kerf_timings_free. */
+KERF_API KERF_CHECK kerf_status kerf_timings_read(const char *path, kerf_timings *out,
+                                                  kerf_error *err);
+KERF_API void kerf_timings_free(kerf_timings *t); /* all zeros are fine */
+
+/* The machine `base` with a fit and a table for each format and batch that has four shapes or more;
+ * fits and tables of base itself are left out, texts and facts are copied. Of several times of one
+ * product the median counts. source: where the times come from, in a few words. KERF_E_DATA: there
+ * is nothing to fit. Closed by kerf_hardware_close. */
+KERF_API KERF_CHECK kerf_status kerf_hardware_with_times(const kerf_hardware *base,
+                                                         const kerf_timing *times, size_t count,
+                                                         const char *source, kerf_hardware **out,
+                                                         kerf_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
