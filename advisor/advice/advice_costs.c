@@ -1,6 +1,5 @@
 /* advice_costs.c - error, bytes and time of every candidate for every group. */
 #include <math.h>
-#include "base/base.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +20,12 @@ static double figure_of(const kerf_score *s)
 
 /* --- time ---------------------------------------------------------------------------------- */
 
-static kerf_status time_group(advice *a, const advice_group *g, const kerf_format *f, double *out,
+static kerf_status time_group(kerf_advice *a, const kerf_advice_group *g, const kerf_format *f, double *out,
                               kerf_error *err)
 {
     *out = 0;
     for (size_t i = 0; i < g->shapes; i++) {
-        const advice_shape *s = &g->shape[i];
+        const kerf_advice_shape *s = &g->shape[i];
         kerf_matmul m = {.format = f, .n = s->n, .k = s->k, .rows = a->batch, .matrices = 1};
         kerf_prediction p;
         if (s->matrices > 1) {
@@ -36,27 +35,27 @@ static kerf_status time_group(advice *a, const advice_group *g, const kerf_forma
             m.rows = a->batch * active;
             m.matrices = kerf_expected_experts(s->matrices, active, a->batch);
         }
-        KF_TRY(kerf_predict(a->machine.hardware, &m, &p, err));
+        KF_TRY(kerf_predict(a->hardware, &m, &p, err));
         *out += p.us;
         if (p.tier < a->tier) a->tier = p.tier;
     }
     return KERF_OK;
 }
 
-static kerf_status time_candidates(advice *a, advice_group *g, kerf_error *err)
+static kerf_status time_candidates(kerf_advice *a, kerf_advice_group *g, kerf_error *err)
 {
     kerf_dtype source = a->tensor[g->member[0]].weight->dtype;
-    for (size_t c = 0; c <= a->codecs.count; c++) {
+    for (size_t c = 0; c <= a->codecs; c++) {
         if (!g->cost[c].possible) continue;
         const kerf_format *f =
-            c < a->codecs.count ? a->codecs.item[c].format : source_format(source);
+            c < a->codecs ? a->codec[c].format : source_format(source);
         KF_TRY(time_group(a, g, f, &g->cost[c].us, err));
     }
     return KERF_OK;
 }
 
 /* Whether a candidate group is the model's head, so that the plan's own must not be counted. */
-static int head_is_candidate(const advice *a)
+static int head_is_candidate(const kerf_advice *a)
 {
     for (size_t i = 0; i < a->groups; i++) {
         if (strstr(a->group[i].name, "lm_head")) return 1;
@@ -66,14 +65,14 @@ static int head_is_candidate(const advice *a)
 }
 
 /* Attention, norms, activations, router and a kept head: what a step costs besides the groups. */
-static kerf_status time_others(advice *a, kerf_error *err)
+static kerf_status time_others(kerf_advice *a, kerf_error *err)
 {
     kerf_formats formats = {0};
     kerf_phase phase = {a->batch, a->context, 0};
     kerf_step *step = NULL;
     if (!a->has_model) return KERF_OK;
     KF_TRY(kf_allocate(&step, 1, sizeof *step, err));
-    kerf_status s = kerf_model_plan(&a->model, a->machine.hardware, &formats, &phase, step, err);
+    kerf_status s = kerf_model_plan(&a->model, a->hardware, &formats, &phase, step, err);
     int head = head_is_candidate(a);
     for (size_t i = 0; s == KERF_OK && i < step->ops; i++) {
         const kerf_operator *op = &step->op[i];
@@ -89,14 +88,14 @@ static kerf_status time_others(advice *a, kerf_error *err)
 
 /* --- all ----------------------------------------------------------------------------------- */
 
-static void cost_group(advice *a, advice_group *g)
+static void cost_group(kerf_advice *a, kerf_advice_group *g)
 {
-    advice_cost *keep = &g->cost[a->codecs.count];
+    kerf_advice_cost *keep = &g->cost[a->codecs];
     keep->possible = 1;
     for (size_t m = 0; m < g->members; m++) {
-        const advice_tensor *t = &a->tensor[g->member[m]];
+        const kerf_advice_tensor *t = &a->tensor[g->member[m]];
         keep->bytes += (double)kerf_weight_bytes(t->weight);
-        for (size_t c = 0; c < a->codecs.count; c++) {
+        for (size_t c = 0; c < a->codecs; c++) {
             if (!g->cost[c].possible) continue;
             g->cost[c].bytes += (double)t->score[c].bytes;
             g->cost[c].t2 += t->alpha * figure_of(&t->score[c]);
@@ -104,48 +103,51 @@ static void cost_group(advice *a, advice_group *g)
     }
 }
 
-kerf_status advice_find_costs(advice *a, kerf_error *err)
+kerf_status kf_advice_find_costs(const kf_advising *w, kerf_error *err)
 {
+    kerf_advice *a = w->advice;
     a->tier = KERF_TIER_TABLE;
     for (size_t i = 0; i < a->groups; i++) {
         cost_group(a, &a->group[i]);
-        if (a->machine.hardware) KF_TRY(time_candidates(a, &a->group[i], err));
+        if (a->hardware) KF_TRY(time_candidates(a, &a->group[i], err));
     }
-    return a->machine.hardware ? time_others(a, err) : KERF_OK;
+    return a->hardware ? time_others(a, err) : KERF_OK;
 }
 
-char *advice_codec_name(const advice *a, size_t candidate, char *out)
+/* --- what others ask of them ---------------------------------------------------------------- */
+
+char *kerf_advice_codec_name(const kerf_advice *a, size_t c, char *out)
 {
-    if (candidate < a->codecs.count) return kerf_codec_name(a->codecs.item[candidate], out, 64);
+    if (c < a->codecs) return kerf_codec_name(a->codec[c], out, 64);
     snprintf(out, 64, "keep");
     return out;
 }
 
-double advice_bits(const advice_group *g, size_t candidate)
+double kerf_advice_bits(const kerf_advice_group *g, size_t candidate)
 {
     return g->elements > 0 ? 8 * g->cost[candidate].bytes / g->elements : 0;
 }
 
-static void add_point(advice_point *p, const advice_cost *c)
+static void add_point(kerf_advice_point *p, const kerf_advice_cost *c)
 {
     p->bytes += c->bytes;
     p->t2 += c->t2;
     p->us += c->us;
 }
 
-advice_point advice_total(const advice *a)
+kerf_advice_point kerf_advice_total(const kerf_advice *a)
 {
-    advice_point p = {0};
+    kerf_advice_point p = {0};
     for (size_t i = 0; i < a->groups; i++) add_point(&p, &a->group[i].cost[a->group[i].pick]);
     p.bits = a->elements > 0 ? 8 * p.bytes / a->elements : 0;
     return p;
 }
 
-advice_point advice_uniform(const advice *a, size_t candidate)
+kerf_advice_point kerf_advice_uniform(const kerf_advice *a, size_t candidate)
 {
-    advice_point p = {0};
+    kerf_advice_point p = {0};
     for (size_t i = 0; i < a->groups; i++) {
-        size_t c = a->group[i].cost[candidate].possible ? candidate : a->codecs.count;
+        size_t c = a->group[i].cost[candidate].possible ? candidate : a->codecs;
         add_point(&p, &a->group[i].cost[c]);
     }
     p.bits = a->elements > 0 ? 8 * p.bytes / a->elements : 0;

@@ -1,28 +1,30 @@
 /* advice_groups.c - which tensors must share a format, and the products that they make up. */
-#include <kerf/words.h>
-#include "base/base.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <kerf/words.h>
+
 #include "advice/advice.h"
+#include "model/select.h"
+#include "score/importance.h"
 
 /* Writes the name of the group of a tensor; *many: all experts of a layer. */
-static void group_name(const char *tensor, char out[ADVICE_NAME], int *many)
+static void group_name(const char *tensor, char out[KERF_ADVICE_NAME], int *many)
 {
     const char *experts = strstr(tensor, ".experts.");
     size_t n = strlen(tensor);
     *many = experts != NULL;
     if (experts) {
-        snprintf(out, ADVICE_NAME, "%.*s.experts", (int)(experts - tensor), tensor);
+        snprintf(out, KERF_ADVICE_NAME, "%.*s.experts", (int)(experts - tensor), tensor);
         return;
     }
-    if (n > 7 && strcmp(tensor + n - 7, ".weight") == 0) n -= 7;
-    snprintf(out, ADVICE_NAME, "%.*s", (int)n, tensor);
+    if (kf_has_suffix(tensor, ".weight")) n -= strlen(".weight");
+    snprintf(out, KERF_ADVICE_NAME, "%.*s", (int)n, tensor);
     char *part = strrchr(out, '.');
     part = part ? part + 1 : out;
     const char *fused = kerf_fused_name(part);
-    if (fused) snprintf(part, ADVICE_NAME - (size_t)(part - out), "%s", fused);
+    if (fused) snprintf(part, KERF_ADVICE_NAME - (size_t)(part - out), "%s", fused);
 }
 
 static int layer_of(const char *name)
@@ -41,7 +43,7 @@ static int layer_of(const char *name)
 /* --- groups -------------------------------------------------------------------------------- */
 
 typedef struct labelled {
-    char group[ADVICE_NAME];
+    char group[KERF_ADVICE_NAME];
     size_t tensor;
     int many;
 } labelled;
@@ -61,13 +63,13 @@ static int by_tensor(const void *x, const void *y)
 
 /* Puts into every label the first tensor of its group, so that groups come in the order of the
  * checkpoint. first[t]: the first tensor of the group of tensor t. */
-static kerf_status label_tensors(const advice *a, labelled *label, size_t *first, kerf_error *err)
+static kerf_status label_tensors(const kerf_advice *a, labelled *label, size_t *first, kerf_error *err)
 {
     for (size_t t = 0; t < a->tensors; t++) {
         const char *name = a->tensor[t].weight->name;
-        if (strlen(name) > ADVICE_NAME - 20) {
+        if (strlen(name) > KERF_ADVICE_NAME - 20) {
             return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
-                           "%.100s...: the name is longer than %d bytes", name, ADVICE_NAME - 20);
+                           "%.100s...: the name is longer than %d bytes", name, KERF_ADVICE_NAME - 20);
         }
         label[t].tensor = t;
         group_name(name, label[t].group, &label[t].many);
@@ -81,9 +83,9 @@ static kerf_status label_tensors(const advice *a, labelled *label, size_t *first
     return KERF_OK;
 }
 
-static void begin_group(advice_group *g, const labelled *label)
+static void begin_group(kerf_advice_group *g, const labelled *label)
 {
-    char escaped[ADVICE_NAME - 2];
+    char escaped[KERF_ADVICE_NAME - 2];
     snprintf(g->name, sizeof g->name, "%s", label->group);
     g->layer = layer_of(label->group);
     g->experts = label->many;
@@ -93,44 +95,42 @@ static void begin_group(advice_group *g, const labelled *label)
 }
 
 /* A pattern must not take in what stays as it is, the biases of experts for one. */
-static void check_glob(const advice *a, advice_group *g)
+static void check_glob(const kerf_weights *all, kerf_advice_group *g)
 {
     size_t matched = 0;
-    const kerf_weights *all = kerf_checkpoint_weights(a->source);
-    for (size_t i = 0; g->glob[0] && i < kerf_weights_count(all); i++) {
+    for (size_t i = 0; g->glob[0] && i < kerf_weights_count(all); i++)
         matched += (size_t)kerf_glob_matches(g->glob, kerf_weights_at(all, i)->name);
-    }
     if (matched != g->members) g->glob[0] = 0;
 }
 
-static kerf_status fill_groups(advice *a, const labelled *label, const size_t *first,
-                               kerf_error *err)
+static kerf_status fill_groups(kerf_advice *a, const kerf_weights *all, const labelled *label,
+                               const size_t *first, kerf_error *err)
 {
     for (size_t t = 0; t < a->tensors; t++) {
         if (first[t] == t) {
             begin_group(&a->group[a->groups], &label[t]);
             a->tensor[t].group = a->groups++;
         }
-        advice_group *g = &a->group[a->tensor[first[t]].group];
+        kerf_advice_group *g = &a->group[a->tensor[first[t]].group];
         a->tensor[t].group = (size_t)(g - a->group);
         g->members++;
         g->elements += (double)kerf_weight_elements(a->tensor[t].weight);
     }
     for (size_t i = 0; i < a->groups; i++) {
-        advice_group *g = &a->group[i];
+        kerf_advice_group *g = &a->group[i];
         KF_TRY(kf_allocate(&g->member, g->members, sizeof *g->member, err));
         a->elements += g->elements;
-        check_glob(a, g);
+        check_glob(all, g);
         g->members = 0;
     }
     for (size_t t = 0; t < a->tensors; t++) {
-        advice_group *g = &a->group[a->tensor[t].group];
+        kerf_advice_group *g = &a->group[a->tensor[t].group];
         g->member[g->members++] = t;
     }
     return KERF_OK;
 }
 
-static kerf_status join_groups(advice *a, kerf_error *err)
+static kerf_status join_groups(kerf_advice *a, const kerf_weights *all, kerf_error *err)
 {
     labelled *label = NULL;
     size_t *first = NULL;
@@ -138,7 +138,7 @@ static kerf_status join_groups(advice *a, kerf_error *err)
     if (s == KERF_OK) s = kf_allocate(&label, a->tensors, sizeof *label, err);
     if (s == KERF_OK) s = kf_allocate(&first, a->tensors, sizeof *first, err);
     if (s == KERF_OK) s = label_tensors(a, label, first, err);
-    if (s == KERF_OK) s = fill_groups(a, label, first, err);
+    if (s == KERF_OK) s = fill_groups(a, all, label, first, err);
     free(label);
     free(first);
     return s;
@@ -148,7 +148,7 @@ static kerf_status join_groups(advice *a, kerf_error *err)
 
 /* Adds one member: rows join those of the same input length. Experts are counted per shape first
  * and divided by their number afterwards. */
-static void add_shape(advice_group *g, const kerf_shape *s)
+static void add_shape(kerf_advice_group *g, const kerf_shape *s)
 {
     uint64_t k = s->rank ? s->dim[s->rank - 1] : 1, n = s->rank > 1 ? s->dim[s->rank - 2] : 1;
     double matrices = 1;
@@ -158,10 +158,10 @@ static void add_shape(advice_group *g, const kerf_shape *s)
         g->shape[i].n += n;
         return;
     }
-    if (g->shapes < ADVICE_SHAPES) g->shape[g->shapes++] = (advice_shape){n, k, matrices};
+    if (g->shapes < KERF_ADVICE_SHAPES) g->shape[g->shapes++] = (kerf_advice_shape){n, k, matrices};
 }
 
-static void find_shapes(advice *a, advice_group *g)
+static void find_shapes(kerf_advice *a, kerf_advice_group *g)
 {
     for (size_t m = 0; m < g->members; m++) {
         add_shape(g, &a->tensor[g->member[m]].weight->shape);
@@ -175,78 +175,33 @@ static void find_shapes(advice *a, advice_group *g)
     }
 }
 
-/* --- alpha --------------------------------------------------------------------------------- */
+/* --- all ----------------------------------------------------------------------------------- */
 
-/* Curves fitted to perplexities of seven-billion-parameter models over their depth; they say that
- * the first and the last layers matter most. t: depth from 0 to 1. */
-static double depth_curve(const char *name, double t)
+static kerf_status take_tensors(const kf_advising *w, kerf_error *err)
 {
-    if (strstr(name, ".experts")) return 1 - 4.3 * t + 4.6 * t * t;
-    if (strstr(name, "attn") || strstr(name, "attention")) return 1 - 2 * t + 1.5 * t * t;
-    return 1 - 2.8 * t + 2.8 * t * t;
-}
-
-static kerf_status read_alpha(advice *a, const char *path, kerf_error *err)
-{
-    json_error_t why;
-    const char *glob;
-    json_t *value, *doc = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-    if (!doc)
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.160s", path, why.line, why.text);
-    const char *schema = json_string_value(json_object_get(doc, "schema"));
-    json_t *alpha = json_object_get(doc, "alpha");
-    kerf_status s = KERF_OK;
-    if (!schema || strcmp(schema, "kerf.alpha/1") != 0 || !json_is_object(alpha)) {
-        s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                    "%.200s: expected {\"schema\": \"kerf.alpha/1\", \"alpha\": {GLOB: NUMBER}}",
-                    path);
-    }
-    json_object_foreach(alpha, glob, value)
-    {
-        double x = json_number_value(value);
-        if (s == KERF_OK && !(x > 0 && x < 1e12)) {
-            s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                        "%.200s: alpha of %.100s must be a number above 0", path, glob);
-        }
-        for (size_t t = 0; s == KERF_OK && t < a->tensors; t++) {
-            if (kerf_glob_matches(glob, a->tensor[t].weight->name)) a->tensor[t].alpha = x;
-        }
-    }
-    json_decref(doc);
+    kerf_advice *a = w->advice;
+    kf_selected selected;
+    KF_TRY(kf_select_tensors(w->source, w->request->select, &selected, err));
+    a->kept_bytes = (double)selected.kept_bytes;
+    kerf_status s = kf_allocate(&a->tensor, selected.count, sizeof *a->tensor, err);
+    for (; s == KERF_OK && a->tensors < selected.count; a->tensors++)
+        a->tensor[a->tensors].weight = selected.weight[a->tensors];
+    if (s == KERF_OK && selected.count)
+        s = kf_importance_count(w->request->imatrix, selected.weight, selected.count, a->source,
+                                &a->weighted, err);
+    kf_selected_free(&selected);
     return s;
 }
 
-static kerf_status find_alpha(advice *a, kerf_error *err)
+kerf_status kf_advice_find_groups(const kf_advising *w, kerf_error *err)
 {
-    const char *text = args_value(a->args, "alpha");
-    int last = 0;
-    for (size_t t = 0; t < a->tensors; t++) {
-        a->tensor[t].alpha = 1;
-        int layer = a->group[a->tensor[t].group].layer;
-        if (layer > last) last = layer;
-    }
-    a->alpha_source = "1 for every tensor";
-    if (!text || strcmp(text, "flat") == 0) return KERF_OK;
-    if (strcmp(text, "depth") != 0) {
-        a->alpha_source = text;
-        return read_alpha(a, text, err);
-    }
-    a->alpha_source = "built-in curves over depth, fitted to other models";
-    for (size_t t = 0; t < a->tensors; t++) {
-        const advice_group *g = &a->group[a->tensor[t].group];
-        if (g->layer < 0) continue;
-        a->tensor[t].alpha = depth_curve(g->name, last ? (double)g->layer / last : 0);
-    }
-    return KERF_OK;
-}
-
-kerf_status advice_find_groups(advice *a, kerf_error *err)
-{
-    KF_TRY(kf_allocate(&a->tensor, a->plan.count, sizeof *a->tensor, err));
-    a->tensors = a->plan.count;
-    a->kept_bytes = (double)a->plan.kept_bytes;
-    for (size_t i = 0; i < a->tensors; i++) a->tensor[i].weight = a->plan.weight[i];
-    KF_TRY(join_groups(a, err));
+    kerf_advice *a = w->advice;
+    KF_TRY(take_tensors(w, err));
+    if (a->tensors == 0)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.200s: no tensor to choose for; --all-tensors takes embeddings too",
+                       a->source);
+    KF_TRY(join_groups(a, kerf_checkpoint_weights(w->source), err));
     for (size_t i = 0; i < a->groups; i++) find_shapes(a, &a->group[i]);
-    return find_alpha(a, err);
+    return KERF_OK;
 }

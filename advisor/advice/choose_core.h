@@ -1,5 +1,5 @@
-/* choose_core.h - the multiple-choice knapsack after dominated options are gone: what its bound
- * (choose.c) and its exact part (choose_exact.c) share. Room-private. */
+/* choose_core.h - the multiple-choice knapsack after dominated options are gone: what choose.c, its
+ * bound (choose_bound.c) and its exact part (choose_exact.c) share. */
 #ifndef KERF_CHOOSE_CORE_H
 #define KERF_CHOOSE_CORE_H
 
@@ -24,7 +24,13 @@ typedef struct kf_core {
     double bound;                 /* Lagrangian                       */
     size_t *pick;                 /* [groups] into item: the best choice known ... */
     double best;                  /* ... its value; INFINITY: none                 */
+    const kerf_job *job;
 } kf_core;
+
+/* Sets multipliers, bound and the items' reduced values, and the best choice that was found with
+ * them. */
+kerf_status kf_choose_bound(kf_core *c, kerf_error *err);
+double kf_core_value(const kf_core *c, const size_t *pick);
 
 /* Improves pick and best, and raises bound, up to `work` states visited. With enough of them, best
  * is the optimum, and INFINITY when there is no choice; bound is then no less than best. */

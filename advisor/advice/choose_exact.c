@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/work.h"
 
 typedef struct state {
     double value, cost[KF_LIMITS], reduced;
@@ -257,7 +257,10 @@ static kerf_status run_levels(search *s, size_t work, kerf_error *err)
         memcpy(s->now[0].cost, s->cost, sizeof s->cost);
         s->count = 1;
     }
-    for (size_t g = 0; g < s->open && status == KERF_OK; g++) status = run_level(s, g, stairs, err);
+    for (size_t g = 0; g < s->open && status == KERF_OK; g++) {
+        status = kf_job_check(s->core->job, err);
+        if (status == KERF_OK) status = run_level(s, g, stairs, err);
+    }
     free(stairs);
     return status;
 }

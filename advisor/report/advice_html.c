@@ -1,10 +1,11 @@
 /* advice_html.c - the report as one HTML file: no script, no font, nothing fetched. Charts are
  * inline SVG in CSS variables, so that light and dark are two sets of colours. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "advice/advice.h"
+#include <kerf/words.h>
+
+#include "report/report.h"
 #include "report/svg_chart.h"
 
 static const char style[] =
@@ -32,23 +33,23 @@ static const char style[] =
 static void put_pair(FILE *to, const char *name, const char *text)
 {
     fprintf(to, "<dt>");
-    put_html(to, name);
+    kf_put_escaped(to, name);
     fprintf(to, "</dt><dd>");
-    put_html(to, text);
+    kf_put_escaped(to, text);
     fprintf(to, "</dd>\n");
 }
 
-static void put_summary(const advice *a, FILE *to)
+static void put_summary(const kerf_advice *a, FILE *to)
 {
-    char text[400], bytes[TEXT_SIZE], kept[TEXT_SIZE];
-    advice_point p = advice_total(a);
+    char text[400], bytes[KERF_BYTES_TEXT], kept[KERF_BYTES_TEXT];
+    kerf_advice_point p = kerf_advice_total(a);
     fprintf(to, "<dl>\n");
-    put_pair(to, "source", kerf_checkpoint_path(a->source));
+    put_pair(to, "source", a->source);
     snprintf(text, sizeof text, "%zu in %zu groups, %.0f weights", a->tensors, a->groups,
              a->elements);
     put_pair(to, "tensors", text);
     snprintf(text, sizeof text, "%.3f bits per weight, %s; %s are kept besides", p.bits,
-             bytes_text((uint64_t)p.bytes, bytes), bytes_text((uint64_t)a->kept_bytes, kept));
+             kerf_bytes_text((uint64_t)p.bytes, bytes), kerf_bytes_text((uint64_t)a->kept_bytes, kept));
     put_pair(to, "size", text);
     size_t n = (size_t)snprintf(text, sizeof text, "sum of alpha t2 %.4e; alpha: %s", p.t2,
                                 a->alpha_source);
@@ -56,12 +57,12 @@ static void put_summary(const advice *a, FILE *to)
         snprintf(text + n, sizeof text - n, "; %zu tensors weighted by an imatrix", a->weighted);
     }
     put_pair(to, "error", text);
-    if (a->machine.hardware) {
+    if (a->hardware) {
         snprintf(
             text, sizeof text,
             "%.1f us for these products, %.1f us for the rest of a step, on %s at batch %.0f and "
             "context %.0f (%s%s)",
-            p.us, a->other_us, a->machine.hardware->name, a->batch, a->context,
+            p.us, a->other_us, a->hardware->name, a->batch, a->context,
             kerf_tier_name(a->tier),
             a->tier == KERF_TIER_SPEC ? ": the middle of a band, to rank with" : "");
         put_pair(to, "predicted time", text);
@@ -73,32 +74,32 @@ static void put_summary(const advice *a, FILE *to)
 
 /* --- charts -------------------------------------------------------------------------------- */
 
-static double bits_of(const advice_point *p)
+static double bits_of(const kerf_advice_point *p)
 {
     return p->bits;
 }
 
-static double us_of(const advice_point *p)
+static double us_of(const kerf_advice_point *p)
 {
     return p->us;
 }
 
 /* Error against size or time: the best choices, uniform formats, and the choice. */
-static void put_pareto(const advice *a, FILE *to, const char *label, const advice_curve *curve,
-                       double (*of)(const advice_point *))
+static void put_pareto(const kerf_advice *a, FILE *to, const char *label, const kerf_advice_curve *curve,
+                       double (*of)(const kerf_advice_point *))
 {
     double x0 = INFINITY, x1 = 0, y0 = INFINITY, y1 = 0;
     char name[64];
-    advice_point mine = advice_total(a);
+    kerf_advice_point mine = kerf_advice_total(a);
     for (size_t i = 0; i < curve->count; i++) {
-        const advice_point *p = &curve->point[i];
+        const kerf_advice_point *p = &curve->point[i];
         x0 = fmin(x0, of(p));
         x1 = fmax(x1, of(p));
         if (p->t2 > 0) y0 = fmin(y0, p->t2);
         y1 = fmax(y1, p->t2);
     }
-    for (size_t c = 0; c < a->codecs.count; c++) {
-        advice_point p = advice_uniform(a, c);
+    for (size_t c = 0; c < a->codecs; c++) {
+        kerf_advice_point p = kerf_advice_uniform(a, c);
         if (p.t2 > 0) y1 = fmax(y1, p.t2);
         x1 = fmax(x1, of(&p));
     }
@@ -106,28 +107,28 @@ static void put_pareto(const advice *a, FILE *to, const char *label, const advic
         fprintf(to, "<p>Nothing to choose: no candidate is better than to keep every group.</p>\n");
         return;
     }
-    svg_axes axes = {.x0 = x0 * 0.97, .x1 = x1 * 1.02, .y0 = y0 / 1.5, .y1 = y1 * 1.5, .log_y = 1};
-    svg_open(to, &axes, label, "sum of alpha t2");
+    kf_svg_axes axes = {.x0 = x0 * 0.97, .x1 = x1 * 1.02, .y0 = y0 / 1.5, .y1 = y1 * 1.5, .log_y = 1};
+    kf_svg_open(to, &axes, label, "sum of alpha t2");
     fprintf(to, "<polyline class=\"a\" points=\"");
     for (size_t i = 0; i < curve->count; i++) {
-        const advice_point *p = &curve->point[i];
-        if (p->t2 > 0) fprintf(to, "%.1f,%.1f ", svg_x(&axes, of(p)), svg_y(&axes, p->t2));
+        const kerf_advice_point *p = &curve->point[i];
+        if (p->t2 > 0) fprintf(to, "%.1f,%.1f ", kf_svg_x(&axes, of(p)), kf_svg_y(&axes, p->t2));
     }
     fprintf(to, "\"/>\n");
     for (int text = 0; text < 2; text++) { /* labels come when all dots are known */
         if (mine.t2 > 0 && text) {
-            svg_point_label(to, &axes, of(&mine), mine.t2, 6, "the choice");
+            kf_svg_point_label(to, &axes, of(&mine), mine.t2, 6, "the choice");
         } else if (mine.t2 > 0) {
-            svg_point(to, &axes, of(&mine), mine.t2, "pick", 6, "the choice");
+            kf_svg_point(to, &axes, of(&mine), mine.t2, "pick", 6, "the choice");
         }
-        for (size_t c = 0; c < a->codecs.count; c++) {
-            advice_point p = advice_uniform(a, c);
-            advice_codec_name(a, c, name);
-            if (p.t2 > 0 && text) svg_point_label(to, &axes, of(&p), p.t2, 3.5, name);
-            if (p.t2 > 0 && !text) svg_point(to, &axes, of(&p), p.t2, "dot", 3.5, name);
+        for (size_t c = 0; c < a->codecs; c++) {
+            kerf_advice_point p = kerf_advice_uniform(a, c);
+            kerf_advice_codec_name(a, c, name);
+            if (p.t2 > 0 && text) kf_svg_point_label(to, &axes, of(&p), p.t2, 3.5, name);
+            if (p.t2 > 0 && !text) kf_svg_point(to, &axes, of(&p), p.t2, "dot", 3.5, name);
         }
     }
-    svg_close(to);
+    kf_svg_close(to);
 }
 
 typedef struct roof_point {
@@ -136,9 +137,9 @@ typedef struct roof_point {
 
 /* Where a group lies with this candidate; all zeros when its time is not known. Of experts, those
  * count that some token chose. */
-static roof_point find_point(const advice *a, const advice_group *g, size_t candidate)
+static roof_point find_point(const kerf_advice *a, const kerf_advice_group *g, size_t candidate)
 {
-    const advice_cost *x = &g->cost[candidate];
+    const kerf_advice_cost *x = &g->cost[candidate];
     double flops = 2 * g->elements * a->batch, moved = x->bytes;
     if (a->has_model && a->model.experts && g->experts) {
         double all = (double)a->model.experts, active = (double)a->model.experts_active;
@@ -150,39 +151,39 @@ static roof_point find_point(const advice *a, const advice_group *g, size_t cand
 }
 
 /* The products of the groups, under the roofs of the machine, as they are and as chosen. */
-static void put_roofline(const advice *a, FILE *to)
+static void put_roofline(const kerf_advice *a, FILE *to)
 {
-    const kerf_hardware *h = a->machine.hardware;
+    const kerf_hardware *h = a->hardware;
     double bandwidth = h->fact[KERF_FACT_BANDWIDTH].value * 1e-3; /* TFLOPS at 1 flop/B */
     double peak = kerf_peak_tflops(h, NULL, NULL), low = bandwidth / 4, left = 0.5;
     if (peak == 0) return;
     double ridge = peak / bandwidth, right = 4 * ridge;
     for (size_t i = 0; i < a->groups * 2; i++) {
-        const advice_group *g = &a->group[i / 2];
-        roof_point p = find_point(a, g, i % 2 ? g->pick : a->codecs.count);
+        const kerf_advice_group *g = &a->group[i / 2];
+        roof_point p = find_point(a, g, i % 2 ? g->pick : a->codecs);
         if (p.intensity == 0) continue;
         low = fmin(low, p.tflops);
         left = fmin(left, p.intensity);
         right = fmax(right, 2 * p.intensity);
     }
-    svg_axes axes = {
+    kf_svg_axes axes = {
         .x0 = left / 2, .x1 = right, .y0 = low / 2, .y1 = 2 * peak, .log_x = 1, .log_y = 1};
-    svg_open(to, &axes, "operations per byte", "TFLOPS");
+    kf_svg_open(to, &axes, "operations per byte", "TFLOPS");
     fprintf(to, "<polyline class=\"roof\" points=\"%.1f,%.1f %.1f,%.1f %.1f,%.1f\"/>\n",
-            svg_x(&axes, axes.x0), svg_y(&axes, axes.x0 * bandwidth), svg_x(&axes, ridge),
-            svg_y(&axes, peak), svg_x(&axes, right), svg_y(&axes, peak));
-    svg_label(to, svg_x(&axes, ridge), svg_y(&axes, peak) - 6, "bf16 ridge");
+            kf_svg_x(&axes, axes.x0), kf_svg_y(&axes, axes.x0 * bandwidth), kf_svg_x(&axes, ridge),
+            kf_svg_y(&axes, peak), kf_svg_x(&axes, right), kf_svg_y(&axes, peak));
+    kf_svg_label(to, kf_svg_x(&axes, ridge), kf_svg_y(&axes, peak) - 6, "bf16 ridge");
     for (size_t i = 0; i < a->groups * 2; i++) {
-        const advice_group *g = &a->group[i / 2];
-        size_t candidate = i % 2 ? g->pick : a->codecs.count;
+        const kerf_advice_group *g = &a->group[i / 2];
+        size_t candidate = i % 2 ? g->pick : a->codecs;
         roof_point p = find_point(a, g, candidate);
-        char name[64], title[ADVICE_NAME + 80];
+        char name[64], title[KERF_ADVICE_NAME + 80];
         if (p.intensity == 0) continue;
         snprintf(title, sizeof title, "%s: %s, %.2f us", g->name,
-                 advice_codec_name(a, candidate, name), g->cost[candidate].us);
-        svg_point(to, &axes, p.intensity, p.tflops, i % 2 ? "pick" : "dot", 3.5, title);
+                 kerf_advice_codec_name(a, candidate, name), g->cost[candidate].us);
+        kf_svg_point(to, &axes, p.intensity, p.tflops, i % 2 ? "pick" : "dot", 3.5, title);
     }
-    svg_close(to);
+    kf_svg_close(to);
 }
 
 /* --- heat map ------------------------------------------------------------------------------ */
@@ -190,7 +191,7 @@ static void put_roofline(const advice *a, FILE *to)
 enum { MAP_ROWS = 64, CELL = 26 };
 
 /* What a group is within its layer: its name without the layer, "self_attn.qkv_proj". */
-static const char *part_of(const advice_group *g)
+static const char *part_of(const kerf_advice_group *g)
 {
     const char *name = g->name;
     for (const char *p = name; g->layer >= 0 && (p = strchr(p, '.')) != NULL; p++) {
@@ -207,10 +208,10 @@ typedef struct map_rows {
     int layers;
 } map_rows;
 
-static void list_rows(const advice *a, map_rows *m)
+static void list_rows(const kerf_advice *a, map_rows *m)
 {
     for (size_t i = 0; i < a->groups; i++) {
-        const advice_group *g = &a->group[i];
+        const kerf_advice_group *g = &a->group[i];
         size_t r = 0;
         if (g->layer < 0) continue;
         if (g->layer + 1 > m->layers) m->layers = g->layer + 1;
@@ -219,48 +220,48 @@ static void list_rows(const advice *a, map_rows *m)
     }
 }
 
-static double share_of_error(const advice_group *g, double total)
+static double share_of_error(const kerf_advice_group *g, double total)
 {
     return total > 0 ? g->cost[g->pick].t2 / total : 0;
 }
 
 /* A cell per group, layers along: what = 0 bits, what = 1 the share of the error. */
-static void put_map(const advice *a, FILE *to, int what)
+static void put_map(const kerf_advice *a, FILE *to, int what)
 {
     map_rows m = {0};
     list_rows(a, &m);
     if (m.count == 0) return;
-    double most = 0, total = advice_total(a).t2;
+    double most = 0, total = kerf_advice_total(a).t2;
     for (size_t i = 0; i < a->groups; i++) {
-        const advice_group *g = &a->group[i];
-        most = fmax(most, what ? share_of_error(g, total) : advice_bits(g, g->pick));
+        const kerf_advice_group *g = &a->group[i];
+        most = fmax(most, what ? share_of_error(g, total) : kerf_advice_bits(g, g->pick));
     }
     int width = 180 + m.layers * CELL + 10, height = (int)m.count * CELL + 30;
     fprintf(to, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\">\n",
             width, height, width);
     for (size_t r = 0; r < m.count; r++) {
-        svg_label(to, 4, (double)r * CELL + 44, m.part[r]);
+        kf_svg_label(to, 4, (double)r * CELL + 44, m.part[r]);
     }
     for (int l = 0; l<m.layers; l += m.layers> 40 ? 8 : 1) {
         fprintf(to, "<text class=\"dim\" x=\"%d\" y=\"20\" text-anchor=\"middle\">%d</text>\n",
                 180 + l * CELL + CELL / 2, l);
     }
     for (size_t i = 0; i < a->groups; i++) {
-        const advice_group *g = &a->group[i];
+        const kerf_advice_group *g = &a->group[i];
         size_t r = 0;
         char name[64];
         if (g->layer < 0) continue;
         while (r < m.count && strcmp(m.part[r], part_of(g)) != 0) r++;
         if (r == m.count) continue;
-        double x = what ? share_of_error(g, total) : advice_bits(g, g->pick);
+        double x = what ? share_of_error(g, total) : kerf_advice_bits(g, g->pick);
         double shade = most > 0 ? 100 * x / most : 0;
         fprintf(to,
                 "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"3\" style=\"fill:"
                 "color-mix(in srgb,var(--hi) %.0f%%,var(--lo))\"><title>",
                 180 + g->layer * CELL, 27 + (int)r * CELL, CELL - 2, CELL - 2, shade);
-        put_html(to, g->name);
+        kf_put_escaped(to, g->name);
         fprintf(to, ": %s, %.3f bits, %.1f %% of the error</title></rect>\n",
-                advice_codec_name(a, g->pick, name), advice_bits(g, g->pick),
+                kerf_advice_codec_name(a, g->pick, name), kerf_advice_bits(g, g->pick),
                 100 * share_of_error(g, total));
     }
     fprintf(to, "</svg></div>\n");
@@ -268,29 +269,29 @@ static void put_map(const advice *a, FILE *to, int what)
 
 /* --- table --------------------------------------------------------------------------------- */
 
-static void put_table(const advice *a, FILE *to)
+static void put_table(const kerf_advice *a, FILE *to)
 {
     char name[64];
-    int timed = a->machine.hardware != NULL;
+    int timed = a->hardware != NULL;
     fprintf(to,
             "<div class=\"wide\"><table><tr><th>group</th><th>format</th><th class=\"n\">bits</th>"
             "<th class=\"n\">alpha t2</th>%s<th>why</th></tr>\n",
             timed ? "<th class=\"n\">us</th>" : "");
     for (size_t i = 0; i < a->groups; i++) {
-        const advice_group *g = &a->group[i];
+        const kerf_advice_group *g = &a->group[i];
         fprintf(to, "<tr><td>");
-        put_html(to, g->name);
+        kf_put_escaped(to, g->name);
         fprintf(to, "</td><td>%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.3e</td>",
-                advice_codec_name(a, g->pick, name), advice_bits(g, g->pick), g->cost[g->pick].t2);
+                kerf_advice_codec_name(a, g->pick, name), kerf_advice_bits(g, g->pick), g->cost[g->pick].t2);
         if (timed) fprintf(to, "<td class=\"n\">%.2f</td>", g->cost[g->pick].us);
         fprintf(to, "<td>");
-        put_html(to, g->reason);
+        kf_put_escaped(to, g->reason);
         fprintf(to, "</td></tr>\n");
     }
     fprintf(to, "</table></div>\n");
 }
 
-void advice_write_html(const advice *a, FILE *to)
+void kf_put_html(const kerf_advice *a, FILE *to)
 {
     fprintf(to,
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -303,14 +304,14 @@ void advice_write_html(const advice *a, FILE *to)
             "<h2>Error against size</h2>\n<p>Line: the best choice at every size. Dots: one format "
             "for all groups.</p>\n");
     put_pareto(a, to, "bits per weight", &a->by_size, bits_of);
-    if (a->machine.hardware) {
+    if (a->hardware) {
         fprintf(to, "<h2>Error against predicted time</h2>\n<p>Line: the best choice at every time "
                     "of the products. Dots: one format for all groups.</p>\n");
         put_pareto(a, to, "us", &a->by_time, us_of);
         fprintf(to,
                 "<h2>Roofline</h2>\n<p>Each group <span class=\"is\">as it is</span> and <span "
                 "class=\"got\">as chosen</span>; the line is what %s could do at most.</p>\n",
-                a->machine.hardware->name);
+                a->hardware->name);
         put_roofline(a, to);
     }
     fprintf(to, "<h2>Bits per weight by layer</h2>\n");

@@ -1,12 +1,11 @@
 /* svg_chart.c - writes SVG by hand: the charts are few and simple. */
 #include "report/svg_chart.h"
-#include <stdio.h>
 
 #include <math.h>
 
 enum { WIDTH = 860, HEIGHT = 420, LEFT = 70, RIGHT = 30, TOP = 16, BOTTOM = 50 };
 
-void put_html(FILE *to, const char *text)
+void kf_put_escaped(FILE *to, const char *text)
 {
     for (; *text; text++) {
         switch (*text) {
@@ -26,33 +25,33 @@ static double place(double v, double lo, double hi, int logarithmic)
     return fmin(1, fmax(0, p));
 }
 
-double svg_x(const svg_axes *a, double x)
+double kf_svg_x(const kf_svg_axes *a, double x)
 {
     return LEFT + place(x, a->x0, a->x1, a->log_x) * (WIDTH - LEFT - RIGHT);
 }
 
-double svg_y(const svg_axes *a, double y)
+double kf_svg_y(const kf_svg_axes *a, double y)
 {
     return HEIGHT - BOTTOM - place(y, a->y0, a->y1, a->log_y) * (HEIGHT - TOP - BOTTOM);
 }
 
-void svg_label(FILE *to, double x, double y, const char *text)
+void kf_svg_label(FILE *to, double x, double y, const char *text)
 {
     fprintf(to, "<text x=\"%.1f\" y=\"%.1f\">", x, y);
-    put_html(to, text);
+    kf_put_escaped(to, text);
     fprintf(to, "</text>\n");
 }
 
-static void tick(FILE *to, const svg_axes *a, int vertical, double v)
+static void tick(FILE *to, const kf_svg_axes *a, int vertical, double v)
 {
     if (vertical) {
-        double y = svg_y(a, v);
+        double y = kf_svg_y(a, v);
         fprintf(to,
                 "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text class=\"dim\" x=\"%d\" y=\"%.1f\" "
                 "text-anchor=\"end\">%g</text>\n",
                 LEFT, y, WIDTH - RIGHT, LEFT - 8, y + 4, v);
     } else {
-        double x = svg_x(a, v);
+        double x = kf_svg_x(a, v);
         fprintf(to,
                 "<path class=\"grid\" d=\"M%.1f %dV%d\"/><text class=\"dim\" x=\"%.1f\" y=\"%d\" "
                 "text-anchor=\"middle\">%g</text>\n",
@@ -61,7 +60,7 @@ static void tick(FILE *to, const svg_axes *a, int vertical, double v)
 }
 
 /* Round values: powers of ten, or steps of 1, 2 or 5 times one. */
-static void ticks(FILE *to, const svg_axes *a, int vertical)
+static void ticks(FILE *to, const kf_svg_axes *a, int vertical)
 {
     double lo = vertical ? a->y0 : a->x0, hi = vertical ? a->y1 : a->x1;
     if (vertical ? a->log_y : a->log_x) {
@@ -80,7 +79,7 @@ static void ticks(FILE *to, const svg_axes *a, int vertical)
     for (double v = ceil(lo / step) * step; v <= hi; v += step) tick(to, a, vertical, v);
 }
 
-void svg_open(FILE *to, const svg_axes *a, const char *x_label, const char *y_label)
+void kf_svg_open(FILE *to, const kf_svg_axes *a, const char *x_label, const char *y_label)
 {
     fprintf(to,
             "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
@@ -90,22 +89,22 @@ void svg_open(FILE *to, const svg_axes *a, const char *x_label, const char *y_la
     ticks(to, a, 1);
     fprintf(to, "<text class=\"dim\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">",
             (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10);
-    put_html(to, x_label);
+    kf_put_escaped(to, x_label);
     fprintf(to,
             "</text>\n<text class=\"dim\" transform=\"translate(16 %d) rotate(-90)\" "
             "text-anchor=\"middle\">",
             (TOP + HEIGHT - BOTTOM) / 2);
-    put_html(to, y_label);
+    kf_put_escaped(to, y_label);
     fprintf(to, "</text>\n");
 }
 
-void svg_close(FILE *to)
+void kf_svg_close(FILE *to)
 {
     fprintf(to, "</svg></div>\n");
 }
 
 /* Whether a label right of a dot at x would run into one that is there, or over a dot. */
-static int is_taken(const svg_axes *a, double x, double y)
+static int is_taken(const kf_svg_axes *a, double x, double y)
 {
     for (int i = 0; i < a->labels; i++) {
         if (fabs(a->label[i].y - y) < 13 && fabs(a->label[i].x - x) < 150) return 1;
@@ -118,7 +117,7 @@ static int is_taken(const svg_axes *a, double x, double y)
 }
 
 /* Writes a label right of a dot, as near as there is room, with a line when that is not beside. */
-static void place_label(FILE *to, svg_axes *a, double x, double y, double radius, const char *text)
+static void place_label(FILE *to, kf_svg_axes *a, double x, double y, double radius, const char *text)
 {
     double at = y;
     for (int i = 1; i < 40 && is_taken(a, x, at); i++) at = y + 7 * (i % 2 ? i : -i);
@@ -128,25 +127,25 @@ static void place_label(FILE *to, svg_axes *a, double x, double y, double radius
         fprintf(to, "<path class=\"grid\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", x + radius, y, left - 3,
                 at);
     }
-    svg_label(to, left, at + 4, text);
-    if (a->labels == SVG_LABELS) return;
+    kf_svg_label(to, left, at + 4, text);
+    if (a->labels == KF_SVG_LABELS) return;
     a->label[a->labels].x = x;
     a->label[a->labels++].y = at;
 }
 
-void svg_point(FILE *to, svg_axes *a, double x, double y, const char *class_name, double radius,
+void kf_svg_point(FILE *to, kf_svg_axes *a, double x, double y, const char *class_name, double radius,
                const char *title)
 {
     fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"><title>", class_name,
-            svg_x(a, x), svg_y(a, y), radius);
-    put_html(to, title);
+            kf_svg_x(a, x), kf_svg_y(a, y), radius);
+    kf_put_escaped(to, title);
     fprintf(to, "</title></circle>\n");
-    if (a->points == SVG_LABELS) return;
-    a->point[a->points].x = svg_x(a, x);
-    a->point[a->points++].y = svg_y(a, y);
+    if (a->points == KF_SVG_LABELS) return;
+    a->point[a->points].x = kf_svg_x(a, x);
+    a->point[a->points++].y = kf_svg_y(a, y);
 }
 
-void svg_point_label(FILE *to, svg_axes *a, double x, double y, double radius, const char *label)
+void kf_svg_point_label(FILE *to, kf_svg_axes *a, double x, double y, double radius, const char *label)
 {
-    place_label(to, a, svg_x(a, x), svg_y(a, y), radius, label);
+    place_label(to, a, kf_svg_x(a, x), kf_svg_y(a, y), radius, label);
 }

@@ -1,15 +1,15 @@
 /* compare.c - measures or compares two weights, panel by panel. */
 #include "score/compare.h"
-#include "base/base.h"
-#include <stdio.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "score/run_sums.h"
 #include "stream/turns.h"
 
-static void note(comparison *c, const char *fmt, unsigned long long at)
+static void note(kerf_verify_row *c, const char *fmt, unsigned long long at)
 {
     if (!c->problem[0]) snprintf(c->problem, sizeof c->problem, fmt, at);
 }
@@ -25,85 +25,85 @@ static size_t first_difference(const unsigned char *a, const unsigned char *b, s
 
 /* --- measured ------------------------------------------------------------------------------ */
 
-typedef struct measure_run {
-    const compare_job *job;
-    const comparison *pair;
+typedef struct measure_compare {
+    const kf_compare_job *job;
+    const kerf_verify_row *pair;
     const kerf_weight *other; /* as quantized; a dense one as codes of a plain format */
-    kf_stream *stream;
-    run_sums sums;
-    kf_turns turns;
+    stream *stream;
+    kf_run_sums sums;
+    turns turns;
     kerf_exec exec; /* of one call */
-} measure_run;
+} measure_compare;
 
-static kerf_status measure_read(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status measure_read(void *ctx, stream_panel *p, kerf_error *err)
 {
-    const measure_run *r = ctx;
-    KF_TRY(kf_read_dense(kerf_checkpoint_reader(r->job->source), r->pair->weight->plane[0],
-                         &r->other->geometry, p, err));
-    return kf_read_planes(kerf_checkpoint_reader(r->job->other), r->other, p, err);
+    const measure_compare *r = ctx;
+    KF_TRY(
+        read_dense(r->job->source, r->pair->weight->plane[0], &r->other->geometry, p, err));
+    return read_planes(r->job->other, r->other, p, err);
 }
 
-static kerf_status measure_runs(const measure_run *r, const kf_panel *p, kerf_score run[MOST_RUNS],
-                                kerf_error *err)
+static kerf_status measure_runs(const measure_compare *r, const stream_panel *p,
+                                kerf_score run[KF_MOST_RUNS], kerf_error *err)
 {
-    kf_panel at;
-    for (size_t i = 0; run_at(&r->sums, p, i, &at); i++)
-        KF_TRY(run_score(&r->sums, &at, r->pair->weight->dtype, NULL, &r->exec, &run[i], err));
+    stream_panel at;
+    for (size_t i = 0; kf_run_at(&r->sums, p, i, &at); i++)
+        KF_TRY(kf_run_score(&r->sums, &at, r->pair->weight->dtype, NULL, &r->exec, &run[i], err));
     return KERF_OK;
 }
 
-static kerf_status measure_work(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
 {
-    measure_run *r = ctx;
-    kerf_score run[MOST_RUNS];
+    measure_compare *r = ctx;
+    kerf_score run[KF_MOST_RUNS];
     kerf_status s = measure_runs(r, p, run, err);
     KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
-    if (s != KERF_OK || !kf_turns_wait(&r->turns, 0, p->index)) return s;
-    s = run_sums_add(&r->sums, r->stream, p, run, (kerf_cspan){NULL, 0}, err);
-    kf_turns_pass(&r->turns, 0);
+    if (s != KERF_OK || !turns_wait(&r->turns, 0, p->index)) return s;
+    s = kf_run_sums_add(&r->sums, r->stream, p, run, (kerf_cspan){NULL, 0}, err);
+    turns_pass(&r->turns, 0);
     return s;
 }
 
 static void measure_lost(void *ctx, uint64_t index)
 {
-    measure_run *r = ctx;
-    kf_turns_fail(&r->turns, index);
+    measure_compare *r = ctx;
+    turns_fail(&r->turns, index);
 }
 
-/* A device is for one caller at a time. */
-static kerf_status open_measured(measure_run *r, kerf_error *err)
+/* Some workers share the parts of a tensor; a GPU, which one caller at a time may use, takes panel
+ * after panel. */
+static kerf_status open_measured(measure_compare *r, kerf_error *err)
 {
     const kerf_geometry *g = &r->other->geometry;
     const kerf_exec *exec = r->job->exec;
     const kerf_dtype dtype = r->pair->weight->dtype;
-    const unsigned workers = exec->device ? 0 : kf_stream_crew_size(exec->threads);
+    const unsigned workers = exec->device ? 0 : stream_crew_size(exec->threads);
     r->exec = *exec;
     r->sums.geometry = g;
-    KF_TRY(kf_turns_open(&r->turns, 1, err));
+    KF_TRY(turns_open(&r->turns, 1, err));
     KF_TRY(kerf_scorer_open(g, NULL, &r->sums.scorer, err));
-    if (!workers) return kf_stream_open(&r->stream, g, dtype, err);
+    if (!workers) return stream_open(&r->stream, g, dtype, err);
     r->sums.run = kerf_score_run(g);
-    KF_TRY(kf_stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, err));
-    if (kf_stream_slots(r->stream) > 1)
+    KF_TRY(stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, err));
+    if (stream_slots(r->stream) > 1)
         r->exec.threads = 1;
-    else if (workers > 1) /* all that there is: work for the threads of one call */
+    else if (workers > 1) /* the tensor is one part: its threads are those of each call */
         r->sums.run = 0;
     return KERF_OK;
 }
 
-static kerf_status measure(const compare_job *job, comparison *c, const kerf_weight *other,
+static kerf_status measure(const kf_compare_job *job, kerf_verify_row *c, const kerf_weight *other,
                            kerf_error *err)
 {
-    static const kf_steps steps = {measure_read, measure_work, NULL, measure_lost};
-    measure_run r = {.job = job, .pair = c, .other = other};
+    static const stream_steps steps = {measure_read, measure_work, NULL, measure_lost};
+    measure_compare r = {.job = job, .pair = c, .other = other};
     kerf_status status = open_measured(&r, err);
-    if (status == KERF_OK)
-        status = kf_read_whole_planes(kerf_checkpoint_reader(job->other), other, r.stream, err);
-    if (status == KERF_OK) status = kf_stream_run(r.stream, &steps, &r, err);
+    if (status == KERF_OK) status = read_whole_planes(job->other, other, r.stream, err);
+    if (status == KERF_OK) status = stream_run(r.stream, &steps, &r, err);
     if (status == KERF_OK) status = kerf_scorer_finish(r.sums.scorer, &c->score, err);
     kerf_scorer_close(r.sums.scorer);
-    kf_turns_close(&r.turns);
-    kf_stream_close(r.stream);
+    turns_close(&r.turns);
+    stream_close(r.stream);
     c->measured = status == KERF_OK;
     if (c->score.nonfinite)
         note(c, "%llu decoded elements are NaN or infinite", c->score.nonfinite);
@@ -111,7 +111,7 @@ static kerf_status measure(const compare_job *job, comparison *c, const kerf_wei
 }
 
 /* A dense weight is measured as if its bytes were the codes of the plain format of its type. */
-static kerf_status measure_dense(const compare_job *job, comparison *c, kerf_error *err)
+static kerf_status measure_dense(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
 {
     static const struct {
         kerf_dtype dtype;
@@ -128,28 +128,27 @@ static kerf_status measure_dense(const compare_job *job, comparison *c, kerf_err
 
 /* --- equal to the decoding ----------------------------------------------------------------- */
 
-typedef struct decode_run {
-    const compare_job *job;
-    comparison *pair;
+typedef struct decode_compare {
+    const kf_compare_job *job;
+    kerf_verify_row *pair;
     kerf_span decoded; /* of one panel, made when the first one shows how large they are */
-} decode_run;
+} decode_compare;
 
-static kerf_status decode_read(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status decode_read(void *ctx, stream_panel *p, kerf_error *err)
 {
-    const decode_run *r = ctx;
-    const comparison *c = r->pair;
-    KF_TRY(kf_read_planes(kerf_checkpoint_reader(r->job->source), c->weight, p, err));
-    return kf_read_dense(kerf_checkpoint_reader(r->job->other), c->other->plane[0],
-                         &c->weight->geometry, p, err);
+    const decode_compare *r = ctx;
+    const kerf_verify_row *c = r->pair;
+    KF_TRY(read_planes(r->job->source, c->weight, p, err));
+    return read_dense(r->job->other, c->other->plane[0], &c->weight->geometry, p, err);
 }
 
-static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
 {
-    decode_run *r = ctx;
+    decode_compare *r = ctx;
     const kerf_geometry *g = &r->pair->weight->geometry;
     kerf_dtype dtype = r->pair->other->dtype;
     kerf_cspan planes[KERF_PLANES];
-    kf_planes_of(p, planes);
+    planes_of(p, planes);
     if (!r->decoded.p) {
         r->decoded.n = p->dense.n;
         KF_TRY(kf_allocate(&r->decoded.p, p->dense.n, 1, err));
@@ -166,62 +165,61 @@ static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status compare_decoded(const compare_job *job, comparison *c, kerf_error *err)
+static kerf_status compare_decoded(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
 {
-    static const kf_steps steps = {decode_read, decode_work, NULL, NULL};
-    decode_run r = {.job = job, .pair = c};
-    kf_stream *s = NULL;
-    kerf_status status = kf_stream_open(&s, &c->weight->geometry, c->other->dtype, err);
-    if (status == KERF_OK)
-        status = kf_read_whole_planes(kerf_checkpoint_reader(job->source), c->weight, s, err);
-    if (status == KERF_OK) status = kf_stream_run(s, &steps, &r, err);
+    static const stream_steps steps = {decode_read, decode_work, NULL, NULL};
+    decode_compare r = {.job = job, .pair = c};
+    stream *s = NULL;
+    kerf_status status = stream_open(&s, &c->weight->geometry, c->other->dtype, err);
+    if (status == KERF_OK) status = read_whole_planes(job->source, c->weight, s, err);
+    if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
     free(r.decoded.p);
-    kf_stream_close(s);
+    stream_close(s);
     return status;
 }
 
 /* --- equal byte for byte ------------------------------------------------------------------- */
 
-typedef struct bytes_run {
-    const compare_job *job;
-    comparison *pair;
+typedef struct bytes_compare {
+    const kf_compare_job *job;
+    kerf_verify_row *pair;
     kerf_plane_id plane;
     unsigned char *other;
-} bytes_run;
+} bytes_compare;
 
-static kerf_status bytes_read(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status bytes_read(void *ctx, stream_panel *p, kerf_error *err)
 {
-    const bytes_run *r = ctx;
-    return kerf_weight_read(kerf_checkpoint_reader(r->job->source), r->pair->weight, r->plane,
-                            p->u0, p->dense.p, p->dense.n, err);
+    const bytes_compare *r = ctx;
+    return kerf_weight_read(r->job->source, r->pair->weight, r->plane, p->u0, p->dense.p,
+                            p->dense.n, err);
 }
 
-static kerf_status bytes_work(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status bytes_work(void *ctx, stream_panel *p, kerf_error *err)
 {
-    const bytes_run *r = ctx;
-    KF_TRY(kerf_weight_read(kerf_checkpoint_reader(r->job->other), r->pair->other, r->plane, p->u0,
-                            r->other, p->dense.n, err));
+    const bytes_compare *r = ctx;
+    KF_TRY(kerf_weight_read(r->job->other, r->pair->other, r->plane, p->u0, r->other,
+                            p->dense.n, err));
     KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
     size_t at = first_difference(p->dense.p, r->other, p->dense.n);
     if (at < p->dense.n) note(r->pair, "differs from the source at byte %llu", p->u0 + at);
     return KERF_OK;
 }
 
-static kerf_status compare_bytes(const compare_job *job, comparison *c, kerf_error *err)
+static kerf_status compare_bytes(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
 {
-    static const kf_steps steps = {bytes_read, bytes_work, NULL, NULL};
-    bytes_run r = {.job = job, .pair = c};
-    KF_TRY(kf_allocate(&r.other, KF_STREAM_PANEL_BYTES, 1, err));
+    static const stream_steps steps = {bytes_read, bytes_work, NULL, NULL};
+    bytes_compare r = {.job = job, .pair = c};
+    KF_TRY(kf_allocate(&r.other, STREAM_PANEL_BYTES, 1, err));
     kerf_status status = KERF_OK;
     for (kerf_plane_id p = 0; p < KERF_PLANES && status == KERF_OK; p++) {
         const kerf_weight *w = c->weight;
         if (w->codec.format ? !w->geometry.plane[p].dtype : !w->plane[p]) continue;
-        kf_stream *s = NULL;
+        stream *s = NULL;
         r.plane = p;
-        status = kf_stream_open_bytes(
+        status = stream_open_bytes(
             &s, w->codec.format ? w->geometry.plane[p].bytes : w->plane[p]->bytes, err);
-        if (status == KERF_OK) status = kf_stream_run(s, &steps, &r, err);
-        kf_stream_close(s);
+        if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
+        stream_close(s);
     }
     free(r.other);
     return status;
@@ -230,18 +228,16 @@ static kerf_status compare_bytes(const compare_job *job, comparison *c, kerf_err
 /* --- which of them ------------------------------------------------------------------------- */
 
 /* Blocks of GGUF and planes may hold the same codes and scales. *same is 0 when they do not. */
-static kerf_status compare_twins(const compare_job *job, comparison *out, int *same,
+static kerf_status compare_twins(const kf_compare_job *job, kerf_verify_row *out, int *same,
                                  kerf_error *err)
 {
     kerf_weight a = *out->weight, b = *out->other;
     unsigned foreign;
-    KF_TRY(kerf_weight_fit(kerf_checkpoint_reader(job->source), out->other->layout, &a, &foreign,
-                           err));
-    KF_TRY(kerf_weight_fit(kerf_checkpoint_reader(job->other), out->weight->layout, &b, &foreign,
-                           err));
+    KF_TRY(kerf_weight_fit(job->source, out->other->layout, &a, &foreign, err));
+    KF_TRY(kerf_weight_fit(job->other, out->weight->layout, &b, &foreign, err));
     *same = a.codec.format == b.codec.format;
     if (!*same) return KERF_OK;
-    comparison pair = *out;
+    kerf_verify_row pair = *out;
     pair.weight = &a;
     pair.other = &b;
     kerf_status s = compare_bytes(job, &pair, err);
@@ -256,7 +252,7 @@ static int same_source(const kerf_weight *a, const kerf_weight *b)
            (a->codec.format && (a->plane[0]->block_type || b->plane[0]->block_type));
 }
 
-kerf_status compare_weights(const compare_job *job, comparison *out, kerf_error *err)
+kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
 {
     const kerf_weight *a = out->weight, *b = out->other;
     const int floats = kerf_dtype_is_float(a->dtype) && kerf_dtype_is_float(b->dtype);
@@ -283,4 +279,38 @@ kerf_status compare_weights(const compare_job *job, comparison *out, kerf_error 
         return KERF_OK;
     }
     return compare_bytes(job, out, err);
+}
+
+/* --- experts ------------------------------------------------------------------------------- */
+
+typedef struct like {
+    const kerf_weights *weights;
+} like;
+
+static int is_absent(void *ctx, const kerf_weight *w)
+{
+    const like *l = ctx;
+    return !kerf_weights_find(l->weights, w->name);
+}
+
+static int is_stacked_there(void *ctx, const kerf_weight *w)
+{
+    const like *l = ctx;
+    const kerf_weight *other = kerf_weights_find(l->weights, w->name);
+    if (!other || !kerf_shape_equal(&other->shape, &w->shape)) return 1;
+    return other->layout && kerf_layout_experts(other->layout) == KERF_EXPERTS_STACKED;
+}
+
+kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other, kerf_weights **out,
+                            kerf_error *err)
+{
+    like l = {other};
+    KF_TRY(kerf_weights_open(source, out, err));
+    kerf_status s = kerf_weights_arrange(*out, KERF_EXPERTS_SINGLE, is_absent, &l, err);
+    if (s == KERF_OK)
+        s = kerf_weights_arrange(*out, KERF_EXPERTS_STACKED, is_stacked_there, &l, err);
+    if (s == KERF_OK) return s;
+    kerf_weights_close(*out);
+    *out = NULL;
+    return s;
 }

@@ -2,30 +2,23 @@
 #ifndef KERF_COMPARE_H
 #define KERF_COMPARE_H
 
-#include <kerf/advisor.h>
+#include <kerf/verify.h>
 
-#include <kerf/checkpoint.h>
 #include "base/work.h"
 
-typedef struct comparison {
-    const kerf_weight *weight; /* of the source                                  */
-    const kerf_weight *other;  /* NULL: missing                                  */
-    int measured;              /* score holds figures                            */
-    kerf_score score;
-    char problem[160]; /* what is wrong besides figures; empty: nothing  */
-} comparison;
-
-typedef struct compare_job {
-    const kerf_checkpoint *source, *other;
+typedef struct kf_compare_job {
+    const kerf_reader *source, *other;
     int by_value; /* dense tensors may differ: measure them */
     const kerf_exec *exec;
     kf_work *progress;
-} compare_job;
+} kf_compare_job;
 
-/* Fills out->score or out->problem for out->weight and out->other:
- *   dense and quantized   decoded and measured
- *   quantized and dense   must be its exact decoding
- *   the same kind         must be equal byte for byte, or measured when by_value */
-kerf_status compare_weights(const compare_job *job, comparison *out, kerf_error *err);
+/* Fills score and measured, or problem, of a row that has weight and other, as kerf_verify says. */
+kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *row, kerf_error *err);
+
+/* The weights of a source, opened anew, with experts arranged as those of `other`. Close the result
+ * with kerf_weights_close. */
+kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other, kerf_weights **out,
+                            kerf_error *err);
 
 #endif

@@ -1,16 +1,18 @@
-/* importance.h - how much each column of a weight matters: --imatrix. */
+/* importance.h - the importance of a weight's columns, which weighs its errors: see
+ * kerf_score_request.imatrix. */
 #ifndef KERF_IMPORTANCE_H
 #define KERF_IMPORTANCE_H
 
-#include "model/select.h"
+#include <kerf/checkpoint.h>
 
-/* malloc'd F32 per column of w; NULL when imatrix is not open or has no entry for w. */
-kerf_status importance_read(const kerf_checkpoint *imatrix, const kerf_weight *w, float **out,
-                            kerf_error *err);
+/* *out: malloc'd, one value per column of w; NULL when imatrix is NULL or has no tensor of that
+ * name. KERF_E_DATA: a tensor of another type or shape, or a value that is negative or not finite. */
+kerf_status kf_importance_read(const kerf_checkpoint *imatrix, const kerf_weight *w, float **out,
+                               kerf_error *err);
 
-/* How many weights of the plan are named by imatrix, which is open; none at all is an error.
- * named may be NULL. */
-kerf_status importance_check(const kerf_checkpoint *imatrix, const kf_selected *plan,
-                             const char *source, size_t *named, kerf_error *err);
+/* *named: how many of these weights imatrix has a tensor for; 0 when imatrix is NULL. KERF_E_DATA:
+ * for none of them. source: what their checkpoint is called. */
+kerf_status kf_importance_count(const kerf_checkpoint *imatrix, const kerf_weight *const *weight,
+                                size_t count, const char *source, size_t *named, kerf_error *err);
 
 #endif

@@ -1,157 +1,173 @@
-/* limits.c - reads, applies and writes limits files. */
-#include "score/limits.h"
-#include "base/base.h"
-#include <stdio.h>
+/* limits.c - reads limits files, and finds the limits of a tensor. Writing one is the matter of
+ * verify, which knows what was measured. */
+#include <kerf/verify.h>
 
-#include <kerf/words.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kerf/file.h>
+#include <kerf/words.h>
 
-static double bias_magnitude(const kerf_score *s)
-{
-    return fabs(kerf_score_bias(s));
-}
+#include "base/base.h"
+#include "text/json_text.h"
+
 static double max_error(const kerf_score *s)
 {
     return s->max_error;
 }
 
-const figure limited_figures[FIGURES] = {
-    {"t2", kerf_score_t2},    {"max_error", max_error},
-    {"bias", bias_magnitude}, {"clip_share", kerf_score_clip_share},
-    {"bpw", kerf_score_bpw},
+static double bias_magnitude(const kerf_score *s)
+{
+    return fabs(kerf_score_bias(s));
+}
+
+static const struct {
+    const char *name;
+    double (*of)(const kerf_score *s);
+} figures[KERF_FIGURES] = {
+    [KERF_FIGURE_T2] = {"t2", kerf_score_t2},
+    [KERF_FIGURE_MAX_ERROR] = {"max_error", max_error},
+    [KERF_FIGURE_BIAS] = {"bias", bias_magnitude},
+    [KERF_FIGURE_CLIP_SHARE] = {"clip_share", kerf_score_clip_share},
+    [KERF_FIGURE_BPW] = {"bpw", kerf_score_bpw},
 };
+
+const char *kerf_figure_name(kerf_figure f)
+{
+    return f < KERF_FIGURES ? figures[f].name : NULL;
+}
+
+double kerf_figure_of(const kerf_score *s, kerf_figure f)
+{
+    return f < KERF_FIGURES ? figures[f].of(s) : NAN;
+}
 
 /* --- read ---------------------------------------------------------------------------------- */
 
-static int is_figure(const char *name)
-{
-    for (size_t f = 0; f < FIGURES; f++) {
-        if (strcmp(limited_figures[f].name, name) == 0) return 1;
-    }
-    return 0;
-}
+/* Limits of the tensors that a pattern matches; NAN: the figure is not named. */
+typedef struct rule {
+    char *glob;
+    double limit[KERF_FIGURES];
+} rule;
 
-static kerf_status check_set(const char *path, const char *where, json_t *set, kerf_error *err)
+struct kerf_limits {
+    rule *rule; /* "default" first, with the pattern "*" */
+    size_t rules;
+};
+
+/* Reads {"t2": 0.02, ...}; `where`: the key that has it. */
+static kerf_status read_set(const char *file, const char *where, json_t *set, rule *out,
+                            kerf_error *err)
 {
     const char *key;
     json_t *value;
     if (!json_is_object(set)) {
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: \"%.100s\" must be an object", path,
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: \"%.100s\" must be an object", file,
                        where);
     }
     json_object_foreach(set, key, value)
     {
-        if (!is_figure(key)) {
+        size_t f = 0;
+        while (f < KERF_FIGURES && strcmp(figures[f].name, key) != 0) f++;
+        if (f == KERF_FIGURES) {
             return kf_fail(
                 err, KERF_E_DATA, KF_NOWHERE,
                 "%.200s: \"%.100s\": unknown figure \"%.40s\"; known: t2, max_error, bias, "
                 "clip_share, bpw",
-                path, where, key);
+                file, where, key);
         }
         if (!json_is_number(value) || json_number_value(value) < 0) {
             return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                           "%.200s: \"%.100s\": %.40s must be a number, 0 or more", path, where,
+                           "%.200s: \"%.100s\": %.40s must be a number, 0 or more", file, where,
                            key);
         }
+        out->limit[f] = json_number_value(value);
     }
     return KERF_OK;
 }
 
-static kerf_status check_document(const char *path, json_t *doc, kerf_error *err)
+static kerf_status add_rule(kerf_limits *l, const char *file, const char *where, const char *glob,
+                            json_t *set, kerf_error *err)
 {
-    const char *schema = json_string_value(json_object_get(doc, "schema"));
-    if (!schema || strcmp(schema, "kerf.limits/1") != 0) {
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: \"schema\" must be \"kerf.limits/1\"",
-                       path);
-    }
+    rule *r = &l->rule[l->rules];
+    for (size_t f = 0; f < KERF_FIGURES; f++) r->limit[f] = NAN;
+    r->glob = strdup(glob);
+    if (!r->glob) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for limits");
+    l->rules++;
+    return read_set(file, where, set, r, err);
+}
+
+static kerf_status read_document(kerf_limits *l, const char *file, json_t *doc, kerf_error *err)
+{
     const char *key;
-    json_t *value;
+    json_t *value, *tensors = json_object_get(doc, "tensors");
+    if (!kf_json_has_schema(doc, "kerf.limits/1"))
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: \"schema\" must be \"kerf.limits/1\"",
+                       file);
+    KF_TRY(kf_allocate(&l->rule, json_object_size(tensors) + 1, sizeof *l->rule, err));
     json_object_foreach(doc, key, value)
     {
-        if (strcmp(key, "schema") == 0) continue;
-        if (strcmp(key, "default") == 0) {
-            KF_TRY(check_set(path, key, value, err));
-            continue;
-        }
-        if (strcmp(key, "tensors") != 0 || !json_is_object(value)) {
-            return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                           "%.200s: \"%.100s\": expected the objects \"default\" and \"tensors\"",
-                           path, key);
-        }
-        const char *pattern;
-        json_t *set;
-        json_object_foreach(value, pattern, set) KF_TRY(check_set(path, pattern, set, err));
+        if (strcmp(key, "schema") == 0 || strcmp(key, "default") == 0) continue;
+        if (strcmp(key, "tensors") == 0 && json_is_object(value)) continue;
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                       "%.200s: \"%.100s\": expected the objects \"default\" and \"tensors\"", file,
+                       key);
     }
+    value = json_object_get(doc, "default");
+    if (value) KF_TRY(add_rule(l, file, "default", "*", value, err));
+    json_object_foreach(tensors, key, value) KF_TRY(add_rule(l, file, key, key, value, err));
     return KERF_OK;
 }
 
-kerf_status limits_open(limits *l, const char *path, kerf_error *err)
+static kerf_status make_limits(json_t *doc, const char *file, kerf_limits **out, kerf_error *err)
 {
-    *l = (limits){0};
-    if (!path) {
-        l->doc = json_pack("{s:{s:f}}", "default", "t2", LIMIT_T2_BUILTIN);
-        return l->doc ? KERF_OK : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for limits");
-    }
-    FILE *in = fopen(path, "rb");
-    if (!in) return kf_fail(err, KERF_E_IO, KF_NOWHERE, "%.200s: cannot be opened", path);
-    json_error_t where;
-    l->doc = json_loadf(in, JSON_REJECT_DUPLICATES, &where);
-    fclose(in);
-    if (!l->doc) {
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: line %d: %.150s", path, where.line,
-                       where.text);
-    }
-    kerf_status s = check_document(path, l->doc, err);
-    if (s != KERF_OK) limits_close(l);
-    return s;
-}
-
-void limits_close(limits *l)
-{
-    json_decref(l->doc);
-    *l = (limits){0};
-}
-
-/* --- apply --------------------------------------------------------------------------------- */
-
-double limit_of(const limits *l, const char *tensor, size_t f)
-{
-    const char *name = limited_figures[f].name;
-    json_t *found = json_object_get(json_object_get(l->doc, "default"), name);
-    const char *pattern;
-    json_t *set;
-    json_object_foreach(json_object_get(l->doc, "tensors"), pattern, set)
-    {
-        json_t *value = json_object_get(set, name);
-        int hit = strcmp(pattern, tensor) == 0 || kerf_glob_matches(pattern, tensor);
-        if (value && hit) found = value;
-    }
-    return found ? json_number_value(found) : INFINITY;
-}
-
-/* --- write --------------------------------------------------------------------------------- */
-
-json_t *limits_measured(const kerf_score *s)
-{
-    json_t *set = json_object();
-    for (size_t f = 0; f < FIGURES; f++) {
-        double value = limited_figures[f].of(s) * LIMIT_MARGIN;
-        if (isfinite(value)) json_object_set_new(set, limited_figures[f].name, json_real(value));
-    }
-    return set;
-}
-
-kerf_status limits_write(const char *path, json_t *tensors, int overwrite, kerf_error *err)
-{
-    json_t *doc = json_pack("{s:s, s:O}", "schema", "kerf.limits/1", "tensors", tensors);
-    char *text = doc ? json_dumps(doc, JSON_INDENT(2)) : NULL;
-    kerf_status s = text ? kerf_file_replace(path, text, strlen(text), overwrite, err)
-                         : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for limits");
-    free(text);
+    kerf_status s = kf_allocate(out, 1, sizeof **out, err);
+    if (s == KERF_OK) s = read_document(*out, file, doc, err);
     json_decref(doc);
+    if (s == KERF_OK) return s;
+    kerf_limits_close(*out);
+    *out = NULL;
     return s;
+}
+
+kerf_status kerf_limits_parse(const char *text, size_t n, const char *name, kerf_limits **out,
+                              kerf_error *err)
+{
+    json_t *doc;
+    *out = NULL;
+    KF_TRY(kf_json_parse(text, n, name, &doc, err));
+    return make_limits(doc, name, out, err);
+}
+
+kerf_status kerf_limits_open(const char *path, kerf_limits **out, kerf_error *err)
+{
+    enum { LIMIT_BYTES = 256 << 20 };
+    json_t *doc;
+    *out = NULL;
+    KF_TRY(kf_json_read(path, LIMIT_BYTES, &doc, err));
+    return make_limits(doc, path, out, err);
+}
+
+void kerf_limits_close(kerf_limits *l)
+{
+    if (!l) return;
+    for (size_t i = 0; i < l->rules; i++) free(l->rule[i].glob);
+    free(l->rule);
+    free(l);
+}
+
+/* --- find ---------------------------------------------------------------------------------- */
+
+void kerf_limits_of(const kerf_limits *l, const char *tensor, double out[KERF_FIGURES])
+{
+    for (size_t f = 0; f < KERF_FIGURES; f++) out[f] = INFINITY;
+    if (!l) out[KERF_FIGURE_T2] = KERF_LIMIT_T2;
+    for (size_t i = 0; l && i < l->rules; i++) {
+        const rule *r = &l->rule[i];
+        /* kerf_verification_limits writes names as they are, which need not match themselves. */
+        if (strcmp(r->glob, tensor) != 0 && !kerf_glob_matches(r->glob, tensor)) continue;
+        for (size_t f = 0; f < KERF_FIGURES; f++)
+            if (!isnan(r->limit[f])) out[f] = r->limit[f];
+    }
 }

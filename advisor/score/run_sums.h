@@ -1,29 +1,31 @@
-/* run_sums.h - the score of a tensor by a crew. Its sums are those that one worker finds who scores
- * panel by panel: runs are added up to panels, and panels to the tensor, in their order. */
+/* run_sums.h - how several workers score one tensor, so that its sums do not depend on how many they
+ * are. A worker has a part of a panel and cuts it into runs, which are a fixed number of bands. Each
+ * run is summed by itself. Then runs are added up to panels, and panels to the tensor, in their
+ * order. */
 #ifndef KERF_RUN_SUMS_H
 #define KERF_RUN_SUMS_H
 
-#include <kerf/advisor.h>
+#include <kerf/score.h>
 
 #include "stream/panels.h"
 
-enum { MOST_RUNS = 8 }; /* of a part of a panel */
+enum { KF_MOST_RUNS = 8 }; /* of one part */
 
-typedef struct run_sums {
+typedef struct kf_run_sums {
     const kerf_geometry *geometry;
-    uint64_t run; /* bands; 0: parts are not cut, but scored in one call */
-    kerf_scorer *scorer;
-    kerf_score panel; /* what is known of the one at hand */
-} run_sums;
+    uint64_t run;        /* bands of a run; 0: a part is one run, whatever its size */
+    kerf_scorer *scorer; /* adds up panels                                          */
+    kerf_score panel;    /* sums of the parts of this panel so far                  */
+} kf_run_sums;
 
-/* The bands of run r of a part, and where they begin in its spans; 0 past the last run. */
-int run_at(const run_sums *s, const kf_panel *p, size_t r, kf_panel *out);
-/* What `run` loses: planes and dense elements of its bands. May be called by several workers. */
-kerf_status run_score(const run_sums *s, const kf_panel *run, kerf_dtype dtype,
-                      const float *importance, const kerf_exec *exec, kerf_score *out,
-                      kerf_error *err);
-/* Adds the runs of part p, in the order of parts; codes: of the part. */
-kerf_status run_sums_add(run_sums *s, const kf_stream *of, const kf_panel *p, const kerf_score *run,
-                         kerf_cspan codes, kerf_error *err);
+/* *out: run r of part p, with spans of its own bands alone. 0 past the last run. */
+int kf_run_at(const kf_run_sums *s, const stream_panel *p, size_t r, stream_panel *out);
+/* Scores one run: its planes against its dense elements. Several workers may do this at a time. */
+kerf_status kf_run_score(const kf_run_sums *s, const stream_panel *run, kerf_dtype dtype,
+                         const float *importance, const kerf_exec *exec, kerf_score *out,
+                         kerf_error *err);
+/* Adds the runs of part p; parts must come in their order. codes: of the part. */
+kerf_status kf_run_sums_add(kf_run_sums *s, const stream *of, const stream_panel *p,
+                            const kerf_score *run, kerf_cspan codes, kerf_error *err);
 
 #endif

@@ -1,6 +1,7 @@
-/* score.c - the error of an encoded tensor, counted on the bytes that are stored: what loss.h sums,
- * and how well the codes compress. */
-#include <kerf/advisor.h>
+/* score.c - the error of an encoded tensor, counted on the bytes that are stored: the figures of a
+ * score, and a scorer, which adds up what the codecs' loss.h sums over bands, and compresses the codes
+ * to see how small they become. */
+#include <kerf/score.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -70,6 +71,11 @@ double kerf_score_bias(const kerf_score *s)
 double kerf_score_clip_share(const kerf_score *s)
 {
     return share((double)s->clipped, (double)s->elements);
+}
+
+double kerf_score_sqnr_db(const kerf_score *s)
+{
+    return -10 * log10(kerf_score_t2(s));
 }
 
 /* --- some bands ---------------------------------------------------------------------------- */

@@ -1,16 +1,17 @@
-/* score_cache.c - one JSON object per file; see score_cache.h. */
+/* score_cache.c - reads and writes a file of scores: an object with one array of numbers per key. */
 #include "score/score_cache.h"
-#include "base/base.h"
-#include <stdio.h>
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <kerf/file.h>
+#include "text/json_text.h"
 
-/* Fields of a score as they stand in the file, in this order. */
+enum { CACHE_BYTES = 1 << 30 };
+
+/* The fields of a score that are kept, in this order. */
 static json_t *pack(const kerf_score *s)
 {
     return json_pack("[I, I, I, I, f, f, f, f, f, f]", (json_int_t)s->elements,
@@ -47,72 +48,69 @@ static int unpack(const json_t *a, kerf_score *s)
     return 1;
 }
 
-static void make_key(char out[128], uint64_t tensor, uint64_t importance, kerf_codec codec)
+static void make_name(char out[128], kf_score_key key, kerf_codec codec)
 {
     char name[64];
-    snprintf(out, 128, "%016" PRIx64 "-%016" PRIx64 "-%s", tensor, importance,
+    snprintf(out, 128, "%016" PRIx64 "-%016" PRIx64 "-%s", key.tensor, key.importance,
              kerf_codec_name(codec, name, sizeof name));
 }
 
-kerf_status score_cache_open(score_cache *c, const char *path, kerf_error *err)
+kerf_status kf_score_cache_open(kf_score_cache *c, const char *path, kerf_error *err)
 {
-    json_error_t why;
-    *c = (score_cache){.path = path};
+    json_t *doc = NULL;
+    *c = (kf_score_cache){.path = path};
     if (!path) return KERF_OK;
     if (access(path, F_OK) == 0) {
-        json_t *doc = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-        const char *schema = json_string_value(json_object_get(doc, "schema"));
+        kerf_status s = kf_json_read(path, CACHE_BYTES, &doc, err);
+        if (s == KERF_E_DATA || (s == KERF_OK && !kf_json_has_schema(doc, "kerf.scores/1")))
+            s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                        "%.200s: not a file of scores; name another --cache", path);
         const char *version = json_string_value(json_object_get(doc, "version"));
-        if (!doc || !schema || strcmp(schema, "kerf.scores/1") != 0) {
-            json_decref(doc);
-            return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                           "%.200s: not a file of scores; name another --cache", path);
-        }
-        if (version && strcmp(version, KERF_VERSION_TEXT) == 0) {
+        if (s == KERF_OK && version && strcmp(version, KERF_VERSION_TEXT) == 0) {
             json_t *scores = json_object_get(doc, "scores");
             if (json_is_object(scores)) c->scores = json_incref(scores);
         }
         json_decref(doc);
+        if (s != KERF_OK) return s;
     }
     if (!c->scores) c->scores = json_object();
     return c->scores ? KERF_OK
                      : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %.200s", path);
 }
 
-int score_cache_find(const score_cache *c, uint64_t tensor, uint64_t importance, kerf_codec codec,
-                     kerf_score *out)
+int kf_score_cache_find(const kf_score_cache *c, kf_score_key key, kerf_codec codec,
+                        kerf_score *out)
 {
-    char key[128];
+    char name[128];
     if (!c->scores) return 0;
-    make_key(key, tensor, importance, codec);
-    return unpack(json_object_get(c->scores, key), out);
+    make_name(name, key, codec);
+    return unpack(json_object_get(c->scores, name), out);
 }
 
-void score_cache_add(score_cache *c, uint64_t tensor, uint64_t importance, kerf_codec codec,
-                     const kerf_score *s)
+void kf_score_cache_add(kf_score_cache *c, kf_score_key key, kerf_codec codec, const kerf_score *s)
 {
-    char key[128];
+    char name[128];
     if (!c->scores) return;
-    make_key(key, tensor, importance, codec);
-    json_object_set_new(c->scores, key, pack(s));
+    make_name(name, key, codec);
+    json_object_set_new(c->scores, name, pack(s));
     c->added++;
 }
 
-kerf_status score_cache_save(score_cache *c, kerf_error *err)
+kerf_status kf_score_cache_save(const kf_score_cache *c, kerf_error *err)
 {
+    char *text;
+    size_t n;
     if (!c->path || c->added == 0) return KERF_OK;
     json_t *doc = json_pack("{s:s, s:s, s:O}", "schema", "kerf.scores/1", "version",
                             KERF_VERSION_TEXT, "scores", c->scores);
-    char *text = doc ? json_dumps(doc, JSON_INDENT(0) | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(doc);
-    if (!text) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %.200s", c->path);
-    kerf_status s = kerf_file_replace(c->path, text, strlen(text), 1, err);
+    KF_TRY(kf_json_write(doc, JSON_INDENT(0) | JSON_REAL_PRECISION(17), &text, &n, err));
+    kerf_status s = kerf_file_replace(c->path, text, n, 1, err);
     free(text);
     return s;
 }
 
-void score_cache_close(score_cache *c)
+void kf_score_cache_close(kf_score_cache *c)
 {
     json_decref(c->scores);
-    *c = (score_cache){0};
+    *c = (kf_score_cache){0};
 }

@@ -1,44 +1,49 @@
-/* score_tensor.c - a crew over the parts of a tensor. A worker reads a part, and encodes and
- * measures it run by run in one codec after the other; sums and compression of a codec go on in the
- * order of parts, while others are at work on other codecs.
+/* score_tensor.c - scores one tensor in several codecs.
  *
- * Codecs that cut a tensor into the same bands are tried together. Statistics are those of the
- * source, and found once: save for the means of nested scales, they are the same for all codecs. */
+ * On the processor, some workers share the tensor. A worker takes a part, encodes it in one codec
+ * after the other and measures what each has lost, run by run (run_sums.h). The sums of a codec, and
+ * the compression of its codes, must go in the order of the parts: each codec has a queue in which
+ * a worker waits for its turn, while others are at work on other codecs.
+ *
+ * Codecs that cut a tensor into the same bands are scored in the same score_pass. A score_pass begins with the
+ * statistics of the source that encoders need. They are the same for all codecs but those with
+ * nested scales, so they are found once. */
 #include "score/score_tensor.h"
-#include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "stream/encode_tensor.h"
+#include "base/base.h"
 #include "score/run_sums.h"
+#include "stream/encode_tensor.h"
 #include "stream/turns.h"
 
-typedef struct trial {
-    const score_candidate *candidate;
+/* One codec in a pass. */
+typedef struct codec_lane {
+    const kf_score_candidate *candidate;
     kerf_geometry geometry;
-    run_sums sums;
-    kerf_span whole[KERF_PLANES]; /* planes with one value per matrix */
-    kerf_stats *stats;            /* NULL: needs none                 */
-    int owns_stats;               /* ... or the first that needs them */
-} trial;
+    kf_run_sums sums;
+    kerf_span whole[KERF_PLANES]; /* planes with one value per matrix                         */
+    kerf_stats *stats;            /* of each matrix, maybe another lane's; NULL: needs none   */
+    int owns_stats;               /* this lane measures them                                  */
+} codec_lane;
 
-/* Of one worker: planes of a part in any of the codecs. */
-typedef struct desk {
+/* Memory of one worker for the planes of a part, in one codec after the other. */
+typedef struct plane_memory {
     kerf_span plane[KERF_PLANES];
-} desk;
+} plane_memory;
 
-typedef struct pass {
-    const score_job *job;
-    kerf_geometry bands; /* that all trials share: no planes  */
-    trial *trial;
-    size_t trials;
-    kf_stream *stream;
-    desk *desk;           /* of each slot                     */
-    kerf_exec exec;       /* of one call                      */
-    kf_turns turns;       /* a queue for each trial           */
-    pthread_mutex_t lock; /* of statistics                    */
-} pass;
+typedef struct score_pass {
+    const kf_score_job *job;
+    kerf_geometry bands; /* those of every lane, without planes */
+    codec_lane *lane;
+    size_t lanes;
+    stream *stream;
+    plane_memory *memory; /* [slots of the stream + 1]           */
+    kerf_exec exec;       /* of each call                        */
+    turns turns;          /* a queue for each lane               */
+    pthread_mutex_t lock; /* of statistics                       */
+} score_pass;
 
 /* --- statistics ---------------------------------------------------------------------------- */
 
@@ -47,14 +52,14 @@ static int same_stats(const kerf_format *a, const kerf_format *b)
     return (a->second != KERF_SECOND_NESTED && b->second != KERF_SECOND_NESTED) || a->id == b->id;
 }
 
-static kerf_status open_stats(pass *r, trial *t, kerf_error *err)
+static kerf_status open_stats(score_pass *r, codec_lane *t, kerf_error *err)
 {
     const kerf_format *f = t->geometry.format;
     if (!kerf_needs_stats(&t->geometry)) return KERF_OK;
-    for (const trial *o = r->trial; o < t; o++)
+    for (const codec_lane *o = r->lane; o < t; o++)
         if (o->owns_stats && same_stats(o->geometry.format, f)) t->stats = o->stats;
     if (t->stats) return KERF_OK;
-    if (t->geometry.matrices > KF_STREAM_WHOLE_BYTES / sizeof *t->stats)
+    if (t->geometry.matrices > STREAM_WHOLE_BYTES / sizeof *t->stats)
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%llu matrices in one tensor are too many",
                        (unsigned long long)t->geometry.matrices);
     t->owns_stats = 1;
@@ -62,14 +67,14 @@ static kerf_status open_stats(pass *r, trial *t, kerf_error *err)
 }
 
 /* Statistics of a part, merged into those of the tensor. */
-static kerf_status measure_part(pass *r, const trial *t, const kf_panel *p, kerf_error *err)
+static kerf_status measure_part(score_pass *r, const codec_lane *t, const stream_panel *p, kerf_error *err)
 {
     const kerf_geometry *g = &t->geometry;
     kerf_stats *own = NULL;
     KF_TRY(kf_allocate(&own, (size_t)g->matrices, sizeof *own, err));
     kerf_status s =
-        kerf_measure(g, p->u0, p->u1, kf_dense_of(p), r->job->weight->dtype, own, &r->exec, err);
-    s = kf_explain_encode(r->job->weight->plane[0], s, err);
+        kerf_measure(g, p->u0, p->u1, dense_of(p), r->job->weight->dtype, own, &r->exec, err);
+    s = explain_encode(r->job->weight->plane[0], s, err);
     pthread_mutex_lock(&r->lock);
     for (uint64_t m = p->u0 / g->bands_per_matrix;
          s == KERF_OK && m <= (p->u1 - 1) / g->bands_per_matrix; m++)
@@ -79,34 +84,34 @@ static kerf_status measure_part(pass *r, const trial *t, const kf_panel *p, kerf
     return s;
 }
 
-static kerf_status measure_work(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
 {
-    pass *r = ctx;
-    for (const trial *t = r->trial; t < r->trial + r->trials; t++) {
+    score_pass *r = ctx;
+    for (const codec_lane *t = r->lane; t < r->lane + r->lanes; t++) {
         if (t->owns_stats) KF_TRY(measure_part(r, t, p, err));
         if (t->stats) KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
     }
     return KERF_OK;
 }
 
-static kerf_status read_work(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status read_work(void *ctx, stream_panel *p, kerf_error *err)
 {
-    const pass *r = ctx;
-    return kf_read_dense(r->job->reader, r->job->weight->plane[0], &r->bands, p, err);
+    const score_pass *r = ctx;
+    return read_dense(r->job->reader, r->job->weight->plane[0], &r->bands, p, err);
 }
 
 /* --- one part in one codec ----------------------------------------------------------------- */
 
-static int has_wholes(const trial *t)
+static int has_wholes(const codec_lane *t)
 {
     size_t n = 0;
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) n += t->whole[k].n;
     return n > 0;
 }
 
-/* Planes of a part on the desk; those with one value per matrix are written there, too, as other
- * workers read what the tensor has. */
-static kerf_status lay_out(desk *d, const trial *t, kf_panel *p, kerf_error *err)
+/* Points the planes of a part to memory of this worker. That goes for planes with one value per
+ * matrix, too: encoding writes them, while other workers read those of the lane. */
+static kerf_status point_planes(plane_memory *d, const codec_lane *t, stream_panel *p, kerf_error *err)
 {
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         const size_t n = (size_t)kerf_band_bytes(&t->geometry, k, p->u0, p->u1).count;
@@ -121,21 +126,22 @@ static kerf_status lay_out(desk *d, const trial *t, kf_panel *p, kerf_error *err
     return KERF_OK;
 }
 
-static kerf_status encode_bands(const pass *r, const trial *t, const kf_panel *p, kerf_error *err)
+static kerf_status encode_bands(const score_pass *r, const codec_lane *t, const stream_panel *p,
+                                kerf_error *err)
 {
     const kerf_weight *w = r->job->weight;
     kerf_status s = kerf_encode(&t->geometry, t->candidate->codec.encoder, t->stats, p->u0, p->u1,
-                                kf_dense_of(p), w->dtype, p->plane, &r->exec, err);
-    return kf_explain_encode(w->plane[0], s, err);
+                                dense_of(p), w->dtype, p->plane, &r->exec, err);
+    return explain_encode(w->plane[0], s, err);
 }
 
-/* Values that a matrix has once are written by whoever encodes its first band. They are needed
- * everywhere, and parts are not done in order. */
-static kerf_status find_wholes(pass *r, kf_panel *p, kerf_error *err)
+/* Encoding the first band of a matrix also writes the values that a matrix has once. Every part needs
+ * them, and parts are not encoded in order: so first bands are encoded before all else. */
+static kerf_status find_wholes(score_pass *r, stream_panel *p, kerf_error *err)
 {
-    for (trial *t = r->trial; t < r->trial + r->trials; t++) {
+    for (codec_lane *t = r->lane; t < r->lane + r->lanes; t++) {
         if (!has_wholes(t)) continue;
-        KF_TRY(lay_out(&r->desk[0], t, p, err));
+        KF_TRY(point_planes(&r->memory[0], t, p, err));
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++)
             if (t->whole[k].n) p->plane[k] = t->whole[k];
         KF_TRY(encode_bands(r, t, p, err));
@@ -143,14 +149,15 @@ static kerf_status find_wholes(pass *r, kf_panel *p, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status find_all_wholes(pass *r, kerf_error *err)
+static kerf_status find_all_wholes(score_pass *r, kerf_error *err)
 {
     const uint64_t size = kerf_dtype_bits(r->job->weight->dtype) / 8;
     int any = 0;
-    for (size_t i = 0; i < r->trials; i++) any |= has_wholes(&r->trial[i]);
+    for (size_t i = 0; i < r->lanes; i++) any |= has_wholes(&r->lane[i]);
     kerf_status s = KERF_OK;
     for (uint64_t m = 0; any && m < r->bands.matrices && s == KERF_OK; m++) {
-        kf_panel p = {.u0 = m * r->bands.bands_per_matrix};
+        stream_panel p = {.u0 = m * r->bands.bands_per_matrix};
+        KF_TRY(kf_work_check(r->job->progress, err));
         p.u1 = p.u0 + 1;
         p.dense.n = (size_t)(kerf_band_elements(&r->bands, p.u0, p.u1).count * size);
         KF_TRY(kf_allocate(&p.dense.p, p.dense.n, 1, err));
@@ -161,56 +168,57 @@ static kerf_status find_all_wholes(pass *r, kerf_error *err)
     return s;
 }
 
-static kerf_status try_runs(const pass *r, const trial *t, const kf_panel *p,
-                            kerf_score run[MOST_RUNS], kerf_error *err)
+static kerf_status try_runs(const score_pass *r, const codec_lane *t, const stream_panel *p,
+                            kerf_score run[KF_MOST_RUNS], kerf_error *err)
 {
-    kf_panel at;
-    for (size_t i = 0; run_at(&t->sums, p, i, &at); i++) {
+    stream_panel at;
+    for (size_t i = 0; kf_run_at(&t->sums, p, i, &at); i++) {
+        KF_TRY(kf_work_check(r->job->progress, err));
         KF_TRY(encode_bands(r, t, &at, err));
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++)
             if (t->whole[k].n) at.plane[k] = t->whole[k];
-        KF_TRY(run_score(&t->sums, &at, r->job->weight->dtype, r->job->options.importance, &r->exec,
+        KF_TRY(kf_run_score(&t->sums, &at, r->job->weight->dtype, r->job->options.importance, &r->exec,
                          &run[i], err));
     }
     return KERF_OK;
 }
 
-/* *go is 0 when a part before this one has failed. */
-static kerf_status try_part(pass *r, trial *t, const kf_panel *dense, int *go, kerf_error *err)
+/* *go: 0 when a part before this one has failed, so that its turn never comes. */
+static kerf_status try_part(score_pass *r, codec_lane *t, const stream_panel *dense, int *go, kerf_error *err)
 {
-    kerf_score run[MOST_RUNS];
-    kf_panel p = *dense;
-    const size_t queue = (size_t)(t - r->trial);
-    KF_TRY(lay_out(&r->desk[p.slot], t, &p, err));
+    kerf_score run[KF_MOST_RUNS];
+    stream_panel p = *dense;
+    const size_t queue = (size_t)(t - r->lane);
+    KF_TRY(point_planes(&r->memory[p.slot], t, &p, err));
     KF_TRY(try_runs(r, t, &p, run, err));
-    *go = kf_turns_wait(&r->turns, queue, p.index);
+    *go = turns_wait(&r->turns, queue, p.index);
     if (!*go) return KERF_OK;
     const kerf_span codes = p.plane[KERF_PLANE_CODES];
-    KF_TRY(run_sums_add(&t->sums, r->stream, &p, run, (kerf_cspan){codes.p, codes.n}, err));
-    kf_turns_pass(&r->turns, queue);
+    KF_TRY(kf_run_sums_add(&t->sums, r->stream, &p, run, (kerf_cspan){codes.p, codes.n}, err));
+    turns_pass(&r->turns, queue);
     KF_TRY(kf_work_add(r->job->progress, p.dense.n, err));
     return KERF_OK;
 }
 
-static kerf_status try_work(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status try_work(void *ctx, stream_panel *p, kerf_error *err)
 {
-    pass *r = ctx;
+    score_pass *r = ctx;
     kerf_status s = KERF_OK;
     int go = 1;
-    for (size_t i = 0; i < r->trials && s == KERF_OK && go; i++)
-        s = try_part(r, &r->trial[i], p, &go, err);
+    for (size_t i = 0; i < r->lanes && s == KERF_OK && go; i++)
+        s = try_part(r, &r->lane[i], p, &go, err);
     return s;
 }
 
 static void try_lost(void *ctx, uint64_t index)
 {
-    pass *r = ctx;
-    kf_turns_fail(&r->turns, index);
+    score_pass *r = ctx;
+    turns_fail(&r->turns, index);
 }
 
-/* --- one pass ------------------------------------------------------------------------------ */
+/* --- one score_pass ------------------------------------------------------------------------------ */
 
-static kerf_status open_trial(pass *r, trial *t, kerf_error *err)
+static kerf_status open_lane(score_pass *r, codec_lane *t, kerf_error *err)
 {
     const kerf_geometry *g = t->sums.geometry = &t->geometry;
     t->sums.run = kerf_score_run(g);
@@ -220,66 +228,66 @@ static kerf_status open_trial(pass *r, trial *t, kerf_error *err)
         KF_TRY(kf_allocate(&t->whole[k].p, t->whole[k].n, 1, err));
     }
     KF_TRY(open_stats(r, t, err));
-    kerf_scorer **scorer = &r->job->room->scorer[t - r->trial];
+    kerf_scorer **scorer = &r->job->memory->scorer[t - r->lane];
     kerf_status s = *scorer ? kerf_scorer_reopen(*scorer, g, &r->job->options, err)
                             : kerf_scorer_open(g, &r->job->options, scorer, err);
     t->sums.scorer = *scorer;
     return s;
 }
 
-static void close_trial(trial *t)
+static void close_lane(codec_lane *t)
 {
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) free(t->whole[k].p);
     if (t->owns_stats) free(t->stats);
 }
 
-static kerf_status open_pass(pass *r, kerf_error *err)
+static kerf_status open_pass(score_pass *r, kerf_error *err)
 {
     const kerf_exec *exec = r->job->exec;
-    r->bands = r->trial->geometry;
+    r->bands = r->lane->geometry;
     memset(r->bands.plane, 0, sizeof r->bands.plane);
     r->exec = *exec;
-    KF_TRY(kf_turns_open(&r->turns, r->trials, err));
-    for (size_t i = 0; i < r->trials; i++) KF_TRY(open_trial(r, &r->trial[i], err));
-    const unsigned workers = kf_stream_crew_size(exec->threads);
-    KF_TRY(kf_stream_open_parts(&r->stream, &r->bands, r->job->weight->dtype, workers,
-                                kerf_score_run(&r->bands), err));
-    if (kf_stream_slots(r->stream) > 1)
+    KF_TRY(turns_open(&r->turns, r->lanes, err));
+    for (size_t i = 0; i < r->lanes; i++) KF_TRY(open_lane(r, &r->lane[i], err));
+    const unsigned workers = stream_crew_size(exec->threads);
+    KF_TRY(stream_open_parts(&r->stream, &r->bands, r->job->weight->dtype, workers,
+                             kerf_score_run(&r->bands), err));
+    if (stream_slots(r->stream) > 1)
         r->exec.threads = 1;
-    else if (workers > 1) /* all that there is: work for the threads of one call */
-        for (size_t i = 0; i < r->trials; i++) r->trial[i].sums.run = 0;
-    return kf_allocate(&r->desk, kf_stream_slots(r->stream) + 1, sizeof *r->desk, err);
+    else if (workers > 1) /* the tensor is one part: its threads are those of each call */
+        for (size_t i = 0; i < r->lanes; i++) r->lane[i].sums.run = 0;
+    return kf_allocate(&r->memory, stream_slots(r->stream) + 1, sizeof *r->memory, err);
 }
 
-static void close_pass(pass *r)
+static void close_pass(score_pass *r)
 {
-    for (size_t i = 0; r->desk && i < kf_stream_slots(r->stream) + 1; i++)
-        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) free(r->desk[i].plane[k].p);
-    free(r->desk);
-    kf_stream_close(r->stream);
-    for (size_t i = 0; i < r->trials; i++) close_trial(&r->trial[i]);
-    kf_turns_close(&r->turns);
+    for (size_t i = 0; r->memory && i < stream_slots(r->stream) + 1; i++)
+        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) free(r->memory[i].plane[k].p);
+    free(r->memory);
+    stream_close(r->stream);
+    for (size_t i = 0; i < r->lanes; i++) close_lane(&r->lane[i]);
+    turns_close(&r->turns);
 }
 
-static kerf_status run_pass(pass *r, kerf_error *err)
+static kerf_status run_pass(score_pass *r, kerf_error *err)
 {
-    static const kf_steps measure = {read_work, measure_work, NULL, NULL},
-                          try = {read_work, try_work, NULL, try_lost};
+    static const stream_steps measure = {read_work, measure_work, NULL, NULL},
+                              try = {read_work, try_work, NULL, try_lost};
     int measures = 0;
-    for (size_t i = 0; i < r->trials; i++) measures |= r->trial[i].owns_stats;
-    if (measures) KF_TRY(kf_stream_run(r->stream, &measure, r, err));
+    for (size_t i = 0; i < r->lanes; i++) measures |= r->lane[i].owns_stats;
+    if (measures) KF_TRY(stream_run(r->stream, &measure, r, err));
     if (r->bands.bands) KF_TRY(find_all_wholes(r, err));
-    KF_TRY(kf_stream_run(r->stream, &try, r, err));
-    for (size_t i = 0; i < r->trials; i++) {
-        trial *t = &r->trial[i];
+    KF_TRY(stream_run(r->stream, &try, r, err));
+    for (size_t i = 0; i < r->lanes; i++) {
+        codec_lane *t = &r->lane[i];
         KF_TRY(kerf_scorer_finish(t->sums.scorer, t->candidate->score, err));
     }
     return KERF_OK;
 }
 
-static kerf_status try_together(const score_job *job, trial *trials, size_t count, kerf_error *err)
+static kerf_status try_together(const kf_score_job *job, codec_lane *lane, size_t count, kerf_error *err)
 {
-    pass r = {.job = job, .trial = trials, .trials = count};
+    score_pass r = {.job = job, .lane = lane, .lanes = count};
     pthread_mutex_init(&r.lock, NULL);
     kerf_status s = open_pass(&r, err);
     if (s != KERF_OK)
@@ -291,37 +299,37 @@ static kerf_status try_together(const score_job *job, trial *trials, size_t coun
     return s;
 }
 
-/* --- by a device: one codec after the other ------------------------------------------------ */
+/* --- by a GPU: one codec after the other ---------------------------------------------------- */
 
-typedef struct look {
-    const score_job *job;
+typedef struct panel_look {
+    const kf_score_job *job;
     kerf_scorer *scorer;
-} look;
+} panel_look;
 
-static kerf_status look_at_panel(void *ctx, kf_panel *p, kerf_error *err)
+static kerf_status look_at_panel(void *ctx, stream_panel *p, kerf_error *err)
 {
-    const look *l = ctx;
+    const panel_look *l = ctx;
     kerf_cspan planes[KERF_PLANES];
-    kf_planes_of(p, planes);
-    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, kf_dense_of(p), l->job->weight->dtype,
+    planes_of(p, planes);
+    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, dense_of(p), l->job->weight->dtype,
                            l->job->exec, err);
 }
 
-static kerf_status score_alone(const score_job *job, const score_candidate *c, kerf_error *err)
+static kerf_status score_alone(const kf_score_job *job, const kf_score_candidate *c, kerf_error *err)
 {
     kerf_geometry g;
-    look l = {.job = job};
+    panel_look l = {.job = job};
     KF_TRY(kerf_geometry_init(&g, c->codec.format, &job->weight->shape, err));
     KF_TRY(kerf_scorer_open(&g, &job->options, &l.scorer, err));
-    kf_encode_job encode = {.reader = job->reader,
-                            .tensor = job->weight->plane[0],
-                            .geometry = &g,
-                            .encoder = c->codec.encoder,
-                            .exec = job->exec,
-                            .progress = job->progress,
-                            .look = look_at_panel,
-                            .look_ctx = &l};
-    kerf_status s = kf_encode_tensor(&encode, err);
+    encode_job encode = {.reader = job->reader,
+                         .tensor = job->weight->plane[0],
+                         .geometry = &g,
+                         .encoder = c->codec.encoder,
+                         .exec = job->exec,
+                         .progress = job->progress,
+                         .look = look_at_panel,
+                         .look_ctx = &l};
+    kerf_status s = encode_tensor(&encode, err);
     if (s == KERF_OK) s = kerf_scorer_finish(l.scorer, c->score, err);
     kerf_scorer_close(l.scorer);
     return s;
@@ -335,30 +343,29 @@ static int same_bands(const kerf_geometry *a, const kerf_geometry *b)
            a->band_rows == b->band_rows && a->band_cols == b->band_cols && a->cols == b->cols;
 }
 
-enum { MOST_TOGETHER = sizeof(score_room) / sizeof(kerf_scorer *) };
-
-void score_room_close(score_room *room)
+void kf_score_memory_close(kf_score_memory *memory)
 {
-    for (size_t i = 0; i < MOST_TOGETHER; i++) kerf_scorer_close(room->scorer[i]);
-    *room = (score_room){{NULL}};
+    for (size_t i = 0; i < KF_SCORED_TOGETHER; i++) kerf_scorer_close(memory->scorer[i]);
+    *memory = (kf_score_memory){{NULL}};
 }
 
-/* Some that are cut as the first one come first. Returns how many there are. */
-static size_t gather(trial *t, size_t count)
+/* Moves lanes that are cut into the same bands as the first one to the front, at most as many as fit
+ * into a pass. Returns how many. */
+static size_t gather(codec_lane *t, size_t count)
 {
     size_t n = 1;
-    for (size_t i = 1; i < count && n < MOST_TOGETHER; i++) {
+    for (size_t i = 1; i < count && n < KF_SCORED_TOGETHER; i++) {
         if (!same_bands(&t->geometry, &t[i].geometry)) continue;
-        trial other = t[n];
+        codec_lane other = t[n];
         t[n++] = t[i];
         t[i] = other;
     }
     return n;
 }
 
-kerf_status score_tensor(const score_job *job, kerf_error *err)
+kerf_status kf_score_tensor(const kf_score_job *job, kerf_error *err)
 {
-    trial *t = NULL;
+    codec_lane *t = NULL;
     kerf_status s = KERF_OK;
     for (size_t i = 0; job->exec->device && i < job->count; i++)
         KF_TRY(score_alone(job, &job->candidate[i], err));

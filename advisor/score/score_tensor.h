@@ -1,38 +1,38 @@
-/* score_tensor.h - what one tensor loses in each of some codecs: all are tried on a part of it
- * while it is in the cache, so that it is read once. */
+/* score_tensor.h - what one tensor loses in each of some codecs. They are tried together on one part
+ * of the tensor after the other, so that it is read once. */
 #ifndef KERF_SCORE_TENSOR_H
 #define KERF_SCORE_TENSOR_H
 
-#include <kerf/advisor.h>
-#include <kerf/file.h>
+#include <kerf/score.h>
 
 #include "base/work.h"
 
-typedef struct score_candidate {
+typedef struct kf_score_candidate {
     kerf_codec codec;
-    kerf_score *score; /* set */
-} score_candidate;
+    kerf_score *score; /* the result */
+} kf_score_candidate;
 
-/* Memory that outlives a tensor, so that the next one finds it mapped: compression has megabytes
- * for each codec. So many codecs are tried together. */
-typedef struct score_room {
-    kerf_scorer *scorer[16];
-} score_room;
+enum { KF_SCORED_TOGETHER = 16 }; /* codecs in one pass over a tensor */
 
-void score_room_close(score_room *room);
+/* Memory that is used again for the next tensor: compression needs megabytes for each codec. */
+typedef struct kf_score_memory {
+    kerf_scorer *scorer[KF_SCORED_TOGETHER];
+} kf_score_memory;
 
-typedef struct score_job {
-    score_room *room; /* all jobs with it have the same level of compression */
+void kf_score_memory_close(kf_score_memory *memory); /* all zeros are fine */
+
+typedef struct kf_score_job {
+    kf_score_memory *memory; /* of jobs one after the other, with the same level of compression */
     const kerf_reader *reader;
     const kerf_weight *weight; /* dense */
-    const score_candidate *candidate;
+    const kf_score_candidate *candidate;
     size_t count;
     kerf_scorer_options options;
     const kerf_exec *exec;
-    kf_work *progress; /* by the bytes of the tensor for each codec, twice if it needs statistics */
-} score_job;
+    kf_work *progress; /* counts the tensor's bytes for each codec, twice where that needs statistics */
+} kf_score_job;
 
-/* Errors as of encode_tensor. */
-kerf_status score_tensor(const score_job *job, kerf_error *err);
+/* Errors as of kf_encode_tensor. */
+kerf_status kf_score_tensor(const kf_score_job *job, kerf_error *err);
 
 #endif

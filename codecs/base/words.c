@@ -77,3 +77,16 @@ char *kerf_text_printable(const char *text, char *out, size_t size)
     if (size) out[n] = 0;
     return out;
 }
+
+char *kerf_bytes_text(uint64_t bytes, char *out)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1024 && unit < 5) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(out, KERF_BYTES_TEXT, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+    return out;
+}

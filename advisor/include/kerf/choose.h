@@ -8,7 +8,7 @@
 #ifndef KERF_CHOOSE_H
 #define KERF_CHOOSE_H
 
-#include <kerf/codec.h>
+#include <kerf/job.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,6 +34,7 @@ typedef struct kerf_problem {
     double limit[KERF_PRICES]; /* of sums; INFINITY: none. That of `minimise` is ignored */
     int nested; /* choices under a growing limit contain each other: along the convex hull,
                    one limit only, not always the best                                      */
+    const kerf_job *job; /* asked now and then whether to go on; NULL: nobody is asked          */
 } kerf_problem;
 
 typedef struct kerf_choice {
@@ -48,7 +49,7 @@ typedef struct kerf_choice {
 } kerf_choice;
 
 /* KERF_E_LIMIT: no choice stays under the limits; `nearest` says what would. pick is then the
- * choice with the least of the first measure that is limited. */
+ * choice with the least of the first measure that is limited. KERF_E_CANCELED: as the job says. */
 KERF_API KERF_CHECK kerf_status kerf_choose(const kerf_problem *p, kerf_choice *out,
                                             kerf_error *err);
 

@@ -1,5 +1,5 @@
-/* words.h - what programs do with the names that people type: patterns, suggestions, and a text that
- * is safe to print. Nothing here knows of tensors or formats. */
+/* words.h - what programs do with the names that people type: patterns and suggestions; and texts
+ * that are safe to print or easy to read. Nothing here knows of tensors or formats. */
 #ifndef KERF_WORDS_H
 #define KERF_WORDS_H
 
@@ -24,6 +24,10 @@ KERF_API const char *kerf_nearest_word(const char *text, const char *const *word
 /* Copies text with control characters replaced by '?', so that a name from a file cannot steer a
  * terminal; cut to size, always terminated. Returns out. */
 KERF_API char *kerf_text_printable(const char *text, char *out, size_t size);
+
+/* "7.20 MiB"; out holds KERF_BYTES_TEXT bytes. Returns out. */
+#define KERF_BYTES_TEXT 32
+KERF_API char *kerf_bytes_text(uint64_t bytes, char *out);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,123 @@
+/* advice_alpha.c - how much the error of a tensor matters: files of rules, and alpha of each tensor. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kerf/words.h>
+
+#include "advice/advice.h"
+#include "text/json_text.h"
+
+/* --- a file of rules ----------------------------------------------------------------------- */
+
+/* What the public part points to; its texts are those of the document. */
+typedef struct alpha_memory {
+    kerf_alphas public;
+    json_t *doc;
+    kerf_alpha_rule *rule;
+} alpha_memory;
+
+static int is_alpha(double x)
+{
+    return x > 0 && x < 1e12;
+}
+
+static kerf_status read_alphas(alpha_memory *m, const char *path, kerf_error *err)
+{
+    const char *glob;
+    json_t *value, *alpha = json_object_get(m->doc, "alpha");
+    if (!kf_json_has_schema(m->doc, "kerf.alpha/1") || !json_is_object(alpha)) {
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                       "%.200s: expected {\"schema\": \"kerf.alpha/1\", \"alpha\": {GLOB: NUMBER}}",
+                       path);
+    }
+    KF_TRY(kf_allocate(&m->rule, json_object_size(alpha), sizeof *m->rule, err));
+    m->public.rule = m->rule;
+    json_object_foreach(alpha, glob, value)
+    {
+        double x = json_number_value(value);
+        if (!is_alpha(x))
+            return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                           "%.200s: alpha of %.100s must be a number above 0", path, glob);
+        m->rule[m->public.rules++] = (kerf_alpha_rule){glob, x};
+    }
+    return KERF_OK;
+}
+
+kerf_status kerf_alphas_open(const char *path, kerf_alphas **out, kerf_error *err)
+{
+    enum { ALPHA_BYTES = 256 << 20 };
+    alpha_memory *m = NULL;
+    *out = NULL;
+    KF_TRY(kf_allocate(&m, 1, sizeof *m, err));
+    kerf_status s = kf_json_read(path, ALPHA_BYTES, &m->doc, err);
+    if (s == KERF_OK) s = read_alphas(m, path, err);
+    if (s == KERF_OK)
+        *out = &m->public;
+    else
+        kerf_alphas_close(&m->public);
+    return s;
+}
+
+void kerf_alphas_close(kerf_alphas *p)
+{
+    if (!p) return;
+    alpha_memory *m = (alpha_memory *)p; /* its first member */
+    free(m->rule);
+    json_decref(m->doc);
+    free(m);
+}
+
+/* --- alpha of each tensor ------------------------------------------------------------------ */
+
+/* Curves fitted to perplexities of seven-billion-parameter models over their depth; they say that
+ * the first and the last layers matter most. t: depth from 0 to 1. */
+static double depth_curve(const char *name, double t)
+{
+    if (strstr(name, ".experts")) return 1 - 4.3 * t + 4.6 * t * t;
+    if (strstr(name, "attn") || strstr(name, "attention")) return 1 - 2 * t + 1.5 * t * t;
+    return 1 - 2.8 * t + 2.8 * t * t;
+}
+
+static void alpha_by_depth(kerf_advice *a)
+{
+    int last = 0;
+    for (size_t i = 0; i < a->groups; i++)
+        if (a->group[i].layer > last) last = a->group[i].layer;
+    for (size_t t = 0; t < a->tensors; t++) {
+        const kerf_advice_group *g = &a->group[a->tensor[t].group];
+        if (g->layer < 0) continue;
+        a->tensor[t].alpha = depth_curve(g->name, last ? (double)g->layer / last : 0);
+    }
+}
+
+static kerf_status alpha_by_rules(kerf_advice *a, const kerf_advise_request *r, kerf_error *err)
+{
+    for (size_t i = 0; i < r->alpha_rules; i++) {
+        const kerf_alpha_rule *rule = &r->alpha_rule[i];
+        if (!is_alpha(rule->alpha))
+            return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "alpha of %.100s must be a number above 0",
+                           rule->glob);
+        for (size_t t = 0; t < a->tensors; t++)
+            if (kerf_glob_matches(rule->glob, a->tensor[t].weight->name))
+                a->tensor[t].alpha = rule->alpha;
+    }
+    return KERF_OK;
+}
+
+kerf_status kf_advice_find_alphas(const kf_advising *w, kerf_error *err)
+{
+    kerf_advice *a = w->advice;
+    const kerf_advise_request *r = w->request;
+    const char *source = "1 for every tensor";
+    for (size_t t = 0; t < a->tensors; t++) a->tensor[t].alpha = 1;
+    if (r->alpha == KERF_ALPHA_DEPTH) {
+        alpha_by_depth(a);
+        source = "built-in curves over depth, fitted to other models";
+    } else if (r->alpha == KERF_ALPHA_RULES) {
+        KF_TRY(alpha_by_rules(a, r, err));
+        source = r->alpha_name ? r->alpha_name : "by rules";
+    }
+    a->alpha_source = strdup(source);
+    return a->alpha_source ? KERF_OK : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for alpha");
+}

@@ -1,0 +1,101 @@
+/* advise.c - kerf_advise: checks a request, and takes it through the steps of advice.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "advice/advice.h"
+
+/* --- the request --------------------------------------------------------------------------- */
+
+static kerf_status check_numbers(const kerf_advise_request *r, kerf_error *err)
+{
+    const double number[] = {r->budget.bits, r->budget.bytes, r->budget.us, r->budget.tokens_per_s,
+                             r->budget.t2,   r->batch,        r->context};
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
+        if (number[i] >= 0 && number[i] < 1e300) continue;
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "a budget, batch or context is below 0 or no number");
+    }
+    return KERF_OK;
+}
+
+static kerf_status check_request(const kerf_advise_request *r, kerf_error *err)
+{
+    const kerf_budget *b = &r->budget;
+    const int timed = b->us > 0 || b->tokens_per_s > 0 || r->minimise == KERF_PRICE_TIME;
+    KF_TRY(check_numbers(r, err));
+    if (timed && !r->hardware)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "limits on time need --hardware NAME");
+    if (b->tokens_per_s > 0 && !r->model)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "tok/s needs a config.json beside the weights: matrices alone are no step");
+    if (!(b->bits > 0 || b->bytes > 0 || b->us > 0 || b->tokens_per_s > 0 || b->t2 > 0))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "advise: --budget is missing");
+    if (r->minimise == KERF_PRICE_LOSS && b->t2 > 0)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "a limit on t2 needs --minimise bytes or --minimise time");
+    if (r->minimise == KERF_PRICE_BYTES && (b->bits > 0 || b->bytes > 0))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "--minimise bytes does not go with a limit on bits or bytes");
+    if (r->codecs == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "there is no candidate");
+    return KERF_OK;
+}
+
+static kerf_status take_request(kerf_advice *a, const kerf_advise_request *r, kerf_error *err)
+{
+    a->budget = r->budget;
+    a->minimise = r->minimise;
+    a->nested = r->nested;
+    a->hardware = r->hardware;
+    a->batch = r->batch > 0 ? r->batch : 1;
+    a->context = r->context > 0 ? r->context : 4096;
+    a->has_model = r->model != NULL;
+    if (r->model) a->model = *r->model;
+    KF_TRY(kf_allocate(&a->codec, r->codecs, sizeof *a->codec, err));
+    memcpy(a->codec, r->codec, r->codecs * sizeof *a->codec);
+    a->codecs = r->codecs;
+    return KERF_OK;
+}
+
+/* --- advice -------------------------------------------------------------------------------- */
+
+static kerf_status advise(const kf_advising *w, kerf_error *err)
+{
+    KF_TRY(check_request(w->request, err));
+    KF_TRY(take_request(w->advice, w->request, err));
+    KF_TRY(kf_advice_find_groups(w, err));
+    KF_TRY(kf_advice_find_alphas(w, err));
+    KF_TRY(kf_advice_find_scores(w, err));
+    KF_TRY(kf_advice_find_costs(w, err));
+    return kf_advice_choose(w, err);
+}
+
+kerf_status kerf_advise(const kerf_checkpoint *source, const kerf_advise_request *request,
+                        const kerf_exec *exec, const kerf_job *job, kerf_advice **out,
+                        kerf_error *err)
+{
+    kf_advising w = {.source = source, .request = request, .exec = exec, .job = job};
+    *out = NULL;
+    KF_TRY(kf_allocate(&w.advice, 1, sizeof *w.advice, err));
+    w.advice->source = kerf_checkpoint_path(source);
+    kerf_status s = advise(&w, err);
+    if (s == KERF_OK)
+        *out = w.advice;
+    else
+        kerf_advice_close(w.advice);
+    return s;
+}
+
+void kerf_advice_close(kerf_advice *a)
+{
+    if (!a) return;
+    for (size_t i = 0; i < a->groups; i++) {
+        free(a->group[i].member);
+        free(a->group[i].cost);
+    }
+    if (a->tensors) free(a->tensor[0].score); /* of all tensors */
+    free(a->group);
+    free(a->tensor);
+    free(a->codec);
+    free(a->alpha_source);
+    free(a);
+}

@@ -1,0 +1,145 @@
+/* recipe_check.c - measures what was written after a recipe, and compares it with its promises. */
+#include <kerf/recipe.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kerf/words.h>
+
+#include "base/work.h"
+#include "score/compare.h"
+
+/* Sums do not depend on threads or backends; the last digits may on how a file was edited. Where
+ * a layout makes fused layers share a scale that they were scored without, errors move a little. */
+#define PROMISE_TOLERANCE 1e-9
+#define SHARED_TOLERANCE 0.05
+
+typedef struct recipe_check {
+    const kerf_recipe *recipe;
+    const kerf_rule *further;
+    size_t furthers;
+    kf_compare_job compare;
+    const kerf_weights *source, *output;
+    kerf_recipe_result *result;
+} recipe_check;
+
+static void note_broken(recipe_check *c, const char *tensor, const char *what, double promised,
+                        double got)
+{
+    kerf_recipe_result *r = c->result;
+    if (r->broken++) return;
+    snprintf(r->first, sizeof r->first, "%.200s: %s was promised as %.10g and is %.10g", tensor,
+             what, promised, got);
+}
+
+/* The last rule that matches a name, or NULL. */
+static const kerf_rule *last_match(const kerf_rule *rule, size_t rules, const char *name)
+{
+    while (rules > 0)
+        if (kerf_glob_matches(rule[--rules].glob, name)) return &rule[rules];
+    return NULL;
+}
+
+/* Whether something else than the promised codec was asked for. */
+static int is_edited(const recipe_check *c, const kerf_promise *p)
+{
+    char text[64];
+    const kerf_rule *r = last_match(c->recipe->rule, c->recipe->rules, p->tensor);
+    if (last_match(c->further, c->furthers, p->tensor) || !r || !r->codec.format) return 1;
+    return strcmp(p->codec, kerf_codec_name(r->codec, text, sizeof text)) != 0;
+}
+
+/* Whether w, which was written, is what the promise speaks of. GGUF files do not say which encoder
+ * chose their blocks, and those of two formats are alike there: what was asked for decides. */
+static kerf_status is_promised(const recipe_check *c, const kerf_weight *w, const kerf_promise *p,
+                               int *same, kerf_error *err)
+{
+    char text[64];
+    kerf_codec promised;
+    kerf_weight planes = *w;
+    unsigned foreign;
+    *same = w->codec.format && strcmp(p->codec, kerf_weight_format(w, text, sizeof text)) == 0;
+    if (*same || !w->codec.format || !w->plane[0]->block_type) return KERF_OK;
+    KF_TRY(kerf_codec_find(p->codec, &promised, err));
+    KF_TRY(kerf_weight_fit(c->compare.other, kerf_layout_at(0), &planes, &foreign, err));
+    *same = promised.format == w->codec.format || promised.format == planes.codec.format;
+    *same = *same && !is_edited(c, p);
+    return KERF_OK;
+}
+
+static kerf_status check_promise(recipe_check *c, const kerf_promise *p, kerf_error *err)
+{
+    kerf_recipe_result *r = c->result;
+    kerf_verify_row row = {.weight = kerf_weights_find(c->source, p->tensor),
+                           .other = kerf_weights_find(c->output, p->tensor)};
+    int same;
+    if (!row.weight || !row.other) {
+        if (r->broken++ == 0) snprintf(r->first, sizeof r->first, "%.200s is not there", p->tensor);
+        return KERF_OK;
+    }
+    KF_TRY(is_promised(c, row.other, p, &same, err));
+    if (!same) {
+        r->edited++;
+        return KERF_OK;
+    }
+    kf_work_item(c->compare.progress, p->tensor, "verify");
+    KF_TRY(kf_compare_weights(&c->compare, &row, err));
+    const double got = kerf_score_t2(&row.score);
+    const int shares = kerf_layout_shares_scale(row.other->layout, row.other->codec.format);
+    const double tolerance = shares ? SHARED_TOLERANCE : PROMISE_TOLERANCE;
+    if (row.problem[0] || !row.measured) {
+        if (r->broken++ == 0)
+            snprintf(r->first, sizeof r->first, "%.200s %.150s", p->tensor, row.problem);
+    } else if (row.score.bytes != p->bytes) {
+        note_broken(c, p->tensor, "bytes", (double)p->bytes, (double)row.score.bytes);
+    } else if (!(fabs(got - p->t2) <= tolerance * p->t2)) {
+        note_broken(c, p->tensor, "t2", p->t2, got);
+    } else {
+        r->kept++;
+    }
+    return KERF_OK;
+}
+
+static kerf_status check_promises(recipe_check *c, kerf_error *err)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < c->recipe->promises; i++) {
+        const kerf_weight *w = kerf_weights_find(c->source, c->recipe->promise[i].tensor);
+        if (w) bytes += kerf_weight_bytes(w);
+    }
+    kf_work_phase(c->compare.progress, "verify", bytes);
+    for (size_t i = 0; i < c->recipe->promises; i++) {
+        const kerf_promise *p = &c->recipe->promise[i];
+        kerf_status s = check_promise(c, p, err);
+        if (s != KERF_OK) return s;
+    }
+    return KERF_OK;
+}
+
+kerf_status kerf_recipe_check(const kerf_recipe *r, const kerf_rule *further, size_t furthers,
+                              const kerf_checkpoint *source, const kerf_checkpoint *output,
+                              const kerf_exec *exec, const kerf_job *job, kerf_recipe_result *out,
+                              kerf_error *err)
+{
+    static const kerf_exec all_cores = {0};
+    kerf_weights *weights = NULL;
+    kf_work work;
+    *out = (kerf_recipe_result){0};
+    recipe_check c = {.recipe = r,
+                      .further = further,
+                      .furthers = furthers,
+                      .compare = {.source = kerf_checkpoint_reader(source),
+                                  .other = kerf_checkpoint_reader(output),
+                                  .exec = exec ? exec : &all_cores,
+                                  .progress = &work},
+                      .output = kerf_checkpoint_weights(output),
+                      .result = out};
+    KF_TRY(kf_weights_like(c.compare.source, c.output, &weights, err));
+    c.source = weights;
+    kf_work_open(&work, job);
+    kerf_status s = check_promises(&c, err);
+    kf_work_close(&work);
+    kerf_weights_close(weights);
+    return s;
+}

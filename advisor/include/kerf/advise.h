@@ -1,0 +1,205 @@
+/* advise.h - the best format for every group of layers under a budget, and why.
+ *
+ * kerf_advise encodes every tensor in every candidate format, measures the error of the bytes,
+ * predicts times where it is given a machine, and chooses one format for each group: the least sum
+ * of alpha t2 under the budget, t2 = ||W' - W||^2 / ||W||^2. Alpha says how much the error of a
+ * tensor matters. To keep a group as it is always is a candidate.
+ *
+ * A group is tensors that must share a format: what runtimes fuse into one matrix (q, k and v), all
+ * experts of a layer, or one tensor alone.
+ */
+#ifndef KERF_ADVISE_H
+#define KERF_ADVISE_H
+
+#include <kerf/choose.h>
+#include <kerf/model.h>
+#include <kerf/score.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- request ------------------------------------------------------------------------------- */
+
+/* How much errors matter: alpha of the tensors that match a shell pattern. */
+typedef struct kerf_alpha_rule {
+    const char *glob;
+    double alpha; /* above 0, below 1e12 */
+} kerf_alpha_rule;
+
+/* A file of such rules: {"schema": "kerf.alpha/1", "alpha": {GLOB: NUMBER}}. */
+typedef struct kerf_alphas {
+    const kerf_alpha_rule *rule; /* [rules], in the order of the file; texts belong to it */
+    size_t rules;
+} kerf_alphas;
+
+/* KERF_E_DATA: it cannot be read, is no such JSON, or has a number that is not one. Close the result
+ * with kerf_alphas_close. */
+KERF_API KERF_CHECK kerf_status kerf_alphas_open(const char *path, kerf_alphas **out,
+                                                 kerf_error *err);
+KERF_API void kerf_alphas_close(kerf_alphas *a); /* NULL is fine */
+
+typedef enum kerf_alpha {
+    KERF_ALPHA_FLAT,  /* 1 for every tensor                                                   */
+    KERF_ALPHA_DEPTH, /* by curves over the depth of a layer, fitted to other models          */
+    KERF_ALPHA_RULES  /* by rules, the last that matches; 1 for a tensor that none matches    */
+} kerf_alpha;
+
+/* The most that the choice may cost. 0: no limit; all that are given hold together. */
+typedef struct kerf_budget {
+    double bits;         /* per weight of all groups                       */
+    double bytes;        /* of all tensors, those that are kept among them */
+    double us;           /* of a decoding step, predicted                  */
+    double tokens_per_s; /* at least, of all sequences together, predicted */
+    double t2;           /* sum of alpha t2 over all tensors               */
+} kerf_budget;
+
+/* All zeros but for the candidates and a budget is a request. Nothing that it points to must outlive
+ * the call but the hardware. */
+typedef struct kerf_advise_request {
+    const kerf_select *select; /* which tensors; NULL: those that are quantized by default     */
+    const kerf_codec *codec;   /* [codecs] candidates, each with its encoder                   */
+    size_t codecs;
+    kerf_budget budget;
+    kerf_price minimise; /* one measure, while the others stay under the budget                */
+    int nested;          /* choices that only grow with the budget, not always the best        */
+
+    const kerf_hardware *hardware; /* the machine to predict times for; NULL: no times. It must
+                                      outlive the advice                                       */
+    const kerf_model *model; /* what a decoding step does besides, as kerf_model_open has it; NULL:
+                                the products of the groups alone                               */
+    double batch;            /* sequences of a decoding step; 0: 1                             */
+    double context;          /* tokens of each; 0: 4096                                        */
+
+    kerf_alpha alpha;
+    const kerf_alpha_rule *alpha_rule; /* [alpha_rules], for KERF_ALPHA_RULES                  */
+    size_t alpha_rules;
+    const char *alpha_name;         /* where these rules come from, for reports                */
+    const kerf_checkpoint *imatrix; /* weighs t2, as in kerf_score_request; NULL: none         */
+    const char *cache; /* path of a file that keeps scores, so that another budget takes seconds;
+                          NULL: none. What was measured is saved also when a later tensor fails or
+                          the job is canceled                                                  */
+} kerf_advise_request;
+
+/* --- advice -------------------------------------------------------------------------------- */
+
+enum { KERF_ADVICE_SHAPES = 4, KERF_ADVICE_CURVE = 33, KERF_ADVICE_NAME = 320 };
+
+/* Products of a group that share their input run as one: y[n] = W[n x k] x[k]. */
+typedef struct kerf_advice_shape {
+    uint64_t n, k;
+    double matrices; /* experts, or 1 */
+} kerf_advice_shape;
+
+/* What a candidate would cost a group. */
+typedef struct kerf_advice_cost {
+    int possible; /* it can encode every member of the group                            */
+    double t2;    /* sum of the members' alpha t2, weighted where there is an imatrix   */
+    double bytes;
+    double us; /* 0 without hardware */
+} kerf_advice_cost;
+
+typedef struct kerf_advice_group {
+    char name[KERF_ADVICE_NAME]; /* "model.layers.0.self_attn.qkv_proj"                          */
+    char glob[KERF_ADVICE_NAME]; /* a pattern that matches the members and nothing else; empty:
+                                    there is none                                                */
+    int experts;                 /* 1: all experts of a layer                                    */
+    int layer;                   /* -1: none                                                     */
+    size_t *member;              /* [members] indices into kerf_advice.tensor                    */
+    size_t members;
+    double elements;
+    kerf_advice_shape shape[KERF_ADVICE_SHAPES];
+    size_t shapes;
+    kerf_advice_cost *cost; /* [codecs + 1]; the last one is to keep it as it is                 */
+    size_t pick;            /* the choice: an index into cost                                    */
+    char reason[240];       /* in words: what the next best candidate would change               */
+} kerf_advice_group;
+
+typedef struct kerf_advice_tensor {
+    const kerf_weight *weight;
+    size_t group;
+    double alpha;
+    kerf_score *score; /* [codecs]; all zeros where the candidate is not possible */
+} kerf_advice_tensor;
+
+/* Sums over groups. */
+typedef struct kerf_advice_point {
+    double bits, bytes, t2, us;
+} kerf_advice_point;
+
+typedef struct kerf_advice_curve {
+    kerf_advice_point point[KERF_ADVICE_CURVE];
+    size_t count;
+} kerf_advice_curve;
+
+/* To be read only. Figures of time are 0 without hardware. */
+typedef struct kerf_advice {
+    const char *source; /* path of the checkpoint                                               */
+    kerf_codec *codec;  /* [codecs] candidates                                                  */
+    size_t codecs;
+    kerf_advice_tensor *tensor; /* [tensors] those that a format is chosen for                  */
+    size_t tensors;
+    kerf_advice_group *group; /* [groups] in the order of the checkpoint                        */
+    size_t groups;
+    double elements;   /* of all groups                                                         */
+    double kept_bytes; /* of tensors that no format is chosen for                               */
+    double other_us;   /* of a step's operators besides the groups: attention, norms, router    */
+    size_t weighted;   /* tensors that the imatrix names                                        */
+
+    kerf_budget budget;
+    kerf_price minimise;
+    int nested;
+    const kerf_hardware *hardware;
+    kerf_model model;
+    int has_model;
+    double batch, context;
+    char *alpha_source; /* what alpha is, in words                                              */
+    kerf_tier tier;           /* of the least sure time                                         */
+
+    kerf_choice choice; /* but for `pick`, which is NULL: see the groups                        */
+    double choose_s;    /* seconds that the choice took                                         */
+    size_t scored, cached;            /* scores that were measured, and that were in the cache  */
+    kerf_advice_curve by_size, by_time; /* the best choices as each of them grows; by_time: only
+                                           with hardware                                        */
+} kerf_advice;
+
+/* Advice for the weights of `source`, which must outlive it. The same request leads to the same
+ * choice for every exec. exec NULL: the processor, all cores.
+ *
+ * KERF_E_LIMIT: no choice stays under the budget; the text says what would. KERF_E_ARG: a request
+ * that contradicts itself, has no budget, or selects no tensor. KERF_E_NOSUP: a candidate that can
+ * encode no group. KERF_E_DATA: as for kerf_score_checkpoint, or a cache that is no file of scores.
+ * Close the result with kerf_advice_close. */
+KERF_API KERF_CHECK kerf_status kerf_advise(const kerf_checkpoint *source,
+                                            const kerf_advise_request *request,
+                                            const kerf_exec *exec, const kerf_job *job,
+                                            kerf_advice **out, kerf_error *err);
+KERF_API void kerf_advice_close(kerf_advice *a); /* NULL is fine */
+
+/* Name of candidate c, "nvfp4:4/6"; "keep" for the one past the last. out holds 64 bytes; returns
+ * out. */
+KERF_API char *kerf_advice_codec_name(const kerf_advice *a, size_t c, char *out);
+/* Sums of the choice, or of candidate c for all groups (kept where it is not possible). */
+KERF_API kerf_advice_point kerf_advice_total(const kerf_advice *a);
+KERF_API kerf_advice_point kerf_advice_uniform(const kerf_advice *a, size_t c);
+/* Bits per weight of a group in candidate c. */
+KERF_API double kerf_advice_bits(const kerf_advice_group *g, size_t c);
+
+/* --- as a text ----------------------------------------------------------------------------- */
+
+typedef enum kerf_advice_kind {
+    KERF_ADVICE_JSON,     /* schema kerf.advise/1, as `kerf advise --json` prints it    */
+    KERF_ADVICE_MARKDOWN, /* a page                                                     */
+    KERF_ADVICE_HTML,     /* a page with charts: one file, no script, nothing fetched   */
+    KERF_ADVICE_RECIPE,   /* schema kerf.recipe/1, to be executed: see recipe.h         */
+    KERF_ADVICE_SUMMARY   /* some lines of text: the totals, and how they were found    */
+} kerf_advice_kind;
+
+/* *text is malloc'd, ends in a 0 that n does not count, and is to be freed. */
+KERF_API KERF_CHECK kerf_status kerf_advice_write(const kerf_advice *a, kerf_advice_kind kind,
+                                                  char **text, size_t *n, kerf_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,149 @@
+/* score.h - what a format costs a tensor, or all tensors of a checkpoint: the size, and the error of
+ * the bytes that would be written.
+ *
+ * A kerf_score holds sums only, so that the parts of a tensor, or the tensors of a model, merge by
+ * addition; the figures that people read are functions of the sums. All sums are doubles, taken
+ * in an order that depends on the tensor alone, never on the number of threads.
+ *
+ * w is an element of the source, v the same element decoded to fp32 from the stored bytes.
+ */
+#ifndef KERF_SCORE_H
+#define KERF_SCORE_H
+
+#include <kerf/checkpoint.h>
+#include <kerf/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Start from all zeros. */
+typedef struct kerf_score {
+    uint64_t elements;
+    uint64_t bytes;         /* all planes                                                   */
+    uint64_t clipped;       /* elements outside the range of their stored scale             */
+    uint64_t nonfinite;     /* w is finite and v is not. Sums leave out elements of which w
+                               or v is NaN or Inf                                           */
+    double signal;          /* sum of w^2                                                   */
+    double noise;           /* sum of (v - w)^2                                             */
+    double cross;           /* sum of (v - w) w                                             */
+    double weighted_signal; /* sum of h w^2, h the importance of the column                 */
+    double weighted_noise;  /* sum of h (v - w)^2                                           */
+    double max_error;       /* largest |v - w|                                              */
+    uint64_t code_bytes;    /* of the codes plane ...                                       */
+    uint64_t zstd_bytes;    /* ... and of the same compressed; 0: not asked for             */
+} kerf_score;
+
+KERF_API void kerf_score_merge(kerf_score *into, const kerf_score *from);
+
+KERF_API double kerf_score_bpw(const kerf_score *s);         /* bits per weight, all planes      */
+KERF_API double kerf_score_t2(const kerf_score *s);          /* noise / signal; 0 for 0 / 0      */
+KERF_API double kerf_score_weighted_t2(const kerf_score *s); /* NaN without importance           */
+KERF_API double kerf_score_bias(const kerf_score *s);        /* cross / signal; < 0: shrinks     */
+KERF_API double kerf_score_clip_share(const kerf_score *s);  /* clipped / elements               */
+KERF_API double kerf_score_sqnr_db(const kerf_score *s);     /* -10 log10 t2; never to be summed */
+
+/* --- what some bands lose ------------------------------------------------------------------ */
+
+/* Sets *out to the sums over bands [b0, b1), without sizes: planes as for kerf_decode, src and
+ * dtype as for kerf_encode, importance as in kerf_scorer_options. Several threads may do this at a
+ * time. Sums are made of runs of bands from b0 on, the last of which may be short, and these are
+ * added up in order: whoever merges the scores of single runs finds the same bits. */
+KERF_API KERF_CHECK kerf_status kerf_score_bands(const kerf_geometry *g, uint64_t b0, uint64_t b1,
+                                                 const kerf_cspan planes[KERF_PLANES],
+                                                 kerf_cspan src, kerf_dtype dtype,
+                                                 const float *importance, const kerf_exec *exec,
+                                                 kerf_score *out, kerf_error *err);
+/* Bands of a run; 0 where bands differ in size, and with them the runs of different calls. */
+KERF_API uint64_t kerf_score_run(const kerf_geometry *g);
+
+/* --- scoring one encoded tensor, some bands at a time -------------------------------------- */
+
+typedef struct kerf_scorer_options {
+    const float *importance; /* one weight per column of the tensor (its last dimension), kept
+                                by the caller; NULL: none                                       */
+    int zstd_level;          /* also compress the codes at this level; 0: do not                */
+} kerf_scorer_options;
+
+typedef struct kerf_scorer kerf_scorer;
+
+KERF_API KERF_CHECK kerf_status kerf_scorer_open(const kerf_geometry *g,
+                                                 const kerf_scorer_options *opt, kerf_scorer **out,
+                                                 kerf_error *err);
+
+/* Begins anew with another tensor, in the memory that there is; options->zstd_level as before. */
+KERF_API KERF_CHECK kerf_status kerf_scorer_reopen(kerf_scorer *s, const kerf_geometry *g,
+                                                   const kerf_scorer_options *opt, kerf_error *err);
+
+/* Adds bands [b0, b1): planes as for kerf_decode, src and dtype as for kerf_encode. Bands are
+ * added in order, each once. */
+KERF_API KERF_CHECK kerf_status kerf_scorer_add(kerf_scorer *s, uint64_t b0, uint64_t b1,
+                                                const kerf_cspan planes[KERF_PLANES],
+                                                kerf_cspan src, kerf_dtype dtype,
+                                                const kerf_exec *exec, kerf_error *err);
+
+/* The same for bands that kerf_score_bands has measured; codes: their plane of codes, from which
+ * something may be missing that a later call brings. */
+KERF_API KERF_CHECK kerf_status kerf_scorer_merge(kerf_scorer *s, const kerf_score *bands,
+                                                  kerf_cspan codes, kerf_error *err);
+
+/* The score of what was added; size is that of the whole tensor. */
+KERF_API KERF_CHECK kerf_status kerf_scorer_finish(kerf_scorer *s, kerf_score *out,
+                                                   kerf_error *err);
+KERF_API void kerf_scorer_close(kerf_scorer *s); /* NULL is fine */
+
+/* --- scoring a checkpoint ------------------------------------------------------------------ */
+
+typedef struct kerf_score_request {
+    const kerf_select *select; /* which tensors; NULL: those that are quantized by default      */
+    const kerf_codec *codec;   /* in what to score them, each with its encoder                  */
+    size_t codecs;
+    /* [codecs], NULL: all 0. Not 0: where this codec cannot encode all these tensors, leave it out
+     * instead of failing. */
+    const unsigned char *optional;
+    const kerf_checkpoint *imatrix; /* weighs errors: for each weight that it names, a tensor of the
+                                       same name, F32 [columns], of values of 0 and more. NULL: none */
+    int zstd_level;                 /* also compress the codes at this level; 0: do not */
+} kerf_score_request;
+
+/* A codec that is not in the result. */
+typedef struct kerf_left_out {
+    kerf_codec codec;
+    char reason[200]; /* which tensor it cannot encode, and why */
+} kerf_left_out;
+
+typedef struct kerf_scores {
+    const char *source, *imatrix; /* paths; imatrix may be NULL                                */
+    const kerf_weight **weight;   /* [tensors], in the order of the checkpoint                 */
+    size_t tensors;
+    size_t considered; /* tensors of the checkpoint, those that are not scored among them   */
+    kerf_codec *codec; /* [codecs], in the order of the request                             */
+    size_t codecs;
+    kerf_score *score;       /* [tensors][codecs]                                            */
+    kerf_score *total;       /* [codecs]: sums over all tensors                              */
+    kerf_left_out *left_out; /* [left_outs] */
+    size_t left_outs;
+    int zstd_level;
+} kerf_scores;
+
+/* Encodes every selected tensor in every codec, decodes the bytes and measures what was lost; writes
+ * nothing. Each tensor is read once for all codecs. The result is the same for every team. team NULL:
+ * the processor, all cores. KERF_E_ARG: no tensor is selected, or no codec is left; KERF_E_NOSUP: a
+ * codec cannot encode a tensor; KERF_E_DATA: the imatrix names none of the tensors or is damaged, or
+ * the source has a NaN or Inf that the team's kerf_nan does not allow. Close the result with
+ * kerf_scores_close; source and imatrix must outlive it. */
+KERF_API KERF_CHECK kerf_status kerf_score_checkpoint(const kerf_checkpoint *source,
+                                                      const kerf_score_request *request,
+                                                      const kerf_team *team, const kerf_job *job,
+                                                      kerf_scores **out, kerf_error *err);
+KERF_API void kerf_scores_close(kerf_scores *s); /* NULL is fine */
+
+/* The result as a JSON document with the schema kerf.score/1, as `kerf score --json` prints it:
+ * malloc'd, ends in a 0 that n does not count, to be freed. */
+KERF_API KERF_CHECK kerf_status kerf_scores_write(const kerf_scores *s, char **text, size_t *n,
+                                                  kerf_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

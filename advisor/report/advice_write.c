@@ -1,0 +1,34 @@
+/* advice_write.c - kerf_advice_write: one text per kind of report. */
+#include <stdlib.h>
+
+#include "report/report.h"
+
+static kerf_status put_text(const kerf_advice *a, void (*put)(const kerf_advice *, FILE *),
+                            char **text, size_t *n, kerf_error *err)
+{
+    FILE *to = open_memstream(text, n);
+    if (!to) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a report");
+    put(a, to);
+    int failed = ferror(to);
+    failed |= fclose(to);
+    if (!failed) return KERF_OK;
+    free(*text);
+    *text = NULL;
+    return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a report");
+}
+
+kerf_status kerf_advice_write(const kerf_advice *a, kerf_advice_kind kind, char **text, size_t *n,
+                              kerf_error *err)
+{
+    enum { RECIPE_FLAGS = JSON_INDENT(1) | JSON_REAL_PRECISION(17) };
+    *text = NULL;
+    *n = 0;
+    switch (kind) {
+    case KERF_ADVICE_JSON: return kf_json_write(kf_advice_json(a), JSON_INDENT(2), text, n, err);
+    case KERF_ADVICE_RECIPE: return kf_json_write(kf_recipe_json(a), RECIPE_FLAGS, text, n, err);
+    case KERF_ADVICE_MARKDOWN: return put_text(a, kf_put_markdown, text, n, err);
+    case KERF_ADVICE_HTML: return put_text(a, kf_put_html, text, n, err);
+    case KERF_ADVICE_SUMMARY: return put_text(a, kf_put_summary, text, n, err);
+    }
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "there is no report of kind %d", (int)kind);
+}

@@ -1,0 +1,18 @@
+/* report.h - advice as a text, in its kinds. advice_write.c chooses between them. */
+#ifndef KERF_REPORT_H
+#define KERF_REPORT_H
+
+#include <kerf/advise.h>
+#include <stdio.h>
+
+#include "text/json_text.h"
+
+json_t *kf_advice_json(const kerf_advice *a);
+json_t *kf_recipe_json(const kerf_advice *a);
+
+/* `to` is in memory: whoever opened it finds out whether that sufficed. */
+void kf_put_summary(const kerf_advice *a, FILE *to);
+void kf_put_markdown(const kerf_advice *a, FILE *to);
+void kf_put_html(const kerf_advice *a, FILE *to);
+
+#endif

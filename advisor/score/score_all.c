@@ -1,0 +1,170 @@
+/* score_all.c - hands out weights to a team; each of them is looked up in the cache by a digest of
+ * its content, and measured in the codecs that the cache does not have. */
+#include "score/score_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/work.h"
+#include "score/importance.h"
+#include "score/score_cache.h"
+#include "score/score_tensor.h"
+#include "stream/team.h"
+
+typedef struct scoring {
+    const kf_score_all_job *all;
+    const kerf_reader *reader;
+    kf_score_memory memory; /* used by the processor alone, which is a team of one */
+    kf_work work;
+    pthread_mutex_t lock; /* of what follows */
+    kf_score_cache cache;
+    size_t scored, cached;
+} scoring;
+
+/* --- digests ------------------------------------------------------------------------------- */
+
+/* Hash of what went before and of n bytes. */
+static uint64_t chain(uint64_t before, const void *p, size_t n)
+{
+    uint64_t pair[2] = {before, kerf_hash(p, n)};
+    return kerf_hash(pair, sizeof pair);
+}
+
+/* Of type, shape and elements of a weight, without its name. */
+static kerf_status digest_weight(scoring *s, const kerf_weight *w, uint64_t *out, kerf_error *err)
+{
+    enum { PANEL = 8 << 20 };
+    const kerf_tensor *stored = w->plane[0];
+    unsigned char *panel = NULL;
+    uint64_t about[KERF_MAX_RANK + 2] = {(uint64_t)w->dtype, w->shape.rank};
+    memcpy(about + 2, w->shape.dim, w->shape.rank * sizeof *about);
+    *out = kerf_hash(about, sizeof about);
+    KF_TRY(kf_allocate(&panel, PANEL, 1, err));
+    kerf_status status = KERF_OK;
+    for (uint64_t at = 0; at < stored->bytes && status == KERF_OK; at += PANEL) {
+        size_t n = (size_t)kf_min_u64(stored->bytes - at, PANEL);
+        status = kerf_reader_read(s->reader, stored, at, panel, n, err);
+        if (status == KERF_OK) *out = chain(*out, panel, n);
+        if (status == KERF_OK) status = kf_work_add(&s->work, n, err);
+    }
+    free(panel);
+    return status;
+}
+
+static kerf_status find_key(scoring *s, const kerf_weight *w, const float *importance,
+                            kf_score_key *key, kerf_error *err)
+{
+    *key = (kf_score_key){0};
+    if (!s->cache.path) return KERF_OK;
+    if (importance)
+        key->importance =
+            kerf_hash(importance, w->shape.dim[w->shape.rank - 1] * sizeof *importance);
+    return digest_weight(s, w, &key->tensor, err);
+}
+
+/* --- one weight ---------------------------------------------------------------------------- */
+
+/* Takes what the cache has, and lists the others. Returns how many these are. */
+static size_t list_candidates(scoring *s, size_t weight, kf_score_key key, kf_score_candidate *out)
+{
+    const kf_score_all_job *all = s->all;
+    kerf_score *score = &all->score[weight * all->codecs];
+    size_t n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (size_t c = 0; c < all->codecs; c++) {
+        if (all->wanted && !all->wanted(all->ctx, weight, c)) continue;
+        if (kf_score_cache_find(&s->cache, key, all->codec[c], &score[c]))
+            s->cached++;
+        else
+            out[n++] = (kf_score_candidate){all->codec[c], &score[c]};
+    }
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+static void keep_scores(scoring *s, kf_score_key key, const kf_score_candidate *c, size_t n)
+{
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < n; i++) kf_score_cache_add(&s->cache, key, c[i].codec, c[i].score);
+    s->scored += n;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static kerf_status score_candidates(scoring *s, size_t weight, const float *importance,
+                                    const kerf_exec *exec, kerf_error *err)
+{
+    const kf_score_all_job *all = s->all;
+    const kerf_weight *w = all->weight[weight];
+    kf_score_candidate *candidate = NULL;
+    kf_score_key key;
+    char text[64];
+    KF_TRY(find_key(s, w, importance, &key, err));
+    KF_TRY(kf_allocate(&candidate, all->codecs, sizeof *candidate, err));
+    const size_t n = list_candidates(s, weight, key, candidate);
+    snprintf(text, sizeof text, "%zu formats", n);
+    if (n == 1) kerf_codec_name(candidate->codec, text, sizeof text);
+    kf_work_item(&s->work, w->name, text);
+    const kf_score_job job = {.memory = &s->memory,
+                              .reader = s->reader,
+                              .weight = w,
+                              .candidate = candidate,
+                              .count = n,
+                              .options = {importance, all->zstd_level},
+                              .exec = exec,
+                              .progress = &s->work};
+    kerf_status status = kf_score_tensor(&job, err);
+    if (status == KERF_OK) keep_scores(s, key, candidate, n);
+    free(candidate);
+    return status;
+}
+
+static kerf_status score_weight(void *ctx, size_t i, const kerf_exec *exec, kerf_error *err)
+{
+    scoring *s = ctx;
+    float *importance = NULL;
+    KF_TRY(kf_importance_read(s->all->imatrix, s->all->weight[i], &importance, err));
+    kerf_status status = score_candidates(s, i, importance, exec, err);
+    free(importance);
+    return status;
+}
+
+/* --- all of them --------------------------------------------------------------------------- */
+
+/* Bytes that progress counts: an upper bound, as what the cache has is not encoded. */
+static uint64_t work_bytes(const kf_score_all_job *all)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < all->weights; i++) {
+        uint64_t passes = all->cache ? 1 : 0;
+        for (size_t c = 0; c < all->codecs; c++) {
+            kerf_geometry g;
+            const kerf_shape *shape = &all->weight[i]->shape;
+            if (kerf_geometry_init(&g, all->codec[c].format, shape, NULL) != KERF_OK) continue;
+            passes += kerf_needs_stats(&g) ? 2 : 1;
+        }
+        bytes += passes * kerf_weight_bytes(all->weight[i]);
+    }
+    return bytes;
+}
+
+kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_t *scored,
+                         size_t *cached, kerf_error *err)
+{
+    static const kf_team_work work = {score_weight, NULL};
+    scoring s = {.all = all, .reader = kerf_checkpoint_reader(all->source)};
+    KF_TRY(kf_score_cache_open(&s.cache, all->cache, err));
+    pthread_mutex_init(&s.lock, NULL);
+    kf_work_open(&s.work, job);
+    kf_work_phase(&s.work, "score", work_bytes(all));
+    kerf_status status = kf_team_run(all->team, all->weights, &work, &s, err);
+    kf_work_close(&s.work);
+    pthread_mutex_destroy(&s.lock);
+    kf_score_memory_close(&s.memory);
+    /* What was measured is worth keeping also when a later weight failed. */
+    kerf_status saved = kf_score_cache_save(&s.cache, status == KERF_OK ? err : NULL);
+    kf_score_cache_close(&s.cache);
+    if (scored) *scored = s.scored;
+    if (cached) *cached = s.cached;
+    return status == KERF_OK ? saved : status;
+}

@@ -1,0 +1,27 @@
+/* score_all.h - some weights in some codecs, by a team, with a cache: what kerf_score_checkpoint and
+ * kerf_advise have in common. */
+#ifndef KERF_SCORE_ALL_H
+#define KERF_SCORE_ALL_H
+
+#include <kerf/score.h>
+
+typedef struct kf_score_all_job {
+    const kerf_checkpoint *source, *imatrix; /* imatrix NULL: none                         */
+    const kerf_weight *const *weight;        /* [weights]                                  */
+    size_t weights;
+    const kerf_codec *codec; /* [codecs] */
+    size_t codecs;
+    /* 0: this weight is not scored in this codec. NULL: all are. */
+    int (*wanted)(const void *ctx, size_t weight, size_t codec);
+    const void *ctx;
+    int zstd_level;
+    const char *cache; /* path of a kf_score_cache, which also stays when this fails; NULL: none */
+    const kerf_team *team;
+    kerf_score *score; /* the result: [weights][codecs]; what is not wanted is left alone */
+} kf_score_all_job;
+
+/* scored, cached: how many scores were measured and how many were in the cache. They may be NULL. */
+kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_t *scored,
+                         size_t *cached, kerf_error *err);
+
+#endif

@@ -1,0 +1,149 @@
+/* verify.c - kerf_verify: every tensor of a source compared with its counterpart, by a team, and
+ * held against its limits. */
+#include <kerf/verify.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/work.h"
+#include "score/compare.h"
+#include "stream/team.h"
+#include "text/json_text.h"
+
+typedef struct verifying {
+    kerf_verification public;
+    kerf_weights *source; /* experts arranged as those of the other checkpoint */
+    const kerf_weights *other;
+    kf_compare_job compare; /* but for exec */
+    const kerf_limits *limits;
+    kf_work work;
+} verifying;
+
+/* --- one row ------------------------------------------------------------------------------- */
+
+static kerf_status compare_row(void *ctx, size_t i, const kerf_exec *exec, kerf_error *err)
+{
+    verifying *v = ctx;
+    kerf_verify_row *row = &v->public.row[i];
+    kf_compare_job compare = v->compare;
+    compare.exec = exec;
+    row->weight = kerf_weights_at(v->source, i);
+    row->other = kerf_weights_find(v->other, row->weight->name);
+    if (!row->other) {
+        snprintf(row->problem, sizeof row->problem, "is missing");
+        return kf_work_check(&v->work, err);
+    }
+    kf_work_item(&v->work, row->weight->name, "verify");
+    kerf_status s = kf_compare_weights(&compare, row, err);
+    return s == KERF_OK ? s : kf_fail_at(err, s, row->weight->name);
+}
+
+static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
+{
+    verifying *v = ctx;
+    kerf_verification *p = &v->public;
+    kerf_verify_row *row = &p->row[i];
+    (void)err;
+    p->rows = i + 1;
+    p->problems += row->problem[0] != 0;
+    p->equal += !row->measured && !row->problem[0];
+    kerf_limits_of(v->limits, row->weight->name, row->limit);
+    if (!row->measured) return KERF_OK;
+    p->measured++;
+    kerf_score_merge(&p->total, &row->score);
+    for (unsigned f = 0; f < KERF_FIGURES; f++) {
+        if (kerf_figure_of(&row->score, (kerf_figure)f) <= row->limit[f]) continue;
+        row->over |= 1u << f;
+        p->over++;
+    }
+    return KERF_OK;
+}
+
+/* --- all of them --------------------------------------------------------------------------- */
+
+static kerf_status list_extras(verifying *v, kerf_error *err)
+{
+    kerf_verification *p = &v->public;
+    const size_t count = kerf_weights_count(v->other);
+    KF_TRY(kf_allocate(&p->extra, count, sizeof *p->extra, err));
+    for (size_t i = 0; i < count; i++) {
+        const char *name = kerf_weights_at(v->other, i)->name;
+        if (!kerf_weights_find(v->source, name)) p->extra[p->extras++] = name;
+    }
+    p->problems += p->extras;
+    return KERF_OK;
+}
+
+static kerf_status verify(verifying *v, const kerf_team *team, kerf_error *err)
+{
+    static const kf_team_work work = {compare_row, count_row};
+    kerf_verification *p = &v->public;
+    uint64_t bytes = 0;
+    KF_TRY(kf_weights_like(v->compare.source, v->other, &v->source, err));
+    const size_t count = kerf_weights_count(v->source);
+    KF_TRY(kf_allocate(&p->row, count, sizeof *p->row, err));
+    for (size_t i = 0; i < count; i++) bytes += kerf_weight_bytes(kerf_weights_at(v->source, i));
+    kf_work_phase(&v->work, "verify", bytes);
+    KF_TRY(kf_team_run(team, count, &work, v, err));
+    KF_TRY(list_extras(v, err));
+    p->passed = p->over == 0 && p->problems == 0;
+    return KERF_OK;
+}
+
+kerf_status kerf_verify(const kerf_checkpoint *source, const kerf_checkpoint *other,
+                        const kerf_verify_options *options, const kerf_team *team,
+                        const kerf_job *job, kerf_verification **out, kerf_error *err)
+{
+    verifying *v = NULL;
+    *out = NULL;
+    KF_TRY(kf_allocate(&v, 1, sizeof *v, err));
+    v->public.source = kerf_checkpoint_path(source);
+    v->public.other = kerf_checkpoint_path(other);
+    v->other = kerf_checkpoint_weights(other);
+    v->limits = options ? options->limits : NULL;
+    v->compare = (kf_compare_job){.source = kerf_checkpoint_reader(source),
+                                  .other = kerf_checkpoint_reader(other),
+                                  .by_value = options && options->by_value,
+                                  .progress = &v->work};
+    kf_work_open(&v->work, job);
+    kerf_status s = verify(v, team, err);
+    kf_work_close(&v->work);
+    if (s == KERF_OK)
+        *out = &v->public;
+    else
+        kerf_verification_close(&v->public);
+    return s;
+}
+
+void kerf_verification_close(kerf_verification *p)
+{
+    if (!p) return;
+    verifying *v = (verifying *)p; /* its first member */
+    if (v->source) kerf_weights_close(v->source);
+    free(p->row);
+    free(p->extra);
+    free(v);
+}
+
+/* --- limits from what was measured --------------------------------------------------------- */
+
+kerf_status kerf_verification_limits(const kerf_verification *v, char **text, size_t *n,
+                                     kerf_error *err)
+{
+    static const double margin = 1.02;
+    json_t *tensors = json_object();
+    for (size_t i = 0; i < v->rows; i++) {
+        if (!v->row[i].measured) continue;
+        json_t *set = json_object();
+        for (unsigned f = 0; f < KERF_FIGURES; f++) {
+            double value = kerf_figure_of(&v->row[i].score, (kerf_figure)f) * margin;
+            const char *name = kerf_figure_name((kerf_figure)f);
+            if (isfinite(value)) json_object_set_new(set, name, json_real(value));
+        }
+        json_object_set_new(tensors, v->row[i].weight->name, set);
+    }
+    return kf_json_write(json_pack("{s:s, s:o}", "schema", "kerf.limits/1", "tensors", tensors),
+                         JSON_INDENT(2), text, n, err);
+}
