@@ -1,13 +1,12 @@
 /* options.c - the options that verbs share, from text to structs. */
 #include "options.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kerf/cuda.h>
-
-#include "advice/recipe.h"
 
 /* --- who computes -------------------------------------------------------------------------- */
 
@@ -169,57 +168,37 @@ void option_select_close(select_option *s)
     *s = (select_option){0};
 }
 
-/* Adds a rule for a pattern of n bytes, which the option `origin` gave as `text`. */
-static kerf_status add_rule(rules_option *r, const char *glob, size_t n, kerf_codec codec,
-                            const char *origin, const char *text, kerf_error *err)
-{
-    const size_t room = strlen(origin) + strlen(text) + 2;
-    char **own = &r->text[2 * r->count];
-    own[0] = strndup(glob, n);
-    own[1] = malloc(room);
-    if (!own[0] || !own[1]) return fail(err, KERF_E_NOMEM, "no memory for %s", origin);
-    snprintf(own[1], room, "%s %s", origin, text);
-    r->rule[r->count++] = (kerf_rule){own[0], own[1], codec};
-    return KERF_OK;
-}
-
 /* GLOB=FORMAT[:ENCODER] or GLOB=keep; patterns may hold an equals sign, formats none. */
 static kerf_status add_tensor_rule(rules_option *r, const char *text, kerf_error *err)
 {
+    static const char name[] = "--tensor ";
     const char *equals = strrchr(text, '=');
+    const size_t room = sizeof name + strlen(text);
     kerf_codec codec = {NULL, NULL};
     if (!equals || equals == text) {
         return USAGE(err, "--tensor %.200s: expected GLOB=FORMAT[:ENCODER] or GLOB=keep", text);
     }
     if (strcmp(equals + 1, "keep") != 0) TRY(option_codec(equals + 1, &codec, err));
-    return add_rule(r, text, (size_t)(equals - text), codec, "--tensor", text, err);
-}
-
-static kerf_status add_rules(rules_option *r, const args *a, const recipe *rec, kerf_error *err)
-{
-    const size_t given = count_values(a, "tensor");
-    size_t written = 0;
-    const char *glob;
-    kerf_codec codec;
-    while (recipe_rule_at(rec, written, &glob, &codec)) written++;
-    TRY(allocate(&r->rule, written + given, sizeof *r->rule, err));
-    TRY(allocate(&r->text, 2 * (written + given), sizeof *r->text, err));
-    r->texts = 2 * (written + given);
-    for (size_t i = 0; recipe_rule_at(rec, i, &glob, &codec); i++)
-        TRY(add_rule(r, glob, strlen(glob), codec, "--recipe", glob, err));
-    for (size_t i = 0; i < given; i++) TRY(add_tensor_rule(r, args_value_at(a, "tensor", i), err));
+    char *glob = r->text[r->texts++] = strndup(text, (size_t)(equals - text));
+    char *origin = r->text[r->texts++] = malloc(room);
+    if (!glob || !origin) return fail(err, KERF_E_NOMEM, "no memory for --tensor");
+    snprintf(origin, room, "%s%s", name, text);
+    r->rule[r->count++] = (kerf_rule){glob, origin, codec};
     return KERF_OK;
 }
 
 kerf_status option_rules_open(rules_option *r, const args *a, kerf_error *err)
 {
     const char *path = args_value(a, "recipe");
-    recipe rec = {0};
+    const size_t given = count_values(a, "tensor");
     *r = (rules_option){0};
-    if (path) TRY(recipe_open(&rec, path, err));
-    kerf_status s = add_rules(r, a, &rec, err);
-    recipe_close(&rec);
-    return s;
+    if (path) TRY(kerf_recipe_open(path, &r->recipe, err));
+    const size_t written = r->recipe ? r->recipe->rules : 0;
+    TRY(allocate(&r->rule, written + given, sizeof *r->rule, err));
+    TRY(allocate(&r->text, 2 * given, sizeof *r->text, err));
+    for (; r->count < written; r->count++) r->rule[r->count] = r->recipe->rule[r->count];
+    for (size_t i = 0; i < given; i++) TRY(add_tensor_rule(r, args_value_at(a, "tensor", i), err));
+    return KERF_OK;
 }
 
 void option_rules_close(rules_option *r)
@@ -227,5 +206,50 @@ void option_rules_close(rules_option *r)
     for (size_t i = 0; i < r->texts; i++) free(r->text[i]);
     free(r->rule);
     free(r->text);
+    kerf_recipe_close(r->recipe);
     *r = (rules_option){0};
+}
+
+/* --- what may be spent --------------------------------------------------------------------- */
+
+/* "4.5bits": a number and a unit, which says what is limited. */
+static kerf_status add_budget(kerf_budget *b, const char *text, kerf_error *err)
+{
+    const struct {
+        const char *unit;
+        double *limit, scale;
+    } units[] = {
+        {"", &b->bits, 1},          {"bits", &b->bits, 1},
+        {"bpw", &b->bits, 1},       {"B", &b->bytes, 1},
+        {"KB", &b->bytes, 1e3},     {"MB", &b->bytes, 1e6},
+        {"GB", &b->bytes, 1e9},     {"KiB", &b->bytes, 0x1p10},
+        {"MiB", &b->bytes, 0x1p20}, {"GiB", &b->bytes, 0x1p30},
+        {"us", &b->us, 1},          {"ms", &b->us, 1e3},
+        {"t2", &b->t2, 1},          {"tok/s", &b->tokens_per_s, 1},
+    };
+    char *end = NULL;
+    errno = 0;
+    double x = strtod(text, &end);
+    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++) {
+        if (strcmp(units[i].unit, end) != 0 || errno || !(x > 0 && x < 1e18)) continue;
+        *units[i].limit = x * units[i].scale;
+        return KERF_OK;
+    }
+    return USAGE(err,
+                 "--budget %.60s: expected a number above 0 and one of bits, MB, GiB (and the "
+                 "like), us, ms, tok/s, t2",
+                 text);
+}
+
+kerf_status option_budget(const args *a, kerf_budget *budget, kerf_price *minimise, kerf_error *err)
+{
+    static const char *const words[] = {"error", "bytes", "time", NULL};
+    static const kerf_price prices[] = {KERF_PRICE_LOSS, KERF_PRICE_BYTES, KERF_PRICE_TIME};
+    int word = 0;
+    const char *text;
+    for (size_t i = 0; (text = args_value_at(a, "budget", i)) != NULL; i++)
+        TRY(add_budget(budget, text, err));
+    TRY(args_choice(a, "minimise", words, &word, err));
+    *minimise = prices[word];
+    return KERF_OK;
 }

@@ -3,8 +3,8 @@
 #ifndef KERF_OPTIONS_H
 #define KERF_OPTIONS_H
 
-#include <kerf/job.h>
-#include <kerf/quantize.h>
+#include <kerf/advise.h>
+#include <kerf/recipe.h>
 
 #include "args.h"
 
@@ -39,14 +39,21 @@ kerf_status option_select_open(select_option *s, const args *a, kerf_error *err)
 void option_select_close(select_option *s); /* all zeros are fine */
 
 typedef struct rules_option {
-    kerf_rule *rule;
+    kerf_recipe *recipe; /* of --recipe; NULL: none            */
+    kerf_rule *rule;     /* [count] its rules, then the others */
     size_t count;
-    char **text; /* owned: the patterns and origins of the rules */
+    char **text; /* owned: patterns and origins of the others */
     size_t texts;
 } rules_option;
 
 /* The rules of --recipe, then those of --tensor, which overrule them. */
 kerf_status option_rules_open(rules_option *r, const args *a, kerf_error *err);
 void option_rules_close(rules_option *r); /* all zeros are fine */
+
+/* --- what may be spent: --budget, --minimise ------------------------------------------------ */
+
+/* Limits that are not given stay as they are. */
+kerf_status option_budget(const args *a, kerf_budget *budget, kerf_price *minimise,
+                          kerf_error *err);
 
 #endif

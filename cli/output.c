@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kerf/file.h>
+
 /* --- JSON ---------------------------------------------------------------------------------- */
 
 kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err)
@@ -22,6 +24,20 @@ kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err)
     }
     json_decref(doc);
     json_decref(whole);
+    return s;
+}
+
+kerf_status put_document(char *text, kerf_error *err)
+{
+    int failed = puts(text) == EOF;
+    free(text);
+    return failed ? fail(err, KERF_E_IO, "standard output: %s", strerror(errno)) : KERF_OK;
+}
+
+kerf_status write_file(const char *path, const void *p, size_t n, int overwrite, kerf_error *err)
+{
+    kerf_status s = kerf_file_replace(path, p, n, overwrite, err);
+    if (s == KERF_E_EXISTS) return fail(err, s, "%.300s exists; -y replaces it", path);
     return s;
 }
 
@@ -199,13 +215,5 @@ char *shape_text(const kerf_shape *shape, char *out)
 
 char *bytes_text(uint64_t bytes, char *out)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    while (value >= 1024 && unit < 5) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(out, TEXT_SIZE, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
-    return out;
+    return kerf_bytes_text(bytes, out);
 }

@@ -9,6 +9,11 @@
 /* Prints doc, after putting "schema": "kerf.<verb>/1" first into it, and releases it. */
 kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err);
 
+/* Prints a document that the library wrote, and frees it. */
+kerf_status put_document(char *text, kerf_error *err);
+/* Writes a file whole; KERF_E_EXISTS says how to overwrite one. */
+kerf_status write_file(const char *path, const void *p, size_t n, int overwrite, kerf_error *err);
+
 /* A JSON number, or null for NaN and infinities, which JSON cannot hold. */
 json_t *json_figure(double value);
 /* A string from the command line, which need not be UTF-8: other bytes become '?'. NULL: null. */

@@ -1,4 +1,5 @@
-/* advice_alpha.c - how much the error of a tensor matters: files of rules, and alpha of each tensor. */
+/* advice_alpha.c - how much the error of a tensor matters: files of rules, and alpha of each
+ * tensor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,5 +120,6 @@ kerf_status kf_advice_find_alphas(const kf_advising *w, kerf_error *err)
         source = r->alpha_name ? r->alpha_name : "by rules";
     }
     a->alpha_source = strdup(source);
-    return a->alpha_source ? KERF_OK : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for alpha");
+    return a->alpha_source ? KERF_OK
+                           : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for alpha");
 }

@@ -99,8 +99,7 @@ kerf_status kf_advice_choose(const kf_advising *w, kerf_error *err)
     kf_advice_options o = {0};
     kerf_status s = list_options(a, &o, err);
     if (s == KERF_OK) {
-        kerf_problem p = {
-            .option = o.option, .first = o.first, .groups = a->groups, .job = w->job};
+        kerf_problem p = {.option = o.option, .first = o.first, .groups = a->groups, .job = w->job};
         set_limits(a, &p);
         double start = kf_now_s();
         a->choice.pick = o.pick;

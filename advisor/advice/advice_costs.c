@@ -20,8 +20,8 @@ static double figure_of(const kerf_score *s)
 
 /* --- time ---------------------------------------------------------------------------------- */
 
-static kerf_status time_group(kerf_advice *a, const kerf_advice_group *g, const kerf_format *f, double *out,
-                              kerf_error *err)
+static kerf_status time_group(kerf_advice *a, const kerf_advice_group *g, const kerf_format *f,
+                              double *out, kerf_error *err)
 {
     *out = 0;
     for (size_t i = 0; i < g->shapes; i++) {
@@ -47,8 +47,7 @@ static kerf_status time_candidates(kerf_advice *a, kerf_advice_group *g, kerf_er
     kerf_dtype source = a->tensor[g->member[0]].weight->dtype;
     for (size_t c = 0; c <= a->codecs; c++) {
         if (!g->cost[c].possible) continue;
-        const kerf_format *f =
-            c < a->codecs ? a->codec[c].format : source_format(source);
+        const kerf_format *f = c < a->codecs ? a->codec[c].format : source_format(source);
         KF_TRY(time_group(a, g, f, &g->cost[c].us, err));
     }
     return KERF_OK;

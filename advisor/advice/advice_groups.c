@@ -63,13 +63,15 @@ static int by_tensor(const void *x, const void *y)
 
 /* Puts into every label the first tensor of its group, so that groups come in the order of the
  * checkpoint. first[t]: the first tensor of the group of tensor t. */
-static kerf_status label_tensors(const kerf_advice *a, labelled *label, size_t *first, kerf_error *err)
+static kerf_status label_tensors(const kerf_advice *a, labelled *label, size_t *first,
+                                 kerf_error *err)
 {
     for (size_t t = 0; t < a->tensors; t++) {
         const char *name = a->tensor[t].weight->name;
         if (strlen(name) > KERF_ADVICE_NAME - 20) {
             return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
-                           "%.100s...: the name is longer than %d bytes", name, KERF_ADVICE_NAME - 20);
+                           "%.100s...: the name is longer than %d bytes", name,
+                           KERF_ADVICE_NAME - 20);
         }
         label[t].tensor = t;
         group_name(name, label[t].group, &label[t].many);

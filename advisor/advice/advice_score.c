@@ -1,12 +1,12 @@
-/* advice_score.c - the error of every candidate on every tensor, measured on the bytes that quantize
- * would write, or found in the cache. */
+/* advice_score.c - the error of every candidate on every tensor, measured on the bytes that
+ * quantize would write, or found in the cache. */
 #include <stdlib.h>
 
 #include "advice/advice.h"
 #include "score/score_all.h"
 
-/* A candidate is possible for a group when all members can be encoded so. One that was asked for and
- * fits nowhere is an error. */
+/* A candidate is possible for a group when all members can be encoded so. One that was asked for
+ * and fits nowhere is an error. */
 static kerf_status find_possible(kerf_advice *a, kerf_error *err)
 {
     for (size_t c = 0; c < a->codecs; c++) {

@@ -1,5 +1,6 @@
 /* choose_bound.c - the Lagrangian bound: limits become prices (multipliers), with which every group
- * chooses for itself. Choices that this finds on the way and that stay under the limits are kept. */
+ * chooses for itself. Choices that this finds on the way and that stay under the limits are kept.
+ */
 #include "advice/choose_core.h"
 
 #include <math.h>

@@ -49,7 +49,8 @@ static void put_summary(const kerf_advice *a, FILE *to)
              a->elements);
     put_pair(to, "tensors", text);
     snprintf(text, sizeof text, "%.3f bits per weight, %s; %s are kept besides", p.bits,
-             kerf_bytes_text((uint64_t)p.bytes, bytes), kerf_bytes_text((uint64_t)a->kept_bytes, kept));
+             kerf_bytes_text((uint64_t)p.bytes, bytes),
+             kerf_bytes_text((uint64_t)a->kept_bytes, kept));
     put_pair(to, "size", text);
     size_t n = (size_t)snprintf(text, sizeof text, "sum of alpha t2 %.4e; alpha: %s", p.t2,
                                 a->alpha_source);
@@ -62,8 +63,7 @@ static void put_summary(const kerf_advice *a, FILE *to)
             text, sizeof text,
             "%.1f us for these products, %.1f us for the rest of a step, on %s at batch %.0f and "
             "context %.0f (%s%s)",
-            p.us, a->other_us, a->hardware->name, a->batch, a->context,
-            kerf_tier_name(a->tier),
+            p.us, a->other_us, a->hardware->name, a->batch, a->context, kerf_tier_name(a->tier),
             a->tier == KERF_TIER_SPEC ? ": the middle of a band, to rank with" : "");
         put_pair(to, "predicted time", text);
     }
@@ -85,8 +85,8 @@ static double us_of(const kerf_advice_point *p)
 }
 
 /* Error against size or time: the best choices, uniform formats, and the choice. */
-static void put_pareto(const kerf_advice *a, FILE *to, const char *label, const kerf_advice_curve *curve,
-                       double (*of)(const kerf_advice_point *))
+static void put_pareto(const kerf_advice *a, FILE *to, const char *label,
+                       const kerf_advice_curve *curve, double (*of)(const kerf_advice_point *))
 {
     double x0 = INFINITY, x1 = 0, y0 = INFINITY, y1 = 0;
     char name[64];
@@ -107,7 +107,8 @@ static void put_pareto(const kerf_advice *a, FILE *to, const char *label, const 
         fprintf(to, "<p>Nothing to choose: no candidate is better than to keep every group.</p>\n");
         return;
     }
-    kf_svg_axes axes = {.x0 = x0 * 0.97, .x1 = x1 * 1.02, .y0 = y0 / 1.5, .y1 = y1 * 1.5, .log_y = 1};
+    kf_svg_axes axes = {
+        .x0 = x0 * 0.97, .x1 = x1 * 1.02, .y0 = y0 / 1.5, .y1 = y1 * 1.5, .log_y = 1};
     kf_svg_open(to, &axes, label, "sum of alpha t2");
     fprintf(to, "<polyline class=\"a\" points=\"");
     for (size_t i = 0; i < curve->count; i++) {
@@ -282,7 +283,8 @@ static void put_table(const kerf_advice *a, FILE *to)
         fprintf(to, "<tr><td>");
         kf_put_escaped(to, g->name);
         fprintf(to, "</td><td>%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.3e</td>",
-                kerf_advice_codec_name(a, g->pick, name), kerf_advice_bits(g, g->pick), g->cost[g->pick].t2);
+                kerf_advice_codec_name(a, g->pick, name), kerf_advice_bits(g, g->pick),
+                g->cost[g->pick].t2);
         if (timed) fprintf(to, "<td class=\"n\">%.2f</td>", g->cost[g->pick].us);
         fprintf(to, "<td>");
         kf_put_escaped(to, g->reason);

@@ -8,9 +8,10 @@ static json_t *costs_json(const kerf_advice *a, const kerf_advice_group *g)
     for (size_t c = 0; c <= a->codecs; c++) {
         const kerf_advice_cost *x = &g->cost[c];
         if (!x->possible) continue;
-        json_array_append_new(
-            all, json_pack("{s:s, s:f, s:f, s:f, s:f}", "codec", kerf_advice_codec_name(a, c, name),
-                           "bits", kerf_advice_bits(g, c), "bytes", x->bytes, "t2", x->t2, "us", x->us));
+        json_array_append_new(all, json_pack("{s:s, s:f, s:f, s:f, s:f}", "codec",
+                                             kerf_advice_codec_name(a, c, name), "bits",
+                                             kerf_advice_bits(g, c), "bytes", x->bytes, "t2", x->t2,
+                                             "us", x->us));
     }
     return all;
 }
@@ -23,16 +24,15 @@ static json_t *groups_json(const kerf_advice *a)
         const kerf_advice_group *g = &a->group[i];
         json_t *members = json_array();
         for (size_t m = 0; m < g->members; m++) {
-            json_array_append_new(members,
-                                  json_string(a->tensor[g->member[m]].weight->name));
+            json_array_append_new(members, json_string(a->tensor[g->member[m]].weight->name));
         }
         const kerf_advice_cost *x = &g->cost[g->pick];
         json_array_append_new(all,
                               json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:o, s:o}", "name",
                                         g->name, "codec", kerf_advice_codec_name(a, g->pick, name),
-                                        "bits", kerf_advice_bits(g, g->pick), "bytes", x->bytes, "t2",
-                                        x->t2, "us", x->us, "reason", g->reason, "tensors", members,
-                                        "candidates", costs_json(a, g)));
+                                        "bits", kerf_advice_bits(g, g->pick), "bytes", x->bytes,
+                                        "t2", x->t2, "us", x->us, "reason", g->reason, "tensors",
+                                        members, "candidates", costs_json(a, g)));
     }
     return all;
 }
@@ -65,11 +65,12 @@ json_t *kf_advice_json(const kerf_advice *a)
     json_t *tier = a->hardware ? json_string(kerf_tier_name(a->tier)) : json_null();
     return json_pack("{s:s, s:o, s:o, s:o, s:f, s:f, s:s, s:o, s:f, s:f, s:f, s:I, s:f, s:I, s:I, "
                      "s:o, s:o, s:o, s:o}",
-                     "schema", "kerf.advise/1", "source", kf_json_path(a->source), "hardware", hardware, "tier", tier,
-                     "batch", a->batch, "context", a->context, "alpha", a->alpha_source, "total",
-                     point_json(&total), "kept_bytes", a->kept_bytes, "other_us", a->other_us,
-                     "gap", a->choice.gap, "dominated", (json_int_t)a->choice.dominated, "choose_s",
-                     a->choose_s, "scored", (json_int_t)a->scored, "cached", (json_int_t)a->cached,
-                     "groups", groups_json(a), "curve", curve_json(&a->by_size), "time_curve",
+                     "schema", "kerf.advise/1", "source", kf_json_path(a->source), "hardware",
+                     hardware, "tier", tier, "batch", a->batch, "context", a->context, "alpha",
+                     a->alpha_source, "total", point_json(&total), "kept_bytes", a->kept_bytes,
+                     "other_us", a->other_us, "gap", a->choice.gap, "dominated",
+                     (json_int_t)a->choice.dominated, "choose_s", a->choose_s, "scored",
+                     (json_int_t)a->scored, "cached", (json_int_t)a->cached, "groups",
+                     groups_json(a), "curve", curve_json(&a->by_size), "time_curve",
                      curve_json(&a->by_time), "uniform", uniform);
 }

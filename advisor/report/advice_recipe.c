@@ -1,5 +1,5 @@
-/* advice_recipe.c - a choice as a recipe (kerf/recipe.h): a rule per group, and what each tensor was
- * measured at. advice/recipe.c reads recipes. */
+/* advice_recipe.c - a choice as a recipe (kerf/recipe.h): a rule per group, and what each tensor
+ * was measured at. advice/recipe.c reads recipes. */
 #include <kerf/words.h>
 
 #include "report/report.h"

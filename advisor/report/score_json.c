@@ -22,7 +22,8 @@ static void add_figures(json_t *row, const kerf_score *s)
     add_integer(row, "bytes", s->bytes);
     add_number(row, "bpw", kerf_score_bpw(s));
     add_number(row, "t2", kerf_score_t2(s));
-    if (!isnan(kerf_score_weighted_t2(s))) add_number(row, "weighted_t2", kerf_score_weighted_t2(s));
+    if (!isnan(kerf_score_weighted_t2(s)))
+        add_number(row, "weighted_t2", kerf_score_weighted_t2(s));
     add_number(row, "sqnr_db", kerf_score_sqnr_db(s));
     add_number(row, "bias", kerf_score_bias(s));
     add_number(row, "clip_share", kerf_score_clip_share(s));
@@ -73,10 +74,10 @@ static json_t *row_json(const kerf_verify_row *r)
     for (unsigned f = 0; f < KERF_FIGURES; f++) {
         if (!(r->over >> f & 1u)) continue;
         const kerf_figure figure = (kerf_figure)f;
-        json_array_append_new(
-            over, json_pack("{s:s, s:o, s:o}", "figure", kerf_figure_name(figure), "measured",
-                            kf_json_number(kerf_figure_of(&r->score, figure)), "limit",
-                            kf_json_number(r->limit[f])));
+        json_array_append_new(over, json_pack("{s:s, s:o, s:o}", "figure", kerf_figure_name(figure),
+                                              "measured",
+                                              kf_json_number(kerf_figure_of(&r->score, figure)),
+                                              "limit", kf_json_number(r->limit[f])));
     }
     json_object_set_new(row, "over", over);
     return row;
@@ -103,7 +104,7 @@ kerf_status kerf_verification_write(const kerf_verification *v, char **text, siz
     json_t *doc = json_pack(
         "{s:s, s:o, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "schema", "kerf.verify/1", "source",
         kf_json_path(v->source), "quantized", kf_json_path(v->other), "pass", v->passed, "measured",
-        (json_int_t)v->measured, "equal", (json_int_t)v->equal, "over", (json_int_t)v->over, "total",
-        total, "tensors", tensors, "problems", problems);
+        (json_int_t)v->measured, "equal", (json_int_t)v->equal, "over", (json_int_t)v->over,
+        "total", total, "tensors", tensors, "problems", problems);
     return kf_json_write(doc, JSON_INDENT(2), text, n, err);
 }

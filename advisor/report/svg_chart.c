@@ -117,7 +117,8 @@ static int is_taken(const kf_svg_axes *a, double x, double y)
 }
 
 /* Writes a label right of a dot, as near as there is room, with a line when that is not beside. */
-static void place_label(FILE *to, kf_svg_axes *a, double x, double y, double radius, const char *text)
+static void place_label(FILE *to, kf_svg_axes *a, double x, double y, double radius,
+                        const char *text)
 {
     double at = y;
     for (int i = 1; i < 40 && is_taken(a, x, at); i++) at = y + 7 * (i % 2 ? i : -i);
@@ -133,8 +134,8 @@ static void place_label(FILE *to, kf_svg_axes *a, double x, double y, double rad
     a->label[a->labels++].y = at;
 }
 
-void kf_svg_point(FILE *to, kf_svg_axes *a, double x, double y, const char *class_name, double radius,
-               const char *title)
+void kf_svg_point(FILE *to, kf_svg_axes *a, double x, double y, const char *class_name,
+                  double radius, const char *title)
 {
     fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"><title>", class_name,
             kf_svg_x(a, x), kf_svg_y(a, y), radius);
@@ -145,7 +146,8 @@ void kf_svg_point(FILE *to, kf_svg_axes *a, double x, double y, const char *clas
     a->point[a->points++].y = kf_svg_y(a, y);
 }
 
-void kf_svg_point_label(FILE *to, kf_svg_axes *a, double x, double y, double radius, const char *label)
+void kf_svg_point_label(FILE *to, kf_svg_axes *a, double x, double y, double radius,
+                        const char *label)
 {
     place_label(to, a, kf_svg_x(a, x), kf_svg_y(a, y), radius, label);
 }

@@ -23,10 +23,11 @@ void kf_svg_close(FILE *to);
 double kf_svg_x(const kf_svg_axes *a, double x);
 double kf_svg_y(const kf_svg_axes *a, double y);
 /* A dot of a CSS class with a tooltip. */
-void kf_svg_point(FILE *to, kf_svg_axes *a, double x, double y, const char *class_name, double radius,
-               const char *title);
+void kf_svg_point(FILE *to, kf_svg_axes *a, double x, double y, const char *class_name,
+                  double radius, const char *title);
 /* A label beside a dot. Labels keep clear of each other and of the dots that are there. */
-void kf_svg_point_label(FILE *to, kf_svg_axes *a, double x, double y, double radius, const char *label);
+void kf_svg_point_label(FILE *to, kf_svg_axes *a, double x, double y, double radius,
+                        const char *label);
 void kf_svg_label(FILE *to, double x, double y, const char *text);
 
 #endif

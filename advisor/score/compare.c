@@ -29,45 +29,44 @@ typedef struct measure_compare {
     const kf_compare_job *job;
     const kerf_verify_row *pair;
     const kerf_weight *other; /* as quantized; a dense one as codes of a plain format */
-    stream *stream;
+    kf_stream *stream;
     kf_run_sums sums;
-    turns turns;
+    kf_turns turns;
     kerf_exec exec; /* of one call */
 } measure_compare;
 
-static kerf_status measure_read(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status measure_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const measure_compare *r = ctx;
-    KF_TRY(
-        read_dense(r->job->source, r->pair->weight->plane[0], &r->other->geometry, p, err));
-    return read_planes(r->job->other, r->other, p, err);
+    KF_TRY(kf_read_dense(r->job->source, r->pair->weight->plane[0], &r->other->geometry, p, err));
+    return kf_read_planes(r->job->other, r->other, p, err);
 }
 
-static kerf_status measure_runs(const measure_compare *r, const stream_panel *p,
+static kerf_status measure_runs(const measure_compare *r, const kf_panel *p,
                                 kerf_score run[KF_MOST_RUNS], kerf_error *err)
 {
-    stream_panel at;
+    kf_panel at;
     for (size_t i = 0; kf_run_at(&r->sums, p, i, &at); i++)
         KF_TRY(kf_run_score(&r->sums, &at, r->pair->weight->dtype, NULL, &r->exec, &run[i], err));
     return KERF_OK;
 }
 
-static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status measure_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     measure_compare *r = ctx;
     kerf_score run[KF_MOST_RUNS];
     kerf_status s = measure_runs(r, p, run, err);
     KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
-    if (s != KERF_OK || !turns_wait(&r->turns, 0, p->index)) return s;
+    if (s != KERF_OK || !kf_turns_wait(&r->turns, 0, p->index)) return s;
     s = kf_run_sums_add(&r->sums, r->stream, p, run, (kerf_cspan){NULL, 0}, err);
-    turns_pass(&r->turns, 0);
+    kf_turns_pass(&r->turns, 0);
     return s;
 }
 
 static void measure_lost(void *ctx, uint64_t index)
 {
     measure_compare *r = ctx;
-    turns_fail(&r->turns, index);
+    kf_turns_fail(&r->turns, index);
 }
 
 /* Some workers share the parts of a tensor; a GPU, which one caller at a time may use, takes panel
@@ -77,15 +76,15 @@ static kerf_status open_measured(measure_compare *r, kerf_error *err)
     const kerf_geometry *g = &r->other->geometry;
     const kerf_exec *exec = r->job->exec;
     const kerf_dtype dtype = r->pair->weight->dtype;
-    const unsigned workers = exec->device ? 0 : stream_crew_size(exec->threads);
+    const unsigned workers = exec->device ? 0 : kf_stream_crew_size(exec->threads);
     r->exec = *exec;
     r->sums.geometry = g;
-    KF_TRY(turns_open(&r->turns, 1, err));
+    KF_TRY(kf_turns_open(&r->turns, 1, err));
     KF_TRY(kerf_scorer_open(g, NULL, &r->sums.scorer, err));
-    if (!workers) return stream_open(&r->stream, g, dtype, err);
+    if (!workers) return kf_stream_open(&r->stream, g, dtype, err);
     r->sums.run = kerf_score_run(g);
-    KF_TRY(stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, err));
-    if (stream_slots(r->stream) > 1)
+    KF_TRY(kf_stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, err));
+    if (kf_stream_slots(r->stream) > 1)
         r->exec.threads = 1;
     else if (workers > 1) /* the tensor is one part: its threads are those of each call */
         r->sums.run = 0;
@@ -95,15 +94,15 @@ static kerf_status open_measured(measure_compare *r, kerf_error *err)
 static kerf_status measure(const kf_compare_job *job, kerf_verify_row *c, const kerf_weight *other,
                            kerf_error *err)
 {
-    static const stream_steps steps = {measure_read, measure_work, NULL, measure_lost};
+    static const kf_steps steps = {measure_read, measure_work, NULL, measure_lost};
     measure_compare r = {.job = job, .pair = c, .other = other};
     kerf_status status = open_measured(&r, err);
-    if (status == KERF_OK) status = read_whole_planes(job->other, other, r.stream, err);
-    if (status == KERF_OK) status = stream_run(r.stream, &steps, &r, err);
+    if (status == KERF_OK) status = kf_read_whole_planes(job->other, other, r.stream, err);
+    if (status == KERF_OK) status = kf_stream_run(r.stream, &steps, &r, err);
     if (status == KERF_OK) status = kerf_scorer_finish(r.sums.scorer, &c->score, err);
     kerf_scorer_close(r.sums.scorer);
-    turns_close(&r.turns);
-    stream_close(r.stream);
+    kf_turns_close(&r.turns);
+    kf_stream_close(r.stream);
     c->measured = status == KERF_OK;
     if (c->score.nonfinite)
         note(c, "%llu decoded elements are NaN or infinite", c->score.nonfinite);
@@ -134,21 +133,21 @@ typedef struct decode_compare {
     kerf_span decoded; /* of one panel, made when the first one shows how large they are */
 } decode_compare;
 
-static kerf_status decode_read(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status decode_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const decode_compare *r = ctx;
     const kerf_verify_row *c = r->pair;
-    KF_TRY(read_planes(r->job->source, c->weight, p, err));
-    return read_dense(r->job->other, c->other->plane[0], &c->weight->geometry, p, err);
+    KF_TRY(kf_read_planes(r->job->source, c->weight, p, err));
+    return kf_read_dense(r->job->other, c->other->plane[0], &c->weight->geometry, p, err);
 }
 
-static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     decode_compare *r = ctx;
     const kerf_geometry *g = &r->pair->weight->geometry;
     kerf_dtype dtype = r->pair->other->dtype;
     kerf_cspan planes[KERF_PLANES];
-    planes_of(p, planes);
+    kf_planes_of(p, planes);
     if (!r->decoded.p) {
         r->decoded.n = p->dense.n;
         KF_TRY(kf_allocate(&r->decoded.p, p->dense.n, 1, err));
@@ -167,14 +166,14 @@ static kerf_status decode_work(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status compare_decoded(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
 {
-    static const stream_steps steps = {decode_read, decode_work, NULL, NULL};
+    static const kf_steps steps = {decode_read, decode_work, NULL, NULL};
     decode_compare r = {.job = job, .pair = c};
-    stream *s = NULL;
-    kerf_status status = stream_open(&s, &c->weight->geometry, c->other->dtype, err);
-    if (status == KERF_OK) status = read_whole_planes(job->source, c->weight, s, err);
-    if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
+    kf_stream *s = NULL;
+    kerf_status status = kf_stream_open(&s, &c->weight->geometry, c->other->dtype, err);
+    if (status == KERF_OK) status = kf_read_whole_planes(job->source, c->weight, s, err);
+    if (status == KERF_OK) status = kf_stream_run(s, &steps, &r, err);
     free(r.decoded.p);
-    stream_close(s);
+    kf_stream_close(s);
     return status;
 }
 
@@ -187,18 +186,18 @@ typedef struct bytes_compare {
     unsigned char *other;
 } bytes_compare;
 
-static kerf_status bytes_read(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status bytes_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const bytes_compare *r = ctx;
     return kerf_weight_read(r->job->source, r->pair->weight, r->plane, p->u0, p->dense.p,
                             p->dense.n, err);
 }
 
-static kerf_status bytes_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status bytes_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     const bytes_compare *r = ctx;
-    KF_TRY(kerf_weight_read(r->job->other, r->pair->other, r->plane, p->u0, r->other,
-                            p->dense.n, err));
+    KF_TRY(kerf_weight_read(r->job->other, r->pair->other, r->plane, p->u0, r->other, p->dense.n,
+                            err));
     KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
     size_t at = first_difference(p->dense.p, r->other, p->dense.n);
     if (at < p->dense.n) note(r->pair, "differs from the source at byte %llu", p->u0 + at);
@@ -207,19 +206,19 @@ static kerf_status bytes_work(void *ctx, stream_panel *p, kerf_error *err)
 
 static kerf_status compare_bytes(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
 {
-    static const stream_steps steps = {bytes_read, bytes_work, NULL, NULL};
+    static const kf_steps steps = {bytes_read, bytes_work, NULL, NULL};
     bytes_compare r = {.job = job, .pair = c};
-    KF_TRY(kf_allocate(&r.other, STREAM_PANEL_BYTES, 1, err));
+    KF_TRY(kf_allocate(&r.other, KF_STREAM_PANEL_BYTES, 1, err));
     kerf_status status = KERF_OK;
     for (kerf_plane_id p = 0; p < KERF_PLANES && status == KERF_OK; p++) {
         const kerf_weight *w = c->weight;
         if (w->codec.format ? !w->geometry.plane[p].dtype : !w->plane[p]) continue;
-        stream *s = NULL;
+        kf_stream *s = NULL;
         r.plane = p;
-        status = stream_open_bytes(
+        status = kf_stream_open_bytes(
             &s, w->codec.format ? w->geometry.plane[p].bytes : w->plane[p]->bytes, err);
-        if (status == KERF_OK) status = stream_run(s, &steps, &r, err);
-        stream_close(s);
+        if (status == KERF_OK) status = kf_stream_run(s, &steps, &r, err);
+        kf_stream_close(s);
     }
     free(r.other);
     return status;
@@ -301,8 +300,8 @@ static int is_stacked_there(void *ctx, const kerf_weight *w)
     return other->layout && kerf_layout_experts(other->layout) == KERF_EXPERTS_STACKED;
 }
 
-kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other, kerf_weights **out,
-                            kerf_error *err)
+kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other,
+                            kerf_weights **out, kerf_error *err)
 {
     like l = {other};
     KF_TRY(kerf_weights_open(source, out, err));

@@ -18,7 +18,7 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *row, 
 
 /* The weights of a source, opened anew, with experts arranged as those of `other`. Close the result
  * with kerf_weights_close. */
-kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other, kerf_weights **out,
-                            kerf_error *err);
+kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other,
+                            kerf_weights **out, kerf_error *err);
 
 #endif

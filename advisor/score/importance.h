@@ -6,7 +6,8 @@
 #include <kerf/checkpoint.h>
 
 /* *out: malloc'd, one value per column of w; NULL when imatrix is NULL or has no tensor of that
- * name. KERF_E_DATA: a tensor of another type or shape, or a value that is negative or not finite. */
+ * name. KERF_E_DATA: a tensor of another type or shape, or a value that is negative or not finite.
+ */
 kerf_status kf_importance_read(const kerf_checkpoint *imatrix, const kerf_weight *w, float **out,
                                kerf_error *err);
 

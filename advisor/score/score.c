@@ -1,6 +1,6 @@
 /* score.c - the error of an encoded tensor, counted on the bytes that are stored: the figures of a
- * score, and a scorer, which adds up what the codecs' loss.h sums over bands, and compresses the codes
- * to see how small they become. */
+ * score, and a scorer, which adds up what the codecs' loss.h sums over bands, and compresses the
+ * codes to see how small they become. */
 #include <kerf/score.h>
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* score_all.h - some weights in some codecs, by a team, with a cache: what kerf_score_checkpoint and
- * kerf_advise have in common. */
+/* score_all.h - some weights in some codecs, by a team, with a cache: what kerf_score_checkpoint
+ * and kerf_advise have in common. */
 #ifndef KERF_SCORE_ALL_H
 #define KERF_SCORE_ALL_H
 
@@ -20,7 +20,8 @@ typedef struct kf_score_all_job {
     kerf_score *score; /* the result: [weights][codecs]; what is not wanted is left alone */
 } kf_score_all_job;
 
-/* scored, cached: how many scores were measured and how many were in the cache. They may be NULL. */
+/* scored, cached: how many scores were measured and how many were in the cache. They may be NULL.
+ */
 kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_t *scored,
                          size_t *cached, kerf_error *err);
 

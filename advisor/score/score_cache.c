@@ -1,4 +1,5 @@
-/* score_cache.c - reads and writes a file of scores: an object with one array of numbers per key. */
+/* score_cache.c - reads and writes a file of scores: an object with one array of numbers per key.
+ */
 #include "score/score_cache.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
-/* score_cache.h - a file of scores, found by content: the digests of a tensor and of its importance,
- * and a codec. Another budget, another machine or a renamed checkpoint find them again. The file is
- * JSON with the schema kerf.scores/1. Scores of another version of kerf are not used. */
+/* score_cache.h - a file of scores, found by content: the digests of a tensor and of its
+ * importance, and a codec. Another budget, another machine or a renamed checkpoint find them again.
+ * The file is JSON with the schema kerf.scores/1. Scores of another version of kerf are not used.
+ */
 #ifndef KERF_SCORE_CACHE_H
 #define KERF_SCORE_CACHE_H
 

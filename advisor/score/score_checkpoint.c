@@ -30,7 +30,7 @@ static kerf_status take_codecs(kerf_scores *s, const kerf_score_request *r, kerf
         kerf_status status = check_codec(s, r->codec[c], &why);
         if (status == KERF_OK) {
             s->codec[s->codecs++] = r->codec[c];
-        } else if (status == KERF_E_NOSUP && r->optional && r->optional[c]) {
+        } else if (status == KERF_E_NOSUP && r->required && !r->required[c]) {
             kerf_left_out *out = &s->left_out[s->left_outs++];
             out->codec = r->codec[c];
             snprintf(out->reason, sizeof out->reason, "%s", why.text);
@@ -40,8 +40,8 @@ static kerf_status take_codecs(kerf_scores *s, const kerf_score_request *r, kerf
         }
     }
     if (s->codecs) return KERF_OK;
-    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                   "-f picks no format that can encode all of %.200s", s->source);
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "-f picks no format that can encode all of %.200s",
+                   s->source);
 }
 
 static kerf_status take_tensors(kerf_scores *s, const kerf_checkpoint *source,
@@ -60,9 +60,8 @@ static kerf_status take_tensors(kerf_scores *s, const kerf_checkpoint *source,
     return kf_importance_count(r->imatrix, s->weight, s->tensors, s->source, &named, err);
 }
 
-static kerf_status score(kerf_scores *s, const kerf_checkpoint *source,
-                         const kerf_score_request *r, const kerf_team *team, const kerf_job *job,
-                         kerf_error *err)
+static kerf_status score(kerf_scores *s, const kerf_checkpoint *source, const kerf_score_request *r,
+                         const kerf_team *team, const kerf_job *job, kerf_error *err)
 {
     KF_TRY(take_tensors(s, source, r, err));
     KF_TRY(take_codecs(s, r, err));

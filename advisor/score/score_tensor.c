@@ -1,13 +1,13 @@
 /* score_tensor.c - scores one tensor in several codecs.
  *
  * On the processor, some workers share the tensor. A worker takes a part, encodes it in one codec
- * after the other and measures what each has lost, run by run (run_sums.h). The sums of a codec, and
- * the compression of its codes, must go in the order of the parts: each codec has a queue in which
- * a worker waits for its turn, while others are at work on other codecs.
+ * after the other and measures what each has lost, run by run (run_sums.h). The sums of a codec,
+ * and the compression of its codes, must go in the order of the parts: each codec has a queue in
+ * which a worker waits for its turn, while others are at work on other codecs.
  *
- * Codecs that cut a tensor into the same bands are scored in the same score_pass. A score_pass begins with the
- * statistics of the source that encoders need. They are the same for all codecs but those with
- * nested scales, so they are found once. */
+ * Codecs that cut a tensor into the same bands are scored in the same score_pass. A score_pass
+ * begins with the statistics of the source that encoders need. They are the same for all codecs but
+ * those with nested scales, so they are found once. */
 #include "score/score_tensor.h"
 
 #include <stdlib.h>
@@ -38,10 +38,10 @@ typedef struct score_pass {
     kerf_geometry bands; /* those of every lane, without planes */
     codec_lane *lane;
     size_t lanes;
-    stream *stream;
+    kf_stream *stream;
     plane_memory *memory; /* [slots of the stream + 1]           */
     kerf_exec exec;       /* of each call                        */
-    turns turns;          /* a queue for each lane               */
+    kf_turns turns;       /* a queue for each lane               */
     pthread_mutex_t lock; /* of statistics                       */
 } score_pass;
 
@@ -59,7 +59,7 @@ static kerf_status open_stats(score_pass *r, codec_lane *t, kerf_error *err)
     for (const codec_lane *o = r->lane; o < t; o++)
         if (o->owns_stats && same_stats(o->geometry.format, f)) t->stats = o->stats;
     if (t->stats) return KERF_OK;
-    if (t->geometry.matrices > STREAM_WHOLE_BYTES / sizeof *t->stats)
+    if (t->geometry.matrices > KF_STREAM_WHOLE_BYTES / sizeof *t->stats)
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%llu matrices in one tensor are too many",
                        (unsigned long long)t->geometry.matrices);
     t->owns_stats = 1;
@@ -67,14 +67,15 @@ static kerf_status open_stats(score_pass *r, codec_lane *t, kerf_error *err)
 }
 
 /* Statistics of a part, merged into those of the tensor. */
-static kerf_status measure_part(score_pass *r, const codec_lane *t, const stream_panel *p, kerf_error *err)
+static kerf_status measure_part(score_pass *r, const codec_lane *t, const kf_panel *p,
+                                kerf_error *err)
 {
     const kerf_geometry *g = &t->geometry;
     kerf_stats *own = NULL;
     KF_TRY(kf_allocate(&own, (size_t)g->matrices, sizeof *own, err));
     kerf_status s =
-        kerf_measure(g, p->u0, p->u1, dense_of(p), r->job->weight->dtype, own, &r->exec, err);
-    s = explain_encode(r->job->weight->plane[0], s, err);
+        kerf_measure(g, p->u0, p->u1, kf_dense_of(p), r->job->weight->dtype, own, &r->exec, err);
+    s = kf_explain_encode(r->job->weight->plane[0], s, err);
     pthread_mutex_lock(&r->lock);
     for (uint64_t m = p->u0 / g->bands_per_matrix;
          s == KERF_OK && m <= (p->u1 - 1) / g->bands_per_matrix; m++)
@@ -84,7 +85,7 @@ static kerf_status measure_part(score_pass *r, const codec_lane *t, const stream
     return s;
 }
 
-static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status measure_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     score_pass *r = ctx;
     for (const codec_lane *t = r->lane; t < r->lane + r->lanes; t++) {
@@ -94,10 +95,10 @@ static kerf_status measure_work(void *ctx, stream_panel *p, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status read_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status read_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     const score_pass *r = ctx;
-    return read_dense(r->job->reader, r->job->weight->plane[0], &r->bands, p, err);
+    return kf_read_dense(r->job->reader, r->job->weight->plane[0], &r->bands, p, err);
 }
 
 /* --- one part in one codec ----------------------------------------------------------------- */
@@ -111,7 +112,7 @@ static int has_wholes(const codec_lane *t)
 
 /* Points the planes of a part to memory of this worker. That goes for planes with one value per
  * matrix, too: encoding writes them, while other workers read those of the lane. */
-static kerf_status point_planes(plane_memory *d, const codec_lane *t, stream_panel *p, kerf_error *err)
+static kerf_status point_planes(plane_memory *d, const codec_lane *t, kf_panel *p, kerf_error *err)
 {
     for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
         const size_t n = (size_t)kerf_band_bytes(&t->geometry, k, p->u0, p->u1).count;
@@ -126,18 +127,18 @@ static kerf_status point_planes(plane_memory *d, const codec_lane *t, stream_pan
     return KERF_OK;
 }
 
-static kerf_status encode_bands(const score_pass *r, const codec_lane *t, const stream_panel *p,
+static kerf_status encode_bands(const score_pass *r, const codec_lane *t, const kf_panel *p,
                                 kerf_error *err)
 {
     const kerf_weight *w = r->job->weight;
     kerf_status s = kerf_encode(&t->geometry, t->candidate->codec.encoder, t->stats, p->u0, p->u1,
-                                dense_of(p), w->dtype, p->plane, &r->exec, err);
-    return explain_encode(w->plane[0], s, err);
+                                kf_dense_of(p), w->dtype, p->plane, &r->exec, err);
+    return kf_explain_encode(w->plane[0], s, err);
 }
 
-/* Encoding the first band of a matrix also writes the values that a matrix has once. Every part needs
- * them, and parts are not encoded in order: so first bands are encoded before all else. */
-static kerf_status find_wholes(score_pass *r, stream_panel *p, kerf_error *err)
+/* Encoding the first band of a matrix also writes the values that a matrix has once. Every part
+ * needs them, and parts are not encoded in order: so first bands are encoded before all else. */
+static kerf_status find_wholes(score_pass *r, kf_panel *p, kerf_error *err)
 {
     for (codec_lane *t = r->lane; t < r->lane + r->lanes; t++) {
         if (!has_wholes(t)) continue;
@@ -156,7 +157,7 @@ static kerf_status find_all_wholes(score_pass *r, kerf_error *err)
     for (size_t i = 0; i < r->lanes; i++) any |= has_wholes(&r->lane[i]);
     kerf_status s = KERF_OK;
     for (uint64_t m = 0; any && m < r->bands.matrices && s == KERF_OK; m++) {
-        stream_panel p = {.u0 = m * r->bands.bands_per_matrix};
+        kf_panel p = {.u0 = m * r->bands.bands_per_matrix};
         KF_TRY(kf_work_check(r->job->progress, err));
         p.u1 = p.u0 + 1;
         p.dense.n = (size_t)(kerf_band_elements(&r->bands, p.u0, p.u1).count * size);
@@ -168,39 +169,40 @@ static kerf_status find_all_wholes(score_pass *r, kerf_error *err)
     return s;
 }
 
-static kerf_status try_runs(const score_pass *r, const codec_lane *t, const stream_panel *p,
+static kerf_status try_runs(const score_pass *r, const codec_lane *t, const kf_panel *p,
                             kerf_score run[KF_MOST_RUNS], kerf_error *err)
 {
-    stream_panel at;
+    kf_panel at;
     for (size_t i = 0; kf_run_at(&t->sums, p, i, &at); i++) {
         KF_TRY(kf_work_check(r->job->progress, err));
         KF_TRY(encode_bands(r, t, &at, err));
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++)
             if (t->whole[k].n) at.plane[k] = t->whole[k];
-        KF_TRY(kf_run_score(&t->sums, &at, r->job->weight->dtype, r->job->options.importance, &r->exec,
-                         &run[i], err));
+        KF_TRY(kf_run_score(&t->sums, &at, r->job->weight->dtype, r->job->options.importance,
+                            &r->exec, &run[i], err));
     }
     return KERF_OK;
 }
 
 /* *go: 0 when a part before this one has failed, so that its turn never comes. */
-static kerf_status try_part(score_pass *r, codec_lane *t, const stream_panel *dense, int *go, kerf_error *err)
+static kerf_status try_part(score_pass *r, codec_lane *t, const kf_panel *dense, int *go,
+                            kerf_error *err)
 {
     kerf_score run[KF_MOST_RUNS];
-    stream_panel p = *dense;
+    kf_panel p = *dense;
     const size_t queue = (size_t)(t - r->lane);
     KF_TRY(point_planes(&r->memory[p.slot], t, &p, err));
     KF_TRY(try_runs(r, t, &p, run, err));
-    *go = turns_wait(&r->turns, queue, p.index);
+    *go = kf_turns_wait(&r->turns, queue, p.index);
     if (!*go) return KERF_OK;
     const kerf_span codes = p.plane[KERF_PLANE_CODES];
     KF_TRY(kf_run_sums_add(&t->sums, r->stream, &p, run, (kerf_cspan){codes.p, codes.n}, err));
-    turns_pass(&r->turns, queue);
+    kf_turns_pass(&r->turns, queue);
     KF_TRY(kf_work_add(r->job->progress, p.dense.n, err));
     return KERF_OK;
 }
 
-static kerf_status try_work(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status try_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     score_pass *r = ctx;
     kerf_status s = KERF_OK;
@@ -213,10 +215,11 @@ static kerf_status try_work(void *ctx, stream_panel *p, kerf_error *err)
 static void try_lost(void *ctx, uint64_t index)
 {
     score_pass *r = ctx;
-    turns_fail(&r->turns, index);
+    kf_turns_fail(&r->turns, index);
 }
 
-/* --- one score_pass ------------------------------------------------------------------------------ */
+/* --- one score_pass ------------------------------------------------------------------------------
+ */
 
 static kerf_status open_lane(score_pass *r, codec_lane *t, kerf_error *err)
 {
@@ -247,37 +250,37 @@ static kerf_status open_pass(score_pass *r, kerf_error *err)
     r->bands = r->lane->geometry;
     memset(r->bands.plane, 0, sizeof r->bands.plane);
     r->exec = *exec;
-    KF_TRY(turns_open(&r->turns, r->lanes, err));
+    KF_TRY(kf_turns_open(&r->turns, r->lanes, err));
     for (size_t i = 0; i < r->lanes; i++) KF_TRY(open_lane(r, &r->lane[i], err));
-    const unsigned workers = stream_crew_size(exec->threads);
-    KF_TRY(stream_open_parts(&r->stream, &r->bands, r->job->weight->dtype, workers,
-                             kerf_score_run(&r->bands), err));
-    if (stream_slots(r->stream) > 1)
+    const unsigned workers = kf_stream_crew_size(exec->threads);
+    KF_TRY(kf_stream_open_parts(&r->stream, &r->bands, r->job->weight->dtype, workers,
+                                kerf_score_run(&r->bands), err));
+    if (kf_stream_slots(r->stream) > 1)
         r->exec.threads = 1;
     else if (workers > 1) /* the tensor is one part: its threads are those of each call */
         for (size_t i = 0; i < r->lanes; i++) r->lane[i].sums.run = 0;
-    return kf_allocate(&r->memory, stream_slots(r->stream) + 1, sizeof *r->memory, err);
+    return kf_allocate(&r->memory, kf_stream_slots(r->stream) + 1, sizeof *r->memory, err);
 }
 
 static void close_pass(score_pass *r)
 {
-    for (size_t i = 0; r->memory && i < stream_slots(r->stream) + 1; i++)
+    for (size_t i = 0; r->memory && i < kf_stream_slots(r->stream) + 1; i++)
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++) free(r->memory[i].plane[k].p);
     free(r->memory);
-    stream_close(r->stream);
+    kf_stream_close(r->stream);
     for (size_t i = 0; i < r->lanes; i++) close_lane(&r->lane[i]);
-    turns_close(&r->turns);
+    kf_turns_close(&r->turns);
 }
 
 static kerf_status run_pass(score_pass *r, kerf_error *err)
 {
-    static const stream_steps measure = {read_work, measure_work, NULL, NULL},
-                              try = {read_work, try_work, NULL, try_lost};
+    static const kf_steps measure = {read_work, measure_work, NULL, NULL},
+                          try = {read_work, try_work, NULL, try_lost};
     int measures = 0;
     for (size_t i = 0; i < r->lanes; i++) measures |= r->lane[i].owns_stats;
-    if (measures) KF_TRY(stream_run(r->stream, &measure, r, err));
+    if (measures) KF_TRY(kf_stream_run(r->stream, &measure, r, err));
     if (r->bands.bands) KF_TRY(find_all_wholes(r, err));
-    KF_TRY(stream_run(r->stream, &try, r, err));
+    KF_TRY(kf_stream_run(r->stream, &try, r, err));
     for (size_t i = 0; i < r->lanes; i++) {
         codec_lane *t = &r->lane[i];
         KF_TRY(kerf_scorer_finish(t->sums.scorer, t->candidate->score, err));
@@ -285,7 +288,8 @@ static kerf_status run_pass(score_pass *r, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status try_together(const kf_score_job *job, codec_lane *lane, size_t count, kerf_error *err)
+static kerf_status try_together(const kf_score_job *job, codec_lane *lane, size_t count,
+                                kerf_error *err)
 {
     score_pass r = {.job = job, .lane = lane, .lanes = count};
     pthread_mutex_init(&r.lock, NULL);
@@ -306,30 +310,31 @@ typedef struct panel_look {
     kerf_scorer *scorer;
 } panel_look;
 
-static kerf_status look_at_panel(void *ctx, stream_panel *p, kerf_error *err)
+static kerf_status look_at_panel(void *ctx, kf_panel *p, kerf_error *err)
 {
     const panel_look *l = ctx;
     kerf_cspan planes[KERF_PLANES];
-    planes_of(p, planes);
-    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, dense_of(p), l->job->weight->dtype,
+    kf_planes_of(p, planes);
+    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, kf_dense_of(p), l->job->weight->dtype,
                            l->job->exec, err);
 }
 
-static kerf_status score_alone(const kf_score_job *job, const kf_score_candidate *c, kerf_error *err)
+static kerf_status score_alone(const kf_score_job *job, const kf_score_candidate *c,
+                               kerf_error *err)
 {
     kerf_geometry g;
     panel_look l = {.job = job};
     KF_TRY(kerf_geometry_init(&g, c->codec.format, &job->weight->shape, err));
     KF_TRY(kerf_scorer_open(&g, &job->options, &l.scorer, err));
-    encode_job encode = {.reader = job->reader,
-                         .tensor = job->weight->plane[0],
-                         .geometry = &g,
-                         .encoder = c->codec.encoder,
-                         .exec = job->exec,
-                         .progress = job->progress,
-                         .look = look_at_panel,
-                         .look_ctx = &l};
-    kerf_status s = encode_tensor(&encode, err);
+    kf_encode_job encode = {.reader = job->reader,
+                            .tensor = job->weight->plane[0],
+                            .geometry = &g,
+                            .encoder = c->codec.encoder,
+                            .exec = job->exec,
+                            .progress = job->progress,
+                            .look = look_at_panel,
+                            .look_ctx = &l};
+    kerf_status s = kf_encode_tensor(&encode, err);
     if (s == KERF_OK) s = kerf_scorer_finish(l.scorer, c->score, err);
     kerf_scorer_close(l.scorer);
     return s;
@@ -349,8 +354,8 @@ void kf_score_memory_close(kf_score_memory *memory)
     *memory = (kf_score_memory){{NULL}};
 }
 
-/* Moves lanes that are cut into the same bands as the first one to the front, at most as many as fit
- * into a pass. Returns how many. */
+/* Moves lanes that are cut into the same bands as the first one to the front, at most as many as
+ * fit into a pass. Returns how many. */
 static size_t gather(codec_lane *t, size_t count)
 {
     size_t n = 1;

@@ -1,5 +1,5 @@
-/* score_tensor.h - what one tensor loses in each of some codecs. They are tried together on one part
- * of the tensor after the other, so that it is read once. */
+/* score_tensor.h - what one tensor loses in each of some codecs. They are tried together on one
+ * part of the tensor after the other, so that it is read once. */
 #ifndef KERF_SCORE_TENSOR_H
 #define KERF_SCORE_TENSOR_H
 
@@ -29,7 +29,8 @@ typedef struct kf_score_job {
     size_t count;
     kerf_scorer_options options;
     const kerf_exec *exec;
-    kf_work *progress; /* counts the tensor's bytes for each codec, twice where that needs statistics */
+    kf_work
+        *progress; /* counts the tensor's bytes for each codec, twice where that needs statistics */
 } kf_score_job;
 
 /* Errors as of kf_encode_tensor. */

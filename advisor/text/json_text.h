@@ -7,8 +7,8 @@
 
 #include "base/base.h"
 
-/* Parses n bytes; duplicate keys are refused. name: what failures call the text. KERF_E_DATA: it is no
- * JSON. The caller releases *out. */
+/* Parses n bytes; duplicate keys are refused. name: what failures call the text. KERF_E_DATA: it is
+ * no JSON. The caller releases *out. */
 kerf_status kf_json_parse(const char *text, size_t n, const char *name, json_t **out,
                           kerf_error *err);
 /* The same of a file, which may be a pipe. KERF_E_IO: it cannot be read; KERF_E_LIMIT: it has more
@@ -23,8 +23,8 @@ json_t *kf_json_number(double value);
 /* A path, which need not be UTF-8: other bytes become '?'. NULL: null. */
 json_t *kf_json_path(const char *path);
 
-/* Writes doc (NULL: memory ran out) with the flags of json_dumps as a malloc'd text, and releases it.
- * n may be NULL. */
+/* Writes doc (NULL: memory ran out) with the flags of json_dumps as a malloc'd text, and releases
+ * it. n may be NULL. */
 kerf_status kf_json_write(json_t *doc, size_t flags, char **text, size_t *n, kerf_error *err);
 
 #endif

@@ -1,179 +1,199 @@
 /* cmd_advise.c - kerf advise: the best format for every group of layers under a budget, and why. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "advice/advice.h"
-#include "score/importance.h"
+#include <kerf/advise.h>
+#include <kerf/hardware.h>
+
 #include "options.h"
+#include "output.h"
+#include "progress.h"
+#include "verbs/codec_list.h"
 
-/* Candidates unasked: the best encoder of each format that earns its bits. */
+/* Candidates without -f: the best encoder of each format that earns its bits. */
 #define ADVISE_FORMATS                                                                \
     "nvfp4:4/6,nvfp4:sweep,mxfp4:even,nf4-dq,int4-g128:search,int4-g128-asym:search," \
     "int4-g32-asym:search,mxfp6-e2m3:even,mxfp8-e4m3:rceil,fp8-e4m3-row,int8:search," \
     "int8-g128:search"
 
+typedef struct job {
+    const args *args;
+    kerf_exec exec;
+    select_option select;
+    codec_list codecs;
+    kerf_hardware *hardware; /* NULL: none was named */
+    kerf_checkpoint *source, *imatrix;
+    kerf_model model;
+    kerf_alphas *alphas;
+    kerf_advise_request request;
+    kerf_advice *advice;
+    progress progress;
+} job;
+
 /* --- input --------------------------------------------------------------------------------- */
 
 /* The config.json beside the weights, or --config; without one there are products alone. */
-static kerf_status find_model(advice *a, kerf_error *err)
+static kerf_status find_model(job *j, kerf_error *err)
 {
-    char path[4096];
-    struct stat st;
     kerf_error why = {0};
-    const char *given = args_value(a->args, "config");
-    snprintf(path, sizeof path, "%s",
-             given ? given : kerf_reader_folder(kerf_checkpoint_reader(a->source)));
-    if (!given) {
-        size_t n = strlen(path);
-        snprintf(path + n, sizeof path - n, "/config.json");
-        if (stat(path, &st) != 0) return KERF_OK;
+    const char *given = args_value(j->args, "config");
+    const char *path = given ? given : kerf_reader_folder(kerf_checkpoint_reader(j->source));
+    kerf_status s = kerf_model_open(path, &j->model, &why);
+    if (s == KERF_OK) {
+        j->request.model = &j->model;
+    } else if (given) {
+        *err = why;
+        return s;
+    } else if (s != KERF_E_IO) {
+        fprintf(stderr, "products alone: %s\n", why.text);
     }
-    kerf_status s = kerf_model_open(path, &a->model, &why);
-    a->has_model = s == KERF_OK;
-    if (s == KERF_OK || !given) {
-        if (s != KERF_OK) fprintf(stderr, "products alone: %s\n", why.text);
-        return KERF_OK;
-    }
-    *err = why;
-    return s;
+    return KERF_OK;
 }
 
-static kerf_status choose_tensors(advice *a, kerf_error *err)
+/* --alpha: flat, depth, or the path of a file of rules. */
+static kerf_status find_alpha(job *j, kerf_error *err)
 {
-    select_option o;
-    kerf_status s = option_select_open(&o, a->args, err);
-    if (s == KERF_OK) s = kf_select_tensors(a->source, &o.select, &a->plan, err);
-    option_select_close(&o);
-    return s;
+    kerf_advise_request *r = &j->request;
+    const char *text = args_value(j->args, "alpha");
+    if (!text || strcmp(text, "flat") == 0) return KERF_OK;
+    r->alpha = strcmp(text, "depth") == 0 ? KERF_ALPHA_DEPTH : KERF_ALPHA_RULES;
+    if (r->alpha == KERF_ALPHA_DEPTH) return KERF_OK;
+    TRY(kerf_alphas_open(text, &j->alphas, err));
+    r->alpha_rule = j->alphas->rule;
+    r->alpha_rules = j->alphas->rules;
+    r->alpha_name = text;
+    return KERF_OK;
 }
 
-static kerf_status open_input(advice *a, kerf_error *err)
+static kerf_status make_request(job *j, kerf_error *err)
 {
-    const char *hardware = args_value(a->args, "hardware");
-    const char *imatrix = args_value(a->args, "imatrix");
-    const char *formats = args_value(a->args, "format");
+    const args *a = j->args;
+    kerf_advise_request *r = &j->request;
+    const char *hardware = args_value(a, "hardware"), *imatrix = args_value(a, "imatrix");
+    const char *formats = args_value(a, "format");
     int batch = 1, context = 4096;
-    TRY(option_exec_open(a->args, &a->exec, err));
-    TRY(args_integer(a->args, "batch", 1, 1 << 20, &batch, err));
-    TRY(args_integer(a->args, "context", 1, 1 << 30, &context, err));
-    a->batch = batch;
-    a->context = context;
-    if (hardware) TRY(machine_open(&a->machine, hardware, err));
-    TRY(codec_list_parse(&a->codecs, formats ? formats : ADVISE_FORMATS, err));
-    TRY(kerf_checkpoint_open(args_operand(a->args, 0), &a->source, err));
-    if (imatrix) TRY(kerf_checkpoint_open(imatrix, &a->imatrix, err));
-    TRY(find_model(a, err));
-    TRY(advice_parse_limits(a, err));
-    TRY(choose_tensors(a, err));
-    if (!a->plan.count) {
-        return USAGE(err, "%.200s: no tensor to choose for; --all-tensors takes embeddings too",
-                     kerf_checkpoint_path(a->source));
-    }
-    return imatrix ? importance_check(a->imatrix, &a->plan, kerf_checkpoint_path(a->source),
-                                      &a->weighted, err)
-                   : KERF_OK;
+    TRY(option_exec_open(a, &j->exec, err));
+    TRY(args_integer(a, "batch", 1, 1 << 20, &batch, err));
+    TRY(args_integer(a, "context", 1, 1 << 30, &context, err));
+    if (hardware) TRY(kerf_hardware_get(hardware, &j->hardware, err));
+    TRY(codec_list_parse(&j->codecs, formats ? formats : ADVISE_FORMATS, err));
+    TRY(option_select_open(&j->select, a, err));
+    TRY(option_budget(a, &r->budget, &r->minimise, err));
+    TRY(kerf_checkpoint_open(args_operand(a, 0), &j->source, err));
+    if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
+    TRY(find_model(j, err));
+    TRY(find_alpha(j, err));
+    r->select = &j->select.select;
+    r->codec = j->codecs.item;
+    r->codecs = j->codecs.count;
+    r->nested = args_has(a, "nested");
+    r->hardware = j->hardware;
+    r->batch = batch;
+    r->context = context;
+    r->imatrix = j->imatrix;
+    r->cache = args_value(a, "cache");
+    return KERF_OK;
 }
 
 /* --- output -------------------------------------------------------------------------------- */
 
-static int ends_in(const char *text, const char *end)
+/* The kind of report that a file name asks for; -1: none. */
+static int report_kind(const char *path)
 {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
+    static const struct {
+        const char *end;
+        kerf_advice_kind kind;
+    } kinds[] = {
+        {".html", KERF_ADVICE_HTML}, {".md", KERF_ADVICE_MARKDOWN}, {".json", KERF_ADVICE_JSON}};
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const size_t m = strlen(kinds[i].end);
+        if (n >= m && strcmp(path + n - m, kinds[i].end) == 0) return (int)kinds[i].kind;
+    }
+    return -1;
 }
 
-static kerf_status write_whole(const advice *a, const char *path, const char *text, size_t n,
-                               kerf_error *err)
-{
-    kerf_status s = kerf_file_replace(path, text, n, args_has(a->args, "overwrite"), err);
-    if (s == KERF_E_EXISTS) return fail(err, s, "%.300s exists; -y replaces it", path);
-    return s;
-}
-
-static kerf_status write_json_file(const advice *a, const char *path, json_t *doc, kerf_error *err)
-{
-    char *text = doc ? json_dumps(doc, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
-    kerf_status s = text ? write_whole(a, path, text, strlen(text), err)
-                         : fail(err, KERF_E_NOMEM, "no memory for %.200s", path);
-    free(text);
-    json_decref(doc);
-    return s;
-}
-
-static kerf_status write_report(const advice *a, const char *path, kerf_error *err)
+static kerf_status write_advice(const job *j, kerf_advice_kind kind, const char *path,
+                                kerf_error *err)
 {
     char *text = NULL;
-    size_t n = 0;
-    if (ends_in(path, ".json")) {
-        json_t *doc = advice_json(a);
-        if (doc) json_object_set_new(doc, "schema", json_string("kerf.advise/1"));
-        return write_json_file(a, path, doc, err);
-    }
-    FILE *to = open_memstream(&text, &n);
-    if (!to) return fail(err, KERF_E_NOMEM, "no memory for %.200s", path);
-    kerf_status s = KERF_OK;
-    if (ends_in(path, ".md")) {
-        s = advice_write_markdown(a, to, err);
-    } else {
-        advice_write_html(a, to);
-    }
-    if (fclose(to) != 0 && s == KERF_OK) s = fail(err, KERF_E_NOMEM, "no memory for %.200s", path);
-    if (s == KERF_OK) s = write_whole(a, path, text, n, err);
+    size_t n;
+    TRY(kerf_advice_write(j->advice, kind, &text, &n, err));
+    kerf_status s = write_file(path, text, n, args_has(j->args, "overwrite"), err);
     free(text);
     return s;
 }
 
-static kerf_status check_report(const args *a, kerf_error *err)
+static kerf_status print_groups(const kerf_advice *a, kerf_error *err)
 {
-    const char *path = args_value(a, "report");
-    if (!path || ends_in(path, ".html") || ends_in(path, ".md") || ends_in(path, ".json")) {
-        return KERF_OK;
-    }
-    return USAGE(err, "--report %.200s: expected a name that ends in .html, .md or .json", path);
-}
-
-static kerf_status advise(advice *a, kerf_error *err)
-{
-    const char *output = args_value(a->args, "output"), *report = args_value(a->args, "report");
-    TRY(check_report(a->args, err));
-    TRY(open_input(a, err));
-    TRY(advice_find_groups(a, err));
-    TRY(advice_score(a, err));
-    TRY(advice_find_costs(a, err));
-    TRY(advice_choose(a, err));
-    if (output) TRY(write_json_file(a, output, advice_recipe(a), err));
-    if (report) TRY(write_report(a, report, err));
-    return args_has(a->args, "json") ? print_json("advise", advice_json(a), err)
-                                     : advice_print_text(a, err);
-}
-
-static void advice_free(advice *a)
-{
+    table *t = NULL;
+    char name[64];
+    TRY(table_open(&t,
+                   a->hardware ? "group|format|>bits|>alpha t2|>us|why"
+                               : "group|format|>bits|>alpha t2|why",
+                   err));
     for (size_t i = 0; i < a->groups; i++) {
-        free(a->group[i].member);
-        free(a->group[i].cost);
+        const kerf_advice_group *g = &a->group[i];
+        table_cell(t, "%s", g->name);
+        table_cell(t, "%s", kerf_advice_codec_name(a, g->pick, name));
+        table_cell(t, "%.3f", kerf_advice_bits(g, g->pick));
+        table_cell(t, "%.3e", g->cost[g->pick].t2);
+        if (a->hardware) table_cell(t, "%.2f", g->cost[g->pick].us);
+        table_cell(t, "%s", g->reason);
     }
-    for (size_t t = 0; t < a->tensors; t++) free(a->tensor[t].score);
-    free(a->group);
-    free(a->tensor);
-    kf_selected_free(&a->plan);
-    codec_list_free(&a->codecs);
-    machine_close(&a->machine);
-    kerf_checkpoint_close(a->imatrix);
-    kerf_checkpoint_close(a->source);
-    option_exec_close(&a->exec);
+    kerf_status s = table_print(t, stdout, err);
+    table_close(t);
+    return s;
+}
+
+static kerf_status print_advice(const job *j, kerf_error *err)
+{
+    const int json = args_has(j->args, "json");
+    char *text = NULL;
+    size_t n;
+    if (!json) TRY(print_groups(j->advice, err));
+    TRY(kerf_advice_write(j->advice, json ? KERF_ADVICE_JSON : KERF_ADVICE_SUMMARY, &text, &n,
+                          err));
+    if (json) return put_document(text, err);
+    printf("\n%s", text);
+    free(text);
+    return KERF_OK;
+}
+
+/* --- verb ---------------------------------------------------------------------------------- */
+
+static kerf_status advise(job *j, kerf_error *err)
+{
+    const char *recipe = args_value(j->args, "output"), *report = args_value(j->args, "report");
+    if (report && report_kind(report) < 0)
+        return USAGE(err, "--report %.200s: expected a name that ends in .html, .md or .json",
+                     report);
+    TRY(make_request(j, err));
+    TRY(progress_open(&j->progress, j->args, 0, err));
+    kerf_status s =
+        kerf_advise(j->source, &j->request, &j->exec, &j->progress.job, &j->advice, err);
+    progress_close(&j->progress);
+    TRY(s);
+    if (recipe) TRY(write_advice(j, KERF_ADVICE_RECIPE, recipe, err));
+    if (report) TRY(write_advice(j, (kerf_advice_kind)report_kind(report), report, err));
+    return print_advice(j, err);
 }
 
 static int run_advise(const args *a, kerf_error *err)
 {
-    advice *work = NULL;
-    TRY(allocate(&work, 1, sizeof *work, err));
-    work->args = a;
-    kerf_status s = advise(work, err);
-    advice_free(work);
-    free(work);
+    job *j = NULL; /* a model is large */
+    TRY(allocate(&j, 1, sizeof *j, err));
+    j->args = a;
+    kerf_status s = advise(j, err);
+    kerf_advice_close(j->advice);
+    kerf_alphas_close(j->alphas);
+    kerf_checkpoint_close(j->imatrix);
+    kerf_checkpoint_close(j->source);
+    kerf_hardware_close(j->hardware);
+    codec_list_free(&j->codecs);
+    option_select_close(&j->select);
+    option_exec_close(&j->exec);
+    free(j);
     return s;
 }
 

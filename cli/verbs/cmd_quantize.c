@@ -10,7 +10,6 @@
 #include "model/decide.h"
 #include "stream/encode_tensor.h"
 #include "output.h"
-#include "advice/recipe.h"
 #include "model/write_model.h"
 
 /* What one scale for several fused layers is chosen from. */
@@ -339,14 +338,33 @@ static kerf_status quantize(job *j, kerf_error *err)
     return args_has(a, "json") ? print_plan_json(j, err) : KERF_OK;
 }
 
+/* Measures what was written and compares it with the promises of the recipe. EXIT_OK,
+ * EXIT_MISMATCH, or a kerf_status. */
+static int check_recipe(const job *j, kerf_error *err)
+{
+    const kerf_recipe *r = j->rules.recipe;
+    kerf_checkpoint *written = NULL;
+    kerf_recipe_result result = {0};
+    TRY(kerf_checkpoint_open(j->path, &written, err));
+    kerf_status s = kerf_recipe_check(r, j->rules.rule + r->rules, j->rules.count - r->rules,
+                                      j->source, written, &j->team.member[0], NULL, &result, err);
+    kerf_checkpoint_close(written);
+    TRY(s);
+    if (progress_allows_text(j->args))
+        fprintf(stderr, "%s: %zu tensors measured as promised, %zu not, %zu edited since\n",
+                r->name, result.kept, result.broken, result.edited);
+    if (result.broken == 0) return EXIT_OK;
+    char text[sizeof result.first];
+    fprintf(stderr, "kerf: %s: %s\n", j->path,
+            kerf_text_printable(result.first, text, sizeof text));
+    return EXIT_MISMATCH;
+}
+
 static int run_quantize(const args *a, kerf_error *err)
 {
     job j = {.args = a, .sharing = PTHREAD_MUTEX_INITIALIZER};
-    const char *path = args_value(a, "recipe");
     int s = quantize(&j, err);
-    if (s == KERF_OK && path && !args_has(a, "dry-run")) {
-        s = recipe_check(path, j.source, j.path, &j.team.member[0], a, err);
-    }
+    if (s == KERF_OK && j.rules.recipe && !args_has(a, "dry-run")) s = check_recipe(&j, err);
     option_team_close(&j.team);
     pthread_mutex_destroy(&j.sharing);
     free(j.shared);

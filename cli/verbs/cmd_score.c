@@ -1,251 +1,119 @@
-/* cmd_score.c - kerf score: what each format would cost these weights. Every tensor is encoded,
- * decoded from the bytes that quantize would write, and compared; nothing is written. */
+/* cmd_score.c - kerf score: what each format would cost these weights. */
 #include <stdlib.h>
-#include <string.h>
+
+#include <kerf/score.h>
 
 #include "options.h"
+#include "output.h"
 #include "progress.h"
 #include "verbs/codec_list.h"
-#include "model/select.h"
 #include "verbs/figures.h"
-#include "score/importance.h"
-#include "score/score_tensor.h"
-#include "stream/team.h"
 
-enum { FEW_TENSORS = 8 }; /* up to so many are listed one by one unasked */
-
-typedef struct job {
-    const args *args;
-    team_option team;
-    kerf_checkpoint *source, *imatrix;
-    codec_list codecs;
-    kf_selected plan;
-    int zstd_level;
-    kerf_score *score; /* [codec][tensor of the plan that is quantized] */
-    kerf_score *total; /* [codec]                                       */
-    score_room room;
-    progress progress;
-} job;
-
-/* --- all tensors --------------------------------------------------------------------------- */
-
-static const char *codecs_text(const job *j, char *out, size_t size)
-{
-    if (j->codecs.count == 1) return kerf_codec_name(j->codecs.item[0], out, size);
-    snprintf(out, size, "%zu formats", j->codecs.count);
-    return out;
-}
-
-static kerf_status score_codecs(void *ctx, size_t column, const kerf_exec *exec, kerf_error *err)
-{
-    job *j = ctx;
-    const kerf_weight *w = j->plan.weight[column];
-    float *importance = NULL;
-    score_candidate *candidate = NULL;
-    char text[64];
-    TRY(allocate(&candidate, j->codecs.count, sizeof *candidate, err));
-    for (size_t c = 0; c < j->codecs.count; c++)
-        candidate[c] = (score_candidate){j->codecs.item[c], &j->score[c * j->plan.count + column]};
-    kerf_status s = importance_read(j->imatrix, w, &importance, err);
-    kf_work_item(&j->progress.work, w->name, codecs_text(j, text, sizeof text));
-    const score_job all = {.room = &j->room,
-                           .reader = kerf_checkpoint_reader(j->source),
-                           .weight = w,
-                           .candidate = candidate,
-                           .count = j->codecs.count,
-                           .options = {importance, j->zstd_level},
-                           .exec = exec,
-                           .progress = &j->progress.work};
-    if (s == KERF_OK) s = score_tensor(&all, err);
-    free(candidate);
-    free(importance);
-    return s;
-}
-
-static kerf_status add_scores(void *ctx, size_t column, kerf_error *err)
-{
-    job *j = ctx;
-    (void)err;
-    for (size_t c = 0; c < j->codecs.count; c++)
-        kerf_score_merge(&j->total[c], &j->score[c * j->plan.count + column]);
-    return KERF_OK;
-}
-
-static kerf_status score_all(job *j, kerf_error *err)
-{
-    static const kf_team_work work = {score_codecs, add_scores};
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < j->plan.count; i++) {
-        const kerf_weight *w = j->plan.weight[i];
-        for (size_t c = 0; c < j->codecs.count; c++) {
-            kerf_geometry g;
-            TRY(kerf_geometry_init(&g, j->codecs.item[c].format, &w->shape, err));
-            bytes += kerf_weight_bytes(w) * (kerf_needs_stats(&g) ? 2 : 1);
-        }
-    }
-    TRY(allocate(&j->score, j->codecs.count * j->plan.count, sizeof *j->score, err));
-    TRY(allocate(&j->total, j->codecs.count, sizeof *j->total, err));
-    TRY(progress_open(&j->progress, j->args, bytes, err));
-    kerf_status s = kf_team_run(&j->team.team, j->plan.count, &work, j, err);
-    progress_close(&j->progress);
-    return s;
-}
+enum { FEW_ROWS = 8 }; /* up to so many are listed one by one without --per-tensor */
 
 /* --- report -------------------------------------------------------------------------------- */
 
-static unsigned columns_shown(const job *j)
+static unsigned columns_shown(const kerf_scores *s)
 {
-    return (j->imatrix ? SHOW_WEIGHTED : 0u) | (j->zstd_level ? SHOW_ZSTD : 0u);
+    return (s->imatrix ? SHOW_WEIGHTED : 0u) | (s->zstd_level ? SHOW_ZSTD : 0u);
 }
 
-static kerf_status print_tensors(const job *j, kerf_error *err)
+static kerf_status print_tensors(const kerf_scores *s, kerf_error *err)
 {
     table *t = NULL;
     char headings[160], name[64];
-    snprintf(headings, sizeof headings, "tensor|format%s", figures_headings(columns_shown(j)));
+    snprintf(headings, sizeof headings, "tensor|format%s", figures_headings(columns_shown(s)));
     TRY(table_open(&t, headings, err));
-    for (size_t k = 0; k < j->plan.count; k++) {
-        for (size_t c = 0; c < j->codecs.count; c++) {
-            table_cell(t, "%s", j->plan.weight[k]->name);
-            table_cell(t, "%s", kerf_codec_name(j->codecs.item[c], name, sizeof name));
-            figures_cells(t, &j->score[c * j->plan.count + k], columns_shown(j));
-        }
+    for (size_t i = 0; i < s->tensors * s->codecs; i++) {
+        table_cell(t, "%s", s->weight[i / s->codecs]->name);
+        table_cell(t, "%s", kerf_codec_name(s->codec[i % s->codecs], name, sizeof name));
+        figures_cells(t, &s->score[i], columns_shown(s));
     }
-    kerf_status s = table_print(t, stdout, err);
+    kerf_status status = table_print(t, stdout, err);
     table_close(t);
-    return s;
+    return status;
 }
 
-static kerf_status print_totals(const job *j, kerf_error *err)
+static kerf_status print_totals(const kerf_scores *s, kerf_error *err)
 {
     table *t = NULL;
     char headings[160], name[64];
-    snprintf(headings, sizeof headings, "format%s", figures_headings(columns_shown(j)));
+    snprintf(headings, sizeof headings, "format%s", figures_headings(columns_shown(s)));
     TRY(table_open(&t, headings, err));
-    for (size_t c = 0; c < j->codecs.count; c++) {
-        table_cell(t, "%s", kerf_codec_name(j->codecs.item[c], name, sizeof name));
-        figures_cells(t, &j->total[c], columns_shown(j));
+    for (size_t c = 0; c < s->codecs; c++) {
+        table_cell(t, "%s", kerf_codec_name(s->codec[c], name, sizeof name));
+        figures_cells(t, &s->total[c], columns_shown(s));
     }
-    kerf_status s = table_print(t, stdout, err);
+    kerf_status status = table_print(t, stdout, err);
     table_close(t);
-    return s;
+    return status;
 }
 
-static kerf_status print_text(const job *j, kerf_error *err)
+static kerf_status print_report(const kerf_scores *s, const args *a, kerf_error *err)
 {
-    size_t rows = j->plan.count * j->codecs.count;
-    if (args_has(j->args, "per-tensor") || rows <= FEW_TENSORS) {
-        TRY(print_tensors(j, err));
+    char name[64], text[sizeof s->left_out->reason], *document = NULL;
+    for (size_t i = s->left_outs; i-- > 0;) {
+        const kerf_left_out *out = &s->left_out[i];
+        fprintf(stderr, "left out: %s: %s\n", kerf_codec_name(out->codec, name, sizeof name),
+                kerf_text_printable(out->reason, text, sizeof text));
+    }
+    if (args_has(a, "json")) {
+        size_t n;
+        TRY(kerf_scores_write(s, &document, &n, err));
+        return put_document(document, err);
+    }
+    if (args_has(a, "per-tensor") || s->tensors * s->codecs <= FEW_ROWS) {
+        TRY(print_tensors(s, err));
         printf("\n");
     }
-    printf("%zu of %zu tensors of %s\n", j->plan.count,
-           kerf_weights_count(kerf_checkpoint_weights(j->source)), kerf_checkpoint_path(j->source));
-    return print_totals(j, err);
-}
-
-static kerf_status print_document(const job *j, kerf_error *err)
-{
-    json_t *tensors = json_array(), *totals = json_array();
-    char name[64];
-    for (size_t k = 0; k < j->plan.count; k++) {
-        for (size_t c = 0; c < j->codecs.count; c++) {
-            json_t *row = json_pack("{s:s, s:s}", "name", j->plan.weight[k]->name, "format",
-                                    kerf_codec_name(j->codecs.item[c], name, sizeof name));
-            figures_json(row, &j->score[c * j->plan.count + k]);
-            json_array_append_new(tensors, row);
-        }
-    }
-    for (size_t c = 0; c < j->codecs.count; c++) {
-        json_t *row =
-            json_pack("{s:s}", "format", kerf_codec_name(j->codecs.item[c], name, sizeof name));
-        figures_json(row, &j->total[c]);
-        json_array_append_new(totals, row);
-    }
-    json_t *doc =
-        json_pack("{s:o, s:o, s:o, s:o}", "source", json_path(kerf_checkpoint_path(j->source)),
-                  "imatrix", json_path(j->imatrix ? kerf_checkpoint_path(j->imatrix) : NULL),
-                  "totals", totals, "tensors", tensors);
-    return print_json("score", doc, err);
+    printf("%zu of %zu tensors of %s\n", s->tensors, s->considered, s->source);
+    return print_totals(s, err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-/* Why a codec cannot encode all that is scored. */
-static kerf_status check_codec(const job *j, kerf_codec codec, kerf_error *err)
-{
-    for (size_t i = 0; i < j->plan.count; i++) {
-        const kerf_weight *w = j->plan.weight[i];
-        kerf_status s = kerf_codec_check(codec, &w->shape, w->dtype, err);
-        if (s != KERF_OK) return fail_at(err, s, w->name);
-    }
-    return KERF_OK;
-}
+typedef struct job {
+    team_option team;
+    select_option select;
+    codec_list codecs;
+    kerf_checkpoint *source, *imatrix;
+    kerf_scores *scores;
+    progress progress;
+} job;
 
-/* What was asked for by name must work; what a pattern swept in is left out, with the reason. */
-static kerf_status drop_unfit(job *j, kerf_error *err)
+static kerf_status score(job *j, const args *a, kerf_error *err)
 {
-    for (size_t c = j->codecs.count; c-- > 0;) {
-        kerf_error why = {0};
-        char name[64], text[sizeof why.text];
-        kerf_status s = check_codec(j, j->codecs.item[c], &why);
-        if (s == KERF_OK) continue;
-        if (j->codecs.named[c] || s != KERF_E_NOSUP) {
-            if (err) *err = why;
-            return s;
-        }
-        fprintf(stderr, "left out: %s: %s\n", kerf_codec_name(j->codecs.item[c], name, sizeof name),
-                kerf_text_printable(why.text, text, sizeof text));
-        codec_list_drop(&j->codecs, c);
-    }
-    if (j->codecs.count) return KERF_OK;
-    return USAGE(err, "-f picks no format that can encode all of %.200s",
-                 kerf_checkpoint_path(j->source));
-}
-
-static kerf_status choose_tensors(job *j, kerf_error *err)
-{
-    select_option o;
-    kerf_status s = option_select_open(&o, j->args, err);
-    if (s == KERF_OK) s = kf_select_tensors(j->source, &o.select, &j->plan, err);
-    option_select_close(&o);
-    return s;
-}
-
-static kerf_status score(job *j, kerf_error *err)
-{
-    const args *a = j->args;
     const char *imatrix = args_value(a, "imatrix");
+    int zstd_level = 3;
     TRY(option_team_open(&j->team, a, err));
-    j->zstd_level = 3;
-    TRY(args_integer(a, "zstd-level", 0, 22, &j->zstd_level, err));
+    TRY(args_integer(a, "zstd-level", 0, 22, &zstd_level, err));
     TRY(codec_list_parse(&j->codecs, args_value(a, "format"), err));
+    TRY(option_select_open(&j->select, a, err));
     TRY(kerf_checkpoint_open(args_operand(a, 0), &j->source, err));
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
-    TRY(choose_tensors(j, err));
-    if (j->plan.count == 0) {
-        return USAGE(err,
-                     "%.200s: no tensor to score; --all-tensors takes norms and embeddings too",
-                     kerf_checkpoint_path(j->source));
-    }
-    if (imatrix)
-        TRY(importance_check(j->imatrix, &j->plan, kerf_checkpoint_path(j->source), NULL, err));
-    TRY(drop_unfit(j, err));
-    TRY(score_all(j, err));
-    return args_has(a, "json") ? print_document(j, err) : print_text(j, err);
+    const kerf_score_request request = {.select = &j->select.select,
+                                        .codec = j->codecs.item,
+                                        .codecs = j->codecs.count,
+                                        .required = j->codecs.named,
+                                        .imatrix = j->imatrix,
+                                        .zstd_level = zstd_level};
+    TRY(progress_open(&j->progress, a, 0, err));
+    kerf_status s = kerf_score_checkpoint(j->source, &request, &j->team.team, &j->progress.job,
+                                          &j->scores, err);
+    progress_close(&j->progress);
+    return s == KERF_OK ? print_report(j->scores, a, err) : s;
 }
 
 static int run_score(const args *a, kerf_error *err)
 {
-    job j = {.args = a};
-    kerf_status s = score(&j, err);
-    option_team_close(&j.team);
-    score_room_close(&j.room);
-    free(j.score);
-    free(j.total);
-    kf_selected_free(&j.plan);
-    codec_list_free(&j.codecs);
+    job j = {.source = NULL};
+    kerf_status s = score(&j, a, err);
+    kerf_scores_close(j.scores);
     kerf_checkpoint_close(j.imatrix);
     kerf_checkpoint_close(j.source);
+    codec_list_free(&j.codecs);
+    option_select_close(&j.select);
+    option_team_close(&j.team);
     return s;
 }
 

@@ -1,119 +1,41 @@
 /* cmd_verify.c - kerf verify: the gate for CI. Every weight of the source must be there, and must
  * have lost no more than its limits allow, counted on the bytes in the file. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <kerf/verify.h>
+
 #include "options.h"
+#include "output.h"
 #include "progress.h"
-#include "model/arrange_experts.h"
-#include "score/compare.h"
 #include "verbs/figures.h"
-#include "score/limits.h"
-#include "stream/team.h"
 
 enum { WORST_SHOWN = 10 };
-
-typedef struct job {
-    const args *args;
-    team_option team;
-    kerf_checkpoint *source, *other;
-    limits limits;
-    comparison *row; /* one per weight of the source */
-    size_t rows, measured, equal, over;
-    json_t *problems; /* of {"tensor", "text"} */
-    kerf_score total;
-    progress progress;
-} job;
-
-/* --- compare ------------------------------------------------------------------------------- */
-
-static void add_problem(job *j, const char *tensor, const char *text)
-{
-    json_array_append_new(j->problems, json_pack("{s:s, s:s}", "tensor", tensor, "text", text));
-}
-
-static int is_over(const job *j, const comparison *c, size_t f)
-{
-    return c->measured &&
-           !(limited_figures[f].of(&c->score) <= limit_of(&j->limits, c->weight->name, f));
-}
-
-static kerf_status compare_row(void *ctx, size_t i, const kerf_exec *exec, kerf_error *err)
-{
-    job *j = ctx;
-    comparison *c = &j->row[i];
-    const compare_job compare = {j->source, j->other, args_has(j->args, "by-value"), exec,
-                                 &j->progress.work};
-    c->weight = kerf_weights_at(kerf_checkpoint_weights(j->source), i);
-    c->other = kerf_weights_find(kerf_checkpoint_weights(j->other), c->weight->name);
-    if (!c->other) return KERF_OK;
-    kf_work_item(&j->progress.work, c->weight->name, "verify");
-    kerf_status s = compare_weights(&compare, c, err);
-    return s == KERF_OK ? s : fail_at(err, s, c->weight->name);
-}
-
-static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
-{
-    job *j = ctx;
-    const comparison *c = &j->row[i];
-    (void)err;
-    j->rows = i + 1;
-    if (!c->other) {
-        add_problem(j, c->weight->name, "is missing");
-        return KERF_OK;
-    }
-    if (c->problem[0]) add_problem(j, c->weight->name, c->problem);
-    if (c->measured) kerf_score_merge(&j->total, &c->score);
-    j->measured += c->measured != 0;
-    j->equal += !c->measured && !c->problem[0];
-    for (size_t f = 0; f < FIGURES; f++) j->over += is_over(j, c, f) != 0;
-    return KERF_OK;
-}
-
-static kerf_status compare_all(job *j, kerf_error *err)
-{
-    static const kf_team_work work = {compare_row, count_row};
-    uint64_t bytes = 0;
-    size_t count = kerf_weights_count(kerf_checkpoint_weights(j->source));
-    TRY(allocate(&j->row, count, sizeof *j->row, err));
-    for (size_t i = 0; i < count; i++)
-        bytes += kerf_weight_bytes(kerf_weights_at(kerf_checkpoint_weights(j->source), i));
-    TRY(progress_open(&j->progress, j->args, bytes, err));
-    kerf_status s = kf_team_run(&j->team.team, count, &work, j, err);
-    progress_close(&j->progress);
-    TRY(s);
-    for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(j->other)); i++) {
-        const char *name = kerf_weights_at(kerf_checkpoint_weights(j->other), i)->name;
-        if (!kerf_weights_find(kerf_checkpoint_weights(j->source), name))
-            add_problem(j, name, "is not in the source");
-    }
-    return KERF_OK;
-}
 
 /* --- report -------------------------------------------------------------------------------- */
 
 static int by_t2(const void *a, const void *b)
 {
-    const comparison *x = *(const comparison *const *)a, *y = *(const comparison *const *)b;
+    const kerf_verify_row *x = *(const kerf_verify_row *const *)a,
+                          *y = *(const kerf_verify_row *const *)b;
     double tx = kerf_score_t2(&x->score), ty = kerf_score_t2(&y->score);
     return tx < ty ? 1 : tx > ty ? -1 : strcmp(x->weight->name, y->weight->name);
 }
 
-static kerf_status print_worst(const job *j, kerf_error *err)
+static kerf_status print_worst(const kerf_verification *v, int all, kerf_error *err)
 {
     table *t = NULL;
-    const comparison **order = NULL;
+    const kerf_verify_row **order = NULL;
     char headings[160], name[64];
     snprintf(headings, sizeof headings, "tensor|format%s", figures_headings(0));
-    TRY(allocate(&order, j->rows, sizeof *order, err));
+    TRY(allocate(&order, v->rows, sizeof *order, err));
     kerf_status s = table_open(&t, headings, err);
     size_t n = 0;
-    for (size_t i = 0; i < j->rows; i++) {
-        if (j->row[i].measured) order[n++] = &j->row[i];
+    for (size_t i = 0; i < v->rows; i++) {
+        if (v->row[i].measured) order[n++] = &v->row[i];
     }
     qsort(order, n, sizeof *order, by_t2);
-    size_t shown = args_has(j->args, "all") || n < WORST_SHOWN ? n : WORST_SHOWN;
+    size_t shown = all || n < WORST_SHOWN ? n : WORST_SHOWN;
     for (size_t i = 0; s == KERF_OK && i < shown; i++) {
         table_cell(t, "%s", order[i]->weight->name);
         table_cell(t, "%s", kerf_weight_format(order[i]->other, name, sizeof name));
@@ -123,7 +45,7 @@ static kerf_status print_worst(const job *j, kerf_error *err)
         table_rule(t);
         table_cell(t, shown < n ? "all %zu, of which the worst are above" : "all %zu", n);
         table_cell(t, "%s", "");
-        figures_cells(t, &j->total, 0);
+        figures_cells(t, &v->total, 0);
         s = table_print(t, stdout, err);
     }
     table_close(t);
@@ -131,27 +53,28 @@ static kerf_status print_worst(const job *j, kerf_error *err)
     return s;
 }
 
-static kerf_status print_over(const job *j, kerf_error *err)
+static void put_over(table *t, const kerf_verify_row *r, kerf_figure f)
+{
+    double value = kerf_figure_of(&r->score, f), limit = r->limit[f];
+    table_cell(t, "%s", r->weight->name);
+    table_cell(t, "%s", kerf_figure_name(f));
+    table_cell(t, "%.4g", value);
+    table_cell(t, "%.4g", limit);
+    if (limit > 0) {
+        table_cell(t, "%.2f %%", 100 * (value / limit - 1));
+    } else {
+        table_cell(t, "%.3g", value - limit);
+    }
+}
+
+static kerf_status print_over(const kerf_verification *v, kerf_error *err)
 {
     table *t = NULL;
-    if (j->over == 0) return KERF_OK;
+    if (v->over == 0) return KERF_OK;
     TRY(table_open(&t, "over its limit|figure|>measured|>limit|>over by", err));
-    for (size_t i = 0; i < j->rows; i++) {
-        for (size_t f = 0; f < FIGURES; f++) {
-            const comparison *c = &j->row[i];
-            if (!is_over(j, c, f)) continue;
-            double value = limited_figures[f].of(&c->score);
-            double limit = limit_of(&j->limits, c->weight->name, f);
-            table_cell(t, "%s", c->weight->name);
-            table_cell(t, "%s", limited_figures[f].name);
-            table_cell(t, "%.4g", value);
-            table_cell(t, "%.4g", limit);
-            if (limit > 0) {
-                table_cell(t, "%.2f %%", 100 * (value / limit - 1));
-            } else {
-                table_cell(t, "%.3g", value - limit);
-            }
-        }
+    for (size_t i = 0; i < v->rows; i++) {
+        for (unsigned f = 0; f < KERF_FIGURES; f++)
+            if (v->row[i].over >> f & 1u) put_over(t, &v->row[i], (kerf_figure)f);
     }
     printf("\n");
     kerf_status s = table_print(t, stdout, err);
@@ -159,106 +82,84 @@ static kerf_status print_over(const job *j, kerf_error *err)
     return s;
 }
 
-static kerf_status print_text(const job *j, kerf_error *err)
+static void print_problem(const char *tensor, const char *text)
 {
-    size_t i;
-    json_t *row;
-    TRY(print_worst(j, err));
-    TRY(print_over(j, err));
-    if (j->measured) printf("\n");
-    json_array_foreach(j->problems, i, row)
-    {
-        char name[256];
-        printf("%s: %s\n",
-               kerf_text_printable(json_string_value(json_object_get(row, "tensor")), name,
-                                   sizeof name),
-               json_string_value(json_object_get(row, "text")));
-    }
-    size_t wrong = json_array_size(j->problems);
+    char name[256];
+    printf("%s: %s\n", kerf_text_printable(tensor, name, sizeof name), text);
+}
+
+static kerf_status print_text(const kerf_verification *v, int all, kerf_error *err)
+{
+    TRY(print_worst(v, all, err));
+    TRY(print_over(v, err));
+    if (v->measured) printf("\n");
+    for (size_t i = 0; i < v->rows; i++)
+        if (v->row[i].problem[0]) print_problem(v->row[i].weight->name, v->row[i].problem);
+    for (size_t i = 0; i < v->extras; i++) print_problem(v->extra[i], "is not in the source");
     printf("%s: %zu tensors measured, %zu equal to the source, %zu over a limit, %zu wrong\n",
-           j->over || wrong ? "failed" : "passed", j->measured, j->equal, j->over, wrong);
+           v->passed ? "passed" : "failed", v->measured, v->equal, v->over, v->problems);
     return KERF_OK;
 }
 
-static json_t *row_json(const job *j, const comparison *c)
+static kerf_status write_limits(const kerf_verification *v, const char *path, int overwrite,
+                                kerf_error *err)
 {
-    char name[64];
-    json_t *row = json_pack("{s:s}", "name", c->weight->name);
-    if (c->other) {
-        json_object_set_new(row, "format",
-                            json_string(kerf_weight_format(c->other, name, sizeof name)));
-    }
-    if (!c->measured) return row;
-    json_t *over = json_array();
-    figures_json(row, &c->score);
-    for (size_t f = 0; f < FIGURES; f++) {
-        if (!is_over(j, c, f)) continue;
-        json_array_append_new(
-            over, json_pack("{s:s, s:o, s:o}", "figure", limited_figures[f].name, "measured",
-                            json_figure(limited_figures[f].of(&c->score)), "limit",
-                            json_figure(limit_of(&j->limits, c->weight->name, f))));
-    }
-    json_object_set_new(row, "over", over);
-    return row;
-}
-
-static kerf_status print_document(const job *j, kerf_error *err)
-{
-    json_t *tensors = json_array(), *total = json_object();
-    for (size_t i = 0; i < j->rows; i++) json_array_append_new(tensors, row_json(j, &j->row[i]));
-    figures_json(total, &j->total);
-    int pass = j->over == 0 && json_array_size(j->problems) == 0;
-    json_t *doc =
-        json_pack("{s:o, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:O}", "source",
-                  json_path(kerf_checkpoint_path(j->source)), "quantized",
-                  json_path(kerf_checkpoint_path(j->other)), "pass", pass, "measured",
-                  (json_int_t)j->measured, "equal", (json_int_t)j->equal, "over",
-                  (json_int_t)j->over, "total", total, "tensors", tensors, "problems", j->problems);
-    return print_json("verify", doc, err);
-}
-
-static kerf_status write_limits(const job *j, const char *path, kerf_error *err)
-{
-    json_t *tensors = json_object();
-    for (size_t i = 0; i < j->rows; i++) {
-        if (!j->row[i].measured) continue;
-        json_object_set_new(tensors, j->row[i].weight->name, limits_measured(&j->row[i].score));
-    }
-    kerf_status s = limits_write(path, tensors, args_has(j->args, "overwrite"), err);
-    json_decref(tensors);
-    if (s == KERF_E_EXISTS) fail(err, s, "%.300s: exists already; -y replaces it", path);
+    char *text = NULL;
+    size_t n;
+    TRY(kerf_verification_limits(v, &text, &n, err));
+    kerf_status s = write_file(path, text, n, overwrite, err);
+    free(text);
     return s;
+}
+
+static kerf_status print_report(const kerf_verification *v, const args *a, kerf_error *err)
+{
+    const char *path = args_value(a, "write-limits");
+    char *document = NULL;
+    size_t n;
+    if (path) TRY(write_limits(v, path, args_has(a, "overwrite"), err));
+    if (!args_has(a, "json")) return print_text(v, args_has(a, "all"), err);
+    TRY(kerf_verification_write(v, &document, &n, err));
+    return put_document(document, err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-static kerf_status verify(job *j, kerf_error *err)
+typedef struct job {
+    team_option team;
+    kerf_limits *limits;
+    kerf_checkpoint *source, *other;
+    kerf_verification *verification;
+    progress progress;
+} job;
+
+static kerf_status verify(job *j, const args *a, kerf_error *err)
 {
-    const char *write_path = args_value(j->args, "write-limits");
-    j->problems = json_array();
-    TRY(option_team_open(&j->team, j->args, err));
-    TRY(limits_open(&j->limits, args_value(j->args, "limits"), err));
-    TRY(kerf_checkpoint_open(args_operand(j->args, 0), &j->source, err));
-    TRY(kerf_checkpoint_open(args_operand(j->args, 1), &j->other, err));
-    TRY(kf_arrange_experts_like(j->source, j->other, err));
-    TRY(compare_all(j, err));
-    if (write_path) TRY(write_limits(j, write_path, err));
-    return args_has(j->args, "json") ? print_document(j, err) : print_text(j, err);
+    const char *limits = args_value(a, "limits");
+    TRY(option_team_open(&j->team, a, err));
+    if (limits) TRY(kerf_limits_open(limits, &j->limits, err));
+    TRY(kerf_checkpoint_open(args_operand(a, 0), &j->source, err));
+    TRY(kerf_checkpoint_open(args_operand(a, 1), &j->other, err));
+    const kerf_verify_options options = {j->limits, args_has(a, "by-value")};
+    TRY(progress_open(&j->progress, a, 0, err));
+    kerf_status s = kerf_verify(j->source, j->other, &options, &j->team.team, &j->progress.job,
+                                &j->verification, err);
+    progress_close(&j->progress);
+    return s == KERF_OK ? print_report(j->verification, a, err) : s;
 }
 
 static int run_verify(const args *a, kerf_error *err)
 {
-    job j = {.args = a};
-    kerf_status s = verify(&j, err);
-    int wrong = j.over > 0 || json_array_size(j.problems) > 0;
-    option_team_close(&j.team);
-    free(j.row);
-    json_decref(j.problems);
-    limits_close(&j.limits);
+    job j = {.source = NULL};
+    kerf_status s = verify(&j, a, err);
+    int passed = j.verification && j.verification->passed;
+    kerf_verification_close(j.verification);
     kerf_checkpoint_close(j.other);
     kerf_checkpoint_close(j.source);
+    kerf_limits_close(j.limits);
+    option_team_close(&j.team);
     if (s != KERF_OK) return s;
-    return wrong ? EXIT_MISMATCH : EXIT_OK;
+    return passed ? EXIT_OK : EXIT_MISMATCH;
 }
 
 static const option options[] = {

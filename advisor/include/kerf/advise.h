@@ -33,8 +33,8 @@ typedef struct kerf_alphas {
     size_t rules;
 } kerf_alphas;
 
-/* KERF_E_DATA: it cannot be read, is no such JSON, or has a number that is not one. Close the result
- * with kerf_alphas_close. */
+/* KERF_E_DATA: it cannot be read, is no such JSON, or has a number that is not one. Close the
+ * result with kerf_alphas_close. */
 KERF_API KERF_CHECK kerf_status kerf_alphas_open(const char *path, kerf_alphas **out,
                                                  kerf_error *err);
 KERF_API void kerf_alphas_close(kerf_alphas *a); /* NULL is fine */
@@ -54,8 +54,8 @@ typedef struct kerf_budget {
     double t2;           /* sum of alpha t2 over all tensors               */
 } kerf_budget;
 
-/* All zeros but for the candidates and a budget is a request. Nothing that it points to must outlive
- * the call but the hardware. */
+/* All zeros but for the candidates and a budget is a request. Nothing that it points to must
+ * outlive the call but the hardware. */
 typedef struct kerf_advise_request {
     const kerf_select *select; /* which tensors; NULL: those that are quantized by default     */
     const kerf_codec *codec;   /* [codecs] candidates, each with its encoder                   */
@@ -154,11 +154,11 @@ typedef struct kerf_advice {
     int has_model;
     double batch, context;
     char *alpha_source; /* what alpha is, in words                                              */
-    kerf_tier tier;           /* of the least sure time                                         */
+    kerf_tier tier;     /* of the least sure time                                         */
 
     kerf_choice choice; /* but for `pick`, which is NULL: see the groups                        */
     double choose_s;    /* seconds that the choice took                                         */
-    size_t scored, cached;            /* scores that were measured, and that were in the cache  */
+    size_t scored, cached;              /* scores that were measured, and that were in the cache  */
     kerf_advice_curve by_size, by_time; /* the best choices as each of them grows; by_time: only
                                            with hardware                                        */
 } kerf_advice;

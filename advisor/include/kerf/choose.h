@@ -32,8 +32,8 @@ typedef struct kerf_problem {
     size_t groups;
     kerf_price minimise;
     double limit[KERF_PRICES]; /* of sums; INFINITY: none. That of `minimise` is ignored */
-    int nested; /* choices under a growing limit contain each other: along the convex hull,
-                   one limit only, not always the best                                      */
+    int nested;          /* choices under a growing limit contain each other: along the convex hull,
+                            one limit only, not always the best                                      */
     const kerf_job *job; /* asked now and then whether to go on; NULL: nobody is asked          */
 } kerf_problem;
 

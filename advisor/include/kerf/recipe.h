@@ -13,6 +13,7 @@
 #ifndef KERF_RECIPE_H
 #define KERF_RECIPE_H
 
+#include <kerf/job.h>
 #include <kerf/quantize.h>
 
 #ifdef __cplusplus
@@ -36,9 +37,9 @@ typedef struct kerf_recipe {
     size_t promises;
 } kerf_recipe;
 
-/* Reads a recipe of at most 256 MiB, or its text of n bytes; `name` stands for the file in failures.
- * KERF_E_IO: it cannot be read; KERF_E_LIMIT: it is larger; KERF_E_DATA: it is no JSON or no recipe,
- * with the place in the text. Close the result with kerf_recipe_close. */
+/* Reads a recipe of at most 256 MiB, or its text of n bytes; `name` stands for the file in
+ * failures. KERF_E_IO: it cannot be read; KERF_E_LIMIT: it is larger; KERF_E_DATA: it is no JSON or
+ * no recipe, with the place in the text. Close the result with kerf_recipe_close. */
 KERF_API KERF_CHECK kerf_status kerf_recipe_open(const char *path, kerf_recipe **out,
                                                  kerf_error *err);
 KERF_API KERF_CHECK kerf_status kerf_recipe_parse(const char *text, size_t n, const char *name,

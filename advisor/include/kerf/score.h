@@ -1,5 +1,5 @@
-/* score.h - what a format costs a tensor, or all tensors of a checkpoint: the size, and the error of
- * the bytes that would be written.
+/* score.h - what a format costs a tensor, or all tensors of a checkpoint: the size, and the error
+ * of the bytes that would be written.
  *
  * A kerf_score holds sums only, so that the parts of a tensor, or the tensors of a model, merge by
  * addition; the figures that people read are functions of the sums. All sums are doubles, taken
@@ -98,18 +98,19 @@ typedef struct kerf_score_request {
     const kerf_select *select; /* which tensors; NULL: those that are quantized by default      */
     const kerf_codec *codec;   /* in what to score them, each with its encoder                  */
     size_t codecs;
-    /* [codecs], NULL: all 0. Not 0: where this codec cannot encode all these tensors, leave it out
-     * instead of failing. */
-    const unsigned char *optional;
-    const kerf_checkpoint *imatrix; /* weighs errors: for each weight that it names, a tensor of the
-                                       same name, F32 [columns], of values of 0 and more. NULL: none */
-    int zstd_level;                 /* also compress the codes at this level; 0: do not */
+    /* [codecs] 0: where this codec cannot encode all these tensors, it is left out; else that is a
+     * failure. NULL: always a failure. */
+    const unsigned char *required;
+    /* Weighs errors: for each weight that it names, a tensor of the same name, F32 [columns], of
+     * values of 0 and more. NULL: none. */
+    const kerf_checkpoint *imatrix;
+    int zstd_level; /* also compress the codes at this level; 0: do not */
 } kerf_score_request;
 
 /* A codec that is not in the result. */
 typedef struct kerf_left_out {
     kerf_codec codec;
-    char reason[200]; /* which tensor it cannot encode, and why */
+    char reason[512]; /* which tensor it cannot encode, and why */
 } kerf_left_out;
 
 typedef struct kerf_scores {
@@ -126,12 +127,12 @@ typedef struct kerf_scores {
     int zstd_level;
 } kerf_scores;
 
-/* Encodes every selected tensor in every codec, decodes the bytes and measures what was lost; writes
- * nothing. Each tensor is read once for all codecs. The result is the same for every team. team NULL:
- * the processor, all cores. KERF_E_ARG: no tensor is selected, or no codec is left; KERF_E_NOSUP: a
- * codec cannot encode a tensor; KERF_E_DATA: the imatrix names none of the tensors or is damaged, or
- * the source has a NaN or Inf that the team's kerf_nan does not allow. Close the result with
- * kerf_scores_close; source and imatrix must outlive it. */
+/* Encodes every selected tensor in every codec, decodes the bytes and measures what was lost;
+ * writes nothing. Each tensor is read once for all codecs. The result is the same for every team.
+ * team NULL: the processor, all cores. KERF_E_ARG: no tensor is selected, or no codec is left;
+ * KERF_E_NOSUP: a codec cannot encode a tensor; KERF_E_DATA: the imatrix names none of the tensors
+ * or is damaged, or the source has a NaN or Inf that the team's kerf_nan does not allow. Close the
+ * result with kerf_scores_close; source and imatrix must outlive it. */
 KERF_API KERF_CHECK kerf_status kerf_score_checkpoint(const kerf_checkpoint *source,
                                                       const kerf_score_request *request,
                                                       const kerf_team *team, const kerf_job *job,

@@ -39,9 +39,9 @@ typedef struct kerf_limits kerf_limits;
 /* What applies where there is no limits file: t2 <= 0.5 for every tensor. */
 #define KERF_LIMIT_T2 0.5
 
-/* Reads a limits file, or its text of n bytes; `name` stands for the file in failures. KERF_E_IO: it
- * cannot be read; KERF_E_DATA: it is no JSON, names an unknown figure, or has a limit that is not a
- * number of 0 or more. Close the result with kerf_limits_close. */
+/* Reads a limits file, or its text of n bytes; `name` stands for the file in failures. KERF_E_IO:
+ * it cannot be read; KERF_E_DATA: it is no JSON, names an unknown figure, or has a limit that is
+ * not a number of 0 or more. Close the result with kerf_limits_close. */
 KERF_API KERF_CHECK kerf_status kerf_limits_open(const char *path, kerf_limits **out,
                                                  kerf_error *err);
 KERF_API KERF_CHECK kerf_status kerf_limits_parse(const char *text, size_t n, const char *name,
