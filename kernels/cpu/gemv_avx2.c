@@ -189,9 +189,10 @@ KF_HD float vf_sum(vf a)
     return x[0];
 }
 
+#define KF_ISA(name) kf_gemv_avx2_##name
 #include "cpu/gemv_rows.h"
 
+#if KF_IN_UNIT(COMMON)
 const kf_gemv_ops kf_gemv_avx2 = {"avx2", isa_plan, isa_start, isa_rows};
-#else
-typedef int kf_gemv_avx2_is_elsewhere; /* ISO C wants something here */
+#endif
 #endif

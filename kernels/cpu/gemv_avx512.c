@@ -2,9 +2,10 @@
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #include "cpu/avx512.h"
 
+#define KF_ISA(name) kf_gemv_avx512_##name
 #include "cpu/gemv_rows.h"
 
+#if KF_IN_UNIT(COMMON)
 const kf_gemv_ops kf_gemv_avx512 = {"avx512", isa_plan, isa_start, isa_rows};
-#else
-typedef int kf_gemv_avx512_is_elsewhere; /* ISO C wants something here */
+#endif
 #endif

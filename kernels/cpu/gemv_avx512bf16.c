@@ -24,9 +24,10 @@ KF_HD vi vi_table16(const float *p)
     return _mm512_inserti64x4(_mm512_castsi256_si512(half), half, 1);
 }
 
+#define KF_ISA(name) kf_gemv_avx512bf16_##name
 #include "cpu/gemv_rows.h"
 
+#if KF_IN_UNIT(COMMON)
 const kf_gemv_ops kf_gemv_avx512bf16 = {"avx512bf16", isa_plan, isa_start, isa_rows};
-#else
-typedef int kf_gemv_avx512bf16_is_elsewhere; /* ISO C wants something here */
+#endif
 #endif

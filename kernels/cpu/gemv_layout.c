@@ -220,9 +220,9 @@ static int fit_structs(kf_gemv_layout *l, kf_spec s, size_t cols)
 int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, int pairs)
 {
     static const size_t codes[KF_DECODES] = {
-#define X(name, codes) codes,
-        KF_GEMV_DECODES(X)
-#undef X
+#define KF_GEMV_DECODE(kind, name, codes, ...) codes,
+#include "cpu/gemv_decodes.def"
+#undef KF_GEMV_DECODE
     };
     kf_spec s = kf_spec_of(plan->shape.format);
     size_t cols = (size_t)plan->shape.cols;

@@ -13,24 +13,12 @@
 
 #include "cpu/gemv_ops.h"
 
-/* Name and codes per lane. */
-#define KF_GEMV_DECODES(X)                                                         \
-    X(LUT4, 8)  /* 4 bits: any 16 numbers                                  */      \
-    X(LUT2, 16) /* 2 bits: any 4 numbers                                   */      \
-    X(BYTE, 4)  /* 8 bits: two's complement times a constant               */      \
-    X(MINI8, 2) /* 8 bits: the upper bits of an fp16, spread, times 2^e    */      \
-    X(MINI6, 2) /* 6 bits, four codes in three bytes: the same             */      \
-    X(F16, 1)                                                                      \
-    X(BF16, 2)                                                                     \
-    X(F32, 1)                                                                      \
-    X(PAIR4, 8)      /* as LUT4 and LUT2, but numbers and x are bfloat16 and    */ \
-        X(PAIR2, 16) /* are multiplied in pairs                                */
-
+/* How codes become numbers: gemv_decodes.def. */
 typedef enum kf_gemv_decode {
-#define X(name, codes) KF_DECODE_##name,
-    KF_GEMV_DECODES(X)
-#undef X
-        KF_DECODES
+#define KF_GEMV_DECODE(kind, name, ...) KF_DECODE_##name,
+#include "cpu/gemv_decodes.def"
+#undef KF_GEMV_DECODE
+    KF_DECODES
 } kf_gemv_decode;
 
 /* How scales enter a sum. */

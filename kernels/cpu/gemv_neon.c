@@ -191,9 +191,10 @@ KF_HD float vf_sum(vf a)
            (vgetq_lane_f32(a, 1) + vgetq_lane_f32(a, 3));
 }
 
+#define KF_ISA(name) kf_gemv_neon_##name
 #include "cpu/gemv_rows.h"
 
+#if KF_IN_UNIT(COMMON)
 const kf_gemv_ops kf_gemv_neon = {"neon", isa_plan, isa_start, isa_rows};
-#else
-typedef int kf_gemv_neon_is_elsewhere; /* ISO C wants something here */
+#endif
 #endif

@@ -1,0 +1,97 @@
+/* gemv_start.h - what a backend of the matrix-vector product does around its kernels, for one
+ * instruction set (gemv_rows.h): plans, and x in the order in which codes lie in vectors. */
+#ifndef KERF_GEMV_START_H
+#define KERF_GEMV_START_H
+
+#include "cpu/gemv_rows.h"
+
+#include <stdlib.h>
+
+#ifdef PAIRS
+#define TABLE_SINGLE(decode)
+#define TABLE_PAIR(decode) [KF_DECODE_##decode] = KF_ISA(decode),
+#else
+#define TABLE_SINGLE(decode) [KF_DECODE_##decode] = KF_ISA(decode),
+#define TABLE_PAIR(decode)
+#endif
+
+/* NULL: this instruction set has no such kernel. */
+static kf_gemv_rows_function *rows_of(const kf_gemv_layout *l)
+{
+    static kf_gemv_rows_function *const *const table[KF_DECODES] = {
+#define KF_GEMV_DECODE(kind, decode, ...) TABLE_##kind(decode)
+#include "cpu/gemv_decodes.def"
+#undef KF_GEMV_DECODE
+    };
+    return table[l->decode] ? table[l->decode][l->scaling] : NULL;
+}
+
+static kerf_status isa_plan(kerf_gemv *plan)
+{
+    kf_gemv_layout *l = malloc(sizeof *l);
+    if (!l) return KERF_E_NOMEM;
+    if (!kf_gemv_layout_init(l, plan, V, PAIRED) || !rows_of(l)) {
+        free(l);
+        return KERF_E_NOSUP;
+    }
+    plan->state = l;
+    plan->workspace = kf_gemv_layout_workspace(l, &plan->shape);
+    plan->bound = kf_gemv_layout_bound(l);
+    return KERF_OK;
+}
+
+/* n numbers as fp32; returns their largest magnitude, NaN and Inf as the largest of all. */
+static float widen_x(kerf_dtype type, const uint8_t *x, size_t n, float *out)
+{
+    size_t i = 0;
+    uint32_t amax = 0;
+    if (type == KERF_F16)
+        for (; i + V <= n; i += V) vf_store(out + i, vf_of_half(vh_load(x + 2 * i)));
+    for (; i < n; i++) out[i] = kf_load(type, x, i);
+    for (i = 0; i < n; i++) {
+        uint32_t magnitude = kf_bits(out[i]) & 0x7fffffff;
+        amax = magnitude > amax ? magnitude : amax;
+    }
+    return kf_float(amax);
+}
+
+/* One step of x in the order of the layout, zero past its n numbers. */
+static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, float *out)
+{
+    if (PAIRED) {
+        uint16_t *half = (uint16_t *)out;
+        for (size_t i = 0; i < l->step; i++)
+            half[i] = l->order[i] < n ? (uint16_t)(kf_bits(from[l->order[i]]) >> 16) : 0;
+    } else if (n == l->step) {
+        for (size_t i = 0; i < n; i++) out[i] = from[l->order[i]];
+    } else
+        for (size_t i = 0; i < l->step; i++) out[i] = l->order[i] < n ? from[l->order[i]] : 0;
+}
+
+/* Packs x. Numbers so large or so small that sums of codes times x could leave the range of fp32
+ * where y does not are for the reference. */
+static int isa_start(const kf_gemv_call *c)
+{
+    const kf_gemv_layout *l = c->plan->state;
+    size_t cols = c->w.cols, size = kerf_dtype_bits(c->x_type) / 8;
+    float *wide = kf_gemv_packed(l, c->workspace, c->columns);
+    for (unsigned i = 0; i < c->columns; i++) {
+        float *out = kf_gemv_packed(l, c->workspace, i);
+        float amax = widen_x(c->x_type, c->x + i * c->x_stride * size, cols, wide);
+        if (amax != 0 && !(amax >= 0x1p-60f && amax <= 0x1p60f)) return 0;
+        for (size_t k = 0; k < cols; k++) wide[k] *= l->factor;
+        for (size_t step = 0; step < l->steps; step++) {
+            size_t left = cols - step * l->step;
+            pack_step(l, wide + step * l->step, left < l->step ? left : l->step,
+                      out + step * l->step / (PAIRED + 1));
+        }
+    }
+    return 1;
+}
+
+static void isa_rows(const kf_gemv_call *c, size_t r0, size_t r1)
+{
+    rows_of(c->plan->state)(c, r0, r1);
+}
+
+#endif

@@ -1,0 +1,263 @@
+/* gemv_tile.h - rows times columns, a few of each at a time, for one instruction set (gemv_rows.h).
+ */
+#ifndef KERF_GEMV_TILE_H
+#define KERF_GEMV_TILE_H
+
+#include "cpu/gemv_rows.h"
+
+/* --- codes to weights ---------------------------------------------------------------------------
+ */
+
+typedef struct constants {
+    vt table;
+#ifdef PAIRS
+    vi table16;
+#endif
+    vi spread;
+    vh mask, low7;
+    unsigned shift;
+} constants;
+
+static inline constants constants_of(const kf_gemv_layout *l)
+{
+    int lane[KF_GEMV_LANES];
+    for (size_t i = 0; i < V; i++) lane[i] = (int)(i * l->scales / V);
+    constants k = {.table = vt_load(l->table),
+                   .spread = vi_load((const uint8_t *)lane),
+                   .mask = vh_set1((int16_t)l->mask),
+                   .low7 = vh_set1(0x7f7f),
+                   .shift = l->shift};
+#ifdef PAIRS
+    k.table16 = vi_table16(l->table);
+#endif
+    return k;
+}
+
+/* The codes of one step as they lie in memory. */
+typedef union raw {
+    vi d;
+    vh h;
+} raw;
+
+/* Step `step` of a row whose bytes begin with step `origin`. piece: as in the layout. */
+KF_HD raw load_codes(const int decode, const kf_gemv_layout *l, size_t piece, const uint8_t *row,
+                     size_t origin, size_t step)
+{
+    raw q;
+    size_t at = step - origin;
+    if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16)
+        q.h = vh_load(row + at * (2 * V));
+    else if (decode == KF_DECODE_MINI6)
+        q.h = vh_load6(row + at * (3 * V / 2));
+    else if (!piece ||
+             (decode != KF_DECODE_LUT4 && decode != KF_DECODE_PAIR4 && decode != KF_DECODE_BYTE))
+        q.d = vi_load(row + at * (4 * V));
+    else if (piece < 4 * V)
+        q.d = vi_load_pieces(row + l->first + at * (4 * V / piece) * l->stride, l->stride, piece);
+    else {
+        size_t in = at * (4 * V);
+        q.d = vi_load(row + l->first + in / piece * l->stride + in % piece);
+    }
+    return q;
+}
+
+/* The j-th weight of each lane. */
+KF_HD vf weight(const int decode, const constants *k, raw q, int j)
+{
+    switch (decode) {
+    case KF_DECODE_LUT4: return vf_look_up(k->table, vi_shr(q.d, 4 * j));
+    case KF_DECODE_LUT2: return vf_look_up(k->table, vi_shr(q.d, 2 * j));
+    case KF_DECODE_BYTE: return vf_of_int(vi_top_byte(q.d, j));
+    case KF_DECODE_MINI8:
+        q.h = j == 0 ? vh_shl16(q.h, 8) : q.h;
+        return vf_of_half(vh_and(vh_sra16(q.h, k->shift), k->mask));
+    case KF_DECODE_MINI6: /* codes 0 and 2, or 1 and 3, at the top of the words of a dword */
+        q.h = j == 0 ? vh_or(vh_and(vh_shl32(q.h, 10), vh_set32(0xfc00)),
+                             vh_and(vh_shl32(q.h, 14), vh_set32((int32_t)0xfc000000)))
+                     : vh_or(vh_and(vh_shl32(q.h, 4), vh_set32(0xfc00)),
+                             vh_and(vh_shl32(q.h, 8), vh_set32((int32_t)0xfc000000)));
+        return vf_of_half(vh_and(vh_sra16(q.h, k->shift), k->mask));
+    case KF_DECODE_F16: return vf_of_half(q.h);
+    case KF_DECODE_BF16:
+        return vf_of_bits(j == 0 ? vi_shl(q.d, 16) : vi_and(q.d, vi_set1((int)0xffff0000)));
+    default: return vf_of_bits(q.d);
+    }
+}
+
+/* Adds the j-th vector of codes of a row times that of C columns to dot. */
+KF_HD void add_products(const int decode, const int scaling, const int C, const constants *k, raw q,
+                        vf zero, int j, const float *x, size_t x_stride, vf dot[WIDE])
+{
+#ifdef PAIRS
+    vi pair = vi_look_up16(k->table16, vi_shr(q.d, (decode == KF_DECODE_PAIR4 ? 4 : 2) * j));
+    (void)scaling, (void)zero;
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        vi v = vi_load((const uint8_t *)(x + (size_t)c * x_stride) + (size_t)j * sizeof v);
+        dot[c] = vf_dot(j == 0 ? vf_set1(0) : dot[c], pair, v);
+    }
+#else
+    vf w = weight(decode, k, q, j);
+    if (scaling == KF_SCALING_ZERO) w = vf_sub(w, zero);
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        vf v = vf_load(x + (size_t)c * x_stride + (size_t)j * V);
+        dot[c] = j == 0 ? vf_mul(w, v) : vf_fma(w, v, dot[c]);
+    }
+#endif
+}
+
+/* --- rows ---------------------------------------------------------------------------------------
+ */
+
+typedef struct scratch {
+    float scale[ROWS][ENTRIES + V], zero[ROWS][ENTRIES + V];
+    uint8_t tail[ROWS][64];
+} scratch;
+
+/* Adds steps [from, to) of R rows times C columns to sum; `first` is the first step of the chunk
+ * whose scales are at hand. */
+KF_HD void add_steps(const int decode, const int scaling, const int R, const int C,
+                     const kf_gemv_layout *l, const constants *k, const scratch *t, size_t first,
+                     const uint8_t *const *row, size_t piece, size_t origin, const float *x,
+                     size_t x_stride, size_t from, size_t to, vf sum[ROWS][WIDE], vh worst[ROWS])
+{
+    static const int codes[] = {
+#define KF_GEMV_DECODE(kind, name, n, ...) n,
+#include "cpu/gemv_decodes.def"
+#undef KF_GEMV_DECODE
+    };
+    const int n = codes[decode];
+    for (size_t step = from; step < to; step++) {
+        vf dot[ROWS][WIDE], zero[ROWS];
+        raw q[ROWS];
+        size_t entry = (step - first) * l->scales;
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            fetch_ahead(row[r] + (step - origin) * l->step_bytes, ROWS * l->row_bytes);
+            q[r] = load_codes(decode, l, piece, row[r], origin, step);
+            if (decode == KF_DECODE_MINI8) worst[r] = vh_max8(worst[r], vh_and(q[r].h, k->low7));
+            zero[r] =
+                scaling == KF_SCALING_ZERO ? vf_spread(t->zero[r] + entry, k->spread) : vf_set1(0);
+        }
+        const float *xs = x + step * (size_t)n * V / (PAIRED + 1);
+        UNROLL for (int j = 0; j < n / (PAIRED + 1); j++) UNROLL for (int r = 0; r < R; r++)
+            add_products(decode, scaling, C, k, q[r], zero[r], j, xs, x_stride, dot[r]);
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            vf scale = vf_set1(1);
+            if (scaling != KF_SCALING_ROW) scale = vf_spread(t->scale[r] + entry, k->spread);
+            UNROLL for (int c = 0; c < C; c++) sum[r][c] =
+                scaling == KF_SCALING_ROW ? vf_add(sum[r][c], dot[r][c])
+                                          : vf_fma(dot[r][c], scale, sum[r][c]);
+        }
+    }
+}
+
+/* R rows from r on times C columns from `column` on. */
+KF_HD void do_tile(const int decode, const int scaling, const int R, const int C,
+                   const kf_gemv_call *call, size_t r0, size_t column)
+{
+    const kf_gemv_layout *l = call->plan->state;
+    kf_gemv_widen *widen = KF_ISA(widen)[kf_format_index(call->plan->shape.format)];
+    size_t x_stride = l->steps * l->step;
+    const float *x = kf_gemv_packed(l, call->workspace, column);
+    constants k = constants_of(l);
+    scratch t;
+    const uint8_t *row[ROWS], *tail[ROWS];
+    vf total[ROWS][WIDE];
+    vh worst[ROWS];
+    for (int r = 0; r < R; r++) {
+        row[r] = call->w.plane[KERF_PLANE_CODES] + (r0 + (size_t)r) * l->row_bytes;
+        tail[r] = t.tail[r];
+        worst[r] = vh_set1(0);
+        if (l->whole < l->steps) kf_gemv_tail(l, row[r], t.tail[r]);
+        UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_set1(0);
+    }
+    for (size_t first = 0; first < l->steps; first += KF_GEMV_CHUNK) {
+        size_t end = l->steps - first < KF_GEMV_CHUNK ? l->steps : first + KF_GEMV_CHUNK;
+        size_t whole = end < l->whole ? end : l->whole;
+        vf sum[ROWS][WIDE];
+        for (int r = 0; r < R; r++) {
+            if (scaling != KF_SCALING_ROW)
+                widen(l, &call->w, r0 + (size_t)r, first * l->scales, (end - first) * l->scales,
+                      t.scale[r], t.zero[r]);
+            UNROLL for (int c = 0; c < C; c++) sum[r][c] = vf_set1(0);
+        }
+        add_steps(decode, scaling, R, C, l, &k, &t, first, row, l->piece, 0, x, x_stride, first,
+                  whole, sum, worst);
+        if (end > l->whole)
+            add_steps(decode, scaling, R, C, l, &k, &t, first, tail, 0, l->whole, x, x_stride,
+                      l->whole, end, sum, worst);
+        for (int r = 0; r < R; r++)
+            UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_add(total[r][c], sum[r][c]);
+    }
+    for (int r = 0; r < R; r++) {
+        float factor[1] = {1}, none[1];
+        if (scaling == KF_SCALING_ROW) widen(l, &call->w, r0 + (size_t)r, 0, 1, factor, none);
+        int nan = decode == KF_DECODE_MINI8 && l->nan_code && vh_has8(worst[r], l->nan_code);
+        for (int c = 0; c < C; c++) {
+            float y = vf_sum(total[r][c]) * factor[0];
+            kf_gemv_finish(call, r0 + (size_t)r, column + (size_t)c,
+                           nan ? kf_float(0x7fc00000) : y);
+        }
+    }
+}
+
+/* Rows in fours: their codes stay near while the columns pass. */
+KF_HD void do_rows(const int decode, const int scaling, const kf_gemv_call *call, size_t r0,
+                   size_t r1)
+{
+    for (size_t r = r0; r < r1; r += ROWS) {
+        size_t end = r1 - r < ROWS ? r1 : r + ROWS;
+        for (size_t c = 0; c < call->columns;) {
+            size_t left = call->columns - c, wide = left >= WIDE ? WIDE : left >= 2 ? 2 : 1;
+            for (size_t i = r; i < end;) {
+                size_t high = end - i;
+                if (wide == WIDE && high >= 2) {
+                    do_tile(decode, scaling, 2, WIDE, call, i, c);
+                    i += 2;
+                } else if (wide == WIDE)
+                    do_tile(decode, scaling, 1, WIDE, call, i++, c);
+                else if (wide == 2)
+                    do_tile(decode, scaling, 1, 2, call, i++, c);
+                else if (high == ROWS) {
+                    do_tile(decode, scaling, ROWS, 1, call, i, c);
+                    i += ROWS;
+                } else
+                    do_tile(decode, scaling, 1, 1, call, i++, c);
+            }
+            c += wide;
+        }
+    }
+}
+
+/* --- the kernels of this unit -------------------------------------------------------------------
+ */
+
+#define ROWS_1(decode, scaling)                                                        \
+    static void rows_##decode##_##scaling(const kf_gemv_call *c, size_t r0, size_t r1) \
+    {                                                                                  \
+        do_rows(KF_DECODE_##decode, KF_SCALING_##scaling, c, r0, r1);                  \
+    }
+#define ROWS_0(decode, scaling)
+#define ENTRY_1(decode, scaling) [KF_SCALING_##scaling] = rows_##decode##_##scaling,
+#define ENTRY_0(decode, scaling)
+#define KERNELS(decode, row, step, zero)                                        \
+    ROWS_##row(decode, ROW) ROWS_##step(decode, STEP) ROWS_##zero(decode, ZERO) \
+        kf_gemv_rows_function *const KF_ISA(decode)[KF_SCALINGS] = {            \
+            ENTRY_##row(decode, ROW) ENTRY_##step(decode, STEP) ENTRY_##zero(decode, ZERO)};
+#ifdef PAIRS
+#define KERNELS_SINGLE(...)
+#define KERNELS_PAIR(...) KERNELS(__VA_ARGS__)
+#else
+#define KERNELS_SINGLE(...) KERNELS(__VA_ARGS__)
+#define KERNELS_PAIR(...)
+#endif
+
+#define KF_GEMV_DECODE(kind, decode, codes, ...) \
+    KF_IF_UNIT(decode, KERNELS_##kind(decode, __VA_ARGS__))
+#include "cpu/gemv_decodes.def"
+#undef KF_GEMV_DECODE
+
+#endif
