@@ -1,109 +1,174 @@
 #!/usr/bin/env bash
-# layers.sh - who may include whom. Reads every #include line of the product and fails when one
-# points upward, when headers go in circles, when a library shows up outside its home, or when
-# two files carry the same name.
+# layers.sh - which room may include which. Reads every #include line of the product and fails
+# when one points upward, when headers, files or rooms go in circles, when a library is used outside
+# its place, or when two files carry the same name.
 #
-#   layers.sh [ROOT]    exit 0: the rule holds; 1: the offending lines are on stdout
+#   layers.sh [ROOT]    exit 0: the rules hold; 1: the offending lines are on stdout
 set -euo pipefail
 cd "${1:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 
-product=(codecs)
-for folder in kernels advisor cli; do [ ! -d $folder ] || product+=("$folder"); done
-mapfile -t sources < <(find "${product[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \
-    -o -name '*.def' | LC_ALL=C sort)
+mapfile -t sources < <(find codecs kernels advisor cli -name '*.[ch]' -o -name '*.cu' \
+    -o -name '*.cuh' -o -name '*.def' | LC_ALL=C sort)
 [ ${#sources[@]} -gt 0 ] || { echo "no sources under $PWD" >&2 && exit 2; }
 
 awk '
 BEGIN {
-    # Layer of a file: the first pattern that fits its path.
+    for (i = 1; i < ARGC; i++) exists[ARGV[i]] = 1
+
+    # The room of a file: the first pattern that its path begins with. Public headers (<kerf/...>)
+    # are the doors of rooms: "<file>" is the door of the rooms of files.
     n = 0
     place("codecs/include/kerf/formats.def", "table")
-    place("codecs/include/kerf/codec.h", "codec.h")
-    place("codecs/include/kerf/cuda.h", "cuda.h")
-    place("codecs/include/kerf/", "file.h")
-    place("kernels/include/kerf/", "gemv.h")
-    place("advisor/include/kerf/", "advisor.h")
-    place("codecs/base/", "base");   place("codecs/scalar/", "scalar")
-    place("codecs/block/", "block"); place("codecs/cpu/", "cpu")
-    place("codecs/cuda/", "cuda");   place("codecs/file/", "file")
-    place("codecs/", "format")
-    place("kernels/", "kernels");    place("advisor/", "advisor"); place("cli/", "cli")
+    place("codecs/include/kerf/codec.h",     "<codec>"); place("codecs/include/kerf/job.h",  "<codec>")
+    place("codecs/include/kerf/words.h",     "<codec>"); place("codecs/include/kerf/cuda.h", "<cuda>")
+    place("codecs/include/kerf/file.h",      "<file>");  place("codecs/include/kerf/layouts.h", "<layout>")
+    place("codecs/include/kerf/selftest.h",  "<selftest>")
+    place("codecs/include/kerf/",            "<model>")
+    place("kernels/include/kerf/",           "<kernels>")
+    place("advisor/include/kerf/",           "<advisor>")
 
-    # What each layer may include besides itself. The table names the block headers for the one
-    # who asks for them (KERF_BLOCK_HEADERS): block/all.h.
-    may["table"]     = "block"
-    may["codec.h"]   = "table"
-    may["file.h"]    = "codec.h"
-    may["cuda.h"]    = "codec.h"
-    may["gemv.h"]    = "codec.h cuda.h"
-    may["advisor.h"] = "codec.h file.h gemv.h"
-    may["base"]      = "codec.h"
-    may["scalar"]    = "codec.h"
-    may["block"]     = "codec.h table scalar"
-    may["format"]    = "codec.h table base scalar block"
-    may["file"]      = "codec.h table base file.h"
-    may["cpu"]       = "codec.h table base format scalar block"
-    may["cuda"]      = may["cpu"] " cuda.h"
-    may["kernels"]   = may["cpu"] " cpu cuda gemv.h"
-    may["advisor"]   = may["kernels"] " kernels file.h advisor.h"
-    may["cli"]       = "codec.h table file.h cuda.h gemv.h advisor.h"
+    place("codecs/base/", "base");           place("codecs/scalar/", "scalar")
+    place("codecs/block/", "block");         place("codecs/format/", "format")
+    place("codecs/cpu/", "cpu");             place("codecs/cuda/", "cuda")
+    place("codecs/file/disk/", "disk");      place("codecs/file/json/", "json")
+    place("codecs/file/safetensors/", "safetensors"); place("codecs/file/gguf/", "gguf")
+    place("codecs/file/read/", "read");      place("codecs/file/write/", "write")
+    place("codecs/layout/", "layout");       place("codecs/stream/", "stream")
+    place("codecs/model/inspect/", "inspect"); place("codecs/model/", "model")
+    place("codecs/selftest/", "selftest")
+    place("kernels/cpu/", "kernels/cpu");    place("kernels/cuda/", "kernels/cuda")
+    place("kernels/plan/", "kernels/plan");  place("kernels/time/", "kernels/time")
+    place("kernels/forward/", "kernels/forward")
+    place("advisor/machine/", "machine");    place("advisor/model/", "operators")
+    place("advisor/score/", "score");        place("advisor/advice/", "advice")
+    place("advisor/report/", "report");      place("advisor/calibrate/", "calibrate")
+    place("cli/verbs/", "verbs");            place("cli/", "cli")
 
-    # System headers: the freestanding ones for anybody; the rest of libc above the block layer;
-    # libm never where bytes are made; each library in its home.
+    # What a room stands on: it may include these and whatever these stand on.
+    on["<codec>"] = "table"
+    on["<cuda>"] = on["<file>"] = on["<selftest>"] = on["<kernels>"] = "<codec>"
+    on["<kernels>"] = "<codec> <cuda>"
+    on["<layout>"] = "<file>"
+    on["<model>"] = "<layout> <cuda>"
+    on["<advisor>"] = "<model> <kernels>"
+
+    on["scalar"] = on["base"] = "<codec>"
+    on["block"] = "scalar"
+    on["format"] = "base block"
+    on["cpu"] = "format"
+    on["cuda"] = "format <cuda>"
+
+    on["disk"] = "base <file>"
+    on["json"] = "disk"
+    on["safetensors"] = "json"
+    on["gguf"] = "safetensors"
+    on["read"] = "gguf"
+    on["write"] = "read"
+    on["layout"] = "write <layout>"
+    on["stream"] = "layout <cuda>"
+    on["model"] = "stream <model>"
+    on["inspect"] = "model"
+    on["selftest"] = "base <selftest> <cuda>"
+
+    on["kernels/cpu"] = "cpu <kernels>"
+    on["kernels/plan"] = "kernels/cpu"
+    on["kernels/cuda"] = "kernels/plan cuda"
+    on["kernels/time"] = on["kernels/forward"] = "base <kernels>"
+
+    for (room in on) reach(room, on[room])
+
+    # The advisor and the command use doors, and of the rooms behind them these alone.
+    doors = "<codec> <cuda> <file> <layout> <model> <selftest> <kernels> <advisor> table"
+    inside = doors " base stream kernels/plan"
+    use("machine", inside);              use("operators", inside)
+    use("score", inside);                use("advice", inside " machine operators score")
+    use("report", inside " advice");     use("calibrate", inside)
+    use("cli", doors);                   use("verbs", doors " cli")
+    use("table", "block") # it names the headers of families for block/all.h
+
+    # System headers: the freestanding ones for anybody; the rest of libc not in scalar and block;
+    # libm never where bytes are made; each library in its place.
     free = "^(stdint|stddef|string)\\.h$"
     libm = "^(math|tgmath|fenv)\\.h$"
+    bytes = "^(base|scalar|block|format|cpu|cuda|stream)$"
     home["omp.h"] = "^codecs/base/threads\\.c$"
-    home["jansson.h"] = home["zstd.h"] = "^(codecs/file|advisor|cli)/"
+    home["jansson.h"] = home["zstd.h"] = "^(codecs/(file|layout|model|selftest)|advisor|cli)/"
     home["immintrin.h"] = home["cpuid.h"] = home["arm_neon.h"] = "^(codecs|kernels)/cpu/"
     home["sys/auxv.h"] = home["immintrin.h"]
-    home["cuda_runtime.h"] = home["cublasLt.h"] = "^(codecs|kernels)/cuda/"
+    home["cuda_runtime.h"] = home["cublasLt.h"] = "^(codecs/cuda|kernels/(cuda|time))/"
     home["cuda_runtime_api.h"] = home["cuda_bf16.h"] = home["cuda_runtime.h"]
     home["cuda_fp16.h"] = home["cuda_fp8.h"] = home["cuda_runtime.h"]
 }
 
-function place(prefix, layer) { order[++n] = prefix; name[n] = layer }
-function layer_of(path,   i) {
+function place(prefix, room) { order[++n] = prefix; name[n] = room }
+function room_of(path,   i) {
     for (i = 1; i <= n; i++) if (index(path, order[i]) == 1) return name[i]
-    return ""
+    return "no room"
+}
+function use(room, list,   part, i) {
+    for (i = split(list, part, " "); i > 0; i--) may[room, part[i]] = 1
+}
+function reach(room, list,   part, i) {
+    for (i = split(list, part, " "); i > 0; i--) {
+        may[room, part[i]] = 1
+        if (part[i] in on) reach(room, on[part[i]])
+    }
 }
 function bad(text) { print FILENAME ":" FNR ": " text; failed = 1 }
 
-# Internal headers are named from codecs/ (or kernels/, advisor/) on, public ones as <kerf/...>,
-# neighbours by their bare name.
-function resolve(text,   folder, i) {
+# Internal headers are named from codecs/ (or kernels/, advisor/, cli/) on, public ones as
+# <kerf/...>, neighbours by their bare name.
+function resolve(text,   folder, i, count) {
     folder = FILENAME
     sub(/[^\/]*$/, "", folder)
-    split(folder text SUBSEP "codecs/" text SUBSEP "kernels/" text SUBSEP "advisor/" text SUBSEP \
-          "codecs/include/" text SUBSEP "kernels/include/" text SUBSEP "advisor/include/" text, \
-          candidate, SUBSEP)
-    for (i = 1; i <= 7; i++) if (candidate[i] in exists) return candidate[i]
+    count = split(folder text SUBSEP "codecs/" text SUBSEP "kernels/" text SUBSEP "advisor/" text \
+                  SUBSEP "cli/" text SUBSEP "codecs/include/" text SUBSEP "kernels/include/" text \
+                  SUBSEP "advisor/include/" text, candidate, SUBSEP)
+    for (i = 1; i <= count; i++) if (candidate[i] in exists) return candidate[i]
     return ""
+}
+
+# A unit is what one name stands for: turns.c and turns.h. A public header is a unit of its own,
+# for its functions are defined in many files.
+function unit_of(path) {
+    if (path !~ /\/include\/kerf\//) sub(/\.[a-z]+$/, "", path)
+    return path
+}
+function folder_of(path) {
+    if (path !~ /\/include\/kerf\//) sub(/\/[^\/]*$/, "", path)
+    return path
+}
+function connect(graph, from, to) {
+    if (from == to || (graph, from, to) in known) return
+    known[graph, from, to] = 1
+    edges[graph, from] = edges[graph, from] SUBSEP to
+    if (!((graph, from) in begun)) { begun[graph, from] = 1; starts[++begins] = graph SUBSEP from }
 }
 
 function check_own(text, quoted,   path, from, to) {
     path = resolve(text)
     if (path == "") { bad("no such header in the tree: " text); return }
-    from = layer_of(FILENAME); to = layer_of(path)
+    from = room_of(FILENAME); to = room_of(path)
     if (quoted && path ~ /\/include\/kerf\// && FILENAME !~ /\/include\/kerf\//)
         bad("public headers are included as <kerf/...>: " text)
-    if (from != to && index(" " may[from] " ", " " to " ") == 0)
-        bad(from " may not include " to ": " text)
-    if (path ~ /\.h$/ && FILENAME ~ /\.h$/) edges[FILENAME] = edges[FILENAME] " " path
+    if (from != to && !((from, to) in may)) bad(from " may not include " to ": " text)
+    if (from == "table") return # read by block/all.h alone, which is of the room that it names
+    if (path ~ /\.c?u?h$/ && FILENAME ~ /\.c?u?h$/ ) connect("header", FILENAME, path)
+    connect("file", unit_of(FILENAME), unit_of(path))
+    connect("room", folder_of(FILENAME), folder_of(path))
 }
 
 function check_system(text,   from) {
-    from = layer_of(FILENAME)
+    from = room_of(FILENAME)
     if (text in home) {
         if (FILENAME !~ home[text]) bad("<" text "> belongs into " home[text])
     } else if (text ~ libm) {
-        if (FILENAME ~ /^codecs\//) bad("no libm where bytes are made: <" text ">")
+        if (from ~ bytes) bad("no libm where bytes are made: <" text ">")
     } else if (text !~ free && (from ~ /^(scalar|block)$/ || FILENAME ~ /include\/kerf\//))
         bad(from " may not include <" text ">")
 }
 
-FNR == 1 { exists[FILENAME] = 1 }
-# First round: learn which files exist.
-round == 1 { nextfile }
+FNR == 1 && room_of(FILENAME) == "no room" { bad("in no room that layers.sh knows") }
 
 /^[ \t]*#[ \t]*define[ \t]+KERF_BLOCK_HEADERS/ && FILENAME != "codecs/block/all.h" {
     bad("block headers come through block/all.h")
@@ -120,24 +185,27 @@ round == 1 { nextfile }
 }
 /^[ \t]*#[ \t]*include/ { bad("an include that no reader can follow") }
 
-# Depth first over header -> header; a header met again on the way down closes a circle.
-function visit(path,   list, i, count) {
-    if (state[path] == 2) return
-    if (state[path] == 1) {
-        print path ": includes itself through other headers"
+# Depth first; what is met again on the way down closes a circle, which is printed in full.
+function visit(graph, node, depth,   list, i, count, circle) {
+    if (state[graph, node] == 2) return
+    way[depth] = node
+    if (state[graph, node] == 1) {
+        circle = node
+        for (i = depth - 1; way[i] != node; i--) circle = way[i] " -> " circle
+        print graph "s in a circle: " node " -> " circle
         failed = 1
         return
     }
-    state[path] = 1
-    count = split(edges[path], list, " ")
-    for (i = 1; i <= count; i++) visit(list[i])
-    state[path] = 2
+    state[graph, node] = 1
+    count = split(edges[graph, node], list, SUBSEP)
+    for (i = 2; i <= count; i++) { way[depth] = node; visit(graph, list[i], depth + 1) }
+    state[graph, node] = 2
 }
 END {
-    for (path in edges) visit(path)
+    for (b = 1; b <= begins; b++) { split(starts[b], start, SUBSEP); visit(start[1], start[2], 1) }
     exit failed
 }
-' round=1 "${sources[@]}" round=2 "${sources[@]}" || failed=1
+' "${sources[@]}" || failed=1
 
 # One name, one file: a name in a message or a stack trace must be enough.
 same=$(find . \( -path ./build -o -path './.*' \) -prune -o -type f \( -name '*.[ch]' \

@@ -26,10 +26,11 @@ defined=$(list_archive --defined-only "$2")
 grep -q '^kf_fail$' <<<"$defined" || { echo "kf_fail is not in $2" && status=1; }
 complain "defined by $2" "$(grep -vE '^(kerf_|kf_|\.gomp_critical_user_kf_)' <<<"$defined" || true)"
 
-# Nothing in a library ends the program, prints on its own, or is unsafe with threads. (Under
-# _FORTIFY_SOURCE printf is __printf_chk.)
+# Nothing in a library ends the program, prints on its own, reads the environment, or is unsafe with
+# threads. (Under _FORTIFY_SOURCE printf is __printf_chk.)
 never='abort|exit|_exit|quick_exit|__assert_fail|system|rand|strtok|gets|strcpy|strcat|sprintf'
-never="$never|printf|puts|putchar|setenv|getenv"
+never="$never|stdin|stdout|stderr|printf|vprintf|puts|putchar|perror"
+never="$never|setenv|putenv|getenv|secure_getenv|environ"
 called=$(list_archive --undefined-only "$2")
 complain "called by $2" "$(grep -xE "(__)?($never)(_chk)?" <<<"$called" | sort -u || true)"
 

@@ -39,7 +39,7 @@ cmake -S "$after" -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DKERF_WERROR=ON
     --log-level=WARNING
 cmake --build "$build" -j "$(nproc)" >"$work/build.log" 2>&1 || { cat "$work/build.log" && exit 1; }
 ctest --test-dir "$build" -j "$(nproc)" -L 'unit|cli' -LE slow --output-on-failure --no-tests=error
-bash "$after/tests/build/layers.sh"
+for test in layers quiet; do bash "$after/tests/build/$test.sh"; done
 
 kerf=$build/kerf model=$after/tests/data/tiny-llama
 "$kerf" formats | grep -w toy4

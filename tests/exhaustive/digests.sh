@@ -7,7 +7,7 @@
 set -euo pipefail
 exec </dev/null
 kerf=${1:?usage: digests.sh KERF [--write]}
-header=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/cli/digests.h
+header=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/codecs/selftest/digests.h
 
 status=0
 report=$("$kerf" selftest) || status=$?

@@ -9,6 +9,7 @@ perplexity is measured too, beside that of a plain model with our weights.
 import argparse
 import dataclasses
 import importlib.metadata
+import importlib.resources
 import importlib.util
 import json
 import math
@@ -683,21 +684,34 @@ def export_with_modelopt(case, kerf, scratch):
 
 
 def has_llama_cpp():
-    return importlib.util.find_spec("llama_cpp") is not None
+    return importlib.util.find_spec("cyllama") is not None
+
+
+def llama_cpp_version():
+    build = importlib.resources.files("cyllama").joinpath("build_config.json").read_text()
+    return f"llama.cpp {json.loads(build)['versions']['llama_cpp_version']}"
 
 
 def llama_cpp_perplexity(path, model):
     """Through llama.cpp itself."""
-    import llama_cpp
+    from cyllama.llama import llama_cpp
 
+    class Model(llama_cpp.LlamaModel):
+        n_vocab = property(lambda self: self.get_vocab().n_vocab)  # which get_logits_ith expects there
+
+    llama_cpp.disable_logging()
     tokens = np.fromfile(model / "eval.u16", "<u2")[:ROWS * 256].reshape(ROWS, 256)
-    m = llama_cpp.Llama(str(path), n_ctx=256, n_batch=256, n_ubatch=256, n_threads=1, n_threads_batch=1,
-                        logits_all=True, verbose=False)
+    params = llama_cpp.LlamaContextParams()
+    params.n_ctx = params.n_batch = params.n_ubatch = 256
+    params.n_threads = params.n_threads_batch = 1
+    context = llama_cpp.LlamaContext(Model(str(path), llama_cpp.LlamaModelParams(), verbose=False), params, verbose=False)
     loss = 0.0
     for row in tokens:
-        m.reset()
-        m.eval(row.tolist())
-        logits = np.array(m.scores[:255], np.float64)
+        context.kv_cache_clear()
+        batch = llama_cpp.LlamaBatch(n_tokens=256, embd=0, n_seq_max=1)
+        batch.set_batch(row.tolist(), 0, True)
+        context.decode(batch)
+        logits = np.array([context.get_logits_ith(i) for i in range(255)], np.float64)
         top = logits.max(1)
         loss += np.sum(np.log(np.exp(logits - top[:, None]).sum(1)) + top - logits[np.arange(255), row[1:]])
     return math.exp(loss / tokens[:, 1:].size)
@@ -709,7 +723,7 @@ def read_with_gguf(case, model):
     quantized are those of the source."""
     import gguf
 
-    seen = Seen(case, version("gguf") + (f"; llama.cpp of {version('llama-cpp-python')}" if has_llama_cpp() else ""))
+    seen = Seen(case, version("gguf") + (f"; {llama_cpp_version()}" if has_llama_cpp() else ""))
     ours, source = gguf.GGUFReader(case.folder), gguf.GGUFReader(case.source)
     for key, field in source.fields.items():
         same = key == "general.file_type" or key.startswith("GGUF.") or ours.fields[key].contents() == field.contents()

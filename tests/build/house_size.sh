@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# house_size.sh - signs that a part has outgrown its room: a source file of more than 450 lines that is
+# not a table, a command of more than 5500 lines.
+#
+#   house_size.sh [ROOT]    exit 0: neither; 1: what has is on stdout
+set -euo pipefail
+cd "${1:-$(dirname "${BASH_SOURCE[0]}")/../..}"
+
+# Files that may be longer, because every line of them is a row of a table, or data.
+tables="codecs/selftest/digests.h"
+
+folders=()
+for folder in codecs kernels advisor cli bench tests; do [ ! -d $folder ] || folders+=("$folder"); done
+find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.def' |
+    LC_ALL=C sort | xargs wc -l | awk -v tables="$tables" '
+    $2 == "total" { next }
+    $2 ~ /^cli\// { command += $1 }
+    $1 > 450 && index(" " tables " ", " " $2 " ") == 0 {
+        print $2 ": " $1 " lines, more than 450"
+        failed = 1
+    }
+    END {
+        if (command > 5500) { print "cli: " command " lines, more than 5500"; failed = 1 }
+        exit failed
+    }'
