@@ -41,7 +41,7 @@ BEGIN {
     place("kernels/forward/", "kernels/forward")
     place("advisor/machine/", "machine");    place("advisor/model/", "operators")
     place("advisor/score/", "score");        place("advisor/advice/", "advice")
-    place("advisor/report/", "report");      place("advisor/calibrate/", "calibrate")
+    place("advisor/text/", "text");         place("advisor/report/", "report");      place("advisor/calibrate/", "calibrate")
     place("cli/verbs/", "verbs");            place("cli/", "cli")
 
     # What a room stands on: it may include these and whatever these stand on.
@@ -79,7 +79,8 @@ BEGIN {
 
     # The advisor and the command use doors, and of the rooms behind them these alone.
     doors = "<codec> <cuda> <file> <layout> <model> <selftest> <kernels> <advisor> table"
-    inside = doors " base stream kernels/plan"
+    inside = doors " base stream kernels/plan text"
+    use("text", "base")
     use("machine", inside);              use("operators", inside)
     use("score", inside);                use("advice", inside " machine operators score")
     use("report", inside " advice");     use("calibrate", inside)
