@@ -2,7 +2,6 @@
 #include "options.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,16 +11,6 @@
 
 enum { HANDLES = 2 }; /* of a GPU: one copies while the other computes */
 
-/* One more than there are processors. A team that has a processor for each thread waits for work by
- * spinning, and takes the processors from the threads that read and write (measured: a third of
- * the time is left without that); a larger team sleeps. */
-static int default_threads(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
-    return CPU_COUNT(&set) + 1;
-}
-
 /* All but the device. */
 static kerf_status read_exec(const args *a, kerf_exec *out, kerf_error *err)
 {
@@ -30,7 +19,6 @@ static kerf_status read_exec(const args *a, kerf_exec *out, kerf_error *err)
     int nan = 0;
     *out = (kerf_exec){0};
     TRY(args_integer(a, "threads", 1, 4096, &out->threads, err));
-    if (!out->threads) out->threads = default_threads();
     TRY(args_choice(a, "nan", nans, &nan, err));
     out->nan = nan_of[nan];
     return KERF_OK;
@@ -252,4 +240,17 @@ kerf_status option_budget(const args *a, kerf_budget *budget, kerf_price *minimi
     TRY(args_choice(a, "minimise", words, &word, err));
     *minimise = prices[word];
     return KERF_OK;
+}
+
+/* --- output -------------------------------------------------------------------------------- */
+
+kerf_status option_output(const args *a, kerf_output *out, kerf_error *err)
+{
+    *out = (kerf_output){.path = args_value(a, "output"),
+                         .overwrite = args_has(a, "overwrite"),
+                         .resume = args_has(a, "resume")};
+    if (args_has(a, "layout")) TRY(args_layout(a, &out->layout, err));
+    TRY(args_size(a, "shard-size", &out->shard_bytes, err));
+    TRY(args_integer(a, "threads", 1, 4096, &out->threads, err));
+    return args_integer(a, "zstd-level", 1, 22, &out->zstd_level, err);
 }

@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "score/run_sums.h"
-#include "stream/turns.h"
+#include "stream/crew.h"
 
 static void note(kerf_verify_row *c, const char *fmt, unsigned long long at)
 {

@@ -15,8 +15,8 @@
 
 #include "base/base.h"
 #include "score/run_sums.h"
+#include "stream/crew.h"
 #include "stream/encode_tensor.h"
-#include "stream/turns.h"
 
 /* One codec in a pass. */
 typedef struct codec_lane {

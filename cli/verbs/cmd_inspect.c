@@ -1,7 +1,13 @@
 /* cmd_inspect.c - kerf inspect: what a checkpoint holds, and what is wrong with it. */
+#include <kerf/inspect.h>
+
 #include "args.h"
-#include "model/inspect/findings.h"
 #include "output.h"
+
+typedef struct findings {
+    json_t *list; /* of {"severity", "tensor", "text"} */
+    size_t errors;
+} findings;
 
 static double bits_per_weight(uint64_t bytes, uint64_t elements)
 {
@@ -136,24 +142,32 @@ static kerf_status print_document(const kerf_checkpoint *c, const findings *f, k
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
+static void add_finding(void *ctx, const kerf_finding *found)
+{
+    findings *f = ctx;
+    const int is_error = found->severity == KERF_ERROR;
+    f->errors += (size_t)is_error;
+    json_array_append_new(
+        f->list, json_pack("{s:s, s:o, s:o}", "severity", is_error ? "error" : "note", "tensor",
+                           json_path(found->tensor), "text", json_path(found->text)));
+}
+
 static kerf_status inspect(const args *a, const kerf_checkpoint *c, findings *f, kerf_error *err)
 {
-    TRY(find_all(f, c, err));
+    TRY(kerf_inspect(c, add_finding, f, NULL, err));
     return args_has(a, "json") ? print_document(c, f, err) : print_text(a, c, f, err);
 }
 
 static int run_inspect(const args *a, kerf_error *err)
 {
     kerf_checkpoint *c = NULL;
-    findings f;
-    TRY(kerf_checkpoint_open(args_operand(a, 0), &c, err));
-    kerf_status s = findings_open(&f, err);
+    findings f = {.list = json_array()};
+    kerf_status s = kerf_checkpoint_open(args_operand(a, 0), &c, err);
     if (s == KERF_OK) s = inspect(a, c, &f, err);
-    size_t errors = f.errors;
-    findings_close(&f);
+    json_decref(f.list);
     kerf_checkpoint_close(c);
     if (s != KERF_OK) return s;
-    return errors ? EXIT_MISMATCH : EXIT_OK;
+    return f.errors ? EXIT_MISMATCH : EXIT_OK;
 }
 
 static const option options[] = {

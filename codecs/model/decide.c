@@ -25,7 +25,7 @@ static const char *origin_of(const kerf_rule *r)
 }
 
 /* Sets d->codec by the last rule that matches; *found says whether one did. */
-static kerf_status apply_rules(const request *q, kf_decision *d, int *found, kerf_error *err)
+static kerf_status apply_rules(const request *q, kerf_decision *d, int *found, kerf_error *err)
 {
     const kerf_weight *w = d->weight;
     *found = 0;
@@ -46,7 +46,7 @@ static kerf_status apply_rules(const request *q, kf_decision *d, int *found, ker
     return KERF_OK;
 }
 
-static kerf_status decide_one(const request *q, kf_decision *d, kerf_error *err)
+static kerf_status decide_one(const request *q, kerf_decision *d, kerf_error *err)
 {
     char text[96];
     int found = 0;
@@ -62,7 +62,7 @@ static kerf_status decide_one(const request *q, kf_decision *d, kerf_error *err)
 }
 
 /* What the layout of the output has no place for is kept, unless a rule asks for it by name. */
-static kerf_status fit_layout(const request *q, kf_decision *d, kerf_error *err)
+static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *err)
 {
     kerf_error why = {.text = ""};
     const kerf_weight *w = d->weight;
@@ -87,7 +87,7 @@ static kerf_status fit_layout(const request *q, kf_decision *d, kerf_error *err)
 }
 
 /* A plane must not take the name of another tensor of the source. */
-static kerf_status check_names(const request *q, const kf_decision *d, kerf_error *err)
+static kerf_status check_names(const request *q, const kerf_decision *d, kerf_error *err)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
     kerf_weight w = *d->weight;
@@ -115,7 +115,7 @@ static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *e
     size_t count = kerf_weights_count(q->source->weights);
     KF_TRY(kf_allocate(&out->item, count, sizeof *out->item, err));
     for (; out->count < count; out->count++) {
-        kf_decision *d = &out->item[out->count];
+        kerf_decision *d = &out->item[out->count];
         d->weight = kerf_weights_at(q->source->weights, out->count);
         KF_TRY(decide_one(q, d, err));
         KF_TRY(fit_layout(q, d, err));

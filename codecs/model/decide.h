@@ -6,15 +6,8 @@
 
 #include "model/checkpoint.h"
 
-typedef struct kf_decision {
-    const kerf_weight *weight;
-    kerf_codec codec;       /* format NULL: kept as it is            */
-    kerf_geometry geometry; /* when quantized                        */
-    char reason[96];        /* why it is kept, or what asked for it  */
-} kf_decision;
-
 typedef struct kf_decisions {
-    kf_decision *item; /* in the order of the checkpoint's weights */
+    kerf_decision *item; /* in the order of the checkpoint's weights */
     size_t count, quantized;
 } kf_decisions;
 

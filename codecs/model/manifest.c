@@ -1,12 +1,11 @@
 /* manifest.c - the list of what is written, known before the first byte of a tensor is read. */
 #include "model/manifest.h"
-#include "base/base.h"
-#include <stdio.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "stream/panels.h"
+#include "base/base.h"
 
 static int is_file_path(const char *path)
 {
@@ -14,60 +13,66 @@ static int is_file_path(const char *path)
            kf_has_suffix(path, ".gguf");
 }
 
-kerf_status manifest_layout(const kerf_checkpoint *source, const char *path, const args *a,
-                            const kerf_layout **out, kerf_error *err)
+kerf_status kf_manifest_layout(const kerf_reader *source, const kerf_output *to,
+                               const kerf_layout **out, kerf_error *err)
 {
     const kerf_layout *gguf = kerf_layout_find("gguf");
-    const int to_gguf = path ? kf_has_suffix(path, ".gguf") : kerf_reader_is_gguf(source->reader);
-    KF_TRY(args_layout(a, out, err));
-    if (!args_has(a, "layout") && to_gguf) *out = gguf;
-    if (path && (*out == gguf) != to_gguf) {
+    const int to_gguf = to->path ? kf_has_suffix(to->path, ".gguf") : kerf_reader_is_gguf(source);
+    *out = to->layout ? to->layout : to_gguf ? gguf : kerf_layout_at(0);
+    if (to->path && (*out == gguf) != to_gguf) {
         return kf_fail(
             err, KERF_E_ARG, KF_NOWHERE,
-            "-o %.200s: layout gguf is written to files named *.gguf, and nothing else is", path);
+            "-o %.200s: layout gguf is written to files named *.gguf, and nothing else is",
+            to->path);
     }
     return KERF_OK;
 }
 
-kerf_status manifest_open(manifest *m, const char *path, const args *a, kerf_error *err)
+kerf_status kf_manifest_open(kf_manifest *m, const kerf_output *to, kerf_error *err)
 {
-    *m = (manifest){.is_file = is_file_path(path), .is_gguf = kf_has_suffix(path, ".gguf")};
-    KF_TRY(args_size(a, "shard-size", &m->shard_bytes, err));
+    const char *path = to->path ? to->path : "";
+    *m = (kf_manifest){.is_file = is_file_path(path),
+                       .is_gguf = kf_has_suffix(path, ".gguf"),
+                       .shard_bytes = to->shard_bytes};
     if (!m->is_file || !m->shard_bytes) return KERF_OK;
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                    "%.200s: --shard-size splits a folder, and this is the name of one file", path);
 }
 
-/* Strings that the manifest owns are declared const for the library; free takes them back. */
-static void release(const char *text)
+void kf_manifest_close(kf_manifest *m)
 {
-    void *p;
-    memcpy(&p, &text, sizeof p);
-    free(p);
-}
-
-void manifest_close(manifest *m)
-{
-    for (size_t i = 0; i < m->count; i++) release(m->entry[i].name);
-    for (size_t i = 0; m->shard && i < m->shards; i++) release(m->shard[i]);
-    for (size_t i = 0; m->metadata && i < m->shards; i++) {
-        for (size_t k = 0; m->metadata_count && k < m->metadata_count[i]; k++) {
-            release(m->metadata[i][k].key);
-            release(m->metadata[i][k].value);
-        }
-        free(m->metadata[i]);
-    }
+    for (size_t i = 0; i < m->texts; i++) free(m->text[i]);
+    for (size_t i = 0; m->metadata && i < m->shards; i++) free(m->metadata[i]);
     kerf_companions_free(m->companion, m->companions);
+    free(m->text);
     free(m->metadata);
     free(m->metadata_count);
     free(m->shard);
     free(m->block_type);
     free(m->first);
     free(m->entry);
-    *m = (manifest){0};
+    *m = (kf_manifest){0};
 }
 
-static kerf_status make_room(manifest *m, kerf_error *err)
+/* A copy of the first n bytes, which lives as long as the manifest. */
+static kerf_status keep_text(kf_manifest *m, const char *text, size_t n, const char **out,
+                             kerf_error *err)
+{
+    if (m->texts == m->texts_room) {
+        const size_t room = m->texts_room ? 2 * m->texts_room : 64;
+        char **more = realloc(m->text, room * sizeof *more);
+        if (!more) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for names");
+        m->text = more;
+        m->texts_room = room;
+    }
+    char *copy = strndup(text, n);
+    if (!copy) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for names");
+    m->text[m->texts++] = copy;
+    *out = copy;
+    return KERF_OK;
+}
+
+static kerf_status make_room(kf_manifest *m, kerf_error *err)
 {
     size_t room = m->room ? m->room * 2 : 64;
     kerf_entry *entry = realloc(m->entry, room * sizeof *entry);
@@ -80,19 +85,19 @@ static kerf_status make_room(manifest *m, kerf_error *err)
 }
 
 /* Adds a tensor that comes from a shard of the source. */
-static kerf_status add_entry(manifest *m, const char *name, kerf_dtype dtype,
+static kerf_status add_entry(kf_manifest *m, const char *name, kerf_dtype dtype,
                              const kerf_shape *shape, unsigned source_shard, kerf_error *err)
 {
+    const char *copy;
     if (m->count == m->room) KF_TRY(make_room(m, err));
-    char *copy = strdup(name);
-    if (!copy) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a name");
+    KF_TRY(keep_text(m, name, strlen(name), &copy, err));
     m->block_type[m->count] = NULL;
     m->entry[m->count++] =
         (kerf_entry){.name = copy, .dtype = dtype, .shape = *shape, .shard = source_shard};
     return KERF_OK;
 }
 
-static kerf_status begin_weight(manifest *m, kerf_error *err)
+static kerf_status begin_weight(kf_manifest *m, kerf_error *err)
 {
     if (m->weights == m->weights_room) {
         size_t room = m->weights_room ? m->weights_room * 2 : 64;
@@ -106,8 +111,8 @@ static kerf_status begin_weight(manifest *m, kerf_error *err)
     return KERF_OK;
 }
 
-kerf_status manifest_add_weight(manifest *m, const kerf_layout *layout, const kerf_weight *w,
-                                kerf_error *err)
+kerf_status kf_manifest_add_weight(kf_manifest *m, const kerf_layout *layout, const kerf_weight *w,
+                                   kerf_error *err)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
     kerf_entry e;
@@ -129,13 +134,14 @@ kerf_status manifest_add_weight(manifest *m, const kerf_layout *layout, const ke
     return KERF_OK;
 }
 
-kerf_status manifest_add_dense(manifest *m, const kerf_weight *w, kerf_dtype dtype, kerf_error *err)
+kerf_status kf_manifest_add_dense(kf_manifest *m, const kerf_weight *w, kerf_dtype dtype,
+                                  kerf_error *err)
 {
     KF_TRY(begin_weight(m, err));
     return add_entry(m, w->name, dtype, &w->shape, w->plane[0]->shard, err);
 }
 
-size_t manifest_entries(const manifest *m, size_t i)
+size_t kf_manifest_entries(const kf_manifest *m, size_t i)
 {
     return (i + 1 < m->weights ? m->first[i + 1] : m->count) - m->first[i];
 }
@@ -147,7 +153,7 @@ static uint64_t bytes_of(const kerf_entry *e)
     return n * kerf_dtype_bits(e->dtype) / 8;
 }
 
-uint64_t manifest_bytes(const manifest *m)
+uint64_t kf_manifest_bytes(const kf_manifest *m)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < m->count; i++) bytes += bytes_of(&m->entry[i]);
@@ -157,12 +163,12 @@ uint64_t manifest_bytes(const manifest *m)
 /* --- files --------------------------------------------------------------------------------- */
 
 /* Puts weights into shards in their order, whole, until the next would make one too large. */
-static void split(manifest *m)
+static void split(kf_manifest *m)
 {
     uint64_t used = 0;
     m->shards = 1;
     for (size_t i = 0; i < m->weights; i++) {
-        const size_t end = m->first[i] + manifest_entries(m, i);
+        const size_t end = m->first[i] + kf_manifest_entries(m, i);
         uint64_t bytes = 0;
         for (size_t k = m->first[i]; k < end; k++) bytes += bytes_of(&m->entry[k]);
         if (used > 0 && bytes > m->shard_bytes - (used < m->shard_bytes ? used : m->shard_bytes)) {
@@ -175,21 +181,22 @@ static void split(manifest *m)
 }
 
 /* The name of shard i: as the source has it, uncompressed, or counted where that has others or was
- * GGUF. NULL: no memory. */
-static char *shard_name(const manifest *m, const kerf_checkpoint *source, size_t i)
+ * GGUF. */
+static kerf_status name_shard(kf_manifest *m, const kerf_reader *source, size_t i, kerf_error *err)
 {
     char text[80];
-    if (!m->shard_bytes && !kerf_reader_is_gguf(source->reader)) {
-        const char *name = kerf_reader_shard(source->reader, i);
-        return strndup(name, strlen(name) - (kf_has_suffix(name, ".zst") ? 4 : 0));
+    if (!m->shard_bytes && !kerf_reader_is_gguf(source)) {
+        const char *name = kerf_reader_shard(source, i);
+        const size_t n = strlen(name) - (kf_has_suffix(name, ".zst") ? 4 : 0);
+        return keep_text(m, name, n, &m->shard[i], err);
     }
     snprintf(text, sizeof text, "model-%05zu-of-%05zu.safetensors", i + 1, m->shards);
-    return strdup(text);
+    return keep_text(m, text, strlen(text), &m->shard[i], err);
 }
 
-static kerf_status place_files(manifest *m, const kerf_checkpoint *source, kerf_error *err)
+static kerf_status place_files(kf_manifest *m, const kerf_reader *source, kerf_error *err)
 {
-    m->shards = kerf_reader_shard_count(source->reader);
+    m->shards = kerf_reader_shard_count(source);
     if (m->shard_bytes) split(m);
     if (m->is_file || m->shards == 0) m->shards = 1;
     for (size_t i = 0; m->shards == 1 && i < m->count; i++) m->entry[i].shard = 0;
@@ -197,16 +204,13 @@ static kerf_status place_files(manifest *m, const kerf_checkpoint *source, kerf_
     KF_TRY(kf_allocate(&m->metadata_count, m->shards, sizeof *m->metadata_count, err));
     if (m->shards == 1) return KERF_OK;
     KF_TRY(kf_allocate(&m->shard, m->shards, sizeof *m->shard, err));
-    for (size_t i = 0; i < m->shards; i++) {
-        m->shard[i] = shard_name(m, source, i);
-        if (!m->shard[i]) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for file names");
-    }
+    for (size_t i = 0; i < m->shards; i++) KF_TRY(name_shard(m, source, i, err));
     return KERF_OK;
 }
 
 /* --- metadata ------------------------------------------------------------------------------ */
 
-static int has_key(const manifest *m, size_t shard, const char *key)
+static int has_key(const kf_manifest *m, size_t shard, const char *key)
 {
     for (size_t i = 0; i < m->metadata_count[shard]; i++) {
         if (strcmp(m->metadata[shard][i].key, key) == 0) return 1;
@@ -214,31 +218,27 @@ static int has_key(const manifest *m, size_t shard, const char *key)
     return 0;
 }
 
-static kerf_status add_key(manifest *m, size_t shard, const char *key, const char *value,
+static kerf_status add_key(kf_manifest *m, size_t shard, const char *key, const char *value,
                            kerf_error *err)
 {
     size_t count = m->metadata_count[shard];
     kerf_key_value *list = realloc(m->metadata[shard], (count + 1) * sizeof *list);
-    if (list) m->metadata[shard] = list;
-    char *key_copy = list ? strdup(key) : NULL;
-    char *value_copy = key_copy ? strdup(value) : NULL;
-    if (!value_copy) {
-        free(key_copy);
-        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for metadata");
-    }
-    list[count] = (kerf_key_value){key_copy, value_copy};
+    if (!list) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for metadata");
+    m->metadata[shard] = list;
+    KF_TRY(keep_text(m, key, strlen(key), &list[count].key, err));
+    KF_TRY(keep_text(m, value, strlen(value), &list[count].value, err));
     m->metadata_count[shard]++;
     return KERF_OK;
 }
 
 /* Keys of the source's files, but for those that the writer and the layout set themselves; all in
  * the first file where files are others than the source's. */
-static kerf_status carry_keys(manifest *m, const kerf_checkpoint *source, kerf_error *err)
+static kerf_status carry_keys(kf_manifest *m, const kerf_reader *source, kerf_error *err)
 {
-    for (size_t i = 0; i < kerf_reader_shard_count(source->reader); i++) {
+    for (size_t i = 0; i < kerf_reader_shard_count(source); i++) {
         size_t to = m->shards > 1 && !m->shard_bytes ? i : 0;
         const char *key, *value;
-        for (size_t k = 0; kerf_reader_metadata_at(source->reader, i, k, &key, &value); k++) {
+        for (size_t k = 0; kerf_reader_metadata_at(source, i, k, &key, &value); k++) {
             int ours = strcmp(key, "format") == 0 || strcmp(key, "kerf") == 0;
             if (!ours && !has_key(m, to, key)) KF_TRY(add_key(m, to, key, value, err));
         }
@@ -246,7 +246,7 @@ static kerf_status carry_keys(manifest *m, const kerf_checkpoint *source, kerf_e
     return KERF_OK;
 }
 
-static kerf_status describe_shard(manifest *m, size_t shard, const kerf_layout *layout,
+static kerf_status describe_shard(kf_manifest *m, size_t shard, const kerf_layout *layout,
                                   const kerf_weight *weights, size_t count, kerf_error *err)
 {
     kerf_weight *mine = NULL;
@@ -266,8 +266,9 @@ static kerf_status describe_shard(manifest *m, size_t shard, const kerf_layout *
     return s;
 }
 
-kerf_status manifest_describe(manifest *m, const kerf_checkpoint *source, const kerf_layout *layout,
-                              const kerf_weight *weights, size_t count, kerf_error *err)
+kerf_status kf_manifest_describe(kf_manifest *m, const kerf_reader *source, const char *path,
+                                 const kerf_layout *layout, const kerf_weight *weights,
+                                 size_t count, kerf_error *err)
 {
     KF_TRY(place_files(m, source, err));
     KF_TRY(carry_keys(m, source, err));
@@ -277,64 +278,12 @@ kerf_status manifest_describe(manifest *m, const kerf_checkpoint *source, const 
             "%.200s: a GGUF file needs what this source does not have, the keys of its model "
             "(architecture, tokenizer) and llama.cpp's names of its tensors: convert it with "
             "llama.cpp's convert_hf_to_gguf.py, and run kerf on the result",
-            source->path);
+            path);
     }
     for (size_t i = 0; i < m->shards && !m->is_gguf;
-         i++) { /* types of blocks describe themselves */
+         i++) { /* GGUF names the type of every tensor */
         KF_TRY(describe_shard(m, i, layout, weights, count, err));
     }
-    return kerf_layout_companions(layout, source->reader, weights, count, m->companion,
-                                  &m->companions, err);
-}
-
-/* --- copy ---------------------------------------------------------------------------------- */
-
-typedef struct copy_job {
-    const kerf_reader *reader;
-    const kerf_tensor *tensor;
-    kerf_writer *writer;
-    size_t entry;
-    kf_work *progress;
-} copy_job;
-
-static kerf_status copy_read(void *ctx, kf_panel *p, kerf_error *err)
-{
-    copy_job *job = ctx;
-    return kerf_reader_read(job->reader, job->tensor, p->u0, p->dense.p, p->dense.n, err);
-}
-
-static kerf_status copy_work(void *ctx, kf_panel *p, kerf_error *err)
-{
-    copy_job *job = ctx;
-    return kf_work_add(job->progress, p->dense.n, err);
-}
-
-static kerf_status copy_write(void *ctx, kf_panel *p, kerf_error *err)
-{
-    copy_job *job = ctx;
-    return kerf_writer_write(job->writer, job->entry, p->u0, p->dense.p, p->dense.n, err);
-}
-
-kerf_status copy_tensor(const kerf_checkpoint *source, const kerf_tensor *t, kerf_writer *w,
-                        size_t i, kf_work *bar, kerf_error *err)
-{
-    static const kf_steps steps = {copy_read, copy_work, copy_write, NULL};
-    copy_job job = {source->reader, t, w, i, bar};
-    kf_stream *s = NULL;
-    KF_TRY(kf_stream_open_bytes(&s, t->bytes, err));
-    kerf_status status = kf_stream_run(s, &steps, &job, err);
-    kf_stream_close(s);
-    return status;
-}
-
-kerf_status copy_weight(const kerf_checkpoint *source, const kerf_weight *w, kerf_writer *to,
-                        size_t i, kf_work *bar, kerf_error *err)
-{
-    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (w->plane[p]) KF_TRY(copy_tensor(source, w->plane[p], to, i++, bar, err));
-    }
-    for (size_t k = 0; k < KERF_EXTRAS; k++) {
-        if (w->extra[k]) KF_TRY(copy_tensor(source, w->extra[k], to, i++, bar, err));
-    }
-    return KERF_OK;
+    return kerf_layout_companions(layout, source, weights, count, m->companion, &m->companions,
+                                  err);
 }

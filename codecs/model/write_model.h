@@ -1,17 +1,20 @@
-/* write_model.h - what all verbs that write a checkpoint have in common once they know what it will
- * hold: every weight into its entries, once, also when an earlier run has begun. */
-#ifndef KERF_WRITE_MODEL_H
-#define KERF_WRITE_MODEL_H
+/* write_model.h - what all calls that write a checkpoint have in common once they know what it will
+ * hold: every weight goes into its entries, once, also when an earlier run has begun with it. */
+#ifndef KERF_MODEL_WRITE_MODEL_H
+#define KERF_MODEL_WRITE_MODEL_H
 
+#include <stdio.h>
+
+#include "base/work.h"
 #include "model/manifest.h"
-#include "stream/team.h"
 
-typedef struct write_job {
-    const char *verb, *path;
-    const args *args;
-    const kerf_checkpoint *source;
-    const manifest *manifest;
-    const kerf_team *team; /* NULL: a thread is enough, for nothing is computed */
+typedef struct kf_write {
+    const char *what; /* what is done to the weights; goes into the hash of the work */
+    const kerf_output *to;
+    const kerf_reader *source;
+    const kf_manifest *manifest;
+    const kerf_team *team; /* NULL: one thread is enough, for nothing is computed */
+    kf_work *work;
     void *ctx;
 
     uint64_t (*work_bytes)(const void *ctx, size_t i); /* of weight i, for progress */
@@ -24,12 +27,8 @@ typedef struct write_job {
     void (*noted)(void *ctx, uint64_t note);
     /* Prints what the bytes depend on besides the source and the manifest; NULL: nothing. */
     void (*describe)(const void *ctx, FILE *to);
+} kf_write;
 
-    double seconds; /* that it took */
-} write_job;
-
-/* As -y, -j, --zstd-level, --resume and --progress of the command line say. */
-struct progress;
-kerf_status write_model(write_job *j, struct progress *bar, kerf_error *err);
+kerf_status kf_write_model(const kf_write *j, kerf_error *err);
 
 #endif

@@ -1,23 +1,25 @@
-/* stream.h - a tensor of any size through a few panels of memory.
+/* panels.h - a tensor of any size through a few panels of memory.
  *
  * A stream cuts [0, units) into panels and takes each through three steps: read fills it, work
- * changes it, write takes it away. Work runs in the calling thread, in order, and may use all
- * cores; read runs up to two panels ahead and write behind it in threads of their own.
+ * changes it, write stores what became of it. There are two ways to do so:
  *
- * A crew does without these threads: each of its workers takes a panel through all steps, so that
- * nobody waits while there are panels; only writing is in order.
+ *   ring   work runs in the calling thread, in order, and may use all cores; read runs up to two
+ *          panels ahead and write behind it, in threads of their own
+ *   crew   several workers; each takes a panel through all steps, so that no core is idle while
+ *          there are panels; only writing is in order
  *
- * Units are the bands of a geometry, or bytes when a tensor is copied as it is.
- */
-#ifndef KERF_STREAM_H
-#define KERF_STREAM_H
+ * Units are the bands of a geometry, or bytes when a tensor is copied as it is. A step that fails
+ * ends the run: no panel is begun after it. */
+#ifndef KERF_STREAM_PANELS_H
+#define KERF_STREAM_PANELS_H
 
 #include <kerf/file.h>
 
 #include "base/base.h"
 
-#define KF_STREAM_PANEL_BYTES (UINT64_C(4) << 20)  /* dense bytes that a panel aims at  */
-#define KF_STREAM_BAND_BYTES (UINT64_C(64) << 20)  /* the largest band that is taken as one panel \
+#define KF_STREAM_PANEL_BYTES (UINT64_C(4) << 20) /* dense bytes that a panel aims at  */
+#define KF_STREAM_BAND_BYTES                                                                      \
+    (UINT64_C(64) << 20)                           /* the largest band that is taken as one panel \
                                                     */
 #define KF_STREAM_WHOLE_BYTES (UINT64_C(64) << 20) /* of per-matrix values and their statistics */
 #define KF_STREAM_CREW_PANEL (UINT64_C(1) << 20)   /* of a crew: fits the second-level cache ...   */
@@ -37,8 +39,8 @@ typedef kerf_status (*kf_step)(void *ctx, kf_panel *p, kerf_error *err);
 
 typedef struct kf_steps {
     kf_step read, work, write; /* NULL: nothing to do */
-    /* A panel was not read, or its work failed: nobody may wait for it in theirs. NULL: nobody
-     * does. */
+    /* Called by the worker of a crew whose read or work failed: other workers must not wait for
+     * this panel in their work step. NULL: none waits. */
     void (*lost)(void *ctx, uint64_t index);
 } kf_steps;
 

@@ -2,6 +2,7 @@
 #include "stream/team.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -20,9 +21,26 @@ typedef struct team_run {
 
 typedef struct member_run {
     team_run *run;
-    const kerf_exec *exec;
+    kerf_exec exec;
     pthread_t thread;
 } member_run;
+
+/* One more than there are processors. OpenMP's threads wait for work by spinning when there is a
+ * processor for each of them, and take the processors from the threads that read and write
+ * (measured: a third of the speed is left); when they are more, they sleep. */
+static int default_threads(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
+    return CPU_COUNT(&set) + 1;
+}
+
+static member_run member_of(team_run *r, const kerf_exec *exec)
+{
+    member_run m = {.run = r, .exec = *exec};
+    if (!m.exec.threads && !m.exec.device) m.exec.threads = default_threads();
+    return m;
+}
 
 /* The next item, or `count` when there is none or one has failed. */
 static size_t take_item(team_run *r)
@@ -64,7 +82,7 @@ static void *work_off(void *ctx)
     team_run *r = m->run;
     for (size_t i; (i = take_item(r)) < r->count;) {
         kerf_error error = {0};
-        kerf_status s = r->work->work(r->ctx, i, m->exec, &error);
+        kerf_status s = r->work->work(r->ctx, i, &m->exec, &error);
         item_done(r, i, s, &error);
     }
     return NULL;
@@ -75,10 +93,10 @@ static void run_members(team_run *r, const kerf_team *t, member_run *m)
 {
     size_t n = 1;
     for (; n < t->count && n < r->count; n++) {
-        m[n] = (member_run){.run = r, .exec = &t->member[n]};
+        m[n] = member_of(r, &t->member[n]);
         if (pthread_create(&m[n].thread, NULL, work_off, &m[n]) != 0) break;
     }
-    m[0] = (member_run){.run = r, .exec = &t->member[0]};
+    m[0] = member_of(r, &t->member[0]);
     work_off(&m[0]);
     while (n-- > 1) pthread_join(m[n].thread, NULL);
 }

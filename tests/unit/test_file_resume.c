@@ -271,10 +271,10 @@ static int write_weights(kerf_writer *w, const output *o, size_t first, size_t e
 
 /* In a child: writes `count` weights and half of the next, and is killed when the journal has been
  * noted (in_commit: at the first word from there). */
-static void die(void *ctx, uint64_t done, uint64_t total)
+static void die(void *ctx, const kerf_event *e)
 {
     (void)ctx;
-    if (done < total || done > 0) kill(getpid(), SIGKILL);
+    if (e->done < e->total || e->done > 0) kill(getpid(), SIGKILL);
 }
 
 static void kill_run(output *o, size_t count, int in_commit)
@@ -284,7 +284,8 @@ static void kill_run(output *o, size_t count, int in_commit)
     if (child == 0) {
         kerf_error err;
         o->resume.goes_on = 0; /* the journal is always written */
-        if (in_commit) o->options.checked = die;
+        const kerf_job deadly = {.tell = die};
+        if (in_commit) o->options.job = &deadly;
         kerf_writer *w = create(o);
         if (count > 0) {
             write_weights(w, o, 0, count - 1);

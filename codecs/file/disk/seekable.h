@@ -5,7 +5,7 @@
 #ifndef KERF_FILE_SEEKABLE_H
 #define KERF_FILE_SEEKABLE_H
 
-#include <kerf/codec.h>
+#include <kerf/job.h>
 
 #include "base/base.h"
 
@@ -36,6 +36,7 @@ typedef struct kf_seek_pack {
     const char *in_path, *out_path;
     uint64_t bytes; /* of in */
     int level, threads;
+    const kerf_job *job; /* asked before each frame; may be NULL */
 } kf_seek_pack;
 
 /* Packs a whole file into *packed_bytes. They depend on the level and on libzstd's version alone.

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "base/work.h"
 #include "file/disk/io.h"
 
 #define MAX_BATCH 32 /* two buffers of 1 MiB each */
@@ -42,6 +43,8 @@ static kerf_status pack_slot(void *ctx, uint64_t i)
 {
     packer *p = ctx;
     slot *s = &p->slot[i];
+    s->status = kf_job_check(p->job->job, &s->err);
+    if (s->status != KERF_OK) return s->status;
     s->status =
         kf_read_at(p->job->in, p->job->in_path, s->offset, s->plain, s->plain_bytes, &s->err);
     if (s->status != KERF_OK) return s->status;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/work.h"
+
 #define MAX_RUNS 64                     /* parts of a file that are read back in parallel */
 #define SLICE_BYTES (UINT64_C(1) << 28) /* read back between two words to who watches     */
 
@@ -149,6 +151,7 @@ typedef struct run {
 
 typedef struct verifier {
     const kf_ledger *ledger;
+    const kerf_job *job;
     const kf_blob *blob;
     run run[MAX_RUNS];
 } verifier;
@@ -156,6 +159,7 @@ typedef struct verifier {
 static kerf_status verify_record(const verifier *v, const kf_record *r, void *buffer,
                                  kerf_error *err)
 {
+    KF_TRY(kf_job_check(v->job, err));
     KF_TRY(kf_blob_read(v->blob, r->offset, buffer, r->bytes, err));
     if (kerf_hash(buffer, r->bytes) == r->hash) return KERF_OK;
     return kf_fail(err, KERF_E_IO, r->offset,
@@ -190,12 +194,18 @@ static kerf_status verify_slice(verifier *v, size_t first, size_t end, int threa
     return s;
 }
 
+static void tell(const kf_watch *w)
+{
+    const kerf_event e = {.kind = KERF_EVENT_PROGRESS, .done = w->done, .total = w->total};
+    if (w->job && w->job->tell) w->job->tell(w->job->ctx, &e);
+}
+
 kerf_status kf_ledger_verify(const kf_ledger *l, size_t file, const kf_blob *blob, int threads,
                              kf_watch *watch, kerf_error *err)
 {
     verifier *v = kf_alloc(1, sizeof *v);
     if (!v) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to read back");
-    *v = (verifier){.ledger = l, .blob = blob};
+    *v = (verifier){.ledger = l, .job = watch->job, .blob = blob};
     kerf_status s = KERF_OK;
     size_t i = find_place(l, file, 0);
     while (i < l->count && l->record[i].file == file && s == KERF_OK) {
@@ -205,7 +215,7 @@ kerf_status kf_ledger_verify(const kf_ledger *l, size_t file, const kf_blob *blo
             bytes += l->record[i].bytes;
         s = verify_slice(v, first, i, threads, err);
         watch->done += bytes;
-        if (s == KERF_OK && watch->tell) watch->tell(watch->ctx, watch->done, watch->total);
+        if (s == KERF_OK) tell(watch);
     }
     free(v);
     return s;

@@ -40,15 +40,14 @@ void kf_ledger_sort(kf_ledger *l);
 int kf_ledger_find(const kf_ledger *l, size_t file, uint64_t offset, uint64_t bytes, size_t *first,
                    size_t *end);
 
-/* Who is told how much has been read back: in the calling thread, every quarter GiB and after each
- * file. */
+/* How much has been read back: told by the calling thread, every quarter GiB and after each file.
+ */
 typedef struct kf_watch {
-    void (*tell)(void *ctx, uint64_t done, uint64_t total); /* NULL: nobody */
-    void *ctx;
+    const kerf_job *job; /* NULL: nobody listens */
     uint64_t done, total;
 } kf_watch;
 
-/* Reads one file back and compares. */
+/* Reads one file back and compares. Whether to go on is asked for every record. */
 kerf_status kf_ledger_verify(const kf_ledger *l, size_t file, const kf_blob *blob, int threads,
                              kf_watch *watch, kerf_error *err);
 

@@ -20,6 +20,7 @@ typedef struct look {
     kf_ledger claimed; /* by the journal, sorted */
     kf_marks marks;
     kf_found *out;
+    int canceled; /* while it was read back; the reason is in err */
     kerf_error *err;
 } look;
 
@@ -109,20 +110,25 @@ static int is_file(const char *path)
     return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-static int is_usable(const look *k, size_t i, const char *path, int packed)
+static int is_usable(look *k, size_t i, const char *path, int packed)
 {
     kf_blob blob;
     if (!is_file(path) || kf_blob_open(path, &blob, NULL) != KERF_OK) return 0;
     const kf_plan_file *plan = &k->plan->file[i];
+    kerf_error why = {.status = KERF_OK};
     int ok = (blob.seek != NULL) == packed && blob.bytes <= plan->bytes &&
              (!packed || (is_complete(k, i) && has_header(&blob, plan))) &&
-             kf_ledger_verify(&k->out->ledger, i, &blob, k->job->threads, k->job->watch, NULL) ==
+             kf_ledger_verify(&k->out->ledger, i, &blob, k->job->threads, k->job->watch, &why) ==
                  KERF_OK;
     kf_blob_close(&blob);
+    if (why.status == KERF_E_CANCELED) {
+        k->canceled = 1;
+        if (k->err) *k->err = why;
+    }
     return ok;
 }
 
-static kf_left form_of(const look *k, size_t i)
+static kf_left form_of(look *k, size_t i)
 {
     kf_left form = KF_LEFT_NONE;
     const kf_resume_file *f = &k->file[i];
@@ -152,7 +158,10 @@ static kerf_status look_at_files(look *k)
     kerf_status s = take_marks(k);
     k->job->watch->done = 0;
     k->job->watch->total = sum_bytes(&k->out->ledger);
-    for (size_t i = 0; i < k->plan->files && s == KERF_OK; i++) form[i] = form_of(k, i);
+    for (size_t i = 0; i < k->plan->files && s == KERF_OK; i++) {
+        form[i] = form_of(k, i);
+        if (k->canceled) s = KERF_E_CANCELED;
+    }
     for (size_t i = 0; i < k->plan->files; i++) k->file[i].form = form[i];
     free(form);
     return s == KERF_OK ? take_marks(k) : s;

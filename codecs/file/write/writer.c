@@ -259,7 +259,7 @@ static kerf_status start(kerf_writer *w, const char *path, const kerf_entry *ent
     KF_TRY(check_options(&w->target, opt, &w->level, err));
     w->overwrite = opt->overwrite;
     w->threads = opt->threads;
-    w->watch = (kf_watch){.tell = opt->checked, .ctx = opt->checked_ctx};
+    w->watch = (kf_watch){.job = opt->job};
     w->has_journal = opt->resume != NULL;
     const size_t files = opt->shard ? opt->shards : 1;
     KF_TRY(w->target.is_gguf ? kf_plan_init_gguf(&w->plan, entries, count, opt, err)
@@ -369,7 +369,8 @@ static kerf_status pack_file(kerf_writer *w, out_file *f, uint64_t *bytes, kerf_
                         .out_path = packed.path,
                         .bytes = *bytes,
                         .level = w->level,
-                        .threads = w->threads};
+                        .threads = w->threads,
+                        .job = w->watch.job};
     kerf_status s = kf_seek_write(&job, bytes, err);
     if (s != KERF_OK) {
         kf_temp_discard(&packed);

@@ -18,6 +18,7 @@
 #define KERF_FILE_H
 
 #include <kerf/codec.h>
+#include <kerf/job.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -133,10 +134,9 @@ typedef struct kerf_writer_options {
     const kerf_companion *companion;
     size_t companions;
     const kerf_resume *resume; /* NULL: no journal, what dead runs left is removed            */
-    /* Told by the calling thread, now and then, how much has been read back of what was written:
-     * in create (of a dead run) and in commit. NULL: not wanted.                             */
-    void (*checked)(void *ctx, uint64_t done, uint64_t total);
-    void *checked_ctx;
+    /* Told, by KERF_EVENT_PROGRESS, how much has been read back of what was written, in create (of a
+     * dead run) and in commit; asked there for every few MiB. It must live as long as the writer. */
+    const kerf_job *job;
 } kerf_writer_options;
 
 typedef struct kerf_writer kerf_writer;

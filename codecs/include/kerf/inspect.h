@@ -23,6 +23,14 @@ typedef struct kerf_finding {
 
 typedef void (*kerf_found)(void *ctx, const kerf_finding *f);
 
+/* Reads the scales of every quantized weight and tells `found` of each finding, in the order of the
+ * weights, in the calling thread: scales that are NaN, infinite, negative or stored upside down;
+ * merged layers that were not quantized alike; tensors that belong to no weight; bytes that are well
+ * formed but were meant another way; a config.json that disagrees with the tensors. A finding is no
+ * failure: the call fails only when something cannot be read. job may be NULL. */
+KERF_API KERF_CHECK kerf_status kerf_inspect(const kerf_checkpoint *c, kerf_found found, void *ctx,
+                                             const kerf_job *job, kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,12 +1,46 @@
-/* quantize.h - what becomes of each weight of a checkpoint. */
+/* quantize.h - checkpoints from checkpoints: quantize, dequantize, move to another layout.
+ *
+ *   kerf_checkpoint *in;                               kerf/checkpoint.h
+ *   kerf_plan *plan;
+ *   kerf_checkpoint_open("model/", &in, &err)
+ *   kerf_codec_find("nvfp4:4/6", &codec, &err)
+ *   kerf_plan_make(in, NULL, NULL, 0, codec, &(kerf_output){.path = "out/"}, &plan, &err)
+ *   kerf_plan_at(plan, i)                              what will become of each weight, and why
+ *   kerf_quantize(plan, NULL, NULL, NULL, &err)
+ *
+ * An output is whole or absent: it appears under its path when all of it is on disk, was read back
+ * and is what was meant to be written. A call that fails or is canceled (kerf/job.h) leaves nothing
+ * behind, unless `resume` asks for it. Canceling takes at most 100 ms, save for what cannot be
+ * interrupted: a sync of the disk, and the packing of 1 MiB at the highest levels of zstd.
+ *
+ * The bytes depend on the source, the plan and `nan` of the team: never on the number of threads,
+ * on who computes, or on runs that were broken off. */
 #ifndef KERF_QUANTIZE_H
 #define KERF_QUANTIZE_H
 
 #include <kerf/checkpoint.h>
+#include <kerf/job.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* What is written, and where; all zeros but for the path are usual. */
+typedef struct kerf_output {
+    const char *path; /* *.safetensors, *.safetensors.zst, *.gguf, else a folder. A file merges the
+                         files of the source, a folder mirrors them                              */
+    const kerf_layout *layout; /* NULL: gguf for *.gguf, else kerf                               */
+    int overwrite;             /* 1: replace what is at the path; else that is KERF_E_EXISTS     */
+    int resume;           /* 1: go on with what a run that was killed has left for the same path,
+                             source and plan, after comparing it, and leave what is finished to
+                             the next run when this one does not end well                        */
+    int zstd_level;       /* 1 to 22, of *.zst; 0: 3                                              */
+    int threads;          /* for compressing and reading back; 0: all cores                       */
+    uint64_t shard_bytes; /* a folder: new files of at most this size, but no weight is split;
+                             0: the files of the source                                          */
+} kerf_output;
+
+/* --- plan ---------------------------------------------------------------------------------- */
 
 /* Another format for the weights that a pattern matches, also for those that are left as they are
  * by default. Of several rules that match the last one counts. */
@@ -16,6 +50,90 @@ typedef struct kerf_rule {
                            NULL: the pattern                                              */
     kerf_codec codec;   /* format NULL: the weight is left as it is                       */
 } kerf_rule;
+
+/* What becomes of one weight. */
+typedef struct kerf_decision {
+    const kerf_weight *weight;
+    kerf_codec codec;       /* format NULL: it is left as it is              */
+    kerf_geometry geometry; /* when it is quantized                          */
+    char reason[96];        /* why it is left, or which rule asks for the codec; else empty */
+} kerf_decision;
+
+typedef struct kerf_totals {
+    size_t weights, quantized; /* quantized: by this plan         */
+    uint64_t elements;
+    uint64_t bytes_in, bytes_out; /* of tensors, without headers */
+} kerf_totals;
+
+typedef struct kerf_plan kerf_plan;
+
+/* Decides for every weight of `source`, which must outlive the plan; nothing is written. select
+ * (NULL: all zeros) says which weights get `base`; a rule overrules it. base with format NULL: only
+ * rules quantize. What the layout of the output cannot hold is left as it is. out: the path may be
+ * NULL for a plan that is only looked at. Texts are copied.
+ * KERF_E_ARG: a pattern matches no weight, a rule cannot be followed, no weight is left to quantize,
+ * layers that loaders merge would differ in format, or path and layout do not fit. KERF_E_NOSUP: a
+ * weight cannot be encoded so, is quantized already in another layout, or the loaders of the layout
+ * cannot be told of such a mixture. KERF_E_DATA: a name that is needed is taken. */
+KERF_API KERF_CHECK kerf_status kerf_plan_make(const kerf_checkpoint *source,
+                                               const kerf_select *select, const kerf_rule *rules,
+                                               size_t rule_count, kerf_codec base,
+                                               const kerf_output *out, kerf_plan **plan,
+                                               kerf_error *err);
+KERF_API void kerf_plan_free(kerf_plan *p); /* NULL is fine */
+
+/* The decision for weight i of the plan's source; NULL past the end. */
+KERF_API const kerf_decision *kerf_plan_at(const kerf_plan *p, size_t i);
+KERF_API void kerf_plan_totals(const kerf_plan *p, kerf_totals *out);
+KERF_API const kerf_layout *kerf_plan_layout(const kerf_plan *p);
+/* The source as the plan sees it: experts that the layout wants arranged another way (one by one,
+ * or stacked) are arranged so. It belongs to the plan. */
+KERF_API const kerf_checkpoint *kerf_plan_source(const kerf_plan *p);
+
+/* --- write --------------------------------------------------------------------------------- */
+
+/* What a call has done. */
+typedef struct kerf_result {
+    size_t changed, kept;         /* weights that were quantized, decoded or converted; all others */
+    uint64_t bytes_in, bytes_out; /* of tensors, without headers                                   */
+    double seconds;
+} kerf_result;
+
+/* Writes what the plan says. Phases that job is told of: "comparing what is there" (with resume),
+ * "writing", "comparing what was written". team, job and result may be NULL. KERF_E_DATA: NaN or Inf
+ * in a weight that is quantized, with its name and place, unless `nan` of the team accepts it. */
+KERF_API KERF_CHECK kerf_status kerf_quantize(const kerf_plan *p, const kerf_team *team,
+                                              const kerf_job *job, kerf_result *result,
+                                              kerf_error *err);
+
+/* Writes every quantized weight as one dense tensor of its own name, and all others as they are.
+ * dtype: F32, F16 or BF16 of all decoded weights; KERF_DTYPE_NONE: the type that each had before it
+ * was quantized. out->layout is not looked at. KERF_E_NOSUP: nothing is quantized, or a tensor
+ * belongs to a quantized weight that kerf cannot read. */
+KERF_API KERF_CHECK kerf_status kerf_dequantize(const kerf_checkpoint *source, kerf_dtype dtype,
+                                                const kerf_output *out, const kerf_team *team,
+                                                const kerf_job *job, kerf_result *result,
+                                                kerf_error *err);
+
+/* What did not survive a conversion; all zeros: nothing was lost. */
+typedef struct kerf_losses {
+    uint64_t input_scales; /* scales of activations that keep names which the new layout does not
+                              read                                                                */
+    uint64_t smoothed;     /* layers whose inputs must be multiplied by a pre_quant_scale, which the
+                              new layout does not read                                            */
+    uint64_t groups;       /* groups of layers that loaders merge, whose tensor scales differ: they
+                              take the largest for all                                            */
+    uint64_t rounded;      /* scales stored as another number, a reciprocal for one, that fp32
+                              rounds: converted back they differ in the last place                */
+    uint64_t foreign;      /* block scales whose byte one of the layouts reads as another number  */
+} kerf_losses;
+
+/* Writes the codes and scales of every quantized weight as out->layout has them, code for code, and
+ * copies all others. result and losses may be NULL. KERF_E_NOSUP: something cannot move, with the
+ * reason. */
+KERF_API KERF_CHECK kerf_status kerf_convert(const kerf_checkpoint *source, const kerf_output *out,
+                                             const kerf_job *job, kerf_result *result,
+                                             kerf_losses *losses, kerf_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,36 +1,20 @@
 /* findings.c - reads scale planes and says what a decoder would choke on: scales that are NaN,
- * infinite, negative or upside down, layers that runtimes fuse but that were not quantized alike,
+ * infinite, negative or upside down, layers that runtimes merge but that were not quantized alike,
  * and tensors that belong to no weight. What config.json says of them: findings_config.c; what only
  * the numbers show: findings_misread.c. */
 #include "model/inspect/findings.h"
-#include "base/base.h"
-#include <stdio.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "output.h"
-#include "model/inspect/stray.h"
+#include "base/base.h"
 #include "layout/findings_config.h"
-#include "stream/panels.h"
+#include "model/inspect/stray.h"
 
-kerf_status findings_open(findings *f, kerf_error *err)
+void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor, const char *text)
 {
-    *f = (findings){.list = json_array()};
-    return f->list ? KERF_OK : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for findings");
-}
-
-void findings_close(findings *f)
-{
-    json_decref(f->list);
-}
-
-void findings_add(findings *f, int is_error, const char *tensor, const char *text)
-{
-    f->errors += is_error != 0;
-    json_array_append_new(f->list,
-                          json_pack("{s:s, s:o, s:o}", "severity", is_error ? "error" : "note",
-                                    "tensor", json_path(tensor), "text", json_path(text)));
+    x->found(x->ctx, &(kerf_finding){severity, tensor, text});
 }
 
 /* --- scales -------------------------------------------------------------------------------- */
@@ -96,8 +80,8 @@ static void look_at(tally *t, uint32_t bits)
 }
 
 /* Streams a plane through a tally. */
-static kerf_status tally_plane(const kerf_checkpoint *c, const kerf_weight *w, kerf_plane_id p,
-                               tally *t, kerf_error *err)
+static kerf_status tally_plane(kf_inspection *x, const kerf_weight *w, kerf_plane_id p, tally *t,
+                               kerf_error *err)
 {
     const uint64_t bytes_in_all = w->geometry.plane[p].bytes;
     enum { ROOM = 1 << 18 };
@@ -107,48 +91,49 @@ static kerf_status tally_plane(const kerf_checkpoint *c, const kerf_weight *w, k
     kerf_status s = KERF_OK;
     for (uint64_t at = 0; at < bytes_in_all && s == KERF_OK; at += ROOM) {
         size_t n = bytes_in_all - at < ROOM ? (size_t)(bytes_in_all - at) : ROOM;
-        s = kerf_weight_read(c->reader, w, p, at, bytes, n, err);
+        s = kerf_weight_read(x->source->reader, w, p, at, bytes, n, err);
         for (size_t i = 0; i + size <= n && s == KERF_OK; i += size) {
             uint32_t bits = 0;
             memcpy(&bits, bytes + i, size);
             look_at(t, bits);
         }
+        if (s == KERF_OK) s = kf_work_add(&x->work, n, err);
     }
     free(bytes);
     return s;
 }
 
-static kerf_status find_in_plane(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
-                                 kerf_plane_id p, kerf_error *err)
+static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_plane_id p,
+                                 kerf_error *err)
 {
     tally t = tally_for(w, p);
     char text[160];
     const char *what = p == KERF_PLANE_SECOND ? "second-level scales" : "scales";
     if (t.type == SCALE_OTHER) return KERF_OK;
-    KF_TRY(tally_plane(c, w, p, &t, err));
+    KF_TRY(tally_plane(x, w, p, &t, err));
     if (t.bad) {
         snprintf(text, sizeof text, "%llu of %llu %s are NaN or infinite, the first at %llu",
                  (unsigned long long)t.bad, (unsigned long long)t.seen, what,
                  (unsigned long long)t.first_bad);
-        findings_add(f, 1, w->name, text);
+        kf_found(x, KERF_ERROR, w->name, text);
     }
     if (t.negative) {
         snprintf(text, sizeof text, "%llu of %llu %s are negative, the first at %llu",
                  (unsigned long long)t.negative, (unsigned long long)t.seen, what,
                  (unsigned long long)t.first_negative);
-        findings_add(f, 1, w->name, text);
+        kf_found(x, KERF_ERROR, w->name, text);
     }
     if (t.zero && p == KERF_PLANE_SECOND) {
         snprintf(text, sizeof text, "%llu of %llu %s are zero: all of their weights are",
                  (unsigned long long)t.zero, (unsigned long long)t.seen, what);
-        findings_add(f, 0, w->name, text);
+        kf_found(x, KERF_NOTE, w->name, text);
     }
     if (t.large * 2 > t.seen) {
         snprintf(text, sizeof text,
                  "%llu of %llu %s are above 16: they seem to be divisors, stored where a factor is "
                  "read, or the other way round",
                  (unsigned long long)t.large, (unsigned long long)t.seen, what);
-        findings_add(f, 1, w->name, text);
+        kf_found(x, KERF_ERROR, w->name, text);
     }
     return KERF_OK;
 }
@@ -166,8 +151,8 @@ static kerf_plane_id tensor_scale_of(const kerf_weight *w)
                : KERF_PLANES;
 }
 
-static kerf_status compare_pair(findings *f, const kerf_checkpoint *c, const kerf_weight *a,
-                                const kerf_weight *b, kerf_error *err)
+static kerf_status compare_pair(const kf_inspection *x, const kerf_weight *a, const kerf_weight *b,
+                                kerf_error *err)
 {
     char text[256], left[64], right[64];
     if (a->codec.format != b->codec.format) {
@@ -175,68 +160,96 @@ static kerf_status compare_pair(findings *f, const kerf_checkpoint *c, const ker
                  kerf_weight_format(a, left, sizeof left), b->name,
                  kerf_weight_format(b, right, sizeof right));
         const kerf_layout *loaded = a->layout ? a->layout : b->layout; /* which has one scheme */
-        findings_add(f, loaded && loaded != kerf_layout_at(0), a->name, text);
+        const int is_error = loaded && loaded != kerf_layout_at(0);
+        kf_found(x, is_error ? KERF_ERROR : KERF_NOTE, a->name, text);
         return KERF_OK;
     }
     const kerf_plane_id p = tensor_scale_of(a);
-    float x = 0, y = 0;
+    float of_a = 0, of_b = 0;
     if (p == KERF_PLANES || tensor_scale_of(b) != p) return KERF_OK;
-    KF_TRY(kerf_weight_read(c->reader, a, p, 0, &x, sizeof x, err));
-    KF_TRY(kerf_weight_read(c->reader, b, p, 0, &y, sizeof y, err));
-    if (memcmp(&x, &y, sizeof x) != 0) {
+    KF_TRY(kerf_weight_read(x->source->reader, a, p, 0, &of_a, sizeof of_a, err));
+    KF_TRY(kerf_weight_read(x->source->reader, b, p, 0, &of_b, sizeof of_b, err));
+    if (memcmp(&of_a, &of_b, sizeof of_a) != 0) {
         snprintf(text, sizeof text,
                  "tensor scale %.6g, but %.120s of the same fused group has %.6g: loaders that "
                  "merge them take the larger one for both",
-                 (double)x, b->name, (double)y);
-        findings_add(f, 0, a->name, text);
+                 (double)of_a, b->name, (double)of_b);
+        kf_found(x, KERF_NOTE, a->name, text);
     }
     return KERF_OK;
 }
 
 /* Compares w, when it is the first member of a group, with the others. */
-static kerf_status find_in_group(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
-                                 kerf_error *err)
+static kerf_status find_in_group(const kf_inspection *x, const kerf_weight *w, kerf_error *err)
 {
     const kerf_weight *member[KERF_FUSED_MOST];
-    size_t n = kerf_fused_group(c->weights, w, member);
-    for (size_t k = 1; k < n && member[0] == w; k++) KF_TRY(compare_pair(f, c, w, member[k], err));
+    size_t n = kerf_fused_group(x->source->weights, w, member);
+    for (size_t k = 1; k < n && member[0] == w; k++) KF_TRY(compare_pair(x, w, member[k], err));
     return KERF_OK;
 }
 
 /* --- tensors that do not fit --------------------------------------------------------------- */
 
-static void find_stray(findings *f, const kerf_checkpoint *c, const kerf_weight *w)
+static void find_stray(const kf_inspection *x, const kerf_weight *w)
 {
     char text[320];
-    if (is_stray(c, w)) findings_add(f, 1, w->name, stray_reason(c, w, text, sizeof text));
+    if (kf_is_stray(x->source, w))
+        kf_found(x, KERF_ERROR, w->name, kf_stray_reason(x->source, w, text, sizeof text));
 }
 
 /* Weights of AWQ and SmoothQuant are for inputs that were multiplied first. */
-static void find_smoothed(findings *f, const kerf_weight *w)
+static void find_smoothed(const kf_inspection *x, const kerf_weight *w)
 {
     if (!kf_has_suffix(w->name, ".pre_quant_scale")) return;
-    findings_add(f, 0, w->name,
-                 "the inputs of this layer are multiplied by it: its weights alone, dequantized or "
-                 "in a layout that does not know it, are those of another model");
+    kf_found(x, KERF_NOTE, w->name,
+             "the inputs of this layer are multiplied by it: its weights alone, dequantized or "
+             "in a layout that does not know it, are those of another model");
 }
 
-static void add_found(void *ctx, const kerf_finding *found)
+/* Scales of a weight are read once. */
+static uint64_t scale_bytes(const kerf_weight *w)
 {
-    findings_add(ctx, found->severity == KERF_ERROR, found->tensor, found->text);
-}
-
-kerf_status find_all(findings *f, const kerf_checkpoint *c, kerf_error *err)
-{
-    for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
-        const kerf_weight *w = kerf_weights_at(c->weights, i);
-        for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++) {
-            if (w->plane[p]) KF_TRY(find_in_plane(f, c, w, p, err));
-        }
-        KF_TRY(find_in_group(f, c, w, err));
-        find_stray(f, c, w);
-        find_smoothed(f, w);
-        KF_TRY(find_misread(f, c, w, err));
+    uint64_t bytes = 0;
+    for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++) {
+        if (w->plane[p] && tally_for(w, p).type != SCALE_OTHER) bytes += w->geometry.plane[p].bytes;
     }
-    kf_find_configured(c->reader, c->weights, add_found, f);
+    return bytes;
+}
+
+static kerf_status inspect_weight(kf_inspection *x, const kerf_weight *w, kerf_error *err)
+{
+    KF_TRY(kf_work_check(&x->work, err));
+    if (w->codec.format) kf_work_item(&x->work, w->name, "inspect");
+    for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++) {
+        if (w->plane[p]) KF_TRY(find_in_plane(x, w, p, err));
+    }
+    KF_TRY(find_in_group(x, w, err));
+    find_stray(x, w);
+    find_smoothed(x, w);
+    return kf_find_misread(x, w, err);
+}
+
+static kerf_status inspect(kf_inspection *x, kerf_error *err)
+{
+    const kerf_weights *all = x->source->weights;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < kerf_weights_count(all); i++)
+        bytes += scale_bytes(kerf_weights_at(all, i));
+    kf_work_phase(&x->work, "reading scales", bytes);
+    for (size_t i = 0; i < kerf_weights_count(all); i++)
+        KF_TRY(inspect_weight(x, kerf_weights_at(all, i), err));
+    kf_find_configured(x->source->reader, all, x->found, x->ctx);
     return KERF_OK;
+}
+
+kerf_status kerf_inspect(const kerf_checkpoint *source, kerf_found found, void *ctx,
+                         const kerf_job *job, kerf_error *err)
+{
+    if (!source || !found)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_inspect: an argument is missing");
+    kf_inspection x = {.source = source, .found = found, .ctx = ctx};
+    kf_work_open(&x.work, job);
+    kerf_status s = inspect(&x, err);
+    kf_work_close(&x.work);
+    return s;
 }

@@ -1,30 +1,23 @@
-/* findings.h - what is wrong, or odd, in a checkpoint. */
-#ifndef KERF_FINDINGS_H
-#define KERF_FINDINGS_H
+/* findings.h - the parts of an inspection. */
+#ifndef KERF_MODEL_FINDINGS_H
+#define KERF_MODEL_FINDINGS_H
 
-#include <jansson.h>
+#include <kerf/inspect.h>
 
+#include "base/work.h"
 #include "model/checkpoint.h"
 
-typedef struct findings {
-    json_t *list;  /* of {"severity", "tensor", "text"} */
-    size_t errors; /* those that break the weights      */
-} findings;
+typedef struct kf_inspection {
+    const kerf_checkpoint *source;
+    kerf_found found;
+    void *ctx;
+    kf_work work;
+} kf_inspection;
 
-kerf_status findings_open(findings *f, kerf_error *err);
-void findings_close(findings *f);
-
-/* Reads the scale planes of every quantized weight, compares the members of fused groups, names
- * tensors that belong to no weight, and holds config.json against the tensors. */
-kerf_status find_all(findings *f, const kerf_checkpoint *c, kerf_error *err);
-
-/* --- its parts -------------------------------------------------------------------------------- */
-
-void findings_add(findings *f, int is_error, const char *tensor, const char *text);
+void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor, const char *text);
 
 /* A weight whose bytes are well formed but were meant another way: zero points of another version,
  * scales in the order of a kernel, nibbles the wrong way round. */
-kerf_status find_misread(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
-                         kerf_error *err);
+kerf_status kf_find_misread(const kf_inspection *x, const kerf_weight *w, kerf_error *err);
 
 #endif

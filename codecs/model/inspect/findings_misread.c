@@ -49,15 +49,14 @@ static kerf_status tally_zeros(const kerf_checkpoint *c, const kerf_weight *w, z
 }
 
 /* Zero points of symmetric codes are all alike: off by one, they are those of the other version. */
-static kerf_status find_versions(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
-                                 kerf_error *err)
+static kerf_status find_versions(const kf_inspection *x, const kerf_weight *w, kerf_error *err)
 {
     const int is_first = strcmp(w->layout->name, "gptq") == 0;
     zero_tally t = {0};
     char text[256];
     if (!is_first && strcmp(w->layout->name, "gptq-v2") != 0) return KERF_OK;
     if (w->codec.format->zero != KERF_ZERO_CODE) return KERF_OK;
-    KF_TRY(tally_zeros(c, w, &t, err));
+    KF_TRY(tally_zeros(x->source, w, &t, err));
     if (t.groups == (is_first ? t.middle_plus : t.middle_minus)) {
         snprintf(
             text, sizeof text,
@@ -65,13 +64,13 @@ static kerf_status find_versions(findings *f, const kerf_checkpoint *c, const ke
             "has them, but are read as version %d (checkpoint_format)",
             (unsigned long long)t.groups, is_first ? "above" : "below", is_first ? 2 : 1,
             is_first ? 1 : 2);
-        findings_add(f, 1, w->name, text);
+        kf_found(x, KERF_ERROR, w->name, text);
     } else if (is_first && t.zero) {
         snprintf(text, sizeof text,
                  "%llu of %llu zero points are 0, which version 1 stores as the largest: some "
                  "kernels take them for one more than that",
                  (unsigned long long)t.zero, (unsigned long long)t.groups);
-        findings_add(f, 0, w->name, text);
+        kf_found(x, KERF_NOTE, w->name, text);
     }
     return KERF_OK;
 }
@@ -104,8 +103,7 @@ static double likeness(const unsigned char *p, size_t rows, size_t cols)
 }
 
 /* Bytes of E4M3 and E8M0 grow as logarithms of the scales do, nearly. */
-static kerf_status find_tiles(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
-                              kerf_error *err)
+static kerf_status find_tiles(const kf_inspection *x, const kerf_weight *w, kerf_error *err)
 {
     const kerf_plane *plane = &w->geometry.plane[KERF_PLANE_SCALES];
     const uint64_t cols = w->geometry.band_groups;
@@ -119,7 +117,7 @@ static kerf_status find_tiles(findings *f, const kerf_checkpoint *c, const kerf_
         return KERF_OK;
     KF_TRY(kf_allocate(&stored, 2, n, err));
     unsigned char *plain = stored + n;
-    kerf_status s = kerf_weight_read(c->reader, w, KERF_PLANE_SCALES, 0, stored, n, err);
+    kerf_status s = kerf_weight_read(x->source->reader, w, KERF_PLANE_SCALES, 0, stored, n, err);
     if (s == KERF_OK)
         s = kerf_scales_from_tiles(1, TILE_ROWS, cols, (kerf_cspan){stored, n},
                                    (kerf_span){plain, n}, err);
@@ -132,7 +130,7 @@ static kerf_status find_tiles(findings *f, const kerf_checkpoint *c, const kerf_
                      "checkpoints: rows and columns explain %.0f %% of their variance so, %.0f %% "
                      "as they are",
                      100 * as_tiles, 100 * as_stored);
-            findings_add(f, 1, w->name, text);
+            kf_found(x, KERF_ERROR, w->name, text);
         }
     }
     free(stored);
@@ -241,17 +239,16 @@ static double correlate_pairs(const double *a, const double *b, uint64_t n, doub
 /* A layer that follows a norm has columns that are large or small as the gains of the norm are.
  * Sums of neighbouring columns do not care for the order of two nibbles in a byte, differences
  * change their sign with it: both must tell the same. Six standard deviations of chance. */
-static kerf_status find_nibbles(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
-                                kerf_error *err)
+static kerf_status find_nibbles(const kf_inspection *x, const kerf_weight *w, kerf_error *err)
 {
-    const kerf_weight *norm = norm_before(c, w);
+    const kerf_weight *norm = norm_before(x->source, w);
     char text[256];
     double *energy = NULL;
     if (!norm || w->codec.format->bits != 4 || w->shape.rank != 2) return KERF_OK;
     const uint64_t cols = w->shape.dim[1];
     KF_TRY(kf_allocate(&energy, 2, (size_t)cols * sizeof *energy, err));
-    kerf_status s = column_energy(c, w, energy, err);
-    if (s == KERF_OK) s = norm_gains(c, norm, energy + cols, err);
+    kerf_status s = column_energy(x->source, w, energy, err);
+    if (s == KERF_OK) s = norm_gains(x->source, norm, energy + cols, err);
     if (s == KERF_OK) {
         double sums = correlate_pairs(energy, energy + cols, cols, 1);
         double differences = correlate_pairs(energy, energy + cols, cols, -1);
@@ -261,7 +258,7 @@ static kerf_status find_nibbles(findings *f, const kerf_checkpoint *c, const ker
                      "the two codes of each byte seem to be swapped: pairs of columns follow the "
                      "norm before them (correlation %.2f), their differences the other way (%.2f)",
                      sums, differences);
-            findings_add(f, 1, w->name, text);
+            kf_found(x, KERF_ERROR, w->name, text);
         }
     }
     free(energy);
@@ -270,11 +267,10 @@ static kerf_status find_nibbles(findings *f, const kerf_checkpoint *c, const ker
 
 /* --- all ----------------------------------------------------------------------------------- */
 
-kerf_status find_misread(findings *f, const kerf_checkpoint *c, const kerf_weight *w,
-                         kerf_error *err)
+kerf_status kf_find_misread(const kf_inspection *x, const kerf_weight *w, kerf_error *err)
 {
     if (!w->codec.format || w->geometry.elements == 0) return KERF_OK;
-    KF_TRY(find_versions(f, c, w, err));
-    KF_TRY(find_tiles(f, c, w, err));
-    return find_nibbles(f, c, w, err);
+    KF_TRY(find_versions(x, w, err));
+    KF_TRY(find_tiles(x, w, err));
+    return find_nibbles(x, w, err);
 }

@@ -52,7 +52,7 @@ static int is_part(const kerf_checkpoint *c, const kerf_weight *w, size_t i)
     return kerf_reader_find(c->reader, name) != NULL;
 }
 
-int is_stray(const kerf_checkpoint *c, const kerf_weight *w)
+int kf_is_stray(const kerf_checkpoint *c, const kerf_weight *w)
 {
     /* A GGUF file says of each tensor what it is. */
     if (w->codec.format || kerf_reader_is_gguf(c->reader)) return 0;
@@ -62,7 +62,7 @@ int is_stray(const kerf_checkpoint *c, const kerf_weight *w)
     return has_codes(w);
 }
 
-char *stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out, size_t size)
+char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out, size_t size)
 {
     char why[256];
     if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
@@ -79,15 +79,15 @@ char *stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out, si
     return out;
 }
 
-kerf_status refuse_strays(const kerf_checkpoint *c, kerf_error *err)
+kerf_status kf_refuse_strays(const kerf_checkpoint *c, kerf_error *err)
 {
     const kerf_weight *found = NULL;
     char why[320];
     for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
         const kerf_weight *w = kerf_weights_at(c->weights, i);
-        if (is_stray(c, w) && (!found || (has_codes(w) && !has_codes(found)))) found = w;
+        if (kf_is_stray(c, w) && (!found || (has_codes(w) && !has_codes(found)))) found = w;
     }
     if (!found) return KERF_OK;
     return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%.150s: %s", found->name,
-                   stray_reason(c, found, why, sizeof why));
+                   kf_stray_reason(c, found, why, sizeof why));
 }

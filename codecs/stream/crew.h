@@ -1,7 +1,8 @@
-/* turns.h - what a crew must do in the order of panels: some queues, each with a turn of its own,
- * so that one panel may be in the first of them while the one before it is in the second. */
-#ifndef KERF_TURNS_H
-#define KERF_TURNS_H
+/* crew.h - turns: what the workers of a crew must do in the order of panels. There may be several
+ * queues with turns of their own, so that one panel can be in the first of them while the panel
+ * before it is in the second. */
+#ifndef KERF_STREAM_CREW_H
+#define KERF_STREAM_CREW_H
 
 #include <pthread.h>
 

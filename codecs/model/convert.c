@@ -1,0 +1,307 @@
+/* convert.c - the same codes and scales in another layout. Nothing is quantized again: a plane
+ * moves as it is, or by a rule that turns back. Where a number cannot turn back exactly, it is
+ * counted. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <kerf/quantize.h>
+
+#include "base/base.h"
+#include "layout/input_scales.h"
+#include "model/arrange_experts.h"
+#include "model/inspect/stray.h"
+#include "model/write_model.h"
+#include "stream/copy_tensor.h"
+#include "stream/panels.h"
+
+/* What becomes of one weight. */
+typedef struct target {
+    kerf_weight weight;
+    kf_input_scale *input; /* when it is the scale of a layer's inputs; else NULL */
+    unsigned foreign_from; /* the lowest byte of its block scales that the two layouts read as
+                              different numbers */
+} target;
+
+typedef struct converting {
+    const kerf_layout *layout;
+    kerf_checkpoint *source; /* a view of the caller's, whose experts may be arranged */
+    kf_manifest manifest;
+    kf_work work;
+    target *target; /* per weight of the source */
+    size_t count, converted;
+    uint64_t bytes_in;
+    kerf_losses losses;
+} converting;
+
+static const kerf_weight *weight_at(const converting *c, size_t i)
+{
+    return kerf_weights_at(c->source->weights, i);
+}
+
+/* --- losses -------------------------------------------------------------------------------- */
+
+/* Scales of activations, which have other names in every layout. */
+static int is_input_scale(const kerf_weight *w)
+{
+    static const char *const ends[] = {".input_scale", ".input_global_scale", ".k_scale",
+                                       ".v_scale", ".input_zero_point"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (!w->codec.format && kf_has_suffix(w->name, ends[i])) return 1;
+    }
+    return 0;
+}
+
+/* Whether w begins a group of merged layers that have different scales per matrix. */
+static kerf_status group_differs(const converting *c, const kerf_weight *w, int *differs,
+                                 kerf_error *err)
+{
+    const kerf_weight *member[KERF_FUSED_MOST];
+    float first = 0;
+    *differs = 0;
+    size_t n = kerf_fused_group(c->source->weights, w, member);
+    kerf_plane_id p =
+        w->geometry.plane[KERF_PLANE_SECOND].per_matrix ? KERF_PLANE_SECOND : KERF_PLANE_SCALES;
+    for (size_t i = 0; i < n && member[0] == w; i++) {
+        float x = 0;
+        if (member[i]->codec.format != w->codec.format) continue;
+        KF_TRY(kerf_weight_read(c->source->reader, member[i], p, 0, &x, sizeof x, err));
+        if (i > 0 && memcmp(&x, &first, sizeof x) != 0) *differs = 1;
+        if (i == 0) first = x;
+    }
+    return KERF_OK;
+}
+
+static kerf_status find_losses(converting *c, kerf_error *err)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        const kerf_weight *w = weight_at(c, i);
+        int differs = 0;
+        c->losses.input_scales += is_input_scale(w) && !c->target[i].input;
+        c->losses.smoothed += kf_has_suffix(w->name, ".pre_quant_scale") != 0;
+        if (!w->codec.format || !kerf_layout_shares_scale(c->layout, w->codec.format)) continue;
+        KF_TRY(group_differs(c, w, &differs, err));
+        c->losses.groups += differs != 0;
+    }
+    return KERF_OK;
+}
+
+/* The journal keeps one number of each weight: both counts of it, at most 2^32 - 1 each. */
+static uint64_t note_of(uint64_t rounded, uint64_t foreign)
+{
+    const uint64_t most = UINT32_MAX;
+    return kf_min_u64(rounded, most) << 32 | kf_min_u64(foreign, most);
+}
+
+static void add_note(void *ctx, uint64_t note)
+{
+    converting *c = ctx;
+    c->losses.rounded += note >> 32;
+    c->losses.foreign += note & UINT32_MAX;
+}
+
+/* --- plan ---------------------------------------------------------------------------------- */
+
+static kerf_status check_weight(const converting *c, const kerf_weight *w, kerf_error *err)
+{
+    kerf_status s = kerf_layout_check(c->layout, w->codec.format, err);
+    if (s == KERF_OK) {
+        s = kerf_layout_check_tensor(c->layout, w->codec.format, w->name, &w->shape, err);
+    }
+    return s == KERF_OK ? s : kf_fail_at(err, s, w->name);
+}
+
+static kerf_status declare_weight(converting *c, target *t, kerf_error *err)
+{
+    kerf_weight *w = &t->weight;
+    c->converted += w->codec.format != NULL;
+    c->bytes_in += kerf_weight_bytes(w);
+    KF_TRY(kf_input_scale_open(c->source->weights, c->layout, w, &t->input, err));
+    if (t->input) {
+        w->plane[0] = &t->input->tensor;
+        w->name = w->plane[0]->name;
+        w->shape = w->plane[0]->shape;
+    }
+    KF_TRY(kerf_weight_fit(c->source->reader, c->layout, w, &t->foreign_from, err));
+    if (w->codec.format) KF_TRY(check_weight(c, w, err));
+    return kf_manifest_add_weight(&c->manifest, c->layout, w, err);
+}
+
+static kerf_status declare_output(converting *c, const kerf_output *to, kerf_error *err)
+{
+    kerf_weight *all = NULL;
+    KF_TRY(kf_manifest_open(&c->manifest, to, err));
+    KF_TRY(kf_allocate(&c->target, c->count, sizeof *c->target, err));
+    for (size_t i = 0; i < c->count; i++) {
+        c->target[i].weight = *weight_at(c, i);
+        KF_TRY(declare_weight(c, &c->target[i], err));
+    }
+    KF_TRY(kf_allocate(&all, c->count, sizeof *all, err));
+    for (size_t i = 0; i < c->count; i++) all[i] = c->target[i].weight;
+    kerf_status s = kf_manifest_describe(&c->manifest, c->source->reader, c->source->path,
+                                         c->layout, all, c->count, err);
+    free(all);
+    return s;
+}
+
+/* --- write --------------------------------------------------------------------------------- */
+
+typedef struct move {
+    converting *converting;
+    const kerf_weight *weight;
+    unsigned foreign_from;
+    uint64_t foreign; /* bytes from there on */
+    kerf_weight_writer *to;
+} move;
+
+static kerf_status move_read(void *ctx, kf_panel *p, kerf_error *err)
+{
+    const move *m = ctx;
+    return kf_read_planes(m->converting->source->reader, m->weight, p, err);
+}
+
+static kerf_status move_work(void *ctx, kf_panel *p, kerf_error *err)
+{
+    move *m = ctx;
+    const kerf_span scales = p->plane[KERF_PLANE_SCALES];
+    for (size_t i = 0; m->foreign_from < 256 && i < scales.n; i++) {
+        m->foreign += ((const unsigned char *)scales.p)[i] >= m->foreign_from;
+    }
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        if (m->weight->geometry.plane[k].band_bytes) {
+            KF_TRY(kf_work_add(&m->converting->work, p->plane[k].n, err));
+        }
+    }
+    return KERF_OK;
+}
+
+/* All planes of a panel, since layouts may put them into one tensor. */
+static kerf_status move_write(void *ctx, kf_panel *p, kerf_error *err)
+{
+    const move *m = ctx;
+    const kerf_geometry *g = &m->weight->geometry;
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        if (g->plane[k].band_bytes == 0) continue;
+        uint64_t offset = kerf_band_bytes(g, k, p->u0, p->u1).offset;
+        KF_TRY(kerf_weight_writer_write(m->to, k, offset, p->plane[k].p, p->plane[k].n, err));
+    }
+    return KERF_OK;
+}
+
+static kerf_status move_panels(move *m, kf_stream *s, kerf_error *err)
+{
+    static const kf_steps steps = {move_read, move_work, move_write, NULL};
+    KF_TRY(kf_read_whole_planes(m->converting->source->reader, m->weight, s, err));
+    KF_TRY(kf_stream_run(s, &steps, m, err));
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        const kerf_span whole = kf_stream_whole(s, k);
+        if (whole.n) KF_TRY(kerf_weight_writer_write(m->to, k, 0, whole.p, whole.n, err));
+    }
+    return kerf_weight_writer_finish(m->to, err);
+}
+
+static kerf_status convert_weight(converting *c, const target *t, kerf_writer *to, size_t entry,
+                                  uint64_t *note, kerf_error *err)
+{
+    const kerf_weight *w = &t->weight;
+    move m = {.converting = c, .weight = w, .foreign_from = t->foreign_from};
+    uint64_t rounded = 0;
+    kf_stream *panels = NULL;
+    KF_TRY(kerf_weight_inexact(c->source->reader, w, &rounded, err));
+    KF_TRY(kf_stream_open(&panels, &w->geometry, KERF_BF16, err));
+    kerf_status s = kerf_weight_writer_open(to, c->layout, w, entry, &m.to, err);
+    if (s == KERF_OK) s = move_panels(&m, panels, err);
+    kf_stream_close(panels);
+    if (s == KERF_OK) {
+        uint64_t written = kerf_weight_writer_inexact(m.to);
+        *note = note_of(written + (w->layout == c->layout ? 0 : rounded), m.foreign);
+    }
+    kerf_weight_writer_close(m.to);
+    return s;
+}
+
+static kerf_status write_weight(void *ctx, kerf_writer *to, size_t i, size_t entry,
+                                const kerf_exec *exec, uint64_t *note, kerf_error *err)
+{
+    converting *c = ctx;
+    const target *t = &c->target[i];
+    const kerf_weight *w = &t->weight;
+    (void)exec;
+    if (t->input) {
+        uint64_t inexact = 0;
+        KF_TRY(kf_input_scale_write(t->input, c->source->reader, weight_at(c, i), to, entry,
+                                    &inexact, err));
+        *note = note_of(inexact, 0);
+        return KERF_OK;
+    }
+    int same = !w->codec.format || w->layout == c->layout;
+    kf_work_item(&c->work, w->name, same ? "copy" : "convert");
+    return same ? kf_copy_weight(c->source->reader, w, to, entry, &c->work, err)
+                : convert_weight(c, t, to, entry, note, err);
+}
+
+static uint64_t work_bytes(const void *ctx, size_t i)
+{
+    return kerf_weight_bytes(weight_at(ctx, i));
+}
+
+static void describe_work(const void *ctx, FILE *to)
+{
+    fprintf(to, "%s\n", ((const converting *)ctx)->layout->name);
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+static kerf_status convert(converting *c, const kerf_checkpoint *source, const kerf_output *to,
+                           kerf_error *err)
+{
+    const kf_write out = {
+        .what = "convert",
+        .to = to,
+        .source = source->reader,
+        .manifest = &c->manifest,
+        .work = &c->work,
+        .ctx = c,
+        .work_bytes = work_bytes,
+        .write = write_weight,
+        .noted = add_note,
+        .describe = describe_work,
+    };
+    KF_TRY(kf_refuse_strays(source, err));
+    KF_TRY(kf_manifest_layout(source->reader, to, &c->layout, err));
+    KF_TRY(kf_checkpoint_view(source, &c->source, err));
+    KF_TRY(kf_arrange_experts(c->source, c->layout, NULL, err));
+    if (kerf_checkpoint_quantized(c->source) == 0) {
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "%.200s: holds no quantized tensor in a layout that kerf knows; kerf "
+                       "quantize makes some",
+                       source->path);
+    }
+    c->count = kerf_weights_count(c->source->weights);
+    KF_TRY(declare_output(c, to, err));
+    KF_TRY(find_losses(c, err));
+    return kf_write_model(&out, err);
+}
+
+kerf_status kerf_convert(const kerf_checkpoint *source, const kerf_output *out, const kerf_job *job,
+                         kerf_result *result, kerf_losses *losses, kerf_error *err)
+{
+    const double began_s = kf_now_s();
+    if (!source || !out)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_convert: an argument is missing");
+    converting c = {.work = {0}};
+    kf_work_open(&c.work, job);
+    kerf_status s = convert(&c, source, out, err);
+    kf_work_close(&c.work);
+    if (s == KERF_OK && losses) *losses = c.losses;
+    if (s == KERF_OK && result)
+        *result = (kerf_result){.changed = c.converted,
+                                .kept = c.count - c.converted,
+                                .bytes_in = c.bytes_in,
+                                .bytes_out = kf_manifest_bytes(&c.manifest),
+                                .seconds = kf_now_s() - began_s};
+    for (size_t i = 0; c.target && i < c.count; i++) kf_input_scale_close(c.target[i].input);
+    free(c.target);
+    kf_manifest_close(&c.manifest);
+    kerf_checkpoint_close(c.source);
+    return s;
+}

@@ -1,0 +1,124 @@
+/* dequantize.c - every quantized weight becomes one dense tensor again, under its own name; dense
+ * tensors are copied. */
+#include <kerf/quantize.h>
+
+#include "base/base.h"
+#include "model/checkpoint.h"
+#include "model/inspect/stray.h"
+#include "model/write_model.h"
+#include "stream/copy_tensor.h"
+#include "stream/decode_tensor.h"
+
+typedef struct dequantizing {
+    const kerf_checkpoint *source;
+    kerf_dtype dtype;
+    kf_manifest manifest;
+    kf_work work;
+    uint64_t bytes_in;
+} dequantizing;
+
+static const kerf_weight *weight_at(const dequantizing *d, size_t i)
+{
+    return kerf_weights_at(d->source->weights, i);
+}
+
+static kerf_dtype dense_type(const dequantizing *d, const kerf_weight *w)
+{
+    return w->codec.format && d->dtype != KERF_DTYPE_NONE ? d->dtype : w->dtype;
+}
+
+static kerf_status declare_output(dequantizing *d, const kerf_output *to, kerf_error *err)
+{
+    KF_TRY(kf_manifest_open(&d->manifest, to, err));
+    for (size_t i = 0; i < kerf_weights_count(d->source->weights); i++) {
+        const kerf_weight *w = weight_at(d, i);
+        d->bytes_in += kerf_weight_bytes(w);
+        if (w->plane[0]->block_type && !w->codec.format) {
+            return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                           "%.200s: kerf does not decode blocks of type %s", w->name,
+                           w->plane[0]->block_type);
+        }
+        KF_TRY(kf_manifest_add_dense(&d->manifest, w, dense_type(d, w), err));
+    }
+    return kf_manifest_describe(&d->manifest, d->source->reader, d->source->path, kerf_layout_at(0),
+                                NULL, 0, err);
+}
+
+static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entry,
+                                const kerf_exec *exec, uint64_t *note, kerf_error *err)
+{
+    dequantizing *d = ctx;
+    const kerf_weight *weight = weight_at(d, i);
+    const int is_dense = weight->codec.format == NULL;
+    (void)note;
+    kf_work_item(&d->work, weight->name, is_dense ? "keep" : "decode");
+    if (is_dense)
+        return kf_copy_tensor(d->source->reader, weight->plane[0], w, entry, &d->work, err);
+    const kf_decode_job decode = {
+        .reader = d->source->reader,
+        .weight = weight,
+        .dtype = dense_type(d, weight),
+        .writer = w,
+        .entry = entry,
+        .exec = exec,
+        .work = &d->work,
+    };
+    return kf_decode_tensor(&decode, err);
+}
+
+/* Decoded bytes: the types are in the manifest. */
+static uint64_t work_bytes(const void *ctx, size_t i)
+{
+    const dequantizing *d = ctx;
+    const kerf_weight *w = weight_at(d, i);
+    return kerf_weight_elements(w) * kerf_dtype_bits(dense_type(d, w)) / 8;
+}
+
+static kerf_status dequantize(dequantizing *d, const kerf_output *to, const kerf_team *team,
+                              kerf_error *err)
+{
+    const kf_write out = {
+        .what = "dequantize",
+        .to = to,
+        .source = d->source->reader,
+        .manifest = &d->manifest,
+        .team = team,
+        .work = &d->work,
+        .ctx = d,
+        .work_bytes = work_bytes,
+        .write = write_weight,
+    };
+    KF_TRY(kf_refuse_strays(d->source, err));
+    if (kerf_checkpoint_quantized(d->source) == 0) {
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "%.200s: holds no quantized tensor in a layout that kerf knows",
+                       d->source->path);
+    }
+    KF_TRY(declare_output(d, to, err));
+    return kf_write_model(&out, err);
+}
+
+kerf_status kerf_dequantize(const kerf_checkpoint *source, kerf_dtype dtype, const kerf_output *out,
+                            const kerf_team *team, const kerf_job *job, kerf_result *result,
+                            kerf_error *err)
+{
+    const double began_s = kf_now_s();
+    if (!source || !out || (dtype != KERF_DTYPE_NONE && !kerf_dtype_is_float(dtype)))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "kerf_dequantize: an argument is missing, or the type is none of F32, F16 "
+                       "and BF16");
+    dequantizing d = {.source = source, .dtype = dtype};
+    kf_work_open(&d.work, job);
+    kerf_status s = dequantize(&d, out, team, err);
+    kf_work_close(&d.work);
+    if (s == KERF_OK && result) {
+        const size_t changed = kerf_checkpoint_quantized(source);
+        *result = (kerf_result){.changed = changed,
+                                .kept = kerf_weights_count(source->weights) - changed,
+                                .bytes_in = d.bytes_in,
+                                .bytes_out = kf_manifest_bytes(&d.manifest),
+                                .seconds = kf_now_s() - began_s};
+    }
+    kf_manifest_close(&d.manifest);
+    return s;
+}

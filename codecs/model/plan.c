@@ -1,0 +1,163 @@
+/* plan.c - decides for all weights, and declares the output: its header is known before a byte of a
+ * tensor is read. */
+#include "model/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "model/arrange_experts.h"
+
+kerf_weight kf_plan_weight(const kerf_plan *p, const kerf_decision *d)
+{
+    kerf_weight w = *d->weight;
+    if (!d->codec.format) return w;
+    w.codec = d->codec;
+    w.geometry = d->geometry;
+    w.layout = p->layout;
+    return w;
+}
+
+size_t kf_plan_group(const kerf_plan *p, size_t i, size_t out[KERF_FUSED_MOST])
+{
+    const kerf_weight *member[KERF_FUSED_MOST];
+    const kerf_weight *first = p->decided.item[0].weight; /* weights lie in one array */
+    size_t n = kerf_fused_group(p->source->weights, p->decided.item[i].weight, member);
+    for (size_t k = 0; k < n; k++) out[k] = (size_t)(member[k] - first);
+    return n;
+}
+
+/* Runtimes that merge layers into one matrix load all of them in one format or none. */
+static kerf_status check_groups(const kerf_plan *p, kerf_error *err)
+{
+    if (p->layout == kerf_layout_at(0)) return KERF_OK;
+    for (size_t i = 0; i < p->decided.count; i++) {
+        size_t member[KERF_FUSED_MOST], n = kf_plan_group(p, i, member);
+        const kerf_decision *one = &p->decided.item[i];
+        for (size_t k = 0; k < n; k++) {
+            const kerf_decision *other = &p->decided.item[member[k]];
+            if (other->codec.format == one->codec.format) continue;
+            return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                           "%.150s and %.150s are one matrix to the loaders of layout %s: quantize "
+                           "both to one format, or keep both",
+                           one->weight->name, other->weight->name, p->layout->name);
+        }
+    }
+    return KERF_OK;
+}
+
+static kerf_status declare_output(kerf_plan *p, kerf_error *err)
+{
+    kerf_weight *weights = NULL;
+    const size_t count = p->decided.count;
+    KF_TRY(kf_manifest_open(&p->manifest, &p->to, err));
+    KF_TRY(kf_allocate(&weights, count, sizeof *weights, err));
+    kerf_status s = KERF_OK;
+    for (size_t i = 0; i < count && s == KERF_OK; i++) {
+        weights[i] = kf_plan_weight(p, &p->decided.item[i]);
+        s = kf_manifest_add_weight(&p->manifest, p->layout, &weights[i], err);
+    }
+    if (s == KERF_OK) {
+        s = kf_manifest_describe(&p->manifest, p->source->reader, p->source->path, p->layout,
+                                 weights, count, err);
+    }
+    free(weights);
+    return s;
+}
+
+static void sum_up(kerf_plan *p)
+{
+    p->totals = (kerf_totals){.weights = p->decided.count,
+                              .quantized = p->decided.quantized,
+                              .bytes_out = kf_manifest_bytes(&p->manifest)};
+    for (size_t i = 0; i < p->decided.count; i++) {
+        p->totals.bytes_in += kerf_weight_bytes(p->decided.item[i].weight);
+        p->totals.elements += kerf_weight_elements(p->decided.item[i].weight);
+    }
+}
+
+static kerf_status copy_output(kerf_plan *p, const kerf_output *to, kerf_error *err)
+{
+    p->to = *to;
+    if (!to->path) return KERF_OK;
+    p->path = strdup(to->path);
+    p->to.path = p->path;
+    return p->path ? KERF_OK : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a plan");
+}
+
+/* Experts stand as the layout wants them before anything is decided of them. */
+static kerf_status arrange(kerf_plan *p, const kerf_select *select, kerf_error *err)
+{
+    static const kerf_select usual = {0};
+    if (kerf_layout_experts(p->layout) == KERF_EXPERTS_AS_THEY_ARE) return KERF_OK;
+    KF_TRY(kf_checkpoint_view(p->source, &p->arranged, err));
+    p->source = p->arranged;
+    return kf_arrange_experts(p->arranged, p->layout, select ? select : &usual, err);
+}
+
+static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule *rules,
+                        size_t count, kerf_codec base, const kerf_output *to, kerf_error *err)
+{
+    KF_TRY(copy_output(p, to, err));
+    KF_TRY(kf_manifest_layout(p->source->reader, &p->to, &p->layout, err));
+    KF_TRY(arrange(p, select, err));
+    KF_TRY(kf_decide(p->source, select, rules, count, base, p->layout, &p->decided, err));
+    if (p->decided.quantized == 0) {
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.200s: no tensor is left to quantize; --dry-run shows why each is kept",
+                       p->source->path);
+    }
+    KF_TRY(check_groups(p, err));
+    KF_TRY(declare_output(p, err));
+    sum_up(p);
+    return KERF_OK;
+}
+
+kerf_status kerf_plan_make(const kerf_checkpoint *source, const kerf_select *select,
+                           const kerf_rule *rules, size_t rule_count, kerf_codec base,
+                           const kerf_output *out, kerf_plan **plan, kerf_error *err)
+{
+    kerf_plan *p = NULL;
+    if (!source || !out || !plan || (rule_count && !rules))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_plan_make: an argument is missing");
+    *plan = NULL;
+    KF_TRY(kf_allocate(&p, 1, sizeof *p, err));
+    p->source = source;
+    kerf_status s = make(p, select, rules, rule_count, base, out, err);
+    if (s != KERF_OK) {
+        kerf_plan_free(p);
+        return s;
+    }
+    *plan = p;
+    return KERF_OK;
+}
+
+void kerf_plan_free(kerf_plan *p)
+{
+    if (!p) return;
+    kf_manifest_close(&p->manifest);
+    kf_decisions_free(&p->decided);
+    kerf_checkpoint_close(p->arranged);
+    free(p->path);
+    free(p);
+}
+
+const kerf_decision *kerf_plan_at(const kerf_plan *p, size_t i)
+{
+    return i < p->decided.count ? &p->decided.item[i] : NULL;
+}
+
+void kerf_plan_totals(const kerf_plan *p, kerf_totals *out)
+{
+    *out = p->totals;
+}
+
+const kerf_layout *kerf_plan_layout(const kerf_plan *p)
+{
+    return p->layout;
+}
+
+const kerf_checkpoint *kerf_plan_source(const kerf_plan *p)
+{
+    return p->source;
+}

@@ -1,0 +1,187 @@
+/* quantize.c - takes every weight of a plan from the source through its encoder into the output.
+ * Memory is a few panels, whatever the size of the files. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <kerf/quantize.h>
+
+#include "base/base.h"
+#include "model/plan.h"
+#include "model/write_model.h"
+#include "stream/copy_tensor.h"
+#include "stream/encode_tensor.h"
+
+/* What one scale for several merged layers is chosen from. */
+typedef struct shared_stats {
+    int known;
+    kerf_stats stats;
+} shared_stats;
+
+typedef struct quantizing {
+    const kerf_plan *plan;
+    const kerf_team *team;
+    kf_work work;
+    pthread_mutex_t lock; /* of the next two          */
+    shared_stats *shared; /* per item of the plan     */
+    kf_room *room;        /* of those that are at work: the first `rooms` are free */
+    size_t rooms;
+} quantizing;
+
+static const kerf_decision *item_at(const quantizing *q, size_t i)
+{
+    return &q->plan->decided.item[i];
+}
+
+static kf_encode_job encode_job(quantizing *q, size_t i, const kerf_exec *exec)
+{
+    const kerf_decision *d = item_at(q, i);
+    return (kf_encode_job){
+        .reader = q->plan->source->reader,
+        .tensor = d->weight->plane[0],
+        .geometry = &d->geometry,
+        .encoder = d->codec.encoder,
+        .exec = exec,
+        .progress = &q->work,
+    };
+}
+
+/* Measures all layers that are merged with item i into one, exactly as if they were one matrix, and
+ * notes the result for each. */
+static kerf_status measure_group(quantizing *q, size_t i, const kerf_exec *exec, kerf_error *err)
+{
+    size_t member[KERF_FUSED_MOST] = {i}, n = kf_plan_group(q->plan, i, member);
+    kerf_stats all = {0};
+    if (n == 0) n = 1;
+    for (size_t k = 0; k < n; k++) {
+        kerf_stats one = {0};
+        kf_encode_job measure = encode_job(q, member[k], exec);
+        KF_TRY(kf_measure_tensor(&measure, &one, err));
+        kerf_stats_merge(&all, &one);
+    }
+    for (size_t k = 0; k < n; k++) q->shared[member[k]] = (shared_stats){1, all};
+    return KERF_OK;
+}
+
+/* Once for each group: by the first member of the team that needs it; others wait meanwhile. */
+static kerf_status share_stats(quantizing *q, size_t i, const kerf_exec *exec, kerf_error *err)
+{
+    pthread_mutex_lock(&q->lock);
+    kerf_status s = q->shared[i].known ? KERF_OK : measure_group(q, i, exec, err);
+    pthread_mutex_unlock(&q->lock);
+    return s;
+}
+
+static kf_room take_room(quantizing *q)
+{
+    pthread_mutex_lock(&q->lock);
+    kf_room room = q->rooms ? q->room[--q->rooms] : (kf_room){NULL, 0};
+    pthread_mutex_unlock(&q->lock);
+    return room;
+}
+
+static void give_room(quantizing *q, kf_room room)
+{
+    pthread_mutex_lock(&q->lock);
+    q->room[q->rooms++] = room;
+    pthread_mutex_unlock(&q->lock);
+}
+
+static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, const kerf_weight *w,
+                               kerf_weight_writer *to, kerf_error *err)
+{
+    kf_encode_job encode = encode_job(q, i, exec);
+    if (kerf_layout_shares_scale(q->plan->layout, w->codec.format) && w->geometry.matrices == 1) {
+        KF_TRY(share_stats(q, i, exec, err));
+        encode.stats = &q->shared[i].stats;
+    }
+    kf_room room = take_room(q);
+    encode.writer = to;
+    encode.room = &room;
+    kerf_status s = kf_encode_tensor(&encode, err);
+    give_room(q, room);
+    return s == KERF_OK ? kerf_weight_writer_finish(to, err) : s;
+}
+
+static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entry,
+                                const kerf_exec *exec, uint64_t *note, kerf_error *err)
+{
+    quantizing *q = ctx;
+    (void)note;
+    const kerf_decision *d = item_at(q, i);
+    char name[64];
+    if (!d->codec.format) {
+        kf_work_item(&q->work, d->weight->name, "keep");
+        return kf_copy_weight(q->plan->source->reader, d->weight, w, entry, &q->work, err);
+    }
+    const kerf_weight after = kf_plan_weight(q->plan, d);
+    kerf_weight_writer *to = NULL;
+    kf_work_item(&q->work, after.name, kerf_codec_name(d->codec, name, sizeof name));
+    KF_TRY(kerf_weight_writer_open(w, q->plan->layout, &after, entry, &to, err));
+    kerf_status s = encode_item(q, i, exec, &after, to, err);
+    kerf_weight_writer_close(to);
+    return s;
+}
+
+static uint64_t work_bytes(const void *ctx, size_t i)
+{
+    const kerf_decision *d = item_at(ctx, i);
+    int passes = d->codec.format && kerf_needs_stats(&d->geometry) ? 2 : 1;
+    return kerf_weight_bytes(d->weight) * (uint64_t)passes;
+}
+
+/* Names of layout and types do not tell how the codes were chosen. */
+static void describe_work(const void *ctx, FILE *to)
+{
+    const quantizing *q = ctx;
+    const kerf_nan nan = q->team && q->team->count ? q->team->member[0].nan : KERF_NAN_ERROR;
+    char name[64];
+    fprintf(to, "%s %d\n", q->plan->layout->name, (int)nan);
+    for (size_t i = 0; i < q->plan->decided.count; i++) {
+        const kerf_codec codec = item_at(q, i)->codec;
+        fprintf(to, "%s\n", codec.format ? kerf_codec_name(codec, name, sizeof name) : "keep");
+    }
+}
+
+static kerf_status quantize(quantizing *q, kerf_error *err)
+{
+    const kerf_plan *p = q->plan;
+    const size_t members = q->team && q->team->count ? q->team->count : 1;
+    const kf_write out = {
+        .what = "quantize",
+        .to = &p->to,
+        .source = p->source->reader,
+        .manifest = &p->manifest,
+        .team = q->team,
+        .work = &q->work,
+        .ctx = q,
+        .work_bytes = work_bytes,
+        .write = write_weight,
+        .describe = describe_work,
+    };
+    KF_TRY(kf_allocate(&q->shared, p->decided.count, sizeof *q->shared, err));
+    KF_TRY(kf_allocate(&q->room, members, sizeof *q->room, err));
+    return kf_write_model(&out, err);
+}
+
+kerf_status kerf_quantize(const kerf_plan *p, const kerf_team *team, const kerf_job *job,
+                          kerf_result *result, kerf_error *err)
+{
+    const double began_s = kf_now_s();
+    if (!p) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_quantize: there is no plan");
+    quantizing q = {.plan = p, .team = team};
+    kf_work_open(&q.work, job);
+    pthread_mutex_init(&q.lock, NULL);
+    kerf_status s = quantize(&q, err);
+    pthread_mutex_destroy(&q.lock);
+    kf_work_close(&q.work);
+    for (size_t i = 0; i < q.rooms; i++) free(q.room[i].p);
+    free(q.room);
+    free(q.shared);
+    if (s == KERF_OK && result)
+        *result = (kerf_result){.changed = p->totals.quantized,
+                                .kept = p->totals.weights - p->totals.quantized,
+                                .bytes_in = p->totals.bytes_in,
+                                .bytes_out = p->totals.bytes_out,
+                                .seconds = kf_now_s() - began_s};
+    return s;
+}

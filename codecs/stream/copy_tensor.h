@@ -1,0 +1,17 @@
+/* copy_tensor.h - tensors that go to the output as they are. */
+#ifndef KERF_STREAM_COPY_TENSOR_H
+#define KERF_STREAM_COPY_TENSOR_H
+
+#include <kerf/file.h>
+
+#include "base/work.h"
+
+/* Copies a tensor into entry i, a panel at a time. */
+kerf_status kf_copy_tensor(const kerf_reader *from, const kerf_tensor *t, kerf_writer *to, size_t i,
+                           kf_work *work, kerf_error *err);
+
+/* Copies all tensors that store a weight into the entries from i on. */
+kerf_status kf_copy_weight(const kerf_reader *from, const kerf_weight *w, kerf_writer *to, size_t i,
+                           kf_work *work, kerf_error *err);
+
+#endif
