@@ -3,9 +3,9 @@
 #
 #   kerf_add_units(TARGET SOURCE UNITS [OPTION...])
 #
-# SOURCE, as in an #include ("cpu/avx2.c"), becomes a unit for each of the names and one named COMMON
-# for what all of them share: codecs/cpu/unit.h tells how it asks which of them it is. Each is
-# compiled with the options. Compiled without CMake, SOURCE holds everything.
+# SOURCE, "codecs/cpu/avx2.c", becomes a unit for each of the names and one named COMMON for what all
+# of them share: codecs/cpu/unit.h tells how it asks which of them it is. Each is compiled with the
+# options, and SOURCE itself no more. Compiled without CMake it holds everything.
 #
 #   kerf_unit_names(OUT TABLE ROW)
 #
@@ -20,10 +20,12 @@ endfunction()
 
 function(kerf_add_units target source units)
   get_filename_component(name ${source} NAME_WE)
+  string(REGEX REPLACE "^[a-z]+/(.*)$" "\\1" include ${source})
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/${source} PROPERTIES HEADER_FILE_ONLY ON)
   foreach(unit IN LISTS units ITEMS COMMON)
     set(file ${PROJECT_BINARY_DIR}/units/${name}_${unit}.c)
     file(CONFIGURE OUTPUT ${file} CONTENT
-      "#define KF_UNIT ${unit}\n#define KF_UNIT_${unit} ~, 1\n#include \"${source}\"\n")
+      "#define KF_UNIT ${unit}\n#define KF_UNIT_${unit} ~, 1\n#include \"${include}\"\n")
     set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${ARGN}")
     target_sources(${target} PRIVATE ${file})
   endforeach()

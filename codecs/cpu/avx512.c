@@ -2,11 +2,6 @@
 #include "cpu/ops.h"
 
 #if defined(__AVX512BW__)
+#define KF_ISA(name) kf_avx512_##name
 #include "cpu/wide.h"
-
-const kf_codec_ops *kf_avx512_ops(const kerf_format *f)
-{
-    (void)f;
-    return &wide_ops;
-}
 #endif

@@ -2,11 +2,6 @@
 #include "cpu/ops.h"
 
 #if defined(__ARM_NEON)
+#define KF_ISA(name) kf_neon_##name
 #include "cpu/wide.h"
-
-const kf_codec_ops *kf_neon_ops(const kerf_format *f)
-{
-    (void)f;
-    return &wide_ops;
-}
 #endif

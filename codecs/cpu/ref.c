@@ -6,6 +6,7 @@
 #include "block/stats.h"
 #include "cpu/band.h"
 #include "cpu/loss_sums.h"
+#include "cpu/unit.h"
 #include "cpu/widen.h"
 #include "format/format.h"
 
@@ -115,7 +116,8 @@ KF_HD size_t count_clipped_band(kf_spec s, const kf_band *b)
 
 /* --- loss ------------------------------------------------------------------------------------- */
 
-KF_HD void lose_band(kf_spec s, const kf_band *b, kf_loss *loss)
+static inline void lose_band(const kf_band *b, void (*decode)(const kf_band *),
+                             size_t (*count_clipped)(const kf_band *), kf_loss *loss)
 {
     if (b->target) {
         lose_decoded(b, (const float *)(const void *)b->target, loss);
@@ -124,47 +126,52 @@ KF_HD void lose_band(kf_spec s, const kf_band *b, kf_loss *loss)
     kf_band own = *b;
     own.target = (uint8_t *)b->scratch;
     own.dtype = KERF_F32;
-    decode_band(s, &own);
+    decode(&own);
     lose_decoded(b, b->scratch, loss);
-    loss->clipped += count_clipped_band(s, b);
+    loss->clipped += count_clipped(b);
 }
 
 /* --- one set of functions per format ---------------------------------------------------------- */
 
-#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
-    static const kf_spec spec_##ID =                                                               \
-        KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);                           \
-    static size_t encode_##ID(const kf_band *b)                                                    \
-    {                                                                                              \
-        return encode_band(spec_##ID, b);                                                          \
-    }                                                                                              \
-    static size_t measure_##ID(const kf_band *b, kerf_stats *s)                                    \
-    {                                                                                              \
-        return measure_band(spec_##ID, b, s);                                                      \
-    }                                                                                              \
-    static void decode_##ID(const kf_band *b)                                                      \
-    {                                                                                              \
-        decode_band(spec_##ID, b);                                                                 \
-    }                                                                                              \
-    static size_t count_clipped_##ID(const kf_band *b)                                             \
-    {                                                                                              \
-        return count_clipped_band(spec_##ID, b);                                                   \
-    }                                                                                              \
-    static void lose_##ID(const kf_band *b, kf_loss *loss)                                         \
-    {                                                                                              \
-        lose_band(spec_##ID, b, loss);                                                             \
-    }
+#define KERF_FORMAT(ID, ...) extern const kf_codec_ops kf_ref_ops_##ID;
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 
-static const kf_codec_ops ops[] = {
-#define KERF_FORMAT(ID, ...) \
-    {encode_##ID, measure_##ID, decode_##ID, count_clipped_##ID, lose_##ID},
-#include <kerf/formats.def>
-#undef KERF_FORMAT
-};
+#define KF_ROW(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
+    static const kf_spec spec_##ID =                                                          \
+        KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);                      \
+    static size_t encode_##ID(const kf_band *b)                                               \
+    {                                                                                         \
+        return encode_band(spec_##ID, b);                                                     \
+    }                                                                                         \
+    static size_t measure_##ID(const kf_band *b, kerf_stats *s)                               \
+    {                                                                                         \
+        return measure_band(spec_##ID, b, s);                                                 \
+    }                                                                                         \
+    static void decode_##ID(const kf_band *b)                                                 \
+    {                                                                                         \
+        decode_band(spec_##ID, b);                                                            \
+    }                                                                                         \
+    static size_t count_clipped_##ID(const kf_band *b)                                        \
+    {                                                                                         \
+        return count_clipped_band(spec_##ID, b);                                              \
+    }                                                                                         \
+    static void lose_##ID(const kf_band *b, kf_loss *loss)                                    \
+    {                                                                                         \
+        lose_band(b, decode_##ID, count_clipped_##ID, loss);                                  \
+    }                                                                                         \
+    const kf_codec_ops kf_ref_ops_##ID = {encode_##ID, measure_##ID, decode_##ID,             \
+                                          count_clipped_##ID, lose_##ID};
+#include "cpu/unit_rows.def"
 
+#if KF_IN_UNIT(COMMON)
 const kf_codec_ops *kf_ref_ops(const kerf_format *f)
 {
-    return &ops[kf_format_index(f)];
+    static const kf_codec_ops *const of_format[] = {
+#define KERF_FORMAT(ID, ...) &kf_ref_ops_##ID,
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+    };
+    return of_format[kf_format_index(f)];
 }
+#endif

@@ -1,16 +1,17 @@
-/* unit.h - which families of formats a translation unit holds.
+/* unit.h - which part of a backend a translation unit holds.
  *
- * A backend is one text, ref.c or avx2.c, with functions for every row of formats.def. Compiled as
- * it stands it holds them all, which takes a compiler most of a minute. So CMake compiles it once
- * for each family (cmake/units.cmake), and once more for what all families share. Each of these
- * units is a generated file of three lines:
+ * The codecs of a backend are one text, ref.c or avx2.c, with functions for every row of
+ * formats.def. Compiled as it stands it holds them all, which takes a compiler most of a minute. So
+ * CMake compiles it once for each family of formats (cmake/units.cmake), and once more for what all
+ * families share. Each of these units is a generated file of three lines:
  *
  *   #define KF_UNIT MX             its name: a family, or COMMON
  *   #define KF_UNIT_MX ~, 1        says that it holds this name
  *   #include "cpu/avx2.c"
  *
  * The text asks KF_IN_UNIT(MX), also in #if, and wraps what belongs to a family in
- * KF_IF_UNIT(MX, ...). Units know each other by names that the linker resolves. */
+ * KF_IF_UNIT(MX, ...). One unit calls another by names that the linker resolves. The texts of the
+ * matrix-vector product are cut in the same way, by rows of kernels/cpu/gemv_decodes.def. */
 #ifndef KERF_UNIT_H
 #define KERF_UNIT_H
 

@@ -8,6 +8,22 @@
 
 #include "block/stats.h"
 #include "cpu/loss_sums.h"
+#include "cpu/wide_bisect.h"
+#include "cpu/wide_encoders.h"
+#include "cpu/wide_narrow.h"
+#include "cpu/wide_nibbles.h"
+#include "cpu/wide_stages.h"
+#include "format/format.h"
+
+static stages stages_of(const kf_band *b)
+{
+    static stages (*const of_format[])(void) = {
+#define KERF_FORMAT(ID, ...) KF_ISA(stages_##ID),
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+    };
+    return of_format[kf_format_index(b->g->format)]();
+}
 
 typedef struct span {
     const kf_band *b;
