@@ -2,7 +2,7 @@
 #ifndef KERF_ARGS_H
 #define KERF_ARGS_H
 
-#include <kerf/file.h>
+#include <kerf/layouts.h>
 
 #include "cli.h"
 

@@ -18,6 +18,11 @@ kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...) KER
 /* Puts "where: " before the text of a failure. Returns s. */
 kerf_status kf_fail_at(kerf_error *err, kerf_status s, const char *where);
 
+/* For "%.*s" in error texts: as much of a name as leaves room for the reason, in whole characters.
+ */
+int kf_cut(const char *name);
+#define KF_NAME(s) kf_cut(s), (s)
+
 /* Passes a failure on to the caller. */
 #define KF_TRY(expr)                                        \
     do {                                                    \

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MAX_NAME_IN_TEXT 120
+
 uint32_t kerf_version(void)
 {
     return KERF_VERSION_MAJOR << 16 | KERF_VERSION_MINOR << 8 | KERF_VERSION_PATCH;
@@ -93,4 +95,13 @@ kerf_status kf_fail_at(kerf_error *err, kerf_status s, const char *where)
     err->text[n + 2 + rest] = 0;
     make_one_line(err->text);
     return s;
+}
+
+int kf_cut(const char *name)
+{
+    size_t n = strnlen(name, MAX_NAME_IN_TEXT + 1);
+    if (n <= MAX_NAME_IN_TEXT) return (int)n;
+    n = MAX_NAME_IN_TEXT;
+    while (n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
+    return (int)n;
 }

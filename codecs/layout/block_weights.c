@@ -9,15 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "file/gguf/gguf.h"
-#include "file/disk/io.h"
-
-static const kerf_format *format_of(const kf_stored *s)
-{
-    for (size_t i = 0; i < kerf_format_count(); i++)
-        if (kerf_format_at(i)->id == s->format) return kerf_format_at(i);
-    return NULL;
-}
 
 /* One value for each matrix, in whatever shape. */
 static int is_scale(const kerf_tensor *t, const kerf_entry *e)
@@ -63,7 +56,7 @@ kerf_status kf_blocks_recognize(const kerf_reader *r, const kerf_tensor *t, kerf
         if (s->layout != KF_LAYOUT_GGUF || strcmp(s->scheme, t->block_type) != 0) continue;
         *w = dense;
         w->dtype = KERF_F32; /* which holds every number of blocks; their source is not recorded */
-        w->codec.format = format_of(s);
+        w->codec.format = kf_format_of(s->format);
         w->layout = &kf_layouts[KF_LAYOUT_GGUF];
         if (kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, NULL) != KERF_OK) continue;
         if (s->part[KERF_PLANE_SECOND].suffix && !kf_has_suffix(t->name, ".weight")) continue;

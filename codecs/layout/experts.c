@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/disk/io.h"
+#include "base/base.h"
 #include "layout/layout_table.h"
 
 static const char mark[] = ".experts.";

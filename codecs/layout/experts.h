@@ -2,7 +2,7 @@
 #ifndef KERF_FILE_EXPERTS_H
 #define KERF_FILE_EXPERTS_H
 
-#include <kerf/file.h>
+#include <kerf/layouts.h>
 
 /* KERF_E_NOSUP, with the two tensors, when experts of one layer differ in format, or when stacked
  * ones have their output features last. Layout `kerf` asks for neither. */

@@ -4,7 +4,7 @@
 #ifndef KERF_LAYOUT_INPUT_SCALES_H
 #define KERF_LAYOUT_INPUT_SCALES_H
 
-#include <kerf/file.h>
+#include <kerf/layouts.h>
 
 typedef struct kf_input_scale {
     kerf_tensor tensor; /* as it will stand in the output               */

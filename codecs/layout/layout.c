@@ -1,11 +1,4 @@
-/* layout.c - the layouts by name: what each takes, the tensors that store a weight, and the
- * metadata string by which kerf finds its own weights again in any of them:
- *
- *   {"version":1,"layout":"modelopt","tensors":
- *       {"NAME":{"format":"nvfp4","encoder":"4/6","dtype":"BF16","shape":[N,K]}}}
- *
- * without the line breaks; layout `kerf` is not named. dtype and shape are those of the source.
- * Each shard describes the tensors it holds. */
+/* layout.c - the layouts by name: what each takes, and the tensors that store a weight. */
 #include "layout/layout.h"
 
 #include <inttypes.h>
@@ -13,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "file/gguf/gguf.h"
-#include "file/disk/io.h"
 #include "file/json/text.h"
 
 /* Layout `kerf`: the planes as they are. */
-static const char *const own_suffix[KERF_PLANES] = {"", "_scale", "_scale_2", "_zero_point"};
+const char *const kf_plane_suffix[KERF_PLANES] = {"", "_scale", "_scale_2", "_zero_point"};
 
 size_t kerf_layout_count(void)
 {
@@ -45,6 +38,22 @@ const kf_stored *kf_stored_find(const kerf_layout *l, const kerf_format *f)
     return NULL;
 }
 
+const kerf_format *kf_format_of(kerf_format_id id)
+{
+    size_t i = 0;
+    while (kerf_format_at(i)->id != id) i++;
+    return kerf_format_at(i);
+}
+
+char *kf_shape_text(const kerf_shape *s, char out[KF_SHAPE_TEXT])
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (unsigned i = 0; i < s->rank && i < KERF_MAX_RANK; i++)
+        n += (size_t)snprintf(out + n, KF_SHAPE_TEXT - n, "%s%" PRIu64, i ? "," : "", s->dim[i]);
+    return out;
+}
+
 /* --- what a layout takes --- */
 
 static int is_own(const kerf_layout *l)
@@ -68,45 +77,19 @@ int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f)
 const char *kerf_layout_input(const kerf_layout *l, const kerf_format *f, int *is_inverse,
                               int *is_vector)
 {
-    static const struct {
-        kf_layout_id layout;
-        kerf_format_id format;
-        const char *name;
-        int is_inverse, is_vector;
-    } inputs[] = {
-        {KF_LAYOUT_MODELOPT, KERF_FORMAT_NVFP4, "input_scale", 0, 0},
-        {KF_LAYOUT_MODELOPT, KERF_FORMAT_FP8_E4M3, "input_scale", 0, 0},
-        {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_NVFP4, "input_global_scale", 1, 1},
-        {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_FP8_E4M3, "input_scale", 0, 1},
-    };
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
-        if (&kf_layouts[inputs[i].layout] != l || inputs[i].format != f->id) continue;
-        *is_inverse = inputs[i].is_inverse;
-        *is_vector = inputs[i].is_vector;
-        return inputs[i].name;
+    for (size_t i = 0; i < kf_input_count; i++) {
+        const kf_input *in = &kf_input_table[i];
+        if (&kf_layouts[in->layout] != l || in->format != f->id) continue;
+        *is_inverse = in->is_inverse;
+        *is_vector = in->is_vector;
+        return in->name;
     }
     return NULL;
 }
 
-/* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */
 kerf_experts kerf_layout_experts(const kerf_layout *l)
 {
-    switch ((kf_layout_id)(l - kf_layouts)) {
-    case KF_LAYOUT_KERF:
-    case KF_LAYOUT_BITSANDBYTES:
-    case KF_LAYOUT_GGUF:
-    case KF_LAYOUTS: return KERF_EXPERTS_AS_THEY_ARE;
-    case KF_LAYOUT_GPT_OSS: return KERF_EXPERTS_STACKED;
-    case KF_LAYOUT_MODELOPT:
-    case KF_LAYOUT_COMPRESSED_TENSORS:
-    case KF_LAYOUT_CT_NAIVE:
-    case KF_LAYOUT_DEEPSEEK:
-    case KF_LAYOUT_GPTQ:
-    case KF_LAYOUT_GPTQ_V2:
-    case KF_LAYOUT_AWQ:
-    case KF_LAYOUT_TORCHAO: break;
-    }
-    return KERF_EXPERTS_SINGLE;
+    return kf_layout_experts[l - kf_layouts];
 }
 
 kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_error *err)
@@ -118,9 +101,7 @@ kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_e
     for (size_t i = 0; i < kf_stored_count; i++) {
         const kf_stored *s = &kf_stored_table[i];
         if (&kf_layouts[s->layout] != l || s->refusal) continue;
-        for (size_t k = 0; k < kerf_format_count(); k++)
-            if (kerf_format_at(k)->id == s->format)
-                kf_text_add(&list, "%s%s", list.n ? ", " : "", kerf_format_at(k)->name);
+        kf_text_add(&list, "%s%s", list.n ? ", " : "", kf_format_of(s->format)->name);
     }
     const char *why = scheme ? kf_stored_find(l, f)->refusal : "its loaders have no such scheme";
     kerf_status st =
@@ -217,19 +198,6 @@ static kerf_shape extra_form(kf_extra extra, const kerf_weight *w)
     return (kerf_shape){0, {0}};
 }
 
-static const struct {
-    const char *suffix;
-    kerf_dtype dtype;
-} extras[] = {
-    [KF_EXTRA_SHAPE] = {".weight_shape", KERF_I64},
-    [KF_EXTRA_CODE_BOOK] = {".weight.quant_map", KERF_F32},
-    [KF_EXTRA_SCALE_BOOK] = {".weight.nested_quant_map", KERF_F32},
-    [KF_EXTRA_STATE] = {".weight.quant_state.bitsandbytes__nf4", KERF_U8},
-    [KF_EXTRA_ROW_MAJOR] = {".weight_format", KERF_U8},
-    [KF_EXTRA_MIDDLE] = {".qzeros", KERF_I32},
-    [KF_EXTRA_GROUP_INDEX] = {".g_idx", KERF_I32},
-};
-
 /* The name of a stored tensor: the tail of the weight's gives way to the suffix. One that has the
  * tail as its suffix is called like the weight, whatever that is called. */
 static void name_stored(const kf_stored *s, const kerf_weight *w, const char *suffix, char *name,
@@ -259,109 +227,14 @@ int kerf_layout_entry(const kerf_layout *l, const kerf_weight *w, size_t i, char
         if (i-- > 0) continue;
         out->dtype = s ? s->part[p].dtype : from->dtype;
         out->shape = s ? form_of(s, &s->part[p], &w->geometry, p) : from->shape;
-        name_stored(s, w, s ? s->part[p].suffix : own_suffix[p], name, size);
+        name_stored(s, w, s ? s->part[p].suffix : kf_plane_suffix[p], name, size);
         *plane = p;
         return 1;
     }
     *plane = KERF_PLANES;
     if (!s || i >= KERF_EXTRAS || s->extra[i] == KF_EXTRA_NONE) return 0;
-    out->dtype = extras[s->extra[i]].dtype;
+    out->dtype = kf_extra_table[s->extra[i]].dtype;
     out->shape = extra_form(s->extra[i], w);
-    name_stored(s, w, extras[s->extra[i]].suffix, name, size);
+    name_stored(s, w, kf_extra_table[s->extra[i]].suffix, name, size);
     return 1;
-}
-
-/* --- the same numbers in another arrangement --- */
-
-static const kerf_format *format_of(kerf_format_id id)
-{
-    size_t i = 0;
-    while (kerf_format_at(i)->id != id) i++;
-    return kerf_format_at(i);
-}
-
-/* Scales per matrix of 1 change nothing: ggml's blocks stand without them. */
-static kerf_status find_unit_second(const kerf_reader *r, kerf_weight *w, kerf_error *err)
-{
-    const kerf_plane *second = &w->geometry.plane[KERF_PLANE_SECOND];
-    int all = second->dtype != KERF_DTYPE_NONE;
-    for (uint64_t at = 0; all && !w->unit_second && at < second->bytes; at += sizeof(float)) {
-        float x;
-        KF_TRY(kerf_weight_read(r, w, KERF_PLANE_SECOND, at, &x, sizeof x, err));
-        all = x == 1;
-    }
-    w->unit_second = all;
-    return KERF_OK;
-}
-
-kerf_status kerf_weight_fit(const kerf_reader *r, const kerf_layout *l, kerf_weight *w,
-                            unsigned *foreign_from, kerf_error *err)
-{
-    const kerf_layout *gguf = &kf_layouts[KF_LAYOUT_GGUF];
-    const int to_blocks = l == gguf, from_blocks = w->layout == gguf;
-    *foreign_from = 256;
-    if (!w->codec.format || l == w->layout) return KERF_OK;
-    for (size_t i = 0; i < kf_twin_count; i++) {
-        const kf_twins *t = &kf_twin_table[i];
-        const kerf_format *planes = format_of(t->planes);
-        if (w->codec.format->id == t->planes && (to_blocks || from_blocks))
-            *foreign_from = t->foreign_from;
-        if (w->codec.format->id != t->blocks || to_blocks) continue;
-        if (!is_own(l) && !kf_stored_find(l, planes)) continue;
-        if (is_own(l) && !from_blocks) continue; /* which it holds as they are */
-        w->codec = (kerf_codec){planes, NULL};
-        w->layout = gguf; /* whose rows know how planes lie in blocks */
-        KF_TRY(kerf_geometry_init(&w->geometry, planes, &w->shape, err));
-        w->unit_second = planes->second != KERF_SECOND_NONE;
-        *foreign_from = t->foreign_from;
-        return KERF_OK;
-    }
-    return to_blocks ? find_unit_second(r, w, err) : KERF_OK;
-}
-
-/* --- description --- */
-
-static void add_weight(kf_text *t, const kerf_weight *w)
-{
-    kf_text_add_quoted(t, w->name);
-    kf_text_add(t, ":{\"format\":");
-    kf_text_add_quoted(t, w->codec.format->name);
-    if (w->codec.encoder) {
-        kf_text_add(t, ",\"encoder\":");
-        kf_text_add_quoted(t, w->codec.encoder->name);
-    }
-    kf_text_add(t, ",\"dtype\":\"%s\",\"shape\":[", kerf_dtype_name(w->dtype));
-    for (unsigned i = 0; i < w->shape.rank; i++)
-        kf_text_add(t, "%s%" PRIu64, i ? "," : "", w->shape.dim[i]);
-    kf_text_add(t, "]}");
-}
-
-static int compare_weights(const void *a, const void *b)
-{
-    return strcmp((*(const kerf_weight *const *)a)->name, (*(const kerf_weight *const *)b)->name);
-}
-
-char *kerf_layout_describe(const kerf_layout *l, const kerf_weight *weights, size_t count)
-{
-    kf_text t = {0};
-    size_t n = 0;
-    const kerf_weight **sorted = kf_alloc(count, sizeof *sorted);
-    if (!sorted) return NULL;
-    for (size_t i = 0; i < count; i++)
-        if (weights[i].codec.format) sorted[n++] = &weights[i];
-    qsort(sorted, n, sizeof *sorted, compare_weights);
-    kf_text_add(&t, "{\"version\":1,");
-    if (!is_own(l)) kf_text_add(&t, "\"layout\":\"%s\",", l->name);
-    kf_text_add(&t, "\"tensors\":{");
-    for (size_t i = 0; i < n; i++) {
-        if (i > 0) kf_text_add(&t, ",");
-        add_weight(&t, sorted[i]);
-    }
-    kf_text_add(&t, "}}");
-    free(sorted);
-    if (t.failed) {
-        free(t.p);
-        return NULL;
-    }
-    return t.p;
 }

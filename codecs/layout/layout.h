@@ -1,4 +1,5 @@
-/* layout.h - the row of the layout table for a layout and a format. */
+/* layout.h - the layout table (layout_table.h), asked: the row for a layout and a format, and what
+ * it takes. */
 #ifndef KERF_FILE_LAYOUT_H
 #define KERF_FILE_LAYOUT_H
 
@@ -6,6 +7,15 @@
 
 /* NULL: the layout has no such format, or it is `kerf`, which has no rows. */
 const kf_stored *kf_stored_find(const kerf_layout *l, const kerf_format *f);
+
+const kerf_format *kf_format_of(kerf_format_id id);
+
+/* What layout `kerf` appends to the name of a weight for each plane. */
+extern const char *const kf_plane_suffix[KERF_PLANES];
+
+/* "4096,11008", cut to size; returns out. */
+#define KF_SHAPE_TEXT 192
+char *kf_shape_text(const kerf_shape *s, char out[KF_SHAPE_TEXT]);
 
 /* Whether a tensor of this geometry can be stored so: a matrix of the right multiples. */
 kerf_status kf_stored_fits(const kf_stored *s, const kerf_geometry *g, kerf_error *err);

@@ -26,6 +26,32 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_GPT_OSS] = {"gpt-oss", "stacked experts in MXFP4: vLLM, SGLang, transformers"},
 };
 
+/* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */
+const kerf_experts kf_layout_experts[KF_LAYOUTS] = {
+    [KF_LAYOUT_KERF] = KERF_EXPERTS_AS_THEY_ARE,
+    [KF_LAYOUT_BITSANDBYTES] = KERF_EXPERTS_AS_THEY_ARE,
+    [KF_LAYOUT_GGUF] = KERF_EXPERTS_AS_THEY_ARE,
+    [KF_LAYOUT_GPT_OSS] = KERF_EXPERTS_STACKED,
+    [KF_LAYOUT_MODELOPT] = KERF_EXPERTS_SINGLE,
+    [KF_LAYOUT_COMPRESSED_TENSORS] = KERF_EXPERTS_SINGLE,
+    [KF_LAYOUT_CT_NAIVE] = KERF_EXPERTS_SINGLE,
+    [KF_LAYOUT_DEEPSEEK] = KERF_EXPERTS_SINGLE,
+    [KF_LAYOUT_GPTQ] = KERF_EXPERTS_SINGLE,
+    [KF_LAYOUT_GPTQ_V2] = KERF_EXPERTS_SINGLE,
+    [KF_LAYOUT_AWQ] = KERF_EXPERTS_SINGLE,
+    [KF_LAYOUT_TORCHAO] = KERF_EXPERTS_SINGLE,
+};
+
+const struct kf_extra_name kf_extra_table[] = {
+    [KF_EXTRA_SHAPE] = {".weight_shape", KERF_I64},
+    [KF_EXTRA_CODE_BOOK] = {".weight.quant_map", KERF_F32},
+    [KF_EXTRA_SCALE_BOOK] = {".weight.nested_quant_map", KERF_F32},
+    [KF_EXTRA_STATE] = {".weight" KF_STATE_SUFFIX, KERF_U8},
+    [KF_EXTRA_ROW_MAJOR] = {".weight_format", KERF_U8},
+    [KF_EXTRA_MIDDLE] = {".qzeros", KERF_I32},
+    [KF_EXTRA_GROUP_INDEX] = {".g_idx", KERF_I32},
+};
+
 /* clang-format off */
 #define AS_IS(suffix, dtype)           {".weight" suffix, KERF_##dtype, KF_FORM_PLANE, KF_COPY, 0, 0, NULL}
 #define FORM(suffix, dtype, form)      {".weight" suffix, KERF_##dtype, KF_FORM_##form, KF_COPY, 0, 0, NULL}
@@ -206,6 +232,13 @@ const kf_stored kf_stored_table[] = {
     GGUF_WOVEN(INT4_G32_F16,  "Q4_0",  32, 0x88, NO_PART)
 };
 
+const kf_input kf_input_table[] = {
+    {KF_LAYOUT_MODELOPT,           KERF_FORMAT_NVFP4,    "input_scale",        0, 0},
+    {KF_LAYOUT_MODELOPT,           KERF_FORMAT_FP8_E4M3, "input_scale",        0, 0},
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_NVFP4,    "input_global_scale", 1, 1},
+    {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_FP8_E4M3, "input_scale",        0, 1},
+};
+
 /* NVFP4: 0x7F is 0 to ggml and NaN elsewhere, and ggml takes no notice of a sign. MXFP4: 0xFF is
  * 2^128 to ggml and NaN elsewhere. */
 const kf_twins kf_twin_table[] = {
@@ -214,5 +247,6 @@ const kf_twins kf_twin_table[] = {
     {KERF_FORMAT_GGML_Q4_0,  KERF_FORMAT_INT4_G32_F16, 256},
 };
 /* clang-format on */
+const size_t kf_input_count = sizeof kf_input_table / sizeof *kf_input_table;
 const size_t kf_twin_count = sizeof kf_twin_table / sizeof *kf_twin_table;
 const size_t kf_stored_count = sizeof kf_stored_table / sizeof *kf_stored_table;

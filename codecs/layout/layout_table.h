@@ -4,7 +4,7 @@
 #ifndef KERF_FILE_LAYOUT_TABLE_H
 #define KERF_FILE_LAYOUT_TABLE_H
 
-#include <kerf/file.h>
+#include <kerf/layouts.h>
 
 typedef enum kf_layout_id {
     KF_LAYOUT_KERF,
@@ -23,6 +23,7 @@ typedef enum kf_layout_id {
 } kf_layout_id;
 
 extern const kerf_layout kf_layouts[KF_LAYOUTS];
+extern const kerf_experts kf_layout_experts[KF_LAYOUTS]; /* what its loaders want */
 
 /* Shape of a stored tensor, from the plane [rows, columns] that it holds. */
 typedef enum kf_form {
@@ -76,9 +77,15 @@ typedef enum kf_extra {
     KF_EXTRA_GROUP_INDEX /* the group of each column, I32                                     */
 } kf_extra;
 
+extern const struct kf_extra_name {
+    const char *suffix; /* in place of the row's tail */
+    kerf_dtype dtype;
+} kf_extra_table[];
+
 /* Bytes of the JSON as kerf writes it, filled up with spaces: its length must be known before the
  * offset is. */
 #define KF_STATE_BYTES 256
+#define KF_STATE_SUFFIX ".quant_state.bitsandbytes__nf4"
 
 typedef struct kf_stored {
     kf_layout_id layout;
@@ -99,6 +106,17 @@ typedef struct kf_twins {
     kerf_format_id blocks, planes;
     unsigned foreign_from;
 } kf_twins;
+
+/* The scale of a layer's inputs: see kerf_layout_input. */
+typedef struct kf_input {
+    kf_layout_id layout;
+    kerf_format_id format;
+    const char *name;
+    int is_inverse, is_vector;
+} kf_input;
+
+extern const kf_input kf_input_table[];
+extern const size_t kf_input_count;
 
 extern const kf_twins kf_twin_table[];
 extern const size_t kf_twin_count;

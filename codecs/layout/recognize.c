@@ -11,52 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/json/config_text.h"
-#include "file/disk/io.h"
+#include "base/base.h"
 #include "layout/state.h"
-
-/* The method that config.json names, in words of its own. */
-static const kerf_layout *find_method(const json_t *config)
-{
-    static const struct {
-        const char *method, *layout;
-    } methods[] = {
-        {"fp8", "deepseek"},
-        {"modelopt_fp4", "modelopt"},
-        {"modelopt_mxfp8", "modelopt"},
-        {"mxfp4", "gpt-oss"},
-        {"gptq_v2", "gptq-v2"},
-        {"naive-quantized", "compressed-tensors-naive"},
-    };
-    const json_t *q = json_object_get(config, "quantization_config");
-    const char *method = json_string_value(json_object_get(q, "quant_method"));
-    const char *version = json_string_value(json_object_get(q, "checkpoint_format"));
-    if (method && strcmp(method, "gptq") == 0 && version && strcmp(version, "gptq_v2") == 0)
-        method = version;
-    const char *format = json_string_value(json_object_get(q, "format"));
-    if (method && strcmp(method, "compressed-tensors") == 0 && format &&
-        strcmp(format, "naive-quantized") == 0)
-        method = format;
-    for (size_t i = 0; method && i < sizeof methods / sizeof *methods; i++)
-        if (strcmp(method, methods[i].method) == 0) return kerf_layout_find(methods[i].layout);
-    return method ? kerf_layout_find(method) : NULL;
-}
-
-/* Older exports of Model-Optimizer say all in a file of their own. */
-const kerf_layout *kerf_layout_configured(const kerf_reader *r)
-{
-    json_t *config, *own = NULL;
-    if (kf_config_load(r, "config.json", &config, NULL) != KERF_OK) config = NULL;
-    const kerf_layout *found = find_method(config);
-    if (!json_object_get(config, "quantization_config") &&
-        kf_config_load(r, "hf_quant_config.json", &own, NULL) != KERF_OK)
-        own = NULL;
-    if (json_object_get(json_object_get(own, "quantization"), "quant_algo"))
-        found = &kf_layouts[KF_LAYOUT_MODELOPT];
-    json_decref(config);
-    json_decref(own);
-    return found;
-}
 
 /* --- doubts --- */
 
@@ -79,15 +35,6 @@ static int lacks(doubt *d, size_t found, const char *fmt, ...)
     vsnprintf(d->text, d->size, fmt, ap);
     va_end(ap);
     return 0;
-}
-
-static const char *shape_text(const kerf_shape *s, char out[64])
-{
-    size_t n = 0;
-    out[0] = 0;
-    for (unsigned i = 0; i < s->rank && n < 64; i++)
-        n += (size_t)snprintf(out + n, 64 - n, "%s%" PRIu64, i ? "," : "", s->dim[i]);
-    return out;
 }
 
 /* --- one row of the table --- */
@@ -118,10 +65,9 @@ static int shape_of_codes(const kf_stored *s, const kerf_format *f, const kerf_s
 static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tensor *t,
                       kerf_weight *w, doubt *d)
 {
-    char text[64];
+    char text[KF_SHAPE_TEXT];
     kerf_error why = {.text = ""};
-    for (size_t i = 0; i < kerf_format_count(); i++)
-        if (kerf_format_at(i)->id == s->format) w->codec.format = kerf_format_at(i);
+    w->codec.format = kf_format_of(s->format);
     if (w->codec.format->geometry == KERF_GROUP_FLAT) {
         char name[KERF_MAX_NAME_BYTES + 64];
         kf_state state;
@@ -132,13 +78,13 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
                          "its quant_state.bitsandbytes__nf4", w->codec.format->group);
         w->shape = state.shape;
     } else if (!shape_of_codes(s, w->codec.format, &t->shape, &w->shape)) {
-        return lacks(d, 0, "codes of shape [%s] are none of layout %s", shape_text(&t->shape, text),
-                     kf_layouts[s->layout].name);
+        return lacks(d, 0, "codes of shape [%s] are none of layout %s",
+                     kf_shape_text(&t->shape, text), kf_layouts[s->layout].name);
     }
     if (kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, &why) == KERF_OK &&
         kf_stored_fits(s, &w->geometry, &why) == KERF_OK)
         return 1;
-    return lacks(d, 0, "as %s [%s]: %.150s", w->codec.format->name, shape_text(&w->shape, text),
+    return lacks(d, 0, "as %s [%s]: %.150s", w->codec.format->name, kf_shape_text(&w->shape, text),
                  why.text);
 }
 
@@ -289,7 +235,7 @@ static const char *find_other(const kerf_reader *r, const kerf_weight *w)
  * those of a kernel, which no checkpoint has. */
 static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_entry *e)
 {
-    char have[64], need[64];
+    char have[KF_SHAPE_TEXT], need[KF_SHAPE_TEXT];
     const uint64_t *a = t->shape.dim, *b = e->shape.dim;
     const int is_same = t->shape.rank == e->shape.rank &&
                         memcmp(a, b, t->shape.rank * sizeof *a) == 0; /* but for the type */
@@ -299,8 +245,8 @@ static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_e
                   a[0] == (b[0] + 127) / 128 * 32 && a[1] == (b[1] + 3) / 4 * 16;
     const int is_half = is_same && t->dtype == KERF_F16 && e->dtype == KERF_BF16;
     return lacks(d, 2 * found + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
-                 kerf_dtype_name(t->dtype), shape_text(&t->shape, have), kerf_dtype_name(e->dtype),
-                 shape_text(&e->shape, need),
+                 kerf_dtype_name(t->dtype), kf_shape_text(&t->shape, have),
+                 kerf_dtype_name(e->dtype), kf_shape_text(&e->shape, need),
                  is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
                                        "not have"
                  : is_half ? ": BF16 would round these scales, and no format with groups of this "

@@ -11,9 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "file/disk/io.h"
+#include "base/base.h"
+#include "file/json/json_read.h"
 
 #define MAX_STATE_BYTES 4096u
 
@@ -59,8 +58,10 @@ int kf_state_read(const kerf_reader *r, const kerf_tensor *t, kf_state *out)
     char text[MAX_STATE_BYTES];
     if (t->dtype != KERF_U8 || t->bytes > sizeof text) return 0;
     if (kerf_reader_read(r, t, 0, text, (size_t)t->bytes, NULL) != KERF_OK) return 0;
-    json_t *j = json_loadb(text, (size_t)t->bytes, 0, NULL);
-    int ok = json_is_object(j) && take_state(j, out);
+    json_t *j;
+    if (kf_json_parse(t->name, text, (size_t)t->bytes, KF_JSON_STRICT, &j, NULL) != KERF_OK)
+        return 0;
+    int ok = take_state(j, out);
     json_decref(j);
     return ok;
 }

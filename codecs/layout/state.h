@@ -4,8 +4,6 @@
 
 #include "layout/layout_table.h"
 
-#define KF_STATE_SUFFIX ".quant_state.bitsandbytes__nf4"
-
 typedef struct kf_state {
     uint64_t block;
     kerf_dtype dtype; /* of the dense tensor */

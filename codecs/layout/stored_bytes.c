@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "layout/turned.h"
 #include "layout/block_bytes.h"
-#include "file/disk/io.h"
 #include "layout/layout.h"
 #include "layout/state.h"
 

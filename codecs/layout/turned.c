@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/disk/io.h"
+#include "base/base.h"
 
 #define BATCH_BYTES ((uint64_t)4 << 20)   /* that are read before rows are made of them */
 #define WINDOW_BYTES ((uint64_t)32 << 20) /* of rows that wait to be written            */

@@ -2,7 +2,9 @@
 #ifndef KERF_FILE_WEIGHTS_H
 #define KERF_FILE_WEIGHTS_H
 
-#include "file/safetensors/safetensors.h"
+#include <kerf/layouts.h>
+
+#include "file/table/header.h"
 
 struct kerf_weights {
     kerf_weight *weight;
@@ -13,6 +15,25 @@ struct kerf_weights {
     void **owned; /* what weights that were arranged anew are made of */
     size_t owned_count;
 };
+
+/* What a stored tensor serves as. */
+enum { KF_ROLE_DENSE, KF_ROLE_CODES, KF_ROLE_OTHER };
+
+/* A table that is being filled: what stands in it so far. */
+typedef struct kf_weights_builder {
+    kerf_weights *out;
+    const kerf_reader *r;
+    const kerf_tensor *first;  /* of the reader's table                        */
+    unsigned char *role;       /* of each tensor                               */
+    kerf_weight *at;           /* of each tensor: the weight whose codes it holds */
+    unsigned shard;            /* whose description is read                    */
+    const kerf_layout *layout; /* that it names                                */
+    kerf_error *err;
+} kf_weights_builder;
+
+/* The name of a weight as text that lives as long as w: that of its codes, or a copy. */
+kerf_status kf_weights_keep_name(kerf_weights *w, const char *name, const kerf_tensor *codes,
+                                 const char **out, kerf_error *err);
 
 /* Sorts by_name anew. KERF_E_DATA: two have one name. */
 kerf_status kf_weights_index(kerf_weights *w, kerf_error *err);

@@ -13,7 +13,7 @@
 #ifndef KERF_STREAM_PANELS_H
 #define KERF_STREAM_PANELS_H
 
-#include <kerf/file.h>
+#include <kerf/layouts.h>
 
 #include "base/base.h"
 

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include <kerf/file.h>
+#include <kerf/layouts.h>
 
 #include "base/base.h"
 

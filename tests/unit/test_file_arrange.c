@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include <kerf/file.h>
+#include <kerf/layouts.h>
 
 enum { EXPERTS = 3, INNER = 5, HIDDEN = 7, ELEMENTS = 2 * EXPERTS * INNER * HIDDEN };
 

@@ -1,5 +1,7 @@
 /* test_file_gguf.c - GGUF files: what is refused, what is odd but legal, what damage does, and that
  * what is written is what was read, key for key and plane for plane. */
+#include <kerf/layouts.h>
+
 #include "test_output.h"
 
 #include "file/gguf/gguf.h"

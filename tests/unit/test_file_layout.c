@@ -1,5 +1,7 @@
 /* test_file_layout.c - layout `kerf`: every format's planes are named, described, written and found
  * again as one weight. */
+#include <kerf/layouts.h>
+
 #include "test_output.h"
 
 static const kerf_shape shapes[] = {

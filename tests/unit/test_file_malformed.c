@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <kerf/layouts.h>
+
 #include "malformed.h"
 #include "file/safetensors/safetensors.h"
 #include "file/json/text.h"

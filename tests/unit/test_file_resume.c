@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "file/safetensors/safetensors_write.h"
 #include "file/write/resume.h"
 
 static const kf_journal_head head = {1, 2, 3, 4};
@@ -31,9 +32,9 @@ static void write_journal(const char *path, const kf_record *r, size_t records, 
     for (size_t i = 0; i < records; i++) must(kf_ledger_add(&l, r[i], &err), &err);
     for (size_t i = 0; i < marks; i++) {
         must(kf_marks_add(&j.marks, m[i], &err), &err);
-        if (i == marks / 2) kf_journal_note(&j, &folder, &l, records / 2, kf_clock_s());
+        if (i == marks / 2) kf_journal_note(&j, &folder, &l, records / 2, kf_now_s());
     }
-    kf_journal_note(&j, &folder, &l, records, kf_clock_s());
+    kf_journal_note(&j, &folder, &l, records, kf_now_s());
     assert_false(j.failed);
     kf_journal_close(&j);
     kf_ledger_free(&l);
@@ -172,7 +173,7 @@ static int note_in_vain(char *path, int folder_fd)
     kf_journal_init(&j, &head);
     for (uint64_t i = 0; i < 100; i++) must(kf_ledger_add(&l, (kf_record){i, i, 1, 0}, &err), &err);
     must(kf_marks_add(&j.marks, (kf_mark){0, 1, 0}, &err), &err);
-    kf_journal_note(&j, &folder, &l, 100, kf_clock_s());
+    kf_journal_note(&j, &folder, &l, 100, kf_now_s());
     int failed = j.failed;
     usleep(40000);
     failed &= !kf_journal_is_due(&j);
@@ -473,9 +474,9 @@ static void test_hostile_marks(void **state)
     const char *target = in_folder(&own, "x");
     const kerf_entry e[] = {{"a", KERF_U8, {1, {64}}, 0}, {"b", KERF_U8, {1, {32}}, 0}};
     const kerf_writer_options none = {0};
-    kf_plan plan;
+    kf_placement plan;
     kerf_error err;
-    must(kf_plan_init(&plan, e, 2, 1, &none, &err), &err);
+    must(kf_safetensors_place(&plan, e, 2, 1, &none, &err), &err);
     const uint64_t a = plan.place[0].offset, b = plan.place[1].offset;
     uint8_t zeros[64] = {0};
     const uint64_t z64 = kerf_hash(zeros, 64), z32 = kerf_hash(zeros, 32);
@@ -518,7 +519,7 @@ static void test_hostile_marks(void **state)
         kf_temp_discard(&root);
         assert_int_equal(count_files(own), 0);
     }
-    kf_plan_free(&plan);
+    kf_placement_free(&plan);
     free(own);
 }
 

@@ -1,5 +1,7 @@
 /* test_file_stored.c - every format in every layout: its planes come back byte for byte, described
  * and undescribed, and what stands in the file is what the layout's own loaders look for. */
+#include <kerf/layouts.h>
+
 #include "test_output.h"
 
 enum { ROWS = 256, COLS = 256 };

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #define MAX_CALL_BYTES ((size_t)1 << 30)
-#define MAX_NAME_IN_TEXT 120
 
 kerf_status kf_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t n,
                        kerf_error *err)
@@ -130,19 +129,4 @@ char *kf_path_folder(const char *path)
     if (base == path) return strdup(".");
     size_t n = (size_t)(base - path);
     return n == 1 ? strdup("/") : strndup(path, n - 1);
-}
-
-int kf_is_shard_name(const char *name)
-{
-    if (name[0] == '.' || strpbrk(name, "/\\")) return 0;
-    return kf_has_suffix(name, ".safetensors") || kf_has_suffix(name, ".safetensors.zst");
-}
-
-int kf_cut(const char *name)
-{
-    size_t n = strnlen(name, MAX_NAME_IN_TEXT + 1);
-    if (n <= MAX_NAME_IN_TEXT) return (int)n;
-    n = MAX_NAME_IN_TEXT;
-    while (n > 0 && ((unsigned char)name[n] & 0xc0) == 0x80) n--;
-    return (int)n;
 }

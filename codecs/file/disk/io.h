@@ -1,11 +1,9 @@
-/* io.h - what the file room asks of the system: whole reads and writes, names of paths, syncing.
- * A call that fails says which path and why; a call that the system cuts short is continued. */
+/* io.h - system calls on files: whole reads and writes, names of paths, syncing. A call that fails
+ * says which path and why; a call that the system cuts short is continued. */
 #ifndef KERF_FILE_IO_H
 #define KERF_FILE_IO_H
 
 #include <sys/types.h>
-
-#include <kerf/file.h>
 
 #include "base/base.h"
 
@@ -30,13 +28,5 @@ kerf_status kf_sync_folder(int fd, const char *path, kerf_error *err);
 char *kf_path_join(const char *folder, const char *name);
 char *kf_path_folder(const char *path);
 const char *kf_path_base(const char *path);
-
-/* 1 when the name of a shard stays in its folder and says that it is a safetensors file. */
-int kf_is_shard_name(const char *name);
-
-/* For "%.*s" in error texts: as much of a name as leaves room for the reason, in whole
- * characters. */
-int kf_cut(const char *name);
-#define KF_NAME(s) kf_cut(s), (s)
 
 #endif

@@ -1,4 +1,4 @@
-/* txn.c - files and folders that appear whole or not at all. */
+/* temp.c - temporary files and folders: made, locked, filled, synced and removed. */
 #include "file/disk/temp.h"
 
 #include <dirent.h>
@@ -49,7 +49,7 @@ static void remove_files_in(const char *folder, int (*keeps)(void *ctx, const ch
     closedir(d);
 }
 
-static void remove_path(const char *path)
+void kf_temp_remove_path(const char *path)
 {
     if (unlink(path) == 0 || errno != EISDIR) return;
     remove_files_in(path, NULL, NULL);
@@ -62,7 +62,7 @@ static void remove_if_dead(const char *path)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_same_file(fd, path)) remove_path(path);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_same_file(fd, path)) kf_temp_remove_path(path);
     close(fd);
 }
 
@@ -121,7 +121,7 @@ static kerf_status make_entered(const char *path, kf_temp *t, int *done, kerf_er
     if (t->path && t->lock_fd >= 0) return KERF_OK;
     kerf_status s = t->lock_fd < 0 ? kf_fail_errno(err, e, "%s: cannot keep the lock", path)
                                    : no_memory(path, err);
-    remove_path(path);
+    kf_temp_remove_path(path);
     kf_temp_release(t);
     return s;
 }
@@ -285,74 +285,6 @@ kerf_status kf_temp_fill(kf_temp *t, const void *p, size_t n, kerf_error *err)
     return s == KERF_OK ? kf_temp_settle(t, n, err) : s;
 }
 
-static kerf_status fail_exists(const char *target, kerf_error *err)
-{
-    return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
-                   "%s: is already there; choose another name or allow overwriting", target);
-}
-
-/* Where rename cannot be told to spare an existing target, a look before it must do. */
-static int rename_new(const char *from, const char *to)
-{
-    struct stat st;
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
-    if (errno != EINVAL && errno != ENOSYS) return -1;
-    if (lstat(to, &st) == 0) {
-        errno = EEXIST;
-        return -1;
-    }
-    return rename(from, to);
-}
-
-/* *exchanged: the old folder now has the name of the temporary. */
-static kerf_status rename_folder(const kf_temp *t, const char *target, int overwrite,
-                                 int *exchanged, kerf_error *err)
-{
-    *exchanged = 0;
-    if (rename(t->path, target) == 0) return KERF_OK; /* nothing there, or an empty folder */
-    int is_there = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
-    if (!is_there) return kf_fail_errno(err, errno, "%s: cannot rename to it", target);
-    if (!overwrite) return fail_exists(target, err);
-    if (renameat2(AT_FDCWD, t->path, AT_FDCWD, target, RENAME_EXCHANGE) != 0)
-        return kf_fail_errno(err, errno, "%s: cannot exchange the old folder for the new", target);
-    *exchanged = 1;
-    return KERF_OK;
-}
-
-static kerf_status rename_file(const kf_temp *t, const char *target, int overwrite, kerf_error *err)
-{
-    int failed = overwrite ? rename(t->path, target) : rename_new(t->path, target);
-    if (failed == 0) return KERF_OK;
-    if (errno == EEXIST) return fail_exists(target, err);
-    return kf_fail_errno(err, errno, "%s: cannot rename to it", target);
-}
-
-static kerf_status publish_in(kf_temp *t, int folder, const char *target, int overwrite,
-                              kerf_error *err)
-{
-    int exchanged = 0;
-    if (t->is_folder) KF_TRY(kf_sync_folder(t->fd, t->path, err));
-    if (t->scaffold) unlinkat(t->fd, t->scaffold, 0); /* as late as can be: it is of use till now */
-    KF_TRY(t->is_folder ? rename_folder(t, target, overwrite, &exchanged, err)
-                        : rename_file(t, target, overwrite, err));
-    kerf_status s = kf_sync_folder(folder, target, err);
-    if (exchanged) remove_path(t->path);
-    kf_temp_release(t); /* the name is gone: nothing may remove what has it next */
-    return s;
-}
-
-kerf_status kf_temp_publish(kf_temp *t, const char *target, int overwrite, kerf_error *err)
-{
-    int fd = -1;
-    char *folder = kf_path_folder(target);
-    if (!folder) return no_memory(target, err);
-    kerf_status s = kf_open_folder(folder, &fd, err);
-    if (s == KERF_OK) s = publish_in(t, fd, target, overwrite, err);
-    if (fd >= 0) close(fd);
-    free(folder);
-    return s;
-}
-
 void kf_temp_release(kf_temp *t)
 {
     kf_cleanup_drop(t->slot);
@@ -364,21 +296,6 @@ void kf_temp_release(kf_temp *t)
 
 void kf_temp_discard(kf_temp *t)
 {
-    if (t->path) remove_path(t->path);
+    if (t->path) kf_temp_remove_path(t->path);
     kf_temp_release(t);
-}
-
-kerf_status kf_temp_check_exchange(const kf_temp *t, const char *target, kerf_error *err)
-{
-    kf_temp other;
-    KF_TRY(kf_temp_create(target, 1, &other, err));
-    kerf_status s = KERF_OK;
-    /* There and back, so that both keep their locks. */
-    if (renameat2(AT_FDCWD, t->path, AT_FDCWD, other.path, RENAME_EXCHANGE) != 0 ||
-        renameat2(AT_FDCWD, t->path, AT_FDCWD, other.path, RENAME_EXCHANGE) != 0)
-        s = kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                    "%s: this file system cannot exchange two folders: remove the old one first",
-                    target);
-    kf_temp_discard(&other);
-    return s;
 }

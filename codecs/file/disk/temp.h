@@ -1,10 +1,10 @@
-/* txn.h - files and folders that appear whole or not at all.
+/* temp.h - temporary files and folders, in which an output is written before it gets its name.
  *
- * A temporary stands beside its target, hidden and locked; publishing renames it. A temporary
- * whose lock is free belongs to a dead run, and the next run for the same target removes it or
- * takes it over. */
-#ifndef KERF_FILE_TXN_H
-#define KERF_FILE_TXN_H
+ * A temporary stands in the folder of its target, under a hidden name, and is locked for as long as
+ * its process lives; publish.h renames it. One whose lock is free was left by a process that has
+ * ended (a dead run): the next run for the same target removes it or takes it over. */
+#ifndef KERF_FILE_TEMP_H
+#define KERF_FILE_TEMP_H
 
 #include "base/base.h"
 
@@ -56,19 +56,13 @@ kerf_status kf_temp_settle(kf_temp *t, uint64_t bytes, kerf_error *err);
 /* Writes a whole small file, reads it back, and settles it. */
 kerf_status kf_temp_fill(kf_temp *t, const void *p, size_t n, kerf_error *err);
 
-/* Renames a settled temporary (a folder is synced first, and its scaffold removed) onto its target
- * and syncs the folder around; when only the latter fails, the output is in place, whole, and the
- * failure is reported. An existing target is KERF_E_EXISTS unless overwrite is set; a folder that
- * is not empty is then exchanged, and the old one, which must hold nothing but files, removed. */
-kerf_status kf_temp_publish(kf_temp *t, const char *target, int overwrite, kerf_error *err);
-
 /* Removes it from the disk (a folder with the files in it) and frees. Fine on KF_NO_TEMP. */
 void kf_temp_discard(kf_temp *t);
 
 /* Frees what belongs to a file inside a temporary folder, and leaves the file. */
 void kf_temp_release(kf_temp *t);
 
-/* KERF_E_NOSUP when the file system of this temporary folder cannot exchange two folders. */
-kerf_status kf_temp_check_exchange(const kf_temp *t, const char *target, kerf_error *err);
+/* Removes a file, or a folder with the files in it. */
+void kf_temp_remove_path(const char *path);
 
 #endif

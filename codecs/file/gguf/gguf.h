@@ -1,4 +1,4 @@
-/* gguf.h - GGUF files: typed metadata, a list of tensors, their data, as llama.cpp has them.
+/* gguf.h - GGUF files, llama.cpp's container: typed metadata, a list of tensors, their data.
  *
  * Little-endian throughout: "GGUF", version, the number of tensors and of keys, the keys with their
  * values, the tensors (name, dimensions innermost first, type, offset), padding, data. Types are
@@ -9,7 +9,7 @@
 #define KERF_FILE_GGUF_H
 
 #include "file/disk/blob.h"
-#include "file/safetensors/safetensors.h"
+#include "file/table/header.h"
 #include "file/json/text.h"
 
 #define KF_GGUF_MAX_ITEMS 65536u /* tensors, and keys */
@@ -19,6 +19,7 @@
 #define KF_GGUF_MAX_RANK 4u
 #define KF_GGUF_MAX_ALIGNMENT (1u << 20)
 #define KF_GGUF_DEFAULT_ALIGNMENT 32u
+#define KF_GGUF_QUANTIZATION_VERSION 2u /* of ggml's blocks; older ones lie otherwise */
 
 /* The metadata of other files may carry the header of a GGUF file under this key, so that it can be
  * written again: kf_gguf_pack. */

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/disk/io.h"
-
 static const char prefix[] = "split.";
 
 int kf_gguf_is_split_key(const char *key)

@@ -8,10 +8,9 @@
 #include <string.h>
 
 #include "file/gguf/gguf_split.h"
-#include "file/safetensors/placement.h"
+#include "file/gguf/gguf_write.h"
 
 #define VERSION 3u
-#define QUANTIZATION_VERSION 2u
 #define MAX_TYPES 64 /* ids are below */
 #define FILE_TYPE "general.file_type"
 #define BLOCKS "general.quantization_version"
@@ -24,7 +23,7 @@ typedef struct item {
 } item;
 
 typedef struct draft {
-    kf_plan *plan;
+    kf_placement *plan;
     const kerf_writer_options *opt;
     kf_gguf base; /* the header that is carried; all zeros: none */
     item *item;
@@ -150,7 +149,7 @@ static size_t add_carried_keys(draft *d, int type, int has_blocks)
         else
             kf_text_add_bytes(d->text, (const char *)d->base.bytes + k->at, k->bytes);
     }
-    if (has_blocks && !has_version) add_u32(d->text, BLOCKS, QUANTIZATION_VERSION), n++;
+    if (has_blocks && !has_version) add_u32(d->text, BLOCKS, KF_GGUF_QUANTIZATION_VERSION), n++;
     if (!has_type && type >= 0) add_u32(d->text, FILE_TYPE, (uint32_t)type), n++;
     return n;
 }
@@ -193,7 +192,7 @@ static uint32_t padding_of(uint64_t n, uint32_t alignment)
 
 static kerf_status lay_out(draft *d, uint64_t *end)
 {
-    kf_plan *p = d->plan;
+    kf_placement *p = d->plan;
     uint64_t at = 0;
     for (size_t i = 0; i < p->count; i++) {
         kf_place *place = &p->place[d->item[i].index];
@@ -211,7 +210,7 @@ static kerf_status lay_out(draft *d, uint64_t *end)
 
 static kerf_status write_header(draft *d)
 {
-    kf_plan *p = d->plan;
+    kf_placement *p = d->plan;
     kf_text *t = d->text;
     uint64_t end = 0;
     int has_blocks = 0;
@@ -248,11 +247,11 @@ static kerf_status check_header(draft *d)
     return KERF_OK;
 }
 
-kerf_status kf_plan_init_gguf(kf_plan *p, const kerf_entry *entries, size_t count,
-                              const kerf_writer_options *opt, kerf_error *err)
+kerf_status kf_gguf_place(kf_placement *p, const kerf_entry *entries, size_t count,
+                          const kerf_writer_options *opt, kerf_error *err)
 {
     draft d = {.plan = p, .opt = opt, .err = err};
-    kerf_status s = kf_plan_begin(p, entries, count, 1, err);
+    kerf_status s = kf_placement_begin(p, entries, count, 1, err);
     if (s == KERF_OK && count > KF_GGUF_MAX_ITEMS)
         s = kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%zu output tensors, a GGUF file has at most %u",
                     count, KF_GGUF_MAX_ITEMS);
@@ -267,6 +266,6 @@ kerf_status kf_plan_init_gguf(kf_plan *p, const kerf_entry *entries, size_t coun
     if (s == KERF_OK) s = check_header(&d);
     free(d.item);
     kf_gguf_free(&d.base);
-    if (s != KERF_OK) kf_plan_free(p);
+    if (s != KERF_OK) kf_placement_free(p);
     return s;
 }

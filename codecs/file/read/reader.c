@@ -8,105 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "file/disk/blob.h"
-#include "file/gguf/gguf_split.h"
-#include "file/safetensors/index.h"
-#include "file/safetensors/safetensors.h"
+#include "file/disk/io.h"
 #include "file/read/view.h"
-
-#define MODEL_NAME "model.safetensors"
-
-typedef struct shard {
-    const char *name; /* points into blob.path */
-    kf_blob blob;
-    kf_header header; /* its tensors move to the reader */
-    int alone;        /* opened by its own name: it may be a GGUF file */
-    int is_gguf;
-    kf_gguf_split split; /* of a GGUF file */
-} shard;
-
-struct kerf_reader {
-    char *folder;
-    int is_folder;
-    shard *shard;
-    size_t shards;
-    kerf_tensor *tensor;
-    kf_named *by_name;
-    size_t count;
-};
+#include "file/safetensors/index.h"
 
 static kerf_status no_memory(const char *path, kerf_error *err)
 {
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
-}
-
-static kerf_status read_gguf(shard *s, kerf_error *err)
-{
-    kf_gguf g;
-    s->is_gguf = 1;
-    KF_TRY(kf_gguf_read(&s->blob, &g, err));
-    kerf_status st = kf_gguf_split_read(&g, s->blob.path, &s->split, err);
-    if (st == KERF_OK) st = kf_gguf_take(&g, &s->header, err);
-    kf_gguf_free(&g);
-    return st;
-}
-
-/* By its first bytes; no safetensors file of a legal size begins as GGUF does. */
-static int looks_like_gguf(const shard *s, kerf_status *st, kerf_error *err)
-{
-    uint8_t first[4];
-    if (!s->alone) return 0;
-    if (kf_has_suffix(s->blob.path, ".gguf")) return 1; /* and says what is wrong with it */
-    if (s->blob.bytes < sizeof first) return 0;
-    *st = kf_blob_read(&s->blob, 0, first, sizeof first, err);
-    return *st == KERF_OK && kf_gguf_is(first);
-}
-
-/* torch.save's files: a zip, or in older ones the pickle itself. Only asked of what is nothing
- * else, for a header may well have as many bytes. */
-static int is_pickle(const uint8_t first[8])
-{
-    const int begins = first[2] == 0x8a || first[2] == 0x95 || first[2] == '}';
-    return memcmp(first, "PK\3\4", 4) == 0 ||
-           (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 && begins);
-}
-
-static kerf_status fail_pickle(const char *path, kerf_error *err)
-{
-    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                   "%s: not a safetensors file, but a pickle of PyTorch, which runs what it holds "
-                   "when it is opened: save the model with safetensors",
-                   path);
-}
-
-static kerf_status read_header(shard *s, kerf_error *err)
-{
-    const char *path = s->blob.path;
-    uint8_t first[8];
-    size_t n;
-    kerf_status st = KERF_OK;
-    if (looks_like_gguf(s, &st, err)) return read_gguf(s, err);
-    if (st != KERF_OK) return st;
-    if (s->blob.bytes < sizeof first)
-        return kf_fail(err, KERF_E_DATA, 0,
-                       "%s: %zu bytes, too short for a safetensors file (8 bytes and a header)",
-                       path, (size_t)s->blob.bytes);
-    KF_TRY(kf_blob_read(&s->blob, 0, first, sizeof first, err));
-    st = kf_header_length(path, first, s->blob.bytes, &n, err);
-    if (st != KERF_OK) return is_pickle(first) ? fail_pickle(path, err) : st;
-    char *text = kf_alloc(n, 1);
-    if (!text) return no_memory(path, err);
-    st = kf_blob_read(&s->blob, sizeof first, text, n, err);
-    if (st == KERF_OK) st = kf_header_parse(path, text, n, s->blob.bytes, &s->header, err);
-    free(text);
-    return st;
-}
-
-static kerf_status open_shard(shard *s, const char *path, kerf_error *err)
-{
-    KF_TRY(kf_blob_open(path, &s->blob, err));
-    s->name = kf_path_base(s->blob.path);
-    return read_header(s, err);
 }
 
 /* Makes room for shards, none open yet. */
@@ -115,7 +23,7 @@ static kerf_status alloc_shards(kerf_reader *r, size_t n, kerf_error *err)
     r->shard = kf_alloc_zero(n, sizeof *r->shard);
     if (!r->shard) return no_memory(r->folder, err);
     r->shards = n;
-    for (size_t i = 0; i < n; i++) r->shard[i].blob.fd = -1;
+    for (size_t i = 0; i < n; i++) r->shard[i] = (kf_shard)KF_NO_SHARD;
     return KERF_OK;
 }
 
@@ -123,10 +31,10 @@ static kerf_status alloc_shards(kerf_reader *r, size_t n, kerf_error *err)
 static kerf_status open_parts(kerf_reader *r, const char *path, kerf_error *err)
 {
     const kf_gguf_split first = r->shard[0].split;
-    shard *all = kf_alloc_zero(first.count, sizeof *all);
+    kf_shard *all = kf_alloc_zero(first.count, sizeof *all);
     if (!all) return no_memory(path, err);
     all[0] = r->shard[0];
-    for (unsigned i = 1; i < first.count; i++) all[i].blob.fd = -1;
+    for (unsigned i = 1; i < first.count; i++) all[i] = (kf_shard)KF_NO_SHARD;
     free(r->shard);
     r->shard = all;
     r->shards = first.count;
@@ -134,8 +42,8 @@ static kerf_status open_parts(kerf_reader *r, const char *path, kerf_error *err)
     for (unsigned i = 1; i < first.count; i++) {
         char *part = NULL;
         KF_TRY(kf_gguf_split_path(path, &first, i, &part, err));
-        all[i].alone = 1;
-        kerf_status s = open_shard(&all[i], part, err);
+        all[i].may_be_gguf = 1;
+        kerf_status s = kf_shard_open(&all[i], part, err);
         if (s == KERF_OK) s = kf_gguf_split_check(part, &all[i].split, &first, i, err);
         free(part);
         if (s != KERF_OK) return s;
@@ -152,8 +60,8 @@ static kerf_status open_file(kerf_reader *r, const char *path, kerf_error *err)
     r->folder = kf_path_folder(path);
     if (!r->folder) return no_memory(path, err);
     KF_TRY(alloc_shards(r, 1, err));
-    r->shard[0].alone = 1;
-    KF_TRY(open_shard(&r->shard[0], path, err));
+    r->shard[0].may_be_gguf = 1;
+    KF_TRY(kf_shard_open(&r->shard[0], path, err));
     return r->shard[0].split.count ? open_parts(r, path, err) : KERF_OK;
 }
 
@@ -183,11 +91,11 @@ static char *find_packed_or_plain(const char *folder, const char *name)
     return packed;
 }
 
-static kerf_status open_named(kerf_reader *r, shard *s, const char *name, kerf_error *err)
+static kerf_status open_named(kerf_reader *r, kf_shard *s, const char *name, kerf_error *err)
 {
     char *path = find_packed_or_plain(r->folder, name);
     if (!path) return no_memory(name, err);
-    kerf_status st = open_shard(s, path, err);
+    kerf_status st = kf_shard_open(s, path, err);
     if (st == KERF_E_IO && err && err->native == ENOENT)
         st = kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%s: named in the index, but not there", path);
     free(path);
@@ -283,7 +191,7 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
 {
     r->is_folder = 1;
     r->folder = strdup(path);
-    char *file = find_packed_or_plain(path, MODEL_NAME);
+    char *file = find_packed_or_plain(path, KF_MODEL_NAME);
     char *index = kf_path_join(path, KF_INDEX_NAME);
     char *pickle = kf_path_join(path, "pytorch_model.bin");
     char *pickles = kf_path_join(path, "pytorch_model.bin.index.json");
@@ -292,17 +200,17 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
         s = no_memory(path, err);
     } else if (exists(file)) {
         s = alloc_shards(r, 1, err);
-        if (s == KERF_OK) s = open_shard(&r->shard[0], file, err);
+        if (s == KERF_OK) s = kf_shard_open(&r->shard[0], file, err);
         if (s == KERF_OK) s = join_tensors(r, err);
     } else if (exists(index)) {
         s = open_index(r, index, err);
     } else if (exists(pickle) || exists(pickles)) {
-        s = fail_pickle(exists(pickle) ? pickle : pickles, err);
+        s = kf_fail_pickle(exists(pickle) ? pickle : pickles, err);
     } else {
         s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                     "%s: no %s and no %s in this folder; give the file itself if it is named "
                     "otherwise",
-                    path, MODEL_NAME, KF_INDEX_NAME);
+                    path, KF_MODEL_NAME, KF_INDEX_NAME);
     }
     free(file);
     free(index);
@@ -340,8 +248,7 @@ void kerf_reader_close(kerf_reader *r)
 {
     if (!r) return;
     for (size_t i = 0; i < r->shards; i++) {
-        kf_header_free(&r->shard[i].header);
-        kf_blob_close(&r->shard[i].blob);
+        kf_shard_close(&r->shard[i]);
     }
     free(r->shard);
     free(r->tensor);
@@ -427,62 +334,6 @@ kerf_status kerf_reader_read(const kerf_reader *r, const kerf_tensor *t, uint64_
     if (n == 0) return KERF_OK;
     if (t->view) return kf_view_read(r, t, offset, dst, n, err);
     return kf_blob_read(&r->shard[t->shard].blob, t->offset + offset, dst, n, err);
-}
-
-/* --- fingerprint --- */
-
-#define SAMPLES 8u /* per file */
-#define SAMPLE_BYTES 4096u
-
-static void mix(uint64_t *h, const void *p, size_t n)
-{
-    const uint64_t pair[2] = {*h, kerf_hash(p, n)};
-    *h = kerf_hash(pair, sizeof pair);
-}
-
-static void mix_tensor(uint64_t *h, const kerf_tensor *t)
-{
-    const uint64_t place[] = {(uint64_t)t->dtype, t->bytes, t->shard, t->offset, t->shape.rank};
-    mix(h, t->name, strlen(t->name));
-    mix(h, place, sizeof place);
-    mix(h, t->shape.dim, t->shape.rank * sizeof *t->shape.dim);
-}
-
-/* Times of change can be set back, so some of the data is looked at too. */
-static kerf_status mix_samples(uint64_t *h, const kf_blob *b, kerf_error *err)
-{
-    uint8_t text[SAMPLE_BYTES];
-    const size_t n = (size_t)kf_min_u64(b->bytes, sizeof text);
-    const uint64_t rest = b->bytes - n, parts = SAMPLES - 1;
-    for (uint64_t i = 0; i < SAMPLES; i++) {
-        uint64_t at = rest / parts * i + rest % parts * i / parts;
-        KF_TRY(kf_blob_read(b, at, text, n, err));
-        mix(h, text, n);
-    }
-    return KERF_OK;
-}
-
-kerf_status kerf_reader_fingerprint(const kerf_reader *r, uint64_t *out, kerf_error *err)
-{
-    uint64_t h = r->shards;
-    for (size_t i = 0; i < r->shards; i++) {
-        struct stat st;
-        const shard *s = &r->shard[i];
-        if (fstat(s->blob.fd, &st) != 0)
-            return kf_fail_errno(err, errno, "%s: cannot look at it", s->blob.path);
-        const uint64_t file[] = {(uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec,
-                                 (uint64_t)st.st_mtim.tv_nsec, s->blob.bytes};
-        mix(&h, s->name, strlen(s->name));
-        mix(&h, file, sizeof file);
-        for (size_t k = 0; k < s->header.metadata_count; k++) {
-            mix(&h, s->header.metadata[k].key, strlen(s->header.metadata[k].key));
-            mix(&h, s->header.metadata[k].value, strlen(s->header.metadata[k].value));
-        }
-        KF_TRY(mix_samples(&h, &s->blob, err));
-    }
-    for (size_t i = 0; i < r->count; i++) mix_tensor(&h, &r->tensor[i]);
-    *out = h;
-    return KERF_OK;
 }
 
 int kf_reader_holds(const kerf_reader *r, dev_t device, ino_t inode)

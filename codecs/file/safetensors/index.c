@@ -14,6 +14,12 @@
 /* Writers put floats into "metadata", which nobody reads: numbers are free here. */
 static const kf_json_rules index_rules = {.max_depth = 8};
 
+int kf_is_shard_name(const char *name)
+{
+    if (name[0] == '.' || strpbrk(name, "/\\")) return 0;
+    return kf_has_suffix(name, ".safetensors") || kf_has_suffix(name, ".safetensors.zst");
+}
+
 typedef struct mapping {
     const char *tensor, *file;
 } mapping;

@@ -2,9 +2,10 @@
 #ifndef KERF_FILE_INDEX_H
 #define KERF_FILE_INDEX_H
 
-#include "file/safetensors/safetensors.h"
+#include "file/table/header.h"
 #include "file/json/text.h"
 
+#define KF_MODEL_NAME "model.safetensors" /* of a folder with one file */
 #define KF_INDEX_NAME "model.safetensors.index.json"
 
 typedef struct kf_index {
@@ -14,6 +15,9 @@ typedef struct kf_index {
     size_t shards;
     char *strings;
 } kf_index;
+
+/* 1 when a name stays in its folder and says that it is a safetensors file. */
+int kf_is_shard_name(const char *name);
 
 /* Reads and validates; whether the shards agree is for the reader to see. */
 kerf_status kf_index_read(const char *path, kf_index *out, kerf_error *err);

@@ -13,12 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "file/disk/io.h"
 #include "file/json/json_walk.h"
 
 #define PREFIX_BYTES 8u
-#define MAX_DIM ((uint64_t)1 << 53) /* above it, readers that use doubles see something else */
-#define MAX_ENTRY_BYTES 65536u      /* of one tensor's JSON: name, rank 8, ample room for more */
+#define MAX_ENTRY_BYTES 65536u /* of one tensor's JSON: name, rank 8, ample room for more */
 
 /* header object -> tensor object -> shape */
 static const kf_json_rules header_rules = {.max_depth = 3, .integers_only = 1, .brace_first = 1};
@@ -49,34 +47,6 @@ static kerf_status fail_tensor(parser *p, kerf_status s, const char *name, const
 static kerf_status fail_header(parser *p, kerf_status s, const char *why)
 {
     return kf_fail(p->err, s, KF_NOWHERE, "%s: header: %s", p->path, why);
-}
-
-kerf_status kf_tensor_bytes(kerf_dtype dtype, const kerf_shape *shape, uint64_t *bytes)
-{
-    uint64_t count, bits;
-    KF_TRY(kerf_shape_count(shape, &count, NULL));
-    if (!kf_mul_ok(count, kerf_dtype_bits(dtype), &bits)) return KERF_E_RANGE;
-    *bytes = bits / 8;
-    return bits % 8 == 0 ? KERF_OK : KERF_E_DATA;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const kf_named *)a)->name, ((const kf_named *)b)->name);
-}
-
-size_t kf_sort_names(kf_named *v, size_t n)
-{
-    qsort(v, n, sizeof *v, compare_names);
-    for (size_t i = 1; i < n; i++)
-        if (strcmp(v[i - 1].name, v[i].name) == 0) return i;
-    return n;
-}
-
-const kf_named *kf_find_name(const kf_named *v, size_t n, const char *name)
-{
-    kf_named key = {name, 0};
-    return n ? bsearch(&key, v, n, sizeof *v, compare_names) : NULL;
 }
 
 kerf_status kf_header_length(const char *path, const uint8_t first[8], uint64_t file_bytes,
@@ -163,7 +133,7 @@ static kerf_status parse_shape(parser *p, kerf_tensor *t, const json_t *entry)
         if (!json_is_integer(dim))
             return fail_tensor(p, KERF_E_DATA, t->name, "shape[%zu] is not an integer", i);
         t->shape.dim[i] = (uint64_t)json_integer_value(dim);
-        if (t->shape.dim[i] > MAX_DIM)
+        if (t->shape.dim[i] > KF_MAX_DIM)
             return fail_tensor(p, KERF_E_DATA, t->name, "shape[%zu] is above 2^53", i);
     }
     return KERF_OK;
@@ -322,13 +292,4 @@ kerf_status kf_header_parse(const char *path, const char *text, size_t n, uint64
     kerf_status s = parse_all(&p, json);
     if (s != KERF_OK) kf_header_free(out);
     return s;
-}
-
-void kf_header_free(kf_header *h)
-{
-    free(h->tensor);
-    free(h->by_name);
-    free(h->metadata);
-    free(h->strings);
-    memset(h, 0, sizeof *h);
 }

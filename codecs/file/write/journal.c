@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "file/disk/io.h"
@@ -35,13 +34,6 @@
 #define LEAST_WAIT_S 0.02
 #define MOST_WAIT_S 30.0
 #define WAIT_PER_COST 20.0
-
-double kf_clock_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 kerf_status kf_marks_add(kf_marks *m, kf_mark mark, kerf_error *err)
 {
@@ -166,7 +158,7 @@ kerf_status kf_journal_read(const char *folder, const kf_journal_head *head, kf_
 
 void kf_journal_init(kf_journal *j, const kf_journal_head *head)
 {
-    *j = (kf_journal){.head = *head, .file = KF_NO_TEMP, .due_s = kf_clock_s() + LEAST_WAIT_S};
+    *j = (kf_journal){.head = *head, .file = KF_NO_TEMP, .due_s = kf_now_s() + LEAST_WAIT_S};
 }
 
 void kf_journal_close(kf_journal *j)
@@ -178,7 +170,7 @@ void kf_journal_close(kf_journal *j)
 
 int kf_journal_is_due(const kf_journal *j)
 {
-    return !j->failed && j->marks.count > j->noted_marks && kf_clock_s() >= j->due_s;
+    return !j->failed && j->marks.count > j->noted_marks && kf_now_s() >= j->due_s;
 }
 
 static int append(kf_journal *j, const uint8_t *p, size_t n)
@@ -238,7 +230,7 @@ void kf_journal_note(kf_journal *j, const kf_temp *folder, kf_ledger *ledger, si
         done = renameat(folder->fd, NEW_NAME, folder->fd, KF_JOURNAL_NAME) == 0 &&
                kf_sync_folder(folder->fd, folder->path, NULL) == KERF_OK;
     j->failed = !done;
-    double now = kf_clock_s(), wait = WAIT_PER_COST * (now - began_s);
+    double now = kf_now_s(), wait = WAIT_PER_COST * (now - began_s);
     if (wait < LEAST_WAIT_S) wait = LEAST_WAIT_S;
     j->due_s = now + (wait < MOST_WAIT_S ? wait : MOST_WAIT_S);
 }

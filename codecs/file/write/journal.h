@@ -52,6 +52,4 @@ int kf_journal_is_due(const kf_journal *j);
 void kf_journal_note(kf_journal *j, const kf_temp *folder, kf_ledger *ledger, size_t writes,
                      double began_s);
 
-double kf_clock_s(void); /* never goes back */
-
 #endif

@@ -112,8 +112,8 @@ int kf_ledger_find(const kf_ledger *l, size_t file, uint64_t offset, uint64_t by
     return 1;
 }
 
-static kerf_status fail_coverage(const kf_plan *plan, size_t file, uint64_t at, const char *what,
-                                 kerf_error *err)
+static kerf_status fail_coverage(const kf_placement *plan, size_t file, uint64_t at,
+                                 const char *what, kerf_error *err)
 {
     for (size_t i = 0; i < plan->count; i++) {
         const kf_named *named = &plan->by_name[i];
@@ -126,7 +126,7 @@ static kerf_status fail_coverage(const kf_plan *plan, size_t file, uint64_t at, 
     return kf_fail(err, KERF_E_ARG, at, "byte %" PRIu64 " of the output %s", at, what);
 }
 
-kerf_status kf_ledger_check(kf_ledger *l, const kf_plan *plan, kerf_error *err)
+kerf_status kf_ledger_check(kf_ledger *l, const kf_placement *plan, kerf_error *err)
 {
     kf_ledger_sort(l);
     size_t i = 0;

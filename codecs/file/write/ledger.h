@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "file/disk/blob.h"
-#include "file/safetensors/placement.h"
+#include "file/table/placement.h"
 
 #define KF_LEDGER_MAX_BYTES                                               \
     (1u << 22) /* of one record: bounds what reading back holds in memory \
@@ -52,6 +52,6 @@ kerf_status kf_ledger_verify(const kf_ledger *l, size_t file, const kf_blob *blo
                              kf_watch *watch, kerf_error *err);
 
 /* Every byte of every file was written once. Sorts the records: no more may be added. */
-kerf_status kf_ledger_check(kf_ledger *l, const kf_plan *plan, kerf_error *err);
+kerf_status kf_ledger_check(kf_ledger *l, const kf_placement *plan, kerf_error *err);
 
 #endif

@@ -14,7 +14,7 @@
 
 typedef struct look {
     const kf_resume_job *job;
-    const kf_plan *plan; /* of the job */
+    const kf_placement *plan; /* of the job */
     kf_resume_file *file;
     const char *folder;
     kf_ledger claimed; /* by the journal, sorted */
@@ -94,7 +94,7 @@ static int is_complete(const look *k, size_t file)
 }
 
 /* A packed file cannot get its header again. */
-static int has_header(const kf_blob *blob, const kf_plan_file *plan)
+static int has_header(const kf_blob *blob, const kf_placed_file *plan)
 {
     char *text = kf_alloc(plan->header.n, 1);
     int same = text && blob->bytes == plan->bytes &&
@@ -114,7 +114,7 @@ static int is_usable(look *k, size_t i, const char *path, int packed)
 {
     kf_blob blob;
     if (!is_file(path) || kf_blob_open(path, &blob, NULL) != KERF_OK) return 0;
-    const kf_plan_file *plan = &k->plan->file[i];
+    const kf_placed_file *plan = &k->plan->file[i];
     kerf_error why = {.status = KERF_OK};
     int ok = (blob.seek != NULL) == packed && blob.bytes <= plan->bytes &&
              (!packed || (is_complete(k, i) && has_header(&blob, plan))) &&

@@ -8,19 +8,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "file/disk/io.h"
+#include "base/base.h"
+#include "file/disk/publish.h"
 #include "file/read/reader.h"
 
 static kerf_status fail_source(const char *path, kerf_error *err)
 {
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                    "%s: the output would overwrite its own source: choose another name", path);
-}
-
-static kerf_status fail_exists(const char *path, kerf_error *err)
-{
-    return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
-                   "%s: is already there; choose another name or allow overwriting", path);
 }
 
 static int is_folder_of(const struct stat *st, const kerf_reader *source)
@@ -70,7 +65,7 @@ static kerf_status check_folder(kf_target *t, const kerf_writer_options *opt, co
                        t->path);
     if (is_folder_of(st, opt->source)) return fail_source(t->path, err);
     kerf_status s = check_content(t->path, opt->source, &t->needs_exchange, err);
-    if (t->needs_exchange && !opt->overwrite) return fail_exists(t->path, err);
+    if (t->needs_exchange && !opt->overwrite) return kf_fail_exists(t->path, err);
     return s;
 }
 
@@ -81,7 +76,7 @@ static kerf_status check_file(const kf_target *t, const kerf_writer_options *opt
     if (S_ISDIR(st->st_mode))
         return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE, "%s: a folder of this name is there",
                        t->path);
-    return opt->overwrite ? KERF_OK : fail_exists(t->path, err);
+    return opt->overwrite ? KERF_OK : kf_fail_exists(t->path, err);
 }
 
 /* An existing folder gets its real name, so that links, "." and trailing slashes do not matter. */
@@ -112,7 +107,7 @@ kerf_status kf_target_check(const char *path, const kerf_writer_options *opt, kf
     if (stat(out->path, &st) == 0)
         s = out->is_folder ? check_folder(out, opt, &st, err) : check_file(out, opt, &st, err);
     else if (lstat(out->path, &st) == 0 && (out->is_folder || !opt->overwrite))
-        s = fail_exists(out->path, err); /* a link that leads nowhere */
+        s = kf_fail_exists(out->path, err); /* a link that leads nowhere */
     if (s != KERF_OK) {
         free(out->path);
         out->path = NULL;

@@ -9,7 +9,7 @@
 #ifndef KERF_CHECKPOINT_H
 #define KERF_CHECKPOINT_H
 
-#include <kerf/file.h>
+#include <kerf/layouts.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 /* findings.c - reads scale planes and says what a decoder would choke on: scales that are NaN,
  * infinite, negative or upside down, layers that runtimes merge but that were not quantized alike,
- * and tensors that belong to no weight. What config.json says of them: findings_config.c; what only
+ * and tensors that belong to no weight. What config.json says of them: config_check.c; what only
  * the numbers show: findings_misread.c. */
 #include "model/inspect/findings.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "layout/findings_config.h"
+#include "layout/config_check.h"
 #include "model/inspect/stray.h"
 
 void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor, const char *text)
@@ -229,6 +229,11 @@ static kerf_status inspect_weight(kf_inspection *x, const kerf_weight *w, kerf_e
     return kf_find_misread(x, w, err);
 }
 
+static void add_configured(void *ctx, const char *where, const char *text)
+{
+    kf_found(ctx, KERF_ERROR, where, text);
+}
+
 static kerf_status inspect(kf_inspection *x, kerf_error *err)
 {
     const kerf_weights *all = x->source->weights;
@@ -238,8 +243,7 @@ static kerf_status inspect(kf_inspection *x, kerf_error *err)
     kf_work_phase(&x->work, "reading scales", bytes);
     for (size_t i = 0; i < kerf_weights_count(all); i++)
         KF_TRY(inspect_weight(x, kerf_weights_at(all, i), err));
-    kf_find_configured(x->source->reader, all, x->found, x->ctx);
-    return KERF_OK;
+    return kf_config_check(x->source->reader, all, add_configured, x, err);
 }
 
 kerf_status kerf_inspect(const kerf_checkpoint *source, kerf_found found, void *ctx,

@@ -1,17 +1,13 @@
-/* plan.c - where every tensor of an output will lie, and the headers that say so.
+/* safetensors_write.c - the headers of safetensors files that are about to be written.
  *
  * The order is the one that the safetensors library writes, so that equal content gives equal
  * files: dtype by rank, highest first, then names by bytes. Every header is a multiple of 8 bytes
  * long, and with wide types first every tensor is aligned to its elements. */
-#include "file/safetensors/placement.h"
+#include "file/safetensors/safetensors_write.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "file/disk/io.h"
-
-#define MAX_DIM ((uint64_t)1 << 53)
 
 typedef struct item {
     const kerf_entry *entry;
@@ -22,28 +18,6 @@ static kerf_status fail_entry(const kerf_entry *e, kerf_status s, const char *wh
 {
     return kf_fail(err, s, KF_NOWHERE, "output tensor \"%.*s\": %s",
                    KF_NAME(e->name ? e->name : "(null)"), why);
-}
-
-static kerf_status check_entry(const kerf_entry *e, size_t files, uint64_t *bytes, kerf_error *err)
-{
-    if (!e->name || !kf_is_utf8(e->name))
-        return fail_entry(e, KERF_E_ARG, "its name is not UTF-8", err);
-    if (strnlen(e->name, KERF_MAX_NAME_BYTES + 1) > KERF_MAX_NAME_BYTES)
-        return fail_entry(e, KERF_E_LIMIT, "its name is longer than 1024 bytes", err);
-    if (strcmp(e->name, "__metadata__") == 0)
-        return fail_entry(e, KERF_E_ARG, "this name is reserved", err);
-    if (kerf_dtype_bits(e->dtype) == 0) return fail_entry(e, KERF_E_ARG, "it has no dtype", err);
-    if (e->shard >= files) return fail_entry(e, KERF_E_ARG, "its shard does not exist", err);
-    if (e->shape.rank > KERF_MAX_RANK)
-        return fail_entry(e, KERF_E_ARG, "it has more than 8 dimensions", err);
-    for (unsigned i = 0; i < e->shape.rank; i++)
-        if (e->shape.dim[i] > MAX_DIM)
-            return fail_entry(e, KERF_E_ARG, "a dimension is above 2^53", err);
-    switch (kf_tensor_bytes(e->dtype, &e->shape, bytes)) {
-    case KERF_OK: return KERF_OK;
-    case KERF_E_DATA: return fail_entry(e, KERF_E_ARG, "its elements do not fill whole bytes", err);
-    default: return fail_entry(e, KERF_E_RANGE, "the size of its shape does not fit 64 bits", err);
-    }
 }
 
 static int compare_items(const void *pa, const void *pb)
@@ -114,7 +88,7 @@ static kerf_status end_header(kf_text *t, kerf_error *err)
 }
 
 /* Lays out the sorted items [i, end) of one file. */
-static kerf_status plan_file(kf_plan *p, size_t f, const item *items, size_t n,
+static kerf_status plan_file(kf_placement *p, size_t f, const item *items, size_t n,
                              const kerf_writer_options *opt, kerf_error *err)
 {
     kf_text *t = &p->file[f].header;
@@ -138,7 +112,7 @@ static kerf_status plan_file(kf_plan *p, size_t f, const item *items, size_t n,
     return KERF_OK;
 }
 
-static kerf_status plan_files(kf_plan *p, item *items, const kerf_writer_options *opt,
+static kerf_status plan_files(kf_placement *p, item *items, const kerf_writer_options *opt,
                               kerf_error *err)
 {
     qsort(items, p->count, sizeof *items, compare_items);
@@ -154,45 +128,6 @@ static kerf_status plan_files(kf_plan *p, item *items, const kerf_writer_options
     return KERF_OK;
 }
 
-/* Copies the names, which errors and the index need after the caller's are gone. */
-static kerf_status take_names(kf_plan *p, const kerf_entry *entries, kerf_error *err)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < p->count; i++) bytes += strlen(entries[i].name) + 1;
-    char *at = p->strings = kf_alloc(bytes, 1);
-    if (!at) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for names");
-    for (size_t i = 0; i < p->count; i++) {
-        size_t n = strlen(entries[i].name) + 1;
-        memcpy(at, entries[i].name, n);
-        p->by_name[i] = (kf_named){at, i};
-        at += n;
-    }
-    size_t twice = kf_sort_names(p->by_name, p->count);
-    if (twice < p->count)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "two output tensors are named \"%.*s\"",
-                       KF_NAME(p->by_name[twice].name));
-    return KERF_OK;
-}
-
-kerf_status kf_plan_begin(kf_plan *p, const kerf_entry *entries, size_t count, size_t files,
-                          kerf_error *err)
-{
-    memset(p, 0, sizeof *p);
-    if (count > KERF_MAX_TENSORS)
-        return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%zu output tensors, at most %u are written",
-                       count, KERF_MAX_TENSORS);
-    p->count = count;
-    p->files = files;
-    p->place = kf_alloc_zero(count, sizeof *p->place);
-    p->by_name = kf_alloc(count, sizeof *p->by_name);
-    p->file = kf_alloc_zero(files, sizeof *p->file);
-    if (!p->place || !p->by_name || !p->file)
-        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu output tensors", count);
-    for (size_t i = 0; i < count; i++)
-        KF_TRY(check_entry(&entries[i], files, &p->place[i].bytes, err));
-    return take_names(p, entries, err);
-}
-
 /* Blocks of a GGUF file are bytes without a meaning to readers of safetensors. */
 static kerf_status check_types(const kerf_entry *entries, size_t count,
                                const kerf_writer_options *opt, kerf_error *err)
@@ -205,10 +140,10 @@ static kerf_status check_types(const kerf_entry *entries, size_t count,
     return KERF_OK;
 }
 
-kerf_status kf_plan_init(kf_plan *p, const kerf_entry *entries, size_t count, size_t files,
-                         const kerf_writer_options *opt, kerf_error *err)
+kerf_status kf_safetensors_place(kf_placement *p, const kerf_entry *entries, size_t count,
+                                 size_t files, const kerf_writer_options *opt, kerf_error *err)
 {
-    kerf_status s = kf_plan_begin(p, entries, count, files, err);
+    kerf_status s = kf_placement_begin(p, entries, count, files, err);
     item *items = kf_alloc(count, sizeof *items);
     if (s == KERF_OK) s = check_types(entries, count, opt, err);
     if (s == KERF_OK && !items)
@@ -216,16 +151,6 @@ kerf_status kf_plan_init(kf_plan *p, const kerf_entry *entries, size_t count, si
     for (size_t i = 0; i < count && s == KERF_OK; i++) items[i] = (item){&entries[i], i};
     if (s == KERF_OK) s = plan_files(p, items, opt, err);
     free(items);
-    if (s != KERF_OK) kf_plan_free(p);
+    if (s != KERF_OK) kf_placement_free(p);
     return s;
-}
-
-void kf_plan_free(kf_plan *p)
-{
-    for (size_t f = 0; p->file && f < p->files; f++) free(p->file[f].header.p);
-    free(p->place);
-    free(p->by_name);
-    free(p->file);
-    free(p->strings);
-    memset(p, 0, sizeof *p);
 }

@@ -1,0 +1,107 @@
+/* publish.c - temporaries get the name of their target, all at once. */
+#include "file/disk/publish.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <kerf/file.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/disk/io.h"
+
+kerf_status kf_fail_exists(const char *target, kerf_error *err)
+{
+    return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
+                   "%s: is already there; choose another name or allow overwriting", target);
+}
+
+/* Where rename cannot be told to spare an existing target, a look before it must do. */
+static int rename_new(const char *from, const char *to)
+{
+    struct stat st;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
+    if (errno != EINVAL && errno != ENOSYS) return -1;
+    if (lstat(to, &st) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(from, to);
+}
+
+/* *exchanged: the old folder now has the name of the temporary. */
+static kerf_status rename_folder(const kf_temp *t, const char *target, int overwrite,
+                                 int *exchanged, kerf_error *err)
+{
+    *exchanged = 0;
+    if (rename(t->path, target) == 0) return KERF_OK; /* nothing there, or an empty folder */
+    int is_there = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+    if (!is_there) return kf_fail_errno(err, errno, "%s: cannot rename to it", target);
+    if (!overwrite) return kf_fail_exists(target, err);
+    if (renameat2(AT_FDCWD, t->path, AT_FDCWD, target, RENAME_EXCHANGE) != 0)
+        return kf_fail_errno(err, errno, "%s: cannot exchange the old folder for the new", target);
+    *exchanged = 1;
+    return KERF_OK;
+}
+
+static kerf_status rename_file(const kf_temp *t, const char *target, int overwrite, kerf_error *err)
+{
+    int failed = overwrite ? rename(t->path, target) : rename_new(t->path, target);
+    if (failed == 0) return KERF_OK;
+    if (errno == EEXIST) return kf_fail_exists(target, err);
+    return kf_fail_errno(err, errno, "%s: cannot rename to it", target);
+}
+
+static kerf_status publish_in(kf_temp *t, int folder, const char *target, int overwrite,
+                              kerf_error *err)
+{
+    int exchanged = 0;
+    if (t->is_folder) KF_TRY(kf_sync_folder(t->fd, t->path, err));
+    if (t->scaffold) unlinkat(t->fd, t->scaffold, 0); /* as late as can be: it is of use till now */
+    KF_TRY(t->is_folder ? rename_folder(t, target, overwrite, &exchanged, err)
+                        : rename_file(t, target, overwrite, err));
+    kerf_status s = kf_sync_folder(folder, target, err);
+    if (exchanged) kf_temp_remove_path(t->path);
+    kf_temp_release(t); /* the name is gone: nothing may remove what has it next */
+    return s;
+}
+
+kerf_status kf_temp_publish(kf_temp *t, const char *target, int overwrite, kerf_error *err)
+{
+    int fd = -1;
+    char *folder = kf_path_folder(target);
+    if (!folder) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", target);
+    kerf_status s = kf_open_folder(folder, &fd, err);
+    if (s == KERF_OK) s = publish_in(t, fd, target, overwrite, err);
+    if (fd >= 0) close(fd);
+    free(folder);
+    return s;
+}
+
+kerf_status kf_temp_check_exchange(const kf_temp *t, const char *target, kerf_error *err)
+{
+    kf_temp other;
+    KF_TRY(kf_temp_create(target, 1, &other, err));
+    kerf_status s = KERF_OK;
+    /* There and back, so that both keep their locks. */
+    if (renameat2(AT_FDCWD, t->path, AT_FDCWD, other.path, RENAME_EXCHANGE) != 0 ||
+        renameat2(AT_FDCWD, t->path, AT_FDCWD, other.path, RENAME_EXCHANGE) != 0)
+        s = kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                    "%s: this file system cannot exchange two folders: remove the old one first",
+                    target);
+    kf_temp_discard(&other);
+    return s;
+}
+
+kerf_status kerf_file_replace(const char *path, const void *p, size_t n, int overwrite,
+                              kerf_error *err)
+{
+    kf_temp t;
+    if (!path || path[0] == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a file without a name");
+    KF_TRY(kf_temp_create(path, 0, &t, err));
+    kerf_status s = kf_temp_fill(&t, p, n, err);
+    if (s == KERF_OK) s = kf_temp_publish(&t, path, overwrite, err);
+    kf_temp_discard(&t);
+    return s;
+}

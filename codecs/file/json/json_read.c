@@ -1,0 +1,99 @@
+/* json_read.c - a JSON file, or a text, as a tree. */
+#include "file/json/json_read.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/disk/io.h"
+
+#define MOST_DIGITS 18 /* of an integer that fits 64 bits */
+
+/* --- numbers of Python ---------------------------------------------------------------------- */
+
+static int is_word(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '+' ||
+           c == '-' || c == '.';
+}
+
+/* A word of Python's that JSON does not have. */
+static int is_foreign(const char *word, size_t n)
+{
+    static const char *const names[] = {"NaN", "Infinity", "-Infinity"};
+    const size_t sign = n > 0 && word[0] == '-';
+    size_t digits = sign;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (n == strlen(names[i]) && memcmp(word, names[i], n) == 0) return 1;
+    while (digits < n && word[digits] >= '0' && word[digits] <= '9') digits++;
+    return digits == n && n - sign > MOST_DIGITS && word[sign] != '0';
+}
+
+/* Puts "0" and spaces in their place, so that lines and columns stay what they are. */
+static void replace_foreign(char *text, size_t n)
+{
+    int in_string = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"') in_string = !in_string;
+        if (in_string && text[i] == '\\') i++;
+        if (in_string || !is_word(text[i])) continue;
+        size_t end = i;
+        while (end < n && is_word(text[end])) end++;
+        if (is_foreign(text + i, end - i)) {
+            memset(text + i, ' ', end - i);
+            text[i] = '0';
+        }
+        i = end - 1;
+    }
+}
+
+/* --- parsing -------------------------------------------------------------------------------- */
+
+static kerf_status parse(const char *what, const char *text, size_t n, json_t **out,
+                         kerf_error *err)
+{
+    json_error_t why;
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    if (json_is_object(*out)) return KERF_OK;
+    if (*out) {
+        json_decref(*out);
+        *out = NULL;
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: not a JSON object", what);
+    }
+    if (json_error_code(&why) == json_error_out_of_memory)
+        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%.200s: no memory", what);
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: damaged in line %d: %.150s", what,
+                   why.line, why.text);
+}
+
+kerf_status kf_json_parse(const char *what, const char *text, size_t n, kf_json_dialect dialect,
+                          json_t **out, kerf_error *err)
+{
+    *out = NULL;
+    if (dialect == KF_JSON_STRICT) return parse(what, text, n, out, err);
+    char *copy = kf_alloc(n, 1);
+    if (!copy) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%.200s: no memory", what);
+    if (n > 0) memcpy(copy, text, n);
+    replace_foreign(copy, n);
+    kerf_status s = parse(what, copy, n, out, err);
+    free(copy);
+    return s;
+}
+
+kerf_status kf_json_read(const char *path, uint64_t limit, kf_json_dialect dialect, json_t **out,
+                         kerf_error *err)
+{
+    char *text;
+    size_t n;
+    *out = NULL;
+    KF_TRY(kf_read_whole(path, limit, &text, &n, err));
+    if (dialect == KF_JSON_PYTHON) replace_foreign(text, n);
+    kerf_status s = parse(path, text, n, out, err);
+    free(text);
+    return s;
+}
+
+int kf_json_is_absent(kerf_status s, const kerf_error *err)
+{
+    return s == KERF_E_IO && err->native == ENOENT;
+}

@@ -1,0 +1,83 @@
+/* shard.c - one file of a checkpoint: its bytes and its header, whichever container it is. */
+#include "file/read/shard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/disk/io.h"
+#include "file/safetensors/safetensors.h"
+
+static kerf_status read_gguf(kf_shard *s, kerf_error *err)
+{
+    kf_gguf g;
+    s->is_gguf = 1;
+    KF_TRY(kf_gguf_read(&s->blob, &g, err));
+    kerf_status st = kf_gguf_split_read(&g, s->blob.path, &s->split, err);
+    if (st == KERF_OK) st = kf_gguf_take(&g, &s->header, err);
+    kf_gguf_free(&g);
+    return st;
+}
+
+/* By its first bytes; no safetensors file of a legal size begins as GGUF does. */
+static int looks_like_gguf(const kf_shard *s, kerf_status *st, kerf_error *err)
+{
+    uint8_t first[4];
+    if (!s->may_be_gguf) return 0;
+    if (kf_has_suffix(s->blob.path, ".gguf")) return 1; /* and says what is wrong with it */
+    if (s->blob.bytes < sizeof first) return 0;
+    *st = kf_blob_read(&s->blob, 0, first, sizeof first, err);
+    return *st == KERF_OK && kf_gguf_is(first);
+}
+
+/* torch.save's files: a zip, or in older ones the pickle itself. Only asked of what is nothing
+ * else, for a header may well have as many bytes. */
+static int is_pickle(const uint8_t first[8])
+{
+    const int begins = first[2] == 0x8a || first[2] == 0x95 || first[2] == '}';
+    return memcmp(first, "PK\3\4", 4) == 0 ||
+           (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 && begins);
+}
+
+kerf_status kf_fail_pickle(const char *path, kerf_error *err)
+{
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%s: not a safetensors file, but a pickle of PyTorch, which runs what it holds "
+                   "when it is opened: save the model with safetensors",
+                   path);
+}
+
+static kerf_status read_header(kf_shard *s, kerf_error *err)
+{
+    const char *path = s->blob.path;
+    uint8_t first[8];
+    size_t n;
+    kerf_status st = KERF_OK;
+    if (looks_like_gguf(s, &st, err)) return read_gguf(s, err);
+    if (st != KERF_OK) return st;
+    if (s->blob.bytes < sizeof first)
+        return kf_fail(err, KERF_E_DATA, 0,
+                       "%s: %zu bytes, too short for a safetensors file (8 bytes and a header)",
+                       path, (size_t)s->blob.bytes);
+    KF_TRY(kf_blob_read(&s->blob, 0, first, sizeof first, err));
+    st = kf_header_length(path, first, s->blob.bytes, &n, err);
+    if (st != KERF_OK) return is_pickle(first) ? kf_fail_pickle(path, err) : st;
+    char *text = kf_alloc(n, 1);
+    if (!text) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
+    st = kf_blob_read(&s->blob, sizeof first, text, n, err);
+    if (st == KERF_OK) st = kf_header_parse(path, text, n, s->blob.bytes, &s->header, err);
+    free(text);
+    return st;
+}
+
+kerf_status kf_shard_open(kf_shard *s, const char *path, kerf_error *err)
+{
+    KF_TRY(kf_blob_open(path, &s->blob, err));
+    s->name = kf_path_base(s->blob.path);
+    return read_header(s, err);
+}
+
+void kf_shard_close(kf_shard *s)
+{
+    kf_header_free(&s->header);
+    kf_blob_close(&s->blob);
+}

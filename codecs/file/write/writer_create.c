@@ -1,0 +1,215 @@
+/* writer_create.c - the beginning of an output: everything up to the first byte of data. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "file/disk/io.h"
+#include "file/disk/publish.h"
+#include "file/gguf/gguf_write.h"
+#include "file/safetensors/index.h"
+#include "file/safetensors/safetensors_write.h"
+#include "file/write/companions.h"
+#include "file/write/writer.h"
+
+#define DEFAULT_LEVEL 3
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Shards are told apart by their unpacked names, which the index lists. */
+static kerf_status check_shard_names(const kerf_writer_options *opt, kerf_error *err)
+{
+    char **name = kf_alloc_zero(opt->shards, sizeof *name);
+    kerf_status s = name ? KERF_OK : kf_writer_no_memory(err);
+    for (size_t i = 0; i < opt->shards && s == KERF_OK; i++) {
+        const char *file = opt->shard[i];
+        if (!kf_is_shard_name(file) || strlen(file) > 255)
+            s = kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                        "output shard \"%.*s\": not the plain name of a safetensors file",
+                        KF_NAME(file));
+        else if (!(name[i] = strndup(file, strlen(file) - 4 * (size_t)kf_has_suffix(file, ".zst"))))
+            s = kf_writer_no_memory(err);
+    }
+    if (s == KERF_OK) {
+        qsort(name, opt->shards, sizeof *name, compare_texts);
+        for (size_t i = 1; i < opt->shards && s == KERF_OK; i++)
+            if (strcmp(name[i], name[i - 1]) == 0)
+                s = kf_fail(err, KERF_E_ARG, KF_NOWHERE, "two output shards are named \"%.*s\"",
+                            KF_NAME(name[i]));
+    }
+    for (size_t i = 0; name && i < opt->shards; i++) free(name[i]);
+    free(name);
+    return s;
+}
+
+static kerf_status check_options(const kf_target *t, const kerf_writer_options *opt, int *level,
+                                 kerf_error *err)
+{
+    *level = opt->zstd_level ? opt->zstd_level : DEFAULT_LEVEL;
+    if (*level < ZSTD_minCLevel() || *level > ZSTD_maxCLevel())
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "zstd level %d: from %d to %d exist", *level,
+                       ZSTD_minCLevel(), ZSTD_maxCLevel());
+    if (!opt->shard) return KERF_OK;
+    if (opt->shards == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a list of no shards");
+    if (!t->is_folder && opt->shards > 1)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%s: one file cannot hold %zu shards, name a folder", t->path, opt->shards);
+    return check_shard_names(opt, err);
+}
+
+static kerf_status name_files(kerf_writer *w, const kerf_writer_options *opt, kerf_error *err)
+{
+    w->file = kf_alloc_zero(w->plan.files, sizeof *w->file);
+    if (!w->file) return kf_writer_no_memory(err);
+    for (size_t i = 0; i < w->plan.files; i++) w->file[i].temp = (kf_temp)KF_NO_TEMP;
+    for (size_t i = 0; i < w->plan.files; i++) {
+        kf_out_file *f = &w->file[i];
+        const char *name = opt->shard ? opt->shard[i] : KF_MODEL_NAME;
+        f->is_packed = w->target.is_packed;
+        if (!w->target.is_folder && !w->has_journal) continue;
+        if (!w->target.is_folder) name = kf_path_base(w->target.path);
+        f->is_packed = kf_has_suffix(name, ".zst");
+        f->name = strdup(name);
+        f->plain = strndup(name, strlen(name) - (f->is_packed ? 4 : 0));
+        if (!f->name || !f->plain) return kf_writer_no_memory(err);
+    }
+    return KERF_OK;
+}
+
+/* Asks for the whole space now, so that a full disk is known before any work is done. */
+static kerf_status reserve(const kf_temp *t, uint64_t bytes, kerf_error *err)
+{
+    int failed;
+    do failed = fallocate(t->fd, 0, 0, (off_t)bytes) != 0 ? errno : 0;
+    while (failed == EINTR);
+    if (failed == EOPNOTSUPP || failed == ENOSYS || failed == EINVAL)
+        failed = ftruncate(t->fd, (off_t)bytes) != 0 ? errno : 0;
+    if (!failed) return KERF_OK;
+    return kf_fail_errno(err, failed, "%s: no room for %" PRIu64 " bytes", t->path, bytes);
+}
+
+/* Opens what a dead run left of a file, or makes it. */
+static kerf_status open_file(kerf_writer *w, kf_out_file *f, kf_left form, uint64_t bytes,
+                             kerf_error *err)
+{
+    f->was_packed = form == KF_LEFT_PACKED;
+    if (f->was_packed) return kf_temp_open_in(&w->root, f->name, &f->temp, err);
+    if (form == KF_LEFT_PLAIN)
+        KF_TRY(kf_temp_open_in(&w->root, f->plain, &f->temp, err));
+    else
+        KF_TRY(kf_writer_open_temp(w, f, f->plain, &f->temp, err));
+    return reserve(&f->temp, bytes, err);
+}
+
+static kerf_status write_padding(kerf_writer *w, size_t file, kerf_error *err)
+{
+    static const char zeros[4096];
+    for (size_t i = 0; i < w->plan.count; i++) {
+        const kf_place *place = &w->plan.place[i];
+        for (uint64_t at = 0; place->file == file && at < place->padding; at += sizeof zeros)
+            KF_TRY(kf_writer_put(w, file, place->offset + place->bytes + at, zeros,
+                                 (size_t)kf_min_u64(sizeof zeros, place->padding - at), err));
+    }
+    return KERF_OK;
+}
+
+static kerf_status start_file(kerf_writer *w, size_t i, kf_left form, kerf_error *err)
+{
+    kf_placed_file *plan = &w->plan.file[i];
+    KF_TRY(open_file(w, &w->file[i], form, plan->bytes, err));
+    kerf_status s = kf_writer_put(w, i, 0, plan->header.p, plan->header.n, err);
+    if (s == KERF_OK) s = write_padding(w, i, err);
+    free(plan->header.p); /* on disk, and not needed again */
+    plan->header = (kf_text){0};
+    return s;
+}
+
+/* A journal stands for its files by their names too, and packing by its level. */
+static kerf_status open_root(kerf_writer *w, const kerf_resume *resume, kf_resume_file *file,
+                             kerf_error *err)
+{
+    kf_resume_job job = {.target = w->target.path,
+                         .plan = &w->plan,
+                         .file = file,
+                         .threads = w->threads,
+                         .watch = &w->watch};
+    if (!resume) return kf_temp_create(w->target.path, 1, &w->root, err);
+    for (size_t i = 0; i < w->plan.files; i++) {
+        const kf_out_file *f = &w->file[i];
+        file[i] = (kf_resume_file){f->plain, f->is_packed ? f->name : NULL, KF_LEFT_NONE};
+    }
+    job.head = (kf_journal_head){kerf_version(), resume->source, resume->work,
+                                 kf_resume_hash(&job, w->level)};
+    kf_journal_init(&w->journal, &job.head);
+    w->keeps = resume->goes_on;
+    KF_TRY(w->keeps ? kf_resume_open(&job, &w->root, &w->found, err)
+                    : kf_temp_create(w->target.path, 1, &w->root, err));
+    w->root.scaffold = KF_JOURNAL_NAME;
+    if (w->keeps) kf_temp_keep(&w->root);
+    kf_ledger_swap(&w->ledger, &w->found.ledger);
+    w->journal.marks = w->found.marks;
+    w->found.marks = (kf_marks){0};
+    return KERF_OK;
+}
+
+static kerf_status start_files(kerf_writer *w, const kerf_writer_options *opt, kerf_error *err)
+{
+    kf_resume_file *file = kf_alloc_zero(w->plan.files, sizeof *file);
+    kerf_status s = file ? KERF_OK : kf_writer_no_memory(err);
+    if (s == KERF_OK && (w->target.is_folder || w->has_journal))
+        s = open_root(w, opt->resume, file, err);
+    if (s == KERF_OK && w->target.needs_exchange)
+        s = kf_temp_check_exchange(&w->root, w->target.path, err);
+    for (size_t i = 0; i < w->plan.files && s == KERF_OK; i++)
+        s = start_file(w, i, file[i].form, err);
+    free(file);
+    return s;
+}
+
+static kerf_status start(kerf_writer *w, const char *path, const kerf_entry *entries, size_t count,
+                         const kerf_writer_options *opt, kerf_error *err)
+{
+    KF_TRY(kf_target_check(path, opt, &w->target, err));
+    KF_TRY(check_options(&w->target, opt, &w->level, err));
+    w->overwrite = opt->overwrite;
+    w->threads = opt->threads;
+    w->watch = (kf_watch){.job = opt->job};
+    w->has_journal = opt->resume != NULL;
+    const size_t files = opt->shard ? opt->shards : 1;
+    KF_TRY(w->target.is_gguf ? kf_gguf_place(&w->plan, entries, count, opt, err)
+                             : kf_safetensors_place(&w->plan, entries, count, files, opt, err));
+    KF_TRY(name_files(w, opt, err));
+    KF_TRY(start_files(w, opt, err));
+    if (!w->target.is_folder) return KERF_OK;
+    if (opt->source && kerf_reader_is_folder(opt->source))
+        KF_TRY(kf_copy_companions(kerf_reader_folder(opt->source), &w->root, opt->companion,
+                                  opt->companions, err));
+    return kf_write_companions(&w->root, opt->companion, opt->companions, err);
+}
+
+kerf_status kerf_writer_create(const char *path, const kerf_entry *entries, size_t count,
+                               const kerf_writer_options *opt, kerf_writer **out, kerf_error *err)
+{
+    static const kerf_writer_options defaults = {0};
+    if (!path || !out || (count > 0 && !entries))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_writer_create: an argument is missing");
+    *out = NULL;
+    kerf_writer *w = kf_alloc_zero(1, sizeof *w);
+    if (!w) return kf_writer_no_memory(err);
+    w->root = w->journal.file = (kf_temp)KF_NO_TEMP;
+    kf_ledger_init(&w->ledger);
+    kf_found_init(&w->found);
+    kerf_status s = start(w, path, entries, count, opt ? opt : &defaults, err);
+    if (s != KERF_OK) {
+        kerf_writer_abort(w);
+        return s;
+    }
+    *out = w;
+    return KERF_OK;
+}

@@ -1,0 +1,146 @@
+/* config_ct.c - what compressed-tensors' loaders are told in config.json. */
+#include <stdio.h>
+#include <string.h>
+
+#include "layout/config_table.h"
+
+static int ct_strategy(KF_VALUE_ARGS)
+{
+    (void)k;
+    (void)q;
+    return kf_give(out, json_string(f->second == KERF_SECOND_TENSOR    ? "tensor_group"
+                                    : f->geometry == KERF_GROUP_TENSOR ? "tensor"
+                                    : f->geometry == KERF_GROUP_ROW    ? "channel"
+                                    : f->geometry == KERF_GROUP_TILE   ? "block"
+                                                                       : "group"));
+}
+
+static int ct_scale_dtype(KF_VALUE_ARGS)
+{
+    (void)k;
+    (void)q;
+    if (f->scale == KERF_SCALE_E8M0) return kf_give(out, json_string("torch.uint8"));
+    if (f->scale == KERF_SCALE_E4M3) return kf_give(out, json_string("torch.float8_e4m3fn"));
+    return kf_leave_out(out);
+}
+
+static const kf_config_key ct_weights[] = {
+    {"num_bits", kf_say_bits, NULL, kf_is_same},
+    {"type", kf_say_type, NULL, kf_is_same},
+    {"symmetric", kf_say_symmetric, NULL, kf_is_same},
+    {"strategy", ct_strategy, NULL, NULL},
+    {"dynamic", kf_say_literal, "false", NULL},
+    {"group_size", kf_say_group, NULL, kf_is_same},
+    {"block_structure", kf_say_tile, NULL, NULL},
+    {"scale_dtype", ct_scale_dtype, NULL, NULL},
+    {NULL, NULL, NULL, NULL},
+};
+
+/* 8-bit schemes multiply in 8 kf_say_bits, with activations that are quantized as they come: one
+ * scale for each token, or for each block of it that meets one of the weights. Integers in words,
+ * 4-bit floats and what is called naive are weights only. */
+static json_t *ct_inputs(const kf_configured *q, const kf_stored *s, const kerf_format *f)
+{
+    const int has_inputs = kf_config_has_inputs(q, f);
+    if (!has_inputs && (f->bits != 8 || strcmp(s->scheme, "pack-quantized") == 0 ||
+                        strcmp(s->scheme, "naive-quantized") == 0))
+        return json_null();
+    json_t *j = kf_config_object(ct_weights, q, f);
+    int ok = j != NULL;
+    if (ok && has_inputs) { /* of NVFP4, the scales of blocks are found as they come */
+        if (f->id == KERF_FORMAT_NVFP4) ok = kf_set(j, "dynamic", json_string("local"));
+    } else if (ok) {
+        int by_group = f->geometry == KERF_GROUP_TILE || f->geometry == KERF_GROUP_BLOCK;
+        json_object_del(j, "block_structure");
+        ok = kf_set(j, "dynamic", json_true()) &&
+             kf_set(j, "strategy", json_string(by_group ? "group" : "token")) &&
+             (!by_group || kf_set(j, "group_size", json_integer((json_int_t)f->group)));
+    }
+    if (ok) return j;
+    json_decref(j);
+    return NULL;
+}
+
+static json_t *ct_group(const kf_configured *q, const kerf_format *f)
+{
+    const kf_stored *s = kf_stored_find(q->layout, f);
+    json_t *group = json_object();
+    if (group &&
+        kf_set(group, "targets",
+               q->formats == 1 ? json_pack("[s]", "Linear") : kf_modules_of(q, f)) &&
+        kf_set(group, "weights", kf_config_object(ct_weights, q, f)) &&
+        kf_set(group, "input_activations", ct_inputs(q, s, f)) &&
+        kf_set(group, "output_activations", json_null()) &&
+        (q->formats == 1 || kf_set(group, "format", json_string(s->scheme))))
+        return group;
+    json_decref(group);
+    return NULL;
+}
+
+static int ct_groups(KF_VALUE_ARGS)
+{
+    json_t *groups = json_object();
+    int ok = groups != NULL;
+    (void)k;
+    (void)f;
+    for (size_t i = 0; ok && i < q->formats; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "group_%zu", i);
+        ok = kf_set(groups, name, ct_group(q, q->format[i]));
+    }
+    if (ok) return kf_give(out, groups);
+    json_decref(groups);
+    return kf_give(out, NULL);
+}
+
+/* Whether one of the groups is of this format. */
+static int ct_groups_agree(const json_t *there, const json_t *ours, const kf_configured *q,
+                           const kerf_format *f)
+{
+    const char *name;
+    const json_t *group;
+    (void)ours;
+    if (!json_is_object(there)) return 1;
+    json_object_foreach((json_t *)there, name, group)
+    {
+        const json_t *w = json_object_get(group, "weights");
+        if (json_is_object(w) && !kf_config_contradiction(ct_weights, w, q, f)) return 1;
+    }
+    return 0;
+}
+
+static int ct_format(KF_VALUE_ARGS)
+{
+    const char *format = NULL;
+    (void)k;
+    (void)f;
+    for (size_t i = 0; i < q->formats; i++) {
+        const char *scheme = kf_stored_find(q->layout, q->format[i])->scheme;
+        format = !format || strcmp(format, scheme) == 0 ? scheme : "mixed-precision";
+    }
+    return kf_give(out, json_string(format));
+}
+
+const char *kf_ct_input(const json_t *q, const char **key)
+{
+    const char *name;
+    const json_t *group, *groups = json_object_get(q, "config_groups");
+    *key = "input_activations";
+    json_object_foreach((json_t *)groups, name, group)
+    {
+        const json_t *inputs = json_object_get(group, "input_activations");
+        const json_t *dynamic = json_object_get(inputs, "dynamic");
+        if (!json_is_object(inputs) || json_is_true(dynamic)) continue;
+        return json_is_string(dynamic) ? "input_global_scale" : "input_scale";
+    }
+    return NULL;
+}
+
+const kf_config_key kf_ct_keys[] = {
+    {"quant_method", kf_say_literal, "\"compressed-tensors\"", NULL},
+    {"format", ct_format, NULL, NULL},
+    {"quantization_status", kf_say_literal, "\"compressed\"", NULL},
+    {"config_groups", ct_groups, NULL, ct_groups_agree},
+    {"ignore", kf_say_kept, NULL, NULL},
+    {NULL, NULL, NULL, NULL},
+};

@@ -1,0 +1,65 @@
+/* config_file.c - the JSON files beside a model: config.json and others of its folder, and which
+ * layout they name. */
+#include "layout/config_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "file/disk/io.h"
+#include "file/json/json_read.h"
+#include "layout/layout_table.h"
+
+kerf_status kf_config_load(const kerf_reader *r, const char *name, json_t **out, kerf_error *err)
+{
+    char *path = kf_path_join(kerf_reader_folder(r), name);
+    *out = NULL;
+    if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %s", name);
+    kerf_status s = kf_json_read(path, KF_JSON_MAX_CONFIG_BYTES, KF_JSON_PYTHON, out, err);
+    free(path);
+    return s;
+}
+
+/* The layout that a quantization_config names; NULL: none that kerf knows. Most methods are called
+ * like the layout. */
+static const kerf_layout *find_method(const json_t *q)
+{
+    static const struct {
+        const char *method, *key, *value; /* value: what the key must be; NULL: no such condition */
+        kf_layout_id layout;
+    } methods[] = {
+        {"gptq", "checkpoint_format", "gptq_v2", KF_LAYOUT_GPTQ_V2},
+        {"compressed-tensors", "format", "naive-quantized", KF_LAYOUT_CT_NAIVE},
+        {"fp8", NULL, NULL, KF_LAYOUT_DEEPSEEK},
+        {"modelopt_fp4", NULL, NULL, KF_LAYOUT_MODELOPT},
+        {"modelopt_mxfp8", NULL, NULL, KF_LAYOUT_MODELOPT},
+        {"mxfp4", NULL, NULL, KF_LAYOUT_GPT_OSS},
+        {"gptq_v2", NULL, NULL, KF_LAYOUT_GPTQ_V2},
+        {"naive-quantized", NULL, NULL, KF_LAYOUT_CT_NAIVE},
+    };
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    if (!method) return NULL;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        if (strcmp(method, methods[i].method) != 0) continue;
+        const char *key = methods[i].key;
+        const char *value = key ? json_string_value(json_object_get(q, key)) : NULL;
+        if (!key || (value && strcmp(value, methods[i].value) == 0))
+            return &kf_layouts[methods[i].layout];
+    }
+    return kerf_layout_find(method);
+}
+
+/* Older exports of Model-Optimizer say all in a file of their own. */
+const kerf_layout *kerf_layout_configured(const kerf_reader *r)
+{
+    json_t *config, *older = NULL;
+    (void)kf_config_load(r, "config.json", &config, NULL); /* NULL after a failure */
+    const json_t *q = json_object_get(config, "quantization_config");
+    const kerf_layout *found = find_method(q);
+    if (!q) (void)kf_config_load(r, "hf_quant_config.json", &older, NULL);
+    if (json_object_get(json_object_get(older, "quantization"), "quant_algo"))
+        found = &kf_layouts[KF_LAYOUT_MODELOPT];
+    json_decref(config);
+    json_decref(older);
+    return found;
+}

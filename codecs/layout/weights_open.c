@@ -1,0 +1,129 @@
+/* weights_open.c - groups the tensors of a checkpoint into weights: first those that its `kerf`
+ * metadata describes (description.c), then those that are recognized by their tensors
+ * (recognize.c). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "layout/block_weights.h"
+#include "layout/description.h"
+#include "layout/recognize.h"
+
+/* --- what nothing describes ----------------------------------------------------------------- */
+
+/* The type that a weight had before: that of most models, unless a norm or bias says otherwise. */
+static kerf_dtype dense_dtype(const kf_weights_builder *b, size_t tensors)
+{
+    for (size_t i = 0; i < tensors; i++) {
+        const kerf_tensor *t = &b->first[i];
+        int is_part = strstr(t->name, "scale") != NULL || t->shape.rank == 0;
+        if (b->role[i] != KF_ROLE_DENSE || is_part) continue;
+        if (t->dtype == KERF_BF16 || t->dtype == KERF_F16 || t->dtype == KERF_F32) return t->dtype;
+    }
+    return KERF_BF16;
+}
+
+static int holds_codes(kerf_dtype t)
+{
+    return t == KERF_U8 || t == KERF_I8 || t == KERF_I32 || t == KERF_F8_E4M3;
+}
+
+/* Marks the tensors of a recognized weight; 0 when one of them serves another already. */
+static int claim(kf_weights_builder *b, const kerf_weight *w)
+{
+    const kerf_tensor *part[KERF_PLANES + KERF_EXTRAS];
+    memcpy(part, w->plane, sizeof w->plane);
+    memcpy(part + KERF_PLANES, w->extra, sizeof w->extra);
+    for (int i = 0; i < KERF_PLANES + KERF_EXTRAS; i++)
+        if (part[i] && b->role[part[i] - b->first] != KF_ROLE_DENSE) return 0;
+    for (int i = 0; i < KERF_PLANES + KERF_EXTRAS; i++)
+        if (part[i]) b->role[part[i] - b->first] = KF_ROLE_OTHER;
+    b->role[w->plane[KERF_PLANE_CODES] - b->first] = KF_ROLE_CODES;
+    return 1;
+}
+
+/* A tensor whose file says what its blocks are. Blocks that kerf cannot decode are dense as far as
+ * it is concerned: bytes to be copied, of a tensor of that shape. */
+static kerf_status take_blocks(kf_weights_builder *b, const kerf_tensor *t)
+{
+    kerf_weight *w = &b->at[t - b->first];
+    KF_TRY(kf_blocks_recognize(b->r, t, w, b->err));
+    if (!w->codec.format) return KERF_OK;
+    if (claim(b, w)) return KERF_OK;
+    return kf_fail(b->err, KERF_E_DATA, KF_NOWHERE, "%s: tensor \"%.*s\": its scale serves two",
+                   kerf_reader_shard(b->r, t->shard), KF_NAME(t->name));
+}
+
+static kerf_status recognize_all(kf_weights_builder *b, size_t tensors)
+{
+    const kerf_layout *configured = NULL;
+    int asked = 0;
+    char name[KF_NAME_ROOM];
+    for (size_t i = 0; i < tensors; i++) {
+        const kerf_tensor *t = &b->first[i];
+        kerf_weight w;
+        if (t->block_type) {
+            KF_TRY(take_blocks(b, t));
+            continue;
+        }
+        if (b->role[i] != KF_ROLE_DENSE || !holds_codes(t->dtype)) continue;
+        if (!asked++) configured = kerf_layout_configured(b->r);
+        if (!kf_recognize(b->r, t, configured, &w, name) || !claim(b, &w)) continue;
+        KF_TRY(kf_weights_keep_name(b->out, name, t, &w.name, b->err));
+        b->at[i] = w;
+    }
+    const kerf_dtype dtype = asked ? dense_dtype(b, tensors) : KERF_BF16; /* of what is left */
+    for (size_t i = 0; asked && i < tensors; i++)
+        if (b->role[i] == KF_ROLE_CODES && b->at[i].dtype == KERF_DTYPE_NONE)
+            b->at[i].dtype = dtype;
+    return KERF_OK;
+}
+
+/* --- all weights ---------------------------------------------------------------------------- */
+
+/* Keeps what is a weight, in the order of the tensors. */
+static size_t gather(kf_weights_builder *b, size_t tensors)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < tensors; i++) {
+        const kerf_tensor *t = &b->first[i];
+        if (b->role[i] == KF_ROLE_OTHER) continue;
+        if (b->role[i] == KF_ROLE_DENSE && !t->block_type)
+            b->at[n++] =
+                (kerf_weight){.name = t->name, .shape = t->shape, .dtype = t->dtype, .plane = {t}};
+        else
+            b->at[n++] = b->at[i];
+    }
+    return n;
+}
+
+kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_error *err)
+{
+    size_t tensors = kerf_reader_count(r);
+    kerf_weights *w = kf_alloc_zero(1, sizeof *w);
+    kf_weights_builder b = {.out = w, .r = r, .first = kerf_reader_at(r, 0), .err = err};
+    b.role = kf_alloc_zero(tensors, 1);
+    b.at = kf_alloc_zero(tensors, sizeof *b.at);
+    kf_named *by_name = kf_alloc(tensors, sizeof *by_name);
+    kerf_status s = KERF_OK;
+    if (!w || !b.role || !b.at || !by_name)
+        s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu tensors", tensors);
+    for (size_t i = 0; s == KERF_OK && i < kerf_reader_shard_count(r); i++)
+        s = kf_description_take(&b, (unsigned)i);
+    if (s == KERF_OK) s = recognize_all(&b, tensors);
+    if (s == KERF_OK) {
+        w->count = gather(&b, tensors);
+        w->weight = b.at;
+        w->by_name = by_name;
+        s = kf_weights_index(w, err);
+    } else {
+        free(b.at);
+        free(by_name);
+    }
+    if (s == KERF_OK)
+        *out = w;
+    else
+        kerf_weights_close(w);
+    free(b.role);
+    return s;
+}
