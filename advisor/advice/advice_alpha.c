@@ -7,6 +7,7 @@
 #include <kerf/words.h>
 
 #include "advice/advice.h"
+#include "file/json/json_read.h"
 #include "text/json_text.h"
 
 /* --- a file of rules ----------------------------------------------------------------------- */
@@ -47,11 +48,10 @@ static kerf_status read_alphas(alpha_memory *m, const char *path, kerf_error *er
 
 kerf_status kerf_alphas_open(const char *path, kerf_alphas **out, kerf_error *err)
 {
-    enum { ALPHA_BYTES = 256 << 20 };
     alpha_memory *m = NULL;
     *out = NULL;
     KF_TRY(kf_allocate(&m, 1, sizeof *m, err));
-    kerf_status s = kf_json_read(path, ALPHA_BYTES, &m->doc, err);
+    kerf_status s = kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &m->doc, err);
     if (s == KERF_OK) s = read_alphas(m, path, err);
     if (s == KERF_OK)
         *out = &m->public;

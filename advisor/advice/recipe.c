@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "file/json/json_read.h"
 #include "text/json_text.h"
 
 /* What the public part points to: its texts are those of the document, but for origins. */
@@ -142,16 +143,15 @@ kerf_status kerf_recipe_parse(const char *text, size_t n, const char *name, kerf
 {
     json_t *doc;
     *out = NULL;
-    KF_TRY(kf_json_parse(text, n, name, &doc, err));
+    KF_TRY(kf_json_parse(name, text, n, KF_JSON_STRICT, &doc, err));
     return make_recipe(doc, name, out, err);
 }
 
 kerf_status kerf_recipe_open(const char *path, kerf_recipe **out, kerf_error *err)
 {
-    enum { RECIPE_BYTES = 256 << 20 };
     json_t *doc;
     *out = NULL;
-    KF_TRY(kf_json_read(path, RECIPE_BYTES, &doc, err));
+    KF_TRY(kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &doc, err));
     return make_recipe(doc, path, out, err);
 }
 

@@ -15,7 +15,6 @@
  * reach, and texts are copied into the result. */
 #include <kerf/hardware.h>
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +22,10 @@
 
 #include <jansson.h>
 
+#include "file/json/json_read.h"
 #include "machine/hardware_new.h"
 
-enum { MAX_FILE_BYTES = 16 << 20, MAX_KERNELS = 4096, MAX_ANCHORS = 4096 };
+enum { MAX_KERNELS = 4096, MAX_ANCHORS = 4096 };
 
 typedef struct loader {
     const char *path;
@@ -299,42 +299,11 @@ static kerf_status read_document(loader *l, json_t *doc)
     return read_kernels(l, doc);
 }
 
-static kerf_status load_text(const char *path, char **out, size_t *size, kerf_error *err)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f) return kf_fail_errno(err, errno, "%.200s", path);
-    kerf_status s = KERF_OK;
-    char *text = (char *)kf_alloc((uint64_t)MAX_FILE_BYTES + 1, 1);
-    if (!text) {
-        s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %.200s", path);
-    } else {
-        *size = fread(text, 1, (size_t)MAX_FILE_BYTES + 1, f);
-        if (ferror(f))
-            s = kf_fail_errno(err, errno, "%.200s", path);
-        else if (*size > MAX_FILE_BYTES)
-            s = kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%.200s: larger than 16 MiB", path);
-    }
-    fclose(f);
-    if (s != KERF_OK) {
-        free(text);
-        text = NULL;
-    }
-    *out = text;
-    return s;
-}
-
 kerf_status kerf_hardware_open(const char *path, kerf_hardware **out, kerf_error *err)
 {
-    char *text = NULL;
-    size_t size = 0;
-    json_error_t why;
+    json_t *doc;
     *out = NULL;
-    KF_TRY(load_text(path, &text, &size, err));
-    json_t *doc = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
-    free(text);
-    if (!doc) {
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.160s", path, why.line, why.text);
-    }
+    KF_TRY(kf_json_read(path, KF_JSON_MAX_CONFIG_BYTES, KF_JSON_STRICT, &doc, err));
     loader l = {.path = path, .err = err};
     kerf_status s = kf_hardware_new(&l.out, err);
     if (s == KERF_OK) s = read_document(&l, doc);

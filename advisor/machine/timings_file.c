@@ -4,9 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include <jansson.h>
-
-#include "base/base.h"
+#include "file/json/json_read.h"
 
 enum { MAX_RESULTS = 1000000 };
 
@@ -41,14 +39,13 @@ static kerf_status read_result(const json_t *o, const char *path, size_t i, kerf
 
 kerf_status kerf_timings_read(const char *path, kerf_timings *out, kerf_error *err)
 {
-    json_error_t why;
-    json_t *doc = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    json_t *doc;
     *out = (kerf_timings){0};
-    if (!doc)
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.160s", path, why.line, why.text);
+    kerf_status s = kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &doc, err);
+    if (s == KERF_E_IO && err) err->status = KERF_E_DATA; /* to users, a wrong argument */
+    if (s != KERF_OK) return s == KERF_E_IO ? KERF_E_DATA : s;
     const json_t *results = json_object_get(doc, "results");
     size_t n = json_array_size(results);
-    kerf_status s = KERF_OK;
     if (n == 0 || n > MAX_RESULTS) {
         s = kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: results must be a list of 1 to %d", path,
                     MAX_RESULTS);

@@ -7,11 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <jansson.h>
-
 #include <kerf/checkpoint.h>
 
-#include "base/base.h"
+#include "file/json/json_read.h"
 
 typedef struct family {
     const char *type;
@@ -301,22 +299,14 @@ kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err)
 {
     char name[4096];
     struct stat st;
-    json_error_t why;
+    json_t *doc;
     int folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     int n = snprintf(name, sizeof name, "%s%s", path, folder ? "/config.json" : "");
     *out = (kerf_model){0};
     if (n < 0 || n >= (int)sizeof name) {
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the path is too long");
     }
-    if (stat(name, &st) != 0)
-        return kf_fail(err, KERF_E_IO, KF_NOWHERE, "%.200s: no such file", name);
-    if (st.st_size > 16 << 20) {
-        return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%.200s: larger than 16 MiB", name);
-    }
-    json_t *doc = json_load_file(name, JSON_REJECT_DUPLICATES, &why);
-    if (!doc) {
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.160s", name, why.line, why.text);
-    }
+    KF_TRY(kf_json_read(name, KF_JSON_MAX_CONFIG_BYTES, KF_JSON_PYTHON, &doc, err));
     reader r = {.path = name, .doc = doc, .model = out, .err = err};
     kerf_status s = read_config(&r);
     json_decref(doc);

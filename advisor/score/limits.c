@@ -10,6 +10,7 @@
 #include <kerf/words.h>
 
 #include "base/base.h"
+#include "file/json/json_read.h"
 #include "text/json_text.h"
 
 static double max_error(const kerf_score *s)
@@ -136,16 +137,15 @@ kerf_status kerf_limits_parse(const char *text, size_t n, const char *name, kerf
 {
     json_t *doc;
     *out = NULL;
-    KF_TRY(kf_json_parse(text, n, name, &doc, err));
+    KF_TRY(kf_json_parse(name, text, n, KF_JSON_STRICT, &doc, err));
     return make_limits(doc, name, out, err);
 }
 
 kerf_status kerf_limits_open(const char *path, kerf_limits **out, kerf_error *err)
 {
-    enum { LIMIT_BYTES = 256 << 20 };
     json_t *doc;
     *out = NULL;
-    KF_TRY(kf_json_read(path, LIMIT_BYTES, &doc, err));
+    KF_TRY(kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &doc, err));
     return make_limits(doc, path, out, err);
 }
 

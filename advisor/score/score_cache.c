@@ -6,11 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "file/json/json_read.h"
 #include "text/json_text.h"
-
-enum { CACHE_BYTES = 1 << 30 };
 
 /* The fields of a score that are kept, in this order. */
 static json_t *pack(const kerf_score *s)
@@ -59,20 +57,23 @@ static void make_name(char out[128], kf_score_key key, kerf_codec codec)
 kerf_status kf_score_cache_open(kf_score_cache *c, const char *path, kerf_error *err)
 {
     json_t *doc = NULL;
+    kerf_error why = {.text = ""};
     *c = (kf_score_cache){.path = path};
     if (!path) return KERF_OK;
-    if (access(path, F_OK) == 0) {
-        kerf_status s = kf_json_read(path, CACHE_BYTES, &doc, err);
-        if (s == KERF_E_DATA || (s == KERF_OK && !kf_json_has_schema(doc, "kerf.scores/1")))
-            s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                        "%.200s: not a file of scores; name another --cache", path);
-        const char *version = json_string_value(json_object_get(doc, "version"));
-        if (s == KERF_OK && version && strcmp(version, KERF_VERSION_TEXT) == 0) {
-            json_t *scores = json_object_get(doc, "scores");
-            if (json_is_object(scores)) c->scores = json_incref(scores);
-        }
-        json_decref(doc);
-        if (s != KERF_OK) return s;
+    kerf_status s = kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &doc, &why);
+    const int is_absent = kf_json_is_absent(s, &why);
+    if (s == KERF_E_DATA || (s == KERF_OK && !kf_json_has_schema(doc, "kerf.scores/1")))
+        s = kf_fail(&why, KERF_E_DATA, KF_NOWHERE,
+                    "%.200s: not a file of scores; name another --cache", path);
+    const char *version = json_string_value(json_object_get(doc, "version"));
+    if (s == KERF_OK && version && strcmp(version, KERF_VERSION_TEXT) == 0) {
+        json_t *scores = json_object_get(doc, "scores");
+        if (json_is_object(scores)) c->scores = json_incref(scores);
+    }
+    json_decref(doc);
+    if (s != KERF_OK && !is_absent) {
+        if (err) *err = why;
+        return s;
     }
     if (!c->scores) c->scores = json_object();
     return c->scores ? KERF_OK

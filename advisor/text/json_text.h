@@ -1,19 +1,11 @@
-/* json_text.h - the JSON that the advisor reads and writes: files into documents, documents into
- * texts, and values that JSON cannot hold. */
+/* json_text.h - the JSON that the advisor writes: documents into texts, and values that JSON cannot
+ * hold. Files are read by file/json/json_read.h. */
 #ifndef KERF_JSON_TEXT_H
 #define KERF_JSON_TEXT_H
 
 #include <jansson.h>
 
 #include "base/base.h"
-
-/* Parses n bytes; duplicate keys are refused. name: what failures call the text. KERF_E_DATA: it is
- * no JSON. The caller releases *out. */
-kerf_status kf_json_parse(const char *text, size_t n, const char *name, json_t **out,
-                          kerf_error *err);
-/* The same of a file, which may be a pipe. KERF_E_IO: it cannot be read; KERF_E_LIMIT: it has more
- * than `limit` bytes. */
-kerf_status kf_json_read(const char *path, size_t limit, json_t **out, kerf_error *err);
 
 /* 1 when doc is an object with this "schema". */
 int kf_json_has_schema(const json_t *doc, const char *schema);

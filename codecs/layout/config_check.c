@@ -240,9 +240,15 @@ static kerf_status load(const context *x, const char *name, json_t **out)
     kerf_error why = {.text = ""};
     const kerf_status s = kf_config_load(x->reader, name, out, &why);
     if (s == KERF_E_NOMEM) return kf_fail(x->err, s, KF_NOWHERE, "%s", why.text);
+    if (s == KERF_OK || kf_json_is_absent(s, &why)) return KERF_OK;
     const char *at = strstr(why.text, name); /* without the path */
-    if (s != KERF_OK && !kf_json_is_absent(s, &why))
-        x->found(x->ctx, name, at ? at + strlen(name) + strlen(": ") : why.text);
+    const char *rest = at ? at + strlen(name) : why.text;
+    char text[sizeof why.text + 32];
+    if (at && rest[0] == ':' && rest[1] != ' ') /* a line */
+        snprintf(text, sizeof text, "damaged in line %s", rest + 1);
+    else
+        snprintf(text, sizeof text, "%s", at ? rest + strlen(": ") : rest);
+    x->found(x->ctx, name, text);
     return KERF_OK;
 }
 

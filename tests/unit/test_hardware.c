@@ -119,7 +119,8 @@ static void what_is_wrong_is_named(void **state)
         const char *text, *says;
     } cases[] = {
         {"", "or"},
-        {"[]", "schema"},
+        {"[]", "not a JSON object"},
+        {"{}", "schema"},
         {"{\"schema\": \"kerf.recipe/1\"}", "schema"},
         {HEAD "}}", "bandwidth_gbps is missing"},
         {HEAD BW "}, \"color\": 1}", "unknown key color"},

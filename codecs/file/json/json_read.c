@@ -62,8 +62,7 @@ static kerf_status parse(const char *what, const char *text, size_t n, json_t **
     }
     if (json_error_code(&why) == json_error_out_of_memory)
         return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%.200s: no memory", what);
-    return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: damaged in line %d: %.150s", what,
-                   why.line, why.text);
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.150s", what, why.line, why.text);
 }
 
 kerf_status kf_json_parse(const char *what, const char *text, size_t n, kf_json_dialect dialect,

@@ -11,7 +11,8 @@
 
 #include "base/base.h"
 
-#define KF_JSON_MAX_CONFIG_BYTES (1u << 24) /* of a file that people or exporters write */
+#define KF_JSON_MAX_CONFIG_BYTES (1u << 24)   /* of a file that people or exporters write    */
+#define KF_JSON_MAX_DOCUMENT_BYTES (1u << 28) /* of one with a line per tensor: recipe, cache */
 
 typedef enum kf_json_dialect {
     KF_JSON_STRICT,
@@ -22,7 +23,7 @@ typedef enum kf_json_dialect {
 } kf_json_dialect;
 
 /* Reads a regular file of at most `limit` bytes. The caller decrefs *out, which is NULL after a
- * failure. The text of the failure begins with the path.
+ * failure. The text of a failure begins with the path; with "PATH:LINE: " where it is not JSON.
  * KERF_E_IO: the file cannot be opened or read; err->native is the errno (ENOENT: it is not there).
  * KERF_E_DATA: it is not a regular file (a pipe or a device is not waited for), not JSON, or not an
  * object. KERF_E_LIMIT: it is larger. KERF_E_NOMEM. */
