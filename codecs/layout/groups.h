@@ -2,7 +2,7 @@
 #ifndef KERF_LAYOUT_GROUPS_H
 #define KERF_LAYOUT_GROUPS_H
 
-#include <kerf/checkpoint.h>
+#include <kerf/layouts.h>
 
 enum {
 #define KF_GROUP(ID, ...) KF_GROUP_##ID,

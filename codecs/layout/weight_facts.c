@@ -1,7 +1,7 @@
 /* weight_facts.c - small questions about one weight. */
 #include <stdio.h>
 
-#include <kerf/checkpoint.h>
+#include <kerf/layouts.h>
 
 uint64_t kerf_weight_bytes(const kerf_weight *w)
 {

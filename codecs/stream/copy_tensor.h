@@ -2,7 +2,7 @@
 #ifndef KERF_STREAM_COPY_TENSOR_H
 #define KERF_STREAM_COPY_TENSOR_H
 
-#include <kerf/file.h>
+#include <kerf/layouts.h>
 
 #include "base/work.h"
 

@@ -31,6 +31,7 @@ BEGIN {
     place("codecs/block/", "block");         place("codecs/format/", "format")
     place("codecs/cpu/", "cpu");             place("codecs/cuda/", "cuda")
     place("codecs/file/disk/", "disk");      place("codecs/file/json/", "json")
+    place("codecs/file/table/", "tables")
     place("codecs/file/safetensors/", "safetensors"); place("codecs/file/gguf/", "gguf")
     place("codecs/file/read/", "read");      place("codecs/file/write/", "write")
     place("codecs/layout/", "layout");       place("codecs/stream/", "stream")
@@ -60,9 +61,9 @@ BEGIN {
 
     on["disk"] = "base <file>"
     on["json"] = "disk"
-    on["safetensors"] = "json"
-    on["gguf"] = "safetensors"
-    on["read"] = "gguf"
+    on["tables"] = "json"
+    on["safetensors"] = on["gguf"] = "tables"
+    on["read"] = "safetensors gguf"
     on["write"] = "read"
     on["layout"] = "write <layout>"
     on["stream"] = "layout <cuda>"
@@ -79,7 +80,7 @@ BEGIN {
 
     # The advisor and the command use doors, and of the rooms behind them these alone.
     doors = "<codec> <cuda> <file> <layout> <model> <selftest> <kernels> <advisor> table"
-    inside = doors " base stream kernels/plan text"
+    inside = doors " base json stream kernels/plan text"
     use("text", "base")
     use("machine", inside);              use("operators", inside)
     use("score", inside);                use("advice", inside " machine operators score")

@@ -31,31 +31,6 @@ KERF_API const kerf_weights *kerf_checkpoint_weights(const kerf_checkpoint *c);
 /* How many of the weights are quantized. */
 KERF_API size_t kerf_checkpoint_quantized(const kerf_checkpoint *c);
 
-/* --- one weight ---------------------------------------------------------------------------- */
-
-/* Bytes of all tensors that store the weight. */
-KERF_API uint64_t kerf_weight_bytes(const kerf_weight *w);
-/* Elements of the dense tensor. */
-KERF_API uint64_t kerf_weight_elements(const kerf_weight *w);
-/* "BF16", "nvfp4:4/6" or, of a GGUF file, "Q8_0"; cut to `size` bytes, always terminated. Returns
- * out. */
-KERF_API char *kerf_weight_format(const kerf_weight *w, char *out, size_t size);
-/* 1 for F32, F16 and BF16, the types that can be quantized. */
-KERF_API int kerf_dtype_is_float(kerf_dtype t);
-
-/* --- layers that runtimes merge ------------------------------------------------------------ */
-
-#define KERF_FUSED_MOST 4 /* the most layers of one group */
-
-/* All layers that runtimes merge with w into one matrix (q, k and v; gate and up), w among them, in
- * the order of the merged matrix. 0: w belongs to no group, or no other member is there. */
-KERF_API size_t kerf_fused_group(const kerf_weights *all, const kerf_weight *w,
-                                 const kerf_weight *out[KERF_FUSED_MOST]);
-
-/* What runtimes call the merged matrix of such a layer: "qkv_proj" for "q_proj". NULL: the layer is
- * not merged with others. */
-KERF_API const char *kerf_fused_name(const char *layer);
-
 /* --- which weights ------------------------------------------------------------------------- */
 
 /* Shell patterns over the names of weights (kerf_glob_matches) that narrow down what a call works

@@ -94,6 +94,16 @@ KERF_API size_t kerf_weights_count(const kerf_weights *w);
 KERF_API const kerf_weight *kerf_weights_at(const kerf_weights *w, size_t i);
 KERF_API const kerf_weight *kerf_weights_find(const kerf_weights *w, const char *name);
 
+/* Bytes of all tensors that store the weight. */
+KERF_API uint64_t kerf_weight_bytes(const kerf_weight *w);
+/* Elements of the dense tensor. */
+KERF_API uint64_t kerf_weight_elements(const kerf_weight *w);
+/* "BF16", "nvfp4:4/6" or, of a GGUF file, "Q8_0"; cut to `size` bytes, always terminated. Returns
+ * out. */
+KERF_API char *kerf_weight_format(const kerf_weight *w, char *out, size_t size);
+/* 1 for F32, F16 and BF16, the types that can be quantized. */
+KERF_API int kerf_dtype_is_float(kerf_dtype t);
+
 /* The experts of a layer: as the files have them, one by one (X.experts.3.gate_proj.weight, a
  * matrix), or stacked with their input features last (X.experts.gate_up_proj, gate and up in turn,
  * as gpt-oss has them). */
@@ -177,6 +187,19 @@ KERF_API KERF_CHECK kerf_status kerf_layout_companions(const kerf_layout *l, con
                                                        kerf_companion out[KERF_COMPANIONS],
                                                        size_t *count, kerf_error *err);
 KERF_API void kerf_companions_free(kerf_companion *c, size_t count);
+
+/* --- layers that runtimes merge ------------------------------------------------------------ */
+
+#define KERF_FUSED_MOST 4 /* the most layers of one group */
+
+/* All layers that runtimes merge with w into one matrix (q, k and v; gate and up), w among them, in
+ * the order of the merged matrix. 0: w belongs to no group, or no other member is there. */
+KERF_API size_t kerf_fused_group(const kerf_weights *all, const kerf_weight *w,
+                                 const kerf_weight *out[KERF_FUSED_MOST]);
+
+/* What runtimes call the merged matrix of such a layer: "qkv_proj" for "q_proj". NULL: the layer is
+ * not merged with others. */
+KERF_API const char *kerf_fused_name(const char *layer);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* fit.c - the same numbers in the arrangement that another layout can store: planes of their own in
- * place of blocks, scales that are 1 left out. */
+/* twins.c - the same numbers in the arrangement that another layout can store: planes of their own
+ * in place of blocks, scales that are 1 left out. */
 #include <string.h>
 
 #include "base/base.h"
