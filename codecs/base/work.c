@@ -81,7 +81,7 @@ kerf_status kf_work_at(kf_work *w, uint64_t done, uint64_t total, kerf_error *er
 kerf_status kf_job_check(const kerf_job *job, kerf_error *err)
 {
     if (!job || !job->cancel || !job->cancel(job->ctx)) return KERF_OK;
-    return kf_fail(err, KERF_E_CANCELED, KF_NOWHERE, "canceled; nothing was left behind");
+    return kf_fail(err, KERF_E_CANCELED, KF_NOWHERE, "canceled");
 }
 
 kerf_status kf_work_check(const kf_work *w, kerf_error *err)

@@ -23,9 +23,9 @@ void kf_work_item(kf_work *w, const char *name, const char *action);
 void kf_work_skip(kf_work *w, uint64_t bytes); /* done before: counts for no rate */
 void kf_work_resume(kf_work *w, const char *path, uint64_t bytes, const char *why);
 
-/* Adds bytes that are done. KERF_E_CANCELED: the program wants no more of it. */
+/* Adds bytes that are done. KERF_E_CANCELED: the program has stopped the call. */
 kerf_status kf_work_add(kf_work *w, uint64_t bytes, kerf_error *err);
-/* The same for who knows the sums. */
+/* The same with both sums given. */
 kerf_status kf_work_at(kf_work *w, uint64_t done, uint64_t total, kerf_error *err);
 /* Only asks. */
 kerf_status kf_work_check(const kf_work *w, kerf_error *err);

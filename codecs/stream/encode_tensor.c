@@ -1,11 +1,13 @@
-/* encode_tensor.c - measure if the format asks for it, then read, encode and hand on. */
+/* encode_tensor.c - measures the tensor if its format needs that, then reads, encodes and writes.
+ */
 #include "stream/encode_tensor.h"
-#include "base/base.h"
-#include <stdio.h>
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/base.h"
 
 enum { FEW_MATRICES = 64 }; /* more than these are not measured by a crew */
 
@@ -17,7 +19,8 @@ typedef struct encode_run {
     pthread_mutex_t lock; /* of statistics, while a crew works */
 } encode_run;
 
-/* Who looks at the panels wants them in order, and a device is for one caller at a time. */
+/* There is no crew for a device, which is for one caller at a time, nor where panels must be looked
+ * at in their order. */
 static encode_run begin(const kf_encode_job *job, kerf_stats *stats)
 {
     encode_run run = {.job = job, .stats = stats, .exec = *job->exec};
@@ -87,13 +90,50 @@ static kerf_status measure_step(void *ctx, kf_panel *p, kerf_error *err)
     return kf_work_add(job->progress, p->dense.n, err);
 }
 
+/* Bytes of the source that a thread encodes between two questions whether to go on: a few
+ * hundredths of a second for the slowest encoders. */
+#define ASK_BYTES (UINT64_C(256) << 10)
+
+/* Bands of a panel that are encoded in one call. */
+static uint64_t bands_in_call(const encode_run *run, const kf_panel *p)
+{
+    const uint64_t bands = p->u1 - p->u0, bytes = p->dense.n / bands;
+    if (run->exec.device || bytes == 0) return bands;
+    const uint64_t most = ASK_BYTES * (uint64_t)kf_thread_count(run->exec.threads) / bytes;
+    return most < 1 ? 1 : kf_min_u64(most, bands);
+}
+
+/* Encodes bands [u0, u1) of a panel. */
+static kerf_status encode_bands(const encode_run *run, const kf_panel *p, uint64_t u0, uint64_t u1,
+                                kerf_error *err)
+{
+    const kf_encode_job *job = run->job;
+    const kerf_geometry *g = job->geometry;
+    const size_t size = kerf_dtype_bits(job->tensor->dtype) / 8;
+    const kerf_cspan src = {(const char *)p->dense.p +
+                                kerf_band_elements(g, p->u0, u0).count * size,
+                            kerf_band_elements(g, u0, u1).count * size};
+    kerf_span dst[KERF_PLANES];
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        dst[k] = p->plane[k];
+        if (g->plane[k].band_bytes == 0) continue;
+        dst[k].p = (char *)dst[k].p + kerf_band_bytes(g, k, p->u0, u0).count;
+        dst[k].n = (size_t)kerf_band_bytes(g, k, u0, u1).count;
+    }
+    return kerf_encode(g, job->encoder, run->stats, u0, u1, src, job->tensor->dtype, dst,
+                       &run->exec, err);
+}
+
 static kerf_status encode_step(void *ctx, kf_panel *p, kerf_error *err)
 {
     encode_run *run = ctx;
     const kf_encode_job *job = run->job;
-    kerf_status s = kerf_encode(job->geometry, job->encoder, run->stats, p->u0, p->u1,
-                                kf_dense_of(p), job->tensor->dtype, p->plane, &run->exec, err);
-    if (s != KERF_OK) return kf_explain_encode(job->tensor, s, err);
+    const uint64_t step = bands_in_call(run, p);
+    for (uint64_t u = p->u0; u < p->u1; u += step) {
+        if (u > p->u0) KF_TRY(kf_work_check(job->progress, err));
+        kerf_status s = encode_bands(run, p, u, kf_min_u64(u + step, p->u1), err);
+        if (s != KERF_OK) return kf_explain_encode(job->tensor, s, err);
+    }
     if (job->look) KF_TRY(job->look(job->look_ctx, p, err));
     return kf_work_add(job->progress, p->dense.n, err);
 }

@@ -419,6 +419,13 @@ static void test_failed_runs(void **state)
     assert_int_equal(count_files(own), 1);
     go_on(&o, own, 3, NULL);
 
+    w = create(&o); /* fails when it has a journal already */
+    write_weights(w, &o, 0, 1);
+    usleep(40000); /* noting is due */
+    write_weights(w, &o, 1, 3);
+    kerf_writer_abort(w);
+    go_on(&o, own, 3, NULL);
+
     w = create(&o);
     write_weights(w, &o, 0, 4);
     kerf_writer_cleanup_signal(); /* nothing of this run is removed by a signal */

@@ -214,6 +214,7 @@ static int begin(kf_journal *j, const kf_temp *folder)
     unlinkat(folder->fd, NEW_NAME, 0);
     if (kf_temp_create_in(folder, NEW_NAME, &j->file, NULL) != KERF_OK) return 0;
     j->chain = MAGIC;
+    j->bytes = 0; /* there may have been a journal before this one */
     put64(head, MAGIC);
     put_row(head + 8, &j->chain, h->version, h->source, h->work, h->plan);
     return append(j, head, sizeof head);
