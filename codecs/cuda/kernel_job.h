@@ -3,8 +3,8 @@
  * A job is `lines` runs of `width` elements, one after the other in the source and in every plane.
  * A line is the longest run that is cut into groups without a remainder: everything (no value per
  * matrix), a matrix, or, where rows end in a short group or own their scale, a row. */
-#ifndef KERF_JOB_H
-#define KERF_JOB_H
+#ifndef KERF_CUDA_KERNEL_JOB_H
+#define KERF_CUDA_KERNEL_JOB_H
 
 #include "block/spec.h"
 
