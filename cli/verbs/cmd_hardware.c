@@ -11,9 +11,7 @@ static kerf_status print_machine_json(const kerf_hardware *h, kerf_error *err)
 {
     char *text = NULL;
     TRY(kerf_hardware_json(h, &text, err));
-    puts(text);
-    free(text);
-    return KERF_OK;
+    return put_document(text, err);
 }
 
 static kerf_status print_list_json(kerf_error *err)

@@ -1,4 +1,4 @@
-/* format.c - the tables that formats.def and the dtype list become, and how they are searched. */
+/* format.c - the tables that formats.def becomes, and how they are searched. */
 #include "format/format.h"
 
 #include <kerf/words.h>
@@ -32,35 +32,6 @@ static const kerf_encoder encoders[] = {
 #undef KERF_ENCODER
 };
 #define ENCODERS (sizeof encoders / sizeof encoders[0])
-
-/* --- dtypes --------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *name;
-    unsigned bits;
-} dtypes[] = {{"?", 0},
-#define X(name, bits) {#name, bits},
-              KERF_DTYPES(X)
-#undef X
-};
-#define DTYPES (sizeof dtypes / sizeof dtypes[0])
-
-const char *kerf_dtype_name(kerf_dtype t)
-{
-    return dtypes[(size_t)t < DTYPES ? t : 0].name;
-}
-
-unsigned kerf_dtype_bits(kerf_dtype t)
-{
-    return dtypes[(size_t)t < DTYPES ? t : 0].bits;
-}
-
-kerf_dtype kerf_dtype_find(const char *name)
-{
-    for (size_t i = 1; i < DTYPES; i++)
-        if (strcmp(name, dtypes[i].name) == 0) return (kerf_dtype)i;
-    return KERF_DTYPE_NONE;
-}
 
 /* --- formats and encoders -------------------------------------------------------------------- */
 

@@ -6,30 +6,30 @@
 #include <string.h>
 #include <zstd.h>
 
-kerf_status golden_open(golden *out, kerf_error *err)
+kerf_status kf_golden_open(kf_golden *out, kerf_error *err)
 {
-    *out = (golden){0};
-    unsigned long long n = ZSTD_getFrameContentSize(golden_pack, golden_pack_bytes);
+    *out = (kf_golden){0};
+    unsigned long long n = ZSTD_getFrameContentSize(kf_golden_pack, kf_golden_pack_bytes);
     if (n == 0 || n > (1u << 28))
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                    "the golden vectors in this command are damaged; install it again");
+                       "the golden vectors in this library are damaged; install it again");
     KF_TRY(kf_allocate(&out->text, (size_t)n, 1, err));
     out->n = (size_t)n;
-    size_t got = ZSTD_decompress(out->text, out->n, golden_pack, golden_pack_bytes);
+    size_t got = ZSTD_decompress(out->text, out->n, kf_golden_pack, kf_golden_pack_bytes);
     if (got == out->n) return KERF_OK;
-    golden_close(out);
+    kf_golden_close(out);
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                "the golden vectors in this command are damaged (%s); install it again",
-                ZSTD_isError(got) ? ZSTD_getErrorName(got) : "too short");
+                   "the golden vectors in this library are damaged (%s); install it again",
+                   ZSTD_isError(got) ? ZSTD_getErrorName(got) : "too short");
 }
 
-void golden_close(golden *g)
+void kf_golden_close(kf_golden *g)
 {
     free(g->text);
-    *g = (golden){0};
+    *g = (kf_golden){0};
 }
 
-int golden_is_of(const char *name, const kerf_format *f)
+int kf_golden_is_of(const char *name, const kerf_format *f)
 {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
     size_t n = strlen(f->name);
@@ -46,7 +46,7 @@ static const char *find_file(const char *p, const char *end)
     return p;
 }
 
-int golden_next(const golden *g, const kerf_format *f, size_t *at, golden_file *out)
+int kf_golden_next(const kf_golden *g, const kerf_format *f, size_t *at, kf_golden_file *out)
 {
     const char *end = g->text + g->n, *p = find_file(g->text + *at, end);
     while (p < end) {
@@ -60,7 +60,7 @@ int golden_next(const golden *g, const kerf_format *f, size_t *at, golden_file *
         out->text = stop + 1;
         out->n = (size_t)(p - out->text);
         *at = (size_t)(p - g->text);
-        if (golden_is_of(out->name, f)) return 1;
+        if (kf_golden_is_of(out->name, f)) return 1;
     }
     return 0;
 }

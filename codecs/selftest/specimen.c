@@ -15,11 +15,11 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* Where the numbers matter, not the shape; TIES_BITS of each sign and exponent. */
 enum { TIES_BITS = 32 };
-static const specimen large[] = {
-    {.shape = {2, {510, 128}}, .dtype = KERF_BF16, .kind = SPECIMEN_ALL},
-    {.shape = {2, {510, TIES_BITS}}, .dtype = KERF_F32, .kind = SPECIMEN_TIES},
+static const kf_specimen large[] = {
+    {.shape = {2, {510, 128}}, .dtype = KERF_BF16, .kind = KF_SPECIMEN_ALL},
+    {.shape = {2, {510, TIES_BITS}}, .dtype = KERF_F32, .kind = KF_SPECIMEN_TIES},
 };
-_Static_assert(3 * SHAPES + sizeof large / sizeof *large == SPECIMENS, "specimen.h");
+_Static_assert(3 * SHAPES + sizeof large / sizeof *large == KF_SPECIMENS, "specimen.h");
 
 static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
 
@@ -28,15 +28,15 @@ static uint64_t mix(uint64_t i)
     return kf_mix(i + KF_NUMBERS_STEP);
 }
 
-static float value_at(specimen_kind kind, uint64_t word, uint64_t i)
+static float value_at(kf_specimen_kind kind, uint64_t word, uint64_t i)
 {
-    if (kind == SPECIMEN_ZEROS) return word & 1 ? -0.0f : 0.0f;
-    if (kind == SPECIMEN_OUTLIER && i == 5) return 20.0f;
+    if (kind == KF_SPECIMEN_ZEROS) return word & 1 ? -0.0f : 0.0f;
+    if (kind == KF_SPECIMEN_OUTLIER && i == 5) return 20.0f;
     return kf_bell(word) * 0x1p-21f; /* deviation 0.018 */
 }
 
 /* Random bits; those that would be NaN or infinite become zero. */
-static void fill_bits(specimen *s, uint64_t seed)
+static void fill_bits(kf_specimen *s, uint64_t seed)
 {
     const size_t size = kerf_dtype_bits(s->dtype) / 8;
     const uint32_t exponent = s->dtype == KERF_F32   ? 0x7f800000u
@@ -51,7 +51,7 @@ static void fill_bits(specimen *s, uint64_t seed)
 
 /* By magnitude, + before -, mixed within five binades, so that a block holds numbers that its scale
  * can tell apart and those that it cannot. */
-static void fill_all(specimen *s)
+static void fill_all(kf_specimen *s)
 {
     enum { FIVE_BINADES = 1280, STRIDE = 787 }; /* coprime */
     for (uint64_t i = 0; i < s->elements; i++) {
@@ -63,7 +63,7 @@ static void fill_all(specimen *s)
 
 /* For each sign and exponent: numbers halfway between two of 1 to 10 mantissa bits, each with the
  * number below and above. */
-static void fill_ties(specimen *s, uint64_t seed)
+static void fill_ties(kf_specimen *s, uint64_t seed)
 {
     uint32_t *out = s->bytes.p;
     for (uint64_t i = 0; i < s->elements; i++) {
@@ -76,7 +76,7 @@ static void fill_ties(specimen *s, uint64_t seed)
 }
 
 /* Narrows fp32 values to the specimen's type with the library's own plain formats. */
-static kerf_status fill_values(specimen *s, uint64_t seed, kerf_error *err)
+static kerf_status fill_values(kf_specimen *s, uint64_t seed, kerf_error *err)
 {
     const char *plain = s->dtype == KERF_F32 ? "fp32" : s->dtype == KERF_F16 ? "fp16" : "bf16";
     kerf_codec codec;
@@ -94,12 +94,12 @@ static kerf_status fill_values(specimen *s, uint64_t seed, kerf_error *err)
     return status;
 }
 
-kerf_status specimen_make(size_t i, specimen *out, kerf_error *err)
+kerf_status kf_specimen_make(size_t i, kf_specimen *out, kerf_error *err)
 {
-    *out = (specimen){
+    *out = (kf_specimen){
         .shape = shapes[i % SHAPES],
         .dtype = types[i / SHAPES % 3],
-        .kind = (specimen_kind)((i + i / SHAPES) % 4),
+        .kind = (kf_specimen_kind)((i + i / SHAPES) % 4),
         .cut = i % SHAPES % 3 == i / SHAPES, /* each shape once */
     };
     if (i >= 3 * SHAPES) *out = large[i - 3 * SHAPES];
@@ -107,23 +107,23 @@ kerf_status specimen_make(size_t i, specimen *out, kerf_error *err)
     out->bytes.n = (size_t)out->elements * (kerf_dtype_bits(out->dtype) / 8);
     KF_TRY(kf_allocate(&out->bytes.p, out->bytes.n, 1, err));
     uint64_t seed = (uint64_t)i << 32;
-    if (out->kind == SPECIMEN_ALL)
+    if (out->kind == KF_SPECIMEN_ALL)
         fill_all(out);
-    else if (out->kind == SPECIMEN_BITS)
+    else if (out->kind == KF_SPECIMEN_BITS)
         fill_bits(out, seed);
-    else if (out->kind == SPECIMEN_TIES)
+    else if (out->kind == KF_SPECIMEN_TIES)
         fill_ties(out, seed);
     else
         return fill_values(out, seed, err);
     return KERF_OK;
 }
 
-void specimen_free(specimen *s)
+void kf_specimen_free(kf_specimen *s)
 {
     free(s->bytes.p);
 }
 
-void specimen_planes(const kerf_geometry *g, const kerf_span planes[KERF_PLANES])
+void kf_specimen_planes(const kerf_geometry *g, const kerf_span planes[KERF_PLANES])
 {
     const unsigned scale_bits = kerf_dtype_bits(g->plane[KERF_PLANE_SCALES].dtype);
     /* Codes of one group; where groups are not contiguous any number will do. */

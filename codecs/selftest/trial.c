@@ -1,49 +1,56 @@
 /* trial.c - encodes and decodes with the scalar reference, then with every backend in other cuts,
  * and compares; or with a device instead of the backends. */
 #include "selftest/trial.h"
-#include "base/base.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "output.h"
+#include "base/work.h"
 #include "selftest/vector_text.h"
 
-typedef struct encoded {
+typedef struct plane_set {
     kerf_span all; /* every plane, one after the other */
     kerf_span plane[KERF_PLANES];
-} encoded;
+} plane_set;
 
-typedef struct trial {
-    const specimen *specimen; /* NULL: planes to decode only */
+typedef struct codec_trial {
+    const kf_specimen *specimen; /* NULL: planes to decode only */
     kerf_codec codec;
     kerf_geometry geometry;
     kerf_stats *stats;
-    encoded reference;
+    plane_set reference;
     kerf_span decoded[3]; /* by the reference, to types[] */
-    verdict *verdict;
+    kf_verdict *verdict;
     kerf_device *device; /* NULL: the backends of the processor */
-} trial;
+    const kerf_job *job; /* asked before each backend */
+} codec_trial;
 
 static const kerf_dtype types[] = {KERF_F32, KERF_F16, KERF_BF16};
 static const kerf_exec the_reference = {.threads = 1, .backend = "ref"};
 
-static kerf_cspan source_of(const trial *t)
+static kerf_cspan source_of(const codec_trial *t)
 {
     return (kerf_cspan){t->specimen->bytes.p, t->specimen->bytes.n};
 }
 
-static void complain(const trial *t, const char *backend, const char *what)
+static void complain(const codec_trial *t, const char *backend, const char *what)
 {
-    char shape[TEXT_SIZE];
-    verdict_add(t->verdict, "%s: %s, %s %s", backend, what, shape_text(&t->geometry.shape, shape),
-                t->specimen ? kerf_dtype_name(t->specimen->dtype) : "planes");
+    const kerf_shape *shape = &t->geometry.shape;
+    char text[KERF_MAX_RANK * 21 + 1];
+    size_t n = 0;
+    for (unsigned i = 0; i < shape->rank; i++) {
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%llu", i ? "x" : "",
+                              (unsigned long long)shape->dim[i]);
+    }
+    kf_verdict_add(t->verdict, "%s: %s, %s %s", backend, what, text,
+                   t->specimen ? kerf_dtype_name(t->specimen->dtype) : "planes");
 }
 
 /* --- encode and decode --------------------------------------------------------------------- */
 
 /* Planes begin at multiples of 8 bytes; what lies between is zero. */
-static kerf_status make_planes(const kerf_geometry *g, encoded *out, kerf_error *err)
+static kerf_status make_planes(const kerf_geometry *g, plane_set *out, kerf_error *err)
 {
     size_t begin[KERF_PLANES];
     out->all.n = 0;
@@ -60,8 +67,8 @@ static kerf_status make_planes(const kerf_geometry *g, encoded *out, kerf_error 
 }
 
 /* Encodes bands [b0, b1) into their place in out. */
-static kerf_status encode_bands(const trial *t, uint64_t b0, uint64_t b1, const encoded *out,
-                                const kerf_exec *exec, kerf_error *err)
+static kerf_status encode_bands(const codec_trial *t, uint64_t b0, uint64_t b1,
+                                const plane_set *out, const kerf_exec *exec, kerf_error *err)
 {
     const kerf_geometry *g = &t->geometry;
     kerf_span plane[KERF_PLANES];
@@ -79,7 +86,7 @@ static kerf_status encode_bands(const trial *t, uint64_t b0, uint64_t b1, const 
 }
 
 /* NaNs come out as one and the same: machines differ in their payloads. */
-static kerf_status decode_all(const trial *t, kerf_dtype dtype, kerf_span out,
+static kerf_status decode_all(const codec_trial *t, kerf_dtype dtype, kerf_span out,
                               const kerf_exec *exec, kerf_error *err)
 {
     kerf_cspan planes[KERF_PLANES];
@@ -87,11 +94,11 @@ static kerf_status decode_all(const trial *t, kerf_dtype dtype, kerf_span out,
         planes[k] = (kerf_cspan){t->reference.plane[k].p, t->reference.plane[k].n};
     }
     KF_TRY(kerf_decode(&t->geometry, 0, t->geometry.bands, planes, out, dtype, exec, err));
-    vector_unify_nans(dtype, out.p, out.n);
+    kf_vector_unify_nans(dtype, out.p, out.n);
     return KERF_OK;
 }
 
-static kerf_status encode_reference(trial *t, kerf_error *err)
+static kerf_status encode_reference(codec_trial *t, kerf_error *err)
 {
     const kerf_geometry *g = &t->geometry;
     if (kerf_needs_stats(g)) {
@@ -99,17 +106,17 @@ static kerf_status encode_reference(trial *t, kerf_error *err)
                             &the_reference, err));
     }
     KF_TRY(encode_bands(t, 0, g->bands, &t->reference, &the_reference, err));
-    if (!t->device) verdict_digest(t->verdict, t->reference.all.p, t->reference.all.n);
+    if (!t->device) kf_verdict_digest(t->verdict, t->reference.all.p, t->reference.all.n);
     return KERF_OK;
 }
 
-static kerf_status decode_reference(trial *t, kerf_error *err)
+static kerf_status decode_reference(codec_trial *t, kerf_error *err)
 {
     for (size_t i = 0; i < 3; i++) {
         t->decoded[i].n = (size_t)t->geometry.elements * (kerf_dtype_bits(types[i]) / 8);
         KF_TRY(kf_allocate(&t->decoded[i].p, t->decoded[i].n, 1, err));
         KF_TRY(decode_all(t, types[i], t->decoded[i], &the_reference, err));
-        if (!t->device) verdict_digest(t->verdict, t->decoded[i].p, t->decoded[i].n);
+        if (!t->device) kf_verdict_digest(t->verdict, t->decoded[i].p, t->decoded[i].n);
     }
     return KERF_OK;
 }
@@ -117,14 +124,14 @@ static kerf_status decode_reference(trial *t, kerf_error *err)
 /* --- checks -------------------------------------------------------------------------------- */
 
 /* The reference itself: zeros stay zeros, and weights come back as something like themselves. */
-static void check_reference(const trial *t)
+static void check_reference(const codec_trial *t)
 {
     const float *v = t->decoded[0].p;
     double signal = 0, noise = 0;
     int zeros_differ = 0;
     for (uint64_t i = 0; i < t->geometry.elements; i++) {
-        if (t->specimen->kind == SPECIMEN_ZEROS && v[i] != 0) zeros_differ = 1;
-        if (t->specimen->kind != SPECIMEN_BELL || t->specimen->dtype != KERF_F32) continue;
+        if (t->specimen->kind == KF_SPECIMEN_ZEROS && v[i] != 0) zeros_differ = 1;
+        if (t->specimen->kind != KF_SPECIMEN_BELL || t->specimen->dtype != KERF_F32) continue;
         double w = ((const float *)t->specimen->bytes.p)[i], d = (double)v[i] - w;
         signal += w * w;
         noise += d * d;
@@ -134,10 +141,10 @@ static void check_reference(const trial *t)
 }
 
 /* In calls of `step` bands. */
-static kerf_status check_encode(const trial *t, const kerf_exec *exec, uint64_t step,
+static kerf_status check_encode(const codec_trial *t, const kerf_exec *exec, uint64_t step,
                                 const char *what, kerf_error *err)
 {
-    encoded mine = {0};
+    plane_set mine = {0};
     kerf_status s = make_planes(&t->geometry, &mine, err);
     uint64_t bands = t->geometry.bands;
     for (uint64_t at = 0; s == KERF_OK && (at < bands || at == 0); at += step) {
@@ -151,7 +158,7 @@ static kerf_status check_encode(const trial *t, const kerf_exec *exec, uint64_t 
     return s;
 }
 
-static kerf_status check_decode(const trial *t, const char *backend, kerf_error *err)
+static kerf_status check_decode(const codec_trial *t, const char *backend, kerf_error *err)
 {
     for (size_t i = 0; i < 3; i++) {
         const int many = i == 0 && (!t->specimen || t->specimen->cut);
@@ -171,12 +178,12 @@ static kerf_status check_decode(const trial *t, const char *backend, kerf_error 
 /* --- on a device --------------------------------------------------------------------------- */
 
 /* Statistics and planes in one call, which give the digest. */
-static kerf_status encode_on_device(const trial *t, kerf_error *err)
+static kerf_status encode_on_device(const codec_trial *t, kerf_error *err)
 {
     const kerf_exec exec = {.device = t->device, .backend = "cuda"};
     const kerf_geometry *g = &t->geometry;
     kerf_stats *stats = NULL;
-    encoded mine = {0};
+    plane_set mine = {0};
     KF_TRY(kf_allocate(&stats, (size_t)g->matrices, sizeof *stats, err));
     kerf_status s = make_planes(g, &mine, err);
     if (s == KERF_OK && kerf_needs_stats(g)) {
@@ -185,7 +192,7 @@ static kerf_status encode_on_device(const trial *t, kerf_error *err)
             complain(t, exec.backend, "measures differently");
     }
     if (s == KERF_OK) s = encode_bands(t, 0, g->bands, &mine, &exec, err);
-    if (s == KERF_OK) verdict_digest(t->verdict, mine.all.p, mine.all.n);
+    if (s == KERF_OK) kf_verdict_digest(t->verdict, mine.all.p, mine.all.n);
     if (s == KERF_OK && memcmp(mine.all.p, t->reference.all.p, mine.all.n) != 0)
         complain(t, exec.backend, "encodes differently");
     free(mine.all.p);
@@ -193,14 +200,14 @@ static kerf_status encode_on_device(const trial *t, kerf_error *err)
     return s;
 }
 
-static kerf_status decode_on_device(const trial *t, kerf_error *err)
+static kerf_status decode_on_device(const codec_trial *t, kerf_error *err)
 {
     const kerf_exec exec = {.device = t->device, .backend = "cuda"};
     for (size_t i = 0; i < 3; i++) {
         kerf_span out = {NULL, t->decoded[i].n};
         KF_TRY(kf_allocate(&out.p, out.n, 1, err));
         kerf_status s = decode_all(t, types[i], out, &exec, err);
-        if (s == KERF_OK) verdict_digest(t->verdict, out.p, out.n);
+        if (s == KERF_OK) kf_verdict_digest(t->verdict, out.p, out.n);
         if (s == KERF_OK && memcmp(out.p, t->decoded[i].p, out.n) != 0)
             complain(t, exec.backend, "decodes differently");
         free(out.p);
@@ -209,10 +216,11 @@ static kerf_status decode_on_device(const trial *t, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status check_device(const trial *t, kerf_error *err)
+static kerf_status check_device(const codec_trial *t, kerf_error *err)
 {
     const kerf_exec exec = {.device = t->device, .backend = "cuda"};
     uint64_t third = t->geometry.bands / 3 + 1;
+    KF_TRY(kf_job_check(t->job, err));
     if (t->specimen) KF_TRY(encode_on_device(t, err));
     if (t->specimen && t->specimen->cut)
         KF_TRY(check_encode(t, &exec, third, "differs in 3 calls", err));
@@ -223,7 +231,7 @@ static kerf_status check_device(const trial *t, kerf_error *err)
 
 /* What the reference does in one piece is known already. Only some specimens are cut into threads
  * and calls: waking threads takes longer than all else here. */
-static kerf_status check_backend(const trial *t, const char *backend, kerf_error *err)
+static kerf_status check_backend(const codec_trial *t, const char *backend, kerf_error *err)
 {
     const kerf_exec one = {.threads = 1, .backend = backend};
     const kerf_exec many = {.threads = 4, .backend = backend};
@@ -236,10 +244,11 @@ static kerf_status check_backend(const trial *t, const char *backend, kerf_error
     return reference && !cut ? KERF_OK : check_decode(t, backend, err);
 }
 
-static kerf_status check_backends(const trial *t, kerf_error *err)
+static kerf_status check_backends(const codec_trial *t, kerf_error *err)
 {
     if (t->device) return check_device(t, err);
     for (size_t i = 0; i < kerf_backend_count(); i++) {
+        KF_TRY(kf_job_check(t->job, err));
         KF_TRY(check_backend(t, kerf_backend_at(i), err));
     }
     return KERF_OK;
@@ -247,7 +256,7 @@ static kerf_status check_backends(const trial *t, kerf_error *err)
 
 /* --- trials -------------------------------------------------------------------------------- */
 
-static kerf_status run_encode(trial *t, kerf_error *err)
+static kerf_status run_encode(codec_trial *t, kerf_error *err)
 {
     KF_TRY(kerf_geometry_init(&t->geometry, t->codec.format, &t->specimen->shape, err));
     KF_TRY(kerf_codec_check(t->codec, &t->specimen->shape, t->specimen->dtype, err));
@@ -259,35 +268,36 @@ static kerf_status run_encode(trial *t, kerf_error *err)
     return check_backends(t, err);
 }
 
-static kerf_status run_decode(trial *t, kerf_error *err)
+static kerf_status run_decode(codec_trial *t, kerf_error *err)
 {
     const kerf_shape shape = {3, {8, 32, 256}};
     KF_TRY(kerf_geometry_init(&t->geometry, t->codec.format, &shape, err));
     KF_TRY(make_planes(&t->geometry, &t->reference, err));
-    specimen_planes(&t->geometry, t->reference.plane);
+    kf_specimen_planes(&t->geometry, t->reference.plane);
     KF_TRY(decode_reference(t, err));
     return check_backends(t, err);
 }
 
-static void trial_free(trial *t)
+static void trial_free(codec_trial *t)
 {
     for (size_t i = 0; i < 3; i++) free(t->decoded[i].p);
     free(t->reference.all.p);
     free(t->stats);
 }
 
-kerf_status trial_encode(kerf_codec codec, const specimen *s, kerf_device *device, verdict *v,
-                         kerf_error *err)
+kerf_status kf_trial_encode(kerf_codec codec, const kf_specimen *s, kerf_device *device,
+                            const kerf_job *job, kf_verdict *v, kerf_error *err)
 {
-    trial t = {.specimen = s, .codec = codec, .verdict = v, .device = device};
+    codec_trial t = {.specimen = s, .codec = codec, .verdict = v, .device = device, .job = job};
     kerf_status status = run_encode(&t, err);
     trial_free(&t);
     return status;
 }
 
-kerf_status trial_decode(const kerf_format *f, kerf_device *device, verdict *v, kerf_error *err)
+kerf_status kf_trial_decode(const kerf_format *f, kerf_device *device, const kerf_job *job,
+                            kf_verdict *v, kerf_error *err)
 {
-    trial t = {.codec = {f, NULL}, .verdict = v, .device = device};
+    codec_trial t = {.codec = {f, NULL}, .verdict = v, .device = device, .job = job};
     kerf_status status = run_decode(&t, err);
     trial_free(&t);
     return status;

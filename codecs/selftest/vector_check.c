@@ -1,14 +1,14 @@
 /* vector_check.c - the lines of a vector in turn: a tensor, then per encoder its planes, which are
  * compared with our own, and the values that they decode to. */
 #include "selftest/vector_check.h"
-#include "base/base.h"
-#include <stdio.h>
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/work.h"
 #include "selftest/vector_text.h"
 
 enum {
@@ -18,9 +18,9 @@ enum {
 
 /* What is known at one line. */
 typedef struct vector_state {
-    vector_check *check;
+    kf_vector_check *check;
     const char *file;
-    vector_reader reader;
+    kf_vector_reader reader;
     char label[64];
     kerf_geometry geometry;
     kerf_dtype dtype; /* of the source; NONE: planes to decode only */
@@ -48,7 +48,7 @@ static void differs(vector_state *v, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, list);
     va_end(list);
     v->check->differs(v->check->context,
-                      &(vector_difference){v->encoder, v->file, v->label, v->reader.line, text});
+                      &(kf_vector_difference){v->encoder, v->file, v->label, v->reader.line, text});
 }
 
 static kerf_status resize(kerf_span *s, uint64_t n, kerf_error *err)
@@ -61,7 +61,7 @@ static kerf_status resize(kerf_span *s, uint64_t n, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status copy(kerf_span *s, const vector_line *line, kerf_error *err)
+static kerf_status copy(kerf_span *s, const kf_vector_line *line, kerf_error *err)
 {
     KF_TRY(resize(s, line->n, err));
     if (line->n) memcpy(s->p, line->p, line->n);
@@ -69,7 +69,7 @@ static kerf_status copy(kerf_span *s, const vector_line *line, kerf_error *err)
 }
 
 /* Says how ours differs from a line of items of `size` bytes; 0: not at all. */
-static int compare(vector_state *v, const char *what, kerf_span ours, const vector_line *golden,
+static int compare(vector_state *v, const char *what, kerf_span ours, const kf_vector_line *golden,
                    size_t size)
 {
     const unsigned char *mine = ours.p;
@@ -101,7 +101,7 @@ static void close_planes(vector_state *v)
     for (kerf_plane_id p = 0; v->open && p < KERF_PLANES; p++) {
         uint64_t bytes = v->geometry.plane[p].bytes;
         if (bytes && !(v->given & 1 << p))
-            differs(v, "%s: %" PRIu64 " bytes, golden has none", vector_plane_name(p), bytes);
+            differs(v, "%s: %" PRIu64 " bytes, golden has none", kf_vector_plane_name(p), bytes);
     }
     v->open = 0;
 }
@@ -117,8 +117,9 @@ static kerf_status open_planes(vector_state *v, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status begin_case(vector_state *v, const vector_line *line, kerf_error *err)
+static kerf_status begin_case(vector_state *v, const kf_vector_line *line, kerf_error *err)
 {
+    KF_TRY(kf_job_check(v->check->job, err));
     memcpy(v->label, line->name, sizeof v->label);
     v->dtype = line->dtype;
     v->encoder = NULL;
@@ -126,7 +127,7 @@ static kerf_status begin_case(vector_state *v, const vector_line *line, kerf_err
         return kf_fail_at(err, KERF_E_DATA, v->file);
     if (v->geometry.elements > MAX_ELEMENTS) return malformed(v, err, "a tensor of this size");
     KF_TRY(resize(&v->src, 0, err));
-    if (line->key == VECTOR_CASE) return KERF_OK;
+    if (line->key == KF_VECTOR_CASE) return KERF_OK;
     v->check->decoded++;
     return open_planes(v, err);
 }
@@ -150,7 +151,7 @@ static uint64_t count_blocks(const kerf_geometry *g)
     return bits == 0 ? g->elements : g->plane[KERF_PLANE_SCALES].bytes * 8 / bits;
 }
 
-static kerf_status begin_encoder(vector_state *v, const vector_line *line, kerf_error *err)
+static kerf_status begin_encoder(vector_state *v, const kf_vector_line *line, kerf_error *err)
 {
     const kerf_format *f = v->check->format;
     size_t i = 0, n = kerf_encoder_count(f);
@@ -158,7 +159,7 @@ static kerf_status begin_encoder(vector_state *v, const vector_line *line, kerf_
     if (v->src.n * 8 != v->geometry.elements * kerf_dtype_bits(v->dtype))
         return malformed(v, err, "the source has not as many bytes as its shape says");
     while (i < n && strcmp(kerf_encoder_at(f, i)->name, line->name) != 0) i++;
-    if (i == n || i >= VECTOR_ENCODERS) return malformed(v, err, "unknown encoder");
+    if (i == n || i >= KF_VECTOR_ENCODERS) return malformed(v, err, "unknown encoder");
     v->encoder = kerf_encoder_at(f, i);
     v->check->tally[i].vectors++;
     v->check->tally[i].blocks += count_blocks(&v->geometry);
@@ -170,7 +171,7 @@ static kerf_status begin_encoder(vector_state *v, const vector_line *line, kerf_
     return KERF_OK;
 }
 
-static kerf_status check_plane(vector_state *v, const vector_line *line, kerf_error *err)
+static kerf_status check_plane(vector_state *v, const kf_vector_line *line, kerf_error *err)
 {
     kerf_plane_id p = line->plane;
     if (!v->open) return malformed(v, err, "a plane outside of a case");
@@ -178,7 +179,7 @@ static kerf_status check_plane(vector_state *v, const vector_line *line, kerf_er
         return malformed(v, err, "a digest cannot be decoded");
     v->given |= 1 << p;
     int wrong =
-        v->dtype != KERF_DTYPE_NONE && compare(v, vector_plane_name(p), v->ours[p], line, 1);
+        v->dtype != KERF_DTYPE_NONE && compare(v, kf_vector_plane_name(p), v->ours[p], line, 1);
     if (!line->digested) return copy(&v->golden[p], line, err);
     v->wrong |= wrong;
     KF_TRY(resize(&v->golden[p], v->ours[p].n, err));
@@ -187,7 +188,7 @@ static kerf_status check_plane(vector_state *v, const vector_line *line, kerf_er
 }
 
 /* What the golden planes decode to. */
-static kerf_status check_values(vector_state *v, const vector_line *line, kerf_error *err)
+static kerf_status check_values(vector_state *v, const kf_vector_line *line, kerf_error *err)
 {
     const kerf_geometry *g = &v->geometry;
     kerf_cspan planes[KERF_PLANES];
@@ -203,37 +204,37 @@ static kerf_status check_values(vector_state *v, const vector_line *line, kerf_e
                 why.text);
         return KERF_OK;
     }
-    vector_unify_nans(line->dtype, v->out.p, v->out.n);
-    if (!line->digested) vector_unify_nans(line->dtype, line->p, line->n);
+    kf_vector_unify_nans(line->dtype, v->out.p, v->out.n);
+    if (!line->digested) kf_vector_unify_nans(line->dtype, line->p, line->n);
     compare(v, kerf_dtype_name(line->dtype), v->out, line, kerf_dtype_bits(line->dtype) / 8);
     return KERF_OK;
 }
 
-static kerf_status on_line(vector_state *v, const vector_line *line, kerf_error *err)
+static kerf_status on_line(vector_state *v, const kf_vector_line *line, kerf_error *err)
 {
-    if (line->key < VECTOR_PLANE) close_planes(v);
+    if (line->key < KF_VECTOR_PLANE) close_planes(v);
     switch (line->key) {
-    case VECTOR_FILE: return malformed(v, err, "a file within a file");
-    case VECTOR_CASE:
-    case VECTOR_DECODE: return begin_case(v, line, err);
-    case VECTOR_SRC: return copy(&v->src, line, err);
-    case VECTOR_ENC: return begin_encoder(v, line, err);
-    case VECTOR_PLANE: return check_plane(v, line, err);
-    case VECTOR_VALUES: return check_values(v, line, err);
+    case KF_VECTOR_FILE: return malformed(v, err, "a file within a file");
+    case KF_VECTOR_CASE:
+    case KF_VECTOR_DECODE: return begin_case(v, line, err);
+    case KF_VECTOR_SRC: return copy(&v->src, line, err);
+    case KF_VECTOR_ENC: return begin_encoder(v, line, err);
+    case KF_VECTOR_PLANE: return check_plane(v, line, err);
+    case KF_VECTOR_VALUES: return check_values(v, line, err);
     }
     return KERF_OK;
 }
 
-kerf_status vector_check_text(vector_check *c, const char *file, const char *text, size_t n,
-                              kerf_error *err)
+kerf_status kf_vector_check_text(kf_vector_check *c, const char *file, const char *text, size_t n,
+                                 kerf_error *err)
 {
     vector_state v = {.check = c, .file = file, .reader = {.at = text, .end = text + n}};
-    vector_line line;
+    kf_vector_line line;
     const char *problem = NULL;
     kerf_status s = KERF_OK;
     int more = 1;
     while (s == KERF_OK && more) {
-        more = vector_next(&v.reader, &line, &problem);
+        more = kf_vector_next(&v.reader, &line, &problem);
         if (more < 0)
             s = malformed(&v, err, problem);
         else if (more)
@@ -246,6 +247,6 @@ kerf_status vector_check_text(vector_check *c, const char *file, const char *tex
     }
     free(v.src.p);
     free(v.out.p);
-    vector_reader_close(&v.reader);
+    kf_vector_reader_close(&v.reader);
     return s;
 }

@@ -68,7 +68,7 @@ static int read_run(rest *r, unsigned char *byte, uint64_t *times)
     return read_number(r, times) && r->at < r->end && *r->at++ == ';';
 }
 
-static const char *read_bytes(vector_reader *r, rest text, vector_line *out)
+static const char *read_bytes(kf_vector_reader *r, rest text, kf_vector_line *out)
 {
     unsigned char byte = 0;
     uint64_t times = 0, n = 0;
@@ -92,7 +92,7 @@ static const char *read_bytes(vector_reader *r, rest text, vector_line *out)
 }
 
 /* "#0123456789abcdef" */
-static const char *read_digest(rest text, vector_line *out)
+static const char *read_digest(rest text, kf_vector_line *out)
 {
     if (text.end - text.at != 17) return "a digest has 16 digits";
     for (out->digested = 1, text.at++; text.at < text.end; text.at++) {
@@ -103,7 +103,7 @@ static const char *read_digest(rest text, vector_line *out)
     return NULL;
 }
 
-static const char *read_content(vector_reader *r, rest text, vector_line *out)
+static const char *read_content(kf_vector_reader *r, rest text, kf_vector_line *out)
 {
     if (text.at < text.end && *text.at == '#') return read_digest(text, out);
     return read_bytes(r, text, out);
@@ -111,17 +111,17 @@ static const char *read_content(vector_reader *r, rest text, vector_line *out)
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
-const char *vector_plane_name(kerf_plane_id p)
+const char *kf_vector_plane_name(kerf_plane_id p)
 {
     static const char *const names[KERF_PLANES] = {"codes", "scales", "second", "zeros"};
     return names[p];
 }
 
-static const char *read_case(rest text, vector_line *out)
+static const char *read_case(rest text, kf_vector_line *out)
 {
     char type[16];
     if (!read_word(&text, out->name, sizeof out->name)) return "no label";
-    if (out->key == VECTOR_CASE) {
+    if (out->key == KF_VECTOR_CASE) {
         if (!read_word(&text, type, sizeof type)) return "no source type";
         out->dtype = kerf_dtype_find(type);
         if (out->dtype == KERF_DTYPE_NONE) return "unknown source type";
@@ -129,40 +129,40 @@ static const char *read_case(rest text, vector_line *out)
     return read_shape(&text, &out->shape) ? NULL : "no shape";
 }
 
-static const char *read_line(vector_reader *r, rest text, vector_line *out)
+static const char *read_line(kf_vector_reader *r, rest text, kf_vector_line *out)
 {
     static const struct {
         const char *word;
-        vector_key key;
-    } keys[] = {{"file", VECTOR_FILE},
-                {"case", VECTOR_CASE},
-                {"decode", VECTOR_DECODE},
-                {"src", VECTOR_SRC},
-                {"enc", VECTOR_ENC}};
+        kf_vector_key key;
+    } keys[] = {{"file", KF_VECTOR_FILE},
+                {"case", KF_VECTOR_CASE},
+                {"decode", KF_VECTOR_DECODE},
+                {"src", KF_VECTOR_SRC},
+                {"enc", KF_VECTOR_ENC}};
     char word[16];
     if (!read_word(&text, word, sizeof word)) return "a key is a short word";
     if (text.at < text.end) text.at++; /* the space */
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strcmp(word, keys[i].word) != 0) continue;
         out->key = keys[i].key;
-        if (out->key == VECTOR_SRC) return read_bytes(r, text, out);
-        if (out->key == VECTOR_CASE || out->key == VECTOR_DECODE) return read_case(text, out);
+        if (out->key == KF_VECTOR_SRC) return read_bytes(r, text, out);
+        if (out->key == KF_VECTOR_CASE || out->key == KF_VECTOR_DECODE) return read_case(text, out);
         return read_word(&text, out->name, sizeof out->name) ? NULL : "no name";
     }
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (strcmp(word, vector_plane_name(p)) != 0) continue;
-        out->key = VECTOR_PLANE;
+        if (strcmp(word, kf_vector_plane_name(p)) != 0) continue;
+        out->key = KF_VECTOR_PLANE;
         out->plane = p;
         return read_content(r, text, out);
     }
-    out->key = VECTOR_VALUES;
+    out->key = KF_VECTOR_VALUES;
     out->dtype = kerf_dtype_find(word);
     if (out->dtype != KERF_F32 && out->dtype != KERF_F16 && out->dtype != KERF_BF16)
         return "unknown key";
     return read_content(r, text, out);
 }
 
-int vector_next(vector_reader *r, vector_line *out, const char **problem)
+int kf_vector_next(kf_vector_reader *r, kf_vector_line *out, const char **problem)
 {
     while (r->at < r->end) {
         const char *begin = r->at, *stop = memchr(begin, '\n', (size_t)(r->end - begin));
@@ -170,20 +170,20 @@ int vector_next(vector_reader *r, vector_line *out, const char **problem)
         r->at = stop ? stop + 1 : r->end;
         r->line++;
         if (text.at == text.end || *text.at == '#') continue;
-        *out = (vector_line){.text = begin, .length = (size_t)(text.end - begin)};
+        *out = (kf_vector_line){.text = begin, .length = (size_t)(text.end - begin)};
         *problem = read_line(r, text, out);
         return *problem ? -1 : 1;
     }
     return 0;
 }
 
-void vector_reader_close(vector_reader *r)
+void kf_vector_reader_close(kf_vector_reader *r)
 {
     free(r->buffer);
-    *r = (vector_reader){0};
+    *r = (kf_vector_reader){0};
 }
 
-void vector_unify_nans(kerf_dtype dtype, unsigned char *p, size_t n)
+void kf_vector_unify_nans(kerf_dtype dtype, unsigned char *p, size_t n)
 {
     if (dtype == KERF_F32) {
         for (size_t i = 0; i + 4 <= n; i += 4) {

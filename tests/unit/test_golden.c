@@ -2,7 +2,7 @@
  * independent program from the specification, and by the packages of other projects for the
  * encoders that are named after them (golden/peers/vectors/<format>.txt). One test per row of
  * formats.def, so a new format is covered as soon as its file lies there; a format without a file,
- * or with too few blocks for an encoder, is a failure. cli/vector_check.c does the comparing, as it
+ * or with too few blocks for an encoder, is a failure. selftest/vector_check.c does the comparing, as it
  * does for `kerf selftest`. */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ typedef struct findings {
 } findings;
 
 /* Counts a difference; prints the first ones. */
-static void report(void *context, const vector_difference *d)
+static void report(void *context, const kf_vector_difference *d)
 {
     findings *f = context;
     if (f->failures++ >= MAX_REPORTS) return;
@@ -59,7 +59,7 @@ static char *read_text(const char *path, size_t *n)
 }
 
 /* Compares with one file of FOLDER; 0 when there is none. */
-static int check_file(vector_check *c, const char *folder)
+static int check_file(kf_vector_check *c, const char *folder)
 {
     char path[512];
     kerf_error err;
@@ -68,12 +68,12 @@ static int check_file(vector_check *c, const char *folder)
     snprintf(path, sizeof path, "%s/%s.txt", folder, c->format->name);
     char *text = read_text(path, &n);
     if (text == NULL) return 0;
-    if (vector_check_text(c, path, text, n, &err) != KERF_OK) fail_msg("%s", err.text);
+    if (kf_vector_check_text(c, path, text, n, &err) != KERF_OK) fail_msg("%s", err.text);
     free(text);
     return 1;
 }
 
-static unsigned check_blocks(const vector_check *c)
+static unsigned check_blocks(const kf_vector_check *c)
 {
     const kerf_format *f = c->format;
     unsigned failures = 0;
@@ -92,11 +92,11 @@ static void test_format(void **state)
     const kerf_format *f = *state;
     unsigned failures = 0;
 
-    assert_true(kerf_encoder_count(f) <= VECTOR_ENCODERS);
+    assert_true(kerf_encoder_count(f) <= KF_VECTOR_ENCODERS);
     for (size_t i = 0; i < kerf_backend_count(); i++) {
         const kerf_exec exec = {.threads = 1, .backend = kerf_backend_at(i)};
         findings found = {.backend = exec.backend};
-        vector_check c = {.format = f, .exec = &exec, .differs = report, .context = &found};
+        kf_vector_check c = {.format = f, .exec = &exec, .differs = report, .context = &found};
         int files = check_file(&c, KERF_TEST_GOLDEN);
         files += check_file(&c, KERF_TEST_GOLDEN "/peers/vectors");
         if (files == 0) fail_msg("%s: every format needs golden vectors", f->name);
@@ -112,11 +112,11 @@ static const char *refusal(const char *text)
 {
     static kerf_error err;
     findings found = {.backend = "default"};
-    vector_check c = {.format = kerf_format_find("int8"),
-                      .exec = &one_thread,
-                      .differs = report,
-                      .context = &found};
-    if (vector_check_text(&c, "text", text, strlen(text), &err) == KERF_OK) return NULL;
+    kf_vector_check c = {.format = kerf_format_find("int8"),
+                         .exec = &one_thread,
+                         .differs = report,
+                         .context = &found};
+    if (kf_vector_check_text(&c, "text", text, strlen(text), &err) == KERF_OK) return NULL;
     assert_int_equal(err.status, KERF_E_DATA);
     return err.text;
 }
@@ -181,11 +181,11 @@ static void test_differences(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kerf_error err;
         findings found = {.backend = "default"};
-        vector_check c = {.format = kerf_format_find("int8"),
-                          .exec = &one_thread,
-                          .differs = report,
-                          .context = &found};
-        if (vector_check_text(&c, "text", rows[i].text, strlen(rows[i].text), &err) != KERF_OK)
+        kf_vector_check c = {.format = kerf_format_find("int8"),
+                             .exec = &one_thread,
+                             .differs = report,
+                             .context = &found};
+        if (kf_vector_check_text(&c, "text", rows[i].text, strlen(rows[i].text), &err) != KERF_OK)
             fail_msg("%s", err.text);
         if (found.failures != rows[i].failures)
             fail_msg("%u differences instead of %u in: %s", found.failures, rows[i].failures,
