@@ -60,5 +60,5 @@ byte=$(dd if="$KERF" bs=1 skip=$((at + 500000)) count=1 status=none | od -An -tu
 printf "\\x$(printf %02x $((byte ^ 255)))" |
     dd of="$tmp/kerf" bs=1 seek=$((at + 500000)) conv=notrunc status=none
 KERF=$tmp/kerf expect 3 selftest
-error_says 'golden vectors in this command are damaged'
+error_says 'golden vectors in this library are damaged'
 finish
