@@ -8,7 +8,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 
-#include "base/numbers.h"
+#include "base/pseudo_random.h"
 #include "time/read_all.h"
 
 static double clock_s(clockid_t id)
@@ -65,7 +65,7 @@ double bench_copy_s(void *to, const void *from, size_t n)
 
 static float weight_at(uint64_t i)
 {
-    return kf_bell(kf_mix((i + 1) * KF_NUMBERS_STEP)) * (0.02f / 37837.0f);
+    return kf_bell(kf_mix((i + 1) * KF_RANDOM_STEP)) * (0.02f / 37837.0f);
 }
 
 void bench_weights(void *p, size_t n, char type)

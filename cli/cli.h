@@ -48,15 +48,11 @@ extern const verb verb_formats, verb_inspect, verb_quantize, verb_convert, verb_
     verb_score, verb_verify, verb_selftest, verb_hardware, verb_predict, verb_bench, verb_compare,
     verb_advise;
 
-/* Fills err with one line - what, where, how to fix - and returns s. */
-kerf_status fail(kerf_error *err, kerf_status s, const char *fmt, ...) KERF_PRINTF(3, 4);
+/* A failure that a person can mend on the command line: exit code 2. The text is one line: what,
+ * where, how to fix it. */
+#define USAGE(err, ...) kerf_fail(err, KERF_E_ARG, __VA_ARGS__)
 
-/* fail(), for what the person at the keyboard can change on the command line: exit code 2. */
-#define USAGE(err, ...) fail(err, KERF_E_ARG, __VA_ARGS__)
-
-/* Puts "where: " before the text of a failure. Returns s. */
-kerf_status fail_at(kerf_error *err, kerf_status s, const char *where);
-
+/* Passes a failure on to the caller. */
 #define TRY(expr)                                     \
     do {                                              \
         kerf_status try_status = (expr);              \

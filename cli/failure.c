@@ -1,35 +1,8 @@
-/* failure.c - how the command fails: one line of text, one documented exit code. */
+/* failure.c - from a failure to an exit code, and memory. */
 #include "cli.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-kerf_status fail(kerf_error *err, kerf_status s, const char *fmt, ...)
-{
-    if (!err) return s;
-    err->status = s;
-    err->native = 0;
-    err->offset = UINT64_MAX;
-    va_list list;
-    va_start(list, fmt);
-    vsnprintf(err->text, sizeof err->text, fmt, list);
-    va_end(list);
-    return s;
-}
-
-kerf_status fail_at(kerf_error *err, kerf_status s, const char *where)
-{
-    if (!err) return s;
-    const size_t room = sizeof err->text - 1;
-    size_t n = strlen(where) < room / 2 ? strlen(where) : room / 2;
-    size_t rest = strlen(err->text) < room - n - 2 ? strlen(err->text) : room - n - 2;
-    memmove(err->text + n + 2, err->text, rest);
-    memcpy(err->text, where, n);
-    memcpy(err->text + n, ": ", 2);
-    err->text[n + 2 + rest] = 0;
-    return s;
-}
 
 int exit_code(kerf_status s)
 {
@@ -55,5 +28,5 @@ kerf_status allocate(void *out, size_t count, size_t size, kerf_error *err)
     void *p = calloc(count ? count : 1, size);
     memcpy(out, &p, sizeof p);
     if (p) return KERF_OK;
-    return fail(err, KERF_E_NOMEM, "no memory for %zu x %zu bytes", count, size);
+    return kerf_fail(err, KERF_E_NOMEM, "no memory for %zu x %zu bytes", count, size);
 }

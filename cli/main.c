@@ -131,7 +131,7 @@ static int run(int argc, char **argv, kerf_error *err)
     int result = run_verb(v, argc - 2, argv + 2, err);
     if (result < 0) return result;
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        return fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
+        return kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
     }
     return result;
 }

@@ -28,7 +28,7 @@ static kerf_status device_fails(const char *text, kerf_status s, const kerf_erro
                                 kerf_error *err)
 {
     if (s == KERF_E_NOSUP) s = KERF_E_CUDA; /* the exit code of a missing device */
-    return fail(err, s, "--device %s: %.300s; or use --device cpu", text, why->text);
+    return kerf_fail(err, s, "--device %s: %.300s; or use --device cpu", text, why->text);
 }
 
 /* The GPUs [*first, *end) that --device names; none for the processor. */
@@ -42,7 +42,7 @@ static kerf_status read_device(const char *text, int *first, int *end, kerf_erro
         kerf_status s = kerf_device_count(end, &why);
         if (s == KERF_OK && *end == 0) {
             s = KERF_E_CUDA;
-            fail(&why, s, "this machine has no GPU");
+            kerf_fail(&why, s, "this machine has no GPU");
         }
         return s == KERF_OK ? s : device_fails(text, s, &why, err);
     }
@@ -169,7 +169,7 @@ static kerf_status add_tensor_rule(rules_option *r, const char *text, kerf_error
     if (strcmp(equals + 1, "keep") != 0) TRY(option_codec(equals + 1, &codec, err));
     char *glob = r->text[r->texts++] = strndup(text, (size_t)(equals - text));
     char *origin = r->text[r->texts++] = malloc(room);
-    if (!glob || !origin) return fail(err, KERF_E_NOMEM, "no memory for --tensor");
+    if (!glob || !origin) return kerf_fail(err, KERF_E_NOMEM, "no memory for --tensor");
     snprintf(origin, room, "%s%s", name, text);
     r->rule[r->count++] = (kerf_rule){glob, origin, codec};
     return KERF_OK;

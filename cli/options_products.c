@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "options.h"
-#include "verbs/codec_list.h"
+#include "options_codecs.h"
 
 enum { MAX_SHAPES = 4096 };
 

@@ -18,9 +18,9 @@ kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err)
     if (!doc || !whole ||
         json_object_set_new(whole, "schema", json_sprintf("kerf.%s/1", verb_name)) != 0 ||
         json_object_update(whole, doc) != 0) {
-        s = fail(err, KERF_E_NOMEM, "no memory for the JSON document");
+        s = kerf_fail(err, KERF_E_NOMEM, "no memory for the JSON document");
     } else if (json_dumpf(whole, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF) {
-        s = fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
+        s = kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
     }
     json_decref(doc);
     json_decref(whole);
@@ -31,13 +31,13 @@ kerf_status put_document(char *text, kerf_error *err)
 {
     int failed = puts(text) == EOF;
     free(text);
-    return failed ? fail(err, KERF_E_IO, "standard output: %s", strerror(errno)) : KERF_OK;
+    return failed ? kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno)) : KERF_OK;
 }
 
 kerf_status write_file(const char *path, const void *p, size_t n, int overwrite, kerf_error *err)
 {
     kerf_status s = kerf_file_replace(path, p, n, overwrite, err);
-    if (s == KERF_E_EXISTS) return fail(err, s, "%.300s exists; -y replaces it", path);
+    if (s == KERF_E_EXISTS) return kerf_fail(err, s, "%.300s exists; -y replaces it", path);
     return s;
 }
 
@@ -172,7 +172,7 @@ static void print_row(const table *t, const size_t *width, size_t first, FILE *t
 kerf_status table_print(const table *t, FILE *to, kerf_error *err)
 {
     size_t *width = NULL;
-    if (t->no_memory) return fail(err, KERF_E_NOMEM, "no memory for a table");
+    if (t->no_memory) return kerf_fail(err, KERF_E_NOMEM, "no memory for a table");
     TRY(allocate(&width, t->columns, sizeof *width, err));
     size_t line = 2 * (t->columns - 1);
     for (size_t i = 0; i < t->cells; i++) {

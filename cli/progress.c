@@ -19,7 +19,7 @@ double now_s(void)
 
 static void tell(void *ctx, const kerf_event *e);
 
-kerf_status progress_open(progress *p, const args *a, uint64_t total, kerf_error *err)
+kerf_status progress_open(progress *p, const args *a, kerf_error *err)
 {
     static const char *const modes[] = {"auto", "bar", "json", "none", NULL};
     static const int mode_of[] = {SILENT, BAR, LINES, SILENT};
@@ -28,8 +28,6 @@ kerf_status progress_open(progress *p, const args *a, uint64_t total, kerf_error
     *p = (progress){.mode = mode_of[mode], .started_s = now_s(), .job = {.tell = tell, .ctx = p}};
     p->phase_s = p->started_s;
     if (mode == 0 && isatty(STDERR_FILENO)) p->mode = BAR;
-    kf_work_open(&p->work, &p->job);
-    p->work.total = total;
     return KERF_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
-#include "verbs/codec_list.h"
+#include "options_codecs.h"
 
 /* Candidates without -f: the best encoder of each format that earns its bits. */
 #define ADVISE_FORMATS                                                                \
@@ -169,7 +169,7 @@ static kerf_status advise(job *j, kerf_error *err)
         return USAGE(err, "--report %.200s: expected a name that ends in .html, .md or .json",
                      report);
     TRY(make_request(j, err));
-    TRY(progress_open(&j->progress, j->args, 0, err));
+    TRY(progress_open(&j->progress, j->args, err));
     kerf_status s =
         kerf_advise(j->source, &j->request, &j->exec, &j->progress.job, &j->advice, err);
     progress_close(&j->progress);

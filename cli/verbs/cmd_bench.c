@@ -114,7 +114,7 @@ static int run_bench(const args *a, kerf_error *err)
         return USAGE(err, "bench %.40s: there is %s%s", what,
                      near ? "no such; did you mean " : "only ", benches[0]);
     }
-    TRY(progress_open(&p, a, 0, err));
+    TRY(progress_open(&p, a, err));
     kerf_status s = option_measure_open(&m, a, "4096x4096,4096x14336", err);
     if (s == KERF_OK) s = kerf_measure_gemv(&m.request, &p.job, &all, err);
     progress_close(&p);

@@ -111,7 +111,7 @@ static kerf_status measure(const kerf_hardware *known, const args *a, kerf_hardw
 {
     measure_option m = {0};
     progress p;
-    TRY(progress_open(&p, a, 0, err));
+    TRY(progress_open(&p, a, err));
     kerf_status s = option_measure_open(&m, a, NULL, err);
     if (s == KERF_OK) s = kerf_measure_machine(&m.request, known, &p.job, out, err);
     progress_close(&p);

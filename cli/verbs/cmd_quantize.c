@@ -133,7 +133,7 @@ static kerf_status read_options(job *j, kerf_error *err)
 static kerf_status write_output(job *j, kerf_error *err)
 {
     progress bar = {0};
-    TRY(progress_open(&bar, j->args, 0, err));
+    TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_quantize(j->plan, &j->team.team, &bar.job, NULL, err);
     j->seconds = progress_close(&bar);
     return s;

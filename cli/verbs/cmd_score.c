@@ -6,7 +6,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
-#include "verbs/codec_list.h"
+#include "options_codecs.h"
 #include "verbs/figures.h"
 
 enum { FEW_ROWS = 8 }; /* up to so many are listed one by one without --per-tensor */
@@ -97,7 +97,7 @@ static kerf_status score(job *j, const args *a, kerf_error *err)
                                         .required = j->codecs.named,
                                         .imatrix = j->imatrix,
                                         .zstd_level = zstd_level};
-    TRY(progress_open(&j->progress, a, 0, err));
+    TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_score_checkpoint(j->source, &request, &j->team.team, &j->progress.job,
                                           &j->scores, err);
     progress_close(&j->progress);

@@ -141,7 +141,7 @@ static kerf_status verify(job *j, const args *a, kerf_error *err)
     TRY(kerf_checkpoint_open(args_operand(a, 0), &j->source, err));
     TRY(kerf_checkpoint_open(args_operand(a, 1), &j->other, err));
     const kerf_verify_options options = {j->limits, args_has(a, "by-value")};
-    TRY(progress_open(&j->progress, a, 0, err));
+    TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_verify(j->source, j->other, &options, &j->team.team, &j->progress.job,
                                 &j->verification, err);
     progress_close(&j->progress);

@@ -48,18 +48,33 @@ static void make_one_line(char *text)
     }
 }
 
+static KERF_PRINTF(4, 0) void set_error(kerf_error *err, kerf_status s, uint64_t offset,
+                                        const char *fmt, va_list ap)
+{
+    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    make_one_line(err->text);
+    err->status = s;
+    err->native = 0;
+    err->offset = offset;
+}
+
 kerf_status kf_fail(kerf_error *err, kerf_status s, uint64_t offset, const char *fmt, ...)
 {
-    if (err) {
-        va_list ap;
-        va_start(ap, fmt);
-        vsnprintf(err->text, sizeof err->text, fmt, ap);
-        va_end(ap);
-        make_one_line(err->text);
-        err->status = s;
-        err->native = 0;
-        err->offset = offset;
-    }
+    va_list ap;
+    if (!err) return s;
+    va_start(ap, fmt);
+    set_error(err, s, offset, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+kerf_status kerf_fail(kerf_error *err, kerf_status s, const char *fmt, ...)
+{
+    va_list ap;
+    if (!err) return s;
+    va_start(ap, fmt);
+    set_error(err, s, KF_NOWHERE, fmt, ap);
+    va_end(ap);
     return s;
 }
 

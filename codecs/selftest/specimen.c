@@ -1,7 +1,7 @@
 /* specimen.c - pseudo-random and special tensors, made of integers and exact float operations so
  * that no libm, compiler or machine has a say in them. */
 #include "selftest/specimen.h"
-#include "base/numbers.h"
+#include "base/pseudo_random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
 
 static uint64_t mix(uint64_t i)
 {
-    return kf_mix(i + KF_NUMBERS_STEP);
+    return kf_mix(i + KF_RANDOM_STEP);
 }
 
 static float value_at(kf_specimen_kind kind, uint64_t word, uint64_t i)

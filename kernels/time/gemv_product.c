@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/numbers.h"
+#include "base/pseudo_random.h"
 
 enum { PATTERN_ROWS = 256, PLANE_STEP = 256 };
 
@@ -20,7 +20,7 @@ kerf_status kf_take_span(kerf_span *s, size_t n, kerf_error *err)
 /* Near to normal, the same in every run. */
 static float number_at(uint64_t i)
 {
-    return kf_bell(kf_mix((i + 1) * KF_NUMBERS_STEP)) * 0x1p-21f;
+    return kf_bell(kf_mix((i + 1) * KF_RANDOM_STEP)) * 0x1p-21f;
 }
 
 /* Encodes numbers of a whole geometry; planes are taken here. */

@@ -68,6 +68,11 @@ typedef struct kerf_error {
     char text[512];  /* one line, UTF-8, always terminated         */
 } kerf_error;
 
+/* Fills err (which may be NULL) with a status and a text of one line, cut to size, and returns the
+ * status. For functions that the library calls back, and for programs that fail in the same way. */
+KERF_API kerf_status kerf_fail(kerf_error *err, kerf_status s, const char *fmt, ...)
+    KERF_PRINTF(3, 4);
+
 KERF_API uint32_t kerf_version(void); /* 0x00MMmmpp */
 KERF_API const char *kerf_status_name(kerf_status s);
 

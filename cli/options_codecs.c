@@ -1,5 +1,5 @@
-/* codec_list.c - picks codecs of the format table by a list of patterns. */
-#include "verbs/codec_list.h"
+/* options_codecs.c - picks codecs of the format table by a list of patterns. */
+#include "options_codecs.h"
 
 #include <kerf/words.h>
 #include <stdlib.h>
@@ -81,13 +81,6 @@ kerf_status codec_list_parse(codec_list *out, const char *text, kerf_error *err)
     }
     free(chosen);
     return s;
-}
-
-void codec_list_drop(codec_list *l, size_t i)
-{
-    size_t after = --l->count - i;
-    memmove(&l->item[i], &l->item[i + 1], after * sizeof *l->item);
-    memmove(&l->named[i], &l->named[i + 1], after);
 }
 
 void codec_list_free(codec_list *l)

@@ -1,6 +1,6 @@
-/* codec_list.h - the -f LIST of score: several formats, with or without their encoders. */
-#ifndef KERF_CODEC_LIST_H
-#define KERF_CODEC_LIST_H
+/* options_codecs.h - the lists of -f: several formats, with or without their encoders. */
+#ifndef KERF_OPTIONS_CODECS_H
+#define KERF_OPTIONS_CODECS_H
 
 #include "cli.h"
 
@@ -14,8 +14,6 @@ typedef struct codec_list {
  * either, or "all". NULL: every format, and every encoder of those that have several to
  * recommend (nvfp4 and the mx formats). */
 kerf_status codec_list_parse(codec_list *out, const char *text, kerf_error *err);
-/* Takes item i out of the list. */
-void codec_list_drop(codec_list *l, size_t i);
 void codec_list_free(codec_list *l);
 
 #endif

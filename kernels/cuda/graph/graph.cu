@@ -1,4 +1,4 @@
-/* gemv_time.cu - graphs of many calls and their time, and kernels that only move memory. */
+/* graph.cu - graphs of many calls and their time, and kernels that only move memory. */
 extern "C" {
 #include "cuda/handle.h"
 }

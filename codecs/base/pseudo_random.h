@@ -1,14 +1,14 @@
-/* numbers.h - numbers that look random and are the same on every machine: integers alone, or
+/* pseudo_random.h - numbers that look random and are the same on every machine: integers alone, or
  * operations of fp32 that are exact. For tests of this machine and for measurements. */
-#ifndef KERF_BASE_NUMBERS_H
-#define KERF_BASE_NUMBERS_H
+#ifndef KERF_PSEUDO_RANDOM_H
+#define KERF_PSEUDO_RANDOM_H
 
 #include <stdint.h>
 
-#define KF_NUMBERS_STEP UINT64_C(0x9e3779b97f4a7c15) /* 2^64 over the golden ratio */
+#define KF_RANDOM_STEP UINT64_C(0x9e3779b97f4a7c15) /* 2^64 over the golden ratio */
 
 /* 64 well mixed bits of a counter (the finalizer of splitmix64). Counters that grow by
- * KF_NUMBERS_STEP give the sequence of that generator. */
+ * KF_RANDOM_STEP give the sequence of that generator. */
 static inline uint64_t kf_mix(uint64_t x)
 {
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
