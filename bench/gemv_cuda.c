@@ -42,7 +42,8 @@ static const char *const default_decoder =
     "nvfp4,nvfp4-shuffled,mxfp4,mxfp4-shuffled,int4-g128,nf4,mxfp6-e2m3,mxfp8-e4m3,fp8-e4m3,int8,"
     "fp16";
 
-double bench_deadline(const bench_options *o, double done)
+/* When a share `done` of the budget of time is spent. */
+static double deadline_of(const bench_options *o, double done)
 {
     return o->budget_s > 0 ? o->started + o->budget_s * done : 1e300;
 }
@@ -177,15 +178,17 @@ int main(int argc, char **argv)
     printf("%s, %.1f s to start\n", info.name, race_now() - o.started);
     double weight = 0.85 / (list.n ? list.n : 1);
     for (int i = 0; i < list.n; i++) {
-        if (race_now() > bench_deadline(&o, 0.85)) {
+        if (race_now() > deadline_of(&o, 0.85)) {
             printf("out of time before %llu x %llu\n", (unsigned long long)shapes[i].rows,
                    (unsigned long long)shapes[i].cols);
             break;
         }
-        bench_shape(shapes[i], &o, bench_deadline(&o, weight * (i + 1)), &all);
+        bench_shape(shapes[i], &o, deadline_of(&o, weight * (i + 1)), &all);
         if (a.out) write_json(a.out, &o, info.name, a.commit, &all);
     }
-    if (o.n_decoder_formats) all.n_decoders = bench_decoder(&o, all.decoder, MANY_PARTS);
+    if (o.n_decoder_formats)
+        all.n_decoders =
+            bench_decoder(&o, deadline_of(&o, 0.97), deadline_of(&o, 1), all.decoder, MANY_PARTS);
     if (a.out) write_json(a.out, &o, info.name, a.commit, &all);
     print_tables(&o, shapes, list.n, &all);
     printf("%d results, %llu wrong, %.1f s\n", all.n_rows + all.n_decoders,

@@ -28,9 +28,6 @@ typedef struct timing {
 } timing;
 timing timing_of(const racer *r, double calls); /* us of so many calls; zeros: it did not run */
 
-/* Time left of the budget when a share `done` of the work is finished. */
-double bench_deadline(const bench_options *o, double done);
-
 /* --- results: gemv_results.c ------------------------------------------------------------------ */
 
 /* Who ran. */
@@ -91,7 +88,9 @@ const char *call_read(void *ctx, int i, cudaStream_t s);
 
 /* --- a decoder: gemv_decoder.c ---------------------------------------------------------------- */
 
-/* All linear layers of Llama-3.1-8B for one token. Returns how many results there are. */
-int bench_decoder(const bench_options *o, decoder_result *out, int room);
+/* All linear layers of Llama-3.1-8B for one token. No format begins after `last_start`, nothing is
+ * replayed long after `deadline` (race_now). Returns how many results there are. */
+int bench_decoder(const bench_options *o, double last_start, double deadline, decoder_result *out,
+                  int room);
 
 #endif

@@ -317,7 +317,8 @@ static void add_baseline(lane *lanes, int *n, decoder *d, const bench_options *o
         add_lane(lanes, n, d, BLAS, PLAIN, only);
 }
 
-int bench_decoder(const bench_options *o, decoder_result *out, int room)
+int bench_decoder(const bench_options *o, double last_start, double deadline, decoder_result *out,
+                  int room)
 {
     enum { LANES_EACH = 5 * (STAGES + 1) };
     decoder *all = bench_room(MANY_FORMATS * sizeof *all);
@@ -326,7 +327,7 @@ int bench_decoder(const bench_options *o, decoder_result *out, int room)
     int n = 0, n_lanes = 0, n_out = 0;
     double began = race_now();
     make_vectors(o->columns[0]);
-    for (int i = 0; i < o->n_decoder_formats && race_now() < bench_deadline(o, 0.97); i++) {
+    for (int i = 0; i < o->n_decoder_formats && race_now() < last_start; i++) {
         decoder *d = &all[n];
         *d = (decoder){.variant = &o->decoder_formats[i], .columns = o->columns[0]};
         int planned = make_plans(d, &o->plan);
@@ -348,7 +349,7 @@ int bench_decoder(const bench_options *o, decoder_result *out, int room)
     }
     for (int i = 0; i < n_lanes; i++) racers[i] = &lanes[i].r;
     double ready = race_now();
-    race_run(racers, n_lanes, 2, o->replays, bench_deadline(o, 1), bench_stream);
+    race_run(racers, n_lanes, 2, o->replays, deadline, bench_stream);
     for (int i = 0; i < n_lanes && n_out < room; i++) report(&lanes[i], out, &n_out);
     printf("decoder: %d contestants, %.1f s to make, %.1f s to measure\n", n_lanes, ready - began,
            race_now() - ready);

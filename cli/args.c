@@ -129,7 +129,8 @@ static kerf_status take_letter(args *a, int argc, char **argv, int *used, kerf_e
     }
     const char *value = argv[0][2] ? argv[0] + 2 : NULL;
     if (!o->value && value) {
-        return USAGE(err, "%s: -%c takes no value; write switches apart", a->verb->name, o->letter);
+        return USAGE(err, "%s: -%c takes no value; write each switch by itself", a->verb->name,
+                     o->letter);
     }
     if (o->value && !value) {
         if (argc < 2) return USAGE(err, "%s: -%c needs %s", a->verb->name, o->letter, o->value);

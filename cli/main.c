@@ -1,4 +1,5 @@
-/* main.c - the command `kerf`: a table of verbs, and the only place that ends the process. */
+/* main.c - the command `kerf`: finds the verb, runs it, prints its failure, and sets the exit code.
+ */
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* progress.c - a bar at about 10 Hz on a terminal, or one JSON object per line. */
+/* progress.c - draws a bar ten times a second on a terminal, or prints one JSON object per line. */
 #include "progress.h"
 
 #include <stdlib.h>

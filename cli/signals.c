@@ -1,4 +1,4 @@
-/* signals.c - how the command dies: without temporaries left behind. */
+/* signals.c - a command that is killed by a signal removes its temporary files first. */
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,16 +1,18 @@
-/* anchors.c - a product's time from those of measured shapes around it.
+/* anchors.c - the time of a product, read off the measured times of other shapes (the anchors).
  *
- * What is interpolated is the excess: the logarithm of a time over what the fit says of its shape,
- * or over the bytes where there is no fit. The fit knows the steps in a kernel's time, so that what
- * is left varies slowly; what it does not know, the anchors say.
+ * The fit of a kernel says roughly how long each shape takes. What is interpolated is the rest, the
+ * excess: the logarithm of measured time over fitted time (over bytes, where there is no fit). The
+ * fit knows the steps in a kernel's time, so the excess varies slowly from shape to shape.
  *
- * Anchors lie anywhere, so weights come from how alike shapes are (ordinary kriging): likeness
- * falls with the distance of the logarithms of n and k, and with every difference of plan - how
- * rows end, blocks per multiprocessor, room for more, how much comes before x, how many units a
- * warp has while they are few. The weights are those that would be off the least if excesses varied
- * like that; they add up to one. At an anchor the answer is what was measured. The range and the
- * price of a difference were chosen on times of an H200, where half and twice of the range, and 0.3
- * and 0.7 for the price, change the median error by a tenth of itself at most
+ * Anchors do not lie on a grid, so each gets a weight by how alike its shape is to the one in
+ * question (ordinary kriging). Likeness falls with the distance of the logarithms of n and k, and
+ * with every difference in how the kernel runs: how rows end, blocks per multiprocessor, room for
+ * more of them, how much comes before x, how many units a warp has while they are few. The weights
+ * add up to one, and are those that would be off the least if excesses varied like that; at an
+ * anchor itself the answer is what was measured.
+ *
+ * The range of likeness and the price of a difference were chosen on times of an H200. Half and
+ * twice that range, and a price of 0.3 or 0.7, change the median error by a tenth of itself at most
  * (bench/predict_folds.c). */
 #include "machine/anchors.h"
 
@@ -37,7 +39,7 @@ typedef struct place {
 
 typedef struct neighbour {
     place at;
-    double like; /* the shape that is asked for */
+    double like; /* the shape in question: 1 when it is the same */
     double us;
 } neighbour;
 

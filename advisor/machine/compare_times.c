@@ -1,4 +1,4 @@
-/* compare_times.c - predicted times beside measured ones, and how far apart they are. */
+/* compare_times.c - predicted times beside measured ones, and how large the errors are. */
 #include <kerf/predict.h>
 
 #include <math.h>

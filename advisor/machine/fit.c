@@ -1,9 +1,10 @@
 /* fit.c - the parameters of a kernel from measured times: see kerf_fit_times.
  *
- * A time is a sum of terms, each a price times what a shape has of it: one, its bytes, and what the
- * plan of its product says. The prices are those of least squares of relative errors under the
- * condition that none is negative, found by letting terms in one after the other as long as one
- * would still help (Lawson and Hanson's method, on normal equations: there are nine at most). */
+ * The model of a time is a sum of terms: a price times a quantity that the shape has (1, its bytes,
+ * what the plan of its product says). The prices are those with the least squares of relative
+ * errors under the condition that none is negative. They are found by letting terms in one after
+ * the other as long as one would still help (the method of Lawson and Hanson, on normal equations:
+ * there are nine terms at most). */
 #include <kerf/predict.h>
 
 #include <math.h>

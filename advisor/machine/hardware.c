@@ -1,4 +1,5 @@
-/* hardware.c - the registry, built from hardware.def at compile time. */
+/* hardware.c - the registry of machines: the rows of hardware.def as a table, and how it is
+ * searched. */
 #include <kerf/hardware.h>
 
 #include <string.h>

@@ -11,8 +11,8 @@
  * of kerf's own products on a GPU may also have input_us, and round_us and stage_us as lists of
  * three: see kerf_fit.
  *
- * The file comes from people and from tools, so every key is known or refused, every number has a
- * reach, and texts are copied into the result. */
+ * The file comes from people and from tools: a key that is not known is refused, and so is a number
+ * outside of its limits. Texts are copied into the result. */
 #include <kerf/hardware.h>
 
 #include <math.h>

@@ -7,19 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct block {
-    struct block *next;
+typedef struct hardware_block {
+    struct hardware_block *next;
     max_align_t data[];
-} block;
+} hardware_block;
 
-typedef struct owned {
+typedef struct owned_hardware {
     kerf_hardware hardware; /* first: a kerf_hardware * from here is one to this */
-    block *blocks;
-} owned;
+    hardware_block *blocks;
+} owned_hardware;
 
 kerf_status kf_hardware_new(kerf_hardware **out, kerf_error *err)
 {
-    owned *o = NULL;
+    owned_hardware *o = NULL;
     *out = NULL;
     KF_TRY(kf_allocate(&o, 1, sizeof *o, err));
     *out = &o->hardware;
@@ -29,9 +29,9 @@ kerf_status kf_hardware_new(kerf_hardware **out, kerf_error *err)
 kerf_status kf_hardware_keep(kerf_hardware *h, uint64_t count, uint64_t size, void *out,
                              kerf_error *err)
 {
-    owned *o = (owned *)h;
+    owned_hardware *o = (owned_hardware *)h;
     uint64_t bytes = 0;
-    block *b = NULL;
+    hardware_block *b = NULL;
     if (!kf_mul_ok(count, size, &bytes) || !kf_add_ok(bytes, sizeof *b, &bytes)) {
         return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "the description of a machine is too large");
     }
@@ -115,9 +115,9 @@ kerf_status kerf_hardware_get(const char *text, kerf_hardware **out, kerf_error 
 
 void kerf_hardware_close(kerf_hardware *h)
 {
-    owned *o = (owned *)h;
+    owned_hardware *o = (owned_hardware *)h;
     if (!o) return;
-    for (block *b = o->blocks, *next; b; b = next) {
+    for (hardware_block *b = o->blocks, *next; b; b = next) {
         next = b->next;
         free(b);
     }

@@ -45,14 +45,14 @@ static size_t take_medians(kerf_timing *t, size_t n)
 }
 
 /* The machine that is being made, and what its fits and tables say of their origin. */
-typedef struct maker {
+typedef struct machine_maker {
     kerf_hardware *out;
     kerf_fit *fit;
     kerf_anchors *anchors;
     const char *source, *date;
-} maker;
+} machine_maker;
 
-static kerf_status make_table(maker *m, const kerf_timing *t, size_t count, kerf_error *err)
+static kerf_status make_table(machine_maker *m, const kerf_timing *t, size_t count, kerf_error *err)
 {
     kerf_hardware *h = m->out;
     kerf_anchors *a = &m->anchors[h->tables];
@@ -78,7 +78,7 @@ static kerf_status make_table(maker *m, const kerf_timing *t, size_t count, kerf
 }
 
 /* Times of one format and batch. */
-static kerf_status take_kernel(maker *m, const kerf_timing *t, size_t n, kerf_error *err)
+static kerf_status take_kernel(machine_maker *m, const kerf_timing *t, size_t n, kerf_error *err)
 {
     enum { LEAST = 4, MOST = 4096 }; /* of a table in a file */
     kerf_fit *f = &m->fit[m->out->fits];
@@ -91,7 +91,7 @@ static kerf_status take_kernel(maker *m, const kerf_timing *t, size_t n, kerf_er
 }
 
 /* t is the caller's to be sorted. */
-static kerf_status take_times(maker *m, kerf_timing *t, size_t n, kerf_error *err)
+static kerf_status take_times(machine_maker *m, kerf_timing *t, size_t n, kerf_error *err)
 {
     qsort(t, n, sizeof *t, by_place);
     n = take_medians(t, n);
@@ -110,7 +110,7 @@ static kerf_status take_times(maker *m, kerf_timing *t, size_t n, kerf_error *er
 }
 
 /* "measured: SOURCE", and the month. */
-static kerf_status take_source(maker *m, const char *source, kerf_error *err)
+static kerf_status take_source(machine_maker *m, const char *source, kerf_error *err)
 {
     char text[240], month[16];
     time_t now = time(NULL);
@@ -126,7 +126,7 @@ kerf_status kerf_hardware_with_times(const kerf_hardware *base, const kerf_timin
                                      size_t count, const char *source, kerf_hardware **out,
                                      kerf_error *err)
 {
-    maker m = {0};
+    machine_maker m = {0};
     kerf_timing *sorted = NULL;
     *out = NULL;
     KF_TRY(kf_allocate(&sorted, count, sizeof *sorted, err));

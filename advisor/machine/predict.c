@@ -1,5 +1,5 @@
-/* predict.c - the best answer that a machine's description has for a product: measured shapes
- * around it, else a fit, else the data sheet. */
+/* predict.c - the time of a product from the best source that the description of a machine has:
+ * measured shapes around it, else a fit, else the data sheet. */
 #include <kerf/predict.h>
 
 #include "base/base.h"

@@ -1,4 +1,6 @@
-/* roofline.c - times from roofs: see predict.h for the formula and its three tiers. */
+/* roofline.c - times from roofs: what a product moves, decodes and multiplies, each divided by the
+ * rate at which the machine does it; the slowest counts. kerf/predict.h has the formula, and the
+ * three sources of rates, of which this file knows two: the data sheet, and fits. */
 #include "machine/roofline.h"
 
 #include <math.h>
@@ -63,7 +65,8 @@ double kerf_work_intensity(const kerf_work *w)
     return bytes > 0 ? w->flops / bytes : 0;
 }
 
-/* Widths of floating-point units; integers are apart. 0: needs the bf16 unit. */
+/* The width of the narrowest floating-point unit that multiplies such elements; 0: that is the bf16
+ * unit. Integers have units of their own. */
 static unsigned float_width(kerf_element e)
 {
     switch (e) {

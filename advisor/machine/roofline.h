@@ -1,4 +1,4 @@
-/* roofline.h - what a fit says of work, for whoever reads measured times against it. */
+/* roofline.h - the time that a fit predicts, also for anchors.c, which interpolates the rest. */
 #ifndef KERF_ROOFLINE_H
 #define KERF_ROOFLINE_H
 

@@ -1,4 +1,5 @@
-/* terms.c - from work to the plan of the kernel that does it. */
+/* terms.c - from the work of a product to the plan of the kernel that does it, and to the fit that
+ * predicts it. */
 #include "machine/terms.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* timings_file.c - reads and checks measured times. */
+/* timings_file.c - reads measured times from a file of benchmark results, and checks them. */
 #include <kerf/measure.h>
 
 #include <math.h>

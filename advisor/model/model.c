@@ -1,5 +1,6 @@
-/* model.c - config.json to parts. One row per family says what the family adds to a plain Llama;
- * shapes come from the file. */
+/* model.c - reads config.json of a language model into kerf_model: layers, shapes, experts, caches.
+ * Shapes come from the file; one row per family of models says in what that family differs from a
+ * plain Llama. */
 #include <kerf/model.h>
 
 #include <stdio.h>

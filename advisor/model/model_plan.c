@@ -1,4 +1,5 @@
-/* model_plan.c - what a step of a model moves and computes, operator by operator. */
+/* model_plan.c - the operators of one step of a model, each with the bytes that it moves and the
+ * operations that it computes, and the time predicted from them. */
 #include <kerf/model.h>
 
 #include <math.h>

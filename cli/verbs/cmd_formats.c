@@ -1,4 +1,4 @@
-/* cmd_formats.c - kerf formats: the format table, as the library has it. */
+/* cmd_formats.c - kerf formats: prints the tables of formats, encoders and layouts. */
 #include <string.h>
 
 #include "args.h"

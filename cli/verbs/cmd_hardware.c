@@ -1,4 +1,5 @@
-/* cmd_hardware.c - kerf hardware: what the registry knows of a machine, and where it stands. */
+/* cmd_hardware.c - kerf hardware: the machines of the registry with the source of each number, or
+ * this machine, measured. */
 #include <stdlib.h>
 
 #include "options_products.h"

@@ -1,4 +1,5 @@
-/* cmd_predict.c - kerf predict: times from the data sheet or from what was measured, labelled. */
+/* cmd_predict.c - kerf predict: times of products or of whole models, each with what it was
+ * predicted from: a data sheet, a fit, or measured shapes. */
 #include <string.h>
 
 #include "verbs/predict_verb.h"

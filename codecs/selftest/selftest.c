@@ -1,4 +1,5 @@
-/* selftest.c - kerf_selftest: golden vectors and trials of every codec, a row for each. */
+/* selftest.c - kerf_selftest: checks the golden vectors of every codec, makes trials with it, and
+ * writes a row of results for each. */
 #include <kerf/cuda.h>
 #include <kerf/selftest.h>
 

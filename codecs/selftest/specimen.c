@@ -1,5 +1,5 @@
-/* specimen.c - pseudo-random and special tensors, made of integers and exact float operations so
- * that no libm, compiler or machine has a say in them. */
+/* specimen.c - pseudo-random and special tensors, made of integers and of exact operations of fp32
+ * alone, so that they are the same whatever the compiler, the math library and the machine. */
 #include "selftest/specimen.h"
 #include "base/pseudo_random.h"
 

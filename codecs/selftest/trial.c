@@ -1,5 +1,5 @@
-/* trial.c - encodes and decodes with the scalar reference, then with every backend in other cuts,
- * and compares; or with a device instead of the backends. */
+/* trial.c - encodes and decodes with the scalar reference; then with every backend, or with a GPU
+ * instead of these, whole and cut into several calls and threads; and compares. */
 #include "selftest/trial.h"
 
 #include <stdio.h>

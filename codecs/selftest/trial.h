@@ -1,5 +1,5 @@
-/* trial.h - a codec on the tensors of specimen.h: the scalar reference gives the digest, every
- * backend must give the reference's bytes. */
+/* trial.h - tries a codec on the tensors of specimen.h: what the scalar reference writes and reads
+ * gives the digest, and every backend must write and read the same. */
 #ifndef KERF_TRIAL_H
 #define KERF_TRIAL_H
 

@@ -1,5 +1,6 @@
-/* vector_check.c - the lines of a vector in turn: a tensor, then per encoder its planes, which are
- * compared with our own, and the values that they decode to. */
+/* vector_check.c - takes the lines of golden vectors in turn: a tensor; then, per encoder, its
+ * planes, which are compared with those that we encode; and the values that the planes decode to.
+ */
 #include "selftest/vector_check.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* vector_check.h - golden vectors held against the library: every tensor is encoded and every
- * plane decoded on one backend, and what comes out must be what stands there. */
+/* vector_check.h - compares the library with golden vectors: every tensor is encoded and every
+ * plane decoded on one backend, and the result must be the one in the text. */
 #ifndef KERF_VECTOR_CHECK_H
 #define KERF_VECTOR_CHECK_H
 

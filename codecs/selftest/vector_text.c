@@ -1,4 +1,5 @@
-/* vector_text.c - a line is a key, a space and what belongs to it; '#' begins a comment. */
+/* vector_text.c - reads golden vectors line by line. A line is a key, a space and what belongs to
+ * the key; a line that begins with '#' is a comment. */
 #include "selftest/vector_text.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* vector_text.h - golden vectors as text, line by line: tests/golden/README.md says what the lines
- * mean. Bytes stand there in hex or, in the short form that the command carries, as a digest. */
+ * mean. Bytes are written in hex or, in the short form that the library carries, as a digest. */
 #ifndef KERF_VECTOR_TEXT_H
 #define KERF_VECTOR_TEXT_H
 

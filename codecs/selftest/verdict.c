@@ -1,4 +1,4 @@
-/* verdict.c - problems and digest of one codec. */
+/* verdict.c - counts the problems of one codec and keeps the first texts; adds up its digest. */
 #include "selftest/verdict.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* gemv_product.c - weights, x, and the reference's result, for the timers of both machines. */
+/* gemv_product.c - what both timers need of a product: weights, x, and the reference's result. */
 #include "time/gemv_product.h"
 
 #include <math.h>

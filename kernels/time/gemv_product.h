@@ -1,5 +1,5 @@
-/* gemv_product.h - a product to be timed: random weights of any size made of a small pattern, an x,
- * and how far a result is from the reference. All in host memory. */
+/* gemv_product.h - a product to be timed: weights of any size, made of a small pattern of random
+ * rows that repeats; an x; and how far a result is from the reference. All in host memory. */
 #ifndef KERF_GEMV_PRODUCT_H
 #define KERF_GEMV_PRODUCT_H
 
@@ -23,8 +23,8 @@ void kf_gemv_product_close(kf_gemv_product *p); /* all zeros are fine */
 /* The planes of the copy that begins here. */
 void kf_gemv_product_find(const kf_gemv_product *p, const void *copy, kerf_cspan out[KERF_PLANES]);
 
-/* Bytes of y, and its relative rms distance, in the first rows, from the reference: far apart only
- * when a kernel is wrong. */
+/* Bytes of y, and its relative rms distance, in the first rows, from the reference: a large one
+ * means that a kernel is wrong. */
 size_t kf_gemv_product_y_bytes(const kf_gemv_product *p);
 kerf_status kf_gemv_product_error(const kf_gemv_product *p, kerf_cspan y, int threads, double *out,
                                   kerf_error *err);

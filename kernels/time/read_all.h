@@ -1,4 +1,4 @@
-/* read_all.h - reading memory and doing nothing else: the ceiling of all kernels that read. */
+/* read_all.h - reads memory and does nothing else: no kernel that reads as many bytes is faster. */
 #ifndef KERF_READ_ALL_H
 #define KERF_READ_ALL_H
 

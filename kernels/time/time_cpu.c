@@ -1,8 +1,8 @@
 /* time_cpu.c - measures products of matrix and vectors on the processor.
  *
- * Weights rotate over copies of COLD bytes in total, so that no cache holds them. Right before each
- * product the same threads read as many bytes: whatever else the machine does at that moment slows
- * both, and their ratio stays. */
+ * There are many copies of the weights, COLD bytes in total, and products use them in turn, so that
+ * no cache holds the next one. Right before each product the same threads read as many bytes:
+ * whatever else the machine does at that moment slows both, and their ratio stays. */
 #include "time/time_cpu.h"
 
 #include <stdlib.h>
@@ -18,16 +18,16 @@ enum { WARM = 2, TRIALS = 21 };
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-typedef struct move {
+typedef struct memory_move {
     const unsigned char *from;
     unsigned char *to; /* NULL: only read */
     size_t n;
     uint64_t sum; /* of what was read, so that no compiler leaves it out */
-} move;
+} memory_move;
 
 static kerf_status move_piece(void *ctx, uint64_t i)
 {
-    move *m = ctx;
+    memory_move *m = ctx;
     if (i * PIECE >= m->n) return KERF_OK;
     size_t at = (size_t)i * PIECE, size = m->n - at < PIECE ? m->n - at : PIECE;
     if (m->to) {
@@ -42,7 +42,7 @@ static kerf_status move_piece(void *ctx, uint64_t i)
 static double move_s(const unsigned char *from, unsigned char *to, size_t n, int threads)
 {
     static volatile uint64_t sink;
-    move m = {.from = from, .to = to, .n = n};
+    memory_move m = {.from = from, .to = to, .n = n};
     double start = kf_now_s();
     uint64_t pieces = kf_div_up(n, PIECE);
     /* One for each thread at least: a team that is always the same size is always ready, where one

@@ -1,4 +1,5 @@
-/* time_gemv.c - the timer of kerf/gemv_time.h for either machine. */
+/* time_gemv.c - the timer of kerf/gemv_time.h: passes each call on to the timer of the processor or
+ * to that of the GPU. */
 #include <stdlib.h>
 
 #include "time/time_cpu.h"

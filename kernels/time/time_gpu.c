@@ -1,12 +1,13 @@
 /* time_gpu.c - measures products of matrix and vectors on a GPU.
  *
- * A trial replays a graph of CALLS products and more. Their weights rotate over copies of COLD
- * bytes in total, so many times what a cache holds that what it kept is 2 % at most. Each product
- * is measured twice: as a chain, where a kernel may begin to read its weights while the one before
- * it still works, which is how a model runs them; and plain, one after the other.
+ * One trial replays a graph of CALLS products or more. There are many copies of the weights, COLD
+ * bytes in total, and products use them in turn; that is so much that caches hold 2 % at most of
+ * the next one. Each product is measured in two ways: as a chain, where a kernel may begin to read
+ * its weights while the one before it still works, which is how a model runs them; and plain, one
+ * after the other.
  *
- * The ceiling is what a kernel that only reads takes for as many bytes: measured in the same way
- * and run at sizes a factor of two apart, with the best of some grids, and interpolated. */
+ * The ceiling is the time of a kernel that only reads as many bytes. It is measured in the same two
+ * ways, at sizes that double, with the best of some grids, and interpolated between the sizes. */
 #include "time/time_gpu.h"
 
 #include <math.h>
