@@ -30,14 +30,15 @@ static unsigned nibble(const unsigned char *p, unsigned i)
 }
 
 /* The codes of one group, n bytes of them. */
-static void weave(const unsigned char *plane, unsigned char *block, unsigned n, unsigned char flip)
+static void interleave(const unsigned char *plane, unsigned char *block, unsigned n,
+                       unsigned char flip)
 {
     for (unsigned j = 0; j < n; j++)
         block[j] = (unsigned char)((nibble(plane, j) | nibble(plane, j + n) << 4) ^ flip);
 }
 
-static void unweave(const unsigned char *block, unsigned char *plane, unsigned n,
-                    unsigned char flip)
+static void separate(const unsigned char *block, unsigned char *plane, unsigned n,
+                     unsigned char flip)
 {
     memset(plane, 0, n);
     for (unsigned j = 0; j < n; j++) {
@@ -61,7 +62,7 @@ static void unpack(const kf_block *b, kerf_plane_id p, const unsigned char *bloc
         const unsigned char *codes = blocks + b->groups * b->scale;
         if (p == KERF_PLANE_SCALES) memcpy(out, blocks, part_bytes(b, p));
         for (unsigned g = 0; p == KERF_PLANE_CODES && g < b->groups; g++)
-            unweave(codes + g * b->codes, out + g * b->codes, b->codes, b->flip);
+            separate(codes + g * b->codes, out + g * b->codes, b->codes, b->flip);
     }
 }
 
@@ -96,9 +97,9 @@ kerf_status kf_blocks_read(const kerf_reader *r, const kerf_weight *w, kerf_plan
 
 /* --- write --- */
 
-void kf_weaver_init(kf_weaver *w, const kf_stored *s, const kerf_weight *weight)
+void kf_interleaver_init(kf_interleaver *w, const kf_stored *s, const kerf_weight *weight)
 {
-    *w = (kf_weaver){.block = block_of(s, weight->codec.format)};
+    *w = (kf_interleaver){.block = block_of(s, weight->codec.format)};
     w->blocks =
         weight->geometry.plane[KERF_PLANE_CODES].bytes / part_bytes(&w->block, KERF_PLANE_CODES);
 }
@@ -111,8 +112,8 @@ static kerf_status fail_order(uint64_t offset, kerf_error *err)
 }
 
 /* Blocks [first, first + count) of which n bytes from `offset` of a plane are. */
-static int is_run(const kf_weaver *w, kerf_plane_id p, uint64_t offset, size_t n, uint64_t *first,
-                  uint64_t *count)
+static int is_run(const kf_interleaver *w, kerf_plane_id p, uint64_t offset, size_t n,
+                  uint64_t *first, uint64_t *count)
 {
     const unsigned each = part_bytes(&w->block, p);
     *first = offset / each;
@@ -121,8 +122,8 @@ static int is_run(const kf_weaver *w, kerf_plane_id p, uint64_t offset, size_t n
            *count <= w->blocks - *first;
 }
 
-kerf_status kf_weaver_codes(kf_weaver *w, uint64_t offset, const unsigned char *src, size_t n,
-                            kerf_error *err)
+kerf_status kf_interleaver_codes(kf_interleaver *w, uint64_t offset, const unsigned char *src,
+                                 size_t n, kerf_error *err)
 {
     uint64_t first, count;
     if (w->count || !is_run(w, KERF_PLANE_CODES, offset, n, &first, &count))
@@ -133,15 +134,15 @@ kerf_status kf_weaver_codes(kf_weaver *w, uint64_t offset, const unsigned char *
         w->room = w->codes ? (size_t)count : 0;
         if (!w->codes) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for blocks");
     }
-    w->woven = w->codes + n;
+    w->blocks_made = w->codes + n;
     w->first = first;
     w->count = count;
     if (n > 0) memcpy(w->codes, src, n);
     return KERF_OK;
 }
 
-kerf_status kf_weaver_scales(kf_weaver *w, kerf_writer *to, size_t entry, uint64_t offset,
-                             const unsigned char *src, size_t n, kerf_error *err)
+kerf_status kf_interleaver_scales(kf_interleaver *w, kerf_writer *to, size_t entry, uint64_t offset,
+                                  const unsigned char *src, size_t n, kerf_error *err)
 {
     const kf_block *b = &w->block;
     uint64_t first, count;
@@ -149,23 +150,23 @@ kerf_status kf_weaver_scales(kf_weaver *w, kerf_writer *to, size_t entry, uint64
         (count && first != w->first))
         return fail_order(offset, err);
     const unsigned char *codes = w->codes;
-    unsigned char *out = w->woven;
+    unsigned char *out = w->blocks_made;
     for (uint64_t i = 0; i < count; i++, src += b->groups * b->scale, out += b->bytes) {
         memcpy(out, src, b->groups * b->scale);
         for (unsigned g = 0; g < b->groups; g++, codes += b->codes)
-            weave(codes, out + b->groups * b->scale + g * b->codes, b->codes, b->flip);
+            interleave(codes, out + b->groups * b->scale + g * b->codes, b->codes, b->flip);
     }
     w->count = 0;
-    return kerf_writer_write(to, entry, first * b->bytes, w->woven, (size_t)(count * b->bytes),
-                             err);
+    return kerf_writer_write(to, entry, first * b->bytes, w->blocks_made,
+                             (size_t)(count * b->bytes), err);
 }
 
-kerf_status kf_weaver_finish(const kf_weaver *w, kerf_error *err)
+kerf_status kf_interleaver_finish(const kf_interleaver *w, kerf_error *err)
 {
     return w->count ? fail_order(w->first, err) : KERF_OK;
 }
 
-void kf_weaver_free(kf_weaver *w)
+void kf_interleaver_free(kf_interleaver *w)
 {
     free(w->codes);
 }

@@ -1,6 +1,6 @@
 /* block_bytes.h - planes of codes and scales, and ggml's blocks that hold both. */
-#ifndef KERF_FILE_BLOCK_BYTES_H
-#define KERF_FILE_BLOCK_BYTES_H
+#ifndef KERF_LAYOUT_BLOCK_BYTES_H
+#define KERF_LAYOUT_BLOCK_BYTES_H
 
 #include "layout/layout.h"
 
@@ -14,20 +14,20 @@ typedef struct kf_block {
     unsigned char flip;
 } kf_block;
 
-/* Weaves blocks of codes and scales that come one after the other for the same bands. */
-typedef struct kf_weaver {
+/* Makes blocks of codes and scales, which come one after the other for the same bands. */
+typedef struct kf_interleaver {
     kf_block block;
     uint64_t blocks, first, count; /* of the weight; that wait for their scales */
-    unsigned char *codes, *woven;
+    unsigned char *codes, *blocks_made;
     size_t room; /* in blocks */
-} kf_weaver;
+} kf_interleaver;
 
-void kf_weaver_init(kf_weaver *w, const kf_stored *s, const kerf_weight *weight);
-kerf_status kf_weaver_codes(kf_weaver *w, uint64_t offset, const unsigned char *src, size_t n,
-                            kerf_error *err);
-kerf_status kf_weaver_scales(kf_weaver *w, kerf_writer *to, size_t entry, uint64_t offset,
-                             const unsigned char *src, size_t n, kerf_error *err);
-kerf_status kf_weaver_finish(const kf_weaver *w, kerf_error *err);
-void kf_weaver_free(kf_weaver *w);
+void kf_interleaver_init(kf_interleaver *w, const kf_stored *s, const kerf_weight *weight);
+kerf_status kf_interleaver_codes(kf_interleaver *w, uint64_t offset, const unsigned char *src,
+                                 size_t n, kerf_error *err);
+kerf_status kf_interleaver_scales(kf_interleaver *w, kerf_writer *to, size_t entry, uint64_t offset,
+                                  const unsigned char *src, size_t n, kerf_error *err);
+kerf_status kf_interleaver_finish(const kf_interleaver *w, kerf_error *err);
+void kf_interleaver_free(kf_interleaver *w);
 
 #endif

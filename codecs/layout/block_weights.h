@@ -1,6 +1,6 @@
 /* block_weights.h - weights of GGUF files, whose tensors say of what blocks they are. */
-#ifndef KERF_FILE_BLOCK_WEIGHTS_H
-#define KERF_FILE_BLOCK_WEIGHTS_H
+#ifndef KERF_LAYOUT_BLOCK_WEIGHTS_H
+#define KERF_LAYOUT_BLOCK_WEIGHTS_H
 
 #include "layout/layout.h"
 

@@ -1,4 +1,4 @@
-/* config_check.c - config.json against the tensors of a folder. Loaders believe the file: what it
+/* config_check.c - config.json against the tensors of a folder. Loaders trust the file: what it
  * says of bits, groups and layers decides how the bytes are read.
  *
  * Patterns in the file come from anybody: matching one takes no longer than its length times that
@@ -208,7 +208,7 @@ static void check_inputs(const context *x)
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
-/* Mixtures that the layout's loaders cannot be told of. */
+/* Mixtures that config.json has no words for in this layout. */
 static kerf_status check_mixture(const context *x)
 {
     kerf_companion out[KERF_COMPANIONS];

@@ -69,7 +69,7 @@ static kerf_status patch(kf_json config, const char *quantization, char **out, k
     return KERF_OK;
 }
 
-/* --- mixtures and inputs that loaders cannot be told of ------------------------------------- */
+/* --- what config.json has no words for ------------------------------------------------------ */
 
 static kerf_status collect(kf_configured *q, kerf_error *err)
 {

@@ -166,7 +166,7 @@ static kerf_shape form_of(const kf_stored *s, const kf_part *part, const kerf_ge
     case KF_FORM_WORDS: return (kerf_shape){2, {rows, cols / 4}};
     case KF_FORM_STACK: return (kerf_shape){2, {rows / per_word, codes}};
     case KF_FORM_BLOCKS: return (kerf_shape){4, {rows, cols, plane->shape.dim[2] / 16, 16}};
-    case KF_FORM_WOVEN: return blocks_of(s, g);
+    case KF_FORM_INTERLEAVED: return blocks_of(s, g);
     case KF_FORM_MATRICES: return (kerf_shape){1, {g->matrices}};
     case KF_FORM_TURNED: return (kerf_shape){2, {cols, rows}};
     case KF_FORM_TURNED_WORDS: return (kerf_shape){2, {cols / 4, rows}};

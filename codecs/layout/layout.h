@@ -1,7 +1,7 @@
 /* layout.h - the layout table (layout_table.h), asked: the row for a layout and a format, and what
  * it takes. */
-#ifndef KERF_FILE_LAYOUT_H
-#define KERF_FILE_LAYOUT_H
+#ifndef KERF_LAYOUT_LAYOUT_H
+#define KERF_LAYOUT_LAYOUT_H
 
 #include "layout/layout_table.h"
 

@@ -57,10 +57,10 @@ const struct kf_extra_name kf_extra_table[] = {
 #define FORM(suffix, dtype, form)      {".weight" suffix, KERF_##dtype, KF_FORM_##form, KF_COPY, 0, 0, NULL}
 #define INVERSE(suffix)                {".weight" suffix, KERF_F32, KF_FORM_ONE, KF_RECIPROCAL, 0, 0, NULL}
 #define WORDS(suffix, flip)            {".weight" suffix, KERF_I32, KF_FORM_WORDS, flip ? KF_FLIP : KF_COPY, flip, 0, NULL}
-#define STACK(suffix, flip)            {".weight" suffix, KERF_I32, KF_FORM_STACK, KF_ACROSS, flip, 0, NULL}
+#define STACK(suffix, flip)            {".weight" suffix, KERF_I32, KF_FORM_STACK, KF_REORDERED, flip, 0, NULL}
 #define PART(suffix, dtype, form, coding)      {suffix, KERF_##dtype, KF_FORM_##form, KF_##coding, 0, 0, NULL}
-#define ACROSS(suffix, dtype, form, flip)      {suffix, KERF_##dtype, KF_FORM_##form, KF_ACROSS, flip, 0, NULL}
-#define ZEROS(flip, less, order)       {".qzeros", KERF_I32, KF_FORM_TURNED_STACK, KF_ACROSS, flip, less, order}
+#define REORDERED(suffix, dtype, form, flip)      {suffix, KERF_##dtype, KF_FORM_##form, KF_REORDERED, flip, 0, NULL}
+#define ZEROS(flip, less, order)       {".qzeros", KERF_I32, KF_FORM_TURNED_STACK, KF_REORDERED, flip, less, order}
 #define IN_STATE                       {NULL, KERF_F32, KF_FORM_ONE, KF_IN_STATE, 0, 0, NULL}
 #define NO_PART                        {0}
 
@@ -88,17 +88,17 @@ const struct kf_extra_name kf_extra_table[] = {
     {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, ".weight", 2, rows, cols, 0, \
      {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, STACK("_zero_point", flip)}, {KF_EXTRA_SHAPE}},
 
-/* GPTQ turns everything by a quarter: its rows are columns here. Version 1 stores zero points less
+/* GPTQ stores the transpose: its rows are columns here. Version 1 stores zero points less
  * one, so that a zero point of 0 has no place in it; version 2 stores them as they are. Symmetric
  * codes have the middle one. Kernels take 32 rows at a time. Loaders turn BF16 scales into the type
  * that they compute in, as they do F16 ones. */
 #define GPTQ_SYM(layout, less, format, cols, flip, scale) \
     {KF_LAYOUT_##layout, KERF_FORMAT_##format, "symmetric", NULL, ".weight", 2, 32, cols, 0, \
-     {ACROSS(".qweight", I32, TURNED_WORDS, flip), ACROSS(".scales", scale, TURNED, 0), NO_PART, ZEROS(0, less, NULL)}, \
+     {REORDERED(".qweight", I32, TURNED_WORDS, flip), REORDERED(".scales", scale, TURNED, 0), NO_PART, ZEROS(0, less, NULL)}, \
      {KF_EXTRA_MIDDLE, KF_EXTRA_GROUP_INDEX}},
 #define GPTQ_ASYM(layout, less, refusal, format, cols, flip, scale) \
     {KF_LAYOUT_##layout, KERF_FORMAT_##format, "asymmetric", refusal, ".weight", 2, 32, cols, 0, \
-     {ACROSS(".qweight", I32, TURNED_WORDS, flip), ACROSS(".scales", scale, TURNED, 0), NO_PART, ZEROS(flip, less, NULL)}, \
+     {REORDERED(".qweight", I32, TURNED_WORDS, flip), REORDERED(".scales", scale, TURNED, 0), NO_PART, ZEROS(flip, less, NULL)}, \
      {KF_EXTRA_GROUP_INDEX}},
 #define GPTQ_ALL_SYM(layout, less) \
     GPTQ_SYM(layout, less, INT4_G128_F16, 128, 0x88, F16) \
@@ -117,10 +117,10 @@ const struct kf_extra_name kf_extra_table[] = {
     GPTQ_ASYM(layout, less, refusal, INT4_ROW_ASYM,   32, 0, BF16) \
     GPTQ_ASYM(layout, less, refusal, INT8_G128_ASYM, 128, 0x80, BF16)
 
-/* AWQ packs rows into words too, in an order of its own. */
+/* AWQ packs 8 rows into a word too, in the order awq_order. */
 #define AWQ(format, cols) \
     {KF_LAYOUT_AWQ, KERF_FORMAT_##format, "gemm", awq_is_old, ".weight", 2, 8, cols, 0, \
-     {{".qweight", KERF_I32, KF_FORM_TURNED_STACK, KF_ACROSS, 0, 0, awq_order}, ACROSS(".scales", F16, TURNED, 0), NO_PART, ZEROS(0, 0, awq_order)}, \
+     {{".qweight", KERF_I32, KF_FORM_TURNED_STACK, KF_REORDERED, 0, 0, awq_order}, REORDERED(".scales", F16, TURNED, 0), NO_PART, ZEROS(0, 0, awq_order)}, \
      {KF_EXTRA_NONE}},
 
 static const char awq_order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
@@ -138,14 +138,14 @@ static const char not_alone[] =
     "vLLM has no 8-bit integers of weights alone in this format; layout compressed-tensors has them "
     "in groups";
 
-/* Blocks that are a format of their own, and planes that are woven into such blocks. A file says
+/* Blocks that are a format of their own, and planes that are interleaved in such blocks. A file says
  * which type its blocks are; the first row that has all its tensors is what they are read as. */
 #define GGUF(format, scheme, cols) \
     {KF_LAYOUT_GGUF, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, 1, cols, 0, \
      {AS_IS("", U8), NO_PART, NO_PART, NO_PART}, {KF_EXTRA_NONE}},
-#define GGUF_WOVEN(format, scheme, cols, flip, second) \
+#define GGUF_INTERLEAVED(format, scheme, cols, flip, second) \
     {KF_LAYOUT_GGUF, KERF_FORMAT_##format, scheme, NULL, ".weight", 2, 1, cols, 0, \
-     {{".weight", KERF_U8, KF_FORM_WOVEN, KF_BLOCK_CODES, flip, 0, NULL}, PART(NULL, U8, WOVEN, BLOCK_SCALES), second, NO_PART}, \
+     {{".weight", KERF_U8, KF_FORM_INTERLEAVED, KF_BLOCK_CODES, flip, 0, NULL}, PART(NULL, U8, INTERLEAVED, BLOCK_SCALES), second, NO_PART}, \
      {KF_EXTRA_NONE}},
 
 /* modelopt: algorithms as Model-Optimizer spells them, which older versions of TensorRT-LLM compare
@@ -223,13 +223,13 @@ const kf_stored kf_stored_table[] = {
     {KF_LAYOUT_GPT_OSS, KERF_FORMAT_MXFP4, "mxfp4", NULL, "_proj", 3, 1, 32, 0,
      {PART("_proj_blocks", U8, BLOCKS, COPY), PART("_proj_scales", U8, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
 
-    GGUF_WOVEN(NVFP4,         "NVFP4", 64, 0,    PART(".scale", F32, MATRICES, UNLESS_ONE))
+    GGUF_INTERLEAVED(NVFP4,         "NVFP4", 64, 0,    PART(".scale", F32, MATRICES, UNLESS_ONE))
     GGUF(GGML_Q8_0,           "Q8_0",  32)
     GGUF(GGML_Q4_0,           "Q4_0",  32)
     GGUF(GGML_MXFP4,          "MXFP4", 32)
     GGUF(GGML_NVFP4,          "NVFP4", 64)
-    GGUF_WOVEN(MXFP4,         "MXFP4", 32, 0,    NO_PART)
-    GGUF_WOVEN(INT4_G32_F16,  "Q4_0",  32, 0x88, NO_PART)
+    GGUF_INTERLEAVED(MXFP4,         "MXFP4", 32, 0,    NO_PART)
+    GGUF_INTERLEAVED(INT4_G32_F16,  "Q4_0",  32, 0x88, NO_PART)
 };
 
 const kf_input kf_input_table[] = {

@@ -1,8 +1,8 @@
 /* layout_table.h - how each layout stores each format: which tensors hold the planes, what they
  * are called, and how their bytes differ from the planes' own. Pure data; layout.c and
  * stored_bytes.c read it. */
-#ifndef KERF_FILE_LAYOUT_TABLE_H
-#define KERF_FILE_LAYOUT_TABLE_H
+#ifndef KERF_LAYOUT_LAYOUT_TABLE_H
+#define KERF_LAYOUT_LAYOUT_TABLE_H
 
 #include <kerf/layouts.h>
 
@@ -27,16 +27,16 @@ extern const kerf_experts kf_layout_experts[KF_LAYOUTS]; /* what its loaders wan
 
 /* Shape of a stored tensor, from the plane [rows, columns] that it holds. */
 typedef enum kf_form {
-    KF_FORM_PLANE,    /* as it is                                                    */
-    KF_FORM_ONE,      /* one value: [1]                                              */
-    KF_FORM_MATRICES, /* one value for each matrix: [matrices]                       */
-    KF_FORM_VECTOR,   /* [rows]                                                      */
-    KF_FORM_TILES,    /* [rows, 1, columns, 1]                                       */
-    KF_FORM_WORDS,    /* codes of a row in 32-bit words: [rows, columns / 4]         */
-    KF_FORM_STACK,    /* codes of a column in 32-bit words: [rows / n, codes in a row] */
-    KF_FORM_BLOCKS,   /* [matrices, rows, columns / 16, 16]                          */
-    KF_FORM_WOVEN,    /* all banded planes in ggml's blocks: [.., rows, bytes of a row] */
-    /* KF_ACROSS only: the columns of the plane are the rows of the tensor           */
+    KF_FORM_PLANE,       /* as it is                                                    */
+    KF_FORM_ONE,         /* one value: [1]                                              */
+    KF_FORM_MATRICES,    /* one value for each matrix: [matrices]                       */
+    KF_FORM_VECTOR,      /* [rows]                                                      */
+    KF_FORM_TILES,       /* [rows, 1, columns, 1]                                       */
+    KF_FORM_WORDS,       /* codes of a row in 32-bit words: [rows, columns / 4]         */
+    KF_FORM_STACK,       /* codes of a column in 32-bit words: [rows / n, codes in a row] */
+    KF_FORM_BLOCKS,      /* [matrices, rows, columns / 16, 16]                          */
+    KF_FORM_INTERLEAVED, /* all banded planes in ggml's blocks: [.., rows, bytes of a row] */
+    /* KF_REORDERED only: the columns of the plane are the rows of the tensor           */
     KF_FORM_TURNED,       /* [columns, rows]                   */
     KF_FORM_TURNED_WORDS, /* [columns / 4, rows]               */
     KF_FORM_TURNED_STACK  /* [codes in a row, rows / n]        */
@@ -48,7 +48,7 @@ typedef enum kf_coding {
     KF_FLIP,         /* every byte is changed by exclusive or with `flip`                */
     KF_RECIPROCAL,   /* F32: one over the value                                          */
     KF_TIMES_127,    /* F32: the largest magnitude of a row in place of its scale        */
-    KF_ACROSS,       /* another order of elements, as the form has it (across.h)         */
+    KF_REORDERED,    /* another order of elements, as the form has it (turned.h)         */
     KF_IN_STATE,     /* no tensor: one number in the JSON of KF_EXTRA_STATE              */
     KF_BLOCK_CODES,  /* in blocks: of each group's codes the first half lies in the low nibbles */
     KF_BLOCK_SCALES, /* in the tensor of the codes: the scales of a block lie before its codes */

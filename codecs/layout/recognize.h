@@ -1,6 +1,6 @@
 /* recognize.h - quantized weights that nothing describes but their own tensors. */
-#ifndef KERF_FILE_RECOGNIZE_H
-#define KERF_FILE_RECOGNIZE_H
+#ifndef KERF_LAYOUT_RECOGNIZE_H
+#define KERF_LAYOUT_RECOGNIZE_H
 
 #include "layout/layout.h"
 

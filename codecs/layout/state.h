@@ -1,6 +1,6 @@
 /* state.h - what bitsandbytes says of a 4-bit weight in a tensor of JSON text. */
-#ifndef KERF_FILE_STATE_H
-#define KERF_FILE_STATE_H
+#ifndef KERF_LAYOUT_STATE_H
+#define KERF_LAYOUT_STATE_H
 
 #include "layout/layout_table.h"
 

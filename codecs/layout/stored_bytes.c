@@ -1,13 +1,14 @@
 /* stored_bytes.c - between the bytes of a plane and the bytes of the tensor that stores it.
  *
  * Most are the same. Where they differ the difference is a permutation or one operation per
- * number (layout_table.h), done here on the way in and out, so that nobody else knows of it:
+ * number (layout_table.h). It is undone here when a plane is read and done when one is written, so
+ * that no other file has to know of it:
  *
  *   flip        exclusive or of every byte: two's complement codes <-> codes counted from zero
  *   reciprocal  a scale to multiply by <-> a scale to divide by
  *   times 127   a scale <-> the largest magnitude of its row
- *   across      another order of elements (across.h)
- *   blocks      codes and scales in planes <-> woven into ggml's blocks (block_bytes.c)
+ *   reordered   another order of elements (turned.h)
+ *   blocks      codes and scales in planes <-> interleaved in ggml's blocks (block_bytes.c)
  *   widening    a scale in F16 or BF16, as other writers have it, read as F32: exact
  */
 #include <stdlib.h>
@@ -157,12 +158,12 @@ kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_pl
     if (p == KERF_PLANE_SECOND && w->unit_second && !t)
         return read_ones(&w->geometry.plane[p], offset, dst, n, err);
     if (!t) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_weight_read: no such plane");
-    if (part->coding == KF_ACROSS) {
+    if (part->coding == KF_REORDERED) {
         uint64_t end, bytes = w->geometry.plane[p].bytes;
-        const kf_across across = kf_across_of(w, part, p);
+        const kf_turned turned = kf_turned_of(w, part, p);
         if (!kf_add_ok(offset, n, &end) || end > bytes)
             return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
-        return kf_across_read(&across, r, t, offset, dst, n, err);
+        return kf_turned_read(&turned, r, t, offset, dst, n, err);
     }
     if (w->codec.format && w->geometry.plane[p].dtype == KERF_F32 &&
         kerf_dtype_bits(t->dtype) == 16) {
@@ -203,7 +204,7 @@ struct kerf_weight_writer {
     size_t entry[KERF_PLANES], extra[KERF_EXTRAS];
     float offset; /* of KF_IN_STATE */
     kf_window window[KERF_PLANES];
-    kf_weaver weaver; /* of blocks */
+    kf_interleaver interleaver; /* of blocks */
     uint64_t inexact;
     unsigned char chunk[CHUNK_BYTES];
 };
@@ -222,14 +223,14 @@ kerf_status kerf_weight_writer_open(kerf_writer *w, const kerf_layout *l, const 
     ww->weight = weight;
     ww->stored = kf_stored_find(l, weight->codec.format);
     if (ww->stored && ww->stored->part[KERF_PLANE_CODES].coding == KF_BLOCK_CODES)
-        kf_weaver_init(&ww->weaver, ww->stored, weight);
+        kf_interleaver_init(&ww->interleaver, ww->stored, weight);
     for (size_t i = 0; kerf_layout_entry(l, weight, i, name, sizeof name, &entry, &plane); i++)
         *(plane == KERF_PLANES ? &ww->extra[extras++] : &ww->entry[plane]) = first + i;
     for (kerf_plane_id p = 0; ww->stored && p < KERF_PLANES; p++) {
         const kf_part *part = &ww->stored->part[p];
-        if (weight->geometry.plane[p].dtype == KERF_DTYPE_NONE || part->coding != KF_ACROSS)
+        if (weight->geometry.plane[p].dtype == KERF_DTYPE_NONE || part->coding != KF_REORDERED)
             continue;
-        kerf_status s = kf_window_open(&ww->window[p], kf_across_of(weight, part, p), err);
+        kerf_status s = kf_window_open(&ww->window[p], kf_turned_of(weight, part, p), err);
         if (s == KERF_OK) continue;
         kerf_weight_writer_close(ww);
         return s;
@@ -264,15 +265,16 @@ kerf_status kerf_weight_writer_write(kerf_weight_writer *w, kerf_plane_id p, uin
     if (part && part->coding == KF_UNLESS_ONE && w->weight->unit_second) return KERF_OK;
     if (!part || part->coding == KF_COPY || part->coding == KF_UNLESS_ONE)
         return kerf_writer_write(w->writer, w->entry[p], offset, src, n, err);
-    if (part->coding == KF_BLOCK_CODES) return kf_weaver_codes(&w->weaver, offset, src, n, err);
+    if (part->coding == KF_BLOCK_CODES)
+        return kf_interleaver_codes(&w->interleaver, offset, src, n, err);
     if (part->coding == KF_BLOCK_SCALES)
-        return kf_weaver_scales(&w->weaver, w->writer, w->entry[KERF_PLANE_CODES], offset, src, n,
-                                err);
+        return kf_interleaver_scales(&w->interleaver, w->writer, w->entry[KERF_PLANE_CODES], offset,
+                                     src, n, err);
     if (part->coding == KF_IN_STATE) {
         if (offset == 0 && n == sizeof w->offset) memcpy(&w->offset, src, n);
         return KERF_OK;
     }
-    if (part->coding != KF_ACROSS) return write_coded(w, part, w->entry[p], offset, src, n, err);
+    if (part->coding != KF_REORDERED) return write_coded(w, part, w->entry[p], offset, src, n, err);
     uint64_t end;
     if (!kf_add_ok(offset, n, &end) || end > w->weight->geometry.plane[p].bytes)
         return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_writer_write: beyond the plane");
@@ -329,7 +331,7 @@ static kerf_status write_extra(kerf_weight_writer *w, size_t i, kerf_error *err)
 
 kerf_status kerf_weight_writer_finish(kerf_weight_writer *w, kerf_error *err)
 {
-    KF_TRY(kf_weaver_finish(&w->weaver, err));
+    KF_TRY(kf_interleaver_finish(&w->interleaver, err));
     for (size_t i = 0; w->stored && i < KERF_EXTRAS; i++) KF_TRY(write_extra(w, i, err));
     return KERF_OK;
 }
@@ -343,6 +345,6 @@ void kerf_weight_writer_close(kerf_weight_writer *w)
 {
     if (!w) return;
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) kf_window_close(&w->window[p]);
-    kf_weaver_free(&w->weaver);
+    kf_interleaver_free(&w->interleaver);
     free(w);
 }

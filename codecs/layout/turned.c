@@ -1,6 +1,6 @@
-/* across.c - planes whose elements stand in another order in the tensor that stores them.
+/* turned.c - planes whose elements stand in another order in the tensor that stores them.
  *
- * A tensor that lies across its plane is read in runs: the n-th elements of some units follow each
+ * Such a tensor is read in runs: the n-th elements of some units follow each
  * other. So a few units are read at a time, all of their elements, and rows are made of them. What
  * is written is gathered until a window of rows is complete; its runs are then as long as a window
  * is high, for small writes cost time and memory (ledger.h).
@@ -19,17 +19,17 @@
 #define WINDOW_BYTES ((uint64_t)32 << 20) /* of rows that wait to be written            */
 #define CHUNK_BYTES ((size_t)1 << 16)
 
-kf_across kf_across_of(const kerf_weight *w, const kf_part *part, kerf_plane_id p)
+kf_turned kf_turned_of(const kerf_weight *w, const kf_part *part, kerf_plane_id p)
 {
     const kerf_geometry *g = &w->geometry;
     const int stack = part->form == KF_FORM_STACK || part->form == KF_FORM_TURNED_STACK;
-    kf_across a = {.part = part, .rows = g->rows, .row_bytes = g->plane[p].band_bytes};
+    kf_turned a = {.part = part, .rows = g->rows, .row_bytes = g->plane[p].band_bytes};
     a.bits = g->format->bits;
     a.size = stack || part->form == KF_FORM_TURNED_WORDS ? 4 : kerf_dtype_bits(part->dtype) / 8;
     a.per_unit = stack ? 32 / a.bits : 1;
     a.units = a.rows / a.per_unit;
     a.cols = !stack ? a.row_bytes / a.size : p == KERF_PLANE_CODES ? g->cols : g->band_groups;
-    a.turned = part->form != KF_FORM_STACK;
+    a.is_turned = part->form != KF_FORM_STACK;
     for (unsigned i = 0; i < a.per_unit; i++)
         a.position[part->order ? part->order[i] : (int)i] = (unsigned char)i;
     return a;
@@ -37,7 +37,7 @@ kf_across kf_across_of(const kerf_weight *w, const kf_part *part, kerf_plane_id 
 
 /* --- one element --- */
 
-static uint32_t code_mask(const kf_across *a)
+static uint32_t code_mask(const kf_turned *a)
 {
     return (1u << a->bits) - 1;
 }
@@ -48,7 +48,7 @@ static unsigned get_code(const unsigned char *row, unsigned bits, uint64_t i)
 }
 
 /* Element `col` of the unit whose rows begin at `rows`, as it stands in the tensor. */
-static void gather_element(const kf_across *a, const unsigned char *rows, uint64_t col,
+static void gather_element(const kf_turned *a, const unsigned char *rows, uint64_t col,
                            unsigned char *out)
 {
     const uint32_t turn = a->part->flip & code_mask(a);
@@ -65,7 +65,7 @@ static void gather_element(const kf_across *a, const unsigned char *rows, uint64
 }
 
 /* Puts what an element holds of row `i` of its unit into that row. */
-static void scatter_element(const kf_across *a, const unsigned char *element, unsigned i,
+static void scatter_element(const kf_turned *a, const unsigned char *element, unsigned i,
                             uint64_t col, unsigned char *row)
 {
     uint32_t word;
@@ -83,11 +83,11 @@ static void scatter_element(const kf_across *a, const unsigned char *element, un
 /* --- read --- */
 
 /* Units [first, first + count), as they stand in the tensor, into `batch`. */
-static kerf_status read_batch(const kf_across *a, const kerf_reader *r, const kerf_tensor *t,
+static kerf_status read_batch(const kf_turned *a, const kerf_reader *r, const kerf_tensor *t,
                               uint64_t first, uint64_t count, unsigned char *batch, kerf_error *err)
 {
     const uint64_t all = a->cols * count * a->size;
-    if (!a->turned) return kerf_reader_read(r, t, first * a->cols * a->size, batch, all, err);
+    if (!a->is_turned) return kerf_reader_read(r, t, first * a->cols * a->size, batch, all, err);
     if (count == a->units) return kerf_reader_read(r, t, 0, batch, all, err);
     for (uint64_t c = 0; c < a->cols; c++)
         KF_TRY(kerf_reader_read(r, t, (c * a->units + first) * a->size, batch + c * count * a->size,
@@ -95,17 +95,17 @@ static kerf_status read_batch(const kf_across *a, const kerf_reader *r, const ke
     return KERF_OK;
 }
 
-static void make_row(const kf_across *a, const unsigned char *batch, uint64_t count, uint64_t unit,
+static void make_row(const kf_turned *a, const unsigned char *batch, uint64_t count, uint64_t unit,
                      unsigned i, unsigned char *row)
 {
     memset(row, 0, a->row_bytes);
     for (uint64_t c = 0; c < a->cols; c++) {
-        uint64_t at = a->turned ? c * count + unit : unit * a->cols + c;
+        uint64_t at = a->is_turned ? c * count + unit : unit * a->cols + c;
         scatter_element(a, batch + at * a->size, i, c, row);
     }
 }
 
-kerf_status kf_across_read(const kf_across *a, const kerf_reader *r, const kerf_tensor *t,
+kerf_status kf_turned_read(const kf_turned *a, const kerf_reader *r, const kerf_tensor *t,
                            uint64_t offset, unsigned char *dst, size_t n, kerf_error *err)
 {
     if (n == 0) return KERF_OK;
@@ -138,11 +138,11 @@ kerf_status kf_across_read(const kf_across *a, const kerf_reader *r, const kerf_
 
 /* --- write --- */
 
-kerf_status kf_window_open(kf_window *w, kf_across a, kerf_error *err)
+kerf_status kf_window_open(kf_window *w, kf_turned a, kerf_error *err)
 {
     uint64_t most = WINDOW_BYTES / (a.row_bytes * a.per_unit);
     most = kf_min_u64(most ? most : 1, a.units) * a.per_unit;
-    *w = (kf_window){.across = a, .most = most, .bytes = kf_alloc(most, a.row_bytes)};
+    *w = (kf_window){.turned = a, .most = most, .bytes = kf_alloc(most, a.row_bytes)};
     if (w->bytes) return KERF_OK;
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for rows that are turned");
 }
@@ -173,9 +173,9 @@ static kerf_status end_run(run *r, kerf_error *err)
 static kerf_status add_element(run *r, const kf_window *w, uint64_t unit, uint64_t col,
                                kerf_error *err)
 {
-    const kf_across *a = &w->across;
+    const kf_turned *a = &w->turned;
     const uint64_t there = w->first / a->per_unit + unit;
-    const uint64_t at = (a->turned ? col * a->units + there : there * a->cols + col) * a->size;
+    const uint64_t at = (a->is_turned ? col * a->units + there : there * a->cols + col) * a->size;
     if (at != r->offset + r->n || r->n == CHUNK_BYTES) {
         KF_TRY(end_run(r, err));
         r->offset = at;
@@ -187,17 +187,17 @@ static kerf_status add_element(run *r, const kf_window *w, uint64_t unit, uint64
 
 static kerf_status write_elements(run *r, const kf_window *w, uint64_t units, kerf_error *err)
 {
-    const uint64_t cols = w->across.cols;
+    const uint64_t cols = w->turned.cols;
     for (uint64_t i = 0; i < units * cols; i++) {
-        uint64_t unit = w->across.turned ? i % units : i / cols;
-        KF_TRY(add_element(r, w, unit, w->across.turned ? i / units : i % cols, err));
+        uint64_t unit = w->turned.is_turned ? i % units : i / cols;
+        KF_TRY(add_element(r, w, unit, w->turned.is_turned ? i / units : i % cols, err));
     }
     return end_run(r, err);
 }
 
 static uint64_t rows_in(const kf_window *w)
 {
-    return kf_min_u64(w->most, w->across.rows - w->first);
+    return kf_min_u64(w->most, w->turned.rows - w->first);
 }
 
 static kerf_status empty_window(kf_window *w, kerf_writer *to, size_t entry, kerf_error *err)
@@ -208,7 +208,7 @@ static kerf_status empty_window(kf_window *w, kerf_writer *to, size_t entry, ker
     r->entry = entry;
     r->n = 0;
     r->offset = 0;
-    kerf_status s = write_elements(r, w, rows_in(w) / w->across.per_unit, err);
+    kerf_status s = write_elements(r, w, rows_in(w) / w->turned.per_unit, err);
     free(r);
     w->first += rows_in(w);
     w->filled = 0;
@@ -219,8 +219,8 @@ kerf_status kf_window_write(kf_window *w, kerf_writer *to, size_t entry, uint64_
                             const unsigned char *src, size_t n, kerf_error *err)
 {
     while (n > 0) {
-        const uint64_t begin = w->first * w->across.row_bytes;
-        const uint64_t bytes = rows_in(w) * w->across.row_bytes;
+        const uint64_t begin = w->first * w->turned.row_bytes;
+        const uint64_t bytes = rows_in(w) * w->turned.row_bytes;
         if (offset < begin || offset - begin >= bytes)
             return kf_fail(err, KERF_E_ARG, offset,
                            "kerf_weight_writer_write: rows of a large plane out of order");

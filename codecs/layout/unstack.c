@@ -35,7 +35,7 @@ static size_t prefix_of(const kerf_weight *w)
     return 0;
 }
 
-/* Whether the rows of a quantized stack can be told apart: its planes are arrays of rows, or of
+/* Whether the rows of a quantized stack can be separated: its planes are arrays of rows, or of
  * bands of them that end where the parts do. */
 static int can_be_sliced(const kerf_weight *w, uint64_t rows, int step)
 {
@@ -85,7 +85,7 @@ int kf_stacks_find(const kerf_weights *all, const kerf_weight *w, kf_expert_laye
            can_be_sliced(up, l->inner, l->alternates ? 2 : 1) && can_be_sliced(down, l->hidden, 1);
 }
 
-/* --- taking them apart ---------------------------------------------------------------------- */
+/* --- separating them ------------------------------------------------------------------------ */
 
 /* Rows first, first + step, ... of each of the matrices of a stack. */
 typedef struct slice {

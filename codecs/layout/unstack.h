@@ -13,7 +13,7 @@ typedef struct kf_expert_layer {
     int alternates;
 } kf_expert_layer;
 
-/* The layer that w is a stack of; 0: none, or none whose experts can be told apart. */
+/* The layer that w is a stack of; 0: none, or one whose experts cannot be separated. */
 int kf_stacks_find(const kerf_weights *all, const kerf_weight *w, kf_expert_layer *l);
 
 /* Adds the experts of a layer, one by one. */

@@ -1,6 +1,6 @@
 /* weights.h - the table behind kerf_weights, for those who fill it. */
-#ifndef KERF_FILE_WEIGHTS_H
-#define KERF_FILE_WEIGHTS_H
+#ifndef KERF_LAYOUT_WEIGHTS_H
+#define KERF_LAYOUT_WEIGHTS_H
 
 #include <kerf/layouts.h>
 

@@ -17,7 +17,8 @@ kerf_status kf_fail_exists(const char *target, kerf_error *err)
                    "%s: is already there; choose another name or allow overwriting", target);
 }
 
-/* Where rename cannot be told to spare an existing target, a look before it must do. */
+/* Renames only when nothing has the new name. Some file systems cannot do both in one step: there
+ * the name is looked up first. */
 static int rename_new(const char *from, const char *to)
 {
     struct stat st;
@@ -58,7 +59,8 @@ static kerf_status publish_in(kf_temp *t, int folder, const char *target, int ov
 {
     int exchanged = 0;
     if (t->is_folder) KF_TRY(kf_sync_folder(t->fd, t->path, err));
-    if (t->scaffold) unlinkat(t->fd, t->scaffold, 0); /* as late as can be: it is of use till now */
+    if (t->unpublished)
+        unlinkat(t->fd, t->unpublished, 0); /* needed up to here, should anything fail */
     KF_TRY(t->is_folder ? rename_folder(t, target, overwrite, &exchanged, err)
                         : rename_file(t, target, overwrite, err));
     kerf_status s = kf_sync_folder(folder, target, err);

@@ -1,8 +1,8 @@
 /* seekable_read.c - byte ranges of a file in zstd's seekable format.
  *
- * The table is not believed: its sums must meet the size of the file, every size is bounded before
- * memory is taken, and a frame must unpack to exactly what the table says. The frame read last is
- * kept, since ranges that follow each other share it. */
+ * The table is checked: its sums must meet the size of the file, every size is bounded before
+ * memory is taken, and a frame must unpack to exactly the size that the table says. The frame that
+ * was read last is kept, since ranges that follow each other share it. */
 #include "file/disk/seekable.h"
 
 #include <inttypes.h>

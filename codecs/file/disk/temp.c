@@ -56,8 +56,8 @@ void kf_temp_remove_path(const char *path)
     rmdir(path);
 }
 
-/* A lock that can be taken belongs to nobody alive. The path is looked at again under the lock:
- * its owner may just have renamed it. */
+/* When its lock can be taken, no process uses it any more. The path is looked at again under the
+ * lock: its owner may just have renamed it. */
 static void remove_if_dead(const char *path)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -92,7 +92,7 @@ static int make(const char *path, int is_folder)
 }
 
 /* 1: locked and still there; 0: a run that looks for dead temporaries was faster. File systems
- * without locks do without: then nobody removes what is left either. */
+ * without locks get none: then what a dead run left is not removed either. */
 static int lock(int fd, const char *path)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return 0;

@@ -14,7 +14,7 @@ typedef struct kf_temp {
     int lock_fd; /* keeps the lock when fd is closed; -1: no lock       */
     int slot;    /* in the table of what a signal removes; -1: no place */
     int is_folder;
-    const char *scaffold; /* name of a file in the folder that is not published; NULL: none */
+    const char *unpublished; /* name of a file in the folder that is not published; NULL: none */
 } kf_temp;
 
 #define KF_NO_TEMP                          \
@@ -31,7 +31,7 @@ kerf_status kf_temp_create(const char *target, int is_folder, kf_temp *t, kerf_e
 int kf_temp_adopt(const char *target, int (*judge)(void *ctx, const char *folder), void *ctx,
                   kf_temp *t);
 
-/* A signal shall leave it on the disk. */
+/* From now on a signal leaves it on the disk. */
 void kf_temp_keep(kf_temp *t);
 
 /* Makes a file inside a temporary folder, or opens one; it goes where the folder goes. */
@@ -46,7 +46,8 @@ kerf_status kf_temp_size(const kf_temp *t, uint64_t *bytes, kerf_error *err);
 /* KERF_E_IO when the file has another size. */
 kerf_status kf_temp_check_size(const kf_temp *t, uint64_t bytes, kerf_error *err);
 
-/* A sync that fails is not told a second time. */
+/* A failure is final: the system reports it once, and a second sync may succeed without the bytes.
+ */
 kerf_status kf_temp_sync(const kf_temp *t, kerf_error *err);
 
 /* Size check, sync and checked close. A failed sync is final: the system may drop the bytes and

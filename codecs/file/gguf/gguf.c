@@ -125,7 +125,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const kerf_key_value *)a)->key, ((const kerf_key_value *)b)->key);
 }
 
-/* A value that can be told as text: a string of UTF-8 without zeros. The names that kerf gives a
+/* A value that can be given as text: a string of UTF-8 without zeros. The names that kerf gives a
  * meaning in other files have none here. */
 static int is_told(const kf_gguf_key *k, const char *value, size_t length)
 {

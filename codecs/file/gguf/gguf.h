@@ -30,7 +30,7 @@ typedef struct kf_gguf_type {
     uint32_t id;
     unsigned elements, bytes; /* of one block                                                */
     kerf_dtype dtype;         /* KERF_DTYPE_NONE: blocks                                     */
-    int file_type; /* general.file_type of files that are mostly this; -1: not to be told */
+    int file_type; /* general.file_type of files that are mostly this; -1: kerf knows no number */
 } kf_gguf_type;
 
 const kf_gguf_type *kf_gguf_type_at(uint32_t id); /* NULL: no such type */

@@ -1,8 +1,8 @@
 /* view.c - reads what stands elsewhere in another order. Elements that follow each other in the
  * file are read at once: those of a row, or of a column where rows are columns there.
  *
- * Whoever makes a view has checked that its elements are inside of the tensors it is made of, which
- * kerf_reader_read checks again. */
+ * The maker of a view has checked that its elements are inside of the tensors that it is made of;
+ * kerf_reader_read checks it again. */
 #include "file/read/view.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define RUN_BYTES ((size_t)1 << 16)
 
-/* Some rows and columns of one matrix, to be put down row by row. */
+/* Some rows and columns of one matrix. */
 typedef struct area {
     const kerf_reader *reader;
     const kerf_view *view;

@@ -1,6 +1,6 @@
-/* view.h - tensors that stand in no file as such: a part of one, its rows in another order, or the
- * rows of several in turn. They have a name, a type and a shape like others and are read like
- * others; kerf_reader_read comes here when a tensor has a view. */
+/* view.h - tensors that are made of others while they are read: a part of one, its rows in another
+ * order, or the rows of several in turn. No file has them under their own name, but they have a
+ * name, a type and a shape, and kerf_reader_read reads them like any tensor. */
 #ifndef KERF_FILE_VIEW_H
 #define KERF_FILE_VIEW_H
 

@@ -11,7 +11,7 @@
 #define MAX_INDEX_BYTES KERF_MAX_HEADER_BYTES
 #define MAX_OTHER_BYTES (1u << 20) /* of a member that is not weight_map */
 
-/* Writers put floats into "metadata", which nobody reads: numbers are free here. */
+/* Writers put floats into "metadata", which is not read: any number is allowed. */
 static const kf_json_rules index_rules = {.max_depth = 8};
 
 int kf_is_shard_name(const char *name)

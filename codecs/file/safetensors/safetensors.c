@@ -1,6 +1,6 @@
 /* safetensors.c - the header of one safetensors file, as a validated table.
  *
- * A file is: N as 8 bytes little-endian, N bytes of JSON, data. Nothing in it is believed before
+ * A file is: N as 8 bytes little-endian, N bytes of JSON, data. Nothing in it is used before
  * all of it is checked: the data of the tensors must lie without hole or overlap from the first
  * byte behind the header to the last of the file, so that no byte means two things to two readers
  * and none is hidden. Beyond the reference parser, what readers are known to disagree on is

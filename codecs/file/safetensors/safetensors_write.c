@@ -33,7 +33,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const kerf_key_value *)a)->key, ((const kerf_key_value *)b)->key);
 }
 
-/* "format":"pt" is what transformers insists on; whoever else set the key, it is ours. */
+/* transformers refuses files without "format":"pt": another value of this key is dropped. */
 static kerf_status add_metadata(kf_text *t, const kerf_key_value *kv, size_t n, kerf_error *err)
 {
     kf_text_add(t, "{\"__metadata__\":{\"format\":\"pt\"");

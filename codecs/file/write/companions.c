@@ -6,7 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fnmatch.h>
+#include <kerf/words.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,13 +38,14 @@ static const char *const unwanted[] = {"*.safetensors*", "*.bin", "*.pt", "*.pth
 static int matches(const char *name, const char *const *patterns, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (fnmatch(patterns[i], name, FNM_PERIOD) == 0) return 1;
+        if (kerf_glob_matches(patterns[i], name)) return 1;
     return 0;
 }
 
 static int is_companion(DIR *folder, const char *name)
 {
     struct stat st;
+    if (name[0] == '.') return 0; /* hidden */
     if (!matches(name, wanted, sizeof wanted / sizeof *wanted)) return 0;
     if (matches(name, unwanted, sizeof unwanted / sizeof *unwanted)) return 0;
     return fstatat(dirfd(folder), name, &st, 0) == 0 && S_ISREG(st.st_mode);

@@ -1,4 +1,4 @@
-/* ledger.c - what was written where, so that commit can prove that all of it is on disk. */
+/* ledger.c - a record of each write, by which commit proves that all of an output is on disk. */
 #include "file/write/ledger.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include "base/work.h"
 
 #define MAX_RUNS 64                     /* parts of a file that are read back in parallel */
-#define SLICE_BYTES (UINT64_C(1) << 28) /* read back between two words to who watches     */
+#define SLICE_BYTES (UINT64_C(1) << 28) /* read back between two calls of kerf_job.tell   */
 
 void kf_ledger_init(kf_ledger *l)
 {

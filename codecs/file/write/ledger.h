@@ -1,4 +1,5 @@
-/* ledger.h - what was written where, so that commit can prove that all of it is on disk. */
+/* ledger.h - a record of each write (place, length, hash), by which commit proves that every byte
+ * of an output was written once and is on disk. */
 #ifndef KERF_FILE_LEDGER_H
 #define KERF_FILE_LEDGER_H
 
@@ -25,14 +26,14 @@ typedef struct kf_ledger {
 
 void kf_ledger_init(kf_ledger *l);
 void kf_ledger_free(kf_ledger *l);
-void kf_ledger_swap(kf_ledger *a, kf_ledger *b); /* nobody else uses either */
+void kf_ledger_swap(kf_ledger *a, kf_ledger *b); /* while no other thread uses either */
 
 /* Any thread. */
 kerf_status kf_ledger_add(kf_ledger *l, kf_record r, kerf_error *err);
 size_t kf_ledger_count(kf_ledger *l);
 void kf_ledger_copy(kf_ledger *l, size_t first, size_t n, kf_record *out);
 
-/* By file and offset; the next two ask for it. */
+/* By file and offset, which kf_ledger_find and kf_ledger_verify need. */
 void kf_ledger_sort(kf_ledger *l);
 
 /* The records [*first, *end) that are, one after the other, these bytes and no others; 0: there are

@@ -1,4 +1,4 @@
-/* resume.c - what of a dead run's temporary folder can be used.
+/* resume.c - which files of the temporary folder of a dead run (one that was killed) can be used.
  *
  * The journal is a claim, the bytes are the proof. A mark counts when the writes that the journal
  * names tile each of its entries exactly and every byte of them reads back with its hash; a file

@@ -1,4 +1,5 @@
-/* resume.h - what of a dead run's temporary folder can be used. */
+/* resume.h - which files of the temporary folder of a dead run (one that was killed) can be used.
+ */
 #ifndef KERF_FILE_RESUME_H
 #define KERF_FILE_RESUME_H
 

@@ -1,4 +1,4 @@
-/* target.c - may this output be written at all? */
+/* target.c - whether an output of this name may be written. */
 #include "file/write/target.h"
 
 #include <dirent.h>

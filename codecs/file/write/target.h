@@ -1,4 +1,4 @@
-/* target.h - may this output be written at all? */
+/* target.h - whether an output of this name may be written. */
 #ifndef KERF_FILE_TARGET_H
 #define KERF_FILE_TARGET_H
 
@@ -13,7 +13,7 @@ typedef struct kf_target {
 } kf_target;
 
 /* Refuses the source under any name, what exists unless opt->overwrite, and what overwriting would
- * destroy beyond files. Looks only. */
+ * destroy beyond files. Changes nothing. */
 kerf_status kf_target_check(const char *path, const kerf_writer_options *opt, kf_target *out,
                             kerf_error *err);
 

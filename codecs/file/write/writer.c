@@ -10,7 +10,7 @@
 
 #include "file/disk/io.h"
 
-#define HURRY_BYTES ((size_t)4 << 20)
+#define START_BYTES ((size_t)4 << 20)
 
 kerf_status kf_writer_no_memory(kerf_error *err)
 {
@@ -24,11 +24,12 @@ kerf_status kf_writer_open_temp(kerf_writer *w, const kf_out_file *f, const char
     return kf_temp_create_in(&w->root, name, t, err);
 }
 
-/* With a journal the disk gets to work soon, so that a sync finds little to wait for. */
-static void hurry(kf_out_file *f, size_t n)
+/* Asks the disk to start writing what it has been given. With a journal files are synced now and
+ * then, and a sync then has less to wait for. */
+static void start_writing(kf_out_file *f, size_t n)
 {
     atomic_store(&f->is_dirty, 1);
-    if (atomic_fetch_add(&f->idle, n) + n < HURRY_BYTES) return;
+    if (atomic_fetch_add(&f->idle, n) + n < START_BYTES) return;
     atomic_store(&f->idle, 0);
     sync_file_range(f->temp.fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* all that waits */
 }
@@ -43,7 +44,7 @@ kerf_status kf_writer_put(kerf_writer *w, size_t file, uint64_t offset, const vo
         size_t part = n < KF_LEDGER_MAX_BYTES ? n : KF_LEDGER_MAX_BYTES;
         kf_record r = {offset, kerf_hash(p, part), (uint32_t)part, (uint32_t)file};
         if (!f->was_packed) KF_TRY(kf_write_at(t->fd, t->path, offset, p, part, err));
-        if (w->has_journal && !f->was_packed) hurry(f, part);
+        if (w->has_journal && !f->was_packed) start_writing(f, part);
         KF_TRY(kf_ledger_add(&w->ledger, r, err));
         p += part;
         offset += part;
@@ -73,7 +74,7 @@ kerf_status kf_writer_note(kerf_writer *w, kerf_error *err)
     for (size_t i = 0; i < w->plan.files; i++) {
         kf_out_file *f = &w->file[i];
         if (f->temp.fd < 0 || !atomic_exchange(&f->is_dirty, 0)) continue;
-        if (fdatasync(f->temp.fd) != 0) /* is not told a second time: it must end the run */
+        if (fdatasync(f->temp.fd) != 0) /* reported once only: it must end the run */
             return kf_fail_errno(err, errno, "%s: cannot sync", f->temp.path);
     }
     kf_journal_note(&w->journal, &w->root, &w->ledger, writes, began_s);

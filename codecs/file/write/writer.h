@@ -1,4 +1,4 @@
-/* writer.h - an output on its way: what create, write and commit share.
+/* writer.h - an output that is being written: what its three parts share.
  *
  *   writer_create.c   checks the target, lays out the files, takes up what a dead run left,
  * reserves the disk, writes the headers, and copies the small files of a source folder, so that

@@ -57,9 +57,9 @@ static kerf_status finish_file(kerf_writer *w, size_t i, kerf_error *err)
     KF_TRY(kf_blob_open(f->temp.path, &blob, err));
     sync_job sync = {.temp = &f->temp};
     pthread_t thread;
-    const int is_apart = pthread_create(&thread, NULL, run_sync, &sync) == 0;
+    const int has_thread = pthread_create(&thread, NULL, run_sync, &sync) == 0;
     kerf_status s = kf_ledger_verify(&w->ledger, i, &blob, w->threads, &w->watch, err);
-    if (is_apart) pthread_join(thread, NULL);
+    if (has_thread) pthread_join(thread, NULL);
     kf_blob_close(&blob);
     KF_TRY(s);
     if (sync.status != KERF_OK && err) *err = sync.err;

@@ -22,7 +22,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Shards are told apart by their unpacked names, which the index lists. */
+/* The index lists unpacked names: they must differ. */
 static kerf_status check_shard_names(const kerf_writer_options *opt, kerf_error *err)
 {
     char **name = kf_alloc_zero(opt->shards, sizeof *name);
@@ -82,7 +82,7 @@ static kerf_status name_files(kerf_writer *w, const kerf_writer_options *opt, ke
     return KERF_OK;
 }
 
-/* Asks for the whole space now, so that a full disk is known before any work is done. */
+/* Reserves the whole file, so that a full disk is found before any work is done. */
 static kerf_status reserve(const kf_temp *t, uint64_t bytes, kerf_error *err)
 {
     int failed;
@@ -150,7 +150,7 @@ static kerf_status open_root(kerf_writer *w, const kerf_resume *resume, kf_resum
     w->keeps = resume->goes_on;
     KF_TRY(w->keeps ? kf_resume_open(&job, &w->root, &w->found, err)
                     : kf_temp_create(w->target.path, 1, &w->root, err));
-    w->root.scaffold = KF_JOURNAL_NAME;
+    w->root.unpublished = KF_JOURNAL_NAME;
     if (w->keeps) kf_temp_keep(&w->root);
     kf_ledger_swap(&w->ledger, &w->found.ledger);
     w->journal.marks = w->found.marks;

@@ -2,12 +2,12 @@
  *
  * Reading: a checkpoint is one safetensors file (plain, or zstd in its seekable format), a folder
  * with model.safetensors or model.safetensors.index.json, or one GGUF file. All of a header is
- * validated before anything else is believed; tensor data is read with pread, never mapped.
+ * validated before anything in the file is used; tensor data is read with pread, never mapped.
  *
- * Writing: the list of tensors is declared first, the header is written from it, then bytes go
- * to any place in any order; commit checks what is on disk, syncs and renames. Until then the
- * target does not exist, and a killed writer leaves only a temporary that the next one removes, or
- * goes on with.
+ * Writing: the list of tensors is declared first, the header is written from it, then bytes are
+ * written to any place in any order; commit checks what is on disk, syncs and renames. Until then
+ * the target does not exist. A program that is killed meanwhile ("a dead run" below) leaves only
+ * temporaries beside the target; the next writer of that target removes them, or continues them.
  *
  * How the parts of a quantized tensor are named and arranged in such a file: <kerf/layouts.h>.
  *
@@ -50,7 +50,9 @@ typedef struct kerf_tensor {
 typedef struct kerf_reader kerf_reader;
 
 /* Opens a file or a folder. Tensors are ordered by shard, then by offset: reading them in order
- * reads files front to back. */
+ * reads files front to back. KERF_E_IO: a file cannot be opened or read; KERF_E_DATA: it is not a
+ * weight file, is damaged, or the files contradict each other; KERF_E_LIMIT: it is beyond the bounds
+ * above; KERF_E_NOSUP: a version or type that is not read; KERF_E_NOMEM. */
 KERF_API KERF_CHECK kerf_status kerf_reader_open(const char *path, kerf_reader **out,
                                                  kerf_error *err);
 KERF_API void kerf_reader_close(kerf_reader *r); /* NULL is fine */
@@ -67,6 +69,7 @@ KERF_API const char *kerf_reader_shard(const kerf_reader *r, size_t i);
 KERF_API const char *kerf_reader_folder(const kerf_reader *r);
 KERF_API int kerf_reader_is_folder(const kerf_reader *r);
 
+/* 1: the checkpoint is a GGUF file (or the parts of one), 0: safetensors files. */
 KERF_API int kerf_reader_is_gguf(const kerf_reader *r);
 
 /* The i-th key of a shard's __metadata__; returns 0 past the end. Of a GGUF file: its keys that are
@@ -76,7 +79,8 @@ KERF_API int kerf_reader_metadata_at(const kerf_reader *r, size_t shard, size_t 
 /* The value of a key of a shard's __metadata__, or NULL. */
 KERF_API const char *kerf_reader_metadata(const kerf_reader *r, size_t shard, const char *key);
 
-/* Reads n bytes of a tensor from its byte `offset` into dst. */
+/* Reads n bytes of a tensor from its byte `offset` into dst. KERF_E_ARG: they are not inside of it;
+ * KERF_E_IO, KERF_E_DATA: the file cannot be read, or was cut or damaged since it was opened. */
 KERF_API KERF_CHECK kerf_status kerf_reader_read(const kerf_reader *r, const kerf_tensor *t,
                                                  uint64_t offset, void *dst, size_t n,
                                                  kerf_error *err);
@@ -106,13 +110,14 @@ typedef struct kerf_companion {
     char *text;
 } kerf_companion;
 
-/* What the bytes of an output depend on besides its entries, for a run that is continued when it
- * was killed: what it finished is noted in a journal beside its temporaries. */
+/* Asks for a journal beside the temporaries, in which finished entries are noted, so that a later run
+ * can continue this one if it is killed. source and work say what the bytes of the output depend on
+ * besides its entries: only a run with equal numbers continues it. */
 typedef struct kerf_resume {
     uint64_t source; /* kerf_reader_fingerprint of what is read              */
     uint64_t work;   /* hash of how that becomes the output                  */
-    int goes_on;     /* begin with what a dead run for the same target left, and leave what is
-                        finished to the next when this one does not end well */
+    int goes_on;     /* use what a dead run for the same target finished; and if this run fails,
+                        leave what it finished for the next                  */
 } kerf_resume;
 
 typedef struct kerf_writer_options {
@@ -159,19 +164,21 @@ KERF_API KERF_CHECK kerf_status kerf_writer_write(kerf_writer *w, size_t i, uint
 KERF_API KERF_CHECK kerf_status kerf_writer_mark(kerf_writer *w, size_t first, size_t count,
                                                  uint64_t note, kerf_error *err);
 
-/* 1 when a dead run has marked these entries and their bytes are there, compared with its journal:
- * they must not be written again. *note as it was. */
+/* 1 when a dead run has marked these entries and their bytes are still there, which create has
+ * checked: they must not be written again. *note is what it gave to kerf_writer_mark. */
 KERF_API int kerf_writer_marked(const kerf_writer *w, size_t first, size_t count, uint64_t *note);
 
-/* Bytes that were found so. *why: in a few words why nothing could be used, or NULL. */
+/* Bytes of a dead run that are used. *why: in a few words why none could be used, or NULL. */
 KERF_API uint64_t kerf_writer_found(const kerf_writer *w, const char **why);
 
-/* Checks that every byte was written, reads all back and compares, syncs, renames, and writes
- * the index last. The writer is closed whether this succeeds or not. */
+/* Checks that every byte was written, reads all back and compares, syncs, writes the index of a
+ * folder, and renames. The writer is closed whether this succeeds or not. KERF_E_ARG: a byte was
+ * never written, or twice; KERF_E_IO: a system call failed, or other bytes were read back;
+ * KERF_E_CANCELED. */
 KERF_API KERF_CHECK kerf_status kerf_writer_commit(kerf_writer *w, kerf_error *err);
 
-/* Gives up: removes every temporary, unless the next run is to go on with it, and closes. NULL is
- * fine. */
+/* Gives up: closes the writer and removes every temporary, unless kerf_resume.goes_on leaves them to
+ * the next run. NULL is fine. */
 KERF_API void kerf_writer_abort(kerf_writer *w);
 
 /* Bytes of the files that create would write, headers included. */
@@ -180,7 +187,8 @@ KERF_API uint64_t kerf_writer_bytes(const kerf_writer *w);
 /* Removes the temporaries of every open writer: async-signal-safe, for SIGINT and SIGTERM. */
 KERF_API void kerf_writer_cleanup_signal(void);
 
-/* Writes n bytes to path in the same safe way (temporary, sync, rename). */
+/* Writes n bytes to path in the same safe way (temporary, read back, sync, rename). KERF_E_EXISTS: it
+ * is there and overwrite is 0. */
 KERF_API KERF_CHECK kerf_status kerf_file_replace(const char *path, const void *p, size_t n,
                                                   int overwrite, kerf_error *err);
 

@@ -178,7 +178,7 @@ KERF_API void kerf_weight_writer_close(kerf_weight_writer *w); /* NULL is fine *
  * with its quantization_config, and hf_quant_config.json or quantize_config.json where the layout
  * has one. weights: all of the output; those with a codec are quantized, the others are listed as
  * not. At most KERF_COMPANIONS; *count may be 0: the source has no config.json. The texts are
- * malloc'd; release them with kerf_companions_free. KERF_E_NOSUP: the loaders cannot be told of
+ * malloc'd; release them with kerf_companions_free. KERF_E_NOSUP: config.json has no words for
  * such a mixture, load experts another way, or need input scales that are not there. */
 #define KERF_COMPANIONS 2
 KERF_API KERF_CHECK kerf_status kerf_layout_companions(const kerf_layout *l, const kerf_reader *r,
