@@ -1,4 +1,4 @@
-/* block_weights.c - weights of GGUF files, whose tensors say of what blocks they are.
+/* block_weights.c - weights of GGUF files, where the type of each tensor names its blocks.
  *
  * The first row of the layout table of this type that finds all its tensors is the format: NVFP4
  * with a scale per matrix beside it (llama.cpp's conversion of other projects' checkpoints) is

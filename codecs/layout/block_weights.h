@@ -1,4 +1,4 @@
-/* block_weights.h - weights of GGUF files, whose tensors say of what blocks they are. */
+/* block_weights.h - weights of GGUF files, where the type of each tensor names its blocks. */
 #ifndef KERF_LAYOUT_BLOCK_WEIGHTS_H
 #define KERF_LAYOUT_BLOCK_WEIGHTS_H
 

@@ -1,4 +1,4 @@
-/* experts.h - what loaders ask of the experts of a layer, which are one module to them. */
+/* experts.h - what loaders require of the experts of a layer: to them they are one module. */
 #ifndef KERF_LAYOUT_EXPERTS_H
 #define KERF_LAYOUT_EXPERTS_H
 

@@ -1,5 +1,5 @@
-/* layout.h - the layout table (layout_table.h), asked: the row for a layout and a format, and what
- * it takes. */
+/* layout.h - look-ups in the layout table (layout_table.h): the row for a layout and a format, and
+ * whether a tensor can be stored as the row says. */
 #ifndef KERF_LAYOUT_LAYOUT_H
 #define KERF_LAYOUT_LAYOUT_H
 

@@ -1,4 +1,4 @@
-/* state.h - what bitsandbytes says of a 4-bit weight in a tensor of JSON text. */
+/* state.h - the tensor of JSON text in which bitsandbytes describes a 4-bit weight. */
 #ifndef KERF_LAYOUT_STATE_H
 #define KERF_LAYOUT_STATE_H
 

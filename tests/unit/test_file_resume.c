@@ -481,10 +481,10 @@ static void test_hostile_marks(void **state)
     const char *target = in_folder(&own, "x");
     const kerf_entry e[] = {{"a", KERF_U8, {1, {64}}, 0}, {"b", KERF_U8, {1, {32}}, 0}};
     const kerf_writer_options none = {0};
-    kf_placement plan;
+    kf_placement placement;
     kerf_error err;
-    must(kf_safetensors_place(&plan, e, 2, 1, &none, &err), &err);
-    const uint64_t a = plan.place[0].offset, b = plan.place[1].offset;
+    must(kf_safetensors_place(&placement, e, 2, 1, &none, &err), &err);
+    const uint64_t a = placement.place[0].offset, b = placement.place[1].offset;
     uint8_t zeros[64] = {0};
     const uint64_t z64 = kerf_hash(zeros, 64), z32 = kerf_hash(zeros, 32);
     const struct {
@@ -511,10 +511,10 @@ static void test_hostile_marks(void **state)
         kf_found found;
         kf_watch watch = {0};
         kf_resume_file name = {.plain = "f.safetensors"};
-        const kf_resume_job job = {target, head, &plan, &name, 1, &watch};
+        const kf_resume_job job = {target, head, &placement, &name, 1, &watch};
         must(kf_temp_create(target, 1, &root, &err), &err);
         must(kf_temp_create_in(&root, name.plain, &file, &err), &err);
-        assert_int_equal(ftruncate(file.fd, (off_t)plan.file[0].bytes), 0);
+        assert_int_equal(ftruncate(file.fd, (off_t)placement.file[0].bytes), 0);
         kf_temp_release(&file);
         write_journal(root.path, cases[i].r, cases[i].records, cases[i].m, cases[i].marks);
         kf_temp_release(&root);
@@ -526,7 +526,7 @@ static void test_hostile_marks(void **state)
         kf_temp_discard(&root);
         assert_int_equal(count_files(own), 0);
     }
-    kf_placement_free(&plan);
+    kf_placement_free(&placement);
     free(own);
 }
 

@@ -1,4 +1,4 @@
-/* blob.c - the bytes of one file, whether plain or packed. */
+/* blob.c - one open file as plain bytes, also when it is compressed. */
 #include "file/disk/blob.h"
 
 #include <errno.h>

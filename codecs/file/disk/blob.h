@@ -1,4 +1,5 @@
-/* blob.h - the bytes of one file, whether plain or packed. */
+/* blob.h - one open file as plain bytes, also when it is compressed (zstd's seekable format):
+ * offsets and sizes are those of the unpacked bytes. */
 #ifndef KERF_FILE_BLOB_H
 #define KERF_FILE_BLOB_H
 
@@ -14,6 +15,7 @@ typedef struct kf_blob {
     kf_seek *seek;  /* NULL: plain */
 } kf_blob;
 
+/* Opens a regular file; kf_blob_close frees. Any thread may read. */
 kerf_status kf_blob_open(const char *path, kf_blob *b, kerf_error *err);
 void kf_blob_close(kf_blob *b);
 kerf_status kf_blob_read(const kf_blob *b, uint64_t offset, void *dst, size_t n, kerf_error *err);

@@ -1,10 +1,10 @@
 /* cleanup.c - the table of temporaries that a signal handler removes.
  *
  * A handler may run between any two instructions of any thread: the table is static, an entry is
- * published by one atomic store after its path is complete, and never freed. Between the making of
- * a file and its entry the thread that makes it holds signals off, and a handler in another thread
- * waits for it. A folder goes with the files in it, which are listed by the system call itself:
- * readdir takes memory. */
+ * published by one atomic store after its path is complete, and never freed. While a
+ * thread makes a file and enters it, it blocks signals, and a handler in another thread waits for
+ * it. A folder is removed with the files in it. They are listed by the bare system call, since
+ * readdir allocates memory, which a handler must not. */
 #include "file/disk/cleanup.h"
 
 #include <dirent.h>

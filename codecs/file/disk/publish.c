@@ -1,4 +1,4 @@
-/* publish.c - temporaries get the name of their target, all at once. */
+/* publish.c - a finished temporary gets the name of its target, by one rename. */
 #include "file/disk/publish.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* publish.h - temporaries get the name of their target, all at once. */
+/* publish.h - a finished temporary gets the name of its target, by one rename. */
 #ifndef KERF_FILE_PUBLISH_H
 #define KERF_FILE_PUBLISH_H
 

@@ -23,7 +23,7 @@ typedef struct item {
 } item;
 
 typedef struct draft {
-    kf_placement *plan;
+    kf_placement *placement;
     const kerf_writer_options *opt;
     kf_gguf base; /* the header that is carried; all zeros: none */
     item *item;
@@ -86,13 +86,13 @@ static int compare_items(const void *pa, const void *pb)
 static kerf_status take_items(draft *d, const kerf_entry *entries)
 {
     size_t rank = 0;
-    for (size_t i = 0; i < d->plan->count; i++) {
+    for (size_t i = 0; i < d->placement->count; i++) {
         KF_TRY(take_item(d, &entries[i], i));
         const kf_named *found = kf_find_name(d->base.by_name, d->base.count, entries[i].name);
         if (found) rank = found->index;
         d->item[i].rank = rank;
     }
-    qsort(d->item, d->plan->count, sizeof *d->item, compare_items);
+    qsort(d->item, d->placement->count, sizeof *d->item, compare_items);
     return KERF_OK;
 }
 
@@ -102,7 +102,7 @@ static int file_type(const draft *d)
 {
     size_t count[MAX_TYPES] = {0}, best = 0;
     int type = -1;
-    for (size_t i = 0; i < d->plan->count; i++) {
+    for (size_t i = 0; i < d->placement->count; i++) {
         const item *it = &d->item[i];
         if (it->entry->shape.rank < 2 || ++count[it->type->id] <= best) continue;
         best = count[it->type->id];
@@ -192,7 +192,7 @@ static uint32_t padding_of(uint64_t n, uint32_t alignment)
 
 static kerf_status lay_out(draft *d, uint64_t *end)
 {
-    kf_placement *p = d->plan;
+    kf_placement *p = d->placement;
     uint64_t at = 0;
     for (size_t i = 0; i < p->count; i++) {
         kf_place *place = &p->place[d->item[i].index];
@@ -210,7 +210,7 @@ static kerf_status lay_out(draft *d, uint64_t *end)
 
 static kerf_status write_header(draft *d)
 {
-    kf_placement *p = d->plan;
+    kf_placement *p = d->placement;
     kf_text *t = d->text;
     uint64_t end = 0;
     int has_blocks = 0;
@@ -250,7 +250,7 @@ static kerf_status check_header(draft *d)
 kerf_status kf_gguf_place(kf_placement *p, const kerf_entry *entries, size_t count,
                           const kerf_writer_options *opt, kerf_error *err)
 {
-    draft d = {.plan = p, .opt = opt, .err = err};
+    draft d = {.placement = p, .opt = opt, .err = err};
     kerf_status s = kf_placement_begin(p, entries, count, 1, err);
     if (s == KERF_OK && count > KF_GGUF_MAX_ITEMS)
         s = kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "%zu output tensors, a GGUF file has at most %u",

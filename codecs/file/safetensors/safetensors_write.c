@@ -88,8 +88,8 @@ static kerf_status end_header(kf_text *t, kerf_error *err)
 }
 
 /* Lays out the sorted items [i, end) of one file. */
-static kerf_status plan_file(kf_placement *p, size_t f, const item *items, size_t n,
-                             const kerf_writer_options *opt, kerf_error *err)
+static kerf_status place_file(kf_placement *p, size_t f, const item *items, size_t n,
+                              const kerf_writer_options *opt, kerf_error *err)
 {
     kf_text *t = &p->file[f].header;
     const kerf_key_value *kv = opt->metadata ? opt->metadata[f] : NULL;
@@ -112,8 +112,8 @@ static kerf_status plan_file(kf_placement *p, size_t f, const item *items, size_
     return KERF_OK;
 }
 
-static kerf_status plan_files(kf_placement *p, item *items, const kerf_writer_options *opt,
-                              kerf_error *err)
+static kerf_status place_files(kf_placement *p, item *items, const kerf_writer_options *opt,
+                               kerf_error *err)
 {
     qsort(items, p->count, sizeof *items, compare_items);
     size_t first = 0;
@@ -122,7 +122,7 @@ static kerf_status plan_files(kf_placement *p, item *items, const kerf_writer_op
         while (end < p->count && items[end].entry->shard == f) end++;
         if (end == first && p->files > 1)
             return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "output shard %zu has no tensors", f);
-        KF_TRY(plan_file(p, f, items + first, end - first, opt, err));
+        KF_TRY(place_file(p, f, items + first, end - first, opt, err));
         first = end;
     }
     return KERF_OK;
@@ -149,7 +149,7 @@ kerf_status kf_safetensors_place(kf_placement *p, const kerf_entry *entries, siz
     if (s == KERF_OK && !items)
         s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu output tensors", count);
     for (size_t i = 0; i < count && s == KERF_OK; i++) items[i] = (item){&entries[i], i};
-    if (s == KERF_OK) s = plan_files(p, items, opt, err);
+    if (s == KERF_OK) s = place_files(p, items, opt, err);
     free(items);
     if (s != KERF_OK) kf_placement_free(p);
     return s;

@@ -1,4 +1,5 @@
-/* journal.c - what a run has finished, for the run that goes on when it was killed.
+/* journal.c - notes which entries of an output are finished, so that a later run can continue this
+ * one if it is killed.
  *
  * The journal lies in the temporary folder, beside the files that it speaks of: a head with what
  * their bytes depend on, then rows that are only ever appended. A row is a write (offset, hash,
@@ -6,8 +7,8 @@
  * and of the row before, so that a torn end, or anything that is not ours, ends the list.
  *
  * Order: the bytes are written, their files synced, only then rows that name them appended and
- * synced. So after a power failure, too, what the journal says is there. Nothing rests on this:
- * the run that goes on reads every named byte back and compares its hash (resume.c), and what is
+ * synced. So after a power failure, too, what the journal says is there. The later run does not
+ * rely on this: it reads every named byte back and compares its hash (resume.c). What is
  * not named - headers, half a weight - it writes again, the same bytes to the same place. A
  * journal begins under another name and is renamed when its first rows are on disk: the one of the
  * dead run serves until then.
@@ -100,7 +101,7 @@ static const char *compare_heads(const uint8_t *p, const kf_journal_head *own, u
     if (*chain != MAGIC || !take_row(p + 8, chain, row)) return "its journal is damaged";
     if (row[0] != own->version) return "another version of kerf wrote it";
     if (row[1] != own->source) return "the source has changed";
-    if (row[2] != own->work || row[3] != own->plan) return "formats or options are others";
+    if (row[2] != own->work || row[3] != own->placement) return "formats or options are others";
     return NULL;
 }
 
@@ -216,7 +217,7 @@ static int begin(kf_journal *j, const kf_temp *folder)
     j->chain = MAGIC;
     j->bytes = 0; /* there may have been a journal before this one */
     put64(head, MAGIC);
-    put_row(head + 8, &j->chain, h->version, h->source, h->work, h->plan);
+    put_row(head + 8, &j->chain, h->version, h->source, h->work, h->placement);
     return append(j, head, sizeof head);
 }
 

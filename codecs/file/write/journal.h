@@ -1,4 +1,5 @@
-/* journal.h - what a run has finished, for the run that goes on when it was killed. */
+/* journal.h - notes which entries of an output are finished, so that a later run can continue this
+ * one if it is killed. */
 #ifndef KERF_FILE_JOURNAL_H
 #define KERF_FILE_JOURNAL_H
 
@@ -9,7 +10,7 @@
 
 /* What the bytes of an output depend on. */
 typedef struct kf_journal_head {
-    uint64_t version, source, work, plan;
+    uint64_t version, source, work, placement;
 } kf_journal_head;
 
 /* Entries [first, first + count) are written; note: whatever their writer wants to know later. */

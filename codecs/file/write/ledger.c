@@ -112,12 +112,12 @@ int kf_ledger_find(const kf_ledger *l, size_t file, uint64_t offset, uint64_t by
     return 1;
 }
 
-static kerf_status fail_coverage(const kf_placement *plan, size_t file, uint64_t at,
+static kerf_status fail_coverage(const kf_placement *placement, size_t file, uint64_t at,
                                  const char *what, kerf_error *err)
 {
-    for (size_t i = 0; i < plan->count; i++) {
-        const kf_named *named = &plan->by_name[i];
-        const kf_place *place = &plan->place[named->index];
+    for (size_t i = 0; i < placement->count; i++) {
+        const kf_named *named = &placement->by_name[i];
+        const kf_place *place = &placement->place[named->index];
         if (place->file == file && at >= place->offset && at - place->offset < place->bytes)
             return kf_fail(err, KERF_E_ARG, at - place->offset,
                            "output tensor \"%.*s\": byte %" PRIu64 " %s", KF_NAME(named->name),
@@ -126,19 +126,21 @@ static kerf_status fail_coverage(const kf_placement *plan, size_t file, uint64_t
     return kf_fail(err, KERF_E_ARG, at, "byte %" PRIu64 " of the output %s", at, what);
 }
 
-kerf_status kf_ledger_check(kf_ledger *l, const kf_placement *plan, kerf_error *err)
+kerf_status kf_ledger_check(kf_ledger *l, const kf_placement *placement, kerf_error *err)
 {
     kf_ledger_sort(l);
     size_t i = 0;
-    for (size_t f = 0; f < plan->files; f++) {
+    for (size_t f = 0; f < placement->files; f++) {
         uint64_t at = 0;
         for (; i < l->count && l->record[i].file == f; i++) {
             const kf_record *r = &l->record[i];
             if (r->offset > at) break;
-            if (r->offset < at) return fail_coverage(plan, f, r->offset, "was written twice", err);
+            if (r->offset < at)
+                return fail_coverage(placement, f, r->offset, "was written twice", err);
             at += r->bytes;
         }
-        if (at < plan->file[f].bytes) return fail_coverage(plan, f, at, "was never written", err);
+        if (at < placement->file[f].bytes)
+            return fail_coverage(placement, f, at, "was never written", err);
     }
     return KERF_OK;
 }

@@ -53,6 +53,6 @@ kerf_status kf_ledger_verify(const kf_ledger *l, size_t file, const kf_blob *blo
                              kf_watch *watch, kerf_error *err);
 
 /* Every byte of every file was written once. Sorts the records: no more may be added. */
-kerf_status kf_ledger_check(kf_ledger *l, const kf_placement *plan, kerf_error *err);
+kerf_status kf_ledger_check(kf_ledger *l, const kf_placement *placement, kerf_error *err);
 
 #endif

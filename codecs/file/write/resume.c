@@ -14,7 +14,7 @@
 
 typedef struct look {
     const kf_resume_job *job;
-    const kf_placement *plan; /* of the job */
+    const kf_placement *placement; /* of the job */
     kf_resume_file *file;
     const char *folder;
     kf_ledger claimed; /* by the journal, sorted */
@@ -42,10 +42,11 @@ void kf_found_free(kf_found *f)
 static int is_claimed(const look *k, const kf_mark *m)
 {
     size_t first, end;
-    if (m->count == 0 || m->first >= k->plan->count || m->count > k->plan->count - m->first)
+    if (m->count == 0 || m->first >= k->placement->count ||
+        m->count > k->placement->count - m->first)
         return 0;
     for (uint64_t i = m->first; i < m->first + m->count; i++) {
-        const kf_place *place = &k->plan->place[i];
+        const kf_place *place = &k->placement->place[i];
         if (k->out->of_entry[i]) return 0;
         if (!kf_ledger_find(&k->claimed, place->file, place->offset, place->bytes, &first, &end))
             return 0;
@@ -59,9 +60,9 @@ static kerf_status take_mark(const look *k, const kf_mark *m)
     size_t i, end;
     kf_found *out = k->out;
     for (uint64_t e = m->first; e < m->first + m->count; e++)
-        if (k->file[k->plan->place[e].file].form == KF_LEFT_NONE) return KERF_OK;
+        if (k->file[k->placement->place[e].file].form == KF_LEFT_NONE) return KERF_OK;
     for (uint64_t e = m->first; e < m->first + m->count; e++) {
-        const kf_place *place = &k->plan->place[e];
+        const kf_place *place = &k->placement->place[e];
         out->of_entry[e] = out->marks.count + 1;
         out->bytes += place->bytes;
         if (!kf_ledger_find(&k->claimed, place->file, place->offset, place->bytes, &i, &end))
@@ -78,7 +79,7 @@ static kerf_status take_marks(const look *k)
     out->ledger.count = 0;
     out->marks.count = 0;
     out->bytes = 0;
-    memset(out->of_entry, 0, k->plan->count * sizeof *out->of_entry);
+    memset(out->of_entry, 0, k->placement->count * sizeof *out->of_entry);
     for (size_t i = 0; i < k->marks.count; i++)
         if (is_claimed(k, &k->marks.mark[i])) KF_TRY(take_mark(k, &k->marks.mark[i]));
     kf_ledger_sort(&out->ledger);
@@ -88,18 +89,18 @@ static kerf_status take_marks(const look *k)
 /* All entries of a file are finished. */
 static int is_complete(const look *k, size_t file)
 {
-    for (size_t i = 0; i < k->plan->count; i++)
-        if (k->plan->place[i].file == file && !k->out->of_entry[i]) return 0;
+    for (size_t i = 0; i < k->placement->count; i++)
+        if (k->placement->place[i].file == file && !k->out->of_entry[i]) return 0;
     return 1;
 }
 
 /* A packed file cannot get its header again. */
-static int has_header(const kf_blob *blob, const kf_placed_file *plan)
+static int has_header(const kf_blob *blob, const kf_placed_file *placement)
 {
-    char *text = kf_alloc(plan->header.n, 1);
-    int same = text && blob->bytes == plan->bytes &&
-               kf_blob_read(blob, 0, text, plan->header.n, NULL) == KERF_OK &&
-               memcmp(text, plan->header.p, plan->header.n) == 0;
+    char *text = kf_alloc(placement->header.n, 1);
+    int same = text && blob->bytes == placement->bytes &&
+               kf_blob_read(blob, 0, text, placement->header.n, NULL) == KERF_OK &&
+               memcmp(text, placement->header.p, placement->header.n) == 0;
     free(text);
     return same;
 }
@@ -114,10 +115,10 @@ static int is_usable(look *k, size_t i, const char *path, int packed)
 {
     kf_blob blob;
     if (!is_file(path) || kf_blob_open(path, &blob, NULL) != KERF_OK) return 0;
-    const kf_placed_file *plan = &k->plan->file[i];
+    const kf_placed_file *placement = &k->placement->file[i];
     kerf_error why = {.status = KERF_OK};
-    int ok = (blob.seek != NULL) == packed && blob.bytes <= plan->bytes &&
-             (!packed || (is_complete(k, i) && has_header(&blob, plan))) &&
+    int ok = (blob.seek != NULL) == packed && blob.bytes <= placement->bytes &&
+             (!packed || (is_complete(k, i) && has_header(&blob, placement))) &&
              kf_ledger_verify(&k->out->ledger, i, &blob, k->job->threads, k->job->watch, &why) ==
                  KERF_OK;
     kf_blob_close(&blob);
@@ -152,17 +153,17 @@ static uint64_t sum_bytes(const kf_ledger *l)
 
 static kerf_status look_at_files(look *k)
 {
-    kf_left *form = kf_alloc_zero(k->plan->files, sizeof *form);
+    kf_left *form = kf_alloc_zero(k->placement->files, sizeof *form);
     if (!form) return kf_fail(k->err, KERF_E_NOMEM, KF_NOWHERE, "no memory to continue");
-    for (size_t i = 0; i < k->plan->files; i++) k->file[i].form = KF_LEFT_PLAIN; /* so far */
+    for (size_t i = 0; i < k->placement->files; i++) k->file[i].form = KF_LEFT_PLAIN; /* so far */
     kerf_status s = take_marks(k);
     k->job->watch->done = 0;
     k->job->watch->total = sum_bytes(&k->out->ledger);
-    for (size_t i = 0; i < k->plan->files && s == KERF_OK; i++) {
+    for (size_t i = 0; i < k->placement->files && s == KERF_OK; i++) {
         form[i] = form_of(k, i);
         if (k->canceled) s = KERF_E_CANCELED;
     }
-    for (size_t i = 0; i < k->plan->files; i++) k->file[i].form = form[i];
+    for (size_t i = 0; i < k->placement->files; i++) k->file[i].form = form[i];
     free(form);
     return s == KERF_OK ? take_marks(k) : s;
 }
@@ -181,12 +182,12 @@ static kerf_status look_at_folder(const choice *c, const char *folder)
 {
     kf_found *out = c->out;
     look k = {.job = c->job,
-              .plan = c->job->plan,
+              .placement = c->job->placement,
               .file = c->job->file,
               .folder = folder,
               .out = out,
               .err = c->err};
-    out->of_entry = kf_alloc_zero(k.plan->count, sizeof *out->of_entry);
+    out->of_entry = kf_alloc_zero(k.placement->count, sizeof *out->of_entry);
     if (!out->of_entry) return kf_fail(c->err, KERF_E_NOMEM, KF_NOWHERE, "no memory to continue");
     kf_ledger_init(&k.claimed);
     kerf_status s = kf_journal_read(folder, &c->job->head, &k.claimed, &k.marks, &out->why, c->err);
@@ -216,7 +217,7 @@ static int is_of_use(void *ctx, const char *name)
 {
     const kf_resume_job *job = ctx;
     if (strcmp(name, KF_JOURNAL_NAME) == 0) return 1;
-    for (size_t i = 0; i < job->plan->files; i++) {
+    for (size_t i = 0; i < job->placement->files; i++) {
         const kf_resume_file *f = &job->file[i];
         if (f->form == KF_LEFT_PLAIN && strcmp(name, f->plain) == 0) return 1;
         if (f->form == KF_LEFT_PACKED && strcmp(name, f->packed) == 0) return 1;
@@ -226,11 +227,11 @@ static int is_of_use(void *ctx, const char *name)
 
 uint64_t kf_resume_hash(const kf_resume_job *job, int level)
 {
-    uint64_t h = job->plan->files;
-    for (size_t i = 0; i < job->plan->files; i++) {
+    uint64_t h = job->placement->files;
+    for (size_t i = 0; i < job->placement->files; i++) {
         const kf_resume_file *f = &job->file[i];
-        const kf_text *header = &job->plan->file[i].header;
-        const uint64_t row[] = {h, kerf_hash(header->p, header->n), job->plan->file[i].bytes,
+        const kf_text *header = &job->placement->file[i].header;
+        const uint64_t row[] = {h, kerf_hash(header->p, header->n), job->placement->file[i].bytes,
                                 kerf_hash(f->plain, strlen(f->plain)),
                                 f->packed ? (uint64_t)level : 0};
         h = kerf_hash(row, sizeof row);
@@ -248,7 +249,7 @@ kerf_status kf_resume_open(const kf_resume_job *job, kf_temp *root, kf_found *ou
     }
     kf_found_free(out);
     kf_found_init(out);
-    for (size_t i = 0; i < job->plan->files; i++) job->file[i].form = KF_LEFT_NONE;
+    for (size_t i = 0; i < job->placement->files; i++) job->file[i].form = KF_LEFT_NONE;
     out->why = c.why ? c.why : "there is nothing to continue";
     KF_TRY(c.status);
     return kf_temp_create(job->target, 1, root, err);

@@ -27,8 +27,8 @@ void kf_found_free(kf_found *f);
 typedef struct kf_resume_job {
     const char *target;
     kf_journal_head head;
-    const kf_placement *plan;
-    kf_resume_file *file; /* plan->files of them; their forms are set */
+    const kf_placement *placement;
+    kf_resume_file *file; /* placement->files of them; their forms are set */
     int threads;
     kf_watch *watch;
 } kf_resume_job;

@@ -57,9 +57,9 @@ kerf_status kerf_writer_write(kerf_writer *w, size_t i, uint64_t offset, const v
                               kerf_error *err)
 {
     uint64_t end;
-    if (i >= w->plan.count)
+    if (i >= w->placement.count)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "output tensor %zu does not exist", i);
-    const kf_place *place = &w->plan.place[i];
+    const kf_place *place = &w->placement.place[i];
     if (!kf_add_ok(offset, n, &end) || end > place->bytes)
         return kf_fail(err, KERF_E_ARG, offset,
                        "output tensor %zu: %zu bytes at %" PRIu64 " do not fit its %" PRIu64, i, n,
@@ -71,7 +71,7 @@ kerf_status kf_writer_note(kerf_writer *w, kerf_error *err)
 {
     const double began_s = kf_now_s();
     const size_t writes = kf_ledger_count(&w->ledger);
-    for (size_t i = 0; i < w->plan.files; i++) {
+    for (size_t i = 0; i < w->placement.files; i++) {
         kf_out_file *f = &w->file[i];
         if (f->temp.fd < 0 || !atomic_exchange(&f->is_dirty, 0)) continue;
         if (fdatasync(f->temp.fd) != 0) /* reported once only: it must end the run */
@@ -84,7 +84,7 @@ kerf_status kf_writer_note(kerf_writer *w, kerf_error *err)
 kerf_status kerf_writer_mark(kerf_writer *w, size_t first, size_t count, uint64_t note,
                              kerf_error *err)
 {
-    if (first > w->plan.count || count > w->plan.count - first)
+    if (first > w->placement.count || count > w->placement.count - first)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "output tensor %zu does not exist",
                        first + count);
     if (!w->has_journal || count == 0) return KERF_OK;
@@ -96,7 +96,7 @@ int kerf_writer_marked(const kerf_writer *w, size_t first, size_t count, uint64_
 {
     if (w->found.bytes == 0 || !w->found.of_entry) return 0;
     for (size_t i = first; i < first + count; i++)
-        if (i >= w->plan.count || !w->found.of_entry[i]) return 0;
+        if (i >= w->placement.count || !w->found.of_entry[i]) return 0;
     if (count > 0) *note = w->journal.marks.mark[w->found.of_entry[first] - 1].note;
     return count > 0;
 }
@@ -110,7 +110,7 @@ uint64_t kerf_writer_found(const kerf_writer *w, const char **why)
 uint64_t kerf_writer_bytes(const kerf_writer *w)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < w->plan.files; i++) bytes += w->plan.file[i].bytes;
+    for (size_t i = 0; i < w->placement.files; i++) bytes += w->placement.file[i].bytes;
     return bytes;
 }
 
@@ -121,7 +121,7 @@ static void keep(kerf_writer *w)
     kf_temp_release(&w->journal.file);
     w->journal.noted_marks = w->journal.noted_writes = 0;
     if (kf_writer_note(w, NULL) != KERF_OK || w->journal.failed) return;
-    for (size_t i = 0; i < w->plan.files; i++) kf_temp_release(&w->file[i].temp);
+    for (size_t i = 0; i < w->placement.files; i++) kf_temp_release(&w->file[i].temp);
     kf_temp_release(&w->root);
 }
 
@@ -129,7 +129,7 @@ void kerf_writer_abort(kerf_writer *w)
 {
     if (!w) return;
     if (w->keeps && w->root.path && w->journal.marks.count > 0) keep(w);
-    for (size_t i = 0; w->file && i < w->plan.files; i++) {
+    for (size_t i = 0; w->file && i < w->placement.files; i++) {
         kf_temp_discard(&w->file[i].temp);
         free(w->file[i].name);
         free(w->file[i].plain);
@@ -138,7 +138,7 @@ void kerf_writer_abort(kerf_writer *w)
     free(w->file);
     kf_journal_close(&w->journal);
     kf_found_free(&w->found);
-    kf_placement_free(&w->plan);
+    kf_placement_free(&w->placement);
     kf_ledger_free(&w->ledger);
     free(w->target.path);
     free(w);

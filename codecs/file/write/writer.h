@@ -30,9 +30,9 @@ typedef struct kf_out_file {
 struct kerf_writer {
     kf_target target;
     kf_temp root; /* folder, with a journal also of a single file */
-    kf_placement plan;
+    kf_placement placement;
     kf_ledger ledger;
-    kf_out_file *file; /* plan.files of them */
+    kf_out_file *file; /* placement.files of them */
     int overwrite, threads, level;
     kf_watch watch;
     int has_journal, keeps; /* keeps: what is marked is left to the next run */

@@ -49,7 +49,7 @@ static void *run_sync(void *ctx)
 static kerf_status finish_file(kerf_writer *w, size_t i, kerf_error *err)
 {
     kf_out_file *f = &w->file[i];
-    uint64_t bytes = w->plan.file[i].bytes;
+    uint64_t bytes = w->placement.file[i].bytes;
     kf_blob blob;
     if (f->is_packed && !f->was_packed) KF_TRY(pack_file(w, f, &bytes, err));
     if (f->was_packed) KF_TRY(kf_temp_size(&f->temp, &bytes, err));
@@ -70,7 +70,7 @@ static kerf_status finish_file(kerf_writer *w, size_t i, kerf_error *err)
 /* A model in one file of the usual name is found without an index. */
 static int needs_index(const kerf_writer *w)
 {
-    if (w->plan.files > 1) return 1;
+    if (w->placement.files > 1) return 1;
     return strncmp(w->file[0].name, KF_MODEL_NAME, sizeof KF_MODEL_NAME - 1) != 0;
 }
 
@@ -78,16 +78,16 @@ static kerf_status write_index(kerf_writer *w, kerf_error *err)
 {
     kf_text text = {0};
     kf_temp t = KF_NO_TEMP;
-    size_t count = w->plan.count;
+    size_t count = w->placement.count;
     kf_named *entry = kf_alloc(count, sizeof *entry);
-    const char **shard = kf_alloc(w->plan.files, sizeof *shard);
+    const char **shard = kf_alloc(w->placement.files, sizeof *shard);
     kerf_status s = entry && shard ? KERF_OK : kf_writer_no_memory(err);
     if (s == KERF_OK) {
         for (size_t i = 0; i < count; i++)
-            entry[i] =
-                (kf_named){w->plan.by_name[i].name, w->plan.place[w->plan.by_name[i].index].file};
-        for (size_t i = 0; i < w->plan.files; i++) shard[i] = w->file[i].name;
-        kf_index_write(&text, entry, count, shard, w->plan.tensor_bytes);
+            entry[i] = (kf_named){w->placement.by_name[i].name,
+                                  w->placement.place[w->placement.by_name[i].index].file};
+        for (size_t i = 0; i < w->placement.files; i++) shard[i] = w->file[i].name;
+        kf_index_write(&text, entry, count, shard, w->placement.tensor_bytes);
         s = text.failed ? kf_writer_no_memory(err)
                         : kf_temp_create_in(&w->root, KF_INDEX_NAME, &t, err);
     }
@@ -111,10 +111,10 @@ static kerf_status publish_folder(kerf_writer *w, kerf_error *err)
 static kerf_status finish(kerf_writer *w, kerf_error *err)
 {
     if (w->has_journal && kf_journal_is_due(&w->journal)) KF_TRY(kf_writer_note(w, err));
-    KF_TRY(kf_ledger_check(&w->ledger, &w->plan, err));
+    KF_TRY(kf_ledger_check(&w->ledger, &w->placement, err));
     w->watch.done = 0;
     w->watch.total = kerf_writer_bytes(w);
-    for (size_t i = 0; i < w->plan.files; i++) KF_TRY(finish_file(w, i, err));
+    for (size_t i = 0; i < w->placement.files; i++) KF_TRY(finish_file(w, i, err));
     if (w->target.is_folder) return publish_folder(w, err);
     return kf_temp_publish(&w->file[0].temp, w->target.path, w->overwrite, err);
 }

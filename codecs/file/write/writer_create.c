@@ -65,10 +65,10 @@ static kerf_status check_options(const kf_target *t, const kerf_writer_options *
 
 static kerf_status name_files(kerf_writer *w, const kerf_writer_options *opt, kerf_error *err)
 {
-    w->file = kf_alloc_zero(w->plan.files, sizeof *w->file);
+    w->file = kf_alloc_zero(w->placement.files, sizeof *w->file);
     if (!w->file) return kf_writer_no_memory(err);
-    for (size_t i = 0; i < w->plan.files; i++) w->file[i].temp = (kf_temp)KF_NO_TEMP;
-    for (size_t i = 0; i < w->plan.files; i++) {
+    for (size_t i = 0; i < w->placement.files; i++) w->file[i].temp = (kf_temp)KF_NO_TEMP;
+    for (size_t i = 0; i < w->placement.files; i++) {
         kf_out_file *f = &w->file[i];
         const char *name = opt->shard ? opt->shard[i] : KF_MODEL_NAME;
         f->is_packed = w->target.is_packed;
@@ -110,8 +110,8 @@ static kerf_status open_file(kerf_writer *w, kf_out_file *f, kf_left form, uint6
 static kerf_status write_padding(kerf_writer *w, size_t file, kerf_error *err)
 {
     static const char zeros[4096];
-    for (size_t i = 0; i < w->plan.count; i++) {
-        const kf_place *place = &w->plan.place[i];
+    for (size_t i = 0; i < w->placement.count; i++) {
+        const kf_place *place = &w->placement.place[i];
         for (uint64_t at = 0; place->file == file && at < place->padding; at += sizeof zeros)
             KF_TRY(kf_writer_put(w, file, place->offset + place->bytes + at, zeros,
                                  (size_t)kf_min_u64(sizeof zeros, place->padding - at), err));
@@ -121,12 +121,12 @@ static kerf_status write_padding(kerf_writer *w, size_t file, kerf_error *err)
 
 static kerf_status start_file(kerf_writer *w, size_t i, kf_left form, kerf_error *err)
 {
-    kf_placed_file *plan = &w->plan.file[i];
-    KF_TRY(open_file(w, &w->file[i], form, plan->bytes, err));
-    kerf_status s = kf_writer_put(w, i, 0, plan->header.p, plan->header.n, err);
+    kf_placed_file *placement = &w->placement.file[i];
+    KF_TRY(open_file(w, &w->file[i], form, placement->bytes, err));
+    kerf_status s = kf_writer_put(w, i, 0, placement->header.p, placement->header.n, err);
     if (s == KERF_OK) s = write_padding(w, i, err);
-    free(plan->header.p); /* on disk, and not needed again */
-    plan->header = (kf_text){0};
+    free(placement->header.p); /* on disk, and not needed again */
+    placement->header = (kf_text){0};
     return s;
 }
 
@@ -135,12 +135,12 @@ static kerf_status open_root(kerf_writer *w, const kerf_resume *resume, kf_resum
                              kerf_error *err)
 {
     kf_resume_job job = {.target = w->target.path,
-                         .plan = &w->plan,
+                         .placement = &w->placement,
                          .file = file,
                          .threads = w->threads,
                          .watch = &w->watch};
     if (!resume) return kf_temp_create(w->target.path, 1, &w->root, err);
-    for (size_t i = 0; i < w->plan.files; i++) {
+    for (size_t i = 0; i < w->placement.files; i++) {
         const kf_out_file *f = &w->file[i];
         file[i] = (kf_resume_file){f->plain, f->is_packed ? f->name : NULL, KF_LEFT_NONE};
     }
@@ -160,13 +160,13 @@ static kerf_status open_root(kerf_writer *w, const kerf_resume *resume, kf_resum
 
 static kerf_status start_files(kerf_writer *w, const kerf_writer_options *opt, kerf_error *err)
 {
-    kf_resume_file *file = kf_alloc_zero(w->plan.files, sizeof *file);
+    kf_resume_file *file = kf_alloc_zero(w->placement.files, sizeof *file);
     kerf_status s = file ? KERF_OK : kf_writer_no_memory(err);
     if (s == KERF_OK && (w->target.is_folder || w->has_journal))
         s = open_root(w, opt->resume, file, err);
     if (s == KERF_OK && w->target.needs_exchange)
         s = kf_temp_check_exchange(&w->root, w->target.path, err);
-    for (size_t i = 0; i < w->plan.files && s == KERF_OK; i++)
+    for (size_t i = 0; i < w->placement.files && s == KERF_OK; i++)
         s = start_file(w, i, file[i].form, err);
     free(file);
     return s;
@@ -182,8 +182,9 @@ static kerf_status start(kerf_writer *w, const char *path, const kerf_entry *ent
     w->watch = (kf_watch){.job = opt->job};
     w->has_journal = opt->resume != NULL;
     const size_t files = opt->shard ? opt->shards : 1;
-    KF_TRY(w->target.is_gguf ? kf_gguf_place(&w->plan, entries, count, opt, err)
-                             : kf_safetensors_place(&w->plan, entries, count, files, opt, err));
+    KF_TRY(w->target.is_gguf
+               ? kf_gguf_place(&w->placement, entries, count, opt, err)
+               : kf_safetensors_place(&w->placement, entries, count, files, opt, err));
     KF_TRY(name_files(w, opt, err));
     KF_TRY(start_files(w, opt, err));
     if (!w->target.is_folder) return KERF_OK;
