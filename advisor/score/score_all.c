@@ -15,9 +15,10 @@
 typedef struct scoring {
     const kf_score_all_job *all;
     const kerf_reader *reader;
-    kf_score_memory memory; /* used by the processor alone, which is a team of one */
     kf_work work;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t computing; /* of memory: the processor works on one weight at a time */
+    kf_score_memory memory;
+    pthread_mutex_t lock; /* of the cache and the counts */
     kf_score_cache cache;
     size_t scored, cached;
 } scoring;
@@ -113,7 +114,9 @@ static kerf_status score_candidates(scoring *s, size_t weight, const float *impo
                               .options = {importance, all->zstd_level},
                               .exec = exec,
                               .progress = &s->work};
+    if (!exec->device) pthread_mutex_lock(&s->computing);
     kerf_status status = kf_score_tensor(&job, err);
+    if (!exec->device) pthread_mutex_unlock(&s->computing);
     if (status == KERF_OK) keep_scores(s, key, candidate, n);
     free(candidate);
     return status;
@@ -154,12 +157,14 @@ kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_
     static const kf_team_work work = {score_weight, NULL};
     scoring s = {.all = all, .reader = kerf_checkpoint_reader(all->source)};
     KF_TRY(kf_score_cache_open(&s.cache, all->cache, err));
+    pthread_mutex_init(&s.computing, NULL);
     pthread_mutex_init(&s.lock, NULL);
     kf_work_open(&s.work, job);
     kf_work_phase(&s.work, "score", work_bytes(all));
     kerf_status status = kf_team_run(all->team, all->weights, &work, &s, err);
     kf_work_close(&s.work);
     pthread_mutex_destroy(&s.lock);
+    pthread_mutex_destroy(&s.computing);
     kf_score_memory_close(&s.memory);
     /* What was measured is worth keeping also when a later weight failed. */
     kerf_status saved = kf_score_cache_save(&s.cache, status == KERF_OK ? err : NULL);
