@@ -6,7 +6,6 @@
 #include <kerf/words.h>
 
 #include "advice/advice.h"
-#include "model/select.h"
 #include "score/importance.h"
 
 /* Writes the name of the group of a tensor; *many: all experts of a layer. */
@@ -182,8 +181,8 @@ static void find_shapes(kerf_advice *a, kerf_advice_group *g)
 static kerf_status take_tensors(const kf_advising *w, kerf_error *err)
 {
     kerf_advice *a = w->advice;
-    kf_selected selected;
-    KF_TRY(kf_select_tensors(w->source, w->request->select, &selected, err));
+    kerf_selected selected;
+    KF_TRY(kerf_select_weights(w->source, w->request->select, &selected, err));
     a->kept_bytes = (double)selected.kept_bytes;
     kerf_status s = kf_allocate(&a->tensor, selected.count, sizeof *a->tensor, err);
     for (; s == KERF_OK && a->tensors < selected.count; a->tensors++)
@@ -191,7 +190,7 @@ static kerf_status take_tensors(const kf_advising *w, kerf_error *err)
     if (s == KERF_OK && selected.count)
         s = kf_importance_count(w->request->imatrix, selected.weight, selected.count, a->source,
                                 &a->weighted, err);
-    kf_selected_free(&selected);
+    kerf_selected_free(&selected);
     return s;
 }
 

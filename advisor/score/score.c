@@ -1,6 +1,7 @@
 /* score.c - the error of an encoded tensor, counted on the bytes that are stored: the figures of a
  * score, and a scorer, which adds up what the codecs' loss.h sums over bands, and compresses the
  * codes to see how small they become. */
+#include <kerf/loss.h>
 #include <kerf/score.h>
 
 #include <math.h>
@@ -10,7 +11,6 @@
 #include <zstd.h>
 
 #include "base/base.h"
-#include "cpu/loss.h"
 
 #define ZSTD_OUT_BYTES ((size_t)1 << 17)
 
@@ -111,8 +111,8 @@ kerf_status kerf_score_bands(const kerf_geometry *g, uint64_t b0, uint64_t b1,
     if (src.n < elements * (kerf_dtype_bits(dtype) / 8)) {
         return kf_fail(err, KERF_E_BUFFER, KF_NOWHERE, "the source is shorter than its bands");
     }
-    kf_loss loss;
-    KF_TRY(kf_find_loss(g, b0, b1, planes, src, dtype, importance, exec, &loss, err));
+    kerf_loss loss;
+    KF_TRY(kerf_find_loss(g, b0, b1, planes, src, dtype, importance, exec, &loss, err));
     *out = (kerf_score){
         .elements = elements,
         .clipped = loss.clipped,
@@ -130,7 +130,7 @@ kerf_status kerf_score_bands(const kerf_geometry *g, uint64_t b0, uint64_t b1,
 uint64_t kerf_score_run(const kerf_geometry *g)
 {
     if (g->bands == 0 || g->rows % g->band_rows != 0) return 0;
-    return kf_loss_run(g, 0, g->bands);
+    return kerf_loss_run(g, 0, g->bands);
 }
 
 kerf_status kerf_scorer_merge(kerf_scorer *s, const kerf_score *bands, kerf_cspan codes,

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "model/select.h"
 #include "score/importance.h"
 #include "score/score_all.h"
 
@@ -47,10 +46,10 @@ static kerf_status take_codecs(kerf_scores *s, const kerf_score_request *r, kerf
 static kerf_status take_tensors(kerf_scores *s, const kerf_checkpoint *source,
                                 const kerf_score_request *r, kerf_error *err)
 {
-    kf_selected selected;
+    kerf_selected selected;
     size_t named;
     s->considered = kerf_weights_count(kerf_checkpoint_weights(source));
-    KF_TRY(kf_select_tensors(source, r->select, &selected, err));
+    KF_TRY(kerf_select_weights(source, r->select, &selected, err));
     s->weight = selected.weight; /* handed over */
     s->tensors = selected.count;
     if (s->tensors == 0)

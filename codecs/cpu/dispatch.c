@@ -346,11 +346,11 @@ typedef struct loss_job {
     const call *c;
     uint64_t bands, runs; /* bands of a run */
     const float *importance;
-    float *decoded; /* NULL: not yet */
-    kf_loss *loss;  /* of each run   */
+    float *decoded;  /* NULL: not yet */
+    kerf_loss *loss; /* of each run   */
 } loss_job;
 
-void kf_loss_add(kf_loss *into, const kf_loss *from)
+void kf_loss_add(kerf_loss *into, const kerf_loss *from)
 {
     into->signal += from->signal;
     into->noise += from->noise;
@@ -362,7 +362,7 @@ void kf_loss_add(kf_loss *into, const kf_loss *from)
     into->clipped += from->clipped;
 }
 
-uint64_t kf_loss_run(const kerf_geometry *g, uint64_t b0, uint64_t b1)
+uint64_t kerf_loss_run(const kerf_geometry *g, uint64_t b0, uint64_t b1)
 {
     return kf_min_u64(b1 - b0, 1 + KF_RUN_ELEMENTS / kerf_band_elements(g, b0, b0 + 1).count);
 }
@@ -416,20 +416,20 @@ static kerf_status lose_on_device(loss_job *j, call *c, const kerf_exec *exec, k
     return s;
 }
 
-kerf_status kf_find_loss(const kerf_geometry *g, uint64_t b0, uint64_t b1,
-                         const kerf_cspan planes[KERF_PLANES], kerf_cspan src, kerf_dtype dtype,
-                         const float *importance, const kerf_exec *exec, kf_loss *loss,
-                         kerf_error *err)
+kerf_status kerf_find_loss(const kerf_geometry *g, uint64_t b0, uint64_t b1,
+                           const kerf_cspan planes[KERF_PLANES], kerf_cspan src, kerf_dtype dtype,
+                           const float *importance, const kerf_exec *exec, kerf_loss *loss,
+                           kerf_error *err)
 {
     call c;
     if (!exec) exec = &default_exec;
-    *loss = (kf_loss){0};
+    *loss = (kerf_loss){0};
     KF_TRY(call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(check_planes(&c, planes, err));
     KF_TRY(check_floats(&c, src.n, "source", err));
     if (b0 == b1) return KERF_OK;
     c.source = src.p;
-    loss_job j = {.c = &c, .bands = kf_loss_run(g, b0, b1), .importance = importance};
+    loss_job j = {.c = &c, .bands = kerf_loss_run(g, b0, b1), .importance = importance};
     j.runs = kf_div_up(b1 - b0, j.bands);
     c.slices = kf_min_u64(4 * (uint64_t)kf_thread_count(exec->threads), j.runs);
     j.loss = kf_alloc_zero(j.runs, sizeof *j.loss);

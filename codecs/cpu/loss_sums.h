@@ -81,7 +81,7 @@ static double sum_lanes(const part p[PARTS])
  * was not finite: its square is in the noise and stays there, and of finite ones nothing that large
  * comes. */
 static inline __attribute__((always_inline)) int add_lanes(const eight_sums *s, int weighted,
-                                                           kf_loss *loss)
+                                                           kerf_loss *loss)
 {
     const double noise = sum_lanes(s->noise);
     if (!(noise - noise == 0)) return 0;
@@ -99,8 +99,9 @@ static inline __attribute__((always_inline)) int add_lanes(const eight_sums *s, 
 }
 
 /* Returns as add_lanes does. */
-static inline __attribute__((always_inline)) int
-sum_elements(const float *w, const float *v, const float *h, int weighted, size_t n, kf_loss *loss)
+static inline __attribute__((always_inline)) int sum_elements(const float *w, const float *v,
+                                                              const float *h, int weighted,
+                                                              size_t n, kerf_loss *loss)
 {
     eight_sums s;
     float a[EIGHT] = {0}, b[EIGHT] = {0}, c[EIGHT] = {0};
@@ -119,7 +120,7 @@ sum_elements(const float *w, const float *v, const float *h, int weighted, size_
 
 /* Adds up to KF_PIECE elements: w of the source, v as decoded, h: importance or NULL. */
 static __attribute__((noinline)) void add_piece(const float *w, const float *v, const float *h,
-                                                size_t n, kf_loss *loss)
+                                                size_t n, kerf_loss *loss)
 {
     float a[KF_PIECE], b[KF_PIECE];
     for (int clean = 0;; clean = 1) {
@@ -152,7 +153,7 @@ static const float *importance_at(const kf_band *b, size_t at, size_t n, float *
 }
 
 /* A band whose numbers are decoded already. */
-static __attribute__((unused)) void lose_decoded(const kf_band *b, const float *v, kf_loss *loss)
+static __attribute__((unused)) void lose_decoded(const kf_band *b, const float *v, kerf_loss *loss)
 {
     float w[KF_PIECE], room[KF_PIECE];
     const size_t size = b->dtype == KERF_F32 ? 4 : 2;

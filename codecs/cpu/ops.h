@@ -4,7 +4,7 @@
 #define KERF_OPS_H
 
 #include "block/spec.h"
-#include "cpu/loss.h"
+#include "cpu/loss_order.h"
 
 /* A band of a tensor, with the part of every plane that belongs to it. Planes with one value per
  * matrix are given at the value of the band's matrix. */
@@ -33,7 +33,7 @@ typedef struct kf_codec_ops {
     void (*decode)(const kf_band *b);
     size_t (*count_clipped)(const kf_band *b);
     /* Adds the loss of the band; where target is given, all but what is clipped. */
-    void (*lose)(const kf_band *b, kf_loss *loss);
+    void (*lose)(const kf_band *b, kerf_loss *loss);
 } kf_codec_ops;
 
 /* Elements of a band as fp32, and one absmax per group. */

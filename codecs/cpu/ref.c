@@ -117,7 +117,7 @@ KF_HD size_t count_clipped_band(kf_spec s, const kf_band *b)
 /* --- loss ------------------------------------------------------------------------------------- */
 
 static inline void lose_band(const kf_band *b, void (*decode)(const kf_band *),
-                             size_t (*count_clipped)(const kf_band *), kf_loss *loss)
+                             size_t (*count_clipped)(const kf_band *), kerf_loss *loss)
 {
     if (b->target) {
         lose_decoded(b, (const float *)(const void *)b->target, loss);
@@ -156,7 +156,7 @@ static inline void lose_band(const kf_band *b, void (*decode)(const kf_band *),
     {                                                                                         \
         return count_clipped_band(spec_##ID, b);                                              \
     }                                                                                         \
-    static void lose_##ID(const kf_band *b, kf_loss *loss)                                    \
+    static void lose_##ID(const kf_band *b, kerf_loss *loss)                                  \
     {                                                                                         \
         lose_band(b, decode_##ID, count_clipped_##ID, loss);                                  \
     }                                                                                         \

@@ -65,7 +65,7 @@ lose_groups(kerf_dtype type, int shifts, int weighted, const uint8_t *src, const
 static inline __attribute__((always_inline)) int lose_as(kerf_dtype type, int shifts, int weighted,
                                                          const uint8_t *src, const float *h,
                                                          size_t width, size_t n, size_t g,
-                                                         const kf_tile *t, kf_loss *loss)
+                                                         const kf_tile *t, kerf_loss *loss)
 {
     one_go o;
     memset(&o, 0, sizeof o);
@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) int lose_as(kerf_dtype type, int sh
        : lose_as(type, shifts, 0, src, NULL, width, n, g, t, loss))
 
 KF_STAGE int lose_scaled(kerf_dtype type, int shifts, const uint8_t *src, const float *h,
-                         size_t width, size_t n, size_t g, const kf_tile *t, kf_loss *loss)
+                         size_t width, size_t n, size_t g, const kf_tile *t, kerf_loss *loss)
 {
     if (type == KERF_F32) return shifts ? LOSE_AS(KERF_F32, 1) : LOSE_AS(KERF_F32, 0);
     return shifts ? LOSE_AS(KERF_BF16, 1) : LOSE_AS(KERF_BF16, 0);
@@ -88,7 +88,7 @@ KF_STAGE int lose_scaled(kerf_dtype type, int shifts, const uint8_t *src, const 
 
 /* --- a tile ----------------------------------------------------------------------------------- */
 
-static int lose_in_one_go(const span *w, const float *h, kf_tile *t, kf_loss *loss)
+static int lose_in_one_go(const span *w, const float *h, kf_tile *t, kerf_loss *loss)
 {
     const size_t width = group_width(w, w->cols);
     if (!is_linear(w->s) || w->cols % EIGHT || width % EIGHT) return 0;
@@ -105,7 +105,7 @@ static int lose_in_one_go(const span *w, const float *h, kf_tile *t, kf_loss *lo
                        loss);
 }
 
-static void lose_tile(const span *w, int clips, kf_tile *t, kf_loss *loss)
+static void lose_tile(const span *w, int clips, kf_tile *t, kerf_loss *loss)
 {
     float decoded[KF_TILE], room[KF_TILE];
     const float *h = importance_at(w->b, tile_element(w), w->cols, room);
@@ -116,7 +116,7 @@ static void lose_tile(const span *w, int clips, kf_tile *t, kf_loss *loss)
     add_piece(t->x, decoded, h, w->cols, loss);
 }
 
-static void lose_band(const kf_band *b, kf_loss *loss)
+static void lose_band(const kf_band *b, kerf_loss *loss)
 {
     if (b->target) {
         lose_decoded(b, (const float *)(const void *)b->target, loss);

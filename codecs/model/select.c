@@ -129,13 +129,13 @@ kerf_status kf_select_check(const kerf_checkpoint *c, const kerf_select *s, kerf
     return check_all(c, "--only", s->only, s->onlys, err);
 }
 
-kerf_status kf_select_tensors(const kerf_checkpoint *c, const kerf_select *s, kf_selected *out,
-                              kerf_error *err)
+kerf_status kerf_select_weights(const kerf_checkpoint *c, const kerf_select *s, kerf_selected *out,
+                                kerf_error *err)
 {
     static const kerf_select usual = {0};
     const size_t count = kerf_weights_count(c->weights);
     char text[96];
-    *out = (kf_selected){0};
+    *out = (kerf_selected){0};
     KF_TRY(kf_select_check(c, s ? s : &usual, err));
     KF_TRY(kf_allocate(&out->weight, count, sizeof *out->weight, err));
     for (size_t i = 0; i < count; i++) {
@@ -148,8 +148,8 @@ kerf_status kf_select_tensors(const kerf_checkpoint *c, const kerf_select *s, kf
     return KERF_OK;
 }
 
-void kf_selected_free(kf_selected *s)
+void kerf_selected_free(kerf_selected *s)
 {
     free(s->weight);
-    *s = (kf_selected){0};
+    *s = (kerf_selected){0};
 }

@@ -1,21 +1,9 @@
-/* select.h - which weights of a checkpoint a call works on, and why not on the others. */
+/* select.h - which weights of a checkpoint a call works on, and why not on the others: the parts of
+ * kerf_select_weights, for decisions. */
 #ifndef KERF_MODEL_SELECT_H
 #define KERF_MODEL_SELECT_H
 
 #include "model/checkpoint.h"
-
-typedef struct kf_selected {
-    const kerf_weight **weight; /* in the order of the kerf_checkpoint */
-    size_t count;
-    uint64_t kept_bytes; /* of all the others */
-} kf_selected;
-
-/* The weights that can be quantized and that the patterns take. NULL for s: all zeros. */
-kerf_status kf_select_tensors(const kerf_checkpoint *c, const kerf_select *s, kf_selected *out,
-                              kerf_error *err);
-void kf_selected_free(kf_selected *s); /* all zeros are fine */
-
-/* --- its parts, for decisions -------------------------------------------------------------- */
 
 /* A pattern for a stack of experts is one for each of them. */
 int kf_glob_takes(const char *glob, const kerf_weight *w);

@@ -20,7 +20,8 @@ BEGIN {
     n = 0
     place("codecs/include/kerf/formats.def", "table")
     place("codecs/include/kerf/codec.h",     "<codec>"); place("codecs/include/kerf/job.h",  "<codec>")
-    place("codecs/include/kerf/words.h",     "<codec>"); place("codecs/include/kerf/cuda.h", "<cuda>")
+    place("codecs/include/kerf/words.h",     "<codec>"); place("codecs/include/kerf/loss.h", "<codec>")
+    place("codecs/include/kerf/cuda.h",      "<cuda>")
     place("codecs/include/kerf/file.h",      "<file>");  place("codecs/include/kerf/layouts.h", "<layout>")
     place("codecs/include/kerf/selftest.h",  "<selftest>")
     place("codecs/include/kerf/",            "<model>")

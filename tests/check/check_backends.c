@@ -8,7 +8,7 @@
  * KERF_HIDE_CPU_FEATURES="avx512bw,avx2" hides features of this processor; the library itself reads
  * no environment. */
 #include "cpu/features.h"
-#include "cpu/loss.h"
+#include "cpu/loss_order.h"
 #include "format/device.h"
 #include "guarded.h"
 
@@ -232,14 +232,14 @@ static void compare_loss(const subject *s, const kerf_span planes[KERF_PLANES], 
     static float importance[MAX_ELEMENTS];
     const float *h = s->g.cols % 3 ? NULL : importance;
     kerf_cspan in[KERF_PLANES];
-    kf_loss loss[sizeof exec / sizeof *exec];
+    kerf_loss loss[sizeof exec / sizeof *exec];
     for (size_t i = 0; h && i < s->g.cols && i < MAX_ELEMENTS; i++)
         importance[i] = (float)(next_random() >> 44);
     for (int p = 0; p < KERF_PLANES; p++) in[p] = constant(planes[p]);
     for (size_t i = 0; i < sizeof exec / sizeof *exec; i++) {
         kerf_error err = {0};
         kerf_status status =
-            kf_find_loss(&s->g, 0, s->g.bands, in, src, s->dtype, h, &exec[i], &loss[i], &err);
+            kerf_find_loss(&s->g, 0, s->g.bands, in, src, s->dtype, h, &exec[i], &loss[i], &err);
         cases++;
         if (status != KERF_OK || memcmp(&loss[i], &loss[0], sizeof *loss) != 0)
             failed(s, "loss", (uint64_t)i);

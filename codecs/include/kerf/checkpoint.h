@@ -44,6 +44,19 @@ typedef struct kerf_select {
                 small or lose more quality than they save bytes                             */
 } kerf_select;
 
+/* Weights that belong to the checkpoint, in its order. */
+typedef struct kerf_selected {
+    const kerf_weight **weight; /* [count]           */
+    size_t count;
+    uint64_t kept_bytes; /* of all the others */
+} kerf_selected;
+
+/* The weights that can be quantized and that s (NULL: all zeros) selects, maybe none. Free the
+ * result with kerf_selected_free. */
+KERF_API KERF_CHECK kerf_status kerf_select_weights(const kerf_checkpoint *c, const kerf_select *s,
+                                                    kerf_selected *out, kerf_error *err);
+KERF_API void kerf_selected_free(kerf_selected *s); /* all zeros are fine */
+
 #ifdef __cplusplus
 }
 #endif
