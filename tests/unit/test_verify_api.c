@@ -80,7 +80,7 @@ static void test_malformed_limits(void **state)
     }
     kerf_limits *l = NULL;
     assert_int_equal(kerf_limits_open(in_folder(state, "absent.json"), &l, NULL), KERF_E_IO);
-    assert_int_equal(kerf_limits_open(*state, &l, NULL), KERF_E_IO);
+    assert_int_equal(kerf_limits_open(*state, &l, NULL), KERF_E_DATA); /* a folder */
     assert_null(l);
 }
 
