@@ -41,7 +41,7 @@ static const kerf_rule *last_match(const kerf_rule *rule, size_t rules, const ch
     return NULL;
 }
 
-/* Whether something else than the promised codec was asked for. */
+/* Whether the rules now give this tensor another codec than the promised one. */
 static int is_edited(const recipe_check *c, const kerf_promise *p)
 {
     char text[64];
@@ -51,7 +51,7 @@ static int is_edited(const recipe_check *c, const kerf_promise *p)
 }
 
 /* Whether w, which was written, is what the promise speaks of. GGUF files do not say which encoder
- * chose their blocks, and those of two formats are alike there: what was asked for decides. */
+ * chose their blocks, and those of two formats are alike there: the rules decide. */
 static kerf_status is_promised(const recipe_check *c, const kerf_weight *w, const kerf_promise *p,
                                int *same, kerf_error *err)
 {

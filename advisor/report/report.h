@@ -10,7 +10,7 @@
 json_t *kf_advice_json(const kerf_advice *a);
 json_t *kf_recipe_json(const kerf_advice *a);
 
-/* `to` is in memory: whoever opened it finds out whether that sufficed. */
+/* `to` is a stream in memory. A failure to write to it is found by the caller, with ferror. */
 void kf_put_summary(const kerf_advice *a, FILE *to);
 void kf_put_markdown(const kerf_advice *a, FILE *to);
 void kf_put_html(const kerf_advice *a, FILE *to);

@@ -19,7 +19,7 @@ struct kerf_scorer {
     const float *importance;
     kerf_score sums;
     uint64_t zstd_bytes;
-    ZSTD_CCtx *zstd; /* NULL: no compression asked for   */
+    ZSTD_CCtx *zstd; /* NULL: codes are not compressed     */
     void *zstd_out;  /* what it writes is only counted   */
 };
 

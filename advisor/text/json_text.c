@@ -1,4 +1,4 @@
-/* json_text.c - jansson at the edge of the advisor: see json_text.h. */
+/* json_text.c - documents of jansson as texts, and values that need care. */
 #include "text/json_text.h"
 
 #include <math.h>

@@ -34,7 +34,7 @@ typedef struct kerf_problem {
     double limit[KERF_PRICES]; /* of sums; INFINITY: none. That of `minimise` is ignored */
     int nested;          /* choices under a growing limit contain each other: along the convex hull,
                             one limit only, not always the best                                      */
-    const kerf_job *job; /* asked now and then whether to go on; NULL: nobody is asked          */
+    const kerf_job *job; /* its `cancel` is asked now and then; NULL: this cannot be canceled */
 } kerf_problem;
 
 typedef struct kerf_choice {

@@ -31,7 +31,7 @@ typedef struct kerf_score {
     double weighted_noise;  /* sum of h (v - w)^2                                           */
     double max_error;       /* largest |v - w|                                              */
     uint64_t code_bytes;    /* of the codes plane ...                                       */
-    uint64_t zstd_bytes;    /* ... and of the same compressed; 0: not asked for             */
+    uint64_t zstd_bytes;    /* ... and of the same compressed; 0: they were not             */
 } kerf_score;
 
 KERF_API void kerf_score_merge(kerf_score *into, const kerf_score *from);
@@ -48,7 +48,7 @@ KERF_API double kerf_score_sqnr_db(const kerf_score *s);     /* -10 log10 t2; ne
 /* Sets *out to the sums over bands [b0, b1), without sizes: planes as for kerf_decode, src and
  * dtype as for kerf_encode, importance as in kerf_scorer_options. Several threads may do this at a
  * time. Sums are made of runs of bands from b0 on, the last of which may be short, and these are
- * added up in order: whoever merges the scores of single runs finds the same bits. */
+ * added up in order: merging the scores of single runs gives the same bits. */
 KERF_API KERF_CHECK kerf_status kerf_score_bands(const kerf_geometry *g, uint64_t b0, uint64_t b1,
                                                  const kerf_cspan planes[KERF_PLANES],
                                                  kerf_cspan src, kerf_dtype dtype,
