@@ -156,4 +156,13 @@ KF_TILING kf_gemv_tiling kf_gemv_tiling_of(kf_spec s)
     return t;
 }
 
+/* Whether the kernels for tiles of one format serve another too: one scale for all of a matrix is a
+ * scale for each row, all of which lie in one place (kf_gemv_strides.row_groups is 0). */
+KF_TILING int kf_gemv_lends(kf_spec lender, kf_spec s)
+{
+    return s.geometry == KERF_GROUP_TENSOR && lender.geometry == KERF_GROUP_ROW &&
+           s.element == lender.element && s.scale == lender.scale && s.second == lender.second &&
+           s.zero == lender.zero;
+}
+
 #endif

@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     row_end<N> end = {};
     if (thread < b.items) {
         end.aim(j, b, thread);
-        if (KEEPS_END<N>) end.load_scales(b);
+        if (KEEPS_END<N>) end.load_scales(j, b);
     }
     column_worker me;
     uint32_t second = N > 1 ? lane / 4 % 2 : 0, step = column_bytes(j);

@@ -91,11 +91,11 @@ template <int N> struct row_end {
         runs = b.runs + tile * 4;
     }
 
-    __device__ __forceinline__ void load_scales(const column_block &b)
+    __device__ __forceinline__ void load_scales(const kf_gemv_job &j, const column_block &b)
     {
         if (!y) return;
-        scale[0] = load_row_scale(b.span.part[part], row);
-        if (b.unit > 1) scale[1] = load_row_scale(b.span.part[1], row);
+        scale[0] = load_row_scale(j, b.span.part[part], row);
+        if (b.unit > 1) scale[1] = load_row_scale(j, b.span.part[1], row);
     }
     __device__ __forceinline__ void find_factors()
     {
@@ -144,7 +144,7 @@ __device__ __forceinline__ void prepare_more(const kf_gemv_job &j, const column_
          i < b.rows && (b.items > THREADS || !KEEPS_END<N>); i += THREADS) {
         row_end<N> e = {};
         e.aim(j, b, i);
-        e.load_scales(b);
+        e.load_scales(j, b);
         e.find_factors();
         put_word(b.factors + i * 4, __float_as_uint(e.factor));
         if (b.unit > 1) put_word(b.factors + (b.rows + i) * 4, __float_as_uint(e.up));

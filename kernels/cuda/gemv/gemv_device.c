@@ -16,7 +16,7 @@ static const kf_gemv_launches *const launches_of[] = {
 };
 
 typedef struct device_plan {
-    const kf_gemv_launches *launches;
+    const kf_gemv_launches *launches, *tile_launches;
     kf_gemv_tiling tiling;
     kf_gemv_job job; /* without pointers */
     kf_gemv_grid tiled, any;
@@ -25,6 +25,15 @@ typedef struct device_plan {
     int ordinal;
     int is_tiled;
 } device_plan;
+
+/* Those of the kernels for tiles: the format's own, or another's that serve it too. */
+static const kf_gemv_launches *tile_launches_of(const kerf_format *f)
+{
+    kf_spec s = kf_spec_of(f);
+    for (size_t i = 0; i < kerf_format_count(); i++)
+        if (kf_gemv_lends(kf_spec_of(kerf_format_at(i)), s)) return launches_of[i];
+    return launches_of[kf_format_index(f)];
+}
 
 /* --- planning --------------------------------------------------------------------------------- */
 
@@ -61,7 +70,7 @@ static int take_launch(void *ctx, const kf_gemv_launch *l)
     p->job.share = l->share;
     p->job.division = l->division;
     p->tiled = l->grid;
-    cudaError_t e = p->launches->prepare(&p->job, &p->tiled, &clusters);
+    cudaError_t e = p->tile_launches->prepare(&p->job, &p->tiled, &clusters);
     if (e == cudaSuccess) return clusters < 1 ? 0 : clusters;
     a->status = kf_cuda_fail(a->err, e, "preparing a kernel");
     return -1;
@@ -118,7 +127,8 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     p->gpu = kf_gpu_of(device);
     p->ordinal = p->gpu->ordinal;
     p->launches = launches_of[kf_format_index(s->format)];
-    if (s->flags & KERF_GEMV_SHUFFLED) p->launches = p->launches->shuffled;
+    p->tile_launches = tile_launches_of(s->format);
+    if (s->flags & KERF_GEMV_SHUFFLED) p->launches = p->tile_launches = p->launches->shuffled;
     p->tiling = kf_gemv_tiling_of(kf_spec_of(s->format));
     p->spacing = options->spacing;
     KF_TRY(ask_machine(p->ordinal, &m, err));
@@ -224,7 +234,7 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
 
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
     kf_gemv_grid tiled = next_grid(p);
-    KF_CUDA(p->is_tiled ? p->launches->tiles(&j, &tiled, stream)
+    KF_CUDA(p->is_tiled ? p->tile_launches->tiles(&j, &tiled, stream)
                         : p->launches->any(&j, &p->any, stream),
             "starting a matrix-vector product");
     return KERF_OK;

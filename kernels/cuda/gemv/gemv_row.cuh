@@ -18,6 +18,16 @@ namespace
 
 constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
 
+/* Whether another row's kernels for tiles serve this one. */
+constexpr bool borrows()
+{
+    bool found = false;
+#define KERF_FORMAT(ID, ...) found = found || kf_gemv_lends(spec_##ID, KF_ROW);
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+    return found;
+}
+
 } // namespace
 
 #include "cuda/few/gemv_column.cuh"

@@ -9,7 +9,8 @@ namespace
 
 /* The pieces that W comes in: gemv_tiling.h. */
 constexpr kf_gemv_tiling TILING = kf_gemv_tiling_of(KF_ROW);
-constexpr bool TILED = TILING.is_tiled, HAS_COLUMN = TILING.has_few, HAS_WIDE = TILING.has_wide;
+constexpr bool TILED = TILING.is_tiled && !borrows();
+constexpr bool HAS_COLUMN = TILED && TILING.has_few, HAS_WIDE = TILED && TILING.has_wide;
 
 constexpr bool HAS_GROUPS = TILING.has_groups;
 constexpr kf_gemv_scaling_place SCALING = TILING.scaling;

@@ -127,10 +127,11 @@ struct row_scale {
     float second;
 };
 
-__device__ __forceinline__ row_scale load_row_scale(const kf_gemv_matrix &m, uint32_t row)
+__device__ __forceinline__ row_scale load_row_scale(const kf_gemv_job &j, const kf_gemv_matrix &m,
+                                                    uint32_t row)
 {
     row_scale r = {0, 1};
-    uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? 0 : row;
+    uint64_t at = row * j.strides.row_groups; /* 1, or 0 where all rows have the same */
     const uint8_t *scale = m.plane[KERF_PLANE_SCALES];
     if constexpr (SCALING == KF_SCALES_AT_END && SCALE_SIZE == 4)
         r.bits = __ldg((const uint32_t *)scale + at);
@@ -162,8 +163,8 @@ __device__ __forceinline__ uint32_t row_zero(const kf_gemv_job &j, const kf_gemv
 {
     uint32_t zero = ZERO_OF_ALL;
     if constexpr (ROW_ZEROS) {
-        uint64_t at = KF_ROW.geometry == KERF_GROUP_TENSOR ? 0 : row;
-        zero = __ldg(m.plane[KERF_PLANE_ZEROS] + at * j.strides.zero_bytes) & ((1u << BITS) - 1);
+        zero = __ldg(m.plane[KERF_PLANE_ZEROS] + (uint64_t)row * j.strides.zero_bytes) &
+               ((1u << BITS) - 1);
         if (KF_ROW.element == KERF_ELEM_S8) zero ^= 0x80;
     }
     return zero;
@@ -178,7 +179,7 @@ __device__ void prepare_rows(const kf_gemv_job &j, const team_span &s, float *fa
         const kf_gemv_matrix &m = s.part[p.part];
         uint32_t row = p.row + i % TILE;
         bool inside = row < m.rows;
-        factors[i] = inside ? factor_of(load_row_scale(m, row)) : UNIT;
+        factors[i] = inside ? factor_of(load_row_scale(j, m, row)) : UNIT;
         zeros[i] = minus_1024(inside ? row_zero(j, m, row) : ZERO_OF_ALL);
     }
 }
