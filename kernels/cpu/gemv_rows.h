@@ -23,50 +23,10 @@
  *
  * CMake compiles the file once for each row of gemv_decodes.def and once for what all of them share
  * (COMMON); codecs/cpu/unit.h tells how. Compiled as it stands, it holds everything. */
-#ifndef KERF_GEMV_ROWS_H
-#define KERF_GEMV_ROWS_H
-
-#include "cpu/gemv_layout.h"
-#include "cpu/unit.h"
-#include "format/format.h"
-
-#define ROWS 4 /* done at a time, so that each x is loaded once for them */
-#define WIDE 4 /* columns done at a time, so that each weight is decoded once for them */
-#ifdef PAIRS
-#define PAIRED 1
-#else
-#define PAIRED 0
-#endif
-#define ENTRIES (KF_GEMV_CHUNK * KF_GEMV_LANES)
-
-/* Scales and zero points of entries [first, first + n) of row r as fp32, zero past its end. An
- * entry is what one scale serves of one step. */
-typedef void kf_gemv_widen(const kf_gemv_layout *l, const kf_matrix *w, size_t r, size_t first,
-                           size_t n, float *scales, float *zeros);
-
-/* Rows [r0, r1) of all columns. */
-typedef void kf_gemv_rows_function(const kf_gemv_call *c, size_t r0, size_t r1);
-
-/* By format; in the common unit. */
-extern kf_gemv_widen *const KF_ISA(widen)[];
-
-/* Of each decode, by scaling; NULL: none. */
-#define KF_GEMV_DECODE(kind, decode, ...) \
-    extern kf_gemv_rows_function *const KF_ISA(decode)[KF_SCALINGS];
-#include "cpu/gemv_decodes.def"
-#undef KF_GEMV_DECODE
-
-/* Asks for what lies `ahead` bytes further on: the same place of the rows that come next. Rows are
- * short enough for a prefetcher of the machine to lose them again and again. */
-KF_HD void fetch_ahead(const uint8_t *p, size_t ahead)
-{
-    __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);
-}
+#include "cpu/gemv_kernel.h"
 
 #if KF_IN_UNIT(COMMON)
 #include "cpu/gemv_scales.h"
 #include "cpu/gemv_start.h"
 #endif
 #include "cpu/gemv_tile.h"
-
-#endif

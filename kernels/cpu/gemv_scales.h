@@ -3,7 +3,7 @@
 #ifndef KERF_GEMV_SCALES_H
 #define KERF_GEMV_SCALES_H
 
-#include "cpu/gemv_rows.h"
+#include "cpu/gemv_kernel.h"
 
 /* Zero points of m groups from group `first` on, as the numbers of codes are. */
 KF_HD void widen_zeros(kf_spec s, const kf_gemv_layout *l, const uint8_t *zeros, size_t first,

@@ -3,7 +3,7 @@
 #ifndef KERF_GEMV_START_H
 #define KERF_GEMV_START_H
 
-#include "cpu/gemv_rows.h"
+#include "cpu/gemv_kernel.h"
 
 #include <stdlib.h>
 

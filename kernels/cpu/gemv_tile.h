@@ -3,7 +3,7 @@
 #ifndef KERF_GEMV_TILE_H
 #define KERF_GEMV_TILE_H
 
-#include "cpu/gemv_rows.h"
+#include "cpu/gemv_kernel.h"
 
 /* --- codes to weights ---------------------------------------------------------------------------
  */
