@@ -13,7 +13,7 @@ size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS])
 #elif defined(__x86_64__)
     const uint32_t wide = KF_CPU_AVX2 | KF_CPU_AVX512F | KF_CPU_AVX512BW | KF_CPU_AVX512VL;
     __builtin_cpu_init();
-    int fma = __builtin_cpu_supports("fma"); /* whoever has AVX2 and FMA has F16C */
+    int fma = __builtin_cpu_supports("fma"); /* a processor with AVX2 and FMA has F16C */
     if (fma && has & KF_CPU_AVX2) out[n++] = &kf_gemv_avx2;
     if (fma && (has & wide) == wide) {
         out[n++] = &kf_gemv_avx512;

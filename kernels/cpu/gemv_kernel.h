@@ -33,8 +33,8 @@ extern kf_gemv_widen *const KF_ISA(widen)[];
 #include "cpu/gemv_decodes.def"
 #undef KF_GEMV_DECODE
 
-/* Asks for what lies `ahead` bytes further on: the same place of the rows that come next. Rows are
- * short enough for a prefetcher of the machine to lose them again and again. */
+/* Prefetches what lies `ahead` bytes further on: the same place of the rows that come next. Rows
+ * are so short that the processor's own prefetcher loses them again and again. */
 KF_HD void fetch_ahead(const uint8_t *p, size_t ahead)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + ahead), 0, 2);

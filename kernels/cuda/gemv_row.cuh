@@ -112,7 +112,7 @@ cudaError_t prepare(const kf_gemv_job *j, const kf_gemv_grid *g, int *clusters)
         *clusters = 0;
         return cudaSuccess;
     }
-    /* All that there is: what a later plan needs must not take from an earlier one. */
+    /* The most that there is, so that a later plan for the same kernel need not change it. */
     e = cudaFuncSetAttribute((const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              (int)g->most_bytes);
     if (e != cudaSuccess) return e;
@@ -150,7 +150,7 @@ cudaError_t any(const kf_gemv_job *j, const kf_gemv_grid *g, cudaStream_t s)
     return launch(gemv_any, j, g, s);
 }
 
-/* A template, so that rows without the other translation unit do not ask for it. */
+/* A template, so that rows without the other translation unit do not refer to it. */
 template <bool HERE> constexpr const kf_gemv_launches *shuffled()
 {
     if constexpr (HERE)

@@ -94,8 +94,7 @@ static kerf_status choose_backend(kerf_gemv *plan, const char *name, kerf_error 
     return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "no backend \"%.40s\" on this machine", name);
 }
 
-/* The reference's order of parts on the processor is one plan after the other, which a caller can
- * have without us; nothing would be shared. */
+/* On the processor the parts of a plan would share nothing: a plan for each does the same. */
 static kerf_status plan_host(kerf_gemv *plan, const kerf_exec *exec, kerf_error *err)
 {
     if (plan->parts > 1)
@@ -171,7 +170,7 @@ static kerf_status check_span(const void *p, size_t have, uint64_t need, const c
     return KERF_OK;
 }
 
-/* Vectors of n numbers, `stride` apart. */
+/* Vectors of n numbers, each `stride` numbers after the one before. */
 static kerf_status check_vectors(const void *p, size_t have, uint64_t n, uint64_t stride,
                                  unsigned columns, kerf_dtype t, const char *what, kerf_error *err)
 {

@@ -1,8 +1,8 @@
 /* gemv_tuning.c - the numbers behind the rules of gemv_divide_*.c, in one place.
  *
- * Only one device has been measured: an H200. Every other architecture has a row of its own all the
- * same, so that whoever measures it changes that row and nothing else. Sections are those of
- * bench/notes-gemv.md. */
+ * Only one device has been measured: an H200. The other architectures use its numbers and say so;
+ * each has a row, so that numbers which are measured later change that row and nothing else.
+ * Sections are those of bench/notes-gemv.md. */
 #include "plan/gemv_tuning.h"
 
 #include <stdlib.h>

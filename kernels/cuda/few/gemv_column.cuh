@@ -2,42 +2,45 @@
  * cores.
  *
  * The unit of work is a tile of 16 rows times a stage of 256 bytes of codes (192 for 6 bits). A
- * block of 8 warps owns a run of whole tiles; its warps divide tiles x stages evenly among them,
- * each a run of its own with two units on their way into shared memory, scales among them, so that
- * no warp waits for another until all weights are read. A multiprocessor's part of a 4096 x 4096
- * matrix of 4 bits is asked for whole before x is known.
+ * block of 8 warps has a run of whole tiles. Its warps divide tiles x stages evenly: each has a run
+ * of units and its own ring in shared memory, into which two units are copied at a time, codes and
+ * scales. So no warp waits for another until all weights are read. Of a 4096 x 4096 matrix of 4
+ * bits, all weights of a multiprocessor are in flight before x is known.
  *
  *   row factors, tables, masks                   nothing here depends on x: a kernel may do all
- *   weights of the first units are asked for     this while the one before it still works
+ *   copies of the first units are started        this while the one before it still works
  *   -- griddepcontrol.wait --
  *   x into shared memory, as halves, in the order that codes are decoded in
- *   the rest of the first units, right behind it
+ *   copies of the rest of the first units, while x is being read
  *   units: shared memory -> codes -> halves -> mma.m16n8k16 with sums in fp32
  *   slots -> y
  *
  * A PAIR of blocks, a cluster, shares rows where whole tiles would leave some multiprocessors with
- * much less to do than others: each has half of the stages, and of x, and in the end they send each
+ * much less to do than others: each has half of the stages, and of x. In the end they send each
  * other the sums of the rows that the other one writes.
  *
- * Of the first units, half are left until x is asked for where more will follow: memory would have
- * nothing to do while x comes, and x would wait behind all of them. They all come before x where
- * they are all that there is, or where a block has the time, being the first on its multiprocessor;
- * but then the second half is asked for when the first is there: what more is on its way than
- * memory needs to be busy only stands in line before the x of the launch ahead. They all come
- * behind x where it is there from the start.
+ * How many of the first units are copied before x is read:
  *
- * With one column of x the tensor core has seven to spare: the part of x that belongs to the
- * quarter t of a stage stands alone in column 2 t, so that the sums of a lane's own groups come out
- * in its own registers, and every scale is read, converted and applied once, by that lane. A second
- * column of x has column 2 t + 1, and costs next to nothing; two more have a product of their own,
- * with the same codes. Lanes whose columns are empty read nothing: the registers that x comes into
- * are always the same, and theirs are zero from the start. Shared memory looks at fewer addresses
- * then, which is what binds where codes are looked up in it as well.
+ *   half of them, where more units follow: the other half gives memory something to do while x
+ *       comes, and x does not queue behind all of them;
+ *   all of them, where these are all units that a warp has, or where the block is the first on its
+ *       multiprocessor and so has the time. Then the second half is started once the first has
+ *       arrived: more than keeps memory busy would only queue before the x of the launch ahead;
+ *   none, where x is there from the start.
  *
- * What binds: integer instructions. An E2M1 code costs 1.1 of them, of 4 that a lane may issue
- * while its bits arrive, and half as many pipes; hence large units, whose bookkeeping is a tenth.
- * With four columns it is registers: 128 are all that two blocks leave to a thread, and a word that
- * goes to local memory in the loop costs more than a look at shared memory.
+ * The tensor core multiplies by 8 columns, and x has one. So the part of x that belongs to quarter
+ * t of a stage is put into column 2 t, alone: then the sums of a lane's own groups come out in its
+ * own registers, and every scale is read, converted and applied once, by that lane. A second column
+ * of x has column 2 t + 1, and costs next to nothing. A third and a fourth take a second product
+ * with the same codes. Lanes whose columns are empty read no x: their registers are zero from the
+ * start. That saves reads of shared memory, which is the limit where codes are looked up there as
+ * well.
+ *
+ * What limits the speed is integer instructions. An E2M1 code costs 1.1 of them, of 4 that a lane
+ * may issue while its bits arrive, and half as many pipes; hence large units, whose bookkeeping is
+ * a tenth. With four columns it is registers: a thread has 128, since two blocks share a
+ * multiprocessor, and a word that goes to local memory in the loop costs more than a read of shared
+ * memory.
  *
  * More columns (gemv_columns.cuh) take codes, x and scales in other orders. */
 #ifndef KERF_GEMV_COLUMN_CUH
@@ -110,7 +113,7 @@ __device__ __forceinline__ void octet_codes(const uint32_t *w, int o, uint32_t o
 /* N columns of x are that many pairs, the last of which may be half of one. */
 template <int N> constexpr int PAIRS = (N + 1) / 2;
 
-/* Octets of x that a lane has on their way: as many as there are registers for. */
+/* Octets of x that a lane reads ahead: as many as there are registers for. */
 template <int N> constexpr int X_AHEAD = N < 3 ? 4 : SCALING == KF_SCALES_IN_CODES ? 1 : 2;
 
 /* Adds a unit to the lane's sums of rows g and g + 8: [column][row], or where groups have no scales
@@ -202,7 +205,8 @@ __device__ __forceinline__ void leave_run(uint32_t slot, uint32_t lane, float su
     }
 }
 
-/* What is needed late comes into the cache of constants early: a miss costs as much as one of x. */
+/* Brings into the constant cache what is needed at the end: a miss there costs as much as one of x.
+ */
 __device__ __forceinline__ void touch_constants(const kf_gemv_job &j)
 {
     asm volatile("" ::"f"(j.alpha), "l"(j.x), "r"(j.y_type), "r"(j.x_type), "r"(j.x_wide));
@@ -211,8 +215,8 @@ __device__ __forceinline__ void touch_constants(const kf_gemv_job &j)
 /* --- the kernel ---------------------------------------------------------------------------------
  */
 
-/* An address or index that is found once: the compiler would rather find it again wherever it is
- * used, by special registers that take longer than a look at shared memory. */
+/* Makes the compiler keep an address or index in a register. Otherwise it computes it again
+ * wherever it is used, from special registers that take longer to read than shared memory. */
 __device__ __forceinline__ uint32_t keep(uint32_t v)
 {
     asm volatile("" : "+r"(v));
@@ -294,7 +298,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     x_part<N> part;
     part.template aim<PAIR>(j, stages, keep(x_at), thread);
     touch_constants(j);
-    /* Last, since it stands in the way of x, which the block beside this one waits for now. */
+    /* Last, since these copies delay x, which the block beside this one waits for now. */
     constexpr uint32_t HALF = ON_THE_WAY / 2;
     const uint32_t early = blockIdx.x < j.division.full_blocks ? ON_THE_WAY : j.division.before_x;
     fill_ring(0, min(early, HALF));

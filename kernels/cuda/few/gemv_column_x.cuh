@@ -2,11 +2,12 @@
  * that they meet: [column][stage][octet][quarter], where an octet is 8 elements of a quarter of a
  * stage.
  *
- * A thread loads what it will put down before it looks at any of it, since all of x is one trip to
- * the second level of the cache away. What is asked for before x stands in its way, and what is
- * asked for behind it arrives while x is put in order: that is when the rest of the ring is filled.
- * Asynchronous copies, put in order where they lie, took 5 us instead of 2. As in gemv_x.cuh, x is
- * never read through the read-only path, and what is not fp16 is brought to it by a power of two.
+ * A thread starts all of its loads before it uses the first result, so that x costs one trip to the
+ * second level of the cache. Copies of weights that were started before delay x; those that are
+ * started after it arrive while x is put in order, so that is when the rest of the ring is filled.
+ * Asynchronous copies of x, put in order in shared memory, took 5 us instead of 2. As in
+ * gemv_x.cuh, x is never read through the read-only path, and what is not fp16 is brought to it by
+ * a power of two.
  */
 #ifndef KERF_GEMV_COLUMN_X_CUH
 #define KERF_GEMV_COLUMN_X_CUH
@@ -26,7 +27,7 @@ __device__ __forceinline__ uint32_t octet_at(uint32_t i)
     return stage * STAGE_CODES + t * QUARTER_CODES + o * 8;
 }
 
-/* Elements at the end of a column, or askew, or of 32 bits. */
+/* Elements at the end of a column, or not aligned, or of 32 bits. */
 __device__ __noinline__ uint4 octet_slowly(const kf_gemv_job &j, uint32_t column, uint32_t k,
                                            float factor)
 {
@@ -44,8 +45,8 @@ __device__ __noinline__ uint4 octet_slowly(const kf_gemv_job &j, uint32_t column
 }
 
 /* Octets of a thread and a column that are loaded before the first is used: few, where that is all
- * of x. More take registers away from whatever is alive around them: of several columns they have
- * a function of their own, since what is pushed out into local memory here is missing in the loop.
+ * of x. More take registers from what surrounds them: of several columns they have a function of
+ * their own, since what the compiler moves to local memory here it would read again in the loop.
  */
 template <int N> constexpr int FEW = N == 4 ? 2 : 4;
 template <int N> constexpr int BATCH = N == 1 ? 8 : 16 / N;
@@ -62,7 +63,7 @@ __device__ __forceinline__ uint32_t larger_of(uint32_t most, uint4 v)
     return larger_bf16(larger_bf16(larger_bf16(larger_bf16(most, v.x), v.y), v.z), v.w);
 }
 
-/* A thread's part of N columns of x: octets in places THREADS apart, from its own on. */
+/* A thread's part of N columns of x: every THREADS-th octet, from its own on. */
 template <int N> struct x_part {
     uint32_t place, element; /* of the first octet */
     uint32_t end;            /* of the block's part of a column */
@@ -151,7 +152,7 @@ __device__ __forceinline__ void meet_largest(const uint32_t (&most)[N], uint32_t
     __syncthreads();
 }
 
-/* fp32, and what lies askew. */
+/* fp32, and what is not aligned. */
 template <int N>
 __device__ __noinline__ void stage_slowly(const kf_gemv_job &j, x_part<N> p, uint32_t *largest)
 {
@@ -191,7 +192,7 @@ __device__ __noinline__ void stage_batches(const kf_gemv_job &j, x_part<N> p, ui
     }
 }
 
-/* x in one batch: `more` is done while it is on its way. */
+/* x in one batch: `more` is done while it arrives. */
 template <int M, int N, typename More>
 __device__ __forceinline__ void stage_batch(const kf_gemv_job &j, const x_part<N> &p,
                                             uint32_t *largest, More more)
@@ -210,8 +211,8 @@ __device__ __forceinline__ void stage_batch(const kf_gemv_job &j, const x_part<N
 }
 
 /* x of the whole block, in order; from `largest`, zeros before, follows what its numbers were
- * multiplied by: x_shift() of each column. `more` asks for the rest of the ring. All threads take
- * part. */
+ * multiplied by: x_shift() of each column. `more` starts the copies of the rest of the ring. All
+ * threads take part. */
 template <int N, typename More>
 __device__ __forceinline__ void stage_column(const kf_gemv_job &j, const x_part<N> &p,
                                              uint32_t *largest, More more)

@@ -1,9 +1,9 @@
 /* gemv_column_y.cuh - from the runs of a block's warps to y, where x has up to four columns.
  *
  * A thread writes a number of y, or several: the block's rows of the first column, then of the
- * next. The stretch from the last sum to y is what no other work hides: all that does not depend
- * on sums is asked for before x is known, and there before they are. Atomics on shared memory are
- * avoided: behind the ring's copies one took microseconds. */
+ * next. Nothing else goes on between the last sum and y, so all that does not depend on sums (bias,
+ * residual, factors of rows) is loaded before x is known. Atomics on shared memory are avoided: one
+ * that comes after the ring's copies took microseconds. */
 #ifndef KERF_GEMV_COLUMN_Y_CUH
 #define KERF_GEMV_COLUMN_Y_CUH
 
@@ -61,7 +61,8 @@ template <int N> __device__ __forceinline__ float sum_runs(uint32_t slot, uint32
     return sum;
 }
 
-/* Number i of the block's part of y: aim(), what is asked for, and its values once x is there. */
+/* Number i of the block's part of y: where it goes (aim), what is loaded for it (load), and the
+ * values of that, once it is needed (settle). */
 template <int N> struct row_end {
     uint8_t *y; /* where it goes; none past the last row */
     const uint8_t *bias, *residual;
@@ -126,7 +127,7 @@ template <int N> struct row_end {
 };
 
 /* Factors of the rows of y that a thread writes after its first, and zero points of all: what a
- * look at memory in the end would cost. */
+ * read of memory in the end would cost. */
 template <int N>
 __device__ __forceinline__ void prepare_more(const kf_gemv_job &j, const column_block &b)
 {

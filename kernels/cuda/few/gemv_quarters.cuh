@@ -1,5 +1,6 @@
-/* gemv_quarters.cuh - how the kernel for few columns of x takes a unit apart, and how units come
- * into the ring of each warp: 16 rows times a stage of codes and, behind them, their scales.
+/* gemv_quarters.cuh - which lane has what of a unit in the kernel for few columns of x, and how
+ * units come into the ring of each warp: 16 rows times a stage of codes and, behind them, their
+ * scales.
  *
  * Lane (g, t) of a warp has the quarter t of rows g and g + 8: 64 bytes of codes that lie together
  * (48 with 6 bits), which are one to eight groups, or a part of one. It reads them in pieces of 16
@@ -17,7 +18,7 @@ constexpr int STAGE_CODES = TILING.stage_codes;
 constexpr int PIECES = ROW_STAGE / 16;
 constexpr int ROWS_AT_ONCE = 2, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
 
-constexpr int ON_THE_WAY = KF_GEMV_AHEAD; /* units of a warp */
+constexpr int ON_THE_WAY = KF_GEMV_AHEAD; /* units of a warp that are in flight */
 
 constexpr int QUARTER = ROW_STAGE / 4;         /* bytes */
 constexpr int QUARTER_PIECES = QUARTER / 16;   /* 4, or 3 with 6 bits */
@@ -73,7 +74,8 @@ __device__ __forceinline__ uint32_t own_place(uint32_t lane)
 
 /* --- units into shared memory ---------------------------------------------------------------- */
 
-/* The edges of a matrix: rows past the last, stages that a row ends in, planes that lie askew.
+/* The edges of a matrix: rows past the last, stages that a row ends in, planes that are not
+ * aligned.
  * `codes`: the lane's first piece; `scales`: of the stage, in the first row of the tile. */
 __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint32_t lane,
                                         uint32_t stage, uint32_t rows, const uint8_t *codes,
@@ -84,7 +86,7 @@ __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint3
         copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage, rows, scales);
 }
 
-/* A warp's run of units on their way into its ring. */
+/* Copies a warp's run of units into its ring, one after another. */
 struct unit_feed {
     uint32_t tile, stage, left;    /* units of the run */
     stage_span stages;             /* of the block     */

@@ -23,7 +23,7 @@ static __device__ void store(kerf_dtype t, void *p, uint64_t i, float v)
         ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn(v);
 }
 
-/* A block takes 256 rows of a column, then the next that nobody has. */
+/* A block takes 256 rows of a column, then the next that no block has taken. */
 static __global__ void __launch_bounds__(256) finish_int8(const __grid_constant__ kf_int8_sums s)
 {
     for (uint64_t c = blockIdx.y; c < s.columns; c += gridDim.y)

@@ -152,9 +152,9 @@ __device__ __forceinline__ uint32_t spread_sixes(uint32_t v)
     return and_or(t << 4, 0x80008000u, and_or(t << 2, 0x1f801f80u, t & 0x001f001fu));
 }
 
-/* Byte i of w by a table of all 256 pairs in shared memory: 32 copies, so a pair's entries are 128
- * bytes apart, and a lane's own begins at `table`. By its address: an index into an array of words
- * is multiplied twice. */
+/* Byte i of w by a table of all 256 pairs in shared memory. There are 32 copies, one for each bank,
+ * so that an entry is 128 bytes from the next; a lane's own copy begins at `table`. It is read by
+ * its address, since an index into an array of words would be multiplied twice. */
 template <int i> __device__ __forceinline__ uint32_t look_up(uint32_t table, uint32_t w)
 {
     uint32_t v;

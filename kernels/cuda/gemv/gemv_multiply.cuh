@@ -1,4 +1,4 @@
-/* gemv_multiply.cuh - the tensor core's product, and how both kernels read shared memory. */
+/* gemv_multiply.cuh - the tensor core's product, and reads and writes of shared memory. */
 #ifndef KERF_GEMV_MULTIPLY_CUH
 #define KERF_GEMV_MULTIPLY_CUH
 

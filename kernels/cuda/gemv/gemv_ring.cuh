@@ -1,6 +1,5 @@
-/* gemv_ring.cuh - what both kernels of the matrix-vector product are built of: tiles of 16 rows and
- * who has them, and copies into the ring that each warp has in shared memory, which nobody waits
- * for until they are needed. */
+/* gemv_ring.cuh - what all kernels for tiles are built of: which block has which tiles of 16 rows,
+ * and asynchronous copies into the ring that each warp has in shared memory. */
 #ifndef KERF_GEMV_RING_CUH
 #define KERF_GEMV_RING_CUH
 
@@ -18,8 +17,8 @@ struct place {
     uint32_t part, row; /* the first of its 16 */
 };
 
-/* What there is to do for a block or a cluster, and its matrices: the first look at a line of
- * constant memory takes as long as one at the second level of the cache. */
+/* What a team has to do, and its matrices. They are copied to shared memory, since the first read
+ * of a line of constant memory takes as long as one of the second level of the cache. */
 struct team_span {
     uint32_t tile, tiles;       /* counted over all parts */
     const kf_gemv_matrix *part; /* in shared memory */

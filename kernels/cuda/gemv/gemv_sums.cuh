@@ -1,5 +1,5 @@
-/* gemv_sums.cuh - what both kernels share on the way from sums to y: factors of rows, alpha, bias
- * and residual, clusters; and where a launch stands among its neighbours on the stream. */
+/* gemv_sums.cuh - what all kernels for tiles share between sums and y: factors of rows, alpha, bias
+ * and residual, clusters; and how a launch waits for the one before it on the stream. */
 #ifndef KERF_GEMV_SUMS_CUH
 #define KERF_GEMV_SUMS_CUH
 

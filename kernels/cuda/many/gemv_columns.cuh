@@ -1,4 +1,4 @@
-/* gemv_columns.cuh - Y = W X for many columns of x: they stay, W passes by.
+/* gemv_columns.cuh - Y = W X for many columns of x: x stays in registers, W passes by.
  *
  * A warp has a slice of the columns of W and keeps the same slice of all columns of x in registers,
  * in the order that a tensor core takes as its second matrix. It goes down the rows: 16 rows of its
@@ -10,7 +10,7 @@
  * cluster (1, 2, 4 or 8), or, beyond that, taken in several passes over the rows. A cluster has a
  * run of whole tiles of 16 rows.
  *
- *   weights of the first units are asked for     nothing here depends on x: a kernel may do all
+ *   copies of the first units are started        nothing here depends on x: a kernel may do all
  *   row factors, tables                          this while the one before it still works
  *   -- griddepcontrol.wait --
  *   x into registers
@@ -193,9 +193,9 @@ __device__ __forceinline__ void consume_slice(const slice_worker &me, uint32_t u
 /* --- the kernel ---------------------------------------------------------------------------------
  */
 
-/* Units of a warp that are asked for before x; the rest right behind it, and all of them where x is
- * there from the start. All before x, where what else there is to do hides it, or where there are
- * no registers to remember the rest beside x. */
+/* Units of a warp that are copied before x is read; the rest comes right after x, and all of them
+ * do where x is there from the start. All are copied before x where other work hides what that
+ * costs, or where there are no registers to remember the rest beside x. */
 template <int NB> constexpr bool HAS_LATE = (NB == 1 && BITS == 4) || (NB == 2 && BITS == 8);
 template <int NB> constexpr int SLICE_EARLY = HAS_LATE<NB> ? 1 : SLICE_DEPTH;
 
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_columns(const __grid_constant
     if (j.division.cluster > 1)
         wait_for_cluster(); /* all have begun: their memory may be written */
 
-    /* When all warps have left theirs, those whose turn it is add up what step `at` came to. */
+    /* When all warps have left their sums, those whose turn it is add up those of step `at`. */
     auto gather = [&](uint32_t at, uint32_t tile, uint32_t pass) {
         gate.wait(at & 1);
         uint32_t n = warp - at % (WARPS / NB) * NB;

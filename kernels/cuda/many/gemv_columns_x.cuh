@@ -107,7 +107,7 @@ __device__ __forceinline__ void load_octet(const kf_gemv_job &j, const float *co
     }
 }
 
-/* Elements one by one: x lies askew, or does not end with eight. */
+/* Elements one by one: x is not aligned, or does not end with eight. */
 __device__ __noinline__ uint32_t measure_slowly(const kf_gemv_job &j, uint64_t column, uint32_t k,
                                                 uint32_t t)
 {
@@ -200,7 +200,7 @@ __device__ __forceinline__ void convert_lines(const kf_gemv_job &j,
     }
 }
 
-/* x of 32 bits, or askew, or of a length that is not a multiple of eight. */
+/* x of 32 bits, or not aligned, or of a length that is not a multiple of eight. */
 template <int NB>
 __device__ __forceinline__ void load_others(const kf_gemv_job &j, uint32_t k, uint32_t lane,
                                             uint32_t x[X_PARTS * NB][BLOCKS][4], int shift[NB])

@@ -15,8 +15,8 @@
 namespace
 {
 
-/* Bytes of a warp's sums of a tile, lane by lane; and of what they become: [column][row], columns
- * apart in banks. All are found by 32-bit addresses: registers are short. */
+/* Bytes of a warp's sums of a tile, lane by lane; and of what they become: [column][row], with a
+ * gap against bank conflicts. All are found by 32-bit addresses, since registers are scarce. */
 constexpr uint32_t COLUMN_BYTES = (TILE + 1) * 4;
 template <int NB> constexpr uint32_t SUMS = TILE * 8 * 4 * NB;
 template <int NB> constexpr uint32_t SLOT = COLUMN_BYTES * 8 * NB;
@@ -43,9 +43,10 @@ __device__ __forceinline__ void add(float4 &to, float4 v)
     to.x += v.x, to.y += v.y, to.z += v.z, to.w += v.w;
 }
 
-/* An address that is found once: behind a shuffle the compiler does not find it anew wherever it is
- * used, by special registers that take longer than a look at shared memory. keep() of the other
- * kernel costs nothing, but the assembler sees through it. */
+/* Makes the compiler keep an address in a register: it cannot compute again what comes out of a
+ * shuffle. Otherwise it does, wherever the address is used, from special registers that take longer
+ * to read than shared memory. keep() of the kernel for few columns costs nothing, but here the
+ * assembler sees through it. */
 __device__ __forceinline__ uint32_t found_once(uint32_t v)
 {
     return __shfl_sync(0xffffffffu, v, 0);
@@ -84,7 +85,7 @@ struct tile_gate {
 
 #undef KF_WAIT
 
-/* Which block finishes a tile, and where it keeps it: pairs of gate and up stay together. */
+/* Which block finishes a tile, and in which slot: gate and up stay together. */
 struct tile_home {
     uint32_t rank, slot;
 };
@@ -98,7 +99,7 @@ __device__ __forceinline__ tile_home home_of(const kf_gemv_job &j, uint32_t tile
 /* Where sums are in shared memory. */
 struct sum_places {
     uint32_t warps; /* what warps left of the last two steps */
-    uint32_t own;   /* of tiles whose passes are not yet through */
+    uint32_t own;   /* of tiles, over the passes so far          */
     uint32_t slots; /* of the tiles that end in this block, from each block of the cluster */
 };
 

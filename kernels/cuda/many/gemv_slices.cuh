@@ -1,10 +1,10 @@
-/* gemv_slices.cuh - how the kernel for many columns of x takes W apart, and how W comes into the
- * ring of each warp: a warp has a slice of the columns of W, SLICE_CODES of them, and goes down the
- * rows, 16 at a time. A unit is 16 rows of a slice and, behind them, their scales, and the word of
- * zero points that they are in.
+/* gemv_slices.cuh - which warp has what of W in the kernel for many columns of x, and how W comes
+ * into the ring of each warp: a warp has a slice of the columns of W, SLICE_CODES of them, and goes
+ * down the rows, 16 at a time. A unit is 16 rows of a slice and, behind them, their scales, and the
+ * word of zero points that they are in.
  *
  * Codes lie in pieces of 16 bytes; those of a row are twisted by its number, so that reading a
- * matrix of 8 rows meets every bank once. Rows of 6-bit codes are set apart instead. */
+ * matrix of 8 rows meets every bank once. Rows of 6-bit codes have a gap between them instead. */
 #ifndef KERF_GEMV_SLICES_CUH
 #define KERF_GEMV_SLICES_CUH
 
@@ -34,7 +34,8 @@ __device__ __forceinline__ uint32_t slice_place(uint32_t row, uint32_t piece)
     return row * SLICE_PITCH + (BITS == 6 ? piece : piece ^ row % 8) * 16;
 }
 
-/* The edges of a matrix: rows past the last, slices that a row ends in, planes that lie askew.
+/* The edges of a matrix: rows past the last, slices that a row ends in, planes that are not
+ * aligned.
  * `codes`: the lane's first piece; `scales`: of the slice, in the first row of the tile. */
 __device__ __noinline__ void fetch_slice_edge(const kf_gemv_job &j, uint32_t to, uint32_t lane,
                                               uint32_t slice, uint32_t rows, const uint8_t *codes,
@@ -128,7 +129,7 @@ struct slice_source {
     }
 };
 
-/* What a warp still has to ask for: tile after tile of its slice. */
+/* What a warp still has to copy: tile after tile of its slice. */
 struct slice_feed {
     uint32_t tile, left;    /* units of the pass */
     uint32_t slice, passes; /* of the pass; still to begin */
@@ -139,7 +140,7 @@ struct slice_feed {
         unit.aim(j, s, COUNTS_TILES ? tile : s.tiles - left, slice, lane);
     }
 
-    /* Whether there is a unit to ask for, in this pass or the next. */
+    /* Whether there is a unit to copy, in this pass or the next. */
     __device__ __forceinline__ bool more(const kf_gemv_job &j, const team_span &s, uint32_t lane)
     {
         if (left) return true;

@@ -11,11 +11,11 @@
  * within a block the groups of four warps may divide that further (`side`), so that tiles come out
  * even. A cluster has a run of tiles and takes as many at once as it has groups for: a step.
  *
- *   a warp's first unit is asked for             nothing here depends on x
+ *   the copy of a warp's first unit is started   nothing here depends on x
  *   row factors, tables
  *   -- griddepcontrol.wait --
  *   x into shared memory
- *   the second unit, which x would have waited for; both, where x is there from the start
+ *   the second unit, which would have delayed x; both, where x is there from the start
  *   units: shared memory -> codes -> halves -> wgmma m64n16k16 with sums in fp32
  *   sums of a step -> the block that finishes the tile; half a step later -> y (gemv_wide_y.cuh)
  *
@@ -39,12 +39,12 @@ constexpr int WIDE_THREADS = 32 * KF_GEMV_WIDE_WARPS;
 constexpr int WIDE_THREADS = 32;
 #endif
 constexpr int GROUP_WARPS = 4, WIDE_GROUPS = KF_GEMV_WIDE_WARPS / GROUP_WARPS;
-constexpr int WIDE_DEPTH = KF_GEMV_WIDE_DEPTH; /* units of a warp that are on their way */
+constexpr int WIDE_DEPTH = KF_GEMV_WIDE_DEPTH; /* units of a warp that are in flight */
 
 /* --- the product --------------------------------------------------------------------------------
  */
 
-/* Registers are written before it and not touched until their group of products is waited for. */
+/* Registers are written before it and not touched until their group of products has ended. */
 __device__ __forceinline__ void begin_products()
 {
     KF_WGMMA("wgmma.fence.sync.aligned;" ::: "memory");
@@ -53,7 +53,7 @@ __device__ __forceinline__ void end_products()
 {
     KF_WGMMA("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/* Until at most N groups are on their way. */
+/* Until at most N groups are still running. */
 template <int N> __device__ __forceinline__ void wait_products()
 {
     KF_WGMMA("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
@@ -88,7 +88,7 @@ struct wide_halves {
 };
 
 /* A unit times x. Its codes are all read before the first is looked at. `then` is done when
- * the unit's place may be filled again, while products are on their way. */
+ * the unit's place may be filled again, while products are still running. */
 template <typename Then>
 __device__ __forceinline__ void consume_wide(const slice_worker &me, uint32_t unit, uint32_t x,
                                              const aside &more, float sum[2][4], Then then)
@@ -154,7 +154,7 @@ __device__ __forceinline__ void consume_wide(const slice_worker &me, uint32_t un
     }
 }
 
-/* --- what a warp asks for: its tiles, one after another, along its part of K -------------------
+/* --- what a warp copies: its tiles, one after another, along its part of K -------------------
  */
 
 struct wide_feed {

@@ -6,8 +6,8 @@
  *
  *   [half of the lanes' codes][column / 8][elements 0, 1, 8, 9 .. or the rest][column % 8]
  *
- * and 16 bytes that set the next 32 apart in banks. A warp has a column. Its lanes read memory as
- * it lies, 16 bytes each, and put every two elements where they belong. */
+ * and 16 bytes of gap, against bank conflicts with the next 32. A warp has a column. Its lanes read
+ * memory as it lies, 16 bytes each, and put every two elements where they belong. */
 #ifndef KERF_GEMV_WIDE_X_CUH
 #define KERF_GEMV_WIDE_X_CUH
 
@@ -17,7 +17,7 @@
 namespace
 {
 
-constexpr uint32_t WIDE_PIECES = 128, WIDE_COLUMNS = 256; /* apart: pieces along K, eight columns */
+constexpr uint32_t WIDE_PIECES = 128, WIDE_COLUMNS = 256; /* bytes from one to the next */
 constexpr uint32_t WIDE_HALF = 512, WIDE_BLOCK = KF_GEMV_WIDE_X;
 static_assert(WIDE_BLOCK == 2 * WIDE_HALF + 16, "32 inputs of 16 columns, and a piece");
 
@@ -31,7 +31,7 @@ __device__ __forceinline__ void put_octet_of_x(uint32_t to, uint32_t m, uint32_t
         put_word(to + i / 2 * WIDE_HALF + i % 2 * WIDE_PIECES + m * 4, w[i]);
 }
 
-/* One by one: x of 32 bits, or that lies askew or ends within eight. */
+/* One by one: x of 32 bits, or that is not aligned or ends within eight. */
 __device__ __noinline__ float element_of_x(const kf_gemv_job &j, uint64_t column, uint32_t k)
 {
     return k < j.cols ? x_at(j, column + k) : 0.0f;

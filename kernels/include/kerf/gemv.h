@@ -15,7 +15,7 @@
  *
  * as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32 or BF16 is
  * brought to fp16 by a power of two (beside bf16 weights it is split into two bf16 instead),
- * cols * wmax * (1 + xmax) < 2^100 is asked for instead, and
+ * cols * wmax * (1 + xmax) < 2^100 is the condition instead, and
  * cols * 2^-39 * wmax * xmax may be lost besides. alpha, bias and residual each add the rounding of
  * one fp32 operation. All sums run in fp32 or wider, in an order that the plan's backend, shape and
  * flags fix: results are the same bits for every run, thread count and place in memory. They may
@@ -81,7 +81,7 @@ KERF_API size_t kerf_gemv_workspace(const kerf_gemv *plan);
 /* The factor of the error bound above. */
 KERF_API double kerf_gemv_bound(const kerf_gemv *plan);
 
-/* The backend that the plan chose, "avx512" for example: a slower one than was asked for where
+/* The backend that the plan chose, "avx512" for example: a slower one than exec names where
  * that has no kernel for this format, shape and type of x. Static storage. */
 KERF_API const char *kerf_gemv_backend(const kerf_gemv *plan);
 
