@@ -1,99 +1,23 @@
 /* cublaslt.c - products with many columns by NVIDIA's cuBLASLt.
  *
- * The library is opened when the first plan is made and never closed; kerf is not linked with it.
- * It thinks in columns: what lies row by row here is its transpose there, so that D = A^T B with A
- * = W, B = X, D = Y and no data moved. W is multiplied whole, or, where it is decoded first or sums
- * of int8 must be kept, a panel of rows at a time; the last panel may be short and has an algorithm
- * of its own. A run copies the description of the product and sets the pointers in its copy: a plan
- * may be run by many threads at once. */
+ * cuBLASLt counts matrices by columns: what lies row by row here is its transpose there, so that D
+ * = A^T B with A = W, B = X, D = Y, and no data is moved. W is multiplied whole, or, where it is
+ * decoded first or sums of int8 must be kept, a panel of rows at a time; the last panel may be
+ * short and has an algorithm of its own. A run copies the description of the product and sets the
+ * pointers in its copy: a plan may be run by many threads at once. */
 #include "plan/gemm_plan.h"
 
 #include <stdlib.h>
 
 #if __has_include(<cublasLt.h>)
+#include "cuda/gemm/cublaslt_library.h"
 #include "cuda/gemm/gemm_finish.h"
 #include "cuda/handle.h"
 
-#include <cublasLt.h>
-#include <dlfcn.h>
-#include <pthread.h>
-
 #define DECODED_BYTES (UINT64_C(32) << 20) /* of a panel: less than a Hopper's L2 */
 #define SUMS_BYTES (UINT64_C(64) << 20)
-#define SCRATCH_BYTES (UINT64_C(32) << 20) /* what algorithms may ask for at most */
+#define SCRATCH_BYTES (UINT64_C(32) << 20) /* that an algorithm may use */
 #define ALIGNMENT 256u
-
-/* --- the library ------------------------------------------------------------------------------ */
-
-#define FUNCTIONS(X)                 \
-    X(Create)                        \
-    X(Destroy)                       \
-    X(GetStatusString)               \
-    X(MatmulDescInit_internal)       \
-    X(MatmulDescSetAttribute)        \
-    X(MatrixLayoutInit_internal)     \
-    X(MatmulPreferenceInit_internal) \
-    X(MatmulPreferenceSetAttribute)  \
-    X(MatmulAlgoGetHeuristic)        \
-    X(Matmul)
-
-static struct {
-#define X(name) __typeof__(&cublasLt##name) name;
-    FUNCTIONS(X)
-#undef X
-    char missing[200]; /* why it cannot be used; empty: it can */
-} lt;
-
-static void note_missing(const char *what)
-{
-    size_t n = strlen(what);
-    if (n >= sizeof lt.missing) n = sizeof lt.missing - 1;
-    memcpy(lt.missing, what, n);
-    lt.missing[n] = 0;
-}
-
-static void open_library(void)
-{
-    void *so = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
-    if (!so) so = dlopen("libcublasLt.so.12", RTLD_NOW | RTLD_LOCAL);
-    if (!so) {
-        const char *why = dlerror();
-        note_missing(why ? why : "it cannot be opened");
-        return;
-    }
-#define X(name)                                       \
-    *(void **)&lt.name = dlsym(so, "cublasLt" #name); \
-    if (!lt.name) note_missing("it has no function cublasLt" #name);
-    FUNCTIONS(X)
-#undef X
-}
-
-static kerf_status need_library(kerf_error *err)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, open_library);
-    if (!lt.missing[0]) return KERF_OK;
-    return kf_fail(
-        err, KERF_E_NOSUP, KF_NOWHERE,
-        "products with many columns need cuBLASLt (libcublasLt.so.13 or .12): %s; install "
-        "NVIDIA's libcublas-13-0, or nvidia-cublas by pip and put its lib folder on "
-        "LD_LIBRARY_PATH",
-        lt.missing);
-}
-
-static kerf_status fail(kerf_error *err, cublasStatus_t e, const char *what)
-{
-    if (e == CUBLAS_STATUS_ALLOC_FAILED)
-        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: cuBLASLt is out of memory", what);
-    return kf_fail(err, KERF_E_CUDA, KF_NOWHERE, "%s: cuBLASLt says %s", what,
-                   lt.GetStatusString(e));
-}
-
-#define LT(expr, what)                                                             \
-    do {                                                                           \
-        cublasStatus_t lt_status = (expr);                                         \
-        if (lt_status != CUBLAS_STATUS_SUCCESS) return fail(err, lt_status, what); \
-    } while (0)
 
 /* --- plan ------------------------------------------------------------------------------------- */
 
@@ -140,7 +64,7 @@ static cudaDataType_t type_of_weights(const kerf_gemm *p)
 static kerf_status set(cublasLtMatmulDescOpaque_t *d, cublasLtMatmulDescAttributes_t what,
                        const void *value, size_t size, kerf_error *err)
 {
-    LT(lt.MatmulDescSetAttribute(d, what, value, size), "describing a product");
+    KF_LT(kf_lt.MatmulDescSetAttribute(d, what, value, size), "describing a product");
     return KERF_OK;
 }
 
@@ -171,9 +95,10 @@ static kerf_status describe_product(const kerf_gemm *p, cublasLtMatmulDescOpaque
 {
     int int8 = p->way == KF_GEMM_INT8, bias = p->shape.flags & KERF_GEMM_BIAS && !int8;
     int mode = scale_mode(p);
-    LT(lt.MatmulDescInit_internal(d, sizeof *d, int8 ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
-                                  int8 ? CUDA_R_32I : CUDA_R_32F),
-       "describing a product");
+    KF_LT(kf_lt.MatmulDescInit_internal(d, sizeof *d,
+                                        int8 ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
+                                        int8 ? CUDA_R_32I : CUDA_R_32F),
+          "describing a product");
     KF_TRY(set_int(d, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T, err));
     if (mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) {
         KF_TRY(set_int(d, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode, err));
@@ -196,8 +121,8 @@ static kerf_status describe_product(const kerf_gemm *p, cublasLtMatmulDescOpaque
 static kerf_status describe_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType_t t, uint64_t rows,
                                    uint64_t cols, uint64_t stride, kerf_error *err)
 {
-    LT(lt.MatrixLayoutInit_internal(m, sizeof *m, t, rows, cols, (int64_t)stride),
-       "describing a matrix");
+    KF_LT(kf_lt.MatrixLayoutInit_internal(m, sizeof *m, t, rows, cols, (int64_t)stride),
+          "describing a matrix");
     return KERF_OK;
 }
 
@@ -225,20 +150,20 @@ static kerf_status ask_for_algorithm(const kerf_gemm *p, kf_gemm_library *l, par
     uint64_t scratch = SCRATCH_BYTES;
     uint32_t align = 16;
     int found = 0;
-    LT(lt.MatmulPreferenceInit_internal(&pref, sizeof pref), "asking for an algorithm");
-    LT(lt.MatmulPreferenceSetAttribute(&pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch,
-                                       sizeof scratch),
-       "asking for an algorithm");
+    KF_LT(kf_lt.MatmulPreferenceInit_internal(&pref, sizeof pref), "asking for an algorithm");
+    KF_LT(kf_lt.MatmulPreferenceSetAttribute(&pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &scratch, sizeof scratch),
+          "asking for an algorithm");
     for (size_t i = 0; i < 4; i++)
-        LT(lt.MatmulPreferenceSetAttribute(&pref, sides[i], &align, sizeof align),
-           "asking for an algorithm");
-    cublasStatus_t s = lt.MatmulAlgoGetHeuristic(l->handle, &l->product, &t->a, &l->b, &t->d, &t->d,
-                                                 &pref, 1, &best, &found);
+        KF_LT(kf_lt.MatmulPreferenceSetAttribute(&pref, sides[i], &align, sizeof align),
+              "asking for an algorithm");
+    cublasStatus_t s = kf_lt.MatmulAlgoGetHeuristic(l->handle, &l->product, &t->a, &l->b, &t->d,
+                                                    &t->d, &pref, 1, &best, &found);
     if (s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE ||
         s == CUBLAS_STATUS_ARCH_MISMATCH ||
         (s == CUBLAS_STATUS_SUCCESS && (found == 0 || best.state != CUBLAS_STATUS_SUCCESS)))
         return no_algorithm(p, err);
-    LT(s, "asking for an algorithm");
+    KF_LT(s, "asking for an algorithm");
     t->algo = best.algo;
     t->scratch = best.workspaceSize;
     return KERF_OK;
@@ -288,14 +213,14 @@ static void choose_panel(kerf_gemm *p)
 kerf_status kf_cublaslt_plan(kerf_gemm *p, kerf_device *device, kerf_error *err)
 {
     const kerf_gemm_shape *s = &p->shape;
-    KF_TRY(need_library(err));
+    KF_TRY(kf_need_lt(err));
     p->ordinal = kf_gpu_of(device)->ordinal;
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
     kf_gemm_library *l = kf_alloc_zero(1, sizeof *l);
     if (!l) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     p->library = l; /* freed with the plan, also after a failure */
     choose_panel(p);
-    LT(lt.Create(&l->handle), "opening cuBLASLt");
+    KF_LT(kf_lt.Create(&l->handle), "opening cuBLASLt");
     KF_TRY(describe_product(p, &l->product, err));
     KF_TRY(describe_matrix(&l->b, type_of(s->x), s->cols, s->columns, s->x_stride, err));
     KF_TRY(plan_part(p, l, &l->part[0], p->panel, err));
@@ -305,7 +230,7 @@ kerf_status kf_cublaslt_plan(kerf_gemm *p, kerf_device *device, kerf_error *err)
 
 void kf_cublaslt_free(kf_gemm_library *l)
 {
-    if (l && l->handle) (void)lt.Destroy(l->handle);
+    if (l && l->handle) (void)kf_lt.Destroy(l->handle);
     free(l);
 }
 
@@ -402,12 +327,13 @@ static kerf_status multiply_panel(const kerf_gemm *p, const kerf_gemm_args *x, c
         alpha = out, beta = out + 1;
     }
     KF_TRY(aim_product(p, x, t, &product, err));
-    LT(lt.Matmul(l->handle, &product, alpha, t->a, (cublasLtMatrixLayoutOpaque_t *)&t->part->a,
-                 x->x.p, (cublasLtMatrixLayoutOpaque_t *)&l->b, beta, t->c,
-                 (cublasLtMatrixLayoutOpaque_t *)&t->part->d, t->d,
-                 (cublasLtMatrixLayoutOpaque_t *)&t->part->d, &t->part->algo, scratch,
-                 t->part->scratch, stream),
-       "multiplying");
+    KF_LT(kf_lt.Matmul(l->handle, &product, alpha, t->a,
+                       (cublasLtMatrixLayoutOpaque_t *)&t->part->a, x->x.p,
+                       (cublasLtMatrixLayoutOpaque_t *)&l->b, beta, t->c,
+                       (cublasLtMatrixLayoutOpaque_t *)&t->part->d, t->d,
+                       (cublasLtMatrixLayoutOpaque_t *)&t->part->d, &t->part->algo, scratch,
+                       t->part->scratch, stream),
+          "multiplying");
     return KERF_OK;
 }
 

@@ -1,0 +1,44 @@
+/* cublaslt_library.h - NVIDIA's cuBLASLt, opened when it is first needed; kerf is not linked with
+ * it. Only for files that have checked that <cublasLt.h> is there. */
+#ifndef KERF_CUBLASLT_LIBRARY_H
+#define KERF_CUBLASLT_LIBRARY_H
+
+#include "base/base.h"
+
+#include <cublasLt.h>
+
+#define KF_LT_FUNCTIONS(X)           \
+    X(Create)                        \
+    X(Destroy)                       \
+    X(GetStatusString)               \
+    X(MatmulDescInit_internal)       \
+    X(MatmulDescSetAttribute)        \
+    X(MatrixLayoutInit_internal)     \
+    X(MatmulPreferenceInit_internal) \
+    X(MatmulPreferenceSetAttribute)  \
+    X(MatmulAlgoGetHeuristic)        \
+    X(Matmul)
+
+typedef struct kf_lt_library {
+#define X(name) __typeof__(&cublasLt##name) name;
+    KF_LT_FUNCTIONS(X)
+#undef X
+    char missing[200]; /* why it cannot be used; empty: it can */
+} kf_lt_library;
+
+/* Filled by the first call of kf_need_lt, and never closed. */
+extern kf_lt_library kf_lt;
+
+/* KERF_E_NOSUP: it is not installed, or lacks a function. Any thread. */
+kerf_status kf_need_lt(kerf_error *err);
+
+/* Turns a failed call into a status; `what` was being done. */
+kerf_status kf_lt_fail(kerf_error *err, cublasStatus_t e, const char *what);
+
+#define KF_LT(expr, what)                                                                      \
+    do {                                                                                       \
+        cublasStatus_t kf_lt_status = (expr);                                                  \
+        if (kf_lt_status != CUBLAS_STATUS_SUCCESS) return kf_lt_fail(err, kf_lt_status, what); \
+    } while (0)
+
+#endif
