@@ -1,9 +1,4 @@
-<<<<<<<< HEAD:kernels/cuda/graph/graph.cu
 /* graph.cu - graphs of many calls and their time, and kernels that only move memory. */
-========
-/* graph_time.cu - graphs of many calls and their time, and kernels that only move memory: the part of
- * kerf/gemv_time.h that needs CUDA. */
->>>>>>>> e5b1d49 (House: kernels without circles of files or rooms; guards of two headers had one name):kernels/cuda/graph/graph_time.cu
 extern "C" {
 #include "cuda/handle.h"
 }
