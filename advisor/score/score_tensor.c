@@ -331,7 +331,7 @@ static kerf_status score_alone(const kf_score_job *job, const kf_score_candidate
                             .geometry = &g,
                             .encoder = c->codec.encoder,
                             .exec = job->exec,
-                            .progress = job->progress,
+                            .work = job->progress,
                             .look = look_at_panel,
                             .look_ctx = &l};
     kerf_status s = kf_encode_tensor(&encode, err);

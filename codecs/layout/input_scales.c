@@ -1,10 +1,12 @@
-/* input_scales.c - finds them by name and moves them with their layer. */
+/* input_scales.c - finds scales of activations by their name, and writes them as another layout
+ * names and stores them. */
 #include "layout/input_scales.h"
-#include "base/base.h"
-#include <stdio.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/base.h"
 
 static const struct {
     const char *end;

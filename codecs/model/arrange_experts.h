@@ -2,7 +2,7 @@
 #ifndef KERF_MODEL_ARRANGE_EXPERTS_H
 #define KERF_MODEL_ARRANGE_EXPERTS_H
 
-#include "model/checkpoint.h"
+#include "model/checkpoint_view.h"
 
 /* Before weights are written in a layout. Stacks that `select` leaves as they are stay whole; NULL:
  * all are arranged. */

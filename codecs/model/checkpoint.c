@@ -1,5 +1,5 @@
 /* checkpoint.c - opens a model: its files, and the weights in them. */
-#include "model/checkpoint.h"
+#include "model/checkpoint_view.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "layout/input_scales.h"
 #include "model/arrange_experts.h"
-#include "model/inspect/stray.h"
+#include "model/stray.h"
 #include "model/write_model.h"
 #include "stream/copy_tensor.h"
 #include "stream/panels.h"

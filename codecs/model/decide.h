@@ -4,7 +4,7 @@
 
 #include <kerf/quantize.h>
 
-#include "model/checkpoint.h"
+#include "model/checkpoint_view.h"
 
 typedef struct kf_decisions {
     kerf_decision *item; /* in the order of the checkpoint's weights */

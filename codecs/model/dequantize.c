@@ -3,8 +3,8 @@
 #include <kerf/quantize.h>
 
 #include "base/base.h"
-#include "model/checkpoint.h"
-#include "model/inspect/stray.h"
+#include "model/checkpoint_view.h"
+#include "model/stray.h"
 #include "model/write_model.h"
 #include "stream/copy_tensor.h"
 #include "stream/decode_tensor.h"

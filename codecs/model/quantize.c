@@ -41,7 +41,7 @@ static kf_encode_job encode_job(quantizing *q, size_t i, const kerf_exec *exec)
         .geometry = &d->geometry,
         .encoder = d->codec.encoder,
         .exec = exec,
-        .progress = &q->work,
+        .work = &q->work,
     };
 }
 

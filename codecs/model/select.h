@@ -3,7 +3,7 @@
 #ifndef KERF_MODEL_SELECT_H
 #define KERF_MODEL_SELECT_H
 
-#include "model/checkpoint.h"
+#include "model/checkpoint_view.h"
 
 /* A pattern for a stack of experts is one for each of them. */
 int kf_glob_takes(const char *glob, const kerf_weight *w);

@@ -73,24 +73,24 @@ static void *take_panels(void *ctx)
     return NULL;
 }
 
-/* A crew that cannot be hired in full is smaller: the calling thread always belongs to it. */
+/* The calling thread is one of the workers; of the others there are as many as get a thread. */
 kerf_status kf_run_crew(kf_stream *s, const kf_steps *steps, void *ctx, kerf_error *err)
 {
     crew c = {.stream = s, .steps = steps, .ctx = ctx};
     worker *w = NULL;
     pthread_t *thread = NULL;
-    unsigned hired = 1;
+    unsigned started = 1;
     kerf_status status = kf_allocate(&w, s->slots, sizeof *w, err);
     if (status == KERF_OK) status = kf_allocate(&thread, s->slots, sizeof *thread, err);
     if (status == KERF_OK) {
         pthread_mutex_init(&c.lock, NULL);
         pthread_cond_init(&c.moved, NULL);
         for (unsigned i = 0; i < s->slots; i++) w[i] = (worker){&c, &s->slot[i]};
-        while (hired < s->slots &&
-               pthread_create(&thread[hired], NULL, take_panels, &w[hired]) == 0)
-            hired++;
+        while (started < s->slots &&
+               pthread_create(&thread[started], NULL, take_panels, &w[started]) == 0)
+            started++;
         take_panels(&w[0]);
-        for (unsigned i = 1; i < hired; i++) pthread_join(thread[i], NULL);
+        for (unsigned i = 1; i < started; i++) pthread_join(thread[i], NULL);
         pthread_cond_destroy(&c.moved);
         pthread_mutex_destroy(&c.lock);
         status = c.status;

@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-enum { FEW_MATRICES = 64 }; /* more than these are not measured by a crew */
+enum { FEW_MATRICES = 64 }; /* the most whose statistics each worker of a crew can hold */
 
 typedef struct encode_run {
     const kf_encode_job *job;
@@ -87,7 +87,7 @@ static kerf_status measure_step(void *ctx, kf_panel *p, kerf_error *err)
         pthread_mutex_unlock(&run->lock);
     }
     if (s != KERF_OK) return kf_explain_encode(job->tensor, s, err);
-    return kf_work_add(job->progress, p->dense.n, err);
+    return kf_work_add(job->work, p->dense.n, err);
 }
 
 /* Bytes of the source that a thread encodes between two questions whether to go on: a few
@@ -130,12 +130,12 @@ static kerf_status encode_step(void *ctx, kf_panel *p, kerf_error *err)
     const kf_encode_job *job = run->job;
     const uint64_t step = bands_in_call(run, p);
     for (uint64_t u = p->u0; u < p->u1; u += step) {
-        if (u > p->u0) KF_TRY(kf_work_check(job->progress, err));
+        if (u > p->u0) KF_TRY(kf_work_check(job->work, err));
         kerf_status s = encode_bands(run, p, u, kf_min_u64(u + step, p->u1), err);
         if (s != KERF_OK) return kf_explain_encode(job->tensor, s, err);
     }
     if (job->look) KF_TRY(job->look(job->look_ctx, p, err));
-    return kf_work_add(job->progress, p->dense.n, err);
+    return kf_work_add(job->work, p->dense.n, err);
 }
 
 static kerf_status write_step(void *ctx, kf_panel *p, kerf_error *err)

@@ -1,7 +1,7 @@
 /* encode_tensor.h - one tensor from its source through an encoder, panel by panel: what quantize
  * and score have in common. */
-#ifndef KERF_ENCODE_TENSOR_H
-#define KERF_ENCODE_TENSOR_H
+#ifndef KERF_STREAM_ENCODE_TENSOR_H
+#define KERF_STREAM_ENCODE_TENSOR_H
 
 #include "base/work.h"
 #include "stream/panels.h"
@@ -12,11 +12,11 @@ typedef struct kf_encode_job {
     const kerf_geometry *geometry;
     const kerf_encoder *encoder;
     const kerf_exec *exec;
-    kf_work *progress;
-    const kerf_stats *stats;    /* of each matrix, measured before; NULL: measured here    */
-    kerf_weight_writer *writer; /* NULL: the bytes go nowhere                              */
-    kf_room *room;              /* NULL: what must be measured first is read twice         */
-    kf_step look;               /* sees each panel after it was encoded; NULL: none */
+    kf_work *work;
+    const kerf_stats *stats;    /* of each matrix, measured before; NULL: measured here           */
+    kerf_weight_writer *writer; /* NULL: the bytes are not written                                */
+    kf_room *room;              /* NULL: a tensor that must be measured first is read twice       */
+    kf_step look;               /* called for each panel, in order, when it is encoded; NULL: not */
     void *look_ctx;
 } kf_encode_job;
 

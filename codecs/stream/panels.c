@@ -7,7 +7,7 @@
 
 #include "stream/slots.h"
 
-#define WHOLE_PANELS UINT64_MAX
+#define WHOLE_PANELS UINT64_MAX /* see open_panels */
 
 /* --- memory -------------------------------------------------------------------------------- */
 
@@ -79,7 +79,7 @@ static kerf_status open_slots(kf_stream *s, kerf_error *err)
     return KERF_OK;
 }
 
-/* Makes the room large enough; what was in it is of no use. */
+/* Makes the room large enough; its content is not kept. */
 static kerf_status keep_tensor(kf_stream *s, kf_room *room, kerf_error *err)
 {
     const uint64_t bytes = dense_bytes(s, 0, s->units);
@@ -114,8 +114,8 @@ static void choose_steps(kf_stream *s, uint64_t band, uint64_t run)
     s->step = kf_min_u64(run * (runs ? runs : 1), s->whole_step);
 }
 
-/* run: 0, WHOLE_PANELS for a crew whose panels are as large as those of others, or as in
- * kf_stream_open_parts. */
+/* run: as in kf_stream_open_parts; 0: panels have no parts; WHOLE_PANELS: the panels of a crew are
+ * as large as those of a ring. */
 static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                                unsigned workers, uint64_t run, kf_room *room, kerf_error *err)
 {

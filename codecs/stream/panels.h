@@ -17,22 +17,24 @@
 
 #include "base/base.h"
 
-#define KF_STREAM_PANEL_BYTES (UINT64_C(4) << 20) /* dense bytes that a panel aims at  */
-#define KF_STREAM_BAND_BYTES                                                                      \
-    (UINT64_C(64) << 20)                           /* the largest band that is taken as one panel \
-                                                    */
-#define KF_STREAM_WHOLE_BYTES (UINT64_C(64) << 20) /* of per-matrix values and their statistics */
-#define KF_STREAM_CREW_PANEL (UINT64_C(1) << 20)   /* of a crew: fits the second-level cache ...   */
-#define KF_STREAM_CREW_BYTES (UINT64_C(64) << 20)  /* ... or less, where all panels were more  */
-#define KF_STREAM_KEPT_BYTES (UINT64_C(128) << 20) /* the largest tensor that is kept in memory */
+/* The dense bytes that a panel aims at; those of a crew fit the second-level cache, or are smaller
+ * where all panels of the crew would be more than KF_STREAM_CREW_BYTES. */
+#define KF_STREAM_PANEL_BYTES (UINT64_C(4) << 20)
+#define KF_STREAM_CREW_PANEL (UINT64_C(1) << 20)
+#define KF_STREAM_CREW_BYTES (UINT64_C(64) << 20)
+/* The largest band, the largest plane with one value per matrix, and the largest tensor that is
+ * kept in memory as a whole. */
+#define KF_STREAM_BAND_BYTES (UINT64_C(64) << 20)
+#define KF_STREAM_WHOLE_BYTES (UINT64_C(64) << 20)
+#define KF_STREAM_KEPT_BYTES (UINT64_C(128) << 20)
 
 typedef struct kf_panel {
-    uint64_t index;  /* 0, 1, ...: its place in the order of panels                */
-    unsigned slot;   /* below kf_stream_slots(); only one panel has it at a time       */
-    uint64_t u0, u1; /* units of this panel                                        */
-    kerf_span dense; /* the tensor's own elements, or the bytes to be copied        */
+    uint64_t index;  /* 0, 1, ...: its place in the order of panels                      */
+    unsigned slot;   /* below kf_stream_slots(); only one panel has it at a time         */
+    uint64_t u0, u1; /* units of this panel                                              */
+    kerf_span dense; /* elements of the dense tensor, or the bytes to be copied          */
     kerf_span plane[KERF_PLANES]; /* the same bands of each plane; planes with one value per
-                                     matrix are whole and shared by all panels                  */
+                                     matrix are whole and shared by all panels           */
 } kf_panel;
 
 typedef kerf_status (*kf_step)(void *ctx, kf_panel *p, kerf_error *err);
@@ -52,19 +54,21 @@ typedef struct kf_stream kf_stream;
 kerf_status kf_stream_open(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                            kerf_error *err);
 
-/* Memory that outlives a stream, so that the next one finds it mapped. Free p at the end. */
+/* Memory that several streams use one after the other, so that it is mapped only once. Free p at
+ * the end. */
 typedef struct kf_room {
     void *p;
     size_t n;
 } kf_room;
 
 /* As kf_stream_open, for a crew of `workers` in each run: read and work are called for several
- * panels at once, in any order. With a room, a tensor that is not too large is held there as a
- * whole. */
+ * panels at once, in any order. With a room, a tensor of at most KF_STREAM_KEPT_BYTES is held there
+ * as a whole, and a second run needs no read step. */
 kerf_status kf_stream_open_crew(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                                 unsigned workers, kf_room *room, kerf_error *err);
-/* The panels of kf_stream_open, each cut into parts of whole runs of `run` bands, for a crew:
- * whoever sums runs up finds again where panels end. 0: panels are not cut. */
+/* The panels of kf_stream_open, each cut into parts for a crew. A part has a multiple of `run`
+ * bands, save for the last one of a panel (kf_stream_ends_panel), so that sums over runs and panels
+ * can be taken in the same order as without a crew. run 0: panels are not cut. */
 kerf_status kf_stream_open_parts(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                                  unsigned workers, uint64_t run, kerf_error *err);
 /* Whether the part that ends before unit u1 is the last one of its panel. */
@@ -72,7 +76,8 @@ int kf_stream_ends_panel(const kf_stream *s, uint64_t u1);
 unsigned kf_stream_slots(const kf_stream *s);
 /* 1 when what one run has read is still there in the next. */
 int kf_stream_keeps(const kf_stream *s);
-/* A crew for this number of threads (0: all cores): who waits for the disk is not missed. */
+/* How many workers keep this number of threads busy (0: all cores): some more, for a few of them
+ * wait for the disk at any time. */
 unsigned kf_stream_crew_size(int threads);
 
 /* Panels of plain bytes in `dense`. */
@@ -86,7 +91,7 @@ kerf_status kf_stream_run(kf_stream *s, const kf_steps *steps, void *ctx, kerf_e
 /* The whole content of a plane with one value per matrix; {NULL, 0} for other planes. */
 kerf_span kf_stream_whole(const kf_stream *s, kerf_plane_id p);
 
-/* --- steps that several verbs share --------------------------------------------------------- */
+/* --- steps that several calls share --------------------------------------------------------- */
 
 /* Reads the dense elements of a panel from a tensor. */
 kerf_status kf_read_dense(const kerf_reader *r, const kerf_tensor *t, const kerf_geometry *g,

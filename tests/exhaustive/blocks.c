@@ -6,7 +6,7 @@
  * meet no tie in their life). How the numbers are laid out: patterns.h. Encoders that round to the
  * type of their source also run from every fp16 number, and from fp32; those that refuse bfloat16
  * run from what they take. */
-#include "exhaustive/options.h"
+#include "exhaustive/run_options.h"
 #include "exhaustive/oracle.h"
 #include "exhaustive/patterns.h"
 #include "exhaustive/oracle_stored.h"

@@ -1,7 +1,7 @@
 /* patterns.c - see patterns.h. */
 #include "exhaustive/patterns.h"
 
-#include "exhaustive/options.h"
+#include "exhaustive/run_options.h"
 #include "exhaustive/oracle.h"
 
 static unsigned binades_of(kerf_element e)

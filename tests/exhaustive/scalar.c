@@ -10,7 +10,7 @@
  * the magnitude and turns NaN into 0xFF. A NaN in fp16 and bf16 stays quiet and keeps its sign
  * (and in bf16 its payload); CUDA makes it 0x7FFF. */
 #include "cuda_host.h"
-#include "options.h"
+#include "run_options.h"
 
 #include "scalar/minifloat.h"
 

@@ -3,7 +3,7 @@
  * falls as amax grows, so oracle.h is asked where each byte begins, by bisection, and the floats
  * between two such places must all store the same byte. A block of zeros is asked for by itself:
  * microxcaling gives it a larger byte than the least number. */
-#include "exhaustive/options.h"
+#include "exhaustive/run_options.h"
 #include "exhaustive/oracle.h"
 #include "exhaustive/oracle_stored.h"
 

@@ -6,7 +6,7 @@
 #define KERF_TEST_SAMPLING_H
 
 #include "exhaustive/coded.h"
-#include "exhaustive/options.h"
+#include "exhaustive/run_options.h"
 #include "exhaustive/oracle.h"
 
 enum { MAX_VALUES = 1 << 13 };

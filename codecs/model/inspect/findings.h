@@ -5,7 +5,7 @@
 #include <kerf/inspect.h>
 
 #include "base/work.h"
-#include "model/checkpoint.h"
+#include "model/checkpoint_view.h"
 
 typedef struct kf_inspection {
     const kerf_checkpoint *source;

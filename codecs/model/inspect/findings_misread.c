@@ -1,11 +1,11 @@
 /* findings_misread.c - bytes that are well formed but were meant another way. Nothing but the
  * numbers shows it, and what they show is said with the figure that it rests on. */
 #include <math.h>
-#include "base/base.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "layout/groups.h"
 #include "model/inspect/findings.h"
 

@@ -1,6 +1,6 @@
-/* checkpoint.h - the insides of kerf_checkpoint, for the engine. */
-#ifndef KERF_MODEL_CHECKPOINT_H
-#define KERF_MODEL_CHECKPOINT_H
+/* checkpoint_view.h - the insides of kerf_checkpoint, for the engine. */
+#ifndef KERF_MODEL_CHECKPOINT_VIEW_H
+#define KERF_MODEL_CHECKPOINT_VIEW_H
 
 #include <kerf/checkpoint.h>
 

@@ -1,4 +1,4 @@
-/* options.h - what the long-running tests share: their command line, time, random numbers. */
+/* run_options.h - what the long-running tests share: their command line, time, random numbers. */
 #ifndef KERF_TEST_OPTIONS_H
 #define KERF_TEST_OPTIONS_H
 

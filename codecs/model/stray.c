@@ -1,9 +1,10 @@
 /* stray.c - knows parts of quantized weights by name and type, and says why they are no weight. */
-#include "model/inspect/stray.h"
-#include "base/base.h"
-#include <stdio.h>
+#include "model/stray.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/base.h"
 
 /* Endings of parts; what else must be there, for a name that others use too. */
 static const struct {
