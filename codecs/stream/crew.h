@@ -1,12 +1,14 @@
-/* crew.h - turns: what the workers of a crew must do in the order of panels. There may be several
- * queues with turns of their own, so that one panel can be in the first of them while the panel
- * before it is in the second. */
+/* crew.h - panels taken by several workers, each through all steps; and turns: what the workers
+ * must do in the order of panels. There may be several queues with turns of their own, so that one
+ * panel can be in the first of them while the panel before it is in the second. */
 #ifndef KERF_STREAM_CREW_H
 #define KERF_STREAM_CREW_H
 
 #include <pthread.h>
 
-#include "base/base.h"
+#include "stream/panel.h"
+
+kerf_status kf_run_crew(kf_stream *s, const kf_steps *steps, void *ctx, kerf_error *err);
 
 typedef struct kf_turns {
     pthread_mutex_t lock;

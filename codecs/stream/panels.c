@@ -1,98 +1,14 @@
-/* panels.c - cuts a tensor into panels, and gives them memory: a few slots that panels use in turn.
- * Bands above the panel size get one slot, so that memory stays bounded. */
+/* panels.c - cuts a tensor into panels, and chooses how they are taken through their steps. */
 #include "stream/panels.h"
 
 #include <sched.h>
 #include <stdlib.h>
 
+#include "stream/crew.h"
+#include "stream/ring.h"
 #include "stream/slots.h"
 
 #define WHOLE_PANELS UINT64_MAX /* see open_panels */
-
-/* --- memory -------------------------------------------------------------------------------- */
-
-static uint64_t dense_bytes(const kf_stream *s, uint64_t u0, uint64_t u1)
-{
-    if (!s->geometry) return u1 - u0;
-    return kerf_band_elements(s->geometry, u0, u1).count * (kerf_dtype_bits(s->dense_type) / 8);
-}
-
-void kf_shape_slot(const kf_stream *s, kf_panel *p, uint64_t i)
-{
-    const uint64_t parts = kf_div_up(s->whole_step, s->step), whole = i / parts * s->whole_step;
-    p->index = i;
-    p->u0 = whole + i % parts * s->step;
-    p->u1 = kf_min_u64(kf_min_u64(p->u0 + s->step, whole + s->whole_step), s->units);
-    p->dense.n = (size_t)dense_bytes(s, p->u0, p->u1);
-    if (s->kept) p->dense.p = s->kept + dense_bytes(s, 0, p->u0);
-    if (!s->geometry) return;
-    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
-        if (s->geometry->plane[k].band_bytes == 0) continue;
-        p->plane[k].n = (size_t)kerf_band_bytes(s->geometry, k, p->u0, p->u1).count;
-    }
-}
-
-/* Bands of equal size fill a panel best when it is the first: later ones are never larger. */
-static kerf_status allocate_slot(const kf_stream *s, kf_panel *p, kerf_error *err)
-{
-    kf_shape_slot(s, p, 0);
-    if (!s->kept) KF_TRY(kf_allocate(&p->dense.p, p->dense.n, 1, err));
-    for (kerf_plane_id k = 0; s->geometry && k < KERF_PLANES; k++) {
-        if (s->geometry->plane[k].band_bytes == 0) {
-            p->plane[k] = s->whole[k];
-        } else {
-            KF_TRY(kf_allocate(&p->plane[k].p, p->plane[k].n, 1, err));
-        }
-    }
-    return KERF_OK;
-}
-
-static kerf_status allocate_whole(kf_stream *s, kerf_error *err)
-{
-    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
-        const kerf_plane *plane = &s->geometry->plane[k];
-        if (plane->dtype == KERF_DTYPE_NONE || plane->band_bytes != 0) continue;
-        if (plane->bytes > KF_STREAM_WHOLE_BYTES) {
-            return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
-                           "%llu matrices in one tensor are too many",
-                           (unsigned long long)s->geometry->matrices);
-        }
-        s->whole[k].n = (size_t)plane->bytes;
-        KF_TRY(kf_allocate(&s->whole[k].p, s->whole[k].n, 1, err));
-    }
-    return KERF_OK;
-}
-
-static kerf_status open_slots(kf_stream *s, kerf_error *err)
-{
-    if (s->step == 0 || s->units == 0) return KERF_OK;
-    const uint64_t whole = s->units / s->whole_step, rest = s->units % s->whole_step;
-    s->panels = whole * kf_div_up(s->whole_step, s->step) + kf_div_up(rest, s->step);
-    int big = dense_bytes(s, 0, s->step < s->units ? s->step : s->units) > KF_STREAM_PANEL_BYTES;
-    const unsigned most = s->workers && !big ? s->workers : big ? 1 : KF_RING;
-    s->slots = s->panels < most ? (unsigned)s->panels : most;
-    KF_TRY(kf_allocate(&s->slot, s->slots, sizeof *s->slot, err));
-    for (unsigned i = 0; i < s->slots; i++) {
-        s->slot[i].slot = i;
-        KF_TRY(allocate_slot(s, &s->slot[i], err));
-    }
-    return KERF_OK;
-}
-
-/* Makes the room large enough; its content is not kept. */
-static kerf_status keep_tensor(kf_stream *s, kf_room *room, kerf_error *err)
-{
-    const uint64_t bytes = dense_bytes(s, 0, s->units);
-    if (bytes == 0 || bytes > KF_STREAM_KEPT_BYTES) return KERF_OK;
-    if (room->n < bytes) {
-        free(room->p);
-        *room = (kf_room){NULL, 0};
-        KF_TRY(kf_allocate(&room->p, (size_t)bytes, 1, err));
-        room->n = (size_t)bytes;
-    }
-    s->kept = room->p;
-    return KERF_OK;
-}
 
 /* Bands of a panel of about so many bytes. */
 static uint64_t bands_of(const kf_stream *s, uint64_t band, uint64_t bytes)
@@ -121,7 +37,7 @@ static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dty
 {
     *out = NULL;
     uint64_t band =
-        g->bands ? dense_bytes(&(kf_stream){.geometry = g, .dense_type = dense_type}, 0, 1) : 1;
+        g->bands ? kf_dense_bytes(&(kf_stream){.geometry = g, .dense_type = dense_type}, 0, 1) : 1;
     if (band > KF_STREAM_BAND_BYTES) {
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
                        "one band of %s is %llu MiB here, above the limit of %llu MiB; use a format "
@@ -138,9 +54,9 @@ static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dty
     if (run == WHOLE_PANELS)
         s->workers = (unsigned)kf_min_u64(workers, KF_STREAM_CREW_BYTES / KF_STREAM_PANEL_BYTES);
     choose_steps(s, band, run);
-    kerf_status status = room ? keep_tensor(s, room, err) : KERF_OK;
-    if (status == KERF_OK) status = allocate_whole(s, err);
-    if (status == KERF_OK) status = open_slots(s, err);
+    kerf_status status = room ? kf_slots_keep(s, room, err) : KERF_OK;
+    if (status == KERF_OK) status = kf_slots_share(s, err);
+    if (status == KERF_OK) status = kf_slots_open(s, err);
     if (status != KERF_OK) {
         kf_stream_close(s);
         return status;
@@ -198,7 +114,7 @@ kerf_status kf_stream_open_bytes(kf_stream **out, uint64_t bytes, kerf_error *er
     KF_TRY(kf_allocate(&s, 1, sizeof *s, err));
     s->units = bytes;
     s->step = s->whole_step = KF_STREAM_PANEL_BYTES;
-    kerf_status status = open_slots(s, err);
+    kerf_status status = kf_slots_open(s, err);
     if (status != KERF_OK) {
         kf_stream_close(s);
         return status;
@@ -210,14 +126,7 @@ kerf_status kf_stream_open_bytes(kf_stream **out, uint64_t bytes, kerf_error *er
 void kf_stream_close(kf_stream *s)
 {
     if (!s) return;
-    for (unsigned i = 0; s->slot && i < s->slots; i++) {
-        if (!s->kept) free(s->slot[i].dense.p);
-        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
-            if (s->slot[i].plane[k].p != s->whole[k].p) free(s->slot[i].plane[k].p);
-        }
-    }
-    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) free(s->whole[k].p);
-    free(s->slot);
+    kf_slots_close(s);
     free(s);
 }
 

@@ -3,6 +3,8 @@
  *
  * A slot goes free -> filled -> done -> free. Each step runs in a thread of its own (work: in the
  * calling one) and waits for its slots in order, which keeps panels in order without a queue. */
+#include "stream/ring.h"
+
 #include <pthread.h>
 
 #include "stream/slots.h"
