@@ -36,16 +36,32 @@ echo "$headers public headers compile alone as C11 and C++17"
 cmake -S "$consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
     -DCMAKE_CXX_COMPILER="$cxx" --log-level=WARNING >/dev/null
 cmake --build "$work/build" >/dev/null
-for program in c_kerf c_kerf_static cxx_kerf cxx_kerf_static; do
+for program in cxx_kerf cxx_kerf_static; do
     echo "find_package, $program: $("$work/build/$program")"
 done
 
+# The consumer cancels, quantizes, verifies, scores and advises: what it says and leaves is checked.
+model=$here/../data/tiny-llama
+[ "$(wc -l <"$consumer/consumer.c")" -lt 120 ] || { echo "consumer.c is no short program" && exit 1; }
+consume() { # NAME PROGRAM
+    local out=$work/out-${2##*/}
+    "$2" "$model" "$out" "$out.html" >"$out.txt" || { echo "$1 failed" && exit 1; }
+    for line in "comparing what was written" "28 tensors quantized" "verify: passed" \
+        "28 tensors in mxfp6-e2m3" "advice: "; do
+        grep -qF "$line" "$out.txt" || { echo "$1 did not say: $line" && cat "$out.txt" && exit 1; }
+    done
+    "$prefix/bin/kerf" verify "$model" "$out" >/dev/null
+    grep -q '</html>' "$out.html"
+    echo "$1: quantized, verified, scored, advised"
+}
+for program in c_kerf c_kerf_static; do consume "find_package, $program" "$work/build/$program"; done
+
 read -ra flags <<<"$(pkg-config --cflags --libs kerf)"
 "$cc" -std=c11 "$consumer/consumer.c" -o "$work/shared" "${flags[@]}"
-echo "pkg-config, shared: $("$work/shared")"
+consume "pkg-config, shared" "$work/shared"
 
 rm "$prefix"/lib/libkerf.so*
 read -ra flags <<<"$(pkg-config --static --cflags --libs kerf)"
 "$cc" -std=c11 "$consumer/consumer.c" -o "$work/static" "${flags[@]}"
-echo "pkg-config, static: $("$work/static")"
-for program in c_kerf_static cxx_kerf_static; do "$work/build/$program" >/dev/null; done
+consume "pkg-config, static" "$work/static"
+"$work/build/cxx_kerf_static" >/dev/null
