@@ -116,7 +116,7 @@ KF_TILING unsigned kf_gemv_copy_size(unsigned bytes)
 
 KF_TILING kf_gemv_tiling kf_gemv_tiling_of(kf_spec s)
 {
-    kf_gemv_tiling t = {KF_WAY_NONE};
+    kf_gemv_tiling t = {.way = KF_WAY_NONE};
     t.way = kf_gemv_way_of(s);
     t.bits = s.bits;
     t.is_shared = s.geometry == KERF_GROUP_TILE;

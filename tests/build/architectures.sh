@@ -39,7 +39,7 @@ printf '#define KF_ROW_ID INT4_G128\n#include "cuda/row.cuh"\n' >"$tmp/row.cu"
 for architecture in 80 100a 120a; do
     [ $architecture = 80 ] || compile "products of NVFP4" $architecture "$tmp/gemv.cu"
     compile "codecs of INT4_G128" $architecture "$tmp/row.cu"
-    for source in kernels/cuda/*.cu codecs/cuda/*.cu; do
+    for source in kernels/cuda/*/*.cu codecs/cuda/*.cu; do
         compile "$source" $architecture "$source"
     done
 done
