@@ -29,12 +29,12 @@ compile() {
 }
 
 for row in NVFP4 FP8_E4M3 FP8_E5M2 MXFP6_E2M3 NF4_DQ INT4_G128_ASYM FP16; do
-    printf '#define KF_ROW_ID %s\n#include "cuda/gemv_row.cuh"\n' "$row" >"$tmp/gemv.cu"
+    printf '#define KF_ROW_ID %s\n#include "cuda/gemv/gemv_row.cuh"\n' "$row" >"$tmp/gemv.cu"
     compile "products of $row" 80 "$tmp/gemv.cu"
 done
-printf '#define KF_ROW_ID MXFP4\n#define KF_SHUFFLED 1\n#include "cuda/gemv_row.cuh"\n' >"$tmp/gemv.cu"
+printf '#define KF_ROW_ID MXFP4\n#define KF_SHUFFLED 1\n#include "cuda/gemv/gemv_row.cuh"\n' >"$tmp/gemv.cu"
 compile "products of MXFP4, shuffled" 80 "$tmp/gemv.cu"
-printf '#define KF_ROW_ID NVFP4\n#include "cuda/gemv_row.cuh"\n' >"$tmp/gemv.cu"
+printf '#define KF_ROW_ID NVFP4\n#include "cuda/gemv/gemv_row.cuh"\n' >"$tmp/gemv.cu"
 printf '#define KF_ROW_ID INT4_G128\n#include "cuda/row.cuh"\n' >"$tmp/row.cu"
 for architecture in 80 100a 120a; do
     [ $architecture = 80 ] || compile "products of NVFP4" $architecture "$tmp/gemv.cu"

@@ -215,7 +215,7 @@ static void times_become_a_machine(void **state)
     kerf_compared_time c[9];
     kerf_time_errors sum;
     kerf_error err = {0};
-    for (size_t i = 0; i < 9; i++) t[i] = timing_at(1024 << (8 - i) / 2); /* most of them twice */
+    for (size_t i = 0; i < 9; i++) t[i] = timing_at(UINT64_C(1024) << (8 - i) / 2); /* many twice */
     assert_int_equal(kerf_hardware_with_times(h200, t + 4, 5, "a test", &h, &err), KERF_E_DATA);
     assert_null(h);
     if (kerf_hardware_with_times(h200, t, 9, "a test", &h, &err) != KERF_OK)
