@@ -3,8 +3,8 @@
 # the tests of bytes and laws (their parts that CI runs) with plain compiler calls, and runs them
 # until one fails. A fault that no test notices is listed, and this script fails. A fault in the
 # header of one family first meets the golden vectors in a library of that family's formats alone:
-# seconds, and most end there. Faults outside codecs/ are built in one tree by CMake, one after the
-# other, and meet the tests of the advisor.
+# seconds, and most end there. Faults outside of the arithmetic are built in one tree by CMake, one
+# after the other, and meet the tests of the engine and the advisor.
 #
 #   bash tests/mutation/mutation.sh [-j N] [PATTERN]     PATTERN: only faults that contain it
 set -euo pipefail
@@ -151,9 +151,10 @@ try_fault() {
     rm -rf "$here"
 }
 
-# --- outside codecs/ -------------------------------------------------------------------------------
+# --- outside of the arithmetic -----------------------------------------------------------------------
 
-tree_units=(test_predict test_gemv_outline test_choose test_model test_hardware test_score)
+tree_units=(test_predict test_gemv_outline test_choose test_model test_hardware test_score
+    test_quantize_api test_quantize_cancel test_file_resume)
 tree_scripts=(advise compare_times predict hardware)
 
 build_in_tree() { cmake --build "$work/tree_build" -j "$jobs" --target "$@" >"$work/tree_log" 2>&1; }
@@ -230,7 +231,11 @@ chosen=() in_tree=()
 for ((i = 1; i <= faults; i++)); do
     read_fault $i
     [[ "$file $title" = *"$pattern"* ]] || continue
-    case $file in codecs/*) chosen+=($i) ;; *) in_tree+=($i) ;; esac
+    case $file in
+    codecs/file/* | codecs/layout/* | codecs/stream/* | codecs/model/*) in_tree+=($i) ;;
+    codecs/*) chosen+=($i) ;;
+    *) in_tree+=($i) ;;
+    esac
 done
 touch "$work/results"
 

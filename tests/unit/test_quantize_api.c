@@ -54,6 +54,25 @@ static void test_decisions(void **state)
     kerf_checkpoint_close(c);
 }
 
+static void test_only(void **state)
+{
+    (void)state;
+    static const char *const only[] = {"*layers.0.mlp.*"};
+    const kerf_select select = {.only = only, .onlys = 1};
+    kerf_checkpoint *c = open_checkpoint(model);
+    kerf_plan *p = NULL;
+    kerf_error err;
+    kerf_totals t;
+    must(kerf_plan_make(c, &select, NULL, 0, codec_of("nvfp4"), &(kerf_output){0}, &p, &err), &err);
+    kerf_plan_totals(p, &t);
+    assert_int_equal(t.quantized, 3);
+    assert_non_null(decision_for(p, "model.layers.0.mlp.up_proj.weight")->codec.format);
+    assert_string_equal(decision_for(p, "model.layers.1.mlp.up_proj.weight")->reason,
+                        "not in --only");
+    kerf_plan_free(p);
+    kerf_checkpoint_close(c);
+}
+
 static void refuses(const kerf_checkpoint *c, const kerf_select *s, const kerf_rule *rules,
                     size_t count, const kerf_output *to, kerf_status wanted, const char *text)
 {
@@ -255,10 +274,10 @@ static void test_fused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decisions), cmocka_unit_test(test_refused_plans),
-        cmocka_unit_test(test_quantize),  cmocka_unit_test(test_dequantize),
-        cmocka_unit_test(test_convert),   cmocka_unit_test(test_inspect),
-        cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_decisions),     cmocka_unit_test(test_only),
+        cmocka_unit_test(test_refused_plans), cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_dequantize),    cmocka_unit_test(test_convert),
+        cmocka_unit_test(test_inspect),       cmocka_unit_test(test_fused),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_folder);
 }
