@@ -17,11 +17,12 @@ need_packages "${build_packages[@]}" || exit 1
 build=build/quickstart
 model=tests/data/tiny-llama
 show cmake -S . -B $build -DCMAKE_BUILD_TYPE=Release -DKERF_TESTS=OFF -DKERF_CUDA=OFF
-show cmake --build $build -j "$(nproc)"
+show cmake --build $build -j "$(nproc)" --target kerf
 
 show $build/kerf quantize $model -f nvfp4:4/6 -o $build/tiny-llama-nvfp4 -y
 show $build/kerf verify $model $build/tiny-llama-nvfp4
-show $build/kerf score $model
+show $build/kerf score $model \
+    -f int8,mxfp8-e4m3,mxfp6-e2m3,int4-g32-asym,nvfp4:4/6,nvfp4:amax,nf4,mxfp4,nf4-dq,int4-g128
 
 cat <<END
 
