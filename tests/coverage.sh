@@ -28,8 +28,8 @@ compile() {
 }
 
 mkdir "$work/library" "$work/oracle"
-for source in codecs/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/nodevice.c \
-    cli/{vector_check,vector_text,failure}.c; do
+for source in codecs/format/*.c codecs/base/*.c codecs/cpu/*.c codecs/cuda/nodevice.c \
+    codecs/selftest/{vector_check,vector_text}.c; do
     compile "$source" "$work/library/$(basename "$source" .c).o"
 done
 # Not measured, only slow at -O0.

@@ -86,7 +86,7 @@ run_family() {
     local source
     mkdir -p "$3" && cp -r "$1/codecs" "$3/codecs"
     sed -i -E "/^KERF_FORMAT\(/{/\"int8\"|\"[^\"]*\", *$2,/!d}" "$3/codecs/include/kerf/formats.def"
-    (cd "$3" && for source in codecs/*.c codecs/cpu/*.c; do
+    (cd "$3" && for source in codecs/format/*.c codecs/cpu/*.c; do
         compile "$3" "$source" "$3/$(basename "$source" .c).o" || exit 2
     done) || return 2
     "$compiler" "$3"/*.o "$work"/base/*.o "$work/fixed/test_golden.o" -o "$3/golden" -lcmocka -lm ||
@@ -211,10 +211,10 @@ build_parts() {
         compile "$root" "$source" "$work/oracle/$(basename "$source" .c).o"
     done
     # What no table of formats is in; test_golden shares its reader with the command.
-    for source in codecs/base/*.c codecs/cuda/nodevice.c cli/{vector_check,vector_text,failure}.c; do
+    for source in codecs/base/*.c codecs/cuda/nodevice.c codecs/selftest/{vector_check,vector_text}.c; do
         compile "$root" "$source" "$work/base/$(basename "$source" .c).o"
     done
-    for source in codecs/*.c codecs/cpu/*.c; do
+    for source in codecs/format/*.c codecs/cpu/*.c; do
         name=$(basename "$source" .c)
         case $name in ref | dispatch) ;; *) compile "$root" "$source" "$work/library/$name.o" ;; esac
     done
