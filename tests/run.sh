@@ -6,7 +6,9 @@
 #   bash tests/run.sh --gpu | --exhaustive | --mutation | --coverage | --peers
 #
 #   --native    gcc, optimized, every test
-#   --asan      clang with AddressSanitizer and UndefinedBehaviorSanitizer
+#   --asan      clang with AddressSanitizer and UndefinedBehaviorSanitizer, without OpenMP (leaks of
+#               libomp itself, and threads of it that LeakSanitizer cannot trace, would fail it);
+#               the threads of streams and teams are pthreads and stay
 #   --clang     clang, optimized; not part of --all, whose clang is --asan
 #   --cuda      the CUDA backend compiles and links, for sm_90a, and rows of it for all that a
 #               release has; a GPU is not needed

@@ -71,7 +71,8 @@ KF_HD uint32_t kf_mx_half_away(kf_spec s, float y, int least, int mantissa_bits)
     else if (e < least)
         e = least;
     float m = kf_abs(y) * kf_exp2(mantissa_bits - e);
-    float r = (float)(int)(m + 0.5f) * kf_exp2(e - mantissa_bits);
+    float whole = (float)(int)kf_min(1073741824.0f, m + 0.5f); /* what is larger saturates anyway */
+    float r = whole * kf_exp2(e - mantissa_bits);
     if (r == 0 && y == 0) return 0;
     return kf_element_encode(s.element, kf_bits(y) >> 31 ? -r : r);
 }

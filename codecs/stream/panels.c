@@ -139,8 +139,8 @@ kerf_span kf_stream_whole(const kf_stream *s, kerf_plane_id p)
 
 static kerf_status run_alone(kf_stream *s, const kf_steps *steps, void *ctx, kerf_error *err)
 {
-    kf_panel *p = &s->slot[0];
     for (uint64_t i = 0; i < s->panels; i++) {
+        kf_panel *p = &s->slot[0]; /* an empty tensor has none */
         kf_shape_slot(s, p, i);
         if (steps->read) KF_TRY(steps->read(ctx, p, err));
         if (steps->work) KF_TRY(steps->work(ctx, p, err));
