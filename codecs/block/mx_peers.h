@@ -71,8 +71,9 @@ KF_HD uint32_t kf_mx_half_away(kf_spec s, float y, int least, int mantissa_bits)
     else if (e < least)
         e = least;
     float m = kf_abs(y) * kf_exp2(mantissa_bits - e);
-    float whole = (float)(int)kf_min(1073741824.0f, m + 0.5f); /* what is larger saturates anyway */
-    float r = whole * kf_exp2(e - mantissa_bits);
+    uint32_t half_more = kf_bits(m + 0.5f), most = kf_bits(1073741824.0f);
+    if (half_more > most) half_more = most; /* it saturates anyway, and must fit an int */
+    float r = (float)(int)kf_float(half_more) * kf_exp2(e - mantissa_bits);
     if (r == 0 && y == 0) return 0;
     return kf_element_encode(s.element, kf_bits(y) >> 31 ? -r : r);
 }
