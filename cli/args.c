@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kerf/file.h>
+
 typedef struct given {
     const option *option;
     const char *value;
@@ -200,6 +202,44 @@ void args_free(args *a)
     free(a->given);
     free(a->operand);
     free(a);
+}
+
+/* --- files --------------------------------------------------------------------------------- */
+
+/* Whether an option is in one of the lists of its verb. */
+static int is_among(const char *const *names, size_t most, const option *o)
+{
+    for (size_t i = 0; i < most && names[i]; i++)
+        if (strcmp(names[i], o->name) == 0) return 1;
+    return 0;
+}
+
+kerf_status args_check_files(const args *a, kerf_error *err)
+{
+    const verb *v = a->verb;
+    const size_t most = a->operand_count + a->given_count;
+    const char **path = NULL; /* three lists */
+    if (!v->writes[0]) return KERF_OK;
+    TRY(allocate(&path, 3 * most, sizeof *path, err));
+    const char **source = path, **output = path + most, **cache = path + 2 * most;
+    kerf_files files = {.source = source, .output = output, .cache = cache};
+    for (size_t i = 0; i < a->operand_count; i++) source[files.sources++] = a->operand[i];
+    for (size_t i = 0; i < a->given_count; i++) {
+        const option *o = a->given[i].option;
+        const char *value = a->given[i].value;
+        if (args_value(a, o->name) != value) continue; /* the last one counts */
+        const int reads = is_among(v->reads, sizeof v->reads / sizeof *v->reads, o);
+        const int writes = is_among(v->writes, sizeof v->writes / sizeof *v->writes, o);
+        if (reads && writes)
+            cache[files.caches++] = value;
+        else if (reads)
+            source[files.sources++] = value;
+        else if (writes)
+            output[files.outputs++] = value;
+    }
+    kerf_status s = kerf_files_check(&files, err);
+    free(path);
+    return s;
 }
 
 /* --- look up ------------------------------------------------------------------------------- */

@@ -17,6 +17,9 @@ kerf_status args_parse(const verb *v, int argc, char **argv, args **out, int *he
                        kerf_error *err);
 void args_free(args *a);
 
+/* Refuses outputs that would replace a file that is read, or each other. */
+kerf_status args_check_files(const args *a, kerf_error *err);
+
 size_t args_operands(const args *a);
 const char *args_operand(const args *a, size_t i); /* NULL past the end */
 

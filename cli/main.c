@@ -113,7 +113,8 @@ static int run_verb(const verb *v, int argc, char **argv, kerf_error *err)
         print_verb_help(v, stdout);
         return EXIT_OK;
     }
-    int result = v->run(a, err);
+    int result = args_check_files(a, err);
+    if (result == EXIT_OK) result = v->run(a, err);
     args_free(a);
     return result;
 }

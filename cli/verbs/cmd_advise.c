@@ -238,6 +238,8 @@ const verb verb_advise = {
     .options = options,
     .shared = {&option_keep, &option_only, &option_overwrite, &option_threads, &option_device,
                &option_json, &option_progress},
+    .reads = {"hardware", "imatrix", "alpha", "config", "cache"},
+    .writes = {"output", "report", "cache"},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_advise,

@@ -123,6 +123,7 @@ const verb verb_convert = {
     .options = options,
     .shared = {&option_layout, &option_overwrite, &option_shard_size, &option_resume,
                &option_zstd_level, &option_threads, &option_json, &option_progress},
+    .writes = {"output"},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_convert,

@@ -95,6 +95,7 @@ const verb verb_dequantize = {
     .options = options,
     .shared = {&option_overwrite, &option_shard_size, &option_resume, &option_zstd_level,
                &option_threads, &option_device, &option_json, &option_progress},
+    .writes = {"output"},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_dequantize,

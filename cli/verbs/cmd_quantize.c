@@ -229,6 +229,8 @@ const verb verb_quantize = {
     .shared = {&option_layout, &option_keep, &option_only, &option_nan, &option_overwrite,
                &option_shard_size, &option_resume, &option_zstd_level, &option_threads,
                &option_device, &option_json, &option_progress},
+    .reads = {"recipe"},
+    .writes = {"output"},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_quantize,

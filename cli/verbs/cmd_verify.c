@@ -190,6 +190,8 @@ const verb verb_verify = {
                 "  kerf verify model-nvfp4/ restored/    # is it the exact decoding?\n",
     .options = options,
     .shared = {&option_overwrite, &option_threads, &option_device, &option_json, &option_progress},
+    .reads = {"limits"},
+    .writes = {"write-limits"},
     .operands_min = 2,
     .operands_max = 2,
     .run = run_verify,

@@ -9,11 +9,7 @@
 
 static kerf_status look_at(kf_blob *b, kerf_error *err)
 {
-    struct stat st;
     uint8_t first[4] = {0};
-    if (fstat(b->fd, &st) != 0) return kf_fail_errno(err, errno, "%s: cannot look at it", b->path);
-    b->device = st.st_dev;
-    b->inode = st.st_ino;
     if (b->bytes >= sizeof first) KF_TRY(kf_read_at(b->fd, b->path, 0, first, sizeof first, err));
     if (!kf_seek_is_zstd(first)) return KERF_OK;
     KF_TRY(kf_seek_open(b->fd, b->path, b->bytes, &b->seek, err));

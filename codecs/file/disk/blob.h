@@ -9,8 +9,6 @@
 typedef struct kf_blob {
     char *path;
     int fd;
-    dev_t device; /* with inode: which file this is, through all links */
-    ino_t inode;
     uint64_t bytes; /* unpacked */
     kf_seek *seek;  /* NULL: plain */
 } kf_blob;

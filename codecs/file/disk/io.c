@@ -106,6 +106,17 @@ kerf_status kf_sync_folder(int fd, const char *path, kerf_error *err)
     return kf_fail_errno(err, errno, "%s: cannot sync the folder", path);
 }
 
+const char *kf_next_name(DIR *folder, int *failed)
+{
+    for (;;) {
+        errno = 0;
+        const struct dirent *e = readdir(folder);
+        *failed = e ? 0 : errno;
+        if (!e) return NULL;
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) return e->d_name;
+    }
+}
+
 char *kf_path_join(const char *folder, const char *name)
 {
     size_t a = strlen(folder), b = strlen(name);

@@ -3,6 +3,7 @@
 #ifndef KERF_FILE_IO_H
 #define KERF_FILE_IO_H
 
+#include <dirent.h>
 #include <sys/types.h>
 
 #include "base/base.h"
@@ -23,6 +24,10 @@ kerf_status kf_read_whole(const char *path, uint64_t limit, char **out, size_t *
 /* A folder is opened before a rename in it and synced after, so that little can fail in between. */
 kerf_status kf_open_folder(const char *path, int *fd, kerf_error *err);
 kerf_status kf_sync_folder(int fd, const char *path, kerf_error *err);
+
+/* The next name in a folder, without "." and ".."; NULL past the last, or with the errno in *failed
+ * when the folder cannot be read. */
+const char *kf_next_name(DIR *folder, int *failed);
 
 /* Paths: malloc'd, NULL when there is no memory. kf_path_base points into its argument. */
 char *kf_path_join(const char *folder, const char *name);

@@ -101,6 +101,7 @@ kerf_status kerf_file_replace(const char *path, const void *p, size_t n, int ove
 {
     kf_temp t;
     if (!path || path[0] == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a file without a name");
+    KF_TRY(kerf_files_check(&(kerf_files){.output = &path, .outputs = 1}, err));
     KF_TRY(kf_temp_create(path, 0, &t, err));
     kerf_status s = kf_temp_fill(&t, p, n, err);
     if (s == KERF_OK) s = kf_temp_publish(&t, path, overwrite, err);

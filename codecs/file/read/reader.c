@@ -335,10 +335,3 @@ kerf_status kerf_reader_read(const kerf_reader *r, const kerf_tensor *t, uint64_
     if (t->view) return kf_view_read(r, t, offset, dst, n, err);
     return kf_blob_read(&r->shard[t->shard].blob, t->offset + offset, dst, n, err);
 }
-
-int kf_reader_holds(const kerf_reader *r, dev_t device, ino_t inode)
-{
-    for (size_t i = 0; i < r->shards; i++)
-        if (r->shard[i].blob.device == device && r->shard[i].blob.inode == inode) return 1;
-    return 0;
-}

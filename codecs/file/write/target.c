@@ -12,47 +12,42 @@
 #include "file/disk/publish.h"
 #include "file/read/reader.h"
 
-static kerf_status fail_source(const char *path, kerf_error *err)
+/* The paths that the source was opened under. */
+static kerf_status check_source(const char *path, const kerf_reader *source, kerf_error *err)
 {
-    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                   "%s: the output would overwrite its own source: choose another name", path);
-}
-
-static int is_folder_of(const struct stat *st, const kerf_reader *source)
-{
-    struct stat folder;
-    return source && stat(kerf_reader_folder(source), &folder) == 0 &&
-           folder.st_dev == st->st_dev && folder.st_ino == st->st_ino;
-}
-
-static int holds(const kerf_reader *source, const struct stat *st)
-{
-    return source && kf_reader_holds(source, st->st_dev, st->st_ino);
+    const size_t count = source && !source->is_folder ? source->shards : source != NULL;
+    const char **name = kf_alloc(count, sizeof *name);
+    if (!name) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
+    for (size_t i = 0; i < count; i++)
+        name[i] = source->is_folder ? source->folder : source->shard[i].blob.path;
+    const kerf_files files = {.source = name, .sources = count, .output = &path, .outputs = 1};
+    kerf_status s = kerf_files_check(&files, err);
+    free(name);
+    return s;
 }
 
 /* Overwriting a folder removes what is in it, so only plain files may be there. */
-static kerf_status check_content(const char *path, const kerf_reader *source, int *files,
-                                 kerf_error *err)
+static kerf_status check_content(const char *path, int *files, kerf_error *err)
 {
     struct stat st;
+    const char *name;
     kerf_status s = KERF_OK;
+    int failed = 0;
     *files = 0;
     DIR *d = opendir(path);
     if (!d) return kf_fail_errno(err, errno, "%s: cannot open the folder", path);
-    for (struct dirent *e = readdir(d); e && s == KERF_OK; e = readdir(d)) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+    while (s == KERF_OK && (name = kf_next_name(d, &failed)) != NULL) {
         *files = 1;
-        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-            s = kf_fail_errno(err, errno, "%s/%s: cannot look at it", path, e->d_name);
-        else if (holds(source, &st))
-            s = fail_source(path, err);
+        if (fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            s = kf_fail_errno(err, errno, "%s/%s: cannot look at it", path, name);
         else if (!S_ISREG(st.st_mode))
             s = kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
                         "%s: holds \"%s\", which is not a file: only a folder of plain files is "
                         "overwritten",
-                        path, e->d_name);
+                        path, name);
     }
     closedir(d);
+    if (s == KERF_OK && failed) s = kf_fail_errno(err, failed, "%s: cannot read it", path);
     return s;
 }
 
@@ -63,8 +58,7 @@ static kerf_status check_folder(kf_target *t, const kerf_writer_options *opt, co
         return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
                        "%s: is there and not a folder (an output file is named *.safetensors)",
                        t->path);
-    if (is_folder_of(st, opt->source)) return fail_source(t->path, err);
-    kerf_status s = check_content(t->path, opt->source, &t->needs_exchange, err);
+    kerf_status s = check_content(t->path, &t->needs_exchange, err);
     if (t->needs_exchange && !opt->overwrite) return kf_fail_exists(t->path, err);
     return s;
 }
@@ -72,7 +66,6 @@ static kerf_status check_folder(kf_target *t, const kerf_writer_options *opt, co
 static kerf_status check_file(const kf_target *t, const kerf_writer_options *opt,
                               const struct stat *st, kerf_error *err)
 {
-    if (holds(opt->source, st)) return fail_source(t->path, err);
     if (S_ISDIR(st->st_mode))
         return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE, "%s: a folder of this name is there",
                        t->path);
@@ -103,10 +96,11 @@ kerf_status kf_target_check(const char *path, const kerf_writer_options *opt, kf
     out->is_folder = !out->is_packed && !out->is_gguf && !kf_has_suffix(path, ".safetensors");
     if (path[0] == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the output has no name");
     KF_TRY(take_path(path, out, err));
-    kerf_status s = KERF_OK;
-    if (stat(out->path, &st) == 0)
+    kerf_status s = check_source(out->path, opt->source, err);
+    const int is_there = stat(out->path, &st) == 0;
+    if (s == KERF_OK && is_there)
         s = out->is_folder ? check_folder(out, opt, &st, err) : check_file(out, opt, &st, err);
-    else if (lstat(out->path, &st) == 0 && (out->is_folder || !opt->overwrite))
+    else if (s == KERF_OK && lstat(out->path, &st) == 0 && (out->is_folder || !opt->overwrite))
         s = kf_fail_exists(out->path, err); /* a link that leads nowhere */
     if (s != KERF_OK) {
         free(out->path);

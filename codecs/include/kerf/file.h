@@ -90,6 +90,27 @@ KERF_API KERF_CHECK kerf_status kerf_reader_read(const kerf_reader *r, const ker
 KERF_API KERF_CHECK kerf_status kerf_reader_fingerprint(const kerf_reader *r, uint64_t *out,
                                                         kerf_error *err);
 
+/* --- what may be written ------------------------------------------------------------------- */
+
+/* The paths that a call reads and those that it writes; all zeros are none. A source is a file, which
+ * stands also for the configuration beside it and for the other parts of a GGUF file in several; or a
+ * folder, which stands for all files in it, save for reports that kerf wrote. What is not there is no
+ * source. A cache is read and then replaced. */
+typedef struct kerf_files {
+    const char *const *source;
+    size_t sources;
+    const char *const *output;
+    size_t outputs;
+    const char *const *cache;
+    size_t caches;
+} kerf_files;
+
+/* KERF_E_ARG: an output would replace a file of a source or a cache, or two of outputs and caches are
+ * one path or one inside of the other, through whatever links; KERF_E_EXISTS: there is a pipe or a
+ * device. Ask it before the work begins. Changes nothing; whether an existing file may be replaced is
+ * asked by the writers. */
+KERF_API KERF_CHECK kerf_status kerf_files_check(const kerf_files *f, kerf_error *err);
+
 /* --- write --------------------------------------------------------------------------------- */
 
 /* A tensor to be written; name and dtype as they shall stand in the file. */
@@ -188,7 +209,7 @@ KERF_API uint64_t kerf_writer_bytes(const kerf_writer *w);
 KERF_API void kerf_writer_cleanup_signal(void);
 
 /* Writes n bytes to path in the same safe way (temporary, read back, sync, rename). KERF_E_EXISTS: it
- * is there and overwrite is 0. */
+ * is there and overwrite is 0, or is no regular file. */
 KERF_API KERF_CHECK kerf_status kerf_file_replace(const char *path, const void *p, size_t n,
                                                   int overwrite, kerf_error *err);
 
