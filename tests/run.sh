@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# run.sh - builds kerf with its tests and runs them; installs what is missing. Each option names
-# a configuration with a build folder of its own; without any, the native one is run.
+# run.sh - builds kerf with its tests and runs them; installs what is missing. Without options: gcc,
+# optimized, all that proves the product, in some five minutes of two cores. Each option names a
+# configuration with a build folder of its own.
 #
-#   bash tests/run.sh [--native] [--asan] [--clang] [--cuda] [--aarch64] [--all] [-j N]
+#   bash tests/run.sh [--quick] [--native] [--asan] [--clang] [--cuda] [--aarch64] [--all] [-j N]
 #   bash tests/run.sh --gpu | --exhaustive | --mutation | --coverage | --peers
 #
-#   --native    gcc, optimized, every test
+#   --quick     the unit tests that take a second or two, in a minute with the build
+#   --native    gcc, optimized, every test: also those labelled slow, which build kerf again with
+#               other compilers or another format, count instructions, kill it, read with packages
 #   --asan      clang with AddressSanitizer and UndefinedBehaviorSanitizer, without OpenMP (leaks of
 #               libomp itself, and threads of it that LeakSanitizer cannot trace, would fail it);
 #               the threads of streams and teams are pthreads and stay
@@ -35,7 +38,7 @@ usage() { sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' tests/run.sh; }
 configurations=() jobs=$(nproc)
 while [ $# -gt 0 ]; do
     case $1 in
-    --native | --asan | --clang | --cuda | --aarch64 | --gpu | \
+    --quick | --native | --asan | --clang | --cuda | --aarch64 | --gpu | \
         --exhaustive | --mutation | --coverage | --peers) configurations+=("${1#--}") ;;
     --all) configurations=(native asan cuda aarch64) ;;
     -j) jobs=${2:?-j needs a number} && shift ;;
@@ -44,7 +47,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#configurations[@]} -gt 0 ] || configurations=(native)
+[ ${#configurations[@]} -gt 0 ] || configurations=(default)
 
 show() {
     printf '\n$ %s\n' "$*"
@@ -86,6 +89,7 @@ run_tests() {
     local build=build/test-$1 preset=$2 filter=$3
     shift 3
     local status=0
+    case $filter in --preset*) build=build/$preset ;; esac # its tests are looked for there
     if ! show cmake --preset "$preset" -B "$build" --log-level=WARNING -DKERF_WERROR=ON "$@" ||
         ! show cmake --build "$build" -j "$jobs"; then
         echo "this configuration does not build: that counts as one failed test"
@@ -155,7 +159,9 @@ run_exhaustive() {
 # ones gain nothing from a second run: both belong to the native configuration alone.
 run_configuration() {
     case $1 in
-    native) run_tests native dev "" -DCMAKE_BUILD_TYPE=RelWithDebInfo ;;
+    default) run_tests native cpu-only "-LE slow" ;;
+    quick) run_tests quick quick "--preset quick" ;;
+    native) run_tests native cpu-only "" ;;
     asan) run_tests asan asan "-LE build|slow" ;;
     clang) run_tests clang cpu-only "-LE build|slow" -DCMAKE_C_COMPILER=clang ;;
     cuda) run_cuda ;;
