@@ -53,7 +53,7 @@ KF_HD kf_scale kf_affine_stored(kf_spec s, kf_affine_grid grid)
 KF_HD kf_tensor kf_affine_tensor(kf_spec s, int encoder, const kerf_stats *stats, int source)
 {
     float lo = stats->min, hi = stats->max;
-    kf_scale scale = kf_affine_is_peer(encoder)
+    kf_scale scale = kf_is_peer(KERF_FAMILY_AFFINE, encoder)
                          ? kf_affine_stored(s, kf_affine_peer_grid(s, encoder, source, lo, hi))
                          : kf_affine_scale(s, lo, hi);
     kf_tensor t = {0};
@@ -140,17 +140,18 @@ KF_HD kf_scale kf_affine_choose(kf_spec s, int encoder, const kf_tensor *t, kf_g
 {
     float least, largest;
     kf_group_range(g, &least, &largest);
-    if (kf_affine_is_peer(encoder))
+    if (kf_is_peer(KERF_FAMILY_AFFINE, encoder))
         return kf_affine_stored(s, kf_affine_peer_grid(s, encoder, t->source, least, largest));
     float lo = kf_min(least, 0), hi = kf_max(largest, 0);
-    if (encoder == KERF_ENC_AFFINE_SEARCH && hi - lo > 0) return kf_affine_search(s, g, lo, hi);
+    if (kf_is_search(KERF_FAMILY_AFFINE, encoder) && hi - lo > 0)
+        return kf_affine_search(s, g, lo, hi);
     return kf_affine_scale(s, lo, hi);
 }
 
 KF_HD kf_quant kf_affine_quant(kf_spec s, int encoder, const kf_tensor *t, kf_scale scale,
                                kf_group g)
 {
-    if (!kf_affine_is_peer(encoder)) return kf_affine_divisor(s, scale);
+    if (!kf_is_peer(KERF_FAMILY_AFFINE, encoder)) return kf_affine_divisor(s, scale);
     float lo = t->min, hi = t->max;
     if (s.geometry != KERF_GROUP_TENSOR) kf_group_range(g, &lo, &hi);
     kf_affine_grid grid = kf_affine_peer_grid(s, encoder, t->source, lo, hi);

@@ -37,18 +37,6 @@ typedef struct kf_affine_grid {
     float zero;  /* an integer, of the codes 0 .. L; may lie outside */
 } kf_affine_grid;
 
-KF_HD int kf_affine_is_peer(int encoder)
-{
-    switch (encoder) {
-    case KERF_ENC_AFFINE_CT:
-    case KERF_ENC_AFFINE_TORCHAO:
-    case KERF_ENC_AFFINE_GPTQ:
-    case KERF_ENC_AFFINE_AWQ:
-    case KERF_ENC_AFFINE_HQQ: return 1;
-    default: return 0;
-    }
-}
-
 /* The nearest integer, ties to even, as a float. */
 KF_HD float kf_rne(float x)
 {

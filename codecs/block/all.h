@@ -3,6 +3,7 @@
 #ifndef KERF_BLOCK_ALL_H
 #define KERF_BLOCK_ALL_H
 
+#include "block/encoder.h"
 #include "block/spec.h"
 #include "block/struct.h"
 

@@ -30,7 +30,7 @@ KF_HD uint32_t kf_int_scale(kf_spec s, float amax)
 /* The stored scale of encoders that need no search. */
 KF_HD uint32_t kf_int_stored(kf_spec s, int encoder, int source, float amax, float min)
 {
-    if (!kf_int_is_peer(encoder)) return kf_int_scale(s, amax);
+    if (!kf_is_peer(KERF_FAMILY_INT, encoder)) return kf_int_scale(s, amax);
     return kf_scale_store(s.scale, kf_int_peer_scale(s, encoder, source, amax, min));
 }
 
@@ -104,13 +104,13 @@ KF_HD kf_scale kf_int_choose(kf_spec s, int encoder, const kf_tensor *t, kf_grou
 {
     float amax = kf_group_amax(g);
     kf_scale scale = {kf_int_stored(s, encoder, t->source, amax, kf_group_min(g)), 0};
-    if (encoder == KERF_ENC_INT_SEARCH && amax > 0) scale.bits = kf_int_search(s, g, amax);
+    if (kf_is_search(KERF_FAMILY_INT, encoder) && amax > 0) scale.bits = kf_int_search(s, g, amax);
     return scale;
 }
 
 KF_HD kf_quant kf_int_quant(kf_spec s, int encoder, const kf_tensor *t, kf_scale scale, kf_group g)
 {
-    if (!kf_int_is_peer(encoder)) return kf_int_divisor(s, scale.bits);
+    if (!kf_is_peer(KERF_FAMILY_INT, encoder)) return kf_int_divisor(s, scale.bits);
     int whole = s.geometry == KERF_GROUP_TENSOR; /* the group at hand is not all of its elements */
     float amax = whole ? t->amax : kf_group_amax(g), min = whole ? t->min : kf_group_min(g);
     kf_quant q = {0};

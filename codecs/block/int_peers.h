@@ -25,20 +25,9 @@
 #define KERF_INT_PEERS_H
 
 #include "block/element.h"
+#include "block/encoder.h"
 #include "block/scale.h"
 #include "block/source.h"
-
-KF_HD int kf_int_is_peer(int encoder)
-{
-    switch (encoder) {
-    case KERF_ENC_INT_CT:
-    case KERF_ENC_INT_TORCHAO:
-    case KERF_ENC_INT_MODELOPT:
-    case KERF_ENC_INT_GPTQ:
-    case KERF_ENC_INT_BNB: return 1;
-    default: return 0;
-    }
-}
 
 KF_HD float kf_int_torchao_least(kf_spec s, int source)
 {

@@ -103,18 +103,6 @@ KF_HD int kf_mx_exponent(kf_spec s, int encoder, kf_group g, float amax)
     }
 }
 
-KF_HD int kf_mx_is_peer(int encoder)
-{
-    switch (encoder) {
-    case KERF_ENC_MX_TORCHAO:
-    case KERF_ENC_MX_CT:
-    case KERF_ENC_MX_MODELOPT:
-    case KERF_ENC_MX_MICROXCALING:
-    case KERF_ENC_MX_GGML: return 1;
-    default: return 0;
-    }
-}
-
 KF_HD kf_tensor kf_mx_tensor(kf_spec s, int encoder, const kerf_stats *stats, int source)
 {
     (void)s, (void)encoder, (void)stats;
@@ -127,7 +115,7 @@ KF_HD kf_scale kf_mx_choose(kf_spec s, int encoder, const kf_tensor *t, kf_group
 {
     float amax = kf_group_amax(g);
     kf_scale scale = {0, 0};
-    if (kf_mx_is_peer(encoder))
+    if (kf_is_peer(KERF_FAMILY_MX, encoder))
         scale.bits = kf_mx_peer_byte(s, encoder, t->source, kf_mx_emax(s.element), amax);
     else if (amax > 0)
         scale.bits = (uint32_t)(kf_mx_exponent(s, encoder, g, amax) + 127);

@@ -22,6 +22,7 @@
 #define KERF_MX_PEERS_H
 
 #include "block/element.h"
+#include "block/encoder.h"
 #include "block/scale.h"
 #include "block/source.h"
 

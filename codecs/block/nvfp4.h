@@ -27,43 +27,16 @@
 
 #include "block/nvfp4_peers.h"
 
-/* Largest element x largest block scale. */
-KF_HD float kf_nvfp4_range(int encoder)
+/* amax, 4/6 and the sweep. */
+KF_HD int kf_nvfp4_is_plain(int encoder)
 {
-    switch (encoder) {
-    case KERF_ENC_NVFP4_FOS_MSE:
-    case KERF_ENC_NVFP4_FOS_MAE:
-    case KERF_ENC_NVFP4_FOS_ABSMAX:
-    case KERF_ENC_NVFP4_SWEEP: return 1536;
-    case KERF_ENC_NVFP4_STATIC_4: return 1792;
-    default: return 2688;
-    }
-}
-
-KF_HD int kf_nvfp4_is_search(int encoder)
-{
-    switch (encoder) {
-    case KERF_ENC_NVFP4_FOS_MSE:
-    case KERF_ENC_NVFP4_FOS_MAE:
-    case KERF_ENC_NVFP4_FOS_ABSMAX:
-    case KERF_ENC_NVFP4_FOS_MSE_448:
-    case KERF_ENC_NVFP4_FOS_MAE_448:
-    case KERF_ENC_NVFP4_FOS_ABSMAX_448:
-    case KERF_ENC_NVFP4_SWEEP: return 1;
-    default: return 0;
-    }
-}
-
-/* What the encoders of this header do: amax and the searches. */
-KF_HD int kf_nvfp4_is_own(int encoder)
-{
-    return encoder == KERF_ENC_NVFP4_AMAX || kf_nvfp4_is_search(encoder);
+    return kf_has_rule(KERF_FAMILY_NVFP4, encoder, KF_RULE_PLAIN);
 }
 
 KF_HD kf_tensor kf_nvfp4_tensor(kf_spec s, int encoder, const kerf_stats *stats, int source)
 {
     (void)s;
-    float range = kf_nvfp4_range(encoder), amax = stats->amax;
+    float range = kf_range_of(KERF_FAMILY_NVFP4, encoder), amax = stats->amax;
     kf_tensor t = {0};
     t.amax = amax;
     t.range = range;
@@ -91,7 +64,7 @@ KF_HD uint32_t kf_nvfp4_code(kf_spec s, kf_quant q, float x)
 {
     (void)s;
     if (q.dead) return 0;
-    return kf_nvfp4_is_own(q.encoder) ? kf_e2m1_encode(x * q.factor) : kf_nvfp4_peer_code(q, x);
+    return kf_nvfp4_is_plain(q.encoder) ? kf_e2m1_encode(x * q.factor) : kf_nvfp4_peer_code(q, x);
 }
 
 /* What the searches take for the number of an element e of E2M1 under a stored scale. */
@@ -105,8 +78,8 @@ KF_HD float kf_nvfp4_restored(const kf_tensor *t, float value, float e)
 KF_HD float kf_nvfp4_add_error(kf_spec s, int encoder, const kf_tensor *t, kf_quant q, float value,
                                float err, float x)
 {
-    int absmax = encoder == KERF_ENC_NVFP4_FOS_ABSMAX || encoder == KERF_ENC_NVFP4_FOS_ABSMAX_448;
-    int mae = encoder == KERF_ENC_NVFP4_FOS_MAE || encoder == KERF_ENC_NVFP4_FOS_MAE_448;
+    int absmax = kf_has_metric(KERF_FAMILY_NVFP4, encoder, KF_METRIC_LARGEST);
+    int mae = kf_has_metric(KERF_FAMILY_NVFP4, encoder, KF_METRIC_MAGNITUDES);
     float e = kf_e2m1_decode(kf_nvfp4_code(s, q, x));
     float d = kf_abs(kf_nvfp4_restored(t, value, e) - x);
     return absmax ? kf_max(err, d) : mae ? err + d : err + d * d;
@@ -158,14 +131,14 @@ KF_HD kf_scale kf_nvfp4_choose(kf_spec s, int encoder, const kf_tensor *t, kf_gr
 {
     float amax = kf_group_amax(g);
     kf_scale scale = {0, 0};
-    if (!kf_nvfp4_is_own(encoder) && encoder != KERF_ENC_NVFP4_TE) {
+    if (!kf_nvfp4_is_plain(encoder) && encoder != KERF_ENC_NVFP4_TE) {
         scale.bits = kf_nvfp4_peer_scale(encoder, t, amax);
         return scale;
     }
     if (amax == 0) return scale;
-    if (!kf_nvfp4_is_search(encoder))
+    if (!kf_is_search(KERF_FAMILY_NVFP4, encoder) && !kf_is_pair(KERF_FAMILY_NVFP4, encoder))
         scale.bits = kf_e4m3_encode(kf_min(amax * (t->encode * (1.0f / 6.0f)), 448.0f));
-    else if (encoder == KERF_ENC_NVFP4_SWEEP)
+    else if (kf_is_search(KERF_FAMILY_NVFP4, encoder))
         scale.bits = kf_nvfp4_sweep(s, encoder, t, g, amax);
     else
         scale.bits = kf_nvfp4_four_over_six(s, encoder, t, g, amax);
@@ -176,7 +149,7 @@ KF_HD kf_quant kf_nvfp4_quant(kf_spec s, int encoder, const kf_tensor *t, kf_sca
                               kf_group g)
 {
     (void)s, (void)g;
-    if (kf_nvfp4_is_own(encoder)) return kf_nvfp4_multiplier(t, scale.bits);
+    if (kf_nvfp4_is_plain(encoder)) return kf_nvfp4_multiplier(t, scale.bits);
     kf_quant q = {0};
     q.factor = kf_nvfp4_peer_factor(encoder, t, scale.bits);
     q.dead = scale.bits == 0 && encoder != KERF_ENC_NVFP4_TE;

@@ -30,6 +30,7 @@
 #define KERF_NVFP4_PEERS_H
 
 #include "block/element.h"
+#include "block/encoder.h"
 #include "block/scale.h"
 #include "block/source.h"
 

@@ -12,6 +12,7 @@
 #include "cpu/wide_encoders.h"
 #include "cpu/wide_narrow.h"
 #include "cpu/wide_nibbles.h"
+#include "cpu/wide_shares.h"
 #include "cpu/wide_stages.h"
 #include "format/format.h"
 
@@ -131,7 +132,7 @@ static int load_tile(const span *w, kf_tile *t)
     t->pairs = NULL;
     if (w->dirty) return load_dirty(w, t);
     if (w->b->dtype == KERF_BF16 && takes_pairs(w->s, w->b->encoder, w->cols)) t->pairs = src;
-    if (t->pairs && w->b->encoder != KERF_ENC_NVFP4_SWEEP) return 1;
+    if (t->pairs && !kf_is_search(KERF_FAMILY_NVFP4, w->b->encoder)) return 1;
     widen_tile(w->b->dtype, src, w->cols, t->x);
     return 1;
 }
@@ -184,8 +185,8 @@ static int narrow_tile(const span *w, kf_tile *t)
 {
     const uint8_t *src = tile_source(w);
     size_t width = group_width(w, w->cols);
-    if (w->dirty || w->b->dtype == KERF_F32 || has_rounding(w->b->encoder) || !can_narrow(w->s) ||
-        w->cols % LANE_STEP || width % LANE_STEP)
+    if (w->dirty || w->b->dtype == KERF_F32 || has_own_codes(KERF_FAMILY_NONE, w->b->encoder) ||
+        !can_narrow(w->s) || w->cols % LANE_STEP || width % LANE_STEP)
         return 0;
     t->ahead = src + 2 * w->cols;
     w->of.element->narrow(w->b->dtype, src, width, w->cols, tile_group(w), t, tile_codes(w));
@@ -203,7 +204,7 @@ static void choose(const span *w, const float *x, kf_tile *t)
 /* A span whose groups end within it. */
 static int encode_span(span *w, kf_tile *t)
 {
-    int looks = searches(w->b->encoder) || w->s.geometry == KERF_GROUP_STRUCT;
+    int looks = searches(KERF_FAMILY_NONE, w->b->encoder) || w->s.geometry == KERF_GROUP_STRUCT;
     int signs = has_signs(w);
     w->dirty = 0;
     forget_groups(t, signs, w->groups);
@@ -328,7 +329,7 @@ static void put_second(const kf_band *b, size_t groups)
 static size_t encode_band(const kf_band *b)
 {
     kf_spec s = stages_of(b).spec;
-    if (!takes_encoder(b->encoder)) return kf_ref_ops(b->g->format)->encode(b);
+    if (!takes_encoder(KERF_FAMILY_NONE, b->encoder)) return kf_ref_ops(b->g->format)->encode(b);
     if (s.zero == KERF_ZERO_CODE && kf_scale_per_group(s))
         memset(b->plane[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, kf_group_count(s, b)));
     kf_tile t;

@@ -1,91 +1,42 @@
-/* wide_encoders.h - what an encoder needs of the stages of wide.h. */
+/* wide_encoders.h - what an encoder needs of the stages of wide.h, by its row of formats.def. f: as
+ * in block/encoder.h. */
 #ifndef KERF_WIDE_ENCODERS_H
 #define KERF_WIDE_ENCODERS_H
 
-#include "cpu/wide_shares.h"
-
-/* Encoders whose scales follow from the extremes of a group, and whose codes follow from the scale.
- */
-#define EASY_ENCODERS(X, F) \
-    X(F, CAST, RNE)         \
-    X(F, FP8, AMAX)         \
-    X(F, FP8, TORCHAO)      \
-    X(F, FP8, DEEPSEEK)     \
-    X(F, MX, FLOOR)         \
-    X(F, MX, RCEIL)         \
-    X(F, MX, EVEN)          \
-    X(F, MX, CEIL)          \
-    X(F, NVFP4, AMAX)       \
-    X(F, NF4, BNB_CPU)      \
-    X(F, INT, AMAX)         \
-    X(F, AFFINE, MINMAX)    \
-    X(F, GGML, GGML)
-
-/* Of these too, but each has a rounding of its own. */
-#define PEER_ENCODERS(X, F)      \
-    X(F, FP8, MODELOPT)          \
-    X(F, FP8, CT)                \
-    X(F, MX, TORCHAO)            \
-    X(F, MX, CT)                 \
-    X(F, MX, MODELOPT)           \
-    X(F, MX, MICROXCALING)       \
-    X(F, MX, GGML)               \
-    X(F, NVFP4, TE)              \
-    X(F, NVFP4, MODELOPT)        \
-    X(F, NVFP4, MODELOPT_STATIC) \
-    X(F, NVFP4, CT)              \
-    X(F, NVFP4, CT_FP32)         \
-    X(F, NVFP4, TORCHAO)         \
-    X(F, NVFP4, STATIC_6)        \
-    X(F, NVFP4, STATIC_4)        \
-    X(F, NVFP4, AUTOROUND)       \
-    X(F, INT, CT)                \
-    X(F, INT, TORCHAO)           \
-    X(F, INT, MODELOPT)          \
-    X(F, INT, GPTQ)              \
-    X(F, INT, BNB)               \
-    X(F, AFFINE, CT)             \
-    X(F, AFFINE, TORCHAO)        \
-    X(F, AFFINE, GPTQ)           \
-    X(F, AFFINE, AWQ)            \
-    X(F, AFFINE, HQQ)
-
-/* Whether an encoder looks at all elements of a group to choose its scale. */
-KF_HD int searches(int encoder)
-{
-    return kf_nvfp4_is_search(encoder) || is_share_search(encoder) || encoder == KERF_ENC_MX_SEARCH;
-}
+#include "block/encoder.h"
+#include "block/spec.h"
 
 /* Whether all of an encoder's work is done here; what is not is left to the reference. */
-KF_HD int takes_encoder(int encoder)
+KF_HD int takes_encoder(kerf_family f, int encoder)
 {
-    switch (encoder) {
-#define EASY(F, family, ID) case KERF_ENC_##family##_##ID:
-        EASY_ENCODERS(EASY, )
-        PEER_ENCODERS(EASY, )
-#undef EASY
-        return 1;
-    default: return searches(encoder);
-    }
+    return !kf_has_choice(f, encoder, KF_CHOICE_OTHER);
 }
 
-/* Whether codes have a rounding of their encoder's own. */
-KF_HD int has_rounding(int encoder)
+/* Whether its scales follow from the extremes of a group alone. */
+KF_HD int takes_extremes(kerf_family f, int encoder)
 {
-    switch (encoder) {
-#define PEER(F, family, ID) case KERF_ENC_##family##_##ID:
-        PEER_ENCODERS(PEER, )
-#undef PEER
-        return 1;
-    default: return 0;
-    }
+    return kf_has_choice(f, encoder, KF_CHOICE_AMAX) || kf_has_choice(f, encoder, KF_CHOICE_RANGE);
 }
 
-/* Whether a scale depends on more than the largest magnitude of a group. */
+/* Whether it looks at all elements of a group to choose its scale. */
+KF_HD int searches(kerf_family f, int encoder)
+{
+    return kf_is_search(f, encoder) || kf_is_pair(f, encoder);
+}
+
+/* Whether a scale depends on more than the largest magnitude of a group. That of ggml-q4_0 has the
+ * sign of the element with the largest magnitude. */
 KF_HD int needs_signs(kf_spec s, int encoder)
 {
-    return s.family == KERF_FAMILY_AFFINE || encoder == KERF_ENC_INT_GPTQ ||
+    return s.family == KERF_FAMILY_AFFINE ||
+           kf_has_choice(KERF_FAMILY_NONE, encoder, KF_CHOICE_RANGE) ||
            (s.family == KERF_FAMILY_GGML && s.element == KERF_ELEM_U4);
+}
+
+/* Whether codes are rounded in a way of the encoder's own. */
+KF_HD int has_own_codes(kerf_family f, int encoder)
+{
+    return kf_has_codes(f, encoder, KF_CODES_OWN);
 }
 
 #endif

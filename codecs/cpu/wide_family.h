@@ -4,12 +4,13 @@
 #define KERF_WIDE_FAMILY_H
 
 #include "cpu/unit.h"
-#include "cpu/wide_encoders.h"
 #include "cpu/wide_bisect.h"
+#include "cpu/wide_encoders.h"
 #include "cpu/wide_exponents.h"
 #include "cpu/wide_narrow.h"
 #include "cpu/wide_nibbles.h"
 #include "cpu/wide_search.h"
+#include "cpu/wide_shares.h"
 
 /* --- the stages that depend on the format ------------------------------------------------------
  */
@@ -147,58 +148,78 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
  * Loops over groups and elements around the functions of one family, by its name: going through
  * the switches of block/all.h each would be compiled with all of them. */
 
-#define CHOOSE_CASE(F, family, ID)                                                    \
-    case KERF_ENC_##family##_##ID:                                                    \
-        if (KERF_FAMILY_##F == KERF_FAMILY_##family)                                  \
-            choose_run_##F(s, KERF_ENC_##family##_##ID, b->tensor, groups, whole, t); \
-        break;
+/* The loops of one encoder. */
+#define ENCODER_LOOPS(F, prefix)                                                              \
+    KF_HD void choose_run_##F(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups, \
+                              int whole, kf_tile *t)                                          \
+    {                                                                                         \
+        const kf_tensor own = *tensor;                                                        \
+        for (size_t i = 0; i < groups; i++) {                                                 \
+            extremes e = extremes_at(t, i);                                                   \
+            kf_group g = group_of(s, encoder, &e, whole || i + 1 < groups, i, t);             \
+            kf_scale scale = {own.bits, own.zero};                                            \
+            if (kf_scale_per_group(s)) scale = kf_##prefix##_choose(s, encoder, &own, g);     \
+            keep_choice(s, scale, kf_##prefix##_quant(s, encoder, &own, scale, g), i, t);     \
+        }                                                                                     \
+    }                                                                                         \
+    KF_HD void encode_run_##F(kf_spec s, int encoder, size_t width, size_t n, size_t g,       \
+                              kf_tile *t)                                                     \
+    {                                                                                         \
+        for (size_t at = 0; at < n; at += width, g++) {                                       \
+            const kf_quant q = quant_at(s, encoder, t, g);                                    \
+            size_t end = n - at < width ? n : at + width;                                     \
+            prefetch(t->ahead + 2 * at, 2 * (end - at));                                      \
+            for (size_t i = at; i < end; i += KF_VEC) {                                       \
+                const float *restrict x = t->x + i;                                           \
+                uint32_t *restrict code = t->code + i;                                        \
+                for (size_t k = 0; k < KF_VEC; k++) code[k] = kf_##prefix##_code(s, q, x[k]); \
+            }                                                                                 \
+        }                                                                                     \
+    }
+#define KERF_FAMILY(F, prefix) KF_IF_UNIT(F, ENCODER_LOOPS(F, prefix))
+#include <kerf/formats.def>
+#undef KERF_FAMILY
 
-#define ENCODE_CASE(F, family, ID)                                       \
-    case KERF_ENC_##family##_##ID:                                       \
-        if (KERF_FAMILY_##F == KERF_FAMILY_##family)                     \
-            encode_run_##F(s, KERF_ENC_##family##_##ID, width, n, g, t); \
-        break;
+/* The loops with the encoder as a literal: its rule alone is compiled into them. */
+KF_HD void choose_by_extremes(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups,
+                              int whole, kf_tile *t)
+{
+    switch (encoder) {
+#define KERF_ENCODER(F, ID, ...)                                                     \
+    KF_IF_UNIT(F, case KERF_ENC_##F##_##ID                                           \
+               : if (takes_extremes(s.family, KERF_ENC_##F##_##ID))                  \
+                   choose_run_##F(s, KERF_ENC_##F##_##ID, tensor, groups, whole, t); \
+               break;)
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+    default: break;
+    }
+}
+
+/* 0: the encoder rounds as its family does. */
+KF_HD int encode_in_own_way(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)
+{
+    switch (t->encoder) {
+#define KERF_ENCODER(F, ID, ...)                                              \
+    KF_IF_UNIT(F, case KERF_ENC_##F##_##ID                                    \
+               : if (!has_own_codes(s.family, KERF_ENC_##F##_##ID)) return 0; \
+               encode_run_##F(s, KERF_ENC_##F##_##ID, width, n, g, t); return 1;)
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+    default: return 0;
+    }
+}
 
 #define FAMILY_STAGES(F, prefix)                                                                   \
-    KF_HD void choose_run_##F(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups,      \
-                              int whole, kf_tile *t)                                               \
-    {                                                                                              \
-        const kf_tensor own = *tensor;                                                             \
-        for (size_t i = 0; i < groups; i++) {                                                      \
-            extremes e = extremes_at(t, i);                                                        \
-            kf_group g = group_of(s, encoder, &e, whole || i + 1 < groups, i, t);                  \
-            kf_scale scale = {own.bits, own.zero};                                                 \
-            if (kf_scale_per_group(s)) scale = kf_##prefix##_choose(s, encoder, &own, g);          \
-            keep_choice(s, scale, kf_##prefix##_quant(s, encoder, &own, scale, g), i, t);          \
-        }                                                                                          \
-    }                                                                                              \
     KF_HD void choose_any_##F(kf_spec s, const kf_band *b, size_t first, size_t groups,            \
                               size_t cols, int whole, kf_tile *t)                                  \
     {                                                                                              \
-        if (KERF_FAMILY_##F == KERF_FAMILY_NVFP4 && kf_nvfp4_is_search(b->encoder))                \
+        if (KERF_FAMILY_##F == KERF_FAMILY_NVFP4 && searches(s.family, b->encoder))                \
             search_scales(s, b, groups, cols, t);                                                  \
-        if (KERF_FAMILY_##F == KERF_FAMILY_MX && b->encoder == KERF_ENC_MX_SEARCH)                 \
+        if (KERF_FAMILY_##F == KERF_FAMILY_MX && searches(s.family, b->encoder))                   \
             search_exponents(s, b->tensor, groups, cols, t);                                       \
-        switch (b->encoder) {                                                                      \
-            EASY_ENCODERS(CHOOSE_CASE, F)                                                          \
-            PEER_ENCODERS(CHOOSE_CASE, F)                                                          \
-        default: break;                                                                            \
-        }                                                                                          \
+        choose_by_extremes(s, b->encoder, b->tensor, groups, whole, t);                            \
         put_scales(s, b, first, groups, t);                                                        \
-    }                                                                                              \
-    KF_HD void encode_run_##F(kf_spec s, int encoder, size_t width, size_t n, size_t g,            \
-                              kf_tile *t)                                                          \
-    {                                                                                              \
-        for (size_t at = 0; at < n; at += width, g++) {                                            \
-            const kf_quant q = quant_at(s, encoder, t, g);                                         \
-            size_t end = n - at < width ? n : at + width;                                          \
-            prefetch(t->ahead + 2 * at, 2 * (end - at));                                           \
-            for (size_t i = at; i < end; i += KF_VEC) {                                            \
-                const float *restrict x = t->x + i;                                                \
-                uint32_t *restrict code = t->code + i;                                             \
-                for (size_t k = 0; k < KF_VEC; k++) code[k] = kf_##prefix##_code(s, q, x[k]);      \
-            }                                                                                      \
-        }                                                                                          \
     }                                                                                              \
     KF_HD void encode_any_##F(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)             \
     {                                                                                              \
@@ -207,10 +228,8 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
             encode_midpoints(width, n, t);                                                         \
             return;                                                                                \
         }                                                                                          \
-        switch (t->encoder) {                                                                      \
-            PEER_ENCODERS(ENCODE_CASE, F)                                                          \
-        default: encode_run_##F(s, KERF_ENC_NONE, width, n, g, t); break;                          \
-        }                                                                                          \
+        if (encode_in_own_way(s, width, n, g, t)) return;                                          \
+        encode_run_##F(s, KERF_ENC_NONE, width, n, g, t);                                          \
     }                                                                                              \
     KF_HD void narrow_words_##F(kf_spec s, kerf_dtype type, const uint8_t *restrict src,           \
                                 size_t width, size_t n, size_t g, kf_tile *t,                      \

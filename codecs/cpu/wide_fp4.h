@@ -23,7 +23,7 @@ enum {
 KF_HD int takes_pairs(kf_spec s, int encoder, size_t cols)
 {
     if (s.family == KERF_FAMILY_NF4) return cols % s.group == 0;
-    return s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_own(encoder);
+    return s.family == KERF_FAMILY_NVFP4 && kf_nvfp4_is_plain(encoder);
 }
 
 /* --- codes -------------------------------------------------------------------------------------
@@ -93,21 +93,19 @@ static const int16_t nearest_e2m1[32] = {
 
 typedef uint16_t vec_index __attribute__((vector_size(VEC_BYTES)));
 
-typedef enum error_metric { SQUARES, MAGNITUDES, LARGEST } error_metric;
-
 /* Adds the errors of a vector of y; the largest stay apart in the halves of each lane. */
-KF_HD vec_u add_distances(error_metric m, vec_h y, vec_u sum)
+KF_HD vec_u add_distances(kf_metric m, vec_h y, vec_u sum)
 {
     const vec_h one = 1 - (vec_h){0};
     const vec_index near = (vec_index)vec_of_32(nearest_e2m1, (vec_h)((vec_index)y >> 10));
     const vec_h d = (vec_h)(near - (vec_index)y); /* wraps in groups that are doubtful */
-    if (m == LARGEST) return vec_larger_halves(sum, (vec_u)vec_magnitudes(d));
-    return sum + (vec_u)(m == SQUARES ? vec_dot(d, d) : vec_dot(vec_magnitudes(d), one));
+    if (m == KF_METRIC_LARGEST) return vec_larger_halves(sum, (vec_u)vec_magnitudes(d));
+    return sum + (vec_u)(m == KF_METRIC_SQUARES ? vec_dot(d, d) : vec_dot(vec_magnitudes(d), one));
 }
 
-KF_HD vec_f error_of(error_metric m, vec_u sum)
+KF_HD vec_f error_of(kf_metric m, vec_u sum)
 {
-    if (m == LARGEST) sum = vec_larger_halves(sum & 0xffff, sum >> 16);
+    if (m == KF_METRIC_LARGEST) sum = vec_larger_halves(sum & 0xffff, sum >> 16);
     return __builtin_convertvector((vec_i)sum, vec_f);
 }
 
@@ -141,7 +139,7 @@ KF_HD void compare_scales(float inv_encode, size_t groups, rivals *r)
     }
 }
 
-KF_HD void sum_distances(error_metric m, const uint8_t *src, size_t groups, rivals *r)
+KF_HD void sum_distances(kf_metric m, const uint8_t *src, size_t groups, rivals *r)
 {
     uint8_t last[GROUP_BYTES * VEC_LANES];
     const vec_f first = vec_all(2048); /* 2^11: from there on a step is 2^-12 */
@@ -165,15 +163,16 @@ KF_HD void sum_distances(error_metric m, const uint8_t *src, size_t groups, riva
 
 /* Sets bits to the better scale of VEC_LANES groups, or to the smaller one; returns the lanes for
  * which that is doubtful. */
-KF_HD uint32_t decide_lanes(error_metric m, const rivals *r, size_t at, uint32_t *bits)
+KF_HD uint32_t decide_lanes(kf_metric m, const rivals *r, size_t at, uint32_t *bits)
 {
     const vec_u six = vec_load(r->six + at), four = vec_load(r->four + at);
     const vec_f amax = (vec_f)vec_load(r->amax + at), rho = (vec_f)vec_load(r->rho + at);
     const vec_f e6 = error_of(m, vec_load(r->sum[0] + at));
-    const vec_f e4 = error_of(m, vec_load(r->sum[1] + at)) * (m == SQUARES ? rho * rho : rho);
+    const vec_f e4 =
+        error_of(m, vec_load(r->sum[1] + at)) * (m == KF_METRIC_SQUARES ? rho * rho : rho);
     const vec_f apart = (vec_f)((vec_u)(e4 - e6) & 0x7fffffffu);
-    const vec_f missed =
-        m == SQUARES ? (e4 + e6) * (1.0f / 512) + 65536.0f : vec_all(m == MAGNITUDES ? 48 : 3);
+    const vec_f missed = m == KF_METRIC_SQUARES ? (e4 + e6) * (1.0f / 512) + 65536.0f
+                                                : vec_all(m == KF_METRIC_MAGNITUDES ? 48 : 3);
     vec_u sure = (vec_u)(apart > missed) & (vec_u)(six >= 8);
     sure &= (vec_u)(amax * (vec_f)vec_load(r->factor + at) < 6.5f);
     sure &= (vec_u)(amax > 0x1p-40f) & (vec_u)(amax < 0x1p60f);
@@ -183,7 +182,7 @@ KF_HD uint32_t decide_lanes(error_metric m, const rivals *r, size_t at, uint32_t
 
 /* Of the scales of each of the groups: the better one, in bits. Lists the groups for which that is
  * doubtful, and returns how many these are. */
-KF_HD size_t judge_groups(error_metric m, float inv_encode, const uint8_t *src, size_t groups,
+KF_HD size_t judge_groups(kf_metric m, float inv_encode, const uint8_t *src, size_t groups,
                           rivals *r, uint32_t *bits, uint32_t *doubtful)
 {
     uint64_t open[KF_TILE_GROUPS / 64] = {0};

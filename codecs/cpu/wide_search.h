@@ -83,11 +83,11 @@ KF_HD void sum_rows(int largest, size_t n, float *error, float *sum)
 
 /* Of up to sixteen groups, listed by their numbers, the better one of two scales: as the reference
  * finds it. Without branches: which is better is as good as random. */
-KF_HD void take_better(int encoder, const kf_tensor *tensor, size_t n, const uint32_t *group,
+KF_HD void take_better(kf_metric metric, const kf_tensor *tensor, size_t n, const uint32_t *group,
                        const rivals *r, ladder *l, pair *p, kf_tile *t)
 {
-    const int absmax = encoder == KERF_ENC_NVFP4_FOS_ABSMAX;
-    const int squares = encoder == KERF_ENC_NVFP4_FOS_MSE;
+    const int absmax = metric == KF_METRIC_LARGEST;
+    const int squares = metric == KF_METRIC_SQUARES;
     for (size_t k = 0; k < n; k++) {
         const uint32_t a = learn_scale(tensor, r->six[group[k]], l);
         const uint32_t b = learn_scale(tensor, r->four[group[k]], l);
@@ -103,12 +103,9 @@ KF_HD void take_better(int encoder, const kf_tensor *tensor, size_t n, const uin
 }
 
 /* Which groups need a look at every fp32 error: those of which fixed point does not know. */
-KF_HD size_t list_doubtful(int encoder, const kf_tensor *tensor, size_t groups, rivals *r,
+KF_HD size_t list_doubtful(kf_metric metric, const kf_tensor *tensor, size_t groups, rivals *r,
                            uint32_t *list, kf_tile *t)
 {
-    const error_metric metric = encoder == KERF_ENC_NVFP4_FOS_MSE   ? SQUARES
-                                : encoder == KERF_ENC_NVFP4_FOS_MAE ? MAGNITUDES
-                                                                    : LARGEST;
     if (t->pairs)
         return judge_groups(metric, tensor->inv_encode, t->pairs, groups, r, t->bits, list);
     for (size_t i = 0; i < groups; i++) list[i] = (uint32_t)i;
@@ -116,7 +113,7 @@ KF_HD size_t list_doubtful(int encoder, const kf_tensor *tensor, size_t groups, 
 }
 
 /* Chooses the scales of `groups` whole groups of the tile. */
-KF_HD void search_pairs(int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
+KF_HD void search_pairs(kf_metric metric, const kf_tensor *tensor, size_t groups, kf_tile *t)
 {
     const kf_tensor own = *tensor;
     uint32_t list[KF_TILE_GROUPS];
@@ -126,10 +123,10 @@ KF_HD void search_pairs(int encoder, const kf_tensor *tensor, size_t groups, kf_
     r.amax = t->high;
     for (size_t i = 0; i < groups; i++)
         kf_nvfp4_six_and_four(&own, float_of(t->high[i]), &r.six[i], &r.four[i]);
-    const size_t n = list_doubtful(encoder, &own, groups, &r, list, t);
+    const size_t n = list_doubtful(metric, &own, groups, &r, list, t);
     memset(l.known, 0, sizeof l.known);
     for (size_t at = 0; at < n; at += LANES)
-        take_better(encoder, &own, n - at < LANES ? n - at : LANES, list + at, &r, &l, &p, t);
+        take_better(metric, &own, n - at < LANES ? n - at : LANES, list + at, &r, &l, &p, t);
     keep_multipliers(&own, groups, t);
 }
 
@@ -228,18 +225,15 @@ KF_HD void search_all(const kf_tensor *tensor, size_t groups, kf_tile *t)
 /* Encoders of one metric differ in the scale of the matrix alone. */
 KF_HD void search_run(int encoder, const kf_tensor *tensor, size_t groups, kf_tile *t)
 {
-    switch (encoder) {
-    case KERF_ENC_NVFP4_SWEEP: search_all(tensor, groups, t); return;
-    case KERF_ENC_NVFP4_FOS_MAE:
-    case KERF_ENC_NVFP4_FOS_MAE_448:
-        search_pairs(KERF_ENC_NVFP4_FOS_MAE, tensor, groups, t);
-        return;
-    case KERF_ENC_NVFP4_FOS_ABSMAX:
-    case KERF_ENC_NVFP4_FOS_ABSMAX_448:
-        search_pairs(KERF_ENC_NVFP4_FOS_ABSMAX, tensor, groups, t);
-        return;
-    default: search_pairs(KERF_ENC_NVFP4_FOS_MSE, tensor, groups, t); return;
-    }
+    const kerf_family f = KERF_FAMILY_NVFP4;
+    if (kf_is_search(f, encoder))
+        search_all(tensor, groups, t);
+    else if (kf_has_metric(f, encoder, KF_METRIC_MAGNITUDES))
+        search_pairs(KF_METRIC_MAGNITUDES, tensor, groups, t);
+    else if (kf_has_metric(f, encoder, KF_METRIC_LARGEST))
+        search_pairs(KF_METRIC_LARGEST, tensor, groups, t);
+    else
+        search_pairs(KF_METRIC_SQUARES, tensor, groups, t);
 }
 
 #endif

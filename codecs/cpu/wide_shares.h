@@ -260,7 +260,7 @@ KF_HD kf_scale best_share(kf_spec s, extremes e, const float *x, size_t n)
 
 KF_HD int is_share_search(int encoder)
 {
-    return encoder == KERF_ENC_INT_SEARCH || encoder == KERF_ENC_AFFINE_SEARCH;
+    return kf_is_search(KERF_FAMILY_INT, encoder) || kf_is_search(KERF_FAMILY_AFFINE, encoder);
 }
 
 /* Chooses the scales of groups of `width` elements, the last one of `cols`, which lie at x and

@@ -78,7 +78,7 @@ __device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t
     add_elements<ENC>(&e, loaded, x, n);
     kf_scale scale = {t->bits, t->zero};
     uint32_t w[CODE_WORDS];
-    if constexpr (sees_elements(ENC)) {
+    if constexpr (kf_is_pair(KF_ROW.family, ENC)) {
         scale = encode_four_over_six<D, ENC>(t, shared->scales, x, r.w, e.hi, w);
     } else if constexpr (ENC == ENC_GIVEN && PER_GROUP) {
         if (n > 0)
@@ -87,7 +87,7 @@ __device__ __forceinline__ void encode_chunk(const kf_job &j, const kf_tensor *t
         share_range<has_both_ends<ENC>>(&e, LANES);
         scale = choose_scale<D, ENC>(j, t, e, x, shared->scales, whole);
     }
-    if constexpr (!sees_elements(ENC)) {
+    if constexpr (!kf_is_pair(KF_ROW.family, ENC)) {
         kf_quant q = make_quant<ENC>(j, t, scale, e, shared->scales, whole);
         make_codes<D, ENC>(x, r, q, e, shared->nf4, w);
     }

@@ -1,4 +1,5 @@
 /* enqueue.c - a range of bands in device memory becomes jobs and launches. */
+#include "block/encoder.h"
 #include "block/scale.h"
 #include "cuda/handle.h"
 #include "format/format.h"
@@ -184,7 +185,7 @@ kerf_status kf_enqueue_encode(kf_lane *l, const kf_range *r, int encoder, const 
     kf_job as = {.encoder = encoder};
     if (r->b0 == r->b1) return KERF_OK;
     if (kerf_needs_stats(r->g)) KF_TRY(prepare(l, r, encoder, stats, err));
-    if (kf_is_search(encoder)) return encode_searched(l, r, &as, err);
+    if (kf_is_search(KERF_FAMILY_NONE, encoder)) return encode_searched(l, r, &as, err);
     if (r->g->format->second == KERF_SECOND_NESTED) {
         uint64_t groups = r->g->band_groups * (r->b1 - r->b0);
         KF_TRY(kf_grow_device(l, &l->floats, groups * sizeof(float), err));

@@ -30,15 +30,6 @@
 namespace
 {
 
-__host__ __device__ constexpr bool sums_squares(int encoder)
-{
-    return encoder == KERF_ENC_NVFP4_FOS_MSE || encoder == KERF_ENC_NVFP4_FOS_MSE_448;
-}
-__host__ __device__ constexpr bool takes_largest(int encoder)
-{
-    return encoder == KERF_ENC_NVFP4_FOS_ABSMAX || encoder == KERF_ENC_NVFP4_FOS_ABSMAX_448;
-}
-
 struct alignas(16) scale_row {
     float factor; /* kf_nvfp4_multiplier()                           */
     float step;   /* S A / 6M; 0: the exact rule must settle it       */
@@ -52,7 +43,8 @@ constexpr unsigned SCALE_ROWS = KF_ROW.family == KERF_FAMILY_NVFP4 ? 128 : 1;
  * has no more bits than its elements, which statistics of something else may give. */
 template <int D, int ENC> __device__ __forceinline__ bool step_holds(uint32_t scale, float amax)
 {
-    bool is_short = D == KERF_F32 || !takes_largest(ENC) || (kf_bits(amax) & 0x1fff) == 0;
+    bool is_short = D == KERF_F32 || !kf_has_metric(KF_ROW.family, ENC, KF_METRIC_LARGEST) ||
+                    (kf_bits(amax) & 0x1fff) == 0;
     return scale >= 8 && amax >= 0x1p-30f && amax <= 0x1p40f && is_short;
 }
 
@@ -87,7 +79,7 @@ template <int D, int ENC>
 __device__ __forceinline__ float restore_exactly(const kf_tensor *t, scale_row r, float v)
 {
     if constexpr (D != KERF_F32) return __fmaf_rn(v, r.step, v * r.rest);
-    const float range = kf_nvfp4_range(ENC), inverse = 1 / range;
+    const float range = kf_range_of(KF_ROW.family, ENC), inverse = 1 / range;
     float product = v * r.value * t->amax, q = product * inverse;
     return __fmaf_rn(__fmaf_rn(-q, range, product), inverse, q);
 }
@@ -114,9 +106,9 @@ __device__ __forceinline__ trial try_scale(const kf_tensor *t, scale_row r, cons
                 near_e2m1 y = round_near(x[i] * r.factor);
                 half[h] = (half[h] << 4) + code_near(y);
                 float v = number_near(y), a = fabsf(x[i]);
-                if constexpr (takes_largest(ENC))
+                if constexpr (kf_has_metric(KF_ROW.family, ENC, KF_METRIC_LARGEST))
                     to.error = fmaxf(to.error, fabsf(restore_exactly<D, ENC>(t, r, v) - a));
-                else if constexpr (sums_squares(ENC)) {
+                else if constexpr (kf_has_metric(KF_ROW.family, ENC, KF_METRIC_SQUARES)) {
                     float d = __fmaf_rn(v, r.step, -a);
                     to.error = __fmaf_rn(d, d, to.error);
                 } else {
@@ -160,9 +152,10 @@ __device__ __forceinline__ kf_scale encode_four_over_six(const kf_tensor *t, con
     scale_row row = table[six];
     bool plain = row.step > 0 && amax * row.factor < 6.9f;
     trial by6 = try_scale<D, ENC>(t, row, x), by4 = try_scale<D, ENC>(t, table[four], x);
-    float noise = takes_largest(ENC)  ? -1.0f
-                  : sums_squares(ENC) ? amax * amax * 0x1p-19f + (by4.error + by6.error) * 0x1p-15f
-                                      : amax * 0x1p-15f + (by4.error + by6.error) * 0x1p-18f;
+    float noise = kf_has_metric(KF_ROW.family, ENC, KF_METRIC_LARGEST) ? -1.0f
+                  : kf_has_metric(KF_ROW.family, ENC, KF_METRIC_SQUARES)
+                      ? amax * amax * 0x1p-19f + (by4.error + by6.error) * 0x1p-15f
+                      : amax * 0x1p-15f + (by4.error + by6.error) * 0x1p-18f;
     scale.bits = by4.error < by6.error ? four : six;
     if (!plain || !(fabsf(by4.error - by6.error) > noise)) {
         volatile float y[CHUNK]; /* volatile, as in load.cuh */

@@ -30,14 +30,15 @@ constexpr int SCALE_BYTES = KF_ROW.scale == KERF_SCALE_F32                      
 constexpr int ENC_GIVEN = KERF_ENC_NONE; /* the scales are in job.chosen */
 constexpr int ENC_PEER = -1;             /* job.encoder says which       */
 
+/* The encoder of the family that searches. */
+constexpr int SEARCH_OF_FAMILY =
+#define KERF_ENCODER(FAMILY, ID, ...) \
+    kf_is_search(KF_ROW.family, KERF_ENC_##FAMILY##_##ID) ? KERF_ENC_##FAMILY##_##ID:
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+    KERF_ENC_NONE;
 constexpr bool HAS_SEARCH = /* a whole matrix is streamed past */
-    KF_ROW.geometry != KERF_GROUP_TENSOR &&
-    (KF_ROW.family == KERF_FAMILY_MX || KF_ROW.family == KERF_FAMILY_NVFP4 ||
-     KF_ROW.family == KERF_FAMILY_INT || IS_AFFINE);
-constexpr int SEARCH_OF_FAMILY = KF_ROW.family == KERF_FAMILY_MX      ? KERF_ENC_MX_SEARCH
-                                 : KF_ROW.family == KERF_FAMILY_NVFP4 ? KERF_ENC_NVFP4_SWEEP
-                                 : IS_AFFINE                          ? KERF_ENC_AFFINE_SEARCH
-                                                                      : KERF_ENC_INT_SEARCH;
+    KF_ROW.geometry != KERF_GROUP_TENSOR && SEARCH_OF_FAMILY != KERF_ENC_NONE;
 
 template <int ENC> constexpr bool has_both_ends = IS_AFFINE || ENC == ENC_PEER;
 
@@ -96,12 +97,6 @@ template <int N, int ENC = ENC_GIVEN> __device__ __forceinline__ void share_rang
 }
 
 /* --- the scale of a group -------------------------------------------------------------------- */
-
-__host__ __device__ constexpr bool sees_elements(int encoder)
-{
-    return KF_ROW.family == KERF_FAMILY_NVFP4 && encoder != KERF_ENC_NVFP4_AMAX &&
-           encoder != ENC_PEER && encoder != ENC_GIVEN;
-}
 
 /* kf_scale_store() of a number that is not negative, to 16 bits. */
 __device__ __forceinline__ uint32_t store_short(float x)

@@ -49,45 +49,6 @@ typedef struct kf_launches {
 #undef KERF_FORMAT
 
 #ifdef __cplusplus
-#define KF_CONSTEXPR constexpr
-#else
-#define KF_CONSTEXPR static inline
-#endif
-
-/* A search tries many scales against the elements themselves. */
-KF_CONSTEXPR int kf_is_search(int encoder)
-{
-    return encoder == KERF_ENC_MX_SEARCH || encoder == KERF_ENC_NVFP4_SWEEP ||
-           encoder == KERF_ENC_INT_SEARCH || encoder == KERF_ENC_AFFINE_SEARCH;
-}
-
-/* The encoders of kerf itself, and those that pack.cuh has a fast way for. All others take the way
- * of ENC_PEER in encode.cuh, where every code is kf_code()'s: what is new there is right at once.
- */
-KF_CONSTEXPR int kf_is_own(int encoder)
-{
-    switch (encoder) {
-    case KERF_ENC_CAST_RNE:
-    case KERF_ENC_FP8_AMAX:
-    case KERF_ENC_MX_FLOOR:
-    case KERF_ENC_MX_RCEIL:
-    case KERF_ENC_MX_EVEN:
-    case KERF_ENC_MX_CEIL:
-    case KERF_ENC_NVFP4_AMAX:
-    case KERF_ENC_NVFP4_FOS_MSE:
-    case KERF_ENC_NVFP4_FOS_MAE:
-    case KERF_ENC_NVFP4_FOS_ABSMAX:
-    case KERF_ENC_NVFP4_FOS_MSE_448:
-    case KERF_ENC_NVFP4_FOS_MAE_448:
-    case KERF_ENC_NVFP4_FOS_ABSMAX_448:
-    case KERF_ENC_NF4_BNB_CPU:
-    case KERF_ENC_INT_AMAX:
-    case KERF_ENC_AFFINE_MINMAX: return 1;
-    default: return kf_is_search(encoder);
-    }
-}
-
-#ifdef __cplusplus
 }
 #endif
 #endif

@@ -66,8 +66,8 @@ template <int D, int ENC> cudaError_t launch_encode(const kf_job *j, cudaStream_
 #define SCALE(value) (KF_ROW.scale == KERF_SCALE_##value)
 
 constexpr bool HAS_PEERS =
-#define KERF_ENCODER(FAMILY, ID, name, formats, sources, origin) \
-    (KF_ROW.family == KERF_FAMILY_##FAMILY && (formats) && !kf_is_own(KERF_ENC_##FAMILY##_##ID)) ||
+#define KERF_ENCODER(FAMILY, ID, name, formats, ...) \
+    (kf_is_peer(KF_ROW.family, KERF_ENC_##FAMILY##_##ID) && (formats)) ||
 #include <kerf/formats.def>
 #undef KERF_ENCODER
     false;
@@ -81,11 +81,11 @@ template <int D> cudaError_t encode_typed(const kf_job *j, cudaStream_t s)
         return cudaGetLastError();
     } else {
         if constexpr (HAS_SEARCH)
-            if (kf_is_search(j->encoder)) return launch_encode<D, ENC_GIVEN>(j, s);
-#define KERF_ENCODER(FAMILY, ID, name, formats, sources, origin)                                  \
-    if constexpr (KF_ROW.family == KERF_FAMILY_##FAMILY && kf_is_own(KERF_ENC_##FAMILY##_##ID) && \
-                  !kf_is_search(KERF_ENC_##FAMILY##_##ID))                                        \
-        if (j->encoder == KERF_ENC_##FAMILY##_##ID)                                               \
+            if (kf_is_search(KF_ROW.family, j->encoder)) return launch_encode<D, ENC_GIVEN>(j, s);
+#define KERF_ENCODER(FAMILY, ID, ...)                                                    \
+    if constexpr (kf_has_rule(KF_ROW.family, KERF_ENC_##FAMILY##_##ID, KF_RULE_PLAIN) && \
+                  !kf_is_search(KF_ROW.family, KERF_ENC_##FAMILY##_##ID))                \
+        if (j->encoder == KERF_ENC_##FAMILY##_##ID)                                      \
             return launch_encode<D, KERF_ENC_##FAMILY##_##ID>(j, s);
 #include <kerf/formats.def>
 #undef KERF_ENCODER

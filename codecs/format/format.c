@@ -26,7 +26,8 @@ static const kerf_format formats[] = {
 };
 
 static const kerf_encoder encoders[] = {
-#define KERF_ENCODER(family, ID, name, formats, sources, origin) \
+#define KERF_ENCODER(family, ID, name, formats, sources, rule, choice, codes, metric, range, \
+                     origin)                                                                 \
     {KERF_ENC_##family##_##ID, KERF_FAMILY_##family, name, origin},
 #include <kerf/formats.def>
 #undef KERF_ENCODER
@@ -74,8 +75,8 @@ static int encoder_fits(const kerf_format *f, const kerf_encoder *e)
 {
     if (e->family != f->family) return 0;
     switch (e->id) {
-#define KERF_ENCODER(family, ID, name, formats, sources, origin) \
-    case KERF_ENC_##family##_##ID:                               \
+#define KERF_ENCODER(family, ID, name, formats, ...) \
+    case KERF_ENC_##family##_##ID:                   \
         return formats;
 #include <kerf/formats.def>
 #undef KERF_ENCODER
@@ -89,7 +90,7 @@ static int encoder_takes(const kerf_format *f, const kerf_encoder *e, kerf_dtype
     enum { ANY, SAME };
     static const unsigned char sources_of[] = {
         ANY,
-#define KERF_ENCODER(family, ID, name, formats, sources, origin) sources,
+#define KERF_ENCODER(family, ID, name, formats, sources, ...) sources,
 #include <kerf/formats.def>
 #undef KERF_ENCODER
     };
