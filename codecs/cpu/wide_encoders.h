@@ -12,12 +12,6 @@ KF_HD int takes_encoder(kerf_family f, int encoder)
     return !kf_has_choice(f, encoder, KF_CHOICE_OTHER);
 }
 
-/* Whether its scales follow from the extremes of a group alone. */
-KF_HD int takes_extremes(kerf_family f, int encoder)
-{
-    return kf_has_choice(f, encoder, KF_CHOICE_AMAX) || kf_has_choice(f, encoder, KF_CHOICE_RANGE);
-}
-
 /* Whether it looks at all elements of a group to choose its scale. */
 KF_HD int searches(kerf_family f, int encoder)
 {

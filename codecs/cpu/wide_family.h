@@ -180,33 +180,53 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
 #include <kerf/formats.def>
 #undef KERF_FAMILY
 
-/* The loops with the encoder as a literal: its rule alone is compiled into them. */
+/* The loops with the encoder as a literal: its rule alone is compiled into them. Of encoders that
+ * look at more than the extremes of a group, none is here. */
+#define CHOOSE_NONE(F, ID)
+#define CHOOSE_PAIR(F, ID)
+#define CHOOSE_SEARCH(F, ID)
+#define CHOOSE_OTHER(F, ID)
+#define CHOOSE_RANGE(F, ID) CHOOSE_AMAX(F, ID)
+#define CHOOSE_AMAX(F, ID)                                                    \
+    case KERF_ENC_##F##_##ID:                                                 \
+        if (s.family == KERF_FAMILY_##F)                                      \
+            choose_run_##F(s, KERF_ENC_##F##_##ID, tensor, groups, whole, t); \
+        return;
+
 KF_HD void choose_by_extremes(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups,
                               int whole, kf_tile *t)
 {
     switch (encoder) {
-#define KERF_ENCODER(F, ID, ...)                                                     \
-    KF_IF_UNIT(F, case KERF_ENC_##F##_##ID                                           \
-               : if (takes_extremes(s.family, KERF_ENC_##F##_##ID))                  \
-                   choose_run_##F(s, KERF_ENC_##F##_##ID, tensor, groups, whole, t); \
-               break;)
+#define KERF_ENCODER(F, ID, name, formats, sources, rule, choice, ...) \
+    KF_IF_UNIT(F, CHOOSE_##choice(F, ID))
+#include <kerf/formats.def>
+#undef KERF_ENCODER
+    default: return;
+    }
+}
+
+/* KERF_ENC_NONE stands for all encoders that round as their family does. */
+#define ENCODE_SHARED(F, ID)
+#define ENCODE_OWN(F, ID)                                                                        \
+    case KERF_ENC_##F##_##ID:                                                                    \
+        if (s.family == KERF_FAMILY_##F) encode_run_##F(s, KERF_ENC_##F##_##ID, width, n, g, t); \
+        return;
+
+KF_HD void encode_by_encoder(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)
+{
+    switch (t->encoder) {
+#define KERF_ENCODER(F, ID, name, formats, sources, rule, choice, codes, ...) \
+    KF_IF_UNIT(F, ENCODE_##codes(F, ID))
 #include <kerf/formats.def>
 #undef KERF_ENCODER
     default: break;
     }
-}
-
-/* 0: the encoder rounds as its family does. */
-KF_HD int encode_in_own_way(kf_spec s, size_t width, size_t n, size_t g, kf_tile *t)
-{
-    switch (t->encoder) {
-#define KERF_ENCODER(F, ID, ...)                                              \
-    KF_IF_UNIT(F, case KERF_ENC_##F##_##ID                                    \
-               : if (!has_own_codes(s.family, KERF_ENC_##F##_##ID)) return 0; \
-               encode_run_##F(s, KERF_ENC_##F##_##ID, width, n, g, t); return 1;)
+    switch (s.family) {
+#define KERF_FAMILY(F, prefix) \
+    KF_IF_UNIT(F, case KERF_FAMILY_##F : encode_run_##F(s, KERF_ENC_NONE, width, n, g, t); return;)
 #include <kerf/formats.def>
-#undef KERF_ENCODER
-    default: return 0;
+#undef KERF_FAMILY
+    default: return;
     }
 }
 
@@ -228,8 +248,7 @@ KF_HD int encode_in_own_way(kf_spec s, size_t width, size_t n, size_t g, kf_tile
             encode_midpoints(width, n, t);                                                         \
             return;                                                                                \
         }                                                                                          \
-        if (encode_in_own_way(s, width, n, g, t)) return;                                          \
-        encode_run_##F(s, KERF_ENC_NONE, width, n, g, t);                                          \
+        encode_by_encoder(s, width, n, g, t);                                                      \
     }                                                                                              \
     KF_HD void narrow_words_##F(kf_spec s, kerf_dtype type, const uint8_t *restrict src,           \
                                 size_t width, size_t n, size_t g, kf_tile *t,                      \
