@@ -196,6 +196,7 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
 KF_HD void choose_by_extremes(kf_spec s, int encoder, const kf_tensor *tensor, size_t groups,
                               int whole, kf_tile *t)
 {
+    (void)s, (void)tensor, (void)groups, (void)whole, (void)t; /* casts have no scales */
     switch (encoder) {
 #define KERF_ENCODER(F, ID, name, formats, sources, rule, choice, ...) \
     KF_IF_UNIT(F, CHOOSE_##choice(F, ID))
