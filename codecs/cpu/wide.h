@@ -10,8 +10,8 @@
  * so there is no second text of any rule and nothing for an instruction set to get wrong. The loops
  * have neither branches nor calls; compilers turn them into vector code for whatever processor the
  * file that includes this one is compiled for, and IEEE arithmetic gives the same bits in any lane.
- * The steps that they do not find are in wide_vec.h and wide_pairs.h. bfloat16 instructions flush
- * subnormals and so cannot be used where bytes are made.
+ * The steps that they do not find are in wide_vec.h, wide_e2m1.h and wide_pairs.h. bfloat16
+ * instructions flush subnormals and so cannot be used where bytes are made.
  *
  * Elements of bfloat16 have shorter ways, on which they stay in pairs: from the source to codes in
  * wide_fp4.h and wide_bisect.h, and from codes of up to 4 bits in wide_nibbles.h.

@@ -10,6 +10,7 @@
 #ifndef KERF_WIDE_FP4_H
 #define KERF_WIDE_FP4_H
 
+#include "cpu/wide_e2m1.h"
 #include "cpu/wide_pairs.h"
 #include "cpu/wide_tile.h"
 

@@ -6,6 +6,7 @@
 #ifndef KERF_WIDE_PAIRS_H
 #define KERF_WIDE_PAIRS_H
 
+#include "cpu/wide_e2m1.h"
 #include "cpu/wide_vec.h"
 
 #if defined(__AVX512BW__)
