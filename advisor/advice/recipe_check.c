@@ -114,7 +114,8 @@ static kerf_status check_promises(recipe_check *c, kerf_error *err)
         kerf_status s = check_promise(c, p, err);
         if (s != KERF_OK) return s;
     }
-    return KERF_OK;
+    KF_TRY(kerf_reader_check(c->compare.source, err));
+    return kerf_reader_check(c->compare.other, err);
 }
 
 kerf_status kerf_recipe_check(const kerf_recipe *r, const kerf_rule *further, size_t furthers,

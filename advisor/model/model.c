@@ -1,6 +1,7 @@
 /* model.c - reads config.json of a language model into kerf_model: layers, shapes, experts, caches.
  * Shapes come from the file; one row per family of models says in what that family differs from a
  * plain Llama. */
+#include <errno.h>
 #include <kerf/model.h>
 
 #include <stdio.h>
@@ -301,9 +302,10 @@ kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err)
     char name[4096];
     struct stat st;
     json_t *doc;
-    int folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    int n = snprintf(name, sizeof name, "%s%s", path, folder ? "/config.json" : "");
     *out = (kerf_model){0};
+    if (stat(path, &st) != 0) return kf_fail_errno(err, errno, "%.200s: cannot open", path);
+    const int folder = S_ISDIR(st.st_mode);
+    int n = snprintf(name, sizeof name, "%s%s", path, folder ? "/config.json" : "");
     if (n < 0 || n >= (int)sizeof name) {
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the path is too long");
     }

@@ -151,6 +151,13 @@ static uint64_t work_bytes(const kf_score_all_job *all)
     return bytes;
 }
 
+/* Scores of parts of two models are neither a result nor kept. */
+static kerf_status check_sources(const kf_score_all_job *all, kerf_error *err)
+{
+    KF_TRY(kerf_reader_check(kerf_checkpoint_reader(all->source), err));
+    return all->imatrix ? kerf_reader_check(kerf_checkpoint_reader(all->imatrix), err) : KERF_OK;
+}
+
 kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_t *scored,
                          size_t *cached, kerf_error *err)
 {
@@ -166,8 +173,10 @@ kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_
     pthread_mutex_destroy(&s.lock);
     pthread_mutex_destroy(&s.computing);
     kf_score_memory_close(&s.memory);
+    kerf_error *later = status == KERF_OK ? err : NULL;
+    kerf_status saved = check_sources(all, later);
     /* What was measured is worth keeping also when a later weight failed. */
-    kerf_status saved = kf_score_cache_save(&s.cache, status == KERF_OK ? err : NULL);
+    if (saved == KERF_OK) saved = kf_score_cache_save(&s.cache, later);
     kf_score_cache_close(&s.cache);
     if (scored) *scored = s.scored;
     if (cached) *cached = s.cached;

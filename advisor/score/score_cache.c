@@ -61,7 +61,7 @@ kerf_status kf_score_cache_open(kf_score_cache *c, const char *path, kerf_error 
     *c = (kf_score_cache){.path = path};
     if (!path) return KERF_OK;
     kerf_status s = kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &doc, &why);
-    const int is_absent = kf_json_is_absent(s, &why);
+    const int is_absent = kf_json_is_absent(path, s, &why);
     if (s == KERF_E_DATA || (s == KERF_OK && !kf_json_has_schema(doc, "kerf.scores/1")))
         s = kf_fail(&why, KERF_E_DATA, KF_NOWHERE,
                     "%.200s: not a file of scores; name another --cache", path);

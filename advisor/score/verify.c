@@ -88,6 +88,8 @@ static kerf_status verify(verifying *v, const kerf_team *team, kerf_error *err)
     kf_work_phase(&v->work, "verify", bytes);
     KF_TRY(kf_team_run(team, count, &work, v, err));
     KF_TRY(list_extras(v, err));
+    KF_TRY(kerf_reader_check(v->compare.source, err));
+    KF_TRY(kerf_reader_check(v->compare.other, err));
     p->passed = p->over == 0 && p->problems == 0;
     return KERF_OK;
 }

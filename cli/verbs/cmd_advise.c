@@ -1,6 +1,8 @@
 /* cmd_advise.c - kerf advise: the best format for every group of layers under a budget, and why. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <kerf/advise.h>
 #include <kerf/hardware.h>
@@ -32,21 +34,28 @@ typedef struct job {
 
 /* --- input --------------------------------------------------------------------------------- */
 
-/* The config.json beside the weights, or --config; without one there are products alone. */
+/* The config.json beside the weights, or --config; where there is none, or one of a model that kerf
+ * does not know, there are products alone. One that cannot be read is a failure. */
 static kerf_status find_model(job *j, kerf_error *err)
 {
     kerf_error why = {0};
+    struct stat st;
+    char path[4096], text[sizeof why.text];
     const char *given = args_value(j->args, "config");
-    const char *path = given ? given : kerf_reader_folder(kerf_checkpoint_reader(j->source));
-    kerf_status s = kerf_model_open(path, &j->model, &why);
+    snprintf(path, sizeof path, "%s/config.json",
+             kerf_reader_folder(kerf_checkpoint_reader(j->source)));
+    if (!given && lstat(path, &st) != 0 && errno == ENOENT) return KERF_OK;
+    kerf_status s = kerf_model_open(given ? given : path, &j->model, &why);
     if (s == KERF_OK) {
         j->request.model = &j->model;
-    } else if (given) {
+        return KERF_OK;
+    }
+    const int is_file = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    if (given || !is_file || (s != KERF_E_DATA && s != KERF_E_NOSUP)) {
         *err = why;
         return s;
-    } else if (s != KERF_E_IO) {
-        fprintf(stderr, "products alone: %s\n", why.text);
     }
+    fprintf(stderr, "products alone: %s\n", kerf_text_printable(why.text, text, sizeof text));
     return KERF_OK;
 }
 

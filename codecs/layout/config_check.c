@@ -239,8 +239,10 @@ static kerf_status load(const context *x, const char *name, json_t **out)
 {
     kerf_error why = {.text = ""};
     const kerf_status s = kf_config_load(x->reader, name, out, &why);
-    if (s == KERF_E_NOMEM) return kf_fail(x->err, s, KF_NOWHERE, "%s", why.text);
-    if (s == KERF_OK || kf_json_is_absent(s, &why)) return KERF_OK;
+    if (s != KERF_E_DATA) {
+        if (s != KERF_OK && x->err) *x->err = why;
+        return s;
+    }
     const char *at = strstr(why.text, name); /* without the path */
     const char *rest = at ? at + strlen(name) : why.text;
     char text[sizeof why.text + 32];
@@ -296,7 +298,7 @@ kerf_status kf_config_check(const kerf_reader *r, const kerf_weights *w,
     if (!kerf_reader_is_folder(r)) return KERF_OK;
     x.of.weights = kerf_weights_at(w, 0);
     x.of.count = kerf_weights_count(w);
-    x.of.layout = kerf_layout_configured(r);
+    KF_TRY(kerf_layout_configured(r, &x.of.layout, err));
     kerf_status s = load(&x, "config.json", &config);
     if (s == KERF_OK) s = load(&x, "hf_quant_config.json", &older);
     if (s == KERF_OK) s = check_all(&x, config, older);

@@ -12,12 +12,26 @@
 
 kerf_status kf_config_load(const kerf_reader *r, const char *name, json_t **out, kerf_error *err)
 {
+    kerf_error own = {.text = ""}; /* which tells whether the file is there */
     char *path = kf_path_join(kerf_reader_folder(r), name);
     *out = NULL;
     if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %s", name);
-    kerf_status s = kf_json_read(path, KF_JSON_MAX_CONFIG_BYTES, KF_JSON_PYTHON, out, err);
+    kerf_status s = kf_json_read(path, KF_JSON_MAX_CONFIG_BYTES, KF_JSON_PYTHON, out, &own);
+    if (kf_json_is_absent(path, s, &own))
+        s = KERF_OK;
+    else if (s != KERF_OK && err)
+        *err = own;
     free(path);
     return s;
+}
+
+kerf_status kf_config_check_read(const kerf_reader *r, kerf_error *err)
+{
+    json_t *config;
+    if (!kerf_reader_is_folder(r)) return KERF_OK;
+    KF_TRY(kf_config_load(r, "config.json", &config, err));
+    json_decref(config);
+    return KERF_OK;
 }
 
 /* The layout that a quantization_config names; NULL: none that kerf knows. Most methods are called
@@ -49,17 +63,26 @@ static const kerf_layout *find_method(const json_t *q)
     return kerf_layout_find(method);
 }
 
+/* A file that is not JSON is not there, for this question. */
+static kerf_status load_sound(const kerf_reader *r, const char *name, json_t **out, kerf_error *err)
+{
+    kerf_status s = kf_config_load(r, name, out, err);
+    return s == KERF_E_DATA ? KERF_OK : s;
+}
+
 /* Older exports of Model-Optimizer say all in a file of their own. */
-const kerf_layout *kerf_layout_configured(const kerf_reader *r)
+kerf_status kerf_layout_configured(const kerf_reader *r, const kerf_layout **out, kerf_error *err)
 {
     json_t *config, *older = NULL;
-    (void)kf_config_load(r, "config.json", &config, NULL); /* NULL after a failure */
+    *out = NULL;
+    KF_TRY(load_sound(r, "config.json", &config, err));
     const json_t *q = json_object_get(config, "quantization_config");
     const kerf_layout *found = find_method(q);
-    if (!q) (void)kf_config_load(r, "hf_quant_config.json", &older, NULL);
+    kerf_status s = q ? KERF_OK : load_sound(r, "hf_quant_config.json", &older, err);
     if (json_object_get(json_object_get(older, "quantization"), "quant_algo"))
         found = &kf_layouts[KF_LAYOUT_MODELOPT];
+    if (s == KERF_OK) *out = found;
     json_decref(config);
     json_decref(older);
-    return found;
+    return s;
 }

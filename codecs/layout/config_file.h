@@ -5,7 +5,12 @@
 #include <jansson.h>
 #include <kerf/layouts.h>
 
-/* Reads a file of the folder of r as kf_json_read does, with the numbers that Python writes. */
+/* Reads a file of the folder of r as kf_json_read does, with the numbers that Python writes. *out
+ * is NULL when it is not there; one that is there and cannot be read is a failure. */
 kerf_status kf_config_load(const kerf_reader *r, const char *name, json_t **out, kerf_error *err);
+
+/* Fails when a model folder has a config.json that cannot be read or is not JSON: what its weights
+ * mean may stand there. */
+kerf_status kf_config_check_read(const kerf_reader *r, kerf_error *err);
 
 #endif

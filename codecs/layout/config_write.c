@@ -156,7 +156,7 @@ static kerf_status make_config(const kerf_reader *r, const kf_config_file *file,
     if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for config.json");
     kerf_status s = make_text(file, q, &text, &own);
     if (s == KERF_OK) s = patch_file(path, text, out, &own);
-    *is_there = !kf_json_is_absent(s, &own);
+    *is_there = !kf_json_is_absent(path, s, &own);
     free(text);
     free(path);
     if (s != KERF_OK && *is_there && err) *err = own;

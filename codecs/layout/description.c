@@ -201,7 +201,9 @@ static kerf_status take_entry(kf_weights_builder *b, kerf_weight *w, const json_
         KF_TRY(take_stored(b, w, i, &is_there));
         more = (size_t)is_there;
     }
-    if (!kf_extras_agree(b->r, w))
+    int agree;
+    KF_TRY(kf_extras_check(b->r, w, &agree, b->err));
+    if (!agree)
         return fail_weight(b, KERF_E_DATA, w->name,
                            "the tensors of its layout that describe it say otherwise");
     return KERF_OK;

@@ -16,11 +16,14 @@
 
 /* --- doubts --- */
 
-/* How far a row came and what it lacked, for the one that came furthest. */
+/* How far a row came and what it lacked, for the one that came furthest; and whether it could be
+ * asked at all: what cannot be read is not what a row lacks. */
 typedef struct doubt {
     size_t found; /* twice the tensors that are as the row has them, or one more */
-    char *text;
+    char *text;   /* NULL: nobody wants to know */
     size_t size;
+    kerf_status status;
+    kerf_error *err;
 } doubt;
 
 /* Notes a reason when no row came as far before; the answer of who doubts. */
@@ -29,12 +32,27 @@ static int lacks(doubt *d, size_t found, const char *fmt, ...) KERF_PRINTF(3, 4)
 static int lacks(doubt *d, size_t found, const char *fmt, ...)
 {
     va_list ap;
-    if (!d || (d->text[0] && found <= d->found)) return 0;
+    if (!d->text || (d->text[0] && found <= d->found)) return 0;
     d->found = found;
     va_start(ap, fmt);
     vsnprintf(d->text, d->size, fmt, ap);
     va_end(ap);
     return 0;
+}
+
+/* Reads bytes of a tensor; 0: they cannot be read. */
+static int read_bytes(const kerf_reader *r, const kerf_tensor *t, uint64_t at, void *dst, size_t n,
+                      doubt *d)
+{
+    if (d->status == KERF_OK) d->status = kerf_reader_read(r, t, at, dst, n, d->err);
+    return d->status == KERF_OK;
+}
+
+static int read_state(const kerf_reader *r, const kerf_tensor *t, kf_state *out, doubt *d)
+{
+    int is_state = 0;
+    if (d->status == KERF_OK) d->status = kf_state_read(r, t, out, &is_state, d->err);
+    return d->status == KERF_OK && is_state;
 }
 
 /* --- one row of the table --- */
@@ -73,7 +91,7 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
         kf_state state;
         snprintf(name, sizeof name, "%s" KF_STATE_SUFFIX, w->name);
         const kerf_tensor *at = kerf_reader_find(r, name);
-        if (!at || !kf_state_read(r, at, &state))
+        if (!at || !read_state(r, at, &state, d))
             return lacks(d, 0, "%s is missing or not of NF4 with blocks of %u",
                          "its quant_state.bitsandbytes__nf4", w->codec.format->group);
         w->shape = state.shape;
@@ -111,27 +129,25 @@ void kf_add_extra(kerf_weight *w, const kerf_tensor *t)
 }
 
 /* The words of a row say how many bits it has, not how many codes; this tensor does. */
-static int is_shape_of(const kerf_reader *r, const kerf_tensor *t, const kerf_weight *w)
+static int is_shape_of(const kerf_reader *r, const kerf_tensor *t, const kerf_weight *w, doubt *d)
 {
     uint64_t dim[KERF_MAX_RANK];
     const size_t n = w->shape.rank * sizeof *dim;
-    return t->bytes == n && kerf_reader_read(r, t, 0, dim, n, NULL) == KERF_OK &&
-           memcmp(dim, w->shape.dim, n) == 0;
+    return t->bytes == n && read_bytes(r, t, 0, dim, n, d) && memcmp(dim, w->shape.dim, n) == 0;
 }
 
 static int is_book_of(const kerf_reader *r, const kerf_tensor *t, const kerf_format *f,
-                      kerf_plane_id p)
+                      kerf_plane_id p, doubt *d)
 {
     float own[256], stored[256];
     size_t n = kerf_codebook(f, p, own) * sizeof *own;
-    return t->bytes == n && kerf_reader_read(r, t, 0, stored, n, NULL) == KERF_OK &&
-           memcmp(own, stored, n) == 0;
+    return t->bytes == n && read_bytes(r, t, 0, stored, n, d) && memcmp(own, stored, n) == 0;
 }
 
-static int is_state_of(const kerf_reader *r, const kerf_tensor *t, kerf_weight *w)
+static int is_state_of(const kerf_reader *r, const kerf_tensor *t, kerf_weight *w, doubt *d)
 {
     kf_state state;
-    if (!kf_state_read(r, t, &state)) return 0;
+    if (!read_state(r, t, &state, d)) return 0;
     if (w->dtype == KERF_DTYPE_NONE) w->dtype = state.dtype;
     return state.block == w->codec.format->group && state.shape.rank == w->shape.rank &&
            memcmp(state.shape.dim, w->shape.dim, w->shape.rank * sizeof *w->shape.dim) == 0 &&
@@ -139,33 +155,34 @@ static int is_state_of(const kerf_reader *r, const kerf_tensor *t, kerf_weight *
 }
 
 /* Words that are all alike, or count groups of columns. */
-static int are_words(const kerf_reader *r, const kerf_tensor *t, uint32_t word, uint64_t group)
+static int are_words(const kerf_reader *r, const kerf_tensor *t, uint32_t word, uint64_t group,
+                     doubt *d)
 {
     uint32_t words[1024];
     for (uint64_t at = 0; at < t->bytes; at += sizeof words) {
         size_t n = (size_t)kf_min_u64(sizeof words, t->bytes - at);
-        if (kerf_reader_read(r, t, at, words, n, NULL) != KERF_OK) return 0;
+        if (!read_bytes(r, t, at, words, n, d)) return 0;
         for (size_t i = 0; i < n / sizeof *words; i++)
             if (words[i] != (group ? (uint32_t)((at / sizeof *words + i) / group) : word)) return 0;
     }
     return 1;
 }
 
-static int extra_agrees(const kerf_reader *r, kf_extra extra, const kerf_tensor *t, kerf_weight *w)
+static int extra_agrees(const kerf_reader *r, kf_extra extra, const kerf_tensor *t, kerf_weight *w,
+                        doubt *d)
 {
     const kerf_format *f = w->codec.format;
     unsigned char zero = 0;
     switch (extra) {
     case KF_EXTRA_NONE: break;
-    case KF_EXTRA_SHAPE: return is_shape_of(r, t, w);
-    case KF_EXTRA_CODE_BOOK: return is_book_of(r, t, f, KERF_PLANE_CODES);
-    case KF_EXTRA_SCALE_BOOK: return is_book_of(r, t, f, KERF_PLANE_SCALES);
-    case KF_EXTRA_STATE: return is_state_of(r, t, w);
-    case KF_EXTRA_ROW_MAJOR:
-        return kerf_reader_read(r, t, 0, &zero, 1, NULL) == KERF_OK && zero == 0;
+    case KF_EXTRA_SHAPE: return is_shape_of(r, t, w, d);
+    case KF_EXTRA_CODE_BOOK: return is_book_of(r, t, f, KERF_PLANE_CODES, d);
+    case KF_EXTRA_SCALE_BOOK: return is_book_of(r, t, f, KERF_PLANE_SCALES, d);
+    case KF_EXTRA_STATE: return is_state_of(r, t, w, d);
+    case KF_EXTRA_ROW_MAJOR: return read_bytes(r, t, 0, &zero, 1, d) && zero == 0;
     case KF_EXTRA_MIDDLE:
-        return are_words(r, t, kf_middle_word(kf_stored_find(w->layout, f), f), 0);
-    case KF_EXTRA_GROUP_INDEX: return are_words(r, t, 0, f->group);
+        return are_words(r, t, kf_middle_word(kf_stored_find(w->layout, f), f), 0, d);
+    case KF_EXTRA_GROUP_INDEX: return are_words(r, t, 0, f->group, d);
     }
     return 1;
 }
@@ -186,15 +203,17 @@ static int check_extras(const kerf_reader *r, kerf_weight *w, doubt *d, size_t f
 {
     const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
     for (size_t i = 0; s && i < KERF_EXTRAS; i++) {
-        if (extra_agrees(r, s->extra[i], w->extra[i], w)) continue;
+        if (extra_agrees(r, s->extra[i], w->extra[i], w, d)) continue;
         return lacks(d, 2 * (found + i), "%s %s", w->extra[i]->name, extra_doubts[s->extra[i]]);
     }
     return 1;
 }
 
-int kf_extras_agree(const kerf_reader *r, kerf_weight *w)
+kerf_status kf_extras_check(const kerf_reader *r, kerf_weight *w, int *agree, kerf_error *err)
 {
-    return check_extras(r, w, NULL, 0);
+    doubt d = {.err = err};
+    *agree = check_extras(r, w, &d, 0);
+    return d.status;
 }
 
 /* What torchao's classes have besides codes and scales where these are not all there is. */
@@ -298,21 +317,26 @@ static int try_rows(const kerf_reader *r, const kerf_tensor *t, const kerf_layou
             const kf_stored *s = &kf_stored_table[i];
             if (!others && &kf_layouts[s->layout] != first) continue;
             if (try_row(r, s, t, name, w, d)) return 1;
+            if (d->status != KERF_OK) return 0;
         }
     return 0;
 }
 
-int kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
-                 kerf_weight *w, char name[KF_NAME_ROOM])
+kerf_status kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
+                         kerf_weight *w, char name[KF_NAME_ROOM], int *found, kerf_error *err)
 {
-    return try_rows(r, t, first, w, name, NULL);
+    doubt d = {.err = err};
+    *found = try_rows(r, t, first, w, name, &d);
+    return d.status;
 }
 
 int kerf_tensor_doubt(const kerf_reader *r, const kerf_tensor *t, char *out, size_t size)
 {
     char name[KF_NAME_ROOM];
     kerf_weight w;
+    const kerf_layout *configured;
     doubt d = {.text = out, .size = size};
     out[0] = 0;
-    return !try_rows(r, t, kerf_layout_configured(r), &w, name, &d) && out[0];
+    if (kerf_layout_configured(r, &configured, NULL) != KERF_OK) return 0;
+    return !try_rows(r, t, configured, &w, name, &d) && out[0];
 }

@@ -53,17 +53,19 @@ static int take_state(const json_t *j, kf_state *out)
     return take_shape(json_object_get(j, "shape"), &out->shape);
 }
 
-int kf_state_read(const kerf_reader *r, const kerf_tensor *t, kf_state *out)
+kerf_status kf_state_read(const kerf_reader *r, const kerf_tensor *t, kf_state *out, int *is_state,
+                          kerf_error *err)
 {
     char text[MAX_STATE_BYTES];
-    if (t->dtype != KERF_U8 || t->bytes > sizeof text) return 0;
-    if (kerf_reader_read(r, t, 0, text, (size_t)t->bytes, NULL) != KERF_OK) return 0;
     json_t *j;
-    if (kf_json_parse(t->name, text, (size_t)t->bytes, KF_JSON_STRICT, &j, NULL) != KERF_OK)
-        return 0;
-    int ok = take_state(j, out);
+    *is_state = 0;
+    if (t->dtype != KERF_U8 || t->bytes > sizeof text) return KERF_OK;
+    KF_TRY(kerf_reader_read(r, t, 0, text, (size_t)t->bytes, err));
+    kerf_status s = kf_json_parse(t->name, text, (size_t)t->bytes, KF_JSON_STRICT, &j, err);
+    if (s != KERF_OK) return s == KERF_E_DATA ? KERF_OK : s;
+    *is_state = take_state(j, out);
     json_decref(j);
-    return ok;
+    return KERF_OK;
 }
 
 void kf_state_write(const kerf_weight *w, float offset, char out[KF_STATE_BYTES])

@@ -12,8 +12,10 @@ typedef struct kf_state {
     float offset;
 } kf_state;
 
-/* 0 when the text is not the state of an NF4 weight with the block sizes that kerf has. */
-int kf_state_read(const kerf_reader *r, const kerf_tensor *t, kf_state *out);
+/* *is_state: 0 when the text is not the state of an NF4 weight with the block sizes that kerf has.
+ */
+kerf_status kf_state_read(const kerf_reader *r, const kerf_tensor *t, kf_state *out, int *is_state,
+                          kerf_error *err);
 
 /* KF_STATE_BYTES of JSON, filled up with spaces. */
 void kf_state_write(const kerf_weight *w, float offset, char out[KF_STATE_BYTES]);

@@ -128,7 +128,9 @@ static kerf_status read_offset(const kerf_reader *r, const kerf_weight *w, uint6
     if (n == 0 && offset <= sizeof state.offset) return KERF_OK;
     if (offset != 0 || n != sizeof state.offset)
         return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
-    if (last == 0 || !kf_state_read(r, w->extra[last - 1], &state))
+    int is_state = 0;
+    if (last > 0) KF_TRY(kf_state_read(r, w->extra[last - 1], &state, &is_state, err));
+    if (!is_state)
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.*s: its state cannot be read",
                        KF_NAME(w->name));
     memcpy(dst, &state.offset, n);

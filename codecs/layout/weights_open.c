@@ -67,8 +67,10 @@ static kerf_status recognize_all(kf_weights_builder *b, size_t tensors)
             continue;
         }
         if (b->role[i] != KF_ROLE_DENSE || !holds_codes(t->dtype)) continue;
-        if (!asked++) configured = kerf_layout_configured(b->r);
-        if (!kf_recognize(b->r, t, configured, &w, name) || !claim(b, &w)) continue;
+        if (!asked++) KF_TRY(kerf_layout_configured(b->r, &configured, b->err));
+        int found;
+        KF_TRY(kf_recognize(b->r, t, configured, &w, name, &found, b->err));
+        if (!found || !claim(b, &w)) continue;
         KF_TRY(kf_weights_keep_name(b->out, name, t, &w.name, b->err));
         b->at[i] = w;
     }

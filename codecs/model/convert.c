@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "layout/input_scales.h"
+#include "layout/config_file.h"
 #include "model/arrange_experts.h"
 #include "model/stray.h"
 #include "model/write_model.h"
@@ -266,6 +267,7 @@ static kerf_status convert(converting *c, const kerf_checkpoint *source, const k
         .noted = add_note,
         .describe = describe_work,
     };
+    KF_TRY(kf_config_check_read(source->reader, err));
     KF_TRY(kf_refuse_strays(source, err));
     KF_TRY(kf_manifest_layout(source->reader, to, &c->layout, err));
     KF_TRY(kf_checkpoint_view(source, &c->source, err));

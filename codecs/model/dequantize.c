@@ -3,6 +3,7 @@
 #include <kerf/quantize.h>
 
 #include "base/base.h"
+#include "layout/config_file.h"
 #include "model/checkpoint_view.h"
 #include "model/stray.h"
 #include "model/write_model.h"
@@ -88,6 +89,7 @@ static kerf_status dequantize(dequantizing *d, const kerf_output *to, const kerf
         .work_bytes = work_bytes,
         .write = write_weight,
     };
+    KF_TRY(kf_config_check_read(d->source->reader, err));
     KF_TRY(kf_refuse_strays(d->source, err));
     if (kerf_checkpoint_quantized(d->source) == 0) {
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,

@@ -122,6 +122,7 @@ static kerf_status write_all(model_run *r, kerf_error *err)
     for (size_t i = 0; i < j->manifest->weights; i++) bytes += j->work_bytes(j->ctx, i);
     kf_work_phase(j->work, "writing", bytes);
     KF_TRY(write_weights(r, err));
+    KF_TRY(kerf_reader_check(j->source, err));
     kf_work_phase(j->work, "comparing what was written", kf_manifest_bytes(j->manifest));
     return kf_work_check(j->work, err);
 }
@@ -132,6 +133,9 @@ kerf_status kf_write_model(const kf_write *j, kerf_error *err)
     if (!j->to->path) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the output has no path");
     pthread_mutex_init(&r.marks, NULL);
     kerf_status s = write_all(&r, err);
+    /* What a changing source brings is not what is wrong with it. */
+    if (s == KERF_E_DATA && kerf_reader_check(j->source, NULL) != KERF_OK)
+        s = kerf_reader_check(j->source, err);
     if (s == KERF_OK) {
         s = kerf_writer_commit(r.writer, err);
     } else {

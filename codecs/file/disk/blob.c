@@ -20,7 +20,8 @@ static kerf_status look_at(kf_blob *b, kerf_error *err)
 kerf_status kf_blob_open(const char *path, kf_blob *b, kerf_error *err)
 {
     *b = (kf_blob){.fd = -1};
-    KF_TRY(kf_open_regular(path, &b->fd, &b->bytes, err));
+    KF_TRY(kf_open_stamped(path, &b->fd, &b->stamp, err));
+    b->bytes = (uint64_t)b->stamp.bytes;
     b->path = strdup(path);
     kerf_status s =
         b->path ? look_at(b, err) : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
@@ -34,6 +35,11 @@ void kf_blob_close(kf_blob *b)
     if (b->fd >= 0) close(b->fd);
     free(b->path);
     *b = (kf_blob){.fd = -1};
+}
+
+kerf_status kf_blob_check(const kf_blob *b, kerf_error *err)
+{
+    return kf_stamp_check(&b->stamp, b->fd, b->path, b->path, err);
 }
 
 kerf_status kf_blob_read(const kf_blob *b, uint64_t offset, void *dst, size_t n, kerf_error *err)

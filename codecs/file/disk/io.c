@@ -48,7 +48,32 @@ kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *s
     return KERF_OK;
 }
 
-kerf_status kf_open_regular(const char *path, int *fd, uint64_t *bytes, kerf_error *err)
+static int is_other(const kf_stamp *s, const struct stat *st)
+{
+    return s->device != st->st_dev || s->inode != st->st_ino || s->bytes != st->st_size ||
+           s->changed.tv_sec != st->st_mtim.tv_sec || s->changed.tv_nsec != st->st_mtim.tv_nsec;
+}
+
+/* 1: the same as ever; 0: another, or gone; -1: that cannot be said. */
+static int compare_stamp(const kf_stamp *s, int failed, const struct stat *st)
+{
+    if (failed) return errno == ENOENT ? 0 : -1;
+    return !is_other(s, st);
+}
+
+kerf_status kf_stamp_check(const kf_stamp *s, int fd, const char *path, const char *name,
+                           kerf_error *err)
+{
+    struct stat st;
+    int same = fd < 0 ? 1 : compare_stamp(s, fstat(fd, &st), &st);
+    if (same > 0 && path) same = compare_stamp(s, stat(path, &st), &st);
+    if (same > 0) return KERF_OK;
+    if (same < 0) return kf_fail_errno(err, errno, "%s: cannot look at it again", name);
+    return kf_fail(err, KERF_E_IO, KF_NOWHERE,
+                   "%s: changed while it was read: run again when nobody writes to it", name);
+}
+
+kerf_status kf_open_stamped(const char *path, int *fd, kf_stamp *stamp, kerf_error *err)
 {
     struct stat st;
     int f = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -63,15 +88,24 @@ kerf_status kf_open_regular(const char *path, int *fd, uint64_t *bytes, kerf_err
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%s: not a regular file", path);
     }
     *fd = f;
-    *bytes = (uint64_t)st.st_size;
+    *stamp = (kf_stamp){st.st_dev, st.st_ino, st.st_size, st.st_mtim};
+    return KERF_OK;
+}
+
+kerf_status kf_open_regular(const char *path, int *fd, uint64_t *bytes, kerf_error *err)
+{
+    kf_stamp stamp;
+    KF_TRY(kf_open_stamped(path, fd, &stamp, err));
+    *bytes = (uint64_t)stamp.bytes;
     return KERF_OK;
 }
 
 kerf_status kf_read_whole(const char *path, uint64_t limit, char **out, size_t *n, kerf_error *err)
 {
     int fd = -1;
-    uint64_t bytes = 0;
-    KF_TRY(kf_open_regular(path, &fd, &bytes, err));
+    kf_stamp stamp;
+    KF_TRY(kf_open_stamped(path, &fd, &stamp, err));
+    const uint64_t bytes = (uint64_t)stamp.bytes;
     kerf_status s = KERF_OK;
     char *text = NULL;
     if (bytes > limit)
@@ -81,6 +115,7 @@ kerf_status kf_read_whole(const char *path, uint64_t limit, char **out, size_t *
         s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory for %" PRIu64 " bytes", path,
                     bytes);
     if (s == KERF_OK) s = kf_read_at(fd, path, 0, text, (size_t)bytes, err);
+    if (s == KERF_OK) s = kf_stamp_check(&stamp, fd, NULL, path, err);
     close(fd);
     if (s != KERF_OK) {
         free(text);

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "base/base.h"
 
@@ -17,6 +18,21 @@ kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *s
 /* Opens a regular file for reading, through links; a pipe or a device is refused, not waited for.
  * The caller closes *fd. */
 kerf_status kf_open_regular(const char *path, int *fd, uint64_t *bytes, kerf_error *err);
+
+/* Which file stands under a path, and its state: whether it is still the same later. */
+typedef struct kf_stamp {
+    dev_t device;
+    ino_t inode;
+    off_t bytes;
+    struct timespec changed;
+} kf_stamp;
+
+/* kf_open_regular, and what was opened. */
+kerf_status kf_open_stamped(const char *path, int *fd, kf_stamp *stamp, kerf_error *err);
+/* KERF_E_IO: the open file or, where path is not NULL, what now has its name is another or was
+ * written to. fd may be -1. `name` is for the text. */
+kerf_status kf_stamp_check(const kf_stamp *s, int fd, const char *path, const char *name,
+                           kerf_error *err);
 
 /* The whole content of a file of at most `limit` bytes, with a 0 after it; the caller frees. */
 kerf_status kf_read_whole(const char *path, uint64_t limit, char **out, size_t *n, kerf_error *err);

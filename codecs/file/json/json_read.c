@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "file/disk/io.h"
 
@@ -92,7 +93,8 @@ kerf_status kf_json_read(const char *path, uint64_t limit, kf_json_dialect diale
     return s;
 }
 
-int kf_json_is_absent(kerf_status s, const kerf_error *err)
+int kf_json_is_absent(const char *path, kerf_status s, const kerf_error *err)
 {
-    return s == KERF_E_IO && err->native == ENOENT;
+    struct stat st;
+    return s == KERF_E_IO && err->native == ENOENT && lstat(path, &st) != 0 && errno == ENOENT;
 }

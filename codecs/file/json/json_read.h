@@ -34,7 +34,8 @@ kerf_status kf_json_read(const char *path, uint64_t limit, kf_json_dialect diale
 kerf_status kf_json_parse(const char *what, const char *text, size_t n, kf_json_dialect dialect,
                           json_t **out, kerf_error *err);
 
-/* 1 when this is the failure to open a file that is not there. */
-int kf_json_is_absent(kerf_status s, const kerf_error *err);
+/* 1 when this failure to read a path says that nothing is there. What is there and cannot be read,
+ * also a link that leads nowhere, is not absent. */
+int kf_json_is_absent(const char *path, kerf_status s, const kerf_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "file/disk/io.h"
 #include "file/read/view.h"
@@ -65,10 +66,11 @@ static kerf_status open_file(kerf_reader *r, const char *path, kerf_error *err)
     return r->shard[0].split.count ? open_parts(r, path, err) : KERF_OK;
 }
 
+/* Also a link that leads nowhere: what cannot be opened is not passed over. */
 static int exists(const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 || errno != ENOENT;
+    return lstat(path, &st) == 0 || errno != ENOENT;
 }
 
 /* The path of a file of the folder, or of the same name with .zst when only that is there. NULL: no
@@ -176,6 +178,11 @@ static kerf_status check_index(const kerf_reader *r, const kf_index *x, kerf_err
 static kerf_status open_index(kerf_reader *r, const char *path, kerf_error *err)
 {
     kf_index x;
+    int fd;
+    r->index = strdup(path);
+    if (!r->index) return no_memory(path, err);
+    KF_TRY(kf_open_stamped(path, &fd, &r->index_stamp, err));
+    close(fd);
     KF_TRY(kf_index_read(path, &x, err));
     kerf_status s = alloc_shards(r, x.shards, err);
     for (size_t i = 0; i < x.shards && s == KERF_OK; i++)
@@ -254,7 +261,15 @@ void kerf_reader_close(kerf_reader *r)
     free(r->tensor);
     free(r->by_name);
     free(r->folder);
+    free(r->index);
     free(r);
+}
+
+kerf_status kerf_reader_check(const kerf_reader *r, kerf_error *err)
+{
+    for (size_t i = 0; i < r->shards; i++) KF_TRY(kf_blob_check(&r->shard[i].blob, err));
+    if (!r->index) return KERF_OK;
+    return kf_stamp_check(&r->index_stamp, -1, r->index, r->index, err);
 }
 
 size_t kerf_reader_count(const kerf_reader *r)

@@ -12,6 +12,8 @@ struct kerf_reader {
     kerf_tensor *tensor;
     kf_named *by_name;
     size_t count;
+    char *index; /* path of the index, or NULL */
+    kf_stamp index_stamp;
 };
 
 #endif

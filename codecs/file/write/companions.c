@@ -48,7 +48,10 @@ static int is_companion(DIR *folder, const char *name)
     if (name[0] == '.') return 0; /* hidden */
     if (!matches(name, wanted, sizeof wanted / sizeof *wanted)) return 0;
     if (matches(name, unwanted, sizeof unwanted / sizeof *unwanted)) return 0;
-    return fstatat(dirfd(folder), name, &st, 0) == 0 && S_ISREG(st.st_mode);
+    /* A folder of such a name is another matter. What is no file, or cannot be looked at, is found
+     * out when it is opened. */
+    return fstatat(dirfd(folder), name, &st, 0) != 0 || !S_ISDIR(st.st_mode) ||
+           strcmp(name, "config.json") == 0;
 }
 
 static kerf_status copy_bytes(int from, const char *path, uint64_t bytes, kf_temp *to,
@@ -75,13 +78,14 @@ static kerf_status copy_file(const char *folder, const char *name, const kf_temp
                              kerf_error *err)
 {
     int fd = -1;
-    uint64_t bytes;
+    kf_stamp stamp;
     kf_temp copy = KF_NO_TEMP;
     char *path = kf_path_join(folder, name);
     if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", name);
-    kerf_status s = kf_open_regular(path, &fd, &bytes, err);
+    kerf_status s = kf_open_stamped(path, &fd, &stamp, err);
     if (s == KERF_OK) s = kf_temp_create_in(to, name, &copy, err);
-    if (s == KERF_OK) s = copy_bytes(fd, path, bytes, &copy, err);
+    if (s == KERF_OK) s = copy_bytes(fd, path, (uint64_t)stamp.bytes, &copy, err);
+    if (s == KERF_OK) s = kf_stamp_check(&stamp, fd, NULL, path, err);
     if (s == KERF_OK)
         kf_temp_release(&copy);
     else
@@ -102,12 +106,15 @@ kerf_status kf_copy_companions(const char *from, const kf_temp *to, const kerf_c
                                size_t count, kerf_error *err)
 {
     kerf_status s = KERF_OK;
+    const char *name;
+    int failed = 0;
     DIR *d = opendir(from);
     if (!d) return kf_fail_errno(err, errno, "%s: cannot open the folder", from);
-    for (struct dirent *e = readdir(d); e && s == KERF_OK; e = readdir(d))
-        if (is_companion(d, e->d_name) && !is_given(e->d_name, given, count))
-            s = copy_file(from, e->d_name, to, err);
+    while (s == KERF_OK && (name = kf_next_name(d, &failed)) != NULL)
+        if (is_companion(d, name) && !is_given(name, given, count))
+            s = copy_file(from, name, to, err);
     closedir(d);
+    if (s == KERF_OK && failed) s = kf_fail_errno(err, failed, "%s: cannot read it", from);
     return s;
 }
 

@@ -51,8 +51,8 @@ typedef struct kerf_reader kerf_reader;
 
 /* Opens a file or a folder. Tensors are ordered by shard, then by offset: reading them in order
  * reads files front to back. KERF_E_IO: a file cannot be opened or read; KERF_E_DATA: it is not a
- * weight file, is damaged, or the files contradict each other; KERF_E_LIMIT: it is beyond the bounds
- * above; KERF_E_NOSUP: a version or type that is not read; KERF_E_NOMEM. */
+ * weight file, is damaged, or the files contradict each other; KERF_E_LIMIT: it is beyond the
+ * bounds above; KERF_E_NOSUP: a version or type that is not read; KERF_E_NOMEM. */
 KERF_API KERF_CHECK kerf_status kerf_reader_open(const char *path, kerf_reader **out,
                                                  kerf_error *err);
 KERF_API void kerf_reader_close(kerf_reader *r); /* NULL is fine */
@@ -85,6 +85,11 @@ KERF_API KERF_CHECK kerf_status kerf_reader_read(const kerf_reader *r, const ker
                                                  uint64_t offset, void *dst, size_t n,
                                                  kerf_error *err);
 
+/* KERF_E_IO: one of the files was written to or replaced since it was opened, so what was read may
+ * be parts of two models. Ask it after the last read and before the result is used; all calls of
+ * this library that read a whole checkpoint do. */
+KERF_API KERF_CHECK kerf_status kerf_reader_check(const kerf_reader *r, kerf_error *err);
+
 /* A number for what was opened, which changes with it: sizes, times of change and headers of the
  * files, and samples of their data. Equal for the same files under other paths. */
 KERF_API KERF_CHECK kerf_status kerf_reader_fingerprint(const kerf_reader *r, uint64_t *out,
@@ -92,10 +97,10 @@ KERF_API KERF_CHECK kerf_status kerf_reader_fingerprint(const kerf_reader *r, ui
 
 /* --- what may be written ------------------------------------------------------------------- */
 
-/* The paths that a call reads and those that it writes; all zeros are none. A source is a file, which
- * stands also for the configuration beside it and for the other parts of a GGUF file in several; or a
- * folder, which stands for all files in it, save for reports that kerf wrote. What is not there is no
- * source. A cache is read and then replaced. */
+/* The paths that a call reads and those that it writes; all zeros are none. A source is a file,
+ * which stands also for the configuration beside it and for the other parts of a GGUF file in
+ * several; or a folder, which stands for all files in it, save for reports that kerf wrote. What is
+ * not there is no source. A cache is read and then replaced. */
 typedef struct kerf_files {
     const char *const *source;
     size_t sources;
@@ -105,10 +110,10 @@ typedef struct kerf_files {
     size_t caches;
 } kerf_files;
 
-/* KERF_E_ARG: an output would replace a file of a source or a cache, or two of outputs and caches are
- * one path or one inside of the other, through whatever links; KERF_E_EXISTS: there is a pipe or a
- * device. Ask it before the work begins. Changes nothing; whether an existing file may be replaced is
- * asked by the writers. */
+/* KERF_E_ARG: an output would replace a file of a source or a cache, or two of outputs and caches
+ * are one path or one inside of the other, through whatever links; KERF_E_EXISTS: there is a pipe
+ * or a device. Ask it before the work begins. Changes nothing; whether an existing file may be
+ * replaced is asked by the writers. */
 KERF_API KERF_CHECK kerf_status kerf_files_check(const kerf_files *f, kerf_error *err);
 
 /* --- write --------------------------------------------------------------------------------- */
@@ -131,9 +136,9 @@ typedef struct kerf_companion {
     char *text;
 } kerf_companion;
 
-/* Asks for a journal beside the temporaries, in which finished entries are noted, so that a later run
- * can continue this one if it is killed. source and work say what the bytes of the output depend on
- * besides its entries: only a run with equal numbers continues it. */
+/* Asks for a journal beside the temporaries, in which finished entries are noted, so that a later
+ * run can continue this one if it is killed. source and work say what the bytes of the output
+ * depend on besides its entries: only a run with equal numbers continues it. */
 typedef struct kerf_resume {
     uint64_t source; /* kerf_reader_fingerprint of what is read              */
     uint64_t work;   /* hash of how that becomes the output                  */
@@ -160,8 +165,9 @@ typedef struct kerf_writer_options {
     const kerf_companion *companion;
     size_t companions;
     const kerf_resume *resume; /* NULL: no journal, what dead runs left is removed            */
-    /* Told, by KERF_EVENT_PROGRESS, how much has been read back of what was written, in create (of a
-     * dead run) and in commit; asked there for every few MiB. It must live as long as the writer. */
+    /* Told, by KERF_EVENT_PROGRESS, how much has been read back of what was written, in create (of
+     * a dead run) and in commit; asked there for every few MiB. It must live as long as the writer.
+     */
     const kerf_job *job;
 } kerf_writer_options;
 
@@ -198,8 +204,8 @@ KERF_API uint64_t kerf_writer_found(const kerf_writer *w, const char **why);
  * KERF_E_CANCELED. */
 KERF_API KERF_CHECK kerf_status kerf_writer_commit(kerf_writer *w, kerf_error *err);
 
-/* Gives up: closes the writer and removes every temporary, unless kerf_resume.goes_on leaves them to
- * the next run. NULL is fine. */
+/* Gives up: closes the writer and removes every temporary, unless kerf_resume.goes_on leaves them
+ * to the next run. NULL is fine. */
 KERF_API void kerf_writer_abort(kerf_writer *w);
 
 /* Bytes of the files that create would write, headers included. */
@@ -208,8 +214,8 @@ KERF_API uint64_t kerf_writer_bytes(const kerf_writer *w);
 /* Removes the temporaries of every open writer: async-signal-safe, for SIGINT and SIGTERM. */
 KERF_API void kerf_writer_cleanup_signal(void);
 
-/* Writes n bytes to path in the same safe way (temporary, read back, sync, rename). KERF_E_EXISTS: it
- * is there and overwrite is 0, or is no regular file. */
+/* Writes n bytes to path in the same safe way (temporary, read back, sync, rename). KERF_E_EXISTS:
+ * it is there and overwrite is 0, or is no regular file. */
 KERF_API KERF_CHECK kerf_status kerf_file_replace(const char *path, const void *p, size_t n,
                                                   int overwrite, kerf_error *err);
 

@@ -37,8 +37,10 @@ KERF_API const kerf_layout *kerf_layout_find(const char *name); /* NULL if unkno
 KERF_API const char *kerf_layout_scheme(const kerf_layout *l, const kerf_format *f, int *written);
 
 /* The layout that config.json in the folder of these files names, or hf_quant_config.json where it
- * names none; NULL: none, or one that kerf does not know. */
-KERF_API const kerf_layout *kerf_layout_configured(const kerf_reader *r);
+ * names none; NULL: none, one that kerf does not know, or a file that is not JSON. KERF_E_IO: a
+ * file is there and cannot be read; KERF_E_LIMIT: it is too large. */
+KERF_API KERF_CHECK kerf_status kerf_layout_configured(const kerf_reader *r,
+                                                       const kerf_layout **out, kerf_error *err);
 
 /* Whether the layout can be written with this format: KERF_E_NOSUP says why not, and which formats
  * it takes. */
