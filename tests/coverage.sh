@@ -17,8 +17,9 @@ root=$PWD work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMP_NUM_THREADS=1
 
-programs=(unit/test_scalar unit/test_block unit/test_scale_tiles unit/test_codec unit/test_golden property/properties
-    exhaustive/scalar exhaustive/scales exhaustive/blocks)
+programs=(unit/test_scalar unit/test_block unit/test_scale_tiles unit/test_codec
+    unit/test_codec_numbers unit/test_golden property/properties exhaustive/scalar
+    exhaustive/scales exhaustive/blocks)
 
 compile() {
     gcc -std=c11 -O0 --coverage -ffp-contract=off -D_GNU_SOURCE -DKERF_REF_ONLY \

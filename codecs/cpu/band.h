@@ -31,11 +31,16 @@ KF_HD size_t kf_row_bytes(kf_spec s, const kf_band *b)
     return kf_packed_bytes(s.bits, b->cols);
 }
 
-/* Where the scale of group i lies. */
-KF_HD uint8_t *kf_scale_at(kf_spec s, const kf_band *b, size_t i)
+/* Where the scale of group i is read, and where it is written. */
+KF_HD const uint8_t *kf_scale_at(kf_spec s, const kf_band *b, size_t i)
 {
     if (s.geometry == KERF_GROUP_STRUCT) return b->plane[KERF_PLANE_CODES] + kf_struct_scale(s, i);
     return b->plane[KERF_PLANE_SCALES] + i * kf_scale_bytes(s.scale);
+}
+KF_HD uint8_t *kf_scale_out(kf_spec s, const kf_band *b, size_t i)
+{
+    if (s.geometry == KERF_GROUP_STRUCT) return b->out[KERF_PLANE_CODES] + kf_struct_scale(s, i);
+    return b->out[KERF_PLANE_SCALES] + i * kf_scale_bytes(s.scale);
 }
 
 /* Whether each group of a band has a scale of its own, instead of one of the matrix or none. */
@@ -51,16 +56,16 @@ KF_HD void kf_put_scale(kf_spec s, const kf_band *b, size_t i, kf_scale scale)
     if (s.second == KERF_SECOND_NESTED)
         b->scratch[b->rows * b->cols + i] = kf_float(scale.bits);
     else
-        kf_put_code(kf_scale_at(s, b, i), 8 * kf_scale_bytes(s.scale), 0, scale.bits);
-    if (s.zero == KERF_ZERO_CODE) kf_put_code(b->plane[KERF_PLANE_ZEROS], s.bits, i, scale.zero);
+        kf_put_code(kf_scale_out(s, b, i), 8 * kf_scale_bytes(s.scale), 0, scale.bits);
+    if (s.zero == KERF_ZERO_CODE) kf_put_code(b->out[KERF_PLANE_ZEROS], s.bits, i, scale.zero);
 }
 
 /* The second level of nested scales, once all groups are stored. */
 KF_HD void kf_put_second(const kf_band *b, size_t groups)
 {
     const float *absmax = b->scratch + b->rows * b->cols;
-    float second = kf_nf4_nest(absmax, groups, b->tensor->offset, b->plane[KERF_PLANE_SCALES]);
-    kf_put_code(b->plane[KERF_PLANE_SECOND], 32, 0, kf_bits(second));
+    float second = kf_nf4_nest(absmax, groups, b->tensor->offset, b->out[KERF_PLANE_SCALES]);
+    kf_put_code(b->out[KERF_PLANE_SECOND], 32, 0, kf_bits(second));
 }
 
 /* How the codes of group i become numbers. */

@@ -15,12 +15,13 @@ typedef struct kf_band {
     uint8_t *target;       /* decode; lose: F32 as decoded elsewhere, or NULL           */
     kerf_dtype dtype;      /* of source or target: F32, F16, BF16                       */
     kerf_nan nan;
-    uint8_t *plane[KERF_PLANES]; /* written by encode, only read by the others                */
-    const kf_tensor *tensor;     /* encode                                                    */
-    int encoder;                 /* kerf_encoder_id                                           */
-    float *scratch;              /* kf_scratch_floats(g), undefined between calls             */
-    const float *importance;     /* lose: of each column of the tensor, or NULL ...           */
-    size_t column;               /* ... and the column of the first element                   */
+    const uint8_t *plane[KERF_PLANES]; /* decode, count_clipped, lose                        */
+    uint8_t *out[KERF_PLANES];         /* encode                                             */
+    const kf_tensor *tensor;           /* encode                                             */
+    int encoder;                       /* kerf_encoder_id                                    */
+    float *scratch;                    /* kf_scratch_floats(g), undefined between calls      */
+    const float *importance;           /* lose: of each column of the tensor, or NULL ...    */
+    size_t column;                     /* ... and the column of the first element            */
 } kf_band;
 
 #define KF_NO_ELEMENT SIZE_MAX

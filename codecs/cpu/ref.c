@@ -22,7 +22,7 @@ KF_HD kf_group group_at(kf_spec s, const kf_band *b, const float *x, size_t i)
 KF_HD void encode_codes(kf_spec s, const kf_band *b, kf_group g, size_t first, kf_quant q)
 {
     for (size_t r = 0; r < g.rows; r++) {
-        uint8_t *row = b->plane[KERF_PLANE_CODES] + r * kf_row_bytes(s, b);
+        uint8_t *row = b->out[KERF_PLANE_CODES] + r * kf_row_bytes(s, b);
         for (size_t c = 0; c < g.cols; c++)
             kf_put_code(row, s.bits, kf_code_place(s, first + c), kf_code(s, q, g.x[r * g.ld + c]));
     }
@@ -36,11 +36,11 @@ KF_HD size_t encode_band(kf_spec s, const kf_band *b)
 
     size_t groups = kf_group_count(s, b);
     int per_group = kf_scale_per_group(s);
-    memset(b->plane[KERF_PLANE_CODES], 0, b->rows * kf_row_bytes(s, b));
+    memset(b->out[KERF_PLANE_CODES], 0, b->rows * kf_row_bytes(s, b));
     if (per_group && s.zero == KERF_ZERO_CODE)
-        memset(b->plane[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, groups));
+        memset(b->out[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, groups));
     if (s.geometry == KERF_GROUP_FLAT && b->cols % 2) /* the padding of the last byte is a zero */
-        kf_put_code(b->plane[KERF_PLANE_CODES], s.bits, kf_code_place(s, b->cols), KF_NF4_ZERO);
+        kf_put_code(b->out[KERF_PLANE_CODES], s.bits, kf_code_place(s, b->cols), KF_NF4_ZERO);
 
     for (size_t i = 0; i < groups; i++) {
         kf_group g = group_at(s, b, x, i);

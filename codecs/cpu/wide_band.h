@@ -74,18 +74,18 @@ static void encode_tile(const span *w, kf_tile *t)
 {
     int flat = w->s.geometry == KERF_GROUP_FLAT;
     if (t->pairs && flat) {
-        encode_nf4_pairs(t->pairs, w->cols, t->factor, t->ahead, tile_codes(w));
+        encode_nf4_pairs(t->pairs, w->cols, t->factor, t->ahead, tile_out(w));
         return;
     }
     if (t->pairs) {
-        encode_pairs(t->pairs, w->cols, t->factor, t->dead, t->ahead, tile_codes(w));
+        encode_pairs(t->pairs, w->cols, t->factor, t->dead, t->ahead, tile_out(w));
         return;
     }
     w->of.element->encode(group_width(w, w->cols), w->cols, tile_group(w), t);
     if (w->s.geometry == KERF_GROUP_STRUCT)
-        pack_structs(w->s, t->code, w->first, w->groups, w->b->plane[KERF_PLANE_CODES]);
+        pack_structs(w->s, t->code, w->first, w->groups, w->b->out[KERF_PLANE_CODES]);
     else
-        pack_tile(w->s.bits, flat, flat ? KF_NF4_ZERO : 0, t->code, w->cols, tile_codes(w));
+        pack_tile(w->s.bits, flat, flat ? KF_NF4_ZERO : 0, t->code, w->cols, tile_out(w));
 }
 
 /* All of the tile in one stage; 0: it takes the others. */
@@ -97,7 +97,7 @@ static int narrow_tile(const span *w, kf_tile *t)
         !can_narrow(w->s) || w->cols % LANE_STEP || width % LANE_STEP)
         return 0;
     t->ahead = src + 2 * w->cols;
-    w->of.element->narrow(w->b->dtype, src, width, w->cols, tile_group(w), t, tile_codes(w));
+    w->of.element->narrow(w->b->dtype, src, width, w->cols, tile_group(w), t, tile_out(w));
     return 1;
 }
 
@@ -184,11 +184,11 @@ static int encode_cast(const kf_band *b, kf_tile *t)
     for (span w = span_open(b); next_span(&w);) {
         kerf_dtype to = cast_type(w.s);
         if (is_finite_tile(&w)) {
-            convert(b->dtype, to, tile_source(&w), w.cols, tile_codes(&w));
+            convert(b->dtype, to, tile_source(&w), w.cols, tile_out(&w));
             continue;
         }
         if (!load_dirty(&w, t)) return 0;
-        convert(KERF_F32, to, (const uint8_t *)t->x, w.cols, tile_codes(&w));
+        convert(KERF_F32, to, (const uint8_t *)t->x, w.cols, tile_out(&w));
     }
     return 1;
 }
@@ -230,8 +230,8 @@ static void put_second(const kf_band *b, size_t groups)
         at = step_up(middle, at, 2, a[i]);
         code[i] = step_up(middle, at, 1, a[i]);
     }
-    pack_bytes(code, groups, b->plane[KERF_PLANE_SCALES]);
-    kf_put_code(b->plane[KERF_PLANE_SECOND], 32, 0, kf_bits(second));
+    pack_bytes(code, groups, b->out[KERF_PLANE_SCALES]);
+    kf_put_code(b->out[KERF_PLANE_SECOND], 32, 0, kf_bits(second));
 }
 
 static size_t encode_band(const kf_band *b)
@@ -239,7 +239,7 @@ static size_t encode_band(const kf_band *b)
     kf_spec s = stages_of(b).spec;
     if (!takes_encoder(KERF_FAMILY_NONE, b->encoder)) return kf_ref_ops(b->g->format)->encode(b);
     if (s.zero == KERF_ZERO_CODE && kf_scale_per_group(s))
-        memset(b->plane[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, kf_group_count(s, b)));
+        memset(b->out[KERF_PLANE_ZEROS], 0, kf_packed_bytes(s.bits, kf_group_count(s, b)));
     kf_tile t;
     t.encoder = b->encoder;
     t.source = b->dtype;

@@ -43,7 +43,7 @@ KF_HD void put_scales(kf_spec s, const kf_band *b, size_t first, size_t groups, 
 {
     if (kf_scale_per_group(s) && s.geometry != KERF_GROUP_STRUCT &&
         s.second != KERF_SECOND_NESTED && s.zero != KERF_ZERO_CODE) {
-        put_words(t->bits, groups, kf_scale_bytes(s.scale), kf_scale_at(s, b, first));
+        put_words(t->bits, groups, kf_scale_bytes(s.scale), kf_scale_out(s, b, first));
         return;
     }
     for (size_t i = 0; kf_scale_per_group(s) && i < groups; i++) {

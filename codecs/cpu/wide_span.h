@@ -69,7 +69,8 @@ static int next_span(span *w)
     return 1;
 }
 
-/* Of the tile at hand: its first element in the band, its first group in the span, its codes. */
+/* Of the tile at hand: its first element in the band, its first group in the span, its codes as
+ * they are read and as they are written. */
 static size_t tile_element(const span *w)
 {
     return w->row * w->b->cols + w->at + w->col;
@@ -80,9 +81,19 @@ static size_t tile_group(const span *w)
     return w->s.group ? w->col / w->s.group : 0;
 }
 
-static uint8_t *tile_codes(const span *w)
+static size_t tile_code(const span *w)
 {
-    return w->b->plane[KERF_PLANE_CODES] + w->row * w->row_bytes + (w->at + w->col) * w->s.bits / 8;
+    return w->row * w->row_bytes + (w->at + w->col) * w->s.bits / 8;
+}
+
+static const uint8_t *tile_codes(const span *w)
+{
+    return w->b->plane[KERF_PLANE_CODES] + tile_code(w);
+}
+
+static uint8_t *tile_out(const span *w)
+{
+    return w->b->out[KERF_PLANE_CODES] + tile_code(w);
 }
 
 /* Columns of a group. */

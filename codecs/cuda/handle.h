@@ -51,6 +51,17 @@ kerf_status kf_cuda_fail(kerf_error *err, cudaError_t e, const char *what);
 kerf_status kf_grow_device(kf_lane *l, kf_buffer *b, uint64_t n, kerf_error *err);
 kerf_status kf_grow_pinned(kf_lane *l, kf_buffer *b, uint64_t n, kerf_error *err);
 
+/* As kf_host_range, in device memory. */
+typedef struct kf_range {
+    const kerf_geometry *g;
+    uint64_t b0, b1;
+    uint8_t *dense; /* elements: only read by measure, encode and count_clipped */
+    kerf_dtype dtype;
+    kerf_nan nan;
+    uint8_t *plane[KERF_PLANES]; /* written by encode, only read by the others */
+    uint64_t matrices;           /* that the range touches                     */
+} kf_range;
+
 /* Enqueue on a lane; r is in device memory, the words of the lane are the caller's. Encode writes
  * the planes with one value per matrix unless they are NULL. */
 kerf_status kf_enqueue_measure(kf_lane *l, const kf_range *r, kerf_stats *stats, kerf_error *err);

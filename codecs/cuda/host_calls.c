@@ -12,10 +12,11 @@ typedef enum call_kind { MEASURE, ENCODE, DECODE, CLIP } call_kind;
 
 typedef struct host_call {
     kf_gpu *gpu;
-    const kf_range *range; /* in host memory */
+    const kf_host_range *range;
     call_kind kind;
     int encoder;
-    kerf_stats *stats; /* measure: merged into; encode: read */
+    kerf_stats *merged;      /* measure */
+    const kerf_stats *stats; /* encode  */
     uint64_t bad;
     uint64_t clipped;
 } host_call;
@@ -29,14 +30,14 @@ typedef struct piece {
     int used;
 } piece;
 
-static uint64_t piece_end(const kf_range *r, uint64_t s)
+static uint64_t piece_end(const kf_host_range *r, uint64_t s)
 {
     uint64_t band = kerf_band_elements(r->g, s, s + 1).count * (kerf_dtype_bits(r->dtype) / 8);
     uint64_t n = band && band < PIECE_BYTES ? PIECE_BYTES / band : 1;
     return kf_min_u64(r->b1, s + n);
 }
 
-static piece piece_at(const kf_range *r, uint64_t s)
+static piece piece_at(const kf_host_range *r, uint64_t s)
 {
     const kerf_geometry *g = r->g;
     uint64_t size = kerf_dtype_bits(r->dtype) / 8, bpm = g->bands_per_matrix;
@@ -46,7 +47,7 @@ static piece piece_at(const kf_range *r, uint64_t s)
     c.dense_at = kerf_band_elements(g, r->b0, s).count * size;
     c.dense_bytes = kerf_band_elements(g, s, c.s1).count * size;
     for (int p = 0; p < KERF_PLANES; p++) {
-        if (!r->plane[p]) continue;
+        if (!r->plane[p] && !r->out[p]) continue;
         if (g->plane[p].per_matrix) {
             uint64_t one = g->plane[p].bytes / g->matrices;
             c.at[p] = c.first_matrix * one;
@@ -108,9 +109,9 @@ static kerf_status grow_lane(const host_call *c, kf_lane *l, const piece *at, ke
 
 static kerf_status send_piece(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
 {
-    const kf_range *r = c->range;
+    const kf_host_range *r = c->range;
     if (reads_dense(c))
-        KF_TRY(copy_in(l, &l->dense, &l->pinned, r->dense + at->dense_at, at->dense_bytes, err));
+        KF_TRY(copy_in(l, &l->dense, &l->pinned, r->source + at->dense_at, at->dense_bytes, err));
     for (int p = 0; p < KERF_PLANES && c->kind != ENCODE; p++)
         if (has_plane(c, at, p))
             KF_TRY(copy_in(l, &l->plane[p], &l->pinned_plane[p], r->plane[p] + at->at[p],
@@ -133,11 +134,13 @@ static kerf_status send_stats(const host_call *c, kf_lane *l, const piece *at, k
 
 static kerf_status compute_piece(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
 {
-    kf_range r = *c->range;
-    r.b0 = at->s0;
-    r.b1 = at->s1;
-    r.matrices = at->matrices;
-    r.dense = l->dense.p;
+    kf_range r = {.g = c->range->g,
+                  .b0 = at->s0,
+                  .b1 = at->s1,
+                  .dense = l->dense.p,
+                  .dtype = c->range->dtype,
+                  .nan = c->range->nan,
+                  .matrices = at->matrices};
     for (int p = 0; p < KERF_PLANES; p++) r.plane[p] = has_plane(c, at, p) ? l->plane[p].p : NULL;
     switch (c->kind) {
     case MEASURE: return kf_enqueue_measure(l, &r, l->stats.p, err);
@@ -175,7 +178,7 @@ static kerf_status start_piece(const host_call *c, kf_lane *l, const piece *at, 
 /* Waits for a piece and takes what it made to host memory. */
 static kerf_status finish_piece(host_call *c, kf_lane *l, const piece *at, kerf_error *err)
 {
-    const kf_range *r = c->range;
+    const kf_host_range *r = c->range;
     KF_CUDA(cudaStreamSynchronize(l->stream), "waiting for the GPU");
     if (c->kind == CLIP) {
         c->clipped += *l->answer;
@@ -184,11 +187,10 @@ static kerf_status finish_piece(host_call *c, kf_lane *l, const piece *at, kerf_
     if (*l->answer != UINT64_MAX)
         c->bad = kf_min_u64(c->bad, at->dense_at / (kerf_dtype_bits(r->dtype) / 8) + *l->answer);
     for (uint64_t m = 0; c->kind == MEASURE && m < at->matrices; m++)
-        kerf_stats_merge(&c->stats[at->first_matrix + m], (kerf_stats *)l->pinned_stats.p + m);
-    if (c->kind == DECODE) memcpy(r->dense + at->dense_at, l->pinned.p, at->dense_bytes);
+        kerf_stats_merge(&c->merged[at->first_matrix + m], (kerf_stats *)l->pinned_stats.p + m);
+    if (c->kind == DECODE) memcpy(r->target + at->dense_at, l->pinned.p, at->dense_bytes);
     for (int p = 0; p < KERF_PLANES && c->kind == ENCODE; p++)
-        if (has_plane(c, at, p))
-            memcpy(r->plane[p] + at->at[p], l->pinned_plane[p].p, at->bytes[p]);
+        if (has_plane(c, at, p)) memcpy(r->out[p] + at->at[p], l->pinned_plane[p].p, at->bytes[p]);
     return KERF_OK;
 }
 
@@ -196,7 +198,7 @@ static kerf_status finish_piece(host_call *c, kf_lane *l, const piece *at, kerf_
 
 static kerf_status run_pieces(host_call *c, kerf_error *err)
 {
-    const kf_range *r = c->range;
+    const kf_host_range *r = c->range;
     piece at[KF_LANES] = {{0}};
     unsigned turn = 0;
     kerf_status s = KERF_OK;
@@ -223,35 +225,32 @@ static kerf_status run_pieces(host_call *c, kerf_error *err)
     return s;
 }
 
-static kerf_status measure(kerf_device *d, const kf_range *r, kerf_stats *stats, uint64_t *bad,
+static kerf_status measure(kerf_device *d, const kf_host_range *r, kerf_stats *stats, uint64_t *bad,
                            kerf_error *err)
 {
-    host_call c = {.gpu = kf_gpu_of(d), .range = r, .kind = MEASURE, .stats = stats};
+    host_call c = {.gpu = kf_gpu_of(d), .range = r, .kind = MEASURE, .merged = stats};
     kerf_status s = run_pieces(&c, err);
     *bad = c.bad;
     return s;
 }
 
-static kerf_status encode(kerf_device *d, const kf_range *r, int encoder, const kerf_stats *stats,
-                          uint64_t *bad, kerf_error *err)
+static kerf_status encode(kerf_device *d, const kf_host_range *r, int encoder,
+                          const kerf_stats *stats, uint64_t *bad, kerf_error *err)
 {
-    host_call c = {.gpu = kf_gpu_of(d),
-                   .range = r,
-                   .kind = ENCODE,
-                   .encoder = encoder,
-                   .stats = (kerf_stats *)(uintptr_t)stats};
+    host_call c = {
+        .gpu = kf_gpu_of(d), .range = r, .kind = ENCODE, .encoder = encoder, .stats = stats};
     kerf_status s = run_pieces(&c, err);
     *bad = c.bad;
     return s;
 }
 
-static kerf_status decode(kerf_device *d, const kf_range *r, kerf_error *err)
+static kerf_status decode(kerf_device *d, const kf_host_range *r, kerf_error *err)
 {
     host_call c = {.gpu = kf_gpu_of(d), .range = r, .kind = DECODE};
     return run_pieces(&c, err);
 }
 
-static kerf_status count_clipped(kerf_device *d, const kf_range *r, uint64_t *clipped,
+static kerf_status count_clipped(kerf_device *d, const kf_host_range *r, uint64_t *clipped,
                                  kerf_error *err)
 {
     host_call c = {.gpu = kf_gpu_of(d), .range = r, .kind = CLIP};

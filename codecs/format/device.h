@@ -7,25 +7,27 @@
 
 /* Bands [b0, b1) with everything checked. Planes with one value per matrix begin at the first
  * matrix of the range; encode does not write them. */
-typedef struct kf_range {
+typedef struct kf_host_range {
     const kerf_geometry *g;
     uint64_t b0, b1;
-    uint8_t *dense; /* elements: only read by measure, encode and count_clipped */
+    const uint8_t *source; /* measure, encode, count_clipped */
+    uint8_t *target;       /* decode                         */
     kerf_dtype dtype;
     kerf_nan nan;
-    uint8_t *plane[KERF_PLANES]; /* written by encode, only read by the others         */
-    uint64_t matrices;           /* that the range touches                             */
-} kf_range;
+    const uint8_t *plane[KERF_PLANES]; /* decode, count_clipped  */
+    uint8_t *out[KERF_PLANES];         /* encode                 */
+    uint64_t matrices;                 /* that the range touches */
+} kf_host_range;
 
 /* `bad`: the first element of the range that is NaN or Inf under KERF_NAN_ERROR, else UINT64_MAX;
  * the status is KERF_OK all the same. `stats`: of the matrices that the range touches. */
 struct kerf_device {
-    kerf_status (*measure)(kerf_device *d, const kf_range *r, kerf_stats *stats, uint64_t *bad,
+    kerf_status (*measure)(kerf_device *d, const kf_host_range *r, kerf_stats *stats, uint64_t *bad,
                            kerf_error *err);
-    kerf_status (*encode)(kerf_device *d, const kf_range *r, int encoder, const kerf_stats *stats,
-                          uint64_t *bad, kerf_error *err);
-    kerf_status (*decode)(kerf_device *d, const kf_range *r, kerf_error *err);
-    kerf_status (*count_clipped)(kerf_device *d, const kf_range *r, uint64_t *clipped,
+    kerf_status (*encode)(kerf_device *d, const kf_host_range *r, int encoder,
+                          const kerf_stats *stats, uint64_t *bad, kerf_error *err);
+    kerf_status (*decode)(kerf_device *d, const kf_host_range *r, kerf_error *err);
+    kerf_status (*count_clipped)(kerf_device *d, const kf_host_range *r, uint64_t *clipped,
                                  kerf_error *err);
 };
 

@@ -197,25 +197,25 @@ static void compare_decode(const subject *s, const kerf_span planes[KERF_PLANES]
 }
 
 /* A device that decodes with the reference: what is summed must not depend on who decodes. */
-static kerf_status device_decode(kerf_device *d, const kf_range *r, kerf_error *err)
+static kerf_status device_decode(kerf_device *d, const kf_host_range *r, kerf_error *err)
 {
     (void)d;
     const kerf_exec ref = {.threads = 1, .backend = "ref"};
     kerf_cspan in[KERF_PLANES];
-    kerf_span out = {r->dense, (size_t)kerf_band_elements(r->g, r->b0, r->b1).count * 4};
+    kerf_span out = {r->target, (size_t)kerf_band_elements(r->g, r->b0, r->b1).count * 4};
     for (int p = 0; p < KERF_PLANES; p++)
         in[p] = (kerf_cspan){r->plane[p], (size_t)r->g->plane[p].bytes};
     return kerf_decode(r->g, r->b0, r->b1, in, out, r->dtype, &ref, err);
 }
 
-static kerf_status device_clips(kerf_device *d, const kf_range *r, uint64_t *clipped,
+static kerf_status device_clips(kerf_device *d, const kf_host_range *r, uint64_t *clipped,
                                 kerf_error *err)
 {
     (void)d;
     const kerf_exec ref = {.threads = 1, .backend = "ref"};
     kerf_cspan in[KERF_PLANES];
     kerf_extent e = kerf_band_elements(r->g, r->b0, r->b1);
-    kerf_cspan src = {r->dense, (size_t)e.count * (kerf_dtype_bits(r->dtype) / 8)};
+    kerf_cspan src = {r->source, (size_t)e.count * (kerf_dtype_bits(r->dtype) / 8)};
     for (int p = 0; p < KERF_PLANES; p++)
         in[p] = (kerf_cspan){r->plane[p], (size_t)r->g->plane[p].bytes};
     return kerf_count_clipped(r->g, r->b0, r->b1, in, src, r->dtype, &ref, clipped, err);

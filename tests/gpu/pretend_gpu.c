@@ -60,42 +60,48 @@ static void log_call(const gpu *d, uint64_t elements)
     fclose(f);
 }
 
-static void break_a_bit(const kf_range *r)
+static void break_a_bit(const kf_host_range *r)
 {
     static uint64_t calls;
     uint64_t every = setting("KERF_PRETEND_FAULT", 0);
     if (every && __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % every == 0)
-        r->plane[KERF_PLANE_CODES][0] ^= 1;
+        r->out[KERF_PLANE_CODES][0] ^= 1;
 }
 
-static kerf_cspan dense_of(const kf_range *r)
+static size_t dense_bytes(const kf_host_range *r)
 {
-    uint64_t n = kerf_band_elements(r->g, r->b0, r->b1).count;
-    return (kerf_cspan){r->dense, n * (kerf_dtype_bits(r->dtype) / 8)};
+    return kerf_band_elements(r->g, r->b0, r->b1).count * (kerf_dtype_bits(r->dtype) / 8);
+}
+
+static kerf_cspan source_of(const kf_host_range *r)
+{
+    return (kerf_cspan){r->source, dense_bytes(r)};
 }
 
 /* Planes as the public calls take them: those with one value per matrix begin at matrix 0. */
-static void planes_of(const kf_range *r, kerf_span out[KERF_PLANES])
+static uint64_t before_range(const kf_host_range *r, int p)
 {
-    for (int p = 0; p < KERF_PLANES; p++) {
-        const kerf_plane *plane = &r->g->plane[p];
-        uint64_t skip = 0;
-        if (plane->per_matrix && r->g->matrices)
-            skip = r->b0 / r->g->bands_per_matrix * (plane->bytes / r->g->matrices);
-        out[p] = (kerf_span){r->plane[p] ? r->plane[p] - skip : NULL,
-                             kerf_band_bytes(r->g, (kerf_plane_id)p, r->b0, r->b1).count};
-    }
+    const kerf_plane *plane = &r->g->plane[p];
+    if (!plane->per_matrix || !r->g->matrices) return 0;
+    return r->b0 / r->g->bands_per_matrix * (plane->bytes / r->g->matrices);
 }
 
-static void const_planes_of(const kf_range *r, kerf_cspan out[KERF_PLANES])
+static void planes_of(const kf_host_range *r, kerf_cspan planes[KERF_PLANES])
 {
-    kerf_span planes[KERF_PLANES];
-    planes_of(r, planes);
-    for (int p = 0; p < KERF_PLANES; p++) out[p] = (kerf_cspan){planes[p].p, planes[p].n};
+    for (int p = 0; p < KERF_PLANES; p++)
+        planes[p] = (kerf_cspan){r->plane[p] ? r->plane[p] - before_range(r, p) : NULL,
+                                 kerf_band_bytes(r->g, (kerf_plane_id)p, r->b0, r->b1).count};
+}
+
+static void out_of(const kf_host_range *r, kerf_span planes[KERF_PLANES])
+{
+    for (int p = 0; p < KERF_PLANES; p++)
+        planes[p] = (kerf_span){r->out[p] ? r->out[p] - before_range(r, p) : NULL,
+                                kerf_band_bytes(r->g, (kerf_plane_id)p, r->b0, r->b1).count};
 }
 
 /* A bad element is no failure of the device. */
-static kerf_status found(const kf_range *r, kerf_status s, const kerf_error *e, uint64_t *bad)
+static kerf_status found(const kf_host_range *r, kerf_status s, const kerf_error *e, uint64_t *bad)
 {
     *bad = UINT64_MAX;
     if (s != KERF_E_DATA) return s;
@@ -103,12 +109,12 @@ static kerf_status found(const kf_range *r, kerf_status s, const kerf_error *e, 
     return KERF_OK;
 }
 
-static kerf_status measure(kerf_device *d, const kf_range *r, kerf_stats *stats, uint64_t *bad,
+static kerf_status measure(kerf_device *d, const kf_host_range *r, kerf_stats *stats, uint64_t *bad,
                            kerf_error *err)
 {
     kerf_exec exec = {.threads = 1, .nan = r->nan};
     (void)d;
-    kerf_status s = kerf_measure(r->g, r->b0, r->b1, dense_of(r), r->dtype,
+    kerf_status s = kerf_measure(r->g, r->b0, r->b1, source_of(r), r->dtype,
                                  stats - r->b0 / r->g->bands_per_matrix, &exec, err);
     return found(r, s, err, bad);
 }
@@ -120,46 +126,45 @@ static const kerf_encoder *encoder_of(const kerf_format *f, int id)
     return NULL;
 }
 
-static kerf_status encode_there(kerf_device *d, const kf_range *r, int encoder,
+static kerf_status encode_there(kerf_device *d, const kf_host_range *r, int encoder,
                                 const kerf_stats *stats, uint64_t *bad, kerf_error *err)
 {
     kerf_exec exec = {.threads = 1, .nan = r->nan};
     kerf_span planes[KERF_PLANES];
-    kerf_cspan dense = dense_of(r);
-    planes_of(r, planes);
+    out_of(r, planes);
     kerf_status s = kerf_encode(r->g, encoder_of(r->g->format, encoder),
                                 stats ? stats - r->b0 / r->g->bands_per_matrix : NULL, r->b0, r->b1,
-                                dense, r->dtype, planes, &exec, err);
+                                source_of(r), r->dtype, planes, &exec, err);
     log_call((const gpu *)d, kerf_band_elements(r->g, r->b0, r->b1).count);
     if (s == KERF_OK) break_a_bit(r);
     return found(r, s, err, bad);
 }
 
 /* What comes from host memory is copied first. */
-static kerf_status encode(kerf_device *d, const kf_range *r, int encoder, const kerf_stats *stats,
-                          uint64_t *bad, kerf_error *err)
+static kerf_status encode(kerf_device *d, const kf_host_range *r, int encoder,
+                          const kerf_stats *stats, uint64_t *bad, kerf_error *err)
 {
     uint64_t codes = kerf_band_bytes(r->g, KERF_PLANE_CODES, r->b0, r->b1).count;
-    if (!has_room(dense_of(r).n + codes)) return no_room(err);
+    if (!has_room(dense_bytes(r) + codes)) return no_room(err);
     return encode_there(d, r, encoder, stats, bad, err);
 }
 
-static kerf_status decode(kerf_device *d, const kf_range *r, kerf_error *err)
+static kerf_status decode(kerf_device *d, const kf_host_range *r, kerf_error *err)
 {
     kerf_cspan planes[KERF_PLANES];
     (void)d;
-    const_planes_of(r, planes);
-    return kerf_decode(r->g, r->b0, r->b1, planes, (kerf_span){r->dense, dense_of(r).n}, r->dtype,
+    planes_of(r, planes);
+    return kerf_decode(r->g, r->b0, r->b1, planes, (kerf_span){r->target, dense_bytes(r)}, r->dtype,
                        &one_thread, err);
 }
 
-static kerf_status count_clipped(kerf_device *d, const kf_range *r, uint64_t *clipped,
+static kerf_status count_clipped(kerf_device *d, const kf_host_range *r, uint64_t *clipped,
                                  kerf_error *err)
 {
     kerf_cspan planes[KERF_PLANES];
     (void)d;
-    const_planes_of(r, planes);
-    return kerf_count_clipped(r->g, r->b0, r->b1, planes, dense_of(r), r->dtype, &one_thread,
+    planes_of(r, planes);
+    return kerf_count_clipped(r->g, r->b0, r->b1, planes, source_of(r), r->dtype, &one_thread,
                               clipped, err);
 }
 
@@ -271,16 +276,22 @@ kerf_status kerf_dbuf_read(const kerf_dbuf *b, size_t offset, void *to, size_t n
 /* --- codecs over device memory -----------------------------------------------------------------
  */
 
-static kf_range range_of(const kerf_device_bands *b)
+static kf_host_range range_of(const kerf_device_bands *b)
 {
     const kerf_geometry *g = b->geometry;
-    kf_range r = {
-        .g = g, .b0 = b->b0, .b1 = b->b1, .dense = b->dense.p, .dtype = b->dtype, .nan = b->nan};
+    kf_host_range r = {.g = g,
+                       .b0 = b->b0,
+                       .b1 = b->b1,
+                       .source = b->dense.p,
+                       .target = b->dense.p,
+                       .dtype = b->dtype,
+                       .nan = b->nan};
     uint64_t first = b->b1 > b->b0 ? b->b0 / g->bands_per_matrix : 0;
     for (int p = 0; p < KERF_PLANES; p++) {
-        r.plane[p] = b->plane[p].p;
-        if (g->plane[p].per_matrix && r.plane[p])
-            r.plane[p] += first * (g->plane[p].bytes / g->matrices);
+        r.out[p] = b->plane[p].p;
+        if (g->plane[p].per_matrix && r.out[p])
+            r.out[p] += first * (g->plane[p].bytes / g->matrices);
+        r.plane[p] = r.out[p];
     }
     return r;
 }
@@ -294,7 +305,7 @@ static void remember(kerf_device *d, uint64_t bad)
 kerf_status kerf_device_measure(kerf_device *d, const kerf_device_bands *b, kerf_stats *stats,
                                 kerf_error *err)
 {
-    kf_range r = range_of(b);
+    kf_host_range r = range_of(b);
     uint64_t bad;
     if (b->b0 == b->b1) return KERF_OK;
     KF_TRY(measure(d, &r, stats + b->b0 / b->geometry->bands_per_matrix, &bad, err));
@@ -306,7 +317,7 @@ kerf_status kerf_device_encode(kerf_device *d, const kerf_device_bands *b,
                                const kerf_encoder *encoder, const kerf_stats *stats,
                                kerf_error *err)
 {
-    kf_range r = range_of(b);
+    kf_host_range r = range_of(b);
     uint64_t bad;
     if (b->b0 == b->b1) return KERF_OK;
     if (stats) stats += b->b0 / b->geometry->bands_per_matrix;
@@ -317,7 +328,7 @@ kerf_status kerf_device_encode(kerf_device *d, const kerf_device_bands *b,
 
 kerf_status kerf_device_decode(kerf_device *d, const kerf_device_bands *b, kerf_error *err)
 {
-    kf_range r = range_of(b);
+    kf_host_range r = range_of(b);
     return b->b0 == b->b1 ? KERF_OK : decode(d, &r, err);
 }
 

@@ -32,7 +32,7 @@ export root work compiler limit_s OMP_NUM_THREADS=1
 
 # Those with internal headers are built again for every fault; the others see the public API only.
 inside=(unit/test_scalar unit/test_block exhaustive/scalar)
-outside=(unit/test_golden unit/test_codec property/properties exhaustive/blocks exhaustive/scales)
+outside=(unit/test_golden unit/test_codec unit/test_codec_numbers property/properties exhaustive/blocks exhaustive/scales)
 
 # compile SOURCES_ROOT FILE OBJECT
 compile() {
@@ -49,12 +49,12 @@ run_tests() {
     [[ $3 != codecs/block/* ]] || tests=("${outside[@]}" "${inside[@]}")
     for name in "${tests[@]}"; do
         program=$objects/${name##*/}
-        libraries=("$work"/oracle/*.o "$work"/base/*.o "$work"/library/*.o "$objects/ref.o" "$objects/dispatch.o")
+        libraries=("$work"/oracle/*.o "$work"/base/*.o "$work"/library/*.o "$objects"/{ref,encode_bands}.o)
         if [ -e "$work/fixed/${name##*/}.o" ]; then
             cp "$work/fixed/${name##*/}.o" "$program.o"
             [ -e "$objects/ref.o" ] ||
                 { compile "$sources" "$sources/codecs/cpu/ref.c" "$objects/ref.o" &&
-                    compile "$sources" "$sources/codecs/cpu/dispatch.c" "$objects/dispatch.o"; } ||
+                    compile "$sources" "$sources/codecs/cpu/encode_bands.c" "$objects/encode_bands.o"; } ||
                 return 2
         else
             compile "$sources" "$root/tests/$name.c" "$program.o" || return 2
@@ -153,8 +153,8 @@ try_fault() {
 
 # --- outside of the arithmetic -----------------------------------------------------------------------
 
-tree_units=(test_predict test_gemv_outline test_choose test_model test_hardware test_score
-    test_quantize_api test_quantize_cancel test_file_resume)
+tree_units=(test_predict test_predict_tiers test_gemv_outline test_choose test_model test_hardware test_score
+    test_quantize_api test_quantize_cancel test_file_resume test_file_journal)
 tree_scripts=(advise compare_times predict hardware)
 
 build_in_tree() { cmake --build "$work/tree_build" -j "$jobs" --target "$@" >"$work/tree_log" 2>&1; }
@@ -216,7 +216,7 @@ build_parts() {
     done
     for source in codecs/format/*.c codecs/cpu/*.c; do
         name=$(basename "$source" .c)
-        case $name in ref | dispatch) ;; *) compile "$root" "$source" "$work/library/$name.o" ;; esac
+        case $name in ref | encode_bands) ;; *) compile "$root" "$source" "$work/library/$name.o" ;; esac
     done
 }
 

@@ -1,0 +1,191 @@
+/* encode_bands.c - the calls that look at a source: kerf_encode and kerf_measure. They own what
+ * belongs to a matrix rather than to a band. */
+#include "base/base.h"
+#include "block/all.h"
+#include "block/stats.h"
+#include "cpu/call.h"
+#include "cpu/widen.h"
+#include "format/format.h"
+#include "scalar/pack.h"
+
+#include <stdlib.h>
+
+/* What a device found becomes what a slice would have found. */
+static kerf_status device_found(kf_call *c, kerf_status status, uint64_t bad)
+{
+    if (status != KERF_OK || bad == UINT64_MAX) return status;
+    c->found[0] = kerf_band_elements(c->g, c->b0, c->b0).offset + bad;
+    return KERF_E_DATA;
+}
+
+/* --- encode ------------------------------------------------------------------------------------
+ */
+
+static kerf_status encode_slice(void *ctx, uint64_t slice)
+{
+    const kf_call *c = ctx;
+    uint64_t b, end;
+    kf_slice_range(c, slice, &b, &end);
+    float *scratch = kf_alloc(kf_scratch_floats(c->g), sizeof *scratch);
+    if (!scratch) return KERF_E_NOMEM;
+    kerf_status status = KERF_OK;
+    for (; b < end && status == KERF_OK; b++) {
+        kf_band band;
+        kf_band_at(c, b, scratch, &band);
+        size_t bad = c->ops->encode(&band);
+        if (bad != KF_NO_ELEMENT) {
+            c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
+            status = KERF_E_DATA;
+        }
+    }
+    free(scratch);
+    return status;
+}
+
+int kerf_needs_stats(const kerf_geometry *g)
+{
+    return g->format->geometry == KERF_GROUP_TENSOR || g->format->second != KERF_SECOND_NONE;
+}
+
+static kf_tensor tensor_of(const kerf_geometry *g, const kerf_encoder *e, const kerf_stats *stats,
+                           kerf_dtype source)
+{
+    kerf_stats none = {0};
+    if (!stats) stats = &none;
+    kf_tensor t = kf_tensor_init(kf_spec_of(g->format), (int)e->id, stats, (int)source);
+    if (g->format->second == KERF_SECOND_NESTED) t.offset = kf_stats_mean_block(stats);
+    return t;
+}
+
+/* The values that a matrix has once: written by the call that holds its first band. */
+static void write_matrix_values(const kf_call *c, uint64_t matrix, const kf_tensor *t)
+{
+    const kerf_geometry *g = c->g;
+    uint32_t value[KERF_PLANES] = {0, t->bits, kf_bits(t->second), t->zero};
+    if (g->format->zero == KERF_ZERO_F32) value[KERF_PLANE_ZEROS] = kf_bits(t->offset);
+    for (int p = 1; p < KERF_PLANES; p++)
+        if (c->out[p] && g->plane[p].per_matrix)
+            kf_put_code(c->out[p], kerf_dtype_bits(g->plane[p].dtype), (size_t)matrix, value[p]);
+}
+
+static kerf_status bad_element(const kf_call *c, kerf_error *err)
+{
+    uint64_t first = UINT64_MAX;
+    for (uint64_t i = 0; i < c->slices; i++) first = kf_min_u64(first, c->found[i]);
+    uint64_t at = first - kerf_band_elements(c->g, c->b0, c->b0).offset;
+    float x = kf_load(c->dtype, c->source, (size_t)at);
+    return kf_fail(err, KERF_E_DATA, first, "element %llu is %s", (unsigned long long)first,
+                   x != x  ? "NaN"
+                   : x > 0 ? "Inf"
+                           : "-Inf");
+}
+
+static kerf_status run_encode(kf_call *c, const kerf_stats *stats, const kerf_exec *exec,
+                              kerf_error *err)
+{
+    if (!exec->device) return kf_parallel(c->slices, exec->threads, encode_slice, c);
+    if (c->b0 == c->b1) return KERF_OK;
+    uint64_t bad = UINT64_MAX;
+    kf_host_range r = kf_call_range(c);
+    kerf_status s = exec->device->encode(exec->device, &r, c->encoder,
+                                         stats ? stats + c->first_matrix : NULL, &bad, err);
+    return device_found(c, s, bad);
+}
+
+kerf_status kerf_encode(const kerf_geometry *g, const kerf_encoder *encoder,
+                        const kerf_stats *stats, uint64_t b0, uint64_t b1, kerf_cspan src,
+                        kerf_dtype dtype, const kerf_span dst[KERF_PLANES], const kerf_exec *exec,
+                        kerf_error *err)
+{
+    kf_call c;
+    if (!exec) exec = &kf_default_exec;
+    KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
+    KF_TRY(kf_check_elements(&c, src.n, "source", err));
+    KF_TRY(kf_call_out(&c, dst, err));
+    KF_TRY(kf_encoder_check(g->format, encoder, dtype, err));
+    if (kerf_needs_stats(g) && !stats)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s needs kerf_measure first", g->format->name);
+    if (g->bands == 0) c.matrices = g->matrices;
+
+    kf_tensor *tensors = kf_alloc(c.matrices, sizeof *tensors);
+    uint64_t *found = kf_alloc(c.slices, sizeof *found);
+    kerf_status status = tensors && found ? KERF_OK : kf_out_of_memory(err);
+    for (uint64_t i = 0; status == KERF_OK && i < c.matrices; i++) {
+        uint64_t m = c.first_matrix + i;
+        tensors[i] = tensor_of(g, encoder, stats ? &stats[m] : NULL, dtype);
+        if (g->bands == 0 || m * g->bands_per_matrix >= b0) write_matrix_values(&c, m, &tensors[i]);
+    }
+    if (status == KERF_OK) {
+        for (uint64_t i = 0; i < c.slices; i++) found[i] = UINT64_MAX;
+        c.source = src.p;
+        c.tensors = tensors;
+        c.encoder = (int)encoder->id;
+        c.found = found;
+        status = run_encode(&c, stats, exec, err);
+        if (status == KERF_E_DATA) status = bad_element(&c, err);
+        if (status == KERF_E_NOMEM && !exec->device) status = kf_out_of_memory(err);
+    }
+    free(tensors);
+    free(found);
+    return status;
+}
+
+/* --- measure -----------------------------------------------------------------------------------
+ */
+
+static kerf_status measure_slice(void *ctx, uint64_t slice)
+{
+    const kf_call *c = ctx;
+    uint64_t b, end;
+    kf_slice_range(c, slice, &b, &end);
+    float *scratch = kf_alloc(kf_scratch_floats(c->g), sizeof *scratch);
+    if (!scratch) return KERF_E_NOMEM;
+    kerf_status status = KERF_OK;
+    for (; b < end && status == KERF_OK; b++) {
+        kf_band band;
+        kf_band_at(c, b, scratch, &band);
+        uint64_t matrix = b / c->g->bands_per_matrix - c->first_matrix;
+        size_t bad = c->ops->measure(&band, &c->stats[slice * c->matrices + matrix]);
+        if (bad != KF_NO_ELEMENT) {
+            c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
+            status = KERF_E_DATA;
+        }
+    }
+    free(scratch);
+    return status;
+}
+
+static kerf_status run_measure(kf_call *c, const kerf_exec *exec, kerf_error *err)
+{
+    if (!exec->device) return kf_parallel(c->slices, exec->threads, measure_slice, c);
+    if (c->b0 == c->b1) return KERF_OK;
+    uint64_t bad = UINT64_MAX;
+    kf_host_range r = kf_call_range(c);
+    kerf_status s = exec->device->measure(exec->device, &r, c->stats, &bad, err);
+    return device_found(c, s, bad);
+}
+
+kerf_status kerf_measure(const kerf_geometry *g, uint64_t b0, uint64_t b1, kerf_cspan src,
+                         kerf_dtype dtype, kerf_stats *stats, const kerf_exec *exec,
+                         kerf_error *err)
+{
+    kf_call c;
+    if (!exec) exec = &kf_default_exec;
+    KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
+    KF_TRY(kf_check_elements(&c, src.n, "source", err));
+    c.source = src.p;
+    c.stats = kf_alloc_zero(c.slices * c.matrices, sizeof *c.stats);
+    c.found = kf_alloc(c.slices, sizeof *c.found);
+    kerf_status status = c.stats && c.found ? KERF_OK : kf_out_of_memory(err);
+    if (status == KERF_OK) {
+        for (uint64_t i = 0; i < c.slices; i++) c.found[i] = UINT64_MAX;
+        status = run_measure(&c, exec, err);
+        if (status == KERF_E_DATA) status = bad_element(&c, err);
+        if (status == KERF_E_NOMEM && !exec->device) status = kf_out_of_memory(err);
+    }
+    for (uint64_t i = 0; status == KERF_OK && i < c.slices * c.matrices; i++)
+        kerf_stats_merge(&stats[c.first_matrix + i % c.matrices], &c.stats[i]);
+    free(c.stats);
+    free(c.found);
+    return status;
+}
