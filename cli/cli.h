@@ -64,6 +64,15 @@ extern const verb verb_formats, verb_inspect, verb_quantize, verb_convert, verb_
 
 int exit_code(kerf_status s);
 
+/* Lets jansson end the command with exit code 5 when there is no memory: a document that is read or
+ * written then cannot lose a part, or be taken for damaged. */
+void guard_json_memory(void);
+
+/* From here to end_guard, a library that calls exit (OpenMP's, when it gets no thread or no memory)
+ * ends the command as a lack of memory does: nothing is left behind, exit code 5. */
+void begin_exit_guard(void);
+void end_exit_guard(void);
+
 /* Installs handlers that remove temporaries before the command dies of a signal. */
 void catch_signals(void);
 

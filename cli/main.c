@@ -75,7 +75,7 @@ static int run_version(const args *a, kerf_error *err)
     }
     json_t *backends = json_array();
     for (size_t i = 0; i < kerf_backend_count(); i++) {
-        json_array_append_new(backends, json_string(kerf_backend_at(i)));
+        json_add(&backends, json_string(kerf_backend_at(i)));
     }
     json_t *doc = json_pack("{s:s, s:s, s:I, s:o}", "version", KERF_VERSION_TEXT, "library", text,
                             "formats", (json_int_t)kerf_format_count(), "backends", backends);
@@ -161,9 +161,12 @@ int main(int argc, char **argv)
 {
     kerf_error err = {0};
     keep_memory();
+    guard_json_memory();
     catch_signals();
     raise_file_limit();
+    begin_exit_guard();
     int result = run(argc, argv, &err);
+    end_exit_guard();
     if (result >= 0) return result;
     char text[sizeof err.text];
     fprintf(stderr, "kerf: %s\n", kerf_text_printable(err.text, text, sizeof text));

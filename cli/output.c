@@ -11,6 +11,23 @@
 
 /* --- JSON ---------------------------------------------------------------------------------- */
 
+static void drop_if(int failed, json_t **whole)
+{
+    if (!failed) return;
+    json_decref(*whole);
+    *whole = NULL;
+}
+
+void json_set(json_t **object, const char *key, json_t *value)
+{
+    drop_if(json_object_set_new(*object, key, value) != 0, object);
+}
+
+void json_add(json_t **array, json_t *value)
+{
+    drop_if(json_array_append_new(*array, value) != 0, array);
+}
+
 kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err)
 {
     json_t *whole = json_object();
@@ -61,9 +78,8 @@ json_t *json_path(const char *text)
 json_t *json_shape(const kerf_shape *shape)
 {
     json_t *array = json_array();
-    for (unsigned i = 0; i < shape->rank; i++) {
-        json_array_append_new(array, json_integer((json_int_t)shape->dim[i]));
-    }
+    for (unsigned i = 0; i < shape->rank; i++)
+        json_add(&array, json_integer((json_int_t)shape->dim[i]));
     return array;
 }
 

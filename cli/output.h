@@ -6,6 +6,11 @@
 
 #include "cli.h"
 
+/* Add a member or an element, which is taken over. A document of which a part is lost is none:
+ * where that fails, or the value is NULL, the whole is released and becomes NULL. */
+void json_set(json_t **object, const char *key, json_t *value);
+void json_add(json_t **array, json_t *value);
+
 /* Prints doc, after putting "schema": "kerf.<verb>/1" first into it, and releases it. */
 kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err);
 

@@ -14,7 +14,7 @@ static void die_of_signal(int number)
 
 void catch_signals(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGXCPU, SIGALRM};
     struct sigaction action = {0};
     action.sa_handler = die_of_signal;
     sigfillset(&action.sa_mask);
@@ -23,4 +23,5 @@ void catch_signals(void)
         if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN) continue;
         sigaction(numbers[i], &action, NULL);
     }
+    signal(SIGXFSZ, SIG_IGN); /* the write fails with EFBIG instead */
 }

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "base/base.h"
+#include "text/json_text.h"
 
 static json_t *facts_json(const kerf_hardware *h)
 {
@@ -14,30 +15,30 @@ static json_t *facts_json(const kerf_hardware *h)
         if (f->value == 0) continue;
         json_t *row = json_pack("{s:f, s:s, s:s, s:s}", "value", f->value, "unit",
                                 kerf_fact_unit(id), "source", f->source, "date", f->date);
-        if (f->unverified) json_object_set_new(row, "unverified", json_true());
-        json_object_set_new(all, kerf_fact_key(id), row);
+        if (f->unverified) kf_json_set(&row, "unverified", json_true());
+        kf_json_set(&all, kerf_fact_key(id), row);
     }
     return all;
 }
 
-static void put_rate(json_t *row, const char *key, double value)
+static void put_rate(json_t **row, const char *key, double value)
 {
-    if (value > 0) json_object_set_new(row, key, json_real(value));
+    if (value > 0) kf_json_set(row, key, json_real(value));
 }
 
 static json_t *numbers_json(const double *x, size_t n)
 {
     json_t *a = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real(x[i]));
+    for (size_t i = 0; i < n; i++) kf_json_add(&a, json_real(x[i]));
     return a;
 }
 
 /* Left out where all are 0. */
-static void put_by_end(json_t *row, const char *key, const double x[KERF_ROW_ENDS])
+static void put_by_end(json_t **row, const char *key, const double x[KERF_ROW_ENDS])
 {
     for (int i = 0; i < KERF_ROW_ENDS; i++) {
         if (x[i] == 0) continue;
-        json_object_set_new(row, key, numbers_json(x, KERF_ROW_ENDS));
+        kf_json_set(row, key, numbers_json(x, KERF_ROW_ENDS));
         return;
     }
 }
@@ -50,16 +51,16 @@ static json_t *fits_json(const kerf_hardware *h)
         json_t *row = json_pack("{s:s, s:[I, I], s:f, s:f}", "format", f->format, "batch",
                                 (json_int_t)f->batch_min, (json_int_t)f->batch_max, "fixed_us",
                                 f->fixed_us, "bandwidth_gbps", f->bandwidth_gbps);
-        put_rate(row, "decode_gweights", f->decode_gweights);
-        put_rate(row, "tflops", f->tflops);
-        put_rate(row, "input_us", f->input_us);
-        put_by_end(row, "round_us", f->round_us);
-        put_by_end(row, "stage_us", f->stage_us);
-        put_rate(row, "error_median", f->error_median);
-        put_rate(row, "error_p90", f->error_p90);
-        json_object_set_new(row, "source", json_string(f->source));
-        json_object_set_new(row, "date", json_string(f->date));
-        json_array_append_new(all, row);
+        put_rate(&row, "decode_gweights", f->decode_gweights);
+        put_rate(&row, "tflops", f->tflops);
+        put_rate(&row, "input_us", f->input_us);
+        put_by_end(&row, "round_us", f->round_us);
+        put_by_end(&row, "stage_us", f->stage_us);
+        put_rate(&row, "error_median", f->error_median);
+        put_rate(&row, "error_p90", f->error_p90);
+        kf_json_set(&row, "source", json_string(f->source));
+        kf_json_set(&row, "date", json_string(f->date));
+        kf_json_add(&all, row);
     }
     return all;
 }
@@ -72,11 +73,11 @@ static json_t *tables_json(const kerf_hardware *h)
         json_t *row = json_pack("{s:s, s:I, s:o, s:o, s:o}", "format", t->format, "batch",
                                 (json_int_t)t->batch, "n", numbers_json(t->n, t->count), "k",
                                 numbers_json(t->k, t->count), "us", numbers_json(t->us, t->count));
-        put_rate(row, "error_median", t->error_median);
-        put_rate(row, "error_p90", t->error_p90);
-        json_object_set_new(row, "source", json_string(t->source));
-        json_object_set_new(row, "date", json_string(t->date));
-        json_array_append_new(all, row);
+        put_rate(&row, "error_median", t->error_median);
+        put_rate(&row, "error_p90", t->error_p90);
+        kf_json_set(&row, "source", json_string(t->source));
+        kf_json_set(&row, "date", json_string(t->date));
+        kf_json_add(&all, row);
     }
     return all;
 }
@@ -87,9 +88,7 @@ kerf_status kerf_hardware_json(const kerf_hardware *h, char **out, kerf_error *e
                             "kerf.hardware/1", "name", h->name, "title", h->title, "kind", h->kind,
                             "arch", h->arch, "native", h->native, "note", h->note, "facts",
                             facts_json(h), "fits", fits_json(h), "tables", tables_json(h));
-    *out = doc ? json_dumps(doc, JSON_INDENT(2)) : NULL;
-    json_decref(doc);
-    if (*out) return KERF_OK;
+    if (kf_json_write(doc, JSON_INDENT(2), out, NULL, NULL) == KERF_OK) return KERF_OK;
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE,
                    "no memory for the description of %.60s, or a text of it is not UTF-8", h->name);
 }

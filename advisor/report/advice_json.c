@@ -8,10 +8,10 @@ static json_t *costs_json(const kerf_advice *a, const kerf_advice_group *g)
     for (size_t c = 0; c <= a->codecs; c++) {
         const kerf_advice_cost *x = &g->cost[c];
         if (!x->possible) continue;
-        json_array_append_new(all, json_pack("{s:s, s:f, s:f, s:f, s:f}", "codec",
-                                             kerf_advice_codec_name(a, c, name), "bits",
-                                             kerf_advice_bits(g, c), "bytes", x->bytes, "t2", x->t2,
-                                             "us", x->us));
+        kf_json_add(&all,
+                    json_pack("{s:s, s:f, s:f, s:f, s:f}", "codec",
+                              kerf_advice_codec_name(a, c, name), "bits", kerf_advice_bits(g, c),
+                              "bytes", x->bytes, "t2", x->t2, "us", x->us));
     }
     return all;
 }
@@ -24,15 +24,15 @@ static json_t *groups_json(const kerf_advice *a)
         const kerf_advice_group *g = &a->group[i];
         json_t *members = json_array();
         for (size_t m = 0; m < g->members; m++) {
-            json_array_append_new(members, json_string(a->tensor[g->member[m]].weight->name));
+            kf_json_add(&members, json_string(a->tensor[g->member[m]].weight->name));
         }
         const kerf_advice_cost *x = &g->cost[g->pick];
-        json_array_append_new(all,
-                              json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:o, s:o}", "name",
-                                        g->name, "codec", kerf_advice_codec_name(a, g->pick, name),
-                                        "bits", kerf_advice_bits(g, g->pick), "bytes", x->bytes,
-                                        "t2", x->t2, "us", x->us, "reason", g->reason, "tensors",
-                                        members, "candidates", costs_json(a, g)));
+        kf_json_add(&all, json_pack("{s:o, s:s, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "name",
+                                    kf_json_path(g->name), "codec",
+                                    kerf_advice_codec_name(a, g->pick, name), "bits",
+                                    kerf_advice_bits(g, g->pick), "bytes", x->bytes, "t2", x->t2,
+                                    "us", x->us, "reason", kf_json_path(g->reason), "tensors",
+                                    members, "candidates", costs_json(a, g)));
     }
     return all;
 }
@@ -46,7 +46,7 @@ static json_t *point_json(const kerf_advice_point *p)
 static json_t *curve_json(const kerf_advice_curve *c)
 {
     json_t *all = json_array();
-    for (size_t i = 0; i < c->count; i++) json_array_append_new(all, point_json(&c->point[i]));
+    for (size_t i = 0; i < c->count; i++) kf_json_add(&all, point_json(&c->point[i]));
     return all;
 }
 
@@ -58,17 +58,17 @@ json_t *kf_advice_json(const kerf_advice *a)
     for (size_t c = 0; c < a->codecs; c++) {
         kerf_advice_point p = kerf_advice_uniform(a, c);
         json_t *row = point_json(&p);
-        json_object_set_new(row, "codec", json_string(kerf_advice_codec_name(a, c, name)));
-        json_array_append_new(uniform, row);
+        kf_json_set(&row, "codec", json_string(kerf_advice_codec_name(a, c, name)));
+        kf_json_add(&uniform, row);
     }
     json_t *hardware = a->hardware ? json_string(a->hardware->name) : json_null();
     json_t *tier = a->hardware ? json_string(kerf_tier_name(a->tier)) : json_null();
-    return json_pack("{s:s, s:o, s:o, s:o, s:f, s:f, s:s, s:o, s:f, s:f, s:f, s:I, s:f, s:I, s:I, "
+    return json_pack("{s:s, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:I, s:f, s:I, s:I, "
                      "s:o, s:o, s:o, s:o}",
                      "schema", "kerf.advise/1", "source", kf_json_path(a->source), "hardware",
                      hardware, "tier", tier, "batch", a->batch, "context", a->context, "alpha",
-                     a->alpha_source, "total", point_json(&total), "kept_bytes", a->kept_bytes,
-                     "other_us", a->other_us, "gap", a->choice.gap, "dominated",
+                     kf_json_path(a->alpha_source), "total", point_json(&total), "kept_bytes",
+                     a->kept_bytes, "other_us", a->other_us, "gap", a->choice.gap, "dominated",
                      (json_int_t)a->choice.dominated, "choose_s", a->choose_s, "scored",
                      (json_int_t)a->scored, "cached", (json_int_t)a->cached, "groups",
                      groups_json(a), "curve", curve_json(&a->by_size), "time_curve",

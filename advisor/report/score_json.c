@@ -5,18 +5,18 @@
 
 #include "text/json_text.h"
 
-static void add_number(json_t *row, const char *key, double value)
+static void add_number(json_t **row, const char *key, double value)
 {
-    json_object_set_new(row, key, kf_json_number(value));
+    kf_json_set(row, key, kf_json_number(value));
 }
 
-static void add_integer(json_t *row, const char *key, uint64_t value)
+static void add_integer(json_t **row, const char *key, uint64_t value)
 {
-    json_object_set_new(row, key, json_integer((json_int_t)value));
+    kf_json_set(row, key, json_integer((json_int_t)value));
 }
 
 /* Adds the figures of a score; those of importance and compression only where there are any. */
-static void add_figures(json_t *row, const kerf_score *s)
+static void add_figures(json_t **row, const kerf_score *s)
 {
     add_integer(row, "elements", s->elements);
     add_integer(row, "bytes", s->bytes);
@@ -45,13 +45,13 @@ kerf_status kerf_scores_write(const kerf_scores *s, char **text, size_t *n, kerf
         const kerf_codec codec = s->codec[i % s->codecs];
         json_t *row = json_pack("{s:s, s:s}", "name", s->weight[i / s->codecs]->name, "format",
                                 kerf_codec_name(codec, name, sizeof name));
-        add_figures(row, &s->score[i]);
-        json_array_append_new(tensors, row);
+        add_figures(&row, &s->score[i]);
+        kf_json_add(&tensors, row);
     }
     for (size_t c = 0; c < s->codecs; c++) {
         json_t *row = json_pack("{s:s}", "format", kerf_codec_name(s->codec[c], name, sizeof name));
-        add_figures(row, &s->total[c]);
-        json_array_append_new(totals, row);
+        add_figures(&row, &s->total[c]);
+        kf_json_add(&totals, row);
     }
     json_t *doc = json_pack("{s:s, s:o, s:o, s:o, s:o}", "schema", "kerf.score/1", "source",
                             kf_json_path(s->source), "imatrix", kf_json_path(s->imatrix), "totals",
@@ -66,26 +66,25 @@ static json_t *row_json(const kerf_verify_row *r)
     char format[64];
     json_t *row = json_pack("{s:s}", "name", r->weight->name);
     if (r->other)
-        json_object_set_new(row, "format",
-                            json_string(kerf_weight_format(r->other, format, sizeof format)));
+        kf_json_set(&row, "format",
+                    json_string(kerf_weight_format(r->other, format, sizeof format)));
     if (!r->measured) return row;
     json_t *over = json_array();
-    add_figures(row, &r->score);
+    add_figures(&row, &r->score);
     for (unsigned f = 0; f < KERF_FIGURES; f++) {
         if (!(r->over >> f & 1u)) continue;
         const kerf_figure figure = (kerf_figure)f;
-        json_array_append_new(over, json_pack("{s:s, s:o, s:o}", "figure", kerf_figure_name(figure),
-                                              "measured",
-                                              kf_json_number(kerf_figure_of(&r->score, figure)),
-                                              "limit", kf_json_number(r->limit[f])));
+        kf_json_add(&over, json_pack("{s:s, s:o, s:o}", "figure", kerf_figure_name(figure),
+                                     "measured", kf_json_number(kerf_figure_of(&r->score, figure)),
+                                     "limit", kf_json_number(r->limit[f])));
     }
-    json_object_set_new(row, "over", over);
+    kf_json_set(&row, "over", over);
     return row;
 }
 
 static json_t *problem_json(const char *tensor, const char *text)
 {
-    return json_pack("{s:s, s:s}", "tensor", tensor, "text", text);
+    return json_pack("{s:s, s:o}", "tensor", tensor, "text", kf_json_path(text));
 }
 
 kerf_status kerf_verification_write(const kerf_verification *v, char **text, size_t *n,
@@ -94,13 +93,12 @@ kerf_status kerf_verification_write(const kerf_verification *v, char **text, siz
     json_t *tensors = json_array(), *problems = json_array(), *total = json_object();
     for (size_t i = 0; i < v->rows; i++) {
         const kerf_verify_row *r = &v->row[i];
-        json_array_append_new(tensors, row_json(r));
-        if (r->problem[0])
-            json_array_append_new(problems, problem_json(r->weight->name, r->problem));
+        kf_json_add(&tensors, row_json(r));
+        if (r->problem[0]) kf_json_add(&problems, problem_json(r->weight->name, r->problem));
     }
     for (size_t i = 0; i < v->extras; i++)
-        json_array_append_new(problems, problem_json(v->extra[i], "is not in the source"));
-    add_figures(total, &v->total);
+        kf_json_add(&problems, problem_json(v->extra[i], "is not in the source"));
+    add_figures(&total, &v->total);
     json_t *doc = json_pack(
         "{s:s, s:o, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "schema", "kerf.verify/1", "source",
         kf_json_path(v->source), "quantized", kf_json_path(v->other), "pass", v->passed, "measured",

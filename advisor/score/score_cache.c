@@ -94,14 +94,17 @@ void kf_score_cache_add(kf_score_cache *c, kf_score_key key, kerf_codec codec, c
     char name[128];
     if (!c->scores) return;
     make_name(name, key, codec);
-    json_object_set_new(c->scores, name, pack(s));
-    c->added++;
+    if (json_object_set_new(c->scores, name, pack(s)) == 0)
+        c->added++;
+    else
+        c->lost = 1;
 }
 
 kerf_status kf_score_cache_save(const kf_score_cache *c, kerf_error *err)
 {
     char *text;
     size_t n;
+    if (c->lost) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %.200s", c->path);
     if (!c->path || c->added == 0) return KERF_OK;
     json_t *doc = json_pack("{s:s, s:s, s:O}", "schema", "kerf.scores/1", "version",
                             KERF_VERSION_TEXT, "scores", c->scores);

@@ -13,6 +13,7 @@ typedef struct kf_score_cache {
     const char *path; /* NULL: no cache; nothing is found and nothing is kept */
     json_t *scores;
     size_t added;
+    int lost; /* there was no memory for one */
 } kf_score_cache;
 
 /* What a score depends on besides the codec. */

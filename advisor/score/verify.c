@@ -142,9 +142,9 @@ kerf_status kerf_verification_limits(const kerf_verification *v, char **text, si
         for (unsigned f = 0; f < KERF_FIGURES; f++) {
             double value = kerf_figure_of(&v->row[i].score, (kerf_figure)f) * margin;
             const char *name = kerf_figure_name((kerf_figure)f);
-            if (isfinite(value)) json_object_set_new(set, name, json_real(value));
+            if (isfinite(value)) kf_json_set(&set, name, json_real(value));
         }
-        json_object_set_new(tensors, v->row[i].weight->name, set);
+        kf_json_set(&tensors, v->row[i].weight->name, set);
     }
     return kf_json_write(json_pack("{s:s, s:o}", "schema", "kerf.limits/1", "tensors", tensors),
                          JSON_INDENT(2), text, n, err);

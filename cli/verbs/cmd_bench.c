@@ -21,8 +21,8 @@ static json_t *time_json(const kerf_gemv_times *all, const kerf_gemv_time *t)
         t->us, "low", t->low_us, "high", t->high_us, "trials", (json_int_t)all->trials, "ceiling",
         "read", "share", t->share, "bytes", t->bytes, "rms_error", t->error);
     if (row && t->plain_us > 0) {
-        json_object_set_new(row, "plain_us", json_real(t->plain_us));
-        json_object_set_new(row, "plain_share", json_real(t->plain_share));
+        json_set(&row, "plain_us", json_real(t->plain_us));
+        json_set(&row, "plain_share", json_real(t->plain_share));
     }
     return row;
 }
@@ -35,11 +35,11 @@ static json_t *machine_json(const kerf_gemv_times *all)
     json_t *here =
         json_pack("{s:o, s:i, s:f, s:f}", "cpu", json_path(all->processor), "threads", all->threads,
                   "stream_gbps", all->stream_gbps, "copy_gbps", all->copy_gbps);
-    if (uname(&u) == 0) json_object_set_new(here, "arch", json_string(u.machine));
+    if (uname(&u) == 0) json_set(&here, "arch", json_string(u.machine));
     if (d->name[0]) {
-        json_object_set_new(here, "gpu", json_path(d->name));
-        json_object_set_new(here, "multiprocessors", json_integer(d->multiprocessors));
-        json_object_set_new(here, "l2_bytes", json_integer((json_int_t)d->l2_bytes));
+        json_set(&here, "gpu", json_path(d->name));
+        json_set(&here, "multiprocessors", json_integer(d->multiprocessors));
+        json_set(&here, "l2_bytes", json_integer((json_int_t)d->l2_bytes));
     }
     return here;
 }
@@ -48,7 +48,7 @@ static json_t *times_json(const kerf_gemv_times *all)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < all->count; i++) {
-        json_array_append_new(rows, time_json(all, &all->time[i]));
+        json_add(&rows, time_json(all, &all->time[i]));
     }
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "bench", "gemv", "x",
                      kerf_dtype_name(all->x), "version", KERF_VERSION_TEXT, "compiler", __VERSION__,

@@ -97,13 +97,13 @@ static kerf_status print_document(const comparison *c, kerf_error *err)
                       x->measured.product.format->name, "n", (json_int_t)x->measured.product.n, "k",
                       (json_int_t)x->measured.product.k, "batch", x->measured.product.rows,
                       "measured_us", x->measured.us, "ratio", x->ratio, "in_band", x->inside);
-        prediction_json(row, &x->predicted);
-        json_array_append_new(rows, row);
+        prediction_json(&row, &x->predicted);
+        json_add(&rows, row);
     }
     kerf_status status = KERF_OK;
     for (size_t i = 0; i < kerf_format_count() && status == KERF_OK; i++) {
         status = kerf_sum_up_times(c->item, c->count, kerf_format_at(i), &s, err);
-        if (s.count) json_array_append_new(formats, errors_json(kerf_format_at(i)->name, &s));
+        if (s.count) json_add(&formats, errors_json(kerf_format_at(i)->name, &s));
     }
     if (status == KERF_OK) status = kerf_sum_up_times(c->item, c->count, NULL, &s, err);
     json_t *doc = json_pack("{s:o, s:s, s:o, s:o, s:o}", "bench", json_path(c->path), "hardware",

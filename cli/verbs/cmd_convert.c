@@ -42,9 +42,7 @@ static json_t *losses_json(const kerf_losses *l)
     json_t *list = json_array();
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         const uint64_t n = *(const uint64_t *)((const char *)l + losses[i].count);
-        if (n)
-            json_array_append_new(list,
-                                  json_sprintf("%llu %s", (unsigned long long)n, losses[i].text));
+        if (n) json_add(&list, json_sprintf("%llu %s", (unsigned long long)n, losses[i].text));
     }
     return list;
 }

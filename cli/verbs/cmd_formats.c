@@ -125,8 +125,8 @@ static json_t *layouts_json(const kerf_format *f)
         int written;
         const char *scheme = kerf_layout_scheme(l, f, &written);
         if (!scheme) continue;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:b}", "layout", l->name, "scheme",
-                                              scheme, "written", written));
+        json_add(&list, json_pack("{s:s, s:s, s:b}", "layout", l->name, "scheme", scheme, "written",
+                                  written));
     }
     return list;
 }
@@ -169,7 +169,7 @@ static kerf_status print_one(const kerf_format *f, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status format_json(const kerf_format *f, json_t *formats, kerf_error *err)
+static kerf_status format_json(const kerf_format *f, json_t **formats, kerf_error *err)
 {
     char text[TEXT_SIZE];
     double bpw = 0;
@@ -177,18 +177,17 @@ static kerf_status format_json(const kerf_format *f, json_t *formats, kerf_error
     json_t *encoders = json_array();
     for (size_t i = 0; i < kerf_encoder_count(f); i++) {
         const kerf_encoder *e = kerf_encoder_at(f, i);
-        json_array_append_new(encoders,
-                              json_pack("{s:s, s:s}", "name", e->name, "source", e->source));
+        json_add(&encoders, json_pack("{s:s, s:s}", "name", e->name, "source", e->source));
     }
     json_t *row = json_pack("{s:s, s:i, s:i, s:s}", "name", f->name, "wire", (int)f->id, "bits",
                             (int)f->bits, "element", element_text(f->element));
-    json_object_set_new(row, "group", json_string(group_text(f, text)));
-    json_object_set_new(row, "scale", json_string(scale_text(f, text)));
-    json_object_set_new(row, "bpw_4096x4096", json_real(bpw));
-    json_object_set_new(row, "encoders", encoders);
-    json_object_set_new(row, "note", json_string(f->note));
-    json_object_set_new(row, "layouts", layouts_json(f));
-    json_array_append_new(formats, row);
+    json_set(&row, "group", json_string(group_text(f, text)));
+    json_set(&row, "scale", json_string(scale_text(f, text)));
+    json_set(&row, "bpw_4096x4096", json_real(bpw));
+    json_set(&row, "encoders", encoders);
+    json_set(&row, "note", json_string(f->note));
+    json_set(&row, "layouts", layouts_json(f));
+    json_add(formats, row);
     return KERF_OK;
 }
 
@@ -201,7 +200,7 @@ static int run_formats(const args *a, kerf_error *err)
     json_t *formats = json_array();
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);
-        if (!name || f == codec.format) TRY(format_json(f, formats, err));
+        if (!name || f == codec.format) TRY(format_json(f, &formats, err));
     }
     return print_json("formats", json_pack("{s:o}", "formats", formats), err);
 }

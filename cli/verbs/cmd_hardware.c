@@ -24,7 +24,7 @@ static kerf_status print_list_json(kerf_error *err)
         json_t *one = s == KERF_OK ? json_loads(text, 0, NULL) : NULL;
         free(text);
         json_object_del(one, "schema");
-        json_array_append_new(all, one);
+        json_add(&all, one);
         if (s == KERF_OK) continue;
         json_decref(all);
         return s;

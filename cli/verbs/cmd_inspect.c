@@ -88,20 +88,21 @@ static kerf_status print_text(const args *a, const kerf_checkpoint *c, const fin
 
 static json_t *plane_json(const kerf_checkpoint *c, const kerf_tensor *t)
 {
-    return json_pack(
-        "{s:s, s:s, s:o, s:I, s:s, s:I}", "name", t->name, "dtype", kerf_dtype_name(t->dtype),
-        "shape", json_shape(&t->shape), "bytes", (json_int_t)t->bytes, "file",
-        kerf_reader_shard(kerf_checkpoint_reader(c), t->shard), "offset", (json_int_t)t->offset);
+    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:I}", "name", t->name, "dtype",
+                     kerf_dtype_name(t->dtype), "shape", json_shape(&t->shape), "bytes",
+                     (json_int_t)t->bytes, "file",
+                     json_path(kerf_reader_shard(kerf_checkpoint_reader(c), t->shard)), "offset",
+                     (json_int_t)t->offset);
 }
 
 static json_t *weight_json(const kerf_checkpoint *c, const kerf_weight *w)
 {
     json_t *planes = json_array();
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (w->plane[p]) json_array_append_new(planes, plane_json(c, w->plane[p]));
+        if (w->plane[p]) json_add(&planes, plane_json(c, w->plane[p]));
     }
     for (size_t i = 0; i < KERF_EXTRAS; i++) {
-        if (w->extra[i]) json_array_append_new(planes, plane_json(c, w->extra[i]));
+        if (w->extra[i]) json_add(&planes, plane_json(c, w->extra[i]));
     }
     const kerf_codec codec = w->codec;
     json_t *row = json_pack("{s:s, s:o, s:s, s:s?, s:s?, s:s?}", "name", w->name, "shape",
@@ -109,10 +110,10 @@ static json_t *weight_json(const kerf_checkpoint *c, const kerf_weight *w)
                             codec.format ? codec.format->name : NULL, "encoder",
                             codec.encoder ? codec.encoder->name : NULL, "layout",
                             w->layout ? w->layout->name : NULL);
-    json_object_set_new(row, "bytes", json_integer((json_int_t)kerf_weight_bytes(w)));
-    json_object_set_new(row, "bpw",
-                        json_real(bits_per_weight(kerf_weight_bytes(w), kerf_weight_elements(w))));
-    json_object_set_new(row, "planes", planes);
+    json_set(&row, "bytes", json_integer((json_int_t)kerf_weight_bytes(w)));
+    json_set(&row, "bpw",
+             json_real(bits_per_weight(kerf_weight_bytes(w), kerf_weight_elements(w))));
+    json_set(&row, "planes", planes);
     return row;
 }
 
@@ -122,12 +123,12 @@ static kerf_status print_document(const kerf_checkpoint *c, const findings *f, k
     uint64_t bytes = 0, elements = 0;
     for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(c)); i++) {
         const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(c), i);
-        json_array_append_new(weights, weight_json(c, w));
+        json_add(&weights, weight_json(c, w));
         bytes += kerf_weight_bytes(w);
         elements += kerf_weight_elements(w);
     }
     for (size_t i = 0; i < kerf_reader_shard_count(kerf_checkpoint_reader(c)); i++) {
-        json_array_append_new(files, json_string(kerf_reader_shard(kerf_checkpoint_reader(c), i)));
+        json_add(&files, json_path(kerf_reader_shard(kerf_checkpoint_reader(c), i)));
     }
     json_t *totals =
         json_pack("{s:I, s:I, s:I, s:I, s:f}", "weights",
@@ -147,14 +148,15 @@ static void add_finding(void *ctx, const kerf_finding *found)
     findings *f = ctx;
     const int is_error = found->severity == KERF_ERROR;
     f->errors += (size_t)is_error;
-    json_array_append_new(
-        f->list, json_pack("{s:s, s:o, s:o}", "severity", is_error ? "error" : "note", "tensor",
-                           json_path(found->tensor), "text", json_path(found->text)));
+    json_add(&f->list,
+             json_pack("{s:s, s:o, s:o}", "severity", is_error ? "error" : "note", "tensor",
+                       json_path(found->tensor), "text", json_path(found->text)));
 }
 
 static kerf_status inspect(const args *a, const kerf_checkpoint *c, findings *f, kerf_error *err)
 {
     TRY(kerf_inspect(c, add_finding, f, NULL, err));
+    if (!f->list) return kerf_fail(err, KERF_E_NOMEM, "no memory for what was found");
     return args_has(a, "json") ? print_document(c, f, err) : print_text(a, c, f, err);
 }
 

@@ -21,20 +21,20 @@ void time_cells(table *t, const kerf_prediction *p)
     }
 }
 
-void prediction_json(json_t *row, const kerf_prediction *p)
+void prediction_json(json_t **row, const kerf_prediction *p)
 {
-    json_object_set_new(row, "tier", json_string(kerf_tier_name(p->tier)));
-    json_object_set_new(row, "low_us", json_figure(p->low_us));
-    json_object_set_new(row, "us", json_figure(p->us));
-    json_object_set_new(row, "high_us", json_figure(p->high_us));
-    json_object_set_new(row, "fixed_us", json_figure(p->fixed_us));
-    json_object_set_new(row, "memory_us", json_figure(p->memory_us));
-    json_object_set_new(row, "decode_us", json_figure(p->decode_us));
-    json_object_set_new(row, "math_us", json_figure(p->math_us));
-    json_object_set_new(row, "intensity", json_figure(p->intensity));
-    json_object_set_new(row, "ridge", json_figure(p->ridge));
-    json_object_set_new(row, "bound", json_string(kerf_bound_name(p->bound)));
-    if (p->extrapolated) json_object_set_new(row, "extrapolated", json_true());
+    json_set(row, "tier", json_string(kerf_tier_name(p->tier)));
+    json_set(row, "low_us", json_figure(p->low_us));
+    json_set(row, "us", json_figure(p->us));
+    json_set(row, "high_us", json_figure(p->high_us));
+    json_set(row, "fixed_us", json_figure(p->fixed_us));
+    json_set(row, "memory_us", json_figure(p->memory_us));
+    json_set(row, "decode_us", json_figure(p->decode_us));
+    json_set(row, "math_us", json_figure(p->math_us));
+    json_set(row, "intensity", json_figure(p->intensity));
+    json_set(row, "ridge", json_figure(p->ridge));
+    json_set(row, "bound", json_string(kerf_bound_name(p->bound)));
+    if (p->extrapolated) json_set(row, "extrapolated", json_true());
 }
 
 void print_tier_note(const kerf_hardware *h)

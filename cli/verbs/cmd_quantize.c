@@ -38,12 +38,11 @@ static json_t *decision_json(const kerf_decision *d)
     json_t *row = json_pack("{s:s, s:o, s:s}", "name", w->name, "shape", json_shape(&w->shape),
                             "source", kerf_weight_format(w, name, sizeof name));
     const char *format = d->codec.format ? kerf_codec_name(d->codec, name, sizeof name) : NULL;
-    json_object_set_new(row, "format", format ? json_string(format) : json_null());
-    json_object_set_new(row, "reason", d->reason[0] ? json_string(d->reason) : json_null());
-    json_object_set_new(row, "bytes_in", json_integer((json_int_t)kerf_weight_bytes(w)));
-    json_object_set_new(row, "bytes_out", json_integer((json_int_t)bytes_after(d)));
-    json_object_set_new(row, "bpw",
-                        json_real(bits_per_weight(bytes_after(d), kerf_weight_elements(w))));
+    json_set(&row, "format", format ? json_string(format) : json_null());
+    json_set(&row, "reason", d->reason[0] ? json_path(d->reason) : json_null());
+    json_set(&row, "bytes_in", json_integer((json_int_t)kerf_weight_bytes(w)));
+    json_set(&row, "bytes_out", json_integer((json_int_t)bytes_after(d)));
+    json_set(&row, "bpw", json_real(bits_per_weight(bytes_after(d), kerf_weight_elements(w))));
     return row;
 }
 
@@ -53,13 +52,13 @@ static kerf_status print_plan_json(const job *j, kerf_error *err)
     const int dry = args_has(j->args, "dry-run");
     json_t *tensors = json_array();
     for (size_t i = 0; i < t->weights; i++)
-        json_array_append_new(tensors, decision_json(kerf_plan_at(j->plan, i)));
+        json_add(&tensors, decision_json(kerf_plan_at(j->plan, i)));
     json_t *totals =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "quantized", (json_int_t)t->quantized, "kept",
                   (json_int_t)(t->weights - t->quantized), "elements", (json_int_t)t->elements,
                   "bytes_in", (json_int_t)t->bytes_in, "bytes_out", (json_int_t)t->bytes_out, "bpw",
                   bits_per_weight(t->bytes_out, t->elements));
-    if (!dry) json_object_set_new(totals, "seconds", json_real(j->seconds));
+    if (!dry) json_set(&totals, "seconds", json_real(j->seconds));
     json_t *doc =
         json_pack("{s:o, s:o, s:s, s:b, s:o, s:o}", "source", json_path(j->source_path), "output",
                   json_path(j->to.path), "layout", kerf_plan_layout(j->plan)->name, "dry_run", dry,
@@ -165,7 +164,8 @@ static int check_recipe(const job *j, kerf_error *err)
     kerf_recipe_result result = {0};
     TRY(kerf_checkpoint_open(j->to.path, &written, err));
     kerf_status s = kerf_recipe_check(r, j->rules.rule + r->rules, j->rules.count - r->rules,
-                                      kerf_plan_source(j->plan), written, &j->team.member[0], NULL, &result, err);
+                                      kerf_plan_source(j->plan), written, &j->team.member[0], NULL,
+                                      &result, err);
     kerf_checkpoint_close(written);
     TRY(s);
     if (progress_allows_text(j->args))

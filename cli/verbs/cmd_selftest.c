@@ -10,7 +10,7 @@ static json_t *codec_json(const kerf_selftest_row *r)
     char name[64], digest[24];
     json_t *problems = r->texts ? json_array() : NULL;
     for (size_t i = 0; i < r->texts; i++) {
-        json_array_append_new(problems, json_string(r->problem[i]));
+        json_add(&problems, json_path(r->problem[i]));
     }
     snprintf(digest, sizeof digest, "%016llx", (unsigned long long)r->digest);
     return json_pack("{s:s, s:s*, s:b, s:I, s:b, s:I, s:o*}", "format",
@@ -24,9 +24,9 @@ static kerf_status print_document(const kerf_selftest_result *t, double seconds,
 {
     json_t *tried = json_array(), *codecs = json_array();
     for (size_t i = 0; i < t->backends; i++) {
-        json_array_append_new(tried, json_string(t->backend[i]));
+        json_add(&tried, json_string(t->backend[i]));
     }
-    for (size_t i = 0; i < t->rows; i++) json_array_append_new(codecs, codec_json(&t->row[i]));
+    for (size_t i = 0; i < t->rows; i++) json_add(&codecs, codec_json(&t->row[i]));
     return print_json("selftest",
                       json_pack("{s:b, s:I, s:I, s:I, s:I, s:f, s:o, s:o}", "pass", t->failed == 0,
                                 "passed", (json_int_t)t->passed, "failed", (json_int_t)t->failed,

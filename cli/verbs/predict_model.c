@@ -171,8 +171,8 @@ static json_t *operators_json(const kerf_step *s)
         json_t *row = json_pack("{s:s, s:f, s:f, s:f, s:f}", "name", op->name, "count", op->count,
                                 "bytes", kerf_work_bytes(&op->work), "weight_bytes",
                                 op->work.weight_bytes, "flops", op->work.flops);
-        prediction_json(row, &op->time);
-        json_array_append_new(all, row);
+        prediction_json(&row, &op->time);
+        json_add(&all, row);
     }
     return all;
 }
@@ -189,14 +189,14 @@ static kerf_status take_json(const model_question *q, void *ctx, const outlook *
         "us", s->time.us, "high_us", s->time.high_us, "tokens_per_s", s->tokens_per_s[0],
         s->tokens_per_s[1], "crossover_tokens", o->crossover, "operators", operators_json(s));
     (void)q;
-    json_array_append_new(ctx, row);
+    json_add(ctx, row);
     return KERF_OK;
 }
 
 static kerf_status print_document(const model_question *q, kerf_error *err)
 {
     json_t *rows = json_array();
-    kerf_status s = for_each(q, take_json, rows, err);
+    kerf_status s = for_each(q, take_json, &rows, err);
     if (s != KERF_OK) {
         json_decref(rows);
         return s;

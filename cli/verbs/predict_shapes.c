@@ -120,12 +120,12 @@ static kerf_status take_json(void *ctx, const shape_answer *a, kerf_error *err)
         json_pack("{s:I, s:I, s:I, s:s}", "n", (json_int_t)a->shape.n, "k", (json_int_t)a->shape.k,
                   "batch", (json_int_t)a->batch, "format", a->format->name);
     (void)err;
-    prediction_json(row, &a->time);
-    json_object_set_new(row, "weight_bytes", json_real(a->work.weight_bytes));
-    json_object_set_new(row, "bytes", json_real(kerf_work_bytes(&a->work)));
-    json_object_set_new(row, "flops", json_real(a->work.flops));
-    json_object_set_new(row, "speedup", json_real(a->speedup));
-    json_array_append_new(ctx, row);
+    prediction_json(&row, &a->time);
+    json_set(&row, "weight_bytes", json_real(a->work.weight_bytes));
+    json_set(&row, "bytes", json_real(kerf_work_bytes(&a->work)));
+    json_set(&row, "flops", json_real(a->work.flops));
+    json_set(&row, "speedup", json_real(a->speedup));
+    json_add(ctx, row);
     return KERF_OK;
 }
 
@@ -133,7 +133,7 @@ static kerf_status print_answers(shape_question *q, const args *a, kerf_error *e
 {
     if (args_has(a, "json")) {
         json_t *rows = json_array();
-        kerf_status status = for_each(q, take_json, rows, err);
+        kerf_status status = for_each(q, take_json, &rows, err);
         if (status != KERF_OK) {
             json_decref(rows);
             return status;

@@ -12,7 +12,7 @@ kerf_status option_activations(const args *a, const kerf_format **out, kerf_erro
 
 /* Two cells, tier and time: a point, or a band where the data sheet is all that is known. */
 void time_cells(table *t, const kerf_prediction *p);
-void prediction_json(json_t *row, const kerf_prediction *p);
+void prediction_json(json_t **row, const kerf_prediction *p);
 void print_tier_note(const kerf_hardware *h);
 
 kerf_status predict_shapes(const args *a, const kerf_hardware *h, kerf_error *err);

@@ -10,7 +10,8 @@
 kerf_status kf_fail(kerf_error *err, kerf_status s, uint64_t offset, const char *fmt, ...)
     KERF_PRINTF(4, 5);
 
-/* The same for a failed system call: KERF_E_IO with errno and its text appended. */
+/* The same for a failed system call: KERF_E_IO, or KERF_E_NOMEM for ENOMEM, with errno and its text
+ * appended. */
 kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...) KERF_PRINTF(3, 4);
 
 #define KF_NOWHERE UINT64_MAX

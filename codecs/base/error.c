@@ -80,6 +80,7 @@ kerf_status kerf_fail(kerf_error *err, kerf_status s, const char *fmt, ...)
 
 kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...)
 {
+    const kerf_status s = errnum == ENOMEM ? KERF_E_NOMEM : KERF_E_IO;
     if (err) {
         va_list ap;
         va_start(ap, fmt);
@@ -91,11 +92,11 @@ kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...)
             snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", why);
         }
         make_one_line(err->text);
-        err->status = KERF_E_IO;
+        err->status = s;
         err->native = errnum;
         err->offset = KF_NOWHERE;
     }
-    return KERF_E_IO;
+    return s;
 }
 
 kerf_status kf_fail_at(kerf_error *err, kerf_status s, const char *where)

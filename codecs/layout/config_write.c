@@ -140,8 +140,13 @@ static kerf_status make_text(const kf_config_file *file, const kf_configured *q,
     const int is_older = file != &kf_config_table[q->layout - kf_layouts].file[0];
     if (j && is_older && file->member) /* modelopt's */
         j = json_pack("{s:o, s:o}", "producer", kf_modelopt_producer(), file->member, j);
-    if (j) *out = json_dumps(j, JSON_INDENT(2));
+    kf_text t = {0};
+    kf_text_add_json(&t, j, JSON_INDENT(2));
     json_decref(j);
+    if (t.failed)
+        free(t.p);
+    else
+        *out = t.p;
     return *out ? KERF_OK : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %s", file->name);
 }
 

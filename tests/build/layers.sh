@@ -82,7 +82,7 @@ BEGIN {
     # The advisor and the command use doors, and of the rooms behind them these alone.
     doors = "<codec> <cuda> <file> <layout> <model> <selftest> <kernels> <advisor> table"
     inside = doors " base json stream kernels/plan text"
-    use("text", "base")
+    use("text", "base json")
     use("machine", inside);              use("operators", inside)
     use("score", inside);                use("advice", inside " machine operators score")
     use("report", inside " advice");     use("calibrate", inside)

@@ -4,7 +4,7 @@
  * published by one atomic store after its path is complete, and never freed. While a
  * thread makes a file and enters it, it blocks signals, and a handler in another thread waits for
  * it. A folder is removed with the files in it. They are listed by the bare system call, since
- * readdir allocates memory, which a handler must not. */
+ * readdir allocates memory, which a handler must not and a run that has none cannot. */
 #include "file/disk/cleanup.h"
 
 #include <dirent.h>
@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,10 +27,11 @@ enum { FREE, TAKEN, IS_FILE, IS_FOLDER };
 
 static struct {
     atomic_int state;
+    int fd;
     char path[PATH_MAX];
 } entry[MAX_ENTRIES];
 
-int kf_cleanup_add(const char *path, int is_folder)
+int kf_cleanup_add(const char *path, int is_folder, int fd)
 {
     size_t n = strlen(path);
     if (n >= PATH_MAX) return -1;
@@ -37,6 +39,7 @@ int kf_cleanup_add(const char *path, int is_folder)
         int free_state = FREE;
         if (!atomic_compare_exchange_strong(&entry[i].state, &free_state, TAKEN)) continue;
         memcpy(entry[i].path, path, n + 1);
+        entry[i].fd = fd;
         atomic_store(&entry[i].state, is_folder ? IS_FOLDER : IS_FILE);
         return i;
     }
@@ -64,26 +67,49 @@ void kf_cleanup_let(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* One reading of a folder: what is in it goes. */
-static void remove_listed(int folder)
+/* One reading of a folder. Returns whether anything went. */
+static int remove_listed(int folder, int (*keeps)(void *ctx, const char *name), void *ctx)
 {
     _Alignas(struct dirent64) char list[4096];
+    int removed = 0;
     long n;
+    if (lseek(folder, 0, SEEK_SET) != 0) return 0;
     while ((n = syscall(SYS_getdents64, folder, list, sizeof list)) > 0)
         for (long at = 0; at < n;) {
             const struct dirent64 *e = (const void *)(list + at);
-            unlinkat(folder, e->d_name, 0); /* "." and ".." are folders: nothing happens */
             at += e->d_reclen;
+            if (keeps && keeps(ctx, e->d_name)) continue;
+            removed |= unlinkat(folder, e->d_name, 0) == 0; /* "." and ".." are folders: nothing */
         }
+    return removed;
 }
 
-static void remove_folder(const char *path)
+void kf_empty_folder(int fd, int (*keeps)(void *ctx, const char *name), void *ctx)
 {
-    for (int i = 0; i < MAX_ROUNDS && rmdir(path) != 0; i++) {
-        int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0) return;
-        remove_listed(fd);
+    for (int i = 0; i < MAX_ROUNDS && remove_listed(fd, keeps, ctx);) i++;
+}
+
+void kf_remove_folder(int fd, const char *path)
+{
+    for (int i = 0; i < MAX_ROUNDS && rmdir(path) != 0; i++) remove_listed(fd, NULL, NULL);
+}
+
+static int is_at(int fd, const char *path)
+{
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+/* In a handler: the descriptor may have been closed meanwhile, and stand for another folder. */
+static void remove_entered(const char *path, int own)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0) {
+        kf_remove_folder(fd, path);
         close(fd);
+    } else if (is_at(own, path)) {
+        kf_remove_folder(own, path);
     }
 }
 
@@ -93,6 +119,6 @@ void kerf_writer_cleanup_signal(void)
     for (int i = 0; i < MAX_ENTRIES; i++) {
         int state = atomic_load(&entry[i].state);
         if (state == IS_FILE) unlink(entry[i].path);
-        if (state == IS_FOLDER) remove_folder(entry[i].path);
+        if (state == IS_FOLDER) remove_entered(entry[i].path, entry[i].fd);
     }
 }

@@ -5,12 +5,19 @@
 #include <signal.h>
 
 /* Enters a path; -1 when the table is full or the path too long: then only the next run removes
- * it. A folder goes with the files in it. */
-int kf_cleanup_add(const char *path, int is_folder);
+ * it. A folder goes with the files in it; fd is open on it as
+ * long as it is entered, for when no other descriptor can be had. */
+int kf_cleanup_add(const char *path, int is_folder, int fd);
 void kf_cleanup_drop(int slot); /* -1 is fine */
 
 /* Between the two no handler of signals begins: a path that is made can be entered before it. */
 void kf_cleanup_hold(sigset_t *before);
 void kf_cleanup_let(const sigset_t *before);
+
+/* Removes the files in an open folder but for those that `keeps` (NULL: none) returns 1 for. Takes
+ * neither memory nor a descriptor, and may run in a handler of signals. */
+void kf_empty_folder(int fd, int (*keeps)(void *ctx, const char *name), void *ctx);
+/* The same, and removes the folder itself, which has this path. */
+void kf_remove_folder(int fd, const char *path);
 
 #endif

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file/disk/cleanup.h"
 #include "file/disk/io.h"
 
 kerf_status kf_fail_exists(const char *target, kerf_error *err)
@@ -31,19 +32,22 @@ static int rename_new(const char *from, const char *to)
     return rename(from, to);
 }
 
-/* *exchanged: the old folder now has the name of the temporary. */
-static kerf_status rename_folder(const kf_temp *t, const char *target, int overwrite,
-                                 int *exchanged, kerf_error *err)
+/* *old: open on the folder that was there and now has the name of the temporary; -1: none was. It
+ * is opened before, when that can still fail. */
+static kerf_status rename_folder(const kf_temp *t, const char *target, int overwrite, int *old,
+                                 kerf_error *err)
 {
-    *exchanged = 0;
+    *old = -1;
     if (rename(t->path, target) == 0) return KERF_OK; /* nothing there, or an empty folder */
     int is_there = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
     if (!is_there) return kf_fail_errno(err, errno, "%s: cannot rename to it", target);
     if (!overwrite) return kf_fail_exists(target, err);
-    if (renameat2(AT_FDCWD, t->path, AT_FDCWD, target, RENAME_EXCHANGE) != 0)
-        return kf_fail_errno(err, errno, "%s: cannot exchange the old folder for the new", target);
-    *exchanged = 1;
-    return KERF_OK;
+    KF_TRY(kf_open_folder(target, old, err));
+    if (renameat2(AT_FDCWD, t->path, AT_FDCWD, target, RENAME_EXCHANGE) == 0) return KERF_OK;
+    kerf_status s =
+        kf_fail_errno(err, errno, "%s: cannot exchange the old folder for the new", target);
+    close(*old);
+    return s;
 }
 
 static kerf_status rename_file(const kf_temp *t, const char *target, int overwrite, kerf_error *err)
@@ -57,14 +61,19 @@ static kerf_status rename_file(const kf_temp *t, const char *target, int overwri
 static kerf_status publish_in(kf_temp *t, int folder, const char *target, int overwrite,
                               kerf_error *err)
 {
-    int exchanged = 0;
+    int old = -1;
     if (t->is_folder) KF_TRY(kf_sync_folder(t->fd, t->path, err));
     if (t->unpublished)
         unlinkat(t->fd, t->unpublished, 0); /* needed up to here, should anything fail */
-    KF_TRY(t->is_folder ? rename_folder(t, target, overwrite, &exchanged, err)
+    KF_TRY(t->is_folder ? rename_folder(t, target, overwrite, &old, err)
                         : rename_file(t, target, overwrite, err));
     kerf_status s = kf_sync_folder(folder, target, err);
-    if (exchanged) kf_temp_remove_path(t->path);
+    if (s != KERF_OK)
+        kf_fail_at(err, s, "the output is in place and whole, but may not outlast a loss of power");
+    if (old >= 0) {
+        kf_remove_folder(old, t->path);
+        close(old);
+    }
     kf_temp_release(t); /* the name is gone: nothing may remove what has it next */
     return s;
 }

@@ -37,23 +37,10 @@ static int is_same_file(int fd, const char *path)
            a.st_ino == b.st_ino;
 }
 
-static void remove_files_in(const char *folder, int (*keeps)(void *ctx, const char *name),
-                            void *ctx)
+/* fd: open on it. */
+static void remove_temp(int fd, const char *path)
 {
-    DIR *d = opendir(folder);
-    if (!d) return;
-    for (struct dirent *e = readdir(d); e; e = readdir(d))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-            !(keeps && keeps(ctx, e->d_name)))
-            unlinkat(dirfd(d), e->d_name, 0);
-    closedir(d);
-}
-
-void kf_temp_remove_path(const char *path)
-{
-    if (unlink(path) == 0 || errno != EISDIR) return;
-    remove_files_in(path, NULL, NULL);
-    rmdir(path);
+    if (unlink(path) != 0 && errno == EISDIR) kf_remove_folder(fd, path);
 }
 
 /* When its lock can be taken, no process uses it any more. The path is looked at again under the
@@ -62,7 +49,7 @@ static void remove_if_dead(const char *path)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_same_file(fd, path)) kf_temp_remove_path(path);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_same_file(fd, path)) remove_temp(fd, path);
     close(fd);
 }
 
@@ -116,12 +103,12 @@ static kerf_status make_entered(const char *path, kf_temp *t, int *done, kerf_er
     t->lock_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     int e = errno;
     t->path = strdup(path);
-    t->slot = kf_cleanup_add(path, t->is_folder);
+    t->slot = kf_cleanup_add(path, t->is_folder, t->lock_fd);
     *done = 1;
     if (t->path && t->lock_fd >= 0) return KERF_OK;
     kerf_status s = t->lock_fd < 0 ? kf_fail_errno(err, e, "%s: cannot keep the lock", path)
                                    : no_memory(path, err);
-    kf_temp_remove_path(path);
+    remove_temp(fd, path);
     kf_temp_release(t);
     return s;
 }
@@ -211,7 +198,7 @@ void kf_temp_keep(kf_temp *t)
 
 void kf_temp_sweep(const kf_temp *folder, int (*keeps)(void *ctx, const char *name), void *ctx)
 {
-    remove_files_in(folder->path, keeps, ctx);
+    kf_empty_folder(folder->fd, keeps, ctx);
 }
 
 /* In a temporary folder `flags` say how a name is opened. */
@@ -296,6 +283,6 @@ void kf_temp_release(kf_temp *t)
 
 void kf_temp_discard(kf_temp *t)
 {
-    if (t->path) kf_temp_remove_path(t->path);
+    if (t->path) remove_temp(t->fd >= 0 ? t->fd : t->lock_fd, t->path);
     kf_temp_release(t);
 }

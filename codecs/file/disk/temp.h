@@ -63,7 +63,4 @@ void kf_temp_discard(kf_temp *t);
 /* Frees what belongs to a file inside a temporary folder, and leaves the file. */
 void kf_temp_release(kf_temp *t);
 
-/* Removes a file, or a folder with the files in it. */
-void kf_temp_remove_path(const char *path);
-
 #endif

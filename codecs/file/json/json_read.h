@@ -3,6 +3,10 @@
  * headers and indexes of weight files, which may have a million members, are walked instead
  * (json_walk.h).
  *
+ * jansson may read a text with a letter less, or stop at an assertion, when memory runs out in the
+ * middle. A program that must go on then gives it an allocator that does not return without memory
+ * (json_set_alloc_funcs), as the command does.
+ *
  * A text is a JSON object (RFC 8259), without duplicate keys, NUL in strings or bytes behind it. */
 #ifndef KERF_FILE_JSON_READ_H
 #define KERF_FILE_JSON_READ_H

@@ -1,0 +1,65 @@
+/* guards.c - how the command ends when a library that it uses gets no memory or no thread. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+#include <kerf/file.h>
+
+#include "cli.h"
+
+/* Needs no memory itself. */
+static void end_command(const char *line)
+{
+    kerf_writer_cleanup_signal();
+    (void)!write(STDERR_FILENO, line, strlen(line));
+    _exit(EXIT_LIMIT);
+}
+
+/* --- jansson ------------------------------------------------------------------------------- */
+
+static void *get_memory(size_t n)
+{
+    void *p = malloc(n);
+    if (!p) end_command("kerf: no memory for a JSON document\n");
+    return p;
+}
+
+void guard_json_memory(void)
+{
+    json_set_alloc_funcs(get_memory, free);
+}
+
+/* --- exit ---------------------------------------------------------------------------------- */
+
+static int is_guarded, is_muted;
+
+static void check_exit(void)
+{
+    if (is_guarded) end_command("kerf: no memory or no thread left; -j 1 needs the least\n");
+}
+
+/* Standard error, but for what OpenMP's library says before it exits: the line above says it. */
+static ssize_t write_error(void *cookie, const char *text, size_t n)
+{
+    static const char begins[] = "\nlibgomp: ";
+    (void)cookie;
+    if (n >= sizeof begins - 1 && memcmp(text, begins, sizeof begins - 1) == 0) is_muted = 1;
+    const ssize_t put = is_muted ? (ssize_t)n : write(STDERR_FILENO, text, n);
+    return put > 0 ? put : 0; /* as such functions say that they failed */
+}
+
+void begin_exit_guard(void)
+{
+    FILE *to = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_error});
+    if (to) {
+        setvbuf(to, NULL, _IONBF, 0);
+        stderr = to;
+    }
+    is_guarded = atexit(check_exit) == 0;
+}
+
+void end_exit_guard(void)
+{
+    is_guarded = 0;
+}

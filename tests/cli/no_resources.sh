@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# no_resources.sh - few descriptors, little memory: the right bytes, or exit code 4 or 5 with one
+# line, and nothing left behind.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$tmp" || exit 70
+"$TOOLS/make_model" many m 3 12 64
+cp "$model/config.json" m
+"$TOOLS/make_model" big big.safetensors 8
+expect 0 quantize m -f int8 --layout compressed-tensors -o ct
+expect 0 convert ct --layout modelopt -o wanted
+expect 0 quantize big.safetensors -f nvfp4 -o wanted_big
+ok=0 refused=0
+
+# limited LIMIT WANTED ARGS...
+limited() {
+    local limit=$1 wanted=$2
+    shift 2
+    mkdir room
+    code=0
+    # shellcheck disable=SC2086
+    (exec >/dev/null 2>err </dev/null && ulimit $limit && exec "$KERF" "$@" -o room/o) || code=$?
+    checks=$((checks + 1))
+    if [ "$code" -eq 0 ]; then
+        ok=$((ok + 1))
+        diff -r "$wanted" room/o >/dev/null || note_failure "$limit, $*: other bytes"
+    elif [ "$code" -eq 4 ] || [ "$code" -eq 5 ]; then
+        refused=$((refused + 1))
+        [ "$(wc -l <err)" -eq 1 ] || note_failure "$limit, $*: $(cat err)"
+        [ -z "$(ls -A room)" ] || note_failure "$limit, $*: $(ls -A room) is left"
+    elif [ "$code" -ne 127 ]; then # 127: not even the command could be loaded
+        note_failure "$limit, $*: exit code $code: $(cat err)"
+    fi
+    rm -rf room
+}
+for n in $(seq 4 20); do
+    limited "-n $n" wanted convert ct --layout modelopt -j 2
+    limited "-n $n" wanted_big quantize big.safetensors -f nvfp4 -j 2
+done
+check "descriptors: $ok runs are right, $refused are refused" test "$ok" -gt 5 -a "$refused" -gt 5
+ok=0 refused=0
+for kib in $(seq 8000 4000 100000); do
+    limited "-v $kib" wanted_big quantize big.safetensors -f nvfp4 -j 3
+    limited "-v $kib" wanted convert ct --layout modelopt -j 3
+done
+echo "memory: $ok runs are right, $refused are refused"
+finish

@@ -1,0 +1,99 @@
+/* test_threads.c - loops on a machine that gives only so many threads: the same result on the
+ * threads that there are, down to one, and never an end of the process.
+ *
+ * The program's own pthread_create stands in front of the C library's, and keeps count. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "base/base.h"
+
+static atomic_int living, most = 1000; /* threads besides the first */
+
+typedef struct start {
+    void *(*run)(void *);
+    void *arg;
+} start;
+
+static void leave(void *unused)
+{
+    (void)unused;
+    atomic_fetch_sub(&living, 1);
+}
+
+static void *begin(void *arg)
+{
+    const start s = *(start *)arg;
+    void *result;
+    free(arg);
+    pthread_cleanup_push(leave, NULL);
+    result = s.run(s.arg);
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    if (atomic_fetch_add(&living, 1) >= atomic_load(&most)) {
+        atomic_fetch_sub(&living, 1);
+        return EAGAIN;
+    }
+    start *s = malloc(sizeof *s);
+    if (!s) abort();
+    *s = (start){run, arg};
+    return real(thread, attr, begin, s);
+}
+
+enum { ITEMS = 500 };
+
+static kerf_status count_item(void *ctx, uint64_t i)
+{
+    atomic_int *done = ctx;
+    atomic_fetch_add(&done[i], 1);
+    return i == 321 ? KERF_E_DATA : KERF_OK;
+}
+
+/* In a thread of its own, for which OpenMP keeps no threads yet. */
+static void *loop(void *unused)
+{
+    (void)unused;
+    static atomic_int done[ITEMS];
+    for (size_t i = 0; i < ITEMS; i++) done[i] = 0;
+    for (int threads = 1; threads <= 8; threads++) {
+        assert_int_equal(kf_parallel(300, threads, count_item, done), KERF_OK);
+        for (size_t i = 0; i < 300; i++) assert_int_equal(done[i], threads);
+    }
+    assert_int_equal(kf_parallel(ITEMS, 8, count_item, done), KERF_E_DATA);
+    for (size_t i = 300; i < 321; i++) assert_int_equal(done[i], 1);
+    return NULL;
+}
+
+static void test_few_threads(void **state)
+{
+    (void)state;
+    for (int few = 0; few < 9; few++) {
+        pthread_t caller;
+        while (atomic_load(&living) > 0) /* those of the last caller end when it has ended */
+            ;
+        atomic_store(&most, 1000);
+        assert_int_equal(pthread_create(&caller, NULL, loop, NULL), 0);
+        atomic_store(&most, 1 + few);
+        pthread_join(caller, NULL);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_few_threads)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
