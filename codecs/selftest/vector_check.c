@@ -12,6 +12,8 @@
 #include "base/work.h"
 #include "selftest/vector_text.h"
 
+#include <kerf/encode_matrix.h>
+
 enum {
     POISON = 0xA5,         /* what is not written must show */
     MAX_ELEMENTS = 1 << 22 /* of one vector */
@@ -133,16 +135,12 @@ static kerf_status begin_case(vector_state *v, const kf_vector_line *line, kerf_
     return open_planes(v, err);
 }
 
-static void encode(vector_state *v, kerf_stats *stats)
+static void encode(vector_state *v)
 {
-    const kerf_geometry *g = &v->geometry;
-    const kerf_exec *exec = v->check->exec;
-    kerf_cspan src = {v->src.p, v->src.n};
+    const kerf_cspan src = {v->src.p, v->src.n};
     kerf_error why;
-    kerf_status s = KERF_OK;
-    if (kerf_needs_stats(g)) s = kerf_measure(g, 0, g->bands, src, v->dtype, stats, exec, &why);
-    if (s == KERF_OK)
-        s = kerf_encode(g, v->encoder, stats, 0, g->bands, src, v->dtype, v->ours, exec, &why);
+    kerf_status s = kerf_encode_matrix(&v->geometry, v->encoder, src, v->dtype, v->ours,
+                                       v->check->exec, NULL, &why);
     if (s != KERF_OK) differs(v, "%s: %s", kerf_status_name(s), why.text);
 }
 
@@ -165,10 +163,7 @@ static kerf_status begin_encoder(vector_state *v, const kf_vector_line *line, ke
     v->check->tally[i].vectors++;
     v->check->tally[i].blocks += count_blocks(&v->geometry);
     KF_TRY(open_planes(v, err));
-    kerf_stats *stats = NULL;
-    KF_TRY(kf_allocate(&stats, (size_t)v->geometry.matrices + 1, sizeof *stats, err));
-    encode(v, stats);
-    free(stats);
+    encode(v);
     return KERF_OK;
 }
 

@@ -6,6 +6,8 @@
 
 #include "base/pseudo_random.h"
 
+#include <kerf/encode_matrix.h>
+
 enum { PATTERN_ROWS = 256, PLANE_STEP = 256 };
 
 kerf_status kf_take_span(kerf_span *s, size_t n, kerf_error *err)
@@ -28,8 +30,6 @@ static kerf_status encode_numbers(const kerf_geometry *g, kerf_span planes[KERF_
                                   kerf_error *err)
 {
     kerf_span numbers = {0};
-    kerf_stats stats = {0};
-    kerf_exec exec = {0};
     for (int i = 0; i < KERF_PLANES; i++) {
         KF_TRY(kf_take_span(&planes[i], (size_t)g->plane[i].bytes, err));
     }
@@ -37,11 +37,7 @@ static kerf_status encode_numbers(const kerf_geometry *g, kerf_span planes[KERF_
     kerf_cspan in = {numbers.p, numbers.n};
     float *x = numbers.p;
     for (uint64_t i = 0; i < g->elements; i++) x[i] = number_at(i);
-    kerf_status s = kerf_measure(g, 0, g->bands, in, KERF_F32, &stats, &exec, err);
-    if (s == KERF_OK) {
-        s = kerf_encode(g, kerf_encoder_at(g->format, 0), &stats, 0, g->bands, in, KERF_F32, planes,
-                        &exec, err);
-    }
+    kerf_status s = kerf_encode_matrix(g, NULL, in, KERF_F32, planes, NULL, NULL, err);
     free(numbers.p);
     return s;
 }

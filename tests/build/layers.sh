@@ -21,6 +21,7 @@ BEGIN {
     place("codecs/include/kerf/formats.def", "table")
     place("codecs/include/kerf/codec.h",     "<codec>"); place("codecs/include/kerf/job.h",  "<codec>")
     place("codecs/include/kerf/words.h",     "<codec>"); place("codecs/include/kerf/loss.h", "<codec>")
+    place("codecs/include/kerf/encode_matrix.h", "<codec>")
     place("codecs/include/kerf/cuda.h",      "<cuda>")
     place("codecs/include/kerf/file.h",      "<file>");  place("codecs/include/kerf/layouts.h", "<layout>")
     place("codecs/include/kerf/selftest.h",  "<selftest>")

@@ -10,6 +10,7 @@
 #include "unit/tally.h"
 
 #include <kerf/cuda.h>
+#include <kerf/encode_matrix.h>
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -41,7 +42,6 @@ static matrix make_matrix(const kerf_format *f, uint64_t rows, uint64_t cols, ui
     kerf_codec c = {f, kerf_encoder_at(f, 0)};
     kerf_span dst[KERF_PLANES];
     kerf_cspan src[KERF_PLANES];
-    kerf_stats stats = {0};
     need(kerf_geometry_init(&m.g, f, &shape, &error), "geometry");
     size_t n = rows * cols;
     m.value = allocate(4 * n);
@@ -54,9 +54,7 @@ static matrix make_matrix(const kerf_format *f, uint64_t rows, uint64_t cols, ui
         src[p] = (kerf_cspan){m.plane[p], m.bytes[p]};
     }
     kerf_cspan values = {m.value, 4 * n};
-    need(kerf_measure(&m.g, 0, m.g.bands, values, KERF_F32, &stats, NULL, &error), "measure");
-    need(kerf_encode(&m.g, c.encoder, &stats, 0, m.g.bands, values, KERF_F32, dst, NULL, &error),
-         "encode");
+    need(kerf_encode_matrix(&m.g, c.encoder, values, KERF_F32, dst, NULL, NULL, &error), "encode");
     need(kerf_decode(&m.g, 0, m.g.bands, src, (kerf_span){m.value, 4 * n}, KERF_F32, NULL, &error),
          "decode");
     if (tiled) {

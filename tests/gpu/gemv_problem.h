@@ -16,6 +16,7 @@
 #include "scalar/pack.h"
 
 #include <kerf/cuda.h>
+#include <kerf/encode_matrix.h>
 #include <kerf/gemv.h>
 
 #define PROGRAM "gemv"
@@ -225,16 +226,12 @@ static void decode_planes(problem *p)
 
 static void encode_planes(problem *p, const float *src)
 {
-    kerf_stats stats = {0};
     kerf_cspan in = {src, p->rows * p->cols * sizeof *src};
     kerf_span out[KERF_PLANES];
     kerf_geometry *g = &p->g;
     for (int k = 0; k < KERF_PLANES; k++)
         out[k] = (kerf_span){p->plane[k], (size_t)g->plane[k].bytes};
-    need(kerf_measure(g, 0, g->bands, in, KERF_F32, &stats, NULL, &error), "measure");
-    need(kerf_encode(g, kerf_encoder_at(p->format, 0), &stats, 0, g->bands, in, KERF_F32, out, NULL,
-                     &error),
-         "encode");
+    need(kerf_encode_matrix(g, NULL, in, KERF_F32, out, NULL, NULL, &error), "encode");
     decode_planes(p);
 }
 

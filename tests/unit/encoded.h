@@ -23,7 +23,7 @@ typedef struct encoded {
     kerf_stats *stats;
 } encoded;
 
-static encoded encoded_new(const kerf_format *f, kerf_shape shape)
+static inline encoded encoded_new(const kerf_format *f, kerf_shape shape)
 {
     encoded e;
     memset(&e, 0, sizeof e);
@@ -41,7 +41,7 @@ static encoded encoded_new(const kerf_format *f, kerf_shape shape)
     return e;
 }
 
-static void encoded_free(encoded *e)
+static inline void encoded_free(encoded *e)
 {
     for (int p = 0; p < KERF_PLANES; p++) {
         const uint8_t *before = e->memory[p], *after = before + GUARD + e->plane[p].n;
@@ -54,7 +54,7 @@ static void encoded_free(encoded *e)
     free(e->stats);
 }
 
-static void const_planes(const encoded *e, kerf_cspan out[KERF_PLANES])
+static inline void const_planes(const encoded *e, kerf_cspan out[KERF_PLANES])
 {
     for (int p = 0; p < KERF_PLANES; p++) {
         out[p].p = e->plane[p].p;
@@ -63,7 +63,7 @@ static void const_planes(const encoded *e, kerf_cspan out[KERF_PLANES])
 }
 
 /* A row that the format can hold: blocks of GGUF files are never short. */
-static kerf_shape fit(const kerf_format *f, kerf_shape s)
+static inline kerf_shape fit(const kerf_format *f, kerf_shape s)
 {
     if (f->geometry == KERF_GROUP_STRUCT) {
         uint64_t *cols = &s.dim[s.rank ? s.rank - 1 : 0];
@@ -75,7 +75,7 @@ static kerf_shape fit(const kerf_format *f, kerf_shape s)
 
 /* The source type of a check: fp32, but for encoders that keep scales in the source's type the one
  * that the format can hold. */
-static kerf_dtype source_type(const kerf_format *f, const kerf_encoder *encoder)
+static inline kerf_dtype source_type(const kerf_format *f, const kerf_encoder *encoder)
 {
     static const char *const in_type[] = {"ct", "torchao", "awq"};
     if (f->family != KERF_FAMILY_INT && f->family != KERF_FAMILY_AFFINE) return KERF_F32;
@@ -87,7 +87,7 @@ static kerf_dtype source_type(const kerf_format *f, const kerf_encoder *encoder)
 
 /* Rounds n numbers to a type, in place and back; then writes them in that type. Numbers beyond its
  * range become its largest. */
-static void narrow(float *x, size_t n, kerf_dtype t, void *out)
+static inline void narrow(float *x, size_t n, kerf_dtype t, void *out)
 {
     kerf_codec cast;
     kerf_shape s = {1, {n}};
@@ -107,8 +107,8 @@ static void narrow(float *x, size_t n, kerf_dtype t, void *out)
     assert_int_equal(kerf_decode(&g, 0, g.bands, planes, back, KERF_F32, NULL, NULL), KERF_OK);
 }
 
-static kerf_status encode_all(encoded *e, const kerf_encoder *encoder, const void *src,
-                              kerf_dtype dtype, const kerf_exec *exec, kerf_error *err)
+static inline kerf_status encode_all(encoded *e, const kerf_encoder *encoder, const void *src,
+                                     kerf_dtype dtype, const kerf_exec *exec, kerf_error *err)
 {
     kerf_cspan s = {src, (size_t)(e->g.elements * kerf_dtype_bits(dtype) / 8)};
     memset(e->stats, 0, (size_t)(e->g.matrices + 1) * sizeof *e->stats);
@@ -120,7 +120,7 @@ static kerf_status encode_all(encoded *e, const kerf_encoder *encoder, const voi
 }
 
 /* The same for fp32 numbers, which are first rounded to what the encoder takes. */
-static kerf_status encode_floats(encoded *e, const kerf_encoder *encoder, float *x)
+static inline kerf_status encode_floats(encoded *e, const kerf_encoder *encoder, float *x)
 {
     kerf_dtype t = source_type(e->g.format, encoder);
     void *narrowed = malloc((size_t)e->g.elements * 4 + 1);
@@ -131,7 +131,7 @@ static kerf_status encode_floats(encoded *e, const kerf_encoder *encoder, float 
     return status;
 }
 
-static void assert_same_planes(const encoded *a, const encoded *b, const char *encoder)
+static inline void assert_same_planes(const encoded *a, const encoded *b, const char *encoder)
 {
     for (int p = 0; p < KERF_PLANES; p++) {
         const uint8_t *x = a->plane[p].p, *y = b->plane[p].p;
@@ -142,7 +142,7 @@ static void assert_same_planes(const encoded *a, const encoded *b, const char *e
     }
 }
 
-static float *random_floats(size_t n, uint64_t seed)
+static inline float *random_floats(size_t n, uint64_t seed)
 {
     float *x = malloc((n + 1) * sizeof *x);
     assert_non_null(x);
@@ -154,14 +154,14 @@ static float *random_floats(size_t n, uint64_t seed)
     return x;
 }
 
-static uint64_t count(kerf_shape s)
+static inline uint64_t count(kerf_shape s)
 {
     uint64_t n = 0;
     assert_int_equal(kerf_shape_count(&s, &n, NULL), KERF_OK);
     return n;
 }
 
-static void for_each_codec(void (*check)(const kerf_format *f, const kerf_encoder *e))
+static inline void for_each_codec(void (*check)(const kerf_format *f, const kerf_encoder *e))
 {
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);

@@ -3,6 +3,7 @@
 #ifndef KERF_TESTS_GEMV_CASE_H
 #define KERF_TESTS_GEMV_CASE_H
 
+#include <kerf/encode_matrix.h>
 #include <kerf/gemv.h>
 
 #include "block/all.h"
@@ -98,17 +99,13 @@ static inline void case_encode(gemv_case *c, float size, uint64_t seed)
 {
     size_t n = c->rows * c->cols;
     float *src = must_alloc(n * sizeof *src);
-    kerf_stats stats = {0};
     kerf_cspan in = {src, n * sizeof *src};
     kerf_span out[KERF_PLANES];
     for (size_t i = 0; i < n; i++)
         src[i] = size * (random_unit(&seed) + random_unit(&seed) * random_unit(&seed));
     for (int p = 0; p < KERF_PLANES; p++)
         out[p] = (kerf_span){c->plane[p], (size_t)c->g.plane[p].bytes};
-    assert_int_equal(kerf_measure(&c->g, 0, c->g.bands, in, KERF_F32, &stats, NULL, NULL), KERF_OK);
-    assert_int_equal(kerf_encode(&c->g, kerf_encoder_at(c->g.format, 0), &stats, 0, c->g.bands, in,
-                                 KERF_F32, out, NULL, NULL),
-                     KERF_OK);
+    assert_int_equal(kerf_encode_matrix(&c->g, NULL, in, KERF_F32, out, NULL, NULL, NULL), KERF_OK);
     free(src);
     case_decode(c);
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <kerf/advisor.h>
+#include <kerf/encode_matrix.h>
 
 /* --- tools --------------------------------------------------------------------------------- */
 
@@ -47,16 +48,8 @@ static encoded encode(const char *name, const kerf_shape *shape, const float *sr
     }
     const kerf_geometry *g = &e.geometry;
     const kerf_cspan source = {src, (size_t)g->elements * sizeof *src};
-    kerf_stats *stats = calloc((size_t)g->matrices + 1, sizeof *stats);
-    assert_non_null(stats);
-    if (kerf_needs_stats(g)) {
-        assert_int_equal(kerf_measure(g, 0, g->bands, source, KERF_F32, stats, NULL, NULL),
-                         KERF_OK);
-    }
     assert_int_equal(
-        kerf_encode(g, codec.encoder, stats, 0, g->bands, source, KERF_F32, e.plane, NULL, NULL),
-        KERF_OK);
-    free(stats);
+        kerf_encode_matrix(g, codec.encoder, source, KERF_F32, e.plane, NULL, NULL, NULL), KERF_OK);
     return e;
 }
 
