@@ -3,6 +3,7 @@
 
 #include <kerf/words.h>
 #include "base/base.h"
+#include "block/encoder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,18 @@ static const kerf_encoder encoders[] = {
 #undef KERF_ENCODER
 };
 #define ENCODERS (sizeof encoders / sizeof encoders[0])
+
+/* A row that promises what no backend does: the GPU rounds all PLAIN encoders of a family in one
+ * way, and a choice that tries scales compares errors. */
+#define KERF_ENCODER(family, ID, name, formats, sources, rule, choice, codes, metric, ...)  \
+    _Static_assert(KF_RULE_##rule != KF_RULE_PLAIN || KF_CODES_##codes == KF_CODES_SHARED,  \
+                   #family ":" name ": a PLAIN encoder has SHARED codes");                  \
+    _Static_assert(                                                                         \
+        (KF_CHOICE_##choice == KF_CHOICE_PAIR || KF_CHOICE_##choice == KF_CHOICE_SEARCH) == \
+            (KF_METRIC_##metric != KF_METRIC_NONE),                                         \
+        #family ":" name ": PAIR and SEARCH, and no others, have a metric");
+#include <kerf/formats.def>
+#undef KERF_ENCODER
 
 /* --- formats and encoders -------------------------------------------------------------------- */
 
