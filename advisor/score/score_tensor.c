@@ -18,6 +18,8 @@
 #include "stream/crew.h"
 #include "stream/encode_tensor.h"
 
+#include <kerf/encode_matrix.h>
+
 /* One codec in a pass. */
 typedef struct codec_lane {
     const kf_score_candidate *candidate;
@@ -103,13 +105,6 @@ static kerf_status read_work(void *ctx, kf_panel *p, kerf_error *err)
 
 /* --- one part in one codec ----------------------------------------------------------------- */
 
-static int has_wholes(const codec_lane *t)
-{
-    size_t n = 0;
-    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) n += t->whole[k].n;
-    return n > 0;
-}
-
 /* Points the planes of a part to memory of this worker. That goes for planes with one value per
  * matrix, too: encoding writes them, while other workers read those of the lane. */
 static kerf_status point_planes(plane_memory *d, const codec_lane *t, kf_panel *p, kerf_error *err)
@@ -134,39 +129,6 @@ static kerf_status encode_bands(const score_pass *r, const codec_lane *t, const 
     kerf_status s = kerf_encode(&t->geometry, t->candidate->codec.encoder, t->stats, p->u0, p->u1,
                                 kf_dense_of(p), w->dtype, p->plane, &r->exec, err);
     return kf_explain_encode(w->plane[0], s, err);
-}
-
-/* Encoding the first band of a matrix also writes the values that a matrix has once. Every part
- * needs them, and parts are not encoded in order: so first bands are encoded before all else. */
-static kerf_status find_wholes(score_pass *r, kf_panel *p, kerf_error *err)
-{
-    for (codec_lane *t = r->lane; t < r->lane + r->lanes; t++) {
-        if (!has_wholes(t)) continue;
-        KF_TRY(point_planes(&r->memory[0], t, p, err));
-        for (kerf_plane_id k = 0; k < KERF_PLANES; k++)
-            if (t->whole[k].n) p->plane[k] = t->whole[k];
-        KF_TRY(encode_bands(r, t, p, err));
-    }
-    return KERF_OK;
-}
-
-static kerf_status find_all_wholes(score_pass *r, kerf_error *err)
-{
-    const uint64_t size = kerf_dtype_bits(r->job->weight->dtype) / 8;
-    int any = 0;
-    for (size_t i = 0; i < r->lanes; i++) any |= has_wholes(&r->lane[i]);
-    kerf_status s = KERF_OK;
-    for (uint64_t m = 0; any && m < r->bands.matrices && s == KERF_OK; m++) {
-        kf_panel p = {.u0 = m * r->bands.bands_per_matrix};
-        KF_TRY(kf_work_check(r->job->progress, err));
-        p.u1 = p.u0 + 1;
-        p.dense.n = (size_t)(kerf_band_elements(&r->bands, p.u0, p.u1).count * size);
-        KF_TRY(kf_allocate(&p.dense.p, p.dense.n, 1, err));
-        s = read_work(r, &p, err);
-        if (s == KERF_OK) s = find_wholes(r, &p, err);
-        free(p.dense.p);
-    }
-    return s;
 }
 
 static kerf_status try_runs(const score_pass *r, const codec_lane *t, const kf_panel *p,
@@ -279,7 +241,9 @@ static kerf_status run_pass(score_pass *r, kerf_error *err)
     int measures = 0;
     for (size_t i = 0; i < r->lanes; i++) measures |= r->lane[i].owns_stats;
     if (measures) KF_TRY(kf_stream_run(r->stream, &measure, r, err));
-    if (r->bands.bands) KF_TRY(find_all_wholes(r, err));
+    for (const codec_lane *t = r->lane; t < r->lane + r->lanes; t++)
+        KF_TRY(kerf_encode_matrix_values(&t->geometry, t->candidate->codec.encoder, t->stats,
+                                         r->job->weight->dtype, t->whole, err));
     KF_TRY(kf_stream_run(r->stream, &try, r, err));
     for (size_t i = 0; i < r->lanes; i++) {
         codec_lane *t = &r->lane[i];

@@ -1,5 +1,7 @@
-/* encode_bands.c - the calls that look at a source: kerf_encode and kerf_measure. They own what
- * belongs to a matrix rather than to a band. */
+/* encode_bands.c - the calls that look at a source: kerf_encode and kerf_measure; and the values that
+ * belong to a matrix rather than to a band. */
+#include <kerf/encode_matrix.h>
+
 #include "base/base.h"
 #include "block/all.h"
 #include "block/stats.h"
@@ -68,6 +70,30 @@ static void write_matrix_values(const kf_call *c, uint64_t matrix, const kf_tens
             kf_put_code(c->out[p], kerf_dtype_bits(g->plane[p].dtype), (size_t)matrix, value[p]);
 }
 
+static kerf_status check_encoder(const kerf_geometry *g, const kerf_encoder *encoder,
+                                 kerf_dtype source, const kerf_stats *stats, kerf_error *err)
+{
+    KF_TRY(kf_encoder_check(g->format, encoder, source, err));
+    if (kerf_needs_stats(g) && !stats)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s needs kerf_measure first", g->format->name);
+    return KERF_OK;
+}
+
+kerf_status kerf_encode_matrix_values(const kerf_geometry *g, const kerf_encoder *encoder,
+                                      const kerf_stats *stats, kerf_dtype source,
+                                      const kerf_span dst[KERF_PLANES], kerf_error *err)
+{
+    kf_call c;
+    KF_TRY(kf_call_init(&c, g, 0, 0, source, &kf_default_exec, err));
+    KF_TRY(kf_call_out(&c, dst, err));
+    KF_TRY(check_encoder(g, encoder, source, stats, err));
+    for (uint64_t m = 0; m < g->matrices; m++) {
+        const kf_tensor t = tensor_of(g, encoder, stats ? &stats[m] : NULL, source);
+        write_matrix_values(&c, m, &t);
+    }
+    return KERF_OK;
+}
+
 static kerf_status bad_element(const kf_call *c, kerf_error *err)
 {
     uint64_t first = UINT64_MAX;
@@ -102,9 +128,7 @@ kerf_status kerf_encode(const kerf_geometry *g, const kerf_encoder *encoder,
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_check_elements(&c, src.n, "source", err));
     KF_TRY(kf_call_out(&c, dst, err));
-    KF_TRY(kf_encoder_check(g->format, encoder, dtype, err));
-    if (kerf_needs_stats(g) && !stats)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%s needs kerf_measure first", g->format->name);
+    KF_TRY(check_encoder(g, encoder, dtype, stats, err));
     if (g->bands == 0) c.matrices = g->matrices;
 
     kf_tensor *tensors = kf_alloc(c.matrices, sizeof *tensors);

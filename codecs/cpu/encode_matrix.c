@@ -115,8 +115,8 @@ static kerf_status encode_all(matrix_run *r, kerf_error *err)
         KF_TRY(kf_allocate(&r->stats, r->g->matrices, sizeof *r->stats, err));
         KF_TRY(run_steps(r, "measure", measure_step, OTHER_BYTES, err));
     }
-    KF_TRY(run_steps(r, "encode", encode_step, ENCODE_BYTES, err));
-    return r->g->bands ? KERF_OK : encode_step(r, 0, 0, err); /* values of empty matrices */
+    KF_TRY(kerf_encode_matrix_values(r->g, r->encoder, r->stats, r->dtype, r->out, err));
+    return run_steps(r, "encode", encode_step, ENCODE_BYTES, err);
 }
 
 kerf_status kerf_encode_matrix(const kerf_geometry *g, const kerf_encoder *encoder, kerf_cspan src,

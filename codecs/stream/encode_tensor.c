@@ -9,6 +9,8 @@
 
 #include "base/base.h"
 
+#include <kerf/encode_matrix.h>
+
 enum { FEW_MATRICES = 64 }; /* the most whose statistics each worker of a crew can hold */
 
 typedef struct encode_run {
@@ -186,12 +188,10 @@ static kerf_status encode_panels(encode_run *run, kf_stream *s, kerf_error *err)
         KF_TRY(kf_stream_run(s, &measure_steps, run, err));
         if (kf_stream_keeps(s)) encode.read = NULL;
     }
-    if (job->geometry->bands == 0) {
-        kf_panel none = {0};
-        for (kerf_plane_id k = 0; k < KERF_PLANES; k++) none.plane[k] = kf_stream_whole(s, k);
-        KF_TRY(kerf_encode(job->geometry, job->encoder, run->stats, 0, 0, kf_dense_of(&none),
-                           job->tensor->dtype, none.plane, job->exec, err));
-    }
+    kerf_span whole[KERF_PLANES];
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) whole[k] = kf_stream_whole(s, k);
+    KF_TRY(kerf_encode_matrix_values(job->geometry, job->encoder, run->stats, job->tensor->dtype,
+                                     whole, err));
     KF_TRY(kf_stream_run(s, &encode, run, err));
     return write_whole_planes(job, s, err);
 }

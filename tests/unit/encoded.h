@@ -89,6 +89,7 @@ static inline kerf_dtype source_type(const kerf_format *f, const kerf_encoder *e
  * range become its largest. */
 static inline void narrow(float *x, size_t n, kerf_dtype t, void *out)
 {
+    const kerf_exec one = {.threads = 1};
     kerf_codec cast;
     kerf_shape s = {1, {n}};
     kerf_geometry g;
@@ -102,9 +103,9 @@ static inline void narrow(float *x, size_t n, kerf_dtype t, void *out)
     assert_int_equal(kerf_codec_find(name, &cast, NULL), KERF_OK);
     assert_int_equal(kerf_geometry_init(&g, cast.format, &s, NULL), KERF_OK);
     assert_int_equal(
-        kerf_encode(&g, cast.encoder, NULL, 0, g.bands, src, KERF_F32, dst, NULL, NULL), KERF_OK);
+        kerf_encode(&g, cast.encoder, NULL, 0, g.bands, src, KERF_F32, dst, &one, NULL), KERF_OK);
     planes[0] = (kerf_cspan){out, dst[0].n};
-    assert_int_equal(kerf_decode(&g, 0, g.bands, planes, back, KERF_F32, NULL, NULL), KERF_OK);
+    assert_int_equal(kerf_decode(&g, 0, g.bands, planes, back, KERF_F32, &one, NULL), KERF_OK);
 }
 
 static inline kerf_status encode_all(encoded *e, const kerf_encoder *encoder, const void *src,

@@ -16,6 +16,8 @@
 #define MOST_CANCEL_S 0.1
 #endif
 
+static const kerf_exec one = {.threads = 1}; /* else threads wait for other programs */
+
 static double now_s(void)
 {
     struct timespec t;
@@ -85,7 +87,7 @@ static void compare_decoded(const encoded *e, const kerf_exec *exec, const kerf_
         memset(a, POISON, bytes + GUARD);
         memset(b, POISON, bytes + GUARD);
         assert_int_equal(
-            kerf_decode(&e->g, 0, e->g.bands, planes, (kerf_span){a, bytes}, types[i], NULL, NULL),
+            kerf_decode(&e->g, 0, e->g.bands, planes, (kerf_span){a, bytes}, types[i], &one, NULL),
             KERF_OK);
         assert_int_equal(
             kerf_decode_matrix(&e->g, planes, (kerf_span){b, bytes}, types[i], exec, job, NULL),
@@ -103,7 +105,7 @@ static void compare(const kerf_format *f, const kerf_encoder *encoder, kerf_shap
     kerf_dtype type;
     void *src = source_for(f, encoder, (size_t)want.g.elements, &type);
     const kerf_cspan all = {src, (size_t)want.g.elements * kerf_dtype_bits(type) / 8};
-    assert_int_equal(encode_all(&want, encoder, src, type, NULL, NULL), KERF_OK);
+    assert_int_equal(encode_all(&want, encoder, src, type, &one, NULL), KERF_OK);
     assert_int_equal(kerf_encode_matrix(&got.g, encoder, all, type, got.plane, exec, job, NULL),
                      KERF_OK);
     assert_same_planes(&want, &got, encoder->name);
@@ -111,6 +113,33 @@ static void compare(const kerf_format *f, const kerf_encoder *encoder, kerf_shap
     free(src);
     encoded_free(&want);
     encoded_free(&got);
+}
+
+/* Of the planes, those with one value per matrix and no others are written. */
+static void values_check(const kerf_format *f, const kerf_encoder *encoder)
+{
+    const kerf_shape some[] = {{2, {5, 128}}, {3, {3, 5, 50}}, {2, {0, 64}}, {3, {2, 3, 0}}};
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        const kerf_shape shape = fit(f, some[i]);
+        encoded want = encoded_new(f, shape), got = encoded_new(f, shape);
+        kerf_dtype type;
+        void *src = source_for(f, encoder, (size_t)want.g.elements, &type);
+        assert_int_equal(encode_all(&want, encoder, src, type, &one, NULL), KERF_OK);
+        for (int p = 0; p < KERF_PLANES; p++)
+            if (!want.g.plane[p].per_matrix) memset(want.plane[p].p, POISON, want.plane[p].n);
+        assert_int_equal(
+            kerf_encode_matrix_values(&got.g, encoder, want.stats, type, got.plane, NULL), KERF_OK);
+        assert_same_planes(&want, &got, encoder->name);
+        free(src);
+        encoded_free(&want);
+        encoded_free(&got);
+    }
+}
+
+static void values_follow_from_statistics(void **state)
+{
+    (void)state;
+    for_each_codec(values_check);
 }
 
 /* All shapes, among them empty ones, scalars and stacks. */
@@ -121,8 +150,8 @@ static void small_check(const kerf_format *f, const kerf_encoder *encoder)
         listener l = {0};
         const kerf_job job = job_of(&l);
         if (!strcmp(encoder->name, "sweep") && count(shapes[i]) > 10000) continue;
-        compare(f, encoder, fit(f, shapes[i]), NULL, NULL);
-        compare(f, encoder, fit(f, shapes[i]), &two, &job);
+        compare(f, encoder, fit(f, shapes[i]), i == 8 ? NULL : &one, NULL);
+        compare(f, encoder, fit(f, shapes[i]), i == 8 ? &two : &one, &job);
         assert_true(l.done == l.total && l.questions > 0);
     }
 }
@@ -136,7 +165,6 @@ static void every_codec_and_shape(void **state)
 /* Large enough for several steps, whose borders fall into matrices, tiles and short last blocks. */
 static void large_check(const char *codec, kerf_shape shape, long questions)
 {
-    const kerf_exec one = {.threads = 1};
     kerf_codec c;
     listener l = {0};
     const kerf_job job = job_of(&l);
@@ -176,7 +204,6 @@ static void phases_are_told(void **state)
         float *x = random_floats(64 * 4096, 3);
         listener l = {0};
         const kerf_job job = job_of(&l);
-        const kerf_exec one = {.threads = 1};
         const kerf_cspan src = {x, 64 * 4096 * 4};
         assert_int_equal(
             kerf_encode_matrix(&e.g, c.encoder, src, KERF_F32, e.plane, &one, &job, NULL), KERF_OK);
@@ -190,7 +217,6 @@ static void phases_are_told(void **state)
 /* Cancels at each question in turn; returns how many questions there are. */
 static long cancel_everywhere(kerf_codec c, const float *x, size_t rows, size_t cols)
 {
-    const kerf_exec one = {.threads = 1};
     for (long at = 1;; at++) {
         encoded e = encoded_new(c.format, (kerf_shape){2, {rows, cols}});
         kerf_cspan planes[KERF_PLANES];
@@ -339,7 +365,7 @@ static void not_a_number(void **state)
     (void)state;
     static const char *const codecs[] = {"nvfp4", "mxfp4", "nf4", "fp8-e4m3-128x128", "int8"};
     const size_t n = 300 * 1000, at = 299 * 1000 + 17;
-    const kerf_exec one = {.threads = 1}, zero = {.threads = 1, .nan = KERF_NAN_ZERO};
+    const kerf_exec zero = {.threads = 1, .nan = KERF_NAN_ZERO};
     float *x = random_floats(n, 11);
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
         kerf_codec c;
@@ -358,7 +384,7 @@ static void not_a_number(void **state)
                                             bad.plane, &zero, NULL, &err),
                          KERF_OK);
         x[at] = 0;
-        assert_int_equal(encode_all(&good, c.encoder, x, KERF_F32, NULL, NULL), KERF_OK);
+        assert_int_equal(encode_all(&good, c.encoder, x, KERF_F32, &one, NULL), KERF_OK);
         assert_same_planes(&good, &bad, c.encoder->name);
         encoded_free(&bad);
         encoded_free(&good);
@@ -369,10 +395,11 @@ static void not_a_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_codec_and_shape), cmocka_unit_test(large_matrices_in_steps),
-        cmocka_unit_test(phases_are_told),       cmocka_unit_test(cancel_is_asked_for),
-        cmocka_unit_test(cancel_is_soon),        cmocka_unit_test(misuse_writes_nothing),
-        cmocka_unit_test(not_a_number),          cmocka_unit_test(decode_checks_its_arguments),
+        cmocka_unit_test(values_follow_from_statistics), cmocka_unit_test(every_codec_and_shape),
+        cmocka_unit_test(large_matrices_in_steps),       cmocka_unit_test(phases_are_told),
+        cmocka_unit_test(cancel_is_asked_for),           cmocka_unit_test(cancel_is_soon),
+        cmocka_unit_test(misuse_writes_nothing),         cmocka_unit_test(not_a_number),
+        cmocka_unit_test(decode_checks_its_arguments),
     };
     return cmocka_run_group_tests_name("matrix", tests, NULL, NULL);
 }

@@ -53,6 +53,14 @@ KERF_API KERF_CHECK kerf_status kerf_decode_matrix(const kerf_geometry *g,
                                                    kerf_dtype dtype, const kerf_exec *exec,
                                                    const kerf_job *job, kerf_error *err);
 
+/* Writes the values that each matrix has once, and nothing else: what kerf_encode writes for the
+ * first band of each. They follow from the statistics alone (which may be NULL where
+ * kerf_needs_stats says no), so bands can then be encoded in any order, or by several callers.
+ * source: type of the numbers that were measured. */
+KERF_API KERF_CHECK kerf_status kerf_encode_matrix_values(
+    const kerf_geometry *g, const kerf_encoder *encoder, const kerf_stats *stats, kerf_dtype source,
+    const kerf_span dst[KERF_PLANES], kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif
