@@ -7,6 +7,7 @@
 #include <kerf/words.h>
 
 #include "advice/advice.h"
+#include "base/globs.h"
 #include "file/json/json_read.h"
 #include "text/json_text.h"
 
@@ -51,7 +52,7 @@ kerf_status kerf_alphas_open(const char *path, kerf_alphas **out, kerf_error *er
     alpha_memory *m = NULL;
     *out = NULL;
     KF_TRY(kf_allocate(&m, 1, sizeof *m, err));
-    kerf_status s = kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &m->doc, err);
+    kerf_status s = kf_json_read(path, KF_JSON_MAX_TABLE_BYTES, KF_JSON_STRICT, &m->doc, err);
     if (s == KERF_OK) s = read_alphas(m, path, err);
     if (s == KERF_OK)
         *out = &m->public;
@@ -99,11 +100,16 @@ static kerf_status alpha_by_rules(kerf_advice *a, const kerf_advise_request *r, 
         if (!is_alpha(rule->alpha))
             return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "alpha of %.100s must be a number above 0",
                            rule->glob);
-        for (size_t t = 0; t < a->tensors; t++)
-            if (kerf_glob_matches(rule->glob, a->tensor[t].weight->name))
-                a->tensor[t].alpha = rule->alpha;
     }
-    return KERF_OK;
+    kf_globs globs;
+    kerf_status s =
+        kf_globs_open(&globs, r->alpha_rule, r->alpha_rules, sizeof *r->alpha_rule, err);
+    for (size_t t = 0; t < a->tensors && s == KERF_OK; t++) {
+        const size_t i = kf_globs_last(&globs, a->tensor[t].weight->name, r->alpha_rules);
+        if (i != KF_NO_GLOB) a->tensor[t].alpha = r->alpha_rule[i].alpha;
+    }
+    kf_globs_close(&globs);
+    return s;
 }
 
 kerf_status kf_advice_find_alphas(const kf_advising *w, kerf_error *err)

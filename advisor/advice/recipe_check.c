@@ -7,6 +7,7 @@
 
 #include <kerf/words.h>
 
+#include "base/globs.h"
 #include "base/work.h"
 #include "score/compare.h"
 
@@ -17,6 +18,7 @@
 
 typedef struct recipe_check {
     const kerf_recipe *recipe;
+    kf_globs rules; /* of the recipe */
     const kerf_rule *further;
     size_t furthers;
     kf_compare_job compare;
@@ -33,21 +35,21 @@ static void note_broken(recipe_check *c, const char *tensor, const char *what, d
              what, promised, got);
 }
 
-/* The last rule that matches a name, or NULL. */
-static const kerf_rule *last_match(const kerf_rule *rule, size_t rules, const char *name)
+static int is_overruled(const recipe_check *c, const char *name)
 {
-    while (rules > 0)
-        if (kerf_glob_matches(rule[--rules].glob, name)) return &rule[rules];
-    return NULL;
+    for (size_t i = 0; i < c->furthers; i++)
+        if (kerf_glob_matches(c->further[i].glob, name)) return 1;
+    return 0;
 }
 
 /* Whether the rules now give this tensor another codec than the promised one. */
 static int is_edited(const recipe_check *c, const kerf_promise *p)
 {
     char text[64];
-    const kerf_rule *r = last_match(c->recipe->rule, c->recipe->rules, p->tensor);
-    if (last_match(c->further, c->furthers, p->tensor) || !r || !r->codec.format) return 1;
-    return strcmp(p->codec, kerf_codec_name(r->codec, text, sizeof text)) != 0;
+    const size_t i = kf_globs_last(&c->rules, p->tensor, c->recipe->rules);
+    if (i == KF_NO_GLOB || is_overruled(c, p->tensor)) return 1;
+    const kerf_codec codec = c->recipe->rule[i].codec;
+    return !codec.format || strcmp(p->codec, kerf_codec_name(codec, text, sizeof text)) != 0;
 }
 
 /* Whether w, which was written, is what the promise speaks of. GGUF files do not say which encoder
@@ -139,7 +141,9 @@ kerf_status kerf_recipe_check(const kerf_recipe *r, const kerf_rule *further, si
     KF_TRY(kf_weights_like(c.compare.source, c.output, &weights, err));
     c.source = weights;
     kf_work_open(&work, job);
-    kerf_status s = check_promises(&c, err);
+    kerf_status s = kf_globs_open(&c.rules, r->rule, r->rules, sizeof *r->rule, err);
+    if (s == KERF_OK) s = check_promises(&c, err);
+    kf_globs_close(&c.rules);
     kf_work_close(&work);
     kerf_weights_close(weights);
     return s;

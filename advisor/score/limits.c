@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kerf/words.h>
-
 #include "base/base.h"
+#include "base/globs.h"
 #include "file/json/json_read.h"
 #include "text/json_text.h"
 
@@ -48,13 +47,14 @@ double kerf_figure_of(const kerf_score *s, kerf_figure f)
 
 /* Limits of the tensors that a pattern matches; NAN: the figure is not named. */
 typedef struct rule {
-    char *glob;
+    const char *glob;
     double limit[KERF_FIGURES];
 } rule;
 
 struct kerf_limits {
     rule *rule; /* "default" first, with the pattern "*" */
     size_t rules;
+    kf_globs globs; /* of the rules */
 };
 
 /* Reads {"t2": 0.02, ...}; `where`: the key that has it. */
@@ -118,6 +118,9 @@ static kerf_status read_document(kerf_limits *l, const char *file, json_t *doc, 
     value = json_object_get(doc, "default");
     if (value) KF_TRY(add_rule(l, file, "default", "*", value, err));
     json_object_foreach(tensors, key, value) KF_TRY(add_rule(l, file, key, key, value, err));
+    KF_TRY(kf_globs_open(&l->globs, l->rule, l->rules, sizeof *l->rule, err));
+    /* kerf_verification_limits writes names as they are, which need not match themselves. */
+    l->globs.takes_equal = 1;
     return KERF_OK;
 }
 
@@ -145,14 +148,15 @@ kerf_status kerf_limits_open(const char *path, kerf_limits **out, kerf_error *er
 {
     json_t *doc;
     *out = NULL;
-    KF_TRY(kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &doc, err));
+    KF_TRY(kf_json_read(path, KF_JSON_MAX_TABLE_BYTES, KF_JSON_STRICT, &doc, err));
     return make_limits(doc, path, out, err);
 }
 
 void kerf_limits_close(kerf_limits *l)
 {
     if (!l) return;
-    for (size_t i = 0; i < l->rules; i++) free(l->rule[i].glob);
+    for (size_t i = 0; i < l->rules; i++) free((char *)l->rule[i].glob);
+    kf_globs_close(&l->globs);
     free(l->rule);
     free(l);
 }
@@ -163,11 +167,15 @@ void kerf_limits_of(const kerf_limits *l, const char *tensor, double out[KERF_FI
 {
     for (size_t f = 0; f < KERF_FIGURES; f++) out[f] = INFINITY;
     if (!l) out[KERF_FIGURE_T2] = KERF_LIMIT_T2;
-    for (size_t i = 0; l && i < l->rules; i++) {
+    size_t i = l ? l->rules : KF_NO_GLOB;
+    unsigned set = 0; /* figures: a later rule overrules an earlier one */
+    while (l && set != (1u << KERF_FIGURES) - 1 &&
+           (i = kf_globs_last(&l->globs, tensor, i)) != KF_NO_GLOB) {
         const rule *r = &l->rule[i];
-        /* kerf_verification_limits writes names as they are, which need not match themselves. */
-        if (strcmp(r->glob, tensor) != 0 && !kerf_glob_matches(r->glob, tensor)) continue;
-        for (size_t f = 0; f < KERF_FIGURES; f++)
-            if (!isnan(r->limit[f])) out[f] = r->limit[f];
+        for (size_t f = 0; f < KERF_FIGURES; f++) {
+            if (isnan(r->limit[f]) || set >> f & 1u) continue;
+            out[f] = r->limit[f];
+            set |= 1u << f;
+        }
     }
 }

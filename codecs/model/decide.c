@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/globs.h"
 #include "model/select.h"
 
 /* All that a decision rests on. */
@@ -15,6 +16,7 @@ typedef struct request {
     const kerf_select *select;
     const kerf_rule *rule;
     size_t rules;
+    kf_globs globs; /* of the rules */
     kerf_codec base;
     const kerf_layout *layout;
 } request;
@@ -24,26 +26,49 @@ static const char *origin_of(const kerf_rule *r)
     return r->origin ? r->origin : r->glob;
 }
 
+/* The last rule before rule `before` for a weight; a pattern for a stack of experts is one for each
+ * of them. */
+static size_t last_rule(const request *q, const kerf_weight *w, size_t before)
+{
+    const size_t own = kf_globs_last(&q->globs, w->name, before);
+    const size_t whole = w->whole ? kf_globs_last(&q->globs, w->whole, before) : KF_NO_GLOB;
+    if (own == KF_NO_GLOB || whole == KF_NO_GLOB) return own == KF_NO_GLOB ? whole : own;
+    return own > whole ? own : whole;
+}
+
 /* Sets d->codec by the last rule that matches; *found says whether one did. */
 static kerf_status apply_rules(const request *q, kerf_decision *d, int *found, kerf_error *err)
 {
     const kerf_weight *w = d->weight;
-    *found = 0;
-    for (size_t i = q->rules; i-- > 0;) {
-        const kerf_rule *r = &q->rule[i];
-        if (!kf_glob_takes(r->glob, w)) continue;
-        char text[96];
-        const char *why = kf_select_obstacle(w, text, sizeof text);
-        if (r->codec.format && why) {
-            return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%.110s: %.200s cannot be quantized: %s",
-                           origin_of(r), w->name, why);
-        }
-        d->codec = r->codec;
-        snprintf(d->reason, sizeof d->reason, "%s", origin_of(r));
-        *found = 1;
-        return KERF_OK;
+    const size_t i = last_rule(q, w, q->rules);
+    *found = i != KF_NO_GLOB;
+    if (!*found) return KERF_OK;
+    const kerf_rule *r = &q->rule[i];
+    char text[96];
+    const char *why = kf_select_obstacle(w, text, sizeof text);
+    if (r->codec.format && why) {
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%.110s: %.200s cannot be quantized: %s",
+                       origin_of(r), w->name, why);
     }
+    d->codec = r->codec;
+    snprintf(d->reason, sizeof d->reason, "%s", origin_of(r));
     return KERF_OK;
+}
+
+/* Every rule must match some weight. */
+static kerf_status check_rules(const request *q, kerf_error *err)
+{
+    char *matches = NULL;
+    kerf_status s = KERF_OK;
+    KF_TRY(kf_allocate(&matches, q->rules, 1, err));
+    for (size_t k = 0; k < kerf_weights_count(q->source->weights); k++) {
+        const kerf_weight *w = kerf_weights_at(q->source->weights, k);
+        for (size_t i = q->rules; (i = last_rule(q, w, i)) != KF_NO_GLOB;) matches[i] = 1;
+    }
+    for (size_t i = 0; i < q->rules && s == KERF_OK; i++)
+        if (!matches[i]) s = kf_glob_check(q->source, origin_of(&q->rule[i]), q->rule[i].glob, err);
+    free(matches);
+    return s;
 }
 
 static kerf_status decide_one(const request *q, kerf_decision *d, kerf_error *err)
@@ -109,8 +134,7 @@ static kerf_status check_names(const request *q, const kerf_decision *d, kerf_er
 
 static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *err)
 {
-    for (size_t i = 0; i < q->rules; i++)
-        KF_TRY(kf_glob_check(q->source, origin_of(&q->rule[i]), q->rule[i].glob, err));
+    KF_TRY(check_rules(q, err));
     KF_TRY(kf_select_check(q->source, q->select, err));
     size_t count = kerf_weights_count(q->source->weights);
     KF_TRY(kf_allocate(&out->item, count, sizeof *out->item, err));
@@ -135,14 +159,16 @@ kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const
                       kerf_error *err)
 {
     static const kerf_select usual = {0};
-    const request q = {.source = c,
-                       .select = select ? select : &usual,
-                       .rule = rules,
-                       .rules = count,
-                       .base = base,
-                       .layout = layout};
+    request q = {.source = c,
+                 .select = select ? select : &usual,
+                 .rule = rules,
+                 .rules = count,
+                 .base = base,
+                 .layout = layout};
     *out = (kf_decisions){0};
-    kerf_status s = decide_all(&q, out, err);
+    kerf_status s = kf_globs_open(&q.globs, rules, count, sizeof *rules, err);
+    if (s == KERF_OK) s = decide_all(&q, out, err);
+    kf_globs_close(&q.globs);
     if (s != KERF_OK) kf_decisions_free(out);
     return s;
 }

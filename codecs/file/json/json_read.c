@@ -8,7 +8,8 @@
 
 #include "file/disk/io.h"
 
-#define MOST_DIGITS 18 /* of an integer that fits 64 bits */
+#define MOST_DIGITS 18             /* of an integer that fits 64 bits */
+#define LITTLE ((uint64_t)1 << 20) /* memory that need not be counted */
 
 /* --- numbers of Python ---------------------------------------------------------------------- */
 
@@ -48,12 +49,48 @@ static void replace_foreign(char *text, size_t n)
     }
 }
 
+/* --- memory --------------------------------------------------------------------------------- */
+
+/* What jansson takes for each kind of value at most, as measured, told by the character that begins
+ * or ends it. Strings count twice what they are: their quotes here, their bytes as text. */
+static uint64_t memory_of(char c)
+{
+    switch (c) {
+    case '{': return 224;
+    case '[': return 128;
+    case ':': return 56;
+    case ',': return 40; /* a number */
+    case '"': return 40;
+    default: return 0;
+    }
+}
+
+kerf_status kf_json_check_memory(const char *what, const char *text, size_t n, uint64_t limit,
+                                 kerf_error *err)
+{
+    const uint64_t most = limit < LITTLE / KF_JSON_MEMORY ? LITTLE : KF_JSON_MEMORY * limit;
+    uint64_t bytes = n;
+    int in_string = 0;
+    if (n <= most / 256) return KERF_OK; /* not even if all of it were braces */
+    for (size_t i = 0; i < n; i++) {
+        if (!in_string || text[i] == '"') bytes += memory_of(text[i]);
+        if (text[i] == '"') in_string = !in_string;
+        if (in_string && text[i] == '\\') i++;
+    }
+    if (bytes <= most) return KERF_OK;
+    return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
+                   "%.200s: %llu MiB of memory would be needed to read it, at most %llu are taken",
+                   what, (unsigned long long)(bytes >> 20), (unsigned long long)(most >> 20));
+}
+
 /* --- parsing -------------------------------------------------------------------------------- */
 
-static kerf_status parse(const char *what, const char *text, size_t n, json_t **out,
+static kerf_status parse(const char *what, const char *text, size_t n, uint64_t limit, json_t **out,
                          kerf_error *err)
 {
     json_error_t why;
+    *out = NULL;
+    KF_TRY(kf_json_check_memory(what, text, n, limit, err));
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (json_is_object(*out)) return KERF_OK;
     if (*out) {
@@ -70,12 +107,13 @@ kerf_status kf_json_parse(const char *what, const char *text, size_t n, kf_json_
                           json_t **out, kerf_error *err)
 {
     *out = NULL;
-    if (dialect == KF_JSON_STRICT) return parse(what, text, n, out, err);
+    if (dialect == KF_JSON_STRICT)
+        return parse(what, text, n, KF_JSON_MAX_DOCUMENT_BYTES, out, err);
     char *copy = kf_alloc(n, 1);
     if (!copy) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%.200s: no memory", what);
     if (n > 0) memcpy(copy, text, n);
     replace_foreign(copy, n);
-    kerf_status s = parse(what, copy, n, out, err);
+    kerf_status s = parse(what, copy, n, KF_JSON_MAX_DOCUMENT_BYTES, out, err);
     free(copy);
     return s;
 }
@@ -88,7 +126,7 @@ kerf_status kf_json_read(const char *path, uint64_t limit, kf_json_dialect diale
     *out = NULL;
     KF_TRY(kf_read_whole(path, limit, &text, &n, err));
     if (dialect == KF_JSON_PYTHON) replace_foreign(text, n);
-    kerf_status s = parse(path, text, n, out, err);
+    kerf_status s = parse(path, text, n, limit, out, err);
     free(text);
     return s;
 }

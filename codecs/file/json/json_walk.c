@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "file/json/json_read.h"
+
 enum { BEFORE_FIRST, AFTER_COMMA, AT_END };
 
 static kerf_status fail_at(kf_json j, size_t at, kerf_error *err, const char *why)
@@ -195,6 +197,8 @@ kerf_status kf_json_string(kf_json part, char *dst, size_t *length, kerf_error *
 kerf_status kf_json_load(kf_json part, json_t **out, kerf_error *err)
 {
     json_error_t e;
+    *out = NULL;
+    KF_TRY(kf_json_check_memory(part.what, part.text, part.n, KF_JSON_MAX_TABLE_BYTES, err));
     *out = json_loadb(part.text, part.n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
     if (*out) return KERF_OK;
     if (json_error_code(&e) == json_error_out_of_memory)
