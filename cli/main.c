@@ -169,6 +169,7 @@ int main(int argc, char **argv)
     end_exit_guard();
     if (result >= 0) return result;
     char text[sizeof err.text];
-    fprintf(stderr, "kerf: %s\n", kerf_text_printable(err.text, text, sizeof text));
+    fprintf(stderr, "kerf: %s%s\n", kerf_text_printable(err.text, text, sizeof text),
+            written_text());
     return exit_code((kerf_status)result);
 }

@@ -51,10 +51,24 @@ kerf_status put_document(char *text, kerf_error *err)
     return failed ? kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno)) : KERF_OK;
 }
 
+static char written[1024];
+
+void note_written(const char *path)
+{
+    const size_t n = strlen(written);
+    snprintf(written + n, sizeof written - n, "; %.400s is written, and whole", shown(path));
+}
+
+const char *written_text(void)
+{
+    return written;
+}
+
 kerf_status write_file(const char *path, const void *p, size_t n, int overwrite, kerf_error *err)
 {
     kerf_status s = kerf_file_replace(path, p, n, overwrite, err);
     if (s == KERF_E_EXISTS) return kerf_fail(err, s, "%.300s exists; -y replaces it", path);
+    if (s == KERF_OK) note_written(path);
     return s;
 }
 
@@ -227,6 +241,13 @@ char *shape_text(const kerf_shape *shape, char *out)
     }
     if (shape->rank == 0) snprintf(out, TEXT_SIZE, "scalar");
     return out;
+}
+
+const char *shown(const char *text)
+{
+    static char buffer[8][4096];
+    static unsigned next;
+    return kerf_text_printable(text, buffer[next++ % 8], sizeof *buffer);
 }
 
 char *bytes_text(uint64_t bytes, char *out)

@@ -16,6 +16,15 @@ kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err);
 
 /* Prints a document that the library wrote, and frees it. */
 kerf_status put_document(char *text, kerf_error *err);
+/* A path or another text from outside, for a line of text: control characters become '?'. One of
+ * eight buffers, which the ninth call takes again; a text beyond 4095 bytes is cut. */
+const char *shown(const char *text);
+
+/* Notes that an output is in place: a failure after that says so. */
+void note_written(const char *path);
+/* Those that were noted, as "; OUT is written"; "" when there is none. */
+const char *written_text(void);
+
 /* Writes a file whole; KERF_E_EXISTS says how to overwrite one. */
 kerf_status write_file(const char *path, const void *p, size_t n, int overwrite, kerf_error *err);
 

@@ -8,6 +8,8 @@
 
 #include <jansson.h>
 
+#include "output.h"
+
 enum { SILENT, BAR, LINES };
 
 double now_s(void)
@@ -112,9 +114,9 @@ static void tell_resume(progress *p, const kerf_event *e)
         print_event("resume", json_pack("{s:I, s:s?}", "found_bytes", (json_int_t)e->done, "anew",
                                         e->action));
     } else if (e->action) {
-        fprintf(stderr, "%s: begins anew: %s\n", e->what, e->action);
+        fprintf(stderr, "%s: begins anew: %s\n", shown(e->what), e->action);
     } else {
-        fprintf(stderr, "%s: goes on: %.1f MB were there, all compared\n", e->what,
+        fprintf(stderr, "%s: goes on: %.1f MB were there, all compared\n", shown(e->what),
                 (double)e->done / 1e6);
     }
 }

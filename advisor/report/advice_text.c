@@ -5,21 +5,28 @@
 
 #include "report/report.h"
 
+/* A path, or a name from a file: no control characters on a terminal. */
+static const char *plain(const char *text, char out[1024])
+{
+    return kerf_text_printable(text, out, 1024);
+}
+
 void kf_put_summary(const kerf_advice *a, FILE *to)
 {
     kerf_advice_point p = kerf_advice_total(a);
-    char bytes[KERF_BYTES_TEXT];
+    char bytes[KERF_BYTES_TEXT], source[1024], alpha[1024], hardware[1024];
     fprintf(to,
             "%zu tensors in %zu groups of %s: %.3f bits per weight, %s with what is kept,\n"
             "sum of alpha t2 %.4e (alpha: %s",
-            a->tensors, a->groups, a->source, p.bits,
-            kerf_bytes_text((uint64_t)(p.bytes + a->kept_bytes), bytes), p.t2, a->alpha_source);
+            a->tensors, a->groups, plain(a->source, source), p.bits,
+            kerf_bytes_text((uint64_t)(p.bytes + a->kept_bytes), bytes), p.t2,
+            plain(a->alpha_source, alpha));
     if (a->weighted) fprintf(to, "; t2 of %zu weighted by the imatrix", a->weighted);
     fprintf(to, ")\n");
     if (a->hardware) {
         fprintf(to,
                 "%s, batch %.0f, context %.0f: %.1f us for these products, %.1f us for the rest",
-                a->hardware->name, a->batch, a->context, p.us, a->other_us);
+                plain(a->hardware->name, hardware), a->batch, a->context, p.us, a->other_us);
         if (a->has_model) {
             fprintf(to, ",\n%.1f tokens/s (%s)\n", a->batch * 1e6 / (p.us + a->other_us),
                     kerf_tier_name(a->tier));

@@ -51,8 +51,9 @@ static void print_summary(const job *j, const char *layout, const json_t *lost)
 {
     size_t i;
     json_t *text;
-    fprintf(stderr, "%s: %zu weights in layout %s, %s, %.2f s\n", j->to.path, j->result.changed,
-            layout, json_array_size(lost) ? "not without loss" : "nothing lost", j->result.seconds);
+    fprintf(stderr, "%s: %zu weights in layout %s, %s, %.2f s\n", shown(j->to.path),
+            j->result.changed, layout, json_array_size(lost) ? "not without loss" : "nothing lost",
+            j->result.seconds);
     json_array_foreach(lost, i, text) fprintf(stderr, "lost: %s\n", json_string_value(text));
 }
 
@@ -86,6 +87,7 @@ static kerf_status convert(job *j, kerf_error *err)
     TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_convert(j->source, &j->to, &bar.job, &j->result, &j->losses, err);
     progress_close(&bar);
+    if (s == KERF_OK) note_written(j->to.path);
     return s == KERF_OK ? report(j, err) : s;
 }
 

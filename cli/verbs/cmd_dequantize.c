@@ -34,7 +34,7 @@ static kerf_status report(const job *j, kerf_error *err)
     const kerf_result *r = &j->result;
     if (progress_allows_text(j->args)) {
         char in_text[TEXT_SIZE], out_text[TEXT_SIZE];
-        fprintf(stderr, "%s: %zu of %zu tensors decoded, %s -> %s, %.2f s\n", j->to.path,
+        fprintf(stderr, "%s: %zu of %zu tensors decoded, %s -> %s, %.2f s\n", shown(j->to.path),
                 r->changed, r->changed + r->kept, bytes_text(r->bytes_in, in_text),
                 bytes_text(r->bytes_out, out_text), r->seconds);
         note_experts(j);
@@ -63,6 +63,7 @@ static kerf_status dequantize(job *j, kerf_error *err)
     kerf_status s =
         kerf_dequantize(j->source, type_of[type], &j->to, &j->team.team, &bar.job, &j->result, err);
     progress_close(&bar);
+    if (s == KERF_OK) note_written(j->to.path);
     return s == KERF_OK ? report(j, err) : s;
 }
 

@@ -70,11 +70,11 @@ static kerf_status print_list(kerf_error *err)
 static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
 {
     table *t = NULL;
-    printf("%s: %s", h->name, h->title[0] ? h->title : h->kind);
-    if (h->arch[0]) printf(", %s", h->arch);
-    if (h->native[0]) printf("; matrix instructions: %s", h->native);
+    printf("%s: %s", shown(h->name), shown(h->title[0] ? h->title : h->kind));
+    if (h->arch[0]) printf(", %s", shown(h->arch));
+    if (h->native[0]) printf("; matrix instructions: %s", shown(h->native));
     printf("\n");
-    if (h->note[0]) printf("Note: %s.\n", h->note);
+    if (h->note[0]) printf("Note: %s.\n", shown(h->note));
     printf("\n");
     TRY(table_open(&t, "fact|>value|unit|date|source", err));
     for (kerf_fact_id id = 0; id < KERF_FACT_COUNT; id++) {

@@ -79,7 +79,7 @@ static kerf_status print_text(const args *a, const kerf_checkpoint *c, const fin
         printf("%s: %s: %s\n", json_string_value(json_object_get(row, "severity")),
                kerf_text_printable(json_string_value(json_object_get(row, "tensor")), name,
                                    sizeof name),
-               json_string_value(json_object_get(row, "text")));
+               shown(json_string_value(json_object_get(row, "text"))));
     }
     return KERF_OK;
 }

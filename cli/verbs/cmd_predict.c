@@ -42,7 +42,7 @@ void print_tier_note(const kerf_hardware *h)
     if (h->fits || h->tables) return;
     printf("\nspec-only: from the data sheet of %s; a band that careful kernels fall into, no\n"
            "measurement. Cold weights; all scales, activations and results are counted.\n",
-           h->name);
+           shown(h->name));
 }
 
 /* Options that speak of the other half are refused: an ignored option is a wrong answer. */

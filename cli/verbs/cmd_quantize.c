@@ -104,7 +104,7 @@ static void print_summary(const job *j)
     const kerf_totals *t = &j->totals;
     char in[TEXT_SIZE], out[TEXT_SIZE];
     fprintf(stderr, "%s: %zu of %zu tensors quantized, %s -> %s, %.3f bpw, %.2f s, %.0f MB/s\n",
-            j->to.path, t->quantized, t->weights, bytes_text(t->bytes_in, in),
+            shown(j->to.path), t->quantized, t->weights, bytes_text(t->bytes_in, in),
             bytes_text(t->bytes_out, out), bits_per_weight(t->bytes_out, t->elements), j->seconds,
             (double)t->bytes_in / 1e6 / (j->seconds > 0 ? j->seconds : 1));
 }
@@ -135,6 +135,7 @@ static kerf_status write_output(job *j, kerf_error *err)
     TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_quantize(j->plan, &j->team.team, &bar.job, NULL, err);
     j->seconds = progress_close(&bar);
+    if (s == KERF_OK) note_written(j->to.path);
     return s;
 }
 
@@ -170,10 +171,10 @@ static int check_recipe(const job *j, kerf_error *err)
     TRY(s);
     if (progress_allows_text(j->args))
         fprintf(stderr, "%s: %zu tensors measured as promised, %zu not, %zu edited since\n",
-                r->name, result.kept, result.broken, result.edited);
+                shown(r->name), result.kept, result.broken, result.edited);
     if (result.broken == 0) return EXIT_OK;
     char text[sizeof result.first];
-    fprintf(stderr, "kerf: %s: %s\n", j->to.path,
+    fprintf(stderr, "kerf: %s: %s\n", shown(j->to.path),
             kerf_text_printable(result.first, text, sizeof text));
     return EXIT_MISMATCH;
 }

@@ -66,7 +66,7 @@ static kerf_status print_report(const kerf_scores *s, const args *a, kerf_error 
         TRY(print_tensors(s, err));
         printf("\n");
     }
-    printf("%zu of %zu tensors of %s\n", s->tensors, s->considered, s->source);
+    printf("%zu of %zu tensors of %s\n", s->tensors, s->considered, shown(s->source));
     return print_totals(s, err);
 }
 

@@ -85,7 +85,7 @@ static kerf_status print_over(const kerf_verification *v, kerf_error *err)
 static void print_problem(const char *tensor, const char *text)
 {
     char name[256];
-    printf("%s: %s\n", kerf_text_printable(tensor, name, sizeof name), text);
+    printf("%s: %s\n", kerf_text_printable(tensor, name, sizeof name), shown(text));
 }
 
 static kerf_status print_text(const kerf_verification *v, int all, kerf_error *err)

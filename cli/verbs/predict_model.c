@@ -135,8 +135,9 @@ static kerf_status print_text(const model_question *q, kerf_error *err)
     printf("%s: %.3f G parameters, %.3f G pass per token, %.0f KV elements per token; %s on %s,\n"
            "%s %.0f tokens\n\n",
            m->type, kerf_model_parameters(m) * 1e-9, kerf_model_active(m) * 1e-9,
-           kerf_model_kv_elements(m), q->phase.prefill ? "prefill" : "decode", q->hardware->name,
-           q->phase.prefill ? "prompts of" : "context of", q->phase.context);
+           kerf_model_kv_elements(m), q->phase.prefill ? "prefill" : "decode",
+           shown(q->hardware->name), q->phase.prefill ? "prompts of" : "context of",
+           q->phase.context);
     TRY(table_open(
         &t, "format|>batch|>GB|>cache GB|fits|>GB/step|tier|>ms/step|>tokens/s|>crossover", err));
     kerf_status s = for_each(q, take_row, t, err);
@@ -156,10 +157,10 @@ static kerf_status take_csv(const model_question *q, void *ctx, const outlook *o
     const kerf_step *s = &o->step;
     (void)ctx;
     printf("%s,%s,%s,%.0f,%.0f,%s,%.0f,%.0f,%d,%.0f,%.0f,%s,%.3f,%.3f,%.3f,%.2f,%.2f,%.1f\n",
-           q->model.type, q->hardware->name, q->phase.prefill ? "prefill" : "decode", o->batch,
-           q->phase.context, o->format->name, o->weight_bytes, o->cache_bytes, fits(q, o), s->bytes,
-           s->flops, kerf_tier_name(s->time.tier), s->time.low_us, s->time.us, s->time.high_us,
-           s->tokens_per_s[0], s->tokens_per_s[1], o->crossover);
+           q->model.type, shown(q->hardware->name), q->phase.prefill ? "prefill" : "decode",
+           o->batch, q->phase.context, o->format->name, o->weight_bytes, o->cache_bytes, fits(q, o),
+           s->bytes, s->flops, kerf_tier_name(s->time.tier), s->time.low_us, s->time.us,
+           s->time.high_us, s->tokens_per_s[0], s->tokens_per_s[1], o->crossover);
     return KERF_OK;
 }
 

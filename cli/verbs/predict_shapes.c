@@ -107,7 +107,7 @@ static kerf_status take_csv(void *ctx, const shape_answer *a, kerf_error *err)
     const kerf_prediction *p = &a->time;
     (void)err;
     printf("%s,%llu,%llu,%u,%.0f,%s,%s,%.4f,%.4f,%.4f,%.0f,%.0f,%.4f,%.2f,%s,%.4f\n",
-           q->hardware->name, (unsigned long long)a->shape.n, (unsigned long long)a->shape.k,
+           shown(q->hardware->name), (unsigned long long)a->shape.n, (unsigned long long)a->shape.k,
            a->batch, q->matrices, a->format->name, kerf_tier_name(p->tier), p->low_us, p->us,
            p->high_us, kerf_work_bytes(&a->work), a->work.flops, p->intensity, p->ridge,
            kerf_bound_name(p->bound), a->speedup);

@@ -39,6 +39,9 @@ static void make_one_line(char *text)
     size_t n = strlen(text);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) text[i] = '?';
+    for (size_t i = 1; i < n; i++) /* U+0080 to U+009F, controls too */
+        if ((unsigned char)text[i - 1] == 0xc2 && ((unsigned char)text[i] & 0xe0) == 0x80)
+            text[i - 1] = text[i] = '?';
     size_t i = n;
     while (i > 0 && ((unsigned char)text[i - 1] & 0xc0) == 0x80) i--;
     if (i > 0 && (unsigned char)text[i - 1] >= 0xc0) {

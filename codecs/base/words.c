@@ -72,7 +72,10 @@ char *kerf_text_printable(const char *text, char *out, size_t size)
     size_t n = 0;
     for (; text[n] && n + 1 < size; n++) {
         const unsigned char c = (unsigned char)text[n];
+        /* U+0080 to U+009F are controls too, in two bytes */
+        const unsigned char before = n > 0 ? (unsigned char)text[n - 1] : 0;
         out[n] = c < 0x20 || c == 0x7f ? '?' : text[n];
+        if (before == 0xc2 && c >= 0x80 && c < 0xa0) out[n - 1] = out[n] = '?';
     }
     if (size) out[n] = 0;
     return out;
