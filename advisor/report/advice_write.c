@@ -11,7 +11,7 @@ static kerf_status put_text(const kerf_advice *a, void (*put)(const kerf_advice 
     put(a, to);
     int failed = ferror(to);
     failed |= fclose(to);
-    if (!failed) return KERF_OK;
+    if (!failed && *text) return KERF_OK; /* fclose may succeed without the memory for it */
     free(*text);
     *text = NULL;
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a report");

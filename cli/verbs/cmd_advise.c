@@ -50,8 +50,8 @@ static kerf_status find_model(job *j, kerf_error *err)
         j->request.model = &j->model;
         return KERF_OK;
     }
-    const int is_file = stat(path, &st) == 0 && S_ISREG(st.st_mode);
-    if (given || !is_file || (s != KERF_E_DATA && s != KERF_E_NOSUP)) {
+    const int is_other = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+    if (given || is_other || (s != KERF_E_DATA && s != KERF_E_NOSUP)) {
         *err = why;
         return s;
     }

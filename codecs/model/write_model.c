@@ -27,7 +27,8 @@ static kerf_status hash_work(const kf_write *j, uint64_t *out, kerf_error *err)
     if (!f) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to describe the output");
     fprintf(f, "%s\n", j->what);
     if (j->describe) j->describe(j->ctx, f);
-    int failed = fclose(f) != 0;
+    int failed = ferror(f);
+    failed |= fclose(f) != 0 || !text; /* fclose may succeed without the memory for it */
     if (!failed) *out = kerf_hash(text, n);
     free(text);
     return failed ? kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to describe the output")

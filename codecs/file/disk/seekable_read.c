@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "file/disk/io.h"
 
@@ -164,7 +165,9 @@ static kerf_status unpack_frame(const kf_seek *s, uint64_t f, void *dst, kerf_er
     kerf_status st = kf_read_at(s->fd, s->path, start, packed, (size_t)packed_bytes, err);
     if (st == KERF_OK) {
         size_t got = ZSTD_decompress(dst, plain_bytes, packed, (size_t)packed_bytes);
-        if (ZSTD_isError(got))
+        if (ZSTD_isError(got) && ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation)
+            st = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory to unpack", s->path);
+        else if (ZSTD_isError(got))
             st = kf_fail(err, KERF_E_DATA, start, "%s: zstd frame %" PRIu64 " is damaged: %s",
                          s->path, f, ZSTD_getErrorName(got));
         else if (got != plain_bytes)

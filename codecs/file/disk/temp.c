@@ -78,12 +78,15 @@ static int make(const char *path, int is_folder)
     return fd;
 }
 
-/* 1: locked and still there; 0: a run that looks for dead temporaries was faster. File systems
- * without locks get none: then what a dead run left is not removed either. */
+/* 1: locked and still there; 0: a run that looks for dead temporaries was faster; -1: that cannot
+ * be said. File systems without locks get none: then what a dead run left is not removed either. */
 static int lock(int fd, const char *path)
 {
+    struct stat own, there;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return 0;
-    return is_same_file(fd, path);
+    if (fstat(fd, &own) != 0) return -1;
+    if (lstat(path, &there) != 0) return errno == ENOENT ? 0 : -1;
+    return own.st_dev == there.st_dev && own.st_ino == there.st_ino;
 }
 
 /* Makes and enters it; no signal may come between. */
@@ -95,9 +98,12 @@ static kerf_status make_entered(const char *path, kf_temp *t, int *done, kerf_er
     if (fd < 0)
         return kf_fail_errno(err, errno, "%s: cannot create the temporary %s", path,
                              t->is_folder ? "folder" : "file");
-    if (!lock(fd, path)) {
+    const int locked = lock(fd, path);
+    if (locked <= 0) {
+        if (locked < 0) remove_temp(fd, path);
         close(fd);
-        return KERF_OK;
+        return locked == 0 ? KERF_OK
+                           : kf_fail(err, KERF_E_IO, KF_NOWHERE, "%s: cannot look at it", path);
     }
     t->fd = fd;
     t->lock_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
