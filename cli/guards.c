@@ -6,13 +6,14 @@
 #include <jansson.h>
 #include <kerf/file.h>
 
-#include "cli.h"
+#include "output.h"
 
 /* Needs no memory itself. */
 static void end_command(const char *line)
 {
     kerf_writer_cleanup_signal();
-    (void)!write(STDERR_FILENO, line, strlen(line));
+    const char *const part[] = {line, written_text(), "\n"};
+    for (int i = 0; i < 3; i++) (void)!write(STDERR_FILENO, part[i], strlen(part[i]));
     _exit(EXIT_LIMIT);
 }
 
@@ -21,7 +22,7 @@ static void end_command(const char *line)
 static void *get_memory(size_t n)
 {
     void *p = malloc(n);
-    if (!p) end_command("kerf: no memory for a JSON document\n");
+    if (!p) end_command("kerf: no memory for a JSON document");
     return p;
 }
 
@@ -36,7 +37,7 @@ static int is_guarded, is_muted;
 
 static void check_exit(void)
 {
-    if (is_guarded) end_command("kerf: no memory or no thread left; -j 1 needs the least\n");
+    if (is_guarded) end_command("kerf: no memory or no thread left; -j 1 needs the least");
 }
 
 /* Standard error, but for what OpenMP's library says before it exits: the line above says it. */

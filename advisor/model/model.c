@@ -1,9 +1,9 @@
 /* model.c - reads config.json of a language model into kerf_model: layers, shapes, experts, caches.
  * Shapes come from the file; one row per family of models says in what that family differs from a
  * plain Llama. */
-#include <errno.h>
 #include <kerf/model.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,6 +10,7 @@
  * those with nested scales, so they are found once. */
 #include "score/score_tensor.h"
 
+#include <kerf/encode_matrix.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +18,6 @@
 #include "score/run_sums.h"
 #include "stream/crew.h"
 #include "stream/encode_tensor.h"
-
-#include <kerf/encode_matrix.h>
 
 /* One codec in a pass. */
 typedef struct codec_lane {

@@ -86,8 +86,8 @@ static kerf_status convert(job *j, kerf_error *err)
     TRY(kerf_checkpoint_open(args_operand(j->args, 0), &j->source, err));
     TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_convert(j->source, &j->to, &bar.job, &j->result, &j->losses, err);
-    progress_close(&bar);
     if (s == KERF_OK) note_written(j->to.path);
+    progress_close(&bar);
     return s == KERF_OK ? report(j, err) : s;
 }
 

@@ -62,8 +62,8 @@ static kerf_status dequantize(job *j, kerf_error *err)
     TRY(progress_open(&bar, j->args, err));
     kerf_status s =
         kerf_dequantize(j->source, type_of[type], &j->to, &j->team.team, &bar.job, &j->result, err);
-    progress_close(&bar);
     if (s == KERF_OK) note_written(j->to.path);
+    progress_close(&bar);
     return s == KERF_OK ? report(j, err) : s;
 }
 

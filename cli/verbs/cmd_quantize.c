@@ -134,8 +134,8 @@ static kerf_status write_output(job *j, kerf_error *err)
     progress bar = {0};
     TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_quantize(j->plan, &j->team.team, &bar.job, NULL, err);
+    if (s == KERF_OK) note_written(j->to.path); /* before the last event, which takes memory */
     j->seconds = progress_close(&bar);
-    if (s == KERF_OK) note_written(j->to.path);
     return s;
 }
 

@@ -2,14 +2,13 @@
  */
 #include "stream/encode_tensor.h"
 
+#include <kerf/encode_matrix.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
-
-#include <kerf/encode_matrix.h>
 
 enum { FEW_MATRICES = 64 }; /* the most whose statistics each worker of a crew can hold */
 

@@ -63,8 +63,11 @@ static kerf_status publish_in(kf_temp *t, int folder, const char *target, int ov
 {
     int old = -1;
     if (t->is_folder) KF_TRY(kf_sync_folder(t->fd, t->path, err));
-    if (t->unpublished)
+    if (t->unpublished) {
         unlinkat(t->fd, t->unpublished, 0); /* needed up to here, should anything fail */
+        /* Or it might come back into the published folder after a loss of power. */
+        KF_TRY(kf_sync_folder(t->fd, t->path, err));
+    }
     KF_TRY(t->is_folder ? rename_folder(t, target, overwrite, &old, err)
                         : rename_file(t, target, overwrite, err));
     kerf_status s = kf_sync_folder(folder, target, err);

@@ -97,8 +97,10 @@ kerf_status kf_target_check(const char *path, const kerf_writer_options *opt, kf
     if (path[0] == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the output has no name");
     KF_TRY(take_path(path, out, err));
     kerf_status s = check_source(out->path, opt->source, err);
-    const int is_there = stat(out->path, &st) == 0;
-    if (s == KERF_OK && is_there)
+    const int is_there = stat(out->path, &st) == 0, why = is_there ? 0 : errno;
+    if (s == KERF_OK && why && why != ENOENT && why != ELOOP)
+        s = kf_fail_errno(err, why, "%s: cannot look at it", out->path);
+    else if (s == KERF_OK && is_there)
         s = out->is_folder ? check_folder(out, opt, &st, err) : check_file(out, opt, &st, err);
     else if (s == KERF_OK && lstat(out->path, &st) == 0 && (out->is_folder || !opt->overwrite))
         s = kf_fail_exists(out->path, err); /* a link that leads nowhere */
