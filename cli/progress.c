@@ -144,10 +144,15 @@ static void tell(void *ctx, const kerf_event *e)
     }
 }
 
+double progress_pause(progress *p)
+{
+    clear(p);
+    return now_s() - p->started_s;
+}
+
 double progress_close(progress *p)
 {
-    double elapsed = now_s() - p->started_s;
-    clear(p);
+    double elapsed = progress_pause(p);
     if (p->mode == LINES) {
         print_event("end", json_pack("{s:I, s:f}", "done_bytes", (json_int_t)p->last.done,
                                      "seconds", elapsed));

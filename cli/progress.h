@@ -19,6 +19,7 @@ typedef struct progress {
 /* Reads --progress. p must stay where it is until progress_close: the job points to it. */
 kerf_status progress_open(progress *p, const args *a, kerf_error *err);
 int progress_allows_text(const args *a); /* 0: standard error is for JSON alone */
+double progress_pause(progress *p);      /* clears the bar until it moves; seconds since open */
 double progress_close(progress *p);      /* clears the bar; returns the seconds since open */
 
 double now_s(void); /* a clock that never goes back */

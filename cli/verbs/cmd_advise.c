@@ -18,7 +18,7 @@
     "int4-g32-asym:search,mxfp6-e2m3:even,mxfp8-e4m3:rceil,fp8-e4m3-row,int8:search," \
     "int8-g128:search"
 
-typedef struct job {
+typedef struct advise_run {
     const args *args;
     kerf_exec exec;
     select_option select;
@@ -30,13 +30,13 @@ typedef struct job {
     kerf_advise_request request;
     kerf_advice *advice;
     progress progress;
-} job;
+} advise_run;
 
 /* --- input --------------------------------------------------------------------------------- */
 
 /* The config.json beside the weights, or --config; where there is none, or one of a model that kerf
  * does not know, there are products alone. One that cannot be read is a failure. */
-static kerf_status find_model(job *j, kerf_error *err)
+static kerf_status find_model(advise_run *j, kerf_error *err)
 {
     kerf_error why = {0};
     struct stat st;
@@ -60,7 +60,7 @@ static kerf_status find_model(job *j, kerf_error *err)
 }
 
 /* --alpha: flat, depth, or the path of a file of rules. */
-static kerf_status find_alpha(job *j, kerf_error *err)
+static kerf_status find_alpha(advise_run *j, kerf_error *err)
 {
     kerf_advise_request *r = &j->request;
     const char *text = args_value(j->args, "alpha");
@@ -74,7 +74,7 @@ static kerf_status find_alpha(job *j, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status make_request(job *j, kerf_error *err)
+static kerf_status make_request(advise_run *j, kerf_error *err)
 {
     const args *a = j->args;
     kerf_advise_request *r = &j->request;
@@ -122,7 +122,7 @@ static int report_kind(const char *path)
     return -1;
 }
 
-static kerf_status write_advice(const job *j, kerf_advice_kind kind, const char *path,
+static kerf_status write_advice(const advise_run *j, kerf_advice_kind kind, const char *path,
                                 kerf_error *err)
 {
     char *text = NULL;
@@ -155,7 +155,7 @@ static kerf_status print_groups(const kerf_advice *a, kerf_error *err)
     return s;
 }
 
-static kerf_status print_advice(const job *j, kerf_error *err)
+static kerf_status print_advice(const advise_run *j, kerf_error *err)
 {
     const int json = args_has(j->args, "json");
     char *text = NULL;
@@ -171,7 +171,7 @@ static kerf_status print_advice(const job *j, kerf_error *err)
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-static kerf_status advise(job *j, kerf_error *err)
+static kerf_status advise(advise_run *j, kerf_error *err)
 {
     const char *recipe = args_value(j->args, "output"), *report = args_value(j->args, "report");
     if (report && report_kind(report) < 0)
@@ -190,7 +190,7 @@ static kerf_status advise(job *j, kerf_error *err)
 
 static int run_advise(const args *a, kerf_error *err)
 {
-    job *j = NULL; /* a model is large */
+    advise_run *j = NULL; /* a model is large */
     TRY(allocate(&j, 1, sizeof *j, err));
     j->args = a;
     kerf_status s = advise(j, err);

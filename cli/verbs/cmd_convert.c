@@ -7,13 +7,13 @@
 #include "output.h"
 #include "progress.h"
 
-typedef struct job {
+typedef struct convert_run {
     const args *args;
     kerf_output to;
     kerf_checkpoint *source;
     kerf_result result;
     kerf_losses losses;
-} job;
+} convert_run;
 
 /* --- report -------------------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ static json_t *losses_json(const kerf_losses *l)
     return list;
 }
 
-static void print_summary(const job *j, const char *layout, const json_t *lost)
+static void print_summary(const convert_run *j, const char *layout, const json_t *lost)
 {
     size_t i;
     json_t *text;
@@ -57,7 +57,7 @@ static void print_summary(const job *j, const char *layout, const json_t *lost)
     json_array_foreach(lost, i, text) fprintf(stderr, "lost: %s\n", json_string_value(text));
 }
 
-static kerf_status report(const job *j, kerf_error *err)
+static kerf_status report(const convert_run *j, kerf_error *err)
 {
     const char *layout = j->to.layout->name;
     json_t *lost = losses_json(&j->losses);
@@ -75,7 +75,7 @@ static kerf_status report(const job *j, kerf_error *err)
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-static kerf_status convert(job *j, kerf_error *err)
+static kerf_status convert(convert_run *j, kerf_error *err)
 {
     progress bar = {0};
     TRY(option_output(j->args, &j->to, err));
@@ -93,7 +93,7 @@ static kerf_status convert(job *j, kerf_error *err)
 
 static int run_convert(const args *a, kerf_error *err)
 {
-    job j = {.args = a};
+    convert_run j = {.args = a};
     kerf_status s = convert(&j, err);
     kerf_checkpoint_close(j.source);
     return s;

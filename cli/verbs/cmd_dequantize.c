@@ -7,16 +7,16 @@
 #include "output.h"
 #include "progress.h"
 
-typedef struct job {
+typedef struct dequantize_run {
     const args *args;
     kerf_output to;
     team_option team;
     kerf_checkpoint *source;
     kerf_result result;
-} job;
+} dequantize_run;
 
 /* What a plain checkpoint of such a model has another way. */
-static void note_experts(const job *j)
+static void note_experts(const dequantize_run *j)
 {
     const kerf_weights *all = kerf_checkpoint_weights(j->source);
     for (size_t i = 0; i < kerf_weights_count(all); i++) {
@@ -29,7 +29,7 @@ static void note_experts(const job *j)
     }
 }
 
-static kerf_status report(const job *j, kerf_error *err)
+static kerf_status report(const dequantize_run *j, kerf_error *err)
 {
     const kerf_result *r = &j->result;
     if (progress_allows_text(j->args)) {
@@ -48,7 +48,7 @@ static kerf_status report(const job *j, kerf_error *err)
     return print_json("dequantize", doc, err);
 }
 
-static kerf_status dequantize(job *j, kerf_error *err)
+static kerf_status dequantize(dequantize_run *j, kerf_error *err)
 {
     static const char *const types[] = {"source", "bf16", "fp16", "fp32", NULL};
     static const kerf_dtype type_of[] = {KERF_DTYPE_NONE, KERF_BF16, KERF_F16, KERF_F32};
@@ -69,7 +69,7 @@ static kerf_status dequantize(job *j, kerf_error *err)
 
 static int run_dequantize(const args *a, kerf_error *err)
 {
-    job j = {.args = a};
+    dequantize_run j = {.args = a};
     kerf_status s = dequantize(&j, err);
     option_team_close(&j.team);
     kerf_checkpoint_close(j.source);

@@ -5,7 +5,7 @@
 #include "output.h"
 #include "progress.h"
 
-typedef struct job {
+typedef struct quantize_run {
     const args *args;
     const char *source_path;
     kerf_output to;
@@ -16,8 +16,9 @@ typedef struct job {
     kerf_checkpoint *source;
     kerf_plan *plan;
     kerf_totals totals;
+    progress progress;
     double seconds;
-} job;
+} quantize_run;
 
 /* --- report -------------------------------------------------------------------------------- */
 
@@ -46,7 +47,7 @@ static json_t *decision_json(const kerf_decision *d)
     return row;
 }
 
-static kerf_status print_plan_json(const job *j, kerf_error *err)
+static kerf_status print_plan_json(const quantize_run *j, kerf_error *err)
 {
     const kerf_totals *t = &j->totals;
     const int dry = args_has(j->args, "dry-run");
@@ -66,7 +67,7 @@ static kerf_status print_plan_json(const job *j, kerf_error *err)
     return print_json("quantize", doc, err);
 }
 
-static kerf_status print_plan(const job *j, kerf_error *err)
+static kerf_status print_plan(const quantize_run *j, kerf_error *err)
 {
     const kerf_totals *totals = &j->totals;
     table *t = NULL;
@@ -99,7 +100,7 @@ static kerf_status print_plan(const job *j, kerf_error *err)
     return s;
 }
 
-static void print_summary(const job *j)
+static void print_summary(const quantize_run *j)
 {
     const kerf_totals *t = &j->totals;
     char in[TEXT_SIZE], out[TEXT_SIZE];
@@ -111,7 +112,7 @@ static void print_summary(const job *j)
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-static kerf_status read_options(job *j, kerf_error *err)
+static kerf_status read_options(quantize_run *j, kerf_error *err)
 {
     const args *a = j->args;
     const char *format = args_value(a, "format");
@@ -129,17 +130,16 @@ static kerf_status read_options(job *j, kerf_error *err)
     return option_team_open(&j->team, a, err);
 }
 
-static kerf_status write_output(job *j, kerf_error *err)
+static kerf_status write_output(quantize_run *j, kerf_error *err)
 {
-    progress bar = {0};
-    TRY(progress_open(&bar, j->args, err));
-    kerf_status s = kerf_quantize(j->plan, &j->team.team, &bar.job, NULL, err);
+    TRY(progress_open(&j->progress, j->args, err));
+    kerf_status s = kerf_quantize(j->plan, &j->team.team, &j->progress.job, NULL, err);
     if (s == KERF_OK) note_written(j->to.path); /* before the last event, which takes memory */
-    j->seconds = progress_close(&bar);
+    j->seconds = progress_pause(&j->progress);
     return s;
 }
 
-static kerf_status quantize(job *j, kerf_error *err)
+static kerf_status quantize(quantize_run *j, kerf_error *err)
 {
     const args *a = j->args;
     TRY(read_options(j, err));
@@ -158,16 +158,17 @@ static kerf_status quantize(job *j, kerf_error *err)
 
 /* Measures what was written and compares it with the promises of the recipe. EXIT_OK,
  * EXIT_MISMATCH, or a kerf_status. */
-static int check_recipe(const job *j, kerf_error *err)
+static int check_recipe(quantize_run *j, kerf_error *err)
 {
     const kerf_recipe *r = j->rules.recipe;
     kerf_checkpoint *written = NULL;
     kerf_recipe_result result = {0};
     TRY(kerf_checkpoint_open(j->to.path, &written, err));
     kerf_status s = kerf_recipe_check(r, j->rules.rule + r->rules, j->rules.count - r->rules,
-                                      kerf_plan_source(j->plan), written, &j->team.member[0], NULL,
-                                      &result, err);
+                                      kerf_plan_source(j->plan), written, &j->team.member[0],
+                                      &j->progress.job, &result, err);
     kerf_checkpoint_close(written);
+    progress_pause(&j->progress);
     TRY(s);
     if (progress_allows_text(j->args))
         fprintf(stderr, "%s: %zu tensors measured as promised, %zu not, %zu edited since\n",
@@ -181,9 +182,10 @@ static int check_recipe(const job *j, kerf_error *err)
 
 static int run_quantize(const args *a, kerf_error *err)
 {
-    job j = {.args = a};
+    quantize_run j = {.args = a};
     int s = quantize(&j, err);
     if (s == KERF_OK && j.rules.recipe && !args_has(a, "dry-run")) s = check_recipe(&j, err);
+    progress_close(&j.progress);
     kerf_plan_free(j.plan);
     kerf_checkpoint_close(j.source);
     option_rules_close(&j.rules);

@@ -72,16 +72,16 @@ static kerf_status print_report(const kerf_scores *s, const args *a, kerf_error 
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-typedef struct job {
+typedef struct score_run {
     team_option team;
     select_option select;
     codec_list codecs;
     kerf_checkpoint *source, *imatrix;
     kerf_scores *scores;
     progress progress;
-} job;
+} score_run;
 
-static kerf_status score(job *j, const args *a, kerf_error *err)
+static kerf_status score(score_run *j, const args *a, kerf_error *err)
 {
     const char *imatrix = args_value(a, "imatrix");
     int zstd_level = 3;
@@ -106,7 +106,7 @@ static kerf_status score(job *j, const args *a, kerf_error *err)
 
 static int run_score(const args *a, kerf_error *err)
 {
-    job j = {.source = NULL};
+    score_run j = {.source = NULL};
     kerf_status s = score(&j, a, err);
     kerf_scores_close(j.scores);
     kerf_checkpoint_close(j.imatrix);

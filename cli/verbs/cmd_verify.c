@@ -125,15 +125,15 @@ static kerf_status print_report(const kerf_verification *v, const args *a, kerf_
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-typedef struct job {
+typedef struct verify_run {
     team_option team;
     kerf_limits *limits;
     kerf_checkpoint *source, *other;
     kerf_verification *verification;
     progress progress;
-} job;
+} verify_run;
 
-static kerf_status verify(job *j, const args *a, kerf_error *err)
+static kerf_status verify(verify_run *j, const args *a, kerf_error *err)
 {
     const char *limits = args_value(a, "limits");
     TRY(option_team_open(&j->team, a, err));
@@ -150,7 +150,7 @@ static kerf_status verify(job *j, const args *a, kerf_error *err)
 
 static int run_verify(const args *a, kerf_error *err)
 {
-    job j = {.source = NULL};
+    verify_run j = {.source = NULL};
     kerf_status s = verify(&j, a, err);
     int passed = j.verification && j.verification->passed;
     kerf_verification_close(j.verification);

@@ -163,6 +163,10 @@ for words in "dequantize $tmp/o.safetensors -o $tmp/back.safetensors" \
     check "${words%% *}: nothing but events" \
         test -z "$(grep -v '^{"schema":"kerf.progress/1","event":"' "$tmp/err")"
 done
+expect 0 quantize "$source" --recipe "$tmp/recipe.json" -o "$tmp/advised.safetensors" --progress json
+check "a recipe: writing, comparing, measuring what it promises" \
+    test 3 -eq "$(grep -c '"event":"phase"' "$tmp/err")"
+check "which ends once" test 1 -eq "$(grep -c '"event":"end"' "$tmp/err")"
 
 # --- the same bytes -----------------------------------------------------------------------------
 for format in nvfp4:4/6 nvfp4:sweep nf4-dq int4-g128-asym:search mxfp6-e2m3 fp8-e4m3-128x128; do
