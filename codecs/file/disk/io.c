@@ -21,7 +21,7 @@ kerf_status kf_read_at(int fd, const char *path, uint64_t offset, void *dst, siz
         if (got < 0)
             return kf_fail_errno(err, errno, "%s: cannot read at byte %" PRIu64, path, offset);
         if (got == 0)
-            return kf_fail(err, KERF_E_DATA, offset,
+            return kf_fail(err, KERF_E_IO, offset,
                            "%s: ends at byte %" PRIu64 ", it was cut while it was read", path,
                            offset);
         p += got;
@@ -46,6 +46,19 @@ kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *s
         offset += (uint64_t)put;
     }
     return KERF_OK;
+}
+
+static kf_stamp take_stamp(const struct stat *st)
+{
+    return (kf_stamp){st->st_dev, st->st_ino, st->st_size, st->st_mtim};
+}
+
+int kf_stamp_of(const char *path, kf_stamp *stamp)
+{
+    struct stat st;
+    const int is_there = stat(path, &st) == 0;
+    *stamp = is_there ? take_stamp(&st) : (kf_stamp){0};
+    return is_there;
 }
 
 static int is_other(const kf_stamp *s, const struct stat *st)
@@ -88,7 +101,7 @@ kerf_status kf_open_stamped(const char *path, int *fd, kf_stamp *stamp, kerf_err
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%s: not a regular file", path);
     }
     *fd = f;
-    *stamp = (kf_stamp){st.st_dev, st.st_ino, st.st_size, st.st_mtim};
+    *stamp = take_stamp(&st);
     return KERF_OK;
 }
 

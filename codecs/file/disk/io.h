@@ -9,7 +9,8 @@
 
 #include "base/base.h"
 
-/* Reads or writes all n bytes at an offset. A file that ends too early is KERF_E_DATA. */
+/* Reads or writes all n bytes at an offset. A file that ends too early is
+ * KERF_E_IO: sizes are compared with what a file claims before, so it was cut meanwhile. */
 kerf_status kf_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t n,
                        kerf_error *err);
 kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *src, size_t n,
@@ -29,6 +30,9 @@ typedef struct kf_stamp {
 
 /* kf_open_regular, and what was opened. */
 kerf_status kf_open_stamped(const char *path, int *fd, kf_stamp *stamp, kerf_error *err);
+/* The state of what stands under a path; 0: nothing does, or it cannot be looked at, and *stamp is
+ * all zeros. */
+int kf_stamp_of(const char *path, kf_stamp *stamp);
 /* KERF_E_IO: the open file or, where path is not NULL, what now has its name is another or was
  * written to. fd may be -1. `name` is for the text. */
 kerf_status kf_stamp_check(const kf_stamp *s, int fd, const char *path, const char *name,

@@ -175,14 +175,35 @@ static kerf_status check_index(const kerf_reader *r, const kf_index *x, kerf_err
     return KERF_OK;
 }
 
+/* Notes the state of a file that is read later, or found absent; takes over the path. */
+static kerf_status stamp_beside(kerf_reader *r, char *path, kerf_error *err)
+{
+    if (!path) return no_memory(r->folder, err);
+    kf_beside *b = &r->beside[r->besides++];
+    b->path = path;
+    b->is_there = kf_stamp_of(path, &b->stamp);
+    return KERF_OK;
+}
+
+static kerf_status stamp_config(kerf_reader *r, kerf_error *err)
+{
+    static const char *const names[] = {"config.json", "hf_quant_config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        KF_TRY(stamp_beside(r, kf_path_join(r->folder, names[i]), err));
+    return KERF_OK;
+}
+
+static kerf_status check_beside(const kf_beside *b, kerf_error *err)
+{
+    kf_stamp now;
+    if (!b->is_there && !kf_stamp_of(b->path, &now)) return KERF_OK;
+    return kf_stamp_check(&b->stamp, -1, b->path, b->path, err);
+}
+
 static kerf_status open_index(kerf_reader *r, const char *path, kerf_error *err)
 {
     kf_index x;
-    int fd;
-    r->index = strdup(path);
-    if (!r->index) return no_memory(path, err);
-    KF_TRY(kf_open_stamped(path, &fd, &r->index_stamp, err));
-    close(fd);
+    KF_TRY(stamp_beside(r, strdup(path), err));
     KF_TRY(kf_index_read(path, &x, err));
     kerf_status s = alloc_shards(r, x.shards, err);
     for (size_t i = 0; i < x.shards && s == KERF_OK; i++)
@@ -243,6 +264,7 @@ kerf_status kerf_reader_open(const char *path, kerf_reader **out, kerf_error *er
         s = open_file(r, path, e);
         if (s == KERF_OK) s = join_tensors(r, e);
     }
+    if (s == KERF_OK) s = stamp_config(r, e);
     if (s != KERF_OK) {
         kerf_reader_close(r);
         return s;
@@ -261,15 +283,15 @@ void kerf_reader_close(kerf_reader *r)
     free(r->tensor);
     free(r->by_name);
     free(r->folder);
-    free(r->index);
+    for (size_t i = 0; i < r->besides; i++) free(r->beside[i].path);
     free(r);
 }
 
 kerf_status kerf_reader_check(const kerf_reader *r, kerf_error *err)
 {
     for (size_t i = 0; i < r->shards; i++) KF_TRY(kf_blob_check(&r->shard[i].blob, err));
-    if (!r->index) return KERF_OK;
-    return kf_stamp_check(&r->index_stamp, -1, r->index, r->index, err);
+    for (size_t i = 0; i < r->besides; i++) KF_TRY(check_beside(&r->beside[i], err));
+    return KERF_OK;
 }
 
 size_t kerf_reader_count(const kerf_reader *r)

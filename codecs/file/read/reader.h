@@ -4,6 +4,15 @@
 
 #include "file/read/shard.h"
 
+/* Other files that the answer depends on: an index, config.json. */
+typedef struct kf_beside {
+    char *path;
+    int is_there;
+    kf_stamp stamp; /* when the checkpoint was opened */
+} kf_beside;
+
+enum { KF_READER_BESIDE = 3 };
+
 struct kerf_reader {
     char *folder;
     int is_folder;
@@ -12,8 +21,8 @@ struct kerf_reader {
     kerf_tensor *tensor;
     kf_named *by_name;
     size_t count;
-    char *index; /* path of the index, or NULL */
-    kf_stamp index_stamp;
+    kf_beside beside[KF_READER_BESIDE];
+    size_t besides;
 };
 
 #endif

@@ -80,14 +80,15 @@ KERF_API int kerf_reader_metadata_at(const kerf_reader *r, size_t shard, size_t 
 KERF_API const char *kerf_reader_metadata(const kerf_reader *r, size_t shard, const char *key);
 
 /* Reads n bytes of a tensor from its byte `offset` into dst. KERF_E_ARG: they are not inside of it;
- * KERF_E_IO, KERF_E_DATA: the file cannot be read, or was cut or damaged since it was opened. */
+ * KERF_E_IO: the file cannot be read, or was cut since it was opened; KERF_E_DATA: it is packed,
+ * and damaged. */
 KERF_API KERF_CHECK kerf_status kerf_reader_read(const kerf_reader *r, const kerf_tensor *t,
                                                  uint64_t offset, void *dst, size_t n,
                                                  kerf_error *err);
 
-/* KERF_E_IO: one of the files was written to or replaced since it was opened, so what was read may
- * be parts of two models. Ask it after the last read and before the result is used; all calls of
- * this library that read a whole checkpoint do. */
+/* KERF_E_IO: one of the files, the index or config.json was written to or replaced since it was
+ * opened, so what was read may be parts of two models. Ask it after the last read and before the
+ * result is used; all calls of this library that read a whole checkpoint do. */
 KERF_API KERF_CHECK kerf_status kerf_reader_check(const kerf_reader *r, kerf_error *err);
 
 /* A number for what was opened, which changes with it: sizes, times of change and headers of the
