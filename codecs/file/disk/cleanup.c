@@ -89,11 +89,6 @@ void kf_empty_folder(int fd, int (*keeps)(void *ctx, const char *name), void *ct
     for (int i = 0; i < MAX_ROUNDS && remove_listed(fd, keeps, ctx);) i++;
 }
 
-void kf_remove_folder(int fd, const char *path)
-{
-    for (int i = 0; i < MAX_ROUNDS && rmdir(path) != 0; i++) remove_listed(fd, NULL, NULL);
-}
-
 static int is_at(int fd, const char *path)
 {
     struct stat a, b;
@@ -101,16 +96,13 @@ static int is_at(int fd, const char *path)
            a.st_ino == b.st_ino;
 }
 
-/* In a handler: the descriptor may have been closed meanwhile, and stand for another folder. */
-static void remove_entered(const char *path, int own)
+void kf_remove_folder(int own, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0) {
-        kf_remove_folder(fd, path);
-        close(fd);
-    } else if (is_at(own, path)) {
-        kf_remove_folder(own, path);
-    }
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    const int fd = is_at(own, path) ? own : open(path, flags);
+    if (fd < 0) return;
+    for (int i = 0; i < MAX_ROUNDS && rmdir(path) != 0; i++) remove_listed(fd, NULL, NULL);
+    if (fd != own) close(fd);
 }
 
 void kerf_writer_cleanup_signal(void)
@@ -119,6 +111,6 @@ void kerf_writer_cleanup_signal(void)
     for (int i = 0; i < MAX_ENTRIES; i++) {
         int state = atomic_load(&entry[i].state);
         if (state == IS_FILE) unlink(entry[i].path);
-        if (state == IS_FOLDER) remove_entered(entry[i].path, entry[i].fd);
+        if (state == IS_FOLDER) kf_remove_folder(entry[i].fd, entry[i].path);
     }
 }

@@ -17,7 +17,8 @@ void kf_cleanup_let(const sigset_t *before);
 /* Removes the files in an open folder but for those that `keeps` (NULL: none) returns 1 for. Takes
  * neither memory nor a descriptor, and may run in a handler of signals. */
 void kf_empty_folder(int fd, int (*keeps)(void *ctx, const char *name), void *ctx);
-/* The same, and removes the folder itself, which has this path. */
-void kf_remove_folder(int fd, const char *path);
+/* Removes the folder at a path with the files in it. `own` is open on it and used if it still is:
+ * in a handler it may have been closed, and another run may have put another folder there. */
+void kf_remove_folder(int own, const char *path);
 
 #endif

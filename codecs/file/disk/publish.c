@@ -58,16 +58,22 @@ static kerf_status rename_file(const kf_temp *t, const char *target, int overwri
     return kf_fail_errno(err, errno, "%s: cannot rename to it", target);
 }
 
+/* They are needed up to here, should anything fail. */
+static kerf_status remove_unpublished(const kf_temp *t, kerf_error *err)
+{
+    for (const char *const *name = t->unpublished; *name; name++)
+        if (unlinkat(t->fd, *name, 0) != 0 && errno != ENOENT)
+            return kf_fail_errno(err, errno, "%s/%s: cannot remove it", t->path, *name);
+    /* Or they might come back into the published folder after a loss of power. */
+    return kf_sync_folder(t->fd, t->path, err);
+}
+
 static kerf_status publish_in(kf_temp *t, int folder, const char *target, int overwrite,
                               kerf_error *err)
 {
     int old = -1;
     if (t->is_folder) KF_TRY(kf_sync_folder(t->fd, t->path, err));
-    if (t->unpublished) {
-        unlinkat(t->fd, t->unpublished, 0); /* needed up to here, should anything fail */
-        /* Or it might come back into the published folder after a loss of power. */
-        KF_TRY(kf_sync_folder(t->fd, t->path, err));
-    }
+    if (t->unpublished) KF_TRY(remove_unpublished(t, err));
     KF_TRY(t->is_folder ? rename_folder(t, target, overwrite, &old, err)
                         : rename_file(t, target, overwrite, err));
     kerf_status s = kf_sync_folder(folder, target, err);
@@ -101,9 +107,12 @@ kerf_status kf_temp_check_exchange(const kf_temp *t, const char *target, kerf_er
     /* There and back, so that both keep their locks. */
     if (renameat2(AT_FDCWD, t->path, AT_FDCWD, other.path, RENAME_EXCHANGE) != 0 ||
         renameat2(AT_FDCWD, t->path, AT_FDCWD, other.path, RENAME_EXCHANGE) != 0)
-        s = kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                    "%s: this file system cannot exchange two folders: remove the old one first",
-                    target);
+        s = errno == EINVAL || errno == ENOSYS
+                ? kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                          "%s: this file system cannot exchange two folders: remove the old one "
+                          "first",
+                          target)
+                : kf_fail_errno(err, errno, "%s: cannot exchange two folders beside it", target);
     kf_temp_discard(&other);
     return s;
 }

@@ -4,10 +4,10 @@
 
 #include "file/disk/temp.h"
 
-/* Renames a settled temporary (a folder is synced first, and its unpublished file removed) onto its
- * target and syncs the folder around; when only the latter fails, the output is in place, whole,
- * and the failure is reported. An existing target is KERF_E_EXISTS unless overwrite is set; a
- * folder that is not empty is then exchanged, and the old one, which must hold nothing but files,
+/* Renames a settled temporary (a folder is synced first, and its unpublished files removed) onto
+ * its target and syncs the folder around; when only the latter fails, the output is in place,
+ * whole, and the failure is reported. An existing target is KERF_E_EXISTS unless overwrite is set;
+ * a folder that is not empty is then exchanged, and the old one, which must hold nothing but files,
  * removed. */
 kerf_status kf_temp_publish(kf_temp *t, const char *target, int overwrite, kerf_error *err);
 

@@ -14,7 +14,8 @@ typedef struct kf_temp {
     int lock_fd; /* keeps the lock when fd is closed; -1: no lock       */
     int slot;    /* in the table of what a signal removes; -1: no place */
     int is_folder;
-    const char *unpublished; /* name of a file in the folder that is not published; NULL: none */
+    const char *const
+        *unpublished; /* names in the folder that are not published, then NULL; or NULL */
 } kf_temp;
 
 #define KF_NO_TEMP                          \

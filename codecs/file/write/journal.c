@@ -36,6 +36,8 @@
 #define MOST_WAIT_S 30.0
 #define WAIT_PER_COST 20.0
 
+const char *const kf_journal_names[] = {KF_JOURNAL_NAME, NEW_NAME, NULL};
+
 kerf_status kf_marks_add(kf_marks *m, kf_mark mark, kerf_error *err)
 {
     if (m->count == m->capacity) {

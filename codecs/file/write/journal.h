@@ -8,6 +8,9 @@
 
 #define KF_JOURNAL_NAME ".journal" /* in a temporary folder; never the name of a shard */
 
+/* All names that a journal may have in its folder, then NULL. */
+extern const char *const kf_journal_names[];
+
 /* What the bytes of an output depend on. */
 typedef struct kf_journal_head {
     uint64_t version, source, work, placement;

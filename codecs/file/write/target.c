@@ -39,7 +39,8 @@ static kerf_status check_content(const char *path, int *files, kerf_error *err)
     while (s == KERF_OK && (name = kf_next_name(d, &failed)) != NULL) {
         *files = 1;
         if (fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-            s = kf_fail_errno(err, errno, "%s/%s: cannot look at it", path, name);
+            s = errno == ENOENT ? KERF_OK /* another run has just replaced the folder */
+                                : kf_fail_errno(err, errno, "%s/%s: cannot look at it", path, name);
         else if (!S_ISREG(st.st_mode))
             s = kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
                         "%s: holds \"%s\", which is not a file: only a folder of plain files is "

@@ -150,7 +150,7 @@ static kerf_status open_root(kerf_writer *w, const kerf_resume *resume, kf_resum
     w->keeps = resume->goes_on;
     KF_TRY(w->keeps ? kf_resume_open(&job, &w->root, &w->found, err)
                     : kf_temp_create(w->target.path, 1, &w->root, err));
-    w->root.unpublished = KF_JOURNAL_NAME;
+    w->root.unpublished = kf_journal_names;
     if (w->keeps) kf_temp_keep(&w->root);
     kf_ledger_swap(&w->ledger, &w->found.ledger);
     w->journal.marks = w->found.marks;
