@@ -222,7 +222,8 @@ static const option options[] = {
      "how much the error of a tensor matters: alike (default), by curves over depth, or "
      "{\"schema\": \"kerf.alpha/1\", \"alpha\": {GLOB: NUMBER}}"},
     {"config", 0, "FILE", "config.json of the model (default: the one beside the weights)"},
-    {"cache", 0, "FILE", "keep scores here; a second budget then costs seconds"},
+    {"cache", 0, "FILE",
+     "keep scores here, also those of a run that fails; a second budget then costs seconds"},
     {"nested", 0, NULL, "choices that only grow with the budget, not always the best"},
     {"all-tensors", 0, NULL, "also those that quantize keeps by default"},
     {NULL, 0, NULL, NULL},
