@@ -1,0 +1,101 @@
+"""scenarios.py - what the campaigns run: every verb on tiny inputs, and what stands in the room before.
+
+A scenario's `code` is its undisturbed exit code; `writes` names what it leaves, for the campaigns about
+writing; `gate` marks those of the short sweep."""
+import json
+
+from room import make_sources
+
+
+class Scenario:
+    def __init__(self, name, line, before=None, code=0, writes=None, gate=False, shim='',
+                 keeps=None):
+        self.name, self.args, self.code = name, line.split(), code
+        self.before_line = before  # a command that makes what stands there first
+        self.writes, self.gate = writes, gate
+        self.keeps = keeps         # what a run that fails may leave, as it is documented
+        self.shim = shim           # words that the shim is given in every run
+        self.before = {}           # {path: bytes}, once prepared
+
+    @property
+    def again(self):
+        """The command for a second run, when the output may be there."""
+        return self.args if '-y' in self.args or not self.writes else self.args + ['-y']
+
+    @property
+    def goes_on(self):
+        return '--resume' in self.args
+
+
+QUANTIZE = 'quantize in/model -f nvfp4:4/6 -j 1 '
+SCENARIOS = [
+    Scenario('file', 'quantize in/one.safetensors -f nvfp4:4/6 -j 1 -o o.safetensors', writes='o.safetensors',
+             gate=True),
+    Scenario('file over a file', 'quantize in/one.safetensors -f int8 -j 1 -y --json -o o.safetensors',
+             before='quantize in/one.safetensors -f nvfp4 -o o.safetensors', writes='o.safetensors'),
+    Scenario('compressed', 'quantize in/one.safetensors -f mxfp4 -j 1 -o o.safetensors.zst',
+             writes='o.safetensors.zst', gate=True),
+    Scenario('folder', 'quantize in/model -f int4-g128:search -j 3 --json -o o', writes='o'),
+    Scenario('folder over a folder', QUANTIZE + '--layout compressed-tensors -y -o o',
+             before='quantize in/model -f int8 -o o', writes='o', gate=True),
+    Scenario('resharded', QUANTIZE + '--shard-size 5KB -o o', writes='o'),
+    Scenario('resumed', QUANTIZE + '--resume -o o', writes='o', gate=True,
+             shim='clock_ms=40'),  # a run of less than that has no journal
+    Scenario('lines of progress', QUANTIZE + '--progress json -o o', writes='o'),
+    Scenario('gguf', 'quantize in/one.gguf -f nvfp4:4/6 -j 1 -o o.gguf', writes='o.gguf'),
+    Scenario('recipe', 'quantize in/one.safetensors --recipe in/recipe.json -j 1 -o o.safetensors',
+             writes='o.safetensors'),
+    Scenario('dry run', 'quantize in/model -f nf4 -n'),
+    Scenario('convert', 'convert in/ct --layout modelopt -j 1 -o o', writes='o', gate=True),
+    Scenario('convert over a folder', 'convert in/ct --layout kerf -j 1 -y -o o', before='quantize in/model -f int8 -o o',
+             writes='o'),
+    Scenario('dequantize', 'dequantize in/ct -j 1 -o o', writes='o'),
+    Scenario('dequantize a GGUF file', 'dequantize in/q.gguf -j 1 -o o.safetensors', writes='o.safetensors'),
+    Scenario('dequantize a compressed file', 'dequantize in/q.safetensors.zst -j 1 -o o', writes='o'),
+    Scenario('score', 'score in/one.safetensors -f nvfp4,nf4 -j 1 --json'),
+    Scenario('score as text', 'score in/one.safetensors -f nvfp4,nf4 -j 1 --per-tensor'),
+    Scenario('verify', 'verify in/one.safetensors in/q.safetensors -j 1 --json'),
+    Scenario('verify with limits', 'verify in/one.safetensors in/q.safetensors -j 1 --limits in/limits.json', code=1),
+    Scenario('write limits', 'verify in/one.safetensors in/q.safetensors -j 1 --write-limits limits.json',
+             writes='limits.json'),
+    Scenario('inspect', 'inspect in/ct --json'),
+    Scenario('inspect as text', 'inspect in/model'),
+    Scenario('inspect what is wrong', 'inspect in/wrong', code=1),
+    Scenario('advise', 'advise in/model --budget 5bits -f nvfp4,int8 -j 1 -o r.json --report r.html --cache c.json',
+             writes='r.json', gate=True, keeps='c.json'),
+    Scenario('advise for a machine', 'advise in/model --budget 5bits -f nvfp4,int8 -j 1 --hardware h200 --json'),
+    Scenario('hardware', 'hardware in/hardware.json --json'),
+    Scenario('predict', 'predict --hardware h200 --model in/model --json'),
+    Scenario('predict a shape', 'predict --hardware in/hardware.json --shape 4096x4096 -f nvfp4,int8'),
+    Scenario('compare', 'compare in/times.json --hardware h200 --json'),
+    Scenario('formats', 'formats --json'),
+    Scenario('version', 'version --json'),
+    Scenario('help', 'help quantize'),
+]
+
+
+def prepare(room, only=None, rows=64):
+    """Makes all sources, weights of so many rows, and what stands before each scenario. Returns the scenarios."""
+    make_sources(rows)
+    room.must('quantize', 'in/model', '-f', 'nvfp4:4/6', '--layout', 'compressed-tensors', '-o', 'in/ct')
+    for name in 'q.safetensors', 'q.safetensors.zst', 'q.gguf':
+        source = 'in/one.gguf' if name.endswith('.gguf') else 'in/one.safetensors'
+        room.must('quantize', source, '-f', 'nvfp4:4/6', '-o', 'in/' + name)
+    room.must('advise', 'in/one.safetensors', '--budget', '5bits', '-f', 'nvfp4,int8', '-o', 'in/recipe.json')
+    with open('in/limits.json', 'w') as f:
+        json.dump({'tensors': {'*': {'t2': 1e-9}}}, f)
+    _, text, _ = room.run(['hardware', 'h200', '--json'])
+    with open('in/hardware.json', 'wb') as f:
+        f.write(text)
+    room.must('quantize', 'in/model', '-f', 'nvfp4', '--layout', 'modelopt', '-o', 'in/wrong')
+    os_times = {'schema': 'kerf.bench-gemv/1', 'device': 'x', 'results': []}
+    with open('in/times.json', 'w') as f:
+        json.dump(os_times, f)
+    chosen = [s for s in SCENARIOS if only is None or only(s)]
+    for s in chosen:
+        room.put({})
+        if s.before_line:
+            room.must(*s.before_line.split())
+        s.before = room.look()
+    room.put({})
+    return chosen
