@@ -1,4 +1,5 @@
 /* guards.c - how the command ends when a library that it uses gets no memory or no thread. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,14 +41,21 @@ static void check_exit(void)
     if (is_guarded) end_command("kerf: no memory or no thread left; -j 1 needs the least");
 }
 
-/* Standard error, but for what OpenMP's library says before it exits: the line above says it. */
+/* Standard error, but for what OpenMP's library says before it exits: the line above says it. A
+ * write that is cut short is continued, or a program that reads lines of progress would get halves.
+ */
 static ssize_t write_error(void *cookie, const char *text, size_t n)
 {
     static const char begins[] = "\nlibgomp: ";
     (void)cookie;
     if (n >= sizeof begins - 1 && memcmp(text, begins, sizeof begins - 1) == 0) is_muted = 1;
-    const ssize_t put = is_muted ? (ssize_t)n : write(STDERR_FILENO, text, n);
-    return put > 0 ? put : 0; /* as such functions say that they failed */
+    for (size_t done = 0; !is_muted && done < n;) {
+        const ssize_t put = write(STDERR_FILENO, text + done, n - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return 0; /* as such functions say that they failed */
+        done += (size_t)put;
+    }
+    return (ssize_t)n;
 }
 
 void begin_exit_guard(void)

@@ -10,6 +10,7 @@ signal. --planted: a fault is planted in the JSON library's setters, which must 
 import argparse
 import errno
 import json
+import os
 import re
 import sys
 
@@ -70,6 +71,11 @@ def lines_of(scenario, err):
     return rest, wrong
 
 
+def count_lines(err):
+    """Lines on standard error, but for those that come every half second."""
+    return sum('"event":"bytes"' not in line for line in err.splitlines())
+
+
 class Sweep:
     def __init__(self, room, preload=()):
         self.room, self.preload = room, preload
@@ -80,15 +86,19 @@ class Sweep:
         code, out, err = self.room.run(s.args, s.shim)
         if code != s.code:
             raise SystemExit('%s: exit code %s instead of %d: %s' % (s.name, code, s.code, err))
-        self.out, self.after = TIMES.sub(rb'\1', out), self.room.look()
+        self.out, self.lines = TIMES.sub(rb'\1', out), count_lines(err)
+        self.after = self.room.look()
         self.sources = look_at_sources()
         self.room.put(s.before)
         calls = self.room.count(s.args, s.shim, preload=self.preload)
         self.room.put(s.before)
         return calls
 
-    def judge_success(self, kind, out, after):
-        wrong = []
+    def judge_success(self, s, kind, words, out, err, after):
+        _, wrong = lines_of(s, err)
+        is_written = kind != 'write' or 'short' in words or words.endswith('error=%d' % errno.EINTR)
+        if is_written and count_lines(err) != self.lines:
+            wrong.append('other lines on standard error: ' + err.replace('\n', ' / ')[:200])
         if TIMES.sub(rb'\1', out) != self.out:
             wrong.append('other text on standard output')
         differ = different(after, self.after)
@@ -126,7 +136,7 @@ class Sweep:
         code, out, err = self.room.run(s.args, 'call=%s at=%d %s %s' % (kind, n, words, s.shim), preload=self.preload)
         after = self.room.look()
         if code == s.code:
-            wrong = self.judge_success(kind, out, after)
+            wrong = self.judge_success(s, kind, words, out, err, after)
         else:
             wrong = self.judge_failure(s, kind, code, codes, err, after)
         if code != s.code and s.keeps in after or any('.kerf-tmp-' in p for p in after):
@@ -153,7 +163,6 @@ def different(a, b):
 
 
 def look_at_sources():
-    import os
     return {os.path.join(d, f): os.stat(os.path.join(d, f)).st_mtime_ns for d, _, fs in os.walk('in') for f in fs}
 
 
