@@ -83,14 +83,16 @@ def prepare(room, only=None, rows=64):
         room.must('quantize', source, '-f', 'nvfp4:4/6', '-o', 'in/' + name)
     room.must('advise', 'in/one.safetensors', '--budget', '5bits', '-f', 'nvfp4,int8', '-o', 'in/recipe.json')
     with open('in/limits.json', 'w') as f:
-        json.dump({'tensors': {'*': {'t2': 1e-9}}}, f)
+        json.dump({'schema': 'kerf.limits/1', 'default': {'t2': 1e-9}}, f)
     _, text, _ = room.run(['hardware', 'h200', '--json'])
     with open('in/hardware.json', 'wb') as f:
         f.write(text)
     room.must('quantize', 'in/model', '-f', 'nvfp4', '--layout', 'modelopt', '-o', 'in/wrong')
-    os_times = {'schema': 'kerf.bench-gemv/1', 'device': 'x', 'results': []}
+    with open('in/wrong/config.json', 'w') as f:
+        f.write('{')
     with open('in/times.json', 'w') as f:
-        json.dump(os_times, f)
+        json.dump({'schema': 'kerf.bench.gemv/1',
+                   'results': [{'format': 'nvfp4', 'n': 4096, 'k': 4096, 'batch': 1, 'us': 4.4}]}, f)
     chosen = [s for s in SCENARIOS if only is None or only(s)]
     for s in chosen:
         room.put({})
