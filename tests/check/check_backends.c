@@ -11,6 +11,7 @@
 #include "cpu/loss_order.h"
 #include "format/device.h"
 #include "guarded.h"
+#include "rounds.h"
 
 #include <kerf/codec.h>
 
@@ -297,20 +298,21 @@ static void compare_codec(const kerf_codec c, const char *backend, int all_sizes
 {
     uint64_t block = c.format->group ? c.format->group : 16;
     unsigned turn = (unsigned)next_random() % 64;
-    uint64_t step = all_sizes ? 1 : is_search(c.encoder) ? block / 2 + 3 : 1 + block / 7;
+    const unsigned fewer = all_sizes ? 1 : STEP(3);
+    uint64_t step = all_sizes ? 1 : is_search(c.encoder) ? block / 2 + 3 : fewer * (1 + block / 7);
     for (uint64_t cols = 1; cols <= 4 * block + 1; cols += step)
         for (unsigned k = 0; k < 3; k++) compare_shape(c, backend, 1 + cols % 2, cols, turn++);
     static const uint64_t shapes[][2] = {{3, 64},    {1, 2047},  {2, 2048}, {1, 2049},
                                          {1, 4500},  {127, 130}, {129, 33}, {130, 257},
                                          {1, 16384}, {1, 16385}, {2, 10000}};
     size_t count = is_search(c.encoder) && !full ? 2 : sizeof shapes / sizeof *shapes;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i += is_search(c.encoder) ? 1 : fewer)
         for (unsigned k = 0; k < (full ? 42 : 3); k++)
             compare_shape(c, backend, shapes[i][0], shapes[i][1], turn++ * 5);
-    for (unsigned k = 0; k < 126; k += full ? 1 : 3)
+    for (unsigned k = 0; k < 126; k += full ? 1 : KERF_TEST_SLOW ? 8 : 3)
         compare_shape(c, backend, 2, 2 * block + (is_search(c.encoder) ? 0 : 3), k);
     /* Where candidates are as good as each other, but for a rounding: ties, and little else. */
-    for (unsigned k = 0; is_search(c.encoder) && k < 96; k++)
+    for (unsigned k = 0; is_search(c.encoder) && k < 96; k += full ? 1 : STEP(5))
         compare_shape(c, backend, 2, 3 * block, 21 * k + (k % 2 ? 3u * TIES : 3u * ZEROS) + k % 3);
 }
 

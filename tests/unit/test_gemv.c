@@ -2,6 +2,7 @@
  * exact where every sum is exact, the same bits for any thread count, and what NaN, infinities,
  * huge and tiny numbers give. */
 #include "gemv_case.h"
+#include "rounds.h"
 
 #include <string.h>
 
@@ -34,7 +35,7 @@ static void test_bound(void **state)
     static const kerf_dtype types[] = {KERF_F32, KERF_F16, KERF_BF16, KERF_BF16};
     FOR_FORMATS(f)
     {
-        for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i++) {
+        for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i += STEP(5)) {
             size_t tiles = f->geometry == KERF_GROUP_TILE ? 131 : 9; /* more than one */
             size_t rows = i % 3 == 0 ? 1 : i % 3 == 1 ? 5 : tiles;
             unsigned columns = (unsigned)(i * 5 % KERF_GEMV_COLUMNS + 1);
@@ -250,7 +251,7 @@ static void test_random_bytes(void **state)
     (void)state;
     FOR_FORMATS(f)
     {
-        for (uint64_t seed = 1; seed <= 6; seed++) {
+        for (uint64_t seed = 1; seed <= 6; seed += STEP(3)) {
             gemv_case c = case_new(f, 17, seed % 2 ? 384 : 67, 2, KERF_BF16);
             uint64_t random = seed * 1000;
             for (int p = 0; p < KERF_PLANES; p++)
@@ -271,7 +272,7 @@ static void test_special_x(void **state)
                                     1e-42f, 0x1p-126f, 0x1p-100f, 0x1p70f,     -0.0f};
     FOR_FORMATS(f)
     {
-        for (size_t i = 0; i < sizeof special / sizeof special[0]; i++) {
+        for (size_t i = 0; i < sizeof special / sizeof special[0]; i += STEP(3)) {
             for (int all = 0; all < 2; all++) { /* in one place, or everywhere */
                 gemv_case c = case_new(f, 6, 150, 2, KERF_F32);
                 case_encode(&c, 0x1p-6f, i);

@@ -1,6 +1,7 @@
 /* test_quantize_cancel.c - what is left of a call that was canceled, how soon it ends, and how the
  * next run goes on. */
 #include "quantize_case.h"
+#include "rounds.h"
 
 /* The promise is of optimized code; sanitizers make it some ten times slower. */
 #if defined(__has_feature)
@@ -76,7 +77,7 @@ static void cancel_at(const call *k, const kerf_checkpoint *c, const char *folde
     char path[4200];
     listener l = {.yes_from = question, .yes_in = phase};
     double best_s = 1e9;
-    for (int i = 0; i < 5 && best_s > MOST_CANCEL_S; i++) {
+    for (int i = 0; i < 5 && best_s > MOST_CANCEL_S; i += STEP(5)) {
         const double took_s = cancel_once(k, c, path_in(folder, k->output, path), &l);
         assert_int_equal(count_entries(folder), 0);
         if (took_s < best_s) best_s = took_s;
