@@ -13,8 +13,8 @@
 #               libomp itself, and threads of it that LeakSanitizer cannot trace, would fail it);
 #               the threads of streams and teams are pthreads and stay
 #   --clang     clang, optimized; not part of --all, whose clang is --asan
-#   --cuda      the CUDA backend compiles and links, for sm_90a, and rows of it for all that a
-#               release has; a GPU is not needed
+#   --cuda      the CUDA backend compiles to PTX and links, and rows of it to the machine code of
+#               every architecture that a release has; a GPU is not needed
 #   --aarch64   cross-build for 64-bit Arm, unit tests under qemu-user
 #   --all       native, asan, cuda and aarch64, as CI does
 #   -j N        parallel jobs (default: all cores)
@@ -84,14 +84,14 @@ count_tests() {
     skipped=$((skipped + skip))
 }
 
-# run_tests NAME PRESET "CTEST OPTIONS" [CMAKE OPTION...]
+# run_tests NAME PRESET "CTEST OPTIONS" [CMAKE OPTION...]; builds all targets, or those in $targets.
 run_tests() {
-    local build=build/test-$1 preset=$2 filter=$3
+    local build=build/test-$1 preset=$2 filter=$3 targets=${targets:-all}
     shift 3
     local status=0
     case $filter in --preset*) build=build/$preset ;; esac # its tests are looked for there
     if ! show cmake --preset "$preset" -B "$build" --log-level=WARNING -DKERF_WERROR=ON "$@" ||
-        ! show cmake --build "$build" -j "$jobs"; then
+        ! show cmake --build "$build" -j "$jobs" --target $targets; then
         echo "this configuration does not build: that counts as one failed test"
         failed=$((failed + 1))
         return 1
@@ -124,12 +124,14 @@ run_cuda() {
         return 0
     fi
     # Whether it compiles and links does not depend on how well, and all kernels well take 25 minutes
-    # of a core: what newer compilers can leave out is left out.
-    local quick=()
+    # of a core: what newer compilers can leave out is left out. Machine code of some rows is made by
+    # the test architectures.
+    local quick=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O1 -DCMAKE_CXX_FLAGS_DEBUG=)
+    quick+=(-DCMAKE_CUDA_FLAGS_DEBUG= -DCMAKE_CUDA_ARCHITECTURES=90a-virtual)
     if nvcc --help | grep -q -e --Ofast-compile; then
-        quick=(-DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-O1" -DCMAKE_CXX_FLAGS_DEBUG=
-            "-DCMAKE_CUDA_FLAGS_DEBUG=--Ofast-compile=max")
+        quick+=(-DCMAKE_CUDA_FLAGS_DEBUG=--Ofast-compile=max)
     fi
+    local targets="kerf kerf_shared kerf_static gpu_programs"
     run_tests cuda cuda "-R ^(gpu_|symbols|install|selftest|architectures)" "${quick[@]}"
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # architectures.sh - products and codecs compile for every architecture that a release has: a row for
-# each way to decode, on the oldest, which converts nothing by itself, and on the newest. Only sm_90a
-# is tested on hardware.
+# each way to decode, on the oldest, which converts nothing by itself, and on sm_90a, the only one that
+# is tested on hardware; and one on the newest.
 #
 #   architectures.sh     needs nvcc; exit code 77 without it
 set -euo pipefail
@@ -16,35 +16,42 @@ failures=0
 quick=()
 if nvcc --help | grep -q -e --Ofast-compile; then quick=(--Ofast-compile max); fi
 
-# compile NAME ARCHITECTURE SOURCE; what this toolkit does not know is left to newer ones.
+# compile NAME SOURCE ARCHITECTURE...; those that this toolkit does not know are left to newer ones.
+known=$(nvcc --list-gpu-code)
 compile() {
-    if ! nvcc --list-gpu-code | grep -x "sm_${2%a}" >/dev/null; then
-        echo "sm_$2: not known to this nvcc"
-        return
-    fi
-    if nvcc -std=c++17 "${quick[@]}" -gencode "arch=compute_$2,code=sm_$2" --fmad=false -Icodecs -Icodecs/include \
-        -Ikernels -Ikernels/include -x cu -c "$3" -o "$tmp/out.o" >"$tmp/log" 2>&1; then
-        printf 'sm_%-5s %s\n' "$2" "$1"
+    local name=$1 source=$2 architecture code=()
+    shift 2
+    for architecture in "$@"; do
+        grep -qx "sm_${architecture%a}" <<<"$known" || continue
+        code+=(-gencode "arch=compute_$architecture,code=sm_$architecture")
+    done
+    if nvcc -std=c++17 --threads 2 "${quick[@]}" "${code[@]}" --fmad=false -Icodecs -Icodecs/include \
+        -Ikernels -Ikernels/include -x cu -c "$source" -o "$tmp/out.o" >"$tmp/log" 2>&1; then
+        printf '%-40s %s\n' "$name" "$*"
     else
-        printf 'sm_%-5s %s FAILED\n' "$2" "$1"
+        printf '%-40s %s FAILED\n' "$name" "$*"
         head -n 5 "$tmp/log"
         failures=$((failures + 1))
     fi
 }
 
-for row in NVFP4 FP8_E4M3 FP8_E5M2 MXFP6_E2M3 NF4_DQ INT4_G128_ASYM FP16; do
-    printf '#define KF_ROW_ID %s\n#include "cuda/gemv_row.cuh"\n' "$row" >"$tmp/gemv.cu"
-    compile "products of $row" 80 "$tmp/gemv.cu"
+# compile_row NAME HEADER DEFINITIONS ARCHITECTURE...
+compile_row() {
+    printf '%b\n#include "cuda/%s"\n' "$3" "$2" >"$tmp/row.cu"
+    compile "$1" "$tmp/row.cu" "${@:4}"
+}
+
+for row in FP8_E4M3 FP8_E5M2 MXFP6_E2M3 NF4_DQ INT4_G128_ASYM FP16; do
+    compile_row "products of $row" gemv_row.cuh "#define KF_ROW_ID $row" 80 90a
+    compile_row "codecs of $row" row.cuh "#define KF_ROW_ID $row" 90a
 done
-printf '#define KF_ROW_ID MXFP4\n#define KF_SHUFFLED 1\n#include "cuda/gemv_row.cuh"\n' >"$tmp/gemv.cu"
-compile "products of MXFP4, shuffled" 80 "$tmp/gemv.cu"
-printf '#define KF_ROW_ID NVFP4\n#include "cuda/gemv_row.cuh"\n' >"$tmp/gemv.cu"
-printf '#define KF_ROW_ID INT4_G128\n#include "cuda/row.cuh"\n' >"$tmp/row.cu"
-for architecture in 80 100a 120a; do
-    [ $architecture = 80 ] || compile "products of NVFP4" $architecture "$tmp/gemv.cu"
-    compile "codecs of INT4_G128" $architecture "$tmp/row.cu"
-    for source in kernels/cuda/*/*.cu codecs/cuda/*.cu; do
-        compile "$source" $architecture "$source"
-    done
+compile_row "products of MXFP4, shuffled" gemv_row.cuh \
+    '#define KF_ROW_ID MXFP4\n#define KF_SHUFFLED 1' 80 90a
+every=(80 90a 100a 120a)
+compile_row "products of NVFP4" gemv_row.cuh '#define KF_ROW_ID NVFP4' "${every[@]}"
+compile_row "codecs of NVFP4" row.cuh '#define KF_ROW_ID NVFP4' 90a
+compile_row "codecs of INT4_G128" row.cuh '#define KF_ROW_ID INT4_G128' "${every[@]}"
+for source in kernels/cuda/*/*.cu codecs/cuda/*.cu; do
+    compile "$source" "$source" "${every[@]}"
 done
 [ $failures -eq 0 ] || { echo "$failures failures" && exit 1; }

@@ -15,11 +15,9 @@ check "the vectors are those of the files" test "$(json vectors)" -eq \
     "$(cat "$GOLDEN"/*.txt "$GOLDEN"/peers/vectors/*.txt | grep -cE '^(enc|decode) ')"
 check "digests differ between codecs that choose other bytes" \
     test "$(json 'codecs.*.digest' | sort -u | wc -l)" -gt $((encoders / 2))
-digests=$(json 'codecs.*.digest')
-expect 0 selftest
-check "text and JSON print the same digests, run after run" diff <(echo "$digests") \
-    <(awk '$1 ~ /:/ && length($2) == 16 { print $2 }' "$tmp/out")
-output_says '^passed: '
+recorded=$GOLDEN/../../codecs/selftest/digests.h # with which digests.sh compares the text
+check "the digests are those recorded" diff <(json 'codecs.*.digest') \
+    <(sed -n 's/.*", 0x\([0-9a-f]*\)}.*/\1/p' "$recorded")
 
 # --- vectors from a file -------------------------------------------------------------------------
 expect 0 selftest --vectors "$GOLDEN/nvfp4.txt"

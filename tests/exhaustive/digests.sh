@@ -30,5 +30,5 @@ if grep -E 'no digest recorded|recorded digest is' <<<"$report"; then
         "bash tests/exhaustive/digests.sh KERF --write"
     exit 1
 fi
-tail -n 1 <<<"$report"
+grep '^passed: ' <<<"$report" || status=1
 exit $status
