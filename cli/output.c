@@ -97,6 +97,16 @@ json_t *json_shape(const kerf_shape *shape)
     return array;
 }
 
+void json_set_place(json_t **object, const kerf_place *p)
+{
+    static const char *const orientations[] = {"out,in", "in,out", "unknown"};
+    static const char *const stacks[] = {NULL, "first", "last", "rows"};
+    json_set(object, "role", json_string(kerf_role_name(p->role)));
+    json_set(object, "piece", p->piece ? json_string(kerf_piece_name(p->piece)) : json_null());
+    json_set(object, "orientation", json_string(orientations[p->orientation]));
+    json_set(object, "stack", p->stack ? json_string(stacks[p->stack]) : json_null());
+}
+
 /* --- tables -------------------------------------------------------------------------------- */
 
 struct table {

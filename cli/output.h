@@ -3,6 +3,7 @@
 #define KERF_OUTPUT_H
 
 #include <jansson.h>
+#include <kerf/roles.h>
 
 #include "cli.h"
 
@@ -33,6 +34,8 @@ json_t *json_figure(double value);
 /* A string from the command line, which need not be UTF-8: other bytes become '?'. NULL: null. */
 json_t *json_path(const char *text);
 json_t *json_shape(const kerf_shape *shape);
+/* Sets role, piece, orientation and stack. */
+void json_set_place(json_t **object, const kerf_place *p);
 
 /* A text table: every cell is text, columns are as wide as their widest cell. */
 typedef struct table table;

@@ -56,9 +56,9 @@ static kerf_status time_candidates(kerf_advice *a, kerf_advice_group *g, kerf_er
 /* Whether a candidate group is the model's head, so that the plan's own must not be counted. */
 static int head_is_candidate(const kerf_advice *a)
 {
-    for (size_t i = 0; i < a->groups; i++) {
-        if (strstr(a->group[i].name, "lm_head")) return 1;
-        if (a->model.tied && strstr(a->group[i].name, "embed")) return 1;
+    for (size_t t = 0; t < a->tensors; t++) {
+        const kerf_role role = a->tensor[t].weight->place.role;
+        if (role == KERF_ROLE_HEAD || (a->model.tied && role == KERF_ROLE_EMBEDDING)) return 1;
     }
     return 0;
 }

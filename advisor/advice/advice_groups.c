@@ -9,34 +9,22 @@
 #include "score/importance.h"
 
 /* Writes the name of the group of a tensor; *many: all experts of a layer. */
-static void group_name(const char *tensor, char out[KERF_ADVICE_NAME], int *many)
+static void group_name(const kerf_weight *w, char out[KERF_ADVICE_NAME], int *many)
 {
-    const char *experts = strstr(tensor, ".experts.");
-    size_t n = strlen(tensor);
-    *many = experts != NULL;
-    if (experts) {
-        snprintf(out, KERF_ADVICE_NAME, "%.*s.experts", (int)(experts - tensor), tensor);
-        return;
-    }
-    if (kf_has_suffix(tensor, ".weight")) n -= strlen(".weight");
-    snprintf(out, KERF_ADVICE_NAME, "%.*s", (int)n, tensor);
-    char *part = strrchr(out, '.');
-    part = part ? part + 1 : out;
-    const char *fused = kerf_fused_name(part);
-    if (fused) snprintf(part, KERF_ADVICE_NAME - (size_t)(part - out), "%s", fused);
-}
-
-static int layer_of(const char *name)
-{
-    static const char *const marks[] = {"layers.", ".h.", "blocks.", "block."};
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        const char *at = strstr(name, marks[i]);
-        if (!at) continue;
-        at += strlen(marks[i]);
-        long layer = strtol(at, NULL, 10);
-        if (*at >= '0' && *at <= '9' && layer < 100000) return (int)layer;
-    }
-    return -1;
+    const kerf_place *p = &w->place;
+    const char *experts = strstr(w->name, "experts.");
+    const size_t n = strlen(w->name) - (kf_has_suffix(w->name, ".weight") ? strlen(".weight") : 0);
+    const char *fused = kerf_fused_name(w);
+    *many = p->role == KERF_ROLE_EXPERT;
+    if (*many && experts)
+        snprintf(out, KERF_ADVICE_NAME, "%.*s", (int)(experts - w->name + 7), w->name);
+    else if (*many) /* stacks without a module of their own: all of the layer */
+        snprintf(out, KERF_ADVICE_NAME, "%.*sexperts", (int)p->piece_at, w->name);
+    else if (fused && p->piece_at + p->piece_bytes <= n)
+        snprintf(out, KERF_ADVICE_NAME, "%.*s%s%.*s", (int)p->piece_at, w->name, fused,
+                 (int)(n - p->piece_at - p->piece_bytes), w->name + p->piece_at + p->piece_bytes);
+    else
+        snprintf(out, KERF_ADVICE_NAME, "%.*s", (int)n, w->name);
 }
 
 /* --- groups -------------------------------------------------------------------------------- */
@@ -66,14 +54,14 @@ static kerf_status label_tensors(const kerf_advice *a, labelled *label, size_t *
                                  kerf_error *err)
 {
     for (size_t t = 0; t < a->tensors; t++) {
-        const char *name = a->tensor[t].weight->name;
-        if (strlen(name) > KERF_ADVICE_NAME - 20) {
+        const kerf_weight *w = a->tensor[t].weight;
+        if (strlen(w->name) > KERF_ADVICE_NAME - 20) {
             return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
-                           "%.100s...: the name is longer than %d bytes", name,
+                           "%.100s...: the name is longer than %d bytes", w->name,
                            KERF_ADVICE_NAME - 20);
         }
         label[t].tensor = t;
-        group_name(name, label[t].group, &label[t].many);
+        group_name(w, label[t].group, &label[t].many);
     }
     qsort(label, a->tensors, sizeof *label, by_group);
     for (size_t i = 0, head = 0; i < a->tensors; i++) {
@@ -84,11 +72,11 @@ static kerf_status label_tensors(const kerf_advice *a, labelled *label, size_t *
     return KERF_OK;
 }
 
-static void begin_group(kerf_advice_group *g, const labelled *label)
+static void begin_group(kerf_advice_group *g, const kerf_weight *w, const labelled *label)
 {
     char escaped[KERF_ADVICE_NAME - 2];
     snprintf(g->name, sizeof g->name, "%s", label->group);
-    g->layer = layer_of(label->group);
+    g->layer = w->place.layer;
     g->experts = label->many;
     if (!label->many) return;
     kerf_glob_escape(label->group, escaped, sizeof escaped);
@@ -109,7 +97,7 @@ static kerf_status fill_groups(kerf_advice *a, const kerf_weights *all, const la
 {
     for (size_t t = 0; t < a->tensors; t++) {
         if (first[t] == t) {
-            begin_group(&a->group[a->groups], &label[t]);
+            begin_group(&a->group[a->groups], a->tensor[t].weight, &label[t]);
             a->tensor[t].group = a->groups++;
         }
         kerf_advice_group *g = &a->group[a->tensor[first[t]].group];

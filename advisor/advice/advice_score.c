@@ -18,7 +18,10 @@ static kerf_status find_possible(kerf_advice *a, kerf_error *err)
             int all = 1;
             for (size_t m = 0; m < g->members && all; m++) {
                 const kerf_weight *w = a->tensor[g->member[m]].weight;
-                all = kerf_codec_check(a->codec[c], &w->shape, w->dtype, &why) == KERF_OK;
+                all = kerf_codec_check(a->codec[c], &w->shape, kerf_weight_dense(w)->dtype, &why) ==
+                          KERF_OK &&
+                      (!a->layout ||
+                       kerf_layout_check_weight(a->layout, a->codec[c].format, w, &why) == KERF_OK);
             }
             g->cost[c].possible = all;
             possible += (size_t)all;

@@ -43,6 +43,7 @@ static kerf_status check_request(const kerf_advise_request *r, kerf_error *err)
 static kerf_status take_request(kerf_advice *a, const kerf_advise_request *r, kerf_error *err)
 {
     a->budget = r->budget;
+    a->layout = r->layout;
     a->minimise = r->minimise;
     a->nested = r->nested;
     a->hardware = r->hardware;
@@ -56,12 +57,32 @@ static kerf_status take_request(kerf_advice *a, const kerf_advise_request *r, ke
     return KERF_OK;
 }
 
+/* A candidate that the layout never takes is a mistake; so are several where it names one. */
+static kerf_status check_layout(const kerf_advise_request *r, kerf_error *err)
+{
+    char first[64];
+    if (!r->layout) return KERF_OK;
+    if (r->codecs > 1 && !kerf_layout_mixes(r->layout))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "layout %s names one format for a whole checkpoint: give one candidate, as "
+                       "-f %s, or use --layout compressed-tensors",
+                       r->layout->name, kerf_codec_name(r->codec[0], first, sizeof first));
+    for (size_t i = 0; i < r->codecs; i++)
+        KF_TRY(kerf_layout_check(r->layout, r->codec[i].format, err));
+    return KERF_OK;
+}
+
 /* --- advice -------------------------------------------------------------------------------- */
 
-static kerf_status advise(const kf_advising *w, kerf_error *err)
+static kerf_status advise(kf_advising *w, kerf_error *err)
 {
     KF_TRY(check_request(w->request, err));
     KF_TRY(take_request(w->advice, w->request, err));
+    KF_TRY(check_layout(w->request, err));
+    if (w->request->layout) {
+        KF_TRY(kerf_checkpoint_arrange(w->source, w->request->layout, &w->advice->arranged, err));
+        w->source = w->advice->arranged;
+    }
     KF_TRY(kf_advice_find_groups(w, err));
     KF_TRY(kf_advice_find_alphas(w, err));
     KF_TRY(kf_advice_find_scores(w, err));
@@ -97,5 +118,6 @@ void kerf_advice_close(kerf_advice *a)
     free(a->tensor);
     free(a->codec);
     free(a->alpha_source);
+    kerf_checkpoint_close(a->arranged);
     free(a);
 }

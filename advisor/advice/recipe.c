@@ -107,6 +107,17 @@ static kerf_status read_promises(recipe_memory *r, kerf_error *err)
     return KERF_OK;
 }
 
+static kerf_status read_layout(recipe_memory *r, kerf_error *err)
+{
+    const json_t *layout = json_object_get(r->doc, "layout");
+    const char *name = json_string_value(layout);
+    if (!layout) return KERF_OK;
+    r->public.layout = name ? kerf_layout_find(name) : NULL;
+    if (r->public.layout) return KERF_OK;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: its layout is none that kerf knows",
+                   r->name);
+}
+
 /* --- open ---------------------------------------------------------------------------------- */
 
 static kerf_status read_recipe(recipe_memory *r, const char *name, kerf_error *err)
@@ -117,6 +128,7 @@ static kerf_status read_recipe(recipe_memory *r, const char *name, kerf_error *e
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: its schema is not kerf.recipe/1",
                        name);
     }
+    KF_TRY(read_layout(r, err));
     KF_TRY(read_rules(r, err));
     return read_promises(r, err);
 }

@@ -104,21 +104,21 @@ static int fused_number(const reader *r, size_t i)
     return r->fused[i] ? (int)i + 1 : 0;
 }
 
-/* layer: its name in a checkpoint, when runtimes merge it with others (groups.def); else NULL. */
+/* piece: which matrix of its layer it is, when runtimes merge it with others (groups.def). */
 static void add(reader *r, const char *name, kerf_part_kind kind, uint64_t n, uint64_t k,
-                uint64_t copies, uint64_t experts, const char *layer)
+                uint64_t copies, uint64_t experts, kerf_piece piece)
 {
     kerf_model *m = r->model;
     const size_t i = m->parts;
     if (i == KERF_MAX_PARTS || copies == 0) return;
-    r->fused[i] = layer ? kerf_fused_name(layer) : NULL;
+    r->fused[i] = kerf_piece_fused(piece);
     m->part[m->parts++] = (kerf_part){name, kind, n, k, copies, experts, 0};
     m->part[i].fused = fused_number(r, i);
 }
 
 static void add_vector(reader *r, const char *name, uint64_t n, uint64_t copies)
 {
-    add(r, name, KERF_PART_VECTOR, n, 1, copies, 1, NULL);
+    add(r, name, KERF_PART_VECTOR, n, 1, copies, 1, KERF_PIECE_NONE);
 }
 
 /* --- attention ----------------------------------------------------------------------------- */
@@ -130,10 +130,10 @@ static void add_attention(reader *r)
     int bias = flag(r, "attention_bias", r->family->qkv_bias);
     int output_bias = bias && (r->family->expert_bias || strcmp(m->type, "llama") == 0);
     m->qk_dim = m->v_dim = m->head_dim;
-    add(r, "q_proj", KERF_PART_LINEAR, q, m->hidden, L, 1, "q_proj");
-    add(r, "k_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, "k_proj");
-    add(r, "v_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, "v_proj");
-    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, q, L, 1, NULL);
+    add(r, "q_proj", KERF_PART_LINEAR, q, m->hidden, L, 1, KERF_PIECE_Q);
+    add(r, "k_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, KERF_PIECE_K);
+    add(r, "v_proj", KERF_PART_LINEAR, kv, m->hidden, L, 1, KERF_PIECE_V);
+    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, q, L, 1, KERF_PIECE_NONE);
     if (bias) add_vector(r, "qkv biases", q + 2 * kv, L);
     if (output_bias) add_vector(r, "o bias", m->hidden, L);
     if (r->family->qk_norm) add_vector(r, "q and k norms", 2 * m->head_dim, L);
@@ -151,17 +151,18 @@ static kerf_status add_latent_attention(reader *r)
     KF_TRY(number(r, "v_head_dim", 0, &m->v_dim));
     m->qk_dim = nope + m->rope_dim;
     if (rank) {
-        add(r, "q_a_proj", KERF_PART_LINEAR, rank, m->hidden, m->layers, 1, "q_a_proj");
+        add(r, "q_a_proj", KERF_PART_LINEAR, rank, m->hidden, m->layers, 1, KERF_PIECE_Q_A);
         add_vector(r, "q_a norm", rank, m->layers);
     }
     add(r, "kv_a_proj", KERF_PART_LINEAR, m->latent + m->rope_dim, m->hidden, m->layers, 1,
-        "kv_a_proj_with_mqa");
+        KERF_PIECE_KV_A);
     add_vector(r, "kv_a norm", m->latent, m->layers);
     add(r, rank ? "q_b_proj" : "q_proj", KERF_PART_LINEAR, m->heads * m->qk_dim,
-        rank ? rank : m->hidden, m->layers, 1, NULL);
+        rank ? rank : m->hidden, m->layers, 1, KERF_PIECE_NONE);
     add(r, "kv_b_proj", KERF_PART_LINEAR, m->heads * (nope + m->v_dim), m->latent, m->layers, 1,
-        NULL);
-    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, m->heads * m->v_dim, m->layers, 1, NULL);
+        KERF_PIECE_NONE);
+    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, m->heads * m->v_dim, m->layers, 1,
+        KERF_PIECE_NONE);
     return KERF_OK;
 }
 
@@ -172,9 +173,9 @@ static kerf_status add_dense(reader *r, uint64_t layers)
     uint64_t width, H = r->model->hidden;
     if (layers == 0) return KERF_OK;
     KF_TRY(number(r, "intermediate_size", 0, &width));
-    add(r, "gate_proj", KERF_PART_LINEAR, width, H, layers, 1, "gate_proj");
-    add(r, "up_proj", KERF_PART_LINEAR, width, H, layers, 1, "up_proj");
-    add(r, "down_proj", KERF_PART_LINEAR, H, width, layers, 1, NULL);
+    add(r, "gate_proj", KERF_PART_LINEAR, width, H, layers, 1, KERF_PIECE_GATE);
+    add(r, "up_proj", KERF_PART_LINEAR, width, H, layers, 1, KERF_PIECE_UP);
+    add(r, "down_proj", KERF_PART_LINEAR, H, width, layers, 1, KERF_PIECE_NONE);
     return KERF_OK;
 }
 
@@ -184,19 +185,19 @@ static kerf_status add_experts(reader *r)
     uint64_t width, E = m->experts, L = m->moe_layers, H = m->hidden;
     uint64_t shared = number_or_none(r, "n_shared_experts");
     KF_TRY(number(r, r->family->width, 0, &width));
-    add(r, "router", KERF_PART_ROUTER, E, H, L, 1, NULL);
+    add(r, "router", KERF_PART_ROUTER, E, H, L, 1, KERF_PIECE_NONE);
     if (r->family->latent) add_vector(r, "router correction", E, L);
-    add(r, "expert gate_proj", KERF_PART_EXPERT, width, H, L, E, "gate_proj");
-    add(r, "expert up_proj", KERF_PART_EXPERT, width, H, L, E, "up_proj");
-    add(r, "expert down_proj", KERF_PART_EXPERT, H, width, L, E, NULL);
+    add(r, "expert gate_proj", KERF_PART_EXPERT, width, H, L, E, KERF_PIECE_GATE);
+    add(r, "expert up_proj", KERF_PART_EXPERT, width, H, L, E, KERF_PIECE_UP);
+    add(r, "expert down_proj", KERF_PART_EXPERT, H, width, L, E, KERF_PIECE_NONE);
     if (r->family->expert_bias) {
-        add(r, "expert biases", KERF_PART_VECTOR, 2 * width + H, 1, L, E, NULL);
+        add(r, "expert biases", KERF_PART_VECTOR, 2 * width + H, 1, L, E, KERF_PIECE_NONE);
         add_vector(r, "router bias", E, L);
     }
     if (shared) {
-        add(r, "shared gate_proj", KERF_PART_LINEAR, shared * width, H, L, 1, "gate_proj");
-        add(r, "shared up_proj", KERF_PART_LINEAR, shared * width, H, L, 1, "up_proj");
-        add(r, "shared down_proj", KERF_PART_LINEAR, H, shared * width, L, 1, NULL);
+        add(r, "shared gate_proj", KERF_PART_LINEAR, shared * width, H, L, 1, KERF_PIECE_GATE);
+        add(r, "shared up_proj", KERF_PART_LINEAR, shared * width, H, L, 1, KERF_PIECE_UP);
+        add(r, "shared down_proj", KERF_PART_LINEAR, H, shared * width, L, 1, KERF_PIECE_NONE);
     }
     return KERF_OK;
 }
@@ -255,7 +256,7 @@ static kerf_status read_model(reader *r)
     KF_TRY(number(r, "num_key_value_heads", m->heads, &m->kv_heads));
     KF_TRY(number(r, "head_dim", m->hidden / m->heads ? m->hidden / m->heads : 1, &m->head_dim));
     m->tied = flag(r, "tie_word_embeddings", r->family->tied);
-    add(r, "embed_tokens", KERF_PART_EMBEDDING, m->vocab, m->hidden, 1, 1, NULL);
+    add(r, "embed_tokens", KERF_PART_EMBEDDING, m->vocab, m->hidden, 1, 1, KERF_PIECE_NONE);
     if (r->family->latent) {
         KF_TRY(add_latent_attention(r));
     } else {
@@ -264,7 +265,7 @@ static kerf_status read_model(reader *r)
     KF_TRY(add_feed_forward(r));
     add_vector(r, "norms", m->hidden * (uint64_t)r->family->norms, m->layers);
     add_vector(r, "final norm", m->hidden, 1);
-    add(r, "lm_head", KERF_PART_HEAD, m->vocab, m->hidden, 1, 1, NULL);
+    add(r, "lm_head", KERF_PART_HEAD, m->vocab, m->hidden, 1, 1, KERF_PIECE_NONE);
     read_window(r);
     return KERF_OK;
 }

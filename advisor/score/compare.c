@@ -38,7 +38,8 @@ typedef struct measure_compare {
 static kerf_status measure_read(void *ctx, kf_panel *p, kerf_error *err)
 {
     const measure_compare *r = ctx;
-    KF_TRY(kf_read_dense(r->job->source, r->pair->weight->plane[0], &r->other->geometry, p, err));
+    KF_TRY(kf_read_dense(r->job->source, kerf_weight_dense(r->pair->weight), &r->other->geometry, p,
+                         err));
     return kf_read_planes(r->job->other, r->other, p, err);
 }
 
@@ -47,7 +48,8 @@ static kerf_status measure_runs(const measure_compare *r, const kf_panel *p,
 {
     kf_panel at;
     for (size_t i = 0; kf_run_at(&r->sums, p, i, &at); i++)
-        KF_TRY(kf_run_score(&r->sums, &at, r->pair->weight->dtype, NULL, &r->exec, &run[i], err));
+        KF_TRY(kf_run_score(&r->sums, &at, kerf_weight_dense(r->pair->weight)->dtype, NULL,
+                            &r->exec, &run[i], err));
     return KERF_OK;
 }
 
@@ -75,7 +77,7 @@ static kerf_status open_measured(measure_compare *r, kerf_error *err)
 {
     const kerf_geometry *g = &r->other->geometry;
     const kerf_exec *exec = r->job->exec;
-    const kerf_dtype dtype = r->pair->weight->dtype;
+    const kerf_dtype dtype = kerf_weight_dense(r->pair->weight)->dtype;
     const unsigned workers = exec->device ? 0 : kf_stream_crew_size(exec->threads);
     r->exec = *exec;
     r->sums.geometry = g;
@@ -260,7 +262,7 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, 
         return KERF_OK;
     }
     if (!a->codec.format && b->codec.format) {
-        if (kerf_dtype_is_float(a->dtype)) return measure(job, out, b, err);
+        if (kerf_dtype_is_float(a->dtype) || a->decoded) return measure(job, out, b, err);
         note(out, "is quantized from another type than the source has", 0);
         return KERF_OK;
     }
@@ -273,6 +275,7 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, 
         KF_TRY(compare_twins(job, out, &same, err));
         if (same) return KERF_OK;
     }
+    if (!same && a->decoded && b->codec.format) return measure(job, out, b, err);
     if (!same || !same_source(a, b)) {
         note(out, "has another type or format than the source", 0);
         return KERF_OK;

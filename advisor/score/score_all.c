@@ -36,9 +36,9 @@ static uint64_t chain(uint64_t before, const void *p, size_t n)
 static kerf_status digest_weight(scoring *s, const kerf_weight *w, uint64_t *out, kerf_error *err)
 {
     enum { PANEL = 8 << 20 };
-    const kerf_tensor *stored = w->plane[0];
+    const kerf_tensor *stored = kerf_weight_dense(w);
     unsigned char *panel = NULL;
-    uint64_t about[KERF_MAX_RANK + 2] = {(uint64_t)w->dtype, w->shape.rank};
+    uint64_t about[KERF_MAX_RANK + 2] = {(uint64_t)stored->dtype, w->shape.rank};
     memcpy(about + 2, w->shape.dim, w->shape.rank * sizeof *about);
     *out = kerf_hash(about, sizeof about);
     KF_TRY(kf_allocate(&panel, PANEL, 1, err));

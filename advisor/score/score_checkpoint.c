@@ -14,7 +14,7 @@ static kerf_status check_codec(const kerf_scores *s, kerf_codec codec, kerf_erro
 {
     for (size_t i = 0; i < s->tensors; i++) {
         const kerf_weight *w = s->weight[i];
-        kerf_status status = kerf_codec_check(codec, &w->shape, w->dtype, err);
+        kerf_status status = kerf_codec_check(codec, &w->shape, kerf_weight_dense(w)->dtype, err);
         if (status != KERF_OK) return kf_fail_at(err, status, w->name);
     }
     return KERF_OK;

@@ -46,6 +46,11 @@ typedef struct score_pass {
     pthread_mutex_t lock; /* of statistics                       */
 } score_pass;
 
+static kerf_dtype source_type(const kf_score_job *job)
+{
+    return kerf_weight_dense(job->weight)->dtype;
+}
+
 /* --- statistics ---------------------------------------------------------------------------- */
 
 static int same_stats(const kerf_format *a, const kerf_format *b)
@@ -75,8 +80,8 @@ static kerf_status measure_part(score_pass *r, const codec_lane *t, const kf_pan
     kerf_stats *own = NULL;
     KF_TRY(kf_allocate(&own, (size_t)g->matrices, sizeof *own, err));
     kerf_status s =
-        kerf_measure(g, p->u0, p->u1, kf_dense_of(p), r->job->weight->dtype, own, &r->exec, err);
-    s = kf_explain_encode(r->job->weight->plane[0], s, err);
+        kerf_measure(g, p->u0, p->u1, kf_dense_of(p), source_type(r->job), own, &r->exec, err);
+    s = kf_explain_encode(kerf_weight_dense(r->job->weight), s, err);
     pthread_mutex_lock(&r->lock);
     for (uint64_t m = p->u0 / g->bands_per_matrix;
          s == KERF_OK && m <= (p->u1 - 1) / g->bands_per_matrix; m++)
@@ -99,7 +104,7 @@ static kerf_status measure_work(void *ctx, kf_panel *p, kerf_error *err)
 static kerf_status read_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     const score_pass *r = ctx;
-    return kf_read_dense(r->job->reader, r->job->weight->plane[0], &r->bands, p, err);
+    return kf_read_dense(r->job->reader, kerf_weight_dense(r->job->weight), &r->bands, p, err);
 }
 
 /* --- one part in one codec ----------------------------------------------------------------- */
@@ -126,8 +131,8 @@ static kerf_status encode_bands(const score_pass *r, const codec_lane *t, const 
 {
     const kerf_weight *w = r->job->weight;
     kerf_status s = kerf_encode(&t->geometry, t->candidate->codec.encoder, t->stats, p->u0, p->u1,
-                                kf_dense_of(p), w->dtype, p->plane, &r->exec, err);
-    return kf_explain_encode(w->plane[0], s, err);
+                                kf_dense_of(p), source_type(r->job), p->plane, &r->exec, err);
+    return kf_explain_encode(kerf_weight_dense(w), s, err);
 }
 
 static kerf_status try_runs(const score_pass *r, const codec_lane *t, const kf_panel *p,
@@ -139,7 +144,7 @@ static kerf_status try_runs(const score_pass *r, const codec_lane *t, const kf_p
         KF_TRY(encode_bands(r, t, &at, err));
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++)
             if (t->whole[k].n) at.plane[k] = t->whole[k];
-        KF_TRY(kf_run_score(&t->sums, &at, r->job->weight->dtype, r->job->options.importance,
+        KF_TRY(kf_run_score(&t->sums, &at, source_type(r->job), r->job->options.importance,
                             &r->exec, &run[i], err));
     }
     return KERF_OK;
@@ -214,7 +219,7 @@ static kerf_status open_pass(score_pass *r, kerf_error *err)
     KF_TRY(kf_turns_open(&r->turns, r->lanes, err));
     for (size_t i = 0; i < r->lanes; i++) KF_TRY(open_lane(r, &r->lane[i], err));
     const unsigned workers = kf_stream_crew_size(exec->threads);
-    KF_TRY(kf_stream_open_parts(&r->stream, &r->bands, r->job->weight->dtype, workers,
+    KF_TRY(kf_stream_open_parts(&r->stream, &r->bands, source_type(r->job), workers,
                                 kerf_score_run(&r->bands), err));
     if (kf_stream_slots(r->stream) > 1)
         r->exec.threads = 1;
@@ -242,7 +247,7 @@ static kerf_status run_pass(score_pass *r, kerf_error *err)
     if (measures) KF_TRY(kf_stream_run(r->stream, &measure, r, err));
     for (const codec_lane *t = r->lane; t < r->lane + r->lanes; t++)
         KF_TRY(kerf_encode_matrix_values(&t->geometry, t->candidate->codec.encoder, t->stats,
-                                         r->job->weight->dtype, t->whole, err));
+                                         source_type(r->job), t->whole, err));
     KF_TRY(kf_stream_run(r->stream, &try, r, err));
     for (size_t i = 0; i < r->lanes; i++) {
         codec_lane *t = &r->lane[i];
@@ -278,7 +283,7 @@ static kerf_status look_at_panel(void *ctx, kf_panel *p, kerf_error *err)
     const panel_look *l = ctx;
     kerf_cspan planes[KERF_PLANES];
     kf_planes_of(p, planes);
-    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, kf_dense_of(p), l->job->weight->dtype,
+    return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, kf_dense_of(p), source_type(l->job),
                            l->job->exec, err);
 }
 
@@ -290,7 +295,7 @@ static kerf_status score_alone(const kf_score_job *job, const kf_score_candidate
     KF_TRY(kerf_geometry_init(&g, c->codec.format, &job->weight->shape, err));
     KF_TRY(kerf_scorer_open(&g, &job->options, &l.scorer, err));
     kf_encode_job encode = {.reader = job->reader,
-                            .tensor = job->weight->plane[0],
+                            .tensor = kerf_weight_dense(job->weight),
                             .geometry = &g,
                             .encoder = c->codec.encoder,
                             .exec = job->exec,

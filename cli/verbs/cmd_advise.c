@@ -92,6 +92,7 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
     TRY(find_model(j, err));
     TRY(find_alpha(j, err));
+    if (args_has(a, "layout")) TRY(args_layout(a, &r->layout, err));
     r->select = &j->select.select;
     r->codec = j->codecs.item;
     r->codecs = j->codecs.count;
@@ -243,11 +244,13 @@ const verb verb_advise = {
     .examples =
         "  kerf advise model/ --budget 4.5bits -o recipe.json --report report.html\n"
         "  kerf quantize model/ --recipe recipe.json -o out/\n"
+        "  kerf advise model/ --budget 5bits --layout compressed-tensors -f 'nvfp4*,int8' -o "
+        "r.json\n"
         "  kerf advise model/ --hardware gb10 --budget 6GiB --budget 40tok/s --cache s.json\n"
         "  kerf advise model/ --hardware h200 --minimise time --budget 0.1t2\n",
     .options = options,
-    .shared = {&option_keep, &option_only, &option_overwrite, &option_threads, &option_device,
-               &option_json, &option_progress},
+    .shared = {&option_layout, &option_keep, &option_only, &option_overwrite, &option_threads,
+               &option_device, &option_json, &option_progress},
     .reads = {"hardware", "imatrix", "alpha", "config", "cache"},
     .writes = {"output", "report", "cache"},
     .operands_min = 1,

@@ -21,11 +21,12 @@ static kerf_status print_weights(const kerf_checkpoint *c, kerf_error *err)
     table *t = NULL;
     char text[TEXT_SIZE], name[64];
     uint64_t bytes = 0, elements = 0;
-    TRY(table_open(&t, "weight|shape|format|layout|from|>bytes|>bpw", err));
+    TRY(table_open(&t, "weight|role|shape|format|layout|from|>bytes|>bpw", err));
     for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(c)); i++) {
         const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(c), i);
         table_cell(t, "%s", w->name);
-        table_cell(t, "%s", shape_text(&w->shape, text));
+        table_cell(t, "%s", kerf_place_text(&w->place, text, sizeof text));
+        table_cell(t, "%s", shape_text(w->stored.rank ? &w->stored : &w->shape, text));
         table_cell(t, "%s", kerf_weight_format(w, name, sizeof name));
         table_cell(t, "%s", w->layout ? w->layout->name : "");
         table_cell(t, "%s", w->codec.format ? kerf_dtype_name(w->dtype) : "");
@@ -37,7 +38,7 @@ static kerf_status print_weights(const kerf_checkpoint *c, kerf_error *err)
     table_rule(t);
     table_cell(t, "%zu weights, %zu quantized", kerf_weights_count(kerf_checkpoint_weights(c)),
                kerf_checkpoint_quantized(c));
-    for (int i = 0; i < 4; i++) table_cell(t, "%s", "");
+    for (int i = 0; i < 5; i++) table_cell(t, "%s", "");
     table_cell(t, "%llu", (unsigned long long)bytes);
     table_cell(t, "%.3f", bits_per_weight(bytes, elements));
     kerf_status s = table_print(t, stdout, err);
@@ -105,15 +106,16 @@ static json_t *weight_json(const kerf_checkpoint *c, const kerf_weight *w)
         if (w->extra[i]) json_add(&planes, plane_json(c, w->extra[i]));
     }
     const kerf_codec codec = w->codec;
-    json_t *row = json_pack("{s:s, s:o, s:s, s:s?, s:s?, s:s?}", "name", w->name, "shape",
-                            json_shape(&w->shape), "dtype", kerf_dtype_name(w->dtype), "format",
-                            codec.format ? codec.format->name : NULL, "encoder",
-                            codec.encoder ? codec.encoder->name : NULL, "layout",
-                            w->layout ? w->layout->name : NULL);
+    json_t *row = json_pack(
+        "{s:s, s:o, s:s, s:s?, s:s?, s:s?}", "name", w->name, "shape",
+        json_shape(w->stored.rank ? &w->stored : &w->shape), "dtype", kerf_dtype_name(w->dtype),
+        "format", codec.format ? codec.format->name : NULL, "encoder",
+        codec.encoder ? codec.encoder->name : NULL, "layout", w->layout ? w->layout->name : NULL);
     json_set(&row, "bytes", json_integer((json_int_t)kerf_weight_bytes(w)));
     json_set(&row, "bpw",
              json_real(bits_per_weight(kerf_weight_bytes(w), kerf_weight_elements(w))));
     json_set(&row, "planes", planes);
+    json_set_place(&row, &w->place);
     return row;
 }
 

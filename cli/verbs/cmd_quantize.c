@@ -24,6 +24,8 @@ typedef struct quantize_run {
 
 static uint64_t bytes_after(const kerf_decision *d)
 {
+    if (d->dropped) return 0;
+    if (d->decoded) return kerf_weight_elements(d->weight) * kerf_dtype_bits(d->weight->dtype) / 8;
     return d->codec.format ? d->geometry.bytes : kerf_weight_bytes(d->weight);
 }
 
@@ -36,14 +38,16 @@ static json_t *decision_json(const kerf_decision *d)
 {
     const kerf_weight *w = d->weight;
     char name[64];
-    json_t *row = json_pack("{s:s, s:o, s:s}", "name", w->name, "shape", json_shape(&w->shape),
-                            "source", kerf_weight_format(w, name, sizeof name));
+    json_t *row = json_pack("{s:s, s:o, s:s}", "name", w->name, "shape",
+                            json_shape(w->stored.rank ? &w->stored : &w->shape), "source",
+                            kerf_weight_format(w, name, sizeof name));
     const char *format = d->codec.format ? kerf_codec_name(d->codec, name, sizeof name) : NULL;
     json_set(&row, "format", format ? json_string(format) : json_null());
     json_set(&row, "reason", d->reason[0] ? json_path(d->reason) : json_null());
     json_set(&row, "bytes_in", json_integer((json_int_t)kerf_weight_bytes(w)));
     json_set(&row, "bytes_out", json_integer((json_int_t)bytes_after(d)));
     json_set(&row, "bpw", json_real(bits_per_weight(bytes_after(d), kerf_weight_elements(w))));
+    json_set_place(&row, &w->place);
     return row;
 }
 
@@ -51,9 +55,12 @@ static kerf_status print_plan_json(const quantize_run *j, kerf_error *err)
 {
     const kerf_totals *t = &j->totals;
     const int dry = args_has(j->args, "dry-run");
-    json_t *tensors = json_array();
+    json_t *tensors = json_array(), *notes = json_array();
+    const char *note;
     for (size_t i = 0; i < t->weights; i++)
         json_add(&tensors, decision_json(kerf_plan_at(j->plan, i)));
+    for (size_t i = 0; (note = kerf_plan_note(j->plan, i)) != NULL; i++)
+        json_add(&notes, json_path(note));
     json_t *totals =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "quantized", (json_int_t)t->quantized, "kept",
                   (json_int_t)(t->weights - t->quantized), "elements", (json_int_t)t->elements,
@@ -64,7 +71,15 @@ static kerf_status print_plan_json(const quantize_run *j, kerf_error *err)
         json_pack("{s:o, s:o, s:s, s:b, s:o, s:o}", "source", json_path(j->source_path), "output",
                   json_path(j->to.path), "layout", kerf_plan_layout(j->plan)->name, "dry_run", dry,
                   "tensors", tensors, "totals", totals);
+    json_set(&doc, "notes", notes);
     return print_json("quantize", doc, err);
+}
+
+static void print_notes(const quantize_run *j, FILE *to)
+{
+    const char *note;
+    for (size_t i = 0; (note = kerf_plan_note(j->plan, i)) != NULL; i++)
+        fprintf(to, "%s\n", shown(note));
 }
 
 static kerf_status print_plan(const quantize_run *j, kerf_error *err)
@@ -72,15 +87,20 @@ static kerf_status print_plan(const quantize_run *j, kerf_error *err)
     const kerf_totals *totals = &j->totals;
     table *t = NULL;
     char text[TEXT_SIZE], name[64];
-    TRY(table_open(&t, "tensor|shape|source|becomes|>bytes|>after|>bpw", err));
+    TRY(table_open(&t, "tensor|role|shape|source|becomes|>bytes|>after|>bpw", err));
     for (size_t i = 0; i < totals->weights; i++) {
         const kerf_decision *d = kerf_plan_at(j->plan, i);
         const kerf_weight *w = d->weight;
         table_cell(t, "%s", w->name);
-        table_cell(t, "%s", shape_text(&w->shape, text));
+        table_cell(t, "%s", kerf_place_text(&w->place, text, sizeof text));
+        table_cell(t, "%s", shape_text(w->stored.rank ? &w->stored : &w->shape, text));
         table_cell(t, "%s", kerf_weight_format(w, name, sizeof name));
         if (!d->codec.format) {
-            table_cell(t, "kept (%s)", d->reason);
+            table_cell(t, "%s%s (%s)",
+                       d->dropped   ? "gone"
+                       : d->decoded ? "decoded to "
+                                    : "kept",
+                       d->decoded ? kerf_dtype_name(w->dtype) : "", d->reason);
         } else {
             table_cell(t, "%s", kerf_codec_name(d->codec, name, sizeof name));
         }
@@ -91,13 +111,13 @@ static kerf_status print_plan(const quantize_run *j, kerf_error *err)
     table_rule(t);
     table_cell(t, "%zu quantized, %zu kept", totals->quantized,
                totals->weights - totals->quantized);
-    for (int i = 0; i < 3; i++) table_cell(t, "%s", "");
+    for (int i = 0; i < 4; i++) table_cell(t, "%s", "");
     table_cell(t, "%llu", (unsigned long long)totals->bytes_in);
     table_cell(t, "%llu", (unsigned long long)totals->bytes_out);
     table_cell(t, "%.3f", bits_per_weight(totals->bytes_out, totals->elements));
-    kerf_status s = table_print(t, stdout, err);
-    table_close(t);
-    return s;
+    TRY(table_end(t, KERF_OK, err));
+    print_notes(j, stdout);
+    return KERF_OK;
 }
 
 static void print_summary(const quantize_run *j)
@@ -108,6 +128,7 @@ static void print_summary(const quantize_run *j)
             shown(j->to.path), t->quantized, t->weights, bytes_text(t->bytes_in, in),
             bytes_text(t->bytes_out, out), bits_per_weight(t->bytes_out, t->elements), j->seconds,
             (double)t->bytes_in / 1e6 / (j->seconds > 0 ? j->seconds : 1));
+    print_notes(j, stderr);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */
@@ -127,6 +148,7 @@ static kerf_status read_options(quantize_run *j, kerf_error *err)
     if (format) TRY(option_codec(format, &j->base, err));
     TRY(option_select_open(&j->select, a, err));
     TRY(option_rules_open(&j->rules, a, err));
+    if (j->rules.recipe && !j->to.layout) j->to.layout = j->rules.recipe->layout;
     return option_team_open(&j->team, a, err);
 }
 

@@ -2,8 +2,8 @@
  *
  * Models hold them one by one (X.experts.3.gate_proj.weight), or stacked as X.experts.gate_up_proj
  * and X.experts.down_proj. Loaders of quantized matrices want the former, those of gpt-oss the
- * latter with input features last. Either is made of the other here without moving a byte: the new
- * weights are views of the stored tensors (view.h).
+ * latter with input features last, as all weights are (place_weights.c). Either is made of the
+ * other here without moving a byte: the new weights are views of the stored tensors (view.h).
  *
  * Sources: llama4 and qwen3_vl_moe of transformers and of vLLM (gate, then up), gpt_oss of both
  * (alternating), llm-compressor's linearized experts (names of single ones). */
@@ -11,30 +11,18 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "layout/decoded.h"
+#include "layout/place_weights.h"
 #include "layout/stack.h"
 #include "layout/unstack.h"
 
-/* [experts, in, out] as [experts, out, in]. */
-static kerf_status turn(kf_arranging *a, const kerf_weight *w)
-{
-    const uint64_t *dim = w->shape.dim;
-    kerf_weight out = *w;
-    kerf_view v = {.rows = dim[2], .cols = dim[1], .row = 1, .col = dim[2]};
-    v.matrix = dim[1] * dim[2];
-    out.shape = (kerf_shape){3, {dim[0], dim[2], dim[1]}};
-    KF_TRY(kf_arrange_tensor(a, w->plane[0], w->name, out.shape, v, &out.plane[0]));
-    return kf_arrange_append(a, &out);
-}
-
-enum { UNKNOWN, AS_IT_IS, GONE, TURNED }; /* what becomes of a weight of the old list */
+enum { UNKNOWN, AS_IT_IS, GONE }; /* what becomes of a weight of the old list */
 
 static void mark_layer(unsigned char *fate, const kerf_weights *w, const kf_expert_layer *l,
-                       int matrices, int biases)
+                       unsigned char mark)
 {
     for (int i = 0; i < KF_STACKS; i++)
-        if (l->stack[i])
-            fate[l->stack[i] - w->weight] =
-                (unsigned char)(i < KF_GATE_UP_BIAS ? matrices : biases);
+        if (l->stack[i]) fate[l->stack[i] - w->weight] = mark;
 }
 
 typedef struct request {
@@ -54,12 +42,8 @@ static kerf_status arrange_stack(kf_arranging *a, const kerf_weight *w, const re
     kf_expert_layer l;
     if (!kf_stacks_find(a->out, w, &l)) return KERF_OK;
     const int is_single = q->how == KERF_EXPERTS_SINGLE;
-    if (!is_wanted(q, l.stack[KF_GATE_UP]))
-        mark_layer(fate, a->out, &l, AS_IT_IS, AS_IT_IS);
-    else if (is_single)
-        mark_layer(fate, a->out, &l, GONE, GONE);
-    else
-        mark_layer(fate, a->out, &l, l.turned ? TURNED : AS_IT_IS, AS_IT_IS);
+    const int goes = is_single && is_wanted(q, l.stack[KF_GATE_UP]);
+    mark_layer(fate, a->out, &l, goes ? GONE : AS_IT_IS);
     return fate[w - a->out->weight] == GONE ? kf_stacks_split(a, &l) : KERF_OK;
 }
 
@@ -87,7 +71,6 @@ static kerf_status arrange_all(kf_arranging *a, const request *q, unsigned char 
         if (fate[i] == UNKNOWN) KF_TRY(arrange_stack(a, &w->weight[i], q, fate));
         if (fate[i] == UNKNOWN && q->how == KERF_EXPERTS_STACKED)
             KF_TRY(arrange_single(a, &w->weight[i], q, fate));
-        if (fate[i] == TURNED) KF_TRY(turn(a, &w->weight[i]));
         if (fate[i] == UNKNOWN || fate[i] == AS_IT_IS) KF_TRY(kf_arrange_append(a, &w->weight[i]));
     }
     return KERF_OK;
@@ -115,5 +98,7 @@ kerf_status kerf_weights_arrange(kerf_weights *w, kerf_experts how,
     w->weight = a.at;
     w->count = a.count;
     w->by_name = names;
+    KF_TRY(kf_weights_place(w, err));
+    KF_TRY(kf_weights_decode(w, err));
     return kf_weights_index(w, err);
 }

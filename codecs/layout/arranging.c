@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "layout/groups.h"
+#include "roles/groups.h"
 
 static const char down_name[] = "down_proj";
 const char kf_experts_mark[] = "experts.";
@@ -14,7 +14,7 @@ const char kf_experts_mark[] = "experts.";
 /* gate and up are a row of groups.def. */
 const char *kf_single_end(int which)
 {
-    return which == KF_SINGLE_DOWN ? down_name : kf_groups[KF_GROUP_GATE_UP].member[which];
+    return which == KF_SINGLE_DOWN ? down_name : kf_groups[KF_GROUP_GATE_UP].member[which].name;
 }
 
 const char *kf_stack_end(int which, char out[KF_STACK_END])
@@ -32,15 +32,7 @@ kerf_status kf_arrange_no_memory(kerf_error *err)
 
 void *kf_arrange_keep(kf_arranging *a, uint64_t count, size_t size)
 {
-    kerf_weights *w = a->out;
-    if ((w->owned_count & (w->owned_count + 1)) == 0) { /* room for 1, 3, 7, ... */
-        void **more = realloc(w->owned, (2 * w->owned_count + 1) * sizeof *more);
-        if (!more) return NULL;
-        w->owned = more;
-    }
-    void *p = kf_alloc_zero(count, size);
-    if (p) w->owned[w->owned_count++] = p;
-    return p;
+    return kf_weights_own(a->out, count, size);
 }
 
 kerf_status kf_arrange_append(kf_arranging *a, const kerf_weight *w)

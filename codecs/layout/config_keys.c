@@ -166,7 +166,7 @@ int kf_say_kept(KF_VALUE_ARGS)
     (void)f;
     for (size_t i = 0; ok && i < q->count; i++) {
         const kerf_weight *w = &q->weights[i];
-        has_head |= strcmp(w->name, "lm_head.weight") == 0;
+        has_head |= w->place.role == KERF_ROLE_HEAD;
         if (w->codec.format || !is_module(w) || w->shape.rank < 2) continue;
         json_t *name = module_name(w);
         const int is_there = w->shape.rank == 3 && is_listed(list, name); /* other stacks of it */

@@ -69,6 +69,11 @@ static kerf_status patch(kf_json config, const char *quantization, char **out, k
     return KERF_OK;
 }
 
+int kerf_layout_mixes(const kerf_layout *l)
+{
+    return kf_config_table[l - kf_layouts].mixes;
+}
+
 /* --- what config.json has no words for ------------------------------------------------------ */
 
 static kerf_status collect(kf_configured *q, kerf_error *err)

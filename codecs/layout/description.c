@@ -3,7 +3,8 @@
  *   {"version":1,"layout":"modelopt","tensors":
  *       {"NAME":{"format":"nvfp4","encoder":"4/6","dtype":"BF16","shape":[N,K]}}}
  *
- * without the line breaks; layout `kerf` is not named. dtype and shape are those of the source.
+ * without the line breaks; layout `kerf` is not named. dtype and shape are those of the source; a
+ * weight that was turned has "stored":[K,N] besides, the shape that its model has it in.
  * Each shard describes the tensors that it holds.
  *
  * When it is read, a description is a claim: every plane that its format and shape demand must be
@@ -29,6 +30,13 @@ static const kf_json_rules description_rules = {.max_depth = 4, .integers_only =
 
 /* --- written ------------------------------------------------------------------------------- */
 
+static void add_shape(kf_text *t, const char *key, const kerf_shape *s)
+{
+    kf_text_add(t, ",\"%s\":[", key);
+    for (unsigned i = 0; i < s->rank; i++) kf_text_add(t, "%s%" PRIu64, i ? "," : "", s->dim[i]);
+    kf_text_add(t, "]");
+}
+
 static void add_weight(kf_text *t, const kerf_weight *w)
 {
     kf_text_add_quoted(t, w->name);
@@ -38,10 +46,10 @@ static void add_weight(kf_text *t, const kerf_weight *w)
         kf_text_add(t, ",\"encoder\":");
         kf_text_add_quoted(t, w->codec.encoder->name);
     }
-    kf_text_add(t, ",\"dtype\":\"%s\",\"shape\":[", kerf_dtype_name(w->dtype));
-    for (unsigned i = 0; i < w->shape.rank; i++)
-        kf_text_add(t, "%s%" PRIu64, i ? "," : "", w->shape.dim[i]);
-    kf_text_add(t, "]}");
+    kf_text_add(t, ",\"dtype\":\"%s\"", kerf_dtype_name(w->dtype));
+    add_shape(t, "shape", &w->shape);
+    if (w->stored.rank) add_shape(t, "stored", &w->stored);
+    kf_text_add(t, "}");
 }
 
 static int compare_weights(const void *a, const void *b)
@@ -112,19 +120,43 @@ static kerf_status take_format(kf_weights_builder *b, kerf_weight *w, const json
     return KERF_OK;
 }
 
-static kerf_status take_shape(kf_weights_builder *b, kerf_weight *w, const json_t *entry)
+static kerf_status read_shape(kf_weights_builder *b, const char *name, const char *key,
+                              const json_t *shape, kerf_shape *out)
 {
-    const json_t *shape = json_object_get(entry, "shape");
     if (!json_is_array(shape) || json_array_size(shape) > KERF_MAX_RANK)
-        return fail_weight(b, KERF_E_DATA, w->name, "shape is not an array of at most %d",
+        return fail_weight(b, KERF_E_DATA, name, "%s is not an array of at most %d", key,
                            KERF_MAX_RANK);
-    w->shape.rank = (unsigned)json_array_size(shape);
-    for (unsigned i = 0; i < w->shape.rank; i++) {
+    out->rank = (unsigned)json_array_size(shape);
+    for (unsigned i = 0; i < out->rank; i++) {
         const json_t *dim = json_array_get(shape, i);
         if (!json_is_integer(dim) || (uint64_t)json_integer_value(dim) > KF_MAX_DIM)
-            return fail_weight(b, KERF_E_DATA, w->name, "shape[%u] is not an integer below 2^53",
-                               i);
-        w->shape.dim[i] = (uint64_t)json_integer_value(dim);
+            return fail_weight(b, KERF_E_DATA, name, "%s[%u] is not an integer below 2^53", key, i);
+        out->dim[i] = (uint64_t)json_integer_value(dim);
+    }
+    return KERF_OK;
+}
+
+/* The same elements, with the last two axes of each matrix exchanged; matrices may stand one behind
+ * the other. */
+static int is_turned_shape(const kerf_shape *s, const kerf_shape *stored)
+{
+    uint64_t n, m;
+    if (s->rank < 2 || stored->rank < 2 || kerf_shape_count(s, &n, NULL) != KERF_OK ||
+        kerf_shape_count(stored, &m, NULL) != KERF_OK)
+        return 0;
+    const uint64_t in = s->dim[s->rank - 1], rows = stored->dim[stored->rank - 2];
+    return n == m && stored->dim[stored->rank - 1] == s->dim[s->rank - 2] && in > 0 &&
+           (stored->rank == s->rank ? rows == in : rows % in == 0);
+}
+
+static kerf_status take_shape(kf_weights_builder *b, kerf_weight *w, const json_t *entry)
+{
+    const json_t *stored = json_object_get(entry, "stored");
+    KF_TRY(read_shape(b, w->name, "shape", json_object_get(entry, "shape"), &w->shape));
+    if (stored) {
+        KF_TRY(read_shape(b, w->name, "stored", stored, &w->stored));
+        if (!is_turned_shape(&w->shape, &w->stored))
+            return fail_weight(b, KERF_E_DATA, w->name, "stored is not its shape turned");
     }
     kerf_error why;
     if (kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, &why) != KERF_OK)

@@ -141,6 +141,21 @@ kerf_status kerf_layout_check_tensor(const kerf_layout *l, const kerf_format *f,
     return kf_stored_fits(s, &g, err);
 }
 
+/* Its loaders want [out, in] of what the model has as [in, out], or kerf alone reads it. */
+static int holds_turned(const kerf_layout *l)
+{
+    return is_own(l) || l == &kf_layouts[KF_LAYOUT_GPT_OSS] || l == &kf_layouts[KF_LAYOUT_GGUF];
+}
+
+kerf_status kerf_layout_check_weight(const kerf_layout *l, const kerf_format *f,
+                                     const kerf_weight *w, kerf_error *err)
+{
+    if (w->stored.rank && !holds_turned(l))
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "layout %s has no matrices that are [in, out]; layout kerf has", l->name);
+    return kerf_layout_check_tensor(l, f, w->name, &w->shape, err);
+}
+
 /* --- the tensors that store a weight --- */
 
 static kerf_shape blocks_of(const kf_stored *s, const kerf_geometry *g)

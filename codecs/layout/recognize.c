@@ -78,6 +78,14 @@ static int shape_of_codes(const kf_stored *s, const kerf_format *f, const kerf_s
     return kf_mul_ok(dim[1], form == KF_FORM_WORDS ? per_word : per_byte, &out->dim[1]);
 }
 
+/* Whole tiles are what loaders want; others are decoded all the same. */
+static kerf_status fits(const kf_stored *s, const kerf_geometry *g, kerf_error *err)
+{
+    if (g->format->geometry == KERF_GROUP_TILE && g->shape.rank == s->rank && g->elements > 0)
+        return KERF_OK;
+    return kf_stored_fits(s, g, err);
+}
+
 /* The dense shape that these codes stand for, and the geometry that follows from it. Codes of a
  * flattened tensor do not tell; their state does. */
 static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tensor *t,
@@ -100,19 +108,21 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
                      kf_shape_text(&t->shape, text), kf_layouts[s->layout].name);
     }
     if (kerf_geometry_init(&w->geometry, w->codec.format, &w->shape, &why) == KERF_OK &&
-        kf_stored_fits(s, &w->geometry, &why) == KERF_OK)
+        fits(s, &w->geometry, &why) == KERF_OK)
         return 1;
     return lacks(d, 0, "as %s [%s]: %.150s", w->codec.format->name, kf_shape_text(&w->shape, text),
                  why.text);
 }
 
-/* Other writers use shorter types for scales and give one number the shape [] or [1]. */
+/* Other writers use shorter types for scales, or exponents alone, and give one number the shape []
+ * or [1]. */
 static int is_stored_as(const kerf_tensor *t, const kerf_entry *e, const kerf_plane *plane)
 {
     uint64_t have, need;
     int shorter =
         plane && plane->dtype == KERF_F32 && (t->dtype == KERF_BF16 || t->dtype == KERF_F16);
-    int exponent = e->dtype == KERF_U8 && t->dtype == KERF_F8_E8M0;
+    int exponent =
+        t->dtype == KERF_F8_E8M0 && (e->dtype == KERF_U8 || (plane && plane->dtype == KERF_F32));
     if (t->dtype != e->dtype && !shorter && !exponent) return 0;
     if (plane && plane->per_matrix)
         return kerf_shape_count(&t->shape, &have, NULL) == KERF_OK && have == 1 &&
@@ -273,6 +283,27 @@ static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_e
                            : "");
 }
 
+/* Other names of the same scales: of DeepSeek's own releases, of ComfyUI's scaled files. */
+static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
+{
+    static const struct {
+        const char *end, *alias;
+    } aliases[] = {{".weight_scale_inv", ".scale"},
+                   {".weight_scale_inv", ".weight_scale"},
+                   {".weight_scale_inv", ".scale_inv"},
+                   {".weight_scale", ".scale_weight"},
+                   {".weight_scale", ".scale"}};
+    char other[KERF_MAX_NAME_BYTES + 32];
+    const kerf_tensor *t = NULL;
+    for (size_t i = 0; !t && i < sizeof aliases / sizeof *aliases; i++) {
+        if (!kf_has_suffix(name, aliases[i].end)) continue;
+        const size_t n = strlen(name) - strlen(aliases[i].end);
+        snprintf(other, sizeof other, "%.*s%s", (int)n, name, aliases[i].alias);
+        t = kerf_reader_find(r, other);
+    }
+    return t;
+}
+
 static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
@@ -282,6 +313,7 @@ static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
     for (; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
         const kerf_tensor *t = kerf_reader_find(r, name);
         const kerf_plane *plane = p == KERF_PLANES ? NULL : &w->geometry.plane[p];
+        if (!t) t = find_alias(r, name);
         int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
         if (!t) return lacks(d, 2 * i, "%s is missing", name);
         if (!is_state && !is_stored_as(t, &e, plane)) return doubt_form(d, i, t, &e);

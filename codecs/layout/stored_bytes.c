@@ -108,6 +108,17 @@ static void widen(unsigned char *dst, size_t count, int is_half)
     }
 }
 
+/* Exponents in the last quarter of dst, which become floats from its beginning: 2^(byte - 127),
+ * 0xff is NaN. */
+static void widen_exponents(unsigned char *dst, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t byte = dst[3 * count + i];
+        const uint32_t to = byte == 0xff ? 0x7fc00000u : byte == 0 ? 0x00400000u : byte << 23;
+        memcpy(dst + 4 * i, &to, sizeof to);
+    }
+}
+
 static void turn_back(kf_coding coding, unsigned char *p, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -166,6 +177,11 @@ kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_pl
         if (!kf_add_ok(offset, n, &end) || end > bytes)
             return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
         return kf_turned_read(&turned, r, t, offset, dst, n, err);
+    }
+    if (w->codec.format && w->geometry.plane[p].dtype == KERF_F32 && t->dtype == KERF_F8_E8M0) {
+        KF_TRY(kerf_reader_read(r, t, offset / 4, (unsigned char *)dst + n / 4 * 3, n / 4, err));
+        widen_exponents(dst, n / 4);
+        return KERF_OK;
     }
     if (w->codec.format && w->geometry.plane[p].dtype == KERF_F32 &&
         kerf_dtype_bits(t->dtype) == 16) {

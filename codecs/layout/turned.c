@@ -35,6 +35,20 @@ kf_turned kf_turned_of(const kerf_weight *w, const kf_part *part, kerf_plane_id 
     return a;
 }
 
+kf_turned kf_turned_dense(uint64_t rows, uint64_t cols, unsigned size)
+{
+    static const kf_part plain = {.form = KF_FORM_TURNED, .coding = KF_REORDERED};
+    return (kf_turned){.part = &plain,
+                       .rows = rows,
+                       .row_bytes = cols * size,
+                       .units = rows,
+                       .cols = cols,
+                       .per_unit = 1,
+                       .size = size,
+                       .bits = 8 * size,
+                       .is_turned = 1};
+}
+
 /* --- one element --- */
 
 static uint32_t code_mask(const kf_turned *a)
@@ -153,6 +167,12 @@ void kf_window_close(kf_window *w)
     *w = (kf_window){.bytes = NULL};
 }
 
+void kf_window_next_matrix(kf_window *w)
+{
+    w->base += w->turned.rows * w->turned.row_bytes;
+    w->first = w->filled = 0;
+}
+
 /* Elements that follow each other in the tensor. */
 typedef struct run {
     kerf_writer *to;
@@ -175,7 +195,8 @@ static kerf_status add_element(run *r, const kf_window *w, uint64_t unit, uint64
 {
     const kf_turned *a = &w->turned;
     const uint64_t there = w->first / a->per_unit + unit;
-    const uint64_t at = (a->is_turned ? col * a->units + there : there * a->cols + col) * a->size;
+    const uint64_t at =
+        w->base + (a->is_turned ? col * a->units + there : there * a->cols + col) * a->size;
     if (at != r->offset + r->n || r->n == CHUNK_BYTES) {
         KF_TRY(end_run(r, err));
         r->offset = at;

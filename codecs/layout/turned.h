@@ -22,6 +22,9 @@ typedef struct kf_turned {
 /* Of a part whose coding is KF_REORDERED; the geometry of w must fit its row of the table. */
 kf_turned kf_turned_of(const kerf_weight *w, const kf_part *part, kerf_plane_id p);
 
+/* A dense matrix [rows, cols] of elements of `size` bytes whose rows are columns in its tensor. */
+kf_turned kf_turned_dense(uint64_t rows, uint64_t cols, unsigned size);
+
 /* Reads n bytes of the plane from its byte `offset`, which must be inside. */
 kerf_status kf_turned_read(const kf_turned *a, const kerf_reader *r, const kerf_tensor *t,
                            uint64_t offset, unsigned char *dst, size_t n, kerf_error *err);
@@ -32,10 +35,13 @@ typedef struct kf_window {
     kf_turned turned;
     unsigned char *bytes;
     uint64_t first, most, filled; /* row, rows, bytes */
+    uint64_t base;                /* of the matrix in the entry */
 } kf_window;
 
 kerf_status kf_window_open(kf_window *w, kf_turned a, kerf_error *err);
 void kf_window_close(kf_window *w); /* all zeros are fine */
+/* Goes on with the first row of the next matrix of the entry; all rows of this one were given. */
+void kf_window_next_matrix(kf_window *w);
 
 /* Takes n bytes of the plane from its byte `offset`; writes what is complete into an entry. */
 kerf_status kf_window_write(kf_window *w, kerf_writer *to, size_t entry, uint64_t offset,

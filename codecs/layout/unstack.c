@@ -1,8 +1,8 @@
 /* unstack.c - stacked experts become one matrix for each.
  *
- * Stacks are [experts, out, in] or, as transformers holds them, [experts, in, out]: with 2 n rows
- * of gate and up and n columns of down, no pair of shapes can be read both ways. Gate and up follow
- * each other as halves, but for gpt-oss, which alternates them and alone has biases.
+ * Stacks are [experts, out, in]; those that the files have as [experts, in, out] are views already
+ * (place_weights.c), of whose tensors the parts are views again. Gate and up follow each other as
+ * halves, or they alternate, as the place of the stack says.
  *
  * Places inside of a stack are products of its dimensions, none of which is zero (kf_stacks_find)
  * and whose bytes are in the file: they cannot wrap. */
@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "layout/layout.h"
+#include "layout/place_weights.h"
 
 /* --- finding stacks --- */
 
@@ -50,13 +51,11 @@ static int can_be_sliced(const kerf_weight *w, uint64_t rows, int step)
 static int shapes_agree(kf_expert_layer *l)
 {
     const uint64_t *up = l->stack[KF_GATE_UP]->shape.dim, *down = l->stack[KF_DOWN]->shape.dim;
-    const int straight = up[2] == down[1] && up[1] / 2 == down[2] && up[1] % 2 == 0;
-    l->turned = up[1] == down[2] && up[2] / 2 == down[1] && up[2] % 2 == 0;
     l->experts = up[0];
-    l->inner = l->turned ? down[1] : down[2];
-    l->hidden = l->turned ? down[2] : down[1];
-    return up[0] == down[0] && straight != l->turned && l->experts > 0 && l->inner > 0 &&
-           l->hidden > 0;
+    l->inner = down[2];
+    l->hidden = down[1];
+    return up[0] == down[0] && up[2] == down[1] && up[1] / 2 == down[2] && up[1] % 2 == 0 &&
+           l->experts > 0 && l->inner > 0 && l->hidden > 0;
 }
 
 static int bias_agrees(const kf_expert_layer *l, int which, uint64_t n)
@@ -78,8 +77,8 @@ int kf_stacks_find(const kerf_weights *all, const kerf_weight *w, kf_expert_laye
     const kerf_weight *up = l->stack[KF_GATE_UP], *down = l->stack[KF_DOWN];
     if (!up || !down || up->shape.rank != 3 || down->shape.rank != 3 || !shapes_agree(l)) return 0;
     const kerf_layout *oss = &kf_layouts[KF_LAYOUT_GPT_OSS];
-    l->alternates = l->stack[KF_GATE_UP_BIAS] || up->layout == oss || down->layout == oss;
-    if (l->turned && (up->codec.format || down->codec.format)) return 0;
+    l->alternates = up->place.alternates || up->layout == oss || down->layout == oss;
+    if (up->place.orientation == KERF_AXES_UNKNOWN) return 0;
     return bias_agrees(l, KF_GATE_UP_BIAS, 2 * l->inner) &&
            bias_agrees(l, KF_DOWN_BIAS, l->hidden) &&
            can_be_sliced(up, l->inner, l->alternates ? 2 : 1) && can_be_sliced(down, l->hidden, 1);
@@ -93,12 +92,12 @@ typedef struct slice {
 } slice;
 
 /* Dense matrices and biases; whole: [experts, rows, cols] or [experts, rows]. */
-static kerf_status slice_dense(kf_arranging *a, const kf_expert_layer *l, const kerf_weight *whole,
-                               slice s, const char *name, kerf_weight *out)
+static kerf_status slice_dense(kf_arranging *a, const kerf_weight *whole, slice s, const char *name,
+                               kerf_weight *out)
 {
     const uint64_t *dim = whole->shape.dim;
-    const int is_bias = whole->shape.rank == 2, turned = is_bias || l->turned;
-    const uint64_t cols = is_bias ? 1 : turned ? dim[1] : dim[2];
+    const int is_bias = whole->shape.rank == 2, turned = is_bias || whole->stored.rank;
+    const uint64_t cols = is_bias ? 1 : dim[2];
     const uint64_t all = is_bias ? dim[1] : dim[1] * dim[2];
     const uint64_t row = turned ? 1 : cols, col = turned ? all / cols : 1;
     kerf_view v = {.rows = s.rows, .cols = cols, .row = row * s.step, .col = col};
@@ -107,7 +106,7 @@ static kerf_status slice_dense(kf_arranging *a, const kf_expert_layer *l, const 
     if (is_bias) shape = (kerf_shape){1, {s.rows}};
     *out = (kerf_weight){.name = name, .shape = shape, .dtype = whole->dtype};
     out->whole = whole->name;
-    return kf_arrange_tensor(a, whole->plane[0], name, shape, v, &out->plane[0]);
+    return kf_arrange_tensor(a, kf_weight_tensor(whole), name, shape, v, &out->plane[0]);
 }
 
 /* The part of a plane that belongs to some rows: one value of each matrix, or bands of rows. */
@@ -161,7 +160,7 @@ static kerf_status add_single(kf_arranging *a, const kf_expert_layer *l, int whi
     if (whole->codec.format)
         KF_TRY(slice_quantized(a, whole, s, name, &w));
     else
-        KF_TRY(slice_dense(a, l, whole, s, name, &w));
+        KF_TRY(slice_dense(a, whole, s, name, &w));
     return kf_arrange_append(a, &w);
 }
 

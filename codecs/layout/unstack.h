@@ -9,7 +9,6 @@ typedef struct kf_expert_layer {
     size_t prefix; /* bytes of the name up to the experts, kf_experts_mark included */
     const kerf_weight *stack[KF_STACKS];
     uint64_t experts, inner, hidden;
-    int turned; /* output features last */
     int alternates;
 } kf_expert_layer;
 

@@ -27,6 +27,18 @@ kerf_status kf_weights_keep_name(kerf_weights *w, const char *name, const kerf_t
     return KERF_OK;
 }
 
+void *kf_weights_own(kerf_weights *w, uint64_t count, size_t size)
+{
+    if ((w->owned_count & (w->owned_count + 1)) == 0) { /* room for 1, 3, 7, ... */
+        void **more = realloc(w->owned, (2 * w->owned_count + 1) * sizeof *more);
+        if (!more) return NULL;
+        w->owned = more;
+    }
+    void *p = kf_alloc_zero(count, size);
+    if (p) w->owned[w->owned_count++] = p;
+    return p;
+}
+
 kerf_status kf_weights_index(kerf_weights *w, kerf_error *err)
 {
     for (size_t i = 0; i < w->count; i++) w->by_name[i] = (kf_named){w->weight[i].name, i};

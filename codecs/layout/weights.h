@@ -14,6 +14,7 @@ struct kerf_weights {
     size_t names;
     void **owned; /* what weights that were arranged anew are made of */
     size_t owned_count;
+    const struct kf_facts *facts; /* of the model; owned */
 };
 
 /* What a stored tensor serves as. */
@@ -30,6 +31,9 @@ typedef struct kf_weights_builder {
     const kerf_layout *layout; /* that it names                                */
     kerf_error *err;
 } kf_weights_builder;
+
+/* Memory that lives as long as the weights, all zeros; NULL: none. */
+void *kf_weights_own(kerf_weights *w, uint64_t count, size_t size);
 
 /* The name of a weight as text that lives as long as w: that of its codes, or a copy. */
 kerf_status kf_weights_keep_name(kerf_weights *w, const char *name, const kerf_tensor *codes,

@@ -6,7 +6,9 @@
 
 #include "base/base.h"
 #include "layout/block_weights.h"
+#include "layout/decoded.h"
 #include "layout/description.h"
+#include "layout/place_weights.h"
 #include "layout/recognize.h"
 
 /* --- what nothing describes ----------------------------------------------------------------- */
@@ -117,7 +119,11 @@ kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_err
         w->count = gather(&b, tensors);
         w->weight = b.at;
         w->by_name = by_name;
-        s = kf_weights_index(w, err);
+        s = kf_weights_find_model(w, r, err);
+        if (s == KERF_OK) s = kf_weights_place(w, err);
+        if (s == KERF_OK) s = kf_weights_turn(w, err);
+        if (s == KERF_OK) s = kf_weights_decode(w, err);
+        if (s == KERF_OK) s = kf_weights_index(w, err);
     } else {
         free(b.at);
         free(by_name);

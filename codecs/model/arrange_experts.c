@@ -34,6 +34,17 @@ kerf_status kf_arrange_experts(kerf_checkpoint *c, const kerf_layout *l, const k
                                 err);
 }
 
+kerf_status kerf_checkpoint_arrange(const kerf_checkpoint *c, const kerf_layout *l,
+                                    kerf_checkpoint **out, kerf_error *err)
+{
+    KF_TRY(kf_checkpoint_view(c, out, err));
+    kerf_status s = kf_arrange_experts(*out, l, NULL, err);
+    if (s == KERF_OK) return s;
+    kerf_checkpoint_close(*out);
+    *out = NULL;
+    return s;
+}
+
 static int is_absent(void *ctx, const kerf_weight *w)
 {
     return !kerf_weights_find(((const context *)ctx)->like, w->name);

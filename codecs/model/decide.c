@@ -91,7 +91,14 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
 {
     kerf_error why = {.text = ""};
     const kerf_weight *w = d->weight;
-    if (w->codec.format && w->layout != q->layout) {
+    if (w->codec.format && w->codec.format == d->codec.format && w->layout == q->layout) {
+        char format[64];
+        d->codec = (kerf_codec){0};
+        snprintf(d->reason, sizeof d->reason, "already %s",
+                 kerf_weight_format(w, format, sizeof format));
+    }
+    d->decoded = !d->codec.format && w->codec.format && w->decoded && w->layout != q->layout;
+    if (w->codec.format && !w->decoded && w->layout != q->layout) {
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s is quantized already, in layout %s: convert it first, or ask for "
                        "--layout %s",
@@ -99,16 +106,26 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
     }
     if (!d->codec.format || q->layout == kerf_layout_at(0)) return KERF_OK;
     KF_TRY(kerf_layout_check(q->layout, d->codec.format, err));
-    if (kerf_layout_check_tensor(q->layout, d->codec.format, w->name, &w->shape, &why) == KERF_OK) {
-        return KERF_OK;
-    }
+    if (kerf_layout_check_weight(q->layout, d->codec.format, w, &why) == KERF_OK) return KERF_OK;
     if (d->reason[0]) {
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%.100s: %.150s cannot be quantized: %.150s",
-                       d->reason, w->name, why.text);
+        const int is_recipe = strncmp(d->reason, "--recipe ", 9) == 0;
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.100s: %.130s cannot be quantized: %.130s%s%s", d->reason, w->name,
+                       why.text, is_recipe ? "; a recipe that fits: kerf advise --layout " : "",
+                       is_recipe ? q->layout->name : "");
     }
     d->codec = (kerf_codec){0};
     snprintf(d->reason, sizeof d->reason, "%.90s", why.text);
     return KERF_OK;
+}
+
+/* Tensors of a weight that is decoded on the way in are gone. */
+static int is_part(const kerf_weight *w, const kerf_tensor *t)
+{
+    int found = 0;
+    for (size_t i = 0; i < KERF_PLANES; i++) found |= w->codec.format && w->plane[i] == t;
+    for (size_t i = 0; i < KERF_EXTRAS; i++) found |= w->codec.format && w->extra[i] == t;
+    return found;
 }
 
 /* A plane must not take the name of another tensor of the source. */
@@ -122,7 +139,8 @@ static kerf_status check_names(const request *q, const kerf_decision *d, kerf_er
     w.geometry = d->geometry;
     for (size_t i = 0; kerf_layout_entry(q->layout, &w, i, name, sizeof name, &entry, &plane);
          i++) {
-        if (strcmp(name, w.name) != 0 && kerf_reader_find(q->source->reader, name)) {
+        const kerf_tensor *there = kerf_reader_find(q->source->reader, name);
+        if (strcmp(name, w.name) != 0 && there && !is_part(d->weight, there)) {
             return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                            "%.200s: its quantized form needs the name %.220s, which "
                            "the source uses already; keep it with --keep",
@@ -145,13 +163,44 @@ static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *e
         KF_TRY(fit_layout(q, d, err));
         if (!d->codec.format) continue;
         const kerf_shape *shape = &d->weight->shape;
-        kerf_status s = kerf_codec_check(d->codec, shape, d->weight->dtype, err);
+        kerf_status s = kerf_codec_check(d->codec, shape, kerf_weight_dense(d->weight)->dtype, err);
         if (s == KERF_OK) s = kerf_geometry_init(&d->geometry, d->codec.format, shape, err);
         if (s != KERF_OK) return kf_fail_at(err, s, d->weight->name);
         KF_TRY(check_names(q, d, err));
         out->quantized++;
     }
     return KERF_OK;
+}
+
+/* A module whose weight is decoded: "X" of "X.input_scale". */
+static int is_decoded_module(const request *q, const kf_decisions *all, const char *name)
+{
+    char weight[KERF_MAX_NAME_BYTES + 32];
+    const char *dot = strrchr(name, '.');
+    if (!dot) return 0;
+    snprintf(weight, sizeof weight, "%.*s.weight", (int)(dot - name), name);
+    const kerf_weight *w = kerf_weights_find(q->source->weights, weight);
+    if (!w || !w->codec.format) return 0;
+    const kerf_decision *d = &all->item[w - all->item[0].weight];
+    return d->codec.format || d->decoded;
+}
+
+/* Scales of inputs and caches go with the quantization that they were made for. */
+static void drop_scales(const request *q, kf_decisions *all)
+{
+    size_t decoded = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        const kerf_decision *d = &all->item[i];
+        decoded += d->weight->codec.format && (d->codec.format || d->decoded);
+    }
+    for (size_t i = 0; decoded && i < all->count; i++) {
+        kerf_decision *d = &all->item[i];
+        const char *name = d->weight->name, *last = strrchr(name, '.');
+        if (d->codec.format || d->weight->codec.format || !kerf_is_activation_scale(name)) continue;
+        const int of_inputs = last && strstr(last, "put") != NULL;
+        d->dropped = !of_inputs || is_decoded_module(q, all, name);
+        if (d->dropped) snprintf(d->reason, sizeof d->reason, "left out with what it scaled");
+    }
 }
 
 kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const kerf_rule *rules,
@@ -168,6 +217,7 @@ kerf_status kf_decide(const kerf_checkpoint *c, const kerf_select *select, const
     *out = (kf_decisions){0};
     kerf_status s = kf_globs_open(&q.globs, rules, count, sizeof *rules, err);
     if (s == KERF_OK) s = decide_all(&q, out, err);
+    if (s == KERF_OK && out->count) drop_scales(&q, out);
     kf_globs_close(&q.globs);
     if (s != KERF_OK) kf_decisions_free(out);
     return s;

@@ -28,6 +28,12 @@ static kerf_dtype dense_type(const dequantizing *d, const kerf_weight *w)
     return w->codec.format && d->dtype != KERF_DTYPE_NONE ? d->dtype : w->dtype;
 }
 
+/* Scales of inputs and caches mean nothing to weights that are not quantized. */
+static int is_left_out(const kerf_weight *w)
+{
+    return !w->codec.format && kerf_is_activation_scale(w->name);
+}
+
 static kerf_status declare_output(dequantizing *d, const kerf_output *to, kerf_error *err)
 {
     KF_TRY(kf_manifest_open(&d->manifest, to, err));
@@ -39,7 +45,10 @@ static kerf_status declare_output(dequantizing *d, const kerf_output *to, kerf_e
                            "%.200s: kerf does not decode blocks of type %s", w->name,
                            w->plane[0]->block_type);
         }
-        KF_TRY(kf_manifest_add_dense(&d->manifest, w, dense_type(d, w), err));
+        if (is_left_out(w))
+            KF_TRY(kf_manifest_add_nothing(&d->manifest, err));
+        else
+            KF_TRY(kf_manifest_add_dense(&d->manifest, w, dense_type(d, w), err));
     }
     return kf_manifest_describe(&d->manifest, d->source->reader, d->source->path, kerf_layout_at(0),
                                 NULL, 0, err);
@@ -52,9 +61,9 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
     const kerf_weight *weight = weight_at(d, i);
     const int is_dense = weight->codec.format == NULL;
     (void)note;
+    if (is_left_out(weight)) return KERF_OK;
     kf_work_item(&d->work, weight->name, is_dense ? "keep" : "decode");
-    if (is_dense)
-        return kf_copy_tensor(d->source->reader, weight->plane[0], w, entry, &d->work, err);
+    if (is_dense) return kf_copy_weight(d->source->reader, weight, w, entry, &d->work, err);
     const kf_decode_job decode = {
         .reader = d->source->reader,
         .weight = weight,
@@ -72,7 +81,7 @@ static uint64_t work_bytes(const void *ctx, size_t i)
 {
     const dequantizing *d = ctx;
     const kerf_weight *w = weight_at(d, i);
-    return kerf_weight_elements(w) * kerf_dtype_bits(dense_type(d, w)) / 8;
+    return is_left_out(w) ? 0 : kerf_weight_elements(w) * kerf_dtype_bits(dense_type(d, w)) / 8;
 }
 
 static kerf_status dequantize(dequantizing *d, const kerf_output *to, const kerf_team *team,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "layout/place_weights.h"
 
 static int is_file_path(const char *path)
 {
@@ -117,7 +118,7 @@ kerf_status kf_manifest_add_weight(kf_manifest *m, const kerf_layout *layout, co
     char name[KERF_MAX_NAME_BYTES + 32];
     kerf_entry e;
     kerf_plane_id plane;
-    const kerf_tensor *t = w->plane[0];
+    const kerf_tensor *t = kf_weight_tensor(w);
     KF_TRY(begin_weight(m, err));
     if (!w->codec.format) {
         KF_TRY(add_entry(m, t->name, t->dtype, &t->shape, t->shard, err));
@@ -138,7 +139,25 @@ kerf_status kf_manifest_add_dense(kf_manifest *m, const kerf_weight *w, kerf_dty
                                   kerf_error *err)
 {
     KF_TRY(begin_weight(m, err));
-    return add_entry(m, w->name, dtype, &w->shape, w->plane[0]->shard, err);
+    const kerf_shape *shape = w->stored.rank ? &w->stored : &w->shape;
+    return add_entry(m, w->name, dtype, shape, w->plane[0]->shard, err);
+}
+
+kerf_status kf_manifest_add_stored(kf_manifest *m, const kerf_weight *w, kerf_error *err)
+{
+    KF_TRY(begin_weight(m, err));
+    for (size_t i = 0; i < KERF_PLANES + KERF_EXTRAS; i++) {
+        const kerf_tensor *t = i < KERF_PLANES ? w->plane[i] : w->extra[i - KERF_PLANES];
+        if (!t) continue;
+        KF_TRY(add_entry(m, t->name, t->dtype, &t->shape, t->shard, err));
+        m->block_type[m->count - 1] = t->block_type;
+    }
+    return KERF_OK;
+}
+
+kerf_status kf_manifest_add_nothing(kf_manifest *m, kerf_error *err)
+{
+    return begin_weight(m, err);
 }
 
 size_t kf_manifest_entries(const kf_manifest *m, size_t i)

@@ -41,6 +41,11 @@ kerf_status kf_manifest_add_weight(kf_manifest *m, const kerf_layout *layout, co
 kerf_status kf_manifest_add_dense(kf_manifest *m, const kerf_weight *w, kerf_dtype dtype,
                                   kerf_error *err);
 
+/* Adds the next weight with the tensors that it has in its own files, as they are called there. */
+kerf_status kf_manifest_add_stored(kf_manifest *m, const kerf_weight *w, kerf_error *err);
+/* Adds a weight that the output does not have. */
+kerf_status kf_manifest_add_nothing(kf_manifest *m, kerf_error *err);
+
 /* Entries of weight i, which begin at first[i]. */
 size_t kf_manifest_entries(const kf_manifest *m, size_t i);
 

@@ -7,14 +7,19 @@
 
 #include "base/base.h"
 #include "model/arrange_experts.h"
+#include "model/stray.h"
 
 kerf_weight kf_plan_weight(const kerf_plan *p, const kerf_decision *d)
 {
     kerf_weight w = *d->weight;
+    if (d->dropped) w = (kerf_weight){.name = ""};
+    if (d->decoded) w.codec = (kerf_codec){0};
     if (!d->codec.format) return w;
     w.codec = d->codec;
     w.geometry = d->geometry;
     w.layout = p->layout;
+    /* other layouts have one order of axes, which their loaders know */
+    if (p->layout != kerf_layout_at(0)) w.stored.rank = 0;
     return w;
 }
 
@@ -46,6 +51,17 @@ static kerf_status check_groups(const kerf_plan *p, kerf_error *err)
     return KERF_OK;
 }
 
+static kerf_status declare_item(kerf_plan *p, const kerf_decision *d, const kerf_weight *after,
+                                kerf_error *err)
+{
+    kf_manifest *m = &p->manifest;
+    if (d->dropped) return kf_manifest_add_nothing(m, err);
+    if (d->decoded) return kf_manifest_add_dense(m, d->weight, d->weight->dtype, err);
+    if (!d->codec.format && d->weight->decoded && d->weight->codec.format)
+        return kf_manifest_add_stored(m, d->weight, err);
+    return kf_manifest_add_weight(m, p->layout, after, err);
+}
+
 static kerf_status declare_output(kerf_plan *p, kerf_error *err)
 {
     kerf_weight *weights = NULL;
@@ -55,7 +71,7 @@ static kerf_status declare_output(kerf_plan *p, kerf_error *err)
     kerf_status s = KERF_OK;
     for (size_t i = 0; i < count && s == KERF_OK; i++) {
         weights[i] = kf_plan_weight(p, &p->decided.item[i]);
-        s = kf_manifest_add_weight(&p->manifest, p->layout, &weights[i], err);
+        s = declare_item(p, &p->decided.item[i], &weights[i], err);
     }
     if (s == KERF_OK) {
         s = kf_manifest_describe(&p->manifest, p->source->reader, p->source->path, p->layout,
@@ -74,6 +90,7 @@ static void sum_up(kerf_plan *p)
         p->totals.bytes_in += kerf_weight_bytes(p->decided.item[i].weight);
         p->totals.elements += kerf_weight_elements(p->decided.item[i].weight);
     }
+    if (p->decided.quantized == 0) p->totals.bytes_out = p->totals.bytes_in;
 }
 
 static kerf_status copy_output(kerf_plan *p, const kerf_output *to, kerf_error *err)
@@ -99,16 +116,13 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
                         size_t count, kerf_codec base, const kerf_output *to, kerf_error *err)
 {
     KF_TRY(copy_output(p, to, err));
+    KF_TRY(kf_refuse_strays(p->source, err));
     KF_TRY(kf_manifest_layout(p->source->reader, &p->to, &p->layout, err));
     KF_TRY(arrange(p, select, err));
     KF_TRY(kf_decide(p->source, select, rules, count, base, p->layout, &p->decided, err));
-    if (p->decided.quantized == 0) {
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "%.200s: no tensor is left to quantize; --dry-run shows why each is kept",
-                       p->source->path);
-    }
+    KF_TRY(kf_notes_make(&p->notes, p->source, &p->decided, err));
     KF_TRY(check_groups(p, err));
-    KF_TRY(declare_output(p, err));
+    if (p->decided.quantized > 0) KF_TRY(declare_output(p, err));
     sum_up(p);
     return KERF_OK;
 }
@@ -136,6 +150,7 @@ void kerf_plan_free(kerf_plan *p)
 {
     if (!p) return;
     kf_manifest_close(&p->manifest);
+    kf_notes_free(&p->notes);
     kf_decisions_free(&p->decided);
     kerf_checkpoint_close(p->arranged);
     free(p->path);
@@ -145,6 +160,11 @@ void kerf_plan_free(kerf_plan *p)
 const kerf_decision *kerf_plan_at(const kerf_plan *p, size_t i)
 {
     return i < p->decided.count ? &p->decided.item[i] : NULL;
+}
+
+const char *kerf_plan_note(const kerf_plan *p, size_t i)
+{
+    return i < p->notes.count ? p->notes.note[i] : NULL;
 }
 
 void kerf_plan_totals(const kerf_plan *p, kerf_totals *out)

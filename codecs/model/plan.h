@@ -4,6 +4,7 @@
 
 #include "model/decide.h"
 #include "model/manifest.h"
+#include "model/plan_notes.h"
 
 struct kerf_plan {
     const kerf_checkpoint *source;
@@ -13,6 +14,7 @@ struct kerf_plan {
     kerf_output to;
     const kerf_layout *layout;
     kf_decisions decided;
+    kf_notes notes;
     kf_manifest manifest;
     kerf_totals totals;
 };

@@ -9,6 +9,7 @@
 #include "model/plan.h"
 #include "model/write_model.h"
 #include "stream/copy_tensor.h"
+#include "stream/decode_tensor.h"
 #include "stream/encode_tensor.h"
 
 /* What one scale for several merged layers is chosen from. */
@@ -37,7 +38,7 @@ static kf_encode_job encode_job(quantizing *q, size_t i, const kerf_exec *exec)
     const kerf_decision *d = item_at(q, i);
     return (kf_encode_job){
         .reader = q->plan->source->reader,
-        .tensor = d->weight->plane[0],
+        .tensor = kerf_weight_dense(d->weight),
         .geometry = &d->geometry,
         .encoder = d->codec.encoder,
         .exec = exec,
@@ -102,6 +103,21 @@ static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, c
     return s == KERF_OK ? kerf_weight_writer_finish(to, err) : s;
 }
 
+/* What is left, but quantized in a layout that the output does not have. */
+static kerf_status decode_item(quantizing *q, const kerf_decision *d, kerf_writer *w, size_t entry,
+                               const kerf_exec *exec, kerf_error *err)
+{
+    const kf_decode_job decode = {.reader = q->plan->source->reader,
+                                  .weight = d->weight,
+                                  .dtype = d->weight->dtype,
+                                  .writer = w,
+                                  .entry = entry,
+                                  .exec = exec,
+                                  .work = &q->work};
+    kf_work_item(&q->work, d->weight->name, "decode");
+    return kf_decode_tensor(&decode, err);
+}
+
 static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entry,
                                 const kerf_exec *exec, uint64_t *note, kerf_error *err)
 {
@@ -109,6 +125,8 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
     (void)note;
     const kerf_decision *d = item_at(q, i);
     char name[64];
+    if (d->dropped) return KERF_OK;
+    if (d->decoded) return decode_item(q, d, w, entry, exec, err);
     if (!d->codec.format) {
         kf_work_item(&q->work, d->weight->name, "keep");
         return kf_copy_weight(q->plan->source->reader, d->weight, w, entry, &q->work, err);
@@ -125,6 +143,7 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
 static uint64_t work_bytes(const void *ctx, size_t i)
 {
     const kerf_decision *d = item_at(ctx, i);
+    if (d->dropped) return 0;
     int passes = d->codec.format && kerf_needs_stats(&d->geometry) ? 2 : 1;
     return kerf_weight_bytes(d->weight) * (uint64_t)passes;
 }
@@ -163,11 +182,30 @@ static kerf_status quantize(quantizing *q, kerf_error *err)
     return kf_write_model(&out, err);
 }
 
+/* The reason for the largest tensor stands for all of them. */
+static kerf_status fail_nothing(const kerf_plan *p, kerf_error *err)
+{
+    const kerf_decision *largest = NULL;
+    uint64_t most = 0;
+    for (size_t i = 0; i < p->decided.count; i++) {
+        const uint64_t n = kerf_weight_elements(p->decided.item[i].weight);
+        if (largest && n <= most) continue;
+        largest = &p->decided.item[i];
+        most = n;
+    }
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                   "%.150s: no tensor is left to quantize%s%.120s%s%.100s%s; --dry-run shows why "
+                   "each is kept",
+                   p->source->path, largest ? ": " : "", largest ? largest->weight->name : "",
+                   largest ? " is kept (" : "", largest ? largest->reason : "", largest ? ")" : "");
+}
+
 kerf_status kerf_quantize(const kerf_plan *p, const kerf_team *team, const kerf_job *job,
                           kerf_result *result, kerf_error *err)
 {
     const double began_s = kf_now_s();
     if (!p) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_quantize: there is no plan");
+    if (p->decided.quantized == 0) return fail_nothing(p, err);
     quantizing q = {.plan = p, .team = team};
     kf_work_open(&q.work, job);
     pthread_mutex_init(&q.lock, NULL);

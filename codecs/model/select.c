@@ -1,5 +1,6 @@
 /* select.c - which weights are worth quantizing. What runtimes refuse to load quantized, or what
- * costs far more quality than it saves bytes, is left in its source type. */
+ * costs far more quality than it saves bytes, is left in its source type: its role says so
+ * (kerf/roles.h). */
 #include "model/select.h"
 
 #include <stdio.h>
@@ -8,52 +9,7 @@
 #include <kerf/words.h>
 
 #include "base/base.h"
-
-/* Names as Hugging Face checkpoints have them; the first match gives the reason. */
-static const struct {
-    const char *glob, *reason;
-} keep_by_default[] = {
-    {"*lm_head*", "output head"},
-    {"*embed*", "embedding"},
-    {"wte.weight", "embedding"},
-    {"*.wte.weight", "embedding"},
-    {"wpe.weight", "embedding"},
-    {"*.wpe.weight", "embedding"},
-    {"*norm*", "norm"},
-    {"*.ln_[0-9f]*.weight", "norm"},
-    {"*bias", "bias"},
-    {"*e_score_correction_bias*", "router"},
-    {"*router*", "router"},
-    {"*.mlp.gate.*", "router"},
-    {"*.block_sparse_moe.gate.*", "router"},
-    {"*.feed_forward.gate.*", "router"},
-    {"*shared_expert_gate*", "router"},
-    {"*conv1d*", "convolution"},
-    {"*visual*", "vision tower"},
-    {"*vision_tower*", "vision tower"},
-    {"*multi_modal_projector*", "vision tower"},
-    {"*linear_attn.in_proj_[ab].*", "linear attention gate"},
-    {"mtp.*", "multi-token prediction"},
-    /* as llama.cpp names them in GGUF files */
-    {"output.weight", "output head"},
-    {"token_embd*", "embedding"},
-    {"*_token_embd*", "embedding"},
-    {"token_types.weight", "embedding"},
-    {"position_embd*", "embedding"},
-    {"blk.*.ffn_gate_inp*", "router"},
-    {"blk.*.ffn_exp_probs_b*", "router"},
-    {"blk.*.ffn_gate_tid2eid*", "router"},
-    {"blk.*.shortconv.conv.*", "convolution"},
-    {"blk.*.ssm_[ad]", "state space parameter"},
-    {"blk.*.time_mix_*", "time mix"},
-    {"blk.*.altup_*", "alternating updates"},
-    {"blk.*.laurel_*", "residual layer"},
-    {"blk.*.indexer.*", "attention index"},
-    {"*attn_rel_b*", "relative positions"},
-    {"per_layer_model_proj*", "embedding"},
-    {"v.*", "vision tower"},
-    {"mm.*", "vision tower"},
-};
+#include "model/stray.h"
 
 int kf_glob_takes(const char *glob, const kerf_weight *w)
 {
@@ -63,7 +19,7 @@ int kf_glob_takes(const char *glob, const kerf_weight *w)
 const char *kf_select_obstacle(const kerf_weight *w, char *text, size_t size)
 {
     char format[64];
-    if (!w->codec.format && kerf_dtype_is_float(w->dtype)) return NULL;
+    if (w->decoded || (!w->codec.format && kerf_dtype_is_float(w->dtype))) return NULL;
     snprintf(text, size, "%s %s", w->codec.format ? "already" : "type",
              kerf_weight_format(w, format, sizeof format));
     return text;
@@ -74,10 +30,10 @@ enum { SHORT_ROW = 16 };
 
 static const char *default_reason(const kerf_weight *w)
 {
-    for (size_t i = 0; i < sizeof keep_by_default / sizeof *keep_by_default; i++) {
-        if (kerf_glob_matches(keep_by_default[i].glob, w->name)) return keep_by_default[i].reason;
-    }
-    if (w->shape.rank < 2) return "1-D";
+    const int is_known = w->place.role != KERF_ROLE_OTHER;
+    const char *why = kerf_place_keeps(&w->place);
+    if (w->shape.rank < 2) return why && is_known ? why : "1-D";
+    if (why) return why;
     return w->shape.dim[w->shape.rank - 1] < SHORT_ROW ? "short rows" : NULL;
 }
 
@@ -136,6 +92,7 @@ kerf_status kerf_select_weights(const kerf_checkpoint *c, const kerf_select *s, 
     const size_t count = kerf_weights_count(c->weights);
     char text[96];
     *out = (kerf_selected){0};
+    KF_TRY(kf_refuse_strays(c, err));
     KF_TRY(kf_select_check(c, s ? s : &usual, err));
     KF_TRY(kf_allocate(&out->weight, count, sizeof *out->weight, err));
     for (size_t i = 0; i < count; i++) {

@@ -1,6 +1,7 @@
 /* copy_tensor.c - reads and writes; whether to go on is asked for every panel. */
 #include "stream/copy_tensor.h"
 
+#include "layout/place_weights.h"
 #include "stream/panels.h"
 
 typedef struct copy_job {
@@ -44,6 +45,7 @@ kerf_status kf_copy_tensor(const kerf_reader *from, const kerf_tensor *t, kerf_w
 kerf_status kf_copy_weight(const kerf_reader *from, const kerf_weight *w, kerf_writer *to, size_t i,
                            kf_work *work, kerf_error *err)
 {
+    if (!w->codec.format) return kf_copy_tensor(from, kf_weight_tensor(w), to, i, work, err);
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (w->plane[p]) KF_TRY(kf_copy_tensor(from, w->plane[p], to, i++, work, err));
     }

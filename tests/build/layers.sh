@@ -23,6 +23,7 @@ BEGIN {
     place("codecs/include/kerf/words.h",     "<codec>"); place("codecs/include/kerf/loss.h", "<codec>")
     place("codecs/include/kerf/encode_matrix.h", "<codec>")
     place("codecs/include/kerf/cuda.h",      "<cuda>")
+    place("codecs/include/kerf/roles.h",     "<file>")
     place("codecs/include/kerf/file.h",      "<file>");  place("codecs/include/kerf/layouts.h", "<layout>")
     place("codecs/include/kerf/selftest.h",  "<selftest>")
     place("codecs/include/kerf/",            "<model>")
@@ -36,7 +37,7 @@ BEGIN {
     place("codecs/file/table/", "tables")
     place("codecs/file/safetensors/", "safetensors"); place("codecs/file/gguf/", "gguf")
     place("codecs/file/read/", "read");      place("codecs/file/write/", "write")
-    place("codecs/layout/", "layout");       place("codecs/stream/", "stream")
+    place("codecs/roles/", "roles");         place("codecs/layout/", "layout");       place("codecs/stream/", "stream")
     place("codecs/model/inspect/", "inspect"); place("codecs/model/", "model")
     place("codecs/selftest/", "selftest")
     place("kernels/cpu/", "kernels/cpu");    place("kernels/cuda/", "kernels/cuda")
@@ -67,7 +68,8 @@ BEGIN {
     on["safetensors"] = on["gguf"] = "tables"
     on["read"] = "safetensors gguf"
     on["write"] = "read"
-    on["layout"] = "write <layout>"
+    on["roles"] = "json <file>"
+    on["layout"] = "write roles <layout>"
     on["stream"] = "layout <cuda>"
     on["model"] = "stream <model>"
     on["inspect"] = "model"
@@ -96,7 +98,7 @@ BEGIN {
     libm = "^(math|tgmath|fenv)\\.h$"
     bytes = "^(base|scalar|block|format|cpu|cuda|stream)$"
     home["omp.h"] = "^codecs/base/threads\\.c$"
-    home["jansson.h"] = home["zstd.h"] = "^(codecs/(file|layout|model|selftest)|advisor|cli)/"
+    home["jansson.h"] = home["zstd.h"] = "^(codecs/(file|roles|layout|model|selftest)|advisor|cli)/"
     home["immintrin.h"] = home["cpuid.h"] = home["arm_neon.h"] = "^(codecs|kernels)/cpu/"
     home["sys/auxv.h"] = home["immintrin.h"]
     home["cuda_runtime.h"] = home["cublasLt.h"] = "^(codecs/cuda|kernels/(cuda|time))/"

@@ -19,7 +19,7 @@ row_is weights e_exps.weight bytes 228 # with the scales beside it
 row_is weights plain.weight format ggml-nvfp4
 json_is totals.quantized 3
 run inspect "$tmp/foreign.gguf"
-output_says 'k.weight *2x256 *Q4_K .* 4.500'
+output_says 'k.weight *attention k *2x256 *Q4_K .* 4.500'
 
 # --- quantize -----------------------------------------------------------------------------------
 # Only what changes differs: the keys but for the file type, and all tensors that are kept.

@@ -77,8 +77,11 @@ expect 0 inspect "$tmp/again.safetensors" --json
 row_is weights model.layers.0.mlp.down_proj.weight format nvfp4
 row_is weights model.embed_tokens.weight format int8
 expect 0 verify "$source" "$tmp/again.safetensors"
-expect 2 quantize "$tmp/a.safetensors" -f mxfp4 --dry-run
-error_says 'no tensor is left'
+expect 0 quantize "$tmp/a.safetensors" -f mxfp4 --dry-run
+output_says 'mlp.down_proj.weight .*kept (already nvfp4:amax)'
+output_says '0 quantized'
+expect 2 quantize "$tmp/a.safetensors" -f mxfp4 -o "$tmp/nothing"
+error_says 'no tensor is left to quantize: .* is kept (embedding)'
 expect 2 quantize "$tmp/a.safetensors" -f nvfp4 --dry-run --tensor '*down_proj*=mxfp4'
 error_says 'already nvfp4:amax'
 

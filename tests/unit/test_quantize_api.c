@@ -95,8 +95,16 @@ static void test_refused_plans(void **state)
     refuses(c, &(kerf_select){.keep = nothing, .keeps = 1}, NULL, 0, &usual, KERF_E_ARG,
             "*nothing* matches no tensor");
     refuses(c, NULL, &no_match, 1, &usual, KERF_E_ARG, "rule 1 matches no tensor");
-    refuses(c, &(kerf_select){.keep = all, .keeps = 1}, NULL, 0, &usual, KERF_E_ARG,
-            "no tensor is left");
+    /* a plan of nothing can be looked at, not executed */
+    kerf_plan *p = NULL;
+    kerf_error err = {0};
+    assert_int_equal(kerf_plan_make(c, &(kerf_select){.keep = all, .keeps = 1}, NULL, 0,
+                                    codec_of("nvfp4"), &usual, &p, &err),
+                     KERF_OK);
+    assert_string_equal(kerf_plan_at(p, 0)->reason, "--keep *");
+    assert_int_equal(kerf_quantize(p, NULL, NULL, NULL, &err), KERF_E_ARG);
+    assert_non_null(strstr(err.text, "is kept (--keep *)"));
+    kerf_plan_free(p);
     refuses(c, &(kerf_select){.keep = up, .keeps = 1}, NULL, 0, &ct, KERF_E_ARG,
             "are one matrix to the loaders");
     refuses(c, NULL, NULL, 0, &gguf, KERF_E_ARG, "layout gguf");
@@ -264,10 +272,10 @@ static void test_fused(void **state)
     assert_ptr_equal(member[1], k);
     const kerf_weight *down = kerf_weights_find(all, "model.layers.1.mlp.down_proj.weight");
     assert_int_equal(kerf_fused_group(all, down, member), 0);
-    assert_string_equal(kerf_fused_name("up_proj"), "gate_up_proj");
-    assert_string_equal(kerf_fused_name("kv_a_proj_with_mqa"), "qkv_a_proj");
-    assert_null(kerf_fused_name("down_proj"));
-    assert_null(kerf_fused_name("up_pro"));
+    assert_string_equal(kerf_piece_fused(KERF_PIECE_UP), "gate_up_proj");
+    assert_string_equal(kerf_piece_fused(KERF_PIECE_KV_A), "qkv_a_proj");
+    assert_null(kerf_piece_fused(KERF_PIECE_DOWN));
+    assert_null(kerf_piece_fused(KERF_PIECE_NONE));
     kerf_checkpoint_close(c);
 }
 

@@ -57,6 +57,8 @@ typedef struct kerf_budget {
 /* All zeros but for the candidates and a budget is a request. Nothing that it points to must
  * outlive the call but the hardware. */
 typedef struct kerf_advise_request {
+    const kerf_layout *layout; /* what the result must fit: a candidate is one that it takes,
+                                  experts stand as it wants them; NULL: anything */
     const kerf_select *select; /* which tensors; NULL: those that are quantized by default     */
     const kerf_codec *codec;   /* [codecs] candidates, each with its encoder                   */
     size_t codecs;
@@ -135,7 +137,9 @@ typedef struct kerf_advice_curve {
 /* To be read only. Figures of time are 0 without hardware. */
 typedef struct kerf_advice {
     const char *source; /* path of the checkpoint                                               */
-    kerf_codec *codec;  /* [codecs] candidates                                                  */
+    const kerf_layout *layout; /* NULL: any                                                     */
+    kerf_checkpoint *arranged; /* owned: the source as that wants it, or NULL                   */
+    kerf_codec *codec; /* [codecs] candidates                                                  */
     size_t codecs;
     kerf_advice_tensor *tensor; /* [tensors] those that a format is chosen for                  */
     size_t tensors;

@@ -1,14 +1,15 @@
 /* recipe.h - which tensor becomes what, as a file: advise writes it, people edit it, and quantize
  * executes it. It is JSON with the schema kerf.recipe/1:
  *
- *   {"schema": "kerf.recipe/1",
+ *   {"schema": "kerf.recipe/1", "layout": "compressed-tensors",
  *    "rules": [{"tensors": ["model.layers.0.self_attn.[qkv]_proj.weight"], "codec": "nvfp4:4/6",
  *               "why": "..."}, {"tensors": ["*.o_proj.weight"], "codec": "keep"}],
  *    "promise": {"tensors": {"NAME": {"codec": "nvfp4:4/6", "bytes": 1, "t2": 0.008}}}}
  *
  * Tensors are shell patterns. The last rule that matches a name counts; a tensor that no rule
- * matches is kept as it is. The promise is what was measured when the recipe was made:
- * kerf_recipe_check measures again. A tensor whose codec was edited has no promise any more.
+ * matches is kept as it is. The layout, which may be left out, is what the output is written in.
+ * The promise is what was measured when the recipe was made: kerf_recipe_check measures again. A
+ * tensor whose codec was edited has no promise any more.
  */
 #ifndef KERF_RECIPE_H
 #define KERF_RECIPE_H
@@ -35,6 +36,7 @@ typedef struct kerf_recipe {
     size_t rules;
     const kerf_promise *promise; /* [promises] */
     size_t promises;
+    const kerf_layout *layout; /* that it was made for; NULL: any */
 } kerf_recipe;
 
 /* Reads a recipe of at most 256 MiB, or its text of n bytes; `name` stands for the file in

@@ -81,6 +81,7 @@ kerf_status kf_view_read(const kerf_reader *r, const kerf_tensor *t, uint64_t of
     if (offset % v->size || n % v->size)
         return kf_fail(err, KERF_E_ARG, offset, "tensor \"%s\": parts of elements were asked for",
                        t->name);
+    if (v->read) return v->read(r, t, offset, dst, n, err);
     for (uint64_t at = offset / v->size, end = (offset + n) / v->size; at < end;) {
         area a = area_at(v, at, end - at);
         a.reader = r;

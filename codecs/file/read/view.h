@@ -14,6 +14,11 @@ struct kerf_view {
     unsigned parts;
     const kerf_tensor *const *from;
     uint64_t first, matrix, row, col;
+    /* not NULL: the elements are computed, and nothing above but `size` means anything; called as
+     * kf_view_read is, for whole elements inside of the tensor */
+    kerf_status (*read)(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
+                        unsigned char *dst, size_t n, kerf_error *err);
+    const void *ctx; /* of `read` */
 };
 
 /* Reads n bytes from byte `offset`; both whole elements and inside the tensor. */

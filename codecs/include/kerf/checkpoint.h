@@ -31,6 +31,12 @@ KERF_API const kerf_weights *kerf_checkpoint_weights(const kerf_checkpoint *c);
 /* How many of the weights are quantized. */
 KERF_API size_t kerf_checkpoint_quantized(const kerf_checkpoint *c);
 
+/* The same files with their experts as the loaders of a layout want them: one by one, or stacked.
+ * It has names and weights of its own; c must outlive it. */
+KERF_API KERF_CHECK kerf_status kerf_checkpoint_arrange(const kerf_checkpoint *c,
+                                                        const kerf_layout *l, kerf_checkpoint **out,
+                                                        kerf_error *err);
+
 /* --- which weights ------------------------------------------------------------------------- */
 
 /* Shell patterns over the names of weights (kerf_glob_matches) that narrow down what a call works

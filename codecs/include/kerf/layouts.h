@@ -14,6 +14,7 @@
 #define KERF_LAYOUTS_H
 
 #include <kerf/file.h>
+#include <kerf/roles.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,6 +53,15 @@ KERF_API KERF_CHECK kerf_status kerf_layout_check_tensor(const kerf_layout *l, c
                                                          const char *name, const kerf_shape *shape,
                                                          kerf_error *err);
 
+/* The same of a weight, whose place counts too: what its model has as [in, out] fits no layout
+ * whose loaders read matrices as [out, in]. */
+typedef struct kerf_weight kerf_weight;
+KERF_API KERF_CHECK kerf_status kerf_layout_check_weight(const kerf_layout *l, const kerf_format *f,
+                                                         const kerf_weight *w, kerf_error *err);
+
+/* 1 when its loaders can be told of several formats in one checkpoint. */
+KERF_API int kerf_layout_mixes(const kerf_layout *l);
+
 /* 1 when layers that runtimes fuse into one matrix must have the same scale per matrix. */
 KERF_API int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f);
 
@@ -70,7 +80,7 @@ KERF_API float kerf_inverse_of(float x);
 #define KERF_EXTRAS 3 /* the most tensors of a weight that store no plane */
 
 /* A tensor as a model sees it: dense, or quantized and spread over several stored tensors. */
-typedef struct kerf_weight {
+struct kerf_weight {
     const char *name;                      /* owned by the kerf_weights                       */
     kerf_shape shape;                      /* of the dense tensor                             */
     kerf_dtype dtype;                      /* of the dense tensor, or of the source before
@@ -80,9 +90,14 @@ typedef struct kerf_weight {
     const kerf_layout *layout;             /* when quantized                                  */
     const kerf_tensor *plane[KERF_PLANES]; /* what stores each plane; dense: plane[0] alone    */
     const kerf_tensor *extra[KERF_EXTRAS]; /* tensors that store no plane, in the layout's order */
-    int unit_second;   /* the second-level scales are 1, and layout gguf does not store them */
+    int unit_second; /* the second-level scales are 1, and layout gguf does not store them */
+    const kerf_tensor *decoded; /* quantized by another program, or F64: its numbers as a tensor of
+                                   F32, which kerf_reader_read decodes; else NULL            */
     const char *whole; /* the stack that it was a part of: kerf_weights_arrange; else NULL   */
-} kerf_weight;
+    kerf_place place;  /* what it is in its model                                            */
+    kerf_shape stored; /* rank above 0: the model has it in this shape, [..., in, out]; `shape` and
+                          all planes are [..., out, in], so that blocks run along its inputs */
+};
 
 typedef struct kerf_weights kerf_weights;
 
@@ -95,6 +110,14 @@ KERF_API void kerf_weights_close(kerf_weights *w);
 KERF_API size_t kerf_weights_count(const kerf_weights *w);
 KERF_API const kerf_weight *kerf_weights_at(const kerf_weights *w, size_t i);
 KERF_API const kerf_weight *kerf_weights_find(const kerf_weights *w, const char *name);
+
+/* What the model of the checkpoint calls itself (model_type, the architecture of a GGUF file);
+ * NULL: nothing says so. *known: 1 when the table of families has it. */
+KERF_API const char *kerf_weights_model(const kerf_weights *w, int *known);
+
+/* The tensor that has the numbers of w: its own, or what it decodes to. NULL: kerf itself chose its
+ * codes, which are no source of others. */
+KERF_API const kerf_tensor *kerf_weight_dense(const kerf_weight *w);
 
 /* Bytes of all tensors that store the weight. */
 KERF_API uint64_t kerf_weight_bytes(const kerf_weight *w);
@@ -199,9 +222,9 @@ KERF_API void kerf_companions_free(kerf_companion *c, size_t count);
 KERF_API size_t kerf_fused_group(const kerf_weights *all, const kerf_weight *w,
                                  const kerf_weight *out[KERF_FUSED_MOST]);
 
-/* What runtimes call the merged matrix of such a layer: "qkv_proj" for "q_proj". NULL: the layer is
- * not merged with others. */
-KERF_API const char *kerf_fused_name(const char *layer);
+/* What runtimes call the merged matrix of such a layer: "qkv_proj" for one whose name says
+ * "q_proj". NULL: it is not merged with others. */
+KERF_API const char *kerf_fused_name(const kerf_weight *w);
 
 #ifdef __cplusplus
 }

@@ -57,6 +57,9 @@ typedef struct kerf_decision {
     kerf_codec codec;       /* format NULL: it is left as it is              */
     kerf_geometry geometry; /* when it is quantized                          */
     char reason[96];        /* why it is left, or which rule asks for the codec; else empty */
+    int decoded;            /* 1: left, in its dense type, for the output has another layout than
+                               the one that it is quantized in                              */
+    int dropped;            /* 1: left out: a scale of what was quantized and is decoded now */
 } kerf_decision;
 
 typedef struct kerf_totals {
@@ -71,10 +74,11 @@ typedef struct kerf_plan kerf_plan;
  * (NULL: all zeros) says which weights get `base`; a rule overrules it. base with format NULL: only
  * rules quantize. What the layout of the output cannot hold is left as it is. out: the path may be
  * NULL for a plan that is only looked at. Texts are copied.
- * KERF_E_ARG: a pattern matches no weight, a rule cannot be followed, no weight is left to quantize,
- * layers that loaders merge would differ in format, or path and layout do not fit. KERF_E_NOSUP: a
- * weight cannot be encoded so, is quantized already in another layout, or the loaders of the layout
- * cannot be told of such a mixture. KERF_E_DATA: a name that is needed is taken. */
+ * A plan that quantizes nothing can be looked at, not executed.
+ * KERF_E_ARG: a pattern matches no weight, a rule cannot be followed, layers that loaders merge
+ * would differ in format, or path and layout do not fit. KERF_E_NOSUP: a weight cannot be encoded
+ * so, is quantized already in another layout, or the loaders of the layout cannot be told of such a
+ * mixture. KERF_E_DATA: a name that is needed is taken. */
 KERF_API KERF_CHECK kerf_status kerf_plan_make(const kerf_checkpoint *source,
                                                const kerf_select *select, const kerf_rule *rules,
                                                size_t rule_count, kerf_codec base,
@@ -84,6 +88,9 @@ KERF_API void kerf_plan_free(kerf_plan *p); /* NULL is fine */
 
 /* The decision for weight i of the plan's source; NULL past the end. */
 KERF_API const kerf_decision *kerf_plan_at(const kerf_plan *p, size_t i);
+/* What the plan could not tell, a line each: tensors of unknown role, a model that is in no row of
+ * the table of families (kerf/roles.h). NULL past the end. */
+KERF_API const char *kerf_plan_note(const kerf_plan *p, size_t i);
 KERF_API void kerf_plan_totals(const kerf_plan *p, kerf_totals *out);
 KERF_API const kerf_layout *kerf_plan_layout(const kerf_plan *p);
 /* The source as the plan sees it: experts that the layout wants arranged another way (one by one,
@@ -94,14 +101,15 @@ KERF_API const kerf_checkpoint *kerf_plan_source(const kerf_plan *p);
 
 /* What a call has done. */
 typedef struct kerf_result {
-    size_t changed, kept;         /* weights that were quantized, decoded or converted; all others */
-    uint64_t bytes_in, bytes_out; /* of tensors, without headers                                   */
+    size_t changed, kept; /* weights that were quantized, decoded or converted; all others */
+    uint64_t bytes_in, bytes_out; /* of tensors, without headers */
     double seconds;
 } kerf_result;
 
 /* Writes what the plan says. Phases that job is told of: "comparing what is there" (with resume),
- * "writing", "comparing what was written". team, job and result may be NULL. KERF_E_DATA: NaN or Inf
- * in a weight that is quantized, with its name and place, unless `nan` of the team accepts it. */
+ * "writing", "comparing what was written". team, job and result may be NULL. KERF_E_ARG: the plan
+ * quantizes no weight; the text has the reason for one of them. KERF_E_DATA: NaN or Inf in a weight
+ * that is quantized, with its name and place, unless `nan` of the team accepts it. */
 KERF_API KERF_CHECK kerf_status kerf_quantize(const kerf_plan *p, const kerf_team *team,
                                               const kerf_job *job, kerf_result *result,
                                               kerf_error *err);

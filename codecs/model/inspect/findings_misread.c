@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "layout/groups.h"
+#include "roles/groups.h"
 #include "model/inspect/findings.h"
 
 enum { ROOM = 1 << 16 };
@@ -150,7 +150,8 @@ static const kerf_weight *norm_before(const kerf_checkpoint *c, const kerf_weigh
     if (!kf_has_suffix(w->name, ".weight")) return NULL;
     const char *member = end;
     while (member > w->name && member[-1] != '.') member--;
-    const kf_group *g = kf_group_find(member, (size_t)(end - member));
+    kerf_piece piece;
+    const kf_fused_row *g = kf_group_find(member, (size_t)(end - member), &piece);
     if (!g || !g->norm) return NULL;
     const int n = snprintf(name, sizeof name, ".%s.%s", g->module, member);
     if (n < 0 || !kf_has_suffix(w->name, name)) return NULL;

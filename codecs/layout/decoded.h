@@ -1,0 +1,11 @@
+/* decoded.h - quantized weights as dense tensors. */
+#ifndef KERF_LAYOUT_DECODED_H
+#define KERF_LAYOUT_DECODED_H
+
+#include "layout/weights.h"
+
+/* Gives every quantized weight whose codes another program chose its `decoded`; again when there
+ * are other weights. */
+kerf_status kf_weights_decode(kerf_weights *all, kerf_error *err);
+
+#endif

@@ -1,0 +1,129 @@
+/* plan_notes.c - what a plan says besides its decisions: what it could not tell, in one line each.
+ */
+#include "model/plan_notes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "file/json/text.h"
+
+enum { NAMED = 4 }; /* tensors that a note names */
+
+static kerf_status add_note(kf_notes *n, kf_text *t, kerf_error *err)
+{
+    if (!t->failed && n->count < KF_NOTES_MOST) {
+        n->note[n->count++] = t->p;
+        return KERF_OK;
+    }
+    free(t->p);
+    return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a plan");
+}
+
+typedef struct tensor_list {
+    size_t count;
+    const char *name[NAMED];
+} tensor_list;
+
+static void add_name(tensor_list *l, const char *name)
+{
+    if (l->count < NAMED) l->name[l->count] = name;
+    l->count++;
+}
+
+static kerf_status add_list(kf_notes *n, const tensor_list *l, const char *what, kerf_error *err)
+{
+    kf_text t = {0};
+    if (l->count == 0) return KERF_OK;
+    kf_text_add(&t, "%zu tensor%s %s: ", l->count, l->count == 1 ? "" : "s", what);
+    for (size_t i = 0; i < l->count && i < NAMED; i++)
+        kf_text_add(&t, "%s%.200s", i ? ", " : "", l->name[i]);
+    if (l->count > NAMED) kf_text_add(&t, " and %zu more", l->count - NAMED);
+    return add_note(n, &t, err);
+}
+
+static kerf_status note_roles(kf_notes *n, const kf_decisions *d, kerf_error *err)
+{
+    tensor_list kept = {0}, taken = {0};
+    for (size_t i = 0; i < d->count; i++) {
+        const kerf_weight *w = d->item[i].weight;
+        if (w->place.role != KERF_ROLE_OTHER || w->shape.rank < 2) continue;
+        if (w->place.piece == KERF_PIECE_PARAMETER || !kerf_dtype_is_float(w->dtype)) continue;
+        const int is_matrix = w->place.evidence == KERF_EVIDENCE_MATRIX;
+        if (d->item[i].codec.format && is_matrix)
+            add_name(&taken, w->name);
+        else if (!d->item[i].codec.format && !is_matrix)
+            add_name(&kept, w->name);
+    }
+    KF_TRY(add_list(n, &kept, "of unknown role kept", err));
+    return add_list(n, &taken,
+                    "of unknown role quantized, for they are matrices and no config.json says of "
+                    "which model",
+                    err);
+}
+
+/* One line for each format that is decoded on the way in. */
+static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *err)
+{
+    const kerf_weight *first[4] = {NULL};
+    size_t count[4] = {0}, kinds = 0, dropped = 0;
+    for (size_t i = 0; i < d->count; i++) {
+        const kerf_decision *one = &d->item[i];
+        const kerf_weight *w = one->weight;
+        size_t k = 0;
+        dropped += (size_t)one->dropped;
+        if (!w->decoded || !(one->codec.format || one->decoded)) continue;
+        while (k < kinds && first[k]->codec.format != w->codec.format) k++;
+        if (k == 4) continue;
+        if (k == kinds) first[kinds++] = w;
+        count[k]++;
+    }
+    for (size_t k = 0; k < kinds; k++) {
+        char format[64];
+        kf_text t = {0};
+        if (!first[k]->codec.format) {
+            kf_text_add(&t, "%zu tensor%s rounded from F64 to F32 on the way in", count[k],
+                        count[k] == 1 ? " is" : "s are");
+            KF_TRY(add_note(n, &t, err));
+            continue;
+        }
+        kf_text_add(&t,
+                    "%zu tensor%s decoded on the way in from %s%s%s: errors count against the "
+                    "decoded weights",
+                    count[k], count[k] == 1 ? " is" : "s are",
+                    kerf_weight_format(first[k], format, sizeof format),
+                    first[k]->layout ? " of layout " : "",
+                    first[k]->layout ? first[k]->layout->name : "");
+        KF_TRY(add_note(n, &t, err));
+    }
+    if (!dropped) return KERF_OK;
+    kf_text t = {0};
+    kf_text_add(&t,
+                "%zu scale%s of inputs or caches left out with the quantization that %s made for",
+                dropped, dropped == 1 ? " is" : "s are", dropped == 1 ? "it was" : "they were");
+    return add_note(n, &t, err);
+}
+
+kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_decisions *d,
+                          kerf_error *err)
+{
+    int known;
+    const char *model = kerf_weights_model(kerf_checkpoint_weights(source), &known);
+    if (model && !known) {
+        kf_text t = {0};
+        kf_text_add(&t,
+                    "the model is a \"%.60s\", which kerf has no row for: roles follow from names "
+                    "that many families share, and what those do not tell is kept",
+                    model);
+        KF_TRY(add_note(n, &t, err));
+    }
+    KF_TRY(note_decoded(n, d, err));
+    return note_roles(n, d, err);
+}
+
+void kf_notes_free(kf_notes *n)
+{
+    for (size_t i = 0; i < n->count; i++) free(n->note[i]);
+    *n = (kf_notes){0};
+}

@@ -1,0 +1,18 @@
+/* plan_notes.h - what a plan says besides its decisions. */
+#ifndef KERF_MODEL_PLAN_NOTES_H
+#define KERF_MODEL_PLAN_NOTES_H
+
+#include "model/decide.h"
+
+enum { KF_NOTES_MOST = 8 };
+
+typedef struct kf_notes {
+    char *note[KF_NOTES_MOST];
+    size_t count;
+} kf_notes;
+
+kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_decisions *d,
+                          kerf_error *err);
+void kf_notes_free(kf_notes *n); /* all zeros are fine */
+
+#endif

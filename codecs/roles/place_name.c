@@ -1,0 +1,224 @@
+/* place_name.c - the role of one tensor: the row of its family, then the patterns that families
+ * share, then what stands around it, then its shape. */
+#include "roles/places.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "roles/groups.h"
+#include "roles/role_names.h"
+
+/* --- names and reasons --------------------------------------------------------------------- */
+
+static const struct {
+    const char *name, *keeps; /* why such tensors are kept; NULL: for their piece alone */
+} roles[KERF_ROLES] = {
+    [KERF_ROLE_OTHER] = {"other", "unknown role"},
+    [KERF_ROLE_EMBEDDING] = {"embedding", "embedding"},
+    [KERF_ROLE_HEAD] = {"output head", "output head"},
+    [KERF_ROLE_NORM] = {"norm", "norm"},
+    [KERF_ROLE_BIAS] = {"bias", "bias"},
+    [KERF_ROLE_ROUTER] = {"router", "router"},
+    [KERF_ROLE_ATTENTION] = {"attention", NULL},
+    [KERF_ROLE_MLP] = {"MLP", NULL},
+    [KERF_ROLE_EXPERT] = {"expert", NULL},
+    [KERF_ROLE_SHARED_EXPERT] = {"shared expert", NULL},
+    [KERF_ROLE_STATE_SPACE] = {"state space", NULL},
+    [KERF_ROLE_CONVOLUTION] = {"convolution", "convolution"},
+    [KERF_ROLE_VISION] = {"vision", "vision tower"},
+    [KERF_ROLE_AUDIO] = {"audio", "audio tower"},
+    [KERF_ROLE_PROJECTOR] = {"projector", "projector"},
+    [KERF_ROLE_MTP] = {"MTP", "multi-token prediction"},
+    [KERF_ROLE_SCALE] = {"scale", "scale"},
+};
+
+static const char *const pieces[KERF_PIECES] = {
+    [KERF_PIECE_NONE] = "",
+    [KERF_PIECE_Q] = "q",
+    [KERF_PIECE_K] = "k",
+    [KERF_PIECE_V] = "v",
+    [KERF_PIECE_O] = "o",
+    [KERF_PIECE_QKV] = "qkv",
+    [KERF_PIECE_KV] = "kv",
+    [KERF_PIECE_Q_A] = "q_a",
+    [KERF_PIECE_Q_B] = "q_b",
+    [KERF_PIECE_KV_A] = "kv_a",
+    [KERF_PIECE_KV_B] = "kv_b",
+    [KERF_PIECE_GATE] = "gate",
+    [KERF_PIECE_UP] = "up",
+    [KERF_PIECE_DOWN] = "down",
+    [KERF_PIECE_GATE_UP] = "gate_up",
+    [KERF_PIECE_IN] = "in",
+    [KERF_PIECE_Z] = "z",
+    [KERF_PIECE_OUT] = "out",
+    [KERF_PIECE_PARAMETER] = "parameter",
+};
+
+const char *kerf_role_name(kerf_role r)
+{
+    return (unsigned)r < KERF_ROLES ? roles[r].name : NULL;
+}
+
+const char *kerf_piece_name(kerf_piece p)
+{
+    return (unsigned)p < KERF_PIECES ? pieces[p] : "";
+}
+
+char *kerf_place_text(const kerf_place *p, char *out, size_t size)
+{
+    const char *piece = kerf_piece_name(p->piece);
+    snprintf(out, size, "%s%s%s", kerf_role_name(p->role), *piece ? " " : "", piece);
+    return out;
+}
+
+const char *kerf_place_keeps(const kerf_place *p)
+{
+    if (p->piece == KERF_PIECE_PARAMETER)
+        return p->role == KERF_ROLE_ATTENTION                       ? "attention parameter"
+               : p->role == KERF_ROLE_STATE_SPACE                   ? "state space parameter"
+               : roles[p->role].keeps && p->role != KERF_ROLE_OTHER ? roles[p->role].keeps
+                                                                    : "parameter";
+    if (p->role == KERF_ROLE_OTHER && p->evidence == KERF_EVIDENCE_MATRIX) return NULL;
+    if (roles[p->role].keeps) return roles[p->role].keeps;
+    if (p->stack == KERF_STACK_LAST)
+        return "its experts stand last, where no block can run along them";
+    if (p->orientation == KERF_AXES_UNKNOWN) return "which of its axes is the input is not known";
+    return NULL;
+}
+
+/* --- one tensor ---------------------------------------------------------------------------- */
+
+static int take_pattern(const kf_parts *n, const kf_pattern *rows, size_t count, kerf_place *p)
+{
+    for (size_t i = 0; i < count && rows[i].names; i++) {
+        if (!kf_parts_end_in(n, rows[i].names)) continue;
+        p->role = rows[i].role;
+        p->piece = rows[i].piece;
+        return 1;
+    }
+    return 0;
+}
+
+/* The last part that a row of groups.def has as a member. */
+static int take_member(const kf_parts *n, kerf_place *p)
+{
+    kerf_piece piece;
+    for (int i = n->count - 1; i >= 0 && i >= n->count - 2; i--) {
+        const kf_fused_row *g = kf_group_find(n->text + n->part[i].at, n->part[i].bytes, &piece);
+        if (!g || (i < n->count - 1 && !n->part[i + 1].is_number)) continue;
+        p->role = g->role;
+        p->piece = piece;
+        p->piece_at = n->part[i].at;
+        p->piece_bytes = n->part[i].bytes;
+        return 1;
+    }
+    return 0;
+}
+
+static void take_names(const kf_facts *f, const kf_parts *n, kerf_place *p)
+{
+    const kf_family *own = f->family;
+    if (own && take_pattern(n, own->pattern, KF_FAMILY_PATTERNS, p)) {
+        p->evidence = KERF_EVIDENCE_FAMILY;
+    } else if (take_member(n, p) || take_pattern(n, kf_patterns, kf_pattern_count, p)) {
+        p->evidence = own ? KERF_EVIDENCE_FAMILY : KERF_EVIDENCE_NAMES;
+    }
+    if (p->piece != KERF_PIECE_NONE && !p->piece_bytes && n->count) {
+        p->piece_at = n->part[n->count - 1].at;
+        p->piece_bytes = n->part[n->count - 1].bytes;
+    }
+}
+
+static int is_tower(kerf_role r)
+{
+    return r == KERF_ROLE_VISION || r == KERF_ROLE_AUDIO;
+}
+
+static void look_around(const kf_facts *f, const kf_parts *n, kerf_place *p)
+{
+    const int one_tower = f->family && f->family->flags & KF_FAMILY_ONE_TOWER;
+    for (size_t i = 0; i < kf_around_count; i++) {
+        const kf_around *a = &kf_arounds[i];
+        if (a->of == KF_AROUND_MLP && p->role != KERF_ROLE_MLP) continue;
+        if (a->of == KF_AROUND_UNKNOWN && p->evidence != KERF_EVIDENCE_NONE) continue;
+        if ((one_tower && is_tower(a->role)) || kf_parts_around(n, a->parts) < 0) continue;
+        p->role = a->role;
+        if (p->evidence == KERF_EVIDENCE_NONE) p->evidence = KERF_EVIDENCE_NAMES;
+        return;
+    }
+}
+
+static int is_bias(const kf_parts *n)
+{
+    const char *end = n->text + strlen(n->text);
+    return end - n->text >= 4 && strcmp(end - 4, "bias") == 0;
+}
+
+/* A gate is a router, which has a row for each expert, or one half of an MLP. */
+static void judge_gate(const kf_facts *f, const kerf_shape *s, kerf_place *p)
+{
+    if (p->role != KERF_ROLE_ROUTER || p->piece != KERF_PIECE_GATE) return;
+    const int is_wide = s->rank == 2 && f->expert_inner && s->dim[0] == f->expert_inner &&
+                        s->dim[0] != f->experts && !f->experts;
+    p->piece = is_wide ? KERF_PIECE_GATE : KERF_PIECE_NONE;
+    if (is_wide) p->role = KERF_ROLE_MLP;
+}
+
+/* What no name tells. In doubt it stays other, which is kept. */
+static void judge_shape(const kf_facts *f, const kf_parts *n, const kerf_shape *s, kerf_place *p)
+{
+    if (p->evidence != KERF_EVIDENCE_NONE) return;
+    const uint64_t rows = s->rank > 1 ? s->dim[s->rank - 2] : 1;
+    const uint64_t cols = s->rank > 0 ? s->dim[s->rank - 1] : 1;
+    p->evidence = KERF_EVIDENCE_SHAPE;
+    if (s->rank == 2 && f->vocab && rows == f->vocab && n->layer < 0) {
+        p->role = KERF_ROLE_EMBEDDING;
+    } else if (s->rank == 2 && f->experts > 1 && rows == f->experts && cols == f->hidden) {
+        p->role = KERF_ROLE_ROUTER;
+    } else if (s->rank >= 2 && !f->is_described) {
+        p->evidence = KERF_EVIDENCE_MATRIX;
+    } else {
+        p->evidence = KERF_EVIDENCE_NONE;
+    }
+}
+
+void kf_place_name(const kf_facts *f, const char *name, const kerf_shape *shape, kerf_place *p)
+{
+    kf_parts n;
+    *p = (kerf_place){.role = KERF_ROLE_OTHER};
+    kf_parts_cut(name, &n);
+    p->layer = n.layer;
+    take_names(f, &n, p);
+    judge_gate(f, shape, p);
+    if (is_bias(&n) && p->role != KERF_ROLE_ROUTER && p->piece != KERF_PIECE_PARAMETER) {
+        p->role = KERF_ROLE_BIAS;
+        p->piece = KERF_PIECE_NONE;
+        p->evidence = p->evidence ? p->evidence : KERF_EVIDENCE_NAMES;
+    }
+    look_around(f, &n, p);
+    if (f->has_mtp && f->layers && n.layer >= 0 && (uint64_t)n.layer >= f->layers &&
+        !is_tower(p->role) && p->role != KERF_ROLE_PROJECTOR)
+        p->role = KERF_ROLE_MTP;
+    judge_shape(f, &n, shape, p);
+    /* to be confirmed by the number of experts: place_axes.c */
+    if (p->role == KERF_ROLE_EXPERT && shape->rank == 2 && !n.expert &&
+        kf_parts_around(&n, "experts") >= 0)
+        p->stack = KERF_STACK_ROWS;
+}
+
+int kerf_is_activation_scale(const char *name)
+{
+    kf_parts n;
+    kf_parts_cut(name, &n);
+    return kf_parts_end_in(&n,
+                           "input_scale|output_scale|input_global_scale|scale_input|scaled_fp8|"
+                           "k_scale|v_scale|q_scale|kv_scale|prob_scale|k_zero_point|v_zero_point|"
+                           "*_input_scale|*_output_scale");
+}
+
+void kerf_place_find(const char *family, const char *name, const kerf_shape *shape, kerf_place *out)
+{
+    kf_facts f = {.family = family ? kf_family_find(family) : NULL, .is_described = family != NULL};
+    kf_placed one = {.name = name, .shape = shape, .place = out};
+    kf_places_find(&f, &one, 1);
+}
