@@ -4,6 +4,13 @@
 
 #include "advice/advice.h"
 
+const char *kerf_advise_candidates(void)
+{
+    return "nvfp4:4/6,nvfp4:sweep,mxfp4:even,nf4-dq,int4-g128:search,int4-g128-asym:search,"
+           "int4-g32-asym:search,mxfp6-e2m3:even,mxfp8-e4m3:rceil,fp8-e4m3-row,int8:search,"
+           "int8-g128:search";
+}
+
 /* --- the request --------------------------------------------------------------------------- */
 
 static kerf_status check_numbers(const kerf_advise_request *r, kerf_error *err)

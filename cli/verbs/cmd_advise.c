@@ -12,12 +12,6 @@
 #include "progress.h"
 #include "options_codecs.h"
 
-/* Candidates without -f: the best encoder of each format that earns its bits. */
-#define ADVISE_FORMATS                                                                \
-    "nvfp4:4/6,nvfp4:sweep,mxfp4:even,nf4-dq,int4-g128:search,int4-g128-asym:search," \
-    "int4-g32-asym:search,mxfp6-e2m3:even,mxfp8-e4m3:rceil,fp8-e4m3-row,int8:search," \
-    "int8-g128:search"
-
 typedef struct advise_run {
     const args *args;
     kerf_exec exec;
@@ -85,7 +79,7 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     TRY(args_integer(a, "batch", 1, 1 << 20, &batch, err));
     TRY(args_integer(a, "context", 1, 1 << 30, &context, err));
     if (hardware) TRY(kerf_hardware_get(hardware, &j->hardware, err));
-    TRY(codec_list_parse(&j->codecs, formats ? formats : ADVISE_FORMATS, err));
+    TRY(codec_list_parse(&j->codecs, formats ? formats : kerf_advise_candidates(), err));
     TRY(option_select_open(&j->select, a, err));
     TRY(option_budget(a, &r->budget, &r->minimise, err));
     TRY(kerf_checkpoint_open(args_operand(a, 0), &j->source, err));

@@ -78,6 +78,11 @@ kerf_status kf_work_at(kf_work *w, uint64_t done, uint64_t total, kerf_error *er
     return kf_work_check(w, err);
 }
 
+int kerf_cancel_flag(void *ctx)
+{
+    return __atomic_load_n((const int *)ctx, __ATOMIC_RELAXED);
+}
+
 kerf_status kf_job_check(const kerf_job *job, kerf_error *err)
 {
     if (!job || !job->cancel || !job->cancel(job->ctx)) return KERF_OK;

@@ -14,6 +14,28 @@
 #include "rounds.h"
 #include "test_advice.h"
 
+/* --- candidates ---------------------------------------------------------------------------- */
+
+/* Every word is a codec, each another one, and advice can be had for all of them together. */
+static void test_candidates(void **state)
+{
+    (void)state;
+    kerf_codec codec[32];
+    size_t n = 0;
+    char *copy = strdup(kerf_advise_candidates()), *rest = copy;
+    assert_non_null(copy);
+    for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        assert_true(n < sizeof codec / sizeof *codec);
+        assert_int_equal(kerf_codec_find(word, &codec[n], NULL), KERF_OK);
+        for (size_t i = 0; i < n; i++)
+            assert_false(codec[i].encoder == codec[n].encoder &&
+                         codec[i].format == codec[n].format);
+        n++;
+    }
+    assert_int_equal(n, 12);
+    free(copy);
+}
+
 /* --- budgets ------------------------------------------------------------------------------- */
 
 static void test_choice(void **state)
@@ -264,7 +286,7 @@ int main(void)
         cmocka_unit_test(test_choice),  cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_alpha),   cmocka_unit_test(test_contradictions),
         cmocka_unit_test(test_reports), cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_cancel),  cmocka_unit_test(test_candidates),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -257,6 +257,31 @@ static void cancel_is_asked_for(void **state)
     free(x);
 }
 
+/* A listener that raises the flag at the first event of encoding. */
+static void raise_flag(void *ctx, const kerf_event *e)
+{
+    if (e->kind == KERF_EVENT_PROGRESS) *(int *)ctx = 1;
+}
+
+static void a_flag_cancels(void **state)
+{
+    (void)state;
+    float *x = random_floats(200 * 1000, 5);
+    const kerf_cspan src = {x, 200 * 1000 * 4};
+    int flag = 0;
+    kerf_job job = {.cancel = kerf_cancel_flag, .ctx = &flag};
+    kerf_codec c;
+    assert_int_equal(kerf_codec_find("nvfp4", &c, NULL), KERF_OK);
+    encoded e = encoded_new(c.format, (kerf_shape){2, {200, 1000}});
+    assert_int_equal(kerf_encode_matrix(&e.g, c.encoder, src, KERF_F32, e.plane, &one, &job, NULL),
+                     KERF_OK);
+    job.tell = raise_flag;
+    assert_int_equal(kerf_encode_matrix(&e.g, c.encoder, src, KERF_F32, e.plane, &one, &job, NULL),
+                     KERF_E_CANCELED);
+    encoded_free(&e);
+    free(x);
+}
+
 /* The slowest encoder there is; a busy machine may hold it up, so the best of some runs counts. */
 static void cancel_is_soon(void **state)
 {
@@ -401,7 +426,7 @@ int main(void)
         cmocka_unit_test(large_matrices_in_steps),       cmocka_unit_test(phases_are_told),
         cmocka_unit_test(cancel_is_asked_for),           cmocka_unit_test(cancel_is_soon),
         cmocka_unit_test(misuse_writes_nothing),         cmocka_unit_test(not_a_number),
-        cmocka_unit_test(decode_checks_its_arguments),
+        cmocka_unit_test(decode_checks_its_arguments),   cmocka_unit_test(a_flag_cancels),
     };
     return cmocka_run_group_tests_name("matrix", tests, NULL, NULL);
 }

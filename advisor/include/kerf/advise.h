@@ -83,6 +83,10 @@ typedef struct kerf_advise_request {
                           the job is canceled                                                  */
 } kerf_advise_request;
 
+/* The candidates to offer where a person names none, the best encoder of each format that earns its
+ * bits: "nvfp4:4/6,mxfp4:even,...", words for kerf_codec_find. Static storage. */
+KERF_API const char *kerf_advise_candidates(void);
+
 /* --- advice -------------------------------------------------------------------------------- */
 
 enum { KERF_ADVICE_SHAPES = 4, KERF_ADVICE_CURVE = 33, KERF_ADVICE_NAME = 320 };

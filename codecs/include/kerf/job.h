@@ -39,6 +39,11 @@ typedef struct kerf_job {
     void *ctx;
 } kerf_job;
 
+/* A `cancel` for programs that stop a call by setting a flag: ctx is an int, owned by the caller, 0
+ * until any thread or a signal handler sets it. Asking needs no lock and calls nothing, so a
+ * language with an interpreter is not entered for it. */
+KERF_API int kerf_cancel_flag(void *ctx);
+
 /* Who does the work of a call. Each member takes whole tensors; several work at the same time. The
  * processor is a team of one, for one tensor is work for all its cores. A GPU should be two
  * members, each with a device handle of its own: while one tensor is copied to it, another is
