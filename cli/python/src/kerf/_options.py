@@ -1,0 +1,97 @@
+"""Options that many calls share, from Python to structs: who computes, and which tensors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from kerf._library import Arena, call, ffi, lib, text
+from kerf.errors import ArgumentError, DeviceError
+
+Nan = Literal["error", "zero", "saturate"]
+_NANS = {"error": "KERF_NAN_ERROR", "zero": "KERF_NAN_ZERO", "saturate": "KERF_NAN_SATURATE"}
+_HANDLES = 2  # of a GPU: one copies while the other computes
+_EVERY_GPU = "cuda:all"
+
+
+def choice(what: str, word: str, words: Mapping[str, str]) -> int:
+    """The value of an enum that a word names."""
+    try:
+        return int(getattr(lib, words[word]))
+    except KeyError:
+        raise ArgumentError(f"{what}={word!r}: one of {', '.join(words)}") from None
+
+
+def _gpus(device: str) -> range:
+    """The GPUs that "cuda", "cuda:1" or "cuda:all" names; none for "cpu"."""
+    kind, _, number = device.partition(":")
+    if device == "cpu":
+        return range(0)
+    if device == _EVERY_GPU:
+        count = ffi.new("int *")
+        call(lib.kerf_device_count, count)
+        if count[0] == 0:
+            raise DeviceError("this machine has no GPU")
+        return range(count[0])
+    if kind != "cuda" or (":" in device and not number.isdecimal()):
+        raise ArgumentError(f"device={device!r}: cpu, cuda, cuda:N or cuda:all")
+    first = int(number or 0)
+    return range(first, first + 1)
+
+
+def open_device(number: int) -> Any:
+    """A kerf_device *, closed when nothing refers to it any more, or by ffi.release."""
+    out = ffi.new("kerf_device **")
+    call(lib.kerf_device_open, number, out)
+    return ffi.gc(out[0], lib.kerf_device_close)
+
+
+@contextlib.contextmanager
+def team(
+    threads: int = 0, nan: Nan = "error", device: str = "cpu", backend: str | None = None
+) -> Iterator[Any]:
+    """A kerf_team * of the processor or of the GPUs that device names."""
+    arena = Arena()
+    gpus = _gpus(device)
+    count = len(gpus) * _HANDLES or 1
+    member = arena.new("kerf_exec[]", count)
+    with contextlib.ExitStack() as open_devices:
+        for i in range(count):
+            member[i].threads = threads
+            member[i].nan = choice("nan", nan, _NANS)
+            member[i].backend = arena.text(backend)
+            if gpus:
+                member[i].device = gpu = open_device(gpus[i // _HANDLES])
+                open_devices.callback(ffi.release, gpu)
+        yield arena.new("kerf_team *", {"member": member, "count": count})
+
+
+def select(arena: Arena, keep: Sequence[str], only: Sequence[str], every: bool) -> Any:
+    """A kerf_select * of patterns over the names of tensors."""
+    keeps, keep_count = arena.texts(patterns("keep", keep))
+    onlys, only_count = arena.texts(patterns("only", only))
+    return arena.new(
+        "kerf_select *",
+        {"keep": keeps, "keeps": keep_count, "only": onlys, "onlys": only_count, "all": int(every)},
+    )
+
+
+def patterns(what: str, value: Sequence[str]) -> Sequence[str]:
+    """A list of patterns; one pattern alone is a list of one."""
+    if isinstance(value, str):
+        return [value]
+    if not all(isinstance(v, str) for v in value):
+        raise ArgumentError(f"{what}: expected shell patterns, as in {what}=['*.down_proj.*']")
+    return value
+
+
+def malloced(function: Any, *args: Any) -> str:
+    """The text that a function gives as char **text, size_t *n, or as char ** alone."""
+    out = ffi.new("char **")
+    size = [ffi.new("size_t *")] if len(ffi.typeof(function).args) == len(args) + 3 else []
+    call(function, *args, out, *size)
+    try:
+        return text(out[0])
+    finally:
+        lib.free(out[0])

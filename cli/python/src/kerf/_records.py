@@ -1,0 +1,68 @@
+"""Results: frozen dataclasses that are filled from the structs of C by the names of their fields,
+and that a notebook shows as tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from kerf._library import ffi, text
+
+T = TypeVar("T")
+
+
+def _value(c: Any) -> Any:
+    """Numbers as they are; char * and char[] as str."""
+    if not isinstance(c, ffi.CData):
+        return c
+    return text(c)
+
+
+def read(cls: type[T], c: Any, **more: Any) -> T:
+    """A dataclass from a struct. Fields that the struct lacks, or has in another form, are in more."""
+    names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    return cls(**{n: more[n] if n in more else _value(getattr(c, n)) for n in names})
+
+
+# --- in a notebook ---------------------------------------------------------------------------
+
+
+def cell(value: Any) -> str:
+    """How a figure is shown: four digits, counts with their thousands apart."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+    """An HTML table; numbers are aligned to the right, everything is escaped."""
+    out = ["<table>"]
+    if caption:
+        out.append(f"<caption>{html.escape(caption)}</caption>")
+    out.append("<tr>" + "".join(f"<th>{html.escape(h)}</th>" for h in head) + "</tr>")
+    for row in rows:
+        cells = []
+        for value in row:
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            style = ' style="text-align:right"' if number else ' style="text-align:left"'
+            cells.append(f"<td{style}>{html.escape(cell(value))}</td>")
+        out.append("<tr>" + "".join(cells) + "</tr>")
+    out.append("</table>")
+    return "".join(out)
+
+
+class Record:
+    """Base of the results: a notebook shows a table of the fields."""
+
+    def _repr_html_(self) -> str:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        shown = [(f.name, getattr(self, f.name)) for f in fields if f.repr]
+        return table([type(self).__name__, ""], shown)

@@ -1,0 +1,265 @@
+"""What should each layer be? The best format for every group of layers under a budget, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from kerf import _options
+from kerf._jobs import Progress, run
+from kerf._library import Arena, call, ffi, lib, text
+from kerf._records import Record, read
+from kerf.checkpoints import Checkpoint, Path, source_of
+from kerf.errors import ArgumentError, DataError, UnsupportedError
+from kerf.formats import find_codecs
+from kerf.machines import Hardware, replace_file
+from kerf.writing import check_files
+
+_PRICES = {"error": "KERF_PRICE_LOSS", "bytes": "KERF_PRICE_BYTES", "time": "KERF_PRICE_TIME"}
+_BUDGET = ("bits", "bytes", "us", "tokens_per_s", "t2")
+_KINDS = {
+    ".html": "KERF_ADVICE_HTML",
+    ".md": "KERF_ADVICE_MARKDOWN",
+    ".json": "KERF_ADVICE_JSON",
+    "recipe": "KERF_ADVICE_RECIPE",
+    "summary": "KERF_ADVICE_SUMMARY",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice(Record):
+    """What one group of layers shall be.
+
+    group:   "model.layers.0.self_attn.qkv_proj"
+    tensors: its members, which share a format
+    codec:   "nvfp4:4/6", or "keep"
+    bits:    per weight
+    t2:      sum of alpha t2 of the members
+    bytes:   of the group
+    us:      predicted; 0 without hardware
+    reason:  what the next best candidate would change
+    """
+
+    group: str
+    tensors: tuple[str, ...] = dataclasses.field(repr=False)
+    codec: str
+    bits: float
+    t2: float
+    bytes: float
+    us: float
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Point(Record):
+    """Sums over all groups: bits per weight, bytes, t2, predicted microseconds."""
+
+    bits: float
+    bytes: float
+    t2: float
+    us: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice(Record):
+    """A format for every group. A notebook shows the report with its charts.
+
+    choices:  one for each group, in the order of the model
+    total:    of the choice
+    uniform:  codec -> the same sums if that one format were taken everywhere
+    curve:    the best choices as the size grows
+    gap:      how far below the choice the optimum could lie, a share of it; 0: it is the best
+    recipe:   to be given to quantize(recipe=...), or edited first
+    summary:  some lines of text
+    """
+
+    source: str
+    choices: tuple[Choice, ...] = dataclasses.field(repr=False)
+    total: Point
+    uniform: dict[str, Point] = dataclasses.field(repr=False)
+    curve: tuple[Point, ...] = dataclasses.field(repr=False)
+    gap: float
+    scored: int
+    cached: int
+    recipe: dict[str, Any] = dataclasses.field(repr=False)
+    summary: str = dataclasses.field(repr=False)
+    documents: dict[str, str] = dataclasses.field(repr=False)
+
+    def json(self) -> Any:
+        """The document of ``kerf advise --json`` (schema kerf.advise/1)."""
+        return json.loads(self.documents[".json"])
+
+    def save(self, path: Path, *, overwrite: bool = False) -> None:
+        """Writes the recipe, as ``kerf advise -o`` does. ExistsError, FileError."""
+        replace_file(path, self.documents["recipe"], overwrite)
+
+    def report(self, path: Path, *, overwrite: bool = False) -> None:
+        """Writes the report to a name that ends in .html, .md or .json."""
+        end = os.path.splitext(os.fspath(path))[1]
+        if end not in self.documents:
+            raise ArgumentError(f"{path}: expected a name that ends in .html, .md or .json")
+        replace_file(path, self.documents[end], overwrite)
+
+    def __str__(self) -> str:
+        rows = [f"{c.group}  {c.codec}  {c.bits:.3f}  {c.t2:.3e}  {c.reason}" for c in self.choices]
+        return "\n".join([*rows, "", self.summary])
+
+    def _repr_html_(self) -> str:
+        """The page is a document of its own, so a notebook shows it in a frame."""
+        page = html.escape(self.documents[".html"], quote=True)
+        return f'<iframe srcdoc="{page}" sandbox="" width="100%" height="900" style="border:0"></iframe>'
+
+
+def candidates() -> tuple[str, ...]:
+    """The candidates of advise where none are named."""
+    return tuple(text(lib.kerf_advise_candidates()).split(","))
+
+
+def advise(
+    source: Path | Checkpoint,
+    *,
+    bits: float = 0,
+    bytes: float = 0,
+    us: float = 0,
+    tokens_per_s: float = 0,
+    t2: float = 0,
+    minimise: Literal["error", "bytes", "time"] = "error",
+    formats: str | Iterable[str] | None = None,
+    hardware: Hardware | Path | None = None,
+    config: Path | None = None,
+    batch: float = 1,
+    context: float = 4096,
+    imatrix: Path | Checkpoint | None = None,
+    alpha: Literal["flat", "depth"] | Mapping[str, float] = "flat",
+    keep: Sequence[str] = (),
+    only: Sequence[str] = (),
+    every: bool = False,
+    nested: bool = False,
+    cache: Path | None = None,
+    threads: int = 0,
+    nan: _options.Nan = "error",
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Advice:
+    """Chooses one format for each group of layers of a source, path or Checkpoint, that runtimes fuse:
+    the least error under a budget, exactly.
+
+    Budget, all that are given hold together:
+      bits           per weight of what is chosen
+      bytes          of all tensors
+      us             of a decoding step, predicted; needs hardware
+      tokens_per_s   at least, of all sequences together; needs hardware and a config.json
+      t2             sum of alpha t2; with minimise="bytes" or "time"
+
+    minimise:   what to make small while the others stay under the budget
+    formats:    candidates, names and patterns as score takes them; None: candidates()
+    hardware:   a Hardware, a name or a file: predicts times
+    config:     config.json of the model; None: the one beside the weights
+    batch:      sequences of a decoding step; context: tokens of each
+    imatrix:    weighs errors by the importance of columns, as for score
+    alpha:      how much the error of a tensor matters: "flat", "depth", or {pattern: number}
+    nested:     choices that only grow with the budget, not always the best
+    cache:      a file that keeps scores: another budget then takes seconds
+
+    keep, only, every, threads, nan, device and progress are those of score. Raises LimitError: no
+    choice stays under the budget, and the text says what would; ArgumentError: a request that
+    contradicts itself or has no budget; UnsupportedError: a candidate that can encode no group.
+    """
+    arena = Arena()
+    model = source_of(source)
+    weights = source_of(imatrix) if imatrix is not None else None
+    check_files([model.path, weights.path if weights else None], [], [cache])
+    machine = Hardware(hardware) if isinstance(hardware, (str, os.PathLike)) else hardware
+    request = arena.new("kerf_advise_request *")
+    codecs, _named = find_codecs(candidates() if formats is None else formats)
+    request.select = _options.select(arena, keep, only, every)
+    request.codec, request.codecs = arena.list("kerf_codec", codecs), len(codecs)
+    request.budget = dict(zip(_BUDGET, (bits, bytes, us, tokens_per_s, t2)))
+    request.minimise = _options.choice("minimise", minimise, _PRICES)
+    request.nested = nested
+    request.hardware = machine.handle if machine else ffi.NULL
+    request.model = _model(arena, model, config)
+    request.batch, request.context = batch, context
+    request.imatrix = weights.handle if weights else ffi.NULL
+    request.cache = arena.text(cache)
+    _set_alpha(arena, request, alpha)
+    out = ffi.new("kerf_advice **")
+    with _options.team(threads, nan, device) as team:
+        run(
+            lambda job, err: lib.kerf_advise(model.handle, request, team.member, job, out, err),
+            progress,
+        )
+    return _advice_of(ffi.gc(out[0], lib.kerf_advice_close))
+
+
+def _model(arena: Arena, model: Checkpoint, config: Path | None) -> Any:
+    """What a decoding step does besides the products: of config.json, where it is a model that kerf
+    knows."""
+    folder = text(lib.kerf_reader_folder(lib.kerf_checkpoint_reader(model.handle)))
+    path = os.path.join(folder, "config.json") if config is None else os.fspath(config)
+    if config is None and not os.path.lexists(path):
+        return ffi.NULL
+    made = arena.new("kerf_model *")
+    try:
+        call(lib.kerf_model_open, arena.text(path), made)
+    except (DataError, UnsupportedError) as e:
+        if config is not None:
+            raise
+        warnings.warn(f"products alone: {e}", stacklevel=3)
+        return ffi.NULL
+    return made
+
+
+def _set_alpha(arena: Arena, request: Any, alpha: str | Mapping[str, float]) -> None:
+    if isinstance(alpha, Mapping):
+        rules = [{"glob": arena.text(g), "alpha": a} for g, a in alpha.items()]
+        request.alpha = lib.KERF_ALPHA_RULES
+        request.alpha_rule, request.alpha_rules = arena.list("kerf_alpha_rule", rules), len(rules)
+        request.alpha_name = arena.text("alpha")
+    elif alpha in ("flat", "depth"):
+        request.alpha = lib.KERF_ALPHA_DEPTH if alpha == "depth" else lib.KERF_ALPHA_FLAT
+    else:
+        raise ArgumentError(f"alpha={alpha!r}: flat, depth, or {{pattern: number}}")
+
+
+def _codec(a: Any, c: int) -> str:
+    name = ffi.new("char[64]")
+    return text(lib.kerf_advice_codec_name(a, c, name))
+
+
+def _choice(a: Any, g: Any) -> Choice:
+    cost = g.cost[g.pick]
+    return Choice(
+        group=text(g.name),
+        tensors=tuple(text(a.tensor[g.member[i]].weight.name) for i in range(g.members)),
+        codec=_codec(a, g.pick),
+        bits=lib.kerf_advice_bits(ffi.addressof(g), g.pick),
+        t2=cost.t2,
+        bytes=cost.bytes,
+        us=cost.us,
+        reason=text(g.reason),
+    )
+
+
+def _advice_of(a: Any) -> Advice:
+    documents = {
+        end: _options.malloced(lib.kerf_advice_write, a, getattr(lib, kind))
+        for end, kind in _KINDS.items()
+    }
+    return read(
+        Advice,
+        a,
+        choices=tuple(_choice(a, a.group[i]) for i in range(a.groups)),
+        total=read(Point, lib.kerf_advice_total(a)),
+        uniform={_codec(a, c): read(Point, lib.kerf_advice_uniform(a, c)) for c in range(a.codecs)},
+        curve=tuple(read(Point, a.by_size.point[i]) for i in range(a.by_size.count)),
+        gap=a.choice.gap,
+        recipe=json.loads(documents["recipe"]),
+        summary=documents["summary"],
+        documents=documents,
+    )

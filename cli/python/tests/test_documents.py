@@ -1,0 +1,148 @@
+"""What people read: examples run, docstrings are there, notebooks get tables."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import html.parser
+import inspect
+import re
+import shutil
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import MODEL, ROOT
+
+import kerf
+from kerf import errors
+
+README = (ROOT / "cli/python/README.md").read_text()
+
+
+@pytest.fixture
+def beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(MODEL, tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("beside_the_model")
+def test_examples_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    said = capsys.readouterr().out.splitlines()
+    assert len(blocks) >= 8
+    assert said[0] == "True t2 7.56e-03 at 4.50 bits per weight"
+    assert f"`{said[0]}`" in README
+    assert "False" in said and "ExistsError KERF_E_EXISTS" in said and "True 0" in said
+
+
+def test_the_first_script_is_five_lines() -> None:
+    first = re.findall(r"```python\n(.*?)```", README, re.S)[0]
+    assert len([line for line in first.splitlines() if line]) <= 5
+
+
+@pytest.mark.usefixtures("beside_the_model")
+@pytest.mark.parametrize("module", [kerf, errors])
+def test_examples_of_modules(module: Any, tmp_path: Path) -> None:
+    lines = inspect.getdoc(module).splitlines()  # type: ignore[union-attr]
+    code = textwrap.dedent("\n".join(line for line in lines if line.startswith("    ")))
+    assert "kerf." in code
+    exec(code, {"kerf": kerf})
+
+
+def public() -> list[Any]:
+    found = []
+    for name in kerf.__all__:
+        thing = getattr(kerf, name)
+        found.append(thing)
+        if inspect.isclass(thing) and thing.__module__.startswith("kerf"):
+            for k, member in vars(thing).items():
+                is_ours = callable(member) or isinstance(member, (property, classmethod))
+                if is_ours and not k.startswith("_") and not hasattr(builtins, k):
+                    found.append(member)
+    return found
+
+
+def test_everything_public_is_said() -> None:
+    assert set(kerf.__all__) <= set(dir(kerf))
+    for thing in public():
+        if thing is kerf.Progress:
+            continue
+        assert inspect.getdoc(thing), thing
+    for name in kerf.__all__:
+        thing = getattr(kerf, name)
+        if dataclasses.is_dataclass(thing):
+            assert thing.__dataclass_params__.frozen, name  # type: ignore[attr-defined]
+
+
+def test_every_argument_is_said() -> None:
+    """Where a docstring leaves an argument to another function, it names that function."""
+    shared = {"threads", "nan", "device", "backend", "progress", "overwrite", "resume"}
+    shared |= {"shard_bytes", "zstd_level", "keep", "only", "every", "options", "out"}
+    for function in (kerf.encode, kerf.decode, kerf.quantize, kerf.score, kerf.advise, kerf.predict):
+        text = inspect.getdoc(function) or ""
+        for name in inspect.signature(function).parameters:
+            assert re.search(rf"\b{name}\b", text) or name in shared, (function, name)
+
+
+class Page(html.parser.HTMLParser):
+    """Every tag that is opened is closed in turn."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.cells = 0
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        self.cells += tag == "td"
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_notebooks_get_tables(tmp_path: Path, noise: Any) -> None:
+    done = kerf.quantize(MODEL, tmp_path / "q", "nvfp4")
+    shown = [
+        kerf.formats(),
+        kerf.formats()[0],
+        kerf.encode(noise, "nvfp4"),
+        kerf.open(MODEL),
+        kerf.open(MODEL).tensors[0],
+        done,
+        done.decisions[0],
+        kerf.verify(MODEL, tmp_path / "q"),
+        kerf.inspect(tmp_path / "q"),
+        kerf.score(noise, ["nvfp4:*", "mxfp4"]),
+        kerf.Hardware("h200"),
+        kerf.predict("h200", MODEL),
+        kerf.predict("h200", (64, 64)),
+    ]
+    for thing in shown:
+        assert Page(thing._repr_html_()).cells >= 4, thing
+
+
+def test_advice_is_a_page_in_a_frame() -> None:
+    advice = kerf.advise(MODEL, bits=5, formats=["nvfp4", "int8"])
+    outer = advice._repr_html_()
+    Page(outer)
+    assert outer.count("<iframe") == 1 and "<script" not in outer and "&lt;svg" in outer
+    assert "nvfp4:amax" in str(advice)
+
+
+def test_what_comes_from_files_is_escaped(tmp_path: Path) -> None:
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    save_file({"<b>w": np.ones((64, 64), np.float32)}, tmp_path / "x.safetensors")
+    assert "<b>" not in kerf.open(tmp_path / "x.safetensors")._repr_html_()
+
+
+def test_types_are_shipped() -> None:
+    assert Path(kerf.__file__).with_name("py.typed").exists()

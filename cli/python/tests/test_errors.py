@@ -1,0 +1,113 @@
+"""Each status is a class of its own, and says where and what helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kerf
+from kerf._library import ffi, raise_error
+from kerf.errors import BY_STATUS
+
+
+def test_every_status_has_a_class() -> None:
+    names = set(ffi.typeof("kerf_status").elements.values()) - {"KERF_OK"}
+    assert set(BY_STATUS) == names
+    for value, name in ffi.typeof("kerf_status").elements.items():
+        if name == "KERF_OK":
+            continue
+        err = ffi.new("kerf_error *", {"status": value, "native": 5, "offset": 9, "text": b"why"})
+        with pytest.raises(BY_STATUS[name], match="why") as caught:
+            raise_error(value, err)
+        e = caught.value
+        assert isinstance(e, kerf.KerfError) and (e.status, e.native, e.offset) == (name, 5, 9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin"),
+    [
+        (kerf.ArgumentError, ValueError),
+        (kerf.DataError, ValueError),
+        (kerf.FileError, OSError),
+        (kerf.ExistsError, FileExistsError),
+        (kerf.NoMemoryError, MemoryError),
+        (kerf.UnsupportedError, NotImplementedError),
+        (kerf.RangeError, OverflowError),
+    ],
+)
+def test_they_are_what_python_expects(kind: Any, builtin: Any) -> None:
+    assert issubclass(kind, builtin)
+
+
+def test_what_is_near_is_named(noise: Any) -> None:
+    with pytest.raises(kerf.ArgumentError, match="nvfp4"):
+        kerf.encode(noise, "nvpf4")
+    with pytest.raises(kerf.UnsupportedError, match="4/6"):
+        kerf.encode(noise, "nvfp4:5/6")
+    with pytest.raises(kerf.ArgumentError, match="format is a text"):
+        kerf.encode(noise, 4)  # type: ignore[arg-type]
+
+
+def test_not_a_number(noise: Any) -> None:
+    noise[3, 5] = np.nan
+    with pytest.raises(kerf.DataError) as caught:
+        kerf.encode(noise, "nvfp4")
+    assert caught.value.offset == 3 * 256 + 5
+    zeroed = kerf.encode(noise, "int8", nan="zero").decode()
+    assert zeroed[3, 5] == 0
+    with pytest.raises(kerf.ArgumentError, match="error, zero, saturate"):
+        kerf.encode(noise, "int8", nan="no")  # type: ignore[arg-type]
+
+
+def test_planes_of_another_size(noise: Any) -> None:
+    planes = kerf.encode(noise, "nvfp4")
+    with pytest.raises(kerf.BufferTooSmallError, match="plane codes has 6144 bytes"):
+        kerf.decode(kerf.Planes("nvfp4", (96, 256), planes.codes[:48], planes.scales, planes.second))
+    with pytest.raises(kerf.ArgumentError, match="'second', which is None"):
+        kerf.decode(kerf.Planes("nvfp4", (96, 256), planes.codes, planes.scales))
+    with pytest.raises(kerf.BufferTooSmallError, match="out has"):
+        kerf.decode(planes, out=np.empty((96, 255), np.float32))
+    with pytest.raises(kerf.ArgumentError, match="out holds"):
+        kerf.encode(noise[:48], "nvfp4", out=planes)
+
+
+def test_files(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(kerf.FileError) as caught:
+        kerf.open(tmp_path / "nothing")
+    assert isinstance(caught.value, OSError) and caught.value.errno == 2
+    (tmp_path / "bad.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0notjson!")
+    with pytest.raises(kerf.DataError, match="bad.safetensors"):
+        kerf.open(tmp_path / "bad.safetensors")
+    with pytest.raises(kerf.ArgumentError, match="null byte"):
+        kerf.open("a\0b")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/config.json").write_text("{}")
+    with pytest.raises(kerf.ExistsError):
+        kerf.quantize(model, tmp_path / "out", "nvfp4")
+    with pytest.raises(kerf.ArgumentError, match="source"):
+        kerf.quantize(model, model, "nvfp4", overwrite=True)
+
+
+def test_misuse_of_quantize(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(kerf.ArgumentError, match="what into"):
+        kerf.quantize(model, out)
+    with pytest.raises(kerf.ArgumentError, match="out is missing"):
+        kerf.quantize(model, None, "nvfp4")
+    with pytest.raises(kerf.ArgumentError, match="modelopt"):
+        kerf.quantize(model, out, "nvfp4", layout="modelop")
+    with pytest.raises(kerf.ArgumentError, match="no_such"):
+        kerf.quantize(model, out, "nvfp4", keep=["*no_such*"])
+    with pytest.raises(kerf.ArgumentError, match="no_such"):
+        kerf.quantize(model, out, "nvfp4", tensors={"*no_such*": "nf4"})
+    assert not out.exists()
+
+
+def test_a_device_that_is_not_there(noise: Any) -> None:
+    with pytest.raises(kerf.ArgumentError, match="cuda:all"):
+        kerf.encode(noise, "nvfp4", device="gpu")
+    with pytest.raises((kerf.UnsupportedError, kerf.DeviceError)):
+        kerf.encode(noise, "nvfp4", device="cuda:99")

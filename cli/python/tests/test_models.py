@@ -1,0 +1,260 @@
+"""Models: the bytes of the command, the readers of others, and the figures of the documents."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import WEIGHT, Command, files_of
+from safetensors.numpy import load_file, save_file
+
+import kerf
+
+# --- quantize, dequantize, convert: the command's bytes --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "args"),
+    [
+        ({"format": "nvfp4:4/6"}, ["-f", "nvfp4:4/6"]),
+        (
+            {"format": "nvfp4:4/6", "layout": "compressed-tensors"},
+            ["-f", "nvfp4:4/6", "--layout", "compressed-tensors"],
+        ),
+        (
+            {"format": "mxfp4", "tensors": {"*down_proj*": "mxfp6-e2m3", "*q_proj*": None}},
+            ["-f", "mxfp4", "--tensor", "*down_proj*=mxfp6-e2m3", "--tensor", "*q_proj*=keep"],
+        ),
+        (
+            {"format": "nf4", "keep": ["*layers.0.*"], "shard_bytes": 2_000_000},
+            ["-f", "nf4", "--keep", "*layers.0.*", "--shard-size", "2MB"],
+        ),
+    ],
+)
+def test_quantize_writes_the_commands_bytes(
+    options: dict[str, Any], args: list[str], model: Path, tmp_path: Path, command: Command
+) -> None:
+    result = kerf.quantize(model, tmp_path / "ours", **options)
+    command("quantize", model, "-o", tmp_path / "theirs", *args)
+    assert files_of(tmp_path / "ours") == files_of(tmp_path / "theirs")
+    said = command.json("quantize", model, *args, "--dry-run")
+    assert result.written and result.quantized == said["totals"]["quantized"]
+    assert result.bpw == pytest.approx(said["totals"]["bpw"])
+    assert [d.codec or None for d in result.decisions] == [t["format"] for t in said["tensors"]]
+    assert [d.bytes_out for d in result.decisions] == [t["bytes_out"] for t in said["tensors"]]
+
+
+def test_dequantize_and_convert_write_the_commands_bytes(
+    model: Path, tmp_path: Path, command: Command
+) -> None:
+    kerf.quantize(model, tmp_path / "q", "nvfp4:4/6")
+    converted = kerf.convert(tmp_path / "q", tmp_path / "mo", "modelopt")
+    command("convert", tmp_path / "q", "--layout", "modelopt", "-o", tmp_path / "mo2")
+    assert files_of(tmp_path / "mo") == files_of(tmp_path / "mo2")
+    assert converted.changed == 28 and converted.losses.groups > 0
+    written = kerf.dequantize(tmp_path / "q", tmp_path / "d.safetensors", dtype="fp32")
+    command("dequantize", tmp_path / "q", "--dtype", "fp32", "-o", tmp_path / "d2.safetensors")
+    assert written.changed == 28
+    one, other = (tmp_path / n for n in ("d.safetensors", "d2.safetensors"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_dry_run_writes_nothing(model: Path, tmp_path: Path) -> None:
+    plan = kerf.quantize(model, tmp_path / "out", "nvfp4", dry_run=True)
+    assert not plan.written and plan.quantized == 28 and not (tmp_path / "out").exists()
+
+
+# --- open ------------------------------------------------------------------------------------------
+
+
+def test_open_reads_what_safetensors_reads(model: Path) -> None:
+    theirs = load_file(model / "model.safetensors")
+    with kerf.open(model) as ours:
+        assert set(ours) == set(theirs) and len(ours) == len(theirs)
+        for name, array in theirs.items():
+            assert ours[name].dtype == array.dtype and np.array_equal(ours[name], array)
+        assert WEIGHT in ours and "nothing" not in ours and 3 not in ours
+        with pytest.raises(KeyError):
+            ours["nothing"]
+    with pytest.raises(kerf.ArgumentError, match="closed"):
+        ours[WEIGHT]
+    assert "closed" in repr(ours)
+
+
+def test_planes_are_what_safetensors_reads(model: Path, tmp_path: Path) -> None:
+    kerf.quantize(model, tmp_path / "q", "mxfp4")
+    raw = load_file(tmp_path / "q/model.safetensors")
+    with kerf.open(tmp_path / "q") as q, kerf.open(model) as source:
+        planes = q.planes(WEIGHT)
+        stored = {n: a for n, a in raw.items() if n.startswith(WEIGHT)}
+        assert sorted(a.nbytes for a in stored.values()) == sorted(
+            [planes.codes.nbytes, planes.scales.nbytes]
+        )
+        assert any(np.array_equal(a.view("u1"), planes.codes) for a in stored.values())
+        again = kerf.encode(source[WEIGHT], "mxfp4")
+        assert np.array_equal(again.codes, planes.codes)
+        assert np.array_equal(q[WEIGHT], again.decode("bf16"))
+        assert q.tensor(WEIGHT).format == "mxfp4:even" and q.tensor(WEIGHT).quantized
+        with pytest.raises(kerf.ArgumentError, match="not quantized"):
+            q.planes("model.norm.weight")
+
+
+def test_every_type_of_tensor(tmp_path: Path) -> None:
+    kinds = ["bool", "u1", "i1", "i2", "u2", "f2", "i4", "u4", "f4", "f8", "i8", "u8"]
+    arrays = {k: np.array([[1, 0], [0, 1]]).astype(k) for k in kinds}
+    arrays["bf16"] = np.ones((2, 2), ml_dtypes.bfloat16)
+    save_file(arrays, tmp_path / "all.safetensors")
+    with kerf.open(tmp_path / "all.safetensors") as found:
+        for name, array in arrays.items():
+            assert found[name].dtype == array.dtype and np.array_equal(found[name], array)
+
+
+# --- score, verify, inspect ------------------------------------------------------------------------
+
+
+def same(figure: Any, said: Any) -> bool:
+    return (said is None and math.isnan(figure)) or figure == pytest.approx(said, rel=1e-12)
+
+
+def test_score_has_the_commands_figures(model: Path, command: Command) -> None:
+    codecs = ["nvfp4:*", "mxfp4", "int8"]
+    imatrix = model / "imatrix.safetensors"
+    scores = kerf.score(model, codecs, imatrix=imatrix)
+    said = command.json("score", model, "-f", ",".join(codecs), "--imatrix", imatrix, "--zstd-level", 0)
+    assert scores.json()["schema"] == said["schema"]
+    assert scores.json() == said
+    assert len(scores) == 19 and len(scores.tensors) == 28
+    best = scores["nvfp4:sweep"]
+    assert best.t2 < scores["nvfp4:amax"].t2 and best.weighted_t2 > 0
+
+
+def test_score_of_an_array_is_that_of_the_tensor(model: Path) -> None:
+    one = kerf.score(model, ["nvfp4:4/6", "int4-g128"], only=[WEIGHT])
+    with kerf.open(model) as m, kerf.open(model / "imatrix.safetensors") as i:
+        array = kerf.score(m[WEIGHT], ["nvfp4:4/6", "int4-g128"])
+        weighted = kerf.score(m[WEIGHT], "nvfp4:4/6", imatrix=i[WEIGHT])
+        raw = kerf.score(m[WEIGHT].view("u2"), "nvfp4:4/6", dtype="bf16")
+    for codec in one:
+        assert array[codec].t2 == one[codec].t2 and array[codec].bytes == one[codec].bytes
+    assert weighted["nvfp4:4/6"].weighted_t2 > 0 and raw["nvfp4:4/6"].t2 == one["nvfp4:4/6"].t2
+    # by hand
+    with kerf.open(model) as m:
+        w = m[WEIGHT].astype(np.float64)
+        d = kerf.encode(m[WEIGHT], "int4-g128").decode().astype(np.float64) - w
+    assert array["int4-g128:amax"].t2 == pytest.approx((d * d).sum() / (w * w).sum(), rel=1e-9)
+
+
+def test_verify(model: Path, tmp_path: Path, command: Command) -> None:
+    kerf.quantize(model, tmp_path / "q", "nvfp4:4/6")
+    v = kerf.verify(model, tmp_path / "q")
+    assert v and v.measured == 28 and v.equal == 10 and not v.extra
+    assert v.json() == command.json("verify", model, tmp_path / "q")
+    tight = {"schema": "kerf.limits/1", "default": {"t2": 0.0076}}
+    failed = kerf.verify(model, tmp_path / "q", tight)
+    assert not failed and failed.over == sum(len(t.over) for t in failed.tensors) > 0
+    assert kerf.verify(model, tmp_path / "q", v.limits)
+    (tmp_path / "limits.json").write_text(json.dumps(tight))
+    assert kerf.verify(model, tmp_path / "q", tmp_path / "limits.json").over == failed.over
+    total = kerf.score(model, "nvfp4:4/6")["nvfp4:4/6"]
+    assert v.total.t2 == total.t2
+
+
+def test_inspect(model: Path, tmp_path: Path) -> None:
+    assert not kerf.inspect(model)
+    kerf.quantize(model, tmp_path / "q.safetensors", "mxfp4")
+    arrays = load_file(tmp_path / "q.safetensors")
+    name = next(n for n, a in arrays.items() if WEIGHT in n and a.nbytes == 256 * 768 // 32)
+    arrays[name].view("u1")[0, 0] = 255  # NaN
+    with kerf.open(tmp_path / "q.safetensors") as q:
+        metadata = q.metadata
+    save_file(arrays, tmp_path / "bad.safetensors", metadata=metadata)
+    found = kerf.inspect(tmp_path / "bad.safetensors")
+    assert [f.tensor for f in found.errors] == [WEIGHT] and "NaN" in found.errors[0].text
+
+
+# --- advise, recipes --------------------------------------------------------------------------------
+
+
+def test_advise_is_the_commands_advice(model: Path, tmp_path: Path, command: Command) -> None:
+    cache = tmp_path / "scores.json"
+    advice = kerf.advise(model, bits=5, cache=cache)
+    command(
+        "advise", model, "--budget", "5bits", "--cache", cache, "-o", tmp_path / "r.json",
+        "--report", tmp_path / "r.html",
+    )  # fmt: skip
+    assert advice.recipe == json.loads((tmp_path / "r.json").read_text())
+    assert advice.total.bits <= 5 and advice.gap == 0 and len(advice.choices) == 16
+    assert advice.scored == 28 * len(kerf.candidates())
+    assert sum(c.t2 for c in advice.choices) == pytest.approx(advice.total.t2)
+    advice.save(tmp_path / "ours.json")
+    with pytest.raises(kerf.ExistsError):
+        advice.save(tmp_path / "ours.json")
+    for end in ("html", "md", "json"):
+        advice.report(tmp_path / f"report.{end}")
+    with pytest.raises(kerf.ArgumentError, match="html"):
+        advice.report(tmp_path / "report.pdf")
+    done = kerf.quantize(model, tmp_path / "q", recipe=tmp_path / "ours.json")
+    assert done.recipe and (done.recipe.kept, done.recipe.broken) == (28, 0)
+
+
+def test_a_broken_promise_is_said(model: Path, tmp_path: Path) -> None:
+    recipe = kerf.advise(model, bits=5, formats=["nvfp4", "int8"]).recipe
+    promise = recipe["promise"]["tensors"]
+    next(iter(promise.values()))["t2"] *= 0.5
+    with pytest.warns(kerf.BrokenPromiseWarning):
+        done = kerf.quantize(model, tmp_path / "q", recipe=recipe)
+    assert done.recipe and done.recipe.broken == 1 and done.recipe.first
+
+
+def test_advise_with_a_machine(model: Path) -> None:
+    few = ["nvfp4:4/6", "mxfp4", "int8"]
+    advice = kerf.advise(model, formats=few, hardware="h200", minimise="time", t2=0.2)
+    assert advice.total.us > 0 and advice.total.t2 <= 0.2
+    with pytest.raises(kerf.LimitError):
+        kerf.advise(model, bits=0.5, formats=few)
+    with pytest.raises(kerf.ArgumentError):
+        kerf.advise(model, formats=few)
+    with pytest.raises(kerf.ArgumentError, match="alpha"):
+        kerf.advise(model, bits=5, formats=few, alpha="deep")  # type: ignore[arg-type]
+    flat = kerf.advise(model, bits=5, formats=few)
+    ruled = kerf.advise(model, bits=5, formats=few, alpha={"*layers.0.*": 100.0})
+    bits = [sum(c.bits for c in a.choices if ".0." in c.group) for a in (flat, ruled)]
+    assert bits[1] > bits[0]
+
+
+# --- machines ---------------------------------------------------------------------------------------
+
+
+def test_predict_has_the_commands_figures(model: Path, command: Command) -> None:
+    step = kerf.predict("h200", model, "nvfp4", batch=4)
+    args = ("predict", "--hardware", "h200", "--model", model, "-f", "nvfp4", "--batch", 4)
+    said = command.json(*args)["predictions"][0]
+    assert step.weight_bytes == said["weight_bytes"] and step.fits == said["fits"]
+    assert list(step.tokens_per_s) == pytest.approx(said["tokens_per_s"])
+    assert [o.name for o in step.operators] == [o["name"] for o in said["operators"]]
+    assert step.time.low_us == pytest.approx(said["low_us"]) and step.time.tier == said["tier"]
+    one = kerf.predict("h200", (4096, 14336), "nvfp4")
+    assert one.low_us <= one.us <= one.high_us and one.bound == "memory"
+
+
+def test_hardware(tmp_path: Path, command: Command) -> None:
+    machine = kerf.Hardware("h200")
+    assert "h200" in kerf.Hardware.names() and machine.kind == "gpu" and machine.arch == "sm_90"
+    assert machine.facts["bandwidth_gbps"].value == 4800 and machine.facts["bandwidth_gbps"].source
+    assert machine.json() == command.json("hardware", "h200")
+    machine.save(tmp_path / "mine.json")
+    assert kerf.Hardware(tmp_path / "mine.json").facts == machine.facts
+    with pytest.raises(kerf.ArgumentError, match="h200"):
+        kerf.Hardware("h20o")
+
+
+def test_a_measured_machine() -> None:
+    shapes = [(256, 256), (256, 512), (512, 256), (512, 512)]
+    machine = kerf.Hardware.measure(["mxfp4"], shapes=shapes, trials=3, threads=1)
+    assert machine.kind == "cpu" and machine.json()["fits"]
+    assert kerf.predict(machine, (384, 384), "mxfp4").tier in ("fitted", "table")

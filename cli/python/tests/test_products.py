@@ -1,0 +1,61 @@
+"""Products, against numpy in doubles and inside of their bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import kerf
+
+
+@pytest.mark.parametrize("codec", ["nvfp4:4/6", "mxfp6-e2m3", "int4-g128", "nf4", "bf16"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_gemv(codec: str, dtype: Any, noise: Any) -> None:
+    planes = kerf.encode(noise, codec)
+    x = noise[:3].astype(dtype)
+    w = planes.decode().astype(np.float64)
+    product = kerf.Gemv(planes, 3, x={"float32": "f32", "float16": "f16"}.get(x.dtype.name, "bf16"))
+    y = product(x)
+    exact = x.astype(np.float64) @ w.T
+    most = np.abs(x.astype(np.float64)) @ np.abs(w).T * product.bound * 1.01 + 1e-30
+    assert y.dtype == np.float32 and y.shape == (3, 96)
+    assert (np.abs(y - exact) <= most).all()
+    assert np.array_equal(kerf.gemv(planes, x), y)
+    assert np.array_equal(kerf.gemv(planes, x, threads=1), y)
+
+
+def test_one_column_and_all_arguments(noise: Any) -> None:
+    planes = kerf.encode(noise, "int8")
+    x, bias = noise[0], np.arange(96, dtype=np.float32)
+    y = kerf.gemv(planes, x)
+    assert y.shape == (96,)
+    out = np.empty(96, np.float32)
+    again = kerf.gemv(planes, x, out=out, alpha=2.0, bias=bias, residual=bias)
+    assert again is out and np.allclose(out, 2 * y + 2 * bias, rtol=1e-5)
+    half = np.empty(96, np.float16)
+    kerf.gemv(planes, x, out=half)
+    assert np.allclose(half, y, rtol=1e-2, atol=1e-1)
+
+
+def test_misuse(noise: Any) -> None:
+    planes = kerf.encode(noise, "int8")
+    product = kerf.Gemv(planes, x="f32")
+    with pytest.raises(kerf.ArgumentError, match="expected"):
+        product(noise[0, :255].copy())
+    with pytest.raises(kerf.ArgumentError, match="bf16, f32 was planned"):
+        product(noise[0].astype(ml_dtypes.bfloat16))
+    with pytest.raises(kerf.ArgumentError, match="17 columns"):
+        kerf.gemv(planes, np.tile(noise[:17, :], (1, 1)))
+    with pytest.raises(kerf.ArgumentError, match="one matrix"):
+        kerf.Gemv(kerf.encode(noise[None], "int8"))
+    with pytest.raises(kerf.ArgumentError, match="alpha"):
+        product(noise[0], alpha=0)
+    assert product.backend
+
+
+def test_a_plan_keeps_its_planes(noise: Any) -> None:
+    product = kerf.Gemv(kerf.encode(noise, "int8"), x="f32")
+    assert np.array_equal(product(noise[0]), kerf.gemv(kerf.encode(noise, "int8"), noise[0]))
