@@ -150,6 +150,14 @@ assert again.dtype == np.uint16 and (again == 0x3F80).all()
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_planes_elsewhere(noise: Any) -> None:
+    planes = kerf.encode(noise, "nvfp4:4/6")
+    moved = planes.map(lambda a: Exported(a.copy()))
+    assert all(isinstance(p, Exported) for p in (moved.codes, moved.scales, moved.second))
+    assert moved.zeros is None and np.array_equal(moved.decode(), planes.decode())
+    assert np.array_equal(kerf.gemv(moved, noise[0]), kerf.gemv(planes, noise[0]))
+
+
 # --- DLPack --------------------------------------------------------------------------------------
 
 

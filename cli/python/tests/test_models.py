@@ -69,6 +69,41 @@ def test_a_dry_run_writes_nothing(model: Path, tmp_path: Path) -> None:
     assert not plan.written and plan.quantized == 28 and not (tmp_path / "out").exists()
 
 
+def test_a_model_that_has_its_matrices_turned(tmp_path: Path) -> None:
+    """GPT-2 has [in, out]: blocks run along the inputs, and arrays come back as the model has them."""
+    x = np.random.default_rng(5).standard_normal((64, 128), dtype=np.float32)
+    (tmp_path / "gpt2").mkdir()
+    config = {"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 4, "vocab_size": 128}
+    (tmp_path / "gpt2/config.json").write_text(json.dumps(config))
+    name = "transformer.h.0.mlp.c_fc.weight"
+    save_file({name: x}, tmp_path / "gpt2/model.safetensors")
+    done = kerf.quantize(tmp_path / "gpt2", tmp_path / "q", "mxfp4", tensors={name: "mxfp4"})
+    assert done.decisions[0].shape == (64, 128) and done.decisions[0].action == "quantize"
+    with kerf.open(tmp_path / "gpt2") as source, kerf.open(tmp_path / "q") as q:
+        assert np.array_equal(source[name], x) and source.tensor(name).role == "MLP up"
+        planes = kerf.encode(np.ascontiguousarray(x.T), "mxfp4")
+        assert q.planes(name).shape == (128, 64) and q.tensor(name).shape == (64, 128)
+        assert np.array_equal(q.planes(name).codes, planes.codes)
+        assert np.array_equal(q[name], planes.decode().T)
+
+
+def test_what_cannot_be_told_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/config.json").write_text('{"model_type": "never_seen"}')
+    save_file({"a.q_proj.weight": np.ones((64, 64), np.float32)}, tmp_path / "m/model.safetensors")
+    assert any("never_seen" in n for n in kerf.quantize(tmp_path / "m", None, "nf4", dry_run=True).notes)
+
+
+def test_advice_for_a_layout(model: Path, tmp_path: Path) -> None:
+    few = ["nvfp4:4/6", "int8"]
+    advice = kerf.advise(model, bits=6, formats=few, layout="compressed-tensors")
+    assert advice.recipe["layout"] == "compressed-tensors"
+    with pytest.raises(kerf.UnsupportedError, match="nf4"):
+        kerf.advise(model, bits=6, formats=[*few, "nf4"], layout="compressed-tensors")
+    done = kerf.quantize(model, tmp_path / "q", recipe=advice.recipe)
+    assert done.layout == "compressed-tensors" and done.recipe and not done.recipe.broken
+
+
 # --- open ------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from kerf.checkpoints import Checkpoint, Path, source_of
 from kerf.errors import ArgumentError, DataError, UnsupportedError
 from kerf.formats import find_codecs
 from kerf.machines import Hardware, replace_file
-from kerf.writing import check_files
+from kerf.writing import check_files, find_layout
 
 _PRICES = {"error": "KERF_PRICE_LOSS", "bytes": "KERF_PRICE_BYTES", "time": "KERF_PRICE_TIME"}
 _BUDGET = ("bits", "bytes", "us", "tokens_per_s", "t2")
@@ -130,6 +130,7 @@ def advise(
     t2: float = 0,
     minimise: Literal["error", "bytes", "time"] = "error",
     formats: str | Iterable[str] | None = None,
+    layout: str | None = None,
     hardware: Hardware | Path | None = None,
     config: Path | None = None,
     batch: float = 1,
@@ -158,6 +159,8 @@ def advise(
 
     minimise:   what to make small while the others stay under the budget
     formats:    candidates, names and patterns as score takes them; None: candidates()
+    layout:     what the result must fit: experts stand as it wants them, and a candidate that it does
+                not take is an UnsupportedError
     hardware:   a Hardware, a name or a file: predicts times
     config:     config.json of the model; None: the one beside the weights
     batch:      sequences of a decoding step; context: tokens of each
@@ -177,6 +180,7 @@ def advise(
     machine = Hardware(hardware) if isinstance(hardware, (str, os.PathLike)) else hardware
     request = arena.new("kerf_advise_request *")
     codecs, _named = find_codecs(candidates() if formats is None else formats)
+    request.layout = find_layout(layout)
     request.select = _options.select(arena, keep, only, every)
     request.codec, request.codecs = arena.list("kerf_codec", codecs), len(codecs)
     request.budget = dict(zip(_BUDGET, (bits, bytes, us, tokens_per_s, t2)))

@@ -22,6 +22,7 @@ class Tensor(Record):
     """A tensor as a model sees it; quantized, it is spread over several stored ones.
 
     name:    of the dense tensor
+    role:    what it is in its model: "attention q", "norm", "MLP down"
     shape:   of the dense tensor
     dtype:   of the dense tensor, or what it was before it was quantized: "bf16"
     format:  "BF16", "nvfp4:4/6" or, of a GGUF file, "Q8_0"
@@ -30,6 +31,7 @@ class Tensor(Record):
     """
 
     name: str
+    role: str
     shape: tuple[int, ...]
     dtype: str
     format: str
@@ -42,12 +44,18 @@ class Tensor(Record):
         return bool(self.layout)
 
 
+def model_shape(w: Any) -> tuple[int, ...]:
+    """The shape that the model has a kerf_weight in: of some, [..., in, out]."""
+    return _arrays.shape_tuple(w.stored if w.stored.rank else w.shape)
+
+
 def tensor_of(w: Any) -> Tensor:
     """A Tensor of a const kerf_weight *."""
-    name = ffi.new("char[64]")
+    name, role = ffi.new("char[64]"), ffi.new("char[64]")
     return Tensor(
         name=text(w.name),
-        shape=_arrays.shape_tuple(w.shape),
+        role=text(lib.kerf_place_text(ffi.addressof(w, "place"), role, 64)),
+        shape=model_shape(w),
         dtype=_arrays.dtype_name(w.dtype),
         format=text(lib.kerf_weight_format(w, name, 64)),
         layout=text(w.layout.name) if w.layout != ffi.NULL else "",
@@ -147,20 +155,24 @@ class Checkpoint(Mapping[str, Any]):
         """The dense array; of quantized tensors in dtype "f32", "f16" or "bf16" (None: as it was)."""
         w = self._weight(name)
         if w.codec.format != ffi.NULL:
-            return decode(self.planes(name), dtype or _arrays.dtype_name(w.dtype))
-        stored = w.plane[0]
+            array = decode(self.planes(name), dtype or _arrays.dtype_name(w.dtype))
+            if w.stored.rank:  # blocks run along the inputs, whatever the model has last
+                array = array.swapaxes(-1, -2).reshape(model_shape(w))
+            return array
+        reader = lib.kerf_checkpoint_reader(self.handle)
+        stored = lib.kerf_reader_find(reader, w.name)
         if stored.block_type != ffi.NULL:
             raise UnsupportedError(f"{name}: blocks of {text(stored.block_type)} are not decoded")
         if dtype is not None and _arrays.dtype_id(dtype) != w.dtype:
             raise ArgumentError(f"{name} is {_arrays.dtype_name(w.dtype)}, not quantized: no {dtype}")
-        array = _arrays.empty(stored.dtype, _arrays.shape_tuple(w.shape))
-        reader = lib.kerf_checkpoint_reader(self.handle)
+        array = _arrays.empty(stored.dtype, _arrays.shape_tuple(stored.shape))
         where = ffi.cast("void *", array.ctypes.data)
         call(lib.kerf_reader_read, reader, stored, 0, where, array.nbytes)
         return array
 
     def planes(self, name: str) -> Planes:
-        """The planes of a quantized tensor, as the codec has them, whatever the layout stores."""
+        """The planes of a quantized tensor, as the codec has them, whatever the layout stores: of
+        [..., out, in], also where the model has [..., in, out]."""
         w = self._weight(name)
         if w.codec.format == ffi.NULL:
             raise ArgumentError(f"{name} is not quantized")
@@ -182,8 +194,8 @@ class Checkpoint(Mapping[str, Any]):
         return f"<kerf.Checkpoint {self.path!r}: {len(self)} tensors, {quantized} quantized>"
 
     def _repr_html_(self) -> str:
-        rows = ((t.name, str(t.shape), t.format, t.layout, t.nbytes) for t in self.tensors)
-        return table(("tensor", "shape", "format", "layout", "bytes"), rows, self.path)
+        rows = ((t.name, t.role, str(t.shape), t.format, t.layout, t.nbytes) for t in self.tensors)
+        return table(("tensor", "role", "shape", "format", "layout", "bytes"), rows, self.path)
 
 
 def _recorded(codec: Any) -> str:

@@ -67,12 +67,13 @@ class Planes(Record):
         return float(lib.kerf_geometry_bpw(self._geometry()))
 
     def map(self, function: Callable[[Any], Any]) -> Planes:
-        """The same planes elsewhere, each of them through a function; with torch, onto a GPU:
-
-        planes.map(lambda a: torch.from_numpy(a.view(a.dtype.str if a.dtype.kind in "iuf" else "u1")).cuda())
+        """The same planes elsewhere: each numpy array, as a flat array of its bytes, through a
+        function. ``planes.map(lambda a: torch.from_numpy(a).cuda())`` is what Gemv takes on a GPU.
         """
         moved: dict[str, Any] = {
-            n: None if (p := getattr(self, n)) is None else function(p) for n in PLANES
+            name: function(plane.reshape(-1).view("u1"))
+            for name in PLANES
+            if (plane := getattr(self, name)) is not None
         }
         return dataclasses.replace(self, **moved)
 

@@ -14,7 +14,7 @@ from kerf._jobs import Progress, run
 from kerf._library import Arena, call, ffi, lib, text
 from kerf._options import Nan
 from kerf._records import Record, read, table
-from kerf.checkpoints import Checkpoint, Path, source_of
+from kerf.checkpoints import Checkpoint, Path, model_shape, source_of
 from kerf.errors import ArgumentError
 from kerf.formats import codec_name, find_codec
 
@@ -36,8 +36,10 @@ class Decision(Record):
     name:       of the tensor
     shape:      of the dense tensor
     source:     what it is: "BF16"
-    codec:      what it becomes, "nvfp4:4/6"; "" where it is kept as it is
-    reason:     why it is kept, or which rule asks for the codec; else ""
+    action:     "quantize"; "keep": as it is; "decode": in its dense type, for the output has another
+                layout than the one that it is quantized in; "drop": a scale of what is decoded now
+    codec:      what it is quantized to, "nvfp4:4/6"; else ""
+    reason:     why it is not quantized, or which rule asks for the codec; else ""
     bytes_in:   stored bytes before
     bytes_out:  and after
     """
@@ -45,6 +47,7 @@ class Decision(Record):
     name: str
     shape: tuple[int, ...]
     source: str
+    action: str
     codec: str
     reason: str
     bytes_in: int
@@ -76,6 +79,7 @@ class Quantized(Record):
     decisions:  one for each tensor, in the order of the source
     bytes_in:   of all tensors, without headers
     bytes_out:  and after
+    notes:      what could not be told, a line each: tensors of unknown role, an unknown model
     seconds:    that writing took
     recipe:     its promises, where there was one and it was executed
     """
@@ -87,6 +91,7 @@ class Quantized(Record):
     bytes_in: int
     bytes_out: int
     elements: int
+    notes: tuple[str, ...]
     seconds: float
     recipe: RecipeCheck | None
 
@@ -106,7 +111,7 @@ class Quantized(Record):
                 d.name,
                 str(d.shape),
                 d.source,
-                d.codec or f"kept ({d.reason})",
+                d.codec or f"{d.action} ({d.reason})",
                 d.bytes_in,
                 d.bytes_out,
             )
@@ -174,13 +179,20 @@ def _output(
 ) -> Any:
     out = arena.new("kerf_output *")
     out.path = arena.text(path)
-    if layout is not None:
-        out.layout = lib.kerf_layout_find(arena.text(layout))
-        if out.layout == ffi.NULL:
-            raise ArgumentError(f"layout {layout!r}: one of {', '.join(layouts())}")
+    out.layout = find_layout(layout)
     out.overwrite, out.resume = overwrite, resume
     out.shard_bytes, out.zstd_level, out.threads = shard_bytes, zstd_level, threads
     return out
+
+
+def find_layout(name: str | None) -> Any:
+    """A const kerf_layout *; NULL for None."""
+    if name is None:
+        return ffi.NULL
+    found = lib.kerf_layout_find(Arena().text(name))
+    if found == ffi.NULL:
+        raise ArgumentError(f"layout {name!r}: one of {', '.join(layouts())}")
+    return found
 
 
 def layouts() -> tuple[str, ...]:
@@ -260,7 +272,8 @@ def quantize(
                   written is measured again: ``recipe`` of the result, and a BrokenPromiseWarning
     tensors:      {shell pattern: format}, over all the rest; None or "keep": left as it is
     keep, only:   shell patterns of tensors that are left, or of the only ones that are not
-    layout:       "kerf", "modelopt", "compressed-tensors", ...: see layouts()
+    layout:       "kerf", "modelopt", "compressed-tensors", ...: see layouts(); None: that of the
+                  recipe, gguf for *.gguf, else kerf
     overwrite:    replaces what is at out; else that is an ExistsError
     resume:       goes on with what a run that was killed has left
     shard_bytes:  new files of at most this size in a folder; 0: the files of the source
@@ -285,6 +298,8 @@ def quantize(
     opened = _open_recipe(recipe) if recipe is not None else None
     rules = _rules(arena, opened, tensors or {})
     target = _output(arena, out, layout, overwrite, resume, shard_bytes, zstd_level, threads)
+    if opened and layout is None:
+        target.layout = opened.layout
     base = find_codec(format) if format is not None else arena.new("kerf_codec *")[0]
     made = ffi.new("kerf_plan **")
     call(
@@ -314,23 +329,39 @@ def quantize(
         layout=text(lib.kerf_plan_layout(plan).name),
         written=not dry_run,
         decisions=tuple(_decision(lib.kerf_plan_at(plan, i)) for i in range(totals.weights)),
+        notes=_notes(plan),
         seconds=result.seconds,
         recipe=check,
     )
 
 
+def _notes(plan: Any) -> tuple[str, ...]:
+    notes: list[str] = []
+    while (note := lib.kerf_plan_note(plan, len(notes))) != ffi.NULL:
+        notes.append(text(note))
+    return tuple(notes)
+
+
 def _decision(d: Any) -> Decision:
-    name = ffi.new("char[64]")
-    stored = lib.kerf_weight_bytes(d.weight)
-    return read(
-        Decision,
-        d,
-        name=text(d.weight.name),
-        shape=_arrays.shape_tuple(d.weight.shape),
-        source=text(lib.kerf_weight_format(d.weight, name, 64)),
+    w, name = d.weight, ffi.new("char[64]")
+    stored = lib.kerf_weight_bytes(w)
+    if d.codec.format != ffi.NULL:
+        action, after = "quantize", d.geometry.bytes
+    elif d.dropped:
+        action, after = "drop", 0
+    elif d.decoded:
+        action, after = "decode", lib.kerf_weight_elements(w) * lib.kerf_dtype_bits(w.dtype) // 8
+    else:
+        action, after = "keep", stored
+    return Decision(
+        name=text(w.name),
+        shape=model_shape(w),
+        source=text(lib.kerf_weight_format(w, name, 64)),
+        action=action,
         codec=codec_name(d.codec),
+        reason=text(d.reason),
         bytes_in=stored,
-        bytes_out=d.geometry.bytes if d.codec.format != ffi.NULL else stored,
+        bytes_out=after,
     )
 
 
