@@ -58,8 +58,7 @@ const option option_progress = {"progress", 0, "auto|bar|json|none",
 
 /* --- parse --------------------------------------------------------------------------------- */
 
-/* The i-th option of a verb, its own first; NULL past the end. */
-static const option *option_at(const verb *v, size_t i)
+const option *verb_option(const verb *v, size_t i)
 {
     const size_t shared = sizeof v->shared / sizeof *v->shared;
     for (const option *o = v->options; o && o->name; o++) {
@@ -71,7 +70,7 @@ static const option *option_at(const verb *v, size_t i)
 static const option *find_long(const verb *v, const char *name, size_t n)
 {
     const option *o;
-    for (size_t i = 0; (o = option_at(v, i)) != NULL; i++) {
+    for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++) {
         if (strlen(o->name) == n && strncmp(o->name, name, n) == 0) return o;
     }
     return NULL;
@@ -80,7 +79,7 @@ static const option *find_long(const verb *v, const char *name, size_t n)
 static const option *find_letter(const verb *v, char letter)
 {
     const option *o;
-    for (size_t i = 0; (o = option_at(v, i)) != NULL; i++) {
+    for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++) {
         if (o->letter && o->letter == letter) return o;
     }
     return NULL;
@@ -90,7 +89,7 @@ static kerf_status fail_unknown(const verb *v, const char *name, size_t n, kerf_
 {
     const char *words[64] = {NULL};
     const option *o;
-    for (size_t i = 0; i < 63 && (o = option_at(v, i)) != NULL; i++) words[i] = o->name;
+    for (size_t i = 0; i < 63 && (o = verb_option(v, i)) != NULL; i++) words[i] = o->name;
     char text[64];
     snprintf(text, sizeof text, "%.*s", (int)(n < 60 ? n : 60), name);
     const char *near = kerf_nearest_word(text, words);
@@ -393,7 +392,7 @@ void print_verb_help(const verb *v, FILE *to)
     fprintf(to, "Usage: kerf %s %s\n\n%s\n", v->name, v->usage, v->details);
     fprintf(to, "\nOptions:\n");
     const option *o;
-    for (size_t i = 0; (o = option_at(v, i)) != NULL; i++) {
+    for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++) {
         if (o->help) print_option(o, to);
     }
     print_option(&help, to);

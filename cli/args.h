@@ -38,6 +38,9 @@ kerf_status args_choice(const args *a, const char *name, const char *const *word
                         kerf_error *err);
 /* The layout that --layout names; kerf when it is absent. */
 kerf_status args_layout(const args *a, const kerf_layout **out, kerf_error *err);
+/* The i-th option of a verb, its own first; NULL past the end. */
+const option *verb_option(const verb *v, size_t i);
+
 void print_verb_help(const verb *v, FILE *to);
 
 #endif

@@ -51,6 +51,9 @@ extern const verb verb_formats, verb_inspect, verb_quantize, verb_convert, verb_
     verb_score, verb_verify, verb_selftest, verb_hardware, verb_predict, verb_bench, verb_compare,
     verb_advise;
 
+/* All verbs, in the order of the overview; NULL past the end. */
+const verb *verb_at(size_t i);
+
 /* A failure that a person can mend on the command line: exit code 2. The text is one line: what,
  * where, how to fix it. */
 #define USAGE(err, ...) kerf_fail(err, KERF_E_ARG, __VA_ARGS__)

@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 
 #include "args.h"
+#include "complete.h"
+#include "manual.h"
 #include "output.h"
 
 static const verb verb_help, verb_version;
@@ -18,6 +20,15 @@ static const verb *const verbs[] = {
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
+const verb *verb_at(size_t i)
+{
+    return i < VERBS ? verbs[i] : NULL;
+}
+
+static const char exit_codes[] =
+    "Exit codes: 0 ok, 1 verify or inspect found something wrong, 2 usage, 3 bad input,\n"
+    "4 I/O, 5 limit or memory, 6 no such device, 70 internal, 128 + N signal N.\n";
+
 static void print_overview(FILE *to)
 {
     fprintf(to,
@@ -26,10 +37,7 @@ static void print_overview(FILE *to)
     for (size_t i = 0; i < VERBS; i++) {
         fprintf(to, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
     }
-    fprintf(to,
-            "\nkerf help VERB shows operands, options and examples of a verb.\n"
-            "Exit codes: 0 ok, 1 verify or inspect found something wrong, 2 usage, 3 bad input,\n"
-            "4 I/O, 5 limit or memory, 6 no such device, 70 internal, 128 + N signal N.\n");
+    fprintf(to, "\nkerf help VERB shows operands, options and examples of a verb.\n%s", exit_codes);
 }
 
 static kerf_status find_verb(const char *name, const verb **out, kerf_error *err)
@@ -51,13 +59,16 @@ static kerf_status find_verb(const char *name, const verb **out, kerf_error *err
 static int run_help(const args *a, kerf_error *err)
 {
     const char *name = args_operand(a, 0);
-    if (!name) {
-        print_overview(stdout);
-        return EXIT_OK;
-    }
+    const int man = args_has(a, "man");
     const verb *v = NULL;
-    TRY(find_verb(name, &v, err));
-    print_verb_help(v, stdout);
+    if (name) TRY(find_verb(name, &v, err));
+    if (v) {
+        (man ? print_verb_manual : print_verb_help)(v, stdout);
+    } else if (man) {
+        print_manual(exit_codes, stdout);
+    } else {
+        print_overview(stdout);
+    }
     return EXIT_OK;
 }
 
@@ -82,12 +93,19 @@ static int run_version(const args *a, kerf_error *err)
     return print_json("version", doc, err);
 }
 
+static const option help_options[] = {
+    {"man", 0, NULL, "as a page for man"},
+    {NULL, 0, NULL, NULL},
+};
+
 static const verb verb_help = {
     .name = "help",
     .summary = "this list, or the help of one verb",
-    .usage = "[VERB]",
+    .usage = "[VERB] [--man]",
     .details = "Lists the verbs, or shows operands, options and examples of one.",
-    .examples = "  kerf help quantize\n",
+    .examples = "  kerf help quantize\n"
+                "  kerf help quantize --man | man -l -\n",
+    .options = help_options,
     .operands_max = 1,
     .run = run_help,
 };
@@ -128,6 +146,10 @@ static int run(int argc, char **argv, kerf_error *err)
     const char *word = argv[1];
     if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) word = "help";
     if (strcmp(word, "-V") == 0 || strcmp(word, "--version") == 0) word = "version";
+    if (strcmp(word, "complete") == 0) { /* its words are anything */
+        complete_words(argc - 2, argv + 2);
+        return EXIT_OK;
+    }
     const verb *v = NULL;
     TRY(find_verb(word, &v, err));
     int result = run_verb(v, argc - 2, argv + 2, err);

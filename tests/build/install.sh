@@ -16,7 +16,9 @@ prefix=$work/prefix
 export LD_LIBRARY_PATH=$prefix/lib PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 
 for file in bin/kerf lib/libkerf.so lib/libkerf.so.0 lib/libkerf.a include/kerf/formats.def \
-    include/kerf/codec.h include/kerf/file.h include/kerf/gemv.h lib/pkgconfig/kerf.pc; do
+    include/kerf/codec.h include/kerf/file.h include/kerf/gemv.h lib/pkgconfig/kerf.pc \
+    share/man/man1/kerf.1 share/man/man1/kerf-quantize.1 share/zsh/site-functions/_kerf \
+    share/bash-completion/completions/kerf share/fish/vendor_completions.d/kerf.fish; do
     [ -e "$prefix/$file" ] || { echo "not installed: $file" && exit 1; }
 done
 objdump -p "$prefix/lib/libkerf.so" | grep 'SONAME *libkerf\.so\.0$' >/dev/null # -q would leave before objdump is done
