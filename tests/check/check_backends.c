@@ -299,7 +299,9 @@ static void compare_codec(const kerf_codec c, const char *backend, int all_sizes
     uint64_t block = c.format->group ? c.format->group : 16;
     unsigned turn = (unsigned)next_random() % 64;
     const unsigned fewer = all_sizes ? 1 : STEP(3); /* shapes of other encoders */
-    uint64_t step = all_sizes ? STEP(5) : is_search(c.encoder) ? block / 2 + 3 : fewer * (1 + block / 7);
+    uint64_t step = all_sizes              ? STEP(5)
+                    : is_search(c.encoder) ? block / 2 + 3
+                                           : fewer * (1 + block / 7);
     for (uint64_t cols = 1; cols <= 4 * block + 1; cols += step)
         for (unsigned k = 0; k < 3; k++) compare_shape(c, backend, 1 + cols % 2, cols, turn++);
     static const uint64_t shapes[][2] = {{3, 64},    {1, 2047},  {2, 2048}, {1, 2049},
