@@ -126,11 +126,10 @@ run_cuda() {
     # Whether it compiles and links does not depend on how well, and all kernels well take 25 minutes
     # of a core: what newer compilers can leave out is left out. Machine code of some rows is made by
     # the test architectures.
-    local quick=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O1 -DCMAKE_CXX_FLAGS_DEBUG=)
-    quick+=(-DCMAKE_CUDA_FLAGS_DEBUG= -DCMAKE_CUDA_ARCHITECTURES=90a-virtual)
-    if nvcc --help | grep -q -e --Ofast-compile; then
-        quick+=(-DCMAKE_CUDA_FLAGS_DEBUG=--Ofast-compile=max)
-    fi
+    local flags=-O1
+    if grep -q -e --Ofast-compile <<<"$(nvcc --help)"; then flags=--Ofast-compile=max; fi
+    local quick=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O1 -DCMAKE_CXX_FLAGS_DEBUG=
+        "-DCMAKE_CUDA_FLAGS_DEBUG=$flags" -DCMAKE_CUDA_ARCHITECTURES=90a-virtual)
     local targets="kerf kerf_shared kerf_static gpu_programs"
     run_tests cuda cuda "-R ^(gpu_|symbols|install|selftest|architectures)" "${quick[@]}"
 }

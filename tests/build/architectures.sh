@@ -14,7 +14,7 @@ failures=0
 
 # Whether it compiles does not depend on how well: what newer compilers can leave out is left out.
 quick=()
-if nvcc --help | grep -q -e --Ofast-compile; then quick=(--Ofast-compile max); fi
+if grep -q -e --Ofast-compile <<<"$(nvcc --help)"; then quick=(--Ofast-compile max); fi
 
 # compile NAME SOURCE ARCHITECTURE...; those that this toolkit does not know are left to newer ones.
 known=$(nvcc --list-gpu-code)
