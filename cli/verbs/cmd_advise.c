@@ -82,7 +82,7 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     TRY(codec_list_parse(&j->codecs, formats ? formats : kerf_advise_candidates(), err));
     TRY(option_select_open(&j->select, a, err));
     TRY(option_budget(a, &r->budget, &r->minimise, err));
-    TRY(kerf_checkpoint_open(args_operand(a, 0), &j->source, err));
+    TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
     TRY(find_model(j, err));
     TRY(find_alpha(j, err));

@@ -83,7 +83,7 @@ static kerf_status convert(convert_run *j, kerf_error *err)
     if (!j->to.layout) {
         return USAGE(err, "convert: --layout NAME is missing; kerf formats lists them");
     }
-    TRY(kerf_checkpoint_open(args_operand(j->args, 0), &j->source, err));
+    TRY(kerf_checkpoint_open(model_path(args_operand(j->args, 0)), &j->source, err));
     TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_convert(j->source, &j->to, &bar.job, &j->result, &j->losses, err);
     if (s == KERF_OK) note_written(j->to.path);

@@ -2,6 +2,7 @@
 #include <kerf/inspect.h>
 
 #include "args.h"
+#include "options.h"
 #include "output.h"
 
 typedef struct findings {
@@ -166,7 +167,7 @@ static int run_inspect(const args *a, kerf_error *err)
 {
     kerf_checkpoint *c = NULL;
     findings f = {.list = json_array()};
-    kerf_status s = kerf_checkpoint_open(args_operand(a, 0), &c, err);
+    kerf_status s = kerf_checkpoint_open(model_path(args_operand(a, 0)), &c, err);
     if (s == KERF_OK) s = inspect(a, c, &f, err);
     json_decref(f.list);
     kerf_checkpoint_close(c);

@@ -137,7 +137,7 @@ static kerf_status read_options(quantize_run *j, kerf_error *err)
 {
     const args *a = j->args;
     const char *format = args_value(a, "format");
-    j->source_path = args_operand(a, 0);
+    j->source_path = model_path(args_operand(a, 0));
     TRY(option_output(a, &j->to, err));
     if (!format && !args_has(a, "recipe")) {
         return USAGE(err, "quantize: -f FORMAT[:ENCODER] is missing; see kerf formats");

@@ -89,7 +89,7 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
     TRY(args_integer(a, "zstd-level", 0, 22, &zstd_level, err));
     TRY(codec_list_parse(&j->codecs, args_value(a, "format"), err));
     TRY(option_select_open(&j->select, a, err));
-    TRY(kerf_checkpoint_open(args_operand(a, 0), &j->source, err));
+    TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
     const kerf_score_request request = {.select = &j->select.select,
                                         .codec = j->codecs.item,

@@ -138,8 +138,8 @@ static kerf_status verify(verify_run *j, const args *a, kerf_error *err)
     const char *limits = args_value(a, "limits");
     TRY(option_team_open(&j->team, a, err));
     if (limits) TRY(kerf_limits_open(limits, &j->limits, err));
-    TRY(kerf_checkpoint_open(args_operand(a, 0), &j->source, err));
-    TRY(kerf_checkpoint_open(args_operand(a, 1), &j->other, err));
+    TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
+    TRY(kerf_checkpoint_open(model_path(args_operand(a, 1)), &j->other, err));
     const kerf_verify_options options = {j->limits, args_has(a, "by-value")};
     TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_verify(j->source, j->other, &options, &j->team.team, &j->progress.job,

@@ -4,6 +4,7 @@
 
 #include <kerf/model.h>
 
+#include "options.h"
 #include "verbs/predict_verb.h"
 
 typedef struct model_question {
@@ -28,7 +29,7 @@ static kerf_status read_question(model_question *q, kerf_error *err)
 {
     const args *a = q->args;
     int context = 4096;
-    TRY(kerf_model_open(args_value(a, "model"), &q->model, err));
+    TRY(kerf_model_open(model_path(args_value(a, "model")), &q->model, err));
     TRY(option_products_open(&q->lists, a, NULL, err));
     TRY(args_integer(a, "context", 1, 1 << 30, &context, err));
     q->phase = (kerf_phase){.context = context, .prefill = args_has(a, "prefill")};

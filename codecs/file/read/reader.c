@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "file/disk/io.h"
+#include "file/read/folder.h"
 #include "file/read/view.h"
 #include "file/safetensors/index.h"
 
@@ -175,6 +176,53 @@ static kerf_status check_index(const kerf_reader *r, const kf_index *x, kerf_err
     return KERF_OK;
 }
 
+static int is_named(const kf_index *x, const char *name)
+{
+    for (size_t i = 0; i < x->shards; i++)
+        if (strcmp(x->shard[i], name) == 0) return 1;
+    return 0;
+}
+
+/* Tensors that the index has in no file; those that another file supersedes are not lost. */
+static size_t count_unnamed(const kf_index *x, const kf_header *h)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < h->count; i++)
+        n += kf_find_name(x->entry, x->count, h->tensor[i].name) == NULL;
+    return n;
+}
+
+/* A numbered shard that lies beside the others, and that the index does not name, is a part of a model
+ * that would be lost. */
+static kerf_status check_left_out(const kerf_reader *r, const kf_index *x, const char *index,
+                                  kerf_error *err)
+{
+    unsigned number, count;
+    if (!x->shards || !kf_shard_number(x->shard[0], &number, &count)) return KERF_OK;
+    const size_t n = strlen(x->shard[0]) - strlen("00000-of-00000.safetensors");
+    for (unsigned i = 1; i <= count; i++) {
+        char name[512];
+        if (snprintf(name, sizeof name, "%.*s%05u-of-%05u.safetensors", (int)n, x->shard[0], i,
+                     count) >= (int)sizeof name ||
+            is_named(x, name))
+            continue;
+        char *path = find_packed_or_plain(r->folder, name);
+        if (!path) return no_memory(name, err);
+        kf_shard other = KF_NO_SHARD;
+        kerf_status s = exists(path) ? kf_shard_open(&other, path, err) : KERF_OK;
+        const size_t lost = s == KERF_OK ? count_unnamed(x, &other.header) : 0;
+        if (lost > 0)
+            s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                        "%s: leaves out %s, which lies beside it with %zu tensors; move the index "
+                        "away and all shards are read: mv %s %s.old",
+                        index, name, lost, index, index);
+        kf_shard_close(&other);
+        free(path);
+        KF_TRY(s);
+    }
+    return KERF_OK;
+}
+
 /* Notes the state of a file that is read later, or found absent; takes over the path. */
 static kerf_status stamp_beside(kerf_reader *r, char *path, kerf_error *err)
 {
@@ -210,40 +258,35 @@ static kerf_status open_index(kerf_reader *r, const char *path, kerf_error *err)
         s = open_named(r, &r->shard[i], x.shard[i], err);
     if (s == KERF_OK) s = join_tensors(r, err);
     if (s == KERF_OK) s = check_index(r, &x, err);
+    if (s == KERF_OK) s = check_left_out(r, &x, path, err);
     kf_index_free(&x);
     return s;
 }
 
-/* A whole model in one file is preferred to an index, as other readers do. */
+/* Numbered shards without an index. */
+static kerf_status open_numbered(kerf_reader *r, const kf_folder *f, kerf_error *err)
+{
+    KF_TRY(alloc_shards(r, f->shards, err));
+    for (size_t i = 0; i < f->shards; i++) KF_TRY(open_named(r, &r->shard[i], f->shard[i], err));
+    return join_tensors(r, err);
+}
+
 static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err)
 {
+    kf_folder f;
     r->is_folder = 1;
-    r->folder = strdup(path);
-    char *file = find_packed_or_plain(path, KF_MODEL_NAME);
-    char *index = kf_path_join(path, KF_INDEX_NAME);
-    char *pickle = kf_path_join(path, "pytorch_model.bin");
-    char *pickles = kf_path_join(path, "pytorch_model.bin.index.json");
-    kerf_status s;
-    if (!r->folder || !file || !index || !pickle || !pickles) {
-        s = no_memory(path, err);
-    } else if (exists(file)) {
+    KF_TRY(kf_hub_snapshot(path, &r->folder, err));
+    if (!r->folder) r->folder = strdup(path);
+    if (!r->folder) return no_memory(path, err);
+    kerf_status s = kf_folder_look(r->folder, &f, err);
+    if (s == KERF_OK && f.file) {
         s = alloc_shards(r, 1, err);
-        if (s == KERF_OK) s = kf_shard_open(&r->shard[0], file, err);
+        if (s == KERF_OK) s = kf_shard_open(&r->shard[0], f.file, err);
         if (s == KERF_OK) s = join_tensors(r, err);
-    } else if (exists(index)) {
-        s = open_index(r, index, err);
-    } else if (exists(pickle) || exists(pickles)) {
-        s = kf_fail_pickle(exists(pickle) ? pickle : pickles, err);
-    } else {
-        s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                    "%s: no %s and no %s in this folder; give the file itself if it is named "
-                    "otherwise",
-                    path, KF_MODEL_NAME, KF_INDEX_NAME);
+    } else if (s == KERF_OK) {
+        s = f.index ? open_index(r, f.index, err) : open_numbered(r, &f, err);
     }
-    free(file);
-    free(index);
-    free(pickle);
-    free(pickles);
+    kf_folder_free(&f);
     return s;
 }
 

@@ -38,6 +38,27 @@ static int is_pickle(const uint8_t first[8])
            (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 && begins);
 }
 
+/* What a download may leave in the place of a file; NULL: none of these. */
+static const char *name_of_text(const uint8_t first[8])
+{
+    static const struct {
+        const char *begins, *is;
+    } texts[] = {
+        {"version ", "a pointer of git-lfs, not the file that it stands for: git lfs pull fetches it"},
+        {"<!DOCTYP", "an HTML page, not weights: what was asked for was not what came; fetch it again"},
+        {"<!doctyp", "an HTML page, not weights: what was asked for was not what came; fetch it again"},
+        {"<html", "an HTML page, not weights: what was asked for was not what came; fetch it again"},
+        {"<HTML", "an HTML page, not weights: what was asked for was not what came; fetch it again"},
+        {"<?xml", "an XML document, not weights: what was asked for was not what came; fetch it again"},
+        {"{\"error\"", "an error of a server, not weights: fetch it again"},
+        {"Entry no", "an error of a server, not weights: fetch it again"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (memcmp(first, texts[i].begins, kf_min_u64(strlen(texts[i].begins), 8)) == 0)
+            return texts[i].is;
+    return NULL;
+}
+
 kerf_status kf_fail_pickle(const char *path, kerf_error *err)
 {
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
@@ -60,6 +81,8 @@ static kerf_status read_header(kf_shard *s, kerf_error *err)
                        path, (size_t)s->blob.bytes);
     KF_TRY(kf_blob_read(&s->blob, 0, first, sizeof first, err));
     st = kf_header_length(path, first, s->blob.bytes, &n, err);
+    if (st != KERF_OK && name_of_text(first))
+        return kf_fail(err, KERF_E_DATA, 0, "%s: %s", path, name_of_text(first));
     if (st != KERF_OK) return is_pickle(first) ? kf_fail_pickle(path, err) : st;
     char *text = kf_alloc(n, 1);
     if (!text) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);

@@ -103,6 +103,26 @@ static kerf_status tally_plane(kf_inspection *x, const kerf_weight *w, kerf_plan
     return s;
 }
 
+/* Scales that are all zero make zeros of whatever the codes say; of codes that are zero themselves
+ * nothing is lost. A nibble or byte may be a negative zero. */
+static kerf_status find_zeros(const kf_inspection *x, const kerf_weight *w, const char *what,
+                              uint64_t count, kerf_error *err)
+{
+    enum { ROOM = 1 << 12 };
+    unsigned char codes[ROOM];
+    char text[160];
+    const uint64_t all = w->geometry.plane[KERF_PLANE_CODES].bytes;
+    const size_t n = all < ROOM ? (size_t)all : ROOM;
+    int is_lost = 0;
+    KF_TRY(kerf_weight_read(x->source->reader, w, KERF_PLANE_CODES, 0, codes, n, err));
+    for (size_t i = 0; i < n; i++)
+        is_lost |= (codes[i] & (w->codec.format->bits == 4 ? 0x77 : 0x7f)) != 0;
+    snprintf(text, sizeof text, "all %llu %s are zero: so are all of its weights%s",
+             (unsigned long long)count, what, is_lost ? ", though its codes are not" : "");
+    kf_found(x, is_lost ? KERF_ERROR : KERF_NOTE, w->name, text);
+    return KERF_OK;
+}
+
 static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_plane_id p,
                                  kerf_error *err)
 {
@@ -123,6 +143,7 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
                  (unsigned long long)t.first_negative);
         kf_found(x, KERF_ERROR, w->name, text);
     }
+    if (t.seen && t.zero == t.seen) return find_zeros(x, w, what, t.seen, err);
     if (t.zero && p == KERF_PLANE_SECOND) {
         snprintf(text, sizeof text, "%llu of %llu %s are zero: all of their weights are",
                  (unsigned long long)t.zero, (unsigned long long)t.seen, what);
@@ -197,6 +218,38 @@ static void find_stray(const kf_inspection *x, const kerf_weight *w)
         kf_found(x, KERF_ERROR, w->name, kf_stray_reason(x->source, w, text, sizeof text));
 }
 
+/* A scale of inputs or of the cache: loaders multiply and divide by it. */
+static kerf_status find_in_activations(const kf_inspection *x, const kerf_weight *w, kerf_error *err)
+{
+    enum { ROOM = 1 << 14 };
+    unsigned char bytes[ROOM];
+    char text[160];
+    tally t = {.type = w->dtype == KERF_F32 ? SCALE_F32 : SCALE_16,
+               .exponent = w->dtype == KERF_F32   ? 0x7f800000u
+                           : w->dtype == KERF_F16 ? 0x7c00u
+                                                  : 0x7f80u};
+    const size_t size = kerf_dtype_bits(w->dtype) / 8;
+    if (w->codec.format || !kerf_dtype_is_float(w->dtype) || !kerf_is_activation_scale(w->name))
+        return KERF_OK;
+    for (uint64_t at = 0; at < w->plane[0]->bytes; at += ROOM) {
+        const size_t n = (size_t)kf_min_u64(w->plane[0]->bytes - at, ROOM);
+        KF_TRY(kerf_reader_read(x->source->reader, w->plane[0], at, bytes, n, err));
+        for (size_t i = 0; i + size <= n; i += size) {
+            uint32_t bits = 0;
+            memcpy(&bits, bytes + i, size);
+            look_at(&t, bits);
+        }
+    }
+    if (!t.bad && !t.negative && !t.zero) return KERF_OK;
+    snprintf(text, sizeof text, "is %s%s: what loaders multiply or divide by it is lost",
+             t.bad        ? "NaN or infinite"
+             : t.negative ? "negative"
+                          : "zero",
+             t.seen > 1 ? " in part" : "");
+    kf_found(x, KERF_ERROR, w->name, text);
+    return KERF_OK;
+}
+
 /* Weights of AWQ and SmoothQuant are for inputs that were multiplied first. */
 static void find_smoothed(const kf_inspection *x, const kerf_weight *w)
 {
@@ -226,6 +279,7 @@ static kerf_status inspect_weight(kf_inspection *x, const kerf_weight *w, kerf_e
     KF_TRY(find_in_group(x, w, err));
     find_stray(x, w);
     find_smoothed(x, w);
+    KF_TRY(find_in_activations(x, w, err));
     return kf_find_misread(x, w, err);
 }
 

@@ -1,0 +1,28 @@
+/* folder.h - which files of a folder are its model. */
+#ifndef KERF_FILE_FOLDER_H
+#define KERF_FILE_FOLDER_H
+
+#include "base/base.h"
+
+typedef struct kf_folder {
+    char *file;   /* one file has all                                      */
+    char *index;  /* or an index names them                                */
+    char **shard; /* or they are numbered: names, without the folder, by number */
+    size_t shards;
+} kf_folder;
+
+/* model.safetensors before its index, as other readers have it; then the one index of another name, a
+ * whole set of numbered shards, the only safetensors file. KERF_E_DATA: none of these, or several, or
+ * a shard is missing; the text names what to give instead. KERF_E_NOSUP: a pipeline of several models.
+ */
+kerf_status kf_folder_look(const char *path, kf_folder *out, kerf_error *err);
+void kf_folder_free(kf_folder *f); /* all zeros are fine */
+
+/* "model-00002-of-00003.safetensors" is number 2 of 3; returns 0 for other names. */
+int kf_shard_number(const char *name, unsigned *number, unsigned *count);
+
+/* The folder of a snapshot in a folder of the Hugging Face cache (models--org--name), malloc'd; NULL in
+ * *out: it is none. KERF_E_DATA: it has no snapshot, or several and none of them is "main". */
+kerf_status kf_hub_snapshot(const char *path, char **out, kerf_error *err);
+
+#endif
