@@ -15,7 +15,9 @@ static const kerf_format *source_format(kerf_dtype t)
 static double figure_of(const kerf_score *s)
 {
     double weighted = kerf_score_weighted_t2(s);
-    return isnan(weighted) ? kerf_score_t2(s) : weighted;
+    /* an outlier must not hide what it costs the others */
+    const double t2 = fmax(kerf_score_t2(s), kerf_score_rest_t2(s));
+    return isnan(weighted) ? t2 : weighted;
 }
 
 /* --- time ---------------------------------------------------------------------------------- */

@@ -14,53 +14,119 @@
 #include "file/json/json_read.h"
 
 typedef struct family {
-    const char *type;
+    const char *types;   /* model_type of files, a blank between two                */
     int qkv_bias;        /* where the file does not say (attention_bias)            */
     int qk_norm;         /* a norm of head_dim on queries and on keys               */
     int norms;           /* of size hidden per layer                                */
     int tied;            /* where the file does not say                             */
-    const char *experts; /* key of the number of experts; NULL: dense               */
-    const char *width;   /* key of their intermediate size                          */
+    const char *experts; /* keys of the number of experts; NULL: dense              */
+    const char *width;   /* keys of their intermediate size                         */
     int expert_bias;     /* biases on experts, router and the output projection,
                             and one sink per head                                    */
     unsigned windowed;   /* of this many layers all but one have the window, where
                             the file lists no layer_types; 0: none, 1: all           */
     int latent;          /* MLA                                                      */
+    int plain;           /* the MLP has no gate                                      */
+    int estimated;       /* only the sizes are known: the rest is as in most models  */
 } family;
+
+#define SOME_EXPERTS                                                                  \
+    "num_experts|num_local_experts|n_routed_experts|moe_num_experts|num_routed_experts"
+#define SOME_WIDTH "moe_intermediate_size|expert_hidden_size|moe_ffn_hidden_size|intermediate_size"
 
 /* clang-format off */
 static const family families[] = {
-    {"llama",        0, 0, 2, 0, NULL,                NULL,                    0, 0, 0},
-    {"mistral",      0, 0, 2, 0, NULL,                NULL,                    0, 1, 0},
-    {"mixtral",      0, 0, 2, 0, "num_local_experts", "intermediate_size",     0, 1, 0},
-    {"qwen2",        1, 0, 2, 0, NULL,                NULL,                    0, 0, 0},
-    {"qwen3",        0, 1, 2, 0, NULL,                NULL,                    0, 0, 0},
-    {"qwen3_moe",    0, 1, 2, 0, "num_experts",       "moe_intermediate_size", 0, 0, 0},
-    {"deepseek_v3",  0, 0, 2, 0, "n_routed_experts",  "moe_intermediate_size", 0, 0, 1},
-    {"gpt_oss",      1, 0, 2, 0, "num_local_experts", "intermediate_size",     1, 2, 0},
-    {"gemma",        0, 0, 2, 1, NULL,                NULL,                    0, 0, 0},
-    {"gemma2",       0, 0, 4, 1, NULL,                NULL,                    0, 2, 0},
-    {"gemma3_text",  0, 1, 4, 1, NULL,                NULL,                    0, 6, 0},
+    {"llama phi3 smollm3 granite seed_oss internlm2 baichuan yi apertus arcee helium mllama_text_model",
+                     0, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
+    {"mistral ministral ministral3 mistral3",
+                     0, 0, 2, 0, NULL,                NULL,                    0, 1, 0, 0, 0},
+    {"mixtral phimoe",
+                     0, 0, 2, 0, "num_local_experts", "intermediate_size",     0, 1, 0, 0, 0},
+    {"qwen2 qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text",
+                     1, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
+    {"qwen3 qwen3_vl qwen3_vl_text",
+                     0, 1, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
+    {"qwen3_moe qwen3_vl_moe qwen3_vl_moe_text qwen3_omni_moe_text",
+                     0, 1, 2, 0, "num_experts",       "moe_intermediate_size", 0, 0, 0, 0, 0},
+    {"qwen3_next qwen3_5_moe qwen3_5_moe_text",
+                     0, 1, 2, 0, "num_experts",       "moe_intermediate_size", 0, 0, 0, 0, 1},
+    {"deepseek_v3 kimi_k2 deepseek_v2",
+                     0, 0, 2, 0, "n_routed_experts",  "moe_intermediate_size", 0, 0, 1, 0, 0},
+    {"glm4_moe dots1",
+                     0, 1, 2, 0, "n_routed_experts",  "moe_intermediate_size", 0, 0, 0, 0, 0},
+    {"llama4 llama4_text",
+                     0, 0, 2, 0, "num_local_experts", "intermediate_size",     0, 0, 0, 0, 1},
+    {"gpt_oss",      1, 0, 2, 0, "num_local_experts", "intermediate_size",     1, 2, 0, 0, 0},
+    {"gemma",        0, 0, 2, 1, NULL,                NULL,                    0, 0, 0, 0, 0},
+    {"gemma2",       0, 0, 4, 1, NULL,                NULL,                    0, 2, 0, 0, 0},
+    {"gemma3_text gemma3",
+                     0, 1, 4, 1, NULL,                NULL,                    0, 6, 0, 0, 0},
+    {"falcon gpt2 gpt_neox gptj bloom opt mpt gpt_bigcode starcoder2 phi nemotron",
+                     0, 0, 2, 1, NULL,                NULL,                    0, 0, 0, 1, 1},
+    {"chatglm glm glm4",
+                     1, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
+    {"nemotron_h",   0, 0, 1, 0, SOME_EXPERTS,        SOME_WIDTH,              0, 0, 0, 1, 1},
 };
+static const family any_family =
+    {"",             0, 0, 2, 0, SOME_EXPERTS,        SOME_WIDTH,              0, 0, 0, 0, 1};
 /* clang-format on */
+
+/* Other names of the keys that are asked for. */
+static const struct {
+    const char *key, *others;
+} synonyms[] = {
+    {"hidden_size", "n_embd|d_model|dim"},
+    {"num_hidden_layers", "n_layer|num_layers|n_layers"},
+    {"num_attention_heads", "n_head|n_heads|num_heads"},
+    {"num_key_value_heads", "multi_query_group_num|num_kv_heads|n_head_kv"},
+    {"intermediate_size", "ffn_hidden_size|n_inner|d_ff|ffn_dim"},
+    {"vocab_size", "padded_vocab_size|n_vocab"},
+    {"head_dim", "kv_channels|attention_head_dim|d_kv"},
+    {"num_experts_per_tok", "moe_top_k|num_experts_per_token|moe_k|top_k"},
+};
 
 typedef struct reader {
     const char *path;
     const json_t *doc;
     const family *family;
     kerf_model *model;
+    uint64_t mlp_layers, moe_layers, mixer_layers; /* of a pattern; ALL_LAYERS: there is none   */
     const char *fused[KERF_MAX_PARTS]; /* of each part: what it is merged into; NULL: nothing */
     kerf_error *err;
 } reader;
+
+#define ALL_LAYERS UINT64_MAX
 
 #define BAD(r, ...) kf_fail((r)->err, KERF_E_DATA, KF_NOWHERE, __VA_ARGS__)
 
 /* --- values -------------------------------------------------------------------------------- */
 
+/* The value of the first of some keys (a bar between two) that is there and not null. */
+static const json_t *first_of(const reader *r, const char *keys)
+{
+    char key[64];
+    for (const char *at = keys; *at;) {
+        const size_t n = strcspn(at, "|");
+        snprintf(key, sizeof key, "%.*s", (int)n, at);
+        const json_t *v = json_object_get(r->doc, key);
+        if (v && !json_is_null(v)) return v;
+        at += n + (at[n] == '|');
+    }
+    return NULL;
+}
+
+static const json_t *value_of(const reader *r, const char *keys)
+{
+    const json_t *v = first_of(r, keys);
+    for (size_t i = 0; !v && i < sizeof synonyms / sizeof *synonyms; i++)
+        if (strcmp(synonyms[i].key, keys) == 0) v = first_of(r, synonyms[i].others);
+    return v;
+}
+
 /* A whole number of at most 2^32; absent or null: `missing`, and an error when that is 0. */
 static kerf_status number(const reader *r, const char *key, uint64_t missing, uint64_t *out)
 {
-    const json_t *v = json_object_get(r->doc, key);
+    const json_t *v = value_of(r, key);
     *out = missing;
     if ((!v || json_is_null(v)) && missing) return KERF_OK;
     json_int_t x = json_integer_value(v);
@@ -74,7 +140,7 @@ static kerf_status number(const reader *r, const char *key, uint64_t missing, ui
 /* The same where 0, null and absence all mean none. */
 static uint64_t number_or_none(const reader *r, const char *key)
 {
-    json_int_t x = json_integer_value(json_object_get(r->doc, key));
+    json_int_t x = json_integer_value(value_of(r, key));
     return x > 0 && x <= (json_int_t)UINT32_MAX ? (uint64_t)x : 0;
 }
 
@@ -126,7 +192,8 @@ static void add_vector(reader *r, const char *name, uint64_t n, uint64_t copies)
 static void add_attention(reader *r)
 {
     kerf_model *m = r->model;
-    const uint64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim, L = m->layers;
+    const uint64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+    const uint64_t L = m->attention_layers;
     int bias = flag(r, "attention_bias", r->family->qkv_bias);
     int output_bias = bias && (r->family->expert_bias || strcmp(m->type, "llama") == 0);
     m->qk_dim = m->v_dim = m->head_dim;
@@ -138,6 +205,51 @@ static void add_attention(reader *r)
     if (output_bias) add_vector(r, "o bias", m->hidden, L);
     if (r->family->qk_norm) add_vector(r, "q and k norms", 2 * m->head_dim, L);
     if (r->family->expert_bias) add_vector(r, "sinks", m->heads, L);
+}
+
+/* Mamba and linear attention: a matrix into the layer and one out of it, of about these sizes. */
+static void add_mixers(reader *r)
+{
+    kerf_model *m = r->model;
+    const uint64_t keys = number_or_none(r, "linear_num_key_heads") *
+                          number_or_none(r, "linear_key_head_dim");
+    const uint64_t values = number_or_none(r, "linear_num_value_heads") *
+                            number_or_none(r, "linear_value_head_dim");
+    uint64_t inner = number_or_none(r, "mamba_num_heads") * number_or_none(r, "mamba_head_dim");
+    if (!inner) inner = values ? values : 2 * m->hidden;
+    add(r, "mixer in_proj", KERF_PART_LINEAR, keys ? 2 * keys + 2 * values : 2 * inner + inner / 8,
+        m->hidden, r->mixer_layers, 1, KERF_PIECE_NONE);
+    add(r, "mixer out_proj", KERF_PART_LINEAR, m->hidden, inner, r->mixer_layers, 1,
+        KERF_PIECE_NONE);
+}
+
+/* How many layers have attention, and what the others are. */
+static void read_layers(reader *r)
+{
+    kerf_model *m = r->model;
+    const char *letters = json_string_value(json_object_get(r->doc, "hybrid_override_pattern"));
+    const json_t *types = json_object_get(r->doc, "layer_types");
+    const uint64_t every = number_or_none(r, "full_attention_interval");
+    uint64_t count[128] = {0}, linear = 0;
+    m->attention_layers = m->layers;
+    r->mlp_layers = ALL_LAYERS;
+    for (const char *c = letters; c && *c; c++) count[*c & 127]++;
+    if (letters && *letters) {
+        /* a pattern may be shorter than the model: its shares count */
+        const uint64_t n = strlen(letters), L = m->layers;
+        m->attention_layers = count['*'] * L / n;
+        r->mlp_layers = count['-'] * L / n;
+        r->moe_layers = count['E'] * L / n;
+        r->mixer_layers = count['M'] * L / n;
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        linear += type && (strstr(type, "linear") || strstr(type, "mamba") || strstr(type, "conv"));
+    }
+    if (!linear && every > 1) linear = m->layers - m->layers / every;
+    r->mixer_layers = kf_min_u64(linear, m->layers);
+    m->attention_layers -= r->mixer_layers;
 }
 
 /* DeepSeek's latent attention: one compressed vector per token is cached for all heads. */
@@ -168,12 +280,20 @@ static kerf_status add_latent_attention(reader *r)
 
 /* --- feed-forward -------------------------------------------------------------------------- */
 
+/* The width of Llama-4's dense layers, whose intermediate_size is that of its experts. */
+static uint64_t llama4_width(const reader *r)
+{
+    return number_or_none(r, "intermediate_size_mlp");
+}
+
 static kerf_status add_dense(reader *r, uint64_t layers)
 {
     uint64_t width, H = r->model->hidden;
     if (layers == 0) return KERF_OK;
-    KF_TRY(number(r, "intermediate_size", 0, &width));
-    add(r, "gate_proj", KERF_PART_LINEAR, width, H, layers, 1, KERF_PIECE_GATE);
+    KF_TRY(number(r, "intermediate_size", r->family->estimated ? 4 * H : 0, &width));
+    if (llama4_width(r)) width = llama4_width(r);
+    if (!r->family->plain)
+        add(r, "gate_proj", KERF_PART_LINEAR, width, H, layers, 1, KERF_PIECE_GATE);
     add(r, "up_proj", KERF_PART_LINEAR, width, H, layers, 1, KERF_PIECE_UP);
     add(r, "down_proj", KERF_PART_LINEAR, H, width, layers, 1, KERF_PIECE_NONE);
     return KERF_OK;
@@ -184,10 +304,14 @@ static kerf_status add_experts(reader *r)
     kerf_model *m = r->model;
     uint64_t width, E = m->experts, L = m->moe_layers, H = m->hidden;
     uint64_t shared = number_or_none(r, "n_shared_experts");
-    KF_TRY(number(r, r->family->width, 0, &width));
+    KF_TRY(number(r, r->family->width, r->family->estimated ? H : 0, &width));
+    if (!shared && number_or_none(r, "shared_expert_intermediate_size"))
+        shared = number_or_none(r, "shared_expert_intermediate_size") / width;
+    if (!shared && strncmp(m->type, "llama4", 6) == 0) shared = 1;
     add(r, "router", KERF_PART_ROUTER, E, H, L, 1, KERF_PIECE_NONE);
     if (r->family->latent) add_vector(r, "router correction", E, L);
-    add(r, "expert gate_proj", KERF_PART_EXPERT, width, H, L, E, KERF_PIECE_GATE);
+    if (!r->family->plain)
+        add(r, "expert gate_proj", KERF_PART_EXPERT, width, H, L, E, KERF_PIECE_GATE);
     add(r, "expert up_proj", KERF_PART_EXPERT, width, H, L, E, KERF_PIECE_UP);
     add(r, "expert down_proj", KERF_PART_EXPERT, H, width, L, E, KERF_PIECE_NONE);
     if (r->family->expert_bias) {
@@ -202,10 +326,25 @@ static kerf_status add_experts(reader *r)
     return KERF_OK;
 }
 
+/* Layers that are each one thing, as the letters of a pattern say. */
+static kerf_status add_patterned(reader *r)
+{
+    kerf_model *m = r->model;
+    KF_TRY(add_dense(r, r->mlp_layers));
+    m->moe_layers = r->moe_layers;
+    if (!m->moe_layers) return KERF_OK;
+    KF_TRY(number(r, r->family->experts, 0, &m->experts));
+    KF_TRY(number(r, "num_experts_per_tok", kf_min_u64(8, m->experts), &m->experts_active));
+    return add_experts(r);
+}
+
 static kerf_status add_feed_forward(reader *r)
 {
     kerf_model *m = r->model;
-    if (!r->family->experts) return add_dense(r, m->layers);
+    if (r->mlp_layers != ALL_LAYERS) return add_patterned(r);
+    if (!r->family->experts || !number_or_none(r, r->family->experts)) {
+        if (!r->family->experts || r->family->estimated) return add_dense(r, m->layers);
+    }
     uint64_t dense = number_or_none(r, "first_k_dense_replace");
     dense =
         kf_min_u64(dense, m->layers) + json_array_size(json_object_get(r->doc, "mlp_only_layers"));
@@ -214,7 +353,7 @@ static kerf_status add_feed_forward(reader *r)
                        "%.200s: this mixture of dense and sparse layers is not known", r->path);
     }
     KF_TRY(number(r, r->family->experts, 0, &m->experts));
-    KF_TRY(number(r, "num_experts_per_tok", 0, &m->experts_active));
+    KF_TRY(number(r, "num_experts_per_tok", r->family->estimated ? 1 : 0, &m->experts_active));
     if (m->experts_active > m->experts) {
         return BAD(r, "%.200s: num_experts_per_tok is larger than %s", r->path, r->family->experts);
     }
@@ -255,6 +394,9 @@ static kerf_status read_model(reader *r)
     KF_TRY(number(r, "num_attention_heads", 0, &m->heads));
     KF_TRY(number(r, "num_key_value_heads", m->heads, &m->kv_heads));
     KF_TRY(number(r, "head_dim", m->hidden / m->heads ? m->hidden / m->heads : 1, &m->head_dim));
+    if (flag(r, "multi_query", 0) && !value_of(r, "num_key_value_heads")) m->kv_heads = 1;
+    m->estimated = r->family->estimated;
+    read_layers(r);
     m->tied = flag(r, "tie_word_embeddings", r->family->tied);
     add(r, "embed_tokens", KERF_PART_EMBEDDING, m->vocab, m->hidden, 1, 1, KERF_PIECE_NONE);
     if (r->family->latent) {
@@ -262,6 +404,7 @@ static kerf_status read_model(reader *r)
     } else {
         add_attention(r);
     }
+    add_mixers(r);
     KF_TRY(add_feed_forward(r));
     add_vector(r, "norms", m->hidden * (uint64_t)r->family->norms, m->layers);
     add_vector(r, "final norm", m->hidden, 1);
@@ -272,28 +415,31 @@ static kerf_status read_model(reader *r)
 
 static const family *find_family(const char *type)
 {
-    for (size_t i = 0; type && i < sizeof families / sizeof *families; i++) {
-        if (strcmp(families[i].type, type) == 0) return &families[i];
+    const size_t n = strlen(type);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        for (const char *at = families[i].types; *at;) {
+            const size_t m = strcspn(at, " ");
+            if (m == n && memcmp(at, type, n) == 0) return &families[i];
+            at += m + (at[m] == ' ');
+        }
     }
-    return NULL;
+    return &any_family;
 }
 
 static kerf_status read_config(reader *r)
 {
-    const json_t *text = json_object_get(r->doc, "text_config");
-    if (json_is_object(text)) r->doc = text; /* of a model that sees images too */
+    static const char *const nests[] = {"thinker_config", "text_config", "llm_config",
+                                        "language_config"};
     const char *type = json_string_value(json_object_get(r->doc, "model_type"));
+    for (size_t i = 0; i < sizeof nests / sizeof *nests; i++) {
+        const json_t *inner = json_object_get(r->doc, nests[i]); /* of a model that sees or hears */
+        if (!json_is_object(inner)) continue;
+        r->doc = inner;
+        const char *own = json_string_value(json_object_get(inner, "model_type"));
+        if (own) type = own;
+    }
     if (!type) return BAD(r, "%.200s: no model_type: is it a config.json?", r->path);
     r->family = find_family(type);
-    if (!r->family) {
-        char known[200] = "";
-        for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-            size_t n = strlen(known);
-            snprintf(known + n, sizeof known - n, " %s", families[i].type);
-        }
-        return kf_fail(r->err, KERF_E_NOSUP, KF_NOWHERE,
-                       "%.200s: model_type %.40s is not known; known:%s", r->path, type, known);
-    }
     snprintf(r->model->type, sizeof r->model->type, "%s", type);
     return read_model(r);
 }

@@ -44,7 +44,7 @@ static uint64_t kv_elements_per_layer(const kerf_model *m)
 
 double kerf_model_kv_elements(const kerf_model *m)
 {
-    return (double)m->layers * (double)kv_elements_per_layer(m);
+    return (double)m->attention_layers * (double)kv_elements_per_layer(m);
 }
 
 static kerf_status kv_bytes_per_layer(const kerf_model *m, const kerf_format *f, double *out,
@@ -66,7 +66,22 @@ kerf_status kerf_model_kv_bytes(const kerf_model *m, const kerf_format *f, doubl
                                 kerf_error *err)
 {
     KF_TRY(kv_bytes_per_layer(m, f, out, err));
-    *out *= (double)m->layers;
+    *out *= (double)m->attention_layers;
+    return KERF_OK;
+}
+
+static double windowed_layers(const kerf_model *m)
+{
+    return (double)(m->window ? kf_min_u64(m->window_layers, m->attention_layers) : 0);
+}
+
+kerf_status kerf_model_cache_bytes(const kerf_model *m, const kerf_format *f, double context,
+                                   double *out, kerf_error *err)
+{
+    double layer;
+    KF_TRY(kv_bytes_per_layer(m, f, &layer, err));
+    const double windowed = windowed_layers(m), all = (double)m->attention_layers;
+    *out = layer * ((all - windowed) * context + windowed * fmin(context, (double)m->window));
     return KERF_OK;
 }
 
@@ -79,7 +94,7 @@ static double attention_flops_per_layer(const kerf_model *m, int absorbed)
 
 double kerf_model_attention_flops(const kerf_model *m, int absorbed)
 {
-    return (double)m->layers * attention_flops_per_layer(m, absorbed);
+    return (double)m->attention_layers * attention_flops_per_layer(m, absorbed);
 }
 
 double kerf_expected_experts(double experts, double chosen, double batch)
@@ -152,10 +167,15 @@ kerf_status kerf_model_read_bytes(const kerf_model *m, const kerf_formats *f, do
 kerf_status kerf_model_crossover(const kerf_model *m, const kerf_formats *f, double batch,
                                  double *out, kerf_error *err)
 {
-    double weights, kv;
+    double weights, layer;
     KF_TRY(kerf_model_read_bytes(m, f, batch, &weights, err));
-    KF_TRY(kerf_model_kv_bytes(m, f->kv, &kv, err));
-    *out = weights / (kv * batch);
+    KF_TRY(kv_bytes_per_layer(m, f->kv, &layer, err));
+    const double windowed = windowed_layers(m), all = (double)m->attention_layers;
+    const double tokens = weights / (layer * batch); /* of one layer */
+    *out = tokens / all;
+    if (*out > (double)m->window && windowed > 0)
+        *out = (tokens - windowed * (double)m->window) / (all - windowed);
+    if (all == 0) *out = INFINITY;
     return KERF_OK;
 }
 
@@ -271,9 +291,9 @@ static kerf_status add_attention_over(planner *p, const char *name, double count
 static kerf_status add_attention(planner *p)
 {
     const kerf_model *m = p->model;
-    double windowed = (double)m->window_layers;
+    double windowed = windowed_layers(m);
     KF_TRY(add_attention_over(p, m->latent ? "attention on latents" : "attention",
-                              (double)m->layers - windowed, 0));
+                              (double)m->attention_layers - windowed, 0));
     return add_attention_over(p, "attention in window", windowed, (double)m->window);
 }
 

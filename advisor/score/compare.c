@@ -246,6 +246,12 @@ static kerf_status compare_twins(const kf_compare_job *job, kerf_verify_row *out
     return s;
 }
 
+static kerf_status measure_encoded(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
+{
+    KF_TRY(measure(job, out, out->other, err));
+    return job->exact ? kf_compare_exactly(job, out, err) : KERF_OK;
+}
+
 /* Of which type a weight was before; blocks do not tell. */
 static int same_source(const kerf_weight *a, const kerf_weight *b)
 {
@@ -262,7 +268,7 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, 
         return KERF_OK;
     }
     if (!a->codec.format && b->codec.format) {
-        if (kerf_dtype_is_float(a->dtype) || a->decoded) return measure(job, out, b, err);
+        if (kerf_dtype_is_float(a->dtype) || a->decoded) return measure_encoded(job, out, err);
         note(out, "is quantized from another type than the source has", 0);
         return KERF_OK;
     }
@@ -275,7 +281,7 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, 
         KF_TRY(compare_twins(job, out, &same, err));
         if (same) return KERF_OK;
     }
-    if (!same && a->decoded && b->codec.format) return measure(job, out, b, err);
+    if (!same && a->decoded && b->codec.format) return measure_encoded(job, out, err);
     if (!same || !same_source(a, b)) {
         note(out, "has another type or format than the source", 0);
         return KERF_OK;

@@ -8,6 +8,8 @@
 
 typedef struct kf_compare_job {
     const kerf_reader *source, *other;
+    int exact;                /* also encode again, and compare bytes */
+    const kerf_weights *all;  /* of the source; for `exact` */
     int by_value; /* dense tensors may differ: measure them */
     const kerf_exec *exec;
     kf_work *progress;
@@ -20,5 +22,8 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *row, 
  * with kerf_weights_close. */
 kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other,
                             kerf_weights **out, kerf_error *err);
+
+/* Encodes row->weight as row->other says that it was, and notes the first byte that differs. */
+kerf_status kf_compare_exactly(const kf_compare_job *job, kerf_verify_row *row, kerf_error *err);
 
 #endif

@@ -31,6 +31,7 @@ static const struct {
     [KERF_FIGURE_BIAS] = {"bias", bias_magnitude},
     [KERF_FIGURE_CLIP_SHARE] = {"clip_share", kerf_score_clip_share},
     [KERF_FIGURE_BPW] = {"bpw", kerf_score_bpw},
+    [KERF_FIGURE_REST_T2] = {"rest_t2", kerf_score_rest_t2},
 };
 
 const char *kerf_figure_name(kerf_figure f)
@@ -75,7 +76,7 @@ static kerf_status read_set(const char *file, const char *where, json_t *set, ru
             return kf_fail(
                 err, KERF_E_DATA, KF_NOWHERE,
                 "%.200s: \"%.100s\": unknown figure \"%.40s\"; known: t2, max_error, bias, "
-                "clip_share, bpw",
+                "clip_share, bpw, rest_t2",
                 file, where, key);
         }
         if (!json_is_number(value) || json_number_value(value) < 0) {
@@ -161,12 +162,42 @@ void kerf_limits_close(kerf_limits *l)
     free(l);
 }
 
+size_t kerf_limits_count(const kerf_limits *l)
+{
+    return l ? l->rules : 0;
+}
+
 /* --- find ---------------------------------------------------------------------------------- */
 
-void kerf_limits_of(const kerf_limits *l, const char *tensor, double out[KERF_FIGURES])
+/* t2 of normally distributed numbers, by element (kerf score on 2^20 of them; tests/cli/score.sh has the
+ * published figures); of integers in groups of 32 to 128. */
+static const double normal_t2[] = {
+    [KERF_ELEM_F32] = 1e-15,   [KERF_ELEM_F16] = 4.4e-8,  [KERF_ELEM_BF16] = 2.8e-6,
+    [KERF_ELEM_E4M3] = 7.1e-4, [KERF_ELEM_E5M2] = 2.8e-3, [KERF_ELEM_E2M3] = 7.9e-4,
+    [KERF_ELEM_E3M2] = 2.8e-3, [KERF_ELEM_E2M1] = 1.3e-2, [KERF_ELEM_MXI8] = 5.8e-5,
+    [KERF_ELEM_NF4] = 8.5e-3,  [KERF_ELEM_S8] = 4.3e-5,   [KERF_ELEM_S4] = 1.4e-2,
+    [KERF_ELEM_S2] = 1.5e-1,   [KERF_ELEM_U4] = 1.1e-2,   [KERF_ELEM_U2] = 1.4e-1,
+};
+
+double kerf_limit_t2(const kerf_format *f)
+{
+    const double margin = 16, wide = 0.05;
+    if (!f || f->element >= sizeof normal_t2 / sizeof *normal_t2) return KERF_LIMIT_T2;
+    const int is_integer = f->element == KERF_ELEM_S8 || f->element == KERF_ELEM_S4 ||
+                           f->element == KERF_ELEM_S2 || f->element == KERF_ELEM_U4 ||
+                           f->element == KERF_ELEM_U2;
+    const int is_wide = f->geometry == KERF_GROUP_ROW || f->geometry == KERF_GROUP_TENSOR;
+    double limit = margin * normal_t2[f->element];
+    if (is_integer && is_wide) limit = fmax(2 * limit, wide);
+    return fmin(limit, KERF_LIMIT_T2);
+}
+
+unsigned kerf_limits_of(const kerf_limits *l, const char *tensor, const kerf_format *format,
+                        double out[KERF_FIGURES])
 {
     for (size_t f = 0; f < KERF_FIGURES; f++) out[f] = INFINITY;
-    if (!l) out[KERF_FIGURE_T2] = KERF_LIMIT_T2;
+    if (!l) out[KERF_FIGURE_T2] = kerf_limit_t2(format);
+    if (!l) out[KERF_FIGURE_REST_T2] = KERF_LIMIT_T2;
     size_t i = l ? l->rules : KF_NO_GLOB;
     unsigned set = 0; /* figures: a later rule overrules an earlier one */
     while (l && set != (1u << KERF_FIGURES) - 1 &&
@@ -178,4 +209,5 @@ void kerf_limits_of(const kerf_limits *l, const char *tensor, double out[KERF_FI
             set |= 1u << f;
         }
     }
+    return (unsigned)__builtin_popcount(set);
 }

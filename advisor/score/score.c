@@ -11,6 +11,7 @@
 #include <zstd.h>
 
 #include "base/base.h"
+#include "score/score_rest.h"
 
 #define ZSTD_OUT_BYTES ((size_t)1 << 17)
 
@@ -37,6 +38,9 @@ void kerf_score_merge(kerf_score *into, const kerf_score *from)
     into->weighted_signal += from->weighted_signal;
     into->weighted_noise += from->weighted_noise;
     if (from->max_error > into->max_error) into->max_error = from->max_error;
+    into->rest_signal += from->rest_signal;
+    into->rest_noise += from->rest_noise;
+    into->zeroed += from->zeroed;
     into->code_bytes += from->code_bytes;
     into->zstd_bytes += from->zstd_bytes;
 }
@@ -61,6 +65,16 @@ double kerf_score_weighted_t2(const kerf_score *s)
 {
     if (s->weighted_signal == 0 && s->weighted_noise == 0) return NAN;
     return share(s->weighted_noise, s->weighted_signal);
+}
+
+double kerf_score_rest_t2(const kerf_score *s)
+{
+    return share(s->rest_noise, s->rest_signal);
+}
+
+double kerf_score_zero_share(const kerf_score *s)
+{
+    return share((double)s->zeroed, (double)s->elements);
 }
 
 double kerf_score_bias(const kerf_score *s)
@@ -123,8 +137,11 @@ kerf_status kerf_score_bands(const kerf_geometry *g, uint64_t b0, uint64_t b1,
         .weighted_signal = loss.weighted_signal,
         .weighted_noise = loss.weighted_noise,
         .max_error = loss.worst,
+        .rest_signal = loss.signal,
+        .rest_noise = loss.noise,
     };
-    return KERF_OK;
+    const kf_rest_job rest = {g, b0, b1, planes, src, dtype};
+    return kf_score_rest(&rest, out, err);
 }
 
 uint64_t kerf_score_run(const kerf_geometry *g)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "base/work.h"
 #include "score/compare.h"
 #include "stream/team.h"
@@ -18,6 +19,7 @@ typedef struct verifying {
     const kerf_weights *other;
     kf_compare_job compare; /* but for exec */
     const kerf_limits *limits;
+    size_t limited; /* limits that a tensor has from there */
     kf_work work;
 } verifying;
 
@@ -29,6 +31,7 @@ static kerf_status compare_row(void *ctx, size_t i, const kerf_exec *exec, kerf_
     kerf_verify_row *row = &v->public.row[i];
     kf_compare_job compare = v->compare;
     compare.exec = exec;
+    compare.all = v->source;
     row->weight = kerf_weights_at(v->source, i);
     row->other = kerf_weights_find(v->other, row->weight->name);
     /* scales of inputs and caches are left out with the quantization that they were made for */
@@ -52,7 +55,8 @@ static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
     p->rows = i + 1;
     p->problems += row->problem[0] != 0;
     p->equal += !row->measured && !row->problem[0];
-    kerf_limits_of(v->limits, row->weight->name, row->limit);
+    v->limited += kerf_limits_of(v->limits, row->weight->name,
+                                 row->other ? row->other->codec.format : NULL, row->limit);
     if (!row->measured) return KERF_OK;
     p->measured++;
     kerf_score_merge(&p->total, &row->score);
@@ -79,6 +83,13 @@ static kerf_status list_extras(verifying *v, kerf_error *err)
     return KERF_OK;
 }
 
+static const char *first_measured(const kerf_verification *p)
+{
+    size_t i = 0;
+    while (!p->row[i].measured) i++;
+    return p->row[i].weight->name;
+}
+
 static kerf_status verify(verifying *v, const kerf_team *team, kerf_error *err)
 {
     static const kf_team_work work = {compare_row, count_row};
@@ -90,6 +101,11 @@ static kerf_status verify(verifying *v, const kerf_team *team, kerf_error *err)
     for (size_t i = 0; i < count; i++) bytes += kerf_weight_bytes(kerf_weights_at(v->source, i));
     kf_work_phase(&v->work, "verify", bytes);
     KF_TRY(kf_team_run(team, count, &work, v, err));
+    if (kerf_limits_count(v->limits) && p->measured && !v->limited)
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                       "the limits match none of the %zu tensors that were measured, the first of "
+                       "which is %.200s; --write-limits FILE writes some that do",
+                       p->measured, first_measured(p));
     KF_TRY(list_extras(v, err));
     KF_TRY(kerf_reader_check(v->compare.source, err));
     KF_TRY(kerf_reader_check(v->compare.other, err));
@@ -111,6 +127,7 @@ kerf_status kerf_verify(const kerf_checkpoint *source, const kerf_checkpoint *ot
     v->compare = (kf_compare_job){.source = kerf_checkpoint_reader(source),
                                   .other = kerf_checkpoint_reader(other),
                                   .by_value = options && options->by_value,
+                                  .exact = options && options->exact,
                                   .progress = &v->work};
     kf_work_open(&v->work, job);
     kerf_status s = verify(v, team, err);

@@ -66,6 +66,12 @@ static kerf_status print_report(const kerf_scores *s, const args *a, kerf_error 
         TRY(print_tensors(s, err));
         printf("\n");
     }
+    for (size_t i = 0; i < s->tensors * s->codecs; i++) {
+        char label[400];
+        snprintf(label, sizeof label, "%.300s in %s", s->weight[i / s->codecs]->name,
+                 kerf_codec_name(s->codec[i % s->codecs], name, sizeof name));
+        print_ruined(label, &s->score[i]);
+    }
     printf("%zu of %zu tensors of %s\n", s->tensors, s->considered, shown(s->source));
     return print_totals(s, err);
 }

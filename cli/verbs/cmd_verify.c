@@ -94,6 +94,9 @@ static kerf_status print_text(const kerf_verification *v, int all, kerf_error *e
     TRY(print_over(v, err));
     if (v->measured) printf("\n");
     for (size_t i = 0; i < v->rows; i++)
+        if (v->row[i].measured)
+            print_ruined(v->row[i].weight->name, &v->row[i].score);
+    for (size_t i = 0; i < v->rows; i++)
         if (v->row[i].problem[0]) print_problem(v->row[i].weight->name, v->row[i].problem);
     for (size_t i = 0; i < v->extras; i++) print_problem(v->extra[i], "is not in the source");
     printf("%s: %zu tensors measured, %zu equal to the source, %zu over a limit, %zu wrong\n",
@@ -140,7 +143,7 @@ static kerf_status verify(verify_run *j, const args *a, kerf_error *err)
     if (limits) TRY(kerf_limits_open(limits, &j->limits, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 1)), &j->other, err));
-    const kerf_verify_options options = {j->limits, args_has(a, "by-value")};
+    const kerf_verify_options options = {j->limits, args_has(a, "by-value"), args_has(a, "exact")};
     TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_verify(j->source, j->other, &options, &j->team.team, &j->progress.job,
                                 &j->verification, err);
@@ -164,12 +167,14 @@ static int run_verify(const args *a, kerf_error *err)
 
 static const option options[] = {
     {"limits", 0, "FILE",
-     "JSON of what each tensor may lose (schema kerf.limits/1); without it only "
-     "t2 > 0.5 is over"},
+     "JSON of what each tensor may lose (schema kerf.limits/1); without it t2 may be 16 times "
+     "that of normal numbers in each format, and 0.5 without outliers"},
     {"write-limits", 0, "FILE", "write such a file from what was measured, with 2 % of margin"},
     {"by-value", 0, NULL,
      "measure dense tensors too, for a dequantized checkpoint; else they must "
      "be equal byte for byte"},
+    {"exact", 0, NULL,
+     "encode every quantized tensor again, by the encoder that QUANTIZED names, and compare bytes"},
     {"all", 0, NULL, "list every tensor instead of the worst ten; --json always does"},
     {NULL, 0, NULL, NULL},
 };
@@ -183,7 +188,7 @@ const verb verb_verify = {
                "when one that was kept differs by a byte. A limits file:\n"
                "  {\"schema\": \"kerf.limits/1\", \"default\": {\"t2\": 0.02},\n"
                "   \"tensors\": {\"*down_proj*\": {\"t2\": 0.03, \"max_error\": 0.1}}}\n"
-               "Figures: t2, max_error, bias (its magnitude), clip_share, bpw.",
+               "Figures: t2, max_error, bias (its magnitude), clip_share, bpw, rest_t2 (t2 without outliers).",
     .examples = "  kerf verify model/ model-nvfp4/\n"
                 "  kerf verify model/ model-nvfp4/ --write-limits limits.json\n"
                 "  kerf verify model/ model-nvfp4/ --limits limits.json --json\n"

@@ -11,4 +11,7 @@ enum { SHOW_WEIGHTED = 1, SHOW_ZSTD = 2 };
 const char *figures_headings(unsigned show);
 void figures_cells(table *t, const kerf_score *s, unsigned show);
 
+/* A line when an outlier hides that the others are lost. */
+void print_ruined(const char *tensor, const kerf_score *s);
+
 #endif

@@ -46,13 +46,12 @@ static kerf_status look_ahead(const model_question *q, const kerf_format *f, dou
 {
     kerf_formats formats = q->formats;
     kerf_phase phase = q->phase;
-    double kv;
     formats.linear = f;
     phase.batch = batch;
     *out = (outlook){.format = f, .batch = batch};
     TRY(kerf_model_bytes(&q->model, &formats, &out->weight_bytes, err));
-    TRY(kerf_model_kv_bytes(&q->model, formats.kv, &kv, err));
-    out->cache_bytes = kv * batch * phase.context;
+    TRY(kerf_model_cache_bytes(&q->model, formats.kv, phase.context, &out->cache_bytes, err));
+    out->cache_bytes *= batch;
     TRY(kerf_model_crossover(&q->model, &formats, batch, &out->crossover, err));
     return kerf_model_plan(&q->model, q->hardware, &formats, &phase, &out->step, err);
 }
@@ -104,7 +103,10 @@ static kerf_status take_row(const model_question *q, void *ctx, const outlook *o
         table_cell(t, "%.2f", o->step.time.us * 1e-3);
         table_cell(t, "%.0f", o->step.tokens_per_s[1] * o->step.time.low_us / o->step.time.us);
     }
-    table_cell(t, "%.0f", o->crossover);
+    if (o->crossover < 1e15)
+        table_cell(t, "%.0f", o->crossover);
+    else
+        table_cell(t, "never");
     return KERF_OK;
 }
 
@@ -139,6 +141,10 @@ static kerf_status print_text(const model_question *q, kerf_error *err)
            kerf_model_kv_elements(m), q->phase.prefill ? "prefill" : "decode",
            shown(q->hardware->name), q->phase.prefill ? "prompts of" : "context of",
            q->phase.context);
+    if (m->estimated)
+        printf("an estimate: of model_type %s only the sizes are known, the rest is as in most models"
+               "\n\n",
+               shown(m->type));
     TRY(table_open(
         &t, "format|>batch|>GB|>cache GB|fits|>GB/step|tier|>ms/step|>tokens/s|>crossover", err));
     kerf_status s = for_each(q, take_row, t, err);
@@ -184,12 +190,12 @@ static kerf_status take_json(const model_question *q, void *ctx, const outlook *
     const kerf_step *s = &o->step;
     int fit = fits(q, o);
     json_t *row = json_pack(
-        "{s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:s, s:f, s:f, s:f, s:[f, f], s:f, s:o}", "format",
+        "{s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:s, s:f, s:f, s:f, s:[f, f], s:o, s:o}", "format",
         o->format->name, "batch", o->batch, "weight_bytes", o->weight_bytes, "cache_bytes",
         o->cache_bytes, "fits", fit < 0 ? json_null() : json_boolean(fit), "step_bytes", s->bytes,
         "step_flops", s->flops, "tier", kerf_tier_name(s->time.tier), "low_us", s->time.low_us,
         "us", s->time.us, "high_us", s->time.high_us, "tokens_per_s", s->tokens_per_s[0],
-        s->tokens_per_s[1], "crossover_tokens", o->crossover, "operators", operators_json(s));
+        s->tokens_per_s[1], "crossover_tokens", json_figure(o->crossover), "operators", operators_json(s));
     (void)q;
     json_add(ctx, row);
     return KERF_OK;
@@ -209,6 +215,7 @@ static kerf_status print_document(const model_question *q, kerf_error *err)
         kerf_model_parameters(&q->model), "active_parameters", kerf_model_active(&q->model),
         "kv_elements_per_token", kerf_model_kv_elements(&q->model), "phase",
         q->phase.prefill ? "prefill" : "decode", "context", q->phase.context, "predictions", rows);
+    json_set(&doc, "estimated", json_boolean(q->model.estimated));
     return print_json("predict-model", doc, err);
 }
 

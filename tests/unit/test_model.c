@@ -301,7 +301,7 @@ static void wrong_files(void **state)
         {"", KERF_E_DATA, ":1:"},
         {"[]", KERF_E_DATA, "not a JSON object"},
         {"{}", KERF_E_DATA, "no model_type"},
-        {"{\"model_type\": \"bert\"}", KERF_E_NOSUP, "bert is not known; known: llama"},
+        {"{\"model_type\": \"unheard_of\"}", KERF_E_DATA, "hidden_size must be"},
         {"{\"model_type\": \"llama\"}", KERF_E_DATA, "hidden_size must be"},
         {"{\"model_type\": \"llama\", \"hidden_size\": -4}", KERF_E_DATA, "hidden_size must be"},
         {"{\"model_type\": \"llama\", \"hidden_size\": 1e3}", KERF_E_DATA, "hidden_size must be"},

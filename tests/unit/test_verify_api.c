@@ -37,19 +37,19 @@ static void test_limits(void **state)
     double limit[KERF_FIGURES];
     kerf_limits *l = NULL;
     kerf_error err = {0};
-    kerf_limits_of(NULL, "a", limit);
+    kerf_limits_of(NULL, "a", NULL, limit);
     assert_true(limit[KERF_FIGURE_T2] == KERF_LIMIT_T2 && isinf(limit[KERF_FIGURE_BPW]));
     must(parse("{\"schema\": \"kerf.limits/1\", \"tensors\": {\"*.b\": {\"t2\": 2, \"bias\": 0}, "
                "\"a.*\": {\"t2\": 3}, \"[x\": {\"bpw\": 4}}, \"default\": {\"t2\": 1, "
                "\"clip_share\": 0.5}}",
                &l, &err),
          &err);
-    kerf_limits_of(l, "c", limit);
+    kerf_limits_of(l, "c", NULL, limit);
     assert_true(limit[KERF_FIGURE_T2] == 1 && limit[KERF_FIGURE_CLIP_SHARE] == 0.5);
     assert_true(isinf(limit[KERF_FIGURE_BIAS]) && isinf(limit[KERF_FIGURE_MAX_ERROR]));
-    kerf_limits_of(l, "a.b", limit); /* the later pattern over the earlier one, figure by figure */
+    kerf_limits_of(l, "a.b", NULL, limit); /* the later pattern over the earlier one, figure by figure */
     assert_true(limit[KERF_FIGURE_T2] == 3 && limit[KERF_FIGURE_BIAS] == 0);
-    kerf_limits_of(l, "[x", limit); /* a name that is no pattern for itself */
+    kerf_limits_of(l, "[x", NULL, limit); /* a name that is no pattern for itself */
     assert_true(limit[KERF_FIGURE_BPW] == 4);
     kerf_limits_close(l);
     kerf_limits_close(NULL);

@@ -38,6 +38,9 @@ typedef struct kerf_model {
     uint64_t hidden, layers, vocab, heads, kv_heads, head_dim;
     uint64_t experts, experts_active; /* routed, per token; 0: dense                        */
     uint64_t moe_layers;
+    uint64_t attention_layers;      /* that cache keys and values; others have a state      */
+    int estimated;                  /* 1: the family is known by its sizes alone, or not at all:
+                                       the rest is as in most models                        */
     uint64_t window, window_layers; /* layers that see `window` tokens only                 */
     uint64_t latent, rope_dim;      /* MLA: what is cached per token, with the rotary part  */
     uint64_t qk_dim, v_dim;         /* of a head: what scores and values multiply           */
@@ -46,8 +49,9 @@ typedef struct kerf_model {
     size_t parts;
 } kerf_model;
 
-/* path: a config.json, or a folder that holds one. KERF_E_NOSUP: a family that is not known.
- * KERF_E_DATA: what is missing or impossible. */
+/* path: a config.json, or a folder that holds one. A family that is not known is estimated from its
+ * sizes, whatever they are called (kerf_model.estimated). KERF_E_NOSUP: a mixture of layers that is
+ * not known. KERF_E_DATA: what is missing or impossible. */
 KERF_API KERF_CHECK kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err);
 
 /* --- counts -------------------------------------------------------------------------------- */
@@ -59,6 +63,10 @@ KERF_API double kerf_model_kv_elements(const kerf_model *m); /* cached per token
 /* Cached bytes per token of context in this format (NULL: bf16); scales per block counted. */
 KERF_API KERF_CHECK kerf_status kerf_model_kv_bytes(const kerf_model *m, const kerf_format *f,
                                                     double *out, kerf_error *err);
+/* Cached bytes of a sequence of this length: layers with a window cache no more than that. */
+KERF_API KERF_CHECK kerf_status kerf_model_cache_bytes(const kerf_model *m, const kerf_format *f,
+                                                       double context, double *out,
+                                                       kerf_error *err);
 /* Operations of attention per token and token of its context, all layers as if none had a window;
  * absorbed: MLA on its latent cache, as in decode. */
 KERF_API double kerf_model_attention_flops(const kerf_model *m, int absorbed);
@@ -80,7 +88,8 @@ KERF_API KERF_CHECK kerf_status kerf_model_bytes(const kerf_model *m, const kerf
 /* Bytes of matrices that a decoding step of `batch` tokens reads. */
 KERF_API KERF_CHECK kerf_status kerf_model_read_bytes(const kerf_model *m, const kerf_formats *f,
                                                       double batch, double *out, kerf_error *err);
-/* The context at which a decoding step reads as many bytes of cache as of matrices. */
+/* The context at which a decoding step reads as many bytes of cache as of matrices; infinite where
+ * windows keep it from growing so far. */
 KERF_API KERF_CHECK kerf_status kerf_model_crossover(const kerf_model *m, const kerf_formats *f,
                                                      double batch, double *out, kerf_error *err);
 

@@ -30,6 +30,11 @@ typedef struct kerf_score {
     double weighted_signal; /* sum of h w^2, h the importance of the column                 */
     double weighted_noise;  /* sum of h (v - w)^2                                           */
     double max_error;       /* largest |v - w|                                              */
+    double rest_signal;     /* signal and noise of what is not an outlier: where one scale serves a
+                               whole matrix whose largest element is far above the others, those
+                               below a 64th of it; else of all                              */
+    double rest_noise;
+    uint64_t zeroed;        /* elements of the rest that were not zero and are               */
     uint64_t code_bytes;    /* of the codes plane ...                                       */
     uint64_t zstd_bytes;    /* ... and of the same compressed; 0: they were not             */
 } kerf_score;
@@ -39,6 +44,8 @@ KERF_API void kerf_score_merge(kerf_score *into, const kerf_score *from);
 KERF_API double kerf_score_bpw(const kerf_score *s);         /* bits per weight, all planes      */
 KERF_API double kerf_score_t2(const kerf_score *s);          /* noise / signal; 0 for 0 / 0      */
 KERF_API double kerf_score_weighted_t2(const kerf_score *s); /* NaN without importance           */
+KERF_API double kerf_score_rest_t2(const kerf_score *s);     /* t2 of what is not an outlier     */
+KERF_API double kerf_score_zero_share(const kerf_score *s);  /* zeroed / elements                */
 KERF_API double kerf_score_bias(const kerf_score *s);        /* cross / signal; < 0: shrinks     */
 KERF_API double kerf_score_clip_share(const kerf_score *s);  /* clipped / elements               */
 KERF_API double kerf_score_sqnr_db(const kerf_score *s);     /* -10 log10 t2; never to be summed */

@@ -28,6 +28,7 @@ typedef enum kerf_figure {
     KERF_FIGURE_BIAS, /* by its magnitude */
     KERF_FIGURE_CLIP_SHARE,
     KERF_FIGURE_BPW,
+    KERF_FIGURE_REST_T2, /* t2 of what is not an outlier */
     KERF_FIGURES
 } kerf_figure;
 
@@ -36,8 +37,13 @@ KERF_API double kerf_figure_of(const kerf_score *s, kerf_figure f);
 
 typedef struct kerf_limits kerf_limits;
 
-/* What applies where there is no limits file: t2 <= 0.5 for every tensor. */
+/* What applies where there is no limits file: t2 <= kerf_limit_t2 of the tensor's format, and rest_t2
+ * <= KERF_LIMIT_T2. */
 #define KERF_LIMIT_T2 0.5
+/* Sixteen times what normally distributed numbers lose in this format with its default encoder; 0.05
+ * where one scale serves integers of a row or a matrix, whose outliers cost more; at most
+ * KERF_LIMIT_T2. NULL: KERF_LIMIT_T2. */
+KERF_API double kerf_limit_t2(const kerf_format *f);
 
 /* Reads a limits file, or its text of n bytes; `name` stands for the file in failures. KERF_E_IO:
  * it cannot be read; KERF_E_DATA: it is no JSON, names an unknown figure, or has a limit that is
@@ -48,8 +54,13 @@ KERF_API KERF_CHECK kerf_status kerf_limits_parse(const char *text, size_t n, co
                                                   kerf_limits **out, kerf_error *err);
 KERF_API void kerf_limits_close(kerf_limits *l); /* NULL is fine */
 
-/* The limits of one tensor; INFINITY: none. l NULL: those without a limits file. */
-KERF_API void kerf_limits_of(const kerf_limits *l, const char *tensor, double out[KERF_FIGURES]);
+/* Its patterns, "default" among them; l NULL: 0. */
+KERF_API size_t kerf_limits_count(const kerf_limits *l);
+
+/* The limits of one tensor in this format; INFINITY: none. l NULL: those without a limits file. Returns
+ * how many limits l has for it. */
+KERF_API unsigned kerf_limits_of(const kerf_limits *l, const char *tensor, const kerf_format *f,
+                                 double out[KERF_FIGURES]);
 
 /* --- verify -------------------------------------------------------------------------------- */
 
@@ -78,8 +89,11 @@ typedef struct kerf_verification {
 } kerf_verification;
 
 typedef struct kerf_verify_options {
-    const kerf_limits *limits; /* NULL: t2 <= KERF_LIMIT_T2                                    */
+    const kerf_limits *limits; /* NULL: those of each format. KERF_E_DATA: patterns of which none
+                                  matches a tensor                                           */
     int by_value;              /* measure dense tensors too, where their bytes may differ      */
+    int exact;                 /* encode what is quantized again, by its recorded encoder, and
+                                  compare every byte                                           */
 } kerf_verify_options;
 
 /* Compares every tensor of `source` with the one of the same name in `other`:

@@ -127,7 +127,7 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
                                  kerf_error *err)
 {
     tally t = tally_for(w, p);
-    char text[160];
+    char text[200];
     const char *what = p == KERF_PLANE_SECOND ? "second-level scales" : "scales";
     if (t.type == SCALE_OTHER) return KERF_OK;
     KF_TRY(tally_plane(x, w, p, &t, err));
@@ -148,6 +148,13 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
         snprintf(text, sizeof text, "%llu of %llu %s are zero: all of their weights are",
                  (unsigned long long)t.zero, (unsigned long long)t.seen, what);
         kf_found(x, KERF_NOTE, w->name, text);
+    }
+    if (p == KERF_PLANE_SCALES && 2 * t.zero >= t.seen && t.zero < t.seen) {
+        snprintf(text, sizeof text,
+                 "%llu of %llu %s are zero, and so are their weights: an outlier in the source, or a "
+                 "wrong tensor scale, has taken all of the range",
+                 (unsigned long long)t.zero, (unsigned long long)t.seen, what);
+        kf_found(x, KERF_ERROR, w->name, text);
     }
     if (t.large * 2 > t.seen) {
         snprintf(text, sizeof text,

@@ -1,0 +1,116 @@
+/* compare_exactly.c - encodes a weight again as its file says that it was encoded, and compares every
+ * byte of its planes with those in the file: the proof that nothing but this encoder made them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "score/compare.h"
+#include "stream/encode_tensor.h"
+
+typedef struct exact_compare {
+    const kf_compare_job *job;
+    kerf_verify_row *pair;
+    unsigned char *stored;
+    size_t room;
+} exact_compare;
+
+/* A layout that divides stores the inverse of a scale, which need not give back its last place. */
+static int are_inverses(const unsigned char *stored, const void *made, uint64_t n)
+{
+    for (uint64_t i = 0; i + sizeof(float) <= n; i += sizeof(float)) {
+        float a, b;
+        memcpy(&a, stored + i, sizeof a);
+        memcpy(&b, (const unsigned char *)made + i, sizeof b);
+        if (memcmp(&a, &b, sizeof a) == 0) continue;
+        const float back = 1 / kerf_inverse_of(b);
+        if (memcmp(&a, &back, sizeof a) != 0) return 0;
+    }
+    return 1;
+}
+
+static kerf_status compare_plane(exact_compare *x, const kf_panel *p, kerf_plane_id k,
+                                 kerf_error *err)
+{
+    const kerf_weight *w = x->pair->other;
+    const kerf_extent at = kerf_band_bytes(&w->geometry, k, p->u0, p->u1);
+    if (at.count > x->room) {
+        free(x->stored);
+        x->room = 0;
+        x->stored = NULL;
+        KF_TRY(kf_allocate(&x->stored, (size_t)at.count, 1, err));
+        x->room = (size_t)at.count;
+    }
+    KF_TRY(kerf_weight_read(x->job->other, w, k, at.offset, x->stored, (size_t)at.count, err));
+    if (x->pair->problem[0] || memcmp(x->stored, p->plane[k].p, (size_t)at.count) == 0)
+        return KERF_OK;
+    if (w->geometry.plane[k].per_matrix && are_inverses(x->stored, p->plane[k].p, at.count))
+        return KERF_OK;
+    size_t i = 0;
+    while (x->stored[i] == ((const unsigned char *)p->plane[k].p)[i]) i++;
+    static const char *const names[KERF_PLANES] = {"codes", "scales", "second-level scales",
+                                                   "zero points"};
+    snprintf(x->pair->problem, sizeof x->pair->problem,
+             "is not what its encoder makes of the source: byte %llu of its %s differs first",
+             (unsigned long long)(at.offset + i), names[k]);
+    return KERF_OK;
+}
+
+static kerf_status look(void *ctx, kf_panel *p, kerf_error *err)
+{
+    exact_compare *x = ctx;
+    const kerf_geometry *g = &x->pair->other->geometry;
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++) {
+        if (g->plane[k].dtype == KERF_DTYPE_NONE) continue;
+        if (g->plane[k].per_matrix && p->u1 != g->bands) continue; /* complete at the end */
+        KF_TRY(compare_plane(x, p, k, err));
+    }
+    return KERF_OK;
+}
+
+/* What the one scale of merged layers was chosen from. */
+static kerf_status measure_fused(const kf_compare_job *job, const kerf_verify_row *pair,
+                                 kf_encode_job encode, kerf_stats *all, kerf_error *err)
+{
+    const kerf_weight *member[KERF_FUSED_MOST];
+    size_t n = kerf_fused_group(job->all, pair->weight, member);
+    if (n == 0) member[n++] = pair->weight;
+    for (size_t i = 0; i < n; i++) {
+        kerf_geometry g;
+        kerf_stats one = {0};
+        KF_TRY(kerf_geometry_init(&g, pair->other->codec.format, &member[i]->shape, err));
+        encode.tensor = kerf_weight_dense(member[i]);
+        encode.geometry = &g;
+        if (!encode.tensor) continue;
+        KF_TRY(kf_measure_tensor(&encode, &one, err));
+        kerf_stats_merge(all, &one);
+    }
+    return KERF_OK;
+}
+
+kerf_status kf_compare_exactly(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
+{
+    const kerf_weight *w = out->other;
+    if (!w->codec.encoder) {
+        snprintf(out->problem, sizeof out->problem,
+                 "does not say which encoder made it, so that it cannot be encoded again");
+        return KERF_OK;
+    }
+    exact_compare x = {.job = job, .pair = out};
+    kerf_stats shared = {0};
+    kf_encode_job encode = {.reader = job->source,
+                            .tensor = kerf_weight_dense(out->weight),
+                            .geometry = &w->geometry,
+                            .encoder = w->codec.encoder,
+                            .exec = job->exec,
+                            .work = job->progress,
+                            .look = look,
+                            .look_ctx = &x};
+    if (kerf_layout_shares_scale(w->layout, w->codec.format) && w->geometry.matrices == 1) {
+        KF_TRY(measure_fused(job, out, encode, &shared, err));
+        encode.stats = &shared;
+    }
+    kerf_status s = kf_encode_tensor(&encode, err);
+    free(x.stored);
+    return s;
+}
