@@ -17,11 +17,13 @@ static int is_folder(const char *path)
 /* "models--org--name" of "org/name" or of itself; 0: the text is neither. */
 static int folder_name(const char *given, char *out, size_t size)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     const char *slash = strchr(given, '/');
     const size_t n = slash ? (size_t)(slash - given) : strlen(given);
     if (given[0] == '.' || strspn(given, allowed) != n) return 0;
-    if (!slash) return strncmp(given, "models--", 8) == 0 && snprintf(out, size, "%s", given) < (int)size;
+    if (!slash)
+        return strncmp(given, "models--", 8) == 0 && snprintf(out, size, "%s", given) < (int)size;
     if (!slash[1] || slash[1] == '.' || slash[1 + strspn(slash + 1, allowed)]) return 0;
     return snprintf(out, size, "models--%.*s--%s", (int)n, given, slash + 1) < (int)size;
 }

@@ -64,8 +64,8 @@ kerf_status option_output(const args *a, kerf_output *out, kerf_error *err);
 /* --- models -------------------------------------------------------------------------------- */
 
 /* Where a model is that was named: the path as it is, or for what is no path here, "org/name" and
- * "models--org--name", its folder in the local cache of the Hugging Face hub, which is never filled.
- * The text lives until the ninth call after it. */
+ * "models--org--name", its folder in the local cache of the Hugging Face hub, which is never
+ * filled. The text lives until the ninth call after it. */
 const char *model_path(const char *given);
 
 #endif

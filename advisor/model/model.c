@@ -1,6 +1,6 @@
 /* model.c - reads config.json of a language model into kerf_model: layers, shapes, experts, caches.
- * Shapes come from the file; one row per family of models says in what that family differs from a
- * plain Llama. */
+ * Shapes come from the file; one row per family of models (model_families.c) says in what that
+ * family differs from a plain Llama. */
 #include <kerf/model.h>
 
 #include <errno.h>
@@ -12,83 +12,12 @@
 #include <kerf/checkpoint.h>
 
 #include "file/json/json_read.h"
-
-typedef struct family {
-    const char *types;   /* model_type of files, a blank between two                */
-    int qkv_bias;        /* where the file does not say (attention_bias)            */
-    int qk_norm;         /* a norm of head_dim on queries and on keys               */
-    int norms;           /* of size hidden per layer                                */
-    int tied;            /* where the file does not say                             */
-    const char *experts; /* keys of the number of experts; NULL: dense              */
-    const char *width;   /* keys of their intermediate size                         */
-    int expert_bias;     /* biases on experts, router and the output projection,
-                            and one sink per head                                    */
-    unsigned windowed;   /* of this many layers all but one have the window, where
-                            the file lists no layer_types; 0: none, 1: all           */
-    int latent;          /* MLA                                                      */
-    int plain;           /* the MLP has no gate                                      */
-    int estimated;       /* only the sizes are known: the rest is as in most models  */
-} family;
-
-#define SOME_EXPERTS                                                                  \
-    "num_experts|num_local_experts|n_routed_experts|moe_num_experts|num_routed_experts"
-#define SOME_WIDTH "moe_intermediate_size|expert_hidden_size|moe_ffn_hidden_size|intermediate_size"
-
-/* clang-format off */
-static const family families[] = {
-    {"llama phi3 smollm3 granite seed_oss internlm2 baichuan yi apertus arcee helium mllama_text_model",
-                     0, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
-    {"mistral ministral ministral3 mistral3",
-                     0, 0, 2, 0, NULL,                NULL,                    0, 1, 0, 0, 0},
-    {"mixtral phimoe",
-                     0, 0, 2, 0, "num_local_experts", "intermediate_size",     0, 1, 0, 0, 0},
-    {"qwen2 qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text",
-                     1, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
-    {"qwen3 qwen3_vl qwen3_vl_text",
-                     0, 1, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
-    {"qwen3_moe qwen3_vl_moe qwen3_vl_moe_text qwen3_omni_moe_text",
-                     0, 1, 2, 0, "num_experts",       "moe_intermediate_size", 0, 0, 0, 0, 0},
-    {"qwen3_next qwen3_5_moe qwen3_5_moe_text",
-                     0, 1, 2, 0, "num_experts",       "moe_intermediate_size", 0, 0, 0, 0, 1},
-    {"deepseek_v3 kimi_k2 deepseek_v2",
-                     0, 0, 2, 0, "n_routed_experts",  "moe_intermediate_size", 0, 0, 1, 0, 0},
-    {"glm4_moe dots1",
-                     0, 1, 2, 0, "n_routed_experts",  "moe_intermediate_size", 0, 0, 0, 0, 0},
-    {"llama4 llama4_text",
-                     0, 0, 2, 0, "num_local_experts", "intermediate_size",     0, 0, 0, 0, 1},
-    {"gpt_oss",      1, 0, 2, 0, "num_local_experts", "intermediate_size",     1, 2, 0, 0, 0},
-    {"gemma",        0, 0, 2, 1, NULL,                NULL,                    0, 0, 0, 0, 0},
-    {"gemma2",       0, 0, 4, 1, NULL,                NULL,                    0, 2, 0, 0, 0},
-    {"gemma3_text gemma3",
-                     0, 1, 4, 1, NULL,                NULL,                    0, 6, 0, 0, 0},
-    {"falcon gpt2 gpt_neox gptj bloom opt mpt gpt_bigcode starcoder2 phi nemotron",
-                     0, 0, 2, 1, NULL,                NULL,                    0, 0, 0, 1, 1},
-    {"chatglm glm glm4",
-                     1, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
-    {"nemotron_h",   0, 0, 1, 0, SOME_EXPERTS,        SOME_WIDTH,              0, 0, 0, 1, 1},
-};
-static const family any_family =
-    {"",             0, 0, 2, 0, SOME_EXPERTS,        SOME_WIDTH,              0, 0, 0, 0, 1};
-/* clang-format on */
-
-/* Other names of the keys that are asked for. */
-static const struct {
-    const char *key, *others;
-} synonyms[] = {
-    {"hidden_size", "n_embd|d_model|dim"},
-    {"num_hidden_layers", "n_layer|num_layers|n_layers"},
-    {"num_attention_heads", "n_head|n_heads|num_heads"},
-    {"num_key_value_heads", "multi_query_group_num|num_kv_heads|n_head_kv"},
-    {"intermediate_size", "ffn_hidden_size|n_inner|d_ff|ffn_dim"},
-    {"vocab_size", "padded_vocab_size|n_vocab"},
-    {"head_dim", "kv_channels|attention_head_dim|d_kv"},
-    {"num_experts_per_tok", "moe_top_k|num_experts_per_token|moe_k|top_k"},
-};
+#include "model/model_families.h"
 
 typedef struct reader {
     const char *path;
     const json_t *doc;
-    const family *family;
+    const kf_model_family *family;
     kerf_model *model;
     uint64_t mlp_layers, moe_layers, mixer_layers; /* of a pattern; ALL_LAYERS: there is none   */
     const char *fused[KERF_MAX_PARTS]; /* of each part: what it is merged into; NULL: nothing */
@@ -118,9 +47,7 @@ static const json_t *first_of(const reader *r, const char *keys)
 static const json_t *value_of(const reader *r, const char *keys)
 {
     const json_t *v = first_of(r, keys);
-    for (size_t i = 0; !v && i < sizeof synonyms / sizeof *synonyms; i++)
-        if (strcmp(synonyms[i].key, keys) == 0) v = first_of(r, synonyms[i].others);
-    return v;
+    return v ? v : first_of(r, kf_model_synonyms(keys));
 }
 
 /* A whole number of at most 2^32; absent or null: `missing`, and an error when that is 0. */
@@ -211,10 +138,10 @@ static void add_attention(reader *r)
 static void add_mixers(reader *r)
 {
     kerf_model *m = r->model;
-    const uint64_t keys = number_or_none(r, "linear_num_key_heads") *
-                          number_or_none(r, "linear_key_head_dim");
-    const uint64_t values = number_or_none(r, "linear_num_value_heads") *
-                            number_or_none(r, "linear_value_head_dim");
+    const uint64_t keys =
+        number_or_none(r, "linear_num_key_heads") * number_or_none(r, "linear_key_head_dim");
+    const uint64_t values =
+        number_or_none(r, "linear_num_value_heads") * number_or_none(r, "linear_value_head_dim");
     uint64_t inner = number_or_none(r, "mamba_num_heads") * number_or_none(r, "mamba_head_dim");
     if (!inner) inner = values ? values : 2 * m->hidden;
     add(r, "mixer in_proj", KERF_PART_LINEAR, keys ? 2 * keys + 2 * values : 2 * inner + inner / 8,
@@ -413,19 +340,6 @@ static kerf_status read_model(reader *r)
     return KERF_OK;
 }
 
-static const family *find_family(const char *type)
-{
-    const size_t n = strlen(type);
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        for (const char *at = families[i].types; *at;) {
-            const size_t m = strcspn(at, " ");
-            if (m == n && memcmp(at, type, n) == 0) return &families[i];
-            at += m + (at[m] == ' ');
-        }
-    }
-    return &any_family;
-}
-
 static kerf_status read_config(reader *r)
 {
     static const char *const nests[] = {"thinker_config", "text_config", "llm_config",
@@ -439,7 +353,7 @@ static kerf_status read_config(reader *r)
         if (own) type = own;
     }
     if (!type) return BAD(r, "%.200s: no model_type: is it a config.json?", r->path);
-    r->family = find_family(type);
+    r->family = kf_model_family_find(type);
     snprintf(r->model->type, sizeof r->model->type, "%s", type);
     return read_model(r);
 }

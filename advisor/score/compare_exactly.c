@@ -1,5 +1,6 @@
-/* compare_exactly.c - encodes a weight again as its file says that it was encoded, and compares every
- * byte of its planes with those in the file: the proof that nothing but this encoder made them. */
+/* compare_exactly.c - encodes a weight again as its file says that it was encoded, and compares
+ * every byte of its planes with those in the file: the proof that nothing but this encoder made
+ * them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

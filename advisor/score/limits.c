@@ -169,8 +169,8 @@ size_t kerf_limits_count(const kerf_limits *l)
 
 /* --- find ---------------------------------------------------------------------------------- */
 
-/* t2 of normally distributed numbers, by element (kerf score on 2^20 of them; tests/cli/score.sh has the
- * published figures); of integers in groups of 32 to 128. */
+/* t2 of normally distributed numbers, by element (kerf score on 2^20 of them; tests/cli/score.sh
+ * has the published figures); of integers in groups of 32 to 128. */
 static const double normal_t2[] = {
     [KERF_ELEM_F32] = 1e-15,   [KERF_ELEM_F16] = 4.4e-8,  [KERF_ELEM_BF16] = 2.8e-6,
     [KERF_ELEM_E4M3] = 7.1e-4, [KERF_ELEM_E5M2] = 2.8e-3, [KERF_ELEM_E2M3] = 7.9e-4,

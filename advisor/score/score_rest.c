@@ -1,7 +1,7 @@
-/* score_rest.c - one corrupt value in a matrix with a scale of its own takes all of the range: what is
- * not as large becomes zero, and the relative error of the whole is small all the same, since that one
- * value carries the signal. So the others are counted by themselves, in a second look that only such
- * matrices need. */
+/* score_rest.c - one corrupt value in a matrix with a scale of its own takes all of the range: what
+ * is not as large becomes zero, and the relative error of the whole is small all the same, since
+ * that one value carries the signal. So the others are counted by themselves, in a second look that
+ * only such matrices need. */
 #include "score/score_rest.h"
 
 #include <math.h>
@@ -9,8 +9,8 @@
 
 #include "base/base.h"
 
-/* The largest number over the root of the mean square at which a second look is worth it, and the part
- * of the largest below which elements are the rest. */
+/* The largest number over the root of the mean square at which a second look is worth it, and the
+ * part of the largest below which elements are the rest. */
 #define FAR_ABOVE 64.0
 
 static double largest_code(const kerf_format *f)

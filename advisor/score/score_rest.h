@@ -13,8 +13,8 @@ typedef struct kf_rest_job {
     kerf_dtype dtype;
 } kf_rest_job;
 
-/* Counts rest_signal, rest_noise and zeroed of *s anew, whose other sums are complete, where one element
- * of the matrix is so much larger than these that its scale serves it alone. */
+/* Counts rest_signal, rest_noise and zeroed of *s anew, whose other sums are complete, where one
+ * element of the matrix is so much larger than these that its scale serves it alone. */
 kerf_status kf_score_rest(const kf_rest_job *job, kerf_score *s, kerf_error *err);
 
 #endif

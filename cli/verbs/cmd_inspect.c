@@ -185,8 +185,11 @@ const verb verb_inspect = {
     .summary = "what a checkpoint holds, and what is wrong with it",
     .usage = "FILE|FOLDER [--planes] [--json]",
     .details =
-        "Validates a checkpoint and lists its weights with format, shape and size. Scales\n"
-        "are read: NaN, infinite or negative ones are errors (exit code 1); layers that\n"
+        "Validates a checkpoint and lists its weights with role, format, shape and size. A role\n"
+        "(attention q, router, expert gate_up) follows from config.json, names and shapes; in\n"
+        "JSON it is role, piece, orientation (out,in as torch.nn.Linear has it; in,out) and stack\n"
+        "(where experts stand: first, last, rows). Scales of any kind are read: NaN, infinite,\n"
+        "negative or all zero ones are errors (exit code 1); layers that\n"
         "runtimes fuse (q/k/v, gate/up) but that differ in tensor scale are noted. Errors\n"
         "too are codes without their scales, a config.json that disagrees with the tensors\n"
         "(layout, bits, groups, ignored layers, input scales), and bytes that were meant\n"

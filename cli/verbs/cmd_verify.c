@@ -94,8 +94,7 @@ static kerf_status print_text(const kerf_verification *v, int all, kerf_error *e
     TRY(print_over(v, err));
     if (v->measured) printf("\n");
     for (size_t i = 0; i < v->rows; i++)
-        if (v->row[i].measured)
-            print_ruined(v->row[i].weight->name, &v->row[i].score);
+        if (v->row[i].measured) print_ruined(v->row[i].weight->name, &v->row[i].score);
     for (size_t i = 0; i < v->rows; i++)
         if (v->row[i].problem[0]) print_problem(v->row[i].weight->name, v->row[i].problem);
     for (size_t i = 0; i < v->extras; i++) print_problem(v->extra[i], "is not in the source");
@@ -188,7 +187,8 @@ const verb verb_verify = {
                "when one that was kept differs by a byte. A limits file:\n"
                "  {\"schema\": \"kerf.limits/1\", \"default\": {\"t2\": 0.02},\n"
                "   \"tensors\": {\"*down_proj*\": {\"t2\": 0.03, \"max_error\": 0.1}}}\n"
-               "Figures: t2, max_error, bias (its magnitude), clip_share, bpw, rest_t2 (t2 without outliers).",
+               "Figures: t2, max_error, bias (its magnitude), clip_share, bpw, rest_t2 (t2 without "
+               "outliers).",
     .examples = "  kerf verify model/ model-nvfp4/\n"
                 "  kerf verify model/ model-nvfp4/ --write-limits limits.json\n"
                 "  kerf verify model/ model-nvfp4/ --limits limits.json --json\n"

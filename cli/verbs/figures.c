@@ -24,10 +24,11 @@ void print_ruined(const char *tensor, const kerf_score *s)
     char name[256];
     const double rest = kerf_score_rest_t2(s);
     if (!(rest > 0.1 && rest > 4 * kerf_score_t2(s))) return;
-    printf("%s: %llu of %llu weights become zero; an outlier has taken all of the range, and without "
-           "it t2 is %.2g\n",
-           kerf_text_printable(tensor, name, sizeof name), (unsigned long long)s->zeroed,
-           (unsigned long long)s->elements, rest);
+    printf(
+        "%s: %llu of %llu weights become zero; an outlier has taken all of the range, and without "
+        "it t2 is %.2g\n",
+        kerf_text_printable(tensor, name, sizeof name), (unsigned long long)s->zeroed,
+        (unsigned long long)s->elements, rest);
 }
 
 void figures_cells(table *t, const kerf_score *s, unsigned show)

@@ -142,9 +142,10 @@ static kerf_status print_text(const model_question *q, kerf_error *err)
            shown(q->hardware->name), q->phase.prefill ? "prompts of" : "context of",
            q->phase.context);
     if (m->estimated)
-        printf("an estimate: of model_type %s only the sizes are known, the rest is as in most models"
-               "\n\n",
-               shown(m->type));
+        printf(
+            "an estimate: of model_type %s only the sizes are known, the rest is as in most models"
+            "\n\n",
+            shown(m->type));
     TRY(table_open(
         &t, "format|>batch|>GB|>cache GB|fits|>GB/step|tier|>ms/step|>tokens/s|>crossover", err));
     kerf_status s = for_each(q, take_row, t, err);
@@ -195,7 +196,8 @@ static kerf_status take_json(const model_question *q, void *ctx, const outlook *
         o->cache_bytes, "fits", fit < 0 ? json_null() : json_boolean(fit), "step_bytes", s->bytes,
         "step_flops", s->flops, "tier", kerf_tier_name(s->time.tier), "low_us", s->time.low_us,
         "us", s->time.us, "high_us", s->time.high_us, "tokens_per_s", s->tokens_per_s[0],
-        s->tokens_per_s[1], "crossover_tokens", json_figure(o->crossover), "operators", operators_json(s));
+        s->tokens_per_s[1], "crossover_tokens", json_figure(o->crossover), "operators",
+        operators_json(s));
     (void)q;
     json_add(ctx, row);
     return KERF_OK;

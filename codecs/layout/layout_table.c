@@ -131,6 +131,12 @@ static const char awq_is_old[] =
 static const char wraps[] =
     "version 1 stores zero points less one and has no place for 0; layout gptq-v2 has";
 
+static const char quark_writes[] =
+    "it is how Quark names MXFP4; layout compressed-tensors has it for loaders";
+
+static const char deepseek_writes[] =
+    "it is how DeepSeek's own releases have experts; layout compressed-tensors has it for loaders";
+
 static const char torchao_moves[] =
     "the names and attributes of torchao's classes change with its releases";
 
@@ -158,6 +164,9 @@ const kf_stored kf_stored_table[] = {
     MODELOPT(FP8_E4M3_TILE,  "fp8_pb_wo",                 128, 128, 0, AS_IS("", F8_E4M3), FORM("_scale", F32, TILES))
     MODELOPT(MXFP8_E4M3,     "MXFP8",                       1,  32, 0, AS_IS("", F8_E4M3), AS_IS("_scale", U8))
     MODELOPT(INT8,           "W8A16",                       8,  64, 0, AS_IS("", I8), FORM("_scale", F32, VECTOR))
+
+    {KF_LAYOUT_MODELOPT, KERF_FORMAT_MXFP4, "mxfp4", quark_writes, ".weight", 2, 1, 32, 0,
+     {AS_IS("", U8), AS_IS("_scale", U8), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
 
     CT(NVFP4,          "nvfp4-pack-quantized", 1,  16, 1, AS_IS("_packed", U8),  AS_IS("_scale", F8_E4M3), INVERSE("_global_scale"))
     CT(MXFP4,          "mxfp4-pack-quantized", 1,  32, 0, AS_IS("_packed", U8),  AS_IS("_scale", U8))
@@ -197,6 +206,9 @@ const kf_stored kf_stored_table[] = {
 
     {KF_LAYOUT_DEEPSEEK, KERF_FORMAT_FP8_E4M3_TILE, "fp8", NULL, ".weight", 2, 1, 128, 0,
      {AS_IS("", F8_E4M3), AS_IS("_scale_inv", F32), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+
+    {KF_LAYOUT_DEEPSEEK, KERF_FORMAT_MXFP4, "fp4", deepseek_writes, ".weight", 2, 1, 32, 0,
+     {AS_IS("", I8), AS_IS("_scale_inv", U8), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
 
     {KF_LAYOUT_BITSANDBYTES, KERF_FORMAT_NF4, "nf4", NULL, ".weight", 2, 1, 1, 0,
      {AS_IS("", U8), AS_IS(".absmax", F32), NO_PART, NO_PART}, {KF_EXTRA_CODE_BOOK, KF_EXTRA_STATE}},

@@ -138,6 +138,7 @@ int kf_parts_end_in(const kf_parts *p, const char *patterns)
 int kf_parts_around(const kf_parts *p, const char *patterns)
 {
     for (int i = 0; i < p->count; i++) {
+        if (p->part[i].is_number) continue; /* which no pattern of these asks for */
         for (const char *at = patterns;; at++) {
             const char *end = alternative_end(at);
             const int is_first = *at == '^';

@@ -47,7 +47,8 @@ static void test_limits(void **state)
     kerf_limits_of(l, "c", NULL, limit);
     assert_true(limit[KERF_FIGURE_T2] == 1 && limit[KERF_FIGURE_CLIP_SHARE] == 0.5);
     assert_true(isinf(limit[KERF_FIGURE_BIAS]) && isinf(limit[KERF_FIGURE_MAX_ERROR]));
-    kerf_limits_of(l, "a.b", NULL, limit); /* the later pattern over the earlier one, figure by figure */
+    kerf_limits_of(l, "a.b", NULL,
+                   limit); /* the later pattern over the earlier one, figure by figure */
     assert_true(limit[KERF_FIGURE_T2] == 3 && limit[KERF_FIGURE_BIAS] == 0);
     kerf_limits_of(l, "[x", NULL, limit); /* a name that is no pattern for itself */
     assert_true(limit[KERF_FIGURE_BPW] == 4);

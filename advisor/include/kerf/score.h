@@ -34,9 +34,9 @@ typedef struct kerf_score {
                                whole matrix whose largest element is far above the others, those
                                below a 64th of it; else of all                              */
     double rest_noise;
-    uint64_t zeroed;        /* elements of the rest that were not zero and are               */
-    uint64_t code_bytes;    /* of the codes plane ...                                       */
-    uint64_t zstd_bytes;    /* ... and of the same compressed; 0: they were not             */
+    uint64_t zeroed;     /* elements of the rest that were not zero and are               */
+    uint64_t code_bytes; /* of the codes plane ...                                       */
+    uint64_t zstd_bytes; /* ... and of the same compressed; 0: they were not             */
 } kerf_score;
 
 KERF_API void kerf_score_merge(kerf_score *into, const kerf_score *from);

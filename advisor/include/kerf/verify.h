@@ -37,11 +37,12 @@ KERF_API double kerf_figure_of(const kerf_score *s, kerf_figure f);
 
 typedef struct kerf_limits kerf_limits;
 
-/* What applies where there is no limits file: t2 <= kerf_limit_t2 of the tensor's format, and rest_t2
+/* What applies where there is no limits file: t2 <= kerf_limit_t2 of the tensor's format, and
+ * rest_t2
  * <= KERF_LIMIT_T2. */
 #define KERF_LIMIT_T2 0.5
-/* Sixteen times what normally distributed numbers lose in this format with its default encoder; 0.05
- * where one scale serves integers of a row or a matrix, whose outliers cost more; at most
+/* Sixteen times what normally distributed numbers lose in this format with its default encoder;
+ * 0.05 where one scale serves integers of a row or a matrix, whose outliers cost more; at most
  * KERF_LIMIT_T2. NULL: KERF_LIMIT_T2. */
 KERF_API double kerf_limit_t2(const kerf_format *f);
 
@@ -57,8 +58,8 @@ KERF_API void kerf_limits_close(kerf_limits *l); /* NULL is fine */
 /* Its patterns, "default" among them; l NULL: 0. */
 KERF_API size_t kerf_limits_count(const kerf_limits *l);
 
-/* The limits of one tensor in this format; INFINITY: none. l NULL: those without a limits file. Returns
- * how many limits l has for it. */
+/* The limits of one tensor in this format; INFINITY: none. l NULL: those without a limits file.
+ * Returns how many limits l has for it. */
 KERF_API unsigned kerf_limits_of(const kerf_limits *l, const char *tensor, const kerf_format *f,
                                  double out[KERF_FIGURES]);
 

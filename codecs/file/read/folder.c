@@ -1,5 +1,5 @@
-/* folder.c - looks at the names in a folder and says which files are its model. Nothing is opened but
- * the folder. */
+/* folder.c - looks at the names in a folder and says which files are its model. Nothing is opened
+ * but the folder. */
 #include "file/read/folder.h"
 
 #include <errno.h>
@@ -103,8 +103,7 @@ static kerf_status take_set(const char *folder, names *all, kf_folder *out, kerf
     for (size_t i = 0; i < all->count; i++) {
         const char *name = all->name[i];
         const int fits = kf_shard_number(name, &number, &count) && count == first_count &&
-                         base_bytes(name) == base_bytes(first) &&
-                         memcmp(name, first, prefix) == 0;
+                         base_bytes(name) == base_bytes(first) && memcmp(name, first, prefix) == 0;
         if (fits && number == i + 1) continue;
         if (!fits)
             return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
@@ -213,8 +212,7 @@ static kerf_status look_further(const char *folder, kf_folder *out, kerf_error *
     kerf_status more = list_names(folder, ENDING ".zst", &packed, s == KERF_OK ? err : NULL);
     if (s == KERF_OK) s = more;
     for (size_t i = 0; s == KERF_OK && i < plain.count + packed.count; i++) {
-        const char *name =
-            i < plain.count ? plain.name[i] : packed.name[i - plain.count];
+        const char *name = i < plain.count ? plain.name[i] : packed.name[i - plain.count];
         if (!is_beside(name)) s = add_name(&all, name, err);
     }
     free_names(&plain);
@@ -284,7 +282,8 @@ kerf_status kf_hub_snapshot(const char *path, char **out, kerf_error *err)
             free(*out);
             *out = NULL;
             s = list_names(snapshots, "", &all, err);
-            if (s == KERF_OK && all.count == 1) s = take_path(snapshots, all.name[0], out, err);
+            if (s == KERF_OK && all.count == 1)
+                s = take_path(snapshots, all.name[0], out, err);
             else if (s == KERF_OK)
                 s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                             "%s: %zu snapshots, and none is \"main\"%s%s", path, all.count,

@@ -11,9 +11,10 @@ typedef struct kf_folder {
     size_t shards;
 } kf_folder;
 
-/* model.safetensors before its index, as other readers have it; then the one index of another name, a
- * whole set of numbered shards, the only safetensors file. KERF_E_DATA: none of these, or several, or
- * a shard is missing; the text names what to give instead. KERF_E_NOSUP: a pipeline of several models.
+/* model.safetensors before its index, as other readers have it; then the one index of another name,
+ * a whole set of numbered shards, the only safetensors file. KERF_E_DATA: none of these, or
+ * several, or a shard is missing; the text names what to give instead. KERF_E_NOSUP: a pipeline of
+ * several models.
  */
 kerf_status kf_folder_look(const char *path, kf_folder *out, kerf_error *err);
 void kf_folder_free(kf_folder *f); /* all zeros are fine */
@@ -21,8 +22,9 @@ void kf_folder_free(kf_folder *f); /* all zeros are fine */
 /* "model-00002-of-00003.safetensors" is number 2 of 3; returns 0 for other names. */
 int kf_shard_number(const char *name, unsigned *number, unsigned *count);
 
-/* The folder of a snapshot in a folder of the Hugging Face cache (models--org--name), malloc'd; NULL in
- * *out: it is none. KERF_E_DATA: it has no snapshot, or several and none of them is "main". */
+/* The folder of a snapshot in a folder of the Hugging Face cache (models--org--name), malloc'd;
+ * NULL in *out: it is none. KERF_E_DATA: it has no snapshot, or several and none of them is "main".
+ */
 kerf_status kf_hub_snapshot(const char *path, char **out, kerf_error *err);
 
 #endif

@@ -192,8 +192,8 @@ static size_t count_unnamed(const kf_index *x, const kf_header *h)
     return n;
 }
 
-/* A numbered shard that lies beside the others, and that the index does not name, is a part of a model
- * that would be lost. */
+/* A numbered shard that lies beside the others, and that the index does not name, is a part of a
+ * model that would be lost. */
 static kerf_status check_left_out(const kerf_reader *r, const kf_index *x, const char *index,
                                   kerf_error *err)
 {

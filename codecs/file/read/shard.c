@@ -44,12 +44,18 @@ static const char *name_of_text(const uint8_t first[8])
     static const struct {
         const char *begins, *is;
     } texts[] = {
-        {"version ", "a pointer of git-lfs, not the file that it stands for: git lfs pull fetches it"},
-        {"<!DOCTYP", "an HTML page, not weights: what was asked for was not what came; fetch it again"},
-        {"<!doctyp", "an HTML page, not weights: what was asked for was not what came; fetch it again"},
-        {"<html", "an HTML page, not weights: what was asked for was not what came; fetch it again"},
-        {"<HTML", "an HTML page, not weights: what was asked for was not what came; fetch it again"},
-        {"<?xml", "an XML document, not weights: what was asked for was not what came; fetch it again"},
+        {"version ",
+         "a pointer of git-lfs, not the file that it stands for: git lfs pull fetches it"},
+        {"<!DOCTYP",
+         "an HTML page, not weights: what was asked for was not what came; fetch it again"},
+        {"<!doctyp",
+         "an HTML page, not weights: what was asked for was not what came; fetch it again"},
+        {"<html",
+         "an HTML page, not weights: what was asked for was not what came; fetch it again"},
+        {"<HTML",
+         "an HTML page, not weights: what was asked for was not what came; fetch it again"},
+        {"<?xml",
+         "an XML document, not weights: what was asked for was not what came; fetch it again"},
         {"{\"error\"", "an error of a server, not weights: fetch it again"},
         {"Entry no", "an error of a server, not weights: fetch it again"},
     };

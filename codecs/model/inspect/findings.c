@@ -150,10 +150,11 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
         kf_found(x, KERF_NOTE, w->name, text);
     }
     if (p == KERF_PLANE_SCALES && 2 * t.zero >= t.seen && t.zero < t.seen) {
-        snprintf(text, sizeof text,
-                 "%llu of %llu %s are zero, and so are their weights: an outlier in the source, or a "
-                 "wrong tensor scale, has taken all of the range",
-                 (unsigned long long)t.zero, (unsigned long long)t.seen, what);
+        snprintf(
+            text, sizeof text,
+            "%llu of %llu %s are zero, and so are their weights: an outlier in the source, or a "
+            "wrong tensor scale, has taken all of the range",
+            (unsigned long long)t.zero, (unsigned long long)t.seen, what);
         kf_found(x, KERF_ERROR, w->name, text);
     }
     if (t.large * 2 > t.seen) {
@@ -226,7 +227,8 @@ static void find_stray(const kf_inspection *x, const kerf_weight *w)
 }
 
 /* A scale of inputs or of the cache: loaders multiply and divide by it. */
-static kerf_status find_in_activations(const kf_inspection *x, const kerf_weight *w, kerf_error *err)
+static kerf_status find_in_activations(const kf_inspection *x, const kerf_weight *w,
+                                       kerf_error *err)
 {
     enum { ROOM = 1 << 14 };
     unsigned char bytes[ROOM];
@@ -276,6 +278,18 @@ static uint64_t scale_bytes(const kerf_weight *w)
     return bytes;
 }
 
+/* Codes of a matrix that the model has as [in, out], made as if it were [out, in]. */
+static void find_turned(const kf_inspection *x, const kerf_weight *w)
+{
+    if (!w->codec.format || w->stored.rank || w->layout != kerf_layout_at(0)) return;
+    if (w->place.orientation != KERF_IN_OUT || w->codec.format->geometry == KERF_GROUP_TENSOR)
+        return;
+    kf_found(
+        x, KERF_ERROR, w->name,
+        "its model has it as [in, out], and its blocks run along the outputs: kernels want them "
+        "along the inputs; quantize the source again");
+}
+
 static kerf_status inspect_weight(kf_inspection *x, const kerf_weight *w, kerf_error *err)
 {
     KF_TRY(kf_work_check(&x->work, err));
@@ -286,6 +300,7 @@ static kerf_status inspect_weight(kf_inspection *x, const kerf_weight *w, kerf_e
     KF_TRY(find_in_group(x, w, err));
     find_stray(x, w);
     find_smoothed(x, w);
+    find_turned(x, w);
     KF_TRY(find_in_activations(x, w, err));
     return kf_find_misread(x, w, err);
 }
