@@ -235,12 +235,11 @@ const verb verb_quantize = {
     .summary = "write a checkpoint in a few-bit format",
     .usage = "IN -f FORMAT[:ENCODER] -o OUT [options]",
     .details =
-        "Quantizes the weights of IN (a .safetensors, .safetensors.zst or .gguf file, or a model\n"
+        "Quantizes the weights of IN (a .safetensors, .safetensors.zst or .gguf file, a model\n"
         "folder, or org/name in the local cache of the hub) into OUT. What is quantized already,\n"
         "in FP8 tiles for one, is decoded on the way in. Norms, biases, embeddings, output heads,\n"
         "routers, towers and what no table knows stay in their source type unless --tensor names\n"
-        "them; --dry-run shows every decision and role. OUT appears only when it is whole and "
-        "checked. GLOB is a\n"
+        "them; --dry-run shows every decision. OUT appears only when it is whole. GLOB is a\n"
         "shell pattern over tensor names. In a layout other than kerf, layers that its loaders\n"
         "fuse share their tensor scale, and what the layout cannot store is kept. An OUT\n"
         "named .gguf has the keys of the .gguf that IN is, or once was. A run that was killed\n"

@@ -178,7 +178,8 @@ static kerf_status fail_none(const char *folder, const names *all, kerf_error *e
         return s;
     }
     if (all->count == 0)
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%s: no safetensors file in this folder",
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                       "%s: no model.safetensors and no other safetensors file in this folder",
                        folder);
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                    "%s: no %s, no index, and %zu other safetensors files; give one of them, as "

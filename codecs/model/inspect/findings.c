@@ -143,7 +143,8 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
                  (unsigned long long)t.first_negative);
         kf_found(x, KERF_ERROR, w->name, text);
     }
-    if (t.seen && t.zero == t.seen) return find_zeros(x, w, what, t.seen, err);
+    if (p == KERF_PLANE_SCALES && t.seen && t.zero == t.seen)
+        return find_zeros(x, w, what, t.seen, err);
     if (t.zero && p == KERF_PLANE_SECOND) {
         snprintf(text, sizeof text, "%llu of %llu %s are zero: all of their weights are",
                  (unsigned long long)t.zero, (unsigned long long)t.seen, what);
@@ -155,7 +156,7 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
             "%llu of %llu %s are zero, and so are their weights: an outlier in the source, or a "
             "wrong tensor scale, has taken all of the range",
             (unsigned long long)t.zero, (unsigned long long)t.seen, what);
-        kf_found(x, KERF_ERROR, w->name, text);
+        kf_found(x, KERF_NOTE, w->name, text);
     }
     if (t.large * 2 > t.seen) {
         snprintf(text, sizeof text,
