@@ -65,41 +65,37 @@ def _score_of(s: Any) -> Score:
     return read(Score, s, **{f: getattr(lib, f"kerf_score_{f}")(s) for f in figures})
 
 
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Scores(Mapping[str, Score]):
     """What each format costs: codec -> Score of all tensors together.
 
+    source:    path of the model, or "an array"
+    total:     codec -> Score, what the mapping holds
     tensors:   name -> {codec: Score}
     left_out:  codec -> why it was not measured
+    document:  of ``kerf score --json``, of a model only
     """
 
-    def __init__(
-        self,
-        source: str,
-        total: dict[str, Score],
-        tensors: dict[str, dict[str, Score]],
-        left_out: dict[str, str],
-        document: str = "",
-    ) -> None:
-        self.source = source
-        self.tensors = tensors
-        self.left_out = left_out
-        self._total = total
-        self._document = document
+    source: str
+    total: dict[str, Score]
+    tensors: dict[str, dict[str, Score]]
+    left_out: dict[str, str]
+    document: str = ""
 
     def __getitem__(self, codec: str) -> Score:
-        return self._total[codec]
+        return self.total[codec]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._total)
+        return iter(self.total)
 
     def __len__(self) -> int:
-        return len(self._total)
+        return len(self.total)
 
     def json(self) -> Any:
         """The document of ``kerf score --json`` (schema kerf.score/1); of a model only."""
-        if not self._document:
+        if not self.document:
             raise UnsupportedError("scores of an array have no document; those of a model do")
-        return json.loads(self._document)
+        return json.loads(self.document)
 
     def __repr__(self) -> str:
         return f"<kerf.Scores of {self.source}: {', '.join(self)}>"
