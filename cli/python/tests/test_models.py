@@ -149,6 +149,23 @@ def test_every_type_of_tensor(tmp_path: Path) -> None:
             assert found[name].dtype == array.dtype and np.array_equal(found[name], array)
 
 
+def test_models_of_the_hub(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As huggingface_hub lays them down: links from a snapshot to blobs, and a ref."""
+    folder = tmp_path / "hub/models--kerf--tiny-llama"
+    snapshot = folder / "snapshots/0123abcd"
+    snapshot.mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs/main").write_text("0123abcd")
+    for name in ("config.json", "model.safetensors"):
+        (snapshot / name).symlink_to((model / name).resolve())
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    with kerf.open("kerf/tiny-llama") as one, kerf.open(model) as other:
+        assert list(one) == list(other)
+    assert kerf.predict("h200", "kerf/tiny-llama").operators
+    with pytest.raises(kerf.FileError):
+        kerf.open("kerf/no-such-model")
+
+
 # --- score, verify, inspect ------------------------------------------------------------------------
 
 
@@ -195,6 +212,7 @@ def test_verify(model: Path, tmp_path: Path, command: Command) -> None:
     assert kerf.verify(model, tmp_path / "q", v.limits)
     (tmp_path / "limits.json").write_text(json.dumps(tight))
     assert kerf.verify(model, tmp_path / "q", tmp_path / "limits.json").over == failed.over
+    assert kerf.verify(model, tmp_path / "q", exact=True)
     total = kerf.score(model, "nvfp4:4/6")["nvfp4:4/6"]
     assert v.total.t2 == total.t2
 
@@ -273,6 +291,7 @@ def test_predict_has_the_commands_figures(model: Path, command: Command) -> None
     assert list(step.tokens_per_s) == pytest.approx(said["tokens_per_s"])
     assert [o.name for o in step.operators] == [o["name"] for o in said["operators"]]
     assert step.time.low_us == pytest.approx(said["low_us"]) and step.time.tier == said["tier"]
+    assert not step.estimated and step.cache_bytes == said["cache_bytes"]
     one = kerf.predict("h200", (4096, 14336), "nvfp4")
     assert one.low_us <= one.us <= one.high_us and one.bound == "memory"
 

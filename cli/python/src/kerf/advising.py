@@ -110,9 +110,10 @@ class Advice(Record):
         return "\n".join([*rows, "", self.summary])
 
     def _repr_html_(self) -> str:
-        """The page is a document of its own, so a notebook shows it in a frame."""
+        """The page is a document of its own, so a notebook shows it in a frame; it has no scripts."""
         page = html.escape(self.documents[".html"], quote=True)
-        return f'<iframe srcdoc="{page}" sandbox="" width="100%" height="900" style="border:0"></iframe>'
+        look = 'sandbox="allow-same-origin" width="100%" height="900" style="border:0"'
+        return f'<iframe srcdoc="{page}" {look}></iframe>'
 
 
 def candidates() -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kerf import _arrays
+from kerf._hub import model_path
 from kerf._library import Arena, call, ffi, lib, text
 from kerf._records import Record, table
 from kerf.errors import ArgumentError, UnsupportedError
@@ -73,9 +74,10 @@ class Checkpoint(Mapping[str, Any]):
 
     def __init__(self, path: Path) -> None:
         out = ffi.new("kerf_checkpoint **")
-        call(lib.kerf_checkpoint_open, Arena().text(path), out)
+        found = model_path(path)
+        call(lib.kerf_checkpoint_open, Arena().text(found), out)
         self._handle: Any = ffi.gc(out[0], lib.kerf_checkpoint_close)
-        self.path = os.fspath(path)
+        self.path = found
 
     # --- handles ---
 
@@ -206,7 +208,8 @@ def _recorded(codec: Any) -> str:
 
 
 def open(path: Path) -> Checkpoint:
-    """Opens a model: a .safetensors, .safetensors.zst or .gguf file, or a folder of safetensors.
+    """Opens a model: a .safetensors, .safetensors.zst or .gguf file, a folder of safetensors, or
+    "org/name" in the local cache of the Hugging Face hub.
 
     The header is validated, no tensor is read. Raises FileError, DataError (not a weight file,
     damaged, or files that contradict each other), LimitError, UnsupportedError.

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from kerf._hub import model_path
 from kerf._jobs import Progress, run
 from kerf._library import Arena, call, enum, ffi, lib, text
 from kerf._options import malloced, open_device
@@ -193,7 +194,8 @@ class Step(Record):
     fits:          both are in the machine's memory; None: it is not known
     bytes, flops:  of the step
     tokens_per_s:  at high_us and at low_us, all sequences together
-    crossover:     the context at which a step reads as much cache as weights, tokens
+    crossover:     the context at which a step reads as much cache as weights, tokens; inf: never
+    estimated:     of this family of models only the sizes are known, the rest is as in most models
     """
 
     time: Prediction
@@ -204,6 +206,7 @@ class Step(Record):
     bytes: float
     flops: float
     crossover: float
+    estimated: bool
     operators: tuple[Operator, ...] = dataclasses.field(repr=False)
 
     def _repr_html_(self) -> str:
@@ -251,8 +254,8 @@ def predict(
     format:       of the weights; experts, head, kv: others for these; activations: of the inputs
     batch:        columns, or sequences; context: tokens of each; prefill: all of them at once
 
-    Every prediction says how sure it is (``tier``). Raises ArgumentError, UnsupportedError: a family
-    of models that is not known, DataError: a config.json with something missing.
+    Every prediction says how sure it is (``tier``). Raises ArgumentError, UnsupportedError: a mixture
+    of layers that is not known, DataError: a config.json with something missing.
     """
     machine = hardware if isinstance(hardware, Hardware) else Hardware(hardware)
     if isinstance(work, tuple):
@@ -266,7 +269,7 @@ def predict(
         call(lib.kerf_predict, machine.handle, product, out)
         return _prediction_of(out)
     model = ffi.new("kerf_model *")
-    call(lib.kerf_model_open, Arena().text(work), model)
+    call(lib.kerf_model_open, Arena().text(model_path(work)), model)
     formats = ffi.new("kerf_formats *")
     formats.linear, formats.experts, formats.head = _format(format), _format(experts), _format(head)
     formats.kv, formats.activations = _format(kv), _format(activations)
@@ -278,12 +281,12 @@ def _step(
 ) -> Step:
     phase = ffi.new("kerf_phase *", {"batch": batch, "context": context, "prefill": int(prefill)})
     step = ffi.new("kerf_step *")
-    weights, kv, crossover = (ffi.new("double *") for _ in range(3))
+    weights, cached, crossover = (ffi.new("double *") for _ in range(3))
     call(lib.kerf_model_bytes, model, formats, weights)
-    call(lib.kerf_model_kv_bytes, model, formats.kv, kv)
+    call(lib.kerf_model_cache_bytes, model, formats.kv, context, cached)
     call(lib.kerf_model_crossover, model, formats, batch, crossover)
     call(lib.kerf_model_plan, model, machine.handle, formats, phase, step)
-    cache = kv[0] * batch * context
+    cache = cached[0] * batch
     memory = machine.handle.fact[lib.KERF_FACT_MEMORY].value * 1e9
     return Step(
         time=_prediction_of(step.time),
@@ -294,6 +297,7 @@ def _step(
         bytes=step.bytes,
         flops=step.flops,
         crossover=crossover[0],
+        estimated=bool(model.estimated),
         operators=tuple(
             Operator(
                 text(o.name),

@@ -41,6 +41,9 @@ class Score(Record):
     bias:        sum (W' - W) W / sum W^2: below zero, the format shrinks the weights
     clip_share:  share of elements outside the range of their scale
     max_error:   largest |W' - W|
+    rest_t2:     t2 of what is not an outlier, where one scale serves a whole matrix whose largest
+                 element is far above the others
+    zero_share:  share of elements of that rest that were not zero and are
     nonfinite:   finite elements that are decoded as NaN or Inf
     """
 
@@ -53,6 +56,8 @@ class Score(Record):
     bias: float
     clip_share: float
     max_error: float
+    rest_t2: float
+    zero_share: float
     nonfinite: int
 
 
@@ -61,7 +66,7 @@ _SHOWN = ("bpw", "t2", "sqnr_db", "bias", "clip_share", "max_error")
 
 def _score_of(s: Any) -> Score:
     """A Score of a const kerf_score *."""
-    figures = ("bpw", "t2", "weighted_t2", "sqnr_db", "bias", "clip_share")
+    figures = ("bpw", "t2", "weighted_t2", "rest_t2", "sqnr_db", "bias", "clip_share", "zero_share")
     return read(Score, s, **{f: getattr(lib, f"kerf_score_{f}")(s) for f in figures})
 
 
@@ -328,21 +333,27 @@ def verify(
     limits: Path | Mapping[str, Any] | None = None,
     *,
     by_value: bool = False,
+    exact: bool = False,
     threads: int = 0,
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Verification:
     """Compares every tensor of a model with the one of the same name in another.
 
-    limits:    path of a limits file (schema kerf.limits/1), or the same as a dict; None: t2 <= 0.5
+    limits:    path of a limits file (schema kerf.limits/1), or the same as a dict; None: t2 may be 16
+               times that of normal numbers in each format, and 0.5 without outliers
     by_value:  measures dense tensors too, where their bytes may differ
+    exact:     encodes every quantized tensor again, by its recorded encoder, and compares bytes
 
     That a tensor differs, is missing or over its limit is a result, not an exception: look at
     ``passed``, or use the result as a truth value. Raises FileError, DataError.
     """
     model, candidate = source_of(source), source_of(other)
     allowed = _open_limits(limits)
-    options = ffi.new("kerf_verify_options *", {"limits": allowed, "by_value": int(by_value)})
+    options = ffi.new(
+        "kerf_verify_options *",
+        {"limits": allowed, "by_value": int(by_value), "exact": int(exact)},
+    )
     out = ffi.new("kerf_verification **")
     with _options.team(threads, device=device) as team:
         run(
