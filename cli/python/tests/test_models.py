@@ -161,7 +161,6 @@ def test_models_of_the_hub(model: Path, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     with kerf.open("kerf/tiny-llama") as one, kerf.open(model) as other:
         assert list(one) == list(other)
-    assert kerf.predict("h200", "kerf/tiny-llama").operators
     with pytest.raises(kerf.FileError):
         kerf.open("kerf/no-such-model")
 
