@@ -238,14 +238,16 @@ static void take_best(search *s)
 
 static kerf_status run_levels(search *s, size_t work, kerf_error *err)
 {
-    size_t items = s->first[s->open], widest = 1;
+    size_t items = s->first[s->open], widest = 1, ways = 1;
     for (size_t g = 0; g < s->open; g++) {
         size_t n = s->first[g + 1] - s->first[g];
         if (n > widest) widest = n;
+        ways = n > 0 && ways <= work / n ? ways * n : work;
     }
     s->room = items ? work / items : 1;
     if (s->room < 64) s->room = 64;
     if (s->room > work / widest) s->room = work / widest + 1;
+    if (s->room > ways) s->room = ways; /* a small choice takes little memory */
     s->now = (state *)kf_alloc_zero(s->room * widest + 1, sizeof *s->now);
     s->next = (state *)kf_alloc_zero(s->room * widest + 1, sizeof *s->next);
     stair *stairs = (stair *)kf_alloc(s->room * widest + 1, sizeof *stairs);
