@@ -5,6 +5,7 @@
 #
 #   bash tests/run.sh [--quick] [--native] [--asan] [--clang] [--cuda] [--aarch64] [--all] [-j N]
 #   bash tests/run.sh --gpu | --exhaustive | --mutation | --coverage | --peers
+#   bash tests/run.sh --faults | --fuzz SECONDS | --tsan
 #
 #   --quick     the unit tests that take a second or two, in a minute with the build
 #   --native    gcc, optimized, every test: also those labelled slow, which build kerf again with
@@ -24,6 +25,11 @@
 #   --exhaustive  every input of every conversion, every block rule, the laws (half an hour)
 #   --mutation    a seeded fault at a time in codecs/ or the advisor: some test must fail for each
 #   --coverage    lines and branches of codecs/scalar and codecs/block
+#   --faults      every call of every verb fails, once and for good; the power goes after every call;
+#                 1,000 kills; other programs (half an hour of one core; bench/results/faults.json)
+#   --fuzz S      hostile files for S seconds of one core, by clang with AddressSanitizer and
+#                 UndefinedBehaviorSanitizer (bench/results/fuzz.json)
+#   --tsan        clang with ThreadSanitizer, without OpenMP: streams, team, cancel
 #   --peers       the packages that encoders are named after, compared live (PyTorch: 6 GB)
 #
 # Stops at the first configuration that fails. The last line counts the tests.
@@ -35,11 +41,12 @@ export OMP_WAIT_POLICY=passive # many small programs at once: threads that spin 
 
 usage() { sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' tests/run.sh; }
 
-configurations=() jobs=$(nproc)
+configurations=() jobs=$(nproc) seconds=0
 while [ $# -gt 0 ]; do
     case $1 in
     --quick | --native | --asan | --clang | --cuda | --aarch64 | --gpu | \
-        --exhaustive | --mutation | --coverage | --peers) configurations+=("${1#--}") ;;
+        --exhaustive | --mutation | --coverage | --peers | --faults | --tsan) configurations+=("${1#--}") ;;
+    --fuzz) configurations+=(fuzz) && seconds=${2:?--fuzz needs a number of seconds} && shift ;;
     --all) configurations=(native asan cuda aarch64) ;;
     -j) jobs=${2:?-j needs a number} && shift ;;
     -h | --help) usage && exit 0 ;;
@@ -144,6 +151,33 @@ run_gpu() {
     esac
 }
 
+run_faults() {
+    show cmake --preset cpu-only -B build/test-native --log-level=WARNING &&
+        show cmake --build build/test-native -j "$jobs" --target kerf fault_shim fault_planted &&
+        run_script python3 -B tests/fault/faults.py build/test-native --json bench/results/faults.json
+}
+
+run_fuzz() {
+    show cmake --preset asan -B build/test-fuzz --log-level=WARNING \
+        -DKERF_SANITIZE=address,undefined,fuzzer-no-link &&
+        show cmake --build build/test-fuzz -j "$jobs" --target fuzz_reader fuzz_index fuzz_command fuzz_json &&
+        run_script python3 -B tests/fuzz/fuzz.py build/test-fuzz "$seconds" --json bench/results/fuzz.json
+}
+
+# What starts threads: the readers, encoders and writers of streams, teams, cancel, packing, scores. Not
+# test_threads, in which threads cannot be made: ThreadSanitizer's own library does not survive that.
+tsan_tests="test_quantize_api test_quantize_cancel test_file_seekable test_file_roundtrip test_score_api
+    test_verify_api test_advise_api test_matrix_api"
+run_tsan() {
+    local tests=$tsan_tests tools="json_get make_gguf make_malformed make_model peak_memory spoil"
+    export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+    # shellcheck disable=SC2086 # words
+    show cmake --preset asan -B build/test-tsan --log-level=WARNING -DKERF_SANITIZE=thread &&
+        show cmake --build build/test-tsan -j "$jobs" --target kerf $tools $tests &&
+        run_script ctest --test-dir build/test-tsan -j "$jobs" --output-on-failure --no-tests=error \
+            -R "^($(echo $tests | tr ' ' '|')|cli_(quantize|convert|score|verify|round_trip|unreadable|signals))\$"
+}
+
 build_release() {
     show cmake --preset release -B build/test-release --log-level=WARNING -DKERF_TESTS=ON \
         -DKERF_CUDA=OFF -DKERF_CUDA_ORACLE=ON && show cmake --build build/test-release -j "$jobs"
@@ -171,6 +205,9 @@ run_configuration() {
     exhaustive) run_exhaustive ;;
     mutation) run_script bash tests/mutation/mutation.sh ;;
     coverage) run_script bash tests/coverage.sh ;;
+    faults) run_faults ;;
+    fuzz) run_fuzz ;;
+    tsan) run_tsan ;;
     peers)
         build_release &&
             run_script bash tests/golden/peers/run_peers.sh build/test-release/libkerf.so
@@ -184,11 +221,12 @@ run_configuration() {
 
 packages=("${build_packages[@]}" "g++=g++" "pc:cmocka=libcmocka-dev" "zstd=zstd"
     "patch=patch" "jq=jq")
-case " ${configurations[*]} " in *" clang "* | *" asan "*)
+case " ${configurations[*]} " in *" clang "* | *" asan "* | *" fuzz "* | *" tsan "*)
     packages+=("clang=clang" "deb:libomp-dev=libomp-dev" "deb:libclang-rt-14-dev=libclang-rt-14-dev")
     export KERF_COMPILERS="gcc clang" # which the determinism test must then use
     ;;
 esac
+case " ${configurations[*]} " in *" faults "* | *" fuzz "*) packages+=("python3=python3") ;; esac
 case " ${configurations[*]} " in *" aarch64 "*)
     packages+=("aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu"
         "/usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross" "qemu-aarch64=qemu-user")

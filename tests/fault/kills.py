@@ -103,7 +103,7 @@ def run(build, kills, seed):
           % (k.old, k.whole, k.resumed))
     if not k.old or not k.whole or (kills >= 500 and not k.resumed):
         tally.add('the kills', ['came all at the same moment, or nothing was ever resumed'])
-    return tally, tally.result(**found)
+    return tally, tally.result('kill -9', **found)
 
 
 def main():

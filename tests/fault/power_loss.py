@@ -321,7 +321,9 @@ def run(build, everything=False, only=None, planted=False):
                 loss.plant(tally)
             else:
                 loss.replay(loss.events, tally, everything)
-    return tally, tally.result()
+    about = 'faults planted for that: syncs left out, a rename before the sync' if planted else \
+        'the power goes after every call that changes the disk'
+    return tally, tally.result(about)
 
 
 def main():

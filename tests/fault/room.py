@@ -214,8 +214,8 @@ class Tally:
         if wrong:
             self.failed.append('%s: %s' % (what, '; '.join(wrong)))
 
-    def result(self, **more):
-        return {'test': self.test, 'cases': self.cases, 'failures': len(self.failed),
+    def result(self, about, **more):
+        return {'test': self.test, 'about': about, 'cases': self.cases, 'failures': len(self.failed),
                 'cpu_seconds': round(cpu_s() - self.began, 1), **more}
 
     def report(self, most=20):
