@@ -42,8 +42,7 @@ kerf_status kerf_timings_read(const char *path, kerf_timings *out, kerf_error *e
     json_t *doc;
     *out = (kerf_timings){0};
     kerf_status s = kf_json_read(path, KF_JSON_MAX_TABLE_BYTES, KF_JSON_STRICT, &doc, err);
-    if (s == KERF_E_IO && err) err->status = KERF_E_DATA; /* to users, a wrong argument */
-    if (s != KERF_OK) return s == KERF_E_IO ? KERF_E_DATA : s;
+    if (s != KERF_OK) return s;
     const json_t *results = json_object_get(doc, "results");
     size_t n = json_array_size(results);
     if (n == 0 || n > MAX_RESULTS) {

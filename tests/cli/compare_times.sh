@@ -48,7 +48,7 @@ check "exit code 1 when not all are in the band" test "$code" -eq 1
 
 expect 2 compare "$tmp/bench.json"
 expect 2 compare "$tmp/bench.json" --hardware h20
-expect 3 compare "$tmp/absent.json" --hardware h200
+expect 4 compare "$tmp/absent.json" --hardware h200
 for wrong in '{}' '{"results": []}' '{"results": [{}]}' '{"results": [{"format": "nvfp4", "n": 1, "k": 1}]}' \
     '{"results": [{"format": "nvfp4", "n": 0, "k": 1, "us": 1}]}' '{"results": [{"format": "x", "us": 1}]}' \
     '{"results": [{"format": "nvfp4", "n": 1, "k": 1, "us": -1}]}' '[1]' 'x'; do

@@ -78,7 +78,7 @@ typedef struct kerf_timings {
  *   {"results": [{"format": "nvfp4", "n": 4096, "k": 4096, "batch": 1, "us": 5.1}, ...]}
  *
  * rows, cols, columns and median_us are understood as n, k, batch and us; batch may be missing.
- * KERF_E_DATA names the place. Freed by kerf_timings_free. */
+ * KERF_E_DATA names the place; KERF_E_IO: the file cannot be read. Freed by kerf_timings_free. */
 KERF_API KERF_CHECK kerf_status kerf_timings_read(const char *path, kerf_timings *out,
                                                   kerf_error *err);
 KERF_API void kerf_timings_free(kerf_timings *t); /* all zeros are fine */
