@@ -261,6 +261,7 @@ static void bench_codec(kerf_codec c, kerf_dtype t, double copy_gbps)
 static void bench_all(kerf_dtype t, double copy_gbps, int n, char **names)
 {
     for (size_t i = 0; i < kerf_format_count(); i++) {
+        if (kerf_format_at(i)->geometry == KERF_GROUP_SUPER) continue; /* no kernels */
         const kerf_format *f = kerf_format_at(i);
         for (size_t e = 0; e < kerf_encoder_count(f); e++) {
             kerf_codec c = {f, kerf_encoder_at(f, e)};

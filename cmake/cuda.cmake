@@ -66,6 +66,7 @@ function(kerf_add_cuda target)
   set(table ${PROJECT_SOURCE_DIR}/codecs/include/kerf/formats.def)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
   file(STRINGS ${table} rows REGEX "^KERF_FORMAT\\(")
+  list(FILTER rows EXCLUDE REGEX ", *SUPER, ") # which no device has kernels for: format/device.h
   set(kinds row)
   set(header_of_row cuda/row.cuh)
   set(header_of_gemv_row cuda/gemv_row.cuh)

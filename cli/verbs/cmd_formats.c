@@ -18,6 +18,7 @@ static const char *group_text(const kerf_format *f, char *out)
     case KERF_GROUP_TILE: snprintf(out, TEXT_SIZE, "%ux%u", f->group, f->group); return out;
     case KERF_GROUP_FLAT: snprintf(out, TEXT_SIZE, "%u flat", f->group); return out;
     case KERF_GROUP_STRUCT: snprintf(out, TEXT_SIZE, "%u inline", f->group); return out;
+    case KERF_GROUP_SUPER: snprintf(out, TEXT_SIZE, "%u nested", f->group); return out;
     }
     return "?";
 }
@@ -40,6 +41,9 @@ static const char *element_text(kerf_element e)
     case KERF_ELEM_S2: return "INT2";
     case KERF_ELEM_U4: return "UINT4";
     case KERF_ELEM_U2: return "UINT2";
+    case KERF_ELEM_U3: return "UINT3";
+    case KERF_ELEM_U5: return "UINT5";
+    case KERF_ELEM_U6: return "UINT6";
     }
     return "?";
 }

@@ -90,7 +90,7 @@ KF_HD float kf_affine_value(kf_spec s, kf_dequant d, uint32_t code)
 KF_HD float kf_affine_error(kf_spec s, kf_scale scale, kf_group g)
 {
     kf_quant q = kf_affine_divisor(s, scale);
-    kf_dequant dequant = {q.factor, q.zero};
+    kf_dequant dequant = {q.factor, q.zero, 0};
     float err = 0;
     for (size_t r = 0; r < g.rows; r++) {
         for (size_t c = 0; c < g.cols; c++) {
@@ -168,7 +168,7 @@ KF_HD kf_dequant kf_affine_dequant(kf_spec s, kf_scale scale, float second, floa
 {
     (void)second, (void)offset;
     kf_quant q = kf_affine_divisor(s, scale);
-    kf_dequant d = {q.factor, q.zero};
+    kf_dequant d = {q.factor, q.zero, 0};
     return d;
 }
 

@@ -6,6 +6,7 @@
 #include "block/encoder.h"
 #include "block/spec.h"
 #include "block/struct.h"
+#include "scalar/pack.h"
 
 #define KERF_BLOCK_HEADERS
 #include <kerf/formats.def>
@@ -68,7 +69,7 @@ KF_HD uint32_t kf_code(kf_spec s, kf_quant q, float x)
 
 KF_HD kf_dequant kf_dequant_init(kf_spec s, kf_scale scale, float second, float offset)
 {
-    kf_dequant none = {0, 0};
+    kf_dequant none = {0, 0, 0};
     switch (s.family) {
 #define KERF_FAMILY(ID, prefix) \
     case KERF_FAMILY_##ID:      \
@@ -105,7 +106,7 @@ KF_HD float kf_decoded(kf_spec s, kf_dequant d, uint32_t code)
  * point they stay the extremes of a group. For codes of up to 8 bits. */
 KF_HD void kf_extreme_codes(kf_spec s, uint32_t *lo, uint32_t *hi)
 {
-    kf_dequant unit = {1, 0};
+    kf_dequant unit = {1, 0, 0};
     *lo = *hi = 0;
     for (uint32_t code = 0; code < 1u << s.bits; code++) {
         float v = kf_value(s, unit, code);
@@ -115,11 +116,50 @@ KF_HD void kf_extreme_codes(kf_spec s, uint32_t *lo, uint32_t *hi)
     }
 }
 
+/* Formats whose scales and codes share one plane: the struct that rows consist of. */
+KF_HD int kf_is_inline(kf_spec s)
+{
+    return s.geometry == KERF_GROUP_STRUCT || s.geometry == KERF_GROUP_SUPER;
+}
+
+KF_HD unsigned kf_inline_elements(kf_spec s)
+{
+    return s.geometry == KERF_GROUP_SUPER ? kf_super_of(s).elements : kf_struct_elements(s);
+}
+
+KF_HD unsigned kf_inline_bytes(kf_spec s)
+{
+    return s.geometry == KERF_GROUP_SUPER ? kf_super_of(s).bytes : kf_struct_bytes(s);
+}
+
 /* Where code i of a row stands: NF4 has the even element in the high nibble. */
 KF_HD size_t kf_code_place(kf_spec s, size_t i)
 {
     if (s.geometry == KERF_GROUP_STRUCT) return kf_struct_code(s, i);
     return s.element == KERF_ELEM_NF4 ? i ^ 1 : i;
+}
+
+/* The struct of geometry SUPER that holds element i of a row. */
+KF_HD const uint8_t *kf_block_at(kf_spec s, const uint8_t *row, size_t i)
+{
+    const kf_super k = kf_super_of(s);
+    return row + i / k.elements * k.bytes;
+}
+
+/* Code i of a row. */
+KF_HD uint32_t kf_row_code(kf_spec s, const uint8_t *row, size_t i)
+{
+    if (s.geometry != KERF_GROUP_SUPER) return kf_get_code(row, s.bits, kf_code_place(s, i));
+    const kf_super k = kf_super_of(s);
+    return kf_super_get(k, kf_block_at(s, row, i), (unsigned)(i % k.elements));
+}
+
+/* Geometry SUPER: how the codes of group i of a row become numbers. */
+KF_HD kf_dequant kf_block_dequant(kf_spec s, const uint8_t *row, size_t i)
+{
+    const kf_super k = kf_super_of(s);
+    const size_t first = i * s.group;
+    return kf_super_group(k, kf_block_at(s, row, first), (unsigned)(first % k.elements / s.group));
 }
 
 #endif

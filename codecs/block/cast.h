@@ -38,7 +38,7 @@ KF_HD uint32_t kf_cast_code(kf_spec s, kf_quant q, float x)
 KF_HD kf_dequant kf_cast_dequant(kf_spec s, kf_scale scale, float second, float offset)
 {
     (void)s, (void)scale, (void)second, (void)offset;
-    kf_dequant d = {1, 0};
+    kf_dequant d = {1, 0, 0};
     return d;
 }
 

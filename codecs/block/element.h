@@ -29,6 +29,9 @@ KF_HD float kf_element_decode(kerf_element e, uint32_t code)
     case KERF_ELEM_S2: return (float)kf_sign_extend(code, 2);
     case KERF_ELEM_U4:
     case KERF_ELEM_U2:
+    case KERF_ELEM_U3:
+    case KERF_ELEM_U5:
+    case KERF_ELEM_U6:
     case KERF_ELEM_NF4: return (float)code;
     }
     return 0;
@@ -53,6 +56,9 @@ KF_HD uint32_t kf_element_encode(kerf_element e, float x)
     case KERF_ELEM_U4:
     case KERF_ELEM_NF4: return (uint32_t)kf_round_clamp(x, 0, 15);
     case KERF_ELEM_U2: return (uint32_t)kf_round_clamp(x, 0, 3);
+    case KERF_ELEM_U3: return (uint32_t)kf_round_clamp(x, 0, 7);
+    case KERF_ELEM_U5: return (uint32_t)kf_round_clamp(x, 0, 31);
+    case KERF_ELEM_U6: return (uint32_t)kf_round_clamp(x, 0, 63);
     }
     return 0;
 }
@@ -72,6 +78,9 @@ KF_HD float kf_element_max(kerf_element e)
     case KERF_ELEM_S2: return 1;
     case KERF_ELEM_U4: return 15;
     case KERF_ELEM_U2: return 3;
+    case KERF_ELEM_U3: return 7;
+    case KERF_ELEM_U5: return 31;
+    case KERF_ELEM_U6: return 63;
     default: return 1;
     }
 }

@@ -27,6 +27,7 @@ typedef enum kf_choice {
     KF_CHOICE_RANGE,
     KF_CHOICE_PAIR,
     KF_CHOICE_SEARCH,
+    KF_CHOICE_COLUMNS,
     KF_CHOICE_OTHER
 } kf_choice;
 
@@ -107,6 +108,12 @@ KF_COLUMN int kf_is_pair(kerf_family f, int encoder)
 KF_COLUMN int kf_is_search(kerf_family f, int encoder)
 {
     return kf_has_choice(f, encoder, KF_CHOICE_SEARCH);
+}
+
+/* Whether it needs the importance of each column. */
+KF_COLUMN int kf_takes_importance(kerf_family f, int encoder)
+{
+    return kf_has_choice(f, encoder, KF_CHOICE_COLUMNS);
 }
 
 #endif

@@ -79,7 +79,7 @@ KF_HD kf_scale kf_ggml_choose(kf_spec s, int encoder, const kf_tensor *t, kf_gro
 KF_HD kf_dequant kf_ggml_dequant(kf_spec s, kf_scale scale, float second, float offset)
 {
     (void)second, (void)offset;
-    kf_dequant d = {kf_scale_value(s.scale, scale.bits), 0};
+    kf_dequant d = {kf_scale_value(s.scale, scale.bits), 0, 0};
     if (s.scale == KERF_SCALE_E8M0) d.scale = kf_exp2((int)scale.bits - 128);
     if (s.scale == KERF_SCALE_E4M3) d.scale = kf_ue4m3_decode(scale.bits) * 0.5f;
     return d;

@@ -65,7 +65,7 @@ KF_HD float kf_int_value(kf_spec s, kf_dequant d, uint32_t code)
 KF_HD float kf_int_error(kf_spec s, uint32_t scale, kf_group g)
 {
     kf_quant q = kf_int_divisor(s, scale);
-    kf_dequant dequant = {q.factor, 0};
+    kf_dequant dequant = {q.factor, 0, 0};
     float err = 0;
     for (size_t r = 0; r < g.rows; r++) {
         for (size_t c = 0; c < g.cols; c++) {
@@ -123,7 +123,7 @@ KF_HD kf_quant kf_int_quant(kf_spec s, int encoder, const kf_tensor *t, kf_scale
 KF_HD kf_dequant kf_int_dequant(kf_spec s, kf_scale scale, float second, float offset)
 {
     (void)second, (void)offset;
-    kf_dequant d = {kf_scale_value(s.scale, scale.bits), 0};
+    kf_dequant d = {kf_scale_value(s.scale, scale.bits), 0, 0};
     return d;
 }
 

@@ -154,7 +154,7 @@ KF_HD uint32_t kf_mx_code(kf_spec s, kf_quant q, float x)
 KF_HD kf_dequant kf_mx_dequant(kf_spec s, kf_scale scale, float second, float offset)
 {
     (void)s, (void)second, (void)offset;
-    kf_dequant d = {kf_e8m0_decode(scale.bits), 0};
+    kf_dequant d = {kf_e8m0_decode(scale.bits), 0, 0};
     return d;
 }
 

@@ -121,7 +121,7 @@ KF_HD kf_dequant kf_nf4_dequant(kf_spec s, kf_scale scale, float second, float o
 {
     float absmax = s.second == KERF_SECOND_NESTED ? kf_map_entry(scale.bits) * second + offset
                                                   : kf_scale_value(s.scale, scale.bits);
-    kf_dequant d = {absmax, 0};
+    kf_dequant d = {absmax, 0, 0};
     return d;
 }
 

@@ -160,7 +160,7 @@ KF_HD kf_quant kf_nvfp4_quant(kf_spec s, int encoder, const kf_tensor *t, kf_sca
 KF_HD kf_dequant kf_nvfp4_dequant(kf_spec s, kf_scale scale, float second, float offset)
 {
     (void)s, (void)offset;
-    kf_dequant d = {kf_e4m3_decode(scale.bits) * second, 0};
+    kf_dequant d = {kf_e4m3_decode(scale.bits) * second, 0, 0};
     return d;
 }
 

@@ -12,6 +12,8 @@
  *   kf_dequant kf_P_dequant(s, scale, second, offset)   how codes of a group become numbers
  *   float     kf_P_value(s, dequant, code)       number of one code
  *
+ * Formats of geometry SUPER are encoded by whole blocks instead, and read as kf_block_* in all.h say.
+ *
  * The same text is compiled by gcc, clang and nvcc. Inputs are finite. */
 #ifndef KERF_SPEC_H
 #define KERF_SPEC_H
@@ -36,7 +38,10 @@ enum {
     KF_BITS_S4 = 4,
     KF_BITS_U4 = 4,
     KF_BITS_S2 = 2,
-    KF_BITS_U2 = 2
+    KF_BITS_U2 = 2,
+    KF_BITS_U3 = 3,
+    KF_BITS_U5 = 5,
+    KF_BITS_U6 = 6
 };
 
 typedef struct kf_spec {
@@ -98,6 +103,7 @@ typedef struct kf_quant {
 typedef struct kf_dequant {
     float scale;
     int zero;
+    float offset; /* added to the product: SUPER */
 } kf_dequant;
 
 KF_HD float kf_group_amax(kf_group g)

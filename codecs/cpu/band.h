@@ -4,7 +4,6 @@
 
 #include "block/all.h"
 #include "cpu/ops.h"
-#include "scalar/pack.h"
 
 /* Groups along a row, and elements of one. Formats without groups have one as wide as the row. */
 KF_HD size_t kf_group_count(kf_spec s, const kf_band *b)
@@ -26,8 +25,7 @@ KF_HD size_t kf_group_cols(kf_spec s, const kf_band *b, size_t i)
 
 KF_HD size_t kf_row_bytes(kf_spec s, const kf_band *b)
 {
-    if (s.geometry == KERF_GROUP_STRUCT)
-        return b->cols / kf_struct_elements(s) * kf_struct_bytes(s);
+    if (kf_is_inline(s)) return b->cols / kf_inline_elements(s) * kf_inline_bytes(s);
     return kf_packed_bytes(s.bits, b->cols);
 }
 
@@ -72,6 +70,7 @@ KF_HD void kf_put_second(const kf_band *b, size_t groups)
 KF_HD kf_dequant kf_dequant_at(kf_spec s, const kf_band *b, size_t i)
 {
     int per_matrix = s.geometry == KERF_GROUP_TENSOR;
+    if (s.geometry == KERF_GROUP_SUPER) return kf_block_dequant(s, b->plane[KERF_PLANE_CODES], i);
     kf_scale scale = {0, 0};
     float second = 1, offset = 0;
     if (s.scale != KERF_SCALE_NONE)

@@ -3,7 +3,16 @@
 #include "base/base.h"
 #include "cpu/backends.h"
 
-const kerf_exec kf_default_exec = {0, KERF_NAN_ERROR, NULL, NULL};
+const kerf_exec kf_default_exec = {0};
+
+const kerf_exec *kf_exec_for(const kerf_geometry *g, const kerf_exec *exec, kerf_exec *room)
+{
+    if (!exec) return &kf_default_exec;
+    if (!exec->device || g->format->geometry != KERF_GROUP_SUPER) return exec;
+    *room = *exec;
+    room->device = NULL;
+    return room;
+}
 
 kerf_status kf_call_init(kf_call *c, const kerf_geometry *g, uint64_t b0, uint64_t b1,
                          kerf_dtype dtype, const kerf_exec *exec, kerf_error *err)

@@ -19,11 +19,17 @@ typedef struct kf_call {
     uint8_t *out[KERF_PLANES];         /* encode                                             */
     const kf_tensor *tensors;          /* encode: of the matrices touched                    */
     int encoder;
+    const float *importance;  /* encode: of the first matrix of the tensor; NULL: not asked for */
+    uint64_t importance_step; /* from one matrix to the next                                  */
     kerf_stats *stats; /* measure: per slice and matrix touched                              */
     uint64_t *found;   /* per slice: first bad element of the tensor, or clipped elements    */
 } kf_call;
 
 extern const kerf_exec kf_default_exec;
+
+/* Who computes: all zeros for NULL, and no device for formats that devices have no kernels for
+ * (geometry SUPER), which the processor takes. room: where the answer may stand. */
+const kerf_exec *kf_exec_for(const kerf_geometry *g, const kerf_exec *exec, kerf_exec *room);
 
 /* Fills what all calls share and checks the range, the type, and whether the backend exists. */
 kerf_status kf_call_init(kf_call *c, const kerf_geometry *g, uint64_t b0, uint64_t b1,

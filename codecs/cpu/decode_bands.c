@@ -27,7 +27,8 @@ kerf_status kerf_decode(const kerf_geometry *g, uint64_t b0, uint64_t b1,
                         const kerf_exec *exec, kerf_error *err)
 {
     kf_call c;
-    if (!exec) exec = &kf_default_exec;
+    kerf_exec own;
+    exec = kf_exec_for(g, exec, &own);
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_call_planes(&c, src, err));
     KF_TRY(kf_check_elements(&c, dst.n, "target", err));
@@ -59,7 +60,8 @@ kerf_status kerf_count_clipped(const kerf_geometry *g, uint64_t b0, uint64_t b1,
                                kerf_error *err)
 {
     kf_call c;
-    if (!exec) exec = &kf_default_exec;
+    kerf_exec own;
+    exec = kf_exec_for(g, exec, &own);
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_call_planes(&c, planes, err));
     KF_TRY(kf_check_elements(&c, src.n, "source", err));
@@ -161,7 +163,8 @@ kerf_status kerf_find_loss(const kerf_geometry *g, uint64_t b0, uint64_t b1,
                            kerf_error *err)
 {
     kf_call c;
-    if (!exec) exec = &kf_default_exec;
+    kerf_exec own;
+    exec = kf_exec_for(g, exec, &own);
     *loss = (kerf_loss){0};
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_call_planes(&c, planes, err));

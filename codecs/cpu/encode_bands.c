@@ -1,5 +1,5 @@
-/* encode_bands.c - the calls that look at a source: kerf_encode and kerf_measure; and the values that
- * belong to a matrix rather than to a band. */
+/* encode_bands.c - the calls that look at a source: kerf_encode and kerf_measure; and the values
+ * that belong to a matrix rather than to a band. */
 #include <kerf/encode_matrix.h>
 
 #include "base/base.h"
@@ -34,6 +34,8 @@ static kerf_status encode_slice(void *ctx, uint64_t slice)
     for (; b < end && status == KERF_OK; b++) {
         kf_band band;
         kf_band_at(c, b, scratch, &band);
+        if (c->importance)
+            band.importance = c->importance + b / c->g->bands_per_matrix * c->importance_step;
         size_t bad = c->ops->encode(&band);
         if (bad != KF_NO_ELEMENT) {
             c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
@@ -47,6 +49,25 @@ static kerf_status encode_slice(void *ctx, uint64_t slice)
 int kerf_needs_stats(const kerf_geometry *g)
 {
     return g->format->geometry == KERF_GROUP_TENSOR || g->format->second != KERF_SECOND_NONE;
+}
+
+int kerf_takes_importance(const kerf_encoder *encoder)
+{
+    return kf_takes_importance(KERF_FAMILY_NONE, (int)encoder->id);
+}
+
+static kerf_status take_importance(kf_call *c, const kerf_encoder *encoder, const kerf_exec *exec,
+                                   kerf_error *err)
+{
+    const kerf_geometry *g = c->g;
+    if (!kerf_takes_importance(encoder) || !exec->importance || g->elements == 0) return KERF_OK;
+    if (exec->importances != g->cols && exec->importances != g->cols * g->matrices)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "importance of %llu columns for a tensor that has %llu",
+                       (unsigned long long)exec->importances, (unsigned long long)g->cols);
+    c->importance = exec->importance;
+    c->importance_step = exec->importances == g->cols ? 0 : g->cols;
+    return KERF_OK;
 }
 
 static kf_tensor tensor_of(const kerf_geometry *g, const kerf_encoder *e, const kerf_stats *stats,
@@ -124,11 +145,13 @@ kerf_status kerf_encode(const kerf_geometry *g, const kerf_encoder *encoder,
                         kerf_error *err)
 {
     kf_call c;
-    if (!exec) exec = &kf_default_exec;
+    kerf_exec own;
+    exec = kf_exec_for(g, exec, &own);
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_check_elements(&c, src.n, "source", err));
     KF_TRY(kf_call_out(&c, dst, err));
     KF_TRY(check_encoder(g, encoder, dtype, stats, err));
+    KF_TRY(take_importance(&c, encoder, exec, err));
     if (g->bands == 0) c.matrices = g->matrices;
 
     kf_tensor *tensors = kf_alloc(c.matrices, sizeof *tensors);
@@ -194,7 +217,8 @@ kerf_status kerf_measure(const kerf_geometry *g, uint64_t b0, uint64_t b1, kerf_
                          kerf_error *err)
 {
     kf_call c;
-    if (!exec) exec = &kf_default_exec;
+    kerf_exec own;
+    exec = kf_exec_for(g, exec, &own);
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_check_elements(&c, src.n, "source", err));
     c.source = src.p;

@@ -20,8 +20,8 @@ typedef struct kf_band {
     const kf_tensor *tensor;           /* encode                                             */
     int encoder;                       /* kerf_encoder_id                                    */
     float *scratch;                    /* kf_scratch_floats(g), undefined between calls      */
-    const float *importance;           /* lose: of each column of the tensor, or NULL ...    */
-    size_t column;                     /* ... and the column of the first element            */
+    const float *importance;           /* encode, lose: of each column of the matrix, or NULL */
+    size_t column;                     /* lose: the column of the first element               */
 } kf_band;
 
 #define KF_NO_ELEMENT SIZE_MAX

@@ -28,11 +28,30 @@ KF_HD void encode_codes(kf_spec s, const kf_band *b, kf_group g, size_t first, k
     }
 }
 
+/* Rows of structs that are encoded as a whole. */
+KF_HD void encode_blocks(kf_spec s, const kf_band *b, const float *x)
+{
+    const size_t elements = kf_inline_elements(s), blocks = b->cols / elements;
+    const int weighted = kf_takes_importance(s.family, b->encoder);
+    const float square = weighted ? kf_mean_square(b->cols, x) : 0;
+    float same[256];
+    for (size_t i = 0; i < elements; i++) same[i] = 1;
+    for (size_t i = 0; i < blocks; i++) {
+        const float *importance = b->importance ? b->importance + i * elements : same;
+        kf_super_encode(s, x + i * elements, weighted ? importance : NULL, square,
+                        b->out[KERF_PLANE_CODES] + i * kf_inline_bytes(s));
+    }
+}
+
 KF_HD size_t encode_band(kf_spec s, const kf_band *b)
 {
     float *x = b->scratch;
     size_t bad = kf_widen(b->dtype, b->source, b->rows * b->cols, b->nan, x);
     if (bad != KF_NO_ELEMENT) return bad;
+    if (s.geometry == KERF_GROUP_SUPER) {
+        encode_blocks(s, b, x);
+        return KF_NO_ELEMENT;
+    }
 
     size_t groups = kf_group_count(s, b);
     int per_group = kf_scale_per_group(s);
@@ -84,7 +103,7 @@ KF_HD void decode_band(kf_spec s, const kf_band *b)
         for (size_t r = 0; r < b->rows; r++) {
             const uint8_t *row = b->plane[KERF_PLANE_CODES] + r * kf_row_bytes(s, b);
             for (size_t c = first; c < end; c++) {
-                float x = kf_decoded(s, d, kf_get_code(row, s.bits, kf_code_place(s, c)));
+                float x = kf_decoded(s, d, kf_row_code(s, row, c));
                 kf_store(b->dtype, b->target, r * b->cols + c, x);
             }
         }

@@ -40,8 +40,7 @@
 const kf_codec_ops *KF_ISA(ops)(const kerf_format *f)
 {
     static const kf_codec_ops ops = {encode_band, measure_band, decode_band, count_band, lose_band};
-    (void)f;
-    return &ops;
+    return f->geometry == KERF_GROUP_SUPER ? kf_ref_ops(f) : &ops;
 }
 #endif
 

@@ -118,7 +118,7 @@ static const uint32_t first_codes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 
                                          11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                          22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 
-static const kf_dequant unit_scale = {1, 0};
+static const kf_dequant unit_scale = {1, 0, 0};
 
 KF_HD kf_scale scale_at(kf_spec s, const kf_tile *t, size_t i)
 {
@@ -185,6 +185,7 @@ KF_STAGE void find_extremes(uint32_t count, const float *x, uint32_t *lo, uint32
 #define CHOOSE_NONE(F, ID)
 #define CHOOSE_PAIR(F, ID)
 #define CHOOSE_SEARCH(F, ID)
+#define CHOOSE_COLUMNS(F, ID)
 #define CHOOSE_OTHER(F, ID)
 #define CHOOSE_RANGE(F, ID) CHOOSE_AMAX(F, ID)
 #define CHOOSE_AMAX(F, ID)                                                    \

@@ -104,7 +104,7 @@ KF_HD void scale_group(kerf_dtype t, int shifts, kf_dequant d, const float *rest
 
 KF_HD kf_dequant dequant_of(const kf_tile *t, size_t i)
 {
-    kf_dequant d = {t->factor[i], t->zero[i]};
+    kf_dequant d = {t->factor[i], t->zero[i], 0};
     return d;
 }
 

@@ -83,7 +83,7 @@ __device__ __forceinline__ raw_scale load_scale(const kf_job &j, raw_scale r, ui
 __device__ __forceinline__ kf_dequant dequant_of(const kf_job &j, raw_scale r)
 {
     if constexpr (KF_ROW.family == KERF_FAMILY_NVFP4 && KF_HARDWARE_FP8) {
-        kf_dequant d = {e4m3_value(r.bits) * r.second, 0};
+        kf_dequant d = {e4m3_value(r.bits) * r.second, 0, 0};
         return d;
     }
     float offset = 0;

@@ -23,7 +23,7 @@ constexpr unsigned BOOK = HAS_BOOK ? 1u << KF_ROW.bits % 32 : 1;
 
 __device__ __forceinline__ void fill_book(float *book)
 {
-    kf_dequant unit = {1, 0};
+    kf_dequant unit = {1, 0, 0};
     if (HAS_BOOK && threadIdx.x < BOOK) book[threadIdx.x] = kf_value(KF_ROW, unit, threadIdx.x);
 }
 

@@ -10,7 +10,8 @@
 static const kf_launches *launches_of(const kerf_format *f)
 {
     static const kf_launches *const table[] = {
-#define KERF_FORMAT(ID, ...) &kf_launches_##ID,
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, ...) \
+    KF_ON_DEVICE(geometry, &kf_launches_##ID),
 #include <kerf/formats.def>
 #undef KERF_FORMAT
     };
@@ -225,6 +226,12 @@ static kerf_status check_one(kerf_span have, uint64_t need, unsigned align, cons
 static kerf_status range_of(const kerf_device_bands *b, kf_range *out, kerf_error *err)
 {
     const kerf_geometry *g = b->geometry;
+    if (!launches_of(g->format))
+        return kf_fail(
+            err, KERF_E_NOSUP, KF_NOWHERE,
+            "%s has no kernels for device memory; kerf_encode and kerf_decode take it, on "
+            "the processor",
+            g->format->name);
     unsigned size = kerf_dtype_bits(b->dtype) / 8;
     if (b->b0 > b->b1 || b->b1 > g->bands)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "bands [%llu, %llu) of %llu",

@@ -2,7 +2,7 @@
  * is checked, since shapes come from files. */
 #include "format/format.h"
 #include "base/base.h"
-#include "block/struct.h"
+#include "block/all.h"
 
 #include <string.h>
 
@@ -103,8 +103,9 @@ static void set_codes_plane(kerf_geometry *g, uint64_t row_bytes)
     p->band_bytes = g->band_rows * row_bytes;
     p->bytes = g->matrices * g->rows * row_bytes;
     p->shape = g->shape;
-    if (g->format->geometry == KERF_GROUP_STRUCT) p->dtype = KERF_U8;
-    if (g->format->geometry == KERF_GROUP_STRUCT || g->format->bits < 8) {
+    const int is_inline = kf_is_inline(kf_spec_of(g->format));
+    if (is_inline) p->dtype = KERF_U8;
+    if (is_inline || g->format->bits < 8) {
         p->shape = leading(&g->shape, 1);
         append(&p->shape, row_bytes);
     }
@@ -151,6 +152,7 @@ static void init_rows(kerf_geometry *g, uint64_t row_bytes)
     case KERF_GROUP_ROW: g->band_groups = g->cols ? 1 : 0; break;
     case KERF_GROUP_BLOCK:
     case KERF_GROUP_STRUCT:
+    case KERF_GROUP_SUPER:
     case KERF_GROUP_TILE: g->band_groups = kf_div_up(g->cols, f->group); break;
     default: g->band_groups = 0; break;
     }
@@ -160,7 +162,7 @@ static void init_rows(kerf_geometry *g, uint64_t row_bytes)
     if (f->geometry == KERF_GROUP_TENSOR) {
         set_matrix_plane(g, KERF_PLANE_SCALES, scale);
         if (f->zero == KERF_ZERO_CODE) set_matrix_plane(g, KERF_PLANE_ZEROS, KERF_I8);
-    } else if (f->geometry != KERF_GROUP_NONE && f->geometry != KERF_GROUP_STRUCT) {
+    } else if (f->geometry != KERF_GROUP_NONE && !kf_is_inline(kf_spec_of(f))) {
         set_band_plane(g, KERF_PLANE_SCALES, scale, g->band_groups,
                        g->band_groups * (kerf_dtype_bits(scale) / 8));
         uint64_t zero_bytes = kf_div_up(g->band_groups * f->bits, 8);
@@ -189,14 +191,14 @@ kerf_status kerf_geometry_init(kerf_geometry *out, const kerf_format *f, const k
         return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "the size of this tensor in %s overflows",
                        f->name);
 
-    if (f->geometry == KERF_GROUP_STRUCT) {
-        kf_spec s = kf_spec_of(f);
-        if (cols % kf_struct_elements(s))
+    const kf_spec s = kf_spec_of(f);
+    if (kf_is_inline(s)) {
+        if (cols % kf_inline_elements(s))
             return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                            "%s has blocks of %u elements and no short ones; a row of %llu is no "
                            "multiple of that; keep this tensor in its type",
-                           f->name, kf_struct_elements(s), (unsigned long long)cols);
-        init_rows(&g, cols / kf_struct_elements(s) * kf_struct_bytes(s));
+                           f->name, kf_inline_elements(s), (unsigned long long)cols);
+        init_rows(&g, cols / kf_inline_elements(s) * kf_inline_bytes(s));
     } else if (f->geometry == KERF_GROUP_FLAT)
         init_flat(&g);
     else

@@ -5,7 +5,7 @@
 /* The number of a code under a scale of one. */
 static float unit_value(kf_spec s, uint32_t code)
 {
-    kf_dequant unit = {1, 0};
+    kf_dequant unit = {1, 0, 0};
     return kf_value(s, unit, code);
 }
 
@@ -23,7 +23,7 @@ static int is_linear(kf_spec s)
     for (uint32_t code = 0; code < codes; code++) {
         for (int i = 0; i < 4; i++) {
             for (int z = 0; z < zeros; z++) {
-                kf_dequant d = {scales[i], z * 3};
+                kf_dequant d = {scales[i], z * 3, 0};
                 float want = (unit_value(s, code) - (float)d.zero) * d.scale;
                 if (!same(kf_value(s, d, code), want)) return 0;
             }
@@ -228,7 +228,7 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     size_t cols = (size_t)plan->shape.cols;
     memset(l, 0, sizeof *l);
     l->factor = l->zero_unit = 1;
-    if (!is_linear(s)) return 0;
+    if (s.geometry == KERF_GROUP_SUPER || !is_linear(s)) return 0;
     if (pairs ? !fit_pairs(l, plan, s)
               : !fit_cast(l, s) && !fit_table(l, s) && !fit_byte(l, s) && !fit_mini(l, s))
         return 0;

@@ -84,7 +84,7 @@ KF_HD void widen_scales(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, 
         if (zeros) widen_zeros(s, l, zeros, first, m, zero);
     } else { /* a group serves several steps */
         size_t known = SIZE_MAX;
-        kf_dequant d = {0, 0};
+        kf_dequant d = {0, 0, 0};
         for (size_t i = 0; i < m; i++) {
             size_t group = s.group ? (first + i) * l->scale_elements / s.group : 0;
             if (group != known) d = kf_dequant_at(s, w, r, base + group);

@@ -51,6 +51,8 @@ KF_HD kf_dequant kf_dequant_at(kf_spec s, const kf_matrix *m, size_t r, size_t i
     size_t at = s.geometry == KERF_GROUP_TILE ? r / s.group : r;
     if (s.geometry == KERF_GROUP_TENSOR || s.geometry == KERF_GROUP_FLAT) at = 0;
     const uint8_t *scales = m->plane[KERF_PLANE_SCALES];
+    if (s.geometry == KERF_GROUP_SUPER)
+        return kf_block_dequant(s, m->plane[KERF_PLANE_CODES] + r * m->row_bytes, i);
     if (s.geometry == KERF_GROUP_STRUCT)
         scales = m->plane[KERF_PLANE_CODES] + r * m->row_bytes + kf_struct_scale(s, i);
     else if (bytes)
@@ -72,7 +74,7 @@ KF_HD uint32_t kf_code_at(kf_spec s, const kf_matrix *m, size_t r, size_t k)
     const uint8_t *codes = m->plane[KERF_PLANE_CODES];
     if (s.geometry == KERF_GROUP_FLAT)
         return kf_get_code(codes, s.bits, kf_code_place(s, r * m->cols + k));
-    return kf_get_code(codes + r * m->row_bytes, s.bits, kf_code_place(s, k));
+    return kf_row_code(s, codes + r * m->row_bytes, k);
 }
 
 #endif

@@ -79,7 +79,7 @@ typedef struct kf_gemv_tiling {
 
 KF_TILING kf_gemv_way kf_gemv_way_of(kf_spec s)
 {
-    if (s.geometry == KERF_GROUP_STRUCT) return KF_WAY_NONE;
+    if (s.geometry == KERF_GROUP_STRUCT || s.geometry == KERF_GROUP_SUPER) return KF_WAY_NONE;
     switch (s.element) {
     case KERF_ELEM_E2M1: return KF_WAY_E2M1;
     case KERF_ELEM_S4:

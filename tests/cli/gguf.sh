@@ -19,7 +19,7 @@ row_is weights e_exps.weight bytes 228 # with the scales beside it
 row_is weights plain.weight format ggml-nvfp4
 json_is totals.quantized 3
 run inspect "$tmp/foreign.gguf"
-output_says 'k.weight *attention k *2x256 *Q4_K .* 4.500'
+output_says 'k.weight *attention k *2x256 *IQ2_XXS .* 2.06'
 
 # --- quantize -----------------------------------------------------------------------------------
 # Only what changes differs: the keys but for the file type, and all tensors that are kept.
@@ -65,7 +65,7 @@ for offset in $("$KERF" inspect "$tmp/a.gguf" --json | "$TOOLS/json_get" 'weight
 done
 check "a file type is written where there was none" test "$(file_type "$tmp/a.gguf")" = 1
 expect 0 quantize "$tmp/foreign.gguf" -f ggml-q4_0 -o "$tmp/mixed.gguf"
-check "Q4_K stays" cmp -s <(tensor_bytes "$tmp/foreign.gguf" k.weight) <(tensor_bytes "$tmp/mixed.gguf" k.weight)
+check "IQ2_XXS stays" cmp -s <(tensor_bytes "$tmp/foreign.gguf" k.weight) <(tensor_bytes "$tmp/mixed.gguf" k.weight)
 expect 0 score "$in" -f ggml-q8_0,nvfp4:4/6
 expect 0 quantize "$in" -f ggml-q8_0 --dry-run --json
 json_is layout gguf
@@ -88,7 +88,7 @@ row_is weights blk.0.attn_q.weight dtype F32
 expect 0 dequantize "$tmp/q-ggml-q8_0.gguf" -o "$tmp/d16.gguf" --dtype fp16
 check "file type of f16" test "$(file_type "$tmp/d16.gguf")" = 1
 expect 3 dequantize "$tmp/mixed.gguf" -o "$tmp/x.gguf"
-error_says 'does not decode blocks of type Q4_K'
+error_says 'does not decode blocks of type IQ2_XXS'
 
 # --- convert, and back byte for byte ------------------------------------------------------------
 for format in nvfp4-4-6 ggml-nvfp4 ggml-mxfp4 mxfp4-even ggml-q4_0 int4-g32-f16-search ggml-q8_0; do
@@ -159,10 +159,6 @@ expect 3 inspect "$tmp/bad/p-00001-of-00002.gguf"
 error_says 'is in two shards'
 
 # --- refusals -----------------------------------------------------------------------------------
-expect 3 quantize "$model" -f ggml-q8_0 -o "$tmp/x.gguf"
-error_says 'convert_hf_to_gguf.py'
-expect 3 quantize "$model" --layout gguf -f ggml-q8_0 -o "$tmp/x.gguf"
-error_says 'convert_hf_to_gguf.py'
 expect 2 quantize "$in" -f ggml-q8_0 --layout gguf -o "$tmp/x.safetensors"
 error_says 'named \*.gguf'
 expect 2 quantize "$in" -f nvfp4 --layout kerf -o "$tmp/x.gguf"
@@ -171,7 +167,7 @@ error_says 'layout gguf does not take int8'
 expect 2 quantize "$in" -f ggml-q8_0 -o "$in" -y
 expect 2 quantize "$in" -f ggml-q8_0 -o "$tmp/two.gguf"
 expect 3 quantize "$tmp/foreign.gguf" -f nf4 -o "$tmp/x.safetensors"
-error_says 'blocks of type Q4_K'
+error_says 'blocks of type IQ2_XXS'
 absent "$tmp/x.gguf"
 absent "$tmp/x.safetensors"
 same_file "$in" <("$TOOLS/make_gguf" bf16 /dev/stdout)

@@ -5,7 +5,7 @@
  *                    keys of every type
  *   part1, part2     the first half of the bf16 model, and the other, as parts of two
  *   aligned          version 2, alignment 64, and no general.file_type
- *   foreign          blocks that kerf does not decode (Q4_K), integers, a scalar
+ *   foreign          blocks that kerf does not decode (IQ2_XXS), integers, a scalar
  *   nvfp4            NVFP4 blocks with and without scales beside them, one scale byte 0x7F
  */
 #include "gguf_bytes.h"
@@ -142,7 +142,7 @@ static void make_aligned(struct bytes *b)
 
 static void make_foreign(struct bytes *b)
 {
-    const struct tensor t[] = {{"k.weight", 2, {256, 2}, 12, 288},
+    const struct tensor t[] = {{"k.weight", 2, {256, 2}, 16, 132},
                                {"i.weight", 2, {5, 3}, 26, 0},
                                {"scalar", 0, {0}, 0, 0},
                                {"w.weight", 2, {64, 4}, 0, 0}};

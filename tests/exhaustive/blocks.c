@@ -254,6 +254,7 @@ static int list_codecs(size_t *count)
     int missing = 0;
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);
+        if (f->geometry == KERF_GROUP_SUPER) continue; /* whole blocks: against ggml, peers/ */
         for (size_t e = 0; e < kerf_encoder_count(f); e++, ++*count) {
             kerf_codec codec = {f, kerf_encoder_at(f, e)};
             const oracle_rule *rule = oracle_find(codec);

@@ -52,6 +52,7 @@ static int is_wanted(const kerf_format *f, char **names)
 static void check_codecs(FILE *out, size_t step, const large *l, char **names)
 {
     for (size_t i = 0; i < kerf_format_count(); i++) {
+        if (kerf_format_at(i)->geometry == KERF_GROUP_SUPER) continue; /* no kernels */
         const kerf_format *f = kerf_format_at(i);
         if (!is_wanted(f, names)) continue;
         for (size_t e = 0; e < kerf_encoder_count(f); e++) {

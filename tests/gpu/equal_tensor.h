@@ -211,9 +211,8 @@ static void check_garbage(tensor *t, const kerf_exec *cpu, const kerf_exec *dev)
 /* GGUF's structs want rows of whole structs: 64 elements or 32. */
 static int has_whole_structs(const kerf_format *f, const kerf_shape *s)
 {
-    uint64_t struct_elements = f->scale == KERF_SCALE_E4M3 ? 64 : 32;
-    return f->geometry != KERF_GROUP_STRUCT ||
-           (s->rank > 0 && s->dim[s->rank - 1] % struct_elements == 0);
+    kerf_geometry g;
+    return kerf_geometry_init(&g, f, s, NULL) != KERF_E_NOSUP;
 }
 
 typedef enum depth { ENCODE, WHOLE, EVERYTHING } depth;

@@ -8,7 +8,7 @@
 /* Codes whose numbers, under a scale of one, are small multiples of 1/8. */
 static size_t tame_codes(kf_spec s, uint32_t codes[256])
 {
-    kf_dequant unit = {1, 0};
+    kf_dequant unit = {1, 0, 0};
     size_t n = 0;
     if (s.bits > 8) {
         for (int i = -16; i < 16; i++) codes[n++] = kf_element_encode(s.element, (float)i * 0.25f);

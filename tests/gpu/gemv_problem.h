@@ -185,8 +185,8 @@ typedef struct problem {
 /* Columns that the format can hold: structs have no short rows. */
 static size_t fit_cols(const kerf_format *f, size_t cols)
 {
-    if (f->geometry != KERF_GROUP_STRUCT) return cols;
-    size_t n = kf_struct_elements(kf_spec_of(f));
+    if (!kf_is_inline(kf_spec_of(f))) return cols;
+    size_t n = kf_inline_elements(kf_spec_of(f));
     return (cols + n - 1) / n * n;
 }
 

@@ -62,15 +62,26 @@ static inline void const_planes(const encoded *e, kerf_cspan out[KERF_PLANES])
     }
 }
 
-/* A row that the format can hold: blocks of GGUF files are never short. */
-static inline kerf_shape fit(const kerf_format *f, kerf_shape s)
+/* Rows that the format can hold: blocks of GGUF files are never short. */
+static inline kerf_shape whole_blocks(const kerf_format *f, kerf_shape s)
 {
-    if (f->geometry == KERF_GROUP_STRUCT) {
+    if (f->geometry == KERF_GROUP_STRUCT || f->geometry == KERF_GROUP_SUPER) {
+        const uint64_t n = f->geometry == KERF_GROUP_STRUCT ? 64 : 256;
         uint64_t *cols = &s.dim[s.rank ? s.rank - 1 : 0];
-        *cols = (*cols + 63) / 64 * 64;
-        if (s.rank == 0) s = (kerf_shape){1, {64}};
+        *cols = (*cols + n - 1) / n * n;
+        if (s.rank == 0) s = (kerf_shape){1, {n}};
     }
     return s;
+}
+
+/* The same, and few of the blocks of two levels, whose encoders search long. */
+static inline kerf_shape fit(const kerf_format *f, kerf_shape s)
+{
+    for (unsigned i = 0; f->geometry == KERF_GROUP_SUPER && i < s.rank; i++) {
+        const uint64_t most = i + 1 < s.rank ? 33 : 512;
+        if (s.dim[i] > most) s.dim[i] = most;
+    }
+    return whole_blocks(f, s);
 }
 
 /* The source type of a check: fp32, but for encoders that keep scales in the source's type the one

@@ -149,7 +149,7 @@ static void cut_check(const kerf_format *f, const kerf_encoder *encoder)
         narrow(floats, n, type, x);
         free(floats);
         encoded whole = encoded_new(f, shape), parts = encoded_new(f, shape);
-        kerf_exec one = {1, KERF_NAN_ERROR, "ref", NULL}, seven = {7, KERF_NAN_ERROR, NULL, NULL};
+        kerf_exec one = {.threads = 1, .backend = "ref"}, seven = {.threads = 7};
         assert_int_equal(encode_all(&whole, encoder, x, type, &one, NULL), KERF_OK);
         assert_int_equal(encode_all(&parts, encoder, x, type, &seven, NULL), KERF_OK);
         assert_same_planes(&whole, &parts, encoder->name);
@@ -237,7 +237,7 @@ static void misuse_is_refused(void **state)
     encoded e = encoded_new(f, s);
     kerf_error err;
     kerf_cspan src = {x, sizeof x}, cut = {x, sizeof x - 1}, planes[KERF_PLANES];
-    kerf_exec nobody = {0, KERF_NAN_ERROR, "abacus", NULL};
+    kerf_exec nobody = {.backend = "abacus"};
     const kerf_encoder *foreign = kerf_encoder_at(kerf_format_find("mxfp4"), 0);
     assert_int_equal(kerf_encode(&e.g, amax, e.stats, 0, 4, cut, KERF_F32, e.plane, NULL, &err),
                      KERF_E_BUFFER);

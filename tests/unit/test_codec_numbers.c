@@ -41,7 +41,7 @@ static void shape_check(const kerf_format *f, const kerf_encoder *encoder)
             error += ((double)y[i] - (double)x[i]) * ((double)y[i] - (double)x[i]);
             power += (double)x[i] * (double)x[i];
         }
-        if (error > power * (f->bits == 2 ? 0.9 : f->bits == 4 ? 0.2 : 0.01))
+        if (error > power * (f->bits == 2 ? 0.9 : f->bits <= 4 ? 0.2 : 0.01))
             fail_msg("%s:%s shape %zu: error %g of %g", f->name, encoder->name, k, error, power);
         free(x);
         free(y);
@@ -59,7 +59,7 @@ static void every_shape_round_trips(void **state)
 static void zero_check(const kerf_format *f, const kerf_encoder *encoder)
 {
     kerf_shape s = fit(f, (kerf_shape){2, {3, 150}});
-    float x[576], y[576];
+    float x[3 * 256], y[3 * 256];
     size_t n = (size_t)count(s);
     for (size_t i = 0; i < n; i++) x[i] = i % 3 ? 0.0f : -0.0f;
     encoded e = encoded_new(f, s);
@@ -91,10 +91,11 @@ static void extreme_check(const kerf_format *f, const kerf_encoder *encoder)
                                    1,
                                    65504,
                                    -0.0f};
-    if (f->family == KERF_FAMILY_GGML && f->scale == KERF_SCALE_F16)
+    if ((f->family == KERF_FAMILY_GGML || f->family == KERF_FAMILY_SUPER) &&
+        f->scale == KERF_SCALE_F16)
         return; /* as in ggml, a scale beyond fp16 is Inf, and 0 * Inf NaN */
     kerf_shape s = fit(f, (kerf_shape){2, {8, 136}});
-    float x[8 * 192], y[8 * 192];
+    float x[8 * 256], y[8 * 256];
     size_t cols = (size_t)s.dim[1];
     for (size_t i = 0; i < 8 * cols; i++) /* rows of one value, then a mix */
         x[i] = i / cols < 6 ? values[i / cols] : values[(i * 5 + i / cols) % 8];
@@ -125,7 +126,7 @@ static void nan_check(const kerf_format *f, const kerf_encoder *encoder)
     float *x = random_floats((size_t)count(s), 3);
     encoded e = encoded_new(f, s), want = encoded_new(f, s);
     kerf_error err;
-    kerf_exec zero = {0, KERF_NAN_ZERO, NULL, NULL}, two = {2, KERF_NAN_ERROR, NULL, NULL};
+    kerf_exec zero = {.nan = KERF_NAN_ZERO}, two = {.threads = 2};
     float a = x[4321], b = x[6000];
     x[4321] = -INFINITY;
     x[6000] = NAN;
@@ -156,7 +157,7 @@ static void inf_saturates_on_request(void **state)
     static const float want[4] = {0x1.fep127f, -0x1.fep127f, 0, 1};
     float got[4];
     kerf_shape s = {1, {4}};
-    kerf_exec saturate = {1, KERF_NAN_SATURATE, NULL, NULL};
+    kerf_exec saturate = {.threads = 1, .nan = KERF_NAN_SATURATE};
     encoded e = encoded_new(kerf_format_find("fp32"), s);
     kerf_cspan planes[KERF_PLANES];
     kerf_span out = {got, sizeof got};
@@ -189,12 +190,12 @@ static void width_check(const kerf_format *f, const kerf_encoder *encoder)
     for (size_t t = 0; t < 2; t++) {
         if (source_type(f, encoder) != KERF_F32 && source_type(f, encoder) != types[t]) continue;
         const kerf_format *cast = kerf_format_find(types[t] == KERF_F16 ? "fp16" : "bf16");
-        float *x = random_floats(n, t), wide[1152], y[1152];
+        float *x = random_floats(n, t), wide[6 * 256], y[6 * 256];
         encoded narrow = encoded_new(cast, s), a = encoded_new(f, s), b = encoded_new(f, s);
         encoded rounded = encoded_new(cast, s);
         kerf_cspan planes[KERF_PLANES];
         kerf_span out = {wide, sizeof wide}, out_y = {y, sizeof y};
-        uint16_t half[1152];
+        uint16_t half[6 * 256];
         kerf_span out_half = {half, sizeof half};
         assert_int_equal(encode_all(&narrow, kerf_encoder_at(cast, 0), x, KERF_F32, NULL, NULL),
                          KERF_OK);
@@ -238,7 +239,7 @@ static void every_byte_pattern_decodes(void **state)
     for (size_t i = 0; i < kerf_format_count(); i++) {
         kerf_shape s = fit(kerf_format_at(i), (kerf_shape){2, {7, 131}});
         encoded e = encoded_new(kerf_format_at(i), s);
-        float y[7 * 192];
+        float y[7 * 256];
         kerf_cspan planes[KERF_PLANES];
         kerf_span out = {y, sizeof y};
         uint32_t seed = (uint32_t)i;

@@ -171,7 +171,7 @@ static void large_check(const char *codec, kerf_shape shape, long questions)
     listener l = {0};
     const kerf_job job = job_of(&l);
     assert_int_equal(kerf_codec_find(codec, &c, NULL), KERF_OK);
-    compare(c.format, c.encoder, fit(c.format, shape), &one, &job);
+    compare(c.format, c.encoder, whole_blocks(c.format, shape), &one, &job);
     if (l.questions < questions) fail_msg("%s: only %ld questions", codec, l.questions);
 }
 

@@ -123,7 +123,10 @@ typedef enum kerf_element {
     KERF_ELEM_S4,
     KERF_ELEM_S2, /* two's complement                */
     KERF_ELEM_U4,
-    KERF_ELEM_U2 /* unsigned, minus the zero point  */
+    KERF_ELEM_U2, /* unsigned, minus the zero point  */
+    KERF_ELEM_U3,
+    KERF_ELEM_U5,
+    KERF_ELEM_U6 /* unsigned; also U4 and U2 of geometry SUPER */
 } kerf_element;
 
 typedef enum kerf_group_kind {
@@ -133,7 +136,8 @@ typedef enum kerf_group_kind {
     KERF_GROUP_BLOCK,
     KERF_GROUP_TILE,
     KERF_GROUP_FLAT,
-    KERF_GROUP_STRUCT
+    KERF_GROUP_STRUCT,
+    KERF_GROUP_SUPER
 } kerf_group_kind;
 
 typedef enum kerf_scale_kind {
@@ -166,7 +170,7 @@ typedef struct kerf_format {
     const char *name; /* "nvfp4"                                 */
     kerf_family family;
     kerf_element element;
-    unsigned bits; /* of one code: 2, 4, 6, 8, 16, 32         */
+    unsigned bits; /* of one code: 2 to 6, 8, 16, 32          */
     kerf_group_kind geometry;
     unsigned group; /* elements (per side, for tiles) or 0     */
     kerf_scale_kind scale;
@@ -310,13 +314,19 @@ typedef enum kerf_nan {
 /* A GPU: kerf/cuda.h. */
 typedef struct kerf_device kerf_device;
 
-/* How to run; NULL stands for all zeros. Never changes a byte, save for `nan`. */
+/* How to run; NULL stands for all zeros. Never changes a byte, save for `nan` and, of encoders that
+ * take it, `importance`. */
 typedef struct kerf_exec {
     int threads; /* 0: all cores                                   */
     kerf_nan nan;
     const char *backend; /* NULL: the fastest here; "ref": scalar reference */
     kerf_device *device; /* NULL: the processor; else threads and backend are not used, and no
                             other thread may use the device meanwhile */
+    /* How much the error of each column counts, finite and not negative, for encoders that ask
+     * (kerf_takes_importance): `importances` numbers, one per column, or one per column of each
+     * matrix (else KERF_E_ARG). NULL: all count the same. Others do not look at it. */
+    const float *importance;
+    uint64_t importances;
 } kerf_exec;
 
 /* What one matrix must know before its bands can be encoded. Start from all zeros. Every field
@@ -331,6 +341,9 @@ typedef struct kerf_stats {
 
 /* 1 when kerf_encode needs kerf_measure first; else stats may be NULL there. */
 KERF_API int kerf_needs_stats(const kerf_geometry *g);
+
+/* 1 when the bytes that the encoder chooses depend on kerf_exec.importance. */
+KERF_API int kerf_takes_importance(const kerf_encoder *encoder);
 
 /* Merges what `from` saw into `into`. */
 KERF_API void kerf_stats_merge(kerf_stats *into, const kerf_stats *from);

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 static const kf_gemv_launches *const launches_of[] = {
-#define KERF_FORMAT(ID, ...) &kf_gemv_launches_##ID,
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, ...) \
+    KF_ON_DEVICE(geometry, &kf_gemv_launches_##ID),
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 };
@@ -120,6 +121,10 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
                                 const kf_gemv_options *options, kerf_error *err)
 {
     kf_gemv_machine m;
+    if (!launches_of[kf_format_index(plan->shape.format)])
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "no kernel for %s on a GPU; without a device the processor multiplies",
+                       plan->shape.format->name);
     device_plan *p = kf_alloc_zero(1, sizeof *p);
     if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->state = p;

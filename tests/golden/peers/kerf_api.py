@@ -50,6 +50,11 @@ class Stats(c.Structure):
                 ("blocks", c.c_uint64), ("sum", c.c_uint64 * 5)]
 
 
+class Exec(c.Structure):
+    _fields_ = [("threads", c.c_int), ("nan", c.c_int), ("backend", c.c_char_p),
+                ("device", c.c_void_p), ("importance", c.c_void_p), ("importances", c.c_uint64)]
+
+
 class Kerf:
     """One loaded library."""
 
@@ -74,8 +79,12 @@ class Kerf:
         self._try(self.lib.kerf_geometry_init(c.byref(g), fmt, c.byref(s), c.byref(err)), err)
         return g
 
-    def encode(self, codec, data, dtype, shape):
-        """{plane: bytes as uint8} of row-major data of this type and shape."""
+    def encode(self, codec, data, dtype, shape, importance=None):
+        """{plane: bytes as uint8} of row-major data of this type and shape. importance: fp32, one
+        number per column."""
+        how = Exec()
+        if importance is not None:
+            how.importance, how.importances = importance.ctypes.data, importance.size
         found, err = self.find(codec), Error()
         g = self.geometry(found.format, shape)
         data = np.ascontiguousarray(data).view(np.uint8).reshape(-1)
@@ -91,7 +100,7 @@ class Kerf:
         dst = (Span * 4)(*[Span(planes[n].ctypes.data, planes[n].size) if n in planes
                            else Span(None, 0) for n in PLANES])
         self._try(self.lib.kerf_encode(c.byref(g), c.c_void_p(found.encoder), stats, c.c_uint64(0),
-                                       bands, src, kind, dst, None, c.byref(err)), err)
+                                       bands, src, kind, dst, c.byref(how), c.byref(err)), err)
         return planes
 
     def decode(self, codec, planes, shape):

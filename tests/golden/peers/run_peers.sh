@@ -43,7 +43,9 @@ for script in $here/peer_*.py; do
     "$venv/bin/python" "$script" compare "$lib" --elements "$elements" --seed "$(date +%j)" \
         --json "$out/$name.json" || status=1
 done
+"$venv/bin/python" $here/ggml_super.py "$lib" --elements "$elements" || status=1
 if [ $check -eq 0 ] && [ $status -eq 0 ]; then
+    "$venv/bin/python" $here/ggml_super.py --write
     "$venv/bin/python" $here/vectors.py "$lib"
     "$venv/bin/python" $here/conformance.py $out tests/golden/conformance.md
 fi
