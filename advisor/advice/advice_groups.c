@@ -6,7 +6,7 @@
 #include <kerf/words.h>
 
 #include "advice/advice.h"
-#include "score/importance.h"
+#include "score/imatrix_names.h"
 
 /* Writes the name of the group of a tensor; *many: all experts of a layer. */
 static void group_name(const kerf_weight *w, char out[KERF_ADVICE_NAME], int *many)

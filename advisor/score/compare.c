@@ -314,7 +314,10 @@ kerf_status kf_weights_like(const kerf_reader *source, const kerf_weights *other
 {
     like l = {other};
     KF_TRY(kerf_weights_open(source, out, err));
-    kerf_status s = kerf_weights_arrange(*out, KERF_EXPERTS_SINGLE, is_absent, &l, err);
+    kerf_status s = KERF_OK;
+    if (kerf_weights_find(other, "token_embd.weight")) /* llama.cpp's names */
+        s = kerf_weights_name_as_gguf(*out, source, err);
+    if (s == KERF_OK) s = kerf_weights_arrange(*out, KERF_EXPERTS_SINGLE, is_absent, &l, err);
     if (s == KERF_OK)
         s = kerf_weights_arrange(*out, KERF_EXPERTS_STACKED, is_stacked_there, &l, err);
     if (s == KERF_OK) return s;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/work.h"
-#include "score/importance.h"
+#include "score/imatrix_names.h"
 #include "score/score_cache.h"
 #include "score/score_tensor.h"
 #include "stream/team.h"
@@ -125,10 +125,17 @@ static kerf_status score_candidates(scoring *s, size_t weight, const float *impo
 static kerf_status score_weight(void *ctx, size_t i, const kerf_exec *exec, kerf_error *err)
 {
     scoring *s = ctx;
-    float *importance = NULL;
-    KF_TRY(kf_importance_read(s->all->imatrix, s->all->weight[i], &importance, err));
-    kerf_status status = score_candidates(s, i, importance, exec, err);
-    free(importance);
+    const kerf_weight *w = s->all->weight[i];
+    kerf_importance columns, all;
+    kerf_exec own = *exec;
+    KF_TRY(kerf_importance_read(s->all->imatrix, w, 1, &columns, err));
+    kerf_status status = kerf_importance_read(s->all->imatrix, w, 0, &all, err);
+    own.importance =
+        all.value; /* encoders take that of each expert, errors are weighed by column */
+    own.importances = all.count;
+    if (status == KERF_OK) status = score_candidates(s, i, columns.value, &own, err);
+    kerf_importance_free(&columns);
+    kerf_importance_free(&all);
     return status;
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "score/importance.h"
+#include "score/imatrix_names.h"
 #include "score/score_all.h"
 
 /* Why a codec cannot encode all that is scored. */

@@ -13,7 +13,7 @@ typedef struct quantize_run {
     team_option team;
     select_option select;
     rules_option rules;
-    kerf_checkpoint *source;
+    kerf_checkpoint *source, *imatrix;
     kerf_plan *plan;
     kerf_totals totals;
     progress progress;
@@ -166,6 +166,9 @@ static kerf_status quantize(quantize_run *j, kerf_error *err)
     const args *a = j->args;
     TRY(read_options(j, err));
     TRY(kerf_checkpoint_open(j->source_path, &j->source, err));
+    if (args_has(a, "imatrix"))
+        TRY(kerf_checkpoint_open(args_value(a, "imatrix"), &j->imatrix, err));
+    j->to.imatrix = j->imatrix;
     TRY(kerf_plan_make(j->source, &j->select.select, j->rules.rule, j->rules.count, j->base, &j->to,
                        &j->plan, err));
     kerf_plan_totals(j->plan, &j->totals);
@@ -210,6 +213,7 @@ static int run_quantize(const args *a, kerf_error *err)
     progress_close(&j.progress);
     kerf_plan_free(j.plan);
     kerf_checkpoint_close(j.source);
+    kerf_checkpoint_close(j.imatrix);
     option_rules_close(&j.rules);
     option_select_close(&j.select);
     option_team_close(&j.team);
@@ -226,6 +230,10 @@ static const option options[] = {
     {"recipe", 0, "FILE",
      "formats as a recipe of kerf advise has them; what was written is measured again and must be "
      "what the recipe promises. -f is for tensors that it does not name"},
+    {"imatrix", 0, "FILE",
+     "importance of columns, for the encoders that are called imatrix: a file of llama.cpp, .gguf "
+     "or "
+     ".dat, or safetensors with F32 [columns] per weight"},
     {"dry-run", 'n', NULL, "show what would become of every tensor and write nothing"},
     {NULL, 0, NULL, NULL},
 };
@@ -250,12 +258,13 @@ const verb verb_quantize = {
                 "  kerf quantize model/ -f nvfp4 --keep '*layers.0.*' -o out.safetensors.zst\n"
                 "  kerf quantize model/ -f nvfp4:4/6 --layout compressed-tensors -o out/\n"
                 "  kerf quantize model-bf16.gguf -f nvfp4:4/6 -o model-nvfp4.gguf\n"
+                "  kerf quantize model.gguf -f q4_k:imatrix --imatrix imatrix.gguf -o q4_k.gguf\n"
                 "  kerf quantize model/ -f mxfp4 --shard-size 5GB -o out/ --resume\n",
     .options = options,
     .shared = {&option_layout, &option_keep, &option_only, &option_nan, &option_overwrite,
                &option_shard_size, &option_resume, &option_zstd_level, &option_threads,
                &option_device, &option_json, &option_progress},
-    .reads = {"recipe"},
+    .reads = {"recipe", "imatrix"},
     .writes = {"output"},
     .operands_min = 1,
     .operands_max = 1,

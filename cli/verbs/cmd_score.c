@@ -129,7 +129,8 @@ static const option options[] = {
      "'nvfp4:*', or all (every encoder); default: every format, and every "
      "encoder of nvfp4 and the mx formats"},
     {"imatrix", 0, "FILE",
-     "importance of columns: a safetensors file with F32 [columns] per weight"},
+     "importance of columns: a file of llama.cpp, .gguf or .dat, or safetensors with F32 [columns] "
+     "per weight"},
     {"per-tensor", 0, NULL, "list every tensor; --json always does"},
     {"all-tensors", 0, NULL, "also those that quantize keeps by default"},
     {"zstd-level", 0, "N", "level at which codes are compressed, 0: not at all (default: 3)"},

@@ -30,6 +30,7 @@ kerf_status kf_arrange_experts(kerf_checkpoint *c, const kerf_layout *l, const k
                                kerf_error *err)
 {
     context x = {.select = select};
+    if (l == kerf_layout_find("gguf")) return kerf_weights_name_as_gguf(c->weights, c->reader, err);
     return kerf_weights_arrange(c->weights, kerf_layout_experts(l), select ? will_change : NULL, &x,
                                 err);
 }
@@ -61,6 +62,8 @@ kerf_status kf_arrange_experts_like(kerf_checkpoint *c, const kerf_checkpoint *l
                                     kerf_error *err)
 {
     context x = {.like = like->weights};
+    if (kerf_reader_is_gguf(like->reader))
+        KF_TRY(kerf_weights_name_as_gguf(c->weights, c->reader, err));
     KF_TRY(kerf_weights_arrange(c->weights, KERF_EXPERTS_SINGLE, is_absent, &x, err));
     return kerf_weights_arrange(c->weights, KERF_EXPERTS_STACKED, is_stacked_there, &x, err);
 }

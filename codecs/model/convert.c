@@ -272,7 +272,10 @@ static kerf_status convert(converting *c, const kerf_checkpoint *source, const k
     KF_TRY(kf_manifest_layout(source->reader, to, &c->layout, err));
     KF_TRY(kf_checkpoint_view(source, &c->source, err));
     KF_TRY(kf_arrange_experts(c->source, c->layout, NULL, err));
-    if (kerf_checkpoint_quantized(c->source) == 0) {
+    const int renamed = c->layout == kerf_layout_find("gguf") &&
+                        !kerf_reader_is_gguf(source->reader) &&
+                        kerf_weights_find(c->source->weights, "token_embd.weight");
+    if (kerf_checkpoint_quantized(c->source) == 0 && !renamed) {
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s: holds no quantized tensor in a layout that kerf knows; kerf "
                        "quantize makes some",

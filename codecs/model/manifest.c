@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "file/disk/io.h"
+#include "file/gguf/gguf.h"
+#include "layout/gguf_model.h"
 #include "layout/place_weights.h"
 
 static int is_file_path(const char *path)
@@ -285,20 +288,28 @@ static kerf_status describe_shard(kf_manifest *m, size_t shard, const kerf_layou
     return s;
 }
 
+/* The keys of a model that was none of llama.cpp's before: under the name of its folder. */
+static kerf_status make_gguf_keys(kf_manifest *m, const kerf_reader *source, const char *path,
+                                  kerf_error *err)
+{
+    char *packed = NULL, name[128];
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    snprintf(name, sizeof name, "%.*s", (int)n, path);
+    kerf_status s = kf_gguf_model_header(source, kf_path_base(name), &packed, err);
+    if (s != KERF_OK) return kf_fail_at(err, s, path);
+    s = add_key(m, 0, KF_GGUF_CARRIED, packed, err);
+    free(packed);
+    return s;
+}
+
 kerf_status kf_manifest_describe(kf_manifest *m, const kerf_reader *source, const char *path,
                                  const kerf_layout *layout, const kerf_weight *weights,
                                  size_t count, kerf_error *err)
 {
     KF_TRY(place_files(m, source, err));
     KF_TRY(carry_keys(m, source, err));
-    if (m->is_gguf && !has_key(m, 0, "gguf")) {
-        return kf_fail(
-            err, KERF_E_NOSUP, KF_NOWHERE,
-            "%.200s: a GGUF file needs what this source does not have, the keys of its model "
-            "(architecture, tokenizer) and llama.cpp's names of its tensors: convert it with "
-            "llama.cpp's convert_hf_to_gguf.py, and run kerf on the result",
-            path);
-    }
+    if (m->is_gguf && !has_key(m, 0, "gguf")) KF_TRY(make_gguf_keys(m, source, path, err));
     for (size_t i = 0; i < m->shards && !m->is_gguf;
          i++) { /* GGUF names the type of every tensor */
         KF_TRY(describe_shard(m, i, layout, weights, count, err));

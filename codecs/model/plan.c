@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kerf/importance.h>
+
 #include "base/base.h"
 #include "model/arrange_experts.h"
 #include "model/stray.h"
@@ -47,6 +49,29 @@ static kerf_status check_groups(const kerf_plan *p, kerf_error *err)
                            "both to one format, or keep both",
                            one->weight->name, other->weight->name, p->layout->name);
         }
+    }
+    return KERF_OK;
+}
+
+/* Encoders that weigh errors need something to weigh them by. */
+static kerf_status check_importance(const kerf_plan *p, kerf_error *err)
+{
+    for (size_t i = 0; i < p->decided.count; i++) {
+        const kerf_decision *d = &p->decided.item[i];
+        const char *format = d->codec.format ? d->codec.format->name : NULL;
+        if (!format || !kerf_takes_importance(d->codec.encoder)) continue;
+        if (!p->to.imatrix)
+            return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                           "%s:%s weighs errors by the importance of columns: give --imatrix FILE, "
+                           "or take %s:%s",
+                           format, d->codec.encoder->name, format,
+                           d->codec.format->default_encoder);
+        if (kerf_importance_names(p->to.imatrix, d->weight)) continue;
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.150s has no entry for %.150s: --tensor '%.100s=%s:%s' takes an encoder "
+                       "that needs none",
+                       kerf_checkpoint_path(p->to.imatrix), d->weight->name, d->weight->name,
+                       format, d->codec.format->default_encoder);
     }
     return KERF_OK;
 }
@@ -106,7 +131,9 @@ static kerf_status copy_output(kerf_plan *p, const kerf_output *to, kerf_error *
 static kerf_status arrange(kerf_plan *p, const kerf_select *select, kerf_error *err)
 {
     static const kerf_select usual = {0};
-    if (kerf_layout_experts(p->layout) == KERF_EXPERTS_AS_THEY_ARE) return KERF_OK;
+    const int as_gguf =
+        p->layout == kerf_layout_find("gguf") && !kerf_reader_is_gguf(p->source->reader);
+    if (kerf_layout_experts(p->layout) == KERF_EXPERTS_AS_THEY_ARE && !as_gguf) return KERF_OK;
     KF_TRY(kf_checkpoint_view(p->source, &p->arranged, err));
     p->source = p->arranged;
     return kf_arrange_experts(p->arranged, p->layout, select ? select : &usual, err);
@@ -122,6 +149,7 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
     KF_TRY(kf_decide(p->source, select, rules, count, base, p->layout, &p->decided, err));
     KF_TRY(kf_notes_make(&p->notes, p->source, &p->decided, err));
     KF_TRY(check_groups(p, err));
+    KF_TRY(check_importance(p, err));
     if (p->decided.quantized > 0) KF_TRY(declare_output(p, err));
     sum_up(p);
     return KERF_OK;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include <kerf/importance.h>
 #include <kerf/quantize.h>
 
 #include "base/base.h"
@@ -21,6 +22,7 @@ typedef struct shared_stats {
 typedef struct quantizing {
     const kerf_plan *plan;
     const kerf_team *team;
+    uint64_t imatrix; /* its fingerprint */
     kf_work work;
     pthread_mutex_t lock; /* of the next two          */
     shared_stats *shared; /* per item of the plan     */
@@ -95,11 +97,20 @@ static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, c
         KF_TRY(share_stats(q, i, exec, err));
         encode.stats = &q->shared[i].stats;
     }
+    kerf_importance importance = {0};
+    kerf_exec own = *exec;
+    if (kerf_takes_importance(w->codec.encoder))
+        KF_TRY(
+            kerf_importance_read(q->plan->to.imatrix, item_at(q, i)->weight, 0, &importance, err));
+    own.importance = importance.value;
+    own.importances = importance.count;
     kf_room room = take_room(q);
+    encode.exec = &own;
     encode.writer = to;
     encode.room = &room;
     kerf_status s = kf_encode_tensor(&encode, err);
     give_room(q, room);
+    kerf_importance_free(&importance);
     return s == KERF_OK ? kerf_weight_writer_finish(to, err) : s;
 }
 
@@ -155,6 +166,7 @@ static void describe_work(const void *ctx, FILE *to)
     const kerf_nan nan = q->team && q->team->count ? q->team->member[0].nan : KERF_NAN_ERROR;
     char name[64];
     fprintf(to, "%s %d\n", q->plan->layout->name, (int)nan);
+    if (q->plan->to.imatrix) fprintf(to, "imatrix %016llx\n", (unsigned long long)q->imatrix);
     for (size_t i = 0; i < q->plan->decided.count; i++) {
         const kerf_codec codec = item_at(q, i)->codec;
         fprintf(to, "%s\n", codec.format ? kerf_codec_name(codec, name, sizeof name) : "keep");
@@ -177,6 +189,7 @@ static kerf_status quantize(quantizing *q, kerf_error *err)
         .write = write_weight,
         .describe = describe_work,
     };
+    if (p->to.imatrix) KF_TRY(kerf_reader_fingerprint(p->to.imatrix->reader, &q->imatrix, err));
     KF_TRY(kf_allocate(&q->shared, p->decided.count, sizeof *q->shared, err));
     KF_TRY(kf_allocate(&q->room, members, sizeof *q->room, err));
     return kf_write_model(&out, err);

@@ -108,8 +108,8 @@ typedef struct kerf_score_request {
     /* [codecs] 0: where this codec cannot encode all these tensors, it is left out; else that is a
      * failure. NULL: always a failure. */
     const unsigned char *required;
-    /* Weighs errors: for each weight that it names, a tensor of the same name, F32 [columns], of
-     * values of 0 and more. NULL: none. */
+    /* Weighs errors: the importance of the columns of each weight that it names
+     * (kerf/importance.h). NULL: none. */
     const kerf_checkpoint *imatrix;
     int zstd_level; /* also compress the codes at this level; 0: do not */
 } kerf_score_request;

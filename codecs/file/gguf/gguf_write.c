@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/gguf/gguf_put.h"
 #include "file/gguf/gguf_split.h"
 #include "file/gguf/gguf_write.h"
 
@@ -113,26 +114,6 @@ static int file_type(const draft *d)
 
 /* --- keys --- */
 
-static void add_number(kf_text *t, uint64_t v, unsigned bytes)
-{
-    char raw[8];
-    for (unsigned i = 0; i < bytes; i++) raw[i] = (char)(v >> 8 * i);
-    kf_text_add_bytes(t, raw, bytes);
-}
-
-static void add_string(kf_text *t, const char *s)
-{
-    add_number(t, strlen(s), 8);
-    kf_text_add_bytes(t, s, strlen(s));
-}
-
-static void add_u32(kf_text *t, const char *name, uint32_t v)
-{
-    add_string(t, name);
-    add_number(t, KF_GGUF_U32, 4);
-    add_number(t, v, 4);
-}
-
 static size_t add_carried_keys(draft *d, int type, int has_blocks)
 {
     size_t n = 0;
@@ -145,12 +126,13 @@ static size_t add_carried_keys(draft *d, int type, int has_blocks)
         has_type |= is_type;
         has_version |= strcmp(k->name, BLOCKS) == 0;
         if (is_type && type >= 0)
-            add_u32(d->text, FILE_TYPE, (uint32_t)type);
+            kf_gguf_put_u32(d->text, FILE_TYPE, (uint32_t)type);
         else
             kf_text_add_bytes(d->text, (const char *)d->base.bytes + k->at, k->bytes);
     }
-    if (has_blocks && !has_version) add_u32(d->text, BLOCKS, KF_GGUF_QUANTIZATION_VERSION), n++;
-    if (!has_type && type >= 0) add_u32(d->text, FILE_TYPE, (uint32_t)type), n++;
+    if (has_blocks && !has_version)
+        kf_gguf_put_u32(d->text, BLOCKS, KF_GGUF_QUANTIZATION_VERSION), n++;
+    if (!has_type && type >= 0) kf_gguf_put_u32(d->text, FILE_TYPE, (uint32_t)type), n++;
     return n;
 }
 
@@ -164,9 +146,9 @@ static size_t add_strings(draft *d)
         if (strcmp(kv->key, "kerf") == 0 || strcmp(kv->key, "format") == 0 ||
             strcmp(kv->key, KF_GGUF_CARRIED) == 0)
             continue;
-        add_string(d->text, kv->key);
-        add_number(d->text, KF_GGUF_STRING, 4);
-        add_string(d->text, kv->value);
+        kf_gguf_put_string(d->text, kv->key);
+        kf_gguf_put(d->text, KF_GGUF_STRING, 4);
+        kf_gguf_put_string(d->text, kv->value);
         n++;
     }
     return n;
@@ -177,12 +159,12 @@ static size_t add_strings(draft *d)
 static void add_tensor(kf_text *t, const item *it, uint64_t offset)
 {
     const kerf_shape *s = &it->entry->shape;
-    add_string(t, it->entry->name);
-    add_number(t, s->rank ? s->rank : 1, 4); /* a scalar is a row of one */
-    add_number(t, it->columns, 8);
-    for (unsigned i = s->rank; i-- > 1;) add_number(t, s->dim[i - 1], 8);
-    add_number(t, it->type->id, 4);
-    add_number(t, offset, 8);
+    kf_gguf_put_string(t, it->entry->name);
+    kf_gguf_put(t, s->rank ? s->rank : 1, 4); /* a scalar is a row of one */
+    kf_gguf_put(t, it->columns, 8);
+    for (unsigned i = s->rank; i-- > 1;) kf_gguf_put(t, s->dim[i - 1], 8);
+    kf_gguf_put(t, it->type->id, 4);
+    kf_gguf_put(t, offset, 8);
 }
 
 static uint32_t padding_of(uint64_t n, uint32_t alignment)
@@ -216,10 +198,10 @@ static kerf_status write_header(draft *d)
     int has_blocks = 0;
     for (size_t i = 0; i < p->count; i++) has_blocks |= d->item[i].type->dtype == KERF_DTYPE_NONE;
     kf_text_add_bytes(t, "GGUF", 4);
-    add_number(t, VERSION, 4);
-    add_number(t, p->count, 8);
+    kf_gguf_put(t, VERSION, 4);
+    kf_gguf_put(t, p->count, 8);
     const size_t counted = t->n;
-    add_number(t, 0, 8); /* keys, once they are counted */
+    kf_gguf_put(t, 0, 8); /* keys, once they are counted */
     size_t keys = d->base.keys ? 0 : add_strings(d);
     keys += add_carried_keys(d, file_type(d), has_blocks);
     KF_TRY(lay_out(d, &end));

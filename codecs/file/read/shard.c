@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "file/disk/io.h"
+#include "file/gguf/imatrix_dat.h"
 #include "file/safetensors/safetensors.h"
 
 static kerf_status read_gguf(kf_shard *s, kerf_error *err)
@@ -86,6 +87,8 @@ static kerf_status read_header(kf_shard *s, kerf_error *err)
                        "%s: %zu bytes, too short for a safetensors file (8 bytes and a header)",
                        path, (size_t)s->blob.bytes);
     KF_TRY(kf_blob_read(&s->blob, 0, first, sizeof first, err));
+    if (s->may_be_gguf && kf_imatrix_dat_is(first))
+        return kf_imatrix_dat_read(&s->blob, &s->header, err);
     st = kf_header_length(path, first, s->blob.bytes, &n, err);
     if (st != KERF_OK && name_of_text(first))
         return kf_fail(err, KERF_E_DATA, 0, "%s: %s", path, name_of_text(first));

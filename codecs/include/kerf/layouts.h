@@ -148,6 +148,14 @@ KERF_API KERF_CHECK kerf_status kerf_weights_arrange(kerf_weights *w, kerf_exper
                                                      int (*wanted)(void *ctx, const kerf_weight *w),
                                                      void *ctx, kerf_error *err);
 
+/* Renames the weights of a Hugging Face model to what llama.cpp calls them, where kerf knows how
+ * (model_type llama, mistral, qwen2, qwen3, qwen3_moe; nothing happens to others and to GGUF
+ * files): rows of q and k in llama.cpp's order, vectors and routers in F32, experts in stacks. No
+ * byte is read. `whole` is the old name. Pointers to weights are invalid afterwards. KERF_E_NOSUP:
+ * a tensor that llama.cpp has no name for, or a quantized one. */
+KERF_API KERF_CHECK kerf_status kerf_weights_name_as_gguf(kerf_weights *w, const kerf_reader *r,
+                                                          kerf_error *err);
+
 /* Why a tensor that is named and typed like codes of a quantized weight is not part of one: one
  * line into out, cut to size; returns 0 when it is one, or is not named like any. */
 KERF_API int kerf_tensor_doubt(const kerf_reader *r, const kerf_tensor *t, char *out, size_t size);

@@ -31,11 +31,13 @@ typedef struct kerf_output {
                          files of the source, a folder mirrors them                              */
     const kerf_layout *layout; /* NULL: gguf for *.gguf, else kerf                               */
     int overwrite;             /* 1: replace what is at the path; else that is KERF_E_EXISTS     */
-    int resume;           /* 1: go on with what a run that was killed has left for the same path,
-                             source and plan, after comparing it, and leave what is finished to
-                             the next run when this one does not end well                        */
-    int zstd_level;       /* 1 to 22, of *.zst; 0: 3                                              */
-    int threads;          /* for compressing and reading back; 0: all cores                       */
+    int resume;     /* 1: go on with what a run that was killed has left for the same path,
+                       source and plan, after comparing it, and leave what is finished to
+                       the next run when this one does not end well                        */
+    int zstd_level; /* 1 to 22, of *.zst; 0: 3                                              */
+    int threads;    /* for compressing and reading back; 0: all cores                       */
+    const kerf_checkpoint *imatrix; /* of the inputs (kerf/importance.h), for encoders that take it:
+                                       must outlive the plan; NULL: none                         */
     uint64_t shard_bytes; /* a folder: new files of at most this size, but no weight is split;
                              0: the files of the source                                          */
 } kerf_output;

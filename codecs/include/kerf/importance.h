@@ -1,0 +1,43 @@
+/* importance.h - how much each input of a layer matters: the mean square of what its weight is
+ * multiplied by, column by column (an "imatrix"). Scores weigh errors by it, and encoders that take
+ * it (kerf_takes_importance) choose their bytes by it.
+ *
+ * Three forms are read, each opened with kerf_checkpoint_open:
+ *
+ *   safetensors   one F32 tensor of a value per column, named as the weight
+ *   GGUF          as llama.cpp writes it: NAME.in_sum2 [experts, columns] and NAME.counts
+ * [experts]; an expert that saw no token counts every column the same imatrix.dat   its older form
+ *
+ * llama.cpp's files name tensors as GGUF does (blk.3.ffn_up.weight). A weight that is called
+ * otherwise (model.layers.3.mlp.up_proj.weight) finds the entry with its layer, role and piece
+ * (kerf/roles.h); one of several experts finds its row, and a merged matrix the entry of one of its
+ * parts. */
+#ifndef KERF_IMPORTANCE_H
+#define KERF_IMPORTANCE_H
+
+#include <kerf/checkpoint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kerf_importance {
+    float *value;   /* [count], finite and not negative, malloc'd; NULL: there is none */
+    uint64_t count; /* columns of the weight, or columns of each of its matrices */
+} kerf_importance;
+
+/* Of one weight; imatrix NULL: none. together: 1 makes one value per column of a stack too, the
+ * sums of all experts over the tokens of all. KERF_E_DATA: the entry has another type or shape, or
+ * a value that is negative or not finite. */
+KERF_API KERF_CHECK kerf_status kerf_importance_read(const kerf_checkpoint *imatrix,
+                                                     const kerf_weight *w, int together,
+                                                     kerf_importance *out, kerf_error *err);
+KERF_API void kerf_importance_free(kerf_importance *i); /* all zeros are fine */
+
+/* 1: imatrix has an entry for w. */
+KERF_API int kerf_importance_names(const kerf_checkpoint *imatrix, const kerf_weight *w);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,271 @@
+/* gguf_tokenizer.c - the tokens, merges and special tokens of tokenizer.json, and the name by which
+ * llama.cpp knows how a text is cut before they are asked.
+ *
+ * Source: llama.cpp, convert_hf_to_gguf.py (get_vocab_base, get_vocab_base_pre) and gguf-py,
+ * vocab.py; src/llama-vocab.cpp has the regular expressions behind the names. */
+#include "layout/gguf_tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "file/gguf/gguf_put.h"
+#include "layout/config_file.h"
+#include "roles/facts.h"
+
+enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
+
+#define MOST_TOKENS (1u << 22)
+
+/* --- how a text is cut -------------------------------------------------------------------------
+ */
+
+#define LETTERS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static const struct {
+    const char *regex; /* of a Split; NULL: none  */
+    int digits;        /* Digits, one by one      */
+    const char *name;
+} cuts[] = {
+    {LETTERS "\\p{N}{1,3}" REST, 0, "llama-bpe"},
+    {LETTERS "\\p{N}" REST, 0, "qwen2"},
+    {NULL, 1, "smollm"},
+    {NULL, 0, "gpt-2"},
+};
+
+typedef struct cut {
+    const char *regex;
+    int digits, is_bytes, others;
+} cut;
+
+static void look_at(const json_t *p, cut *c)
+{
+    const char *type = json_string_value(json_object_get(p, "type"));
+    const json_t *list = json_object_get(p, "pretokenizers");
+    size_t i;
+    json_t *one;
+    if (json_is_array(list)) {
+        json_array_foreach(list, i, one) look_at(one, c);
+        return;
+    }
+    if (type && strcmp(type, "ByteLevel") == 0)
+        c->is_bytes = 1;
+    else if (type && strcmp(type, "Digits") == 0)
+        c->digits = json_is_true(json_object_get(p, "individual_digits"));
+    else if (type && strcmp(type, "Split") == 0)
+        c->regex = json_string_value(json_object_get(json_object_get(p, "pattern"), "Regex"));
+    else
+        c->others = 1;
+}
+
+static const char *name_of_cut(const json_t *tokenizer)
+{
+    cut c = {0};
+    look_at(json_object_get(tokenizer, "pre_tokenizer"), &c);
+    if (!c.is_bytes || c.others) return NULL;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        if (cuts[i].digits != c.digits || !cuts[i].regex != !c.regex) continue;
+        if (!c.regex || strcmp(c.regex, cuts[i].regex) == 0) return cuts[i].name;
+    }
+    return NULL;
+}
+
+/* --- tokens ------------------------------------------------------------------------------------
+ */
+
+typedef struct token {
+    const char *text; /* NULL: none has this number */
+    int type;
+} token;
+
+static kerf_status fail_tokenizer(kerf_error *err, const char *why)
+{
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "tokenizer.json: %s", why);
+}
+
+static int take_token(token *list, size_t n, const json_t *id, const char *text, int type)
+{
+    const json_int_t i = json_is_integer(id) ? json_integer_value(id) : -1;
+    if (i < 0 || (uint64_t)i >= n || !text) return 0;
+    list[i] = (token){text, type};
+    return 1;
+}
+
+static int is_control(const json_t *added, const char *text)
+{
+    const size_t n = strlen(text);
+    return json_is_true(json_object_get(added, "special")) ||
+           (n > 4 && strncmp(text, "<|", 2) == 0 && strcmp(text + n - 2, "|>") == 0);
+}
+
+static kerf_status take_tokens(const json_t *tokenizer, token *list, size_t n, kerf_error *err)
+{
+    const char *text;
+    json_t *id, *added;
+    size_t i;
+    const json_t *vocab = json_object_get(json_object_get(tokenizer, "model"), "vocab");
+    json_object_foreach((json_t *)(uintptr_t)vocab, text, id)
+    {
+        if (!take_token(list, n, id, text, NORMAL))
+            return fail_tokenizer(err, "a token has no number below vocab_size");
+    }
+    json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, added)
+    {
+        text = json_string_value(json_object_get(added, "content"));
+        const int type = text && is_control(added, text) ? CONTROL : USER_DEFINED;
+        if (!take_token(list, n, json_object_get(added, "id"), text, type))
+            return fail_tokenizer(err, "an added token has no number below vocab_size");
+    }
+    return KERF_OK;
+}
+
+static void begin_array(kf_text *t, const char *key, kf_gguf_value of, uint64_t n, uint32_t *count)
+{
+    kf_gguf_put_key(t, key, KF_GGUF_ARRAY);
+    kf_gguf_put(t, (uint64_t)of, 4);
+    kf_gguf_put(t, n, 8);
+    ++*count;
+}
+
+static void add_tokens(const token *list, size_t n, kf_text *t, uint32_t *count)
+{
+    char pad[32];
+    begin_array(t, "tokenizer.ggml.tokens", KF_GGUF_STRING, n, count);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(pad, sizeof pad, "[PAD%zu]", i);
+        kf_gguf_put_string(t, list[i].text ? list[i].text : pad);
+    }
+    begin_array(t, "tokenizer.ggml.token_type", KF_GGUF_I32, n, count);
+    for (size_t i = 0; i < n; i++)
+        kf_gguf_put(t, (uint64_t)(list[i].text ? list[i].type : UNUSED), 4);
+}
+
+/* "a b", as older files have them, or a pair. */
+static kerf_status add_merges(const json_t *tokenizer, kf_text *t, uint32_t *count, kerf_error *err)
+{
+    const json_t *merges = json_object_get(json_object_get(tokenizer, "model"), "merges");
+    json_t *one;
+    size_t i;
+    if (!json_is_array(merges)) return fail_tokenizer(err, "no merges");
+    begin_array(t, "tokenizer.ggml.merges", KF_GGUF_STRING, json_array_size(merges), count);
+    json_array_foreach(merges, i, one)
+    {
+        const char *a = json_string_value(json_array_get(one, 0));
+        const char *b = json_string_value(json_array_get(one, 1));
+        if (json_is_string(one)) {
+            kf_gguf_put_string(t, json_string_value(one));
+        } else if (a && b && !strchr(a, ' ') && !strchr(b, ' ')) {
+            kf_gguf_put(t, strlen(a) + 1 + strlen(b), 8);
+            kf_text_add_bytes(t, a, strlen(a));
+            kf_text_add_bytes(t, " ", 1);
+            kf_text_add_bytes(t, b, strlen(b));
+        } else {
+            return fail_tokenizer(err, "a merge is no pair of tokens");
+        }
+    }
+    return KERF_OK;
+}
+
+/* --- special tokens ----------------------------------------------------------------------------
+ */
+
+static void add_id(const json_t *config, const char *from, const char *key, kf_text *t,
+                   uint32_t *count)
+{
+    const json_t *v = json_object_get(config, from);
+    if (json_is_array(v)) v = json_array_get(v, 0); /* llama.cpp finds the others by their text */
+    if (!json_is_integer(v) || json_integer_value(v) < 0) return;
+    kf_gguf_put_u32(t, key, (uint32_t)json_integer_value(v));
+    ++*count;
+}
+
+/* Whether what comes behind the tokenizer puts a special token before a text. */
+static int begins_with_special(const json_t *post)
+{
+    const char *type = json_string_value(json_object_get(post, "type"));
+    json_t *one;
+    size_t i;
+    int found = 0;
+    json_array_foreach(json_object_get(post, "processors"), i, one) found |=
+        begins_with_special(one);
+    if (!type || strcmp(type, "TemplateProcessing") != 0) return found;
+    return json_object_get(json_array_get(json_object_get(post, "single"), 0), "SpecialToken") !=
+           NULL;
+}
+
+static void add_special(const json_t *tokenizer, const json_t *config, const json_t *more,
+                        kf_text *t, uint32_t *count)
+{
+    const json_t *add = json_object_get(more, "add_bos_token");
+    const char *chat = json_string_value(json_object_get(more, "chat_template"));
+    const int bos = json_is_boolean(add)
+                        ? json_is_true(add)
+                        : begins_with_special(json_object_get(tokenizer, "post_processor"));
+    add_id(config, "bos_token_id", "tokenizer.ggml.bos_token_id", t, count);
+    add_id(config, "eos_token_id", "tokenizer.ggml.eos_token_id", t, count);
+    add_id(config, "pad_token_id", "tokenizer.ggml.padding_token_id", t, count);
+    kf_gguf_put_key(t, "tokenizer.ggml.add_bos_token", KF_GGUF_BOOL);
+    kf_gguf_put(t, (uint64_t)bos, 1);
+    ++*count;
+    if (!chat) return;
+    kf_gguf_put_key(t, "tokenizer.chat_template", KF_GGUF_STRING);
+    kf_gguf_put_string(t, chat);
+    ++*count;
+}
+
+/* --- all -----------------------------------------------------------------------------------------
+ */
+
+static kerf_status check(const json_t *tokenizer, const char *cut_name, kerf_error *err)
+{
+    const json_t *model = json_object_get(tokenizer, "model");
+    const char *type = json_string_value(json_object_get(model, "type"));
+    const int is_bpe = (!type || strcmp(type, "BPE") == 0) && json_object_get(model, "merges") &&
+                       !json_is_true(json_object_get(model, "byte_fallback"));
+    if (is_bpe && cut_name) return KERF_OK;
+    return kf_fail(
+        err, KERF_E_NOSUP, KF_NOWHERE,
+        "%s: convert the model with llama.cpp's convert_hf_to_gguf.py, and run kerf on the "
+        "result",
+        !tokenizer ? "a GGUF file needs the tokens of its model, and there is no "
+                     "tokenizer.json"
+        : !is_bpe  ? "tokenizer.json is no byte-level BPE, and no other is written as GGUF"
+                   : "tokenizer.json cuts texts in a way that kerf has no name of "
+                     "llama.cpp's for");
+}
+
+static kerf_status add_keys(const json_t *tokenizer, const json_t *config, const json_t *more,
+                            kf_text *t, uint32_t *count, kerf_error *err)
+{
+    const char *cut_name = name_of_cut(tokenizer);
+    const uint64_t n = kf_fact_number(config, "vocab_size");
+    token *list = NULL;
+    KF_TRY(check(tokenizer, cut_name, err));
+    if (n > MOST_TOKENS) return fail_tokenizer(err, "more tokens than are read");
+    KF_TRY(kf_allocate(&list, (size_t)n, sizeof *list, err));
+    kf_gguf_put_key(t, "tokenizer.ggml.model", KF_GGUF_STRING);
+    kf_gguf_put_string(t, "gpt2");
+    kf_gguf_put_key(t, "tokenizer.ggml.pre", KF_GGUF_STRING);
+    kf_gguf_put_string(t, cut_name);
+    *count += 2;
+    kerf_status s = take_tokens(tokenizer, list, (size_t)n, err);
+    if (s == KERF_OK) add_tokens(list, (size_t)n, t, count);
+    if (s == KERF_OK) s = add_merges(tokenizer, t, count, err);
+    if (s == KERF_OK) add_special(tokenizer, config, more, t, count);
+    free(list);
+    return s;
+}
+
+kerf_status kf_gguf_tokenizer_keys(const kerf_reader *r, const json_t *config, kf_text *t,
+                                   uint32_t *count, kerf_error *err)
+{
+    json_t *tokenizer = NULL, *more = NULL;
+    kerf_status s = kf_config_load(r, "tokenizer.json", &tokenizer, err);
+    if (s == KERF_OK) s = kf_config_load(r, "tokenizer_config.json", &more, err);
+    if (s == KERF_OK) s = add_keys(tokenizer, config, more, t, count, err);
+    json_decref(tokenizer);
+    json_decref(more);
+    return s;
+}

@@ -1,0 +1,154 @@
+/* test_importance.c - imatrix files in their three forms: which entry a weight finds, and what
+ * becomes of sums, counts and experts that saw no token. */
+#include <kerf/importance.h>
+
+#include <stdio.h>
+
+#include "test_output.h"
+
+#define COLUMNS 4
+
+/* Entries and their F32 values, as a checkpoint. */
+typedef struct given {
+    const char *name;
+    kerf_shape shape;
+    const float *value;
+} given;
+
+static kerf_checkpoint *open_given(const char *path, const given *g, size_t count)
+{
+    kerf_entry e[8] = {{0}};
+    kerf_writer *w;
+    kerf_checkpoint *c;
+    kerf_error err;
+    const kerf_writer_options opt = {.overwrite = 1};
+    for (size_t i = 0; i < count; i++) e[i] = (kerf_entry){g[i].name, KERF_F32, g[i].shape, 0};
+    must(kerf_writer_create(path, e, count, &opt, &w, &err), &err);
+    for (size_t i = 0; i < count; i++)
+        must(kerf_writer_write(w, i, 0, g[i].value, entry_bytes(&e[i]), &err), &err);
+    must(kerf_writer_commit(w, &err), &err);
+    must(kerf_checkpoint_open(path, &c, &err), &err);
+    return c;
+}
+
+static kerf_weight weight_of(const char *name, kerf_shape shape)
+{
+    kerf_weight w = {.name = name, .shape = shape, .dtype = KERF_BF16};
+    kerf_place_find("qwen3_moe", name, &shape, &w.place);
+    return w;
+}
+
+static void expect(const kerf_checkpoint *c, const kerf_weight *w, int together, const float *want,
+                   size_t count)
+{
+    kerf_importance got;
+    kerf_error err;
+    must(kerf_importance_read(c, w, together, &got, &err), &err);
+    assert_int_equal(got.count, count);
+    assert_int_equal(kerf_importance_names(c, w), count > 0);
+    if (count) assert_memory_equal(got.value, want, count * sizeof *want);
+    kerf_importance_free(&got);
+}
+
+static const float sums[12] = {2, 4, 6, 8, 9, 9, 9, 9, 10, 20, 30, 40};
+static const float counts[3] = {2, 0, 10};
+
+static void test_gguf_form(void **state)
+{
+    const given g[] = {{"blk.3.ffn_up.weight.in_sum2", {2, {1, 4}}, sums},
+                       {"blk.3.ffn_up.weight.counts", {2, {1, 1}}, counts},
+                       {"blk.3.ffn_up_exps.weight.in_sum2", {2, {3, 4}}, sums},
+                       {"blk.3.ffn_up_exps.weight.counts", {2, {3, 1}}, counts}};
+    kerf_checkpoint *c = open_given(in_folder(state, "imatrix.gguf"), g, 4);
+    const float dense[] = {1, 2, 3, 4}, third[] = {1, 2, 3, 4};
+    const float all[] = {1, 2, 3, 4, 1, 1, 1, 1, 1, 2, 3, 4}; /* the second saw no token */
+    const float folded[] = {21 / 12.0f, 33 / 12.0f, 45 / 12.0f, 57 / 12.0f};
+    kerf_weight w = weight_of("model.layers.3.mlp.up_proj.weight", (kerf_shape){2, {8, COLUMNS}});
+    expect(c, &w, 0, dense, COLUMNS);
+    w = weight_of("blk.3.ffn_up.weight", (kerf_shape){2, {8, COLUMNS}});
+    expect(c, &w, 0, dense, COLUMNS);
+    w = weight_of("model.layers.2.mlp.up_proj.weight", (kerf_shape){2, {8, COLUMNS}});
+    expect(c, &w, 0, NULL, 0);
+    w = weight_of("model.layers.3.mlp.down_proj.weight", (kerf_shape){2, {8, COLUMNS}});
+    expect(c, &w, 0, NULL, 0);
+    w = weight_of("model.layers.3.mlp.experts.2.up_proj.weight", (kerf_shape){2, {8, COLUMNS}});
+    expect(c, &w, 0, third, COLUMNS);
+    w = weight_of("blk.3.ffn_up_exps.weight", (kerf_shape){3, {3, 8, COLUMNS}});
+    expect(c, &w, 0, all, 3 * COLUMNS);
+    expect(c, &w, 1, folded, COLUMNS);
+    kerf_checkpoint_close(c);
+}
+
+static void test_safetensors_form(void **state)
+{
+    const given g[] = {{"a.weight", {1, {4}}, sums}, {"b.weight", {1, {3}}, sums}};
+    kerf_checkpoint *c = open_given(in_folder(state, "imatrix.safetensors"), g, 2);
+    kerf_weight w = weight_of("a.weight", (kerf_shape){2, {8, COLUMNS}});
+    kerf_importance got;
+    kerf_error err;
+    expect(c, &w, 0, sums, COLUMNS);
+    w.name = "b.weight";
+    assert_int_equal(kerf_importance_read(c, &w, 0, &got, &err), KERF_E_DATA);
+    assert_non_null(strstr(err.text, "one value per column"));
+    kerf_checkpoint_close(c);
+}
+
+static void put(FILE *f, int32_t v)
+{
+    assert_int_equal(fwrite(&v, sizeof v, 1, f), 1);
+}
+
+static kerf_status open_dat(const char *path, int32_t values, kerf_checkpoint **c, kerf_error *err)
+{
+    static const char name[] = "blk.0.attn_q.weight";
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    put(f, 1);
+    put(f, sizeof name - 1);
+    assert_int_equal(fwrite(name, sizeof name - 1, 1, f), 1);
+    put(f, 2);
+    put(f, values);
+    assert_int_equal(fwrite(sums, sizeof *sums, COLUMNS, f), COLUMNS);
+    fclose(f);
+    return kerf_checkpoint_open(path, c, err);
+}
+
+static void test_dat_form(void **state)
+{
+    const float want[] = {1, 2, 3, 4};
+    kerf_checkpoint *c = NULL;
+    kerf_error err;
+    must(open_dat(in_folder(state, "imatrix.dat"), COLUMNS, &c, &err), &err);
+    kerf_weight w =
+        weight_of("model.layers.0.self_attn.q_proj.weight", (kerf_shape){2, {8, COLUMNS}});
+    expect(c, &w, 0, want, COLUMNS);
+    kerf_checkpoint_close(c);
+    assert_int_equal(open_dat(in_folder(state, "cut.dat"), COLUMNS + 1, &c, &err), KERF_E_DATA);
+    assert_non_null(
+        strstr(err.text, "entry 1 of an imatrix.dat: it has more values than the file"));
+}
+
+static void test_bad_values(void **state)
+{
+    const float bad[] = {1, -1, 0, 0};
+    const given g[] = {{"a.weight", {1, {4}}, bad}};
+    kerf_checkpoint *c = open_given(in_folder(state, "bad.safetensors"), g, 1);
+    const kerf_weight w = weight_of("a.weight", (kerf_shape){2, {8, COLUMNS}});
+    kerf_importance got;
+    kerf_error err;
+    assert_int_equal(kerf_importance_read(c, &w, 0, &got, &err), KERF_E_DATA);
+    assert_non_null(strstr(err.text, "value 1 is negative"));
+    assert_null(got.value);
+    kerf_checkpoint_close(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gguf_form),
+        cmocka_unit_test(test_safetensors_form),
+        cmocka_unit_test(test_dat_form),
+        cmocka_unit_test(test_bad_values),
+    };
+    return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
+}
