@@ -21,7 +21,7 @@ static void note_experts(const dequantize_run *j)
     const kerf_weights *all = kerf_checkpoint_weights(j->source);
     for (size_t i = 0; i < kerf_weights_count(all); i++) {
         const kerf_weight *w = kerf_weights_at(all, i);
-        if (!w->codec.format || strcmp(w->layout->name, "gpt-oss") != 0) continue;
+        if (!w->codec.format || w->stored.rank || strcmp(w->layout->name, "gpt-oss") != 0) continue;
         fprintf(stderr,
                 "note: stacked experts are [experts, out, in], as they were stored; transformers "
                 "holds plain ones as [experts, in, out]\n");

@@ -106,7 +106,7 @@ static kerf_status check_weight(const converting *c, const kerf_weight *w, kerf_
 {
     kerf_status s = kerf_layout_check(c->layout, w->codec.format, err);
     if (s == KERF_OK) {
-        s = kerf_layout_check_tensor(c->layout, w->codec.format, w->name, &w->shape, err);
+        s = kerf_layout_check_weight(c->layout, w->codec.format, w, err);
     }
     return s == KERF_OK ? s : kf_fail_at(err, s, w->name);
 }

@@ -17,6 +17,7 @@ const kf_family kf_families[] = {
 const size_t kf_family_count = sizeof kf_families / sizeof *kf_families;
 
 #define KF_AROUND(...)
+#define KF_AROUND_PARAMETER(...)
 #define KF_AROUND_EXPERTS(...)
 #define KF_AROUND_NORM(...)
 const kf_pattern kf_patterns[] = {
@@ -26,12 +27,14 @@ const kf_pattern kf_patterns[] = {
 };
 const size_t kf_pattern_count = sizeof kf_patterns / sizeof *kf_patterns;
 #undef KF_AROUND
+#undef KF_AROUND_PARAMETER
 #undef KF_AROUND_EXPERTS
 #undef KF_AROUND_NORM
 
 #define KF_PATTERN(...)
 const kf_around kf_arounds[] = {
 #define KF_AROUND(parts, role) {parts, KERF_ROLE_##role, KF_AROUND_ALL},
+#define KF_AROUND_PARAMETER(parts, role) {parts, KERF_ROLE_##role, KF_AROUND_SMALL},
 #define KF_AROUND_EXPERTS(parts, role) {parts, KERF_ROLE_##role, KF_AROUND_MLP},
 #define KF_AROUND_NORM(parts, role) {parts, KERF_ROLE_##role, KF_AROUND_UNKNOWN},
 #include "roles/patterns.def"

@@ -29,7 +29,7 @@ typedef struct kf_family {
 typedef struct kf_around {
     const char *parts;
     kerf_role role;
-    enum { KF_AROUND_ALL, KF_AROUND_MLP, KF_AROUND_UNKNOWN } of;
+    enum { KF_AROUND_ALL, KF_AROUND_SMALL, KF_AROUND_MLP, KF_AROUND_UNKNOWN } of;
 } kf_around;
 
 extern const kf_family kf_families[];

@@ -143,6 +143,7 @@ static void look_around(const kf_facts *f, const kf_parts *n, kerf_place *p)
         if (a->of == KF_AROUND_UNKNOWN && p->evidence != KERF_EVIDENCE_NONE) continue;
         if ((one_tower && is_tower(a->role)) || kf_parts_around(n, a->parts) < 0) continue;
         p->role = a->role;
+        if (a->of == KF_AROUND_SMALL) p->piece = KERF_PIECE_PARAMETER;
         if (p->evidence == KERF_EVIDENCE_NONE) p->evidence = KERF_EVIDENCE_NAMES;
         return;
     }

@@ -97,6 +97,7 @@ def case_conv1d(kerf, tmp):
     need(read(f"{tmp}/back/model.safetensors") == read(f"{folder}/model.safetensors"), "the way there and back changes tensors")
     kerf("quantize", folder, "-f", "int8", "-o", f"{tmp}/int8")
     kerf("verify", folder, f"{tmp}/int8")
+    kerf("convert", f"{tmp}/int8", "--layout", "compressed-tensors", "-o", f"{tmp}/ct", code=3, says="no matrices that are [in, out]")
     kerf("quantize", folder, "-f", "int8", "--layout", "compressed-tensors", "-o", f"{tmp}/ct", code=2, says="no matrices that are [in, out]; layout kerf has")
     kerf("quantize", folder, "-f", "int8", "--layout", "compressed-tensors", "--tensor", "h.*=int8", "-o", f"{tmp}/ct", code=2, says="[in, out]")
 
