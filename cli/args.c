@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kerf/file.h>
-
 typedef struct given {
     const option *option;
     const char *value;
@@ -56,6 +54,17 @@ const option option_progress = {"progress", 0, "auto|bar|json|none",
                                 "standard error, with schema kerf.progress/1 and event (phase, "
                                 "tensor, bytes, resume or end)"};
 
+const option option_wide = {"wide", 0, NULL,
+                            "every column of a table, in full, whatever the window"};
+
+const option option_sha256 = {"sha256", 0, NULL,
+                              "write OUT.sha256 beside OUT, for sha256sum -c in its folder"};
+
+/* Every verb has this one, and those that show progress the other. */
+static const option option_quiet = {"quiet", 'q', NULL, "nothing but failures on standard error"};
+static const option option_verbose = {"verbose", 'v', NULL,
+                                      "a line on standard error for every tensor that is begun"};
+
 /* --- parse --------------------------------------------------------------------------------- */
 
 const option *verb_option(const verb *v, size_t i)
@@ -64,7 +73,13 @@ const option *verb_option(const verb *v, size_t i)
     for (const option *o = v->options; o && o->name; o++) {
         if (i-- == 0) return o;
     }
-    return i < shared ? v->shared[i] : NULL;
+    int shows_progress = 0;
+    for (size_t k = 0; k < shared && v->shared[k]; k++) {
+        if (i-- == 0) return v->shared[k];
+        shows_progress |= v->shared[k] == &option_progress;
+    }
+    if (i == 0) return &option_quiet;
+    return i == 1 && shows_progress ? &option_verbose : NULL;
 }
 
 static const option *find_long(const verb *v, const char *name, size_t n)
@@ -203,45 +218,12 @@ void args_free(args *a)
     free(a);
 }
 
-/* --- files --------------------------------------------------------------------------------- */
-
-/* Whether an option is in one of the lists of its verb. */
-static int is_among(const char *const *names, size_t most, const option *o)
-{
-    for (size_t i = 0; i < most && names[i]; i++)
-        if (strcmp(names[i], o->name) == 0) return 1;
-    return 0;
-}
-
-kerf_status args_check_files(const args *a, kerf_error *err)
-{
-    const verb *v = a->verb;
-    const size_t most = a->operand_count + a->given_count;
-    const char **path = NULL; /* three lists */
-    if (!v->writes[0]) return KERF_OK;
-    TRY(allocate(&path, 3 * most, sizeof *path, err));
-    const char **source = path, **output = path + most, **cache = path + 2 * most;
-    kerf_files files = {.source = source, .output = output, .cache = cache};
-    for (size_t i = 0; i < a->operand_count; i++) source[files.sources++] = a->operand[i];
-    for (size_t i = 0; i < a->given_count; i++) {
-        const option *o = a->given[i].option;
-        const char *value = a->given[i].value;
-        if (args_value(a, o->name) != value) continue; /* the last one counts */
-        const int reads = is_among(v->reads, sizeof v->reads / sizeof *v->reads, o);
-        const int writes = is_among(v->writes, sizeof v->writes / sizeof *v->writes, o);
-        if (reads && writes)
-            cache[files.caches++] = value;
-        else if (reads)
-            source[files.sources++] = value;
-        else if (writes)
-            output[files.outputs++] = value;
-    }
-    kerf_status s = kerf_files_check(&files, err);
-    free(path);
-    return s;
-}
-
 /* --- look up ------------------------------------------------------------------------------- */
+
+const verb *args_verb(const args *a)
+{
+    return a->verb;
+}
 
 size_t args_operands(const args *a)
 {
@@ -343,14 +325,8 @@ kerf_status args_choice(const args *a, const char *name, const char *const *word
 kerf_status args_layout(const args *a, const kerf_layout **out, kerf_error *err)
 {
     const char *text = args_value(a, "layout");
-    *out = text ? kerf_layout_find(text) : kerf_layout_at(0);
-    if (*out) return KERF_OK;
-    char list[240] = "";
-    for (size_t i = 0; i < kerf_layout_count(); i++) {
-        size_t n = strlen(list);
-        snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", kerf_layout_at(i)->name);
-    }
-    return USAGE(err, "--layout %.40s: expected one of %s", text, list);
+    *out = kerf_layout_at(0);
+    return text ? kerf_layout_get(text, out, err) : KERF_OK;
 }
 
 /* --- help ---------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 /* Rows that several verbs share. */
 extern const option option_layout, option_keep, option_only, option_nan, option_overwrite,
     option_shard_size, option_resume, option_zstd_level, option_threads, option_device, option_json,
-    option_progress;
+    option_progress, option_wide, option_sha256;
 
 /* Reads argv[0..argc) after the verb. "--" ends the options. *help is set when -h or --help was
  * seen; nothing else is checked then. */
@@ -17,9 +17,10 @@ kerf_status args_parse(const verb *v, int argc, char **argv, args **out, int *he
                        kerf_error *err);
 void args_free(args *a);
 
-/* Refuses outputs that would replace a file that is read, or each other. */
+/* Refuses streams as files, and outputs that would replace a file that is read, or each other. */
 kerf_status args_check_files(const args *a, kerf_error *err);
 
+const verb *args_verb(const args *a);
 size_t args_operands(const args *a);
 const char *args_operand(const args *a, size_t i); /* NULL past the end */
 
@@ -38,6 +39,14 @@ kerf_status args_choice(const args *a, const char *name, const char *const *word
                         kerf_error *err);
 /* The layout that --layout names; kerf when it is absent. */
 kerf_status args_layout(const args *a, const kerf_layout **out, kerf_error *err);
+/* KERF_E_ARG unless the value of an output option ends in one of `ends` (ended by NULL), or, where
+ * `folders`, may be a folder: it is one, ends in a slash, or ends in no dot and letters. */
+kerf_status args_suffix(const args *a, const char *name, const char *const *ends, int folders,
+                        kerf_error *err);
+
+/* Writes OUT.sha256 beside the output of -o, where --sha256 was given. */
+kerf_status args_checksums(const args *a, kerf_error *err);
+
 /* The i-th option of a verb, its own first; NULL past the end. */
 const option *verb_option(const verb *v, size_t i);
 

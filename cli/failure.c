@@ -8,11 +8,11 @@ int exit_code(kerf_status s)
 {
     switch (s) {
     case KERF_OK: return EXIT_OK;
-    case KERF_E_ARG:
-    case KERF_E_EXISTS: return EXIT_USAGE;
+    case KERF_E_ARG: return EXIT_USAGE;
     case KERF_E_DATA:
     case KERF_E_RANGE:
     case KERF_E_NOSUP: return EXIT_INPUT;
+    case KERF_E_EXISTS:
     case KERF_E_IO: return EXIT_IO;
     case KERF_E_NOMEM:
     case KERF_E_LIMIT: return EXIT_LIMIT;

@@ -10,6 +10,7 @@
 #include "complete.h"
 #include "manual.h"
 #include "output.h"
+#include "terminal.h"
 
 static const verb verb_help, verb_version;
 
@@ -27,7 +28,8 @@ const verb *verb_at(size_t i)
 
 static const char exit_codes[] =
     "Exit codes: 0 ok, 1 verify or inspect found something wrong, 2 usage, 3 bad input,\n"
-    "4 I/O, 5 limit or memory, 6 no such device, 70 internal, 128 + N signal N.\n";
+    "4 I/O or an output that exists, 5 limit or memory, 6 no such device, 70 internal,\n"
+    "128 + N signal N.\n";
 
 static void print_overview(FILE *to)
 {
@@ -131,6 +133,9 @@ static int run_verb(const verb *v, int argc, char **argv, kerf_error *err)
         print_verb_help(v, stdout);
         return EXIT_OK;
     }
+    const char *progress = args_value(a, "progress");
+    set_wide(args_has(a, "wide"));
+    set_quiet(args_has(a, "quiet") || (progress && strcmp(progress, "json") == 0));
     int result = args_check_files(a, err);
     if (result == EXIT_OK) result = v->run(a, err);
     args_free(a);
@@ -179,6 +184,24 @@ static void keep_memory(void)
 #endif
 }
 
+/* Whether a document was asked for; the command line need not be right to say so. */
+static int asks_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0) return 1;
+    return 0;
+}
+
+static int tell_failure(int json, const kerf_error *err, kerf_status s)
+{
+    char text[sizeof err->text];
+    kerf_text_printable(err->text, text, sizeof text);
+    fprintf(stderr, "%skerf:%s %s%s\n", painted(2, PAINT_BAD), painted(2, PAINT_END), text,
+            written_text());
+    if (json) print_failure(s, exit_code(s), text);
+    return exit_code(s);
+}
+
 int main(int argc, char **argv)
 {
     kerf_error err = {0};
@@ -190,8 +213,5 @@ int main(int argc, char **argv)
     int result = run(argc, argv, &err);
     end_exit_guard();
     if (result >= 0) return result;
-    char text[sizeof err.text];
-    fprintf(stderr, "kerf: %s%s\n", kerf_text_printable(err.text, text, sizeof text),
-            written_text());
-    return exit_code((kerf_status)result);
+    return tell_failure(asks_json(argc, argv), &err, (kerf_status)result);
 }

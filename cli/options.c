@@ -1,6 +1,8 @@
 /* options.c - the options that verbs share, from text to structs. */
 #include "options.h"
 
+#include "terminal.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +69,8 @@ static void warn_untested(int ordinal)
 {
     kerf_device_info info;
     if (kerf_device_describe(ordinal, &info, NULL) == KERF_OK && info.compute_major >= 10) {
-        fprintf(stderr, "note: GPU %d, %.100s: the code for sm_%d%d is untested on hardware\n",
-                ordinal, info.name, info.compute_major, info.compute_minor);
+        print_note("note: GPU %d, %.100s: the code for sm_%d%d is untested on hardware", ordinal,
+                   info.name, info.compute_major, info.compute_minor);
     }
 }
 
@@ -249,6 +251,8 @@ kerf_status option_output(const args *a, kerf_output *out, kerf_error *err)
     *out = (kerf_output){.path = args_value(a, "output"),
                          .overwrite = args_has(a, "overwrite"),
                          .resume = args_has(a, "resume")};
+    static const char *const ends[] = {".safetensors", ".safetensors.zst", ".gguf", NULL};
+    TRY(args_suffix(a, "output", ends, 1, err));
     if (args_has(a, "layout")) TRY(args_layout(a, &out->layout, err));
     TRY(args_size(a, "shard-size", &out->shard_bytes, err));
     TRY(args_integer(a, "threads", 1, 4096, &out->threads, err));

@@ -11,14 +11,14 @@ static const char default_list[] = "*,nvfp4:*,mx*:*";
 
 enum { BY_PATTERN = 1, BY_NAME = 2 };
 
-/* Whether a word picks encoder e of format f; without a ':' it means the default encoder. */
-static int picks(const char *word, const kerf_format *f, size_t e)
+/* Whether a pattern picks encoder e of format f; without a ':' it means the default encoder. */
+static int picks(const char *pattern, const kerf_format *f, size_t e)
 {
     char name[64];
-    if (strcmp(word, "all") == 0) return 1;
-    if (!strchr(word, ':')) return e == 0 && kerf_glob_matches(word, f->name);
+    if (strcmp(pattern, "all") == 0) return 1;
+    if (!strchr(pattern, ':')) return e == 0 && kerf_glob_matches(pattern, f->name);
     kerf_codec_name((kerf_codec){f, kerf_encoder_at(f, e)}, name, sizeof name);
-    return kerf_glob_matches(word, name);
+    return kerf_glob_matches(pattern, name);
 }
 
 static int is_pattern(const char *word)
@@ -26,17 +26,23 @@ static int is_pattern(const char *word)
     return strpbrk(word, "*?[") || strcmp(word, "all") == 0;
 }
 
-/* Marks what a word picks; `chosen` is indexed like the loop below. */
+/* Marks what a word picks, a pattern in lower case; `chosen` is indexed like the loop below. */
 static kerf_status mark(const char *word, unsigned char *chosen, kerf_error *err)
 {
-    kerf_codec codec;
-    if (!is_pattern(word)) TRY(option_codec(word, &codec, err));
+    kerf_codec named = {NULL, NULL};
+    char pattern[128];
     size_t at = 0, found = 0;
+    if (!is_pattern(word)) TRY(option_codec(word, &named, err));
+    for (at = 0; word[at] && at + 1 < sizeof pattern; at++)
+        pattern[at] = (char)(word[at] >= 'A' && word[at] <= 'Z' ? word[at] | 0x20 : word[at]);
+    pattern[at] = 0;
+    at = 0;
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);
         for (size_t e = 0; e < kerf_encoder_count(f); e++, at++) {
-            if (!picks(word, f, e)) continue;
-            chosen[at] |= is_pattern(word) ? BY_PATTERN : BY_NAME;
+            const int is_named = f == named.format && kerf_encoder_at(f, e) == named.encoder;
+            if (!is_named && (named.format || !picks(pattern, f, e))) continue;
+            chosen[at] |= named.format ? BY_NAME : BY_PATTERN;
             found++;
         }
     }

@@ -17,6 +17,11 @@ kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err);
 
 /* Prints a document that the library wrote, and frees it. */
 kerf_status put_document(char *text, kerf_error *err);
+
+/* Prints a failure as the one document of a run with --json, unless another has been printed. Takes
+ * no memory. The text is a line of UTF-8. */
+void print_failure(kerf_status s, int code, const char *text);
+
 /* A path or another text from outside, for a line of text: control characters become '?'. One of
  * eight buffers, which the ninth call takes again; a text beyond 4095 bytes is cut. */
 const char *shown(const char *text);
@@ -40,7 +45,9 @@ void json_set_place(json_t **object, const kerf_place *p);
 /* A text table: every cell is text, columns are as wide as their widest cell. */
 typedef struct table table;
 
-/* headings: "name|bytes|..."; a heading that begins with '>' makes its column flush right. */
+/* headings: "name|bytes|...". What a heading begins with: '>' makes its column flush right; '+'
+ * lets the column be left out where the table is wider than the window, or than 80 columns where
+ * there is none; '~' then lets a long cell lose its middle, on a window only. */
 kerf_status table_open(table **out, const char *headings, kerf_error *err);
 void table_close(table *t);
 void table_cell(table *t, const char *fmt, ...) KERF_PRINTF(2, 3); /* next cell, row by row */
@@ -49,6 +56,10 @@ kerf_status table_print(const table *t, FILE *to, kerf_error *err);
 /* Prints the table on standard output, unless s says that filling it failed, and closes it. Returns
  * the first failure. */
 kerf_status table_end(table *t, kerf_status s, kerf_error *err);
+
+/* --wide, for all tables of the command: every column, in full. */
+void set_wide(int wide);
+int is_wide(void);
 
 enum { TEXT_SIZE = 96 };
 /* "1536x4096"; out holds TEXT_SIZE bytes; returns out. */

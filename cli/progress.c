@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "output.h"
+#include "terminal.h"
 
 enum { SILENT, BAR, LINES };
 
@@ -30,6 +31,8 @@ kerf_status progress_open(progress *p, const args *a, kerf_error *err)
     *p = (progress){.mode = mode_of[mode], .started_s = now_s(), .job = {.tell = tell, .ctx = p}};
     p->phase_s = p->started_s;
     if (mode == 0 && isatty(STDERR_FILENO)) p->mode = BAR;
+    if (args_has(a, "quiet") && p->mode == BAR) p->mode = SILENT;
+    p->verbose = args_has(a, "verbose");
     return KERF_OK;
 }
 
@@ -62,19 +65,28 @@ static double rate_of(const progress *p, double now, double *left_s)
 
 static void draw_bar(const progress *p, double now)
 {
-    enum { CELLS = 24 };
+    enum { CELLS = 24, LEAST_NAME = 8 };
     double left, rate = rate_of(p, now, &left);
     double share = p->last.total ? (double)p->last.done / (double)p->last.total : 1;
-    char bar[CELLS + 1];
-    for (int i = 0; i < CELLS; i++) bar[i] = (i + 0.5) / CELLS < share ? '#' : '.';
-    bar[CELLS] = 0;
-    fprintf(stderr, "\r\033[K[%s] %3.0f %%  %.1f of %.1f MB  %.0f MB/s", bar, 100 * share,
-            (double)p->last.done / 1e6, (double)p->last.total / 1e6, rate / 1e6);
-    if (left > 0) {
-        long seconds = (long)left;
-        fprintf(stderr, "  %ld:%02ld left", seconds / 60, seconds % 60);
+    char bar[CELLS + 1], time[32] = "", figures[128];
+    const int window = window_width(STDERR_FILENO);
+    const int room = (window ? window : USUAL_WIDTH) - 1; /* a full line would wrap */
+    const long seconds = (long)left;
+    if (left > 0) snprintf(time, sizeof time, "  %ld:%02ld left", seconds / 60, seconds % 60);
+    int used =
+        snprintf(figures, sizeof figures, "%3.0f %%  %.1f of %.1f MB  %.0f MB/s%s", 100 * share,
+                 (double)p->last.done / 1e6, (double)p->last.total / 1e6, rate / 1e6, time);
+    int cells = room - used - 3;
+    if (cells > CELLS) cells = CELLS;
+    fputs("\r\033[K", stderr);
+    for (int i = 0; i < cells; i++) bar[i] = (i + 0.5) / cells < share ? '#' : '.';
+    if (cells >= LEAST_NAME) {
+        bar[cells] = 0;
+        fprintf(stderr, "[%s] ", bar);
+        used += cells + 3;
     }
-    fprintf(stderr, "  %.30s", p->what);
+    fprintf(stderr, "%.*s", room, figures);
+    if (room - used >= LEAST_NAME + 2) fprintf(stderr, "  %.*s", room - used - 2, p->what);
     fflush(stderr);
 }
 
@@ -137,6 +149,9 @@ static void tell(void *ctx, const kerf_event *e)
     } else if (p->mode == LINES && e->kind == KERF_EVENT_PHASE) {
         print_event("phase",
                     json_pack("{s:s, s:I}", "name", e->what, "total_bytes", (json_int_t)e->total));
+    } else if (e->kind == KERF_EVENT_ITEM && p->verbose && p->mode != LINES) {
+        clear(p);
+        fprintf(stderr, "%s: %s\n", shown(e->what), e->action ? e->action : "done");
     } else if (p->mode == LINES) {
         print_event("tensor", json_pack("{s:s, s:s, s:I, s:I}", "name", e->what, "action",
                                         e->action, "done_bytes", (json_int_t)e->done, "total_bytes",

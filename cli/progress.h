@@ -11,6 +11,7 @@ typedef struct progress {
     int mode; /* 0 silent, 1 bar, 2 JSON lines */
     double started_s, phase_s, shown_s;
     int drawn;
+    int verbose; /* a line for every tensor */
     char what[64];
     kerf_event last; /* the counters as they were told last */
     kerf_job job;    /* what the library is given           */

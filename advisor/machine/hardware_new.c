@@ -2,8 +2,6 @@
  * and lists are blocks of memory in one chain, freed together. */
 #include "machine/hardware_new.h"
 
-#include <kerf/words.h>
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,27 +88,13 @@ kerf_status kf_hardware_copy(const kerf_hardware *from, kerf_hardware **out, ker
 
 kerf_status kerf_hardware_get(const char *text, kerf_hardware **out, kerf_error *err)
 {
-    const char *words[65] = {NULL};
+    const kerf_hardware *known = NULL;
     *out = NULL;
     if (kf_has_suffix(text, ".json")) return kerf_hardware_open(text, out, err);
-    const kerf_hardware *known = kerf_hardware_find(text);
-    if (known) {
-        KF_TRY(kf_hardware_new(out, err));
-        **out = *known; /* texts of the registry live as long as the program */
-        return KERF_OK;
-    }
-    for (size_t i = 0; i < 64 && i < kerf_hardware_count(); i++) {
-        words[i] = kerf_hardware_at(i)->name;
-    }
-    const char *near = kerf_nearest_word(text, words);
-    if (near) {
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown hardware %.60s, did you mean %s?",
-                       text, near);
-    }
-    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                   "unknown hardware %.60s; kerf hardware lists them, and a path that ends in "
-                   ".json describes another",
-                   text);
+    KF_TRY(kf_hardware_named(text, &known, err));
+    KF_TRY(kf_hardware_new(out, err));
+    **out = *known; /* texts of the registry live as long as the program */
+    return KERF_OK;
 }
 
 void kerf_hardware_close(kerf_hardware *h)

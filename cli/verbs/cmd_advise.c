@@ -10,6 +10,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
+#include "terminal.h"
 #include "options_codecs.h"
 
 typedef struct advise_run {
@@ -49,7 +50,7 @@ static kerf_status find_model(advise_run *j, kerf_error *err)
         *err = why;
         return s;
     }
-    fprintf(stderr, "products alone: %s\n", kerf_text_printable(why.text, text, sizeof text));
+    print_note("products alone: %s", kerf_text_printable(why.text, text, sizeof text));
     return KERF_OK;
 }
 
@@ -133,8 +134,8 @@ static kerf_status print_groups(const kerf_advice *a, kerf_error *err)
     table *t = NULL;
     char name[64];
     TRY(table_open(&t,
-                   a->hardware ? "group|format|>bits|>alpha t2|>us|why"
-                               : "group|format|>bits|>alpha t2|why",
+                   a->hardware ? "~group|format|>bits|>alpha t2|>us|+why"
+                               : "~group|format|>bits|>alpha t2|+why",
                    err));
     for (size_t i = 0; i < a->groups; i++) {
         const kerf_advice_group *g = &a->group[i];
@@ -160,6 +161,7 @@ static kerf_status print_advice(const advise_run *j, kerf_error *err)
                           err));
     if (json) return put_document(text, err);
     printf("\n%s", text);
+    if (!is_wide()) printf("--wide and --report say why each group got what it got.\n");
     free(text);
     return KERF_OK;
 }
@@ -169,6 +171,8 @@ static kerf_status print_advice(const advise_run *j, kerf_error *err)
 static kerf_status advise(advise_run *j, kerf_error *err)
 {
     const char *recipe = args_value(j->args, "output"), *report = args_value(j->args, "report");
+    static const char *const ends[] = {".json", NULL};
+    TRY(args_suffix(j->args, "output", ends, 0, err));
     if (report && report_kind(report) < 0)
         return USAGE(err, "--report %.200s: expected a name that ends in .html, .md or .json",
                      report);
@@ -244,7 +248,7 @@ const verb verb_advise = {
         "  kerf advise model/ --hardware h200 --minimise time --budget 0.1t2\n",
     .options = options,
     .shared = {&option_layout, &option_keep, &option_only, &option_overwrite, &option_threads,
-               &option_device, &option_json, &option_progress},
+               &option_device, &option_json, &option_wide, &option_progress},
     .reads = {"hardware", "imatrix", "alpha", "config", "cache"},
     .writes = {"output", "report", "cache"},
     .operands_min = 1,

@@ -80,8 +80,8 @@ static kerf_status print_times(const kerf_gemv_times *all, kerf_error *err)
     int on_gpu = all->device.name[0] != 0;
     TRY(table_open(
         &t,
-        on_gpu ? "NxK|>batch|format|backend|>us|>quartiles|>GB/s|>of a read|>plain us|>of a read"
-               : "NxK|>batch|format|backend|>us|>quartiles|>GB/s|>of a read",
+        on_gpu ? "NxK|>batch|format|+backend|>us|+>quartiles|>GB/s|>of a read|>plain us|>of a read"
+               : "NxK|>batch|format|+backend|>us|+>quartiles|>GB/s|>of a read",
         err));
     for (size_t i = 0; i < all->count; i++) {
         const kerf_gemv_time *g = &all->time[i];
@@ -151,7 +151,7 @@ const verb verb_bench = {
         "  kerf bench gemv --json >gemv.json && kerf compare gemv.json --hardware mine.json\n",
     .options = options,
     .shared = {&option_measure_format, &option_measure_batch, &option_measure_type,
-               &option_measure_trials, &option_threads, &option_device, &option_json,
+               &option_measure_trials, &option_threads, &option_device, &option_json, &option_wide,
                &option_progress},
     .operands_min = 1,
     .operands_max = 1,

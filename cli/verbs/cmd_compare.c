@@ -28,7 +28,7 @@ static kerf_status predict_all(comparison *c, kerf_error *err)
 static kerf_status print_rows(const comparison *c, kerf_error *err)
 {
     table *t = NULL;
-    TRY(table_open(&t, "NxK|>batch|format|tier|>predicted us|>measured us|>off|in band", err));
+    TRY(table_open(&t, "NxK|>batch|format|tier|>predicted us|>measured us|>off|+in band", err));
     for (size_t i = 0; i < c->count; i++) {
         const kerf_compared_time *x = &c->item[i];
         table_cell(t, "%llux%llu", (unsigned long long)x->measured.product.n,
@@ -64,7 +64,7 @@ static kerf_status print_errors(const comparison *c, kerf_error *err)
 {
     table *t = NULL;
     kerf_time_errors s;
-    TRY(table_open(&t, "format|>shapes|>median off|>p90|>worst|>within 10 %|>in band|>its width",
+    TRY(table_open(&t, "format|>shapes|>median off|>p90|>worst|>within 10 %|+>in band|+>its width",
                    err));
     kerf_status status = KERF_OK;
     for (size_t i = 0; i < kerf_format_count() && status == KERF_OK; i++) {
@@ -174,7 +174,7 @@ const verb verb_compare = {
     .examples = "  kerf compare bench/results/gemv.json --hardware h200\n"
                 "  kerf compare gemv.json --hardware mine.json --limit 10   # for CI\n",
     .options = options,
-    .shared = {&option_json},
+    .shared = {&option_json, &option_wide},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_compare,

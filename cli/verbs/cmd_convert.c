@@ -6,6 +6,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
+#include "terminal.h"
 
 typedef struct convert_run {
     const args *args;
@@ -51,10 +52,10 @@ static void print_summary(const convert_run *j, const char *layout, const json_t
 {
     size_t i;
     json_t *text;
-    fprintf(stderr, "%s: %zu weights in layout %s, %s, %.2f s\n", shown(j->to.path),
-            j->result.changed, layout, json_array_size(lost) ? "not without loss" : "nothing lost",
-            j->result.seconds);
-    json_array_foreach(lost, i, text) fprintf(stderr, "lost: %s\n", json_string_value(text));
+    print_note("%s: %zu weights in layout %s, %s, %.2f s", shown(j->to.path), j->result.changed,
+               layout, json_array_size(lost) ? "not without loss" : "nothing lost",
+               j->result.seconds);
+    json_array_foreach(lost, i, text) print_note("lost: %s", json_string_value(text));
 }
 
 static kerf_status report(const convert_run *j, kerf_error *err)
@@ -87,6 +88,7 @@ static kerf_status convert(convert_run *j, kerf_error *err)
     TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_convert(j->source, &j->to, &bar.job, &j->result, &j->losses, err);
     if (s == KERF_OK) note_written(j->to.path);
+    if (s == KERF_OK) s = args_checksums(j->args, err);
     progress_close(&bar);
     return s == KERF_OK ? report(j, err) : s;
 }
@@ -122,7 +124,7 @@ const verb verb_convert = {
                 "  kerf convert model-nvfp4.gguf --layout kerf -o model.safetensors\n",
     .options = options,
     .shared = {&option_layout, &option_overwrite, &option_shard_size, &option_resume,
-               &option_zstd_level, &option_threads, &option_json, &option_progress},
+               &option_zstd_level, &option_threads, &option_json, &option_sha256, &option_progress},
     .writes = {"output"},
     .operands_min = 1,
     .operands_max = 1,

@@ -6,6 +6,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
+#include "terminal.h"
 
 typedef struct dequantize_run {
     const args *args;
@@ -22,9 +23,9 @@ static void note_experts(const dequantize_run *j)
     for (size_t i = 0; i < kerf_weights_count(all); i++) {
         const kerf_weight *w = kerf_weights_at(all, i);
         if (!w->codec.format || w->stored.rank || strcmp(w->layout->name, "gpt-oss") != 0) continue;
-        fprintf(stderr,
-                "note: stacked experts are [experts, out, in], as they were stored; transformers "
-                "holds plain ones as [experts, in, out]\n");
+        print_note(
+            "note: stacked experts are [experts, out, in], as they were stored; transformers "
+            "holds plain ones as [experts, in, out]");
         return;
     }
 }
@@ -34,9 +35,9 @@ static kerf_status report(const dequantize_run *j, kerf_error *err)
     const kerf_result *r = &j->result;
     if (progress_allows_text(j->args)) {
         char in_text[TEXT_SIZE], out_text[TEXT_SIZE];
-        fprintf(stderr, "%s: %zu of %zu tensors decoded, %s -> %s, %.2f s\n", shown(j->to.path),
-                r->changed, r->changed + r->kept, bytes_text(r->bytes_in, in_text),
-                bytes_text(r->bytes_out, out_text), r->seconds);
+        print_note("%s: %zu of %zu tensors decoded, %s -> %s, %.2f s", shown(j->to.path),
+                   r->changed, r->changed + r->kept, bytes_text(r->bytes_in, in_text),
+                   bytes_text(r->bytes_out, out_text), r->seconds);
         note_experts(j);
     }
     if (!args_has(j->args, "json")) return KERF_OK;
@@ -63,6 +64,7 @@ static kerf_status dequantize(dequantize_run *j, kerf_error *err)
     kerf_status s =
         kerf_dequantize(j->source, type_of[type], &j->to, &j->team.team, &bar.job, &j->result, err);
     if (s == KERF_OK) note_written(j->to.path);
+    if (s == KERF_OK) s = args_checksums(j->args, err);
     progress_close(&bar);
     return s == KERF_OK ? report(j, err) : s;
 }
@@ -95,7 +97,7 @@ const verb verb_dequantize = {
                 "  kerf dequantize model-nf4.safetensors --dtype fp32 -o restored.safetensors\n",
     .options = options,
     .shared = {&option_overwrite, &option_shard_size, &option_resume, &option_zstd_level,
-               &option_threads, &option_device, &option_json, &option_progress},
+               &option_threads, &option_device, &option_json, &option_sha256, &option_progress},
     .writes = {"output"},
     .operands_min = 1,
     .operands_max = 1,

@@ -98,7 +98,7 @@ static kerf_status add_row(table *t, const kerf_format *f, kerf_error *err)
 
 static void print_layouts(void)
 {
-    printf("\nlayouts, for --layout:\n");
+    printf("\nlayouts, for --layout, and how many formats each is written in:\n");
     for (size_t i = 0; i < kerf_layout_count(); i++) {
         const kerf_layout *l = kerf_layout_at(i);
         size_t n = 0;
@@ -106,7 +106,7 @@ static void print_layouts(void)
             int written;
             n += kerf_layout_scheme(l, kerf_format_at(k), &written) && written;
         }
-        printf("  %-20s %2zu formats; %s\n", l->name, n, l->note);
+        printf("%-18s %2zu  %s\n", l->name, n, l->note);
     }
 }
 
@@ -140,7 +140,8 @@ static json_t *layouts_json(const kerf_format *f)
 static kerf_status print_list(kerf_error *err)
 {
     table *t = NULL;
-    TRY(table_open(&t, "format|>bits|element|group|scale|>bpw|encoders, default first|note", err));
+    TRY(table_open(&t, "format|+>bits|+element|group|scale|>bpw|+encoders, default first|+note",
+                   err));
     kerf_status s = KERF_OK;
     for (size_t i = 0; i < kerf_format_count() && s == KERF_OK; i++) {
         s = add_row(t, kerf_format_at(i), err);
@@ -148,7 +149,8 @@ static kerf_status print_list(kerf_error *err)
     if (s == KERF_OK) s = table_print(t, stdout, err);
     table_close(t);
     if (s != KERF_OK) return s;
-    printf("\nbpw: bits per weight of a 4096x4096 tensor, all scales counted\n");
+    printf("\nbpw: bits per weight of a 4096x4096 tensor, all scales counted.\n"
+           "kerf formats FORMAT shows its encoders and layouts, --wide those of all.\n");
     print_layouts();
     return KERF_OK;
 }
@@ -212,13 +214,13 @@ static int run_formats(const args *a, kerf_error *err)
 const verb verb_formats = {
     .name = "formats",
     .summary = "number formats, their encoders, and the layouts that store them",
-    .usage = "[FORMAT] [--json]",
+    .usage = "[FORMAT] [--wide] [--json]",
     .details = "Lists every format: what one code is, which elements share a scale, what it\n"
                "costs in bits, and the encoders that can choose its bytes. With FORMAT: where\n"
                "each comes from, and which layouts store it.",
     .examples = "  kerf formats\n"
                 "  kerf formats nvfp4\n",
-    .shared = {&option_json},
+    .shared = {&option_json, &option_wide},
     .operands_max = 1,
     .run = run_formats,
 };

@@ -51,7 +51,7 @@ static kerf_status print_list(kerf_error *err)
                                          KERF_FACT_BF16,      KERF_FACT_FP8,    KERF_FACT_INT8,
                                          KERF_FACT_FP4};
     table *t = NULL;
-    TRY(table_open(&t, "name|machine|>GB/s|>measured|>GB|>bf16|>fp8|>int8|>fp4|>ridge", err));
+    TRY(table_open(&t, "name|+machine|>GB/s|>measured|>GB|>bf16|>fp8|>int8|>fp4|>ridge", err));
     for (size_t i = 0; i < kerf_hardware_count(); i++) {
         const kerf_hardware *h = kerf_hardware_at(i);
         table_cell(t, "%s", h->name);
@@ -62,8 +62,8 @@ static kerf_status print_list(kerf_error *err)
         table_cell(t, "%.0f", peak * 1e3 / h->fact[KERF_FACT_BANDWIDTH].value);
     }
     kerf_status s = table_end(t, KERF_OK, err);
-    printf("\nDense TFLOPS, sums in fp32. ridge: bf16 (else fp32) operations per byte above which\n"
-           "arithmetic is the limit. ?: unverified. kerf hardware NAME shows sources.\n");
+    printf("\nDense TFLOPS, sums in fp32. ridge: bf16 (else fp32) operations per byte above\n"
+           "which arithmetic is the limit. ?: unverified. kerf hardware NAME shows sources.\n");
     return s;
 }
 
@@ -76,7 +76,7 @@ static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
     printf("\n");
     if (h->note[0]) printf("Note: %s.\n", shown(h->note));
     printf("\n");
-    TRY(table_open(&t, "fact|>value|unit|date|source", err));
+    TRY(table_open(&t, "fact|>value|unit|+date|~source", err));
     for (kerf_fact_id id = 0; id < KERF_FACT_COUNT; id++) {
         const kerf_fact *f = &h->fact[id];
         if (f->value == 0) continue;
@@ -171,8 +171,9 @@ const verb verb_hardware = {
                 "  kerf hardware --measure -f nvfp4,int8 >mine.json   # then --hardware mine.json\n"
                 "  kerf hardware h200 --measure --device cuda >mine.json\n",
     .options = options,
-    .shared = {&option_json, &option_measure_format, &option_measure_batch, &option_measure_type,
-               &option_measure_trials, &option_threads, &option_device, &option_progress},
+    .shared = {&option_json, &option_wide, &option_measure_format, &option_measure_batch,
+               &option_measure_type, &option_measure_trials, &option_threads, &option_device,
+               &option_progress},
     .operands_max = 1,
     .run = run_hardware,
 };

@@ -22,7 +22,7 @@ static kerf_status print_weights(const kerf_checkpoint *c, kerf_error *err)
     table *t = NULL;
     char text[TEXT_SIZE], name[64];
     uint64_t bytes = 0, elements = 0;
-    TRY(table_open(&t, "weight|role|shape|format|layout|from|>bytes|>bpw", err));
+    TRY(table_open(&t, "~weight|+role|+shape|format|+layout|+from|+>bytes|>bpw", err));
     for (size_t i = 0; i < kerf_weights_count(kerf_checkpoint_weights(c)); i++) {
         const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(c), i);
         table_cell(t, "%s", w->name);
@@ -51,7 +51,7 @@ static kerf_status print_planes(const kerf_checkpoint *c, kerf_error *err)
 {
     table *t = NULL;
     char text[TEXT_SIZE];
-    TRY(table_open(&t, "tensor|type|shape|>bytes|file|>offset", err));
+    TRY(table_open(&t, "~tensor|type|+shape|>bytes|+file|>offset", err));
     for (size_t i = 0; i < kerf_reader_count(kerf_checkpoint_reader(c)); i++) {
         const kerf_tensor *tensor = kerf_reader_at(kerf_checkpoint_reader(c), i);
         table_cell(t, "%s", tensor->name);
@@ -71,6 +71,8 @@ static kerf_status print_text(const args *a, const kerf_checkpoint *c, const fin
 {
     TRY(args_has(a, "planes") ? print_planes(c, err) : print_weights(c, err));
     size_t shards = kerf_reader_shard_count(kerf_checkpoint_reader(c));
+    if (!args_has(a, "planes"))
+        printf("\nbpw: bits per weight with all scales; in the last line over all weights.");
     printf("\n%zu tensors in %zu file%s\n", kerf_reader_count(kerf_checkpoint_reader(c)), shards,
            shards == 1 ? "" : "s");
     size_t i;
@@ -198,7 +200,7 @@ const verb verb_inspect = {
     .examples = "  kerf inspect model.safetensors\n"
                 "  kerf inspect model-nvfp4/ --json | jq .totals\n",
     .options = options,
-    .shared = {&option_json},
+    .shared = {&option_json, &option_wide},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_inspect,

@@ -40,8 +40,9 @@ void prediction_json(json_t **row, const kerf_prediction *p)
 void print_tier_note(const kerf_hardware *h)
 {
     if (h->fits || h->tables) return;
-    printf("\nspec-only: from the data sheet of %s; a band that careful kernels fall into, no\n"
-           "measurement. Cold weights; all scales, activations and results are counted.\n",
+    printf("\nspec-only: from the data sheet of %s; a band that careful kernels\n"
+           "fall into, no measurement. Cold weights; all scales, activations and results\n"
+           "are counted.\n",
            shown(h->name));
 }
 
@@ -119,6 +120,6 @@ const verb verb_predict = {
         "  kerf predict --hardware h200 --model llama/config.json -f bf16,nvfp4 --kv fp8-e4m3 "
         "--context 32768\n",
     .options = options,
-    .shared = {&option_json},
+    .shared = {&option_json, &option_wide},
     .run = run_predict,
 };

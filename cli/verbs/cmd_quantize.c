@@ -4,6 +4,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
+#include "terminal.h"
 
 typedef struct quantize_run {
     const args *args;
@@ -87,7 +88,7 @@ static kerf_status print_plan(const quantize_run *j, kerf_error *err)
     const kerf_totals *totals = &j->totals;
     table *t = NULL;
     char text[TEXT_SIZE], name[64];
-    TRY(table_open(&t, "tensor|role|shape|source|becomes|>bytes|>after|>bpw", err));
+    TRY(table_open(&t, "~tensor|+role|+shape|+source|~becomes|+>bytes|+>after|>bpw", err));
     for (size_t i = 0; i < totals->weights; i++) {
         const kerf_decision *d = kerf_plan_at(j->plan, i);
         const kerf_weight *w = d->weight;
@@ -116,6 +117,7 @@ static kerf_status print_plan(const quantize_run *j, kerf_error *err)
     table_cell(t, "%llu", (unsigned long long)totals->bytes_out);
     table_cell(t, "%.3f", bits_per_weight(totals->bytes_out, totals->elements));
     TRY(table_end(t, KERF_OK, err));
+    printf("\nbpw: bits per weight with all scales; in the last line over all tensors.\n");
     print_notes(j, stdout);
     return KERF_OK;
 }
@@ -124,11 +126,12 @@ static void print_summary(const quantize_run *j)
 {
     const kerf_totals *t = &j->totals;
     char in[TEXT_SIZE], out[TEXT_SIZE];
-    fprintf(stderr, "%s: %zu of %zu tensors quantized, %s -> %s, %.3f bpw, %.2f s, %.0f MB/s\n",
-            shown(j->to.path), t->quantized, t->weights, bytes_text(t->bytes_in, in),
-            bytes_text(t->bytes_out, out), bits_per_weight(t->bytes_out, t->elements), j->seconds,
-            (double)t->bytes_in / 1e6 / (j->seconds > 0 ? j->seconds : 1));
-    print_notes(j, stderr);
+    print_note("%s: %zu of %zu tensors quantized, %s -> %s, %.3f bits per weight of all tensors, "
+               "%.2f s, %.0f MB/s",
+               shown(j->to.path), t->quantized, t->weights, bytes_text(t->bytes_in, in),
+               bytes_text(t->bytes_out, out), bits_per_weight(t->bytes_out, t->elements),
+               j->seconds, (double)t->bytes_in / 1e6 / (j->seconds > 0 ? j->seconds : 1));
+    if (!is_quiet()) print_notes(j, stderr);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */
@@ -157,6 +160,7 @@ static kerf_status write_output(quantize_run *j, kerf_error *err)
     TRY(progress_open(&j->progress, j->args, err));
     kerf_status s = kerf_quantize(j->plan, &j->team.team, &j->progress.job, NULL, err);
     if (s == KERF_OK) note_written(j->to.path); /* before the last event, which takes memory */
+    if (s == KERF_OK) s = args_checksums(j->args, err);
     j->seconds = progress_pause(&j->progress);
     return s;
 }
@@ -196,8 +200,8 @@ static int check_recipe(quantize_run *j, kerf_error *err)
     progress_pause(&j->progress);
     TRY(s);
     if (progress_allows_text(j->args))
-        fprintf(stderr, "%s: %zu tensors measured as promised, %zu not, %zu edited since\n",
-                shown(r->name), result.kept, result.broken, result.edited);
+        print_note("%s: %zu tensors measured as promised, %zu not, %zu edited since",
+                   shown(r->name), result.kept, result.broken, result.edited);
     if (result.broken == 0) return EXIT_OK;
     char text[sizeof result.first];
     fprintf(stderr, "kerf: %s: %s\n", shown(j->to.path),
@@ -263,7 +267,7 @@ const verb verb_quantize = {
     .options = options,
     .shared = {&option_layout, &option_keep, &option_only, &option_nan, &option_overwrite,
                &option_shard_size, &option_resume, &option_zstd_level, &option_threads,
-               &option_device, &option_json, &option_progress},
+               &option_device, &option_json, &option_wide, &option_sha256, &option_progress},
     .reads = {"recipe", "imatrix"},
     .writes = {"output"},
     .operands_min = 1,

@@ -6,6 +6,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
+#include "terminal.h"
 #include "options_codecs.h"
 #include "verbs/figures.h"
 
@@ -22,7 +23,7 @@ static kerf_status print_tensors(const kerf_scores *s, kerf_error *err)
 {
     table *t = NULL;
     char headings[160], name[64];
-    snprintf(headings, sizeof headings, "tensor|format%s", figures_headings(columns_shown(s)));
+    snprintf(headings, sizeof headings, "~tensor|~format%s", figures_headings(columns_shown(s)));
     TRY(table_open(&t, headings, err));
     for (size_t i = 0; i < s->tensors * s->codecs; i++) {
         table_cell(t, "%s", s->weight[i / s->codecs]->name);
@@ -38,7 +39,7 @@ static kerf_status print_totals(const kerf_scores *s, kerf_error *err)
 {
     table *t = NULL;
     char headings[160], name[64];
-    snprintf(headings, sizeof headings, "format%s", figures_headings(columns_shown(s)));
+    snprintf(headings, sizeof headings, "~format%s", figures_headings(columns_shown(s)));
     TRY(table_open(&t, headings, err));
     for (size_t c = 0; c < s->codecs; c++) {
         table_cell(t, "%s", kerf_codec_name(s->codec[c], name, sizeof name));
@@ -54,8 +55,8 @@ static kerf_status print_report(const kerf_scores *s, const args *a, kerf_error 
     char name[64], text[sizeof s->left_out->reason], *document = NULL;
     for (size_t i = s->left_outs; i-- > 0;) {
         const kerf_left_out *out = &s->left_out[i];
-        fprintf(stderr, "left out: %s: %s\n", kerf_codec_name(out->codec, name, sizeof name),
-                kerf_text_printable(out->reason, text, sizeof text));
+        print_note("left out: %s: %s", kerf_codec_name(out->codec, name, sizeof name),
+                   kerf_text_printable(out->reason, text, sizeof text));
     }
     if (args_has(a, "json")) {
         size_t n;
@@ -155,7 +156,7 @@ const verb verb_score = {
                 "  kerf score model/ -f int4-g128,nf4 --only '*down_proj*' --per-tensor\n",
     .options = options,
     .shared = {&option_keep, &option_only, &option_nan, &option_threads, &option_device,
-               &option_json, &option_progress},
+               &option_json, &option_wide, &option_progress},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_score,

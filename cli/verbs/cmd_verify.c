@@ -1,5 +1,6 @@
 /* cmd_verify.c - kerf verify: the gate for CI. Every weight of the source must be there, and must
  * have lost no more than its limits allow, counted on the bytes in the file. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
+#include "terminal.h"
 #include "verbs/figures.h"
 
 enum { WORST_SHOWN = 10 };
@@ -27,7 +29,7 @@ static kerf_status print_worst(const kerf_verification *v, int all, kerf_error *
     table *t = NULL;
     const kerf_verify_row **order = NULL;
     char headings[160], name[64];
-    snprintf(headings, sizeof headings, "tensor|format%s", figures_headings(0));
+    snprintf(headings, sizeof headings, "~tensor|~format%s", figures_headings(0));
     TRY(allocate(&order, v->rows, sizeof *order, err));
     kerf_status s = table_open(&t, headings, err);
     size_t n = 0;
@@ -71,7 +73,7 @@ static kerf_status print_over(const kerf_verification *v, kerf_error *err)
 {
     table *t = NULL;
     if (v->over == 0) return KERF_OK;
-    TRY(table_open(&t, "over its limit|figure|>measured|>limit|>over by", err));
+    TRY(table_open(&t, "~over its limit|figure|>measured|>limit|>over by", err));
     for (size_t i = 0; i < v->rows; i++) {
         for (unsigned f = 0; f < KERF_FIGURES; f++)
             if (v->row[i].over >> f & 1u) put_over(t, &v->row[i], (kerf_figure)f);
@@ -98,8 +100,9 @@ static kerf_status print_text(const kerf_verification *v, int all, kerf_error *e
     for (size_t i = 0; i < v->rows; i++)
         if (v->row[i].problem[0]) print_problem(v->row[i].weight->name, v->row[i].problem);
     for (size_t i = 0; i < v->extras; i++) print_problem(v->extra[i], "is not in the source");
-    printf("%s: %zu tensors measured, %zu equal to the source, %zu over a limit, %zu wrong\n",
-           v->passed ? "passed" : "failed", v->measured, v->equal, v->over, v->problems);
+    printf("%s%s%s: %zu tensors measured, %zu equal to the source, %zu over a limit, %zu wrong\n",
+           painted(1, v->passed ? PAINT_GOOD : PAINT_BAD), v->passed ? "passed" : "failed",
+           painted(1, PAINT_END), v->measured, v->equal, v->over, v->problems);
     return KERF_OK;
 }
 
@@ -114,12 +117,41 @@ static kerf_status write_limits(const kerf_verification *v, const char *path, in
     return s;
 }
 
+static kerf_status write_reports(const kerf_verification *v, const args *a, kerf_error *err)
+{
+    static const struct {
+        const char *name;
+        kerf_verify_kind kind;
+    } reports[] = {{"junit", KERF_VERIFY_JUNIT},
+                   {"markdown", KERF_VERIFY_MARKDOWN},
+                   {"summary", KERF_VERIFY_MARKDOWN},
+                   {"annotations", KERF_VERIFY_ANNOTATIONS}};
+    for (size_t i = 0; i < sizeof reports / sizeof *reports; i++) {
+        const char *name = reports[i].name, *path = args_value(a, name);
+        char *text = NULL;
+        size_t n;
+        if (!args_has(a, name)) continue;
+        TRY(kerf_verification_report(v, reports[i].kind, &text, &n, err));
+        kerf_status s = KERF_OK;
+        if (path)
+            s = write_file(path, text, n, args_has(a, "overwrite"), err);
+        else if (strcmp(name, "summary") == 0)
+            s = append_summary(text, err);
+        else if (fputs(text, args_has(a, "json") ? stderr : stdout) == EOF)
+            s = kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
+        free(text);
+        TRY(s);
+    }
+    return KERF_OK;
+}
+
 static kerf_status print_report(const kerf_verification *v, const args *a, kerf_error *err)
 {
     const char *path = args_value(a, "write-limits");
     char *document = NULL;
     size_t n;
     if (path) TRY(write_limits(v, path, args_has(a, "overwrite"), err));
+    TRY(write_reports(v, a, err));
     if (!args_has(a, "json")) return print_text(v, args_has(a, "all"), err);
     TRY(kerf_verification_write(v, &document, &n, err));
     return put_document(document, err);
@@ -135,9 +167,22 @@ typedef struct verify_run {
     progress progress;
 } verify_run;
 
+/* Refuses what the end of a long run would. */
+static kerf_status check_reports(const args *a, kerf_error *err)
+{
+    static const char *const xml[] = {".xml", NULL}, *const markdown[] = {".md", NULL},
+                             *const json[] = {".json", NULL};
+    TRY(args_suffix(a, "junit", xml, 0, err));
+    TRY(args_suffix(a, "markdown", markdown, 0, err));
+    TRY(args_suffix(a, "write-limits", json, 0, err));
+    if (!args_has(a, "summary") || summary_path()) return KERF_OK;
+    return USAGE(err, "--summary: GITHUB_STEP_SUMMARY is not set; --markdown FILE writes the same");
+}
+
 static kerf_status verify(verify_run *j, const args *a, kerf_error *err)
 {
     const char *limits = args_value(a, "limits");
+    TRY(check_reports(a, err));
     TRY(option_team_open(&j->team, a, err));
     if (limits) TRY(kerf_limits_open(limits, &j->limits, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
@@ -169,6 +214,10 @@ static const option options[] = {
      "JSON of what each tensor may lose (schema kerf.limits/1); without it t2 may be 16 times "
      "that of normal numbers in each format, and 0.5 without outliers"},
     {"write-limits", 0, "FILE", "write such a file from what was measured, with 2 % of margin"},
+    {"junit", 0, "FILE.xml", "write the result as JUnit XML, a test per tensor"},
+    {"markdown", 0, "FILE.md", "write the result as Markdown: what is over, and the worst ten"},
+    {"summary", 0, NULL, "append the same to the file that GITHUB_STEP_SUMMARY names"},
+    {"annotations", 0, NULL, "an ::error line for each fault, as GitHub Actions shows them"},
     {"by-value", 0, NULL,
      "measure dense tensors too, for a dequantized checkpoint; else they must "
      "be equal byte for byte"},
@@ -192,11 +241,13 @@ const verb verb_verify = {
     .examples = "  kerf verify model/ model-nvfp4/\n"
                 "  kerf verify model/ model-nvfp4/ --write-limits limits.json\n"
                 "  kerf verify model/ model-nvfp4/ --limits limits.json --json\n"
+                "  kerf verify model/ model-nvfp4/ --junit kerf.xml --summary --annotations\n"
                 "  kerf verify model-nvfp4/ restored/    # is it the exact decoding?\n",
     .options = options,
-    .shared = {&option_overwrite, &option_threads, &option_device, &option_json, &option_progress},
+    .shared = {&option_overwrite, &option_threads, &option_device, &option_json, &option_wide,
+               &option_progress},
     .reads = {"limits"},
-    .writes = {"write-limits"},
+    .writes = {"write-limits", "junit", "markdown"},
     .operands_min = 2,
     .operands_max = 2,
     .run = run_verify,

@@ -11,10 +11,10 @@ static double zstd_percent(const kerf_score *s)
 const char *figures_headings(unsigned show)
 {
     static const char *const headings[] = {
-        "|>bpw|>t2|>SQNR dB|>bias|>clipped|>max error",
-        "|>bpw|>t2|>weighted|>SQNR dB|>bias|>clipped|>max error",
-        "|>bpw|>t2|>SQNR dB|>bias|>clipped|>max error|>zstd",
-        "|>bpw|>t2|>weighted|>SQNR dB|>bias|>clipped|>max error|>zstd",
+        "|>bpw|>t2|+>SQNR dB|+>bias|+>clipped|>max error",
+        "|>bpw|>t2|>weighted|+>SQNR dB|+>bias|+>clipped|>max error",
+        "|>bpw|>t2|+>SQNR dB|+>bias|+>clipped|>max error|+>zstd",
+        "|>bpw|>t2|>weighted|+>SQNR dB|+>bias|+>clipped|>max error|+>zstd",
     };
     return headings[show & 3u];
 }

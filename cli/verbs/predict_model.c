@@ -115,7 +115,7 @@ static kerf_status print_operators(const model_question *q, kerf_error *err)
     outlook o;
     table *t = NULL;
     TRY(look_ahead(q, q->lists.format[0], q->lists.batch[0], &o, err));
-    TRY(table_open(&t, "operator|>times|>MB|>Gflop|tier|>us each|>flop/B|bound|>share", err));
+    TRY(table_open(&t, "operator|>times|>MB|+>Gflop|tier|>us each|+>flop/B|bound|>share", err));
     for (size_t i = 0; i < o.step.ops; i++) {
         const kerf_operator *op = &o.step.op[i];
         table_cell(t, "%s", op->name);
@@ -135,7 +135,7 @@ static kerf_status print_text(const model_question *q, kerf_error *err)
 {
     const kerf_model *m = &q->model;
     table *t = NULL;
-    printf("%s: %.3f G parameters, %.3f G pass per token, %.0f KV elements per token; %s on %s,\n"
+    printf("%s: %.3f G parameters, %.3f G pass per token,\n%.0f KV elements per token; %s on %s,\n"
            "%s %.0f tokens\n\n",
            m->type, kerf_model_parameters(m) * 1e-9, kerf_model_active(m) * 1e-9,
            kerf_model_kv_elements(m), q->phase.prefill ? "prefill" : "decode",
@@ -147,7 +147,7 @@ static kerf_status print_text(const model_question *q, kerf_error *err)
             "\n\n",
             shown(m->type));
     TRY(table_open(
-        &t, "format|>batch|>GB|>cache GB|fits|>GB/step|tier|>ms/step|>tokens/s|>crossover", err));
+        &t, "format|>batch|>GB|>cache GB|fits|+>GB/step|tier|>ms/step|>tokens/s|+>crossover", err));
     kerf_status s = for_each(q, take_row, t, err);
     s = table_end(t, s, err);
     if (s == KERF_OK && q->lists.formats * q->lists.batches == 1) s = print_operators(q, err);

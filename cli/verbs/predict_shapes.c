@@ -94,7 +94,7 @@ static kerf_status take_row(void *ctx, const shape_answer *a, kerf_error *err)
 static kerf_status print_rows(const shape_question *q, kerf_error *err)
 {
     table *t = NULL;
-    TRY(table_open(&t, "NxK|>batch|format|>MB|tier|>us|>flop/B|>ridge|bound|>vs bf16", err));
+    TRY(table_open(&t, "NxK|>batch|format|+>MB|tier|>us|+>flop/B|+>ridge|bound|>vs bf16", err));
     kerf_status status = for_each(q, take_row, t, err);
     status = table_end(t, status, err);
     if (status == KERF_OK) print_tier_note(q->hardware);

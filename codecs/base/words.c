@@ -28,6 +28,55 @@ char *kerf_glob_escape(const char *name, char *out, size_t size)
     return out;
 }
 
+/* --- names, as people write them ---------------------------------------------------------------
+ */
+
+static int is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static char lower(char c)
+{
+    return (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+}
+
+/* The next letter or digit at *text, in lower case, and moves past it; 0 at the end. Bytes beyond
+ * ASCII count as letters. */
+static char next_sign(const char **text)
+{
+    while (**text) {
+        const char c = lower(*(*text)++);
+        if ((c >= 'a' && c <= 'z') || is_digit(c) || (unsigned char)c >= 0x80) return c;
+    }
+    return 0;
+}
+
+int kerf_name_begins(const char *name, const char *text)
+{
+    char want = next_sign(&text);
+    if (!want) return 0;
+    for (; want; want = next_sign(&text))
+        if (next_sign(&name) != want) return 0;
+    return 1;
+}
+
+int kerf_names_match(const char *a, const char *b)
+{
+    return kerf_name_begins(a, b) && kerf_name_begins(b, a);
+}
+
+/* Whether two texts have the same digits, in the same order. */
+static int has_digits_of(const char *text, const char *word)
+{
+    for (;; text++, word++) {
+        while (*text && !is_digit(*text)) text++;
+        while (*word && !is_digit(*word)) word++;
+        if (*text != *word) return 0;
+        if (!*text) return 1;
+    }
+}
+
 /* Edits (insert, delete, replace, swap neighbours) from a to b; words over 31 bytes are far. */
 static unsigned edit_distance(const char *a, const char *b)
 {
@@ -41,10 +90,11 @@ static unsigned edit_distance(const char *a, const char *b)
                 d[i][j] = (unsigned)(i + j);
                 continue;
             }
-            unsigned best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            const char x = lower(a[i - 1]), y = lower(b[j - 1]);
+            unsigned best = d[i - 1][j - 1] + (x != y);
             if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
             if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
-            const int swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            const int swapped = i > 1 && j > 1 && x == lower(b[j - 2]) && lower(a[i - 2]) == y;
             if (swapped && d[i - 2][j - 2] + 1 < best) best = d[i - 2][j - 2] + 1;
             d[i][j] = best;
         }
@@ -54,18 +104,27 @@ static unsigned edit_distance(const char *a, const char *b)
 
 const char *kerf_nearest_word(const char *text, const char *const *words)
 {
+    const unsigned bound = ((unsigned)strlen(text) + 1) / 4 + 1;
     const char *best = NULL;
-    unsigned least = (unsigned)strlen(text) / 3 + 2;
+    unsigned least = bound;
     for (; *words; words++) {
+        if (!has_digits_of(text, *words)) continue;
         unsigned distance = edit_distance(text, *words);
-        const int begins = strlen(text) >= 3 && strncmp(text, *words, strlen(text)) == 0;
-        if (begins) distance = 1;
-        if (distance >= least) continue;
-        least = distance;
-        best = *words;
+        if (strlen(text) >= 3 && distance > 1 && kerf_name_begins(*words, text)) distance = 1;
+        if (distance >= bound || distance > least) continue;
+        if (distance < least) {
+            best = *words;
+            least = distance;
+        } else if (best && !kerf_name_begins(*words, best)) {
+            /* as near: none, unless the other goes on from this one */
+            best = kerf_name_begins(best, *words) ? *words : NULL;
+        }
     }
     return best;
 }
+
+/* --- texts to print ------------------------------------------------------------------------------
+ */
 
 char *kerf_text_printable(const char *text, char *out, size_t size)
 {

@@ -1,7 +1,6 @@
 /* format.c - the tables that formats.def becomes, and how they are searched. */
 #include "format/format.h"
 
-#include <kerf/words.h>
 #include "base/base.h"
 #include "block/encoder.h"
 
@@ -146,61 +145,4 @@ const kerf_encoder *kerf_encoder_at(const kerf_format *f, size_t i)
     for (size_t k = 0; k < ENCODERS; k++)
         if (encoder_fits(f, &encoders[k]) && &encoders[k] != first && --i == 0) return &encoders[k];
     return NULL;
-}
-
-/* --- "nvfp4:4/6" ------------------------------------------------------------------------------ */
-
-static const char *nearest_format(const char *word)
-{
-    const char *names[KF_FORMATS + 1];
-    for (size_t i = 0; i < KF_FORMATS; i++) names[i] = formats[i].name;
-    names[KF_FORMATS] = NULL;
-    return kerf_nearest_word(word, names);
-}
-
-static kerf_status unknown_format(const char *name, kerf_error *err)
-{
-    const char *near = nearest_format(name);
-    if (near)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown format \"%s\"; did you mean \"%s\"?",
-                       name, near);
-    return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown format \"%s\"; kerf formats lists them",
-                   name);
-}
-
-static void list_encoders(const kerf_format *f, char *out, size_t size)
-{
-    size_t used = 0;
-    out[0] = 0;
-    for (size_t i = 0; i < kerf_encoder_count(f) && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "",
-                                 kerf_encoder_at(f, i)->name);
-}
-
-kerf_status kerf_codec_find(const char *text, kerf_codec *out, kerf_error *err)
-{
-    char name[64];
-    const char *colon = strchr(text, ':');
-    size_t n = colon ? (size_t)(colon - text) : strlen(text);
-    snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, text);
-
-    kerf_codec codec = {kerf_format_find(name), NULL};
-    if (!codec.format || n >= sizeof name) return unknown_format(name, err);
-    codec.encoder = find_encoder(codec.format, colon ? colon + 1 : codec.format->default_encoder);
-    if (!codec.encoder) {
-        char list[512];
-        list_encoders(codec.format, list, sizeof list);
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "format %s has no encoder \"%.40s\"; it has: %s", name,
-                       colon ? colon + 1 : codec.format->default_encoder, list);
-    }
-    *out = codec;
-    return KERF_OK;
-}
-
-char *kerf_codec_name(kerf_codec c, char *out, size_t size)
-{
-    snprintf(out, size, "%s%s%s", c.format ? c.format->name : "dense", c.encoder ? ":" : "",
-             c.encoder ? c.encoder->name : "");
-    return out;
 }

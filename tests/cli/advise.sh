@@ -43,9 +43,9 @@ expect 0 advise "$model" --budget 5bits "${few[@]}" --json -j 1
 json_is total.t2 "$bits5"
 
 # --- recipes ------------------------------------------------------------------------------------
-expect 0 advise "$model" --budget 5bits "${few[@]}" "${cache[@]}" -o "$tmp/recipe.json"
+expect 0 advise "$model" --budget 5bits "${few[@]}" "${cache[@]}" -o "$tmp/recipe.json" --wide
 output_says 'why$'
-expect 2 advise "$model" --budget 5bits "${few[@]}" "${cache[@]}" -o "$tmp/recipe.json"
+expect 4 advise "$model" --budget 5bits "${few[@]}" "${cache[@]}" -o "$tmp/recipe.json"
 error_says 'exists; -y replaces it'
 expect 0 quantize "$model" --recipe "$tmp/recipe.json" -o "$tmp/q"
 error_says '28 tensors measured as promised, 0 not, 0 edited'

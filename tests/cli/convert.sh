@@ -90,7 +90,7 @@ same_file "$tmp/g2/quantize_config.json" "$tmp/g2back/quantize_config.json"
 
 # Columns sorted by activation: their groups have no format.
 "$KERF" quantize "$model" -f int4-g128-f16 --layout gptq -o "$tmp/act" 2>/dev/null
-run inspect "$tmp/act" --planes
+run inspect "$tmp/act" --planes --wide
 at=$(awk '$1 == "model.layers.2.mlp.up_proj.g_idx" { print $NF }' "$tmp/out")
 LC_ALL=C sed -i '1s/"kerf":"{/"gone":"{/' "$tmp/act/model.safetensors"
 printf '\1' | dd of="$tmp/act/model.safetensors" bs=1 seek="$at" conv=notrunc 2>/dev/null
@@ -150,13 +150,13 @@ for pair in nvfp4=NVFP4 fp8-e4m3=FP8; do
     nvfp4)
         check "$format: what finds scales of blocks" test \
             "$(config "$tmp/in-ct" $q.config_groups.group_0.input_activations.dynamic)" = local
-        "$KERF" inspect "$tmp/in-ct" --planes >"$tmp/out"
+        "$KERF" inspect "$tmp/in-ct" --planes --wide >"$tmp/out"
         output_says '^layers.0.mlp.up_proj.input_global_scale *F32 *1 '
         ;;
     *)
         check "$format: static" test \
             "$(config "$tmp/in-ct" $q.config_groups.group_0.input_activations.strategy)" = tensor
-        "$KERF" inspect "$tmp/in-ct" --planes >"$tmp/out"
+        "$KERF" inspect "$tmp/in-ct" --planes --wide >"$tmp/out"
         output_says '^layers.0.mlp.up_proj.input_scale *F32 *1 '
         ;;
     esac

@@ -20,7 +20,7 @@ header() { LC_ALL=C sed -i "1$1" "$tmp/m/model.safetensors"; }
 config() { sed -i "$1" "$tmp/m/config.json"; }
 
 place() { # TENSOR: its offset and bytes
-    "$KERF" inspect "$tmp/m" --planes | awk -v n="$1" '$1 == n { print $NF, $4 }'
+    "$KERF" inspect "$tmp/m" --planes --wide | awk -v n="$1" '$1 == n { print $NF, $4 }'
 }
 
 # spoil KIND TENSOR [N [M]]: N: bytes, or rows of tiles; 0: all bytes.

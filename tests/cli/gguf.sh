@@ -28,7 +28,7 @@ file_type_at() { grep -abo general.file_type "$1" | head -n 1 | cut -d : -f 1; }
 file_type() { bytes_at "$1" $(($(file_type_at "$1") + 21)) 4 | od -An -tu4 | tr -d ' '; }
 tensor_bytes() { # FILE TENSOR
     local offset size
-    read -r offset size < <("$KERF" inspect "$1" --planes | awk -v name="$2" '$1 == name { print $6, $4 }')
+    read -r offset size < <("$KERF" inspect "$1" --planes --wide | awk -v name="$2" '$1 == name { print $6, $4 }')
     bytes_at "$1" "$offset" "$size"
 }
 for pair in ggml-q8_0=7 ggml-q4_0=2 ggml-mxfp4=38 ggml-nvfp4=39 nvfp4:4/6=39 mxfp4:even=38 \
@@ -165,7 +165,7 @@ expect 2 quantize "$in" -f nvfp4 --layout kerf -o "$tmp/x.gguf"
 expect 3 quantize "$in" -f int8 -o "$tmp/x.gguf"
 error_says 'layout gguf does not take int8'
 expect 2 quantize "$in" -f ggml-q8_0 -o "$in" -y
-expect 2 quantize "$in" -f ggml-q8_0 -o "$tmp/two.gguf"
+expect 4 quantize "$in" -f ggml-q8_0 -o "$tmp/two.gguf"
 expect 3 quantize "$tmp/foreign.gguf" -f nf4 -o "$tmp/x.safetensors"
 error_says 'blocks of type IQ2_XXS'
 absent "$tmp/x.gguf"

@@ -2,7 +2,7 @@
 # hardware.sh - the registry on screen, as JSON, and as a file that is read back.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-expect 0 hardware
+expect 0 hardware --wide
 output_says '^h200  *NVIDIA H200'
 output_says 'unverified'
 expect 0 hardware gb10
@@ -34,8 +34,10 @@ cp "$tmp/out" "$tmp/again.json"
 expect 0 hardware "$tmp/again.json" --json
 same_file "$tmp/out" "$tmp/again.json"
 
-expect 2 hardware b20
-error_says 'did you mean b200'
+expect 2 hardware b20 # which is another machine than B200
+error_says 'kerf hardware lists them'
+expect 2 hardware rxt4090
+error_says 'did you mean rtx4090'
 expect 2 hardware zx81-with-tape
 error_says 'kerf hardware lists them'
 expect 4 hardware "$tmp/absent.json"

@@ -12,7 +12,7 @@ json_is totals.elements 3672320
 json_is findings.# 0
 
 "$KERF" quantize "$model" -f nvfp4:4/6 -o "$tmp/q" 2>/dev/null
-expect 0 inspect "$tmp/q"
+expect 0 inspect "$tmp/q" --wide
 output_says 'down_proj.weight .*nvfp4:4/6 .*BF16'
 output_says 'note: .*same fused group'
 expect 0 inspect "$tmp/q" --planes

@@ -338,7 +338,7 @@ expect 1 inspect "$tmp/stray"
 output_says 'config.json names none'
 
 # --- refusals -----------------------------------------------------------------------------------
-expect 2 quantize "$model" -f nvfp4 --layout model-opt -o "$tmp/x"
+expect 2 quantize "$model" -f nvfp4 --layout model-optimum -o "$tmp/x"
 error_says 'expected one of kerf, modelopt'
 expect 3 quantize "$model" -f nf4 --layout compressed-tensors -o "$tmp/x"
 error_says 'does not take nf4'

@@ -69,7 +69,7 @@ refused "${advise[@]}" --cache s.json --report s.json
 
 # A pipe or a device is not replaced.
 mkfifo pipe.json
-expect 2 "${advise[@]}" -o pipe.json -y
+expect 4 "${advise[@]}" -o pipe.json -y
 error_says 'not a regular file'
 check "the pipe is there" test -p pipe.json
 

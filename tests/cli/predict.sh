@@ -39,8 +39,9 @@ json_is predictions.2.tier table
 check "7.5 us" awk '{ exit !($1 > 7.4999 && $1 < 7.5001) }' <(json predictions.2.us)
 
 # --- models -------------------------------------------------------------------------------------
-expect 0 predict --hardware h200 --model "$configs/llama-3.1-8b.json" -f bf16
-output_says '8.030 G parameters, 7.505 G pass per token, 65536 KV elements'
+expect 0 predict --hardware h200 --model "$configs/llama-3.1-8b.json" -f bf16 --wide
+output_says '8.030 G parameters, 7.505 G pass per token'
+output_says '65536 KV elements per token'
 output_says '114512$'
 output_says '^q_proj+k_proj+v_proj  *32 '
 expect 0 predict --hardware h200 --model "$configs/deepseek-v3.json" -f fp8-e4m3-128x128,nvfp4 \
@@ -60,7 +61,7 @@ expect 2 predict --shape 4096x4096
 error_says -- '--hardware NAME is missing'
 expect 2 predict --hardware h200
 error_says 'say what'
-expect 2 predict --hardware h20 --shape 1x1
+expect 2 predict --hardware hh200 --shape 1x1
 error_says 'did you mean h200'
 for wrong in 4096 4096x 0x4096 4096x4096x1 -1x5 4096x4096, 99999999999999999999x1; do
     expect 2 predict --hardware h200 --shape "$wrong"

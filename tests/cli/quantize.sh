@@ -87,7 +87,7 @@ error_says 'already nvfp4:amax'
 
 # --- the output is safe -------------------------------------------------------------------------
 before=$(digest "$tmp/a.safetensors")
-expect 2 quantize "$source" -f mxfp4 -o "$tmp/a.safetensors"
+expect 4 quantize "$source" -f mxfp4 -o "$tmp/a.safetensors"
 error_says 'exists'
 check "a refused run leaves the old file" test "$before" = "$(digest "$tmp/a.safetensors")"
 expect 0 quantize "$source" -f mxfp4 -o "$tmp/a.safetensors" -y

@@ -29,7 +29,7 @@ for verb in $verbs; do
         run "$verb" "$name=x" no-such-file no-such-file
         checks=$((checks + 1))
         ! grep -q 'unknown option' "$tmp/err" || note_failure "kerf $verb does not know $name"
-    done < <("$KERF" help "$verb" | grep -o '^  ....--[a-z-]*' | grep -o -e '--.*' | grep -v -e --help)
+    done < <("$KERF" help "$verb" | grep -o '^  ....--[a-z0-9-]*' | grep -o -e '--.*' | grep -v -e --help)
 done
 
 # --- version ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ output_says '^failed: '
 expect 1 verify "$source" "$tmp/worse.safetensors" --limits "$tmp/limits.json" --json
 json_is pass false
 check "what is over, and by how much" test "$(json 'tensors.*.over.*.measured' | wc -l)" -ge 28
-expect 2 verify "$source" "$tmp/good.safetensors" --write-limits "$tmp/limits.json"
+expect 4 verify "$source" "$tmp/good.safetensors" --write-limits "$tmp/limits.json"
 expect 0 verify "$source" "$tmp/good.safetensors" --write-limits "$tmp/limits.json" -y
 
 limits() { # EXPECTED-CODE TEXT
@@ -58,7 +58,7 @@ output_says 'vision_tower.proj.weight: is not in the source'
 flip() { # TENSOR: the first byte of a tensor of good.safetensors becomes 0x7f
     local offset
     cp "$tmp/good.safetensors" "$tmp/flipped.safetensors"
-    offset=$("$KERF" inspect "$tmp/good.safetensors" --planes | awk -v t="$1" '$1 == t { print $NF }')
+    offset=$("$KERF" inspect "$tmp/good.safetensors" --planes --wide | awk -v t="$1" '$1 == t { print $NF }')
     printf '\177' | dd of="$tmp/flipped.safetensors" bs=1 seek="$offset" conv=notrunc 2>/dev/null
 }
 flip model.norm.weight

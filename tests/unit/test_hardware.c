@@ -192,7 +192,7 @@ static void a_machine_is_had_by_its_name(void **state)
     assert_string_equal(h->title, kerf_hardware_find("h200")->title);
     assert_near(h->fact[KERF_FACT_BF16].value, value("h200", KERF_FACT_BF16), 0);
     kerf_hardware_close(h);
-    assert_int_equal(kerf_hardware_get("h20o", &h, &err), KERF_E_ARG);
+    assert_int_equal(kerf_hardware_get("hh200", &h, &err), KERF_E_ARG);
     assert_non_null(strstr(err.text, "did you mean h200?"));
     assert_null(h);
     assert_int_equal(kerf_hardware_get("/nonexistent/h200.json", &h, &err), KERF_E_IO);

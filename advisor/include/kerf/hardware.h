@@ -111,8 +111,9 @@ KERF_API KERF_CHECK kerf_status kerf_hardware_open(const char *path, kerf_hardwa
                                                    kerf_error *err);
 
 /* The machine that a person names: one of the registry, or, where `text` ends in ".json", a file as
- * for kerf_hardware_open. The caller closes it either way. KERF_E_ARG: no such name; the text says
- * which one is near. */
+ * for kerf_hardware_open. Case and dashes do not count; words of its title are enough where they
+ * stand in no other: "RTX-4090", "4090", "NVIDIA H100 PCIe". The caller closes it either way.
+ * KERF_E_ARG: no such name, or several; the text lists those, or says which one is near. */
 KERF_API KERF_CHECK kerf_status kerf_hardware_get(const char *text, kerf_hardware **out,
                                                   kerf_error *err);
 

@@ -119,6 +119,21 @@ KERF_API KERF_CHECK kerf_status kerf_verification_limits(const kerf_verification
 KERF_API KERF_CHECK kerf_status kerf_verification_write(const kerf_verification *v, char **text,
                                                         size_t *n, kerf_error *err);
 
+/* The result for the programs that run kerf: JUnit's XML, as Jenkins, GitLab and others read it, a
+ * test per tensor; Markdown, with the limits that were exceeded and the ten worst tensors; lines
+ * that GitHub Actions shows beside a run, an ::error for each problem and limit, 50 at most. */
+typedef enum kerf_verify_kind {
+    KERF_VERIFY_JUNIT,
+    KERF_VERIFY_MARKDOWN,
+    KERF_VERIFY_ANNOTATIONS
+} kerf_verify_kind;
+
+/* As kerf_verification_write. Characters that a kind gives a meaning to are escaped; control
+ * characters, and what is not UTF-8, become '?'. */
+KERF_API KERF_CHECK kerf_status kerf_verification_report(const kerf_verification *v,
+                                                         kerf_verify_kind kind, char **text,
+                                                         size_t *n, kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif

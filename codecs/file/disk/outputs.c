@@ -102,7 +102,8 @@ static kerf_status add_source(file_ids *all, const char *path, kerf_error *err)
 static int is_report(const char *path)
 {
     static const char *const marks[] = {"\"schema\": \"kerf.",
-                                        "<title>kerf: ", "# Precision advice\n"};
+                                        "<title>kerf: ", "# Precision advice\n",
+                                        "<testsuites name=\"kerf ", "# kerf verify\n"};
     char text[512];
     int fd;
     uint64_t bytes;

@@ -208,8 +208,8 @@ KERF_API const kerf_format *kerf_format_find(const char *name); /* NULL if unkno
 KERF_API size_t kerf_encoder_count(const kerf_format *f);
 KERF_API const kerf_encoder *kerf_encoder_at(const kerf_format *f, size_t i);
 
-/* Parses "nvfp4" or "nvfp4:4/6". KERF_E_ARG names the nearest known word;
- * KERF_E_NOSUP: the format has no such encoder. */
+/* What a person means by "NVFP4:4/6" (without case and dashes), or by a name that others have for
+ * it. KERF_E_ARG: none, or several; the text says which. KERF_E_NOSUP: it has no such encoder. */
 KERF_API KERF_CHECK kerf_status kerf_codec_find(const char *text, kerf_codec *out, kerf_error *err);
 
 /* Writes "nvfp4:4/6" into out (cut to size, always terminated); returns out. */

@@ -33,6 +33,12 @@ KERF_API size_t kerf_layout_count(void);
 KERF_API const kerf_layout *kerf_layout_at(size_t i); /* `kerf` first; NULL past the end */
 KERF_API const kerf_layout *kerf_layout_find(const char *name); /* NULL if unknown       */
 
+/* The layout that a person means by "Compressed_Tensors", "ct" or "bnb": case and dashes do not
+ * count, and short names are known. KERF_E_ARG: none; the text lists them, or says which layouts a
+ * runtime loads. */
+KERF_API KERF_CHECK kerf_status kerf_layout_get(const char *text, const kerf_layout **out,
+                                                kerf_error *err);
+
 /* What the layout calls this format ("nvfp4-pack-quantized"), or NULL when it has no place for
  * it. *written: 0 when such tensors are only read. */
 KERF_API const char *kerf_layout_scheme(const kerf_layout *l, const kerf_format *f, int *written);

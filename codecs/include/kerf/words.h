@@ -16,9 +16,17 @@ KERF_API int kerf_glob_matches(const char *glob, const char *name);
 /* Writes a pattern that matches `name` alone; cut to size, always terminated. Returns out. */
 KERF_API char *kerf_glob_escape(const char *name, char *out, size_t size);
 
-/* The word of a list (ended by NULL) that `text` was probably meant to be; NULL: none is near.
- * Counted are the edits from one to the other: a character more, less or another, two swapped. The
- * beginning of a word, three characters or more, counts as one edit. */
+/* 1: the same letters and digits in the same order. Case, and everything that is neither, does not
+ * count: "RTX-4090" and "rtx4090" are one name. Texts without a letter or digit match nothing. */
+KERF_API int kerf_names_match(const char *a, const char *b);
+
+/* 1: as kerf_names_match, but `name` may go on after `text`. */
+KERF_API int kerf_name_begins(const char *name, const char *text);
+
+/* The word of a list (ended by NULL) that `text` was probably meant to be; NULL: none is near, or
+ * several are equally. Counted are the edits from one to the other, without case: a character more,
+ * less or another, two swapped. Digits say what a thing is ("nvfp4", "h100"), so they are never
+ * edited. The beginning of one word alone, three characters or more, counts as one edit. */
 KERF_API const char *kerf_nearest_word(const char *text, const char *const *words);
 
 /* Copies text with control characters replaced by '?', so that a name from a file cannot steer a

@@ -1,0 +1,242 @@
+/* test_names.c - what people type: formats, layouts and machines under the names that they have
+ * elsewhere, and what is said of names that mean none of them, or several. */
+#include <ctype.h>
+#include <kerf/hardware.h>
+#include <kerf/layouts.h>
+#include <kerf/words.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+/* As somebody might write it: upper case, underscores for dashes and slashes. */
+static const char *shouted(const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "%s", name);
+    for (char *p = out; *p; p++) {
+        if (*p == '-' || *p == '/') *p = '_';
+        *p = (char)toupper((unsigned char)*p);
+    }
+    return out;
+}
+
+static void every_codec_is_found_without_case_and_dashes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < kerf_format_count(); i++) {
+        const kerf_format *f = kerf_format_at(i);
+        for (size_t e = 0; e < kerf_encoder_count(f); e++) {
+            char name[64], loud[64];
+            const kerf_codec want = {f, kerf_encoder_at(f, e)};
+            kerf_codec got = {0};
+            kerf_error err = {0};
+            kerf_codec_name(want, name, sizeof name);
+            assert_int_equal(kerf_codec_find(shouted(name, loud, sizeof loud), &got, &err),
+                             KERF_OK);
+            assert_ptr_equal(got.format, want.format);
+            assert_ptr_equal(got.encoder, want.encoder);
+        }
+    }
+}
+
+static void names_of_others_are_known(void **state)
+{
+    static const struct {
+        const char *text, *name;
+    } cases[] = {
+        {"NVFP4", "nvfp4:amax"},         {"NV-FP4", "nvfp4:amax"},
+        {"nvfp4:4-6", "nvfp4:4/6"},      {"half", "fp16:rne"},
+        {"BFloat16", "bf16:rne"},        {"float32", "fp32:rne"},
+        {"Q8_0", "ggml-q8_0:ggml"},      {"q4_0", "ggml-q4_0:ggml"},
+        {"INT4_G128", "int4-g128:amax"}, {"fp8_e4m3fn", "fp8-e4m3:amax"},
+        {"LLM.int8", "int8:amax"},       {"FP8-Block", "fp8-e4m3-128x128:amax"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[64];
+        kerf_codec got = {0};
+        kerf_error err = {0};
+        if (kerf_codec_find(cases[i].text, &got, &err) != KERF_OK) fail_msg("%s", err.text);
+        assert_string_equal(kerf_codec_name(got, name, sizeof name), cases[i].name);
+    }
+}
+
+/* The answer has to hold `has` and must not hold `lacks`. */
+typedef struct answer {
+    const char *text, *has, *lacks;
+} answer;
+
+static void check_answer(const answer *a, kerf_status s, const kerf_error *err)
+{
+    if (s != KERF_E_ARG) fail_msg("%s: status %d", a->text, (int)s);
+    if (!strstr(err->text, a->has)) fail_msg("%s: no \"%s\" in: %s", a->text, a->has, err->text);
+    if (a->lacks && strstr(err->text, a->lacks))
+        fail_msg("%s: \"%s\" in: %s", a->text, a->lacks, err->text);
+    if (strlen(err->text) > 400) fail_msg("%s: long: %s", a->text, err->text);
+}
+
+static void no_other_format_is_suggested(void **state)
+{
+    static const answer cases[] = {
+        {"FP8", "usual is fp8-e4m3-row", "did you mean"},
+        {"fp8", "fp8-e5m2-128x128", "mxfp8"},
+        {"int4", "usual is int4-g128 ", "int8"},
+        {"int4", "int4-g128-asym-f16", NULL},
+        {"int2", "for research only", NULL},
+        {"mxfp8", "usual is mxfp8-e4m3 ", "mxfp4"},
+        {"MXFP6", "usual is mxfp6-e2m3 ", "mxfp4"},
+        {"fp4", "nvfp4", "fp8"},
+        {"awq", "int4-g128-asym-f16:awq", "did you mean"},
+        {"AWQ", "scales channels", NULL},
+        {"gptq", "--layout gptq", "did you mean"},
+        {"q4_k_m", "block type of llama.cpp", "did you mean"},
+        {"Q4_K_M", "ggml-q4_0", "did you mean"},
+        {"Q6_K", "block type of llama.cpp", "mxfp6"},
+        {"iq4_xs", "block type of llama.cpp", NULL},
+        {"w4a16", "int4-g128", NULL},
+        {"gguf", "-o OUT.gguf", NULL},
+        {"int3", "does not exist", "did you mean"},
+        {"nf8", "nf4", "did you mean"},
+        {"nvfp5", "nvfp4", "did you mean"},
+        {"nvfp8", "nvfp4", "did you mean"},
+        {"fp16x", "did you mean \"fp16\"", "bf16"},
+        {"nvpf4", "did you mean \"nvfp4\"", NULL},
+        {"nfvp4", "did you mean \"nvfp4\"", NULL},
+        {"mvfp4", "kerf formats lists them", "did you mean"}, /* mxfp4 and nvfp4 are as near */
+        {"int4-awq", "Model-Optimizer's name", "int4-row"},
+        {"int4-g12", "int4-g128", "int4-g32"},
+        {"qqq", "kerf formats lists them", "did you mean"},
+        {"", "kerf formats lists them", "did you mean"},
+        {"-", "kerf formats lists them", "did you mean"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kerf_codec got = {0};
+        kerf_error err = {0};
+        check_answer(&cases[i], kerf_codec_find(cases[i].text, &got, &err), &err);
+    }
+}
+
+static void layouts_are_found(void **state)
+{
+    static const struct {
+        const char *text, *name;
+    } cases[] = {
+        {"Compressed_Tensors", "compressed-tensors"},
+        {"ct", "compressed-tensors"},
+        {"llm-compressor", "compressed-tensors"},
+        {"BNB", "bitsandbytes"},
+        {"ModelOpt", "modelopt"},
+        {"gptqv2", "gptq-v2"},
+        {"llama.cpp", "gguf"},
+        {"KERF", "kerf"},
+    };
+    static const answer wrong[] = {
+        {"vllm", "is a program, no layout; it loads compressed-tensors", NULL},
+        {"TensorRT-LLM", "it loads modelopt", NULL},
+        {"onnx", "expected one of kerf, modelopt", NULL},
+        {"", "expected one of", NULL},
+    };
+    const kerf_layout *got = NULL;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kerf_error err = {0};
+        if (kerf_layout_get(cases[i].text, &got, &err) != KERF_OK) fail_msg("%s", err.text);
+        assert_string_equal(got->name, cases[i].name);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        kerf_error err = {0};
+        check_answer(&wrong[i], kerf_layout_get(wrong[i].text, &got, &err), &err);
+    }
+}
+
+static void machines_are_found(void **state)
+{
+    static const struct {
+        const char *text, *name;
+    } cases[] = {
+        {"RTX-4090", "rtx4090"},
+        {"4090", "rtx4090"},
+        {"rtx_4090", "rtx4090"},
+        {"NVIDIA GeForce RTX 4090", "rtx4090"},
+        {"geforce 5090", "rtx5090"},
+        {"H100", "h100"},
+        {"h100 pcie", "h100-pcie"},
+        {"NVIDIA H100 PCIe", "h100-pcie"},
+        {"A100-80GB", "a100"},
+        {"DGX Spark", "gb10"},
+        {"L40S", "l40s"},
+        {"epyc 9654", "epyc-9654"},
+        {"a100 40 gb", "a100-40"},
+    };
+    static const answer wrong[] = {
+        {"H20", "kerf hardware lists them", "h200"},
+        {"h101", "kerf hardware lists them", "h100"},
+        {"PCIe", "names 2 machines: a100-pcie, h100-pcie", NULL},
+        {"rtx 40", "kerf hardware lists them", "rtx4090"},
+        {"rtx490", "kerf hardware lists them", "rtx4090"},
+        {"h20o", "kerf hardware lists them", "h200"},
+        {"", "kerf hardware lists them", NULL},
+        {"---", "kerf hardware lists them", NULL},
+    };
+    kerf_hardware *got = NULL;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kerf_error err = {0};
+        if (kerf_hardware_get(cases[i].text, &got, &err) != KERF_OK) fail_msg("%s", err.text);
+        assert_string_equal(got->name, cases[i].name);
+        kerf_hardware_close(got);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        kerf_error err = {0};
+        check_answer(&wrong[i], kerf_hardware_get(wrong[i].text, &got, &err), &err);
+        kerf_hardware_close(got);
+    }
+    for (size_t i = 0; i < kerf_hardware_count(); i++) { /* each under its own name and title */
+        const kerf_hardware *h = kerf_hardware_at(i);
+        const char *const texts[] = {h->name, h->title};
+        for (size_t k = 0; k < 2; k++) {
+            char loud[96];
+            kerf_error err = {0};
+            if (kerf_hardware_get(shouted(texts[k], loud, sizeof loud), &got, &err) != KERF_OK)
+                fail_msg("%s", err.text);
+            assert_string_equal(got->name, h->name);
+            kerf_hardware_close(got);
+        }
+    }
+}
+
+static void words_are_compared_by_letters_and_digits(void **state)
+{
+    static const char *const verbs[] = {"score", "serve", "selftest", NULL};
+    static const char *const gpus[] = {"h100", "h200", "h100-pcie", NULL};
+    (void)state;
+    assert_true(kerf_names_match("NV-FP4", "nvfp4"));
+    assert_false(kerf_names_match("nvfp4", "nvfp4x"));
+    assert_false(kerf_names_match("", ""));
+    assert_false(kerf_names_match("-", "_"));
+    assert_true(kerf_name_begins("fp8-e4m3", "FP8"));
+    assert_false(kerf_name_begins("fp8", "fp8-e4m3"));
+    assert_string_equal(kerf_nearest_word("scroe", verbs), "score");
+    assert_string_equal(kerf_nearest_word("SELF", verbs), "selftest");
+    assert_null(kerf_nearest_word("sc", verbs));
+    assert_null(kerf_nearest_word("h300", gpus));
+    assert_string_equal(kerf_nearest_word("hh100", gpus), "h100");
+    assert_string_equal(kerf_nearest_word("h100-pci", gpus), "h100-pcie");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_codec_is_found_without_case_and_dashes),
+        cmocka_unit_test(names_of_others_are_known),
+        cmocka_unit_test(no_other_format_is_suggested),
+        cmocka_unit_test(layouts_are_found),
+        cmocka_unit_test(machines_are_found),
+        cmocka_unit_test(words_are_compared_by_letters_and_digits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
