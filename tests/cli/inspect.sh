@@ -2,7 +2,7 @@
 # inspect.sh - what a checkpoint holds, from files and folders, packed or not, and what is wrong.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-expect 0 inspect "$model"
+expect 0 inspect "$model" --wide
 output_says 'model.embed_tokens.weight .*2048x256 .*BF16'
 output_says '^38 weights, 0 quantized'
 expect 0 inspect "$model" --json
