@@ -217,17 +217,24 @@ static kerf_status add_budget(kerf_budget *b, const char *text, kerf_error *err)
         {"us", &b->us, 1},          {"ms", &b->us, 1e3},
         {"t2", &b->t2, 1},          {"tok/s", &b->tokens_per_s, 1},
     };
-    char *end = NULL;
+    static const char mark[] = ":likely";
+    char *end = NULL, unit[16];
     errno = 0;
     double x = strtod(text, &end);
+    const char *colon = strchr(end, ':');
+    const int likely = colon && strcmp(colon, mark) == 0;
+    snprintf(unit, sizeof unit, "%.*s", (int)(likely ? colon - end : 15), end);
     for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++) {
-        if (strcmp(units[i].unit, end) != 0 || errno || !(x > 0 && x < 1e18)) continue;
+        const int is_time = units[i].limit == &b->us || units[i].limit == &b->tokens_per_s;
+        if (strcmp(units[i].unit, unit) != 0 || errno || !(x > 0 && x < 1e18)) continue;
+        if (likely && !is_time) break;
         *units[i].limit = x * units[i].scale;
+        b->likely |= likely;
         return KERF_OK;
     }
     return USAGE(err,
                  "--budget %.60s: expected a number above 0 and one of bits, MB, GiB (and the "
-                 "like), us, ms, tok/s, t2",
+                 "like), us, ms, tok/s, t2; a time may end in :likely, as 60tok/s:likely",
                  text);
 }
 

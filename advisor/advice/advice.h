@@ -37,6 +37,10 @@ typedef struct kf_advice_options {
     size_t *pick;      /* [groups]: room for a choice */
 } kf_advice_options;
 
+/* Sums over groups, of the option pick[g] of each. */
+kerf_advice_point kf_advice_point_of(const kerf_advice *a, const size_t *candidate,
+                                     const size_t *pick);
+
 kerf_status kf_advice_find_curves(kerf_advice *a, const kf_advice_options *o, const kerf_job *job,
                                   kerf_error *err);
 

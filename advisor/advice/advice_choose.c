@@ -19,6 +19,12 @@ static double step_limit_us(const kerf_advice *a)
     return fmin(limit(b->us), b->tokens_per_s > 0 ? a->batch * 1e6 / b->tokens_per_s : INFINITY);
 }
 
+/* What a limit on time is held against. */
+static double held_us(const kerf_advice *a, double us, double high_us)
+{
+    return a->budget.likely ? us : high_us;
+}
+
 /* The limits as sums over groups: what is kept and what runs besides is taken off. Where that is
  * too much already, nothing is left, and explain_limits says so. */
 static void set_limits(const kerf_advice *a, kerf_problem *p)
@@ -27,7 +33,8 @@ static void set_limits(const kerf_advice *a, kerf_problem *p)
     p->limit[KERF_PRICE_LOSS] = limit(b->t2);
     double bytes = fmin(floor(limit(b->bits) * a->elements / 8), limit(b->bytes) - a->kept_bytes);
     p->limit[KERF_PRICE_BYTES] = fmax(0, bytes);
-    p->limit[KERF_PRICE_TIME] = fmax(0, step_limit_us(a) - a->other_us);
+    p->limit[KERF_PRICE_TIME] =
+        fmax(0, step_limit_us(a) - held_us(a, a->other_us, a->other_high_us));
     p->minimise = a->minimise;
     p->nested = a->nested;
 }
@@ -42,7 +49,9 @@ static void options_free(kf_advice_options *t)
     free(t->candidate);
 }
 
-static kerf_status list_options(const kerf_advice *a, kf_advice_options *t, kerf_error *err)
+/* only: the one candidate besides keeping; SIZE_MAX: all. */
+static kerf_status list_options(const kerf_advice *a, size_t only, kf_advice_options *t,
+                                kerf_error *err)
 {
     size_t most = a->groups * (a->codecs + 1), n = 0;
     KF_TRY(kf_allocate(&t->option, most, sizeof *t->option, err));
@@ -52,9 +61,10 @@ static kerf_status list_options(const kerf_advice *a, kf_advice_options *t, kerf
     for (size_t i = 0; i < a->groups; i++) {
         for (size_t c = 0; c <= a->codecs; c++) {
             const kerf_advice_cost *cost = &a->group[i].cost[c];
-            if (!cost->possible) continue;
+            if (!cost->possible || (only != SIZE_MAX && c != only && c != a->codecs)) continue;
             t->candidate[n] = c;
-            t->option[n++] = (kerf_option){{cost->t2, cost->bytes, cost->us}};
+            t->option[n++] =
+                (kerf_option){{cost->t2, cost->bytes, held_us(a, cost->us, cost->high_us)}};
         }
         t->first[i + 1] = n;
     }
@@ -66,15 +76,18 @@ static kerf_status explain_limits(const kerf_advice *a, const kerf_choice *c, ke
     char text[400] = "";
     const double *near = c->nearest;
     size_t n = 0;
+    const double other_us = held_us(a, a->other_us, a->other_high_us);
+    const char *end = a->budget.likely || a->other_high_us <= a->other_us ? "" : " at the slow end";
     if (limit(a->budget.bytes) < a->kept_bytes) {
         n += (size_t)snprintf(text, sizeof text,
                               "; what is kept takes %.0f bytes already (--all-tensors quantizes it "
                               "too)",
                               a->kept_bytes);
     }
-    if (step_limit_us(a) < a->other_us) {
+    if (step_limit_us(a) < other_us) {
         n += (size_t)snprintf(text + n, sizeof text - n,
-                              "; attention and other operators take %.1f us already", a->other_us);
+                              "; attention and other operators take %.1f us already%s", other_us,
+                              end);
     }
     if (near[KERF_PRICE_BYTES] < INFINITY) {
         n += (size_t)snprintf(
@@ -82,9 +95,9 @@ static kerf_status explain_limits(const kerf_advice *a, const kerf_choice *c, ke
             8 * near[KERF_PRICE_BYTES] / a->elements, near[KERF_PRICE_BYTES] + a->kept_bytes);
     }
     if (near[KERF_PRICE_TIME] < INFINITY && n < sizeof text) {
-        double us = near[KERF_PRICE_TIME] + a->other_us;
-        n += (size_t)snprintf(text + n, sizeof text - n, "; or %.2f us a step, %.1f tok/s", us,
-                              a->batch * 1e6 / us);
+        double us = near[KERF_PRICE_TIME] + other_us;
+        n += (size_t)snprintf(text + n, sizeof text - n, "; or %.2f us a step, %.1f tok/s%s", us,
+                              a->batch * 1e6 / us, end);
     }
     if (near[KERF_PRICE_LOSS] < INFINITY && n < sizeof text) {
         snprintf(text + n, sizeof text - n, "; or a t2 of %.4g", near[KERF_PRICE_LOSS]);
@@ -93,20 +106,58 @@ static kerf_status explain_limits(const kerf_advice *a, const kerf_choice *c, ke
                    "no choice of these formats stays under the budget%s", text);
 }
 
+/* Lists the options and chooses; `o` is to be freed either way. */
+static kerf_status choose_among(const kf_advising *w, size_t only, kf_advice_options *o,
+                                kerf_error *err)
+{
+    kerf_advice *a = w->advice;
+    KF_TRY(list_options(a, only, o, err));
+    kerf_problem p = {.option = o->option, .first = o->first, .groups = a->groups, .job = w->job};
+    set_limits(a, &p);
+    a->choice.pick = o->pick;
+    return kerf_choose(&p, &a->choice, err);
+}
+
+/* Whether a checkpoint may have one format only, besides tensors that are kept. */
+static int wants_one_format(const kerf_advice *a)
+{
+    if (!a->layout) return 0;
+    return !kerf_layout_mixes(a->layout) || (a->runtime && !a->runtime->mixes);
+}
+
+/* The candidate that is best where there may be one; where none stays under the budget, the one
+ * that comes nearest in bytes, so that the failure says the least that would do. */
+static kerf_status find_only(const kf_advising *w, kerf_error *err)
+{
+    kerf_advice *a = w->advice;
+    double best = INFINITY, nearest = INFINITY;
+    size_t near = 0;
+    for (size_t c = 0; c < a->codecs; c++) {
+        kf_advice_options o = {0};
+        const kerf_status s = choose_among(w, c, &o, err);
+        options_free(&o);
+        if (s != KERF_OK && s != KERF_E_LIMIT) return s;
+        if (s == KERF_OK && a->choice.total[a->minimise] < best) {
+            best = a->choice.total[a->minimise];
+            a->only = c;
+        } else if (s != KERF_OK && a->choice.nearest[KERF_PRICE_BYTES] < nearest) {
+            nearest = a->choice.nearest[KERF_PRICE_BYTES];
+            near = c;
+        }
+    }
+    if (a->only == SIZE_MAX) a->only = near;
+    return KERF_OK;
+}
+
 kerf_status kf_advice_choose(const kf_advising *w, kerf_error *err)
 {
     kerf_advice *a = w->advice;
     kf_advice_options o = {0};
-    kerf_status s = list_options(a, &o, err);
-    if (s == KERF_OK) {
-        kerf_problem p = {.option = o.option, .first = o.first, .groups = a->groups, .job = w->job};
-        set_limits(a, &p);
-        double start = kf_now_s();
-        a->choice.pick = o.pick;
-        s = kerf_choose(&p, &a->choice, err);
-        a->choose_s = kf_now_s() - start;
-        if (s == KERF_E_LIMIT) s = explain_limits(a, &a->choice, err);
-    }
+    const double start = kf_now_s();
+    if (wants_one_format(a)) KF_TRY(find_only(w, err));
+    kerf_status s = choose_among(w, a->only, &o, err);
+    a->choose_s = kf_now_s() - start;
+    if (s == KERF_E_LIMIT) s = explain_limits(a, &a->choice, err);
     for (size_t i = 0; s == KERF_OK && i < a->groups; i++)
         a->group[i].pick = o.candidate[o.pick[i]];
     if (s == KERF_OK) kf_advice_explain(a);

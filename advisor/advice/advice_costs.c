@@ -23,9 +23,9 @@ static double figure_of(const kerf_score *s)
 /* --- time ---------------------------------------------------------------------------------- */
 
 static kerf_status time_group(kerf_advice *a, const kerf_advice_group *g, const kerf_format *f,
-                              double *out, kerf_error *err)
+                              kerf_advice_cost *out, kerf_error *err)
 {
-    *out = 0;
+    out->us = out->low_us = out->high_us = 0;
     for (size_t i = 0; i < g->shapes; i++) {
         const kerf_advice_shape *s = &g->shape[i];
         kerf_matmul m = {.format = f, .n = s->n, .k = s->k, .rows = a->batch, .matrices = 1};
@@ -38,7 +38,9 @@ static kerf_status time_group(kerf_advice *a, const kerf_advice_group *g, const 
             m.matrices = kerf_expected_experts(s->matrices, active, a->batch);
         }
         KF_TRY(kerf_predict(a->hardware, &m, &p, err));
-        *out += p.us;
+        out->us += p.us;
+        out->low_us += p.low_us;
+        out->high_us += p.high_us;
         if (p.tier < a->tier) a->tier = p.tier;
     }
     return KERF_OK;
@@ -50,7 +52,7 @@ static kerf_status time_candidates(kerf_advice *a, kerf_advice_group *g, kerf_er
     for (size_t c = 0; c <= a->codecs; c++) {
         if (!g->cost[c].possible) continue;
         const kerf_format *f = c < a->codecs ? a->codec[c].format : source_format(source);
-        KF_TRY(time_group(a, g, f, &g->cost[c].us, err));
+        KF_TRY(time_group(a, g, f, &g->cost[c], err));
     }
     return KERF_OK;
 }
@@ -81,6 +83,8 @@ static kerf_status time_others(kerf_advice *a, kerf_error *err)
                     (!head && strcmp(op->name, "lm_head") == 0);
         if (!other) continue;
         a->other_us += op->count * op->time.us;
+        a->other_low_us += op->count * op->time.low_us;
+        a->other_high_us += op->count * op->time.high_us;
         if (op->time.tier < a->tier) a->tier = op->time.tier;
     }
     free(step);
@@ -134,6 +138,17 @@ static void add_point(kerf_advice_point *p, const kerf_advice_cost *c)
     p->bytes += c->bytes;
     p->t2 += c->t2;
     p->us += c->us;
+    p->low_us += c->low_us;
+    p->high_us += c->high_us;
+}
+
+kerf_advice_point kf_advice_point_of(const kerf_advice *a, const size_t *candidate,
+                                     const size_t *pick)
+{
+    kerf_advice_point p = {0};
+    for (size_t i = 0; i < a->groups; i++) add_point(&p, &a->group[i].cost[candidate[pick[i]]]);
+    p.bits = a->elements > 0 ? 8 * p.bytes / a->elements : 0;
+    return p;
 }
 
 kerf_advice_point kerf_advice_total(const kerf_advice *a)

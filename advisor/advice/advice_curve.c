@@ -27,12 +27,7 @@ static kerf_status find_curve(const kerf_advice *a, const kf_advice_options *t, 
         double share = (double)i / (KERF_ADVICE_CURVE - 1);
         p.limit[price] = lo * pow(hi / lo, share) * (1 + 1e-12); /* sums of times are rounded */
         KF_TRY(kerf_choose(&p, &c, err));
-        out->point[out->count++] = (kerf_advice_point){
-            .bits = 8 * c.total[KERF_PRICE_BYTES] / a->elements,
-            .bytes = c.total[KERF_PRICE_BYTES],
-            .t2 = c.total[KERF_PRICE_LOSS],
-            .us = c.total[KERF_PRICE_TIME],
-        };
+        out->point[out->count++] = kf_advice_point_of(a, t->candidate, t->pick);
     }
     return KERF_OK;
 }

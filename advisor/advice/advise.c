@@ -51,6 +51,9 @@ static kerf_status take_request(kerf_advice *a, const kerf_advise_request *r, ke
 {
     a->budget = r->budget;
     a->layout = r->layout;
+    a->runtime = r->runtime;
+    a->only = SIZE_MAX;
+    if (r->runtime && !r->layout) a->layout = kerf_layout_find(r->runtime->layout);
     a->minimise = r->minimise;
     a->nested = r->nested;
     a->hardware = r->hardware;
@@ -58,25 +61,54 @@ static kerf_status take_request(kerf_advice *a, const kerf_advise_request *r, ke
     a->context = r->context > 0 ? r->context : 4096;
     a->has_model = r->model != NULL;
     if (r->model) a->model = *r->model;
-    KF_TRY(kf_allocate(&a->codec, r->codecs, sizeof *a->codec, err));
+    KF_TRY(kf_allocate(&a->codec, r->codecs + kerf_format_count(), sizeof *a->codec, err));
     memcpy(a->codec, r->codec, r->codecs * sizeof *a->codec);
     a->codecs = r->codecs;
     return KERF_OK;
 }
 
-/* A candidate that the layout never takes is a mistake; so are several where it names one. */
-static kerf_status check_layout(const kerf_advise_request *r, kerf_error *err)
+/* --- what layout and runtime take ------------------------------------------------------------- */
+
+static kerf_status check_format(const kerf_advice *a, const kerf_format *f, kerf_error *err)
 {
-    char first[64];
-    if (!r->layout) return KERF_OK;
-    if (r->codecs > 1 && !kerf_layout_mixes(r->layout))
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "layout %s names one format for a whole checkpoint: give one candidate, as "
-                       "-f %s, or use --layout compressed-tensors",
-                       r->layout->name, kerf_codec_name(r->codec[0], first, sizeof first));
-    for (size_t i = 0; i < r->codecs; i++)
-        KF_TRY(kerf_layout_check(r->layout, r->codec[i].format, err));
-    return KERF_OK;
+    KF_TRY(kerf_layout_check(a->layout, f, err));
+    if (!a->runtime) return KERF_OK;
+    return kerf_runtime_check(a->runtime, a->layout, f, a->hardware, NULL, err);
+}
+
+/* All formats that they take, each with its default encoder, for a list of which nothing was left.
+ */
+static kerf_status offer_formats(kerf_advice *a, kerf_error *err)
+{
+    kerf_error why = {0};
+    for (size_t i = 0; i < kerf_format_count(); i++) {
+        const kerf_format *f = kerf_format_at(i);
+        if (f->scale == KERF_SCALE_NONE || check_format(a, f, &why) != KERF_OK) continue;
+        a->codec[a->codecs++] = (kerf_codec){f, kerf_encoder_at(f, 0)};
+    }
+    if (a->codecs > 0) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%s has no format from layout %s%s%s: %.200s",
+                   a->runtime ? a->runtime->title : "kerf", a->layout->name,
+                   a->hardware ? " on " : "", a->hardware ? a->hardware->name : "", why.text);
+}
+
+/* Leaves out optional candidates that do not fit; others that do not are a mistake. */
+static kerf_status fit_candidates(kerf_advice *a, const kerf_advise_request *r, kerf_error *err)
+{
+    size_t kept = 0;
+    if (!a->layout) return KERF_OK;
+    for (size_t i = 0; i < r->codecs; i++) {
+        kerf_error why = {0};
+        const kerf_status s = check_format(a, r->codec[i].format, &why);
+        if (s == KERF_OK) {
+            a->codec[kept++] = r->codec[i];
+        } else if (!r->optional || !r->optional[i]) {
+            if (err) *err = why;
+            return s;
+        }
+    }
+    a->codecs = kept;
+    return kept ? KERF_OK : offer_formats(a, err);
 }
 
 /* --- advice -------------------------------------------------------------------------------- */
@@ -85,9 +117,9 @@ static kerf_status advise(kf_advising *w, kerf_error *err)
 {
     KF_TRY(check_request(w->request, err));
     KF_TRY(take_request(w->advice, w->request, err));
-    KF_TRY(check_layout(w->request, err));
-    if (w->request->layout) {
-        KF_TRY(kerf_checkpoint_arrange(w->source, w->request->layout, &w->advice->arranged, err));
+    KF_TRY(fit_candidates(w->advice, w->request, err));
+    if (w->advice->layout) {
+        KF_TRY(kerf_checkpoint_arrange(w->source, w->advice->layout, &w->advice->arranged, err));
         w->source = w->advice->arranged;
     }
     KF_TRY(kf_advice_find_groups(w, err));

@@ -39,8 +39,8 @@ static json_t *groups_json(const kerf_advice *a)
 
 static json_t *point_json(const kerf_advice_point *p)
 {
-    return json_pack("{s:f, s:f, s:f, s:f}", "bits", p->bits, "bytes", p->bytes, "t2", p->t2, "us",
-                     p->us);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "bits", p->bits, "bytes", p->bytes, "t2",
+                     p->t2, "us", p->us, "low_us", p->low_us, "high_us", p->high_us);
 }
 
 static json_t *curve_json(const kerf_advice_curve *c)
@@ -63,14 +63,17 @@ json_t *kf_advice_json(const kerf_advice *a)
     }
     json_t *hardware = a->hardware ? json_string(a->hardware->name) : json_null();
     json_t *tier = a->hardware ? json_string(kerf_tier_name(a->tier)) : json_null();
-    return json_pack("{s:s, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:I, s:f, s:I, s:I, "
-                     "s:o, s:o, s:o, s:o}",
-                     "schema", "kerf.advise/1", "source", kf_json_path(a->source), "hardware",
-                     hardware, "tier", tier, "batch", a->batch, "context", a->context, "alpha",
-                     kf_json_path(a->alpha_source), "total", point_json(&total), "kept_bytes",
-                     a->kept_bytes, "other_us", a->other_us, "gap", a->choice.gap, "dominated",
-                     (json_int_t)a->choice.dominated, "choose_s", a->choose_s, "scored",
-                     (json_int_t)a->scored, "cached", (json_int_t)a->cached, "groups",
-                     groups_json(a), "curve", curve_json(&a->by_size), "time_curve",
-                     curve_json(&a->by_time), "uniform", uniform);
+    return json_pack(
+        "{s:s, s:o, s:s*, s:s*, s:o, s:o, s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:I, s:f, "
+        "s:I, s:I, "
+        "s:o, s:o, s:o, s:o}",
+        "schema", "kerf.advise/1", "source", kf_json_path(a->source), "layout",
+        a->layout ? a->layout->name : NULL, "runtime", a->runtime ? a->runtime->name : NULL,
+        "hardware", hardware, "tier", tier, "batch", a->batch, "context", a->context, "alpha",
+        kf_json_path(a->alpha_source), "total", point_json(&total), "kept_bytes", a->kept_bytes,
+        "other_us", a->other_us, "other_low_us", a->other_low_us, "other_high_us", a->other_high_us,
+        "gap", a->choice.gap, "dominated", (json_int_t)a->choice.dominated, "choose_s", a->choose_s,
+        "scored", (json_int_t)a->scored, "cached", (json_int_t)a->cached, "groups", groups_json(a),
+        "curve", curve_json(&a->by_size), "time_curve", curve_json(&a->by_time), "uniform",
+        uniform);
 }

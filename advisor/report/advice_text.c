@@ -1,4 +1,5 @@
 /* advice_text.c - advice for people, as text: a summary of some lines, and a page in Markdown. */
+#include <math.h>
 #include <string.h>
 
 #include <kerf/words.h>
@@ -9,6 +10,38 @@
 static const char *plain(const char *text, char out[1024])
 {
     return kerf_text_printable(text, out, 1024);
+}
+
+/* Tokens per second: a band where the prediction is one. */
+static void put_speed(const kerf_advice *a, const kerf_advice_point *p, FILE *to)
+{
+    const double low = p->low_us + a->other_low_us, high = p->high_us + a->other_high_us;
+    const double us = p->us + a->other_us;
+    if (high > low * 1.01)
+        fprintf(to, ",\n%.1f to %.1f tokens/s, %.1f in the middle (%s)\n", a->batch * 1e6 / high,
+                a->batch * 1e6 / low, a->batch * 1e6 / us, kerf_tier_name(a->tier));
+    else
+        fprintf(to, ",\n%.1f tokens/s (%s)\n", a->batch * 1e6 / us, kerf_tier_name(a->tier));
+}
+
+/* Whether a limit on time holds in all of the band, or in which part. */
+static void put_limit(const kerf_advice *a, const kerf_advice_point *p, FILE *to)
+{
+    const kerf_budget *b = &a->budget;
+    const double low = p->low_us + a->other_low_us, high = p->high_us + a->other_high_us;
+    double most = b->us > 0 ? b->us : INFINITY;
+    if (b->tokens_per_s > 0) most = fmin(most, a->batch * 1e6 / b->tokens_per_s);
+    if (most == INFINITY) return;
+    if (high <= most * (1 + 1e-9))
+        fprintf(to, "the limit of %.1f us a step holds in the whole band, %.1f to %.1f us\n", most,
+                low, high);
+    else
+        fprintf(
+            to,
+            "the limit of %.1f us a step holds in part of the band only, %.1f to %.1f us: it was "
+            "held\nagainst the middle; measure (kerf hardware --measure) or ask for the slow "
+            "end\n",
+            most, low, high);
 }
 
 void kf_put_summary(const kerf_advice *a, FILE *to)
@@ -27,13 +60,15 @@ void kf_put_summary(const kerf_advice *a, FILE *to)
         fprintf(to,
                 "%s, batch %.0f, context %.0f: %.1f us for these products, %.1f us for the rest",
                 plain(a->hardware->name, hardware), a->batch, a->context, p.us, a->other_us);
-        if (a->has_model) {
-            fprintf(to, ",\n%.1f tokens/s (%s)\n", a->batch * 1e6 / (p.us + a->other_us),
-                    kerf_tier_name(a->tier));
-        } else {
+        if (a->has_model)
+            put_speed(a, &p, to);
+        else
             fprintf(to, " (%s; no config.json: products alone)\n", kerf_tier_name(a->tier));
-        }
+        put_limit(a, &p, to);
     }
+    if (a->layout)
+        fprintf(to, "for layout %s%s%s%s\n", a->layout->name, a->runtime ? ", as " : "",
+                a->runtime ? a->runtime->title : "", a->runtime ? " loads it (read, not run)" : "");
     fprintf(to,
             "gap to the bound %.2g %%; %zu dominated options dropped; chosen in %.3f s; %zu scores "
             "measured, %zu from the cache\n",

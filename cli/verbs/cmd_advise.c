@@ -18,6 +18,7 @@ typedef struct advise_run {
     kerf_exec exec;
     select_option select;
     codec_list codecs;
+    unsigned char *optional; /* [codecs] not named by -f */
     kerf_hardware *hardware; /* NULL: none was named */
     kerf_checkpoint *source, *imatrix;
     kerf_model model;
@@ -81,6 +82,9 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     TRY(args_integer(a, "context", 1, 1 << 30, &context, err));
     if (hardware) TRY(kerf_hardware_get(hardware, &j->hardware, err));
     TRY(codec_list_parse(&j->codecs, formats ? formats : kerf_advise_candidates(), err));
+    TRY(allocate(&j->optional, j->codecs.count, 1, err));
+    for (size_t i = 0; i < j->codecs.count; i++)
+        j->optional[i] = (unsigned char)(!formats || !j->codecs.named[i]);
     TRY(option_select_open(&j->select, a, err));
     TRY(option_budget(a, &r->budget, &r->minimise, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
@@ -88,9 +92,11 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     TRY(find_model(j, err));
     TRY(find_alpha(j, err));
     if (args_has(a, "layout")) TRY(args_layout(a, &r->layout, err));
+    if (args_has(a, "runtime")) TRY(kerf_runtime_get(args_value(a, "runtime"), &r->runtime, err));
     r->select = &j->select.select;
     r->codec = j->codecs.item;
     r->codecs = j->codecs.count;
+    r->optional = j->optional;
     r->nested = args_has(a, "nested");
     r->hardware = j->hardware;
     r->batch = batch;
@@ -199,6 +205,7 @@ static int run_advise(const args *a, kerf_error *err)
     kerf_checkpoint_close(j->source);
     kerf_hardware_close(j->hardware);
     codec_list_free(&j->codecs);
+    free(j->optional);
     option_select_close(&j->select);
     option_exec_close(&j->exec);
     free(j);
@@ -208,12 +215,18 @@ static int run_advise(const args *a, kerf_error *err)
 static const option options[] = {
     {"budget", 0, "LIMIT",
      "4.5bits (per weight of what is chosen), 3.2GB or GiB (all tensors), 250us or ms, 90tok/s (a "
-     "decoding step), 0.1t2 (error); repeatable, all hold"},
+     "decoding step, at the slow end of its band; 90tok/s:likely in the middle), 0.1t2 (error); "
+     "repeatable, all hold"},
     {"minimise", 0, "error|bytes|time", "what to make small under the budget (default: error)"},
     {"hardware", 0, "NAME|FILE", "predict times for this machine: kerf hardware"},
     {"format", 'f', "LIST", "candidates, as for score (default: a choice of twelve)"},
     {"output", 'o', "RECIPE", "write the choice as JSON for quantize --recipe"},
     {"report", 0, "FILE", "write a report: .html, .md or .json"},
+    {"runtime", 0, "NAME",
+     "what shall load the result: vllm, sglang, trtllm, transformers or llama.cpp; candidates are "
+     "what "
+     "it has kernels for, on --hardware where that is given, from --layout (default: its usual "
+     "one)"},
     {"batch", 'b', "N", "sequences of a decoding step (default: 1)"},
     {"context", 0, "S", "tokens of each (default: 4096)"},
     {"imatrix", 0, "FILE", "weight errors by the importance of columns, as for score"},
@@ -244,6 +257,7 @@ const verb verb_advise = {
         "  kerf quantize model/ --recipe recipe.json -o out/\n"
         "  kerf advise model/ --budget 5bits --layout compressed-tensors -f 'nvfp4*,int8' -o "
         "r.json\n"
+        "  kerf advise model/ --runtime vllm --hardware h100 --budget 60tok/s -o recipe.json\n"
         "  kerf advise model/ --hardware gb10 --budget 6GiB --budget 40tok/s --cache s.json\n"
         "  kerf advise model/ --hardware h200 --minimise time --budget 0.1t2\n",
     .options = options,

@@ -84,9 +84,20 @@ check "exit code 1 for a size that is not so" test "$code" -eq 1
 # --- limits -------------------------------------------------------------------------------------
 expect 0 advise "$model" --budget 5bits --budget 2.9MB "${few[@]}" "${cache[@]}" --json
 check "both limits hold" awk -v a="$(json total.bytes)" -v k="$(json kept_bytes)" 'BEGIN { exit !(a + k <= 2.9e6) }'
-expect 0 advise "$model" --budget 110us --hardware b200 "${few[@]}" "${cache[@]}" --json
+expect 0 advise "$model" --budget 110us:likely --hardware b200 "${few[@]}" "${cache[@]}" --json
 check "the step takes 110 us at most" awk -v a="$(json total.us)" -v o="$(json other_us)" 'BEGIN { exit !(a + o <= 110) }'
 json_is tier spec-only
+expect 0 advise "$model" --budget 110us:likely --hardware b200 "${few[@]}" "${cache[@]}"
+output_says 'holds in part of the band only'
+output_says ' to .* tokens/s, .* in the middle (spec-only)'
+expect 5 advise "$model" --budget 110us --hardware b200 "${few[@]}" "${cache[@]}" # the slow end counts
+error_says 'at the slow end'
+expect 0 advise "$model" --budget 1.2ms --hardware b200 "${few[@]}" "${cache[@]}" --json
+check "its slow end is within 1.2 ms" awk -v a="$(json total.high_us)" -v o="$(json other_high_us)" 'BEGIN { exit !(a + o <= 1200) }'
+expect 0 advise "$model" --budget 1.2ms --hardware b200 "${few[@]}" "${cache[@]}"
+output_says 'holds in the whole band'
+expect 2 advise "$model" --budget 5bits:likely "${few[@]}" "${cache[@]}"
+expect 2 advise "$model" --budget 5us:maybe --hardware b200 "${few[@]}" "${cache[@]}"
 expect 0 advise "$model" --minimise time --budget 0.05t2 --hardware gb10 "${few[@]}" "${cache[@]}" --json
 check "t2 under its limit" number total.t2 '<= 0.05'
 time=$(json total.us)
@@ -115,12 +126,12 @@ expect 0 advise "$model" --budget 16bits --hardware b200 "${few[@]}" "${cache[@]
 other=$(json other_us) tight=$(json 'time_curve.*.us' | sed -n 9p)
 limit=$(awk -v a="$other" -v b="$tight" 'BEGIN { printf "%.6f", a + b }')
 check "keeping all takes longer" awk -v a="$(json total.us)" -v b="$tight" 'BEGIN { exit !(a > b) }'
-expect 0 advise "$model" --budget "${limit}us" --hardware b200 "${few[@]}" "${cache[@]}" --json
+expect 0 advise "$model" --budget "${limit}us:likely" --hardware b200 "${few[@]}" "${cache[@]}" --json
 check "a step within $limit us" awk -v a="$(json total.us)" -v o="$other" -v l="$limit" 'BEGIN { exit !(a + o <= l) }'
 
 # Tokens of all sequences count: twice the batch may take twice the time.
 for batch in 1 2; do
-    expect 0 advise "$model" --budget $((batch * 14000))tok/s --batch $batch --context 64 --hardware b200 "${few[@]}" \
+    expect 0 advise "$model" --budget $((batch * 14000))tok/s:likely --batch $batch --context 64 --hardware b200 "${few[@]}" \
         "${cache[@]}" --json
     check "a step of $batch in 1/14000 s" awk -v a="$(json total.us)" -v o="$(json other_us)" \
         'BEGIN { exit !(a + o <= 1e6 / 14000) }'

@@ -15,7 +15,7 @@ verbs=$(kerf help | sed -n 's/^  \([a-z]*\) .*/\1/p')
 check "all verbs are offered" diff <(offers "") - <<<"$verbs"
 for verb in $verbs; do
     check "options of $verb" diff <(offers "$verb" -- | sed '1,$s/^--//' | sort) \
-        <(kerf help "$verb" | sed -n 's/^  ....--\([a-z-]*\).*/\1/p' | sort)
+        <(kerf help "$verb" | sed -n 's/^  ....--\([a-z0-9-]*\).*/\1/p' | sort)
 done
 expect 0 formats --json
 check "formats" diff <(offers quantize -f "") <(json 'formats.*.name')

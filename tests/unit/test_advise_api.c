@@ -100,13 +100,24 @@ static void test_budgets(void **state)
     assert_true(a->tier == KERF_TIER_SPEC && a->by_time.count == KERF_ADVICE_CURVE);
     kerf_advice_close(a);
 
-    r = request_of((kerf_budget){.tokens_per_s = 14000});
+    r = request_of((kerf_budget){.tokens_per_s = 14000, .likely = 1});
     r.hardware = h;
     r.model = &config;
     r.context = 64;
     a = advise(&r);
     assert_true(1e6 / (kerf_advice_total(a).us + a->other_us) >= 14000);
+    assert_true(1e6 / (kerf_advice_total(a).high_us + a->other_high_us) < 14000);
     kerf_advice_close(a);
+
+    /* by default a limit holds wherever in the band the truth is */
+    r.budget = (kerf_budget){.us = 1200};
+    a = advise(&r);
+    assert_true(kerf_advice_total(a).high_us + a->other_high_us <= 1200);
+    assert_true(kerf_advice_total(a).low_us < kerf_advice_total(a).us);
+    kerf_advice_close(a);
+    r.budget = (kerf_budget){.tokens_per_s = 14000};
+    assert_int_equal(kerf_advise(model, &r, NULL, NULL, &a, &err), KERF_E_LIMIT);
+    assert_non_null(strstr(err.text, "at the slow end"));
 
     r = request_of((kerf_budget){.bits = 4});
     assert_int_equal(kerf_advise(model, &r, NULL, NULL, &a, &err), KERF_E_LIMIT);

@@ -1,5 +1,6 @@
 /* test_hardware.c - the registry holds dense figures with sources, and a file that is anything else
  * than that is refused with the place. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,6 +62,42 @@ static void peaks_are_dense(void **state)
     assert_near(value("h200", KERF_FACT_BF16) * 1e3 / 4800, 206, 0.5);
     assert_near(value("b200", KERF_FACT_FP4) * 1e3 / 7672, 1173, 0.5);
     assert_near(value("gb10", KERF_FACT_FP4) * 1e3 / 273, 1832, 0.8);
+}
+
+/* What a multiprocessor does a clock is a power of two, and narrower numbers go twice or four times
+ * as fast: a figure that is sparse, halved, or of another machine falls out. */
+static void peaks_fit_their_machine(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < kerf_hardware_count(); i++) {
+        const kerf_hardware *h = kerf_hardware_at(i);
+        const double bf16 = h->fact[KERF_FACT_BF16].value, sms = h->fact[KERF_FACT_SMS].value;
+        const double clock = h->fact[KERF_FACT_CLOCK].value, fp8 = h->fact[KERF_FACT_FP8].value;
+        const double fp4 = h->fact[KERF_FACT_FP4].value, int8 = h->fact[KERF_FACT_INT8].value;
+        if (strcmp(h->kind, "gpu") != 0 || bf16 == 0) continue;
+        if (sms > 0 && clock > 0) {
+            const double ops = bf16 * 1e6 / (sms * clock), power = exp2(round(log2(ops)));
+            if (ops < 0.9 * power || ops > 1.1 * power)
+                fail_msg("%s: %g operations a clock in bf16", h->name, ops);
+        }
+        if (fp8 > 0 && (fp8 < 1.9 * bf16 || fp8 > 2.1 * bf16)) fail_msg("%s: fp8 %g", h->name, fp8);
+        if (fp4 > 0 && (fp4 < 3.9 * bf16 || fp4 > 8.1 * bf16)) fail_msg("%s: fp4 %g", h->name, fp4);
+        if (int8 > 0 && int8 > 4.1 * bf16) fail_msg("%s: int8 %g", h->name, int8);
+    }
+    /* its source says that attention reached 95 */
+    assert_true(value("gb10", KERF_FACT_BF16) >= 95);
+}
+
+static void machines_that_people_have(void **state)
+{
+    static const char *const names[] = {"l4",          "l40",     "a10",     "t4",
+                                        "rtx3090",     "rtx4080", "rtx5080", "rtx-6000-ada",
+                                        "jetson-thor", "mi325x",  "mi355x",  "m4-max"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_true(value(names[i], KERF_FACT_MEMORY) > 0);
+        assert_true(value(names[i], KERF_FACT_BANDWIDTH) > 0);
+    }
 }
 
 /* --- files --------------------------------------------------------------------------------- */
@@ -204,6 +241,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_has_its_source),
         cmocka_unit_test(peaks_are_dense),
+        cmocka_unit_test(peaks_fit_their_machine),
+        cmocka_unit_test(machines_that_people_have),
         cmocka_unit_test(a_file_is_read),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_machine_is_had_by_its_name),

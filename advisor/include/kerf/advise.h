@@ -13,6 +13,7 @@
 
 #include <kerf/choose.h>
 #include <kerf/model.h>
+#include <kerf/runtimes.h>
 #include <kerf/score.h>
 
 #ifdef __cplusplus
@@ -51,17 +52,26 @@ typedef struct kerf_budget {
     double bytes;        /* of all tensors, those that are kept among them */
     double us;           /* of a decoding step, predicted                  */
     double tokens_per_s; /* at least, of all sequences together, predicted */
+    int likely; /* 1: predicted times are the middle of their band; 0: its slow end, so that
+                   a limit holds wherever in the band the truth is */
     double t2;           /* sum of alpha t2 over all tensors               */
 } kerf_budget;
 
 /* All zeros but for the candidates and a budget is a request. Nothing that it points to must
  * outlive the call but the hardware. */
 typedef struct kerf_advise_request {
-    const kerf_layout *layout; /* what the result must fit: a candidate is one that it takes,
-                                  experts stand as it wants them; NULL: anything */
+    const kerf_layout
+        *layout; /* what the result must fit: a candidate is one that it takes,
+                    experts stand as it wants them; where it names one format for a
+                    checkpoint, one is chosen. NULL: that of `runtime`, else anything */
+    const kerf_runtime
+        *runtime; /* what shall load it, on `hardware` where that is given; NULL: any */
     const kerf_select *select; /* which tensors; NULL: those that are quantized by default     */
     const kerf_codec *codec;   /* [codecs] candidates, each with its encoder                   */
     size_t codecs;
+    const unsigned char *optional; /* [codecs] 1: left out where layout or runtime do not take it,
+                                      no failure. Where nothing remains, all formats that they take
+                                      are candidates. NULL: all 0 */
     kerf_budget budget;
     kerf_price minimise; /* one measure, while the others stay under the budget                */
     int nested;          /* choices that only grow with the budget, not always the best        */
@@ -102,7 +112,8 @@ typedef struct kerf_advice_cost {
     int possible; /* it can encode every member of the group                            */
     double t2;    /* sum of the members' alpha t2, weighted where there is an imatrix   */
     double bytes;
-    double us; /* 0 without hardware */
+    double us; /* the middle of the band; 0 without hardware                            */
+    double low_us, high_us; /* its ends */
 } kerf_advice_cost;
 
 typedef struct kerf_advice_group {
@@ -130,7 +141,7 @@ typedef struct kerf_advice_tensor {
 
 /* Sums over groups. */
 typedef struct kerf_advice_point {
-    double bits, bytes, t2, us;
+    double bits, bytes, t2, us, low_us, high_us;
 } kerf_advice_point;
 
 typedef struct kerf_advice_curve {
@@ -141,7 +152,9 @@ typedef struct kerf_advice_curve {
 /* To be read only. Figures of time are 0 without hardware. */
 typedef struct kerf_advice {
     const char *source; /* path of the checkpoint                                               */
-    const kerf_layout *layout; /* NULL: any                                                     */
+    const kerf_layout *layout;   /* NULL: any                                                   */
+    const kerf_runtime *runtime; /* NULL: any                                                   */
+    size_t only; /* the one candidate that is chosen, where there may be one only; else SIZE_MAX */
     kerf_checkpoint *arranged; /* owned: the source as that wants it, or NULL                   */
     kerf_codec *codec; /* [codecs] candidates                                                  */
     size_t codecs;
@@ -152,6 +165,7 @@ typedef struct kerf_advice {
     double elements;   /* of all groups                                                         */
     double kept_bytes; /* of tensors that no format is chosen for                               */
     double other_us;   /* of a step's operators besides the groups: attention, norms, router    */
+    double other_low_us, other_high_us;
     size_t weighted;   /* tensors that the imatrix names                                        */
 
     kerf_budget budget;
