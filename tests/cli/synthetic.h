@@ -79,6 +79,7 @@ static void write_tensor(kerf_writer *w, const model *m, size_t at, long bad, ui
         memset(chunk, 0, sizeof chunk);
         for (uint64_t i = 0; i < n; i++)
             put_element(chunk + i * size, e->dtype, first + i + at * 977, scale, tail);
+        if (e->shape.rank == 0) chunk[size - 1] &= 0x7f; /* a scale, which has no sign */
         if (at == 0 && bad >= 0) memcpy(chunk + (size_t)bad * size, &bad_bits, size);
         if (kerf_writer_write(w, at, first * size, chunk, (size_t)n * size, &err) != KERF_OK)
             die(&err);
