@@ -12,6 +12,7 @@
 #include "progress.h"
 #include "terminal.h"
 #include "options_codecs.h"
+#include "verbs/advise_typical.h"
 
 typedef struct advise_run {
     const args *args;
@@ -195,6 +196,7 @@ static kerf_status advise(advise_run *j, kerf_error *err)
 
 static int run_advise(const args *a, kerf_error *err)
 {
+    if (is_config_alone(args_operand(a, 0))) return advise_typical(a, err);
     advise_run *j = NULL; /* a model is large */
     TRY(allocate(&j, 1, sizeof *j, err));
     j->args = a;
@@ -244,19 +246,22 @@ static const option options[] = {
 const verb verb_advise = {
     .name = "advise",
     .summary = "the best format for every layer under a budget, and why",
-    .usage = "IN --budget LIMIT [--hardware NAME] [-o RECIPE] [options]",
+    .usage = "IN|config.json --budget LIMIT [--hardware NAME] [-o RECIPE] [options]",
     .details =
         "Encodes every tensor of IN in every candidate format, measures the error of the bytes,\n"
         "predicts times, and chooses one format for each group of layers that runtimes fuse: "
         "least\n"
         "sum of alpha t2 under the budget, t2 = ||W' - W||^2 / ||W||^2. The choice is exact; the\n"
         "gap says how far below it the optimum could lie. Keeping a group as it is always is a\n"
-        "candidate. Times are predictions with the tier that `kerf predict` explains.",
+        "candidate. Times are predictions with the tier that `kerf predict` explains. For a\n"
+        "config.json alone it lists what each format would take on --hardware, with typical "
+        "errors.",
     .examples =
         "  kerf advise model/ --budget 4.5bits -o recipe.json --report report.html\n"
         "  kerf quantize model/ --recipe recipe.json -o out/\n"
         "  kerf advise model/ --budget 5bits --layout compressed-tensors -f 'nvfp4*,int8' -o "
         "r.json\n"
+        "  kerf advise config.json --hardware rtx4090 --budget 60tok/s    # before the download\n"
         "  kerf advise model/ --runtime vllm --hardware h100 --budget 60tok/s -o recipe.json\n"
         "  kerf advise model/ --hardware gb10 --budget 6GiB --budget 40tok/s --cache s.json\n"
         "  kerf advise model/ --hardware h200 --minimise time --budget 0.1t2\n",

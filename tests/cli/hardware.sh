@@ -41,7 +41,7 @@ error_says 'did you mean rtx4090'
 expect 2 hardware zx81-with-tape
 error_says 'kerf hardware lists them'
 expect 4 hardware "$tmp/absent.json"
-sed 's/"value": 500.0/"value": 1000.0/' "$tmp/gb10.json" >"$tmp/sparse.json"
+sed 's/"value": 500.0/"value": 2000.0/' "$tmp/gb10.json" >"$tmp/sparse.json"
 expect 3 hardware "$tmp/sparse.json"
 error_says 'fp4_tflops is 16.0 times bf16_tflops'
 head -c 1000 "$tmp/gb10.json" >"$tmp/cut.json"

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# advise_typical.sh - which format, from a config.json alone. A second or two.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+config=$DATA/configs/llama-3.1-8b.json
+
+expect 0 advise "$config" --hardware rtx4090 --budget 60tok/s
+output_says 'typical t2'
+output_says 'With the weights, kerf advise FOLDER measures them'
+check "it fits 80 columns" awk 'length > 80 { bad = 1 } END { exit bad }' "$tmp/out"
+expect 0 advise "$config" --hardware 'RTX 4090' --budget 60tok/s:likely --json
+json_is schema kerf.advise-typical/1
+check "16 GB do not fit with 24 GB less than 1" awk -v g="$(json formats.0.weight_bytes)" 'BEGIN { exit !(g > 4e9 && g < 12e9) }'
+check "errors rise" awk 'NR > 1 && $1 < last { exit 1 } { last = $1 }' <(json 'formats.*.typical_t2')
+best=$(json best)
+check "there is a best one" test -n "$best"
+check "and it holds" awk -v b="$best" 'BEGIN { bad = 1 } $1 == b { bad = $2 != 2 } END { exit bad }' <(paste <(json 'formats.*.codec') <(json 'formats.*.holds'))
+check "all before it do not" awk -v b="$best" '$1 == b { exit } $2 == 2 { bad = 1 } END { exit bad }' <(paste <(json 'formats.*.codec') <(json 'formats.*.holds'))
+# The slow end is harder to meet than the middle.
+expect 0 advise "$config" --hardware rtx4090 --budget 60tok/s --json
+slow=$(json 'formats.*.holds' | grep -c 2)
+expect 0 advise "$config" --hardware rtx4090 --budget 60tok/s:likely --json
+check "fewer hold at the slow end" test "$slow" -lt "$(json 'formats.*.holds' | grep -c 2)"
+# Memory, with the cache.
+expect 0 advise "$DATA/configs/llama-3.1-70b.json" --hardware rtx4090 --budget 1tok/s --json
+check "70 billion do not fit a card of 24 GB" bash -c "! grep -q '\"fits\": true' '$tmp/out'"
+expect 0 advise "$config" --hardware rtx4090 --batch 64 --context 32768 --budget 1tok/s --json
+check "nor does such a cache" bash -c "! grep -q '\"fits\": true' '$tmp/out'"
+# Runtimes and layouts leave what they load.
+expect 0 advise "$config" --runtime vllm --hardware b200 --budget 16bits --json
+check "no int8 on sm_100" bash -c "! grep -q '\"codec\": \"int8:' '$tmp/out'"
+expect 0 advise "$config" --layout gptq --hardware a100 --budget 16bits --json
+check "gptq has integers" bash -c "! grep -q '\"codec\": \"nvfp4' '$tmp/out'"
+# What needs the weights is refused.
+expect 2 advise "$config" --hardware rtx4090 --budget 60tok/s -o "$tmp/r.json"
+error_says 'needs the weights'
+expect 2 advise "$config" --budget 60tok/s
+error_says 'hardware NAME is needed'
+expect 3 advise "$config" --hardware rtx4090 --budget 60tok/s --layout torchao
+finish
