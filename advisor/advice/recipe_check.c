@@ -78,7 +78,7 @@ static kerf_status is_promised(const recipe_check *c, const kerf_weight *w, cons
 typedef struct measurement {
     kerf_verify_row row; /* of the last one; its score is that of all */
     size_t parts;
-    int edited, shares;
+    int edited, shares, recoded;
 } measurement;
 
 static kerf_status measure_part(recipe_check *c, const kerf_promise *p, const kerf_weight *w,
@@ -97,6 +97,7 @@ static kerf_status measure_part(recipe_check *c, const kerf_promise *p, const ke
     kf_work_item(c->compare.progress, w->name, "verify");
     KF_TRY(kf_compare_weights(&c->compare, &row, err));
     m->shares |= kerf_layout_shares_scale(row.other->layout, row.other->codec.format);
+    m->recoded |= row.other->layout != kerf_layout_at(0);
     kerf_score_merge(&m->row.score, &row.score);
     m->row.measured = row.measured;
     if (row.problem[0]) memcpy(m->row.problem, row.problem, sizeof row.problem);
@@ -127,10 +128,9 @@ static kerf_status check_promise(recipe_check *c, const kerf_promise *p, kerf_er
         return KERF_OK;
     }
     const double got = kerf_score_t2(&m.row.score);
-    const int is_recoded = m.row.other && m.row.other->layout != kerf_layout_at(0);
-    const double tolerance = m.shares     ? SHARED_TOLERANCE
-                             : is_recoded ? RECODED_TOLERANCE
-                                          : PROMISE_TOLERANCE;
+    const double tolerance = m.shares    ? SHARED_TOLERANCE
+                             : m.recoded ? RECODED_TOLERANCE
+                                         : PROMISE_TOLERANCE;
     /* parts have scales of their own where the stack had one for each expert */
     const uint64_t more = m.parts > 1 ? MATRIX_BYTES * m.parts : 0;
     if (m.row.problem[0] || !m.row.measured) {

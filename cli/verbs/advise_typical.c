@@ -115,8 +115,8 @@ static void print_verdict(const typical_run *j)
     if (j->model.estimated)
         printf("The family %s is not known: sizes are as in most models.\n", shown(j->model.type));
     printf("\nErrors are typical ones,\n%s.\n"
-           "With the weights, kerf advise FOLDER measures them and mixes formats by layer: less\n"
-           "error at the same size, and a recipe for kerf quantize.\n",
+           "With the weights, kerf advise FOLDER measures them and mixes formats by layer:\n"
+           "less error at the same size, and a recipe for kerf quantize.\n",
            kerf_typical_source());
 }
 
