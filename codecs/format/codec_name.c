@@ -79,8 +79,8 @@ static const struct {
     {"bnb", "is a package, bitsandbytes: nf4, nf4-dq or int8, with --layout bitsandbytes"},
     {"bitsandbytes", "is a package: nf4, nf4-dq or int8, with --layout bitsandbytes"},
     {"qlora", "trains on nf4-dq, with --layout bitsandbytes"},
-    {"gguf", "is a file format, llama.cpp's: -o OUT.gguf, in ggml-q8_0, ggml-q4_0, ggml-mxfp4 or "
-             "ggml-nvfp4"},
+    {"gguf", "is a file format, llama.cpp's: -o OUT.gguf, in q4_k, q6_k, ggml-q8_0 or another of "
+             "its block types, which kerf formats lists"},
     {"exl2", "is ExLlamaV2's format of mixed widths; kerf has none of it. kerf advise mixes widths "
              "by layer"},
     {"marlin", "is a kernel of vLLM, no format: it takes int4-g128 and fp8-e4m3 checkpoints and "
@@ -99,8 +99,12 @@ static const struct {
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* llama.cpp's block types that kerf has not: q2_k to q6_k, q4_1, q5_0, iq4_xs, tq1_0 and their
- * mixtures, as q4_k_m. */
+static int is_ggml(const kerf_format *f)
+{
+    return f->family == KERF_FAMILY_GGML || f->family == KERF_FAMILY_SUPER;
+}
+
+/* Whether a name is one of llama.cpp's block types, or of a mixture of such. */
 static int is_gguf_type(const char *name)
 {
     static const char *const begins[] = {"q2",  "q3",  "q4",  "q5",  "q6",  "q8",
@@ -147,6 +151,29 @@ static void copy_letters(const char *name, char *out, size_t size)
     snprintf(out, size, "%.*s", (int)strcspn(name, "0123456789"), name);
 }
 
+/* "q4_k_m" goes on from the block type that most of it is in. */
+static kerf_status gguf_type(const char *name, kerf_error *err)
+{
+    char list[320] = "";
+    const kerf_format *most = NULL;
+    for (size_t i = 0; i < kerf_format_count(); i++) {
+        const kerf_format *f = kerf_format_at(i);
+        if (!is_ggml(f)) continue;
+        add_word(list, sizeof list, f->name);
+        if (kerf_name_begins(name, f->name)) most = f;
+    }
+    if (most)
+        return kf_fail(
+            err, KERF_E_ARG, KF_NOWHERE,
+            "\"%s\" is a mixture of llama.cpp's, most of it %s, with more bits where it "
+            "thinks that they matter; -f %s is that block type, and kerf advise mixes by "
+            "measured error",
+            name, most->name, most->name);
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                   "\"%s\" is a block type of llama.cpp that kerf does not have; it has %s", name,
+                   list);
+}
+
 static kerf_status unknown_format(const char *name, kerf_error *err)
 {
     const char *names[KF_FORMATS + 1];
@@ -154,11 +181,7 @@ static kerf_status unknown_format(const char *name, kerf_error *err)
     for (size_t i = 0; i < COUNT(explained); i++)
         if (kerf_names_match(name, explained[i].name))
             return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "\"%s\" %s", name, explained[i].text);
-    if (is_gguf_type(name))
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "\"%s\" is a block type of llama.cpp, or a mixture of such, which kerf does "
-                       "not write; for .gguf it has ggml-q8_0, ggml-q4_0, ggml-mxfp4, ggml-nvfp4",
-                       name);
+    if (is_gguf_type(name)) return gguf_type(name, err);
     if (list_members(name, members, sizeof members) > 1) return several_formats(name, members, err);
     for (size_t i = 0; i <= KF_FORMATS; i++)
         names[i] = i < KF_FORMATS ? kerf_format_at(i)->name : NULL;
