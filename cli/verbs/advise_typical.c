@@ -94,6 +94,29 @@ static kerf_status print_table(const typical_run *j, kerf_error *err)
     return table_end(t, KERF_OK, err);
 }
 
+/* Why none is best: none fits, none reaches the limits at all, or not for sure. */
+static void print_none(const typical_run *j)
+{
+    const kerf_typical *t = j->typical;
+    double fastest = t->row[0].low_us;
+    int fits = 0, in_part = 0;
+    for (size_t i = 0; i < t->rows; i++) {
+        if (t->row[i].low_us < fastest) fastest = t->row[i].low_us;
+        fits |= t->row[i].fits != 0;
+        in_part |= t->row[i].fits && t->row[i].holds;
+    }
+    if (!fits)
+        printf("\nNo format fits in the memory of %s.\n", shown(j->hardware->name));
+    else if (!in_part)
+        printf("\nNo format that fits is within the budget, not even at the fast end of its band:\n"
+               "the most is %.0f tokens/s.\n",
+               speed(j, fastest));
+    else
+        printf(
+            "\nNo format holds at the slow end of its band. :likely holds limits of time against\n"
+            "the middle; kerf hardware --measure makes the band narrow.\n");
+}
+
 static void print_verdict(const typical_run *j)
 {
     const kerf_typical *t = j->typical;
@@ -109,9 +132,7 @@ static void print_verdict(const typical_run *j)
                t->batch, t->context, speed(j, x->high_us), speed(j, x->low_us),
                kerf_tier_name(x->tier), speed(j, x->us));
     else
-        printf(
-            "\nNo format fits and holds at the slow end of its band. :likely holds limits of time\n"
-            "against the middle; kerf hardware --measure makes the band narrow.\n");
+        print_none(j);
     if (j->model.estimated)
         printf("The family %s is not known: sizes are as in most models.\n", shown(j->model.type));
     printf("\nErrors are typical ones,\n%s.\n"

@@ -25,6 +25,12 @@ expect 0 advise "$DATA/configs/llama-3.1-70b.json" --hardware rtx4090 --budget 1
 check "70 billion do not fit a card of 24 GB" bash -c "! grep -q '\"fits\": true' '$tmp/out'"
 expect 0 advise "$config" --hardware rtx4090 --batch 64 --context 32768 --budget 1tok/s --json
 check "nor does such a cache" bash -c "! grep -q '\"fits\": true' '$tmp/out'"
+expect 0 advise "$DATA/configs/llama-3.1-70b.json" --hardware rtx4090 --budget 1tok/s
+output_says 'No format fits in the memory of rtx4090'
+expect 0 advise "$config" --hardware gb10 --budget 60tok/s
+output_says 'not even at the fast end of its band'
+expect 0 advise "$config" --hardware gb10 --budget 35tok/s
+output_says 'No format holds at the slow end'
 # Runtimes and layouts leave what they load.
 expect 0 advise "$config" --runtime vllm --hardware b200 --budget 16bits --json
 check "no int8 on sm_100" bash -c "! grep -q '\"codec\": \"int8:' '$tmp/out'"
