@@ -372,14 +372,14 @@ def case_advice_works(kerf, tmp):
     kerf("advise", folder, "--layout", "compressed-tensors", "--budget", "14bits", "-f", "nvfp4", "-o", f"{tmp}/s.json")
     kerf("quantize", folder, "--recipe", f"{tmp}/s.json", "-o", f"{tmp}/ct")
     need(kerf.json("inspect", f"{tmp}/ct")["weights"][-1]["layout"] == "compressed-tensors", "the recipe's layout is not taken")
-    kerf("advise", folder, "--layout", "modelopt", "--budget", "14bits", "-f", "nvfp4,int8", code=2, says="give one candidate, as -f nvfp4")
-    kerf("advise", folder, "--layout", "modelopt", "--budget", "14bits", "-f", "nvfp4")
+    kerf("advise", folder, "--layout", "modelopt", "--budget", "14bits", "-f", "nvfp4,int8", "-o", f"{tmp}/m.json")
+    kerf("quantize", folder, "--recipe", f"{tmp}/m.json", "-o", f"{tmp}/mo1")  # which names one format for all
     plain = model(f"{tmp}/plain", [matrix(L + f"self_attn.{n}_proj.weight") for n in "qkv"], model_type="llama")
     kerf("quantize", plain, "-f", "nvfp4", "-o", f"{tmp}/own")
     kerf("quantize", plain, "-f", "nvfp4", "--layout", "modelopt", "-o", f"{tmp}/mo")
     kerf("quantize", f"{tmp}/mo", "-f", "int8", "-o", f"{tmp}/x", code=3, says="convert it first, or ask for --layout modelopt")
     kerf("convert", f"{tmp}/mo", "--layout", "kerf", "-o", f"{tmp}/converted")
-    kerf("quantize", plain, "-f", "nvfp4", "-o", f"{tmp}/own", code=2, says="-y replaces it")
+    kerf("quantize", plain, "-f", "nvfp4", "-o", f"{tmp}/own", code=4, says="-y replaces it")
     kerf("quantize", plain, "-f", "nvfp4", "-o", f"{tmp}/own", "-y")
 
 
