@@ -5,7 +5,9 @@
 #include <kerf/advise.h>
 #include <kerf/choose.h>
 #include <kerf/recipe.h>
+#include <kerf/runtimes.h>
 #include <kerf/score.h>
+#include <kerf/typical.h>
 #include <kerf/verify.h>
 
 #endif
