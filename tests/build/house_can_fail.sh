@@ -105,7 +105,7 @@ plant codecs/base/plant.c "$(printf '\\n%.0s' {1..450})"
 noticed house_size "451 lines, more than 450" codecs/base/plant.c "a long file"
 rm "$copy/codecs/base/plant.c"
 for i in {1..14}; do printf '\n%.0s' {1..400} >"$copy/cli/plant_$i.c"; done
-noticed house_size "more than 5500" cli: "a large command"
+noticed house_size "lines, more than" cli: "a large command"
 
 [ $status -eq 0 ] && echo "$count planted faults, each found"
 exit $status

@@ -27,13 +27,13 @@ i=0
 for codec in fp8-e4m3 fp8-e4m3-row fp8-e4m3-128x128 mxfp8-e4m3 mxfp6-e2m3 mxfp4 nvfp4:amax nvfp4:4/6 \
     nvfp4:sweep nvfp4:torchao nf4 nf4-dq int8 int8-asym int4-g128 int4-g32-asym int4-g128:search bf16; do
     device=${devices[i++ % 3]}
-    rm -rf "$tmp/cpu" "$tmp/gpu" "$tmp/cpu.back" "$tmp/gpu.back"
+    rm -rf "$tmp/cpu" "$tmp/gpu" "$tmp/cpu-back" "$tmp/gpu-back"
     expect 0 quantize "$model" -f "$codec" -o "$tmp/cpu"
     expect 0 quantize "$model" -f "$codec" -o "$tmp/gpu" --device "$device"
     same_model "quantize -f $codec --device $device" "$tmp/cpu" "$tmp/gpu"
-    expect 0 dequantize "$tmp/cpu" -o "$tmp/cpu.back" --dtype fp32
-    expect 0 dequantize "$tmp/gpu" -o "$tmp/gpu.back" --dtype fp32 --device "$device"
-    same_model "dequantize from $codec --device $device" "$tmp/cpu.back" "$tmp/gpu.back"
+    expect 0 dequantize "$tmp/cpu" -o "$tmp/cpu-back" --dtype fp32
+    expect 0 dequantize "$tmp/gpu" -o "$tmp/gpu-back" --dtype fp32 --device "$device"
+    same_model "dequantize from $codec --device $device" "$tmp/cpu-back" "$tmp/gpu-back"
     echo "$codec --device $device: $(sha256sum <"$tmp/gpu/model.safetensors" | cut -c 1-16)"
 done
 for layout in modelopt compressed-tensors; do # layers that share a scale

@@ -53,7 +53,10 @@ static void add_tensor(walk *w, const char *name, const char *suffix, kerf_dtype
     kerf_tensor *t = &w->out->tensor[w->out->count];
     *t = (kerf_tensor){
         .name = w->text, .dtype = dtype, .shape = {1, {n}}, .bytes = 4 * n, .offset = offset};
-    w->text += sprintf(w->text, "%s%s", name, suffix) + 1;
+    const size_t length = strlen(name), end = strlen(suffix) + 1;
+    memcpy(w->text, name, length);
+    memcpy(w->text + length, suffix, end);
+    w->text += length + end;
     w->out->by_name[w->out->count] = (kf_named){t->name, w->out->count};
     w->out->count++;
 }
