@@ -3,11 +3,13 @@
 the vectors of these formats, and a live comparison. Needs numpy, gguf and pywhispercpp, whose wheel
 brings libggml-base.so.
 
-    ggml_super.py LIBKERF.SO [--elements N]    compares, N random elements per encoder (default 1e7)
+    ggml_super.py LIBKERF.SO [--elements N] [--json FILE]
+                                               compares, N random elements per encoder (default 1e7)
     ggml_super.py --write                      writes vectors/<format>.txt; libkerf is not asked
 """
 import ctypes
 import importlib.metadata
+import json
 import pathlib
 import sys
 
@@ -20,6 +22,7 @@ sys.path.append(str(HERE.parent))
 from make_vectors import compact  # noqa: E402
 
 dist = importlib.metadata.distribution("pywhispercpp")
+FUNCTIONS = {"ggml": "quantize_row_{}_ref (libggml-base {})", "imatrix": "quantize_{}, weighted (libggml-base {})"}
 GGML = ctypes.CDLL(str(next(pathlib.Path(f.locate()) for f in dist.files
                             if f.name == "libggml-base.so.0")))
 TYPES = {"q4_1": (32, 20), "q5_0": (32, 22), "q5_1": (32, 24), "iq4_nl": (32, 18), "q2_k": (256, 84),
@@ -116,10 +119,21 @@ def write_vectors(fmt):
     (HERE / "vectors" / f"{fmt}.txt").write_text("".join(out))
 
 
-def compare(lib, fmt, elements):
+def row_of(fmt, encoder, bad, elements):
+    """One line of conformance.md."""
+    GGML.ggml_version.restype = ctypes.c_char_p
+    result = "exact" if bad == 0 else f"DIFFERS in {bad} blocks"
+    if fmt == "iq4_nl" and encoder == "ggml" and bad == 0:
+        result += ", but for the codes of blocks of zeros, which ggml leaves as they were"
+    return {"codec": f"{fmt}:{encoder}", "peer": f"gguf {importlib.metadata.version('gguf')}", "types": ["F32"],
+            "function": FUNCTIONS[encoder].format(name_in_c(fmt), GGML.ggml_version().decode()),
+            "result": result, "elements": elements}
+
+
+def compare(lib, fmt, elements, rows):
     from kerf_api import Kerf
     kerf, rng, cols = Kerf(lib), np.random.default_rng(), 2048
-    size, bad = TYPES[fmt][1], 0
+    size, bad = TYPES[fmt][1], {"ggml": 0, "imatrix": 0}
     for done in range(0, int(elements), 512 * cols):
         x = sample(rng, 512, cols)
         importance = (rng.random(cols) ** 4).astype(np.float32)
@@ -128,11 +142,12 @@ def compare(lib, fmt, elements):
             given = None if weights is None or weights[0] == 1 else weights
             ours = kerf.encode(f"{fmt}:{encoder}", x, "F32", x.shape, given)["codes"]
             theirs = encode(fmt, x, weights)
-            bad += int((ours != theirs).reshape(-1, size).any(1).sum())
+            bad[encoder] += int((ours != theirs).reshape(-1, size).any(1).sum())
         back = kerf.decode(fmt, {"codes": theirs}, x.shape).reshape(-1)
-        bad += 0 if same_floats(back, decode(fmt, theirs)) else 1
-    print(f"{fmt}: {'equal' if bad == 0 else f'{bad} blocks differ'} on {done + 512 * cols} elements")
-    return bad
+        assert same_floats(back, decode(fmt, theirs)), f"{fmt}: kerf and ggml decode differently"
+    rows += [row_of(fmt, e, n, done + 512 * cols) for e, n in bad.items()]
+    print(f"{fmt}: {bad if any(bad.values()) else 'equal'} on {done + 512 * cols} elements")
+    return sum(bad.values())
 
 
 if __name__ == "__main__":
@@ -140,5 +155,8 @@ if __name__ == "__main__":
         for name in TYPES:
             write_vectors(name)
     else:
-        count = float(sys.argv[sys.argv.index("--elements") + 1]) if "--elements" in sys.argv else 1e7
-        sys.exit(sum(compare(sys.argv[1], name, count) for name in TYPES) != 0)
+        rows, count = [], float(sys.argv[sys.argv.index("--elements") + 1]) if "--elements" in sys.argv else 1e7
+        failures = sum(compare(sys.argv[1], name, count, rows) for name in TYPES)
+        if "--json" in sys.argv:
+            pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).write_text(json.dumps(rows, indent=1))
+        sys.exit(failures != 0)

@@ -43,7 +43,7 @@ for script in $here/peer_*.py; do
     "$venv/bin/python" "$script" compare "$lib" --elements "$elements" --seed "$(date +%j)" \
         --json "$out/$name.json" || status=1
 done
-"$venv/bin/python" $here/ggml_super.py "$lib" --elements "$elements" || status=1
+"$venv/bin/python" $here/ggml_super.py "$lib" --elements "$elements" --json $out/ggml_super.json || status=1
 if [ $check -eq 0 ] && [ $status -eq 0 ]; then
     "$venv/bin/python" $here/ggml_super.py --write
     "$venv/bin/python" $here/vectors.py "$lib"
