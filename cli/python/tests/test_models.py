@@ -94,6 +94,20 @@ def test_what_cannot_be_told_is_noted(tmp_path: Path) -> None:
     assert any("never_seen" in n for n in kerf.quantize(tmp_path / "m", None, "nf4", dry_run=True).notes)
 
 
+def test_advice_for_a_runtime(model: Path) -> None:
+    advice = kerf.advise(model, bits=6, runtime="vLLM", hardware="h100")
+    assert advice.recipe["layout"] and advice.total.low_us <= advice.total.us <= advice.total.high_us
+    with pytest.raises(kerf.ArgumentError, match="vllm"):
+        kerf.advise(model, bits=6, runtime="nothing")
+
+
+def test_an_imatrix_for_the_encoders_that_take_one(model: Path, tmp_path: Path) -> None:
+    imatrix = model / "imatrix.safetensors"
+    kerf.quantize(model, tmp_path / "q.gguf", "q4_k:imatrix", imatrix=imatrix)
+    with pytest.raises(kerf.KerfError, match="imatrix"):
+        kerf.quantize(model, tmp_path / "q2.gguf", "q4_k:imatrix")
+
+
 def test_advice_for_a_layout(model: Path, tmp_path: Path) -> None:
     few = ["nvfp4:4/6", "int8"]
     advice = kerf.advise(model, bits=6, formats=few, layout="compressed-tensors")
@@ -212,6 +226,7 @@ def test_verify(model: Path, tmp_path: Path, command: Command) -> None:
     (tmp_path / "limits.json").write_text(json.dumps(tight))
     assert kerf.verify(model, tmp_path / "q", tmp_path / "limits.json").over == failed.over
     assert kerf.verify(model, tmp_path / "q", exact=True)
+    assert v.junit.startswith("<?xml") and "down_proj" in v.junit and v.markdown
     total = kerf.score(model, "nvfp4:4/6")["nvfp4:4/6"]
     assert v.total.t2 == total.t2
 
@@ -302,7 +317,8 @@ def test_hardware(tmp_path: Path, command: Command) -> None:
     assert machine.json() == command.json("hardware", "h200")
     machine.save(tmp_path / "mine.json")
     assert kerf.Hardware(tmp_path / "mine.json").facts == machine.facts
-    with pytest.raises(kerf.ArgumentError, match="h200"):
+    assert kerf.Hardware("NVIDIA H200").name == "h200"
+    with pytest.raises(kerf.ArgumentError, match="unknown hardware"):
         kerf.Hardware("h20o")
 
 

@@ -41,7 +41,7 @@ class Choice(Record):
     bits:    per weight
     t2:      sum of alpha t2 of the members
     bytes:   of the group
-    us:      predicted; 0 without hardware
+    us:      predicted, the middle of the band from low_us to high_us; 0 without hardware
     reason:  what the next best candidate would change
     """
 
@@ -52,17 +52,21 @@ class Choice(Record):
     t2: float
     bytes: float
     us: float
+    low_us: float
+    high_us: float
     reason: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Point(Record):
-    """Sums over all groups: bits per weight, bytes, t2, predicted microseconds."""
+    """Sums over all groups: bits per weight, bytes, t2, predicted microseconds and the band of these."""
 
     bits: float
     bytes: float
     t2: float
     us: float
+    low_us: float
+    high_us: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +136,8 @@ def advise(
     minimise: Literal["error", "bytes", "time"] = "error",
     formats: str | Iterable[str] | None = None,
     layout: str | None = None,
+    runtime: str | None = None,
+    likely: bool = False,
     hardware: Hardware | Path | None = None,
     config: Path | None = None,
     batch: float = 1,
@@ -160,8 +166,10 @@ def advise(
 
     minimise:   what to make small while the others stay under the budget
     formats:    candidates, names and patterns as score takes them; None: candidates()
-    layout:     what the result must fit: experts stand as it wants them, and a candidate that it does
-                not take is an UnsupportedError
+    layout:     what the result must fit: experts stand as it wants them; a candidate that it does not
+                take is left out, or an UnsupportedError where it was asked for by its name
+    runtime:    what shall load it, on hardware where that is given: "vllm", "TensorRT-LLM", ...
+    likely:     times are the middle of their band; else limits hold at its slow end
     hardware:   a Hardware, a name or a file: predicts times
     config:     config.json of the model; None: the one beside the weights
     batch:      sequences of a decoding step; context: tokens of each
@@ -180,11 +188,17 @@ def advise(
     check_files([model.path, weights.path if weights else None], [], [cache])
     machine = Hardware(hardware) if isinstance(hardware, (str, os.PathLike)) else hardware
     request = arena.new("kerf_advise_request *")
-    codecs, _named = find_codecs(candidates() if formats is None else formats)
+    codecs, named = find_codecs(candidates() if formats is None else formats)
     request.layout = find_layout(layout)
+    if runtime is not None:
+        found = arena.new("kerf_runtime **")
+        call(lib.kerf_runtime_get, arena.text(runtime), found)
+        request.runtime = found[0]
+    optional = [formats is None or not by_name for by_name in named]
+    request.optional = arena.new("unsigned char[]", optional or [0])
     request.select = _options.select(arena, keep, only, every)
     request.codec, request.codecs = arena.list("kerf_codec", codecs), len(codecs)
-    request.budget = dict(zip(_BUDGET, (bits, bytes, us, tokens_per_s, t2)))
+    request.budget = dict(zip(_BUDGET, (bits, bytes, us, tokens_per_s, t2)), likely=int(likely))
     request.minimise = _options.choice("minimise", minimise, _PRICES)
     request.nested = nested
     request.hardware = machine.handle if machine else ffi.NULL
@@ -247,6 +261,8 @@ def _choice(a: Any, g: Any) -> Choice:
         t2=cost.t2,
         bytes=cost.bytes,
         us=cost.us,
+        low_us=cost.low_us,
+        high_us=cost.high_us,
         reason=text(g.reason),
     )
 

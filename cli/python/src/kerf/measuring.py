@@ -265,6 +265,7 @@ class Verification(Record):
     measured, equal:  tensors that were measured, and that are equal byte for byte
     over:      limits that were exceeded; problems: tensors with a problem, and extras
     limits:    a limits file that allows what was measured and 2 % more, as a dict
+    junit, markdown:  the result for programs that run kerf, as texts
     """
 
     passed: bool
@@ -279,6 +280,8 @@ class Verification(Record):
     problems: int
     limits: dict[str, Any] = dataclasses.field(repr=False)
     document: str = dataclasses.field(repr=False)
+    junit: str = dataclasses.field(repr=False)
+    markdown: str = dataclasses.field(repr=False)
 
     def __bool__(self) -> bool:
         return self.passed
@@ -372,6 +375,8 @@ def verify(
         total=_score_of(ffi.addressof(v, "total")),
         limits=json.loads(_options.malloced(lib.kerf_verification_limits, v)),
         document=_options.malloced(lib.kerf_verification_write, v),
+        junit=_options.malloced(lib.kerf_verification_report, v, lib.KERF_VERIFY_JUNIT),
+        markdown=_options.malloced(lib.kerf_verification_report, v, lib.KERF_VERIFY_MARKDOWN),
     )
 
 

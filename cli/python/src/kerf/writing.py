@@ -251,6 +251,7 @@ def quantize(
     keep: Sequence[str] = (),
     only: Sequence[str] = (),
     layout: str | None = None,
+    imatrix: Path | Checkpoint | None = None,
     overwrite: bool = False,
     resume: bool = False,
     shard_bytes: int = 0,
@@ -274,6 +275,7 @@ def quantize(
     keep, only:   shell patterns of tensors that are left, or of the only ones that are not
     layout:       "kerf", "modelopt", "compressed-tensors", ...: see layouts(); None: that of the
                   recipe, gguf for *.gguf, else kerf
+    imatrix:      importance of columns, path or Checkpoint, for the encoders that are called imatrix
     overwrite:    replaces what is at out; else that is an ExistsError
     resume:       goes on with what a run that was killed has left
     shard_bytes:  new files of at most this size in a folder; 0: the files of the source
@@ -293,11 +295,14 @@ def quantize(
         raise ArgumentError("quantize: out is missing; dry_run=True needs none")
     arena = Arena()
     model = source_of(source)
+    weights = source_of(imatrix) if imatrix is not None else None
     is_file = recipe is not None and not isinstance(recipe, Mapping)
-    check_files([model.path, recipe if is_file else None], [out])  # type: ignore[list-item]
+    sources = [model.path, recipe if is_file else None, weights.path if weights else None]
+    check_files(sources, [out])  # type: ignore[arg-type]
     opened = _open_recipe(recipe) if recipe is not None else None
     rules = _rules(arena, opened, tensors or {})
     target = _output(arena, out, layout, overwrite, resume, shard_bytes, zstd_level, threads)
+    target.imatrix = weights.handle if weights else ffi.NULL
     if opened and layout is None:
         target.layout = opened.layout
     base = find_codec(format) if format is not None else arena.new("kerf_codec *")[0]
