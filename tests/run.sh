@@ -154,7 +154,8 @@ run_gpu() {
 run_faults() {
     show cmake --preset cpu-only -B build/test-native --log-level=WARNING &&
         show cmake --build build/test-native -j "$jobs" --target kerf fault_shim fault_planted &&
-        run_script python3 -B tests/fault/faults.py build/test-native --json bench/results/faults.json
+        run_script python3 -B tests/fault/faults.py build/test-native -j "$jobs" \
+            --json bench/results/faults.json
 }
 
 run_fuzz() {

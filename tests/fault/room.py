@@ -207,20 +207,30 @@ class Tally:
     """Cases and failures of one test, as the results file and README have them."""
 
     def __init__(self, test):
-        self.test, self.cases, self.failed, self.began = test, 0, [], cpu_s()
+        self.test, self.cases, self.failed, self.cpu_seconds, self.began = test, 0, [], 0, cpu_s()
 
     def add(self, what, wrong):
         self.cases += 1
         if wrong:
             self.failed.append('%s: %s' % (what, '; '.join(wrong)))
 
-    def result(self, about, **more):
-        return {'test': self.test, 'about': about, 'cases': self.cases, 'failures': len(self.failed),
-                'cpu_seconds': round(cpu_s() - self.began, 1), **more}
+    def end(self):
+        """Nothing comes after this."""
+        self.cpu_seconds = cpu_s() - self.began
+        return self
+
+    def join(self, other):
+        self.cases += other.cases
+        self.failed += other.failed
+        self.cpu_seconds += other.cpu_seconds
+
+    def result(self):
+        return {'test': self.test, 'cases': self.cases, 'failures': len(self.failed),
+                'cpu_seconds': round(self.cpu_seconds, 1)}
 
     def report(self, most=20):
         for line in self.failed[:most]:
             print('FAIL:', line)
         print('%s: %d cases, %d failed, %.0f s of processor' % (self.test, self.cases, len(self.failed),
-                                                                cpu_s() - self.began))
+                                                                self.cpu_seconds))
         return not self.failed and self.cases > 0

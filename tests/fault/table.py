@@ -18,7 +18,7 @@ def lines():
     yield '| test | cases | failures | s of one core |'
     yield '|---|---:|---:|---:|'
     for t in results('faults.json')['tests']:
-        yield '| %s | %s | %d | %.0f |' % (t['about'], f"{t['cases']:,}", t['failures'], t['cpu_seconds'])
+        yield '| %s | %s | %d | %.0f |' % (t['test'], f"{t['cases']:,}", t['failures'], t['cpu_seconds'])
     fuzz = results('fuzz.json')
     for t in fuzz['targets']:
         yield '| fuzzing: %s (%s edges) | %s | %d | %.0f |' % (
