@@ -11,6 +11,7 @@ const kerf_exec *kf_exec_for(const kerf_geometry *g, const kerf_exec *exec, kerf
     if (!exec->device || g->format->geometry != KERF_GROUP_SUPER) return exec;
     *room = *exec;
     room->device = NULL;
+    room->backend = NULL; /* which may be called after the device */
     return room;
 }
 

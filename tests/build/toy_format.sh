@@ -39,7 +39,7 @@ cmake -S "$after" -B "$build" --preset quick --log-level=WARNING >"$work/build.l
 cmake --build "$build" -j "$(nproc)" >"$work/build.log" 2>&1 || { cat "$work/build.log" && exit 1; }
 # What names its formats by itself, or is about machines, reports or damaged files, meets none of it.
 # The self test runs below: the digests of this format are not recorded.
-blind='advise|bad_configs|compare_times|findings|full_disk|hardware|malformed|predict|report_browser|selftest|shard_size'
+blind='advise|bad_configs|compare_times|findings|full_disk|hardware|malformed|predict|report_browser|selftest|shard_size|terminal'
 ctest --test-dir "$build" -j "$(nproc)" -L 'unit|cli' -LE slow -E "^selftest|cli_($blind)" --output-on-failure \
     --no-tests=error
 for test in layers quiet; do bash "$after/tests/build/$test.sh"; done
