@@ -19,7 +19,7 @@ from scenarios import SCENARIOS
 ABOUT = {
     'sweep': 'every call of %d commands fails: once, for good, short, or cut by a signal' % len(SCENARIOS),
     'power': 'the power goes after every call that changes the disk',
-    'planted': 'faults planted for that: syncs left out, a rename before the sync',
+    'planted': 'the same with syncs left out, or a rename before the sync: each is noticed',
     'kills': 'kill -9 at random calls and moments',
     'others': 'other programs: two writers, a source that changes, a folder that vanishes',
 }
