@@ -95,6 +95,7 @@ static kerf_status make_tensor(renaming *n, kerf_weight *w, const char *name, ma
     if (!m) return no_memory(n->err);
     w->whole = w->name;
     KF_TRY(kf_weights_keep_name(n->w, name, t, &w->name, n->err));
+    w->place.piece_at = w->place.piece_bytes = 0; /* of the old name; llama.cpp merges none */
     m->from = t;
     m->tensor = *t;
     m->tensor.name = w->name;
