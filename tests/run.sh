@@ -91,14 +91,14 @@ count_tests() {
     skipped=$((skipped + skip))
 }
 
-# run_tests NAME PRESET "CTEST OPTIONS" [CMAKE OPTION...]; builds all targets, or those in $targets.
+# run_tests NAME PRESET "CTEST OPTIONS" [CMAKE OPTION...]
 run_tests() {
-    local build=build/test-$1 preset=$2 filter=$3 targets=${targets:-all}
+    local build=build/test-$1 preset=$2 filter=$3
     shift 3
     local status=0
     case $filter in --preset*) build=build/$preset ;; esac # its tests are looked for there
     if ! show cmake --preset "$preset" -B "$build" --log-level=WARNING -DKERF_WERROR=ON "$@" ||
-        ! show cmake --build "$build" -j "$jobs" --target $targets; then
+        ! show cmake --build "$build" -j "$jobs"; then
         echo "this configuration does not build: that counts as one failed test"
         failed=$((failed + 1))
         return 1
@@ -133,11 +133,10 @@ run_cuda() {
     # Whether it compiles and links does not depend on how well, and all kernels well take 25 minutes
     # of a core: what newer compilers can leave out is left out. Machine code of some rows is made by
     # the test architectures.
-    local flags=-O1
-    if grep -q -e --Ofast-compile <<<"$(nvcc --help)"; then flags=--Ofast-compile=max; fi
+    local flags=-O1 # of the host: what -O0 leaves of headers would be in the library
+    if grep -q -e --Ofast-compile <<<"$(nvcc --help)"; then flags+=" --Ofast-compile=max"; fi
     local quick=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O1 -DCMAKE_CXX_FLAGS_DEBUG=
         "-DCMAKE_CUDA_FLAGS_DEBUG=$flags" -DCMAKE_CUDA_ARCHITECTURES=90a-virtual)
-    local targets="kerf kerf_shared kerf_static gpu_programs"
     run_tests cuda cuda "-R ^(gpu_|symbols|install|selftest|architectures)" "${quick[@]}"
 }
 
