@@ -71,9 +71,10 @@ KF_HD float kf_sum_of(int n, const float *x)
 /* --- types of one level --------------------------------------------------------------------------
  */
 
+/* NaN, where sums overflow, is the one that x86 makes: machines differ in its sign. */
 KF_HD void kf_super_put_half(uint8_t *p, float x)
 {
-    const uint16_t bits = kf_f16_encode(x);
+    const uint16_t bits = x == x ? kf_f16_encode(x) : 0xfe00;
     p[0] = (uint8_t)bits;
     p[1] = (uint8_t)(bits >> 8);
 }
