@@ -1,5 +1,5 @@
 /* backends.c - the table of backends, the fastest last. With KERF_REF_ONLY the reference alone, for
- * builds that give every file the same options. */
+ * builds that give every file the same options; with KERF_NO_AVX512 without that one. */
 #include "cpu/backends.h"
 #include "base/base.h"
 #include "cpu/features.h"
@@ -17,7 +17,9 @@ static const backend backends[] = {
 #if defined(KERF_REF_ONLY)
 #elif defined(__x86_64__)
     {"avx2", KF_CPU_AVX2, kf_avx2_ops},
+#ifndef KERF_NO_AVX512
     {"avx512", KF_CPU_AVX2 | AVX512, kf_avx512_ops},
+#endif
 #elif defined(__aarch64__)
     {"neon", KF_CPU_NEON, kf_neon_ops},
 #endif

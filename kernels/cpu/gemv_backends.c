@@ -11,14 +11,16 @@ size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS])
 #if defined(KERF_REF_ONLY)
     (void)has;
 #elif defined(__x86_64__)
-    const uint32_t wide = KF_CPU_AVX2 | KF_CPU_AVX512F | KF_CPU_AVX512BW | KF_CPU_AVX512VL;
     __builtin_cpu_init();
     int fma = __builtin_cpu_supports("fma"); /* a processor with AVX2 and FMA has F16C */
     if (fma && has & KF_CPU_AVX2) out[n++] = &kf_gemv_avx2;
+#ifndef KERF_NO_AVX512
+    const uint32_t wide = KF_CPU_AVX2 | KF_CPU_AVX512F | KF_CPU_AVX512BW | KF_CPU_AVX512VL;
     if (fma && (has & wide) == wide) {
         out[n++] = &kf_gemv_avx512;
         if (__builtin_cpu_supports("avx512bf16")) out[n++] = &kf_gemv_avx512bf16;
     }
+#endif
 #elif defined(__aarch64__) && defined(__ARM_NEON)
     if (has & KF_CPU_NEON) out[n++] = &kf_gemv_neon;
 #endif
