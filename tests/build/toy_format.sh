@@ -8,7 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-before=$work/before after=$work/after
+before=$work/before after=$work/after build=$work/after/build
 
 mkdir "$before"
 tar -C "$root" --exclude=./build --exclude=./.git -cf - . | tar -C "$before" -xf -
@@ -33,15 +33,20 @@ if [ "$added" -gt 40 ] || [ "$removed" -ne 0 ]; then
     exit 1
 fi
 
-# The gain: everything works on it.
-build=$after/build
+# The gain: everything works on it. Tests that meet it are those that loop over the table of formats
+# or ask the command for it, and those of files; the others would be the same tests as without it. The
+# self test runs below: the digests of this format are not recorded.
+cd "$after/tests"
+mapfile -t units < <(grep -lE 'kerf_format_(count|at)|"encoded.h"' unit/test_*.c check/*.c | xargs -n 1 basename -s .c)
+mapfile -t scripts < <({ grep -lE '"?\$KERF"? formats' cli/*.sh && ls cli/{quantize,layouts,convert,inspect}.sh; } |
+    xargs -n 1 basename -s .sh | grep -vx selftest)
+[ ${#units[@]} -ge 12 ] && [ ${#scripts[@]} -ge 8 ] || { echo "too few tests meet a new format" && exit 1; }
 cmake -S "$after" -B "$build" --preset quick --log-level=WARNING >"$work/build.log"
-cmake --build "$build" -j "$(nproc)" >"$work/build.log" 2>&1 || { cat "$work/build.log" && exit 1; }
-# What names its formats by itself, or is about machines, reports or damaged files, meets none of it.
-# The self test runs below: the digests of this format are not recorded.
-blind='advise|bad_configs|compare_times|findings|full_disk|hardware|malformed|predict|report_browser|selftest|shard_size|terminal'
-ctest --test-dir "$build" -j "$(nproc)" -L 'unit|cli' -LE slow -E "^selftest|cli_($blind)" --output-on-failure \
-    --no-tests=error
+tools=(json_get make_gguf make_malformed make_model peak_memory spoil)
+cmake --build "$build" -j "$(nproc)" --target kerf "${tools[@]}" "${units[@]}" >"$work/build.log" 2>&1 ||
+    { cat "$work/build.log" && exit 1; }
+names=$(IFS='|' && echo "${units[*]}|cli_(${scripts[*]})")
+ctest --test-dir "$build" -j "$(nproc)" -R "^($names)\$" --output-on-failure --no-tests=error
 for test in layers quiet; do bash "$after/tests/build/$test.sh"; done
 
 kerf=$build/kerf model=$after/tests/data/tiny-llama
