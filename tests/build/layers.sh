@@ -46,6 +46,7 @@ BEGIN {
     place("advisor/machine/", "machine");    place("advisor/model/", "operators")
     place("advisor/score/", "score");        place("advisor/advice/", "advice")
     place("advisor/text/", "text");         place("advisor/report/", "report");      place("advisor/calibrate/", "calibrate")
+    place("advisor/tokens/", "tokens")
     place("cli/verbs/", "verbs");            place("cli/", "cli")
 
     # What a room stands on: it may include these and whatever these stand on.
@@ -89,6 +90,7 @@ BEGIN {
     use("machine", inside);              use("operators", inside)
     use("score", inside);                use("advice", inside " machine operators score")
     use("report", inside " advice");     use("calibrate", inside)
+    use("tokens", doors " base disk json gguf text")
     use("cli", doors);                   use("verbs", doors " cli")
     use("table", "block") # it names the headers of families for block/all.h
 
@@ -99,6 +101,7 @@ BEGIN {
     bytes = "^(base|scalar|block|format|cpu|cuda|stream)$"
     home["omp.h"] = "^codecs/base/threads\\.c$"
     home["jansson.h"] = home["zstd.h"] = "^(codecs/(file|roles|layout|model|selftest)|advisor|cli)/"
+    home["pcre2.h"] = "^advisor/tokens/"
     home["immintrin.h"] = home["cpuid.h"] = home["arm_neon.h"] = "^(codecs|kernels)/cpu/"
     home["sys/auxv.h"] = home["immintrin.h"]
     home["cuda_runtime.h"] = home["cublasLt.h"] = "^(codecs/cuda|kernels/(cuda|time))/"

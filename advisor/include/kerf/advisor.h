@@ -7,6 +7,7 @@
 #include <kerf/recipe.h>
 #include <kerf/runtimes.h>
 #include <kerf/score.h>
+#include <kerf/tokens.h>
 #include <kerf/typical.h>
 #include <kerf/verify.h>
 
