@@ -41,6 +41,8 @@ static void check_exit(void)
     if (is_guarded) end_command("kerf: no memory or no thread left; -j 1 needs the least");
 }
 
+#ifdef __GLIBC__ /* whose OpenMP it is; elsewhere stderr is no variable */
+
 /* Standard error, but for what OpenMP's library says before it exits: the line above says it. A
  * write that is cut short is continued, or a program that reads lines of progress would get halves.
  */
@@ -58,13 +60,22 @@ static ssize_t write_error(void *cookie, const char *text, size_t n)
     return (ssize_t)n;
 }
 
-void begin_exit_guard(void)
+static void filter_errors(void)
 {
     FILE *to = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_error});
     if (to) {
         setvbuf(to, NULL, _IONBF, 0);
         stderr = to;
     }
+}
+
+#else
+static void filter_errors(void) {}
+#endif
+
+void begin_exit_guard(void)
+{
+    filter_errors();
     is_guarded = atexit(check_exit) == 0;
 }
 

@@ -1,7 +1,9 @@
 /* main.c - the command `kerf`: finds the verb, runs it, prints its failure, and sets the exit code.
  */
 #include <errno.h>
+#ifdef __GLIBC__
 #include <malloc.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/system.h"
 #include "base/work.h"
 
 static const unsigned one_column[] = {1};
@@ -40,22 +41,6 @@ static kerf_status check_request(const kerf_measure_request *r, size_t *products
     *products = (size_t)count;
     if (fits) return KERF_OK;
     return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "more elements than 64 bits can count");
-}
-
-/* This machine's processor as Linux calls it; "CPU" where it has no name. Cut to size. */
-static void find_processor(char *out, size_t size)
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    snprintf(out, size, "CPU");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *value = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !value) continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(out, size, "%.80s", value + 1 + strspn(value + 1, " "));
-        break;
-    }
-    if (f) fclose(f);
 }
 
 static kerf_status time_one(kerf_gemv_timer *timer, const kerf_format *f, kerf_weight_shape w,
@@ -95,7 +80,7 @@ static kerf_status measure(const kerf_measure_request *r, kerf_gemv_times *t, kf
 {
     const kerf_exec *exec = r->timer.exec;
     kerf_gemv_timer *timer = NULL;
-    find_processor(t->processor, sizeof t->processor);
+    kf_processor_name(t->processor, sizeof t->processor);
     t->x = r->timer.x ? r->timer.x : KERF_BF16;
     if (exec && exec->device) {
         KF_TRY(kerf_device_describe(kerf_device_ordinal(exec->device), &t->device, err));

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/system.h"
+
 #define MAX_NAME_IN_TEXT 120
 
 uint32_t kerf_version(void)
@@ -90,8 +92,8 @@ kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...)
         int n = vsnprintf(err->text, sizeof err->text, fmt, ap);
         va_end(ap);
         if (n >= 0 && (size_t)n < sizeof err->text) {
-            char room[128]; /* GNU's strerror_r may use it or not */
-            const char *why = strerror_r(errnum, room, sizeof room);
+            char room[128];
+            const char *why = kf_errno_text(errnum, room, sizeof room);
             snprintf(err->text + n, sizeof err->text - (size_t)n, ": %s", why);
         }
         make_one_line(err->text);

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/system.h"
+
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -17,7 +19,7 @@
 int kf_thread_count(int threads)
 {
 #ifdef _OPENMP
-    if (threads <= 0) threads = omp_get_num_procs();
+    if (threads <= 0) threads = kf_processors();
     return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
 #else
     (void)threads;

@@ -5,7 +5,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #define HWCAP_ASIMD_BIT (1ul << 1)
 #endif
@@ -53,6 +53,13 @@ static uint32_t detect(void)
         found |= b >> 31 & 1 ? KF_CPU_AVX512VL : 0;
     }
     return found;
+}
+
+#elif defined(__aarch64__) && defined(__APPLE__)
+
+static uint32_t detect(void)
+{
+    return KF_CPU_NEON; /* all of them have it */
 }
 
 #elif defined(__aarch64__)

@@ -1,9 +1,9 @@
 /* panels.c - cuts a tensor into panels, and chooses how they are taken through their steps. */
 #include "stream/panels.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
+#include "base/system.h"
 #include "stream/crew.h"
 #include "stream/ring.h"
 #include "stream/slots.h"
@@ -101,10 +101,7 @@ int kf_stream_keeps(const kf_stream *s)
 unsigned kf_stream_crew_size(int threads)
 {
     enum { WAITING = 2 }; /* workers that may wait for the disk at any time */
-    cpu_set_t cpus;
-    if (threads > 0) return (unsigned)threads;
-    if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 1 + WAITING;
-    return (unsigned)CPU_COUNT(&cpus) + WAITING;
+    return threads > 0 ? (unsigned)threads : (unsigned)kf_processors() + WAITING;
 }
 
 kerf_status kf_stream_open_bytes(kf_stream **out, uint64_t bytes, kerf_error *err)

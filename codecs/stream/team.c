@@ -2,10 +2,10 @@
 #include "stream/team.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "base/system.h"
 
 typedef struct team_run {
     const kf_team_work *work;
@@ -30,9 +30,7 @@ typedef struct member_run {
  * (measured: a third of the speed is left); when they are more, they sleep. */
 static int default_threads(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
-    return CPU_COUNT(&set) + 1;
+    return kf_processors() + 1;
 }
 
 static member_run member_of(team_run *r, const kerf_exec *exec)

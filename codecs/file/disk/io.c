@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/system.h"
+
 #define MAX_CALL_BYTES ((size_t)1 << 30)
 
 kerf_status kf_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t n,
@@ -50,7 +52,7 @@ kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *s
 
 static kf_stamp take_stamp(const struct stat *st)
 {
-    return (kf_stamp){st->st_dev, st->st_ino, st->st_size, st->st_mtim};
+    return (kf_stamp){st->st_dev, st->st_ino, st->st_size, kf_changed(st)};
 }
 
 int kf_stamp_of(const char *path, kf_stamp *stamp)
@@ -63,8 +65,9 @@ int kf_stamp_of(const char *path, kf_stamp *stamp)
 
 static int is_other(const kf_stamp *s, const struct stat *st)
 {
+    const struct timespec changed = kf_changed(st);
     return s->device != st->st_dev || s->inode != st->st_ino || s->bytes != st->st_size ||
-           s->changed.tv_sec != st->st_mtim.tv_sec || s->changed.tv_nsec != st->st_mtim.tv_nsec;
+           s->changed.tv_sec != changed.tv_sec || s->changed.tv_nsec != changed.tv_nsec;
 }
 
 /* 1: the same as ever; 0: another, or gone; -1: that cannot be said. */
@@ -150,7 +153,7 @@ kerf_status kf_open_folder(const char *path, int *fd, kerf_error *err)
 kerf_status kf_sync_folder(int fd, const char *path, kerf_error *err)
 {
     /* Some file systems cannot sync a folder and say EINVAL; they offer nothing better. */
-    if (fsync(fd) == 0 || errno == EINVAL) return KERF_OK;
+    if (kf_sync(fd) == 0 || errno == EINVAL) return KERF_OK;
     return kf_fail_errno(err, errno, "%s: cannot sync the folder", path);
 }
 

@@ -2,13 +2,13 @@
 #include "file/disk/publish.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <kerf/file.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/system.h"
 #include "file/disk/cleanup.h"
 #include "file/disk/io.h"
 
@@ -23,7 +23,7 @@ kerf_status kf_fail_exists(const char *target, kerf_error *err)
 static int rename_new(const char *from, const char *to)
 {
     struct stat st;
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
+    if (kf_rename_new(from, to) == 0) return 0;
     if (errno != EINVAL && errno != ENOSYS) return -1;
     if (lstat(to, &st) == 0) {
         errno = EEXIST;
@@ -43,7 +43,7 @@ static kerf_status rename_folder(const kf_temp *t, const char *target, int overw
     if (!is_there) return kf_fail_errno(err, errno, "%s: cannot rename to it", target);
     if (!overwrite) return kf_fail_exists(target, err);
     KF_TRY(kf_open_folder(target, old, err));
-    if (renameat2(AT_FDCWD, t->path, AT_FDCWD, target, RENAME_EXCHANGE) == 0) return KERF_OK;
+    if (kf_rename_exchange(t->path, target) == 0) return KERF_OK;
     kerf_status s =
         kf_fail_errno(err, errno, "%s: cannot exchange the old folder for the new", target);
     close(*old);
@@ -105,8 +105,8 @@ kerf_status kf_temp_check_exchange(const kf_temp *t, const char *target, kerf_er
     KF_TRY(kf_temp_create(target, 1, &other, err));
     kerf_status s = KERF_OK;
     /* There and back, so that both keep their locks. */
-    if (renameat2(AT_FDCWD, t->path, AT_FDCWD, other.path, RENAME_EXCHANGE) != 0 ||
-        renameat2(AT_FDCWD, t->path, AT_FDCWD, other.path, RENAME_EXCHANGE) != 0)
+    if (kf_rename_exchange(t->path, other.path) != 0 ||
+        kf_rename_exchange(t->path, other.path) != 0)
         s = errno == EINVAL || errno == ENOSYS
                 ? kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                           "%s: this file system cannot exchange two folders: remove the old one "

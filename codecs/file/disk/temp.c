@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/system.h"
 #include "file/disk/cleanup.h"
 #include "file/disk/io.h"
 
@@ -242,7 +243,7 @@ kerf_status kf_temp_size(const kf_temp *t, uint64_t *bytes, kerf_error *err)
 
 kerf_status kf_temp_sync(const kf_temp *t, kerf_error *err)
 {
-    if (fsync(t->fd) != 0) return kf_fail_errno(err, errno, "%s: cannot sync", t->path);
+    if (kf_sync(t->fd) != 0) return kf_fail_errno(err, errno, "%s: cannot sync", t->path);
     return KERF_OK;
 }
 

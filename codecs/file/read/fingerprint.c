@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/system.h"
 #include "file/read/reader.h"
 
 #define SAMPLES 8u /* per file */
@@ -45,8 +46,9 @@ kerf_status kerf_reader_fingerprint(const kerf_reader *r, uint64_t *out, kerf_er
         const kf_shard *s = &r->shard[i];
         if (fstat(s->blob.fd, &st) != 0)
             return kf_fail_errno(err, errno, "%s: cannot look at it", s->blob.path);
-        const uint64_t file[] = {(uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec,
-                                 (uint64_t)st.st_mtim.tv_nsec, s->blob.bytes};
+        const struct timespec changed = kf_changed(&st);
+        const uint64_t file[] = {(uint64_t)st.st_size, (uint64_t)changed.tv_sec,
+                                 (uint64_t)changed.tv_nsec, s->blob.bytes};
         mix(&h, s->name, strlen(s->name));
         mix(&h, file, sizeof file);
         for (size_t k = 0; k < s->header.metadata_count; k++) {

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/system.h"
 #include "file/disk/io.h"
 
 #define NEW_NAME ".journal.new"
@@ -229,7 +230,7 @@ void kf_journal_note(kf_journal *j, const kf_temp *folder, kf_ledger *ledger, si
     int is_new = !j->file.path;
     if (j->failed) return;
     int done = (!is_new || begin(j, folder)) && append_writes(j, ledger, writes) &&
-               append_marks(j) && fdatasync(j->file.fd) == 0;
+               append_marks(j) && kf_sync_data(j->file.fd) == 0;
     if (done && is_new)
         done = renameat(folder->fd, NEW_NAME, folder->fd, KF_JOURNAL_NAME) == 0 &&
                kf_sync_folder(folder->fd, folder->path, NULL) == KERF_OK;

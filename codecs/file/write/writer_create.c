@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include "base/system.h"
 #include "file/disk/io.h"
 #include "file/disk/publish.h"
 #include "file/gguf/gguf_write.h"
@@ -85,13 +86,8 @@ static kerf_status name_files(kerf_writer *w, const kerf_writer_options *opt, ke
 /* Reserves the whole file, so that a full disk is found before any work is done. */
 static kerf_status reserve(const kf_temp *t, uint64_t bytes, kerf_error *err)
 {
-    int failed;
-    do failed = fallocate(t->fd, 0, 0, (off_t)bytes) != 0 ? errno : 0;
-    while (failed == EINTR);
-    if (failed == EOPNOTSUPP || failed == ENOSYS || failed == EINVAL)
-        failed = ftruncate(t->fd, (off_t)bytes) != 0 ? errno : 0;
-    if (!failed) return KERF_OK;
-    return kf_fail_errno(err, failed, "%s: no room for %" PRIu64 " bytes", t->path, bytes);
+    if (kf_reserve(t->fd, (off_t)bytes) == 0) return KERF_OK;
+    return kf_fail_errno(err, errno, "%s: no room for %" PRIu64 " bytes", t->path, bytes);
 }
 
 /* Opens what a dead run left of a file, or makes it. */

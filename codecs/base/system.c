@@ -1,0 +1,159 @@
+/* system.c - the differences between Linux and macOS, glibc and musl. */
+#include "base/system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cgroup.h"
+
+#ifdef __APPLE__
+#include <sys/sysctl.h>
+#else
+#include <sched.h>
+#include <sys/syscall.h>
+#endif
+
+#ifdef __APPLE__
+
+static int rename_how(const char *from, const char *to, unsigned how)
+{
+    if (renamex_np(from, to, how) == 0) return 0;
+    if (errno == ENOTSUP) errno = ENOSYS;
+    return -1;
+}
+
+int kf_rename_new(const char *from, const char *to)
+{
+    return rename_how(from, to, RENAME_EXCL);
+}
+
+int kf_rename_exchange(const char *a, const char *b)
+{
+    return rename_how(a, b, RENAME_SWAP);
+}
+
+/* Room first, then the size: a file of holes would find a full disk too late. */
+int kf_reserve(int fd, off_t bytes)
+{
+    fstore_t room = {F_ALLOCATEALL, F_PEOFPOSMODE, 0, bytes, 0};
+    if (fcntl(fd, F_PREALLOCATE, &room) != 0 && errno != ENOTSUP) return -1;
+    return ftruncate(fd, bytes);
+}
+
+/* fsync alone leaves it in the cache of the disk. */
+int kf_sync(int fd)
+{
+    return fcntl(fd, F_FULLFSYNC) == 0 ? 0 : fsync(fd);
+}
+
+int kf_sync_data(int fd)
+{
+    return kf_sync(fd);
+}
+
+struct timespec kf_changed(const struct stat *st)
+{
+    return st->st_mtimespec;
+}
+
+void kf_processor_name(char *out, size_t size)
+{
+    char name[128];
+    size_t n = sizeof name;
+    int failed = sysctlbyname("machdep.cpu.brand_string", name, &n, NULL, 0);
+    snprintf(out, size, "%.80s", failed ? "CPU" : name);
+}
+
+int kf_processors(void)
+{
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : (int)n;
+}
+
+#else
+
+#ifdef __GLIBC__
+#define RENAME renameat2
+#else /* older ones of musl have no function for it */
+#define RENAME(...) (int)syscall(SYS_renameat2, __VA_ARGS__)
+#endif
+enum { NO_REPLACE = 1, EXCHANGE = 2 };
+
+int kf_rename_new(const char *from, const char *to)
+{
+    return RENAME(AT_FDCWD, from, AT_FDCWD, to, NO_REPLACE);
+}
+
+int kf_rename_exchange(const char *a, const char *b)
+{
+    return RENAME(AT_FDCWD, a, AT_FDCWD, b, EXCHANGE);
+}
+
+int kf_reserve(int fd, off_t bytes)
+{
+    int failed;
+    do failed = fallocate(fd, 0, 0, bytes);
+    while (failed && errno == EINTR);
+    if (failed && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL))
+        return ftruncate(fd, bytes);
+    return failed;
+}
+
+int kf_sync(int fd)
+{
+    return fsync(fd);
+}
+
+int kf_sync_data(int fd)
+{
+    return fdatasync(fd);
+}
+
+struct timespec kf_changed(const struct stat *st)
+{
+    return st->st_mtim;
+}
+
+void kf_processor_name(char *out, size_t size)
+{
+    char line[256];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    snprintf(out, size, "CPU");
+    while (f && fgets(line, sizeof line, f)) {
+        const char *value = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !value) continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(out, size, "%.80s", value + 1 + strspn(value + 1, " "));
+        break;
+    }
+    if (f) fclose(f);
+}
+
+/* A quota is looked up once: threads that are there already would not go away when it changes. */
+int kf_processors(void)
+{
+    static int known_quota; /* 0: not looked up yet */
+    cpu_set_t set;
+    int quota = __atomic_load_n(&known_quota, __ATOMIC_RELAXED);
+    if (!quota) {
+        quota = kf_cgroup_processors("");
+        __atomic_store_n(&known_quota, quota, __ATOMIC_RELAXED);
+    }
+    const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return allowed < quota ? allowed : quota;
+}
+
+#endif
+
+/* glibc gives a pointer, which may be to a text of its own; everybody else a number. */
+const char *kf_errno_text(int errnum, char *room, size_t size)
+{
+#ifdef __GLIBC__
+    return strerror_r(errnum, room, size);
+#else
+    return strerror_r(errnum, room, size) == 0 ? room : "unknown error";
+#endif
+}

@@ -1,0 +1,31 @@
+/* system.h - what operating systems and C libraries do in different ways. Nobody else asks which
+ * one this is: Linux with glibc is what is tested, musl too, macOS is compiled. */
+#ifndef KERF_SYSTEM_H
+#define KERF_SYSTEM_H
+
+#include <stddef.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+/* 0 or -1 with errno, as the system calls that they stand for. EINVAL, ENOSYS: this file system
+ * cannot. */
+int kf_rename_new(const char *from, const char *to); /* EEXIST: something has that name */
+int kf_rename_exchange(const char *a, const char *b);
+int kf_reserve(int fd, off_t bytes); /* the file has this size, and the disk the room for it */
+int kf_sync(int fd);                 /* what was written outlasts a loss of power */
+int kf_sync_data(int fd);
+
+/* When a file was changed last. */
+struct timespec kf_changed(const struct stat *st);
+
+/* The system's words for an errno; in `room` or not. */
+const char *kf_errno_text(int errnum, char *room, size_t size);
+
+/* The processor as the system calls it; "CPU" where it has no name. Cut to size. */
+void kf_processor_name(char *out, size_t size);
+
+/* Processors that this process may use: by its affinity, and by the quota of its cgroups. At
+ * least 1. */
+int kf_processors(void);
+
+#endif
