@@ -21,11 +21,14 @@ static int folder_name(const char *given, char *out, size_t size)
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     const char *slash = strchr(given, '/');
     const size_t n = slash ? (size_t)(slash - given) : strlen(given);
+    const size_t rest = slash ? strspn(slash + 1, allowed) : 0;
     if (given[0] == '.' || strspn(given, allowed) != n) return 0;
     if (!slash)
         return strncmp(given, "models--", 8) == 0 && snprintf(out, size, "%s", given) < (int)size;
-    if (!slash[1] || slash[1] == '.' || slash[1 + strspn(slash + 1, allowed)]) return 0;
-    return snprintf(out, size, "models--%.*s--%s", (int)n, given, slash + 1) < (int)size;
+    if (rest == 0 || slash[1] == '.') return 0;
+    if (slash[1 + rest] && strcmp(slash + 1 + rest, "/") != 0) return 0;
+    return snprintf(out, size, "models--%.*s--%.*s", (int)n, given, (int)rest, slash + 1) <
+           (int)size;
 }
 
 const char *model_path(const char *given)

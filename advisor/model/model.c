@@ -360,13 +360,16 @@ static kerf_status read_config(reader *r)
 
 kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err)
 {
-    char name[4096];
+    char name[4096], *snapshot = NULL;
     struct stat st;
     json_t *doc;
     *out = (kerf_model){0};
     if (stat(path, &st) != 0) return kf_fail_errno(err, errno, "%.200s: cannot open", path);
     const int folder = S_ISDIR(st.st_mode);
-    int n = snprintf(name, sizeof name, "%s%s", path, folder ? "/config.json" : "");
+    if (folder) KF_TRY(kerf_hub_snapshot(path, &snapshot, err));
+    int n = snprintf(name, sizeof name, "%s%s", snapshot ? snapshot : path,
+                     folder ? "/config.json" : "");
+    free(snapshot);
     if (n < 0 || n >= (int)sizeof name) {
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the path is too long");
     }

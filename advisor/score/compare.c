@@ -259,6 +259,12 @@ static int same_source(const kerf_weight *a, const kerf_weight *b)
            (a->codec.format && (a->plane[0]->block_type || b->plane[0]->block_type));
 }
 
+/* Into the format that it had: another encoder chose other bytes, whose error is what counts. */
+static int is_encoded_again(const kerf_weight *a, const kerf_weight *b)
+{
+    return a->decoded && b->codec.format && b->codec.encoder;
+}
+
 kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
 {
     const kerf_weight *a = out->weight, *b = out->other;
@@ -279,14 +285,19 @@ kerf_status kf_compare_weights(const kf_compare_job *job, kerf_verify_row *out, 
     int same = a->codec.format == b->codec.format;
     if (!same && a->codec.format && b->codec.format) {
         KF_TRY(compare_twins(job, out, &same, err));
-        if (same) return KERF_OK;
+        if (same && !(out->problem[0] && is_encoded_again(a, b))) return KERF_OK;
+        same = 0;
+        out->problem[0] = 0;
     }
     if (!same && a->decoded && b->codec.format) return measure_encoded(job, out, err);
     if (!same || !same_source(a, b)) {
         note(out, "has another type or format than the source", 0);
         return KERF_OK;
     }
-    return compare_bytes(job, out, err);
+    KF_TRY(compare_bytes(job, out, err));
+    if (!out->problem[0] || !is_encoded_again(a, b)) return KERF_OK;
+    out->problem[0] = 0;
+    return measure_encoded(job, out, err);
 }
 
 /* --- experts ------------------------------------------------------------------------------- */

@@ -24,6 +24,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_AWQ] = {"awq", "AutoAWQ's GEMM packing, read only"},
     [KF_LAYOUT_TORCHAO] = {"torchao", "Int8Tensor and Float8Tensor, read only"},
     [KF_LAYOUT_GPT_OSS] = {"gpt-oss", "stacked experts in MXFP4: vLLM, SGLang, transformers"},
+    [KF_LAYOUT_FP8_STACKS] = {"fp8-stacks", "stacked experts in FP8, read only"},
 };
 
 /* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */
@@ -40,6 +41,7 @@ const kerf_experts kf_layout_experts[KF_LAYOUTS] = {
     [KF_LAYOUT_GPTQ_V2] = KERF_EXPERTS_SINGLE,
     [KF_LAYOUT_AWQ] = KERF_EXPERTS_SINGLE,
     [KF_LAYOUT_TORCHAO] = KERF_EXPERTS_SINGLE,
+    [KF_LAYOUT_FP8_STACKS] = KERF_EXPERTS_AS_THEY_ARE,
 };
 
 const struct kf_extra_name kf_extra_table[] = {
@@ -140,6 +142,9 @@ static const char deepseek_writes[] =
 static const char torchao_moves[] =
     "the names and attributes of torchao's classes change with its releases";
 
+static const char stacks_are_new[] =
+    "loaders want experts in FP8 one by one, as layout deepseek has them";
+
 static const char not_alone[] =
     "vLLM has no 8-bit integers of weights alone in this format; layout compressed-tensors has them "
     "in groups";
@@ -234,6 +239,12 @@ const kf_stored kf_stored_table[] = {
 
     {KF_LAYOUT_GPT_OSS, KERF_FORMAT_MXFP4, "mxfp4", NULL, "_proj", 3, 1, 32, 0,
      {PART("_proj_blocks", U8, BLOCKS, COPY), PART("_proj_scales", U8, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+
+    /* As transformers saves them, and Model-Optimizer; of any name, for each project has its own. */
+    {KF_LAYOUT_FP8_STACKS, KERF_FORMAT_FP8_E4M3_TILE, "fp8", stacks_are_new, "", 3, 1, 1, 0,
+     {PART("", F8_E4M3, PLANE, COPY), PART("_scale_inv", F32, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+    {KF_LAYOUT_FP8_STACKS, KERF_FORMAT_FP8_E4M3, "fp8", stacks_are_new, "", 3, 1, 1, 0,
+     {PART("", F8_E4M3, PLANE, COPY), PART("_scale", F32, MATRICES, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
 
     GGUF_INTERLEAVED(NVFP4,         "NVFP4", 64, 0,    PART(".scale", F32, MATRICES, UNLESS_ONE))
     GGUF(GGML_Q8_0,           "Q8_0",  32)

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "layout/arranging.h"
 #include "layout/config_file.h"
+#include "layout/layout_table.h"
 #include "layout/place_weights.h"
 #include "roles/places.h"
 
@@ -80,10 +81,41 @@ static kerf_status turn(kerf_weights *w, kerf_weight *one, kerf_error *err)
     return KERF_OK;
 }
 
+/* Tiles that are as high as they are wide are tiles of the turned matrix too. */
+static int has_turnable_planes(const kerf_weight *w)
+{
+    return w->place.orientation == KERF_IN_OUT && !w->stored.rank && w->codec.format &&
+           w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS] && kerf_weight_elements(w) > 0;
+}
+
+static kerf_status turn_planes(kerf_weights *w, kerf_weight *one, kerf_error *err)
+{
+    kf_arranging a = {.out = w, .err = err};
+    const unsigned last = one->shape.rank - 1;
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        const kerf_tensor *t = one->plane[p];
+        if (!t || one->geometry.plane[p].per_matrix) continue;
+        kerf_shape turned = t->shape;
+        const uint64_t rows = turned.dim[last - 1], cols = turned.dim[last];
+        const kerf_view v = {
+            .rows = cols, .cols = rows, .row = 1, .col = cols, .matrix = rows * cols};
+        turned.dim[last - 1] = cols;
+        turned.dim[last] = rows;
+        KF_TRY(kf_arrange_tensor(&a, t, t->name, turned, v, &one->plane[p]));
+    }
+    one->stored = one->shape;
+    one->shape.dim[last - 1] = one->stored.dim[last];
+    one->shape.dim[last] = one->stored.dim[last - 1];
+    return kerf_geometry_init(&one->geometry, one->codec.format, &one->shape, err);
+}
+
 kerf_status kf_weights_turn(kerf_weights *w, kerf_error *err)
 {
-    for (size_t i = 0; i < w->count; i++)
-        if (can_be_turned(&w->weight[i])) KF_TRY(turn(w, &w->weight[i], err));
+    for (size_t i = 0; i < w->count; i++) {
+        kerf_weight *one = &w->weight[i];
+        if (can_be_turned(one)) KF_TRY(turn(w, one, err));
+        if (has_turnable_planes(one)) KF_TRY(turn_planes(w, one, err));
+    }
     return KERF_OK;
 }
 

@@ -19,7 +19,7 @@
 /* How far a row came and what it lacked, for the one that came furthest; and whether it could be
  * asked at all: what cannot be read is not what a row lacks. */
 typedef struct doubt {
-    size_t found; /* twice the tensors that are as the row has them, or one more */
+    size_t found; /* four times the tensors that are as the row has them, and how near the next is */
     char *text;   /* NULL: nobody wants to know */
     size_t size;
     kerf_status status;
@@ -69,7 +69,11 @@ static int shape_of_codes(const kf_stored *s, const kerf_format *f, const kerf_s
         *out = (kerf_shape){3, {dim[0], dim[1], 0}};
         return stored->rank == 4 && dim[3] == 16 && kf_mul_ok(dim[2], 16 * per_byte, &out->dim[2]);
     }
-    if (stored->rank != 2) return 0;
+    if (stored->rank != s->rank) return 0;
+    if (s->rank == 3) { /* in bytes */
+        *out = *stored;
+        return 1;
+    }
     if (form == KF_FORM_TURNED_WORDS || form == KF_FORM_TURNED_STACK) {
         int rows = form == KF_FORM_TURNED_STACK; /* several in a word */
         *out = (kerf_shape){2, {dim[1], dim[0]}};
@@ -114,8 +118,8 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
                  why.text);
 }
 
-/* Other writers use shorter types for scales, or exponents alone, and give one number the shape []
- * or [1]. */
+/* Other writers use shorter types for scales, or exponents alone, give one number the shape []
+ * or [1], and a stack one number for all its matrices. */
 static int is_stored_as(const kerf_tensor *t, const kerf_entry *e, const kerf_plane *plane)
 {
     uint64_t have, need;
@@ -125,8 +129,8 @@ static int is_stored_as(const kerf_tensor *t, const kerf_entry *e, const kerf_pl
         t->dtype == KERF_F8_E8M0 && (e->dtype == KERF_U8 || (plane && plane->dtype == KERF_F32));
     if (t->dtype != e->dtype && !shorter && !exponent) return 0;
     if (plane && plane->per_matrix)
-        return kerf_shape_count(&t->shape, &have, NULL) == KERF_OK && have == 1 &&
-               kerf_shape_count(&e->shape, &need, NULL) == KERF_OK && need == 1;
+        return kerf_shape_count(&t->shape, &have, NULL) == KERF_OK && kerf_shape_count(&e->shape, &need, NULL) == KERF_OK &&
+               (have == 1 || have == need);
     return t->shape.rank == e->shape.rank &&
            memcmp(t->shape.dim, e->shape.dim, e->shape.rank * sizeof *e->shape.dim) == 0;
 }
@@ -214,7 +218,7 @@ static int check_extras(const kerf_reader *r, kerf_weight *w, doubt *d, size_t f
     const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
     for (size_t i = 0; s && i < KERF_EXTRAS; i++) {
         if (extra_agrees(r, s->extra[i], w->extra[i], w, d)) continue;
-        return lacks(d, 2 * (found + i), "%s %s", w->extra[i]->name, extra_doubts[s->extra[i]]);
+        return lacks(d, 4 * (found + i), "%s %s", w->extra[i]->name, extra_doubts[s->extra[i]]);
     }
     return 1;
 }
@@ -273,7 +277,7 @@ static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_e
     int is_flat = t->shape.rank == 2 && e->shape.rank == 2 && kerf_dtype_bits(e->dtype) == 8 &&
                   a[0] == (b[0] + 127) / 128 * 32 && a[1] == (b[1] + 3) / 4 * 16;
     const int is_half = is_same && t->dtype == KERF_F16 && e->dtype == KERF_BF16;
-    return lacks(d, 2 * found + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
+    return lacks(d, 4 * found + 1 + (size_t)is_same, "%s is %s [%s], not %s [%s]%s", t->name,
                  kerf_dtype_name(t->dtype), kf_shape_text(&t->shape, have),
                  kerf_dtype_name(e->dtype), kf_shape_text(&e->shape, need),
                  is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
@@ -292,7 +296,11 @@ static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
                    {".weight_scale_inv", ".weight_scale"},
                    {".weight_scale_inv", ".scale_inv"},
                    {".weight_scale", ".scale_weight"},
-                   {".weight_scale", ".scale"}};
+                   {".weight_scale", ".scale"},
+                   {"_scale_inv", "_weight_scale_inv"},
+                   {"_scale_inv", ".weight_scale_inv"},
+                   {"_scale", "_weight_scale"},
+                   {"_scale", ".weight_scale"}};
     char other[KERF_MAX_NAME_BYTES + 32];
     const kerf_tensor *t = NULL;
     for (size_t i = 0; !t && i < sizeof aliases / sizeof *aliases; i++) {
@@ -315,7 +323,7 @@ static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
         const kerf_plane *plane = p == KERF_PLANES ? NULL : &w->geometry.plane[p];
         if (!t) t = find_alias(r, name);
         int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
-        if (!t) return lacks(d, 2 * i, "%s is missing", name);
+        if (!t) return lacks(d, 4 * i, "%s is missing", name);
         if (!is_state && !is_stored_as(t, &e, plane)) return doubt_form(d, i, t, &e);
         if (plane)
             w->plane[p] = t;
@@ -324,7 +332,7 @@ static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
     }
     if (!check_extras(r, w, d, i)) return 0;
     const char *other = find_other(r, w);
-    return other ? lacks(d, 2 * (i + KERF_EXTRAS), "%s has no place beside it", other) : 1;
+    return other ? lacks(d, 4 * (i + KERF_EXTRAS), "%s has no place beside it", other) : 1;
 }
 
 /* Tries one row; name has room for that of a weight. */

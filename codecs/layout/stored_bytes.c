@@ -160,6 +160,30 @@ static kerf_status read_ones(const kerf_plane *plane, uint64_t offset, void *dst
     return KERF_OK;
 }
 
+/* One number that a stack has for each of its matrices. */
+static int is_for_all(const kerf_weight *w, kerf_plane_id p)
+{
+    const kerf_plane *plane = &w->geometry.plane[p];
+    return w->codec.format && plane->per_matrix && plane->dtype == KERF_F32 &&
+           w->geometry.matrices > 1 &&
+           w->plane[p]->bytes == kerf_dtype_bits(w->plane[p]->dtype) / 8;
+}
+
+static kerf_status read_for_all(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
+                                uint64_t offset, void *dst, size_t n, kerf_error *err)
+{
+    kerf_weight one = *w;
+    uint64_t end;
+    float x;
+    if (!kf_add_ok(offset, n, &end) || end > w->geometry.plane[p].bytes)
+        return kf_fail(err, KERF_E_ARG, offset, "kerf_weight_read: beyond the plane");
+    one.geometry.matrices = 1;
+    KF_TRY(kerf_weight_read(r, &one, p, 0, &x, sizeof x, err));
+    for (size_t i = 0; i + sizeof x <= n; i += sizeof x)
+        memcpy((unsigned char *)dst + i, &x, sizeof x);
+    return KERF_OK;
+}
+
 kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
                              uint64_t offset, void *dst, size_t n, kerf_error *err)
 {
@@ -171,6 +195,7 @@ kerf_status kerf_weight_read(const kerf_reader *r, const kerf_weight *w, kerf_pl
     if (p == KERF_PLANE_SECOND && w->unit_second && !t)
         return read_ones(&w->geometry.plane[p], offset, dst, n, err);
     if (!t) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_weight_read: no such plane");
+    if (is_for_all(w, p)) return read_for_all(r, w, p, offset, dst, n, err);
     if (part->coding == KF_REORDERED) {
         uint64_t end, bytes = w->geometry.plane[p].bytes;
         const kf_turned turned = kf_turned_of(w, part, p);

@@ -25,6 +25,9 @@ static const struct {
     {"_weight_qdata", NULL},
     {"_weight_scale", "_weight_qdata"},
     {"_proj_scales", "_proj_blocks"},
+    {"_scale_inv", NULL},
+    {"_proj_scale", "_proj"},
+    {"_proj_weight_scale", "_proj"},
     {".blocks", ".scales"}, /* gpt-oss as its makers have it, not as transformers does */
     {".scales", ".blocks"},
 };
@@ -37,6 +40,7 @@ static int has_codes(const kerf_weight *w)
     static const kerf_dtype types[] = {KERF_U8,      KERF_I8,      KERF_I32, KERF_U32,
                                        KERF_F8_E4M3, KERF_F8_E5M2, KERF_F4};
     int is_type = 0, is_name = 0;
+    is_name |= w->shape.rank == 3 && w->place.role == KERF_ROLE_EXPERT; /* of any name */
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) is_type |= w->dtype == types[i];
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         is_name |= kf_has_suffix(w->name, codes[i]);

@@ -2,6 +2,8 @@
  * but the folder. */
 #include "file/read/folder.h"
 
+#include <kerf/file.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,6 +204,30 @@ static int is_beside(const char *name)
            strncmp(name, "training_", 9) == 0;
 }
 
+/* "model.fp16.safetensors" beside "model.safetensors": the same weights in another type. */
+static int is_variant(const char *name, const names *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        const size_t n = base_bytes(all->name[i]), stem = n - strlen(ENDING);
+        if (base_bytes(name) > n && memcmp(name, all->name[i], stem) == 0 && name[stem] == '.' &&
+            !memchr(name + stem + 1, '.', base_bytes(name) - n - 1))
+            return 1;
+    }
+    return 0;
+}
+
+static void drop_variants(names *all)
+{
+    names left = *all;
+    for (size_t i = all->count; i-- > 0;) {
+        char *name = left.name[i];
+        if (!is_variant(name, &left)) continue;
+        memmove(left.name + i, left.name + i + 1, (--left.count - i) * sizeof *left.name);
+        free(name);
+    }
+    *all = left;
+}
+
 static kerf_status look_further(const char *folder, kf_folder *out, kerf_error *err)
 {
     names index, plain, packed, all = {0};
@@ -219,6 +245,7 @@ static kerf_status look_further(const char *folder, kf_folder *out, kerf_error *
     free_names(&plain);
     free_names(&packed);
     if (s == KERF_OK && all.count) qsort(all.name, all.count, sizeof *all.name, by_text);
+    if (s == KERF_OK) drop_variants(&all);
     if (s == KERF_OK && all.count) s = take_set(folder, &all, out, err);
     if (s == KERF_OK && !out->shard) {
         s = all.count == 1 ? take_path(folder, all.name[0], &out->file, err)
@@ -263,7 +290,7 @@ static char *main_snapshot(const char *snapshots, const char *folder)
     return path;
 }
 
-kerf_status kf_hub_snapshot(const char *path, char **out, kerf_error *err)
+kerf_status kerf_hub_snapshot(const char *path, char **out, kerf_error *err)
 {
     struct stat st;
     names all;

@@ -22,9 +22,4 @@ void kf_folder_free(kf_folder *f); /* all zeros are fine */
 /* "model-00002-of-00003.safetensors" is number 2 of 3; returns 0 for other names. */
 int kf_shard_number(const char *name, unsigned *number, unsigned *count);
 
-/* The folder of a snapshot in a folder of the Hugging Face cache (models--org--name), malloc'd;
- * NULL in *out: it is none. KERF_E_DATA: it has no snapshot, or several and none of them is "main".
- */
-kerf_status kf_hub_snapshot(const char *path, char **out, kerf_error *err);
-
 #endif

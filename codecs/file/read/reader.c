@@ -275,7 +275,7 @@ static kerf_status open_folder(kerf_reader *r, const char *path, kerf_error *err
 {
     kf_folder f;
     r->is_folder = 1;
-    KF_TRY(kf_hub_snapshot(path, &r->folder, err));
+    KF_TRY(kerf_hub_snapshot(path, &r->folder, err));
     if (!r->folder) r->folder = strdup(path);
     if (!r->folder) return no_memory(path, err);
     kerf_status s = kf_folder_look(r->folder, &f, err);

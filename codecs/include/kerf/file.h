@@ -62,6 +62,11 @@ KERF_API const kerf_tensor *kerf_reader_at(const kerf_reader *r, size_t i); /* N
 KERF_API const kerf_tensor *kerf_reader_find(const kerf_reader *r,
                                              const char *name); /* NULL if absent   */
 
+/* The folder of the snapshot in a folder of the Hugging Face cache (models--org--name): the one
+ * that refs/main names, or the only one. malloc'd, the caller's; NULL in *out: path is no such
+ * folder. KERF_E_DATA: it has no snapshot, or several and none of them is "main". */
+KERF_API KERF_CHECK kerf_status kerf_hub_snapshot(const char *path, char **out, kerf_error *err);
+
 KERF_API size_t kerf_reader_shard_count(const kerf_reader *r);
 /* File name of a shard without its folder, "model-00001-of-00002.safetensors". */
 KERF_API const char *kerf_reader_shard(const kerf_reader *r, size_t i);
