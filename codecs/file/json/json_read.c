@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "file/disk/download.h"
 #include "file/disk/io.h"
 
 #define MOST_DIGITS 18             /* of an integer that fits 64 bits */
@@ -100,6 +101,8 @@ static kerf_status parse(const char *what, const char *text, size_t n, uint64_t 
     }
     if (json_error_code(&why) == json_error_out_of_memory)
         return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%.200s: no memory", what);
+    const char *is = kf_download_is(text, n < KF_DOWNLOAD_BYTES ? n : KF_DOWNLOAD_BYTES);
+    if (is) return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: %s", what, is);
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.150s", what, why.line, why.text);
 }
 

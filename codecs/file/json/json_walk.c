@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "file/disk/download.h"
 #include "file/json/json_read.h"
 
 enum { BEFORE_FIRST, AFTER_COMMA, AT_END };
@@ -78,7 +79,10 @@ kerf_status kf_json_check(kf_json j, const kf_json_rules *rules, uint64_t *membe
     unsigned depth = 0;
     size_t i = rules->brace_first ? 0 : skip_space(j, 0);
     *members = 1;
-    if (i >= j.n || j.text[i] != '{') return fail_at(j, i, err, "does not start with '{'");
+    if (i >= j.n || j.text[i] != '{') {
+        const char *is = kf_download_is(j.text, j.n < KF_DOWNLOAD_BYTES ? j.n : KF_DOWNLOAD_BYTES);
+        return fail_at(j, i, err, is ? is : "does not start with '{'");
+    }
     while (i < j.n) {
         char c = j.text[i];
         if (c == '"') {

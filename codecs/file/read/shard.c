@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/disk/download.h"
 #include "file/disk/io.h"
 #include "file/gguf/imatrix_dat.h"
 #include "file/safetensors/safetensors.h"
@@ -39,33 +40,6 @@ static int is_pickle(const uint8_t first[8])
            (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5 && begins);
 }
 
-/* What a download may leave in the place of a file; NULL: none of these. */
-static const char *name_of_text(const uint8_t first[8])
-{
-    static const struct {
-        const char *begins, *is;
-    } texts[] = {
-        {"version ",
-         "a pointer of git-lfs, not the file that it stands for: git lfs pull fetches it"},
-        {"<!DOCTYP",
-         "an HTML page, not weights: what was asked for was not what came; fetch it again"},
-        {"<!doctyp",
-         "an HTML page, not weights: what was asked for was not what came; fetch it again"},
-        {"<html",
-         "an HTML page, not weights: what was asked for was not what came; fetch it again"},
-        {"<HTML",
-         "an HTML page, not weights: what was asked for was not what came; fetch it again"},
-        {"<?xml",
-         "an XML document, not weights: what was asked for was not what came; fetch it again"},
-        {"{\"error\"", "an error of a server, not weights: fetch it again"},
-        {"Entry no", "an error of a server, not weights: fetch it again"},
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (memcmp(first, texts[i].begins, kf_min_u64(strlen(texts[i].begins), 8)) == 0)
-            return texts[i].is;
-    return NULL;
-}
-
 kerf_status kf_fail_pickle(const char *path, kerf_error *err)
 {
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
@@ -74,13 +48,28 @@ kerf_status kf_fail_pickle(const char *path, kerf_error *err)
                    path);
 }
 
+/* A failure to read it, unless its beginning says what it is instead. */
+static kerf_status fail_to_read(kf_shard *s, kerf_status why, kerf_error *err)
+{
+    uint8_t first[KF_DOWNLOAD_BYTES];
+    const size_t n = (size_t)kf_min_u64(s->blob.bytes, sizeof first);
+    if (why != KERF_E_DATA && why != KERF_E_LIMIT) return why;
+    if (kf_blob_read(&s->blob, 0, first, n, NULL) != KERF_OK) return why;
+    const char *is = kf_download_is(first, n);
+    if (is) return kf_fail(err, KERF_E_DATA, 0, "%s: %s", s->blob.path, is);
+    return n >= 8 && is_pickle(first) ? kf_fail_pickle(s->blob.path, err) : why;
+}
+
 static kerf_status read_header(kf_shard *s, kerf_error *err)
 {
     const char *path = s->blob.path;
     uint8_t first[8];
     size_t n;
     kerf_status st = KERF_OK;
-    if (looks_like_gguf(s, &st, err)) return read_gguf(s, err);
+    if (looks_like_gguf(s, &st, err)) {
+        st = read_gguf(s, err);
+        return st == KERF_OK ? st : fail_to_read(s, st, err);
+    }
     if (st != KERF_OK) return st;
     if (s->blob.bytes < sizeof first)
         return kf_fail(err, KERF_E_DATA, 0,
@@ -90,9 +79,7 @@ static kerf_status read_header(kf_shard *s, kerf_error *err)
     if (s->may_be_gguf && kf_imatrix_dat_is(first))
         return kf_imatrix_dat_read(&s->blob, &s->header, err);
     st = kf_header_length(path, first, s->blob.bytes, &n, err);
-    if (st != KERF_OK && name_of_text(first))
-        return kf_fail(err, KERF_E_DATA, 0, "%s: %s", path, name_of_text(first));
-    if (st != KERF_OK) return is_pickle(first) ? kf_fail_pickle(path, err) : st;
+    if (st != KERF_OK) return fail_to_read(s, st, err);
     char *text = kf_alloc(n, 1);
     if (!text) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
     st = kf_blob_read(&s->blob, sizeof first, text, n, err);
