@@ -30,6 +30,7 @@ static void add_figures(json_t **row, const kerf_score *s)
     add_number(row, "max_error", s->max_error);
     add_number(row, "rest_t2", kerf_score_rest_t2(s));
     add_number(row, "zero_share", kerf_score_zero_share(s));
+    add_number(row, "lost_share", kerf_score_lost_share(s));
     add_integer(row, "nonfinite", s->nonfinite);
     if (s->zstd_bytes) {
         add_integer(row, "code_bytes", s->code_bytes);

@@ -32,6 +32,8 @@ static const struct {
     [KERF_FIGURE_CLIP_SHARE] = {"clip_share", kerf_score_clip_share},
     [KERF_FIGURE_BPW] = {"bpw", kerf_score_bpw},
     [KERF_FIGURE_REST_T2] = {"rest_t2", kerf_score_rest_t2},
+    [KERF_FIGURE_ZERO_SHARE] = {"zero_share", kerf_score_zero_share},
+    [KERF_FIGURE_LOST_SHARE] = {"lost_share", kerf_score_lost_share},
 };
 
 const char *kerf_figure_name(kerf_figure f)
@@ -76,7 +78,7 @@ static kerf_status read_set(const char *file, const char *where, json_t *set, ru
             return kf_fail(
                 err, KERF_E_DATA, KF_NOWHERE,
                 "%.200s: \"%.100s\": unknown figure \"%.40s\"; known: t2, max_error, bias, "
-                "clip_share, bpw, rest_t2",
+                "clip_share, bpw, rest_t2, zero_share, lost_share",
                 file, where, key);
         }
         if (!json_is_number(value) || json_number_value(value) < 0) {
@@ -198,6 +200,7 @@ unsigned kerf_limits_of(const kerf_limits *l, const char *tensor, const kerf_for
     for (size_t f = 0; f < KERF_FIGURES; f++) out[f] = INFINITY;
     if (!l) out[KERF_FIGURE_T2] = kerf_limit_t2(format);
     if (!l) out[KERF_FIGURE_REST_T2] = KERF_LIMIT_T2;
+    if (!l) out[KERF_FIGURE_LOST_SHARE] = 0;
     size_t i = l ? l->rules : KF_NO_GLOB;
     unsigned set = 0; /* figures: a later rule overrules an earlier one */
     while (l && set != (1u << KERF_FIGURES) - 1 &&

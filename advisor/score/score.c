@@ -41,6 +41,7 @@ void kerf_score_merge(kerf_score *into, const kerf_score *from)
     into->rest_signal += from->rest_signal;
     into->rest_noise += from->rest_noise;
     into->zeroed += from->zeroed;
+    into->lost_blocks += from->lost_blocks;
     into->code_bytes += from->code_bytes;
     into->zstd_bytes += from->zstd_bytes;
 }
@@ -75,6 +76,11 @@ double kerf_score_rest_t2(const kerf_score *s)
 double kerf_score_zero_share(const kerf_score *s)
 {
     return share((double)s->zeroed, (double)s->elements);
+}
+
+double kerf_score_lost_share(const kerf_score *s)
+{
+    return fmin(share(128 * (double)s->lost_blocks, (double)s->elements), 1);
 }
 
 double kerf_score_bias(const kerf_score *s)

@@ -13,18 +13,20 @@
 /* The fields of a score that are kept, in this order. */
 static json_t *pack(const kerf_score *s)
 {
-    return json_pack("[I, I, I, I, f, f, f, f, f, f, f, f, I]", (json_int_t)s->elements,
+    return json_pack("[I, I, I, I, f, f, f, f, f, f, f, f, I, I]", (json_int_t)s->elements,
                      (json_int_t)s->bytes, (json_int_t)s->clipped, (json_int_t)s->nonfinite,
                      s->signal, s->noise, s->cross, s->weighted_signal, s->weighted_noise,
-                     s->max_error, s->rest_signal, s->rest_noise, (json_int_t)s->zeroed);
+                     s->max_error, s->rest_signal, s->rest_noise, (json_int_t)s->zeroed,
+                     (json_int_t)s->lost_blocks);
 }
 
 static int unpack(const json_t *a, kerf_score *s)
 {
     json_int_t whole[4];
     double real[8];
-    const json_t *zeroed = json_array_get(a, 12);
-    if (json_array_size(a) != 13 || json_integer_value(zeroed) < 0) return 0;
+    const json_t *zeroed = json_array_get(a, 12), *lost = json_array_get(a, 13);
+    if (json_array_size(a) != 14 || json_integer_value(zeroed) < 0) return 0;
+    if (!json_is_integer(lost) || json_integer_value(lost) < 0) return 0;
     for (size_t i = 0; i < 4; i++) {
         const json_t *v = json_array_get(a, i);
         whole[i] = json_integer_value(v);
@@ -47,7 +49,8 @@ static int unpack(const json_t *a, kerf_score *s)
                       .max_error = real[5],
                       .rest_signal = real[6],
                       .rest_noise = real[7],
-                      .zeroed = (uint64_t)json_integer_value(zeroed)};
+                      .zeroed = (uint64_t)json_integer_value(zeroed),
+                      .lost_blocks = (uint64_t)json_integer_value(lost)};
     return 1;
 }
 

@@ -1,11 +1,15 @@
 /* score_rest.c - one corrupt value in a matrix with a scale of its own takes all of the range: what
  * is not as large becomes zero, and the relative error of the whole is small all the same, since
  * that one value carries the signal. So the others are counted by themselves, in a second look that
- * only such matrices need. */
+ * only such matrices need. So are the rows and tiles of a matrix one of whose scales is far above
+ * the others: there the loss of a few rows is too little for an error of the whole. */
 #include "score/score_rest.h"
+
+#include <kerf/loss.h>
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 
@@ -52,33 +56,167 @@ static kerf_status widen(const kf_rest_job *j, uint64_t n, float *out, kerf_erro
                        &one, err);
 }
 
-static void count(const float *w, const float *v, uint64_t n, double most, kerf_score *s)
+/* Blocks of so many elements of a row are looked at one by one, each without what outweighs the
+ * rest of it. A block is lost when more than half of its signal is, and it has a part of what the
+ * others have, by their geometric mean, which no outlier moves. */
+#define BLOCK ((uint64_t)128)
+#define LOST 0.5
+#define WORTH 1e-4
+#define OUTWEIGHS 0.9
+
+typedef struct tally {
+    double signal, noise;
+    uint64_t zeroed;
+} tally;
+
+/* Elements [from, to) whose magnitude is below `most`; *largest: of these. */
+static tally count_below(const float *w, const float *v, uint64_t from, uint64_t to, double most,
+                         double *largest)
 {
-    s->rest_signal = s->rest_noise = 0;
-    for (uint64_t i = 0; i < n; i++) {
+    tally t = {0};
+    *largest = 0;
+    for (uint64_t i = from; i < to; i++) {
         const double x = (double)w[i], d = (double)v[i] - x;
         if (!isfinite(w[i]) || !isfinite(v[i]) || fabs(x) >= most) continue;
-        s->rest_signal += x * x;
-        s->rest_noise += d * d;
-        s->zeroed += w[i] != 0 && v[i] == 0;
+        t.signal += x * x;
+        t.noise += d * d;
+        t.zeroed += w[i] != 0 && v[i] == 0;
+        *largest = fmax(*largest, fabs(x));
     }
+    return t;
 }
 
-kerf_status kf_score_rest(const kf_rest_job *j, kerf_score *s, kerf_error *err)
+/* What a block has besides an outlier. */
+static tally rest_of_block(const float *w, const float *v, uint64_t from, uint64_t to, double most,
+                           tally *all)
+{
+    double largest, next;
+    const tally t = count_below(w, v, from, to, most, &largest);
+    all->signal += t.signal;
+    all->noise += t.noise;
+    all->zeroed += t.zeroed;
+    if (!(largest * largest > OUTWEIGHS * t.signal)) return t;
+    return count_below(w, v, from, to, largest / FAR_ABOVE, &next);
+}
+
+/* Rows of `cols` elements. */
+static tally count(const float *w, const float *v, uint64_t n, uint64_t cols, double most,
+                   uint64_t *lost)
+{
+    tally all = {0}, again = {0};
+    double logs = 0;
+    uint64_t blocks = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        const double worth = WORTH * exp2(logs / (double)(blocks ? blocks : 1));
+        for (uint64_t row = 0; row < n; row += cols)
+            for (uint64_t at = row; at < kf_min_u64(row + cols, n); at += BLOCK) {
+                const uint64_t end = kf_min_u64(kf_min_u64(at + BLOCK, row + cols), n);
+                const tally t = rest_of_block(w, v, at, end, most, pass ? &again : &all);
+                if (!(t.signal > 0)) continue;
+                if (pass) *lost += t.signal > worth && t.noise >= LOST * t.signal;
+                if (!pass) logs += log2(t.signal);
+                blocks += !pass;
+            }
+    }
+    return all;
+}
+
+/* Decodes bands [b0, b1) and counts them; what is as large as `most` is left out. */
+static kerf_status look_again(const kf_rest_job *j, double most, tally *out, uint64_t *lost,
+                              kerf_error *err)
 {
     static const kerf_exec one = {.threads = 1};
-    const double largest = largest_number(j);
-    const uint64_t n = s->elements;
+    const uint64_t n = kerf_band_elements(j->geometry, j->b0, j->b1).count;
     float *w = NULL;
-    if (!(largest * largest * (double)n > FAR_ABOVE * FAR_ABOVE * s->signal) || s->signal == 0)
-        return KERF_OK;
     KF_TRY(kf_allocate(&w, (size_t)n, 2 * sizeof *w, err));
     float *v = w + n;
     kerf_status status = widen(j, n, w, err);
     if (status == KERF_OK)
         status = kerf_decode(j->geometry, j->b0, j->b1, j->planes,
                              (kerf_span){v, (size_t)n * sizeof *v}, KERF_F32, &one, err);
-    if (status == KERF_OK) count(w, v, n, largest / FAR_ABOVE, s);
+    if (status == KERF_OK) *out = count(w, v, n, j->geometry->cols, most, lost);
     free(w);
     return status;
+}
+
+/* --- a scale for each row or tile ----------------------------------------------------------- */
+
+/* How far above the others, by their geometric mean, a scale is that one outlier may have made. */
+#define SPREAD 4
+
+static double scale_at(const kf_rest_job *j, uint64_t i)
+{
+    const unsigned char *p = j->planes[KERF_PLANE_SCALES].p;
+    const kerf_dtype type = j->geometry->plane[KERF_PLANE_SCALES].dtype;
+    float x = 0;
+    if (type == KERF_F32) {
+        memcpy(&x, p + 4 * i, sizeof x);
+    } else if (type == KERF_BF16) {
+        memcpy((unsigned char *)&x + 2, p + 2 * i, 2);
+    }
+    return fabs((double)x);
+}
+
+/* Whether some scale is far above what the others are. */
+static int has_far_scale(const kf_rest_job *j)
+{
+    const kerf_dtype type = j->geometry->plane[KERF_PLANE_SCALES].dtype;
+    const unsigned size = kerf_dtype_bits(type) / 8;
+    const uint64_t count = size ? j->planes[KERF_PLANE_SCALES].n / size : 0;
+    double logs = 0, largest = 0;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        const double x = scale_at(j, i);
+        if (!(x > 0) || !isfinite(x)) continue;
+        largest = fmax(largest, x);
+        logs += log2(x);
+        n++;
+    }
+    return n > 0 && largest > SPREAD * exp2(logs / (double)n);
+}
+
+/* Runs are looked at one by one, so that the sums are those of any division into calls. */
+static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error *err)
+{
+    const kerf_geometry *g = j->geometry;
+    const kerf_format *f = g->format;
+    const unsigned width = kerf_dtype_bits(j->dtype) / 8;
+    if (f->geometry != KERF_GROUP_ROW && f->geometry != KERF_GROUP_TILE) return KERF_OK;
+    const uint64_t run = j->b0 < j->b1 ? kerf_loss_run(g, j->b0, j->b1) : 1;
+    for (uint64_t b = j->b0; b < j->b1; b += run) {
+        kerf_cspan planes[KERF_PLANES] = {{NULL, 0}};
+        kf_rest_job one = {g, b, kf_min_u64(b + run, j->b1), planes, {NULL, 0}, j->dtype};
+        tally t = {0};
+        for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+            if (g->plane[p].dtype == KERF_DTYPE_NONE) continue;
+            const uint64_t skip = kerf_band_bytes(g, p, j->b0, b).count;
+            planes[p] = j->planes[p];
+            if (g->plane[p].per_matrix) continue;
+            planes[p].p = (const unsigned char *)j->planes[p].p + skip;
+            planes[p].n = (size_t)kerf_band_bytes(g, p, b, one.b1).count;
+        }
+        one.src.p = (const unsigned char *)j->src.p + kerf_band_elements(g, j->b0, b).count * width;
+        one.src.n = (size_t)kerf_band_elements(g, b, one.b1).count * width;
+        if (!has_far_scale(&one)) continue;
+        KF_TRY(look_again(&one, INFINITY, &t, &s->lost_blocks, err));
+        s->zeroed += t.zeroed;
+    }
+    return KERF_OK;
+}
+
+/* --- all ----------------------------------------------------------------------------------- */
+
+kerf_status kf_score_rest(const kf_rest_job *j, kerf_score *s, kerf_error *err)
+{
+    const double largest = largest_number(j);
+    const uint64_t n = s->elements;
+    tally t;
+    if (s->signal == 0) return KERF_OK;
+    if (!(largest * largest * (double)n > FAR_ABOVE * FAR_ABOVE * s->signal))
+        return look_at_rows(j, s, err);
+    KF_TRY(look_again(j, largest / FAR_ABOVE, &t, &s->lost_blocks, err));
+    s->rest_signal = t.signal;
+    s->rest_noise = t.noise;
+    s->zeroed += t.zeroed;
+    return KERF_OK;
 }

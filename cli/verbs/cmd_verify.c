@@ -231,13 +231,15 @@ const verb verb_verify = {
     .name = "verify",
     .summary = "compare a quantized checkpoint with its source",
     .usage = "SOURCE QUANTIZED [--limits FILE] [options]",
-    .details = "Decodes every weight of QUANTIZED and compares it with SOURCE. Exit code 1 when\n"
-               "a tensor is missing, extra, of another shape, not finite or over a limit, or\n"
-               "when one that was kept differs by a byte. A limits file:\n"
-               "  {\"schema\": \"kerf.limits/1\", \"default\": {\"t2\": 0.02},\n"
-               "   \"tensors\": {\"*down_proj*\": {\"t2\": 0.03, \"max_error\": 0.1}}}\n"
-               "Figures: t2, max_error, bias (its magnitude), clip_share, bpw, rest_t2 (t2 without "
-               "outliers).",
+    .details =
+        "Decodes every weight of QUANTIZED and compares it with SOURCE. Exit code 1 when\n"
+        "a tensor is missing, extra, of another shape, not finite or over a limit, or\n"
+        "when one that was kept differs by a byte. A limits file:\n"
+        "  {\"schema\": \"kerf.limits/1\", \"default\": {\"t2\": 0.02},\n"
+        "   \"tensors\": {\"*down_proj*\": {\"t2\": 0.03, \"max_error\": 0.1}}}\n"
+        "Figures: t2, max_error, bias (its magnitude), clip_share, bpw, rest_t2 (t2 without "
+        "outliers),\nzero_share (of those, what became zero), lost_share (blocks of 128 that "
+        "lost half of\nthemselves).",
     .examples = "  kerf verify model/ model-nvfp4/\n"
                 "  kerf verify model/ model-nvfp4/ --write-limits limits.json\n"
                 "  kerf verify model/ model-nvfp4/ --limits limits.json --json\n"

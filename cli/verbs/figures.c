@@ -22,7 +22,11 @@ const char *figures_headings(unsigned show)
 void print_ruined(const char *tensor, const kerf_score *s)
 {
     char name[256];
-    const double rest = kerf_score_rest_t2(s);
+    const double rest = kerf_score_rest_t2(s), lost = kerf_score_lost_share(s);
+    if (lost > 0)
+        printf("%s: %.2g %% of its blocks of 128 weights have lost more than half of themselves, "
+               "which one scale far above the others does\n",
+               kerf_text_printable(tensor, name, sizeof name), 100 * lost);
     if (!(rest > 0.1 && rest > 4 * kerf_score_t2(s))) return;
     printf(
         "%s: %llu of %llu weights become zero; an outlier has taken all of the range, and without "

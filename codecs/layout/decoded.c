@@ -12,8 +12,9 @@
 #include "base/base.h"
 #include "file/read/view.h"
 
-#define MOST_ELEMENTS (UINT64_C(1) << 18) /* that are decoded at a time, unless one band has more \
-                                           */
+#define MOST_ELEMENTS                                                           \
+    (UINT64_C(1) << 18) /* that are decoded at a time, unless one band has more \
+                         */
 
 /* Bands, or some rows of one, and the elements that they hold. */
 typedef struct piece {

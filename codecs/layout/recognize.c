@@ -19,8 +19,9 @@
 /* How far a row came and what it lacked, for the one that came furthest; and whether it could be
  * asked at all: what cannot be read is not what a row lacks. */
 typedef struct doubt {
-    size_t found; /* four times the tensors that are as the row has them, and how near the next is */
-    char *text;   /* NULL: nobody wants to know */
+    size_t
+        found;  /* four times the tensors that are as the row has them, and how near the next is */
+    char *text; /* NULL: nobody wants to know */
     size_t size;
     kerf_status status;
     kerf_error *err;
@@ -129,8 +130,8 @@ static int is_stored_as(const kerf_tensor *t, const kerf_entry *e, const kerf_pl
         t->dtype == KERF_F8_E8M0 && (e->dtype == KERF_U8 || (plane && plane->dtype == KERF_F32));
     if (t->dtype != e->dtype && !shorter && !exponent) return 0;
     if (plane && plane->per_matrix)
-        return kerf_shape_count(&t->shape, &have, NULL) == KERF_OK && kerf_shape_count(&e->shape, &need, NULL) == KERF_OK &&
-               (have == 1 || have == need);
+        return kerf_shape_count(&t->shape, &have, NULL) == KERF_OK &&
+               kerf_shape_count(&e->shape, &need, NULL) == KERF_OK && (have == 1 || have == need);
     return t->shape.rank == e->shape.rank &&
            memcmp(t->shape.dim, e->shape.dim, e->shape.rank * sizeof *e->shape.dim) == 0;
 }
@@ -292,14 +293,10 @@ static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
 {
     static const struct {
         const char *end, *alias;
-    } aliases[] = {{".weight_scale_inv", ".scale"},
-                   {".weight_scale_inv", ".weight_scale"},
-                   {".weight_scale_inv", ".scale_inv"},
-                   {".weight_scale", ".scale_weight"},
-                   {".weight_scale", ".scale"},
-                   {"_scale_inv", "_weight_scale_inv"},
-                   {"_scale_inv", ".weight_scale_inv"},
-                   {"_scale", "_weight_scale"},
+    } aliases[] = {{".weight_scale_inv", ".scale"},     {".weight_scale_inv", ".weight_scale"},
+                   {".weight_scale_inv", ".scale_inv"}, {".weight_scale", ".scale_weight"},
+                   {".weight_scale", ".scale"},         {"_scale_inv", "_weight_scale_inv"},
+                   {"_scale_inv", ".weight_scale_inv"}, {"_scale", "_weight_scale"},
                    {"_scale", ".weight_scale"}};
     char other[KERF_MAX_NAME_BYTES + 32];
     const kerf_tensor *t = NULL;

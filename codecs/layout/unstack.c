@@ -117,7 +117,8 @@ static kerf_status slice_plane(kf_arranging *a, const kerf_weight *whole, slice 
     const kerf_tensor *t = whole->plane[p];
     const unsigned size = kerf_dtype_bits(t->dtype) / 8;
     const uint64_t pieces = g->plane[p].per_matrix ? g->matrices : g->bands;
-    const uint64_t cols = t->bytes / size / pieces; /* elements of a piece; 0: one for all of them */
+    const uint64_t cols =
+        t->bytes / size / pieces; /* elements of a piece; 0: one for all of them */
     if (cols == 0) {
         out->plane[p] = t;
         return KERF_OK;

@@ -34,9 +34,12 @@ typedef struct kerf_score {
                                whole matrix whose largest element is far above the others, those
                                below a 64th of it; else of all                              */
     double rest_noise;
-    uint64_t zeroed;     /* elements of the rest that were not zero and are               */
-    uint64_t code_bytes; /* of the codes plane ...                                       */
-    uint64_t zstd_bytes; /* ... and of the same compressed; 0: they were not             */
+    uint64_t zeroed;      /* elements of the rest that were not zero and are               */
+    uint64_t lost_blocks; /* of 128 elements of a row, the rest alone: those that have lost more
+                             than half of their signal. Zero where no scale is far above the others
+                             or above its matrix, for there no block loses so much           */
+    uint64_t code_bytes;  /* of the codes plane ...                                       */
+    uint64_t zstd_bytes;  /* ... and of the same compressed; 0: they were not             */
 } kerf_score;
 
 KERF_API void kerf_score_merge(kerf_score *into, const kerf_score *from);
@@ -46,6 +49,7 @@ KERF_API double kerf_score_t2(const kerf_score *s);          /* noise / signal; 
 KERF_API double kerf_score_weighted_t2(const kerf_score *s); /* NaN without importance           */
 KERF_API double kerf_score_rest_t2(const kerf_score *s);     /* t2 of what is not an outlier     */
 KERF_API double kerf_score_zero_share(const kerf_score *s);  /* zeroed / elements                */
+KERF_API double kerf_score_lost_share(const kerf_score *s);  /* of lost blocks in all            */
 KERF_API double kerf_score_bias(const kerf_score *s);        /* cross / signal; < 0: shrinks     */
 KERF_API double kerf_score_clip_share(const kerf_score *s);  /* clipped / elements               */
 KERF_API double kerf_score_sqnr_db(const kerf_score *s);     /* -10 log10 t2; never to be summed */

@@ -28,7 +28,9 @@ typedef enum kerf_figure {
     KERF_FIGURE_BIAS, /* by its magnitude */
     KERF_FIGURE_CLIP_SHARE,
     KERF_FIGURE_BPW,
-    KERF_FIGURE_REST_T2, /* t2 of what is not an outlier */
+    KERF_FIGURE_REST_T2,    /* t2 of what is not an outlier */
+    KERF_FIGURE_ZERO_SHARE, /* of that, what has become zero */
+    KERF_FIGURE_LOST_SHARE, /* blocks of 128 that have lost more than half of themselves */
     KERF_FIGURES
 } kerf_figure;
 
@@ -37,9 +39,8 @@ KERF_API double kerf_figure_of(const kerf_score *s, kerf_figure f);
 
 typedef struct kerf_limits kerf_limits;
 
-/* What applies where there is no limits file: t2 <= kerf_limit_t2 of the tensor's format, and
- * rest_t2
- * <= KERF_LIMIT_T2. */
+/* What applies where there is no limits file: t2 <= kerf_limit_t2 of the tensor's format, rest_t2
+ * <= KERF_LIMIT_T2, and no block is lost. */
 #define KERF_LIMIT_T2 0.5
 /* Sixteen times what normally distributed numbers lose in this format with its default encoder;
  * 0.05 where one scale serves integers of a row or a matrix, whose outliers cost more; at most

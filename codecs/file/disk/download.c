@@ -1,5 +1,5 @@
-/* download.c - a file that could not be read may be none: a pointer of git-lfs, a page that a server
- * sent in its place, a file of another kind. Its first bytes tell. */
+/* download.c - a file that could not be read may be none: a pointer of git-lfs, a page that a
+ * server sent in its place, a file of another kind. Its first bytes tell. */
 #include "file/disk/download.h"
 
 #include <ctype.h>

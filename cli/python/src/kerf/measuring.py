@@ -44,6 +44,7 @@ class Score(Record):
     rest_t2:     t2 of what is not an outlier, where one scale serves a whole matrix whose largest
                  element is far above the others
     zero_share:  share of elements of that rest that were not zero and are
+    lost_share:  share of blocks of 128 elements that have lost more than half of themselves
     nonfinite:   finite elements that are decoded as NaN or Inf
     """
 
@@ -58,6 +59,7 @@ class Score(Record):
     max_error: float
     rest_t2: float
     zero_share: float
+    lost_share: float
     nonfinite: int
 
 
@@ -66,7 +68,7 @@ _SHOWN = ("bpw", "t2", "sqnr_db", "bias", "clip_share", "max_error")
 
 def _score_of(s: Any) -> Score:
     """A Score of a const kerf_score *."""
-    figures = ("bpw", "t2", "weighted_t2", "rest_t2", "sqnr_db", "bias", "clip_share", "zero_share")
+    figures = ("bpw", "t2", "weighted_t2", "rest_t2", "sqnr_db", "bias", "clip_share", "zero_share", "lost_share")
     return read(Score, s, **{f: getattr(lib, f"kerf_score_{f}")(s) for f in figures})
 
 
