@@ -56,6 +56,60 @@ static kerf_status widen(const kf_rest_job *j, uint64_t n, float *out, kerf_erro
                        &one, err);
 }
 
+/* --- a scale for each row or tile ----------------------------------------------------------- */
+
+/* How far above the others, by their geometric mean, a scale is that one outlier may have made. */
+#define SPREAD 16
+
+static int has_scales(const kf_rest_job *j)
+{
+    const kerf_group_kind kind = j->geometry->format->geometry;
+    const kerf_dtype type = j->geometry->plane[KERF_PLANE_SCALES].dtype;
+    return (kind == KERF_GROUP_ROW || kind == KERF_GROUP_TILE) &&
+           (type == KERF_F32 || type == KERF_BF16);
+}
+
+static double scale_at(const kf_rest_job *j, uint64_t i)
+{
+    const unsigned char *p = j->planes[KERF_PLANE_SCALES].p;
+    const int is_wide = j->geometry->plane[KERF_PLANE_SCALES].dtype == KERF_F32;
+    uint32_t bits = 0;
+    float x;
+    memcpy((unsigned char *)&bits + (is_wide ? 0 : 2), p + (is_wide ? 4 : 2) * i, is_wide ? 4 : 2);
+    memcpy(&x, &bits, sizeof x);
+    return fabs((double)x);
+}
+
+/* The scale from which on one is far above the others; *found: whether there is one. */
+static double far_scale(const kf_rest_job *j, int *found)
+{
+    const kerf_plane *plane = &j->geometry->plane[KERF_PLANE_SCALES];
+    const uint64_t count = j->planes[KERF_PLANE_SCALES].n / (kerf_dtype_bits(plane->dtype) / 8);
+    double logs = 0, largest = 0;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        const double x = scale_at(j, i);
+        if (!(x > 0) || !isfinite(x)) continue;
+        largest = fmax(largest, x);
+        logs += log2(x);
+        n++;
+    }
+    const double from = SPREAD * exp2(logs / (double)(n ? n : 1));
+    *found = largest > from;
+    return from;
+}
+
+/* Of the block that begins at an element. */
+static double scale_of(const kf_rest_job *j, uint64_t row, uint64_t column)
+{
+    const kerf_geometry *g = j->geometry;
+    return scale_at(j,
+                    row / g->band_rows * g->band_groups +
+                        (g->format->geometry == KERF_GROUP_TILE ? column / g->format->group : 0));
+}
+
+/* --- blocks -------------------------------------------------------------------------------- */
+
 /* Blocks of so many elements of a row are looked at one by one, each without what outweighs the
  * rest of it. A block is lost when more than half of its signal is, and it has a part of what the
  * others have, by their geometric mean, which no outlier moves. */
@@ -99,10 +153,15 @@ static tally rest_of_block(const float *w, const float *v, uint64_t from, uint64
     return count_below(w, v, from, to, largest / FAR_ABOVE, &next);
 }
 
-/* Rows of `cols` elements. */
-static tally count(const float *w, const float *v, uint64_t n, uint64_t cols, double most,
-                   uint64_t *lost)
+/* What is looked for: elements below `most`, in blocks whose scale is at least `from`. */
+typedef struct question {
+    double most, from;
+} question;
+
+static tally count(const kf_rest_job *j, const float *w, const float *v, uint64_t n,
+                   const question *q, uint64_t *lost)
 {
+    const uint64_t cols = j->geometry->cols;
     tally all = {0}, again = {0};
     double logs = 0;
     uint64_t blocks = 0;
@@ -111,9 +170,10 @@ static tally count(const float *w, const float *v, uint64_t n, uint64_t cols, do
         for (uint64_t row = 0; row < n; row += cols)
             for (uint64_t at = row; at < kf_min_u64(row + cols, n); at += BLOCK) {
                 const uint64_t end = kf_min_u64(kf_min_u64(at + BLOCK, row + cols), n);
-                const tally t = rest_of_block(w, v, at, end, most, pass ? &again : &all);
+                const tally t = rest_of_block(w, v, at, end, q->most, pass ? &again : &all);
                 if (!(t.signal > 0)) continue;
-                if (pass) *lost += t.signal > worth && t.noise >= LOST * t.signal;
+                if (pass && t.signal > worth && t.noise >= LOST * t.signal)
+                    *lost += q->from == 0 || scale_of(j, row / cols, at - row) >= q->from;
                 if (!pass) logs += log2(t.signal);
                 blocks += !pass;
             }
@@ -121,8 +181,8 @@ static tally count(const float *w, const float *v, uint64_t n, uint64_t cols, do
     return all;
 }
 
-/* Decodes bands [b0, b1) and counts them; what is as large as `most` is left out. */
-static kerf_status look_again(const kf_rest_job *j, double most, tally *out, uint64_t *lost,
+/* Decodes bands [b0, b1) and counts them. */
+static kerf_status look_again(const kf_rest_job *j, const question *q, tally *out, uint64_t *lost,
                               kerf_error *err)
 {
     static const kerf_exec one = {.threads = 1};
@@ -134,54 +194,17 @@ static kerf_status look_again(const kf_rest_job *j, double most, tally *out, uin
     if (status == KERF_OK)
         status = kerf_decode(j->geometry, j->b0, j->b1, j->planes,
                              (kerf_span){v, (size_t)n * sizeof *v}, KERF_F32, &one, err);
-    if (status == KERF_OK) *out = count(w, v, n, j->geometry->cols, most, lost);
+    if (status == KERF_OK) *out = count(j, w, v, n, q, lost);
     free(w);
     return status;
-}
-
-/* --- a scale for each row or tile ----------------------------------------------------------- */
-
-/* How far above the others, by their geometric mean, a scale is that one outlier may have made. */
-#define SPREAD 4
-
-static double scale_at(const kf_rest_job *j, uint64_t i)
-{
-    const unsigned char *p = j->planes[KERF_PLANE_SCALES].p;
-    const kerf_dtype type = j->geometry->plane[KERF_PLANE_SCALES].dtype;
-    float x = 0;
-    if (type == KERF_F32) {
-        memcpy(&x, p + 4 * i, sizeof x);
-    } else if (type == KERF_BF16) {
-        memcpy((unsigned char *)&x + 2, p + 2 * i, 2);
-    }
-    return fabs((double)x);
-}
-
-/* Whether some scale is far above what the others are. */
-static int has_far_scale(const kf_rest_job *j)
-{
-    const kerf_dtype type = j->geometry->plane[KERF_PLANE_SCALES].dtype;
-    const unsigned size = kerf_dtype_bits(type) / 8;
-    const uint64_t count = size ? j->planes[KERF_PLANE_SCALES].n / size : 0;
-    double logs = 0, largest = 0;
-    uint64_t n = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        const double x = scale_at(j, i);
-        if (!(x > 0) || !isfinite(x)) continue;
-        largest = fmax(largest, x);
-        logs += log2(x);
-        n++;
-    }
-    return n > 0 && largest > SPREAD * exp2(logs / (double)n);
 }
 
 /* Runs are looked at one by one, so that the sums are those of any division into calls. */
 static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error *err)
 {
     const kerf_geometry *g = j->geometry;
-    const kerf_format *f = g->format;
     const unsigned width = kerf_dtype_bits(j->dtype) / 8;
-    if (f->geometry != KERF_GROUP_ROW && f->geometry != KERF_GROUP_TILE) return KERF_OK;
+    if (!has_scales(j)) return KERF_OK;
     const uint64_t run = j->b0 < j->b1 ? kerf_loss_run(g, j->b0, j->b1) : 1;
     for (uint64_t b = j->b0; b < j->b1; b += run) {
         kerf_cspan planes[KERF_PLANES] = {{NULL, 0}};
@@ -197,8 +220,10 @@ static kerf_status look_at_rows(const kf_rest_job *j, kerf_score *s, kerf_error 
         }
         one.src.p = (const unsigned char *)j->src.p + kerf_band_elements(g, j->b0, b).count * width;
         one.src.n = (size_t)kerf_band_elements(g, b, one.b1).count * width;
-        if (!has_far_scale(&one)) continue;
-        KF_TRY(look_again(&one, INFINITY, &t, &s->lost_blocks, err));
+        int found;
+        const question q = {INFINITY, far_scale(&one, &found)};
+        if (!found) continue;
+        KF_TRY(look_again(&one, &q, &t, &s->lost_blocks, err));
         s->zeroed += t.zeroed;
     }
     return KERF_OK;
@@ -214,7 +239,8 @@ kerf_status kf_score_rest(const kf_rest_job *j, kerf_score *s, kerf_error *err)
     if (s->signal == 0) return KERF_OK;
     if (!(largest * largest * (double)n > FAR_ABOVE * FAR_ABOVE * s->signal))
         return look_at_rows(j, s, err);
-    KF_TRY(look_again(j, largest / FAR_ABOVE, &t, &s->lost_blocks, err));
+    const question q = {largest / FAR_ABOVE, 0};
+    KF_TRY(look_again(j, &q, &t, &s->lost_blocks, err));
     s->rest_signal = t.signal;
     s->rest_noise = t.noise;
     s->zeroed += t.zeroed;

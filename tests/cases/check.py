@@ -4,9 +4,8 @@ import math
 import os
 import shutil
 import sys
-import tempfile
 
-from files import Kerf, bf16, count, e4m3, f32, model, need, numbers, pack, read, write
+from files import bf16, count, e4m3, f32, model, need, numbers, pack, read, run_cases, write
 
 L = "model.layers.0."
 H = 128
@@ -383,20 +382,5 @@ def case_advice_works(kerf, tmp):
     kerf("quantize", plain, "-f", "nvfp4", "-o", f"{tmp}/own", "-y")
 
 
-def main():
-    kerf, *wanted = sys.argv[1:]
-    cases = {n[5:]: f for n, f in globals().items() if n.startswith("case_") and (not wanted or n[5:] in wanted)}
-    faults = 0
-    for name, case in cases.items():
-        with tempfile.TemporaryDirectory() as tmp:
-            try:
-                case(Kerf(os.path.abspath(kerf)), tmp)
-            except Exception as e:  # noqa: BLE001 - one fault must not hide the others
-                print(f"FAIL: {name}: {type(e).__name__}: {e}")
-                faults += 1
-    print(f"{len(cases)} cases, {faults} failed")
-    return bool(faults) or not cases
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(globals()))

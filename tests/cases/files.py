@@ -5,6 +5,8 @@ import os
 import random
 import struct
 import subprocess
+import sys
+import tempfile
 
 WIDTH = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E8M0": 1, "U8": 1}
 
@@ -113,3 +115,19 @@ class Kerf:
 
     def t2(self, source, codec):
         return {t["name"]: t["t2"] for t in self.json("score", source, "-f", codec, "--zstd-level", "0")["tensors"]}
+
+
+def run_cases(names):
+    """The functions called case_*, or those that the command line names, each in a folder of its own."""
+    kerf, *wanted = sys.argv[1:]
+    cases = {n[5:]: f for n, f in names.items() if n.startswith("case_") and (not wanted or n[5:] in wanted)}
+    faults = 0
+    for name, case in cases.items():
+        with tempfile.TemporaryDirectory() as tmp:
+            try:
+                case(Kerf(os.path.abspath(kerf)), tmp)
+            except Exception as e:  # noqa: BLE001 - one fault must not hide the others
+                print(f"FAIL: {name}: {type(e).__name__}: {e}")
+                faults += 1
+    print(f"{len(cases)} cases, {faults} failed")
+    return bool(faults) or not cases

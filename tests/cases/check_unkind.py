@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""check_unkind.py KERF [CASE...]: further checkpoints of the kinds that check.py has, with what is unusual about
+them: other names, other places, other damage."""
+import json
+import math
+import os
+import shutil
+import sys
+
+from files import e4m3, f32, model, need, numbers, read, run_cases, write
+
+L = "model.layers.0."
+
+
+def is_near(a, b, part=0.02):
+    return abs(a - b) <= part * abs(b)
+
+
+# --- experts in stacks of FP8 --------------------------------------------------------------------
+def codes_of(n, seed):
+    return [int(abs(x) * 1e6) % 0x77 | (i & 1) << 7 for i, x in enumerate(numbers(n, seed))]
+
+
+def decoded(codes, scales, shape, tiles):
+    """Of a stack [experts, rows, columns] with a scale for each tile, or each expert."""
+    experts, rows, cols = shape
+    out = []
+    for e in range(experts):
+        for r in range(rows):
+            for c in range(cols):
+                at = (e * tiles[1] + r // 128) * tiles[2] + c // 128 if tiles else e % len(scales)
+                out.append(f32(e4m3(codes[(e * rows + r) * cols + c]) * scales[at]))
+    return out
+
+
+def case_fp8_stacks(kerf, tmp):
+    """[out, in] and [in, out]; scales of tiles in F32 and BF16, of an expert, of all; each under its usual name."""
+    kinds = {"tiles": (0, "tile", "_scale_inv", "F32"), "bf16": (0, "tile", ".weight_scale_inv", "BF16"),
+             "turned": (1, "tile", "_weight_scale_inv", "F32"), "each": (1, "each", "_scale", "F32"),
+             "one": (1, "one", "_weight_scale", "F32"), "weight": (0, "tile", "_scale_inv", "F32")}
+    for kind, (turned, how, suffix, dtype) in kinds.items():
+        tensors, dense = [], []
+        for name, out, cols in (("gate_up_proj", 256, 256), ("down_proj", 256, 128)):
+            shape = (2, cols, out) if turned else (2, out, cols)
+            name = f"{L}mlp.experts.{name}" + (".weight" if kind == "weight" else "")
+            codes = codes_of(math.prod(shape), out + cols)
+            tiles = (2, -(-shape[1] // 128), -(-shape[2] // 128)) if how == "tile" else None
+            scales = [2.0 ** -(5 + i % 4) for i in range(math.prod(tiles) if tiles else 2 if how == "each" else 1)]
+            tensors += [(name, "F8_E4M3", shape, codes), (name + suffix, dtype, tiles or ((2,) if how == "each" else ()), scales)]
+            dense.append((name, "F32", shape, decoded(codes, scales, shape, tiles)))
+        config = {"model_type": "llama4_text" if turned else "qwen3_5_moe", "hidden_size": 256, "intermediate_size": 128,
+                  "moe_intermediate_size": 128, "num_local_experts": 2, "num_experts": 2}
+        folder = model(f"{tmp}/{kind}", tensors, **config, quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})
+        truth = model(f"{tmp}/{kind}-truth", dense, **config)
+        need(kerf.t2(folder, "nvfp4") == kerf.t2(truth, "nvfp4"), f"{kind}: another error than that of the decoded experts")
+        kerf("dequantize", folder, "--dtype", "fp32", "-o", f"{tmp}/{kind}-dense")
+        for name, (_, shape, raw) in read(f"{tmp}/{kind}-dense/model.safetensors").items():
+            need(raw == read(f"{truth}/model.safetensors")[name][2], f"{kind}: {name} {shape} is decoded wrongly")
+        kerf("verify", folder, f"{tmp}/{kind}-dense")
+        kerf("advise", folder, "--budget", "5bits", "-f", "nvfp4", "-o", f"{tmp}/{kind}.json")
+        for layout in ("kerf", "compressed-tensors"):
+            out = f"{tmp}/{kind}-{layout}"
+            kerf("quantize", folder, "--recipe", f"{tmp}/{kind}.json", "--layout", layout, "-o", out, says="2 tensors measured as promised, 0 not")
+            kerf("verify", folder, out)
+            kerf("verify", truth, out)
+    # codes whose scales are none of these are no weights that may be copied
+    name = L + "mlp.experts.gate_up_proj"
+    stack = (name, "F8_E4M3", (2, 256, 256), codes_of(2 * 65536, 1))
+    for kind, shape in (("columns", (2, 1, 256)), ("rows", (2, 256, 1))):
+        folder = model(f"{tmp}/{kind}", [stack, (name + "_scale", "F32", shape, [0.1] * 512)], model_type="llama4_text", hidden_size=256)
+        for verb in (("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x"), ("score", folder, "-f", "nvfp4"), ("dequantize", folder, "-o", f"{tmp}/x")):
+            kerf(*verb, code=3, says="gate_up_proj_scale is F32")
+        kerf("inspect", folder, code=1, says="gate_up_proj_scale is F32")
+
+
+def case_gpt_oss(kerf, tmp):
+    """Its experts in MXFP4: read by all verbs, and the same as what they decode to."""
+    experts, tensors = L + "mlp.experts.", []
+    for name, out, cols in (("gate_up_proj", 128, 256), ("down_proj", 256, 64)):
+        blocks = [(i * 73 + 5) % 256 for i in range(2 * out * cols // 2)]
+        tensors += [(f"{experts}{name}_blocks", "U8", (2, out, cols // 32, 16), blocks),
+                    (f"{experts}{name}_scales", "U8", (2, out, cols // 32), [118 + i % 5 for i in range(2 * out * cols // 32)]),
+                    (f"{experts}{name}_bias", "BF16", (2, out))]
+    tensors += [(L + "mlp.router.weight", "BF16", (2, 256)), (L + "self_attn.q_proj.weight", "BF16", (256, 256))]
+    config = {"model_type": "gpt_oss", "hidden_size": 256, "intermediate_size": 64, "num_local_experts": 2}
+    folder = model(f"{tmp}/oss", tensors, **config, quantization_config={"quant_method": "mxfp4"})
+    kerf("dequantize", folder, "--dtype", "fp32", "-o", f"{tmp}/dense")
+    kerf("verify", folder, f"{tmp}/dense")
+    scores = kerf.t2(folder, "int8")
+    need(len(scores) == 3 and all(t > 0 for t in scores.values()), scores)
+    kerf("advise", folder, "--budget", "5bits", "-f", "nvfp4", "-o", f"{tmp}/r.json")
+    for layout in ("kerf", "compressed-tensors", "modelopt"):
+        kerf("quantize", folder, "--recipe", f"{tmp}/r.json", "--layout", layout, "-o", f"{tmp}/r-{layout}")
+        kerf("verify", folder, f"{tmp}/r-{layout}")
+        kerf("quantize", folder, "-f", "nvfp4", "--layout", layout, "-o", f"{tmp}/{layout}", says="decoded on the way in from mxfp4")
+        kerf("verify", folder, f"{tmp}/{layout}")
+
+
+def case_same_format_again(kerf, tmp):
+    """A source in NVFP4, quantized to NVFP4 in another layout: other bytes may be chosen, which are measured."""
+    up = L + "mlp.up_proj.weight"
+    parts = [(up, "U8", (64, 64), [0x21] * 4096), (up + "_scale", "F8_E4M3", (64, 8), [0xB8] + [0x38] * 511), (up + "_scale_2", "F32", (), [0.01])]
+    folder = model(f"{tmp}/m", parts, model_type="llama", quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4"})
+    kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/o")
+    kerf("verify", folder, f"{tmp}/o", says="1 tensors measured")
+
+
+# --- what is ruined ------------------------------------------------------------------------------
+def case_outlier_in_a_row(kerf, tmp):
+    """Where each row has its scale, one row is lost: too little for an error of the whole."""
+    for size, lost in ((3e4, ("int8", "int4-row", "fp8-e4m3-row", "fp8-e4m3-128x128")), (30.0, ("int8", "int4-row")), (0.1, ())):
+        v = numbers(64 * 256, 5)
+        v[3 * 256 + 17] = size
+        a, b = f"{tmp}/a.safetensors", f"{tmp}/b.safetensors"
+        write(a, [(L + "mlp.up_proj.weight", "F32", (64, 256), v)])
+        for codec in ("int8", "int4-row", "fp8-e4m3-row", "fp8-e4m3-128x128", "int4-g128", "mxfp8-e4m3"):
+            kerf("quantize", a, "-f", codec, "-o", b, "-y")
+            kerf("verify", a, b, code=codec in lost, says="lost_share" if codec in lost else "passed")
+        for codec in lost[:1]:
+            kerf("score", a, "-f", codec, says="blocks of 128 weights have lost more than half of themselves")
+    with open(f"{tmp}/l.json", "w") as f:
+        f.write('{"schema": "kerf.limits/1", "default": {"lost_share": 0.1, "zero_share": 0.5}}')
+    kerf("verify", a, b, "--limits", f"{tmp}/l.json")
+
+
+# --- files and folders ---------------------------------------------------------------------------
+def case_no_files(kerf, tmp):
+    pages = {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 16400\n": "git lfs pull", "\n  <html lang='en'>": "an HTML page",
+             "\ufeff<!doctype html>": "an HTML page", "Entry not found": "an error of a server", '{"error":"Repository not found"}': "an error of a server",
+             "Access to model x is restricted": "accept the model's terms", "<?xml version='1.0'?><Error/>": "an XML document"}
+    for i, (text, says) in enumerate(pages.items()):
+        for end in ("safetensors", "gguf"):
+            with open(f"{tmp}/{i}.{end}", "w", encoding="utf-8") as f:
+                f.write(text)
+            for verb in (("inspect",), ("quantize", "-f", "nvfp4", "-o", f"{tmp}/x"), ("score", "-f", "nvfp4"), ("dequantize", "-o", f"{tmp}/x")):
+                kerf(verb[0], f"{tmp}/{i}.{end}", *verb[1:], code=3, says=says)
+    for name in ("model.safetensors.index.json", "config.json"):
+        folder = f"{tmp}/{name}.d"
+        write(f"{folder}/model-00001-of-00001.safetensors", [(L + "mlp.up_proj.weight", "BF16", (64, 128))])
+        with open(f"{folder}/{name}", "w") as f:
+            f.write(next(iter(pages)))
+        kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says="git lfs pull")
+
+
+def case_variants(kerf, tmp):
+    """The same weights in another type lie beside the plain ones."""
+    for stem in ("model", "diffusion_pytorch_model"):
+        folder = f"{tmp}/{stem}"
+        for i, name in enumerate((stem, stem + ".fp16", stem + ".non_ema")):
+            write(f"{folder}/{name}.safetensors", [(f"blocks.{i}.attn.to_q.weight", "BF16", (128, 128))])
+        need(kerf.json("inspect", folder)["weights"][0]["name"] == "blocks.0.attn.to_q.weight", f"{stem}: not the plain one")
+        os.remove(f"{folder}/{stem}.safetensors")
+        kerf("inspect", folder, code=3, says=f"give one of them, as {folder}/{stem}.fp16.safetensors")
+        os.remove(f"{folder}/{stem}.non_ema.safetensors")
+        kerf("inspect", folder, says="1 tensors in 1 file")
+        shards = [f"{stem}{v}-0000{i}-of-00002.safetensors" for v in ("", ".fp16") for i in (1, 2)]
+        for i, name in enumerate(shards):
+            write(f"{tmp}/s-{stem}/{name}", [(f"blocks.{i % 2}.attn.to_q.weight", "BF16", (128, 128))])
+        for end, of in (("json", shards[:2]), ("fp16.json", shards[2:])):
+            with open(f"{tmp}/s-{stem}/{stem}.safetensors.index.{end}", "w") as f:
+                json.dump({"weight_map": {f"blocks.{i}.attn.to_q.weight": n for i, n in enumerate(of)}}, f)
+        kerf("inspect", f"{tmp}/s-{stem}", says="2 tensors in 2 files")
+
+
+def case_hub(kerf, tmp):
+    """predict and advise on a model of the cache, weights or not."""
+    hub, cache = f"{tmp}/hub/models--org--name", {"HF_HOME": tmp, "HF_HUB_CACHE": ""}
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000}
+    model(f"{hub}/snapshots/abc", [(L + f"self_attn.{n}_proj.weight", "BF16", (256, 256)) for n in "qkv"], model_type="llama", **sizes)
+    os.makedirs(f"{hub}/refs")
+    with open(f"{hub}/refs/main", "w") as f:
+        f.write("abc")
+    for name in ("org/name", "org/name/", "models--org--name", hub):
+        p = kerf.json("predict", "--hardware", "h200", "--model", name, "-f", "nvfp4", env=cache)
+        need(p["type"] == "llama", f"{name}: {p['type']}")
+    advice = kerf("advise", "org/name", "--hardware", "h200", "--budget", "5bits", "-f", "nvfp4", "--json", env=cache)
+    need(json.loads(advice) and "products alone" not in advice, "config.json of the snapshot is not read")
+    kerf("predict", "--hardware", "h200", "--model", "org/nobody", code=4, env=cache)
+    shutil.copytree(f"{hub}/snapshots/abc", f"{hub}/snapshots/def")
+    os.remove(f"{hub}/refs/main")
+    kerf("predict", "--hardware", "h200", "--model", "org/name", code=3, says="give one of them, as abc", env=cache)
+
+
+def case_windows(kerf, tmp):
+    """Gemma 3: of 62 layers every sixth sees all tokens, which are ten."""
+    text = {"model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 62, "num_attention_heads": 32,
+            "num_key_value_heads": 16, "head_dim": 128, "sliding_window": 1024, "sliding_window_pattern": 6, "vocab_size": 262208}
+    folder = model(f"{tmp}/g", [("a.weight", "BF16", (128, 128))], model_type="gemma3", text_config=text)
+    p = kerf.json("predict", "--hardware", "h200", "--model", folder, "-f", "bf16")["predictions"][0]
+    layer = 5376 * 4096 * 2 + 5376 * 2048 * 2 + 3 * 5376 * 21504
+    weights = 62 * layer + 262208 * 5376
+    need(is_near(p["crossover_tokens"], (weights / 4096 - 52 * 1024) / 10, 0.001), f"crossover at {p['crossover_tokens']}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases(globals()))
