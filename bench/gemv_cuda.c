@@ -1,7 +1,8 @@
 /* gemv_cuda.c - matrix-vector products on the GPU against what its memory can do, and cuBLAS.
  *
  *   gemv_cuda [-o FILE.json] [--formats LIST|all] [--shapes LIST|none] [--columns LIST]
- *             [--decoder LIST|none] [--parts] [--no-baselines] [--replays N] [--budget SECONDS]
+ *             [--decoder LIST|none] [--models FILE] [--no-ceilings] [--parts] [--no-baselines]
+ * [--replays N] [--budget SECONDS]
  *             [--rotate GB] [--commit ID] [--pairs always|never]
  *             [--spacing always|never]
  *                                                e.g. --formats nvfp4,int8 --shapes 4096x14336
@@ -14,6 +15,9 @@
  * each is that of sampled rows against double arithmetic on decoded weights, over rms(y).
  *
  * "nvfp4-shuffled" and the like are formats whose codes went through kerf_gemv_shuffle.
+ *
+ * --models: decoders of other sizes, each in one format, in place of Llama-3.1-8B; lines of NAME
+ * LAYERS HIDDEN Q KV FF VOCAB FORMAT. --no-ceilings: decoders without the reads beside them.
  *
  * --pairs: two blocks share rows wherever they can, or nowhere, in place of where it saves time.
  * --spacing: launches of one block for each multiprocessor keep their blocks on multiprocessors of
@@ -118,19 +122,22 @@ static int is_always(const char *word, const char *option)
 }
 
 typedef struct arguments {
-    const char *out, *formats, *shapes, *columns, *decoder, *commit;
+    const char *out, *formats, *shapes, *columns, *decoder, *commit, *models;
 } arguments;
 
 static bench_options parse(int argc, char **argv, arguments *a)
 {
     static const struct option known[] = {
-        {"formats", 1, NULL, 'f'}, {"shapes", 1, NULL, 's'}, {"columns", 1, NULL, 'c'},
-        {"decoder", 1, NULL, 'd'}, {"parts", 0, NULL, 'p'},  {"no-baselines", 0, NULL, 'n'},
-        {"replays", 1, NULL, 'r'}, {"budget", 1, NULL, 'b'}, {"rotate", 1, NULL, 'R'},
-        {"commit", 1, NULL, 'C'},  {"pairs", 1, NULL, 'P'},  {"spacing", 1, NULL, 'S'},
-        {NULL, 0, NULL, 0}};
-    bench_options o = {
-        .replays = 21, .baselines = 1, .started = race_now(), .rotated_bytes = 1.05e9};
+        {"formats", 1, NULL, 'f'}, {"shapes", 1, NULL, 's'},      {"columns", 1, NULL, 'c'},
+        {"decoder", 1, NULL, 'd'}, {"parts", 0, NULL, 'p'},       {"no-baselines", 0, NULL, 'n'},
+        {"replays", 1, NULL, 'r'}, {"budget", 1, NULL, 'b'},      {"rotate", 1, NULL, 'R'},
+        {"commit", 1, NULL, 'C'},  {"pairs", 1, NULL, 'P'},       {"spacing", 1, NULL, 'S'},
+        {"models", 1, NULL, 'm'},  {"no-ceilings", 0, NULL, 'x'}, {NULL, 0, NULL, 0}};
+    bench_options o = {.replays = 21,
+                       .baselines = 1,
+                       .ceilings = 1,
+                       .started = race_now(),
+                       .rotated_bytes = 1.05e9};
     for (int k; (k = getopt_long(argc, argv, "o:", known, NULL)) != -1;) switch (k) {
         case 'o': a->out = optarg; break;
         case 'f': a->formats = optarg; break;
@@ -142,6 +149,8 @@ static bench_options parse(int argc, char **argv, arguments *a)
         case 'r': o.replays = atoi(optarg); break;
         case 'b': o.budget_s = atof(optarg); break;
         case 'R': o.rotated_bytes = 1e9 * atof(optarg); break;
+        case 'm': a->models = optarg; break;
+        case 'x': o.ceilings = 0; break;
         case 'C': a->commit = optarg; break;
         case 'P':
             o.plan.pairing =
@@ -161,9 +170,34 @@ static bench_options parse(int argc, char **argv, arguments *a)
     return o;
 }
 
+static const decoder_model llama = {"Llama-3.1-8B", 32, 4096, 4096, 1024, 14336, 128256};
+
+/* One decoder after the other, each in the format of its line. */
+static void bench_models(const char *path, bench_options *o, bench_results *all)
+{
+    char line[256], format[40];
+    decoder_model m;
+    FILE *f = fopen(path, "r");
+    if (!f) bench_fail(path, "cannot be read");
+    while (fgets(line, sizeof line, f)) {
+        unsigned long long n[5];
+        if (sscanf(line, "%63s %d %llu %llu %llu %llu %llu %39s", m.name, &m.layers, &n[0], &n[1],
+                   &n[2], &n[3], &n[4], format) != 8 ||
+            m.layers < 1 || m.layers > DECODER_LAYERS)
+            bench_fail(path, "expected NAME LAYERS HIDDEN Q KV FF VOCAB FORMAT");
+        m.hidden = n[0], m.q = n[1], m.kv = n[2], m.ff = n[3], m.vocab = n[4];
+        o->n_decoder_formats = formats_of(format, o->decoder_formats);
+        all->n_decoders +=
+            bench_decoder(o, &m, deadline_of(o, 0.97), deadline_of(o, 1),
+                          all->decoder + all->n_decoders, MANY_PARTS - all->n_decoders);
+    }
+    fclose(f);
+}
+
 int main(int argc, char **argv)
 {
-    arguments a = {NULL, default_formats, default_shapes, "1,2,4,8,16", default_decoder, "unknown"};
+    arguments a = {NULL, default_formats, default_shapes, "1,2,4,8,16", default_decoder, "unknown",
+                   NULL};
     static bench_results all;
     extent shapes[MOST_SHAPES];
     shape_list list = {shapes, 0};
@@ -186,9 +220,11 @@ int main(int argc, char **argv)
         bench_shape(shapes[i], &o, deadline_of(&o, weight * (i + 1)), &all);
         if (a.out) write_json(a.out, &o, info.name, a.commit, &all);
     }
-    if (o.n_decoder_formats)
-        all.n_decoders =
-            bench_decoder(&o, deadline_of(&o, 0.97), deadline_of(&o, 1), all.decoder, MANY_PARTS);
+    if (a.models)
+        bench_models(a.models, &o, &all);
+    else if (o.n_decoder_formats)
+        all.n_decoders = bench_decoder(&o, &llama, deadline_of(&o, 0.97), deadline_of(&o, 1),
+                                       all.decoder, MANY_PARTS);
     if (a.out) write_json(a.out, &o, info.name, a.commit, &all);
     print_tables(&o, shapes, list.n, &all);
     printf("%d results, %llu wrong, %.1f s\n", all.n_rows + all.n_decoders,

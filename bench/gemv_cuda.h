@@ -14,7 +14,7 @@ typedef struct bench_options {
     int n_formats, n_decoder_formats;
     unsigned columns[KERF_GEMV_COLUMNS];
     int n_columns;
-    int replays, baselines, parts;
+    int replays, baselines, parts, ceilings;
     double started, budget_s, rotated_bytes;
     kf_gemv_options plan;
 } bench_options;
@@ -51,7 +51,7 @@ typedef struct result_row {
 
 /* One decoder of one format. */
 typedef struct decoder_result {
-    char by[24], format[32], part[16];
+    char model[64], by[24], format[32], part[16];
     unsigned columns;
     double bytes;
     timing t[WAYS_TO_LAUNCH], read[WAYS_TO_LAUNCH];
@@ -88,9 +88,17 @@ const char *call_read(void *ctx, int i, cudaStream_t s);
 
 /* --- a decoder: gemv_decoder.c ---------------------------------------------------------------- */
 
-/* All linear layers of Llama-3.1-8B for one token. No format begins after `last_start`, nothing is
+/* The sizes of a decoder with SwiGLU; q and kv: outputs of the q and of the k projection. */
+enum { DECODER_LAYERS = 128 };
+typedef struct decoder_model {
+    char name[64];
+    int layers; /* DECODER_LAYERS at most */
+    uint64_t hidden, q, kv, ff, vocab;
+} decoder_model;
+
+/* All linear layers of the model for one token. No format begins after `last_start`, nothing is
  * replayed long after `deadline` (race_now). Returns how many results there are. */
-int bench_decoder(const bench_options *o, double last_start, double deadline, decoder_result *out,
-                  int room);
+int bench_decoder(const bench_options *o, const decoder_model *model, double last_start,
+                  double deadline, decoder_result *out, int room);
 
 #endif

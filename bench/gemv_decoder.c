@@ -1,6 +1,7 @@
-/* gemv_decoder.c - the linear layers of Llama-3.1-8B for one token, as a runtime has them: q, k and
- * v in one launch, gate and up in one launch with SwiGLU, the residual added where it is written;
- * 128 launches and lm_head, one graph. No attention, no normalization: o reads what q wrote.
+/* gemv_decoder.c - the linear layers of a decoder for one token, as a runtime has them: q, k and v
+ * in one launch, gate and up in one launch with SwiGLU, the residual added where it is written; for
+ * Llama-3.1-8B 128 launches and lm_head, one graph. No attention, no normalization: o reads what q
+ * wrote.
  *
  * The same chain in cuBLAS reads the same fp16 matrices, q/k/v and gate/up each as one; SwiGLU is
  * not in it, which favours it. The ceiling reads every byte in as many launches. */
@@ -15,26 +16,37 @@
 
 /* By itself, lm_head is read in HEADS copies: launches overlap, and of one copy the next would find
  * in the cache what the one before it reads. */
-enum { LAYERS = 32, STAGES = 5, HEAD = 4, HEADS = 3, LAUNCHES = LAYERS * HEAD + 1, MANY = 24 };
+enum { STAGES = 5, HEAD = 4, HEADS = 3 };
 
-static const struct stage {
+/* Of the model that is measured: see set_model. */
+static struct stage {
     const char *name;
     unsigned parts;
     uint64_t rows[3], all_rows, cols;
     unsigned flags;
     int add; /* the result is added to the hidden state */
-} stages[STAGES] = {{"qkv", 3, {4096, 1024, 1024}, 6144, 4096, 0, 0},
-                    {"o", 1, {4096}, 4096, 4096, 0, 1},
-                    {"gate-up", 2, {14336, 14336}, 28672, 4096, KERF_GEMV_SWIGLU, 0},
-                    {"down", 1, {4096}, 4096, 14336, 0, 1},
-                    {"lm_head", 1, {128256}, 128256, 4096, 0, 0}};
+} stages[STAGES];
+static int n_layers, n_launches;
+
+static void set_model(const decoder_model *m)
+{
+    const struct stage of[STAGES] = {
+        {"qkv", 3, {m->q, m->kv, m->kv}, m->q + 2 * m->kv, m->hidden, 0, 0},
+        {"o", 1, {m->hidden}, m->hidden, m->q, 0, 1},
+        {"gate-up", 2, {m->ff, m->ff}, 2 * m->ff, m->hidden, KERF_GEMV_SWIGLU, 0},
+        {"down", 1, {m->hidden}, m->hidden, m->ff, 0, 1},
+        {"lm_head", 1, {m->vocab}, m->vocab, m->hidden, 0, 0}};
+    memcpy(stages, of, sizeof stages);
+    n_layers = m->layers;
+    n_launches = n_layers * HEAD + 1;
+}
 
 typedef struct decoder {
     const variant *variant;
     unsigned columns;
     placed m[STAGES][3];
     size_t bytes[STAGES];
-    void *base[STAGES][LAYERS];
+    void *base[STAGES][DECODER_LAYERS];
     kerf_gemv *plan[WAYS_TO_LAUNCH][STAGES];
     int read_way[WAYS_TO_LAUNCH][STAGES];
     blas_product blas[STAGES];
@@ -50,14 +62,16 @@ static struct {
 static void make_vectors(unsigned columns)
 {
     size_t n = columns * 2;
-    vectors.input = bench_device_room(4096 * n);
-    vectors.hidden = bench_device_room(4096 * n);
-    vectors.qkv = bench_device_room(6144 * n);
-    vectors.active = bench_device_room(28672 * n);
-    vectors.logits = bench_device_room(128256 * n);
-    bench_need_cuda(fill_numbers(vectors.input, KERF_F16, 4096 * columns, 1, 0, 5, bench_stream),
+    const uint64_t hidden = stages[1].rows[0];
+    vectors.input = bench_device_room(hidden * n);
+    vectors.hidden = bench_device_room(hidden * n);
+    vectors.qkv = bench_device_room(stages[0].all_rows * n);
+    vectors.active = bench_device_room(stages[2].all_rows * n);
+    vectors.logits = bench_device_room(stages[HEAD].all_rows * n);
+    bench_need_cuda(fill_numbers(vectors.input, KERF_F16, hidden * columns, 1, 0, 5, bench_stream),
                     "x");
-    bench_need_cuda(cudaMemsetAsync(vectors.active, 0, 28672 * n, bench_stream), "memset");
+    bench_need_cuda(cudaMemsetAsync(vectors.active, 0, stages[2].all_rows * n, bench_stream),
+                    "memset");
 }
 
 static void free_vectors(void)
@@ -93,7 +107,7 @@ static void make_matrices(decoder *d)
             end = d->m[s][k].end;
         }
         d->bytes[s] = end;
-        for (int layer = 0; layer < (s == HEAD ? HEADS : LAYERS); layer++) {
+        for (int layer = 0; layer < (s == HEAD ? HEADS : n_layers); layer++) {
             d->base[s][layer] = bench_device_room(end);
             for (unsigned k = 0; k < stages[s].parts; k++) {
                 place_numbers(&d->m[s][k], d->base[s][layer], 0.3f / sqrtf((float)stages[s].cols),
@@ -139,8 +153,8 @@ static void decoder_free(decoder *d)
 {
     for (int i = 0; i < WAYS_TO_LAUNCH * STAGES; i++)
         kerf_gemv_plan_free(d->plan[i / STAGES][i % STAGES]);
-    for (int i = 0; i < STAGES * LAYERS; i++)
-        bench_need_cuda(cudaFree(d->base[i / LAYERS][i % LAYERS]), "free");
+    for (int i = 0; i < STAGES * DECODER_LAYERS; i++)
+        bench_need_cuda(cudaFree(d->base[i / DECODER_LAYERS][i % DECODER_LAYERS]), "free");
     for (int s = 0; s < STAGES; s++) blas_free(&d->blas[s]);
 }
 
@@ -181,8 +195,11 @@ static const char *call_lane(void *ctx, int i, cudaStream_t stream)
 {
     const lane *l = ctx;
     const decoder *d = l->d;
-    int s = l->only >= 0 ? l->only : i == LAUNCHES - 1 ? HEAD : i % HEAD;
-    int layer = l->only == HEAD ? i % HEADS : s == HEAD ? 0 : l->only >= 0 ? i % LAYERS : i / HEAD;
+    int s = l->only >= 0 ? l->only : i == n_launches - 1 ? HEAD : i % HEAD;
+    int layer = l->only == HEAD ? i % HEADS
+                : s == HEAD     ? 0
+                : l->only >= 0  ? i % n_layers
+                                : i / HEAD;
     if (l->what == RUN) return run_stage(d, l->way, s, layer, stream);
     const void *w = d->base[s][layer];
     if (l->what == READ) {
@@ -196,7 +213,7 @@ static const char *call_lane(void *ctx, int i, cudaStream_t stream)
 
 static int calls_of(int only)
 {
-    return only < 0 ? LAUNCHES : only == HEAD ? 2 * HEADS : LAYERS;
+    return only < 0 ? n_launches : only == HEAD ? 2 * HEADS : n_layers;
 }
 
 static void plan_blas(decoder *d)
@@ -240,7 +257,7 @@ static int add_lane(lane *all, int *n, decoder *d, int what, int way, int only)
 static void read_logits(lane *l, int alone, uint16_t *out, size_t n)
 {
     if (!alone) bench_need_cuda(cudaGraphLaunch(l->r.graph, bench_stream), "graph");
-    for (int i = 0; alone && i < LAUNCHES; i++) {
+    for (int i = 0; alone && i < n_launches; i++) {
         const char *wrong = call_lane(l, i, bench_stream);
         if (wrong) bench_fail("decoder", wrong);
         bench_need_cuda(cudaStreamSynchronize(bench_stream), "decoder");
@@ -253,7 +270,7 @@ static void read_logits(lane *l, int alone, uint16_t *out, size_t n)
 /* A graph gives the bits of its launches one by one, and numbers. */
 static void check_decoder(lane *l)
 {
-    size_t n = 128256 * l->d->columns;
+    size_t n = stages[HEAD].all_rows * l->d->columns;
     uint16_t *a = bench_room(n * 2), *b = bench_room(n * 2);
     read_logits(l, 1, a, n);
     read_logits(l, 0, b, n);
@@ -276,7 +293,7 @@ static void report(const lane *l, decoder_result *out, int *n)
     double bytes = 0;
     for (int s = 0; s < STAGES; s++)
         if (l->only < 0 || s == l->only)
-            bytes += (double)l->d->bytes[s] * (l->only < 0 ? s == HEAD ? 1 : LAYERS : l->r.calls);
+            bytes += (double)l->d->bytes[s] * (l->only < 0 ? s == HEAD ? 1 : n_layers : l->r.calls);
     const char *name = l->what == READ ? by[RUN] : by[l->what];
     for (int i = 0; i <= *n; i++) {
         decoder_result *r = &out[i];
@@ -307,7 +324,8 @@ static void add_format(lane *lanes, int *n, decoder *d, const bench_options *o)
             both &= add_lane(lanes, n, d, RUN, way, only);
         for (int way = 0; way < WAYS_TO_LAUNCH && both && only < 0; way++)
             check_decoder(&lanes[first + way]);
-        for (int way = 0; way < WAYS_TO_LAUNCH; way++) add_lane(lanes, n, d, READ, way, only);
+        for (int way = 0; way < WAYS_TO_LAUNCH && o->ceilings; way++)
+            add_lane(lanes, n, d, READ, way, only);
     }
 }
 
@@ -317,8 +335,8 @@ static void add_baseline(lane *lanes, int *n, decoder *d, const bench_options *o
         add_lane(lanes, n, d, BLAS, PLAIN, only);
 }
 
-int bench_decoder(const bench_options *o, double last_start, double deadline, decoder_result *out,
-                  int room)
+int bench_decoder(const bench_options *o, const decoder_model *model, double last_start,
+                  double deadline, decoder_result *out, int room)
 {
     enum { LANES_EACH = 5 * (STAGES + 1) };
     decoder *all = bench_room(MANY_FORMATS * sizeof *all);
@@ -326,6 +344,7 @@ int bench_decoder(const bench_options *o, double last_start, double deadline, de
     racer **racers = bench_room(MANY_FORMATS * LANES_EACH * sizeof *racers);
     int n = 0, n_lanes = 0, n_out = 0;
     double began = race_now();
+    set_model(model);
     make_vectors(o->columns[0]);
     for (int i = 0; i < o->n_decoder_formats && race_now() < last_start; i++) {
         decoder *d = &all[n];
@@ -338,10 +357,10 @@ int bench_decoder(const bench_options *o, double last_start, double deadline, de
             continue;
         }
         make_matrices(d);
-        for (int s = 0; s < STAGES; s++)
+        for (int s = 0; s < STAGES && o->ceilings; s++)
             for (int way = 0; way < WAYS_TO_LAUNCH; way++)
                 d->read_way[way][s] =
-                    best_read(d->base[s], s == HEAD ? HEADS : LAYERS, d->bytes[s], way);
+                    best_read(d->base[s], s == HEAD ? HEADS : n_layers, d->bytes[s], way);
         if (dense) plan_blas(d);
         if (planned) add_format(lanes, &n_lanes, d, o);
         if (d->blas[0].ways) add_baseline(lanes, &n_lanes, d, o);
@@ -351,8 +370,9 @@ int bench_decoder(const bench_options *o, double last_start, double deadline, de
     double ready = race_now();
     race_run(racers, n_lanes, 2, o->replays, deadline, bench_stream);
     for (int i = 0; i < n_lanes && n_out < room; i++) report(&lanes[i], out, &n_out);
-    printf("decoder: %d contestants, %.1f s to make, %.1f s to measure\n", n_lanes, ready - began,
-           race_now() - ready);
+    for (int i = 0; i < n_out; i++) snprintf(out[i].model, sizeof out[i].model, "%s", model->name);
+    printf("decoder %s: %d contestants, %.1f s to make, %.1f s to measure\n", model->name, n_lanes,
+           ready - began, race_now() - ready);
     for (int i = 0; i < n_lanes; i++) race_free(&lanes[i].r);
     for (int i = 0; i < n; i++) decoder_free(&all[i]);
     free_vectors();

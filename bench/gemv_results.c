@@ -46,10 +46,11 @@ static void write_row(FILE *f, const result_row *r)
 
 static void write_decoder(FILE *f, const decoder_result *r)
 {
-    fprintf(
-        f,
-        "{\"by\": \"%s\", \"format\": \"%s\", \"part\": \"%s\", \"columns\": %u, \"bytes\": %.0f",
-        r->by, r->format, r->part, r->columns, r->bytes);
+    fprintf(f,
+            "{\"model\": \"%s\", \"by\": \"%s\", \"format\": \"%s\", \"part\": \"%s\", "
+            "\"columns\": %u, "
+            "\"bytes\": %.0f",
+            r->model, r->by, r->format, r->part, r->columns, r->bytes);
     write_timings(f, r->t, r->read, r->bytes);
     fprintf(f, "}");
 }
