@@ -2,8 +2,8 @@
  *
  *   gemv_cuda [-o FILE.json] [--formats LIST|all] [--shapes LIST|none] [--columns LIST]
  *             [--decoder LIST|none] [--models FILE] [--no-ceilings] [--parts] [--no-baselines]
- * [--replays N] [--budget SECONDS]
- *             [--rotate GB] [--commit ID] [--pairs always|never]
+ *             [--replays N] [--budget SECONDS] [--rotate GB] [--commit ID] [--pairs always|never]
+ *             [--energy SECONDS]
  *             [--spacing always|never]
  *                                                e.g. --formats nvfp4,int8 --shapes 4096x14336
  *
@@ -22,6 +22,9 @@
  * --pairs: two blocks share rows wherever they can, or nowhere, in place of where it saves time.
  * --spacing: launches of one block for each multiprocessor keep their blocks on multiprocessors of
  * their own, all of them or none, in place of every other one.
+ *
+ * --energy: the decoders' tokens are replayed for so many seconds each, and joules counted by the
+ * GPU itself; the power of the idle GPU is measured before.
  *
  * Baselines: cuBLAS in fp16, the best of cublasGemmEx and cublasLt's algorithms; cublasLt in FP8,
  * which takes no fewer than 16 columns, and x already in FP8. */
@@ -132,7 +135,8 @@ static bench_options parse(int argc, char **argv, arguments *a)
         {"decoder", 1, NULL, 'd'}, {"parts", 0, NULL, 'p'},       {"no-baselines", 0, NULL, 'n'},
         {"replays", 1, NULL, 'r'}, {"budget", 1, NULL, 'b'},      {"rotate", 1, NULL, 'R'},
         {"commit", 1, NULL, 'C'},  {"pairs", 1, NULL, 'P'},       {"spacing", 1, NULL, 'S'},
-        {"models", 1, NULL, 'm'},  {"no-ceilings", 0, NULL, 'x'}, {NULL, 0, NULL, 0}};
+        {"models", 1, NULL, 'm'},  {"no-ceilings", 0, NULL, 'x'}, {"energy", 1, NULL, 'E'},
+        {NULL, 0, NULL, 0}};
     bench_options o = {.replays = 21,
                        .baselines = 1,
                        .ceilings = 1,
@@ -152,6 +156,7 @@ static bench_options parse(int argc, char **argv, arguments *a)
         case 'm': a->models = optarg; break;
         case 'x': o.ceilings = 0; break;
         case 'C': a->commit = optarg; break;
+        case 'E': o.energy_s = atof(optarg); break;
         case 'P':
             o.plan.pairing =
                 is_always(optarg, "--pairs") ? KF_GEMV_PAIR_ALWAYS : KF_GEMV_PAIR_NEVER;
@@ -210,6 +215,7 @@ int main(int argc, char **argv)
     const char *why = o.baselines ? blas_open() : NULL;
     if (why) printf("%s: no baselines\n", why), o.baselines = 0;
     printf("%s, %.1f s to start\n", info.name, race_now() - o.started);
+    if (o.energy_s > 0) all.idle_w = race_idle_w(o.energy_s);
     double weight = 0.85 / (list.n ? list.n : 1);
     for (int i = 0; i < list.n; i++) {
         if (race_now() > deadline_of(&o, 0.85)) {

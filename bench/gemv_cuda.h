@@ -16,6 +16,7 @@ typedef struct bench_options {
     int n_columns;
     int replays, baselines, parts, ceilings;
     double started, budget_s, rotated_bytes;
+    double energy_s; /* that each decoder is metered; 0: it is not */
     kf_gemv_options plan;
 } bench_options;
 
@@ -55,6 +56,7 @@ typedef struct decoder_result {
     unsigned columns;
     double bytes;
     timing t[WAYS_TO_LAUNCH], read[WAYS_TO_LAUNCH];
+    race_energy energy; /* of a token in a chain; of cuBLAS plain */
 } decoder_result;
 
 enum { MANY_ROWS = 4096, MANY_PARTS = 512 };
@@ -63,6 +65,7 @@ typedef struct bench_results {
     int n_rows;
     decoder_result decoder[MANY_PARTS];
     int n_decoders;
+    double idle_w;
 } bench_results;
 
 void write_json(const char *path, const bench_options *o, const char *device, const char *commit,

@@ -189,6 +189,7 @@ typedef struct lane {
     decoder *d;
     enum { RUN, READ, BLAS } what;
     int way, only; /* only: -1: the whole token */
+    race_energy energy;
 } lane;
 
 static const char *call_lane(void *ctx, int i, cudaStream_t stream)
@@ -311,6 +312,7 @@ static void report(const lane *l, decoder_result *out, int *n)
             r->read[l->way] = t;
         else
             r->t[l->way] = t;
+        if (l->energy.joules > 0) r->energy = l->energy;
         return;
     }
 }
@@ -333,6 +335,17 @@ static void add_baseline(lane *lanes, int *n, decoder *d, const bench_options *o
 {
     for (int only = -1; only < (o->parts ? STAGES : 0); only++)
         add_lane(lanes, n, d, BLAS, PLAIN, only);
+}
+
+/* The whole token of each format, as fast as it is launched, and of cuBLAS. */
+static void meter_lanes(lane *lanes, int n, double seconds)
+{
+    for (int i = 0; i < n; i++) {
+        lane *l = &lanes[i];
+        if (l->only >= 0 || l->what == READ || l->way != (l->what == BLAS ? PLAIN : CHAIN))
+            continue;
+        l->energy = race_hold(&l->r, seconds, bench_stream);
+    }
 }
 
 int bench_decoder(const bench_options *o, const decoder_model *model, double last_start,
@@ -369,6 +382,7 @@ int bench_decoder(const bench_options *o, const decoder_model *model, double las
     for (int i = 0; i < n_lanes; i++) racers[i] = &lanes[i].r;
     double ready = race_now();
     race_run(racers, n_lanes, 2, o->replays, deadline, bench_stream);
+    if (o->energy_s > 0) meter_lanes(lanes, n_lanes, o->energy_s);
     for (int i = 0; i < n_lanes && n_out < room; i++) report(&lanes[i], out, &n_out);
     for (int i = 0; i < n_out; i++) snprintf(out[i].model, sizeof out[i].model, "%s", model->name);
     printf("decoder %s: %d contestants, %.1f s to make, %.1f s to measure\n", model->name, n_lanes,

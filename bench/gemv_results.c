@@ -52,6 +52,12 @@ static void write_decoder(FILE *f, const decoder_result *r)
             "\"bytes\": %.0f",
             r->model, r->by, r->format, r->part, r->columns, r->bytes);
     write_timings(f, r->t, r->read, r->bytes);
+    if (r->energy.joules > 0)
+        fprintf(f,
+                ", \"joules_per_token\": %.5f, \"watts\": %.1f, \"peak_w\": %.1f, "
+                "\"metered_s\": %.2f, \"step_s\": %.4f",
+                r->energy.joules / r->columns, r->energy.watts, r->energy.peak_w, r->energy.seconds,
+                r->energy.step_s);
     fprintf(f, "}");
 }
 
@@ -73,6 +79,7 @@ void write_json(const char *path, const bench_options *o, const char *device, co
             "  \"x\": \"F16\", \"y\": \"F16\", \"rotated_bytes\": %.0f, \"replays\": %d, "
             "\"seconds\": %.1f,\n",
             o->rotated_bytes, o->replays, race_now() - o->started);
+    if (o->energy_s > 0) fprintf(f, "  \"idle_w\": %.1f,\n", all->idle_w);
     fprintf(f, "  \"results\": [");
     for (int i = 0; i < all->n_rows; i++) {
         fprintf(f, "%s\n    ", i ? "," : "");
@@ -149,6 +156,8 @@ void print_tables(const bench_options *o, const extent *shapes, int n, const ben
             if (r->t[way].us > 0)
                 printf("  %s %8.1f us %6.0f/s %.3f", way == CHAIN ? "chain" : "plain", r->t[way].us,
                        1e6 / r->t[way].us, ratio(r->read[way].us, r->t[way].us));
+        if (r->energy.joules > 0)
+            printf("  %.3f J/token at %.0f W", r->energy.joules / r->columns, r->energy.watts);
         printf("\n");
     }
 }

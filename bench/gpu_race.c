@@ -1,7 +1,7 @@
 /* gpu_race.c - see gpu_race.h. */
 #include "gpu_race.h"
 
-#include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,43 +108,83 @@ double race_quick(racer *r, cudaStream_t s)
 /* --- clocks and power ---------------------------------------------------------------------------
  */
 
-static struct {
-    int tried;
-    void *device;
-    int (*clock)(void *, int, unsigned *), (*power)(void *, unsigned *);
-    int (*temperature)(void *, int, unsigned *), (*driver)(char *, unsigned);
-} nvml;
-
-static void open_nvml(void)
+kerf_monitor *race_monitor(void)
 {
-    void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW), *p;
-    int (*init)(void), (*handle)(unsigned, void **);
-    nvml.tried = 1;
-    if (!lib) return;
-#define FIND(name, to)    \
-    p = dlsym(lib, name); \
-    if (!p) return;       \
-    memcpy(&to, &p, sizeof p)
-    FIND("nvmlInit_v2", init);
-    FIND("nvmlDeviceGetHandleByIndex_v2", handle);
-    FIND("nvmlDeviceGetClockInfo", nvml.clock);
-    FIND("nvmlDeviceGetPowerUsage", nvml.power);
-    FIND("nvmlDeviceGetTemperature", nvml.temperature);
-    FIND("nvmlSystemGetDriverVersion", nvml.driver);
-#undef FIND
-    if (init() != 0 || handle(0, &nvml.device) != 0) nvml.device = NULL;
+    static kerf_monitor *m;
+    static int tried;
+    kerf_error err;
+    if (!tried++ && kerf_monitor_open(NULL, &m, &err) != KERF_OK) fprintf(stderr, "%s\n", err.text);
+    return m;
 }
 
 gpu_state gpu_state_now(void)
 {
     gpu_state s = {0};
-    unsigned mw = 0;
-    if (!nvml.tried) open_nvml();
-    if (!nvml.device) return s;
-    nvml.clock(nvml.device, 1, &s.sm_mhz);
-    nvml.clock(nvml.device, 2, &s.memory_mhz);
-    nvml.temperature(nvml.device, 0, &s.temperature_c);
-    if (nvml.power(nvml.device, &mw) == 0) s.power_w = mw / 1000.0;
-    nvml.driver(s.driver, sizeof s.driver);
+    static kerf_sample sample;
+    kerf_monitor *m = race_monitor();
+    if (!m || kerf_monitor_gpus(m) == 0) return s;
+    kerf_monitor_read(m, &sample);
+    const double *g = sample.reading[0].gauge;
+    if (!isnan(g[KERF_GAUGE_SM_CLOCK])) s.sm_mhz = (unsigned)g[KERF_GAUGE_SM_CLOCK];
+    if (!isnan(g[KERF_GAUGE_MEMORY_CLOCK])) s.memory_mhz = (unsigned)g[KERF_GAUGE_MEMORY_CLOCK];
+    if (!isnan(g[KERF_GAUGE_TEMPERATURE])) s.temperature_c = (unsigned)g[KERF_GAUGE_TEMPERATURE];
+    if (!isnan(g[KERF_GAUGE_POWER])) s.power_w = g[KERF_GAUGE_POWER];
+    snprintf(s.driver, sizeof s.driver, "%s", kerf_monitor_driver(m));
     return s;
+}
+
+/* --- energy -------------------------------------------------------------------------------------
+ */
+
+/* Power of GPU 0 in what was metered. */
+static double watts_of(const kerf_energy *e)
+{
+    const kerf_source_energy *gpu = &e->source[0];
+    return isnan(gpu->steady_w) ? gpu->average_w : gpu->steady_w;
+}
+
+/* So that the GPU never waits for the next one, and the end is not long after the time is up. */
+enum { REPLAYS_AHEAD = 4 };
+
+static double replay_for(racer *r, double seconds, cudaStream_t s)
+{
+    size_t replays = 0;
+    const double began = race_now();
+    while (race_now() < began + seconds) {
+        for (int i = 0; i < REPLAYS_AHEAD; i++) need(cudaGraphLaunch(r->graph, s), "graph");
+        need(cudaEventRecord(r->end, s), "event");
+        replays += REPLAYS_AHEAD;
+        need(cudaEventSynchronize(r->end), "a replay");
+    }
+    return (race_now() - began) / (double)replays;
+}
+
+race_energy race_hold(racer *r, double seconds, cudaStream_t s)
+{
+    race_energy out = {0};
+    static kerf_energy e;
+    kerf_meter *meter = NULL;
+    kerf_error err;
+    kerf_monitor *m = race_monitor();
+    if (!m || kerf_monitor_gpus(m) == 0 || !r->graph) return out;
+    replay_for(r, 0.3, s); /* until clocks are those of the load */
+    if (kerf_meter_begin(m, 0, &meter, &err) != KERF_OK) return out;
+    const double each = replay_for(r, seconds, s);
+    kerf_meter_end(meter, &e);
+    out.watts = watts_of(&e);
+    out.peak_w = e.source[0].peak_w;
+    out.joules = out.watts * each;
+    out.seconds = e.seconds;
+    out.step_s = e.source[0].step_s;
+    return out;
+}
+
+double race_idle_w(double seconds)
+{
+    static kerf_energy e;
+    kerf_error err;
+    kerf_monitor *m = race_monitor();
+    if (!m || kerf_monitor_gpus(m) == 0 || kerf_meter_idle(m, seconds, &e, &err) != KERF_OK)
+        return 0;
+    return watts_of(&e);
 }

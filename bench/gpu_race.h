@@ -6,6 +6,7 @@
 #define KERF_BENCH_GPU_RACE_H
 
 #include <cuda_runtime_api.h>
+#include <kerf/monitor.h>
 #include <stddef.h>
 
 #define RACE_REPLAYS 64 /* at most */
@@ -43,5 +44,16 @@ typedef struct gpu_state {
 gpu_state gpu_state_now(void);
 /* As the last race_run saw it while its graphs ran. */
 extern gpu_state race_state;
+
+/* What one replay takes of GPU 0, idle power included. Zeros: nothing tells. */
+typedef struct race_energy {
+    double joules, watts, peak_w;
+    double seconds; /* that it was replayed again and again */
+    double step_s;  /* of the counter                       */
+} race_energy;
+
+race_energy race_hold(racer *r, double seconds, cudaStream_t s);
+double race_idle_w(double seconds); /* of a GPU that has a context and nothing to do */
+kerf_monitor *race_monitor(void);   /* NULL: there is none */
 
 #endif

@@ -273,6 +273,20 @@ kerf_status args_integer(const args *a, const char *name, int lo, int hi, int *o
     return KERF_OK;
 }
 
+kerf_status args_seconds(const args *a, const char *name, double lo, double hi, double *out,
+                         kerf_error *err)
+{
+    const char *text = args_value(a, name);
+    if (!text) return KERF_OK;
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    if (end == text || *end || !(value >= lo && value <= hi)) {
+        return USAGE(err, "--%s %.40s: expected seconds from %g to %g", name, text, lo, hi);
+    }
+    *out = value;
+    return KERF_OK;
+}
+
 kerf_status args_size(const args *a, const char *name, uint64_t *out, kerf_error *err)
 {
     static const struct {

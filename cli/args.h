@@ -32,6 +32,9 @@ int args_has(const args *a, const char *name);
 /* An integer in [lo, hi]; *out is left alone when the option is absent. */
 kerf_status args_integer(const args *a, const char *name, int lo, int hi, int *out,
                          kerf_error *err);
+/* Seconds, "0.5", in [lo, hi]; *out is left alone when the option is absent. */
+kerf_status args_seconds(const args *a, const char *name, double lo, double hi, double *out,
+                         kerf_error *err);
 /* A size as "5GB", "500MB", "2GiB" or a number of bytes; *out is left alone when it is absent. */
 kerf_status args_size(const args *a, const char *name, uint64_t *out, kerf_error *err);
 /* Index of the value in a list of words ended by NULL; 0 when the option is absent. */

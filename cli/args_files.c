@@ -20,7 +20,7 @@ enum { NAMES_MOST = 6 }; /* of verb.reads */
 static kerf_status check_streams(const args *a, kerf_error *err)
 {
     const verb *v = args_verb(a);
-    for (size_t i = 0; i < args_operands(a); i++)
+    for (size_t i = 0; !v->operands_are_words && i < args_operands(a); i++)
         if (strcmp(args_operand(a, i), "-") == 0)
             return USAGE(err,
                          "%s: \"-\": files are read at several places at once, which a stream "
@@ -62,7 +62,8 @@ static kerf_status check_files(const args *a, const char *sums, kerf_error *err)
     const char **source = NULL, *output[5] = {sums}, *cache[4];
     TRY(allocate(&source, args_operands(a) + NAMES_MOST, sizeof *source, err));
     kerf_files f = {.source = source, .output = output, .cache = cache, .outputs = sums ? 1 : 0};
-    for (size_t i = 0; i < args_operands(a); i++) source[f.sources++] = args_operand(a, i);
+    for (size_t i = 0; !v->operands_are_words && i < args_operands(a); i++)
+        source[f.sources++] = args_operand(a, i);
     for (size_t i = 0; i < NAMES_MOST && v->reads[i]; i++) {
         const char *value = args_value(a, v->reads[i]);
         if (value && is_among(v->writes, sizeof v->writes / sizeof *v->writes, v->reads[i]))

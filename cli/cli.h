@@ -44,12 +44,13 @@ typedef struct verb {
      * the verb itself has written before, a cache. */
     const char *reads[6], *writes[4];
     unsigned operands_min, operands_max;
+    int operands_are_words; /* and no files */
     int (*run)(const args *a, kerf_error *err);
 } verb;
 
 extern const verb verb_formats, verb_inspect, verb_quantize, verb_convert, verb_dequantize,
     verb_score, verb_verify, verb_selftest, verb_hardware, verb_predict, verb_bench, verb_compare,
-    verb_advise;
+    verb_advise, verb_monitor;
 
 /* All verbs, in the order of the overview; NULL past the end. */
 const verb *verb_at(size_t i);

@@ -20,6 +20,13 @@ int window_width(int stream)
     return n >= NARROWEST && n < 10000 ? (int)n : 0;
 }
 
+int window_height(void)
+{
+    struct winsize size = {0};
+    if (!isatty(1)) return 0;
+    return ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
+}
+
 static int has_colours(int stream)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");

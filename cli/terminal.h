@@ -11,6 +11,9 @@ enum { NARROWEST = 40, USUAL_WIDTH = 80 };
  * COLUMNS where it goes elsewhere; 0: it goes to no window, and lines may have any length. */
 int window_width(int stream);
 
+/* Lines of the window that standard output goes to; 0: it goes to no window. */
+int window_height(void);
+
 /* What brackets a text in a colour, "" where none is wanted: the stream is no terminal, NO_COLOR is
  * set (https://no-color.org) or TERM is dumb. */
 typedef enum paint { PAINT_END, PAINT_BOLD, PAINT_BAD, PAINT_GOOD } paint;

@@ -7,6 +7,7 @@
 
 #include "base/system.h"
 #include "base/work.h"
+#include "machine/measure_energy.h"
 
 static const unsigned one_column[] = {1};
 
@@ -61,6 +62,7 @@ static kerf_status time_all(const kerf_measure_request *r, kerf_gemv_timer *time
     const unsigned *batch = batches_of(r, &batches);
     t->threads = kerf_gemv_timer_threads(timer);
     t->trials = kerf_gemv_timer_trials(timer);
+    if (r->monitor) KF_TRY(kf_measure_idle(r, &t->idle_w, err));
     KF_TRY(kerf_gemv_timer_rates(timer, &t->stream_gbps, &t->copy_gbps, err));
     for (size_t f = 0; f < r->formats; f++) {
         kf_work_item(work, r->format[f]->name, "timing");
@@ -68,6 +70,9 @@ static kerf_status time_all(const kerf_measure_request *r, kerf_gemv_timer *time
             for (size_t b = 0; b < batches; b++, t->count++) {
                 KF_TRY(
                     time_one(timer, r->format[f], r->shape[i], batch[b], &t->time[t->count], err));
+                if (r->monitor)
+                    KF_TRY(
+                        kf_measure_energy(r, timer, &t->time[t->count], &t->energy[t->count], err));
                 KF_TRY(kf_work_add(work, r->shape[i].n * r->shape[i].k, err));
             }
         }
@@ -102,6 +107,7 @@ kerf_status kerf_measure_gemv(const kerf_measure_request *r, const kerf_job *job
     KF_TRY(check_request(r, &products, &elements, err));
     KF_TRY(kf_allocate(&t, 1, sizeof *t, err));
     kerf_status s = kf_allocate(&t->time, products, sizeof *t->time, err);
+    if (s == KERF_OK && r->monitor) s = kf_allocate(&t->energy, products, sizeof *t->energy, err);
     kf_work_open(&work, job);
     work.total = elements;
     if (s == KERF_OK) s = measure(r, t, &work, err);
@@ -118,5 +124,6 @@ void kerf_gemv_times_free(kerf_gemv_times *t)
 {
     if (!t) return;
     free(t->time);
+    free(t->energy);
     free(t);
 }

@@ -7,8 +7,23 @@
 #include "output.h"
 #include "progress.h"
 
-static json_t *time_json(const kerf_gemv_times *all, const kerf_gemv_time *t)
+static double joules_per_gb(const kerf_gemv_times *all, size_t i)
 {
+    return all->energy[i].joules / all->time[i].bytes * 1e9;
+}
+
+static json_t *energy_json(const kerf_gemv_times *all, size_t i)
+{
+    const kerf_product_energy *e = &all->energy[i];
+    return json_pack("{s:f, s:f, s:f, s:o, s:f, s:f, s:o}", "joules", e->joules, "joules_per_gb",
+                     joules_per_gb(all, i), "watts", e->watts, "peak_w", json_figure(e->peak_w),
+                     "idle_w", all->idle_w, "seconds", e->seconds, "step_s",
+                     json_figure(e->step_s));
+}
+
+static json_t *time_json(const kerf_gemv_times *all, size_t i)
+{
+    const kerf_gemv_time *t = &all->time[i];
     char name[160];
     snprintf(name, sizeof name, "gemv/%s/%llux%llu/%u/%s/%s", t->format->name,
              (unsigned long long)t->rows, (unsigned long long)t->cols, t->columns,
@@ -24,6 +39,7 @@ static json_t *time_json(const kerf_gemv_times *all, const kerf_gemv_time *t)
         json_set(&row, "plain_us", json_real(t->plain_us));
         json_set(&row, "plain_share", json_real(t->plain_share));
     }
+    if (all->energy) json_set(&row, "energy", energy_json(all, i));
     return row;
 }
 
@@ -48,11 +64,19 @@ static json_t *times_json(const kerf_gemv_times *all)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < all->count; i++) {
-        json_add(&rows, time_json(all, &all->time[i]));
+        json_add(&rows, time_json(all, i));
     }
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "bench", "gemv", "x",
                      kerf_dtype_name(all->x), "version", KERF_VERSION_TEXT, "compiler", __VERSION__,
                      "machine", machine_json(all), "results", rows);
+}
+
+static void energy_cells(table *t, const kerf_gemv_times *all, size_t i)
+{
+    const kerf_product_energy *e = &all->energy[i];
+    table_cell(t, "%.4g", e->joules * 1e3);
+    table_cell(t, "%.0f", e->watts);
+    table_cell(t, "%.3g", joules_per_gb(all, i));
 }
 
 /* What the table's figures are. */
@@ -77,12 +101,12 @@ static void print_notes(const kerf_gemv_times *all)
 static kerf_status print_times(const kerf_gemv_times *all, kerf_error *err)
 {
     table *t = NULL;
-    int on_gpu = all->device.name[0] != 0;
-    TRY(table_open(
-        &t,
-        on_gpu ? "NxK|>batch|format|+backend|>us|+>quartiles|>GB/s|>of a read|>plain us|>of a read"
-               : "NxK|>batch|format|+backend|>us|+>quartiles|>GB/s|>of a read",
-        err));
+    const int on_gpu = all->device.name[0] != 0;
+    char headings[160];
+    snprintf(headings, sizeof headings,
+             "NxK|>batch|format|+backend|>us|+>quartiles|>GB/s|>of a read%s%s",
+             on_gpu ? "|>plain us|>of a read" : "", all->energy ? "|>mJ|>W|>J/GB" : "");
+    TRY(table_open(&t, headings, err));
     for (size_t i = 0; i < all->count; i++) {
         const kerf_gemv_time *g = &all->time[i];
         table_cell(t, "%llux%llu", (unsigned long long)g->rows, (unsigned long long)g->cols);
@@ -93,12 +117,17 @@ static kerf_status print_times(const kerf_gemv_times *all, kerf_error *err)
         table_cell(t, "%.2f %.2f", g->low_us, g->high_us);
         table_cell(t, "%.2f", g->bytes / g->us * 1e-3);
         table_cell(t, "%.2f", g->share);
-        if (!on_gpu) continue;
-        table_cell(t, "%.2f", g->plain_us);
-        table_cell(t, "%.2f", g->plain_share);
+        if (on_gpu) {
+            table_cell(t, "%.2f", g->plain_us);
+            table_cell(t, "%.2f", g->plain_share);
+        }
+        if (all->energy) energy_cells(t, all, i);
     }
     TRY(table_end(t, KERF_OK, err));
     print_notes(all);
+    if (all->energy)
+        printf("mJ: of one product done for %.0f s, idle power (%.0f W) included.\n",
+               all->count ? all->energy[0].seconds : 0, all->idle_w);
     return KERF_OK;
 }
 
@@ -116,6 +145,7 @@ static int run_bench(const args *a, kerf_error *err)
     }
     TRY(progress_open(&p, a, err));
     kerf_status s = option_measure_open(&m, a, "4096x4096,4096x14336", err);
+    if (s == KERF_OK && args_has(a, "energy")) s = kerf_monitor_open(NULL, &m.request.monitor, err);
     if (s == KERF_OK) s = kerf_measure_gemv(&m.request, &p.job, &all, err);
     progress_close(&p);
     if (s == KERF_OK) {
@@ -123,12 +153,15 @@ static int run_bench(const args *a, kerf_error *err)
                                 : print_times(all, err);
     }
     kerf_gemv_times_free(all);
+    kerf_monitor_close(m.request.monitor);
     option_measure_close(&m);
     return s;
 }
 
 static const option options[] = {
     {"shape", 's', "NxK,...", "outputs x inputs (default: 4096x4096,4096x14336)"},
+    {"energy", 0, NULL,
+     "meter each product for 2 s besides: joules, watts, joules per GB of weights"},
     {NULL, 0, NULL, NULL},
 };
 

@@ -172,6 +172,34 @@ kerf_status kf_cpu_timer_run(kf_cpu_timer *t, const kf_timer_setup *setup,
     return s;
 }
 
+static kerf_status hold_run(const cpu_run *r, const kf_timer_setup *setup, const kerf_hold *hold,
+                            uint64_t *calls, kerf_error *err)
+{
+    const kf_gemv_product *p = &r->product;
+    kerf_gemv_args a = {.x = {p->x.p, p->x.n}, .y = r->y, .workspace = r->workspace};
+    kerf_status s = KERF_OK;
+    hold->around(hold->ctx, 1);
+    const double until = kf_now_s() + hold->seconds;
+    while (s == KERF_OK && kf_now_s() < until) {
+        s = kf_job_check(setup->job, err);
+        kf_gemv_product_find(p, r->arena + *calls % r->copies * p->copy_bytes, a.weights);
+        if (s == KERF_OK) s = kerf_gemv_run(r->plan, &a, NULL, err);
+        ++*calls;
+    }
+    hold->around(hold->ctx, 0);
+    return s;
+}
+
+kerf_status kf_cpu_timer_hold(const kf_timer_setup *setup, const kerf_gemv_shape *shape,
+                              const kerf_hold *hold, uint64_t *calls, kerf_error *err)
+{
+    cpu_run r = {0};
+    kerf_status s = cpu_run_open(&r, setup, shape, err);
+    if (s == KERF_OK) s = hold_run(&r, setup, hold, calls, err);
+    cpu_run_close(&r);
+    return s;
+}
+
 /* --- timer --------------------------------------------------------------------------------- */
 
 kerf_status kf_cpu_timer_open(kf_cpu_timer *t, kf_timer_setup *setup, kerf_error *err)

@@ -18,5 +18,8 @@ kerf_status kf_cpu_timer_rates(const kf_cpu_timer *t, const kf_timer_setup *setu
 /* Fills in the times, bytes, error and backend of `out`. */
 kerf_status kf_cpu_timer_run(kf_cpu_timer *t, const kf_timer_setup *setup,
                              const kerf_gemv_shape *shape, kerf_gemv_time *out, kerf_error *err);
+/* See kerf_gemv_timer_hold. */
+kerf_status kf_cpu_timer_hold(const kf_timer_setup *setup, const kerf_gemv_shape *shape,
+                              const kerf_hold *hold, uint64_t *calls, kerf_error *err);
 
 #endif

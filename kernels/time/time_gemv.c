@@ -63,17 +63,33 @@ kerf_status kerf_gemv_timer_rates(kerf_gemv_timer *t, double *read_gbps, double 
     return KERF_OK;
 }
 
+static kerf_gemv_shape shape_of(const kerf_gemv_timer *t, const kerf_format *f, uint64_t rows,
+                                uint64_t cols, unsigned columns)
+{
+    return (kerf_gemv_shape){.format = f,
+                             .rows = rows,
+                             .cols = cols,
+                             .columns = columns,
+                             .x = t->setup.x,
+                             .y = t->setup.y};
+}
+
 kerf_status kerf_gemv_timer_run(kerf_gemv_timer *t, const kerf_format *f, uint64_t rows,
                                 uint64_t cols, unsigned columns, kerf_gemv_time *out,
                                 kerf_error *err)
 {
-    const kerf_gemv_shape shape = {.format = f,
-                                   .rows = rows,
-                                   .cols = cols,
-                                   .columns = columns,
-                                   .x = t->setup.x,
-                                   .y = t->setup.y};
+    const kerf_gemv_shape shape = shape_of(t, f, rows, cols, columns);
     *out = (kerf_gemv_time){.format = f, .rows = rows, .cols = cols, .columns = columns};
     return t->gpu ? kf_gpu_timer_run(t->gpu, &t->setup, &shape, out, err)
                   : kf_cpu_timer_run(&t->cpu, &t->setup, &shape, out, err);
+}
+
+kerf_status kerf_gemv_timer_hold(kerf_gemv_timer *t, const kerf_format *f, uint64_t rows,
+                                 uint64_t cols, unsigned columns, const kerf_hold *hold,
+                                 uint64_t *calls, kerf_error *err)
+{
+    const kerf_gemv_shape shape = shape_of(t, f, rows, cols, columns);
+    *calls = 0;
+    return t->gpu ? kf_gpu_timer_hold(t->gpu, &t->setup, &shape, hold, calls, err)
+                  : kf_cpu_timer_hold(&t->setup, &shape, hold, calls, err);
 }

@@ -232,6 +232,38 @@ kerf_status kf_gpu_timer_run(kf_gpu_timer *t, const kf_timer_setup *setup,
     return s;
 }
 
+static kerf_status hold_run(gpu_run *r, const kf_timer_setup *setup, const kerf_hold *hold,
+                            uint64_t *calls, kerf_error *err)
+{
+    kerf_graph *graph = NULL;
+    const size_t each = calls_of(r->copies);
+    double us;
+    r->replayed = r->plan[CHAIN];
+    KF_TRY(kerf_graph_record(setup->exec.device, enqueue_product, r, each, &graph, err));
+    hold->around(hold->ctx, 1);
+    const double until = kf_now_s() + hold->seconds;
+    kerf_status s = KERF_OK;
+    while (s == KERF_OK && kf_now_s() < until) {
+        s = kf_job_check(setup->job, err);
+        if (s == KERF_OK) s = kerf_graph_time(graph, &us, err);
+        *calls += each;
+    }
+    hold->around(hold->ctx, 0);
+    kerf_graph_free(graph);
+    return s;
+}
+
+kerf_status kf_gpu_timer_hold(kf_gpu_timer *t, const kf_timer_setup *setup,
+                              const kerf_gemv_shape *shape, const kerf_hold *hold, uint64_t *calls,
+                              kerf_error *err)
+{
+    gpu_run r = {0};
+    kerf_status s = gpu_run_open(&r, t, setup, shape, err);
+    if (s == KERF_OK) s = hold_run(&r, setup, hold, calls, err);
+    gpu_run_close(&r);
+    return s;
+}
+
 /* --- timer --------------------------------------------------------------------------------- */
 
 static kerf_status measure_memory(kf_gpu_timer *g, const kf_timer_setup *setup, kerf_error *err)

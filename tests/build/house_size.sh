@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # house_size.sh - signs that a part has outgrown its room: a source file of more than 450 lines that is
-# not a table, a command of more than 6200 lines.
+# not a table, a command of more than 6700 lines.
 #
 #   house_size.sh [ROOT]    exit 0: neither; 1: what has is on stdout
 set -euo pipefail
@@ -20,6 +20,6 @@ find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*
         failed = 1
     }
     END {
-        if (command > 6200) { print "cli: " command " lines, more than 6200"; failed = 1 }
+        if (command > 6700) { print "cli: " command " lines, more than 6700"; failed = 1 }
         exit failed
     }'

@@ -43,7 +43,8 @@ BEGIN {
     place("kernels/cpu/", "kernels/cpu");    place("kernels/cuda/", "kernels/cuda")
     place("kernels/plan/", "kernels/plan");  place("kernels/time/", "kernels/time")
     place("kernels/forward/", "kernels/forward")
-    place("advisor/machine/", "machine");    place("advisor/model/", "operators")
+    place("advisor/machine/", "machine");    place("advisor/monitor/", "monitor")
+    place("advisor/model/", "operators")
     place("advisor/score/", "score");        place("advisor/advice/", "advice")
     place("advisor/text/", "text");         place("advisor/report/", "report");      place("advisor/calibrate/", "calibrate")
     place("advisor/tokens/", "tokens")
@@ -88,6 +89,7 @@ BEGIN {
     inside = doors " base json stream kernels/plan text"
     use("text", "base json")
     use("machine", inside);              use("operators", inside)
+    use("monitor", inside)
     use("score", inside);                use("advice", inside " machine operators score")
     use("report", inside " advice");     use("calibrate", inside)
     use("tokens", doors " base disk json gguf text")

@@ -13,6 +13,7 @@
 #include <kerf/gemv_time.h>
 #include <kerf/hardware.h>
 #include <kerf/job.h>
+#include <kerf/monitor.h>
 #include <kerf/predict.h>
 
 #ifdef __cplusplus
@@ -35,11 +36,24 @@ typedef struct kerf_measure_request {
     const unsigned *batch; /* columns of X, 1 .. KERF_GEMV_COLUMNS                           */
     size_t batches;        /* 0: one batch, of 1                                             */
     kerf_gemv_timer_options timer;
+    kerf_monitor *monitor; /* meters each product too, where it is timed; NULL: no energy    */
+    double energy_s;       /* for so long at least; 0: 2, what counters of GPUs need         */
 } kerf_measure_request;
+
+/* What one product takes of the GPU that it runs on, or of all processors; idle power included. */
+typedef struct kerf_product_energy {
+    double joules;  /* of one product: watts times its time                                  */
+    double watts;   /* while nothing else was done                                           */
+    double peak_w;  /* of the readings; NaN: there was none                                  */
+    double seconds; /* that it was done again and again                                      */
+    double step_s;  /* of the counter                                                        */
+} kerf_product_energy;
 
 typedef struct kerf_gemv_times {
     kerf_gemv_time *time; /* formats in the order of the request, in each the shapes, in each of
                              those the batches                                               */
+    kerf_product_energy *energy; /* [count], where the request has a monitor                 */
+    double idle_w;               /* before the first product; of the same sources            */
     size_t count;
     kerf_dtype x;                  /* of X                                                   */
     size_t trials;                 /* of each                                                */

@@ -74,6 +74,20 @@ KERF_API KERF_CHECK kerf_status kerf_gemv_timer_run(kerf_gemv_timer *t, const ke
                                                     uint64_t rows, uint64_t cols, unsigned columns,
                                                     kerf_gemv_time *out, kerf_error *err);
 
+/* A load that stays the same, for whoever meters its energy. */
+typedef struct kerf_hold {
+    double seconds;                        /* at least                                            */
+    void (*around)(void *ctx, int begins); /* 1: the first call comes next; 0: the last has ended */
+    void *ctx;
+} kerf_hold;
+
+/* Runs the same product again and again, as kerf_gemv_timer_run does (on a GPU as a chain, without
+ * the reads beside it), and counts the calls. */
+KERF_API KERF_CHECK kerf_status kerf_gemv_timer_hold(kerf_gemv_timer *t, const kerf_format *f,
+                                                     uint64_t rows, uint64_t cols, unsigned columns,
+                                                     const kerf_hold *hold, uint64_t *calls,
+                                                     kerf_error *err);
+
 /* --- graphs of calls -----------------------------------------------------------------------------
  */
 

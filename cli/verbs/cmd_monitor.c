@@ -1,0 +1,215 @@
+/* cmd_monitor.c - kerf monitor: what GPUs and processors draw and how they are, live; or the energy
+ * of a command. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "monitor_verb.h"
+#include "progress.h"
+#include "terminal.h"
+
+/* --- a table ------------------------------------------------------------------------------- */
+
+static void gauge_cell(table *t, const kerf_reading *r, kerf_gauge g, double unit,
+                       const char *format)
+{
+    char text[40];
+    snprintf(text, sizeof text, format, r->gauge[g] / unit);
+    table_cell(t, "%s", isnan(r->gauge[g]) ? "-" : text);
+}
+
+static void throttles_cell(table *t, const kerf_reading *r)
+{
+    char text[160] = "";
+    const char *word;
+    uint64_t bit;
+    for (size_t i = 0; r->throttles_known && (bit = kerf_throttle_at(i, &word)) != 0; i++) {
+        const size_t n = strlen(text);
+        if (r->throttles & bit) snprintf(text + n, sizeof text - n, "%s%s", n ? " " : "", word);
+    }
+    if (r->lost) snprintf(text, sizeof text, "lost: %.90s", r->why);
+    table_cell(t, "%s", text[0] ? text : "-");
+}
+
+static kerf_status print_sources(const kerf_sample *s, kerf_error *err)
+{
+    table *t = NULL;
+    TRY(table_open(&t, "source|+~name|>W|+>limit|>MHz|+>mem MHz|>C|+>GB|+>of|+>busy|+>kJ|~held by",
+                   err));
+    for (size_t i = 0; i < s->count; i++) {
+        const kerf_reading *r = &s->reading[i];
+        table_cell(t, "%s%u", r->is_gpu ? "gpu" : "rapl", r->index);
+        table_cell(t, "%s", r->name);
+        gauge_cell(t, r, KERF_GAUGE_POWER, 1, "%.1f");
+        gauge_cell(t, r, KERF_GAUGE_POWER_LIMIT, 1, "%.0f");
+        gauge_cell(t, r, KERF_GAUGE_SM_CLOCK, 1, "%.0f");
+        gauge_cell(t, r, KERF_GAUGE_MEMORY_CLOCK, 1, "%.0f");
+        gauge_cell(t, r, KERF_GAUGE_TEMPERATURE, 1, "%.0f");
+        gauge_cell(t, r, KERF_GAUGE_MEMORY_USED, 1e9, "%.1f");
+        gauge_cell(t, r, KERF_GAUGE_MEMORY, 1e9, "%.1f");
+        gauge_cell(t, r, KERF_GAUGE_BUSY, 1, "%.0f");
+        gauge_cell(t, r, KERF_GAUGE_ENERGY, 1e3, "%.1f");
+        throttles_cell(t, r);
+    }
+    return table_end(t, KERF_OK, err);
+}
+
+/* Processes of all GPUs, in as many lines as there is room for. */
+static void print_processes(const kerf_sample *s, int lines)
+{
+    size_t left_out = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const kerf_reading *r = &s->reading[i];
+        left_out += r->processes_left_out;
+        for (size_t k = 0; k < r->processes; k++) {
+            const kerf_gpu_process *p = &r->process[k];
+            if (--lines < 1) {
+                left_out++;
+                continue;
+            }
+            printf("gpu%u: %u %s", r->index, p->pid, p->name[0] ? shown(p->name) : "?");
+            if (!isnan(p->memory_bytes)) printf(", %.2f GB", p->memory_bytes * 1e-9);
+            printf("\n");
+        }
+    }
+    if (left_out) printf("and %zu processes more\n", left_out);
+}
+
+static kerf_status print_screen(const kerf_monitor *m, const kerf_sample *s, kerf_error *err)
+{
+    const int height = window_height();
+    char when[32];
+    const time_t now = (time_t)s->unix_s;
+    struct tm local;
+    strftime(when, sizeof when, "%H:%M:%S", localtime_r(&now, &local));
+    if (height) printf("\033[H\033[J");
+    const char *driver = kerf_monitor_driver(m);
+    printf("%s%s%s\n", when, driver[0] ? ", driver " : "", shown(driver));
+    TRY(print_sources(s, err));
+    print_processes(s, height ? height - (int)s->count - 4 : KERF_MONITOR_PROCESSES);
+    return KERF_OK;
+}
+
+/* --- CSV ----------------------------------------------------------------------------------- */
+
+static void print_csv_heading(void)
+{
+    printf("unix_s,elapsed_s,kind,index,name");
+    for (int g = 0; g < KERF_GAUGE_COUNT; g++) printf(",%s", kerf_gauge_key((kerf_gauge)g));
+    printf(",throttles,lost\n");
+}
+
+static void print_csv(const kerf_sample *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const kerf_reading *r = &s->reading[i];
+        const char *word, *space = "";
+        uint64_t bit;
+        printf("%.3f,%.3f,%s,%u,\"%s\"", s->unix_s, s->elapsed_s, r->is_gpu ? "gpu" : "rapl",
+               r->index, shown(r->name));
+        for (int g = 0; g < KERF_GAUGE_COUNT; g++)
+            isnan(r->gauge[g]) ? printf(",") : printf(",%.10g", r->gauge[g]);
+        printf(",");
+        for (size_t k = 0; r->throttles_known && (bit = kerf_throttle_at(k, &word)) != 0; k++) {
+            if (!(r->throttles & bit)) continue;
+            printf("%s%s", space, word);
+            space = " ";
+        }
+        printf(",%d\n", r->lost);
+    }
+}
+
+/* --- verb ---------------------------------------------------------------------------------- */
+
+static kerf_status print_sample(const kerf_monitor *m, const kerf_sample *s, const args *a,
+                                kerf_error *err)
+{
+    char *line = NULL;
+    size_t n = 0;
+    if (args_has(a, "json")) {
+        TRY(kerf_sample_write(s, &line, &n, err));
+        TRY(put_document(line, err));
+    } else if (args_has(a, "csv")) {
+        print_csv(s);
+    } else {
+        TRY(print_screen(m, s, err));
+    }
+    if (fflush(stdout) == 0) return KERF_OK;
+    return kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
+}
+
+static kerf_status look(kerf_monitor *m, const args *a, kerf_error *err)
+{
+    kerf_sample *s = NULL;
+    double interval = 1, next = now_s();
+    int count = 0;
+    kerf_status status = KERF_OK;
+    TRY(args_seconds(a, "interval", 0.01, 3600, &interval, err));
+    TRY(args_integer(a, "count", 1, 1 << 30, &count, err));
+    TRY(allocate(&s, 1, sizeof *s, err));
+    if (args_has(a, "csv")) print_csv_heading();
+    for (int i = 0; status == KERF_OK; i++) {
+        kerf_monitor_read(m, s);
+        status = print_sample(m, s, a, err);
+        if (i + 1 == count) break;
+        next += interval;
+        const double wait = next - now_s();
+        const struct timespec pause = {(time_t)wait, (long)(fmod(wait, 1) * 1e9)};
+        if (wait > 0) nanosleep(&pause, NULL);
+    }
+    free(s);
+    return status;
+}
+
+static int run_monitor(const args *a, kerf_error *err)
+{
+    const int meters = args_operands(a) > 0;
+    kerf_monitor *m = NULL;
+    if (args_has(a, "json") && args_has(a, "csv"))
+        return USAGE(err, "--json and --csv are two forms of one answer");
+    if (meters && (args_has(a, "json") || args_has(a, "csv") || args_has(a, "count")))
+        return USAGE(err, "standard output is the command's; -o FILE takes the figures as JSON");
+    if (!meters && args_has(a, "output"))
+        return USAGE(err, "-o is for a command: kerf monitor -o FILE -- COMMAND");
+    TRY(kerf_monitor_open(NULL, &m, err));
+    const int result = meters ? monitor_command(m, a, err) : look(m, a, err);
+    kerf_monitor_close(m);
+    return result;
+}
+
+static const option options[] = {
+    {"interval", 0, "SECONDS", "between two readings (default: 1; of a command: 0.01)"},
+    {"count", 'n', "N", "readings, then end (default: until a signal)"},
+    {"csv", 0, NULL, "comma-separated values, a row for every source and reading"},
+    {"idle", 0, "SECONDS", "meter the idle machine before a command (default: 2; 0: do not)"},
+    {"output", 'o', "FILE", "the figures of a command as JSON"},
+    {NULL, 0, NULL, NULL},
+};
+
+const verb verb_monitor = {
+    .name = "monitor",
+    .summary = "power, clocks and memory of GPUs, live; the energy of a command",
+    .usage = "[--json|--csv] [--interval S] [-n N] | [-o FILE] -- COMMAND [ARGUMENT...]",
+    .details =
+        "Shows GPUs, which NVIDIA's driver describes (NVML), and processors where Linux lets\n"
+        "their energy be read (RAPL): power, clocks and what holds them down, temperature, "
+        "memory,\n"
+        "use, and who computes. --json prints one document a line for every reading. Without any\n"
+        "of both: exit code 6.\n"
+        "With a command, runs it and reports on standard error what was used meanwhile: joules,\n"
+        "average and peak power, and how much of it is above the idle machine, which is metered\n"
+        "before. Its exit code becomes that of kerf (128 + N: it died of signal N; 127: it could\n"
+        "not be started). A command should run for 2 s at least: counters of GPUs go in steps of\n"
+        "some tens of milliseconds, which the report names.",
+    .examples = "  kerf monitor\n"
+                "  kerf monitor --json --interval 0.1 -n 100 >gpus.jsonl\n"
+                "  kerf monitor -o energy.json -- kerf bench gemv --device cuda -f nvfp4\n",
+    .options = options,
+    .shared = {&option_json, &option_wide, &option_overwrite},
+    .writes = {"output"},
+    .operands_max = 4096,
+    .operands_are_words = 1,
+    .run = run_monitor,
+};

@@ -1,0 +1,186 @@
+/* monitor_command.c - runs a command and says what it used: energy and power between its start and
+ * its end, beside those of the idle machine before it. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "monitor_verb.h"
+#include "terminal.h"
+
+enum { NOT_STARTED = 127 };
+
+typedef struct metered {
+    char **word; /* of the command, ended by NULL */
+    double idle_s, interval_s;
+    kerf_energy idle, used;
+    int exit_code;
+} metered;
+
+/* --- the command --------------------------------------------------------------------------- */
+
+static volatile pid_t child;
+
+static void pass_on(int number)
+{
+    if (child > 0) kill(child, number);
+}
+
+static int start(char **word)
+{
+    extern char **environ;
+    posix_spawnattr_t how;
+    sigset_t all;
+    pid_t pid = 0;
+    posix_spawnattr_init(&how);
+    sigfillset(&all);
+    posix_spawnattr_setsigdefault(&how, &all); /* what kerf catches is not the command's */
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGDEF);
+    const int failed = posix_spawnp(&pid, word[0], NULL, &how, word, environ);
+    posix_spawnattr_destroy(&how);
+    child = failed ? 0 : pid;
+    return failed;
+}
+
+/* The keys that end a command reach it by themselves, and this one stays for the report; other
+ * signals are passed on. */
+static int run(char **word)
+{
+    static const int passed[] = {SIGTERM, SIGHUP};
+    struct sigaction pass = {0};
+    int state = 0;
+    pass.sa_handler = pass_on;
+    const int failed = start(word);
+    if (failed) return -failed;
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) sigaction(passed[i], &pass, NULL);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
+    while (waitpid(child, &state, 0) < 0 && errno == EINTR) continue;
+    child = 0;
+    return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
+}
+
+/* --- report -------------------------------------------------------------------------------- */
+
+static double idle_watts(const metered *r, size_t i)
+{
+    return r->idle_s > 0 ? r->idle.source[i].average_w : NAN;
+}
+
+static double above_idle(const metered *r, size_t i)
+{
+    return r->used.source[i].joules - idle_watts(r, i) * r->used.seconds;
+}
+
+static json_t *source_json(const metered *r, size_t i)
+{
+    const kerf_source_energy *e = &r->used.source[i];
+    json_t *row = json_pack("{s:s, s:I, s:o, s:b, s:b}", "kind", e->is_gpu ? "gpu" : "rapl",
+                            "index", (json_int_t)e->index, "name", json_path(e->name), "counted",
+                            e->counted, "lost", e->lost);
+    json_set(&row, "joules", json_figure(e->joules));
+    json_set(&row, "average_w", json_figure(e->average_w));
+    json_set(&row, "peak_w", json_figure(e->peak_w));
+    json_set(&row, "steady_w", json_figure(e->steady_w));
+    json_set(&row, "step_s", json_figure(e->step_s));
+    json_set(&row, "idle_w", json_figure(idle_watts(r, i)));
+    json_set(&row, "joules_above_idle", json_figure(above_idle(r, i)));
+    return row;
+}
+
+static kerf_status write_report(const metered *r, const char *path, int overwrite, kerf_error *err)
+{
+    json_t *words = json_array(), *rows = json_array();
+    for (char **w = r->word; *w; w++) json_add(&words, json_path(*w));
+    for (size_t i = 0; i < r->used.count; i++) json_add(&rows, source_json(r, i));
+    json_t *doc =
+        json_pack("{s:s, s:o, s:i, s:f, s:I, s:f, s:f, s:o}", "schema", "kerf.monitor-command/1",
+                  "command", words, "exit_code", r->exit_code, "seconds", r->used.seconds,
+                  "samples", (json_int_t)r->used.samples, "interval_s", r->interval_s,
+                  "idle_seconds", r->idle_s, "sources", rows);
+    char *text = doc ? json_dumps(doc, JSON_INDENT(2)) : NULL;
+    json_decref(doc);
+    if (!text) return kerf_fail(err, KERF_E_NOMEM, "no memory for the JSON document");
+    const kerf_status s = write_file(path, text, strlen(text), overwrite, err);
+    free(text);
+    return s;
+}
+
+static void figure_cell(table *t, double value)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.1f", value);
+    table_cell(t, "%s", isnan(value) ? "-" : text);
+}
+
+static kerf_status print_report(const metered *r, kerf_error *err)
+{
+    table *t = NULL;
+    double step = 0;
+    TRY(table_open(&t, "source|+~name|>J|>average W|>peak W|>idle W|>J above idle", err));
+    for (size_t i = 0; i < r->used.count; i++) {
+        const kerf_source_energy *e = &r->used.source[i];
+        table_cell(t, "%s%u", e->is_gpu ? "gpu" : "rapl", e->index);
+        table_cell(t, "%s%s", e->name, e->lost ? " (lost)" : "");
+        figure_cell(t, e->joules);
+        figure_cell(t, e->average_w);
+        figure_cell(t, e->peak_w);
+        figure_cell(t, idle_watts(r, i));
+        figure_cell(t, above_idle(r, i));
+        if (e->step_s > step) step = e->step_s;
+    }
+    fprintf(stderr, "%s: %.2f s, exit code %d\n", shown(r->word[0]), r->used.seconds, r->exit_code);
+    kerf_status s = table_print(t, stderr, err);
+    table_close(t);
+    if (r->idle_s > 0)
+        fprintf(stderr, "idle: average of the %.1f s before the command\n", r->idle.seconds);
+    if (step > 0)
+        fprintf(stderr, "counters go in steps of up to %.0f ms%s\n", step * 1e3,
+                r->used.seconds < 2 ? ": too coarse for so short a command" : "");
+    return s;
+}
+
+/* --- verb ---------------------------------------------------------------------------------- */
+
+static kerf_status meter(kerf_monitor *m, metered *r, kerf_error *err)
+{
+    kerf_meter *meter = NULL;
+    if (r->idle_s > 0) TRY(kerf_meter_idle(m, r->idle_s, &r->idle, err));
+    fflush(stdout);
+    TRY(kerf_meter_begin(m, r->interval_s, &meter, err));
+    r->exit_code = run(r->word);
+    kerf_meter_end(meter, &r->used);
+    if (r->exit_code >= 0) return KERF_OK;
+    print_note("kerf: %s: %s", shown(r->word[0]), strerror(-r->exit_code));
+    r->exit_code = NOT_STARTED;
+    return KERF_OK;
+}
+
+int monitor_command(kerf_monitor *m, const args *a, kerf_error *err)
+{
+    const char *path = args_value(a, "output");
+    metered *r = NULL;
+    if (path && !args_has(a, "overwrite") && access(path, F_OK) == 0)
+        return kerf_fail(err, KERF_E_EXISTS, "%.300s exists; -y replaces it", path);
+    TRY(allocate(&r, 1, sizeof *r, err));
+    r->idle_s = 2;
+    r->interval_s = 0.01;
+    kerf_status s = allocate(&r->word, args_operands(a) + 1, sizeof *r->word, err);
+    for (size_t i = 0; s == KERF_OK && i < args_operands(a); i++)
+        r->word[i] = (char *)(uintptr_t)args_operand(a, i);
+    if (s == KERF_OK) s = args_seconds(a, "idle", 0, 600, &r->idle_s, err);
+    if (s == KERF_OK) s = args_seconds(a, "interval", 0.001, 3600, &r->interval_s, err);
+    if (s == KERF_OK) s = meter(m, r, err);
+    if (s == KERF_OK && r->exit_code != NOT_STARTED) {
+        if (!is_quiet()) s = print_report(r, err);
+        if (s == KERF_OK && path) s = write_report(r, path, args_has(a, "overwrite"), err);
+    }
+    const int code = r->exit_code;
+    free(r->word);
+    free(r);
+    return s == KERF_OK ? code : s;
+}
