@@ -27,6 +27,7 @@ BEGIN {
     place("codecs/include/kerf/file.h",      "<file>");  place("codecs/include/kerf/layouts.h", "<layout>")
     place("codecs/include/kerf/selftest.h",  "<selftest>")
     place("codecs/include/kerf/",            "<model>")
+    place("kernels/include/kerf/forward.h",  "<forward>")
     place("kernels/include/kerf/",           "<kernels>")
     place("advisor/include/kerf/",           "<advisor>")
 
@@ -56,7 +57,8 @@ BEGIN {
     on["<kernels>"] = "<codec> <cuda>"
     on["<layout>"] = "<file>"
     on["<model>"] = "<layout> <cuda>"
-    on["<advisor>"] = "<model> <kernels>"
+    on["<forward>"] = "<model> <kernels>"
+    on["<advisor>"] = "<forward>"
 
     on["scalar"] = on["base"] = "<codec>"
     on["block"] = "scalar"
@@ -80,12 +82,13 @@ BEGIN {
     on["kernels/cpu"] = "cpu <kernels>"
     on["kernels/plan"] = "kernels/cpu"
     on["kernels/cuda"] = "kernels/plan cuda"
-    on["kernels/time"] = on["kernels/forward"] = "base <kernels>"
+    on["kernels/time"] = "base <kernels>"
+    on["kernels/forward"] = "gguf kernels/cpu <forward>"
 
     for (room in on) reach(room, on[room])
 
     # The advisor and the command use doors, and of the rooms behind them these alone.
-    doors = "<codec> <cuda> <file> <layout> <model> <selftest> <kernels> <advisor> table"
+    doors = "<codec> <cuda> <file> <layout> <model> <selftest> <kernels> <forward> <advisor> table"
     inside = doors " base json stream kernels/plan text"
     use("text", "base json")
     use("machine", inside);              use("operators", inside)
@@ -102,7 +105,7 @@ BEGIN {
     libm = "^(math|tgmath|fenv)\\.h$"
     bytes = "^(base|scalar|block|format|cpu|cuda|stream)$"
     home["omp.h"] = "^codecs/base/threads\\.c$"
-    home["jansson.h"] = home["zstd.h"] = "^(codecs/(file|roles|layout|model|selftest)|advisor|cli)/"
+    home["jansson.h"] = home["zstd.h"] = "^(codecs/(file|roles|layout|model|selftest)|kernels/forward|advisor|cli)/"
     home["pcre2.h"] = "^advisor/tokens/"
     home["immintrin.h"] = home["cpuid.h"] = home["arm_neon.h"] = "^(codecs|kernels)/cpu/"
     home["sys/auxv.h"] = home["immintrin.h"]

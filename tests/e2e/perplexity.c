@@ -5,16 +5,15 @@
  * TOKENS holds little-endian uint16 tokens in rows of --context (256); each row is a text of its
  * own, and every token but its first is predicted from those before. Exit codes: 0 ok, 2 usage,
  * 3 bad input. */
-#include "llama.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <jansson.h>
+
+#include <kerf/forward.h>
 
 #include "base/base.h"
 
@@ -25,10 +24,13 @@ typedef struct options {
 } options;
 
 typedef struct evaluation {
-    const llama *model;
-    uint16_t *token;
-    size_t context, rows;
-    double *loss; /* [rows], so that the sum does not depend on the threads */
+    kerf_checkpoint *checkpoint;
+    kerf_decoder *decoder;
+    uint32_t *token;
+    size_t context, rows, vocab;
+    float *hidden;
+    double *loss; /* [rows][context], so that the sum does not depend on the threads */
+    int threads;
 } evaluation;
 
 /* --- the command line ---------------------------------------------------------------------- */
@@ -88,46 +90,76 @@ static kerf_status read_tokens(const options *o, evaluation *e, kerf_error *err)
         s = kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%s: holds %zu rows of %zu tokens", o->tokens,
                     rows, o->context);
     } else {
-        e->token = kf_alloc(e->rows, row_bytes);
-        e->loss = kf_alloc_zero(e->rows, sizeof *e->loss);
-        if (!e->token || !e->loss)
+        const size_t n = e->rows * e->context;
+        uint16_t *raw = kf_alloc(n, sizeof *raw);
+        e->token = kf_alloc(n, sizeof *e->token);
+        e->loss = kf_alloc_zero(n, sizeof *e->loss);
+        if (!raw || !e->token || !e->loss)
             s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", o->tokens);
-        else if (fread(e->token, row_bytes, e->rows, f) != e->rows)
+        else if (fread(raw, row_bytes, e->rows, f) != e->rows)
             s = kf_fail(err, KERF_E_IO, KF_NOWHERE, "%s: cannot be read", o->tokens);
+        for (size_t i = 0; s == KERF_OK && i < n; i++) e->token[i] = raw[i];
+        free(raw);
     }
     fclose(f);
     return s;
 }
 
-static kerf_status check_tokens(const options *o, const evaluation *e, kerf_error *err)
+/* --- the run ------------------------------------------------------------------------------- */
+
+typedef struct panel {
+    const float *logits;
+    const uint32_t *next;
+    double *loss;
+    size_t vocab;
+} panel;
+
+/* -ln softmax(logits)[next], in double and shifted by the largest logit. */
+static kerf_status cross_entropy(void *ctx, uint64_t i)
 {
-    for (size_t i = 0; i < e->rows * e->context; i++)
-        if (e->token[i] >= e->model->config.vocab_size)
-            return kf_fail(err, KERF_E_DATA, i, "%s: token %zu is %u, the model knows %u",
-                           o->tokens, i, e->token[i], e->model->config.vocab_size);
+    const panel *p = ctx;
+    const float *x = p->logits + i * p->vocab;
+    float top = x[0];
+    for (size_t k = 1; k < p->vocab; k++) top = x[k] > top ? x[k] : top;
+    double sum = 0;
+    for (size_t k = 0; k < p->vocab; k++) sum += (double)expf(x[k] - top);
+    p->loss[i] = log(sum) + (double)top - (double)x[p->next[i]];
     return KERF_OK;
 }
 
-/* --- the run ------------------------------------------------------------------------------- */
-
-static kerf_status run_row(void *ctx, uint64_t i)
+static kerf_status take_logits(void *ctx, uint64_t row, uint64_t position, uint64_t n,
+                               float *logits, kerf_error *err)
 {
-    evaluation *e = ctx;
-    return llama_row_loss(e->model, e->token + i * e->context, e->context, &e->loss[i], NULL);
+    const evaluation *e = ctx;
+    const size_t at = row * e->context + position;
+    panel p = {logits, e->token + at + 1, e->loss + at, e->vocab};
+    (void)err;
+    return kf_parallel(position + n < e->context ? n : n - 1, e->threads, cross_entropy, &p);
 }
 
-static double seconds_now(void)
+static kerf_status run(evaluation *e, kerf_error *err)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    const kerf_decoder_info *info = kerf_decoder_about(e->decoder);
+    const kerf_tokens t = {e->token, e->rows, e->context};
+    e->vocab = info->vocab;
+    e->hidden = kf_alloc(e->rows * e->context, info->hidden * sizeof(float));
+    if (!e->hidden) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for the state");
+    KF_TRY(kerf_decoder_embed(e->decoder, &t, e->hidden, err));
+    for (uint64_t i = 0; i < info->layers; i++) {
+        kerf_layer *layer;
+        KF_TRY(kerf_decoder_layer_load(e->decoder, i, &layer, err));
+        const kerf_status s = kerf_layer_run(layer, &t, e->hidden, NULL, NULL, err);
+        kerf_layer_free(layer);
+        KF_TRY(s);
+    }
+    return kerf_decoder_logits(e->decoder, &t, e->hidden, NULL, take_logits, e, NULL, err);
 }
 
 static void print_result(const options *o, const evaluation *e, double seconds)
 {
     double loss = 0;
     size_t predictions = e->rows * (e->context - 1);
-    for (size_t i = 0; i < e->rows; i++) loss += e->loss[i];
+    for (size_t i = 0; i < e->rows * e->context; i++) loss += e->loss[i];
     loss /= (double)predictions;
     if (!o->json) {
         printf("perplexity %.4f over %zu tokens, %.1f s\n", exp(loss), predictions, seconds);
@@ -137,8 +169,9 @@ static void print_result(const options *o, const evaluation *e, double seconds)
     json_t *root = json_pack(
         "{s:s, s:s, s:I, s:I, s:i, s:o, s:o, s:f}", "schema", "kerf.perplexity/1", "model",
         o->folder, "rows", (json_int_t)e->rows, "tokens", (json_int_t)predictions, "quantized",
-        (int)e->model->quantized, "loss", isfinite(loss) ? json_real(loss) : json_null(),
-        "perplexity", isfinite(loss) ? json_real(exp(loss)) : json_null(), "seconds", seconds);
+        (int)kerf_checkpoint_quantized(e->checkpoint), "loss",
+        isfinite(loss) ? json_real(loss) : json_null(), "perplexity",
+        isfinite(loss) ? json_real(exp(loss)) : json_null(), "seconds", seconds);
     json_dumpf(root, stdout, JSON_INDENT(1));
     putchar('\n');
     json_decref(root);
@@ -147,24 +180,26 @@ static void print_result(const options *o, const evaluation *e, double seconds)
 int main(int argc, char **argv)
 {
     options o;
-    llama model;
     kerf_error err = {0};
     if (!parse_options(argc, argv, &o)) {
         fputs("usage: perplexity FOLDER TOKENS [--context N] [--rows N] [-j N] [--json]\n", stderr);
         return 2;
     }
-    evaluation e = {.model = &model};
-    kerf_status s = llama_open(o.folder, &model, &err);
+    evaluation e = {.threads = o.threads};
+    kerf_status s = kerf_checkpoint_open(o.folder, &e.checkpoint, &err);
+    const kerf_exec exec = {.threads = o.threads};
+    if (s == KERF_OK) s = kerf_decoder_open(e.checkpoint, &exec, &e.decoder, &err);
     if (s == KERF_OK) s = read_tokens(&o, &e, &err);
-    if (s == KERF_OK) s = check_tokens(&o, &e, &err);
-    double start = seconds_now();
-    if (s == KERF_OK) s = kf_parallel(e.rows, o.threads, run_row, &e);
+    double start = kf_now_s();
+    if (s == KERF_OK) s = run(&e, &err);
     if (s == KERF_OK)
-        print_result(&o, &e, seconds_now() - start);
+        print_result(&o, &e, kf_now_s() - start);
     else
         fprintf(stderr, "perplexity: %s\n", err.text[0] ? err.text : kerf_status_name(s));
-    llama_close(&model);
+    kerf_decoder_close(e.decoder);
+    kerf_checkpoint_close(e.checkpoint);
     free(e.token);
     free(e.loss);
+    free(e.hidden);
     return s == KERF_OK ? 0 : 3;
 }

@@ -16,7 +16,8 @@
  * in rising order, norms are summed in double: results are the same bits for every number of
  * threads. exp and the angles of positions come from the C library of the machine.
  *
- * Families, and what of their configurations is known: kerf_decoder_family_at, kernels/forward.md. */
+ * Families, and what of their configurations is known: kerf_decoder_family_at, kernels/forward.md.
+ */
 #ifndef KERF_FORWARD_H
 #define KERF_FORWARD_H
 
@@ -47,7 +48,7 @@ typedef struct kerf_decoder_info {
     uint64_t experts, experts_used; /* 0: none of the layers has any                       */
     uint64_t context;               /* positions that the model was made for; 0: not said  */
     uint64_t layer_bytes;           /* of the largest layer as float32                     */
-    uint64_t outside_bytes;         /* of the embedding and the head, which stay in memory */
+    uint64_t head_bytes;            /* of the output head, kept from the first logits on   */
 } kerf_decoder_info;
 
 /* The i-th family: the values of model_type that it answers to, a blank between two; NULL past the

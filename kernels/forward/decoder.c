@@ -1,0 +1,250 @@
+/* decoder.c - opens a decoder, and what stands before and behind its layers. */
+#include "forward/decoder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/json/json_read.h"
+#include "forward/layer_run.h"
+
+/* --- open ---------------------------------------------------------------------------------- */
+
+static kerf_status load_config(kerf_decoder *d, const kerf_checkpoint *c, kerf_error *err)
+{
+    char path[4096];
+    json_t *root = NULL;
+    const char *architecture = NULL;
+    if (kerf_reader_is_gguf(d->reader))
+        KF_TRY(kf_gguf_config(d->reader, &root, &architecture, err));
+    else {
+        if (snprintf(path, sizeof path, "%s/config.json", kerf_reader_folder(d->reader)) >=
+            (int)sizeof path)
+            return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the path of the model is too long");
+        KF_TRY(kf_json_read(path, KF_JSON_MAX_CONFIG_BYTES, KF_JSON_PYTHON, &root, err));
+    }
+    const kerf_status s = kf_config_read(
+        root, architecture, kerf_weights_count(kerf_checkpoint_weights(c)), &d->config, err);
+    json_decref(root);
+    return s;
+}
+
+static uint64_t layer_bytes(const kerf_decoder *d, uint64_t layer)
+{
+    uint64_t sum = 0;
+    for (int s = 0; s < KF_SLOTS; s++) {
+        const kerf_weight *w = d->layer[layer].slot[s];
+        if (!w) continue;
+        const uint64_t times = kf_slots[s].kind == KF_KIND_EACH ? d->config.experts : 1;
+        sum += kerf_weight_elements(w) * times * sizeof(float);
+    }
+    return sum;
+}
+
+static void describe(kerf_decoder *d)
+{
+    const kf_config *c = &d->config;
+    d->info = (kerf_decoder_info){
+        .family = c->family->names,
+        .layers = c->layers,
+        .hidden = c->hidden,
+        .vocab = c->vocab,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .key_columns = c->kv_heads * c->head_dim,
+        .value_columns = c->kv_heads * c->value_dim,
+        .experts = c->experts,
+        .experts_used = c->experts ? c->used : 0,
+        .context = c->context,
+        .head_bytes = c->vocab * c->hidden * sizeof(float),
+    };
+    for (uint64_t i = 0; i < c->layers; i++) {
+        const uint64_t bytes = layer_bytes(d, i);
+        if (bytes > d->info.layer_bytes) d->info.layer_bytes = bytes;
+    }
+}
+
+kerf_status kerf_decoder_open(const kerf_checkpoint *c, const kerf_exec *exec, kerf_decoder **out,
+                              kerf_error *err)
+{
+    kerf_decoder *d;
+    *out = NULL;
+    KF_TRY(kf_allocate(&d, 1, sizeof *d, err));
+    d->reader = kerf_checkpoint_reader(c);
+    d->weights = kerf_checkpoint_weights(c);
+    d->threads = exec ? exec->threads : 0;
+    d->product = kf_product_find();
+    kerf_status s = load_config(d, c, err);
+    if (s == KERF_OK) s = kf_decoder_find(d, err);
+    if (s == KERF_OK && d->rope_parts) {
+        kf_rope *r = &d->config.rope[0];
+        s = kf_allocate(&r->parts, r->dims / 2, sizeof *r->parts, err);
+        if (s == KERF_OK) s = kf_floats_read(d, d->rope_parts, r->parts, err);
+    }
+    if (s != KERF_OK) {
+        kerf_decoder_close(d);
+        return s;
+    }
+    describe(d);
+    *out = d;
+    return KERF_OK;
+}
+
+void kerf_decoder_close(kerf_decoder *d)
+{
+    if (!d) return;
+    free(d->layer);
+    free(d->each);
+    free(d->head_weight.data);
+    free(d->norm_floats);
+    kf_config_free(&d->config);
+    free(d);
+}
+
+const kerf_decoder_info *kerf_decoder_about(const kerf_decoder *d)
+{
+    return &d->info;
+}
+
+/* --- the embedding ------------------------------------------------------------------------- */
+
+/* Copies the rows of tokens in [first, first + rows) of the vocabulary, which are decoded. */
+static void take_rows(const kerf_decoder *d, const kerf_tokens *t, const float *decoded,
+                      uint64_t first, uint64_t rows, float *hidden)
+{
+    const uint64_t width = d->config.hidden;
+    const float scale = (float)d->config.input_scale;
+    for (uint64_t i = 0; i < t->rows * t->length; i++) {
+        const uint64_t at = t->token[i];
+        if (at < first || at >= first + rows) continue;
+        const float *from = decoded + (at - first) * width;
+        for (uint64_t k = 0; k < width; k++) hidden[i * width + k] = from[k] * scale;
+    }
+}
+
+/* The embedding passes by in panels of whole rows, of which only those that are asked for are kept:
+ * it can be as large as a layer. Flat formats have no rows, and are decoded as a whole. */
+static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_tokens *t,
+                         float *hidden, kerf_error *err)
+{
+    const kerf_geometry *g = &f->geometry;
+    const uint64_t width = d->config.hidden, vocab = d->config.vocab;
+    const int is_flat = g->rows != vocab;
+    const uint64_t band_rows = is_flat ? vocab : g->band_rows;
+    uint64_t bands = (UINT64_C(1) << 20) / (band_rows * width) + 1;
+    if (is_flat) bands = g->bands;
+    const uint64_t rows = is_flat ? vocab : kf_min_u64(bands * band_rows, vocab);
+    float *decoded = kf_alloc(rows * width, sizeof *decoded);
+    if (!decoded) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for the embedding");
+    kerf_status s = KERF_OK;
+    for (uint64_t b = 0; b < g->bands && s == KERF_OK; b += bands) {
+        const uint64_t end = kf_min_u64(b + bands, g->bands);
+        const uint64_t first = is_flat ? 0 : b * band_rows;
+        s = kf_floats_bands(f, b, end, decoded, err);
+        if (s == KERF_OK) take_rows(d, t, decoded, first, kf_min_u64(rows, vocab - first), hidden);
+    }
+    free(decoded);
+    return s;
+}
+
+kerf_status kerf_decoder_embed(kerf_decoder *d, const kerf_tokens *tokens, float *hidden,
+                               kerf_error *err)
+{
+    kf_floats f;
+    for (uint64_t i = 0; i < tokens->rows * tokens->length; i++)
+        if (tokens->token[i] >= d->config.vocab)
+            return kf_fail(err, KERF_E_DATA, i, "token %llu is %u, and the model knows %llu",
+                           (unsigned long long)i, tokens->token[i],
+                           (unsigned long long)d->config.vocab);
+    kerf_status s = kf_floats_open(&f, d, d->embedding, err);
+    if (s == KERF_OK) s = embed(d, &f, tokens, hidden, err);
+    kf_floats_close(&f);
+    return s;
+}
+
+/* --- the head ------------------------------------------------------------------------------ */
+
+#define LOGIT_BYTES (UINT64_C(64) << 20)
+#define LOGIT_ROWS UINT64_C(384)
+
+static kerf_status load_head(kerf_decoder *d, kerf_error *err)
+{
+    const kf_config *c = &d->config;
+    if (!d->norm_floats) {
+        KF_TRY(kf_allocate(&d->norm_floats, c->hidden, sizeof(float), err));
+        KF_TRY(kf_floats_read(d, d->norm, d->norm_floats, err));
+    }
+    if (d->head_weight.data) return KERF_OK;
+    float *data = kf_alloc(c->vocab * c->hidden, sizeof *data);
+    if (!data) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for the output head");
+    const kerf_status s = kf_floats_read(d, d->head, data, err);
+    if (s != KERF_OK) {
+        free(data);
+        return s;
+    }
+    d->head_weight = (kerf_layer_weight){d->head->name, -1, c->vocab, c->hidden, data};
+    return KERF_OK;
+}
+
+typedef struct cap_work {
+    float *logits;
+    uint64_t vocab;
+    float cap;
+} cap_work;
+
+static kerf_status cap_row(void *ctx, uint64_t i)
+{
+    const cap_work *w = ctx;
+    float *x = w->logits + i * w->vocab;
+    for (uint64_t k = 0; k < w->vocab; k++) x[k] = w->cap * tanhf(x[k] / w->cap);
+    return KERF_OK;
+}
+
+/* Positions [at, at + n) of a row. */
+static kerf_status panel_of(const kerf_decoder *d, const float *hidden, uint64_t n, float *normed,
+                            float *logits, const kerf_watch *watch, kerf_error *err)
+{
+    const kf_config *c = &d->config;
+    const kf_rows x = {normed, (size_t)n, (size_t)c->hidden, (size_t)c->hidden};
+    const kf_rows y = {logits, (size_t)n, (size_t)c->vocab, (size_t)c->vocab};
+    kf_norm_rows(d, x, hidden, d->norm_floats, (size_t)c->hidden, c->eps);
+    if (watch && watch->input) KF_TRY(watch->input(watch->ctx, &d->head_weight, normed, n, err));
+    KF_TRY(kf_product_on(
+        d->product, d->threads, y, x,
+        (kf_factor){d->head_weight.data, (size_t)c->vocab, (size_t)c->hidden, (size_t)c->hidden, 1},
+        err));
+    if (c->logit_cap <= 0) return KERF_OK;
+    cap_work w = {logits, c->vocab, (float)c->logit_cap};
+    return kf_parallel(n, d->threads, cap_row, &w);
+}
+
+kerf_status kerf_decoder_logits(kerf_decoder *d, const kerf_tokens *tokens, const float *hidden,
+                                const kerf_watch *watch, kerf_logits_of each, void *ctx,
+                                const kerf_job *job, kerf_error *err)
+{
+    const uint64_t width = d->config.hidden, vocab = d->config.vocab, length = tokens->length;
+    uint64_t most = LOGIT_BYTES / (vocab * sizeof(float));
+    most = most < 16 ? 16 : kf_min_u64(most, LOGIT_ROWS);
+    if (most > length) most = length;
+    if (most == 0) return KERF_OK;
+    KF_TRY(load_head(d, err));
+    float *normed = kf_alloc(most * width, sizeof *normed);
+    float *logits = kf_alloc(most * vocab, sizeof *logits);
+    kerf_status s = KERF_OK;
+    if (!normed || !logits) s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for the logits");
+    for (uint64_t row = 0; row < tokens->rows && s == KERF_OK; row++)
+        for (uint64_t at = 0; at < length && s == KERF_OK; at += most) {
+            const uint64_t n = kf_min_u64(most, length - at);
+            if (job && job->cancel && job->cancel(job->ctx))
+                s = kf_fail(err, KERF_E_CANCELED, KF_NOWHERE, "canceled");
+            if (s == KERF_OK)
+                s = panel_of(d, hidden + (row * length + at) * width, n, normed, logits, watch,
+                             err);
+            if (s == KERF_OK) s = each(ctx, row, at, n, logits, err);
+        }
+    free(normed);
+    free(logits);
+    return s;
+}

@@ -1,0 +1,52 @@
+/* layer_run.h - the steps of a layer, over a panel of tokens. */
+#ifndef KERF_FORWARD_LAYER_RUN_H
+#define KERF_FORWARD_LAYER_RUN_H
+
+#include "forward/decoder.h"
+
+/* One panel of whole rows on its way through a layer. All arrays have a row per token. */
+typedef struct kf_panel_run {
+    const kerf_layer *l;
+    const kerf_decoder *d;
+    const kerf_watch *watch; /* NULL: none */
+    kerf_error *err;
+    uint64_t rows, length, tokens; /* tokens = rows x length                              */
+    kf_rows normed, delta;         /* [hidden]                                            */
+    kf_rows q, k, v, mixed;        /* heads                                               */
+    kf_rows gate, up;              /* of the widest MLP                                   */
+    kf_rows low;                   /* compressed queries, keys and values                 */
+    const float *cosine, *sine;    /* [length][dims / 2]; NULL: no positions              */
+    float *memory;
+} kf_panel_run;
+
+/* y = norm(x) w over runs of `width` numbers, of which every row has one or more; the mean of
+ * squares in double. y may be x. */
+void kf_norm_rows(const kerf_decoder *d, kf_rows y, const float *x, const float *w, size_t width,
+                  double eps);
+
+/* Calls task(ctx, first, count) for blocks of tokens on all threads. */
+typedef void kf_token_task(void *ctx, uint64_t first, uint64_t count);
+void kf_for_tokens(const kerf_decoder *d, uint64_t tokens, kf_token_task *task, void *ctx);
+
+/* y = x w^T for outputs [first, first + y.columns), every `step`-th row of w; tells the watch. */
+kerf_status kf_multiply(const kf_panel_run *r, kf_rows y, kf_rows x, const kerf_layer_weight *w,
+                        uint64_t first, uint64_t step, const float *bias);
+/* Tells the watch of the inputs of a weight. */
+kerf_status kf_tell_input(const kf_panel_run *r, const kerf_layer_weight *w, kf_rows x);
+
+/* delta = what the attention, and the MLP or the experts, make of `normed`. */
+kerf_status kf_run_attention(kf_panel_run *r);
+kerf_status kf_run_mlp(kf_panel_run *r);
+kerf_status kf_run_experts(kf_panel_run *r);
+
+/* One gated MLP: out = down(act(gate x) * up x). gate_up: a fused weight, or NULL; alternates: its
+ * rows are gate and up in turn. */
+typedef struct kf_mlp {
+    const kerf_layer_weight *gate, *up, *gate_up, *down;
+    const float *gate_bias, *up_bias, *gate_up_bias, *down_bias;
+    uint64_t inner;
+    int alternates;
+} kf_mlp;
+kerf_status kf_gated(const kf_panel_run *r, const kf_mlp *m, kf_rows x, kf_rows out);
+
+#endif
