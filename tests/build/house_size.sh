@@ -7,7 +7,7 @@ set -euo pipefail
 cd "${1:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 
 # Files that may be longer, because every line of them is a row of a table, or data.
-tables="codecs/selftest/digests.h"
+tables="codecs/selftest/digests.h advisor/tokens/unicode_tables.h"
 
 folders=()
 for folder in codecs kernels advisor cli bench tests; do [ ! -d $folder ] || folders+=("$folder"); done
