@@ -47,4 +47,7 @@ kerf_status kf_advice_find_curves(kerf_advice *a, const kf_advice_options *o, co
 /* Why each group got what it got, into its `reason`. */
 void kf_advice_explain(kerf_advice *a);
 
+/* Whether candidate c is one of those that kerf_advice.only leaves. */
+int kf_advice_offers(const kerf_advice *a, size_t only, size_t c);
+
 #endif

@@ -49,7 +49,14 @@ static void options_free(kf_advice_options *t)
     free(t->candidate);
 }
 
-/* only: the one candidate besides keeping; SIZE_MAX: all. */
+int kf_advice_offers(const kerf_advice *a, size_t only, size_t c)
+{
+    if (only == SIZE_MAX || c == a->codecs) return 1;
+    if (only == a->codecs) return kerf_layout_mixes_format(a->layout, a->codec[c].format);
+    return c == only;
+}
+
+/* only: as in kerf_advice. */
 static kerf_status list_options(const kerf_advice *a, size_t only, kf_advice_options *t,
                                 kerf_error *err)
 {
@@ -61,7 +68,7 @@ static kerf_status list_options(const kerf_advice *a, size_t only, kf_advice_opt
     for (size_t i = 0; i < a->groups; i++) {
         for (size_t c = 0; c <= a->codecs; c++) {
             const kerf_advice_cost *cost = &a->group[i].cost[c];
-            if (!cost->possible || (only != SIZE_MAX && c != only && c != a->codecs)) continue;
+            if (!cost->possible || !kf_advice_offers(a, only, c)) continue;
             t->candidate[n] = c;
             t->option[n++] =
                 (kerf_option){{cost->t2, cost->bytes, held_us(a, cost->us, cost->high_us)}};
@@ -118,21 +125,30 @@ static kerf_status choose_among(const kf_advising *w, size_t only, kf_advice_opt
     return kerf_choose(&p, &a->choice, err);
 }
 
-/* Whether a checkpoint may have one format only, besides tensors that are kept. */
-static int wants_one_format(const kerf_advice *a)
+/* Whether a checkpoint may have several formats at all, besides tensors that are kept. */
+static int may_mix(const kerf_advice *a)
 {
-    if (!a->layout) return 0;
-    return !kerf_layout_mixes(a->layout) || (a->runtime && !a->runtime->mixes);
+    return !a->layout || (kerf_layout_mixes(a->layout) && (!a->runtime || a->runtime->mixes));
 }
 
-/* The candidate that is best where there may be one; where none stays under the budget, the one
- * that comes nearest in bytes, so that the failure says the least that would do. */
+/* Whether it may not have any of the candidates beside any other. */
+static int is_restricted(const kerf_advice *a)
+{
+    size_t mixed = 0;
+    for (size_t c = 0; a->layout && c < a->codecs; c++)
+        mixed += (size_t)kerf_layout_mixes_format(a->layout, a->codec[c].format);
+    return !may_mix(a) || (a->layout && mixed < a->codecs);
+}
+
+/* The candidate that is best where there may be one, or all that can be mixed; where none stays
+ * under the budget, the one that comes nearest in bytes, so that the failure says the least that
+ * would do. */
 static kerf_status find_only(const kf_advising *w, kerf_error *err)
 {
     kerf_advice *a = w->advice;
     double best = INFINITY, nearest = INFINITY;
     size_t near = 0;
-    for (size_t c = 0; c < a->codecs; c++) {
+    for (size_t c = 0; c < a->codecs + (size_t)may_mix(a); c++) {
         kf_advice_options o = {0};
         const kerf_status s = choose_among(w, c, &o, err);
         options_free(&o);
@@ -154,7 +170,7 @@ kerf_status kf_advice_choose(const kf_advising *w, kerf_error *err)
     kerf_advice *a = w->advice;
     kf_advice_options o = {0};
     const double start = kf_now_s();
-    if (wants_one_format(a)) KF_TRY(find_only(w, err));
+    if (is_restricted(a)) KF_TRY(find_only(w, err));
     kerf_status s = choose_among(w, a->only, &o, err);
     a->choose_s = kf_now_s() - start;
     if (s == KERF_E_LIMIT) s = explain_limits(a, &a->choice, err);

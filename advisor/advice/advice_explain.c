@@ -15,7 +15,7 @@ static size_t next_best(const kerf_advice *a, const kerf_advice_group *g)
         const kerf_advice_cost *x = &g->cost[c];
         double cost[KERF_PRICES] = {x->t2, x->bytes, x->us}, sum = 0;
         if (!x->possible || c == g->pick) continue;
-        if (a->only != SIZE_MAX && c != a->only && c != a->codecs) continue;
+        if (!kf_advice_offers(a, a->only, c)) continue;
         for (int m = 0; m < KERF_PRICES; m++) {
             sum += (m == (int)a->minimise ? 1 : price[m]) * cost[m];
         }

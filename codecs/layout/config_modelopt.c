@@ -1,4 +1,5 @@
 /* config_modelopt.c - what the loaders of Model-Optimizer's checkpoints are told. */
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -18,27 +19,107 @@ int kf_modelopt_needs_inputs(const char *scheme)
     return i < WITH_INPUTS;
 }
 
-static int modelopt_algorithm(KF_VALUE_ARGS)
+/* What vLLM dispatches on for each layer of a mixture. Others, by the row or by tiles, it takes for
+ * layers that are not quantized, without a word. */
+int kf_modelopt_mixed(const kerf_format *f)
+{
+    return f->id == KERF_FORMAT_NVFP4 || f->id == KERF_FORMAT_MXFP8_E4M3 ||
+           f->id == KERF_FORMAT_FP8_E4M3;
+}
+
+static const char *algorithm_of(const kf_configured *q, const kerf_format *f)
 {
     const char *name = kf_stored_find(q->layout, f)->scheme;
-    (void)k;
     for (size_t i = 0; i < WITH_INPUTS && kf_config_has_inputs(q, f); i++)
         if (strcmp(name, with_inputs[i].scheme) == 0) name = with_inputs[i].algorithm;
-    return kf_give(out, json_string(name));
+    return name;
+}
+
+static int modelopt_algorithm(KF_VALUE_ARGS)
+{
+    (void)k;
+    return kf_give(out, json_string(q->formats > 1 ? "MIXED_PRECISION" : algorithm_of(q, f)));
 }
 
 /* Names in any case, as loaders compare them, with the scale of inputs or without. */
-static int modelopt_agrees(const json_t *there, const json_t *ours, const kf_configured *q,
-                           const kerf_format *f)
+/* Names in any case, as loaders compare them, with the scale of inputs or without. */
+static int is_scheme(const char *name, const char *scheme)
 {
-    const char *name = json_string_value(there), *scheme = kf_stored_find(q->layout, f)->scheme;
-    (void)ours;
-    if (!name || strcasecmp(name, "MIXED_PRECISION") == 0) return 1;
     for (size_t i = 0; i < WITH_INPUTS; i++)
         if (strcmp(scheme, with_inputs[i].scheme) == 0 &&
             strcasecmp(name, with_inputs[i].algorithm) == 0)
             return 1;
     return strcasecmp(name, scheme) == 0;
+}
+
+static int modelopt_agrees(const json_t *there, const json_t *ours, const kf_configured *q,
+                           const kerf_format *f)
+{
+    const char *name = json_string_value(there);
+    (void)ours;
+    if (!name || strcasecmp(name, "MIXED_PRECISION") == 0) return 1;
+    return is_scheme(name, kf_stored_find(q->layout, f)->scheme);
+}
+
+/* --- mixtures ------------------------------------------------------------------------------- */
+
+static json_t *layer_of(const kf_configured *q, const kerf_format *f)
+{
+    json_t *layer = json_pack("{s:s}", "quant_algo", algorithm_of(q, f));
+    if (!layer || f->geometry != KERF_GROUP_BLOCK ||
+        kf_set(layer, "group_size", json_integer((json_int_t)f->group)))
+        return layer;
+    json_decref(layer);
+    return NULL;
+}
+
+/* The algorithm of each layer; of a checkpoint with one format nothing. */
+static int modelopt_layers(KF_VALUE_ARGS)
+{
+    json_t *all, *name;
+    size_t n;
+    int ok;
+    (void)k;
+    (void)f;
+    if (q->formats == 1) return kf_leave_out(out);
+    all = json_object();
+    ok = all != NULL;
+    for (size_t i = 0; ok && i < q->formats; i++) {
+        json_t *layers = kf_modules_of(q, q->format[i]);
+        ok = layers != NULL;
+        json_array_foreach(layers, n, name)
+        {
+            ok = ok && kf_set(all, json_string_value(name), layer_of(q, q->format[i]));
+        }
+        json_decref(layers);
+    }
+    if (ok) return kf_give(out, all);
+    json_decref(all);
+    return kf_give(out, NULL);
+}
+
+/* Layers that are not listed, or under the name of what they are fused to, are not looked at. */
+static int modelopt_layers_agree(const json_t *there, const json_t *ours, const kf_configured *q,
+                                 const kerf_format *f)
+{
+    json_t *layers = kf_modules_of(q, f), *name;
+    size_t n;
+    int agrees = 1;
+    (void)ours;
+    json_array_foreach(layers, n, name)
+    {
+        const json_t *layer = json_object_get(there, json_string_value(name));
+        const char *algorithm = json_string_value(json_object_get(layer, "quant_algo"));
+        if (algorithm && !is_scheme(algorithm, kf_stored_find(q->layout, f)->scheme)) agrees = 0;
+    }
+    json_decref(layers);
+    return agrees;
+}
+
+/* Loaders take it for all layers: nothing in a mixture. */
+static int modelopt_group_size(KF_VALUE_ARGS)
+{
+    return q->formats > 1 ? kf_leave_out(out) : kf_say_group(k, q, f, out);
 }
 
 const char *kf_modelopt_input(const json_t *q, const char **key)
@@ -71,18 +152,35 @@ static const kf_config_key modelopt_weights[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-static int modelopt_groups(KF_VALUE_ARGS)
+static json_t *modelopt_group(const kf_configured *q, const kerf_format *f)
 {
     json_t *weights = kf_config_object(modelopt_weights, q, f);
+    json_t *targets = q->formats == 1 ? json_pack("[s]", "Linear") : kf_modules_of(q, f);
     json_t *group =
-        weights ? json_pack("{s:O, s:[s]}", "weights", weights, "targets", "Linear") : NULL;
+        weights && targets ? json_pack("{s:O, s:O}", "weights", weights, "targets", targets) : NULL;
     int ok = group != NULL;
-    (void)k;
     if (ok && kf_config_has_inputs(q, f))
         ok = json_object_set(group, "input_activations", weights) == 0;
     json_decref(weights);
-    if (ok) return kf_give(out, json_pack("{s:o}", "group_0", group));
+    json_decref(targets);
+    if (ok) return group;
     json_decref(group);
+    return NULL;
+}
+
+static int modelopt_groups(KF_VALUE_ARGS)
+{
+    json_t *groups = json_object();
+    int ok = groups != NULL;
+    (void)k;
+    (void)f;
+    for (size_t i = 0; ok && i < q->formats; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "group_%zu", i);
+        ok = kf_set(groups, name, modelopt_group(q, q->format[i]));
+    }
+    if (ok) return kf_give(out, groups);
+    json_decref(groups);
     return kf_give(out, NULL);
 }
 
@@ -92,7 +190,8 @@ const kf_config_key kf_modelopt_keys[] = {
     {"config_groups", modelopt_groups, NULL, NULL},
     {"ignore", kf_say_kept, NULL, NULL},
     {"producer", modelopt_producer, NULL, NULL},
-    {"group_size", kf_say_group, NULL, kf_is_same},
+    {"group_size", modelopt_group_size, NULL, kf_is_same},
+    {"quantized_layers", modelopt_layers, NULL, modelopt_layers_agree},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -100,7 +199,8 @@ const kf_config_key kf_modelopt_keys[] = {
 const kf_config_key kf_modelopt_old_keys[] = {
     {"quant_algo", modelopt_algorithm, NULL, modelopt_agrees},
     {"kv_cache_quant_algo", kf_say_literal, "null", NULL},
-    {"group_size", kf_say_group, NULL, kf_is_same},
+    {"group_size", modelopt_group_size, NULL, kf_is_same},
+    {"quantized_layers", modelopt_layers, NULL, modelopt_layers_agree},
     {"exclude_modules", kf_say_kept, NULL, NULL},
     {NULL, NULL, NULL, NULL},
 };

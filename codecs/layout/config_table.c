@@ -153,7 +153,7 @@ const kf_config_rules kf_config_table[KF_LAYOUTS] = {
     [KF_LAYOUT_KERF]               = {.mixes = 1},
     [KF_LAYOUT_GGUF]               = {.mixes = 1},
     [KF_LAYOUT_MODELOPT]           = {.file = {CONFIG(kf_modelopt_keys), {"hf_quant_config.json", "quantization", kf_modelopt_old_keys, 0}},
-                                      .input = kf_modelopt_input},
+                                      .mixes = 1, .mixed = kf_modelopt_mixed, .input = kf_modelopt_input},
     [KF_LAYOUT_COMPRESSED_TENSORS] = {.file = {CONFIG(kf_ct_keys)}, .mixes = 1, .input = kf_ct_input},
     [KF_LAYOUT_CT_NAIVE]           = {.file = {CONFIG(kf_ct_keys)}, .mixes = 1, .input = kf_ct_input},
     [KF_LAYOUT_DEEPSEEK]           = {.file = {CONFIG(deepseek_keys)}},

@@ -74,6 +74,12 @@ int kerf_layout_mixes(const kerf_layout *l)
     return kf_config_table[l - kf_layouts].mixes;
 }
 
+int kerf_layout_mixes_format(const kerf_layout *l, const kerf_format *f)
+{
+    const kf_config_rules *rules = &kf_config_table[l - kf_layouts];
+    return rules->mixes && (!rules->mixed || rules->mixed(f));
+}
+
 /* --- what config.json has no words for ------------------------------------------------------ */
 
 static kerf_status collect(kf_configured *q, kerf_error *err)
@@ -85,7 +91,14 @@ static kerf_status collect(kf_configured *q, kerf_error *err)
         if (f && k == q->formats && k < sizeof q->format / sizeof *q->format)
             q->format[q->formats++] = f;
     }
-    if (q->formats < 2 || kf_config_table[q->layout - kf_layouts].mixes) return KERF_OK;
+    size_t alone = 0;
+    while (alone < q->formats && kerf_layout_mixes_format(q->layout, q->format[alone])) alone++;
+    if (q->formats < 2 || alone == q->formats) return KERF_OK;
+    if (kf_config_table[q->layout - kf_layouts].mixes)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "layout %s has %s for a whole checkpoint alone, here is %s too; layout "
+                       "compressed-tensors can mix them",
+                       q->layout->name, q->format[alone]->name, q->format[alone == 0]->name);
     return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                    "layout %s names one format for a whole checkpoint, here are %s and %s; layout "
                    "compressed-tensors can mix them",

@@ -21,7 +21,30 @@ for layout in kerf compressed-tensors compressed-tensors-naive modelopt deepseek
 done
 through compressed-tensors 5.2bits
 check "it mixes formats" test "$(sort -u <("$TOOLS/json_get" 'groups.*.codec' <"$tmp/advice") | wc -l)" -ge 2
-for layout in modelopt bitsandbytes gptq; do # one format, and what is kept beside it
+# Model-Optimizer's way of a mixture: what its loaders can mix, each layer named in both files, and its own
+# converter makes of the one file what stands in the other.
+through modelopt 5.9bits
+[ -z "${MODELOPT_PYTHON:-}" ] || check "its converter agrees" "$MODELOPT_PYTHON" - "$tmp/out.d" <<'END'
+import importlib.util, json, sys
+spec = importlib.util.find_spec("modelopt").submodule_search_locations[0]
+spec = importlib.util.spec_from_file_location("convert", spec + "/torch/export/convert_hf_config.py")
+convert = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(convert)
+ours = json.load(open(sys.argv[1] + "/config.json"))["quantization_config"]
+theirs = convert.convert_hf_quant_config_format(json.load(open(sys.argv[1] + "/hf_quant_config.json")))
+groups = lambda c: sorted((sorted(g["targets"]), json.dumps(g["weights"], sort_keys=True)) for g in c["config_groups"].values())
+assert groups(ours) == groups(theirs), (groups(ours), groups(theirs))
+assert ours["quantized_layers"] == theirs["quantized_layers"] and ours["quant_algo"] == theirs["quant_algo"] == "MIXED_PRECISION"
+END
+check "the mixture is named" grep -q '"quant_algo": "MIXED_PRECISION"' "$tmp/out.d/config.json"
+check "and each layer, for older loaders too" test \
+    "$("$TOOLS/json_get" 'quantization.quantized_layers.*.quant_algo' <"$tmp/out.d/hf_quant_config.json" | sort | uniq -c | wc -l)" -eq 2
+sed -i '0,/"quant_algo": "MXFP8"/s//"quant_algo": "W4A16_NVFP4"/' "$tmp/out.d/config.json"
+expect 1 inspect "$tmp/out.d"
+output_says 'quantized_layers in config.json says otherwise'
+expect 3 quantize "$model" --layout modelopt -f nvfp4 --tensor '*down_proj.weight=int8' -o "$tmp/refused.d/"
+error_says 'has int8 for a whole checkpoint alone, here is nvfp4 too'
+for layout in bitsandbytes gptq; do # one format, and what is kept beside it
     through "$layout" 5.2bits
     formats=$("$TOOLS/json_get" 'groups.*.codec' <"$tmp/advice" | grep -v keep | sort -u | wc -l)
     check "$layout has one format, not $formats" test "$formats" -eq 1
@@ -39,6 +62,7 @@ on vLLM b200 9bits
 json_is runtime vllm
 json_is layout compressed-tensors
 check "no int8 on sm_100" bash -c "! grep -q '\"codec\": \"int8:' '$tmp/out'"
+on vllm b200 5.9bits
 on vllm h100 9bits
 check "but on sm_90" grep -q '"codec": "int8:' "$tmp/out"
 on sglang h100 6bits

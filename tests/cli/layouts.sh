@@ -346,7 +346,9 @@ expect 3 quantize "$model" -f fp8-e4m3 --layout modelopt -o "$tmp/x"
 error_says 'input scale'
 expect 2 quantize "$model" -f nvfp4 --layout modelopt --keep '*q_proj*' -o "$tmp/x"
 error_says 'one matrix to the loaders'
-expect 3 quantize "$model" -f nvfp4 --tensor '*down_proj*=mxfp8-e4m3' --layout modelopt -o "$tmp/x"
+expect 3 quantize "$model" -f nvfp4 --tensor '*down_proj*=int8' --layout modelopt -o "$tmp/x"
+error_says 'int8 for a whole checkpoint alone, here is nvfp4 too'
+expect 3 quantize "$model" -f nf4 --tensor '*down_proj*=int8:bnb' --layout bitsandbytes -o "$tmp/x"
 error_says 'one format for a whole checkpoint'
 expect 3 quantize "$tmp/ct" -f nvfp4 -o "$tmp/x"
 error_says 'in layout compressed-tensors'

@@ -67,6 +67,9 @@ KERF_API KERF_CHECK kerf_status kerf_layout_check_weight(const kerf_layout *l, c
 
 /* 1 when its loaders can be told of several formats in one checkpoint. */
 KERF_API int kerf_layout_mixes(const kerf_layout *l);
+/* 1 when this may be one of several there: Model-Optimizer's loaders take NVFP4, MXFP8 and FP8 of
+ * one scale in a mixture (vLLM, modelopt.py), and any other format alone. */
+KERF_API int kerf_layout_mixes_format(const kerf_layout *l, const kerf_format *f);
 
 /* 1 when layers that runtimes fuse into one matrix must have the same scale per matrix. */
 KERF_API int kerf_layout_shares_scale(const kerf_layout *l, const kerf_format *f);
