@@ -95,6 +95,22 @@ kerf_status option_format(const args *a, const char *name, const kerf_format **o
     return KERF_OK;
 }
 
+/* --- several GPUs -------------------------------------------------------------------------- */
+
+const option option_gpu_count = {
+    "gpus", 0, "N", "so many GPUs of this kind share every layer (tensor parallel; default: 1)"};
+const option option_expert_parallel = {
+    "expert-parallel", 0, NULL, "each expert is whole on one of the --gpus, not shared by all"};
+
+kerf_status option_gpus(const args *a, int *gpus, int *expert_parallel, kerf_error *err)
+{
+    *gpus = 1;
+    TRY(args_integer(a, "gpus", 1, 1024, gpus, err));
+    *expert_parallel = args_has(a, "expert-parallel");
+    if (*expert_parallel && *gpus == 1) return USAGE(err, "--expert-parallel needs --gpus N");
+    return KERF_OK;
+}
+
 /* --- measuring ----------------------------------------------------------------------------- */
 
 const option option_measure_format = {"format", 'f', "LIST",

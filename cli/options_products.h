@@ -31,6 +31,10 @@ void option_products_close(products_option *l); /* all zeros are fine */
 kerf_status option_format(const args *a, const char *name, const kerf_format **out,
                           kerf_error *err);
 
+/* --gpus N, 1 when it is absent, and --expert-parallel, which needs more than one. */
+extern const option option_gpu_count, option_expert_parallel;
+kerf_status option_gpus(const args *a, int *gpus, int *expert_parallel, kerf_error *err);
+
 /* --- measuring: what bench and hardware --measure have in common --------------------------- */
 
 extern const option option_measure_format, option_measure_batch, option_measure_type,

@@ -34,8 +34,9 @@ static kerf_status time_group(kerf_advice *a, const kerf_advice_group *g, const 
             double active = a->has_model && a->model.experts_active
                                 ? (double)a->model.experts_active
                                 : s->matrices;
-            m.rows = a->batch * active;
-            m.matrices = kerf_expected_experts(s->matrices, active, a->batch);
+            const double share = a->expert_parallel ? a->gpus : 1;
+            m.rows = a->batch * active / share;
+            m.matrices = kerf_expected_experts(s->matrices, active, a->batch) / share;
         }
         KF_TRY(kerf_predict(a->hardware, &m, &p, err));
         out->us += p.us;
@@ -72,10 +73,15 @@ static kerf_status time_others(kerf_advice *a, kerf_error *err)
 {
     kerf_formats formats = {0};
     kerf_phase phase = {a->batch, a->context, 0};
-    kerf_step *step = NULL;
+    struct {
+        kerf_model model;
+        kerf_step step;
+    } *of_one = NULL; /* GPU */
     if (!a->has_model) return KERF_OK;
-    KF_TRY(kf_allocate(&step, 1, sizeof *step, err));
-    kerf_status s = kerf_model_plan(&a->model, a->hardware, &formats, &phase, step, err);
+    KF_TRY(kf_allocate(&of_one, 1, sizeof *of_one, err));
+    kerf_step *step = &of_one->step;
+    kerf_status s = kerf_model_shard(&a->model, a->gpus, a->expert_parallel, &of_one->model, err);
+    if (s == KERF_OK) s = kerf_model_plan(&of_one->model, a->hardware, &formats, &phase, step, err);
     int head = head_is_candidate(a);
     for (size_t i = 0; s == KERF_OK && i < step->ops; i++) {
         const kerf_operator *op = &step->op[i];
@@ -87,7 +93,7 @@ static kerf_status time_others(kerf_advice *a, kerf_error *err)
         a->other_high_us += op->count * op->time.high_us;
         if (op->time.tier < a->tier) a->tier = op->time.tier;
     }
-    free(step);
+    free(of_one);
     return s;
 }
 

@@ -150,10 +150,29 @@ static void add_shape(kerf_advice_group *g, const kerf_shape *s)
     if (g->shapes < KERF_ADVICE_SHAPES) g->shape[g->shapes++] = (kerf_advice_shape){n, k, matrices};
 }
 
+/* What one of several GPUs has of a matrix, as kerf_model_shard divides it. */
+static kerf_shape shard_shape(const kerf_advice *a, const kerf_weight *w)
+{
+    kerf_shape s = w->shape;
+    const kerf_piece piece = w->place.piece;
+    const unsigned to = s.rank;
+    if (a->gpus <= 1 || to < 2 || (a->expert_parallel && w->place.role == KERF_ROLE_EXPERT))
+        return s;
+    const int inputs = piece == KERF_PIECE_O || piece == KERF_PIECE_DOWN || piece == KERF_PIECE_OUT;
+    uint64_t *dim = &s.dim[inputs ? to - 1 : to - 2], least = 1;
+    if (piece == KERF_PIECE_Q_A || piece == KERF_PIECE_KV_A) return s;
+    if ((piece == KERF_PIECE_K || piece == KERF_PIECE_V) && a->model.head_dim < *dim)
+        least = a->model.head_dim; /* a whole head stands on several */
+    *dim = *dim / a->gpus + (*dim % a->gpus != 0);
+    if (*dim < least) *dim = least;
+    return s;
+}
+
 static void find_shapes(kerf_advice *a, kerf_advice_group *g)
 {
     for (size_t m = 0; m < g->members; m++) {
-        add_shape(g, &a->tensor[g->member[m]].weight->shape);
+        const kerf_shape s = shard_shape(a, a->tensor[g->member[m]].weight);
+        add_shape(g, &s);
     }
     double experts = a->has_model ? (double)a->model.experts : 0;
     for (size_t i = 0; g->experts && experts > 1 && i < g->shapes; i++) {

@@ -61,6 +61,12 @@ static kerf_status take_request(kerf_advice *a, const kerf_advise_request *r, ke
     a->context = r->context > 0 ? r->context : 4096;
     a->has_model = r->model != NULL;
     if (r->model) a->model = *r->model;
+    a->gpus = r->gpus > 1 ? r->gpus : 1;
+    a->expert_parallel = a->gpus > 1 && r->expert_parallel;
+    if (a->gpus > 1 && !r->model)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.200s: %u GPUs need a config.json, which says what they divide", a->source,
+                       a->gpus);
     KF_TRY(kf_allocate(&a->codec, r->codecs + kerf_format_count(), sizeof *a->codec, err));
     memcpy(a->codec, r->codec, r->codecs * sizeof *a->codec);
     a->codecs = r->codecs;

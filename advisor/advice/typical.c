@@ -75,8 +75,11 @@ static kerf_status fill_row(const kerf_typical_request *r, const kerf_typical *t
     kerf_formats formats = {.linear = x->codec.format};
     const kerf_formats plain = {0};
     const kerf_phase phase = {t->batch, t->context, 0};
-    double elements, all, plain_bytes;
-    kerf_step *step = NULL;
+    double elements, all, plain_bytes, gpu_weights, gpu_cache;
+    struct {
+        kerf_model model;
+        kerf_step step;
+    } *of_one = NULL; /* GPU */
     x->t2 = mean_t2(m, known, &elements);
     KF_TRY(kerf_model_bytes(m, &formats, &x->weight_bytes, err));
     KF_TRY(kerf_model_bytes(m, &plain, &plain_bytes, err));
@@ -84,18 +87,24 @@ static kerf_status fill_row(const kerf_typical_request *r, const kerf_typical *t
     x->bits = elements > 0 ? 8 * all / elements : 0;
     KF_TRY(kerf_model_cache_bytes(m, NULL, t->context, &x->cache_bytes, err));
     x->cache_bytes *= t->batch;
-    KF_TRY(kf_allocate(&step, 1, sizeof *step, err));
-    kerf_status s = kerf_model_plan(m, r->hardware, &formats, &phase, step, err);
+    KF_TRY(kf_allocate(&of_one, 1, sizeof *of_one, err));
+    const kerf_model *one = &of_one->model;
+    kerf_step *step = &of_one->step;
+    kerf_status s = kerf_model_shard(m, r->gpus, r->expert_parallel, &of_one->model, err);
+    if (s == KERF_OK) s = kerf_model_bytes(one, &formats, &gpu_weights, err);
+    if (s == KERF_OK) s = kerf_model_cache_bytes(one, NULL, t->context, &gpu_cache, err);
+    if (s == KERF_OK) s = kerf_model_plan(one, r->hardware, &formats, &phase, step, err);
     if (s == KERF_OK) {
         x->low_us = step->time.low_us;
         x->us = step->time.us;
         x->high_us = step->time.high_us;
         x->tier = step->time.tier;
         const double memory = r->hardware->fact[KERF_FACT_MEMORY].value * 1e9;
-        x->fits = memory > 0 ? x->weight_bytes + x->cache_bytes <= memory : -1;
+        x->gpu_bytes = gpu_weights + t->batch * gpu_cache;
+        x->fits = memory > 0 ? x->gpu_bytes <= memory : -1;
         x->holds = holds(x, &r->budget, t->batch);
     }
-    free(step);
+    free(of_one);
     return s;
 }
 

@@ -151,6 +151,7 @@ static kerf_status read_format(loader *l, const json_t *o, const char *where, co
 {
     KF_TRY(read_text(l, o, where, "format", 1, out));
     if (kerf_format_find(*out)) return KERF_OK;
+    if (strcmp(*out, KERF_FIT_ALL_REDUCE) == 0 && strstr(where, "fits")) return KERF_OK;
     return BAD(l, "%.200s: %s: unknown format %.60s; kerf formats lists them", l->path, where,
                *out);
 }

@@ -143,11 +143,18 @@ kerf_status kerf_model_bytes(const kerf_model *m, const kerf_formats *f, double 
     return KERF_OK;
 }
 
+/* Of how many GPUs one has the experts; each is taken to be chosen as often. */
+static double expert_share(const kerf_model *m)
+{
+    return m->expert_gpus > 1 ? m->expert_gpus : 1;
+}
+
 /* Matrices of one layer that a step reads. */
 static double matrices_read(const kerf_model *m, const kerf_part *p, double tokens)
 {
     if (p->kind != KERF_PART_EXPERT) return 1;
-    return kerf_expected_experts((double)m->experts, (double)m->experts_active, tokens);
+    return kerf_expected_experts((double)m->experts, (double)m->experts_active, tokens) /
+           expert_share(m);
 }
 
 kerf_status kerf_model_read_bytes(const kerf_model *m, const kerf_formats *f, double batch,
@@ -190,7 +197,8 @@ typedef struct elementwise {
 static const elementwise elementwises[] = {
     {"rmsnorm", 5, 1, 1}, /* square, add, scale, weight, and a share of the root */
     {"softmax", 5, 1, 1}, /* maximum, subtract, exponential, add, divide         */
-    {"residual", 1, 2, 1}, {"rope", 6, 1, 1}, {"silu_mul", 4, 2, 1}, {"add_norm", 6, 2, 2},
+    {"residual", 1, 2, 1}, {"rope", 6, 1, 1},     {"silu_mul", 4, 2, 1},
+    {"add_norm", 6, 2, 2}, {"sampling", 5, 1, 0}, /* a softmax whose result is one token */
 };
 
 static const elementwise *find_elementwise(const char *name)
@@ -336,11 +344,34 @@ static kerf_status add_part(planner *p, size_t i)
         mm.n += q->n;
     }
     if (part->kind == KERF_PART_EXPERT) {
-        mm.rows = p->tokens * (double)m->experts_active;
+        mm.rows = p->tokens * (double)m->experts_active / expert_share(m);
         mm.matrices = matrices_read(m, part, p->tokens);
     }
     if (part->kind == KERF_PART_HEAD) mm.rows = p->phase->batch;
     return add_product(p, name, (double)part->copies, &mm);
+}
+
+/* After attention and after the MLP of a layer each GPU has a part of a sum, and of the logits some
+ * rows. With whole experts tokens travel to them and back, as many bytes for each chosen one. */
+static void add_exchange(planner *p, const char *name, double count, double bytes)
+{
+    kerf_operator *op = next_operator(p, name, count);
+    op->work.output_bytes = bytes;
+    kerf_predict_all_reduce(p->hardware, p->model->gpus, bytes, &op->time);
+    add_operator(p, op);
+}
+
+static void add_exchanges(planner *p)
+{
+    const kerf_model *m = p->model;
+    const double hidden = 2 * p->tokens * (double)m->hidden, layers = (double)m->layers;
+    const double routed = m->expert_gpus > 1 ? (double)m->moe_layers : 0;
+    if (m->gpus <= 1) return;
+    add_exchange(p, "all-reduce", 2 * layers - routed, hidden);
+    if (routed > 0)
+        add_exchange(p, "tokens to experts and back", routed, hidden * (double)m->experts_active);
+    /* 16-bit logits are gathered: half of what a sum moves. */
+    add_exchange(p, "logits from all", 1, p->phase->batch * (double)m->vocab);
 }
 
 static int is_first_of_fused(const kerf_model *m, size_t i)
@@ -366,7 +397,7 @@ static kerf_status add_all(planner *p)
             KF_TRY(add_part(p, i));
         }
         double width = (double)part->n;
-        if (strstr(part->name, "expert gate")) width *= (double)m->experts_active;
+        if (strstr(part->name, "expert gate")) width *= (double)m->experts_active / expert_share(m);
         if (strstr(part->name, "gate_proj")) {
             add_elementwise(p, "silu_mul", "activation", (double)part->copies, width);
         }
@@ -375,6 +406,8 @@ static kerf_status add_all(planner *p)
     add_elementwise(p, "add_norm", "norm and residual", 2 * layers + 1, hidden);
     add_elementwise(p, "rope", "rotary and cache", layers,
                     (double)m->heads * (double)m->qk_dim + (double)kv_elements_per_layer(m));
+    add_elementwise(p, "sampling", "sampling", 1, (double)m->vocab * p->phase->batch / p->tokens);
+    add_exchanges(p);
     return KERF_OK;
 }
 

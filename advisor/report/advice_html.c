@@ -141,7 +141,7 @@ typedef struct roof_point {
 static roof_point find_point(const kerf_advice *a, const kerf_advice_group *g, size_t candidate)
 {
     const kerf_advice_cost *x = &g->cost[candidate];
-    double flops = 2 * g->elements * a->batch, moved = x->bytes;
+    double flops = 2 * g->elements * a->batch / a->gpus, moved = x->bytes / a->gpus;
     if (a->has_model && a->model.experts && g->experts) {
         double all = (double)a->model.experts, active = (double)a->model.experts_active;
         flops *= active / all;

@@ -9,6 +9,7 @@
 
 #include "options.h"
 #include "options_codecs.h"
+#include "options_products.h"
 #include "output.h"
 
 int is_config_alone(const char *path)
@@ -47,10 +48,11 @@ static kerf_status read_request(typical_run *j, kerf_error *err)
     const args *a = j->args;
     kerf_typical_request *r = &j->request;
     kerf_price minimise;
-    int batch = 1, context = 4096;
+    int batch = 1, context = 4096, gpus = 1;
     TRY(check_options(a, err));
     TRY(args_integer(a, "batch", 1, 1 << 20, &batch, err));
     TRY(args_integer(a, "context", 1, 1 << 30, &context, err));
+    TRY(option_gpus(a, &gpus, &r->expert_parallel, err));
     TRY(kerf_hardware_get(args_value(a, "hardware"), &j->hardware, err));
     const char *formats = args_value(a, "format");
     TRY(codec_list_parse(&j->codecs, formats ? formats : kerf_advise_candidates(), err));
@@ -64,6 +66,7 @@ static kerf_status read_request(typical_run *j, kerf_error *err)
     r->codecs = j->codecs.count;
     r->batch = batch;
     r->context = context;
+    r->gpus = (unsigned)gpus;
     return KERF_OK;
 }
 
@@ -133,6 +136,10 @@ static void print_verdict(const typical_run *j)
                kerf_tier_name(x->tier), speed(j, x->us));
     else
         print_none(j);
+    if (j->request.gpus > 1)
+        printf("On %u GPUs: %.2f GB on each with %s; what they exchange is in the times.\n",
+               j->request.gpus, x ? x->gpu_bytes * 1e-9 : t->row[0].gpu_bytes * 1e-9,
+               x ? "that" : "the first");
     if (j->model.estimated)
         printf("The family %s is not known: sizes are as in most models.\n", shown(j->model.type));
     printf("\nErrors are typical ones,\n%s.\n"
@@ -149,18 +156,19 @@ static kerf_status print_document(const typical_run *j, kerf_error *err)
     for (size_t i = 0; i < t->rows; i++) {
         const kerf_typical_row *x = &t->row[i];
         json_add(&rows,
-                 json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o, s:i}", "codec",
+                 json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:o, s:i}", "codec",
                            kerf_codec_name(x->codec, name, sizeof name), "bits", x->bits,
                            "weight_bytes", x->weight_bytes, "cache_bytes", x->cache_bytes,
-                           "typical_t2", x->t2, "low_us", x->low_us, "us", x->us, "high_us",
-                           x->high_us, "tier", kerf_tier_name(x->tier), "fits",
-                           x->fits < 0 ? json_null() : json_boolean(x->fits), "holds", x->holds));
+                           "gpu_bytes", x->gpu_bytes, "typical_t2", x->t2, "low_us", x->low_us,
+                           "us", x->us, "high_us", x->high_us, "tier", kerf_tier_name(x->tier),
+                           "fits", x->fits < 0 ? json_null() : json_boolean(x->fits), "holds",
+                           x->holds));
     }
     const kerf_typical_row *best = t->best < t->rows ? &t->row[t->best] : NULL;
-    json_t *doc = json_pack("{s:o, s:s, s:s, s:f, s:f, s:b, s:s*, s:o, s:s}", "config",
+    json_t *doc = json_pack("{s:o, s:s, s:s, s:i, s:f, s:f, s:b, s:s*, s:o, s:s}", "config",
                             json_path(args_operand(j->args, 0)), "type", j->model.type, "hardware",
-                            j->hardware->name, "batch", t->batch, "context", t->context,
-                            "estimated", j->model.estimated, "best",
+                            j->hardware->name, "gpus", (int)j->request.gpus, "batch", t->batch,
+                            "context", t->context, "estimated", j->model.estimated, "best",
                             best ? kerf_codec_name(best->codec, name, sizeof name) : NULL,
                             "formats", rows, "error_source", kerf_typical_source());
     return print_json("advise-typical", doc, err);

@@ -12,6 +12,7 @@
 #include "progress.h"
 #include "terminal.h"
 #include "options_codecs.h"
+#include "options_products.h"
 #include "verbs/advise_typical.h"
 
 typedef struct advise_run {
@@ -77,10 +78,12 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     kerf_advise_request *r = &j->request;
     const char *hardware = args_value(a, "hardware"), *imatrix = args_value(a, "imatrix");
     const char *formats = args_value(a, "format");
-    int batch = 1, context = 4096;
+    int batch = 1, context = 4096, gpus = 1;
     TRY(option_exec_open(a, &j->exec, err));
     TRY(args_integer(a, "batch", 1, 1 << 20, &batch, err));
     TRY(args_integer(a, "context", 1, 1 << 30, &context, err));
+    TRY(option_gpus(a, &gpus, &r->expert_parallel, err));
+    if (gpus > 1 && !hardware) return USAGE(err, "advise: --gpus needs --hardware NAME");
     if (hardware) TRY(kerf_hardware_get(hardware, &j->hardware, err));
     TRY(codec_list_parse(&j->codecs, formats ? formats : kerf_advise_candidates(), err));
     TRY(allocate(&j->optional, j->codecs.count, 1, err));
@@ -102,6 +105,7 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     r->hardware = j->hardware;
     r->batch = batch;
     r->context = context;
+    r->gpus = (unsigned)gpus;
     r->imatrix = j->imatrix;
     r->cache = args_value(a, "cache");
     return KERF_OK;
@@ -267,7 +271,8 @@ const verb verb_advise = {
         "  kerf advise model/ --hardware h200 --minimise time --budget 0.1t2\n",
     .options = options,
     .shared = {&option_layout, &option_keep, &option_only, &option_overwrite, &option_threads,
-               &option_device, &option_json, &option_wide, &option_progress},
+               &option_device, &option_json, &option_wide, &option_progress, &option_gpu_count,
+               &option_expert_parallel},
     .reads = {"hardware", "imatrix", "alpha", "config", "cache"},
     .writes = {"output", "report", "cache"},
     .operands_min = 1,

@@ -49,7 +49,8 @@ void print_tier_note(const kerf_hardware *h)
 /* Options that speak of the other half are refused: an ignored option is a wrong answer. */
 static kerf_status check_options(const args *a, kerf_error *err)
 {
-    static const char *const of_models[] = {"kv", "head", "experts", "context", "prefill"};
+    static const char *const of_models[] = {"kv",      "head", "experts",        "context",
+                                            "prefill", "gpus", "expert-parallel"};
     static const char *const of_shapes[] = {"shape", "matrices"};
     int model = args_has(a, "model");
     if (!args_has(a, "hardware")) {
@@ -120,6 +121,6 @@ const verb verb_predict = {
         "  kerf predict --hardware h200 --model llama/config.json -f bf16,nvfp4 --kv fp8-e4m3 "
         "--context 32768\n",
     .options = options,
-    .shared = {&option_json, &option_wide},
+    .shared = {&option_json, &option_wide, &option_gpu_count, &option_expert_parallel},
     .run = run_predict,
 };

@@ -10,7 +10,8 @@
 typedef struct model_question {
     const args *args;
     const kerf_hardware *hardware;
-    kerf_model model;
+    kerf_model model, of_one; /* GPU: the share that one has */
+    int gpus;
     kerf_formats formats; /* but for `linear`, which is swept */
     kerf_phase phase;     /* but for `batch`                  */
     products_option lists;
@@ -19,7 +20,7 @@ typedef struct model_question {
 /* One format at one batch. */
 typedef struct outlook {
     const kerf_format *format;
-    double batch, weight_bytes, cache_bytes, crossover;
+    double batch, weight_bytes, cache_bytes, gpu_bytes, crossover;
     kerf_step step;
 } outlook;
 
@@ -28,10 +29,12 @@ typedef struct outlook {
 static kerf_status read_question(model_question *q, kerf_error *err)
 {
     const args *a = q->args;
-    int context = 4096;
+    int context = 4096, whole_experts = 0;
     TRY(kerf_model_open(model_path(args_value(a, "model")), &q->model, err));
     TRY(option_products_open(&q->lists, a, NULL, err));
     TRY(args_integer(a, "context", 1, 1 << 30, &context, err));
+    TRY(option_gpus(a, &q->gpus, &whole_experts, err));
+    TRY(kerf_model_shard(&q->model, (unsigned)q->gpus, whole_experts, &q->of_one, err));
     q->phase = (kerf_phase){.context = context, .prefill = args_has(a, "prefill")};
     TRY(option_format(a, "kv", &q->formats.kv, err));
     TRY(option_format(a, "head", &q->formats.head, err));
@@ -52,15 +55,19 @@ static kerf_status look_ahead(const model_question *q, const kerf_format *f, dou
     TRY(kerf_model_bytes(&q->model, &formats, &out->weight_bytes, err));
     TRY(kerf_model_cache_bytes(&q->model, formats.kv, phase.context, &out->cache_bytes, err));
     out->cache_bytes *= batch;
+    double gpu_cache;
+    TRY(kerf_model_bytes(&q->of_one, &formats, &out->gpu_bytes, err));
+    TRY(kerf_model_cache_bytes(&q->of_one, formats.kv, phase.context, &gpu_cache, err));
+    out->gpu_bytes += gpu_cache * batch;
     TRY(kerf_model_crossover(&q->model, &formats, batch, &out->crossover, err));
-    return kerf_model_plan(&q->model, q->hardware, &formats, &phase, &out->step, err);
+    return kerf_model_plan(&q->of_one, q->hardware, &formats, &phase, &out->step, err);
 }
 
 /* Whether weights and cache fit; -1: the machine's memory is not known. */
 static int fits(const model_question *q, const outlook *o)
 {
     double memory = q->hardware->fact[KERF_FACT_MEMORY].value * 1e9;
-    return memory == 0 ? -1 : o->weight_bytes + o->cache_bytes <= memory;
+    return memory == 0 ? -1 : o->gpu_bytes <= memory;
 }
 
 static kerf_status for_each(const model_question *q,
@@ -93,6 +100,7 @@ static kerf_status take_row(const model_question *q, void *ctx, const outlook *o
     table_cell(t, "%.0f", o->batch);
     table_cell(t, "%.2f", o->weight_bytes * 1e-9);
     table_cell(t, "%.2f", o->cache_bytes * 1e-9);
+    if (q->gpus > 1) table_cell(t, "%.2f", o->gpu_bytes * 1e-9);
     table_cell(t, "%s", words[fit < 0 ? 2 : fit]);
     table_cell(t, "%.2f", o->step.bytes * 1e-9);
     table_cell(t, "%s", kerf_tier_name(o->step.time.tier));
@@ -146,8 +154,14 @@ static kerf_status print_text(const model_question *q, kerf_error *err)
             "an estimate: of model_type %s only the sizes are known, the rest is as in most models"
             "\n\n",
             shown(m->type));
-    TRY(table_open(
-        &t, "format|>batch|>GB|>cache GB|fits|+>GB/step|tier|>ms/step|>tokens/s|+>crossover", err));
+    if (q->gpus > 1)
+        printf("on %d GPUs, which exchange what the operators at the end say\n\n", q->gpus);
+    TRY(table_open(&t,
+                   q->gpus > 1 ? "format|>batch|>GB|>cache GB|>GB a GPU|fits|+>GB/step|tier|>"
+                                 "ms/step|>tokens/s|+>crossover"
+                               : "format|>batch|>GB|>cache GB|fits|+>GB/step|tier|>ms/step|>"
+                                 "tokens/s|+>crossover",
+                   err));
     kerf_status s = for_each(q, take_row, t, err);
     s = table_end(t, s, err);
     if (s == KERF_OK && q->lists.formats * q->lists.batches == 1) s = print_operators(q, err);
@@ -191,13 +205,13 @@ static kerf_status take_json(const model_question *q, void *ctx, const outlook *
     const kerf_step *s = &o->step;
     int fit = fits(q, o);
     json_t *row = json_pack(
-        "{s:s, s:f, s:f, s:f, s:o, s:f, s:f, s:s, s:f, s:f, s:f, s:[f, f], s:o, s:o}", "format",
-        o->format->name, "batch", o->batch, "weight_bytes", o->weight_bytes, "cache_bytes",
-        o->cache_bytes, "fits", fit < 0 ? json_null() : json_boolean(fit), "step_bytes", s->bytes,
-        "step_flops", s->flops, "tier", kerf_tier_name(s->time.tier), "low_us", s->time.low_us,
-        "us", s->time.us, "high_us", s->time.high_us, "tokens_per_s", s->tokens_per_s[0],
-        s->tokens_per_s[1], "crossover_tokens", json_figure(o->crossover), "operators",
-        operators_json(s));
+        "{s:s, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:s, s:f, s:f, s:f, s:[f, f], s:o, s:o}",
+        "format", o->format->name, "batch", o->batch, "weight_bytes", o->weight_bytes,
+        "cache_bytes", o->cache_bytes, "gpu_bytes", o->gpu_bytes, "fits",
+        fit < 0 ? json_null() : json_boolean(fit), "step_bytes", s->bytes, "step_flops", s->flops,
+        "tier", kerf_tier_name(s->time.tier), "low_us", s->time.low_us, "us", s->time.us, "high_us",
+        s->time.high_us, "tokens_per_s", s->tokens_per_s[0], s->tokens_per_s[1], "crossover_tokens",
+        json_figure(o->crossover), "operators", operators_json(s));
     (void)q;
     json_add(ctx, row);
     return KERF_OK;
@@ -217,6 +231,7 @@ static kerf_status print_document(const model_question *q, kerf_error *err)
         kerf_model_parameters(&q->model), "active_parameters", kerf_model_active(&q->model),
         "kv_elements_per_token", kerf_model_kv_elements(&q->model), "phase",
         q->phase.prefill ? "prefill" : "decode", "context", q->phase.context, "predictions", rows);
+    json_set(&doc, "gpus", json_integer(q->gpus));
     json_set(&doc, "estimated", json_boolean(q->model.estimated));
     return print_json("predict-model", doc, err);
 }

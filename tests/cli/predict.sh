@@ -56,6 +56,16 @@ expect 0 predict --hardware epyc-9654 --model "$model" -f nvfp4 --prefill --cont
 output_says '^llama: 0.004 G parameters'
 output_says 'prefill on epyc-9654'
 
+expect 0 predict --hardware h100 --model "$configs/llama-3.1-70b.json" -f bf16 --gpus 4 --json
+json_is gpus 4
+json_is predictions.0.fits true
+check "exchanges are labelled" grep -q '"all-reduce"' "$tmp/out"
+expect 0 advise "$configs/llama-3.1-70b.json" --hardware h100 --gpus 4 --budget 40tok/s
+output_says 'On 4 GPUs: [0-9.]* GB on each'
+expect 2 predict --hardware h100 --model "$configs/llama-3.1-70b.json" --gpus 3
+error_says 'cannot be divided by 3 GPUs'
+expect 2 predict --hardware h100 --shape 64x64 --gpus 2
+
 # --- wrong --------------------------------------------------------------------------------------
 expect 2 predict --shape 4096x4096
 error_says -- '--hardware NAME is missing'

@@ -288,6 +288,63 @@ static void windows_bound_the_context(void **state)
     assert_int_equal(open_model("qwen2.5-7b").window_layers, 0);
 }
 
+/* --- several GPUs -------------------------------------------------------------------------- */
+
+static void gpus_share_a_model(void **state)
+{
+    (void)state;
+    const kerf_formats fp8 = {.linear = format("fp8-e4m3-row")};
+    const kerf_hardware *h100 = kerf_hardware_find("h100");
+    const kerf_model whole = open_model("llama-3.1-70b"), experts = open_model("qwen3-30b-a3b");
+    kerf_model one;
+    kerf_error err = {0};
+    kerf_prediction p;
+    assert_int_equal(kerf_model_shard(&whole, 4, 0, &one, &err), KERF_OK);
+    /* Norms stand on each, all else on one. */
+    double norms = (2 * 80 + 1) * 8192.0;
+    assert_near(4 * kerf_model_parameters(&one), kerf_model_parameters(&whole) + 3 * norms, 0);
+    assert_near(4 * kerf_model_kv_elements(&one), kerf_model_kv_elements(&whole), 0);
+    assert_int_equal(kerf_model_shard(&whole, 16, 0, &one, &err), KERF_OK);
+    assert_near(8 * kerf_model_kv_elements(&one), kerf_model_kv_elements(&whole), 0);
+    assert_int_equal(kerf_model_shard(&whole, 3, 0, &one, &err), KERF_E_ARG);
+    assert_non_null(strstr(err.text, "cannot be divided by 3 GPUs"));
+    assert_int_equal(kerf_model_shard(&whole, 4, 1, &one, &err), KERF_E_ARG);
+    /* A step of two GPUs is faster than that of one, and exchanges twice a layer. */
+    kerf_step alone, both;
+    const kerf_phase phase = {.batch = 1, .context = 4096};
+    assert_int_equal(kerf_model_shard(&whole, 2, 0, &one, &err), KERF_OK);
+    assert_int_equal(kerf_model_plan(&whole, h100, &fp8, &phase, &alone, &err), KERF_OK);
+    assert_int_equal(kerf_model_plan(&one, h100, &fp8, &phase, &both, &err), KERF_OK);
+    assert_true(both.time.us < alone.time.us && both.time.us > alone.time.us / 2);
+    assert_near(operator_of(&both, "all-reduce")->count, 160, 0);
+    /* Whole experts: as many bytes, tokens travel. */
+    assert_int_equal(kerf_model_shard(&experts, 4, 1, &one, &err), KERF_OK);
+    assert_int_equal(kerf_model_plan(&one, h100, &fp8, &phase, &both, &err), KERF_OK);
+    assert_near(operator_of(&both, "tokens to experts and back")->count, 48, 0);
+    assert_near(operator_of(&both, "all-reduce")->count, 48, 0);
+    /* 1.5 MB of a sum of 1 MB among four, 450 GB/s each way: 3.3 us, and the launch. */
+    kerf_predict_all_reduce(h100, 4, 1e6, &p);
+    assert_int_equal(p.tier, KERF_TIER_SPEC);
+    assert_near(p.low_us, 4 + 1.5e6 / (0.9 * 450e3), 1e-9);
+    kerf_predict_all_reduce(h100, 1, 1e6, &p);
+    assert_near(p.high_us, 0, 0);
+}
+
+static void all_reduce_by_a_fit(void **state)
+{
+    (void)state;
+    kerf_hardware mine = *kerf_hardware_find("h100");
+    const kerf_fit fit = {
+        .format = KERF_FIT_ALL_REDUCE, .fixed_us = 8, .bandwidth_gbps = 100, .error_p90 = 0.1};
+    kerf_prediction p;
+    mine.fit = &fit;
+    mine.fits = 1;
+    kerf_predict_all_reduce(&mine, 2, 1e6, &p);
+    assert_int_equal(p.tier, KERF_TIER_FITTED);
+    assert_near(p.us, 18, 1e-9);
+    assert_near(p.high_us, 19.8, 1e-9);
+}
+
 /* --- wrong --------------------------------------------------------------------------------- */
 
 static void wrong_files(void **state)
@@ -347,6 +404,8 @@ int main(void)
         cmocka_unit_test(a_prefill),
         cmocka_unit_test(a_layer_of_deepseek),
         cmocka_unit_test(windows_bound_the_context),
+        cmocka_unit_test(gpus_share_a_model),
+        cmocka_unit_test(all_reduce_by_a_fit),
         cmocka_unit_test(wrong_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

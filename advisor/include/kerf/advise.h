@@ -54,7 +54,7 @@ typedef struct kerf_budget {
     double tokens_per_s; /* at least, of all sequences together, predicted */
     int likely; /* 1: predicted times are the middle of their band; 0: its slow end, so that
                    a limit holds wherever in the band the truth is */
-    double t2;           /* sum of alpha t2 over all tensors               */
+    double t2;  /* sum of alpha t2 over all tensors               */
 } kerf_budget;
 
 /* All zeros but for the candidates and a budget is a request. Nothing that it points to must
@@ -82,6 +82,8 @@ typedef struct kerf_advise_request {
                                 the products of the groups alone                               */
     double batch;            /* sequences of a decoding step; 0: 1                             */
     double context;          /* tokens of each; 0: 4096                                        */
+    unsigned gpus;           /* that share every layer; 0, 1: one. More than one needs a model */
+    int expert_parallel;     /* 1: each expert is whole on one of them                         */
 
     kerf_alpha alpha;
     const kerf_alpha_rule *alpha_rule; /* [alpha_rules], for KERF_ALPHA_RULES                  */
@@ -154,7 +156,8 @@ typedef struct kerf_advice {
     const char *source; /* path of the checkpoint                                               */
     const kerf_layout *layout;   /* NULL: any                                                   */
     const kerf_runtime *runtime; /* NULL: any                                                   */
-    size_t only; /* the one candidate that is chosen, where there may be one only; else SIZE_MAX */
+    size_t only; /* the one candidate that is chosen, where there may be one only; `codecs`: those
+                    that the layout can mix; SIZE_MAX: any of them                              */
     kerf_checkpoint *arranged; /* owned: the source as that wants it, or NULL                   */
     kerf_codec *codec; /* [codecs] candidates                                                  */
     size_t codecs;
@@ -166,7 +169,7 @@ typedef struct kerf_advice {
     double kept_bytes; /* of tensors that no format is chosen for                               */
     double other_us;   /* of a step's operators besides the groups: attention, norms, router    */
     double other_low_us, other_high_us;
-    size_t weighted;   /* tensors that the imatrix names                                        */
+    size_t weighted; /* tensors that the imatrix names                                        */
 
     kerf_budget budget;
     kerf_price minimise;
@@ -175,8 +178,10 @@ typedef struct kerf_advice {
     kerf_model model;
     int has_model;
     double batch, context;
-    char *alpha_source; /* what alpha is, in words                                              */
-    kerf_tier tier;     /* of the least sure time                                         */
+    unsigned gpus;       /* that share every layer: times are those of all together           */
+    int expert_parallel; /* experts are whole                                                 */
+    char *alpha_source;  /* what alpha is, in words                                              */
+    kerf_tier tier;      /* of the least sure time                                         */
 
     kerf_choice choice; /* but for `pick`, which is NULL: see the groups                        */
     double choose_s;    /* seconds that the choice took                                         */

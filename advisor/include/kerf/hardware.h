@@ -22,6 +22,7 @@ extern "C" {
     X(STREAM, "stream_gbps", "GB/s", "measured by a kernel that only reads")                 \
     X(COPY, "copy_gbps", "GB/s", "measured by a device-to-device copy, read + write")        \
     X(MEMORY, "memory_gb", "GB", "memory, 10^9 bytes")                                       \
+    X(LINK, "link_gbps", "GB/s", "to its peers, one direction, all links together")          \
     X(L2, "l2_mb", "MB", "last-level cache")                                                 \
     X(SMS, "sm_count", "", "streaming multiprocessors, compute units or cores")              \
     X(CLOCK, "clock_mhz", "MHz", "highest sustained clock of those")                         \
@@ -48,6 +49,9 @@ typedef struct kerf_fact {
     const char *date;   /* of that source, "2026-08"                           */
     int unverified;     /* sources disagree, or none is first hand             */
 } kerf_fact;
+
+/* What a fit is called that is of no format: sums over several GPUs, kerf_predict_all_reduce. */
+#define KERF_FIT_ALL_REDUCE "all-reduce"
 
 /* How a row of weights ends for a kernel that takes rows in stages: with one; within one, so that
  * activations are made ready one at a time; within a step of scales besides. */

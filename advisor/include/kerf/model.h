@@ -45,6 +45,8 @@ typedef struct kerf_model {
     uint64_t latent, rope_dim;      /* MLA: what is cached per token, with the rotary part  */
     uint64_t qk_dim, v_dim;         /* of a head: what scores and values multiply           */
     int tied;                       /* the head is the embedding                            */
+    unsigned gpus;                  /* that share every matrix; 0, 1: this is the whole     */
+    unsigned expert_gpus;           /* that share the experts, each whole; 0, 1: none do    */
     kerf_part part[KERF_MAX_PARTS];
     size_t parts;
 } kerf_model;
@@ -53,6 +55,18 @@ typedef struct kerf_model {
  * sizes, whatever they are called (kerf_model.estimated). KERF_E_NOSUP: a mixture of layers that is
  * not known. KERF_E_DATA: what is missing or impossible. */
 KERF_API KERF_CHECK kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err);
+
+/* --- several GPUs -------------------------------------------------------------------------- */
+
+/* What one of `gpus` GPUs holds of a model: of q, k, v, gate, up, embedding and head a share of the
+ * outputs, of what leads back to the hidden state (o, down, out) a share of the inputs; a key and
+ * value head that several GPUs need stands on each of them; routers, norms and what compresses to
+ * latents stand on all. Experts are shared likewise, or, with expert_parallel, each is whole on one
+ * GPU. kerf_model_plan then adds what the GPUs exchange. KERF_E_ARG: heads or experts that cannot
+ * be divided by so many. */
+KERF_API KERF_CHECK kerf_status kerf_model_shard(const kerf_model *m, unsigned gpus,
+                                                 int expert_parallel, kerf_model *out,
+                                                 kerf_error *err);
 
 /* --- counts -------------------------------------------------------------------------------- */
 

@@ -95,6 +95,12 @@ KERF_API void kerf_predict_work(const kerf_hardware *h, const kerf_work *w, kerf
  * part. */
 KERF_API void kerf_prediction_add(kerf_prediction *sum, const kerf_prediction *p, double times);
 
+/* Summing `bytes` over `gpus` GPUs so that each has the sum (a ring: each sends and receives
+ * 2 (gpus - 1) / gpus times as much): by a fit called "all-reduce" of h, else spec-only, from the
+ * published rate of its links. */
+KERF_API void kerf_predict_all_reduce(const kerf_hardware *h, unsigned gpus, double bytes,
+                                      kerf_prediction *out);
+
 /* --- fit ----------------------------------------------------------------------------------- */
 
 typedef struct kerf_timing {

@@ -19,6 +19,8 @@ typedef struct kerf_typical_request {
     size_t codecs;
     kerf_budget budget; /* bits, bytes (weights), us, tokens_per_s, likely; t2 is not looked at */
     double batch, context; /* 0: 1 and 4096                                   */
+    unsigned gpus;         /* that share the model; 0, 1: one                 */
+    int expert_parallel;   /* 1: as in kerf_model_shard                       */
 } kerf_typical_request;
 
 /* All linear layers and experts in one format; embedding, head, norms and routers in bfloat16. */
@@ -27,10 +29,11 @@ typedef struct kerf_typical_row {
     double bits;                /* per weight of what is quantized         */
     double weight_bytes;        /* of the whole model                      */
     double cache_bytes;         /* of all sequences at the context, bfloat16 */
+    double gpu_bytes;           /* of both together on one of the GPUs     */
     double t2;                  /* typical relative squared error, weighted by elements */
     double low_us, us, high_us; /* of a decoding step                      */
     kerf_tier tier;
-    int fits;  /* weights and cache in the machine's memory; -1: not known */
+    int fits;  /* weights and cache in the memory of each GPU; -1: not known */
     int holds; /* the budget: 2 in the whole band of time, 1 in part of it, 0 not */
 } kerf_typical_row;
 
