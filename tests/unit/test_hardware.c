@@ -88,6 +88,45 @@ static void peaks_fit_their_machine(void **state)
     assert_true(value("gb10", KERF_FACT_BF16) >= 95);
 }
 
+/* Bandwidth is the width of the bus times its data rate, in the memory that a card has; published
+ * figures are rounded by 2.5 % at most. Two that share a memory have the same. */
+static void bandwidth_is_width_times_rate(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double bits, mts; /* 10^6 transfers a second on each */
+    } rows[] = {
+        {"a100-40", 5120, 2430}, {"a100", 5120, 3186},         {"a100-pcie", 5120, 3024},
+        {"h100", 5120, 5234},    {"h100-pcie", 5120, 3186},    {"h200", 6144, 6250},
+        {"b200", 7680, 7992},    {"gb10", 256, 8533},          {"rtx4090", 384, 21000},
+        {"rtx5090", 512, 28000}, {"rtx-pro-6000", 512, 28000}, {"l40s", 384, 18000},
+        {"l40", 384, 18000},     {"l4", 192, 12500},           {"t4", 256, 10000},
+        {"a10", 384, 12500},     {"rtx3090", 384, 19500},      {"rtx4080", 256, 22400},
+        {"rtx5080", 256, 30000}, {"rtx-6000-ada", 384, 20000}, {"jetson-thor", 256, 8533},
+        {"m4-max", 512, 8533},   {"mi300x", 8192, 5200},       {"mi325x", 8192, 6000},
+        {"mi355x", 8192, 8000},  {"epyc-9654", 768, 4800},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double gbps = rows[i].bits / 8 * rows[i].mts * 1e-3;
+        const double published = value(rows[i].name, KERF_FACT_BANDWIDTH);
+        if (fabs(published / gbps - 1) > 0.025)
+            fail_msg("%s: %.0f GB/s, %.0f bits at %.0f MT/s are %.0f", rows[i].name, published,
+                     rows[i].bits, rows[i].mts, gbps);
+    }
+    /* What a kernel read is less than what is published. */
+    for (size_t i = 0; i < kerf_hardware_count(); i++) {
+        const kerf_hardware *h = kerf_hardware_at(i);
+        assert_true(h->fact[KERF_FACT_STREAM].value <= h->fact[KERF_FACT_BANDWIDTH].value);
+        assert_true(h->fact[KERF_FACT_COPY].value <= h->fact[KERF_FACT_BANDWIDTH].value);
+        assert_true(h->fact[KERF_FACT_LINK].value < h->fact[KERF_FACT_BANDWIDTH].value);
+    }
+    /* NVLink of a generation, and PCIe where there is none. */
+    assert_near(value("h200", KERF_FACT_LINK), value("h100", KERF_FACT_LINK), 0);
+    assert_near(value("b200", KERF_FACT_LINK), 2 * value("h100", KERF_FACT_LINK), 0);
+    assert_near(value("rtx5090", KERF_FACT_LINK), 2 * value("rtx4090", KERF_FACT_LINK), 0);
+}
+
 static void machines_that_people_have(void **state)
 {
     static const char *const names[] = {"l4",          "l40",     "a10",     "t4",
@@ -242,6 +281,7 @@ int main(void)
         cmocka_unit_test(every_number_has_its_source),
         cmocka_unit_test(peaks_are_dense),
         cmocka_unit_test(peaks_fit_their_machine),
+        cmocka_unit_test(bandwidth_is_width_times_rate),
         cmocka_unit_test(machines_that_people_have),
         cmocka_unit_test(a_file_is_read),
         cmocka_unit_test(what_is_wrong_is_named),
