@@ -28,6 +28,12 @@ void json_add(json_t **array, json_t *value)
 }
 
 static int document_begun;
+static FILE *documents; /* NULL: standard output */
+
+void set_documents(FILE *to)
+{
+    documents = to;
+}
 
 kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err)
 {
@@ -38,7 +44,8 @@ kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err)
         json_object_set_new(whole, "schema", json_sprintf("kerf.%s/1", verb_name)) != 0 ||
         json_object_update(whole, doc) != 0) {
         s = kerf_fail(err, KERF_E_NOMEM, "no memory for the JSON document");
-    } else if (json_dumpf(whole, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF) {
+    } else if (json_dumpf(whole, documents ? documents : stdout, JSON_INDENT(2)) != 0 ||
+               putc('\n', documents ? documents : stdout) == EOF) {
         s = kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
     }
     json_decref(doc);
@@ -48,7 +55,7 @@ kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err)
 
 kerf_status put_document(char *text, kerf_error *err)
 {
-    int failed = puts(text) == EOF;
+    int failed = fprintf(documents ? documents : stdout, "%s\n", text) < 0;
     document_begun = 1;
     free(text);
     return failed ? kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno)) : KERF_OK;

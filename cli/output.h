@@ -18,6 +18,9 @@ kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err);
 /* Prints a document that the library wrote, and frees it. */
 kerf_status put_document(char *text, kerf_error *err);
 
+/* Where the two above print to from now on; NULL: standard output. */
+void set_documents(FILE *to);
+
 /* Prints a failure as the one document of a run with --json, unless another has been printed. Takes
  * no memory. The text is a line of UTF-8. */
 void print_failure(kerf_status s, int code, const char *text);

@@ -44,4 +44,5 @@ need_packages() {
 # What a build needs, whatever it is for.
 # shellcheck disable=SC2034 # for those who source this
 build_packages=("gcc=gcc" "/usr/include/stdio.h=libc6-dev" "make=make" "cmake=cmake"
-    "pkg-config=pkg-config" "pc:libzstd=libzstd-dev" "pc:jansson=libjansson-dev" "pc:libpcre2-8=libpcre2-dev")
+    "pkg-config=pkg-config" "pc:libzstd=libzstd-dev" "pc:jansson=libjansson-dev" "pc:libpcre2-8=libpcre2-dev"
+    "pc:libmicrohttpd=libmicrohttpd-dev")

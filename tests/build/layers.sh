@@ -49,7 +49,8 @@ BEGIN {
     place("advisor/score/", "score");        place("advisor/advice/", "advice")
     place("advisor/text/", "text");         place("advisor/report/", "report");      place("advisor/calibrate/", "calibrate")
     place("advisor/tokens/", "tokens")
-    place("cli/verbs/", "verbs");            place("cli/", "cli")
+    place("cli/verbs/", "verbs");            place("cli/serve/serve.h", "cli")
+    place("cli/serve/", "serve");            place("cli/", "cli")
 
     # What a room stands on: it may include these and whatever these stand on.
     on["<codec>"] = "table"
@@ -97,6 +98,7 @@ BEGIN {
     use("report", inside " advice");     use("calibrate", inside)
     use("tokens", doors " base disk json gguf text")
     use("cli", doors);                   use("verbs", doors " cli")
+    use("serve", doors " cli")
     use("table", "block") # it names the headers of families for block/all.h
 
     # System headers: the freestanding ones for anybody; the rest of libc not in scalar and block;
@@ -104,6 +106,7 @@ BEGIN {
     free = "^(stdint|stddef|string)\\.h$"
     libm = "^(math|tgmath|fenv)\\.h$"
     bytes = "^(base|scalar|block|format|cpu|cuda|stream)$"
+    home["microhttpd.h"] = "^cli/serve/"
     home["omp.h"] = "^codecs/base/threads\\.c$"
     home["jansson.h"] = home["zstd.h"] = "^(codecs/(file|roles|layout|model|selftest)|kernels/forward|advisor|cli)/"
     home["pcre2.h"] = "^advisor/tokens/"

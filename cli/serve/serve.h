@@ -1,0 +1,27 @@
+/* serve.h - kerf serve as the verb starts it: what it may read, what it may write, who may ask. */
+#ifndef KERF_SERVE_H
+#define KERF_SERVE_H
+
+#include "cli.h"
+
+enum { SERVE_FOLDERS = 16 };
+
+typedef struct serve_options {
+    const char *address;             /* "127.0.0.1"                                     */
+    int port;                        /* 0: one that is free                             */
+    const char *token;               /* NULL: none is asked for                         */
+    const char *host[SERVE_FOLDERS]; /* names that requests may be for, besides address */
+    size_t hosts;
+    const char *models[SERVE_FOLDERS]; /* the only folders that are read                  */
+    size_t model_folders;
+    const char *output; /* the only folder that is written to; NULL: none          */
+    int connections;    /* at most                                                 */
+    double drain_s;     /* how long running jobs may go on after SIGTERM           */
+    double interval_s;  /* between two readings of the monitor                     */
+    int json;           /* says where it serves as a document                      */
+} serve_options;
+
+/* Serves until SIGTERM or SIGINT. KERF_E_NOSUP: this kerf was built without libmicrohttpd. */
+kerf_status serve(const serve_options *o, kerf_error *err);
+
+#endif

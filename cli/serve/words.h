@@ -1,0 +1,30 @@
+/* words.h - a request as the command line of a verb; and verbs that answer here and now. */
+#ifndef KERF_SERVE_WORDS_H
+#define KERF_SERVE_WORDS_H
+
+#include <jansson.h>
+
+#include "serve/routes.h"
+
+typedef struct word_list {
+    char **word; /* ended by NULL */
+    size_t count, room;
+} word_list;
+
+/* The verb, its options and operands for a body that was checked. Paths of models become those on
+ * disk; a config is written to `config`, a path that must end in .json (NULL: this route takes
+ * none); extra: options more, without their dashes, ended by NULL. KERF_E_IO: no such model. */
+kerf_status words_of(const route *r, const json_t *body, const char *config,
+                     const char *const *extra, word_list *out, kerf_error *err);
+void words_free(word_list *l);
+
+/* Runs such a line in this process, one at a time: *text is its document, to be freed. For verbs
+ * that take milliseconds. */
+kerf_status run_here(const word_list *l, char **text, size_t *n, kerf_error *err);
+
+/* The path of a model on disk, malloc'd. KERF_E_IO: no folder of --models has it, or it leads out
+ * of them. */
+kerf_status model_at(const char *name, char **path, kerf_error *err);
+json_t *models_list(void);
+
+#endif

@@ -1,0 +1,185 @@
+#!/usr/bin/env bash
+# serve.sh - kerf serve over its own socket: every path of its OpenAPI document, the same documents as
+# --json, who may ask, requests that are not as they must be, jobs to their end, cut and taken up.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+command -v curl >/dev/null || { echo "skipped: no curl" && exit 77; }
+expect 4 serve --models "$tmp/no-such"
+if grep -q 'without libmicrohttpd' "$tmp/err"; then echo "skipped: no libmicrohttpd" && exit 77; fi
+mkdir "$tmp/models" "$tmp/written" && cp -r "$model" "$tmp/models/tiny" && rm -f "$tmp"/models/tiny/*.u16
+mkdir "$tmp/models/linked" && ln -s /etc/passwd "$tmp/models/linked/model.safetensors"
+
+server=
+start() { # ARGS...: the server, its port in $port
+    : >"$tmp/log"
+    "$KERF" serve --port 0 --models "$tmp/models" --json --drain 0 "$@" >"$tmp/log" 2>"$tmp/serve-err" &
+    server=$!
+    for _ in $(seq 200); do [ -s "$tmp/log" ] && break || sleep 0.05; done
+    port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' "$tmp/log")
+    [ -n "$port" ] || { echo "FAIL: no server: $(cat "$tmp/serve-err")" && exit 1; }
+}
+stop() { # it must end well
+    kill -TERM "$server"
+    wait "$server"
+    check "the server ends with 0: $(head -n 3 "$tmp/serve-err")" test $? -eq 0
+    server=
+}
+trap '[ -z "$server" ] || kill -9 "$server"; cleanup' EXIT
+# ask STATUS METHOD PATH [BODY [CURL...]]: the answer in $tmp/out, which must be JSON where it fails.
+ask() {
+    local wanted=$1 method=$2 path=$3 body=${4:-} got
+    shift 3
+    [ $# -eq 0 ] || shift
+    set -- -s -o "$tmp/out" -w '%{http_code}' -X "$method" "$@" "http://127.0.0.1:$port$path"
+    [ -z "$body" ] || set -- -H 'Content-Type: application/json' -d "$body" "$@"
+    got=$(curl --max-time 20 "$@")
+    checks=$((checks + 1))
+    [ "$got" = "$wanted" ] || note_failure "$method $path $body: $got instead of $wanted: $(head -c 300 "$tmp/out")"
+    [ "$wanted" -lt 400 ] || json_is schema kerf.error/1
+}
+api=/api/v1
+wait_for() { # ID STATE
+    for _ in $(seq 400); do
+        ask 200 GET $api/jobs/"$1"
+        [ "$(json state)" = "$2" ] && break || sleep 0.05
+    done
+    json_is state "$2"
+}
+
+start --output "$tmp/written"
+# --- the same documents ----------------------------------------------------------------------------
+for verb in version hardware formats; do
+    ask 200 GET $api/$verb
+    check "$verb is that of --json" diff "$tmp/out" <("$KERF" $verb --json)
+done
+ask 200 POST $api/analyze '{"hardware": "h200", "rows": 4096, "cols": 4096, "format": "nvfp4", "batch": 3}'
+check "analyze is predict" diff "$tmp/out" <("$KERF" predict --hardware h200 --shape 4096x4096 -f nvfp4 -b 3 --json)
+ask 200 POST $api/sweep '{"hardware": "h200", "shapes": [[64, 128], [4096, 14336]], "formats": ["int8", "nvfp4"], "batches": [1, 2]}'
+check "a sweep has a line for each" test "$(wc -l <"$tmp/out")" -eq 8
+config=$(cat "$DATA/configs/llama-3.1-8b.json")
+ask 200 POST $api/predict "{\"hardware\": \"h200\", \"formats\": [\"nvfp4\"], \"config\": $config}"
+json_is type llama
+ask 200 GET $api/models
+json_is 'models.0.name' tiny
+json_is models.# 1
+ask 200 GET $api/nvml/status
+json_is schema kerf.monitor/1
+ask 200 GET /metrics
+output_says '^kerf_http_answers_total{status="2xx"} [0-9]'
+ask 200 GET / && output_says '<html lang="en">'
+
+# --- all that is documented is there, and nothing else ------------------------------------------------
+ask 200 GET $api/openapi.json
+cp "$tmp/out" "$tmp/openapi.json"
+json_is openapi 3.1.0
+ask 200 GET $api
+check "the document has every route" test "$(json routes.#)" -eq "$(grep -cE '"(get|post|delete)": \{' "$tmp/openapi.json")"
+paste -d ' ' <(json 'routes.*.method') <(json 'routes.*.path') >"$tmp/routes"
+while read -r method path; do
+    check "$path is documented" grep -qF "\"$path\": {" "$tmp/openapi.json"
+    case $path in *stream | *events) continue ;; esac
+    [ "$method" = GET ] || continue
+    ask "$([[ $path == *'{id}'* ]] && echo 404 || echo 200)" GET "${path/'{id}'/999}"
+done <"$tmp/routes"
+ask 404 GET $api/nothing
+ask 404 GET /../../etc/passwd '' --path-as-is
+ask 405 PUT $api/health
+check "405 says which" grep -qi '^allow: GET' <(curl -sI -X DELETE "http://127.0.0.1:$port$api/health")
+
+# --- who may ask -------------------------------------------------------------------------------------
+ask 421 GET $api/health '' -H 'Host: rebound.example'
+ask 421 GET $api/health '' -H "Host: 127.0.0.1:1"
+ask 200 GET $api/health '' -H "Host: localhost:$port" -H "Origin: http://localhost:$port"
+ask 403 GET $api/health '' -H 'Origin: https://example.org'
+ask 403 GET $api/health '' -H 'Origin: null'
+expect 2 serve --address 0.0.0.0 --port 0
+error_says 'need --token'
+expect 2 serve --token short
+
+# --- bodies ------------------------------------------------------------------------------------------
+good='"hardware": "h200", "rows": 64, "cols": 64, "format": "nvfp4"'
+for bad in '{' '[]' 'null' '{}' "{$good, \"more\": 1}" "{$good, \"rows\": 64}" '{"hardware": "h200"}' \
+    "{\"hardware\": \"/etc/passwd\", \"rows\": 1, \"cols\": 1, \"format\": \"nvfp4\"}" \
+    "{\"hardware\": \"h200\", \"rows\": 0, \"cols\": 1, \"format\": \"nvfp4\"}" \
+    "{\"hardware\": \"h200\", \"rows\": 1.5, \"cols\": 1, \"format\": \"nvfp4\"}" \
+    "{\"hardware\": \"h200\", \"rows\": 1e30, \"cols\": 1, \"format\": \"nvfp4\"}" \
+    "{\"hardware\": \"h200\", \"rows\": \"1\", \"cols\": 1, \"format\": \"--help\"}" \
+    "{\"hardware\": \"h200\\u0000\", \"rows\": 1, \"cols\": 1, \"format\": \"nvfp4\"}"; do
+    ask 400 POST $api/analyze "$bad"
+done
+ask 415 POST $api/analyze '' -d "{$good}" -H 'Content-Type: text/plain'
+head -c 1100000 /dev/zero | tr '\0' ' ' >"$tmp/large"
+ask 413 POST $api/analyze "@$tmp/large"
+for model in ../models/tiny /etc nothing linked tiny/../linked; do
+    body="{\"model\": \"$model\", \"formats\": [\"nvfp4\"]}"
+    [[ $model == *..* || $model == /* ]] && ask 400 POST $api/score "$body" || ask 404 POST $api/score "$body"
+done
+ask 400 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "../x"}'
+ask 422 POST $api/predict '{"hardware": "h200", "formats": ["nvfp4"], "config": {"model_type": 7}}'
+for raw in 'GET / HTTP/9.9\r\n\r\n' '\0\1\2\3\r\n\r\n' 'POST /api/v1/analyze HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n' \
+    'GET /api/v1/health HTTP/1.1\r\n\r\n' "GET / HTTP/1.1\r\nHost: localhost\r\nX: $(head -c 40000 "$tmp/large")\r\n\r\n"; do
+    # shellcheck disable=SC2059 # the escapes in it are meant
+    (exec 3<>"/dev/tcp/127.0.0.1/$port" && printf "$raw" >&3 && timeout 0.2 cat <&3 >"$tmp/raw") 2>/dev/null
+    check "no 200 for what is no request" bash -c "! head -n 1 '$tmp/raw' | grep -aq ' 200 '"
+done
+
+# --- jobs --------------------------------------------------------------------------------------------
+ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:4/6"], "only": ["*layers.0.mlp*"]}'
+id=$(json id)
+curl -sN --max-time 20 "http://127.0.0.1:$port$api/jobs/$id/events" >"$tmp/events"
+check "events end with the job" grep -q '"state":"done"' <(tail -n 3 "$tmp/events")
+check "there is progress" grep -q '^event: progress' "$tmp/events"
+ask 200 GET "$api/jobs/$id/result"
+check "the result is that of --json" diff <(sed /source/d "$tmp/out") \
+    <("$KERF" score "$tmp/models/tiny" -f nvfp4:4/6 --only '*layers.0.mlp*' --json | sed /source/d)
+ask 409 POST "$api/jobs/$id/solve" '{"bits": 5}'
+ask 202 POST $api/quantize '{"model": "tiny", "format": "int8", "output": "q", "only": ["*layers.0*"]}'
+id=$(json id)
+wait_for "$id" done
+check "it was written" test -s "$tmp/written/q/model.safetensors"
+ask 202 POST $api/quantize '{"model": "tiny", "format": "int8", "output": "q"}'
+id=$(json id)
+wait_for "$id" failed
+json_is exit_code 4
+ask 409 GET "$api/jobs/$id/result"
+ask 200 DELETE "$api/jobs/$id" # it has ended: forgotten
+ask 404 GET "$api/jobs/$id"
+ask 202 POST $api/recommend '{"model": "tiny", "budget": ["5bits"], "formats": ["nvfp4", "int8"], "hardware": "h200", "only": ["*layers.0*", "*layers.1*"]}'
+advice=$(json id)
+ask 202 POST $api/measure '{"rows": 64, "cols": 64, "formats": ["nvfp4"]}' # waits for the processor
+waits=$(json id)
+ask 200 DELETE "$api/jobs/$waits"
+wait_for "$waits" canceled
+wait_for "$advice" done
+ask 200 POST "$api/jobs/$advice/solve" '{"bits": 5}'
+check "the same choice as the recommendation" diff <(json 'picks.*.codec') \
+    <(curl -s "http://127.0.0.1:$port$api/jobs/$advice/result" | "$TOOLS/json_get" 'groups.*.codec')
+check "within 50 ms" awk -v s="$(json seconds)" 'BEGIN { exit !(s < 0.05) }'
+ask 422 POST "$api/jobs/$advice/solve" '{"bits": 1}'
+
+# --- cut, and taken up ---------------------------------------------------------------------------------
+ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:*", "mxfp4:*", "int4*", "nf4*"], "zstd_level": 22}'
+cut=$(json id)
+wait_for "$cut" running
+ask 202 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "later", "only": ["*layers.0*"]}'
+later=$(json id)
+stop
+check "the journal has both" test "$(grep -c '"id"' "$tmp/written/kerf-jobs.json")" -eq 2
+start --output "$tmp/written"
+ask 200 GET "$api/jobs/$cut"
+ask 200 DELETE "$api/jobs/$cut"
+wait_for "$later" done
+check "it was written by the next server" test -s "$tmp/written/later/model.safetensors"
+wait_for "$cut" canceled
+stop
+check "no job is left in the journal" bash -c "! grep -q '\"id\"' '$tmp/written/kerf-jobs.json'"
+
+# --- a token, and nothing to write to --------------------------------------------------------------------
+echo 0123456789abcdef0123 >"$tmp/token"
+start --token "@$tmp/token"
+ask 401 GET $api/health
+ask 401 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef'
+ask 200 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef0123'
+ask 200 GET /
+ask 422 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "x"}' -H 'Authorization: Bearer 0123456789abcdef0123'
+stop
+finish
