@@ -8,7 +8,7 @@
 #include "output.h"
 #include "serve/jobs.h"
 #include "serve/monitoring.h"
-#include "serve/words.h"
+#include "serve/verb_words.h"
 
 /* --- what the server is ------------------------------------------------------------------------
  */

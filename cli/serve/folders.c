@@ -8,7 +8,7 @@
 
 #include "output.h"
 #include "serve/http.h"
-#include "serve/words.h"
+#include "serve/verb_words.h"
 
 enum { LISTED_MOST = 1000, DEEP_MOST = 4 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "serve/http.h"
+#include "serve/serve.h"
 
 int address_is_loopback(const char *address)
 {

@@ -18,9 +18,6 @@
 
 enum { IDLE_S = 30, CLASSES = 6 };
 
-serve_options serving;
-int serving_port;
-
 /* --- counters ------------------------------------------------------------------------------ */
 
 static struct {

@@ -53,10 +53,6 @@ int answer_monitor_stream(request *r);
 int answer_metrics(request *r);
 int answer_page(request *r);
 
-/* The one server of this process: set before the first request, then only read. */
-extern serve_options serving;
-extern int serving_port;
-
 /* Opens the listener; *out is stopped by http_stop. */
 kerf_status http_start(struct MHD_Daemon **out, kerf_error *err);
 void http_stop(struct MHD_Daemon *d);

@@ -235,13 +235,6 @@ static void *run_device(void *ctx)
 
 /* --- submitting ---------------------------------------------------------------------------- */
 
-static int device_of(const json_t *body)
-{
-    const char *text = json_string_value(json_object_get(body, "device"));
-    if (!text || strcmp(text, "cpu") == 0) return 0;
-    return text[4] == ':' ? 1 + text[5] - '0' : 1;
-}
-
 /* Forgets the oldest that have ended; -1: too many wait. Under the lock. */
 static int make_room(void)
 {

@@ -4,7 +4,7 @@
 #define KERF_SERVE_JOBS_H
 
 #include "serve/streams.h"
-#include "serve/words.h"
+#include "serve/verb_words.h"
 
 typedef enum job_state {
     JOB_QUEUED,

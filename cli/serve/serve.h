@@ -24,4 +24,10 @@ typedef struct serve_options {
 /* Serves until SIGTERM or SIGINT. KERF_E_NOSUP: this kerf was built without libmicrohttpd. */
 kerf_status serve(const serve_options *o, kerf_error *err);
 
+/* The one server of this process, and where it listens: set before the first request, then only
+ * read.
+ */
+extern serve_options serving;
+extern int serving_port;
+
 #endif

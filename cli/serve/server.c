@@ -12,6 +12,9 @@
 #include "serve/monitoring.h"
 #include "serve/page.h"
 
+serve_options serving;
+int serving_port;
+
 int answer_page(request *r)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* routes.c - the rows. A row with a verb is answered by that verb: here and now where it has no
- * `device`, else as a job. */
+/* route_table.c - the rows. A row with a verb is answered by that verb: here and now where it has
+ * no `device`, else as a job. */
 #include "serve/routes.h"
 
 #include <string.h>

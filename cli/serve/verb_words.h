@@ -1,4 +1,4 @@
-/* words.h - a request as the command line of a verb; and verbs that answer here and now. */
+/* verb_words.h - a request as the command line of a verb; and verbs that answer here and now. */
 #ifndef KERF_SERVE_WORDS_H
 #define KERF_SERVE_WORDS_H
 
@@ -17,6 +17,9 @@ typedef struct word_list {
 kerf_status words_of(const route *r, const json_t *body, const char *config,
                      const char *const *extra, word_list *out, kerf_error *err);
 void words_free(word_list *l);
+
+/* What a body wants to compute on: 0: the processor, i: GPU i - 1. */
+int device_of(const json_t *body);
 
 /* Runs such a line in this process, one at a time: *text is its document, to be freed. For verbs
  * that take milliseconds. */

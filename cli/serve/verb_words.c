@@ -1,6 +1,6 @@
-/* words.c - the table's fields become options, so that a request and a command line are checked,
- * refused and answered by the same code. */
-#include "serve/words.h"
+/* verb_words.c - the table's fields become options, so that a request and a command line are
+ * checked, refused and answered by the same code. */
+#include "serve/verb_words.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -127,6 +127,13 @@ kerf_status words_of(const route *r, const json_t *body, const char *config,
         }
     }
     return KERF_OK;
+}
+
+int device_of(const json_t *body)
+{
+    const char *text = json_string_value(json_object_get(body, "device"));
+    if (!text || strcmp(text, "cpu") == 0) return 0;
+    return text[4] == ':' ? 1 + text[5] - '0' : 1;
 }
 
 /* --- here and now -------------------------------------------------------------------------- */
