@@ -101,6 +101,12 @@ KERF_API KERF_CHECK kerf_status kerf_reader_check(const kerf_reader *r, kerf_err
 KERF_API KERF_CHECK kerf_status kerf_reader_fingerprint(const kerf_reader *r, uint64_t *out,
                                                         kerf_error *err);
 
+/* A number for the tensors that were opened: names, types, shapes and samples of their data, not
+ * the files and times. A copy of a model has the same, as has one that is split into other files.
+ */
+KERF_API KERF_CHECK kerf_status kerf_reader_contents(const kerf_reader *r, uint64_t *out,
+                                                     kerf_error *err);
+
 /* --- what may be written ------------------------------------------------------------------- */
 
 /* The paths that a call reads and those that it writes; all zeros are none. A source is a file,

@@ -1,0 +1,89 @@
+/* calibrate.h - what a forward pass over text says of a model, kept in a folder that advice, scores
+ * and encoders read.
+ *
+ * A calibration is a folder of safetensors. N is a weight by its name in the model, E the experts
+ * of a stack, K the columns of a weight:
+ *
+ *   N           F32 [K] or [E, K]   mean square of each input column over all tokens that the
+ * weight saw; ones for an expert that saw none. So the folder is an imatrix, too
+ * (kerf/importance.h) N.count     F32 [1] or [E]      experts: tokens that were routed to each
+ *   N.amax      F32 [1]             the largest |x| of its input
+ *   N.gram      F32 [K, K]          mean of x x^T; of a layer's experts over all their tokens.
+ *                                   Optional. Weights of one input have one, under the first name
+ *   N.alpha     F32 [2]             rise of the loss (or KL) per t2 of this weight, and its
+ * standard error. Optional L.k_amax    F32 [1]             the largest |k| and |v| that layer L
+ * ("model.layers.3") caches L.v_amax
+ *
+ * Metadata of each file: kerf.schema = "kerf.calibration/1"; kerf.source, a number for the contents
+ * of the model; kerf.tokens, how many; kerf.text, a hash of them; kerf.alpha = "loss" or "kl";
+ * kerf.gram_of, a JSON object from a weight to the one whose Gram matrix is also its own. */
+#ifndef KERF_CALIBRATE_H
+#define KERF_CALIBRATE_H
+
+#include <kerf/checkpoint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- reading ------------------------------------------------------------------------------- */
+
+typedef struct kerf_calibration kerf_calibration;
+
+typedef struct kerf_calibration_about {
+    uint64_t source; /* kerf_reader_contents of the model                                   */
+    uint64_t tokens; /* that it was made from                                               */
+    uint64_t text;   /* their hash                                                          */
+    int by_kl;       /* 1: alpha is the rise of KL, 0: of the loss                          */
+    size_t alphas;   /* weights that have one                                               */
+    size_t grams;    /* Gram matrices                                                       */
+} kerf_calibration_about;
+
+/* KERF_E_IO: it cannot be read; KERF_E_DATA: it is no calibration, or damaged, or one whose files
+ * are of several runs. Any number of threads may use it. */
+KERF_API KERF_CHECK kerf_status kerf_calibration_open(const char *path, kerf_calibration **out,
+                                                      kerf_error *err);
+KERF_API void kerf_calibration_close(kerf_calibration *c); /* NULL is fine */
+
+KERF_API kerf_calibration_about kerf_calibration_describe(const kerf_calibration *c);
+/* The folder, for calls that take an imatrix; it belongs to c. */
+KERF_API const kerf_checkpoint *kerf_calibration_imatrix(const kerf_calibration *c);
+
+/* KERF_E_DATA: it was made from another model than this one. */
+KERF_API KERF_CHECK kerf_status kerf_calibration_check(const kerf_calibration *c,
+                                                       const kerf_checkpoint *source,
+                                                       kerf_error *err);
+
+/* What the error of a weight costs: value per t2 = ||W' - W||^2 / ||W||^2, and its standard error.
+ * A stack that was calibrated expert by expert has their sum, an expert of a calibrated stack its
+ * equal part. NaN: there is none. Values may be zero or negative where noise hides them. */
+typedef struct kerf_alpha_value {
+    double value, error;
+} kerf_alpha_value;
+KERF_API KERF_CHECK kerf_status kerf_calibration_alpha(const kerf_calibration *c,
+                                                       const kerf_weight *w, kerf_alpha_value *out,
+                                                       kerf_error *err);
+
+/* The Gram matrix of the input of a weight: row after row, symmetric. All zeros: there is none.
+ * KERF_E_DATA: it has another shape, or a number that is not finite. */
+typedef struct kerf_gram {
+    float *value;     /* [columns][columns], malloc'd */
+    uint64_t columns; /* of the weight                */
+} kerf_gram;
+KERF_API KERF_CHECK kerf_status kerf_calibration_gram(const kerf_calibration *c,
+                                                      const kerf_weight *w, kerf_gram *out,
+                                                      kerf_error *err);
+KERF_API void kerf_gram_free(kerf_gram *g); /* all zeros are fine */
+
+/* 1: there is one for w. */
+KERF_API int kerf_calibration_has_gram(const kerf_calibration *c, const kerf_weight *w);
+
+/* The largest |x| of its input; NaN: not known. */
+KERF_API KERF_CHECK kerf_status kerf_calibration_amax(const kerf_calibration *c,
+                                                      const kerf_weight *w, float *out,
+                                                      kerf_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
