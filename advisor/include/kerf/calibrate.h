@@ -20,7 +20,7 @@
 #ifndef KERF_CALIBRATE_H
 #define KERF_CALIBRATE_H
 
-#include <kerf/checkpoint.h>
+#include <kerf/forward.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -82,6 +82,49 @@ KERF_API int kerf_calibration_has_gram(const kerf_calibration *c, const kerf_wei
 KERF_API KERF_CHECK kerf_status kerf_calibration_amax(const kerf_calibration *c,
                                                       const kerf_weight *w, float *out,
                                                       kerf_error *err);
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+typedef enum kerf_alpha_by {
+    KERF_ALPHA_BY_KL,   /* mean KL of the next token against the model without noise */
+    KERF_ALPHA_BY_LOSS, /* rise of the loss: what is judged in the end, with more noise of its own
+                         */
+    KERF_ALPHA_BY_NONE  /* no alpha, one pass over the text                          */
+} kerf_alpha_by;
+
+/* Told once, when the first layer has been timed. */
+typedef struct kerf_calibrate_plan {
+    uint64_t tokens, layers, weights, groups;
+    uint64_t memory_bytes; /* states, the largest layer, statistics, embedding and head */
+    uint64_t file_bytes;
+    double seconds; /* that the rest will take, from the time of that layer */
+} kerf_calibrate_plan;
+
+typedef struct kerf_calibrate_request {
+    kerf_tokens tokens;
+    int gram;            /* 1: Gram matrices, too                                           */
+    kerf_alpha_by alpha; /* of groups of weights that runtimes fuse, and of a layer's experts */
+    unsigned draws;      /* of noise per group, at least 2 and at most 64; 0: 4. By KL the rows are
+                            divided among them, by loss each sees all rows                  */
+    double noise;        /* its t2, above 0 and below 1; 0: 0.02                            */
+    const char *path;    /* the folder to write                                             */
+    int overwrite;       /* 1: replace it; else KERF_E_EXISTS                               */
+    int resume;          /* 1: go on with what a killed run of the same request has left    */
+    void (*planned)(void *ctx, const kerf_calibrate_plan *p); /* NULL: not wanted           */
+    void *ctx;
+} kerf_calibrate_request;
+
+/* Runs the tokens through the model, layer by layer, and writes a calibration. Then alpha: noise of
+ * relative size `noise` is added to the weights of one group at a time, the states ahead of its
+ * layer are used again, and what the layers behind it make of them is compared with the undisturbed
+ * model: rise / t2, divided evenly among the weights of the group. The same folder for every number
+ * of threads. exec: its threads count; NULL: all cores. KERF_E_ARG: numbers out of range, fewer
+ * rows than draws, rows of one token; KERF_E_NOSUP: as kerf_decoder_open, or a matrix that the
+ * forward pass does not use. Nothing is left behind by a call that fails, unless `resume`. */
+KERF_API KERF_CHECK kerf_status kerf_calibrate(const kerf_checkpoint *source,
+                                               const kerf_calibrate_request *request,
+                                               const kerf_exec *exec, const kerf_job *job,
+                                               kerf_error *err);
 
 #ifdef __cplusplus
 }

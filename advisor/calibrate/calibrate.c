@@ -1,0 +1,182 @@
+/* calibrate.c - kerf_calibrate: the tokens go through the model once, and what each layer's inputs
+ * are like is written when it is done; then alpha. */
+#include <kerf/calibrate.h>
+
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "base/work.h"
+#include "calibrate/book.h"
+#include "calibrate/collect.h"
+#include "calibrate/disturb.h"
+
+typedef struct calibrating {
+    const kerf_checkpoint *source;
+    kerf_calibrate_request request;
+    int threads;
+    kerf_decoder *model;
+    const kerf_decoder_info *info;
+    kf_book book;
+    kerf_writer *writer;
+    float *state;
+    uint64_t state_bytes, head_work;
+    kf_work work;
+    double first_s, first_sums_s; /* of layer 0, and what its sums took of it; 0: it was there */
+} calibrating;
+
+/* --- the request --------------------------------------------------------------------------- */
+
+static kerf_status check_request(kerf_calibrate_request *r, kerf_error *err)
+{
+    if (r->draws == 0) r->draws = 4;
+    if (r->noise == 0) r->noise = 0.02;
+    if (r->tokens.rows == 0 || r->tokens.length < 2)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "no row of two tokens or more: --length N makes rows of a stream");
+    if (r->draws < 2 || r->draws > 64 || !(r->noise > 0 && r->noise < 1))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "from 2 to 64 draws of noise below 1");
+    if (r->alpha == KERF_ALPHA_BY_KL && r->tokens.rows < r->draws)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%llu rows cannot be divided among %u draws: --length N makes shorter rows",
+                       (unsigned long long)r->tokens.rows, r->draws);
+    return KERF_OK;
+}
+
+/* --- time and memory ----------------------------------------------------------------------- */
+
+static kf_disturb_job disturb_job(calibrating *c)
+{
+    return (kf_disturb_job){.model = c->model,
+                            .book = &c->book,
+                            .request = &c->request,
+                            .last = c->state,
+                            .threads = c->threads,
+                            .work = &c->work,
+                            .head_work = c->head_work,
+                            .writer = c->writer};
+}
+
+/* Head and layers by their multiplications: a layer's are its weights, or those of its experts that
+ * a token meets. A comparison takes the logits of two models. */
+static uint64_t find_head_work(const calibrating *c)
+{
+    const kerf_decoder_info *m = c->info;
+    const double share = m->experts ? (double)m->experts_used / (double)m->experts : 1,
+                 layer = (double)m->layer_bytes / sizeof(float) * share,
+                 head = 2 * (double)m->hidden * (double)m->vocab;
+    return (uint64_t)(head / layer * (double)c->state_bytes);
+}
+
+static uint64_t file_bytes(const kf_book *b)
+{
+    uint64_t sum = 0, n = 0;
+    for (size_t i = 0; i < b->entries; i++)
+        if (kerf_shape_count(&b->entry[i].shape, &n, NULL) == KERF_OK) sum += n * sizeof(float);
+    return sum;
+}
+
+static void tell_plan(calibrating *c)
+{
+    const kf_disturb_job later = disturb_job(c);
+    const int alpha = c->request.alpha != KERF_ALPHA_BY_NONE;
+    const double passes = alpha ? (double)kf_disturb_work(&later) / (double)c->state_bytes : 0;
+    if (!c->request.planned) return;
+    const kerf_calibrate_plan p = {.tokens = c->request.tokens.rows * c->request.tokens.length,
+                                   .layers = c->book.layers,
+                                   .weights = c->book.slots,
+                                   .groups = alpha ? c->book.groups : 0,
+                                   .memory_bytes =
+                                       c->state_bytes + 2 * c->info->layer_bytes +
+                                       c->info->outside_bytes + kf_collector_bytes(&c->book) +
+                                       (alpha ? kf_disturb_bytes(&c->book, c->state_bytes) : 0),
+                                   .file_bytes = file_bytes(&c->book),
+                                   .seconds = c->first_s * (double)(c->book.layers - 1) +
+                                              (c->first_s - c->first_sums_s) * passes};
+    c->request.planned(c->request.ctx, &p);
+}
+
+/* --- one pass ------------------------------------------------------------------------------ */
+
+static kerf_status watch_layer(calibrating *c, uint64_t i, const kerf_layer *l, kerf_error *err)
+{
+    kf_collector *sums = NULL;
+    const double start = kf_now_s();
+    kerf_status s = kf_collector_open(&c->book, c->info, i, c->threads, &sums, err);
+    if (s == KERF_OK) {
+        const kerf_watch watch = kf_collector_watch(sums);
+        s = kerf_layer_run(l, &c->request.tokens, c->state, &watch, c->work.job, err);
+    }
+    if (s == KERF_OK && c->first_s == 0) {
+        c->first_s = kf_now_s() - start;
+        c->first_sums_s = kf_collector_seconds(sums);
+        tell_plan(c);
+    }
+    if (s == KERF_OK) s = kf_collector_write(sums, c->writer, err);
+    kf_collector_close(sums);
+    return s;
+}
+
+static kerf_status run_layer(calibrating *c, uint64_t i, kerf_error *err)
+{
+    kerf_layer *l = NULL;
+    uint64_t note;
+    const kf_leaf *leaf = &c->book.leaf[i];
+    const int done = kerf_writer_marked(c->writer, leaf->entry, leaf->alpha - leaf->entry, &note);
+    KF_TRY(kerf_decoder_layer_load(c->model, i, &l, err));
+    kerf_status s = done ? kerf_layer_run(l, &c->request.tokens, c->state, NULL, c->work.job, err)
+                         : watch_layer(c, i, l, err);
+    kerf_layer_free(l);
+    return s == KERF_OK ? kf_work_add(&c->work, c->state_bytes, err) : s;
+}
+
+static kerf_status run(calibrating *c, kerf_error *err)
+{
+    const char *why;
+    const kerf_calibrate_request *r = &c->request;
+    const kf_disturb_job later = disturb_job(c);
+    const uint64_t found = kerf_writer_found(c->writer, &why);
+    if (r->resume && (found || why)) kf_work_resume(&c->work, r->path, found, why);
+    kf_work_phase(&c->work, "calibrate", c->book.layers * c->state_bytes);
+    KF_TRY(kerf_decoder_embed(c->model, &r->tokens, c->state, err));
+    for (uint64_t i = 0; i < c->book.layers; i++) KF_TRY(run_layer(c, i, err));
+    if (r->alpha == KERF_ALPHA_BY_NONE) return KERF_OK;
+    kf_work_phase(&c->work, "alpha", kf_disturb_work(&later));
+    return kf_disturb(&later, err);
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
+
+static kerf_status open_all(calibrating *c, const kerf_exec *exec, const kerf_job *job,
+                            kerf_error *err)
+{
+    uint64_t n;
+    KF_TRY(check_request(&c->request, err));
+    KF_TRY(kerf_decoder_open(c->source, exec, &c->model, err));
+    c->info = kerf_decoder_about(c->model);
+    if (!kf_mul_ok(c->request.tokens.rows, c->request.tokens.length, &n) ||
+        !kf_mul_ok(n, c->info->hidden * sizeof *c->state, &c->state_bytes))
+        return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "so many tokens fit into no memory");
+    c->head_work = find_head_work(c);
+    KF_TRY(kf_book_open(&c->book, c->source, c->info->layers, &c->request, err));
+    KF_TRY(kf_allocate(&c->state, c->state_bytes, 1, err));
+    return kf_book_create(&c->book, c->source, &c->request, job, &c->writer, err);
+}
+
+kerf_status kerf_calibrate(const kerf_checkpoint *source, const kerf_calibrate_request *request,
+                           const kerf_exec *exec, const kerf_job *job, kerf_error *err)
+{
+    calibrating c = {.source = source, .request = *request, .threads = exec ? exec->threads : 0};
+    kf_work_open(&c.work, job);
+    kerf_status s = open_all(&c, exec, job, err);
+    if (s == KERF_OK) s = run(&c, err);
+    if (s == KERF_OK) s = kerf_reader_check(kerf_checkpoint_reader(source), err);
+    if (s == KERF_OK)
+        s = kerf_writer_commit(c.writer, err);
+    else
+        kerf_writer_abort(c.writer);
+    free(c.state);
+    kf_book_close(&c.book);
+    kerf_decoder_close(c.model);
+    kf_work_close(&c.work);
+    return s;
+}

@@ -1,0 +1,167 @@
+/* next_token.c - losses, KL divergence and agreement of next-token distributions, from logits that
+ * are made a panel of positions at a time. Exponentials are an own polynomial in float32, the same
+ * on every machine; sums are doubles in eight lanes. */
+#include "calibrate/next_token.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum { PANEL_BYTES = 32 << 20, PANEL_MOST = 512, LANES = 8, CHUNK = 256 };
+
+/* --- one position -------------------------------------------------------------------------- */
+
+/* e^x for x at most 0, within 2e-7 of the value: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2].
+ * Below -87 it is 0. */
+static float exp_below(float x)
+{
+    const float shift = 12582912.0f; /* 1.5 x 2^23: adding it rounds to a whole number */
+    const float y = x < -87.0f ? -87.0f : x;
+    const float n = y * 1.44269504f + shift - shift;
+    const float r = y - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    const union {
+        uint32_t bits;
+        float value;
+    } scale = {.bits = (uint32_t)((int32_t)n + 127) << 23};
+    return x < -87.0f ? 0.0f : p * scale.value;
+}
+
+static size_t most_likely(const float *x, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 1; i < n; i++)
+        if (x[i] > x[at]) at = i;
+    return at;
+}
+
+static double add_lanes(const double lane[LANES])
+{
+    double sum = 0;
+    for (size_t i = 0; i < LANES; i++) sum += lane[i];
+    return sum;
+}
+
+/* Sums of e^(a - top a), of e^(b - top b), and of e^(a - top a) times the difference of both
+ * exponents; b NULL: the first alone. */
+static void sum_exponents(const float *a, float top_a, const float *b, float top_b, size_t n,
+                          double sum[3])
+{
+    double lane[3][LANES] = {{0}};
+    float ea[CHUNK], eb[CHUNK], d[CHUNK];
+    for (size_t at = 0; at < n; at += CHUNK) {
+        const size_t m = n - at < CHUNK ? n - at : CHUNK;
+        for (size_t i = 0; i < m; i++) ea[i] = exp_below(a[at + i] - top_a);
+        for (size_t i = m; i < CHUNK; i++) ea[i] = 0;
+        for (size_t i = 0; i < CHUNK; i += LANES)
+            for (size_t k = 0; k < LANES; k++) lane[0][k] += (double)ea[i + k];
+        if (!b) continue;
+        for (size_t i = 0; i < m; i++) {
+            eb[i] = exp_below(b[at + i] - top_b);
+            d[i] = (a[at + i] - top_a) - (b[at + i] - top_b);
+        }
+        for (size_t i = m; i < CHUNK; i++) eb[i] = d[i] = 0;
+        for (size_t i = 0; i < CHUNK; i += LANES)
+            for (size_t k = 0; k < LANES; k++) {
+                lane[1][k] += (double)eb[i + k];
+                lane[2][k] += (double)ea[i + k] * (double)d[i + k];
+            }
+    }
+    for (size_t i = 0; i < 3; i++) sum[i] = add_lanes(lane[i]);
+}
+
+static kf_prediction predict(const float *a, const float *b, size_t n, uint32_t next)
+{
+    const size_t top_a = most_likely(a, n), top_b = b ? most_likely(b, n) : 0;
+    double sum[3];
+    kf_prediction out = {0};
+    sum_exponents(a, a[top_a], b, b ? b[top_b] : 0, n, sum);
+    const double log_a = log(sum[0]);
+    out.loss = (float)(log_a + (double)(a[top_a] - a[next]));
+    if (!b) return out;
+    const double log_b = log(sum[1]);
+    out.other = (float)(log_b + (double)(b[top_b] - b[next]));
+    out.kl = (float)(sum[2] / sum[0] - (log_a - log_b));
+    out.agrees = top_a == top_b;
+    return out;
+}
+
+/* --- panels -------------------------------------------------------------------------------- */
+
+typedef struct panel {
+    const kerf_tokens *tokens;
+    uint64_t first, count; /* positions over all rows */
+    size_t vocabulary;
+    float *logits[2]; /* [count][vocabulary]; [1] NULL: one model */
+    float *filling;
+    uint64_t filled;
+    kf_prediction *out;
+} panel;
+
+static kerf_status take_logits(void *ctx, uint64_t row, uint64_t position, uint64_t n,
+                               float *logits, kerf_error *err)
+{
+    panel *p = ctx;
+    (void)row, (void)position, (void)err; /* panels come in rising order */
+    memcpy(p->filling + p->filled * p->vocabulary, logits, n * p->vocabulary * sizeof *logits);
+    p->filled += n;
+    return KERF_OK;
+}
+
+static kerf_status fill_panel(panel *p, const kf_said *m, float *to, const kerf_job *job,
+                              kerf_error *err)
+{
+    const uint64_t width = kerf_decoder_about(m->model)->hidden;
+    const kerf_tokens part = {p->tokens->token + p->first, 1, p->count};
+    p->filling = to;
+    p->filled = 0;
+    return kerf_decoder_logits(m->model, &part, m->hidden + p->first * width, NULL, take_logits, p,
+                               job, err);
+}
+
+static kerf_status predict_one(void *ctx, uint64_t i)
+{
+    const panel *p = ctx;
+    const uint64_t at = p->first + i, length = p->tokens->length;
+    if (at % length == length - 1) return KERF_OK; /* nothing follows */
+    const float *a = p->logits[0] + i * p->vocabulary,
+                *b = p->logits[1] ? p->logits[1] + i * p->vocabulary : NULL;
+    p->out[at - at / length] = predict(a, b, p->vocabulary, p->tokens->token[at + 1]);
+    return KERF_OK;
+}
+
+static kerf_status run_panels(panel *p, uint64_t most, const kf_said *a, const kf_said *b,
+                              int threads, const kerf_job *job, kerf_error *err)
+{
+    const uint64_t positions = p->tokens->rows * p->tokens->length;
+    for (p->first = 0; p->first < positions; p->first += p->count) {
+        p->count = kf_min_u64(most, positions - p->first);
+        KF_TRY(fill_panel(p, a, p->logits[0], job, err));
+        if (b) KF_TRY(fill_panel(p, b, p->logits[1], job, err));
+        KF_TRY(kf_parallel(p->count, threads, predict_one, p));
+    }
+    return KERF_OK;
+}
+
+kerf_status kf_next_tokens(const kf_said *a, const kf_said *b, const kerf_tokens *tokens,
+                           int threads, kf_prediction *out, const kerf_job *job, kerf_error *err)
+{
+    const size_t vocabulary = (size_t)kerf_decoder_about(a->model)->vocab;
+    uint64_t most = PANEL_BYTES / sizeof(float) / vocabulary;
+    panel p = {.tokens = tokens, .vocabulary = vocabulary, .out = out};
+    most = most < 1 ? 1 : most > PANEL_MOST ? PANEL_MOST : most;
+    kerf_status s = kf_allocate(&p.logits[0], most * vocabulary, sizeof(float), err);
+    if (s == KERF_OK && b) s = kf_allocate(&p.logits[1], most * vocabulary, sizeof(float), err);
+    if (s == KERF_OK) s = run_panels(&p, most, a, b, threads, job, err);
+    free(p.logits[0]);
+    free(p.logits[1]);
+    return s;
+}
