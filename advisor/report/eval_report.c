@@ -1,0 +1,113 @@
+/* eval_report.c - what kerf_eval has measured, as JSON, and for the programs that run kerf: a test
+ * per candidate. */
+#include <kerf/eval.h>
+#include <math.h>
+
+#include "report/ci_text.h"
+#include "text/json_text.h"
+
+/* --- JSON ---------------------------------------------------------------------------------- */
+
+static json_t *pack_model(const kerf_evaluation *e, size_t i)
+{
+    const kerf_eval_model *m = &e->model[i];
+    json_t *o = json_pack("{s:o, s:I, s:o, s:o, s:o}", "path", kf_json_path(m->path), "quantized",
+                          (json_int_t)m->quantized, "bits", kf_json_number(m->bits), "loss",
+                          kf_json_number(m->loss), "perplexity", kf_json_number(m->perplexity));
+    if (i == 0) return o;
+    for (unsigned f = 0; f < KERF_EVAL_FIGURES; f++)
+        kf_json_set(&o, kerf_eval_figure_name((kerf_eval_figure)f), kf_json_number(m->figure[f]));
+    json_t *interval = json_array(), *drift = json_array(), *over = json_array();
+    kf_json_add(&interval, kf_json_number(m->kl_low));
+    kf_json_add(&interval, kf_json_number(m->kl_high));
+    for (uint64_t k = 0; k < e->layers; k++) kf_json_add(&drift, kf_json_number(m->drift[k]));
+    for (unsigned f = 0; f < KERF_EVAL_FIGURES; f++)
+        if (m->over >> f & 1u)
+            kf_json_add(&over, json_string(kerf_eval_figure_name((kerf_eval_figure)f)));
+    kf_json_set(&o, "kl_interval", interval);
+    kf_json_set(&o, "kl_most", kf_json_number(m->kl_most));
+    kf_json_set(&o, "drift", drift);
+    kf_json_set(&o, "over", over);
+    return o;
+}
+
+kerf_status kerf_evaluation_write(const kerf_evaluation *e, char **text, size_t *n, kerf_error *err)
+{
+    json_t *candidates = json_array(), *limits = json_object();
+    for (size_t i = 1; i < e->models; i++) kf_json_add(&candidates, pack_model(e, i));
+    for (unsigned f = 0; f < KERF_EVAL_FIGURES; f++)
+        if (e->limits.most[f] < INFINITY)
+            kf_json_set(&limits, kerf_eval_figure_name((kerf_eval_figure)f),
+                        kf_json_number(e->limits.most[f]));
+    json_t *doc =
+        json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:f}", "schema", "kerf.eval/1", "rows",
+                  (json_int_t)e->rows, "length", (json_int_t)e->length, "predictions",
+                  (json_int_t)e->predictions, "source", pack_model(e, 0), "candidates", candidates,
+                  "limits", limits, "passed", e->passed, "seconds", e->seconds);
+    return kf_json_write(doc, JSON_INDENT(2), text, n, err);
+}
+
+/* --- reports ------------------------------------------------------------------------------- */
+
+static void test_at(const void *ctx, size_t i, kf_ci_test *out)
+{
+    const kerf_evaluation *e = ctx;
+    const kerf_eval_model *m = &e->model[i + 1];
+    size_t n = 0;
+    out->group = e->model[0].path;
+    out->name = m->path;
+    out->fault[0] = 0;
+    for (unsigned f = 0; f < KERF_EVAL_FIGURES && n < sizeof out->fault; f++) {
+        if (!(m->over >> f & 1u)) continue;
+        const int k =
+            snprintf(out->fault + n, sizeof out->fault - n, "%s%s %.4g is over its limit %.4g",
+                     n ? "; " : "", kerf_eval_figure_name((kerf_eval_figure)f), m->figure[f],
+                     e->limits.most[f]);
+        if (k > 0) n += (size_t)k;
+    }
+}
+
+static void put_markdown(const kerf_evaluation *e, const kf_ci_tests *tests, FILE *to)
+{
+    fprintf(to, "# kerf eval\n\n%s ", e->passed ? "Passed:" : "**Failed**:");
+    kf_ci_put_code(to, e->model[0].path);
+    fprintf(to,
+            ", %llu predictions in %llu rows; KL is that of the next token's distribution against "
+            "the source, in nats.\n",
+            (unsigned long long)e->predictions, (unsigned long long)e->rows);
+    kf_ci_put_faults(to, tests);
+    fputs("\n| model | bits | perplexity | KL | 95 % | 99th percentile | same top token |\n"
+          "|---|---:|---:|---:|---:|---:|---:|\n",
+          to);
+    for (size_t i = 0; i < e->models; i++) {
+        const kerf_eval_model *m = &e->model[i];
+        fputs("| ", to);
+        kf_ci_put_code(to, m->path);
+        fprintf(to, " | %.3f | %.4f | %.5f | %.5f to %.5f | %.4f | %.2f %% |\n", m->bits,
+                m->perplexity, m->figure[KERF_EVAL_KL], m->kl_low, m->kl_high,
+                m->figure[KERF_EVAL_KL_P99], 100 * (1 - m->figure[KERF_EVAL_FLIPS]));
+    }
+}
+
+typedef struct eval_text {
+    const kerf_evaluation *evaluation;
+    kerf_eval_kind kind;
+} eval_text;
+
+static void put_kind(FILE *to, const void *ctx)
+{
+    const eval_text *t = ctx;
+    const kerf_evaluation *e = t->evaluation;
+    const kf_ci_tests tests = {"kerf eval", "candidate", e->models - 1, test_at, e};
+    if (t->kind == KERF_EVAL_JUNIT)
+        kf_ci_put_junit(to, &tests);
+    else
+        put_markdown(e, &tests, to);
+}
+
+kerf_status kerf_evaluation_report(const kerf_evaluation *e, kerf_eval_kind kind, char **text,
+                                   size_t *n, kerf_error *err)
+{
+    const eval_text t = {e, kind};
+    return kf_ci_print(put_kind, &t, text, n, err);
+}
