@@ -11,18 +11,21 @@
 
 #define IN_SUM2 ".in_sum2"
 #define COUNTS ".counts"
+#define COUNT ".count"
 
 /* --- which entry -------------------------------------------------------------------------------
  */
 
-/* The tensors of an entry. divisor NULL: the values are means already. */
+/* The tensors of an entry. means: the values are means already, and the divisor, which may be NULL,
+ * is the number of tokens behind each. */
 typedef struct entry {
     const kerf_tensor *values, *divisor;
+    int means;
 } entry;
 
 static const struct {
     const char *values, *divisor;
-} forms[] = {{"", NULL}, {IN_SUM2, COUNTS}, {KF_IMATRIX_VALUES, KF_IMATRIX_CALLS}};
+} forms[] = {{"", COUNT}, {IN_SUM2, COUNTS}, {KF_IMATRIX_VALUES, KF_IMATRIX_CALLS}};
 #define FORMS (sizeof forms / sizeof *forms)
 
 static int find_named(const kerf_reader *r, const char *name, size_t form, entry *out)
@@ -30,10 +33,11 @@ static int find_named(const kerf_reader *r, const char *name, size_t form, entry
     char text[KERF_MAX_NAME_BYTES + 32];
     snprintf(text, sizeof text, "%s%s", name, forms[form].values);
     out->values = kerf_reader_find(r, text);
-    if (!out->values || !forms[form].divisor) return out->values != NULL;
+    if (!out->values) return 0;
     snprintf(text, sizeof text, "%s%s", name, forms[form].divisor);
     out->divisor = kerf_reader_find(r, text);
-    return out->divisor != NULL;
+    out->means = form == 0;
+    return out->means || out->divisor != NULL;
 }
 
 static int first_number(const char *name)
@@ -141,9 +145,10 @@ static kerf_status read_sums(const kerf_checkpoint *imatrix, const kerf_weight *
     uint64_t n;
     s->columns = w->shape.rank ? w->shape.dim[w->shape.rank - 1] : 1;
     KF_TRY(kerf_shape_count(&t->shape, &n, err));
-    const int flat = !e->divisor && t->shape.rank != 1;
+    const int other = e->means && (t->shape.rank == 0 || t->shape.rank > 2 ||
+                                   t->shape.dim[t->shape.rank - 1] != s->columns);
     if (t->dtype != KERF_F32 || t->block_type || s->columns == 0 || n == 0 || n % s->columns != 0 ||
-        flat || (!e->divisor && n != s->columns))
+        other)
         return fail_shape(imatrix, w, s, err);
     s->experts = n / s->columns;
     KF_TRY(read_floats(imatrix, t, &s->value, err));
@@ -154,7 +159,10 @@ static kerf_status read_sums(const kerf_checkpoint *imatrix, const kerf_weight *
         (s->divisors != 1 && s->divisors != s->experts))
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: %.200s: not one number per expert",
                        kerf_checkpoint_path(imatrix), e->divisor->name);
-    return read_floats(imatrix, e->divisor, &s->divisor, err);
+    KF_TRY(read_floats(imatrix, e->divisor, &s->divisor, err));
+    for (uint64_t i = 0; e->means && i < n; i++) /* sums, so that experts can be put together */
+        s->value[i] *= s->divisor[s->divisors == 1 ? 0 : i / s->columns];
+    return KERF_OK;
 }
 
 static float divisor_of(const sums *s, uint64_t expert)
@@ -181,7 +189,6 @@ static void take_together(const sums *s, float *out)
 {
     float count = 0;
     for (uint64_t e = 0; e < s->experts; e++) count += divisor_of(s, e);
-    if (s->divisors == 1) count = s->divisor[0] * (float)s->experts;
     for (uint64_t k = 0; k < s->columns; k++) {
         float sum = 0;
         for (uint64_t e = 0; e < s->experts; e++) sum += s->value[e * s->columns + k];

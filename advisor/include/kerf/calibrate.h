@@ -83,6 +83,12 @@ KERF_API KERF_CHECK kerf_status kerf_calibration_amax(const kerf_calibration *c,
                                                       const kerf_weight *w, float *out,
                                                       kerf_error *err);
 
+/* What the calibration says of each weight of `source` as a JSON document with the schema
+ * kerf.calibrate/1: malloc'd, ends in a 0 that n does not count, to be freed. */
+KERF_API KERF_CHECK kerf_status kerf_calibration_write(const kerf_calibration *c,
+                                                       const kerf_checkpoint *source, char **text,
+                                                       size_t *n, kerf_error *err);
+
 /* --- writing ------------------------------------------------------------------------------- */
 
 typedef enum kerf_alpha_by {

@@ -4,7 +4,8 @@
  *
  * Three forms are read, each opened with kerf_checkpoint_open:
  *
- *   safetensors   one F32 tensor of a value per column, named as the weight
+ *   safetensors   one F32 tensor of a value per column, named as the weight; of a stack
+ * [experts, columns], with the tokens of each in NAME.count: what kerf calibrate writes
  *   GGUF          as llama.cpp writes it: NAME.in_sum2 [experts, columns] and NAME.counts
  * [experts]; an expert that saw no token counts every column the same imatrix.dat   its older form
  *
@@ -36,6 +37,15 @@ KERF_API void kerf_importance_free(kerf_importance *i); /* all zeros are fine */
 
 /* 1: imatrix has an entry for w. */
 KERF_API int kerf_importance_names(const kerf_checkpoint *imatrix, const kerf_weight *w);
+
+/* Writes what imatrix says of the weights of `source` as llama.cpp does: a GGUF file with sums of
+ * squares and counts, under the names that llama.cpp has for them. chunks: rows of `length` tokens
+ * that it was made of. KERF_E_DATA: it names none of them; KERF_E_NOSUP: weights that llama.cpp has
+ * no name for; KERF_E_EXISTS: the path is there and overwrite is 0. */
+KERF_API KERF_CHECK kerf_status kerf_imatrix_write(const kerf_checkpoint *imatrix,
+                                                   const kerf_checkpoint *source, uint64_t chunks,
+                                                   uint64_t length, const char *path, int overwrite,
+                                                   kerf_error *err);
 
 #ifdef __cplusplus
 }

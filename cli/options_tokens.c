@@ -1,0 +1,74 @@
+/* options_tokens.c - a text or a file of tokens, cut into rows of equal length. */
+#include "options_tokens.h"
+
+#include <stdlib.h>
+
+const option option_text = {"text", 0, "FILE", "a text, cut into tokens by the model's tokenizer"};
+const option option_tokens = {"tokens", 0, "FILE",
+                              "tokens: .u16 or .u32 (little-endian), .npy, .safetensors"};
+const option option_length = {"length", 0, "N",
+                              "tokens of a row, each a text of its own (default: the rows of the "
+                              "file, else the model's context, 2048 at most)"};
+const option option_rows = {"rows", 0, "A:B", "rows A to B - 1 alone, counted from 0"};
+
+static kerf_status read_list(tokens_option *t, const args *a, const kerf_checkpoint *model,
+                             uint64_t vocabulary, kerf_error *err)
+{
+    const char *text = args_value(a, "text"), *tokens = args_value(a, "tokens");
+    kerf_tokenizer *tokenizer = NULL;
+    if (!text == !tokens)
+        return USAGE(err, "%s: give --text FILE or --tokens FILE", args_verb(a)->name);
+    if (tokens) return kerf_tokens_read(tokens, vocabulary, &t->list, err);
+    TRY(kerf_tokenizer_open_for(model, &tokenizer, err));
+    kerf_status s = kerf_tokenizer_encode_file(tokenizer, text, NULL, &t->list, err);
+    kerf_tokenizer_close(tokenizer);
+    return s;
+}
+
+/* "A:B", either of which may be left out. */
+static kerf_status take_rows(tokens_option *t, const char *text, kerf_error *err)
+{
+    uint64_t first = 0, end = t->tokens.rows;
+    char *at = (char *)(uintptr_t)text;
+    if (*at != ':') first = strtoull(text, &at, 10);
+    const int has_colon = *at == ':';
+    if (has_colon && at[1])
+        end = strtoull(at + 1, &at, 10);
+    else if (has_colon)
+        at++;
+    if (!has_colon || *at || *text == '-' || first >= end || end > t->tokens.rows)
+        return USAGE(err, "--rows %.40s: expected A:B with A below B, and there are %llu rows",
+                     text, (unsigned long long)t->tokens.rows);
+    t->tokens.token += first * t->tokens.length;
+    t->tokens.rows = end - first;
+    return KERF_OK;
+}
+
+static kerf_status make_rows(tokens_option *t, const args *a, uint64_t context, kerf_error *err)
+{
+    int length = (int)(context > 0 && context < 2048 ? context : 2048);
+    if (t->list.length > 1 && t->list.length < (1u << 20)) length = (int)t->list.length;
+    TRY(args_integer(a, "length", 2, 1 << 20, &length, err));
+    t->tokens = (kerf_tokens){t->list.token, t->list.count / (uint64_t)length, (uint64_t)length};
+    if (t->tokens.rows == 0)
+        return USAGE(err, "%llu tokens are less than a row of %d; --length N takes shorter rows",
+                     (unsigned long long)t->list.count, length);
+    return args_has(a, "rows") ? take_rows(t, args_value(a, "rows"), err) : KERF_OK;
+}
+
+kerf_status option_tokens_open(tokens_option *t, const args *a, const kerf_checkpoint *model,
+                               kerf_error *err)
+{
+    kerf_decoder *d = NULL;
+    TRY(args_integer(a, "threads", 1, 1 << 16, &t->exec.threads, err));
+    TRY(kerf_decoder_open(model, NULL, &d, err));
+    const kerf_decoder_info about = *kerf_decoder_about(d);
+    kerf_decoder_close(d);
+    TRY(read_list(t, a, model, about.vocab, err));
+    return make_rows(t, a, about.context, err);
+}
+
+void option_tokens_close(tokens_option *t)
+{
+    kerf_token_list_free(&t->list);
+}

@@ -1,0 +1,147 @@
+/* cmd_calibrate.c - kerf calibrate: what a model's inputs are like, and how much its weights
+ * matter. */
+#include <stdlib.h>
+
+#include <kerf/calibrate.h>
+#include <kerf/importance.h>
+
+#include "options.h"
+#include "options_tokens.h"
+#include "output.h"
+#include "progress.h"
+#include "terminal.h"
+
+typedef struct calibrate_run {
+    const args *args;
+    tokens_option tokens;
+    kerf_checkpoint *source;
+    kerf_calibration *result;
+    progress progress;
+} calibrate_run;
+
+static void tell_plan(void *ctx, const kerf_calibrate_plan *p)
+{
+    calibrate_run *j = ctx;
+    char memory[TEXT_SIZE], file[TEXT_SIZE];
+    if (!progress_allows_text(j->args)) return;
+    progress_pause(&j->progress);
+    print_note("%llu tokens, %llu layers, %llu weights, %llu groups for alpha: about %.0f s, %s of "
+               "memory, %s of output",
+               (unsigned long long)p->tokens, (unsigned long long)p->layers,
+               (unsigned long long)p->weights, (unsigned long long)p->groups, p->seconds,
+               bytes_text(p->memory_bytes, memory), bytes_text(p->file_bytes, file));
+}
+
+static kerf_status print_result(const calibrate_run *j, kerf_error *err)
+{
+    const kerf_weights *all = kerf_checkpoint_weights(j->source);
+    table *t = NULL;
+    TRY(table_open(&t, "~weight|>alpha|>+-|>largest input", err));
+    kerf_status s = KERF_OK;
+    for (size_t i = 0; s == KERF_OK && i < kerf_weights_count(all); i++) {
+        const kerf_weight *w = kerf_weights_at(all, i);
+        kerf_alpha_value alpha = {0, 0};
+        float amax = 0;
+        if (!kerf_importance_names(kerf_calibration_imatrix(j->result), w)) continue;
+        s = kerf_calibration_alpha(j->result, w, &alpha, err);
+        if (s == KERF_OK) s = kerf_calibration_amax(j->result, w, &amax, err);
+        table_cell(t, "%s", w->name);
+        table_cell(t, "%.4g", alpha.value);
+        table_cell(t, "%.2g", alpha.error);
+        table_cell(t, "%.4g", (double)amax);
+    }
+    return table_end(t, s, err);
+}
+
+static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
+{
+    const char *gguf = args_value(j->args, "imatrix-gguf");
+    char *document = NULL;
+    size_t n;
+    TRY(kerf_calibration_open(path, &j->result, err));
+    if (gguf) {
+        TRY(kerf_imatrix_write(kerf_calibration_imatrix(j->result), j->source,
+                               j->tokens.tokens.rows, j->tokens.tokens.length, gguf,
+                               args_has(j->args, "overwrite"), err));
+        note_written(gguf);
+    }
+    if (!args_has(j->args, "json")) return print_result(j, err);
+    TRY(kerf_calibration_write(j->result, j->source, &document, &n, err));
+    return put_document(document, err);
+}
+
+static kerf_status calibrate(calibrate_run *j, kerf_error *err)
+{
+    static const char *const by[] = {"kl", "loss", "none", NULL}, *const ends[] = {".gguf", NULL};
+    const args *a = j->args;
+    const char *path = args_value(a, "output");
+    int alpha = 0, draws = 4;
+    if (!path) return USAGE(err, "calibrate: -o CAL is missing");
+    TRY(args_suffix(a, "imatrix-gguf", ends, 0, err));
+    TRY(args_choice(a, "alpha-by", by, &alpha, err));
+    TRY(args_integer(a, "alpha", 2, 64, &draws, err));
+    TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
+    TRY(option_tokens_open(&j->tokens, a, j->source, err));
+    const kerf_calibrate_request request = {.tokens = j->tokens.tokens,
+                                            .gram = args_has(a, "gram"),
+                                            .alpha = (kerf_alpha_by)alpha,
+                                            .draws = (unsigned)draws,
+                                            .path = path,
+                                            .overwrite = args_has(a, "overwrite"),
+                                            .resume = args_has(a, "resume"),
+                                            .planned = tell_plan,
+                                            .ctx = j};
+    TRY(progress_open(&j->progress, a, err));
+    kerf_status s = kerf_calibrate(j->source, &request, &j->tokens.exec, &j->progress.job, err);
+    progress_close(&j->progress);
+    TRY(s);
+    note_written(path);
+    return report(j, path, err);
+}
+
+static int run_calibrate(const args *a, kerf_error *err)
+{
+    calibrate_run j = {.args = a};
+    kerf_status s = calibrate(&j, err);
+    kerf_calibration_close(j.result);
+    kerf_checkpoint_close(j.source);
+    option_tokens_close(&j.tokens);
+    return s;
+}
+
+static const option options[] = {
+    {"output", 'o', "CAL", "the folder to write, for --calibration and --imatrix"},
+    {"gram", 0, NULL, "also the Gram matrix of each input: columns x columns"},
+    {"alpha-by", 0, "kl|loss|none",
+     "what the noise in a group of weights is judged by (default: kl, the divergence of next "
+     "tokens)"},
+    {"alpha", 0, "DRAWS", "of noise per group, 2 to 64 (default: 4)"},
+    {"imatrix-gguf", 0, "FILE.gguf", "write the mean squares for llama.cpp as well"},
+    {NULL, 0, NULL, NULL},
+};
+
+const verb verb_calibrate = {
+    .name = "calibrate",
+    .summary = "run a text through a model: which inputs and weights matter",
+    .usage = "IN --text FILE|--tokens FILE -o CAL [options]",
+    .details =
+        "Runs the tokens through IN, layer by layer, in float32 on the processor, and keeps\n"
+        "of every weight's input the mean square of each column, the largest value and the\n"
+        "tokens of each expert; of each layer's cache the largest key and value.\n"
+        "alpha: noise of t2 = 0.02 is added to one group of weights at a time (what runtimes\n"
+        "fuse, all experts of a layer), and the rise of the end is divided by t2: what an\n"
+        "error there costs. +- is its standard error. CAL is a folder of safetensors.",
+    .examples =
+        "  kerf calibrate model/ --text wiki.txt -o cal/\n"
+        "  kerf advise model/ --calibration cal/ --budget 4.5bits -o recipe.json\n"
+        "  kerf calibrate model/ --tokens eval.u16 --rows 0:128 --gram -o cal/ --resume\n"
+        "  kerf calibrate model/ --text t.txt --alpha-by none --imatrix-gguf i.gguf -o c/\n",
+    .options = options,
+    .shared = {&option_text, &option_tokens, &option_length, &option_rows, &option_overwrite,
+               &option_resume, &option_threads, &option_json, &option_wide, &option_progress},
+    .reads = {"text", "tokens"},
+    .writes = {"output", "imatrix-gguf"},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run_calibrate,
+};
