@@ -22,6 +22,9 @@ typedef struct kf_advising {
     kerf_advice *advice;
 } kf_advising;
 
+/* What weighs columns: the imatrix of the request, or its calibration; NULL: nothing. */
+const kerf_checkpoint *kf_advice_imatrix(const kerf_advise_request *r);
+
 kerf_status kf_advice_find_groups(const kf_advising *w, kerf_error *err);
 kerf_status kf_advice_find_alphas(const kf_advising *w, kerf_error *err);
 kerf_status kf_advice_find_scores(const kf_advising *w, kerf_error *err);

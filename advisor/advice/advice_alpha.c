@@ -1,9 +1,10 @@
 /* advice_alpha.c - how much the error of a tensor matters: files of rules, and alpha of each
- * tensor. */
+ * tensor, from these, from curves or from a calibration. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <kerf/importance.h>
 #include <kerf/words.h>
 
 #include "advice/advice.h"
@@ -112,19 +113,84 @@ static kerf_status alpha_by_rules(kerf_advice *a, const kerf_advise_request *r, 
     return s;
 }
 
+/* --- of a calibration ----------------------------------------------------------------------- */
+
+const kerf_checkpoint *kf_advice_imatrix(const kerf_advise_request *r)
+{
+    if (r->imatrix || !r->calibration) return r->imatrix;
+    return kerf_calibration_imatrix(r->calibration);
+}
+
+/* Noise can hide a small alpha: it is then what its error leaves possible. */
+static double likely_alpha(kerf_alpha_value v)
+{
+    return v.value > v.error ? v.value : v.error;
+}
+
+static kerf_status alpha_by_calibration(kerf_advice *a, const kerf_calibration *c, size_t *found,
+                                        kerf_error *err)
+{
+    double largest = 0;
+    for (size_t t = 0; t < a->tensors; t++) {
+        kerf_alpha_value v;
+        KF_TRY(kerf_calibration_alpha(c, a->tensor[t].weight, &v, err));
+        a->tensor[t].alpha = v.value == v.value ? likely_alpha(v) : -1;
+        *found += v.value == v.value;
+        if (a->tensor[t].alpha > largest) largest = a->tensor[t].alpha;
+    }
+    for (size_t t = 0; t < a->tensors; t++) {
+        double *alpha = &a->tensor[t].alpha;
+        if (*alpha < 0) *alpha = largest > 0 ? largest : 1;
+        if (*alpha < 1e-9 * largest) *alpha = 1e-9 * largest; /* no tensor is for nothing */
+    }
+    return KERF_OK;
+}
+
+/* The mean square of the inputs of each tensor. */
+static kerf_status find_inputs(kerf_advice *a, const kerf_calibration *c, kerf_error *err)
+{
+    for (size_t t = 0; t < a->tensors; t++) {
+        kerf_importance h;
+        double sum = 0;
+        KF_TRY(kerf_importance_read(kerf_calibration_imatrix(c), a->tensor[t].weight, 1, &h, err));
+        for (uint64_t k = 0; k < h.count; k++) sum += (double)h.value[k];
+        a->tensor[t].input = h.count ? sum / (double)h.count : 0;
+        kerf_importance_free(&h);
+    }
+    return KERF_OK;
+}
+
+static kerf_status take_calibration(kerf_advice *a, const kerf_advise_request *r, char *text,
+                                    size_t size, kerf_error *err)
+{
+    const kerf_calibration *c = r->calibration;
+    const kerf_calibration_about about = kerf_calibration_describe(c);
+    size_t found = 0;
+    if (!r->imatrix) KF_TRY(find_inputs(a, c, err));
+    if (r->alpha != KERF_ALPHA_CALIBRATED || about.alphas == 0) return KERF_OK;
+    KF_TRY(alpha_by_calibration(a, c, &found, err));
+    snprintf(text, size,
+             "%.300s: %s of the next token per error of a tensor, measured for %zu of "
+             "%zu tensors",
+             kerf_checkpoint_path(kerf_calibration_imatrix(c)),
+             about.by_kl ? "KL" : "rise of the loss", found, a->tensors);
+    return KERF_OK;
+}
+
 kerf_status kf_advice_find_alphas(const kf_advising *w, kerf_error *err)
 {
     kerf_advice *a = w->advice;
     const kerf_advise_request *r = w->request;
-    const char *source = "1 for every tensor";
+    char source[512] = "1 for every tensor";
     for (size_t t = 0; t < a->tensors; t++) a->tensor[t].alpha = 1;
     if (r->alpha == KERF_ALPHA_DEPTH) {
         alpha_by_depth(a);
-        source = "built-in curves over depth, fitted to other models";
+        snprintf(source, sizeof source, "built-in curves over depth, fitted to other models");
     } else if (r->alpha == KERF_ALPHA_RULES) {
         KF_TRY(alpha_by_rules(a, r, err));
-        source = r->alpha_name ? r->alpha_name : "by rules";
+        snprintf(source, sizeof source, "%.500s", r->alpha_name ? r->alpha_name : "by rules");
     }
+    if (r->calibration) KF_TRY(take_calibration(a, r, source, sizeof source, err));
     a->alpha_source = strdup(source);
     return a->alpha_source ? KERF_OK
                            : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for alpha");

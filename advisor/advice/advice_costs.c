@@ -12,9 +12,13 @@ static const kerf_format *source_format(kerf_dtype t)
     return kerf_format_find(t == KERF_F32 ? "fp32" : t == KERF_F16 ? "fp16" : "bf16");
 }
 
-static double figure_of(const kerf_score *s)
+static double figure_of(const kerf_advice_tensor *t, const kerf_score *s)
 {
     double weighted = kerf_score_weighted_t2(s);
+    /* alpha was measured with errors that are alike in all columns: what an error costs is that of
+     * the output against theirs, not against the output's own size */
+    if (t->input > 0 && s->weighted_signal > 0 && s->signal > 0)
+        return s->weighted_noise / (t->input * s->signal);
     /* an outlier must not hide what it costs the others */
     const double t2 = fmax(kerf_score_t2(s), kerf_score_rest_t2(s));
     return isnan(weighted) ? t2 : weighted;
@@ -109,7 +113,7 @@ static void cost_group(kerf_advice *a, kerf_advice_group *g)
         for (size_t c = 0; c < a->codecs; c++) {
             if (!g->cost[c].possible) continue;
             g->cost[c].bytes += (double)t->score[c].bytes;
-            g->cost[c].t2 += t->alpha * figure_of(&t->score[c]);
+            g->cost[c].t2 += t->alpha * figure_of(t, &t->score[c]);
         }
     }
 }

@@ -195,8 +195,8 @@ static kerf_status take_tensors(const kf_advising *w, kerf_error *err)
     for (; s == KERF_OK && a->tensors < selected.count; a->tensors++)
         a->tensor[a->tensors].weight = selected.weight[a->tensors];
     if (s == KERF_OK && selected.count)
-        s = kf_importance_count(w->request->imatrix, selected.weight, selected.count, a->source,
-                                &a->weighted, err);
+        s = kf_importance_count(kf_advice_imatrix(w->request), selected.weight, selected.count,
+                                a->source, &a->weighted, err);
     kerf_selected_free(&selected);
     return s;
 }

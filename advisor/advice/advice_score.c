@@ -54,7 +54,7 @@ kerf_status kf_advice_find_scores(const kf_advising *w, kerf_error *err)
     KF_TRY(kf_allocate(&weight, a->tensors, sizeof *weight, err));
     for (size_t t = 0; t < a->tensors; t++) weight[t] = a->tensor[t].weight;
     const kf_score_all_job all = {.source = w->source,
-                                  .imatrix = w->request->imatrix,
+                                  .imatrix = kf_advice_imatrix(w->request),
                                   .weight = weight,
                                   .weights = a->tensors,
                                   .codec = a->codec,

@@ -43,6 +43,8 @@ static kerf_status check_request(const kerf_advise_request *r, kerf_error *err)
     if (r->minimise == KERF_PRICE_BYTES && (b->bits > 0 || b->bytes > 0))
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "--minimise bytes does not go with a limit on bits or bytes");
+    if (r->alpha == KERF_ALPHA_CALIBRATED && !r->calibration)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "alpha of a calibration, and there is none");
     if (r->codecs == 0) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "there is no candidate");
     return KERF_OK;
 }
@@ -122,6 +124,8 @@ static kerf_status fit_candidates(kerf_advice *a, const kerf_advise_request *r, 
 static kerf_status advise(kf_advising *w, kerf_error *err)
 {
     KF_TRY(check_request(w->request, err));
+    if (w->request->calibration)
+        KF_TRY(kerf_calibration_check(w->request->calibration, w->source, err));
     KF_TRY(take_request(w->advice, w->request, err));
     KF_TRY(fit_candidates(w->advice, w->request, err));
     if (w->advice->layout) {

@@ -25,6 +25,7 @@ typedef struct advise_run {
     kerf_checkpoint *source, *imatrix;
     kerf_model model;
     kerf_alphas *alphas;
+    kerf_calibration *calibration;
     kerf_advise_request request;
     kerf_advice *advice;
     progress progress;
@@ -61,7 +62,10 @@ static kerf_status find_model(advise_run *j, kerf_error *err)
 static kerf_status find_alpha(advise_run *j, kerf_error *err)
 {
     kerf_advise_request *r = &j->request;
-    const char *text = args_value(j->args, "alpha");
+    const char *text = args_value(j->args, "alpha"), *cal = args_value(j->args, "calibration");
+    if (cal) TRY(kerf_calibration_open(cal, &j->calibration, err));
+    r->calibration = j->calibration;
+    if (cal && !text) r->alpha = KERF_ALPHA_CALIBRATED;
     if (!text || strcmp(text, "flat") == 0) return KERF_OK;
     r->alpha = strcmp(text, "depth") == 0 ? KERF_ALPHA_DEPTH : KERF_ALPHA_RULES;
     if (r->alpha == KERF_ALPHA_DEPTH) return KERF_OK;
@@ -207,6 +211,7 @@ static int run_advise(const args *a, kerf_error *err)
     kerf_status s = advise(j, err);
     kerf_advice_close(j->advice);
     kerf_alphas_close(j->alphas);
+    kerf_calibration_close(j->calibration);
     kerf_checkpoint_close(j->imatrix);
     kerf_checkpoint_close(j->source);
     kerf_hardware_close(j->hardware);
@@ -235,9 +240,12 @@ static const option options[] = {
      "one)"},
     {"batch", 'b', "N", "sequences of a decoding step (default: 1)"},
     {"context", 0, "S", "tokens of each (default: 4096)"},
+    {"calibration", 0, "CAL",
+     "weight errors by what kerf calibrate found: alpha of each tensor, columns of its input"},
     {"imatrix", 0, "FILE", "weight errors by the importance of columns, as for score"},
     {"alpha", 0, "flat|depth|FILE",
-     "how much the error of a tensor matters: alike (default), by curves over depth, or "
+     "how much the error of a tensor matters: alike (default without --calibration), by curves "
+     "over depth, or "
      "{\"schema\": \"kerf.alpha/1\", \"alpha\": {GLOB: NUMBER}}"},
     {"config", 0, "FILE", "config.json of the model (default: the one beside the weights)"},
     {"cache", 0, "FILE",
@@ -263,6 +271,7 @@ const verb verb_advise = {
     .examples =
         "  kerf advise model/ --budget 4.5bits -o recipe.json --report report.html\n"
         "  kerf quantize model/ --recipe recipe.json -o out/\n"
+        "  kerf advise model/ --calibration cal/ --budget 4.5bits -o recipe.json\n"
         "  kerf advise model/ --budget 5bits --layout compressed-tensors -f 'nvfp4*,int8' -o "
         "r.json\n"
         "  kerf advise config.json --hardware rtx4090 --budget 60tok/s    # before the download\n"
@@ -273,7 +282,7 @@ const verb verb_advise = {
     .shared = {&option_layout, &option_keep, &option_only, &option_overwrite, &option_threads,
                &option_device, &option_json, &option_wide, &option_progress, &option_gpu_count,
                &option_expert_parallel},
-    .reads = {"hardware", "imatrix", "alpha", "config", "cache"},
+    .reads = {"hardware", "imatrix", "alpha", "config", "cache", "calibration"},
     .writes = {"output", "report", "cache"},
     .operands_min = 1,
     .operands_max = 1,

@@ -1,6 +1,7 @@
 /* cmd_score.c - kerf score: what each format would cost these weights. */
 #include <stdlib.h>
 
+#include <kerf/calibrate.h>
 #include <kerf/score.h>
 
 #include "options.h"
@@ -84,13 +85,14 @@ typedef struct score_run {
     select_option select;
     codec_list codecs;
     kerf_checkpoint *source, *imatrix;
+    kerf_calibration *calibration;
     kerf_scores *scores;
     progress progress;
 } score_run;
 
 static kerf_status score(score_run *j, const args *a, kerf_error *err)
 {
-    const char *imatrix = args_value(a, "imatrix");
+    const char *imatrix = args_value(a, "imatrix"), *cal = args_value(a, "calibration");
     int zstd_level = 3;
     TRY(option_team_open(&j->team, a, err));
     TRY(args_integer(a, "zstd-level", 0, 22, &zstd_level, err));
@@ -98,12 +100,17 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
     TRY(option_select_open(&j->select, a, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
-    const kerf_score_request request = {.select = &j->select.select,
-                                        .codec = j->codecs.item,
-                                        .codecs = j->codecs.count,
-                                        .required = j->codecs.named,
-                                        .imatrix = j->imatrix,
-                                        .zstd_level = zstd_level};
+    if (cal) {
+        TRY(kerf_calibration_open(cal, &j->calibration, err));
+        TRY(kerf_calibration_check(j->calibration, j->source, err));
+    }
+    const kerf_score_request request = {
+        .select = &j->select.select,
+        .codec = j->codecs.item,
+        .codecs = j->codecs.count,
+        .required = j->codecs.named,
+        .imatrix = cal && !imatrix ? kerf_calibration_imatrix(j->calibration) : j->imatrix,
+        .zstd_level = zstd_level};
     TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_score_checkpoint(j->source, &request, &j->team.team, &j->progress.job,
                                           &j->scores, err);
@@ -116,6 +123,7 @@ static int run_score(const args *a, kerf_error *err)
     score_run j = {.source = NULL};
     kerf_status s = score(&j, a, err);
     kerf_scores_close(j.scores);
+    kerf_calibration_close(j.calibration);
     kerf_checkpoint_close(j.imatrix);
     kerf_checkpoint_close(j.source);
     codec_list_free(&j.codecs);
@@ -132,6 +140,7 @@ static const option options[] = {
     {"imatrix", 0, "FILE",
      "importance of columns: a file of llama.cpp, .gguf or .dat, or safetensors with F32 [columns] "
      "per weight"},
+    {"calibration", 0, "CAL", "the same from what kerf calibrate found for these weights"},
     {"per-tensor", 0, NULL, "list every tensor; --json always does"},
     {"all-tensors", 0, NULL, "also those that quantize keeps by default"},
     {"zstd-level", 0, "N", "level at which codes are compressed, 0: not at all (default: 3)"},

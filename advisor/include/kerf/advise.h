@@ -11,6 +11,7 @@
 #ifndef KERF_ADVISE_H
 #define KERF_ADVISE_H
 
+#include <kerf/calibrate.h>
 #include <kerf/choose.h>
 #include <kerf/model.h>
 #include <kerf/runtimes.h>
@@ -41,9 +42,11 @@ KERF_API KERF_CHECK kerf_status kerf_alphas_open(const char *path, kerf_alphas *
 KERF_API void kerf_alphas_close(kerf_alphas *a); /* NULL is fine */
 
 typedef enum kerf_alpha {
-    KERF_ALPHA_FLAT,  /* 1 for every tensor                                                   */
-    KERF_ALPHA_DEPTH, /* by curves over the depth of a layer, fitted to other models          */
-    KERF_ALPHA_RULES  /* by rules, the last that matches; 1 for a tensor that none matches    */
+    KERF_ALPHA_FLAT,      /* 1 for every tensor                                                   */
+    KERF_ALPHA_DEPTH,     /* by curves over the depth of a layer, fitted to other models          */
+    KERF_ALPHA_RULES,     /* by rules, the last that matches; 1 for a tensor that none matches    */
+    KERF_ALPHA_CALIBRATED /* as the calibration measured it; the largest for a tensor of which it
+                             says nothing, 1 for all where it has none                        */
 } kerf_alpha;
 
 /* The most that the choice may cost. 0: no limit; all that are given hold together. */
@@ -90,6 +93,11 @@ typedef struct kerf_advise_request {
     size_t alpha_rules;
     const char *alpha_name;         /* where these rules come from, for reports                */
     const kerf_checkpoint *imatrix; /* weighs t2, as in kerf_score_request; NULL: none         */
+    /* Of the source; NULL: none. Its mean squares are the imatrix where there is no other, and t2
+     * of a tensor is then the error of its output over that of an equal error in all columns, which
+     * is what alpha was measured with: sum of h (w' - w)^2 over mean of h times sum of w^2.
+     * KERF_E_DATA: it is of another model. */
+    const kerf_calibration *calibration;
     const char *cache; /* path of a file that keeps scores, so that another budget takes seconds;
                           NULL: none. What was measured is saved also when a later tensor fails or
                           the job is canceled                                                  */
@@ -138,6 +146,7 @@ typedef struct kerf_advice_tensor {
     const kerf_weight *weight;
     size_t group;
     double alpha;
+    double input;      /* mean square of its inputs, with a calibration; else 0 */
     kerf_score *score; /* [codecs]; all zeros where the candidate is not possible */
 } kerf_advice_tensor;
 

@@ -1,7 +1,7 @@
-/* wide.h - a loop of independent chains, compiled once more for processors with wider vectors.
- * There is no contraction and no change of order: every copy gives the same bits. */
-#ifndef KERF_WIDE_H
-#define KERF_WIDE_H
+/* vector_copies.h - a loop of independent chains, compiled once more for processors with wider
+ * vectors. There is no contraction and no change of order: every copy gives the same bits. */
+#ifndef KERF_VECTOR_COPIES_H
+#define KERF_VECTOR_COPIES_H
 
 /* KF_WIDE(name, (parameters), (arguments), { body }) defines a static function without a result. */
 #if defined(__x86_64__) && defined(__GNUC__)
