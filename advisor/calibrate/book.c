@@ -207,7 +207,7 @@ void kf_book_close(kf_book *b)
 
 /* --- the folder ---------------------------------------------------------------------------- */
 
-enum { KEYS = 6, SHARD_NAME = 64 };
+enum { KEYS = 6, SHARD_NAME = 96 };
 
 typedef struct folder {
     const char **shard;          /* [layers], each into `names`             */

@@ -87,7 +87,7 @@ static void tell_plan(calibrating *c)
                                    .groups = alpha ? c->book.groups : 0,
                                    .memory_bytes =
                                        c->state_bytes + 2 * c->info->layer_bytes +
-                                       c->info->outside_bytes + kf_collector_bytes(&c->book) +
+                                       2 * c->info->head_bytes + kf_collector_bytes(&c->book) +
                                        (alpha ? kf_disturb_bytes(&c->book, c->state_bytes) : 0),
                                    .file_bytes = file_bytes(&c->book),
                                    .seconds = c->first_s * (double)(c->book.layers - 1) +

@@ -1,0 +1,239 @@
+"""What calibration is worth to advice on a real model: recipes of flat advice, of an imatrix, of
+alpha alone and of a calibration, for budgets from 4.3 to 7 bits, each quantized and run on text that
+the calibration has not seen; and how well the predicted error of random recipes ranks the measured.
+
+    python3 bench/advice_calibrated.py KERF [--model DIR --tokens FILE --length N]
+        [--calibrate A:B --judge A:B] [--random N] [--budgets LIST] [--name NAME] [--table]
+
+Calibrates on rows 0 to 127 of tests/data/tiny-llama/eval.u16 and judges on rows 128 to 255, unless
+told otherwise. Writes bench/results/advice-calibrated-NAME.json and .md (--table: the page alone, from
+the last results). Sizes are bits per weight of what is quantized; figures do not depend on the
+machine, but for the C library's exp.
+"""
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TINY = os.path.join(HERE, "..", "tests", "data", "tiny-llama")
+METHODS = ["flat", "imatrix", "alpha", "calibration", "calibration and Gram"]
+AT_ONCE = 12
+
+
+def arguments():
+    p = argparse.ArgumentParser()
+    p.add_argument("kerf")
+    p.add_argument("--model", default=TINY)
+    p.add_argument("--tokens", default=os.path.join(TINY, "eval.u16"))
+    p.add_argument("--length", default="256")
+    p.add_argument("--calibrate", default="0:128")
+    p.add_argument("--judge", default="128:256")
+    p.add_argument("--judge-random", default="")
+    p.add_argument("--random", type=int, default=100)
+    p.add_argument("--budgets", default="4.3,4.51,4.75,5,5.5,6.5,7")
+    p.add_argument("--name", default="tiny-llama")
+    p.add_argument("--table", action="store_true")
+    return p.parse_args()
+
+
+class Bench:
+    def __init__(self, a, work):
+        self.a, self.work = a, work
+        self.measured = {}
+        self.tokens = ["--tokens", a.tokens, "--length", a.length]
+
+    def kerf(self, *words):
+        r = subprocess.run([self.a.kerf, *words], capture_output=True, text=True)
+        if r.returncode:
+            sys.exit(f"kerf {' '.join(words)}: {r.stderr}")
+        return r.stdout
+
+    def path(self, name):
+        return os.path.join(self.work, name)
+
+    def calibrate(self, name, *more):
+        text = self.kerf("calibrate", self.a.model, *self.tokens, "--rows", self.a.calibrate, "-o",
+                         self.path(name), "--json", *more)
+        return json.loads(text)
+
+    def advise(self, budget, *more, cache="scores"):
+        r = subprocess.run([self.a.kerf, "advise", self.a.model, "--budget", f"{budget}bits", "--json",
+                            "-y", "--cache", self.path(cache), "-o", self.path("recipe.json"), *more],
+                           capture_output=True, text=True)
+        return json.loads(r.stdout) if r.returncode == 0 else None
+
+    def judge(self, recipes, rows):
+        """Perplexity and KL of each recipe, a list of (group's tensors, codec); each once."""
+        todo = [r for r in dict.fromkeys(recipes) if (r, rows) not in self.measured]
+        for at in range(0, len(todo), AT_ONCE):
+            part = todo[at:at + AT_ONCE]
+            for i, recipe in enumerate(part):
+                doc = {"schema": "kerf.recipe/1",
+                       "rules": [{"tensors": list(t), "codec": c} for t, c in recipe]}
+                with open(self.path("r.json"), "w") as f:
+                    json.dump(doc, f)
+                self.kerf("quantize", self.a.model, "--recipe", self.path("r.json"), "-o",
+                          self.path(f"q{i}"), "-y")
+            out = json.loads(self.kerf("eval", self.a.model,
+                                       *[self.path(f"q{i}") for i in range(len(part))], *self.tokens,
+                                       "--rows", rows, "--json"))
+            self.source = out["source"]["perplexity"]
+            for recipe, c in zip(part, out["candidates"]):
+                self.measured[recipe, rows] = c
+            print(f"{at + len(part)} of {len(todo)} measured", file=sys.stderr)
+        return [self.measured[r, rows] for r in recipes]
+
+
+def recipe_of(advice, choose):
+    return tuple((tuple(g["tensors"]), choose(g)) for g in advice["groups"])
+
+
+def codecs_of(advice):
+    """Candidates that every group can have, but for keeping it."""
+    lists = [{c["codec"] for c in g["candidates"]} for g in advice["groups"]]
+    return [c["codec"] for c in advice["groups"][0]["candidates"]
+            if c["codec"] != "keep" and all(c["codec"] in l for l in lists)]
+
+
+def predicted(advice, recipe):
+    total = 0
+    for g, (_, codec) in zip(advice["groups"], recipe):
+        total += next(c["t2"] for c in g["candidates"] if c["codec"] == codec)
+    return total
+
+
+def ranks(x):
+    order = sorted(range(len(x)), key=lambda i: x[i])
+    out = [0] * len(x)
+    for rank, i in enumerate(order):
+        out[i] = rank
+    return out
+
+
+def rank_correlation(x, y):
+    a, b = ranks(x), ranks(y)
+    n = len(a)
+    return 1 - 6 * sum((p - q) ** 2 for p, q in zip(a, b)) / (n * (n * n - 1))
+
+
+def figures(m):
+    return {k: m[k] for k in ("perplexity", "kl", "kl_interval", "kl_p99", "flips")}
+
+
+def measure(b):
+    a = b.a
+    print("calibrating", file=sys.stderr)
+    cal = b.calibrate("cal", "--gram")
+    b.kerf("calibrate", a.model, *b.tokens, "--rows", a.calibrate, "-o", b.path("plain"), "--alpha-by",
+           "none")
+    with open(b.path("alpha.json"), "w") as f:
+        json.dump({"schema": "kerf.alpha/1",
+                   "alpha": {w["name"]: max(w["alpha"], w["alpha_error"]) for w in cal["weights"]}}, f)
+    b.kerf("calibrate", a.model, *b.tokens, "--rows", a.calibrate, "-o", b.path("cal-columns"))
+    how = {"flat": [], "imatrix": ["--imatrix", b.path("plain")],
+           "alpha": ["--alpha", b.path("alpha.json")],
+           "calibration": ["--calibration", b.path("cal-columns")],
+           "calibration and Gram": ["--calibration", b.path("cal")]}
+    budgets = [float(x) for x in a.budgets.split(",")]
+    advice = {(m, x): b.advise(x, *how[m], cache=f"scores-{m}") for m in METHODS for x in budgets}
+    first = advice["flat", budgets[-1]]
+    singles = {c: recipe_of(first, lambda g, c=c: c) for c in codecs_of(first)}
+    bits = {u["codec"]: u["bits"] for u in first["uniform"]}
+    chosen = {k: recipe_of(v, lambda g: g["codec"]) for k, v in advice.items() if v}
+    b.judge(list(singles.values()) + list(chosen.values()), a.judge)
+    result = {"model": os.path.relpath(a.model, os.path.join(HERE, "..")), "calibrate": a.calibrate,
+              "judge": a.judge, "source_perplexity": b.source, "alpha": cal["weights"], "singles": [],
+              "budgets": []}
+    for c, r in singles.items():
+        result["singles"].append({"codec": c, "bits": bits[c], **figures(b.judge([r], a.judge)[0])})
+    for x in budgets:
+        row = {"bits": x, "methods": {}}
+        fit = [s for s in result["singles"] if s["bits"] <= x]
+        row["single"] = min(fit, key=lambda s: s["kl"]) if fit else None
+        row["single_perplexity"] = min(fit, key=lambda s: s["perplexity"]) if fit else None
+        for m in METHODS:
+            if (m, x) in chosen:
+                row["methods"][m] = {"bits": advice[m, x]["total"]["bits"],
+                                     "predicted": advice[m, x]["total"]["t2"],
+                                     **figures(b.judge([chosen[m, x]], a.judge)[0])}
+        result["budgets"].append(row)
+    result["random"] = rank_random(b, advice, budgets[-1], list(singles))
+    return result
+
+
+def rank_random(b, advice, budget, codecs):
+    """Two kinds of recipes: any format per group, and formats of 4 to 5 bits alone."""
+    chance, out = random.Random(1), []
+    first = advice["flat", budget]
+    small = [c for c in codecs if next(u["bits"] for u in first["uniform"] if u["codec"] == c) < 5]
+    rows = b.a.judge_random or b.a.judge
+    for kind, pool in ("all formats", codecs), ("formats below 5 bits", small):
+        recipes = [recipe_of(first, lambda g: chance.choice(pool)) for _ in range(b.a.random)]
+        kl = [m["kl"] for m in b.judge(recipes, rows)]
+        row = {"kind": kind, "recipes": len(recipes), "rows": rows, "kl_least": min(kl),
+               "kl_most": max(kl), "correlation": {}}
+        for m in METHODS:
+            guess = [predicted(advice[m, budget], r) for r in recipes]
+            row["correlation"][m] = rank_correlation(guess, kl)
+            row.setdefault("ratio", {})[m] = sum(kl) / sum(guess)
+        out.append(row)
+    return out
+
+
+def closed(row, method, key, source):
+    flat, own = row["methods"]["flat"], row["methods"].get(method)
+    zero = source if key == "perplexity" else 0
+    return None if own is None else 1 - (own[key] - zero) / (flat[key] - zero)
+
+
+def page(r):
+    source = r["source_perplexity"]
+    lines = []
+    for key, digits in ("perplexity", 4), ("kl", 5):
+        lines += [f"| bits | best single format | {' | '.join(METHODS)} |",
+                  "|---:" * (len(METHODS) + 2) + "|"]
+        for row in r["budgets"]:
+            s = row["single" if key == "kl" else "single_perplexity"]
+            cells = [f"{row['bits']:g}", f"{s['codec']} {s[key]:.{digits}f}" if s else ""]
+            for m in METHODS:
+                own = row["methods"].get(m)
+                share = closed(row, m, key, source)
+                cells.append("" if own is None else f"{own[key]:.{digits}f}" +
+                             (f" ({100 * share:+.0f} %)" if m != "flat" else ""))
+            lines.append("| " + " | ".join(cells) + " |")
+        means = []
+        for m in METHODS[1:]:
+            x = [closed(row, m, key, source) for row in r["budgets"] if row["bits"] <= 5.5]
+            x = [v for v in x if v is not None]
+            means.append(f"{m} {100 * sum(x) / len(x):+.1f} %")
+        lines += ["", f"Of flat's gap in {'KL' if key == 'kl' else key} closed, mean up to 5.5 bits: " +
+                  ", ".join(means) + ".", ""]
+    for row in r["random"]:
+        lines.append(f"{row['recipes']} random recipes of {row['kind']} (KL {row['kl_least']:.4f} to "
+                     f"{row['kl_most']:.4f}): rank correlation of predicted and measured KL: " +
+                     ", ".join(f"{m} {row['correlation'][m]:.3f}" for m in METHODS) + ".")
+    return "\n".join([f"{r['model']}: calibrated on rows {r['calibrate']}, judged on {r['judge']}; "
+                      f"perplexity of the source {source:.4f}.", ""] + lines) + "\n"
+
+
+def main():
+    a = arguments()
+    base = os.path.join(HERE, "results", f"advice-calibrated-{a.name}")
+    if not a.table:
+        with tempfile.TemporaryDirectory() as work:
+            result = measure(Bench(a, work))
+        with open(base + ".json", "w") as f:
+            json.dump(result, f, indent=1)
+            f.write("\n")
+    with open(base + ".json") as f:
+        text = page(json.load(f))
+    with open(base + ".md", "w") as f:
+        f.write(text)
+    print(text)
+
+
+main()

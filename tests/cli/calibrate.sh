@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# calibrate.sh - kerf calibrate and eval on some rows of the small model: what they print, write and
+# refuse, and that advice, scores and encoders take the folder.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+text="--tokens $model/eval.u16 --length 32"
+
+# --- calibrate -----------------------------------------------------------------------------------
+
+# shellcheck disable=SC2086 # words
+expect 0 calibrate "$model" $text --rows 0:4 --gram --imatrix-gguf "$tmp/i.gguf" -o "$tmp/cal" --json
+json_is schema kerf.calibrate/1
+json_is tokens 128
+json_is weights.# 28
+json_is weights.0.gram true
+check "time and memory are told" grep -q '128 tokens, 4 layers, 28 weights, 16 groups .* s, .*iB' "$tmp/err"
+check "a file per layer and an index" test "$(find "$tmp/cal" -type f | wc -l)" -eq 5
+# shellcheck disable=SC2086
+expect 4 calibrate "$model" $text --rows 0:4 -o "$tmp/cal"
+# shellcheck disable=SC2086
+expect 2 calibrate "$model" $text --rows 4:2 -o "$tmp/other"
+# shellcheck disable=SC2086
+expect 2 calibrate "$model" $text --rows 0:2 -o "$tmp/other"
+check "and says how to go on" grep -q -e '--length N' "$tmp/err"
+expect 2 calibrate "$model" -o "$tmp/other"
+expect 2 calibrate "$model" --tokens "$model/eval.u16"
+check "nothing is left behind" test ! -e "$tmp/other"
+
+# --- what takes it -------------------------------------------------------------------------------
+
+expect 0 score "$model" -f mxfp4 --calibration "$tmp/cal" --zstd-level 0 --json
+weighted=$(json totals.0.weighted_t2)
+expect 0 score "$model" -f mxfp4 --imatrix "$tmp/i.gguf" --zstd-level 0 --json
+check "llama.cpp's file says the same" awk -v a="$weighted" -v b="$(json totals.0.weighted_t2)" \
+    'BEGIN { exit !(a > 0 && (a - b) ^ 2 < (1e-5 * a) ^ 2) }'
+expect 0 advise "$model" --budget 5bits -f nvfp4,mxfp6-e2m3 --calibration "$tmp/cal" -o "$tmp/r.json" --json
+check "advice says what its alpha is" grep -q 'KL of the next token' "$tmp/out"
+expect 0 quantize "$model" --recipe "$tmp/r.json" -o "$tmp/q"
+expect 0 dequantize "$tmp/q" -o "$tmp/changed"
+expect 3 advise "$tmp/changed" --budget 5bits --calibration "$tmp/cal"
+check "another model's calibration is refused" grep -q 'another model' "$tmp/err"
+expect 3 advise "$model" --budget 5bits --calibration "$model"
+
+# --- eval ----------------------------------------------------------------------------------------
+
+# shellcheck disable=SC2086
+expect 0 eval "$model" "$tmp/q" "$model" $text --rows 4:8 --json --markdown "$tmp/e.md"
+json_is schema kerf.eval/1
+json_is predictions 124
+check "KL against itself" awk -v kl="$(json candidates.1.kl)" 'BEGIN { exit !(kl <= 1e-6) }'
+check "and of the quantized one" awk -v kl="$(json candidates.0.kl)" 'BEGIN { exit !(kl > 1e-4 && kl < 1) }'
+check "a page" grep -q 'same top token' "$tmp/e.md"
+echo '{"schema": "kerf.eval-limits/1", "kl": 0.00001, "flips": 1}' >"$tmp/limits.json"
+# shellcheck disable=SC2086
+expect 1 eval "$model" "$tmp/q" $text --rows 4:8 --limits "$tmp/limits.json" --junit "$tmp/e.xml"
+check "it says which limit" grep -q 'kl .* is over its limit 1e-05' "$tmp/out"
+check "so does the test" grep -q '<failure message="kl ' "$tmp/e.xml"
+check "80 columns" awk 'length > 80 { exit 1 }' "$tmp/out"
+echo '{"schema": "kerf.eval-limits/1", "k": 1}' >"$tmp/limits.json"
+# shellcheck disable=SC2086
+expect 3 eval "$model" "$tmp/q" $text --limits "$tmp/limits.json"
+expect 3 eval "$model" --tokens "$model/config.json"
+finish
