@@ -36,7 +36,7 @@ static kerf_status print_result(const calibrate_run *j, kerf_error *err)
 {
     const kerf_weights *all = kerf_checkpoint_weights(j->source);
     table *t = NULL;
-    TRY(table_open(&t, "~weight|>alpha|>+-|>largest input", err));
+    TRY(table_open(&t, "~weight|>alpha|>its error|>largest input", err));
     kerf_status s = KERF_OK;
     for (size_t i = 0; s == KERF_OK && i < kerf_weights_count(all); i++) {
         const kerf_weight *w = kerf_weights_at(all, i);
@@ -130,7 +130,7 @@ const verb verb_calibrate = {
         "tokens of each expert; of each layer's cache the largest key and value.\n"
         "alpha: noise of t2 = 0.02 is added to one group of weights at a time (what runtimes\n"
         "fuse, all experts of a layer), and the rise of the end is divided by t2: what an\n"
-        "error there costs. +- is its standard error. CAL is a folder of safetensors.",
+        "error there costs, with its standard error. CAL is a folder of safetensors.",
     .examples =
         "  kerf calibrate model/ --text wiki.txt -o cal/\n"
         "  kerf advise model/ --calibration cal/ --budget 4.5bits -o recipe.json\n"

@@ -26,7 +26,7 @@ typedef struct given {
 
 static void write_given(const char *path, const given *g, size_t count, const char *schema)
 {
-    kerf_entry e[MOST];
+    kerf_entry e[MOST] = {{0}};
     kerf_writer *w;
     kerf_error err;
     const kerf_key_value about[] = {{"kerf.schema", schema}, {"kerf.source", "00000000000000ff"},
