@@ -175,6 +175,7 @@ static kerf_status load_head(kerf_decoder *d, kerf_error *err)
     if (!d->norm_floats) {
         KF_TRY(kf_allocate(&d->norm_floats, c->hidden, sizeof(float), err));
         KF_TRY(kf_floats_read(d, d->norm, d->norm_floats, err));
+        kf_add_one(d, d->norm_floats, c->hidden);
     }
     if (d->head_weight.data) return KERF_OK;
     float *data = kf_alloc(c->vocab * c->hidden, sizeof *data);

@@ -67,6 +67,9 @@ struct kerf_layer {
     kerf_layer_weight *of[KF_SLOTS]; /* the first of a slot; of experts: [experts]       */
 };
 
+/* A norm that multiplies by 1 + w as one that multiplies by w; the files of llama.cpp have the sum. */
+void kf_add_one(const kerf_decoder *d, float *norm, uint64_t n);
+
 /* --- a weight as float32 ------------------------------------------------------------------- */
 
 typedef struct kf_floats {

@@ -31,15 +31,19 @@ static kerf_status load_floats(const kerf_layer *l, const kerf_weight *w, float 
     return kf_floats_read(l->d, w, *out, err);
 }
 
-/* Norms of a Gemma multiply by 1 + w; llama.cpp's files have the sum. */
-static void add_one(const kerf_layer *l, int s, float *norm)
+void kf_add_one(const kerf_decoder *d, float *norm, uint64_t n)
+{
+    if (!(d->config.family->has & KF_HAS_UNIT_NORMS) || d->config.is_gguf) return;
+    for (uint64_t k = 0; k < n; k++) norm[k] += 1.0f;
+}
+
+static int is_norm(int s)
 {
     static const int norms[] = {KF_SLOT_ATTN_NORM,    KF_SLOT_ATTN_OUT_NORM, KF_SLOT_MLP_NORM,
                                 KF_SLOT_MLP_OUT_NORM, KF_SLOT_Q_NORM,        KF_SLOT_K_NORM};
-    if (!(l->kind->has & KF_HAS_UNIT_NORMS) || l->d->config.is_gguf) return;
-    const uint64_t n = kf_slot_size(&l->d->config, kf_slots[s].rows);
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
-        for (uint64_t k = 0; norms[i] == s && k < n; k++) norm[k] += 1.0f;
+        if (norms[i] == s) return 1;
+    return 0;
 }
 
 static kerf_status load_slot(kerf_layer *l, int s, kerf_error *err)
@@ -51,7 +55,7 @@ static kerf_status load_slot(kerf_layer *l, int s, kerf_error *err)
     const int each = kf_slots[s].kind == KF_KIND_EACH, stack = kf_slots[s].kind == KF_KIND_STACK;
     if (!w) return KERF_OK;
     if (!each) KF_TRY(load_floats(l, w, &l->data[s], err));
-    add_one(l, s, l->data[s]);
+    if (is_norm(s)) kf_add_one(l->d, l->data[s], rows);
     if (count) l->of[s] = l->weight + l->weights;
     for (uint64_t e = 0; e < count; e++) {
         const kerf_weight *from = each ? each_at(l, s, e) : w;

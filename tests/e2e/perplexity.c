@@ -1,6 +1,8 @@
 /* perplexity.c - how well the model in a checkpoint folder predicts a file of tokens.
  *
- *   perplexity FOLDER TOKENS [--context N] [--rows N] [-j N] [--json]
+ *   perplexity MODEL TOKENS [--context N] [--rows N] [-j N] [--json] [--logits OUT]
+ *
+ * --logits writes the logits of every position as float32, to be compared with another program's.
  *
  * TOKENS holds little-endian uint16 tokens in rows of --context (256); each row is a text of its
  * own, and every token but its first is predicted from those before. Exit codes: 0 ok, 2 usage,
@@ -18,7 +20,7 @@
 #include "base/base.h"
 
 typedef struct options {
-    const char *folder, *tokens;
+    const char *folder, *tokens, *logits;
     size_t context, rows; /* rows 0: all of the file */
     int threads, json;
 } options;
@@ -31,6 +33,7 @@ typedef struct evaluation {
     float *hidden;
     double *loss; /* [rows][context], so that the sum does not depend on the threads */
     int threads;
+    FILE *logits; /* NULL: not wanted */
 } evaluation;
 
 /* --- the command line ---------------------------------------------------------------------- */
@@ -59,6 +62,8 @@ static int parse_options(int argc, char **argv, options *o)
             ok = parse_count(argv[++i], &o->rows);
         else if (!strcmp(argv[i], "-j"))
             ok = parse_count(argv[++i], &threads);
+        else if (!strcmp(argv[i], "--logits"))
+            ok = (o->logits = argv[++i]) != NULL;
         else if (argv[i][0] == '-')
             ok = 0;
         else if (!o->folder)
@@ -133,7 +138,8 @@ static kerf_status take_logits(void *ctx, uint64_t row, uint64_t position, uint6
     const evaluation *e = ctx;
     const size_t at = row * e->context + position;
     panel p = {logits, e->token + at + 1, e->loss + at, e->vocab};
-    (void)err;
+    if (e->logits && fwrite(logits, sizeof *logits, n * e->vocab, e->logits) != n * e->vocab)
+        return kf_fail(err, KERF_E_IO, KF_NOWHERE, "the logits cannot be written");
     return kf_parallel(position + n < e->context ? n : n - 1, e->threads, cross_entropy, &p);
 }
 
@@ -182,7 +188,9 @@ int main(int argc, char **argv)
     options o;
     kerf_error err = {0};
     if (!parse_options(argc, argv, &o)) {
-        fputs("usage: perplexity FOLDER TOKENS [--context N] [--rows N] [-j N] [--json]\n", stderr);
+        fputs("usage: perplexity MODEL TOKENS [--context N] [--rows N] [-j N] [--json] [--logits "
+              "OUT]\n",
+              stderr);
         return 2;
     }
     evaluation e = {.threads = o.threads};
@@ -190,12 +198,16 @@ int main(int argc, char **argv)
     const kerf_exec exec = {.threads = o.threads};
     if (s == KERF_OK) s = kerf_decoder_open(e.checkpoint, &exec, &e.decoder, &err);
     if (s == KERF_OK) s = read_tokens(&o, &e, &err);
+    if (s == KERF_OK && o.logits && !(e.logits = fopen(o.logits, "wb")))
+        s = kf_fail_errno(&err, errno, "%s", o.logits);
     double start = kf_now_s();
     if (s == KERF_OK) s = run(&e, &err);
     if (s == KERF_OK)
         print_result(&o, &e, kf_now_s() - start);
     else
         fprintf(stderr, "perplexity: %s\n", err.text[0] ? err.text : kerf_status_name(s));
+    if (e.logits && fclose(e.logits) != 0 && s == KERF_OK)
+        s = kf_fail(&err, KERF_E_IO, KF_NOWHERE, "the logits cannot be written");
     kerf_decoder_close(e.decoder);
     kerf_checkpoint_close(e.checkpoint);
     free(e.token);
