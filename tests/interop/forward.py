@@ -108,23 +108,28 @@ def difference(ours, theirs):
 
 def from_layout(kerf, layout, model, source, work, program, tokens):
     """What kerf made of the model, run by kerf, against the same numbers run by the library: those
-    of kerf dequantize, what the library decodes, or the model's own where nothing was quantized."""
-    target = work / ("other.gguf" if layout == "gguf" else "other")
+    of kerf dequantize, or what the library decodes."""
+    target = work / ("model.gguf" if layout == "gguf" else "other")
     plain = work / "plain"
-    how = {"gguf": ["-f", "fp32", "--layout", "gguf"], "nvfp4": ["-f", "nvfp4"],
+    how = {"gguf": ["-f", "ggml-q8_0", "--layout", "gguf"], "nvfp4": ["-f", "nvfp4"],
            "gpt-oss": ["-f", "mxfp4", "--layout", "gpt-oss"]}[layout]
+
+    def kerf_makes(verb, origin, output, *options):
+        subprocess.run([kerf, verb, origin, "-o", output, "-y", *options], check=True, capture_output=True)
+
     if layout == "gguf":
         shutil.copy(TOKENIZER, source)
-    subprocess.run([kerf, "quantize", source, "-o", target, "-y", *how], check=True, capture_output=True)
-    ours = run(program, target, tokens, work)
-    if layout == "gguf":
-        return difference(ours, reference(model, tokens))
+    kerf_makes("quantize", source, target, *how)
     load = dict(attn_implementation="eager", dtype=torch.float32)
+    ours = run(program, target, tokens, work)
+    if layout == "gguf":  # the same codes in a folder that can be made dense
+        target = work / "other"
+        kerf_makes("quantize", source, target, "-f", "ggml-q8_0")
     if layout == "gpt-oss":  # which the library decodes itself
         load["quantization_config"] = transformers.Mxfp4Config(dequantize=True)
         plain = target
     else:
-        subprocess.run([kerf, "dequantize", target, "-o", plain, "-y", "--dtype", "fp32"], check=True, capture_output=True)
+        kerf_makes("dequantize", target, plain, "--dtype", "fp32")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(plain, **load).float().eval()
     return difference(ours, reference(theirs, tokens))
 
