@@ -11,7 +11,7 @@
 
 #include "utf8.h"
 
-enum { LONGEST_CLUSTER = 5 };
+enum { LONGEST_CLUSTER = 5, LONGEST_WITH = 60 }; /* the longest of NFKC has 33 bytes */
 
 static kerf_status bad_map(kerf_error *err)
 {
@@ -101,7 +101,9 @@ static const char *replacement(const kf_charsmap *m, const char *p, size_t n)
         if (!(unit & 0x100)) continue;
         if (node >= m->units) return NULL;
         const uint32_t at = m->unit[node] & 0x7fffffffu;
-        return at <= m->bytes ? m->text + at : NULL;
+        return at <= m->bytes && strnlen(m->text + at, LONGEST_WITH + 1) <= LONGEST_WITH
+                   ? m->text + at
+                   : NULL;
     }
     return NULL;
 }

@@ -88,12 +88,17 @@ static uint32_t compose(uint32_t first, uint32_t second)
     return 0;
 }
 
-/* Whether a run may begin here. */
+/* Whether a run may begin here. Four characters of class 0 are marks once they are taken apart. */
 static int begins(uint32_t c)
 {
+    uint32_t part[4];
     if (c < 0x300) return 1;
     if (c >= V && c < T + TS) return 0;
     if (class_of(c) != 0) return 0;
+    if (c == 0x344 || (c >= 0xf73 && c <= 0xf81)) {
+        (void)decompose(c, part);
+        if (class_of(part[0]) != 0) return 0;
+    }
     if (c < joining[0] || c > joining[COUNT(joining) - 1]) return 1;
     for (size_t i = 0; i < COUNT(joining); i++)
         if (joining[i] == c) return 0;

@@ -23,7 +23,7 @@
 #define SPACE "\\t-\\r\\x{85}\\p{Z}"
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}"
 
-enum { STACK_START = 1 << 16, STACK_MOST = 1 << 24, MOST_STEPS = 100000000 };
+enum { STACK_START = 1 << 16, STACK_MOST = 1 << 24, MOST_STEPS = 5000000 };
 
 struct kf_regex {
     pcre2_code *code;

@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "tokenizer.h"
+#include "utf8.h"
 
 enum { MOST_DEPTH = 8 };
 
@@ -176,7 +177,10 @@ static kerf_status take_metaspace(kerf_tokenizer *t, const json_t *j, kerf_error
         return refuse(err, "the prepend_scheme", scheme);
     s->splits = flag_of(j, "split", 1);
     s->behavior = KF_WITH_NEXT;
-    return copy(&s->text, text_of(j, "replacement"), err);
+    const char *with = text_of(j, "replacement");
+    if (!with || !*with || strlen(with) != kf_utf8_bytes((unsigned char)*with))
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "the replacement is not one character");
+    return copy(&s->text, with, err);
 }
 
 static kerf_status take_punctuation(kerf_tokenizer *t, const json_t *j, kerf_error *err)

@@ -2,7 +2,7 @@
 """seeds.py - the first inputs of the fuzz targets: tiny checkpoints in every layout that kerf writes, and every
 JSON file that it reads.
 
-    seeds.py KERF OUT    makes OUT/reader, index, command, json
+    seeds.py KERF OUT    makes OUT/reader, index, command, json, tokenizer
 
 What fuzzing found since is in tests/data/fuzz; this is where it began."""
 import hashlib
@@ -157,6 +157,41 @@ def documents(seeds):
         seeds.put('json', bytes([line]) + text)
 
 
+CHARSMAP = json.load(open(os.path.join(HERE, '../data/tokenizers/t5.json')))['normalizer']['normalizers'][0][
+    'precompiled_charsmap']
+BPE = {'type': 'BPE', 'vocab': {t: i for i, t in enumerate(['<s>', 'a', 'b', 'ab', '\u0120', '\u0120a', '\u00c3', '1', '\u00c3\u00a9', '\u00a9'])},
+       'merges': [['a', 'b'], ['\u0120', 'a'], ['\u00c3', '\u00a9']], 'ignore_merges': True}
+PIECES = {'type': 'BPE', 'unk_token': '<unk>', 'fuse_unk': True, 'byte_fallback': True, 'merges': ['\u2581 a', 'a b'],
+          'vocab': {t: i for i, t in enumerate(['<unk>', '\u2581', 'a', 'b', '\u2581a', 'ab', '<0xC3>', '<0xA9>'])}}
+UNIGRAM = {'type': 'Unigram', 'unk_id': 0, 'byte_fallback': False,
+           'vocab': [['<unk>', 0.0], ['\u2581', -2.0], ['a', -3.0], ['ab', -1.5], ['\u2581a', -2.5], ['b', -4]]}
+REGEX = "(?i:'s)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+TEXT = ' ab  a1234 \u00e9e\u0301\r\n<s>\u2581b\u3000caf\u00e9'.encode()
+
+
+def tokenizers(seeds):
+    def put(model, normalizer=None, cut=None, post=None):
+        added = [{'id': 0, 'content': '<s>', 'special': True, 'lstrip': True, 'rstrip': True, 'normalized': False},
+                 {'id': 3, 'content': 'ab', 'single_word': True, 'normalized': True}]
+        document = {'added_tokens': added, 'normalizer': normalizer, 'pre_tokenizer': cut, 'post_processor': post,
+                    'model': model}
+        seeds.put('tokenizer', join({'t': json.dumps(document).encode(), 'x': TEXT}))
+
+    split = {'type': 'Split', 'pattern': {'Regex': REGEX}, 'behavior': 'Isolated', 'invert': False}
+    template = {'type': 'TemplateProcessing', 'single': [{'SpecialToken': {'id': '<s>'}}, {'Sequence': {'id': 'A'}}],
+                'special_tokens': {'<s>': {'ids': [0]}}}
+    spaces = {'type': 'Replace', 'pattern': {'String': ' '}, 'content': '\u2581'}
+    put(BPE, {'type': 'NFC'}, {'type': 'Sequence', 'pretokenizers': [
+        split, {'type': 'ByteLevel', 'add_prefix_space': True, 'use_regex': False}]}, template)
+    put(BPE, None, {'type': 'Sequence', 'pretokenizers': [
+        {'type': 'Digits', 'individual_digits': True}, {'type': 'ByteLevel', 'use_regex': True}]})
+    put(PIECES, {'type': 'Sequence', 'normalizers': [{'type': 'Prepend', 'prepend': '\u2581'}, spaces]}, None, template)
+    put(PIECES, spaces, dict(split, pattern={'String': ' '}, behavior='MergedWithPrevious'))
+    put(UNIGRAM, {'type': 'Precompiled', 'precompiled_charsmap': CHARSMAP}, {'type': 'Metaspace', 'replacement': '\u2581',
+                                                                          'prepend_scheme': 'first', 'split': True})
+    put(UNIGRAM, {'type': 'Strip', 'strip_left': True, 'strip_right': True}, {'type': 'WhitespaceSplit'})
+
+
 def main():
     kerf, out = (os.path.abspath(p) for p in sys.argv[1:3])
     with tempfile.TemporaryDirectory() as scratch:
@@ -164,6 +199,7 @@ def main():
         seeds = Seeds(kerf, out)
         checkpoints(seeds)
         documents(seeds)
+        tokenizers(seeds)
         os.chdir('/')
 
 
