@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""check_advice.py KERF [SOURCES]: no circle in advice. Every refusal that names a command or an option is
+provoked, what it names is taken out of its text and run, and must work. The texts are collected from the
+sources: one that nothing here provokes is a failure too."""
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from files import model, numbers, write
+
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+VERBS = "formats|inspect|quantize|convert|dequantize|score|verify|selftest|predict|bench|compare|advise|hardware|help"
+NAMES = re.compile(rf"\bkerf (?:{VERBS})\b|(?:^|[ (:;])(?:--[a-z]|-[yf]\b)")
+CALL = re.compile(r"\b(?:kf_fail\w*|kerf_fail\w*|USAGE)\s*\(")
+TEXT = re.compile(r'"(?:[^"\\]|\\.)*"(?:\s*"(?:[^"\\]|\\.)*")*')
+
+# Texts that only say what was typed wrongly, and those that need what a test has not.
+UNTRIED = ("expected", "no memory", "more than %d shapes", "matrix-vector kernels have at most", "two ways to one end", "does not go with",
+           "not both", "this verb uses one GPU", "-f %s: %.300s", "--tensor", "-f picks no format", "a recipe that fits: ", "its quantized form needs the name")
+
+
+def collected():
+    """The texts of failures in the sources that name a command or an option."""
+    found = set()
+    for room in ("codecs", "kernels", "advisor", "cli"):
+        for path in glob.glob(f"{SOURCES}/{room}/**/*.c", recursive=True):
+            with open(path, encoding="utf-8") as f:
+                text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+            for call in CALL.finditer(text):
+                end = text.find(";\n", call.end())
+                for literal in TEXT.findall(text, call.end(), end):
+                    joined = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literal)).replace('\\"', '"')
+                    if NAMES.search(joined):
+                        found.add(joined)
+    return sorted(found)
+
+
+def is_said(text, line):
+    """Whether a line is this text, with something in the place of each %s and the like."""
+    at = 0
+    for part in re.split(r"%(?:\.[0-9]+)?(?:zu|llu|[sduf])", text):
+        at = line.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
+class Run:
+    def __init__(self, kerf):
+        self.kerf = kerf
+        self.said = []
+        self.faults = []
+
+    def __call__(self, *args):
+        env = {k: v for k, v in os.environ.items() if k != "GITHUB_STEP_SUMMARY"}
+        return subprocess.run([self.kerf, *args], capture_output=True, text=True, errors="replace", env=env, timeout=60,
+                              stdin=subprocess.DEVNULL)
+
+    def refused(self, args, pattern):
+        """The match of the refusal's text, which must be one."""
+        r = self(*args)
+        self.said.append(r.stderr)
+        m = re.search(pattern, r.stderr)
+        if r.returncode == 0 or not m:
+            self.faults.append(f"kerf {' '.join(args)}: {r.returncode}, does not say '{pattern}': {r.stderr.strip()[-300:]}")
+            return None
+        return m
+
+    def works(self, args, because):
+        r = self(*args)
+        if r.returncode != 0:
+            self.faults.append(f"'{because.strip()[-200:]}' proposes kerf {' '.join(args)}, which exits with {r.returncode}: {r.stderr.strip()[-300:]}")
+
+    def tries(self, args, pattern, *fix):
+        """Refused; then each of the functions makes a command of the match, which works."""
+        m = self.refused(args, pattern)
+        for f in fix if m else ():
+            self.works(f(m), m.string)
+
+
+def without(args, option):
+    """A list without an option and its value."""
+    i = args.index(option)
+    return args[:i] + args[i + 2:]
+
+
+def make(tmp):
+    w = "model.layers.0.self_attn.{}_proj.weight"
+    tensors = [(w.format(n), "BF16", (256, 256)) for n in "qkvo"]
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 512}
+    model(f"{tmp}/m", tensors, model_type="llama", **sizes)
+    model(f"{tmp}/wide", [("model.embed_tokens.weight", "BF16", (512, 256))], model_type="llama", **sizes)
+    bad = numbers(65536)
+    bad[5] = float("nan")
+    model(f"{tmp}/nan", [(w.format("q"), "F32", (256, 256), bad)], model_type="llama", **sizes)
+    model(f"{tmp}/experts", [(f"transformer.blocks.0.ffn.experts.mlp.{n}", "BF16", (256, 256)) for n in ("w1", "v1", "w2")]
+          + [("transformer.blocks.0.norm_attn_norm.attn.out_proj.weight", "BF16", (256, 256))], model_type="dbrx", d_model=256)
+    write(f"{tmp}/imatrix.safetensors", [(w.format(n), "F32", (256,), [1.0 + i % 3 for i in range(256)]) for n in "qkvo"])
+    with open(f"{tmp}/none.json", "w") as f:
+        f.write('{"schema": "kerf.limits/1", "tensors": {"zzz": {"t2": 1}}}')
+    with open(f"{tmp}/scores.json", "w") as f:
+        f.write("{}")
+    with open(f"{tmp}/recipe.json", "w") as f:
+        f.write('{"schema": "kerf.recipe/1"}')
+
+
+def quantizing(run, tmp):
+    m, out = f"{tmp}/m", f"{tmp}/out"
+    q = ["quantize", m, "-f", "nvfp4", "-o", out]
+    run.works(q, "")
+    run.tries(q, r"exists already; (-y) replaces it", lambda t: q + [t[1]])
+    report = ["verify", m, out, "--markdown", f"{tmp}/report.md"]
+    run.works(report, "")
+    run.tries(report, r"exists; (-y) replaces it", lambda t: report + [t[1]])
+    run.tries(["quantize", m, "-o", out], r"-f FORMAT\[:ENCODER\] is missing; see kerf (formats)", lambda t: [t[1]], lambda t: q + ["-y"])
+    run.tries(q[:-2], r"-o OUT is missing; (--dry-run) needs none", lambda t: q[:-2] + [t[1]])
+    run.tries(["quantize", m, "-f", "nvpf4x", "-o", out], r"kerf (formats) lists them", lambda t: [t[1]])
+    run.tries(["score", m, "-f", "*zzz*"], r"kerf (formats) lists them", lambda t: [t[1]])
+    run.tries(["quantize", m, "-f", "q4_k_m", "-o", out], r"-f (\S+) is that block type, and kerf (advise) mixes",
+              lambda t: ["quantize", m, "-f", t[1], "-o", f"{tmp}/o1"], lambda t: [t[2], m, "--budget", "5bits", "-f", "q4_k,q6_k"])
+    run.tries(["quantize", f"{tmp}/wide", "-f", "nvfp4", "-o", f"{tmp}/o2"], r"no tensor is left to quantize.*; (--dry-run) shows why",
+              lambda t: ["quantize", f"{tmp}/wide", "-f", "nvfp4", t[1]])
+    nan = ["quantize", f"{tmp}/nan", "-f", "nvfp4", "-o", f"{tmp}/o3"]
+    run.tries(nan, r"(--nan) (zero) or --nan (saturate) accepts it", lambda t: nan + [t[1], t[2]], lambda t: nan + [t[1], t[3], "-y"])
+    run.tries(["quantize", m, "-f", "nvfp4", "--keep", "*zzz*", "-o", f"{tmp}/o4"], r"matches no tensor; kerf (inspect) (\S+) lists", lambda t: [t[1], t[2]])
+    gptq = ["quantize", m, "-f", "int4-g128:search-h", "-o", f"{tmp}/o5"]
+    for encoder in weighing(run):
+        gptq[3] = encoder
+        run.tries(gptq, r"give (--imatrix) FILE, or take (\S+)\s", lambda t: gptq + [t[1], f"{tmp}/imatrix.safetensors"],
+                  lambda t: ["quantize", m, "-f", t[2], "-o", f"{tmp}/o5", "-y"])
+        write(f"{tmp}/some.safetensors", [("model.layers.0.self_attn.q_proj.weight", "F32", (256,), [1.0] * 256)])
+        some = gptq + ["--imatrix", f"{tmp}/some.safetensors", "-y"]
+        run.tries(some, r"has no entry for .*: (--tensor) '(\S+)' takes", lambda t: some + [x for n in "kvo" for x in (
+            t[1], re.sub(r"self_attn\..", f"self_attn.{n}", t[2]))])
+    single = q[:-1] + [f"{tmp}/one.safetensors", "--shard-size", "1MB"]
+    run.tries(single, r"(--shard-size) splits a folder", lambda t: q[:-1] + [f"{tmp}/split", t[1], "1MB"])
+    run.tries(["quantize", m, "-f", "nvfp4", "--sha256"], r"--sha256 needs (-o) OUT", lambda t: ["quantize", m, "-f", "nvfp4", "--sha256", t[1], f"{tmp}/o6"])
+    run.tries(["quantize", m, "-f", "nvfp4", "-n", "--frobnicate", "kerf"], r"see kerf (help quantize)", lambda t: t[1].split())
+    run.tries(["quantize", m, "-f", "nvfp4", "-n", "-Q"], r"see kerf (help quantize)", lambda t: t[1].split())
+    run.tries(["frobnicate"], r"kerf (help) lists them", lambda t: [t[1]])
+    run.tries([], r"try kerf (help)", lambda t: [t[1]])
+    run.tries(q[:-1] + [f"{tmp}/o7", "--device", "cuda:63"], r"or use (--device cpu)", lambda t: q[:-1] + [f"{tmp}/o7"] + t[1].split())
+
+
+def weighing(run):
+    """Encoders that weigh errors."""
+    r = run("formats", "int4-g128", "--json")
+    names = [e["name"] for f in json.loads(r.stdout)["formats"] for e in f["encoders"] if "importance" in json.dumps(e).lower()]
+    return [f"int4-g128:{n}" for n in names][:1] or ["q4_k:imatrix"]
+
+
+def layouts(run, tmp):
+    m = f"{tmp}/m"
+    run.works(["quantize", m, "-f", "nvfp4", "--layout", "modelopt", "--keep", "*o_proj*", "-o", f"{tmp}/mo"], "")
+    again = ["quantize", f"{tmp}/mo", "-f", "nvfp4", "--layout", "compressed-tensors", "-o", f"{tmp}/again"]
+    run.tries(again, r"convert it first, or ask for (--layout \S+)", lambda t: ["convert", f"{tmp}/mo", "--layout", again[5], "-o", f"{tmp}/converted"],
+              lambda t: ["quantize", f"{tmp}/converted", *again[2:]], lambda t: [*again[:4], *t[1].split(), "-o", f"{tmp}/same"])
+    run.tries(["convert", m, "--layout", "modelopt", "-o", f"{tmp}/x"], r"kerf (quantize) makes some", lambda t: [t[1], m, "-f", "nvfp4", "-o", f"{tmp}/made"])
+    run.tries(["convert", f"{tmp}/mo", "-o", f"{tmp}/x"], r"(--layout) NAME is missing; kerf (formats) lists", lambda t: [t[2]],
+              lambda t: ["convert", f"{tmp}/mo", t[1], "kerf", "-o", f"{tmp}/as-kerf"])
+    run.works(["quantize", m, "-f", "int8", "-o", f"{tmp}/int8"], "")
+    run.tries(["quantize", f"{tmp}/int8", "-f", "ggml-q8_0", "--layout", "gguf", "-o", f"{tmp}/x.gguf"], r"kerf (dequantize) makes a source",
+              lambda t: [t[1], f"{tmp}/int8", "-o", f"{tmp}/dense"], lambda t: ["quantize", f"{tmp}/dense", "-f", "ggml-q8_0", "-o", f"{tmp}/o8"])
+
+
+def advice(run, tmp):
+    m = f"{tmp}/m"
+    run.tries(["advise", m], r"(--budget) is missing", lambda t: ["advise", m, t[1], "5bits"])
+    run.tries(["advise", m, "--budget", "5us"], r"need (--hardware) NAME", lambda t: ["advise", m, "--budget", "500us", t[1], "h200"])
+    t2 = ["advise", m, "--budget", "0.01t2"]
+    run.tries(t2, r"needs (--minimise) (bytes) or --minimise (time)", lambda t: t2 + [t[1], t[2]], lambda t: t2 + [t[1], t[3], "--hardware", "h200"])
+    wide = ["advise", f"{tmp}/wide", "--budget", "9bits", "-f", "nvfp4,int8"]
+    run.tries(wide, r"(--all-tensors) takes", lambda t: wide + [t[1]])
+    score = ["score", f"{tmp}/wide", "-f", "nvfp4"]
+    run.tries(score, r"(--all-tensors) takes", lambda t: score + [t[1]])
+    run.tries(["advise", f"{tmp}/m/config.json", "--budget", "5bits"], r"(--hardware) NAME is needed",
+              lambda t: ["advise", f"{tmp}/m/config.json", "--budget", "5bits", t[1], "h200"])
+    cache = ["advise", m, "--budget", "5bits", "--cache", f"{tmp}/scores.json"]
+    run.tries(cache, r"name another (--cache)", lambda t: without(cache, "--cache") + [t[1], f"{tmp}/other.json"])
+    run.works(["advise", f"{tmp}/experts", "--budget", "5bits", "-f", "nvfp4", "-o", f"{tmp}/r.json"], "")
+    ct = ["quantize", f"{tmp}/experts", "--recipe", f"{tmp}/r.json", "--layout", "compressed-tensors", "-o", f"{tmp}/ct"]
+    m2 = run.refused(ct, r"a recipe that fits: kerf (advise --layout \S+)")
+    if m2:
+        run.works(m2[1].split() + [f"{tmp}/experts", "--budget", "14bits", "-f", "nvfp4", "-o", f"{tmp}/fits.json"], m2.string)
+        run.works(["quantize", f"{tmp}/experts", "--recipe", f"{tmp}/fits.json", "-o", f"{tmp}/ct"], m2.string)
+
+
+def others(run, tmp):
+    m, out = f"{tmp}/m", f"{tmp}/out"
+    limits = ["verify", m, out, "--limits", f"{tmp}/none.json"]
+    run.tries(limits, r"(--write-limits) FILE writes", lambda t: ["verify", m, out, t[1], f"{tmp}/some.json"],
+              lambda t: ["verify", m, out, "--limits", f"{tmp}/some.json"])
+    run.tries(["verify", m, out, "--summary"], r"(--markdown) FILE writes", lambda t: ["verify", m, out, t[1], f"{tmp}/v.md"])
+    shape = ["predict", "--shape", "256x256"]
+    run.tries(shape, r"(--hardware) NAME is missing; kerf (hardware) lists", lambda t: [t[2]], lambda t: shape + [t[1], "h200"])
+    run.tries(["predict", "--hardware", "h200"], r"(--shape) NxK or (--model) CONFIG", lambda t: shape + ["--hardware", "h200"],
+              lambda t: ["predict", "--hardware", "h200", t[2], m])
+    run.tries(shape + ["--hardware", "h200", "--kv", "fp16"], r"needs (--model)", lambda t: ["predict", "--hardware", "h200", "--kv", "fp16", t[1], m])
+    run.tries(shape + ["--hardware", "h2000x"], r"kerf (hardware) lists them", lambda t: [t[1]])
+    run.tries(["compare", f"{tmp}/none.json"], r"kerf (hardware) lists them", lambda t: [t[1]])
+    run.tries(["hardware", "--measured", f"{tmp}/none.json"], r"(needs) the machine", lambda t: ["hardware", "h200"])
+    machine = json.loads(run("hardware", "h200", "--json").stdout)
+    machine["facts"]["bogus"] = next(iter(machine["facts"].values()))
+    with open(f"{tmp}/machine.json", "w") as f:
+        json.dump(machine, f)
+    run.tries(["hardware", f"{tmp}/machine.json"], r"kerf (hardware h200 --json) shows", lambda t: t[1].split())
+
+
+def main():
+    run = Run(os.path.abspath(sys.argv[1]))
+    with tempfile.TemporaryDirectory() as tmp:
+        make(tmp)
+        for part in (quantizing, layouts, advice, others):
+            part(run, tmp)
+    said = [line for text in run.said for line in text.splitlines()]
+    for text in collected():
+        if not any(is_said(text, line) for line in said) and not any(u in text for u in UNTRIED):
+            run.faults.append(f"nothing here provokes: {text}")
+    print("\n".join(f"FAIL: {f}" for f in run.faults))
+    print(f"{len(run.said)} refusals, {len(run.faults)} failed")
+    return bool(run.faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
