@@ -9,6 +9,7 @@
 #include "file/gguf/gguf_put.h"
 #include "layout/config_file.h"
 #include "layout/gguf_names.h"
+#include "layout/gguf_rope.h"
 #include "layout/gguf_tokenizer.h"
 #include "roles/facts.h"
 
@@ -62,27 +63,10 @@ static void add_string(keys *k, const char *key, const char *value)
     k->count++;
 }
 
-/* A number of config.json, or of the rotary parameters that newer ones keep apart. */
 static double real(const json_t *config, const char *key, double other)
 {
     const json_t *v = json_object_get(config, key);
-    if (!v) v = json_object_get(json_object_get(config, "rope_parameters"), key);
     return json_is_number(v) ? json_number_value(v) : other;
-}
-
-/* Rotary positions that are scaled need keys and tensors of their own. */
-static kerf_status check_rope(const json_t *config, kerf_error *err)
-{
-    const json_t *scaling = json_object_get(config, "rope_scaling");
-    if (!json_is_object(scaling)) scaling = json_object_get(config, "rope_parameters");
-    const json_t *type = json_object_get(scaling, "rope_type");
-    const char *name = json_string_value(type ? type : json_object_get(scaling, "type"));
-    if (!name || strcmp(name, "default") == 0) return KERF_OK;
-    return kf_fail(
-        err, KERF_E_NOSUP, KF_NOWHERE,
-        "config.json: rope_scaling \"%.60s\" is not written as GGUF yet: convert the model "
-        "with llama.cpp's convert_hf_to_gguf.py, and run kerf on the result",
-        name);
 }
 
 static kerf_status check_config(const json_t *config, const kf_gguf_model *m, kerf_error *err)
@@ -97,11 +81,23 @@ static kerf_status check_config(const json_t *config, const kf_gguf_model *m, ke
             "convert_hf_to_gguf.py, and run kerf on the result",
             kf_gguf_model_list(list, sizeof list), type ? type : "none of a config.json");
     }
-    if (m->interleaves && json_is_true(json_object_get(config, "attention_bias")))
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "config.json: attention_bias is not written as GGUF for model_type %s",
-                       m->type);
-    return check_rope(config, err);
+    return KERF_OK;
+}
+
+static kerf_status add_rope(keys *k, const json_t *config, kerf_error *err)
+{
+    char name[96];
+    kf_rope rope;
+    KF_TRY(kf_rope_read(config, &rope, err));
+    add_number(k, "rope.dimension_count", 2 * rope.pairs);
+    add_float(k, "rope.freq_base", rope.base);
+    if (!rope.name) return KERF_OK;
+    snprintf(name, sizeof name, "%s.rope.scaling.type", k->architecture);
+    add_string(k, name, rope.name);
+    add_float(k, "rope.scaling.factor", rope.factor);
+    if (rope.kind == KF_ROPE_YARN)
+        add_number(k, "rope.scaling.original_context_length", rope.original);
+    return KERF_OK;
 }
 
 static kerf_status add_config(keys *k, const json_t *config, kerf_error *err)
@@ -116,12 +112,10 @@ static kerf_status add_config(keys *k, const json_t *config, kerf_error *err)
     const uint64_t heads = kf_fact_number(config, "num_attention_heads");
     uint64_t width = kf_fact_number(config, "head_dim");
     if (width == 0) width = kf_fact_number(config, "hidden_size") / heads;
-    add_number(k, "rope.dimension_count", width);
     add_number(k, "attention.key_length", width);
     add_number(k, "attention.value_length", width);
     add_float(k, "attention.layer_norm_rms_epsilon", real(config, "rms_norm_eps", 1e-6));
-    add_float(k, "rope.freq_base", real(config, "rope_theta", 10000));
-    return KERF_OK;
+    return add_rope(k, config, err);
 }
 
 static kerf_status make_header(const kerf_reader *r, const json_t *config, const char *name,

@@ -9,6 +9,7 @@
 #include "file/read/view.h"
 #include "layout/config_file.h"
 #include "layout/gguf_names.h"
+#include "layout/gguf_rope.h"
 #include "layout/weights.h"
 #include "roles/facts.h"
 
@@ -24,6 +25,7 @@ typedef struct renaming {
     kerf_weights *w;
     const kerf_reader *r;
     const kf_gguf_model *model;
+    kf_rope rope;
     uint64_t heads, kv_heads, experts;
     kerf_weight *out;
     size_t count;
@@ -107,25 +109,35 @@ static kerf_status make_tensor(renaming *n, kerf_weight *w, const char *name, ma
 
 static kerf_status interleave(const renaming *n, kerf_weight *w, uint64_t heads, made *m)
 {
-    if (w->shape.rank != 2 || heads == 0 || w->shape.dim[0] % (2 * heads) != 0)
+    if (w->shape.rank < 1 || w->shape.rank > 2 || heads == 0 || w->shape.dim[0] % (2 * heads) != 0)
         return kf_fail(n->err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s: its rows are no %llu heads, which config.json names", w->whole,
                        (unsigned long long)heads);
     m->half = w->shape.dim[0] / heads / 2;
-    m->cols = w->shape.dim[1];
+    m->cols = w->shape.rank > 1 ? w->shape.dim[1] : 1; /* of a bias */
     m->view.read = read_interleaved;
     m->tensor.view = &m->view;
     return KERF_OK;
 }
 
-static void widen(kerf_weight *w, made *m)
+/* What m reads, widened. */
+static kerf_status widen(const renaming *n, kerf_weight *w, made *m)
 {
-    if (w->dtype != KERF_F16 && w->dtype != KERF_BF16) return;
+    if (w->dtype != KERF_F16 && w->dtype != KERF_BF16) return KERF_OK;
+    if (m->view.read) {
+        made *before = kf_weights_own(n->w, 1, sizeof *before);
+        if (!before) return no_memory(n->err);
+        *before = *m;
+        before->view.ctx = before;
+        before->tensor.view = &before->view;
+        m->from = &before->tensor;
+    }
     m->view.size = 4;
     m->view.read = read_widened;
     m->tensor.view = &m->view;
     m->tensor.dtype = w->dtype = KERF_F32;
     m->tensor.bytes *= 2;
+    return KERF_OK;
 }
 
 /* All experts of one matrix, from the first. */
@@ -181,16 +193,65 @@ static kerf_status rename_weight(renaming *n, const kerf_weight *from)
     KF_TRY(make_tensor(n, w, name, &m));
     if (kind == KF_GGUF_EXPERT) return stack(n, w, m);
     const int turns = n->model->interleaves && (kind == KF_GGUF_Q || kind == KF_GGUF_K);
-    if (turns) return interleave(n, w, kind == KF_GGUF_Q ? n->heads : n->kv_heads, m);
-    if (w->shape.rank < 2 || w->place.role == KERF_ROLE_ROUTER) widen(w, m);
+    if (turns) KF_TRY(interleave(n, w, kind == KF_GGUF_Q ? n->heads : n->kv_heads, m));
+    return w->shape.rank < 2 || w->place.role == KERF_ROLE_ROUTER ? widen(n, w, m) : KERF_OK;
+}
+
+/* --- divisors of rotary frequencies -------------------------------------------------------------
+ */
+
+static kerf_status read_divisors(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
+                                 unsigned char *dst, size_t n, kerf_error *err)
+{
+    const kf_rope *rope = t->view->ctx;
+    (void)r;
+    (void)err;
+    for (size_t i = 0; i < n / sizeof(float); i++) {
+        const float x = kf_rope_divisor(rope, offset / sizeof x + i);
+        memcpy(dst + i * sizeof x, &x, sizeof x);
+    }
+    return KERF_OK;
+}
+
+/* A weight that the source has as numbers of config.json. */
+static kerf_status add_divisors(renaming *n)
+{
+    struct {
+        kerf_tensor tensor;
+        kerf_view view;
+        kf_rope rope;
+    } *own = NULL;
+    if (n->rope.kind != KF_ROPE_LLAMA3) return KERF_OK;
+    own = kf_weights_own(n->w, 1, sizeof *own);
+    if (!own) return no_memory(n->err);
+    own->rope = n->rope;
+    own->view = (kerf_view){.size = sizeof(float), .read = read_divisors, .ctx = &own->rope};
+    own->tensor = (kerf_tensor){.name = "rope_freqs.weight",
+                                 .dtype = KERF_F32,
+                                 .shape = {1, {n->rope.pairs}},
+                                 .bytes = n->rope.pairs * sizeof(float),
+                                 .view = &own->view};
+    n->out[n->count++] = (kerf_weight){.name = own->tensor.name,
+                                       .dtype = KERF_F32,
+                                       .shape = own->tensor.shape,
+                                       .plane = {&own->tensor},
+                                       .place = {.role = KERF_ROLE_ATTENTION, .evidence = KERF_EVIDENCE_FAMILY}};
     return KERF_OK;
 }
 
 static kerf_status rename_all(renaming *n)
 {
-    n->out = kf_weights_own(n->w, n->w->count, sizeof *n->out);
+    const size_t room = n->w->count + 1;
+    n->out = kf_weights_own(n->w, room, sizeof *n->out);
     if (!n->out) return no_memory(n->err);
     for (size_t i = 0; i < n->w->count; i++) KF_TRY(rename_weight(n, &n->w->weight[i]));
+    KF_TRY(add_divisors(n));
+    kerf_weight *list = realloc(n->w->weight, room * sizeof *list);
+    if (!list) return no_memory(n->err);
+    n->w->weight = list;
+    kf_named *names = realloc(n->w->by_name, room * sizeof *names);
+    if (!names) return no_memory(n->err);
+    n->w->by_name = names;
     memcpy(n->w->weight, n->out, n->count * sizeof *n->out);
     n->w->count = n->count;
     return kf_weights_index(n->w, n->err);
@@ -207,6 +268,7 @@ kerf_status kerf_weights_name_as_gguf(kerf_weights *w, const kerf_reader *r, ker
     n.kv_heads = kf_fact_number(config, "num_key_value_heads");
     if (n.kv_heads == 0) n.kv_heads = n.heads;
     n.experts = kf_fact_number(config, "num_experts|num_local_experts");
+    kerf_status s = n.model ? kf_rope_read(config, &n.rope, err) : KERF_OK;
     json_decref(config);
-    return n.model && w->count ? rename_all(&n) : KERF_OK;
+    return s == KERF_OK && n.model && w->count ? rename_all(&n) : s;
 }
