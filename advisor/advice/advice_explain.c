@@ -2,6 +2,7 @@
  * change. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "advice/advice.h"
 
@@ -35,6 +36,57 @@ static int nothing_is_faster(const kerf_advice *a, const kerf_advice_group *g)
     return 1;
 }
 
+const char *kerf_advice_part(const kerf_advice_group *g)
+{
+    const char *name = g->name;
+    for (const char *p = name; g->layer >= 0 && (p = strchr(p, '.')) != NULL; p++) {
+        if (p[1] < '0' || p[1] > '9') continue;
+        const char *end = strchr(p + 1, '.');
+        return end ? end + 1 : name;
+    }
+    return name;
+}
+
+/* Whether this group loses most, or least, of all its like with the format that it got. */
+static size_t say_rank(const kerf_advice *a, const kerf_advice_group *g, char *out, size_t size)
+{
+    size_t like = 0, below = 0, above = 0;
+    const double t2 = g->cost[g->pick].t2;
+    for (size_t i = 0; i < a->groups; i++) {
+        const kerf_advice_group *x = &a->group[i];
+        if (x == g || strcmp(kerf_advice_part(x), kerf_advice_part(g)) != 0) continue;
+        if (!x->cost[g->pick].possible) continue;
+        like++;
+        below += x->cost[g->pick].t2 < t2;
+        above += x->cost[g->pick].t2 > t2;
+    }
+    if (like == 0 || t2 == 0 || (below < like && above < like)) return 0;
+    return (size_t)snprintf(out, size, "%s sensitive of %zu %.60s; ",
+                            below == like ? "most" : "least", like + 1, kerf_advice_part(g));
+}
+
+/* What the best of the smaller candidates would save, and cost. */
+static size_t say_smaller(const kerf_advice *a, const kerf_advice_group *g, char *out, size_t size)
+{
+    const kerf_advice_cost *mine = &g->cost[g->pick];
+    size_t best = a->codecs;
+    char name[64];
+    for (size_t c = 0; c < a->codecs; c++) {
+        const kerf_advice_cost *x = &g->cost[c];
+        if (!x->possible || x->bytes >= mine->bytes * 0.999 || !kf_advice_offers(a, a->only, c))
+            continue;
+        if (best == a->codecs || x->t2 < g->cost[best].t2) best = c;
+    }
+    if (best == a->codecs) return 0;
+    const double saves = 100 * (1 - g->cost[best].bytes / mine->bytes);
+    kerf_advice_codec_name(a, best, name);
+    if (mine->t2 > 0)
+        return (size_t)snprintf(out, size, "%s would save %.0f %% for %.1f times the error; ", name,
+                                saves, g->cost[best].t2 / mine->t2);
+    return (size_t)snprintf(out, size, "%s would save %.0f %% for an error of %.1e; ", name, saves,
+                            g->cost[best].t2);
+}
+
 static void explain_group(const kerf_advice *a, kerf_advice_group *g)
 {
     char name[64];
@@ -48,6 +100,8 @@ static void explain_group(const kerf_advice *a, kerf_advice_group *g)
         snprintf(g->reason + n, size - n, "no other candidate is possible");
         return;
     }
+    n += say_rank(a, g, g->reason + n, size - n);
+    n += say_smaller(a, g, g->reason + n, size - n);
     const kerf_advice_cost *x = &g->cost[other];
     n += (size_t)snprintf(g->reason + n, size - n, "next best %s: t2 %+.2e, %+.1f %% bytes",
                           kerf_advice_codec_name(a, other, name), x->t2 - mine->t2,

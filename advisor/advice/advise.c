@@ -1,4 +1,5 @@
 /* advise.c - kerf_advise: checks a request, and takes it through the steps of advice.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,7 @@ static kerf_status take_request(kerf_advice *a, const kerf_advise_request *r, ke
     a->batch = r->batch > 0 ? r->batch : 1;
     a->context = r->context > 0 ? r->context : 4096;
     a->has_model = r->model != NULL;
+    if (r->made) snprintf(a->made, sizeof a->made, "%s", r->made);
     if (r->model) a->model = *r->model;
     a->gpus = r->gpus > 1 ? r->gpus : 1;
     a->expert_parallel = a->gpus > 1 && r->expert_parallel;

@@ -26,51 +26,15 @@ static const char style[] =
     "th{color:var(--dim);font-weight:600}td.n,th.n{text-align:right;"
     "font-variant-numeric:tabular-nums}dl{display:grid;grid-template-columns:max-content 1fr;"
     "gap:.2rem 1rem}dt{color:var(--dim)}dd{margin:0}"
-    "@media print{body{max-width:none}}";
-
-/* --- head ---------------------------------------------------------------------------------- */
-
-static void put_pair(FILE *to, const char *name, const char *text)
-{
-    fprintf(to, "<dt>");
-    kf_put_escaped(to, name);
-    fprintf(to, "</dt><dd>");
-    kf_put_escaped(to, text);
-    fprintf(to, "</dd>\n");
-}
-
-static void put_summary(const kerf_advice *a, FILE *to)
-{
-    char text[400], bytes[KERF_BYTES_TEXT], kept[KERF_BYTES_TEXT];
-    kerf_advice_point p = kerf_advice_total(a);
-    fprintf(to, "<dl>\n");
-    put_pair(to, "source", a->source);
-    snprintf(text, sizeof text, "%zu in %zu groups, %.0f weights", a->tensors, a->groups,
-             a->elements);
-    put_pair(to, "tensors", text);
-    snprintf(text, sizeof text, "%.3f bits per weight, %s; %s are kept besides", p.bits,
-             kerf_bytes_text((uint64_t)p.bytes, bytes),
-             kerf_bytes_text((uint64_t)a->kept_bytes, kept));
-    put_pair(to, "size", text);
-    size_t n = (size_t)snprintf(text, sizeof text, "sum of alpha t2 %.4e; alpha: %s", p.t2,
-                                a->alpha_source);
-    if (a->weighted && n < sizeof text) {
-        snprintf(text + n, sizeof text - n, "; %zu tensors weighted by an imatrix", a->weighted);
-    }
-    put_pair(to, "error", text);
-    if (a->hardware) {
-        snprintf(
-            text, sizeof text,
-            "%.1f us for these products, %.1f us for the rest of a step, on %s at batch %.0f and "
-            "context %.0f (%s%s)",
-            p.us, a->other_us, a->hardware->name, a->batch, a->context, kerf_tier_name(a->tier),
-            a->tier == KERF_TIER_SPEC ? ": the middle of a band, to rank with" : "");
-        put_pair(to, "predicted time", text);
-    }
-    snprintf(text, sizeof text, "%.2g %% at most from the optimum", 100 * a->choice.gap);
-    put_pair(to, "gap", text);
-    fprintf(to, "</dl>\n");
-}
+    ".verdict{font-size:1.15rem}pre{overflow-x:auto;background:var(--lo);padding:.5rem .8rem;"
+    "border-radius:4px}.dim{color:var(--dim)}svg.chart{min-width:40rem}td:last-child{min-width:"
+    "16rem}svg .num{font:10px system-ui,sans-serif}"
+    /* two pages: the verdict and the frontier, then the layers; the table is for screens */
+    "@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--line:#d5dae0;--a:#1f5fbf;--b:#b3541e;"
+    "--c:#2b7a3d;--lo:#e9eff8;--hi:#1f5fbf}@page{margin:12mm}body{max-width:none;margin:0;"
+    "padding:0;font-size:11px}h1{font-size:16px}h2{font-size:13px;margin:.5rem 0 0}p,pre{margin:"
+    ".3rem 0}.verdict{font-size:13px}svg{max-height:72mm;width:auto}.wide{overflow:visible}"
+    "section{break-inside:avoid}.screen{display:none}svg.chart{min-width:0}}";
 
 /* --- charts -------------------------------------------------------------------------------- */
 
@@ -84,49 +48,69 @@ static double us_of(const kerf_advice_point *p)
     return p->us;
 }
 
+/* A point with its numbers, for who holds the pointer there. */
+static void point_title(const kerf_advice *a, const kerf_advice_point *p, const char *name,
+                        char out[200])
+{
+    const int n = snprintf(out, 200, "%s: %.3f bits, %.1f MB, alpha t2 %.3g", name, p->bits,
+                           p->bytes * 1e-6, p->t2);
+    if (a->hardware && n > 0)
+        snprintf(out + n, 200 - (size_t)n, ", %.1f us (%.1f to %.1f)", p->us, p->low_us,
+                 p->high_us);
+}
+
 /* Error against size or time: the best choices, uniform formats, and the choice. */
 static void put_pareto(const kerf_advice *a, FILE *to, const char *label,
                        const kerf_advice_curve *curve, double (*of)(const kerf_advice_point *))
 {
     double x0 = INFINITY, x1 = 0, y0 = INFINITY, y1 = 0;
-    char name[64];
+    char name[64], title[200];
     kerf_advice_point mine = kerf_advice_total(a);
     for (size_t i = 0; i < curve->count; i++) {
         const kerf_advice_point *p = &curve->point[i];
         x0 = fmin(x0, of(p));
-        x1 = fmax(x1, of(p));
-        if (p->t2 > 0) y0 = fmin(y0, p->t2);
         y1 = fmax(y1, p->t2);
     }
     for (size_t c = 0; c < a->codecs; c++) {
         kerf_advice_point p = kerf_advice_uniform(a, c);
-        if (p.t2 > 0) y1 = fmax(y1, p.t2);
-        x1 = fmax(x1, of(&p));
+        if (p.t2 > 0) y1 = fmax(y1, p.t2), x1 = fmax(x1, of(&p)), y0 = fmin(y0, p.t2);
+        if (p.t2 > 0) x0 = fmin(x0, of(&p));
+    }
+    x1 = fmax(x1, of(&mine)); /* to where the choices are, not to where nothing is quantized */
+    for (size_t i = 0; i < curve->count; i++) {
+        const kerf_advice_point *p = &curve->point[i];
+        if (p->t2 > 0 && of(p) <= x1) y0 = fmin(y0, p->t2);
     }
     if (!(x1 > x0) || !(y1 > y0)) {
         fprintf(to, "<p>Nothing to choose: no candidate is better than to keep every group.</p>\n");
         return;
     }
-    kf_svg_axes axes = {
-        .x0 = x0 * 0.97, .x1 = x1 * 1.02, .y0 = y0 / 1.5, .y1 = y1 * 1.5, .log_y = 1};
+    kf_svg_axes axes = {.x0 = x0 - (x1 - x0) / 20,
+                        .x1 = x1 + (x1 - x0) / 5,
+                        .y0 = y0 / 1.5,
+                        .y1 = y1 * 1.5,
+                        .log_y = 1};
     kf_svg_open(to, &axes, label, "sum of alpha t2");
     fprintf(to, "<polyline class=\"a\" points=\"");
     for (size_t i = 0; i < curve->count; i++) {
         const kerf_advice_point *p = &curve->point[i];
-        if (p->t2 > 0) fprintf(to, "%.1f,%.1f ", kf_svg_x(&axes, of(p)), kf_svg_y(&axes, p->t2));
+        if (p->t2 >= axes.y0 && of(p) <= axes.x1)
+            fprintf(to, "%.1f,%.1f ", kf_svg_x(&axes, of(p)), kf_svg_y(&axes, p->t2));
     }
     fprintf(to, "\"/>\n");
     for (int text = 0; text < 2; text++) { /* labels come when all dots are known */
         if (mine.t2 > 0 && text) {
             kf_svg_point_label(to, &axes, of(&mine), mine.t2, 6, "the choice");
         } else if (mine.t2 > 0) {
-            kf_svg_point(to, &axes, of(&mine), mine.t2, "pick", 6, "the choice");
+            point_title(a, &mine, "the choice", title);
+            kf_svg_point(to, &axes, of(&mine), mine.t2, "pick", 6, title);
         }
         for (size_t c = 0; c < a->codecs; c++) {
             kerf_advice_point p = kerf_advice_uniform(a, c);
             kerf_advice_codec_name(a, c, name);
             if (p.t2 > 0 && text) kf_svg_point_label(to, &axes, of(&p), p.t2, 3.5, name);
-            if (p.t2 > 0 && !text) kf_svg_point(to, &axes, of(&p), p.t2, "dot", 3.5, name);
+            point_title(a, &p, name, title);
+            if (p.t2 > 0 && !text) kf_svg_point(to, &axes, of(&p), p.t2, "dot", 3.5, title);
         }
     }
     kf_svg_close(to);
@@ -184,24 +168,20 @@ static void put_roofline(const kerf_advice *a, FILE *to)
                  kerf_advice_codec_name(a, candidate, name), g->cost[candidate].us);
         kf_svg_point(to, &axes, p.intensity, p.tflops, i % 2 ? "pick" : "dot", 3.5, title);
     }
+    for (size_t i = 0; i < a->groups; i++) { /* one of each kind is named, as chosen */
+        const kerf_advice_group *g = &a->group[i];
+        size_t k = 0;
+        while (k < i && strcmp(kerf_advice_part(&a->group[k]), kerf_advice_part(g)) != 0) k++;
+        const roof_point p = find_point(a, g, g->pick);
+        if (k == i && p.intensity > 0)
+            kf_svg_point_label(to, &axes, p.intensity, p.tflops, 3.5, kerf_advice_part(g));
+    }
     kf_svg_close(to);
 }
 
 /* --- heat map ------------------------------------------------------------------------------ */
 
-enum { MAP_ROWS = 64, CELL = 26 };
-
-/* What a group is within its layer: its name without the layer, "self_attn.qkv_proj". */
-static const char *part_of(const kerf_advice_group *g)
-{
-    const char *name = g->name;
-    for (const char *p = name; g->layer >= 0 && (p = strchr(p, '.')) != NULL; p++) {
-        if (p[1] < '0' || p[1] > '9') continue;
-        const char *end = strchr(p + 1, '.');
-        return end ? end + 1 : name;
-    }
-    return name;
-}
+enum { MAP_ROWS = 64, CELL = 30, NAMES = 180, SHADE = 45 /* %: numbers stay readable */ };
 
 typedef struct map_rows {
     const char *part[MAP_ROWS];
@@ -216,14 +196,29 @@ static void list_rows(const kerf_advice *a, map_rows *m)
         size_t r = 0;
         if (g->layer < 0) continue;
         if (g->layer + 1 > m->layers) m->layers = g->layer + 1;
-        while (r < m->count && strcmp(m->part[r], part_of(g)) != 0) r++;
-        if (r == m->count && r < MAP_ROWS) m->part[m->count++] = part_of(g);
+        while (r < m->count && strcmp(m->part[r], kerf_advice_part(g)) != 0) r++;
+        if (r == m->count && r < MAP_ROWS) m->part[m->count++] = kerf_advice_part(g);
     }
 }
 
 static double share_of_error(const kerf_advice_group *g, double total)
 {
     return total > 0 ? g->cost[g->pick].t2 / total : 0;
+}
+
+/* What the shades mean. */
+static void put_scale(FILE *to, int y, double most, int what)
+{
+    fprintf(to, "<text class=\"dim\" x=\"4\" y=\"%d\">layer along; shade:</text>\n", y + 14);
+    for (int i = 0; i <= 4; i++)
+        fprintf(to,
+                "<rect x=\"%d\" y=\"%d\" width=\"28\" height=\"18\" style=\"fill:color-mix(in "
+                "srgb,var(--hi) %d%%,var(--lo))\"/>\n<text class=\"num\" text-anchor=\"middle\" "
+                "x=\"%d\" y=\"%d\">%.*f</text>\n",
+                NAMES + i * 30, y, i * SHADE / 4, NAMES + i * 30 + 14, y + 13,
+                what || most < 10 ? 1 : 0, (what ? 100 : 1) * most * i / 4);
+    fprintf(to, "<text class=\"dim\" x=\"%d\" y=\"%d\">%s</text>\n", NAMES + 156, y + 14,
+            what ? "%" : "bits");
 }
 
 /* A cell per group, layers along: what = 0 bits, what = 1 the share of the error. */
@@ -237,34 +232,41 @@ static void put_map(const kerf_advice *a, FILE *to, int what)
         const kerf_advice_group *g = &a->group[i];
         most = fmax(most, what ? share_of_error(g, total) : kerf_advice_bits(g, g->pick));
     }
-    int width = 180 + m.layers * CELL + 10, height = (int)m.count * CELL + 30;
+    int width = NAMES + m.layers * CELL + 10, height = (int)m.count * CELL + 60;
+    if (width < NAMES + 200) width = NAMES + 200; /* for the scale */
     fprintf(to, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" role=\"img\">\n",
             width, height, width);
     for (size_t r = 0; r < m.count; r++) {
-        kf_svg_label(to, 4, (double)r * CELL + 44, m.part[r]);
+        kf_svg_label(to, 4, (double)r * CELL + 46, m.part[r]);
     }
     for (int l = 0; l<m.layers; l += m.layers> 40 ? 8 : 1) {
         fprintf(to, "<text class=\"dim\" x=\"%d\" y=\"20\" text-anchor=\"middle\">%d</text>\n",
-                180 + l * CELL + CELL / 2, l);
+                NAMES + l * CELL + CELL / 2, l);
     }
     for (size_t i = 0; i < a->groups; i++) {
         const kerf_advice_group *g = &a->group[i];
         size_t r = 0;
         char name[64];
         if (g->layer < 0) continue;
-        while (r < m.count && strcmp(m.part[r], part_of(g)) != 0) r++;
+        while (r < m.count && strcmp(m.part[r], kerf_advice_part(g)) != 0) r++;
         if (r == m.count) continue;
         double x = what ? share_of_error(g, total) : kerf_advice_bits(g, g->pick);
-        double shade = most > 0 ? 100 * x / most : 0;
+        double shade = most > 0 ? SHADE * x / most : 0;
         fprintf(to,
                 "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"3\" style=\"fill:"
                 "color-mix(in srgb,var(--hi) %.0f%%,var(--lo))\"><title>",
-                180 + g->layer * CELL, 27 + (int)r * CELL, CELL - 2, CELL - 2, shade);
+                NAMES + g->layer * CELL, 27 + (int)r * CELL, CELL - 2, CELL - 2, shade);
         kf_put_escaped(to, g->name);
         fprintf(to, ": %s, %.3f bits, %.1f %% of the error</title></rect>\n",
                 kerf_advice_codec_name(a, g->pick, name), kerf_advice_bits(g, g->pick),
                 100 * share_of_error(g, total));
+        fprintf(to,
+                "<text class=\"num\" text-anchor=\"middle\" x=\"%d\" y=\"%d\">"
+                "%.*f</text>\n",
+                NAMES + g->layer * CELL + CELL / 2 - 1, 27 + (int)r * CELL + CELL / 2 + 3,
+                what || x < 10 ? 1 : 0, what ? 100 * x : x);
     }
+    put_scale(to, height - 26, most, what);
     fprintf(to, "</svg></div>\n");
 }
 
@@ -299,28 +301,30 @@ void kf_put_html(const kerf_advice *a, FILE *to)
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
             "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
             "<title>kerf: precision advice</title><style>%s</style></head><body>\n"
-            "<h1>Precision advice</h1>\n",
+            "<main>\n",
             style);
-    put_summary(a, to);
-    fprintf(to,
-            "<h2>Error against size</h2>\n<p>Line: the best choice at every size. Dots: one format "
-            "for all groups.</p>\n");
+    kf_put_verdict(a, to);
+    fprintf(to, "<section><h2>Error against size</h2>\n<p>Line: the best choice at every size. "
+                "Dots: one format "
+                "for all groups.</p>\n");
     put_pareto(a, to, "bits per weight", &a->by_size, bits_of);
     if (a->hardware) {
-        fprintf(to, "<h2>Error against predicted time</h2>\n<p>Line: the best choice at every time "
+        fprintf(to, "</section><section><h2>Error against predicted time</h2>\n<p>Line: the best "
+                    "choice at every time "
                     "of the products. Dots: one format for all groups.</p>\n");
         put_pareto(a, to, "us", &a->by_time, us_of);
         fprintf(to,
-                "<h2>Roofline</h2>\n<p>Each group <span class=\"is\">as it is</span> and <span "
+                "</section><section><h2>Roofline</h2>\n<p>Each group <span class=\"is\">as it "
+                "is</span> and <span "
                 "class=\"got\">as chosen</span>; the line is what %s could do at most.</p>\n",
                 a->hardware->name);
         put_roofline(a, to);
     }
-    fprintf(to, "<h2>Bits per weight by layer</h2>\n");
+    fprintf(to, "</section><section><h2>Bits per weight by layer</h2>\n");
     put_map(a, to, 0);
-    fprintf(to, "<h2>Share of the error by layer</h2>\n");
+    fprintf(to, "</section><section><h2>Share of the error by layer, in %%</h2>\n");
     put_map(a, to, 1);
-    fprintf(to, "<h2>Groups</h2>\n");
+    fprintf(to, "</section><section class=\"screen\"><h2>Groups</h2>\n");
     put_table(a, to);
-    fprintf(to, "</body></html>\n");
+    fprintf(to, "</section></main></body></html>\n");
 }

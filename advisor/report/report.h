@@ -13,6 +13,8 @@ json_t *kf_recipe_json(const kerf_advice *a);
 /* `to` is a stream in memory. A failure to write to it is found by the caller, with ferror. */
 void kf_put_summary(const kerf_advice *a, FILE *to);
 void kf_put_markdown(const kerf_advice *a, FILE *to);
+/* The head of the page. */
+void kf_put_verdict(const kerf_advice *a, FILE *to);
 void kf_put_html(const kerf_advice *a, FILE *to);
 
 #endif

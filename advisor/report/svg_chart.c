@@ -81,10 +81,11 @@ static void ticks(FILE *to, const kf_svg_axes *a, int vertical)
 
 void kf_svg_open(FILE *to, const kf_svg_axes *a, const char *x_label, const char *y_label)
 {
-    fprintf(to,
-            "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-            "role=\"img\">\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT);
+    fprintf(
+        to,
+        "<div class=\"wide\"><svg class=\"chart\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+        "role=\"img\">\n",
+        WIDTH, HEIGHT, WIDTH, HEIGHT);
     ticks(to, a, 0);
     ticks(to, a, 1);
     fprintf(to, "<text class=\"dim\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include <kerf/advise.h>
 #include <kerf/hardware.h>
@@ -26,6 +27,7 @@ typedef struct advise_run {
     kerf_model model;
     kerf_alphas *alphas;
     kerf_calibration *calibration;
+    char made[24];
     kerf_advise_request request;
     kerf_advice *advice;
     progress progress;
@@ -110,6 +112,10 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     r->batch = batch;
     r->context = context;
     r->gpus = (unsigned)gpus;
+    const time_t now = time(NULL);
+    struct tm day;
+    if (gmtime_r(&now, &day) && strftime(j->made, sizeof j->made, "%Y-%m-%d", &day))
+        r->made = j->made;
     r->imatrix = j->imatrix;
     r->cache = args_value(a, "cache");
     return KERF_OK;

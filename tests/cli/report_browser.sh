@@ -13,7 +13,8 @@ expect 0 advise "$model" --budget 5bits --hardware h200 -f 'nvfp4,int4-g32-asym,
 cat >"$tmp/probe" <<'END'
 <script>
 const all = (q) => [...document.querySelectorAll(q)];
-const light = (c) => { const v = c.match(/[\d.]+/g).map((x) => x / 255 <= 0.04045 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4);
+const light = (c) => { const whole = c.startsWith('color(') ? 1 : 255; // as color-mix() is computed
+                       const v = c.match(/[\d.]+/g).map((x) => x * 255 / whole).map((x) => x / 255 <= 0.04045 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4);
                        return 0.2126 * v[0] + 0.7152 * v[1] + 0.0722 * v[2]; };
 const contrast = (a, b) => { const x = light(a), y = light(b); return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05); };
 const ground = getComputedStyle(document.body).backgroundColor;
@@ -25,7 +26,9 @@ const said = {
     charts: all('svg').filter(drawn).length,
     outside: all('svg text, svg circle, svg rect').filter((e) => !inside(e, e.closest('svg'))).length,
     faint: all('p, dt, dd, td, th, h1, h2').filter((e) => contrast(getComputedStyle(e).color, ground) < 4.5).length
-        + all('svg text').filter((e) => contrast(getComputedStyle(e).fill, ground) < 4.5).length,
+        + all('svg text:not(.num)').filter((e) => contrast(getComputedStyle(e).fill, ground) < 4.5).length
+        + all('svg .num').filter((e) => contrast(getComputedStyle(e).fill, getComputedStyle(e.previousElementSibling).fill) < 4.5).length,
+    numbers: all('svg .num').length,
     blank: all('rect').filter((e) => getComputedStyle(e).fill === 'none').length,
     shades: new Set(all('rect').map((e) => getComputedStyle(e).fill)).size,
     fetched: performance.getEntriesByType('resource').length,
@@ -45,6 +48,17 @@ look() { # SCHEME WIDTH: what the layout says, in $said
 says() { # KEY=VALUE
     check "$scheme at $width: $1 in '$said'" grep -qw -- "$1" <<<"$said"
 }
+
+# The first screen: the verdict before any chart, what to run next, the version; numbers in the map.
+for words in '<p class="verdict">tiny-llama takes <b>[0-9.]* MiB</b> instead of 7.00 MiB' '<b>[0-9]* to [0-9]* tokens/s</b>' \
+    'Limits: 5 bits per weight holds' 'Expected loss: ' 'kerf quantize .* --recipe' 'kerf [0-9.]*, 20[0-9-]*' \
+    'class="num"' 'sensitive of\|would save'; do
+    check "says $words" grep -q -- "$words" "$tmp/r.html"
+done
+check "the verdict comes first" test "$(grep -n 'class="verdict"' "$tmp/r.html" | head -1 | cut -d: -f1)" -lt "$(grep -n '<svg' "$tmp/r.html" | head -1 | cut -d: -f1)"
+timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/profile" --no-pdf-header-footer \
+    --print-to-pdf="$tmp/r.pdf" "file://$tmp/r.html" 2>/dev/null
+check "two pages on paper" test "$(grep -ac '/Type */Page\b' "$tmp/r.pdf")" -eq 2
 
 for width in 1280 500; do
     for scheme in light dark; do

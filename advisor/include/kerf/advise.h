@@ -98,6 +98,8 @@ typedef struct kerf_advise_request {
      * is what alpha was measured with: sum of h (w' - w)^2 over mean of h times sum of w^2.
      * KERF_E_DATA: it is of another model. */
     const kerf_calibration *calibration;
+    const char *made;  /* when, "2026-11-26", for reports, of which 23 bytes are kept; NULL: they do
+                          not say */
     const char *cache; /* path of a file that keeps scores, so that another budget takes seconds;
                           NULL: none. What was measured is saved also when a later tensor fails or
                           the job is canceled                                                  */
@@ -189,6 +191,7 @@ typedef struct kerf_advice {
     double batch, context;
     unsigned gpus;       /* that share every layer: times are those of all together           */
     int expert_parallel; /* experts are whole                                                 */
+    char made[24];       /* when, or "" */
     char *alpha_source;  /* what alpha is, in words                                              */
     kerf_tier tier;      /* of the least sure time                                         */
 
@@ -215,6 +218,9 @@ KERF_API void kerf_advice_close(kerf_advice *a); /* NULL is fine */
 /* Name of candidate c, "nvfp4:4/6"; "keep" for the one past the last. out holds 64 bytes; returns
  * out. */
 KERF_API char *kerf_advice_codec_name(const kerf_advice *a, size_t c, char *out);
+/* What a group is within its layer: its name without the layer, "self_attn.qkv_proj". A part of its
+ * name, or all of it. */
+KERF_API const char *kerf_advice_part(const kerf_advice_group *g);
 /* Sums of the choice, or of candidate c for all groups (kept where it is not possible). */
 KERF_API kerf_advice_point kerf_advice_total(const kerf_advice *a);
 KERF_API kerf_advice_point kerf_advice_uniform(const kerf_advice *a, size_t c);
