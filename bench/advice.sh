@@ -3,9 +3,9 @@
 # perplexity of tests/data/tiny-llama in the advised formats, in the best single format of at most
 # that size, and with the first and the last layer at 8 bits.
 #
-#   bash bench/advice.sh [--update-readme] [--table]
+#   bash bench/advice.sh [--update-page] [--table]
 #
-#   --update-readme  put the table between README.md's advice markers as well
+#   --update-page  put the table between the markers of advisor/advice.md as well
 #   --table          make the table from the last results, measure nothing
 #
 # Writes bench/results/advice-tiny-llama.json, with .md and .svg beside it. Every t2 is measured again on what
@@ -21,10 +21,10 @@ result=bench/results/advice-tiny-llama
 build=${KERF_BUILD:-build/bench}
 budgets="4.3 4.51 4.75 5 5.5 6.25 6.5 7 8"
 
-update_readme=0 table_only=0
+update_page=0 table_only=0
 for word in "$@"; do
     case $word in
-    --update-readme) update_readme=1 ;;
+    --update-page) update_page=1 ;;
     --table) table_only=1 ;;
     *) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' bench/advice.sh >&2 && exit 2 ;;
     esac
@@ -184,8 +184,8 @@ make_chart() {
         }'
 }
 
-update_readme() {
-    bench/section advice $result.md <README.md >"$work/readme" && cat "$work/readme" >README.md
+update_page() {
+    bench/section advice $result.md <advisor/advice.md >"$work/page" && cat "$work/page" >advisor/advice.md
 }
 
 # --- run -----------------------------------------------------------------------------------------
@@ -203,5 +203,5 @@ if [ $table_only -eq 0 ]; then
 fi
 make_table $result.json >$result.md
 make_chart $result.json >$result.svg
-[ $update_readme -eq 0 ] || update_readme
+[ $update_page -eq 0 ] || update_page
 cat $result.md

@@ -62,6 +62,18 @@ read -ra flags <<<"$(pkg-config --cflags --libs kerf)"
 "$cc" -std=c11 "$consumer/consumer.c" -o "$work/shared" "${flags[@]}"
 consume "pkg-config, shared" "$work/shared"
 
+# The examples of cli/abi.md, and what each of them says.
+example() { # NAME WORDS ARGUMENT...
+    "$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$consumer/examples/$1.c" -o "$work/$1" "${flags[@]}"
+    "$work/$1" "${@:3}" >"$work/said" || { echo "$1.c failed" && exit 1; }
+    grep -qF -- "$2" "$work/said" || { echo "$1.c did not say: $2" && cat "$work/said" && exit 1; }
+    [ "$(wc -l <"$consumer/examples/$1.c")" -le 45 ] || { echo "$1.c is no short example" && exit 1; }
+}
+example matrix "0.2718 became 0.2500"
+example product "y[33] = 33.000"
+example folder "28 tensors, t2 7.560e-03" "$model" "$work/folder-out"
+example advice '"schema": "kerf.recipe/1"' "$model" 5
+
 rm "$prefix"/lib/libkerf.so*
 read -ra flags <<<"$(pkg-config --static --cflags --libs kerf)"
 "$cc" -std=c11 "$consumer/consumer.c" -o "$work/static" "${flags[@]}"
