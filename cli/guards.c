@@ -34,7 +34,7 @@ void guard_json_memory(void)
 
 /* --- exit ---------------------------------------------------------------------------------- */
 
-static int is_guarded, is_muted;
+static int is_guarded;
 
 static void check_exit(void)
 {
@@ -42,6 +42,8 @@ static void check_exit(void)
 }
 
 #ifdef __GLIBC__ /* whose OpenMP it is; elsewhere stderr is no variable */
+
+static int is_muted;
 
 /* Standard error, but for what OpenMP's library says before it exits: the line above says it. A
  * write that is cut short is continued, or a program that reads lines of progress would get halves.

@@ -9,9 +9,10 @@ install(TARGETS kerf_static EXPORT kerf_static ARCHIVE DESTINATION ${CMAKE_INSTA
 install(TARGETS kerf RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${KERF_MAN_PAGES} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 set(completions ${PROJECT_SOURCE_DIR}/cli/completions)
+set(KERF_ZSH_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions CACHE STRING "Where zsh looks for completions")
 install(FILES ${completions}/kerf.bash RENAME kerf
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-install(FILES ${completions}/_kerf DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${completions}/_kerf DESTINATION ${KERF_ZSH_DIR})
 install(FILES ${completions}/kerf.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES ${KERF_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kerf)
 install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -24,6 +24,27 @@ done
 objdump -p "$prefix/lib/libkerf.so" | grep 'SONAME *libkerf\.so\.0$' >/dev/null # -q would leave before objdump is done
 "$prefix/bin/kerf" formats >/dev/null
 
+# Debian's packages have each of these files, once, and ask for none that is not there.
+debian=$here/../../cmake/release/debian
+mapfile -t patterns < <(cat "$debian"/{libkerf0,libkerf-dev,kerf}.install "$debian/not-installed")
+mapfile -t files < <(cd "$prefix" && find . ! -type d |
+    sed 's|^\./|usr/|; s|^usr/lib/|usr/lib/any/|; s|/site-functions/|/vendor-completions/|')
+wanted=" "
+for file in "${files[@]}"; do
+    owners=0
+    for pattern in "${patterns[@]}"; do
+        # shellcheck disable=SC2053 # a pattern
+        if [[ $file == $pattern || $file == $pattern/* ]]; then
+            owners=$((owners + 1)) wanted+="$pattern "
+        fi
+    done
+    [ $owners -eq 1 ] || { echo "$file is in $owners of Debian's packages" && exit 1; }
+done
+for pattern in "${patterns[@]}"; do
+    [[ $wanted == *" $pattern "* ]] || { echo "Debian's packages ask for $pattern, which is not installed" && exit 1; }
+done
+echo "${#files[@]} files, each in one of Debian's packages"
+
 warn=(-Wall -Wextra -Wconversion -Wshadow -Wundef -pedantic -Werror -fsyntax-only
     -I "$prefix/include")
 headers=0
