@@ -3,7 +3,8 @@ alpha alone and of a calibration, for budgets from 4.3 to 7 bits, each quantized
 the calibration has not seen; and how well the predicted error of random recipes ranks the measured.
 
     python3 bench/advice_calibrated.py KERF [--model DIR --tokens FILE --length N]
-        [--calibrate A:B --judge A:B] [--random N] [--budgets LIST] [--name NAME] [--table]
+        [--calibrate A:B --judge A:B] [--judge-random A:B] [--random N] [--budgets LIST]
+        [--gram] [--name NAME] [--table]
 
 Calibrates on rows 0 to 127 of tests/data/tiny-llama/eval.u16 and judges on rows 128 to 255, unless
 told otherwise. Writes bench/results/advice-calibrated-NAME.json and .md (--table: the page alone, from
@@ -20,7 +21,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TINY = os.path.join(HERE, "..", "tests", "data", "tiny-llama")
-METHODS = ["flat", "imatrix", "alpha", "calibration", "calibration and Gram"]
+METHODS = ["flat", "imatrix", "alpha", "calibration"]
 AT_ONCE = 12
 
 
@@ -36,6 +37,7 @@ def arguments():
     p.add_argument("--random", type=int, default=100)
     p.add_argument("--budgets", default="4.3,4.51,4.75,5,5.5,6.5,7")
     p.add_argument("--name", default="tiny-llama")
+    p.add_argument("--gram", action="store_true")
     p.add_argument("--table", action="store_true")
     return p.parse_args()
 
@@ -127,17 +129,19 @@ def figures(m):
 def measure(b):
     a = b.a
     print("calibrating", file=sys.stderr)
-    cal = b.calibrate("cal", "--gram")
+    cal = b.calibrate("cal")
+    if a.gram:
+        METHODS.append("calibration and Gram")
+        b.calibrate("gram", "--gram")
     b.kerf("calibrate", a.model, *b.tokens, "--rows", a.calibrate, "-o", b.path("plain"), "--alpha-by",
            "none")
     with open(b.path("alpha.json"), "w") as f:
         json.dump({"schema": "kerf.alpha/1",
                    "alpha": {w["name"]: max(w["alpha"], w["alpha_error"]) for w in cal["weights"]}}, f)
-    b.kerf("calibrate", a.model, *b.tokens, "--rows", a.calibrate, "-o", b.path("cal-columns"))
     how = {"flat": [], "imatrix": ["--imatrix", b.path("plain")],
            "alpha": ["--alpha", b.path("alpha.json")],
-           "calibration": ["--calibration", b.path("cal-columns")],
-           "calibration and Gram": ["--calibration", b.path("cal")]}
+           "calibration": ["--calibration", b.path("cal")],
+           "calibration and Gram": ["--calibration", b.path("gram")]}
     budgets = [float(x) for x in a.budgets.split(",")]
     advice = {(m, x): b.advise(x, *how[m], cache=f"scores-{m}") for m in METHODS for x in budgets}
     first = advice["flat", budgets[-1]]
@@ -193,6 +197,8 @@ def closed(row, method, key, source):
 def page(r):
     source = r["source_perplexity"]
     lines = []
+    if any("calibration and Gram" in row["methods"] for row in r["budgets"]):
+        METHODS[:] = [*METHODS[:4], "calibration and Gram"]
     for key, digits in ("perplexity", 4), ("kl", 5):
         lines += [f"| bits | best single format | {' | '.join(METHODS)} |",
                   "|---:" * (len(METHODS) + 2) + "|"]

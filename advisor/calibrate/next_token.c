@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "calibrate/vector_copies.h"
 
 enum { PANEL_BYTES = 32 << 20, PANEL_MOST = 512, LANES = 8, CHUNK = 256 };
 
@@ -15,7 +16,7 @@ enum { PANEL_BYTES = 32 << 20, PANEL_MOST = 512, LANES = 8, CHUNK = 256 };
 
 /* e^x for x at most 0, within 2e-7 of the value: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2].
  * Below -87 it is 0. */
-static float exp_below(float x)
+static inline float exp_below(float x)
 {
     const float shift = 12582912.0f; /* 1.5 x 2^23: adding it rounds to a whole number */
     const float y = x < -87.0f ? -87.0f : x;
@@ -35,47 +36,64 @@ static float exp_below(float x)
     return x < -87.0f ? 0.0f : p * scale.value;
 }
 
+/* CHUNK numbers less `top`; what lies behind the last of them is as unlikely as can be. */
+static inline void take_chunk(float out[CHUNK], const float *x, size_t n, float top)
+{
+    for (size_t i = n; i < CHUNK; i++) out[i] = -1000;
+    if (n < CHUNK)
+        for (size_t i = 0; i < n; i++) out[i] = x[i] - top;
+    else
+        for (size_t i = 0; i < CHUNK; i++) out[i] = x[i] - top;
+}
+
+/* sum[0..2]: of e^(a - top a), of e^(b - top b), and of e^(a - top a) times the difference of both
+ * exponents; b NULL: the first alone. */
+KF_WIDE(sum_exponents,
+        (const float *a, float top_a, const float *b, float top_b, size_t n, double *sum),
+        (a, top_a, b, top_b, n, sum), {
+            double lane[3][LANES] = {{0}};
+            float xa[CHUNK], xb[CHUNK], ea[CHUNK], eb[CHUNK];
+            for (size_t at = 0; at < n; at += CHUNK) {
+                const size_t m = n - at < CHUNK ? n - at : CHUNK;
+                take_chunk(xa, a + at, m, top_a);
+                for (size_t i = 0; i < CHUNK; i++) ea[i] = exp_below(xa[i]);
+                for (size_t i = 0; i < CHUNK; i += LANES)
+                    for (size_t k = 0; k < LANES; k++) lane[0][k] += (double)ea[i + k];
+                if (!b) continue;
+                take_chunk(xb, b + at, m, top_b);
+                for (size_t i = 0; i < CHUNK; i++) eb[i] = exp_below(xb[i]);
+                for (size_t i = 0; i < CHUNK; i++) xb[i] = xa[i] - xb[i];
+                for (size_t i = 0; i < CHUNK; i += LANES)
+                    for (size_t k = 0; k < LANES; k++) {
+                        lane[1][k] += (double)eb[i + k];
+                        lane[2][k] += (double)ea[i + k] * (double)xb[i + k];
+                    }
+            }
+            for (size_t i = 0; i < 3; i++) {
+                sum[i] = 0;
+                for (size_t k = 0; k < LANES; k++) sum[i] += lane[i][k];
+            }
+        })
+
+/* The largest of n numbers. */
+KF_WIDE(find_top, (const float *x, size_t n, float *top), (x, n, top), {
+    float most[CHUNK];
+    for (size_t i = 0; i < CHUNK; i++) most[i] = x[i < n ? i : 0];
+    for (size_t at = CHUNK; at + CHUNK <= n; at += CHUNK)
+        for (size_t i = 0; i < CHUNK; i++) most[i] = x[at + i] > most[i] ? x[at + i] : most[i];
+    *top = x[0];
+    for (size_t i = 0; i < CHUNK; i++) *top = most[i] > *top ? most[i] : *top;
+    for (size_t i = n - n % CHUNK; i < n; i++) *top = x[i] > *top ? x[i] : *top;
+})
+
+/* The first of the most likely tokens. */
 static size_t most_likely(const float *x, size_t n)
 {
+    float top;
     size_t at = 0;
-    for (size_t i = 1; i < n; i++)
-        if (x[i] > x[at]) at = i;
+    find_top(x, n, &top);
+    while (at + 1 < n && x[at] != top) at++;
     return at;
-}
-
-static double add_lanes(const double lane[LANES])
-{
-    double sum = 0;
-    for (size_t i = 0; i < LANES; i++) sum += lane[i];
-    return sum;
-}
-
-/* Sums of e^(a - top a), of e^(b - top b), and of e^(a - top a) times the difference of both
- * exponents; b NULL: the first alone. */
-static void sum_exponents(const float *a, float top_a, const float *b, float top_b, size_t n,
-                          double sum[3])
-{
-    double lane[3][LANES] = {{0}};
-    float ea[CHUNK], eb[CHUNK], d[CHUNK];
-    for (size_t at = 0; at < n; at += CHUNK) {
-        const size_t m = n - at < CHUNK ? n - at : CHUNK;
-        for (size_t i = 0; i < m; i++) ea[i] = exp_below(a[at + i] - top_a);
-        for (size_t i = m; i < CHUNK; i++) ea[i] = 0;
-        for (size_t i = 0; i < CHUNK; i += LANES)
-            for (size_t k = 0; k < LANES; k++) lane[0][k] += (double)ea[i + k];
-        if (!b) continue;
-        for (size_t i = 0; i < m; i++) {
-            eb[i] = exp_below(b[at + i] - top_b);
-            d[i] = (a[at + i] - top_a) - (b[at + i] - top_b);
-        }
-        for (size_t i = m; i < CHUNK; i++) eb[i] = d[i] = 0;
-        for (size_t i = 0; i < CHUNK; i += LANES)
-            for (size_t k = 0; k < LANES; k++) {
-                lane[1][k] += (double)eb[i + k];
-                lane[2][k] += (double)ea[i + k] * (double)d[i + k];
-            }
-    }
-    for (size_t i = 0; i < 3; i++) sum[i] = add_lanes(lane[i]);
 }
 
 static kf_prediction predict(const float *a, const float *b, size_t n, uint32_t next)
