@@ -32,27 +32,6 @@ static void tell_plan(void *ctx, const kerf_calibrate_plan *p)
                bytes_text(p->memory_bytes, memory), bytes_text(p->file_bytes, file));
 }
 
-static kerf_status print_result(const calibrate_run *j, kerf_error *err)
-{
-    const kerf_weights *all = kerf_checkpoint_weights(j->source);
-    table *t = NULL;
-    TRY(table_open(&t, "~weight|>alpha|>its error|>largest input", err));
-    kerf_status s = KERF_OK;
-    for (size_t i = 0; s == KERF_OK && i < kerf_weights_count(all); i++) {
-        const kerf_weight *w = kerf_weights_at(all, i);
-        kerf_alpha_value alpha = {0, 0};
-        float amax = 0;
-        if (!kerf_importance_names(kerf_calibration_imatrix(j->result), w)) continue;
-        s = kerf_calibration_alpha(j->result, w, &alpha, err);
-        if (s == KERF_OK) s = kerf_calibration_amax(j->result, w, &amax, err);
-        table_cell(t, "%s", w->name);
-        table_cell(t, "%.4g", alpha.value);
-        table_cell(t, "%.2g", alpha.error);
-        table_cell(t, "%.4g", (double)amax);
-    }
-    return table_end(t, s, err);
-}
-
 static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
 {
     const char *gguf = args_value(j->args, "imatrix-gguf");
@@ -65,8 +44,10 @@ static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
                                args_has(j->args, "overwrite"), err));
         note_written(gguf);
     }
-    if (!args_has(j->args, "json")) return print_result(j, err);
-    TRY(kerf_calibration_write(j->result, j->source, &document, &n, err));
+    TRY(kerf_calibration_write(j->result, j->source,
+                               args_has(j->args, "json") ? KERF_CALIBRATION_JSON
+                                                         : KERF_CALIBRATION_TEXT,
+                               &document, &n, err));
     return put_document(document, err);
 }
 

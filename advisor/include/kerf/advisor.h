@@ -3,7 +3,9 @@
 #define KERF_ADVISOR_H
 
 #include <kerf/advise.h>
+#include <kerf/calibrate.h>
 #include <kerf/choose.h>
+#include <kerf/eval.h>
 #include <kerf/recipe.h>
 #include <kerf/runtimes.h>
 #include <kerf/score.h>

@@ -83,10 +83,15 @@ KERF_API KERF_CHECK kerf_status kerf_calibration_amax(const kerf_calibration *c,
                                                       const kerf_weight *w, float *out,
                                                       kerf_error *err);
 
-/* What the calibration says of each weight of `source` as a JSON document with the schema
- * kerf.calibrate/1: malloc'd, ends in a 0 that n does not count, to be freed. */
+/* What the calibration says of each weight of `source`: malloc'd, ends in a 0 that n does not
+ * count, to be freed. */
+typedef enum kerf_calibration_kind {
+    KERF_CALIBRATION_JSON, /* schema kerf.calibrate/1, as `kerf calibrate --json` prints it   */
+    KERF_CALIBRATION_TEXT  /* lines: a weight, its alpha and its error, its largest input     */
+} kerf_calibration_kind;
 KERF_API KERF_CHECK kerf_status kerf_calibration_write(const kerf_calibration *c,
-                                                       const kerf_checkpoint *source, char **text,
+                                                       const kerf_checkpoint *source,
+                                                       kerf_calibration_kind kind, char **text,
                                                        size_t *n, kerf_error *err);
 
 /* --- writing ------------------------------------------------------------------------------- */
