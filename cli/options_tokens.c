@@ -1,8 +1,6 @@
 /* options_tokens.c - a text or a file of tokens, cut into rows of equal length. */
 #include "options_tokens.h"
 
-#include <stdlib.h>
-
 const option option_text = {"text", 0, "FILE", "a text, cut into tokens by the model's tokenizer"};
 const option option_tokens = {"tokens", 0, "FILE",
                               "tokens: .u16 or .u32 (little-endian), .npy, .safetensors"};
@@ -16,8 +14,7 @@ static kerf_status read_list(tokens_option *t, const args *a, const kerf_checkpo
 {
     const char *text = args_value(a, "text"), *tokens = args_value(a, "tokens");
     kerf_tokenizer *tokenizer = NULL;
-    if (!text == !tokens)
-        return USAGE(err, "%s: give --text FILE or --tokens FILE", args_verb(a)->name);
+    if (!text == !tokens) return USAGE(err, "give --text FILE or --tokens FILE");
     if (tokens) return kerf_tokens_read(tokens, vocabulary, &t->list, err);
     TRY(kerf_tokenizer_open_for(model, &tokenizer, err));
     kerf_status s = kerf_tokenizer_encode_file(tokenizer, text, NULL, &t->list, err);
@@ -25,20 +22,13 @@ static kerf_status read_list(tokens_option *t, const args *a, const kerf_checkpo
     return s;
 }
 
-/* "A:B", either of which may be left out. */
 static kerf_status take_rows(tokens_option *t, const char *text, kerf_error *err)
 {
-    uint64_t first = 0, end = t->tokens.rows;
-    char *at = (char *)(uintptr_t)text;
-    if (*at != ':') first = strtoull(text, &at, 10);
-    const int has_colon = *at == ':';
-    if (has_colon && at[1])
-        end = strtoull(at + 1, &at, 10);
-    else if (has_colon)
-        at++;
-    if (!has_colon || *at || *text == '-' || first >= end || end > t->tokens.rows)
-        return USAGE(err, "--rows %.40s: expected A:B with A below B, and there are %llu rows",
-                     text, (unsigned long long)t->tokens.rows);
+    unsigned long long first = 0, end = 0, rows = t->tokens.rows;
+    int n = 0;
+    if (sscanf(text, "%llu:%llu%n", &first, &end, &n) != 2 || text[n] || first >= end || end > rows)
+        return USAGE(err, "--rows %.40s: expected A:B, A below B, and there are %llu rows", text,
+                     rows);
     t->tokens.token += first * t->tokens.length;
     t->tokens.rows = end - first;
     return KERF_OK;

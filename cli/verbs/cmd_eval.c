@@ -16,8 +16,6 @@ typedef struct eval_run {
     kerf_evaluation *evaluation;
 } eval_run;
 
-/* --- report -------------------------------------------------------------------------------- */
-
 static kerf_status print_models(const eval_run *j, kerf_error *err)
 {
     const kerf_evaluation *e = j->evaluation;
@@ -45,28 +43,22 @@ static kerf_status print_models(const eval_run *j, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status write_report(const eval_run *j, const char *name, kerf_eval_kind kind,
-                                kerf_error *err)
-{
-    char *text = NULL;
-    size_t n;
-    if (!args_has(j->args, name)) return KERF_OK;
-    TRY(kerf_evaluation_report(j->evaluation, kind, &text, &n, err));
-    kerf_status s =
-        write_file(args_value(j->args, name), text, n, args_has(j->args, "overwrite"), err);
-    free(text);
-    return s;
-}
-
 static kerf_status report(const eval_run *j, kerf_error *err)
 {
-    char *document = NULL;
+    static const char *const names[] = {"junit", "markdown"}; /* by kerf_eval_kind */
+    char *text = NULL;
     size_t n;
-    TRY(write_report(j, "junit", KERF_EVAL_JUNIT, err));
-    TRY(write_report(j, "markdown", KERF_EVAL_MARKDOWN, err));
+    for (int i = 0; i < 2; i++) {
+        const char *path = args_value(j->args, names[i]);
+        if (!path) continue;
+        TRY(kerf_evaluation_report(j->evaluation, (kerf_eval_kind)i, &text, &n, err));
+        kerf_status s = write_file(path, text, n, args_has(j->args, "overwrite"), err);
+        free(text);
+        TRY(s);
+    }
     if (!args_has(j->args, "json")) return print_models(j, err);
-    TRY(kerf_evaluation_write(j->evaluation, &document, &n, err));
-    return put_document(document, err);
+    TRY(kerf_evaluation_write(j->evaluation, &text, &n, err));
+    return put_document(text, err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */
