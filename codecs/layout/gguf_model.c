@@ -88,7 +88,7 @@ static kerf_status add_rope(keys *k, const json_t *config, kerf_error *err)
 {
     char name[96];
     kf_rope rope;
-    KF_TRY(kf_rope_read(config, &rope, err));
+    KF_TRY(kf_gguf_rope_read(config, &rope, err));
     add_number(k, "rope.dimension_count", 2 * rope.pairs);
     add_float(k, "rope.freq_base", rope.base);
     if (!rope.name) return KERF_OK;

@@ -59,7 +59,7 @@ static kerf_status check_yarn(const json_t *scaling, kerf_error *err)
     return KERF_OK;
 }
 
-kerf_status kf_rope_read(const json_t *config, kf_rope *out, kerf_error *err)
+kerf_status kf_gguf_rope_read(const json_t *config, kf_rope *out, kerf_error *err)
 {
     const json_t *scaling = json_object_get(config, "rope_scaling");
     if (!json_is_object(scaling)) scaling = json_object_get(config, "rope_parameters");

@@ -22,7 +22,7 @@ typedef struct kf_rope {
 
 /* What config.json says. KERF_E_NOSUP: a scaling that is not written as GGUF; KERF_E_DATA: numbers
  * of it are missing or impossible. */
-kerf_status kf_rope_read(const json_t *config, kf_rope *out, kerf_error *err);
+kerf_status kf_gguf_rope_read(const json_t *config, kf_rope *out, kerf_error *err);
 
 /* By how much the frequency of a pair is divided: the tensor rope_freqs.weight of KF_ROPE_LLAMA3.
  */

@@ -268,7 +268,7 @@ kerf_status kerf_weights_name_as_gguf(kerf_weights *w, const kerf_reader *r, ker
     n.kv_heads = kf_fact_number(config, "num_key_value_heads");
     if (n.kv_heads == 0) n.kv_heads = n.heads;
     n.experts = kf_fact_number(config, "num_experts|num_local_experts");
-    kerf_status s = n.model ? kf_rope_read(config, &n.rope, err) : KERF_OK;
+    kerf_status s = n.model ? kf_gguf_rope_read(config, &n.rope, err) : KERF_OK;
     json_decref(config);
     return s == KERF_OK && n.model && w->count ? rename_all(&n) : s;
 }
