@@ -3,6 +3,7 @@ of every family: made by the library from a configuration, saved as it saves the
 float32 on the processor.
 
     forward.py PERPLEXITY KERF [--only NAME] [--write RESULTS.json]
+    forward.py --golden tests/data/forward/golden.json     what tests/unit/test_forward.c is held against
 
 PERPLEXITY is the program of tests/e2e; it and kerf are of one build. A case passes when no logit
 differs by more than 2e-4 of the rms of all. Weights, norms, biases, sinks and routers are random and
@@ -134,7 +135,44 @@ def from_layout(kerf, layout, model, source, work, program, tokens):
     return difference(ours, reference(theirs, tokens))
 
 
+def formula(name, shape):
+    """Numbers that test_forward.c makes too: a hash of the name and the index, in 24 bits."""
+    seed = 2166136261
+    for byte in name.encode():
+        seed = (seed ^ byte) * 16777619 % 2 ** 32
+    u = (numpy.arange(numpy.prod(shape), dtype=numpy.uint64) * 2654435761 + seed) % 2 ** 32
+    for _ in range(2):
+        u = ((u >> 16) ^ u) * 0x45d9f3b % 2 ** 32
+    u = (u >> 16) ^ u
+    x = ((u >> 8).astype(numpy.float32) / numpy.float32(2 ** 24) - numpy.float32(0.5))
+    return (x * numpy.float32(0.5)).reshape(shape)
+
+
+def golden(path):
+    from safetensors.numpy import load_file, save_file
+    cases = []
+    tokens = numpy.array([[(i * 37 + 11) % SIZES["vocab_size"] for i in range(LENGTH)]])
+    for name, (model_type, changes, _) in CASES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            make(model_type, {**changes, "vocab_size": SIZES["vocab_size"]}, folder)
+            file = pathlib.Path(folder) / "model.safetensors"
+            tensors = {k: list(v.shape) for k, v in load_file(file).items()}
+            save_file({k: formula(k, v) for k, v in tensors.items()}, file, metadata={"format": "pt"})
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+            logits = reference(model.eval(), tokens)[0, -1, :16]
+            config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+            drop = ("architectures", "transformers_version", "attention_dropout", "initializer_range", "use_cache", "dtype")
+            cases.append(dict(case=name, config={k: v for k, v in config.items() if k not in drop},
+                              tensors=tensors, logits=[float(f"{x:.8g}") for x in logits]))
+            print(name, logits[:3], flush=True)
+    lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
+    pathlib.Path(path).write_text('{"schema":"kerf.forward-golden/1","transformers":"%s","tokens":%s,"cases":[\n%s\n]}\n'
+                                  % (transformers.__version__, json.dumps(tokens[0].tolist(), separators=(",", ":")), lines))
+
+
 def main():
+    if sys.argv[1:2] == ["--golden"]:
+        return golden(sys.argv[2])
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("kerf")
