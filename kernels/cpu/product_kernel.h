@@ -1,4 +1,5 @@
-/* product_kernel.h - one product of product.h for one kind of vector. The including file defines
+/* product_kernel.h - one product of row_product.h for one kind of vector. The including file
+ * defines
  *
  *   KF_PRODUCT     the function's name
  *   V, LANES       a vector of floats and how many

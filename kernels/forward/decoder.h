@@ -2,7 +2,7 @@
 #ifndef KERF_FORWARD_DECODER_H
 #define KERF_FORWARD_DECODER_H
 
-#include "cpu/product.h"
+#include "cpu/product_choice.h"
 #include "forward/decoder_config.h"
 
 enum {
@@ -67,7 +67,8 @@ struct kerf_layer {
     kerf_layer_weight *of[KF_SLOTS]; /* the first of a slot; of experts: [experts]       */
 };
 
-/* A norm that multiplies by 1 + w as one that multiplies by w; the files of llama.cpp have the sum. */
+/* A norm that multiplies by 1 + w as one that multiplies by w; the files of llama.cpp have the sum.
+ */
 void kf_add_one(const kerf_decoder *d, float *norm, uint64_t n);
 
 /* --- a weight as float32 ------------------------------------------------------------------- */

@@ -159,9 +159,9 @@ static int is_windowed(const json_t *o, const kf_config *c, uint64_t i)
     const kf_decoder_family *f = c->family;
     const char *type = json_string_value(json_array_get(json_object_get(o, "layer_types"), i));
     if (type) return strcmp(type, "sliding_attention") == 0;
-    if (f->windowed == 0 || (f->switch_ && !is_true(o, f->switch_))) return 0;
+    if (f->windowed == 0 || (f->needs_true && !is_true(o, f->needs_true))) return 0;
     const json_t *first = json_object_get(o, "max_window_layers");
-    if (f->switch_ && json_is_integer(first)) return (json_int_t)i >= json_integer_value(first);
+    if (f->needs_true && json_is_integer(first)) return (json_int_t)i >= json_integer_value(first);
     const json_t *pattern = json_object_get(o, "sliding_window_pattern");
     const json_int_t every = json_is_integer(pattern) ? json_integer_value(pattern) : f->windowed;
     return every <= 1 || (i + 1) % (uint64_t)every != 0;

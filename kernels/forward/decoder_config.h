@@ -53,7 +53,7 @@ typedef struct kf_decoder_family {
     unsigned has;
     unsigned windowed;   /* of this many layers all but the last have the window, where the file
                             lists no layer_types; 0: none, 1: all                            */
-    const char *switch_; /* key that must be true for a window to count; NULL: none needed  */
+    const char *needs_true; /* key that must be true for a window to count; NULL: none needed  */
     kf_router router;
     unsigned nope_every; /* where the file does not say: every so many layers without positions */
     double theta, local_theta; /* defaults of rope_theta; local 0: the same               */

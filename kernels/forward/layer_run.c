@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define PANEL_TOKENS UINT64_C(2048)
-#define BLOCK_TOKENS UINT64_C(32)
+#define BLOCK_TOKENS UINT64_C(64)
 
 /* --- tokens over threads ------------------------------------------------------------------- */
 

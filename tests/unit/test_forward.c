@@ -7,6 +7,7 @@
 
 #include <kerf/forward.h>
 
+#include "cpu/product_choice.h"
 #include "cpu/product_ops.h"
 #include "test_output.h"
 

@@ -1,12 +1,12 @@
-/* product.h - Y = X W^T in float32 for many rows of X: what a forward pass consists of.
+/* row_product.h - Y = X W^T in float32 for many rows of X: what a forward pass consists of.
  *
  * Every output is one chain of fused multiply-adds over the inputs in rising order, begun at 0:
  * the same bits for every width of vector, tile and number of threads. A processor without fused
  * multiply-add takes them from the C library, one at a time. */
-#ifndef KERF_CPU_PRODUCT_H
-#define KERF_CPU_PRODUCT_H
+#ifndef KERF_CPU_ROW_PRODUCT_H
+#define KERF_CPU_ROW_PRODUCT_H
 
-#include "base/base.h"
+#include <stddef.h>
 
 /* X or Y: rows of `columns` floats, `stride` floats apart. */
 typedef struct kf_rows {
@@ -26,13 +26,5 @@ typedef struct kf_factor {
 
 /* y = x w^T in the calling thread. x.columns == w.inputs, y.columns == w.outputs. */
 typedef void kf_product(kf_rows y, kf_rows x, kf_factor w, float *scratch);
-
-/* The fastest one that this processor runs; ask once, for asking takes longer than small products.
- */
-kf_product *kf_product_find(void);
-
-/* The same on up to `threads` threads (0: all cores). KERF_E_NOMEM. */
-kerf_status kf_product_on(kf_product *product, int threads, kf_rows y, kf_rows x, kf_factor w,
-                          kerf_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* experts.c - the gated MLP, and the choice among many of them. Experts run in rising order, each
- * over the tokens that chose it, and are added to those in that order. */
+/* decoder_experts.c - the gated MLP, and the choice among many of them. Experts run in rising
+ * order, each over the tokens that chose it, and are added to those in that order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

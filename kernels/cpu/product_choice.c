@@ -1,14 +1,13 @@
-/* product.c - which product this processor runs, and how one is spread over threads: blocks of Y,
- * each of which one thread computes from beginning to end. */
-#include "cpu/product.h"
-
-#include <stdlib.h>
+/* product_choice.c - which product this processor runs, and how one is spread over threads: blocks
+ * of Y, each of which one thread computes from beginning to end. */
+#include "cpu/product_choice.h"
 
 #include "cpu/features.h"
 #include "cpu/product_ops.h"
 
 #define BLOCK_ROWS ((size_t)384)
 #define BLOCK_OUTPUTS ((size_t)256)
+#define WORTH_THREADS 1e6 /* products of two numbers; less is done before a thread has begun */
 
 kf_product *kf_product_find(void)
 {
@@ -55,6 +54,7 @@ kerf_status kf_product_on(kf_product *product, int threads, kf_rows y, kf_rows x
 {
     if (y.rows == 0 || w.outputs == 0) return KERF_OK;
     blocks b = {product, y, x, w, 0, BLOCK_OUTPUTS};
+    if ((double)y.rows * (double)w.outputs * (double)w.inputs < WORTH_THREADS) threads = 1;
     const size_t down = (size_t)kf_div_up(y.rows, BLOCK_ROWS);
     const uint64_t wanted = (uint64_t)kf_thread_count(threads) * 4;
     while (b.outputs > 64 && down * kf_div_up(w.outputs, b.outputs) < wanted) b.outputs /= 2;
