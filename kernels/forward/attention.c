@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "forward/layer_run.h"
+#include "forward/vector_exp.h"
 
 #define QUERIES UINT64_C(64) /* of one task */
 
@@ -159,8 +160,9 @@ static void soften(float *score, uint64_t from, uint64_t to, uint64_t n, const k
         if (cap > 0) score[j] = cap * tanhf(score[j] / cap);
         top = score[j] > top ? score[j] : top;
     }
-    for (uint64_t j = from; j < to; j++) sum += score[j] = expf(score[j] - top);
-    if (sink) sum += expf(*sink - top);
+    for (uint64_t j = from; j < to; j++) score[j] = kf_exp(score[j] - top);
+    for (uint64_t j = from; j < to; j++) sum += score[j];
+    if (sink) sum += kf_exp(*sink - top);
     for (uint64_t j = from; j < to; j++) score[j] /= sum;
     memset(score, 0, from * sizeof *score);
     memset(score + to, 0, (n - to) * sizeof *score);

@@ -51,8 +51,8 @@ typedef struct kf_decoder_family {
     const char *names; /* model_type, a blank between two         */
     const char *gguf;  /* the architecture of GGUF files; NULL: not read from them */
     unsigned has;
-    unsigned windowed;   /* of this many layers all but the last have the window, where the file
-                            lists no layer_types; 0: none, 1: all                            */
+    unsigned windowed;      /* of this many layers all but the last have the window, where the file
+                               lists no layer_types; 0: none, 1: all                            */
     const char *needs_true; /* key that must be true for a window to count; NULL: none needed  */
     kf_router router;
     unsigned nope_every; /* where the file does not say: every so many layers without positions */

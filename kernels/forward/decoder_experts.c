@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "forward/layer_run.h"
+#include "forward/vector_exp.h"
 
 /* --- one MLP ------------------------------------------------------------------------------- */
 
@@ -15,12 +16,17 @@ typedef struct gating {
 
 static float activate(kf_activation a, float x)
 {
-    switch (a) {
-    case KF_ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752440f));
-    case KF_ACT_GELU_TANH:
-        return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
-    default: return x / (1.0f + expf(-x));
-    }
+    return a == KF_ACT_GELU
+               ? 0.5f * x * (1.0f + erff(x * 0.70710678118654752440f))
+               : 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
+}
+
+/* The gate of gpt-oss: both sides clamped, and one added to `up`. */
+static float clamped(float gate, float up, float limit, float alpha)
+{
+    const float x = gate > limit ? limit : gate;
+    const float y = up > limit ? limit : up < -limit ? -limit : up;
+    return (y + 1.0f) * (x / (1.0f + kf_exp(-alpha * x)));
 }
 
 /* gate = act(gate) * up */
@@ -28,19 +34,16 @@ static void gate_block(void *ctx, uint64_t first, uint64_t count)
 {
     const gating *w = ctx;
     const float limit = (float)w->c->limit, alpha = (float)w->c->alpha;
-    const int is_clamped = (w->c->family->has & KF_HAS_CLAMPED) != 0;
+    const size_t n = w->gate.columns;
     for (uint64_t t = first; t < first + count; t++) {
-        float *g = w->gate.p + t * w->gate.stride;
-        const float *u = w->up.p + t * w->up.stride;
-        for (size_t k = 0; k < w->gate.columns; k++) {
-            if (is_clamped) {
-                const float x = g[k] > limit ? limit : g[k];
-                const float y = u[k] > limit ? limit : u[k] < -limit ? -limit : u[k];
-                g[k] = (y + 1.0f) * (x / (1.0f + expf(-alpha * x)));
-            } else {
-                g[k] = activate(w->c->activation, g[k]) * u[k];
-            }
-        }
+        float *restrict g = w->gate.p + t * w->gate.stride;
+        const float *restrict u = w->up.p + t * w->up.stride;
+        if (w->c->family->has & KF_HAS_CLAMPED)
+            for (size_t k = 0; k < n; k++) g[k] = clamped(g[k], u[k], limit, alpha);
+        else if (w->c->activation == KF_ACT_SILU)
+            for (size_t k = 0; k < n; k++) g[k] = g[k] / (1.0f + kf_exp(-g[k])) * u[k];
+        else
+            for (size_t k = 0; k < n; k++) g[k] = activate(w->c->activation, g[k]) * u[k];
     }
 }
 
@@ -90,11 +93,11 @@ static void score_token(const kf_config *c, float *score, const float *correctio
 {
     const uint64_t n = c->experts;
     if (c->family->router == KF_ROUTER_SIGMOID) {
-        for (uint64_t e = 0; e < n; e++) score[e] = 1.0f / (1.0f + expf(-score[e]));
+        for (uint64_t e = 0; e < n; e++) score[e] = 1.0f / (1.0f + kf_exp(-score[e]));
     } else {
         float top = score[0], sum = 0;
         for (uint64_t e = 1; e < n; e++) top = score[e] > top ? score[e] : top;
-        for (uint64_t e = 0; e < n; e++) sum += score[e] = expf(score[e] - top);
+        for (uint64_t e = 0; e < n; e++) sum += score[e] = kf_exp(score[e] - top);
         for (uint64_t e = 0; e < n; e++) score[e] /= sum;
     }
     for (uint64_t e = 0; e < n; e++) choice[e] = score[e] + (correction ? correction[e] : 0.0f);

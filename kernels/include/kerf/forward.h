@@ -14,7 +14,7 @@
  *
  * Numbers are float32. Every sum of a product is one chain of fused multiply-adds over its inputs
  * in rising order, norms are summed in double: results are the same bits for every number of
- * threads. exp and the angles of positions come from the C library of the machine.
+ * threads. tanh, erf and the angles of positions come from the C library of the machine.
  *
  * Families, and what of their configurations is known: kerf_decoder_family_at, kernels/forward.md.
  */
