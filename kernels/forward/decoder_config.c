@@ -99,6 +99,11 @@ static kerf_status read_sizes(const json_t *o, kf_config *c, kerf_error *err)
         c->value_dim = c->head_dim;
         c->rope_dim = c->head_dim;
     }
+    const json_t *turned = json_object_get(o, "rope_dimensions"); /* of a GGUF file */
+    if (c->is_gguf && turned && json_integer_value(turned) != (json_int_t)c->head_dim)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "GGUF key rope.dimension_count: heads that are rotated in part are not "
+                       "computed from GGUF files; the safetensors files of the model can be");
     if (c->heads % c->kv_heads != 0 || c->head_dim == 0)
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                        "config.json: %llu attention heads of %llu over %llu key heads",

@@ -19,6 +19,7 @@ static const struct {
     {"attention.key_length", "head_dim"},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
     {"rope.freq_base", "rope_theta"},
+    {"rope.dimension_count", "rope_dimensions"},
     {"expert_count", "num_experts"},
     {"expert_used_count", "num_experts_per_tok"},
     {"expert_feed_forward_length", "moe_intermediate_size"},
