@@ -55,6 +55,7 @@ kerf_status kf_advice_find_scores(const kf_advising *w, kerf_error *err)
     for (size_t t = 0; t < a->tensors; t++) weight[t] = a->tensor[t].weight;
     const kf_score_all_job all = {.source = w->source,
                                   .imatrix = kf_advice_imatrix(w->request),
+                                  .calibration = w->request->calibration,
                                   .weight = weight,
                                   .weights = a->tensors,
                                   .codec = a->codec,

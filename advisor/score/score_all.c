@@ -54,13 +54,16 @@ static kerf_status digest_weight(scoring *s, const kerf_weight *w, uint64_t *out
 }
 
 static kerf_status find_key(scoring *s, const kerf_weight *w, const float *importance,
-                            kf_score_key *key, kerf_error *err)
+                            const kf_gram_weights *g, kf_score_key *key, kerf_error *err)
 {
     *key = (kf_score_key){0};
     if (!s->cache.path) return KERF_OK;
     if (importance)
         key->importance =
             kerf_hash(importance, w->shape.dim[w->shape.rank - 1] * sizeof *importance);
+    if (g->gram)
+        key->importance =
+            chain(key->importance, g->gram, g->columns * g->columns * sizeof *g->gram);
     return digest_weight(s, w, &key->tensor, err);
 }
 
@@ -92,7 +95,7 @@ static void keep_scores(scoring *s, kf_score_key key, const kf_score_candidate *
     pthread_mutex_unlock(&s->lock);
 }
 
-static kerf_status score_candidates(scoring *s, size_t weight, const float *importance,
+static kerf_status score_candidates(scoring *s, size_t weight, const kf_gram_weights *g,
                                     const kerf_exec *exec, kerf_error *err)
 {
     const kf_score_all_job *all = s->all;
@@ -100,7 +103,7 @@ static kerf_status score_candidates(scoring *s, size_t weight, const float *impo
     kf_score_candidate *candidate = NULL;
     kf_score_key key;
     char text[64];
-    KF_TRY(find_key(s, w, importance, &key, err));
+    KF_TRY(find_key(s, w, g->importance, g, &key, err));
     KF_TRY(kf_allocate(&candidate, all->codecs, sizeof *candidate, err));
     const size_t n = list_candidates(s, weight, key, candidate);
     snprintf(text, sizeof text, "%zu formats", n);
@@ -111,7 +114,8 @@ static kerf_status score_candidates(scoring *s, size_t weight, const float *impo
                               .weight = w,
                               .candidate = candidate,
                               .count = n,
-                              .options = {importance, all->zstd_level},
+                              .options = {g->importance, all->zstd_level},
+                              .gram = *g,
                               .exec = exec,
                               .progress = &s->work};
     if (!exec->device) pthread_mutex_lock(&s->computing);
@@ -127,13 +131,18 @@ static kerf_status score_weight(void *ctx, size_t i, const kerf_exec *exec, kerf
     scoring *s = ctx;
     const kerf_weight *w = s->all->weight[i];
     kerf_importance columns, all;
+    kerf_gram gram = {0};
     kerf_exec own = *exec;
     KF_TRY(kerf_importance_read(s->all->imatrix, w, 1, &columns, err));
     kerf_status status = kerf_importance_read(s->all->imatrix, w, 0, &all, err);
     own.importance =
         all.value; /* encoders take that of each expert, errors are weighed by column */
     own.importances = all.count;
-    if (status == KERF_OK) status = score_candidates(s, i, columns.value, &own, err);
+    if (status == KERF_OK && s->all->calibration && columns.value)
+        status = kerf_calibration_gram(s->all->calibration, w, &gram, err);
+    const kf_gram_weights weights = {gram.value, columns.value, gram.columns, 1, 0};
+    if (status == KERF_OK) status = score_candidates(s, i, &weights, &own, err);
+    kerf_gram_free(&gram);
     kerf_importance_free(&columns);
     kerf_importance_free(&all);
     return status;

@@ -7,7 +7,10 @@
 
 typedef struct kf_score_all_job {
     const kerf_checkpoint *source, *imatrix; /* imatrix NULL: none                         */
-    const kerf_weight *const *weight;        /* [weights]                                  */
+    /* Its Gram matrices weigh errors, where a weight has one; NULL: none. Its mean squares are the
+     * imatrix, as a rule. */
+    const kerf_calibration *calibration;
+    const kerf_weight *const *weight; /* [weights]                                  */
     size_t weights;
     const kerf_codec *codec; /* [codecs] */
     size_t codecs;

@@ -45,7 +45,7 @@ static const kerf_format *plain_format(kerf_dtype t)
     return kerf_format_find(t == KERF_F32 ? "fp32" : t == KERF_F16 ? "fp16" : "bf16");
 }
 
-static kerf_status widen(const kf_rest_job *j, uint64_t n, float *out, kerf_error *err)
+kerf_status kf_rest_widen(const kf_rest_job *j, uint64_t n, float *out, kerf_error *err)
 {
     static const kerf_exec one = {.threads = 1};
     kerf_geometry g;
@@ -190,7 +190,7 @@ static kerf_status look_again(const kf_rest_job *j, const question *q, tally *ou
     float *w = NULL;
     KF_TRY(kf_allocate(&w, (size_t)n, 2 * sizeof *w, err));
     float *v = w + n;
-    kerf_status status = widen(j, n, w, err);
+    kerf_status status = kf_rest_widen(j, n, w, err);
     if (status == KERF_OK)
         status = kerf_decode(j->geometry, j->b0, j->b1, j->planes,
                              (kerf_span){v, (size_t)n * sizeof *v}, KERF_F32, &one, err);

@@ -24,6 +24,7 @@ typedef struct codec_lane {
     const kf_score_candidate *candidate;
     kerf_geometry geometry;
     kf_run_sums sums;
+    kf_gram_sums gram;
     kerf_span whole[KERF_PLANES]; /* planes with one value per matrix                         */
     kerf_stats *stats;            /* of each matrix, maybe another lane's; NULL: needs none   */
     int owns_stats;               /* this lane measures them                                  */
@@ -135,6 +136,41 @@ static kerf_status encode_bands(const score_pass *r, const codec_lane *t, const 
     return kf_explain_encode(kerf_weight_dense(w), s, err);
 }
 
+/* What the Gram matrix says of each run of a part, by which sums are the same for any number of
+ * workers; run NULL: there is no such matrix. */
+typedef struct weighed_runs {
+    kf_gram_sums *run;
+    size_t count;
+} weighed_runs;
+
+static kerf_status weigh_runs(const kf_score_job *job, const kerf_geometry *g, const kf_panel *p,
+                              int signal, weighed_runs *out, kerf_error *err)
+{
+    kf_gram_weights weights = job->gram;
+    weights.signal = signal;
+    const kf_run_sums cut = {.geometry = g, .run = kerf_score_run(g)};
+    kerf_cspan planes[KERF_PLANES];
+    kf_panel at;
+    *out = (weighed_runs){0};
+    if (!job->gram.gram) return KERF_OK;
+    out->count = (size_t)(cut.run ? kf_div_up(p->u1 - p->u0, cut.run) : 1);
+    KF_TRY(kf_allocate(&out->run, out->count, sizeof *out->run, err));
+    for (size_t i = 0; kf_run_at(&cut, p, i, &at); i++) {
+        kf_planes_of(&at, planes);
+        const kf_rest_job rows = {g, at.u0, at.u1, planes, kf_dense_of(&at), source_type(job)};
+        KF_TRY(kf_work_check(job->progress, err));
+        KF_TRY(kf_gram_score(&rows, &weights, &out->run[i], err));
+    }
+    return KERF_OK;
+}
+
+static void add_weighed(kf_gram_sums *into, weighed_runs *w)
+{
+    for (size_t i = 0; i < w->count; i++) kf_gram_merge(into, &w->run[i]);
+    free(w->run);
+    *w = (weighed_runs){0};
+}
+
 static kerf_status try_runs(const score_pass *r, const codec_lane *t, const kf_panel *p,
                             kerf_score run[KF_MOST_RUNS], kerf_error *err)
 {
@@ -150,22 +186,42 @@ static kerf_status try_runs(const score_pass *r, const codec_lane *t, const kf_p
     return KERF_OK;
 }
 
+static kerf_status weigh_part(const score_pass *r, const codec_lane *t, const kf_panel *p,
+                              weighed_runs *out, kerf_error *err)
+{
+    kf_panel all = *p;
+    for (kerf_plane_id k = 0; k < KERF_PLANES; k++)
+        if (t->whole[k].n) all.plane[k] = t->whole[k];
+    /* the source is the same for all lanes, and so are its runs */
+    return weigh_runs(r->job, &t->geometry, &all, t == r->lane, out, err);
+}
+
 /* *go: 0 when a part before this one has failed, so that its turn never comes. */
+static kerf_status add_part(score_pass *r, codec_lane *t, kf_panel *p, const kerf_score *run,
+                            weighed_runs *weighed, int *go, kerf_error *err)
+{
+    const size_t queue = (size_t)(t - r->lane);
+    *go = kf_turns_wait(&r->turns, queue, p->index);
+    if (!*go) return KERF_OK;
+    const kerf_span codes = p->plane[KERF_PLANE_CODES];
+    KF_TRY(kf_run_sums_add(&t->sums, r->stream, p, run, (kerf_cspan){codes.p, codes.n}, err));
+    add_weighed(&t->gram, weighed);
+    kf_turns_pass(&r->turns, queue);
+    return kf_work_add(r->job->progress, p->dense.n, err);
+}
+
 static kerf_status try_part(score_pass *r, codec_lane *t, const kf_panel *dense, int *go,
                             kerf_error *err)
 {
     kerf_score run[KF_MOST_RUNS];
+    weighed_runs weighed = {0};
     kf_panel p = *dense;
-    const size_t queue = (size_t)(t - r->lane);
     KF_TRY(point_planes(&r->memory[p.slot], t, &p, err));
     KF_TRY(try_runs(r, t, &p, run, err));
-    *go = kf_turns_wait(&r->turns, queue, p.index);
-    if (!*go) return KERF_OK;
-    const kerf_span codes = p.plane[KERF_PLANE_CODES];
-    KF_TRY(kf_run_sums_add(&t->sums, r->stream, &p, run, (kerf_cspan){codes.p, codes.n}, err));
-    kf_turns_pass(&r->turns, queue);
-    KF_TRY(kf_work_add(r->job->progress, p.dense.n, err));
-    return KERF_OK;
+    kerf_status s = weigh_part(r, t, &p, &weighed, err);
+    if (s == KERF_OK) s = add_part(r, t, &p, run, &weighed, go, err);
+    free(weighed.run);
+    return s;
 }
 
 static kerf_status try_work(void *ctx, kf_panel *p, kerf_error *err)
@@ -252,6 +308,9 @@ static kerf_status run_pass(score_pass *r, kerf_error *err)
     for (size_t i = 0; i < r->lanes; i++) {
         codec_lane *t = &r->lane[i];
         KF_TRY(kerf_scorer_finish(t->sums.scorer, t->candidate->score, err));
+        t->gram.signal = r->lane->gram.signal;
+        t->gram.plain_signal = r->lane->gram.plain_signal;
+        kf_gram_apply(&t->gram, t->candidate->score);
     }
     return KERF_OK;
 }
@@ -276,12 +335,18 @@ static kerf_status try_together(const kf_score_job *job, codec_lane *lane, size_
 typedef struct panel_look {
     const kf_score_job *job;
     kerf_scorer *scorer;
+    const kerf_geometry *geometry;
+    kf_gram_sums gram;
 } panel_look;
 
 static kerf_status look_at_panel(void *ctx, kf_panel *p, kerf_error *err)
 {
-    const panel_look *l = ctx;
+    panel_look *l = ctx;
     kerf_cspan planes[KERF_PLANES];
+    weighed_runs weighed;
+    kerf_status s = weigh_runs(l->job, l->geometry, p, 1, &weighed, err);
+    add_weighed(&l->gram, &weighed);
+    if (s != KERF_OK) return s;
     kf_planes_of(p, planes);
     return kerf_scorer_add(l->scorer, p->u0, p->u1, planes, kf_dense_of(p), source_type(l->job),
                            l->job->exec, err);
@@ -293,6 +358,7 @@ static kerf_status score_alone(const kf_score_job *job, const kf_score_candidate
     kerf_geometry g;
     panel_look l = {.job = job};
     KF_TRY(kerf_geometry_init(&g, c->codec.format, &job->weight->shape, err));
+    l.geometry = &g;
     KF_TRY(kerf_scorer_open(&g, &job->options, &l.scorer, err));
     kf_encode_job encode = {.reader = job->reader,
                             .tensor = kerf_weight_dense(job->weight),
@@ -304,6 +370,7 @@ static kerf_status score_alone(const kf_score_job *job, const kf_score_candidate
                             .look_ctx = &l};
     kerf_status s = kf_encode_tensor(&encode, err);
     if (s == KERF_OK) s = kerf_scorer_finish(l.scorer, c->score, err);
+    if (s == KERF_OK) kf_gram_apply(&l.gram, c->score);
     kerf_scorer_close(l.scorer);
     return s;
 }

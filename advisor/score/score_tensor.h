@@ -6,6 +6,7 @@
 #include <kerf/score.h>
 
 #include "base/work.h"
+#include "score/score_gram.h"
 
 typedef struct kf_score_candidate {
     kerf_codec codec;
@@ -28,6 +29,7 @@ typedef struct kf_score_job {
     const kf_score_candidate *candidate;
     size_t count;
     kerf_scorer_options options;
+    kf_gram_weights gram; /* all zeros: errors are weighed by column alone */
     const kerf_exec *exec;
     kf_work
         *progress; /* counts the tensor's bytes for each codec, twice where that needs statistics */

@@ -110,6 +110,7 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
         .codecs = j->codecs.count,
         .required = j->codecs.named,
         .imatrix = cal && !imatrix ? kerf_calibration_imatrix(j->calibration) : j->imatrix,
+        .calibration = j->calibration,
         .zstd_level = zstd_level};
     TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_score_checkpoint(j->source, &request, &j->team.team, &j->progress.job,

@@ -10,7 +10,7 @@
 #ifndef KERF_SCORE_H
 #define KERF_SCORE_H
 
-#include <kerf/checkpoint.h>
+#include <kerf/calibrate.h>
 #include <kerf/job.h>
 
 #ifdef __cplusplus
@@ -28,7 +28,7 @@ typedef struct kerf_score {
     double noise;           /* sum of (v - w)^2                                             */
     double cross;           /* sum of (v - w) w                                             */
     double weighted_signal; /* sum of h w^2, h the importance of the column                 */
-    double weighted_noise;  /* sum of h (v - w)^2                                           */
+    double weighted_noise;  /* sum of h (v - w)^2; by Gram matrices: kerf_score_request     */
     double max_error;       /* largest |v - w|                                              */
     double rest_signal;     /* signal and noise of what is not an outlier: where one scale serves a
                                whole matrix whose largest element is far above the others, those
@@ -115,6 +115,11 @@ typedef struct kerf_score_request {
     /* Weighs errors: the importance of the columns of each weight that it names
      * (kerf/importance.h). NULL: none. */
     const kerf_checkpoint *imatrix;
+    /* Where it has the Gram matrix G of a weight that the imatrix names, the weighted sums are
+     * those of the error of its output: of d G d^T over rows d = v - w, and of w G w^T. Of large
+     * matrices some rows are measured, and stand for the others. Takes 4 columns^2 bytes. NULL:
+     * none. */
+    const kerf_calibration *calibration;
     int zstd_level; /* also compress the codes at this level; 0: do not */
 } kerf_score_request;
 
