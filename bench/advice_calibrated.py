@@ -4,10 +4,10 @@ the calibration has not seen; and how well the predicted error of random recipes
 
     python3 bench/advice_calibrated.py KERF [--model DIR --tokens FILE --length N]
         [--calibrate A:B --judge A:B] [--judge-random A:B] [--random N] [--budgets LIST]
-        [--gram] [--name NAME] [--table]
+        [--gram] [--work DIR] [--name NAME] [--table]
 
 Calibrates on rows 0 to 127 of tests/data/tiny-llama/eval.u16 and judges on rows 128 to 255, unless
-told otherwise. Writes bench/results/advice-calibrated-NAME.json and .md (--table: the page alone, from
+told otherwise. --work keeps calibrations, scores and figures, so that a second run goes on. Writes bench/results/advice-calibrated-NAME.json and .md (--table: the page alone, from
 the last results). Sizes are bits per weight of what is quantized; figures do not depend on the
 machine, but for the C library's exp.
 """
@@ -38,6 +38,7 @@ def arguments():
     p.add_argument("--budgets", default="4.3,4.51,4.75,5,5.5,6.5,7")
     p.add_argument("--name", default="tiny-llama")
     p.add_argument("--gram", action="store_true")
+    p.add_argument("--work", default="")
     p.add_argument("--table", action="store_true")
     return p.parse_args()
 
@@ -45,7 +46,13 @@ def arguments():
 class Bench:
     def __init__(self, a, work):
         self.a, self.work = a, work
-        self.measured = {}
+        self.measured, self.kept = {}, os.path.join(work, "measured.json")
+        if os.path.exists(self.kept):
+            with open(self.kept) as f:
+                kept = json.load(f)
+            self.source = kept["source"]
+            self.measured = {(tuple((tuple(t), c) for t, c in recipe), rows): m
+                             for recipe, rows, m in kept["measured"]}
         self.tokens = ["--tokens", a.tokens, "--length", a.length]
 
     def kerf(self, *words):
@@ -58,9 +65,14 @@ class Bench:
         return os.path.join(self.work, name)
 
     def calibrate(self, name, *more):
-        text = self.kerf("calibrate", self.a.model, *self.tokens, "--rows", self.a.calibrate, "-o",
-                         self.path(name), "--json", *more)
-        return json.loads(text)
+        """What kerf calibrate prints, which is kept beside its folder."""
+        if not os.path.exists(self.path(name + ".json")):
+            text = self.kerf("calibrate", self.a.model, *self.tokens, "--rows", self.a.calibrate,
+                             "-o", self.path(name), "-y", "--json", *more)
+            with open(self.path(name + ".json"), "w") as f:
+                f.write(text)
+        with open(self.path(name + ".json")) as f:
+            return json.load(f)
 
     def advise(self, budget, *more, cache="scores"):
         r = subprocess.run([self.a.kerf, "advise", self.a.model, "--budget", f"{budget}bits", "--json",
@@ -83,9 +95,13 @@ class Bench:
             out = json.loads(self.kerf("eval", self.a.model,
                                        *[self.path(f"q{i}") for i in range(len(part))], *self.tokens,
                                        "--rows", rows, "--json"))
-            self.source = out["source"]["perplexity"]
+            if rows == self.a.judge:
+                self.source = out["source"]["perplexity"]
             for recipe, c in zip(part, out["candidates"]):
                 self.measured[recipe, rows] = c
+            with open(self.kept, "w") as f:
+                json.dump({"source": self.source,
+                           "measured": [[*k, m] for k, m in self.measured.items()]}, f)
             print(f"{at + len(part)} of {len(todo)} measured", file=sys.stderr)
         return [self.measured[r, rows] for r in recipes]
 
@@ -133,8 +149,7 @@ def measure(b):
     if a.gram:
         METHODS.append("calibration and Gram")
         b.calibrate("gram", "--gram")
-    b.kerf("calibrate", a.model, *b.tokens, "--rows", a.calibrate, "-o", b.path("plain"), "--alpha-by",
-           "none")
+    b.calibrate("plain", "--alpha-by", "none")
     with open(b.path("alpha.json"), "w") as f:
         json.dump({"schema": "kerf.alpha/1",
                    "alpha": {w["name"]: max(w["alpha"], w["alpha_error"]) for w in cal["weights"]}}, f)
@@ -175,7 +190,7 @@ def rank_random(b, advice, budget, codecs):
     first = advice["flat", budget]
     small = [c for c in codecs if next(u["bits"] for u in first["uniform"] if u["codec"] == c) < 5]
     rows = b.a.judge_random or b.a.judge
-    for kind, pool in ("all formats", codecs), ("formats below 5 bits", small):
+    for kind, pool in () if not b.a.random else (("all formats", codecs), ("formats below 5 bits", small)):
         recipes = [recipe_of(first, lambda g: chance.choice(pool)) for _ in range(b.a.random)]
         kl = [m["kl"] for m in b.judge(recipes, rows)]
         row = {"kind": kind, "recipes": len(recipes), "rows": rows, "kl_least": min(kl),
@@ -231,7 +246,9 @@ def main():
     base = os.path.join(HERE, "results", f"advice-calibrated-{a.name}")
     if not a.table:
         with tempfile.TemporaryDirectory() as work:
-            result = measure(Bench(a, work))
+            if a.work:
+                os.makedirs(a.work, exist_ok=True)
+            result = measure(Bench(a, a.work or work))
         with open(base + ".json", "w") as f:
             json.dump(result, f, indent=1)
             f.write("\n")

@@ -205,16 +205,29 @@ static kerf_status run_draws(disturbing *d, kerf_layer *l, unsigned from, unsign
     return KERF_OK;
 }
 
-/* Memory for the groups that are not done. */
-static kerf_status open_states(disturbing *d, kerf_error *err)
+/* Work of one group: a pass through the layers from this one on, and the head, as often as it is
+ * done. */
+static uint64_t work_of(const disturbing *d)
 {
+    const uint64_t passes = by_loss(d) ? d->job->request->draws : 1;
+    return passes * ((d->job->book->layers - d->layer) * d->bytes + d->job->head_work);
+}
+
+/* Memory for the groups that are not done; *open: how many. */
+static kerf_status open_states(disturbing *d, size_t *open, kerf_error *err)
+{
+    *open = 0;
     KF_TRY(kf_allocate(&d->state, groups_of(d), sizeof *d->state, err));
     KF_TRY(kf_allocate(&d->value, groups_of(d), sizeof *d->value, err));
     for (size_t i = 0; i < groups_of(d); i++) {
         uint64_t note;
         size_t first, count = entries_of(d, i, &first);
-        if (!kerf_writer_marked(d->job->writer, first, count, &note))
-            KF_TRY(kf_allocate(&d->state[i], d->bytes, 1, err));
+        if (kerf_writer_marked(d->job->writer, first, count, &note)) {
+            kf_work_skip(d->job->work, work_of(d));
+            continue;
+        }
+        KF_TRY(kf_allocate(&d->state[i], d->bytes, 1, err));
+        (*open)++;
     }
     return KERF_OK;
 }
@@ -235,9 +248,10 @@ static kerf_status run_layer(disturbing *d, kerf_layer *l, kerf_error *err)
     uint64_t numbers = 0;
     float *kept = NULL;
     for (size_t i = 0; (w = kerf_layer_weight_at(l, i)) != NULL; i++) numbers += w->rows * w->cols;
-    kerf_status s = open_states(d, err);
+    size_t open;
+    kerf_status s = open_states(d, &open, err);
     if (s == KERF_OK) s = kf_allocate(&kept, numbers, sizeof *kept, err);
-    for (unsigned from = 0; s == KERF_OK && from < draws; from += step)
+    for (unsigned from = 0; s == KERF_OK && open && from < draws; from += step)
         s = run_draws(d, l, from, from + step, kept, err);
     for (size_t i = 0; s == KERF_OK && i < groups_of(d); i++)
         if (d->state[i]) s = write_group(d, i, err);

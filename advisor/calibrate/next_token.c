@@ -15,11 +15,11 @@ enum { PANEL_BYTES = 32 << 20, PANEL_MOST = 512, LANES = 8, CHUNK = 256 };
 /* --- one position -------------------------------------------------------------------------- */
 
 /* e^x for x at most 0, within 2e-7 of the value: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2].
- * Below -87 it is 0. */
+ * Below -87 it is 0; of NaN, NaN. */
 static inline float exp_below(float x)
 {
     const float shift = 12582912.0f; /* 1.5 x 2^23: adding it rounds to a whole number */
-    const float y = x < -87.0f ? -87.0f : x;
+    const float y = x > -87.0f ? x : -87.0f;
     const float n = y * 1.44269504f + shift - shift;
     const float r = y - n * 0.693359375f + n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
@@ -33,7 +33,7 @@ static inline float exp_below(float x)
         uint32_t bits;
         float value;
     } scale = {.bits = (uint32_t)((int32_t)n + 127) << 23};
-    return x < -87.0f ? 0.0f : p * scale.value;
+    return x < -87.0f ? 0.0f : p * scale.value + (x - x);
 }
 
 /* CHUNK numbers less `top`; what lies behind the last of them is as unlikely as can be. */

@@ -2,6 +2,7 @@
 #include <kerf/calibrate.h>
 #include <kerf/importance.h>
 #include <kerf/words.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,9 +48,12 @@ static void put_rows(FILE *to, const void *ctx)
     fprintf(to, "%-*s  %9s  %9s  %9s\n", width, "weight", "alpha", "its error", "input");
     for (size_t i = 0; i < all->rows; i++) {
         const weight_row *r = &all->row[i];
-        fprintf(to, "%-*s  %9.4g  %9.2g  %9.4g\n", width,
-                kerf_text_printable(r->weight->name, name, sizeof name), r->alpha.value,
-                r->alpha.error, (double)r->amax);
+        fprintf(to, "%-*s", width, kerf_text_printable(r->weight->name, name, sizeof name));
+        if (isnan(r->alpha.value))
+            fprintf(to, "  %9s  %9s", "-", "-");
+        else
+            fprintf(to, "  %9.4g  %9.2g", r->alpha.value, r->alpha.error);
+        fprintf(to, "  %9.4g\n", (double)r->amax);
     }
 }
 

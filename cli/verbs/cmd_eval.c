@@ -120,7 +120,8 @@ const verb verb_eval = {
         "              95 % interval is found by drawing rows anew\n"
         "  99th        percentile of KL over predictions\n"
         "  same top    predictions with the same most likely token\n"
-        "Exit code 1 when a candidate is over a limit of --limits.",
+        "--json also has the drift of the states behind each layer. Exit code 1 when a\n"
+        "candidate is over a limit of --limits.",
     .examples = "  kerf eval model/ model-nvfp4/ --text wiki.txt\n"
                 "  kerf eval model/ a/ b/ --tokens eval.u16 --length 256 --rows 128:256 --json\n"
                 "  kerf eval model/ model-nvfp4/ --text wiki.txt --limits eval.json --junit e.xml\n"
