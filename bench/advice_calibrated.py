@@ -148,7 +148,7 @@ def measure(b):
     cal = b.calibrate("cal")
     if a.gram:
         METHODS.append("calibration and Gram")
-        b.calibrate("gram", "--gram")
+        b.calibrate("gram", "--gram", "--alpha-by", "none")
     b.calibrate("plain", "--alpha-by", "none")
     with open(b.path("alpha.json"), "w") as f:
         json.dump({"schema": "kerf.alpha/1",
@@ -156,7 +156,8 @@ def measure(b):
     how = {"flat": [], "imatrix": ["--imatrix", b.path("plain")],
            "alpha": ["--alpha", b.path("alpha.json")],
            "calibration": ["--calibration", b.path("cal")],
-           "calibration and Gram": ["--calibration", b.path("gram")]}
+           "calibration and Gram": ["--calibration", b.path("gram"), "--alpha",
+                                    b.path("alpha.json")]}
     budgets = [float(x) for x in a.budgets.split(",")]
     advice = {(m, x): b.advise(x, *how[m], cache=f"scores-{m}") for m in METHODS for x in budgets}
     first = advice["flat", budgets[-1]]

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "calibrate/vector_copies.h"
+#include "text/vector_copies.h"
 
 enum { PANEL_BYTES = 32 << 20, PANEL_MOST = 512, LANES = 8, CHUNK = 256 };
 
