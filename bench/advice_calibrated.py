@@ -22,7 +22,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TINY = os.path.join(HERE, "..", "tests", "data", "tiny-llama")
 METHODS = ["flat", "imatrix", "alpha", "calibration"]
-AT_ONCE = 12
+AT_ONCE = 6
 
 
 def arguments():
