@@ -10,13 +10,17 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "file/disk/io.h"
 #include "file/gguf/gguf_put.h"
+#include "file/json/json_read.h"
 #include "layout/config_file.h"
+#include "layout/gguf_pieces.h"
 #include "roles/facts.h"
 
-enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
 #define MOST_TOKENS (1u << 22)
+#define MOST_TEMPLATE_BYTES (UINT64_C(1) << 20)
 
 /* --- how a text is cut -------------------------------------------------------------------------
  */
@@ -106,15 +110,22 @@ static kerf_status take_tokens(const json_t *tokenizer, token *list, size_t n, k
     json_t *id, *added;
     size_t i;
     const json_t *vocab = json_object_get(json_object_get(tokenizer, "model"), "vocab");
+    const int pieces = kf_pieces_are(tokenizer);
+    const char *unknown =
+        pieces
+            ? json_string_value(json_object_get(json_object_get(tokenizer, "model"), "unk_token"))
+            : NULL;
     json_object_foreach((json_t *)(uintptr_t)vocab, text, id)
     {
-        if (!take_token(list, n, id, text, NORMAL))
+        const int type = pieces && kf_piece_is_byte(text) ? BYTE : NORMAL;
+        if (!take_token(list, n, id, text, type))
             return fail_tokenizer(err, "a token has no number below vocab_size");
     }
     json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, added)
     {
         text = json_string_value(json_object_get(added, "content"));
-        const int type = text && is_control(added, text) ? CONTROL : USER_DEFINED;
+        int type = text && is_control(added, text) ? CONTROL : USER_DEFINED;
+        if (text && unknown && strcmp(text, unknown) == 0) type = UNKNOWN;
         if (!take_token(list, n, json_object_get(added, "id"), text, type))
             return fail_tokenizer(err, "an added token has no number below vocab_size");
     }
@@ -140,6 +151,20 @@ static void add_tokens(const token *list, size_t n, kf_text *t, uint32_t *count)
     begin_array(t, "tokenizer.ggml.token_type", KF_GGUF_I32, n, count);
     for (size_t i = 0; i < n; i++)
         kf_gguf_put(t, (uint64_t)(list[i].text ? list[i].type : UNUSED), 4);
+}
+
+static kerf_status add_scores(const json_t *tokenizer, size_t n, kf_text *t, uint32_t *count,
+                              kerf_error *err)
+{
+    float *score = NULL;
+    KF_TRY(kf_allocate(&score, n, sizeof *score, err));
+    kerf_status s = kf_pieces_score(tokenizer, score, n, err);
+    if (s == KERF_OK) {
+        begin_array(t, "tokenizer.ggml.scores", KF_GGUF_F32, n, count);
+        kf_text_add_bytes(t, (const char *)score, n * sizeof *score);
+    }
+    free(score);
+    return s;
 }
 
 /* "a b", as older files have them, or a pair. */
@@ -195,20 +220,57 @@ static int begins_with_special(const json_t *post)
            NULL;
 }
 
+static void add_bool(kf_text *t, const char *key, int value, uint32_t *count)
+{
+    kf_gguf_put_key(t, key, KF_GGUF_BOOL);
+    kf_gguf_put(t, (uint64_t)value, 1);
+    ++*count;
+}
+
+/* One text, or some that have names. */
+static const char *chat_template(const json_t *more)
+{
+    const json_t *all = json_object_get(more, "chat_template");
+    json_t *one;
+    size_t i;
+    json_array_foreach(all, i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (name && strcmp(name, "default") == 0)
+            return json_string_value(json_object_get(one, "template"));
+    }
+    return json_string_value(all);
+}
+
+/* The file that newer models have in place of a text in tokenizer_config.json; NULL: none. */
+static kerf_status read_template(const kerf_reader *r, char **out, kerf_error *err)
+{
+    kerf_error own = {.text = ""};
+    char *path = kf_path_join(kerf_reader_folder(r), "chat_template.jinja");
+    size_t n;
+    *out = NULL;
+    if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for chat_template.jinja");
+    kerf_status s = kf_read_whole(path, MOST_TEMPLATE_BYTES, out, &n, &own);
+    if (kf_json_is_absent(path, s, &own))
+        s = KERF_OK;
+    else if (s != KERF_OK && err)
+        *err = own;
+    free(path);
+    return s;
+}
+
 static void add_special(const json_t *tokenizer, const json_t *config, const json_t *more,
-                        kf_text *t, uint32_t *count)
+                        const char *chat, kf_text *t, uint32_t *count)
 {
     const json_t *add = json_object_get(more, "add_bos_token");
-    const char *chat = json_string_value(json_object_get(more, "chat_template"));
+    if (!chat) chat = chat_template(more);
     const int bos = json_is_boolean(add)
                         ? json_is_true(add)
                         : begins_with_special(json_object_get(tokenizer, "post_processor"));
     add_id(config, "bos_token_id", "tokenizer.ggml.bos_token_id", t, count);
     add_id(config, "eos_token_id", "tokenizer.ggml.eos_token_id", t, count);
     add_id(config, "pad_token_id", "tokenizer.ggml.padding_token_id", t, count);
-    kf_gguf_put_key(t, "tokenizer.ggml.add_bos_token", KF_GGUF_BOOL);
-    kf_gguf_put(t, (uint64_t)bos, 1);
-    ++*count;
+    add_bool(t, "tokenizer.ggml.add_bos_token", bos, count);
     if (!chat) return;
     kf_gguf_put_key(t, "tokenizer.chat_template", KF_GGUF_STRING);
     kf_gguf_put_string(t, chat);
@@ -218,42 +280,68 @@ static void add_special(const json_t *tokenizer, const json_t *config, const jso
 /* --- all -----------------------------------------------------------------------------------------
  */
 
-static kerf_status check(const json_t *tokenizer, const char *cut_name, kerf_error *err)
+/* How a tokenizer is called in a GGUF file. */
+typedef struct kind {
+    const char *model, *cut; /* NULL: it is none that is known */
+    int has_scores, prefix;
+} kind;
+
+static kind find_kind(const json_t *tokenizer)
 {
     const json_t *model = json_object_get(tokenizer, "model");
     const char *type = json_string_value(json_object_get(model, "type"));
-    const int is_bpe = (!type || strcmp(type, "BPE") == 0) && json_object_get(model, "merges") &&
-                       !json_is_true(json_object_get(model, "byte_fallback"));
-    if (is_bpe && cut_name) return KERF_OK;
+    kind k = {0};
+    if (kf_pieces_are(tokenizer)) {
+        k = (kind){.model = "llama", .has_scores = 1};
+        if (kf_pieces_normal(tokenizer, &k.prefix)) k.cut = "default";
+    } else if ((!type || strcmp(type, "BPE") == 0) && json_object_get(model, "merges")) {
+        k = (kind){.model = "gpt2", .cut = name_of_cut(tokenizer)};
+    }
+    return k;
+}
+
+static kerf_status check(const json_t *tokenizer, const kind *k, kerf_error *err)
+{
+    if (k->model && k->cut) return KERF_OK;
     return kf_fail(
         err, KERF_E_NOSUP, KF_NOWHERE,
         "%s: convert the model with llama.cpp's convert_hf_to_gguf.py, and run kerf on the "
         "result",
-        !tokenizer ? "a GGUF file needs the tokens of its model, and there is no "
-                     "tokenizer.json"
-        : !is_bpe  ? "tokenizer.json is no byte-level BPE, and no other is written as GGUF"
-                   : "tokenizer.json cuts texts in a way that kerf has no name of "
-                     "llama.cpp's for");
+        !tokenizer  ? "a GGUF file needs the tokens of its model, and there is no "
+                      "tokenizer.json"
+        : !k->model ? "tokenizer.json is no BPE, and no other is written as GGUF"
+                    : "tokenizer.json cuts texts in a way that kerf has no name of "
+                      "llama.cpp's for");
 }
 
 static kerf_status add_keys(const json_t *tokenizer, const json_t *config, const json_t *more,
-                            kf_text *t, uint32_t *count, kerf_error *err)
+                            const char *chat, kf_text *t, uint32_t *count, kerf_error *err)
 {
-    const char *cut_name = name_of_cut(tokenizer);
+    const kind k = find_kind(tokenizer);
     const uint64_t n = kf_fact_number(config, "vocab_size");
     token *list = NULL;
-    KF_TRY(check(tokenizer, cut_name, err));
+    KF_TRY(check(tokenizer, &k, err));
     if (n > MOST_TOKENS) return fail_tokenizer(err, "more tokens than are read");
     KF_TRY(kf_allocate(&list, (size_t)n, sizeof *list, err));
     kf_gguf_put_key(t, "tokenizer.ggml.model", KF_GGUF_STRING);
-    kf_gguf_put_string(t, "gpt2");
+    kf_gguf_put_string(t, k.model);
     kf_gguf_put_key(t, "tokenizer.ggml.pre", KF_GGUF_STRING);
-    kf_gguf_put_string(t, cut_name);
+    kf_gguf_put_string(t, k.cut);
     *count += 2;
     kerf_status s = take_tokens(tokenizer, list, (size_t)n, err);
     if (s == KERF_OK) add_tokens(list, (size_t)n, t, count);
-    if (s == KERF_OK) s = add_merges(tokenizer, t, count, err);
-    if (s == KERF_OK) add_special(tokenizer, config, more, t, count);
+    if (s == KERF_OK)
+        s = k.has_scores ? add_scores(tokenizer, (size_t)n, t, count, err)
+                         : add_merges(tokenizer, t, count, err);
+    if (s == KERF_OK && k.has_scores)
+        add_bool(t, "tokenizer.ggml.add_space_prefix", k.prefix, count);
+    for (uint32_t i = 0; s == KERF_OK && i < n; i++) {
+        if (!list[i].text || list[i].type != UNKNOWN) continue;
+        kf_gguf_put_u32(t, "tokenizer.ggml.unknown_token_id", i);
+        ++*count;
+        break;
+    }
+    if (s == KERF_OK) add_special(tokenizer, config, more, chat, t, count);
     free(list);
     return s;
 }
@@ -262,9 +350,12 @@ kerf_status kf_gguf_tokenizer_keys(const kerf_reader *r, const json_t *config, k
                                    uint32_t *count, kerf_error *err)
 {
     json_t *tokenizer = NULL, *more = NULL;
+    char *chat = NULL;
     kerf_status s = kf_config_load(r, "tokenizer.json", &tokenizer, err);
     if (s == KERF_OK) s = kf_config_load(r, "tokenizer_config.json", &more, err);
-    if (s == KERF_OK) s = add_keys(tokenizer, config, more, t, count, err);
+    if (s == KERF_OK) s = read_template(r, &chat, err);
+    if (s == KERF_OK) s = add_keys(tokenizer, config, more, chat, t, count, err);
+    free(chat);
     json_decref(tokenizer);
     json_decref(more);
     return s;

@@ -227,15 +227,16 @@ static kerf_status add_divisors(renaming *n)
     own->rope = n->rope;
     own->view = (kerf_view){.size = sizeof(float), .read = read_divisors, .ctx = &own->rope};
     own->tensor = (kerf_tensor){.name = "rope_freqs.weight",
-                                 .dtype = KERF_F32,
-                                 .shape = {1, {n->rope.pairs}},
-                                 .bytes = n->rope.pairs * sizeof(float),
-                                 .view = &own->view};
-    n->out[n->count++] = (kerf_weight){.name = own->tensor.name,
-                                       .dtype = KERF_F32,
-                                       .shape = own->tensor.shape,
-                                       .plane = {&own->tensor},
-                                       .place = {.role = KERF_ROLE_ATTENTION, .evidence = KERF_EVIDENCE_FAMILY}};
+                                .dtype = KERF_F32,
+                                .shape = {1, {n->rope.pairs}},
+                                .bytes = n->rope.pairs * sizeof(float),
+                                .view = &own->view};
+    n->out[n->count++] =
+        (kerf_weight){.name = own->tensor.name,
+                      .dtype = KERF_F32,
+                      .shape = own->tensor.shape,
+                      .plane = {&own->tensor},
+                      .place = {.role = KERF_ROLE_ATTENTION, .evidence = KERF_EVIDENCE_FAMILY}};
     return KERF_OK;
 }
 

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+import struct
 import sys
 
 from files import e4m3, f32, model, need, numbers, read, run_cases, write
@@ -179,6 +180,64 @@ def case_hub(kerf, tmp):
     shutil.copytree(f"{hub}/snapshots/abc", f"{hub}/snapshots/def")
     os.remove(f"{hub}/refs/main")
     kerf("predict", "--hardware", "h200", "--model", "org/name", code=3, says="give one of them, as abc", env=cache)
+
+
+# --- GGUF ----------------------------------------------------------------------------------------
+def tokenizer(**more):
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)] + ["\u2581", "a", "b", "ab", "\u2581a", "\u2581ab"]
+    return {"added_tokens": [{"id": i, "content": tokens[i], "special": True} for i in range(3)], "normalizer": None, "pre_tokenizer": None,
+            "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens)}, "merges": ["a b", ["\u2581", "a"], "\u2581 ab", "\u2581a b"],
+                      "unk_token": "<unk>", "byte_fallback": True}, **more}
+
+
+def gguf_of(kerf, folder, files, **config):
+    """The bytes of a model's file, and whether kerf verifies it."""
+    n = L + "self_attn.{}_proj.{}"
+    names = [(n.format(p, "weight"), "BF16", (128, 128)) for p in "qkvo"] + [(n.format("q", "bias"), "BF16", (128,), [float(i) for i in range(128)])]
+    names += [(L + f"mlp.{p}_proj.weight", "BF16", (128, 128)) for p in ("gate", "up", "down")] + [("model.embed_tokens.weight", "BF16", (512, 128))]
+    names += [(n, "BF16", (128,)) for n in ("model.norm.weight", L + "input_layernorm.weight", L + "post_attention_layernorm.weight")]
+    model(folder, names, model_type="llama", hidden_size=128, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
+          num_key_value_heads=4, vocab_size=512, max_position_embeddings=256, attention_bias=True, bos_token_id=1, eos_token_id=2, **config)
+    for name, text in files.items():
+        with open(f"{folder}/{name}", "w", encoding="utf-8") as f:
+            f.write(text)
+    kerf("quantize", folder, "-f", "ggml-q8_0", "-o", folder + ".gguf")
+    kerf("verify", folder, folder + ".gguf")
+    with open(folder + ".gguf", "rb") as f:
+        return f.read()
+
+
+def string(text):
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def case_gguf(kerf, tmp):
+    """Scaled rotary positions, biases in llama.cpp's order, tokens of SentencePiece, templates in a file."""
+    files = {"tokenizer.json": json.dumps(tokenizer()), "chat_template.jinja": "{{ greeting }}"}
+    plain = gguf_of(kerf, f"{tmp}/plain", files)
+    pairs = [h * 32 + half * 16 + i for h in range(4) for i in range(16) for half in (0, 1)]  # of halves
+    need(struct.pack("<128f", *pairs) in plain, "the bias of q is in another order")
+    need(string("tokenizer.chat_template") + struct.pack("<I", 8) + string("{{ greeting }}") in plain, "chat_template.jinja is not there")
+    scores = [-5.0] * 262 + [0.0, -1.0, -2.0] + [-5.0] * 247
+    need(string("tokenizer.ggml.scores") + struct.pack("<IIQ512f", 9, 6, 512, *scores) in plain, "scores are others")
+    types = [2, 3, 3] + [6] * 256 + [1] * 6 + [5] * 247
+    need(string("tokenizer.ggml.token_type") + struct.pack("<IIQ512i", 9, 5, 512, *types) in plain, "types of tokens are others")
+    need(string("tokenizer.ggml.add_space_prefix") + struct.pack("<IB", 7, 0) in plain, "no prefix was asked for")
+    space = {"type": "Prepend", "prepend": "\u2581"}
+    prefixed = gguf_of(kerf, f"{tmp}/prefixed", {"tokenizer.json": json.dumps(tokenizer(normalizer=space))},
+                       rope_scaling={"type": "linear", "factor": 4.0})
+    need(string("tokenizer.ggml.add_space_prefix") + struct.pack("<IB", 7, 1) in prefixed, "a prefix was asked for")
+    need(string("llama.rope.scaling.type") + struct.pack("<I", 8) + string("linear") in prefixed, "no scaling")
+    need(string("llama.rope.scaling.factor") + struct.pack("<If", 6, 4.0) in prefixed, "no factor")
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    scaled = gguf_of(kerf, f"{tmp}/llama3", files, rope_theta=500000.0, rope_scaling=llama3)
+    waves = [2 * math.pi * 500000.0 ** (i / 16) for i in range(16)]
+    divisors = [1.0 if w < 16 else 8.0 if w > 64 else 1 / ((1 - (64 / w - 1) / 3) / 8 + (64 / w - 1) / 3) for w in waves]
+    at = scaled.find(struct.pack("<2f", *divisors[:2]))
+    found = struct.unpack("<16f", scaled[at:at + 64]) if at >= 0 else [0] * 16
+    need(all(is_near(a, b, 1e-6) for a, b in zip(found, divisors)), f"divisors {found} are not {divisors}")
+    yarn = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 128}
+    need(string("llama.rope.scaling.original_context_length") + struct.pack("<II", 4, 128) in gguf_of(kerf, f"{tmp}/yarn", files, rope_scaling=yarn), "yarn")
 
 
 def case_windows(kerf, tmp):

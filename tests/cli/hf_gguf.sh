@@ -49,9 +49,12 @@ cp -r "$llama" "$tmp/other"
 sed -i 's/"model_type": "llama"/"model_type": "gpt2"/' "$tmp/other/config.json"
 expect 3 quantize "$tmp/other" -f q4_k -o "$tmp/x.gguf"
 error_says 'knows for model_type llama, mistral, qwen2, qwen3, qwen3_moe, and this is gpt2'
-sed -i 's/"model_type": "gpt2"/"model_type": "llama", "rope_scaling": {"rope_type": "yarn"}/' "$tmp/other/config.json"
+sed -i 's/"model_type": "gpt2"/"model_type": "llama", "rope_scaling": {"rope_type": "longrope"}/' "$tmp/other/config.json"
 expect 3 quantize "$tmp/other" -f q4_k -o "$tmp/x.gguf"
-error_says 'rope_scaling "yarn"'
+error_says 'rope_scaling "longrope"'
+sed -i 's/"longrope"/"yarn"/' "$tmp/other/config.json"
+expect 3 quantize "$tmp/other" -f q4_k -o "$tmp/x.gguf"
+error_says 'numbers of its rope_scaling are missing'
 cp "$llama/config.json" "$tmp/other/"
 rm "$tmp/other/tokenizer.json"
 expect 3 quantize "$tmp/other" -f q4_k -o "$tmp/x.gguf"
