@@ -109,7 +109,7 @@ kerf_status kf_pieces_score(const json_t *tokenizer, float *score, size_t n, ker
             return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "tokenizer.json: merge %zu makes no token",
                            i);
         float *at = &score[json_integer_value(id)];
-        if (*at == last) *at = 0 - (float)i; /* no -0 */
+        if (*at == last) *at = i ? -(float)i : 0;
     }
     return KERF_OK;
 }
