@@ -5,6 +5,7 @@ for a reason that the layout has; what advise chooses must be executed as promis
 codecs/families.md is what this prints: with --update it is written, else compared."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,30 @@ def check_gguf(kerf, folder):
         if bool(t["format"]) != names[t["name"]]:
             raise Failure(f"gguf: {t['name']} becomes {t['format']} ({t['reason']})")
     run(kerf, "verify", path, f"{folder}-q8_0.gguf")
-    return "all"
+    return "all, and from the folder" if is_written_from_folder(kerf, folder) else "all"
+
+
+def is_written_from_folder(kerf, folder):
+    """With the tokens that such a file needs, and as many experts as there are. False: the family is none of
+    those whose keys and names kerf knows, and says so."""
+    full, out = f"{folder}-hf", f"{folder}-hf.gguf"
+    shutil.copytree(folder, full)
+    with open(f"{full}/config.json") as f:
+        config = {**json.load(f), "max_position_embeddings": 64}
+    if "num_experts" in config:
+        config["num_experts"] = 2
+    with open(f"{full}/config.json", "w") as f:
+        json.dump(config, f)
+    letters = {chr(33 + i): i for i in range(94)}
+    with open(f"{full}/tokenizer.json", "w") as f:
+        json.dump({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": letters, "merges": []}}, f)
+    r = subprocess.run([kerf, "quantize", full, "-f", "ggml-q8_0", "-o", out], capture_output=True, text=True)
+    if r.returncode == 3 and "which kerf knows for model_type" in r.stderr:
+        return False
+    if r.returncode:
+        raise Failure(f"{full} to GGUF: {r.returncode}: {r.stderr.strip()}")
+    run(kerf, "verify", full, out)
+    return True
 
 
 def check_advice(kerf, folder, in_ct):
