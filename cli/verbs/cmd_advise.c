@@ -15,6 +15,7 @@
 #include "options_codecs.h"
 #include "options_products.h"
 #include "verbs/advise_typical.h"
+#include "verbs/figures.h"
 
 typedef struct advise_run {
     const args *args;
@@ -98,6 +99,7 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     TRY(option_select_open(&j->select, a, err));
     TRY(option_budget(a, &r->budget, &r->minimise, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
+    TRY(note_ruined(j->source, err));
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
     TRY(find_model(j, err));
     TRY(find_alpha(j, err));

@@ -5,6 +5,7 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
+#include "verbs/figures.h"
 
 typedef struct quantize_run {
     const args *args;
@@ -170,6 +171,7 @@ static kerf_status quantize(quantize_run *j, kerf_error *err)
     const args *a = j->args;
     TRY(read_options(j, err));
     TRY(kerf_checkpoint_open(j->source_path, &j->source, err));
+    TRY(note_ruined(j->source, err));
     if (args_has(a, "imatrix"))
         TRY(kerf_checkpoint_open(args_value(a, "imatrix"), &j->imatrix, err));
     j->to.imatrix = j->imatrix;

@@ -99,6 +99,7 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
     TRY(codec_list_parse(&j->codecs, args_value(a, "format"), err));
     TRY(option_select_open(&j->select, a, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
+    TRY(note_ruined(j->source, err));
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
     if (cal) {
         TRY(kerf_calibration_open(cal, &j->calibration, err));

@@ -1,7 +1,10 @@
 /* figures.c - the figures of a score as columns of a table. */
 #include "verbs/figures.h"
 
+#include <kerf/inspect.h>
 #include <math.h>
+
+#include "terminal.h"
 
 static double zstd_percent(const kerf_score *s)
 {
@@ -17,6 +20,17 @@ const char *figures_headings(unsigned show)
         "|>bpw|>t2|>weighted|+>SQNR dB|+>bias|+>clipped|>max error|+>zstd",
     };
     return headings[show & 3u];
+}
+
+kerf_status note_ruined(const kerf_checkpoint *source, kerf_error *err)
+{
+    char text[512], shown[512];
+    size_t count;
+    TRY(kerf_find_ruined(source, text, sizeof text, &count, NULL, err));
+    if (count == 0) return KERF_OK;
+    print_note("the source is ruined: %s%s; kerf inspect shows all",
+               kerf_text_printable(text, shown, sizeof shown), count > 1 ? ", and others" : "");
+    return KERF_OK;
 }
 
 void print_ruined(const char *tensor, const kerf_score *s)

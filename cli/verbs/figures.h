@@ -14,4 +14,7 @@ void figures_cells(table *t, const kerf_score *s, unsigned show);
 /* A line when an outlier hides that the others are lost. */
 void print_ruined(const char *tensor, const kerf_score *s);
 
+/* A note when scales of a quantized source make its weights no numbers, or other ones. */
+kerf_status note_ruined(const kerf_checkpoint *source, kerf_error *err);
+
 #endif

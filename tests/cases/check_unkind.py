@@ -124,6 +124,31 @@ def case_outlier_in_a_row(kerf, tmp):
     kerf("verify", a, b, "--limits", f"{tmp}/l.json")
 
 
+def case_ruined_sources(kerf, tmp):
+    """Scales that make no numbers of a source are said by all that read it, and found by inspect."""
+    up = L + "mlp.up_proj.weight"
+    codes, config = (up, "U8", (64, 64), [0x21] * 4096), {"model_type": "llama"}
+    fine, second = [0x38] * 512, [0.01]
+    kinds = {"nan": ([0x7F] + fine[1:], second, "NaN or infinite"), "negative": ([0xB8] + fine[1:], second, "negative"), "zero": ([0] * 512, second, "all 512 scales are zero"),
+             "second": (fine, [math.nan], "NaN or infinite"), "sign": (fine, [-0.01], "negative")}
+    for kind, (scales, number, says) in kinds.items():
+        folder = model(f"{tmp}/{kind}", [codes, (up + "_scale", "F8_E4M3", (64, 8), scales), (up + "_scale_2", "F32", (), number)], **config)
+        kerf("inspect", folder, code=1, says=says)
+        is_nan = says.startswith("NaN")
+        kerf("dequantize", folder, "-o", f"{tmp}/{kind}-d", says=says)
+        kerf("convert", folder, "--layout", "kerf", "-o", f"{tmp}/{kind}-c", says=says)
+        kerf("quantize", folder, "-f", "int8", "-o", f"{tmp}/{kind}-q", code=3 if is_nan else 0, says=says)
+        kerf("score", folder, "-f", "int8", code=3 if is_nan else 0, says=says)
+        kerf("advise", folder, "--budget", "9bits", "-f", "int8", code=3 if is_nan else 0, says=says)
+    zeros = model(f"{tmp}/e8m0", [codes, (up + "_scale", "U8", (64, 4), [0] * 256)], **config)
+    kerf("inspect", zeros, code=1, says="all 256 scales are zero")
+    fp8 = [(up, "F8_E4M3", (128, 128), [0x31] * 16384)]
+    for kind, value, says in (("nan", math.nan, "NaN or infinite"), ("sign", -0.1, "negative"), ("zero", 0.0, "scales are zero")):
+        folder = model(f"{tmp}/fp8-{kind}", [*fp8, (up + "_scale_inv", "F32", (1, 1), [value])], **config)
+        kerf("inspect", folder, code=1, says=says)
+        kerf("dequantize", folder, "-o", f"{tmp}/fp8-{kind}-d", says=says)
+
+
 # --- files and folders ---------------------------------------------------------------------------
 def case_no_files(kerf, tmp):
     pages = {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 16400\n": "git lfs pull", "\n  <html lang='en'>": "an HTML page",

@@ -25,11 +25,19 @@ typedef void (*kerf_found)(void *ctx, const kerf_finding *f);
 
 /* Reads the scales of every quantized weight and tells `found` of each finding, in the order of the
  * weights, in the calling thread: scales that are NaN, infinite, negative or stored upside down;
- * merged layers that were not quantized alike; tensors that belong to no weight; bytes that are well
- * formed but were meant another way; a config.json that disagrees with the tensors. A finding is no
- * failure: the call fails only when something cannot be read. job may be NULL. */
+ * merged layers that were not quantized alike; tensors that belong to no weight; bytes that are
+ * well formed but were meant another way; a config.json that disagrees with the tensors. A finding
+ * is no failure: the call fails only when something cannot be read. job may be NULL. */
 KERF_API KERF_CHECK kerf_status kerf_inspect(const kerf_checkpoint *c, kerf_found found, void *ctx,
                                              const kerf_job *job, kerf_error *err);
+
+/* The part of this that whoever reads the weights should know: scales of quantized weights that
+ * are NaN, infinite, negative, all zero or upside down. *count: how many such findings there are;
+ * text: the first of them behind the name of its tensor, empty where there is none. job may be
+ * NULL. */
+KERF_API KERF_CHECK kerf_status kerf_find_ruined(const kerf_checkpoint *c, char *text, size_t size,
+                                                 size_t *count, const kerf_job *job,
+                                                 kerf_error *err);
 
 #ifdef __cplusplus
 }

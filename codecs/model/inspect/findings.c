@@ -63,7 +63,10 @@ static void look_at(tally *t, uint32_t bits)
         negative = (bits & 0x80u) != 0;
         zero = bits == 0;
         break;
-    case SCALE_E8M0: bad = bits == 0xffu; break;
+    case SCALE_E8M0:
+        bad = bits == 0xffu;
+        zero = bits == 0; /* 2^-127: of weights that are nothing */
+        break;
     case SCALE_16:
     case SCALE_F32:
         bad = (bits & t->exponent) == t->exponent;
@@ -150,7 +153,8 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
                  (unsigned long long)t.zero, (unsigned long long)t.seen, what);
         kf_found(x, KERF_NOTE, w->name, text);
     }
-    if (p == KERF_PLANE_SCALES && 2 * t.zero >= t.seen && t.zero < t.seen) {
+    const int is_number = t.type != SCALE_E8M0; /* which has no zero */
+    if (p == KERF_PLANE_SCALES && is_number && 2 * t.zero >= t.seen && t.zero < t.seen) {
         snprintf(
             text, sizeof text,
             "%llu of %llu %s are zero, and so are their weights: an outlier in the source, or a "
@@ -333,5 +337,40 @@ kerf_status kerf_inspect(const kerf_checkpoint *source, kerf_found found, void *
     kf_work_open(&x.work, job);
     kerf_status s = inspect(&x, err);
     kf_work_close(&x.work);
+    return s;
+}
+
+/* --- scales alone -------------------------------------------------------------------------- */
+
+typedef struct first_ruined {
+    char *text;
+    size_t size, count;
+} first_ruined;
+
+static void take_ruined(void *ctx, const kerf_finding *f)
+{
+    first_ruined *r = ctx;
+    if (f->severity != KERF_ERROR) return;
+    if (r->count++ == 0) snprintf(r->text, r->size, "%.200s: %s", f->tensor, f->text);
+}
+
+kerf_status kerf_find_ruined(const kerf_checkpoint *source, char *text, size_t size, size_t *count,
+                             const kerf_job *job, kerf_error *err)
+{
+    first_ruined r = {.text = text, .size = size};
+    if (!source || !text || !size || !count)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_find_ruined: an argument is missing");
+    kf_inspection x = {.source = source, .found = take_ruined, .ctx = &r};
+    text[0] = 0;
+    kf_work_open(&x.work, job);
+    kerf_status s = KERF_OK;
+    for (size_t i = 0; s == KERF_OK && i < kerf_weights_count(source->weights); i++) {
+        const kerf_weight *w = kerf_weights_at(source->weights, i);
+        s = kf_work_check(&x.work, err);
+        for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++)
+            if (s == KERF_OK && w->plane[p]) s = find_in_plane(&x, w, p, err);
+    }
+    kf_work_close(&x.work);
+    *count = r.count;
     return s;
 }
