@@ -45,6 +45,8 @@ static void the_usual_questions(void **state)
         {"trtllm", "modelopt", "fp8-e4m3-128x128", "rtx5090", "to before sm_110"},
         {"trtllm", "compressed-tensors", "nvfp4", "b200", "does not load"},
         {"transformers", "bitsandbytes", "nf4-dq", "t4", NULL},
+        {"transformers", "compressed-tensors", "int4-g128", "h100", NULL},
+        {"transformers", "compressed-tensors", "int4-g32-asym", "h100", "does not load"},
         {"transformers", "deepseek", "fp8-e4m3-128x128", "a100", "from sm_89 on"},
         {"llama.cpp", "gguf", "nvfp4", "epyc-9654", NULL}, /* no sm: not looked at */
         {"llamacpp", "gguf", "ggml-q8_0", "m4-max", NULL},
