@@ -47,7 +47,8 @@ static void put_limit(const kerf_advice *a, const kerf_advice_point *p, FILE *to
 void kf_put_summary(const kerf_advice *a, FILE *to)
 {
     kerf_advice_point p = kerf_advice_total(a);
-    char bytes[KERF_BYTES_TEXT], source[1024], alpha[1024], hardware[1024];
+    char bytes[KERF_BYTES_TEXT], source[1024], alpha[1024], hardware[1024], gpus[24] = "";
+    if (a->gpus > 1) snprintf(gpus, sizeof gpus, "%u x ", a->gpus);
     fprintf(to,
             "%zu tensors in %zu groups of %s: %.3f bits per weight, %s with what is kept,\n"
             "sum of alpha t2 %.4e (alpha: %s",
@@ -58,13 +59,18 @@ void kf_put_summary(const kerf_advice *a, FILE *to)
     fprintf(to, ")\n");
     if (a->hardware) {
         fprintf(to,
-                "%s, batch %.0f, context %.0f: %.1f us for these products, %.1f us for the rest",
-                plain(a->hardware->name, hardware), a->batch, a->context, p.us, a->other_us);
+                "%s%s, batch %.0f, context %.0f: %.1f us for these products, %.1f us for the rest",
+                gpus, plain(a->hardware->name, hardware), a->batch, a->context, p.us, a->other_us);
         if (a->has_model)
             put_speed(a, &p, to);
         else
             fprintf(to, " (%s; no config.json: products alone)\n", kerf_tier_name(a->tier));
         put_limit(a, &p, to);
+        if (a->gpus > 1)
+            fprintf(
+                to,
+                "about %s of weights on each of the %u GPUs; what they exchange is in the rest\n",
+                kerf_bytes_text((uint64_t)((p.bytes + a->kept_bytes) / a->gpus), bytes), a->gpus);
     }
     if (a->layout)
         fprintf(to, "for layout %s%s%s%s\n", a->layout->name, a->runtime ? ", as " : "",
