@@ -3,12 +3,13 @@
 # freezes them, draws decoders that nobody knew before, measures those as one graph each, compares.
 #
 #   bench/validate_step.sh pack BUILD FOLDER     here: what another machine with a GPU needs
-#   bench/validate_step.sh run FOLDER OUT        there: results are OUT/predict-step.json and .md
-#   bench/validate_step.sh compare OUT           the comparison again, from what OUT holds
+#   bench/validate_step.sh run FOLDER OUT        there: OUT gets predict-step.json and .md, decoders.json,
+#                                                machine.json, predict-products.json and .md
 #
 # BUILD is configured with CUDA and -DKERF_BENCH=ON. HARDWARE (h100) is the machine's entry of the
 # registry, FORMATS (nvfp4,int4-g128,fp8-e4m3) are taken in turns, MODELS (20) is how many decoders,
-# TRIALS (3) how many graphs per anchor, REPLAYS (21) of a decoder. Python 3 is needed there, no jq.
+# PRODUCTS (64) of how many drawn shapes the single products are validated too (validate.sh, the same
+# anchors; 0: none), TRIALS (3) how many graphs per anchor, REPLAYS (21) of a decoder. Python 3 is needed there, no jq.
 #
 # A decoder is all linear layers of a model for one token, launched as a chain in one graph: q, k and v
 # in one launch, gate and up with SwiGLU in one, the residual added where it is written, and the
@@ -26,7 +27,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 pack() { # BUILD FOLDER
     mkdir -p "$2/lib"
-    cp "$here/validate_step.sh" "$2"
+    cp "$here/validate_step.sh" "$here/validate.sh" "$2"
     for f in kerf bench/bench_gemv_cuda; do
         install -s "$1/$f" "$2/$(basename "$f")"
         # Not libc, and not what belongs to the driver.
@@ -109,8 +110,10 @@ END
 }
 
 run() { # FOLDER OUT
-    local folder=$1 out=$2 start=$SECONDS formats=${FORMATS:-nvfp4,int4-g128,fp8-e4m3}
-    mkdir -p "$out"
+    local folder start=$SECONDS status=0 formats=${FORMATS:-nvfp4,int4-g128,fp8-e4m3}
+    mkdir -p "$2"
+    folder=$(realpath "$1") out=$(mktemp -d)
+    trap 'rm -rf "$out"' EXIT
     export LD_LIBRARY_PATH=$folder/lib:${LD_LIBRARY_PATH:-}
     "$folder/kerf" hardware "${HARDWARE:-h100}" --measure --device cuda -f "$formats" -n "${TRIALS:-3}" >"$out/machine.json"
     sha256sum <"$out/machine.json" | cut -d ' ' -f 1 >"$out/digest"
@@ -123,14 +126,20 @@ run() { # FOLDER OUT
     start=$SECONDS
     "$folder/bench_gemv_cuda" --formats none --shapes none --columns 1 --no-baselines --no-ceilings \
         --models "$out/models" --replays "${REPLAYS:-21}" -o "$out/decoders.json" >"$out/decoders.txt" 2>&1 ||
-        grep -a WRONG "$out/decoders.txt" || tail -n 3 "$out/decoders.txt"
+        tail -n 8 "$out/decoders.txt"
     echo "decoders measured in $((SECONDS - start)) s"
-    compare "$out"
+    compare "$out" || status=1
+    [ "${PRODUCTS:-64}" = 0 ] || bash "$folder/validate.sh" --kerf "$folder/kerf" --hardware "${HARDWARE:-h100}" --trials \
+        "${TRIALS:-3}" --formats "$formats" --shapes "${PRODUCTS:-64}" --machine "$out/machine.json" -o "$out/predict-products" ||
+        status=1
+    for f in machine.json decoders.json predict-step.json predict-step.md predict-products.json predict-products.md; do
+        [ ! -e "$out/$f" ] || cp "$out/$f" "$2"
+    done
+    return $status
 }
 
 case ${1:-} in
 pack) [ $# -eq 3 ] && pack "$2" "$3" ;;
 run) [ $# -eq 3 ] && run "$2" "$3" ;;
-compare) [ $# -eq 2 ] && compare "$2" ;;
 *) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2 && exit 2 ;;
 esac
