@@ -60,8 +60,8 @@ here sh -ec 'apt-get -qq install -y --no-install-recommends /tmp/kerf/*.deb >/de
     ldd /usr/bin/kerf | grep libkerf.so.0
     kerf selftest | tail -n 1
     kerf quantize tiny-llama -f nvfp4:4/6 -o q && kerf verify tiny-llama q | tail -n 1
-    cc -std=c11 examples/matrix.c $(pkg-config --cflags --libs kerf) -o matrix && ./matrix
-    cc -std=c11 examples/matrix.c $(pkg-config --static --cflags kerf) -l:libkerf.a -lzstd -ljansson -lgomp -lm -o m2 && ./m2
+    cc -std=c11 examples/example_matrix.c $(pkg-config --cflags --libs kerf) -o matrix && ./matrix
+    cc -std=c11 examples/example_matrix.c $(pkg-config --static --cflags kerf) -l:libkerf.a -lzstd -ljansson -lgomp -lm -o m2 && ./m2
     python3 -c "import kerf; print(kerf.__version__, kerf.verify(\"tiny-llama\", \"q\").passed)"
     test -s /usr/share/man/man1/kerf-quantize.1.gz || test ! -e /usr/share/man/man1 # minbase may leave pages out
     apt-get -qq purge -y libkerf0 libkerf-dev kerf python3-kerf >/dev/null'

@@ -85,10 +85,10 @@ consume "pkg-config, shared" "$work/shared"
 
 # The examples of cli/abi.md, and what each of them says.
 example() { # NAME WORDS ARGUMENT...
-    "$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$consumer/examples/$1.c" -o "$work/$1" "${flags[@]}"
+    "$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$consumer/examples/example_$1.c" -o "$work/$1" "${flags[@]}"
     "$work/$1" "${@:3}" >"$work/said" || { echo "$1.c failed" && exit 1; }
     grep -qF -- "$2" "$work/said" || { echo "$1.c did not say: $2" && cat "$work/said" && exit 1; }
-    [ "$(wc -l <"$consumer/examples/$1.c")" -le 45 ] || { echo "$1.c is no short example" && exit 1; }
+    [ "$(wc -l <"$consumer/examples/example_$1.c")" -le 45 ] || { echo "$1.c is no short example" && exit 1; }
 }
 example matrix "0.2718 became 0.2500"
 example product "y[33] = 33.000"

@@ -29,6 +29,7 @@ BEGIN {
     place("codecs/include/kerf/",            "<model>")
     place("kernels/include/kerf/forward.h",  "<forward>")
     place("kernels/include/kerf/",           "<kernels>")
+    place("advisor/include/kerf/kerf.h",     "<all>")
     place("advisor/include/kerf/",           "<advisor>")
 
     place("codecs/base/", "base");           place("codecs/scalar/", "scalar")
@@ -60,6 +61,7 @@ BEGIN {
     on["<model>"] = "<layout> <cuda>"
     on["<forward>"] = "<model> <kernels>"
     on["<advisor>"] = "<forward>"
+    on["<all>"] = "<advisor> <selftest>"
 
     on["scalar"] = on["base"] = "<codec>"
     on["block"] = "scalar"

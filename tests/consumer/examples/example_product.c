@@ -1,4 +1,4 @@
-/* product.c - y = W x straight from the planes of a quantized W, planned once. */
+/* example_product.c - y = W x straight from the planes of a quantized W, planned once. */
 #include <kerf/kerf.h>
 #include <stdio.h>
 #include <stdlib.h>

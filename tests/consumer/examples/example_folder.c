@@ -1,4 +1,4 @@
-/* folder.c - quantizes a checkpoint, then checks it: folder MODEL OUT */
+/* example_folder.c - quantizes a checkpoint, then checks it: folder MODEL OUT */
 #include <kerf/kerf.h>
 #include <stdio.h>
 
