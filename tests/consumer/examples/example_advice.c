@@ -1,4 +1,5 @@
-/* example_advice.c - the best format for every layer at so many bits per weight: advice MODEL BITS */
+/* example_advice.c - the best format for every layer at so many bits per weight: advice MODEL BITS
+ */
 #include <kerf/kerf.h>
 #include <stdio.h>
 #include <stdlib.h>

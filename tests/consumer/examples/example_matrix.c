@@ -1,4 +1,5 @@
-/* example_matrix.c - a matrix in memory to NVFP4 and back: cc example_matrix.c $(pkg-config --cflags --libs kerf)
+/* example_matrix.c - a matrix in memory to NVFP4 and back: cc example_matrix.c $(pkg-config
+ * --cflags --libs kerf)
  */
 #include <kerf/kerf.h>
 #include <stdio.h>
