@@ -4,9 +4,10 @@
   pages.py KERF
 
 Every fenced block of `console` is run in a folder of its own, line by line: what a command prints must be
-what stands below it, where `...` is any text, or any lines. (The scores that one
-advise has measured are kept for the next.) Names of verbs and options in other examples must exist, links must lead to a file (and a heading), a page must say for whom it is, and README must be
-short."""
+what stands below it, where `...` is any text, or any lines. (The scores that one advise has measured are
+kept for the next.) Names of verbs and options in other examples must exist, links must lead to a file (and
+a heading), a page must say for whom it is, README's tables must be those of bench/results, and README must
+be short."""
 import os
 import re
 import shutil
@@ -121,11 +122,10 @@ def main():
                 complain(f'{page}: does not open with whom it is for')
     finally:
         shutil.rmtree(folder)
-    for script in ('bench/front',):
-        done = subprocess.run([os.path.join(ROOT, script), '--check'], text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
-        if done.returncode:
-            complain(done.stdout)
+    done = subprocess.run([os.path.join(ROOT, 'bench/front'), '--check'], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    if done.returncode:
+        complain(done.stdout)
     print(f'{len(PAGES)} pages, {commands} commands; README has {size} bytes')
     return failures > 0
 
