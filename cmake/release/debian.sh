@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # debian.sh - Debian packages of this tree in build/release: libkerf0, libkerf-dev, kerf, python3-kerf.
 #
-#   debian.sh [--cuda] [--chroot FOLDER]
+#   debian.sh [--cuda] [--built FOLDER] [--chroot FOLDER]
 #
 #   --cuda           kerf-cuda as well: the library with kernels for GPUs; needs nvcc, takes half an hour
+#   --built FOLDER   takes what stands in this build folder, configured as rules has it, instead of compiling
 #   --chroot FOLDER  afterwards installs all of them in this clean system (made by debootstrap when it is
 #                    not there), uses them, removes them, and looks for what they left. Needs root
 #
@@ -16,6 +17,7 @@ profiles=() chroot=
 while [ $# -gt 0 ]; do
     case $1 in
     --cuda) profiles=(-Ppkg.kerf.cuda) ;;
+    --built) KERF_BUILT=$(realpath "${2:?--built needs a folder}") && export KERF_BUILT && shift ;;
     --chroot) chroot=${2:?--chroot needs a folder} && shift ;;
     *) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2 && exit 2 ;;
     esac
