@@ -133,6 +133,7 @@ int answer_analyze(request *r)
     s = add_measured(r, &doc, &err);
     if (s == KERF_OK) return reply_json(r, 200, doc);
     json_decref(doc);
+    if (s == KERF_E_LIMIT) return reply_error(r, 429, "%s", err.text);
     return reply_failure(r, s, &err);
 }
 
@@ -255,7 +256,7 @@ int answer_submit(request *r)
     if (s == KERF_E_IO) return reply_error(r, 404, "%s", err.text);
     if (s != KERF_OK) return reply_failure(r, s, &err);
     s = job_submit(r->route, r->json, &id, &err);
-    if (s == KERF_E_LIMIT) return reply_error(r, 503, "%s", err.text);
+    if (s == KERF_E_LIMIT) return reply_error(r, 429, "%s", err.text);
     return s == KERF_OK ? reply_json(r, 202, job_json(id)) : reply_failure(r, s, &err);
 }
 

@@ -103,6 +103,9 @@ static json_t *body_json(const route *r)
         json_set(&schema, "required", needed);
     else
         json_decref(needed);
+    if (json_object_get(all, "config")) /* and the other one is left out */
+        json_set(&schema, "oneOf",
+                 json_pack("[{s:[s]}, {s:[s]}]", "required", "model", "required", "config"));
     json_t *type = json_pack("{s:o}", "schema", schema);
     if (r->example) json_set(&type, "example", json_loads(r->example, 0, NULL));
     return json_pack("{s:b, s:{s:o}}", "required", 1, "content", "application/json", type);
@@ -150,7 +153,8 @@ static json_t *answers_json(const route *r, int with_token)
     for (size_t i = 0; i < 4; i++) json_set(&all, codes[i], failure_json(words[i]));
     if (!json_object_get(all, "404")) json_set(&all, "404", failure_json("no such model"));
     json_set(&all, "422", failure_json("well formed, and cannot be done"));
-    json_set(&all, "503", failure_json("too many jobs, or going down"));
+    json_set(&all, "429", failure_json("too many jobs wait"));
+    json_set(&all, "503", failure_json("there is no memory for it"));
     return all;
 }
 
