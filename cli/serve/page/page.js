@@ -144,8 +144,9 @@ function drawRoofline(rows, w) {
     node(svg, "line", { class: "band", x1: cx, x2: cx, y1: speed(r.low_us), y2: speed(r.high_us) });
     const dot = node(svg, "circle", { class: "dot", cx, cy, r: 5, "data-format": r.format, "data-us": r.us });
     node(dot, "title", {}, `${r.format}: ${short(r.us)} us, ${short(r.intensity)} flop/B`);
-    let at = cy + 24;
-    while (placed.some((p) => Math.abs(p.x - cx) < 100 && Math.abs(p.y - at) < 14)) at += 14;
+    const step = cy > (box.top + box.bottom) / 2 ? -14 : 14;
+    let at = cy + 2 * step;
+    while (placed.some((p) => Math.abs(p.x - cx) < 100 && Math.abs(p.y - at) < 14)) at += step;
     placed.push({ x: cx, y: at });
     node(svg, "line", { class: "grid", x1: cx, x2: cx + 18, y1: cy, y2: at - 4 });
     node(svg, "text", { x: cx + 20, y: at }, r.format);
