@@ -54,6 +54,7 @@ static int text_fits(const field *f, const char *text)
     case FIELD_CODEC: return is_made_of(text, ":/._-");
     case FIELD_CODECS: return is_made_of(text, ":/._-*?[]");
     case FIELD_LIMITS: return text[0] >= '0' && text[0] <= '9' && is_made_of(text, ".:/");
+    case FIELD_RANGE: return text[0] >= '0' && text[0] <= '9' && !text[strspn(text, "0123456789:")];
     case FIELD_GLOBS: return is_made_of(text, "._-*?[]/!");
     case FIELD_RULES: return strchr(text, '=') && is_made_of(text, "._-*?[]/!=:");
     case FIELD_MODEL:
@@ -74,6 +75,7 @@ static const char *text_wanted(const field *f)
     case FIELD_CODEC:
     case FIELD_CODECS: return "FORMAT or FORMAT:ENCODER";
     case FIELD_LIMITS: return "a limit, as 4.5bits, 3GiB, 250us or 90tok/s";
+    case FIELD_RANGE: return "rows from and to, as 128:256";
     case FIELD_GLOBS: return "a pattern of tensor names";
     case FIELD_RULES: return "GLOB=FORMAT";
     case FIELD_MODEL:

@@ -255,11 +255,11 @@ static void completed(void *ctx, struct MHD_Connection *c, void **state,
 
 /* --- connections --------------------------------------------------------------------------- */
 
-/* A connection from its beginning to its end. Those that have begun no request for HEADER_S, after
- * they were opened or since the last one, may be sending a header byte by byte. */
+/* A connection from its beginning to its end. Those that have begun no request HEADER_S after
+ * they were opened, or IDLE_S after the last one, may be sending a header byte by byte. */
 typedef struct link_ {
     struct link_ *next, **self;
-    int fd, busy;
+    int fd, busy, used; /* used: it has had a request */
     double since_s;
 } link_;
 
@@ -298,6 +298,7 @@ static void mark_busy(struct MHD_Connection *c, int busy)
     if (!l || (l->busy && busy)) return;
     pthread_mutex_lock(&counted.lock);
     l->busy = busy;
+    l->used = 1;
     l->since_s = now_s();
     pthread_mutex_unlock(&counted.lock);
 }
@@ -307,7 +308,8 @@ void http_end_slow(void)
     pthread_mutex_lock(&counted.lock);
     const double now = now_s();
     for (link_ *l = links; l; l = l->next)
-        if (!l->busy && now - l->since_s > HEADER_S) shutdown(l->fd, SHUT_RDWR);
+        if (!l->busy && now - l->since_s > (l->used ? IDLE_S : HEADER_S))
+            shutdown(l->fd, SHUT_RDWR);
     pthread_mutex_unlock(&counted.lock);
 }
 

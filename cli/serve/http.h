@@ -11,7 +11,7 @@
 enum {
     BODY_MOST = 1 << 20,
     BODY_S = 30,  /* a body must be there after so many seconds   */
-    HEADER_S = 10 /* the next request's header, or the connection ends */
+    HEADER_S = 10 /* the first request's header, or the connection ends */
 };
 
 typedef struct request {

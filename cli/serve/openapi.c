@@ -55,6 +55,7 @@ static json_t *one_json(const field *f)
     case FIELD_CODEC: return pattern_json("^[A-Za-z0-9:/._-]+$");
     case FIELD_CODECS: return pattern_json("^[A-Za-z0-9:/._*?\\[\\]-]+$");
     case FIELD_LIMITS: return pattern_json("^[0-9][A-Za-z0-9.:/]*$");
+    case FIELD_RANGE: return pattern_json("^[0-9][0-9:]*$");
     case FIELD_GLOBS: return pattern_json("^[A-Za-z0-9._*?\\[\\]/!-]+$");
     case FIELD_RULES:
         return pattern_json("^[A-Za-z0-9._*?\\[\\]/!:-]*=[A-Za-z0-9._*?\\[\\]/!=:-]*$");

@@ -102,7 +102,8 @@ static const field eval_fields[] = {
     {"candidates", FIELD_MODELS, 0, NULL, 0, 0, NULL, "quantized ones", 1},
     {"tokens", FIELD_MODEL, 0, "tokens", 0, 0, NULL, "a file below --models", 0},
     {"text", FIELD_MODEL, 0, "text", 0, 0, NULL, "a file below --models", 0},
-    DEVICE,
+    {"length", FIELD_INTEGER, 0, "length", 2, 1 << 20, NULL, "tokens of a row", 0},
+    {"rows", FIELD_RANGE, 0, "rows", 0, 0, NULL, "of the tokens, as 128:256", 0},
     END,
 };
 static const field quantize_fields[] = {

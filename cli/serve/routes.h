@@ -19,6 +19,7 @@ typedef enum field_kind {
     FIELD_CODEC,    /* "nvfp4", "nvfp4:4/6"                              */
     FIELD_CODECS,   /* a list of those, or of patterns                   */
     FIELD_LIMITS,   /* a list of budgets, "4.5bits"                      */
+    FIELD_RANGE,    /* "128:256"                                         */
     FIELD_GLOBS,    /* a list of patterns of tensor names                */
     FIELD_RULES,    /* a list of "GLOB=FORMAT"                           */
     FIELD_INTEGERS, /* a list, each in [lo, hi]                          */

@@ -5,7 +5,7 @@
 command -v curl >/dev/null || { echo "skipped: no curl" && exit 77; }
 expect 4 serve --models "$tmp/no-such"
 if grep -q 'without libmicrohttpd' "$tmp/err"; then echo "skipped: no libmicrohttpd" && exit 77; fi
-mkdir "$tmp/models" "$tmp/written" && cp -r "$model" "$tmp/models/tiny" && rm -f "$tmp"/models/tiny/*.u16
+mkdir "$tmp/models" "$tmp/written" && cp -r "$model" "$tmp/models/tiny"
 mkdir "$tmp/models/linked" && ln -s /etc/passwd "$tmp/models/linked/model.safetensors"
 
 server=
@@ -155,6 +155,10 @@ check "the same choice as the recommendation" diff <(json 'picks.*.codec') \
     <(curl -s "http://127.0.0.1:$port$api/jobs/$advice/result" | "$TOOLS/json_get" 'groups.*.codec')
 check "within 50 ms" awk -v s="$(json seconds)" 'BEGIN { exit !(s < 0.05) }'
 ask 422 POST "$api/jobs/$advice/solve" '{"bits": 1}'
+
+ask 202 POST $api/eval '{"model": "tiny", "candidates": ["tiny"], "tokens": "tiny/eval.u16", "length": 64, "rows": "0:2"}'
+evaluated=$(json id)
+wait_for "$evaluated" done
 
 # --- cut, and taken up ---------------------------------------------------------------------------------
 ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:*", "mxfp4:*", "int4*", "nf4*"], "zstd_level": 22}'

@@ -23,7 +23,7 @@ cd "$tmp" || exit 70
 "$st" run "http://127.0.0.1:$port/api/v1/openapi.json" --exclude-path-regex 'stream|events' -n "${CASES:-60}" \
     --exclude-checks positive_data_acceptance --request-timeout 20 >"$tmp/st" 2>&1
 code=$?
-sed -n '/FAILURES/,$p' "$tmp/st" | head -n 80
+sed -n '/= FAILURES\|= ERRORS/,$p' "$tmp/st" | head -n 80
 grep -A 3 'Test cases' "$tmp/st"
 check "schemathesis finds nothing" test $code -eq 0
 check "the server is still there" kill -0 $server

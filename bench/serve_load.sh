@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# serve.sh - how much kerf serve bears, on the loopback of this machine.
+# serve_load.sh - how much kerf serve bears, on the loopback of this machine.
 #
-#   bench/serve.sh KERF [-o FILE.json]      e.g. -o bench/results/serve.json
+#   bench/serve_load.sh KERF [-o FILE.json]      e.g. -o bench/results/serve.json
 #
 #   analyze   requests a second over 64 kept connections for 10 s, and the time of the 99th percentile (wrk)
 #   streams   resident memory with 1,000 open event streams, each of which gets a reading a second
@@ -59,7 +59,7 @@ def milliseconds(name):
     return float(number) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
 
 failed = re.search(r"Non-2xx.*: (\d+)", wrk)
-doc = {"schema": "kerf.bench/1", "bench": "serve", "command": "bench/serve.sh build/release/kerf",
+doc = {"schema": "kerf.bench/1", "bench": "serve", "command": "bench/serve_load.sh build/release/kerf",
        "machine": {"cpu": re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read()).group(1), "cores": os.cpu_count(),
                    "system": platform.release(), "load_before": os.getloadavg()[0]}}
 doc["analyze"] = {"connections": 64, "requests_per_s": float(re.search(r"Requests/sec:\s+([\d.]+)", wrk).group(1)),
