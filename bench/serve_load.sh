@@ -3,7 +3,8 @@
 #
 #   bench/serve_load.sh KERF [-o FILE.json]      e.g. -o bench/results/serve.json
 #
-#   analyze   requests a second over 64 kept connections for 10 s, and the time of the 99th percentile (wrk)
+#   analyze   requests a second over 64 kept connections for 10 s, the time of the 99th percentile (wrk), and
+#             what a request costs the server of a processor, which other work on the machine hardly changes
 #   streams   resident memory with 1,000 open event streams, each of which gets a reading a second
 #   mixed     SECONDS (default 60) of requests, streams and jobs whose clients vanish at any moment:
 #             resident memory at a fifth of the time and at the end, and file descriptors
@@ -30,8 +31,11 @@ wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
 wrk.body = '{"hardware":"h200","rows":4096,"cols":4096,"batch":1,"format":"nvfp4"}'
 END
+cpu_ticks() { awk '{ print $14 + $15 }' "/proc/$server/stat"; }
+ticks=$(cpu_ticks)
 wrk -t 1 -c 64 -d "${WRK_S:-10}" --latency -s "$tmp/analyze.lua" "http://127.0.0.1:$port/api/v1/analyze" | tee "$tmp/wrk"
-python3 -B - "$port" "$server" "${SECONDS_MIXED:-60}" "$tmp/wrk" "${out:-/dev/null}" <<'END'
+ticks=$(($(cpu_ticks) - ticks))
+python3 -B - "$port" "$server" "${SECONDS_MIXED:-60}" "$tmp/wrk" "${out:-/dev/null}" "$ticks" <<'END'
 import json, os, platform, random, re, socket, sys, time
 
 port, pid, seconds, wrk, out = int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), open(sys.argv[4]).read(), sys.argv[5]
@@ -63,6 +67,7 @@ doc = {"schema": "kerf.bench/1", "bench": "serve", "command": "bench/serve_load.
        "machine": {"cpu": re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read()).group(1), "cores": os.cpu_count(),
                    "system": platform.release(), "load_before": os.getloadavg()[0]}}
 doc["analyze"] = {"connections": 64, "requests_per_s": float(re.search(r"Requests/sec:\s+([\d.]+)", wrk).group(1)),
+                  "server_cpu_us_per_request": round(int(sys.argv[6]) / os.sysconf("SC_CLK_TCK") * 1e6 / int(re.search(r"(\d+) requests in", wrk).group(1)), 1),
                   "p50_ms": milliseconds("50%"), "p99_ms": milliseconds("99%"), "failed": int(failed.group(1)) if failed else 0}
 before, files = resident(), descriptors()
 streams = [send(get("/api/v1/nvml/stream")) for i in range(1000)]
