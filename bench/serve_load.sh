@@ -7,7 +7,8 @@
 #             what a request costs the server of a processor, which other work on the machine hardly changes
 #   streams   resident memory with 1,000 open event streams, each of which gets a reading a second
 #   mixed     SECONDS (default 60) of requests, streams and jobs whose clients vanish at any moment:
-#             resident memory at a fifth of the time and at the end, and file descriptors
+#             resident memory at a fifth of the time and at the end, and file descriptors 40 s after (silence ends a
+#             connection after 30)
 #
 # STAND_IN: the folder of the tests' stand-in for the driver, where there is no GPU that could be streamed.
 # Clients and server share the machine's cores. With KERF from a build with AddressSanitizer the server's
@@ -101,7 +102,7 @@ while time.time() - began < seconds:
         early = resident()
 for s in held:
     s.close()
-time.sleep(15)
+time.sleep(40)
 doc["mixed"] = {"seconds": seconds, "clients": sent, "resident_bytes_at_a_fifth": early, "resident_bytes_at_the_end": resident(),
                 "descriptors_before": files, "descriptors_after": descriptors()}
 with open(out, "w") as f:
