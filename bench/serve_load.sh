@@ -64,7 +64,7 @@ def milliseconds(name):
     return float(number) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
 
 failed = re.search(r"Non-2xx.*: (\d+)", wrk)
-doc = {"schema": "kerf.bench/1", "bench": "serve", "command": "bench/serve_load.sh build/release/kerf",
+doc = {"schema": "kerf.bench/1", "bench": "serve", "command": "bench/serve_load.sh KERF, preset cpu-only, STAND_IN for the GPU",
        "machine": {"cpu": re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read()).group(1), "cores": os.cpu_count(),
                    "system": platform.release(), "load_before": os.getloadavg()[0]}}
 doc["analyze"] = {"connections": 64, "requests_per_s": float(re.search(r"Requests/sec:\s+([\d.]+)", wrk).group(1)),
