@@ -18,20 +18,25 @@
 #include <kerf/roles.h>
 #include <kerf/selftest.h>
 #include <kerf/words.h>
+#include <kerf/forward.h>
 #include <kerf/gemm.h>
 #include <kerf/gemv.h>
 #include <kerf/gemv_nvfp4.h>
 #include <kerf/gemv_time.h>
 #include <kerf/advise.h>
 #include <kerf/advisor.h>
+#include <kerf/calibrate.h>
 #include <kerf/choose.h>
+#include <kerf/eval.h>
 #include <kerf/hardware.h>
 #include <kerf/measure.h>
 #include <kerf/model.h>
+#include <kerf/monitor.h>
 #include <kerf/predict.h>
 #include <kerf/recipe.h>
 #include <kerf/runtimes.h>
 #include <kerf/score.h>
+#include <kerf/tokens.h>
 #include <kerf/typical.h>
 #include <kerf/verify.h>
 
