@@ -28,7 +28,11 @@ check "nothing is left behind" test ! -e "$tmp/other"
 # --- what takes it -------------------------------------------------------------------------------
 
 expect 0 score "$model" -f mxfp4 --calibration "$tmp/cal" --zstd-level 0 --json
+full=$(json totals.0.weighted_t2)
+expect 0 score "$model" -f mxfp4 --imatrix "$tmp/cal" --zstd-level 0 --json
 weighted=$(json totals.0.weighted_t2)
+check "Gram matrices say more than their diagonals" awk -v a="$weighted" -v b="$full" \
+    'BEGIN { exit !(b > 0 && (a - b) ^ 2 > (1e-3 * a) ^ 2 && b < 2 * a && a < 2 * b) }'
 expect 0 score "$model" -f mxfp4 --imatrix "$tmp/i.gguf" --zstd-level 0 --json
 check "llama.cpp's file says the same" awk -v a="$weighted" -v b="$(json totals.0.weighted_t2)" \
     'BEGIN { exit !(a > 0 && (a - b) ^ 2 < (1e-5 * a) ^ 2) }'
