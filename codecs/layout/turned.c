@@ -53,7 +53,7 @@ kf_turned kf_turned_dense(uint64_t rows, uint64_t cols, unsigned size)
 
 static uint32_t code_mask(const kf_turned *a)
 {
-    return (1u << a->bits) - 1;
+    return a->bits < 32 ? (1u << a->bits) - 1 : UINT32_MAX; /* of whole elements: all bits */
 }
 
 static unsigned get_code(const unsigned char *row, unsigned bits, uint64_t i)
