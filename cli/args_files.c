@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <kerf/checksums.h>
 #include <kerf/file.h>
@@ -56,6 +55,16 @@ static char *checksums_path(const args *a)
     return path;
 }
 
+/* A file that may not be replaced is found before the work, which may take hours. Folders are
+ * judged by who writes them: one can be what an earlier run has left. */
+static kerf_status check_absent(const args *a, const char *path, kerf_error *err)
+{
+    struct stat st;
+    if (args_has(a, "overwrite") || args_has(a, "resume") || args_has(a, "dry-run")) return KERF_OK;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return KERF_OK;
+    return kerf_fail(err, KERF_E_EXISTS, "%.300s exists; -y replaces it", path);
+}
+
 static kerf_status check_files(const args *a, const char *sums, kerf_error *err)
 {
     const verb *v = args_verb(a);
@@ -76,6 +85,7 @@ static kerf_status check_files(const args *a, const char *sums, kerf_error *err)
         if (value && !is_among(v->reads, NAMES_MOST, v->writes[i])) output[f.outputs++] = value;
     }
     kerf_status s = kerf_files_check(&f, err);
+    for (size_t i = 0; s == KERF_OK && i < f.outputs; i++) s = check_absent(a, output[i], err);
     free(source);
     return s;
 }
@@ -89,8 +99,6 @@ kerf_status args_check_files(const args *a, kerf_error *err)
         return USAGE(err, "%s: --sha256 needs -o OUT", v->name);
     char *sums = checksums_path(a);
     kerf_status s = check_files(a, sums, err);
-    if (s == KERF_OK && sums && !args_has(a, "overwrite") && access(sums, F_OK) == 0)
-        s = kerf_fail(err, KERF_E_EXISTS, "%.300s exists; -y replaces it", sums);
     free(sums);
     return s;
 }

@@ -1,6 +1,6 @@
 /* next_token.c - losses, KL divergence and agreement of next-token distributions, from logits that
- * are made a panel of positions at a time. Exponentials are an own polynomial in float32, the same
- * on every machine; sums are doubles in eight lanes. */
+ * are made a panel of positions at a time. Exponentials are those of base/vector_exp.h, the
+ * same on every machine; sums are doubles in eight lanes. */
 #include "calibrate/next_token.h"
 
 #include <math.h>
@@ -8,33 +8,12 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/vector_exp.h"
 #include "text/vector_copies.h"
 
 enum { PANEL_BYTES = 32 << 20, PANEL_MOST = 512, LANES = 8, CHUNK = 256 };
 
 /* --- one position -------------------------------------------------------------------------- */
-
-/* e^x for x at most 0, within 2e-7 of the value: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2].
- * Below -87 it is 0; of NaN, NaN. */
-static inline float exp_below(float x)
-{
-    const float shift = 12582912.0f; /* 1.5 x 2^23: adding it rounds to a whole number */
-    const float y = x > -87.0f ? x : -87.0f;
-    const float n = y * 1.44269504f + shift - shift;
-    const float r = y - n * 0.693359375f + n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    const union {
-        uint32_t bits;
-        float value;
-    } scale = {.bits = (uint32_t)((int32_t)n + 127) << 23};
-    return x < -87.0f ? 0.0f : p * scale.value + (x - x);
-}
 
 /* CHUNK numbers less `top`; what lies behind the last of them is as unlikely as can be. */
 static inline void take_chunk(float out[CHUNK], const float *x, size_t n, float top)
@@ -56,12 +35,12 @@ KF_WIDE(sum_exponents,
             for (size_t at = 0; at < n; at += CHUNK) {
                 const size_t m = n - at < CHUNK ? n - at : CHUNK;
                 take_chunk(xa, a + at, m, top_a);
-                for (size_t i = 0; i < CHUNK; i++) ea[i] = exp_below(xa[i]);
+                for (size_t i = 0; i < CHUNK; i++) ea[i] = kf_exp(xa[i]);
                 for (size_t i = 0; i < CHUNK; i += LANES)
                     for (size_t k = 0; k < LANES; k++) lane[0][k] += (double)ea[i + k];
                 if (!b) continue;
                 take_chunk(xb, b + at, m, top_b);
-                for (size_t i = 0; i < CHUNK; i++) eb[i] = exp_below(xb[i]);
+                for (size_t i = 0; i < CHUNK; i++) eb[i] = kf_exp(xb[i]);
                 for (size_t i = 0; i < CHUNK; i++) xb[i] = xa[i] - xb[i];
                 for (size_t i = 0; i < CHUNK; i += LANES)
                     for (size_t k = 0; k < LANES; k++) {

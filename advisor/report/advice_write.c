@@ -1,19 +1,14 @@
 /* advice_write.c - kerf_advice_write: one text per kind of report. */
-#include <stdlib.h>
-
+#include "base/growing_text.h"
 #include "report/report.h"
 
 static kerf_status put_text(const kerf_advice *a, void (*put)(const kerf_advice *, FILE *),
                             char **text, size_t *n, kerf_error *err)
 {
-    FILE *to = open_memstream(text, n);
-    if (!to) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a report");
-    put(a, to);
-    int failed = ferror(to);
-    failed |= fclose(to);
-    if (!failed && *text) return KERF_OK; /* fclose may succeed without the memory for it */
-    free(*text);
-    *text = NULL;
+    kf_text all = {0};
+    FILE *to = kf_text_stream(&all);
+    if (to) put(a, to);
+    if (kf_text_close(&all, to, text, n)) return KERF_OK;
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a report");
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growing_text.h"
 #include "report/svg_chart.h"
 
 enum { MOST_LINES = 50 };
@@ -159,14 +160,9 @@ void kf_ci_put_annotations(FILE *to, const kf_ci_tests *t)
 kerf_status kf_ci_print(void (*put)(FILE *to, const void *ctx), const void *ctx, char **text,
                         size_t *n, kerf_error *err)
 {
-    *text = NULL;
-    *n = 0;
-    FILE *to = open_memstream(text, n);
+    kf_text all = {0};
+    FILE *to = kf_text_stream(&all);
     if (to) put(to, ctx);
-    int failed = !to || ferror(to);
-    if (to) failed |= fclose(to);
-    if (!failed && *text) return KERF_OK; /* fclose may succeed without the memory for it */
-    free(*text);
-    *text = NULL;
+    if (kf_text_close(&all, to, text, n)) return KERF_OK;
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a report");
 }

@@ -10,7 +10,7 @@
 json_t *kf_advice_json(const kerf_advice *a);
 json_t *kf_recipe_json(const kerf_advice *a);
 
-/* `to` is a stream in memory. A failure to write to it is found by the caller, with ferror. */
+/* `to` is a stream of base/growing_text.h, which keeps a failure to write until it is closed. */
 void kf_put_summary(const kerf_advice *a, FILE *to);
 void kf_put_markdown(const kerf_advice *a, FILE *to);
 /* The head of the page. */

@@ -162,10 +162,7 @@ static kerf_status meter(kerf_monitor *m, metered *r, kerf_error *err)
 
 int monitor_command(kerf_monitor *m, const args *a, kerf_error *err)
 {
-    const char *path = args_value(a, "output");
     metered *r = NULL;
-    if (path && !args_has(a, "overwrite") && access(path, F_OK) == 0)
-        return kerf_fail(err, KERF_E_EXISTS, "%.300s exists; -y replaces it", path);
     TRY(allocate(&r, 1, sizeof *r, err));
     r->idle_s = 2;
     r->interval_s = 0.01;
@@ -177,6 +174,7 @@ int monitor_command(kerf_monitor *m, const args *a, kerf_error *err)
     if (s == KERF_OK) s = meter(m, r, err);
     if (s == KERF_OK && r->exit_code != NOT_STARTED) {
         if (!is_quiet()) s = print_report(r, err);
+        const char *path = args_value(a, "output");
         if (s == KERF_OK && path) s = write_report(r, path, args_has(a, "overwrite"), err);
     }
     const int code = r->exit_code;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "base/growing_text.h"
 #include "stream/team.h"
 
 typedef struct model_run {
@@ -21,18 +22,17 @@ typedef struct model_run {
 /* A number for all that decides the bytes besides version and files, which the writer sees. */
 static kerf_status hash_work(const kf_write *j, uint64_t *out, kerf_error *err)
 {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    if (!f) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to describe the output");
-    fprintf(f, "%s\n", j->what);
-    if (j->describe) j->describe(j->ctx, f);
-    int failed = ferror(f);
-    failed |= fclose(f) != 0 || !text; /* fclose may succeed without the memory for it */
-    if (!failed) *out = kerf_hash(text, n);
+    char *text;
+    size_t n;
+    kf_text all = {0};
+    FILE *to = kf_text_stream(&all);
+    if (to) fprintf(to, "%s\n", j->what);
+    if (to && j->describe) j->describe(j->ctx, to);
+    if (!kf_text_close(&all, to, &text, &n))
+        return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to describe the output");
+    *out = kerf_hash(text, n);
     free(text);
-    return failed ? kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory to describe the output")
-                  : KERF_OK;
+    return KERF_OK;
 }
 
 static kerf_status create(model_run *r, kerf_error *err)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "forward/layer_run.h"
-#include "forward/vector_exp.h"
+#include "base/vector_exp.h"
 
 #define QUERIES UINT64_C(64) /* of one task */
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "forward/layer_run.h"
-#include "forward/vector_exp.h"
+#include "base/vector_exp.h"
 
 /* --- one MLP ------------------------------------------------------------------------------- */
 

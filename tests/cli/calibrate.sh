@@ -23,6 +23,10 @@ expect 2 calibrate "$model" $text --rows 0:2 -o "$tmp/other"
 check "and says how to go on" grep -q -e '--length N' "$tmp/err"
 expect 2 calibrate "$model" -o "$tmp/other"
 expect 2 calibrate "$model" --tokens "$model/eval.u16"
+: >"$tmp/there.gguf" # found before the work, not after it
+# shellcheck disable=SC2086
+expect 4 calibrate "$model" $text --rows 0:4 --imatrix-gguf "$tmp/there.gguf" -o "$tmp/other"
+error_says 'exists; -y replaces it'
 check "nothing is left behind" test ! -e "$tmp/other"
 
 # --- what takes it -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/growing_text.h"
 #include "file/disk/io.h"
 
 typedef struct sha256 {
@@ -213,12 +214,11 @@ static kerf_status put_folder(FILE *to, const char *path, kerf_error *err)
 kerf_status kerf_checksums(const char *path, char **text, size_t *n, kerf_error *err)
 {
     struct stat st;
-    *text = NULL;
-    *n = 0;
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     char *plain = strndup(path, length);
-    FILE *to = plain ? open_memstream(text, n) : NULL;
+    kf_text all = {0};
+    FILE *to = plain ? kf_text_stream(&all) : NULL;
     kerf_status s = KERF_OK;
     if (!to)
         s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
@@ -226,10 +226,9 @@ kerf_status kerf_checksums(const char *path, char **text, size_t *n, kerf_error 
         s = kf_fail_errno(err, errno, "%s: cannot look at it", path);
     else
         s = S_ISDIR(st.st_mode) ? put_folder(to, plain, err) : put_line(to, plain, NULL, err);
-    int failed = to ? ferror(to) : 0;
-    if (to) failed |= fclose(to);
     free(plain);
-    if (s == KERF_OK && !failed && *text) return KERF_OK;
+    int whole = kf_text_close(&all, to, text, n);
+    if (s == KERF_OK && whole) return KERF_OK;
     free(*text);
     *text = NULL;
     return s != KERF_OK ? s : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);

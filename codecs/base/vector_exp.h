@@ -1,8 +1,8 @@
 /* vector_exp.h - e^x for loops over many numbers, which compilers turn into vectors: the C
  * library's would be called for each. Within one unit in the last place of e^x; below -87 it is 0,
  * above 88 it is infinite, and NaN stays NaN. */
-#ifndef KERF_FORWARD_VECTOR_EXP_H
-#define KERF_FORWARD_VECTOR_EXP_H
+#ifndef KERF_VECTOR_EXP_H
+#define KERF_VECTOR_EXP_H
 
 #include <stdint.h>
 #include <string.h>
