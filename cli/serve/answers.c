@@ -55,14 +55,12 @@ int answer_models(request *r)
 static kerf_status ask(const request *r, const char *extra, char **text, size_t *n, kerf_error *err)
 {
     const char *const more[] = {extra, NULL};
-    char config[] = "/tmp/kerf-serve-XXXXXX.json";
+    char config[CONFIG_PATH];
     word_list words = {0};
-    const int holds = json_object_get(r->json, "config") != NULL;
-    const int fd = holds ? mkstemps(config, 5) : -1;
-    if (fd >= 0) close(fd);
-    kerf_status s = words_of(r->route, r->json, fd >= 0 ? config : NULL, more, &words, err);
+    config_make(r->json, config);
+    kerf_status s = words_of(r->route, r->json, config[0] ? config : NULL, more, &words, err);
     if (s == KERF_OK) s = run_here(&words, text, n, err);
-    if (fd >= 0) unlink(config);
+    if (config[0]) unlink(config);
     words_free(&words);
     return s;
 }

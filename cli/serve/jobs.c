@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <kerf/file.h>
-
 #include "output.h"
 #include "progress.h"
 #include "serve/child.h"
+#include "serve/job_journal.h"
+#include "serve/verb_words.h"
 
 enum { KNOWN_MOST = 256, WAITING_MOST = 64, DEVICES = 9 };
 
@@ -119,21 +119,13 @@ static void tell_state(job *j)
 /* What waits and runs, so that the next server goes on with it. Under the lock. */
 static void keep_journal(void)
 {
-    char path[4200];
-    kerf_error err = {0};
     if (!serving.output) return;
     json_t *all = json_array();
     for (const job *j = jobs; j; j = j->next)
         if (!has_ended(j) || j->state == JOB_CUT)
             json_add(&all, json_pack("{s:i, s:s, s:O}", "id", j->id, "path", j->route->path,
                                      "request", j->body));
-    json_t *doc = json_pack("{s:s, s:o}", "schema", "kerf.serve-jobs/1", "jobs", all);
-    char *text = doc ? json_dumps(doc, JSON_INDENT(1)) : NULL;
-    snprintf(path, sizeof path, "%s/kerf-jobs.json", serving.output);
-    if (text && kerf_file_replace(path, text, strlen(text), 1, &err) != KERF_OK)
-        fprintf(stderr, "kerf: %s\n", err.text);
-    free(text);
-    json_decref(doc);
+    journal_write(json_pack("{s:s, s:o}", "schema", "kerf.serve-jobs/1", "jobs", all));
 }
 
 static void free_job(job *j)
@@ -171,12 +163,12 @@ static void keep_error(job *j, const child *c)
 
 static void run_job(job *j)
 {
-    char config[64];
+    char config[CONFIG_PATH];
     kerf_error err = {0};
     word_list words = {0};
     child c = {0};
-    snprintf(config, sizeof config, "/tmp/kerf-serve-%d-%d.json", (int)getpid(), j->id);
-    kerf_status s = command_of(j, config, &words, &err);
+    config_make(j->body, config);
+    kerf_status s = command_of(j, config[0] ? config : NULL, &words, &err);
     pthread_mutex_lock(&lock);
     int why = s == KERF_OK && !j->canceled ? child_start(&c, words.word) : 0;
     if (c.pid > 0) {
@@ -208,7 +200,7 @@ static void run_job(job *j)
     j->claimed = 0;
     pthread_mutex_unlock(&lock);
     free(c.text);
-    unlink(config);
+    if (config[0]) unlink(config);
     words_free(&words);
 }
 
@@ -376,15 +368,12 @@ int job_follow(request *r, int id)
 
 kerf_status jobs_open(kerf_error *err)
 {
-    char path[4200], allowed[40];
+    char allowed[40];
     const char *part;
     size_t i;
-    json_t *row;
+    json_t *row, *doc;
     if (!serving.output) return KERF_OK;
-    snprintf(path, sizeof path, "%s/kerf-jobs.json", serving.output);
-    if (access(path, F_OK) != 0) return KERF_OK;
-    json_t *doc = json_load_file(path, 0, NULL);
-    if (!doc) return kerf_fail(err, KERF_E_DATA, "%.300s is no JSON; remove it", path);
+    TRY(journal_read(&doc, err));
     json_array_foreach(json_object_get(doc, "jobs"), i, row)
     {
         const char *where = json_string_value(json_object_get(row, "path"));

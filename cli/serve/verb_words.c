@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "args.h"
 #include "output.h"
@@ -109,6 +110,16 @@ static kerf_status add_field(word_list *l, const field *f, const json_t *v, cons
         f->option ? words_add(l, err, "--%s=%s", f->option, text) : words_add(l, err, "%s", text);
     free(text);
     return s;
+}
+
+void config_make(const json_t *body, char path[CONFIG_PATH])
+{
+    snprintf(path, CONFIG_PATH, "/tmp/kerf-serve-XXXXXX.json");
+    const int fd = json_object_get(body, "config") ? mkstemps(path, 5) : -1;
+    if (fd >= 0)
+        close(fd);
+    else
+        path[0] = 0;
 }
 
 /* Options first, then what is no option behind "--". */

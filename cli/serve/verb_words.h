@@ -18,6 +18,11 @@ kerf_status words_of(const route *r, const json_t *body, const char *config,
                      const char *const *extra, word_list *out, kerf_error *err);
 void words_free(word_list *l);
 
+/* An empty file of a name that nobody could guess, for the config of a body; "" where it has none
+ * or no file can be made. Whoever asked for it removes it. */
+enum { CONFIG_PATH = 32 };
+void config_make(const json_t *body, char path[CONFIG_PATH]);
+
 /* What a body wants to compute on: 0: the processor, i: GPU i - 1. */
 int device_of(const json_t *body);
 
