@@ -1,5 +1,4 @@
 /* config_ct.c - what compressed-tensors' loaders are told in config.json. */
-#include <stdio.h>
 #include <string.h>
 
 #include "layout/config_table.h"
@@ -79,18 +78,9 @@ static json_t *ct_group(const kf_configured *q, const kerf_format *f)
 
 static int ct_groups(KF_VALUE_ARGS)
 {
-    json_t *groups = json_object();
-    int ok = groups != NULL;
     (void)k;
     (void)f;
-    for (size_t i = 0; ok && i < q->formats; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "group_%zu", i);
-        ok = kf_set(groups, name, ct_group(q, q->format[i]));
-    }
-    if (ok) return kf_give(out, groups);
-    json_decref(groups);
-    return kf_give(out, NULL);
+    return kf_give(out, kf_config_groups(q, ct_group));
 }
 
 /* Whether one of the groups is of this format. */

@@ -40,6 +40,21 @@ json_t *kf_config_object(const kf_config_key *key, const kf_configured *q, const
     return NULL;
 }
 
+json_t *kf_config_groups(const kf_configured *q,
+                         json_t *(*group)(const kf_configured *q, const kerf_format *f))
+{
+    json_t *groups = json_object();
+    int ok = groups != NULL;
+    for (size_t i = 0; ok && i < q->formats; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "group_%zu", i);
+        ok = kf_set(groups, name, group(q, q->format[i]));
+    }
+    if (ok) return groups;
+    json_decref(groups);
+    return NULL;
+}
+
 const char *kf_config_contradiction(const kf_config_key *key, const json_t *object,
                                     const kf_configured *q, const kerf_format *f)
 {

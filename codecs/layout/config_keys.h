@@ -36,6 +36,10 @@ typedef struct kf_config_key {
 /* An object with these keys for the weights of q, in format f. NULL: no memory. */
 json_t *kf_config_object(const kf_config_key *key, const kf_configured *q, const kerf_format *f);
 
+/* An object with a member group_0, group_1, ... for each format of q. NULL: no memory. */
+json_t *kf_config_groups(const kf_configured *q,
+                         json_t *(*group)(const kf_configured *q, const kerf_format *f));
+
 /* The first key of an object that does not agree with weights in format f, or NULL. */
 const char *kf_config_contradiction(const kf_config_key *key, const json_t *object,
                                     const kf_configured *q, const kerf_format *f);

@@ -1,5 +1,4 @@
 /* config_modelopt.c - what the loaders of Model-Optimizer's checkpoints are told. */
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -170,18 +169,9 @@ static json_t *modelopt_group(const kf_configured *q, const kerf_format *f)
 
 static int modelopt_groups(KF_VALUE_ARGS)
 {
-    json_t *groups = json_object();
-    int ok = groups != NULL;
     (void)k;
     (void)f;
-    for (size_t i = 0; ok && i < q->formats; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "group_%zu", i);
-        ok = kf_set(groups, name, modelopt_group(q, q->format[i]));
-    }
-    if (ok) return kf_give(out, groups);
-    json_decref(groups);
-    return kf_give(out, NULL);
+    return kf_give(out, kf_config_groups(q, modelopt_group));
 }
 
 const kf_config_key kf_modelopt_keys[] = {

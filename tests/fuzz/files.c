@@ -148,3 +148,11 @@ size_t fuzz_count(const char *begins)
     if (d) closedir(d);
     return count;
 }
+
+size_t fuzz_take(fuzz_bytes b, uint8_t *p, size_t room)
+{
+    const size_t n = b.n < room ? b.n : room;
+    if (n > 0) memcpy(p, b.p, n);
+    free(b.p);
+    return n;
+}

@@ -66,6 +66,9 @@ fuzz_bytes fuzz_files_join(const fuzz_file *file, size_t count);
 /* Changes one of the files; now and then drops, repeats or renames one. */
 fuzz_bytes fuzz_change_files(fuzz_random *r, const uint8_t *p, size_t n);
 
+/* Ends a change: b into the fuzzer's room of so many bytes, cut to it; b is released. */
+size_t fuzz_take(fuzz_bytes b, uint8_t *p, size_t room);
+
 /* A folder of this process on a memory disk, removed at the end. */
 const char *fuzz_folder(void);
 /* Puts a file there ("."), or in a folder there. A name that would lead elsewhere is no file. */

@@ -29,8 +29,5 @@ size_t fuzz_change(uint8_t *p, size_t n, size_t room, unsigned seed)
 {
     fuzz_random r = {seed};
     fuzz_bytes b = fuzz_change_files(&r, p, n);
-    const size_t m = b.n < room ? b.n : room;
-    if (m > 0) memcpy(p, b.p, m);
-    free(b.p);
-    return m;
+    return fuzz_take(b, p, room);
 }
