@@ -55,6 +55,7 @@ def main():
     p.add_argument('-j', type=int, default=os.cpu_count())
     p.add_argument('--only', default=','.join(ABOUT))
     a = p.parse_args()
+    a.build = os.path.abspath(a.build)  # a worker that has left its room stands elsewhere
     total = {test: Tally(ABOUT[test]) for test in a.only.split(',')}
     with concurrent.futures.ProcessPoolExecutor(a.j) as pool:
         work = {pool.submit(campaign, a.build, *part): part for part in parts(a.kills) if part[0] in total}
