@@ -42,13 +42,18 @@ int progress_allows_text(const args *a)
     return !mode || strcmp(mode, "json") != 0;
 }
 
-/* Prints one event: what it is, then what it says, which is released. */
+/* Prints one event: what it is, then what it says, which is released. A line is one write, so that
+ * a write that fails takes a line with it and not a part of one. */
 static void print_event(const char *event, json_t *says)
 {
     json_t *line = json_pack("{s:s, s:s}", "schema", "kerf.progress/1", "event", event);
     if (line && says) json_object_update(line, says);
     char *text = json_dumps(line, JSON_COMPACT);
-    if (text) fprintf(stderr, "%s\n", text);
+    const size_t n = text ? strlen(text) : 0;
+    if (text) {
+        text[n] = '\n'; /* in place of the 0 */
+        fwrite(text, 1, n + 1, stderr);
+    }
     json_decref(says);
     json_decref(line);
     free(text);
