@@ -81,7 +81,8 @@ static void test_parts(void **state)
     kerf_token_list_free(&l);
     must(kerf_tokenizer_encode(t, "\xe2\x82\xac", 3, NULL, &l, &err), &err);
     assert_int_equal(l.count, 4); /* the space in front, and a character that it has no token for */
-    for (unsigned i = 0; i < 3; i++) assert_int_equal(l.token[1 + i], 3 + "\xe2\x82\xac"[i] + 256);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(l.token[1 + i], 3 + (unsigned char)"\xe2\x82\xac"[i]);
     kerf_token_list_free(&l);
     assert_int_equal(kerf_tokenizer_encode(t, "ab\xff", 3, NULL, &l, &err), KERF_E_DATA);
     assert_int_equal(err.offset, 2);
