@@ -86,7 +86,9 @@ static void reads_all_gauges(void **state)
     assert_int_equal(sample.reading[0].throttles, 0x24);
     assert_int_equal(sample.reading[0].processes, 3);
     assert_int_equal(sample.reading[0].process[0].pid, getpid());
+#ifndef KERF_EMULATED /* where it is the emulator's */
     assert_true(strncmp(sample.reading[0].process[0].name, "test_monitor", 12) == 0);
+#endif
     assert_true(isnan(sample.reading[0].process[1].memory_bytes));
     assert_string_equal(sample.reading[1].uuid, "GPU-00000001");
     kerf_monitor_close(m);
