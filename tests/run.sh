@@ -187,6 +187,7 @@ build_release() {
 run_exhaustive() {
     local name
     build_release || return 1
+    run_script bash tests/build/determinism.sh --all build/test-release/kerf || return 1
     for name in exhaustive_scalar exhaustive_scales exhaustive_blocks properties; do
         run_script "build/test-release/tests/exhaustive/$name" --full || return 1
     done

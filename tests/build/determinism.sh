@@ -3,14 +3,20 @@
 # each build must pass, which compares thread counts, cuts into calls, golden vectors and the recorded
 # digests, and all must print the same digests. Each build is the codecs and the self test alone, by a
 # few plain command lines (one per instruction set, one for the rest), so this also shows that the
-# codecs need no build system. At -O0 functions that are otherwise forced inline are called: inline they
-# take a compiler minutes. The other backends come with -O3 -march=native, where the processor could
-# contract products and sums; KERF has them at -O2, as it is built. At -O0 they take a minute, and -O3
-# shows more: there, as in clang's -O2, the reference is alone.
+# codecs need no build system.
 #
-#   determinism.sh KERF [COMPILER...]     KERF, the command, is one of the builds; compilers:
-#                                         $KERF_COMPILERS, else those of gcc and clang that are here
+#   determinism.sh [--all] KERF [COMPILER...]   KERF, the command, is one of the builds; compilers:
+#                                               $KERF_COMPILERS, else those of gcc and clang here
+#
+# At -O0 functions that are otherwise forced inline are called: inline they take a compiler minutes.
+# -march=native is where the processor could contract products and sums. What shows most for its
+# time is built: the reference by the first compiler at -O0 and at -O3 -march=native, and every
+# backend by the last one at -O3 -march=native; KERF has them all at -O2, and the sanitizers' build, whose
+# self test is compared with the same recorded digests, by clang at -O1. --all: every backend by each
+# compiler at -O3 -march=native, and the reference at -O0 and -O2; twice the time.
 set -euo pipefail
+all=0
+[ "$1" != --all ] || { all=1 && shift; }
 kerf=$(realpath "$1")
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -61,17 +67,28 @@ openmp_flag() {
     fi
 }
 
+# Whether a compiler builds at a level, and the reference alone there.
+plan() {
+    local first=${compilers[0]} last=${compilers[-1]}
+    case $all$2 in
+    0-O0) [ "$1" != "$first" ] || echo reference ;;
+    1-O0) echo reference ;;
+    1-O2) [ "$1" = gcc ] || echo reference ;; # as KERF
+    0-O3*) if [ "$1" = "$last" ]; then echo everything; else echo reference; fi ;;
+    1-O3*) echo everything ;;
+    esac
+}
+
 # One file of digests per compiler and level: lines like "nvfp4:4/6 0123456789abcdef".
 write_digests() {
-    local compiler=$1 openmp level build file objects files more
+    local compiler=$1 openmp level build file objects files more what
     read -ra openmp <<<"$(openmp_flag "$compiler")"
     for level in "-O0" "-O2" "-O3 -march=native"; do
-        [ "$compiler$level" != gcc-O2 ] || continue # as KERF
+        what=$(plan "$compiler" "$level") || true
+        [ -n "$what" ] || continue
         build="$work/$compiler $level" objects=() more=() files=("${!options[@]}")
-        case $level in
-        -O0) more=(-Dalways_inline=unused -DKERF_REF_ONLY) files=() ;;
-        -O2) more=(-DKERF_REF_ONLY) files=() ;;
-        esac
+        [ $what = everything ] || { more=(-DKERF_REF_ONLY) && files=(); }
+        [ "$level" != -O0 ] || more+=(-Dalways_inline=unused)
         for file in "${files[@]}"; do
             objects+=("$build.$(basename "$file" .c).o")
             # shellcheck disable=SC2086 # flags are words
@@ -102,7 +119,7 @@ for run in "${runs[@]}"; do
         echo "$difference" && status=1
     fi
 done
-if [ ! -s "${runs[0]}" ] || [ ${#runs[@]} -lt $((2 * ${#compilers[@]} + 1)) ]; then
+if [ ! -s "${runs[0]}" ] || [ ${#runs[@]} -lt $((${#compilers[@]} + 2)) ]; then
     echo "no digests" && exit 1
 fi
 if [ $status -eq 0 ]; then

@@ -3,7 +3,7 @@
  * edges, any alignment, special values, the sums of what is lost; into poisoned memory between
  * guard pages; and on every set of processor features that can be had here.
  *
- *   check_backends [--full] [--seed N]
+ *   check_backends [--full] [--seed N] [--format NAME]
  *
  * KERF_HIDE_CPU_FEATURES="avx512bw,avx2" hides features of this processor; the library itself reads
  * no environment. */
@@ -18,6 +18,7 @@
 enum { MAX_ELEMENTS = 1 << 16, POISON = 0xa5, ROOM = MAX_ELEMENTS * 8 };
 
 static int full;
+static const char *only; /* format; NULL: all */
 static uint64_t seed = 1, cases, failures;
 static guarded source_memory, ref_memory[KERF_PLANES + 1], test_memory[KERF_PLANES + 1];
 
@@ -322,6 +323,7 @@ static void compare_backend(const char *backend)
 {
     for (size_t f = 0; f < kerf_format_count(); f++) {
         const kerf_format *format = kerf_format_at(f);
+        if (only && strcmp(format->name, only) != 0) continue;
         for (size_t e = 0; e < kerf_encoder_count(format); e++) {
             kerf_codec c = {format, kerf_encoder_at(format, e)};
             int all = full || (e == 0 && !is_search(c.encoder));
@@ -378,8 +380,10 @@ int main(int argc, char **argv)
             full = 1;
         else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
             seed = strtoull(argv[++i], NULL, 10) | 1;
+        else if (strcmp(argv[i], "--format") == 0 && i + 1 < argc)
+            only = argv[++i];
         else {
-            fprintf(stderr, "check_backends [--full] [--seed N]\n");
+            fprintf(stderr, "check_backends [--full] [--seed N] [--format NAME]\n");
             return 2;
         }
     }

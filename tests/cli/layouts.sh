@@ -20,8 +20,10 @@ forget() {
 
 config() { "$TOOLS/json_get" "$2" <"$1/config.json"; }
 
+last=
 while read -r layout format; do
-    out=$tmp/$layout-$format
+    [ "$layout" != "$last" ] || in_turn || continue # each layout at least once
+    last=$layout out=$tmp/$layout-$format
     "$KERF" quantize "$model" -f "$format" -o "$tmp/own-$format" -y 2>/dev/null
     expect 0 quantize "$model" -f "$format" --layout "$layout" -o "$out"
     expect 0 verify "$model" "$out"
@@ -223,6 +225,7 @@ row_is weights layers.0.mlp.experts.gate_up_proj orientation in,out
 # One by one they are layers like others, in every layout of matrices; stacks are taken apart, but
 # for transformers, which stacks them itself.
 while read -r layout format count; do
+    in_turn || continue
     expect 0 quantize "$tmp/moe" -f "$format" --layout "$layout" -o "$tmp/q" -y
     expect 0 verify "$tmp/moe" "$tmp/q"
     expect 0 inspect "$tmp/q" --json

@@ -21,6 +21,15 @@ note_failure() {
     [ "$failures" -gt 20 ] || printf 'FAIL: %s\n' "$*" # the first ones tell
 }
 
+# in_turn: whether a long loop does this round: all of them, or every KERF_TEST_EVERY-th. Under a
+# sanitizer, which is ten times slower and looks for faults of memory, rounds that go the same way
+# with other numbers are left to the optimized build.
+rounds=0
+in_turn() {
+    rounds=$((rounds + 1))
+    [ $((rounds % ${KERF_TEST_EVERY:-1})) -eq 0 ]
+}
+
 # check NAME COMMAND...: the command must succeed.
 check() {
     local name=$1

@@ -14,8 +14,9 @@ trip() {
     expect 0 verify "$1" "$4" --by-value
 }
 
-formats=$("$KERF" formats --json | "$TOOLS/json_get" 'formats.*.name')
+formats=${FORMATS:-$("$KERF" formats --json | "$TOOLS/json_get" 'formats.*.name')} # all but where one is new
 for format in $formats; do
+    in_turn || continue
     trip "$model" "$format" "$tmp/q" "$tmp/r"
     check "$format: the folder's other files come along" cmp -s "$model/config.json" "$tmp/r/config.json"
     rm -r "$tmp/q" "$tmp/r"
@@ -23,6 +24,7 @@ done
 
 "$TOOLS/make_model" odd "$tmp/odd.safetensors"
 for format in $formats; do
+    in_turn || continue
     case $format in ggml-* | q[2-6]_* | iq4_*) # blocks of byte structs have no short rows: refused before anything is written
         expect 3 quantize "$tmp/odd.safetensors" -f "$format" -o "$tmp/q.safetensors"
         check "$format: the reason" grep -q "no short ones" "$tmp/err"

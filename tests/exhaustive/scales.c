@@ -6,6 +6,7 @@
 #include "exhaustive/run_options.h"
 #include "exhaustive/oracle.h"
 #include "exhaustive/oracle_stored.h"
+#include "rounds.h"
 
 #include <math.h>
 
@@ -97,7 +98,7 @@ static uint32_t step_of(kerf_codec codec, int full)
         if (full && codec.format->element == KERF_ELEM_E2M1 &&
             strcmp(codec.encoder->name, own[i]) == 0)
             return 1;
-    return full ? 61 : 2048;
+    return full ? 61 : STEP(16) * 2048;
 }
 
 static uint64_t check_codec(kerf_codec codec, const oracle_rule *rule, const test_options *o)

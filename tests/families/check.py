@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""check.py KERF [--update] [FAMILY...]: every family of published.py through the command. Roles must be
+"""check.py KERF [--update] [--every N] [FAMILY...]: every family of published.py through the command. Roles must be
 what published.py says; quantized in four layouts every matrix that is worth it must be there, or be kept
 for a reason that the layout has; what advise chooses must be executed as promised. The table in
-codecs/families.md is what this prints: with --update it is written, else compared."""
+codecs/families.md is what this prints: with --update it is written, else compared. --every N: each N-th
+family alone, for a build in which all take too long."""
 import json
 import os
 import shutil
@@ -144,7 +145,8 @@ def table(rows):
 
 def main():
     kerf, *rest = sys.argv[1:]
-    names = [a for a in rest if a != "--update"] or list(make.FAMILIES)
+    every = int(rest.pop(rest.index("--every") + 1)) if "--every" in rest else 1
+    names = [a for a in rest if not a.startswith("--")] or list(make.FAMILIES)[::every]
     with tempfile.TemporaryDirectory() as root:
         make.all(root, names)
         with ThreadPoolExecutor(2) as pool:

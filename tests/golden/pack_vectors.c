@@ -68,7 +68,7 @@ static uint64_t *compress(const char *text, size_t n, size_t *bytes)
     uint64_t *out = calloc(room / 8 + 1, 8);
     ZSTD_CCtx *z = ZSTD_createCCtx();
     if (!out || !z) die("compression", "not enough memory");
-    ZSTD_CCtx_setParameter(z, ZSTD_c_compressionLevel, 15);
+    ZSTD_CCtx_setParameter(z, ZSTD_c_compressionLevel, 12);
     ZSTD_CCtx_setParameter(z, ZSTD_c_windowLog, 24);
     ZSTD_CCtx_setParameter(z, ZSTD_c_checksumFlag, 1);
     *bytes = ZSTD_compress2(z, out, room, text, n);
