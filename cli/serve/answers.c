@@ -141,6 +141,7 @@ int answer_analyze(request *r)
 /* The answers of one shape after the other, a line for each. */
 typedef struct sweep {
     request ask; /* of its own, for the body must outlive the request */
+    json_t *shapes;
     size_t shape;
     char *lines;
     size_t n, sent;
@@ -150,26 +151,40 @@ static void free_sweep(void *ctx)
 {
     sweep *s = ctx;
     json_decref(s->ask.json);
+    json_decref(s->shapes);
     free(s->lines);
     free(s);
+}
+
+/* All shapes in all formats, of one batch each: what cannot be computed is said before the answer
+ * begins. */
+static kerf_status check_sweep(const request *r, kerf_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    request all = {.route = r->route, .json = json_copy(r->json)};
+    json_object_del(all.json, "batches");
+    const kerf_status s = ask(&all, NULL, &text, &n, err);
+    json_decref(all.json);
+    free(text);
+    return s;
 }
 
 /* Makes the lines of the next shape; none are left after the last one. */
 static kerf_status next_shape(sweep *s, kerf_error *err)
 {
-    char word[64], *text = NULL;
+    char *text = NULL;
     size_t n = 0, i;
-    json_t *row, *shape = json_array_get(json_object_get(s->ask.json, "shapes"), s->shape++);
+    json_t *row, *shape = json_array_get(s->shapes, s->shape++);
     free(s->lines);
     s->lines = NULL;
     s->n = s->sent = 0;
     if (!shape) return KERF_OK;
-    snprintf(word, sizeof word, "shape=%.0fx%.0f", json_number_value(json_array_get(shape, 0)),
-             json_number_value(json_array_get(shape, 1)));
-    TRY(ask(&s->ask, word, &text, &n, err));
+    json_set(&s->ask.json, "shapes", json_pack("[O]", shape));
+    TRY(ask(&s->ask, NULL, &text, &n, err));
     json_t *doc = json_loadb(text, n, 0, NULL);
     free(text);
-    FILE *to = open_memstream(&s->lines, &s->n);
+    FILE *to = doc ? open_memstream(&s->lines, &s->n) : NULL;
     json_array_foreach(json_object_get(doc, "predictions"), i, row)
     {
         if (to && json_dumpf(row, to, JSON_COMPACT) == 0) fputc('\n', to);
@@ -179,12 +194,27 @@ static kerf_status next_shape(sweep *s, kerf_error *err)
     return kerf_fail(err, KERF_E_NOMEM, "no memory for a line");
 }
 
+/* What fails after the answer has begun is its last line. 0: there is no memory even for that, and
+ * the answer is cut, so that nobody takes it for whole. */
+static int end_sweep(sweep *s, kerf_status status, const kerf_error *err)
+{
+    json_t *doc = failure_json(status, err);
+    free(s->lines);
+    s->lines = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
+    s->n = s->lines ? strlen(s->lines) : 0;
+    if (s->n) s->lines[s->n++] = '\n'; /* where its end was marked */
+    s->shape = json_array_size(s->shapes);
+    json_decref(doc);
+    return s->n != 0;
+}
+
 static ssize_t read_sweep(void *ctx, uint64_t pos, char *to, size_t most)
 {
     sweep *s = ctx;
     kerf_error err = {0};
     (void)pos;
-    if (s->sent == s->n && next_shape(s, &err) != KERF_OK) return MHD_CONTENT_READER_END_WITH_ERROR;
+    const kerf_status status = s->sent == s->n ? next_shape(s, &err) : KERF_OK;
+    if (status != KERF_OK && !end_sweep(s, status, &err)) return MHD_CONTENT_READER_END_WITH_ERROR;
     if (s->n == 0) return MHD_CONTENT_READER_END_OF_STREAM;
     const size_t left = s->n - s->sent, n = left < most ? left : most;
     memcpy(to, s->lines + s->sent, n);
@@ -198,15 +228,17 @@ int answer_sweep(request *r)
     sweep *s = calloc(1, sizeof *s);
     if (!s) return reply_error(r, 503, "no memory for a sweep");
     s->ask.route = r->route;
-    s->ask.json = json_incref(r->json);
-    const kerf_status first = next_shape(s, &err);
+    s->ask.json = json_copy(r->json);
+    s->shapes = json_incref(json_object_get(r->json, "shapes"));
+    kerf_status begins = check_sweep(r, &err);
+    if (begins == KERF_OK) begins = next_shape(s, &err);
     struct MHD_Response *response =
-        first == KERF_OK
+        begins == KERF_OK
             ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_sweep, s, free_sweep)
             : NULL;
     if (response) return reply_stream(r, response, r->route->type);
     free_sweep(s);
-    return first == KERF_OK ? reply_error(r, 503, "no memory") : reply_failure(r, first, &err);
+    return begins == KERF_OK ? reply_error(r, 503, "no memory") : reply_failure(r, begins, &err);
 }
 
 /* --- jobs --------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 
 #include "serve/routes.h"
 
-enum { TEXT_MOST = 240, LIST_MOST = 64 };
+enum { TEXT_MOST = 240 };
 
 /* --- texts --------------------------------------------------------------------------------- */
 
@@ -86,7 +86,7 @@ static const char *text_wanted(const field *f)
 
 /* --- values -------------------------------------------------------------------------------- */
 
-static int is_list(field_kind k)
+int field_is_list(field_kind k)
 {
     return k == FIELD_FORMATS || k == FIELD_CODECS || k == FIELD_LIMITS || k == FIELD_GLOBS ||
            k == FIELD_RULES || k == FIELD_INTEGERS || k == FIELD_SHAPES || k == FIELD_MODELS;
@@ -124,10 +124,10 @@ kerf_status field_check(const field *f, const json_t *v, kerf_error *err)
         return json_is_boolean(v) ? KERF_OK : USAGE(err, "%s: expected true or false", f->name);
     if (f->kind == FIELD_CONFIG)
         return json_is_object(v) ? KERF_OK : USAGE(err, "%s: expected an object", f->name);
-    if (!is_list(f->kind)) return check_one(f, v, err);
+    if (!field_is_list(f->kind)) return check_one(f, v, err);
     const size_t n = json_array_size(v);
-    if (n < 1 || n > LIST_MOST)
-        return USAGE(err, "%s: expected a list of 1 to %d", f->name, LIST_MOST);
+    if (n < 1 || n > FIELD_LIST_MOST)
+        return USAGE(err, "%s: expected a list of 1 to %d", f->name, FIELD_LIST_MOST);
     for (size_t i = 0; i < n; i++) TRY(check_one(f, json_array_get(v, i), err));
     return KERF_OK;
 }

@@ -95,34 +95,48 @@ int reply_stream(request *r, struct MHD_Response *response, const char *type)
     return send_response(r, 200, response, type);
 }
 
+static json_t *error_json(int status, const char *text)
+{
+    char clean[1024];
+    json_t *doc = json_pack("{s:s, s:i}", "schema", "kerf.error/1", "status", status);
+    json_set(&doc, "error", json_path(kerf_text_printable(text, clean, sizeof clean)));
+    return doc;
+}
+
 int reply_error(request *r, int status, const char *fmt, ...)
 {
-    char text[1024], clean[1024];
+    char text[1024];
     va_list list;
     va_start(list, fmt);
     vsnprintf(text, sizeof text, fmt, list);
     va_end(list);
-    json_t *doc = json_pack("{s:s, s:i}", "schema", "kerf.error/1", "status", status);
-    json_set(&doc, "error", json_path(kerf_text_printable(text, clean, sizeof clean)));
-    return reply_json(r, status, doc);
+    return reply_json(r, status, error_json(status, text));
 }
 
-int reply_failure(request *r, kerf_status s, const kerf_error *err)
+static int status_of(kerf_status s)
 {
-    int status = 500;
     switch (s) {
     case KERF_E_ARG:
-    case KERF_E_RANGE: status = 400; break;
+    case KERF_E_RANGE: return 400;
     case KERF_E_DATA:
     case KERF_E_NOSUP:
     case KERF_E_IO:
     case KERF_E_CUDA:
-    case KERF_E_LIMIT: status = 422; break;
-    case KERF_E_EXISTS: status = 409; break;
-    case KERF_E_NOMEM: status = 503; break;
-    default: break;
+    case KERF_E_LIMIT: return 422;
+    case KERF_E_EXISTS: return 409;
+    case KERF_E_NOMEM: return 503;
+    default: return 500;
     }
-    return reply_error(r, status, "%s", err->text[0] ? err->text : kerf_status_name(s));
+}
+
+json_t *failure_json(kerf_status s, const kerf_error *err)
+{
+    return error_json(status_of(s), err->text[0] ? err->text : kerf_status_name(s));
+}
+
+int reply_failure(request *r, kerf_status s, const kerf_error *err)
+{
+    return reply_json(r, status_of(s), failure_json(s, err));
 }
 
 /* --- who may ask --------------------------------------------------------------------------- */

@@ -31,6 +31,7 @@ int reply_static(request *r, int status, const char *type, const char *text, siz
 int reply_json(request *r, int status, json_t *doc); /* takes doc; NULL: 503 */
 int reply_error(request *r, int status, const char *fmt, ...) KERF_PRINTF(3, 4);
 int reply_failure(request *r, kerf_status s, const kerf_error *err);
+json_t *failure_json(kerf_status s, const kerf_error *err); /* what that answers */
 int reply_stream(request *r, struct MHD_Response *response, const char *type); /* takes it */
 
 /* The rows' functions. */

@@ -73,20 +73,9 @@ static json_t *one_json(const field *f)
 static json_t *field_json(const field *f)
 {
     json_t *one = one_json(f);
-    switch (f->kind) {
-    case FIELD_FORMATS:
-    case FIELD_CODECS:
-    case FIELD_LIMITS:
-    case FIELD_GLOBS:
-    case FIELD_RULES:
-    case FIELD_INTEGERS:
-    case FIELD_SHAPES:
-    case FIELD_MODELS:
-        one = json_pack("{s:s, s:i, s:i, s:o}", "type", "array", "minItems", 1, "maxItems", 64,
-                        "items", one);
-        break;
-    default: break;
-    }
+    if (field_is_list(f->kind))
+        one = json_pack("{s:s, s:i, s:i, s:o}", "type", "array", "minItems", 1, "maxItems",
+                        FIELD_LIST_MOST, "items", one);
     json_set(&one, "description", json_string(f->note));
     return one;
 }

@@ -49,7 +49,7 @@ static const field analyze_fields[] = {
 };
 static const field sweep_fields[] = {
     HARDWARE(1),
-    {"shapes", FIELD_SHAPES, 1, "", 1, MOST_DIM, NULL, "[outputs, inputs] of each product", 0},
+    {"shapes", FIELD_SHAPES, 1, "shape", 1, MOST_DIM, NULL, "[outputs, inputs] of each product", 0},
     {"batches", FIELD_INTEGERS, 0, "batch", 1, 1 << 30, NULL, "rows of activations", 0},
     {"formats", FIELD_FORMATS, 0, "format", 0, 0, NULL, "of the weights", 0},
     {"activations", FIELD_FORMAT, 0, "activations", 0, 0, NULL, "of the activations", 0},

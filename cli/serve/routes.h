@@ -30,6 +30,9 @@ typedef enum field_kind {
     FIELD_OUTPUT    /* a name in the folder of --output                  */
 } field_kind;
 
+int field_is_list(field_kind k);
+enum { FIELD_LIST_MOST = 64 };
+
 typedef struct field {
     const char *name;
     field_kind kind;

@@ -57,6 +57,15 @@ static kerf_status predict_one(const shape_question *q, const kerf_format *f,
 
 typedef kerf_status (*take_answer)(void *ctx, const shape_answer *a, kerf_error *err);
 
+/* Of many shapes, the one that cannot be is named. */
+static kerf_status name_shape(kerf_status s, kerf_weight_shape shape, kerf_error *err)
+{
+    if (s == KERF_OK) return s;
+    const kerf_error why = *err;
+    return kerf_fail(err, s, "product %llux%llu: %s", (unsigned long long)shape.n,
+                     (unsigned long long)shape.k, why.text);
+}
+
 static kerf_status for_each(const shape_question *q, take_answer take, void *ctx, kerf_error *err)
 {
     shape_answer a;
@@ -64,7 +73,8 @@ static kerf_status for_each(const shape_question *q, take_answer take, void *ctx
     for (size_t i = 0; i < l->shapes; i++) {
         for (size_t b = 0; b < l->batches; b++) {
             for (size_t f = 0; f < l->formats; f++) {
-                TRY(predict_one(q, l->format[f], l->shape[i], l->batch[b], &a, err));
+                TRY(name_shape(predict_one(q, l->format[f], l->shape[i], l->batch[b], &a, err),
+                               l->shape[i], err));
                 TRY(take(ctx, &a, err));
             }
         }

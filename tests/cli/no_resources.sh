@@ -42,5 +42,24 @@ for kib in $(seq 8000 4000 100000); do
     limited "-v $kib" wanted_big quantize big.safetensors -f nvfp4 -j 3
     limited "-v $kib" wanted convert ct --layout modelopt -j 3
 done
+# A sweep whose memory ends after its first lines: the last line says so, and the answer ends in order.
+MALLOC_MMAP_THRESHOLD_=4096 "$KERF" serve --port 0 --json >log 2>serve-err &
+server=$!
+trap 'kill -9 $server 2>/dev/null; cleanup' EXIT
+for _ in $(seq 200); do [ -s log ] || ! kill -0 $server 2>/dev/null && break || sleep 0.05; done
+port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' log)
+if [ -n "$port" ] && command -v curl prlimit >/dev/null; then
+    list() { seq -s , -f "$1" 1 64; }
+    body="{\"hardware\": \"h200\", \"shapes\": [$(list '[%g, 4096]')], \"batches\": [$(list %g)]}"
+    curl -sN --max-time 60 -H 'Content-Type: application/json' -d "$body" "http://127.0.0.1:$port/api/v1/sweep" |
+        { head -c 1000 >/dev/null && prlimit --pid $server --as=1: --data=1: && cat >rest; }
+    check "the sweep ends in order" test "${PIPESTATUS[0]}" -eq 0
+    check "it says why" grep -q '^{"schema":"kerf.error/1","status":503,' <(tail -n 1 rest)
+    check "after lines that are right" grep -q '^{"n":2,"k":4096,"batch":1,' rest
+    prlimit --pid $server --as=unlimited: --data=unlimited:
+    kill -TERM $server
+    wait $server
+    check "the server ends well" test $? -eq 0
+fi
 echo "memory: $ok runs are right, $refused are refused"
 finish

@@ -55,6 +55,8 @@ ask 200 POST $api/analyze '{"hardware": "h200", "rows": 4096, "cols": 4096, "for
 check "analyze is predict" diff "$tmp/out" <("$KERF" predict --hardware h200 --shape 4096x4096 -f nvfp4 -b 3 --json)
 ask 200 POST $api/sweep '{"hardware": "h200", "shapes": [[64, 128], [4096, 14336]], "formats": ["int8", "nvfp4"], "batches": [1, 2]}'
 check "a sweep has a line for each" test "$(wc -l <"$tmp/out")" -eq 8
+ask 400 POST $api/sweep '{"hardware": "l4", "shapes": [[1, 1], [536847743, 536894018]]}' # before its first line
+output_says 'product 536847743x536894018: '
 config=$(cat "$DATA/configs/llama-3.1-8b.json")
 ask 200 POST $api/predict "{\"hardware\": \"h200\", \"formats\": [\"nvfp4\"], \"config\": $config}"
 json_is type llama
