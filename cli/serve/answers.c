@@ -163,6 +163,7 @@ static kerf_status check_sweep(const request *r, kerf_error *err)
     char *text = NULL;
     size_t n = 0;
     request all = {.route = r->route, .json = json_copy(r->json)};
+    if (!all.json) return kerf_fail(err, KERF_E_NOMEM, "no memory for a sweep");
     json_object_del(all.json, "batches");
     const kerf_status s = ask(&all, NULL, &text, &n, err);
     json_decref(all.json);
@@ -174,23 +175,23 @@ static kerf_status check_sweep(const request *r, kerf_error *err)
 static kerf_status next_shape(sweep *s, kerf_error *err)
 {
     char *text = NULL;
-    size_t n = 0, i;
+    size_t n = 0, i, whole = 0;
     json_t *row, *shape = json_array_get(s->shapes, s->shape++);
     free(s->lines);
     s->lines = NULL;
     s->n = s->sent = 0;
     if (!shape) return KERF_OK;
     json_set(&s->ask.json, "shapes", json_pack("[O]", shape));
-    TRY(ask(&s->ask, NULL, &text, &n, err));
-    json_t *doc = json_loadb(text, n, 0, NULL);
-    free(text);
-    FILE *to = doc ? open_memstream(&s->lines, &s->n) : NULL;
-    json_array_foreach(json_object_get(doc, "predictions"), i, row)
-    {
-        if (to && json_dumpf(row, to, JSON_COMPACT) == 0) fputc('\n', to);
-    }
+    if (s->ask.json) TRY(ask(&s->ask, NULL, &text, &n, err));
+    json_t *doc = text ? json_loadb(text, n, 0, NULL) : NULL;
+    json_t *rows = json_object_get(doc, "predictions");
+    FILE *to = rows ? open_memstream(&s->lines, &s->n) : NULL;
+    json_array_foreach(rows, i, row) whole +=
+        to && json_dumpf(row, to, JSON_COMPACT) == 0 && fputc('\n', to) != EOF;
+    const int closed = to && fclose(to) == 0 && whole == json_array_size(rows);
     json_decref(doc);
-    if (to && fclose(to) == 0) return KERF_OK;
+    free(text);
+    if (closed) return KERF_OK;
     return kerf_fail(err, KERF_E_NOMEM, "no memory for a line");
 }
 
@@ -347,7 +348,7 @@ int answer_metrics(request *r)
     char *text = NULL;
     size_t n = 0, count[JOB_STATES];
     FILE *to = open_memstream(&text, &n);
-    if (!to) return reply_error(r, 503, "no memory for counters");
+    if (!to) return reply_json(r, 503, NULL);
     jobs_count(count);
     http_metrics(to);
     fprintf(to, "# HELP kerf_jobs Jobs that are known, by state.\n# TYPE kerf_jobs gauge\n");

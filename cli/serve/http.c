@@ -78,16 +78,25 @@ int reply_static(request *r, int status, const char *type, const char *text, siz
         MHD_create_response_from_buffer(n, (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT), type);
 }
 
+/* Needs no memory but that of the connection. */
+static int reply_no_memory(request *r)
+{
+    static const char text[] = "{\"schema\": \"kerf.error/1\", \"status\": 503, \"error\": "
+                               "\"there is no memory for an answer; ask again\"}\n";
+    return reply_static(r, 503, "application/json", text, sizeof text - 1);
+}
+
 int reply_json(request *r, int status, json_t *doc)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *to = doc ? open_memstream(&text, &n) : NULL;
-    if (to && (json_dumpf(doc, to, JSON_INDENT(2)) != 0 || fputc('\n', to) == EOF)) n = 0;
+    const int whole = to && json_dumpf(doc, to, JSON_INDENT(2)) == 0 && fputc('\n', to) != EOF;
+    const int closed = to && fclose(to) == 0;
     json_decref(doc);
-    if (to && fclose(to) == 0 && n) return reply_text(r, status, "application/json", text, n);
+    if (whole && closed) return reply_text(r, status, "application/json", text, n);
     free(text);
-    return MHD_NO;
+    return reply_no_memory(r);
 }
 
 int reply_stream(request *r, struct MHD_Response *response, const char *type)
@@ -124,7 +133,8 @@ static int status_of(kerf_status s)
     case KERF_E_CUDA:
     case KERF_E_LIMIT: return 422;
     case KERF_E_EXISTS: return 409;
-    case KERF_E_NOMEM: return 503;
+    case KERF_E_NOMEM:
+    case KERF_E_CANCELED: return 503;
     default: return 500;
     }
 }
@@ -228,6 +238,7 @@ static int answer(request *r)
     if (r->size > BODY_MOST) return reply_error(r, 413, "a body of more than %d bytes", BODY_MOST);
     if (now_s() - r->began_s > BODY_S) return reply_error(r, 408, "the body came too slowly");
     r->json = json_loadb(r->body ? r->body : "", r->size, JSON_REJECT_DUPLICATES, &where);
+    if (!r->json && !where.text[0]) return reply_no_memory(r);
     if (!r->json)
         return reply_error(r, 400, "the body is no JSON: %s, at byte %d", where.text,
                            where.position);

@@ -235,7 +235,7 @@ static int make_room(void)
         known++;
         waiting += !has_ended(j);
     }
-    if (waiting >= WAITING_MOST || closing) return -1;
+    if (waiting >= WAITING_MOST) return -1;
     for (job **at = &jobs; *at && known >= KNOWN_MOST;) {
         job *j = *at;
         if (!has_ended(j) || j->claimed) {
@@ -252,6 +252,7 @@ static int make_room(void)
 /* Under the lock. */
 static kerf_status append(job *j, kerf_error *err)
 {
+    if (closing) return kerf_fail(err, KERF_E_CANCELED, "the server ends: it takes no more jobs");
     if (make_room() != 0) return kerf_fail(err, KERF_E_LIMIT, "%d jobs wait already", WAITING_MOST);
     if (!runs[j->device]) {
         const int why =

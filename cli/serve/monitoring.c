@@ -87,6 +87,11 @@ void monitoring_stop(void)
     pthread_cond_broadcast(&seen.stopped);
     pthread_mutex_unlock(&seen.lock);
     if (seen.monitor) pthread_join(seen.thread, NULL);
+    topic_end(seen.topic);
+}
+
+void monitoring_close(void)
+{
     topic_close(seen.topic);
     kerf_monitor_close(seen.monitor);
     free(seen.line);

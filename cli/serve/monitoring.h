@@ -9,7 +9,8 @@
 
 /* Where there is nothing to monitor, that is what is told; no failure. */
 kerf_status monitoring_start(kerf_error *err);
-void monitoring_stop(void);
+void monitoring_stop(void);        /* streams end, the last sample stays */
+void monitoring_close(void);       /* nobody may ask any more */
 void monitoring_metrics(FILE *to); /* gauges of GPUs, as Prometheus reads them */
 
 #endif

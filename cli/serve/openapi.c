@@ -164,16 +164,17 @@ json_t *openapi_document(int with_token)
 {
     json_t *paths = json_object();
     const route *r;
+    int failed = 0;
     for (size_t i = 0; (r = route_at(i)) != NULL; i++) {
         char method[8] = "";
         for (size_t k = 0; k + 1 < sizeof method && r->method[k]; k++)
             method[k] = (char)(r->method[k] | 0x20);
         json_t *path = json_object_get(paths, r->path);
         if (!path) {
-            path = json_object();
-            json_object_set_new(paths, r->path, path);
+            failed |= json_object_set_new(paths, r->path, json_object());
+            path = json_object_get(paths, r->path);
         }
-        json_object_set_new(path, method, operation_json(r, with_token));
+        failed |= json_object_set_new(path, method, operation_json(r, with_token));
     }
     json_t *doc = json_pack(
         "{s:s, s:{s:s, s:s, s:s}, s:o, s:{s:{s:{s:s, s:[s,s], s:{s:{s:s}, s:{s:s}}}}}}", "openapi",
@@ -182,10 +183,12 @@ json_t *openapi_document(int with_token)
         paths, "components", "schemas", "Error", "type", "object", "required", "schema", "error",
         "properties", "schema", "const", "kerf.error/1", "error", "type", "string");
     if (with_token) {
-        json_object_set_new(
+        failed |= json_object_set_new(
             json_object_get(doc, "components"), "securitySchemes",
             json_pack("{s:{s:s, s:s}}", "token", "type", "http", "scheme", "bearer"));
-        json_object_set_new(doc, "security", json_pack("[{s:[]}]", "token"));
+        failed |= json_object_set_new(doc, "security", json_pack("[{s:[]}]", "token"));
     }
-    return doc;
+    if (!failed) return doc;
+    json_decref(doc); /* there is no memory for all of it */
+    return NULL;
 }

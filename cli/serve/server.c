@@ -1,5 +1,5 @@
 /* server.c - starts what serves, waits for the signal that ends it, and ends it in order: no new
- * connection, running jobs to their end or to where the next server goes on, then the streams. */
+ * job, running jobs to their end or to where the next server goes on, then the streams. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "serve/jobs.h"
 #include "serve/monitoring.h"
 #include "serve/page.h"
+#include "serve/streams.h"
 
 serve_options serving;
 int serving_port;
@@ -77,6 +78,7 @@ kerf_status serve(const serve_options *o, kerf_error *err)
     if (!address_is_loopback(o->address) && !o->token)
         return USAGE(err, "--address %.60s: others than the loopback need --token TEXT|@FILE",
                      o->address);
+    json_set_alloc_funcs(malloc, free); /* a verb may end for lack of memory, a server may not */
     block_signals(&set);
     TRY(monitoring_start(err));
     kerf_status s = jobs_open(err);
@@ -84,14 +86,14 @@ kerf_status serve(const serve_options *o, kerf_error *err)
     if (s == KERF_OK) {
         s = say_where();
         wait_for_end(&set);
-        const MHD_socket listener = MHD_quiesce_daemon(daemon);
-        jobs_close(o->drain_s);
+        jobs_close(o->drain_s); /* meanwhile it answers, but takes no job */
         monitoring_stop();
+        streams_wait(1);
         http_stop(daemon);
-        (void)listener;
-        return s;
+    } else {
+        jobs_close(0);
+        monitoring_stop();
     }
-    jobs_close(0);
-    monitoring_stop();
+    monitoring_close();
     return s;
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "progress.h"
 
@@ -215,4 +216,11 @@ size_t streams_count(void)
     const size_t n = count;
     pthread_mutex_unlock(&lock);
     return n;
+}
+
+void streams_wait(double seconds)
+{
+    const struct timespec step = {0, 10000000};
+    for (const double end = now_s() + seconds; streams_count() && now_s() < end;)
+        nanosleep(&step, NULL);
 }

@@ -22,5 +22,7 @@ int topic_reply(request *r, topic *t);
  */
 void streams_beat(void);
 size_t streams_count(void);
+/* Gives streams whose topics have ended so long to send what is left of them. */
+void streams_wait(double seconds);
 
 #endif

@@ -188,4 +188,25 @@ ask 200 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef0123'
 ask 200 GET /
 ask 422 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "x"}' -H 'Authorization: Bearer 0123456789abcdef0123'
 stop
+
+# --- the end: streams are whole, and it answers until the last job has ended -----------------------------------
+export LD_LIBRARY_PATH=$STAND_IN${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} KERF_STAND_IN=$tmp/play
+echo '0 412500 700000 clock 1980 2619 61 20480 81559 98 87 0x24 3' >"$tmp/play"
+start --drain 1.5
+curl -sN --max-time 30 "http://127.0.0.1:$port$api/nvml/stream" >"$tmp/stream" &
+stream=$!
+ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:*", "mxfp4:*", "int4*", "nf4*"], "zstd_level": 22}'
+id=$(json id)
+wait_for "$id" running
+until [ -s "$tmp/stream" ]; do sleep 0.05; done
+kill -TERM "$server"
+until grep -q 503 <(curl -s -o "$tmp/out" -w '%{http_code}' -H 'Content-Type: application/json' -d '{"model": "tiny", "formats": ["nvfp4"]}' \
+    "http://127.0.0.1:$port$api/score") || ! kill -0 "$server" 2>/dev/null; do sleep 0.02; done
+output_says 'the server ends'
+wait "$server"
+check "the server ends with 0: $(head -n 3 "$tmp/serve-err")" test $? -eq 0
+server=
+wait $stream
+check "a stream ends in order" test $? -eq 0
+check "and had readings" grep -q '^event: sample' "$tmp/stream"
 finish
