@@ -15,8 +15,9 @@
 #include "output.h"
 #include "progress.h"
 #include "serve/host.h"
+#include "serve/refusals.h"
 
-enum { IDLE_S = 30, CLASSES = 6 };
+enum { IDLE_S = 30, CLASSES = 6, PASSED_MOST = 16 * BODY_MOST };
 
 /* --- counters ------------------------------------------------------------------------------ */
 
@@ -58,7 +59,7 @@ static int send_response(request *r, int status, struct MHD_Response *response, 
                             "form-action 'none'; frame-ancestors 'none'");
     if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     r->status = status;
-    const int queued = (int)MHD_queue_response(r->connection, (unsigned)status, response);
+    const int queued = (int)queue_answer(r->connection, (unsigned)status, response);
     MHD_destroy_response(response);
     return queued;
 }
@@ -174,6 +175,8 @@ static int refuse_stranger(request *r)
 
 static int refuse_early(request *r, const char *method, const char *url, const char *allowed)
 {
+    const char *fault = framing_fault(r->connection);
+    if (fault) return reply_error(r, 400, "%s", fault);
     const int refused = refuse_stranger(r);
     if (refused >= 0) return refused;
     if (!r->route && allowed[0]) {
@@ -216,8 +219,17 @@ static enum MHD_Result take_body(request *r, const char *p, size_t *n)
     const size_t more = *n;
     *n = 0;
     if (r->status) return MHD_YES;
-    if (r->size + more > 2 * BODY_MOST || now_s() - r->began_s > BODY_S) return MHD_NO;
-    if (!r->route->fields) return MHD_YES; /* not asked for, and left out */
+    const int slow = now_s() - r->began_s > BODY_S;
+    if (slow || r->size + more > PASSED_MOST) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(r->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        if (info) refuse_on_socket(info->connect_fd, slow ? 408 : 413);
+        return MHD_NO;
+    }
+    if (!r->route->fields || r->size + more > BODY_MOST) {
+        r->size += more; /* not asked for, or too large: passed over, and counted */
+        return MHD_YES;
+    }
     if (r->size + more > r->room) {
         const size_t room = r->size + more > 4096 ? 2 * (r->size + more) : 4096;
         char *body = realloc(r->body, room);
@@ -333,8 +345,10 @@ void http_end_slow(void)
     pthread_mutex_lock(&counted.lock);
     const double now = now_s();
     for (link_ *l = links; l; l = l->next)
-        if (!l->busy && now - l->since_s > (l->used ? IDLE_S : HEADER_S))
+        if (!l->busy && now - l->since_s > (l->used ? IDLE_S : HEADER_S)) {
+            if (!l->used) refuse_on_socket(l->fd, 408);
             shutdown(l->fd, SHUT_RDWR);
+        }
     pthread_mutex_unlock(&counted.lock);
 }
 
@@ -359,6 +373,13 @@ static kerf_status address_of(struct sockaddr_storage *out, kerf_error *err)
                  serving.address);
 }
 
+/* Paths have no escapes: what is written with some is no path of this server. */
+static size_t keep_escapes(void *ctx, struct MHD_Connection *c, char *text)
+{
+    (void)ctx, (void)c;
+    return strlen(text);
+}
+
 static void quiet_log(void *ctx, const char *fmt, va_list list)
 {
     (void)ctx, (void)fmt, (void)list; /* what a client does wrong is the client's */
@@ -377,8 +398,8 @@ kerf_status http_start(struct MHD_Daemon **out, kerf_error *err)
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)serving.connections, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)24 << 10,
         MHD_OPTION_THREAD_POOL_SIZE, 2u, MHD_OPTION_NOTIFY_COMPLETED, completed, NULL,
-        MHD_OPTION_NOTIFY_CONNECTION, notify, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, notify, NULL, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
+        NULL, MHD_OPTION_END);
     if (!*out)
         return kerf_fail(err, KERF_E_IO,
                          "cannot listen on %.60s port %d: %s; --port 0 takes a free one",

@@ -117,12 +117,40 @@ for model in ../models/tiny /etc nothing linked tiny/../linked; do
 done
 ask 400 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "../x"}'
 ask 422 POST $api/predict '{"hardware": "h200", "formats": ["nvfp4"], "config": {"model_type": 7}}'
-for raw in 'GET / HTTP/9.9\r\n\r\n' '\0\1\2\3\r\n\r\n' 'POST /api/v1/analyze HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n' \
-    'GET /api/v1/health HTTP/1.1\r\n\r\n' "GET / HTTP/1.1\r\nHost: localhost\r\nX: $(head -c 40000 "$tmp/large")\r\n\r\n"; do
+# What is no good HTTP, found by the library or here: 4xx, JSON, and the connection ends.
+long=$(head -c 40000 "$tmp/large" | tr ' ' a) post='POST /api/v1/analyze HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
+while IFS='|' read -r wanted raw; do
     # shellcheck disable=SC2059 # the escapes in it are meant
-    (exec 3<>"/dev/tcp/127.0.0.1/$port" && printf "$raw" >&3 && timeout 0.2 cat <&3 >"$tmp/raw") 2>/dev/null
-    check "no 200 for what is no request" bash -c "! head -n 1 '$tmp/raw' | grep -aq ' 200 '"
-done
+    (exec 3<>"/dev/tcp/127.0.0.1/$port" && printf "${raw/LONG/$long}" >&3 && timeout 5 cat <&3 >"$tmp/raw") 2>/dev/null
+    check "$wanted for $raw: $(head -n 1 "$tmp/raw")" grep -aq "^HTTP/1.1 $wanted " "$tmp/raw"
+    sed '1,/^\r$/d' "$tmp/raw" >"$tmp/out"
+    json_is schema kerf.error/1
+    json_is status "$wanted"
+done <<END
+400|GET / HTTP/9.9\r\nHost: localhost\r\n\r\n
+400|GET / FTP/1.1\r\nHost: localhost\r\n\r\n
+400|GET /\r\n\r\n
+400|PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n
+400|GET / HTTP/1.1\r\nHost: localhost\r\nnonsense\r\n\r\n
+400|GET / HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n
+404|GET / x HTTP/1.1\r\nHost: localhost\r\n\r\n
+404|GET /%%00 HTTP/1.1\r\nHost: localhost\r\n\r\n
+414|LONG / HTTP/1.1\r\nHost: localhost\r\n\r\n
+405|NO@METHOD / HTTP/1.1\r\nHost: localhost\r\n\r\n
+414|GET /LONG HTTP/1.1\r\nHost: localhost\r\n\r\n
+421|GET / HTTP/1.1\r\n\r\n
+431|GET / HTTP/1.1\r\nHost: localhost\r\nX: LONG\r\n\r\n
+400|${post}Content-Length: -5\r\n\r\n
+413|${post}Content-Length: 99999999999999999999\r\n\r\n
+400|${post}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}}
+400|${post}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n
+400|${post}Transfer-Encoding: gzip\r\n\r\n
+400|${post}Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n
+413|${post}Transfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\n
+400|${post}Transfer-Encoding: chunked\r\n\r\n2;LONG\r\n{}\r\n0\r\n\r\n
+END
+(exec 3<>"/dev/tcp/127.0.0.1/$port" && printf 'GET /api' >&3 && timeout 20 cat <&3 >"$tmp/slow") &
+slow=$! # looked at below
 
 # --- jobs --------------------------------------------------------------------------------------------
 ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:4/6"], "only": ["*layers.0.mlp*"]}'
@@ -161,6 +189,9 @@ ask 422 POST "$api/jobs/$advice/solve" '{"bits": 1}'
 ask 202 POST $api/eval '{"model": "tiny", "candidates": ["tiny"], "tokens": "tiny/eval.u16", "length": 64, "rows": "0:2"}'
 evaluated=$(json id)
 wait_for "$evaluated" done
+
+wait $slow
+check "a header that does not come is 408: $(head -n 1 "$tmp/slow")" grep -q '^HTTP/1.1 408 ' "$tmp/slow"
 
 # --- cut, and taken up ---------------------------------------------------------------------------------
 ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:*", "mxfp4:*", "int4*", "nf4*"], "zstd_level": 22}'
