@@ -130,8 +130,11 @@ kerf_status kf_nvml_open(const char *file, kf_nvml **out, kerf_error *err)
     KF_TRY(kf_allocate(&n, 1, sizeof *n, err));
     n->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     kerf_status s = KERF_OK;
-    if (!n->library)
-        s = kf_fail(err, KERF_E_CUDA, KF_NOWHERE, "no NVIDIA driver here (no %.200s)", file);
+    if (!n->library) { /* what it says begins with the file's name */
+        const char *why = dlerror();
+        s = kf_fail(err, KERF_E_CUDA, KF_NOWHERE, "no NVIDIA driver here (%.200s)",
+                    why ? why : file);
+    }
     if (s == KERF_OK) s = find_calls(n, file, err);
     if (s == KERF_OK) s = start(n, err);
     if (s != KERF_OK) {

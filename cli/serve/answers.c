@@ -42,9 +42,13 @@ int answer_health(request *r)
 
 int answer_models(request *r)
 {
+    json_t *all = NULL;
+    kerf_error err = {0};
+    const kerf_status s = models_list(&all, &err);
+    if (s != KERF_OK) return reply_failure(r, s, &err);
     return reply_json(r, 200,
-                      json_pack("{s:s, s:o, s:b}", "schema", "kerf.models/1", "models",
-                                models_list(), "output", serving.output != NULL));
+                      json_pack("{s:s, s:o, s:b}", "schema", "kerf.models/1", "models", all,
+                                "output", serving.output != NULL));
 }
 
 /* --- verbs that answer at once
@@ -284,7 +288,7 @@ int answer_submit(request *r)
     if (chooses && !json_object_get(r->json, "model") == !json_object_get(r->json, "config"))
         return reply_error(r, 400, "model or config: one of the two");
     kerf_status s = check_job(r, &err);
-    if (s == KERF_E_IO) return reply_error(r, 404, "%s", err.text);
+    if (s == KERF_E_IO && !err.native) return reply_error(r, 404, "%s", err.text);
     if (s != KERF_OK) return reply_failure(r, s, &err);
     s = job_submit(r->route, r->json, &id, &err);
     if (s == KERF_E_LIMIT) return reply_error(r, 429, "%s", err.text);

@@ -12,39 +12,65 @@
 
 enum { LISTED_MOST = 1000, DEEP_MOST = 4 };
 
+/* Why something could not be looked at, as errno has it. What is not there, or not for this server,
+ * is no failure: KERF_OK. */
+static kerf_status cannot_look(const char *path, kerf_error *err)
+{
+    const int why = errno;
+    if (why == ENOENT || why == ENOTDIR || why == ELOOP || why == EACCES) return KERF_OK;
+    kerf_fail(err, why == ENOMEM ? KERF_E_NOMEM : KERF_E_IO, "%.300s: %s", path, strerror(why));
+    err->native = why;
+    return err->status;
+}
+
 /* Whether a path, all links followed, is a folder of --models or below one. */
-static int is_inside(const char *path)
+static kerf_status find_inside(const char *path, int *inside, kerf_error *err)
 {
     char *real = realpath(path, NULL);
-    int inside = 0;
-    for (size_t i = 0; real && i < serving.model_folders && !inside; i++) {
+    *inside = 0;
+    if (!real) return cannot_look(path, err);
+    kerf_status s = KERF_OK;
+    for (size_t i = 0; s == KERF_OK && i < serving.model_folders && !*inside; i++) {
         char *root = realpath(serving.models[i], NULL);
         const size_t n = root ? strlen(root) : 0;
-        inside = n && strncmp(real, root, n) == 0 && (real[n] == '/' || !real[n] || n == 1);
+        if (!root) s = cannot_look(serving.models[i], err);
+        *inside = n && strncmp(real, root, n) == 0 && (real[n] == '/' || !real[n] || n == 1);
         free(root);
     }
     free(real);
-    return inside;
+    return s;
+}
+
+static kerf_status join(const char *folder, const char *name, char **out, kerf_error *err)
+{
+    const int bare = !folder[0];
+    if (asprintf(out, "%s%s%s", folder, bare ? "" : "/", name) >= 0) return KERF_OK;
+    *out = NULL;
+    return kerf_fail(err, KERF_E_NOMEM, "no memory for a path");
+}
+
+static void free_names(struct dirent **e, int n)
+{
+    for (int i = 0; i < n; i++) free(e[i]);
+    free(e);
 }
 
 /* Every file of a model, for a link in its folder could lead anywhere. */
-static int is_inside_whole(const char *path)
+static kerf_status find_inside_whole(const char *path, int *inside, kerf_error *err)
 {
-    struct dirent *e;
-    if (!is_inside(path)) return 0;
-    DIR *d = opendir(path);
-    int inside = 1;
-    while (d && inside && (e = readdir(d)) != NULL) {
+    struct dirent **e = NULL;
+    TRY(find_inside(path, inside, err));
+    const int n = *inside ? scandir(path, &e, NULL, NULL) : 0;
+    kerf_status s = n < 0 ? cannot_look(path, err) : KERF_OK;
+    for (int i = 0; s == KERF_OK && *inside && i < n; i++) {
         char *file = NULL;
-        if (strcmp(e->d_name, "..") == 0) continue;
-        if (asprintf(&file, "%s/%s", path, e->d_name) < 0)
-            inside = 0;
-        else
-            inside = is_inside(file);
-        if (file) free(file);
+        if (strcmp(e[i]->d_name, "..") == 0) continue;
+        s = join(path, e[i]->d_name, &file, err);
+        if (s == KERF_OK) s = find_inside(file, inside, err);
+        free(file);
     }
-    if (d) closedir(d);
-    return inside;
+    free_names(e, n);
+    return s;
 }
 
 kerf_status model_at(const char *name, char **path, kerf_error *err)
@@ -52,14 +78,16 @@ kerf_status model_at(const char *name, char **path, kerf_error *err)
     struct stat st;
     *path = NULL;
     for (size_t i = 0; i < serving.model_folders; i++) {
-        if (asprintf(path, "%s/%s", serving.models[i], name) < 0) {
-            *path = NULL;
-            return kerf_fail(err, KERF_E_NOMEM, "no memory for a path");
-        }
-        if (stat(*path, &st) == 0 && is_inside_whole(*path)) return KERF_OK;
+        int inside = 0;
+        TRY(join(serving.models[i], name, path, err));
+        const kerf_status s = stat(*path, &st) != 0 ? cannot_look(*path, err)
+                                                    : find_inside_whole(*path, &inside, err);
+        if (s == KERF_OK && inside) return KERF_OK;
         free(*path);
         *path = NULL;
+        TRY(s);
     }
+    err->native = 0;
     return kerf_fail(err, KERF_E_IO, "there is no model %.200s; /api/v1/models lists them", name);
 }
 
@@ -89,37 +117,58 @@ static void add_model(json_t **all, const char *name, const finding *f)
                             "weight_bytes", f->bytes, "config", f->config, "weights", f->weights));
 }
 
-static void look(json_t **all, const char *path, const char *name, int deep)
+static kerf_status look(json_t **all, const char *path, const char *name, int deep,
+                        kerf_error *err);
+
+/* What stands at a path, which `base` is the end of: a part of the model here, or of others. */
+static kerf_status look_at(json_t **all, const char *path, const char *inner, const char *base,
+                           int deep, finding *here, kerf_error *err)
 {
-    struct dirent *e;
     struct stat st;
+    int inside = 0;
+    TRY(find_inside(path, &inside, err));
+    if (!inside) return KERF_OK;
+    if (stat(path, &st) != 0) return cannot_look(path, err);
+    if (S_ISDIR(st.st_mode) && deep) return look(all, path, inner, deep - 1, err);
+    if (!S_ISREG(st.st_mode)) return KERF_OK;
+    const int weights = is_weights(base);
+    here->config |= strcmp(base, "config.json") == 0;
+    here->weights |= weights;
+    if (weights) here->bytes += (double)st.st_size;
+    if (ends(base, ".gguf")) add_model(all, inner, &(finding){(double)st.st_size, 0, 1});
+    return KERF_OK;
+}
+
+static kerf_status look(json_t **all, const char *path, const char *name, int deep, kerf_error *err)
+{
+    struct dirent **e = NULL;
     finding here = {0};
-    DIR *d = is_inside(path) ? opendir(path) : NULL;
-    while (d && (e = readdir(d)) != NULL) {
+    int inside = 0;
+    TRY(find_inside(path, &inside, err));
+    const int n = inside ? scandir(path, &e, NULL, alphasort) : 0;
+    kerf_status s = n < 0 ? cannot_look(path, err) : KERF_OK;
+    for (int i = 0; s == KERF_OK && i < n; i++) {
         char *file = NULL, *inner = NULL;
-        if (e->d_name[0] == '.') continue;
-        if (asprintf(&file, "%s/%s", path, e->d_name) < 0) break;
-        if (asprintf(&inner, "%s%s%s", name, name[0] ? "/" : "", e->d_name) < 0) inner = NULL;
-        const int there = inner && is_inside(file) && stat(file, &st) == 0;
-        if (there && S_ISDIR(st.st_mode) && deep) look(all, file, inner, deep - 1);
-        if (there && S_ISREG(st.st_mode)) {
-            here.config |= strcmp(e->d_name, "config.json") == 0;
-            const int weights = is_weights(e->d_name);
-            here.weights |= weights;
-            if (weights) here.bytes += (double)st.st_size;
-            if (ends(e->d_name, ".gguf"))
-                add_model(all, inner, &(finding){(double)st.st_size, 0, 1});
-        }
+        if (e[i]->d_name[0] == '.') continue;
+        s = join(path, e[i]->d_name, &file, err);
+        if (s == KERF_OK) s = join(name, e[i]->d_name, &inner, err);
+        if (s == KERF_OK) s = look_at(all, file, inner, e[i]->d_name, deep, &here, err);
         free(file);
         free(inner);
     }
-    if (d) closedir(d);
-    if (here.config || here.weights) add_model(all, name, &here);
+    free_names(e, n);
+    if (s == KERF_OK && (here.config || here.weights)) add_model(all, name, &here);
+    return s;
 }
 
-json_t *models_list(void)
+kerf_status models_list(json_t **out, kerf_error *err)
 {
-    json_t *all = json_array();
-    for (size_t i = 0; i < serving.model_folders; i++) look(&all, serving.models[i], "", DEEP_MOST);
-    return all;
+    kerf_status s = KERF_OK;
+    *out = json_array();
+    for (size_t i = 0; s == KERF_OK && i < serving.model_folders; i++)
+        s = look(out, serving.models[i], "", DEEP_MOST, err);
+    if (s == KERF_OK) return s;
+    json_decref(*out);
+    *out = NULL;
+    return s;
 }

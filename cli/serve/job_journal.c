@@ -31,6 +31,23 @@ void journal_write(json_t *doc)
     json_decref(doc);
 }
 
+/* What an open journal holds. errno is 0 where it is read, but no JSON. */
+static json_t *parse(int fd, size_t n)
+{
+    char *text = malloc(n + 1);
+    size_t got = 0;
+    ssize_t more = 1;
+    while (text && got < n && more > 0) {
+        more = read(fd, text + got, n - got);
+        if (more > 0) got += (size_t)more;
+        if (more < 0 && errno == EINTR) more = 1;
+    }
+    json_t *doc = text && more > 0 ? json_loadb(text, got, 0, NULL) : NULL;
+    if (text && more >= 0) errno = 0;
+    free(text);
+    return doc;
+}
+
 /* A name that somebody made a pipe is not waited for. */
 kerf_status journal_read(json_t **doc, kerf_error *err)
 {
@@ -40,9 +57,15 @@ kerf_status journal_read(json_t **doc, kerf_error *err)
     journal_path(path);
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) return KERF_OK;
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= JOURNAL_MOST)
-        *doc = json_loadfd(fd, 0, NULL);
+    if (fd >= 0 && fstat(fd, &st) == 0) {
+        errno = 0;
+        if (S_ISREG(st.st_mode) && st.st_size <= JOURNAL_MOST) *doc = parse(fd, (size_t)st.st_size);
+    }
+    const int why = errno;
     if (fd >= 0) close(fd);
     if (*doc) return KERF_OK;
+    if (why)
+        return kerf_fail(err, why == ENOMEM ? KERF_E_NOMEM : KERF_E_IO, "%.300s: %s", path,
+                         strerror(why));
     return kerf_fail(err, KERF_E_DATA, "%.300s is no JSON that can be read; remove it", path);
 }

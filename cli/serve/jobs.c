@@ -35,7 +35,7 @@ typedef struct job {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static job *jobs;
-static int last_id, closing;
+static int last_id, closing, journal_is_known; /* it is never written before it was read */
 static pthread_t runner[DEVICES];
 static int runs[DEVICES];
 
@@ -119,7 +119,7 @@ static void tell_state(job *j)
 /* What waits and runs, so that the next server goes on with it. Under the lock. */
 static void keep_journal(void)
 {
-    if (!serving.output) return;
+    if (!serving.output || !journal_is_known) return;
     json_t *all = json_array();
     for (const job *j = jobs; j; j = j->next)
         if (!has_ended(j) || j->state == JOB_CUT)
@@ -375,6 +375,7 @@ kerf_status jobs_open(kerf_error *err)
     json_t *row, *doc;
     if (!serving.output) return KERF_OK;
     TRY(journal_read(&doc, err));
+    journal_is_known = 1;
     json_array_foreach(json_object_get(doc, "jobs"), i, row)
     {
         const char *where = json_string_value(json_object_get(row, "path"));

@@ -31,8 +31,9 @@ int device_of(const json_t *body);
 kerf_status run_here(const word_list *l, char **text, size_t *n, kerf_error *err);
 
 /* The path of a model on disk, malloc'd. KERF_E_IO: no folder of --models has it, or it leads out
- * of them. */
+ * of them; with an errno in err->native: it cannot be looked at. */
 kerf_status model_at(const char *name, char **path, kerf_error *err);
-json_t *models_list(void);
+/* All models that may be read; one that cannot be looked at fails it all. */
+kerf_status models_list(json_t **out, kerf_error *err);
 
 #endif

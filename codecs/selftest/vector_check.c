@@ -135,13 +135,22 @@ static kerf_status begin_case(vector_state *v, const kf_vector_line *line, kerf_
     return open_planes(v, err);
 }
 
-static void encode(vector_state *v)
+/* That a call fails is a finding about it, unless it is this machine that has no memory. */
+static kerf_status judge(vector_state *v, const char *what, kerf_status s, const kerf_error *why,
+                         kerf_error *err)
+{
+    if (s == KERF_E_NOMEM) return kf_fail(err, s, KF_NOWHERE, "%s", why->text);
+    if (s != KERF_OK) differs(v, "%s%s: %s", what, kerf_status_name(s), why->text);
+    return KERF_OK;
+}
+
+static kerf_status encode(vector_state *v, kerf_error *err)
 {
     const kerf_cspan src = {v->src.p, v->src.n};
     kerf_error why;
     kerf_status s = kerf_encode_matrix(&v->geometry, v->encoder, src, v->dtype, v->ours,
                                        v->check->exec, NULL, &why);
-    if (s != KERF_OK) differs(v, "%s: %s", kerf_status_name(s), why.text);
+    return judge(v, "", s, &why, err);
 }
 
 static uint64_t count_blocks(const kerf_geometry *g)
@@ -163,8 +172,7 @@ static kerf_status begin_encoder(vector_state *v, const kf_vector_line *line, ke
     v->check->tally[i].vectors++;
     v->check->tally[i].blocks += count_blocks(&v->geometry);
     KF_TRY(open_planes(v, err));
-    encode(v);
-    return KERF_OK;
+    return encode(v, err);
 }
 
 static kerf_status check_plane(vector_state *v, const kf_vector_line *line, kerf_error *err)
@@ -195,11 +203,10 @@ static kerf_status check_values(vector_state *v, const kf_vector_line *line, ker
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
         planes[p] = (kerf_cspan){v->golden[p].p, v->golden[p].n};
     kerf_status s = kerf_decode(g, 0, g->bands, planes, v->out, line->dtype, v->check->exec, &why);
-    if (s != KERF_OK) {
-        differs(v, "decode to %s: %s: %s", kerf_dtype_name(line->dtype), kerf_status_name(s),
-                why.text);
-        return KERF_OK;
-    }
+    char what[32];
+    snprintf(what, sizeof what, "decode to %s: ", kerf_dtype_name(line->dtype));
+    KF_TRY(judge(v, what, s, &why, err));
+    if (s != KERF_OK) return KERF_OK;
     kf_vector_unify_nans(line->dtype, v->out.p, v->out.n);
     if (!line->digested) kf_vector_unify_nans(line->dtype, line->p, line->n);
     compare(v, kerf_dtype_name(line->dtype), v->out, line, kerf_dtype_bits(line->dtype) / 8);
@@ -232,7 +239,8 @@ kerf_status kf_vector_check_text(kf_vector_check *c, const char *file, const cha
     while (s == KERF_OK && more) {
         more = kf_vector_next(&v.reader, &line, &problem);
         if (more < 0)
-            s = malformed(&v, err, problem);
+            s = problem ? malformed(&v, err, problem)
+                        : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %s", file);
         else if (more)
             s = on_line(&v, &line, err);
     }

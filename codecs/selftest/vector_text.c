@@ -69,6 +69,9 @@ static int read_run(rest *r, unsigned char *byte, uint64_t *times)
     return read_number(r, times) && r->at < r->end && *r->at++ == ';';
 }
 
+/* What is wrong with a text, where it is not the text: see kf_vector_next. */
+static const char no_memory[] = "";
+
 static const char *read_bytes(kf_vector_reader *r, rest text, kf_vector_line *out)
 {
     unsigned char byte = 0;
@@ -79,7 +82,7 @@ static const char *read_bytes(kf_vector_reader *r, rest text, kf_vector_line *ou
     }
     if (n > r->capacity) {
         unsigned char *more = realloc(r->buffer, (size_t)n);
-        if (!more) return "not enough memory";
+        if (!more) return no_memory;
         r->buffer = more;
         r->capacity = (size_t)n;
     }
@@ -172,8 +175,9 @@ int kf_vector_next(kf_vector_reader *r, kf_vector_line *out, const char **proble
         r->line++;
         if (text.at == text.end || *text.at == '#') continue;
         *out = (kf_vector_line){.text = begin, .length = (size_t)(text.end - begin)};
-        *problem = read_line(r, text, out);
-        return *problem ? -1 : 1;
+        const char *wrong = read_line(r, text, out);
+        *problem = wrong == no_memory ? NULL : wrong;
+        return wrong ? -1 : 1;
     }
     return 0;
 }

@@ -41,7 +41,7 @@ typedef struct kf_vector_reader {
 } kf_vector_reader;
 
 /* Reads the next line that says something. 1: it is in *out; 0: there is none;
- * -1: it is malformed (or memory is short), and *problem says how. */
+ * -1: it is malformed, and *problem says how; NULL: there is no memory. */
 int kf_vector_next(kf_vector_reader *r, kf_vector_line *out, const char **problem);
 void kf_vector_reader_close(kf_vector_reader *r);
 

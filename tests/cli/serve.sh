@@ -209,6 +209,9 @@ check "it was written by the next server" test -s "$tmp/written/later/model.safe
 wait_for "$cut" canceled
 stop
 check "no job is left in the journal" bash -c "! grep -q '\"id\"' '$tmp/written/kerf-jobs.json'"
+printf '{"jobs": [' >"$tmp/written/kerf-jobs.json" # what cannot be read is not written over
+expect 3 serve --port 0 --models "$tmp/models" --output "$tmp/written"
+check "a journal that is damaged stays" test "$(cat "$tmp/written/kerf-jobs.json")" = '{"jobs": ['
 
 # --- a token, and nothing to write to --------------------------------------------------------------------
 echo 0123456789abcdef0123 >"$tmp/token"

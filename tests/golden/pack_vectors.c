@@ -55,7 +55,7 @@ static void pack_file(FILE *out, const char *folder, const char *name)
     }
     if (more < 0) {
         snprintf(path, sizeof path, "%s/%s:%u", folder, name, r.line);
-        die(path, problem);
+        die(path, problem ? problem : "no memory");
     }
     kf_vector_reader_close(&r);
     free(text);
