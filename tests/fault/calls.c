@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -292,6 +293,57 @@ int flock(int fd, int how)
 {
     NEXT(flock);
     CALL(LOCK, fd, NULL, 0, fd, how);
+}
+
+/* --- sockets, and what a server needs besides ------------------------------------------------- */
+
+int socket(int domain, int type, int protocol)
+{
+    NEXT(socket);
+    CALL(SOCKET, -1, NULL, -1, domain, type, protocol);
+}
+
+int bind(int fd, const struct sockaddr *address, socklen_t n)
+{
+    NEXT(bind);
+    CALL(SOCKET, fd, NULL, 0, fd, address, n);
+}
+
+int listen(int fd, int backlog)
+{
+    NEXT(listen);
+    CALL(SOCKET, fd, NULL, 0, fd, backlog);
+}
+
+int accept4(int fd, struct sockaddr *address, socklen_t *n, int flags)
+{
+    NEXT(accept4);
+    CALL(SOCKET, fd, NULL, -1, fd, address, n, flags);
+}
+
+ssize_t recv(int fd, void *p, size_t n, int flags)
+{
+    NEXT(recv);
+    CALL(SOCKET, fd, NULL, 0, fd, p, n, flags);
+}
+
+ssize_t send(int fd, const void *p, size_t n, int flags)
+{
+    NEXT(send);
+    CALL(SOCKET, fd, NULL, (ssize_t)n, fd, p, n, flags);
+}
+
+int pipe2(int fd[2], int flags)
+{
+    NEXT(pipe2);
+    CALL(SOCKET, -1, NULL, -1, fd, flags);
+}
+
+pid_t fork(void)
+{
+    NEXT(fork);
+    if (shim_judge(SOCKET, -1, NULL) == FAIL) return -1;
+    return next();
 }
 
 /* --- names --------------------------------------------------------------------------------- */

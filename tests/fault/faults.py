@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """faults.py - all campaigns in full, several at a time, and their results in one file.
 
-    faults.py BUILD [--json FILE] [--kills N] [-j N] [--only sweep,power,planted,kills,others]"""
+    faults.py BUILD [--json FILE] [--kills N] [-j N] [--only sweep,serving,power,planted,kills,others]"""
 import argparse
 import concurrent.futures
 import json
@@ -13,6 +13,7 @@ import fault_sweep
 import kills
 import others
 import power_loss
+import serving
 from room import Tally
 from scenarios import SCENARIOS
 
@@ -21,12 +22,15 @@ ABOUT = {
     'power': 'the power goes after every call that changes the disk',
     'planted': 'the same with syncs left out, or a rename before the sync: each is noticed',
     'kills': 'kill -9 at random calls and moments',
+    'serving': 'every call of a server fails: while it starts, answers, runs a job and ends',
     'others': 'other programs: two writers, a source that changes, a folder that vanishes',
 }
 
 
 def campaign(build, test, name, number):
     """One part, in a process of its own: its tally."""
+    if test == 'serving':
+        return serving.run(build, everything=True, kinds=[name], part=number)
     if test == 'sweep':
         return fault_sweep.run(build, everything=True, only=name)
     if test == 'kills':
@@ -38,7 +42,8 @@ def campaign(build, test, name, number):
 
 def parts(number):
     """(test, scenario, kills), the long ones first."""
-    yield from (('sweep', s.name, 0) for s in reversed(SCENARIOS))
+    yield from (('sweep', s.name, 0) for s in sorted(SCENARIOS, key=lambda s: -s.slow))
+    yield from (('serving', kind, part) for kind in serving.KINDS for part in range(serving.PARTS))
     yield 'kills', None, number
     yield 'others', None, 0
     for s in SCENARIOS:

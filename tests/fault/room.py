@@ -27,7 +27,9 @@ class Room:
         self.side = tempfile.mkdtemp(prefix='kerf-side-', dir=where)  # what is not the room: output, counts
         os.chdir(self.path)
         self.env = {k: v for k, v in os.environ.items() if k in ('PATH', 'HOME', 'LD_LIBRARY_PATH')}
-        self.env.update(OMP_WAIT_POLICY='passive', OMP_NUM_THREADS='2', LC_ALL='C')
+        self.env.update(OMP_WAIT_POLICY='passive', OMP_NUM_THREADS='2', LC_ALL='C', KERF_STAND_IN='in/play')
+        stand_ins = [os.path.join(build, 'tests', f) for f in ('stand_in', 'fault/stand_in')]
+        self.env['LD_LIBRARY_PATH'] = ':'.join(stand_ins + self.env.get('LD_LIBRARY_PATH', '').split(':')).strip(':')
 
     def __enter__(self):
         return self
@@ -195,6 +197,38 @@ def make_sources(rows=64):
     files['one.gguf'] = gguf({'blk.0.ffn_down.weight': (64, 64, numbers(64 * 64, 7)),
                               'blk.0.ffn_up.weight': (64, 64, numbers(64 * 64, 8))})
     fill('in', files)
+
+
+# A reading of one GPU, as tests/monitor/nvml_stand_in.c plays it.
+GPU = b'0 412500 700000 5000 1980 2619 61 20480 81559 98 87 0x24 1\n'
+
+
+def make_tiny():
+    """in/tiny: a model of one layer and 16 tokens that runs in a millisecond, with a tokenizer; in/tokens.u16 and
+    in/text.txt for it, and what else verbs read: limits of eval, readings of a GPU, times, golden vectors."""
+    width, layer = 64, 'model.layers.0.'
+    shapes = {'model.embed_tokens': 16, **{layer + 'self_attn.%s_proj' % p: width for p in 'qkvo'},
+              **{layer + 'mlp.%s_proj' % p: width for p in ('gate', 'up', 'down')}}
+    weights = {name + '.weight': ('BF16', [rows, width], numbers(rows * width, 20 + i))
+               for i, (name, rows) in enumerate(shapes.items())}
+    norms = {name + '.weight': ('BF16', [width], b'\x80\x3f' * width)
+             for name in (layer + 'input_layernorm', layer + 'post_attention_layernorm', 'model.norm')}
+    config = {**CONFIG, 'num_hidden_layers': 1, 'head_dim': 32, 'vocab_size': 16, 'rms_norm_eps': 1e-5,
+              'max_position_embeddings': 32, 'hidden_act': 'silu', 'tie_word_embeddings': True}
+    words = ['<s>', '\u0120', 'a', 'b', 'ab', '\u0120a']
+    tokenizer = {'added_tokens': [{'id': 0, 'content': '<s>', 'special': True}], 'normalizer': None,
+                 'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': False, 'use_regex': True},
+                 'model': {'type': 'BPE', 'vocab': {w: i for i, w in enumerate(words)},
+                           'merges': [['a', 'b'], ['\u0120', 'a']]}}
+    times = [{'format': 'int8', 'n': n, 'k': 4096, 'batch': 1, 'us': 2 + n / 500} for n in (1024, 2048, 4096, 8192)]
+    fill('in', {'tiny/model.safetensors': safetensors({**weights, **norms}),
+                'tiny/config.json': json.dumps(config).encode(), 'tiny/tokenizer.json': json.dumps(tokenizer).encode(),
+                'tokens.u16': b''.join(bytes([(7 * i + i // 3) % 16, 0]) for i in range(32)),
+                'text.txt': b'ab a b ab abab a b' * 4,
+                'eval.json': b'{"schema": "kerf.eval-limits/1", "kl": 0, "flips": 1}', 'play': GPU,
+                'gemv.json': json.dumps({'schema': 'kerf.bench.gemv/1', 'results': times}).encode()})
+    os.makedirs('in/vectors')
+    shutil.copy(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../golden/int2-g16.txt'), 'in/vectors')
 
 
 def cpu_s():

@@ -4,17 +4,20 @@ A scenario's `code` is its undisturbed exit code; `writes` names what it leaves,
 writing; `gate` marks those of the short sweep."""
 import json
 
-from room import make_sources
+from room import make_sources, make_tiny
 
 
 class Scenario:
     def __init__(self, name, line, before=None, code=0, writes=None, gate=False, shim='',
-                 keeps=None):
+                 keeps=None, varies=None, codes=(), slow=False):
         self.name, self.args, self.code = name, line.split(), code
         self.before_line = before  # a command that makes what stands there first
         self.writes, self.gate = writes, gate
         self.keeps = keeps         # what a run that fails may leave, as it is documented
         self.shim = shim           # words that the shim is given in every run
+        self.varies = varies       # what of its text differs from run to run, besides times: a pattern
+        self.codes = set(codes)    # exit codes by which it may say more than others that a call failed
+        self.slow = slow           # a second each: calls fail once
         self.before = {}           # {path: bytes}, once prepared
 
     @property
@@ -28,6 +31,10 @@ class Scenario:
 
 
 QUANTIZE = 'quantize in/model -f nvfp4:4/6 -j 1 '
+TOKENS = ' in/tiny --tokens in/tokens.u16 --length 8 '
+EVAL = 'eval in/tiny in/tiny-int8 --tokens in/tokens.u16 --length 8 -j 1 '
+TASK = rb'"pid":[0-9]+,"name":"[a-z]*"|gpu0: [0-9]+ [a-z?]+'  # a name that cannot be seen is none
+NUMBERS = rb'[-+]?[0-9][0-9.e+-]*'
 SCENARIOS = [
     Scenario('file', 'quantize in/one.safetensors -f nvfp4:4/6 -j 1 -o o.safetensors', writes='o.safetensors',
              gate=True),
@@ -64,7 +71,25 @@ SCENARIOS = [
     Scenario('advise', 'advise in/model --budget 5bits -f nvfp4,int8 -j 1 -o r.json --report r.html --cache c.json',
              writes='r.json', gate=True, keeps='c.json'),
     Scenario('advise for a machine', 'advise in/model --budget 5bits -f nvfp4,int8 -j 1 --hardware h200 --json'),
+    Scenario('advise from a calibration', 'advise in/tiny --calibration in/cal --budget 6bits -f nvfp4,int8 -j 1 --json'),
+    Scenario('score from a calibration', 'score in/tiny -f nvfp4 --calibration in/cal -j 1 --json'),
+    Scenario('calibrate', 'calibrate' + TOKENS + '--alpha 2 -j 1 -o o', writes='o'),
+    Scenario('calibrate, all it can', 'calibrate' + TOKENS + '--alpha-by loss --alpha 2 --gram --imatrix-gguf i.gguf '
+             '-j 3 --json -o o', writes='o'),
+    Scenario('calibrate, resumed', 'calibrate' + TOKENS + '--alpha 2 -j 1 --resume -o o', writes='o',
+             shim='clock_ms=40'),
+    Scenario('calibrate with a text', 'calibrate in/tiny --text in/text.txt --length 8 --alpha-by none -j 1 -y -o o',
+             before='quantize in/model -f int8 -o o', writes='o'),
+    Scenario('eval', EVAL + '--json'),
+    Scenario('eval over its limits', EVAL + '--limits in/eval.json --junit e.xml --markdown e.md', code=1, writes='e.xml'),
+    Scenario('monitor', 'monitor --json -n 2 --interval 0.01', codes=[6], varies=TASK),
+    Scenario('monitor as text', 'monitor -n 1', codes=[6], varies=rb'(?m)^[0-9:]{8},|' + TASK),
+    Scenario('monitor as a table', 'monitor --csv -n 1', codes=[6], varies=rb'(?m)^[0-9.]+,[0-9.]+,'),
+    Scenario('monitor a command', 'monitor --idle 0 -o e.json -- /bin/true', writes='e.json', codes=[6], varies=NUMBERS),
+    Scenario('bench', 'bench gemv -f int8 --shape 64x64 -n 1 -j 1 --json', varies=NUMBERS, slow=True),
+    Scenario('selftest', 'selftest --vectors in/vectors/int2-g16.txt --json'),
     Scenario('hardware', 'hardware in/hardware.json --json'),
+    Scenario('hardware with times', 'hardware h200 --measured in/gemv.json --json'),
     Scenario('predict', 'predict --hardware h200 --model in/model --json'),
     Scenario('predict a shape', 'predict --hardware in/hardware.json --shape 4096x4096 -f nvfp4,int8'),
     Scenario('compare', 'compare in/times.json --hardware h200 --json'),
@@ -93,6 +118,9 @@ def prepare(room, only=None, rows=64):
     with open('in/times.json', 'w') as f:
         json.dump({'schema': 'kerf.bench.gemv/1',
                    'results': [{'format': 'nvfp4', 'n': 4096, 'k': 4096, 'batch': 1, 'us': 4.4}]}, f)
+    make_tiny()
+    room.must('quantize', 'in/tiny', '-f', 'int8', '-j', '1', '-o', 'in/tiny-int8')
+    room.must('calibrate', *TOKENS.split(), '--alpha', '2', '-o', 'in/cal')
     chosen = [s for s in SCENARIOS if only is None or only(s)]
     for s in chosen:
         room.put({})

@@ -18,6 +18,7 @@
  *   count=FILE       at the end, how many calls of each kind there were
  *   record=FILE      what was done to files under PREFIX, see record.c
  *
+ * All of this is for one process: what it starts is left alone.
  * Standard output is written by calls that cannot be taken from outside; it is replaced by a stream
  * that uses the write here. */
 #include <errno.h>
@@ -35,8 +36,8 @@
 #include "shim.h"
 
 static const char *const kind_name[KINDS] = {
-    "memory",  "open", "list",  "read",   "write", "sync", "rename",
-    "reserve", "stat", "mkdir", "unlink", "close", "lock", "thread",
+    "memory", "open",  "list",   "read",  "write", "sync",   "rename", "reserve",
+    "stat",   "mkdir", "unlink", "close", "lock",  "thread", "socket",
 };
 
 static const char *const what_name[] = {
@@ -115,6 +116,7 @@ __attribute__((constructor)) static void begin(void)
         *value = 0;
         take_word(word, value + 1);
     }
+    unsetenv("KERF_SHIM");
     stdout = fopencookie(NULL, "w", (cookie_io_functions_t){.write = put_out});
     plan.is_ready = 1;
 }

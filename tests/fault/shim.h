@@ -29,6 +29,7 @@ typedef enum kind {
     CLOSE,
     LOCK,
     THREAD,
+    SOCKET,
     KINDS
 } kind;
 
