@@ -26,7 +26,9 @@ static uint64_t number_in(const json_t *config, const char *keys)
     for (const char *at = keys; *at;) {
         const size_t n = strcspn(at, "|");
         snprintf(key, sizeof key, "%.*s", (int)n, at);
-        const json_int_t x = json_integer_value(json_object_get(config, key));
+        const json_t *value = json_object_get(config, key);
+        if (json_is_array(value)) value = json_array_get(value, 0); /* of layers, of towers */
+        const json_int_t x = json_integer_value(value);
         if (x > 0 && x <= (json_int_t)UINT32_MAX) return (uint64_t)x;
         at += n + (at[n] == '|');
     }
@@ -70,6 +72,8 @@ void kf_facts_read(const json_t *config, const char *architecture, kf_facts *f)
     f->experts =
         kf_fact_number(config, "num_experts|num_local_experts|n_routed_experts|moe_num_experts|"
                                "num_routed_experts|moe_num_primary_experts");
+    f->inner = kf_fact_number(config, "intermediate_size|n_inner|ffn_dim|d_ff|ffn_hidden_size|"
+                                      "encoder_ffn_dim|hidden_dim");
     f->expert_inner =
         kf_fact_number(config, "moe_intermediate_size|expert_hidden_size|ffn_hidden_size|"
                                "moe_ffn_hidden_size|intermediate_size");

@@ -11,7 +11,7 @@ typedef struct kf_facts {
     const kf_family *family; /* NULL: none that the table knows                      */
     char type[64];           /* what the model calls itself; "": it does not         */
     int is_described;        /* there is a config.json, or keys of a GGUF file       */
-    uint64_t hidden, vocab, experts, expert_inner, layers; /* 0: not known           */
+    uint64_t hidden, vocab, experts, inner, expert_inner, layers; /* 0: not known */
     int has_mtp; /* layers from `layers` on predict further tokens       */
 } kf_facts;
 

@@ -17,7 +17,7 @@ typedef struct kf_pattern {
     kerf_piece piece;
 } kf_pattern;
 
-#define KF_FAMILY_PATTERNS 8
+#define KF_FAMILY_PATTERNS 10
 
 typedef struct kf_family {
     const char *names;

@@ -99,6 +99,20 @@ static int take_pattern(const kf_parts *n, const kf_pattern *rows, size_t count,
     return 0;
 }
 
+/* What a module is that a tensor stands in at once, numbers between left aside. */
+static int stands_in(const kf_parts *n, const char *modules)
+{
+    int i = n->count - 2;
+    while (i >= 0 && n->part[i].is_number) i--;
+    kf_parts outer = *n;
+    outer.count = i + 1;
+    return i >= 0 && kf_parts_end_in(&outer, modules);
+}
+
+static const char attention_modules[] = "att|attn|*_attn|*attention|SelfAttention";
+static const char mlp_modules[] =
+    "mlp|ffn|ff|*feed_forward|*_mlp|mlp_*|experts|expert|expert_*|DenseReluDense";
+
 /* The last part that a row of groups.def has as a member. */
 static int take_member(const kf_parts *n, kerf_place *p)
 {
@@ -106,6 +120,7 @@ static int take_member(const kf_parts *n, kerf_place *p)
     for (int i = n->count - 1; i >= 0 && i >= n->count - 2; i--) {
         const kf_fused_row *g = kf_group_find(n->text + n->part[i].at, n->part[i].bytes, &piece);
         if (!g || (i < n->count - 1 && !n->part[i + 1].is_number)) continue;
+        if (g->role == KERF_ROLE_MLP && stands_in(n, attention_modules)) continue;
         p->role = g->role;
         p->piece = piece;
         p->piece_at = n->part[i].at;
@@ -115,6 +130,17 @@ static int take_member(const kf_parts *n, kerf_place *p)
     return 0;
 }
 
+/* out_proj of an MLP is no output of an attention, and w1 of an attention no part of an MLP. */
+static void judge_module(const kf_parts *n, kerf_place *p)
+{
+    if (p->role == KERF_ROLE_ATTENTION && p->piece == KERF_PIECE_O && stands_in(n, mlp_modules)) {
+        p->role = KERF_ROLE_MLP;
+        p->piece = KERF_PIECE_DOWN;
+    } else if (p->role == KERF_ROLE_MLP && stands_in(n, attention_modules)) {
+        *p = (kerf_place){.role = KERF_ROLE_OTHER, .layer = p->layer};
+    }
+}
+
 static void take_names(const kf_facts *f, const kf_parts *n, kerf_place *p)
 {
     const kf_family *own = f->family;
@@ -122,11 +148,32 @@ static void take_names(const kf_facts *f, const kf_parts *n, kerf_place *p)
         p->evidence = KERF_EVIDENCE_FAMILY;
     } else if (take_member(n, p) || take_pattern(n, kf_patterns, kf_pattern_count, p)) {
         p->evidence = own ? KERF_EVIDENCE_FAMILY : KERF_EVIDENCE_NAMES;
+        judge_module(n, p);
     }
     if (p->piece != KERF_PIECE_NONE && !p->piece_bytes && n->count) {
         p->piece_at = n->part[n->count - 1].at;
         p->piece_bytes = n->part[n->count - 1].bytes;
     }
+}
+
+/* A matrix of an MLP that no name tells has the sizes that config.json names. Where the family is
+ * not known its axes may be the other way round, and it is left alone. */
+static void judge_sizes(const kf_facts *f, const kf_parts *n, const kerf_shape *s, kerf_place *p)
+{
+    const uint64_t inners[] = {f->inner, f->expert_inner};
+    if (p->evidence != KERF_EVIDENCE_NONE || !f->family || f->family->flags & KF_FAMILY_CONV1D ||
+        s->rank != 2 || !f->hidden || n->layer < 0 || !stands_in(n, mlp_modules))
+        return;
+    for (size_t i = 0; i < 2 && p->piece == KERF_PIECE_NONE; i++) {
+        const uint64_t inner = inners[i], rows = s->dim[0], cols = s->dim[1];
+        if (!inner || inner == f->hidden || 2 * inner == f->hidden) continue;
+        if (cols == f->hidden && rows == inner) p->piece = KERF_PIECE_UP;
+        if (cols == f->hidden && rows == 2 * inner) p->piece = KERF_PIECE_GATE_UP;
+        if (rows == f->hidden && cols == inner) p->piece = KERF_PIECE_DOWN;
+    }
+    if (p->piece == KERF_PIECE_NONE) return;
+    p->role = KERF_ROLE_MLP;
+    p->evidence = KERF_EVIDENCE_SHAPE;
 }
 
 static int is_tower(kerf_role r)
@@ -190,6 +237,7 @@ void kf_place_name(const kf_facts *f, const char *name, const kerf_shape *shape,
     kf_parts_cut(name, &n);
     p->layer = n.layer;
     take_names(f, &n, p);
+    judge_sizes(f, &n, shape, p);
     judge_gate(f, shape, p);
     if (is_bias(&n) && p->role != KERF_ROLE_ROUTER && p->piece != KERF_PIECE_PARAMETER) {
         p->role = KERF_ROLE_BIAS;

@@ -6,6 +6,7 @@ import random
 import struct
 import sys
 
+import published_more  # noqa: F401 - adds to FAMILIES
 from published import FAMILIES, SIZES
 
 
