@@ -102,6 +102,18 @@ static kerf_status add_rule(kerf_limits *l, const char *file, const char *where,
     return read_set(file, where, set, r, err);
 }
 
+/* A file that limits nothing would pass whatever it is held against. */
+static kerf_status check_any(const kerf_limits *l, const char *file, kerf_error *err)
+{
+    for (size_t i = 0; i < l->rules; i++)
+        for (size_t f = 0; f < KERF_FIGURES; f++)
+            if (!isnan(l->rule[i].limit[f])) return KERF_OK;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%.200s: limits nothing; --write-limits FILE writes some, and without --limits "
+                   "those of each format hold",
+                   file);
+}
+
 static kerf_status read_document(kerf_limits *l, const char *file, json_t *doc, kerf_error *err)
 {
     const char *key;
@@ -121,6 +133,7 @@ static kerf_status read_document(kerf_limits *l, const char *file, json_t *doc, 
     value = json_object_get(doc, "default");
     if (value) KF_TRY(add_rule(l, file, "default", "*", value, err));
     json_object_foreach(tensors, key, value) KF_TRY(add_rule(l, file, key, key, value, err));
+    KF_TRY(check_any(l, file, err));
     KF_TRY(kf_globs_open(&l->globs, l->rule, l->rules, sizeof *l->rule, err));
     /* kerf_verification_limits writes names as they are, which need not match themselves. */
     l->globs.takes_equal = 1;

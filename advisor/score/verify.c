@@ -55,9 +55,10 @@ static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
     p->rows = i + 1;
     p->problems += row->problem[0] != 0;
     p->equal += !row->measured && !row->problem[0];
-    v->limited += kerf_limits_of(v->limits, row->weight->name,
-                                 row->other ? row->other->codec.format : NULL, row->limit);
+    const unsigned limits = kerf_limits_of(
+        v->limits, row->weight->name, row->other ? row->other->codec.format : NULL, row->limit);
     if (!row->measured) return KERF_OK;
+    v->limited += limits;
     p->measured++;
     kerf_score_merge(&p->total, &row->score);
     for (unsigned f = 0; f < KERF_FIGURES; f++) {
@@ -101,7 +102,7 @@ static kerf_status verify(verifying *v, const kerf_team *team, kerf_error *err)
     for (size_t i = 0; i < count; i++) bytes += kerf_weight_bytes(kerf_weights_at(v->source, i));
     kf_work_phase(&v->work, "verify", bytes);
     KF_TRY(kf_team_run(team, count, &work, v, err));
-    if (kerf_limits_count(v->limits) && p->measured && !v->limited)
+    if (v->limits && p->measured && !v->limited)
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                        "the limits match none of the %zu tensors that were measured, the first of "
                        "which is %.200s; --write-limits FILE writes some that do",

@@ -198,6 +198,10 @@ def others(run, tmp):
     limits = ["verify", m, out, "--limits", f"{tmp}/none.json"]
     run.tries(limits, r"(--write-limits) FILE writes", lambda t: ["verify", m, out, t[1], f"{tmp}/some.json"],
               lambda t: ["verify", m, out, "--limits", f"{tmp}/some.json"])
+    with open(f"{tmp}/nothing.json", "w") as f:
+        f.write('{"schema": "kerf.limits/1", "tensors": {}}')
+    run.tries(["verify", m, out, "--limits", f"{tmp}/nothing.json"], r"limits nothing; (--write-limits) FILE writes some, and (without --limits)",
+              lambda t: ["verify", m, out, t[1], f"{tmp}/more.json"], lambda t: ["verify", m, out])
     run.tries(["verify", m, out, "--summary"], r"(--markdown) FILE writes", lambda t: ["verify", m, out, t[1], f"{tmp}/v.md"])
     shape = ["predict", "--shape", "256x256"]
     run.tries(shape, r"(--hardware) NAME is missing; kerf (hardware) lists", lambda t: [t[2]], lambda t: shape + [t[1], "h200"])

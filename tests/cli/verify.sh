@@ -30,7 +30,8 @@ limits() { # EXPECTED-CODE TEXT
     echo "$2" >"$tmp/l.json"
     expect "$1" verify "$source" "$tmp/good.safetensors" --limits "$tmp/l.json"
 }
-limits 0 '{"schema": "kerf.limits/1"}'
+limits 3 '{"schema": "kerf.limits/1"}'
+limits 3 '{"schema": "kerf.limits/1", "tensors": {"*": {}}}'
 limits 0 '{"schema": "kerf.limits/1", "default": {"t2": 0.01}}'
 limits 1 '{"schema": "kerf.limits/1", "default": {"t2": 0.001}}'
 limits 1 '{"schema": "kerf.limits/1", "default": {"bias": 0.0001}}'

@@ -63,6 +63,8 @@ static void test_malformed_limits(void **state)
         "[]",
         "{\"schema\": \"kerf.limits/1\"",
         "{\"schema\": \"kerf.limits/2\"}",
+        "{\"schema\": \"kerf.limits/1\"}",
+        "{\"schema\": \"kerf.limits/1\", \"default\": {}, \"tensors\": {\"*\": {}}}",
         "{\"schema\": \"kerf.limits/1\", \"tensor\": {}}",
         "{\"schema\": \"kerf.limits/1\", \"tensors\": []}",
         "{\"schema\": \"kerf.limits/1\", \"tensors\": {\"a\": 1}}",
