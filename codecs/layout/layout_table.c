@@ -24,7 +24,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_AWQ] = {"awq", "AutoAWQ's GEMM packing, read only"},
     [KF_LAYOUT_TORCHAO] = {"torchao", "Int8Tensor and Float8Tensor, read only"},
     [KF_LAYOUT_GPT_OSS] = {"gpt-oss", "stacked experts in MXFP4: vLLM, SGLang, transformers"},
-    [KF_LAYOUT_FP8_STACKS] = {"fp8-stacks", "stacked experts in FP8, read only"},
+    [KF_LAYOUT_FP8_STACKS] = {"fp8-stacks", "stacked experts in FP8 or NVFP4, read only"},
 };
 
 /* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */
@@ -145,6 +145,9 @@ static const char torchao_moves[] =
 static const char stacks_are_new[] =
     "loaders want experts in FP8 one by one, as layout deepseek has them";
 
+static const char stacks_of_nvfp4[] =
+    "loaders want experts in NVFP4 one by one, as layouts modelopt and compressed-tensors have them";
+
 static const char not_alone[] =
     "vLLM has no 8-bit integers of weights alone in this format; layout compressed-tensors has them "
     "in groups";
@@ -245,6 +248,10 @@ const kf_stored kf_stored_table[] = {
      {PART("", F8_E4M3, PLANE, COPY), PART("_scale_inv", F32, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
     {KF_LAYOUT_FP8_STACKS, KERF_FORMAT_FP8_E4M3, "fp8", stacks_are_new, "", 3, 1, 1, 0,
      {PART("", F8_E4M3, PLANE, COPY), PART("_scale", F32, MATRICES, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+    {KF_LAYOUT_FP8_STACKS, KERF_FORMAT_FP8_E4M3_ROW, "fp8", stacks_are_new, "", 3, 1, 1, 0,
+     {PART("", F8_E4M3, PLANE, COPY), PART("_scale", F32, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+    {KF_LAYOUT_FP8_STACKS, KERF_FORMAT_NVFP4, "nvfp4", stacks_of_nvfp4, "", 3, 1, 16, 0,
+     {PART("", U8, PLANE, COPY), PART("_scale", F8_E4M3, PLANE, COPY), PART("_scale_2", F32, MATRICES, COPY), NO_PART}, {KF_EXTRA_NONE}},
 
     GGUF_INTERLEAVED(NVFP4,         "NVFP4", 64, 0,    PART(".scale", F32, MATRICES, UNLESS_ONE))
     GGUF(GGML_Q8_0,           "Q8_0",  32)

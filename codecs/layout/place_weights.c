@@ -81,31 +81,52 @@ static kerf_status turn(kerf_weights *w, kerf_weight *one, kerf_error *err)
     return KERF_OK;
 }
 
-/* Tiles that are as high as they are wide are tiles of the turned matrix too. */
-static int has_turnable_planes(const kerf_weight *w)
+static int is_quantized_stack(const kerf_weight *w)
 {
-    return w->place.orientation == KERF_IN_OUT && !w->stored.rank && w->codec.format &&
-           w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS] && kerf_weight_elements(w) > 0;
+    return w->codec.format && w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS] &&
+           kerf_weight_elements(w) > 0;
+}
+
+/* Tiles that are as high as they are wide are tiles of the turned matrix too. The scales of outputs
+ * and of blocks along inputs have said which axis is which (recognize.c), unless the matrix is
+ * square. */
+static int may_be_turned(const kerf_weight *w)
+{
+    const kerf_group_kind kind = w->codec.format->geometry;
+    const int is_square = w->shape.dim[1] == w->shape.dim[2];
+    return kind == KERF_GROUP_ROW ? is_square : kind != KERF_GROUP_BLOCK;
 }
 
 static kerf_status turn_planes(kerf_weights *w, kerf_weight *one, kerf_error *err)
 {
     kf_arranging a = {.out = w, .err = err};
-    const unsigned last = one->shape.rank - 1;
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         const kerf_tensor *t = one->plane[p];
-        if (!t || one->geometry.plane[p].per_matrix) continue;
-        kerf_shape turned = t->shape;
-        const uint64_t rows = turned.dim[last - 1], cols = turned.dim[last];
+        const int is_of_outputs =
+            p != KERF_PLANE_CODES && one->codec.format->geometry == KERF_GROUP_ROW;
+        if (!t || one->geometry.plane[p].per_matrix || is_of_outputs) continue;
+        const uint64_t rows = t->shape.dim[1], cols = t->shape.dim[2];
+        const kerf_shape turned = {3, {t->shape.dim[0], cols, rows}};
         const kerf_view v = {
             .rows = cols, .cols = rows, .row = 1, .col = cols, .matrix = rows * cols};
-        turned.dim[last - 1] = cols;
-        turned.dim[last] = rows;
         KF_TRY(kf_arrange_tensor(&a, t, t->name, turned, v, &one->plane[p]));
     }
-    one->stored = one->shape;
-    one->shape.dim[last - 1] = one->stored.dim[last];
-    one->shape.dim[last] = one->stored.dim[last - 1];
+    return KERF_OK;
+}
+
+static kerf_status turn_stack(kerf_weights *w, kerf_weight *one, kerf_error *err)
+{
+    const kerf_shape *s = &one->shape;
+    if (one->plane[KERF_PLANE_CODES]->view) return KERF_OK; /* it is turned already */
+    if (one->stored.rank) {
+        one->place.orientation = KERF_IN_OUT;
+        return turn_planes(w, one, err);
+    }
+    if (!may_be_turned(one)) one->place.orientation = KERF_OUT_IN;
+    if (one->place.orientation != KERF_IN_OUT) return KERF_OK;
+    KF_TRY(turn_planes(w, one, err));
+    one->stored = *s;
+    one->shape = (kerf_shape){3, {s->dim[0], s->dim[2], s->dim[1]}};
     return kerf_geometry_init(&one->geometry, one->codec.format, &one->shape, err);
 }
 
@@ -114,7 +135,7 @@ kerf_status kf_weights_turn(kerf_weights *w, kerf_error *err)
     for (size_t i = 0; i < w->count; i++) {
         kerf_weight *one = &w->weight[i];
         if (can_be_turned(one)) KF_TRY(turn(w, one, err));
-        if (has_turnable_planes(one)) KF_TRY(turn_planes(w, one, err));
+        if (is_quantized_stack(one)) KF_TRY(turn_stack(w, one, err));
     }
     return KERF_OK;
 }

@@ -71,9 +71,9 @@ static int shape_of_codes(const kf_stored *s, const kerf_format *f, const kerf_s
         return stored->rank == 4 && dim[3] == 16 && kf_mul_ok(dim[2], 16 * per_byte, &out->dim[2]);
     }
     if (stored->rank != s->rank) return 0;
-    if (s->rank == 3) { /* in bytes */
+    if (s->rank == 3) {
         *out = *stored;
-        return 1;
+        return kf_mul_ok(dim[2], per_byte, &out->dim[2]);
     }
     if (form == KF_FORM_TURNED_WORDS || form == KF_FORM_TURNED_STACK) {
         int rows = form == KF_FORM_TURNED_STACK; /* several in a word */
@@ -81,6 +81,18 @@ static int shape_of_codes(const kf_stored *s, const kerf_format *f, const kerf_s
         return kf_mul_ok(out->dim[!rows], per_word, &out->dim[!rows]);
     }
     return kf_mul_ok(dim[1], form == KF_FORM_WORDS ? per_word : per_byte, &out->dim[1]);
+}
+
+/* A stack of [experts, in, out]: the codes of an output stand below each other. Scales that belong
+ * to outputs, or to blocks along inputs, show it. */
+static int shape_of_turned(const kerf_format *f, const kerf_shape *stored, kerf_weight *w)
+{
+    const uint64_t per_byte = f->bits < 8 ? 8 / f->bits : 1;
+    uint64_t in;
+    if (stored->rank != 3 || !kf_mul_ok(stored->dim[1], per_byte, &in)) return 0;
+    w->shape = (kerf_shape){3, {stored->dim[0], stored->dim[2], in}};
+    w->stored = (kerf_shape){3, {stored->dim[0], in, stored->dim[2]}};
+    return 1;
 }
 
 /* Whole tiles are what loaders want; others are decoded all the same. */
@@ -93,7 +105,7 @@ static kerf_status fits(const kf_stored *s, const kerf_geometry *g, kerf_error *
 
 /* The dense shape that these codes stand for, and the geometry that follows from it. Codes of a
  * flattened tensor do not tell; their state does. */
-static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tensor *t,
+static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tensor *t, int is_turned,
                       kerf_weight *w, doubt *d)
 {
     char text[KF_SHAPE_TEXT];
@@ -108,7 +120,8 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
             return lacks(d, 0, "%s is missing or not of NF4 with blocks of %u",
                          "its quant_state.bitsandbytes__nf4", w->codec.format->group);
         w->shape = state.shape;
-    } else if (!shape_of_codes(s, w->codec.format, &t->shape, &w->shape)) {
+    } else if (!(is_turned ? shape_of_turned(w->codec.format, &t->shape, w)
+                           : shape_of_codes(s, w->codec.format, &t->shape, &w->shape))) {
         return lacks(d, 0, "codes of shape [%s] are none of layout %s",
                      kf_shape_text(&t->shape, text), kf_layouts[s->layout].name);
     }
@@ -119,9 +132,28 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
                  why.text);
 }
 
+/* Codes, and scales of outputs or of blocks along inputs, in the order of the stack. A scale of
+ * each output has a dimension of 1 on either side, or none. */
+static int is_stacked_as(const kerf_weight *w, const kerf_tensor *t, const kerf_entry *e,
+                         const kerf_plane *plane)
+{
+    kerf_shape s = e->shape;
+    if (s.rank != 3) return 0;
+    if (w->stored.rank) {
+        s.dim[1] = e->shape.dim[2];
+        s.dim[2] = e->shape.dim[1];
+    }
+    if (kerf_shape_equal(&t->shape, &s)) return 1;
+    if (e->shape.dim[2] != 1 || plane == &w->geometry.plane[KERF_PLANE_CODES]) return 0;
+    s = (kerf_shape){2, {e->shape.dim[0], e->shape.dim[1]}};
+    return kerf_shape_equal(&t->shape, &s) ||
+           (w->stored.rank && kerf_shape_equal(&t->shape, &e->shape));
+}
+
 /* Other writers use shorter types for scales, or exponents alone, give one number the shape []
  * or [1], and a stack one number for all its matrices. */
-static int is_stored_as(const kerf_tensor *t, const kerf_entry *e, const kerf_plane *plane)
+static int is_stored_as(const kerf_weight *w, const kerf_tensor *t, const kerf_entry *e,
+                        const kerf_plane *plane)
 {
     uint64_t have, need;
     int shorter =
@@ -132,6 +164,7 @@ static int is_stored_as(const kerf_tensor *t, const kerf_entry *e, const kerf_pl
     if (plane && plane->per_matrix)
         return kerf_shape_count(&t->shape, &have, NULL) == KERF_OK &&
                kerf_shape_count(&e->shape, &need, NULL) == KERF_OK && (have == 1 || have == need);
+    if (w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS]) return is_stacked_as(w, t, e, plane);
     return t->shape.rank == e->shape.rank &&
            memcmp(t->shape.dim, e->shape.dim, e->shape.rank * sizeof *e->shape.dim) == 0;
 }
@@ -297,7 +330,8 @@ static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
                    {".weight_scale_inv", ".scale_inv"}, {".weight_scale", ".scale_weight"},
                    {".weight_scale", ".scale"},         {"_scale_inv", "_weight_scale_inv"},
                    {"_scale_inv", ".weight_scale_inv"}, {"_scale", "_weight_scale"},
-                   {"_scale", ".weight_scale"}};
+                   {"_scale", ".weight_scale"},         {"_scale_2", "_weight_scale_2"},
+                   {"_scale_2", ".weight_scale_2"}};
     char other[KERF_MAX_NAME_BYTES + 32];
     const kerf_tensor *t = NULL;
     for (size_t i = 0; !t && i < sizeof aliases / sizeof *aliases; i++) {
@@ -321,7 +355,7 @@ static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
         if (!t) t = find_alias(r, name);
         int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
         if (!t) return lacks(d, 4 * i, "%s is missing", name);
-        if (!is_state && !is_stored_as(t, &e, plane)) return doubt_form(d, i, t, &e);
+        if (!is_state && !is_stored_as(w, t, &e, plane)) return doubt_form(d, i, t, &e);
         if (plane)
             w->plane[p] = t;
         else
@@ -341,8 +375,14 @@ static int try_row(const kerf_reader *r, const kf_stored *s, const kerf_tensor *
     if (t->dtype != codes->dtype || !kf_has_suffix(t->name, codes->suffix)) return 0;
     int n = (int)(strlen(t->name) - strlen(codes->suffix));
     snprintf(name, KF_NAME_ROOM, "%.*s%s", n, t->name, s->tail);
-    *w = (kerf_weight){.name = name, .layout = &kf_layouts[s->layout]};
-    return take_shape(r, s, t, w, d) && take_parts(r, w, d);
+    const kerf_group_kind kind = kf_format_of(s->format)->geometry;
+    const int shows = kind == KERF_GROUP_ROW || kind == KERF_GROUP_BLOCK; /* which axis is which */
+    const int orders = s->layout == KF_LAYOUT_FP8_STACKS && shows ? 2 : 1;
+    for (int is_turned = 0; is_turned < orders && d->status == KERF_OK; is_turned++) {
+        *w = (kerf_weight){.name = name, .layout = &kf_layouts[s->layout]};
+        if (take_shape(r, s, t, is_turned, w, d) && take_parts(r, w, d)) return 1;
+    }
+    return 0;
 }
 
 static int try_rows(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,

@@ -8,7 +8,7 @@ import shutil
 import struct
 import sys
 
-from files import e4m3, f32, model, need, numbers, read, run_cases, write
+from files import count, e4m3, f32, model, need, numbers, read, run_cases, write
 
 L = "model.layers.0."
 
@@ -67,11 +67,77 @@ def case_fp8_stacks(kerf, tmp):
     # codes whose scales are none of these are no weights that may be copied
     name = L + "mlp.experts.gate_up_proj"
     stack = (name, "F8_E4M3", (2, 256, 256), codes_of(2 * 65536, 1))
-    for kind, shape in (("columns", (2, 1, 256)), ("rows", (2, 256, 1))):
-        folder = model(f"{tmp}/{kind}", [stack, (name + "_scale", "F32", shape, [0.1] * 512)], model_type="llama4_text", hidden_size=256)
+    for kind, shape in (("columns", (2, 2, 128)), ("rows", (2, 128, 2)), ("half", (2, 128, 1))):
+        folder = model(f"{tmp}/{kind}", [stack, (name + "_scale", "F32", shape, [0.1] * count(shape))], model_type="llama4_text", hidden_size=256)
         for verb in (("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x"), ("score", folder, "-f", "nvfp4"), ("dequantize", folder, "-o", f"{tmp}/x")):
             kerf(*verb, code=3, says="gate_up_proj_scale is F32")
         kerf("inspect", folder, code=1, says="gate_up_proj_scale is F32")
+
+
+def turned(values, experts, rows, cols):
+    """Of each [rows, cols] its transpose."""
+    return [values[(e * rows + r) * cols + c] for e in range(experts) for c in range(cols) for r in range(rows)]
+
+
+def check_stacks(kerf, folder, truth):
+    """Read, scored, advised, written and verified as what they decode to."""
+    need(kerf.t2(folder, "int8") == kerf.t2(truth, "int8"), f"{folder}: another error than that of the decoded experts")
+    kerf("dequantize", folder, "--dtype", "fp32", "-o", f"{folder}-dense")
+    for name, (_, shape, raw) in read(f"{folder}-dense/model.safetensors").items():
+        need((shape, raw) == read(f"{truth}/model.safetensors")[name][1:], f"{folder}: {name} {shape} is decoded wrongly")
+    kerf("advise", folder, "--budget", "4.3bits", "-f", "mxfp4", "-o", f"{folder}.json")
+    for layout in ("kerf", "compressed-tensors"):
+        kerf("quantize", folder, "--recipe", f"{folder}.json", "--layout", layout, "-o", f"{folder}-{layout}", says="2 tensors measured as promised, 0 not")
+        kerf("verify", folder, f"{folder}-{layout}")
+    kerf("verify", truth, f"{folder}-dense")
+    kerf("inspect", folder)
+
+
+SHAPES = (("gate_up_proj", 256, 192), ("down_proj", 192, 128))  # out, in
+MOE = {"hidden_size": 192, "intermediate_size": 128, "moe_intermediate_size": 128, "num_local_experts": 2, "num_experts": 2}
+
+
+def case_fp8_stacks_by_outputs(kerf, tmp):
+    """A scale for each output, in the ways in which transformers and compressed-tensors have them."""
+    for kind, is_turned, scale in (("rows", 0, "{e},{o},1"), ("flat", 0, "{e},{o}"), ("columns", 1, "{e},1,{o}"), ("fbgemm", 1, "{e},{o},1")):
+        tensors, dense = [], []
+        for i, (name, out, cols) in enumerate(SHAPES):
+            name = f"{L}feed_forward.experts.{name}"
+            codes, scales = codes_of(2 * out * cols, out), [2.0 ** -(5 + i % 4) for i in range(2 * out)]
+            values = [f32(e4m3(c) * scales[k // cols]) for k, c in enumerate(codes)]
+            shape = (2, cols, out) if is_turned else (2, out, cols)
+            if is_turned:
+                codes, values = turned(codes, 2, out, cols), turned(values, 2, out, cols)
+            at = tuple(int(x) for x in scale.format(e=2, o=out).split(","))
+            tensors += [(name, "F8_E4M3", shape, codes), (name + ("_scale", ".weight_scale")[i], "F32", at, scales)]
+            dense.append((name, "F32", shape, values))
+        config = {"model_type": "llama4_text" if is_turned else "qwen3_5_moe", **MOE}
+        check_stacks(kerf, model(f"{tmp}/{kind}", tensors, **config, quantization_config={"quant_method": "fp8"}), model(f"{tmp}/{kind}-truth", dense, **config))
+
+
+def case_nvfp4_stacks(kerf, tmp):
+    """As Model-Optimizer has them: [experts, in / 2, out] of Llama 4 and gpt-oss, and [experts, out, in / 2]."""
+    grid = [0.0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    for is_turned in (1, 0):
+        tensors, dense = [], []
+        for name, out, cols in SHAPES:
+            name = f"{L}feed_forward.experts.{name}"
+            codes = [(i * 73 + 5) % 256 for i in range(out * cols)]
+            scales = [0x28 + int(abs(x) * 1e5) % 16 for x in numbers(2 * out * cols // 16, out)]
+            seconds = [0.01, 0.02] if is_turned else [0.015]
+            nibbles = [n for c in codes for n in (c & 15, c >> 4)]
+            values = [f32((-1.0 if n & 8 else 1) * grid[n & 7] * f32(e4m3(scales[i // 16]) * f32(seconds[i // (out * cols) % len(seconds)])))
+                      for i, n in enumerate(nibbles)]
+            shapes = [(2, out, cols // 2), (2, out, cols // 16), (2, out, cols)]
+            if is_turned:
+                codes, scales, values = (turned(v, *s) for v, s in zip((codes, scales, values), shapes))
+                shapes = [(s[0], s[2], s[1]) for s in shapes]
+            tensors += [(name, "U8", shapes[0], codes), (name + "_weight_scale", "F8_E4M3", shapes[1], scales),
+                        (name + "_weight_scale_2", "F32", (2,) if is_turned else (), seconds), (name + "_input_scale", "F32", (), [0.01])]
+            dense.append((name, "F32", shapes[2], values))
+        config = {"model_type": "llama4_text" if is_turned else "qwen3_5_moe", **MOE}
+        folder = model(f"{tmp}/{is_turned}", tensors, **config, quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4"})
+        check_stacks(kerf, folder, model(f"{tmp}/{is_turned}-truth", dense, **config))
 
 
 def case_gpt_oss(kerf, tmp):
