@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# cross.sh - libkerf and the command for another system, with zstd and jansson inside: nothing but the
-# system's own C library is asked for. Compiled by zig cc, from Debian's sources of both libraries.
+# cross.sh - libkerf and the command for another system, with all other libraries inside: nothing but the
+# system's own C library is asked for. Compiled by zig cc, from Debian's sources of those libraries.
 #
-#   cross.sh TARGET      x86_64-linux-gnu.2.28, aarch64-linux-gnu.2.28   libraries of wheels
-#                        x86_64-linux-musl, aarch64-linux-musl           a static command, and its tarball
-#                        aarch64-macos                                   compiled, never run
+#   cross.sh TARGET [--test]
+#
+#   x86_64-linux-gnu.2.28, aarch64-linux-gnu.2.28   libraries of wheels
+#   x86_64-linux-musl, aarch64-linux-musl           a static command, and its tarball
+#   aarch64-macos                                   compiled and linked, never run
+#   --test    builds the tests as well and runs those labelled unit and cli, where TARGET is this machine's
 #
 # Leaves build/cross/TARGET/out, and for musl build/release/kerf-VERSION-TARGET.tar.gz. Needs apt-get on
-# Debian, dpkg-dev, cmake, and python3 with venv. ZIG="COMMAND" takes another zig than PyPI's ziglang.
+# Debian, dpkg-dev, cmake, ninja, and python3 with venv. ZIG="COMMAND" takes another zig than PyPI's ziglang.
 set -euo pipefail
-target=${1:?usage: cross.sh TARGET}
+target=${1:?usage: cross.sh TARGET [--test]} tests=${2:-}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 work=$PWD/build/cross jobs=${JOBS:-$(nproc)}
 mkdir -p "$work" && export ZIG_GLOBAL_CACHE_DIR=$work/zig-cache
@@ -17,7 +20,7 @@ mkdir -p "$work" && export ZIG_GLOBAL_CACHE_DIR=$work/zig-cache
 if [ -z "${ZIG:-}" ]; then
     [ -x "$work/venv/bin/python" ] || python3 -m venv "$work/venv"
     "$work/venv/bin/python" -m ziglang version >/dev/null 2>&1 ||
-        "$work/venv/bin/python" -m pip -q install ziglang
+        "$work/venv/bin/python" -m pip -q install ziglang==0.17.1
     ZIG="$work/venv/bin/python -m ziglang"
 fi
 
@@ -32,21 +35,40 @@ fetch_sources() {
     local options=(-qq -o Dir::Etc::sourcelist="$apt/list" -o Dir::Etc::sourceparts=/dev/null
         -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt" -o APT::Sandbox::User=root)
     apt-get "${options[@]}" update
-    (cd "$work/sources" && apt-get "${options[@]}" source jansson libzstd >/dev/null)
+    (cd "$work/sources" && apt-get "${options[@]}" source jansson libzstd pcre2 libmicrohttpd cmocka >/dev/null)
     touch "$work/sources/complete"
 }
 
-# build NAME SOURCE OPTION...: configured, built and installed beside the others of this target.
+# build NAME SOURCE OPTION...: configured, built and installed into $prefix.
 prefix=$work/$target/prefix
 build() {
-    local name=$1 source=$2
+    local name=$1 source=$2 log=$work/$target/$1.log
     shift 2
-    cmake -S "$source" -B "$work/$target/$name" --toolchain "$PWD/cmake/release/zig.cmake" \
+    cmake -G Ninja -S "$source" -B "$work/$target/$name" --toolchain "$PWD/cmake/release/zig.cmake" \
         --log-level=WARNING "-DKERF_ZIG=${ZIG// /;}" "-DKERF_ZIG_TARGET=$target" \
         -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib \
-        -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 "$@" >"$work/$target/$name.log"
-    cmake --build "$work/$target/$name" -j "$jobs" >>"$work/$target/$name.log"
-    cmake --install "$work/$target/$name" >>"$work/$target/$name.log"
+        -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF -DCMAKE_POLICY_VERSION_MINIMUM=3.5 \
+        "$@" >"$log" 2>&1 &&
+        cmake --build "$work/$target/$name" -j "$jobs" >>"$log" 2>&1 &&
+        cmake --install "$work/$target/$name" >>"$log" 2>&1 && return
+    tail -n 30 "$log" >&2
+    return 1
+}
+
+# It has no CMakeLists.txt. Only the command has use for it: kerf serve.
+build_microhttpd() {
+    local log=$work/$target/microhttpd.log
+    [ -e "$prefix/lib/libmicrohttpd.a" ] && return
+    mkdir -p "$work/$target/microhttpd" && (
+        cd "$work/$target/microhttpd"
+        tools=$work/$target/zstd/tools
+        "$work"/sources/libmicrohttpd-*/configure --host="${target/macos/apple-darwin}" --prefix="$prefix" \
+            --disable-shared --disable-https --disable-doc --disable-examples --disable-curl --disable-tools \
+            CC="$ZIG cc -target $target" CFLAGS=-O2 AR="$tools/ar" RANLIB="$tools/ranlib"
+        make -j "$jobs" -C src/microhttpd install && make -C src/include install && make install-pkgconfigDATA
+    ) >"$log" 2>&1 && return
+    tail -n 30 "$log" >&2
+    return 1
 }
 
 fetch_sources
@@ -55,15 +77,25 @@ build jansson "$work"/sources/jansson-*/ -DJANSSON_BUILD_DOCS=OFF -DJANSSON_EXAM
     -DJANSSON_WITHOUT_TESTS=ON -DJANSSON_BUILD_SHARED_LIBS=OFF
 build zstd "$work"/sources/libzstd-*/build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_SHARED=OFF \
     -DZSTD_BUILD_TESTS=OFF -DZSTD_LEGACY_SUPPORT=OFF
-export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig
+build pcre2 "$work"/sources/pcre2-*/ -DPCRE2_BUILD_TESTS=OFF -DPCRE2_BUILD_PCRE2GREP=OFF \
+    -DPCRE2_SUPPORT_JIT=ON
+case $target in *gnu*) ;; *) build_microhttpd ;; esac
 options=(-DKERF_TESTS=OFF -DKERF_CUDA=OFF -DKERF_OPENMP=OFF)
+if [ -n "$tests" ]; then
+    build cmocka "$work"/sources/cmocka-*/ -DWITH_EXAMPLES=OFF
+    options[0]=-DKERF_TESTS=ON
+fi
+export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig
+prefix=$work/$target/out
 case $target in *musl*) options+=(-DKERF_STATIC=ON) ;; esac
 # What a build runs, golden vectors and manual pages, comes from the one that can run here.
-host=$(uname -m)-linux-musl
-if [ "$target" != "$host" ]; then
-    [ -e "$work/$host/prefix/bin/kerf" ] || bash cmake/release/cross.sh "$host"
-    options+=("-DKERF_HOST_BUILD=$work/$host/kerf")
-fi
+machine=$(uname -m)
+case $target in "$machine"-linux-*) ;; *)
+    [ -e "$work/$machine-linux-musl/out/bin/kerf" ] || bash cmake/release/cross.sh "$machine-linux-musl"
+    options+=("-DKERF_HOST_BUILD=$work/$machine-linux-musl/kerf")
+    ;;
+esac
+rm -rf "$prefix"
 build kerf . "${options[@]}"
 
 # A tarball that runs wherever it is unpacked: the command, its pages and completions.
@@ -71,12 +103,12 @@ pack() {
     local version name
     version=$(sed -n 's/^#define KERF_VERSION_TEXT "\(.*\)"$/\1/p' codecs/include/kerf/codec.h)
     name=kerf-$version-${target%-musl}
-    rm -rf "$work/$target/$name" && mkdir -p "$work/$target/$name" build/release
-    cp -r "$prefix/bin" "$prefix/share" "$work/$target/$name/"
-    rm -rf "$work/$target/$name"/bin/[!k]* "$work/$target/$name/share/man/man1"/zstd*
-    "$work/venv/bin/python" -m ziglang objcopy --strip-all "$prefix/bin/kerf" "$work/$target/$name/bin/kerf"
+    rm -rf "$work/$target/$name" && mkdir -p "$work/$target/$name/bin" build/release
+    cp -r "$prefix/share" "$work/$target/$name/"
+    $ZIG objcopy --strip-all "$prefix/bin/kerf" "$work/$target/$name/bin/kerf"
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" \
         -C "$work/$target" -czf "build/release/$name.tar.gz" "$name"
     ls -l "build/release/$name.tar.gz"
 }
 case $target in *musl) pack ;; esac
+[ -z "$tests" ] || ctest --test-dir "$work/$target/kerf" -j "$jobs" --output-on-failure -L 'unit|cli' -LE slow

@@ -12,9 +12,9 @@ string(REGEX MATCH "^[^-]+" CMAKE_SYSTEM_PROCESSOR "${KERF_ZIG_TARGET}")
 if(KERF_ZIG_TARGET MATCHES "macos")
   set(CMAKE_SYSTEM_NAME Darwin)
   set(CMAKE_OSX_SYSROOT "") # zig has one
-else()
+elseif(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL CMAKE_HOST_SYSTEM_PROCESSOR)
   set(CMAKE_SYSTEM_NAME Linux)
-endif()
+endif() # else it is not a cross-build: what is built runs here
 # archives by zig as well: Mach-O is not what the system's ar knows
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
 foreach(tool ar ranlib)

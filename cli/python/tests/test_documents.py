@@ -83,7 +83,8 @@ def test_every_argument_is_said() -> None:
     """Where a docstring leaves an argument to another function, it names that function."""
     shared = {"threads", "nan", "device", "backend", "progress", "overwrite", "resume"}
     shared |= {"shard_bytes", "zstd_level", "keep", "only", "every", "options", "out"}
-    for function in (kerf.encode, kerf.decode, kerf.quantize, kerf.score, kerf.advise, kerf.predict):
+    told = (kerf.encode, kerf.decode, kerf.quantize, kerf.score, kerf.advise, kerf.predict)
+    for function in (*told, kerf.calibrate, kerf.evaluate, kerf.tokenize):
         text = inspect.getdoc(function) or ""
         for name in inspect.signature(function).parameters:
             assert re.search(rf"\b{name}\b", text) or name in shared, (function, name)
@@ -123,6 +124,7 @@ def test_notebooks_get_tables(tmp_path: Path, noise: Any) -> None:
         kerf.Hardware("h200"),
         kerf.predict("h200", MODEL),
         kerf.predict("h200", (64, 64)),
+        kerf.evaluate(MODEL, tmp_path / "q", tokens=MODEL / "eval.u16", length=8, rows=slice(0, 1)),
     ]
     for thing in shown:
         assert Page(thing._repr_html_()).cells >= 4, thing

@@ -46,6 +46,15 @@ from kerf.measuring import (
 )
 from kerf.planes import Planes, decode, encode
 from kerf.products import Gemv, gemv
+from kerf.texts import (
+    CalibratedWeight,
+    Calibration,
+    Evaluated,
+    Evaluation,
+    calibrate,
+    evaluate,
+    tokenize,
+)
 from kerf.writing import (
     BrokenPromiseWarning,
     Converted,
@@ -67,6 +76,8 @@ __all__ = [
     "ArgumentError",
     "BrokenPromiseWarning",
     "BufferTooSmallError",
+    "CalibratedWeight",
+    "Calibration",
     "CanceledError",
     "Checkpoint",
     "Choice",
@@ -75,6 +86,8 @@ __all__ = [
     "Decision",
     "DeviceError",
     "Encoder",
+    "Evaluated",
+    "Evaluation",
     "Event",
     "ExistsError",
     "Fact",
@@ -106,11 +119,13 @@ __all__ = [
     "Verified",
     "Written",
     "advise",
+    "calibrate",
     "candidates",
     "convert",
     "decode",
     "dequantize",
     "encode",
+    "evaluate",
     "formats",
     "gemv",
     "inspect",
@@ -119,5 +134,6 @@ __all__ = [
     "predict",
     "quantize",
     "score",
+    "tokenize",
     "verify",
 ]

@@ -14,7 +14,7 @@ from kerf import _options
 from kerf._jobs import Progress, run
 from kerf._library import Arena, call, ffi, lib, text
 from kerf._records import Record, read
-from kerf.checkpoints import Checkpoint, Path, source_of
+from kerf.checkpoints import Checkpoint, Path, open_calibration, source_of
 from kerf.errors import ArgumentError, DataError, UnsupportedError
 from kerf.formats import find_codecs
 from kerf.machines import Hardware, replace_file
@@ -142,8 +142,11 @@ def advise(
     config: Path | None = None,
     batch: float = 1,
     context: float = 4096,
+    gpus: int = 1,
+    expert_parallel: bool = False,
     imatrix: Path | Checkpoint | None = None,
-    alpha: Literal["flat", "depth"] | Mapping[str, float] = "flat",
+    calibration: Path | None = None,
+    alpha: Literal["flat", "depth"] | Mapping[str, float] | None = None,
     keep: Sequence[str] = (),
     only: Sequence[str] = (),
     every: bool = False,
@@ -173,8 +176,11 @@ def advise(
     hardware:   a Hardware, a name or a file: predicts times
     config:     config.json of the model; None: the one beside the weights
     batch:      sequences of a decoding step; context: tokens of each
+    gpus:       that share every layer; expert_parallel: each expert is whole on one of them
     imatrix:    weighs errors by the importance of columns, as for score
-    alpha:      how much the error of a tensor matters: "flat", "depth", or {pattern: number}
+    calibration:  what calibrate has made of these weights, or its path: alpha, and columns of inputs
+    alpha:      how much the error of a tensor matters: "flat", "depth", or {pattern: number}; None: as
+                the calibration has it, else "flat"
     nested:     choices that only grow with the budget, not always the best
     cache:      a file that keeps scores: another budget then takes seconds
 
@@ -185,7 +191,7 @@ def advise(
     arena = Arena()
     model = source_of(source)
     weights = source_of(imatrix) if imatrix is not None else None
-    check_files([model.path, weights.path if weights else None], [], [cache])
+    check_files([model.path, weights.path if weights else None, calibration], [], [cache])
     machine = Hardware(hardware) if isinstance(hardware, (str, os.PathLike)) else hardware
     request = arena.new("kerf_advise_request *")
     codecs, named = find_codecs(candidates() if formats is None else formats)
@@ -204,8 +210,12 @@ def advise(
     request.hardware = machine.handle if machine else ffi.NULL
     request.model = _model(arena, model, config)
     request.batch, request.context = batch, context
+    request.gpus, request.expert_parallel = gpus, int(expert_parallel)
     request.imatrix = weights.handle if weights else ffi.NULL
     request.cache = arena.text(cache)
+    if calibration is not None:
+        calibrated = open_calibration(calibration)
+        request.calibration = calibrated
     _set_alpha(arena, request, alpha)
     out = ffi.new("kerf_advice **")
     with _options.team(threads, nan, device) as team:
@@ -234,8 +244,11 @@ def _model(arena: Arena, model: Checkpoint, config: Path | None) -> Any:
     return made
 
 
-def _set_alpha(arena: Arena, request: Any, alpha: str | Mapping[str, float]) -> None:
-    if isinstance(alpha, Mapping):
+def _set_alpha(arena: Arena, request: Any, alpha: str | Mapping[str, float] | None) -> None:
+    if alpha is None:
+        calibrated = request.calibration != ffi.NULL
+        request.alpha = lib.KERF_ALPHA_CALIBRATED if calibrated else lib.KERF_ALPHA_FLAT
+    elif isinstance(alpha, Mapping):
         rules = [{"glob": arena.text(g), "alpha": a} for g, a in alpha.items()]
         request.alpha = lib.KERF_ALPHA_RULES
         request.alpha_rule, request.alpha_rules = arena.list("kerf_alpha_rule", rules), len(rules)

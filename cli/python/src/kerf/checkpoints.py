@@ -220,3 +220,10 @@ def open(path: Path) -> Checkpoint:
 def source_of(model: Path | Checkpoint) -> Checkpoint:
     """A checkpoint as it was given, or opened from a path."""
     return model if isinstance(model, Checkpoint) else Checkpoint(model)
+
+
+def open_calibration(path: Path) -> Any:
+    """A kerf_calibration *, closed when nothing refers to it any more."""
+    out = ffi.new("kerf_calibration **")
+    call(lib.kerf_calibration_open, Arena().text(path), out)
+    return ffi.gc(out[0], lib.kerf_calibration_close)

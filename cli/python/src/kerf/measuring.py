@@ -14,8 +14,8 @@ from kerf._jobs import Progress, run
 from kerf._library import Arena, call, enum, ffi, lib, text
 from kerf._options import Nan
 from kerf._records import Record, read, table
-from kerf.checkpoints import Checkpoint, Path, source_of
-from kerf.errors import UnsupportedError
+from kerf.checkpoints import Checkpoint, Path, open_calibration, source_of
+from kerf.errors import ArgumentError, UnsupportedError
 from kerf.formats import codec_name, find_codecs
 from kerf.planes import Planes, encode, geometry, host_spans, plane_views
 
@@ -118,6 +118,7 @@ def score(
     formats: str | Iterable[str] = _DEFAULT,
     *,
     imatrix: Any = None,
+    calibration: Path | None = None,
     keep: Sequence[str] = (),
     only: Sequence[str] = (),
     every: bool = False,
@@ -134,6 +135,8 @@ def score(
                  "all"; a pattern leaves out what cannot encode these tensors
     imatrix:     importance of columns: of a model, path or Checkpoint with F32 [columns] for each
                  tensor; of an array, an array of float32 [columns]
+    calibration: of a model, what calibrate has made of it, or its path: the same as an imatrix, and where
+                 it has Gram matrices, the error of outputs
     keep, only:  shell patterns of tensors that are left out, or of the only ones that are not
     every:       also tensors that quantize keeps by default
     dtype:       "bf16": the array is uint16 and holds the bits of bfloat16
@@ -143,6 +146,8 @@ def score(
     """
     codecs, named = find_codecs(formats)
     if not isinstance(source, (str, os.PathLike, Checkpoint)):
+        if calibration is not None:
+            raise ArgumentError("calibration: of a model; importance of an array's columns is imatrix")
         who = {"threads": threads, "nan": nan, "device": device, "progress": progress}
         return _score_array(source, codecs, named, imatrix, dtype, who)
     arena = Arena()
@@ -153,7 +158,12 @@ def score(
     request.codecs = len(codecs)
     request.required = arena.new("unsigned char[]", bytes(named) or b"\0")
     weights = source_of(imatrix) if imatrix is not None else None
-    request.imatrix = weights.handle if weights else ffi.NULL
+    if calibration is not None:
+        request.calibration = calibrated = open_calibration(calibration)
+        call(lib.kerf_calibration_check, calibrated, model.handle)
+        request.imatrix = lib.kerf_calibration_imatrix(calibrated)
+    if weights:
+        request.imatrix = weights.handle
     out = ffi.new("kerf_scores **")
     with _options.team(threads, nan, device) as team:
         run(
