@@ -67,6 +67,9 @@ static kerf_status take_request(kerf_advice *a, const kerf_advise_request *r, ke
     if (r->model) a->model = *r->model;
     a->gpus = r->gpus > 1 ? r->gpus : 1;
     a->expert_parallel = a->gpus > 1 && r->expert_parallel;
+    if (a->gpus > 1 && !r->hardware)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%u GPUs, and no hardware to predict for",
+                       a->gpus);
     if (a->gpus > 1 && !r->model)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "%.200s: %u GPUs need a config.json, which says what they divide", a->source,

@@ -310,6 +310,31 @@ def test_predict_has_the_commands_figures(model: Path, command: Command) -> None
     assert one.low_us <= one.us <= one.high_us and one.bound == "memory"
 
 
+def test_several_gpus(model: Path, command: Command) -> None:
+    step = kerf.predict("h200", model, "nvfp4", gpus=2)
+    args = ("predict", "--hardware", "h200", "--model", model, "-f", "nvfp4", "--gpus", 2)
+    said = command.json(*args)["predictions"][0]
+    assert [o.name for o in step.operators] == [o["name"] for o in said["operators"]]
+    assert step.gpu_bytes == said["gpu_bytes"] < step.weight_bytes + step.cache_bytes
+    assert step.time.low_us == pytest.approx(said["low_us"])
+    few = {"formats": ["nvfp4:4/6", "int8"], "bits": 6, "hardware": "h200"}
+    one, two = (kerf.advise(model, gpus=n, **few) for n in (1, 2))
+    said = command.json(
+        "advise", model, "-f", "nvfp4:4/6,int8", "--budget", "6bits", "--hardware", "h200", "--gpus", 2
+    )
+    ours = two.json() | {"choose_s": said["choose_s"]}
+    assert ours == said and two.total.us != one.total.us
+    for wrong in ({"gpus": 0}, {"expert_parallel": True}, {"gpus": 3}):
+        with pytest.raises(kerf.ArgumentError):
+            kerf.predict("h200", model, **wrong)
+        with pytest.raises(kerf.ArgumentError):
+            kerf.advise(model, **few, **wrong)
+    with pytest.raises(kerf.ArgumentError, match="hardware"):
+        kerf.advise(model, bits=6, gpus=2)
+    with pytest.raises(kerf.ArgumentError, match="gpus"):
+        kerf.predict("h200", (64, 64), gpus=2)
+
+
 def test_hardware(tmp_path: Path, command: Command) -> None:
     machine = kerf.Hardware("h200")
     assert "h200" in kerf.Hardware.names() and machine.kind == "gpu" and machine.arch == "sm_90"

@@ -17,7 +17,7 @@ from kerf._records import Record, read
 from kerf.checkpoints import Checkpoint, Path, open_calibration, source_of
 from kerf.errors import ArgumentError, DataError, UnsupportedError
 from kerf.formats import find_codecs
-from kerf.machines import Hardware, replace_file
+from kerf.machines import Hardware, check_gpus, replace_file
 from kerf.writing import check_files, find_layout
 
 _PRICES = {"error": "KERF_PRICE_LOSS", "bytes": "KERF_PRICE_BYTES", "time": "KERF_PRICE_TIME"}
@@ -176,7 +176,8 @@ def advise(
     hardware:   a Hardware, a name or a file: predicts times
     config:     config.json of the model; None: the one beside the weights
     batch:      sequences of a decoding step; context: tokens of each
-    gpus:       that share every layer; expert_parallel: each expert is whole on one of them
+    gpus:       so many of the hardware share every layer, and what they exchange is in the times;
+                expert_parallel: each expert is whole on one of them; needs hardware and a config.json
     imatrix:    weighs errors by the importance of columns, as for score
     calibration:  what calibrate has made of these weights, or its path: alpha, and columns of inputs
     alpha:      how much the error of a tensor matters: "flat", "depth", or {pattern: number}; None: as
@@ -210,7 +211,7 @@ def advise(
     request.hardware = machine.handle if machine else ffi.NULL
     request.model = _model(arena, model, config)
     request.batch, request.context = batch, context
-    request.gpus, request.expert_parallel = gpus, int(expert_parallel)
+    request.gpus, request.expert_parallel = check_gpus(gpus, expert_parallel), int(expert_parallel)
     request.imatrix = weights.handle if weights else ffi.NULL
     request.cache = arena.text(cache)
     if calibration is not None:

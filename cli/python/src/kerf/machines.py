@@ -191,8 +191,9 @@ class Step(Record):
     """One step of a model: decoding, or prefill.
 
     weight_bytes:  of all parameters; cache_bytes: of the context of all sequences
-    fits:          both are in the machine's memory; None: it is not known
-    bytes, flops:  of the step
+    gpu_bytes:     of both together on one of the GPUs
+    fits:          those are in its memory; None: it is not known
+    bytes, flops:  of the step, on one of the GPUs
     tokens_per_s:  at high_us and at low_us, all sequences together
     crossover:     the context at which a step reads as much cache as weights, tokens; inf: never
     estimated:     of this family of models only the sizes are known, the rest is as in most models
@@ -202,6 +203,7 @@ class Step(Record):
     tokens_per_s: tuple[float, float]
     weight_bytes: float
     cache_bytes: float
+    gpu_bytes: float
     fits: bool | None
     bytes: float
     flops: float
@@ -245,6 +247,8 @@ def predict(
     experts: str | None = None,
     head: str | None = None,
     kv: str | None = None,
+    gpus: int = 1,
+    expert_parallel: bool = False,
 ) -> Any:
     """How long a product or a step of a model takes on a machine.
 
@@ -253,14 +257,18 @@ def predict(
                   the path of a config.json or of its folder: a Step of the model
     format:       of the weights; experts, head, kv: others for these; activations: of the inputs
     batch:        columns, or sequences; context: tokens of each; prefill: all of them at once
+    gpus:         so many of this machine share every layer of the model; what they exchange is in the
+                  times; expert_parallel: each expert is whole on one of them
 
     Every prediction says how sure it is (``tier``). Raises ArgumentError, UnsupportedError: a mixture
     of layers that is not known, DataError: a config.json with something missing.
     """
     machine = hardware if isinstance(hardware, Hardware) else Hardware(hardware)
     if isinstance(work, tuple):
-        if len(work) != 2 or prefill or experts or head or kv:
-            raise ArgumentError("a product has (outputs, inputs), and no experts, head, kv or prefill")
+        if len(work) != 2 or prefill or experts or head or kv or gpus != 1:
+            raise ArgumentError(
+                "a product has (outputs, inputs), and no experts, head, kv, prefill or gpus"
+            )
         product = ffi.new("kerf_matmul *")
         product.format, product.activations = _format(format), _format(activations)
         product.n, product.k = work
@@ -273,27 +281,38 @@ def predict(
     formats = ffi.new("kerf_formats *")
     formats.linear, formats.experts, formats.head = _format(format), _format(experts), _format(head)
     formats.kv, formats.activations = _format(kv), _format(activations)
-    return _step(machine, model, formats, batch, context, prefill)
-
-
-def _step(
-    machine: Hardware, model: Any, formats: Any, batch: float, context: float, prefill: bool
-) -> Step:
     phase = ffi.new("kerf_phase *", {"batch": batch, "context": context, "prefill": int(prefill)})
+    share = ffi.new("kerf_model *")  # what one GPU has
+    call(lib.kerf_model_shard, model, check_gpus(gpus, expert_parallel), int(expert_parallel), share)
+    return _step(machine, model, share, formats, phase)
+
+
+def check_gpus(gpus: int, expert_parallel: bool) -> int:
+    """gpus; ArgumentError: it is no number of GPUs that can have experts so."""
+    if gpus < 1:
+        raise ArgumentError(f"gpus={gpus}: one at least")
+    if expert_parallel and gpus == 1:
+        raise ArgumentError("expert_parallel needs gpus=N")
+    return gpus
+
+
+def _step(machine: Hardware, model: Any, share: Any, formats: Any, phase: Any) -> Step:
     step = ffi.new("kerf_step *")
-    weights, cached, crossover = (ffi.new("double *") for _ in range(3))
-    call(lib.kerf_model_bytes, model, formats, weights)
-    call(lib.kerf_model_cache_bytes, model, formats.kv, context, cached)
-    call(lib.kerf_model_crossover, model, formats, batch, crossover)
-    call(lib.kerf_model_plan, model, machine.handle, formats, phase, step)
-    cache = cached[0] * batch
+    weights, cached, held, held_cache, crossover = (ffi.new("double *") for _ in range(5))
+    for m, size, of_one in ((model, weights, cached), (share, held, held_cache)):
+        call(lib.kerf_model_bytes, m, formats, size)
+        call(lib.kerf_model_cache_bytes, m, formats.kv, phase.context, of_one)
+    call(lib.kerf_model_crossover, model, formats, phase.batch, crossover)
+    call(lib.kerf_model_plan, share, machine.handle, formats, phase, step)
+    on_gpu = held[0] + held_cache[0] * phase.batch
     memory = machine.handle.fact[lib.KERF_FACT_MEMORY].value * 1e9
     return Step(
         time=_prediction_of(step.time),
         tokens_per_s=(step.tokens_per_s[0], step.tokens_per_s[1]),
         weight_bytes=weights[0],
-        cache_bytes=cache,
-        fits=weights[0] + cache <= memory if memory else None,
+        cache_bytes=cached[0] * phase.batch,
+        gpu_bytes=on_gpu,
+        fits=on_gpu <= memory if memory else None,
         bytes=step.bytes,
         flops=step.flops,
         crossover=crossover[0],
