@@ -12,7 +12,7 @@
 
 #include "serve/serve.h"
 
-enum { PATH_ROOM = 4200, JOURNAL_MOST = 64 << 20 };
+enum { PATH_ROOM = 4200, DOCUMENT_MOST = 64 << 20 };
 
 static void journal_path(char path[PATH_ROOM])
 {
@@ -49,17 +49,15 @@ static json_t *parse(int fd, size_t n)
 }
 
 /* A name that somebody made a pipe is not waited for. */
-kerf_status journal_read(json_t **doc, kerf_error *err)
+kerf_status document_read(const char *path, json_t **doc, kerf_error *err)
 {
-    char path[PATH_ROOM];
     struct stat st;
     *doc = NULL;
-    journal_path(path);
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) return KERF_OK;
     if (fd >= 0 && fstat(fd, &st) == 0) {
         errno = 0;
-        if (S_ISREG(st.st_mode) && st.st_size <= JOURNAL_MOST) *doc = parse(fd, (size_t)st.st_size);
+        if (S_ISREG(st.st_mode) && st.st_size <= DOCUMENT_MOST)
+            *doc = parse(fd, (size_t)st.st_size);
     }
     const int why = errno;
     if (fd >= 0) close(fd);
@@ -67,5 +65,17 @@ kerf_status journal_read(json_t **doc, kerf_error *err)
     if (why)
         return kerf_fail(err, why == ENOMEM ? KERF_E_NOMEM : KERF_E_IO, "%.300s: %s", path,
                          strerror(why));
-    return kerf_fail(err, KERF_E_DATA, "%.300s is no JSON that can be read; remove it", path);
+    return kerf_fail(err, KERF_E_DATA, "%.300s is no JSON that can be read", path);
+}
+
+kerf_status journal_read(json_t **doc, kerf_error *err)
+{
+    char path[PATH_ROOM];
+    struct stat st;
+    *doc = NULL;
+    journal_path(path);
+    if (stat(path, &st) != 0 && errno == ENOENT) return KERF_OK;
+    const kerf_status s = document_read(path, doc, err);
+    if (s != KERF_E_DATA) return s;
+    return kerf_fail(err, s, "%.300s is no JSON that can be read; remove it", path);
 }

@@ -13,4 +13,7 @@ void journal_write(json_t *doc);
 /* *doc: the journal, to be released; NULL: there is none. KERF_E_DATA: it is no JSON. */
 kerf_status journal_read(json_t **doc, kerf_error *err);
 
+/* A file of JSON of 64 MiB at most. */
+kerf_status document_read(const char *path, json_t **doc, kerf_error *err);
+
 #endif

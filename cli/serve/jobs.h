@@ -43,4 +43,9 @@ const char *job_state_name(job_state s);
 /* How many are in each state. */
 void jobs_count(size_t count[JOB_STATES]);
 
+/* The choices of an advice under every budget from the least to the most that makes a difference,
+ * in steps of 0.01 bits: [{"from": bits, ..., "picks": [index of the group's candidate]}], of which
+ * each holds up to the next one. */
+kerf_status advice_solutions(json_t *advice, json_t **all, kerf_error *err);
+
 #endif

@@ -24,6 +24,18 @@ typedef struct serve_options {
 /* Serves until SIGTERM or SIGINT. KERF_E_NOSUP: this kerf was built without libmicrohttpd. */
 kerf_status serve(const serve_options *o, kerf_error *err);
 
+/* The page as one file that works from disk, with the answers that its controls can ask for. */
+typedef struct page_options {
+    const char *path;
+    const char *advice;   /* a document of kerf advise --json; NULL: no frontier         */
+    const char *hardware; /* NULL: the advice's, or h200                                 */
+    const char *model;    /* a config.json or its folder; NULL: the advice's where it is */
+    const char *shapes;   /* of products, "NxK,NxK"; NULL: of common models              */
+    int overwrite;
+} page_options;
+
+kerf_status page_write(const page_options *o, kerf_error *err);
+
 /* The one server of this process, and where it listens: set before the first request, then only
  * read.
  */

@@ -67,8 +67,6 @@ static kerf_status check_layout(const solving *s, kerf_error *err)
 
 static kerf_status solve(solving *s, double bits, kerf_error *err)
 {
-    TRY(check_layout(s, err));
-    TRY(build(s, err));
     const double began = now_s();
     const kerf_problem p = {.option = s->option,
                             .first = s->first,
@@ -83,6 +81,33 @@ static kerf_status solve(solving *s, double bits, kerf_error *err)
                      s->choice.nearest[KERF_PRICE_BYTES] * 8 / s->weights);
 }
 
+/* Takes the document. */
+static kerf_status open_solving(solving *s, json_t *advice, kerf_error *err)
+{
+    *s = (solving){.advice = advice, .groups = json_object_get(advice, "groups")};
+    if (json_array_size(s->groups) == 0 || !candidates_of(s, 0))
+        return kerf_fail(err, KERF_E_DATA, "this is no recommendation for a model that is done");
+    TRY(check_layout(s, err));
+    return build(s, err);
+}
+
+static void close_solving(solving *s)
+{
+    json_decref(s->advice);
+    free(s->option);
+    free(s->first);
+    free(s->pick);
+}
+
+static json_t *totals_json(const solving *s, const char *key, double bits)
+{
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", key, bits, "bits",
+                     s->choice.total[KERF_PRICE_BYTES] * 8 / s->weights, "bytes",
+                     s->choice.total[KERF_PRICE_BYTES], "t2", s->choice.total[KERF_PRICE_LOSS],
+                     "us", s->choice.total[KERF_PRICE_TIME], "gap", s->choice.gap, "seconds",
+                     s->seconds);
+}
+
 static json_t *solved_json(const solving *s, double bits)
 {
     json_t *picks = json_array();
@@ -95,12 +120,10 @@ static json_t *solved_json(const solving *s, double bits)
                                    json_object_get(row, "codec"), "bits",
                                    json_object_get(row, "bits"), "t2", json_object_get(row, "t2")));
     }
-    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "schema", "kerf.solve/1",
-                     "budget_bits", bits, "bits",
-                     s->choice.total[KERF_PRICE_BYTES] * 8 / s->weights, "bytes",
-                     s->choice.total[KERF_PRICE_BYTES], "t2", s->choice.total[KERF_PRICE_LOSS],
-                     "us", s->choice.total[KERF_PRICE_TIME], "gap", s->choice.gap, "seconds",
-                     s->seconds, "picks", picks);
+    json_t *doc = totals_json(s, "budget_bits", bits);
+    json_set(&doc, "schema", json_string("kerf.solve/1"));
+    json_set(&doc, "picks", picks);
+    return doc;
 }
 
 int answer_solve(request *r)
@@ -111,20 +134,58 @@ int answer_solve(request *r)
     const char *name;
     job_state state = JOB_QUEUED;
     kerf_error err = {0};
-    solving s = {0};
+    solving s;
     char *text = job_result(id, &n, &state, &name);
     if (!name) return reply_error(r, 404, "there is no job %.20s; /api/v1/jobs lists them", r->id);
-    s.advice = text ? json_loadb(text, n, 0, NULL) : NULL;
+    kerf_status status = open_solving(&s, text ? json_loadb(text, n, 0, NULL) : NULL, &err);
     free(text);
-    s.groups = json_object_get(s.advice, "groups");
-    const int fits = json_array_size(s.groups) && candidates_of(&s, 0) != NULL;
-    const kerf_status status = fits ? solve(&s, bits, &err) : KERF_OK;
-    json_t *doc = fits && status == KERF_OK ? solved_json(&s, bits) : NULL;
-    json_decref(s.advice);
-    free(s.option);
-    free(s.first);
-    free(s.pick);
-    if (doc) return reply_json(r, 200, doc);
-    if (status != KERF_OK) return reply_failure(r, status, &err);
-    return reply_error(r, 409, "job %d is no recommendation for a model that is done", id);
+    if (status == KERF_OK) status = solve(&s, bits, &err);
+    json_t *doc = status == KERF_OK ? solved_json(&s, bits) : NULL;
+    close_solving(&s);
+    if (status == KERF_E_DATA) return reply_error(r, 409, "job %d: %s", id, err.text);
+    return status == KERF_OK ? reply_json(r, 200, doc) : reply_failure(r, status, &err);
+}
+
+/* --- every budget -------------------------------------------------------------------------- */
+
+static json_t *picks_json(const solving *s)
+{
+    json_t *picks = json_array();
+    for (size_t g = 0; g < json_array_size(s->groups); g++)
+        json_add(&picks, json_integer((json_int_t)(s->pick[g] - s->first[g])));
+    return picks;
+}
+
+kerf_status advice_solutions(json_t *advice, json_t **all, kerf_error *err)
+{
+    enum { LEAST = 50, MOST = 6400 }; /* hundredths of a bit */
+    solving s;
+    json_t *last = NULL, *picks;
+    kerf_status status = open_solving(&s, json_incref(advice), err);
+    if (status == KERF_OK) status = solve(&s, MOST / 100.0, err);
+    const double most = s.choice.total[KERF_PRICE_BYTES];
+    s.choice.total[KERF_PRICE_BYTES] = 0;
+    *all = json_array();
+    for (int i = LEAST; status == KERF_OK && s.choice.total[KERF_PRICE_BYTES] < most; i++) {
+        status = solve(&s, i / 100.0, err);
+        if (status == KERF_E_LIMIT) { /* not under this one; there is a choice above it */
+            status = KERF_OK;
+            s.choice.total[KERF_PRICE_BYTES] = 0;
+            continue;
+        }
+        picks = status == KERF_OK ? picks_json(&s) : NULL;
+        if (picks && !json_equal(picks, last)) {
+            last = picks;
+            json_t *row = totals_json(&s, "from", i / 100.0);
+            json_set(&row, "picks", picks);
+            json_add(all, row);
+        } else {
+            json_decref(picks);
+        }
+    }
+    close_solving(&s);
+    if (status == KERF_OK) return status;
+    json_decref(*all);
+    *all = NULL;
+    return status;
 }

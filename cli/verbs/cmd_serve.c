@@ -16,7 +16,32 @@ kerf_status serve(const serve_options *o, kerf_error *err)
                      "this kerf was built without libmicrohttpd; "
                      "apt-get install libmicrohttpd-dev, then configure and build again");
 }
+
+kerf_status page_write(const page_options *o, kerf_error *err)
+{
+    (void)o;
+    return serve(NULL, err);
+}
 #endif
+
+/* Options of the file go with no option of the server. */
+static kerf_status take_page(const args *a, page_options *p, kerf_error *err)
+{
+    static const char *const of_file[] = {"advice", "hardware", "model", "shape", NULL};
+    static const char *const of_server[] = {"port",   "address",     "token",    "host",  "models",
+                                            "output", "connections", "interval", "drain", NULL};
+    const char *const *others;
+    p->path = args_value(a, "page");
+    p->advice = args_value(a, "advice");
+    p->hardware = args_value(a, "hardware");
+    p->model = args_value(a, "model");
+    p->shapes = args_value(a, "shape");
+    p->overwrite = args_has(a, "overwrite");
+    for (others = p->path ? of_server : of_file; *others; others++)
+        if (args_has(a, *others))
+            return USAGE(err, "--%s %s --page", *others, p->path ? "does not go with" : "needs");
+    return KERF_OK;
+}
 
 /* The values of an option that may be given several times. */
 static kerf_status take_all(const args *a, const char *name, const char **out, size_t *count,
@@ -59,6 +84,9 @@ static kerf_status take_token(const args *a, char *room, size_t size, const char
 static int run_serve(const args *a, kerf_error *err)
 {
     char token[512];
+    page_options page;
+    TRY(take_page(a, &page, err));
+    if (page.path) return page_write(&page, err);
     serve_options o = {.address = "127.0.0.1",
                        .port = 8420,
                        .connections = 1200,
@@ -89,26 +117,35 @@ static const option options[] = {
     {"connections", 0, "N", "at most (default: 1200)"},
     {"interval", 0, "SECONDS", "between two readings of the monitor (default: 1)"},
     {"drain", 0, "SECONDS", "that running jobs get after SIGTERM (default: 10)"},
+    {"page", 0, "FILE", "no server: write the page as a file that works from disk"},
+    {"advice", 0, "FILE", "with --page: its frontier and layers, as kerf advise --json wrote them"},
+    {"hardware", 0, "NAME", "with --page: its machine (default: the advice's, or h200)"},
+    {"model", 0, "CONFIG", "with --page: whose steps it shows (default: the advice's model)"},
+    {"shape", 0, "NxK[,NxK]", "with --page: its products (default: of common models)"},
     {NULL, 0, NULL, NULL},
 };
 
 const verb verb_serve = {
     .name = "serve",
     .summary = "all of this over HTTP, with a page",
-    .usage = "[--port N] [--models DIR] [--output DIR] [--address A --token T]",
+    .usage = "[--port N] [--models DIR] [--output DIR] [--address A --token T] | --page FILE",
     .details =
         "Serves until SIGTERM: a page at /, an API under /api/v1 whose answers are the documents\n"
         "of --json (/api/v1/openapi.json describes it), and counters at /metrics. Only the\n"
         "folders of --models are read, only that of --output is written to. What takes long is a\n"
         "job: a queue for each device, progress as server-sent events. Jobs that the end of the\n"
         "server cuts are taken up by the next one with the same --output; quantize goes on where\n"
-        "it was.",
+        "it was.\n"
+        "--page writes one file instead: the page with all answers that its controls ask for.",
     .examples = "  kerf serve --models ~/models\n"
                 "  kerf serve --models ~/models --output ~/quantized --port 0\n"
                 "  curl -s localhost:8420/api/v1/analyze -H 'Content-Type: application/json' \\\n"
                 "    -d '{\"hardware\": \"h200\", \"rows\": 4096, \"cols\": 4096, \"format\": "
-                "\"nvfp4\"}'\n",
+                "\"nvfp4\"}'\n"
+                "  kerf advise model --budget 5bits --hardware h200 --json > advice.json\n"
+                "  kerf serve --page model.html --advice advice.json\n",
     .options = options,
-    .shared = {&option_json},
+    .shared = {&option_json, &option_overwrite},
+    .writes = {"page"},
     .run = run_serve,
 };

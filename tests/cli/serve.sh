@@ -121,7 +121,8 @@ ask 422 POST $api/predict '{"hardware": "h200", "formats": ["nvfp4"], "config": 
 long=$(head -c 40000 "$tmp/large" | tr ' ' a) post='POST /api/v1/analyze HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
 while IFS='|' read -r wanted raw; do
     # shellcheck disable=SC2059 # the escapes in it are meant
-    (exec 3<>"/dev/tcp/127.0.0.1/$port" && printf "${raw/LONG/$long}" >&3 && timeout 5 cat <&3 >"$tmp/raw") 2>/dev/null
+    printf "${raw/LONG/$long}" >"$tmp/request" # sent at once: lines that come after the answer would undo it
+    (exec 3<>"/dev/tcp/127.0.0.1/$port" && cat "$tmp/request" >&3 && timeout 5 cat <&3 >"$tmp/raw") 2>/dev/null
     check "$wanted for $raw: $(head -n 1 "$tmp/raw")" grep -aq "^HTTP/1.1 $wanted " "$tmp/raw"
     sed '1,/^\r$/d' "$tmp/raw" >"$tmp/out"
     json_is schema kerf.error/1

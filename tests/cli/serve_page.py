@@ -1,7 +1,9 @@
 """serve_page.py - uses every control of kerf serve's page in headless Chromium, by the WebDriver protocol,
 and compares what it shows with what the API says.
 
-    serve_page.py CHROMEDRIVER BROWSER URL MODEL [FOLDER FOR PICTURES]
+    serve_page.py CHROMEDRIVER BROWSER URL MODEL FILE [FOLDER FOR PICTURES]
+
+FILE is the page as a file, with an advice for MODEL on an H200: its numbers too must be the API's.
 
 Prints a line for each check that fails, then how many there were; exit code 1 when one failed."""
 
@@ -202,9 +204,52 @@ def use_frontier(page, url, job):
     check("what differs is marked", page.run("return document.querySelectorAll('#heat .changed').length") > 0)
 
 
+def use_file(page, url, model, path):
+    """The page from disk, where nothing can be asked: every control, against the API."""
+    page.open("file://" + path)
+    check("nothing of a server is shown", page.run("return [...document.querySelectorAll('#jobs, #gpus, #config-label')].every((e) => !e.getClientRects().length)"))
+    for shape, batch, keys in (("14336x4096", 8, "\ue014\ue014\ue014"), ("2048x7168", 4, "\ue012")):
+        page.choose("#shapes", shape)
+        page.type("#product [name=batch]", keys, clear=False)
+        rows, cols = map(int, shape.split("x"))
+        want = call("POST", url + "api/v1/analyze", {"hardware": "h200", "rows": rows, "cols": cols, "format": "nvfp4", "batch": batch})["predictions"][0]["us"]
+        page.until(f"return Math.abs(document.querySelector(\"#roofline-chart circle[data-format='nvfp4']\")?.dataset.us - {want!r}) < 1e-9 * {want!r}")
+    page.click("#formats input[value=bf16]")
+    page.until("return !document.querySelector(\"#roofline-chart circle[data-format='bf16']\")")
+    for css, value in (("#step [name=format]", "int8"), ("#step [name=kv]", "fp8-e4m3"), ("#step [name=phase]", "prefill"), ("#step [name=batch]", "8"), ("#step [name=context]", "14")):
+        page.choose(css, value)
+    want = call("POST", url + "api/v1/predict", {"hardware": "h200", "model": model, "formats": ["int8"], "kv": "fp8-e4m3", "prefill": True,
+                                                "batches": [8], "context": 16384})["predictions"][0]
+    us = lambda: page.run("return [...document.querySelectorAll('#operators tbody tr')].map((r) => Number(r.cells[3].textContent.replace(/,/g, '')))")
+    near = lambda: len(us()) == len(want["operators"]) and all(abs(u - o["us"]) <= 1e-3 * o["us"] for u, o in zip(us(), want["operators"]))
+    end = time.time() + 20
+    while not near() and time.time() < end:
+        time.sleep(0.1)
+    check("the API's operators in the file", near(), us())
+    check("the recommendation is there", "0 of" in page.run("return document.getElementById('solved').textContent"))
+    page.choose("#budget", "5.20")
+    page.until("return document.getElementById('budget-out').textContent === '5.20'")
+    page.until("return Number(document.querySelector('#frontier-chart .now')?.dataset.bits) <= 5.2")
+    return page.run("return [...document.querySelectorAll('#picks tbody tr')].map((r) => [r.cells[0].textContent, r.cells[1].textContent])")
+
+
+def look_at(page, pictures, name):
+    for dark in (False, True):
+        for width in (1280, 390):
+            page.look(dark, width)
+            said = page.run(LAYOUT)
+            where = f"{name}, {'dark' if dark else 'light'} at {width}"
+            check(f"{where}: colours", said["dark"] == dark, said)
+            for key in ("scrolls", "outside", "faint", "unnamed", "mute", "foreign"):
+                check(f"{where}: {key}", not said[key], said[key])
+            page.run("scrollTo(0, 0)")
+            if pictures:
+                page.picture(f"{pictures}/{name}-{'dark' if dark else 'light'}-{width}.png")
+
+
 def main():
-    driver, browser, url, model = sys.argv[1:5]
-    pictures = sys.argv[5] if len(sys.argv) > 5 else None
+    driver, browser, url, model, path = sys.argv[1:6]
+    pictures = sys.argv[6] if len(sys.argv) > 6 else None
     profile = tempfile.mkdtemp()
     process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     page = None
@@ -219,19 +264,14 @@ def main():
         job = use_jobs(page, url, model)
         use_frontier(page, url, job)
         page.until("return document.querySelectorAll('#gpu-table tbody tr').length === 2")
-        for dark in (False, True):
-            for width in (1280, 390):
-                page.look(dark, width)
-                said = page.run(LAYOUT)
-                where = f"{'dark' if dark else 'light'} at {width}"
-                check(f"{where}: colours", said["dark"] == dark, said)
-                for key in ("scrolls", "outside", "faint", "unnamed", "mute", "foreign"):
-                    check(f"{where}: {key}", not said[key], said[key])
-                page.run("scrollTo(0, 0)")
-                if pictures:
-                    page.picture(f"{pictures}/page-{'dark' if dark else 'light'}-{width}.png")
+        look_at(page, pictures, "page")
         check("no problem is shown", page.run("return document.getElementById('problem').hidden"),
               page.run("return document.getElementById('problem').textContent"))
+        served = call("POST", f"{url}api/v1/jobs/{job}/solve", {"bits": 5.2})["picks"]
+        picks = use_file(page, url, model, path)
+        check("the file solves as the server does", picks == [[p["group"], p["codec"]] for p in served], picks)
+        look_at(page, pictures, "file")
+        check("no problem is shown in the file", page.run("return document.getElementById('problem').hidden"))
     finally:
         if page:
             call("DELETE", page.session, raw=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # serve_page.sh - the page of kerf serve in headless Chromium: every control is used, numbers are compared
 # with the API's, and the layout is asked in light and dark, wide and at 390 px, with a stand-in for the
-# GPU driver. PICTURES: a folder for screenshots. Skipped where there is no Chromium with its driver.
+# GPU driver; then the same page as a file. PICTURES: a folder for screenshots. Skipped where there is no Chromium with its driver.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 browser=$(command -v chromium || command -v google-chrome || true)
 driver=$(command -v chromedriver || true)
@@ -15,7 +15,10 @@ trap 'kill -9 $server 2>/dev/null; cleanup' EXIT
 for _ in $(seq 100); do [ -s "$tmp/log" ] && break || sleep 0.1; done
 port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' "$tmp/log")
 [ -n "$port" ] || { echo "skipped: $(head -n 1 "$tmp/serve-err")" && exit 77; }
-LD_LIBRARY_PATH='' timeout 300 python3 -B "$(dirname "${BASH_SOURCE[0]}")/serve_page.py" "$driver" "$browser" "http://127.0.0.1:$port/" tiny ${PICTURES:+"$PICTURES"}
+expect 0 advise "$model" --hardware h200 --budget 6bits -f nvfp4,int8,mxfp6-e2m3 --json
+cp "$tmp/out" "$tmp/advice.json"
+expect 0 serve --page "$tmp/page.html" --advice "$tmp/advice.json"
+LD_LIBRARY_PATH='' timeout 300 python3 -B "$(dirname "${BASH_SOURCE[0]}")/serve_page.py" "$driver" "$browser" "http://127.0.0.1:$port/" tiny "$tmp/page.html" ${PICTURES:+"$PICTURES"}
 check "the page is as it must be" test $? -eq 0
 kill -TERM $server
 wait $server

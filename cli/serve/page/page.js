@@ -1,6 +1,6 @@
 "use strict";
 // The page of kerf serve. All numbers are the API's; this draws them. No framework, nothing fetched
-// from elsewhere.
+// from elsewhere. As a file (kerf serve --page) it holds the answers that it asks for.
 
 const api = "api/v1/";
 const $ = (id) => document.getElementById(id);
@@ -19,7 +19,31 @@ function headers(more) {
   return Object.assign(token ? { Authorization: "Bearer " + token } : {}, more);
 }
 
+const file = $("data") ? JSON.parse($("data").textContent) : null;
+
+// What kerf serve would answer, found in the file.
+function answerOfFile(path, body) {
+  if (path === "version") return file.version;
+  if (path === "hardware") return { hardware: [file.hardware] };
+  if (path === "formats") return { formats: [...new Set(file.products.map((r) => r.format))].map((name) => ({ name })) };
+  if (path === "models") return { models: file.steps ? [{ name: file.steps[0].config, config: true }] : [] };
+  if (path === "jobs") return { jobs: file.jobs || [] };
+  if (path === "jobs/1/result") return file.advice;
+  if (path === "predict") {
+    const phase = body.prefill ? "prefill" : "decode";
+    const doc = file.steps.find((d) => d.phase === phase && d.kv === body.kv && d.context === body.context);
+    return { ...doc, predictions: doc.predictions.filter((p) => p.format === body.formats[0] && p.batch === body.batches[0]) };
+  }
+  const solution = file.solutions.filter((s) => s.from <= body.bits + 1e-9).pop();
+  if (!solution) throw new Error(`no choice stays under ${body.bits} bits`);
+  return { ...solution, picks: file.advice.groups.map((g, i) => ({ group: g.name, ...g.candidates[solution.picks[i]] })) };
+}
+
 async function ask(path, body, method) {
+  if (file && path === "sweep")
+    return file.products.filter((r) => r.n === body.shapes[0][0] && r.k === body.shapes[0][1] && r.batch === body.batches[0] &&
+      body.formats.includes(r.format)).map((r) => JSON.stringify(r)).join("\n");
+  if (file) return JSON.stringify(answerOfFile(path, body));
   const answer = await fetch(api + path, body === undefined ? { headers: headers(), method: method || "GET" } :
     { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body) });
   const text = await answer.text();
@@ -184,7 +208,7 @@ function stepWanted() {
 const updateStep = latest(async (isLatest) => {
   const body = stepWanted();
   $("context-out").textContent = 2 ** Number(new FormData($("step")).get("context"));
-  $("config-label").hidden = Boolean($("model-name").value);
+  if (!file) $("config-label").hidden = Boolean($("model-name").value);
   if (!body) return;
   const doc = await askJson("predict", body);
   if (!isLatest()) return;
@@ -418,6 +442,31 @@ function fromAddress() {
   if (q.get("formats")) for (const box of $("formats").querySelectorAll("input")) box.checked = q.get("formats").split(",").includes(box.value);
 }
 
+// A file has no server behind it: what needs one is left out, and controls offer what the file holds.
+function beFile() {
+  const numbers = (label, values) => {
+    const input = $("step").elements[label], list = document.createElement("select");
+    list.name = label;
+    for (const v of values) node(list, "option", { value: v }, String(v));
+    input.replaceWith(list);
+  };
+  for (const e of document.querySelectorAll("[data-live]")) e.hidden = true;
+  for (const e of document.querySelectorAll("[data-file]")) e.hidden = false;
+  for (const e of document.querySelectorAll("[data-part]")) e.hidden = !file[e.dataset.part];
+  const shapes = [...new Set(file.products.map((r) => `${r.n}x${r.k}`))];
+  fill($("shapes"), shapes, shapes.map((s) => s.replace("x", " x ")));
+  const take = () => { [$("product").elements.rows.value, $("product").elements.cols.value] = $("shapes").value.split("x"); };
+  $("shapes").addEventListener("input", take);
+  take();
+  $("config-label").remove();
+  if (!file.steps) return;
+  const held = (key) => [...new Set(file.steps.map((d) => d[key]))].sort((a, b) => a - b);
+  numbers("batch", [...new Set(file.steps[0].predictions.map((p) => p.batch))]);
+  fill($("step").elements.kv, held("kv"));
+  const context = $("step").elements.context, all = held("context").map(Math.log2);
+  Object.assign(context, { min: all[0], max: all[all.length - 1], step: 2, value: 12 });
+}
+
 async function begin() {
   const [version, hardware, formats, known, jobs] = await Promise.all(["version", "hardware", "formats", "models", "jobs"].map((p) => askJson(p)));
   $("version").textContent = version.version;
@@ -431,12 +480,14 @@ async function begin() {
     box.checked = true;
     label.append(name);
   }
+  if (file) beFile();
   const there = known.models.map((m) => m.name), config = known.models.filter((m) => m.config).map((m) => m.name);
-  fill($("model-name"), ["", ...config], ["(a config.json)", ...config], config[0]);
+  if (file) fill($("model-name"), config);
+  else fill($("model-name"), ["", ...config], ["(a config.json)", ...config], config[0]);
   for (const s of document.querySelectorAll(".model-list")) fill(s, there);
   if (!known.output) $("submit").querySelector("option[value=quantize]").remove();
   fromAddress();
-  $("product").addEventListener("input", () => { updateProduct(); updateStep(); });
+  $("product").addEventListener("input", () => { updateProduct(); if (!file) updateStep(); });
   $("step").addEventListener("input", updateStep);
   $("budget").addEventListener("input", updateBudget);
   $("advice").addEventListener("change", chooseAdvice);
@@ -445,10 +496,10 @@ async function begin() {
   for (const f of document.forms) if (f.id !== "submit" && f.id !== "token-form") f.addEventListener("submit", (e) => e.preventDefault());
   showFields();
   updateProduct();
-  updateStep();
+  if (!file || file.steps) updateStep();
   jobs.jobs.forEach(takeJob);
   drawJobs();
-  follow("nvml/stream", (event, data) => takeSample(data));
+  if (!file) follow("nvml/stream", (event, data) => takeSample(data));
   document.body.dataset.ready = "1";
 }
 
