@@ -8,14 +8,25 @@
 # compared with the fp16 of its own run. A token is replayed for SECONDS (default 3), after a third of
 # a second that does not count; joules are those of the GPU's own counter between its first and its last
 # step in that time; the power of the idle GPU (with a context, before any work) is measured in each
-# process. FORMATS: a list of one's own. COMMIT names the source in the result.
+# process. COMMIT names the source in the result.
+#
+# What OUT.json has already, of the same device, is kept and not measured again, but for a FORMATS of one's
+# own; after BUDGET_S seconds (default: none) no other format is begun. So the same command goes on where a
+# run was cut or short of time, and says what is left.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2 && exit 2; }
 bench=$1 out=$2 seconds=${3:-3}
 formats=${FORMATS:-nvfp4,nvfp4-shuffled,mxfp4,mxfp4-shuffled,int4-g128,int4-g32,int4-g128-asym,nf4,nf4-dq,mxfp6-e2m3,mxfp6-e3m2,mxfp8-e4m3,fp8-e4m3,fp8-e4m3-row,int8,int8-g128,mxint8,bf16,fp16}
+if [ -z "${FORMATS:-}" ] && [ -s "$out" ]; then
+    formats=$(python3 -c 'import json, sys
+had = {r["format"] for r in json.load(open(sys.argv[1]))["results"]}
+print(",".join(f for f in sys.argv[2].split(",") if f not in had))' "$out" "$formats")
+    [ -n "$formats" ] || { echo "$out has every format" && exit 0; }
+fi
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 for format in ${formats//,/ }; do
+    [ -z "${BUDGET_S:-}" ] || [ $SECONDS -lt "$BUDGET_S" ] || { echo "$format: left for the next run" && continue; }
     list=$format
     [ "$format" = fp16 ] || list+=,fp16
     "$bench" --shapes none --decoder "$list" --columns 1 --replays 9 --energy "$seconds" \
@@ -26,8 +37,9 @@ done
 python3 - "$tmp" "$out" "$formats" "$seconds" <<'END'
 import json, pathlib, sys
 
-folder, out, formats, seconds = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3].split(","), sys.argv[4]
+folder, out, formats, seconds = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3].split(","), sys.argv[4]
 rows, head = [], {}
+had = json.loads(out.read_text()) if out.exists() and out.stat().st_size else {"results": []}
 for name in formats:
     path = folder / f"{name}.json"
     if not path.exists():
@@ -41,7 +53,7 @@ for name in formats:
     us = mine.get("us_chain", mine["us"])
     above = mine["joules_per_token"] - run["idle_w"] * us * 1e-6
     rows.append({
-        "format": name, "bytes": mine["bytes"], "us": us, "joules_per_token": mine["joules_per_token"],
+        "format": name, "commit": run["commit"], "bytes": mine["bytes"], "us": us, "joules_per_token": mine["joules_per_token"],
         "joules_per_gb": round(mine["joules_per_token"] / mine["bytes"] * 1e9, 5),
         "joules_above_idle": round(above, 5), "watts": mine["watts"], "peak_w": mine["peak_w"],
         "idle_w": run["idle_w"], "metered_s": mine["metered_s"], "step_s": mine["step_s"],
@@ -50,6 +62,10 @@ for name in formats:
         "time_over_cublas": round(us / blas["us"], 4)})
 if not rows:
     raise SystemExit("energy.sh: no format gave joules: does the GPU count energy? (kerf monitor -n 1)")
+if had["results"] and had["device"] != head["device"]:
+    raise SystemExit(f"energy.sh: {out} is of {had['device']}, this is {head['device']}: name another file")
+new = {r["format"] for r in rows}
+rows = [{"commit": had["commit"], **r} for r in had["results"] if r["format"] not in new] + rows
 head = {"schema": "kerf.bench-energy/1", "what": "linear layers of Llama-3.1-8B, one token",
         "command": f"bench/energy.sh BENCH OUT {seconds}", **head}
 with open(out, "w") as f:

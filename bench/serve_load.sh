@@ -27,7 +27,7 @@ echo "0 412500 700000 clock 1980 2619 61 20480 81559 98 87 0x24 3" >"$tmp/play"
 $kerf serve --port 0 --models "$tmp/models" --connections 4000 --drain 0 --json >"$tmp/log" 2>"$tmp/err" &
 server=$!
 trap 'kill -9 $server 2>/dev/null || true; rm -rf "$tmp"' EXIT
-for _ in $(seq 200); do [ -s "$tmp/log" ] && break || sleep 0.1; done
+for _ in $(seq 600); do [ -s "$tmp/log" ] && break || sleep 0.1; done
 port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' "$tmp/log")
 cat >"$tmp/analyze.lua" <<'END'
 wrk.method = "POST"
