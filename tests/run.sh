@@ -161,7 +161,7 @@ run_fuzz() {
     show cmake --preset asan -B build/test-fuzz --log-level=WARNING \
         -DKERF_SANITIZE=address,undefined,fuzzer-no-link &&
         show cmake --build build/test-fuzz -j "$jobs" --target fuzz_reader fuzz_index fuzz_command fuzz_json \
-            fuzz_tokenizer &&
+            fuzz_tokenizer fuzz_request &&
         run_script python3 -B tests/fuzz/fuzz.py build/test-fuzz "$seconds" --json bench/results/fuzz.json
 }
 

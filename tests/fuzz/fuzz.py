@@ -20,12 +20,12 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.path.join(HERE, '../data/fuzz')
 # The share of the time, and the longest input: a change costs what the file costs.
-TARGETS = {'reader': (0.25, 40000), 'index': (0.1, 20000), 'command': (0.35, 40000), 'json': (0.2, 12000),
-           'tokenizer': (0.1, 12000)}
+TARGETS = {'reader': (0.2, 40000), 'index': (0.1, 20000), 'command': (0.3, 40000), 'json': (0.2, 12000),
+           'tokenizer': (0.1, 12000), 'request': (0.1, 4000)}
 ABOUT = {'reader': 'readers of one file', 'index': 'folders of shards', 'command': 'the command on a checkpoint',
-         'json': 'every JSON that is read', 'tokenizer': 'tokenizers and texts'}
+         'json': 'every JSON that is read', 'tokenizer': 'tokenizers and texts', 'request': 'requests to kerf serve'}
 # Bytes of one input in tests/data/fuzz; all of them are at most 2 MB.
-MOST_KEPT = {'reader': 6000, 'index': 6000, 'command': 8000, 'json': 6000, 'tokenizer': 6000}
+MOST_KEPT = {'reader': 6000, 'index': 6000, 'command': 8000, 'json': 6000, 'tokenizer': 6000, 'request': 2000}
 
 
 def run(build, target, seconds):

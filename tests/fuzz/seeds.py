@@ -2,7 +2,7 @@
 """seeds.py - the first inputs of the fuzz targets: tiny checkpoints in every layout that kerf writes, and every
 JSON file that it reads.
 
-    seeds.py KERF OUT    makes OUT/reader, index, command, json, tokenizer
+    seeds.py KERF OUT    makes OUT/reader, index, command, json, tokenizer, request
 
 What fuzzing found since is in tests/data/fuzz; this is where it began."""
 import hashlib
@@ -153,6 +153,13 @@ def documents(seeds):
         for name, lines in ('config.json', [17, 18]), ('hf_quant_config.json', [19]):
             if os.path.exists(path + name):
                 add(lines, open(path + name, 'rb').read())
+    add([20], {'schema': 'kerf.eval-limits/1', 'kl': 0.05, 'kl_p99': 0.6, 'flips': 0.1, 'perplexity_rise': 0.04})
+    add([21, 22], {'model_type': 'llama', 'hidden_size': 64, 'intermediate_size': 64, 'num_hidden_layers': 1,
+                   'num_attention_heads': 2, 'num_key_value_heads': 2, 'vocab_size': 2, 'rms_norm_eps': 1e-5,
+                   'hidden_act': 'silu', 'tie_word_embeddings': True, 'max_position_embeddings': 32,
+                   'rope_scaling': {'rope_type': 'llama3', 'factor': 8.0, 'low_freq_factor': 1.0,
+                                    'high_freq_factor': 4.0, 'original_max_position_embeddings': 16}})
+    add([23], b'ab ba b a' * 4)
     for line, text in out:
         seeds.put('json', bytes([line]) + text)
 
@@ -192,6 +199,28 @@ def tokenizers(seeds):
     put(UNIGRAM, {'type': 'Strip', 'strip_left': True, 'strip_right': True}, {'type': 'WhitespaceSplit'})
 
 
+MACHINE = {'hardware': 'h200', 'formats': ['nvfp4', 'int8']}
+REQUESTS = [
+    ('POST /api/v1/analyze', {'hardware': 'h200', 'rows': 4096, 'cols': 4096, 'format': 'nvfp4', 'batch': 3}),
+    ('POST /api/v1/sweep', dict(MACHINE, shapes=[[64, 128]], batches=[1, 2])),
+    ('POST /api/v1/predict', dict(MACHINE, config={**CONFIG}, context=64, kv='fp8-e4m3')),
+    ('POST /api/v1/predict', dict(MACHINE, model='.', prefill=True)),
+    ('POST /api/v1/recommend', {'model': '.', 'budget': ['5bits'], 'formats': ['int8'], 'keep': ['*lm_head*'],
+                                'minimise': 'bytes', 'runtime': 'vllm'}),
+    ('POST /api/v1/quantize', {'model': '.', 'format': 'int8:search', 'output': 'q', 'only': ['*'], 'device': 'cpu'}),
+    ('POST /api/v1/score', {'model': '.', 'formats': ['nvfp4:*'], 'zstd_level': 3}),
+    ('POST /api/v1/measure', {'rows': 64, 'cols': 64, 'formats': ['int8']}),
+    ('POST /api/v1/eval', {'model': '.', 'candidates': ['.'], 'tokens': 'eval.u16', 'length': 64, 'rows': '0:2'}),
+    ('GET /api/v1/jobs/7', {}), ('DELETE /api/v1/jobs/7', {}), ('POST /api/v1/jobs/7/solve', {'bits': 5}),
+]
+
+
+def requests(seeds):
+    for line, body in REQUESTS:
+        head = '%s\nlocalhost:8420\nhttp://127.0.0.1:8420\nBearer 0123456789abcdef\n' % line
+        seeds.put('request', (head + json.dumps(body)).encode())
+
+
 def main():
     kerf, out = (os.path.abspath(p) for p in sys.argv[1:3])
     with tempfile.TemporaryDirectory() as scratch:
@@ -200,6 +229,7 @@ def main():
         checkpoints(seeds)
         documents(seeds)
         tokenizers(seeds)
+        requests(seeds)
         os.chdir('/')
 
 
