@@ -1,8 +1,8 @@
-/* gguf_tokenizer.c - the tokens, merges and special tokens of tokenizer.json, and the name by which
- * llama.cpp knows how a text is cut before they are asked.
+/* gguf_tokenizer.c - the tokens, merges and special tokens of tokenizer.json, without
+ * one those of tokenizer.model.
  *
- * Source: llama.cpp, convert_hf_to_gguf.py (get_vocab_base, get_vocab_base_pre) and gguf-py,
- * vocab.py; src/llama-vocab.cpp has the regular expressions behind the names. */
+ * Source: llama.cpp, convert_hf_to_gguf.py (get_vocab_base, _create_vocab_sentencepiece) and
+ * gguf-py, vocab.py. */
 #include "layout/gguf_tokenizer.h"
 
 #include <stdio.h>
@@ -14,67 +14,16 @@
 #include "file/gguf/gguf_put.h"
 #include "file/json/json_read.h"
 #include "layout/config_file.h"
+#include "layout/gguf_cut.h"
 #include "layout/gguf_pieces.h"
+#include "layout/gguf_sentencepiece.h"
 #include "roles/facts.h"
 
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
 #define MOST_TOKENS (1u << 22)
 #define MOST_TEMPLATE_BYTES (UINT64_C(1) << 20)
-
-/* --- how a text is cut -------------------------------------------------------------------------
- */
-
-#define LETTERS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
-static const struct {
-    const char *regex; /* of a Split; NULL: none  */
-    int digits;        /* Digits, one by one      */
-    const char *name;
-} cuts[] = {
-    {LETTERS "\\p{N}{1,3}" REST, 0, "llama-bpe"},
-    {LETTERS "\\p{N}" REST, 0, "qwen2"},
-    {NULL, 1, "smollm"},
-    {NULL, 0, "gpt-2"},
-};
-
-typedef struct cut {
-    const char *regex;
-    int digits, is_bytes, others;
-} cut;
-
-static void look_at(const json_t *p, cut *c)
-{
-    const char *type = json_string_value(json_object_get(p, "type"));
-    const json_t *list = json_object_get(p, "pretokenizers");
-    size_t i;
-    json_t *one;
-    if (json_is_array(list)) {
-        json_array_foreach(list, i, one) look_at(one, c);
-        return;
-    }
-    if (type && strcmp(type, "ByteLevel") == 0)
-        c->is_bytes = 1;
-    else if (type && strcmp(type, "Digits") == 0)
-        c->digits = json_is_true(json_object_get(p, "individual_digits"));
-    else if (type && strcmp(type, "Split") == 0)
-        c->regex = json_string_value(json_object_get(json_object_get(p, "pattern"), "Regex"));
-    else
-        c->others = 1;
-}
-
-static const char *name_of_cut(const json_t *tokenizer)
-{
-    cut c = {0};
-    look_at(json_object_get(tokenizer, "pre_tokenizer"), &c);
-    if (!c.is_bytes || c.others) return NULL;
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        if (cuts[i].digits != c.digits || !cuts[i].regex != !c.regex) continue;
-        if (!c.regex || strcmp(c.regex, cuts[i].regex) == 0) return cuts[i].name;
-    }
-    return NULL;
-}
+#define MOST_PIECES_BYTES (UINT64_C(1) << 26)
 
 /* --- tokens ------------------------------------------------------------------------------------
  */
@@ -153,16 +102,19 @@ static void add_tokens(const token *list, size_t n, kf_text *t, uint32_t *count)
         kf_gguf_put(t, (uint64_t)(list[i].text ? list[i].type : UNUSED), 4);
 }
 
+static void put_scores(const float *score, size_t n, kf_text *t, uint32_t *count)
+{
+    begin_array(t, "tokenizer.ggml.scores", KF_GGUF_F32, n, count);
+    kf_text_add_bytes(t, (const char *)score, n * sizeof *score);
+}
+
 static kerf_status add_scores(const json_t *tokenizer, size_t n, kf_text *t, uint32_t *count,
                               kerf_error *err)
 {
     float *score = NULL;
     KF_TRY(kf_allocate(&score, n, sizeof *score, err));
     kerf_status s = kf_pieces_score(tokenizer, score, n, err);
-    if (s == KERF_OK) {
-        begin_array(t, "tokenizer.ggml.scores", KF_GGUF_F32, n, count);
-        kf_text_add_bytes(t, (const char *)score, n * sizeof *score);
-    }
+    if (s == KERF_OK) put_scores(score, n, t, count);
     free(score);
     return s;
 }
@@ -242,15 +194,15 @@ static const char *chat_template(const json_t *more)
     return json_string_value(all);
 }
 
-/* The file that newer models have in place of a text in tokenizer_config.json; NULL: none. */
-static kerf_status read_template(const kerf_reader *r, char **out, kerf_error *err)
+/* A file of the folder; *out NULL: it is not there. */
+static kerf_status read_beside(const kerf_reader *r, const char *name, uint64_t most, char **out,
+                               size_t *n, kerf_error *err)
 {
     kerf_error own = {.text = ""};
-    char *path = kf_path_join(kerf_reader_folder(r), "chat_template.jinja");
-    size_t n;
+    char *path = kf_path_join(kerf_reader_folder(r), name);
     *out = NULL;
-    if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for chat_template.jinja");
-    kerf_status s = kf_read_whole(path, MOST_TEMPLATE_BYTES, out, &n, &own);
+    if (!path) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %s", name);
+    kerf_status s = kf_read_whole(path, most, out, n, &own);
     if (kf_json_is_absent(path, s, &own))
         s = KERF_OK;
     else if (s != KERF_OK && err)
@@ -259,14 +211,13 @@ static kerf_status read_template(const kerf_reader *r, char **out, kerf_error *e
     return s;
 }
 
-static void add_special(const json_t *tokenizer, const json_t *config, const json_t *more,
-                        const char *chat, kf_text *t, uint32_t *count)
+/* begins: whether a text begins with a special token where tokenizer_config.json says nothing. */
+static void add_special(const json_t *config, const json_t *more, int begins, const char *chat,
+                        kf_text *t, uint32_t *count)
 {
     const json_t *add = json_object_get(more, "add_bos_token");
     if (!chat) chat = chat_template(more);
-    const int bos = json_is_boolean(add)
-                        ? json_is_true(add)
-                        : begins_with_special(json_object_get(tokenizer, "post_processor"));
+    const int bos = json_is_boolean(add) ? json_is_true(add) : begins;
     add_id(config, "bos_token_id", "tokenizer.ggml.bos_token_id", t, count);
     add_id(config, "eos_token_id", "tokenizer.ggml.eos_token_id", t, count);
     add_id(config, "pad_token_id", "tokenizer.ggml.padding_token_id", t, count);
@@ -295,7 +246,7 @@ static kind find_kind(const json_t *tokenizer)
         k = (kind){.model = "llama", .has_scores = 1};
         if (kf_pieces_normal(tokenizer, &k.prefix)) k.cut = "default";
     } else if ((!type || strcmp(type, "BPE") == 0) && json_object_get(model, "merges")) {
-        k = (kind){.model = "gpt2", .cut = name_of_cut(tokenizer)};
+        k = (kind){.model = "gpt2", .cut = kf_gguf_cut_name(tokenizer)};
     }
     return k;
 }
@@ -308,10 +259,20 @@ static kerf_status check(const json_t *tokenizer, const kind *k, kerf_error *err
         "%s: convert the model with llama.cpp's convert_hf_to_gguf.py, and run kerf on the "
         "result",
         !tokenizer  ? "a GGUF file needs the tokens of its model, and there is no "
-                      "tokenizer.json"
+                      "tokenizer.json and no tokenizer.model"
         : !k->model ? "tokenizer.json is no BPE, and no other is written as GGUF"
                     : "tokenizer.json cuts texts in a way that kerf has no name of "
                       "llama.cpp's for");
+}
+
+static void add_unknown(const token *list, size_t n, kf_text *t, uint32_t *count)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!list[i].text || list[i].type != UNKNOWN) continue;
+        kf_gguf_put_u32(t, "tokenizer.ggml.unknown_token_id", (uint32_t)i);
+        ++*count;
+        return;
+    }
 }
 
 static kerf_status add_keys(const json_t *tokenizer, const json_t *config, const json_t *more,
@@ -335,14 +296,123 @@ static kerf_status add_keys(const json_t *tokenizer, const json_t *config, const
                          : add_merges(tokenizer, t, count, err);
     if (s == KERF_OK && k.has_scores)
         add_bool(t, "tokenizer.ggml.add_space_prefix", k.prefix, count);
-    for (uint32_t i = 0; s == KERF_OK && i < n; i++) {
-        if (!list[i].text || list[i].type != UNKNOWN) continue;
-        kf_gguf_put_u32(t, "tokenizer.ggml.unknown_token_id", i);
-        ++*count;
-        break;
+    if (s == KERF_OK) {
+        add_unknown(list, (size_t)n, t, count);
+        add_special(config, more, begins_with_special(json_object_get(tokenizer, "post_processor")),
+                    chat, t, count);
     }
-    if (s == KERF_OK) add_special(tokenizer, config, more, chat, t, count);
     free(list);
+    return s;
+}
+
+/* --- tokenizer.model -----------------------------------------------------------------------------
+ */
+
+typedef struct scored {
+    token *list;
+    float *score;
+    size_t n;
+} scored;
+
+/* Tokens that were added later: a list by number, or numbers by text. */
+static kerf_status take_later(const scored *l, const json_t *by_number, const json_t *by_text,
+                              kerf_error *err)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)by_text, key, value)
+    {
+        if (!take_token(l->list, l->n, value, key, USER_DEFINED))
+            return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                           "added_tokens.json: a token has no number below vocab_size");
+        l->score[json_integer_value(value)] = -1000;
+    }
+    json_object_foreach((json_t *)(uintptr_t)by_number, key, value)
+    {
+        char *end;
+        const unsigned long long i = strtoull(key, &end, 10);
+        const char *text = json_string_value(json_object_get(value, "content"));
+        if (*end || end == key || i >= l->n || !text)
+            return kf_fail(
+                err, KERF_E_DATA, KF_NOWHERE,
+                "tokenizer_config.json: added_tokens_decoder: a token has no number below "
+                "vocab_size");
+        if (l->list[i].text && l->list[i].type != USER_DEFINED)
+            continue; /* it stands in the file */
+        l->list[i] = (token){text, is_control(value, text) ? CONTROL : USER_DEFINED};
+        l->score[i] = -1000;
+    }
+    return KERF_OK;
+}
+
+static kerf_status check_pieces(const kf_pieces *p, uint64_t n, kerf_error *err)
+{
+    if (n > MOST_TOKENS || p->count > n)
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                       "tokenizer.model: %zu tokens, and config.json has a vocab_size of %llu",
+                       p->count, (unsigned long long)n);
+    if (p->is_bpe && !p->is_changed) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "tokenizer.model: %s: convert the model with llama.cpp's "
+                   "convert_hf_to_gguf.py, and run kerf on the result",
+                   !p->is_bpe ? "it was not trained as BPE, and no other is written as GGUF"
+                              : "it changes texts before they are cut, as llama.cpp does not");
+}
+
+static kerf_status add_piece_keys(const kf_pieces *p, const scored *l, const json_t *config,
+                                  const json_t *more, const json_t *later, const char *chat,
+                                  kf_text *t, uint32_t *count, kerf_error *err)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        l->score[i] = i < p->count ? p->piece[i].score : -10000;
+        if (i < p->count) l->list[i] = (token){p->piece[i].text, p->piece[i].type};
+    }
+    KF_TRY(take_later(l, json_object_get(more, "added_tokens_decoder"), later, err));
+    kf_gguf_put_key(t, "tokenizer.ggml.model", KF_GGUF_STRING);
+    kf_gguf_put_string(t, "llama");
+    kf_gguf_put_key(t, "tokenizer.ggml.pre", KF_GGUF_STRING);
+    kf_gguf_put_string(t, "default");
+    *count += 2;
+    add_tokens(l->list, l->n, t, count);
+    put_scores(l->score, l->n, t, count);
+    add_bool(t, "tokenizer.ggml.add_space_prefix", p->prefix, count);
+    add_unknown(l->list, l->n, t, count);
+    add_special(config, more, p->bos >= 0, chat, t, count);
+    return KERF_OK;
+}
+
+static kerf_status add_pieces(const kerf_reader *r, const kf_pieces *p, const json_t *config,
+                              const json_t *more, const char *chat, kf_text *t, uint32_t *count,
+                              kerf_error *err)
+{
+    scored l = {.n = (size_t)kf_fact_number(config, "vocab_size")};
+    json_t *later = NULL;
+    KF_TRY(check_pieces(p, l.n, err));
+    kerf_status s = kf_allocate(&l.list, l.n, sizeof *l.list, err);
+    if (s == KERF_OK) s = kf_allocate(&l.score, l.n, sizeof *l.score, err);
+    if (s == KERF_OK) s = kf_config_load(r, "added_tokens.json", &later, err);
+    if (s == KERF_OK) s = add_piece_keys(p, &l, config, more, later, chat, t, count, err);
+    json_decref(later);
+    free(l.list);
+    free(l.score);
+    return s;
+}
+
+/* *done: there is a tokenizer.model. */
+static kerf_status add_model_keys(const kerf_reader *r, const json_t *config, const json_t *more,
+                                  const char *chat, kf_text *t, uint32_t *count, int *done,
+                                  kerf_error *err)
+{
+    char *file;
+    size_t n = 0;
+    kf_pieces p = {.piece = NULL};
+    KF_TRY(read_beside(r, "tokenizer.model", MOST_PIECES_BYTES, &file, &n, err));
+    *done = file != NULL;
+    if (!file) return KERF_OK;
+    kerf_status s = kf_pieces_parse("tokenizer.model", (const unsigned char *)file, n, &p, err);
+    if (s == KERF_OK) s = add_pieces(r, &p, config, more, chat, t, count, err);
+    kf_pieces_close(&p);
+    free(file);
     return s;
 }
 
@@ -351,10 +421,14 @@ kerf_status kf_gguf_tokenizer_keys(const kerf_reader *r, const json_t *config, k
 {
     json_t *tokenizer = NULL, *more = NULL;
     char *chat = NULL;
+    size_t bytes;
+    int done = 0;
     kerf_status s = kf_config_load(r, "tokenizer.json", &tokenizer, err);
     if (s == KERF_OK) s = kf_config_load(r, "tokenizer_config.json", &more, err);
-    if (s == KERF_OK) s = read_template(r, &chat, err);
-    if (s == KERF_OK) s = add_keys(tokenizer, config, more, chat, t, count, err);
+    if (s == KERF_OK)
+        s = read_beside(r, "chat_template.jinja", MOST_TEMPLATE_BYTES, &chat, &bytes, err);
+    if (s == KERF_OK && !tokenizer) s = add_model_keys(r, config, more, chat, t, count, &done, err);
+    if (s == KERF_OK && !done) s = add_keys(tokenizer, config, more, chat, t, count, err);
     free(chat);
     json_decref(tokenizer);
     json_decref(more);

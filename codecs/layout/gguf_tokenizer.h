@@ -1,4 +1,4 @@
-/* gguf_tokenizer.h - tokenizer.json as keys of a GGUF file. */
+/* gguf_tokenizer.h - tokenizer.json, or tokenizer.model, as keys of a GGUF file. */
 #ifndef KERF_LAYOUT_GGUF_TOKENIZER_H
 #define KERF_LAYOUT_GGUF_TOKENIZER_H
 

@@ -292,7 +292,7 @@ def gguf_of(kerf, folder, files, **config):
     for name, text in files.items():
         with open(f"{folder}/{name}", "w", encoding="utf-8") as f:
             f.write(text)
-    kerf("quantize", folder, "-f", "ggml-q8_0", "-o", folder + ".gguf")
+    kerf("quantize", folder, "-f", "ggml-q8_0", "-o", folder + ".gguf", "-y")
     kerf("verify", folder, folder + ".gguf")
     with open(folder + ".gguf", "rb") as f:
         return f.read()
@@ -329,6 +329,94 @@ def case_gguf(kerf, tmp):
     need(all(is_near(a, b, 1e-6) for a, b in zip(found, divisors)), f"divisors {found} are not {divisors}")
     yarn = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 128}
     need(string("llama.rope.scaling.original_context_length") + struct.pack("<II", 4, 128) in gguf_of(kerf, f"{tmp}/yarn", files, rope_scaling=yarn), "yarn")
+
+
+def proto(number, value):
+    """A field of a protocol buffer: bytes, a float, or a whole number."""
+    def varint(n):
+        n &= 2 ** 64 - 1
+        out = b""
+        while n > 127:
+            out, n = out + bytes([n & 127 | 128]), n >> 7
+        return out + bytes([n])
+    if isinstance(value, bytes):
+        return varint(number << 3 | 2) + varint(len(value)) + value
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    return varint(number << 3) + varint(value)
+
+
+def piece_file(tokens, model_type=2, charsmap=b""):
+    """tokens: (text, score, type)"""
+    pieces = b"".join(proto(1, proto(1, t.encode()) + proto(2, s) + proto(3, k)) for t, s, k in tokens)
+    return pieces + proto(2, proto(3, model_type) + proto(41, 1)) + proto(3, proto(1, b"identity") + proto(2, charsmap) + proto(3, 1) + proto(4, 0))
+
+
+def pieces_of(raw, n):
+    """The texts, types and scores of a GGUF file."""
+    out = []
+    for key, kind, read_one in (("tokens", 8, None), ("token_type", 5, "i"), ("scores", 6, "f")):
+        at = raw.index(string(f"tokenizer.ggml.{key}") + struct.pack("<IIQ", 9, kind, n)) + len(key) + 15 + 8 + 16
+        if read_one:
+            out.append(list(struct.unpack_from(f"<{n}{read_one}", raw, at)))
+            continue
+        texts = []
+        for _ in range(n):
+            size = struct.unpack_from("<Q", raw, at)[0]
+            texts.append(raw[at + 8:at + 8 + size].decode())
+            at += 8 + size
+        out.append(texts)
+    return out
+
+
+def trained(tmp):
+    """Tokens of a model that SentencePiece trained here, as itself reads them; None: it is not installed."""
+    try:
+        import sentencepiece
+    except ImportError:
+        return None
+    with open(f"{tmp}/text", "w") as f:
+        f.write("\n".join(f"the width {i} of a cut that a saw {'destroys' if i % 3 else 'leaves'}" for i in range(300)))
+    sentencepiece.SentencePieceTrainer.train(
+        input=f"{tmp}/text", model_prefix=f"{tmp}/trained", vocab_size=400, model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+        remove_extra_whitespaces=False, user_defined_symbols=["<tool>"], hard_vocab_limit=False, minloglevel=2)
+    p = sentencepiece.SentencePieceProcessor(model_file=f"{tmp}/trained.model")
+    n = p.get_piece_size()
+    types = [2 if p.is_unknown(i) else 3 if p.is_control(i) else 6 if p.is_byte(i) else 4 if p.id_to_piece(i) == "<tool>" else 1 for i in range(n)]
+    return [p.id_to_piece(i) for i in range(n)], types, [p.get_score(i) for i in range(n)]
+
+
+def case_sentencepiece(kerf, tmp):
+    """A folder with tokenizer.model alone."""
+    tokens = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)] + [(f"<0x{i:02X}>", 0.0, 6) for i in range(256)]
+    tokens += [("\u2581a", -0.0, 1), ("ab", -1.0, 1), ("<tool>", 0.0, 4)]
+    texts, types, scores = ([t[i] for t in tokens] for i in (0, 2, 1))
+    wanted = [texts + ["<later>"] + [f"[PAD{i}]" for i in range(263, 512)], types + [3] + [5] * 249, scores + [-1000.0] + [-10000.0] * 249]
+    later = {"tokenizer_config.json": json.dumps({"added_tokens_decoder": {"262": {"content": "<later>", "special": True}, "0": {"content": "<unk>", "special": True}}})}
+
+    def write_file(folder, raw):
+        os.makedirs(folder, exist_ok=True)
+        with open(f"{folder}/tokenizer.model", "wb") as f:
+            f.write(raw)
+
+    write_file(f"{tmp}/m", piece_file(tokens))
+    raw = gguf_of(kerf, f"{tmp}/m", later)
+    need(pieces_of(raw, 512) == wanted, "tokens are others")
+    need(string("tokenizer.ggml.model") + struct.pack("<I", 8) + string("llama") in raw and string("tokenizer.ggml.unknown_token_id") + struct.pack("<II", 4, 0) in raw, "keys")
+    need(string("tokenizer.ggml.add_bos_token") + struct.pack("<IB", 7, 1) in raw, "a text begins with <s>")
+    for file, says in ((piece_file(tokens, 1), "it was not trained as BPE"), (piece_file(tokens, 2, b"x"), "it changes texts"),
+                             (piece_file(tokens)[:-3], "ends behind the file"), (b"<!DOCTYPE html>", "tokenizer.model: "),
+                             (piece_file(tokens * 2), "vocab_size of 512")):
+        write_file(f"{tmp}/m", file)
+        kerf("quantize", f"{tmp}/m", "-f", "ggml-q8_0", "-o", f"{tmp}/x.gguf", code=3, says=says)
+    own = trained(tmp)
+    if own:
+        shutil.copy(f"{tmp}/trained.model", f"{tmp}/m/tokenizer.model")
+        with open(f"{tmp}/m/tokenizer_config.json", "w") as f:
+            f.write("{}")
+        n = len(own[0])
+        need([x[:n] for x in pieces_of(gguf_of(kerf, f"{tmp}/m", {}), 512)] == list(own), "tokens are not those of SentencePiece")
+        print(f"{n} tokens of SentencePiece")
 
 
 def case_windows(kerf, tmp):

@@ -58,6 +58,6 @@ error_says 'numbers of its rope_scaling are missing'
 cp "$llama/config.json" "$tmp/other/"
 rm "$tmp/other/tokenizer.json"
 expect 3 quantize "$tmp/other" -f q4_k -o "$tmp/x.gguf"
-error_says 'there is no tokenizer.json'
+error_says 'there is no tokenizer.json and no tokenizer.model'
 absent "$tmp/x.gguf"
 finish
