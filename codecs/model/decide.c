@@ -172,17 +172,36 @@ static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *e
     return KERF_OK;
 }
 
-/* A module whose weight is decoded: "X" of "X.input_scale". */
-static int is_decoded_module(const request *q, const kf_decisions *all, const char *name)
+static int is_decoded(const kerf_decision *d)
+{
+    return d->weight->codec.format && (d->codec.format || d->decoded);
+}
+
+/* A weight that is decoded: the first n bytes of a name, and an end. */
+static int is_decoded_weight(const request *q, const kf_decisions *all, const char *name, size_t n,
+                             const char *end)
 {
     char weight[KERF_MAX_NAME_BYTES + 32];
-    const char *dot = strrchr(name, '.');
-    if (!dot) return 0;
-    snprintf(weight, sizeof weight, "%.*s.weight", (int)(dot - name), name);
+    snprintf(weight, sizeof weight, "%.*s%s", (int)n, name, end);
     const kerf_weight *w = kerf_weights_find(q->source->weights, weight);
-    if (!w || !w->codec.format) return 0;
-    const kerf_decision *d = &all->item[w - all->item[0].weight];
-    return d->codec.format || d->decoded;
+    return w && is_decoded(&all->item[w - all->item[0].weight]);
+}
+
+/* A module whose weight is decoded: "X" of "X.input_scale"; a stack "X" of "X_input_scale", or the
+ * experts that were in it. */
+static int is_decoded_module(const request *q, const kf_decisions *all, const char *name)
+{
+    static const char end[] = "_input_scale", mark[] = ".experts.";
+    const char *dot = strrchr(name, '.'), *stacks = strstr(name, mark);
+    const size_t n = strlen(name);
+    if (dot && is_decoded_weight(q, all, name, (size_t)(dot - name), ".weight")) return 1;
+    if (n < sizeof end || strcmp(name + n - strlen(end), end) != 0) return 0;
+    if (is_decoded_weight(q, all, name, n - strlen(end), "")) return 1;
+    for (size_t i = 0; stacks && i < all->count; i++)
+        if (is_decoded(&all->item[i]) &&
+            strncmp(all->item[i].weight->name, name, (size_t)(stacks - name) + strlen(mark)) == 0)
+            return 1;
+    return 0;
 }
 
 /* Scales of inputs and caches go with the quantization that they were made for. */
@@ -190,8 +209,7 @@ static void drop_scales(const request *q, kf_decisions *all)
 {
     size_t decoded = 0;
     for (size_t i = 0; i < all->count; i++) {
-        const kerf_decision *d = &all->item[i];
-        decoded += d->weight->codec.format && (d->codec.format || d->decoded);
+        decoded += is_decoded(&all->item[i]) ? 1 : 0;
     }
     for (size_t i = 0; decoded && i < all->count; i++) {
         kerf_decision *d = &all->item[i];

@@ -23,8 +23,10 @@ static const kerf_weight *weight_at(const dequantizing *d, size_t i)
     return kerf_weights_at(d->source->weights, i);
 }
 
+/* What was F64 was rounded to F32 before it was quantized. */
 static kerf_dtype dense_type(const dequantizing *d, const kerf_weight *w)
 {
+    if (w->codec.format && d->dtype == KERF_DTYPE_NONE && w->dtype == KERF_F64) return KERF_F32;
     return w->codec.format && d->dtype != KERF_DTYPE_NONE ? d->dtype : w->dtype;
 }
 

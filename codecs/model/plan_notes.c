@@ -99,9 +99,10 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
     }
     if (!dropped) return KERF_OK;
     kf_text t = {0};
-    kf_text_add(&t,
-                "%zu scale%s of inputs or caches left out with the quantization that %s made for",
-                dropped, dropped == 1 ? " is" : "s are", dropped == 1 ? "it was" : "they were");
+    kf_text_add(
+        &t, "%zu scale%s of inputs or caches %s left out with the quantization that %s made for",
+        dropped, dropped == 1 ? "" : "s", dropped == 1 ? "is" : "are",
+        dropped == 1 ? "it was" : "they were");
     return add_note(n, &t, err);
 }
 

@@ -89,7 +89,7 @@ def check_stacks(kerf, folder, truth):
     for layout in ("kerf", "compressed-tensors"):
         kerf("quantize", folder, "--recipe", f"{folder}.json", "--layout", layout, "-o", f"{folder}-{layout}", says="2 tensors measured as promised, 0 not")
         kerf("verify", folder, f"{folder}-{layout}")
-    kerf("verify", truth, f"{folder}-dense")
+        kerf("verify", truth, f"{folder}-{layout}")
     kerf("inspect", folder)
 
 
@@ -196,7 +196,7 @@ def case_ruined_sources(kerf, tmp):
     codes, config = (up, "U8", (64, 64), [0x21] * 4096), {"model_type": "llama"}
     fine, second = [0x38] * 512, [0.01]
     kinds = {"nan": ([0x7F] + fine[1:], second, "NaN or infinite"), "negative": ([0xB8] + fine[1:], second, "negative"), "zero": ([0] * 512, second, "all 512 scales are zero"),
-             "second": (fine, [math.nan], "NaN or infinite"), "sign": (fine, [-0.01], "negative")}
+             "second": (fine, [math.nan], "NaN or infinite"), "sign": (fine, [-0.01], "negative"), "nothing": (fine, [0.0], "all 1 second-level scales are zero")}
     for kind, (scales, number, says) in kinds.items():
         folder = model(f"{tmp}/{kind}", [codes, (up + "_scale", "F8_E4M3", (64, 8), scales), (up + "_scale_2", "F32", (), number)], **config)
         kerf("inspect", folder, code=1, says=says)

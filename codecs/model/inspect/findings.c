@@ -146,11 +146,14 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
                  (unsigned long long)t.first_negative);
         kf_found(x, KERF_ERROR, w->name, text);
     }
-    if (p == KERF_PLANE_SCALES && t.seen && t.zero == t.seen)
+    const int is_nested = w->codec.format->second == KERF_SECOND_NESTED;
+    if ((p == KERF_PLANE_SCALES || (p == KERF_PLANE_SECOND && !is_nested)) && t.seen &&
+        t.zero == t.seen)
         return find_zeros(x, w, what, t.seen, err);
     if (t.zero && p == KERF_PLANE_SECOND) {
-        snprintf(text, sizeof text, "%llu of %llu %s are zero: all of their weights are",
-                 (unsigned long long)t.zero, (unsigned long long)t.seen, what);
+        snprintf(text, sizeof text, "%llu of %llu %s are zero: %s", (unsigned long long)t.zero,
+                 (unsigned long long)t.seen, what,
+                 is_nested ? "their blocks have one scale" : "all of their weights are");
         kf_found(x, KERF_NOTE, w->name, text);
     }
     const int is_number = t.type != SCALE_E8M0; /* which has no zero */
