@@ -120,14 +120,9 @@ static kerf_status read_piece(const kerf_reader *r, const kerf_weight *w, uint64
     return s;
 }
 
-/* The weight is found by its name: lists of weights are made anew when experts are arranged. */
-static kerf_status read_decoded(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
-                                unsigned char *dst, size_t n, kerf_error *err)
+static kerf_status decode_elements(const kerf_reader *r, const kerf_weight *w, uint64_t offset,
+                                   unsigned char *dst, size_t n, kerf_error *err)
 {
-    const kerf_weight *w = kerf_weights_find(t->view->ctx, t->name);
-    if (!w || !w->codec.format)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "tensor \"%.*s\": no quantized weight",
-                       KF_NAME(t->name));
     const uint64_t end = (offset + n) / sizeof(float);
     for (uint64_t at = offset / sizeof(float), done; at < end; at += done) {
         KF_TRY(read_piece(r, w, at, end, dst, &done, err));
@@ -139,15 +134,12 @@ static kerf_status read_decoded(const kerf_reader *r, const kerf_tensor *t, uint
 /* --- F64 ----------------------------------------------------------------------------------- */
 
 /* To the nearest; beyond the range of F32 to infinity, as IEEE has it. */
-static kerf_status read_doubles(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
-                                unsigned char *dst, size_t n, kerf_error *err)
+static kerf_status round_elements(const kerf_reader *r, const kerf_weight *w, uint64_t offset,
+                                  unsigned char *dst, size_t n, kerf_error *err)
 {
     enum { RUN = 4096 };
     double from[RUN];
     float to[RUN];
-    const kerf_weight *w = kerf_weights_find(t->view->ctx, t->name);
-    if (!w || w->dtype != KERF_F64)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "tensor \"%.*s\": not F64", KF_NAME(t->name));
     for (uint64_t at = offset / sizeof *to, left = n / sizeof *to; left > 0;) {
         const size_t count = (size_t)kf_min_u64(left, RUN);
         KF_TRY(
@@ -169,27 +161,76 @@ static int is_source(const kerf_weight *w)
     return w->codec.format ? w->codec.encoder == NULL : w->dtype == KERF_F64;
 }
 
+static kerf_status read_weight(const kerf_reader *r, const kerf_weight *w, uint64_t offset,
+                               unsigned char *dst, size_t n, kerf_error *err)
+{
+    return w->codec.format ? decode_elements(r, w, offset, dst, n, err)
+                           : round_elements(r, w, offset, dst, n, err);
+}
+
+/* The weight is found by its name: lists of weights are made anew when experts are arranged. */
+static kerf_status read_named(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
+                              unsigned char *dst, size_t n, kerf_error *err)
+{
+    const kerf_weight *w = kerf_weights_find(t->view->ctx, t->name);
+    if (!w || !is_source(w))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "tensor \"%.*s\": no weight that is decoded",
+                       KF_NAME(t->name));
+    return read_weight(r, w, offset, dst, n, err);
+}
+
+static kerf_status read_own(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
+                            unsigned char *dst, size_t n, kerf_error *err)
+{
+    return read_weight(r, t->view->ctx, offset, dst, n, err);
+}
+
+typedef struct decoded_tensor {
+    kerf_tensor tensor;
+    kerf_view view;
+    kerf_weight weight; /* of those that stand alone */
+} decoded_tensor;
+
+/* NULL in *out: there are too many elements. */
+static kerf_status make(kerf_weights *all, const kerf_weight *w, decoded_tensor **out,
+                        kerf_error *err)
+{
+    uint64_t bytes;
+    *out = NULL;
+    if (!kf_mul_ok(kerf_weight_elements(w), sizeof(float), &bytes)) return KERF_OK;
+    decoded_tensor *made = kf_weights_own(all, 1, sizeof *made);
+    if (!made) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for weights");
+    made->view = (kerf_view){.size = sizeof(float), .read = read_named, .ctx = all};
+    made->tensor = (kerf_tensor){.name = w->name, .dtype = KERF_F32, .shape = w->shape};
+    made->tensor.bytes = bytes;
+    made->tensor.shard = w->plane[KERF_PLANE_CODES]->shard;
+    made->tensor.view = &made->view;
+    *out = made;
+    return KERF_OK;
+}
+
 kerf_status kf_weights_decode(kerf_weights *all, kerf_error *err)
 {
     for (size_t i = 0; i < all->count; i++) {
         kerf_weight *w = &all->weight[i];
-        uint64_t bytes;
+        decoded_tensor *made = NULL;
         w->decoded = NULL;
-        if (!is_source(w) || !kf_mul_ok(kerf_weight_elements(w), sizeof(float), &bytes)) continue;
-        struct {
-            kerf_tensor tensor;
-            kerf_view view;
-        } *made = kf_weights_own(all, 1, sizeof *made);
-        if (!made) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for weights");
-        made->view = (kerf_view){.size = sizeof(float),
-                                 .read = w->codec.format ? read_decoded : read_doubles,
-                                 .ctx = all};
-        made->tensor = (kerf_tensor){.name = w->name, .dtype = KERF_F32, .shape = w->shape};
-        made->tensor.bytes = bytes;
-        made->tensor.shard = w->plane[KERF_PLANE_CODES]->shard;
-        made->tensor.view = &made->view;
-        w->decoded = &made->tensor;
+        if (is_source(w)) KF_TRY(make(all, w, &made, err));
+        if (made) w->decoded = &made->tensor;
     }
+    return KERF_OK;
+}
+
+kerf_status kf_weight_decode_alone(kerf_weights *all, const kerf_weight *w, const kerf_tensor **out,
+                                   kerf_error *err)
+{
+    decoded_tensor *made = NULL;
+    KF_TRY(make(all, w, &made, err));
+    if (!made) return kf_fail(err, KERF_E_RANGE, KF_NOWHERE, "%.*s: too large", KF_NAME(w->name));
+    made->weight = *w;
+    made->view.read = read_own;
+    made->view.ctx = &made->weight;
+    *out = &made->tensor;
     return KERF_OK;
 }
 

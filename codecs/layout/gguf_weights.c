@@ -8,6 +8,7 @@
 #include "file/gguf/gguf.h"
 #include "file/read/view.h"
 #include "layout/config_file.h"
+#include "layout/decoded.h"
 #include "layout/gguf_names.h"
 #include "layout/gguf_rope.h"
 #include "layout/weights.h"
@@ -140,6 +141,21 @@ static kerf_status widen(const renaming *n, kerf_weight *w, made *m)
     return KERF_OK;
 }
 
+/* What another program quantized is decoded, and is F32 from here on. */
+static kerf_status make_dense(renaming *n, kerf_weight *w)
+{
+    const kerf_tensor *t;
+    if (!w->decoded) return KERF_OK;
+    KF_TRY(kf_weight_decode_alone(n->w, w, &t, n->err));
+    *w = (kerf_weight){.name = w->name,
+                       .shape = w->shape,
+                       .dtype = KERF_F32,
+                       .place = w->place,
+                       .plane = {t},
+                       .decoded = t};
+    return KERF_OK;
+}
+
 /* All experts of one matrix, from the first. */
 static kerf_status stack(renaming *n, kerf_weight *w, made *m)
 {
@@ -150,14 +166,17 @@ static kerf_status stack(renaming *n, kerf_weight *w, made *m)
     for (uint64_t e = 0; e < n->experts; e++) {
         snprintf(name, sizeof name, "%.*sexperts.%llu.%s", (int)(at - w->whole), w->whole,
                  (unsigned long long)e, at + strlen("experts.0."));
-        const kerf_weight *one = kerf_weights_find(n->w, name);
-        if (!one || one->codec.format || !kerf_shape_equal(&one->shape, &w->shape) ||
-            one->dtype != w->dtype)
+        const kerf_weight *found = kerf_weights_find(n->w, name);
+        kerf_weight one = {.name = NULL};
+        if (found) one = *found;
+        if (found) KF_TRY(make_dense(n, &one));
+        if (!found || one.codec.format || !kerf_shape_equal(&one.shape, &w->shape) ||
+            one.dtype != w->dtype)
             return kf_fail(n->err, KERF_E_DATA, KF_NOWHERE,
                            "%.300s is missing or unlike expert 0, and llama.cpp has all experts in "
                            "one tensor",
                            name);
-        from[e] = one->plane[0];
+        from[e] = one.plane[0];
     }
     w->shape = (kerf_shape){3, {n->experts, w->shape.dim[0], w->shape.dim[1]}};
     w->place.experts = n->experts;
@@ -178,19 +197,22 @@ static kerf_status rename_weight(renaming *n, const kerf_weight *from)
     uint64_t expert = 0;
     made *m = NULL;
     const kf_gguf_kind kind = kf_gguf_name_of(from->name, name, &expert);
-    if (kind == KF_GGUF_NO_USE || (kind == KF_GGUF_EXPERT && expert > 0)) return KERF_OK;
+    const int is_unused = kind == KF_GGUF_NO_USE || kerf_is_activation_scale(from->name);
+    if (is_unused || (kind == KF_GGUF_EXPERT && expert > 0)) return KERF_OK;
     if (kind == KF_GGUF_UNKNOWN)
         return kf_fail(n->err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s: llama.cpp's %s has no such tensor", from->name,
                        n->model->architecture);
-    if (from->codec.format || from->decoded || from->stored.rank)
+    if ((from->codec.format && !from->decoded) || from->stored.rank)
         return kf_fail(n->err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s is not dense: kerf dequantize makes a source that can be written as "
                        "GGUF",
                        from->name);
     kerf_weight *w = &n->out[n->count++];
     *w = *from;
+    KF_TRY(make_dense(n, w));
     KF_TRY(make_tensor(n, w, name, &m));
+    if (w->decoded) w->decoded = &m->tensor; /* so that the plan says it */
     if (kind == KF_GGUF_EXPERT) return stack(n, w, m);
     const int turns = n->model->interleaves && (kind == KF_GGUF_Q || kind == KF_GGUF_K);
     if (turns) KF_TRY(interleave(n, w, kind == KF_GGUF_Q ? n->heads : n->kv_heads, m));
@@ -270,6 +292,8 @@ kerf_status kerf_weights_name_as_gguf(kerf_weights *w, const kerf_reader *r, ker
     if (n.kv_heads == 0) n.kv_heads = n.heads;
     n.experts = kf_fact_number(config, "num_experts|num_local_experts");
     kerf_status s = n.model ? kf_gguf_rope_read(config, &n.rope, err) : KERF_OK;
+    if (s == KERF_OK && n.model && n.model->has_experts) /* in whatever arrangement they are */
+        s = kerf_weights_arrange(w, KERF_EXPERTS_SINGLE, NULL, NULL, err);
     json_decref(config);
     return s == KERF_OK && n.model && w->count ? rename_all(&n) : s;
 }

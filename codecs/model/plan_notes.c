@@ -82,6 +82,14 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
     for (size_t k = 0; k < kinds; k++) {
         char format[64];
         kf_text t = {0};
+        if (!first[k]->codec.format && first[k]->dtype != KERF_F64) {
+            kf_text_add(&t,
+                        "%zu tensor%s decoded on the way in: errors count against the decoded "
+                        "weights",
+                        count[k], count[k] == 1 ? " is" : "s are");
+            KF_TRY(add_note(n, &t, err));
+            continue;
+        }
         if (!first[k]->codec.format) {
             kf_text_add(&t, "%zu tensor%s rounded from F64 to F32 on the way in", count[k],
                         count[k] == 1 ? " is" : "s are");

@@ -331,6 +331,51 @@ def case_gguf(kerf, tmp):
     need(string("llama.rope.scaling.original_context_length") + struct.pack("<II", 4, 128) in gguf_of(kerf, f"{tmp}/yarn", files, rope_scaling=yarn), "yarn")
 
 
+def case_gguf_experts(kerf, tmp):
+    """Qwen3-MoE straight to GGUF: experts one by one, in stacks, and in FP8 of both kinds are the same file."""
+    size, inner, n = 128, 128, 2
+    part = {"gate": (inner, size), "up": (inner, size), "down": (size, inner)}
+    codes = {(p, e): codes_of(size * inner, 10 * e + len(p)) for p in part for e in range(n)}
+    scale = {(p, e): 2.0 ** -(5 + e + len(p) % 3) for p in part for e in range(n)}
+    value = {k: [e4m3(c) * scale[k] for c in codes[k]] for k in codes}  # BF16 has them
+    experts = L + "mlp.experts."
+    rest = [(L + f"self_attn.{p}_proj.weight", "BF16", (size, size)) for p in "qkvo"] + [("model.embed_tokens.weight", "BF16", (512, size))]
+    rest += [(L + "mlp.gate.weight", "BF16", (n, size))] + [(L + f"self_attn.{p}_norm.weight", "BF16", (32,)) for p in "qk"]
+    rest += [(x, "BF16", (size,)) for x in ("model.norm.weight", L + "input_layernorm.weight", L + "post_attention_layernorm.weight")]
+    config = dict(model_type="qwen3_moe", hidden_size=size, intermediate_size=256, moe_intermediate_size=inner, num_experts=n, num_experts_per_tok=1,
+                  num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=4, head_dim=32, vocab_size=512, max_position_embeddings=64)
+    fp8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+
+    def singles(dtype, of):
+        return [(f"{experts}{e}.{p}_proj.weight", dtype, part[p], of[p, e]) for e in range(n) for p in part]
+
+    def stacks(dtype, of):
+        both = [x for e in range(n) for p in ("gate", "up") for x in of[p, e]]
+        down = [x for e in range(n) for x in of["down", e]]
+        return [(experts + "gate_up_proj", dtype, (n, 2 * inner, size), both), (experts + "down_proj", dtype, (n, size, inner), down)]
+
+    scales = [(f"{experts}{e}.{p}_proj.weight_scale_inv", "F32", (1, 1), [scale[p, e]]) for e in range(n) for p in part]
+    scales += [(f"{experts}{e}.{p}_proj.input_scale", "F32", (), [0.1]) for e in range(n) for p in part]
+    stacked = [(experts + "gate_up_proj_scale_inv", "F32", (n, 2, 1), [scale[p, e] for e in range(n) for p in ("gate", "up")]),
+               (experts + "down_proj_scale_inv", "F32", (n, 1, 1), [scale["down", e] for e in range(n)])]
+    kinds = {"singles": (singles("F32", value), {}), "stacks": (stacks("F32", value), {}), "fp8": (singles("F8_E4M3", codes) + scales, fp8),
+             "fp8-stacks": (stacks("F8_E4M3", codes) + stacked, fp8)}
+    files = []
+    for kind, (tensors, more) in kinds.items():
+        folder = model(f"{tmp}/{kind}", tensors + rest, **config, **more)
+        with open(f"{folder}/tokenizer.json", "w") as f:
+            json.dump({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {chr(33 + i): i for i in range(94)}, "merges": []}}, f)
+        says = "3 tensors are decoded on the way in" if more else None
+        kerf("quantize", folder, "-f", "ggml-q8_0", "-o", folder + ".gguf", says=says)
+        kerf("verify", folder, folder + ".gguf")
+        kerf("inspect", folder + ".gguf")
+        kerf("dequantize", folder + ".gguf", "-o", folder + ".safetensors")
+        files.append(read(folder + ".safetensors"))
+        shapes = {k: v[1] for k, v in files[-1].items()}
+        need(shapes["blk.0.ffn_up_exps.weight"] == [n, inner, size] and shapes["blk.0.ffn_down_exps.weight"] == [n, size, inner], shapes)
+        need(files[-1] == files[0], f"{kind}: other tensors than of experts one by one")
+
+
 def proto(number, value):
     """A field of a protocol buffer: bytes, a float, or a whole number."""
     def varint(n):
