@@ -10,7 +10,9 @@
 #   --test    builds the tests as well and runs those labelled unit and cli, where TARGET is this machine's
 #
 # Leaves build/cross/TARGET/out, and for musl build/release/kerf-VERSION-TARGET.tar.gz. Needs apt-get on
-# Debian, dpkg-dev, cmake, ninja, and python3 with venv. ZIG="COMMAND" takes another zig than PyPI's ziglang.
+# Debian, dpkg-dev, cmake, ninja, and python3 with venv. From the environment: ZIG="COMMAND", another zig than
+# PyPI's ziglang; OPTIONS="-DKERF_AVX512=OFF", more of CMake's for kerf; KERF_HOST_BUILD, a build for this machine
+# where TARGET is another: without it the one for musl is made first.
 set -euo pipefail
 target=${1:?usage: cross.sh TARGET [--test]} tests=${2:-}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -80,7 +82,8 @@ build zstd "$work"/sources/libzstd-*/build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZST
 build pcre2 "$work"/sources/pcre2-*/ -DPCRE2_BUILD_TESTS=OFF -DPCRE2_BUILD_PCRE2GREP=OFF \
     -DPCRE2_SUPPORT_JIT=ON
 case $target in *gnu*) ;; *) build_microhttpd ;; esac
-options=(-DKERF_TESTS=OFF -DKERF_CUDA=OFF -DKERF_OPENMP=OFF)
+# shellcheck disable=SC2206 # words
+options=(-DKERF_TESTS=OFF -DKERF_CUDA=OFF -DKERF_OPENMP=OFF ${OPTIONS:-})
 if [ -n "$tests" ]; then
     build cmocka "$work"/sources/cmocka-*/ -DWITH_EXAMPLES=OFF
     options[0]=-DKERF_TESTS=ON
@@ -91,8 +94,9 @@ case $target in *musl*) options+=(-DKERF_STATIC=ON) ;; esac
 # What a build runs, golden vectors and manual pages, comes from the one that can run here.
 machine=$(uname -m)
 case $target in "$machine"-linux-*) ;; *)
-    [ -e "$work/$machine-linux-musl/out/bin/kerf" ] || bash cmake/release/cross.sh "$machine-linux-musl"
-    options+=("-DKERF_HOST_BUILD=$work/$machine-linux-musl/kerf")
+    host=${KERF_HOST_BUILD:-$work/$machine-linux-musl/kerf}
+    [ -e "$host/man/kerf.1" ] || bash cmake/release/cross.sh "$machine-linux-musl"
+    options+=("-DKERF_HOST_BUILD=$host")
     ;;
 esac
 rm -rf "$prefix"

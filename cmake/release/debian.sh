@@ -3,10 +3,11 @@
 #
 #   debian.sh [--cuda] [--built FOLDER] [--chroot FOLDER]
 #
-#   --cuda           kerf-cuda as well: the library with kernels for GPUs; needs nvcc, takes half an hour
+#   --cuda           kerf-cuda alone, beside those that are there: the library with kernels for GPUs, which
+#                    takes the place of libkerf0. Needs nvcc, and half an hour
 #   --built FOLDER   takes what stands in this build folder, configured as rules has it, instead of compiling
-#   --chroot FOLDER  afterwards installs all of them in this clean system (made by debootstrap when it is
-#                    not there), uses them, removes them, and looks for what they left. Needs root
+#   --chroot FOLDER  afterwards installs all that are there in this clean system (made by debootstrap when it
+#                    is not there), uses them, removes them, and looks for what they left. Needs root
 #
 # What is missing is installed through apt, or the line that would do so is printed. Ends with 1 when
 # lintian finds an error.
@@ -16,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 profiles=() chroot=
 while [ $# -gt 0 ]; do
     case $1 in
-    --cuda) profiles=(-Ppkg.kerf.cuda) ;;
+    --cuda) profiles=(-Ppkg.kerf.cuda) && CUDACXX=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc) && export CUDACXX ;;
     --built) KERF_BUILT=$(realpath "${2:?--built needs a folder}") && export KERF_BUILT && shift ;;
     --chroot) chroot=${2:?--chroot needs a folder} && shift ;;
     *) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2 && exit 2 ;;
@@ -42,8 +43,9 @@ END
 
 # Paths of the system's own tools: another python3 in front would not have Debian's packages.
 (cd "$source" && PATH=/usr/sbin:/usr/bin:/sbin:/bin dpkg-buildpackage -b -us -uc -d "${profiles[@]}" -j"$(nproc)")
-rm -f "$out"/*.deb && mv "$out"/debian/*.deb "$out/debian"/*.changes "$out/debian"/*.buildinfo "$out/"
-lintian --allow-root --fail-on error "$out"/*.changes
+lintian --allow-root --fail-on error "$out/debian"/*.changes
+[ ${#profiles[@]} -gt 0 ] || rm -f "$out"/*.deb
+mv "$out"/debian/*.deb "$out/debian"/*.changes "$out/debian"/*.buildinfo "$out/"
 ls -l "$out"/*.deb
 [ -n "$chroot" ] || exit 0
 
@@ -53,7 +55,7 @@ here() { chroot "$chroot" /usr/bin/env DEBIAN_FRONTEND=noninteractive LC_ALL=C.U
 listing() { (cd "$chroot" && find usr etc opt -xdev | LC_ALL=C sort); }
 here apt-get -qq update
 here apt-get -qq install -y --no-install-recommends gcc libc6-dev pkg-config python3-numpy python3-cffi-backend \
-    libjansson-dev libzstd-dev libgomp1 >/dev/null
+    libjansson-dev libzstd-dev libpcre2-dev libmicrohttpd12 libgomp1 >/dev/null
 listing >"$out/before.txt"
 mkdir -p "$chroot/tmp/kerf" && cp "$out"/{libkerf0,libkerf-dev,kerf,python3-kerf}_*.deb "$chroot/tmp/kerf/"
 cp -r tests/data/tiny-llama tests/consumer/examples "$chroot/tmp/kerf/"
@@ -63,9 +65,21 @@ here sh -ec 'apt-get -qq install -y --no-install-recommends /tmp/kerf/*.deb >/de
     kerf selftest | tail -n 1
     kerf quantize tiny-llama -f nvfp4:4/6 -o q && kerf verify tiny-llama q | tail -n 1
     cc -std=c11 examples/example_matrix.c $(pkg-config --cflags --libs kerf) -o matrix && ./matrix
-    cc -std=c11 examples/example_matrix.c $(pkg-config --static --cflags kerf) -l:libkerf.a -lzstd -ljansson -lgomp -lm -o m2 && ./m2
+    cc -std=c11 examples/example_matrix.c $(pkg-config --static --cflags kerf) -l:libkerf.a -lzstd -ljansson -lpcre2-8 -lgomp -lm -o m2 && ./m2
     python3 -c "import kerf; print(kerf.__version__, kerf.verify(\"tiny-llama\", \"q\").passed)"
     test -s /usr/share/man/man1/kerf-quantize.1.gz || test ! -e /usr/share/man/man1 # minbase may leave pages out
+    kerf serve --help | head -n 1'
+if [ -n "$(find "$out" -maxdepth 1 -name 'kerf-cuda_*.deb')" ]; then # nothing that stands on libkerf0 notices
+    cp "$out"/kerf-cuda_*.deb "$chroot/tmp/kerf/"
+    here sh -ec 'apt-get -qq install -y --no-install-recommends /tmp/kerf/kerf-cuda_*.deb >/dev/null
+        cd /tmp/kerf
+        if dpkg-query -W -f "\${db:Status-Status}" libkerf0 2>/dev/null | grep -qx installed; then exit 1; fi
+        dpkg -S "$(readlink -f "$(ldd /usr/bin/kerf | sed -n "s/.*libkerf.so.0 => \([^ ]*\).*/\1/p")")"
+        kerf selftest | tail -n 1
+        kerf verify tiny-llama q | tail -n 1
+        python3 -c "import kerf; print(kerf.verify(\"tiny-llama\", \"q\").passed, \"with kerf-cuda\")"'
+fi
+here sh -ec 'apt-get -qq purge -y libkerf0 kerf-cuda libkerf-dev kerf python3-kerf >/dev/null 2>&1 ||
     apt-get -qq purge -y libkerf0 libkerf-dev kerf python3-kerf >/dev/null'
 rm -rf "$chroot/tmp/kerf"
 listing >"$out/after.txt"

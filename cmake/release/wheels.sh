@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # wheels.sh - wheels of the Python package that every Linux with glibc 2.28 or later takes, whatever its
 # Python: build/release/kerf-VERSION-py3-none-manylinux_2_28_{x86_64,aarch64}.whl. The library in them is
-# cross.sh's, with zstd and jansson inside; nothing of the system's but libc is asked for, which auditwheel
+# cross.sh's, with zstd, jansson and pcre2 inside; nothing of the system's but libc is asked for, which auditwheel
 # checks.
 #
 #   wheels.sh [ARCHITECTURE...]     default: x86_64 aarch64
@@ -17,8 +17,8 @@ for machine in "$@"; do
     library=$work/wheel-$machine/libkerf.so
     rm -rf "$work/wheel-$machine" && mkdir -p "$work/wheel-$machine"
     "$work/venv/bin/python" -m ziglang objcopy --strip-all \
-        "$work/$machine-linux-gnu.2.28/prefix/lib/libkerf.so" "$library" 2>/dev/null ||
-        cp -L "$work/$machine-linux-gnu.2.28/prefix/lib/libkerf.so" "$library"
+        "$work/$machine-linux-gnu.2.28/out/lib/libkerf.so" "$library" 2>/dev/null ||
+        cp -L "$work/$machine-linux-gnu.2.28/out/lib/libkerf.so" "$library"
     KERF_PREBUILT=$library "$work/venv/bin/pip" -q wheel --no-deps -w "$work/wheel-$machine" ./cli/python
     (cd "$work/wheel-$machine" && "$work/venv/bin/wheel" tags --remove --platform-tag \
         "manylinux_2_28_$machine" kerf-*.whl >/dev/null)
