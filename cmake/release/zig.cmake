@@ -25,3 +25,9 @@ endforeach()
 set(CMAKE_AR ${CMAKE_BINARY_DIR}/tools/ar CACHE FILEPATH "")
 set(CMAKE_RANLIB ${CMAKE_BINARY_DIR}/tools/ranlib CACHE FILEPATH "")
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+# A static command is not moved about in memory anyhow, and the question alone, whether it could be, has zig
+# compile another C library.
+if(KERF_ZIG_TARGET MATCHES "musl")
+  set(CMAKE_C_LINK_PIE_SUPPORTED OFF CACHE INTERNAL "")
+  set(CMAKE_C_LINK_NO_PIE_SUPPORTED OFF CACHE INTERNAL "")
+endif()
