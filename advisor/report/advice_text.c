@@ -74,7 +74,8 @@ void kf_put_summary(const kerf_advice *a, FILE *to)
     }
     if (a->layout)
         fprintf(to, "for layout %s%s%s%s\n", a->layout->name, a->runtime ? ", as " : "",
-                a->runtime ? a->runtime->title : "", a->runtime ? " loads it (read, not run)" : "");
+                a->runtime ? a->runtime->title : "",
+                a->runtime ? " loads it (not tried on a GPU)" : "");
     fprintf(to,
             "gap to the bound %.2g %%; %zu dominated options dropped; chosen in %.3f s; %zu scores "
             "measured, %zu from the cache\n",
