@@ -99,10 +99,11 @@ static void put_kind(FILE *to, const void *ctx)
     const eval_text *t = ctx;
     const kerf_evaluation *e = t->evaluation;
     const kf_ci_tests tests = {"kerf eval", "candidate", e->models - 1, test_at, e};
-    if (t->kind == KERF_EVAL_JUNIT)
-        kf_ci_put_junit(to, &tests);
-    else
-        put_markdown(e, &tests, to);
+    switch (t->kind) {
+    case KERF_EVAL_JUNIT: kf_ci_put_junit(to, &tests); break;
+    case KERF_EVAL_MARKDOWN: put_markdown(e, &tests, to); break;
+    case KERF_EVAL_ANNOTATIONS: kf_ci_put_annotations(to, &tests); break;
+    }
 }
 
 kerf_status kerf_evaluation_report(const kerf_evaluation *e, kerf_eval_kind kind, char **text,

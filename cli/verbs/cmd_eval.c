@@ -3,6 +3,7 @@
 
 #include <kerf/eval.h>
 
+#include "ci_reports.h"
 #include "options.h"
 #include "options_tokens.h"
 #include "output.h"
@@ -43,19 +44,16 @@ static kerf_status print_models(const eval_run *j, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status report(const eval_run *j, kerf_error *err)
+static kerf_status report(const void *e, int kind, char **text, size_t *n, kerf_error *err)
 {
-    static const char *const names[] = {"junit", "markdown"}; /* by kerf_eval_kind */
+    return kerf_evaluation_report(e, (kerf_eval_kind)kind, text, n, err);
+}
+
+static kerf_status print_result(const eval_run *j, kerf_error *err)
+{
     char *text = NULL;
     size_t n;
-    for (int i = 0; i < 2; i++) {
-        const char *path = args_value(j->args, names[i]);
-        if (!path) continue;
-        TRY(kerf_evaluation_report(j->evaluation, (kerf_eval_kind)i, &text, &n, err));
-        kerf_status s = write_file(path, text, n, args_has(j->args, "overwrite"), err);
-        free(text);
-        TRY(s);
-    }
+    TRY(ci_reports_write(j->args, report, j->evaluation, err));
     if (!args_has(j->args, "json")) return print_models(j, err);
     TRY(kerf_evaluation_write(j->evaluation, &text, &n, err));
     return put_document(text, err);
@@ -65,12 +63,10 @@ static kerf_status report(const eval_run *j, kerf_error *err)
 
 static kerf_status evaluate(eval_run *j, kerf_error *err)
 {
-    static const char *const xml[] = {".xml", NULL}, *const markdown[] = {".md", NULL};
     const args *a = j->args;
     kerf_eval_limits limits;
     progress bar = {0};
-    TRY(args_suffix(a, "junit", xml, 0, err));
-    TRY(args_suffix(a, "markdown", markdown, 0, err));
+    TRY(ci_reports_check(a, err));
     if (args_has(a, "limits")) TRY(kerf_eval_limits_read(args_value(a, "limits"), &limits, err));
     TRY(allocate(&j->model, args_operands(a), sizeof(kerf_checkpoint *), err));
     for (size_t i = 0; i < args_operands(a); i++)
@@ -84,7 +80,7 @@ static kerf_status evaluate(eval_run *j, kerf_error *err)
     TRY(progress_open(&bar, a, err));
     kerf_status s = kerf_eval(&request, &j->tokens.exec, &bar.job, &j->evaluation, err);
     progress_close(&bar);
-    return s == KERF_OK ? report(j, err) : s;
+    return s == KERF_OK ? print_result(j, err) : s;
 }
 
 static int run_eval(const args *a, kerf_error *err)
@@ -125,10 +121,13 @@ const verb verb_eval = {
     .examples = "  kerf eval model/ model-nvfp4/ --text wiki.txt\n"
                 "  kerf eval model/ a/ b/ --tokens eval.u16 --length 256 --rows 128:256 --json\n"
                 "  kerf eval model/ model-nvfp4/ --text wiki.txt --limits eval.json --junit e.xml\n"
+                "  kerf eval model/ model-nvfp4/ --text wiki.txt --limits eval.json --summary "
+                "--annotations\n"
                 "  kerf eval model/ --text wiki.txt    # its perplexity\n",
     .options = options,
-    .shared = {&option_text, &option_tokens, &option_length, &option_rows, &option_overwrite,
-               &option_threads, &option_json, &option_wide, &option_progress},
+    .shared = {&option_summary, &option_annotations, &option_text, &option_tokens, &option_length,
+               &option_rows, &option_overwrite, &option_threads, &option_json, &option_wide,
+               &option_progress},
     .reads = {"text", "tokens", "limits"},
     .writes = {"junit", "markdown"},
     .operands_min = 1,

@@ -1,11 +1,11 @@
 /* cmd_verify.c - kerf verify: the gate for CI. Every weight of the source must be there, and must
  * have lost no more than its limits allow, counted on the bytes in the file. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kerf/verify.h>
 
+#include "ci_reports.h"
 #include "options.h"
 #include "output.h"
 #include "progress.h"
@@ -117,32 +117,9 @@ static kerf_status write_limits(const kerf_verification *v, const char *path, in
     return s;
 }
 
-static kerf_status write_reports(const kerf_verification *v, const args *a, kerf_error *err)
+static kerf_status report(const void *v, int kind, char **text, size_t *n, kerf_error *err)
 {
-    static const struct {
-        const char *name;
-        kerf_verify_kind kind;
-    } reports[] = {{"junit", KERF_VERIFY_JUNIT},
-                   {"markdown", KERF_VERIFY_MARKDOWN},
-                   {"summary", KERF_VERIFY_MARKDOWN},
-                   {"annotations", KERF_VERIFY_ANNOTATIONS}};
-    for (size_t i = 0; i < sizeof reports / sizeof *reports; i++) {
-        const char *name = reports[i].name, *path = args_value(a, name);
-        char *text = NULL;
-        size_t n;
-        if (!args_has(a, name)) continue;
-        TRY(kerf_verification_report(v, reports[i].kind, &text, &n, err));
-        kerf_status s = KERF_OK;
-        if (path)
-            s = write_file(path, text, n, args_has(a, "overwrite"), err);
-        else if (strcmp(name, "summary") == 0)
-            s = append_summary(text, err);
-        else if (fputs(text, args_has(a, "json") ? stderr : stdout) == EOF)
-            s = kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
-        free(text);
-        TRY(s);
-    }
-    return KERF_OK;
+    return kerf_verification_report(v, (kerf_verify_kind)kind, text, n, err);
 }
 
 static kerf_status print_report(const kerf_verification *v, const args *a, kerf_error *err)
@@ -151,7 +128,7 @@ static kerf_status print_report(const kerf_verification *v, const args *a, kerf_
     char *document = NULL;
     size_t n;
     if (path) TRY(write_limits(v, path, args_has(a, "overwrite"), err));
-    TRY(write_reports(v, a, err));
+    TRY(ci_reports_write(a, report, v, err));
     if (!args_has(a, "json")) return print_text(v, args_has(a, "all"), err);
     TRY(kerf_verification_write(v, &document, &n, err));
     return put_document(document, err);
@@ -167,22 +144,12 @@ typedef struct verify_run {
     progress progress;
 } verify_run;
 
-/* Refuses what the end of a long run would. */
-static kerf_status check_reports(const args *a, kerf_error *err)
-{
-    static const char *const xml[] = {".xml", NULL}, *const markdown[] = {".md", NULL},
-                             *const json[] = {".json", NULL};
-    TRY(args_suffix(a, "junit", xml, 0, err));
-    TRY(args_suffix(a, "markdown", markdown, 0, err));
-    TRY(args_suffix(a, "write-limits", json, 0, err));
-    if (!args_has(a, "summary") || summary_path()) return KERF_OK;
-    return USAGE(err, "--summary: GITHUB_STEP_SUMMARY is not set; --markdown FILE writes the same");
-}
-
 static kerf_status verify(verify_run *j, const args *a, kerf_error *err)
 {
     const char *limits = args_value(a, "limits");
-    TRY(check_reports(a, err));
+    static const char *const json[] = {".json", NULL};
+    TRY(ci_reports_check(a, err));
+    TRY(args_suffix(a, "write-limits", json, 0, err));
     TRY(option_team_open(&j->team, a, err));
     if (limits) TRY(kerf_limits_open(limits, &j->limits, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
@@ -216,8 +183,6 @@ static const option options[] = {
     {"write-limits", 0, "FILE", "write such a file from what was measured, with 2 % of margin"},
     {"junit", 0, "FILE.xml", "write the result as JUnit XML, a test per tensor"},
     {"markdown", 0, "FILE.md", "write the result as Markdown: what is over, and the worst ten"},
-    {"summary", 0, NULL, "append the same to the file that GITHUB_STEP_SUMMARY names"},
-    {"annotations", 0, NULL, "an ::error line for each fault, as GitHub Actions shows them"},
     {"by-value", 0, NULL,
      "measure dense tensors too, for a dequantized checkpoint; else they must "
      "be equal byte for byte"},
@@ -246,8 +211,8 @@ const verb verb_verify = {
                 "  kerf verify model/ model-nvfp4/ --junit kerf.xml --summary --annotations\n"
                 "  kerf verify model-nvfp4/ restored/    # is it the exact decoding?\n",
     .options = options,
-    .shared = {&option_overwrite, &option_threads, &option_device, &option_json, &option_wide,
-               &option_progress},
+    .shared = {&option_summary, &option_annotations, &option_overwrite, &option_threads,
+               &option_device, &option_json, &option_wide, &option_progress},
     .reads = {"limits"},
     .writes = {"write-limits", "junit", "markdown"},
     .operands_min = 2,

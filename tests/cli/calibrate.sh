@@ -60,10 +60,15 @@ check "a page" grep -q 'same top token' "$tmp/e.md"
 echo '{"schema": "kerf.eval-limits/1", "kl": 0.00001, "flips": 1}' >"$tmp/limits.json"
 cd "$tmp" && ln -s "$model" tiny # short names: what goes into a file is never shortened
 # shellcheck disable=SC2086
-expect 1 eval tiny q $text --rows 4:8 --limits limits.json --junit e.xml
+GITHUB_STEP_SUMMARY=$tmp/summary expect 1 eval tiny q $text --rows 4:8 --limits limits.json \
+    --junit e.xml --markdown f.md --summary --annotations
+check "an annotation" grep -q '^::error title=kerf eval::.*: kl .* is over its limit 1e-05' "$tmp/out"
+check "the summary is the page" cmp -s "$tmp/f.md" <(sed '$d' "$tmp/summary")
 check "it says which limit" grep -q 'kl .* is over its limit 1e-05' "$tmp/out"
 check "so does the test" grep -q '<failure message="kl ' "$tmp/e.xml"
-check "80 columns" awk 'length > 80 { exit 1 }' "$tmp/out"
+check "80 columns" awk '!/^::/ && length > 80 { exit 1 }' "$tmp/out"
+(unset GITHUB_STEP_SUMMARY && "$KERF" eval "$model" $text --summary 2>"$tmp/err")
+check "no such file" test $? -eq 2
 echo '{"schema": "kerf.eval-limits/1", "k": 1}' >"$tmp/limits.json"
 # shellcheck disable=SC2086
 expect 3 eval "$model" "$tmp/q" $text --limits "$tmp/limits.json"

@@ -49,7 +49,7 @@ typedef struct kerf_eval_request {
     size_t candidates;
     kerf_tokens tokens; /* each position but the last of a row predicts the next token */
     const kerf_eval_limits *limits; /* NULL: none */
-    uint64_t state_bytes;           /* of memory for states: rows go through in parts; 0: 1 GiB           */
+    uint64_t state_bytes; /* of memory for states: rows go through in parts; 0: 1 GiB           */
 } kerf_eval_request;
 
 typedef struct kerf_eval_model {
@@ -91,7 +91,11 @@ KERF_API void kerf_evaluation_close(kerf_evaluation *e); /* NULL is fine */
  * malloc'd, ends in a 0 that n does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_evaluation_write(const kerf_evaluation *e, char **text,
                                                       size_t *n, kerf_error *err);
-typedef enum kerf_eval_kind { KERF_EVAL_JUNIT, KERF_EVAL_MARKDOWN } kerf_eval_kind;
+typedef enum kerf_eval_kind {
+    KERF_EVAL_JUNIT,
+    KERF_EVAL_MARKDOWN,
+    KERF_EVAL_ANNOTATIONS
+} kerf_eval_kind;
 KERF_API KERF_CHECK kerf_status kerf_evaluation_report(const kerf_evaluation *e,
                                                        kerf_eval_kind kind, char **text, size_t *n,
                                                        kerf_error *err);
