@@ -1,10 +1,12 @@
 """What calibration is worth to advice on a real model: recipes of flat advice, of an imatrix, of
-alpha alone and of a calibration, for budgets from 4.3 to 7 bits, each quantized and run on text that
-the calibration has not seen; and how well the predicted error of random recipes ranks the measured.
+alpha alone, of a calibration, and of a calibration with error feedback in every encoder, for budgets
+from 4.3 to 7 bits, each quantized and run on text that the calibration has not seen; and how well the
+predicted error of random recipes ranks the measured. "Best single format" is one format for all
+weights, by the same encoders: without error feedback, and with it.
 
     python3 bench/advice_calibrated.py KERF [--model DIR --tokens FILE --length N]
         [--calibrate A:B --judge A:B] [--judge-random A:B] [--random N] [--budgets LIST]
-        [--gram] [--work DIR] [--name NAME] [--table]
+        [--gram] [--feedback] [--work DIR] [--name NAME] [--table]
 
 Calibrates on rows 0 to 127 of tests/data/tiny-llama/eval.u16 and judges on rows 128 to 255, unless
 told otherwise. --work keeps calibrations, scores and figures, so that a second run goes on. Writes bench/results/advice-calibrated-NAME.json and .md (--table: the page alone, from
@@ -22,6 +24,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TINY = os.path.join(HERE, "..", "tests", "data", "tiny-llama")
 METHODS = ["flat", "imatrix", "alpha", "calibration"]
+GRAM, FEEDBACK = "calibration and Gram", "with feedback"
+MARK = (((), "feedback"),)  # at the end of a recipe that is quantized with error feedback
 AT_ONCE = 6
 
 
@@ -38,6 +42,7 @@ def arguments():
     p.add_argument("--budgets", default="4.3,4.51,4.75,5,5.5,6.5,7")
     p.add_argument("--name", default="tiny-llama")
     p.add_argument("--gram", action="store_true")
+    p.add_argument("--feedback", action="store_true")
     p.add_argument("--work", default="")
     p.add_argument("--table", action="store_true")
     return p.parse_args()
@@ -87,11 +92,12 @@ class Bench:
             part = todo[at:at + AT_ONCE]
             for i, recipe in enumerate(part):
                 doc = {"schema": "kerf.recipe/1",
-                       "rules": [{"tensors": list(t), "codec": c} for t, c in recipe]}
+                       "rules": [{"tensors": list(t), "codec": c} for t, c in recipe if t]}
+                how = ["--calibration", self.path("gram"), "--feedback"] if recipe[-1:] == MARK else []
                 with open(self.path("r.json"), "w") as f:
                     json.dump(doc, f)
                 self.kerf("quantize", self.a.model, "--recipe", self.path("r.json"), "-o",
-                          self.path(f"q{i}"), "-y")
+                          self.path(f"q{i}"), "-y", *how)
             out = json.loads(self.kerf("eval", self.a.model,
                                        *[self.path(f"q{i}") for i in range(len(part))], *self.tokens,
                                        "--rows", rows, "--json"))
@@ -119,7 +125,7 @@ def codecs_of(advice):
 
 def predicted(advice, recipe):
     total = 0
-    for g, (_, codec) in zip(advice["groups"], recipe):
+    for g, (_, codec) in zip(advice["groups"], recipe):  # MARK is behind the last group
         total += next(c["t2"] for c in g["candidates"] if c["codec"] == codec)
     return total
 
@@ -146,8 +152,8 @@ def measure(b):
     a = b.a
     print("calibrating", file=sys.stderr)
     cal = b.calibrate("cal")
-    if a.gram:
-        METHODS.append("calibration and Gram")
+    if a.gram or a.feedback:
+        METHODS.extend([GRAM] + [FEEDBACK] * a.feedback)
         b.calibrate("gram", "--gram", "--alpha-by", "none")
     b.calibrate("plain", "--alpha-by", "none")
     with open(b.path("alpha.json"), "w") as f:
@@ -156,20 +162,23 @@ def measure(b):
     how = {"flat": [], "imatrix": ["--imatrix", b.path("plain")],
            "alpha": ["--alpha", b.path("alpha.json")],
            "calibration": ["--calibration", b.path("cal")],
-           "calibration and Gram": ["--calibration", b.path("gram"), "--alpha",
-                                    b.path("alpha.json")]}
+           GRAM: ["--calibration", b.path("gram"), "--alpha", b.path("alpha.json")]}
+    how[FEEDBACK] = [*how[GRAM], "--feedback"]
     budgets = [float(x) for x in a.budgets.split(",")]
     advice = {(m, x): b.advise(x, *how[m], cache=f"scores-{m}") for m in METHODS for x in budgets}
     first = advice["flat", budgets[-1]]
     singles = {c: recipe_of(first, lambda g, c=c: c) for c in codecs_of(first)}
+    if a.feedback:
+        singles.update({c + " with feedback": r + MARK for c, r in list(singles.items())})
     bits = {u["codec"]: u["bits"] for u in first["uniform"]}
-    chosen = {k: recipe_of(v, lambda g: g["codec"]) for k, v in advice.items() if v}
+    chosen = {k: recipe_of(v, lambda g: g["codec"]) + MARK * (k[0] == FEEDBACK)
+              for k, v in advice.items() if v}
     b.judge(list(singles.values()) + list(chosen.values()), a.judge)
     result = {"model": os.path.relpath(a.model, os.path.join(HERE, "..")), "calibrate": a.calibrate,
               "judge": a.judge, "source_perplexity": b.source, "alpha": cal["weights"], "singles": [],
               "budgets": []}
     for c, r in singles.items():
-        result["singles"].append({"codec": c, "bits": bits[c], **figures(b.judge([r], a.judge)[0])})
+        result["singles"].append({"codec": c, "bits": bits[c.split(" ")[0]], **figures(b.judge([r], a.judge)[0])})
     for x in budgets:
         row = {"bits": x, "methods": {}}
         fit = [s for s in result["singles"] if s["bits"] <= x]
@@ -181,7 +190,7 @@ def measure(b):
                                      "predicted": advice[m, x]["total"]["t2"],
                                      **figures(b.judge([chosen[m, x]], a.judge)[0])}
         result["budgets"].append(row)
-    result["random"] = rank_random(b, advice, budgets[-1], list(singles))
+    result["random"] = rank_random(b, advice, budgets[-1], codecs_of(first))
     return result
 
 
@@ -197,6 +206,8 @@ def rank_random(b, advice, budget, codecs):
         row = {"kind": kind, "recipes": len(recipes), "rows": rows, "kl_least": min(kl),
                "kl_most": max(kl), "correlation": {}}
         for m in METHODS:
+            if m == FEEDBACK:
+                kl = [m["kl"] for m in b.judge([r + MARK for r in recipes], rows)]
             guess = [predicted(advice[m, budget], r) for r in recipes]
             row["correlation"][m] = rank_correlation(guess, kl)
             row.setdefault("ratio", {})[m] = sum(kl) / sum(guess)
@@ -213,8 +224,7 @@ def closed(row, method, key, source):
 def page(r):
     source = r["source_perplexity"]
     lines = []
-    if any("calibration and Gram" in row["methods"] for row in r["budgets"]):
-        METHODS[:] = [*METHODS[:4], "calibration and Gram"]
+    METHODS[4:] = [m for m in (GRAM, FEEDBACK) if any(m in row["methods"] for row in r["budgets"])]
     for key, digits in ("perplexity", 4), ("kl", 5):
         lines += [f"| bits | best single format | {' | '.join(METHODS)} |",
                   "|---:" * (len(METHODS) + 2) + "|"]

@@ -10,7 +10,7 @@
 #include "args.h"
 #include "output.h"
 
-enum { NAMES_MOST = 6 }; /* of verb.reads */
+enum { NAMES_MOST = 10 }; /* of verb.reads */
 
 /* --- which files a call reads and writes -------------------------------------------------------
  */

@@ -42,7 +42,7 @@ typedef struct verb {
     const option *shared[16]; /* those it has in common with others          */
     /* Names of the options that are paths. Operands are read; what is in both lists is a file that
      * the verb itself has written before, a cache. */
-    const char *reads[6], *writes[4];
+    const char *reads[10], *writes[4];
     unsigned operands_min, operands_max;
     int operands_are_words; /* and no files */
     int (*run)(const args *a, kerf_error *err);

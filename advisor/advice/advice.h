@@ -6,6 +6,7 @@
  *   kf_advice_find_costs    advice_costs.c    error, bytes and time of every candidate per group
  *   kf_advice_choose        advice_choose.c   the choice under the budget, and the reasons
  *   kf_advice_find_curves   advice_curve.c    the best choices under other budgets
+ *   kf_advice_measure       advice_measure.c  what some choices lose in the end, on tokens
  */
 #ifndef KERF_ADVICE_STEPS_H
 #define KERF_ADVICE_STEPS_H
@@ -30,6 +31,11 @@ kerf_status kf_advice_find_alphas(const kf_advising *w, kerf_error *err);
 kerf_status kf_advice_find_scores(const kf_advising *w, kerf_error *err);
 kerf_status kf_advice_find_costs(const kf_advising *w, kerf_error *err);
 kerf_status kf_advice_choose(const kf_advising *w, kerf_error *err);
+
+kerf_status kf_advice_measure(const kf_advising *w, kerf_error *err);
+
+/* Candidates of all groups under another limit of bits. KERF_E_LIMIT: there is none. */
+kerf_status kf_advice_pick_at(const kf_advising *w, double bits, size_t *pick, kerf_error *err);
 
 /* What kerf_choose chooses from: option i of group g, for i in [first[g], first[g + 1]), is that
  * group in candidate[i]. */

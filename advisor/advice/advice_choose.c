@@ -125,6 +125,21 @@ static kerf_status choose_among(const kf_advising *w, size_t only, kf_advice_opt
     return kerf_choose(&p, &a->choice, err);
 }
 
+kerf_status kf_advice_pick_at(const kf_advising *w, double bits, size_t *pick, kerf_error *err)
+{
+    kerf_advice *a = w->advice;
+    const kerf_budget kept = a->budget;
+    const kerf_choice choice = a->choice;
+    kf_advice_options o = {0};
+    a->budget.bits = bits;
+    const kerf_status s = choose_among(w, a->only, &o, err);
+    for (size_t i = 0; s == KERF_OK && i < a->groups; i++) pick[i] = o.candidate[o.pick[i]];
+    options_free(&o);
+    a->budget = kept;
+    a->choice = choice;
+    return s;
+}
+
 /* Whether a checkpoint may have several formats at all, besides tensors that are kept. */
 static int may_mix(const kerf_advice *a)
 {

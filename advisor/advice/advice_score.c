@@ -56,6 +56,7 @@ kerf_status kf_advice_find_scores(const kf_advising *w, kerf_error *err)
     const kf_score_all_job all = {.source = w->source,
                                   .imatrix = kf_advice_imatrix(w->request),
                                   .calibration = w->request->calibration,
+                                  .feedback = w->request->feedback,
                                   .weight = weight,
                                   .weights = a->tensors,
                                   .codec = a->codec,

@@ -132,6 +132,11 @@ static kerf_status advise(kf_advising *w, kerf_error *err)
     if (w->request->calibration)
         KF_TRY(kerf_calibration_check(w->request->calibration, w->source, err));
     KF_TRY(take_request(w->advice, w->request, err));
+    if (w->request->calibration && w->request->feedback) {
+        kerf_moments moments;
+        KF_TRY(kerf_calibration_moments(w->request->calibration, &moments, err));
+        w->advice->feedback = moments.contents;
+    }
     KF_TRY(fit_candidates(w->advice, w->request, err));
     if (w->advice->layout) {
         KF_TRY(kerf_checkpoint_arrange(w->source, w->advice->layout, &w->advice->arranged, err));
@@ -141,7 +146,8 @@ static kerf_status advise(kf_advising *w, kerf_error *err)
     KF_TRY(kf_advice_find_alphas(w, err));
     KF_TRY(kf_advice_find_scores(w, err));
     KF_TRY(kf_advice_find_costs(w, err));
-    return kf_advice_choose(w, err);
+    KF_TRY(kf_advice_choose(w, err));
+    return kf_advice_measure(w, err);
 }
 
 kerf_status kerf_advise(const kerf_checkpoint *source, const kerf_advise_request *request,

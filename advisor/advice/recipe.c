@@ -118,6 +118,19 @@ static kerf_status read_layout(recipe_memory *r, kerf_error *err)
                    r->name);
 }
 
+static kerf_status read_feedback(recipe_memory *r, kerf_error *err)
+{
+    const json_t *feedback = json_object_get(r->doc, "feedback");
+    const char *text = json_string_value(feedback);
+    char *end = NULL;
+    if (!feedback) return KERF_OK;
+    r->public.feedback = text ? strtoull(text, &end, 16) : 0;
+    if (r->public.feedback && !*end) return KERF_OK;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%.200s: its feedback is no number of a calibration, 16 hexadecimal digits",
+                   r->name);
+}
+
 /* --- open ---------------------------------------------------------------------------------- */
 
 static kerf_status read_recipe(recipe_memory *r, const char *name, kerf_error *err)
@@ -129,6 +142,7 @@ static kerf_status read_recipe(recipe_memory *r, const char *name, kerf_error *e
                        name);
     }
     KF_TRY(read_layout(r, err));
+    KF_TRY(read_feedback(r, err));
     KF_TRY(read_rules(r, err));
     return read_promises(r, err);
 }

@@ -246,6 +246,27 @@ kerf_status kerf_calibration_gram(const kerf_calibration *c, const kerf_weight *
     return s;
 }
 
+static int has_moments(const void *ctx, const kerf_weight *w)
+{
+    return kerf_calibration_has_gram(ctx, w);
+}
+
+static kerf_status read_moments(const void *ctx, const kerf_weight *w, float **out, kerf_error *err)
+{
+    kerf_gram gram;
+    kerf_status s = kerf_calibration_gram(ctx, w, &gram, err);
+    *out = gram.value;
+    return s;
+}
+
+kerf_status kerf_calibration_moments(const kerf_calibration *c, kerf_moments *out, kerf_error *err)
+{
+    *out = (kerf_moments){c, has_moments, read_moments, 0, kerf_checkpoint_path(c->files)};
+    KF_TRY(kerf_reader_contents(reader_of(c), &out->contents, err));
+    if (out->contents == 0) out->contents = 1;
+    return KERF_OK;
+}
+
 void kerf_gram_free(kerf_gram *g)
 {
     free(g->value);

@@ -115,13 +115,24 @@ static void measure_drift(const evaluating *e, runner *r, uint64_t layer, uint64
     }
 }
 
+static kerf_status load_layer(const evaluating *e, size_t i, uint64_t layer, kerf_layer **out,
+                              kerf_error *err)
+{
+    const kerf_eval_request *r = e->request;
+    const kerf_layer_weight *w;
+    KF_TRY(kerf_decoder_layer_load(e->run[i].decoder, layer, out, err));
+    for (size_t k = 0; i && r->change && (w = kerf_layer_weight_at(*out, k)) != NULL; k++)
+        KF_TRY(r->change(r->change_ctx, i - 1, layer, w, err));
+    return KERF_OK;
+}
+
 static kerf_status run_layer(evaluating *e, uint64_t layer, const kerf_tokens *part,
                              kerf_error *err)
 {
     for (size_t i = 0; i < e->public->models; i++) {
         runner *r = &e->run[i];
         kerf_layer *l = NULL;
-        kerf_status s = kerf_decoder_layer_load(r->decoder, layer, &l, err);
+        kerf_status s = load_layer(e, i, layer, &l, err);
         if (s == KERF_OK) s = kerf_layer_run(l, part, r->state, NULL, e->work.job, err);
         kerf_layer_free(l);
         KF_TRY(s);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/vector_copies.h"
+#include "base/vector_copies.h"
 
 enum { TILE = 64, TOKENS = 256, ROWS = 8, COLUMNS = 16 };
 

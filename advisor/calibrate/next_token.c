@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 #include "base/vector_exp.h"
-#include "text/vector_copies.h"
+#include "base/vector_copies.h"
 
 enum { PANEL_BYTES = 32 << 20, PANEL_MOST = 512, LANES = 8, CHUNK = 256 };
 

@@ -50,6 +50,22 @@ static json_t *curve_json(const kerf_advice_curve *c)
     return all;
 }
 
+static json_t *measured_json(const kerf_advice *a)
+{
+    json_t *all = json_array();
+    char name[64];
+    for (size_t i = 0; i < a->measureds; i++) {
+        const kerf_advice_measured *m = &a->measured[i];
+        const char *codec =
+            m->uniform == SIZE_MAX ? NULL : kerf_advice_codec_name(a, m->uniform, name);
+        kf_json_add(&all, json_pack("{s:s*, s:f, s:f, s:f, s:[f,f], s:f, s:b}", "codec", codec,
+                                    "bits", m->bits, "predicted", m->predicted, "kl", m->kl,
+                                    "kl_interval", m->kl_low, m->kl_high, "perplexity",
+                                    m->perplexity, "recommended", i == a->measured_pick));
+    }
+    return all;
+}
+
 json_t *kf_advice_json(const kerf_advice *a)
 {
     json_t *uniform = json_array();
@@ -67,7 +83,7 @@ json_t *kf_advice_json(const kerf_advice *a)
         "{s:s, s:o, s:s*, s:s*, s:o, s:o, s:I, s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:I, "
         "s:f, "
         "s:I, s:I, "
-        "s:o, s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o}",
         "schema", "kerf.advise/1", "source", kf_json_path(a->source), "layout",
         a->layout ? a->layout->name : NULL, "runtime", a->runtime ? a->runtime->name : NULL,
         "hardware", hardware, "tier", tier, "gpus", (json_int_t)a->gpus, "batch", a->batch,
@@ -76,5 +92,5 @@ json_t *kf_advice_json(const kerf_advice *a)
         "other_high_us", a->other_high_us, "gap", a->choice.gap, "dominated",
         (json_int_t)a->choice.dominated, "choose_s", a->choose_s, "scored", (json_int_t)a->scored,
         "cached", (json_int_t)a->cached, "groups", groups_json(a), "curve", curve_json(&a->by_size),
-        "time_curve", curve_json(&a->by_time), "uniform", uniform);
+        "time_curve", curve_json(&a->by_time), "uniform", uniform, "measured", measured_json(a));
 }

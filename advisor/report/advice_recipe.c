@@ -1,6 +1,8 @@
 /* advice_recipe.c - a choice as a recipe (kerf/recipe.h): a rule per group, and what each tensor
  * was measured at. advice/recipe.c reads recipes. */
+#include <inttypes.h>
 #include <kerf/words.h>
+#include <stdio.h>
 
 #include "report/report.h"
 
@@ -46,9 +48,12 @@ json_t *kf_recipe_json(const kerf_advice *a)
     json_t *promise =
         json_pack("{s:f, s:f, s:f, s:f, s:o}", "bits", p.bits, "bytes", p.bytes + a->kept_bytes,
                   "loss", p.t2, "us", p.us + a->other_us, "tensors", promised);
-    return json_pack("{s:s, s:s, s:o, s:s*, s:s*, s:o, s:o, s:o, s:o}", "schema", "kerf.recipe/1",
-                     "version", KERF_VERSION_TEXT, "source", kf_json_path(a->source), "layout",
-                     a->layout ? a->layout->name : NULL, "runtime",
+    char feedback[24];
+    snprintf(feedback, sizeof feedback, "%016" PRIx64, a->feedback);
+    return json_pack("{s:s, s:s, s:o, s:s*, s:s*, s:s*, s:o, s:o, s:o, s:o}", "schema",
+                     "kerf.recipe/1", "version", KERF_VERSION_TEXT, "source",
+                     kf_json_path(a->source), "layout", a->layout ? a->layout->name : NULL,
+                     "feedback", a->feedback ? feedback : NULL, "runtime",
                      a->runtime ? a->runtime->name : NULL, "hardware", hardware, "alpha",
                      kf_json_path(a->alpha_source), "rules", rules, "promise", promise);
 }

@@ -44,6 +44,26 @@ static void put_limit(const kerf_advice *a, const kerf_advice_point *p, FILE *to
             most, low, high);
 }
 
+/* What the end of some choices was measured to be, and which of them it is. */
+static void put_measured(const kerf_advice *a, FILE *to)
+{
+    char name[64];
+    for (size_t i = 0; i < a->measureds; i++) {
+        const kerf_advice_measured *m = &a->measured[i];
+        const char *what = m->uniform < a->codecs ? kerf_advice_codec_name(a, m->uniform, name)
+                           : i == 0               ? "the choice"
+                                                  : "another budget";
+        fprintf(to,
+                "%s %-20s %6.3f bits: predicted %.4e, measured KL %.5f (%.5f to %.5f), perplexity "
+                "%.4f of %.4f\n",
+                i == a->measured_pick ? "*" : " ", what, m->bits, m->predicted, m->kl, m->kl_low,
+                m->kl_high, m->perplexity, a->source_perplexity);
+    }
+    if (a->measured_pick)
+        fprintf(to,
+                "one format measures better than the choice by prediction: it is recommended\n");
+}
+
 void kf_put_summary(const kerf_advice *a, FILE *to)
 {
     kerf_advice_point p = kerf_advice_total(a);
@@ -80,6 +100,7 @@ void kf_put_summary(const kerf_advice *a, FILE *to)
             "gap to the bound %.2g %%; %zu dominated options dropped; chosen in %.3f s; %zu scores "
             "measured, %zu from the cache\n",
             100 * a->choice.gap, a->choice.dominated, a->choose_s, a->scored, a->cached);
+    put_measured(a, to);
 }
 
 /* A cell must not end its table: bars and control characters become spaces. */

@@ -8,9 +8,10 @@
 
 typedef struct kf_compare_job {
     const kerf_reader *source, *other;
-    int exact;               /* also encode again, and compare bytes */
-    const kerf_weights *all; /* of the source; for `exact` */
-    int by_value;            /* dense tensors may differ: measure them */
+    int exact;                   /* also encode again, and compare bytes */
+    const kerf_weights *all;     /* of the source; for `exact` */
+    const kerf_moments *moments; /* for `exact`; NULL: none */
+    int by_value;                /* dense tensors may differ: measure them */
     const kerf_exec *exec;
     kf_work *progress;
 } kf_compare_job;

@@ -1,6 +1,7 @@
 /* compare_exactly.c - encodes a weight again as its file says that it was encoded, and compares
  * every byte of its planes with those in the file: the proof that nothing but this encoder made
  * them. */
+#include <kerf/feedback.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,29 @@ static kerf_status measure_fused(const kf_compare_job *job, const kerf_verify_ro
     return KERF_OK;
 }
 
+/* What made the weight; *out NULL and no problem: nothing. */
+static kerf_status find_feedback(const kf_compare_job *job, kerf_verify_row *row,
+                                 kerf_feedback **out, kerf_error *err)
+{
+    const kerf_moments *m = job->moments;
+    const kerf_shape *shape = &row->weight->shape;
+    float *gram = NULL;
+    *out = NULL;
+    if (!row->other->feedback) return KERF_OK;
+    if (m && m->contents == row->other->feedback) KF_TRY(m->read(m->ctx, row->weight, &gram, err));
+    if (!gram) {
+        snprintf(row->problem, sizeof row->problem,
+                 "was rounded with the error feedback of calibration %016llx: --calibration CAL "
+                 "of that number is needed to encode it again",
+                 (unsigned long long)row->other->feedback);
+        return KERF_OK;
+    }
+    kerf_status s = kerf_feedback_make(gram, shape->dim[shape->rank - 1], KERF_FEEDBACK_DAMPING,
+                                       job->exec->threads, NULL, out, err);
+    free(gram);
+    return s;
+}
+
 kerf_status kf_compare_exactly(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
 {
     const kerf_weight *w = out->other;
@@ -97,21 +121,28 @@ kerf_status kf_compare_exactly(const kf_compare_job *job, kerf_verify_row *out, 
                  "does not say which encoder made it, so that it cannot be encoded again");
         return KERF_OK;
     }
+    kerf_feedback *feedback;
+    KF_TRY(find_feedback(job, out, &feedback, err));
+    if (out->problem[0]) return KERF_OK;
     exact_compare x = {.job = job, .pair = out};
+    kerf_exec exec = *job->exec;
+    exec.feedback = feedback;
     kerf_stats shared = {0};
     kf_encode_job encode = {.reader = job->source,
                             .tensor = kerf_weight_dense(out->weight),
                             .geometry = &w->geometry,
                             .encoder = w->codec.encoder,
-                            .exec = job->exec,
+                            .exec = &exec,
                             .work = job->progress,
                             .look = look,
                             .look_ctx = &x};
+    kerf_status s = KERF_OK;
     if (kerf_layout_shares_scale(w->layout, w->codec.format) && w->geometry.matrices == 1) {
-        KF_TRY(measure_fused(job, out, encode, &shared, err));
+        s = measure_fused(job, out, encode, &shared, err);
         encode.stats = &shared;
     }
-    kerf_status s = kf_encode_tensor(&encode, err);
+    if (s == KERF_OK) s = kf_encode_tensor(&encode, err);
+    kerf_feedback_free(feedback);
     free(x.stored);
     return s;
 }

@@ -2,6 +2,7 @@
  * its content, and measured in the codecs that the cache does not have. */
 #include "score/score_all.h"
 
+#include <kerf/feedback.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,8 @@ static kerf_status digest_weight(scoring *s, const kerf_weight *w, uint64_t *out
 }
 
 static kerf_status find_key(scoring *s, const kerf_weight *w, const float *importance,
-                            const kf_gram_weights *g, kf_score_key *key, kerf_error *err)
+                            const kf_gram_weights *g, int feedback, kf_score_key *key,
+                            kerf_error *err)
 {
     *key = (kf_score_key){0};
     if (!s->cache.path) return KERF_OK;
@@ -64,6 +66,7 @@ static kerf_status find_key(scoring *s, const kerf_weight *w, const float *impor
     if (g->gram)
         key->importance =
             chain(key->importance, g->gram, g->columns * g->columns * sizeof *g->gram);
+    if (feedback) key->importance = chain(key->importance, "feedback", 8);
     return digest_weight(s, w, &key->tensor, err);
 }
 
@@ -103,7 +106,7 @@ static kerf_status score_candidates(scoring *s, size_t weight, const kf_gram_wei
     kf_score_candidate *candidate = NULL;
     kf_score_key key;
     char text[64];
-    KF_TRY(find_key(s, w, g->importance, g, &key, err));
+    KF_TRY(find_key(s, w, g->importance, g, exec->feedback != NULL, &key, err));
     KF_TRY(kf_allocate(&candidate, all->codecs, sizeof *candidate, err));
     const size_t n = list_candidates(s, weight, key, candidate);
     snprintf(text, sizeof text, "%zu formats", n);
@@ -141,7 +144,13 @@ static kerf_status score_weight(void *ctx, size_t i, const kerf_exec *exec, kerf
     if (status == KERF_OK && s->all->calibration && columns.value)
         status = kerf_calibration_gram(s->all->calibration, w, &gram, err);
     const kf_gram_weights weights = {gram.value, columns.value, gram.columns, 1, 0};
+    kerf_feedback *feedback = NULL;
+    if (status == KERF_OK && s->all->feedback && gram.value)
+        status = kerf_feedback_make(gram.value, gram.columns, KERF_FEEDBACK_DAMPING, exec->threads,
+                                    s->work.job, &feedback, err);
+    own.feedback = feedback;
     if (status == KERF_OK) status = score_candidates(s, i, &weights, &own, err);
+    kerf_feedback_free(feedback);
     kerf_gram_free(&gram);
     kerf_importance_free(&columns);
     kerf_importance_free(&all);
@@ -179,6 +188,11 @@ kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_
 {
     static const kf_team_work work = {score_weight, NULL};
     scoring s = {.all = all, .reader = kerf_checkpoint_reader(all->source)};
+    const int moments = all->calibration && kerf_calibration_describe(all->calibration).grams > 0;
+    if (all->feedback && !moments)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "error feedback needs the Gram matrices of a calibration: kerf calibrate "
+                       "--gram makes one, and --calibration CAL names it");
     KF_TRY(kf_score_cache_open(&s.cache, all->cache, err));
     pthread_mutex_init(&s.computing, NULL);
     pthread_mutex_init(&s.lock, NULL);

@@ -68,6 +68,7 @@ static kerf_status score(kerf_scores *s, const kerf_checkpoint *source, const ke
     KF_TRY(kf_allocate(&s->total, s->codecs, sizeof *s->total, err));
     const kf_score_all_job all = {.source = source,
                                   .imatrix = r->imatrix,
+                                  .feedback = r->feedback,
                                   .calibration = r->calibration,
                                   .weight = s->weight,
                                   .weights = s->tensors,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "text/vector_copies.h"
+#include "base/vector_copies.h"
 
 enum { LANES = 16, OUTPUTS = 8, CHUNK = 256, LEAST_ROWS = 64 };
 

@@ -129,6 +129,7 @@ kerf_status kerf_verify(const kerf_checkpoint *source, const kerf_checkpoint *ot
                                   .other = kerf_checkpoint_reader(other),
                                   .by_value = options && options->by_value,
                                   .exact = options && options->exact,
+                                  .moments = options ? options->moments : NULL,
                                   .progress = &v->work};
     kf_work_open(&v->work, job);
     kerf_status s = verify(v, team, err);

@@ -9,6 +9,7 @@
 #include <kerf/hardware.h>
 
 #include "options.h"
+#include "options_tokens.h"
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
@@ -28,6 +29,7 @@ typedef struct advise_run {
     kerf_model model;
     kerf_alphas *alphas;
     kerf_calibration *calibration;
+    tokens_option tokens;
     char made[24];
     kerf_advise_request request;
     kerf_advice *advice;
@@ -119,6 +121,10 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     if (gmtime_r(&now, &day) && strftime(j->made, sizeof j->made, "%Y-%m-%d", &day))
         r->made = j->made;
     r->imatrix = j->imatrix;
+    r->feedback = args_has(a, "feedback");
+    if (args_has(a, "text") || args_has(a, "tokens"))
+        TRY(option_tokens_open(&j->tokens, a, j->source, err));
+    r->tokens = j->tokens.tokens;
     r->cache = args_value(a, "cache");
     return KERF_OK;
 }
@@ -220,6 +226,7 @@ static int run_advise(const args *a, kerf_error *err)
     kerf_advice_close(j->advice);
     kerf_alphas_close(j->alphas);
     kerf_calibration_close(j->calibration);
+    option_tokens_close(&j->tokens);
     kerf_checkpoint_close(j->imatrix);
     kerf_checkpoint_close(j->source);
     kerf_hardware_close(j->hardware);
@@ -250,6 +257,7 @@ static const option options[] = {
     {"context", 0, "S", "tokens of each (default: 4096)"},
     {"calibration", 0, "CAL",
      "weight errors by what kerf calibrate found: alpha of each tensor, columns of its input"},
+    {"feedback", 0, NULL, "candidates with error feedback: kerf quantize --feedback"},
     {"imatrix", 0, "FILE", "weight errors by the importance of columns, as for score"},
     {"alpha", 0, "flat|depth|FILE",
      "how much the error of a tensor matters: alike (default without --calibration), by curves "
@@ -273,7 +281,10 @@ const verb verb_advise = {
         "least\n"
         "sum of alpha t2 under the budget, t2 = ||W' - W||^2 / ||W||^2. The choice is exact; the\n"
         "gap says how far below it the optimum could lie. Keeping a group as it is always is a\n"
-        "candidate. Times are predictions with the tier that `kerf predict` explains. For a\n"
+        "candidate. With --text or --tokens the end is measured: the choice, single formats of\n"
+        "its size and its neighbours run over these tokens, and one format for all is recommended\n"
+        "where it measures better. Times are predictions with the tier that `kerf predict` "
+        "explains. For a\n"
         "config.json alone it lists what each format would take on --hardware, with typical "
         "errors.",
     .examples =
@@ -289,8 +300,8 @@ const verb verb_advise = {
     .options = options,
     .shared = {&option_layout, &option_keep, &option_only, &option_overwrite, &option_threads,
                &option_device, &option_json, &option_wide, &option_progress, &option_gpu_count,
-               &option_expert_parallel},
-    .reads = {"hardware", "imatrix", "alpha", "config", "cache", "calibration"},
+               &option_expert_parallel, &option_text, &option_tokens, &option_length, &option_rows},
+    .reads = {"hardware", "imatrix", "alpha", "config", "cache", "calibration", "text", "tokens"},
     .writes = {"output", "report", "cache"},
     .operands_min = 1,
     .operands_max = 1,

@@ -16,6 +16,8 @@ typedef struct quantize_run {
     select_option select;
     rules_option rules;
     kerf_checkpoint *source, *imatrix;
+    kerf_calibration *calibration;
+    kerf_moments moments;
     kerf_plan *plan;
     kerf_totals totals;
     progress progress;
@@ -166,6 +168,31 @@ static kerf_status write_output(quantize_run *j, kerf_error *err)
     return s;
 }
 
+/* --calibration, and what it is for: --feedback, or a recipe that was made with it. */
+static kerf_status open_calibration(quantize_run *j, kerf_error *err)
+{
+    const char *path = args_value(j->args, "calibration");
+    const uint64_t asked = j->rules.recipe ? j->rules.recipe->feedback : 0;
+    const int feedback = args_has(j->args, "feedback") || asked;
+    if (feedback && !path)
+        return USAGE(err,
+                     "quantize: error feedback%s needs --calibration CAL: kerf calibrate "
+                     "--gram makes one",
+                     asked ? ", which the recipe asks for," : "");
+    if (!path) return KERF_OK;
+    TRY(kerf_calibration_open(path, &j->calibration, err));
+    TRY(kerf_calibration_check(j->calibration, j->source, err));
+    if (!j->to.imatrix) j->to.imatrix = kerf_calibration_imatrix(j->calibration);
+    if (!feedback) return KERF_OK;
+    TRY(kerf_calibration_moments(j->calibration, &j->moments, err));
+    j->to.moments = &j->moments;
+    if (!asked || asked == j->moments.contents) return KERF_OK;
+    return kerf_fail(err, KERF_E_DATA,
+                     "%.200s: the recipe was made with calibration %016llx, and this is %016llx: "
+                     "kerf advise --calibration makes a new one",
+                     path, (unsigned long long)asked, (unsigned long long)j->moments.contents);
+}
+
 static kerf_status quantize(quantize_run *j, kerf_error *err)
 {
     const args *a = j->args;
@@ -175,6 +202,7 @@ static kerf_status quantize(quantize_run *j, kerf_error *err)
     if (args_has(a, "imatrix"))
         TRY(kerf_checkpoint_open(args_value(a, "imatrix"), &j->imatrix, err));
     j->to.imatrix = j->imatrix;
+    TRY(open_calibration(j, err));
     TRY(kerf_plan_make(j->source, &j->select.select, j->rules.rule, j->rules.count, j->base, &j->to,
                        &j->plan, err));
     kerf_plan_totals(j->plan, &j->totals);
@@ -220,6 +248,7 @@ static int run_quantize(const args *a, kerf_error *err)
     kerf_plan_free(j.plan);
     kerf_checkpoint_close(j.source);
     kerf_checkpoint_close(j.imatrix);
+    kerf_calibration_close(j.calibration);
     option_rules_close(&j.rules);
     option_select_close(&j.select);
     option_team_close(&j.team);
@@ -240,6 +269,10 @@ static const option options[] = {
      "importance of columns, for the encoders that are called imatrix: a file of llama.cpp, .gguf "
      "or "
      ".dat, or safetensors with F32 [columns] per weight"},
+    {"calibration", 0, "CAL", "the same from what kerf calibrate found for IN"},
+    {"feedback", 0, NULL,
+     "round each weight so that the error of its layer's output is small, not its own: takes the "
+     "Gram matrices of --calibration, made with kerf calibrate --gram"},
     {"dry-run", 'n', NULL, "show what would become of every tensor and write nothing"},
     {NULL, 0, NULL, NULL},
 };
@@ -270,7 +303,7 @@ const verb verb_quantize = {
     .shared = {&option_layout, &option_keep, &option_only, &option_nan, &option_overwrite,
                &option_shard_size, &option_resume, &option_zstd_level, &option_threads,
                &option_device, &option_json, &option_wide, &option_sha256, &option_progress},
-    .reads = {"recipe", "imatrix"},
+    .reads = {"recipe", "imatrix", "calibration"},
     .writes = {"output"},
     .operands_min = 1,
     .operands_max = 1,

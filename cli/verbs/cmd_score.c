@@ -112,6 +112,7 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
         .required = j->codecs.named,
         .imatrix = cal && !imatrix ? kerf_calibration_imatrix(j->calibration) : j->imatrix,
         .calibration = j->calibration,
+        .feedback = args_has(a, "feedback"),
         .zstd_level = zstd_level};
     TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_score_checkpoint(j->source, &request, &j->team.team, &j->progress.job,
@@ -143,6 +144,7 @@ static const option options[] = {
      "importance of columns: a file of llama.cpp, .gguf or .dat, or safetensors with F32 [columns] "
      "per weight"},
     {"calibration", 0, "CAL", "the same from what kerf calibrate found for these weights"},
+    {"feedback", 0, NULL, "encode with error feedback by that: kerf quantize --feedback"},
     {"per-tensor", 0, NULL, "list every tensor; --json always does"},
     {"all-tensors", 0, NULL, "also those that quantize keeps by default"},
     {"zstd-level", 0, "N", "level at which codes are compressed, 0: not at all (default: 3)"},

@@ -140,13 +140,14 @@ typedef struct verify_run {
     team_option team;
     kerf_limits *limits;
     kerf_checkpoint *source, *other;
+    kerf_calibration *calibration;
     kerf_verification *verification;
     progress progress;
 } verify_run;
 
 static kerf_status verify(verify_run *j, const args *a, kerf_error *err)
 {
-    const char *limits = args_value(a, "limits");
+    const char *limits = args_value(a, "limits"), *cal = args_value(a, "calibration");
     static const char *const json[] = {".json", NULL};
     TRY(ci_reports_check(a, err));
     TRY(args_suffix(a, "write-limits", json, 0, err));
@@ -154,7 +155,11 @@ static kerf_status verify(verify_run *j, const args *a, kerf_error *err)
     if (limits) TRY(kerf_limits_open(limits, &j->limits, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 1)), &j->other, err));
-    const kerf_verify_options options = {j->limits, args_has(a, "by-value"), args_has(a, "exact")};
+    kerf_moments moments = {0};
+    if (cal) TRY(kerf_calibration_open(cal, &j->calibration, err));
+    if (cal) TRY(kerf_calibration_moments(j->calibration, &moments, err));
+    const kerf_verify_options options = {j->limits, args_has(a, "by-value"), args_has(a, "exact"),
+                                         cal ? &moments : NULL};
     TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_verify(j->source, j->other, &options, &j->team.team, &j->progress.job,
                                 &j->verification, err);
@@ -170,6 +175,7 @@ static int run_verify(const args *a, kerf_error *err)
     kerf_verification_close(j.verification);
     kerf_checkpoint_close(j.other);
     kerf_checkpoint_close(j.source);
+    kerf_calibration_close(j.calibration);
     kerf_limits_close(j.limits);
     option_team_close(&j.team);
     if (s != KERF_OK) return s;
@@ -188,6 +194,7 @@ static const option options[] = {
      "be equal byte for byte"},
     {"exact", 0, NULL,
      "encode every quantized tensor again, by the encoder that QUANTIZED names, and compare bytes"},
+    {"calibration", 0, "CAL", "for --exact, where tensors were rounded with error feedback by it"},
     {"all", 0, NULL, "list every tensor instead of the worst ten; --json always does"},
     {NULL, 0, NULL, NULL},
 };
@@ -213,7 +220,7 @@ const verb verb_verify = {
     .options = options,
     .shared = {&option_summary, &option_annotations, &option_overwrite, &option_threads,
                &option_device, &option_json, &option_wide, &option_progress},
-    .reads = {"limits"},
+    .reads = {"limits", "calibration"},
     .writes = {"write-limits", "junit", "markdown"},
     .operands_min = 2,
     .operands_max = 2,

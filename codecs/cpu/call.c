@@ -8,7 +8,7 @@ const kerf_exec kf_default_exec = {0};
 const kerf_exec *kf_exec_for(const kerf_geometry *g, const kerf_exec *exec, kerf_exec *room)
 {
     if (!exec) return &kf_default_exec;
-    if (!exec->device || g->format->geometry != KERF_GROUP_SUPER) return exec;
+    if (!exec->device || (g->format->geometry != KERF_GROUP_SUPER && !exec->feedback)) return exec;
     *room = *exec;
     room->device = NULL;
     room->backend = NULL; /* which may be called after the device */

@@ -21,6 +21,7 @@ typedef struct kf_call {
     int encoder;
     const float *importance;  /* encode: of the first matrix of the tensor; NULL: not asked for */
     uint64_t importance_step; /* from one matrix to the next                                  */
+    const struct kerf_feedback *feedback; /* encode; NULL: without */
     kerf_stats *stats; /* measure: per slice and matrix touched                              */
     uint64_t *found;   /* per slice: first bad element of the tensor, or clipped elements    */
 } kf_call;

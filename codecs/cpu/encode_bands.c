@@ -6,6 +6,7 @@
 #include "block/all.h"
 #include "block/stats.h"
 #include "cpu/call.h"
+#include "cpu/feedback.h"
 #include "cpu/widen.h"
 #include "format/format.h"
 #include "scalar/pack.h"
@@ -46,6 +47,32 @@ static kerf_status encode_slice(void *ctx, uint64_t slice)
     return status;
 }
 
+/* The same with error feedback, some bands of one matrix at a time. */
+static kerf_status encode_with_feedback(void *ctx, uint64_t slice)
+{
+    const kf_call *c = ctx;
+    const uint64_t most = kf_feedback_bands(c->g), per = c->g->bands_per_matrix;
+    kf_band band[KF_FEEDBACK_ROWS];
+    uint64_t b, end;
+    kf_slice_range(c, slice, &b, &end);
+    kf_feedback_room *room = kf_feedback_room_open(c->g, c->feedback);
+    if (!room) return KERF_E_NOMEM;
+    kerf_status status = KERF_OK;
+    for (uint64_t n; b < end && status == KERF_OK; b += n) {
+        n = kf_min_u64(kf_min_u64(most, end - b), per - b % per);
+        for (uint64_t i = 0; i < n; i++) {
+            kf_band_at(c, b + i, NULL, &band[i]);
+            if (c->importance) band[i].importance = c->importance + b / per * c->importance_step;
+        }
+        const size_t bad = kf_feedback_encode(room, band, (size_t)n);
+        if (bad == KF_NO_ELEMENT) continue;
+        c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
+        status = KERF_E_DATA;
+    }
+    kf_feedback_room_close(room);
+    return status;
+}
+
 int kerf_needs_stats(const kerf_geometry *g)
 {
     return g->format->geometry == KERF_GROUP_TENSOR || g->format->second != KERF_SECOND_NONE;
@@ -67,6 +94,21 @@ static kerf_status take_importance(kf_call *c, const kerf_encoder *encoder, cons
                        (unsigned long long)exec->importances, (unsigned long long)g->cols);
     c->importance = exec->importance;
     c->importance_step = exec->importances == g->cols ? 0 : g->cols;
+    return KERF_OK;
+}
+
+static kerf_status take_feedback(kf_call *c, const kerf_exec *exec, kerf_error *err)
+{
+    const kerf_geometry *g = c->g;
+    const uint64_t columns = g->shape.rank ? g->shape.dim[g->shape.rank - 1] : 1;
+    if (!exec->feedback || !kerf_feedback_fits(g)) return KERF_OK;
+    if (exec->feedback->columns != columns)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "error feedback of %llu columns for a tensor that has %llu",
+                       (unsigned long long)exec->feedback->columns, (unsigned long long)columns);
+    c->feedback = exec->feedback;
+    const uint64_t runs = kf_div_up(c->b1 - c->b0, kf_feedback_bands(g));
+    c->slices = kf_min_u64(c->slices, runs);
     return KERF_OK;
 }
 
@@ -130,7 +172,9 @@ static kerf_status bad_element(const kf_call *c, kerf_error *err)
 static kerf_status run_encode(kf_call *c, const kerf_stats *stats, const kerf_exec *exec,
                               kerf_error *err)
 {
-    if (!exec->device) return kf_parallel(c->slices, exec->threads, encode_slice, c);
+    if (!exec->device)
+        return kf_parallel(c->slices, exec->threads,
+                           c->feedback ? encode_with_feedback : encode_slice, c);
     if (c->b0 == c->b1) return KERF_OK;
     uint64_t bad = UINT64_MAX;
     kf_host_range r = kf_call_range(c);
@@ -152,6 +196,7 @@ kerf_status kerf_encode(const kerf_geometry *g, const kerf_encoder *encoder,
     KF_TRY(kf_call_out(&c, dst, err));
     KF_TRY(check_encoder(g, encoder, dtype, stats, err));
     KF_TRY(take_importance(&c, encoder, exec, err));
+    KF_TRY(take_feedback(&c, exec, err));
     if (g->bands == 0) c.matrices = g->matrices;
 
     kf_tensor *tensors = kf_alloc(c.matrices, sizeof *tensors);

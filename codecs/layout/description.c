@@ -4,7 +4,8 @@
  *       {"NAME":{"format":"nvfp4","encoder":"4/6","dtype":"BF16","shape":[N,K]}}}
  *
  * without the line breaks; layout `kerf` is not named. dtype and shape are those of the source; a
- * weight that was turned has "stored":[K,N] besides, the shape that its model has it in.
+ * weight that was turned has "stored":[K,N] besides, the shape that its model has it in. One that
+ * was rounded with error feedback has "feedback":"0123456789abcdef", the number of the moments.
  * Each shard describes the tensors that it holds.
  *
  * When it is read, a description is a claim: every plane that its format and shape demand must be
@@ -49,6 +50,7 @@ static void add_weight(kf_text *t, const kerf_weight *w)
     kf_text_add(t, ",\"dtype\":\"%s\"", kerf_dtype_name(w->dtype));
     add_shape(t, "shape", &w->shape);
     if (w->stored.rank) add_shape(t, "stored", &w->stored);
+    if (w->feedback) kf_text_add(t, ",\"feedback\":\"%016" PRIx64 "\"", w->feedback);
     kf_text_add(t, "}");
 }
 
@@ -114,6 +116,8 @@ static kerf_status take_format(kf_weights_builder *b, kerf_weight *w, const json
         const kerf_encoder *e = kerf_encoder_at(w->codec.format, i);
         if (strcmp(e->name, json_string_value(encoder)) == 0) w->codec.encoder = e;
     }
+    const char *feedback = json_string_value(json_object_get(entry, "feedback"));
+    if (feedback) w->feedback = strtoull(feedback, NULL, 16);
     w->dtype = kerf_dtype_find(dtype);
     if (w->dtype == KERF_DTYPE_NONE)
         return fail_weight(b, KERF_E_DATA, w->name, "unknown dtype \"%.*s\"", KF_NAME(dtype));

@@ -5,11 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kerf/feedback.h>
 #include <kerf/importance.h>
 
 #include "base/base.h"
 #include "model/arrange_experts.h"
 #include "model/stray.h"
+
+int kf_plan_feedback(const kerf_plan *p, const kerf_decision *d)
+{
+    const kerf_moments *m = p->to.moments;
+    return m && d->codec.format && kerf_feedback_fits(&d->geometry) && m->has(m->ctx, d->weight);
+}
 
 kerf_weight kf_plan_weight(const kerf_plan *p, const kerf_decision *d)
 {
@@ -20,6 +27,7 @@ kerf_weight kf_plan_weight(const kerf_plan *p, const kerf_decision *d)
     w.codec = d->codec;
     w.geometry = d->geometry;
     w.layout = p->layout;
+    w.feedback = kf_plan_feedback(p, d) ? p->to.moments->contents : 0;
     /* other layouts have one order of axes, which their loaders know */
     if (p->layout != kerf_layout_at(0)) w.stored.rank = 0;
     return w;
@@ -74,6 +82,28 @@ static kerf_status check_importance(const kerf_plan *p, kerf_error *err)
                        format, d->codec.format->default_encoder);
     }
     return KERF_OK;
+}
+
+/* What is encoded without error feedback although there are moments to encode by, and the plan that
+ * asks for it and could not do so anywhere. */
+static kerf_status note_feedback(kerf_plan *p, kerf_error *err)
+{
+    size_t with = 0, without = 0;
+    const char *first = NULL;
+    for (size_t i = 0; p->to.moments && i < p->decided.count; i++) {
+        const kerf_decision *d = &p->decided.item[i];
+        if (!d->codec.format) continue;
+        const int takes = kf_plan_feedback(p, d);
+        with += (size_t)takes;
+        without += (size_t)!takes;
+        if (!takes && !first) first = d->weight->name;
+    }
+    if (without && !with)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.150s has no second moments for %.150s that its format can use: kerf "
+                       "calibrate --gram makes them; without --feedback none are needed",
+                       p->to.moments->path, first);
+    return without ? kf_notes_feedback(&p->notes, without, first, err) : KERF_OK;
 }
 
 static kerf_status declare_item(kerf_plan *p, const kerf_decision *d, const kerf_weight *after,
@@ -150,6 +180,7 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
     KF_TRY(kf_notes_make(&p->notes, p->source, &p->decided, err));
     KF_TRY(check_groups(p, err));
     KF_TRY(check_importance(p, err));
+    KF_TRY(note_feedback(p, err));
     if (p->decided.quantized > 0) KF_TRY(declare_output(p, err));
     sum_up(p);
     return KERF_OK;

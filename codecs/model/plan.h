@@ -22,6 +22,9 @@ struct kerf_plan {
 /* What a decision makes of its weight. */
 kerf_weight kf_plan_weight(const kerf_plan *p, const kerf_decision *d);
 
+/* 1: it is rounded with error feedback. */
+int kf_plan_feedback(const kerf_plan *p, const kerf_decision *d);
+
 /* The members of the group that item i is merged with, as indices of the plan; 0: none. */
 size_t kf_plan_group(const kerf_plan *p, size_t i, size_t out[KERF_FUSED_MOST]);
 

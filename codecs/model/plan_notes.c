@@ -131,6 +131,16 @@ kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_d
     return note_roles(n, d, err);
 }
 
+kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf_error *err)
+{
+    kf_text t = {0};
+    kf_text_add(&t,
+                "%zu tensor%s quantized without error feedback, for the calibration has no second "
+                "moments of them or their format takes none: %.200s%s",
+                count, count == 1 ? " is" : "s are", first, count > 1 ? " and others" : "");
+    return add_note(n, &t, err);
+}
+
 void kf_notes_free(kf_notes *n)
 {
     for (size_t i = 0; i < n->count; i++) free(n->note[i]);

@@ -13,6 +13,8 @@ typedef struct kf_notes {
 
 kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_decisions *d,
                           kerf_error *err);
+/* `count` weights, `first` among them, that are encoded without error feedback. */
+kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf_error *err);
 void kf_notes_free(kf_notes *n); /* all zeros are fine */
 
 #endif

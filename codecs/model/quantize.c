@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include <kerf/feedback.h>
 #include <kerf/importance.h>
 #include <kerf/quantize.h>
 
@@ -89,6 +90,24 @@ static void give_room(quantizing *q, kf_room room)
     pthread_mutex_unlock(&q->lock);
 }
 
+/* What weight i is rounded with; NULL: without feedback. */
+static kerf_status make_feedback(quantizing *q, size_t i, int threads, kerf_feedback **out,
+                                 kerf_error *err)
+{
+    const kerf_decision *d = item_at(q, i);
+    const kerf_moments *m = q->plan->to.moments;
+    float *gram = NULL;
+    *out = NULL;
+    if (!kf_plan_feedback(q->plan, d)) return KERF_OK;
+    KF_TRY(m->read(m->ctx, d->weight, &gram, err));
+    kerf_status s = KERF_OK;
+    if (gram)
+        s = kerf_feedback_make(gram, d->weight->shape.dim[d->weight->shape.rank - 1],
+                               KERF_FEEDBACK_DAMPING, threads, q->work.job, out, err);
+    free(gram);
+    return s;
+}
+
 static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, const kerf_weight *w,
                                kerf_weight_writer *to, kerf_error *err)
 {
@@ -104,12 +123,16 @@ static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, c
             kerf_importance_read(q->plan->to.imatrix, item_at(q, i)->weight, 0, &importance, err));
     own.importance = importance.value;
     own.importances = importance.count;
+    kerf_feedback *feedback;
+    kerf_status s = make_feedback(q, i, exec->threads, &feedback, err);
+    own.feedback = feedback;
     kf_room room = take_room(q);
     encode.exec = &own;
     encode.writer = to;
     encode.room = &room;
-    kerf_status s = kf_encode_tensor(&encode, err);
+    if (s == KERF_OK) s = kf_encode_tensor(&encode, err);
     give_room(q, room);
+    kerf_feedback_free(feedback);
     kerf_importance_free(&importance);
     return s == KERF_OK ? kerf_weight_writer_finish(to, err) : s;
 }
@@ -166,6 +189,8 @@ static void describe_work(const void *ctx, FILE *to)
     const kerf_nan nan = q->team && q->team->count ? q->team->member[0].nan : KERF_NAN_ERROR;
     char name[64];
     fprintf(to, "%s %d\n", q->plan->layout->name, (int)nan);
+    if (q->plan->to.moments)
+        fprintf(to, "feedback %016llx\n", (unsigned long long)q->plan->to.moments->contents);
     if (q->plan->to.imatrix) fprintf(to, "imatrix %016llx\n", (unsigned long long)q->imatrix);
     for (size_t i = 0; i < q->plan->decided.count; i++) {
         const kerf_codec codec = item_at(q, i)->codec;

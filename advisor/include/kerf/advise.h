@@ -98,6 +98,10 @@ typedef struct kerf_advise_request {
      * is what alpha was measured with: sum of h (w' - w)^2 over mean of h times sum of w^2.
      * KERF_E_DATA: it is of another model. */
     const kerf_calibration *calibration;
+    int feedback; /* 1: candidates are encoded with error feedback, as in kerf_score_request; the
+                     recipe says so                                                              */
+    kerf_tokens tokens; /* on which the end of some choices is measured: not those of the
+                           calibration. rows 0: it is not measured                               */
     const char *made;  /* when, "2026-11-26", for reports, of which 23 bytes are kept; NULL: they do
                           not say */
     const char *cache; /* path of a file that keeps scores, so that another budget takes seconds;
@@ -111,7 +115,12 @@ KERF_API const char *kerf_advise_candidates(void);
 
 /* --- advice -------------------------------------------------------------------------------- */
 
-enum { KERF_ADVICE_SHAPES = 4, KERF_ADVICE_CURVE = 33, KERF_ADVICE_NAME = 320 };
+enum {
+    KERF_ADVICE_SHAPES = 4,
+    KERF_ADVICE_CURVE = 33,
+    KERF_ADVICE_NAME = 320,
+    KERF_ADVICE_MEASURED = 5
+};
 
 /* Products of a group that share their input run as one: y[n] = W[n x k] x[k]. */
 typedef struct kerf_advice_shape {
@@ -162,6 +171,14 @@ typedef struct kerf_advice_curve {
     size_t count;
 } kerf_advice_curve;
 
+/* A choice that was carried out in memory and run over the tokens of the request. */
+typedef struct kerf_advice_measured {
+    double bits, predicted;     /* per weight of all groups; the sum of alpha t2                 */
+    double kl, kl_low, kl_high; /* of the next token, in nats, and its 95 % interval             */
+    double perplexity;
+    size_t uniform; /* this candidate for all groups; SIZE_MAX: a mixture                       */
+} kerf_advice_measured;
+
 /* To be read only. Figures of time are 0 without hardware. */
 typedef struct kerf_advice {
     const char *source; /* path of the checkpoint                                               */
@@ -192,8 +209,16 @@ typedef struct kerf_advice {
     unsigned gpus;       /* that share every layer: times are those of all together           */
     int expert_parallel; /* experts are whole                                                 */
     char made[24];       /* when, or "" */
+    uint64_t feedback;   /* kerf_moments.contents, where candidates have error feedback; else 0 */
     char *alpha_source;  /* what alpha is, in words                                              */
     kerf_tier tier;      /* of the least sure time                                         */
+
+    /* The choice by prediction, the best single formats that are no larger, and choices of a
+     * quarter of a bit less and more. measured_pick: the one that is recommended: not the first
+     * where a single format has measured better. */
+    kerf_advice_measured measured[KERF_ADVICE_MEASURED];
+    size_t measureds, measured_pick;
+    double source_perplexity; /* on the same tokens */
 
     kerf_choice choice; /* but for `pick`, which is NULL: see the groups                        */
     double choose_s;    /* seconds that the choice took                                         */

@@ -21,6 +21,7 @@
 #define KERF_CALIBRATE_H
 
 #include <kerf/forward.h>
+#include <kerf/importance.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -74,6 +75,10 @@ KERF_API KERF_CHECK kerf_status kerf_calibration_gram(const kerf_calibration *c,
                                                       const kerf_weight *w, kerf_gram *out,
                                                       kerf_error *err);
 KERF_API void kerf_gram_free(kerf_gram *g); /* all zeros are fine */
+
+/* The same for encoders: kerf_output.moments. c must outlive it. */
+KERF_API KERF_CHECK kerf_status kerf_calibration_moments(const kerf_calibration *c,
+                                                         kerf_moments *out, kerf_error *err);
 
 /* 1: there is one for w. */
 KERF_API int kerf_calibration_has_gram(const kerf_calibration *c, const kerf_weight *w);

@@ -49,6 +49,11 @@ typedef struct kerf_eval_request {
     size_t candidates;
     kerf_tokens tokens; /* each position but the last of a row predicts the next token */
     const kerf_eval_limits *limits; /* NULL: none */
+    /* Called for each weight of a layer of each candidate, counted from 0, before it runs; it may
+     * change the numbers. NULL: they stay. A status other than KERF_OK ends the run with it. */
+    kerf_status (*change)(void *ctx, size_t candidate, uint64_t layer, const kerf_layer_weight *w,
+                          kerf_error *err);
+    void *change_ctx;
     uint64_t state_bytes; /* of memory for states: rows go through in parts; 0: 1 GiB           */
 } kerf_eval_request;
 

@@ -1,5 +1,5 @@
-/* kerf.h - all of libkerf: codecs and files, products, advice. The headers below may be included one by
- * one as well; each stands alone. */
+/* kerf.h - all of libkerf: codecs and files, products, advice. The headers below may be included
+ * one by one as well; each stands alone. */
 #ifndef KERF_KERF_H
 #define KERF_KERF_H
 
@@ -8,6 +8,7 @@
 #include <kerf/codec.h>
 #include <kerf/cuda.h>
 #include <kerf/encode_matrix.h>
+#include <kerf/feedback.h>
 #include <kerf/file.h>
 #include <kerf/importance.h>
 #include <kerf/inspect.h>

@@ -8,6 +8,7 @@
  *
  * Tensors are shell patterns. The last rule that matches a name counts; a tensor that no rule
  * matches is kept as it is. The layout, which may be left out, is what the output is written in.
+ * "feedback": "0123456789abcdef" asks for error feedback by the calibration of that number.
  * The promise is what was measured when the recipe was made: kerf_recipe_check measures again. A
  * tensor whose codec was edited has no promise any more.
  */
@@ -37,6 +38,8 @@ typedef struct kerf_recipe {
     const kerf_promise *promise; /* [promises] */
     size_t promises;
     const kerf_layout *layout; /* that it was made for; NULL: any */
+    uint64_t feedback;         /* encode with error feedback by the calibration of this number
+                                  (kerf_moments.contents); 0: without                                    */
 } kerf_recipe;
 
 /* Reads a recipe of at most 256 MiB, or its text of n bytes; `name` stands for the file in

@@ -120,6 +120,8 @@ typedef struct kerf_score_request {
      * matrices some rows are measured, and stand for the others. Takes 4 columns^2 bytes. NULL:
      * none. */
     const kerf_calibration *calibration;
+    int feedback;   /* 1: weights whose Gram matrix the calibration has are encoded with error
+                       feedback (kerf/feedback.h), as kerf_output.moments asks quantize to         */
     int zstd_level; /* also compress the codes at this level; 0: do not */
 } kerf_score_request;
 

@@ -91,11 +91,13 @@ typedef struct kerf_verification {
 } kerf_verification;
 
 typedef struct kerf_verify_options {
-    const kerf_limits *limits; /* NULL: those of each format. KERF_E_DATA: patterns of which none
-                                  matches a tensor                                           */
-    int by_value;              /* measure dense tensors too, where their bytes may differ      */
-    int exact;                 /* encode what is quantized again, by its recorded encoder, and
-                                  compare every byte                                           */
+    const kerf_limits *limits;   /* NULL: those of each format. KERF_E_DATA: patterns of which none
+                                    matches a tensor                                           */
+    int by_value;                /* measure dense tensors too, where their bytes may differ      */
+    int exact;                   /* encode what is quantized again, by its recorded encoder, and
+                                    compare every byte                                           */
+    const kerf_moments *moments; /* for `exact`, of weights that were rounded with error feedback:
+                                    those that made them, else that is a problem of the weight    */
 } kerf_verify_options;
 
 /* Compares every tensor of `source` with the one of the same name in `other`:

@@ -84,9 +84,10 @@ KERF_API const char *kerf_status_name(kerf_status s);
     X(F6_E2M3, 6)                                                                                \
     X(F6_E3M2, 6)                                                                                \
     X(U8, 8)                                                                                     \
-    X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) X(F8_E4M3FNUZ, 8) X(F8_E5M2FNUZ, 8)       \
-        X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) X(C64, 64) \
-            X(F64, 64) X(I64, 64) X(U64, 64)
+    X(I8, 8)                                                                                     \
+    X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) X(F8_E4M3FNUZ, 8) X(F8_E5M2FNUZ, 8) X(I16, 16)     \
+        X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) X(C64, 64) X(F64, 64) \
+            X(I64, 64) X(U64, 64)
 
 typedef enum kerf_dtype {
     KERF_DTYPE_NONE = 0,
@@ -314,8 +315,11 @@ typedef enum kerf_nan {
 /* A GPU: kerf/cuda.h. */
 typedef struct kerf_device kerf_device;
 
-/* How to run; NULL stands for all zeros. Never changes a byte, save for `nan` and, of encoders that
- * take it, `importance`. */
+/* What the inputs of a weight are like, for error feedback: kerf/feedback.h. */
+struct kerf_feedback;
+
+/* How to run; NULL stands for all zeros. Never changes a byte, save for `nan`, `feedback` and, of
+ * encoders that take it, `importance`. */
 typedef struct kerf_exec {
     int threads; /* 0: all cores                                   */
     kerf_nan nan;
@@ -327,6 +331,9 @@ typedef struct kerf_exec {
      * matrix (else KERF_E_ARG). NULL: all count the same. Others do not look at it. */
     const float *importance;
     uint64_t importances;
+    /* kerf_encode rounds with error feedback, on the processor, where kerf_feedback_fits: one for
+     * all matrices of a tensor, of its columns (else KERF_E_ARG). NULL: without. */
+    const struct kerf_feedback *feedback;
 } kerf_exec;
 
 /* What one matrix must know before its bands can be encoded. Start from all zeros. Every field

@@ -38,6 +38,17 @@ KERF_API void kerf_importance_free(kerf_importance *i); /* all zeros are fine */
 /* 1: imatrix has an entry for w. */
 KERF_API int kerf_importance_names(const kerf_checkpoint *imatrix, const kerf_weight *w);
 
+/* Where the second moments of inputs come from, for encoding with error feedback (kerf/feedback.h):
+ * kerf_calibration_moments has those of a calibration. Any thread may call it. */
+typedef struct kerf_moments {
+    const void *ctx;
+    int (*has)(const void *ctx, const kerf_weight *w);
+    /* The mean of x x^T over the inputs of w: malloc'd, [columns][columns]; NULL: it has none. */
+    kerf_status (*read)(const void *ctx, const kerf_weight *w, float **out, kerf_error *err);
+    uint64_t contents; /* a number for all of them, not 0, and ... */
+    const char *path;  /* ... a name for messages                  */
+} kerf_moments;
+
 /* Writes what imatrix says of the weights of `source` as llama.cpp does: a GGUF file with sums of
  * squares and counts, under the names that llama.cpp has for them. chunks: rows of `length` tokens
  * that it was made of. KERF_E_DATA: it names none of them; KERF_E_NOSUP: weights that llama.cpp has

@@ -104,6 +104,8 @@ struct kerf_weight {
                                    F32, which kerf_reader_read decodes; else NULL            */
     const char *whole; /* the stack that it was a part of: kerf_weights_arrange; else NULL   */
     kerf_place place;  /* what it is in its model                                            */
+    uint64_t feedback; /* rounded with error feedback: a number for the moments of its inputs
+                          (kerf_moments.contents); 0: without                                  */
     kerf_shape stored; /* rank above 0: the model has it in this shape, [..., in, out]; `shape` and
                           all planes are [..., out, in], so that blocks run along its inputs */
 };

@@ -18,7 +18,7 @@
 #ifndef KERF_QUANTIZE_H
 #define KERF_QUANTIZE_H
 
-#include <kerf/checkpoint.h>
+#include <kerf/importance.h>
 #include <kerf/job.h>
 
 #ifdef __cplusplus
@@ -38,6 +38,8 @@ typedef struct kerf_output {
     int threads;    /* for compressing and reading back; 0: all cores                       */
     const kerf_checkpoint *imatrix; /* of the inputs (kerf/importance.h), for encoders that take it:
                                        must outlive the plan; NULL: none                         */
+    const kerf_moments *moments;    /* weights that it has are rounded with error feedback: must
+                                       outlive the plan; NULL: none                              */
     uint64_t shard_bytes; /* a folder: new files of at most this size, but no weight is split;
                              0: the files of the source                                          */
 } kerf_output;

@@ -1,0 +1,54 @@
+/* feedback.h - error feedback: each element of a row is rounded after the errors of those before it
+ * have been taken into account, so that the error of the layer's output becomes small rather than
+ * that of its weights. The bytes are ordinary bytes of the format.
+ *
+ * G is the mean of x x^T over inputs x of a weight, [columns][columns]. With E = W' - W the error
+ * of the output is tr(E G E^T). G, with damping x (mean of its diagonal) added to its diagonal, is
+ * U D U^T, U with ones on and zeros below its diagonal, D diagonal. Then the error is the sum
+ * over rows and columns k of D_k (e_k + sum over j < k of e_j U_jk)^2, and columns in their order
+ * make each term small:
+ *
+ *   t_k = w_k - (sum over j < k, in rising order, fp32, of U_jk e_j)
+ *   w'_k = t_k rounded under the scale of its group;  e_k = w'_k - w_k
+ *
+ * The scale of a group is chosen from its t, taken with the sum over the columns ahead of the group
+ * alone: the encoder's own choice and what the format's default encoder would choose if the group
+ * were as many times larger as KERF_FEEDBACK_STRETCHES of codecs/cpu/feedback.c say; the first
+ * that makes the sum of D_k (t_k rounded - t_k)^2 least. Not tried are scales of encoders that are
+ * other projects' rules, of whole matrices, and of blocks of llama.cpp, whose encoder chooses
+ * alone. Nested scales (nf4-dq) are chosen from w.
+ *
+ * This is GPTQ without its inverse: Frantar et al., arXiv 2210.17323; as LDLQ in Chee et al., arXiv
+ * 2307.13304. */
+#ifndef KERF_FEEDBACK_H
+#define KERF_FEEDBACK_H
+
+#include <kerf/codec.h>
+#include <kerf/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of the mean of the diagonal. */
+#define KERF_FEEDBACK_DAMPING 0.01
+
+typedef struct kerf_feedback kerf_feedback;
+
+/* gram: [columns][columns], finite; its lower half is read. Factors in double, in an order that
+ * does not depend on threads (0: all cores). Takes 12 columns^2 bytes on the way, 4 columns^2 for
+ * the result, and columns^3 / 3 multiplications. A column that no input uses counts as one with the
+ * damping alone. KERF_E_ARG: no columns, or a number that is not finite. */
+KERF_API KERF_CHECK kerf_status kerf_feedback_make(const float *gram, uint64_t columns,
+                                                   double damping, int threads, const kerf_job *job,
+                                                   kerf_feedback **out, kerf_error *err);
+KERF_API void kerf_feedback_free(kerf_feedback *f); /* NULL is fine */
+
+/* 1: tensors of this geometry are encoded with feedback. 0: as without, for codes of 16 and 32
+ * bits, and in flat formats for rows that are no divisor of 16,384 or no multiple of 64. */
+KERF_API int kerf_feedback_fits(const kerf_geometry *g);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
