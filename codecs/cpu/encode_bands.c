@@ -6,7 +6,7 @@
 #include "block/all.h"
 #include "block/stats.h"
 #include "cpu/call.h"
-#include "cpu/feedback.h"
+#include "cpu/feedback_rows.h"
 #include "cpu/widen.h"
 #include "format/format.h"
 #include "scalar/pack.h"

@@ -2,7 +2,7 @@
  *
  * Every element is reduced by one product for each column behind it, in falling order of these
  * columns, whatever is done at once: the same numbers for any number of threads. */
-#include "cpu/feedback.h"
+#include "cpu/feedback_rows.h"
 
 #include <stdlib.h>
 

@@ -22,6 +22,7 @@ BEGIN {
     place("codecs/include/kerf/codec.h",     "<codec>"); place("codecs/include/kerf/job.h",  "<codec>")
     place("codecs/include/kerf/words.h",     "<codec>"); place("codecs/include/kerf/loss.h", "<codec>")
     place("codecs/include/kerf/encode_matrix.h", "<codec>")
+    place("codecs/include/kerf/feedback.h", "<codec>")
     place("codecs/include/kerf/cuda.h",      "<cuda>")
     place("codecs/include/kerf/roles.h",     "<file>");  place("codecs/include/kerf/checksums.h", "<file>")
     place("codecs/include/kerf/file.h",      "<file>");  place("codecs/include/kerf/layouts.h", "<layout>")

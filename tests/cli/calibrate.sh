@@ -48,6 +48,33 @@ expect 3 advise "$tmp/changed" --budget 5bits --calibration "$tmp/cal"
 check "another model's calibration is refused" grep -q 'another model' "$tmp/err"
 expect 3 advise "$model" --budget 5bits --calibration "$model"
 
+# --- error feedback ------------------------------------------------------------------------------
+
+expect 0 score "$model" -f mxfp4 --calibration "$tmp/cal" --feedback --zstd-level 0 --json
+check "the error of outputs falls" awk -v a="$full" -v b="$(json totals.0.weighted_t2)" \
+    'BEGIN { exit !(b > 0 && b < 0.8 * a) }'
+for j in 1 5; do
+    expect 0 quantize "$model" -f mxfp4 --calibration "$tmp/cal" --feedback -j $j -o "$tmp/f$j.safetensors"
+done
+check "the same bytes for any threads" cmp "$tmp/f1.safetensors" "$tmp/f5.safetensors"
+expect 0 verify "$model" "$tmp/f1.safetensors" --exact --calibration "$tmp/cal"
+expect 1 verify "$model" "$tmp/f1.safetensors" --exact
+check "and says what is missing" grep -q 'calibration [0-9a-f]\{16\}' "$tmp/out"
+expect 2 quantize "$model" -f mxfp4 --feedback -o "$tmp/none"
+expect 0 advise "$model" --budget 5bits -f nvfp4,mxfp6-e2m3 --calibration "$tmp/cal" --feedback \
+    --tokens "$model/eval.u16" --length 32 --rows 4:6 -o "$tmp/rf.json" --json
+json_is measured.# 4
+n=0
+while [ "$(json measured.$n.recommended)" != true ] && [ $n -lt 3 ]; do n=$((n + 1)); done
+told=$(json measured.$n.kl)
+expect 2 quantize "$model" --recipe "$tmp/rf.json" -o "$tmp/qf"
+error_says 'the recipe asks for'
+expect 0 quantize "$model" --recipe "$tmp/rf.json" --calibration "$tmp/cal" -o "$tmp/qf"
+# shellcheck disable=SC2086
+expect 0 eval "$model" "$tmp/qf" $text --rows 4:6 --json
+check "what was measured is what was written" awk -v a="$(json candidates.0.kl)" -v b="$told" \
+    'BEGIN { exit !(a > 1e-4 && (a - b) ^ 2 <= (1e-6 * a) ^ 2) }'
+
 # --- eval ----------------------------------------------------------------------------------------
 
 # shellcheck disable=SC2086

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/pseudo_random.h"
-#include "cpu/feedback.h"
+#include "cpu/feedback_rows.h"
 #include "test_output.h"
 
 enum { ROWS = 35, COLS = 256, TOKENS = 400, FEW = 2 };

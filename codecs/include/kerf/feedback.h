@@ -13,7 +13,7 @@
  *
  * The scale of a group is chosen from its t, taken with the sum over the columns ahead of the group
  * alone: the encoder's own choice and what the format's default encoder would choose if the group
- * were as many times larger as KERF_FEEDBACK_STRETCHES of codecs/cpu/feedback.c say; the first
+ * were as many times larger as KERF_FEEDBACK_STRETCHES of codecs/cpu/feedback_rows.c say; the first
  * that makes the sum of D_k (t_k rounded - t_k)^2 least. Not tried are scales of encoders that are
  * other projects' rules, of whole matrices, and of blocks of llama.cpp, whose encoder chooses
  * alone. Nested scales (nf4-dq) are chosen from w.

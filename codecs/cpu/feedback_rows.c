@@ -1,9 +1,10 @@
-/* feedback.c - rows with error feedback, as kerf/feedback.h defines it, for every format alike: of
- * a row of formats.def it takes how a scale is chosen and how one number is rounded under it.
+/* feedback_rows.c - rows with error feedback, as kerf/feedback.h defines it, for every format
+ * alike: of a row of formats.def it takes how a scale is chosen and how one number is rounded under
+ * it.
  *
  * Sixteen rows go side by side as lanes of a vector. Sums over the columns ahead run in rising
  * order, so that neither lanes nor the blocks in which they are taken show in the bytes. */
-#include "cpu/feedback.h"
+#include "cpu/feedback_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -277,7 +278,9 @@ static void choose_scales(kf_feedback_room *r, const kf_band *b, size_t row, siz
         kf_scale scale = {b->tensor->bits, b->tensor->zero};
         rounder *q = &r->round[row + y];
         if (s.second == KERF_SECOND_NESTED) {
-            q->dequant = kf_dequant_at(s, b, i);
+            scale.bits = kf_get_code(kf_scale_out(s, b, i), 8 * kf_scale_bytes(s.scale), 0);
+            const float second = kf_float(kf_get_code(b->out[KERF_PLANE_SECOND], 32, 0));
+            q->dequant = kf_dequant_init(s, scale, second, b->tensor->offset);
             list_values(s, q);
             continue;
         }
@@ -378,7 +381,6 @@ static void begin_band(kf_feedback_room *r, kf_band *b, const float *x, float *s
         kf_put_scale(s, b, i, kf_choose(s, b->encoder, b->tensor, g));
     }
     kf_put_second(b, groups);
-    for (int p = 0; p < KERF_PLANES; p++) b->plane[p] = b->out[p];
 }
 
 size_t kf_feedback_encode(kf_feedback_room *r, kf_band *band, size_t count)

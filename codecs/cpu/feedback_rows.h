@@ -1,4 +1,4 @@
-/* feedback.h - what encode_bands.c knows of error feedback. */
+/* feedback_rows.h - what encode_bands.c knows of error feedback. */
 #ifndef KERF_CPU_FEEDBACK_H
 #define KERF_CPU_FEEDBACK_H
 
