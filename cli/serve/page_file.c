@@ -119,12 +119,14 @@ static kerf_status read_advice(const page_options *o, json_t **advice, kerf_erro
 static kerf_status add_advice(json_t **page, json_t *advice, const char *source, kerf_error *err)
 {
     json_t *solutions = NULL;
+    const char *name = strrchr(source, '/');
     TRY(advice_solutions(advice, &solutions, err));
     json_set(page, "solutions", solutions);
     json_set(page, "advice", json_incref(advice));
     json_set(page, "jobs",
              json_pack("[{s:i, s:s, s:s, s:{s:o, s:[s]}}]", "id", 1, "verb", "advise", "state",
-                       "done", "request", "model", json_path(source), "budget", "as advised"));
+                       "done", "request", "model", json_path(name && name[1] ? name + 1 : source),
+                       "budget", "as advised"));
     return KERF_OK;
 }
 

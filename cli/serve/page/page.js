@@ -123,6 +123,15 @@ const scale = (lo, hi, from, to, log) => (x) => {
   return from + (to - from) * t;
 };
 
+// A chart is drawn at the width it is shown with, so that its texts are as large as those around it.
+function frame(svg, height) {
+  const width = Math.max(320, Math.min(960, svg.parentElement.clientWidth || 720)), below = svg === $("gpu-chart") ? 40 : 50;
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.style.maxWidth = width + "px";
+  svg.replaceChildren();
+  return { left: 50, right: width - 12, top: 30, bottom: height - below };
+}
+
 function axes(svg, box, x, y, xs, ys, xname, yname) {
   for (const v of xs) {
     node(svg, "line", { class: "grid", x1: x(v), x2: x(v), y1: box.top, y2: box.bottom });
@@ -147,7 +156,8 @@ function wanted() {
 }
 
 function drawRoofline(rows, w) {
-  const svg = $("roofline-chart"), box = { left: 70, right: 700, top: 30, bottom: 350 };
+  const svg = $("roofline-chart"), box = frame(svg, 400);
+  state.roofline = [rows, w];
   const machine = state.hardware.find((h) => h.name === w.hardware);
   const bandwidth = machine.facts.bandwidth_gbps.value * 1e9;
   const peaks = [...new Set(rows.map((r) => r.ridge * bandwidth))].sort((a, b) => a - b);
@@ -155,26 +165,25 @@ function drawRoofline(rows, w) {
   const top = Math.max(...peaks) * 4, low = Math.min(left * bandwidth, ...rows.map((r) => r.flops / r.high_us * 1e6)) / 2;
   const x = scale(left, right, box.left, box.right, true), y = scale(low, top, box.bottom, box.top, true);
   const clip = (v) => Math.min(box.bottom, y(v));
-  svg.replaceChildren();
   axes(svg, box, x, y, decades(left, right), decades(low, top), "operations per byte", "operations per second");
   for (const peak of peaks) {
     const ridge = peak / bandwidth;
     node(svg, "path", { class: "roof", d: `M${x(left)} ${clip(left * bandwidth)}L${x(ridge)} ${y(peak)}H${box.right}` });
     node(svg, "text", { class: "dim", x: box.right, y: y(peak) - 6, "text-anchor": "end" }, `${si(peak)}/s, ridge ${short(ridge, 3)}`);
   }
-  const placed = [];
-  for (const r of [...rows].sort((a, b) => a.intensity - b.intensity)) {
-    const cx = x(r.intensity), speed = (us) => clip(r.flops / us * 1e6), cy = speed(r.us);
+  // Names stand in a column beside the points, below the roof where there is room, each led to its point.
+  const points = rows.map((r) => ({ r, cx: x(r.intensity), cy: clip(r.flops / r.us * 1e6) })).sort((p, q) => p.cy - q.cy || p.cx - q.cx);
+  const most = Math.max(...points.map((p) => p.cx)), least = Math.min(...points.map((p) => p.cx)), toRight = most + 150 < box.right;
+  const column = toRight ? most + 40 : Math.max(box.left + 100, least - 40);
+  const first = Math.max(box.top + 20, Math.min(points[0].cy - 8, box.bottom - 16 * points.length));
+  points.forEach(({ r, cx, cy }, i) => {
+    const speed = (us) => clip(r.flops / us * 1e6), at = first + 16 * i;
+    node(svg, "line", { class: "grid", x1: cx, x2: column, y1: cy, y2: at });
     node(svg, "line", { class: "band", x1: cx, x2: cx, y1: speed(r.low_us), y2: speed(r.high_us) });
     const dot = node(svg, "circle", { class: "dot", cx, cy, r: 5, "data-format": r.format, "data-us": r.us });
     node(dot, "title", {}, `${r.format}: ${short(r.us)} us, ${short(r.intensity)} flop/B`);
-    const step = cy > (box.top + box.bottom) / 2 ? -14 : 14;
-    let at = cy + 2 * step;
-    while (placed.some((p) => Math.abs(p.x - cx) < 100 && Math.abs(p.y - at) < 14)) at += step;
-    placed.push({ x: cx, y: at });
-    node(svg, "line", { class: "grid", x1: cx, x2: cx + 18, y1: cy, y2: at - 4 });
-    node(svg, "text", { x: cx + 20, y: at }, r.format);
-  }
+    node(svg, "text", { x: column + (toRight ? 4 : -4), y: at + 4, "text-anchor": toRight ? "start" : "end" }, r.format);
+  });
   svg.setAttribute("aria-label", `Roofline of ${w.rows} x ${w.cols}, batch ${w.batch}, on ${machine.title}: ` +
     rows.map((r) => `${r.format} ${short(r.us)} microseconds, bound by ${r.bound}`).join("; "));
 }
@@ -235,13 +244,13 @@ const updateStep = latest(async (isLatest) => {
 // --- frontier -------------------------------------------------------------------------------------
 
 function drawFrontier() {
-  const a = state.advice, svg = $("frontier-chart"), box = { left: 70, right: 700, top: 30, bottom: 250 };
+  const a = state.advice, svg = $("frontier-chart"), box = frame(svg, 300);
   const points = a.curve.filter((p) => p.t2 > 0), all = points.concat(a.uniform.filter((p) => p.t2 > 0), state.solved ? [state.solved] : []);
   const bits = all.map((p) => p.bits), errors = all.map((p) => p.t2).filter((t) => t > 0);
-  const lo = Math.floor(Math.min(...bits)), hi = Math.ceil(Math.max(...bits)), ylo = Math.min(...errors) / 1.5, yhi = Math.max(...errors) * 1.5;
+  const lo = Math.floor(Math.min(...bits)), hi = Math.ceil(Math.max(...bits)), ylo = Math.min(...errors) / 1.5, yhi = Math.max(...errors) * 3;
   const x = scale(lo, hi, box.left, box.right), y = scale(ylo, yhi, box.bottom, box.top, true);
-  svg.replaceChildren();
-  const xs = []; for (let b = lo; b <= hi; b++) xs.push(b);
+  const xs = [], step = Math.ceil((hi - lo) * 34 / (box.right - box.left));
+  for (let b = lo; b <= hi; b += step) xs.push(b);
   axes(svg, box, x, y, xs, decades(ylo, yhi).filter((v) => v >= 1), "bits per weight", "sum of alpha t2, logarithmic");
   for (const v of decades(ylo, yhi).filter((d) => d < 1)) {
     node(svg, "line", { class: "grid", x1: box.left, x2: box.right, y1: y(v), y2: y(v) });
@@ -251,7 +260,7 @@ function drawFrontier() {
   for (const p of a.uniform) {
     if (!(p.t2 > 0)) continue;
     node(svg, "circle", { class: "other", cx: x(p.bits), cy: y(p.t2), r: 4 });
-    node(svg, "text", { x: x(p.bits) + 6, y: y(p.t2) - 5 }, p.codec);
+    node(svg, "text", { x: x(p.bits) + 8, y: y(p.t2) - 6 }, p.codec);
   }
   if (state.solved && state.solved.t2 > 0)
     node(svg, "circle", { class: "now", cx: x(state.solved.bits), cy: y(state.solved.t2), r: 7, "data-bits": state.solved.bits });
@@ -339,11 +348,11 @@ function takeSample(s) {
     g.lost ? "lost: " + g.lost : (g.throttles || []).join(" ") || "-"]));
   state.power.push({ at: s.elapsed_s, watts: known.map((g) => g.power_w) });
   while (state.power.length > 1 && state.power[0].at < s.elapsed_s - 120) state.power.shift();
-  const svg = $("gpu-chart"), box = { left: 70, right: 700, top: 30, bottom: 180 };
+  const svg = $("gpu-chart");
+  svg.toggleAttribute("hidden", false);
+  const box = frame(svg, 220);
   const most = 1.1 * Math.max(1, ...state.power.flatMap((p) => p.watts.map((w) => w || 0)));
   const x = scale(s.elapsed_s - 120, s.elapsed_s, box.left, box.right), y = scale(0, most, box.bottom, box.top);
-  svg.toggleAttribute("hidden", false);
-  svg.replaceChildren();
   for (const v of [0, most / 2, most]) {
     node(svg, "line", { class: "grid", x1: box.left, x2: box.right, y1: y(v), y2: y(v) });
     node(svg, "text", { class: "dim", x: box.left - 6, y: y(v) + 4, "text-anchor": "end" }, short(v, 3) + " W");
@@ -482,7 +491,7 @@ async function begin() {
   }
   if (file) beFile();
   const there = known.models.map((m) => m.name), config = known.models.filter((m) => m.config).map((m) => m.name);
-  if (file) fill($("model-name"), config);
+  if (file) fill($("model-name"), config, config.map((name) => name.split("/").filter(Boolean).pop()));
   else fill($("model-name"), ["", ...config], ["(a config.json)", ...config], config[0]);
   for (const s of document.querySelectorAll(".model-list")) fill(s, there);
   if (!known.output) $("submit").querySelector("option[value=quantize]").remove();
@@ -503,6 +512,10 @@ async function begin() {
   document.body.dataset.ready = "1";
 }
 
+addEventListener("resize", () => {
+  if (state.roofline) drawRoofline(...state.roofline);
+  if (state.advice && state.solved) drawFrontier();
+});
 $("token-form").addEventListener("submit", (e) => {
   e.preventDefault();
   sessionStorage.setItem("kerf-token", $("token").value);
