@@ -29,7 +29,8 @@
 #                 1,000 kills; other programs (five minutes of one core; bench/results/faults.json)
 #   --fuzz S      hostile files for S seconds of one core, by clang with AddressSanitizer and
 #                 UndefinedBehaviorSanitizer (bench/results/fuzz.json)
-#   --tsan        clang with ThreadSanitizer, without OpenMP: streams, team, cancel
+#   --tsan        clang with ThreadSanitizer, without OpenMP: streams, team, cancel, calibrate, the
+#                 monitor, the server
 #   --peers       the packages that encoders are named after, compared live (PyTorch: 6 GB)
 #
 # Stops at the first configuration that fails. The last line counts the tests.
@@ -168,15 +169,15 @@ run_fuzz() {
 # What starts threads: the readers, encoders and writers of streams, teams, cancel, packing, scores. Not
 # test_threads, in which threads cannot be made: ThreadSanitizer's own library does not survive that.
 tsan_tests="test_quantize_api test_quantize_cancel test_file_seekable test_file_roundtrip test_score_api
-    test_verify_api test_advise_api test_matrix_api"
+    test_verify_api test_advise_api test_matrix_api test_calibrate test_monitor test_tokens"
 run_tsan() {
-    local tests=$tsan_tests tools="json_get make_gguf make_malformed make_model peak_memory spoil"
+    local tests=$tsan_tests tools="json_get make_gguf make_malformed make_model peak_memory spoil nvml_stand_in"
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
     # shellcheck disable=SC2086 # words
     show cmake --preset asan -B build/test-tsan --log-level=WARNING -DKERF_SANITIZE=thread &&
         show cmake --build build/test-tsan -j "$jobs" --target kerf $tools $tests &&
         run_script ctest --test-dir build/test-tsan -j "$jobs" --output-on-failure --no-tests=error \
-            -R "^($(echo $tests | tr ' ' '|')|cli_(quantize|convert|score|verify|unreadable|signals))\$"
+            -R "^($(echo $tests | tr ' ' '|')|cli_(quantize|convert|score|verify|unreadable|signals|calibrate|monitor|serve))\$"
 }
 
 build_release() {

@@ -50,6 +50,17 @@ refused quantize m -f int8 -o soft.safetensors
 refused convert q --layout kerf -o q
 refused dequantize q -o q
 
+# Verbs that run a text.
+head -c 64 /dev/zero >t.u16 && echo a >t.txt && echo '{"schema": "kerf.eval-limits/1", "kl": 1}' >e.json
+ln -s t.txt t.gguf && ln -s m/config.json c.xml && ln -s e.json e.md && ln -s none p.xml && ln -s none p.md
+everything >../before.$$
+refused calibrate m --tokens t.u16 -o m
+refused calibrate m --tokens t.u16 -o t.u16
+refused calibrate m --text t.txt --imatrix-gguf t.gguf -o x
+refused eval m q --tokens t.u16 --junit c.xml
+refused eval m q --tokens t.u16 --limits e.json --markdown e.md
+refused eval m q --tokens t.u16 --junit p.xml --markdown p.md
+
 # A folder goes with all that is in it.
 mkdir keep && cp r.json alpha.json keep
 everything >../before.$$
