@@ -83,6 +83,7 @@ static int draw_power(subject *s)
     const kerf_format *f = s->codec.format;
     int alone = f->scale == KERF_SCALE_E4M3 && f->second == KERF_SECOND_NONE;
     int least = alone ? -2 : s->dtype == KERF_F16 ? -3 : -6;
+    if (f->geometry == KERF_GROUP_SUPER) least = 0; /* the scale of scales is fp16, and small */
     return least + (int)draw(s, (uint64_t)(7 - least));
 }
 
