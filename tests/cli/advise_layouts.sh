@@ -66,7 +66,7 @@ on vllm b200 5.9bits
 on vllm h100 9bits
 check "but on sm_90" grep -q '"codec": "int8:' "$tmp/out"
 on sglang h100 6bits
-check "a mixture" test "$(json 'groups.*.codec' | grep -v keep | sort -u | wc -l)" -ge 2
+check "one format" test "$(json 'groups.*.codec' | grep -v keep | sort -u | wc -l)" -eq 1
 on TensorRT-LLM h200 9bits
 json_is layout modelopt
 expect 0 advise "$model" --runtime trtllm --hardware 5090 --budget 9bits "${scores[@]}"

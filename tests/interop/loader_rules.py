@@ -1,4 +1,4 @@
-"""What vLLM's loaders demand of a folder, written down as checks, since vLLM itself needs a GPU; and
+"""What vLLM's loaders demand of a folder, written down as checks that need no vLLM (runtimes.sh asks vLLM); and
 TensorRT-LLM's, of the one scheme of ModelOpt files that vLLM does not have.
 
 A rule names where it stands. Read at vllm-project/vllm:

@@ -7,7 +7,7 @@
 #
 #   --install  fetches what is missing: 9 GB for each of the two, in build/interop-vllm and build/interop-sglang
 #   --only     only this layout
-#   --write    puts what this run saw into runtimes.md
+#   --write    puts what this run saw into bench/results/runtimes.md
 #
 # KERF_VLLM_PYTHON and KERF_SGLANG_PYTHON name interpreters that have them already.
 # Exit code 1: a checkpoint is refused or read otherwise than kerf says; 77: neither is installed.
@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --install) install=1 ;;
     --only) options+=(--only "${2:?--only LAYOUT}") && shift ;;
-    --write) options+=(--write tests/interop/runtimes.md) ;;
+    --write) options+=(--write bench/results/runtimes.md) ;;
     *) echo "runtimes.sh: unknown option $1" >&2 && exit 2 ;;
     esac
     shift

@@ -2,12 +2,12 @@
 and vllm_real.py, whose questions these are.
 
 torch is told to answer with a capability that this file sets. SGLang reads the configuration, picks the scheme
-of each linear layer, makes its parameters and loads the tensors into them, merged as its models merge them; no
-kernel is launched. Its model itself asks for a server that runs, so that the four layers of a block are made
-one by one here.
+of each linear layer and makes its parameters, and the loader of its Llama fills them; no kernel is launched.
+Its model itself asks for a server that runs, so that the four layers of each block are made one by one here.
 """
 
 import argparse
+import json
 import os
 import sys
 import warnings
@@ -30,6 +30,7 @@ torch.cuda.get_device_properties = lambda device=None: SimpleNamespace(
 torch.cuda.get_device_name = lambda device=None: f"sm_{SM[0]}"
 
 import sglang
+from safetensors.torch import load_file
 from sglang.srt.configs.load_config import LoadConfig
 from sglang.srt.configs.model_config import ModelConfig
 from sglang.srt.layers.linear import MergedColumnParallelLinear, QKVParallelLinear, RowParallelLinear
@@ -80,36 +81,53 @@ def on_gpu(folder, sm):
         with torch.device("meta"):
             return True, "; ".join(dict.fromkeys(chosen(layer) for _, _, layer in block(config, LARGE, 0)))
     except Exception as e:
-        return False, f"{type(e).__name__}: {e}".replace("\n", " ")
+        return False, runtime_cases.said(e)
+
+
+class Blocks(torch.nn.Module):
+    """As much of its Llama as the loader of that model looks at."""
+
+    def __init__(self, config, c):
+        super().__init__()
+        self.config = SimpleNamespace(**c)
+        self.model = torch.nn.Module()
+        self.model.layers = torch.nn.ModuleList()
+        self.merged = []
+        for i in range(c["num_hidden_layers"]):
+            part = {"self_attn": torch.nn.Module(), "mlp": torch.nn.Module()}
+            for stem, names, layer in block(config, c, i):
+                self.merged.append((stem, names, layer))
+                name = {3: "qkv_proj", 2: "gate_up_proj"}.get(len(names), names[0])
+                part[stem.rsplit(".", 1)[1]].add_module(name, layer)
+            self.model.layers.append(torch.nn.ModuleDict(part))
 
 
 def load(case):
-    """How many weights go into SGLang's parameters, and how many of them are other numbers than kerf's. A tensor
-    for which there is no parameter is none that its models would complain of, but it is here."""
-    config = quant_config(case.folder)
-    c = __import__("json").loads((case.folder / "config.json").read_text())
-    tensors = __import__("safetensors.torch").torch.load_file(case.folder / "model.safetensors")
-    weights = differ = 0
-    for i in range(c["num_hidden_layers"]):
-        with torch.device("cpu"):
-            layers = list(block(config, c, i))
-        for stem, names, layer in layers:
-            given = {n.removeprefix(f"{stem}."): t for n, t in tensors.items() if n.startswith(f"{stem}.")}
-            for part, name in enumerate(names):
-                shard = ("q", "k", "v")[part] if len(names) == 3 else part
-                for key, t in given.items():
-                    if key.startswith(f"{name}."):
-                        p = getattr(layer, key.removeprefix(f"{name}."))
-                        p.weight_loader(p, t, shard) if len(names) > 1 else p.weight_loader(p, t)
-            stored = readers.raw_tensors(case.folder / "model.safetensors")
-            wrong = compare(case, stem, names, layer, stored)
-            weights, differ = weights + len(names), differ + wrong
-    return weights, differ
+    """How many weights its Llama loads of the folder, and how many of them are other numbers than kerf's: tensors
+    that it has no parameter for it skips without a word."""
+    SM[0] = 90
+    ALONE["params_dtype"] = torch.float16 if case.format.endswith("f16") else torch.bfloat16  # of scales, too
+    c = json.loads((case.folder / "config.json").read_text())
+    with torch.device("cpu"):
+        model = Blocks(quant_config(case.folder), c)
+    with torch.no_grad():
+        for p in model.parameters():  # what the loader leaves alone shows
+            p.view(torch.uint8 if p.ndim else p.dtype).fill_(0x55)
+        LlamaForCausalLM._legacy_load_weights(model, load_file(case.folder / "model.safetensors").items())
+    stored = readers.raw_tensors(case.folder / "model.safetensors")
+    wrong = sum(compare(case, stem, names, layer, stored) for stem, names, layer in model.merged)
+    return sum(len(names) for _, names, _ in model.merged), wrong
 
 
 def compare(case, stem, names, layer, stored):
-    """Takes each merged parameter apart again; what it holds must decode to kerf's numbers."""
+    """Takes each merged parameter apart again; what it holds must decode to kerf's numbers. Of a tensor of the
+    folder that has no such parameter nothing is known."""
     parts, wrong = {}, 0
+    known = {key for key, _ in layer.named_parameters()}
+    lost = [n for n in names if any(key.startswith(f"{stem}.{n}.") and key.rsplit(".", 1)[1] not in known
+                                    for key in stored)]
+    if lost:
+        return len(names)
     for key, p in layer.named_parameters():
         x = p.detach()
         x = x.view(torch.uint8) if x.dtype == torch.float8_e4m3fn else x

@@ -12,16 +12,14 @@ checkpoint:
 """
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import warnings
 from pathlib import Path
 
 warnings.simplefilter("ignore")
-os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "TQDM_DISABLE": "1"}
 sys.setdlopenflags(os.RTLD_LAZY)  # an empty library stands for the driver
 
 import numpy as np
@@ -59,7 +57,8 @@ vllm.platforms._current_platform = NamedGpu()
 from vllm.config import set_current_vllm_config
 from vllm.distributed import init_distributed_environment, initialize_model_parallel
 from vllm.engine.arg_utils import EngineArgs
-from vllm.model_executor.layers.quantization.utils import quant_utils
+from vllm.model_executor.kernels.linear.scaled_mm import cutlass
+from vllm.model_executor.layers.quantization.utils import quant_utils, w8a8_utils
 from vllm.model_executor.layers.quantization.utils.mxfp8_utils import dequant_mxfp8_to_bf16
 from vllm.model_executor.layers.quantization.utils.nvfp4_emulation_utils import break_fp4_bytes, dequantize_to_dtype
 from vllm.model_executor.model_loader import get_model_loader
@@ -71,15 +70,16 @@ LARGE = {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads":
          "head_dim": 128}
 
 
-def build(folder, device, shapes):
-    """The model as vLLM makes it, with empty parameters; shapes: keys of config.json to change."""
-    config = EngineArgs(model=str(folder), tokenizer=str(folder), skip_tokenizer_init=True, dtype="bfloat16",
+def build(folder, device, shapes, dtype="bfloat16"):
+    """The model as vLLM makes it, with empty parameters; shapes: keys of config.json to change. Scales become
+    numbers of dtype."""
+    config = EngineArgs(model=str(folder), tokenizer=str(folder), skip_tokenizer_init=True, dtype=dtype,
                         enforce_eager=True, max_model_len=256, hf_overrides=shapes).create_engine_config()
     with set_current_vllm_config(config):
         if not torch.distributed.is_initialized():
             init_distributed_environment(1, 0, f"file://{tempfile.mktemp()}", 0, "gloo")
             initialize_model_parallel(1, 1)
-        with set_default_torch_dtype(torch.bfloat16), torch.device(device):
+        with set_default_torch_dtype(getattr(torch, dtype)), torch.device(device):
             return config, initialize_model(config)
 
 
@@ -104,11 +104,12 @@ def chosen(layer):
 def on_gpu(folder, sm):
     """What vLLM does with such a layer on a GPU: (True, what it takes) or (False, what it says)."""
     NamedGpu.sm = sm
+    cutlass.CUTLASS_BLOCK_FP8_SUPPORTED = w8a8_utils.cutlass_block_fp8_supported()  # asked once, when it is imported
     try:
         _, model = build(folder, "meta", LARGE)
         return True, "; ".join(dict.fromkeys(chosen(layer) for _, _, layer in linear_layers(model)))
     except Exception as e:
-        return False, f"{type(e).__name__}: {e}".replace("\n", " ")
+        return False, runtime_cases.said(e)
 
 
 def decoded(layer, widths):
@@ -121,8 +122,8 @@ def decoded(layer, widths):
 
     if "weight_global_scale" in p or "weight_scale_2" in p:
         scale = 1 / p["weight_global_scale"] if "weight_global_scale" in p else p["weight_scale_2"]
-        return dequantize_to_dtype(get("weight_packed", "weight"), p["weight_scale"], scale[rows][:, None, None],
-                                   torch.float32, swizzle=False).flatten(1)
+        return dequantize_to_dtype(get("weight_packed", "weight"), p["weight_scale"], scale[rows][:, None],
+                                   torch.float32, swizzle=False)
     if "weight_packed" in p and p["weight_packed"].dtype == torch.uint8:  # MXFP4
         codes = break_fp4_bytes(p["weight_packed"], torch.float32)
         return quant_utils.scaled_dequantize(codes, torch.exp2(p["weight_scale"].float() - 127))
@@ -155,8 +156,9 @@ def decoded(layer, widths):
 
 def load(case):
     """How many weights of the folder vLLM loads, and how many of them are other numbers than kerf's."""
-    config, model = build(case.folder, "cpu", {})
-    with torch.no_grad():
+    NamedGpu.sm = 90
+    config, model = build(case.folder, "cpu", {}, "float16" if case.format.endswith("f16") else "bfloat16")
+    with torch.no_grad(), set_current_vllm_config(config):
         for p in model.parameters():  # what the loader leaves alone shows
             p.view(torch.uint8 if p.ndim else p.dtype).fill_(0x55)
         get_model_loader(config.load_config).load_weights(model, config.model_config)
