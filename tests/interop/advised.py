@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import gguf_model
 import loader_rules
 import readers
 
@@ -27,6 +28,8 @@ CASES = [  # layout, runtime, budget, candidates (None: kerf's own)
     ("bitsandbytes", "transformers", "5.2bits", None),
     ("gptq", "vllm", "5.2bits", None),
     ("gptq-v2", "vllm", "5.2bits", None),
+    ("gpt-oss", "vllm", "9bits", None),  # stacked experts
+    ("gguf", "llama.cpp", "5bits", None),  # a mixture
 ]
 LOADED = {"compressed-tensors": "compressed_tensors", "compressed-tensors-naive": "compressed_tensors",
           "bitsandbytes": "bitsandbytes"}  # and the package that transformers does it with
@@ -39,17 +42,30 @@ def main():
         scratch = Path(top)
         for number, (layout, runtime, budget, candidates) in enumerate(CASES):
             recipe, folder, wide, plain = (scratch / f"{number}-{x}" for x in ("recipe.json", "out", "fp32", "plain"))
+            source = model
+            if layout == "gpt-oss":
+                source = readers.make_experts(scratch / "experts")
+            elif layout == "gguf":
+                source, folder, plain = (scratch / x for x in ("source.gguf", "out.gguf", "plain.gguf"))
+                wide = scratch / "wide.safetensors"
+                gguf_model.write_model(model, source)
 
             def run(*words):
                 subprocess.run([kerf, *map(str, words), "--progress", "none"], check=True, capture_output=True)
 
-            run("advise", model, "--layout", layout, "--runtime", runtime, "--hardware", "h200", "--budget", budget,
+            run("advise", source, "--layout", layout, "--runtime", runtime, "--hardware", "h200", "--budget", budget,
                 "--cache", scratch / "scores.json", "-o", recipe, *(["-f", candidates] if candidates else []))
-            run("quantize", model, "--recipe", recipe, "-o", f"{folder}/")
-            run("dequantize", folder, "--dtype", "fp32", "-o", f"{wide}/")
-            run("dequantize", folder, "--dtype", "bf16", "-o", f"{plain}/")
-            source = {n: x.shape for n, x in readers.raw_tensors(model / "model.safetensors").items() if x.ndim == 2}
-            count, broken = loader_rules.check(layout, folder, source, readers.raw_tensors(folder / "model.safetensors"))
+            end = "" if layout == "gguf" else "/"
+            run("quantize", source, "--recipe", recipe, "-o", f"{folder}{end}")
+            run("dequantize", folder, "--dtype", "fp32", "-o", f"{wide}{end}")
+            run("dequantize", folder, "--dtype", "fp32" if layout == "gguf" else "bf16", "-o", f"{plain}{end}")
+            if layout == "gguf":
+                case = readers.Case(layout, "advised", "advised", folder, source, readers.raw_tensors(wide), plain)
+                seen = readers.attempt(readers.read_with_gguf, case, model)
+                failed += bool(seen.problem or seen.differ or not seen.weights)
+                continue
+            shapes = {n: x.shape for n, x in readers.raw_tensors(source / "model.safetensors").items() if x.ndim == 2}
+            count, broken = loader_rules.check(layout, folder, shapes, readers.raw_tensors(folder / "model.safetensors"))
             problem = "; ".join(broken)[:300]
             print(f"{layout} for {runtime}, {budget}: {count} rules, {problem or 'all hold'}", flush=True)
             failed += bool(problem)

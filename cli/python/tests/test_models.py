@@ -335,6 +335,21 @@ def test_several_gpus(model: Path, command: Command) -> None:
         kerf.predict("h200", (64, 64), gpus=2)
 
 
+def test_a_config_alone(model: Path, command: Command) -> None:
+    config = model.parent / "configs/llama-3.1-8b.json"
+    for gpus in (1, 2):
+        t = kerf.advise_typical(config, "RTX-4090", tokens_per_s=60, runtime="vLLM", gpus=gpus)
+        args = ("--hardware", "rtx4090", "--budget", "60tok/s", "--runtime", "vllm", "--gpus", gpus)
+        said = command.json("advise", config, *args)
+        assert t.best and t.best.codec == said["best"] and t.source == said["error_source"]
+        assert [r.codec for r in t.rows] == [r["codec"] for r in said["formats"]]
+        assert [r.high_us for r in t.rows] == pytest.approx([r["high_us"] for r in said["formats"]])
+        assert [(r.fits, r.holds) for r in t.rows] == [(r["fits"], r["holds"]) for r in said["formats"]]
+    assert not kerf.advise_typical(config, "gb10", tokens_per_s=60).best
+    with pytest.raises(kerf.ArgumentError, match="gpus"):
+        kerf.advise_typical(config, "h100", gpus=0)
+
+
 def test_hardware(tmp_path: Path, command: Command) -> None:
     machine = kerf.Hardware("h200")
     assert "h200" in kerf.Hardware.names() and machine.kind == "gpu" and machine.arch == "sm_90"

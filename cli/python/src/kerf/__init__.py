@@ -15,7 +15,16 @@ while the library works.
 
 from kerf._jobs import Event, Progress
 from kerf._library import version as _version
-from kerf.advising import Advice, Choice, Point, advise, candidates
+from kerf.advising import (
+    Advice,
+    Choice,
+    Point,
+    Typical,
+    TypicalRow,
+    advise,
+    advise_typical,
+    candidates,
+)
 from kerf.checkpoints import Checkpoint, Tensor, open
 from kerf.errors import (
     ArgumentError,
@@ -114,11 +123,14 @@ __all__ = [
     "Scores",
     "Step",
     "Tensor",
+    "Typical",
+    "TypicalRow",
     "UnsupportedError",
     "Verification",
     "Verified",
     "Written",
     "advise",
+    "advise_typical",
     "calibrate",
     "candidates",
     "convert",

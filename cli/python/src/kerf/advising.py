@@ -120,6 +120,45 @@ class Advice(Record):
         return f'<iframe srcdoc="{page}" {look}></iframe>'
 
 
+@dataclasses.dataclass(frozen=True)
+class TypicalRow(Record):
+    """One format for all linear layers of a model of which only config.json is at hand.
+
+    codec:         "nvfp4:sweep"
+    bits:          per weight of what is quantized
+    weight_bytes:  of the whole model; cache_bytes: of all sequences; gpu_bytes: of both on one GPU
+    t2:            typical relative squared error
+    low_us, us, high_us: of a decoding step
+    tier:          how sure the time is: "table", "fitted" or "spec-only"
+    fits:          weights and cache are in the memory; None: it is not known
+    holds:         the budget: 2 in the whole band of time, 1 in part of it, 0 not
+    """
+
+    codec: str
+    bits: float
+    weight_bytes: float
+    cache_bytes: float
+    gpu_bytes: float
+    t2: float
+    low_us: float
+    us: float
+    high_us: float
+    tier: str
+    fits: bool | None
+    holds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Typical(Record):
+    """rows: the least error first; best: the first that fits and holds, None where none does; source: what
+    the errors were measured on; estimated: the family is known by its sizes alone."""
+
+    rows: tuple[TypicalRow, ...] = dataclasses.field(repr=False)
+    best: TypicalRow | None
+    source: str
+    estimated: bool
+
+
 def candidates() -> tuple[str, ...]:
     """The candidates of advise where none are named."""
     return tuple(text(lib.kerf_advise_candidates()).split(","))
@@ -196,11 +235,7 @@ def advise(
     machine = Hardware(hardware) if isinstance(hardware, (str, os.PathLike)) else hardware
     request = arena.new("kerf_advise_request *")
     codecs, named = find_codecs(candidates() if formats is None else formats)
-    request.layout = find_layout(layout)
-    if runtime is not None:
-        found = arena.new("kerf_runtime **")
-        call(lib.kerf_runtime_get, arena.text(runtime), found)
-        request.runtime = found[0]
+    request.layout, request.runtime = find_layout(layout), _runtime(arena, runtime)
     optional = [formats is None or not by_name for by_name in named]
     request.optional = arena.new("unsigned char[]", optional or [0])
     request.select = _options.select(arena, keep, only, every)
@@ -225,6 +260,72 @@ def advise(
             progress,
         )
     return _advice_of(ffi.gc(out[0], lib.kerf_advice_close))
+
+
+def advise_typical(
+    config: Path,
+    hardware: Hardware | Path,
+    *,
+    bits: float = 0,
+    bytes: float = 0,
+    us: float = 0,
+    tokens_per_s: float = 0,
+    formats: str | Iterable[str] | None = None,
+    layout: str | None = None,
+    runtime: str | None = None,
+    likely: bool = False,
+    batch: float = 1,
+    context: float = 4096,
+    gpus: int = 1,
+    expert_parallel: bool = False,
+) -> Typical:
+    """Which format, before the weights are at hand: sizes and times of the matrices that a config.json
+    names, and errors that are typical, measured on other models. Options are those of advise, which
+    measures instead, and mixes formats by layer.
+
+    Raises ArgumentError, DataError: a config.json with something missing, UnsupportedError: no candidate
+    is left.
+    """
+    arena = Arena()
+    machine = hardware if isinstance(hardware, Hardware) else Hardware(hardware)
+    request = arena.new("kerf_typical_request *")
+    model = arena.new("kerf_model *")
+    call(lib.kerf_model_open, arena.text(config), model)
+    request.model, request.hardware = model, machine.handle
+    request.layout, request.runtime = find_layout(layout), _runtime(arena, runtime)
+    codecs, _ = find_codecs(candidates() if formats is None else formats)
+    request.codec, request.codecs = arena.list("kerf_codec", codecs), len(codecs)
+    request.budget = {
+        "bits": bits, "bytes": bytes, "us": us, "tokens_per_s": tokens_per_s, "likely": int(likely)
+    }  # fmt: skip
+    request.batch, request.context = batch, context
+    request.gpus, request.expert_parallel = check_gpus(gpus, expert_parallel), int(expert_parallel)
+    out = ffi.new("kerf_typical **")
+    call(lib.kerf_advise_typical, request, out)
+    t = ffi.gc(out[0], lib.kerf_typical_close)
+    rows = tuple(_typical_row(t.row[i]) for i in range(t.rows))
+    best = rows[t.best] if t.best < t.rows else None
+    return Typical(rows, best, text(lib.kerf_typical_source()), bool(model.estimated))
+
+
+def _typical_row(row: Any) -> TypicalRow:
+    name = ffi.new("char[64]")
+    return read(
+        TypicalRow,
+        row,
+        codec=text(lib.kerf_codec_name(row.codec, name, 64)),
+        tier=text(lib.kerf_tier_name(row.tier)),
+        fits=None if row.fits < 0 else bool(row.fits),
+    )
+
+
+def _runtime(arena: Arena, name: str | None) -> Any:
+    """A kerf_runtime *; NULL for None. ArgumentError: there is none of that name."""
+    if name is None:
+        return ffi.NULL
+    found = arena.new("kerf_runtime **")
+    call(lib.kerf_runtime_get, arena.text(name), found)
+    return found[0]
 
 
 def _model(arena: Arena, model: Checkpoint, config: Path | None) -> Any:
