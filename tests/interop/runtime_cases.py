@@ -107,20 +107,21 @@ def run(a, runtime, version, on_gpu, load):
     """a: the command line. Prints a line for each case and writes a table; 1: something is other than kerf says."""
     rows, failed, count = [], 0, 0
     for case in all_cases(a, runtime):
-        answers, wrong = [], []
+        answers, wrong, taken = [], [], []
         since, why = HELD_BACK.get((runtime, case.layout, case.format), (sys.maxsize, ""))
         lost = since == 0  # what it makes of the weights is not what kerf wrote
         for sm, gpu in GPUS.items():
             takes, text = on_gpu(case.folder, sm)
+            taken += [sm] if takes else []
             answers.append((sm, text if takes else f"no ({text[:120]})"))
             asked = case.format != "mixed" and "+inputs" not in case.codec  # kerf advises for weights alone
             if takes and sm >= since:
                 answers[-1] = (sm, f"{text} (not offered: {why})")
             if asked and claims(a.kerf, a.model, runtime, case, gpu) != (takes and sm < since):
                 wrong.append(f"sm_{sm}: kerf advise says otherwise")
-        if any(not text.startswith("no (") for _, text in answers):
+        if taken:
             try:
-                weights, differ = load(case)
+                weights, differ = load(case, 90 if 90 in taken else taken[-1])
             except Exception as e:
                 weights = differ = 0
                 wrong.append(f"not loaded: {type(e).__name__}: {e}".replace("\n", " ")[:300])
@@ -131,8 +132,8 @@ def run(a, runtime, version, on_gpu, load):
             loaded = "-"
         count += 1
         failed += bool(wrong)
-        print(f"{case.layout} {case.codec}: {loaded} equal; {ranges(answers)}{'; WRONG: ' + '; '.join(wrong) if wrong else ''}",
-              flush=True)
+        fault = f"; WRONG: {'; '.join(wrong)}" if wrong else ""
+        print(f"{case.layout} {case.codec}: {loaded} equal; {ranges(answers)}{fault}", flush=True)
         rows.append(f"| {case.layout} | {case.codec} | {loaded} | {ranges(answers)} |")
     if a.write:
         write(Path(a.write), version, rows)

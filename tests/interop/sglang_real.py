@@ -102,10 +102,10 @@ class Blocks(torch.nn.Module):
             self.model.layers.append(torch.nn.ModuleDict(part))
 
 
-def load(case):
+def load(case, sm):
     """How many weights its Llama loads of the folder, and how many of them are other numbers than kerf's: tensors
     that it has no parameter for it skips without a word."""
-    SM[0] = 90
+    SM[0] = sm
     ALONE["params_dtype"] = torch.float16 if case.format.endswith("f16") else torch.bfloat16  # of scales, too
     c = json.loads((case.folder / "config.json").read_text())
     with torch.device("cpu"):

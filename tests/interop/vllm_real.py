@@ -154,9 +154,9 @@ def decoded(layer, widths):
     return quant_utils.scaled_dequantize(p["weight"], scale)
 
 
-def load(case):
+def load(case, sm):
     """How many weights of the folder vLLM loads, and how many of them are other numbers than kerf's."""
-    NamedGpu.sm = 90
+    NamedGpu.sm = sm
     config, model = build(case.folder, "cpu", {}, "float16" if case.format.endswith("f16") else "bfloat16")
     with torch.no_grad(), set_current_vllm_config(config):
         for p in model.parameters():  # what the loader leaves alone shows

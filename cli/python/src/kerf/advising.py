@@ -150,8 +150,13 @@ class TypicalRow(Record):
 
 @dataclasses.dataclass(frozen=True)
 class Typical(Record):
-    """rows: the least error first; best: the first that fits and holds, None where none does; source: what
-    the errors were measured on; estimated: the family is known by its sizes alone."""
+    """Every candidate for a model of which only config.json is at hand.
+
+    rows:       the least error first
+    best:       the first that fits and holds; None where none does
+    source:     what the errors were measured on
+    estimated:  the family is known by its sizes alone
+    """
 
     rows: tuple[TypicalRow, ...] = dataclasses.field(repr=False)
     best: TypicalRow | None
