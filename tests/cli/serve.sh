@@ -121,8 +121,9 @@ ask 422 POST $api/predict '{"hardware": "h200", "formats": ["nvfp4"], "config": 
 long=$(head -c 40000 "$tmp/large" | tr ' ' a) post='POST /api/v1/analyze HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
 while IFS='|' read -r wanted raw; do
     # shellcheck disable=SC2059 # the escapes in it are meant
-    printf "${raw/LONG/$long}" >"$tmp/request" # sent at once: lines that come after the answer would undo it
-    (exec 3<>"/dev/tcp/127.0.0.1/$port" && cat "$tmp/request" >&3 && timeout 5 cat <&3 >"$tmp/raw") 2>/dev/null
+    printf "${raw/LONG/$long}" >"$tmp/request"
+    : >"$tmp/raw" # the answer may come before all is sent: no signal for that
+    (trap '' PIPE && exec 3<>"/dev/tcp/127.0.0.1/$port" && { cat "$tmp/request" >&3; timeout 10 cat <&3 >"$tmp/raw"; }) 2>/dev/null
     check "$wanted for $raw: $(head -n 1 "$tmp/raw")" grep -aq "^HTTP/1.1 $wanted " "$tmp/raw"
     sed '1,/^\r$/d' "$tmp/raw" >"$tmp/out"
     json_is schema kerf.error/1
@@ -222,6 +223,16 @@ ask 401 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef'
 ask 200 GET $api/health '' -H 'Authorization: Bearer 0123456789abcdef0123'
 ask 200 GET /
 ask 422 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "x"}' -H 'Authorization: Bearer 0123456789abcdef0123'
+stop
+
+# --- no more connections than --connections --------------------------------------------------------------------
+start --connections 4
+for n in 4 5 6 7; do eval "exec $n<>/dev/tcp/127.0.0.1/$port"; done
+sleep 0.2
+check "a fifth connection is refused" bash -c "! curl -s --max-time 3 -o '$tmp/out' http://127.0.0.1:$port$api/health"
+exec 4>&- 5>&- 6>&- 7>&-
+for _ in $(seq 100); do curl -s --max-time 3 -o "$tmp/out" "http://127.0.0.1:$port$api/health" && break || sleep 0.05; done
+json_is schema kerf.health/1
 stop
 
 # --- the end: streams are whole, and it answers until the last job has ended -----------------------------------

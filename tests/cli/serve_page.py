@@ -201,6 +201,9 @@ def use_frontier(page, url, job):
         got = page.run("return [...document.querySelectorAll('#picks tbody tr')].map((r) => [r.cells[0].textContent, r.cells[1].textContent])")
         check("the API's choice", got == [[p["group"], p["codec"]] for p in want["picks"]], got)
         check("in 50 ms", want["seconds"] < 0.05, want["seconds"])
+    page.choose("#across", "us")
+    page.until(f"return Math.abs(document.querySelector('#frontier-chart .now')?.dataset.us - {want['us']!r}) < 1e-9 * {want['us']!r}")
+    check("the chart says so", "predicted" in page.run("return document.getElementById('frontier-chart').textContent"))
     check("what differs is marked", page.run("return document.querySelectorAll('#heat .changed').length") > 0)
 
 

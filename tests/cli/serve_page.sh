@@ -17,6 +17,8 @@ port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' "$tmp/log")
 [ -n "$port" ] || { echo "skipped: $(head -n 1 "$tmp/serve-err")" && exit 77; }
 expect 0 advise "$model" --hardware h200 --budget 6bits -f nvfp4,int8,mxfp6-e2m3 --json
 cp "$tmp/out" "$tmp/advice.json"
+expect 3 serve --page "$tmp/page.html" --advice "$model/config.json"
+error_says 'is no advice; kerf advise MODEL --budget B --json > '
 expect 0 serve --page "$tmp/page.html" --advice "$tmp/advice.json"
 LD_LIBRARY_PATH='' timeout 300 python3 -B "$(dirname "${BASH_SOURCE[0]}")/serve_page.py" "$driver" "$browser" "http://127.0.0.1:$port/" tiny "$tmp/page.html" ${PICTURES:+"$PICTURES"}
 check "the page is as it must be" test $? -eq 0

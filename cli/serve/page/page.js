@@ -243,27 +243,43 @@ const updateStep = latest(async (isLatest) => {
 
 // --- frontier -------------------------------------------------------------------------------------
 
+// Round numbers between two, at most so many.
+function ticks(lo, hi, most) {
+  const raw = (hi - lo) / most, power = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].find((f) => f * power >= raw) * power, all = [];
+  for (let i = Math.ceil(lo / step); i * step <= hi; i++) all.push(i * step);
+  return all;
+}
+
 function drawFrontier() {
-  const a = state.advice, svg = $("frontier-chart"), box = frame(svg, 300);
-  const points = a.curve.filter((p) => p.t2 > 0), all = points.concat(a.uniform.filter((p) => p.t2 > 0), state.solved ? [state.solved] : []);
-  const bits = all.map((p) => p.bits), errors = all.map((p) => p.t2).filter((t) => t > 0);
-  const lo = Math.floor(Math.min(...bits)), hi = Math.ceil(Math.max(...bits)), ylo = Math.min(...errors) / 1.5, yhi = Math.max(...errors) * 3;
+  const a = state.advice, svg = $("frontier-chart"), box = frame(svg, 300), timed = a.hardware && a.time_curve && a.time_curve.length;
+  $("across").disabled = !timed;
+  if (!timed) $("across").value = "bits";
+  const key = $("across").value, points = (key === "us" ? a.time_curve : a.curve).filter((p) => p.t2 > 0);
+  const all = points.concat(a.uniform.filter((p) => p.t2 > 0), state.solved ? [state.solved] : []);
+  const values = all.map((p) => p[key]), errors = all.map((p) => p.t2).filter((t) => t > 0), room = (Math.max(...values) - Math.min(...values)) / 20 || 1;
+  const lo = Math.min(...values) - room, hi = Math.max(...values) + room, ylo = Math.min(...errors) / 1.5, yhi = Math.max(...errors) * 3;
   const x = scale(lo, hi, box.left, box.right), y = scale(ylo, yhi, box.bottom, box.top, true);
-  const xs = [], step = Math.ceil((hi - lo) * 34 / (box.right - box.left));
-  for (let b = lo; b <= hi; b += step) xs.push(b);
-  axes(svg, box, x, y, xs, decades(ylo, yhi).filter((v) => v >= 1), "bits per weight", "sum of alpha t2, logarithmic");
+  axes(svg, box, x, y, [], decades(ylo, yhi).filter((v) => v >= 1), key === "us" ? "predicted us of a step, middle of the band" : "bits per weight",
+    "sum of alpha t2, logarithmic");
+  for (const v of ticks(lo, hi, (box.right - box.left) / 60)) {
+    node(svg, "line", { class: "grid", x1: x(v), x2: x(v), y1: box.top, y2: box.bottom });
+    node(svg, "text", { class: "dim", x: x(v), y: box.bottom + 18, "text-anchor": x(v) > box.right - 25 ? "end" : "middle" }, short(v, 6));
+  }
   for (const v of decades(ylo, yhi).filter((d) => d < 1)) {
     node(svg, "line", { class: "grid", x1: box.left, x2: box.right, y1: y(v), y2: y(v) });
     node(svg, "text", { class: "dim", x: box.left - 6, y: y(v) + 4, "text-anchor": "end" }, v.toExponential(0));
   }
-  node(svg, "path", { class: "curve", d: points.map((p, i) => `${i ? "L" : "M"}${x(p.bits)} ${y(p.t2)}`).join("") });
+  node(svg, "path", { class: "curve", d: points.map((p, i) => `${i ? "L" : "M"}${x(p[key])} ${y(p.t2)}`).join("") });
   for (const p of a.uniform) {
     if (!(p.t2 > 0)) continue;
-    node(svg, "circle", { class: "other", cx: x(p.bits), cy: y(p.t2), r: 4 });
-    node(svg, "text", { x: x(p.bits) + 8, y: y(p.t2) - 6 }, p.codec);
+    const right = x(p[key]) > box.right - 120;
+    node(svg, "circle", { class: "other", cx: x(p[key]), cy: y(p.t2), r: 4 });
+    node(svg, "text", { x: x(p[key]) + (right ? -8 : 8), y: y(p.t2) - 6, "text-anchor": right ? "end" : "start" }, p.codec);
   }
   if (state.solved && state.solved.t2 > 0)
-    node(svg, "circle", { class: "now", cx: x(state.solved.bits), cy: y(state.solved.t2), r: 7, "data-bits": state.solved.bits });
+    node(svg, "circle", { class: "now", cx: x(state.solved[key]), cy: y(state.solved.t2), r: 7, "data-bits": state.solved.bits, "data-us": state.solved.us });
+  svg.setAttribute("aria-label", `Frontier of error against ${key === "us" ? "predicted time" : "bits"}: ` +
+    a.uniform.map((p) => `${p.codec} ${short(p[key])}, error ${p.t2.toExponential(2)}`).join("; "));
 }
 
 // Columns are layers, rows what stands in each.
@@ -499,6 +515,7 @@ async function begin() {
   $("product").addEventListener("input", () => { updateProduct(); if (!file) updateStep(); });
   $("step").addEventListener("input", updateStep);
   $("budget").addEventListener("input", updateBudget);
+  $("across").addEventListener("input", () => { if (state.advice) drawFrontier(); });
   $("advice").addEventListener("change", chooseAdvice);
   $("submit").addEventListener("submit", submitJob);
   $("submit").addEventListener("input", showFields);
