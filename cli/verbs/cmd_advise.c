@@ -283,10 +283,9 @@ const verb verb_advise = {
         "gap says how far below it the optimum could lie. Keeping a group as it is always is a\n"
         "candidate. With --text or --tokens the end is measured: the choice, single formats of\n"
         "its size and its neighbours run over these tokens, and one format for all is recommended\n"
-        "where it measures better. Times are predictions with the tier that `kerf predict` "
-        "explains. For a\n"
-        "config.json alone it lists what each format would take on --hardware, with typical "
-        "errors.",
+        "where it measures better. Times are predictions with the tier that `kerf predict`\n"
+        "explains. For a config.json alone it lists what each format would take on --hardware,\n"
+        "with typical errors.",
     .examples =
         "  kerf advise model/ --budget 4.5bits -o recipe.json --report report.html\n"
         "  kerf quantize model/ --recipe recipe.json -o out/\n"
