@@ -99,7 +99,7 @@ MOE = {"hidden_size": 192, "intermediate_size": 128, "moe_intermediate_size": 12
 
 def case_fp8_stacks_by_outputs(kerf, tmp):
     """A scale for each output, in the ways in which transformers and compressed-tensors have them."""
-    for kind, is_turned, scale in (("rows", 0, "{e},{o},1"), ("flat", 0, "{e},{o}"), ("columns", 1, "{e},1,{o}"), ("fbgemm", 1, "{e},{o},1")):
+    for kind, is_turned, ways in (("rows", 0, ("{e},{o},1", "{e},{o}")), ("columns", 1, ("{e},1,{o}", "{e},{o},1"))):  # of gate_up, of down
         tensors, dense = [], []
         for i, (name, out, cols) in enumerate(SHAPES):
             name = f"{L}feed_forward.experts.{name}"
@@ -108,7 +108,7 @@ def case_fp8_stacks_by_outputs(kerf, tmp):
             shape = (2, cols, out) if is_turned else (2, out, cols)
             if is_turned:
                 codes, values = turned(codes, 2, out, cols), turned(values, 2, out, cols)
-            at = tuple(int(x) for x in scale.format(e=2, o=out).split(","))
+            at = tuple(int(x) for x in ways[i].format(e=2, o=out).split(","))
             tensors += [(name, "F8_E4M3", shape, codes), (name + ("_scale", ".weight_scale")[i], "F32", at, scales)]
             dense.append((name, "F32", shape, values))
         config = {"model_type": "llama4_text" if is_turned else "qwen3_5_moe", **MOE}
