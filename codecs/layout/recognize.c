@@ -110,6 +110,7 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
 {
     char text[KF_SHAPE_TEXT];
     kerf_error why = {.text = ""};
+    if (s->layout == KF_LAYOUT_FP8_STACKS && t->shape.rank != 3) return 0; /* no stack: no doubt */
     w->codec.format = kf_format_of(s->format);
     if (w->codec.format->geometry == KERF_GROUP_FLAT) {
         char name[KERF_MAX_NAME_BYTES + 64];

@@ -69,6 +69,10 @@ while [ "$(json measured.$n.recommended)" != true ] && [ $n -lt 3 ]; do n=$((n +
 told=$(json measured.$n.kl)
 expect 2 quantize "$model" --recipe "$tmp/rf.json" -o "$tmp/qf"
 error_says 'the recipe asks for'
+# shellcheck disable=SC2086
+expect 0 calibrate "$model" $text --rows 0:1 --gram --alpha-by none -o "$tmp/cal2"
+expect 3 quantize "$model" --recipe "$tmp/rf.json" --calibration "$tmp/cal2" -o "$tmp/qf"
+error_says 'the recipe was made with calibration [0-9a-f]*, and this is [0-9a-f]*: kerf advise --calibration'
 expect 0 quantize "$model" --recipe "$tmp/rf.json" --calibration "$tmp/cal" -o "$tmp/qf"
 # shellcheck disable=SC2086
 expect 0 eval "$model" "$tmp/qf" $text --rows 4:6 --json
