@@ -70,6 +70,10 @@ class Server:
         except TimeoutError:
             return 'no answer in 10 s', b''
         except (OSError, http.client.HTTPException):
+            for _ in range(50):  # one that is ending is not there for others before it is here
+                if self.has_ended():
+                    break
+                time.sleep(0.01)
             return None
         finally:
             c.close()
