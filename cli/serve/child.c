@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ static void become(char *const *argv, int out, int err, pid_t parent)
     sigprocmask(SIG_SETMASK, &none, NULL);
     setrlimit(RLIMIT_CORE, &no_core);
     if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(70);
-    close_range(3, ~0u, 0);
+    syscall(SYS_close_range, 3u, ~0u, 0u); /* musl has no function for it */
     execv("/proc/self/exe", argv);
     _exit(70);
 }

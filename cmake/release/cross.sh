@@ -64,7 +64,7 @@ build_microhttpd() {
     mkdir -p "$work/$target/microhttpd" && (
         cd "$work/$target/microhttpd"
         tools=$work/$target/zstd/tools
-        "$work"/sources/libmicrohttpd-*/configure --host="${target/macos/apple-darwin}" --prefix="$prefix" \
+        "$work"/sources/libmicrohttpd-*/configure --host="$target" --prefix="$prefix" \
             --disable-shared --disable-https --disable-doc --disable-examples --disable-curl --disable-tools \
             CC="$ZIG cc -target $target" CFLAGS=-O2 AR="$tools/ar" RANLIB="$tools/ranlib"
         make -j "$jobs" -C src/microhttpd install && make -C src/include install && make install-pkgconfigDATA
@@ -81,7 +81,7 @@ build zstd "$work"/sources/libzstd-*/build/cmake -DZSTD_BUILD_PROGRAMS=OFF -DZST
     -DZSTD_BUILD_TESTS=OFF -DZSTD_LEGACY_SUPPORT=OFF
 build pcre2 "$work"/sources/pcre2-*/ -DPCRE2_BUILD_TESTS=OFF -DPCRE2_BUILD_PCRE2GREP=OFF \
     -DPCRE2_SUPPORT_JIT=ON
-case $target in *gnu*) ;; *) build_microhttpd ;; esac
+case $target in *musl) build_microhttpd ;; esac
 # shellcheck disable=SC2206 # words
 options=(-DKERF_TESTS=OFF -DKERF_CUDA=OFF -DKERF_OPENMP=OFF ${OPTIONS:-})
 if [ -n "$tests" ]; then

@@ -10,9 +10,11 @@
 #include "base/cgroup.h"
 
 #ifdef __APPLE__
+#include <dirent.h>
 #include <sys/sysctl.h>
 #else
 #include <sched.h>
+#include <stdint.h>
 #include <sys/syscall.h>
 #endif
 
@@ -52,6 +54,17 @@ int kf_sync(int fd)
 int kf_sync_data(int fd)
 {
     return kf_sync(fd);
+}
+
+typedef struct dirent entry;
+#define ENTRY_NAME d_name
+#define ENTRY_LENGTH d_reclen
+ssize_t __getdirentries64(int fd, void *list, size_t size, off_t *place); /* what readdir calls */
+
+long kf_folder_entries(int fd, void *list, size_t size)
+{
+    off_t place;
+    return (long)__getdirentries64(fd, list, size, &place);
 }
 
 struct timespec kf_changed(const struct stat *st)
@@ -112,6 +125,22 @@ int kf_sync_data(int fd)
     return fdatasync(fd);
 }
 
+/* As the kernel has it; glibc alone has this type by a name. */
+typedef struct entry {
+    uint64_t inode;
+    int64_t next;
+    uint16_t length;
+    uint8_t type;
+    char name[];
+} entry;
+#define ENTRY_NAME name
+#define ENTRY_LENGTH length
+
+long kf_folder_entries(int fd, void *list, size_t size)
+{
+    return syscall(SYS_getdents64, fd, list, size);
+}
+
 struct timespec kf_changed(const struct stat *st)
 {
     return st->st_mtim;
@@ -156,4 +185,11 @@ const char *kf_errno_text(int errnum, char *room, size_t size)
 #else
     return strerror_r(errnum, room, size) == 0 ? room : "unknown error";
 #endif
+}
+
+const char *kf_entry_name(const void *list, long *at)
+{
+    const entry *e = (const void *)((const char *)list + *at);
+    *at += e->ENTRY_LENGTH;
+    return e->ENTRY_NAME;
 }

@@ -15,6 +15,12 @@ int kf_reserve(int fd, off_t bytes); /* the file has this size, and the disk the
 int kf_sync(int fd);                 /* what was written outlasts a loss of power */
 int kf_sync_data(int fd);
 
+/* What stands next in an open folder, from where it was left or sought to: bytes in list, 0 at its
+ * end, -1. Allocates nothing, so that handlers of signals may ask. kf_entry_name: the name of the
+ * entry at *at, which becomes the place of the next. list is aligned for 64-bit numbers. */
+long kf_folder_entries(int fd, void *list, size_t size);
+const char *kf_entry_name(const void *list, long *at);
+
 /* When a file was changed last. */
 struct timespec kf_changed(const struct stat *st);
 

@@ -7,17 +7,18 @@
  * readdir allocates memory, which a handler must not and a run that has none cannot. */
 #include "file/disk/cleanup.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <kerf/file.h>
+
+#include "base/system.h"
 
 #define MAX_ENTRIES 64
 #define MAX_ROUNDS 100 /* a file may come while others go */
@@ -70,16 +71,15 @@ void kf_cleanup_let(const sigset_t *before)
 /* One reading of a folder. Returns whether anything went. */
 static int remove_listed(int folder, int (*keeps)(void *ctx, const char *name), void *ctx)
 {
-    _Alignas(struct dirent64) char list[4096];
+    _Alignas(uint64_t) char list[4096];
     int removed = 0;
     long n;
     if (lseek(folder, 0, SEEK_SET) != 0) return 0;
-    while ((n = syscall(SYS_getdents64, folder, list, sizeof list)) > 0)
+    while ((n = kf_folder_entries(folder, list, sizeof list)) > 0)
         for (long at = 0; at < n;) {
-            const struct dirent64 *e = (const void *)(list + at);
-            at += e->d_reclen;
-            if (keeps && keeps(ctx, e->d_name)) continue;
-            removed |= unlinkat(folder, e->d_name, 0) == 0; /* "." and ".." are folders: nothing */
+            const char *name = kf_entry_name(list, &at);
+            if (keeps && keeps(ctx, name)) continue;
+            removed |= unlinkat(folder, name, 0) == 0; /* "." and ".." are folders: nothing */
         }
     return removed;
 }
