@@ -85,7 +85,8 @@ static kerf_status measure(const kerf_measure_request *r, kerf_gemv_times *t, kf
 {
     const kerf_exec *exec = r->timer.exec;
     kerf_gemv_timer *timer = NULL;
-    kf_processor_name(t->processor, sizeof t->processor);
+    const int why = kf_processor_name(t->processor, sizeof t->processor);
+    if (why) return kf_fail_errno(err, why, "the name of the processor");
     t->x = r->timer.x ? r->timer.x : KERF_BF16;
     if (exec && exec->device) {
         KF_TRY(kerf_device_describe(kerf_device_ordinal(exec->device), &t->device, err));

@@ -46,6 +46,10 @@ kerf_status kerf_monitor_open(const kerf_monitor_options *o, kerf_monitor **out,
     if (s == KERF_OK) m->gpus = kf_nvml_gpus(m->nvml);
     const kerf_status t =
         kf_rapl_open(o && o->powercap ? o->powercap : "/sys/class/powercap", &m->rapl, &no_counter);
+    if (t != KERF_OK && t != KERF_E_CUDA) { /* it could not be looked at */
+        kerf_monitor_close(m);
+        return kf_fail(err, t, KF_NOWHERE, "%s", no_counter.text);
+    }
     if (s != KERF_OK && t != KERF_OK) {
         kerf_monitor_close(m);
         return kf_fail(err, KERF_E_CUDA, KF_NOWHERE, "nothing to monitor: %.200s, and %.200s",

@@ -4,6 +4,7 @@
 #include "monitor/rapl.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,8 +64,10 @@ kerf_status kf_rapl_open(const char *folder, kf_rapl *out, kerf_error *err)
 {
     struct dirent *e;
     int closed = 0;
-    DIR *d = opendir(folder);
     memset(out, 0, sizeof *out);
+    DIR *d = opendir(folder);
+    if (!d && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+        return kf_fail_errno(err, errno, "%.300s", folder);
     while (d && (e = readdir(d)) != NULL) add_zone(out, folder, e->d_name, &closed);
     if (d) closedir(d);
     if (out->count) return KERF_OK;

@@ -81,8 +81,8 @@ kerf_status kf_regex_compile_plain(const char *pattern, kf_regex **out, kerf_err
     if (!r->code) {
         free(r);
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "PCRE2 does not take the pattern \"%.*s\" that cuts texts: %s",
+        return kf_fail(err, code == PCRE2_ERROR_HEAP_FAILED ? KERF_E_NOMEM : KERF_E_NOSUP,
+                       KF_NOWHERE, "PCRE2 does not take the pattern \"%.*s\" that cuts texts: %s",
                        KF_NAME(pattern), why);
     }
     (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without it the same, slower */

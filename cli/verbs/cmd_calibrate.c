@@ -42,6 +42,7 @@ static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
         TRY(kerf_imatrix_write(kerf_calibration_imatrix(j->result), j->source,
                                j->tokens.tokens.rows, j->tokens.tokens.length, gguf,
                                args_has(j->args, "overwrite"), err));
+        note_written(gguf);
     }
     TRY(kerf_calibration_write(j->result, j->source,
                                args_has(j->args, "json") ? KERF_CALIBRATION_JSON

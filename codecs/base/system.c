@@ -72,12 +72,13 @@ struct timespec kf_changed(const struct stat *st)
     return st->st_mtimespec;
 }
 
-void kf_processor_name(char *out, size_t size)
+int kf_processor_name(char *out, size_t size)
 {
     char name[128];
     size_t n = sizeof name;
     int failed = sysctlbyname("machdep.cpu.brand_string", name, &n, NULL, 0);
     snprintf(out, size, "%.80s", failed ? "CPU" : name);
+    return 0;
 }
 
 int kf_processors(void)
@@ -146,19 +147,25 @@ struct timespec kf_changed(const struct stat *st)
     return st->st_mtim;
 }
 
-void kf_processor_name(char *out, size_t size)
+/* The first processor stands at the beginning of the file. */
+int kf_processor_name(char *out, size_t size)
 {
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
+    static const char key[] = "model name";
+    char text[4096];
+    ssize_t n = 0;
+    const int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
     snprintf(out, size, "CPU");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *value = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !value) continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(out, size, "%.80s", value + 1 + strspn(value + 1, " "));
-        break;
-    }
-    if (f) fclose(f);
+    if (fd >= 0) n = read(fd, text, sizeof text - 1);
+    const int why = fd < 0 || n < 0 ? errno : 0;
+    if (fd >= 0) close(fd);
+    if (n <= 0) return why == ENOENT || why == EACCES ? 0 : why;
+    text[n] = 0;
+    const char *line = strstr(text, key), *value = line ? strchr(line, ':') : NULL;
+    if (!value) return 0;
+    value += 1 + strspn(value + 1, " ");
+    const size_t length = strcspn(value, "\n");
+    snprintf(out, size, "%.*s", (int)(length < 80 ? length : 80), value);
+    return 0;
 }
 
 /* A quota is looked up once: threads that are there already would not go away when it changes. */

@@ -27,8 +27,9 @@ struct timespec kf_changed(const struct stat *st);
 /* The system's words for an errno; in `room` or not. */
 const char *kf_errno_text(int errnum, char *room, size_t size);
 
-/* The processor as the system calls it; "CPU" where it has no name. Cut to size. */
-void kf_processor_name(char *out, size_t size);
+/* The processor as the system calls it; "CPU" where it has no name. Cut to size. 0, or why it could
+ * not be asked, as errno has it. */
+int kf_processor_name(char *out, size_t size);
 
 /* Processors that this process may use: by its affinity, and by the quota of its cgroups. At
  * least 1. */
