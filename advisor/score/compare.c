@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "model/inspect/scale_tally.h"
 #include "score/run_sums.h"
 #include "stream/crew.h"
 
@@ -246,9 +247,24 @@ static kerf_status compare_twins(const kf_compare_job *job, kerf_verify_row *out
     return s;
 }
 
+/* One block whose sign is wrong, or a NaN where nothing was, is too little for any limit on sums,
+ * and ruins a model all the same. */
+static kerf_status check_scales(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
+{
+    for (kerf_plane_id p = KERF_PLANE_SCALES; p <= KERF_PLANE_SECOND; p++) {
+        kf_scale_tally t;
+        if (!out->other->plane[p]) continue;
+        KF_TRY(kf_tally_scales(job->other, out->other, p, NULL, &t, err));
+        if (t.bad) note(out, "has a scale that is NaN or infinite, number %llu", t.first_bad);
+        if (t.negative) note(out, "has a negative scale, number %llu", t.first_negative);
+    }
+    return KERF_OK;
+}
+
 static kerf_status measure_encoded(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
 {
     KF_TRY(measure(job, out, out->other, err));
+    KF_TRY(check_scales(job, out, err));
     return job->exact ? kf_compare_exactly(job, out, err) : KERF_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "layout/config_check.h"
+#include "model/inspect/scale_tally.h"
 #include "model/stray.h"
 
 void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor, const char *text)
@@ -18,93 +19,6 @@ void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor
 }
 
 /* --- scales -------------------------------------------------------------------------------- */
-
-/* How the values of a plane are read. */
-typedef enum scale_type { SCALE_OTHER, SCALE_E4M3, SCALE_E8M0, SCALE_16, SCALE_F32 } scale_type;
-
-typedef struct tally {
-    scale_type type;
-    uint32_t exponent; /* bits of the exponent: all set means NaN or Inf */
-    uint64_t seen, bad, negative, zero, large, first_bad, first_negative;
-} tally;
-
-/* F32 scales above 16, with codes up to 6, 127 or 448 and block scales up to 448, are for weights
- * that no model has; one over such a scale is for weights that it has, down to 2^-40. */
-#define LARGE_SCALE 0x41800000u
-#define LARGEST_DIVISOR 0x53800000u
-
-static tally tally_for(const kerf_weight *w, kerf_plane_id p)
-{
-    kerf_scale_kind kind = w->codec.format->scale;
-    tally t = {0};
-    if (p == KERF_PLANE_SECOND || (p == KERF_PLANE_SCALES && kind == KERF_SCALE_F32)) {
-        t.type = SCALE_F32;
-        t.exponent = 0x7f800000u;
-    } else if (p != KERF_PLANE_SCALES) {
-        t.type = SCALE_OTHER;
-    } else if (kind == KERF_SCALE_E4M3) {
-        t.type = SCALE_E4M3;
-    } else if (kind == KERF_SCALE_E8M0) {
-        t.type = SCALE_E8M0;
-    } else if (kind == KERF_SCALE_F16 || kind == KERF_SCALE_BF16) {
-        t.type = SCALE_16;
-        t.exponent = kind == KERF_SCALE_F16 ? 0x7c00u : 0x7f80u;
-    }
-    return t;
-}
-
-static void look_at(tally *t, uint32_t bits)
-{
-    int bad = 0, negative = 0, zero = 0;
-    switch (t->type) {
-    case SCALE_OTHER: return;
-    case SCALE_E4M3:
-        bad = (bits & 0x7fu) == 0x7fu;
-        negative = (bits & 0x80u) != 0;
-        zero = bits == 0;
-        break;
-    case SCALE_E8M0:
-        bad = bits == 0xffu;
-        zero = bits == 0; /* 2^-127: of weights that are nothing */
-        break;
-    case SCALE_16:
-    case SCALE_F32:
-        bad = (bits & t->exponent) == t->exponent;
-        negative = (bits & (t->type == SCALE_F32 ? 0x80000000u : 0x8000u)) != 0;
-        zero = bits == 0;
-        break;
-    }
-    if (bad && t->bad++ == 0) t->first_bad = t->seen;
-    if (!bad && negative && t->negative++ == 0) t->first_negative = t->seen;
-    t->zero += (uint64_t)zero;
-    t->large +=
-        t->type == SCALE_F32 && !bad && !negative && bits > LARGE_SCALE && bits < LARGEST_DIVISOR;
-    t->seen++;
-}
-
-/* Streams a plane through a tally. */
-static kerf_status tally_plane(kf_inspection *x, const kerf_weight *w, kerf_plane_id p, tally *t,
-                               kerf_error *err)
-{
-    const uint64_t bytes_in_all = w->geometry.plane[p].bytes;
-    enum { ROOM = 1 << 18 };
-    const size_t size = t->type == SCALE_F32 ? 4 : t->type == SCALE_16 ? 2 : 1;
-    unsigned char *bytes = NULL;
-    KF_TRY(kf_allocate(&bytes, ROOM, 1, err));
-    kerf_status s = KERF_OK;
-    for (uint64_t at = 0; at < bytes_in_all && s == KERF_OK; at += ROOM) {
-        size_t n = bytes_in_all - at < ROOM ? (size_t)(bytes_in_all - at) : ROOM;
-        s = kerf_weight_read(x->source->reader, w, p, at, bytes, n, err);
-        for (size_t i = 0; i + size <= n && s == KERF_OK; i += size) {
-            uint32_t bits = 0;
-            memcpy(&bits, bytes + i, size);
-            look_at(t, bits);
-        }
-        if (s == KERF_OK) s = kf_work_add(&x->work, n, err);
-    }
-    free(bytes);
-    return s;
-}
 
 /* Scales that are all zero make zeros of whatever the codes say; of codes that are zero themselves
  * nothing is lost. A nibble or byte may be a negative zero. */
@@ -129,11 +43,11 @@ static kerf_status find_zeros(const kf_inspection *x, const kerf_weight *w, cons
 static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_plane_id p,
                                  kerf_error *err)
 {
-    tally t = tally_for(w, p);
+    kf_scale_tally t;
     char text[200];
     const char *what = p == KERF_PLANE_SECOND ? "second-level scales" : "scales";
-    if (t.type == SCALE_OTHER) return KERF_OK;
-    KF_TRY(tally_plane(x, w, p, &t, err));
+    KF_TRY(kf_tally_scales(x->source->reader, w, p, &x->work, &t, err));
+    if (t.type == KF_SCALE_OTHER) return KERF_OK;
     if (t.bad) {
         snprintf(text, sizeof text, "%llu of %llu %s are NaN or infinite, the first at %llu",
                  (unsigned long long)t.bad, (unsigned long long)t.seen, what,
@@ -156,7 +70,7 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
                  is_nested ? "their blocks have one scale" : "all of their weights are");
         kf_found(x, KERF_NOTE, w->name, text);
     }
-    const int is_number = t.type != SCALE_E8M0; /* which has no zero */
+    const int is_number = t.type != KF_SCALE_E8M0; /* which has no zero */
     if (p == KERF_PLANE_SCALES && is_number && 2 * t.zero >= t.seen && t.zero < t.seen) {
         snprintf(
             text, sizeof text,
@@ -241,10 +155,10 @@ static kerf_status find_in_activations(const kf_inspection *x, const kerf_weight
     enum { ROOM = 1 << 14 };
     unsigned char bytes[ROOM];
     char text[160];
-    tally t = {.type = w->dtype == KERF_F32 ? SCALE_F32 : SCALE_16,
-               .exponent = w->dtype == KERF_F32   ? 0x7f800000u
-                           : w->dtype == KERF_F16 ? 0x7c00u
-                                                  : 0x7f80u};
+    kf_scale_tally t = {.type = w->dtype == KERF_F32 ? KF_SCALE_F32 : KF_SCALE_16,
+                        .exponent = w->dtype == KERF_F32   ? 0x7f800000u
+                                    : w->dtype == KERF_F16 ? 0x7c00u
+                                                           : 0x7f80u};
     const size_t size = kerf_dtype_bits(w->dtype) / 8;
     if (w->codec.format || !kerf_dtype_is_float(w->dtype) || !kerf_is_activation_scale(w->name))
         return KERF_OK;
@@ -254,7 +168,7 @@ static kerf_status find_in_activations(const kf_inspection *x, const kerf_weight
         for (size_t i = 0; i + size <= n; i += size) {
             uint32_t bits = 0;
             memcpy(&bits, bytes + i, size);
-            look_at(&t, bits);
+            kf_tally_add(&t, bits);
         }
     }
     if (!t.bad && !t.negative && !t.zero) return KERF_OK;
@@ -281,7 +195,8 @@ static uint64_t scale_bytes(const kerf_weight *w)
 {
     uint64_t bytes = 0;
     for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++) {
-        if (w->plane[p] && tally_for(w, p).type != SCALE_OTHER) bytes += w->geometry.plane[p].bytes;
+        if (w->plane[p] && kf_tally_for(w, p).type != KF_SCALE_OTHER)
+            bytes += w->geometry.plane[p].bytes;
     }
     return bytes;
 }
