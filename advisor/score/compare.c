@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "model/inspect/scale_tally.h"
+#include "stream/scale_tally.h"
 #include "score/run_sums.h"
 #include "stream/crew.h"
 

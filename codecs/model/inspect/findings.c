@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "layout/config_check.h"
-#include "model/inspect/scale_tally.h"
+#include "stream/scale_tally.h"
 #include "model/stray.h"
 
 void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor, const char *text)

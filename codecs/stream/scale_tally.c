@@ -1,6 +1,6 @@
 /* scale_tally.c - the scales of one plane, read in pieces. What is said of them is up to the
  * caller: an inspection names each finding, a verification fails. */
-#include "model/inspect/scale_tally.h"
+#include "stream/scale_tally.h"
 
 #include <stdlib.h>
 #include <string.h>

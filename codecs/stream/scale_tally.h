@@ -1,8 +1,8 @@
 /* scale_tally.h - counts what is wrong with the scales of a quantized weight. */
-#ifndef KERF_MODEL_SCALE_TALLY_H
-#define KERF_MODEL_SCALE_TALLY_H
+#ifndef KERF_STREAM_SCALE_TALLY_H
+#define KERF_STREAM_SCALE_TALLY_H
 
-#include <kerf/checkpoint.h>
+#include <kerf/layouts.h>
 
 #include "base/work.h"
 
