@@ -108,7 +108,7 @@ static kerf_status find_feedback(const kf_compare_job *job, kerf_verify_row *row
         return KERF_OK;
     }
     kerf_status s = kerf_feedback_make(gram, shape->dim[shape->rank - 1], KERF_FEEDBACK_DAMPING,
-                                       job->exec->threads, NULL, out, err);
+                                       job->exec->threads, job->progress->job, out, err);
     free(gram);
     return s;
 }

@@ -18,6 +18,7 @@ typedef struct factoring {
     uint64_t from, to;
     double d[BLOCK]; /* of the columns [from, to) */
     double least;
+    const kerf_job *job;
 } factoring;
 
 /* y -= c[k] x[k] for the rows k of a block, the last first. */
@@ -37,6 +38,7 @@ static kerf_status reduce_rows(void *ctx, uint64_t slice)
 {
     factoring *f = ctx;
     const uint64_t n = f->n, rows = f->to - f->from;
+    KF_TRY(kf_job_check(f->job, NULL));
     const uint64_t end = kf_min_u64((slice + 1) * SLICE_ROWS, f->from);
     for (uint64_t i = slice * SLICE_ROWS; i < end; i++) {
         double c[BLOCK];
@@ -62,18 +64,19 @@ static void factor_block(factoring *f)
     }
 }
 
-static kerf_status factor(factoring *f, int threads, const kerf_job *job, kerf_feedback *out,
-                          kerf_error *err)
+static kerf_status factor(factoring *f, int threads, kerf_feedback *out, kerf_error *err)
 {
     for (f->to = f->n; f->to > 0; f->to = f->from) {
         f->from = f->to > BLOCK ? f->to - BLOCK : 0;
-        KF_TRY(kf_job_check(job, err));
         factor_block(f);
         for (uint64_t k = f->from; k < f->to; k++) out->d[k] = (float)f->d[k - f->from];
-        KF_TRY(kf_parallel(kf_div_up(f->from, SLICE_ROWS), threads, reduce_rows, f));
+        const kerf_status s = kf_parallel(kf_div_up(f->from, SLICE_ROWS), threads, reduce_rows, f);
+        if (s != KERF_OK) return kf_fail(err, s, KF_NOWHERE, "canceled");
     }
-    for (uint64_t k = 0; k < f->n; k++)
+    for (uint64_t k = 0; k < f->n; k++) {
+        KF_TRY(kf_job_check(f->job, err));
         for (uint64_t i = 0; i < k; i++) out->above[k * f->n + i] = (float)f->a[k * f->n + i];
+    }
     return KERF_OK;
 }
 
@@ -83,6 +86,7 @@ static kerf_status fill(factoring *f, const float *gram, double damping, kerf_er
     const uint64_t n = f->n;
     double sum = 0;
     for (uint64_t i = 0; i < n; i++) {
+        KF_TRY(kf_job_check(f->job, err));
         for (uint64_t j = 0; j <= i; j++) {
             const float x = gram[i * n + j];
             if (!(x >= -3.4e38f && x <= 3.4e38f))
@@ -102,7 +106,7 @@ static kerf_status fill(factoring *f, const float *gram, double damping, kerf_er
 kerf_status kerf_feedback_make(const float *gram, uint64_t columns, double damping, int threads,
                                const kerf_job *job, kerf_feedback **out, kerf_error *err)
 {
-    factoring f = {.n = columns};
+    factoring f = {.n = columns, .job = job};
     kerf_feedback *made = NULL;
     uint64_t square;
     *out = NULL;
@@ -115,7 +119,7 @@ kerf_status kerf_feedback_make(const float *gram, uint64_t columns, double dampi
     if (s == KERF_OK) s = kf_allocate(&made->d, columns, sizeof *made->d, err);
     if (s == KERF_OK) s = kf_allocate(&f.a, square, sizeof *f.a, err);
     if (s == KERF_OK) s = fill(&f, gram, damping, err);
-    if (s == KERF_OK) s = factor(&f, threads, job, made, err);
+    if (s == KERF_OK) s = factor(&f, threads, made, err);
     free(f.a);
     if (s == KERF_OK)
         *out = made;

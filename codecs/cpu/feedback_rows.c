@@ -198,7 +198,8 @@ static double weigh_scale(const kf_feedback_room *r, const kf_band *b, kf_scale 
 
 static kf_scale choose_scale(kf_feedback_room *r, const kf_band *b, kf_group g, size_t first)
 {
-    kf_scale tried[KERF_FEEDBACK_STRETCHES], best = kf_choose(r->spec, b->encoder, b->tensor, g);
+    kf_scale tried[KERF_FEEDBACK_STRETCHES + 1]; /* and the encoder's own */
+    kf_scale best = kf_choose(r->spec, b->encoder, b->tensor, g);
     if (!r->tries) return best;
     const int plain = (int)kerf_encoder_at(r->g->format, 0)->id;
     double least = weigh_scale(r, b, best, g, g, first);
@@ -213,7 +214,7 @@ static kf_scale choose_scale(kf_feedback_room *r, const kf_band *b, kf_group g, 
         size_t known = 0;
         while (known < n && (tried[known].bits != scale.bits || tried[known].zero != scale.zero))
             known++;
-        if (known < n || n == KERF_FEEDBACK_STRETCHES) continue;
+        if (known < n) continue;
         tried[n++] = scale;
         const double sum = weigh_scale(r, b, scale, g, h, first);
         if (!(sum < least)) continue;

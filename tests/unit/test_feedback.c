@@ -302,6 +302,38 @@ static void what_cannot_be_is_refused(void **state)
     free(gram);
 }
 
+typedef struct patience {
+    int asked, most;
+} patience;
+
+static int is_lost(void *ctx)
+{
+    patience *p = ctx;
+    return __atomic_add_fetch(&p->asked, 1, __ATOMIC_RELAXED) > p->most;
+}
+
+/* At each place where it asks: between them lies the work of some rows. */
+static void factoring_can_be_stopped(void **state)
+{
+    (void)state;
+    float *gram = make_gram();
+    kerf_error err;
+    patience all = {0, 1 << 20};
+    kerf_job job = {.cancel = is_lost, .ctx = &all};
+    kerf_feedback *f;
+    must(kerf_feedback_make(gram, COLS, 0.01, 1, &job, &f, &err), &err);
+    kerf_feedback_free(f);
+    assert_in_range(all.asked, 2 * COLS + 8, 4 * COLS);
+    for (int most = 0; most < all.asked; most += 7) {
+        patience some = {0, most};
+        job.ctx = &some;
+        assert_int_equal(kerf_feedback_make(gram, COLS, 0.01, 2, &job, &f, &err), KERF_E_CANCELED);
+        assert_null(f);
+        assert_string_equal(err.text, "canceled");
+    }
+    free(gram);
+}
+
 /* The first of several, as without feedback. */
 static void a_nan_is_found(void **state)
 {
@@ -332,6 +364,7 @@ int main(void)
         cmocka_unit_test(the_error_of_the_output_falls),
         cmocka_unit_test(bytes_are_the_same_for_any_threads_and_calls),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(factoring_can_be_stopped),
         cmocka_unit_test(a_nan_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
