@@ -12,61 +12,89 @@
 #define LARGE_SCALE 0x41800000u
 #define LARGEST_DIVISOR 0x53800000u
 
-kf_scale_tally kf_tally_for(const kerf_weight *w, kerf_plane_id p)
+/* Numbers of `bytes` each. They are NaN or infinite when these bits are all set: the exponent, in
+ * E4M3, which has no infinity, all but the sign, in E8M0 all. From 1 to `usual` there is nothing to
+ * say of one. */
+typedef struct scale_bits {
+    size_t bytes;
+    uint32_t not_finite, sign, usual;
+} scale_bits;
+
+static const scale_bits types[] = {
+    [KF_SCALE_OTHER] = {0, 0, 0, 0},
+    [KF_SCALE_E4M3] = {1, 0x7f, 0x80, 0x7e},
+    [KF_SCALE_E8M0] = {1, 0xff, 0, 0xfe}, /* zero is 2^-127: of weights that are nothing */
+    [KF_SCALE_F16] = {2, 0x7c00, 0x8000, 0x7bff},
+    [KF_SCALE_BF16] = {2, 0x7f80, 0x8000, 0x7f7f},
+    [KF_SCALE_F32] = {4, 0x7f800000, 0x80000000, LARGE_SCALE},
+};
+
+kf_scale_type kf_scale_type_of(const kerf_weight *w, kerf_plane_id p)
 {
-    kerf_scale_kind kind = w->codec.format->scale;
-    kf_scale_tally t = {0};
-    if (p == KERF_PLANE_SECOND || (p == KERF_PLANE_SCALES && kind == KERF_SCALE_F32)) {
-        t.type = KF_SCALE_F32;
-        t.exponent = 0x7f800000u;
-    } else if (p != KERF_PLANE_SCALES) {
-        t.type = KF_SCALE_OTHER;
-    } else if (kind == KERF_SCALE_E4M3) {
-        t.type = KF_SCALE_E4M3;
-    } else if (kind == KERF_SCALE_E8M0) {
-        t.type = KF_SCALE_E8M0;
-    } else if (kind == KERF_SCALE_F16 || kind == KERF_SCALE_BF16) {
-        t.type = KF_SCALE_16;
-        t.exponent = kind == KERF_SCALE_F16 ? 0x7c00u : 0x7f80u;
+    if (p == KERF_PLANE_SECOND) return KF_SCALE_F32;
+    if (p != KERF_PLANE_SCALES) return KF_SCALE_OTHER;
+    switch (w->codec.format->scale) {
+    case KERF_SCALE_E4M3: return KF_SCALE_E4M3;
+    case KERF_SCALE_E8M0: return KF_SCALE_E8M0;
+    case KERF_SCALE_F16: return KF_SCALE_F16;
+    case KERF_SCALE_BF16: return KF_SCALE_BF16;
+    case KERF_SCALE_F32: return KF_SCALE_F32;
+    default: return KF_SCALE_OTHER;
     }
-    return t;
 }
 
-void kf_tally_add(kf_scale_tally *t, uint32_t bits)
+static void add(kf_scale_tally *t, const scale_bits *b, uint32_t bits)
 {
-    int bad = 0, negative = 0, zero = 0;
-    switch (t->type) {
-    case KF_SCALE_OTHER: return;
-    case KF_SCALE_E4M3:
-        bad = (bits & 0x7fu) == 0x7fu;
-        negative = (bits & 0x80u) != 0;
-        zero = bits == 0;
-        break;
-    case KF_SCALE_E8M0:
-        bad = bits == 0xffu;
-        zero = bits == 0; /* 2^-127: of weights that are nothing */
-        break;
-    case KF_SCALE_16:
-    case KF_SCALE_F32:
-        bad = (bits & t->exponent) == t->exponent;
-        negative = (bits & (t->type == KF_SCALE_F32 ? 0x80000000u : 0x8000u)) != 0;
-        zero = bits == 0;
-        break;
-    }
+    const int bad = (bits & b->not_finite) == b->not_finite, negative = (bits & b->sign) != 0;
     if (bad && t->bad++ == 0) t->first_bad = t->seen;
     if (!bad && negative && t->negative++ == 0) t->first_negative = t->seen;
-    t->zero += (uint64_t)zero;
-    t->large += t->type == KF_SCALE_F32 && !bad && !negative && bits > LARGE_SCALE &&
-                bits < LARGEST_DIVISOR;
+    t->zero += bits == 0;
+    t->large += !bad && !negative && bits > b->usual && bits < LARGEST_DIVISOR;
     t->seen++;
+}
+
+/* Whether nothing is to be said of a run of scales, as is nearly always so. This loop takes many at
+ * once: all scales of a model pass here. */
+enum { RUN = 512 };
+
+#define DEFINE_USUAL(type)                                                             \
+    static int are_usual_##type(const unsigned char *at, uint32_t usual)               \
+    {                                                                                  \
+        const type most = (type)usual;                                                 \
+        type scale[RUN], unusual = 0;                                                  \
+        memcpy(scale, at, sizeof scale);                                               \
+        for (int i = 0; i < RUN; i++) unusual |= (type)((type)(scale[i] - 1) >= most); \
+        return unusual == 0;                                                           \
+    }
+
+DEFINE_USUAL(uint8_t)
+DEFINE_USUAL(uint16_t)
+DEFINE_USUAL(uint32_t)
+
+void kf_tally_add(kf_scale_tally *t, const void *scales, size_t bytes)
+{
+    const scale_bits *b = &types[t->type];
+    const unsigned char *at = scales;
+    for (size_t left = b->bytes ? bytes / b->bytes : 0, n; left > 0; left -= n) {
+        n = left < RUN ? left : RUN;
+        const int usual = n == RUN && (b->bytes == 1   ? are_usual_uint8_t(at, b->usual)
+                                       : b->bytes == 2 ? are_usual_uint16_t(at, b->usual)
+                                                       : are_usual_uint32_t(at, b->usual));
+        if (usual) t->seen += n;
+        for (size_t i = 0; !usual && i < n; i++) {
+            uint32_t bits = 0;
+            memcpy(&bits, at + i * b->bytes, b->bytes);
+            add(t, b, bits);
+        }
+        at += n * b->bytes;
+    }
 }
 
 kerf_status kf_tally_scales(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
                             kf_work *work, kf_scale_tally *out, kerf_error *err)
 {
     enum { ROOM = 1 << 18 };
-    kf_scale_tally t = *out = kf_tally_for(w, p);
-    const size_t size = t.type == KF_SCALE_F32 ? 4 : t.type == KF_SCALE_16 ? 2 : 1;
+    kf_scale_tally t = *out = (kf_scale_tally){.type = kf_scale_type_of(w, p)};
     const uint64_t all = t.type == KF_SCALE_OTHER ? 0 : w->geometry.plane[p].bytes;
     unsigned char *bytes = NULL;
     if (all == 0) return KERF_OK;
@@ -75,11 +103,7 @@ kerf_status kf_tally_scales(const kerf_reader *r, const kerf_weight *w, kerf_pla
     for (uint64_t at = 0; at < all && s == KERF_OK; at += ROOM) {
         size_t n = all - at < ROOM ? (size_t)(all - at) : ROOM;
         s = kerf_weight_read(r, w, p, at, bytes, n, err);
-        for (size_t i = 0; i + size <= n && s == KERF_OK; i += size) {
-            uint32_t bits = 0;
-            memcpy(&bits, bytes + i, size);
-            kf_tally_add(&t, bits);
-        }
+        if (s == KERF_OK) kf_tally_add(&t, bytes, n);
         if (s == KERF_OK && work) s = kf_work_add(work, n, err);
     }
     free(bytes);

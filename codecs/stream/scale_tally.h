@@ -11,21 +11,22 @@ typedef enum kf_scale_type {
     KF_SCALE_OTHER,
     KF_SCALE_E4M3,
     KF_SCALE_E8M0,
-    KF_SCALE_16,
+    KF_SCALE_F16,
+    KF_SCALE_BF16,
     KF_SCALE_F32
 } kf_scale_type;
 
+/* Zeros: a tally of nothing yet, but for its type. */
 typedef struct kf_scale_tally {
     kf_scale_type type;
-    uint32_t exponent; /* bits of the exponent: all set means NaN or Inf */
     uint64_t seen, bad, negative, zero, large, first_bad, first_negative;
 } kf_scale_tally;
 
-/* A tally of nothing yet, for a plane of a quantized weight. */
-kf_scale_tally kf_tally_for(const kerf_weight *w, kerf_plane_id p);
+/* Of a plane of a quantized weight. */
+kf_scale_type kf_scale_type_of(const kerf_weight *w, kerf_plane_id p);
 
-/* Adds one scale. */
-void kf_tally_add(kf_scale_tally *t, uint32_t bits);
+/* Adds scales that follow each other. bytes: a multiple of their size. */
+void kf_tally_add(kf_scale_tally *t, const void *scales, size_t bytes);
 
 /* Reads a plane and counts it. work: what is told of the bytes; NULL: nobody. */
 kerf_status kf_tally_scales(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,

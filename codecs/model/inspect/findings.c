@@ -10,8 +10,8 @@
 
 #include "base/base.h"
 #include "layout/config_check.h"
-#include "stream/scale_tally.h"
 #include "model/stray.h"
+#include "stream/scale_tally.h"
 
 void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor, const char *text)
 {
@@ -67,7 +67,7 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
     if (t.zero && p == KERF_PLANE_SECOND) {
         snprintf(text, sizeof text, "%llu of %llu %s are zero: %s", (unsigned long long)t.zero,
                  (unsigned long long)t.seen, what,
-                 is_nested ? "their blocks have one scale" : "all of their weights are");
+                 is_nested ? "all blocks below each have one scale" : "all of their weights are");
         kf_found(x, KERF_NOTE, w->name, text);
     }
     const int is_number = t.type != KF_SCALE_E8M0; /* which has no zero */
@@ -155,21 +155,16 @@ static kerf_status find_in_activations(const kf_inspection *x, const kerf_weight
     enum { ROOM = 1 << 14 };
     unsigned char bytes[ROOM];
     char text[160];
-    kf_scale_tally t = {.type = w->dtype == KERF_F32 ? KF_SCALE_F32 : KF_SCALE_16,
-                        .exponent = w->dtype == KERF_F32   ? 0x7f800000u
-                                    : w->dtype == KERF_F16 ? 0x7c00u
-                                                           : 0x7f80u};
-    const size_t size = kerf_dtype_bits(w->dtype) / 8;
-    if (w->codec.format || !kerf_dtype_is_float(w->dtype) || !kerf_is_activation_scale(w->name))
+    kf_scale_tally t = {.type = w->dtype == KERF_F32    ? KF_SCALE_F32
+                                : w->dtype == KERF_F16  ? KF_SCALE_F16
+                                : w->dtype == KERF_BF16 ? KF_SCALE_BF16
+                                                        : KF_SCALE_OTHER};
+    if (w->codec.format || t.type == KF_SCALE_OTHER || !kerf_is_activation_scale(w->name))
         return KERF_OK;
     for (uint64_t at = 0; at < w->plane[0]->bytes; at += ROOM) {
         const size_t n = (size_t)kf_min_u64(w->plane[0]->bytes - at, ROOM);
         KF_TRY(kerf_reader_read(x->source->reader, w->plane[0], at, bytes, n, err));
-        for (size_t i = 0; i + size <= n; i += size) {
-            uint32_t bits = 0;
-            memcpy(&bits, bytes + i, size);
-            kf_tally_add(&t, bits);
-        }
+        kf_tally_add(&t, bytes, n);
     }
     if (!t.bad && !t.negative && !t.zero) return KERF_OK;
     snprintf(text, sizeof text, "is %s%s: what loaders multiply or divide by it is lost",
@@ -195,7 +190,7 @@ static uint64_t scale_bytes(const kerf_weight *w)
 {
     uint64_t bytes = 0;
     for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++) {
-        if (w->plane[p] && kf_tally_for(w, p).type != KF_SCALE_OTHER)
+        if (w->plane[p] && kf_scale_type_of(w, p) != KF_SCALE_OTHER)
             bytes += w->geometry.plane[p].bytes;
     }
     return bytes;
