@@ -18,10 +18,10 @@ enum { VARINT = 0, EIGHT_BYTES = 1, BYTES = 2, FOUR_BYTES = 5 }; /* kinds of fie
 /* Fields: of the file; of a piece; of the trainer; of the normalizer. */
 enum { PIECES = 1, TRAINER = 2, NORMALIZER = 3 };
 enum { PIECE_TEXT = 1, PIECE_SCORE = 2, PIECE_TYPE = 3 };
-enum { MODEL_TYPE = 3, UNKNOWN_ID = 40, BOS_ID = 41, EOS_ID = 42, PAD_ID = 43 };
+enum { MODEL_TYPE = 3, BOS_ID = 41 };
 enum { CHARSMAP = 2, DUMMY_PREFIX = 3, FEWER_SPACES = 4 };
 
-enum { MODEL_UNIGRAM = 1, MODEL_BPE = 2, MOST_TYPES = 6 };
+enum { MODEL_BPE = 2, MOST_TYPES = 6 };
 
 typedef struct message {
     const char *name;
@@ -132,12 +132,8 @@ static kerf_status take_trainer(message m, kf_pieces *p)
     while (m.at < m.end) {
         KF_TRY(take_field(&m, &f));
         if (f.kind != VARINT) continue;
-        const int64_t id = f.value <= INT32_MAX ? (int64_t)f.value : -1; /* -1 has all bits */
         if (f.number == MODEL_TYPE) p->is_bpe = f.value == MODEL_BPE;
-        if (f.number == UNKNOWN_ID) p->unknown = id;
-        if (f.number == BOS_ID) p->bos = id;
-        if (f.number == EOS_ID) p->eos = id;
-        if (f.number == PAD_ID) p->pad = id;
+        if (f.number == BOS_ID) p->has_bos = f.value <= INT32_MAX; /* -1 has all bits */
     }
     return KERF_OK;
 }
@@ -168,7 +164,7 @@ static kerf_status count_pieces(message m, size_t *count)
 }
 
 /* What protocol buffers leave out has these values. */
-static const kf_pieces defaults = {.is_changed = 1, .prefix = 1, .bos = 1, .eos = 2, .pad = -1};
+static const kf_pieces defaults = {.is_changed = 1, .prefix = 1, .has_bos = 1};
 
 kerf_status kf_pieces_parse(const char *name, const unsigned char *file, size_t n, kf_pieces *out,
                             kerf_error *err)
@@ -178,7 +174,7 @@ kerf_status kf_pieces_parse(const char *name, const unsigned char *file, size_t 
     size_t count, used = 0, bytes;
     *out = (kf_pieces){.piece = NULL};
     KF_TRY(count_pieces(m, &count));
-    KF_TRY(kf_allocate(&p.texts, n, 2, err)); /* a piece takes two bytes of the file at least */
+    KF_TRY(kf_allocate(&p.texts, n, 1, err)); /* a piece is longer in the file than its text */
     kerf_status s = kf_allocate(&p.piece, count, sizeof *p.piece, err);
     while (s == KERF_OK && m.at < m.end) {
         field f;

@@ -13,14 +13,14 @@ typedef struct kf_piece {
     int type;
 } kf_piece;
 
-/* What a file says. Numbers of special tokens are -1 where there are none. */
+/* What a file says. */
 typedef struct kf_pieces {
     kf_piece *piece;
     size_t count;
     int is_bpe;     /* trained as BPE, as llama.cpp joins them                   */
     int is_changed; /* texts are normalized, or their spaces are, before the cut */
     int prefix;     /* a space is put before a text                              */
-    int64_t unknown, bos, eos, pad;
+    int has_bos;    /* there is a token that begins a text                       */
     char *texts;
 } kf_pieces;
 

@@ -1,5 +1,5 @@
-/* gguf_tokenizer.c - the tokens, merges and special tokens of tokenizer.json, without
- * one those of tokenizer.model.
+/* gguf_tokenizer.c - the tokens, merges and special tokens of tokenizer.json; where there is none,
+ * those of tokenizer.model.
  *
  * Source: llama.cpp, convert_hf_to_gguf.py (get_vocab_base, _create_vocab_sentencepiece) and
  * gguf-py, vocab.py. */
@@ -20,6 +20,9 @@
 #include "roles/facts.h"
 
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
+
+#define CONVERT_FIRST \
+    "convert the model with llama.cpp's convert_hf_to_gguf.py, and run kerf on the result"
 
 #define MOST_TOKENS (1u << 22)
 #define MOST_TEMPLATE_BYTES (UINT64_C(1) << 20)
@@ -254,15 +257,22 @@ static kind find_kind(const json_t *tokenizer)
 static kerf_status check(const json_t *tokenizer, const kind *k, kerf_error *err)
 {
     if (k->model && k->cut) return KERF_OK;
-    return kf_fail(
-        err, KERF_E_NOSUP, KF_NOWHERE,
-        "%s: convert the model with llama.cpp's convert_hf_to_gguf.py, and run kerf on the "
-        "result",
-        !tokenizer  ? "a GGUF file needs the tokens of its model, and there is no "
-                      "tokenizer.json and no tokenizer.model"
-        : !k->model ? "tokenizer.json is no BPE, and no other is written as GGUF"
-                    : "tokenizer.json cuts texts in a way that kerf has no name of "
-                      "llama.cpp's for");
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "%s: " CONVERT_FIRST,
+                   !tokenizer  ? "a GGUF file needs the tokens of its model, and there is no "
+                                 "tokenizer.json and no tokenizer.model"
+                   : !k->model ? "tokenizer.json is no BPE, and no other is written as GGUF"
+                               : "tokenizer.json cuts texts in a way that kerf has no name of "
+                                 "llama.cpp's for");
+}
+
+/* What joins the tokens, and how texts are cut before. */
+static void add_model(const char *model, const char *cut, kf_text *t, uint32_t *count)
+{
+    kf_gguf_put_key(t, "tokenizer.ggml.model", KF_GGUF_STRING);
+    kf_gguf_put_string(t, model);
+    kf_gguf_put_key(t, "tokenizer.ggml.pre", KF_GGUF_STRING);
+    kf_gguf_put_string(t, cut);
+    *count += 2;
 }
 
 static void add_unknown(const token *list, size_t n, kf_text *t, uint32_t *count)
@@ -284,11 +294,7 @@ static kerf_status add_keys(const json_t *tokenizer, const json_t *config, const
     KF_TRY(check(tokenizer, &k, err));
     if (n > MOST_TOKENS) return fail_tokenizer(err, "more tokens than are read");
     KF_TRY(kf_allocate(&list, (size_t)n, sizeof *list, err));
-    kf_gguf_put_key(t, "tokenizer.ggml.model", KF_GGUF_STRING);
-    kf_gguf_put_string(t, k.model);
-    kf_gguf_put_key(t, "tokenizer.ggml.pre", KF_GGUF_STRING);
-    kf_gguf_put_string(t, k.cut);
-    *count += 2;
+    add_model(k.model, k.cut, t, count);
     kerf_status s = take_tokens(tokenizer, list, (size_t)n, err);
     if (s == KERF_OK) add_tokens(list, (size_t)n, t, count);
     if (s == KERF_OK)
@@ -337,8 +343,8 @@ static kerf_status take_later(const scored *l, const json_t *by_number, const js
                 err, KERF_E_DATA, KF_NOWHERE,
                 "tokenizer_config.json: added_tokens_decoder: a token has no number below "
                 "vocab_size");
-        if (l->list[i].text && l->list[i].type != USER_DEFINED)
-            continue; /* it stands in the file */
+        const int is_in_file = l->list[i].text && l->list[i].type != USER_DEFINED;
+        if (is_in_file) continue;
         l->list[i] = (token){text, is_control(value, text) ? CONTROL : USER_DEFINED};
         l->score[i] = -1000;
     }
@@ -352,9 +358,7 @@ static kerf_status check_pieces(const kf_pieces *p, uint64_t n, kerf_error *err)
                        "tokenizer.model: %zu tokens, and config.json has a vocab_size of %llu",
                        p->count, (unsigned long long)n);
     if (p->is_bpe && !p->is_changed) return KERF_OK;
-    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                   "tokenizer.model: %s: convert the model with llama.cpp's "
-                   "convert_hf_to_gguf.py, and run kerf on the result",
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "tokenizer.model: %s: " CONVERT_FIRST,
                    !p->is_bpe ? "it was not trained as BPE, and no other is written as GGUF"
                               : "it changes texts before they are cut, as llama.cpp does not");
 }
@@ -368,16 +372,12 @@ static kerf_status add_piece_keys(const kf_pieces *p, const scored *l, const jso
         if (i < p->count) l->list[i] = (token){p->piece[i].text, p->piece[i].type};
     }
     KF_TRY(take_later(l, json_object_get(more, "added_tokens_decoder"), later, err));
-    kf_gguf_put_key(t, "tokenizer.ggml.model", KF_GGUF_STRING);
-    kf_gguf_put_string(t, "llama");
-    kf_gguf_put_key(t, "tokenizer.ggml.pre", KF_GGUF_STRING);
-    kf_gguf_put_string(t, "default");
-    *count += 2;
+    add_model("llama", "default", t, count);
     add_tokens(l->list, l->n, t, count);
     put_scores(l->score, l->n, t, count);
     add_bool(t, "tokenizer.ggml.add_space_prefix", p->prefix, count);
     add_unknown(l->list, l->n, t, count);
-    add_special(config, more, p->bos >= 0, chat, t, count);
+    add_special(config, more, p->has_bos, chat, t, count);
     return KERF_OK;
 }
 

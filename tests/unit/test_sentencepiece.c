@@ -1,9 +1,11 @@
 /* test_sentencepiece.c - a tokenizer.model, whole, cut off at every byte, and with every byte
- * changed in every bit: what it says, or a failure; memory is watched by the sanitizers. */
+ * replaced by every other: what it says, or a failure. The bytes end where their memory does, so
+ * that sanitizers see what is read behind them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -36,7 +38,7 @@ static void test_whole(void **state)
     assert_int_equal(p.piece[2].type, 6);
     assert_int_equal(p.piece[3].type, 1);
     assert_true(p.is_bpe && p.prefix && !p.is_changed);
-    assert_true(p.unknown == 0 && p.bos == 1 && p.eos == 2 && p.pad == -1);
+    assert_true(p.has_bos);
     kf_pieces_close(&p);
 }
 
@@ -44,20 +46,21 @@ static void try_bytes(const unsigned char *bytes, size_t n)
 {
     kf_pieces p;
     kerf_error err = {.text = ""};
-    const kerf_status s = kf_pieces_parse("m", bytes, n, &p, &err);
+    unsigned char *own = malloc(n ? n : 1);
+    assert_non_null(own);
+    memcpy(own, bytes, n);
+    const kerf_status s = kf_pieces_parse("m", own, n, &p, &err);
     if (s != KERF_OK) assert_true(s == KERF_E_DATA && err.text[0] && !p.piece && !p.texts);
     for (size_t i = 0; s == KERF_OK && i < p.count; i++) assert_true(strlen(p.piece[i].text) < n);
     kf_pieces_close(&p);
+    free(own);
 }
 
 static void test_hostile(void **state)
 {
     unsigned char own[sizeof file];
     (void)state;
-    for (size_t n = 0; n < sizeof file; n++) {
-        memcpy(own, file, n);
-        try_bytes(own, n);
-    }
+    for (size_t n = 0; n < sizeof file; n++) try_bytes(file, n);
     memcpy(own, file, sizeof file);
     for (size_t i = 0; i + 1 < sizeof file; i++)
         for (unsigned v = 0; v < 256; v++) {
