@@ -161,15 +161,18 @@ static kerf_status stack(renaming *n, kerf_weight *w, made *m)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
     const char *at = strstr(w->whole, "experts.0.");
+    if (n->experts > n->w->count) /* before there is memory for them */
+        return kf_fail(n->err, KERF_E_DATA, KF_NOWHERE,
+                       "%.300s: config.json has a num_experts of %llu, more than there are weights",
+                       w->whole, (unsigned long long)n->experts);
     const kerf_tensor **from = kf_weights_own(n->w, n->experts, sizeof *from);
     if (!from) return no_memory(n->err);
     for (uint64_t e = 0; e < n->experts; e++) {
         snprintf(name, sizeof name, "%.*sexperts.%llu.%s", (int)(at - w->whole), w->whole,
                  (unsigned long long)e, at + strlen("experts.0."));
         const kerf_weight *found = kerf_weights_find(n->w, name);
-        kerf_weight one = {.name = NULL};
-        if (found) one = *found;
-        if (found) KF_TRY(make_dense(n, &one));
+        kerf_weight one = found ? *found : (kerf_weight){.name = NULL};
+        KF_TRY(make_dense(n, &one));
         if (!found || one.codec.format || !kerf_shape_equal(&one.shape, &w->shape) ||
             one.dtype != w->dtype)
             return kf_fail(n->err, KERF_E_DATA, KF_NOWHERE,
@@ -198,16 +201,21 @@ static kerf_status rename_weight(renaming *n, const kerf_weight *from)
     made *m = NULL;
     const kf_gguf_kind kind = kf_gguf_name_of(from->name, name, &expert);
     const int is_unused = kind == KF_GGUF_NO_USE || kerf_is_activation_scale(from->name);
-    if (is_unused || (kind == KF_GGUF_EXPERT && expert > 0)) return KERF_OK;
+    if (is_unused) return KERF_OK;
     if (kind == KF_GGUF_UNKNOWN)
         return kf_fail(n->err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s: llama.cpp's %s has no such tensor", from->name,
                        n->model->architecture);
+    if (kind == KF_GGUF_EXPERT && expert >= n->experts)
+        return kf_fail(n->err, KERF_E_DATA, KF_NOWHERE,
+                       "%.200s: config.json has a num_experts of %llu", from->name,
+                       (unsigned long long)n->experts);
     if ((from->codec.format && !from->decoded) || from->stored.rank)
         return kf_fail(n->err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s is not dense: kerf dequantize makes a source that can be written as "
                        "GGUF",
                        from->name);
+    if (kind == KF_GGUF_EXPERT && expert > 0) return KERF_OK; /* in the stack of the first */
     kerf_weight *w = &n->out[n->count++];
     *w = *from;
     KF_TRY(make_dense(n, w));

@@ -374,6 +374,11 @@ def case_gguf_experts(kerf, tmp):
         shapes = {k: v[1] for k, v in files[-1].items()}
         need(shapes["blk.0.ffn_up_exps.weight"] == [n, inner, size] and shapes["blk.0.ffn_down_exps.weight"] == [n, size, inner], shapes)
         need(files[-1] == files[0], f"{kind}: other tensors than of experts one by one")
+    for wrong, says in ((1, "experts.1.gate_proj.weight: config.json has a num_experts of 1"), (None, "config.json has a num_experts of 0"),
+                        (3, "experts.2.gate_proj.weight is missing"), (2 ** 32 - 1, "more than there are weights")):
+        folder = model(f"{tmp}/wrong", kinds["singles"][0] + rest, **{**config, "num_experts": wrong})
+        shutil.copy(f"{tmp}/singles/tokenizer.json", folder)
+        kerf("quantize", folder, "-f", "ggml-q8_0", "-o", f"{tmp}/wrong.gguf", code=3, says=says)
 
 
 def proto(number, value):
