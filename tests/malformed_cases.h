@@ -278,6 +278,8 @@ static const struct malformed malformed_cases[] = {
     DESCRIBED("kerf-format-missing", KERF_E_DATA, "is not a string", QUANT("\"dtype\":\"BF16\",\"shape\":[2,4]")),
     DESCRIBED("kerf-format-unknown", KERF_E_NOSUP, "unknown format \"fp8-e9m9\"", QUANT("\"format\":\"fp8-e9m9\",\"dtype\":\"BF16\",\"shape\":[2,4]")),
     DESCRIBED("kerf-encoder-number", KERF_E_DATA, "is not a string", QUANT("\"format\":\"fp8-e4m3\",\"encoder\":1,\"dtype\":\"BF16\",\"shape\":[2,4]")),
+    DESCRIBED("kerf-feedback-text", KERF_E_DATA, "feedback is not 16 hexadecimal digits", QUANT("\"format\":\"fp8-e4m3\",\"feedback\":\"0x12 with more\",\"dtype\":\"BF16\",\"shape\":[2,4]")),
+    DESCRIBED("kerf-feedback-number", KERF_E_DATA, "feedback is not 16 hexadecimal digits", QUANT("\"format\":\"fp8-e4m3\",\"feedback\":1,\"dtype\":\"BF16\",\"shape\":[2,4]")),
     DESCRIBED("kerf-dtype-unknown", KERF_E_DATA, "unknown dtype", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"bf16\",\"shape\":[2,4]")),
     DESCRIBED("kerf-shape-missing", KERF_E_DATA, "shape is not an array", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\"")),
     DESCRIBED("kerf-shape-negative", KERF_E_DATA, "not a plain unsigned integer", QUANT("\"format\":\"fp8-e4m3\",\"dtype\":\"BF16\",\"shape\":[-2,-4]")),
