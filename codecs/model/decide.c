@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "base/globs.h"
+#include "layout/arranging.h"
 #include "model/select.h"
 
 /* All that a decision rests on. */
@@ -181,26 +182,25 @@ static int is_decoded(const kerf_decision *d)
 static int is_decoded_weight(const request *q, const kf_decisions *all, const char *name, size_t n,
                              const char *end)
 {
-    char weight[KERF_MAX_NAME_BYTES + 32];
-    snprintf(weight, sizeof weight, "%.*s%s", (int)n, name, end);
-    const kerf_weight *w = kerf_weights_find(q->source->weights, weight);
+    const kerf_weight *w = kf_expert_find(q->source->weights, name, n, end);
     return w && is_decoded(&all->item[w - all->item[0].weight]);
 }
 
 /* A module whose weight is decoded: "X" of "X.input_scale"; a stack "X" of "X_input_scale", or the
- * experts that were in it. */
+ * experts that were in it, of which the first stands for all. */
 static int is_decoded_module(const request *q, const kf_decisions *all, const char *name)
 {
-    static const char end[] = "_input_scale", mark[] = ".experts.";
-    const char *dot = strrchr(name, '.'), *stacks = strstr(name, mark);
-    const size_t n = strlen(name);
+    static const char end[] = "_input_scale";
+    const char *dot = strrchr(name, '.'), *experts = strstr(name, kf_experts_mark);
     if (dot && is_decoded_weight(q, all, name, (size_t)(dot - name), ".weight")) return 1;
-    if (n < sizeof end || strcmp(name + n - strlen(end), end) != 0) return 0;
-    if (is_decoded_weight(q, all, name, n - strlen(end), "")) return 1;
-    for (size_t i = 0; stacks && i < all->count; i++)
-        if (is_decoded(&all->item[i]) &&
-            strncmp(all->item[i].weight->name, name, (size_t)(stacks - name) + strlen(mark)) == 0)
-            return 1;
+    if (!kf_has_suffix(name, end)) return 0;
+    if (is_decoded_weight(q, all, name, strlen(name) - strlen(end), "")) return 1;
+    for (int i = 0; experts && i < KF_SINGLES; i++) {
+        char first[64];
+        const size_t n = (size_t)(experts - name) + strlen(kf_experts_mark);
+        snprintf(first, sizeof first, "0.%s.weight", kf_single_end(i));
+        if (is_decoded_weight(q, all, name, n, first)) return 1;
+    }
     return 0;
 }
 
@@ -208,9 +208,7 @@ static int is_decoded_module(const request *q, const kf_decisions *all, const ch
 static void drop_scales(const request *q, kf_decisions *all)
 {
     size_t decoded = 0;
-    for (size_t i = 0; i < all->count; i++) {
-        decoded += is_decoded(&all->item[i]) ? 1 : 0;
-    }
+    for (size_t i = 0; i < all->count; i++) decoded += is_decoded(&all->item[i]) ? 1 : 0;
     for (size_t i = 0; decoded && i < all->count; i++) {
         kerf_decision *d = &all->item[i];
         const char *name = d->weight->name, *last = strrchr(name, '.');
