@@ -233,13 +233,9 @@ static void the_error_of_the_output_falls(void **state)
     (void)state;
     float *gram = make_gram();
     kerf_feedback *f = make_feedback(gram, 1);
-    size_t tried = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const kerf_exec plain = {.threads = 1}, with = {.threads = 1, .feedback = f};
-        kerf_codec codec;
         coded a, b;
-        if (kerf_codec_find(kinds[i], &codec, NULL) != KERF_OK) continue;
-        tried++;
         encode(&a, kinds[i], ROWS, &plain);
         encode(&b, kinds[i], ROWS, &with);
         const double before = output_error(&a, gram), after = output_error(&b, gram);
@@ -248,7 +244,6 @@ static void the_error_of_the_output_falls(void **state)
         release(&a);
         release(&b);
     }
-    assert_true(tried > 25);
     kerf_feedback_free(f);
     free(gram);
 }
@@ -259,9 +254,7 @@ static void bytes_are_the_same_for_any_threads_and_calls(void **state)
     float *gram = make_gram();
     kerf_feedback *f = make_feedback(gram, 2);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        kerf_codec codec;
         coded a, b;
-        if (kerf_codec_find(kinds[i], &codec, NULL) != KERF_OK) continue;
         const kerf_exec one = {.threads = 1, .feedback = f};
         encode(&a, kinds[i], ROWS, &one);
         for (int threads = 2; threads <= 5; threads += 3) {
