@@ -80,29 +80,19 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
         count[k]++;
     }
     for (size_t k = 0; k < kinds; k++) {
+        const kerf_weight *w = first[k];
         char format[64];
         kf_text t = {0};
-        if (!first[k]->codec.format && first[k]->dtype != KERF_F64) {
-            kf_text_add(&t,
-                        "%zu tensor%s decoded on the way in: errors count against the decoded "
-                        "weights",
-                        count[k], count[k] == 1 ? " is" : "s are");
-            KF_TRY(add_note(n, &t, err));
-            continue;
+        kf_text_add(&t, "%zu tensor%s ", count[k], count[k] == 1 ? " is" : "s are");
+        if (!w->codec.format && w->dtype == KERF_F64) {
+            kf_text_add(&t, "rounded from F64 to F32 on the way in");
+        } else {
+            kf_text_add(&t, "decoded on the way in");
+            if (w->codec.format) /* else it was renamed for GGUF, and is dense from there on */
+                kf_text_add(&t, " from %s", kerf_weight_format(w, format, sizeof format));
+            if (w->codec.format && w->layout) kf_text_add(&t, " of layout %s", w->layout->name);
+            kf_text_add(&t, ": errors count against the decoded weights");
         }
-        if (!first[k]->codec.format) {
-            kf_text_add(&t, "%zu tensor%s rounded from F64 to F32 on the way in", count[k],
-                        count[k] == 1 ? " is" : "s are");
-            KF_TRY(add_note(n, &t, err));
-            continue;
-        }
-        kf_text_add(&t,
-                    "%zu tensor%s decoded on the way in from %s%s%s: errors count against the "
-                    "decoded weights",
-                    count[k], count[k] == 1 ? " is" : "s are",
-                    kerf_weight_format(first[k], format, sizeof format),
-                    first[k]->layout ? " of layout " : "",
-                    first[k]->layout ? first[k]->layout->name : "");
         KF_TRY(add_note(n, &t, err));
     }
     if (!dropped) return KERF_OK;

@@ -21,11 +21,17 @@ static int is_number(const char *p, size_t n)
     return n > 0;
 }
 
+/* "expert_3": a word of seven letters, and a number. */
+static int is_numbered(const char *p, size_t n, const char word[7])
+{
+    return n > 7 && memcmp(p, word, 7) == 0 && is_number(p + 7, n - 7);
+}
+
 static int is_parameter(const char *p, size_t n)
 {
     for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
         if (is_word(p, n, parameters[i])) return 1;
-    return n > 7 && memcmp(p, "weight_", 7) == 0 && is_number(p + 7, n - 7); /* a second one */
+    return is_numbered(p, n, "weight_"); /* a second weight of the module */
 }
 
 static void add_part(kf_parts *p, const char *at, size_t n)
@@ -39,17 +45,11 @@ static void add_part(kf_parts *p, const char *at, size_t n)
     p->part[p->count++].is_number = is_number(at, n);
 }
 
-/* expert_3 */
-static int is_numbered_expert(const char *p, size_t n)
-{
-    return n > 7 && memcmp(p, "expert_", 7) == 0 && is_number(p + 7, n - 7);
-}
-
 static void find_numbers(kf_parts *p)
 {
     p->layer = -1;
     for (int i = 0; i < p->count; i++) {
-        if (is_numbered_expert(p->text + p->part[i].at, p->part[i].bytes)) p->expert = 1;
+        if (is_numbered(p->text + p->part[i].at, p->part[i].bytes, "expert_")) p->expert = 1;
         if (!p->part[i].is_number) continue;
         const char *before = i > 0 ? p->text + p->part[i - 1].at : "";
         const size_t n = i > 0 ? p->part[i - 1].bytes : 0;

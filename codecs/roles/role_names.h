@@ -15,7 +15,7 @@ typedef struct kf_parts {
     } part[KF_NAME_PARTS];
     int count;             /* without the parameter at the end                       */
     int layer;             /* the first number; -1: there is none                    */
-    int expert;            /* 1: a number follows a part that is called experts, or expert_3*/
+    int expert;            /* 1: a part is "expert_3", or "experts" with a number behind it */
     const char *parameter; /* "weight", "bias", ...; "": the module's name is all there is */
 } kf_parts;
 
