@@ -228,7 +228,8 @@ static const kerf_weight *find_unlike(const context *x)
     for (size_t i = 0; i < x->of.count; i++) {
         const kerf_weight *w = &x->of.weights[i];
         if (!w->codec.format || w->layout == x->of.layout) continue;
-        if (x->of.layout && w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS]) continue; /* of any */
+        /* stacks belong to whichever layout config.json names */
+        if (x->of.layout && w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS]) continue;
         if (x->of.layout || w->layout != kerf_layout_at(0)) return w;
     }
     return NULL;

@@ -84,8 +84,8 @@ static kerf_status check_importance(const kerf_plan *p, kerf_error *err)
     return KERF_OK;
 }
 
-/* What is encoded without error feedback although there are moments to encode by, and the plan that
- * asks for it and could not do so anywhere. */
+/* Says how many weights are encoded without error feedback although the plan asks for it. A plan
+ * in which all are is refused. */
 static kerf_status note_feedback(kerf_plan *p, kerf_error *err)
 {
     size_t with = 0, without = 0;

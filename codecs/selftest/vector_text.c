@@ -69,7 +69,8 @@ static int read_run(rest *r, unsigned char *byte, uint64_t *times)
     return read_number(r, times) && r->at < r->end && *r->at++ == ';';
 }
 
-/* What is wrong with a text, where it is not the text: see kf_vector_next. */
+/* What read_line returns when the text is right and memory is short; kf_vector_next makes it NULL.
+ */
 static const char no_memory[] = "";
 
 static const char *read_bytes(kf_vector_reader *r, rest text, kf_vector_line *out)
