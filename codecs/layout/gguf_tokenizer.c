@@ -320,7 +320,15 @@ typedef struct scored {
     size_t n;
 } scored;
 
-/* Tokens that were added later: a list by number, or numbers by text. */
+/* One that was added later takes the place of what the file has. The model has none from n on. */
+static void put_later(const scored *l, uint64_t i, const char *text, int type)
+{
+    if (i >= l->n) return;
+    l->list[i] = (token){text, type};
+    l->score[i] = -1000;
+}
+
+/* Numbers by text, and a list by number. */
 static kerf_status take_later(const scored *l, const json_t *by_number, const json_t *by_text,
                               kerf_error *err)
 {
@@ -328,25 +336,21 @@ static kerf_status take_later(const scored *l, const json_t *by_number, const js
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)by_text, key, value)
     {
-        if (!take_token(l->list, l->n, value, key, USER_DEFINED))
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
             return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                           "added_tokens.json: a token has no number below vocab_size");
-        l->score[json_integer_value(value)] = -1000;
+                           "added_tokens.json: a token has no number");
+        put_later(l, (uint64_t)json_integer_value(value), key, USER_DEFINED);
     }
     json_object_foreach((json_t *)(uintptr_t)by_number, key, value)
     {
-        char *end;
-        const unsigned long long i = strtoull(key, &end, 10);
         const char *text = json_string_value(json_object_get(value, "content"));
-        if (*end || end == key || i >= l->n || !text)
-            return kf_fail(
-                err, KERF_E_DATA, KF_NOWHERE,
-                "tokenizer_config.json: added_tokens_decoder: a token has no number below "
-                "vocab_size");
-        const int is_in_file = l->list[i].text && l->list[i].type != USER_DEFINED;
-        if (is_in_file) continue;
-        l->list[i] = (token){text, is_control(value, text) ? CONTROL : USER_DEFINED};
-        l->score[i] = -1000;
+        const size_t digits = strspn(key, "0123456789");
+        if (digits == 0 || key[digits] || !text)
+            return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                           "tokenizer_config.json: added_tokens_decoder: a token has no number or "
+                           "no text");
+        put_later(l, strtoull(key, NULL, 10), text,
+                  is_control(value, text) ? CONTROL : USER_DEFINED);
     }
     return KERF_OK;
 }
@@ -371,12 +375,12 @@ static kerf_status add_piece_keys(const kf_pieces *p, const scored *l, const jso
         l->score[i] = i < p->count ? p->piece[i].score : -10000;
         if (i < p->count) l->list[i] = (token){p->piece[i].text, p->piece[i].type};
     }
+    add_unknown(l->list, l->n, t, count); /* its type becomes that of a control token */
     KF_TRY(take_later(l, json_object_get(more, "added_tokens_decoder"), later, err));
     add_model("llama", "default", t, count);
     add_tokens(l->list, l->n, t, count);
     put_scores(l->score, l->n, t, count);
     add_bool(t, "tokenizer.ggml.add_space_prefix", p->prefix, count);
-    add_unknown(l->list, l->n, t, count);
     add_special(config, more, p->has_bos, chat, t, count);
     return KERF_OK;
 }

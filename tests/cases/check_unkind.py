@@ -441,8 +441,12 @@ def case_sentencepiece(kerf, tmp):
     tokens = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)] + [(f"<0x{i:02X}>", 0.0, 6) for i in range(256)]
     tokens += [("\u2581a", -0.0, 1), ("ab", -1.0, 1), ("<tool>", 0.0, 4)]
     texts, types, scores = ([t[i] for t in tokens] for i in (0, 2, 1))
-    wanted = [texts + ["<later>"] + [f"[PAD{i}]" for i in range(263, 512)], types + [3] + [5] * 249, scores + [-1000.0] + [-10000.0] * 249]
-    later = {"tokenizer_config.json": json.dumps({"added_tokens_decoder": {"262": {"content": "<later>", "special": True}, "0": {"content": "<unk>", "special": True}}})}
+    # as llama.cpp's converter: what was added later takes the place of what the file has, and numbers behind the vocabulary are left out
+    wanted = [texts[:260] + ["<other>", "<tool>", "<later>"] + [f"[PAD{i}]" for i in range(263, 512)], [3] + types[1:260] + [4, 4, 3] + [5] * 249,
+              [-1000.0] + scores[1:260] + [-1000.0, 0.0, -1000.0] + [-10000.0] * 249]
+    later = {"tokenizer_config.json": json.dumps({"added_tokens_decoder": {"262": {"content": "<later>", "special": True}, "0": {"content": "<unk>", "special": True},
+                                                                               "260": {"content": "<other>"}, "512": {"content": "<pad>", "special": True}}}),
+             "added_tokens.json": json.dumps({"<later>": 262, "<pad>": 512})}
 
     def write_file(folder, raw):
         os.makedirs(folder, exist_ok=True)
@@ -459,6 +463,12 @@ def case_sentencepiece(kerf, tmp):
                              (piece_file(tokens * 2), "vocab_size of 512")):
         write_file(f"{tmp}/m", file)
         kerf("quantize", f"{tmp}/m", "-f", "ggml-q8_0", "-o", f"{tmp}/x.gguf", code=3, says=says)
+    write_file(f"{tmp}/m", piece_file(tokens))
+    for name, text in (("added_tokens.json", '{"<a>": -1}'), ("added_tokens.json", '{"<a>": "x"}'), ("tokenizer_config.json", '{"added_tokens_decoder": {"-1": {"content": "a"}}}')):
+        with open(f"{tmp}/m/{name}", "w") as f:
+            f.write(text)
+        kerf("quantize", f"{tmp}/m", "-f", "ggml-q8_0", "-o", f"{tmp}/x.gguf", code=3, says="a token has no number")
+        os.remove(f"{tmp}/m/{name}")
     own = trained(tmp)
     if own:
         shutil.copy(f"{tmp}/trained.model", f"{tmp}/m/tokenizer.model")
