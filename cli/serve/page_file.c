@@ -4,6 +4,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <kerf/file.h>
+#include <kerf/hardware.h>
+
 #include "output.h"
 #include "serve/job_journal.h"
 #include "serve/jobs.h"
@@ -175,6 +178,17 @@ static kerf_status write_page(const page_options *o, json_t *page, kerf_error *e
     return s;
 }
 
+/* The advice may name its model and its machine, so this is known only after it was read. */
+static kerf_status check_sources(const page_options *o, kerf_error *err)
+{
+    const char *source[3];
+    kerf_files f = {.source = source, .output = &o->path, .outputs = 1};
+    if (o->advice) source[f.sources++] = o->advice;
+    if (o->model) source[f.sources++] = o->model;
+    if (!kerf_hardware_find(o->hardware)) source[f.sources++] = o->hardware;
+    return kerf_files_check(&f, err);
+}
+
 kerf_status page_write(const page_options *given, kerf_error *err)
 {
     static const char *const version[] = {"version", "--json", NULL};
@@ -186,7 +200,9 @@ kerf_status page_write(const page_options *given, kerf_error *err)
     if (!o.hardware) o.hardware = json_string_value(json_object_get(advice, "hardware"));
     if (!o.hardware) o.hardware = "h200";
     if (!o.model && source && stat(source, &st) == 0) o.model = source;
-    const char *const machine[] = {"hardware", "--json", o.hardware, NULL};
+    /* what a file says is no option of a verb */
+    const char *const machine[] = {"hardware", "--json", "--", o.hardware, NULL};
+    if (s == KERF_OK) s = check_sources(&o, err);
     if (s == KERF_OK) s = ask_verb(version, &doc, err);
     if (s == KERF_OK) json_set(&page, "version", doc);
     if (s == KERF_OK) s = ask_verb(machine, &doc, err);

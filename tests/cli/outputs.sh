@@ -61,6 +61,21 @@ refused eval m q --tokens t.u16 --junit c.xml
 refused eval m q --tokens t.u16 --limits e.json --markdown e.md
 refused eval m q --tokens t.u16 --junit p.xml --markdown p.md
 
+# The page as a file: the advice, and what the advice names.
+expect 0 advise m --budget 9bits -f int8 --hardware h200 --json
+cp out advice.json && ln -s advice.json page.html
+everything >../before.$$
+if "$KERF" serve --page probe.html --shape 64x64 >out 2>err || ! grep -q 'without libmicrohttpd' err; then
+    rm -f probe.html
+    refused serve --page advice.json --advice advice.json
+    refused serve --page page.html --advice advice.json
+    refused serve --page m/config.json --advice advice.json
+    refused serve --page soft/config.json --model m
+    expect 0 serve --page probe.html --advice advice.json --shape 64x64
+    expect 4 serve --page probe.html --advice advice.json --shape 64x64
+    rm probe.html
+fi
+
 # A folder goes with all that is in it.
 mkdir keep && cp r.json alpha.json keep
 everything >../before.$$
