@@ -42,24 +42,5 @@ for kib in $(seq 8000 4000 100000); do
     limited "-v $kib" wanted_big quantize big.safetensors -f nvfp4 -j 3
     limited "-v $kib" wanted convert ct --layout modelopt -j 3
 done
-# Memory that ends after the first lines of a sweep: the last line says so, and the answer ends in order.
-shim=$(echo "$TOOLS"/../fault/*fault_shim.so)
-LD_PRELOAD=$shim KERF_SHIM="call=memory at=150000 what=fail error=12" "$KERF" serve --port 0 --json >log 2>serve-err &
-server=$!
-trap 'kill -9 $server 2>/dev/null; cleanup' EXIT
-for _ in $(seq 200); do [ -s log ] || ! kill -0 $server 2>/dev/null && break || sleep 0.05; done
-port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' log)
-if [ -e "$shim" ] && [ -n "$port" ] && command -v curl >/dev/null; then
-    list() { seq -s , -f "$1" 1 32; }
-    body="{\"hardware\": \"h200\", \"shapes\": [$(list '[%g, 4096]')], \"batches\": [$(list %g)]}"
-    curl -s --max-time 60 -H 'Content-Type: application/json' -d "$body" "http://127.0.0.1:$port/api/v1/sweep" >lines
-    check "the sweep ends in order" test $? -eq 0
-    check "it says why" grep -q '^{"schema":"kerf.error/1","status":503,' <(tail -n 1 lines)
-    check "after whole lines" test "$(grep -c '^{"n":.*}$' lines)" -eq "$(($(wc -l <lines) - 1))"
-    check "of which there are some" grep -q '^{"n":2,"k":4096,"batch":1,' lines
-    kill -TERM $server
-    wait $server
-    check "the server ends well" test $? -eq 0
-fi
 echo "memory: $ok runs are right, $refused are refused"
 finish

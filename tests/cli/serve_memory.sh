@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# serve_memory.sh - memory that ends after the first lines of a sweep: the last line says so, the answer ends in
+# order, and so does the server.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+shim=$TOOLS/../fault/libfault_shim.so
+command -v curl >/dev/null || { echo "skipped: no curl" && exit 77; }
+[ -e "$shim" ] || { echo "skipped: $shim is not built" && exit 77; }
+cd "$tmp" || exit 70
+expect 4 serve --models no-such
+if grep -q 'without libmicrohttpd' err; then echo "skipped: no libmicrohttpd" && exit 77; fi
+list() { seq -s , -f "$1" 1 32; }
+body="{\"hardware\": \"h200\", \"shapes\": [$(list '[%g, 4096]')], \"batches\": [$(list %g)]}"
+server=
+trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null; cleanup' EXIT
+
+# sweep SHIM: the answer in `lines`, the shim's counts beside it.
+sweep() {
+    LD_PRELOAD=$shim KERF_SHIM=$1 "$KERF" serve --port 0 --json >log 2>serve-err &
+    server=$!
+    for _ in $(seq 400); do [ -s log ] || ! kill -0 $server 2>/dev/null && break || sleep 0.05; done
+    port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' log)
+    [ -n "$port" ] || { echo "FAIL: no server: $(cat serve-err)" && exit 1; }
+    curl -s --max-time 60 -H 'Content-Type: application/json' -d "$body" "http://127.0.0.1:$port/api/v1/sweep" >lines
+    check "the sweep ends in order" test $? -eq 0
+    kill -TERM $server
+    wait $server
+    check "the server ends well: $(cat serve-err)" test $? -eq 0
+    server=
+}
+
+# How much memory is asked for differs from system to system: the fault is put where the lines are half done.
+sweep count=count
+calls=$(sed -n 's/^memory //p' count) all=$(wc -l <lines)
+check "all lines: $all" test "$all" -gt 1024
+check "the calls are counted" test "${calls:-0}" -gt 10000
+sweep "call=memory at=$((calls / 2)) what=fail error=12"
+check "it says why" grep -q '^{"schema":"kerf.error/1","status":503,' <(tail -n 1 lines)
+check "after whole lines" test "$(grep -c '^{"n":.*}$' lines)" -eq "$(($(wc -l <lines) - 1))"
+check "of which there are some, and not all" test "$(wc -l <lines)" -gt 1 -a "$(wc -l <lines)" -lt "$all"
+finish
