@@ -54,12 +54,15 @@ typedef enum MHD_Result queue_function(struct MHD_Connection *, unsigned, struct
 
 static _Thread_local int is_ours;
 
+/* Both threads of the server come here. */
 static queue_function *queue_of_library(void)
 {
-    static queue_function *found;
+    static _Atomic(queue_function *) known;
+    queue_function *found = known;
     if (!found) {
         void *p = dlsym(RTLD_NEXT, "MHD_queue_response");
         memcpy(&found, &p, sizeof found);
+        known = found;
     }
     return found;
 }
