@@ -15,6 +15,7 @@
 #include "output.h"
 #include "progress.h"
 #include "serve/host.h"
+#include "serve/json_taken.h"
 #include "serve/refusals.h"
 
 enum { IDLE_S = 30, CLASSES = 6, PASSED_MOST = 16 * BODY_MOST };
@@ -249,7 +250,7 @@ static int answer(request *r)
     if (!r->route->fields) return r->route->answer(r);
     if (r->size > BODY_MOST) return reply_error(r, 413, "a body of more than %d bytes", BODY_MOST);
     if (now_s() - r->began_s > BODY_S) return reply_error(r, 408, "the body came too slowly");
-    r->json = json_loadb(r->body ? r->body : "", r->size, JSON_REJECT_DUPLICATES, &where);
+    r->json = json_taken(r->body ? r->body : "", r->size, &where);
     if (!r->json && !where.text[0]) return reply_no_memory(r);
     if (!r->json)
         return reply_error(r, 400, "the body is no JSON: %s, at byte %d", where.text,

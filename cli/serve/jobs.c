@@ -375,7 +375,7 @@ kerf_status jobs_open(kerf_error *err)
     json_t *row, *doc;
     if (!serving.output) return KERF_OK;
     TRY(journal_read(&doc, err));
-    journal_is_known = 1;
+    kerf_status s = KERF_OK;
     json_array_foreach(json_object_get(doc, "jobs"), i, row)
     {
         const char *where = json_string_value(json_object_get(row, "path"));
@@ -383,12 +383,15 @@ kerf_status jobs_open(kerf_error *err)
         const route *r = where ? route_find("POST", where, &part, allowed) : NULL;
         int id = (int)json_integer_value(json_object_get(row, "id"));
         kerf_error why = {0};
-        if (!r || !r->verb || id < 1 || body_check(r, body, &why) != KERF_OK) continue;
-        kerf_status s = add_job(r, body, &id, &why);
-        if (s != KERF_OK) fprintf(stderr, "kerf: job %d is lost: %s\n", id, why.text);
+        if (!r || !r->verb || id < 1 || body_check(r, body, &why) != KERF_OK)
+            fprintf(stderr, "kerf: kerf-jobs.json: job %d is none of this server%s%s\n", id,
+                    why.text[0] ? ": " : "", why.text);
+        else if ((s = add_job(r, body, &id, err)) != KERF_OK)
+            break;
     }
     json_decref(doc);
-    return KERF_OK;
+    journal_is_known = s == KERF_OK; /* what was not taken up stays there for the next server */
+    return s;
 }
 
 /* Under the lock. */

@@ -9,6 +9,7 @@
 #include "output.h"
 #include "serve/host.h"
 #include "serve/jobs.h"
+#include "serve/json_taken.h"
 #include "serve/monitoring.h"
 #include "serve/page.h"
 #include "serve/streams.h"
@@ -78,7 +79,7 @@ kerf_status serve(const serve_options *o, kerf_error *err)
     if (!address_is_loopback(o->address) && !o->token)
         return USAGE(err, "--address %.60s: others than the loopback need --token TEXT|@FILE",
                      o->address);
-    json_set_alloc_funcs(malloc, free); /* a verb may end for lack of memory, a server may not */
+    json_goes_on();
     block_signals(&set);
     TRY(monitoring_start(err));
     kerf_status s = jobs_open(err);

@@ -11,6 +11,7 @@
 #include "args.h"
 #include "output.h"
 #include "serve/http.h"
+#include "serve/json_taken.h"
 
 /* --- lists --------------------------------------------------------------------------------- */
 
@@ -175,7 +176,9 @@ kerf_status run_here(const word_list *l, char **text, size_t *n, kerf_error *err
     FILE *to = open_memstream(text, n);
     if (!to) return kerf_fail(err, KERF_E_NOMEM, "no memory for an answer");
     pthread_mutex_lock(&one_at_a_time);
+    (void)json_lacked_memory();
     kerf_status s = run_words(l, to, err);
+    if (json_lacked_memory()) s = kerf_fail(err, KERF_E_NOMEM, "no memory for an answer");
     pthread_mutex_unlock(&one_at_a_time);
     if (fclose(to) != 0 && s == KERF_OK)
         s = kerf_fail(err, KERF_E_NOMEM, "no memory for an answer");

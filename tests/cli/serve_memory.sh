@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # serve_memory.sh - memory that ends after the first lines of a sweep: the last line says so, the answer ends in
-# order, and so does the server.
+# order, and so does the server. Memory that ends while a server starts: no waiting job is lost.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 shim=$TOOLS/../fault/libfault_shim.so
 command -v curl >/dev/null || { echo "skipped: no curl" && exit 77; }
@@ -37,4 +37,26 @@ sweep "call=memory at=$((calls / 2)) what=fail error=12"
 check "it says why" grep -q '^{"schema":"kerf.error/1","status":503,' <(tail -n 1 lines)
 check "after whole lines" test "$(grep -c '^{"n":.*}$' lines)" -eq "$(($(wc -l <lines) - 1))"
 check "of which there are some, and not all" test "$(wc -l <lines)" -gt 1 -a "$(wc -l <lines)" -lt "$all"
+
+# Every third request for memory of a start fails once. The address is none of this machine, so that the server ends by
+# itself once it has read the journal. One of two jobs may fail, as one that memory lacked for; both never.
+mkdir models written && cp -r "$model" models/tiny
+job() { echo "{\"id\": $1, \"path\": \"/api/v1/score\", \"request\": {\"model\": \"tiny\", \"formats\": [\"nvfp4:*\"], \"zstd_level\": 22}}"; }
+echo "{\"schema\": \"kerf.serve-jobs/1\", \"jobs\": [$(job 3), $(job 4)]}" >journal
+begin() { # SHIM
+    cp journal written/kerf-jobs.json
+    code=0
+    LD_PRELOAD=$shim KERF_SHIM=$1 "$KERF" serve --models models --output written --port 0 --drain 0 \
+        --address 203.0.113.1 --token 0123456789abcdef >out 2>err || code=$?
+}
+begin count=count
+check "it cannot listen there: $(cat err)" test $code -eq 4
+calls=$(sed -n 's/^memory //p' count)
+check "the calls are counted" test "${calls:-0}" -gt 100
+for n in $(seq 1 3 "${calls:-0}"); do
+    begin "call=memory at=$n what=fail error=12"
+    checks=$((checks + 1))
+    [ $code -eq 4 ] || [ $code -eq 5 ] || note_failure "call $n: exit code $code: $(cat err)"
+    grep -q /api/v1/score written/kerf-jobs.json || note_failure "call $n: the jobs are lost: $(cat err)"
+done
 finish
