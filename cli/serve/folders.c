@@ -61,7 +61,9 @@ static kerf_status find_inside_whole(const char *path, int *inside, kerf_error *
     struct dirent **e = NULL;
     TRY(find_inside(path, inside, err));
     const int n = *inside ? scandir(path, &e, NULL, NULL) : 0;
+    const int is_file = n < 0 && errno == ENOTDIR;
     kerf_status s = n < 0 ? cannot_look(path, err) : KERF_OK;
+    *inside &= n >= 0 || is_file; /* links in a folder that cannot be listed are not known */
     for (int i = 0; s == KERF_OK && *inside && i < n; i++) {
         char *file = NULL;
         if (strcmp(e[i]->d_name, "..") == 0) continue;
