@@ -13,6 +13,8 @@
 # Debian, dpkg-dev, cmake, ninja, and python3 with venv. From the environment: ZIG="COMMAND", another zig than
 # PyPI's ziglang; OPTIONS="-DKERF_AVX512=OFF", more of CMake's for kerf; KERF_HOST_BUILD, a build for this machine
 # where TARGET is another: without it the one for musl is made first.
+#
+# Unproven: no target has been taken to its end yet.
 set -euo pipefail
 target=${1:?usage: cross.sh TARGET [--test]} tests=${2:-}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
