@@ -4,12 +4,11 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 page=$(realpath "$DATA/../../cli/ci.md")
 
-# commands WORKFLOW: a line for each command of kerf in the page's block of this number.
+# commands N: a line for each command of kerf in the page's Nth block of YAML.
 commands() {
     awk -v wanted="$1" '
-        /^```yaml/ { block++; next }
-        /^```/ { block += 0.5; next }
-        block != wanted { next }
+        /^```/ { inside = /^```yaml/; block += inside; next }
+        !inside || block != wanted { next }
         folded && /^          [^ ]/ { sub(/^ +/, ""); line = line " " $0; next }
         folded { print substr(line, 2); folded = 0 }
         /run: >$/ { folded = 1; line = ""; next }
@@ -24,13 +23,13 @@ expect 0 advise model --budget 5bits -f nvfp4,int8 -o recipe.json
 expect 0 quantize model --recipe recipe.json -o good
 expect 0 verify model good --write-limits limits.json
 
-for block in 1 2.5; do
+for block in 1 2; do
     rm -rf model-q* kerf.xml
     steps=$(commands $block)
     check "block $block has its steps" test "$(wc -l <<<"$steps")" -ge 2
     while read -r line; do
         [ "$line" != "kerf selftest" ] || continue # twelve seconds, and a test of its own
-        check "$line" bash -ec "$line" >out.txt 2>err.txt
+        check "$line" bash -ec "exec >out.txt 2>err.txt; $line"
     done <<<"$steps"
     check "block $block: JUnit" grep -q '<testsuite' kerf.xml
     check "block $block: a checkpoint" test -s model-q/model.safetensors

@@ -115,6 +115,12 @@ for model in ../models/tiny /etc nothing linked tiny/../linked; do
     body="{\"model\": \"$model\", \"formats\": [\"nvfp4\"]}"
     [[ $model == *..* || $model == /* ]] && ask 400 POST $api/score "$body" || ask 404 POST $api/score "$body"
 done
+if [ "$(id -u)" -ne 0 ]; then # links of a folder that cannot be listed are not known
+    mkdir "$tmp/models/unlisted" && ln -s "$DATA/tiny-llama"/{config.json,model.safetensors} "$tmp/models/unlisted/"
+    chmod 111 "$tmp/models/unlisted"
+    ask 404 POST $api/score '{"model": "unlisted", "formats": ["nvfp4"]}'
+    chmod 755 "$tmp/models/unlisted" && rm -r "$tmp/models/unlisted"
+fi
 ask 400 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "../x"}'
 ask 422 POST $api/predict '{"hardware": "h200", "formats": ["nvfp4"], "config": {"model_type": 7}}'
 # What is no good HTTP, found by the library or here: 4xx, JSON, and the connection ends.
@@ -238,7 +244,7 @@ stop
 # --- the end: streams are whole, and it answers until the last job has ended -----------------------------------
 export LD_LIBRARY_PATH=$STAND_IN${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} KERF_STAND_IN=$tmp/play
 echo '0 412500 700000 clock 1980 2619 61 20480 81559 98 87 0x24 3' >"$tmp/play"
-start --drain 1.5
+start --drain 60 # the job is canceled once the server has been asked: no moment has to be met
 curl -sN --max-time 30 "http://127.0.0.1:$port$api/nvml/stream" >"$tmp/stream" &
 stream=$!
 ask 202 POST $api/score '{"model": "tiny", "formats": ["nvfp4:*", "mxfp4:*", "int4*", "nf4*"], "zstd_level": 22}'
@@ -249,6 +255,7 @@ kill -TERM "$server"
 until grep -q 503 <(curl -s -o "$tmp/out" -w '%{http_code}' -H 'Content-Type: application/json' -d '{"model": "tiny", "formats": ["nvfp4"]}' \
     "http://127.0.0.1:$port$api/score") || ! kill -0 "$server" 2>/dev/null; do sleep 0.02; done
 output_says 'the server ends'
+ask 200 DELETE "$api/jobs/$id"
 wait "$server"
 check "the server ends with 0: $(head -n 3 "$tmp/serve-err")" test $? -eq 0
 server=
