@@ -5,8 +5,9 @@
 
 An answer is that of an undisturbed server, or an error that says so (kerf.error/1), or the connection ends; only
 a reading of the monitor may lack what could not be read. What fails once is over: the same requests are answered
-rightly afterwards. A server that ends does so with 4 or 5 and a line that says why, or with 0 at a signal. The next server with the same folder of outputs goes on: the job's output
-is then that of an undisturbed run, and nothing else is left.
+rightly afterwards. A server that ends does so with 4 or 5 and a line that says why, or with 0 at a signal. The
+next server with the same folder of outputs goes on: the job's output is then that of an undisturbed run, and
+nothing else is left.
 
 Without --all some calls of each kind, spread over the run."""
 import argparse
@@ -36,6 +37,7 @@ PASSING = re.compile(rb'kerf-serve-\w+|"pid":[0-9]+')  # names of a moment
 ERRORS = {'memory': [errno.ENOMEM], 'thread': [errno.EAGAIN], 'lock': [errno.ENOLCK], 'write': [errno.ENOSPC],
           'socket': [errno.EMFILE, errno.EINTR]}
 KINDS = 'memory thread open list read write sync rename stat mkdir unlink close lock socket'.split()
+PATIENCE = 60  # seconds for a job that takes a moment, on a machine that is busy
 SPREAD = 3  # calls of a kind in the short run
 PARTS = 8   # of a kind, for several processors
 
@@ -88,7 +90,8 @@ class Server:
         answer = self.ask('POST', '/api/v1/quantize', JOB)
         if not answer or answer[0] != 202:
             return answer
-        for _ in range(2000):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
             answer = self.ask('GET', '/api/v1/jobs/%d' % json.loads(answer[1])['id']) if answer[0] in (200, 202) else answer
             if not answer or answer[0] != 200:
                 return answer
@@ -96,7 +99,7 @@ class Server:
             if state not in ('queued', 'running'):
                 return state
             time.sleep(0.002)
-        return 'no end in 4 s'
+        return 'no end in %d s' % PATIENCE
 
     def end(self):
         if not self.has_ended():
@@ -161,9 +164,12 @@ class Serving:
     def wrong_next(self, is_done):
         """What the next server makes of what is left."""
         s = Server(self.room)
-        for _ in range(2000):
+        if s.port is None:
+            return ['the next server does not start: exit code %s: %s' % (s.end(), s.err.strip()[:200])]
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
             answer = s.ask('GET', '/api/v1/jobs')
-            if b'"queued"' not in answer[1] and b'"running"' not in answer[1]:
+            if not answer or b'"queued"' not in answer[1] and b'"running"' not in answer[1]:
                 break
             time.sleep(0.002)
         state = 'done' if 'written/q' in self.room.look() else s.run_job()
