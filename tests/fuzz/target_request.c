@@ -56,8 +56,7 @@ static void run(const route *r, const json_t *body)
     kerf_status s = words_of(r, body, config[0] ? config : NULL, more, &words, &err);
     if (s == KERF_OK && r->answer == answer_verb) s = run_here(&words, &text, &n, &err);
     if (s != KERF_OK && !err.text[0]) abort();
-    for (size_t i = 0; i < words.count;
-         i++) /* nothing outside of the folders, no option in a value */
+    for (size_t i = 0; i < words.count; i++) /* nothing outside of the folders */
         if (strstr(words.word[i], "/../")) abort();
     json_t *doc = text ? json_loadb(text, n, 0, NULL) : NULL;
     if (text && !doc) abort();
