@@ -7,6 +7,7 @@
 
 #include "output.h"
 #include "serve/jobs.h"
+#include "serve/json_taken.h"
 #include "serve/monitoring.h"
 #include "serve/verb_words.h"
 
@@ -130,7 +131,8 @@ int answer_analyze(request *r)
     if (s != KERF_OK) return reply_failure(r, s, &err);
     if (!json_is_true(json_object_get(r->json, "measure")))
         return reply_text(r, 200, "application/json", text, n);
-    json_t *doc = json_loadb(text, n, 0, NULL);
+    json_error_t why;
+    json_t *doc = json_taken(text, n, &why);
     free(text);
     s = add_measured(r, &doc, &err);
     if (s == KERF_OK) return reply_json(r, 200, doc);
@@ -161,12 +163,12 @@ static void free_sweep(void *ctx)
 }
 
 /* All shapes in all formats, of one batch each: what cannot be computed is said before the answer
- * begins. */
+ * begins. Copies are deep: without memory a flat one lacks members and does not say so. */
 static kerf_status check_sweep(const request *r, kerf_error *err)
 {
     char *text = NULL;
     size_t n = 0;
-    request all = {.route = r->route, .json = json_copy(r->json)};
+    request all = {.route = r->route, .json = json_deep_copy(r->json)};
     if (!all.json) return kerf_fail(err, KERF_E_NOMEM, "no memory for a sweep");
     json_object_del(all.json, "batches");
     const kerf_status s = ask(&all, NULL, &text, &n, err);
@@ -187,7 +189,8 @@ static kerf_status next_shape(sweep *s, kerf_error *err)
     if (!shape) return KERF_OK;
     json_set(&s->ask.json, "shapes", json_pack("[O]", shape));
     if (s->ask.json) TRY(ask(&s->ask, NULL, &text, &n, err));
-    json_t *doc = text ? json_loadb(text, n, 0, NULL) : NULL;
+    json_error_t why;
+    json_t *doc = text ? json_taken(text, n, &why) : NULL;
     json_t *rows = json_object_get(doc, "predictions");
     FILE *to = rows ? open_memstream(&s->lines, &s->n) : NULL;
     json_array_foreach(rows, i, row) whole +=
@@ -233,7 +236,7 @@ int answer_sweep(request *r)
     sweep *s = calloc(1, sizeof *s);
     if (!s) return reply_error(r, 503, "no memory for a sweep");
     s->ask.route = r->route;
-    s->ask.json = json_copy(r->json);
+    s->ask.json = json_deep_copy(r->json);
     s->shapes = json_incref(json_object_get(r->json, "shapes"));
     kerf_status begins = check_sweep(r, &err);
     if (begins == KERF_OK) begins = next_shape(s, &err);

@@ -10,6 +10,7 @@
 #include "output.h"
 #include "progress.h"
 #include "serve/jobs.h"
+#include "serve/json_taken.h"
 
 typedef struct solving {
     json_t *advice; /* the document                       */
@@ -137,8 +138,11 @@ int answer_solve(request *r)
     solving s;
     char *text = job_result(id, &n, &state, &name);
     if (!name) return reply_error(r, 404, "there is no job %.20s; /api/v1/jobs lists them", r->id);
-    kerf_status status = open_solving(&s, text ? json_loadb(text, n, 0, NULL) : NULL, &err);
+    json_error_t why = {.text = "it has no result"};
+    json_t *advice = text ? json_taken(text, n, &why) : NULL;
     free(text);
+    if (!advice && !why.text[0]) return reply_json(r, 503, NULL);
+    kerf_status status = open_solving(&s, advice, &err);
     if (status == KERF_OK) status = solve(&s, bits, &err);
     json_t *doc = status == KERF_OK ? solved_json(&s, bits) : NULL;
     close_solving(&s);
