@@ -81,19 +81,21 @@ plan() {
 
 # One file of digests per compiler and level: lines like "nvfp4:4/6 0123456789abcdef".
 write_digests() {
-    local compiler=$1 openmp level build file objects files more what
+    local compiler=$1 openmp level build file objects files more what pid pids
     read -ra openmp <<<"$(openmp_flag "$compiler")"
     for level in "-O0" "-O2" "-O3 -march=native"; do
         what=$(plan "$compiler" "$level") || true
         [ -n "$what" ] || continue
-        build="$work/$compiler $level" objects=() more=() files=("${!options[@]}")
+        build="$work/$compiler $level" objects=() more=() pids=() files=("${!options[@]}")
         [ $what = everything ] || { more=(-DKERF_REF_ONLY) && files=(); }
         [ "$level" != -O0 ] || more+=(-Dalways_inline=unused)
         for file in "${files[@]}"; do
             objects+=("$build.$(basename "$file" .c).o")
             # shellcheck disable=SC2086 # flags are words
-            "$compiler" $level "${more[@]}" ${options[$file]} "${flags[@]}" -c "$file" -o "${objects[-1]}"
+            "$compiler" $level "${more[@]}" ${options[$file]} "${flags[@]}" -c "$file" -o "${objects[-1]}" &
+            pids+=($!) # side by side: each takes minutes
         done
+        for pid in "${pids[@]}"; do wait "$pid"; done
         # shellcheck disable=SC2086,SC2068 # flags are words; a source that was taken out is none
         "$compiler" $level "${flags[@]}" "${more[@]}" "${openmp[@]}" ${sources[@]} "${objects[@]}" \
             "${libraries[@]}" -lm -o "$build"
