@@ -6,12 +6,10 @@ of each linear layer and makes its parameters, and the loader of its Llama fills
 Its model itself asks for a server that runs, so that the four layers of each block are made one by one here.
 """
 
-import argparse
 import json
 import os
 import sys
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 warnings.simplefilter("ignore")
@@ -154,15 +152,5 @@ def compare(case, stem, names, layer, stored):
     return wrong
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("kerf")
-    p.add_argument("model", type=Path)
-    p.add_argument("scratch", type=Path)
-    p.add_argument("--only", metavar="LAYOUT")
-    p.add_argument("--write")
-    return runtime_cases.run(p.parse_args(), "sglang", f"sglang {sglang.__version__}", on_gpu, load)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(runtime_cases.run("sglang", f"sglang {sglang.__version__}", on_gpu, load))

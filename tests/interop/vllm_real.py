@@ -11,12 +11,10 @@ checkpoint:
                   functions, must be the numbers that kerf decodes
 """
 
-import argparse
 import os
 import sys
 import tempfile
 import warnings
-from pathlib import Path
 
 warnings.simplefilter("ignore")
 os.environ |= {"VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "TQDM_DISABLE": "1"}
@@ -175,16 +173,5 @@ def load(case, sm):
     return weights, differ
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("kerf")
-    p.add_argument("model", type=Path)
-    p.add_argument("scratch", type=Path)
-    p.add_argument("--only", metavar="LAYOUT")
-    p.add_argument("--write")
-    a = p.parse_args()
-    return runtime_cases.run(a, "vllm", f"vllm {vllm.__version__}", on_gpu, load)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(runtime_cases.run("vllm", f"vllm {vllm.__version__}", on_gpu, load))

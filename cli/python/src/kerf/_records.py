@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -66,3 +67,25 @@ class Record:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         shown = [(f.name, getattr(self, f.name)) for f in fields if f.repr]
         return table([type(self).__name__, ""], shown)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict(Record):
+    """Base of what holds models against limits: true where they are kept.
+
+    passed:    nothing is over a limit and there is no problem
+    document:  what the command prints with --json, as text
+    junit, markdown:  the result for programs that run kerf, as texts
+    """
+
+    passed: bool
+    document: str = dataclasses.field(repr=False)
+    junit: str = dataclasses.field(repr=False)
+    markdown: str = dataclasses.field(repr=False)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def json(self) -> Any:
+        """The command's document of ``--json``: schema kerf.verify/1 or kerf.eval/1."""
+        return json.loads(self.document)

@@ -13,7 +13,7 @@ from kerf import _arrays, _options
 from kerf._jobs import Progress, run
 from kerf._library import Arena, call, enum, ffi, lib, text
 from kerf._options import Nan
-from kerf._records import Record, read, table
+from kerf._records import Record, Verdict, read, table
 from kerf.checkpoints import Checkpoint, Path, open_calibration, source_of
 from kerf.errors import ArgumentError, UnsupportedError
 from kerf.formats import codec_name, find_codecs
@@ -267,20 +267,17 @@ class Verified(Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Verification(Record):
+class Verification(Verdict):
     """A model beside its source.
 
-    passed:    nothing is over a limit and there is no problem
     tensors:   one for each tensor of the source
     extra:     names that only the other model has
     total:     of all measured tensors
     measured, equal:  tensors that were measured, and that are equal byte for byte
     over:      limits that were exceeded; problems: tensors with a problem, and extras
     limits:    a limits file that allows what was measured and 2 % more, as a dict
-    junit, markdown:  the result for programs that run kerf, as texts
     """
 
-    passed: bool
     source: str
     other: str
     tensors: tuple[Verified, ...] = dataclasses.field(repr=False)
@@ -291,16 +288,6 @@ class Verification(Record):
     over: int
     problems: int
     limits: dict[str, Any] = dataclasses.field(repr=False)
-    document: str = dataclasses.field(repr=False)
-    junit: str = dataclasses.field(repr=False)
-    markdown: str = dataclasses.field(repr=False)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def json(self) -> Any:
-        """The document of ``kerf verify --json`` (schema kerf.verify/1)."""
-        return json.loads(self.document)
 
     def _repr_html_(self) -> str:
         rows = (

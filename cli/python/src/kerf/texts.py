@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kerf import _options
 from kerf._jobs import Progress, run
 from kerf._library import Arena, call, enum, ffi, lib
-from kerf._records import Record, read, table
+from kerf._records import Record, Verdict, read, table
 from kerf.checkpoints import Checkpoint, Path, open_calibration, source_of
 from kerf.errors import ArgumentError, DataError
 from kerf.writing import check_files
@@ -272,31 +272,19 @@ class Evaluated(Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation(Record):
+class Evaluation(Verdict):
     """Models beside their source on one text; true where nothing is over a limit.
 
     source:       the model that the others are held beside
     models:       the others, in the order of the call
     predictions:  tokens that were predicted, in so many rows of so many tokens (length)
-    junit, markdown:  the result for programs that run kerf, as texts
     """
 
-    passed: bool
     source: Evaluated
     models: tuple[Evaluated, ...]
     rows: int
     length: int
     predictions: int
-    document: str = dataclasses.field(repr=False)
-    junit: str = dataclasses.field(repr=False)
-    markdown: str = dataclasses.field(repr=False)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def json(self) -> Any:
-        """The document of ``kerf eval --json`` (schema kerf.eval/1)."""
-        return json.loads(self.document)
 
     def _repr_html_(self) -> str:
         head = ("model", "bits", "perplexity", "KL", "99th", "same top", "over")
