@@ -245,6 +245,19 @@ expect 0 quantize "$model" --recipe "$tmp/bad.json" -o "$tmp/some" --json
 json_is totals.quantized 4
 row_is tensors model.norm.weight reason norm
 row_is tensors model.layers.0.mlp.up_proj.weight reason 'not in the recipe'
+# The choice was measured, and one format of its size loses less on this row: that format is chosen.
+expect 0 advise "$model" --budget 4.26bits -f mxfp4,nvfp4,int4-g128,int8 --imatrix "$model/imatrix.safetensors" \
+    --tokens "$model/eval.u16" --length 256 --rows 9:10 --cache "$tmp/way.json" -o "$tmp/way-recipe.json" --json
+json_is measured.0.recommended false
+json_is measured.1.codec mxfp4:even
+json_is measured.1.recommended true
+check "it measured better" awk -v choice="$(json measured.0.kl)" -v one="$(json measured.1.kl)" \
+    'BEGIN { exit !(one < choice) }'
+check "and says so of every group" test \
+    "$(json 'groups.*.reason' | grep -c '^mxfp4:even for all groups measured a KL of ')" = 16
+expect 0 quantize "$model" --recipe "$tmp/way-recipe.json" -o "$tmp/way" --json
+check "and the recipe has it everywhere" test "$(json 'tensors.*.format' | grep -c '^mxfp4:even$')" = 28
+
 # Two GPUs share a model: each has half of the heads, and they exchange sums.
 expect 0 advise "$model" --budget 9bits --hardware h100 --gpus 2 -f int8 --cache "$tmp/gpus.json" --json
 json_is gpus 2
