@@ -147,19 +147,33 @@ struct timespec kf_changed(const struct stat *st)
     return st->st_mtim;
 }
 
+/* What a small file of the kernel begins with, closed with a 0; an errno where it cannot be read.
+ * Such a file is never empty. */
+static int read_beginning(const char *path, char *text, size_t size)
+{
+    size_t have = 0;
+    ssize_t n = 1;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno;
+    while (n > 0 && have < size - 1) {
+        do n = read(fd, text + have, size - 1 - have);
+        while (n < 0 && errno == EINTR);
+        if (n > 0) have += (size_t)n;
+    }
+    const int why = n < 0 ? errno : have == 0 ? EIO : 0;
+    close(fd);
+    text[have] = 0;
+    return why;
+}
+
 /* The first processor stands at the beginning of the file. */
 int kf_processor_name(char *out, size_t size)
 {
     static const char key[] = "model name";
     char text[4096];
-    ssize_t n = 0;
-    const int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
     snprintf(out, size, "CPU");
-    if (fd >= 0) n = read(fd, text, sizeof text - 1);
-    const int why = fd < 0 || n < 0 ? errno : 0;
-    if (fd >= 0) close(fd);
-    if (n <= 0) return why == ENOENT || why == EACCES ? 0 : why;
-    text[n] = 0;
+    const int why = read_beginning("/proc/cpuinfo", text, sizeof text);
+    if (why) return why == ENOENT || why == EACCES ? 0 : why;
     const char *line = strstr(text, key), *value = line ? strchr(line, ':') : NULL;
     if (!value) return 0;
     value += 1 + strspn(value + 1, " ");
