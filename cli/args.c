@@ -41,6 +41,10 @@ const option option_resume = {
     "resume", 0, NULL,
     "go on where a killed run with the same source and options stopped, after comparing what it "
     "left; leave what is finished to the next when this one ends early"};
+const option option_part = {"part", 0, "I/N",
+                            "write part I of N of the folder OUT: some of its files, chosen by "
+                            "bytes of work; kerf merge OUT "
+                            "makes OUT of the parts, which other processes and machines write"};
 const option option_zstd_level = {"zstd-level", 0, "N",
                                   "compression of .zst outputs, 1 to 22 (default: 3)"};
 const option option_threads = {"threads", 'j', "N",

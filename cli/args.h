@@ -9,7 +9,7 @@
 /* Rows that several verbs share. */
 extern const option option_layout, option_keep, option_only, option_nan, option_overwrite,
     option_shard_size, option_resume, option_zstd_level, option_threads, option_device, option_json,
-    option_progress, option_wide, option_sha256;
+    option_progress, option_wide, option_sha256, option_part;
 
 /* Reads argv[0..argc) after the verb. "--" ends the options. *help is set when -h or --help was
  * seen; nothing else is checked then. */

@@ -43,11 +43,18 @@ static int is_among(const char *const *names, size_t most, const char *name)
     return 0;
 }
 
+/* The operand of a verb without -o is what it writes. */
+static const char *output_path(const args *a)
+{
+    const char *given = args_value(a, "output");
+    return given ? given : args_operand(a, 0);
+}
+
 /* OUT.sha256 for --sha256, malloc'd; NULL: not asked for, or no memory. */
 static char *checksums_path(const args *a)
 {
     static const char end[] = ".sha256";
-    const char *out = args_has(a, "sha256") ? args_value(a, "output") : NULL;
+    const char *out = args_has(a, "sha256") ? output_path(a) : NULL;
     size_t n = out ? strlen(out) : 0;
     while (n > 1 && out[n - 1] == '/') n--;
     char *path = out ? malloc(n + sizeof end) : NULL;
@@ -143,7 +150,7 @@ kerf_status args_checksums(const args *a, kerf_error *err)
     char *text = NULL, *path = NULL;
     size_t n = 0;
     if (!args_has(a, "sha256")) return KERF_OK;
-    kerf_status s = kerf_checksums(args_value(a, "output"), &text, &n, err);
+    kerf_status s = kerf_checksums(output_path(a), &text, &n, err);
     if (s == KERF_OK && !(path = checksums_path(a)))
         s = kerf_fail(err, KERF_E_NOMEM, "no memory for a path");
     if (s == KERF_OK) s = write_file(path, text, n, args_has(a, "overwrite"), err);

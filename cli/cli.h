@@ -50,7 +50,7 @@ typedef struct verb {
 
 extern const verb verb_formats, verb_inspect, verb_quantize, verb_convert, verb_dequantize,
     verb_score, verb_verify, verb_selftest, verb_hardware, verb_predict, verb_bench, verb_compare,
-    verb_calibrate, verb_eval, verb_advise, verb_monitor, verb_serve;
+    verb_calibrate, verb_eval, verb_advise, verb_monitor, verb_serve, verb_merge;
 
 /* All verbs, in the order of the overview; NULL past the end. */
 const verb *verb_at(size_t i);

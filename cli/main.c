@@ -17,10 +17,10 @@
 static const verb verb_help, verb_version;
 
 static const verb *const verbs[] = {
-    &verb_formats, &verb_inspect, &verb_quantize,  &verb_convert,  &verb_dequantize,
-    &verb_score,   &verb_verify,  &verb_selftest,  &verb_hardware, &verb_predict,
-    &verb_bench,   &verb_compare, &verb_calibrate, &verb_eval,     &verb_advise,
-    &verb_monitor, &verb_serve,   &verb_help,      &verb_version,
+    &verb_formats, &verb_inspect, &verb_quantize, &verb_convert,   &verb_dequantize,
+    &verb_merge,   &verb_score,   &verb_verify,   &verb_selftest,  &verb_hardware,
+    &verb_predict, &verb_bench,   &verb_compare,  &verb_calibrate, &verb_eval,
+    &verb_advise,  &verb_monitor, &verb_serve,    &verb_help,      &verb_version,
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 

@@ -3,6 +3,7 @@
 #define KERF_OUTPUT_H
 
 #include <jansson.h>
+#include <kerf/quantize.h>
 #include <kerf/roles.h>
 
 #include "cli.h"
@@ -44,6 +45,11 @@ json_t *json_path(const char *text);
 json_t *json_shape(const kerf_shape *shape);
 /* Sets role, piece, orientation and stack. */
 void json_set_place(json_t **object, const kerf_place *p);
+
+/* Of a run with --part (cmd_merge.c). note_part prints what it has written, and returns 0 where all
+ * was written; json_set_part adds "part" to its document. */
+int note_part(const kerf_output *to, const kerf_share *s);
+void json_set_part(json_t **doc, const kerf_output *to, const kerf_share *s);
 
 /* A text table: every cell is text, columns are as wide as their widest cell. */
 typedef struct table table;

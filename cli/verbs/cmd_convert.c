@@ -53,9 +53,10 @@ static void print_summary(const convert_run *j, const char *layout, const json_t
 {
     size_t i;
     json_t *text;
-    print_note("%s: %zu weights in layout %s, %s, %.2f s", shown(j->to.path), j->result.changed,
-               layout, json_array_size(lost) ? "not without loss" : "nothing lost",
-               j->result.seconds);
+    if (!note_part(&j->to, &j->result.share))
+        print_note("%s: %zu weights in layout %s, %s, %.2f s", shown(j->to.path), j->result.changed,
+                   layout, json_array_size(lost) ? "not without loss" : "nothing lost",
+                   j->result.seconds);
     json_array_foreach(lost, i, text) print_note("lost: %s", json_string_value(text));
 }
 
@@ -72,6 +73,7 @@ static kerf_status report(const convert_run *j, kerf_error *err)
         "{s:o, s:o, s:s, s:I, s:o, s:f}", "source", json_path(kerf_checkpoint_path(j->source)),
         "output", json_path(j->to.path), "layout", layout, "converted",
         (json_int_t)j->result.changed, "losses", lost, "seconds", j->result.seconds);
+    json_set_part(&doc, &j->to, &j->result.share);
     return print_json("convert", doc, err);
 }
 
@@ -125,7 +127,7 @@ const verb verb_convert = {
                 "  kerf convert model-ct/ --layout kerf -o model.safetensors\n"
                 "  kerf convert model-nvfp4.gguf --layout kerf -o model.safetensors\n",
     .options = options,
-    .shared = {&option_layout, &option_overwrite, &option_shard_size, &option_resume,
+    .shared = {&option_layout, &option_overwrite, &option_shard_size, &option_resume, &option_part,
                &option_zstd_level, &option_threads, &option_json, &option_sha256, &option_progress},
     .writes = {"output"},
     .operands_min = 1,

@@ -34,7 +34,7 @@ static void note_experts(const dequantize_run *j)
 static kerf_status report(const dequantize_run *j, kerf_error *err)
 {
     const kerf_result *r = &j->result;
-    if (progress_allows_text(j->args)) {
+    if (progress_allows_text(j->args) && !note_part(&j->to, &r->share)) {
         char in_text[TEXT_SIZE], out_text[TEXT_SIZE];
         print_note("%s: %zu of %zu tensors decoded, %s -> %s, %.2f s", shown(j->to.path),
                    r->changed, r->changed + r->kept, bytes_text(r->bytes_in, in_text),
@@ -47,6 +47,7 @@ static kerf_status report(const dequantize_run *j, kerf_error *err)
                             json_path(j->to.path), "decoded", (json_int_t)r->changed, "kept",
                             (json_int_t)r->kept, "bytes_in", (json_int_t)r->bytes_in, "bytes_out",
                             (json_int_t)r->bytes_out, "seconds", r->seconds);
+    json_set_part(&doc, &j->to, &r->share);
     return print_json("dequantize", doc, err);
 }
 
@@ -98,8 +99,9 @@ const verb verb_dequantize = {
     .examples = "  kerf dequantize model-nvfp4/ -o model-restored/\n"
                 "  kerf dequantize model-nf4.safetensors --dtype fp32 -o restored.safetensors\n",
     .options = options,
-    .shared = {&option_overwrite, &option_shard_size, &option_resume, &option_zstd_level,
-               &option_threads, &option_device, &option_json, &option_sha256, &option_progress},
+    .shared = {&option_overwrite, &option_shard_size, &option_resume, &option_part,
+               &option_zstd_level, &option_threads, &option_device, &option_json, &option_sha256,
+               &option_progress},
     .writes = {"output"},
     .operands_min = 1,
     .operands_max = 1,

@@ -21,6 +21,7 @@ typedef struct quantize_run {
     kerf_plan *plan;
     kerf_totals totals;
     progress progress;
+    kerf_result result;
     double seconds;
 } quantize_run;
 
@@ -76,6 +77,7 @@ static kerf_status print_plan_json(const quantize_run *j, kerf_error *err)
                   json_path(j->to.path), "layout", kerf_plan_layout(j->plan)->name, "dry_run", dry,
                   "tensors", tensors, "totals", totals);
     json_set(&doc, "notes", notes);
+    if (!dry) json_set_part(&doc, &j->to, &j->result.share);
     return print_json("quantize", doc, err);
 }
 
@@ -129,6 +131,7 @@ static void print_summary(const quantize_run *j)
 {
     const kerf_totals *t = &j->totals;
     char in[TEXT_SIZE], out[TEXT_SIZE];
+    if (note_part(&j->to, &j->result.share)) return;
     print_note("%s: %zu of %zu tensors quantized, %s -> %s, %.3f bits per weight of all tensors, "
                "%.2f s, %.0f MB/s",
                shown(j->to.path), t->quantized, t->weights, bytes_text(t->bytes_in, in),
@@ -161,7 +164,7 @@ static kerf_status read_options(quantize_run *j, kerf_error *err)
 static kerf_status write_output(quantize_run *j, kerf_error *err)
 {
     TRY(progress_open(&j->progress, j->args, err));
-    kerf_status s = kerf_quantize(j->plan, &j->team.team, &j->progress.job, NULL, err);
+    kerf_status s = kerf_quantize(j->plan, &j->team.team, &j->progress.job, &j->result, err);
     if (s == KERF_OK) note_written(j->to.path); /* before the last event, which takes memory */
     if (s == KERF_OK) s = args_checksums(j->args, err);
     j->seconds = progress_pause(&j->progress);
@@ -243,7 +246,8 @@ static int run_quantize(const args *a, kerf_error *err)
 {
     quantize_run j = {.args = a};
     int s = quantize(&j, err);
-    if (s == KERF_OK && j.rules.recipe && !args_has(a, "dry-run")) s = check_recipe(&j, err);
+    if (s == KERF_OK && j.rules.recipe && !args_has(a, "dry-run") && !j.to.parts)
+        s = check_recipe(&j, err);
     progress_close(&j.progress);
     kerf_plan_free(j.plan);
     kerf_checkpoint_close(j.source);
@@ -298,11 +302,13 @@ const verb verb_quantize = {
                 "  kerf quantize model/ -f nvfp4:4/6 --layout compressed-tensors -o out/\n"
                 "  kerf quantize model-bf16.gguf -f nvfp4:4/6 -o model-nvfp4.gguf\n"
                 "  kerf quantize model.gguf -f q4_k:imatrix --imatrix imatrix.gguf -o q4_k.gguf\n"
-                "  kerf quantize model/ -f mxfp4 --shard-size 5GB -o out/ --resume\n",
+                "  kerf quantize model/ -f mxfp4 --shard-size 5GB -o out/ --resume\n"
+                "  kerf quantize model/ -f mxfp4 -o out/ --part 3/8; kerf help merge\n",
     .options = options,
     .shared = {&option_layout, &option_keep, &option_only, &option_nan, &option_overwrite,
-               &option_shard_size, &option_resume, &option_zstd_level, &option_threads,
-               &option_device, &option_json, &option_wide, &option_sha256, &option_progress},
+               &option_shard_size, &option_resume, &option_part, &option_zstd_level,
+               &option_threads, &option_device, &option_json, &option_wide, &option_sha256,
+               &option_progress},
     .reads = {"recipe", "imatrix", "calibration"},
     .writes = {"output"},
     .operands_min = 1,

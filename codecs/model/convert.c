@@ -31,6 +31,7 @@ typedef struct converting {
     target *target; /* per weight of the source */
     size_t count, converted;
     uint64_t bytes_in;
+    kerf_share share;
     kerf_losses losses;
 } converting;
 
@@ -266,6 +267,7 @@ static kerf_status convert(converting *c, const kerf_checkpoint *source, const k
         .write = write_weight,
         .noted = add_note,
         .describe = describe_work,
+        .share = &c->share,
     };
     KF_TRY(kf_config_check_read(source->reader, err));
     KF_TRY(kf_refuse_strays(source, err));
@@ -303,7 +305,8 @@ kerf_status kerf_convert(const kerf_checkpoint *source, const kerf_output *out, 
                                 .kept = c.count - c.converted,
                                 .bytes_in = c.bytes_in,
                                 .bytes_out = kf_manifest_bytes(&c.manifest),
-                                .seconds = kf_now_s() - began_s};
+                                .seconds = kf_now_s() - began_s,
+                                .share = c.share};
     for (size_t i = 0; c.target && i < c.count; i++) kf_input_scale_close(c.target[i].input);
     free(c.target);
     kf_manifest_close(&c.manifest);

@@ -16,6 +16,7 @@ typedef struct dequantizing {
     kf_manifest manifest;
     kf_work work;
     uint64_t bytes_in;
+    kerf_share share;
 } dequantizing;
 
 static const kerf_weight *weight_at(const dequantizing *d, size_t i)
@@ -99,6 +100,7 @@ static kerf_status dequantize(dequantizing *d, const kerf_output *to, const kerf
         .ctx = d,
         .work_bytes = work_bytes,
         .write = write_weight,
+        .share = &d->share,
     };
     KF_TRY(kf_config_check_read(d->source->reader, err));
     KF_TRY(kf_refuse_strays(d->source, err));
@@ -130,7 +132,8 @@ kerf_status kerf_dequantize(const kerf_checkpoint *source, kerf_dtype dtype, con
                                 .kept = kerf_weights_count(source->weights) - changed,
                                 .bytes_in = d.bytes_in,
                                 .bytes_out = kf_manifest_bytes(&d.manifest),
-                                .seconds = kf_now_s() - began_s};
+                                .seconds = kf_now_s() - began_s,
+                                .share = d.share};
     }
     kf_manifest_close(&d.manifest);
     return s;

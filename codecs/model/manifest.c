@@ -175,6 +175,11 @@ static uint64_t bytes_of(const kerf_entry *e)
     return n * kerf_dtype_bits(e->dtype) / 8;
 }
 
+uint64_t kf_manifest_entry_bytes(const kf_manifest *m, size_t entry)
+{
+    return bytes_of(&m->entry[entry]);
+}
+
 uint64_t kf_manifest_bytes(const kf_manifest *m)
 {
     uint64_t bytes = 0;

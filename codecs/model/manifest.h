@@ -57,6 +57,7 @@ kerf_status kf_manifest_describe(kf_manifest *m, const kerf_reader *source, cons
                                  const kerf_layout *layout, const kerf_weight *weights,
                                  size_t count, kerf_error *err);
 
+uint64_t kf_manifest_entry_bytes(const kf_manifest *m, size_t entry);
 uint64_t kf_manifest_bytes(const kf_manifest *m); /* of all tensors */
 
 #endif

@@ -25,6 +25,7 @@ typedef struct quantizing {
     const kerf_team *team;
     uint64_t imatrix; /* its fingerprint */
     kf_work work;
+    kerf_share share;
     pthread_mutex_t lock; /* of the next two          */
     shared_stats *shared; /* per item of the plan     */
     kf_room *room;        /* of those that are at work: the first `rooms` are free */
@@ -213,6 +214,7 @@ static kerf_status quantize(quantizing *q, kerf_error *err)
         .work_bytes = work_bytes,
         .write = write_weight,
         .describe = describe_work,
+        .share = &q->share,
     };
     if (p->to.imatrix) KF_TRY(kerf_reader_fingerprint(p->to.imatrix->reader, &q->imatrix, err));
     KF_TRY(kf_allocate(&q->shared, p->decided.count, sizeof *q->shared, err));
@@ -258,6 +260,7 @@ kerf_status kerf_quantize(const kerf_plan *p, const kerf_team *team, const kerf_
                                 .kept = p->totals.weights - p->totals.quantized,
                                 .bytes_in = p->totals.bytes_in,
                                 .bytes_out = p->totals.bytes_out,
-                                .seconds = kf_now_s() - began_s};
+                                .seconds = kf_now_s() - began_s,
+                                .share = q.share};
     return s;
 }

@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "base/growing_text.h"
+#include "model/share.h"
 #include "stream/team.h"
 
 typedef struct model_run {
@@ -15,8 +16,9 @@ typedef struct model_run {
     kerf_writer *writer;
     pthread_mutex_t
         marks;      /* a writer is asked for marks, and given them, by one thread at a time */
-    uint64_t *note; /* of each weight             */
-    char *found;    /* an earlier run has written it */
+    uint64_t *note; /* of each weight                                               */
+    char *found;    /* an earlier run has written it, or another part does          */
+    kf_share share; /* of a part                                                    */
 } model_run;
 
 /* A number for all that decides the bytes besides version and files, which the writer sees. */
@@ -55,6 +57,8 @@ static kerf_status create(model_run *r, kerf_error *err)
         .resume = &resume,
         .job = j->work->job,
     };
+    const kerf_own_part part = {j->to->part, j->to->parts, r->share.shard, j->what};
+    if (j->to->parts) opt.part = &part;
     KF_TRY(kerf_reader_fingerprint(j->source, &resume.source, err));
     KF_TRY(hash_work(j, &resume.work, err));
     KF_TRY(kf_allocate(&metadata, m->shards, sizeof *metadata, err));
@@ -74,12 +78,19 @@ static void tell_resume(const model_run *r)
     if (r->job->to->resume) kf_work_resume(r->job->work, r->job->to->path, bytes, why);
 }
 
+static char is_elsewhere(const model_run *r, size_t i)
+{
+    return r->share.weight && !r->share.weight[i];
+}
+
 static kerf_status write_weight(void *ctx, size_t i, const kerf_exec *exec, kerf_error *err)
 {
     model_run *r = ctx;
     const kf_write *j = r->job;
     const size_t entry = j->manifest->first[i], entries = kf_manifest_entries(j->manifest, i);
     KF_TRY(kf_work_check(j->work, err));
+    r->found[i] = is_elsewhere(r, i);
+    if (r->found[i]) return KERF_OK;
     pthread_mutex_lock(&r->marks);
     r->found[i] = (char)kerf_writer_marked(r->writer, entry, entries, &r->note[i]);
     pthread_mutex_unlock(&r->marks);
@@ -118,14 +129,26 @@ static kerf_status write_all(model_run *r, kerf_error *err)
     const kf_write *j = r->job;
     uint64_t bytes = 0;
     if (j->to->resume) kf_work_phase(j->work, "comparing what is there", 0);
+    if (j->to->parts)
+        KF_TRY(kf_share_make(&r->share, j->manifest, j->to->part, j->to->parts, j->work_bytes,
+                             j->ctx, err));
     KF_TRY(create(r, err));
     tell_resume(r);
-    for (size_t i = 0; i < j->manifest->weights; i++) bytes += j->work_bytes(j->ctx, i);
+    for (size_t i = 0; i < j->manifest->weights; i++)
+        if (!is_elsewhere(r, i)) bytes += j->work_bytes(j->ctx, i);
     kf_work_phase(j->work, "writing", bytes);
     KF_TRY(write_weights(r, err));
     KF_TRY(kerf_reader_check(j->source, err));
     kf_work_phase(j->work, "comparing what was written", kf_manifest_bytes(j->manifest));
     return kf_work_check(j->work, err);
+}
+
+static kerf_share share_of(const model_run *r)
+{
+    const kf_manifest *m = r->job->manifest;
+    return (kerf_share){.shards = r->share.shard ? r->share.shards : m->shards,
+                        .of_shards = m->shards,
+                        .bytes = r->share.shard ? r->share.bytes : kf_manifest_bytes(m)};
 }
 
 kerf_status kf_write_model(const kf_write *j, kerf_error *err)
@@ -143,6 +166,8 @@ kerf_status kf_write_model(const kf_write *j, kerf_error *err)
         kerf_writer_abort(r.writer);
     }
     pthread_mutex_destroy(&r.marks);
+    if (s == KERF_OK && j->share) *j->share = share_of(&r);
+    kf_share_free(&r.share);
     free(r.note);
     free(r.found);
     return s;

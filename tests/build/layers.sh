@@ -25,6 +25,7 @@ BEGIN {
     place("codecs/include/kerf/feedback.h", "<codec>")
     place("codecs/include/kerf/cuda.h",      "<cuda>")
     place("codecs/include/kerf/roles.h",     "<file>");  place("codecs/include/kerf/checksums.h", "<file>")
+    place("codecs/include/kerf/parts.h",     "<file>")
     place("codecs/include/kerf/file.h",      "<file>");  place("codecs/include/kerf/layouts.h", "<layout>")
     place("codecs/include/kerf/selftest.h",  "<selftest>")
     place("codecs/include/kerf/",            "<model>")

@@ -15,6 +15,7 @@
 #include <kerf/job.h>
 #include <kerf/layouts.h>
 #include <kerf/loss.h>
+#include <kerf/parts.h>
 #include <kerf/quantize.h>
 #include <kerf/roles.h>
 #include <kerf/selftest.h>

@@ -189,6 +189,36 @@ static kerf_status fail_none(const char *folder, const names *all, kerf_error *e
                    folder, KF_MODEL_NAME, all->count, folder, all->name[0]);
 }
 
+/* --- parts --------------------------------------------------------------------------------- */
+
+/* The files of some processes, which are no model before they are merged. */
+static kerf_status fail_parts(const char *path, size_t out_bytes, kerf_error *err)
+{
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%s: is in parts that are not merged yet: kerf merge %.*s makes the model of "
+                   "them",
+                   path, (int)out_bytes, path);
+}
+
+kerf_status kf_folder_refuse_parts(const char *path, kerf_error *err)
+{
+    static const char ending[] = KF_PARTS_ENDING;
+    struct stat st;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    const int found = stat(path, &st) == 0;
+    if (found && !S_ISDIR(st.st_mode)) return KERF_OK;
+    const char *at = strstr(path, ending);
+    if (at && (!at[sizeof ending - 1] || at[sizeof ending - 1] == '/'))
+        return fail_parts(path, (size_t)(at - path), err);
+    char *parts = kf_alloc(n + sizeof ending, 1);
+    if (!parts) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", path);
+    snprintf(parts, n + sizeof ending, "%.*s%s", (int)n, path, ending);
+    const int waits = !found && stat(parts, &st) == 0;
+    free(parts);
+    return waits ? fail_parts(path, n, err) : KERF_OK;
+}
+
 /* --- all ----------------------------------------------------------------------------------- */
 
 static kerf_status take_path(const char *folder, const char *name, char **out, kerf_error *err)

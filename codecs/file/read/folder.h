@@ -19,6 +19,13 @@ typedef struct kf_folder {
 kerf_status kf_folder_look(const char *path, kf_folder *out, kerf_error *err);
 void kf_folder_free(kf_folder *f); /* all zeros are fine */
 
+/* Behind the name of an output: the folder in which its parts wait for each other. */
+#define KF_PARTS_ENDING ".kerf-parts"
+
+/* KERF_E_DATA: the path is, or is in, the folder of parts that are not merged, or nothing is there
+ * but such a folder beside it; the text names the command that merges them. A file is none. */
+kerf_status kf_folder_refuse_parts(const char *path, kerf_error *err);
+
 /* "model-00002-of-00003.safetensors" is number 2 of 3; returns 0 for other names. */
 int kf_shard_number(const char *name, unsigned *number, unsigned *count);
 

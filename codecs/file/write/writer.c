@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "file/disk/cleanup.h"
 #include "file/disk/io.h"
 
 #define START_BYTES ((size_t)4 << 20)
@@ -40,6 +41,7 @@ kerf_status kf_writer_put(kerf_writer *w, size_t file, uint64_t offset, const vo
     const uint8_t *p = src;
     kf_out_file *f = &w->file[file];
     const kf_temp *t = &f->temp;
+    if (f->is_absent) return KERF_OK;
     while (n > 0) {
         size_t part = n < KF_LEDGER_MAX_BYTES ? n : KF_LEDGER_MAX_BYTES;
         kf_record r = {offset, kerf_hash(p, part), (uint32_t)part, (uint32_t)file};
@@ -135,6 +137,8 @@ void kerf_writer_abort(kerf_writer *w)
         free(w->file[i].plain);
     }
     kf_temp_discard(&w->root);
+    kf_cleanup_drop(w->parts_slot);
+    kf_parts_leave(&w->parts);
     free(w->file);
     kf_journal_close(&w->journal);
     kf_found_free(&w->found);

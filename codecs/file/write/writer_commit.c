@@ -104,17 +104,20 @@ static kerf_status write_index(kerf_writer *w, kerf_error *err)
 
 static kerf_status publish_folder(kerf_writer *w, kerf_error *err)
 {
-    if (needs_index(w)) KF_TRY(write_index(w, err));
+    if (needs_index(w) && w->part.part <= 1) KF_TRY(write_index(w, err));
+    if (w->part.parts) return kf_writer_publish_part(w, err);
     return kf_temp_publish(&w->root, w->target.path, w->overwrite, err);
 }
 
 static kerf_status finish(kerf_writer *w, kerf_error *err)
 {
+    if (w->part_is_whole) return KERF_OK;
     if (w->has_journal && kf_journal_is_due(&w->journal)) KF_TRY(kf_writer_note(w, err));
     KF_TRY(kf_ledger_check(&w->ledger, &w->placement, err));
     w->watch.done = 0;
     w->watch.total = kerf_writer_bytes(w);
-    for (size_t i = 0; i < w->placement.files; i++) KF_TRY(finish_file(w, i, err));
+    for (size_t i = 0; i < w->placement.files; i++)
+        if (!w->file[i].is_absent) KF_TRY(finish_file(w, i, err));
     if (w->target.is_folder) return publish_folder(w, err);
     return kf_temp_publish(&w->file[0].temp, w->target.path, w->overwrite, err);
 }

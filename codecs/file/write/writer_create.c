@@ -8,6 +8,7 @@
 #include <zstd.h>
 
 #include "base/system.h"
+#include "file/disk/cleanup.h"
 #include "file/disk/io.h"
 #include "file/disk/publish.h"
 #include "file/gguf/gguf_write.h"
@@ -118,7 +119,10 @@ static kerf_status write_padding(kerf_writer *w, size_t file, kerf_error *err)
 static kerf_status start_file(kerf_writer *w, size_t i, kf_left form, kerf_error *err)
 {
     kf_placed_file *placement = &w->placement.file[i];
-    KF_TRY(open_file(w, &w->file[i], form, placement->bytes, err));
+    if (w->file[i].is_absent)
+        placement->bytes = 0; /* here */
+    else
+        KF_TRY(open_file(w, &w->file[i], form, placement->bytes, err));
     kerf_status s = kf_writer_put(w, i, 0, placement->header.p, placement->header.n, err);
     if (s == KERF_OK) s = write_padding(w, i, err);
     free(placement->header.p); /* on disk, and not needed again */
@@ -144,6 +148,8 @@ static kerf_status open_root(kerf_writer *w, const kerf_resume *resume, kf_resum
                                  kf_resume_hash(&job, w->level)};
     kf_journal_init(&w->journal, &job.head);
     w->keeps = resume->goes_on;
+    if (w->part.parts) KF_TRY(kf_writer_find_part(w, err));
+    if (w->part_is_whole) return KERF_OK;
     KF_TRY(w->keeps ? kf_resume_open(&job, &w->root, &w->found, err)
                     : kf_temp_create(w->target.path, 1, &w->root, err));
     w->root.unpublished = kf_journal_names;
@@ -160,6 +166,10 @@ static kerf_status start_files(kerf_writer *w, const kerf_writer_options *opt, k
     kerf_status s = file ? KERF_OK : kf_writer_no_memory(err);
     if (s == KERF_OK && (w->target.is_folder || w->has_journal))
         s = open_root(w, opt->resume, file, err);
+    if (s == KERF_OK && w->part.parts)
+        w->parts_slot = kf_cleanup_add(w->parts.path, 1, w->parts.fd);
+    for (size_t i = 0; i < w->placement.files; i++)
+        w->file[i].is_absent = w->part_is_whole || (w->part.parts && !w->part.own[i]);
     if (s == KERF_OK && w->target.needs_exchange)
         s = kf_temp_check_exchange(&w->root, w->target.path, err);
     for (size_t i = 0; i < w->placement.files && s == KERF_OK; i++)
@@ -168,10 +178,38 @@ static kerf_status start_files(kerf_writer *w, const kerf_writer_options *opt, k
     return s;
 }
 
+/* The target of a part is a folder of its own, which waits for the others. */
+static kerf_status find_target(kerf_writer *w, const char *path, const kerf_writer_options *opt,
+                               kerf_error *err)
+{
+    const kerf_own_part *part = opt->part;
+    if (!part) return kf_target_check(path, opt, &w->target, err);
+    if (!opt->resume || part->part == 0 || part->part > part->parts ||
+        part->parts > KERF_PARTS_MOST)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "part %u/%u: parts are counted from 1/N to N/N, N at most %u", part->part,
+                       part->parts, KERF_PARTS_MOST);
+    w->part = *part;
+    KF_TRY(kf_parts_find(path, opt, &w->parts, err));
+    w->target =
+        (kf_target){.path = kf_part_path(&w->parts, part->part, part->parts), .is_folder = 1};
+    return w->target.path ? kf_parts_enter(&w->parts, err) : kf_writer_no_memory(err);
+}
+
+static kerf_status write_small_files(kerf_writer *w, const kerf_writer_options *opt,
+                                     kerf_error *err)
+{
+    if (!w->target.is_folder || w->part_is_whole || w->part.part > 1) return KERF_OK;
+    if (opt->source && kerf_reader_is_folder(opt->source))
+        KF_TRY(kf_copy_companions(kerf_reader_folder(opt->source), &w->root, opt->companion,
+                                  opt->companions, err));
+    return kf_write_companions(&w->root, opt->companion, opt->companions, err);
+}
+
 static kerf_status start(kerf_writer *w, const char *path, const kerf_entry *entries, size_t count,
                          const kerf_writer_options *opt, kerf_error *err)
 {
-    KF_TRY(kf_target_check(path, opt, &w->target, err));
+    KF_TRY(find_target(w, path, opt, err));
     KF_TRY(check_options(&w->target, opt, &w->level, err));
     w->overwrite = opt->overwrite;
     w->threads = opt->threads;
@@ -183,11 +221,7 @@ static kerf_status start(kerf_writer *w, const char *path, const kerf_entry *ent
                : kf_safetensors_place(&w->placement, entries, count, files, opt, err));
     KF_TRY(name_files(w, opt, err));
     KF_TRY(start_files(w, opt, err));
-    if (!w->target.is_folder) return KERF_OK;
-    if (opt->source && kerf_reader_is_folder(opt->source))
-        KF_TRY(kf_copy_companions(kerf_reader_folder(opt->source), &w->root, opt->companion,
-                                  opt->companions, err));
-    return kf_write_companions(&w->root, opt->companion, opt->companions, err);
+    return write_small_files(w, opt, err);
 }
 
 kerf_status kerf_writer_create(const char *path, const kerf_entry *entries, size_t count,
@@ -200,6 +234,7 @@ kerf_status kerf_writer_create(const char *path, const kerf_entry *entries, size
     kerf_writer *w = kf_alloc_zero(1, sizeof *w);
     if (!w) return kf_writer_no_memory(err);
     w->root = w->journal.file = (kf_temp)KF_NO_TEMP;
+    w->parts.fd = w->parts_slot = -1;
     kf_ledger_init(&w->ledger);
     kf_found_init(&w->found);
     kerf_status s = start(w, path, entries, count, opt ? opt : &defaults, err);

@@ -176,6 +176,10 @@ typedef struct kerf_writer_options {
     /* written into a folder, in place of a file of this name that would be copied              */
     const kerf_companion *companion;
     size_t companions;
+    /* NULL: all files are written. Else those of one part, into a folder beside `path`, where they
+     * wait for kerf_merge; `path` is a folder, and resume is given. Writes into others do nothing
+     */
+    const struct kerf_own_part *part;
     const kerf_resume *resume; /* NULL: no journal, what dead runs left is removed            */
     /* Told, by KERF_EVENT_PROGRESS, how much has been read back of what was written, in create (of
      * a dead run) and in commit; asked there for every few MiB. It must live as long as the writer.

@@ -20,6 +20,7 @@
 
 #include <kerf/importance.h>
 #include <kerf/job.h>
+#include <kerf/parts.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,6 +43,11 @@ typedef struct kerf_output {
                                        outlive the plan; NULL: none                              */
     uint64_t shard_bytes; /* a folder: new files of at most this size, but no weight is split;
                              0: the files of the source                                          */
+    /* Part `part` (from 1) of `parts`: of a folder, some of its files, which wait beside the path
+     * until all parts are there and kerf_merge (kerf/parts.h) makes the output of them. Which ones
+     * follows from source, plan and the two numbers. A part that is there and whole is left as it
+     * is. 0: the whole output */
+    unsigned part, parts;
 } kerf_output;
 
 /* --- plan ---------------------------------------------------------------------------------- */
@@ -103,11 +109,18 @@ KERF_API const kerf_checkpoint *kerf_plan_source(const kerf_plan *p);
 
 /* --- write --------------------------------------------------------------------------------- */
 
-/* What a call has done. */
+/* What one part wrote; without parts, all of it. */
+typedef struct kerf_share {
+    size_t shards, of_shards;
+    uint64_t bytes; /* of their tensors */
+} kerf_share;
+
+/* What a call has done: with parts, what all of them do, but for `share` and `seconds`. */
 typedef struct kerf_result {
     size_t changed, kept; /* weights that were quantized, decoded or converted; all others */
     uint64_t bytes_in, bytes_out; /* of tensors, without headers */
     double seconds;
+    kerf_share share;
 } kerf_result;
 
 /* Writes what the plan says. Phases that job is told of: "comparing what is there" (with resume),

@@ -1,0 +1,77 @@
+/* cmd_merge.c - kerf merge: an output of the parts that --part has written; and what a run that
+ * writes one says of it. */
+#include <kerf/parts.h>
+
+#include "args.h"
+#include "output.h"
+#include "progress.h"
+#include "terminal.h"
+
+int note_part(const kerf_output *to, const kerf_share *s)
+{
+    char text[TEXT_SIZE];
+    if (!to->parts) return 0;
+    print_note("%s: part %u/%u is finished, %zu of %zu files of weights, %s; kerf merge %s when "
+               "all are",
+               shown(to->path), to->part, to->parts, s->shards, s->of_shards,
+               bytes_text(s->bytes, text), shown(to->path));
+    return 1;
+}
+
+void json_set_part(json_t **doc, const kerf_output *to, const kerf_share *s)
+{
+    if (!to->parts) return;
+    json_set(doc, "part",
+             json_pack("{s:I, s:I, s:I, s:I, s:I}", "part", (json_int_t)to->part, "parts",
+                       (json_int_t)to->parts, "shards", (json_int_t)s->shards, "of_shards",
+                       (json_int_t)s->of_shards, "bytes_out", (json_int_t)s->bytes));
+}
+
+static kerf_status merge(const args *a, progress *bar, kerf_merged *r, kerf_error *err)
+{
+    const char *path = args_operand(a, 0);
+    kerf_merge_options opt = {.overwrite = args_has(a, "overwrite")};
+    TRY(args_integer(a, "threads", 1, 4096, &opt.threads, err));
+    TRY(progress_open(bar, a, err));
+    TRY(kerf_merge(path, &opt, &bar->job, r, err));
+    note_written(path);
+    return args_checksums(a, err);
+}
+
+static int run_merge(const args *a, kerf_error *err)
+{
+    char text[TEXT_SIZE];
+    progress bar = {0};
+    kerf_merged r = {0};
+    kerf_status s = merge(a, &bar, &r, err);
+    progress_close(&bar);
+    TRY(s);
+    if (progress_allows_text(a))
+        print_note("%s: %u parts, %zu files, %s, %.2f s", shown(args_operand(a, 0)), r.parts,
+                   r.files, bytes_text(r.bytes, text), r.seconds);
+    if (!args_has(a, "json")) return EXIT_OK;
+    json_t *doc = json_pack("{s:o, s:I, s:I, s:I, s:f}", "output", json_path(args_operand(a, 0)),
+                            "parts", (json_int_t)r.parts, "files", (json_int_t)r.files, "bytes",
+                            (json_int_t)r.bytes, "seconds", r.seconds);
+    return print_json("merge", doc, err);
+}
+
+const verb verb_merge = {
+    .name = "merge",
+    .summary = "make a checkpoint of parts that several processes wrote",
+    .usage = "OUT [options]",
+    .details =
+        "Makes the folder OUT of what kerf quantize, convert or dequantize has written with\n"
+        "-o OUT --part I/N, in processes on any machines, in any order. The parts wait in\n"
+        "OUT.kerf-parts, a folder each; parts of machines that share no disk are copied there.\n"
+        "Every byte is compared with its hash, files are renamed, and OUT appears when it is\n"
+        "whole, with the bytes that one process would have written. A part that is missing,\n"
+        "damaged, or of another source or other options is named, and OUT stays absent.",
+    .examples = "  kerf quantize model/ -f nvfp4 -o out/ --part 1/2 & \\\n"
+                "  kerf quantize model/ -f nvfp4 -o out/ --part 2/2; wait; kerf merge out/\n"
+                "  rsync -a node2:out.kerf-parts/ out.kerf-parts/ && kerf merge out/\n",
+    .shared = {&option_overwrite, &option_threads, &option_json, &option_sha256, &option_progress},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run_merge,
+};
