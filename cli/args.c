@@ -42,9 +42,8 @@ const option option_resume = {
     "go on where a killed run with the same source and options stopped, after comparing what it "
     "left; leave what is finished to the next when this one ends early"};
 const option option_part = {"part", 0, "I/N",
-                            "write part I of N of the folder OUT: some of its files, chosen by "
-                            "bytes of work; kerf merge OUT "
-                            "makes OUT of the parts, which other processes and machines write"};
+                            "write part I of N of the files of the folder OUT, for kerf merge OUT; "
+                            "other processes and machines write the others"};
 const option option_zstd_level = {"zstd-level", 0, "N",
                                   "compression of .zst outputs, 1 to 22 (default: 3)"};
 const option option_threads = {"threads", 'j', "N",

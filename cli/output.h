@@ -46,6 +46,8 @@ json_t *json_shape(const kerf_shape *shape);
 /* Sets role, piece, orientation and stack. */
 void json_set_place(json_t **object, const kerf_place *p);
 
+/* note_written of an output, or of the part of it that was written (cmd_merge.c). */
+void note_output(const kerf_output *to);
 /* Of a run with --part (cmd_merge.c). note_part prints what it has written, and returns 0 where all
  * was written; json_set_part adds "part" to its document. */
 int note_part(const kerf_output *to, const kerf_share *s);

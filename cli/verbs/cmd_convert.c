@@ -91,7 +91,7 @@ static kerf_status convert(convert_run *j, kerf_error *err)
     TRY(note_ruined(j->source, err));
     TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_convert(j->source, &j->to, &bar.job, &j->result, &j->losses, err);
-    if (s == KERF_OK) note_written(j->to.path);
+    if (s == KERF_OK) note_output(&j->to);
     if (s == KERF_OK) s = args_checksums(j->args, err);
     progress_close(&bar);
     return s == KERF_OK ? report(j, err) : s;

@@ -66,7 +66,7 @@ static kerf_status dequantize(dequantize_run *j, kerf_error *err)
     TRY(progress_open(&bar, j->args, err));
     kerf_status s =
         kerf_dequantize(j->source, type_of[type], &j->to, &j->team.team, &bar.job, &j->result, err);
-    if (s == KERF_OK) note_written(j->to.path);
+    if (s == KERF_OK) note_output(&j->to);
     if (s == KERF_OK) s = args_checksums(j->args, err);
     progress_close(&bar);
     return s == KERF_OK ? report(j, err) : s;

@@ -1,11 +1,23 @@
 /* cmd_merge.c - kerf merge: an output of the parts that --part has written; and what a run that
  * writes one says of it. */
+#include <string.h>
+
 #include <kerf/parts.h>
 
 #include "args.h"
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
+
+void note_output(const kerf_output *to)
+{
+    char text[1024];
+    size_t n = strlen(to->path);
+    while (n > 1 && to->path[n - 1] == '/') n--;
+    snprintf(text, sizeof text, "part %u/%u in %.*s.kerf-parts", to->part, to->parts, (int)n,
+             to->path);
+    note_written(to->parts ? text : to->path);
+}
 
 int note_part(const kerf_output *to, const kerf_share *s)
 {

@@ -165,7 +165,7 @@ static kerf_status write_output(quantize_run *j, kerf_error *err)
 {
     TRY(progress_open(&j->progress, j->args, err));
     kerf_status s = kerf_quantize(j->plan, &j->team.team, &j->progress.job, &j->result, err);
-    if (s == KERF_OK) note_written(j->to.path); /* before the last event, which takes memory */
+    if (s == KERF_OK) note_output(&j->to); /* before the last event, which takes memory */
     if (s == KERF_OK) s = args_checksums(j->args, err);
     j->seconds = progress_pause(&j->progress);
     return s;

@@ -125,9 +125,9 @@ class Sweep:
         if len(errors) != 1 and not unsaid:
             wrong.append('not one line of error: ' + ' / '.join(lines)[:200])
         for path in different(after, s.before):
-            top = path.split('/')[0]
-            is_whole = after.get(path) == self.after.get(path) and (top + ' is written, and whole' in err or
-                                                                    'in place and whole' in err or unsaid)
+            tops = {path.split('/')[0], (s.writes or path).split('/')[0]}
+            is_whole = after.get(path) == self.after.get(path) and (
+                any(top + ' is written, and whole' in err for top in tops) or 'in place and whole' in err or unsaid)
             is_kept = path == s.keeps or '.kerf-tmp-' in path and (s.goes_on or kind == 'unlink')
             if not is_whole and not is_kept:
                 wrong.append('left behind: ' + path)

@@ -11,7 +11,7 @@ class Scenario:
     def __init__(self, name, line, before=None, code=0, writes=None, gate=False, shim='',
                  keeps=None, varies=None, codes=(), slow=False):
         self.name, self.args, self.code = name, line.split(), code
-        self.before_line = before  # a command that makes what stands there first
+        self.before_lines = [before] if isinstance(before, str) else before or []  # make what stands there first
         self.writes, self.gate = writes, gate
         self.keeps = keeps         # what a run that fails may leave, as it is documented
         self.shim = shim           # words that the shim is given in every run
@@ -31,6 +31,7 @@ class Scenario:
 
 
 QUANTIZE = 'quantize in/model -f nvfp4:4/6 -j 1 '
+PARTS = [QUANTIZE + '--shard-size 5KB -o o --part %d/2' % i for i in (1, 2)]
 TOKENS = ' in/tiny --tokens in/tokens.u16 --length 8 '
 EVAL = 'eval in/tiny in/tiny-int8 --tokens in/tokens.u16 --length 8 -j 1 '
 TASK = rb'"pid":[0-9]+,"name":"[a-z]*"|gpu0: [0-9]+ [a-z?]+'  # a name that cannot be seen is none
@@ -48,6 +49,11 @@ SCENARIOS = [
     Scenario('resharded', QUANTIZE + '--shard-size 5KB -o o', writes='o'),
     Scenario('resumed', QUANTIZE + '--resume -o o', writes='o', gate=True,
              shim='clock_ms=40'),  # a run of less than that has no journal
+    Scenario('one part of two', QUANTIZE + '--shard-size 5KB -o o --part 2/2', writes='o.kerf-parts/2-of-2',
+             gate=True, codes=[4]),  # a journal that could not be written does not say why
+    Scenario('merge', 'merge o -j 1', before=PARTS, writes='o', gate=True, codes=[3]),  # a part that cannot be read
+    Scenario('merge over a folder', 'merge o -j 1 -y --json', before=PARTS + ['quantize in/model -f int8 -o o'],
+             writes='o', codes=[3]),
     Scenario('lines of progress', QUANTIZE + '--progress json -o o', writes='o'),
     Scenario('gguf', 'quantize in/one.gguf -f nvfp4:4/6 -j 1 -o o.gguf', writes='o.gguf'),
     Scenario('recipe', 'quantize in/one.safetensors --recipe in/recipe.json -j 1 -o o.safetensors',
@@ -125,8 +131,8 @@ def prepare(room, only=None, rows=64):
     chosen = [s for s in SCENARIOS if only is None or only(s)]
     for s in chosen:
         room.put({})
-        if s.before_line:
-            room.must(*s.before_line.split())
+        for line in s.before_lines:
+            room.must(*line.split())
         s.before = room.look()
     room.put({})
     return chosen

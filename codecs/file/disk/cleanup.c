@@ -108,7 +108,7 @@ void kf_remove_folder(int own, const char *path)
 void kerf_writer_cleanup_signal(void)
 {
     for (int ms = 0; ms < MAX_WAIT_MS && atomic_load(&held); ms++) poll(NULL, 0, 1);
-    for (int i = 0; i < MAX_ENTRIES; i++) {
+    for (int i = MAX_ENTRIES; i-- > 0;) { /* what came last stands in what came before */
         int state = atomic_load(&entry[i].state);
         if (state == IS_FILE) unlink(entry[i].path);
         if (state == IS_FOLDER) kf_remove_folder(entry[i].fd, entry[i].path);

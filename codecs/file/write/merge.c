@@ -97,6 +97,13 @@ static kerf_status fail_missing(const merging *m, unsigned first, unsigned missi
     return fail_part(m, first, verb, missing > 1 ? more : what, err);
 }
 
+/* A failure that says nothing of the part: no memory, no descriptor, a disk that cannot be read. */
+static int is_of_system(kerf_status s, const kerf_error *why)
+{
+    if (s == KERF_OK || s == KERF_E_DATA) return 0;
+    return s != KERF_E_IO || (why->native != 0 && why->native != ENOENT);
+}
+
 static kerf_status read_parts(merging *m, kerf_error *err)
 {
     unsigned missing = 0, first = 0;
@@ -112,7 +119,10 @@ static kerf_status read_parts(merging *m, kerf_error *err)
         }
         kerf_error why = {0};
         kerf_status s = kf_part_read(m->path[i], &m->part[i], &why);
-        if (s == KERF_E_NOMEM) return no_memory(m, err);
+        if (is_of_system(s, &why)) {
+            if (err) *err = why;
+            return s;
+        }
         if (s != KERF_OK || m->part[i].part != i + 1 || m->part[i].parts != m->parts)
             return fail_part(m, i, "quantize", "is damaged, its " KF_PART_NAME " is lost", err);
     }
@@ -197,12 +207,12 @@ static kerf_status verify(const merging *m, int threads, const kerf_job *job, ke
         kerf_error why = {0};
         const char *moved = m->is_published ? m->folder.out : m->whole;
         s = kf_part_verify(m->path[i], moved, &m->part[i], threads, &watch, NULL, &why);
-        if (s == KERF_E_DATA || s == KERF_E_IO) {
+        if (is_of_system(s, &why)) {
+            if (err) *err = why;
+        } else if (s != KERF_OK) {
             char what[300];
             snprintf(what, sizeof what, "is damaged (%.250s)", why.text);
             s = fail_part(m, i, m->part[i].verb, what, err);
-        } else if (s != KERF_OK && err) {
-            *err = why;
         }
     }
     kf_work_close(&work);
@@ -231,22 +241,44 @@ static kerf_status move(const char *folder, const char *name, const char *to, ke
     return s;
 }
 
+/* A merge that fails leaves everything where it was. */
+static void move_back(const merging *m)
+{
+    for (unsigned i = 0; i < m->parts; i++)
+        for (size_t k = 0; k < m->part[i].files; k++)
+            (void)!move(m->whole, m->part[i].file[k].name, m->path[i], NULL);
+    rmdir(m->whole);
+}
+
 static kerf_status publish(merging *m, int overwrite, kerf_error *err)
 {
     kf_temp t = KF_NO_TEMP;
     t.is_folder = 1;
     if (mkdir(m->whole, 0777) != 0 && errno != EEXIST)
         return kf_fail_errno(err, errno, "%s: cannot create the folder", m->whole);
-    KF_TRY(kf_open_folder(m->whole, &t.fd, err));
+    kerf_status s = kf_open_folder(m->whole, &t.fd, err);
     t.path = strdup(m->whole);
-    kerf_status s = t.path ? KERF_OK : no_memory(m, err);
+    if (s == KERF_OK && !t.path) s = no_memory(m, err);
     if (s == KERF_OK) kf_empty_folder(t.fd, is_named, m); /* of a plan that was given up */
     for (unsigned i = 0; i < m->parts && s == KERF_OK; i++)
         for (size_t k = 0; k < m->part[i].files && s == KERF_OK; k++)
             s = move(m->path[i], m->part[i].file[k].name, m->whole, err);
     if (s == KERF_OK) s = kf_temp_publish(&t, m->folder.out, overwrite, err);
+    if (s != KERF_OK) move_back(m);
     kf_temp_release(&t);
     return s;
+}
+
+/* By the names that are left, for which no descriptor is needed. */
+static void remove_part(const char *path)
+{
+    static const char *const names[] = {KF_PART_NAME, KF_JOURNAL_NAME};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *name = kf_path_join(path, names[i]);
+        if (name) unlink(name);
+        free(name);
+    }
+    if (rmdir(path) != 0) kf_remove_folder(-1, path);
 }
 
 static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_job *job,
@@ -269,7 +301,7 @@ static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_j
     KF_TRY(s);
     KF_TRY(verify(m, opt->threads, job, err));
     if (!m->is_published) KF_TRY(publish(m, opt->overwrite, err));
-    for (unsigned i = 0; i < m->parts; i++) kf_remove_folder(-1, m->path[i]);
+    for (unsigned i = 0; i < m->parts; i++) remove_part(m->path[i]);
     return KERF_OK;
 }
 

@@ -62,8 +62,11 @@ static kerf_status try_lock(kf_parts *p, int how, int *busy, kerf_error *err)
         return kf_fail_errno(err, errno, "%s: cannot create the folder", p->path);
     p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (p->fd < 0) {
-        *busy = errno == ENOENT && how == LOCK_SH;
-        return *busy ? KERF_OK : kf_fail_errno(err, errno, "%s: cannot open the folder", p->path);
+        const int why = errno;
+        *busy = why == ENOENT && how == LOCK_SH;
+        if (*busy) return KERF_OK;
+        if (how == LOCK_SH) rmdir(p->path); /* if nobody has put anything there */
+        return kf_fail_errno(err, why, "%s: cannot open the folder", p->path);
     }
     *busy = (flock(p->fd, how | LOCK_NB) != 0 && errno == EWOULDBLOCK) || !is_at(p->fd, p->path);
     if (!*busy) return KERF_OK;
@@ -103,7 +106,9 @@ kerf_status kf_parts_own(kf_parts *p, kerf_error *err)
 void kf_parts_leave(kf_parts *p)
 {
     if (p->fd >= 0) {
-        if (flock(p->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) rmdir(p->path);
+        if ((flock(p->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && rmdir(p->path) != 0 &&
+            errno != ENOTEMPTY)
+            rmdir(p->path);
         close(p->fd);
     }
     free(p->out);

@@ -148,7 +148,11 @@ static kerf_status open_root(kerf_writer *w, const kerf_resume *resume, kf_resum
                                  kf_resume_hash(&job, w->level)};
     kf_journal_init(&w->journal, &job.head);
     w->keeps = resume->goes_on;
-    if (w->part.parts) KF_TRY(kf_writer_find_part(w, err));
+    if (w->part.parts) {
+        KF_TRY(kf_parts_enter(&w->parts, err));
+        w->parts_slot = kf_cleanup_add(w->parts.path, 1, w->parts.fd);
+        KF_TRY(kf_writer_find_part(w, err));
+    }
     if (w->part_is_whole) return KERF_OK;
     KF_TRY(w->keeps ? kf_resume_open(&job, &w->root, &w->found, err)
                     : kf_temp_create(w->target.path, 1, &w->root, err));
@@ -166,8 +170,6 @@ static kerf_status start_files(kerf_writer *w, const kerf_writer_options *opt, k
     kerf_status s = file ? KERF_OK : kf_writer_no_memory(err);
     if (s == KERF_OK && (w->target.is_folder || w->has_journal))
         s = open_root(w, opt->resume, file, err);
-    if (s == KERF_OK && w->part.parts)
-        w->parts_slot = kf_cleanup_add(w->parts.path, 1, w->parts.fd);
     for (size_t i = 0; i < w->placement.files; i++)
         w->file[i].is_absent = w->part_is_whole || (w->part.parts && !w->part.own[i]);
     if (s == KERF_OK && w->target.needs_exchange)
@@ -193,7 +195,7 @@ static kerf_status find_target(kerf_writer *w, const char *path, const kerf_writ
     KF_TRY(kf_parts_find(path, opt, &w->parts, err));
     w->target =
         (kf_target){.path = kf_part_path(&w->parts, part->part, part->parts), .is_folder = 1};
-    return w->target.path ? kf_parts_enter(&w->parts, err) : kf_writer_no_memory(err);
+    return w->target.path ? KERF_OK : kf_writer_no_memory(err);
 }
 
 static kerf_status write_small_files(kerf_writer *w, const kerf_writer_options *opt,
