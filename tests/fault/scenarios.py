@@ -9,7 +9,7 @@ from room import make_sources, make_tiny
 
 class Scenario:
     def __init__(self, name, line, before=None, code=0, writes=None, gate=False, shim='',
-                 keeps=None, varies=None, codes=(), slow=False):
+                 keeps=None, varies=None, codes=(), slow=False, stage=None, done=None):
         self.name, self.args, self.code = name, line.split(), code
         self.before_lines = [before] if isinstance(before, str) else before or []  # make what stands there first
         self.writes, self.gate = writes, gate
@@ -18,6 +18,8 @@ class Scenario:
         self.varies = varies       # what of its text differs from run to run, besides times: a pattern
         self.codes = set(codes)    # exit codes by which it may say more than others that a call failed
         self.slow = slow           # a second each: calls fail once
+        self.stage = stage         # a folder in which things wait: between a run's begin and end it holds anything
+        self.done = done           # what the next run may say when this one had come to its end
         self.before = {}           # {path: bytes}, once prepared
 
     @property
@@ -31,6 +33,7 @@ class Scenario:
 
 
 QUANTIZE = 'quantize in/model -f nvfp4:4/6 -j 1 '
+MERGED = {'stage': 'o.kerf-parts', 'done': 'has no parts to merge'}  # a part that cannot be read is damaged: 3
 PARTS = [QUANTIZE + '--shard-size 5KB -o o --part %d/2' % i for i in (1, 2)]
 TOKENS = ' in/tiny --tokens in/tokens.u16 --length 8 '
 EVAL = 'eval in/tiny in/tiny-int8 --tokens in/tokens.u16 --length 8 -j 1 '
@@ -50,10 +53,10 @@ SCENARIOS = [
     Scenario('resumed', QUANTIZE + '--resume -o o', writes='o', gate=True,
              shim='clock_ms=40'),  # a run of less than that has no journal
     Scenario('one part of two', QUANTIZE + '--shard-size 5KB -o o --part 2/2', writes='o.kerf-parts/2-of-2',
-             gate=True, codes=[4]),  # a journal that could not be written does not say why
-    Scenario('merge', 'merge o -j 1', before=PARTS, writes='o', gate=True, codes=[3]),  # a part that cannot be read
+             stage='o.kerf-parts', gate=True, codes=[4]),  # a lost journal does not say why
+    Scenario('merge', 'merge o -j 1', before=PARTS, writes='o', codes=[3], **MERGED),
     Scenario('merge over a folder', 'merge o -j 1 -y --json', before=PARTS + ['quantize in/model -f int8 -o o'],
-             writes='o', codes=[3]),
+             writes='o', codes=[3], **MERGED),
     Scenario('lines of progress', QUANTIZE + '--progress json -o o', writes='o'),
     Scenario('gguf', 'quantize in/one.gguf -f nvfp4:4/6 -j 1 -o o.gguf', writes='o.gguf'),
     Scenario('recipe', 'quantize in/one.safetensors --recipe in/recipe.json -j 1 -o o.safetensors',

@@ -54,12 +54,34 @@ static int is_at(int fd, const char *path)
            a.st_ino == b.st_ino;
 }
 
+/* Its name, or that it has none any more, outlasts a loss of power. */
+static kerf_status sync_around(const char *path, kerf_error *err)
+{
+    int fd = -1;
+    char *folder = kf_path_folder(path);
+    if (!folder) return no_memory(path, err);
+    kerf_status s = kf_open_folder(folder, &fd, err);
+    if (s == KERF_OK) s = kf_sync_folder(fd, folder, err);
+    if (fd >= 0) close(fd);
+    free(folder);
+    return s;
+}
+
+/* For a part, one that finds it there too: who made it may not have come to it. */
+static kerf_status make_folder(const char *path, kerf_error *err)
+{
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return kf_fail_errno(err, errno, "%s: cannot create the folder", path);
+    kerf_status s = sync_around(path, err);
+    if (s != KERF_OK) rmdir(path); /* if nobody has put anything there */
+    return s;
+}
+
 /* One try. *busy: another has the lock, or has just removed the folder. */
 static kerf_status try_lock(kf_parts *p, int how, int *busy, kerf_error *err)
 {
     *busy = 0;
-    if (how == LOCK_SH && mkdir(p->path, 0777) != 0 && errno != EEXIST)
-        return kf_fail_errno(err, errno, "%s: cannot create the folder", p->path);
+    if (how == LOCK_SH) KF_TRY(make_folder(p->path, err));
     p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (p->fd < 0) {
         const int why = errno;
@@ -106,9 +128,10 @@ kerf_status kf_parts_own(kf_parts *p, kerf_error *err)
 void kf_parts_leave(kf_parts *p)
 {
     if (p->fd >= 0) {
-        if ((flock(p->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && rmdir(p->path) != 0 &&
-            errno != ENOTEMPTY)
-            rmdir(p->path);
+        const int alone = flock(p->fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+        for (int i = 0, left = alone; left && i < 2; i++)
+            left = rmdir(p->path) != 0 && errno != ENOTEMPTY;
+        if (alone) (void)!sync_around(p->path, NULL);
         close(p->fd);
     }
     free(p->out);
