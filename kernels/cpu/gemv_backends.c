@@ -13,7 +13,10 @@ size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS])
 #elif defined(__x86_64__)
     __builtin_cpu_init();
     int fma = __builtin_cpu_supports("fma"); /* a processor with AVX2 and FMA has F16C */
-    if (fma && has & KF_CPU_AVX2) out[n++] = &kf_gemv_avx2;
+    if (fma && has & KF_CPU_AVX2) {
+        out[n++] = &kf_gemv_avx2;
+        out[n++] = &kf_gemv_avx2int;
+    }
 #ifndef KERF_NO_AVX512
     const uint32_t wide = KF_CPU_AVX2 | KF_CPU_AVX512F | KF_CPU_AVX512BW | KF_CPU_AVX512VL;
     if (fma && (has & wide) == wide) {
@@ -22,7 +25,10 @@ size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS])
     }
 #endif
 #elif defined(__aarch64__) && defined(__ARM_NEON)
-    if (has & KF_CPU_NEON) out[n++] = &kf_gemv_neon;
+    if (has & KF_CPU_NEON) {
+        out[n++] = &kf_gemv_neon;
+        out[n++] = &kf_gemv_neonint;
+    }
 #endif
     return n;
 }

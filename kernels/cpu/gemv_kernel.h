@@ -14,6 +14,13 @@
 #else
 #define PAIRED 0
 #endif
+#if defined(PAIRS)
+#define KIND KF_KIND_PAIR
+#elif defined(INTEGERS)
+#define KIND INTEGERS
+#else
+#define KIND KF_KIND_SINGLE
+#endif
 #define ENTRIES (KF_GEMV_CHUNK * KF_GEMV_LANES)
 
 /* Scales and zero points of entries [first, first + n) of row r as fp32, zero past its end. An

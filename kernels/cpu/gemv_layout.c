@@ -130,16 +130,74 @@ static int fit_pairs(kf_gemv_layout *l, const kerf_gemv *plan, kf_spec s)
     return 1;
 }
 
-/* Where the j-th code of a lane goes in the order of x, if steps are all alike. */
-static int fit_order(kf_gemv_layout *l, kf_spec s, int pairs)
+/* Numbers that are small integers times 2^-e, with any zero point taken off. */
+static int fit_small(kf_gemv_layout *l, kf_spec s, float unit)
 {
-    size_t half = l->codes / 2;
+    const float most = 32; /* eight of them times x of 16 bits, in the upper byte of a word each */
+    for (uint32_t i = 0; i < 16; i++) {
+        float n = l->table[i] / unit;
+        if (!(n >= -most / 2 && n <= most / 2) || n != (float)(int)n) return 0;
+        l->whole_table[i] = (int16_t)n;
+        kf_scale scale = {0, i};
+        int zero = s.zero == KERF_ZERO_CODE ? kf_dequant_init(s, scale, 1, 0).zero : 0;
+        if (zero < 0 || zero > (int)most / 2 || (zero && unit != 1)) return 0;
+    }
+    l->factor = unit;
+    l->decode = KF_DECODE_INT4;
+    return 1;
+}
+
+/* Any 16 numbers, to 15 bits of the largest: four products with x of 16 bits make a sum. */
+static int fit_book(kf_gemv_layout *l)
+{
+    float largest = 0, unit = 1;
+    for (int i = 0; i < 16; i++) largest = kf_max(largest, kf_abs(l->table[i]));
+    if (!(largest >= 0x1p-30f && largest <= 0x1p30f)) return 0;
+    while (unit * 0x1p14f < largest) unit *= 2;
+    while (unit * 0x1p13f >= largest) unit /= 2;
+    l->table_error = 0;
+    for (int i = 0; i < 16; i++) {
+        float n = l->table[i] / unit, up = (float)(int)(n + 0x1p15f + 0.5f) - 0x1p15f;
+        if (n == 0) continue;
+        double share = (double)kf_abs(up - n) / (double)kf_abs(n);
+        if (share > l->table_error) l->table_error = share;
+        l->whole_table[i] = (int16_t)up;
+    }
+    l->factor = unit;
+    l->decode = KF_DECODE_BOOK4;
+    return l->table_error <= 0x1p-11;
+}
+
+static int fit_whole(kf_gemv_layout *l, kf_spec s)
+{
+    if (s.bits != 4 || !fit_table(l, s)) return 0;
+    for (float unit = 1; unit >= 0x1p-3f; unit /= 2)
+        if (fit_small(l, s, unit)) return 1;
+    return s.zero != KERF_ZERO_CODE && fit_book(l);
+}
+
+/* Where the code of place j of a lane goes in the order of x. */
+static size_t order_of(const kf_gemv_layout *l, kf_gemv_kind kind, size_t lane, size_t j)
+{
+    const size_t half = l->codes / 2, byte = lane * 4 + j / 2, vector = 4 * l->lanes;
+    switch (kind) {
+    case KF_KIND_PAIR: return (j % half * l->lanes + lane) * 2 + j / half;
+    case KF_KIND_BYTES: return j % 2 * vector + byte;
+    case KF_KIND_WORDS: /* lower codes, then upper ones: even and odd bytes, or by halves of 16 */
+        if (l->decode == KF_DECODE_INT4)
+            return j % 2 * vector + j / 2 % 2 * (vector / 2) + byte / 2;
+        return j % 2 * vector + byte % 16 / 8 * (vector / 2) + byte / 16 * 8 + byte % 8;
+    default: return j * l->lanes + lane;
+    }
+}
+
+/* Where each code goes in the order of x, if steps are all alike. */
+static int fit_order(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
+{
     for (size_t i = 0; i < l->step; i++) {
         size_t place = dense_place(s, i);
         if (place >= l->step || dense_place(s, i + l->step) != place + l->step) return 0;
-        size_t j = place % l->codes, lane = place / l->codes;
-        size_t to = pairs ? (j % half * l->lanes + lane) * 2 + j / half : j * l->lanes + lane;
-        l->order[to] = (uint16_t)i;
+        l->order[order_of(l, kind, place / l->codes, place % l->codes)] = (uint16_t)i;
     }
     return 1;
 }
@@ -180,27 +238,54 @@ static int bytes_fit(const kf_gemv_layout *l, kf_spec s)
     return 1;
 }
 
-static void fit_halves(kf_gemv_layout *l, kf_spec s)
+/* Bytes that spread to fp16. */
+static int fit_bytes(kf_gemv_layout *l, kf_spec s)
 {
-    if (s.scale == KERF_SCALE_F16) {
-        l->halves = KF_HALVES_WHOLE;
-        l->half_factor = 1;
-        for (uint32_t i = 0; i < 0x10000; i += 97)
-            if (!same(scale_value(s, i), kf_f16_decode((uint16_t)i))) l->halves = KF_HALVES_NONE;
-        return;
-    }
-    if (kf_scale_bytes(s.scale) != 1 || s.second == KERF_SECOND_NESTED) return;
+    l->halves = KF_HALVES_BYTES;
     for (int sign = 0; sign < 2; sign++) {
         l->half_mask = sign ? 0xbf80 : 0x3f80;
         l->half_last[0] = scale_value(s, 0x7f);
         l->half_last[1] = scale_value(s, 0xff);
         l->half_factor = scale_value(s, 0x38) / kf_f16_decode(0x38 << 7);
         int nan = l->half_last[0] != l->half_last[0] && l->half_last[1] != l->half_last[1];
-        if (!nan && s.second == KERF_SECOND_TENSOR) return; /* would need a product, too */
-        if (!bytes_fit(l, s)) continue;
-        l->halves = KF_HALVES_BYTES;
-        return;
+        if (!nan && s.second == KERF_SECOND_TENSOR) return 0; /* would need a product, too */
+        if (bytes_fit(l, s)) return 1;
     }
+    return 0;
+}
+
+/* Whether stored scales mean what the quick way makes of them; of 16 bits and more, some. */
+static int fit_quick(kf_gemv_layout *l, kf_spec s)
+{
+    l->halves = KF_HALVES_WHOLE;
+    l->half_factor = 1;
+    if (s.scale == KERF_SCALE_E4M3) return s.second != KERF_SECOND_NESTED && fit_bytes(l, s);
+    if ((s.scale == KERF_SCALE_MAP8) != (s.second == KERF_SECOND_NESTED)) return 0;
+    if ((s.scale == KERF_SCALE_MAP8) != (s.zero == KERF_ZERO_F32)) return 0;
+    if (s.second == KERF_SECOND_TENSOR) return 0;
+    for (uint32_t i = 0; i < 0x10000; i += 97) {
+        const uint32_t byte = i & 0xff;
+        switch (s.scale) {
+        case KERF_SCALE_F16:
+            if (!same(scale_value(s, i), kf_f16_decode((uint16_t)i))) return 0;
+            break;
+        case KERF_SCALE_BF16:
+            if (!same(scale_value(s, i), kf_float(i << 16))) return 0;
+            break;
+        case KERF_SCALE_F32:
+            if (!same(scale_value(s, i * 0xfff1), kf_float(i * 0xfff1))) return 0;
+            break;
+        case KERF_SCALE_E8M0:
+            if (!same(scale_value(s, byte), kf_float(byte == 255 ? 0x7fc00000
+                                                     : byte      ? byte << 23
+                                                                 : 0x00400000)))
+                return 0;
+            break;
+        case KERF_SCALE_MAP8: l->map[byte] = scale_value(s, byte); break;
+        default: return 0;
+        }
+    }
+    return 1;
 }
 
 static int fit_structs(kf_gemv_layout *l, kf_spec s, size_t cols)
@@ -217,7 +302,7 @@ static int fit_structs(kf_gemv_layout *l, kf_spec s, size_t cols)
     return l->piece % l->step_bytes == 0;
 }
 
-int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, int pairs)
+int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind)
 {
     static const size_t codes[KF_DECODES] = {
 #define KF_GEMV_DECODE(kind, name, codes, ...) codes,
@@ -229,15 +314,19 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     memset(l, 0, sizeof *l);
     l->factor = l->zero_unit = 1;
     if (s.geometry == KERF_GROUP_SUPER || !is_linear(s)) return 0;
-    if (pairs ? !fit_pairs(l, plan, s)
-              : !fit_cast(l, s) && !fit_table(l, s) && !fit_byte(l, s) && !fit_mini(l, s))
+    if (kind == KF_KIND_PAIR ? !fit_pairs(l, plan, s)
+        : kind != KF_KIND_SINGLE
+            ? !fit_whole(l, s)
+            : !fit_cast(l, s) && !fit_table(l, s) && !fit_byte(l, s) && !fit_mini(l, s))
         return 0;
     l->lanes = lanes;
     l->codes = codes[l->decode];
     l->step = lanes * l->codes;
     l->step_bytes = l->step * s.bits / 8;
-    if (!fit_order(l, s, pairs) || !fit_scales(l, s, cols) || !fit_structs(l, s, cols)) return 0;
-    fit_halves(l, s);
+    if (!fit_order(l, s, kind) || !fit_scales(l, s, cols) || !fit_structs(l, s, cols)) return 0;
+    if (l->decode == KF_DECODE_BOOK4 && kind == KF_KIND_WORDS && l->scales != 1)
+        return 0; /* sums of lanes are mixed */
+    l->quick = fit_quick(l, s);
     l->steps = (cols + l->step - 1) / l->step;
     l->whole = l->code_bytes / l->step_bytes;
     return 1;
@@ -249,14 +338,15 @@ size_t kf_gemv_layout_workspace(const kf_gemv_layout *l, const kerf_gemv_shape *
 }
 
 /* Roundings that a product can meet on its way into y, each at most 2^-24 of what it rounds: two in
- * kerf_decode, one per code of its lane, its scale, the steps of a chunk, the chunks of a row, the
- * lanes, the factor of the row. */
+ * kerf_decode, one per code of its lane (two where those are summed as integers), its scale, the
+ * steps of a chunk, the chunks of a row, the lanes, the factor of the row. */
 double kf_gemv_layout_bound(const kf_gemv_layout *l)
 {
     size_t chunks = (l->steps + KF_GEMV_CHUNK - 1) / KF_GEMV_CHUNK;
     size_t chunk = l->steps < KF_GEMV_CHUNK ? l->steps : KF_GEMV_CHUNK;
-    double n = (double)(2 + l->codes + 1 + chunk + chunks + 4 + 1);
-    return n * 0x1p-24 / (1 - n * 0x1p-24);
+    size_t lane = kf_gemv_is_whole(l) ? 2 : l->codes;
+    double n = (double)(2 + lane + 1 + chunk + chunks + 4 + 1);
+    return l->table_error + (1 + l->table_error) * n * 0x1p-24 / (1 - n * 0x1p-24);
 }
 
 void kf_gemv_tail(const kf_gemv_layout *l, const uint8_t *row, uint8_t out[64])

@@ -21,6 +21,16 @@ typedef enum kf_gemv_decode {
     KF_DECODES
 } kf_gemv_decode;
 
+/* What an instruction set multiplies: the kinds of gemv_decodes.def. Of integers it also says how
+ * those of x lie: words, in the order in which the codes of a lane are taken apart, or the bytes of
+ * words apart, in the order in which two codes come out of a byte. */
+typedef enum kf_gemv_kind {
+    KF_KIND_SINGLE,
+    KF_KIND_PAIR,
+    KF_KIND_WORDS,
+    KF_KIND_BYTES
+} kf_gemv_kind;
+
 /* How scales enter a sum. */
 typedef enum kf_gemv_scaling {
     KF_SCALING_ROW,  /* one factor for all of a row, applied at its end     */
@@ -51,26 +61,48 @@ typedef struct kf_gemv_layout {
     float offset;                /* BYTE: added to the byte; taken off zero points       */
     float zero_unit;             /* what zero points are multiplied by                   */
     float table[16];             /* LUT4, LUT2 (repeated)                                */
+    int16_t whole_table[16];     /* INT4, BOOK4: what is multiplied in place of it       */
+    double table_error;          /* BOOK4: at most, as a share of the number             */
     unsigned shift;              /* MINI: down from the top of 16 bits ...               */
     uint16_t mask;               /* ... and what is kept                                 */
     uint8_t nan_code;            /* MINI8: the code that is NaN though fp16 has a number */
+    int quick;                   /* scales have the quick way of gemv_scales.h           */
+    float map[256];              /* MAP8: what its bytes mean                            */
     kf_gemv_halves halves;       /* BYTES: fp16 b << 7 & half_mask, times half_factor    */
     uint16_t half_mask;
     float half_factor, half_last[2]; /* last: what 0x7F and 0xFF mean instead            */
     uint16_t order[KF_GEMV_STEP];    /* the elements of a step, vector by vector            */
 } kf_gemv_layout;
 
-/* 0: not for this format and shape. pairs: for a backend that multiplies pairs of bfloat16. */
-int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, int pairs);
+/* 0: not for this format and shape. */
+int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind);
 
 /* Bytes of workspace, and the factor of the error bound. */
 size_t kf_gemv_layout_workspace(const kf_gemv_layout *l, const kerf_gemv_shape *s);
 double kf_gemv_layout_bound(const kf_gemv_layout *l);
 
+/* x as integers: n * 2^e with |n| <= KF_GEMV_LARGEST and the least e for which the inputs of a step
+ * are that. KF_GEMV_LARGEST is what two signed bytes hold. KF_GEMV_X_BOUND: what rounding takes off
+ * an x, at most half of 2^e, as a share of the largest of a step, and what the roundings after that
+ * one make of it. */
+#define KF_GEMV_LARGEST 32639
+#define KF_GEMV_X_BOUND 0x1.02p-15
+
+static inline int kf_gemv_is_whole(const kf_gemv_layout *l)
+{
+    return l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_BOOK4;
+}
+
 /* Where packed vector c lies in the workspace. */
 static inline float *kf_gemv_packed(const kf_gemv_layout *l, void *workspace, size_t c)
 {
     return (float *)workspace + c * l->steps * l->step;
+}
+
+/* Integers take half of that; from here on stands, for each step, what one of them is worth. */
+static inline size_t kf_gemv_units(const kf_gemv_layout *l)
+{
+    return l->steps * l->step / 2;
 }
 
 /* A row's codes from step `whole` on, without gaps, zero after them: at most 64 bytes. */

@@ -43,15 +43,16 @@ struct kerf_gemv {
     int threads;
     size_t panel;     /* rows that a thread takes at a time          */
     size_t workspace; /* bytes, without what aligning it costs       */
-    double bound;
+    double bound, x_bound;
     void *state; /* of the backend, allocated by ops->plan           */
 };
 
 extern const kf_gemv_ops kf_gemv_ref;
-extern const kf_gemv_ops kf_gemv_neon, kf_gemv_avx2, kf_gemv_avx512, kf_gemv_avx512bf16;
+extern const kf_gemv_ops kf_gemv_neon, kf_gemv_neonint, kf_gemv_avx2, kf_gemv_avx2int;
+extern const kf_gemv_ops kf_gemv_avx512, kf_gemv_avx512bf16;
 
 /* Backends of this machine, slowest first; their number is returned. */
-#define KF_GEMV_BACKENDS 5
+#define KF_GEMV_BACKENDS 6
 size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS]);
 
 /* y[c][r] from a finished sum. */

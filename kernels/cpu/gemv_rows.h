@@ -17,6 +17,13 @@
  *   vf_dot(c, a, b)        with PAIRS: c + the products of two bfloat16 in each lane;
  *                          vi_table16(16 floats as bfloat16), vi_look_up16(table, vi)
  *
+ *   INTEGERS               the order of x (kf_gemv_kind) where codes and x are multiplied as
+ *                          integers; then also
+ *   vw, vw_tables          the weights of a step; what they are looked up in
+ *   vw_of(decode, t, codes, zero), vw_dot(decode, w, x): V exact sums as fp32, one rounding each
+ *   place_integers(l, n, out): 16-bit integers of a step in the order of the layout
+ *   UNIT_OF(decode)        what the sums must be multiplied by
+ *
  * Each row is summed in an order that depends on the layout alone: lanes of a step over their
  * codes, steps of a chunk, chunks of a row, lanes by a fixed tree. Neither the rows nor the columns
  * that are done beside it change a bit.

@@ -11,8 +11,8 @@ KF_HD void widen_zeros(kf_spec s, const kf_gemv_layout *l, const uint8_t *zeros,
 {
     uint8_t code[ENTRIES];
     const unsigned in_byte = 8 / s.bits, mask = (1u << s.bits) - 1;
-    const uint8_t *from = zeros + first / in_byte; /* chunks begin at whole bytes */
-    size_t whole = m / in_byte;
+    const uint8_t *from = zeros + first / in_byte;
+    size_t whole = first % in_byte ? 0 : m / in_byte;
     for (size_t i = 0; i < whole; i++)
         UNROLL for (unsigned j = 0; j < in_byte; j++) code[i * in_byte + j] =
             (uint8_t)(from[i] >> j * s.bits & mask);
@@ -31,66 +31,123 @@ KF_HD vf halves_to_scales(const kf_gemv_layout *l, const uint8_t *from, float fa
     return vf_spread_bytes(from, l->half_mask, factor, l->half_last);
 }
 
-/* The vector way for the layouts that have one; the same numbers as kf_dequant_at gives. 0: a
- * second-level scale so large or small that the products would round differently. */
-KF_HD int widen_halves(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, size_t r,
-                       size_t first, size_t m, float *restrict scale)
+/* Stored scales of m groups from group `first` of row r on, side by side. */
+KF_HD const uint8_t *find_scales(kf_spec s, const kf_matrix *w, size_t r, size_t first, size_t m,
+                                 uint8_t *room)
+{
+    const size_t size = kf_scale_bytes(s.scale);
+    if (s.geometry == KERF_GROUP_STRUCT) {
+        const size_t together = kf_struct_groups(s) * size; /* chunks begin with a struct */
+        const uint8_t *from =
+            w->plane[KERF_PLANE_CODES] + r * w->row_bytes + kf_struct_scale(s, first);
+        for (size_t j = 0; j < m * size; j += together, from += kf_struct_bytes(s))
+            memcpy(room + j, from, together);
+        return room;
+    }
+    size_t at = s.geometry == KERF_GROUP_TILE ? r / s.group * w->row_groups : r * w->row_groups;
+    if (s.geometry == KERF_GROUP_FLAT) at = r * w->cols / s.group;
+    const uint8_t *from = w->plane[KERF_PLANE_SCALES] + (at + first) * size;
+    if (s.geometry == KERF_GROUP_BLOCK || s.geometry == KERF_GROUP_FLAT) {
+        const size_t row = s.geometry == KERF_GROUP_BLOCK ? w->row_groups : w->cols / s.group;
+        for (size_t i = 0; i < m * size; i += 64) fetch_ahead(from + i, ROWS * row * size);
+    }
+    return from;
+}
+
+/* 0: a second-level scale so large or small that the products would round differently. */
+KF_HD int widen_halves(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, const uint8_t *from,
+                       size_t m, float *restrict scale)
 {
     const size_t size = s.scale == KERF_SCALE_F16 ? 2 : 1;
-    uint8_t bytes[(ENTRIES + V) * 2];
-    const uint8_t *from = w->plane[KERF_PLANE_SCALES];
+    uint8_t bytes[V * 2] = {0};
     float factor = l->half_factor;
     size_t i = 0;
     if (s.second == KERF_SECOND_TENSOR)
         factor *= kf_float(kf_get_code(w->plane[KERF_PLANE_SECOND], 32, 0));
     if (!(kf_abs(factor) >= 0x1p-100f && kf_abs(factor) <= 0x1p100f)) return 0;
-    if (s.geometry == KERF_GROUP_STRUCT) {
-        const size_t together = kf_struct_groups(s) * size; /* chunks begin with a struct */
-        from = w->plane[KERF_PLANE_CODES] + r * w->row_bytes + kf_struct_scale(s, first);
-        for (size_t j = 0; j < m * size; j += together, from += kf_struct_bytes(s))
-            memcpy(bytes + j, from, together);
-        memset(bytes + m * size, 0, V * size);
-        from = bytes;
-        for (; i < m; i += V) vf_store(scale + i, halves_to_scales(l, from + i * size, factor));
-        return 1;
-    }
-    from += (s.geometry == KERF_GROUP_FLAT ? r * w->cols / s.group : r * w->row_groups) * size;
-    from += first * size;
     for (; i + V <= m; i += V) vf_store(scale + i, halves_to_scales(l, from + i * size, factor));
-    memset(bytes, 0, V * size);
     memcpy(bytes, from + i * size, (m - i) * size);
     if (i < m) vf_store(scale + i, halves_to_scales(l, bytes, factor));
     return 1;
 }
 
+/* Scales in two levels: entries of a map, of which KF_NEST_BLOCKS share a factor. */
+KF_HD void widen_nested(const kf_gemv_layout *l, const kf_matrix *w, const uint8_t *from,
+                        size_t group, size_t m, float *restrict scale)
+{
+    const float offset = kf_float(kf_get_code(w->plane[KERF_PLANE_ZEROS], 32, 0));
+    for (size_t i = 0; i < m;) {
+        size_t rest = KF_NEST_BLOCKS - (group + i) % KF_NEST_BLOCKS;
+        size_t end = rest < m - i ? i + rest : m;
+        const float second =
+            kf_float(kf_get_code(w->plane[KERF_PLANE_SECOND], 32, (group + i) / KF_NEST_BLOCKS));
+        for (; i < end; i++) scale[i] = l->map[from[i]] * second + offset;
+    }
+}
+
+/* The quick way for the layouts that have one; the same numbers as kf_dequant_at gives. 0: not for
+ * these. What does not apply to a format folds away. */
+KF_HD int widen_quickly(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, size_t r,
+                        size_t first, size_t m, float *restrict scale)
+{
+    uint8_t room[ENTRIES * 4];
+    if (!l->quick) return 0;
+    const uint8_t *from = find_scales(s, w, r, first, m, room);
+    switch (s.scale) {
+    case KERF_SCALE_F16:
+    case KERF_SCALE_E4M3: return widen_halves(s, l, w, from, m, scale);
+    case KERF_SCALE_F32: memcpy(scale, from, 4 * m); return 1;
+    case KERF_SCALE_BF16:
+        for (size_t i = 0; i < m; i++) {
+            uint16_t half;
+            memcpy(&half, from + 2 * i, 2);
+            scale[i] = kf_float((uint32_t)half << 16);
+        }
+        return 1;
+    case KERF_SCALE_E8M0: /* 2^-127 is subnormal, 255 is NaN */
+        for (size_t i = 0; i < m; i++) {
+            uint32_t bits = (uint32_t)from[i] << 23;
+            bits = bits ? bits : 0x00400000;
+            scale[i] = kf_float(from[i] == 255 ? 0x7fc00000 : bits);
+        }
+        return 1;
+    case KERF_SCALE_MAP8:
+        widen_nested(l, w, from, r * w->cols / s.group + first, m, scale);
+        return 1;
+    default: return 0;
+    }
+}
+
+/* Scales and zero points of m groups from group `first` of row r on; may write up to V past them.
+ */
+KF_HD void widen_groups(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, size_t r,
+                        size_t first, size_t m, float *restrict scale, float *restrict zero)
+{
+    const size_t base = s.geometry == KERF_GROUP_FLAT ? r * w->cols / s.group : 0;
+    if (!widen_quickly(s, l, w, r, first, m, scale))
+        for (size_t i = 0; i < m; i++) scale[i] = kf_dequant_at(s, w, r, base + first + i).scale;
+    if (s.zero != KERF_ZERO_CODE) return;
+    const size_t at = s.geometry == KERF_GROUP_TENSOR ? 0 : r;
+    widen_zeros(s, l, w->plane[KERF_PLANE_ZEROS] + at * w->zero_bytes, first, m, zero);
+}
+
 KF_HD void widen_scales(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, size_t r,
                         size_t first, size_t n, float *restrict scale, float *restrict zero)
 {
-    size_t base = s.geometry == KERF_GROUP_FLAT ? r * w->cols / s.group : 0;
+    const int zeros = s.zero == KERF_ZERO_CODE;
     size_t left = (w->cols + l->scale_elements - 1) / l->scale_elements - first;
-    size_t m = n < left ? n : left, at = s.geometry == KERF_GROUP_TENSOR ? 0 : r;
-    const uint8_t *zeros =
-        s.zero == KERF_ZERO_CODE ? w->plane[KERF_PLANE_ZEROS] + at * w->zero_bytes : NULL;
+    size_t m = n < left ? n : left;
     if (l->scale_elements == s.group) {
-        if (s.geometry == KERF_GROUP_BLOCK) {
-            const size_t size = kf_scale_bytes(s.scale), ahead = ROWS * w->row_groups * size;
-            const uint8_t *p = w->plane[KERF_PLANE_SCALES] + (r * w->row_groups + first) * size;
-            for (size_t i = 0; i < m * size; i += 64) fetch_ahead(p + i, ahead);
-        }
-        int may = s.scale == KERF_SCALE_F16 || s.scale == KERF_SCALE_E4M3; /* folds away */
-        if (!may || !l->halves || !widen_halves(s, l, w, r, first, m, scale))
-            for (size_t i = 0; i < m; i++)
-                scale[i] = kf_dequant_at(s, w, r, base + first + i).scale;
-        if (zeros) widen_zeros(s, l, zeros, first, m, zero);
+        widen_groups(s, l, w, r, first, m, scale, zero);
     } else { /* a group serves several steps */
-        size_t known = SIZE_MAX;
-        kf_dequant d = {0, 0, 0};
-        for (size_t i = 0; i < m; i++) {
-            size_t group = s.group ? (first + i) * l->scale_elements / s.group : 0;
-            if (group != known) d = kf_dequant_at(s, w, r, base + group);
-            known = group;
-            scale[i] = d.scale;
-            if (zeros) zero[i] = ((float)d.zero - l->offset) * l->zero_unit;
+        float of_group[ENTRIES + V], zero_of[ENTRIES + V];
+        size_t per = s.group ? s.group / l->scale_elements : SIZE_MAX;
+        size_t group = first / per, in = first % per;
+        widen_groups(s, l, w, r, group, (in + m - 1) / per + 1, of_group, zero_of);
+        for (size_t i = 0, g = 0; i < m; i++) {
+            scale[i] = of_group[g];
+            if (zeros) zero[i] = zero_of[g];
+            if (++in == per) in = 0, g++;
         }
     }
     for (size_t i = m; i < n; i++) {

@@ -7,12 +7,19 @@
 
 #include <stdlib.h>
 
-#ifdef PAIRS
 #define TABLE_SINGLE(decode)
-#define TABLE_PAIR(decode) [KF_DECODE_##decode] = KF_ISA(decode),
-#else
-#define TABLE_SINGLE(decode) [KF_DECODE_##decode] = KF_ISA(decode),
 #define TABLE_PAIR(decode)
+#define TABLE_WHOLE(decode)
+#define TABLE_OF(decode) [KF_DECODE_##decode] = KF_ISA(decode),
+#if defined(PAIRS)
+#undef TABLE_PAIR
+#define TABLE_PAIR TABLE_OF
+#elif defined(INTEGERS)
+#undef TABLE_WHOLE
+#define TABLE_WHOLE TABLE_OF
+#else
+#undef TABLE_SINGLE
+#define TABLE_SINGLE TABLE_OF
 #endif
 
 /* NULL: this instruction set has no such kernel. */
@@ -30,13 +37,14 @@ static kerf_status isa_plan(kerf_gemv *plan)
 {
     kf_gemv_layout *l = malloc(sizeof *l);
     if (!l) return KERF_E_NOMEM;
-    if (!kf_gemv_layout_init(l, plan, V, PAIRED) || !rows_of(l)) {
+    if (!kf_gemv_layout_init(l, plan, V, KIND) || !rows_of(l)) {
         free(l);
         return KERF_E_NOSUP;
     }
     plan->state = l;
     plan->workspace = kf_gemv_layout_workspace(l, &plan->shape);
     plan->bound = kf_gemv_layout_bound(l);
+    plan->x_bound = kf_gemv_is_whole(l) ? KF_GEMV_X_BOUND : 0;
     return KERF_OK;
 }
 
@@ -55,18 +63,55 @@ static float widen_x(kerf_dtype type, const uint8_t *x, size_t n, float *out)
     return kf_float(amax);
 }
 
-/* One step of x in the order of the layout, zero past its n numbers. */
-static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, float *out)
+#ifdef INTEGERS
+/* A step of x as integers, in the order of the layout; returns what one of them stands for. Units
+ * below 2^-114 are not needed: what is smaller counts as zero, which the bound leaves room for. */
+static float round_step(const kf_gemv_layout *l, const float *from, size_t n, int16_t *out)
 {
+    float x[KF_GEMV_STEP];
+    int16_t whole[KF_GEMV_STEP];
+    uint32_t amax = 0;
+    memcpy(x, from, n * sizeof *x);
+    memset(x + n, 0, (l->step - n) * sizeof *x);
+    for (size_t i = 0; i < l->step; i++) {
+        uint32_t magnitude = kf_bits(x[i]) & 0x7fffffff;
+        amax = magnitude > amax ? magnitude : amax;
+    }
+    int e = (int)(amax >> 23) - 127 - 14;
+    if (e < -114) e = -114;
+    e += kf_float(amax) * kf_exp2(-e) > KF_GEMV_LARGEST;
+    const float per = kf_exp2(-e);
+    for (size_t i = 0; i < l->step; i++) { /* to nearest even, in the low bits of 1.5 * 2^23 + n */
+        float y = x[i] * per + 0x1.8p23f;
+        whole[i] = (int16_t)(uint16_t)kf_bits(y);
+    }
+    place_integers(l, whole, out);
+    return kf_exp2(e);
+}
+
+static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size_t step,
+                      float *packed)
+{
+    float unit = round_step(l, from, n, (int16_t *)packed + step * l->step);
+    packed[kf_gemv_units(l) + step] = unit * l->factor * UNIT_OF(l->decode);
+}
+#else
+/* One step of x in the order of the layout, zero past its n numbers. */
+static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size_t step,
+                      float *packed)
+{
+    float *out = packed + step * l->step / (PAIRED + 1);
     if (PAIRED) {
         uint16_t *half = (uint16_t *)out;
         for (size_t i = 0; i < l->step; i++)
             half[i] = l->order[i] < n ? (uint16_t)(kf_bits(from[l->order[i]]) >> 16) : 0;
     } else if (n == l->step) {
-        for (size_t i = 0; i < n; i++) out[i] = from[l->order[i]];
+        for (size_t i = 0; i < n; i++) out[i] = from[l->order[i]] * l->factor;
     } else
-        for (size_t i = 0; i < l->step; i++) out[i] = l->order[i] < n ? from[l->order[i]] : 0;
+        for (size_t i = 0; i < l->step; i++)
+            out[i] = l->order[i] < n ? from[l->order[i]] * l->factor : 0;
 }
+#endif
 
 /* Packs x. Numbers so large or so small that sums of codes times x could leave the range of fp32
  * where y does not are for the reference. */
@@ -79,11 +124,9 @@ static int isa_start(const kf_gemv_call *c)
         float *out = kf_gemv_packed(l, c->workspace, i);
         float amax = widen_x(c->x_type, c->x + i * c->x_stride * size, cols, wide);
         if (amax != 0 && !(amax >= 0x1p-60f && amax <= 0x1p60f)) return 0;
-        for (size_t k = 0; k < cols; k++) wide[k] *= l->factor;
         for (size_t step = 0; step < l->steps; step++) {
             size_t left = cols - step * l->step;
-            pack_step(l, wide + step * l->step, left < l->step ? left : l->step,
-                      out + step * l->step / (PAIRED + 1));
+            pack_step(l, wide + step * l->step, left < l->step ? left : l->step, step, out);
         }
     }
     return 1;

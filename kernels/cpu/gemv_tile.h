@@ -13,6 +13,9 @@ typedef struct constants {
 #ifdef PAIRS
     vi table16;
 #endif
+#ifdef INTEGERS
+    vw_tables whole;
+#endif
     vi spread;
     vh mask, low7;
     unsigned shift;
@@ -29,6 +32,9 @@ static inline constants constants_of(const kf_gemv_layout *l)
                    .shift = l->shift};
 #ifdef PAIRS
     k.table16 = vi_table16(l->table);
+#endif
+#ifdef INTEGERS
+    k.whole = vw_tables_of(l);
 #endif
     return k;
 }
@@ -50,7 +56,8 @@ KF_HD raw load_codes(const int decode, const kf_gemv_layout *l, size_t piece, co
     else if (decode == KF_DECODE_MINI6)
         q.h = vh_load6(row + at * (3 * V / 2));
     else if (!piece ||
-             (decode != KF_DECODE_LUT4 && decode != KF_DECODE_PAIR4 && decode != KF_DECODE_BYTE))
+             (decode != KF_DECODE_LUT4 && decode != KF_DECODE_PAIR4 && decode != KF_DECODE_INT4 &&
+              decode != KF_DECODE_BOOK4 && decode != KF_DECODE_BYTE))
         q.d = vi_load(row + at * (4 * V));
     else if (piece < 4 * V)
         q.d = vi_load_pieces(row + l->first + at * (4 * V / piece) * l->stride, l->stride, piece);
@@ -115,6 +122,25 @@ typedef struct scratch {
     uint8_t tail[ROWS][64];
 } scratch;
 
+#ifdef INTEGERS
+/* Adds one step of a row to its sums. x: the packed integers; units: what one of them stands for.
+ */
+KF_HD void add_whole(const int decode, const int scaling, const int C, const kf_gemv_layout *l,
+                     const constants *k, raw q, vf scale, vf zero, const int16_t *x,
+                     const float *unit, size_t x_stride, vf sum[WIDE])
+{
+    vw w = vw_of(decode, scaling == KF_SCALING_ZERO, &k->whole, q.d, zero);
+    (void)l;
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        vf dot = vw_dot(decode, &w, x + (size_t)c * 2 * x_stride);
+        vf u = vf_set1(unit[(size_t)c * x_stride]);
+        sum[c] = scaling == KF_SCALING_ROW ? vf_fma(dot, u, sum[c])
+                                           : vf_fma(vf_mul(dot, u), scale, sum[c]);
+    }
+}
+#endif
+
 /* Adds steps [from, to) of R rows times C columns to sum; `first` is the first step of the chunk
  * whose scales are at hand. */
 KF_HD void add_steps(const int decode, const int scaling, const int R, const int C,
@@ -128,6 +154,10 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
 #undef KF_GEMV_DECODE
     };
     const int n = codes[decode];
+    (void)n;
+#ifdef INTEGERS
+    const float *units = x + kf_gemv_units(l);
+#endif
     for (size_t step = from; step < to; step++) {
         vf dot[ROWS][WIDE], zero[ROWS];
         raw q[ROWS];
@@ -140,6 +170,16 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
             zero[r] =
                 scaling == KF_SCALING_ZERO ? vf_spread(t->zero[r] + entry, k->spread) : vf_set1(0);
         }
+#ifdef INTEGERS
+        (void)dot;
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            vf scale =
+                scaling == KF_SCALING_ROW ? vf_set1(1) : vf_spread(t->scale[r] + entry, k->spread);
+            add_whole(decode, scaling, C, l, k, q[r], scale, zero[r],
+                      (const int16_t *)x + step * l->step, units + step, x_stride, sum[r]);
+        }
+#else
         const float *xs = x + step * (size_t)n * V / (PAIRED + 1);
         UNROLL for (int j = 0; j < n / (PAIRED + 1); j++) UNROLL for (int r = 0; r < R; r++)
             add_products(decode, scaling, C, k, q[r], zero[r], j, xs, x_stride, dot[r]);
@@ -151,6 +191,7 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
                 scaling == KF_SCALING_ROW ? vf_add(sum[r][c], dot[r][c])
                                           : vf_fma(dot[r][c], scale, sum[r][c]);
         }
+#endif
     }
 }
 
@@ -247,12 +288,18 @@ KF_HD void do_rows(const int decode, const int scaling, const kf_gemv_call *call
     ROWS_##row(decode, ROW) ROWS_##step(decode, STEP) ROWS_##zero(decode, ZERO) \
         kf_gemv_rows_function *const KF_ISA(decode)[KF_SCALINGS] = {            \
             ENTRY_##row(decode, ROW) ENTRY_##step(decode, STEP) ENTRY_##zero(decode, ZERO)};
-#ifdef PAIRS
 #define KERNELS_SINGLE(...)
-#define KERNELS_PAIR(...) KERNELS(__VA_ARGS__)
-#else
-#define KERNELS_SINGLE(...) KERNELS(__VA_ARGS__)
 #define KERNELS_PAIR(...)
+#define KERNELS_WHOLE(...)
+#if defined(PAIRS)
+#undef KERNELS_PAIR
+#define KERNELS_PAIR KERNELS
+#elif defined(INTEGERS)
+#undef KERNELS_WHOLE
+#define KERNELS_WHOLE KERNELS
+#else
+#undef KERNELS_SINGLE
+#define KERNELS_SINGLE KERNELS
 #endif
 
 #define KF_GEMV_DECODE(kind, decode, codes, ...) \

@@ -85,6 +85,7 @@ static kerf_status choose_backend(kerf_gemv *plan, const char *name, kerf_error 
         known = 1;
         plan->ops = all[i];
         plan->workspace = 0;
+        plan->x_bound = 0;
         plan->bound = 0x1p-24; /* the reference: one rounding to fp32 of a sum in double */
         plan->bound += (double)plan->geometry.cols * 0x1p-52;
         kerf_status s = plan->ops->plan ? plan->ops->plan(plan) : KERF_OK;
@@ -151,6 +152,11 @@ size_t kerf_gemv_workspace(const kerf_gemv *plan)
 double kerf_gemv_bound(const kerf_gemv *plan)
 {
     return plan->bound;
+}
+
+double kerf_gemv_x_bound(const kerf_gemv *plan)
+{
+    return plan->x_bound;
 }
 
 const char *kerf_gemv_backend(const kerf_gemv *plan)

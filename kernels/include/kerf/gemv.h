@@ -10,8 +10,16 @@
  *
  * Accuracy. W[r][k] is what kerf_decode gives as F32. Before its last rounding into the type of Y,
  *
- *   |Y - exact| <= kerf_gemv_bound(plan) * S + cols * (2^-110 * wmax + 2^-148 * (1 + xmax)),
- *   S = sum over k of |W[r][k] * X[c][k]|, wmax and xmax the largest |W[r][k]| and |X[c][k]|
+ *   |Y - exact| <= kerf_gemv_bound(plan) * S + kerf_gemv_x_bound(plan) * T
+ *                  + cols * (2^-110 * wmax + 2^-148 * (1 + xmax)),
+ *   S = sum over k of |W[r][k] * X[c][k]|, wmax and xmax the largest |W[r][k]| and |X[c][k]|,
+ *   T = sum over k of |W[r][k]| * the largest |X[c][j]| of those with j / 64 == k / 64
+ *
+ * The second term is what rounding X costs. Where a processor has no AVX-512, codes of 4 bits and
+ * X are multiplied as integers (the backends "avx2int" and "neonint"): X then becomes, in runs of
+ * at most 64, n * 2^e with |n| < 2^15, and the numbers of NF4 have 15 bits. kerf_exec.backend
+ * "avx2" or "neon" multiplies in fp32 instead, as everywhere else on a processor; T counts nothing
+ * then.
  *
  * as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32 or BF16 is
  * brought to fp16 by a power of two (beside bf16 weights it is split into two bf16 instead),
@@ -78,8 +86,10 @@ KERF_API void kerf_gemv_plan_free(kerf_gemv *plan);
 /* Bytes that kerf_gemv_run needs as workspace, any alignment; may be 0. */
 KERF_API size_t kerf_gemv_workspace(const kerf_gemv *plan);
 
-/* The factor of the error bound above. */
+/* The factors of the error bound above: of S, and of T, which is 0 where X is not rounded or, on a
+ * GPU, as told above. */
 KERF_API double kerf_gemv_bound(const kerf_gemv *plan);
+KERF_API double kerf_gemv_x_bound(const kerf_gemv *plan);
 
 /* The backend that the plan chose, "avx512" for example: a slower one than exec names where
  * that has no kernel for this format, shape and type of x. Static storage. */
