@@ -214,7 +214,11 @@ static int fit_scales(kf_gemv_layout *l, kf_spec s, size_t cols)
                                           : KF_SCALING_STEP;
     if (per_row) return 1;
     if (s.geometry == KERF_GROUP_FLAT && cols % s.group) return 0; /* rows begin inside groups */
-    if (s.group % l->step == 0) return 1;
+    if (s.group % l->step == 0) {
+        while (s.group % (l->scale_elements * 2) == 0 && 1u << l->share < KF_GEMV_CHUNK)
+            l->scale_elements *= 2, l->share++;
+        return 1;
+    }
     if (s.group % l->codes || l->step % s.group) return 0;
     l->scales = l->step / s.group;
     l->scale_elements = s.group;

@@ -57,6 +57,7 @@ typedef struct kf_gemv_layout {
     size_t piece, stride, first; /* STRUCT: bytes of codes, from one to the next, offset */
     size_t scales;               /* per step: 1, 2, 4 .. V                               */
     size_t scale_elements;       /* elements that one of them serves                     */
+    unsigned share;              /* 2^share steps have the same one                      */
     float factor;                /* what x is multiplied by: a power of two              */
     float offset;                /* BYTE: added to the byte; taken off zero points       */
     float zero_unit;             /* what zero points are multiplied by                   */

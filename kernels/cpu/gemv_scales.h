@@ -139,7 +139,7 @@ KF_HD void widen_scales(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, 
     size_t m = n < left ? n : left;
     if (l->scale_elements == s.group) {
         widen_groups(s, l, w, r, first, m, scale, zero);
-    } else { /* a group serves several steps */
+    } else { /* a group serves more than an entry */
         float of_group[ENTRIES + V], zero_of[ENTRIES + V];
         size_t per = s.group ? s.group / l->scale_elements : SIZE_MAX;
         size_t group = first / per, in = first % per;

@@ -161,7 +161,7 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
     for (size_t step = from; step < to; step++) {
         vf dot[ROWS][WIDE], zero[ROWS];
         raw q[ROWS];
-        size_t entry = (step - first) * l->scales;
+        size_t entry = (step - first) * l->scales >> l->share;
         UNROLL for (int r = 0; r < R; r++)
         {
             fetch_ahead(row[r] + (step - origin) * l->step_bytes, ROWS * l->row_bytes);
@@ -208,6 +208,7 @@ KF_HD void do_tile(const int decode, const int scaling, const int R, const int C
     const uint8_t *row[ROWS], *tail[ROWS];
     vf total[ROWS][WIDE];
     vh worst[ROWS];
+    const size_t last = ((size_t)1 << l->share) - 1;
     for (int r = 0; r < R; r++) {
         row[r] = call->w.plane[KERF_PLANE_CODES] + (r0 + (size_t)r) * l->row_bytes;
         tail[r] = t.tail[r];
@@ -221,8 +222,8 @@ KF_HD void do_tile(const int decode, const int scaling, const int R, const int C
         vf sum[ROWS][WIDE];
         for (int r = 0; r < R; r++) {
             if (scaling != KF_SCALING_ROW)
-                widen(l, &call->w, r0 + (size_t)r, first * l->scales, (end - first) * l->scales,
-                      t.scale[r], t.zero[r]);
+                widen(l, &call->w, r0 + (size_t)r, first * l->scales >> l->share,
+                      ((end - first) * l->scales + last) >> l->share, t.scale[r], t.zero[r]);
             UNROLL for (int c = 0; c < C; c++) sum[r][c] = vf_set1(0);
         }
         add_steps(decode, scaling, R, C, l, &k, &t, first, row, l->piece, 0, x, x_stride, first,
