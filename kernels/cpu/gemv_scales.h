@@ -106,9 +106,9 @@ KF_HD int widen_quickly(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, 
         return 1;
     case KERF_SCALE_E8M0: /* 2^-127 is subnormal, 255 is NaN */
         for (size_t i = 0; i < m; i++) {
-            uint32_t bits = (uint32_t)from[i] << 23;
-            bits = bits ? bits : 0x00400000;
-            scale[i] = kf_float(from[i] == 255 ? 0x7fc00000 : bits);
+            uint32_t byte = from[i], bits = byte << 23;
+            bits = bits > 0x00400000 ? bits : 0x00400000;
+            scale[i] = kf_float(bits | (byte + 1) >> 8 << 22);
         }
         return 1;
     case KERF_SCALE_MAP8:

@@ -55,6 +55,13 @@ static float widen_x(kerf_dtype type, const uint8_t *x, size_t n, float *out)
     uint32_t amax = 0;
     if (type == KERF_F16)
         for (; i + V <= n; i += V) vf_store(out + i, vf_of_half(vh_load(x + 2 * i)));
+    if (type == KERF_BF16)
+        for (; i < n; i++) {
+            uint16_t half;
+            memcpy(&half, x + 2 * i, 2);
+            out[i] = kf_bf16_decode(half);
+        }
+    if (type == KERF_F32) memcpy(out, x, 4 * n), i = n;
     for (; i < n; i++) out[i] = kf_load(type, x, i);
     for (i = 0; i < n; i++) {
         uint32_t magnitude = kf_bits(out[i]) & 0x7fffffff;

@@ -75,8 +75,14 @@ class Gemv:
 
     @property
     def bound(self) -> float:
-        """The factor of the error bound: |y - exact| <= bound * sum |w x|, before the last rounding."""
+        """The first factor of the error bound: |y - exact| <= bound * sum |w x| + x_bound * sum |w X|,
+        before the last rounding, where X is the largest |x| of the 64 inputs (at 0, 64, ...) around x."""
         return float(lib.kerf_gemv_bound(self._plan))
+
+    @property
+    def x_bound(self) -> float:
+        """The second one: what rounding x costs. 0 where the backend leaves x as it is, or cuda."""
+        return float(lib.kerf_gemv_x_bound(self._plan))
 
     def __call__(
         self,
