@@ -51,6 +51,7 @@ def perplexity(path, rows):
 def run(kerf, *args):
     done = subprocess.run([kerf, *map(str, args)], capture_output=True, text=True)
     assert done.returncode == 0, f"kerf {' '.join(map(str, args))}: {done.stderr}"
+    return done.stdout
 
 
 def tensors(path):
@@ -144,7 +145,13 @@ def smollm(kerf, scratch):
     run(kerf, "verify", source, small)
     rows = lambda vocab: [np.array(vocab.tokenize(TEXT, False, False))[:256]]
     before, after = perplexity(source, rows), perplexity(small, rows)
-    return failed + check(f"llama.cpp runs it in iq4_nl: {before:.4f}, {after:.4f}", abs(after / before - 1) < 0.1)
+    failed += check(f"llama.cpp runs it in iq4_nl: {before:.4f}, {after:.4f}", abs(after / before - 1) < 0.1)
+    text = scratch / "text.txt"
+    text.write_text(TEXT)
+    told = json.loads(run(kerf, "eval", source, small, "--text", text, "--length", 256, "--rows", "0:1", "--json"))
+    ours = [m["perplexity"] for m in (told["source"], *told["candidates"])]
+    return failed + check(f"kerf eval finds {ours[0]:.4f}, {ours[1]:.4f}",
+                          all(abs(a / b - 1) < 0.005 for a, b in zip(ours, (before, after), strict=True)))
 
 
 if __name__ == "__main__":
