@@ -14,6 +14,7 @@
 #include "file/json/json_read.h"
 #include "layout/config_file.h"
 #include "layout/config_table.h"
+#include "layout/layout.h"
 
 typedef struct context {
     const kerf_reader *reader;
@@ -229,7 +230,7 @@ static const kerf_weight *find_unlike(const context *x)
         const kerf_weight *w = &x->of.weights[i];
         if (!w->codec.format || w->layout == x->of.layout) continue;
         /* stacks belong to whichever layout config.json names */
-        if (x->of.layout && w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS]) continue;
+        if (x->of.layout && kf_is_stacks(w->layout)) continue;
         if (x->of.layout || w->layout != kerf_layout_at(0)) return w;
     }
     return NULL;

@@ -2,6 +2,7 @@
  * layout they name. */
 #include "layout/config_file.h"
 
+#include <kerf/words.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,4 +86,16 @@ kerf_status kerf_layout_configured(const kerf_reader *r, const kerf_layout **out
     json_decref(config);
     json_decref(older);
     return s;
+}
+
+int kf_config_foreign(const kerf_reader *r, char *method, size_t size)
+{
+    json_t *config;
+    if (load_sound(r, "config.json", &config, NULL) != KERF_OK) return 0;
+    const json_t *q = json_object_get(config, "quantization_config");
+    const char *name = json_string_value(json_object_get(q, "quant_method"));
+    const int is_foreign = name && name[0] && !find_method(q);
+    if (is_foreign) kerf_text_printable(name, method, size);
+    json_decref(config);
+    return is_foreign;
 }

@@ -13,4 +13,8 @@ kerf_status kf_config_load(const kerf_reader *r, const char *name, json_t **out,
  * mean may stand there. */
 kerf_status kf_config_check_read(const kerf_reader *r, kerf_error *err);
 
+/* 1: config.json names a method of quantization that no layout has; which one, printable and cut to
+ * size, goes to method. */
+int kf_config_foreign(const kerf_reader *r, char *method, size_t size);
+
 #endif

@@ -38,6 +38,11 @@ const kf_stored *kf_stored_find(const kerf_layout *l, const kerf_format *f)
     return NULL;
 }
 
+int kf_is_stacks(const kerf_layout *l)
+{
+    return l == &kf_layouts[KF_LAYOUT_FP8_STACKS] || l == &kf_layouts[KF_LAYOUT_CT_STACKS];
+}
+
 const kerf_format *kf_format_of(kerf_format_id id)
 {
     size_t i = 0;
@@ -166,6 +171,13 @@ static kerf_shape blocks_of(const kf_stored *s, const kerf_geometry *g)
     return shape;
 }
 
+static kerf_shape words_of(const kerf_shape *bytes)
+{
+    kerf_shape shape = *bytes;
+    shape.dim[shape.rank - 1] /= 4;
+    return shape;
+}
+
 static kerf_shape form_of(const kf_stored *s, const kf_part *part, const kerf_geometry *g,
                           kerf_plane_id p)
 {
@@ -178,7 +190,7 @@ static kerf_shape form_of(const kf_stored *s, const kf_part *part, const kerf_ge
     case KF_FORM_ONE: return (kerf_shape){1, {1}};
     case KF_FORM_VECTOR: return (kerf_shape){1, {rows}};
     case KF_FORM_TILES: return (kerf_shape){4, {rows, 1, cols, 1}};
-    case KF_FORM_WORDS: return (kerf_shape){2, {rows, cols / 4}};
+    case KF_FORM_WORDS: return words_of(&plane->shape);
     case KF_FORM_STACK: return (kerf_shape){2, {rows / per_word, codes}};
     case KF_FORM_BLOCKS: return (kerf_shape){4, {rows, cols, plane->shape.dim[2] / 16, 16}};
     case KF_FORM_INTERLEAVED: return blocks_of(s, g);

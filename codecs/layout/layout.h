@@ -8,6 +8,9 @@
 /* NULL: the layout has no such format, or it is `kerf`, which has no rows. */
 const kf_stored *kf_stored_find(const kerf_layout *l, const kerf_format *f);
 
+/* 1: a layout of stacked experts alone, which stand in checkpoints of other layouts. */
+int kf_is_stacks(const kerf_layout *l);
+
 const kerf_format *kf_format_of(kerf_format_id id);
 
 /* What layout `kerf` appends to the name of a weight for each plane. */

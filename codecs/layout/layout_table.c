@@ -25,6 +25,8 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_TORCHAO] = {"torchao", "Int8Tensor and Float8Tensor, read only"},
     [KF_LAYOUT_GPT_OSS] = {"gpt-oss", "stacked experts in MXFP4: vLLM, SGLang, transformers"},
     [KF_LAYOUT_FP8_STACKS] = {"fp8-stacks", "stacked experts in FP8 or NVFP4, read only"},
+    [KF_LAYOUT_CT_STACKS] = {"compressed-tensors-stacks",
+                             "its codes of stacked experts, read only"},
 };
 
 /* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */
@@ -42,6 +44,7 @@ const kerf_experts kf_layout_experts[KF_LAYOUTS] = {
     [KF_LAYOUT_AWQ] = KERF_EXPERTS_SINGLE,
     [KF_LAYOUT_TORCHAO] = KERF_EXPERTS_SINGLE,
     [KF_LAYOUT_FP8_STACKS] = KERF_EXPERTS_AS_THEY_ARE,
+    [KF_LAYOUT_CT_STACKS] = KERF_EXPERTS_AS_THEY_ARE,
 };
 
 const struct kf_extra_name kf_extra_table[] = {
@@ -89,6 +92,11 @@ const struct kf_extra_name kf_extra_table[] = {
 #define CT_PACK_ASYM(format, rows, cols, flip, scale) \
     {KF_LAYOUT_COMPRESSED_TENSORS, KERF_FORMAT_##format, "pack-quantized", NULL, ".weight", 2, rows, cols, 0, \
      {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, STACK("_zero_point", flip)}, {KF_EXTRA_SHAPE}},
+
+/* The same of a stack of experts. */
+#define CT_STACK(format, cols, flip, scale) \
+    {KF_LAYOUT_CT_STACKS, KERF_FORMAT_##format, "pack-quantized", stacks_are_single, ".weight", 3, 1, cols, 0, \
+     {WORDS("_packed", flip), AS_IS("_scale", scale), NO_PART, NO_PART}, {KF_EXTRA_SHAPE}},
 
 /* GPTQ stores the transpose: its rows are columns here. Version 1 stores zero points less
  * one, so that a zero point of 0 has no place in it; version 2 stores them as they are. Symmetric
@@ -144,6 +152,9 @@ static const char torchao_moves[] =
 
 static const char stacks_are_new[] =
     "loaders want experts in FP8 one by one, as layout deepseek has them";
+
+static const char stacks_are_single[] =
+    "loaders want experts one by one, as layout compressed-tensors has them";
 
 static const char stacks_of_nvfp4[] =
     "loaders want experts in NVFP4 one by one, as layouts modelopt and compressed-tensors have them";
@@ -252,6 +263,18 @@ const kf_stored kf_stored_table[] = {
      {PART("", F8_E4M3, PLANE, COPY), PART("_scale", F32, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
     {KF_LAYOUT_FP8_STACKS, KERF_FORMAT_NVFP4, "nvfp4", stacks_of_nvfp4, "", 3, 1, 16, 0,
      {PART("", U8, PLANE, COPY), PART("_scale", F8_E4M3, PLANE, COPY), PART("_scale_2", F32, MATRICES, COPY), NO_PART}, {KF_EXTRA_NONE}},
+
+    /* Of compressed-tensors, for experts in one tensor: X.weight_packed or X_packed. */
+    {KF_LAYOUT_CT_STACKS, KERF_FORMAT_NVFP4, "nvfp4-pack-quantized", stacks_of_nvfp4, "", 3, 1, 16, 0,
+     {PART("_packed", U8, PLANE, COPY), PART("_scale", F8_E4M3, PLANE, COPY), PART("_global_scale", F32, MATRICES, RECIPROCAL), NO_PART}, {KF_EXTRA_NONE}},
+    {KF_LAYOUT_CT_STACKS, KERF_FORMAT_MXFP4, "mxfp4-pack-quantized", stacks_are_single, "", 3, 1, 32, 0,
+     {PART("_packed", U8, PLANE, COPY), PART("_scale", U8, PLANE, COPY), NO_PART, NO_PART}, {KF_EXTRA_NONE}},
+    CT_STACK(INT8_G128, 128, 0x80, BF16)
+    CT_STACK(INT4_G128, 128, 0x88, BF16)
+    CT_STACK(INT4_G64,   64, 0x88, BF16)
+    CT_STACK(INT4_G32,   32, 0x88, BF16)
+    CT_STACK(INT4_G128_F16, 128, 0x88, F16)
+    CT_STACK(INT4_G32_F16,   32, 0x88, F16)
 
     GGUF_INTERLEAVED(NVFP4,         "NVFP4", 64, 0,    PART(".scale", F32, MATRICES, UNLESS_ONE))
     GGUF(GGML_Q8_0,           "Q8_0",  32)

@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "layout/arranging.h"
 #include "layout/config_file.h"
-#include "layout/layout_table.h"
+#include "layout/layout.h"
 #include "layout/place_weights.h"
 #include "roles/places.h"
 
@@ -83,8 +83,7 @@ static kerf_status turn(kerf_weights *w, kerf_weight *one, kerf_error *err)
 
 static int is_quantized_stack(const kerf_weight *w)
 {
-    return w->codec.format && w->layout == &kf_layouts[KF_LAYOUT_FP8_STACKS] &&
-           kerf_weight_elements(w) > 0;
+    return w->codec.format && kf_is_stacks(w->layout) && kerf_weight_elements(w) > 0;
 }
 
 /* Tiles that are as high as they are wide are tiles of the turned matrix too. The scales of outputs

@@ -73,7 +73,7 @@ static int shape_of_codes(const kf_stored *s, const kerf_format *f, const kerf_s
     if (stored->rank != s->rank) return 0;
     if (s->rank == 3) {
         *out = *stored;
-        return kf_mul_ok(dim[2], per_byte, &out->dim[2]);
+        return kf_mul_ok(dim[2], form == KF_FORM_WORDS ? per_word : per_byte, &out->dim[2]);
     }
     if (form == KF_FORM_TURNED_WORDS || form == KF_FORM_TURNED_STACK) {
         int rows = form == KF_FORM_TURNED_STACK; /* several in a word */
@@ -110,7 +110,7 @@ static int take_shape(const kerf_reader *r, const kf_stored *s, const kerf_tenso
 {
     char text[KF_SHAPE_TEXT];
     kerf_error why = {.text = ""};
-    if (s->layout == KF_LAYOUT_FP8_STACKS && t->shape.rank != 3) return 0; /* no stack: no doubt */
+    if (kf_is_stacks(&kf_layouts[s->layout]) && t->shape.rank != 3) return 0; /* no doubt */
     w->codec.format = kf_format_of(s->format);
     if (w->codec.format->geometry == KERF_GROUP_FLAT) {
         char name[KERF_MAX_NAME_BYTES + 64];

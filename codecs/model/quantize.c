@@ -222,15 +222,20 @@ static kerf_status quantize(quantizing *q, kerf_error *err)
     return kf_write_model(&out, err);
 }
 
-/* The reason for the largest tensor stands for all of them. */
+/* The reason for the largest tensor stands for all of them: of the matrices that are worth
+ * quantizing, where there are any. */
 static kerf_status fail_nothing(const kerf_plan *p, kerf_error *err)
 {
     const kerf_decision *largest = NULL;
     uint64_t most = 0;
+    int is_worth_it = 0;
     for (size_t i = 0; i < p->decided.count; i++) {
-        const uint64_t n = kerf_weight_elements(p->decided.item[i].weight);
-        if (largest && n <= most) continue;
+        const kerf_weight *w = p->decided.item[i].weight;
+        const int worth = w->shape.rank > 1 && !kerf_place_keeps(&w->place);
+        const uint64_t n = kerf_weight_elements(w);
+        if (largest && (worth < is_worth_it || (worth == is_worth_it && n <= most))) continue;
         largest = &p->decided.item[i];
+        is_worth_it = worth;
         most = n;
     }
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE,

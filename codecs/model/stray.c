@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "layout/config_file.h"
 
 /* Endings of parts; what else must be there, for a name that others use too. */
 static const struct {
@@ -35,12 +36,20 @@ static const struct {
 static const char *const codes[] = {".weight", ".weight_packed", ".qweight", "_proj_blocks",
                                     "._weight_qdata"};
 
+/* Codes where a matrix of a layer should be, whatever they are called: schemes that kerf does not
+ * read have names of their own. Tables of integers beside routers and embeddings are none. */
+static int is_in_place_of_matrix(const kerf_weight *w)
+{
+    const kerf_place *p = &w->place;
+    return w->shape.rank >= 2 && p->layer >= 0 &&
+           (p->role == KERF_ROLE_OTHER || !kerf_place_keeps(p));
+}
+
 static int has_codes(const kerf_weight *w)
 {
-    static const kerf_dtype types[] = {KERF_U8,      KERF_I8,      KERF_I32, KERF_U32,
-                                       KERF_F8_E4M3, KERF_F8_E5M2, KERF_F4};
-    int is_type = 0, is_name = 0;
-    is_name |= w->shape.rank == 3 && w->place.role == KERF_ROLE_EXPERT; /* of any name */
+    static const kerf_dtype types[] = {KERF_U8,  KERF_I8,      KERF_I16,     KERF_I32,
+                                       KERF_U32, KERF_F8_E4M3, KERF_F8_E5M2, KERF_F4};
+    int is_type = 0, is_name = is_in_place_of_matrix(w);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) is_type |= w->dtype == types[i];
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         is_name |= kf_has_suffix(w->name, codes[i]);
@@ -69,13 +78,25 @@ int kf_is_stray(const kerf_checkpoint *c, const kerf_weight *w)
 
 char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out, size_t size)
 {
-    char why[256];
-    if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
+    char why[256], method[32];
+    if (kf_config_foreign(c->reader, method, sizeof method)) {
+        snprintf(
+            out, size,
+            "belongs to a model that is quantized with \"%s\", as config.json says, which kerf "
+            "does not read: take its release in BF16, or save it dequantized by the library "
+            "that made it",
+            method);
+    } else if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
         snprintf(out, size, "holds codes, but no layout has them so: %.220s", why);
     } else if (kf_has_suffix(w->name, "_weight_qdata")) {
         snprintf(out, size,
                  "is a tensor of torchao, of a class that kerf does not read (it reads Int8Tensor "
                  "and Float8Tensor): save the model in plain types or with compressed-tensors");
+    } else if (has_codes(w)) {
+        snprintf(out, size,
+                 "holds numbers of type %s where a matrix of a layer should be, and no layout has "
+                 "such a name: take the model's release in BF16",
+                 kerf_dtype_name(w->dtype));
     } else {
         snprintf(out, size,
                  "belongs to a quantized weight, but not all of its tensors are there as a layout "

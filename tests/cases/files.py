@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-WIDTH = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E8M0": 1, "U8": 1}
+WIDTH = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F16": 2, "BF16": 2, "I16": 2, "F8_E4M3": 1, "F8_E8M0": 1, "U8": 1}
 
 
 class Failure(Exception):
@@ -54,7 +54,7 @@ def pack(dtype, values):
         return bytes(int(math.log2(x)) + 127 for x in values)
     if dtype in ("U8", "F8_E4M3"):
         return bytes(values)
-    return struct.pack(f"<{len(values)}{ {'F64': 'd', 'F32': 'f', 'F16': 'e'}[dtype] }", *values)
+    return struct.pack(f"<{len(values)}{ {'F64': 'd', 'F32': 'f', 'F16': 'e', 'I64': 'q', 'I32': 'i', 'I16': 'h'}[dtype] }", *values)
 
 
 def write(path, tensors, metadata=None):
@@ -64,7 +64,7 @@ def write(path, tensors, metadata=None):
         head["__metadata__"] = metadata
     for name, dtype, shape, *values in tensors:
         n = count(shape)
-        plain = numbers(n, len(name)) if WIDTH[dtype] > 1 else [0x38] * n
+        plain = numbers(n, len(name)) if dtype[0] in "FB" and WIDTH[dtype] > 1 else [0x38] * n
         blob = pack(dtype, values[0] if values else plain)
         head[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(blob)]}
         at += len(blob)

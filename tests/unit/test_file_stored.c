@@ -13,10 +13,11 @@ static kerf_weight weight_in(const kerf_layout *l, const kerf_format *f)
     kerf_weight w = weight_of(f);
     int written;
     assert_non_null(kerf_layout_scheme(l, f, &written));
-    const int stacks = l == layout("fp8-stacks"); /* of which nothing but stacks is read */
+    const int stacks = strstr(l->name, "-stacks") != NULL; /* of which nothing but stacks is read */
     if (!stacks && (!written || kerf_layout_check_tensor(l, f, w.name, &w.shape, &err) == KERF_OK))
         return w;
-    w.name = "m.experts.down_proj";
+    w.name = l == layout("compressed-tensors-stacks") ? "m.experts.down_proj.weight"
+                                                      : "m.experts.down_proj";
     w.shape = (kerf_shape){3, {4, ROWS / 2, COLS / 2}};
     must(kerf_geometry_init(&w.geometry, f, &w.shape, &err), &err);
     if (written) must(kerf_layout_check_tensor(l, f, w.name, &w.shape, &err), &err);

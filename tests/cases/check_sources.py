@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""check_sources.py KERF [CASE...]: checkpoints that others have quantized: experts in stacks, schemes that kerf
+does not read, adapters, and shapes that config.json contradicts."""
+import json
+import os
+import sys
+
+from files import f32, e4m3, model, need, numbers, read, run_cases, write
+
+L = "model.layers.0."
+SHAPES = (("gate_up_proj", 256, 128), ("down_proj", 128, 128))  # out, in
+MOE = {"model_type": "qwen3_moe", "hidden_size": 128, "intermediate_size": 256, "moe_intermediate_size": 128, "num_experts": 2,
+       "num_experts_per_tok": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 512, "num_hidden_layers": 1}
+GRID = [0.0, 0.5, 1, 1.5, 2, 3, 4, 6]
+
+
+def e2m1(n):
+    return (-1.0 if n & 8 else 1.0) * GRID[n & 7]
+
+
+def bytes_of(n, seed):
+    return [(i * 73 + seed * 31 + (i >> 8)) % 256 for i in range(n)]
+
+
+def nvfp4_stack(name, out, cols):
+    """Tensors, and the values that they stand for."""
+    codes = bytes_of(out * cols, out)
+    scales = [0x28 + int(abs(x) * 1e5) % 16 for x in numbers(2 * out * cols // 16, out)]
+    divisors = [1024.0, 512.0]
+    nibbles = [n for c in codes for n in (c & 15, c >> 4)]
+    values = [f32(e2m1(n) * f32(e4m3(scales[i // 16]) * f32(1 / divisors[i // (out * cols)]))) for i, n in enumerate(nibbles)]
+    return [(name + "_packed", "U8", (2, out, cols // 2), codes), (name + "_scale", "F8_E4M3", (2, out, cols // 16), scales),
+            (name + "_global_scale", "F32", (2, 1), divisors)], values
+
+
+def mxfp4_stack(name, out, cols):
+    codes = bytes_of(out * cols, out)
+    scales = [118 + int(abs(x) * 200) % 5 for x in numbers(2 * out * cols // 32, out)]
+    nibbles = [n for c in codes for n in (c & 15, c >> 4)]
+    values = [f32(e2m1(n) * 2.0 ** (scales[i // 32] - 127)) for i, n in enumerate(nibbles)]
+    return [(name + "_packed", "U8", (2, out, cols // 2), codes), (name + "_scale", "U8", (2, out, cols // 32), scales)], values
+
+
+def int4_stack(name, out, cols):
+    """Eight codes of a row in a word, counted from 8."""
+    codes = [(i * 7 + i // 5) % 16 for i in range(2 * out * cols)]
+    words = [sum(c << 4 * k for k, c in enumerate(codes[i:i + 8])) for i in range(0, len(codes), 8)]
+    scales = [2.0 ** -(6 + i % 3) for i in range(2 * out * cols // 128)]
+    values = [(c - 8) * scales[i // 128] for i, c in enumerate(codes)]
+    return [(name + "_packed", "I32", (2, out, cols // 8), [w - (w >> 31 << 32) for w in words]),
+            (name + "_scale", "BF16", (2, out, cols // 128), scales), (name + "_shape", "I64", (3,), [2, out, cols])], values
+
+
+def case_ct_stacks(kerf, tmp):
+    """compressed-tensors with experts in one tensor: read, scored, written one by one, and verified."""
+    kinds = {"nvfp4": (nvfp4_stack, ".weight", "mxfp4"), "flat": (nvfp4_stack, "", "mxfp4"), "mxfp4": (mxfp4_stack, ".weight", "nvfp4"), "int4": (int4_stack, ".weight", "nvfp4")}
+    for kind, (make, suffix, to) in kinds.items():
+        tensors, dense = [], []
+        for name, out, cols in SHAPES:
+            name = f"{L}mlp.experts.{name}{suffix}"
+            more, values = make(name, out, cols)
+            tensors += more
+            dense.append((name, "F32", (2, out, cols), values))
+        folder = model(f"{tmp}/{kind}", tensors, **MOE, quantization_config={"quant_method": "compressed-tensors"})
+        truth = model(f"{tmp}/{kind}-truth", dense, **MOE)
+        need(kerf.t2(folder, "int8") == kerf.t2(truth, "int8"), f"{kind}: another error than that of the decoded experts")
+        kerf("inspect", folder, says="2 quantized")
+        kerf("dequantize", folder, "--dtype", "fp32", "-o", f"{folder}-dense")
+        found, wanted = (read(f"{f}/model.safetensors") for f in (f"{folder}-dense", truth))
+        need(found == wanted, f"{kind}: is decoded wrongly")
+        for layout in ("kerf", "compressed-tensors", "modelopt") if to == "nvfp4" else ("kerf", "compressed-tensors"):
+            kerf("quantize", folder, "-f", to, "--layout", layout, "-o", f"{folder}-{layout}", says="of layout compressed-tensors-stacks")
+            kerf("verify", truth, f"{folder}-{layout}")
+            kerf("inspect", f"{folder}-{layout}")
+
+
+def linear(name, *parts):
+    """The parts of a layer beside which nothing says what they are; dense ones beside it."""
+    return [(f"{L}{name}.{end}", *rest) for end, *rest in parts]
+
+
+def case_foreign(kerf, tmp):
+    """Schemes that kerf does not read: no verb takes what it knows of them and drops the rest."""
+    rest = [(L + f"self_attn.{p}_proj.weight", "BF16", (128, 128)) for p in "qo"]
+    kinds = {"aqlm": linear("mlp.up_proj", ("codes", "I16", (256, 16, 1)), ("codebooks", "BF16", (1, 256, 1, 8)), ("scales", "BF16", (256, 1, 1, 1))),
+             "hqq": linear("mlp.up_proj", ("W_q", "U8", (32, 512)), ("scale", "BF16", (1, 512)), ("zero", "BF16", (1, 512))),
+             "exl2": linear("mlp.up_proj", ("q_weight", "I32", (16, 256)), ("q_scale", "I32", (4, 32)), ("q_scale_max", "F16", (4,)))}
+    for method, tensors in kinds.items():
+        folder = model(f"{tmp}/{method}", tensors + rest, **MOE, quantization_config={"quant_method": method})
+        says = f'quantized with "{method}"'
+        for verb in (("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x"), ("quantize", folder, "-f", "nvfp4", "-n"), ("score", folder),
+                     ("advise", folder, "--budget", "5bits", "-f", "nvfp4"), ("quantize", folder, "-f", "ggml-q4_0", "-o", f"{tmp}/x.gguf")):
+            kerf(*verb, code=3, says=says)
+        kerf("inspect", folder, code=1, says=says)
+    # of no method at all: codes under a name that nothing knows
+    folder = model(f"{tmp}/none", [(L + "mlp.up_proj.lut_codes", "U8", (256, 64))] + rest, **MOE)
+    kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says="lut_codes")
+    # integers that are no codes
+    tables = [(L + "mlp.gate.tid2eid", "I32", (512, 2)), ("position_ids", "I64", (1, 512)), (L + "attn.bias", "U8", (1, 1, 16, 16))]
+    kerf("quantize", model(f"{tmp}/tables", tables + rest, **MOE), "-f", "nvfp4", "-o", f"{tmp}/t")
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases(globals()))
