@@ -8,6 +8,7 @@
 #define STACKS_TURNED KF_FAMILY_STACKS_TURNED
 #define ALTERNATES KF_FAMILY_ALTERNATES
 #define ONE_TOWER KF_FAMILY_ONE_TOWER
+#define EVEN KF_FAMILY_EVEN
 
 const kf_family kf_families[] = {
 #define KF_FAMILY(names, flags, ...) {names, flags, {__VA_ARGS__}},

@@ -8,7 +8,8 @@ enum {
     KF_FAMILY_CONV1D = 1,
     KF_FAMILY_STACKS_TURNED = 2,
     KF_FAMILY_ALTERNATES = 4,
-    KF_FAMILY_ONE_TOWER = 8
+    KF_FAMILY_ONE_TOWER = 8,
+    KF_FAMILY_EVEN = 16
 };
 
 typedef struct kf_pattern {

@@ -100,5 +100,30 @@ def case_foreign(kerf, tmp):
     kerf("quantize", model(f"{tmp}/tables", tables + rest, **MOE), "-f", "nvfp4", "-o", f"{tmp}/t")
 
 
+def case_shapes(kerf, tmp):
+    """Sizes that config.json names otherwise, each told of the tensor that has them; none of a sound model."""
+    config = {**MOE, "model_type": "qwen3", "num_hidden_layers": 2}
+    parts = {"q_proj": (128, 128), "k_proj": (64, 128), "v_proj": (64, 128), "o_proj": (128, 128)}
+
+    def tensors(layers=2, vocab=512, **other):
+        out = [("model.embed_tokens.weight", "BF16", (vocab, 128)), ("lm_head.weight", "BF16", (vocab, 128))]
+        for i in range(layers):
+            out += [(f"model.layers.{i}.self_attn.{n}.weight", "BF16", other.get(n, s)) for n, s in parts.items()]
+            out += [(f"model.layers.{i}.mlp.{n}_proj.weight", "BF16", s) for n, s in (("gate", (256, 128)), ("up", (256, 128)), ("down", other.get("down", (128, 256))))]
+        return out
+
+    need(kerf.json("inspect", model(f"{tmp}/sound", tensors(vocab=576), **config))["findings"] == [], "a sound model has findings")
+    kinds = {"heads": ({"k_proj": (48, 128)}, "has 48 outputs, but key-value heads x head size in config.json is 64"),
+             "inner": ({"down": (128, 192)}, "has 192 inputs, but the intermediate size in config.json is 256"),
+             "hidden": ({"o_proj": (96, 128)}, "has 96 outputs, but the hidden size in config.json is 128"),
+             "vocabulary": ({"vocab": 500}, "has 500 rows, fewer than the 512 tokens")}
+    for kind, (how, says) in kinds.items():
+        kerf("inspect", model(f"{tmp}/{kind}", tensors(**how), **config), code=1, says=says)
+    kerf("inspect", model(f"{tmp}/layers", tensors(1), **config), says="names 2 layers, but the tensors are those of 1")
+    # a layer of whose width nothing can be told is none of them
+    folder = model(f"{tmp}/nested", tensors(), model_type="llava", text_config={**config, "model_type": "llama", "hidden_size": 256})
+    need(kerf.json("inspect", folder)["findings"] == [], "a family that promises nothing has findings")
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(globals()))

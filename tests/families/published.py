@@ -85,7 +85,7 @@ family("gemma3", {"text_config": {**BASE, "model_type": "gemma3_text"}, "vision_
        vit("vision_tower.vision_model.encoder.layers.0."),
        ["multi_modal_projector.mm_input_projection_weight W,H projector", "multi_modal_projector.mm_soft_emb_norm.weight W projector"])
 family("phi", {}, ends(norm="final_layernorm.weight"), attention(A0, o="dense"), plain(L0 + "mlp.", "fc1", "fc2"))
-family("phi3", {}, ends(), [A0 + "qkv_proj.weight I,H attention.qkv", A0 + "o_proj.weight H,Q attention.o",
+family("phi3", {"intermediate_size": 192}, ends(), [A0 + "qkv_proj.weight I,H attention.qkv", A0 + "o_proj.weight H,Q attention.o",
        L0 + "mlp.gate_up_proj.weight X*2,H MLP.gate_up", L0 + "mlp.down_proj.weight H,X MLP.down"])
 GPT2 = lambda p: each(p + "h.0.", """ln_1.weight H norm\nattn.c_attn.weight H,H*3 attention.qkv\nattn.c_attn.bias H*3 bias
     attn.c_proj.weight H,H attention.o\nmlp.c_fc.weight H,X MLP.up\nmlp.c_proj.weight X,H MLP.down\nattn.bias 1,1,L,L bias""")

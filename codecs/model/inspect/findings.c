@@ -237,6 +237,7 @@ static kerf_status inspect(kf_inspection *x, kerf_error *err)
     kf_work_phase(&x->work, "reading scales", bytes);
     for (size_t i = 0; i < kerf_weights_count(all); i++)
         KF_TRY(inspect_weight(x, kerf_weights_at(all, i), err));
+    KF_TRY(kf_find_shapes(x, err));
     KF_TRY(kf_config_check(x->source->reader, all, add_configured, x, err));
     return kerf_reader_check(x->source->reader, err);
 }

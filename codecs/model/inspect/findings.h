@@ -20,4 +20,7 @@ void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor
  * scales in the order of a kernel, nibbles the wrong way round. */
 kerf_status kf_find_misread(const kf_inspection *x, const kerf_weight *w, kerf_error *err);
 
+/* Shapes that config.json contradicts. */
+kerf_status kf_find_shapes(const kf_inspection *x, kerf_error *err);
+
 #endif
