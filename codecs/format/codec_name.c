@@ -145,12 +145,6 @@ static kerf_status several_formats(const char *name, const char *members, kerf_e
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "\"%s\" names no single format: %s", name, members);
 }
 
-/* The name, up to its first digit: "mxfp" of "mxfp5". */
-static void copy_letters(const char *name, char *out, size_t size)
-{
-    snprintf(out, size, "%.*s", (int)strcspn(name, "0123456789"), name);
-}
-
 /* "q4_k_m" goes on from the block type that most of it is in. */
 static kerf_status gguf_type(const char *name, kerf_error *err)
 {
@@ -174,10 +168,12 @@ static kerf_status gguf_type(const char *name, kerf_error *err)
                    list);
 }
 
+/* Another spelling is asked for; a format of another number of bits is never offered as if it had
+ * been meant. */
 static kerf_status unknown_format(const char *name, kerf_error *err)
 {
     const char *names[KF_FORMATS + 1];
-    char members[320], letters[64];
+    char members[320];
     for (size_t i = 0; i < COUNT(explained); i++)
         if (kerf_names_match(name, explained[i].name))
             return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "\"%s\" %s", name, explained[i].text);
@@ -189,12 +185,6 @@ static kerf_status unknown_format(const char *name, kerf_error *err)
     if (near)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown format \"%s\"; did you mean \"%s\"?",
                        name, near);
-    copy_letters(name, letters, sizeof letters);
-    if (strlen(letters) > 1 && list_members(letters, members, sizeof members))
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "unknown format \"%s\"; with that beginning "
-                       "kerf has %s",
-                       name, members);
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown format \"%s\"; kerf formats lists them",
                    name);
 }

@@ -2,6 +2,7 @@
  * Memory is a few panels, whatever the size of the files. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <kerf/feedback.h>
 #include <kerf/importance.h>
@@ -238,6 +239,11 @@ static kerf_status fail_nothing(const kerf_plan *p, kerf_error *err)
         is_worth_it = worth;
         most = n;
     }
+    if (largest && strncmp(largest->reason, "--recipe", 8) == 0)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.200s: the recipe keeps every tensor as it is (%.120s for one): there is "
+                       "nothing to write, the source is what it asks for",
+                       p->source->path, largest->weight->name);
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                    "%.150s: no tensor is left to quantize%s%.120s%s%.100s%s; --dry-run shows why "
                    "each is kept",

@@ -2,10 +2,9 @@
 """check_sources.py KERF [CASE...]: checkpoints that others have quantized: experts in stacks, schemes that kerf
 does not read, adapters, and shapes that config.json contradicts."""
 import json
-import os
 import sys
 
-from files import f32, e4m3, model, need, numbers, read, run_cases, write
+from files import e4m3, f32, model, need, numbers, read, run_cases, write
 
 L = "model.layers.0."
 SHAPES = (("gate_up_proj", 256, 128), ("down_proj", 128, 128))  # out, in
@@ -95,6 +94,11 @@ def case_foreign(kerf, tmp):
     # of no method at all: codes under a name that nothing knows
     folder = model(f"{tmp}/none", [(L + "mlp.up_proj.lut_codes", "U8", (256, 64))] + rest, **MOE)
     kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says="lut_codes")
+    # what is added to a model
+    write(f"{tmp}/lora/adapter_model.safetensors", [("base_model.model." + L + "self_attn.q_proj.lora_A.weight", "BF16", (8, 128))])
+    with open(f"{tmp}/lora/adapter_config.json", "w") as f:
+        json.dump({"peft_type": "LORA"}, f)
+    kerf("quantize", f"{tmp}/lora", "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says="an adapter (LoRA)")
     # integers that are no codes
     tables = [(L + "mlp.gate.tid2eid", "I32", (512, 2)), ("position_ids", "I64", (1, 512)), (L + "attn.bias", "U8", (1, 1, 16, 16))]
     kerf("quantize", model(f"{tmp}/tables", tables + rest, **MOE), "-f", "nvfp4", "-o", f"{tmp}/t")

@@ -179,6 +179,13 @@ static kerf_status fail_none(const char *folder, const names *all, kerf_error *e
         free(path);
         return s;
     }
+    if (all->count == 0 && is_there(folder, "adapter_config.json"))
+        return kf_fail(
+            err, KERF_E_NOSUP, KF_NOWHERE,
+            "%s: an adapter (LoRA), which holds what is added to a model, not the model: "
+            "merge it into that (merge_and_unload of peft) and give the folder where it "
+            "is saved",
+            folder);
     if (all->count == 0)
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                        "%s: no model.safetensors and no other safetensors file in this folder",
