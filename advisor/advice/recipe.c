@@ -121,11 +121,9 @@ static kerf_status read_layout(recipe_memory *r, kerf_error *err)
 static kerf_status read_feedback(recipe_memory *r, kerf_error *err)
 {
     const json_t *feedback = json_object_get(r->doc, "feedback");
-    const char *text = json_string_value(feedback);
-    char *end = NULL;
-    if (!feedback) return KERF_OK;
-    r->public.feedback = text ? strtoull(text, &end, 16) : 0;
-    if (r->public.feedback && !*end) return KERF_OK;
+    uint64_t *number = &r->public.feedback;
+    if (!feedback || (kf_content_read(json_string_value(feedback), number) && *number))
+        return KERF_OK;
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                    "%.200s: its feedback is no number of a calibration, 16 hexadecimal digits",
                    r->name);

@@ -24,6 +24,10 @@ kerf_status kf_fail_at(kerf_error *err, kerf_status s, const char *where);
 int kf_cut(const char *name);
 #define KF_NAME(s) kf_cut(s), (s)
 
+/* The number of a content (kerf_hash) as files have it: 16 hexadecimal digits, in small letters. 0:
+ * text is NULL or something else. */
+int kf_content_read(const char *text, uint64_t *number);
+
 /* Passes a failure on to the caller. */
 #define KF_TRY(expr)                                        \
     do {                                                    \

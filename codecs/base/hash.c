@@ -3,6 +3,7 @@
  * format stores per frame. Not for security. */
 #include "base/base.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define P1 0x9E3779B185EBCA87u
@@ -61,4 +62,11 @@ uint64_t kerf_hash(const void *data, size_t n)
     h = (h ^ h >> 33) * P2;
     h = (h ^ h >> 29) * P3;
     return h ^ h >> 32;
+}
+
+int kf_content_read(const char *text, uint64_t *number)
+{
+    if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) return 0;
+    *number = strtoull(text, NULL, 16);
+    return 1;
 }

@@ -101,13 +101,6 @@ static kerf_status fail_weight(kf_weights_builder *b, kerf_status s, const char 
                    kerf_reader_shard(b->r, b->shard), KF_NAME(name), why);
 }
 
-static int read_moments(const char *text, uint64_t *number)
-{
-    if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) return 0;
-    *number = strtoull(text, NULL, 16);
-    return 1;
-}
-
 static kerf_status take_format(kf_weights_builder *b, kerf_weight *w, const json_t *entry)
 {
     const char *format = json_string_value(json_object_get(entry, "format"));
@@ -124,7 +117,7 @@ static kerf_status take_format(kf_weights_builder *b, kerf_weight *w, const json
         if (strcmp(e->name, json_string_value(encoder)) == 0) w->codec.encoder = e;
     }
     const json_t *feedback = json_object_get(entry, "feedback");
-    if (feedback && !read_moments(json_string_value(feedback), &w->feedback))
+    if (feedback && !kf_content_read(json_string_value(feedback), &w->feedback))
         return fail_weight(b, KERF_E_DATA, w->name, "feedback is not 16 hexadecimal digits");
     w->dtype = kerf_dtype_find(dtype);
     if (w->dtype == KERF_DTYPE_NONE)

@@ -131,6 +131,9 @@ static void test_malformed_recipes(void **state)
 #define PROMISE(text)                                                                            \
     "{\"schema\": \"kerf.recipe/1\", \"rules\": [{\"tensors\": [\"*\"], \"codec\": \"keep\"}], " \
     "\"promise\": {\"tensors\": {\"a\": " text "}}}"
+#define FEEDBACK(text)                                                                            \
+    "{\"schema\": \"kerf.recipe/1\", \"rules\": [{\"tensors\": [\"*\"], \"codec\": \"nvfp4\"}], " \
+    "\"feedback\": " text "}"
     static const char *const texts[] = {
         "",
         "[]",
@@ -143,6 +146,11 @@ static void test_malformed_recipes(void **state)
         RULES("[{\"tensors\": [7], \"codec\": \"nvfp4\"}]"),
         RULES("[{\"tensors\": [\"\"], \"codec\": \"nvfp4\"}]"),
         RULES("[{\"tensors\": [\"*\"], \"codec\": \"nvfp5\"}]"),
+        FEEDBACK("7"),
+        FEEDBACK("\"0x12\""),
+        FEEDBACK("\" 123456789abcdef\""),
+        FEEDBACK("\"-123456789abcdef\""),
+        FEEDBACK("\"0000000000000000\""),
         PROMISE("1"),
         PROMISE("{\"codec\": \"nvfp4\", \"bytes\": -1, \"t2\": 0.1}"),
         PROMISE("{\"codec\": \"nvfp4\", \"bytes\": 1, \"t2\": \"low\"}"),
