@@ -8,9 +8,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/base.h"
+#include "base/system.h"
 #include "monitor/monitor_source.h"
 
 typedef struct course {
@@ -75,15 +75,12 @@ static void take_sample(kerf_meter *m)
 static void *run_meter(void *ctx)
 {
     kerf_meter *m = ctx;
-    struct timespec until;
+    double until = kf_now_s();
     pthread_mutex_lock(&m->lock);
-    clock_gettime(CLOCK_MONOTONIC, &until);
     while (!m->stop) {
         take_sample(m);
-        const long long ns = until.tv_nsec + (long long)(m->interval_s * 1e9);
-        until.tv_sec += (time_t)(ns / 1000000000);
-        until.tv_nsec = (long)(ns % 1000000000);
-        while (!m->stop && pthread_cond_timedwait(&m->wake, &m->lock, &until) == 0) continue;
+        until += m->interval_s;
+        while (!m->stop && kf_wait_until(&m->wake, &m->lock, until) == 0) continue;
     }
     pthread_mutex_unlock(&m->lock);
     return NULL;
@@ -95,7 +92,6 @@ kerf_status kerf_meter_begin(kerf_monitor *monitor, double interval_s, kerf_mete
                              kerf_error *err)
 {
     kerf_meter *m = NULL;
-    pthread_condattr_t clock;
     *out = NULL;
     if (interval_s == 0) interval_s = 0.01;
     if (!(interval_s >= 1e-3 && interval_s <= 3600))
@@ -108,10 +104,7 @@ kerf_status kerf_meter_begin(kerf_monitor *monitor, double interval_s, kerf_mete
     for (size_t i = 0; i < m->count; i++)
         m->course[i] = (course){.first_j = NAN, .last_j = NAN, .watts = NAN, .peak_w = NAN};
     pthread_mutex_init(&m->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&m->wake, &clock);
-    pthread_condattr_destroy(&clock);
+    kf_wake_init(&m->wake);
     take_sample(m);
     m->began_s = kf_now_s();
     const int failed = pthread_create(&m->thread, NULL, run_meter, m);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/cgroup.h"
 
 #ifdef __APPLE__
@@ -54,6 +55,18 @@ int kf_sync(int fd)
 int kf_sync_data(int fd)
 {
     return kf_sync(fd);
+}
+
+int kf_wake_init(pthread_cond_t *wake)
+{
+    return pthread_cond_init(wake, NULL);
+}
+
+int kf_wait_until(pthread_cond_t *wake, pthread_mutex_t *lock, double at_s)
+{
+    const double now = kf_now_s(), left = at_s > now ? at_s - now : 0;
+    const struct timespec wait = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
+    return pthread_cond_timedwait_relative_np(wake, lock, &wait);
 }
 
 typedef struct dirent entry;
@@ -124,6 +137,23 @@ int kf_sync(int fd)
 int kf_sync_data(int fd)
 {
     return fdatasync(fd);
+}
+
+int kf_wake_init(pthread_cond_t *wake)
+{
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    const int failed = pthread_cond_init(wake, &clock);
+    pthread_condattr_destroy(&clock);
+    return failed;
+}
+
+int kf_wait_until(pthread_cond_t *wake, pthread_mutex_t *lock, double at_s)
+{
+    const time_t whole = (time_t)at_s;
+    const struct timespec until = {whole, (long)((at_s - (double)whole) * 1e9)};
+    return pthread_cond_timedwait(wake, lock, &until);
 }
 
 /* As the kernel has it; glibc alone has this type by a name. */

@@ -3,6 +3,7 @@
 #ifndef KERF_SYSTEM_H
 #define KERF_SYSTEM_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -26,6 +27,11 @@ struct timespec kf_changed(const struct stat *st);
 
 /* The system's words for an errno; in `room` or not. */
 const char *kf_errno_text(int errnum, char *room, size_t size);
+
+/* A condition whose waits end at a moment of kf_now_s, which no change of the date moves. The wait
+ * is pthread_cond_timedwait. */
+int kf_wake_init(pthread_cond_t *wake);
+int kf_wait_until(pthread_cond_t *wake, pthread_mutex_t *lock, double at_s);
 
 /* The processor as the system calls it; "CPU" where it has no name. Cut to size. 0, or why it could
  * not be asked, as errno has it. */
