@@ -284,7 +284,7 @@ class Loss:
     def is_noticed(self, events):
         self.seen = {}
         tally = Tally('')
-        self.replay(events, tally, False, runs_next=False)
+        self.replay(events, tally, False, runs_next=bool(self.s.stage))  # what waits is for the next run
         return bool(tally.failed)
 
     def plant(self, tally):

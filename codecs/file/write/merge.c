@@ -70,10 +70,7 @@ static kerf_status count_parts(merging *m, kerf_error *err)
     }
     closedir(d);
     if (s == KERF_OK && failed) s = kf_fail_errno(err, failed, "%s: cannot read it", path);
-    if (s == KERF_OK && !m->parts)
-        s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                    "%s: no part in it is finished: kerf quantize ... -o %s --part 1/N writes one",
-                    path, m->folder.out);
+    if (s == KERF_OK && !m->parts) s = kf_fail_no_parts(&m->folder, err);
     return s;
 }
 
@@ -184,29 +181,14 @@ static int is_there(const char *folder, const char *name)
     return found;
 }
 
-/* A call that was killed has done everything but to take the folders away. */
-static int was_published(const merging *m)
+static kerf_status verify_in(const merging *m, const char *moved, int threads, kf_watch *watch,
+                             kerf_error *err)
 {
-    for (unsigned i = 0; i < m->parts; i++)
-        for (size_t k = 0; k < m->part[i].files; k++)
-            if (is_there(m->path[i], m->part[i].file[k].name) ||
-                is_there(m->whole, m->part[i].file[k].name) ||
-                !is_there(m->folder.out, m->part[i].file[k].name))
-                return 0;
-    return 1;
-}
-
-static kerf_status verify(const merging *m, int threads, const kerf_job *job, kerf_error *err)
-{
-    kf_work work;
-    kf_watch watch = {.job = job, .total = m->bytes};
-    kf_work_open(&work, job);
-    kf_work_phase(&work, "comparing what the parts have written", m->bytes);
-    kerf_status s = kf_work_check(&work, err);
+    kerf_status s = KERF_OK;
+    watch->done = 0;
     for (unsigned i = 0; i < m->parts && s == KERF_OK; i++) {
         kerf_error why = {0};
-        const char *moved = m->is_published ? m->folder.out : m->whole;
-        s = kf_part_verify(m->path[i], moved, &m->part[i], threads, &watch, NULL, &why);
+        s = kf_part_verify(m->path[i], moved, &m->part[i], threads, watch, NULL, &why);
         if (is_of_system(s, &why)) {
             if (err) *err = why;
         } else if (s != KERF_OK) {
@@ -215,6 +197,33 @@ static kerf_status verify(const merging *m, int threads, const kerf_job *job, ke
             s = fail_part(m, i, m->part[i].verb, what, err);
         }
     }
+    return s;
+}
+
+/* All files were moved, and perhaps exchanged for those of an older output of this name: then what
+ * is in its place is the new one, and what was moved is in fact the old one. */
+static int was_exchanged(const merging *m)
+{
+    struct stat st;
+    for (unsigned i = 0; i < m->parts; i++)
+        for (size_t k = 0; k < m->part[i].files; k++)
+            if (is_there(m->path[i], m->part[i].file[k].name)) return 0;
+    return stat(m->folder.out, &st) == 0;
+}
+
+static kerf_status verify(merging *m, int threads, const kerf_job *job, kerf_error *err)
+{
+    kf_work work;
+    kf_watch watch = {.job = job, .total = m->bytes};
+    kf_work_open(&work, job);
+    kf_work_phase(&work, "comparing what the parts have written", m->bytes);
+    kerf_status s = kf_work_check(&work, err);
+    if (s == KERF_OK && was_exchanged(m)) {
+        s = verify_in(m, m->folder.out, threads, &watch, err);
+        m->is_published = s == KERF_OK;
+        if (s == KERF_E_DATA) s = KERF_OK; /* it is the old one */
+    }
+    if (s == KERF_OK && !m->is_published) s = verify_in(m, m->whole, threads, &watch, err);
     kf_work_close(&work);
     return s;
 }
@@ -260,6 +269,7 @@ static kerf_status publish(merging *m, int overwrite, kerf_error *err)
     t.path = strdup(m->whole);
     if (s == KERF_OK && !t.path) s = no_memory(m, err);
     if (s == KERF_OK) kf_empty_folder(t.fd, is_named, m); /* of a plan that was given up */
+    if (s == KERF_OK) s = kf_sync_folder(m->folder.fd, m->folder.path, err);
     for (unsigned i = 0; i < m->parts && s == KERF_OK; i++)
         for (size_t k = 0; k < m->part[i].files && s == KERF_OK; k++)
             s = move(m->path[i], m->part[i].file[k].name, m->whole, err);
@@ -269,16 +279,78 @@ static kerf_status publish(merging *m, int overwrite, kerf_error *err)
     return s;
 }
 
-/* By the names that are left, for which no descriptor is needed. */
-static void remove_part(const char *path)
+static int is_only_record(const char *path)
 {
-    static const char *const names[] = {KF_PART_NAME, KF_JOURNAL_NAME};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *name = kf_path_join(path, names[i]);
-        if (name) unlink(name);
+    const char *name;
+    int failed = 0, only = 1;
+    DIR *d = opendir(path);
+    while (d && only && (name = kf_next_name(d, &failed)) != NULL)
+        only = name[0] == '.' || strcmp(name, KF_PART_NAME) == 0;
+    if (d) closedir(d);
+    return d && only && !failed;
+}
+
+/* Whether the output holds what a part says that it had. *had: it says so of some file. */
+static int is_in_output(const merging *m, const char *path, int *had)
+{
+    struct stat st;
+    kf_part_record r;
+    if (kf_part_read(path, &r, NULL) != KERF_OK) return *had = 1; /* it was being removed */
+    int all = 1;
+    for (size_t i = 0; i < r.files && all; i++) {
+        char *name = kf_path_join(m->folder.out, r.file[i].name);
+        all = name && stat(name, &st) == 0 && (uint64_t)st.st_size == r.file[i].bytes;
         free(name);
     }
-    if (rmdir(path) != 0) kf_remove_folder(-1, path);
+    *had |= r.files > 0;
+    kf_part_free(&r);
+    return all;
+}
+
+/* A call that was killed has done everything but to take the folders away. */
+static int was_published(const merging *m)
+{
+    struct stat st;
+    int had = 0, all = stat(m->folder.out, &st) == 0 && lstat(m->whole, &st) != 0;
+    for (unsigned i = 0; i < m->parts && all; i++) {
+        char *path = kf_part_path(&m->folder, i + 1, m->parts);
+        if (path && lstat(path, &st) == 0)
+            all = is_only_record(path) && is_in_output(m, path, &had);
+        all &= path != NULL;
+        free(path);
+    }
+    return all && had;
+}
+
+/* By the names that are left, for which neither memory nor a descriptor is needed. */
+static int remove_once(const merging *m)
+{
+    static const char *const names[] = {KF_PART_NAME, KF_JOURNAL_NAME};
+    char name[64];
+    int left = 0;
+    for (unsigned i = 1; i <= m->parts; i++) {
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            snprintf(name, sizeof name, "%u-of-%u/%s", i, m->parts, names[k]);
+            unlinkat(m->folder.fd, name, 0);
+        }
+        snprintf(name, sizeof name, "%u-of-%u", i, m->parts);
+        left |= unlinkat(m->folder.fd, name, AT_REMOVEDIR) != 0 && errno != ENOENT;
+    }
+    return left;
+}
+
+static void remove_parts(const merging *m)
+{
+    for (int i = 0; i < 2 && remove_once(m);) i++;
+}
+
+/* What the exchange put in the place of the new one goes first, for records tell the two apart. */
+static kerf_status remove_old(const merging *m, kerf_error *err)
+{
+    kf_remove_folder(-1, m->whole);
+    kerf_status s = kf_sync_folder(m->folder.fd, m->folder.path, err);
+    if (s == KERF_OK) return s;
+    return kf_fail_at(err, s, "the output is in place and whole, and what held its parts is left");
 }
 
 static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_job *job,
@@ -288,10 +360,14 @@ static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_j
     m->whole = kf_path_join(m->folder.path, WHOLE);
     if (!m->whole) return no_memory(m, err);
     KF_TRY(count_parts(m, err));
+    if (was_published(m)) {
+        remove_parts(m);
+        return KERF_OK;
+    }
     KF_TRY(read_parts(m, err));
     KF_TRY(check_plan(m, err));
     KF_TRY(list_files(m, err));
-    m->is_published = was_published(m);
+    KF_TRY(verify(m, opt->threads, job, err));
     const kerf_writer_options target = {.overwrite = opt->overwrite || m->is_published};
     kf_parts again;
     kerf_status s = kf_parts_find(m->folder.out, &target, &again, err);
@@ -299,9 +375,9 @@ static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_j
     if (s == KERF_E_EXISTS && !target.overwrite)
         return kf_fail(err, s, KF_NOWHERE, "%s: exists already; -y replaces it", m->folder.out);
     KF_TRY(s);
-    KF_TRY(verify(m, opt->threads, job, err));
     if (!m->is_published) KF_TRY(publish(m, opt->overwrite, err));
-    for (unsigned i = 0; i < m->parts; i++) remove_part(m->path[i]);
+    KF_TRY(remove_old(m, err));
+    remove_parts(m);
     return KERF_OK;
 }
 

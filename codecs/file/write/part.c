@@ -114,14 +114,18 @@ kerf_status kf_parts_enter(kf_parts *p, kerf_error *err)
     return lock(p, LOCK_SH, "kerf merge is", err);
 }
 
+kerf_status kf_fail_no_parts(const kf_parts *p, kerf_error *err)
+{
+    return kf_fail(err, KERF_E_IO, KF_NOWHERE,
+                   "%s: has no parts to merge (none is finished in %s): kerf quantize ... -o %s "
+                   "--part 1/N writes one",
+                   p->out, kf_path_base(p->path), p->out);
+}
+
 kerf_status kf_parts_own(kf_parts *p, kerf_error *err)
 {
     struct stat st;
-    if (lstat(p->path, &st) != 0 && errno == ENOENT)
-        return kf_fail(err, KERF_E_IO, KF_NOWHERE,
-                       "%s: has no parts to merge (%s is not there): kerf quantize ... -o %s "
-                       "--part 1/N begins one",
-                       p->out, kf_path_base(p->path), p->out);
+    if (lstat(p->path, &st) != 0 && errno == ENOENT) return kf_fail_no_parts(p, err);
     return lock(p, LOCK_EX, "a part or another kerf merge is", err);
 }
 

@@ -32,6 +32,7 @@ kerf_status kf_parts_find(const char *out, const kerf_writer_options *opt, kf_pa
 kerf_status kf_parts_enter(kf_parts *p, kerf_error *err);
 /* For a merge: it must be there. */
 kerf_status kf_parts_own(kf_parts *p, kerf_error *err);
+kerf_status kf_fail_no_parts(const kf_parts *p, kerf_error *err);
 /* Removes it when nothing is in it and nobody else at work; {.fd = -1} is fine. */
 void kf_parts_leave(kf_parts *p);
 
