@@ -18,9 +18,9 @@ import tempfile
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../..'))
 KERF = os.path.realpath(sys.argv[1])
 PAGES = ['README.md', 'codecs/formats.md', 'kernels/products.md', 'advisor/advice.md', 'cli/reference.md',
-         'cli/ci.md', 'cli/abi.md', 'bench/speed.md', 'bench/README.md', 'CONTRIBUTING.md']
+         'cli/parts.md', 'cli/ci.md', 'cli/abi.md', 'bench/speed.md', 'bench/README.md', 'CONTRIBUTING.md']
 FOR_WHOM = ['codecs/formats.md', 'kernels/products.md', 'advisor/advice.md', 'cli/reference.md', 'bench/speed.md',
-            'cli/abi.md']
+            'cli/parts.md', 'cli/abi.md']
 README_BYTES = 9 * 1024
 failures = 0
 

@@ -32,6 +32,14 @@ done
 "$KERF" quantize "$source" -f mxfp4 -o "$tmp/q.safetensors" 2>/dev/null
 expect 4 dequantize "$tmp/q.safetensors" -o "$tmp/small/o.safetensors"
 absent "$tmp/small/o.safetensors"
+# parts of it: the one that finds no room ends so, the one that had finished waits
+expect 0 quantize "$source" -f nvfp4 -o "$tmp/small/folder" --shard-size 1500KB --part 1/2
+expect 4 quantize "$source" -f nvfp4 -o "$tmp/small/folder" --shard-size 1500KB --part 2/2
+error_says 'No space left'
+expect 3 merge "$tmp/small/folder"
+error_says 'part 2/2 is missing: run kerf quantize'
+check "the finished part alone is left" test "$(ls -A "$tmp/small"/*)" = 1-of-2
+rm -r "$tmp/small/folder.kerf-parts"
 head -c 1M /dev/zero >"$tmp/small/filler"
 expect 4 quantize "$source" -f nvfp4 --only '*layers.0.*' -o "$tmp/small/o.safetensors"
 absent "$tmp/small/o.safetensors"

@@ -118,6 +118,13 @@ refused 'part 3/3 is damaged'
 rm "$shard"
 refused 'part 3/3 is damaged'
 expect 0 "${args[@]}" -o out --part 3/3
+for change in 's|"name": "model|"name": "../model|' 's|"bytes": |"bytes": -|' 's|"parts": 3|"parts": 4|' \
+    's|"index": [0-9]*|"index": 4294967295|' 's|"source": "|"source": "x|' 's|"files": |"filed": |' '$d'; do
+    cp out.kerf-parts/2-of-3/kerf-part.json record
+    sed -i "$change" out.kerf-parts/2-of-3/kerf-part.json
+    refused 'part 2/3 is damaged, its kerf-part.json is lost'
+    cp record out.kerf-parts/2-of-3/kerf-part.json
+done
 mkdir out.kerf-parts/1-of-4
 refused 'has parts of .* and of .*: keep one division'
 rmdir out.kerf-parts/1-of-4
@@ -172,4 +179,33 @@ error_says 'would be one file'
 expect 2 quantize "$model" -f nvfp4 -o new.safetensors --part 1/2
 error_says 'names a folder'
 check "nothing is left of what was refused" test -z "$(ls -d new* .new* 2>/dev/null)"
+
+# --- the script for Slurm, with a stand-in for its command -----------------------------------------
+mkdir bin
+ln -s "$KERF" bin/kerf
+cat >bin/sbatch <<'END'
+#!/usr/bin/env bash
+# Runs the jobs one after the other; the number of an array, and its cluster, as --parsable prints them.
+for a; do
+    case $a in
+    --array=1-*) n=${a#--array=1-} ;;
+    --dependency=afterok:4711) after=1 ;;
+    --wrap) wrap=1 ;;
+    --*) ;;
+    *)  [ -z "${wrap:-}" ] || { [ -n "${after:-}" ] && exec bash -c "$a"; }
+        while [ "$1" != "$a" ]; do shift; done
+        for i in $(seq "$n"); do
+            SLURM_ARRAY_TASK_ID=$i SLURM_CPUS_PER_TASK=1 bash "$@" || exit
+        done
+        echo '4711;cluster'
+        exit ;;
+    esac
+done
+END
+chmod +x bin/sbatch
+script=$DATA/../../cli/slurm_parts.sh
+rm -rf out out.kerf-parts
+check "it runs" env PATH="$PWD/bin:$PATH" bash "$script" 3 out/ quantize "$model" -f nvfp4:sweep "${size[@]}" \
+    --layout modelopt 2>/dev/null
+check "a Slurm array: the bytes of one process" diff -r whole out
 finish
