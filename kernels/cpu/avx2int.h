@@ -6,6 +6,10 @@
  * dword has the sum of the codes that it held in memory, times 256: at most 8 * 32 * 256 * 32767 <
  * 2^31.
  *
+ * Codes of 6 bits come four in three bytes: these are put at a dword each, its words multiplied so
+ * that two codes lie at the same bits of each, and looked up in two halves of 32. Four of them in a
+ * dword are at most 4 * 63 * 256 * 32639.
+ *
  * The numbers of a code book have two bytes, looked up apart and zipped into words. Of their
  * products with x, at most 2^14 * 32767, four make a sum, and sums are of other dwords than the
  * codes were. */
@@ -19,18 +23,19 @@ typedef struct vw {
     vi v[4];
 } vw;
 typedef struct vw_tables {
-    vi low, high;
+    vi low, high; /* INT6: of codes below 16, and above */
 } vw_tables;
 
 #define INTEGERS KF_KIND_WORDS
-#define UNIT_OF(decode) ((decode) == KF_DECODE_INT4 ? 0x1p-8f : 1.0f)
+#define UNIT_OF(decode) ((decode) == KF_DECODE_BOOK4 ? 1.0f : 0x1p-8f)
 
 KF_HD vw_tables vw_tables_of(const kf_gemv_layout *l)
 {
     uint8_t low[16], high[16];
     for (int i = 0; i < 16; i++) {
         low[i] = (uint8_t)l->whole_table[i];
-        high[i] = (uint8_t)((uint16_t)l->whole_table[i] >> 8);
+        high[i] = l->decode == KF_DECODE_INT6 ? (uint8_t)l->whole_table[i + 16]
+                                              : (uint8_t)((uint16_t)l->whole_table[i] >> 8);
     }
     vw_tables t = {
         _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)low)),
@@ -46,11 +51,42 @@ KF_HD vi vw_zeros(vf zero)
     return _mm256_shuffle_epi8(_mm256_cvtps_epi32(zero), _mm256_broadcastsi128_si256(place));
 }
 
+/* 24 bytes, as words of which bits 4 to 9 and 10 to 15 are codes; the upper half is loaded with 4
+ * bytes before it. */
+KF_HD vi vi_load6(const uint8_t *p)
+{
+    const vi place = _mm256_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, 4, 5, 5, 6,
+                                      7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15);
+    __m128i lo = _mm_loadu_si128((const __m128i *)p);
+    __m128i hi = _mm_loadu_si128((const __m128i *)(p + 8));
+    vi words =
+        _mm256_shuffle_epi8(_mm256_inserti128_si256(_mm256_castsi128_si256(lo), hi, 1), place);
+    return _mm256_mullo_epi16(words, _mm256_set1_epi32(0x00010010));
+}
+
+/* Those as bytes, looked up: an index whose top bit is set finds a zero. */
+KF_HD vi look_up6(const vw_tables *t, vi words)
+{
+    vi codes = _mm256_or_si256(vi_and(_mm256_srli_epi16(words, 4), _mm256_set1_epi16(0x003f)),
+                               vi_and(_mm256_srli_epi16(words, 2), _mm256_set1_epi16(0x3f00)));
+    vi sign = _mm256_or_si256(_mm256_slli_epi16(codes, 2), _mm256_set1_epi8(1));
+    vi size = vi_and(codes, _mm256_set1_epi8(31));
+    vi small = _mm256_shuffle_epi8(t->low, _mm256_add_epi8(size, _mm256_set1_epi8(0x70)));
+    vi large = _mm256_shuffle_epi8(t->high, _mm256_sub_epi8(size, _mm256_set1_epi8(16)));
+    return _mm256_sign_epi8(_mm256_or_si256(small, large), sign);
+}
+
 KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, vf zero)
 {
     const vi four = _mm256_set1_epi8(15), top = _mm256_set1_epi16((short)0xff00);
     vi lower = vi_and(codes, four), upper = vi_and(_mm256_srli_epi16(codes, 4), four);
     vw w;
+    if (decode == KF_DECODE_INT6) {
+        vi all = look_up6(t, codes);
+        w.v[0] = w.v[2] = _mm256_slli_epi16(all, 8);
+        w.v[1] = w.v[3] = vi_and(all, top);
+        return w;
+    }
     if (decode == KF_DECODE_BOOK4) {
         vi l = _mm256_shuffle_epi8(t->low, lower), h = _mm256_shuffle_epi8(t->high, lower);
         w.v[0] = _mm256_unpacklo_epi8(l, h);
@@ -75,9 +111,12 @@ KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, 
 KF_HD vf vw_dot(const int decode, const vw *w, const int16_t *x)
 {
     vi p[4];
-    UNROLL for (int i = 0; i < 4; i++) p[i] =
+    const int n = decode == KF_DECODE_INT6 ? 2 : 4;
+    UNROLL for (int i = 0; i < n; i++) p[i] =
         _mm256_madd_epi16(w->v[i], vi_load((const uint8_t *)(x + 16 * i)));
-    vi a = _mm256_add_epi32(p[0], p[1]), b = _mm256_add_epi32(p[2], p[3]);
+    vi a = _mm256_add_epi32(p[0], p[1]);
+    if (decode == KF_DECODE_INT6) return vf_of_int(a);
+    vi b = _mm256_add_epi32(p[2], p[3]);
     if (decode == KF_DECODE_BOOK4) return vf_add(vf_of_int(a), vf_of_int(b));
     return vf_of_int(_mm256_add_epi32(a, b));
 }

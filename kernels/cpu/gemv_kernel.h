@@ -21,7 +21,7 @@
 #else
 #define KIND KF_KIND_SINGLE
 #endif
-#define ENTRIES (KF_GEMV_CHUNK * KF_GEMV_LANES)
+#define ENTRIES (2 * KF_GEMV_CHUNK * KF_GEMV_LANES)
 
 /* Scales and zero points of entries [first, first + n) of row r as fp32, zero past its end. An
  * entry is what one scale serves of one step. */

@@ -168,8 +168,25 @@ static int fit_book(kf_gemv_layout *l)
     return l->table_error <= 0x1p-11;
 }
 
-static int fit_whole(kf_gemv_layout *l, kf_spec s)
+/* 6 bits: a sign above the codes of 32 integers of at most 6 bits, times 2^-e. */
+static int fit_signed(kf_gemv_layout *l, kf_spec s)
 {
+    const float unit = unit_value(s, 1);
+    if (!(unit > 0) || kf_bits(unit) & 0x7fffff) return 0;
+    for (uint32_t i = 0; i < 32; i++) {
+        float n = unit_value(s, i) / unit;
+        if (!(n >= 0 && n < 64) || n != (float)(int)n) return 0;
+        if (unit_value(s, i + 32) != -unit_value(s, i)) return 0;
+        l->whole_table[i] = (int16_t)n;
+    }
+    l->factor = unit;
+    l->decode = KF_DECODE_INT6;
+    return 1;
+}
+
+static int fit_whole(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
+{
+    if (s.bits == 6 && kind == KF_KIND_WORDS && s.zero != KERF_ZERO_CODE) return fit_signed(l, s);
     if (s.bits != 4 || !fit_table(l, s)) return 0;
     for (float unit = 1; unit >= 0x1p-3f; unit /= 2)
         if (fit_small(l, s, unit)) return 1;
@@ -184,6 +201,7 @@ static size_t order_of(const kf_gemv_layout *l, kf_gemv_kind kind, size_t lane, 
     case KF_KIND_PAIR: return (j % half * l->lanes + lane) * 2 + j / half;
     case KF_KIND_BYTES: return j % 2 * vector + byte;
     case KF_KIND_WORDS: /* lower codes, then upper ones: even and odd bytes, or by halves of 16 */
+        if (l->decode == KF_DECODE_INT6) return j % 2 * (vector / 2) + lane * 2 + j / 2;
         if (l->decode == KF_DECODE_INT4)
             return j % 2 * vector + j / 2 % 2 * (vector / 2) + byte / 2;
         return j % 2 * vector + byte % 16 / 8 * (vector / 2) + byte / 16 * 8 + byte % 8;
@@ -320,13 +338,14 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     if (s.geometry == KERF_GROUP_SUPER || !is_linear(s)) return 0;
     if (kind == KF_KIND_PAIR ? !fit_pairs(l, plan, s)
         : kind != KF_KIND_SINGLE
-            ? !fit_whole(l, s)
+            ? !fit_whole(l, s, kind)
             : !fit_cast(l, s) && !fit_table(l, s) && !fit_byte(l, s) && !fit_mini(l, s))
         return 0;
     l->lanes = lanes;
     l->codes = codes[l->decode];
     l->step = lanes * l->codes;
     l->step_bytes = l->step * s.bits / 8;
+    l->chunk = l->codes < 4 ? 2 * KF_GEMV_CHUNK : KF_GEMV_CHUNK;
     if (!fit_order(l, s, kind) || !fit_scales(l, s, cols) || !fit_structs(l, s, cols)) return 0;
     if (l->decode == KF_DECODE_BOOK4 && kind == KF_KIND_WORDS && l->scales != 1)
         return 0; /* sums of lanes are mixed */
@@ -346,8 +365,8 @@ size_t kf_gemv_layout_workspace(const kf_gemv_layout *l, const kerf_gemv_shape *
  * steps of a chunk, the chunks of a row, the lanes, the factor of the row. */
 double kf_gemv_layout_bound(const kf_gemv_layout *l)
 {
-    size_t chunks = (l->steps + KF_GEMV_CHUNK - 1) / KF_GEMV_CHUNK;
-    size_t chunk = l->steps < KF_GEMV_CHUNK ? l->steps : KF_GEMV_CHUNK;
+    size_t chunks = (l->steps + l->chunk - 1) / l->chunk;
+    size_t chunk = l->steps < l->chunk ? l->steps : l->chunk;
     size_t lane = kf_gemv_is_whole(l) ? 2 : l->codes;
     double n = (double)(2 + lane + 1 + chunk + chunks + 4 + 1);
     return l->table_error + (1 + l->table_error) * n * 0x1p-24 / (1 - n * 0x1p-24);

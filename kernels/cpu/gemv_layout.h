@@ -44,7 +44,9 @@ typedef enum kf_gemv_halves { KF_HALVES_NONE, KF_HALVES_WHOLE, KF_HALVES_BYTES }
 
 #define KF_GEMV_LANES 16 /* at most */
 #define KF_GEMV_STEP 256 /* elements of a step, at most */
-#define KF_GEMV_CHUNK 32 /* steps that are summed up before they are added to the row's sum */
+#define KF_GEMV_CHUNK                                                      \
+    32 /* steps that are summed up before they are added to the row's sum; \
+          twice that where they are short */
 
 typedef struct kf_gemv_layout {
     kf_gemv_decode decode;
@@ -52,6 +54,7 @@ typedef struct kf_gemv_layout {
     size_t lanes, codes;         /* V, n                                                 */
     size_t step, step_bytes;     /* elements and bytes of codes of a step                */
     size_t steps, whole;         /* of a row; those with all their bytes                 */
+    size_t chunk;                /* steps whose sums are added up first                  */
     size_t row_bytes;            /* from the codes of one row to the next                */
     size_t code_bytes;           /* of a row, scales inside structs not counted          */
     size_t piece, stride, first; /* STRUCT: bytes of codes, from one to the next, offset */
@@ -62,7 +65,7 @@ typedef struct kf_gemv_layout {
     float offset;                /* BYTE: added to the byte; taken off zero points       */
     float zero_unit;             /* what zero points are multiplied by                   */
     float table[16];             /* LUT4, LUT2 (repeated)                                */
-    int16_t whole_table[16];     /* INT4, BOOK4: what is multiplied in place of it       */
+    int16_t whole_table[32];     /* INT4, BOOK4, INT6: what is multiplied in place of it */
     double table_error;          /* BOOK4: at most, as a share of the number             */
     unsigned shift;              /* MINI: down from the top of 16 bits ...               */
     uint16_t mask;               /* ... and what is kept                                 */
@@ -91,7 +94,8 @@ double kf_gemv_layout_bound(const kf_gemv_layout *l);
 
 static inline int kf_gemv_is_whole(const kf_gemv_layout *l)
 {
-    return l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_BOOK4;
+    return l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_BOOK4 ||
+           l->decode == KF_DECODE_INT6;
 }
 
 /* Where packed vector c lies in the workspace. */

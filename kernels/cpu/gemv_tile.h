@@ -51,8 +51,11 @@ KF_HD raw load_codes(const int decode, const kf_gemv_layout *l, size_t piece, co
 {
     raw q;
     size_t at = step - origin;
-    if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16)
-        q.h = vh_load(row + at * (2 * V));
+    if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16) q.h = vh_load(row + at * (2 * V));
+#ifdef INTEGERS
+    else if (decode == KF_DECODE_INT6)
+        q.d = vi_load6(row + at * (3 * V));
+#endif
     else if (decode == KF_DECODE_MINI6)
         q.h = vh_load6(row + at * (3 * V / 2));
     else if (!piece ||
@@ -122,6 +125,15 @@ typedef struct scratch {
     uint8_t tail[ROWS][64];
 } scratch;
 
+/* The scales of a step. One for all lanes is worth a branch where shuffles are what binds. */
+KF_HD vf scale_of(const int decode, const kf_gemv_layout *l, const constants *k, const float *scale)
+{
+    const int often_one = decode == KF_DECODE_INT4 || decode == KF_DECODE_BOOK4 ||
+                          decode == KF_DECODE_INT6 || decode == KF_DECODE_MINI8;
+    if (often_one && l->scales == 1) return vf_set1(*scale);
+    return vf_spread(scale, k->spread);
+}
+
 #ifdef INTEGERS
 /* Adds one step of a row to its sums. x: the packed integers; units: what one of them stands for.
  */
@@ -174,8 +186,8 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
         (void)dot;
         UNROLL for (int r = 0; r < R; r++)
         {
-            vf scale =
-                scaling == KF_SCALING_ROW ? vf_set1(1) : vf_spread(t->scale[r] + entry, k->spread);
+            vf scale = scaling == KF_SCALING_ROW ? vf_set1(1)
+                                                 : scale_of(decode, l, k, t->scale[r] + entry);
             add_whole(decode, scaling, C, l, k, q[r], scale, zero[r],
                       (const int16_t *)x + step * l->step, units + step, x_stride, sum[r]);
         }
@@ -186,7 +198,7 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
         UNROLL for (int r = 0; r < R; r++)
         {
             vf scale = vf_set1(1);
-            if (scaling != KF_SCALING_ROW) scale = vf_spread(t->scale[r] + entry, k->spread);
+            if (scaling != KF_SCALING_ROW) scale = scale_of(decode, l, k, t->scale[r] + entry);
             UNROLL for (int c = 0; c < C; c++) sum[r][c] =
                 scaling == KF_SCALING_ROW ? vf_add(sum[r][c], dot[r][c])
                                           : vf_fma(dot[r][c], scale, sum[r][c]);
@@ -216,8 +228,8 @@ KF_HD void do_tile(const int decode, const int scaling, const int R, const int C
         if (l->whole < l->steps) kf_gemv_tail(l, row[r], t.tail[r]);
         UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_set1(0);
     }
-    for (size_t first = 0; first < l->steps; first += KF_GEMV_CHUNK) {
-        size_t end = l->steps - first < KF_GEMV_CHUNK ? l->steps : first + KF_GEMV_CHUNK;
+    for (size_t first = 0; first < l->steps; first += l->chunk) {
+        size_t end = l->steps - first < l->chunk ? l->steps : first + l->chunk;
         size_t whole = end < l->whole ? end : l->whole;
         vf sum[ROWS][WIDE];
         for (int r = 0; r < R; r++) {

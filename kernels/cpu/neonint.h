@@ -18,6 +18,7 @@ typedef struct vw_tables {
 } vw_tables;
 
 #define INTEGERS KF_KIND_BYTES
+#define vi_load6 vi_load /* never: 6 bits do not fit bytes */
 #define UNIT_OF(decode) 1.0f
 
 /* n = 256 * upper + lower, both signed bytes. */
