@@ -17,9 +17,8 @@
 #include "layout/gguf_cut.h"
 #include "layout/gguf_pieces.h"
 #include "layout/gguf_sentencepiece.h"
+#include "layout/gguf_token_arrays.h"
 #include "roles/facts.h"
-
-enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
 #define CONVERT_FIRST \
     "convert the model with llama.cpp's convert_hf_to_gguf.py, and run kerf on the result"
@@ -31,21 +30,16 @@ enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE 
 /* --- tokens ------------------------------------------------------------------------------------
  */
 
-typedef struct token {
-    const char *text; /* NULL: none has this number */
-    int type;
-} token;
-
 static kerf_status fail_tokenizer(kerf_error *err, const char *why)
 {
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "tokenizer.json: %s", why);
 }
 
-static int take_token(token *list, size_t n, const json_t *id, const char *text, int type)
+static int take_token(kf_token *list, size_t n, const json_t *id, const char *text, int type)
 {
     const json_int_t i = json_is_integer(id) ? json_integer_value(id) : -1;
     if (i < 0 || (uint64_t)i >= n || !text) return 0;
-    list[i] = (token){text, type};
+    list[i] = (kf_token){text, type};
     return 1;
 }
 
@@ -56,7 +50,7 @@ static int is_control(const json_t *added, const char *text)
            (n > 4 && strncmp(text, "<|", 2) == 0 && strcmp(text + n - 2, "|>") == 0);
 }
 
-static kerf_status take_tokens(const json_t *tokenizer, token *list, size_t n, kerf_error *err)
+static kerf_status take_tokens(const json_t *tokenizer, kf_token *list, size_t n, kerf_error *err)
 {
     const char *text;
     json_t *id, *added;
@@ -69,46 +63,19 @@ static kerf_status take_tokens(const json_t *tokenizer, token *list, size_t n, k
             : NULL;
     json_object_foreach((json_t *)(uintptr_t)vocab, text, id)
     {
-        const int type = pieces && kf_piece_is_byte(text) ? BYTE : NORMAL;
+        const int type = pieces && kf_piece_is_byte(text) ? KF_TOKEN_BYTE : KF_TOKEN_NORMAL;
         if (!take_token(list, n, id, text, type))
             return fail_tokenizer(err, "a token has no number below vocab_size");
     }
     json_array_foreach(json_object_get(tokenizer, "added_tokens"), i, added)
     {
         text = json_string_value(json_object_get(added, "content"));
-        int type = text && is_control(added, text) ? CONTROL : USER_DEFINED;
-        if (text && unknown && strcmp(text, unknown) == 0) type = UNKNOWN;
+        int type = text && is_control(added, text) ? KF_TOKEN_CONTROL : KF_TOKEN_USER_DEFINED;
+        if (text && unknown && strcmp(text, unknown) == 0) type = KF_TOKEN_UNKNOWN;
         if (!take_token(list, n, json_object_get(added, "id"), text, type))
             return fail_tokenizer(err, "an added token has no number below vocab_size");
     }
     return KERF_OK;
-}
-
-static void begin_array(kf_text *t, const char *key, kf_gguf_value of, uint64_t n, uint32_t *count)
-{
-    kf_gguf_put_key(t, key, KF_GGUF_ARRAY);
-    kf_gguf_put(t, (uint64_t)of, 4);
-    kf_gguf_put(t, n, 8);
-    ++*count;
-}
-
-static void add_tokens(const token *list, size_t n, kf_text *t, uint32_t *count)
-{
-    char pad[32];
-    begin_array(t, "tokenizer.ggml.tokens", KF_GGUF_STRING, n, count);
-    for (size_t i = 0; i < n; i++) {
-        snprintf(pad, sizeof pad, "[PAD%zu]", i);
-        kf_gguf_put_string(t, list[i].text ? list[i].text : pad);
-    }
-    begin_array(t, "tokenizer.ggml.token_type", KF_GGUF_I32, n, count);
-    for (size_t i = 0; i < n; i++)
-        kf_gguf_put(t, (uint64_t)(list[i].text ? list[i].type : UNUSED), 4);
-}
-
-static void put_scores(const float *score, size_t n, kf_text *t, uint32_t *count)
-{
-    begin_array(t, "tokenizer.ggml.scores", KF_GGUF_F32, n, count);
-    kf_text_add_bytes(t, (const char *)score, n * sizeof *score);
 }
 
 static kerf_status add_scores(const json_t *tokenizer, size_t n, kf_text *t, uint32_t *count,
@@ -117,7 +84,7 @@ static kerf_status add_scores(const json_t *tokenizer, size_t n, kf_text *t, uin
     float *score = NULL;
     KF_TRY(kf_allocate(&score, n, sizeof *score, err));
     kerf_status s = kf_pieces_score(tokenizer, score, n, err);
-    if (s == KERF_OK) put_scores(score, n, t, count);
+    if (s == KERF_OK) kf_gguf_put_scores(score, n, t, count);
     free(score);
     return s;
 }
@@ -129,7 +96,7 @@ static kerf_status add_merges(const json_t *tokenizer, kf_text *t, uint32_t *cou
     json_t *one;
     size_t i;
     if (!json_is_array(merges)) return fail_tokenizer(err, "no merges");
-    begin_array(t, "tokenizer.ggml.merges", KF_GGUF_STRING, json_array_size(merges), count);
+    kf_gguf_begin_array(t, "tokenizer.ggml.merges", KF_GGUF_STRING, json_array_size(merges), count);
     json_array_foreach(merges, i, one)
     {
         const char *a = json_string_value(json_array_get(one, 0));
@@ -275,10 +242,10 @@ static void add_model(const char *model, const char *cut, kf_text *t, uint32_t *
     *count += 2;
 }
 
-static void add_unknown(const token *list, size_t n, kf_text *t, uint32_t *count)
+static void add_unknown(const kf_token *list, size_t n, kf_text *t, uint32_t *count)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!list[i].text || list[i].type != UNKNOWN) continue;
+        if (!list[i].text || list[i].type != KF_TOKEN_UNKNOWN) continue;
         kf_gguf_put_u32(t, "tokenizer.ggml.unknown_token_id", (uint32_t)i);
         ++*count;
         return;
@@ -290,13 +257,13 @@ static kerf_status add_keys(const json_t *tokenizer, const json_t *config, const
 {
     const kind k = find_kind(tokenizer);
     const uint64_t n = kf_fact_number(config, "vocab_size");
-    token *list = NULL;
+    kf_token *list = NULL;
     KF_TRY(check(tokenizer, &k, err));
     if (n > MOST_TOKENS) return fail_tokenizer(err, "more tokens than are read");
     KF_TRY(kf_allocate(&list, (size_t)n, sizeof *list, err));
     add_model(k.model, k.cut, t, count);
     kerf_status s = take_tokens(tokenizer, list, (size_t)n, err);
-    if (s == KERF_OK) add_tokens(list, (size_t)n, t, count);
+    if (s == KERF_OK) kf_gguf_put_tokens(list, (size_t)n, t, count);
     if (s == KERF_OK)
         s = k.has_scores ? add_scores(tokenizer, (size_t)n, t, count, err)
                          : add_merges(tokenizer, t, count, err);
@@ -315,7 +282,7 @@ static kerf_status add_keys(const json_t *tokenizer, const json_t *config, const
  */
 
 typedef struct scored {
-    token *list;
+    kf_token *list;
     float *score;
     size_t n;
 } scored;
@@ -324,7 +291,7 @@ typedef struct scored {
 static void put_later(const scored *l, uint64_t i, const char *text, int type)
 {
     if (i >= l->n) return;
-    l->list[i] = (token){text, type};
+    l->list[i] = (kf_token){text, type};
     l->score[i] = -1000;
 }
 
@@ -339,7 +306,7 @@ static kerf_status take_later(const scored *l, const json_t *by_number, const js
         if (!json_is_integer(value) || json_integer_value(value) < 0)
             return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                            "added_tokens.json: a token has no number");
-        put_later(l, (uint64_t)json_integer_value(value), key, USER_DEFINED);
+        put_later(l, (uint64_t)json_integer_value(value), key, KF_TOKEN_USER_DEFINED);
     }
     json_object_foreach((json_t *)(uintptr_t)by_number, key, value)
     {
@@ -350,7 +317,7 @@ static kerf_status take_later(const scored *l, const json_t *by_number, const js
                            "tokenizer_config.json: added_tokens_decoder: a token has no number or "
                            "no text");
         put_later(l, strtoull(key, NULL, 10), text,
-                  is_control(value, text) ? CONTROL : USER_DEFINED);
+                  is_control(value, text) ? KF_TOKEN_CONTROL : KF_TOKEN_USER_DEFINED);
     }
     return KERF_OK;
 }
@@ -373,13 +340,13 @@ static kerf_status add_piece_keys(const kf_pieces *p, const scored *l, const jso
 {
     for (size_t i = 0; i < l->n; i++) {
         l->score[i] = i < p->count ? p->piece[i].score : -10000;
-        if (i < p->count) l->list[i] = (token){p->piece[i].text, p->piece[i].type};
+        if (i < p->count) l->list[i] = (kf_token){p->piece[i].text, p->piece[i].type};
     }
     add_unknown(l->list, l->n, t, count); /* its type becomes that of a control token */
     KF_TRY(take_later(l, json_object_get(more, "added_tokens_decoder"), later, err));
     add_model("llama", "default", t, count);
-    add_tokens(l->list, l->n, t, count);
-    put_scores(l->score, l->n, t, count);
+    kf_gguf_put_tokens(l->list, l->n, t, count);
+    kf_gguf_put_scores(l->score, l->n, t, count);
     add_bool(t, "tokenizer.ggml.add_space_prefix", p->prefix, count);
     add_special(config, more, p->has_bos, chat, t, count);
     return KERF_OK;

@@ -439,13 +439,13 @@ def trained(tmp):
 def case_sentencepiece(kerf, tmp):
     """A folder with tokenizer.model alone."""
     tokens = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)] + [(f"<0x{i:02X}>", 0.0, 6) for i in range(256)]
-    tokens += [("\u2581a", -0.0, 1), ("ab", -1.0, 1), ("<tool>", 0.0, 4)]
+    tokens += [("\u2581a", -0.0, 1), ("ab", -1.0, 1), ("\u2581\u2581<tool>", 0.0, 4)]
     texts, types, scores = ([t[i] for t in tokens] for i in (0, 2, 1))
-    # as llama.cpp's converter: what was added later takes the place of what the file has, and numbers behind the vocabulary are left out
-    wanted = [texts[:260] + ["<other>", "<tool>", "<later>"] + [f"[PAD{i}]" for i in range(263, 512)], [3] + types[1:260] + [4, 4, 3] + [5] * 249,
+    # as llama.cpp's converter: tokens of users have spaces, what was added later takes the place of what the file has, and numbers behind the vocabulary are left out
+    wanted = [texts[:260] + ["<other> x", "  <tool>", "<later>"] + [f"[PAD{i}]" for i in range(263, 512)], [3] + types[1:260] + [4, 4, 3] + [5] * 249,
               [-1000.0] + scores[1:260] + [-1000.0, 0.0, -1000.0] + [-10000.0] * 249]
     later = {"tokenizer_config.json": json.dumps({"added_tokens_decoder": {"262": {"content": "<later>", "special": True}, "0": {"content": "<unk>", "special": True},
-                                                                               "260": {"content": "<other>"}, "512": {"content": "<pad>", "special": True}}}),
+                                                                               "260": {"content": "<other>\u2581x"}, "512": {"content": "<pad>", "special": True}}}),
              "added_tokens.json": json.dumps({"<later>": 262, "<pad>": 512})}
 
     def write_file(folder, raw):
