@@ -78,6 +78,7 @@ void kf_facts_read(const json_t *config, const char *architecture, kf_facts *f)
         kf_fact_number(config, "moe_intermediate_size|expert_hidden_size|ffn_hidden_size|"
                                "moe_ffn_hidden_size|intermediate_size");
     f->layers = kf_fact_number(config, "num_hidden_layers|n_layer|num_layers|n_layers");
+    f->encodes = language != config && json_is_object(json_object_get(config, "encoder_config"));
     f->has_mtp =
         kf_fact_number(config, "num_nextn_predict_layers|mtp_num_hidden_layers|num_mtp_layers|"
                                "num_mtp_modules|n_predict") > 0;

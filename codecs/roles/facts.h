@@ -12,6 +12,7 @@ typedef struct kf_facts {
     char type[64];           /* what the model calls itself; "": it does not         */
     int is_described;        /* there is a config.json, or keys of a GGUF file       */
     uint64_t hidden, vocab, experts, inner, expert_inner, layers; /* 0: not known */
+    int encodes; /* beside the language model stands an encoder: of what is heard      */
     int has_mtp; /* layers from `layers` on predict further tokens       */
 } kf_facts;
 

@@ -181,8 +181,18 @@ static int is_tower(kerf_role r)
     return r == KERF_ROLE_VISION || r == KERF_ROLE_AUDIO;
 }
 
+static int is_first(const kf_parts *n, const char *word)
+{
+    return n->part[0].bytes == strlen(word) && memcmp(n->text, word, n->part[0].bytes) == 0;
+}
+
 static void look_around(const kf_facts *f, const kf_parts *n, kerf_place *p)
 {
+    if (f->encodes && is_first(n, "encoder")) {
+        p->role = KERF_ROLE_AUDIO;
+        if (p->evidence == KERF_EVIDENCE_NONE) p->evidence = KERF_EVIDENCE_FAMILY;
+        return;
+    }
     const int one_tower = f->family && f->family->flags & KF_FAMILY_ONE_TOWER;
     for (size_t i = 0; i < kf_around_count; i++) {
         const kf_around *a = &kf_arounds[i];
@@ -200,6 +210,13 @@ static int is_bias(const kf_parts *n)
 {
     const char *end = n->text + strlen(n->text);
     return end - n->text >= 4 && strcmp(end - 4, "bias") == 0;
+}
+
+/* Gates of whole heads are a row for each, beside which a block of scales is no saving. */
+static void judge_head_gate(const kerf_shape *s, kerf_place *p)
+{
+    if (p->role != KERF_ROLE_ATTENTION || p->piece != KERF_PIECE_GATE || s->rank != 2) return;
+    if (s->dim[0] <= s->dim[1] / 8) p->piece = KERF_PIECE_PARAMETER;
 }
 
 /* A gate is a router, which has a row for each expert, or one half of an MLP. */
@@ -239,6 +256,7 @@ void kf_place_name(const kf_facts *f, const char *name, const kerf_shape *shape,
     take_names(f, &n, p);
     judge_sizes(f, &n, shape, p);
     judge_gate(f, shape, p);
+    judge_head_gate(shape, p);
     if (is_bias(&n) && p->role != KERF_ROLE_ROUTER && p->piece != KERF_PIECE_PARAMETER) {
         p->role = KERF_ROLE_BIAS;
         p->piece = KERF_PIECE_NONE;

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* What a module calls its tensors. */
-static const char *const parameters[] = {"weight", "bias", "base_layer", "kernel", "data"};
+static const char *const parameters[] = {"weight", "bias",     "base_layer",      "kernel",
+                                         "data",   "original", "parametrizations"};
 
 static int is_word(const char *p, size_t n, const char *word)
 {

@@ -7,6 +7,7 @@ import struct
 import sys
 
 import published_more  # noqa: F401 - adds to FAMILIES
+import published_late  # noqa: F401 isort: skip
 from published import FAMILIES, SIZES
 
 
