@@ -13,7 +13,7 @@ import tempfile
 from files import model, numbers, write
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-VERBS = "formats|inspect|quantize|convert|dequantize|score|verify|selftest|predict|bench|compare|advise|hardware|help"
+VERBS = "formats|inspect|quantize|convert|dequantize|score|verify|selftest|predict|bench|compare|advise|hardware|help|merge"
 NAMES = re.compile(rf"\bkerf (?:{VERBS})\b|(?:^|[ (:;])(?:--[a-z]|-[yf]\b)")
 CALL = re.compile(r"\b(?:kf_fail\w*|kerf_fail\w*|USAGE)\s*\(")
 TEXT = re.compile(r'"(?:[^"\\]|\\.)*"(?:\s*"(?:[^"\\]|\\.)*")*')
@@ -45,7 +45,7 @@ def collected():
 def is_said(text, line):
     """Whether a line is this text, with something in the place of each %s and the like."""
     at = 0
-    for part in re.split(r"%(?:\.[0-9]+)?(?:zu|llu|[sduf])", text):
+    for part in re.split(r"%(?:\.(?:[0-9]+|\*))?(?:zu|llu|[sduf])", text):
         at = line.find(part, at)
         if at < 0:
             return False
@@ -150,6 +150,21 @@ def quantizing(run, tmp):
     run.tries(q[:-1] + [f"{tmp}/o7", "--device", "cuda:63"], r"or use (--device cpu)", lambda t: q[:-1] + [f"{tmp}/o7"] + t[1].split())
 
 
+def parts(run, tmp):
+    out, other = f"{tmp}/parts", f"{tmp}/parts2"
+    q = ["quantize", f"{tmp}/m", "-f", "nvfp4", "-o", out, "--part", "1/2"]
+    split = q + ["--shard-size", "64KB"]
+    run.tries(q, r"(--shard-size) 5GB makes several", lambda t: q + [t[1], "64KB"])
+    run.tries(["merge", out], r"run kerf (quantize) \.\.\. (-o) (\S+) (--part) (2/2) with the options of the others",
+              lambda t: [t[1], *split[1:4], t[2], t[3], t[4], t[5], *split[-2:]])
+    run.tries(["inspect", out], r"not merged yet: kerf (merge) (\S+) makes", lambda t: [t[1], t[2]], lambda t: ["inspect", t[2]])
+    run.tries(["merge", other], r"kerf (quantize) \.\.\. -o (\S+) (--part) 1/N", lambda t: [t[1], *split[1:5], t[2], t[3], "1/2", *split[-2:]])
+    changed = [*split[:5], other, *split[6:], "--keep", "*o_proj*"]
+    run.tries(changed, r"written by another plan .*; (-y) replaces it", lambda t: changed + [t[1]])
+    run.tries(changed + ["-y", "--sha256"], r"give (--sha256) to kerf (merge)", lambda t: [*changed[:6], "--part", "2/2", *changed[8:]],
+              lambda t: [t[2], other, t[1]])
+
+
 def weighing(run):
     """Encoders that weigh errors."""
     r = run("formats", "int4-g128", "--json")
@@ -222,7 +237,7 @@ def main():
     run = Run(os.path.abspath(sys.argv[1]))
     with tempfile.TemporaryDirectory() as tmp:
         make(tmp)
-        for part in (quantizing, layouts, advice, others):
+        for part in (quantizing, parts, layouts, advice, others):
             part(run, tmp)
     said = [line for text in run.said for line in text.splitlines()]
     for text in collected():

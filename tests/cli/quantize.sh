@@ -81,7 +81,7 @@ expect 0 quantize "$tmp/a.safetensors" -f mxfp4 --dry-run
 output_says 'mlp.down_proj.weight .*kept (already nvfp4:amax)'
 output_says '0 quantized'
 expect 2 quantize "$tmp/a.safetensors" -f mxfp4 -o "$tmp/nothing"
-error_says 'no tensor is left to quantize: .* is kept (embedding)'
+error_says 'no tensor is left to quantize: .*mlp.down_proj.weight is kept (already nvfp4:amax)'
 expect 2 quantize "$tmp/a.safetensors" -f nvfp4 --dry-run --tensor '*down_proj*=mxfp4'
 error_says 'already nvfp4:amax'
 

@@ -47,7 +47,9 @@ expect 2 frobnicate
 error_says 'kerf help'
 expect 2 quantize "$source" --formt nvfp4
 error_says 'did you mean --format?'
-expect 2 quantize "$source" -f nvfp5 -o "$tmp/o"
+expect 2 quantize "$source" -f nvfp5 -o "$tmp/o" # a name of its own, not a slip of the finger
+error_says 'unknown format "nvfp5"; kerf formats lists them$'
+expect 2 quantize "$source" -f nvpf4 -o "$tmp/o"
 error_says 'nvfp4'
 expect 2 quantize "$source" -f nvfp4:sweeep -o "$tmp/o"
 error_says 'sweep'
