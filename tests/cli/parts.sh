@@ -27,6 +27,7 @@ for layout in kerf modelopt compressed-tensors; do
     args=(quantize "$model" -f nvfp4 --layout $layout "${size[@]}")
     expect 0 "${args[@]}" -o whole-$layout
     for n in 1 2 3 8; do
+        in_turn || continue
         parts $n out "${args[@]}"
         check "nothing is there before a merge" test ! -e out
         expect 0 merge out
