@@ -320,6 +320,7 @@ static int fit_structs(kf_gemv_layout *l, kf_spec s, size_t cols)
     l->stride = kf_struct_bytes(s);
     l->first = l->stride - l->piece;
     l->row_bytes = cols / kf_struct_elements(s) * l->stride;
+    l->step_stride = l->step_bytes / l->piece * l->stride;
     if (l->piece < l->step_bytes) return l->step_bytes % l->piece == 0 && l->piece % 16 == 0;
     return l->piece % l->step_bytes == 0;
 }

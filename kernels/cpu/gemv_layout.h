@@ -58,6 +58,7 @@ typedef struct kf_gemv_layout {
     size_t row_bytes;            /* from the codes of one row to the next                */
     size_t code_bytes;           /* of a row, scales inside structs not counted          */
     size_t piece, stride, first; /* STRUCT: bytes of codes, from one to the next, offset */
+    size_t step_stride;          /* ... and from one step to the next of whole structs   */
     size_t scales;               /* per step: 1, 2, 4 .. V                               */
     size_t scale_elements;       /* elements that one of them serves                     */
     unsigned share;              /* 2^share steps have the same one                      */

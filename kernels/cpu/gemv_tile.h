@@ -45,8 +45,12 @@ typedef union raw {
     vh h;
 } raw;
 
-/* Step `step` of a row whose bytes begin with step `origin`. piece: as in the layout. */
-KF_HD raw load_codes(const int decode, const kf_gemv_layout *l, size_t piece, const uint8_t *row,
+/* What steps are alike: their codes lie in structs, or one scale serves all lanes, or neither. A
+ * literal, so that no loop asks. */
+enum { STEPS, STEPS_OF_ONE, STEPS_OF_STRUCTS };
+
+/* Step `step` of a row whose bytes begin with step `origin`. */
+KF_HD raw load_codes(const int decode, const int kind, const kf_gemv_layout *l, const uint8_t *row,
                      size_t origin, size_t step)
 {
     raw q;
@@ -58,15 +62,15 @@ KF_HD raw load_codes(const int decode, const kf_gemv_layout *l, size_t piece, co
 #endif
     else if (decode == KF_DECODE_MINI6)
         q.h = vh_load6(row + at * (3 * V / 2));
-    else if (!piece ||
-             (decode != KF_DECODE_LUT4 && decode != KF_DECODE_PAIR4 && decode != KF_DECODE_INT4 &&
-              decode != KF_DECODE_BOOK4 && decode != KF_DECODE_BYTE))
+    else if (kind != STEPS_OF_STRUCTS)
         q.d = vi_load(row + at * (4 * V));
-    else if (piece < 4 * V)
-        q.d = vi_load_pieces(row + l->first + at * (4 * V / piece) * l->stride, l->stride, piece);
+    else if (l->piece < 4 * V)
+        q.d = vi_load_pieces(row + l->first + at * l->step_stride, l->stride, l->piece);
+    else if (l->piece == 4 * V)
+        q.d = vi_load(row + l->first + at * l->step_stride);
     else {
         size_t in = at * (4 * V);
-        q.d = vi_load(row + l->first + in / piece * l->stride + in % piece);
+        q.d = vi_load(row + l->first + in / l->piece * l->stride + in % l->piece);
     }
     return q;
 }
@@ -125,24 +129,14 @@ typedef struct scratch {
     uint8_t tail[ROWS][64];
 } scratch;
 
-/* The scales of a step. One for all lanes is worth a branch where shuffles are what binds. */
-KF_HD vf scale_of(const int decode, const kf_gemv_layout *l, const constants *k, const float *scale)
-{
-    const int often_one = decode == KF_DECODE_INT4 || decode == KF_DECODE_BOOK4 ||
-                          decode == KF_DECODE_INT6 || decode == KF_DECODE_MINI8;
-    if (often_one && l->scales == 1) return vf_set1(*scale);
-    return vf_spread(scale, k->spread);
-}
-
 #ifdef INTEGERS
 /* Adds one step of a row to its sums. x: the packed integers; units: what one of them stands for.
  */
-KF_HD void add_whole(const int decode, const int scaling, const int C, const kf_gemv_layout *l,
-                     const constants *k, raw q, vf scale, vf zero, const int16_t *x,
-                     const float *unit, size_t x_stride, vf sum[WIDE])
+KF_HD void add_whole(const int decode, const int scaling, const int C, const constants *k, raw q,
+                     vf scale, vf zero, const int16_t *x, const float *unit, size_t x_stride,
+                     vf sum[WIDE])
 {
     vw w = vw_of(decode, scaling == KF_SCALING_ZERO, &k->whole, q.d, zero);
-    (void)l;
     UNROLL for (int c = 0; c < C; c++)
     {
         vf dot = vw_dot(decode, &w, x + (size_t)c * 2 * x_stride);
@@ -155,10 +149,10 @@ KF_HD void add_whole(const int decode, const int scaling, const int C, const kf_
 
 /* Adds steps [from, to) of R rows times C columns to sum; `first` is the first step of the chunk
  * whose scales are at hand. */
-KF_HD void add_steps(const int decode, const int scaling, const int R, const int C,
+KF_HD void add_steps(const int decode, const int scaling, const int R, const int C, const int kind,
                      const kf_gemv_layout *l, const constants *k, const scratch *t, size_t first,
-                     const uint8_t *const *row, size_t piece, size_t origin, const float *x,
-                     size_t x_stride, size_t from, size_t to, vf sum[ROWS][WIDE], vh worst[ROWS])
+                     const uint8_t *const *row, size_t origin, const float *x, size_t x_stride,
+                     size_t from, size_t to, vf total[ROWS][WIDE], vh all_worst[ROWS])
 {
     static const int codes[] = {
 #define KF_GEMV_DECODE(kind, name, n, ...) n,
@@ -166,44 +160,47 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
 #undef KF_GEMV_DECODE
     };
     const int n = codes[decode];
+    vf sum[ROWS][WIDE]; /* of their own, so that they live in registers */
+    vh worst[ROWS];
+    UNROLL for (int r = 0; r < R; r++)
+    {
+        worst[r] = all_worst[r];
+        UNROLL for (int c = 0; c < C; c++) sum[r][c] = total[r][c];
+    }
     (void)n;
-#ifdef INTEGERS
-    const float *units = x + kf_gemv_units(l);
-#endif
     for (size_t step = from; step < to; step++) {
-        vf dot[ROWS][WIDE], zero[ROWS];
+        vf scale[ROWS], zero[ROWS];
         raw q[ROWS];
         size_t entry = (step - first) * l->scales >> l->share;
         UNROLL for (int r = 0; r < R; r++)
         {
             fetch_ahead(row[r] + (step - origin) * l->step_bytes, ROWS * l->row_bytes);
-            q[r] = load_codes(decode, l, piece, row[r], origin, step);
+            q[r] = load_codes(decode, kind, l, row[r], origin, step);
             if (decode == KF_DECODE_MINI8) worst[r] = vh_max8(worst[r], vh_and(q[r].h, k->low7));
             zero[r] =
                 scaling == KF_SCALING_ZERO ? vf_spread(t->zero[r] + entry, k->spread) : vf_set1(0);
+            scale[r] = scaling == KF_SCALING_ROW ? vf_set1(1)
+                       : kind == STEPS_OF_ONE    ? vf_set1(t->scale[r][entry])
+                                                 : vf_spread(t->scale[r] + entry, k->spread);
         }
 #ifdef INTEGERS
-        (void)dot;
-        UNROLL for (int r = 0; r < R; r++)
-        {
-            vf scale = scaling == KF_SCALING_ROW ? vf_set1(1)
-                                                 : scale_of(decode, l, k, t->scale[r] + entry);
-            add_whole(decode, scaling, C, l, k, q[r], scale, zero[r],
-                      (const int16_t *)x + step * l->step, units + step, x_stride, sum[r]);
-        }
+        UNROLL for (int r = 0; r < R; r++) add_whole(decode, scaling, C, k, q[r], scale[r], zero[r],
+                                                     (const int16_t *)x + step * l->step,
+                                                     x + kf_gemv_units(l) + step, x_stride, sum[r]);
 #else
+        vf dot[ROWS][WIDE];
         const float *xs = x + step * (size_t)n * V / (PAIRED + 1);
         UNROLL for (int j = 0; j < n / (PAIRED + 1); j++) UNROLL for (int r = 0; r < R; r++)
             add_products(decode, scaling, C, k, q[r], zero[r], j, xs, x_stride, dot[r]);
-        UNROLL for (int r = 0; r < R; r++)
-        {
-            vf scale = vf_set1(1);
-            if (scaling != KF_SCALING_ROW) scale = scale_of(decode, l, k, t->scale[r] + entry);
-            UNROLL for (int c = 0; c < C; c++) sum[r][c] =
-                scaling == KF_SCALING_ROW ? vf_add(sum[r][c], dot[r][c])
-                                          : vf_fma(dot[r][c], scale, sum[r][c]);
-        }
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] =
+            scaling == KF_SCALING_ROW ? vf_add(sum[r][c], dot[r][c])
+                                      : vf_fma(dot[r][c], scale[r], sum[r][c]);
 #endif
+    }
+    UNROLL for (int r = 0; r < R; r++)
+    {
+        all_worst[r] = worst[r];
+        UNROLL for (int c = 0; c < C; c++) total[r][c] = sum[r][c];
     }
 }
 
@@ -221,6 +218,9 @@ KF_HD void do_tile(const int decode, const int scaling, const int R, const int C
     vf total[ROWS][WIDE];
     vh worst[ROWS];
     const size_t last = ((size_t)1 << l->share) - 1;
+    const int structs =
+        scaling == KF_SCALING_STEP && (decode == KF_DECODE_LUT4 || decode == KF_DECODE_PAIR4 ||
+                                       decode == KF_DECODE_INT4 || decode == KF_DECODE_BYTE);
     for (int r = 0; r < R; r++) {
         row[r] = call->w.plane[KERF_PLANE_CODES] + (r0 + (size_t)r) * l->row_bytes;
         tail[r] = t.tail[r];
@@ -238,10 +238,17 @@ KF_HD void do_tile(const int decode, const int scaling, const int R, const int C
                       ((end - first) * l->scales + last) >> l->share, t.scale[r], t.zero[r]);
             UNROLL for (int c = 0; c < C; c++) sum[r][c] = vf_set1(0);
         }
-        add_steps(decode, scaling, R, C, l, &k, &t, first, row, l->piece, 0, x, x_stride, first,
-                  whole, sum, worst);
+        if (structs && l->piece)
+            add_steps(decode, scaling, R, C, STEPS_OF_STRUCTS, l, &k, &t, first, row, 0, x,
+                      x_stride, first, whole, sum, worst);
+        else if (scaling == KF_SCALING_STEP && l->scales == 1)
+            add_steps(decode, scaling, R, C, STEPS_OF_ONE, l, &k, &t, first, row, 0, x, x_stride,
+                      first, whole, sum, worst);
+        else
+            add_steps(decode, scaling, R, C, STEPS, l, &k, &t, first, row, 0, x, x_stride, first,
+                      whole, sum, worst);
         if (end > l->whole)
-            add_steps(decode, scaling, R, C, l, &k, &t, first, tail, 0, l->whole, x, x_stride,
+            add_steps(decode, scaling, R, C, STEPS, l, &k, &t, first, tail, l->whole, x, x_stride,
                       l->whole, end, sum, worst);
         for (int r = 0; r < R; r++)
             UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_add(total[r][c], sum[r][c]);
