@@ -15,19 +15,19 @@
  *   S = sum over k of |W[r][k] * X[c][k]|, wmax and xmax the largest |W[r][k]| and |X[c][k]|,
  *   T = sum over k of |W[r][k]| * the largest |X[c][j]| of those with j / 64 == k / 64
  *
- * The second term is what rounding X costs. Where a processor has no AVX-512, codes of 4 bits and
- * X are multiplied as integers (the backends "avx2int" and "neonint"): X then becomes, in runs of
- * at most 64, n * 2^e with |n| < 2^15, and the numbers of NF4 have 15 bits. kerf_exec.backend
- * "avx2" or "neon" multiplies in fp32 instead, as everywhere else on a processor; T counts nothing
- * then.
+ * The second term is what rounding X costs. Where a processor has no AVX-512, X and codes of 4
+ * bits, and those of mxfp6-e2m3 where it has AVX2, are multiplied as integers (the backends
+ * "avx2int" and "neonint"): in runs of at most 64, X is rounded to n * 2^e with |n| < 2^15, and the
+ * numbers of NF4 to 15 bits, which is in the first term. With "avx2" or "neon" in kerf_exec.backend
+ * they are multiplied in fp32, and T counts nothing, as everywhere else on a processor.
  *
- * as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32 or BF16 is
- * brought to fp16 by a power of two (beside bf16 weights it is split into two bf16 instead),
- * cols * wmax * (1 + xmax) < 2^100 is the condition instead, and
- * cols * 2^-39 * wmax * xmax may be lost besides. alpha, bias and residual each add the rounding of
- * one fp32 operation. All sums run in fp32 or wider, in an order that the plan's backend, shape and
- * flags fix: results are the same bits for every run, thread count and place in memory. They may
- * differ between backends, and on a GPU between flags, inside the bound.
+ * All this holds as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32
+ * or BF16 is brought to fp16 by a power of two (beside bf16 weights it is split into two bf16
+ * instead), cols * wmax * (1 + xmax) < 2^100 is the condition instead, and cols * 2^-39 * wmax *
+ * xmax may be lost besides. alpha, bias and residual each add the rounding of one fp32 operation.
+ * All sums run in fp32 or wider, in an order that the plan's backend, shape and flags fix: results
+ * are the same bits for every run, thread count and place in memory. They may differ between
+ * backends, and on a GPU between flags, inside the bound.
  *
  * NaN in a row of W, also through a scale that means NaN, makes that row of Y NaN; so do infinities
  * in W, which may give an infinite Y instead, or a finite one where it is only kerf_decode's
