@@ -1,34 +1,7 @@
 /* gemv_row.cuh - the matrix-vector launches of one row of formats.def. As with cuda/row.cuh, each
  * row is a translation unit of its own, which CMake writes; formats of E2M1 have a second one, for
  * shuffled codes. */
-#include "block/all.h"
-#include "scalar/pack.h"
-#include "cuda/gemv/gemv_job.h"
-
-#define KF_PASTE(a, b) a##b
-#define KF_NAME(prefix, id) KF_PASTE(prefix, id)
-
-namespace
-{
-
-#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
-    constexpr kf_spec spec_##ID = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);
-#include <kerf/formats.def>
-#undef KERF_FORMAT
-
-constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
-
-/* Whether another row's kernels for tiles serve this one. */
-constexpr bool borrows()
-{
-    bool found = false;
-#define KERF_FORMAT(ID, ...) found = found || kf_gemv_lends(spec_##ID, KF_ROW);
-#include <kerf/formats.def>
-#undef KERF_FORMAT
-    return found;
-}
-
-} // namespace
+#include "cuda/gemv/gemv_row_spec.cuh"
 
 #include "cuda/few/gemv_column.cuh"
 #include "cuda/many/gemv_columns.cuh"

@@ -2,6 +2,7 @@
  * that was built without CUDA. No kerf_device can be opened there, so only a caller's mistake leads
  * here. */
 #include "base/base.h"
+#include "plan/experts_plan.h"
 #include "plan/gemm_plan.h"
 #include "plan/gemv_device.h"
 #include "plan/gemv_nvfp4_plan.h"
@@ -34,6 +35,21 @@ kerf_status kf_gemv_device_shuffle(kerf_device *device, void *words, size_t n, i
                                    void *stream, kerf_error *err)
 {
     (void)device, (void)words, (void)n, (void)back, (void)stream;
+    return no_cuda(err);
+}
+
+/* --- experts ---------------------------------------------------------------------------------- */
+
+kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device, kerf_error *err)
+{
+    (void)plan, (void)device;
+    return no_cuda(err);
+}
+
+kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv_experts_args *args,
+                                  void *stream, kerf_error *err)
+{
+    (void)plan, (void)args, (void)stream;
     return no_cuda(err);
 }
 

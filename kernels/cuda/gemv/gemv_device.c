@@ -3,6 +3,7 @@
  * launches one kernel. The arithmetic is in plan/gemv_divide*.c. */
 #include "base/base.h"
 #include "cuda/gemv/gemv_job.h"
+#include "cuda/gemv/gemv_machine.h"
 #include "cuda/handle.h"
 #include "format/format.h"
 #include "plan/gemv_device.h"
@@ -37,24 +38,6 @@ static const kf_gemv_launches *tile_launches_of(const kerf_format *f)
 }
 
 /* --- planning --------------------------------------------------------------------------------- */
-
-static kerf_status ask_machine(int ordinal, kf_gemv_machine *out, kerf_error *err)
-{
-    int major = 0, minor = 0, multiprocessors = 0, shared = 0;
-    const struct {
-        enum cudaDeviceAttr what;
-        int *into;
-    } questions[] = {{cudaDevAttrComputeCapabilityMajor, &major},
-                     {cudaDevAttrComputeCapabilityMinor, &minor},
-                     {cudaDevAttrMultiProcessorCount, &multiprocessors},
-                     {cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared}};
-    KF_CUDA(cudaSetDevice(ordinal), "choosing a GPU");
-    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
-        KF_CUDA(cudaDeviceGetAttribute(questions[i].into, questions[i].what, ordinal),
-                "asking a GPU");
-    *out = kf_gemv_machine_from(major, minor, (unsigned)multiprocessors, (unsigned)shared);
-    return KERF_OK;
-}
 
 typedef struct preparation {
     device_plan *plan;
@@ -136,7 +119,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     if (s->flags & KERF_GEMV_SHUFFLED) p->launches = p->tile_launches = p->launches->shuffled;
     p->tiling = kf_gemv_tiling_of(kf_spec_of(s->format));
     p->spacing = options->spacing;
-    KF_TRY(ask_machine(p->ordinal, &m, err));
+    KF_TRY(kf_gemv_ask_machine(p->ordinal, &m, err));
 
     kf_gemv_job *j = &p->job;
     if (s->cols > UINT32_MAX / 2 || s->rows > UINT32_MAX / 2)

@@ -189,7 +189,7 @@ __device__ void prepare_table(uint32_t *table)
 {
     if constexpr (HAS_TABLE) {
         kf_dequant unit = {1, 0, 0};
-        for (uint32_t pair = threadIdx.x / 32; pair < 256; pair += WARPS) {
+        for (uint32_t pair = threadIdx.x / 32; pair < 256; pair += blockDim.x / 32) {
             uint8_t byte = (uint8_t)pair;
             uint32_t first = kf_get_code(&byte, 4, kf_code_place(KF_ROW, 0));
             uint32_t second = kf_get_code(&byte, 4, kf_code_place(KF_ROW, 1));

@@ -70,18 +70,24 @@ struct slice_source {
                                         uint32_t slice, uint32_t lane)
     {
         struct place p = s.at(tile);
-        const kf_gemv_matrix &m = s.part[p.part];
-        rows = m.rows - p.row;
-        codes = m.plane[KERF_PLANE_CODES] + (p.row + lane / SLICE_PIECES) * j.strides.row_bytes +
+        aim(j, s.part[p.part], p.row, slice, lane);
+    }
+
+    /* The tile that begins with a row of a matrix. */
+    __device__ __forceinline__ void aim(const kf_gemv_job &j, const kf_gemv_matrix &m,
+                                        uint32_t first, uint32_t slice, uint32_t lane)
+    {
+        rows = m.rows - first;
+        codes = m.plane[KERF_PLANE_CODES] + (first + lane / SLICE_PIECES) * j.strides.row_bytes +
                 ((uint64_t)slice * SLICE_BYTES + lane % SLICE_PIECES * 16);
         if constexpr (HAS_GROUPS) {
-            uint32_t row = SHARED_ROW ? p.row / TILE_ROWS : p.row + lane / SLICE_SCALE_PIECES;
+            uint32_t row = SHARED_ROW ? first / TILE_ROWS : first + lane / SLICE_SCALE_PIECES;
             scales =
                 m.plane[KERF_PLANE_SCALES] + row * (j.strides.row_groups * SCALE_SIZE) +
                 ((uint64_t)slice * SCALE_BYTES + lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE);
         }
         if constexpr (HAS_ZEROS && HAS_GROUPS)
-            zeros = m.plane[KERF_PLANE_ZEROS] + (p.row + lane % TILE) * j.strides.zero_bytes +
+            zeros = m.plane[KERF_PLANE_ZEROS] + (first + lane % TILE) * j.strides.zero_bytes +
                     zeros_of(slice);
     }
 
@@ -183,23 +189,32 @@ struct aside {
     float second[2], offset;
 };
 
+/* Of the rows of the tile that begins with a row of a matrix. */
+__device__ __forceinline__ void fetch_aside(aside &out, const kf_gemv_job &j,
+                                            const kf_gemv_matrix &m, uint32_t tile_row,
+                                            uint32_t slice, uint32_t lane)
+{
+    if constexpr (NESTED) {
+        uint64_t first = (uint64_t)slice * GROUPS;
+        if constexpr (KF_ROW.zero == KERF_ZERO_F32)
+            out.offset = __ldg((const float *)m.plane[KERF_PLANE_ZEROS]);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint64_t row = min(tile_row + lane / 4 + 8 * half, m.rows - 1);
+            uint64_t group = row * j.strides.row_groups + min(first, j.strides.row_groups - 1);
+            out.second[half] =
+                __ldg((const float *)m.plane[KERF_PLANE_SECOND] + group / KF_NEST_BLOCKS);
+        }
+    }
+}
+
 __device__ __forceinline__ void fetch_aside(aside &out, const kf_gemv_job &j, const team_span &s,
                                             uint32_t tile, uint32_t slice, uint32_t lane)
 {
     if constexpr (NESTED) {
         if (tile >= s.tiles || slice >= j.division.slices) return;
         place p = s.at(tile);
-        const kf_gemv_matrix &m = s.part[p.part];
-        uint64_t first = (uint64_t)slice * GROUPS;
-        if constexpr (KF_ROW.zero == KERF_ZERO_F32)
-            out.offset = __ldg((const float *)m.plane[KERF_PLANE_ZEROS]);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint64_t row = min(p.row + lane / 4 + 8 * half, m.rows - 1);
-            uint64_t group = row * j.strides.row_groups + min(first, j.strides.row_groups - 1);
-            out.second[half] =
-                __ldg((const float *)m.plane[KERF_PLANE_SECOND] + group / KF_NEST_BLOCKS);
-        }
+        fetch_aside(out, j, s.part[p.part], p.row, slice, lane);
     }
 }
 

@@ -1,0 +1,243 @@
+/* experts_device.c - plans of mixture-of-experts layers on a GPU: which kernels, how many blocks,
+ * how shared memory is divided; a run fills in pointers and launches twice. */
+#include "base/base.h"
+#include "cuda/experts/experts_job.h"
+#include "cuda/gemv/gemv_machine.h"
+#include "cuda/handle.h"
+#include "format/format.h"
+#include "plan/experts_plan.h"
+
+static const kf_experts_launches *const launches_of[] = {
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, ...) \
+    KF_ON_DEVICE(geometry, &kf_experts_launches_##ID),
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+};
+
+/* Both launches. */
+typedef struct device_plan {
+    const kf_experts_launches *launches;
+    kf_experts_job job[2]; /* without pointers */
+    kf_experts_grid grid[2];
+    int ordinal, is_tiled;
+} device_plan;
+
+static const kf_experts_launches *tile_launches_of(const kerf_format *f)
+{
+    kf_spec s = kf_spec_of(f);
+    for (size_t i = 0; i < kerf_format_count(); i++)
+        if (kf_gemv_lends(kf_spec_of(kerf_format_at(i)), s)) return launches_of[i];
+    return launches_of[kf_format_index(f)];
+}
+
+/* --- planning --------------------------------------------------------------------------------- */
+
+static void describe(const kerf_gemv_experts *plan, int which, kf_experts_job *j)
+{
+    const kerf_gemv_experts_shape *s = &plan->shape;
+    const kf_experts_matrix *m = which ? &plan->down : &plan->in;
+    j->lay.cols = (uint32_t)m->cols;
+    j->stack[0].rows = j->stack[1].rows = (uint32_t)m->rows;
+    j->out = (uint32_t)(which ? s->hidden : s->inter);
+    j->tiles = (j->out + KF_GEMV_TILE - 1) / KF_GEMV_TILE;
+    j->alternating = !which && s->rows == KERF_EXPERTS_ALTERNATING;
+    j->step = j->alternating ? 2 * KF_GEMV_TILE : KF_GEMV_TILE;
+    if (!which && s->rows == KERF_EXPERTS_HALVES) j->first[1] = (uint32_t)s->inter;
+    if (j->alternating) j->first[1] = KF_GEMV_TILE;
+    j->x_type = which ? s->between : s->x;
+    j->y_type = which ? s->y : s->between;
+    j->bias_type = s->bias;
+    j->experts = (uint32_t)s->experts;
+    j->tokens = s->tokens;
+    j->top_k = s->top_k;
+    j->clamped = s->activation == KERF_EXPERTS_CLAMPED;
+    j->limit = s->limit;
+    j->share = s->tokens < KF_EXPERTS_SHARE ? s->tokens : KF_EXPERTS_SHARE;
+}
+
+/* Rows of weights as the kernels for tiles see them; 0: those decline. */
+static int lay_tiles(const kerf_gemv_experts *plan, int which, const kf_gemv_tiling *t,
+                     kf_experts_job *j)
+{
+    const kf_experts_matrix *m = which ? &plan->down : &plan->in;
+    const kf_gemv_launch l = {.task = {.cols = m->cols}};
+    int is_tiled;
+    j->lay.strides = kf_gemv_strides_of(plan->shape.format, &m->geometry, m->cols, t, &is_tiled);
+    if (!is_tiled) return 0;
+    j->slices = (uint32_t)kf_div_up(m->cols, t->slice_codes);
+    j->lay.whole = kf_gemv_ends_whole(&j->lay.strides, &l, t);
+    j->lay.words = kf_gemv_end_of(&j->lay.strides, &l, t) != KF_GEMV_END_SCALES;
+    j->lay.zero_words = j->lay.strides.zero_bytes % 4 == 0;
+    /* 16 rows of up must not lie in two rows of tiles. */
+    return !(t->is_shared && j->first[1] % KF_GEMV_TILE);
+}
+
+static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv_tiling *t,
+                               const kf_gemv_machine *m)
+{
+    unsigned parts = t->way == KF_WAY_BF16 ? 2 : 1, halves = t->slice_codes * 2 * parts;
+    unsigned raw = t->slice_codes * (kerf_dtype_bits(j->x_type) / 8);
+    return (kf_experts_need){.mats = which ? 1 : 2,
+                             .unit = t->slice_unit,
+                             .x_bytes = raw > halves ? raw : halves,
+                             .zeros = halves,
+                             .table = t->table,
+                             .tokens = j->tokens,
+                             .lists = KF_EXPERTS_LISTS,
+                             .scratch = KF_EXPERTS_SCRATCH + 128,
+                             .most_shared = m->most_shared};
+}
+
+/* The largest share of tokens with which two blocks of either launch fit a multiprocessor, or one.
+ */
+static int divide(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                  kf_experts_room room[2])
+{
+    unsigned most = p->job[0].share;
+    for (unsigned blocks = 2; blocks >= 1; blocks--)
+        for (unsigned share = most; share >= 1; share /= 2) {
+            int fits = 1;
+            for (int i = 0; i < 2; i++) {
+                const kf_experts_need need = need_of(&p->job[i], i, t, m);
+                fits =
+                    fits && kf_experts_divide(&room[i], &need, share) && room[i].blocks >= blocks;
+            }
+            if (fits) return 1;
+        }
+    return 0;
+}
+
+static void take_room(kf_experts_job *j, const kf_experts_room *r, unsigned mats, unsigned unit)
+{
+    j->share = r->share;
+    j->warps = r->warps;
+    j->depth = r->depth;
+    j->x_pitch = r->x_pitch;
+    j->x_at = mats * unit;
+    j->slot = r->slot;
+    j->sums_at = r->sums_at;
+    j->sum_cols = r->sum_cols;
+    j->zeros_at = r->zeros_at;
+    j->lists_at = r->lists_at;
+    j->table_at = r->table_at;
+}
+
+static unsigned blocks_for(const kf_experts_job *j, int which, uint64_t per_item, unsigned most)
+{
+    uint64_t items = (uint64_t)j->tiles * (which ? 1 : j->tokens * j->top_k);
+    uint64_t blocks = items * per_item;
+    return blocks < most ? (unsigned)blocks : most;
+}
+
+static kerf_status plan_tiles(device_plan *p, const kerf_gemv_experts *plan,
+                              const kf_gemv_machine *m, kerf_error *err)
+{
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(plan->shape.format));
+    kf_experts_room room[2];
+    int tiled = 1;
+    for (int i = 0; i < 2; i++) tiled = lay_tiles(plan, i, &t, &p->job[i]) && tiled;
+    if (!tiled || !divide(p, &t, m, room)) return KERF_OK;
+    const kf_experts_launches *launches = tile_launches_of(plan->shape.format);
+    for (int i = 0; i < 2; i++) {
+        kf_experts_grid *g = &p->grid[i];
+        int blocks;
+        *g = (kf_experts_grid){.threads = 32 * room[i].warps, .shared_bytes = room[i].bytes};
+        KF_CUDA(launches->prepare(i, g, m->most_shared, &blocks), "preparing a kernel");
+        if (blocks < 1) return KERF_OK;
+        take_room(&p->job[i], &room[i], i ? 1 : 2, t.slice_unit);
+        g->blocks = blocks_for(&p->job[i], i, 1, (unsigned)blocks * m->multiprocessors);
+        g->overlap = m->has_clusters;
+    }
+    p->launches = launches;
+    p->is_tiled = 1;
+    return KERF_OK;
+}
+
+static void plan_any(device_plan *p, const kerf_gemv_experts *plan, const kf_gemv_machine *m)
+{
+    p->launches = launches_of[kf_format_index(plan->shape.format)];
+    for (int i = 0; i < 2; i++) {
+        const kf_gemv_tiling none = {.way = KF_WAY_NONE};
+        lay_tiles(plan, i, &none, &p->job[i]);
+        p->grid[i] = (kf_experts_grid){
+            .blocks =
+                blocks_for(&p->job[i], i, KF_GEMV_TILE / KF_GEMV_WARPS, 16 * m->multiprocessors),
+            .threads = 32 * KF_GEMV_WARPS,
+            .overlap = m->has_clusters,
+        };
+    }
+}
+
+kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device, kerf_error *err)
+{
+    const kerf_format *f = plan->shape.format;
+    kf_gemv_machine m;
+    if (!launches_of[kf_format_index(f)])
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "no kernel for %s on a GPU", f->name);
+    device_plan *p = kf_alloc_zero(1, sizeof *p);
+    if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
+    plan->state = p;
+    p->ordinal = kf_gpu_of(device)->ordinal;
+    KF_TRY(kf_gemv_ask_machine(p->ordinal, &m, err));
+    for (int i = 0; i < 2; i++) describe(plan, i, &p->job[i]);
+    KF_TRY(plan_tiles(p, plan, &m, err));
+    if (!p->is_tiled) plan_any(p, plan, &m);
+    plan->backend = p->is_tiled ? "cuda" : "cuda-any";
+
+    /* As in gemv_device.c; sums over slices and experts are a few steps more. */
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(f));
+    for (int i = 0; i < 2; i++) {
+        double steps = (double)p->job[i].lay.cols / 16 + 64 + 2 * KERF_EXPERTS_TOP_K;
+        plan->bound[i] = p->is_tiled ? steps * 0x1p-20 + t.rounding : steps * 0x1p-24;
+        if (p->is_tiled && p->job[i].x_type == KERF_F32) plan->bound[i] += 0x1p-11;
+    }
+    return KERF_OK;
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+static int is_aligned(const void *p, uint64_t stride, unsigned n)
+{
+    return (uintptr_t)p % n == 0 && stride % n == 0;
+}
+
+static void fill_stack(kf_experts_job *j, int m, const kerf_experts_stack *s)
+{
+    kf_gemv_job *lay = &j->lay;
+    for (int i = 0; i < KERF_PLANES; i++) {
+        j->stack[m].plane[i] = s->weights[i].p;
+        j->stack[m].stride[i] = s->stride[i];
+    }
+    j->stack[m].bias = s->bias.p;
+    const kerf_cspan *w = s->weights;
+    lay->aligned =
+        lay->aligned && is_aligned(w[KERF_PLANE_CODES].p, s->stride[KERF_PLANE_CODES], 16);
+    lay->whole = lay->whole && lay->aligned &&
+                 is_aligned(w[KERF_PLANE_SCALES].p, s->stride[KERF_PLANE_SCALES], 16);
+    lay->words = lay->words && is_aligned(w[KERF_PLANE_SCALES].p, s->stride[KERF_PLANE_SCALES], 4);
+    lay->zero_words =
+        lay->zero_words && is_aligned(w[KERF_PLANE_ZEROS].p, s->stride[KERF_PLANE_ZEROS], 4);
+}
+
+kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv_experts_args *a,
+                                  void *stream, kerf_error *err)
+{
+    const device_plan *p = plan->state;
+    KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
+    for (int i = 0; i < 2; i++) {
+        kf_experts_job j = p->job[i];
+        j.lay.aligned = 1;
+        fill_stack(&j, 0, i ? &a->down : &a->gate);
+        if (!i) fill_stack(&j, 1, plan->stacks == 2 ? &a->up : &a->gate);
+        j.ids = a->ids.p;
+        j.weights = a->weights.p;
+        j.x = i ? a->workspace.p : a->x.p;
+        j.y = i ? a->y.p : a->workspace.p;
+        j.x_stride = i ? plan->h_stride : a->x_stride;
+        j.y_stride = i ? a->y_stride : plan->h_stride;
+        j.x_wide = is_aligned(j.x, j.x_stride * (kerf_dtype_bits(j.x_type) / 8), 16);
+        KF_CUDA((p->is_tiled ? p->launches->tiles : p->launches->any)(i, &j, &p->grid[i], stream),
+                "starting a layer of experts");
+    }
+    return KERF_OK;
+}

@@ -1,0 +1,69 @@
+/* experts_row.cuh - the launches of a mixture-of-experts layer of one row of formats.def, each of
+ * which is a translation unit of its own, as with cuda/gemv_row.cuh. */
+#include "cuda/gemv/gemv_row_spec.cuh"
+
+#include "cuda/experts/experts_any.cuh"
+#include "cuda/experts/experts_tiles.cuh"
+
+namespace
+{
+
+typedef void (*kernel)(const kf_experts_job);
+
+template <bool HERE> kernel tiles_for(int which)
+{
+    if constexpr (HERE)
+        return which ? experts_tiles<1> : experts_tiles<2>;
+    else
+        return nullptr;
+}
+
+cudaError_t launch(kernel k, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
+{
+    cudaLaunchAttribute a = {};
+    cudaLaunchConfig_t c = {};
+    c.gridDim = dim3(g->blocks);
+    c.blockDim = dim3(g->threads);
+    c.dynamicSmemBytes = g->shared_bytes;
+    c.stream = s;
+    a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    a.val.programmaticStreamSerializationAllowed = 1;
+    if (g->overlap) c.attrs = &a, c.numAttrs = 1;
+    void *arguments[] = {const_cast<kf_experts_job *>(j)};
+    return cudaLaunchKernelExC(&c, (const void *)k, arguments);
+}
+
+cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, int *blocks)
+{
+    kernel k = tiles_for<TILED>(which);
+    *blocks = 0;
+    if (!k) return cudaSuccess;
+    cudaFuncAttributes own;
+    cudaError_t e = cudaFuncGetAttributes(&own, (const void *)k);
+    if (e != cudaSuccess) return e;
+    if ((unsigned)own.maxThreadsPerBlock < g->threads) return cudaSuccess; /* not for this device */
+    e = cudaFuncSetAttribute((const void *)k, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)most_bytes);
+    if (e != cudaSuccess) return e;
+    /* Both launches divide a multiprocessor's memory alike, or they would not overlap. */
+    e = cudaFuncSetAttribute((const void *)k, cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared);
+    if (e != cudaSuccess) return e;
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)k, (int)g->threads,
+                                                         g->shared_bytes);
+}
+
+cudaError_t tiles(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
+{
+    return launch(tiles_for<TILED>(which), j, g, s);
+}
+
+cudaError_t any(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
+{
+    return launch(which ? experts_any<1> : experts_any<2>, j, g, s);
+}
+
+} // namespace
+
+extern const kf_experts_launches KF_NAME(kf_experts_launches_, KF_ROW_ID);
+const kf_experts_launches KF_NAME(kf_experts_launches_, KF_ROW_ID) = {prepare, tiles, any};

@@ -1,0 +1,147 @@
+/* experts_y.cuh - from the sums of warps to what a launch writes: h or y. */
+#ifndef KERF_EXPERTS_Y_CUH
+#define KERF_EXPERTS_Y_CUH
+
+#include "cuda/experts/experts_groups.cuh"
+
+#include "cuda/gemv/gemv_multiply.cuh"
+#include "cuda/gemv/gemv_sums.cuh"
+
+namespace
+{
+
+__device__ __forceinline__ float number_at(kerf_dtype t, const uint8_t *p, uint64_t i)
+{
+    if (t == KERF_F32) return ((const float *)p)[i];
+    uint32_t u = ((const uint16_t *)p)[i];
+    return t == KERF_BF16 ? __uint_as_float(u << 16) : kf_f16_decode((uint16_t)u);
+}
+
+__device__ __forceinline__ void put_number(kerf_dtype t, uint8_t *p, uint64_t i, float v)
+{
+    if (t == KERF_F32)
+        ((float *)p)[i] = v;
+    else if (t == KERF_F16)
+        ((__half *)p)[i] = __float2half_rn(v);
+    else
+        ((uint16_t *)p)[i] = kf_bf16_encode(v);
+}
+
+/* h from the products of a row of gate and of up. */
+__device__ __forceinline__ float gated(const kf_experts_job &j, uint32_t expert, uint32_t k,
+                                       float gate, float up)
+{
+    uint32_t gate_row = j.alternating ? 2 * k : j.first[0] + k;
+    uint32_t up_row = j.alternating ? 2 * k + 1 : j.first[1] + k;
+    if (j.stack[0].bias) {
+        const kf_experts_stack &a = j.stack[0], &b = j.stack[1];
+        gate += number_at(j.bias_type, a.bias, (uint64_t)expert * a.rows + gate_row);
+        up += number_at(j.bias_type, b.bias, (uint64_t)expert * b.rows + up_row);
+    }
+    if (!j.clamped) return silu(gate) * up;
+    /* NaN stays what it is, as in min and max of IEEE's newer kind. */
+    if (gate > j.limit) gate = j.limit;
+    if (up > j.limit) up = j.limit;
+    if (up < -j.limit) up = -j.limit;
+    return gate / (1.0f + expf(-1.702f * gate)) * (up + 1.0f);
+}
+
+/* What biases add to y of a token and row: in the order of groups. */
+__device__ __forceinline__ float down_biases(const kf_experts_job &j, const expert_groups &g,
+                                             uint32_t token, uint32_t row)
+{
+    float sum = 0;
+    uint32_t bit = 1u << token % 8;
+    for (uint32_t i = 0; i < g.count; i++) {
+        if (g.half[i] != token / 8 || !(g.mask[i] & bit)) continue;
+        float w = g.weight[g.column[i] + __popc(g.mask[i] & (bit - 1))];
+        sum += w * number_at(j.bias_type, j.stack[0].bias,
+                             (uint64_t)g.expert[i] * j.stack[0].rows + row);
+    }
+    return sum;
+}
+
+/* Sums of so many items are there at once: what one warp leaves of an item, another may still add
+ * up of the second one before. */
+constexpr uint32_t SUM_TURNS = KF_EXPERTS_TURNS;
+
+/* Where the sums of a column of a warp are, of an item: 16 of them. */
+__device__ __forceinline__ uint32_t sums_of(const kf_experts_job &j, uint32_t mats, uint32_t turn,
+                                            uint32_t warp, uint32_t m, uint32_t column)
+{
+    return j.sums_at + (((turn * j.warps + warp) * mats + m) * j.sum_cols + column) * (TILE * 4);
+}
+
+/* A warp's sums of an item: gate and up by rank in the group; down by token. */
+template <int MATS>
+__device__ __forceinline__ void leave_sums(const kf_experts_job &j, const expert_groups &g,
+                                           uint32_t item, uint32_t turn, uint32_t warp,
+                                           uint32_t lane, uint32_t base, const float total[2][4])
+{
+    uint32_t mask = MATS == 2 ? g.mask[item / j.tiles] : 0;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            uint32_t token = lane % 4 * 2 + i, column = MATS == 2 ? token : m * 8 + token;
+            if (MATS == 2) {
+                if (!(mask >> token & 1)) continue;
+                column = __popc(mask & ((1u << token) - 1));
+            } else if (column >= j.tokens) {
+                continue;
+            }
+            uint32_t to =
+                base + sums_of(j, MATS, turn, warp, MATS == 2 ? m : 0, column) + lane / 4 * 4;
+            put_word(to, __float_as_uint(total[m][i]));
+            put_word(to + 32, __float_as_uint(total[m][2 + i]));
+        }
+}
+
+template <int MATS>
+__device__ __forceinline__ float whole_sum(const kf_experts_job &j, const uint8_t *shared,
+                                           uint32_t turn, uint32_t m, uint32_t column, uint32_t row)
+{
+    float sum = 0, v[WARPS];
+#pragma unroll
+    for (uint32_t w = 0; w < WARPS; w++)
+        v[w] = w < j.warps
+                   ? *(const float *)(shared + sums_of(j, MATS, turn, w, m, column) + row * 4)
+                   : 0;
+#pragma unroll
+    for (uint32_t w = 0; w < WARPS; w++) sum += v[w];
+    return sum;
+}
+
+/* Adds up the warps of item number `done` of the block, and writes. Some warps have the work,
+ * others the next time. A column of h takes 32 lanes: 16 rows of gate and 16 of up. */
+template <int MATS>
+__device__ __forceinline__ void finish_item(const kf_experts_job &j, const expert_groups &g,
+                                            uint32_t item, uint32_t done, uint32_t warp,
+                                            uint32_t lane, const uint8_t *shared)
+{
+    uint32_t group = MATS == 2 ? item / j.tiles : 0, tile = MATS == 2 ? item % j.tiles : item;
+    uint32_t columns = MATS == 2 ? __popc(g.mask[group]) : j.tokens, turn = done % SUM_TURNS;
+    uint32_t need = MATS == 2 ? columns : (columns + 1) / 2, begin = done * need % j.warps;
+    uint32_t i = warp >= begin ? warp - begin : warp + j.warps - begin;
+    for (; i < need; i += j.warps) {
+        uint32_t r = lane % TILE, k = tile * TILE + r;
+        if constexpr (MATS == 2) {
+            float v = whole_sum<MATS>(j, shared, turn, lane / TILE, i, r);
+            float gate = __shfl_sync(0xffffffffu, v, j.alternating ? 2 * r : r);
+            float up = __shfl_sync(0xffffffffu, v, j.alternating ? 2 * r + 1 : r + TILE);
+            if (lane < TILE && k < j.out)
+                put_number(j.y_type, j.y, (g.column[group] + i) * j.y_stride + k,
+                           gated(j, g.expert[group], k, gate, up));
+        } else {
+            uint32_t column = 2 * i + lane / TILE;
+            if (column >= columns || k >= j.out) continue;
+            float v = whole_sum<MATS>(j, shared, turn, 0, column, r);
+            if (j.stack[0].bias) v += down_biases(j, g, column, k);
+            put_number(j.y_type, j.y, column * j.y_stride + k, v);
+        }
+    }
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,41 @@
+/* experts_divide.c - how the shared memory of a block of a mixture-of-experts launch is divided:
+ * rings of warps, sums of items, the lists of groups. */
+#include "plan/experts_plan.h"
+
+static unsigned round_up(unsigned n, unsigned to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void lay_out(kf_experts_room *r, const kf_experts_need *n)
+{
+    r->x_pitch = round_up(n->x_bytes, 128) + 64; /* neighbours in other banks */
+    r->slot = round_up(n->mats * n->unit + r->share * r->x_pitch, 128);
+    r->sum_cols = n->mats == 2 ? r->share : n->tokens;
+    unsigned sums = KF_EXPERTS_TURNS * r->warps * n->mats * r->sum_cols * 64;
+    r->sums_at = r->warps * r->depth * r->slot;
+    r->zeros_at = r->sums_at + round_up(sums > n->scratch ? sums : n->scratch, 128);
+    r->lists_at = r->zeros_at + round_up(n->zeros, 128);
+    r->table_at = r->lists_at + round_up(n->lists, 128);
+    r->bytes = r->table_at + n->table;
+}
+
+int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigned share)
+{
+    static const struct {
+        unsigned blocks, warps, depth;
+    } tries[] = {{2, 8, 4}, {2, 8, 3}, {2, 8, 2}, {2, 7, 2}, {2, 6, 2},
+                 {1, 8, 4}, {1, 8, 3}, {1, 8, 2}, {1, 4, 2}};
+    enum { OWN = 1024 }; /* bytes that the driver takes of each block */
+    for (unsigned i = 0; i < sizeof tries / sizeof *tries; i++) {
+        unsigned all = need->most_shared + OWN;
+        unsigned room = tries[i].blocks == 2 ? (all + OWN) / 2 - OWN : need->most_shared;
+        *out = (kf_experts_room){.share = share,
+                                 .warps = tries[i].warps,
+                                 .depth = tries[i].depth,
+                                 .blocks = tries[i].blocks};
+        lay_out(out, need);
+        if (out->bytes <= room) return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,56 @@
+/* experts_plan.h - a plan of a mixture-of-experts layer, and the GPU's part of it. A build without
+ * CUDA has these functions too; there they refuse. */
+#ifndef KERF_EXPERTS_PLAN_H
+#define KERF_EXPERTS_PLAN_H
+
+#include <kerf/gemv_experts.h>
+
+/* One kind of matrix of an expert. */
+typedef struct kf_experts_matrix {
+    uint64_t rows, cols;
+    kerf_geometry geometry;
+} kf_experts_matrix;
+
+struct kerf_gemv_experts {
+    kerf_gemv_experts_shape shape; /* with defaults put in                     */
+    kf_experts_matrix in, down;    /* of one expert; in: gate, up, or both     */
+    int stacks;                    /* of gate and up: 1 or 2                   */
+    uint64_t h_stride;             /* elements of a column of h, of 16 bytes   */
+    size_t workspace;
+    double bound[2];
+    const char *backend;
+    void *state; /* of the device, allocated by it */
+};
+
+/* Fills state, bound and backend; everything about the shape is checked. */
+kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device, kerf_error *err);
+
+/* Enqueues; every span is checked and strides are what they stand for. */
+kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv_experts_args *args,
+                                  void *stream, kerf_error *err);
+
+/* --- how the shared memory of a block is divided -----------------------------------------------
+ */
+
+/* Items whose sums are there at once: cuda/experts/experts_y.cuh. */
+enum { KF_EXPERTS_TURNS = 3 };
+
+typedef struct kf_experts_room {
+    unsigned share, warps, depth, blocks; /* blocks: of a multiprocessor, meant */
+    unsigned x_pitch, slot;
+    unsigned sums_at, sum_cols, zeros_at, lists_at, table_at, bytes;
+} kf_experts_room;
+
+/* What it follows from. */
+typedef struct kf_experts_need {
+    unsigned mats, unit, x_bytes, zeros, table; /* bytes, but mats                   */
+    unsigned tokens;
+    unsigned lists, scratch; /* bytes                                               */
+    unsigned most_shared;    /* of a block                                          */
+} kf_experts_need;
+
+/* With so many tokens for a product; prefers two blocks for a multiprocessor to one, then more
+ * warps, then a deeper ring. 0: nothing fits. */
+int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigned share);
+
+#endif

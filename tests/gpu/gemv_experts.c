@@ -1,0 +1,188 @@
+/* gemv_experts.c - layers of experts on the GPU keep what gemv_experts.h promises: every format,
+ * with tails and without, 1 to 16 tokens and 1 to 8 slots, routes that name an expert twice, none,
+ * or with weight zero, against double arithmetic on the decoded weights.
+ *
+ *   gemv_experts [quick|brief] [FORMAT...]   brief: few cases, each buffer of its exact size: what
+ *                                 compute-sanitizer is run over
+ *
+ * One line per format: layers, the kernels that took them, the largest share of its bound that a
+ * result used, and a digest of all results, the same in every run. Without a GPU the exit status is
+ * 77. */
+#include "gpu/experts_layer.h"
+
+static uint64_t checks, failures, layers, digest;
+static double share;
+static char backends[32];
+
+static void check(int good, const layer *l, const char *what)
+{
+    checks++;
+    if (good) return;
+    if (++failures <= 12)
+        printf("FAILED %s, %zu experts %zu x %zu, %u tokens, %u slots: %s\n", l->f->name,
+               l->c.experts, l->c.hidden, l->c.inter, l->c.tokens, l->c.top_k, what);
+}
+
+static void compare(const layer *l, const uint8_t *y)
+{
+    double worst = 0;
+    int silent = 1;
+    for (size_t t = 0; t < l->c.tokens; t++)
+        for (size_t r = 0; r < l->c.hidden; r++) {
+            size_t at = t * l->c.hidden + r;
+            double got = (double)kf_load(l->c.y, y, at), limit = l->bound[at];
+            limit += 0x1p-140 + fabs(l->exact[at]) * (l->c.y == KERF_F32   ? 0x1p-24
+                                                      : l->c.y == KERF_F16 ? 0x1p-11
+                                                                           : 0x1p-8);
+            if (l->c.y == KERF_F16) limit += 0x1p-24;
+            double off = fabs(got - l->exact[at]);
+            if (!(off <= limit)) silent = 0;
+            if (l->bound[at] == 0) continue;
+            worst = fmax(worst, off / limit);
+        }
+    check(silent, l, "a result is outside the bound");
+    share = fmax(share, worst);
+}
+
+static size_t run_once(layer *l, cudaGraphExec_t graph, uint8_t *y)
+{
+    zone_write(l->y_zone, NULL);
+    if (graph)
+        need_cuda(cudaGraphLaunch(graph, stream), "graph");
+    else
+        need(kerf_gemv_experts_run(l->plan, &l->args, stream, &error), "run");
+    wait_for_device();
+    need_cuda(cudaGetLastError(), "kernels");
+    check(zone_read(l->y_zone, y), l, "something beside y was written");
+    check(zone_read(l->h_zone, NULL), l, "something beside the workspace was written");
+    return l->y_zone.n;
+}
+
+static cudaGraphExec_t record(layer *l)
+{
+    cudaGraph_t g;
+    cudaGraphExec_t e;
+    need_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+    need(kerf_gemv_experts_run(l->plan, &l->args, stream, &error), "run");
+    need_cuda(cudaStreamEndCapture(stream, &g), "capture");
+    need_cuda(cudaGraphInstantiate(&e, g, 0), "graph");
+    need_cuda(cudaGraphDestroy(g), "graph");
+    return e;
+}
+
+/* A token that is no number leaves the others alone. */
+static void check_nan(layer *l, uint8_t *y, const uint8_t *before)
+{
+    const size_t out = l->c.hidden * size_of(l->c.y);
+    uint8_t *x = allocate(l->x_zone.n);
+    memcpy(x, l->x, l->x_zone.n);
+    for (size_t k = 0; k < l->c.hidden; k++) kf_store(l->c.x, x, k, NAN);
+    zone_write(l->x_zone, x);
+    run_once(l, NULL, y);
+    check(memcmp(y + out, before + out, (l->c.tokens - 1) * out) == 0, l, "NaN reached others");
+    int used = 0;
+    for (size_t s = 0; s < l->c.top_k; s++) used |= counts(l, s);
+    check(!used || isnan(kf_load(l->c.y, y, 0)), l, "NaN was lost");
+    zone_write(l->x_zone, l->x);
+    free(x);
+}
+
+static void check_layer(const kerf_format *f, const layer_case *c)
+{
+    layer l = layer_new(f, c);
+    if (!l.plan) {
+        snprintf(backends, sizeof backends, "%s", "refused");
+        layer_free(&l);
+        return;
+    }
+    uint8_t *y = allocate(l.y_zone.n), *again = allocate(l.y_zone.n);
+    snprintf(backends, sizeof backends, "%s", kerf_gemv_experts_backend(l.plan));
+    cudaGraphExec_t graph = record(&l);
+    for (int way = 0; way < ROUTES; way++) {
+        fill_routes(&l, way, 1000 + (uint64_t)way);
+        solve_layer(&l);
+        size_t n = run_once(&l, NULL, y);
+        compare(&l, y);
+        run_once(&l, graph, again);
+        check(memcmp(y, again, n) == 0, &l, "a replay with other routes gives other bits");
+        for (size_t i = 0; i < n; i++) digest = mix(digest + y[i]);
+        if (way == 0 && c->tokens > 1) check_nan(&l, again, y);
+    }
+    layers++;
+    need_cuda(cudaGraphExecDestroy(graph), "graph");
+    free(y);
+    free(again);
+    layer_free(&l);
+}
+
+/* What must be refused, each with nothing enqueued. */
+static void check_refusals(const kerf_format *f)
+{
+    static const layer_case c = {4, 256, 64, 2, 2, KERF_F32, KERF_F32, KERF_F32, 0, 0, 0};
+    layer l = layer_new(f, &c);
+    if (l.plan) {
+        kerf_gemv_experts_args a = l.args;
+        a.ids.n--;
+        check(kerf_gemv_experts_run(l.plan, &a, stream, &error) == KERF_E_BUFFER, &l, "short ids");
+        a = l.args;
+        a.down.weights[0].n--;
+        check(kerf_gemv_experts_run(l.plan, &a, stream, &error) == KERF_E_BUFFER, &l, "short down");
+        a = l.args;
+        a.gate.stride[0] = UINT64_MAX / 2;
+        check(kerf_gemv_experts_run(l.plan, &a, stream, &error) == KERF_E_RANGE, &l, "stride");
+        a = l.args;
+        a.gate.bias = a.x;
+        check(kerf_gemv_experts_run(l.plan, &a, stream, &error) == KERF_E_ARG, &l, "bias");
+    }
+    layer_free(&l);
+}
+
+static const layer_case cases[] = {
+    /* experts hidden inter tokens top_k x y between, rows, bias, clamped */
+    {5, 256, 64, 1, 2, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
+    {9, 320, 128, 16, 8, KERF_F16, KERF_F16, KERF_F16, KERF_EXPERTS_APART, 1, 0},
+    {3, 97, 33, 5, 2, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
+    {6, 576, 192, 4, 3, KERF_F32, KERF_BF16, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
+    {7, 512, 192, 3, 1, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_HALVES, 0, 0},
+    {32, 1024, 272, 8, 8, KERF_BF16, KERF_BF16, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
+    {4, 2880, 416, 8, 4, KERF_BF16, KERF_F32, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
+    {2, 1000, 136, 11, 5, KERF_F16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 1, 0},
+    {24, 1024, 64, 2, 6, KERF_BF16, KERF_F32, KERF_F32, KERF_EXPERTS_APART, 0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    kerf_device_info info;
+    if (kerf_device_describe(0, &info, &error) != KERF_OK ||
+        kerf_device_open(0, &gpu, &error) != KERF_OK) {
+        printf("0 passed, 0 failed, 1 skipped: %s\n", error.text);
+        return 77;
+    }
+    need_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    size_t n = sizeof cases / sizeof *cases;
+    if (argc > 1 && strcmp(argv[1], "brief") == 0) separate = 1, n = 4;
+    if (argc > 1 && (separate || strcmp(argv[1], "quick") == 0)) argc--, argv++;
+    for (size_t i = 0; i < kerf_format_count(); i++) {
+        const kerf_format *f = kerf_format_at(i);
+        int wanted = argc == 1;
+        for (int k = 1; k < argc; k++) wanted |= strcmp(argv[k], f->name) == 0;
+        if (!wanted || f->geometry == KERF_GROUP_SUPER) continue;
+        uint64_t before = failures;
+        layers = digest = 0;
+        share = 0;
+        char first[32] = "";
+        for (size_t k = 0; k < n; k++) {
+            check_layer(f, &cases[k]);
+            if (k == 0) snprintf(first, sizeof first, "%s", backends);
+        }
+        check_refusals(f);
+        printf("%-20s %2llu layers  %-8s  %5.3f of bound  %016llx %s\n", f->name,
+               (unsigned long long)layers, first, share, (unsigned long long)digest,
+               failures == before ? "ok" : "FAILED");
+        fflush(stdout);
+    }
+    printf("%llu passed, %llu failed on %s\n", (unsigned long long)(checks - failures),
+           (unsigned long long)failures, info.name);
+    kerf_device_close(gpu);
+    return failures != 0;
+}
