@@ -128,7 +128,7 @@ static void check_refusals(const kerf_format *f)
         a.down.weights[0].n--;
         check(kerf_gemv_experts_run(l.plan, &a, stream, &error) == KERF_E_BUFFER, &l, "short down");
         a = l.args;
-        a.gate.stride[0] = UINT64_MAX / 2;
+        a.gate.stride[0] = UINT64_MAX / 2 + 1;
         check(kerf_gemv_experts_run(l.plan, &a, stream, &error) == KERF_E_RANGE, &l, "stride");
         a = l.args;
         a.gate.bias = a.x;

@@ -11,22 +11,22 @@
 namespace
 {
 
-__device__ __forceinline__ kf_matrix any_expert(const kf_experts_job &j, const kf_experts_stack &s,
+__device__ __forceinline__ kf_matrix any_expert(const kf_experts_job &j, const kf_experts_planes &s,
                                                 uint32_t expert)
 {
     kf_matrix w = {};
     for (int i = 0; i < KERF_PLANES; i++) w.plane[i] = s.plane[i] + expert * s.stride[i];
-    w.rows = s.rows;
-    w.cols = j.lay.cols;
-    w.row_bytes = j.lay.strides.row_bytes;
-    w.row_groups = j.lay.strides.row_groups;
-    w.zero_bytes = j.lay.strides.zero_bytes;
+    w.rows = j.rows;
+    w.cols = j.cols;
+    w.row_bytes = j.strides.row_bytes;
+    w.row_groups = j.strides.row_groups;
+    w.zero_bytes = j.strides.zero_bytes;
     return w;
 }
 
 /* The sums of row r for the tokens of a group, whole in every lane. */
 __device__ __forceinline__ void any_sums(const kf_experts_job &j, const expert_groups &g,
-                                         uint32_t group, bool is_h, const kf_experts_stack &stack,
+                                         uint32_t group, bool is_h, const kf_experts_planes &stack,
                                          uint32_t r, float sum[KF_EXPERTS_SHARE])
 {
     const kf_matrix w = any_expert(j, stack, g.expert[group]);
@@ -41,7 +41,7 @@ __device__ __forceinline__ void any_sums(const kf_experts_job &j, const expert_g
         mask &= mask - 1;
         columns++;
     }
-    for (uint32_t k = threadIdx.x % 32; k < j.lay.cols; k += 32) {
+    for (uint32_t k = threadIdx.x % 32; k < j.cols; k += 32) {
         kf_dequant d = kf_dequant_at(KF_ROW, &w, r, kf_group_of(KF_ROW, &w, r, k));
         float v = kf_value(KF_ROW, d, kf_code_at(KF_ROW, &w, r, k));
 #pragma unroll

@@ -36,8 +36,8 @@ static void describe(const kerf_gemv_experts *plan, int which, kf_experts_job *j
 {
     const kerf_gemv_experts_shape *s = &plan->shape;
     const kf_experts_matrix *m = which ? &plan->down : &plan->in;
-    j->lay.cols = (uint32_t)m->cols;
-    j->stack[0].rows = j->stack[1].rows = (uint32_t)m->rows;
+    j->cols = (uint32_t)m->cols;
+    j->rows = (uint32_t)m->rows;
     j->out = (uint32_t)(which ? s->hidden : s->inter);
     j->tiles = (j->out + KF_GEMV_TILE - 1) / KF_GEMV_TILE;
     j->alternating = !which && s->rows == KERF_EXPERTS_ALTERNATING;
@@ -62,14 +62,20 @@ static int lay_tiles(const kerf_gemv_experts *plan, int which, const kf_gemv_til
     const kf_experts_matrix *m = which ? &plan->down : &plan->in;
     const kf_gemv_launch l = {.task = {.cols = m->cols}};
     int is_tiled;
-    j->lay.strides = kf_gemv_strides_of(plan->shape.format, &m->geometry, m->cols, t, &is_tiled);
+    j->strides = kf_gemv_strides_of(plan->shape.format, &m->geometry, m->cols, t, &is_tiled);
     if (!is_tiled) return 0;
     j->slices = (uint32_t)kf_div_up(m->cols, t->slice_codes);
-    j->lay.whole = kf_gemv_ends_whole(&j->lay.strides, &l, t);
-    j->lay.words = kf_gemv_end_of(&j->lay.strides, &l, t) != KF_GEMV_END_SCALES;
-    j->lay.zero_words = j->lay.strides.zero_bytes % 4 == 0;
+    j->plain_scales = t->slice_copy == 0 || j->strides.row_groups * t->scale % t->slice_copy == 0;
+    j->words = kf_gemv_end_of(&j->strides, &l, t) != KF_GEMV_END_SCALES;
+    j->zero_words = j->strides.zero_bytes % 4 == 0;
     /* 16 rows of up must not lie in two rows of tiles. */
     return !(t->is_shared && j->first[1] % KF_GEMV_TILE);
+}
+
+/* Of a unit: its scales as they lie in memory, experts_weights.cuh. */
+static unsigned raw_bytes(const kf_gemv_tiling *t)
+{
+    return t->has_groups && !t->is_shared ? KF_GEMV_TILE * (t->slice_row + 4) : 0;
 }
 
 static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv_tiling *t,
@@ -78,14 +84,16 @@ static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv
     unsigned parts = t->way == KF_WAY_BF16 ? 2 : 1, halves = t->slice_codes * 2 * parts;
     unsigned raw = t->slice_codes * (kerf_dtype_bits(j->x_type) / 8);
     return (kf_experts_need){.mats = which ? 1 : 2,
-                             .unit = t->slice_unit,
+                             .unit = t->slice_unit + raw_bytes(t),
                              .x_bytes = raw > halves ? raw : halves,
                              .zeros = halves,
                              .table = t->table,
                              .tokens = j->tokens,
                              .lists = KF_EXPERTS_LISTS,
                              .scratch = KF_EXPERTS_SCRATCH + 128,
-                             .most_shared = m->most_shared};
+                             .most_shared = m->most_shared,
+                             /* fewer items than multiprocessors: more warps for each */
+                             .is_alone = which && j->tiles <= m->multiprocessors};
 }
 
 /* The largest share of tokens with which two blocks of either launch fit a multiprocessor, or one.
@@ -99,21 +107,23 @@ static int divide(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine
             int fits = 1;
             for (int i = 0; i < 2; i++) {
                 const kf_experts_need need = need_of(&p->job[i], i, t, m);
-                fits =
-                    fits && kf_experts_divide(&room[i], &need, share) && room[i].blocks >= blocks;
+                fits = fits && kf_experts_divide(&room[i], &need, share) &&
+                       (room[i].blocks >= blocks || need.is_alone);
             }
             if (fits) return 1;
         }
     return 0;
 }
 
-static void take_room(kf_experts_job *j, const kf_experts_room *r, unsigned mats, unsigned unit)
+static void take_room(kf_experts_job *j, const kf_experts_room *r, unsigned mats, unsigned unit,
+                      unsigned raw)
 {
     j->share = r->share;
     j->warps = r->warps;
     j->depth = r->depth;
     j->x_pitch = r->x_pitch;
-    j->x_at = mats * unit;
+    j->raw_at = mats * unit;
+    j->x_at = j->raw_at + mats * raw;
     j->slot = r->slot;
     j->sums_at = r->sums_at;
     j->sum_cols = r->sum_cols;
@@ -144,7 +154,7 @@ static kerf_status plan_tiles(device_plan *p, const kerf_gemv_experts *plan,
         *g = (kf_experts_grid){.threads = 32 * room[i].warps, .shared_bytes = room[i].bytes};
         KF_CUDA(launches->prepare(i, g, m->most_shared, &blocks), "preparing a kernel");
         if (blocks < 1) return KERF_OK;
-        take_room(&p->job[i], &room[i], i ? 1 : 2, t.slice_unit);
+        take_room(&p->job[i], &room[i], i ? 1 : 2, t.slice_unit, raw_bytes(&t));
         g->blocks = blocks_for(&p->job[i], i, 1, (unsigned)blocks * m->multiprocessors);
         g->overlap = m->has_clusters;
     }
@@ -187,7 +197,7 @@ kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
     /* As in gemv_device.c; sums over slices and experts are a few steps more. */
     const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(f));
     for (int i = 0; i < 2; i++) {
-        double steps = (double)p->job[i].lay.cols / 16 + 64 + 2 * KERF_EXPERTS_TOP_K;
+        double steps = (double)p->job[i].cols / 16 + 64 + 2 * KERF_EXPERTS_TOP_K;
         plan->bound[i] = p->is_tiled ? steps * 0x1p-20 + t.rounding : steps * 0x1p-24;
         if (p->is_tiled && p->job[i].x_type == KERF_F32) plan->bound[i] += 0x1p-11;
     }
@@ -203,20 +213,18 @@ static int is_aligned(const void *p, uint64_t stride, unsigned n)
 
 static void fill_stack(kf_experts_job *j, int m, const kerf_experts_stack *s)
 {
-    kf_gemv_job *lay = &j->lay;
     for (int i = 0; i < KERF_PLANES; i++) {
         j->stack[m].plane[i] = s->weights[i].p;
         j->stack[m].stride[i] = s->stride[i];
     }
     j->stack[m].bias = s->bias.p;
     const kerf_cspan *w = s->weights;
-    lay->aligned =
-        lay->aligned && is_aligned(w[KERF_PLANE_CODES].p, s->stride[KERF_PLANE_CODES], 16);
-    lay->whole = lay->whole && lay->aligned &&
-                 is_aligned(w[KERF_PLANE_SCALES].p, s->stride[KERF_PLANE_SCALES], 16);
-    lay->words = lay->words && is_aligned(w[KERF_PLANE_SCALES].p, s->stride[KERF_PLANE_SCALES], 4);
-    lay->zero_words =
-        lay->zero_words && is_aligned(w[KERF_PLANE_ZEROS].p, s->stride[KERF_PLANE_ZEROS], 4);
+    j->aligned = j->aligned && is_aligned(w[KERF_PLANE_CODES].p, s->stride[KERF_PLANE_CODES], 16);
+    j->plain_scales =
+        j->plain_scales && is_aligned(w[KERF_PLANE_SCALES].p, s->stride[KERF_PLANE_SCALES], 16);
+    j->words = j->words && is_aligned(w[KERF_PLANE_SCALES].p, s->stride[KERF_PLANE_SCALES], 4);
+    j->zero_words =
+        j->zero_words && is_aligned(w[KERF_PLANE_ZEROS].p, s->stride[KERF_PLANE_ZEROS], 4);
 }
 
 kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv_experts_args *a,
@@ -226,7 +234,7 @@ kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
     for (int i = 0; i < 2; i++) {
         kf_experts_job j = p->job[i];
-        j.lay.aligned = 1;
+        j.aligned = 1;
         fill_stack(&j, 0, i ? &a->down : &a->gate);
         if (!i) fill_stack(&j, 1, plan->stacks == 2 ? &a->up : &a->gate);
         j.ids = a->ids.p;

@@ -15,43 +15,51 @@ extern "C" {
 /* Slots of all tokens; tokens that one product takes, of the eight columns of a tensor core. */
 enum { KF_EXPERTS_SLOTS = KERF_EXPERTS_TOKENS * KERF_EXPERTS_TOP_K, KF_EXPERTS_SHARE = 4 };
 
+/* Warps of a block, at most. */
+enum { KF_EXPERTS_WARPS = 16 };
+
 /* Shared memory of a block: the bytes of kf_experts_groups, and of finding them. */
 enum { KF_EXPERTS_LISTS = 3 * 1024 + 512, KF_EXPERTS_SCRATCH = 3 * 1024 };
 
-typedef struct kf_experts_stack {
+/* One kind of matrix of all experts. */
+typedef struct kf_experts_planes {
     const uint8_t *plane[KERF_PLANES];
     uint64_t stride[KERF_PLANES]; /* bytes */
     const uint8_t *bias;
-    uint32_t rows; /* of an expert's matrix */
-} kf_experts_stack;
+} kf_experts_planes;
 
-/* One of the two launches. */
+/* One of the two launches. What comes first is needed first, and all of it is small: the first read
+ * of each 64 bytes of a kernel's parameters takes as long as one of the second level of the cache.
+ */
 typedef struct kf_experts_job {
-    kf_gemv_job lay; /* how matrices lie: strides, cols, aligned, words, zero_words, whole */
-    kf_experts_stack stack[2]; /* gate and up, or down once */
-    uint32_t first[2];         /* row of the first tile in either */
-    uint32_t step;             /* rows from a tile to the next: 16, or 32 where rows alternate */
-    uint32_t tiles, out;       /* of 16 rows of what comes out; how many rows that are */
-    uint32_t slices;           /* of a row of weights */
-    const uint8_t *x; /* of tokens; of the columns of groups, one after another, for down */
-    uint8_t *y;
-    uint64_t x_stride, y_stride; /* elements */
-    kerf_dtype x_type, y_type, bias_type;
-    int x_wide; /* rows of x begin at multiples of 16 bytes */
-    /* routes */
+    /* routes, and a block's shared memory */
     const int32_t *ids;
     const float *weights;
     uint32_t experts, tokens, top_k;
+    uint32_t share; /* tokens that one product takes                          */
+    uint32_t lists_at, sums_at, zeros_at, table_at;
+    uint32_t warps, depth, slot; /* of a ring: slots of a warp, bytes of a slot: weights, and x */
+    uint32_t x_pitch, x_at;      /* bytes of a column of x; where they begin in a slot */
+    uint32_t raw_at;             /* ... and scales that are copied as they lie        */
+    uint32_t tiles, slices;      /* of 16 rows of what comes out; of a row of weights   */
+    /* weights, as gemv_job.h has it */
+    uint32_t cols, rows; /* of an expert's matrix */
+    kf_gemv_strides strides;
+    uint32_t first[2]; /* row of the first tile of gate and of up */
+    uint32_t step;     /* rows from a tile to the next: 16, or 32 where rows alternate */
+    int aligned, words, zero_words;
+    int plain_scales;           /* rows of scales begin at multiples of what a copy takes */
+    kf_experts_planes stack[2]; /* gate and up, or down once */
+    const uint8_t *x; /* of tokens; of the columns of groups, one after another, for down */
+    uint64_t x_stride, y_stride; /* elements */
+    uint8_t *y;
+    kerf_dtype x_type, y_type, bias_type;
+    int x_wide; /* rows of x begin at multiples of 16 bytes */
     /* after the product */
+    uint32_t sum_cols; /* columns of a warp's sums          */
+    uint32_t out;      /* how many rows come out            */
     int alternating, clamped;
     float limit;
-    /* a block's shared memory */
-    uint32_t warps, depth;
-    uint32_t share;             /* tokens that one product takes                          */
-    uint32_t x_pitch, x_at;     /* bytes of a column of x; where they begin in a slot     */
-    uint32_t slot;              /* bytes of a slot of a warp's ring: weights, and x       */
-    uint32_t sums_at, sum_cols; /* sums of warps; columns of a warp's                     */
-    uint32_t zeros_at, lists_at, table_at;
 } kf_experts_job;
 
 typedef struct kf_experts_grid {

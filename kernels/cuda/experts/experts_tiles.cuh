@@ -18,29 +18,12 @@
 #ifndef KERF_EXPERTS_TILES_CUH
 #define KERF_EXPERTS_TILES_CUH
 
-#include "cuda/experts/experts_groups.cuh"
+#include "cuda/experts/experts_weights.cuh"
 #include "cuda/experts/experts_x.cuh"
 #include "cuda/experts/experts_y.cuh"
 
 namespace
 {
-
-/* The matrix of an expert. */
-__device__ __forceinline__ kf_gemv_matrix matrix_of(const kf_experts_stack &s, uint32_t expert)
-{
-    kf_gemv_matrix m;
-#pragma unroll
-    for (int i = 0; i < KERF_PLANES; i++) m.plane[i] = s.plane[i] + expert * s.stride[i];
-    m.rows = s.rows;
-    return m;
-}
-
-/* The row that a tile begins with. Where rows alternate, all of the last tile's second half may lie
- * behind the matrix: then nothing that is made of it is used. */
-__device__ __forceinline__ uint32_t first_row(const kf_experts_job &j, int m, uint32_t tile)
-{
-    return min(j.first[m] + tile * j.step, j.stack[m].rows - 1);
-}
 
 /* Which unit a warp is at: of an item, by group and slice. */
 template <bool DOWN> struct unit_cursor {
@@ -103,15 +86,15 @@ __device__ __forceinline__ void fetch_unit_beside(unit_beside<MATS> &b, const kf
 {
 #pragma unroll
     for (int m = 0; m < MATS; m++) {
-        kf_gemv_matrix w = matrix_of(j.stack[m], g.expert[p.group]);
+        kf_gemv_matrix w = matrix_of(j, j.stack[m], g.expert[p.group]);
         uint32_t first = first_row(j, m, p.tile);
-        fetch_aside(b.more[m], j.lay, w, first, p.slice, lane);
+        fetch_aside(b.more[m], j, w, first, p.slice, lane);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             uint32_t row = min(first + lane / 4 + 8 * half, w.rows - 1);
-            b.scale[m][half] = load_row_scale(j.lay, w, row);
+            b.scale[m][half] = load_row_scale(j, w, row);
             if constexpr (WAY == KF_WAY_NIBBLE || WAY == KF_WAY_BYTE)
-                b.zero[m][half] = minus_1024(row_zero(j.lay, w, row));
+                b.zero[m][half] = minus_1024(row_zero(j, w, row));
         }
     }
 }
@@ -123,12 +106,9 @@ __device__ __forceinline__ void copy_unit_weights(const kf_experts_job &j, const
                                                   uint32_t lane)
 {
 #pragma unroll
-    for (int m = 0; m < MATS; m++) {
-        slice_source from;
-        from.aim(j.lay, matrix_of(j.stack[m], g.expert[p.group]), first_row(j, m, p.tile), p.slice,
-                 lane);
-        from.copy(j.lay, p.slice, to + m * SLICE_UNIT, lane);
-    }
+    for (int m = 0; m < MATS; m++)
+        copy_rows(j, matrix_of(j, j.stack[m], g.expert[p.group]), first_row(j, m, p.tile), p.slice,
+                  to + m * SLICE_UNIT, to + j.raw_at + m * RAW_BYTES, lane);
 }
 
 template <int MATS>
@@ -195,8 +175,18 @@ __device__ __forceinline__ void add_unit(float total[4], const float c[4], const
     }
 }
 
+/* Brings parameters into the constant cache, the lines by different warps at once. */
+__device__ __forceinline__ void touch_job(const kf_experts_job &j, uint32_t warp)
+{
+    constexpr uint32_t LINES = (sizeof j + 63) / 64;
+    for (uint32_t i = warp; i < LINES; i += blockDim.x / 32) {
+        uint32_t v = ((const uint32_t *)&j)[min(i * 16, (uint32_t)sizeof j / 4 - 1)];
+        asm volatile("" ::"r"(v));
+    }
+}
+
 template <int MATS>
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 1)
     experts_tiles(const __grid_constant__ kf_experts_job j)
 {
     constexpr bool DOWN = MATS == 1;
@@ -205,6 +195,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(shared);
     expert_groups &g = *(expert_groups *)(shared + j.lists_at);
     __shared__ uint64_t gate_word;
+    touch_job(j, warp);
     tile_gate gate = {(uint32_t)__cvta_generic_to_shared(&gate_word)};
     if (threadIdx.x == 0) gate.init(blockDim.x);
     /* The launch of DOWN begins when all blocks of GATE_UP have come here: routes are known then,
@@ -287,6 +278,10 @@ __global__ void __launch_bounds__(THREADS, 2)
 #pragma unroll
             for (int m = 0; m < MATS; m++) {
                 float c[1][4] = {}, factor[2];
+                if (HAS_RAW && !has_plain_scales(j, first_row(j, m, at.tile), at.slice))
+                    shift_scales(j, matrix_of(j, j.stack[m], g.expert[at.group]),
+                                 first_row(j, m, at.tile), at.slice,
+                                 slot + j.raw_at + m * RAW_BYTES, slot + m * SLICE_UNIT, lane);
                 me.zero[0] = now.zero[m][0], me.zero[1] = now.zero[m][1];
                 factor[0] = factor_of(now.scale[m][0]), factor[1] = factor_of(now.scale[m][1]);
                 consume_slice<1>(me, slot + m * SLICE_UNIT, x, now.more[m], c);

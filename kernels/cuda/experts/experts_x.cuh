@@ -17,7 +17,7 @@ constexpr uint32_t OCTETS_8 = SLICE_CODES / 8;     /* runs of eight elements of 
 __device__ __forceinline__ uint32_t x_bits(const kf_experts_job &j, uint64_t row, uint32_t at)
 {
     uint64_t i = row * j.x_stride + at;
-    if (at >= j.lay.cols) return 0;
+    if (at >= j.cols) return 0;
     return j.x_type == KERF_F32 ? __ldcg((const uint32_t *)j.x + i)
                                 : __ldcg((const uint16_t *)j.x + i);
 }
@@ -47,7 +47,7 @@ __device__ __forceinline__ void copy_x(const kf_experts_job &j, uint32_t to, uin
     uint32_t first = slice * SLICE_CODES;
     const uint8_t *from = j.x + (row * j.x_stride + first) * size;
     for (uint32_t p = lane; p < SLICE_CODES / of_piece; p += 32) {
-        bool inside = first + p * of_piece < j.lay.cols;
+        bool inside = first + p * of_piece < j.cols;
         copy_async(to + p * 16, inside ? from + p * 16 : j.x, inside);
     }
 }

@@ -34,9 +34,9 @@ __device__ __forceinline__ float gated(const kf_experts_job &j, uint32_t expert,
     uint32_t gate_row = j.alternating ? 2 * k : j.first[0] + k;
     uint32_t up_row = j.alternating ? 2 * k + 1 : j.first[1] + k;
     if (j.stack[0].bias) {
-        const kf_experts_stack &a = j.stack[0], &b = j.stack[1];
-        gate += number_at(j.bias_type, a.bias, (uint64_t)expert * a.rows + gate_row);
-        up += number_at(j.bias_type, b.bias, (uint64_t)expert * b.rows + up_row);
+        const kf_experts_planes &a = j.stack[0], &b = j.stack[1];
+        gate += number_at(j.bias_type, a.bias, (uint64_t)expert * j.rows + gate_row);
+        up += number_at(j.bias_type, b.bias, (uint64_t)expert * j.rows + up_row);
     }
     if (!j.clamped) return silu(gate) * up;
     /* NaN stays what it is, as in min and max of IEEE's newer kind. */
@@ -55,8 +55,7 @@ __device__ __forceinline__ float down_biases(const kf_experts_job &j, const expe
     for (uint32_t i = 0; i < g.count; i++) {
         if (g.half[i] != token / 8 || !(g.mask[i] & bit)) continue;
         float w = g.weight[g.column[i] + __popc(g.mask[i] & (bit - 1))];
-        sum += w * number_at(j.bias_type, j.stack[0].bias,
-                             (uint64_t)g.expert[i] * j.stack[0].rows + row);
+        sum += w * number_at(j.bias_type, j.stack[0].bias, (uint64_t)g.expert[i] * j.rows + row);
     }
     return sum;
 }
@@ -101,14 +100,14 @@ template <int MATS>
 __device__ __forceinline__ float whole_sum(const kf_experts_job &j, const uint8_t *shared,
                                            uint32_t turn, uint32_t m, uint32_t column, uint32_t row)
 {
-    float sum = 0, v[WARPS];
+    float sum = 0, v[KF_EXPERTS_WARPS];
 #pragma unroll
-    for (uint32_t w = 0; w < WARPS; w++)
+    for (uint32_t w = 0; w < KF_EXPERTS_WARPS; w++)
         v[w] = w < j.warps
                    ? *(const float *)(shared + sums_of(j, MATS, turn, w, m, column) + row * 4)
                    : 0;
 #pragma unroll
-    for (uint32_t w = 0; w < WARPS; w++) sum += v[w];
+    for (uint32_t w = 0; w < KF_EXPERTS_WARPS; w++) sum += v[w];
     return sum;
 }
 

@@ -124,8 +124,8 @@ __device__ __forceinline__ void copy_word(uint32_t to, const uint8_t *from, int 
 /* Codes of a unit that the matrix ends in, PIECES of 16 bytes of each of its rows, to where PLACE
  * says; unit: which one of a row; rows: of the matrix, from the first of the tile on; `codes`: the
  * lane's first piece. */
-template <uint32_t PIECES, uint32_t (*PLACE)(uint32_t row, uint32_t piece)>
-__device__ __forceinline__ void copy_codes_at_edge(const kf_gemv_job &j, uint32_t to, uint32_t lane,
+template <uint32_t PIECES, uint32_t (*PLACE)(uint32_t row, uint32_t piece), typename JOB>
+__device__ __forceinline__ void copy_codes_at_edge(const JOB &j, uint32_t to, uint32_t lane,
                                                    uint32_t unit, uint32_t rows,
                                                    const uint8_t *codes)
 {

@@ -57,9 +57,9 @@ __device__ __forceinline__ float scale_in(const uint32_t *w, int i, float second
 /* Scales of a unit that the matrix ends in, ROW bytes of each of its rows, in words; unit: which
  * one of a row; rows: of the matrix, from the first of the tile on, whose scales begin at `scales`.
  */
-template <int ROW>
-__device__ __forceinline__ void copy_scales_at_edge(const kf_gemv_job &j, uint32_t to,
-                                                    uint32_t lane, uint32_t unit, uint32_t rows,
+template <int ROW, typename JOB>
+__device__ __forceinline__ void copy_scales_at_edge(const JOB &j, uint32_t to, uint32_t lane,
+                                                    uint32_t unit, uint32_t rows,
                                                     const uint8_t *scales)
 {
     constexpr uint32_t WORDS = ROW > 4 ? ROW / 4 : 1;

@@ -127,7 +127,8 @@ struct row_scale {
     float second;
 };
 
-__device__ __forceinline__ row_scale load_row_scale(const kf_gemv_job &j, const kf_gemv_matrix &m,
+template <typename JOB>
+__device__ __forceinline__ row_scale load_row_scale(const JOB &j, const kf_gemv_matrix &m,
                                                     uint32_t row)
 {
     row_scale r = {0, 1};
@@ -158,8 +159,8 @@ constexpr uint32_t ZERO_OF_ALL = KF_ROW.element == KERF_ELEM_S4   ? 8
                                  : KF_ROW.element == KERF_ELEM_U4 ? 0
                                                                   : 128;
 
-__device__ __forceinline__ uint32_t row_zero(const kf_gemv_job &j, const kf_gemv_matrix &m,
-                                             uint32_t row)
+template <typename JOB>
+__device__ __forceinline__ uint32_t row_zero(const JOB &j, const kf_gemv_matrix &m, uint32_t row)
 {
     uint32_t zero = ZERO_OF_ALL;
     if constexpr (ROW_ZEROS) {

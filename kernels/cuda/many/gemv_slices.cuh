@@ -37,7 +37,8 @@ __device__ __forceinline__ uint32_t slice_place(uint32_t row, uint32_t piece)
 /* The edges of a matrix: rows past the last, slices that a row ends in, planes that are not
  * aligned.
  * `codes`: the lane's first piece; `scales`: of the slice, in the first row of the tile. */
-__device__ __noinline__ void fetch_slice_edge(const kf_gemv_job &j, uint32_t to, uint32_t lane,
+template <typename JOB>
+__device__ __noinline__ void fetch_slice_edge(const JOB &j, uint32_t to, uint32_t lane,
                                               uint32_t slice, uint32_t rows, const uint8_t *codes,
                                               const uint8_t *scales)
 {
@@ -47,7 +48,8 @@ __device__ __noinline__ void fetch_slice_edge(const kf_gemv_job &j, uint32_t to,
 }
 
 /* Words of zero points of the lanes' rows of a tile that do not begin at multiples of four. */
-__device__ __noinline__ void fetch_zeros_askew(const kf_gemv_job &j, uint32_t to, uint32_t lane,
+template <typename JOB>
+__device__ __noinline__ void fetch_zeros_askew(const JOB &j, uint32_t to, uint32_t lane,
                                                uint32_t first, uint32_t rows, const uint8_t *zeros)
 {
     int have =
@@ -74,8 +76,9 @@ struct slice_source {
     }
 
     /* The tile that begins with a row of a matrix. */
-    __device__ __forceinline__ void aim(const kf_gemv_job &j, const kf_gemv_matrix &m,
-                                        uint32_t first, uint32_t slice, uint32_t lane)
+    template <typename JOB>
+    __device__ __forceinline__ void aim(const JOB &j, const kf_gemv_matrix &m, uint32_t first,
+                                        uint32_t slice, uint32_t lane)
     {
         rows = m.rows - first;
         codes = m.plane[KERF_PLANE_CODES] + (first + lane / SLICE_PIECES) * j.strides.row_bytes +
@@ -97,27 +100,39 @@ struct slice_source {
         return slice * SLICE_ZERO_BITS / 32 * 4;
     }
 
-    /* The unit into the ring at `to`. */
-    __device__ __forceinline__ void copy(const kf_gemv_job &j, uint32_t slice, uint32_t to,
-                                         uint32_t lane) const
+    /* Codes, and scales, where all 16 rows have them and every copy is aligned. */
+    template <typename JOB>
+    __device__ __forceinline__ void copy_whole_codes(const JOB &j, uint32_t to, uint32_t lane) const
     {
         uint32_t row = lane / SLICE_PIECES, piece = lane % SLICE_PIECES;
-        if (j.whole && rows >= TILE) {
-            uint32_t step = SLICE_LANE_ROWS * (uint32_t)j.strides.row_bytes,
-                     there = to + slice_place(row, piece);
-            if (SLICE_PIECES * SLICE_LANE_ROWS == 32 || lane < SLICE_PIECES * SLICE_LANE_ROWS)
+        uint32_t step = SLICE_LANE_ROWS * (uint32_t)j.strides.row_bytes,
+                 there = to + slice_place(row, piece);
+        if (SLICE_PIECES * SLICE_LANE_ROWS == 32 || lane < SLICE_PIECES * SLICE_LANE_ROWS)
 #pragma unroll
-                for (uint32_t i = 0; i < SLICE_COPIES; i++) {
-                    uint32_t twist = BITS == 6 ? 0 : i * SLICE_LANE_ROWS % 8 * 16;
-                    copy_async((there ^ twist) + i * (SLICE_LANE_ROWS * SLICE_PITCH),
-                               codes + (uint64_t)step * i, true);
-                }
-            if constexpr (HAS_GROUPS) {
-                constexpr int lanes = SHARED_ROW ? SLICE_SCALE_PIECES : TILE * SLICE_SCALE_PIECES;
-                if (lanes == 32 || (int)lane < lanes)
-                    copy_scales<SLICE_SCALE_PIECE>(to + SLICE_SCALES + lane * SLICE_SCALE_PIECE,
-                                                   scales, true);
+            for (uint32_t i = 0; i < SLICE_COPIES; i++) {
+                uint32_t twist = BITS == 6 ? 0 : i * SLICE_LANE_ROWS % 8 * 16;
+                copy_async((there ^ twist) + i * (SLICE_LANE_ROWS * SLICE_PITCH),
+                           codes + (uint64_t)step * i, true);
             }
+    }
+    __device__ __forceinline__ void copy_whole_scales(uint32_t to, uint32_t lane) const
+    {
+        if constexpr (HAS_GROUPS) {
+            constexpr int lanes = SHARED_ROW ? SLICE_SCALE_PIECES : TILE * SLICE_SCALE_PIECES;
+            if (lanes == 32 || (int)lane < lanes)
+                copy_scales<SLICE_SCALE_PIECE>(to + SLICE_SCALES + lane * SLICE_SCALE_PIECE, scales,
+                                               true);
+        }
+    }
+
+    /* The unit into the ring at `to`. */
+    template <typename JOB>
+    __device__ __forceinline__ void copy(const JOB &j, uint32_t slice, uint32_t to,
+                                         uint32_t lane) const
+    {
+        if (j.whole && rows >= TILE) {
+            copy_whole_codes(j, to, lane);
+            copy_whole_scales(to, lane);
         } else {
             uint64_t before = SHARED_ROW ? 0 : lane / SLICE_SCALE_PIECES;
             fetch_slice_edge(j, to, lane, slice, rows, codes,
@@ -125,6 +140,13 @@ struct slice_source {
                                               lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE
                                         : nullptr);
         }
+        copy_zeros(j, slice, to, lane);
+    }
+
+    template <typename JOB>
+    __device__ __forceinline__ void copy_zeros(const JOB &j, uint32_t slice, uint32_t to,
+                                               uint32_t lane) const
+    {
         if constexpr (HAS_ZEROS && HAS_GROUPS) {
             if (!j.zero_words)
                 fetch_zeros_askew(j, to + SLICE_ZEROS, lane, zeros_of(slice), rows, zeros);
@@ -190,9 +212,9 @@ struct aside {
 };
 
 /* Of the rows of the tile that begins with a row of a matrix. */
-__device__ __forceinline__ void fetch_aside(aside &out, const kf_gemv_job &j,
-                                            const kf_gemv_matrix &m, uint32_t tile_row,
-                                            uint32_t slice, uint32_t lane)
+template <typename JOB>
+__device__ __forceinline__ void fetch_aside(aside &out, const JOB &j, const kf_gemv_matrix &m,
+                                            uint32_t tile_row, uint32_t slice, uint32_t lane)
 {
     if constexpr (NESTED) {
         uint64_t first = (uint64_t)slice * GROUPS;
