@@ -47,7 +47,6 @@ typedef struct kf_experts_need {
     unsigned tokens;
     unsigned lists, scratch; /* bytes                                               */
     unsigned most_shared;    /* of a block                                          */
-    int is_alone;            /* there is one block at most for a multiprocessor     */
 } kf_experts_need;
 
 /* With so many tokens for a product; prefers two blocks for a multiprocessor to one, then more

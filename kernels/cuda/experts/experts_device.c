@@ -91,24 +91,22 @@ static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv
                              .tokens = j->tokens,
                              .lists = KF_EXPERTS_LISTS,
                              .scratch = KF_EXPERTS_SCRATCH + 128,
-                             .most_shared = m->most_shared,
-                             /* fewer items than multiprocessors: more warps for each */
-                             .is_alone = which && j->tiles <= m->multiprocessors};
+                             .most_shared = m->most_shared};
 }
 
-/* The largest share of tokens with which two blocks of either launch fit a multiprocessor, or one.
+/* Two blocks for a multiprocessor if at least two tokens share weights in both launches; else one.
  */
 static int divide(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                   kf_experts_room room[2])
 {
-    unsigned most = p->job[0].share;
+    unsigned most = p->job[0].share, least = most < 2 ? most : 2;
     for (unsigned blocks = 2; blocks >= 1; blocks--)
-        for (unsigned share = most; share >= 1; share /= 2) {
+        for (unsigned share = most; share >= (blocks == 2 ? least : 1); share--) {
             int fits = 1;
             for (int i = 0; i < 2; i++) {
                 const kf_experts_need need = need_of(&p->job[i], i, t, m);
-                fits = fits && kf_experts_divide(&room[i], &need, share) &&
-                       (room[i].blocks >= blocks || need.is_alone);
+                fits =
+                    fits && kf_experts_divide(&room[i], &need, share) && room[i].blocks >= blocks;
             }
             if (fits) return 1;
         }

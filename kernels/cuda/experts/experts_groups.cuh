@@ -27,6 +27,8 @@ struct expert_slots {
     float weight[KF_EXPERTS_SLOTS];
     uint32_t before[KF_EXPERTS_SLOTS]; /* of a leader: groups before its own, and columns << 16 */
     uint32_t warp[KF_EXPERTS_SLOTS / 32];
+    uint32_t view[KF_EXPERTS_SLOTS]; /* what it knows of the others, once they are looked at */
+    float sum[KF_EXPERTS_SLOTS];
 };
 static_assert(sizeof(expert_slots) <= KF_EXPERTS_SCRATCH + 128, "scratch takes more");
 
@@ -99,6 +101,8 @@ __device__ void find_groups(const kf_experts_job &j, expert_groups &g, expert_sl
         if (i < slots && s.id[i] >= 0) {
             slot_view v;
             v.look(j, s, i);
+            s.view[i] = v.mask | v.leader << 16 | (uint32_t)v.is_first << 24;
+            s.sum[i] = v.weight;
             if (v.leader == i) mine = groups_of(v.mask, j.share) | __popc(v.mask) << 16;
         }
         uint32_t upto = scan_warp(mine, lane);
@@ -113,8 +117,8 @@ __device__ void find_groups(const kf_experts_job &j, expert_groups &g, expert_sl
     };
     for (uint32_t i = threadIdx.x; i < slots; i += blockDim.x) {
         if (s.id[i] < 0) continue;
-        slot_view v;
-        v.look(j, s, i);
+        const uint32_t view = s.view[i];
+        slot_view v = {view & 0xffff, view >> 16 & 0xff, (view >> 24) != 0, s.sum[i]};
         uint32_t from = before(v.leader), token = i / j.top_k;
         if (v.is_first) g.weight[(from >> 16) + __popc(v.mask & ((1u << token) - 1))] = v.weight;
         if (v.leader != i) continue;

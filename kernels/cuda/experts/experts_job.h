@@ -16,10 +16,10 @@ extern "C" {
 enum { KF_EXPERTS_SLOTS = KERF_EXPERTS_TOKENS * KERF_EXPERTS_TOP_K, KF_EXPERTS_SHARE = 4 };
 
 /* Warps of a block, at most. */
-enum { KF_EXPERTS_WARPS = 16 };
+enum { KF_EXPERTS_WARPS = 8 };
 
 /* Shared memory of a block: the bytes of kf_experts_groups, and of finding them. */
-enum { KF_EXPERTS_LISTS = 3 * 1024 + 512, KF_EXPERTS_SCRATCH = 3 * 1024 };
+enum { KF_EXPERTS_LISTS = 3 * 1024 + 512, KF_EXPERTS_SCRATCH = 5 * 1024 };
 
 /* One kind of matrix of all experts. */
 typedef struct kf_experts_planes {

@@ -105,10 +105,10 @@ __device__ __forceinline__ void copy_unit_weights(const kf_experts_job &j, const
                                                   const unit_cursor<MATS == 1> &p, uint32_t to,
                                                   uint32_t lane)
 {
-#pragma unroll
+#pragma unroll 1
     for (int m = 0; m < MATS; m++)
-        copy_rows(j, matrix_of(j, j.stack[m], g.expert[p.group]), first_row(j, m, p.tile), p.slice,
-                  to + m * SLICE_UNIT, to + j.raw_at + m * RAW_BYTES, lane);
+        copy_rows(j, m, g.expert[p.group], first_row(j, m, p.tile), p.slice, to + m * SLICE_UNIT,
+                  to + j.raw_at + m * RAW_BYTES, lane);
 }
 
 template <int MATS>
@@ -186,7 +186,7 @@ __device__ __forceinline__ void touch_job(const kf_experts_job &j, uint32_t warp
 }
 
 template <int MATS>
-__global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 1)
+__global__ void __launch_bounds__(THREADS, 2)
     experts_tiles(const __grid_constant__ kf_experts_job j)
 {
     constexpr bool DOWN = MATS == 1;
@@ -219,6 +219,7 @@ __global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 1)
     };
     unit_beside<MATS> now = {}, then = {};
     if (more) fetch_unit_beside<MATS>(now, j, g, feed, lane);
+#pragma unroll 1
     for (uint32_t i = 0; i < j.depth; i++) {
         if (more) {
             copy_unit_weights<MATS>(j, g, feed, ring + i * j.slot, lane);
@@ -233,6 +234,7 @@ __global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 1)
     if (DOWN) {
         wait_previous();
         bool is_one = first.settle(j, g, warp, shift, items);
+#pragma unroll 1
         for (uint32_t i = 0; i < j.depth; i++) {
             if (is_one) {
                 copy_unit_x<MATS>(j, g, first, ring + i * j.slot, lane);
@@ -275,20 +277,25 @@ __global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 1)
                     weight[i] = g.weight[g.column[at.group] + __popc(mask & ((1u << token) - 1))];
             }
             me.zero_at = at.slice * SLICE_ZERO_BITS % 32;
-#pragma unroll
+#pragma unroll 1 /* so that the product is in the cache of instructions once */
             for (int m = 0; m < MATS; m++) {
+                const bool is_up = MATS == 2 && m;
+                const uint32_t unit = slot + m * SLICE_UNIT, from = first_row(j, m, at.tile);
+                if (HAS_RAW && !has_plain_scales(j, from, at.slice))
+                    shift_scales(j, m, g.expert[at.group], from, at.slice,
+                                 slot + j.raw_at + m * RAW_BYTES, unit, lane);
                 float c[1][4] = {}, factor[2];
-                if (HAS_RAW && !has_plain_scales(j, first_row(j, m, at.tile), at.slice))
-                    shift_scales(j, matrix_of(j, j.stack[m], g.expert[at.group]),
-                                 first_row(j, m, at.tile), at.slice,
-                                 slot + j.raw_at + m * RAW_BYTES, slot + m * SLICE_UNIT, lane);
-                me.zero[0] = now.zero[m][0], me.zero[1] = now.zero[m][1];
-                factor[0] = factor_of(now.scale[m][0]), factor[1] = factor_of(now.scale[m][1]);
-                consume_slice<1>(me, slot + m * SLICE_UNIT, x, now.more[m], c);
-                if (DOWN && g.half[at.group])
+                const aside beside_it = is_up ? now.more[MATS - 1] : now.more[0];
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    me.zero[i] = is_up ? now.zero[MATS - 1][i] : now.zero[0][i];
+                    factor[i] = factor_of(is_up ? now.scale[MATS - 1][i] : now.scale[0][i]);
+                }
+                consume_slice<1>(me, unit, x, beside_it, c);
+                if (is_up || (DOWN && g.half[at.group]))
                     add_unit(total[1], c[0], back, factor, weight, live);
                 else
-                    add_unit(total[m], c[0], back, factor, weight, live);
+                    add_unit(total[0], c[0], back, factor, weight, live);
             }
             now = then;
             __syncwarp();

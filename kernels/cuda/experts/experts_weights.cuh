@@ -73,12 +73,13 @@ __device__ __forceinline__ void copy_raw_scales(const kf_experts_job &j, const k
     }
 }
 
-/* Brings them to where scales of a unit are. */
-__device__ __forceinline__ void shift_scales(const kf_experts_job &j, const kf_gemv_matrix &m,
-                                             uint32_t first, uint32_t slice, uint32_t raw,
-                                             uint32_t unit, uint32_t lane)
+/* Brings them to where scales of a unit are; mat, expert: which matrix. */
+__device__ __noinline__ void shift_scales(const kf_experts_job &j, uint32_t mat, uint32_t expert,
+                                          uint32_t first, uint32_t slice, uint32_t raw,
+                                          uint32_t unit, uint32_t lane)
 {
     constexpr uint32_t WORDS = SCALE_BYTES / 4 ? SCALE_BYTES / 4 : 1;
+    const kf_gemv_matrix m = matrix_of(j, j.stack[mat], expert);
 #pragma unroll 1
     for (uint32_t i = lane; i < TILE * WORDS; i += 32) {
         uint32_t r = i / WORDS, at = raw + (r * RAW_WORDS + i % WORDS) * 4;
@@ -90,24 +91,44 @@ __device__ __forceinline__ void shift_scales(const kf_experts_job &j, const kf_g
     __syncwarp();
 }
 
+/* Scales that are not copied in the shortest way, and codes that are not. Functions of their own,
+ * so that the loops that are always taken stay together in the cache of instructions. */
+__device__ __noinline__ void copy_edge_scales(const kf_experts_job &j, uint32_t mat,
+                                              uint32_t expert, uint32_t first, uint32_t slice,
+                                              uint32_t unit, uint32_t raw, uint32_t lane)
+{
+    const kf_gemv_matrix m = matrix_of(j, j.stack[mat], expert);
+    if constexpr (HAS_RAW)
+        copy_raw_scales(j, m, first, slice, raw, lane);
+    else if constexpr (HAS_GROUPS)
+        copy_scales_at_edge<SCALE_BYTES>(j, unit + SLICE_SCALES, lane, slice, j.rows - first,
+                                         scales_at(j, m, first / TILE_ROWS, slice));
+}
+__device__ __noinline__ void copy_edge_codes(const kf_experts_job &j, uint32_t first,
+                                             uint32_t slice, uint32_t unit, uint32_t lane,
+                                             const uint8_t *codes)
+{
+    copy_codes_at_edge<SLICE_PIECES, slice_place>(j, unit, lane, slice, j.rows - first, codes);
+}
+
 /* Starts the copies of 16 rows from `first` on. */
-__device__ __forceinline__ void copy_rows(const kf_experts_job &j, const kf_gemv_matrix &m,
+__device__ __forceinline__ void copy_rows(const kf_experts_job &j, uint32_t mat, uint32_t expert,
                                           uint32_t first, uint32_t slice, uint32_t unit,
                                           uint32_t raw, uint32_t lane)
 {
     slice_source from;
-    from.aim(j, m, first, slice, lane);
-    if (is_inside(j, first, slice))
+    from.aim(j, matrix_of(j, j.stack[mat], expert), first, slice, lane);
+    const bool inside = is_inside(j, first, slice);
+    if (inside)
         from.copy_whole_codes(j, unit, lane);
     else
-        copy_codes_at_edge<SLICE_PIECES, slice_place>(j, unit, lane, slice, from.rows, from.codes);
-    if (has_plain_scales(j, first, slice))
-        from.copy_whole_scales(unit, lane);
-    else if constexpr (HAS_RAW)
-        copy_raw_scales(j, m, first, slice, raw, lane);
-    else if constexpr (HAS_GROUPS)
-        copy_scales_at_edge<SCALE_BYTES>(j, unit + SLICE_SCALES, lane, slice, from.rows,
-                                         scales_at(j, m, first / TILE_ROWS, slice));
+        copy_edge_codes(j, first, slice, unit, lane, from.codes);
+    if (HAS_GROUPS) {
+        if (inside && j.plain_scales)
+            from.copy_whole_scales(unit, lane);
+        else
+            copy_edge_scales(j, mat, expert, first, slice, unit, raw, lane);
+    }
     from.copy_zeros(j, slice, unit, lane);
 }
 

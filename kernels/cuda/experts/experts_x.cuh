@@ -43,12 +43,18 @@ __device__ __forceinline__ void copy_x(const kf_experts_job &j, uint32_t to, uin
         copy_x_askew(j, to, row, slice, lane);
         return;
     }
-    uint32_t size = j.x_type == KERF_F32 ? 4 : 2, of_piece = 16 / size;
-    uint32_t first = slice * SLICE_CODES;
-    const uint8_t *from = j.x + (row * j.x_stride + first) * size;
-    for (uint32_t p = lane; p < SLICE_CODES / of_piece; p += 32) {
-        bool inside = first + p * of_piece < j.cols;
-        copy_async(to + p * 16, inside ? from + p * 16 : j.x, inside);
+    const uint32_t first = slice * SLICE_CODES, left = j.cols > first ? j.cols - first : 0;
+    const uint64_t at = row * j.x_stride + first;
+    if (j.x_type != KERF_F32) {
+        bool inside = lane * 8 < left;
+        if (OCTETS_8 == 32 || lane < OCTETS_8)
+            copy_async(to + lane * 16, inside ? j.x + at * 2 + lane * 16 : j.x, inside);
+        return;
+    }
+#pragma unroll
+    for (uint32_t p = 0; p < SLICE_CODES / 4; p += 32) {
+        bool inside = (p + lane) * 4 < left;
+        copy_async(to + (p + lane) * 16, inside ? j.x + at * 4 + (p + lane) * 16 : j.x, inside);
     }
 }
 
