@@ -24,8 +24,8 @@ int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigne
 {
     static const struct {
         unsigned blocks, warps, depth;
-    } tries[] = {{2, 8, 4}, {2, 8, 3}, {2, 8, 2}, {2, 7, 2}, {2, 6, 2},
-                 {2, 5, 2}, {1, 8, 4}, {1, 8, 3}, {1, 8, 2}, {1, 4, 2}};
+    } tries[] = {{2, 8, 4},  {2, 8, 3},  {2, 8, 2}, {2, 7, 2}, {2, 6, 2}, {2, 5, 2}, {1, 10, 4},
+                 {1, 10, 3}, {1, 10, 2}, {1, 8, 4}, {1, 8, 3}, {1, 8, 2}, {1, 4, 2}};
     enum { OWN = 1024 }; /* bytes that the driver takes of each block */
     for (unsigned i = 0; i < sizeof tries / sizeof *tries; i++) {
         unsigned all = need->most_shared + OWN;

@@ -73,9 +73,10 @@ static int lay_tiles(const kerf_gemv_experts *plan, int which, const kf_gemv_til
 }
 
 /* Of a unit: its scales as they lie in memory, experts_weights.cuh. */
-static unsigned raw_bytes(const kf_gemv_tiling *t)
+static unsigned raw_bytes(const kf_experts_job *j, const kf_gemv_tiling *t)
 {
-    return t->has_groups && !t->is_shared ? KF_GEMV_TILE * (t->slice_row + 4) : 0;
+    return t->has_groups && !t->is_shared && !j->plain_scales ? KF_GEMV_TILE * (t->slice_row + 4)
+                                                              : 0;
 }
 
 static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv_tiling *t,
@@ -84,7 +85,7 @@ static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv
     unsigned parts = t->way == KF_WAY_BF16 ? 2 : 1, halves = t->slice_codes * 2 * parts;
     unsigned raw = t->slice_codes * (kerf_dtype_bits(j->x_type) / 8);
     return (kf_experts_need){.mats = which ? 1 : 2,
-                             .unit = t->slice_unit + raw_bytes(t),
+                             .unit = t->slice_unit + raw_bytes(j, t),
                              .x_bytes = raw > halves ? raw : halves,
                              .zeros = halves,
                              .table = t->table,
@@ -120,8 +121,8 @@ static void take_room(kf_experts_job *j, const kf_experts_room *r, unsigned mats
     j->warps = r->warps;
     j->depth = r->depth;
     j->x_pitch = r->x_pitch;
-    j->raw_at = mats * unit;
-    j->x_at = j->raw_at + mats * raw;
+    j->raw_at = raw ? mats * unit : 0;
+    j->x_at = mats * (unit + raw);
     j->slot = r->slot;
     j->sums_at = r->sums_at;
     j->sum_cols = r->sum_cols;
@@ -152,7 +153,7 @@ static kerf_status plan_tiles(device_plan *p, const kerf_gemv_experts *plan,
         *g = (kf_experts_grid){.threads = 32 * room[i].warps, .shared_bytes = room[i].bytes};
         KF_CUDA(launches->prepare(i, g, m->most_shared, &blocks), "preparing a kernel");
         if (blocks < 1) return KERF_OK;
-        take_room(&p->job[i], &room[i], i ? 1 : 2, t.slice_unit, raw_bytes(&t));
+        take_room(&p->job[i], &room[i], i ? 1 : 2, t.slice_unit, raw_bytes(&p->job[i], &t));
         g->blocks = blocks_for(&p->job[i], i, 1, (unsigned)blocks * m->multiprocessors);
         g->overlap = m->has_clusters;
     }

@@ -40,7 +40,7 @@ typedef struct kf_experts_job {
     uint32_t lists_at, sums_at, zeros_at, table_at;
     uint32_t warps, depth, slot; /* of a ring: slots of a warp, bytes of a slot: weights, and x */
     uint32_t x_pitch, x_at;      /* bytes of a column of x; where they begin in a slot */
-    uint32_t raw_at;             /* ... and scales that are copied as they lie        */
+    uint32_t raw_at;             /* ... and scales that are copied as they lie; 0: none are */
     uint32_t tiles, slices;      /* of 16 rows of what comes out; of a row of weights   */
     /* weights, as gemv_job.h has it */
     uint32_t cols, rows; /* of an expert's matrix */

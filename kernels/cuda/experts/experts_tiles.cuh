@@ -186,7 +186,7 @@ __device__ __forceinline__ void touch_job(const kf_experts_job &j, uint32_t warp
 }
 
 template <int MATS>
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 2)
     experts_tiles(const __grid_constant__ kf_experts_job j)
 {
     constexpr bool DOWN = MATS == 1;
@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             for (int m = 0; m < MATS; m++) {
                 const bool is_up = MATS == 2 && m;
                 const uint32_t unit = slot + m * SLICE_UNIT, from = first_row(j, m, at.tile);
-                if (HAS_RAW && !has_plain_scales(j, from, at.slice))
+                if (HAS_RAW && j.raw_at && !has_plain_scales(j, from, at.slice))
                     shift_scales(j, m, g.expert[at.group], from, at.slice,
                                  slot + j.raw_at + m * RAW_BYTES, unit, lane);
                 float c[1][4] = {}, factor[2];
@@ -291,7 +291,7 @@ __global__ void __launch_bounds__(THREADS, 2)
                     me.zero[i] = is_up ? now.zero[MATS - 1][i] : now.zero[0][i];
                     factor[i] = factor_of(is_up ? now.scale[MATS - 1][i] : now.scale[0][i]);
                 }
-                consume_slice<1>(me, unit, x, beside_it, c);
+                consume_slice<1, SCALING != KF_SCALES_IN_GROUPS>(me, unit, x, beside_it, c);
                 if (is_up || (DOWN && g.half[at.group]))
                     add_unit(total[1], c[0], back, factor, weight, live);
                 else

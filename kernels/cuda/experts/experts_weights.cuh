@@ -74,9 +74,9 @@ __device__ __forceinline__ void copy_raw_scales(const kf_experts_job &j, const k
 }
 
 /* Brings them to where scales of a unit are; mat, expert: which matrix. */
-__device__ __noinline__ void shift_scales(const kf_experts_job &j, uint32_t mat, uint32_t expert,
-                                          uint32_t first, uint32_t slice, uint32_t raw,
-                                          uint32_t unit, uint32_t lane)
+__device__ __forceinline__ void shift_scales(const kf_experts_job &j, uint32_t mat, uint32_t expert,
+                                             uint32_t first, uint32_t slice, uint32_t raw,
+                                             uint32_t unit, uint32_t lane)
 {
     constexpr uint32_t WORDS = SCALE_BYTES / 4 ? SCALE_BYTES / 4 : 1;
     const kf_gemv_matrix m = matrix_of(j, j.stack[mat], expert);
@@ -93,16 +93,17 @@ __device__ __noinline__ void shift_scales(const kf_experts_job &j, uint32_t mat,
 
 /* Scales that are not copied in the shortest way, and codes that are not. Functions of their own,
  * so that the loops that are always taken stay together in the cache of instructions. */
-__device__ __noinline__ void copy_edge_scales(const kf_experts_job &j, uint32_t mat,
-                                              uint32_t expert, uint32_t first, uint32_t slice,
-                                              uint32_t unit, uint32_t raw, uint32_t lane)
+__device__ __forceinline__ void copy_edge_scales(const kf_experts_job &j, uint32_t mat,
+                                                 uint32_t expert, uint32_t first, uint32_t slice,
+                                                 uint32_t unit, uint32_t raw, uint32_t lane)
 {
     const kf_gemv_matrix m = matrix_of(j, j.stack[mat], expert);
-    if constexpr (HAS_RAW)
+    if (HAS_RAW && j.raw_at)
         copy_raw_scales(j, m, first, slice, raw, lane);
     else if constexpr (HAS_GROUPS)
-        copy_scales_at_edge<SCALE_BYTES>(j, unit + SLICE_SCALES, lane, slice, j.rows - first,
-                                         scales_at(j, m, first / TILE_ROWS, slice));
+        copy_scales_at_edge<SCALE_BYTES>(
+            j, unit + SLICE_SCALES, lane, slice, j.rows - first,
+            scales_at(j, m, SHARED_ROW ? first / TILE_ROWS : first, slice));
 }
 __device__ __noinline__ void copy_edge_codes(const kf_experts_job &j, uint32_t first,
                                              uint32_t slice, uint32_t unit, uint32_t lane,
