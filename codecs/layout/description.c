@@ -213,12 +213,52 @@ static kerf_status check_left_over(kf_weights_builder *b, const kerf_weight *w)
     return KERF_OK;
 }
 
-static kerf_status take_entry(kf_weights_builder *b, kerf_weight *w, const json_t *entry)
+/* Whether its tensors are what kerf writes of such a weight. */
+static int is_as_written(const kf_weights_builder *b, const kerf_weight *w)
 {
+    char name[KERF_MAX_NAME_BYTES + 32];
+    const kf_stored *stored = kf_stored_find(b->layout, w->codec.format);
+    kerf_entry e;
+    kerf_plane_id p;
+    if (!stored || kf_stored_fits(stored, &w->geometry, NULL) != KERF_OK) return 0;
+    for (size_t i = 0; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
+        const kerf_tensor *t = kerf_reader_find(b->r, name);
+        if (!t || t->dtype != e.dtype || !kerf_shape_equal(&t->shape, &e.shape)) return 0;
+    }
+    return 1;
+}
+
+/* A weight that was kept is as others wrote it: scales of shorter types or under other names, tiles
+ * that are cut. *taken 0: it is not that. */
+static kerf_status take_as_found(kf_weights_builder *b, kerf_weight *w, const kerf_tensor *codes,
+                                 int *taken)
+{
+    char name[KF_NAME_ROOM];
+    kerf_weight found;
+    *taken = 0;
+    if (b->layout == kerf_layout_at(KF_LAYOUT_KERF) || is_as_written(b, w)) return KERF_OK;
+    int is_known;
+    KF_TRY(
+        kf_recognize_as(b->r, codes, b->layout, w->codec.format, &found, name, &is_known, b->err));
+    if (!is_known || strcmp(name, w->name) != 0 || !kerf_shape_equal(&found.shape, &w->shape) ||
+        w->stored.rank || !kf_weights_claim(b, &found))
+        return KERF_OK;
+    memcpy(w->plane, found.plane, sizeof w->plane);
+    memcpy(w->extra, found.extra, sizeof w->extra);
+    *taken = 1;
+    return KERF_OK;
+}
+
+static kerf_status take_entry(kf_weights_builder *b, kerf_weight *w, const kerf_tensor *codes,
+                              const json_t *entry)
+{
+    int taken;
     if (!json_is_object(entry)) return fail_weight(b, KERF_E_DATA, w->name, "not a JSON object");
     KF_TRY(take_format(b, w, entry));
     KF_TRY(take_shape(b, w, entry));
     w->layout = b->layout;
+    KF_TRY(take_as_found(b, w, codes, &taken));
+    if (taken) return KERF_OK;
     const kf_stored *stored = kf_stored_find(b->layout, w->codec.format);
     if (b->layout == kerf_layout_at(KF_LAYOUT_KERF)) {
         KF_TRY(check_left_over(b, w));
@@ -280,7 +320,7 @@ static kerf_status take_member(kf_weights_builder *b, const kf_member *m)
     json_decref(key);
     if (s != KERF_OK) return s;
     KF_TRY(kf_json_load(m->value, &entry, b->err));
-    s = take_entry(b, &w, entry);
+    s = take_entry(b, &w, codes, entry);
     json_decref(entry);
     if (s == KERF_OK && w.plane[KERF_PLANE_CODES] != codes)
         s = fail_weight(b, KERF_E_DATA, w.name, "its codes are not where its layout has them");

@@ -245,7 +245,8 @@ static const char *const extra_doubts[] = {
     [KF_EXTRA_ROW_MAJOR] = "is not 0: the codes lie in tiles of one GPU",
     [KF_EXTRA_MIDDLE] = "is not the same for all: the codes are asymmetric",
     [KF_EXTRA_GROUP_INDEX] =
-        "is not in order: columns were sorted by activation (desc_act), kerf has no such groups",
+        "is not in order: columns were sorted by activation (desc_act), kerf has no such groups; "
+        "save it dequantized with GPTQModel",
 };
 
 static int check_extras(const kerf_reader *r, kerf_weight *w, doubt *d, size_t found)
@@ -294,14 +295,15 @@ static const char *find_other(const kerf_reader *r, const kerf_weight *w)
         for (size_t i = 0; kerf_layout_entry(w->layout, w, i, own, sizeof own, &e, &p); i++)
             is_own |= strcmp(own, name) == 0;
         const kerf_tensor *t = is_own ? NULL : kerf_reader_find(r, name);
-        if (t) return t->name;
+        if (t && t != w->plane[KERF_PLANE_SCALES]) return t->name; /* which has other names too */
     }
     return find_attribute(r, w);
 }
 
 /* What is unlike in a tensor that has the right name. Scales that fill whole tiles of 128 x 4 are
  * those of a kernel, which no checkpoint has. */
-static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_entry *e)
+static int doubt_form(doubt *d, size_t found, const kerf_weight *w, const kerf_tensor *t,
+                      const kerf_entry *e)
 {
     char have[KF_SHAPE_TEXT], need[KF_SHAPE_TEXT];
     const uint64_t *a = t->shape.dim, *b = e->shape.dim;
@@ -317,6 +319,8 @@ static int doubt_form(doubt *d, size_t found, const kerf_tensor *t, const kerf_e
                  kerf_dtype_name(e->dtype), kf_shape_text(&e->shape, need),
                  is_tiled || is_flat ? ": padded to the tiles of a kernel, which checkpoints do "
                                        "not have"
+                 : w->codec.format->geometry == KERF_GROUP_TILE && !is_same && t->shape.rank == 2
+                     ? ": its tiles are not 128 x 128, and kerf has no others; save it dequantized"
                  : is_half ? ": BF16 would round these scales, and no format with groups of this "
                              "size has them in FP16"
                            : "");
@@ -329,10 +333,10 @@ static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
         const char *end, *alias;
     } aliases[] = {{".weight_scale_inv", ".scale"},     {".weight_scale_inv", ".weight_scale"},
                    {".weight_scale_inv", ".scale_inv"}, {".weight_scale", ".scale_weight"},
-                   {".weight_scale", ".scale"},         {"_scale_inv", "_weight_scale_inv"},
-                   {"_scale_inv", ".weight_scale_inv"}, {"_scale", "_weight_scale"},
-                   {"_scale", ".weight_scale"},         {"_scale_2", "_weight_scale_2"},
-                   {"_scale_2", ".weight_scale_2"}};
+                   {".weight_scale", ".scale"},         {".weight_scale", ".weight_scale_inv"},
+                   {"_scale_inv", "_weight_scale_inv"}, {"_scale_inv", ".weight_scale_inv"},
+                   {"_scale", "_weight_scale"},         {"_scale", ".weight_scale"},
+                   {"_scale_2", "_weight_scale_2"},     {"_scale_2", ".weight_scale_2"}};
     char other[KERF_MAX_NAME_BYTES + 32];
     const kerf_tensor *t = NULL;
     for (size_t i = 0; !t && i < sizeof aliases / sizeof *aliases; i++) {
@@ -356,7 +360,7 @@ static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
         if (!t) t = find_alias(r, name);
         int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
         if (!t) return lacks(d, 4 * i, "%s is missing", name);
-        if (!is_state && !is_stored_as(w, t, &e, plane)) return doubt_form(d, i, t, &e);
+        if (!is_state && !is_stored_as(w, t, &e, plane)) return doubt_form(d, i, w, t, &e);
         if (plane)
             w->plane[p] = t;
         else
@@ -364,7 +368,11 @@ static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
     }
     if (!check_extras(r, w, d, i)) return 0;
     const char *other = find_other(r, w);
-    return other ? lacks(d, 4 * (i + KERF_EXTRAS), "%s has no place beside it", other) : 1;
+    if (!other) return 1;
+    return lacks(d, 4 * (i + KERF_EXTRAS), "%s has no place beside it%s", other,
+                 kf_has_suffix(other, "_g_idx") ? ": columns were sorted by activation (actorder), "
+                                                  "kerf has no such groups; save it dequantized"
+                                                : "");
 }
 
 /* Tries one row; name has room for that of a weight. */
@@ -405,6 +413,16 @@ kerf_status kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_
 {
     doubt d = {.err = err};
     *found = try_rows(r, t, first, w, name, &d);
+    return d.status;
+}
+
+kerf_status kf_recognize_as(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *l,
+                            const kerf_format *f, kerf_weight *w, char name[KF_NAME_ROOM],
+                            int *found, kerf_error *err)
+{
+    const kf_stored *s = kf_stored_find(l, f);
+    doubt d = {.err = err};
+    *found = s && strlen(t->name) <= KERF_MAX_NAME_BYTES && try_row(r, s, t, name, w, &d);
     return d.status;
 }
 

@@ -19,4 +19,9 @@ kerf_status kf_extras_check(const kerf_reader *r, kerf_weight *w, int *agree, ke
 kerf_status kf_recognize(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *first,
                          kerf_weight *w, char name[KF_NAME_ROOM], int *found, kerf_error *err);
 
+/* The same by the one row of a layout and a format. */
+kerf_status kf_recognize_as(const kerf_reader *r, const kerf_tensor *t, const kerf_layout *l,
+                            const kerf_format *f, kerf_weight *w, char name[KF_NAME_ROOM],
+                            int *found, kerf_error *err);
+
 #endif

@@ -75,3 +75,16 @@ const kerf_weight *kerf_weights_find(const kerf_weights *w, const char *name)
     const kf_named *found = kf_find_name(w->by_name, w->count, name);
     return found ? &w->weight[found->index] : NULL;
 }
+
+int kf_weights_claim(kf_weights_builder *b, const kerf_weight *w)
+{
+    const kerf_tensor *part[KERF_PLANES + KERF_EXTRAS];
+    memcpy(part, w->plane, sizeof w->plane);
+    memcpy(part + KERF_PLANES, w->extra, sizeof w->extra);
+    for (int i = 0; i < KERF_PLANES + KERF_EXTRAS; i++)
+        if (part[i] && b->role[part[i] - b->first] != KF_ROLE_DENSE) return 0;
+    for (int i = 0; i < KERF_PLANES + KERF_EXTRAS; i++)
+        if (part[i]) b->role[part[i] - b->first] = KF_ROLE_OTHER;
+    b->role[w->plane[KERF_PLANE_CODES] - b->first] = KF_ROLE_CODES;
+    return 1;
+}

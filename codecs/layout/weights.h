@@ -39,6 +39,9 @@ void *kf_weights_own(kerf_weights *w, uint64_t count, size_t size);
 kerf_status kf_weights_keep_name(kerf_weights *w, const char *name, const kerf_tensor *codes,
                                  const char **out, kerf_error *err);
 
+/* Marks the tensors of a recognized weight; 0 when one of them serves another already. */
+int kf_weights_claim(kf_weights_builder *b, const kerf_weight *w);
+
 /* Sorts by_name anew. KERF_E_DATA: two have one name. */
 kerf_status kf_weights_index(kerf_weights *w, kerf_error *err);
 

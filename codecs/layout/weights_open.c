@@ -30,20 +30,6 @@ static int holds_codes(kerf_dtype t)
     return t == KERF_U8 || t == KERF_I8 || t == KERF_I32 || t == KERF_F8_E4M3;
 }
 
-/* Marks the tensors of a recognized weight; 0 when one of them serves another already. */
-static int claim(kf_weights_builder *b, const kerf_weight *w)
-{
-    const kerf_tensor *part[KERF_PLANES + KERF_EXTRAS];
-    memcpy(part, w->plane, sizeof w->plane);
-    memcpy(part + KERF_PLANES, w->extra, sizeof w->extra);
-    for (int i = 0; i < KERF_PLANES + KERF_EXTRAS; i++)
-        if (part[i] && b->role[part[i] - b->first] != KF_ROLE_DENSE) return 0;
-    for (int i = 0; i < KERF_PLANES + KERF_EXTRAS; i++)
-        if (part[i]) b->role[part[i] - b->first] = KF_ROLE_OTHER;
-    b->role[w->plane[KERF_PLANE_CODES] - b->first] = KF_ROLE_CODES;
-    return 1;
-}
-
 /* A tensor whose file says what its blocks are. Blocks that kerf cannot decode are dense as far as
  * it is concerned: bytes to be copied, of a tensor of that shape. */
 static kerf_status take_blocks(kf_weights_builder *b, const kerf_tensor *t)
@@ -51,7 +37,7 @@ static kerf_status take_blocks(kf_weights_builder *b, const kerf_tensor *t)
     kerf_weight *w = &b->at[t - b->first];
     KF_TRY(kf_blocks_recognize(b->r, t, w, b->err));
     if (!w->codec.format) return KERF_OK;
-    if (claim(b, w)) return KERF_OK;
+    if (kf_weights_claim(b, w)) return KERF_OK;
     return kf_fail(b->err, KERF_E_DATA, KF_NOWHERE, "%s: tensor \"%.*s\": its scale serves two",
                    kerf_reader_shard(b->r, t->shard), KF_NAME(t->name));
 }
@@ -72,7 +58,7 @@ static kerf_status recognize_all(kf_weights_builder *b, size_t tensors)
         if (!asked++) KF_TRY(kerf_layout_configured(b->r, &configured, b->err));
         int found;
         KF_TRY(kf_recognize(b->r, t, configured, &w, name, &found, b->err));
-        if (!found || !claim(b, &w)) continue;
+        if (!found || !kf_weights_claim(b, &w)) continue;
         KF_TRY(kf_weights_keep_name(b->out, name, t, &w.name, b->err));
         b->at[i] = w;
     }

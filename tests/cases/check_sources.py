@@ -73,6 +73,40 @@ def case_ct_stacks(kerf, tmp):
             kerf("inspect", f"{folder}-{layout}")
 
 
+def case_kept(kerf, tmp):
+    """A weight of the layout that is written stays as its writer had it: scales of shorter types, under other names,
+    tiles that are cut. What is written is read again, and asked for once more."""
+    head = [("lm_head.weight", "BF16", (512, 256))]
+    name = L + "mlp.down_proj.weight"
+    block = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    kinds = {"short": ("I8", (name + "_scale", "BF16", (256, 1)), "int8", "compressed-tensors", {"quant_method": "compressed-tensors"}),
+             "channel": ("F8_E4M3", (name + "_scale", "BF16", (256, 1)), "fp8-e4m3-row", "compressed-tensors", {"quant_method": "compressed-tensors"}),
+             "cut": ("F8_E4M3", (name + "_scale_inv", "BF16", (2, 2)), "fp8-e4m3-128x128", "deepseek", block),
+             "exponents": ("F8_E4M3", (L + "mlp.down_proj.scale", "F8_E8M0", (2, 2), [2.0 ** -n for n in range(4)]), "fp8-e4m3-128x128", "deepseek", block)}
+    for kind, (dtype, scale, codec, layout, method) in kinds.items():
+        tensors = [(name, dtype, (256, 192)), scale if len(scale) > 3 else (*scale, [0.5] * (scale[2][0] * scale[2][1]))] + head
+        folder, out = model(f"{tmp}/{kind}", tensors, model_type="llama", quantization_config=method), f"{tmp}/{kind}-out"
+        kerf("quantize", folder, "-f", codec, "--tensor", f"lm_head.weight={'int8' if codec == 'int8' else codec}", "--layout", layout, "-o", out, says="1 of 2 tensors quantized")
+        kerf("inspect", out)
+        kerf("verify", folder, out, says="1 tensors measured, 1 equal to the source")
+        kerf("dequantize", out, "-o", f"{out}-dense")
+        kerf("verify", out, f"{out}-dense")
+
+
+def case_other_groups(kerf, tmp):
+    """Scales of groups that no format of kerf has say what they are; exponents of 32 numbers are MXFP8 by either name."""
+    name = L + "mlp.down_proj.weight"
+    kinds = {"64": (name + "_scale_inv", "F32", (4, 4), "its tiles are not 128 x 128"), "row": (name + "_scale_inv", "F32", (256, 2), "its tiles are not 128 x 128")}
+    for kind, (*scale, says) in kinds.items():
+        folder = model(f"{tmp}/{kind}", [(name, "F8_E4M3", (256, 256)), scale], model_type="llama", quantization_config={"quant_method": "fp8"})
+        kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says=says)
+    folder = model(f"{tmp}/mx", [(name, "F8_E4M3", (256, 256)), (name + "_scale_inv", "U8", (256, 8), [120] * 2048)], model_type="llama", quantization_config={"quant_method": "fp8"})
+    kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/mx-out", says="from mxfp8-e4m3")
+    packed = [(f"{L}mlp.down_proj.weight_{end}", *rest) for end, *rest in (("packed", "I32", (256, 32)), ("scale", "BF16", (256, 2)), ("shape", "I64", (2,), [256, 256]), ("g_idx", "I32", (256,)))]
+    folder = model(f"{tmp}/sorted", packed, model_type="llama", quantization_config={"quant_method": "compressed-tensors"})
+    kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says="sorted by activation")
+
+
 def linear(name, *parts):
     """The parts of a layer beside which nothing says what they are; dense ones beside it."""
     return [(f"{L}{name}.{end}", *rest) for end, *rest in parts]
@@ -106,26 +140,25 @@ def case_foreign(kerf, tmp):
 
 def case_shapes(kerf, tmp):
     """Sizes that config.json names otherwise, each told of the tensor that has them; none of a sound model."""
-    config = {**MOE, "model_type": "qwen3", "num_hidden_layers": 2}
-    parts = {"q_proj": (128, 128), "k_proj": (64, 128), "v_proj": (64, 128), "o_proj": (128, 128)}
+    config = {"model_type": "qwen3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 96}
+    parts = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (32, 64), "self_attn.v_proj": (32, 64), "self_attn.o_proj": (64, 64),
+             "mlp.gate_proj": (128, 64), "mlp.up_proj": (128, 64), "mlp.down_proj": (64, 128)}
 
-    def tensors(layers=2, vocab=512, **other):
-        out = [("model.embed_tokens.weight", "BF16", (vocab, 128)), ("lm_head.weight", "BF16", (vocab, 128))]
-        for i in range(layers):
-            out += [(f"model.layers.{i}.self_attn.{n}.weight", "BF16", other.get(n, s)) for n, s in parts.items()]
-            out += [(f"model.layers.{i}.mlp.{n}_proj.weight", "BF16", s) for n, s in (("gate", (256, 128)), ("up", (256, 128)), ("down", other.get("down", (128, 256))))]
-        return out
+    def tensors(layers=2, vocab=96, **other):
+        out = [(name, "BF16", (vocab, 64)) for name in ("model.embed_tokens.weight", "lm_head.weight")]
+        return out + [(f"model.layers.{i}.{n}.weight", "BF16", other.get(n.split(".")[1], s)) for i in range(layers) for n, s in parts.items()]
 
-    need(kerf.json("inspect", model(f"{tmp}/sound", tensors(vocab=576), **config))["findings"] == [], "a sound model has findings")
-    kinds = {"heads": ({"k_proj": (48, 128)}, "has 48 outputs, but key-value heads x head size in config.json is 64"),
-             "inner": ({"down": (128, 192)}, "has 192 inputs, but the intermediate size in config.json is 256"),
-             "hidden": ({"o_proj": (96, 128)}, "has 96 outputs, but the hidden size in config.json is 128"),
-             "vocabulary": ({"vocab": 500}, "has 500 rows, fewer than the 512 tokens")}
+    need(kerf.json("inspect", model(f"{tmp}/sound", tensors(vocab=104), **config))["findings"] == [], "a sound model has findings")
+    kinds = {"heads": ({"k_proj": (24, 64)}, "has 24 outputs, but key-value heads x head size in config.json is 32"),
+             "inner": ({"down_proj": (64, 96)}, "has 96 inputs, but the intermediate size in config.json is 128"),
+             "hidden": ({"o_proj": (48, 64)}, "has 48 outputs, but the hidden size in config.json is 64"),
+             "vocabulary": ({"vocab": 90}, "has 90 rows, fewer than the 96 tokens")}
     for kind, (how, says) in kinds.items():
         kerf("inspect", model(f"{tmp}/{kind}", tensors(**how), **config), code=1, says=says)
     kerf("inspect", model(f"{tmp}/layers", tensors(1), **config), says="names 2 layers, but the tensors are those of 1")
-    # a layer of whose width nothing can be told is none of them
-    folder = model(f"{tmp}/nested", tensors(), model_type="llava", text_config={**config, "model_type": "llama", "hidden_size": 256})
+    # a family that promises nothing of its layers
+    folder = model(f"{tmp}/nested", tensors(), model_type="llava", text_config={**config, "model_type": "llama", "hidden_size": 128})
     need(kerf.json("inspect", folder)["findings"] == [], "a family that promises nothing has findings")
 
 
