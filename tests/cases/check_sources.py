@@ -102,6 +102,8 @@ def case_other_groups(kerf, tmp):
         kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says=says)
     folder = model(f"{tmp}/mx", [(name, "F8_E4M3", (256, 256)), (name + "_scale_inv", "U8", (256, 8), [120] * 2048)], model_type="llama", quantization_config={"quant_method": "fp8"})
     kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/mx-out", says="from mxfp8-e4m3")
+    rows = [(name, "F8_E4M3", (256, 256)), (name + "_scale", "F32", (256, 1), [0.1] * 256)]  # a method of another name, with tensors that others have
+    kerf("inspect", model(f"{tmp}/fbgemm", rows, model_type="llama", quantization_config={"quant_method": "fbgemm_fp8"}))
     packed = [(f"{L}mlp.down_proj.weight_{end}", *rest) for end, *rest in (("packed", "I32", (256, 32)), ("scale", "BF16", (256, 2)), ("shape", "I64", (2,), [256, 256]), ("g_idx", "I32", (256,)))]
     folder = model(f"{tmp}/sorted", packed, model_type="llama", quantization_config={"quant_method": "compressed-tensors"})
     kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says="sorted by activation")
@@ -134,7 +136,8 @@ def case_foreign(kerf, tmp):
         json.dump({"peft_type": "LORA"}, f)
     kerf("quantize", f"{tmp}/lora", "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says="an adapter (LoRA)")
     # integers that are no codes
-    tables = [(L + "mlp.gate.tid2eid", "I32", (512, 2)), ("position_ids", "I64", (1, 512)), (L + "attn.bias", "U8", (1, 1, 16, 16))]
+    tables = [(L + "mlp.gate.tid2eid", "I32", (512, 2)), ("position_ids", "I64", (1, 512)), (L + "attn.bias", "U8", (1, 1, 16, 16)), (L + "attn.causal_mask", "U8", (1, 1, 16, 16)),
+              (L + "attn.relative_position_index", "I32", (16, 16))]
     kerf("quantize", model(f"{tmp}/tables", tables + rest, **MOE), "-f", "nvfp4", "-o", f"{tmp}/t")
 
 
