@@ -143,7 +143,7 @@ KF_HD void widen_scales(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, 
         float of_group[ENTRIES + V], zero_of[ENTRIES + V];
         size_t per = s.group ? s.group / l->scale_elements : SIZE_MAX;
         size_t group = first / per, in = first % per;
-        widen_groups(s, l, w, r, group, (in + m - 1) / per + 1, of_group, zero_of);
+        if (m) widen_groups(s, l, w, r, group, (in + m - 1) / per + 1, of_group, zero_of);
         for (size_t i = 0, g = 0; i < m; i++) {
             scale[i] = of_group[g];
             if (zeros) zero[i] = zero_of[g];
