@@ -49,6 +49,7 @@ compile_row "products of MXFP4, shuffled" gemv_row.cuh \
     '#define KF_ROW_ID MXFP4\n#define KF_SHUFFLED 1' 80 90a
 every=(80 90a 100a 120a)
 compile_row "products of NVFP4" gemv_row.cuh '#define KF_ROW_ID NVFP4' "${every[@]}"
+compile_row "experts of NVFP4" experts/experts_row.cuh '#define KF_ROW_ID NVFP4' "${every[@]}"
 compile_row "codecs of NVFP4" row.cuh '#define KF_ROW_ID NVFP4' 90a
 compile_row "codecs of INT4_G128" row.cuh '#define KF_ROW_ID INT4_G128' "${every[@]}"
 for source in kernels/cuda/*/*.cu codecs/cuda/*.cu; do
