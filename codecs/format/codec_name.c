@@ -178,7 +178,11 @@ static kerf_status unknown_format(const char *name, kerf_error *err)
         if (kerf_names_match(name, explained[i].name))
             return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "\"%s\" %s", name, explained[i].text);
     if (is_gguf_type(name)) return gguf_type(name, err);
-    if (list_members(name, members, sizeof members) > 1) return several_formats(name, members, err);
+    const size_t begin_so = list_members(name, members, sizeof members);
+    if (begin_so > 1) return several_formats(name, members, err);
+    if (begin_so == 1 && name[0])
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "unknown format \"%s\"; %s begins so", name,
+                       members);
     for (size_t i = 0; i <= KF_FORMATS; i++)
         names[i] = i < KF_FORMATS ? kerf_format_at(i)->name : NULL;
     const char *near = kerf_nearest_word(name, names);

@@ -86,12 +86,12 @@ char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out,
             "does not read: take its release in BF16, or save it dequantized by the library "
             "that made it",
             method);
+    } else if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
+        snprintf(out, size, "holds codes, but no layout has them so: %.220s", why);
     } else if (kf_has_suffix(w->name, "_weight_qdata")) {
         snprintf(out, size,
                  "is a tensor of torchao, of a class that kerf does not read (it reads Int8Tensor "
                  "and Float8Tensor): save the model in plain types or with compressed-tensors");
-    } else if (has_codes(w) && kerf_tensor_doubt(c->reader, w->plane[0], why, sizeof why)) {
-        snprintf(out, size, "holds codes, but no layout has them so: %.220s", why);
     } else if (has_codes(w)) {
         snprintf(out, size,
                  "holds numbers of type %s where a matrix of a layer should be, and no layout has "
