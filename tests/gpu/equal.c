@@ -97,8 +97,10 @@ int main(int argc, char **argv)
     kerf_device_info info;
     FILE *out = NULL;
     double started = now_s();
+#ifdef __GLIBC__
     mallopt(M_MMAP_MAX, 0); /* large buffers come and go: keep their pages */
     mallopt(M_TRIM_THRESHOLD, -1);
+#endif
     if (kerf_device_describe(0, &info, &error) != KERF_OK ||
         kerf_device_open(0, &gpu, &error) != KERF_OK) {
         printf("0 passed, 0 failed, 1 skipped: %s\n", error.text);
