@@ -23,6 +23,7 @@
 #include <kerf/forward.h>
 #include <kerf/gemm.h>
 #include <kerf/gemv.h>
+#include <kerf/gemv_experts.h>
 #include <kerf/gemv_nvfp4.h>
 #include <kerf/gemv_time.h>
 #include <kerf/advise.h>
