@@ -3,9 +3,15 @@
 #ifndef KERF_TESTS_EXPERTS_LAYER_H
 #define KERF_TESTS_EXPERTS_LAYER_H
 
-#include "gpu/gemv_problem.h"
+#include "cpu/widen.h"
+#include "format/format.h"
 
+#include <kerf/encode_matrix.h>
 #include <kerf/gemv_experts.h>
+
+#define PROGRAM "gemv_experts"
+#include "gpu/fit_cols.h"
+#include "gpu/zones.h"
 
 enum { ROUTES = 4 }; /* ways to fill them */
 
