@@ -9,8 +9,7 @@
 #   --chroot FOLDER  afterwards installs all that are there in this clean system (made by debootstrap when it
 #                    is not there), uses them, removes them, and looks for what they left. Needs root
 #
-# Unproven as it stands: an earlier state of it has passed lintian and a clean system, before kerf-cuda was made
-# alone and kerf serve and tokenizers were packaged.
+# --cuda is unproven as it stands.
 #
 # What is missing is installed through apt, or the line that would do so is printed. Ends with 1 when
 # lintian finds an error.

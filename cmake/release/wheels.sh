@@ -5,8 +5,6 @@
 # checks.
 #
 #   wheels.sh [ARCHITECTURE...]     default: x86_64 aarch64
-#
-# Unproven: it has not been run to its end yet.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 [ $# -gt 0 ] || set -- x86_64 aarch64
