@@ -56,7 +56,7 @@ void option_rules_close(rules_option *r); /* all zeros are fine */
 kerf_status option_budget(const args *a, kerf_budget *budget, kerf_price *minimise,
                           kerf_error *err);
 
-/* --- what is written: -o, --layout, -y, --resume, --part, --shard-size, --zstd-level, -j ------------- */
+/* --- what is written: -o, --layout, -y, --resume, --part, --shard-size, --zstd-level, -j ------ */
 
 /* Texts belong to the command line. */
 kerf_status option_output(const args *a, kerf_output *out, kerf_error *err);

@@ -181,6 +181,19 @@ expect 2 quantize "$model" -f nvfp4 -o new.safetensors --part 1/2
 error_says 'names a folder'
 check "nothing is left of what was refused" test -z "$(ls -d new* .new* 2>/dev/null)"
 
+# --- a damaged part stays until the new one is whole ---------------------------------------------------
+args=(quantize "$model" -f nvfp4 "${size[@]}" -q -j 1)
+expect 0 "${args[@]}" -o hurt --part 1/3
+"$TOOLS/spoil" bytes "$(ls hurt.kerf-parts/1-of-3/*.safetensors | head -n 1)" 5000 1 61
+cp -r hurt.kerf-parts as-it-was
+code=0
+(ulimit -f 100 && exec "$KERF" "${args[@]}" -o hurt --part 1/3) >/dev/null 2>&1 || code=$?
+check "files of 100 KiB are too small: exit code $code" test "$code" -eq 4
+check "what was there stays" diff -r hurt.kerf-parts as-it-was
+expect 0 "${args[@]}" -o hurt --part 1/3
+check "and is replaced" test "$(diff -r hurt.kerf-parts as-it-was | wc -l)" -gt 0
+rm -rf hurt.kerf-parts as-it-was
+
 # --- the script for Slurm, with a stand-in for its command -----------------------------------------
 mkdir bin
 ln -s "$KERF" bin/kerf

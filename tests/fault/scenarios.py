@@ -54,6 +54,8 @@ SCENARIOS = [
              shim='clock_ms=40'),  # a run of less than that has no journal
     Scenario('one part of two', QUANTIZE + '--shard-size 5KB -o o --part 2/2', writes='o.kerf-parts/2-of-2',
              stage='o.kerf-parts', gate=True, codes=[4]),  # a lost journal does not say why
+    Scenario('a part that is there', QUANTIZE + '--shard-size 5KB -o o --part 2/2', before=PARTS[1],
+             codes=[4]),  # that it cannot be looked at, or written anew, is no reason to lose it
     Scenario('merge', 'merge o -j 1', before=PARTS, writes='o', gate=True, codes=[3], **MERGED),
     Scenario('merge over a folder', 'merge o -j 1 -y --json', before=PARTS + ['quantize in/model -f int8 -o o'],
              writes='o', codes=[3], **MERGED),

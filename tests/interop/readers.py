@@ -865,15 +865,21 @@ def write_table(path, results):
     Path(path).write_text("\n".join(lines) + "\n")
 
 
-def main():
+def command_line():
+    """What this program and those of the runtimes are given."""
     p = argparse.ArgumentParser()
     p.add_argument("kerf")
     p.add_argument("model", type=Path)
     p.add_argument("scratch", type=Path)
-    p.add_argument("--light", action="store_true")
     p.add_argument("--only", metavar="LAYOUT")
+    p.add_argument("--write", metavar="FILE")
+    return p
+
+
+def main():
+    p = command_line()
+    p.add_argument("--light", action="store_true")
     p.add_argument("--rows", type=int, default=ROWS)
-    p.add_argument("--write")
     a = p.parse_args()
     globals()["ROWS"] = 256 if a.write else a.rows  # the table speaks of all of eval.u16
     results = []

@@ -1,7 +1,6 @@
 """The checkpoints that vllm_real.py and sglang_real.py are given, and what is asked of each: the numbers that a
 runtime loads must be kerf's, and the GPUs on which it has something for them those that kerf says."""
 
-import argparse
 import importlib.util
 import json
 import subprocess
@@ -104,19 +103,9 @@ def all_cases(a, runtime):
             yield mixture(a.kerf, a.model, runtime, a.scratch, layout, budget)
 
 
-def command_line():
-    p = argparse.ArgumentParser()
-    p.add_argument("kerf")
-    p.add_argument("model", type=Path)
-    p.add_argument("scratch", type=Path)
-    p.add_argument("--only", metavar="LAYOUT")
-    p.add_argument("--write", metavar="FILE")
-    return p.parse_args()
-
-
 def run(runtime, version, on_gpu, load):
     """Prints a line for each case and writes a table; 1: something is other than kerf says."""
-    a = command_line()
+    a = readers.command_line().parse_args()
     rows, failed, count = [], 0, 0
     for case in all_cases(a, runtime):
         answers, wrong, taken = [], [], []

@@ -279,6 +279,19 @@ kerf_status kf_temp_fill(kf_temp *t, const void *p, size_t n, kerf_error *err)
     return s == KERF_OK ? kf_temp_settle(t, n, err) : s;
 }
 
+kerf_status kf_temp_put_in(const kf_temp *folder, const char *name, const void *p, size_t n,
+                           kerf_error *err)
+{
+    kf_temp t = KF_NO_TEMP;
+    KF_TRY(kf_temp_create_in(folder, name, &t, err));
+    kerf_status s = kf_temp_fill(&t, p, n, err);
+    if (s == KERF_OK)
+        kf_temp_release(&t);
+    else
+        kf_temp_discard(&t);
+    return s;
+}
+
 void kf_temp_release(kf_temp *t)
 {
     kf_cleanup_drop(t->slot);

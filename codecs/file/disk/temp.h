@@ -58,6 +58,10 @@ kerf_status kf_temp_settle(kf_temp *t, uint64_t bytes, kerf_error *err);
 /* Writes a whole small file, reads it back, and settles it. */
 kerf_status kf_temp_fill(kf_temp *t, const void *p, size_t n, kerf_error *err);
 
+/* The same of a new file in a temporary folder, which has its last name from the beginning. */
+kerf_status kf_temp_put_in(const kf_temp *folder, const char *name, const void *p, size_t n,
+                           kerf_error *err);
+
 /* Removes it from the disk (a folder with the files in it) and frees. Fine on KF_NO_TEMP. */
 void kf_temp_discard(kf_temp *t);
 

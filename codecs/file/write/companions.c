@@ -121,15 +121,7 @@ kerf_status kf_copy_companions(const char *from, const kf_temp *to, const kerf_c
 kerf_status kf_write_companions(const kf_temp *to, const kerf_companion *given, size_t count,
                                 kerf_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        kf_temp file = KF_NO_TEMP;
-        KF_TRY(kf_temp_create_in(to, given[i].name, &file, err));
-        kerf_status s = kf_temp_fill(&file, given[i].text, strlen(given[i].text), err);
-        if (s != KERF_OK) {
-            kf_temp_discard(&file);
-            return s;
-        }
-        kf_temp_release(&file);
-    }
+    for (size_t i = 0; i < count; i++)
+        KF_TRY(kf_temp_put_in(to, given[i].name, given[i].text, strlen(given[i].text), err));
     return KERF_OK;
 }

@@ -94,13 +94,6 @@ static kerf_status fail_missing(const merging *m, unsigned first, unsigned missi
     return fail_part(m, first, verb, missing > 1 ? more : what, err);
 }
 
-/* A failure that says nothing of the part: no memory, no descriptor, a disk that cannot be read. */
-static int is_of_system(kerf_status s, const kerf_error *why)
-{
-    if (s == KERF_OK || s == KERF_E_DATA) return 0;
-    return s != KERF_E_IO || (why->native != 0 && why->native != ENOENT);
-}
-
 static kerf_status read_parts(merging *m, kerf_error *err)
 {
     unsigned missing = 0, first = 0;
@@ -116,7 +109,7 @@ static kerf_status read_parts(merging *m, kerf_error *err)
         }
         kerf_error why = {0};
         kerf_status s = kf_part_read(m->path[i], &m->part[i], &why);
-        if (is_of_system(s, &why)) {
+        if (kf_part_may_be_whole(s, &why)) {
             if (err) *err = why;
             return s;
         }
@@ -189,7 +182,7 @@ static kerf_status verify_in(const merging *m, const char *moved, int threads, k
     for (unsigned i = 0; i < m->parts && s == KERF_OK; i++) {
         kerf_error why = {0};
         s = kf_part_verify(m->path[i], moved, &m->part[i], threads, watch, NULL, &why);
-        if (is_of_system(s, &why)) {
+        if (kf_part_may_be_whole(s, &why)) {
             if (err) *err = why;
         } else if (s != KERF_OK) {
             char what[300];
@@ -250,7 +243,7 @@ static kerf_status move(const char *folder, const char *name, const char *to, ke
     return s;
 }
 
-/* A merge that fails leaves everything where it was. */
+/* A merge that fails before its last rename leaves everything where it was. */
 static void move_back(const merging *m)
 {
     for (unsigned i = 0; i < m->parts; i++)
@@ -274,7 +267,7 @@ static kerf_status publish(merging *m, int overwrite, kerf_error *err)
         for (size_t k = 0; k < m->part[i].files && s == KERF_OK; k++)
             s = move(m->path[i], m->part[i].file[k].name, m->whole, err);
     if (s == KERF_OK) s = kf_temp_publish(&t, m->folder.out, overwrite, err);
-    if (s != KERF_OK) move_back(m);
+    if (s != KERF_OK && t.path) move_back(m); /* else the output has its name already */
     kf_temp_release(&t);
     return s;
 }

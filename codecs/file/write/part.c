@@ -182,18 +182,12 @@ static json_t *describe(const kf_part_record *r)
 kerf_status kf_part_write(const kf_temp *folder, const kf_part_record *r, kerf_error *err)
 {
     kf_text text = {0};
-    kf_temp t = KF_NO_TEMP;
     json_t *doc = describe(r);
     if (doc) kf_text_add_json(&text, doc, JSON_INDENT(2));
     kf_text_add(&text, "\n");
-    kerf_status s = doc && !text.failed ? kf_temp_create_in(folder, KF_PART_NAME, &t, err)
+    kerf_status s = doc && !text.failed ? kf_temp_put_in(folder, KF_PART_NAME, text.p, text.n, err)
                                         : no_memory(folder->path, err);
     json_decref(doc);
-    if (s == KERF_OK) s = kf_temp_fill(&t, text.p, text.n, err);
-    if (s == KERF_OK)
-        kf_temp_release(&t);
-    else
-        kf_temp_discard(&t);
     free(text.p);
     return s;
 }
@@ -249,8 +243,12 @@ static int take_record(kf_part_record *r)
         return 0;
     r->part = (unsigned)part;
     r->parts = (unsigned)parts;
-    for (; r->files < json_array_size(files); r->files++)
-        if (!take_file(json_array_get(files, r->files), &r->file[r->files])) return 0;
+    for (; r->files < json_array_size(files); r->files++) {
+        kf_part_file *f = &r->file[r->files];
+        if (!take_file(json_array_get(files, r->files), f) ||
+            !kf_add_ok(r->bytes, f->bytes, &r->bytes))
+            return 0;
+    }
     return 1;
 }
 
@@ -275,6 +273,12 @@ void kf_part_free(kf_part_record *r)
     json_decref(r->text);
     free(r->file);
     *r = (kf_part_record){0};
+}
+
+int kf_part_may_be_whole(kerf_status s, const kerf_error *why)
+{
+    if (s == KERF_OK || s == KERF_E_DATA) return 0;
+    return s != KERF_E_IO || (why->native != 0 && why->native != ENOENT);
 }
 
 const char *kf_part_differs(const kf_journal_head *a, const kf_journal_head *b)

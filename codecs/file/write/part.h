@@ -53,6 +53,7 @@ typedef struct kf_part_record {
     kf_journal_head head;
     kf_part_file *file;
     size_t files;
+    uint64_t bytes; /* of the files */
 } kf_part_record;
 
 /* OUT.kerf-parts/I-of-N, malloc'd; NULL: no memory. */
@@ -69,6 +70,10 @@ void kf_part_free(kf_part_record *r); /* all zeros are fine */
  */
 kerf_status kf_part_verify(const char *path, const char *moved, const kf_part_record *r,
                            int threads, kf_watch *watch, kf_marks *marks, kerf_error *err);
+
+/* Whether a failure to read or compare a part says nothing of the part: no memory, no descriptor, a
+ * disk that cannot be read, a call that was cancelled. */
+int kf_part_may_be_whole(kerf_status s, const kerf_error *why);
 
 /* NULL, or in a few words in what two plans differ. */
 const char *kf_part_differs(const kf_journal_head *a, const kf_journal_head *b);

@@ -49,6 +49,7 @@ struct kerf_writer {
     kf_parts parts;     /* around the target                         */
     int parts_slot;     /* of it, in the table of cleanup.h          */
     int part_is_whole;  /* an earlier run has finished it         */
+    int replaces_part;  /* what is there is damaged, or of another plan that may be replaced */
 };
 
 kerf_status kf_writer_no_memory(kerf_error *err);
@@ -64,10 +65,11 @@ kerf_status kf_writer_put(kerf_writer *w, size_t file, uint64_t offset, const vo
 /* Syncs what was written, then notes it in the journal. */
 kerf_status kf_writer_note(kerf_writer *w, kerf_error *err);
 
-/* Of a part. Sets part_is_whole when what stands at the target is this part of this plan, whole;
- * removes it when it is damaged. KERF_E_ARG: it is of another plan, and overwrite is 0. */
+/* Of a part. Sets part_is_whole when what stands at the target is this part of this plan, whole,
+ * and replaces_part when it is damaged: it stays until the new one is whole. KERF_E_ARG: it is of
+ * another plan, and overwrite is 0. Other failures say nothing of what is there. */
 kerf_status kf_writer_find_part(kerf_writer *w, kerf_error *err);
-/* Adds record and journal, and gives the folder its name. */
+/* Adds record and journal, and gives the folder its name, in place of what it replaces. */
 kerf_status kf_writer_publish_part(kerf_writer *w, kerf_error *err);
 
 #endif

@@ -77,7 +77,6 @@ static int needs_index(const kerf_writer *w)
 static kerf_status write_index(kerf_writer *w, kerf_error *err)
 {
     kf_text text = {0};
-    kf_temp t = KF_NO_TEMP;
     size_t count = w->placement.count;
     kf_named *entry = kf_alloc(count, sizeof *entry);
     const char **shard = kf_alloc(w->placement.files, sizeof *shard);
@@ -89,13 +88,8 @@ static kerf_status write_index(kerf_writer *w, kerf_error *err)
         for (size_t i = 0; i < w->placement.files; i++) shard[i] = w->file[i].name;
         kf_index_write(&text, entry, count, shard, w->placement.tensor_bytes);
         s = text.failed ? kf_writer_no_memory(err)
-                        : kf_temp_create_in(&w->root, KF_INDEX_NAME, &t, err);
+                        : kf_temp_put_in(&w->root, KF_INDEX_NAME, text.p, text.n, err);
     }
-    if (s == KERF_OK) s = kf_temp_fill(&t, text.p, text.n, err);
-    if (s == KERF_OK)
-        kf_temp_release(&t);
-    else
-        kf_temp_discard(&t);
     free(text.p);
     free(shard);
     free(entry);

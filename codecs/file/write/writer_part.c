@@ -13,13 +13,6 @@
 
 /* --- what is there ------------------------------------------------------------------------- */
 
-static uint64_t bytes_of(const kf_part_record *r)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < r->files; i++) bytes += r->file[i].bytes;
-    return bytes;
-}
-
 /* Whether the marks of its journal name entries of this output, each once. */
 static kerf_status take_marks(kerf_writer *w, kf_marks *marks, kerf_error *err)
 {
@@ -50,7 +43,7 @@ static kerf_status look(kerf_writer *w, kerf_error *err)
                     "%s: this part was written by another plan (%s); -y replaces it",
                     w->target.path, why);
     w->watch.done = 0;
-    w->watch.total = w->found.bytes = bytes_of(&r);
+    w->watch.total = w->found.bytes = r.bytes;
     if (s == KERF_OK)
         s = kf_part_verify(w->target.path, NULL, &r, w->threads, &w->watch, &marks, err);
     if (s == KERF_OK) s = take_marks(w, &marks, err);
@@ -70,14 +63,12 @@ kerf_status kf_writer_find_part(kerf_writer *w, kerf_error *err)
     free(w->found.of_entry);
     w->found.of_entry = NULL;
     w->found.bytes = 0;
-    const int replaces = s == KERF_E_ARG && w->overwrite;
-    if (s == KERF_E_CANCELED || s == KERF_E_NOMEM || (s == KERF_E_ARG && !replaces)) {
-        if (err) *err = why;
-        return s;
-    }
-    kf_remove_folder(-1, w->target.path); /* damaged, or of no use: it is written anew */
-    if (lstat(w->target.path, &st) != 0) return KERF_OK;
-    return kf_fail_errno(err, EEXIST, "%s: cannot remove what is there", w->target.path);
+    const int is_of_no_use = s == KERF_E_ARG && w->overwrite;
+    w->replaces_part =
+        is_of_no_use || !kf_part_may_be_whole(s, &why); /* when the new one is whole */
+    if (w->replaces_part) return KERF_OK;
+    if (err) *err = why;
+    return s;
 }
 
 /* --- what is finished ---------------------------------------------------------------------- */
@@ -221,7 +212,13 @@ static kerf_status record(kerf_writer *w, kerf_error *err)
 
 kerf_status kf_writer_publish_part(kerf_writer *w, kerf_error *err)
 {
+    struct stat st;
     KF_TRY(record(w, err));
+    if (w->replaces_part) {
+        kf_remove_folder(-1, w->target.path);
+        if (lstat(w->target.path, &st) == 0)
+            return kf_fail_errno(err, EEXIST, "%s: cannot remove what is there", w->target.path);
+    }
     kerf_status s = kf_temp_publish(&w->root, w->target.path, 0, err);
     if (s != KERF_E_EXISTS) return s;
     /* The same part was started twice and the other was faster: if it is whole it is the same. */

@@ -85,11 +85,11 @@ static void read_sizes(const json_t *config, sizes *s)
     v[INNER] = s->facts.inner;
     v[EXPERTS] = s->facts.experts;
     v[EXPERT] = kf_fact_number(config, "moe_intermediate_size");
-    /* sizes are below 2^32, and so no sum of such products wraps */
-    if (!kf_mul_ok(heads, size, &v[HEADS]) || !kf_mul_ok(kv, size, &v[KV_HEADS])) return;
-    if (v[HEADS] < UINT64_MAX / 4 && v[KV_HEADS] < UINT64_MAX / 4)
-        v[QKV_HEADS] = v[HEADS] + 2 * v[KV_HEADS];
-    v[TWICE_INNER] = 2 * v[INNER];
+    if (!kf_mul_ok(heads, size, &v[HEADS]) || !kf_mul_ok(kv, size, &v[KV_HEADS]) ||
+        !kf_mul_ok(2, v[KV_HEADS], &v[QKV_HEADS]) ||
+        !kf_add_ok(v[QKV_HEADS], v[HEADS], &v[QKV_HEADS]))
+        v[HEADS] = v[KV_HEADS] = v[QKV_HEADS] = 0; /* no model: nothing is told by them */
+    if (!kf_mul_ok(2, v[INNER], &v[TWICE_INNER])) v[TWICE_INNER] = 0;
 }
 
 static const struct kind *kind_of(const kerf_weight *w)
