@@ -266,8 +266,12 @@ static kerf_status publish(merging *m, int overwrite, kerf_error *err)
     for (unsigned i = 0; i < m->parts && s == KERF_OK; i++)
         for (size_t k = 0; k < m->part[i].files && s == KERF_OK; k++)
             s = move(m->path[i], m->part[i].file[k].name, m->whole, err);
-    if (s == KERF_OK) s = kf_temp_publish(&t, m->folder.out, overwrite, err);
-    if (s != KERF_OK && t.path) move_back(m); /* else the output has its name already */
+    int has_name = 0;
+    if (s == KERF_OK) {
+        s = kf_temp_publish(&t, m->folder.out, overwrite, err);
+        has_name = t.path == NULL; /* the output: only its sync can have failed */
+    }
+    if (s != KERF_OK && !has_name) move_back(m);
     kf_temp_release(&t);
     return s;
 }
