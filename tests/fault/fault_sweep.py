@@ -114,7 +114,7 @@ class Sweep:
             wrong.append('other files: ' + ' '.join(differ))
         return wrong
 
-    def judge_failure(self, s, kind, code, codes, err, after):
+    def judge_failure(self, s, kind, words, code, codes, err, after):
         wrong = []
         if code not in codes | s.codes:
             wrong.append('exit code %s' % code)
@@ -128,10 +128,14 @@ class Sweep:
             tops = {path.split('/')[0], (s.writes or path).split('/')[0]}
             is_whole = after.get(path) == self.after.get(path) and (
                 any(top + ' is written, and whole' in err for top in tops) or 'in place and whole' in err or unsaid)
-            is_kept = path == s.keeps or '.kerf-tmp-' in path and (s.goes_on or kind == 'unlink')
+            is_kept = path == s.keeps or self.is_stuck(s, kind, words, path) or '.kerf-tmp-' in path and (s.goes_on or kind == 'unlink')
             if not is_whole and not is_kept:
                 wrong.append('left behind: ' + path)
         return wrong
+
+    def is_stuck(self, s, kind, words, path):
+        """When no rename succeeds any more, none can be taken back: the next run must go on with what waits."""
+        return bool(s.stage) and kind == 'rename' and 'for=0' in words and path.startswith(s.stage + '/')
 
     def judge_next(self, s):
         """What may be left must be cleared, and gone on with, by the next run."""
@@ -147,8 +151,9 @@ class Sweep:
         if code == s.code:
             wrong = self.judge_success(s, kind, words, out, err, after)
         else:
-            wrong = self.judge_failure(s, kind, code, codes, err, after)
-        if code != s.code and s.keeps in after or any('.kerf-tmp-' in p for p in after):
+            wrong = self.judge_failure(s, kind, words, code, codes, err, after)
+        stuck = code != s.code and any(self.is_stuck(s, kind, words, p) for p in different(after, s.before))
+        if code != s.code and s.keeps in after or any('.kerf-tmp-' in p for p in after) or stuck:
             wrong += self.judge_next(s)
             after = None
         if after != s.before:

@@ -230,17 +230,17 @@ static int is_named(void *ctx, const char *name)
     return bsearch(&at, m->name, m->files, sizeof *m->name, by_name) != NULL;
 }
 
-static kerf_status move(const char *folder, const char *name, const char *to, kerf_error *err)
+/* Moves a file of a part into the folder of all, or back; one that was moved before is no failure.
+ * Needs neither memory nor a descriptor, for it also undoes what failed. */
+static kerf_status move(const merging *m, unsigned part, const char *name, int back,
+                        kerf_error *err)
 {
-    char *from = kf_path_join(folder, name), *path = kf_path_join(to, name);
-    kerf_status s = KERF_OK;
-    if (!from || !path)
-        s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%s: no memory", folder);
-    else if (rename(from, path) != 0 && errno != ENOENT) /* it was moved before */
-        s = kf_fail_errno(err, errno, "%s: cannot move it to %s", from, path);
-    free(from);
-    free(path);
-    return s;
+    char own[320], whole[320]; /* names of a record have at most 255 bytes */
+    snprintf(own, sizeof own, "%u-of-%u/%s", part + 1, m->parts, name);
+    snprintf(whole, sizeof whole, WHOLE "/%s", name);
+    const char *from = back ? whole : own, *to = back ? own : whole;
+    if (renameat(m->folder.fd, from, m->folder.fd, to) == 0 || errno == ENOENT) return KERF_OK;
+    return kf_fail_errno(err, errno, "%s/%s: cannot move it to %s", m->folder.path, from, to);
 }
 
 /* A merge that fails before its last rename leaves everything where it was. */
@@ -248,7 +248,7 @@ static void move_back(const merging *m)
 {
     for (unsigned i = 0; i < m->parts; i++)
         for (size_t k = 0; k < m->part[i].files; k++)
-            (void)!move(m->whole, m->part[i].file[k].name, m->path[i], NULL);
+            (void)!move(m, i, m->part[i].file[k].name, 1, NULL);
     rmdir(m->whole);
 }
 
@@ -265,7 +265,7 @@ static kerf_status publish(merging *m, int overwrite, kerf_error *err)
     if (s == KERF_OK) s = kf_sync_folder(m->folder.fd, m->folder.path, err);
     for (unsigned i = 0; i < m->parts && s == KERF_OK; i++)
         for (size_t k = 0; k < m->part[i].files && s == KERF_OK; k++)
-            s = move(m->path[i], m->part[i].file[k].name, m->whole, err);
+            s = move(m, i, m->part[i].file[k].name, 0, err);
     int has_name = 0;
     if (s == KERF_OK) {
         s = kf_temp_publish(&t, m->folder.out, overwrite, err);

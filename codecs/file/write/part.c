@@ -105,6 +105,7 @@ static kerf_status lock(kf_parts *p, int how, const char *who, kerf_error *err)
         KF_TRY(try_lock(p, how, &busy, err));
     }
     if (!busy) return KERF_OK;
+    if (how == LOCK_SH) rmdir(p->path); /* if nobody has put anything there */
     return kf_fail(err, KERF_E_IO, KF_NOWHERE,
                    "%s: %s at work in it: run this again when that has ended", p->path, who);
 }
