@@ -5,22 +5,7 @@
  *   #include "cuda/row.cuh"
  *
  * for each row. */
-#include "block/all.h"
-
-#define KF_PASTE(a, b) a##b
-#define KF_NAME(prefix, id) KF_PASTE(prefix, id)
-
-namespace
-{
-
-#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
-    constexpr kf_spec spec_##ID = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);
-#include <kerf/formats.def>
-#undef KERF_FORMAT
-
-constexpr kf_spec KF_ROW = KF_NAME(spec_, KF_ROW_ID);
-
-} // namespace
+#include "cuda/row_spec.cuh"
 
 #include "cuda/decode.cuh"
 #include "cuda/measure.cuh"
