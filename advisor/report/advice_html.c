@@ -18,12 +18,13 @@ static const char style[] =
     "margin:2rem auto;padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}"
     "p{max-width:60rem}.is{color:var(--b)}.got{color:var(--c)}.wide{overflow-x:auto}svg{max-width:"
     "100%;height:auto}"
-    "svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}"
+    "svg text{fill:var(--fg);font:12px system-ui,sans-serif}"
+    "svg.chart text{paint-order:stroke;stroke:var(--bg);stroke-width:3px}svg .dim{fill:var(--dim)}"
     "svg .grid{stroke:var(--line);fill:none}svg .a{stroke:var(--a);fill:none;stroke-width:2}"
     "svg .dot{fill:var(--b)}svg .pick{fill:var(--c)}svg .roof{stroke:var(--b);fill:none;"
     "stroke-width:2}table{border-collapse:collapse;width:100%;font-size:13px}"
     "th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid var(--line)}"
-    "th{color:var(--dim);font-weight:600}td.n,th.n{text-align:right;"
+    "th{color:var(--dim);font-weight:600}td.n,th.n{text-align:right;white-space:nowrap;"
     "font-variant-numeric:tabular-nums}dl{display:grid;grid-template-columns:max-content 1fr;"
     "gap:.2rem 1rem}dt{color:var(--dim)}dd{margin:0}"
     ".verdict{font-size:1.15rem}pre{overflow-x:auto;background:var(--lo);padding:.5rem .8rem;"
@@ -57,6 +58,15 @@ static void point_title(const kerf_advice *a, const kerf_advice_point *p, const 
     if (a->hardware && n > 0)
         snprintf(out + n, 200 - (size_t)n, ", %.1f us (%.1f to %.1f)", p->us, p->low_us,
                  p->high_us);
+}
+
+/* The name of a point and its error, for who reads a printed page. */
+static void label_point(FILE *to, kf_svg_axes *axes, double x, double t2, double radius,
+                        const char *name)
+{
+    char text[96];
+    snprintf(text, sizeof text, "%s %.3g", name, t2);
+    kf_svg_point_label(to, axes, x, t2, radius, text);
 }
 
 /* Error against size or time: the best choices, uniform formats, and the choice. */
@@ -100,7 +110,7 @@ static void put_pareto(const kerf_advice *a, FILE *to, const char *label,
     fprintf(to, "\"/>\n");
     for (int text = 0; text < 2; text++) { /* labels come when all dots are known */
         if (mine.t2 > 0 && text) {
-            kf_svg_point_label(to, &axes, of(&mine), mine.t2, 6, "the choice");
+            label_point(to, &axes, of(&mine), mine.t2, 6, "the choice");
         } else if (mine.t2 > 0) {
             point_title(a, &mine, "the choice", title);
             kf_svg_point(to, &axes, of(&mine), mine.t2, "pick", 6, title);
@@ -108,7 +118,7 @@ static void put_pareto(const kerf_advice *a, FILE *to, const char *label,
         for (size_t c = 0; c < a->codecs; c++) {
             kerf_advice_point p = kerf_advice_uniform(a, c);
             kerf_advice_codec_name(a, c, name);
-            if (p.t2 > 0 && text) kf_svg_point_label(to, &axes, of(&p), p.t2, 3.5, name);
+            if (p.t2 > 0 && text) label_point(to, &axes, of(&p), p.t2, 3.5, name);
             point_title(a, &p, name, title);
             if (p.t2 > 0 && !text) kf_svg_point(to, &axes, of(&p), p.t2, "dot", 3.5, title);
         }

@@ -2,8 +2,10 @@
 #include "report/svg_chart.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { WIDTH = 860, HEIGHT = 420, LEFT = 70, RIGHT = 30, TOP = 16, BOTTOM = 50 };
+enum { LINE = 14, PER_LETTER = 7 }; /* pixels of a label: its height, and of a letter at most */
 
 void kf_put_escaped(FILE *to, const char *text)
 {
@@ -104,35 +106,59 @@ void kf_svg_close(FILE *to)
     fprintf(to, "</svg></div>\n");
 }
 
-/* Whether a label right of a dot at x would run into one that is there, or over a dot. */
-static int is_taken(const kf_svg_axes *a, double x, double y)
+/* Where a label would lie: y is its middle, x0 and x1 are its ends. */
+typedef struct label_box {
+    double x0, x1, y;
+} label_box;
+
+/* Whether a label there of the dot at x, y would leave the chart, run into another label, or cover
+ * another dot or stand beside it. */
+static int is_taken(const kf_svg_axes *a, const label_box *b, double x, double y)
 {
+    if (b->x0 < LEFT || b->x1 > WIDTH || b->y < TOP || b->y > HEIGHT - BOTTOM - 6) return 1;
     for (int i = 0; i < a->labels; i++) {
-        if (fabs(a->label[i].y - y) < 13 && fabs(a->label[i].x - x) < 150) return 1;
+        if (fabs(a->label[i].y - b->y) < LINE && a->label[i].x0 < b->x1 && b->x0 < a->label[i].x1)
+            return 1;
     }
     for (int i = 0; i < a->points; i++) {
-        double right = a->point[i].x - x;
-        if (fabs(a->point[i].y - y) < 8 && right > 1 && right < 130) return 1;
+        const double px = a->point[i].x, py = a->point[i].y;
+        if (hypot(px - x, py - y) < 1) continue; /* its own */
+        if (fabs(py - b->y) < 9 && px > b->x0 - 12 && px < b->x1 + 12) return 1;
     }
     return 0;
 }
 
-/* Writes a label right of a dot, as near as there is room, with a line when that is not beside. */
+/* The i-th place to try for a label of so many pixels: beside its dot, then ever further above and
+ * below, right of the dot before left of it. */
+static label_box box_at(int i, double x, double y, double radius, double width)
+{
+    const int up = i / 2, left = i % 2;
+    const double gap = radius + (up ? 24 : 4);
+    const label_box b = {.x0 = left ? x - gap - width : x + gap,
+                         .y = y + 7 * (up % 2 ? -((up + 1) / 2) : up / 2)};
+    return (label_box){b.x0, b.x0 + width, b.y};
+}
+
+/* Writes a label as near to its dot as there is room, with a line when that is not beside it. Where
+ * there is none its tooltip remains. */
 static void place_label(FILE *to, kf_svg_axes *a, double x, double y, double radius,
                         const char *text)
 {
-    double at = y;
-    for (int i = 1; i < 40 && is_taken(a, x, at); i++) at = y + 7 * (i % 2 ? i : -i);
-    double left = x + radius + (fabs(at - y) < 1 ? 4 : 30);
-    if (at < TOP || at > HEIGHT - BOTTOM || is_taken(a, x, at)) return; /* its tooltip remains */
-    if (fabs(at - y) >= 1) {
-        fprintf(to, "<path class=\"grid\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", x + radius, y, left - 3,
-                at);
+    enum { TRIES = 160 };
+    const double width = PER_LETTER * (double)strlen(text);
+    label_box b = box_at(0, x, y, radius, width);
+    int i = 0;
+    while (is_taken(a, &b, x, y) && ++i < TRIES) b = box_at(i, x, y, radius, width);
+    if (i == TRIES || a->labels == KF_SVG_LABELS) return;
+    if (i > 1) {
+        const int left = b.x1 < x;
+        fprintf(to, "<path class=\"grid\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n",
+                left ? x - radius : x + radius, y, left ? b.x1 + 3 : b.x0 - 3, b.y);
     }
-    kf_svg_label(to, left, at + 4, text);
-    if (a->labels == KF_SVG_LABELS) return;
-    a->label[a->labels].x = x;
-    a->label[a->labels++].y = at;
+    kf_svg_label(to, b.x0, b.y + 4, text);
+    a->label[a->labels].x0 = b.x0;
+    a->label[a->labels].x1 = b.x1;
+    a->label[a->labels++].y = b.y;
 }
 
 void kf_svg_point(FILE *to, kf_svg_axes *a, double x, double y, const char *class_name,
