@@ -11,9 +11,10 @@
 # At -O0 functions that are otherwise forced inline are called: inline they take a compiler minutes.
 # -march=native is where the processor could contract products and sums. What shows most for its
 # time is built: the reference by the first compiler at -O0 and at -O3 -march=native, and every
-# backend by the last one at -O3 -march=native; KERF has them all at -O2, and the sanitizers' build, whose
-# self test is compared with the same recorded digests, by clang at -O1. --all: every backend by each
-# compiler at -O3 -march=native, and the reference at -O0 and -O2; twice the time.
+# backend that runs here by the last one at -O3 -march=native; KERF has them all at -O2, and the
+# sanitizers' build, whose self test is compared with the same recorded digests, by clang at -O1.
+# --all: every backend by each compiler at -O3 -march=native, and the reference at -O0 and -O2; twice
+# the time.
 set -euo pipefail
 all=0
 [ "$1" != --all ] || { all=1 && shift; }
@@ -43,6 +44,10 @@ case $(uname -m) in
 x86_64)
     options=([codecs/cpu/avx2.c]="-mavx2"
         [codecs/cpu/avx512.c]="-mavx2 -mavx512f -mavx512bw -mavx512dq -mavx512vl")
+    if [ $all -eq 0 ] && ! grep -qs avx512bw /proc/cpuinfo; then
+        sources=("${sources[@]/#codecs\/cpu\/avx512.c/}") flags+=(-DKERF_NO_AVX512)
+        unset 'options[codecs/cpu/avx512.c]'
+    fi
     ;;
 esac
 for file in "${!options[@]}"; do sources=("${sources[@]/#$file/}"); done
