@@ -97,14 +97,15 @@ count_tests() {
     skipped=$((skipped + skip))
 }
 
-# run_tests NAME PRESET "CTEST OPTIONS" [CMAKE OPTION...]
+# run_tests NAME PRESET "CTEST OPTIONS" [CMAKE OPTION...]; what is built: targets, or all
+targets=()
 run_tests() {
     local build=build/test-$1 preset=$2 filter=$3
     shift 3
     local status=0
     case $filter in --preset*) build=build/$preset ;; esac # its tests are looked for there
     if ! show cmake --preset "$preset" -B "$build" --log-level=WARNING -DKERF_WERROR=ON "$@" ||
-        ! show cmake --build "$build" -j "$jobs"; then
+        ! show cmake --build "$build" -j "$jobs" ${targets[0]:+--target "${targets[@]}"}; then
         echo "this configuration does not build: that counts as one failed test"
         failed=$((failed + 1))
         return 1
@@ -143,6 +144,7 @@ run_cuda() {
     if grep -q -e --Ofast-compile <<<"$(nvcc --help)"; then flags+=" --Ofast-compile=max"; fi
     local quick=(-DKERF_AVX512=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O1 -DCMAKE_CXX_FLAGS_DEBUG=
         "-DCMAKE_CUDA_FLAGS_DEBUG=$flags" -DCMAKE_CUDA_ARCHITECTURES=90a-virtual)
+    local targets=(kerf kerf_shared kerf_static man gpu_programs)
     run_tests cuda cuda "-R ^(gpu_|symbols|install|selftest|architectures)" "${quick[@]}"
 }
 
