@@ -25,7 +25,7 @@ struct kf_collector {
     int threads;
     uint64_t key_columns, value_columns; /* of the cache */
     tally *tally;                        /* [count]      */
-    float k_amax, v_amax;
+    float cache_amax[2]; /* of keys, of values */
     double seconds;
 };
 
@@ -134,23 +134,46 @@ static kerf_status add_squares(const kf_collector *c, tally *t, uint64_t expert,
     return status;
 }
 
+/* The slot whose sums the inputs of w are added to, and the expert; NULL: nothing is kept of them. */
+static const kf_slot *slot_of(const kf_collector *c, const kerf_layer_weight *w, uint64_t *expert)
+{
+    const kf_slot *s = kf_book_find(c->book, c->layer, w->name);
+    if (!s || s->columns != w->cols) return NULL; /* a router, say */
+    *expert = w->expert > 0 ? (uint64_t)w->expert : 0;
+    return s->input == (size_t)(s - c->book->slot) && *expert < s->experts ? s : NULL;
+}
+
 static kerf_status take_input(void *ctx, const kerf_layer_weight *w, const float *x,
                               uint64_t tokens, kerf_error *err)
 {
     kf_collector *c = ctx;
-    const kf_slot *s = kf_book_find(c->book, c->layer, w->name);
-    if (!s || s->columns != w->cols) return KERF_OK; /* a router, say */
-    const size_t i = (size_t)(s - c->book->slot);
-    const uint64_t expert = w->expert > 0 ? (uint64_t)w->expert : 0;
+    uint64_t expert;
+    const kf_slot *s = slot_of(c, w, &expert);
     const double start = kf_now_s();
+    if (!s) return KERF_OK;
     tally *gram = &c->tally[s->gram - c->first];
-    if (s->input != i || expert >= s->experts) return KERF_OK;
-    KF_TRY(add_squares(c, &c->tally[i - c->first], expert, x, tokens, w->cols, err));
+    KF_TRY(add_squares(c, &c->tally[s->input - c->first], expert, x, tokens, w->cols, err));
     if (gram->gram) {
         KF_TRY(kf_gram_add(gram->gram, x, tokens, w->cols, c->threads, err));
         gram->grams += (double)tokens;
     }
     c->seconds += kf_now_s() - start;
+    return KERF_OK;
+}
+
+/* The same where a GPU adds: it is told where to. */
+static kerf_status give_sums(void *ctx, const kerf_layer_weight *w, uint64_t tokens, kerf_sums *to,
+                             kerf_error *err)
+{
+    kf_collector *c = ctx;
+    uint64_t expert;
+    const kf_slot *s = slot_of(c, w, &expert);
+    (void)err;
+    if (!s) return KERF_OK;
+    tally *t = &c->tally[s->input - c->first], *gram = &c->tally[s->gram - c->first];
+    *to = (kerf_sums){t->square + expert * s->columns, &t->largest, gram->gram};
+    t->tokens[expert] += (double)tokens;
+    if (gram->gram) gram->grams += (double)tokens;
     return KERF_OK;
 }
 
@@ -168,14 +191,18 @@ static kerf_status take_cache(void *ctx, uint64_t layer, float *k, float *v, uin
 {
     kf_collector *c = ctx;
     (void)layer, (void)err;
-    c->k_amax = largest_of(k, tokens * c->key_columns, c->k_amax);
-    c->v_amax = largest_of(v, tokens * c->value_columns, c->v_amax);
+    c->cache_amax[0] = largest_of(k, tokens * c->key_columns, c->cache_amax[0]);
+    c->cache_amax[1] = largest_of(v, tokens * c->value_columns, c->cache_amax[1]);
     return KERF_OK;
 }
 
 kerf_watch kf_collector_watch(kf_collector *c)
 {
-    return (kerf_watch){take_input, take_cache, c};
+    return (kerf_watch){.input = take_input,
+                        .cache = take_cache,
+                        .ctx = c,
+                        .sums = give_sums,
+                        .cache_largest = c->cache_amax};
 }
 
 /* --- tensors ------------------------------------------------------------------------------- */
@@ -223,7 +250,7 @@ static kerf_status write_slot(const kf_collector *c, size_t i, kerf_writer *w, k
     KF_TRY(kerf_writer_write(w, s->entry[KF_PART_AMAX], 0, &t->largest, sizeof t->largest, err));
     if (s->entry[KF_PART_COUNT] != SIZE_MAX) KF_TRY(write_counts(c, s, w, err));
     if (!own->gram) return KERF_OK;
-    if (own->grams > 0) kf_gram_finish(own->gram, s->columns, own->grams);
+    if (own->grams > 0) KF_TRY(kf_gram_finish(own->gram, s->columns, own->grams, c->threads));
     return kerf_writer_write(w, s->entry[KF_PART_GRAM], 0, own->gram,
                              (size_t)(s->columns * s->columns) * sizeof *own->gram, err);
 }
@@ -231,8 +258,9 @@ static kerf_status write_slot(const kf_collector *c, size_t i, kerf_writer *w, k
 kerf_status kf_collector_write(const kf_collector *c, kerf_writer *w, kerf_error *err)
 {
     const kf_leaf *leaf = &c->book->leaf[c->layer];
-    KF_TRY(kerf_writer_write(w, leaf->entry, 0, &c->k_amax, sizeof c->k_amax, err));
-    KF_TRY(kerf_writer_write(w, leaf->entry + 1, 0, &c->v_amax, sizeof c->v_amax, err));
+    for (size_t i = 0; i < 2; i++)
+        KF_TRY(kerf_writer_write(w, leaf->entry + i, 0, &c->cache_amax[i], sizeof c->cache_amax[i],
+                                 err));
     for (size_t i = 0; i < c->count; i++) KF_TRY(write_slot(c, i, w, err));
     return kerf_writer_mark(w, leaf->entry, leaf->alpha - leaf->entry, 0, err);
 }

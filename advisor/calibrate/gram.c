@@ -78,11 +78,28 @@ kerf_status kf_gram_add(float *gram, const float *x, uint64_t tokens, uint64_t c
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for a Gram matrix");
 }
 
-void kf_gram_finish(float *gram, uint64_t columns, double tokens)
+typedef struct finishing {
+    float *gram;
+    uint64_t columns, tiles;
+    double tokens;
+} finishing;
+
+/* A row of tiles, and the column of them that mirrors it. */
+static kerf_status finish_tiles(void *ctx, uint64_t index)
 {
-    for (uint64_t i = 0; i < columns; i++)
-        for (uint64_t k = i; k < columns; k++) {
-            const float mean = (float)((double)gram[i * columns + k] / tokens);
-            gram[i * columns + k] = gram[k * columns + i] = mean;
-        }
+    const finishing *f = ctx;
+    const uint64_t n = f->columns, row = index * TILE, end = kf_min_u64(row + TILE, n);
+    for (uint64_t at = row; at < n; at += TILE)
+        for (uint64_t i = row; i < end; i++)
+            for (uint64_t k = at > i ? at : i; k < kf_min_u64(at + TILE, n); k++) {
+                const float mean = (float)((double)f->gram[i * n + k] / f->tokens);
+                f->gram[i * n + k] = f->gram[k * n + i] = mean;
+            }
+    return KERF_OK;
+}
+
+kerf_status kf_gram_finish(float *gram, uint64_t columns, double tokens, int threads)
+{
+    finishing f = {gram, columns, kf_div_up(columns, TILE), tokens};
+    return kf_parallel(f.tiles, threads, finish_tiles, &f);
 }

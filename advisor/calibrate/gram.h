@@ -11,7 +11,7 @@
 kerf_status kf_gram_add(float *gram, const float *x, uint64_t tokens, uint64_t columns, int threads,
                         kerf_error *err);
 
-/* Divides by the number of tokens, and makes the matrix symmetric. */
-void kf_gram_finish(float *gram, uint64_t columns, double tokens);
+/* Divides by the number of tokens, and makes the matrix symmetric. Nothing of it can fail. */
+kerf_status kf_gram_finish(float *gram, uint64_t columns, double tokens, int threads);
 
 #endif

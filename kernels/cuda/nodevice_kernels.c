@@ -3,6 +3,7 @@
  * here. */
 #include "base/base.h"
 #include "plan/experts_plan.h"
+#include "plan/forward_steps.h"
 #include "plan/gemm_plan.h"
 #include "plan/gemv_device.h"
 #include "plan/gemv_nvfp4_plan.h"
@@ -87,6 +88,19 @@ kerf_status kf_cublaslt_run(const kerf_gemm *plan, const kerf_gemm_args *args, v
 {
     (void)plan, (void)args, (void)stream;
     return no_cuda(err);
+}
+
+/* --- the forward pass -------------------------------------------------------------------------- */
+
+kerf_status kf_steps_on_gpu(kf_stepper *s, kerf_device *device, kerf_error *err)
+{
+    (void)s, (void)device;
+    return no_cuda(err);
+}
+
+void kf_steps_set_terms(kf_stepper *s, int terms)
+{
+    (void)s, (void)terms;
 }
 
 /* --- times ------------------------------------------------------------------------------------ */

@@ -1,5 +1,7 @@
 /* decoder.c - opens a decoder, and gives the state before its layers. */
+#include "cpu/product_choice.h"
 #include "forward/decoder.h"
+#include "forward/steps_plain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +66,13 @@ static void describe(kerf_decoder *d)
     }
 }
 
+static kerf_status open_stepper(kerf_decoder *d, const kerf_exec *exec, kerf_error *err)
+{
+    KF_TRY(kf_allocate(&d->stepper, 1, sizeof *d->stepper, err));
+    *d->stepper = (kf_stepper){&kf_steps_plain, d->threads, kf_product_find(), NULL};
+    return exec && exec->device ? kf_steps_on_gpu(d->stepper, exec->device, err) : KERF_OK;
+}
+
 kerf_status kerf_decoder_open(const kerf_checkpoint *c, const kerf_exec *exec, kerf_decoder **out,
                               kerf_error *err)
 {
@@ -73,8 +82,8 @@ kerf_status kerf_decoder_open(const kerf_checkpoint *c, const kerf_exec *exec, k
     d->reader = kerf_checkpoint_reader(c);
     d->weights = kerf_checkpoint_weights(c);
     d->threads = exec ? exec->threads : 0;
-    d->product = kf_product_find();
-    kerf_status s = load_config(d, c, err);
+    kerf_status s = open_stepper(d, exec, err);
+    if (s == KERF_OK) s = load_config(d, c, err);
     if (s == KERF_OK) s = kf_decoder_find(d, err);
     if (s == KERF_OK && d->rope_parts) {
         kf_rope *r = &d->config.rope[0];
@@ -98,6 +107,8 @@ void kerf_decoder_close(kerf_decoder *d)
     free(d->head_weight.data);
     free(d->norm_floats);
     kf_config_free(&d->config);
+    if (d->stepper) d->stepper->steps->close(d->stepper);
+    free(d->stepper);
     free(d);
 }
 
@@ -147,6 +158,20 @@ static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_t
     return s;
 }
 
+/* States that steps keep apart are made here and brought there. */
+static kerf_status embed_there(const kerf_decoder *d, const kf_floats *f, const kerf_tokens *t,
+                               float *hidden, kerf_error *err)
+{
+    float *here = NULL;
+    const uint64_t n = t->rows * t->length * d->config.hidden;
+    KF_TRY(kf_allocate(&here, n, sizeof *here, err));
+    kerf_status s = embed(d, f, t, here, err);
+    if (s == KERF_OK)
+        s = d->stepper->steps->upload(d->stepper, hidden, here, n * sizeof *here, err);
+    free(here);
+    return s;
+}
+
 kerf_status kerf_decoder_embed(kerf_decoder *d, const kerf_tokens *tokens, float *hidden,
                                kerf_error *err)
 {
@@ -157,7 +182,9 @@ kerf_status kerf_decoder_embed(kerf_decoder *d, const kerf_tokens *tokens, float
                            (unsigned long long)i, tokens->token[i],
                            (unsigned long long)d->config.vocab);
     kerf_status s = kf_floats_open(&f, d, d->embedding, err);
-    if (s == KERF_OK) s = embed(d, &f, tokens, hidden, err);
+    const kf_steps *steps = d->stepper->steps;
+    const int there = steps->apart && steps->is_there(d->stepper, hidden);
+    if (s == KERF_OK) s = (there ? embed_there : embed)(d, &f, tokens, hidden, err);
     kf_floats_close(&f);
     return s;
 }

@@ -2,8 +2,8 @@
 #ifndef KERF_FORWARD_DECODER_H
 #define KERF_FORWARD_DECODER_H
 
-#include "cpu/product_choice.h"
 #include "forward/decoder_config.h"
+#include "plan/forward_steps.h"
 
 enum {
 #define KF_SLOT(ID, ...) KF_SLOT_##ID,
@@ -45,12 +45,13 @@ struct kerf_decoder {
     kf_config config;
     kerf_decoder_info info;
     int threads;
-    kf_product *product;
+    kf_stepper *stepper; /* who computes                                              */
     kf_found *layer;          /* [layers]                                              */
     const kerf_weight **each; /* [layers][3][experts]: E_GATE, E_UP, E_DOWN, one by one */
     const kerf_weight *embedding, *norm, *head;
     const kerf_weight *rope_parts; /* of a GGUF file: what frequencies are divided by      */
     kerf_layer_weight head_weight; /* data NULL: not read yet                              */
+    int head_held;                 /* steps that are apart have it                         */
     float *norm_floats;
 };
 

@@ -4,47 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward/layer_run.h"
 #include "base/vector_exp.h"
+#include "forward/layer_run.h"
+#include "forward/steps_plain.h"
 
 /* --- one MLP ------------------------------------------------------------------------------- */
 
-typedef struct gating {
-    const kf_config *c;
-    kf_rows gate, up;
-} gating;
-
-static float activate(kf_activation a, float x)
+static kf_gate_kind gate_of(const kf_config *c)
 {
-    return a == KF_ACT_GELU
-               ? 0.5f * x * (1.0f + erff(x * 0.70710678118654752440f))
-               : 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * (x + 0.044715f * x * x * x)));
-}
-
-/* The gate of gpt-oss: both sides clamped, and one added to `up`. */
-static float clamped(float gate, float up, float limit, float alpha)
-{
-    const float x = gate > limit ? limit : gate;
-    const float y = up > limit ? limit : up < -limit ? -limit : up;
-    return (y + 1.0f) * (x / (1.0f + kf_exp(-alpha * x)));
-}
-
-/* gate = act(gate) * up */
-static void gate_block(void *ctx, uint64_t first, uint64_t count)
-{
-    const gating *w = ctx;
-    const float limit = (float)w->c->limit, alpha = (float)w->c->alpha;
-    const size_t n = w->gate.columns;
-    for (uint64_t t = first; t < first + count; t++) {
-        float *restrict g = w->gate.p + t * w->gate.stride;
-        const float *restrict u = w->up.p + t * w->up.stride;
-        if (w->c->family->has & KF_HAS_CLAMPED)
-            for (size_t k = 0; k < n; k++) g[k] = clamped(g[k], u[k], limit, alpha);
-        else if (w->c->activation == KF_ACT_SILU)
-            for (size_t k = 0; k < n; k++) g[k] = g[k] / (1.0f + kf_exp(-g[k])) * u[k];
-        else
-            for (size_t k = 0; k < n; k++) g[k] = activate(w->c->activation, g[k]) * u[k];
-    }
+    if (c->family->has & KF_HAS_CLAMPED) return KF_GATE_CLAMPED;
+    if (c->activation == KF_ACT_SILU) return KF_GATE_SILU;
+    return c->activation == KF_ACT_GELU ? KF_GATE_GELU : KF_GATE_GELU_TANH;
 }
 
 kerf_status kf_gated(const kf_panel_run *r, const kf_mlp *m, kf_rows x, kf_rows out)
@@ -59,8 +29,9 @@ kerf_status kf_gated(const kf_panel_run *r, const kf_mlp *m, kf_rows x, kf_rows 
         KF_TRY(kf_multiply(r, gate, x, m->gate, 0, 1, m->gate_bias));
         KF_TRY(kf_multiply(r, up, x, m->up, 0, 1, m->up_bias));
     }
-    gating g = {&r->d->config, gate, up};
-    kf_for_tokens(r->d, x.rows, gate_block, &g);
+    const kf_config *c = &r->d->config;
+    const kf_gating g = {gate, up, gate_of(c), (float)c->limit, (float)c->alpha};
+    KF_TRY(r->s->steps->gate(r->s, &g, r->err));
     return kf_multiply(r, out, gate, m->down, 0, 1, m->down_bias);
 }
 
@@ -83,7 +54,8 @@ kerf_status kf_run_mlp(kf_panel_run *r)
 
 typedef struct routing {
     const kf_panel_run *r;
-    kf_rows scores;   /* [experts]                                              */
+    kf_rows scores;   /* [experts], there                                       */
+    float *seen;      /* the same where the host reads it                       */
     uint32_t *expert; /* [tokens][used], rising                                 */
     float *share;     /* [tokens][used]                                         */
     float *choice;    /* [tokens][experts]: by what experts are chosen          */
@@ -158,12 +130,12 @@ static void choose(const kf_config *c, const float *score, const float *choice, 
     for (uint64_t i = 0; i < n; i++) share[i] *= (float)c->route_scale;
 }
 
-static void route_block(void *ctx, uint64_t first, uint64_t count)
+static void route_block(const void *ctx, uint64_t first, uint64_t count)
 {
     const routing *w = ctx;
     const kf_config *c = &w->r->d->config;
     for (uint64_t t = first; t < first + count; t++) {
-        float *score = w->scores.p + t * w->scores.stride, *choice = w->choice + t * 2 * c->experts;
+        float *score = w->seen + t * c->experts, *choice = w->choice + t * 2 * c->experts;
         score_token(c, score, w->r->l->data[KF_SLOT_CORRECTION], choice);
         memcpy(choice + c->experts, choice, c->experts * sizeof *choice);
         if (c->groups > 1) keep_groups(c, choice);
@@ -172,28 +144,6 @@ static void route_block(void *ctx, uint64_t first, uint64_t count)
 }
 
 /* --- experts ------------------------------------------------------------------------------- */
-
-typedef struct gathering {
-    kf_rows from, to;
-    const uint32_t *token; /* [n] */
-    const float *share;
-    int back;
-} gathering;
-
-/* to[i] = from[token[i]], or to[token[i]] += share[i] * from[i]. */
-static void gather_block(void *ctx, uint64_t first, uint64_t count)
-{
-    const gathering *w = ctx;
-    for (uint64_t i = first; i < first + count; i++) {
-        const uint64_t in = w->back ? i : w->token[i], out = w->back ? w->token[i] : i;
-        const float *from = w->from.p + in * w->from.stride;
-        float *to = w->to.p + out * w->to.stride;
-        if (!w->back)
-            memcpy(to, from, w->from.columns * sizeof *to);
-        else
-            for (size_t k = 0; k < w->from.columns; k++) to[k] += w->share[i] * from[k];
-    }
-}
 
 static const kerf_layer_weight *expert_of(const kerf_layer *l, int each, int stack, uint64_t e)
 {
@@ -236,12 +186,11 @@ static kerf_status run_expert(kf_panel_run *r, crowd *m, uint64_t e)
     if (n == 0) return KERF_OK;
     const kf_mlp mlp = mlp_of(r->l, e);
     m->in.rows = m->out.rows = (size_t)n;
-    gathering g = {r->normed, m->in, m->token, m->share, 0};
-    kf_for_tokens(r->d, n, gather_block, &g);
+    kf_gathering g = {r->normed, m->in, m->token, m->share, 0};
+    KF_TRY(r->s->steps->gather(r->s, &g, r->err));
     KF_TRY(kf_gated(r, &mlp, m->in, m->out));
-    g = (gathering){m->out, r->delta, m->token, m->share, 1};
-    kf_for_tokens(r->d, n, gather_block, &g);
-    return KERF_OK;
+    g = (kf_gathering){m->out, r->delta, m->token, m->share, 1};
+    return r->s->steps->gather(r->s, &g, r->err);
 }
 
 static kerf_status run_shared(kf_panel_run *r, crowd *m)
@@ -254,8 +203,7 @@ static kerf_status run_shared(kf_panel_run *r, crowd *m)
     if (!mlp.gate) return KERF_OK;
     m->out.rows = (size_t)r->tokens;
     KF_TRY(kf_gated(r, &mlp, r->normed, m->out));
-    for (uint64_t i = 0; i < r->tokens * m->out.stride; i++) r->delta.p[i] += m->out.p[i];
-    return KERF_OK;
+    return r->s->steps->add(r->s, r->delta, m->out, r->err);
 }
 
 static kerf_status run_routed(kf_panel_run *r, crowd *m)
@@ -263,8 +211,11 @@ static kerf_status run_routed(kf_panel_run *r, crowd *m)
     const kf_config *c = &r->d->config;
     KF_TRY(kf_multiply(r, m->w.scores, r->normed, r->l->of[KF_SLOT_ROUTER], 0, 1,
                        r->l->data[KF_SLOT_ROUTER_BIAS]));
-    kf_for_tokens(r->d, r->tokens, route_block, &m->w);
-    memset(r->delta.p, 0, r->tokens * r->delta.stride * sizeof(float));
+    if (r->s->steps->apart)
+        KF_TRY(r->s->steps->download(r->s, m->w.seen, m->w.scores.p,
+                                     r->tokens * c->experts * sizeof(float), r->err));
+    KF_TRY(kf_for_tokens(r->s->threads, r->tokens, route_block, &m->w));
+    KF_TRY(r->s->steps->zero(r->s, r->delta, r->err));
     for (uint64_t e = 0; e < c->experts; e++) KF_TRY(run_expert(r, m, e));
     return run_shared(r, m);
 }
@@ -273,26 +224,31 @@ kerf_status kf_run_experts(kf_panel_run *r)
 {
     const kf_config *c = &r->d->config;
     const uint64_t n = r->tokens, hidden = c->hidden;
+    const size_t experts = (size_t)c->experts;
     crowd m = {.w = {.r = r}};
-    uint64_t floats = 3 * c->experts + 2 * hidden + c->used + 1;
-    float *memory = kf_mul_ok(floats, n, &floats) ? kf_alloc(floats, sizeof *memory) : NULL;
+    uint64_t floats = 3 * c->experts + c->used + 1, there = c->experts + 2 * hidden;
+    float *memory = NULL, *panel = NULL;
+    if (!kf_mul_ok(floats, n, &floats) || !kf_mul_ok(there * sizeof *panel, n, &there))
+        return kf_fail(r->err, KERF_E_RANGE, KF_NOWHERE, "too many tokens");
     uint32_t *list = kf_alloc(n, (c->used + 1) * sizeof *list);
-    kerf_status s = KERF_E_NOMEM;
-    if (memory && list) {
-        float *at = memory;
-        m.in = (kf_rows){at, (size_t)n, (size_t)hidden, (size_t)hidden};
-        m.out = (kf_rows){at += n * hidden, (size_t)n, (size_t)hidden, (size_t)hidden};
-        m.w.scores = (kf_rows){at += n * hidden, (size_t)n, (size_t)c->experts, (size_t)c->experts};
-        m.w.choice = at += n * c->experts;
-        m.w.share = at += 2 * n * c->experts;
-        m.share = at + n * c->used;
+    kerf_status s = kf_allocate(&memory, floats, sizeof *memory, r->err);
+    if (s == KERF_OK && !list)
+        s = kf_fail(r->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for the experts of %llu tokens",
+                    (unsigned long long)n);
+    if (s == KERF_OK) s = r->s->steps->allocate(r->s, there, &panel, r->err);
+    if (s == KERF_OK) {
+        m.in = (kf_rows){panel, (size_t)n, (size_t)hidden, (size_t)hidden};
+        m.out = (kf_rows){panel + n * hidden, (size_t)n, (size_t)hidden, (size_t)hidden};
+        m.w.scores = (kf_rows){panel + 2 * n * hidden, (size_t)n, experts, experts};
+        m.w.seen = r->s->steps->apart ? memory : m.w.scores.p;
+        m.w.choice = memory + n * experts;
+        m.w.share = memory + 3 * n * experts;
+        m.share = m.w.share + n * c->used;
         m.w.expert = list;
         m.token = list + n * c->used;
         s = run_routed(r, &m);
-    } else {
-        kf_fail(r->err, s, KF_NOWHERE, "no memory for the experts of %llu tokens",
-                (unsigned long long)n);
     }
+    r->s->steps->release(r->s, panel);
     free(memory);
     free(list);
     return s;

@@ -7,81 +7,72 @@
 #include <string.h>
 
 #define PANEL_TOKENS UINT64_C(2048)
-#define BLOCK_TOKENS UINT64_C(64)
+#define GPU_PANEL_TOKENS UINT64_C(8192) /* what fills a GPU */
 
-/* --- tokens over threads ------------------------------------------------------------------- */
+/* --- products, and what the caller sees ----------------------------------------------------- */
 
-typedef struct blocks {
-    kf_token_task *task;
-    void *ctx;
-    uint64_t tokens;
-} blocks;
-
-static kerf_status run_block(void *ctx, uint64_t i)
+/* A copy of rows that are apart, in host memory. The caller frees. */
+static kerf_status bring(const kf_panel_run *r, kf_rows x, float **out)
 {
-    const blocks *b = ctx;
-    const uint64_t first = i * BLOCK_TOKENS;
-    b->task(b->ctx, first, kf_min_u64(BLOCK_TOKENS, b->tokens - first));
-    return KERF_OK;
+    KF_TRY(kf_allocate(out, x.rows * x.columns, sizeof **out, r->err));
+    return r->s->steps->download(r->s, *out, x.p, x.rows * x.columns * sizeof **out, r->err);
 }
 
-void kf_for_tokens(const kerf_decoder *d, uint64_t tokens, kf_token_task *task, void *ctx)
+static kerf_status tell_sums(const kf_panel_run *r, const kerf_layer_weight *w, kf_rows x)
 {
-    blocks b = {task, ctx, tokens};
-    const kerf_status s = kf_parallel(kf_div_up(tokens, BLOCK_TOKENS), d->threads, run_block, &b);
-    (void)s; /* no task fails */
+    kerf_sums to = {0};
+    KF_TRY(r->watch->sums(r->watch->ctx, w, x.rows, &to, r->err));
+    if (!to.square && !to.largest && !to.gram) return KERF_OK;
+    return r->s->steps->sum(r->s, x, &(kf_sums){to.square, to.largest, to.gram}, r->err);
 }
 
-/* --- norms --------------------------------------------------------------------------------- */
-
-typedef struct norm_work {
-    kf_rows y;
-    const float *x, *w;
-    size_t width;
-    double eps;
-} norm_work;
-
-static void norm_block(void *ctx, uint64_t first, uint64_t count)
+static kerf_status tell_from_apart(const kf_panel_run *r, const kerf_layer_weight *w, kf_rows x)
 {
-    const norm_work *n = ctx;
-    for (uint64_t t = first; t < first + count; t++)
-        for (size_t at = 0; at < n->y.columns; at += n->width) {
-            const float *in = n->x + t * n->y.stride + at;
-            float *out = n->y.p + t * n->y.stride + at;
-            double sum = 0;
-            for (size_t k = 0; k < n->width; k++) sum += (double)in[k] * (double)in[k];
-            const float scale = (float)(1.0 / sqrt(sum / (double)n->width + n->eps));
-            for (size_t k = 0; k < n->width; k++) out[k] = in[k] * scale * n->w[k];
-        }
-}
-
-void kf_norm_rows(const kerf_decoder *d, kf_rows y, const float *x, const float *w, size_t width,
-                  double eps)
-{
-    norm_work n = {y, x, w, width, eps};
-    kf_for_tokens(d, y.rows, norm_block, &n);
-}
-
-/* --- products ------------------------------------------------------------------------------ */
-
-typedef struct bias_work {
-    kf_rows y;
-    const float *bias;
-    uint64_t step;
-} bias_work;
-
-static void bias_block(void *ctx, uint64_t first, uint64_t count)
-{
-    const bias_work *b = ctx;
-    for (uint64_t t = first; t < first + count; t++)
-        for (size_t k = 0; k < b->y.columns; k++)
-            b->y.p[t * b->y.stride + k] += b->bias[k * b->step];
+    float *here = NULL;
+    kerf_status s = bring(r, x, &here);
+    if (s == KERF_OK) s = r->watch->input(r->watch->ctx, w, here, x.rows, r->err);
+    free(here);
+    return s;
 }
 
 kerf_status kf_tell_input(const kf_panel_run *r, const kerf_layer_weight *w, kf_rows x)
 {
-    if (!r->watch || !r->watch->input || x.rows == 0) return KERF_OK;
+    if (!r->watch || x.rows == 0) return KERF_OK;
+    if (r->s->steps->apart && r->watch->sums) return tell_sums(r, w, x);
+    if (!r->watch->input) return KERF_OK;
+    if (r->s->steps->apart) return tell_from_apart(r, w, x);
     return r->watch->input(r->watch->ctx, w, x.p, x.rows, r->err);
+}
+
+/* The caller may change keys and values. */
+static kerf_status cache_from_apart(const kf_panel_run *r)
+{
+    const kerf_watch *watch = r->watch;
+    const kf_steps *steps = r->s->steps;
+    float *k = NULL, *v = NULL;
+    kerf_status s = bring(r, r->k, &k);
+    if (s == KERF_OK) s = bring(r, r->v, &v);
+    if (s == KERF_OK) s = watch->cache(watch->ctx, r->l->index, k, v, r->tokens, r->err);
+    if (s == KERF_OK)
+        s = steps->upload(r->s, r->k.p, k, r->tokens * r->k.columns * sizeof *k, r->err);
+    if (s == KERF_OK)
+        s = steps->upload(r->s, r->v.p, v, r->tokens * r->v.columns * sizeof *v, r->err);
+    free(k);
+    free(v);
+    return s;
+}
+
+kerf_status kf_tell_cache(const kf_panel_run *r)
+{
+    const kf_steps *steps = r->s->steps;
+    if (r->watch && steps->apart && r->watch->cache_largest) {
+        float *largest = r->watch->cache_largest;
+        KF_TRY(steps->sum(r->s, r->k, &(kf_sums){NULL, largest, NULL}, r->err));
+        return steps->sum(r->s, r->v, &(kf_sums){NULL, largest + 1, NULL}, r->err);
+    }
+    if (!r->watch || !r->watch->cache) return KERF_OK;
+    if (steps->apart) return cache_from_apart(r);
+    return r->watch->cache(r->watch->ctx, r->l->index, r->k.p, r->v.p, r->tokens, r->err);
 }
 
 kerf_status kf_multiply(const kf_panel_run *r, kf_rows y, kf_rows x, const kerf_layer_weight *w,
@@ -90,47 +81,45 @@ kerf_status kf_multiply(const kf_panel_run *r, kf_rows y, kf_rows x, const kerf_
     const kf_factor f = {w->data + first * w->cols, y.columns, (size_t)w->cols,
                          (size_t)(step * w->cols), 1};
     if (first == 0) KF_TRY(kf_tell_input(r, w, x));
-    KF_TRY(kf_product_on(r->d->product, r->d->threads, y, x, f, r->err));
-    if (!bias) return KERF_OK;
-    bias_work b = {y, bias + first, step};
-    kf_for_tokens(r->d, y.rows, bias_block, &b);
-    return KERF_OK;
+    return r->s->steps->product(r->s, y, x, f, bias ? bias + first : NULL, step, r->err);
 }
 
 /* --- the layer ----------------------------------------------------------------------------- */
 
-typedef struct add_work {
-    kf_rows y, x;
-} add_work;
-
-static void add_block(void *ctx, uint64_t first, uint64_t count)
+static kerf_status norm(const kf_panel_run *r, kf_rows y, const float *x, int slot)
 {
-    const add_work *a = ctx;
-    for (uint64_t i = first * a->y.stride; i < (first + count) * a->y.stride; i++)
-        a->y.p[i] += a->x.p[i];
+    const kf_config *c = &r->d->config;
+    return r->s->steps->norm(r->s, y, x, r->l->data[slot], (size_t)c->hidden, c->eps, r->err);
 }
 
 /* state += norm(delta), or delta where the family has no norm there. */
-static void add_delta(const kf_panel_run *r, kf_rows state, int norm)
+static kerf_status add_delta(const kf_panel_run *r, kf_rows state, int slot)
 {
-    const kf_config *c = &r->d->config;
-    if (r->l->data[norm])
-        kf_norm_rows(r->d, r->delta, r->delta.p, r->l->data[norm], (size_t)c->hidden, c->eps);
-    add_work a = {state, r->delta};
-    kf_for_tokens(r->d, state.rows, add_block, &a);
+    if (r->l->data[slot]) KF_TRY(norm(r, r->delta, r->delta.p, slot));
+    return r->s->steps->add(r->s, state, r->delta, r->err);
 }
 
 static kerf_status run_panel(kf_panel_run *r, float *hidden)
 {
-    const kf_config *c = &r->d->config;
-    const kf_rows state = {hidden, (size_t)r->tokens, (size_t)c->hidden, (size_t)c->hidden};
-    kf_norm_rows(r->d, r->normed, hidden, r->l->data[KF_SLOT_ATTN_NORM], state.columns, c->eps);
+    const size_t columns = (size_t)r->d->config.hidden;
+    const kf_rows state = {hidden, (size_t)r->tokens, columns, columns};
+    KF_TRY(norm(r, r->normed, hidden, KF_SLOT_ATTN_NORM));
     KF_TRY(kf_run_attention(r));
-    add_delta(r, state, KF_SLOT_ATTN_OUT_NORM);
-    kf_norm_rows(r->d, r->normed, hidden, r->l->data[KF_SLOT_MLP_NORM], state.columns, c->eps);
+    KF_TRY(add_delta(r, state, KF_SLOT_ATTN_OUT_NORM));
+    KF_TRY(norm(r, r->normed, hidden, KF_SLOT_MLP_NORM));
     KF_TRY(r->l->kind->has & KF_HAS_EXPERTS ? kf_run_experts(r) : kf_run_mlp(r));
-    add_delta(r, state, KF_SLOT_MLP_OUT_NORM);
-    return KERF_OK;
+    return add_delta(r, state, KF_SLOT_MLP_OUT_NORM);
+}
+
+/* A panel of states that may be elsewhere. */
+static kerf_status bring_panel(kf_panel_run *r, float *hidden)
+{
+    const kf_steps *steps = r->s->steps;
+    const uint64_t bytes = r->tokens * r->d->config.hidden * sizeof *hidden;
+    if (!steps->apart || steps->is_there(r->s, hidden)) return run_panel(r, hidden);
+    KF_TRY(steps->upload(r->s, r->state.p, hidden, bytes, r->err));
+    KF_TRY(run_panel(r, r->state.p));
+    return steps->download(r->s, hidden, r->state.p, bytes, r->err);
 }
 
 /* --- memory -------------------------------------------------------------------------------- */
@@ -148,6 +137,7 @@ static kerf_status open_panel(kf_panel_run *r, uint64_t tokens)
     const kf_config *c = &r->d->config;
     const uint64_t latent = c->kv_rank + c->rope_dim, kv = c->heads * (c->nope_dim + c->value_dim);
     const int is_latent = (r->l->kind->has & KF_HAS_LATENT) != 0;
+    const int is_apart = r->s->steps->apart;
     const uint64_t inner = widest_mlp(r->l), low = c->q_rank > latent ? c->q_rank : latent;
     const struct {
         kf_rows *to;
@@ -161,15 +151,13 @@ static kerf_status open_panel(kf_panel_run *r, uint64_t tokens)
         {&r->mixed, is_latent && kv > c->heads * c->value_dim ? kv : c->heads * c->value_dim},
         {&r->gate, inner},
         {&r->up, inner},
-        {&r->low, is_latent ? low + c->kv_rank : 0}};
+        {&r->low, is_latent ? low + c->kv_rank : 0},
+        {&r->state, is_apart ? c->hidden : 0}};
     uint64_t columns = 0, count, at = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) columns += parts[i].columns;
-    if (!kf_mul_ok(tokens, columns, &count))
+    if (!kf_mul_ok(tokens, columns * sizeof *r->memory, &count))
         return kf_fail(r->err, KERF_E_RANGE, KF_NOWHERE, "too many tokens");
-    r->memory = kf_alloc(count, sizeof *r->memory);
-    if (!r->memory)
-        return kf_fail(r->err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %llu tokens in a layer",
-                       (unsigned long long)tokens);
+    KF_TRY(r->s->steps->allocate(r->s, count, &r->memory, r->err));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const size_t width = (size_t)parts[i].columns;
         *parts[i].to = (kf_rows){r->memory + at, (size_t)tokens, width, width};
@@ -204,35 +192,86 @@ static kerf_status open_positions(const kerf_layer *l, uint64_t length, float **
     return table ? KERF_OK : kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for positions");
 }
 
+/* Where steps work. */
+static kerf_status place_positions(kf_panel_run *r, float *table, float **there)
+{
+    const kf_layer_kind *kind = r->l->kind;
+    *there = table;
+    if (!table) return KERF_OK;
+    const uint64_t n = r->length * (r->d->config.rope[kind->rope].dims / 2);
+    if (r->s->steps->apart) {
+        *there = NULL;
+        KF_TRY(r->s->steps->allocate(r->s, 2 * n * sizeof *table, there, r->err));
+        KF_TRY(r->s->steps->upload(r->s, *there, table, 2 * n * sizeof *table, r->err));
+    }
+    r->cosine = *there;
+    r->sine = *there + n;
+    return KERF_OK;
+}
+
+/* Everything that steps will be given the address of. */
+static kerf_status hold_weights(kf_panel_run *r)
+{
+    const kerf_layer *l = r->l;
+    kf_held *held = NULL;
+    size_t n = 0;
+    if (!r->s->steps->apart) return KERF_OK;
+    KF_TRY(kf_allocate(&held, l->weights + KF_SLOTS, sizeof *held, r->err));
+    for (size_t i = 0; i < l->weights; i++)
+        held[n++] = (kf_held){l->weight[i].data, l->weight[i].rows * l->weight[i].cols, 1};
+    for (int s = 0; s < KF_SLOTS; s++)
+        if (l->data[s] && !l->of[s])
+            held[n++] = (kf_held){l->data[s], kerf_weight_elements(r->d->layer[l->index].slot[s]), 0};
+    const kerf_status s = r->s->steps->hold(r->s, held, n, 0, r->err);
+    free(held);
+    return s;
+}
+
 static void cut_to(kf_panel_run *r, uint64_t tokens)
 {
-    kf_rows *all[] = {&r->normed, &r->delta, &r->q,  &r->k,  &r->v,
-                      &r->mixed,  &r->gate,  &r->up, &r->low};
+    kf_rows *all[] = {&r->normed, &r->delta, &r->q,  &r->k,   &r->v,
+                      &r->mixed,  &r->gate,  &r->up, &r->low, &r->state};
     r->tokens = tokens;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->rows = (size_t)tokens;
+}
+
+static kerf_status run_panels(kf_panel_run *r, const kerf_tokens *tokens, uint64_t rows,
+                              float *hidden, const kerf_job *job)
+{
+    for (uint64_t row = 0; row < tokens->rows; row += rows) {
+        r->rows = kf_min_u64(rows, tokens->rows - row);
+        cut_to(r, r->rows * r->length);
+        if (job && job->cancel && job->cancel(job->ctx))
+            return kf_fail(r->err, KERF_E_CANCELED, KF_NOWHERE, "canceled");
+        KF_TRY(bring_panel(r, hidden + row * r->length * r->d->config.hidden));
+    }
+    return r->s->steps->apart ? r->s->steps->settle(r->s, r->err) : KERF_OK;
 }
 
 kerf_status kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float *hidden,
                            const kerf_watch *watch, const kerf_job *job, kerf_error *err)
 {
     if (tokens->rows == 0 || tokens->length == 0) return KERF_OK;
-    uint64_t rows = PANEL_TOKENS / tokens->length;
+    const kf_steps *steps = l->d->stepper->steps;
+    uint64_t rows = (steps->apart ? GPU_PANEL_TOKENS : PANEL_TOKENS) / tokens->length;
     rows = rows == 0 ? 1 : kf_min_u64(rows, tokens->rows);
-    kf_panel_run r = {.l = l, .d = l->d, .watch = watch, .err = err, .length = tokens->length};
-    float *table = NULL;
-    KF_TRY(open_positions(l, tokens->length, &table, err));
-    r.cosine = table;
-    r.sine = table ? table + tokens->length * (l->d->config.rope[l->kind->rope].dims / 2) : NULL;
-    kerf_status s = open_panel(&r, rows * tokens->length);
-    for (uint64_t row = 0; row < tokens->rows && s == KERF_OK; row += rows) {
-        r.rows = kf_min_u64(rows, tokens->rows - row);
-        cut_to(&r, r.rows * r.length);
-        if (job && job->cancel && job->cancel(job->ctx))
-            s = kf_fail(err, KERF_E_CANCELED, KF_NOWHERE, "canceled");
-        else
-            s = run_panel(&r, hidden + row * r.length * l->d->config.hidden);
+    kf_panel_run r = {.l = l,
+                      .d = l->d,
+                      .s = l->d->stepper,
+                      .watch = watch,
+                      .err = err,
+                      .length = tokens->length};
+    float *table = NULL, *there = NULL;
+    kerf_status s = open_positions(l, tokens->length, &table, err);
+    if (s == KERF_OK) s = place_positions(&r, table, &there);
+    if (s == KERF_OK) s = open_panel(&r, rows * tokens->length);
+    if (s == KERF_OK) s = hold_weights(&r);
+    if (s == KERF_OK) s = run_panels(&r, tokens, rows, hidden, job);
+    if (steps->apart) {
+        steps->drop(r.s);
+        steps->release(r.s, there);
     }
-    free(r.memory);
+    steps->release(r.s, r.memory);
     free(table);
     return s;
 }

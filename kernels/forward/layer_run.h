@@ -1,13 +1,16 @@
-/* layer_run.h - the steps of a layer, over a panel of tokens. */
+/* layer_run.h - a panel of tokens on its way through a layer: the order of steps, whoever computes
+ * them (plan/forward_steps.h). */
 #ifndef KERF_FORWARD_LAYER_RUN_H
 #define KERF_FORWARD_LAYER_RUN_H
 
 #include "forward/decoder.h"
+#include "plan/forward_steps.h"
 
 /* One panel of whole rows on its way through a layer. All arrays have a row per token. */
 typedef struct kf_panel_run {
     const kerf_layer *l;
     const kerf_decoder *d;
+    kf_stepper *s;
     const kerf_watch *watch; /* NULL: none */
     kerf_error *err;
     uint64_t rows, length, tokens; /* tokens = rows x length                              */
@@ -16,23 +19,16 @@ typedef struct kf_panel_run {
     kf_rows gate, up;              /* of the widest MLP                                   */
     kf_rows low;                   /* compressed queries, keys and values                 */
     const float *cosine, *sine;    /* [length][dims / 2]; NULL: no positions              */
-    float *memory;
+    kf_rows state;                 /* [hidden]; of steps that are apart: a panel of it    */
+    float *memory;                 /* all of the above                                    */
 } kf_panel_run;
-
-/* y = norm(x) w over runs of `width` numbers, of which every row has one or more; the mean of
- * squares in double. y may be x. */
-void kf_norm_rows(const kerf_decoder *d, kf_rows y, const float *x, const float *w, size_t width,
-                  double eps);
-
-/* Calls task(ctx, first, count) for blocks of tokens on all threads. */
-typedef void kf_token_task(void *ctx, uint64_t first, uint64_t count);
-void kf_for_tokens(const kerf_decoder *d, uint64_t tokens, kf_token_task *task, void *ctx);
 
 /* y = x w^T for outputs [first, first + y.columns), every `step`-th row of w; tells the watch. */
 kerf_status kf_multiply(const kf_panel_run *r, kf_rows y, kf_rows x, const kerf_layer_weight *w,
                         uint64_t first, uint64_t step, const float *bias);
-/* Tells the watch of the inputs of a weight. */
+/* Tells the watch of the inputs of a weight; of keys and values. */
 kerf_status kf_tell_input(const kf_panel_run *r, const kerf_layer_weight *w, kf_rows x);
+kerf_status kf_tell_cache(const kf_panel_run *r);
 
 /* delta = what the attention, and the MLP or the experts, make of `normed`. */
 kerf_status kf_run_attention(kf_panel_run *r);

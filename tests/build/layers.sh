@@ -88,7 +88,7 @@ BEGIN {
     on["kernels/plan"] = "kernels/cpu"
     on["kernels/cuda"] = "kernels/plan cuda"
     on["kernels/time"] = "base <kernels>"
-    on["kernels/forward"] = "gguf kernels/cpu <forward>"
+    on["kernels/forward"] = "gguf kernels/plan <forward>"
 
     for (room in on) reach(room, on[room])
 

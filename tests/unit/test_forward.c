@@ -118,7 +118,7 @@ static kerf_status run(void **state, int threads, uint64_t rows, seen *s, kerf_e
     kerf_checkpoint *c = NULL;
     kerf_decoder *d = NULL;
     const kerf_exec exec = {.threads = threads};
-    const kerf_watch watch = {take_input, take_cache, s};
+    const kerf_watch watch = {.input = take_input, .cache = take_cache, .ctx = s};
     uint32_t all[192];
     for (uint64_t i = 0; i < rows * length; i++) all[i] = token[i % length];
     const kerf_tokens t = {all, rows, length};

@@ -14,6 +14,7 @@
     X(MatmulDescInit_internal)       \
     X(MatmulDescSetAttribute)        \
     X(MatrixLayoutInit_internal)     \
+    X(MatrixLayoutSetAttribute)      \
     X(MatmulPreferenceInit_internal) \
     X(MatmulPreferenceSetAttribute)  \
     X(MatmulAlgoGetHeuristic)        \

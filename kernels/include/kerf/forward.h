@@ -1,4 +1,5 @@
-/* forward.h - a decoder-only language model, layer by layer, in float32 on the processor.
+/* forward.h - a decoder-only language model, layer by layer, in float32 on the processor or on a
+ * GPU.
  *
  *   kerf_decoder_open(checkpoint, NULL, &d, &err)       config.json, and where every weight stands
  *   kerf_decoder_embed(d, &tokens, hidden, &err)        the state before the first layer
@@ -15,6 +16,11 @@
  * Numbers are float32. Every sum of a product is one chain of fused multiply-adds over its inputs
  * in rising order, norms are summed in double: results are the same bits for every number of
  * threads. tanh, erf and the angles of positions come from the C library of the machine.
+ *
+ * On the GPU of kerf_exec.device products are cuBLASLt's: factors are split into two bfloat16
+ * numbers each, sums are float32 (kernels/forward.md says what that differs by). The same numbers
+ * from run to run, not those of the processor. There the state may also lie in the memory of the
+ * GPU (kerf_dbuf.p): it then stays there from layer to layer.
  *
  * Families, and what of their configurations is known: kerf_decoder_family_at, kernels/forward.md.
  */
@@ -56,8 +62,9 @@ typedef struct kerf_decoder_info {
 KERF_API const char *kerf_decoder_family_at(size_t i);
 
 /* Reads config.json (a text_config in it counts) or the keys of a GGUF file, and finds each weight.
- * No element is read. The checkpoint must outlive the decoder. exec: its threads count; NULL: all
- * cores. KERF_E_NOSUP: a family, or something in its configuration, that is not known; the text
+ * No element is read. The checkpoint must outlive the decoder. exec: its threads and its device
+ * count, and the device must outlive the decoder; NULL: all cores. KERF_E_NOSUP: a GPU without
+ * cuBLASLt; a family, or something in its configuration, that is not known; the text
  * names it and what is known. KERF_E_DATA: sizes that contradict each other, a weight that is
  * missing or has another shape. KERF_E_LIMIT: sizes beyond 2^20 per axis. KERF_E_NOMEM. */
 KERF_API KERF_CHECK kerf_status kerf_decoder_open(const kerf_checkpoint *c, const kerf_exec *exec,
@@ -93,6 +100,14 @@ KERF_API const kerf_layer_weight *kerf_layer_weight_at(const kerf_layer *l, size
 /* What a caller wants to see of a run; each member may be NULL. Called by the thread of the caller,
  * between the steps of the run, with panels of tokens in their order; what pointers show is valid
  * during the call. A status other than KERF_OK ends the run with it. */
+/* Where a run adds what the inputs of a weight come to, in the caller's memory; NULL: not wanted.
+ * gram[cols][cols]: sums of x x^T, on and above the diagonal. */
+typedef struct kerf_sums {
+    double *square; /* [cols] */
+    float *largest; /* |x|    */
+    float *gram;
+} kerf_sums;
+
 typedef struct kerf_watch {
     /* x[tokens][w->cols], the inputs of a weight. Weights that share them (q, k and v; gate and up)
      * are told one after the other with the same x. An expert is told of the tokens that were
@@ -105,6 +120,12 @@ typedef struct kerf_watch {
     kerf_status (*cache)(void *ctx, uint64_t layer, float *k, float *v, uint64_t tokens,
                          kerf_error *err);
     void *ctx;
+    /* On a GPU, where they are set, in the place of input and cache, so that no input leaves it:
+     * `sums` says for each panel where its sums go, and counts its tokens. cache_largest[2]: the
+     * largest |k| and |v|. All are there when the run ends. */
+    kerf_status (*sums)(void *ctx, const kerf_layer_weight *w, uint64_t tokens, kerf_sums *to,
+                        kerf_error *err);
+    float *cache_largest;
 } kerf_watch;
 
 /* Replaces hidden [rows x length][hidden] by the state behind the layer. watch and job: NULL: none.
