@@ -1,0 +1,314 @@
+/* forward_gpu.c - the steps of a forward pass on a GPU: opening, memory, and the table of them. All
+ * work goes to the stream of the device, so that steps follow each other without waiting. */
+#include "plan/forward_steps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if __has_include(<cublasLt.h>)
+#include "cuda/forward/forward_pass.h"
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+kerf_status kf_pass_allocate(kf_gpu_pass *p, uint64_t bytes, void *out, kerf_error *err)
+{
+    void *memory = NULL;
+    KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
+    KF_CUDA(cudaMallocFromPoolAsync(&memory, bytes ? bytes : 1, p->pool, p->stream),
+            "allocating for a layer on the GPU");
+    memcpy(out, &memory, sizeof memory);
+    return KERF_OK;
+}
+
+void kf_pass_release(kf_gpu_pass *p, void *memory)
+{
+    p->split_of.p = NULL;
+    if (memory) (void)cudaFreeAsync(memory, p->stream);
+}
+
+static kerf_status allocate(kf_stepper *s, uint64_t bytes, void *out, kerf_error *err)
+{
+    return kf_pass_allocate(s->gpu, bytes, out, err);
+}
+
+static void release(kf_stepper *s, void *memory)
+{
+    kf_pass_release(s->gpu, memory);
+}
+
+static int is_there(kf_stepper *s, const void *memory)
+{
+    struct cudaPointerAttributes a;
+    (void)cudaSetDevice(s->gpu->ordinal);
+    if (cudaPointerGetAttributes(&a, memory) == cudaSuccess) return a.type == cudaMemoryTypeDevice;
+    (void)cudaGetLastError();
+    return 0;
+}
+
+void kf_pass_wrote(kf_gpu_pass *p, kf_rows y)
+{
+    const kf_rows *x = &p->split_of;
+    const float *x_end = x->p + x->rows * x->stride, *y_end = y.p + y.rows * y.stride;
+    if (x->p && y.p < x_end && x->p < y_end) p->split_of.p = NULL;
+}
+
+/* --- copies from and to the host ----------------------------------------------------------- */
+
+#define PART (UINT64_C(1) << 20)
+
+static kerf_status copy_part(void *ctx, uint64_t i)
+{
+    const kf_bytes_copy *c = ctx;
+    memcpy(c->to + i * PART, c->from + i * PART, (size_t)kf_min_u64(PART, c->n - i * PART));
+    return KERF_OK;
+}
+
+void kf_copy_bytes(const kf_gpu_pass *p, void *to, const void *from, uint64_t n)
+{
+    kf_bytes_copy c = {to, from, n};
+    const kerf_status s = kf_parallel(kf_div_up(n, PART), n > 4 * PART ? p->threads : 1, copy_part,
+                                      &c);
+    (void)s; /* no part fails */
+}
+
+/* Through page-locked memory, two buffers in turn, which all threads fill. */
+static kerf_status upload(kf_stepper *s, void *to, const void *from, uint64_t bytes,
+                          kerf_error *err)
+{
+    kf_gpu_pass *p = s->gpu;
+    kf_pass_wrote(p, (kf_rows){to, 1, 0, (size_t)kf_div_up(bytes, sizeof(float))});
+    for (uint64_t at = 0, i = 0; at < bytes; at += KF_PASS_CHUNK, i ^= 1) {
+        const uint64_t n = kf_min_u64(KF_PASS_CHUNK, bytes - at);
+        KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying to the GPU");
+        kf_copy_bytes(p, p->pinned[i], (const char *)from + at, n);
+        KF_CUDA(cudaMemcpyAsync((char *)to + at, p->pinned[i], n, cudaMemcpyHostToDevice,
+                                p->stream),
+                "copying to the GPU");
+        KF_CUDA(cudaEventRecord(p->passed[i], p->stream), "copying to the GPU");
+    }
+    return KERF_OK;
+}
+
+static kerf_status start_download(kf_gpu_pass *p, const char *from, uint64_t at, uint64_t bytes,
+                                  kerf_error *err)
+{
+    const uint64_t i = at / KF_PASS_CHUNK % 2;
+    if (at >= bytes) return KERF_OK;
+    KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying from the GPU");
+    KF_CUDA(cudaMemcpyAsync(p->pinned[i], from + at, kf_min_u64(KF_PASS_CHUNK, bytes - at),
+                            cudaMemcpyDeviceToHost, p->stream),
+            "copying from the GPU");
+    KF_CUDA(cudaEventRecord(p->passed[i], p->stream), "copying from the GPU");
+    return KERF_OK;
+}
+
+static kerf_status download(kf_stepper *s, void *to, const void *from, uint64_t bytes,
+                            kerf_error *err)
+{
+    kf_gpu_pass *p = s->gpu;
+    KF_TRY(start_download(p, from, 0, bytes, err));
+    for (uint64_t at = 0; at < bytes; at += KF_PASS_CHUNK) {
+        const uint64_t i = at / KF_PASS_CHUNK % 2;
+        KF_TRY(start_download(p, from, at + KF_PASS_CHUNK, bytes, err));
+        KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying from the GPU");
+        kf_copy_bytes(p, (char *)to + at, p->pinned[i], kf_min_u64(KF_PASS_CHUNK, bytes - at));
+    }
+    return KERF_OK;
+}
+
+/* --- small steps --------------------------------------------------------------------------- */
+
+#define LAUNCHED(what) KF_CUDA(what, "starting a step of a layer")
+
+static kerf_status norm(kf_stepper *s, kf_rows y, const float *x, const float *w, size_t width,
+                        double eps, kerf_error *err)
+{
+    const float *there;
+    KF_TRY(kf_pass_vector(s->gpu, w, &there, err));
+    kf_pass_wrote(s->gpu, y);
+    if (y.rows) LAUNCHED(kf_norm_run(y, x, there, width, eps, s->gpu->stream));
+    return KERF_OK;
+}
+
+static kerf_status add(kf_stepper *s, kf_rows y, kf_rows x, kerf_error *err)
+{
+    kf_pass_wrote(s->gpu, y);
+    LAUNCHED(kf_add_run(y, x, s->gpu->stream));
+    return KERF_OK;
+}
+
+static kerf_status zero(kf_stepper *s, kf_rows y, kerf_error *err)
+{
+    kf_pass_wrote(s->gpu, y);
+    KF_CUDA(cudaMemsetAsync(y.p, 0, y.rows * y.stride * sizeof *y.p, s->gpu->stream),
+            "clearing memory");
+    return KERF_OK;
+}
+
+static kerf_status rotate(kf_stepper *s, const kf_rotation *r, kerf_error *err)
+{
+    kf_pass_wrote(s->gpu, r->x);
+    LAUNCHED(kf_rotate_run(r, s->gpu->stream));
+    return KERF_OK;
+}
+
+static kerf_status gate(kf_stepper *s, const kf_gating *g, kerf_error *err)
+{
+    kf_pass_wrote(s->gpu, g->gate);
+    LAUNCHED(kf_gate_run(g, s->gpu->stream));
+    return KERF_OK;
+}
+
+static kerf_status take(kf_stepper *s, kf_rows to, kf_rows from, kerf_error *err)
+{
+    kf_pass_wrote(s->gpu, to);
+    KF_CUDA(cudaMemcpy2DAsync(to.p, to.stride * sizeof *to.p, from.p, from.stride * sizeof *to.p,
+                              to.columns * sizeof *to.p, to.rows, cudaMemcpyDeviceToDevice,
+                              s->gpu->stream),
+            "copying columns");
+    return KERF_OK;
+}
+
+static kerf_status unpack(kf_stepper *s, const kf_unpacking *u, kerf_error *err)
+{
+    kf_pass_wrote(s->gpu, u->k);
+    kf_pass_wrote(s->gpu, u->v);
+    LAUNCHED(kf_unpack_run(u, s->gpu->stream));
+    return KERF_OK;
+}
+
+/* The lists are the host's: they go along. */
+static kerf_status gather(kf_stepper *s, const kf_gathering *g, kerf_error *err)
+{
+    kf_gpu_pass *p = s->gpu;
+    const uint64_t n = g->back ? g->from.rows : g->to.rows;
+    uint32_t *list = NULL;
+    kf_gathering there = *g;
+    kf_pass_wrote(p, g->to);
+    KF_TRY(kf_pass_allocate(p, n * (sizeof *list + sizeof(float)), &list, err));
+    there.token = list;
+    there.share = (float *)(list + n);
+    kerf_status status = upload(s, list, g->token, n * sizeof *list, err);
+    if (status == KERF_OK) status = upload(s, list + n, g->share, n * sizeof(float), err);
+    const cudaError_t e = status == KERF_OK ? kf_gather_run(&there, p->stream) : cudaSuccess;
+    (void)cudaFreeAsync(list, p->stream);
+    KF_CUDA(e, "starting a step of a layer");
+    return status;
+}
+
+static kerf_status cap(kf_stepper *s, kf_rows y, float most, kerf_error *err)
+{
+    kf_pass_wrote(s->gpu, y);
+    LAUNCHED(kf_cap_run(y, most, s->gpu->stream));
+    return KERF_OK;
+}
+
+/* --- opening ------------------------------------------------------------------------------- */
+
+static void close_pass(kf_stepper *s)
+{
+    kf_gpu_pass *p = s->gpu;
+    if (!p) return;
+    (void)cudaSetDevice(p->ordinal);
+    if (p->stream) (void)cudaStreamSynchronize(p->stream);
+    for (size_t i = 0; i < p->tallies; i++) (void)cudaFreeAsync(p->tally[i].there, p->stream);
+    for (size_t i = 0; i < 2; i++) {
+        if (p->block[i]) (void)cudaFreeAsync(p->block[i], p->stream);
+        (void)cudaFreeHost(p->pinned[i]);
+        if (p->passed[i]) (void)cudaEventDestroy(p->passed[i]);
+    }
+    if (p->split) (void)cudaFreeAsync(p->split, p->stream);
+    if (p->workspace) (void)cudaFreeAsync(p->workspace, p->stream);
+    if (p->stream) (void)cudaStreamSynchronize(p->stream);
+    if (p->pool) (void)cudaMemPoolDestroy(p->pool);
+    if (p->lt) (void)kf_lt.Destroy(p->lt);
+    (void)cudaGetLastError();
+    free(p->copy);
+    free(p->tally);
+    free(p);
+    s->gpu = NULL;
+}
+
+static const kf_steps steps = {.name = "cuda",
+                               .apart = 1,
+                               .close = close_pass,
+                               .allocate = allocate,
+                               .release = release,
+                               .is_there = is_there,
+                               .upload = upload,
+                               .download = download,
+                               .hold = kf_gpu_hold,
+                               .drop = kf_gpu_drop,
+                               .sum = kf_gpu_sum,
+                               .settle = kf_gpu_settle,
+                               .norm = norm,
+                               .product = kf_gpu_product,
+                               .add = add,
+                               .zero = zero,
+                               .rotate = rotate,
+                               .attend = kf_gpu_attend,
+                               .gate = gate,
+                               .take = take,
+                               .unpack = unpack,
+                               .gather = gather,
+                               .cap = cap};
+
+/* Memory that was freed stays with the pool: the next layer wants as much. */
+static kerf_status open_pool(kf_gpu_pass *p, kerf_error *err)
+{
+    const struct cudaMemPoolProps props = {
+        .allocType = cudaMemAllocationTypePinned,
+        .location = {.type = cudaMemLocationTypeDevice, .id = p->ordinal}};
+    uint64_t all = UINT64_MAX;
+    KF_CUDA(cudaMemPoolCreate(&p->pool, &props), "making a pool of memory on the GPU");
+    KF_CUDA(cudaMemPoolSetAttribute(p->pool, cudaMemPoolAttrReleaseThreshold, &all),
+            "making a pool of memory on the GPU");
+    return KERF_OK;
+}
+
+static kerf_status open_pass(kf_gpu_pass *p, kerf_error *err)
+{
+    KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
+    KF_TRY(open_pool(p, err));
+    for (size_t i = 0; i < 2; i++) {
+        KF_CUDA(cudaMallocHost(&p->pinned[i], KF_PASS_CHUNK), "allocating pinned memory");
+        KF_CUDA(cudaEventCreateWithFlags(&p->passed[i], cudaEventDisableTiming),
+                "making an event");
+    }
+    KF_TRY(kf_pass_allocate(p, KF_PASS_WORKSPACE, &p->workspace, err));
+    KF_LT(kf_lt.Create(&p->lt), "opening cuBLASLt");
+    return KERF_OK;
+}
+
+kerf_status kf_steps_on_gpu(kf_stepper *s, kerf_device *device, kerf_error *err)
+{
+    KF_TRY(kf_need_lt(err));
+    KF_TRY(kf_allocate(&s->gpu, 1, sizeof *s->gpu, err));
+    s->steps = &steps;
+    s->gpu->ordinal = kf_gpu_of(device)->ordinal;
+    s->gpu->stream = kf_gpu_of(device)->lane[0].stream;
+    s->gpu->threads = s->threads;
+    s->gpu->terms = 2;
+    return open_pass(s->gpu, err);
+}
+
+void kf_steps_set_terms(kf_stepper *s, int terms)
+{
+    s->gpu->terms = terms;
+    s->gpu->split_of.p = NULL;
+}
+
+#else
+
+kerf_status kf_steps_on_gpu(kf_stepper *s, kerf_device *device, kerf_error *err)
+{
+    (void)s, (void)device;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "this kerf was built without cublasLt.h; a forward pass on a GPU needs cuBLASLt");
+}
+
+void kf_steps_set_terms(kf_stepper *s, int terms)
+{
+    (void)s, (void)terms;
+}
+#endif
