@@ -1,5 +1,6 @@
 /* options_tokens.c - a text or a file of tokens, cut into rows of equal length. */
 #include "options_tokens.h"
+#include "options.h"
 
 const option option_text = {"text", 0, "FILE", "a text, cut into tokens by the model's tokenizer"};
 const option option_tokens = {"tokens", 0, "FILE",
@@ -50,7 +51,7 @@ kerf_status option_tokens_open(tokens_option *t, const args *a, const kerf_check
                                kerf_error *err)
 {
     kerf_decoder *d = NULL;
-    TRY(args_integer(a, "threads", 1, 1 << 16, &t->exec.threads, err));
+    TRY(option_exec_open(a, &t->exec, err));
     TRY(kerf_decoder_open(model, NULL, &d, err));
     const kerf_decoder_info about = *kerf_decoder_about(d);
     kerf_decoder_close(d);
@@ -60,5 +61,6 @@ kerf_status option_tokens_open(tokens_option *t, const args *a, const kerf_check
 
 void option_tokens_close(tokens_option *t)
 {
+    option_exec_close(&t->exec);
     kerf_token_list_free(&t->list);
 }

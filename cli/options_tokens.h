@@ -12,7 +12,7 @@ extern const option option_text, option_tokens, option_length, option_rows;
 typedef struct tokens_option {
     kerf_token_list list; /* owned             */
     kerf_tokens tokens;   /* rows of it        */
-    kerf_exec exec;       /* of the processor  */
+    kerf_exec exec;       /* with its device   */
 } tokens_option;
 
 /* Rows for this model: as long as --length, the rows of the file, or its context (2048 at most). */

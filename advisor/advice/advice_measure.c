@@ -221,7 +221,8 @@ static kerf_status measure(measuring *m, kerf_error *err)
                                        .tokens = r->tokens,
                                        .change = change,
                                        .change_ctx = m};
-    KF_TRY(kerf_eval(&request, m->w->exec, m->w->job, &e, err));
+    const kerf_exec exec = {.threads = m->w->exec ? m->w->exec->threads : 0};
+    KF_TRY(kerf_eval(&request, &exec, m->w->job, &e, err));
     a->source_perplexity = e->model[0].perplexity;
     for (size_t i = 0; i < a->measureds; i++) {
         const kerf_eval_model *x = &e->model[i + 1];

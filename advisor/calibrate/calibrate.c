@@ -1,6 +1,7 @@
 /* calibrate.c - kerf_calibrate: the tokens go through the model once, and what each layer's inputs
  * are like is written when it is done; then alpha. */
 #include <kerf/calibrate.h>
+#include <kerf/cuda.h>
 
 #include <stdlib.h>
 
@@ -18,6 +19,7 @@ typedef struct calibrating {
     const kerf_decoder_info *info;
     kf_book book;
     kerf_writer *writer;
+    kerf_dbuf there; /* the states, where they are on a GPU; else empty */
     float *state;
     uint64_t state_bytes, head_work;
     kf_work work;
@@ -146,6 +148,21 @@ static kerf_status run(calibrating *c, kerf_error *err)
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
+/* On a GPU the states stay there, unless they would take more than half of what is free. */
+static kerf_status open_state(calibrating *c, const kerf_exec *exec, kerf_error *err)
+{
+    kerf_device_info gpu;
+    if (exec && exec->device) {
+        KF_TRY(kerf_device_describe(kerf_device_ordinal(exec->device), &gpu, err));
+        if (c->state_bytes <= gpu.free_bytes / 2) {
+            KF_TRY(kerf_dbuf_alloc(exec->device, c->state_bytes, &c->there, err));
+            c->state = c->there.p;
+            return KERF_OK;
+        }
+    }
+    return kf_allocate(&c->state, c->state_bytes, 1, err);
+}
+
 static kerf_status open_all(calibrating *c, const kerf_exec *exec, const kerf_job *job,
                             kerf_error *err)
 {
@@ -158,7 +175,7 @@ static kerf_status open_all(calibrating *c, const kerf_exec *exec, const kerf_jo
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "so many tokens fit into no memory");
     c->head_work = find_head_work(c);
     KF_TRY(kf_book_open(&c->book, c->source, c->info->layers, &c->request, err));
-    KF_TRY(kf_allocate(&c->state, c->state_bytes, 1, err));
+    KF_TRY(open_state(c, exec, err));
     return kf_book_create(&c->book, c->source, &c->request, job, &c->writer, err);
 }
 
@@ -174,7 +191,10 @@ kerf_status kerf_calibrate(const kerf_checkpoint *source, const kerf_calibrate_r
         s = kerf_writer_commit(c.writer, err);
     else
         kerf_writer_abort(c.writer);
-    free(c.state);
+    if (c.there.p)
+        kerf_dbuf_free(&c.there);
+    else
+        free(c.state);
     kf_book_close(&c.book);
     kerf_decoder_close(c.model);
     kf_work_close(&c.work);

@@ -1,9 +1,6 @@
 /* cmd_calibrate.c - kerf calibrate: what a model's inputs are like, and how much its weights
  * matter. */
-#include <stdlib.h>
-
 #include <kerf/calibrate.h>
-#include <kerf/importance.h>
 
 #include "options.h"
 #include "options_tokens.h"
@@ -106,7 +103,7 @@ const verb verb_calibrate = {
     .summary = "run a text through a model: which inputs and weights matter",
     .usage = "IN --text FILE|--tokens FILE -o CAL [options]",
     .details =
-        "Runs the tokens through IN, layer by layer, in float32 on the processor, and keeps\n"
+        "Runs the tokens through IN, layer by layer, in float32 (--device cuda: GPU), and keeps\n"
         "of every weight's input the mean square of each column, the largest value and the\n"
         "tokens of each expert; of each layer's cache the largest key and value.\n"
         "alpha: noise of t2 = 0.02 is added to one group of weights at a time (what runtimes\n"
@@ -115,11 +112,12 @@ const verb verb_calibrate = {
     .examples =
         "  kerf calibrate model/ --text wiki.txt -o cal/\n"
         "  kerf advise model/ --calibration cal/ --budget 4.5bits -o recipe.json\n"
-        "  kerf calibrate model/ --tokens eval.u16 --rows 0:128 --gram -o cal/ --resume\n"
+        "  kerf calibrate model/ --tokens eval.u16 --rows 0:128 --gram -o cal/ --device cuda\n"
         "  kerf calibrate model/ --text t.txt --alpha-by none --imatrix-gguf i.gguf -o c/\n",
     .options = options,
     .shared = {&option_text, &option_tokens, &option_length, &option_rows, &option_overwrite,
-               &option_resume, &option_threads, &option_json, &option_wide, &option_progress},
+               &option_resume, &option_threads, &option_device, &option_json, &option_wide,
+               &option_progress},
     .reads = {"text", "tokens"},
     .writes = {"output", "imatrix-gguf"},
     .operands_min = 1,

@@ -110,7 +110,7 @@ const verb verb_eval = {
     .summary = "perplexity and KL of quantized models on a text",
     .usage = "SOURCE [QUANTIZED...] --text FILE|--tokens FILE [options]",
     .details =
-        "Runs all models over the same tokens, layer by layer, in float32 on the processor.\n"
+        "Runs all models over the same tokens, layer by layer, in float32 (--device cuda: GPU).\n"
         "  perplexity  e to the mean of -ln p(next token)\n"
         "  KL          mean of sum p ln(p / q) over next tokens, p of SOURCE, in nats; its\n"
         "              95 % interval is found by drawing rows anew\n"
@@ -126,8 +126,8 @@ const verb verb_eval = {
                 "  kerf eval model/ --text wiki.txt    # its perplexity\n",
     .options = options,
     .shared = {&option_summary, &option_annotations, &option_text, &option_tokens, &option_length,
-               &option_rows, &option_overwrite, &option_threads, &option_json, &option_wide,
-               &option_progress},
+               &option_rows, &option_overwrite, &option_threads, &option_device, &option_json,
+               &option_wide, &option_progress},
     .reads = {"text", "tokens", "limits"},
     .writes = {"junit", "markdown"},
     .operands_min = 1,

@@ -22,7 +22,7 @@ static void need(kerf_status s, const char *what)
     if (s != KERF_OK) die(what, error.text);
 }
 
-static void need_cuda(cudaError_t e, const char *what)
+static inline void need_cuda(cudaError_t e, const char *what)
 {
     if (e != cudaSuccess) die(what, cudaGetErrorString(e));
 }

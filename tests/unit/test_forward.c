@@ -9,11 +9,11 @@
 
 #include "cpu/product_choice.h"
 #include "cpu/product_ops.h"
+#include "forward_model.h"
 #include "test_output.h"
 
 #include "test_folder.h"
 
-#define MOST_TENSORS 256
 #define SHOWN 16 /* logits that are stored */
 
 static json_t *golden;
@@ -22,20 +22,6 @@ static uint64_t length;
 
 /* --- models -------------------------------------------------------------------------------- */
 
-/* As formula() of forward.py. */
-static void by_formula(const char *name, float *out, uint64_t n)
-{
-    uint32_t seed = 2166136261u;
-    for (const char *at = name; *at; at++) seed = (seed ^ (unsigned char)*at) * 16777619u;
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t u = (uint32_t)(i * 2654435761u) + seed;
-        u = ((u >> 16) ^ u) * 0x45d9f3bu;
-        u = ((u >> 16) ^ u) * 0x45d9f3bu;
-        u = (u >> 16) ^ u;
-        out[i] = ((float)(u >> 8) / 16777216.0f - 0.5f) * 0.5f;
-    }
-}
-
 static void write_config(void **state, const json_t *config)
 {
     assert_int_equal(json_dump_file(config, in_folder(state, "config.json"), 0), 0);
@@ -43,34 +29,8 @@ static void write_config(void **state, const json_t *config)
 
 static void write_model(void **state, const json_t *config, const json_t *tensors)
 {
-    kerf_entry entry[MOST_TENSORS];
-    size_t count = 0;
-    const char *name;
-    const json_t *shape;
-    kerf_writer *w;
-    kerf_error err;
-    json_object_foreach((json_t *)tensors, name, shape)
-    {
-        assert_true(count < MOST_TENSORS);
-        kerf_entry *e = &entry[count++];
-        *e = (kerf_entry){name, KERF_F32, {(unsigned)json_array_size(shape), {0}}, 0};
-        for (unsigned i = 0; i < e->shape.rank; i++)
-            e->shape.dim[i] = (uint64_t)json_integer_value(json_array_get(shape, i));
-    }
-    const kerf_writer_options opt = {.overwrite = 1};
-    must(kerf_writer_create(in_folder(state, "model.safetensors"), entry, count, &opt, &w, &err),
-         &err);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t n;
-        must(kerf_shape_count(&entry[i].shape, &n, &err), &err);
-        float *x = malloc(n * sizeof *x + 1);
-        assert_non_null(x);
-        by_formula(entry[i].name, x, n);
-        must(kerf_writer_write(w, i, 0, x, n * sizeof *x, &err), &err);
-        free(x);
-    }
-    must(kerf_writer_commit(w, &err), &err);
-    write_config(state, config);
+    kerf_error err = {0};
+    must(write_formula_model((const char *)*state, config, tensors, &err), &err);
 }
 
 /* --- runs ---------------------------------------------------------------------------------- */

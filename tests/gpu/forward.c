@@ -1,0 +1,431 @@
+/* forward.c - the forward pass on a GPU against the one of the processor: every layer of a tiny model
+ * of each family from the same state, sums over inputs, long rows, many rows; the same bits from run
+ * to run; and the perplexity of a real model.
+ *
+ *   gpu_forward [brief]
+ *
+ * Without a GPU or without cuBLASLt the exit status is 77. A layer may differ by 1e-4 of the rms of
+ * its state: with two bfloat16 numbers for each factor it differs by about 1e-5, and a window or an
+ * angle that is off by a little by far more, which is tried, too. */
+#define PROGRAM "gpu_forward"
+#include "forward/decoder.h"
+#include "forward_model.h"
+#include "or_die.h"
+#include "unit/test_folder.h"
+
+#include <kerf/cuda.h>
+#include <kerf/eval.h>
+#include <kerf/tokens.h>
+#include <math.h>
+
+#define LIMIT 1e-4
+#define MOST_WEIGHTS 512
+
+static kerf_device *gpu;
+static json_t *golden;
+static char *folder;
+static int failures, checks;
+
+static void check(int good, const char *name, const char *what, double value)
+{
+    checks++;
+    if (good) return;
+    failures++;
+    printf("FAILED: %s: %s: %g\n", name, what, value);
+}
+
+/* --- what a layer's inputs come to ---------------------------------------------------------- */
+
+typedef struct input {
+    char name[200];
+    int64_t expert;
+    uint64_t columns, tokens;
+    double *square;
+    float *gram, largest;
+} input;
+
+typedef struct inputs {
+    input of[MOST_WEIGHTS];
+    size_t count;
+    float cache[2];
+} inputs;
+
+static input *input_of(inputs *all, const kerf_layer_weight *w)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (all->of[i].expert == w->expert && !strcmp(all->of[i].name, w->name)) return &all->of[i];
+    if (all->count == MOST_WEIGHTS) die(w->name, "too many weights");
+    input *x = &all->of[all->count++];
+    *x = (input){.expert = w->expert, .columns = w->cols};
+    snprintf(x->name, sizeof x->name, "%s", w->name);
+    x->square = calloc(w->cols, sizeof *x->square);
+    x->gram = calloc(w->cols * w->cols, sizeof *x->gram);
+    if (!x->square || !x->gram) die(w->name, "no memory");
+    return x;
+}
+
+static void free_inputs(inputs *all)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        free(all->of[i].square);
+        free(all->of[i].gram);
+    }
+    *all = (inputs){.count = 0};
+}
+
+/* The processor's way: in double, one token after the other. */
+static kerf_status take_input(void *ctx, const kerf_layer_weight *w, const float *x, uint64_t n,
+                              kerf_error *err)
+{
+    input *to = input_of(ctx, w);
+    (void)err;
+    to->tokens += n;
+    for (uint64_t t = 0; t < n; t++, x += w->cols)
+        for (uint64_t i = 0; i < w->cols; i++) {
+            to->square[i] += (double)x[i] * (double)x[i];
+            if (fabsf(x[i]) > to->largest) to->largest = fabsf(x[i]);
+            for (uint64_t k = i; k < w->cols; k++) to->gram[i * w->cols + k] += x[i] * x[k];
+        }
+    return KERF_OK;
+}
+
+static float largest_of(const float *x, uint64_t n, float most)
+{
+    for (uint64_t i = 0; i < n; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+    return most;
+}
+
+static uint64_t key_columns, value_columns;
+
+static kerf_status take_cache(void *ctx, uint64_t layer, float *k, float *v, uint64_t n,
+                              kerf_error *err)
+{
+    inputs *all = ctx;
+    (void)layer, (void)err;
+    all->cache[0] = largest_of(k, n * key_columns, all->cache[0]);
+    all->cache[1] = largest_of(v, n * value_columns, all->cache[1]);
+    return KERF_OK;
+}
+
+static kerf_status give_sums(void *ctx, const kerf_layer_weight *w, uint64_t n, kerf_sums *to,
+                             kerf_error *err)
+{
+    input *x = input_of(ctx, w);
+    (void)err;
+    x->tokens += n;
+    *to = (kerf_sums){x->square, &x->largest, x->gram};
+    return KERF_OK;
+}
+
+static void compare_inputs(const char *name, inputs *cpu, inputs *there, double *gram_error)
+{
+    check(cpu->count == there->count && cpu->count > 0, name, "weights that were told of",
+          (double)there->count);
+    for (size_t i = 0; i < cpu->count && i < there->count; i++) {
+        const input *a = &cpu->of[i], *b = &there->of[i];
+        double sum = 0, square = 0, gram = 0;
+        for (uint64_t k = 0; k < a->columns; k++) sum += a->square[k] / (double)a->columns;
+        for (uint64_t k = 0; k < a->columns; k++) {
+            const double off = fabs(b->square[k] - a->square[k]) / (a->square[k] + sum);
+            square = off > square || isnan(off) ? off : square;
+            for (uint64_t j = k; j < a->columns; j++) {
+                const double size = sqrt(a->square[k] * a->square[j]) + 1e-3 * sum;
+                const double far = fabs((double)b->gram[k * a->columns + j] -
+                                        (double)a->gram[k * a->columns + j]) /
+                                   size;
+                gram = far > gram || isnan(far) ? far : gram;
+            }
+        }
+        check(!strcmp(a->name, b->name) && a->tokens == b->tokens, a->name, "tokens",
+              (double)b->tokens);
+        check(square <= LIMIT, a->name, "squares", square);
+        check(fabsf(a->largest - b->largest) <= 1e-4f * a->largest, a->name, "largest",
+              (double)b->largest);
+        check(gram <= 0x1p-8, a->name, "Gram matrix", gram); /* two factors, each off by 2^-9 */
+        *gram_error = gram > *gram_error ? gram : *gram_error;
+    }
+    for (int i = 0; i < 2; i++)
+        check(fabsf(cpu->cache[i] - there->cache[i]) <= 1e-4f * cpu->cache[i], name, "cache",
+              (double)there->cache[i]);
+}
+
+/* --- a model -------------------------------------------------------------------------------- */
+
+typedef struct model {
+    kerf_checkpoint *file;
+    kerf_decoder *cpu, *gpu;
+    uint64_t n, bytes; /* of a state */
+} model;
+
+static model open_model(const char *path, const kerf_tokens *t)
+{
+    model m = {.n = 0};
+    const kerf_exec plain = {.threads = 0}, there = {.device = gpu};
+    need(kerf_checkpoint_open(path, &m.file, &error), path);
+    need(kerf_decoder_open(m.file, &plain, &m.cpu, &error), path);
+    need(kerf_decoder_open(m.file, &there, &m.gpu, &error), path);
+    const kerf_decoder_info *about = kerf_decoder_about(m.cpu);
+    m.n = t->rows * t->length * about->hidden;
+    m.bytes = m.n * sizeof(float);
+    key_columns = about->key_columns;
+    value_columns = about->value_columns;
+    return m;
+}
+
+static void close_model(model *m)
+{
+    kerf_decoder_close(m->cpu);
+    kerf_decoder_close(m->gpu);
+    kerf_checkpoint_close(m->file);
+}
+
+static float *new_state(const model *m)
+{
+    float *p = malloc(m->bytes);
+    if (!p) die("a state", "no memory");
+    return p;
+}
+
+static void run_layer(kerf_decoder *d, uint64_t i, const kerf_tokens *t, float *state,
+                      const kerf_watch *watch)
+{
+    kerf_layer *l;
+    need(kerf_decoder_layer_load(d, i, &l, &error), "loading a layer");
+    need(kerf_layer_run(l, t, state, watch, NULL, &error), "running a layer");
+    kerf_layer_free(l);
+}
+
+/* The largest difference as a part of the rms of the state. */
+static double distance(const float *a, const float *b, uint64_t n)
+{
+    double sum = 0, worst = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const double off = fabs((double)a[i] - (double)b[i]);
+        sum += (double)a[i] * (double)a[i];
+        worst = off > worst || isnan(off) ? off : worst;
+    }
+    return worst / sqrt(sum / (double)n);
+}
+
+/* Each layer from the processor's state: the largest distance of any. */
+static double compare_layers(const char *name, const model *m, const kerf_tokens *t,
+                             double *gram_error, int look)
+{
+    float *cpu = new_state(m), *there = new_state(m);
+    double worst = 0;
+    need(kerf_decoder_embed(m->cpu, t, cpu, &error), "embedding");
+    for (uint64_t i = 0; i < kerf_decoder_about(m->cpu)->layers; i++) {
+        static inputs a, b;
+        const kerf_watch watch = {.input = take_input, .cache = take_cache, .ctx = &a};
+        const kerf_watch sums = {.sums = give_sums, .ctx = &b, .cache_largest = b.cache};
+        memcpy(there, cpu, m->bytes);
+        run_layer(m->cpu, i, t, cpu, look ? &watch : NULL);
+        run_layer(m->gpu, i, t, there, look ? &sums : NULL);
+        const double off = distance(cpu, there, m->n);
+        worst = off > worst || isnan(off) ? off : worst;
+        if (look) compare_inputs(name, &a, &b, gram_error);
+        free_inputs(&a);
+        free_inputs(&b);
+    }
+    free(cpu);
+    free(there);
+    return worst;
+}
+
+/* --- the same from run to run, wherever the state is ------------------------------------------ */
+
+static kerf_status hash_logits(void *ctx, uint64_t row, uint64_t position, uint64_t n,
+                               float *logits, kerf_error *err)
+{
+    uint64_t *hash = ctx;
+    (void)row, (void)position, (void)err;
+    *hash = *hash * 31 + kerf_hash(logits, n * 160 * sizeof *logits);
+    return KERF_OK;
+}
+
+static uint64_t run_hash(const model *m, const kerf_tokens *t, int resident)
+{
+    kerf_dbuf there = {0};
+    static inputs in;
+    const kerf_watch sums = {.sums = give_sums, .ctx = &in, .cache_largest = in.cache};
+    float *here = new_state(m), *state = here;
+    uint64_t hash = 0;
+    if (resident) {
+        need(kerf_dbuf_alloc(gpu, m->bytes, &there, &error), "a state on the GPU");
+        state = there.p;
+    }
+    need(kerf_decoder_embed(m->gpu, t, state, &error), "embedding");
+    for (uint64_t i = 0; i < kerf_decoder_about(m->gpu)->layers; i++) {
+        run_layer(m->gpu, i, t, state, &sums);
+        if (resident) need(kerf_dbuf_read(&there, 0, here, m->bytes, &error), "reading a state");
+        hash = hash * 31 + kerf_hash(here, m->bytes);
+        for (size_t k = 0; k < in.count; k++)
+            hash = hash * 31 + kerf_hash(in.of[k].gram, in.of[k].columns * in.of[k].columns * 4) +
+                   kerf_hash(in.of[k].square, in.of[k].columns * 8);
+        free_inputs(&in);
+    }
+    need(kerf_decoder_logits(m->gpu, t, state, NULL, hash_logits, &hash, NULL, &error), "logits");
+    kerf_dbuf_free(&there);
+    free(here);
+    return hash;
+}
+
+/* --- cases ------------------------------------------------------------------------------------ */
+
+static uint32_t token[16384];
+
+static kerf_tokens tokens_of(uint64_t rows, uint64_t length)
+{
+    const json_t *list = json_object_get(golden, "tokens");
+    for (uint64_t i = 0; i < rows * length; i++)
+        token[i] = (uint32_t)((uint64_t)json_integer_value(
+                                  json_array_get(list, i % json_array_size(list))) +
+                              i / 48 * 7) %
+                   160;
+    return (kerf_tokens){token, rows, length};
+}
+
+static const json_t *write_case(size_t i, const char **name)
+{
+    const json_t *one = json_array_get(json_object_get(golden, "cases"), i);
+    *name = json_string_value(json_object_get(one, "case"));
+    need(write_formula_model(folder, json_object_get(one, "config"),
+                             json_object_get(one, "tensors"), &error),
+         *name);
+    return one;
+}
+
+/* The GPU with a configuration that differs a little must be far from the processor. */
+static void try_wrong(const json_t *one, const char *name, const char *key, json_t *value)
+{
+    const kerf_tokens t = tokens_of(1, 48);
+    json_t *config = json_deep_copy(json_object_get(one, "config"));
+    const kerf_exec there = {.device = gpu};
+    char path[4200];
+    model right = open_model(folder, &t), wrong = right;
+    json_object_set_new(config, key, value);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (json_dump_file(config, path, 0) != 0) die(path, "cannot be written");
+    need(kerf_decoder_open(right.file, &there, &wrong.gpu, &error), "a wrong configuration");
+    const double off = compare_layers(name, &wrong, &t, NULL, 0);
+    check(off > 10 * LIMIT, name, key, off);
+    printf("  %s with another %s: %.1e\n", name, key, off);
+    kerf_decoder_close(wrong.gpu);
+    close_model(&right);
+    json_decref(config);
+}
+
+static void run_case(size_t i)
+{
+    const char *name;
+    const json_t *one = write_case(i, &name);
+    static const uint64_t sizes[][2] = {{2, 48}, {1, 1300}, {180, 48}};
+    double off[3], gram = 0;
+    for (int k = 0; k < 3; k++) {
+        const kerf_tokens t = tokens_of(sizes[k][0], sizes[k][1]);
+        model m = open_model(folder, &t);
+        off[k] = compare_layers(name, &m, &t, &gram, k < 2);
+        check(off[k] <= LIMIT, name, k == 0 ? "layers" : k == 1 ? "long rows" : "many rows", off[k]);
+        if (k == 1) {
+            const uint64_t first = run_hash(&m, &t, 0);
+            check(run_hash(&m, &t, 0) == first, name, "the same bits again", 0);
+            check(run_hash(&m, &t, 1) == first, name, "the same bits from the GPU's memory", 0);
+        }
+        close_model(&m);
+    }
+    printf("%-20s layers %.1e, rows of 1300 %.1e, 180 rows %.1e, Gram %.1e\n", name, off[0], off[1],
+           off[2], gram);
+    if (!strcmp(name, "mistral"))
+        try_wrong(one, name, "sliding_window", json_integer(10));
+    if (!strcmp(name, "llama2"))
+        try_wrong(one, name, "rope_parameters",
+                  json_pack("{s:s,s:f}", "rope_type", "default", "rope_theta", 11000.0));
+}
+
+/* --- a real model ----------------------------------------------------------------------------- */
+
+static const char tiny[] = KERF_TEST_DATA "/tiny-llama";
+
+/* How far one, two and three terms are from the processor behind the last layer. */
+static void compare_terms(const kerf_token_list *list)
+{
+    const kerf_tokens t = {list->token, 2, 256};
+    model m = open_model(tiny, &t);
+    const uint64_t layers = kerf_decoder_about(m.cpu)->layers;
+    float *cpu = new_state(&m), *there = new_state(&m);
+    need(kerf_decoder_embed(m.cpu, &t, cpu, &error), "embedding");
+    for (uint64_t i = 0; i < layers; i++) run_layer(m.cpu, i, &t, cpu, NULL);
+    for (int terms = 1; terms <= 3; terms++) {
+        double gram = 0, square = 0, size = 0;
+        kf_steps_set_terms(m.gpu->stepper, terms);
+        need(kerf_decoder_embed(m.gpu, &t, there, &error), "embedding");
+        for (uint64_t i = 0; i < layers; i++) run_layer(m.gpu, i, &t, there, NULL);
+        for (uint64_t i = 0; i < m.n; i++) {
+            const double d = (double)there[i] - (double)cpu[i];
+            square += d * d;
+            size += (double)cpu[i] * (double)cpu[i];
+        }
+        const double one = terms == 1 ? 1 : compare_layers("tiny-llama", &m, &t, &gram, 1);
+        printf("tiny-llama, %d terms: the last state is off by %.2e of its norm; a layer at most "
+               "by %.1e of its rms, Gram matrices by %.1e\n",
+               terms, sqrt(square / size), one, gram);
+        check(sqrt(square / size) < (terms == 1 ? 2e-2 : 1e-4), "tiny-llama", "last state",
+              sqrt(square / size));
+    }
+    free(cpu);
+    free(there);
+    close_model(&m);
+}
+
+static double perplexity_of(const kerf_token_list *list, uint64_t rows, kerf_device *device)
+{
+    kerf_checkpoint *file;
+    kerf_evaluation *e;
+    const kerf_exec exec = {.device = device};
+    need(kerf_checkpoint_open(tiny, &file, &error), tiny);
+    const kerf_eval_request r = {.source = file, .tokens = {list->token, rows, 256}};
+    need(kerf_eval(&r, &exec, NULL, &e, &error), "eval");
+    const double p = e->model[0].perplexity;
+    printf("tiny-llama: perplexity %.6f over %llu tokens, %s, %.1f s\n", p,
+           (unsigned long long)e->predictions, device ? "GPU" : "processor", e->seconds);
+    kerf_evaluation_close(e);
+    kerf_checkpoint_close(file);
+    return p;
+}
+
+static void run_real(int brief)
+{
+    kerf_token_list list;
+    need(kerf_tokens_read(KERF_TEST_DATA "/tiny-llama/eval.u16", 1 << 16, &list, &error), "tokens");
+    const uint64_t rows = brief ? 16 : list.count / 256;
+    compare_terms(&list);
+    const double p = perplexity_of(&list, rows, gpu);
+    check(p == perplexity_of(&list, rows, gpu), "tiny-llama", "the same perplexity again", p);
+    const double cpu = brief ? perplexity_of(&list, rows, NULL) : 7.8341;
+    check(fabs(p / cpu - 1) < 2e-5, "tiny-llama", "perplexity", p);
+    kerf_token_list_free(&list);
+}
+
+int main(int argc, char **argv)
+{
+    const int brief = argc > 1 && strcmp(argv[1], "full") != 0;
+    void *made = NULL;
+    kf_stepper none = {.threads = 0};
+    if (kerf_device_open(0, &gpu, &error) != KERF_OK ||
+        kf_steps_on_gpu(&none, gpu, &error) != KERF_OK) {
+        printf("skipped: %s\n", error.text);
+        return 77;
+    }
+    none.steps->close(&none);
+    golden = json_load_file(KERF_TEST_DATA "/forward/golden.json", 0, NULL);
+    if (!golden || make_test_folder(&made) != 0) die("golden.json", "cannot be read");
+    folder = made;
+    const size_t cases = json_array_size(json_object_get(golden, "cases"));
+    for (size_t i = 0; i < cases; i++) run_case(i);
+    run_real(brief);
+    json_decref(golden);
+    (void)remove_test_folder(&made);
+    kerf_device_close(gpu);
+    printf("%d checks, %d failed\n", checks, failures);
+    return failures != 0;
+}
