@@ -119,17 +119,22 @@ const kerf_decoder_info *kerf_decoder_about(const kerf_decoder *d)
 
 /* --- the embedding ------------------------------------------------------------------------- */
 
-/* Copies the rows of tokens in [first, first + rows) of the vocabulary, which are decoded. */
-static void take_rows(const kerf_decoder *d, const kerf_tokens *t, const float *decoded,
-                      uint64_t first, uint64_t rows, float *hidden)
+typedef struct taking {
+    const uint32_t *token;
+    const float *decoded; /* rows [first, first + rows) of the vocabulary */
+    uint64_t first, rows, width;
+    float scale, *hidden;
+} taking;
+
+/* Copies the decoded rows of some tokens. */
+static void take_rows(const void *ctx, uint64_t begin, uint64_t count)
 {
-    const uint64_t width = d->config.hidden;
-    const float scale = (float)d->config.input_scale;
-    for (uint64_t i = 0; i < t->rows * t->length; i++) {
-        const uint64_t at = t->token[i];
-        if (at < first || at >= first + rows) continue;
-        const float *from = decoded + (at - first) * width;
-        for (uint64_t k = 0; k < width; k++) hidden[i * width + k] = from[k] * scale;
+    const taking *w = ctx;
+    for (uint64_t i = begin; i < begin + count; i++) {
+        const uint64_t at = w->token[i];
+        if (at < w->first || at >= w->first + w->rows) continue;
+        const float *from = w->decoded + (at - w->first) * w->width;
+        for (uint64_t k = 0; k < w->width; k++) w->hidden[i * w->width + k] = from[k] * w->scale;
     }
 }
 
@@ -152,7 +157,14 @@ static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_t
         const uint64_t end = kf_min_u64(b + bands, g->bands);
         const uint64_t first = is_flat ? 0 : b * band_rows;
         s = kf_floats_bands(f, b, end, decoded, err);
-        if (s == KERF_OK) take_rows(d, t, decoded, first, kf_min_u64(rows, vocab - first), hidden);
+        const taking w = {.token = t->token,
+                          .decoded = decoded,
+                          .first = first,
+                          .rows = kf_min_u64(rows, vocab - first),
+                          .width = width,
+                          .scale = (float)d->config.input_scale,
+                          .hidden = hidden};
+        if (s == KERF_OK) s = kf_for_tokens(d->threads, t->rows * t->length, take_rows, &w);
     }
     free(decoded);
     return s;
@@ -162,9 +174,9 @@ static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_t
 static kerf_status embed_there(const kerf_decoder *d, const kf_floats *f, const kerf_tokens *t,
                                float *hidden, kerf_error *err)
 {
-    float *here = NULL;
     const uint64_t n = t->rows * t->length * d->config.hidden;
-    KF_TRY(kf_allocate(&here, n, sizeof *here, err));
+    float *here = kf_alloc(n, sizeof *here);
+    if (!here) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for the states");
     kerf_status s = embed(d, f, t, here, err);
     if (s == KERF_OK)
         s = d->stepper->steps->upload(d->stepper, hidden, here, n * sizeof *here, err);

@@ -2,8 +2,9 @@
  * of each family from the same state, sums over inputs, long rows, many rows; the same bits from run
  * to run; and the perplexity of a real model.
  *
- *   gpu_forward [brief]
+ *   gpu_forward [quick|few|full]
  *
+ * quick: of the real model some rows alone; few: short rows and no real model, for sanitizers.
  * Without a GPU or without cuBLASLt the exit status is 77. A layer may differ by 1e-4 of the rms of
  * its state: with two bfloat16 numbers for each factor it differs by about 1e-5, and a window or an
  * angle that is off by a little by far more, which is tried, too. */
@@ -141,7 +142,7 @@ static void compare_inputs(const char *name, inputs *cpu, inputs *there, double 
         check(square <= LIMIT, a->name, "squares", square);
         check(fabsf(a->largest - b->largest) <= 1e-4f * a->largest, a->name, "largest",
               (double)b->largest);
-        check(gram <= 0x1p-8, a->name, "Gram matrix", gram); /* two factors, each off by 2^-9 */
+        check(gram <= LIMIT, a->name, "Gram matrix", gram);
         *gram_error = gram > *gram_error ? gram : *gram_error;
     }
     for (int i = 0; i < 2; i++)
@@ -315,18 +316,18 @@ static void try_wrong(const json_t *one, const char *name, const char *key, json
     json_decref(config);
 }
 
-static void run_case(size_t i)
+static void run_case(size_t i, int sizes_run)
 {
     const char *name;
     const json_t *one = write_case(i, &name);
     static const uint64_t sizes[][2] = {{2, 48}, {1, 1300}, {180, 48}};
-    double off[3], gram = 0;
-    for (int k = 0; k < 3; k++) {
+    double off[3] = {0}, gram = 0;
+    for (int k = 0; k < sizes_run; k++) {
         const kerf_tokens t = tokens_of(sizes[k][0], sizes[k][1]);
         model m = open_model(folder, &t);
         off[k] = compare_layers(name, &m, &t, &gram, k < 2);
         check(off[k] <= LIMIT, name, k == 0 ? "layers" : k == 1 ? "long rows" : "many rows", off[k]);
-        if (k == 1) {
+        if (k == sizes_run / 2) {
             const uint64_t first = run_hash(&m, &t, 0);
             check(run_hash(&m, &t, 0) == first, name, "the same bits again", 0);
             check(run_hash(&m, &t, 1) == first, name, "the same bits from the GPU's memory", 0);
@@ -339,7 +340,7 @@ static void run_case(size_t i)
         try_wrong(one, name, "sliding_window", json_integer(10));
     if (!strcmp(name, "llama2"))
         try_wrong(one, name, "rope_parameters",
-                  json_pack("{s:s,s:f}", "rope_type", "default", "rope_theta", 11000.0));
+                  json_pack("{s:s,s:f}", "rope_type", "default", "rope_theta", 20000.0));
 }
 
 /* --- a real model ----------------------------------------------------------------------------- */
@@ -408,7 +409,8 @@ static void run_real(int brief)
 
 int main(int argc, char **argv)
 {
-    const int brief = argc > 1 && strcmp(argv[1], "full") != 0;
+    const int few = argc > 1 && !strcmp(argv[1], "few");
+    const int brief = argc > 1 && !strcmp(argv[1], "quick");
     void *made = NULL;
     kf_stepper none = {.threads = 0};
     if (kerf_device_open(0, &gpu, &error) != KERF_OK ||
@@ -421,8 +423,8 @@ int main(int argc, char **argv)
     if (!golden || make_test_folder(&made) != 0) die("golden.json", "cannot be read");
     folder = made;
     const size_t cases = json_array_size(json_object_get(golden, "cases"));
-    for (size_t i = 0; i < cases; i++) run_case(i);
-    run_real(brief);
+    for (size_t i = 0; i < cases; i++) run_case(i, few ? 1 : 3);
+    if (!few) run_real(brief);
     json_decref(golden);
     (void)remove_test_folder(&made);
     kerf_device_close(gpu);

@@ -5,15 +5,41 @@
 
 enum { THREADS = 256 };
 
-static dim3 grid_for(uint64_t n)
+/* --- every number of some rows --------------------------------------------------------------- */
+
+enum { EACH = 4 }; /* numbers of a thread, so that as many loads are under way */
+
+/* Block (x, y) has EACH * THREADS columns of row y, and of every gridDim.y-th behind it. OP: where a
+ * number goes, and what it is; nothing is stored before all numbers of a thread are made. */
+template <class OP>
+static __global__ void __launch_bounds__(THREADS) every_number(OP op, uint64_t rows, unsigned columns)
 {
-    const uint64_t blocks = (n + THREADS - 1) / THREADS;
-    return dim3((unsigned)(blocks < 65536 ? blocks ? blocks : 1 : 65536));
+    const unsigned first = blockIdx.x * (EACH * THREADS) + threadIdx.x;
+    for (uint64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+        float value[EACH];
+#pragma unroll
+        for (unsigned i = 0; i < EACH; i++)
+            if (first + i * THREADS < columns) value[i] = op.make(row, first + i * THREADS);
+#pragma unroll
+        for (unsigned i = 0; i < EACH; i++)
+            if (first + i * THREADS < columns) *op.place(row, first + i * THREADS) = value[i];
+    }
 }
 
-#define EVERY(i, n)                                                                       \
-    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x, i##_end = (n);        \
-         i < i##_end; i += (uint64_t)gridDim.x * THREADS)
+template <class OP>
+static cudaError_t run_every(const OP &op, uint64_t rows, uint64_t columns, cudaStream_t stream)
+{
+    const uint64_t across = (columns + EACH * THREADS - 1) / (EACH * THREADS);
+    if (rows == 0 || columns == 0) return cudaSuccess;
+    const dim3 grid((unsigned)across, (unsigned)(rows < 65535 ? rows : 65535));
+    every_number<<<grid, THREADS, 0, stream>>>(op, rows, (unsigned)columns);
+    return cudaGetLastError();
+}
+
+static __device__ float *at(const kf_rows &x, uint64_t row, uint64_t k)
+{
+    return x.p + row * x.stride + k;
+}
 
 /* --- norms --------------------------------------------------------------------------------- */
 
@@ -58,100 +84,98 @@ extern "C" cudaError_t kf_norm_run(kf_rows y, const float *x, const float *w, si
 
 /* --- sums of arrays ------------------------------------------------------------------------ */
 
-static __global__ void add_bias(kf_rows y, const float *bias, uint64_t step)
-{
-    EVERY(i, y.rows * y.columns)
-    y.p[i / y.columns * y.stride + i % y.columns] += bias[i % y.columns * step];
-}
+struct bias_op {
+    kf_rows y;
+    const float *bias;
+    uint64_t step;
+    __device__ float make(uint64_t row, unsigned k) const { return *at(y, row, k) + bias[k * step]; }
+    __device__ float *place(uint64_t row, unsigned k) const { return at(y, row, k); }
+};
 
 extern "C" cudaError_t kf_bias_run(kf_rows y, const float *bias, uint64_t step, cudaStream_t stream)
 {
-    add_bias<<<grid_for(y.rows * y.columns), THREADS, 0, stream>>>(y, bias, step);
-    return cudaGetLastError();
+    return run_every(bias_op{y, bias, step}, y.rows, y.columns, stream);
 }
 
-static __global__ void add_rows(kf_rows y, kf_rows x)
-{
-    EVERY(i, y.rows * y.columns)
-    {
-        const uint64_t row = i / y.columns, k = i % y.columns;
-        y.p[row * y.stride + k] += x.p[row * x.stride + k];
-    }
-}
+struct add_op {
+    kf_rows y, x;
+    __device__ float make(uint64_t row, unsigned k) const { return *at(y, row, k) + *at(x, row, k); }
+    __device__ float *place(uint64_t row, unsigned k) const { return at(y, row, k); }
+};
 
 extern "C" cudaError_t kf_add_run(kf_rows y, kf_rows x, cudaStream_t stream)
 {
-    add_rows<<<grid_for(y.rows * y.columns), THREADS, 0, stream>>>(y, x);
-    return cudaGetLastError();
+    return run_every(add_op{y, x}, y.rows, y.columns, stream);
 }
 
 /* A token is in the list once: what is added meets no other thread. */
-static __global__ void gather_rows(kf_gathering g, uint64_t n)
-{
-    const uint64_t columns = g.from.columns;
-    EVERY(at, n * columns)
+struct gather_op {
+    kf_gathering g;
+    __device__ float make(uint64_t i, unsigned k) const
     {
-        const uint64_t i = at / columns, k = at % columns;
-        if (g.back)
-            g.to.p[g.token[i] * g.to.stride + k] += g.share[i] * g.from.p[i * g.from.stride + k];
-        else
-            g.to.p[i * g.to.stride + k] = g.from.p[g.token[i] * g.from.stride + k];
+        if (!g.back) return *at(g.from, g.token[i], k);
+        return *place(i, k) + g.share[i] * *at(g.from, i, k);
     }
-}
+    __device__ float *place(uint64_t i, unsigned k) const
+    {
+        return at(g.to, g.back ? g.token[i] : i, k);
+    }
+};
 
 extern "C" cudaError_t kf_gather_run(const kf_gathering *g, cudaStream_t stream)
 {
     const uint64_t n = g->back ? g->from.rows : g->to.rows;
-    gather_rows<<<grid_for(n * g->from.columns), THREADS, 0, stream>>>(*g, n);
-    return cudaGetLastError();
+    return run_every(gather_op{*g}, n, g->from.columns, stream);
 }
 
 /* --- heads --------------------------------------------------------------------------------- */
 
-static __global__ void rotate_rows(kf_rotation r)
+/* A block has a token. */
+static __global__ void __launch_bounds__(THREADS) rotate_rows(kf_rotation r)
 {
-    const uint64_t half = r.dims / 2, heads = r.x.columns / r.head;
-    EVERY(at, r.x.rows * heads * half)
-    {
-        const uint64_t i = at % half, h = at / half % heads, t = at / half / heads;
-        const uint64_t turn = t % r.length * half + i;
-        float *a = r.x.p + t * r.x.stride + h * r.head + r.from + (r.pairs ? 2 * i : i);
-        float *b = a + (r.pairs ? 1 : half);
-        const float low = *a, high = *b, cosine = r.cosine[turn], sine = r.sine[turn];
-        *a = low * cosine - high * sine;
-        *b = high * cosine + low * sine;
-    }
+    const unsigned half = (unsigned)r.dims / 2, n = (unsigned)(r.x.columns / r.head) * half;
+    for (uint64_t t = blockIdx.x; t < r.x.rows; t += gridDim.x)
+        for (unsigned at = threadIdx.x; at < n; at += THREADS) {
+            const unsigned i = at % half, h = at / half;
+            const uint64_t turn = t % r.length * half + i;
+            float *a = r.x.p + t * r.x.stride + h * r.head + r.from + (r.pairs ? 2 * i : i);
+            float *b = a + (r.pairs ? 1 : half);
+            const float low = *a, high = *b, cosine = r.cosine[turn], sine = r.sine[turn];
+            *a = low * cosine - high * sine;
+            *b = high * cosine + low * sine;
+        }
 }
 
 extern "C" cudaError_t kf_rotate_run(const kf_rotation *r, cudaStream_t stream)
 {
-    const uint64_t n = r->x.rows * (r->x.columns / r->head) * (r->dims / 2);
-    rotate_rows<<<grid_for(n), THREADS, 0, stream>>>(*r);
+    const uint64_t n = r->x.rows;
+    rotate_rows<<<(unsigned)(n < 65535 ? n : 65535), THREADS, 0, stream>>>(*r);
     return cudaGetLastError();
 }
 
-static __global__ void unpack_rows(kf_unpacking u)
-{
-    const uint64_t dim = u.nope + u.rope, each = dim + u.value;
-    EVERY(at, u.k.rows * u.heads * each)
+/* Column k: number k % each of head k / each, of the keys first, then of the values. */
+struct unpack_op {
+    kf_unpacking u;
+    unsigned dim, each;
+    __device__ float make(uint64_t t, unsigned k) const
     {
-        const uint64_t i = at % each, h = at / each % u.heads, t = at / each / u.heads;
-        const float *from = u.unpacked.p + t * u.unpacked.stride + h * (u.nope + u.value);
-        if (i < u.nope)
-            u.k.p[t * u.k.stride + h * dim + i] = from[i];
-        else if (i < dim)
-            u.k.p[t * u.k.stride + h * dim + i] =
-                u.packed.p[t * u.packed.stride + u.shared + i - u.nope];
-        else
-            u.v.p[t * u.v.stride + h * u.value + i - dim] = from[u.nope + i - dim];
+        const unsigned i = k % each, h = k / each;
+        const float *from = at(u.unpacked, t, h * (u.nope + u.value));
+        if (i < u.nope) return from[i];
+        if (i < dim) return *at(u.packed, t, u.shared + i - u.nope);
+        return from[u.nope + i - dim];
     }
-}
+    __device__ float *place(uint64_t t, unsigned k) const
+    {
+        const unsigned i = k % each, h = k / each;
+        return i < dim ? at(u.k, t, h * dim + i) : at(u.v, t, h * u.value + i - dim);
+    }
+};
 
 extern "C" cudaError_t kf_unpack_run(const kf_unpacking *u, cudaStream_t stream)
 {
-    const uint64_t n = u->k.rows * u->heads * (u->nope + u->rope + u->value);
-    unpack_rows<<<grid_for(n), THREADS, 0, stream>>>(*u);
-    return cudaGetLastError();
+    const unsigned dim = (unsigned)(u->nope + u->rope), each = dim + (unsigned)u->value;
+    return run_every(unpack_op{*u, dim, each}, u->k.rows, u->heads * each, stream);
 }
 
 /* --- gates --------------------------------------------------------------------------------- */
@@ -169,35 +193,30 @@ static __device__ float gated(kf_gate_kind kind, float g, float u, float limit, 
     return (y + 1.0f) * (x / (1.0f + expf(-alpha * x)));
 }
 
-static __global__ void gate_rows(kf_gating w)
-{
-    EVERY(i, w.gate.rows * w.gate.columns)
+struct gate_op {
+    kf_gating w;
+    __device__ float make(uint64_t row, unsigned k) const
     {
-        const uint64_t row = i / w.gate.columns, k = i % w.gate.columns;
-        float *g = w.gate.p + row * w.gate.stride + k;
-        *g = gated(w.kind, *g, w.up.p[row * w.up.stride + k], w.limit, w.alpha);
+        return gated(w.kind, *at(w.gate, row, k), *at(w.up, row, k), w.limit, w.alpha);
     }
-}
+    __device__ float *place(uint64_t row, unsigned k) const { return at(w.gate, row, k); }
+};
 
 extern "C" cudaError_t kf_gate_run(const kf_gating *g, cudaStream_t stream)
 {
-    gate_rows<<<grid_for(g->gate.rows * g->gate.columns), THREADS, 0, stream>>>(*g);
-    return cudaGetLastError();
+    return run_every(gate_op{*g}, g->gate.rows, g->gate.columns, stream);
 }
 
-static __global__ void cap_rows(kf_rows y, float cap)
-{
-    EVERY(i, y.rows * y.columns)
-    {
-        float *x = y.p + i / y.columns * y.stride + i % y.columns;
-        *x = cap * tanhf(*x / cap);
-    }
-}
+struct cap_op {
+    kf_rows y;
+    float cap;
+    __device__ float make(uint64_t row, unsigned k) const { return cap * tanhf(*at(y, row, k) / cap); }
+    __device__ float *place(uint64_t row, unsigned k) const { return at(y, row, k); }
+};
 
 extern "C" cudaError_t kf_cap_run(kf_rows y, float cap, cudaStream_t stream)
 {
-    cap_rows<<<grid_for(y.rows * y.columns), THREADS, 0, stream>>>(y, cap);
-    return cudaGetLastError();
+    return run_every(cap_op{y, cap}, y.rows, y.columns, stream);
 }
 
 /* --- sums over columns ---------------------------------------------------------------------- */
@@ -239,14 +258,13 @@ static __global__ void __launch_bounds__(COLUMNS) square_columns(kf_squares s)
         atomicMax(reinterpret_cast<int *>(s.largest), __float_as_int(most[0]));
 }
 
-static __global__ void fold_columns(kf_squares s, uint64_t chunks)
+static __global__ void __launch_bounds__(COLUMNS) fold_columns(kf_squares s, uint64_t chunks)
 {
-    EVERY(column, s.x.columns)
-    {
-        double sum = s.square[column];
-        for (uint64_t c = 0; c < chunks; c++) sum += s.partial[c * s.x.columns + column];
-        s.square[column] = sum;
-    }
+    const uint64_t column = (uint64_t)blockIdx.x * COLUMNS + threadIdx.x;
+    if (column >= s.x.columns) return;
+    double sum = s.square[column];
+    for (uint64_t c = 0; c < chunks; c++) sum += s.partial[c * s.x.columns + column];
+    s.square[column] = sum;
 }
 
 extern "C" cudaError_t kf_squares_run(const kf_squares *s, cudaStream_t stream)
@@ -254,6 +272,6 @@ extern "C" cudaError_t kf_squares_run(const kf_squares *s, cudaStream_t stream)
     const uint64_t chunks = kf_squares_chunks(s->x.rows);
     const dim3 grid((unsigned)((s->x.columns + COLUMNS - 1) / COLUMNS), (unsigned)chunks);
     square_columns<<<grid, COLUMNS, 0, stream>>>(*s);
-    if (s->square) fold_columns<<<grid_for(s->x.columns), THREADS, 0, stream>>>(*s, chunks);
+    if (s->square) fold_columns<<<grid.x, COLUMNS, 0, stream>>>(*s, chunks);
     return cudaGetLastError();
 }

@@ -1,5 +1,5 @@
 /* forward_sums.c - sums over the inputs of weights while a layer runs: squares and the largest by a
- * kernel, X^T X by cuBLASLt over the upper half in blocks of columns, of inputs rounded to bfloat16.
+ * kernel, X^T X by cuBLASLt over the upper half in blocks of columns, of inputs as two bfloat16 numbers.
  * They are added to the host's when the layer is done. */
 #if __has_include(<cublasLt.h>)
 #include "cuda/forward/forward_pass.h"
@@ -52,7 +52,7 @@ static kerf_status add_gram(kf_gpu_pass *p, kf_rows x, float *gram, kerf_error *
     const uint64_t n = x.columns;
     KF_TRY(kf_pass_split(p, x, err));
     const uint64_t term = x.rows * p->split_stride;
-    const int both = p->terms > 2 ? 1 : 0; /* the exact way: two terms here, too */
+    const int both = p->terms > 1; /* a third term would change nothing that float32 sums keep */
     for (uint64_t at = 0; at < n; at += BLOCK) {
         const kf_lt_shape shape = {.m = n - at,
                                    .n = kf_min_u64(BLOCK, n - at),
