@@ -273,8 +273,8 @@ int main(int argc, char **argv)
     sums s = {.with_gram = gram};
     for (int i = 0; i < 4; i++) {
         const size_t n = i == 3 ? INNER : HIDDEN;
-        s.square[i] = calloc(n, sizeof(double));
-        if (gram) s.gram[i] = calloc(n * n, sizeof(float));
+        s.square[i] = kf_alloc_zero(n, sizeof(double));
+        if (gram) s.gram[i] = kf_alloc_zero(n * n, sizeof(float));
     }
     for (int i = 0; token && i < rows * length; i++) token[i] = (uint32_t)i * 2654435761u % VOCAB;
     if (!token) die("tokens", "no memory");

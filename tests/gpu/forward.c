@@ -130,7 +130,7 @@ static void compare_inputs(const char *name, inputs *cpu, inputs *there, double 
             const double off = fabs(b->square[k] - a->square[k]) / (a->square[k] + sum);
             square = off > square || isnan(off) ? off : square;
             for (uint64_t j = k; j < a->columns; j++) {
-                const double size = sqrt(a->square[k] * a->square[j]) + 1e-3 * sum;
+                const double size = sqrt(a->square[k] * a->square[j]) + sum;
                 const double far = fabs((double)b->gram[k * a->columns + j] -
                                         (double)a->gram[k * a->columns + j]) /
                                    size;
