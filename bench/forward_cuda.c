@@ -1,12 +1,12 @@
-/* forward_cuda.c - the forward pass of a whole model on a GPU: seconds for many tokens with the sums
- * that a calibration takes, and the share of the matrix units' peak, which is measured by a large
- * product in the same run.
+/* forward_cuda.c - the forward pass of a whole model on a GPU: seconds for many tokens with the
+ * sums that a calibration takes, and the share of the matrix units' peak, which is measured by a
+ * large product in the same run.
  *
  *   forward_cuda FOLDER [-l LAYERS] [-r ROWS] [-n LENGTH] [-t TERMS] [-g 0|1] [-o FILE.json]
  *
- * FOLDER is made where it is not there: a model of Llama-3.1-8B's shape with random BF16 weights. The
- * weights are read once first, so that they are in the page cache. Files of a calibration are not
- * written. */
+ * FOLDER is made where it is not there: a model of Llama-3.1-8B's shape with random BF16 weights.
+ * The weights are read once first, so that they are in the page cache. Files of a calibration are
+ * not written. */
 #define PROGRAM "forward_cuda"
 #include "gpu/or_die.h"
 
@@ -30,7 +30,8 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* --- the model ---------------------------------------------------------------------------------- */
+/* --- the model ----------------------------------------------------------------------------------
+ */
 
 typedef struct filling {
     int file;
@@ -64,10 +65,10 @@ static void write_model(const char *folder, int layers)
     static const struct {
         const char *name;
         unsigned rows, cols;
-    } part[] = {{"self_attn.q_proj", HIDDEN, HIDDEN}, {"self_attn.k_proj", KEYS, HIDDEN},
-                {"self_attn.v_proj", KEYS, HIDDEN},   {"self_attn.o_proj", HIDDEN, HIDDEN},
-                {"mlp.gate_proj", INNER, HIDDEN},     {"mlp.up_proj", INNER, HIDDEN},
-                {"mlp.down_proj", HIDDEN, INNER},     {"input_layernorm", HIDDEN, 0},
+    } part[] = {{"self_attn.q_proj", HIDDEN, HIDDEN},   {"self_attn.k_proj", KEYS, HIDDEN},
+                {"self_attn.v_proj", KEYS, HIDDEN},     {"self_attn.o_proj", HIDDEN, HIDDEN},
+                {"mlp.gate_proj", INNER, HIDDEN},       {"mlp.up_proj", INNER, HIDDEN},
+                {"mlp.down_proj", HIDDEN, INNER},       {"input_layernorm", HIDDEN, 0},
                 {"post_attention_layernorm", HIDDEN, 0}};
     char path[4200], *header = malloc(1 << 20);
     uint64_t at = 0;
@@ -107,17 +108,19 @@ static void write_model(const char *folder, int layers)
     free(header);
     snprintf(path, sizeof path, "%s/config.json", folder);
     FILE *c = fopen(path, "w");
-    if (!c || fprintf(c,
-                      "{\"model_type\": \"llama\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
-                      "\"num_attention_heads\": %d, \"num_key_value_heads\": 8, \"head_dim\": 128, "
-                      "\"intermediate_size\": %d, \"vocab_size\": %d, \"rope_theta\": 500000.0, "
-                      "\"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": false}\n",
-                      HIDDEN, layers, HEADS, INNER, VOCAB) < 0 ||
+    if (!c ||
+        fprintf(c,
+                "{\"model_type\": \"llama\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
+                "\"num_attention_heads\": %d, \"num_key_value_heads\": 8, \"head_dim\": 128, "
+                "\"intermediate_size\": %d, \"vocab_size\": %d, \"rope_theta\": 500000.0, "
+                "\"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": false}\n",
+                HIDDEN, layers, HEADS, INNER, VOCAB) < 0 ||
         fclose(c) != 0)
         die(path, "cannot be written");
 }
 
-/* --- the peak ----------------------------------------------------------------------------------- */
+/* --- the peak -----------------------------------------------------------------------------------
+ */
 
 /* Floating-point operations per second of bfloat16 products, 8192 x 8192 x 8192, by the library. */
 static double measure_peak(kerf_device *gpu)
@@ -146,14 +149,14 @@ static double measure_peak(kerf_device *gpu)
     need(kerf_dbuf_write(&w, 0, some, (size_t)N * N * 2, &error), "memory");
     need(kerf_dbuf_write(&x, 0, some, (size_t)N * N * 2, &error), "memory");
     free(some);
-    kerf_gemm_args args = {
-        .x = {x.p, x.n}, .y = {y.p, y.n}, .workspace = {work.p, work.n}};
+    kerf_gemm_args args = {.x = {x.p, x.n}, .y = {y.p, y.n}, .workspace = {work.p, work.n}};
     args.weights[KERF_PLANE_CODES] = (kerf_cspan){w.p, w.n};
     double best = 0;
     for (int k = 0; k < 3; k++) {
         need(kerf_device_wait(gpu, NULL, &error), "waiting");
         const double start = now_s();
-        for (int i = 0; i < TIMES; i++) need(kerf_gemm_run(plan, &args, stream, &error), "a product");
+        for (int i = 0; i < TIMES; i++)
+            need(kerf_gemm_run(plan, &args, stream, &error), "a product");
         need(kerf_device_wait(gpu, NULL, &error), "waiting");
         const double rate = 2.0 * N * N * N * TIMES / (now_s() - start);
         best = rate > best ? rate : best;
@@ -166,7 +169,8 @@ static double measure_peak(kerf_device *gpu)
     return best;
 }
 
-/* --- the run ------------------------------------------------------------------------------------ */
+/* --- the run ------------------------------------------------------------------------------------
+ */
 
 /* Sums of the four different inputs of a layer. */
 typedef struct sums {
@@ -284,7 +288,8 @@ int main(int argc, char **argv)
     count_work(&t, layers, &products, &attention, &grams);
     if (!gram) grams = 0;
     const double once = (products + attention + grams) / f.run_s;
-    const double done = (products * terms + grams) / f.run_s;
+    const double pairs = terms * (terms + 1) / 2.0, gram_pairs = terms > 1 ? 3 : 1;
+    const double done = (products * terms + attention * pairs + grams * gram_pairs) / f.run_s;
     char text[2000];
     snprintf(text, sizeof text,
              "{\"schema\": \"kerf-bench-forward-cuda-1\", \"device\": \"%s\", \"layers\": %d, "

@@ -52,7 +52,6 @@ static kf_disturb_job disturb_job(calibrating *c)
                             .book = &c->book,
                             .request = &c->request,
                             .last = c->state,
-                            .threads = c->threads,
                             .work = &c->work,
                             .head_work = c->head_work,
                             .writer = c->writer};

@@ -25,7 +25,7 @@ struct kf_collector {
     int threads;
     uint64_t key_columns, value_columns; /* of the cache */
     tally *tally;                        /* [count]      */
-    float cache_amax[2]; /* of keys, of values */
+    float cache_amax[2];                 /* of keys, of values */
     double seconds;
 };
 
@@ -134,7 +134,8 @@ static kerf_status add_squares(const kf_collector *c, tally *t, uint64_t expert,
     return status;
 }
 
-/* The slot whose sums the inputs of w are added to, and the expert; NULL: nothing is kept of them. */
+/* The slot whose sums the inputs of w are added to, and the expert; NULL: nothing is kept of them.
+ */
 static const kf_slot *slot_of(const kf_collector *c, const kerf_layer_weight *w, uint64_t *expert)
 {
     const kf_slot *s = kf_book_find(c->book, c->layer, w->name);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/pseudo_random.h"
-#include "calibrate/next_token.h"
 
 enum { MOST_DRAWS = 64 };
 
@@ -19,7 +18,7 @@ typedef struct disturbing {
     uint64_t layer;
     float *before; /* the states ahead of the layer */
     float **state; /* [groups of the layer]; NULL: it is done already */
-    kf_prediction *prediction;
+    kerf_next_said *prediction;
     double (*value)[MOST_DRAWS]; /* [groups of the layer][draws] */
 } disturbing;
 
@@ -145,13 +144,12 @@ static kerf_status follow(const disturbing *d, kerf_error *err)
 
 static kerf_status judge(disturbing *d, size_t i, unsigned from, unsigned to, kerf_error *err)
 {
-    const kf_said plain = {d->job->model, d->job->last}, other = {d->job->model, d->state[i]};
-    KF_TRY(kf_next_tokens(&plain, &other, &d->tokens, d->job->threads, d->prediction,
-                          d->job->work->job, err));
+    const kerf_said plain = {d->job->model, d->job->last}, other = {d->job->model, d->state[i]};
+    KF_TRY(kerf_next_tokens(&plain, &other, &d->tokens, d->prediction, d->job->work->job, err));
     for (unsigned draw = from; draw < to; draw++) {
         uint64_t first, rows = rows_of(d, draw, &first);
         const uint64_t per_row = d->tokens.length - 1;
-        const kf_prediction *p = d->prediction + first * per_row;
+        const kerf_next_said *p = d->prediction + first * per_row;
         double sum = 0;
         for (uint64_t k = 0; k < rows * per_row; k++)
             sum += by_loss(d) ? (double)p[k].other - (double)p[k].loss : (double)p[k].kl;

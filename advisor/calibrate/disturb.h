@@ -9,8 +9,7 @@ typedef struct kf_disturb_job {
     kerf_decoder *model;
     const kf_book *book;
     const kerf_calibrate_request *request; /* with draws and noise */
-    const float *last; /* [tokens][hidden] of the undisturbed model, behind its last layer */
-    int threads;
+    const float *last;  /* [tokens][hidden] of the undisturbed model, behind its last layer */
     kf_work *work;      /* counts bytes of states that went through a layer or the head */
     uint64_t head_work; /* of a pass through the head, in these bytes                    */
     kerf_writer *writer;

@@ -8,7 +8,6 @@
 #include "base/base.h"
 #include "base/pseudo_random.h"
 #include "base/work.h"
-#include "calibrate/next_token.h"
 
 enum { RESAMPLES = 1000 };
 
@@ -17,14 +16,13 @@ typedef struct runner {
     kerf_decoder *decoder;
     float *state;         /* of the rows of a part                     */
     double *drift, *size; /* [layers] sums of squares; size: of the source */
-    kf_prediction *said;  /* [predictions] against the source          */
+    kerf_next_said *said; /* [predictions] against the source          */
 } runner;
 
 typedef struct evaluating {
     const kerf_eval_request *request;
     kerf_evaluation *public;
     runner *run; /* [models] */
-    int threads;
     uint64_t width, part_rows;
     kf_work work;
 } evaluating;
@@ -82,10 +80,12 @@ static kerf_status open_model(evaluating *e, size_t i, const kerf_exec *exec, ke
 }
 
 /* Rows of which the states of all models fit into the memory that was given. */
-static kerf_status open_states(evaluating *e, kerf_error *err)
+static kerf_status open_states(evaluating *e, const kerf_exec *exec, kerf_error *err)
 {
     const kerf_tokens *t = &e->request->tokens;
-    const uint64_t given = e->request->state_bytes ? e->request->state_bytes : UINT64_C(1) << 30;
+    /* A GPU is done with a layer before the next is read: it is given more at once. */
+    const uint64_t usual = UINT64_C(1) << (exec && exec->device ? 32 : 30);
+    const uint64_t given = e->request->state_bytes ? e->request->state_bytes : usual;
     uint64_t row;
     if (!kf_mul_ok(t->length, e->width * sizeof(float), &row))
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "so long a row fits into no memory");
@@ -147,18 +147,17 @@ static kerf_status run_part(evaluating *e, uint64_t first, uint64_t rows, kerf_e
     const kerf_tokens *t = &e->request->tokens,
                       part = {t->token + first * t->length, rows, t->length};
     const uint64_t at = first * (t->length - 1);
-    const kf_said source = {e->run[0].decoder, e->run[0].state};
+    const kerf_said source = {e->run[0].decoder, e->run[0].state};
     for (size_t i = 0; i < e->public->models; i++)
         KF_TRY(kerf_decoder_embed(e->run[i].decoder, &part, e->run[i].state, err));
     for (uint64_t layer = 0; layer < e->public->layers; layer++)
         KF_TRY(run_layer(e, layer, &part, err));
     for (size_t i = 1; i < e->public->models; i++) {
-        const kf_said other = {e->run[i].decoder, e->run[i].state};
-        KF_TRY(kf_next_tokens(&source, &other, &part, e->threads, e->run[i].said + at, e->work.job,
-                              err));
+        const kerf_said other = {e->run[i].decoder, e->run[i].state};
+        KF_TRY(kerf_next_tokens(&source, &other, &part, e->run[i].said + at, e->work.job, err));
     }
     if (e->public->models > 1) return KERF_OK;
-    return kf_next_tokens(&source, NULL, &part, e->threads, e->run[0].said + at, e->work.job, err);
+    return kerf_next_tokens(&source, NULL, &part, e->run[0].said + at, e->work.job, err);
 }
 
 /* --- figures ------------------------------------------------------------------------------- */
@@ -170,7 +169,7 @@ static int by_size(const void *x, const void *y)
 }
 
 /* The 95 % interval of the mean over rows, by drawing as many rows again with repetition. */
-static kerf_status resample(const evaluating *e, const kf_prediction *p, kerf_eval_model *m,
+static kerf_status resample(const evaluating *e, const kerf_next_said *p, kerf_eval_model *m,
                             kerf_error *err)
 {
     const uint64_t rows = e->public->rows, per_row = e->public->length - 1;
@@ -191,7 +190,7 @@ static kerf_status resample(const evaluating *e, const kf_prediction *p, kerf_ev
     return KERF_OK;
 }
 
-static kerf_status find_tail(const evaluating *e, const kf_prediction *p, kerf_eval_model *m,
+static kerf_status find_tail(const evaluating *e, const kerf_next_said *p, kerf_eval_model *m,
                              kerf_error *err)
 {
     const uint64_t n = e->public->predictions;
@@ -256,7 +255,7 @@ static kerf_status evaluate(evaluating *e, const kerf_exec *exec, kerf_error *er
     KF_TRY(kf_allocate(&p->model, r->candidates + 1, sizeof *p->model, err));
     KF_TRY(kf_allocate(&e->run, r->candidates + 1, sizeof *e->run, err));
     for (size_t i = 0; i <= r->candidates; i++) KF_TRY(open_model(e, i, exec, err));
-    KF_TRY(open_states(e, err));
+    KF_TRY(open_states(e, exec, err));
     work = p->rows * p->length * e->width * sizeof(float) * p->layers * p->models;
     kf_work_phase(&e->work, "eval", work);
     for (uint64_t first = 0; first < p->rows; first += e->part_rows)
@@ -283,7 +282,7 @@ static void close_runners(evaluating *e)
 kerf_status kerf_eval(const kerf_eval_request *request, const kerf_exec *exec, const kerf_job *job,
                       kerf_evaluation **out, kerf_error *err)
 {
-    evaluating e = {.request = request, .threads = exec ? exec->threads : 0};
+    evaluating e = {.request = request};
     const double start = kf_now_s();
     *out = NULL;
     KF_TRY(kf_allocate(&e.public, 1, sizeof *e.public, err));

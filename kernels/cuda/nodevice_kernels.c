@@ -90,7 +90,8 @@ kerf_status kf_cublaslt_run(const kerf_gemm *plan, const kerf_gemm_args *args, v
     return no_cuda(err);
 }
 
-/* --- the forward pass -------------------------------------------------------------------------- */
+/* --- the forward pass --------------------------------------------------------------------------
+ */
 
 kerf_status kf_steps_on_gpu(kf_stepper *s, kerf_device *device, kerf_error *err)
 {

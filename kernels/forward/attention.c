@@ -7,7 +7,7 @@
 static kerf_status rotate(const kf_panel_run *r, kf_rows x, uint64_t head, uint64_t from)
 {
     if (!r->cosine) return KERF_OK;
-    const kf_rotation w = {x,         head,    from,   r->d->config.rope[r->l->kind->rope].dims,
+    const kf_rotation w = {x,         head,      from,    r->d->config.rope[r->l->kind->rope].dims,
                            r->length, r->cosine, r->sine, (r->l->kind->has & KF_HAS_PAIRS) != 0};
     return r->s->steps->rotate(r->s, &w, r->err);
 }

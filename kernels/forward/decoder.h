@@ -45,7 +45,7 @@ struct kerf_decoder {
     kf_config config;
     kerf_decoder_info info;
     int threads;
-    kf_stepper *stepper; /* who computes                                              */
+    kf_stepper *stepper;      /* who computes                                              */
     kf_found *layer;          /* [layers]                                              */
     const kerf_weight **each; /* [layers][3][experts]: E_GATE, E_UP, E_DOWN, one by one */
     const kerf_weight *embedding, *norm, *head;

@@ -39,51 +39,53 @@ static kerf_status hold_head(kerf_decoder *d, kerf_error *err)
     return KERF_OK;
 }
 
-/* A panel of positions of a row: states, their norms and logits where steps work, and where the
- * caller sees logits. */
-typedef struct head_run {
-    kf_panel_run r;
-    float *memory, *state, *normed, *there, *logits;
-} head_run;
-
-static kerf_status open_run(head_run *h, uint64_t most, kerf_error *err)
+kerf_status kf_head_open(kf_head_run *h, kerf_decoder *d, uint64_t most, const kerf_watch *watch,
+                         kerf_error *err)
 {
-    const kf_config *c = &h->r.d->config;
-    const kf_steps *steps = h->r.s->steps;
-    const uint64_t width = c->hidden, states = steps->apart ? 2 : 1;
-    KF_TRY(steps->allocate(h->r.s, most * (states * width + c->vocab) * sizeof(float), &h->memory,
-                           err));
+    const kf_steps *steps = d->stepper->steps;
+    const uint64_t width = d->config.hidden, states = steps->apart ? 2 : 1;
+    KF_TRY(hold_head(d, err));
+    *h = (kf_head_run){.r = {.d = d, .s = d->stepper, .watch = watch, .err = err}};
+    KF_TRY(steps->allocate(d->stepper, most * (states * width + d->config.vocab) * sizeof(float),
+                           &h->memory, err));
     h->normed = h->memory;
     h->state = h->memory + (states - 1) * most * width;
-    h->logits = h->there = h->memory + states * most * width;
-    if (!steps->apart) return KERF_OK;
-    return kf_allocate(&h->logits, most * c->vocab, sizeof(float), err);
+    h->logits = h->memory + states * most * width;
+    return KERF_OK;
 }
 
-static void close_run(head_run *h)
+void kf_head_close(kf_head_run *h)
 {
-    h->r.s->steps->release(h->r.s, h->memory);
-    if (h->r.s->steps->apart) free(h->logits);
+    if (h->memory) h->r.s->steps->release(h->r.s, h->memory);
 }
 
-/* n positions from hidden on. */
-static kerf_status panel_of(head_run *h, const float *hidden, uint64_t n)
+kerf_status kf_head_panel(kf_head_run *h, const float *hidden, uint64_t n, kf_rows *logits)
 {
     const kf_config *c = &h->r.d->config;
     const kf_steps *steps = h->r.s->steps;
     const kf_rows x = {h->normed, (size_t)n, (size_t)c->hidden, (size_t)c->hidden};
-    const kf_rows y = {h->there, (size_t)n, (size_t)c->vocab, (size_t)c->vocab};
-    const kerf_layer_weight *w = &h->r.d->head_weight;
+    const kf_rows y = {h->logits, (size_t)n, (size_t)c->vocab, (size_t)c->vocab};
     kerf_error *err = h->r.err;
+    *logits = y;
     if (steps->apart && !steps->is_there(h->r.s, hidden)) {
         KF_TRY(steps->upload(h->r.s, h->state, hidden, n * c->hidden * sizeof *hidden, err));
         hidden = h->state;
     }
     KF_TRY(steps->norm(h->r.s, x, hidden, h->r.d->norm_floats, x.columns, c->eps, err));
-    KF_TRY(kf_multiply(&h->r, y, x, w, 0, 1, NULL));
-    if (c->logit_cap > 0) KF_TRY(steps->cap(h->r.s, y, (float)c->logit_cap, err));
-    if (!steps->apart) return KERF_OK;
-    return steps->download(h->r.s, h->logits, h->there, n * c->vocab * sizeof *h->logits, err);
+    KF_TRY(kf_multiply(&h->r, y, x, &h->r.d->head_weight, 0, 1, NULL));
+    return c->logit_cap > 0 ? steps->cap(h->r.s, y, (float)c->logit_cap, err) : KERF_OK;
+}
+
+/* Logits where the caller sees them. `here`: memory for those that are apart. */
+static kerf_status bring_panel(kf_head_run *h, const float *hidden, uint64_t n, float *here,
+                               float **out)
+{
+    kf_rows logits;
+    KF_TRY(kf_head_panel(h, hidden, n, &logits));
+    *out = here ? here : logits.p;
+    if (!here) return KERF_OK;
+    return h->r.s->steps->download(h->r.s, here, logits.p, n * logits.columns * sizeof *here,
+                                   h->r.err);
 }
 
 kerf_status kerf_decoder_logits(kerf_decoder *d, const kerf_tokens *tokens, const float *hidden,
@@ -91,22 +93,26 @@ kerf_status kerf_decoder_logits(kerf_decoder *d, const kerf_tokens *tokens, cons
                                 const kerf_job *job, kerf_error *err)
 {
     const uint64_t width = d->config.hidden, vocab = d->config.vocab, length = tokens->length;
+    const int apart = d->stepper->steps->apart;
     uint64_t most = LOGIT_BYTES / (vocab * sizeof(float));
     most = most < 16 ? 16 : kf_min_u64(most, LOGIT_ROWS);
     if (most > length) most = length;
     if (most == 0) return KERF_OK;
-    KF_TRY(hold_head(d, err));
-    head_run h = {.r = {.d = d, .s = d->stepper, .watch = watch, .err = err}};
-    kerf_status s = open_run(&h, most, err);
+    kf_head_run h = {.memory = NULL};
+    float *here = NULL, *logits = NULL;
+    kerf_status s = kf_head_open(&h, d, most, watch, err);
+    if (s == KERF_OK && apart) s = kf_allocate(&here, most * vocab, sizeof *here, err);
     for (uint64_t row = 0; row < tokens->rows && s == KERF_OK; row++)
         for (uint64_t at = 0; at < length && s == KERF_OK; at += most) {
             const uint64_t n = kf_min_u64(most, length - at);
             if (job && job->cancel && job->cancel(job->ctx))
                 s = kf_fail(err, KERF_E_CANCELED, KF_NOWHERE, "canceled");
-            if (s == KERF_OK) s = panel_of(&h, hidden + (row * length + at) * width, n);
-            if (s == KERF_OK) s = each(ctx, row, at, n, h.logits, err);
+            if (s == KERF_OK)
+                s = bring_panel(&h, hidden + (row * length + at) * width, n, here, &logits);
+            if (s == KERF_OK) s = each(ctx, row, at, n, logits, err);
         }
-    if (s == KERF_OK && h.r.s->steps->apart) s = h.r.s->steps->settle(h.r.s, err);
-    close_run(&h);
+    if (s == KERF_OK && apart) s = d->stepper->steps->settle(d->stepper, err);
+    kf_head_close(&h);
+    free(here);
     return s;
 }

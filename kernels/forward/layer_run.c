@@ -221,7 +221,8 @@ static kerf_status hold_weights(kf_panel_run *r)
         held[n++] = (kf_held){l->weight[i].data, l->weight[i].rows * l->weight[i].cols, 1};
     for (int s = 0; s < KF_SLOTS; s++)
         if (l->data[s] && !l->of[s])
-            held[n++] = (kf_held){l->data[s], kerf_weight_elements(r->d->layer[l->index].slot[s]), 0};
+            held[n++] =
+                (kf_held){l->data[s], kerf_weight_elements(r->d->layer[l->index].slot[s]), 0};
     const kerf_status s = r->s->steps->hold(r->s, held, n, 0, r->err);
     free(held);
     return s;

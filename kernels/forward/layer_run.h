@@ -35,6 +35,19 @@ kerf_status kf_run_attention(kf_panel_run *r);
 kerf_status kf_run_mlp(kf_panel_run *r);
 kerf_status kf_run_experts(kf_panel_run *r);
 
+/* Panels of positions on their way to logits, which stay where steps work. All zeros may be closed.
+ */
+typedef struct kf_head_run {
+    kf_panel_run r;
+    float *memory, *state, *normed, *logits;
+} kf_head_run;
+/* Reads the head at the first call. most: positions of a panel. */
+kerf_status kf_head_open(kf_head_run *h, kerf_decoder *d, uint64_t most, const kerf_watch *watch,
+                         kerf_error *err);
+void kf_head_close(kf_head_run *h);
+/* n positions from hidden on, which may be anywhere. */
+kerf_status kf_head_panel(kf_head_run *h, const float *hidden, uint64_t n, kf_rows *logits);
+
 /* One gated MLP: out = down(act(gate x) * up x). gate_up: a fused weight, or NULL; alternates: its
  * rows are gate and up in turn. */
 typedef struct kf_mlp {

@@ -1,6 +1,6 @@
-/* steps_heads.c - what happens to heads, on the processor: positions, and the softmax over what each
- * token sees. A head of some queries is one task: scores are one product with the keys that any of
- * them sees, in the order of positions. */
+/* steps_heads.c - what happens to heads, on the processor: positions, and the softmax over what
+ * each token sees. A head of some queries is one task: scores are one product with the keys that
+ * any of them sees, in the order of positions. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* steps_plain.c - the steps of a forward pass on the processor (plan/forward_steps.h), but for those
- * of heads: blocks of tokens, each the work of one thread. Norms are summed in double. */
+/* steps_plain.c - the steps of a forward pass on the processor (plan/forward_steps.h), but for
+ * those of heads: blocks of tokens, each the work of one thread. Norms are summed in double. */
 #include "forward/steps_plain.h"
 
 #include <math.h>
@@ -248,4 +248,5 @@ const kf_steps kf_steps_plain = {.name = "cpu",
                                  .take = take,
                                  .unpack = kf_unpack_plain,
                                  .gather = gather,
-                                 .cap = cap};
+                                 .cap = cap,
+                                 .judge = kf_judge_plain};

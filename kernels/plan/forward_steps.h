@@ -24,8 +24,8 @@ typedef struct kf_held {
 /* Some numbers of each head turn with the position of the token. */
 typedef struct kf_rotation {
     kf_rows x;
-    uint64_t head, from, dims; /* numbers [from, from + dims) of each head of `head` */
-    uint64_t length;           /* of a row of tokens                                 */
+    uint64_t head, from, dims;  /* numbers [from, from + dims) of each head of `head` */
+    uint64_t length;            /* of a row of tokens                                 */
     const float *cosine, *sine; /* there: [length][dims / 2]                         */
     int pairs;                  /* neighbours, not the two halves                    */
 } kf_rotation;
@@ -71,6 +71,14 @@ typedef struct kf_sums {
     float *largest, *gram;
 } kf_sums;
 
+/* What one or two models say of the next token. */
+typedef struct kf_likely {
+    float loss, other, kl; /* as kerf_next_said has them */
+    int agrees;
+} kf_likely;
+
+#define KF_NOTHING_FOLLOWS UINT32_MAX
+
 typedef struct kf_steps {
     const char *name;
     int apart; /* the memory of steps is not that of the host */
@@ -87,7 +95,8 @@ typedef struct kf_steps {
     /* keep: until close; else until the next `drop`. */
     kerf_status (*hold)(kf_stepper *s, const kf_held *array, size_t n, int keep, kerf_error *err);
     void (*drop)(kf_stepper *s);
-    /* Sums over x; what they come to is added to `to` (the largest: is there) by the next `settle`. */
+    /* Sums over x; what they come to is added to `to` (the largest: is there) by the next `settle`.
+     */
     kerf_status (*sum)(kf_stepper *s, kf_rows x, const kf_sums *to, kerf_error *err);
     kerf_status (*settle)(kf_stepper *s, kerf_error *err);
 
@@ -106,7 +115,12 @@ typedef struct kf_steps {
     kerf_status (*take)(kf_stepper *s, kf_rows to, kf_rows from, kerf_error *err);
     kerf_status (*unpack)(kf_stepper *s, const kf_unpacking *u, kerf_error *err);
     kerf_status (*gather)(kf_stepper *s, const kf_gathering *g, kerf_error *err);
-    kerf_status (*cap)(kf_stepper *s, kf_rows y, float cap, kerf_error *err); /* cap tanh(y / cap) */
+    kerf_status (*cap)(kf_stepper *s, kf_rows y, float cap,
+                       kerf_error *err); /* cap tanh(y / cap) */
+    /* Logits of one model, and of another (p NULL: none); next and out in host memory, one for each
+     * row. Where nothing follows out stays. */
+    kerf_status (*judge)(kf_stepper *s, kf_rows a, kf_rows b, const uint32_t *next, kf_likely *out,
+                         kerf_error *err);
 } kf_steps;
 
 struct kf_gpu_pass; /* of kernels/cuda/forward */

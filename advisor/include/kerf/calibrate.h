@@ -135,9 +135,10 @@ typedef struct kerf_calibrate_request {
  * layer are used again, and what the layers behind it make of them is compared with the undisturbed
  * model: rise / t2, divided evenly among the weights of the group. The same folder for every number
  * of threads. exec: its threads and its device count; NULL: all cores. On a GPU the folder is the
- * same from run to run, and differs from the processor's (kerf/forward.h). KERF_E_ARG: numbers out of range, fewer
- * rows than draws, rows of one token; KERF_E_NOSUP: as kerf_decoder_open, or a matrix that the
- * forward pass does not use. Nothing is left behind by a call that fails, unless `resume`. */
+ * same from run to run, and differs from the processor's (kerf/forward.h). KERF_E_ARG: numbers out
+ * of range, fewer rows than draws, rows of one token; KERF_E_NOSUP: as kerf_decoder_open, or a
+ * matrix that the forward pass does not use. Nothing is left behind by a call that fails, unless
+ * `resume`. */
 KERF_API KERF_CHECK kerf_status kerf_calibrate(const kerf_checkpoint *source,
                                                const kerf_calibrate_request *request,
                                                const kerf_exec *exec, const kerf_job *job,

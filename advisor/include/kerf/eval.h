@@ -54,7 +54,7 @@ typedef struct kerf_eval_request {
     kerf_status (*change)(void *ctx, size_t candidate, uint64_t layer, const kerf_layer_weight *w,
                           kerf_error *err);
     void *change_ctx;
-    uint64_t state_bytes; /* of memory for states: rows go through in parts; 0: 1 GiB           */
+    uint64_t state_bytes; /* of memory for states: rows go through in parts; 0: 1 GiB, GPU 4 GiB */
 } kerf_eval_request;
 
 typedef struct kerf_eval_model {
@@ -82,9 +82,10 @@ typedef struct kerf_evaluation {
 
 /* Runs all models over the tokens. Their logits are made side by side, a panel of positions at a
  * time, so that memory is that of states, two layers and two heads. The numbers do not depend on
- * threads and parts, `seconds` aside. exec: its threads and its device count; NULL: all cores. KERF_E_ARG: a
- * candidate with other sizes than the source, rows of one token; KERF_E_NOSUP and others as
- * kerf_decoder_open. Close the result with kerf_evaluation_close; the checkpoints must outlive it.
+ * threads and parts, `seconds` aside. exec: its threads and its device count; NULL: all cores.
+ * KERF_E_ARG: a candidate with other sizes than the source, rows of one token; KERF_E_NOSUP and
+ * others as kerf_decoder_open. Close the result with kerf_evaluation_close; the checkpoints must
+ * outlive it.
  */
 KERF_API KERF_CHECK kerf_status kerf_eval(const kerf_eval_request *request, const kerf_exec *exec,
                                           const kerf_job *job, kerf_evaluation **out,

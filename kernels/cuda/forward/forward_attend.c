@@ -1,11 +1,12 @@
-/* forward_attend.c - the attention of a panel: for some queries of all heads at once, scores are one
- * product, the softmax a kernel, and what they make of the values a few more. Heads are laid one
- * behind the other first, so that all of them are one batch, also where some share their keys. */
+/* forward_attend.c - the attention of a panel: for some queries of all heads at once, scores are
+ * one product, the softmax a kernel, and what they make of the values a few more. Heads are laid
+ * one behind the other first, so that all of them are one batch, also where some share their keys.
+ */
 #if __has_include(<cublasLt.h>)
 #include "cuda/forward/forward_pass.h"
 
-#define QUERIES UINT64_C(512)                    /* at a time, at most */
-#define SCORE_BYTES (UINT64_C(512) << 20)        /* so that their scores are no more than this */
+#define QUERIES UINT64_C(512)             /* at a time, at most */
+#define SCORE_BYTES (UINT64_C(512) << 20) /* so that their scores are no more than this */
 #define FEWEST UINT64_C(32)
 
 typedef struct attending {
@@ -144,10 +145,9 @@ kerf_status kf_gpu_attend(kf_stepper *s, const kf_attention *a, kerf_error *err)
     const uint64_t heads = kf_div_up(tokens * a->dim * (uint64_t)w.pairs * sizeof(kf_bf16), 256);
     const uint64_t values = kf_div_up(tokens * a->value * terms * sizeof(kf_bf16), 256);
     KF_TRY(kf_pass_vector(s->gpu, a->sinks, &w.sinks, err));
-    KF_TRY(kf_pass_allocate(s->gpu,
-                            256 * (2 * heads + values) +
-                                scores * (sizeof(float) + terms * sizeof(kf_bf16)),
-                            &memory, err));
+    KF_TRY(kf_pass_allocate(
+        s->gpu, 256 * (2 * heads + values) + scores * (sizeof(float) + terms * sizeof(kf_bf16)),
+        &memory, err));
     w.q = (kf_bf16 *)memory;
     w.k = (kf_bf16 *)(memory + 256 * heads);
     w.v = (kf_bf16 *)(memory + 256 * 2 * heads);

@@ -56,9 +56,9 @@ static kerf_status bring(kf_gpu_pass *p, const kf_copy *c, float *staged[2], uns
         float *to = c->vector ? c->vector + at : staged[i];
         KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying weights to the GPU");
         kf_copy_bytes(p, p->pinned[i], c->host + at, n * sizeof *to);
-        KF_CUDA(cudaMemcpyAsync(to, p->pinned[i], n * sizeof *to, cudaMemcpyHostToDevice,
-                                p->stream),
-                "copying weights to the GPU");
+        KF_CUDA(
+            cudaMemcpyAsync(to, p->pinned[i], n * sizeof *to, cudaMemcpyHostToDevice, p->stream),
+            "copying weights to the GPU");
         KF_CUDA(cudaEventRecord(p->passed[i], p->stream), "copying weights to the GPU");
         if (c->vector) continue;
         kf_split split = {.x = to,

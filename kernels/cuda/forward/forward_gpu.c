@@ -66,8 +66,8 @@ static kerf_status copy_part(void *ctx, uint64_t i)
 void kf_copy_bytes(const kf_gpu_pass *p, void *to, const void *from, uint64_t n)
 {
     kf_bytes_copy c = {to, from, n};
-    const kerf_status s = kf_parallel(kf_div_up(n, PART), n > 4 * PART ? p->threads : 1, copy_part,
-                                      &c);
+    const kerf_status s =
+        kf_parallel(kf_div_up(n, PART), n > 4 * PART ? p->threads : 1, copy_part, &c);
     (void)s; /* no part fails */
 }
 
@@ -81,9 +81,9 @@ static kerf_status upload(kf_stepper *s, void *to, const void *from, uint64_t by
         const uint64_t n = kf_min_u64(KF_PASS_CHUNK, bytes - at);
         KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying to the GPU");
         kf_copy_bytes(p, p->pinned[i], (const char *)from + at, n);
-        KF_CUDA(cudaMemcpyAsync((char *)to + at, p->pinned[i], n, cudaMemcpyHostToDevice,
-                                p->stream),
-                "copying to the GPU");
+        KF_CUDA(
+            cudaMemcpyAsync((char *)to + at, p->pinned[i], n, cudaMemcpyHostToDevice, p->stream),
+            "copying to the GPU");
         KF_CUDA(cudaEventRecord(p->passed[i], p->stream), "copying to the GPU");
     }
     return KERF_OK;
@@ -203,6 +203,24 @@ static kerf_status cap(kf_stepper *s, kf_rows y, float most, kerf_error *err)
     return KERF_OK;
 }
 
+static kerf_status judge(kf_stepper *s, kf_rows a, kf_rows b, const uint32_t *next, kf_likely *out,
+                         kerf_error *err)
+{
+    kf_gpu_pass *p = s->gpu;
+    kf_likely *likely = NULL;
+    if (a.rows == 0) return KERF_OK;
+    KF_TRY(kf_pass_allocate(p, a.rows * (sizeof *likely + sizeof *next), &likely, err));
+    uint32_t *list = (uint32_t *)(likely + a.rows);
+    kerf_status status = upload(s, list, next, a.rows * sizeof *next, err);
+    const cudaError_t e =
+        status == KERF_OK ? kf_judge_run(a, b, list, likely, p->stream) : cudaSuccess;
+    if (status == KERF_OK && e == cudaSuccess)
+        status = download(s, out, likely, a.rows * sizeof *out, err);
+    (void)cudaFreeAsync(likely, p->stream);
+    KF_CUDA(e, "comparing next tokens");
+    return status;
+}
+
 /* --- opening ------------------------------------------------------------------------------- */
 
 static void close_pass(kf_stepper *s)
@@ -251,7 +269,8 @@ static const kf_steps steps = {.name = "cuda",
                                .take = take,
                                .unpack = unpack,
                                .gather = gather,
-                               .cap = cap};
+                               .cap = cap,
+                               .judge = judge};
 
 /* Memory that was freed stays with the pool: the next layer wants as much. */
 static kerf_status open_pool(kf_gpu_pass *p, kerf_error *err)
@@ -272,8 +291,7 @@ static kerf_status open_pass(kf_gpu_pass *p, kerf_error *err)
     KF_TRY(open_pool(p, err));
     for (size_t i = 0; i < 2; i++) {
         KF_CUDA(cudaMallocHost(&p->pinned[i], KF_PASS_CHUNK), "allocating pinned memory");
-        KF_CUDA(cudaEventCreateWithFlags(&p->passed[i], cudaEventDisableTiming),
-                "making an event");
+        KF_CUDA(cudaEventCreateWithFlags(&p->passed[i], cudaEventDisableTiming), "making an event");
     }
     KF_TRY(kf_pass_allocate(p, KF_PASS_WORKSPACE, &p->workspace, err));
     KF_LT(kf_lt.Create(&p->lt), "opening cuBLASLt");
@@ -303,8 +321,9 @@ void kf_steps_set_terms(kf_stepper *s, int terms)
 kerf_status kf_steps_on_gpu(kf_stepper *s, kerf_device *device, kerf_error *err)
 {
     (void)s, (void)device;
-    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                   "this kerf was built without cublasLt.h; a forward pass on a GPU needs cuBLASLt");
+    return kf_fail(
+        err, KERF_E_NOSUP, KF_NOWHERE,
+        "this kerf was built without cublasLt.h; a forward pass on a GPU needs cuBLASLt");
 }
 
 void kf_steps_set_terms(kf_stepper *s, int terms)

@@ -9,10 +9,11 @@ enum { THREADS = 256 };
 
 enum { EACH = 4 }; /* numbers of a thread, so that as many loads are under way */
 
-/* Block (x, y) has EACH * THREADS columns of row y, and of every gridDim.y-th behind it. OP: where a
- * number goes, and what it is; nothing is stored before all numbers of a thread are made. */
+/* Block (x, y) has EACH * THREADS columns of row y, and of every gridDim.y-th behind it. OP: where
+ * a number goes, and what it is; nothing is stored before all numbers of a thread are made. */
 template <class OP>
-static __global__ void __launch_bounds__(THREADS) every_number(OP op, uint64_t rows, unsigned columns)
+static __global__ void __launch_bounds__(THREADS)
+    every_number(OP op, uint64_t rows, unsigned columns)
 {
     const unsigned first = blockIdx.x * (EACH * THREADS) + threadIdx.x;
     for (uint64_t row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -75,7 +76,7 @@ extern "C" cudaError_t kf_norm_run(kf_rows y, const float *x, const float *w, si
     if (width <= 512) {
         const unsigned each = THREADS / 32;
         norm_rows<32><<<(unsigned)((runs + each - 1) / each), THREADS, 0, stream>>>(y, x, w, width,
-                                                                                  eps, runs);
+                                                                                    eps, runs);
     } else {
         norm_rows<THREADS><<<(unsigned)runs, THREADS, 0, stream>>>(y, x, w, width, eps, runs);
     }
@@ -88,7 +89,10 @@ struct bias_op {
     kf_rows y;
     const float *bias;
     uint64_t step;
-    __device__ float make(uint64_t row, unsigned k) const { return *at(y, row, k) + bias[k * step]; }
+    __device__ float make(uint64_t row, unsigned k) const
+    {
+        return *at(y, row, k) + bias[k * step];
+    }
     __device__ float *place(uint64_t row, unsigned k) const { return at(y, row, k); }
 };
 
@@ -99,7 +103,10 @@ extern "C" cudaError_t kf_bias_run(kf_rows y, const float *bias, uint64_t step, 
 
 struct add_op {
     kf_rows y, x;
-    __device__ float make(uint64_t row, unsigned k) const { return *at(y, row, k) + *at(x, row, k); }
+    __device__ float make(uint64_t row, unsigned k) const
+    {
+        return *at(y, row, k) + *at(x, row, k);
+    }
     __device__ float *place(uint64_t row, unsigned k) const { return at(y, row, k); }
 };
 
@@ -183,11 +190,9 @@ extern "C" cudaError_t kf_unpack_run(const kf_unpacking *u, cudaStream_t stream)
 static __device__ float gated(kf_gate_kind kind, float g, float u, float limit, float alpha)
 {
     if (kind == KF_GATE_SILU) return g / (1.0f + expf(-g)) * u;
-    if (kind == KF_GATE_GELU)
-        return 0.5f * g * (1.0f + erff(g * 0.70710678118654752440f)) * u;
+    if (kind == KF_GATE_GELU) return 0.5f * g * (1.0f + erff(g * 0.70710678118654752440f)) * u;
     if (kind == KF_GATE_GELU_TANH)
-        return 0.5f * g *
-               (1.0f + tanhf(0.79788456080286535588f * (g + 0.044715f * g * g * g))) * u;
+        return 0.5f * g * (1.0f + tanhf(0.79788456080286535588f * (g + 0.044715f * g * g * g))) * u;
     const float x = g > limit ? limit : g;
     const float y = u > limit ? limit : u < -limit ? -limit : u;
     return (y + 1.0f) * (x / (1.0f + expf(-alpha * x)));
@@ -210,7 +215,10 @@ extern "C" cudaError_t kf_gate_run(const kf_gating *g, cudaStream_t stream)
 struct cap_op {
     kf_rows y;
     float cap;
-    __device__ float make(uint64_t row, unsigned k) const { return cap * tanhf(*at(y, row, k) / cap); }
+    __device__ float make(uint64_t row, unsigned k) const
+    {
+        return cap * tanhf(*at(y, row, k) / cap);
+    }
     __device__ float *place(uint64_t row, unsigned k) const { return at(y, row, k); }
 };
 

@@ -67,6 +67,9 @@ cudaError_t kf_rotate_run(const kf_rotation *r, cudaStream_t stream);
 cudaError_t kf_gate_run(const kf_gating *g, cudaStream_t stream);
 cudaError_t kf_cap_run(kf_rows y, float cap, cudaStream_t stream);
 cudaError_t kf_unpack_run(const kf_unpacking *u, cudaStream_t stream);
+/* next and out in device memory. */
+cudaError_t kf_judge_run(kf_rows a, kf_rows b, const uint32_t *next, kf_likely *out,
+                         cudaStream_t stream);
 /* token and share in device memory. */
 cudaError_t kf_gather_run(const kf_gathering *g, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-/* forward_pass.h - what the steps of a forward pass on a GPU share. Only for files that have checked
- * that <cublasLt.h> is there. */
+/* forward_pass.h - what the steps of a forward pass on a GPU share. Only for files that have
+ * checked that <cublasLt.h> is there. */
 #ifndef KERF_FORWARD_PASS_H
 #define KERF_FORWARD_PASS_H
 
@@ -10,7 +10,8 @@
 #define KF_PASS_CHUNK (UINT64_C(32) << 20)     /* bytes of one page-locked buffer     */
 #define KF_PASS_WORKSPACE (UINT64_C(32) << 20) /* bytes that an algorithm may use     */
 
-/* A matrix product as cuBLASLt counts, by columns: c[m][n] = (c +) op(a) op(b), of `batch` matrices. */
+/* A matrix product as cuBLASLt counts, by columns: c[m][n] = (c +) op(a) op(b), of `batch`
+ * matrices. */
 typedef struct kf_lt_shape {
     uint64_t m, n, k, lda, ldb, ldc;
     int64_t step_a, step_b, step_c; /* from one matrix of the batch to the next */
@@ -60,8 +61,8 @@ typedef struct kf_gpu_pass {
     void *block[2]; /* memory of the copies: until drop, and that of `keep` */
     kf_tally *tally;
     size_t tallies, tally_room;
-    kf_rows split_of;  /* whose terms are in `split`; p NULL: of none */
-    kf_bf16 *split;    /* [terms][rows][split_stride]                 */
+    kf_rows split_of; /* whose terms are in `split`; p NULL: of none */
+    kf_bf16 *split;   /* [terms][rows][split_stride]                 */
     uint64_t split_bytes, split_stride;
 } kf_gpu_pass;
 

@@ -1,5 +1,6 @@
-/* forward_product.c - products by cuBLASLt: factors as sums of bfloat16 numbers, every product of two
- * terms that counts, the smallest first, sums in float32. A plan is found once for each shape. */
+/* forward_product.c - products by cuBLASLt: factors as sums of bfloat16 numbers, every product of
+ * two terms that counts, the smallest first, sums in float32. A plan is found once for each shape.
+ */
 #if __has_include(<cublasLt.h>)
 #include "cuda/forward/forward_pass.h"
 
@@ -14,9 +15,9 @@ static kerf_status describe_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType
     KF_LT(kf_lt.MatrixLayoutInit_internal(m, sizeof *m, type, rows, columns, (int64_t)stride),
           "describing a matrix");
     if (batch == 1) return KERF_OK;
-    KF_LT(kf_lt.MatrixLayoutSetAttribute(m, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
-                                         sizeof batch),
-          "describing a matrix");
+    KF_LT(
+        kf_lt.MatrixLayoutSetAttribute(m, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch),
+        "describing a matrix");
     KF_LT(kf_lt.MatrixLayoutSetAttribute(m, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
                                          sizeof step),
           "describing a matrix");
@@ -66,8 +67,8 @@ static kerf_status find_algorithm(const kf_gpu_pass *p, kf_lt_plan *t, kerf_erro
     if (e != CUBLAS_STATUS_SUCCESS || found == 0 || best.state != CUBLAS_STATUS_SUCCESS)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "cuBLASLt has no product %llu x %llu x %llu of bfloat16 on this GPU (%s)",
-                       (unsigned long long)s->m, (unsigned long long)s->n,
-                       (unsigned long long)s->k, kf_lt.GetStatusString(e));
+                       (unsigned long long)s->m, (unsigned long long)s->n, (unsigned long long)s->k,
+                       kf_lt.GetStatusString(e));
     t->algo = best.algo;
     return KERF_OK;
 }
@@ -96,8 +97,8 @@ static kerf_status find_plan(kf_gpu_pass *p, const kf_lt_shape *shape, kf_lt_pla
 /* Of every matrix of the batch. */
 static uint32_t alignment_of(const kf_lt_shape *s, const void *a, const void *b, const void *c)
 {
-    const uint64_t steps = (uint64_t)(s->step_a | s->step_b) * sizeof(kf_bf16) |
-                           (uint64_t)s->step_c * sizeof(float);
+    const uint64_t steps =
+        (uint64_t)(s->step_a | s->step_b) * sizeof(kf_bf16) | (uint64_t)s->step_c * sizeof(float);
     const uint64_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | steps | 256u;
     return (uint32_t)(all & (~all + 1));
 }

@@ -1,13 +1,13 @@
 /* forward_sums.c - sums over the inputs of weights while a layer runs: squares and the largest by a
- * kernel, X^T X by cuBLASLt over the upper half in blocks of columns, of inputs as two bfloat16 numbers.
- * They are added to the host's when the layer is done. */
+ * kernel, X^T X by cuBLASLt over the upper half in blocks of columns, of inputs as two bfloat16
+ * numbers. They are added to the host's when the layer is done. */
 #if __has_include(<cublasLt.h>)
 #include "cuda/forward/forward_pass.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK UINT64_C(2048) /* columns of a product */
+#define BLOCK UINT64_C(1024) /* columns of a product */
 
 static uint64_t bytes_of(int kind, uint64_t columns)
 {
@@ -114,8 +114,8 @@ static strip strip_at(const kf_tally *t, uint64_t first)
 {
     strip s = {.host = t->host, .first = first, .columns = t->columns};
     if (first < t->columns)
-        s.rows = kf_min_u64(KF_PASS_CHUNK / sizeof(float) / (t->columns - first),
-                            t->columns - first);
+        s.rows =
+            kf_min_u64(KF_PASS_CHUNK / sizeof(float) / (t->columns - first), t->columns - first);
     return s;
 }
 
@@ -177,8 +177,8 @@ kerf_status kf_gpu_settle(kf_stepper *s, kerf_error *err)
     kerf_status status = KERF_OK;
     for (size_t i = 0; i < p->tallies; i++) {
         if (status == KERF_OK)
-            status = (p->tally[i].kind == KF_TALLY_GRAM ? settle_gram : settle_small)(
-                p, &p->tally[i], err);
+            status = (p->tally[i].kind == KF_TALLY_GRAM ? settle_gram
+                                                        : settle_small)(p, &p->tally[i], err);
         (void)cudaFreeAsync(p->tally[i].there, p->stream);
     }
     p->tallies = 0;

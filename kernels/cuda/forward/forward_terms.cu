@@ -1,4 +1,5 @@
-/* forward_terms.cu - see forward_kernels.h: what products take, numbers as sums of bfloat16 ones. */
+/* forward_terms.cu - see forward_kernels.h: what products take, numbers as sums of bfloat16 ones.
+ */
 #include "cuda/forward/forward_kernels.h"
 
 #include <cuda_bf16.h>
@@ -153,9 +154,9 @@ static __global__ void __launch_bounds__(THREADS) soften_rows(kf_soften s)
 {
     __shared__ float part[THREADS / 32];
     const uint64_t query = blockIdx.x, head = blockIdx.y, t = s.q0 + query;
-    const unsigned from = (unsigned)(s.window && t + 1 > s.window && t + 1 - s.window > s.k0
-                                         ? t + 1 - s.window - s.k0
-                                         : 0);
+    const unsigned from =
+        (unsigned)(s.window && t + 1 > s.window && t + 1 - s.window > s.k0 ? t + 1 - s.window - s.k0
+                                                                           : 0);
     const unsigned to = (unsigned)(t + 1 - s.k0), keys = (unsigned)s.keys;
     const uint64_t row = (head * s.queries + query) * s.stride;
     const float *score = s.score + row;

@@ -149,6 +149,28 @@ KERF_API KERF_CHECK kerf_status kerf_decoder_logits(kerf_decoder *d, const kerf_
                                                     kerf_logits_of each, void *ctx,
                                                     const kerf_job *job, kerf_error *err);
 
+/* The last states of a model for some rows of tokens: [rows x length][hidden]. */
+typedef struct kerf_said {
+    kerf_decoder *model;
+    const float *hidden;
+} kerf_said;
+
+/* One prediction: a position and the token that follows it. */
+typedef struct kerf_next_said {
+    float loss;  /* -ln p(next)                                              */
+    float other; /* the same of the second model                             */
+    float kl;    /* sum of p ln(p / q), p of the first model, q of the other */
+    int agrees;  /* both find the same token most likely                     */
+} kerf_next_said;
+
+/* Fills [rows * (length - 1)] predictions, row after row. q NULL: only `loss` is set. Each is found
+ * alone, so that threads and panels change nothing. The logits of a panel are in memory, on the GPU
+ * of models that run there. KERF_E_ARG: two models of which one runs on a GPU, or of two
+ * vocabularies. */
+KERF_API KERF_CHECK kerf_status kerf_next_tokens(const kerf_said *p, const kerf_said *q,
+                                                 const kerf_tokens *tokens, kerf_next_said *out,
+                                                 const kerf_job *job, kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif
