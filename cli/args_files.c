@@ -12,8 +12,7 @@
 
 enum { NAMES_MOST = 10 }; /* of verb.reads */
 
-/* --- which files a call reads and writes -------------------------------------------------------
- */
+/* --- which files a call reads and writes ----------------------------------------------------- */
 
 /* "-" for standard input or output. */
 static kerf_status check_streams(const args *a, kerf_error *err)
@@ -110,8 +109,7 @@ kerf_status args_check_files(const args *a, kerf_error *err)
     return s;
 }
 
-/* --- names -------------------------------------------------------------------------------------
- */
+/* --- names ----------------------------------------------------------------------------------- */
 
 /* Whether a path ends like the name of a file: a dot and letters. */
 static int looks_like_file(const char *path)
@@ -142,14 +140,13 @@ kerf_status args_suffix(const args *a, const char *name, const char *const *ends
                  folders ? ", or a folder (a new one ends in /)" : "");
 }
 
-/* --- checksums ---------------------------------------------------------------------------------
- */
+/* --- checksums ------------------------------------------------------------------------------- */
 
 kerf_status args_checksums(const args *a, kerf_error *err)
 {
     char *text = NULL, *path = NULL;
     size_t n = 0;
-    if (!args_has(a, "sha256")) return KERF_OK;
+    if (!args_has(a, "sha256") || !IS_FIRST) return KERF_OK;
     kerf_status s = kerf_checksums(output_path(a), &text, &n, err);
     if (s == KERF_OK && !(path = checksums_path(a)))
         s = kerf_fail(err, KERF_E_NOMEM, "no memory for a path");

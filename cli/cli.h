@@ -7,7 +7,17 @@
 #include <stdio.h>
 
 #include <kerf/codec.h>
+#include <kerf/job.h>
+#include <kerf/ranks.h>
 #include <kerf/words.h>
+
+/* Set where several processes make one call (mpi/); all zeros: this one is alone. */
+extern struct company {
+    const kerf_ranks *ranks;
+    void (*hear)(const kerf_job *job, kerf_event *e); /* may change what is shown */
+    int (*cancel)(void *ctx);
+} company;
+#define IS_FIRST (!company.ranks || company.ranks->rank == 0)
 
 /* Documented exit codes of the command. */
 enum {
@@ -67,6 +77,12 @@ const verb *verb_at(size_t i);
     } while (0)
 
 int exit_code(kerf_status s);
+
+/* The command, from any main: what a process sets up once, argv[1] the verb, and the end: prints
+ * the failure of run_command, and returns the exit code. */
+void begin_command(void);
+int run_command(int argc, char **argv, kerf_error *err);
+int finish_command(int argc, char **argv, int result, const kerf_error *err);
 
 /* Lets jansson end the command with exit code 5 when there is no memory: a document that is read or
  * written then cannot lose a part, or be taken for damaged. */

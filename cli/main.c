@@ -1,5 +1,4 @@
-/* main.c - the command `kerf`: finds the verb, runs it, prints its failure, and sets the exit code.
- */
+/* main.c - the command: finds the verb, runs it, prints its failure, and finds the exit code. */
 #include <errno.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -145,7 +144,7 @@ static int run_verb(const verb *v, int argc, char **argv, kerf_error *err)
     return result;
 }
 
-static int run(int argc, char **argv, kerf_error *err)
+int run_command(int argc, char **argv, kerf_error *err)
 {
     if (argc < 2) {
         print_overview(stderr);
@@ -195,26 +194,24 @@ static int asks_json(int argc, char **argv)
     return 0;
 }
 
-static int tell_failure(int json, const kerf_error *err, kerf_status s)
+void begin_command(void)
 {
-    char text[sizeof err->text];
-    kerf_text_printable(err->text, text, sizeof text);
-    fprintf(stderr, "%skerf:%s %s%s\n", painted(2, PAINT_BAD), painted(2, PAINT_END), text,
-            written_text());
-    if (json) print_failure(s, exit_code(s), text);
-    return exit_code(s);
-}
-
-int main(int argc, char **argv)
-{
-    kerf_error err = {0};
     keep_memory();
     guard_json_memory();
     catch_signals();
     raise_file_limit();
     begin_exit_guard();
-    int result = run(argc, argv, &err);
+}
+
+int finish_command(int argc, char **argv, int result, const kerf_error *err)
+{
+    char text[sizeof err->text];
     end_exit_guard();
     if (result >= 0) return result;
-    return tell_failure(asks_json(argc, argv), &err, (kerf_status)result);
+    const kerf_status s = (kerf_status)result;
+    kerf_text_printable(err->text, text, sizeof text);
+    fprintf(stderr, "%skerf:%s %s%s\n", painted(2, PAINT_BAD), painted(2, PAINT_END), text,
+            written_text());
+    if (asks_json(argc, argv)) print_failure(s, exit_code(s), text);
+    return exit_code(s);
 }

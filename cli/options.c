@@ -272,7 +272,8 @@ kerf_status option_output(const args *a, kerf_output *out, kerf_error *err)
 {
     *out = (kerf_output){.path = args_value(a, "output"),
                          .overwrite = args_has(a, "overwrite"),
-                         .resume = args_has(a, "resume")};
+                         .resume = args_has(a, "resume"),
+                         .ranks = company.ranks};
     static const char *const ends[] = {".safetensors", ".safetensors.zst", ".gguf", NULL};
     TRY(args_suffix(a, "output", ends, 1, err));
     if (args_has(a, "layout")) TRY(args_layout(a, &out->layout, err));

@@ -128,29 +128,9 @@ void json_set_place(json_t **object, const kerf_place *p)
     json_set(object, "stack", p->stack ? json_string(stacks[p->stack]) : json_null());
 }
 
-/* --- words --------------------------------------------------------------------------------- */
-
-char *shape_text(const kerf_shape *shape, char *out)
-{
-    size_t n = 0;
-    out[0] = 0;
-    for (unsigned i = 0; i < shape->rank && n < TEXT_SIZE; i++) {
-        int k = snprintf(out + n, TEXT_SIZE - n, "%s%llu", i ? "x" : "",
-                         (unsigned long long)shape->dim[i]);
-        if (k > 0) n += (size_t)k;
-    }
-    if (shape->rank == 0) snprintf(out, TEXT_SIZE, "scalar");
-    return out;
-}
-
 const char *shown(const char *text)
 {
     static char buffer[8][4096];
     static unsigned next;
     return kerf_text_printable(text, buffer[next++ % 8], sizeof *buffer);
-}
-
-char *bytes_text(uint64_t bytes, char *out)
-{
-    return kerf_bytes_text(bytes, out);
 }

@@ -73,9 +73,5 @@ void set_wide(int wide);
 int is_wide(void);
 
 enum { TEXT_SIZE = 96 };
-/* "1536x4096"; out holds TEXT_SIZE bytes; returns out. */
-char *shape_text(const kerf_shape *shape, char *out);
-/* "7.2 MiB"; out holds TEXT_SIZE bytes; returns out. */
-char *bytes_text(uint64_t bytes, char *out);
 
 #endif

@@ -28,7 +28,7 @@ kerf_status progress_open(progress *p, const args *a, kerf_error *err)
     static const int mode_of[] = {SILENT, BAR, LINES, SILENT};
     int mode = 0;
     TRY(args_choice(a, "progress", modes, &mode, err));
-    *p = (progress){.mode = mode_of[mode], .started_s = now_s(), .job = {.tell = tell, .ctx = p}};
+    *p = (progress){.mode = mode_of[mode], .started_s = now_s(), .job = {tell, company.cancel, p}};
     p->phase_s = p->started_s;
     if (mode == 0 && isatty(STDERR_FILENO)) p->mode = BAR;
     if (args_has(a, "quiet") && p->mode == BAR) p->mode = SILENT;
@@ -139,9 +139,11 @@ static void tell_resume(progress *p, const kerf_event *e)
 }
 
 /* What the library tells, one event at a time. */
-static void tell(void *ctx, const kerf_event *e)
+static void tell(void *ctx, const kerf_event *told)
 {
     progress *p = ctx;
+    kerf_event all = *told, *e = &all;
+    if (company.hear) company.hear(&p->job, e);
     if (e->kind == KERF_EVENT_RESUME) {
         tell_resume(p, e);
         return;

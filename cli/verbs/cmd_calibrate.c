@@ -26,7 +26,7 @@ static void tell_plan(void *ctx, const kerf_calibrate_plan *p)
                "memory, %s of output",
                (unsigned long long)p->tokens, (unsigned long long)p->layers,
                (unsigned long long)p->weights, (unsigned long long)p->groups, p->seconds,
-               bytes_text(p->memory_bytes, memory), bytes_text(p->file_bytes, file));
+               kerf_bytes_text(p->memory_bytes, memory), kerf_bytes_text(p->file_bytes, file));
 }
 
 static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)

@@ -37,8 +37,8 @@ static kerf_status report(const dequantize_run *j, kerf_error *err)
     if (progress_allows_text(j->args) && !note_part(&j->to, &r->share)) {
         char in_text[TEXT_SIZE], out_text[TEXT_SIZE];
         print_note("%s: %zu of %zu tensors decoded, %s -> %s, %.2f s", shown(j->to.path),
-                   r->changed, r->changed + r->kept, bytes_text(r->bytes_in, in_text),
-                   bytes_text(r->bytes_out, out_text), r->seconds);
+                   r->changed, r->changed + r->kept, kerf_bytes_text(r->bytes_in, in_text),
+                   kerf_bytes_text(r->bytes_out, out_text), r->seconds);
         note_experts(j);
     }
     if (!args_has(j->args, "json")) return KERF_OK;

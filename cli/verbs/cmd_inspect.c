@@ -27,7 +27,7 @@ static kerf_status print_weights(const kerf_checkpoint *c, kerf_error *err)
         const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(c), i);
         table_cell(t, "%s", w->name);
         table_cell(t, "%s", kerf_place_text(&w->place, text, sizeof text));
-        table_cell(t, "%s", shape_text(w->stored.rank ? &w->stored : &w->shape, text));
+        table_cell(t, "%s", kerf_shape_text(w->stored.rank ? &w->stored : &w->shape, text));
         table_cell(t, "%s", kerf_weight_format(w, name, sizeof name));
         table_cell(t, "%s", w->layout ? w->layout->name : "");
         table_cell(t, "%s", w->codec.format ? kerf_dtype_name(w->dtype) : "");
@@ -56,7 +56,7 @@ static kerf_status print_planes(const kerf_checkpoint *c, kerf_error *err)
         const kerf_tensor *tensor = kerf_reader_at(kerf_checkpoint_reader(c), i);
         table_cell(t, "%s", tensor->name);
         table_cell(t, "%s", kerf_dtype_name(tensor->dtype));
-        table_cell(t, "%s", shape_text(&tensor->shape, text));
+        table_cell(t, "%s", kerf_shape_text(&tensor->shape, text));
         table_cell(t, "%llu", (unsigned long long)tensor->bytes);
         table_cell(t, "%s", kerf_reader_shard(kerf_checkpoint_reader(c), tensor->shard));
         table_cell(t, "%llu", (unsigned long long)tensor->offset);

@@ -26,7 +26,7 @@ int note_part(const kerf_output *to, const kerf_share *s)
     print_note("%s: part %u/%u is finished, %zu of %zu files of weights, %s; kerf merge %s when "
                "all are",
                shown(to->path), to->part, to->parts, s->shards, s->of_shards,
-               bytes_text(s->bytes, text), shown(to->path));
+               kerf_bytes_text(s->bytes, text), shown(to->path));
     return 1;
 }
 
@@ -60,7 +60,7 @@ static int run_merge(const args *a, kerf_error *err)
     TRY(s);
     if (progress_allows_text(a))
         print_note("%s: %u parts, %zu files, %s, %.2f s", shown(args_operand(a, 0)), r.parts,
-                   r.files, bytes_text(r.bytes, text), r.seconds);
+                   r.files, kerf_bytes_text(r.bytes, text), r.seconds);
     if (!args_has(a, "json")) return EXIT_OK;
     json_t *doc = json_pack("{s:o, s:I, s:I, s:I, s:f}", "output", json_path(args_operand(a, 0)),
                             "parts", (json_int_t)r.parts, "files", (json_int_t)r.files, "bytes",

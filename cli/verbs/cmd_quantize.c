@@ -99,7 +99,7 @@ static kerf_status print_plan(const quantize_run *j, kerf_error *err)
         const kerf_weight *w = d->weight;
         table_cell(t, "%s", w->name);
         table_cell(t, "%s", kerf_place_text(&w->place, text, sizeof text));
-        table_cell(t, "%s", shape_text(w->stored.rank ? &w->stored : &w->shape, text));
+        table_cell(t, "%s", kerf_shape_text(w->stored.rank ? &w->stored : &w->shape, text));
         table_cell(t, "%s", kerf_weight_format(w, name, sizeof name));
         if (!d->codec.format) {
             table_cell(t, "%s%s (%s)",
@@ -134,8 +134,8 @@ static void print_summary(const quantize_run *j)
     if (note_part(&j->to, &j->result.share)) return;
     print_note("%s: %zu of %zu tensors quantized, %s -> %s, %.3f bits per weight of all tensors, "
                "%.2f s, %.0f MB/s",
-               shown(j->to.path), t->quantized, t->weights, bytes_text(t->bytes_in, in),
-               bytes_text(t->bytes_out, out), bits_per_weight(t->bytes_out, t->elements),
+               shown(j->to.path), t->quantized, t->weights, kerf_bytes_text(t->bytes_in, in),
+               kerf_bytes_text(t->bytes_out, out), bits_per_weight(t->bytes_out, t->elements),
                j->seconds, (double)t->bytes_in / 1e6 / (j->seconds > 0 ? j->seconds : 1));
     if (!is_quiet()) print_notes(j, stderr);
 }
@@ -246,7 +246,7 @@ static int run_quantize(const args *a, kerf_error *err)
 {
     quantize_run j = {.args = a};
     int s = quantize(&j, err);
-    if (s == KERF_OK && j.rules.recipe && !args_has(a, "dry-run") && !j.to.parts)
+    if (s == KERF_OK && j.rules.recipe && !args_has(a, "dry-run") && !j.to.parts && IS_FIRST)
         s = check_recipe(&j, err);
     progress_close(&j.progress);
     kerf_plan_free(j.plan);

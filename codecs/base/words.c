@@ -152,3 +152,16 @@ char *kerf_bytes_text(uint64_t bytes, char *out)
     snprintf(out, KERF_BYTES_TEXT, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
     return out;
 }
+
+char *kerf_shape_text(const kerf_shape *shape, char *out)
+{
+    size_t n = 0;
+    out[0] = 0;
+    for (unsigned i = 0; i < shape->rank && n < KERF_SHAPE_TEXT; i++) {
+        int k = snprintf(out + n, KERF_SHAPE_TEXT - n, "%s%llu", i ? "x" : "",
+                         (unsigned long long)shape->dim[i]);
+        if (k > 0) n += (size_t)k;
+    }
+    if (shape->rank == 0) snprintf(out, KERF_SHAPE_TEXT, "scalar");
+    return out;
+}

@@ -108,3 +108,15 @@ void kf_share_free(kf_share *s)
     free(s->weight);
     *s = (kf_share){0};
 }
+
+kerf_status kf_share_work(const kf_manifest *m, uint64_t (*work_bytes)(const void *ctx, size_t i),
+                          const void *ctx, uint64_t *out, kerf_error *err)
+{
+    load *shard = NULL;
+    KF_TRY(kf_allocate(&shard, m->shards, sizeof *shard, err));
+    sum_up(shard, m, work_bytes, ctx);
+    *out = 0;
+    for (size_t i = 0; i < m->shards; i++) *out += shard[i].work;
+    free(shard);
+    return KERF_OK;
+}

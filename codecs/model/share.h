@@ -18,4 +18,8 @@ kerf_status kf_share_make(kf_share *s, const kf_manifest *m, unsigned part, unsi
                           kerf_error *err);
 void kf_share_free(kf_share *s); /* all zeros are fine */
 
+/* What all shards cost. */
+kerf_status kf_share_work(const kf_manifest *m, uint64_t (*work_bytes)(const void *ctx, size_t i),
+                          const void *ctx, uint64_t *out, kerf_error *err);
+
 #endif

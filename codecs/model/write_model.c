@@ -19,6 +19,7 @@ typedef struct model_run {
     uint64_t *note; /* of each weight                                               */
     char *found;    /* an earlier run has written it, or another part does          */
     kf_share share; /* of a part                                                    */
+    kerf_job quiet; /* of a file that ranks write: one count goes on over all of them */
 } model_run;
 
 /* A number for all that decides the bytes besides version and files, which the writer sees. */
@@ -55,8 +56,10 @@ static kerf_status create(model_run *r, kerf_error *err)
         .companion = m->companion,
         .companions = m->companions,
         .resume = &resume,
-        .job = j->work->job,
+        .job = j->to->ranks ? &r->quiet : j->work->job,
     };
+    if (j->to->ranks && j->work->job)
+        r->quiet = (kerf_job){.cancel = j->work->job->cancel, .ctx = j->work->job->ctx};
     const kerf_own_part part = {j->to->part, j->to->parts, r->share.shard, j->what};
     if (j->to->parts) opt.part = &part;
     KF_TRY(kerf_reader_fingerprint(j->source, &resume.source, err));
@@ -127,19 +130,20 @@ static kerf_status write_weights(model_run *r, kerf_error *err)
 static kerf_status write_all(model_run *r, kerf_error *err)
 {
     const kf_write *j = r->job;
+    const int alone = !j->to->ranks; /* else phases are of all files */
     uint64_t bytes = 0;
-    if (j->to->resume) kf_work_phase(j->work, "comparing what is there", 0);
+    if (j->to->resume && alone) kf_work_phase(j->work, "comparing what is there", 0);
     if (j->to->parts)
         KF_TRY(kf_share_make(&r->share, j->manifest, j->to->part, j->to->parts, j->work_bytes,
                              j->ctx, err));
     KF_TRY(create(r, err));
-    tell_resume(r);
+    if (alone) tell_resume(r);
     for (size_t i = 0; i < j->manifest->weights; i++)
         if (!is_elsewhere(r, i)) bytes += j->work_bytes(j->ctx, i);
-    kf_work_phase(j->work, "writing", bytes);
+    if (alone) kf_work_phase(j->work, "writing", bytes);
     KF_TRY(write_weights(r, err));
     KF_TRY(kerf_reader_check(j->source, err));
-    kf_work_phase(j->work, "comparing what was written", kf_manifest_bytes(j->manifest));
+    if (alone) kf_work_phase(j->work, "comparing what was written", kf_manifest_bytes(j->manifest));
     return kf_work_check(j->work, err);
 }
 
@@ -151,10 +155,11 @@ static kerf_share share_of(const model_run *r)
                         .bytes = r->share.shard ? r->share.bytes : kf_manifest_bytes(m)};
 }
 
-kerf_status kf_write_model(const kf_write *j, kerf_error *err)
+/* What one process writes in one go. note: [weights], gets the notes of those that it has; or NULL.
+ */
+static kerf_status write_one(const kf_write *j, uint64_t *note, kerf_error *err)
 {
     model_run r = {.job = j};
-    if (!j->to->path) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the output has no path");
     pthread_mutex_init(&r.marks, NULL);
     kerf_status s = write_all(&r, err);
     /* What a changing source brings is not what is wrong with it. */
@@ -167,8 +172,63 @@ kerf_status kf_write_model(const kf_write *j, kerf_error *err)
     }
     pthread_mutex_destroy(&r.marks);
     if (s == KERF_OK && j->share) *j->share = share_of(&r);
+    for (size_t i = 0; s == KERF_OK && note && i < j->manifest->weights; i++) note[i] |= r.note[i];
     kf_share_free(&r.share);
     free(r.note);
     free(r.found);
     return s;
+}
+
+/* --- by several processes ------------------------------------------------------------------ */
+
+/* Files that no other rank takes, as parts of an output that has as many parts as files: with equal
+ * numbers of both, part i is the file with the i-th most work. */
+static kerf_status write_taken(const kf_write *j, uint64_t *note, kerf_error *err)
+{
+    const kerf_ranks *ranks = j->to->ranks;
+    const size_t files = j->manifest->shards;
+    kerf_output to = *j->to;
+    kf_write part = *j;
+    part.to = &to;
+    part.noted = NULL;
+    to.parts = (unsigned)files;
+    for (;;) {
+        size_t i = 0;
+        KF_TRY(ranks->take(ranks->ctx, files, &i, err));
+        if (i >= files) break;
+        to.part = (unsigned)i + 1;
+        KF_TRY(write_one(&part, note, err));
+    }
+    return ranks->combine(ranks->ctx, note, j->manifest->weights * sizeof *note, err);
+}
+
+static kerf_status write_together(const kf_write *j, kerf_error *err)
+{
+    const kerf_ranks *ranks = j->to->ranks;
+    const kf_manifest *m = j->manifest;
+    const kerf_merge_options merge = {
+        .overwrite = j->to->overwrite, .threads = j->to->threads, .compared = 1};
+    uint64_t *note = NULL, bytes = 0;
+    if (j->to->parts || m->is_file || m->shards > KERF_PARTS_MOST)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%s: ranks write whole files of a folder, at most %u: -o names a folder, "
+                       "and --part is for processes without MPI",
+                       j->to->path, KERF_PARTS_MOST);
+    KF_TRY(kf_share_work(m, j->work_bytes, j->ctx, &bytes, err));
+    KF_TRY(kf_allocate(&note, m->weights, sizeof *note, err));
+    kf_work_phase(j->work, "writing", bytes);
+    kerf_status s = write_taken(j, note, err);
+    if (s == KERF_OK && ranks->rank == 0) s = kerf_merge(j->to->path, &merge, NULL, NULL, err);
+    if (s == KERF_OK) s = ranks->combine(ranks->ctx, NULL, 0, err);
+    for (size_t i = 0; s == KERF_OK && j->noted && i < m->weights; i++) j->noted(j->ctx, note[i]);
+    if (s == KERF_OK && j->share)
+        *j->share = (kerf_share){m->shards, m->shards, kf_manifest_bytes(m)};
+    free(note);
+    return s;
+}
+
+kerf_status kf_write_model(const kf_write *j, kerf_error *err)
+{
+    if (!j->to->path) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the output has no path");
+    return j->to->ranks ? write_together(j, err) : write_one(j, NULL, err);
 }

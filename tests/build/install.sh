@@ -31,6 +31,7 @@ mapfile -t files < <(cd "$prefix" && find . ! -type d |
     sed 's|^\./|usr/|; s|^usr/lib/|usr/lib/any/|; s|/site-functions/|/vendor-completions/|')
 wanted=" "
 for file in "${files[@]}"; do
+    [ "$file" != usr/bin/kerf-mpi ] || continue # in none: it is made for the MPI of a machine
     owners=0
     for pattern in "${patterns[@]}"; do
         # shellcheck disable=SC2053 # a pattern

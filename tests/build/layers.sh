@@ -53,7 +53,8 @@ BEGIN {
     place("advisor/text/", "text");         place("advisor/report/", "report");      place("advisor/calibrate/", "calibrate")
     place("advisor/tokens/", "tokens")
     place("cli/verbs/", "verbs");            place("cli/serve/serve.h", "cli")
-    place("cli/serve/", "serve");            place("cli/", "cli")
+    place("cli/serve/", "serve");            place("cli/mpi/", "mpi")
+    place("cli/", "cli")
 
     # What a room stands on: it may include these and whatever these stand on.
     on["<codec>"] = "table"
@@ -102,7 +103,7 @@ BEGIN {
     use("report", inside " advice");     use("calibrate", inside)
     use("tokens", doors " base disk json gguf text")
     use("cli", doors);                   use("verbs", doors " cli")
-    use("serve", doors " cli")
+    use("serve", doors " cli");          use("mpi", doors " cli")
     use("table", "block") # it names the headers of families for block/all.h
 
     # System headers: the freestanding ones for anybody; the rest of libc not in scalar and block;
@@ -111,6 +112,7 @@ BEGIN {
     libm = "^(math|tgmath|fenv)\\.h$"
     bytes = "^(base|scalar|block|format|cpu|cuda|stream)$"
     home["microhttpd.h"] = "^cli/serve/"
+    home["mpi.h"] = "^cli/mpi/"
     home["omp.h"] = "^codecs/base/threads\\.c$"
     home["jansson.h"] = home["zstd.h"] = "^(codecs/(file|roles|layout|model|selftest)|kernels/forward|advisor|cli)/"
     home["pcre2.h"] = "^advisor/tokens/"

@@ -10,7 +10,7 @@
 
 int kerf_main(int argc, char **argv);
 #define main kerf_main
-#include "main.c"
+#include "start.c"
 #undef main
 
 void guard_json_memory(void) {}

@@ -17,6 +17,7 @@
 #include <kerf/loss.h>
 #include <kerf/parts.h>
 #include <kerf/quantize.h>
+#include <kerf/ranks.h>
 #include <kerf/roles.h>
 #include <kerf/selftest.h>
 #include <kerf/words.h>

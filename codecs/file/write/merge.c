@@ -20,8 +20,6 @@
 #include "file/disk/publish.h"
 #include "file/write/part.h"
 
-#define WHOLE "whole"
-
 typedef struct merging {
     kf_parts folder;
     char *whole; /* where files wait that were moved */
@@ -175,13 +173,14 @@ static int is_there(const char *folder, const char *name)
 }
 
 static kerf_status verify_in(const merging *m, const char *moved, int threads, kf_watch *watch,
-                             kerf_error *err)
+                             kerf_error *err) /* watch NULL: sizes only */
 {
     kerf_status s = KERF_OK;
-    watch->done = 0;
+    if (watch) watch->done = 0;
     for (unsigned i = 0; i < m->parts && s == KERF_OK; i++) {
         kerf_error why = {0};
-        s = kf_part_verify(m->path[i], moved, &m->part[i], threads, watch, NULL, &why);
+        s = watch ? kf_part_verify(m->path[i], moved, &m->part[i], threads, watch, NULL, &why)
+                  : kf_part_measure(m->path[i], moved, &m->part[i], &why);
         if (kf_part_may_be_whole(s, &why)) {
             if (err) *err = why;
         } else if (s != KERF_OK) {
@@ -237,7 +236,7 @@ static kerf_status move(const merging *m, unsigned part, const char *name, int b
 {
     char own[320], whole[320]; /* names of a record have at most 255 bytes */
     snprintf(own, sizeof own, "%u-of-%u/%s", part + 1, m->parts, name);
-    snprintf(whole, sizeof whole, WHOLE "/%s", name);
+    snprintf(whole, sizeof whole, KF_PARTS_WHOLE "/%s", name);
     const char *from = back ? whole : own, *to = back ? own : whole;
     if (renameat(m->folder.fd, from, m->folder.fd, to) == 0 || errno == ENOENT) return KERF_OK;
     return kf_fail_errno(err, errno, "%s/%s: cannot move it to %s", m->folder.path, from, to);
@@ -354,7 +353,7 @@ static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_j
                          kerf_error *err)
 {
     KF_TRY(kf_parts_own(&m->folder, err));
-    m->whole = kf_path_join(m->folder.path, WHOLE);
+    m->whole = kf_path_join(m->folder.path, KF_PARTS_WHOLE);
     if (!m->whole) return no_memory(m, err);
     KF_TRY(count_parts(m, err));
     if (was_published(m)) {
@@ -364,7 +363,8 @@ static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_j
     KF_TRY(read_parts(m, err));
     KF_TRY(check_plan(m, err));
     KF_TRY(list_files(m, err));
-    KF_TRY(verify(m, opt->threads, job, err));
+    KF_TRY(opt->compared ? verify_in(m, m->whole, 0, NULL, err)
+                         : verify(m, opt->threads, job, err));
     const kerf_writer_options target = {.overwrite = opt->overwrite || m->is_published};
     kf_parts again;
     kerf_status s = kf_parts_find(m->folder.out, &target, &again, err);

@@ -307,6 +307,14 @@ static char *find_file(const char *path, const char *moved, const char *name)
     return other;
 }
 
+static kerf_status check_size(const char *path, uint64_t bytes, const kf_part_file *f,
+                              kerf_error *err)
+{
+    if (bytes == f->bytes) return KERF_OK;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%s: has %" PRIu64 " bytes, its part wrote %" PRIu64, path, bytes, f->bytes);
+}
+
 static kerf_status verify_file(const kf_ledger *l, const char *path, const kf_part_file *f,
                                int threads, kf_watch *watch, kerf_error *err)
 {
@@ -316,13 +324,8 @@ static kerf_status verify_file(const kf_ledger *l, const char *path, const kf_pa
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%s: the journal of its part has lost it",
                        path);
     KF_TRY(kf_blob_open(path, &blob, err));
-    kerf_status s = KERF_OK;
-    if (blob.bytes != f->bytes)
-        s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                    "%s: has %" PRIu64 " bytes, its part wrote %" PRIu64, path, blob.bytes,
-                    f->bytes);
-    else if (f->bytes > 0)
-        s = kf_ledger_verify(l, f->index, &blob, threads, watch, err);
+    kerf_status s = check_size(path, blob.bytes, f, err);
+    if (s == KERF_OK && f->bytes > 0) s = kf_ledger_verify(l, f->index, &blob, threads, watch, err);
     kf_blob_close(&blob);
     return s;
 }
@@ -346,5 +349,23 @@ kerf_status kf_part_verify(const char *path, const char *moved, const kf_part_re
     }
     free(own.mark);
     kf_ledger_free(&ledger);
+    return s;
+}
+
+kerf_status kf_part_measure(const char *path, const char *moved, const kf_part_record *r,
+                            kerf_error *err)
+{
+    kerf_status s = KERF_OK;
+    for (size_t i = 0; i < r->files && s == KERF_OK; i++) {
+        struct stat st;
+        char *name = find_file(path, moved, r->file[i].name);
+        if (!name)
+            s = no_memory(path, err);
+        else if (lstat(name, &st) != 0)
+            s = kf_fail_errno(err, errno, "%s: cannot be found", name);
+        else
+            s = check_size(name, (uint64_t)st.st_size, &r->file[i], err);
+        free(name);
+    }
     return s;
 }

@@ -13,6 +13,7 @@
 #include "file/write/journal.h"
 
 #define KF_PART_NAME "kerf-part.json"
+#define KF_PARTS_WHOLE "whole" /* where a merge gathers the files */
 
 /* --- the folder of all parts --------------------------------------------------------------- */
 
@@ -70,6 +71,9 @@ void kf_part_free(kf_part_record *r); /* all zeros are fine */
  */
 kerf_status kf_part_verify(const char *path, const char *moved, const kf_part_record *r,
                            int threads, kf_watch *watch, kf_marks *marks, kerf_error *err);
+/* Looks at no more than their sizes. */
+kerf_status kf_part_measure(const char *path, const char *moved, const kf_part_record *r,
+                            kerf_error *err);
 
 /* Whether a failure to read or compare a part says nothing of the part: no memory, no descriptor, a
  * disk that cannot be read, a call that was cancelled. */

@@ -44,8 +44,11 @@ static kerf_status look(kerf_writer *w, kerf_error *err)
                     w->target.path, why);
     w->watch.done = 0;
     w->watch.total = w->found.bytes = r.bytes;
+    char *moved = kf_path_join(w->parts.path, KF_PARTS_WHOLE); /* by a merge that was killed */
+    if (s == KERF_OK && !moved) s = kf_writer_no_memory(err);
     if (s == KERF_OK)
-        s = kf_part_verify(w->target.path, NULL, &r, w->threads, &w->watch, &marks, err);
+        s = kf_part_verify(w->target.path, moved, &r, w->threads, &w->watch, &marks, err);
+    free(moved);
     if (s == KERF_OK) s = take_marks(w, &marks, err);
     free(marks.mark);
     kf_part_free(&r);

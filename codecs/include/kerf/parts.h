@@ -35,6 +35,8 @@ typedef struct kerf_own_part {
 typedef struct kerf_merge_options {
     int overwrite; /* 1: replace what is at the path; else that is KERF_E_EXISTS */
     int threads;   /* for reading back; 0: all cores                             */
+    int compared;  /* 1: every part was compared just now, on this file system, as calls that write
+                      parts do before they return: only names and sizes are looked at again    */
 } kerf_merge_options;
 
 typedef struct kerf_merged {

@@ -21,6 +21,7 @@
 #include <kerf/importance.h>
 #include <kerf/job.h>
 #include <kerf/parts.h>
+#include <kerf/ranks.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,6 +49,11 @@ typedef struct kerf_output {
      * follows from source, plan and the two numbers. A part that is there and whole is left as it
      * is. 0: the whole output */
     unsigned part, parts;
+    /* Processes that write it together: each file of a folder is a part, which goes to the rank
+     * that is free, the one with the most work first; rank 0 makes the output of them, and then all
+     * return. What a run that was killed has finished is found by the next, with any number of
+     * ranks. NULL: this process is alone */
+    const kerf_ranks *ranks;
 } kerf_output;
 
 /* --- plan ---------------------------------------------------------------------------------- */
