@@ -19,9 +19,12 @@ typedef struct calibrating {
     const kerf_decoder_info *info;
     kf_book book;
     kerf_writer *writer;
-    kerf_dbuf there; /* the states, where they are on a GPU; else empty */
-    float *state;
-    uint64_t state_bytes, head_work;
+    kerf_tokens own; /* the rows of this rank, from row `first_row` on       */
+    uint64_t first_row;
+    unsigned char *is_done; /* [groups and layers]: by a run that was killed        */
+    kerf_dbuf there;        /* the states, where they are on a GPU; else empty      */
+    float *state;           /* of the own rows                                      */
+    uint64_t state_bytes, own_bytes, head_work; /* state_bytes: of all rows */
     kf_work work;
     double first_s, first_sums_s; /* of layer 0, and what its sums took of it; 0: it was there */
 } calibrating;
@@ -51,6 +54,9 @@ static kf_disturb_job disturb_job(calibrating *c)
     return (kf_disturb_job){.model = c->model,
                             .book = &c->book,
                             .request = &c->request,
+                            .own = c->own,
+                            .first_row = c->first_row,
+                            .is_done = c->is_done + c->book.layers,
                             .last = c->state,
                             .work = &c->work,
                             .head_work = c->head_work,
@@ -87,13 +93,68 @@ static void tell_plan(calibrating *c)
                                    .weights = c->book.slots,
                                    .groups = alpha ? c->book.groups : 0,
                                    .memory_bytes =
-                                       c->state_bytes + 2 * c->info->layer_bytes +
+                                       c->own_bytes + 2 * c->info->layer_bytes +
                                        2 * c->info->head_bytes + kf_collector_bytes(&c->book) +
-                                       (alpha ? kf_disturb_bytes(&c->book, c->state_bytes) : 0),
+                                       (alpha ? kf_disturb_bytes(&c->book, c->own_bytes) : 0),
                                    .file_bytes = file_bytes(&c->book),
                                    .seconds = c->first_s * (double)(c->book.layers - 1) +
                                               (c->first_s - c->first_sums_s) * passes};
     c->request.planned(c->request.ctx, &p);
+}
+
+/* --- ranks --------------------------------------------------------------------------------- */
+
+/* Rows of a rank, whole panels of them. The last rank has the first rows: sums walk from rank to
+ * rank down to rank 0, which writes. */
+static void take_rows(calibrating *c)
+{
+    const kerf_tokens *t = &c->request.tokens;
+    const kerf_ranks *r = c->request.ranks;
+    const uint64_t panel =
+        t->length < KERF_PANEL_TOKENS ? (uint64_t)KERF_PANEL_TOKENS / t->length : 1;
+    const uint64_t panels = kf_div_up(t->rows, panel), ranks = r ? r->ranks : 1,
+                   place = ranks - 1 - (r ? r->rank : 0);
+    const uint64_t first = kf_min_u64(t->rows, panels * place / ranks * panel),
+                   end = kf_min_u64(t->rows, panels * (place + 1) / ranks * panel);
+    c->first_row = first;
+    c->own = (kerf_tokens){t->token + first * t->length, end - first, t->length};
+}
+
+static int is_writer(const calibrating *c)
+{
+    return !c->request.ranks || c->request.ranks->rank == 0;
+}
+
+static kerf_status receive_sums(const calibrating *c, kf_collector *sums, kerf_error *err)
+{
+    const kerf_ranks *r = c->request.ranks;
+    if (!r || r->rank + 1 == r->ranks) return KERF_OK;
+    return kf_collector_receive(sums, r, r->rank + 1, err);
+}
+
+static kerf_status pass_sums(const calibrating *c, const kf_collector *sums, kerf_error *err)
+{
+    const kerf_ranks *r = c->request.ranks;
+    return is_writer(c) ? kf_collector_write(sums, c->writer, err)
+                        : kf_collector_send(sums, r, r->rank - 1, err);
+}
+
+/* What a run that was killed has left: the writer knows, and tells the others. */
+static kerf_status find_done(calibrating *c, kerf_error *err)
+{
+    const kf_book *b = &c->book;
+    const kerf_ranks *r = c->request.ranks;
+    const size_t n = (size_t)b->layers + b->groups;
+    uint64_t note;
+    KF_TRY(kf_allocate(&c->is_done, n, 1, err));
+    for (uint64_t i = 0; is_writer(c) && i < b->layers; i++) {
+        const kf_leaf *leaf = &b->leaf[i];
+        c->is_done[i] = (unsigned char)kerf_writer_marked(c->writer, leaf->entry,
+                                                          leaf->alpha - leaf->entry, &note);
+    }
+    if (is_writer(c) && c->request.alpha != KERF_ALPHA_BY_NONE)
+        kf_disturb_done(b, c->writer, c->is_done + b->layers);
+    return r ? r->combine(r->ctx, c->is_done, n, err) : KERF_OK;
 }
 
 /* --- one pass ------------------------------------------------------------------------------ */
@@ -101,18 +162,19 @@ static void tell_plan(calibrating *c)
 static kerf_status watch_layer(calibrating *c, uint64_t i, const kerf_layer *l, kerf_error *err)
 {
     kf_collector *sums = NULL;
-    const double start = kf_now_s();
     kerf_status s = kf_collector_open(&c->book, c->info, i, c->threads, &sums, err);
+    if (s == KERF_OK) s = receive_sums(c, sums, err);
+    const double start = kf_now_s();
     if (s == KERF_OK) {
         const kerf_watch watch = kf_collector_watch(sums);
-        s = kerf_layer_run(l, &c->request.tokens, c->state, &watch, c->work.job, err);
+        s = kerf_layer_run(l, &c->own, c->state, &watch, c->work.job, err);
     }
     if (s == KERF_OK && c->first_s == 0) {
         c->first_s = kf_now_s() - start;
         c->first_sums_s = kf_collector_seconds(sums);
         tell_plan(c);
     }
-    if (s == KERF_OK) s = kf_collector_write(sums, c->writer, err);
+    if (s == KERF_OK) s = pass_sums(c, sums, err);
     kf_collector_close(sums);
     return s;
 }
@@ -120,25 +182,22 @@ static kerf_status watch_layer(calibrating *c, uint64_t i, const kerf_layer *l, 
 static kerf_status run_layer(calibrating *c, uint64_t i, kerf_error *err)
 {
     kerf_layer *l = NULL;
-    uint64_t note;
-    const kf_leaf *leaf = &c->book.leaf[i];
-    const int done = kerf_writer_marked(c->writer, leaf->entry, leaf->alpha - leaf->entry, &note);
     KF_TRY(kerf_decoder_layer_load(c->model, i, &l, err));
-    kerf_status s = done ? kerf_layer_run(l, &c->request.tokens, c->state, NULL, c->work.job, err)
-                         : watch_layer(c, i, l, err);
+    kerf_status s = c->is_done[i] ? kerf_layer_run(l, &c->own, c->state, NULL, c->work.job, err)
+                                  : watch_layer(c, i, l, err);
     kerf_layer_free(l);
-    return s == KERF_OK ? kf_work_add(&c->work, c->state_bytes, err) : s;
+    return s == KERF_OK ? kf_work_add(&c->work, c->own_bytes, err) : s;
 }
 
 static kerf_status run(calibrating *c, kerf_error *err)
 {
-    const char *why;
+    const char *why = NULL;
     const kerf_calibrate_request *r = &c->request;
     const kf_disturb_job later = disturb_job(c);
-    const uint64_t found = kerf_writer_found(c->writer, &why);
+    const uint64_t found = is_writer(c) ? kerf_writer_found(c->writer, &why) : 0;
     if (r->resume && (found || why)) kf_work_resume(&c->work, r->path, found, why);
     kf_work_phase(&c->work, "calibrate", c->book.layers * c->state_bytes);
-    KF_TRY(kerf_decoder_embed(c->model, &r->tokens, c->state, err));
+    KF_TRY(kerf_decoder_embed(c->model, &c->own, c->state, err));
     for (uint64_t i = 0; i < c->book.layers; i++) KF_TRY(run_layer(c, i, err));
     if (r->alpha == KERF_ALPHA_BY_NONE) return KERF_OK;
     kf_work_phase(&c->work, "alpha", kf_disturb_work(&later));
@@ -153,13 +212,13 @@ static kerf_status open_state(calibrating *c, const kerf_exec *exec, kerf_error 
     kerf_device_info gpu;
     if (exec && exec->device) {
         KF_TRY(kerf_device_describe(kerf_device_ordinal(exec->device), &gpu, err));
-        if (c->state_bytes <= gpu.free_bytes / 2) {
-            KF_TRY(kerf_dbuf_alloc(exec->device, c->state_bytes, &c->there, err));
+        if (c->own_bytes <= gpu.free_bytes / 2) {
+            KF_TRY(kerf_dbuf_alloc(exec->device, c->own_bytes, &c->there, err));
             c->state = c->there.p;
             return KERF_OK;
         }
     }
-    return kf_allocate(&c->state, c->state_bytes, 1, err);
+    return kf_allocate(&c->state, c->own_bytes, 1, err);
 }
 
 static kerf_status open_all(calibrating *c, const kerf_exec *exec, const kerf_job *job,
@@ -174,8 +233,12 @@ static kerf_status open_all(calibrating *c, const kerf_exec *exec, const kerf_jo
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "so many tokens fit into no memory");
     c->head_work = find_head_work(c);
     KF_TRY(kf_book_open(&c->book, c->source, c->info->layers, &c->request, err));
+    take_rows(c);
+    c->own_bytes = c->own.rows * c->own.length * c->info->hidden * sizeof *c->state;
     KF_TRY(open_state(c, exec, err));
-    return kf_book_create(&c->book, c->source, &c->request, job, &c->writer, err);
+    if (is_writer(c))
+        KF_TRY(kf_book_create(&c->book, c->source, &c->request, job, &c->writer, err));
+    return find_done(c, err);
 }
 
 kerf_status kerf_calibrate(const kerf_checkpoint *source, const kerf_calibrate_request *request,
@@ -186,14 +249,17 @@ kerf_status kerf_calibrate(const kerf_checkpoint *source, const kerf_calibrate_r
     kerf_status s = open_all(&c, exec, job, err);
     if (s == KERF_OK) s = run(&c, err);
     if (s == KERF_OK) s = kerf_reader_check(kerf_checkpoint_reader(source), err);
-    if (s == KERF_OK)
-        s = kerf_writer_commit(c.writer, err);
-    else
+    if (s != KERF_OK)
         kerf_writer_abort(c.writer);
+    else if (is_writer(&c))
+        s = kerf_writer_commit(c.writer, err);
+    const kerf_ranks *r = c.request.ranks;
+    if (s == KERF_OK && r) s = r->combine(r->ctx, NULL, 0, err);
     if (c.there.p)
         kerf_dbuf_free(&c.there);
     else
         free(c.state);
+    free(c.is_done);
     kf_book_close(&c.book);
     kerf_decoder_close(c.model);
     kf_work_close(&c.work);

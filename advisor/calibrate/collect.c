@@ -206,6 +206,62 @@ kerf_watch kf_collector_watch(kf_collector *c)
                         .cache_largest = c->cache_amax};
 }
 
+/* --- from rank to rank --------------------------------------------------------------------- */
+
+typedef struct walk {
+    const kerf_ranks *ranks;
+    unsigned other;
+    int sends;
+} walk;
+
+static kerf_status pass(const walk *w, void *p, uint64_t n, kerf_error *err)
+{
+    const kerf_ranks *r = w->ranks;
+    return w->sends ? r->send(r->ctx, w->other, p, (size_t)n, err)
+                    : r->receive(r->ctx, w->other, p, (size_t)n, err);
+}
+
+static kerf_status pass_tally(const kf_slot *s, tally *t, const walk *w, kerf_error *err)
+{
+    double figures[] = {t->grams, (double)t->largest};
+    KF_TRY(pass(w, figures, sizeof figures, err));
+    t->grams = figures[0];
+    t->largest = (float)figures[1];
+    if (t->square) {
+        KF_TRY(pass(w, t->square, s->experts * s->columns * sizeof *t->square, err));
+        KF_TRY(pass(w, t->tokens, s->experts * sizeof *t->tokens, err));
+    }
+    if (!t->gram) return KERF_OK;
+    return pass(w, t->gram, s->columns * s->columns * sizeof *t->gram, err);
+}
+
+static kerf_status pass_all(const kf_collector *c, float amax[2], const walk *w, kerf_error *err)
+{
+    KF_TRY(pass(w, amax, 2 * sizeof *amax, err));
+    for (size_t i = 0; i < c->count; i++)
+        KF_TRY(pass_tally(&c->book->slot[c->first + i], &c->tally[i], w, err));
+    return KERF_OK;
+}
+
+kerf_status kf_collector_send(const kf_collector *c, const kerf_ranks *r, unsigned to,
+                              kerf_error *err)
+{
+    float amax[] = {c->k_amax, c->v_amax};
+    const walk w = {r, to, 1};
+    return pass_all(c, amax, &w, err);
+}
+
+kerf_status kf_collector_receive(kf_collector *c, const kerf_ranks *r, unsigned from,
+                                 kerf_error *err)
+{
+    float amax[2] = {0};
+    const walk w = {r, from, 0};
+    KF_TRY(pass_all(c, amax, &w, err));
+    c->k_amax = amax[0];
+    c->v_amax = amax[1];
+    return KERF_OK;
+}
+
 /* --- tensors ------------------------------------------------------------------------------- */
 
 static kerf_status write_means(const kf_collector *c, const kf_slot *s, kerf_writer *w,

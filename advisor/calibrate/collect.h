@@ -15,6 +15,13 @@ void kf_collector_close(kf_collector *c); /* NULL is fine */
 kerf_watch kf_collector_watch(kf_collector *c);
 double kf_collector_seconds(const kf_collector *c); /* that its sums took */
 
+/* Sends the sums so far to another rank, whose rows come next, or takes them from the one before.
+ */
+kerf_status kf_collector_send(const kf_collector *c, const kerf_ranks *r, unsigned to,
+                              kerf_error *err);
+kerf_status kf_collector_receive(kf_collector *c, const kerf_ranks *r, unsigned from,
+                                 kerf_error *err);
+
 /* Writes the tensors of the layer, but for alphas. KERF_E_NOSUP: a weight was never used. */
 kerf_status kf_collector_write(const kf_collector *c, kerf_writer *w, kerf_error *err);
 

@@ -14,7 +14,7 @@ enum { MOST_DRAWS = 64 };
 typedef struct disturbing {
     const kf_disturb_job *job;
     kerf_tokens tokens;
-    uint64_t width, bytes; /* hidden; of a state */
+    uint64_t width, bytes; /* hidden; of a state of the own rows */
     uint64_t layer;
     float *before; /* the states ahead of the layer */
     float **state; /* [groups of the layer]; NULL: it is done already */
@@ -35,6 +35,13 @@ static const kf_leaf *leaf_of(const disturbing *d)
 static size_t groups_of(const disturbing *d)
 {
     return leaf_of(d)[1].group - leaf_of(d)[0].group;
+}
+
+/* Of a pass of the own rows through the head. */
+static uint64_t head_work(const disturbing *d)
+{
+    const uint64_t rows = d->tokens.rows, own = d->job->own.rows;
+    return own == rows ? d->job->head_work : d->job->head_work / rows * own;
 }
 
 /* --- noise --------------------------------------------------------------------------------- */
@@ -102,13 +109,23 @@ static uint64_t rows_of(const disturbing *d, unsigned draw, uint64_t *first)
     return by_loss(d) ? rows : rows * (draw + 1) / draws - *first;
 }
 
+static int has_own(const disturbing *d, uint64_t first, uint64_t rows)
+{
+    return first < d->job->first_row + d->job->own.rows && d->job->first_row < first + rows;
+}
+
+/* Those of rows [first, first + rows) that are own ones. */
 static kerf_status run_rows(const disturbing *d, const kerf_layer *l, float *state, uint64_t first,
                             uint64_t rows, kerf_error *err)
 {
-    const uint64_t at = first * d->tokens.length;
-    const kerf_tokens part = {d->tokens.token + at, rows, d->tokens.length};
+    const kerf_tokens *own = &d->job->own;
+    const uint64_t own_first = d->job->first_row, from = first > own_first ? first : own_first,
+                   to = kf_min_u64(first + rows, own_first + own->rows);
+    if (!has_own(d, first, rows)) return KERF_OK;
+    const uint64_t at = (from - own_first) * own->length;
+    const kerf_tokens part = {own->token + at, to - from, own->length};
     KF_TRY(kerf_layer_run(l, &part, state + at * d->width, NULL, d->job->work->job, err));
-    return kf_work_add(d->job->work, rows * d->tokens.length * d->width * sizeof *state, err);
+    return kf_work_add(d->job->work, part.rows * part.length * d->width * sizeof *state, err);
 }
 
 /* The disturbed layer, for draws [from, to). */
@@ -120,6 +137,7 @@ static kerf_status begin_group(const disturbing *d, kerf_layer *l, size_t i, uns
     copy_group(d, l, g, kept, 0);
     for (unsigned draw = from; draw < to; draw++) {
         uint64_t first, rows = rows_of(d, draw, &first);
+        if (!has_own(d, first, rows)) continue; /* its noise is for others */
         disturb_group(d, l, g, draw);
         const kerf_status s = run_rows(d, l, d->state[i], first, rows, err);
         copy_group(d, l, g, kept, 1);
@@ -145,7 +163,13 @@ static kerf_status follow(const disturbing *d, kerf_error *err)
 static kerf_status judge(disturbing *d, size_t i, unsigned from, unsigned to, kerf_error *err)
 {
     const kerf_said plain = {d->job->model, d->job->last}, other = {d->job->model, d->state[i]};
-    KF_TRY(kerf_next_tokens(&plain, &other, &d->tokens, d->prediction, d->job->work->job, err));
+    const uint64_t all = d->tokens.rows * (d->tokens.length - 1),
+                   first_own = d->job->first_row * (d->tokens.length - 1);
+    const kerf_ranks *r = d->job->request->ranks;
+    if (r) memset(d->prediction, 0, all * sizeof *d->prediction);
+    KF_TRY(kerf_next_tokens(&plain, &other, &d->job->own, d->prediction + first_own,
+                            d->job->work->job, err));
+    if (r) KF_TRY(r->combine(r->ctx, d->prediction, all * sizeof *d->prediction, err));
     for (unsigned draw = from; draw < to; draw++) {
         uint64_t first, rows = rows_of(d, draw, &first);
         const uint64_t per_row = d->tokens.length - 1;
@@ -155,33 +179,44 @@ static kerf_status judge(disturbing *d, size_t i, unsigned from, unsigned to, ke
             sum += by_loss(d) ? (double)p[k].other - (double)p[k].loss : (double)p[k].kl;
         d->value[i][draw] = sum / (double)(rows * per_row) / d->job->request->noise;
     }
-    return kf_work_add(d->job->work, d->job->head_work, err);
+    return kf_work_add(d->job->work, head_work(d), err);
 }
 
 /* --- one layer ----------------------------------------------------------------------------- */
 
-static size_t members_of(const disturbing *d, size_t g)
+static size_t members_of(const kf_book *b, uint64_t layer, size_t g)
 {
     size_t n = 0;
-    for (size_t i = leaf_of(d)->slot; i < leaf_of(d)[1].slot; i++)
-        n += d->job->book->slot[i].group == g;
+    for (size_t i = b->leaf[layer].slot; i < b->leaf[layer + 1].slot; i++)
+        n += b->slot[i].group == g;
     return n;
 }
 
-/* Entries of the alphas of the i-th group of the layer. */
-static size_t entries_of(const disturbing *d, size_t i, size_t *first)
+/* Entries of the alphas of the i-th group of a layer. */
+static size_t entries_of(const kf_book *b, uint64_t layer, size_t i, size_t *first)
 {
-    size_t at = leaf_of(d)->alpha;
-    for (size_t k = 0; k < i; k++) at += members_of(d, leaf_of(d)->group + k);
-    *first = at;
-    return members_of(d, leaf_of(d)->group + i);
+    const kf_leaf *leaf = &b->leaf[layer];
+    *first = leaf->alpha;
+    for (size_t k = 0; k < i; k++) *first += members_of(b, layer, leaf->group + k);
+    return members_of(b, layer, leaf->group + i);
+}
+
+void kf_disturb_done(const kf_book *b, const kerf_writer *w, unsigned char *done)
+{
+    uint64_t note;
+    for (uint64_t layer = 0; layer < b->layers; layer++)
+        for (size_t g = b->leaf[layer].group; g < b->leaf[layer + 1].group; g++) {
+            size_t first, count = entries_of(b, layer, g - b->leaf[layer].group, &first);
+            done[g] = (unsigned char)kerf_writer_marked(w, first, count, &note);
+        }
 }
 
 static kerf_status write_group(const disturbing *d, size_t i, kerf_error *err)
 {
     const unsigned draws = d->job->request->draws;
-    size_t first, count = entries_of(d, i, &first);
+    size_t first, count = entries_of(d->job->book, d->layer, i, &first);
     double mean = 0, spread = 0;
+    if (!d->job->writer) return KERF_OK;
     for (unsigned k = 0; k < draws; k++) mean += d->value[i][k] / draws;
     for (unsigned k = 0; k < draws; k++)
         spread += (d->value[i][k] - mean) * (d->value[i][k] - mean);
@@ -208,7 +243,7 @@ static kerf_status run_draws(disturbing *d, kerf_layer *l, unsigned from, unsign
 static uint64_t work_of(const disturbing *d)
 {
     const uint64_t passes = by_loss(d) ? d->job->request->draws : 1;
-    return passes * ((d->job->book->layers - d->layer) * d->bytes + d->job->head_work);
+    return passes * ((d->job->book->layers - d->layer) * d->bytes + head_work(d));
 }
 
 /* Memory for the groups that are not done; *open: how many. */
@@ -218,9 +253,7 @@ static kerf_status open_states(disturbing *d, size_t *open, kerf_error *err)
     KF_TRY(kf_allocate(&d->state, groups_of(d), sizeof *d->state, err));
     KF_TRY(kf_allocate(&d->value, groups_of(d), sizeof *d->value, err));
     for (size_t i = 0; i < groups_of(d); i++) {
-        uint64_t note;
-        size_t first, count = entries_of(d, i, &first);
-        if (kerf_writer_marked(d->job->writer, first, count, &note)) {
+        if (d->job->is_done[leaf_of(d)->group + i]) {
             kf_work_skip(d->job->work, work_of(d));
             continue;
         }
@@ -265,7 +298,7 @@ static kerf_status run_all(disturbing *d, kerf_error *err)
     KF_TRY(kf_allocate(&d->before, d->bytes, 1, err));
     KF_TRY(kf_allocate(&d->prediction, d->tokens.rows * (d->tokens.length - 1),
                        sizeof *d->prediction, err));
-    KF_TRY(kerf_decoder_embed(d->job->model, &d->tokens, d->before, err));
+    KF_TRY(kerf_decoder_embed(d->job->model, &d->job->own, d->before, err));
     for (d->layer = 0; d->layer < d->job->book->layers; d->layer++) {
         kerf_layer *l = NULL;
         KF_TRY(kerf_decoder_layer_load(d->job->model, d->layer, &l, err));
@@ -281,7 +314,7 @@ kerf_status kf_disturb(const kf_disturb_job *job, kerf_error *err)
 {
     disturbing d = {.job = job, .tokens = job->request->tokens};
     d.width = kerf_decoder_about(job->model)->hidden;
-    d.bytes = d.tokens.rows * d.tokens.length * d.width * sizeof(float);
+    d.bytes = job->own.rows * job->own.length * d.width * sizeof(float);
     kerf_status s = run_all(&d, err);
     free(d.before);
     free(d.prediction);

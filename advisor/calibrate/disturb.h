@@ -9,14 +9,22 @@ typedef struct kf_disturb_job {
     kerf_decoder *model;
     const kf_book *book;
     const kerf_calibrate_request *request; /* with draws and noise */
-    const float *last;  /* [tokens][hidden] of the undisturbed model, behind its last layer */
-    kf_work *work;      /* counts bytes of states that went through a layer or the head */
-    uint64_t head_work; /* of a pass through the head, in these bytes                    */
-    kerf_writer *writer;
+    kerf_tokens own;                       /* rows of this rank, from row `first_row` on */
+    uint64_t first_row;
+    const unsigned char *is_done; /* [groups]: by a run that was killed */
+    const float *last;   /* [own tokens][hidden] of the undisturbed model, behind its last layer */
+    kf_work *work;       /* counts bytes of states that went through a layer or the head */
+    uint64_t head_work;  /* of a pass through the head, in these bytes                    */
+    kerf_writer *writer; /* of rank 0 */
 } kf_disturb_job;
 
-/* Finds alpha of all groups that no dead run has marked, writes and marks them. */
+/* Finds alpha of all groups that no dead run has marked, writes and marks them. Ranks run their
+ * rows and put together what each says of the next tokens: sums over all rows are those of one
+ * process. */
 kerf_status kf_disturb(const kf_disturb_job *job, kerf_error *err);
+
+/* Sets done[groups] to what a dead run has marked. */
+void kf_disturb_done(const kf_book *b, const kerf_writer *w, unsigned char *done);
 
 /* Bytes of work that it will count. */
 uint64_t kf_disturb_work(const kf_disturb_job *job);

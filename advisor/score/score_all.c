@@ -176,6 +176,72 @@ static uint64_t work_bytes(const kf_score_all_job *all)
     return bytes;
 }
 
+/* --- by several processes ------------------------------------------------------------------ */
+
+typedef struct batch {
+    scoring *s;
+    const size_t *order; /* weights, the largest first */
+} batch;
+
+static kerf_status score_ordered(void *ctx, size_t i, const kerf_exec *exec, kerf_error *err)
+{
+    const batch *b = ctx;
+    return score_weight(b->s, b->order[i], exec, err);
+}
+
+typedef struct sized {
+    uint64_t bytes;
+    size_t index;
+} sized;
+
+static int largest_first(const void *pa, const void *pb)
+{
+    const sized *a = pa, *b = pb;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    return a->index < b->index ? -1 : 1;
+}
+
+static kerf_status order_weights(const kf_score_all_job *all, size_t *order, kerf_error *err)
+{
+    sized *by = NULL;
+    KF_TRY(kf_allocate(&by, all->weights, sizeof *by, err));
+    for (size_t i = 0; i < all->weights; i++) by[i] = (sized){kerf_weight_bytes(all->weight[i]), i};
+    qsort(by, all->weights, sizeof *by, largest_first);
+    for (size_t i = 0; i < all->weights; i++) order[i] = by[i].index;
+    free(by);
+    return KERF_OK;
+}
+
+/* As many weights at a time as the team has members. What a rank has not measured is zeros, so that
+ * the scores of all are put together bit by bit. */
+static kerf_status score_taken(scoring *s, size_t *order, kerf_error *err)
+{
+    static const kf_team_work work = {score_ordered, NULL};
+    const kf_score_all_job *all = s->all;
+    const kerf_ranks *r = all->ranks;
+    const size_t step = all->team && all->team->count ? all->team->count : 1,
+                 steps = (all->weights + step - 1) / step;
+    KF_TRY(order_weights(all, order, err));
+    for (;;) {
+        size_t i = 0;
+        KF_TRY(r->take(r->ctx, steps, &i, err));
+        if (i >= steps) break;
+        const size_t left = all->weights - i * step;
+        batch b = {s, order + i * step};
+        KF_TRY(kf_team_run(all->team, left < step ? left : step, &work, &b, err));
+    }
+    return r->combine(r->ctx, all->score, all->weights * all->codecs * sizeof *all->score, err);
+}
+
+static kerf_status score_together(scoring *s, kerf_error *err)
+{
+    size_t *order = NULL;
+    KF_TRY(kf_allocate(&order, s->all->weights, sizeof *order, err));
+    const kerf_status status = score_taken(s, order, err);
+    free(order);
+    return status;
+}
+
 /* Scores of parts of two models are neither a result nor kept. */
 static kerf_status check_sources(const kf_score_all_job *all, kerf_error *err)
 {
@@ -198,7 +264,8 @@ kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_
     pthread_mutex_init(&s.lock, NULL);
     kf_work_open(&s.work, job);
     kf_work_phase(&s.work, "score", work_bytes(all));
-    kerf_status status = kf_team_run(all->team, all->weights, &work, &s, err);
+    kerf_status status =
+        all->ranks ? score_together(&s, err) : kf_team_run(all->team, all->weights, &work, &s, err);
     kf_work_close(&s.work);
     pthread_mutex_destroy(&s.lock);
     pthread_mutex_destroy(&s.computing);

@@ -21,7 +21,8 @@ typedef struct kf_score_all_job {
     int zstd_level;
     const char *cache; /* path of a kf_score_cache, which also stays when this fails; NULL: none */
     const kerf_team *team;
-    kerf_score *score; /* the result: [weights][codecs]; what is not wanted is left alone */
+    const kerf_ranks *ranks; /* measure some weights each, and get the scores of all; NULL: none */
+    kerf_score *score;       /* the result: [weights][codecs]; what is not wanted is left alone */
 } kf_score_all_job;
 
 /* scored, cached: how many scores were measured and how many were in the cache. They may be NULL.

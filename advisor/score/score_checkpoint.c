@@ -76,6 +76,7 @@ static kerf_status score(kerf_scores *s, const kerf_checkpoint *source, const ke
                                   .codecs = s->codecs,
                                   .zstd_level = r->zstd_level,
                                   .team = team,
+                                  .ranks = r->ranks,
                                   .score = s->score};
     KF_TRY(kf_score_all(&all, job, NULL, NULL, err));
     for (size_t i = 0; i < s->tensors * s->codecs; i++)

@@ -31,7 +31,7 @@ static void tell_plan(void *ctx, const kerf_calibrate_plan *p)
 
 static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
 {
-    const char *gguf = args_value(j->args, "imatrix-gguf");
+    const char *gguf = IS_FIRST ? args_value(j->args, "imatrix-gguf") : NULL;
     char *document = NULL;
     size_t n;
     TRY(kerf_calibration_open(path, &j->result, err));
@@ -67,6 +67,7 @@ static kerf_status calibrate(calibrate_run *j, kerf_error *err)
                                             .path = path,
                                             .overwrite = args_has(a, "overwrite"),
                                             .resume = args_has(a, "resume"),
+                                            .ranks = company.ranks,
                                             .planned = tell_plan,
                                             .ctx = j};
     TRY(progress_open(&j->progress, a, err));

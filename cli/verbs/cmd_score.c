@@ -113,7 +113,8 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
         .imatrix = cal && !imatrix ? kerf_calibration_imatrix(j->calibration) : j->imatrix,
         .calibration = j->calibration,
         .feedback = args_has(a, "feedback"),
-        .zstd_level = zstd_level};
+        .zstd_level = zstd_level,
+        .ranks = company.ranks};
     TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_score_checkpoint(j->source, &request, &j->team.team, &j->progress.job,
                                           &j->scores, err);

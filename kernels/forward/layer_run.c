@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PANEL_TOKENS UINT64_C(2048)
 #define GPU_PANEL_TOKENS UINT64_C(8192) /* what fills a GPU */
 
 /* --- products, and what the caller sees ----------------------------------------------------- */
@@ -254,7 +253,8 @@ kerf_status kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float
 {
     if (tokens->rows == 0 || tokens->length == 0) return KERF_OK;
     const kf_steps *steps = l->d->stepper->steps;
-    uint64_t rows = (steps->apart ? GPU_PANEL_TOKENS : PANEL_TOKENS) / tokens->length;
+    uint64_t rows =
+        (steps->apart ? GPU_PANEL_TOKENS : (uint64_t)KERF_PANEL_TOKENS) / tokens->length;
     rows = rows == 0 ? 1 : kf_min_u64(rows, tokens->rows);
     kf_panel_run r = {.l = l,
                       .d = l->d,

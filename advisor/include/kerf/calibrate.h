@@ -22,6 +22,7 @@
 
 #include <kerf/forward.h>
 #include <kerf/importance.h>
+#include <kerf/ranks.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -128,6 +129,11 @@ typedef struct kerf_calibrate_request {
     int resume;          /* 1: go on with what a killed run of the same request has left    */
     void (*planned)(void *ctx, const kerf_calibrate_plan *p); /* NULL: not wanted           */
     void *ctx;
+    /* Processes that share the rows, in pieces of KERF_PANEL_TOKENS; rank 0 writes. The sums of a
+     * layer walk from rank to rank, so that each number is added where one process adds it;
+     * a GPU adds up its own first: there the bytes are those of so many ranks. NULL: this process
+     * is alone */
+    const kerf_ranks *ranks;
 } kerf_calibrate_request;
 
 /* Runs the tokens through the model, layer by layer, and writes a calibration. Then alpha: noise of

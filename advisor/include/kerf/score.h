@@ -12,6 +12,7 @@
 
 #include <kerf/calibrate.h>
 #include <kerf/job.h>
+#include <kerf/ranks.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -123,6 +124,8 @@ typedef struct kerf_score_request {
     int feedback;   /* 1: weights whose Gram matrix the calibration has are encoded with error
                        feedback (kerf/feedback.h), as kerf_output.moments asks quantize to         */
     int zstd_level; /* also compress the codes at this level; 0: do not */
+    const kerf_ranks
+        *ranks; /* processes that measure together, and all get the result; NULL: none */
 } kerf_score_request;
 
 /* A codec that is not in the result. */

@@ -97,6 +97,9 @@ typedef struct kerf_layer_weight {
 /* The i-th weight of a layer; NULL past the end. Norms, biases and sinks are not listed. */
 KERF_API const kerf_layer_weight *kerf_layer_weight_at(const kerf_layer *l, size_t i);
 
+/* Tokens of a panel: as many whole rows as fit, at least one. */
+#define KERF_PANEL_TOKENS 2048
+
 /* What a caller wants to see of a run; each member may be NULL. Called by the thread of the caller,
  * between the steps of the run, with panels of tokens in their order; what pointers show is valid
  * during the call. A status other than KERF_OK ends the run with it. */
