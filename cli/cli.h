@@ -78,8 +78,7 @@ const verb *verb_at(size_t i);
 
 int exit_code(kerf_status s);
 
-/* The command, from any main: what a process sets up once, argv[1] the verb, and the end: prints
- * the failure of run_command, and returns the exit code. */
+/* The command, from any main: its beginning, the work, and the failure and exit code of that. */
 void begin_command(void);
 int run_command(int argc, char **argv, kerf_error *err);
 int finish_command(int argc, char **argv, int result, const kerf_error *err);

@@ -2,7 +2,6 @@
 #include "cli.h"
 
 struct company company;
-
 int main(int argc, char **argv)
 {
     kerf_error err = {0};

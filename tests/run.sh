@@ -176,7 +176,7 @@ run_fuzz() {
 # What starts threads: the readers, encoders and writers of streams, teams, cancel, packing, scores. Not
 # test_threads, in which threads cannot be made: ThreadSanitizer's own library does not survive that.
 tsan_tests="test_quantize_api test_quantize_cancel test_file_seekable test_file_roundtrip test_score_api
-    test_verify_api test_advise_api test_matrix_api test_calibrate test_monitor test_tokens"
+    test_verify_api test_advise_api test_matrix_api test_calibrate test_monitor test_ranks test_tokens"
 run_tsan() {
     local tests=$tsan_tests tools="json_get make_gguf make_malformed make_model peak_memory spoil nvml_stand_in"
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
@@ -230,7 +230,8 @@ run_configuration() {
 }
 
 packages=("${build_packages[@]}" "g++=g++" "pc:cmocka=libcmocka-dev" "zstd=zstd"
-    "patch=patch" "jq=jq")
+    "patch=patch" "jq=jq"
+    "/usr/include/x86_64-linux-gnu/mpi/mpi.h=libopenmpi-dev" "mpirun=openmpi-bin")
 case " ${configurations[*]} " in *" clang "* | *" asan "* | *" fuzz "* | *" tsan "*)
     packages+=("clang=clang" "deb:libomp-dev=libomp-dev" "deb:libclang-rt-14-dev=libclang-rt-14-dev")
     export KERF_COMPILERS="gcc clang" # which the determinism test must then use
