@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SHOW_MS = 200 };
+enum { SHOW_US = 200000 };
 
 static desk *own_desk; /* of this process, for the hooks of company */
 
@@ -48,6 +48,27 @@ static void show(desk *d)
     if (d->ranks.rank == 0 && job && total) job->tell(job->ctx, &e);
 }
 
+/* --- waiting ------------------------------------------------------------------------------- */
+
+static void wait_for(pthread_cond_t *what, pthread_mutex_t *lock, long us)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += us * 1000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(what, lock, &until);
+}
+
+int desk_wait(desk *d, long us)
+{
+    pthread_mutex_lock(&d->lock);
+    if (d->state != ASKED && d->has_ended != 1) wait_for(&d->asked, &d->lock, us);
+    const int waits = d->state == SENT;
+    pthread_mutex_unlock(&d->lock);
+    return waits;
+}
+
 /* --- questions ----------------------------------------------------------------------------- */
 
 static kerf_status ask(void *ctx, letter_kind kind, uint64_t number, void *p, size_t n,
@@ -59,13 +80,9 @@ static kerf_status ask(void *ctx, letter_kind kind, uint64_t number, void *p, si
     d->p = p;
     d->n = n;
     d->state = ASKED;
+    pthread_cond_signal(&d->asked);
     while (d->state != ANSWERED) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += SHOW_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
-        pthread_cond_timedwait(&d->answered, &d->lock, &until);
+        wait_for(&d->answered, &d->lock, SHOW_US);
         show(d);
     }
     d->state = QUIET;
@@ -107,6 +124,7 @@ void desk_open(desk *d, unsigned rank, unsigned ranks)
 {
     memset(d, 0, sizeof *d);
     pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->asked, NULL);
     pthread_cond_init(&d->answered, NULL);
     d->ranks = (kerf_ranks){rank, ranks, take, combine, send, receive, d};
     own_desk = d;
@@ -119,5 +137,6 @@ void desk_end(desk *d, int result, const kerf_error *err)
     d->end = (letter){.kind = TELL_END, .status = result};
     snprintf(d->end.text, sizeof d->end.text, "%s", err->text);
     d->has_ended = 1;
+    pthread_cond_signal(&d->asked);
     pthread_mutex_unlock(&d->lock);
 }

@@ -36,7 +36,7 @@ typedef struct letter {
 typedef struct desk {
     kerf_ranks ranks;
     pthread_mutex_t lock;
-    pthread_cond_t answered;
+    pthread_cond_t asked, answered;
     enum { QUIET, ASKED, SENT, ANSWERED } state;
     letter question, answer;
     void *p; /* what is exchanged */
@@ -52,6 +52,8 @@ typedef struct desk {
 
 /* Makes the process one of `ranks`: the command finds it in `company`. */
 void desk_open(desk *d, unsigned rank, unsigned ranks);
+/* Returns when the command wants something, or after so long: 1 when it waits for an answer. */
+int desk_wait(desk *d, long us);
 /* The command has returned. */
 void desk_end(desk *d, int result, const kerf_error *err);
 

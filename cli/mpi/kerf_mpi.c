@@ -7,7 +7,11 @@
 
 #include "desk.h"
 
-enum { LETTERS = 1, DATA = 2, CHUNK = 1 << 28, POLL_US = 2000, POLLS_PER_DONE = 100 };
+enum { LETTERS = 1, DATA = 2, CHUNK = 1 << 28 };
+
+/* Between looks for letters: little while they come, then ever more. A look takes 10 us, and ranks
+ * that work are to have the cores. */
+enum { LEAST_US = 200, WAITING_US = 5000, WORKING_US = 20000, TOLD_US = 200000 };
 
 struct company company;
 static desk own;
@@ -98,15 +102,22 @@ static int write_letters(void)
 static void carry_letters(void)
 {
     uint64_t told = 0;
-    for (unsigned poll = 0; !may_go; poll++) {
-        const int busy = read_letters() + write_letters();
-        if (busy || may_go) continue;
-        usleep(POLL_US);
+    long wait = LEAST_US, since = 0;
+    while (!may_go) {
+        if (read_letters() + write_letters() > 0) {
+            wait = LEAST_US;
+            continue;
+        }
+        const int waits = desk_wait(&own, wait);
+        since += wait;
+        const long most = leader || waits ? WAITING_US : WORKING_US;
+        wait = 2 * wait < most ? 2 * wait : most;
         const letter l = {.kind = TELL_DONE,
                           .status = atomic_load(&own.phase),
                           .number = atomic_load(&own.done),
                           .skipped = atomic_load(&own.skipped)};
-        if (leader || poll % POLLS_PER_DONE || l.number == told) continue;
+        if (leader || since < TOLD_US || l.number == told) continue;
+        since = 0;
         told = l.number;
         post(&l);
     }
