@@ -235,9 +235,10 @@ static kerf_status pass_tally(const kf_slot *s, tally *t, const walk *w, kerf_er
     return pass(w, t->gram, s->columns * s->columns * sizeof *t->gram, err);
 }
 
-static kerf_status pass_all(const kf_collector *c, float amax[2], const walk *w, kerf_error *err)
+static kerf_status pass_all(const kf_collector *c, float cache_amax[2], const walk *w,
+                            kerf_error *err)
 {
-    KF_TRY(pass(w, amax, 2 * sizeof *amax, err));
+    KF_TRY(pass(w, cache_amax, 2 * sizeof *cache_amax, err));
     for (size_t i = 0; i < c->count; i++)
         KF_TRY(pass_tally(&c->book->slot[c->first + i], &c->tally[i], w, err));
     return KERF_OK;
@@ -246,20 +247,16 @@ static kerf_status pass_all(const kf_collector *c, float amax[2], const walk *w,
 kerf_status kf_collector_send(const kf_collector *c, const kerf_ranks *r, unsigned to,
                               kerf_error *err)
 {
-    float amax[] = {c->k_amax, c->v_amax};
+    float cache_amax[] = {c->cache_amax[0], c->cache_amax[1]};
     const walk w = {r, to, 1};
-    return pass_all(c, amax, &w, err);
+    return pass_all(c, cache_amax, &w, err);
 }
 
 kerf_status kf_collector_receive(kf_collector *c, const kerf_ranks *r, unsigned from,
                                  kerf_error *err)
 {
-    float amax[2] = {0};
     const walk w = {r, from, 0};
-    KF_TRY(pass_all(c, amax, &w, err));
-    c->k_amax = amax[0];
-    c->v_amax = amax[1];
-    return KERF_OK;
+    return pass_all(c, c->cache_amax, &w, err);
 }
 
 /* --- tensors ------------------------------------------------------------------------------- */
