@@ -7,6 +7,7 @@
 #include <kerf/tokens.h>
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -248,13 +249,13 @@ static void test_calibrate(void **state)
 /* --- a run that was broken off -------------------------------------------------------------- */
 
 typedef struct stopping {
-    int left;
+    _Atomic int left; /* several threads ask at once */
     uint64_t found;
 } stopping;
 
 static int stop(void *ctx)
 {
-    return --((stopping *)ctx)->left < 0;
+    return atomic_fetch_sub(&((stopping *)ctx)->left, 1) <= 0;
 }
 
 static void look(void *ctx, const kerf_event *e)
