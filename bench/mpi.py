@@ -2,15 +2,17 @@
 """mpi.py - kerf-mpi on one machine: what ranks cost in seconds of processor, what a slow one changes, and what a
 hundred kills leave.
 
-    mpi.py KERF FOLDER growth [-f FORMAT[:ENCODER],...] [--gib N] >results.json
+    mpi.py KERF FOLDER growth [-f FORMAT[:ENCODER],...] [--layout NAME] [--gib N] >results.json
     mpi.py KERF FOLDER slow [-f ...] [--gib N]
     mpi.py KERF FOLDER kills [-f ...] [--gib N] [--rounds N]
+    mpi.py KERF FOLDER disk [-f ...] [--gib N] [--rates MB/S,...]
 
 Makes the model of parts.py in FOLDER and removes it. kerf-mpi stands beside KERF. Seconds of processor are of
 mpirun, all ranks, start and end of MPI; one process stands before and after each number of ranks, for other work on
 the machine makes all slower. growth: 1, 2, 4 and 8 ranks of one thread. slow: three ranks, one of which is stopped for
 nine tenths of the time. kills: two to four ranks, one of which is killed at a random moment, over and over, each run
-with --resume; whenever an output is there it is compared, and removed."""
+with --resume; whenever an output is there it is compared, and removed. disk: 1, 2 and 4 ranks with model and output on
+a file system of a fixed bandwidth (slow_disk.py), which tells how many bytes went through it."""
 import argparse
 import json
 import os
@@ -34,9 +36,13 @@ class Run:
                                         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.ranks = ranks
 
+    def is_alive(self):
+        """Without taking its end away from wait4."""
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
     def members(self):
         """Process numbers of the ranks, once all are there."""
-        while self.process.poll() is None:
+        while self.is_alive():
             found = subprocess.run(['pgrep', '-P', str(self.process.pid), '-f', 'kerf-mpi'], capture_output=True)
             if len(found.stdout.split()) == self.ranks:
                 return [int(p) for p in found.stdout.split()]
@@ -60,7 +66,7 @@ def must(a, ranks, args):
 
 def growth(a, model, codec):
     whole, out = os.path.join(a.folder, 'whole'), os.path.join(a.folder, 'out')
-    args = ['quantize', model, '-f', codec, '--layout', 'modelopt']
+    args = ['quantize', model, '-f', codec, '--layout', a.layout]
     parts.run(a.kerf, *args, '-o', whole)
 
     def alone():
@@ -93,10 +99,10 @@ def cpu_of(pid):
 def slow(a, model, codec):
     """Seconds of processor by rank, the slow one last."""
     out = os.path.join(a.folder, 'out')
-    r = Run(a, 3, ['quantize', model, '-f', codec, '--layout', 'modelopt', '-o', out])
+    r = Run(a, 3, ['quantize', model, '-f', codec, '--layout', a.layout, '-o', out])
     pids = r.members()
     used = dict.fromkeys(pids, 0.0)
-    while r.process.poll() is None and not os.path.exists(out):
+    while r.is_alive() and not os.path.exists(out):
         os.kill(pids[-1], signal.SIGSTOP)
         time.sleep(0.18)
         os.kill(pids[-1], signal.SIGCONT)
@@ -113,7 +119,7 @@ def slow(a, model, codec):
 
 def kills(a, model, codec):
     whole, out = os.path.join(a.folder, 'whole'), os.path.join(a.folder, 'out')
-    args = ['quantize', model, '-f', codec, '--layout', 'modelopt', '--resume']
+    args = ['quantize', model, '-f', codec, '--layout', a.layout, '--resume']
     parts.run(a.kerf, *args, '-o', whole)
     rng = random.Random(2)
     began = time.time()
@@ -137,7 +143,7 @@ def kills(a, model, codec):
         pids = r.members()
         time.sleep(rng.uniform(0, usual))
         stage = 'while_files_were_written' if os.path.exists(out + '.kerf-parts') else 'before_a_file_was_begun'
-        alive = r.process.poll() is None and pids
+        alive = r.is_alive() and pids
         if alive and not os.path.exists(out):
             try:
                 os.kill(rng.choice(pids), signal.SIGKILL)
@@ -159,13 +165,55 @@ def kills(a, model, codec):
             'left_over': sorted(n for n in os.listdir(a.folder) if n != 'model')}
 
 
+def on_disk(a, args, rate, ranks):
+    mount, counts = os.path.join(a.folder, 'disk'), os.path.join(a.folder, 'counts')
+    os.makedirs(mount, exist_ok=True)
+    here = os.path.dirname(os.path.abspath(__file__))
+    slow_disk = subprocess.Popen(['/usr/bin/python3', '-B', os.path.join(here, 'slow_disk.py'), a.folder, mount,
+                                  str(rate), counts])
+    while not os.path.ismount(mount):
+        time.sleep(0.05)
+    try:
+        began = time.time()
+        seconds = must(a, ranks, ['quantize', os.path.join(mount, 'model'), *args, '-o', os.path.join(mount, 'out')])
+        took = time.time() - began
+    finally:
+        subprocess.run(['fusermount', '-u', mount], check=True)
+        slow_disk.wait()
+    with open(counts) as f:
+        read, written = map(int, f.read().split())
+    os.remove(counts)
+    row = {'mb_per_s': rate, 'ranks': ranks, 'seconds': round(took, 1), 'cpu_s': round(seconds, 2),
+           'mb_read': round(read / 1e6), 'mb_written': round(written / 1e6),
+           'seconds_of_the_disk': round((read + written) / 1e6 / rate, 1)}
+    print(row, file=sys.stderr)
+    return row
+
+
+def disk(a, model, codec):
+    whole, out = os.path.join(a.folder, 'whole'), os.path.join(a.folder, 'out')
+    args = ['-f', codec, '--layout', a.layout]
+    parts.run(a.kerf, 'quantize', model, *args, '-o', whole)
+    rows = []
+    for rate in a.rates.split(','):
+        for ranks in 1, 2, 4:
+            rows.append(on_disk(a, args, float(rate), ranks))
+            rows[-1]['same_bytes'] = parts.same(whole, out)
+            shutil.rmtree(out)
+    shutil.rmtree(whole)
+    os.rmdir(os.path.join(a.folder, 'disk'))
+    return {'codec': codec, 'runs': rows}
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('kerf')
     p.add_argument('folder')
-    p.add_argument('what', choices=('growth', 'slow', 'kills'))
+    p.add_argument('what', choices=('growth', 'slow', 'kills', 'disk'))
     p.add_argument('-f', default='nvfp4:sweep')
+    p.add_argument('--layout', default='modelopt')
     p.add_argument('--gib', type=float, default=1)
+    p.add_argument('--rates', default='40,100000')
     p.add_argument('--rounds', type=int, default=100)
     a = p.parse_args()
     a.kerf = os.path.abspath(a.kerf)
@@ -173,15 +221,15 @@ def main():
     model = os.path.join(a.folder, 'model')
     total, torn = parts.make_model(model, a.gib)
     try:
-        results = [{'growth': growth, 'slow': slow, 'kills': kills}[a.what](a, model, codec)
+        results = [{'growth': growth, 'slow': slow, 'kills': kills, 'disk': disk}[a.what](a, model, codec)
                    for codec in a.f.split(',')]
     finally:
         shutil.rmtree(model)
     with open('/proc/cpuinfo') as f:
         cpu = next(line.split(':')[1].strip() for line in f if line.startswith('model name'))
     version = subprocess.run(['mpirun', '--version'], capture_output=True, text=True).stdout.split('\n')[0]
-    json.dump({'schema': 'kerf.bench-mpi/1', 'command': 'bench/mpi.py KERF FOLDER %s -f %s --gib %g'
-               % (a.what, a.f, a.gib), 'device': '%s, %d processors, %s' % (cpu, os.cpu_count(), platform.system()),
+    json.dump({'schema': 'kerf.bench-mpi/1', 'command': 'bench/mpi.py KERF FOLDER %s -f %s --layout %s --gib %g'
+               % (a.what, a.f, a.layout, a.gib), 'device': '%s, %d processors, %s' % (cpu, os.cpu_count(), platform.system()),
                'mpi': version, 'bytes': total, 'shards': parts.SHARDS, 'groups_in_two_files': torn,
                'results': results}, sys.stdout, indent=1)
     print()

@@ -23,7 +23,7 @@ UNTRIED = ("expected", "no memory", "more than %d shapes", "matrix-vector kernel
            "not both", "this verb uses one GPU", "-f %s: %.300s", "--tensor", "-f picks no format", "a recipe that fits: ", "its quantized form needs the name",
            # of verbs that run a model or wait for others: tests of their own have what these need
            "kerf calibrate", "--length N", "give --text FILE or --tokens FILE", "--token", "-parallel needs", "--gpus needs", "two forms of one answer",
-           "--port 0", "kerf serve --output", "%s --page", "is no advice", "made with calibration")
+           "ranks write whole files", "ranks share quantize", "--port 0", "kerf serve --output", "%s --page", "is no advice", "made with calibration")
 
 
 def collected():

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ranks.h"
+#include "thread_ranks.h"
 #include "test_output.h"
 
 #define MODEL KERF_TEST_DATA "/tiny-llama"

@@ -1,7 +1,8 @@
-/* ranks.h - ranks that are threads of one program, for the tests of calls that several processes do
- * together. Whoever waits does so for a condition; a rank that fails sets everybody free. */
-#ifndef KERF_TESTS_RANKS_H
-#define KERF_TESTS_RANKS_H
+/* thread_ranks.h - ranks that are threads of one program, for the tests of calls that several
+ * processes do together. Whoever waits does so for a condition; a rank that fails sets everybody
+ * free. */
+#ifndef KERF_TESTS_THREAD_RANKS_H
+#define KERF_TESTS_THREAD_RANKS_H
 
 #include <pthread.h>
 #include <stdlib.h>
