@@ -29,7 +29,7 @@ kerf_status coordinator_open(coordinator **out, desk *own,
     *out = c;
     c->own = own;
     c->post = post;
-    c->ranks = own->ranks.ranks;
+    c->ranks = c->failed_rank = own->ranks.ranks;
     TRY(allocate(&c->member, c->ranks, sizeof *c->member, err));
     for (unsigned i = 0; i < c->ranks; i++) c->member[i].asks.kind = -1;
     return KERF_OK;
@@ -68,12 +68,10 @@ static void pair(coordinator *c, unsigned from, const letter *l)
     answer(c, last, GO, 0); /* rank 0, if it is one of them */
 }
 
-static void stop(coordinator *c, unsigned from, const letter *l)
+static void stop(coordinator *c)
 {
     if (c->has_failed) return;
     c->has_failed = 1;
-    c->failed_rank = from;
-    c->failure = *l;
     for (unsigned i = c->ranks; i-- > 0;) answer(c, i, STOP, 0);
 }
 
@@ -81,7 +79,12 @@ static void note_end(coordinator *c, unsigned from, const letter *l)
 {
     c->ended++;
     if (from == 0) c->result = l->status;
-    if (l->status < 0) stop(c, from, l);
+    if (l->status < 0 && l->status != KERF_E_CANCELED && from < c->failed_rank) {
+        c->failed_rank =
+            from; /* of several the first one, for what is wrong for all is no rank's */
+        c->failure = *l;
+    }
+    if (l->status < 0) stop(c);
     for (unsigned i = c->ranks; c->ended == c->ranks && i-- > 0;) answer(c, i, BYE, 0);
 }
 

@@ -130,11 +130,22 @@ typedef struct command {
     char **argv;
 } command;
 
+static kerf_status check_verb(const char *name, kerf_error *err)
+{
+    static const char *const verbs[] = {"quantize", "convert", "dequantize", "score", "calibrate"};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (name && strcmp(name, verbs[i]) == 0) return KERF_OK;
+    return USAGE(err,
+                 "mpirun ... kerf-mpi VERB: ranks share quantize, convert, dequantize, score and "
+                 "calibrate; for the rest there is kerf, and kerf help VERB has their options");
+}
+
 static void *run(void *ctx)
 {
     const command *c = ctx;
     kerf_error err = {0};
-    const int result = run_command(c->argc, c->argv, &err);
+    int result = check_verb(c->argv[1], &err);
+    if (result == EXIT_OK) result = run_command(c->argc, c->argv, &err);
     desk_end(&own, result, &err);
     return NULL;
 }
@@ -155,16 +166,6 @@ static int threads_of(void)
     return n > 1 ? n : 1;
 }
 
-static kerf_status check_verb(const char *name, kerf_error *err)
-{
-    static const char *const verbs[] = {"quantize", "convert", "dequantize", "score", "calibrate"};
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-        if (name && strcmp(name, verbs[i]) == 0) return KERF_OK;
-    return USAGE(err,
-                 "mpirun ... kerf-mpi VERB: ranks share quantize, convert, dequantize, score and "
-                 "calibrate; for the rest there is kerf, and kerf help VERB has their options");
-}
-
 /* Rank 0 speaks for all. Lines that have no memory to be printed otherwise go to descriptor 2, and
  * are seen from every rank. */
 static void silence(void)
@@ -179,15 +180,13 @@ static int run_all(int argc, char **argv, kerf_error *err)
 {
     char threads[16];
     pthread_t runner;
-    command c = {argc + 2, NULL};
-    TRY(check_verb(argc > 1 ? argv[1] : NULL, err));
+    command c = {argc + 1, NULL};
     TRY(allocate(&c.argv, (size_t)argc + 3, sizeof *c.argv, err));
     snprintf(threads, sizeof threads, "-j%d", threads_of());
     c.argv[0] = argv[0];
     c.argv[1] = argv[1];
     c.argv[2] = threads; /* ahead of what is given: the last counts */
-    memcpy(c.argv + 3, argv + 2, (size_t)(argc - 1) * sizeof *argv);
-    c.argc = argc + 1;
+    for (int i = 2; i < argc; i++) c.argv[i + 1] = argv[i];
     if (own.ranks.rank == 0) TRY(coordinator_open(&leader, &own, post_answer, err));
     if (pthread_create(&runner, NULL, run, &c) != 0)
         return kerf_fail(err, KERF_E_NOMEM, "no thread for the command");
@@ -208,8 +207,10 @@ int main(int argc, char **argv)
     desk_open(&own, (unsigned)rank, (unsigned)ranks);
     begin_command();
     silence();
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* mpirun ends who is left over */
     int result = run_all(argc, argv, &err);
     result = finish_command(argc, argv, result, &err);
+    if (!may_go) MPI_Abort(MPI_COMM_WORLD, result); /* it never began, and others wait */
     MPI_Finalize();
     return rank == 0 ? result : EXIT_OK;
 }

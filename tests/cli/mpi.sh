@@ -63,6 +63,16 @@ for n in 2 3; do
     check "what $n ranks say of it" cmp -s "$tmp/out" whole-cal.txt
     same "calibration, $n ranks" whole-cal out
 done
+# a rank is killed while layers are summed; what rank 0 has written is not summed again
+args+=(--resume)
+"${launch[@]}" -n 3 "$mpi" "${args[@]}" -o out >/dev/null 2>&1 </dev/null &
+pid=$!
+for _ in $(seq 500); do compgen -G '.out.kerf-tmp-*' >/dev/null && break || sleep 0.01; done
+sleep 0.4
+kill -9 "$(pgrep -n -f "^$mpi ")" 2>/dev/null
+wait $pid 2>/dev/null
+[ -e out ] || ranks 0 2 "${args[@]}" -o out
+same "a calibration after kill -9" whole-cal out
 rm -rf whole-cal*
 
 # --- progress ----------------------------------------------------------------------------------------
@@ -83,7 +93,7 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
     pid=$!
     victims=()
     for _ in $(seq 500); do # until the ranks are there, and most times until they write
-        mapfile -t victims < <(pgrep -P "$pid" -f kerf-mpi)
+        mapfile -t victims < <(pgrep -f "^$mpi ")
         [ "${#victims[@]}" -lt 3 ] || [ "$round" -eq 1 ] || [ -e out.kerf-parts ] && break
         sleep 0.01
     done
