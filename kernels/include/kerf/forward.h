@@ -97,12 +97,9 @@ typedef struct kerf_layer_weight {
 /* The i-th weight of a layer; NULL past the end. Norms, biases and sinks are not listed. */
 KERF_API const kerf_layer_weight *kerf_layer_weight_at(const kerf_layer *l, size_t i);
 
-/* Tokens of a panel: as many whole rows as fit, at least one. */
+/* Tokens of a panel on the processor: as many whole rows as fit, at least one. */
 #define KERF_PANEL_TOKENS 2048
 
-/* What a caller wants to see of a run; each member may be NULL. Called by the thread of the caller,
- * between the steps of the run, with panels of tokens in their order; what pointers show is valid
- * during the call. A status other than KERF_OK ends the run with it. */
 /* Where a run adds what the inputs of a weight come to, in the caller's memory; NULL: not wanted.
  * gram[cols][cols]: sums of x x^T, on and above the diagonal. */
 typedef struct kerf_sums {
@@ -111,6 +108,9 @@ typedef struct kerf_sums {
     float *gram;
 } kerf_sums;
 
+/* What a caller wants to see of a run; each member may be NULL. Called by the thread of the caller,
+ * between the steps of the run, with panels of tokens in their order; what pointers show is valid
+ * during the call. A status other than KERF_OK ends the run with it. */
 typedef struct kerf_watch {
     /* x[tokens][w->cols], the inputs of a weight. Weights that share them (q, k and v; gate and up)
      * are told one after the other with the same x. An expert is told of the tokens that were
