@@ -208,16 +208,6 @@ def test_dlpack_gives_memory_back(noise: Any) -> None:
     assert sys.getrefcount(array) == before
 
 
-def test_torch_where_it_is_installed(noise: Any) -> None:
-    torch = pytest.importorskip("torch")
-    tensor = torch.from_numpy(noise).to(torch.bfloat16)
-    planes = kerf.encode(tensor, "nvfp4:4/6")
-    assert np.array_equal(planes.codes, kerf.encode(noise.astype(bf16), "nvfp4:4/6").codes)
-    out = torch.empty_like(tensor)
-    kerf.decode(planes, out=out)
-    assert np.array_equal(out.float().numpy(), planes.decode("bf16").astype(np.float32))
-
-
 # --- threads, and other processes ----------------------------------------------------------------
 
 

@@ -68,7 +68,8 @@ _SHOWN = ("bpw", "t2", "sqnr_db", "bias", "clip_share", "max_error")
 
 def _score_of(s: Any) -> Score:
     """A Score of a const kerf_score *."""
-    figures = ("bpw", "t2", "weighted_t2", "rest_t2", "sqnr_db", "bias", "clip_share", "zero_share", "lost_share")
+    figures = ["bpw", "t2", "weighted_t2", "rest_t2", "sqnr_db", "bias"]
+    figures += ["clip_share", "zero_share", "lost_share"]
     return read(Score, s, **{f: getattr(lib, f"kerf_score_{f}")(s) for f in figures})
 
 
@@ -135,8 +136,8 @@ def score(
                  "all"; a pattern leaves out what cannot encode these tensors
     imatrix:     importance of columns: of a model, path or Checkpoint with F32 [columns] for each
                  tensor; of an array, an array of float32 [columns]
-    calibration: of a model, what calibrate has made of it, or its path: the same as an imatrix, and where
-                 it has Gram matrices, the error of outputs
+    calibration: of a model, what calibrate has made of it, or its path: the same as an imatrix, and
+                 where it has Gram matrices, the error of outputs
     keep, only:  shell patterns of tensors that are left out, or of the only ones that are not
     every:       also tensors that quantize keeps by default
     dtype:       "bf16": the array is uint16 and holds the bits of bfloat16

@@ -105,8 +105,8 @@ def _rows_of(
     width = length or (width if width > 1 else min(info.context or _LONGEST, _LONGEST))
     if width < 2 or found.size < width:
         raise ArgumentError(
-            f"{found.size} tokens in rows of {width}: rows of at least two tokens are needed, and one of "
-            "them; length= takes shorter rows"
+            f"{found.size} tokens in rows of {width}: rows of at least two tokens are needed, and one "
+            "of them; length= takes shorter rows"
         )
     cut = found[: found.size // width * width].reshape(-1, width)
     cut = cut if rows is None else cut[rows]
@@ -288,8 +288,9 @@ class Evaluation(Verdict):
 
     def _repr_html_(self) -> str:
         head = ("model", "bits", "perplexity", "KL", "99th", "same top", "over")
+        figures = ("path", "bits", "perplexity", "kl", "kl_p99")
         rows = (
-            (m.path, m.bits, m.perplexity, m.kl, m.kl_p99, f"{100 * (1 - m.flips):.2f} %", ", ".join(m.over))
+            (*(getattr(m, f) for f in figures), f"{100 * (1 - m.flips):.2f} %", ", ".join(m.over))
             for m in (self.source, *self.models)
         )
         return table(head, rows, f"{self.predictions:,} predictions")
@@ -304,7 +305,8 @@ def _eval_limits(arena: Arena, limits: Path | Mapping[str, float] | None) -> Any
         return out
     unknown = set(limits) - set(_FIGURES.values()) - {"schema"}
     if unknown:
-        raise ArgumentError(f"limits: {', '.join(sorted(unknown))}: known are {', '.join(_FIGURES.values())}")
+        known = ", ".join(_FIGURES.values())
+        raise ArgumentError(f"limits: {', '.join(sorted(unknown))}: known are {known}")
     for f, name in _FIGURES.items():
         out.most[f] = limits.get(name, math.inf)
         if not out.most[f] >= 0:
