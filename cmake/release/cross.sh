@@ -87,7 +87,10 @@ case $target in *musl) build_microhttpd ;; esac
 # shellcheck disable=SC2206 # words
 options=(-DKERF_TESTS=OFF -DKERF_CUDA=OFF -DKERF_OPENMP=OFF ${OPTIONS:-})
 if [ -n "$tests" ]; then
-    build cmocka "$work"/sources/cmocka-*/ -DWITH_EXAMPLES=OFF
+    build cmocka "$work"/sources/cmocka-*/ -DWITH_EXAMPLES=OFF -DWITH_STATIC_LIB=ON
+    # it makes a shared one as well, and pkg-config names that
+    [ ! -e "$prefix/lib/libcmocka-static.a" ] || mv -f "$prefix/lib/libcmocka-static.a" "$prefix/lib/libcmocka.a"
+    rm -f "$prefix"/lib/libcmocka.so* "$prefix"/lib/libcmocka.*dylib
     options[0]=-DKERF_TESTS=ON
 fi
 export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig
@@ -111,7 +114,7 @@ pack() {
     name=kerf-$version-${target%-musl}
     rm -rf "$work/$target/$name" && mkdir -p "$work/$target/$name/bin" build/release
     cp -r "$prefix/share" "$work/$target/$name/"
-    $ZIG objcopy --strip-all "$prefix/bin/kerf" "$work/$target/$name/bin/kerf"
+    cp "$prefix/bin/kerf" "$work/$target/$name/bin/kerf"
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" \
         -C "$work/$target" -czf "build/release/$name.tar.gz" "$name"
     ls -l "build/release/$name.tar.gz"

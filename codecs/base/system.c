@@ -57,6 +57,11 @@ int kf_sync_data(int fd)
     return kf_sync(fd);
 }
 
+void kf_sync_begin(int fd)
+{
+    (void)fd;
+}
+
 int kf_wake_init(pthread_cond_t *wake)
 {
     return pthread_cond_init(wake, NULL);
@@ -137,6 +142,11 @@ int kf_sync(int fd)
 int kf_sync_data(int fd)
 {
     return fdatasync(fd);
+}
+
+void kf_sync_begin(int fd)
+{
+    sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* all that waits */
 }
 
 int kf_wake_init(pthread_cond_t *wake)

@@ -15,6 +15,7 @@ int kf_rename_exchange(const char *a, const char *b);
 int kf_reserve(int fd, off_t bytes); /* the file has this size, and the disk the room for it */
 int kf_sync(int fd);                 /* what was written outlasts a loss of power */
 int kf_sync_data(int fd);
+void kf_sync_begin(int fd); /* a hint: the disk may start on what was written */
 
 /* What stands next in an open folder, from where it was left or sought to: bytes in list, 0 at its
  * end, -1. Allocates nothing, so that handlers of signals may ask. kf_entry_name: the name of the

@@ -17,6 +17,8 @@
 
 enum { LANES = 16, OUTPUTS = 8, STEP = 16, MOST_CODES = 64, MOST_ELEMENTS = 256 };
 
+#define ONCE __attribute__((noinline))
+
 static const float stretches[] = {1,    0.95f, 0.9f, 0.85f, 0.8f, 0.75f, 0.7f, 0.65f,
                                   0.5f, 1.1f,  1.2f, 1.3f,  1.4f, 1.5f,  2};
 #define KERF_FEEDBACK_STRETCHES (sizeof stretches / sizeof *stretches)
@@ -45,36 +47,6 @@ struct kf_feedback_room {
     float *stretched;   /* a group                                             */
     rounder *round;     /* [rows]                                              */
 };
-
-/* --- the format's functions ------------------------------------------------------------------
- * Elsewhere the spec is a literal and they are inlined to next to nothing. Here it is a variable,
- * so that each is a switch over all formats: once in the program is enough. */
-#define ONCE static __attribute__((noinline))
-
-ONCE kf_scale choose_for(kf_spec s, int encoder, const kf_tensor *t, kf_group g)
-{
-    return kf_choose(s, encoder, t, g);
-}
-
-ONCE kf_quant quant_for(kf_spec s, int encoder, const kf_tensor *t, kf_scale scale, kf_group g)
-{
-    return kf_quant_init(s, encoder, t, scale, g);
-}
-
-ONCE uint32_t code_for(kf_spec s, kf_quant q, float x)
-{
-    return kf_code(s, q, x);
-}
-
-ONCE kf_dequant dequant_for(kf_spec s, kf_scale scale, float second, float offset)
-{
-    return kf_dequant_init(s, scale, second, offset);
-}
-
-ONCE float value_for(kf_spec s, kf_dequant d, uint32_t code)
-{
-    return kf_value(s, d, code);
-}
 
 /* --- rooms --------------------------------------------------------------------------------- */
 
@@ -191,23 +163,30 @@ static float nearest_value(const rounder *q, unsigned bits, float x, uint32_t *c
     return q->value[best];
 }
 
-static float round_one(const kf_feedback_room *r, const rounder *q, float x, uint32_t *code)
+static ONCE float round_one(const kf_feedback_room *r, const rounder *q, float x, uint32_t *code)
 {
     if (r->nearest) return nearest_value(q, r->spec.bits, x, code);
-    *code = code_for(r->spec, q->quant, x);
-    return value_for(r->spec, q->dequant, *code);
+    *code = kf_code(r->spec, q->quant, x);
+    return kf_value(r->spec, q->dequant, *code);
 }
 
 static void list_values(kf_spec s, rounder *q)
 {
-    for (uint32_t i = 0; i < 1u << s.bits; i++) q->value[i] = value_for(s, q->dequant, i);
+    for (uint32_t i = 0; i < 1u << s.bits; i++) q->value[i] = kf_value(s, q->dequant, i);
 }
 
-static rounder rounder_of(const kf_feedback_room *r, const kf_band *b, kf_scale scale, kf_group g)
+/* Here and below, once for all who ask: the block headers hold the rules of every format and encoder, and each
+ * place that they are inlined into takes a compiler seconds. */
+static ONCE kf_scale scale_of(const kf_feedback_room *r, const kf_band *b, int encoder, kf_group g)
+{
+    return kf_choose(r->spec, encoder, b->tensor, g);
+}
+
+static ONCE rounder rounder_of(const kf_feedback_room *r, const kf_band *b, kf_scale scale, kf_group g)
 {
     rounder q;
-    q.quant = quant_for(r->spec, b->encoder, b->tensor, scale, g);
-    q.dequant = dequant_for(r->spec, scale, b->tensor->second, b->tensor->offset);
+    q.quant = kf_quant_init(r->spec, b->encoder, b->tensor, scale, g);
+    q.dequant = kf_dequant_init(r->spec, scale, b->tensor->second, b->tensor->offset);
     return q;
 }
 
@@ -229,7 +208,7 @@ static double weigh_scale(const kf_feedback_room *r, const kf_band *b, kf_scale 
 static kf_scale choose_scale(kf_feedback_room *r, const kf_band *b, kf_group g, size_t first)
 {
     kf_scale tried[KERF_FEEDBACK_STRETCHES + 1]; /* and the encoder's own */
-    kf_scale best = choose_for(r->spec, b->encoder, b->tensor, g);
+    kf_scale best = scale_of(r, b, b->encoder, g);
     if (!r->tries) return best;
     const int plain = (int)kerf_encoder_at(r->g->format, 0)->id;
     double least = weigh_scale(r, b, best, g, g, first);
@@ -240,7 +219,7 @@ static kf_scale choose_scale(kf_feedback_room *r, const kf_band *b, kf_group g, 
         for (size_t y = 0; y < g.rows; y++)
             for (size_t k = 0; k < g.cols; k++)
                 r->stretched[y * g.cols + k] = g.x[y * g.ld + k] * stretches[i];
-        const kf_scale scale = choose_for(r->spec, plain, b->tensor, h);
+        const kf_scale scale = scale_of(r, b, plain, h);
         size_t known = 0;
         while (known < n && (tried[known].bits != scale.bits || tried[known].zero != scale.zero))
             known++;
@@ -311,7 +290,7 @@ static void choose_scales(kf_feedback_room *r, const kf_band *b, size_t row, siz
         if (s.second == KERF_SECOND_NESTED) {
             scale.bits = kf_get_code(kf_scale_out(s, b, i), 8 * kf_scale_bytes(s.scale), 0);
             const float second = kf_float(kf_get_code(b->out[KERF_PLANE_SECOND], 32, 0));
-            q->dequant = dequant_for(s, scale, second, b->tensor->offset);
+            q->dequant = kf_dequant_init(s, scale, second, b->tensor->offset);
             list_values(s, q);
             continue;
         }
@@ -409,7 +388,7 @@ static void begin_band(kf_feedback_room *r, kf_band *b, const float *x, float *s
     if (s.second != KERF_SECOND_NESTED) return;
     for (size_t i = 0; i < groups; i++) {
         const kf_group g = {x + i * s.group, 1, kf_group_cols(s, b, i), b->cols, 1};
-        kf_put_scale(s, b, i, choose_for(s, b->encoder, b->tensor, g));
+        kf_put_scale(s, b, i, scale_of(r, b, b->encoder, g));
     }
     kf_put_second(b, groups);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/system.h"
 #include "file/disk/cleanup.h"
 #include "file/disk/io.h"
 
@@ -32,7 +33,7 @@ static void start_writing(kf_out_file *f, size_t n)
     atomic_store(&f->is_dirty, 1);
     if (atomic_fetch_add(&f->idle, n) + n < START_BYTES) return;
     atomic_store(&f->idle, 0);
-    sync_file_range(f->temp.fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* all that waits */
+    kf_sync_begin(f->temp.fd);
 }
 
 kerf_status kf_writer_put(kerf_writer *w, size_t file, uint64_t offset, const void *src, size_t n,
@@ -76,7 +77,7 @@ kerf_status kf_writer_note(kerf_writer *w, kerf_error *err)
     for (size_t i = 0; i < w->placement.files; i++) {
         kf_out_file *f = &w->file[i];
         if (f->temp.fd < 0 || !atomic_exchange(&f->is_dirty, 0)) continue;
-        if (fdatasync(f->temp.fd) != 0) /* reported once only: it must end the run */
+        if (kf_sync_data(f->temp.fd) != 0) /* reported once only: it must end the run */
             return kf_fail_errno(err, errno, "%s: cannot sync", f->temp.path);
     }
     kf_journal_note(&w->journal, &w->root, &w->ledger, writes, began_s);
