@@ -16,7 +16,7 @@ need_packages "${build_packages[@]}" || exit 1
 
 build=build/quickstart
 model=tests/data/tiny-llama
-options=(-DCMAKE_BUILD_TYPE=Release -DKERF_TESTS=OFF -DKERF_CUDA=OFF)
+options=(-DCMAKE_BUILD_TYPE=Release -DKERF_QUICK=ON -DKERF_TESTS=OFF -DKERF_CUDA=OFF)
 grep -qs avx512bw /proc/cpuinfo || options+=(-DKERF_AVX512=OFF) # it could not run here
 show cmake -S . -B $build "${options[@]}"
 show cmake --build $build -j "$(nproc)" --target kerf

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # debian.sh - Debian packages of this tree in build/release: libkerf0, libkerf-dev, kerf, python3-kerf.
 #
-#   debian.sh [--cuda] [--built FOLDER] [--chroot FOLDER]
+#   debian.sh [--cuda [--architectures LIST]] [--built FOLDER] [--chroot FOLDER]
 #
 #   --cuda           kerf-cuda alone, beside those that are there: the library with kernels for GPUs, which
 #                    takes the place of libkerf0. Needs nvcc, and half an hour
+#   --architectures LIST   for these alone, as CMake writes them: "90a-real;120a-real". Default: all of a release
 #   --built FOLDER   takes what stands in this build folder, configured as rules has it, instead of compiling
 #   --chroot FOLDER  afterwards installs all that are there in this clean system (made by debootstrap when it
 #                    is not there), uses them, removes them, and looks for what they left. Needs root
-#
-# --cuda is unproven as it stands.
 #
 # What is missing is installed through apt, or the line that would do so is printed. Ends with 1 when
 # lintian finds an error.
@@ -20,6 +19,7 @@ profiles=() chroot=
 while [ $# -gt 0 ]; do
     case $1 in
     --cuda) profiles=(-Ppkg.kerf.cuda) && CUDACXX=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc) && export CUDACXX ;;
+    --architectures) export KERF_ARCHITECTURES=${2:?--architectures needs a list} && shift ;;
     --built) KERF_BUILT=$(realpath "${2:?--built needs a folder}") && export KERF_BUILT && shift ;;
     --chroot) chroot=${2:?--chroot needs a folder} && shift ;;
     *) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2 && exit 2 ;;

@@ -337,7 +337,7 @@ static void a_nan_is_found(void **state)
     coded c;
     kerf_error err;
     encode(&c, "int4-g32", ROWS, &exec);
-    c.w[40 * COLS + 3] = NAN;
+    c.w[(ROWS - 1) * COLS + 3] = NAN;
     c.w[17 * COLS + 200] = NAN;
     assert_int_equal(kerf_encode_matrix(&c.g, c.codec.encoder,
                                         (kerf_cspan){c.w, (size_t)ROWS * COLS * 4}, KERF_F32,

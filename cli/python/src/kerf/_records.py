@@ -43,18 +43,22 @@ def cell(value: Any) -> str:
     return str(value)
 
 
+_ROOM = "padding:2px 8px"  # notebooks without a style of their own leave none between columns
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
     """An HTML table; numbers are aligned to the right, everything is escaped."""
     out = ["<table>"]
     if caption:
-        out.append(f"<caption>{html.escape(caption)}</caption>")
-    out.append("<tr>" + "".join(f"<th>{html.escape(h)}</th>" for h in head) + "</tr>")
+        line = "white-space:nowrap;text-align:left"
+        out.append(f'<caption style="{line}">{html.escape(caption)}</caption>')
+    out.append("<tr>" + "".join(f'<th style="{_ROOM}">{html.escape(h)}</th>' for h in head) + "</tr>")
     for row in rows:
         cells = []
         for value in row:
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            style = ' style="text-align:right"' if number else ' style="text-align:left"'
-            cells.append(f"<td{style}>{html.escape(cell(value))}</td>")
+            style = f"text-align:{'right' if number else 'left'};{_ROOM}"
+            cells.append(f'<td style="{style}">{html.escape(cell(value))}</td>')
         out.append("<tr>" + "".join(cells) + "</tr>")
     out.append("</table>")
     return "".join(out)
