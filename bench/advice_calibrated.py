@@ -7,16 +7,25 @@ weights, by the same encoders: without error feedback, and with it.
     python3 bench/advice_calibrated.py KERF [--model DIR --tokens FILE --length N]
         [--calibrate A:B --judge A:B] [--judge-random A:B] [--random N] [--budgets LIST]
         [--gram] [--feedback] [--work DIR] [--name NAME] [--table]
+        [--alpha-rows A:B] [--formats LIST] [--torch]
 
 Calibrates on rows 0 to 127 of tests/data/tiny-llama/eval.u16 and judges on rows 128 to 255, unless
-told otherwise. --work keeps calibrations, scores and figures, so that a second run goes on. Writes bench/results/advice-calibrated-NAME.json and .md (--table: the page alone, from
-the last results). Sizes are bits per weight of what is quantized; figures do not depend on the
-machine, but for the C library's exp.
+told otherwise. --alpha-rows: alpha from fewer rows than the rest, since it takes a pass for each group. --work
+keeps calibrations, scores and figures, so that a second run goes on. Writes
+bench/results/advice-calibrated-NAME.json and .md (--table: the page alone, from the last results). Sizes are
+bits per weight of what is quantized; figures do not depend on the machine, but for the C library's exp.
+
+--torch judges on a GPU (bench/torch_judge.py): every format is quantized and decoded by kerf once for all
+weights, with feedback and without, and a recipe takes from each what it names; nothing of a weight's bytes
+depends on the formats of others. One recipe is quantized as a whole and run by kerf eval, and what the two
+say differently is among the results.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,6 +52,9 @@ def arguments():
     p.add_argument("--name", default="tiny-llama")
     p.add_argument("--gram", action="store_true")
     p.add_argument("--feedback", action="store_true")
+    p.add_argument("--alpha-rows", default="")
+    p.add_argument("--formats", default="")
+    p.add_argument("--torch", action="store_true")
     p.add_argument("--work", default="")
     p.add_argument("--table", action="store_true")
     return p.parse_args()
@@ -59,6 +71,10 @@ class Bench:
             self.measured = {(tuple((tuple(t), c) for t, c in recipe), rows): m
                              for recipe, rows, m in kept["measured"]}
         self.tokens = ["--tokens", a.tokens, "--length", a.length]
+        self.torch, self.decoded = None, {}
+        if a.torch:
+            import torch_judge
+            self.torch = torch_judge.Judge(a.model, a.tokens, int(a.length))
 
     def kerf(self, *words):
         r = subprocess.run([self.a.kerf, *words], capture_output=True, text=True)
@@ -69,47 +85,91 @@ class Bench:
     def path(self, name):
         return os.path.join(self.work, name)
 
-    def calibrate(self, name, *more):
+    def calibrate(self, name, rows, *more):
         """What kerf calibrate prints, which is kept beside its folder."""
         if not os.path.exists(self.path(name + ".json")):
-            text = self.kerf("calibrate", self.a.model, *self.tokens, "--rows", self.a.calibrate,
-                             "-o", self.path(name), "-y", "--json", *more)
+            text = self.kerf("calibrate", self.a.model, *self.tokens, "--rows", rows, "-o",
+                             self.path(name), "-y", "--json", *more)
             with open(self.path(name + ".json"), "w") as f:
                 f.write(text)
         with open(self.path(name + ".json")) as f:
             return json.load(f)
 
-    def advise(self, budget, *more, cache="scores"):
-        r = subprocess.run([self.a.kerf, "advise", self.a.model, "--budget", f"{budget}bits", "--json",
-                            "-y", "--cache", self.path(cache), "-o", self.path("recipe.json"), *more],
+    def advise_once(self, budget, words, cache):
+        """None where the budget cannot be met."""
+        formats = ["-f", self.a.formats] if self.a.formats else []
+        r = subprocess.run([self.a.kerf, "advise", self.a.model, "--budget", f"{budget}bits", "--json", "-y",
+                            "--cache", cache, "-o", cache + ".recipe.json", *formats, *words],
                            capture_output=True, text=True)
         return json.loads(r.stdout) if r.returncode == 0 else None
+
+    def advise(self, method, budgets, words):
+        """One choice after another; the first scores, the others find its cache and run at once."""
+        def other(budget):
+            shutil.copyfile(cache, f"{cache}-{budget}")
+            return self.advise_once(budget, words, f"{cache}-{budget}")
+
+        cache = self.path(f"scores-{method.replace(' ', '-')}")
+        print(f"advice: {method}", file=sys.stderr)
+        first = self.advise_once(budgets[-1], words, cache)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            return [*pool.map(other, budgets[:-1]), first]
+
+    def quantize(self, out, *how):
+        self.kerf("quantize", self.a.model, "-o", self.path(out), "-y", *how)
+
+    def weights(self, codec, how):
+        """Every weight in one format, decoded."""
+        if (codec, *how) not in self.decoded:
+            self.quantize("q0", "-f", codec, *how)
+            self.kerf("dequantize", self.path("q0"), "--dtype", "fp32", "-o", self.path("d0"), "-y")
+            all_ = self.torch.load(self.path("d0/model.safetensors"))
+            self.decoded[codec, *how] = {k: v for k, v in all_.items() if "_proj." in k}
+        return self.decoded[codec, *how]
+
+    def run_torch(self, recipe, rows):
+        how = self.feedback() if recipe[-1:] == MARK else []
+        changed = {n: self.weights(c, how)[n] for t, c in recipe if t and c != "keep" for n in t}
+        return self.torch.measure(changed, rows)
+
+    def feedback(self):
+        return ["--calibration", self.path("gram"), "--feedback"]
+
+    def run_kerf(self, part, rows):
+        for i, recipe in enumerate(part):
+            doc = {"schema": "kerf.recipe/1",
+                   "rules": [{"tensors": list(t), "codec": c} for t, c in recipe if t]}
+            with open(self.path("r.json"), "w") as f:
+                json.dump(doc, f)
+            self.quantize(f"q{i}", "--recipe", self.path("r.json"),
+                          *(self.feedback() if recipe[-1:] == MARK else []))
+        return json.loads(self.kerf("eval", self.a.model, *[self.path(f"q{i}") for i in range(len(part))],
+                                    *self.tokens, "--rows", rows, "--json"))
 
     def judge(self, recipes, rows):
         """Perplexity and KL of each recipe, a list of (group's tensors, codec); each once."""
         todo = [r for r in dict.fromkeys(recipes) if (r, rows) not in self.measured]
+        if self.torch and todo and rows == self.a.judge:
+            self.source = self.torch.measure({}, rows)["perplexity"]
         for at in range(0, len(todo), AT_ONCE):
             part = todo[at:at + AT_ONCE]
-            for i, recipe in enumerate(part):
-                doc = {"schema": "kerf.recipe/1",
-                       "rules": [{"tensors": list(t), "codec": c} for t, c in recipe if t]}
-                how = ["--calibration", self.path("gram"), "--feedback"] if recipe[-1:] == MARK else []
-                with open(self.path("r.json"), "w") as f:
-                    json.dump(doc, f)
-                self.kerf("quantize", self.a.model, "--recipe", self.path("r.json"), "-o",
-                          self.path(f"q{i}"), "-y", *how)
-            out = json.loads(self.kerf("eval", self.a.model,
-                                       *[self.path(f"q{i}") for i in range(len(part))], *self.tokens,
-                                       "--rows", rows, "--json"))
-            if rows == self.a.judge:
-                self.source = out["source"]["perplexity"]
-            for recipe, c in zip(part, out["candidates"]):
-                self.measured[recipe, rows] = c
-            with open(self.kept, "w") as f:
-                json.dump({"source": self.source,
-                           "measured": [[*k, m] for k, m in self.measured.items()]}, f)
-            print(f"{at + len(part)} of {len(todo)} measured", file=sys.stderr)
+            if self.torch:
+                found = [self.run_torch(r, rows) for r in part]
+            else:
+                out = self.run_kerf(part, rows)
+                found = out["candidates"]
+                if rows == self.a.judge:
+                    self.source = out["source"]["perplexity"]
+            self.measured.update({(r, rows): c for r, c in zip(part, found)})
+            if len(todo) - at <= AT_ONCE or at // AT_ONCE % 8 == 7:
+                self.keep()
+                print(f"{at + len(part)} of {len(todo)} measured", file=sys.stderr)
         return [self.measured[r, rows] for r in recipes]
+
+    def keep(self):
+        with open(self.kept + ".new", "w") as f:
+            json.dump({"source": self.source, "measured": [[*k, m] for k, m in self.measured.items()]}, f)
+        os.replace(self.kept + ".new", self.kept)
 
 
 def recipe_of(advice, choose):
@@ -148,24 +208,24 @@ def figures(m):
     return {k: m[k] for k in ("perplexity", "kl", "kl_interval", "kl_p99", "flips")}
 
 
-def measure(b):
+def measure(b, save):
     a = b.a
     print("calibrating", file=sys.stderr)
-    cal = b.calibrate("cal")
+    cal = b.calibrate("cal", a.alpha_rows or a.calibrate)
     if a.gram or a.feedback:
         METHODS.extend([GRAM] + [FEEDBACK] * a.feedback)
-        b.calibrate("gram", "--gram", "--alpha-by", "none")
-    b.calibrate("plain", "--alpha-by", "none")
+        b.calibrate("gram", a.calibrate, "--gram", "--alpha-by", "none")
+    b.calibrate("plain", a.calibrate, "--alpha-by", "none")
     with open(b.path("alpha.json"), "w") as f:
         json.dump({"schema": "kerf.alpha/1",
                    "alpha": {w["name"]: max(w["alpha"], w["alpha_error"]) for w in cal["weights"]}}, f)
     how = {"flat": [], "imatrix": ["--imatrix", b.path("plain")],
            "alpha": ["--alpha", b.path("alpha.json")],
-           "calibration": ["--calibration", b.path("cal")],
+           "calibration": ["--calibration", b.path("plain"), "--alpha", b.path("alpha.json")],
            GRAM: ["--calibration", b.path("gram"), "--alpha", b.path("alpha.json")]}
     how[FEEDBACK] = [*how[GRAM], "--feedback"]
     budgets = [float(x) for x in a.budgets.split(",")]
-    advice = {(m, x): b.advise(x, *how[m], cache=f"scores-{m}") for m in METHODS for x in budgets}
+    advice = {(m, x): v for m in METHODS for x, v in zip(budgets, b.advise(m, budgets, how[m]))}
     first = advice["flat", budgets[-1]]
     singles = {c: recipe_of(first, lambda g, c=c: c) for c in codecs_of(first)}
     if a.feedback:
@@ -175,7 +235,8 @@ def measure(b):
               for k, v in advice.items() if v}
     b.judge(list(singles.values()) + list(chosen.values()), a.judge)
     result = {"model": os.path.relpath(a.model, os.path.join(HERE, "..")), "calibrate": a.calibrate,
-              "judge": a.judge, "source_perplexity": b.source, "alpha": cal["weights"], "singles": [],
+              "alpha_rows": a.alpha_rows or a.calibrate, "judge": a.judge, "command": " ".join(sys.argv),
+              "source_perplexity": b.source, "alpha": cal["weights"], "singles": [],
               "budgets": []}
     for c, r in singles.items():
         result["singles"].append({"codec": c, "bits": bits[c.split(" ")[0]], **figures(b.judge([r], a.judge)[0])})
@@ -188,15 +249,25 @@ def measure(b):
             if (m, x) in chosen:
                 row["methods"][m] = {"bits": advice[m, x]["total"]["bits"],
                                      "predicted": advice[m, x]["total"]["t2"],
+                                     "groups": {g["name"]: g["codec"] for g in advice[m, x]["groups"]},
                                      **figures(b.judge([chosen[m, x]], a.judge)[0])}
         result["budgets"].append(row)
-    result["random"] = rank_random(b, advice, budgets[-1], codecs_of(first))
+    result["random"] = []
+    save(result)
+    if a.torch:  # the same recipe, by kerf alone
+        last = chosen[METHODS[-1], 5.0 if 5.0 in budgets else budgets[-1]]
+        theirs, ours = b.run_kerf([last], a.judge), b.judge([last], a.judge)[0]
+        result["kerf eval"] = {"source_perplexity": theirs["source"]["perplexity"],
+                               **figures(theirs["candidates"][0])}
+        result["torch"] = {"source_perplexity": b.source, **figures(ours)}
+        save(result)
+    rank_random(b, advice, budgets[-1], codecs_of(first), result["random"], lambda: save(result))
     return result
 
 
-def rank_random(b, advice, budget, codecs):
+def rank_random(b, advice, budget, codecs, out, save):
     """Two kinds of recipes: any format per group, and formats of 4 to 5 bits alone."""
-    chance, out = random.Random(1), []
+    chance = random.Random(1)
     first = advice["flat", budget]
     small = [c for c in codecs if next(u["bits"] for u in first["uniform"] if u["codec"] == c) < 5]
     rows = b.a.judge_random or b.a.judge
@@ -212,7 +283,7 @@ def rank_random(b, advice, budget, codecs):
             row["correlation"][m] = rank_correlation(guess, kl)
             row.setdefault("ratio", {})[m] = sum(kl) / sum(guess)
         out.append(row)
-    return out
+        save()
 
 
 def closed(row, method, key, source):
@@ -255,14 +326,18 @@ def page(r):
 def main():
     a = arguments()
     base = os.path.join(HERE, "results", f"advice-calibrated-{a.name}")
+
+    def save(result):
+        with open(base + ".json.new", "w") as f:
+            json.dump(result, f, indent=1)
+            f.write("\n")
+        os.replace(base + ".json.new", base + ".json")
+
     if not a.table:
         with tempfile.TemporaryDirectory() as work:
             if a.work:
                 os.makedirs(a.work, exist_ok=True)
-            result = measure(Bench(a, a.work or work))
-        with open(base + ".json", "w") as f:
-            json.dump(result, f, indent=1)
-            f.write("\n")
+            save(measure(Bench(a, a.work or work), save))
     with open(base + ".json") as f:
         text = page(json.load(f))
     with open(base + ".md", "w") as f:
