@@ -71,6 +71,27 @@ expect 2 quantize "$model" -f nvfp4 -o "$tmp/none" --device cuda:x
 expect 2 quantize "$model" -f nvfp4 -o "$tmp/none" --device cuda:all:1
 check "nothing was written" test ! -e "$tmp/none"
 
+# --- a forward pass ----------------------------------------------------------------------------
+# By cuBLASLt, where it is; the numbers are gpu_forward's matter. A GPU that only pretends has no steps.
+text=(--tokens "$DATA/tiny-llama/eval.u16" --rows 0:4)
+run eval "$DATA/tiny-llama" "${text[@]}" --device cuda
+if [ "$code" -eq 0 ]; then
+    cp "$tmp/out" "$tmp/gpu.txt"
+    expect 0 eval "$DATA/tiny-llama" "${text[@]}"
+    check "eval: the perplexity of the processor" test "$(grep -oE ' 16.000 +[0-9.]+' "$tmp/out")" = \
+        "$(grep -oE ' 16.000 +[0-9.]+' "$tmp/gpu.txt")"
+    for i in 1 2; do
+        expect 0 calibrate "$DATA/tiny-llama" "${text[@]}" --gram -o "$tmp/cal-$i" --device cuda
+    done
+    same_files() { cmp -s <(cd "$1" && sha256sum ./*.safetensors) <(cd "$2" && sha256sum ./*.safetensors); }
+    check "calibrate --device cuda: the same bytes again" same_files "$tmp/cal-1" "$tmp/cal-2"
+else
+    check "eval: no forward pass, exit code 3" test "$code" -eq 3
+    error_says 'built without CUDA\|cuBLASLt'
+    expect 3 calibrate "$DATA/tiny-llama" "${text[@]}" -o "$tmp/none" --device cuda
+    check "calibrate: nothing was written" test ! -e "$tmp/none"
+fi
+
 # --- a GPU that is full -------------------------------------------------------------------------
 # full_gpu MIB: kerf with so much memory left must write the right file, or say that memory is short
 # and leave nothing.
