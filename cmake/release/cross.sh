@@ -6,15 +6,13 @@
 #
 #   x86_64-linux-gnu.2.28, aarch64-linux-gnu.2.28   libraries of wheels
 #   x86_64-linux-musl, aarch64-linux-musl           a static command, and its tarball
-#   aarch64-macos                                   compiled and linked, never run
+#   aarch64-macos                                   compiled and linked; never run
 #   --test    builds the tests as well and runs those labelled unit and cli, where TARGET is this machine's
 #
 # Leaves build/cross/TARGET/out, and for musl build/release/kerf-VERSION-TARGET.tar.gz. Needs apt-get on
 # Debian, dpkg-dev, cmake, ninja, and python3 with venv. From the environment: ZIG="COMMAND", another zig than
 # PyPI's ziglang; OPTIONS="-DKERF_AVX512=OFF", more of CMake's for kerf; KERF_HOST_BUILD, a build for this machine
 # where TARGET is another: without it the one for musl is made first.
-#
-# Unproven: no target has been taken to its end yet.
 set -euo pipefail
 target=${1:?usage: cross.sh TARGET [--test]} tests=${2:-}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
