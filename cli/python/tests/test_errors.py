@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import MODEL
 
 import kerf
 from kerf._library import ffi, raise_error
@@ -111,3 +112,5 @@ def test_a_device_that_is_not_there(noise: Any) -> None:
         kerf.encode(noise, "nvfp4", device="gpu")
     with pytest.raises((kerf.UnsupportedError, kerf.DeviceError)):
         kerf.encode(noise, "nvfp4", device="cuda:99")
+    with pytest.raises((kerf.UnsupportedError, kerf.DeviceError)):
+        kerf.evaluate(MODEL, tokens=MODEL / "eval.u16", rows=slice(0, 1), device="cuda:99")

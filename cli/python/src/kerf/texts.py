@@ -186,6 +186,7 @@ def calibrate(
     overwrite: bool = False,
     resume: bool = False,
     threads: int = 0,
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Calibration:
     """Runs a text through a model, and writes a folder of what its inputs are like and how much each
@@ -205,6 +206,7 @@ def calibrate(
     gram:       also the Gram matrix of each input, float32 [columns, columns]
     resume:     go on with what a killed call of the same request has left
     threads:    0: all; the numbers do not depend on it
+    device:     "cpu", or "cuda" or "cuda:N": the model runs on that GPU, by cuBLASLt
 
     Stopped by Ctrl-C or by what progress raises, nothing is left, unless resume is true. Raises
     ArgumentError, DataError, ExistsError, FileError, UnsupportedError (another family).
@@ -219,7 +221,7 @@ def calibrate(
     request.draws, request.noise, request.gram = draws, noise, int(gram)
     request.path = arena.text(out)
     request.overwrite, request.resume = int(overwrite), int(resume)
-    with _options.team(threads) as team:
+    with _options.team(threads, device=device) as team:
         run(
             lambda job, err: lib.kerf_calibrate(model.handle, request, team.member, job, err),
             progress,
@@ -333,6 +335,7 @@ def evaluate(
     rows: slice | None = None,
     limits: Path | Mapping[str, float] | None = None,
     threads: int = 0,
+    device: str = "cpu",
     progress: Progress | None = None,
 ) -> Evaluation:
     """What models have lost: they and their source see the same tokens, and the distributions that they
@@ -341,8 +344,8 @@ def evaluate(
     limits:  path of a limits file (schema kerf.eval-limits/1), or a dict of the most that kl, kl_p99,
              flips and perplexity_rise may be
 
-    source, text, tokens, length, rows, threads and progress are those of calibrate. A model over its
-    limit is a result, not an exception: look at ``passed``, or use the result as a truth value. Raises
+    source, text, tokens, length, rows, threads, device and progress are those of calibrate. A model
+    over its limit is a result, not an exception: look at ``passed``, or use the result as a truth value. Raises
     ArgumentError (other sizes than the source), DataError, FileError, UnsupportedError.
     """
     arena = Arena()
@@ -355,7 +358,7 @@ def evaluate(
     _set_tokens(request.tokens, given)
     request.limits = _eval_limits(arena, limits)
     out = ffi.new("kerf_evaluation **")
-    with _options.team(threads) as team:
+    with _options.team(threads, device=device) as team:
         run(lambda job, err: lib.kerf_eval(request, team.member, job, out, err), progress)
     e = ffi.gc(out[0], lib.kerf_evaluation_close)
     return read(
