@@ -36,7 +36,7 @@ for n in $(seq $hosts); do
     ip -n "kerf$n" link set lo up
 done
 # mpirun runs on the bridge; no shared memory between ranks, and no address but those of the hosts. A host that no
-# longer answers is noticed after 11 seconds, not after the 8 minutes that are usual.
+# longer answers is to be noticed in seconds, not in minutes.
 ranks() { # N ARGS...
     timeout -k 10 120 mpirun --allow-run-as-root --oversubscribe -q --map-by node -H $net.1:8,$net.2:8,$net.3:8,$net.4:8 \
         --mca plm_rsh_agent "$self --agent" --mca btl tcp,self --mca btl_tcp_if_include $net.0/24 \
