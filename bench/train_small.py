@@ -1,7 +1,7 @@
 """Trains a small Llama (8 layers, hidden 512, 8 heads over 4 key heads, 24 million parameters) in some
 minutes on a GPU, so that what is measured on tests/data/tiny-llama can be measured on a second model.
 
-    python3 bench/train_small.py OUT [--seconds 170] [--layers 8] [--megabytes 150] [--device cuda]
+    python3 bench/train_small.py OUT [--seconds 150] [--layers 8] [--megabytes 150] [--device cuda]
 
 Trained on what the machine itself has: the Python sources with their docstrings, Markdown, reStructuredText and
 plain text (.py .pyi .md .rst .txt) below Python's own folders and /usr/share, each file once, those of 300
@@ -37,7 +37,7 @@ KINDS = (".py", ".pyi", ".md", ".rst", ".txt")
 def arguments():
     p = argparse.ArgumentParser()
     p.add_argument("out")
-    p.add_argument("--seconds", type=float, default=170)
+    p.add_argument("--seconds", type=float, default=150)
     p.add_argument("--layers", type=int, default=8)
     p.add_argument("--megabytes", type=float, default=150)
     p.add_argument("--batch", type=int, default=256)
