@@ -2,6 +2,8 @@
 #ifndef KERF_SERVE_H
 #define KERF_SERVE_H
 
+#include <stdatomic.h>
+
 #include "cli.h"
 
 enum { SERVE_FOLDERS = 16 };
@@ -36,10 +38,8 @@ typedef struct page_options {
 
 kerf_status page_write(const page_options *o, kerf_error *err);
 
-/* The one server of this process, and where it listens: set before the first request, then only
- * read.
- */
+/* The one server of this process: set before its threads start, then only read. */
 extern serve_options serving;
-extern int serving_port;
+extern atomic_int serving_port; /* known when it listens; its threads ask */
 
 #endif

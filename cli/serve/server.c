@@ -15,7 +15,7 @@
 #include "serve/streams.h"
 
 serve_options serving;
-int serving_port;
+atomic_int serving_port;
 
 int answer_page(request *r)
 {
