@@ -142,7 +142,8 @@ run_cuda() {
     # the test architectures.
     local flags=-O1 # of the host: what -O0 leaves of headers would be in the library
     if grep -q -e --Ofast-compile <<<"$(nvcc --help)"; then flags+=" --Ofast-compile=max"; fi
-    local quick=(-DKERF_AVX512=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O1 -DCMAKE_CXX_FLAGS_DEBUG=
+    local quick=(-DKERF_AVX512=OFF -DKERF_MPI=OFF -DCMAKE_BUILD_TYPE=Debug
+        -DCMAKE_C_FLAGS_DEBUG=-O1 -DCMAKE_CXX_FLAGS_DEBUG=
         "-DCMAKE_CUDA_FLAGS_DEBUG=$flags" -DCMAKE_CUDA_ARCHITECTURES=90a-virtual)
     local targets=(kerf kerf_shared kerf_static man gpu_programs)
     run_tests cuda cuda "-R ^(gpu_|symbols|install|selftest|architectures)" "${quick[@]}"
