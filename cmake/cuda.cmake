@@ -102,5 +102,5 @@ function(kerf_add_cuda target)
   # One rounding per operation, subnormals kept, correctly rounded division: the same bytes.
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false -ftz=false -prec-div=true -prec-sqrt=true>
-    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off,-fno-exceptions>)
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off,-fno-exceptions,-fno-threadsafe-statics>)
 endfunction()
