@@ -130,6 +130,19 @@ typedef struct command {
     char **argv;
 } command;
 
+static const char help[] =
+    "Usage: mpirun -n N kerf-mpi VERB ...\n\n"
+    "The verbs quantize, convert, dequantize, score and calibrate of kerf, with their options\n"
+    "(kerf help VERB), by all ranks of an mpirun: the bytes that one process writes.\n\n"
+    "Example:\n"
+    "  mpirun -n 8 kerf-mpi quantize model/ -f nvfp4:4/6 --layout modelopt -o out/ --resume\n";
+
+static int asks_for_help(const char *name)
+{
+    return name &&
+           (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0);
+}
+
 static kerf_status check_verb(const char *name, kerf_error *err)
 {
     static const char *const verbs[] = {"quantize", "convert", "dequantize", "score", "calibrate"};
@@ -144,8 +157,13 @@ static void *run(void *ctx)
 {
     const command *c = ctx;
     kerf_error err = {0};
-    int result = check_verb(c->argv[1], &err);
-    if (result == EXIT_OK) result = run_command(c->argc, c->argv, &err);
+    int result = EXIT_OK;
+    if (asks_for_help(c->argv[1])) {
+        fputs(help, stdout);
+    } else {
+        result = check_verb(c->argv[1], &err);
+        if (result == EXIT_OK) result = run_command(c->argc, c->argv, &err);
+    }
     desk_end(&own, result, &err);
     return NULL;
 }

@@ -150,6 +150,8 @@ ranks 0 2 "${args[@]}" -y
 same "a part of another plan" whole-kerf out
 
 # --- options -----------------------------------------------------------------------------------------
+ranks 0 2 --help
+output_says 'kerf-mpi quantize model/'
 ranks 2 2 inspect "$model"
 error_says 'ranks share quantize, convert'
 ranks 2 2
