@@ -48,7 +48,7 @@ const option option_zstd_level = {"zstd-level", 0, "N",
                                   "compression of .zst outputs, 1 to 22 (default: 3)"};
 const option option_threads = {"threads", 'j', "N",
                                "threads (default: all cores); never changes a byte of the result"};
-const option option_device = {"device", 0, "cpu|cuda[:N|:all]",
+const option option_device = {"device", 0, "cpu|cuda[:N|:N,M|:all]",
                               "where to compute (default: cpu); N counts GPUs from 0"};
 const option option_json = {"json", 0, NULL,
                             "one JSON document on standard output instead of text"};

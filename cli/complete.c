@@ -60,7 +60,7 @@ static void offer_machines(const unfinished *u)
     for (size_t i = 0; (h = kerf_hardware_at(i)) != NULL; i++) offer(u, h->name, h->title);
 }
 
-/* The words of "error|zero|saturate", the last of which may go on: "cuda[:N|:all]". */
+/* The words of "error|zero|saturate", the last of which may go on: "cuda[:N|:N,M|:all]". */
 static void offer_words(const unfinished *u, const char *words)
 {
     char word[64];

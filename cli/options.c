@@ -11,7 +11,13 @@
 
 /* --- who computes -------------------------------------------------------------------------- */
 
-enum { HANDLES = 2 }; /* of a GPU: one copies while the other computes */
+enum { HANDLES = 2, GPUS_MOST = 64 }; /* HANDLES: of a GPU: one copies while the other computes */
+
+/* The GPUs that --device names; none for the processor. */
+typedef struct gpu_list {
+    int ordinal[GPUS_MOST];
+    size_t count;
+} gpu_list;
 
 /* All but the device. */
 static kerf_status read_exec(const args *a, kerf_exec *out, kerf_error *err)
@@ -33,28 +39,46 @@ static kerf_status device_fails(const char *text, kerf_status s, const kerf_erro
     return kerf_fail(err, s, "--device %s: %.300s; or use --device cpu", text, why->text);
 }
 
-/* The GPUs [*first, *end) that --device names; none for the processor. */
-static kerf_status read_device(const char *text, int *first, int *end, kerf_error *err)
+static kerf_status list_all(gpu_list *l, kerf_error *err)
 {
-    int n = 0, used = 0;
-    *first = *end = 0;
+    int n = 0;
+    TRY(kerf_device_count(&n, err));
+    if (n == 0) return kerf_fail(err, KERF_E_CUDA, "this machine has no GPU");
+    for (; l->count < (size_t)n && l->count < GPUS_MOST; l->count++)
+        l->ordinal[l->count] = (int)l->count;
+    return KERF_OK;
+}
+
+/* Numbers with commas between them; 0: it is no such list. A GPU may stand there twice, which is
+ * for tests: it is then two devices. */
+static int list_numbers(const char *text, gpu_list *l)
+{
+    for (;; text++) {
+        int used = 0;
+        if (*text < '0' || *text > '9' || l->count == GPUS_MOST ||
+            sscanf(text, "%3d%n", &l->ordinal[l->count], &used) != 1)
+            return 0;
+        l->count++;
+        text += used;
+        if (*text != ',') return *text == 0;
+    }
+}
+
+static kerf_status read_device(const char *text, gpu_list *l, kerf_error *err)
+{
+    kerf_error why = {0};
+    *l = (gpu_list){0};
     if (!text || strcmp(text, "cpu") == 0) return KERF_OK;
     if (strcmp(text, "cuda:all") == 0) {
-        kerf_error why = {0};
-        kerf_status s = kerf_device_count(end, &why);
-        if (s == KERF_OK && *end == 0) {
-            s = KERF_E_CUDA;
-            kerf_fail(&why, s, "this machine has no GPU");
-        }
+        kerf_status s = list_all(l, &why);
         return s == KERF_OK ? s : device_fails(text, s, &why, err);
     }
-    if (strcmp(text, "cuda") != 0 &&
-        (sscanf(text, "cuda:%3d%n", &n, &used) != 1 || text[used] || n < 0)) {
-        return USAGE(err, "--device %.40s: expected cpu, cuda, cuda:N or cuda:all", text);
+    if (strcmp(text, "cuda") == 0) {
+        l->count = 1;
+        return KERF_OK;
     }
-    *first = n;
-    *end = n + 1;
-    return KERF_OK;
+    if (strncmp(text, "cuda:", 5) == 0 && list_numbers(text + 5, l)) return KERF_OK;
+    return USAGE(err, "--device %.40s: expected cpu, cuda, cuda:N, cuda:N,M or cuda:all", text);
 }
 
 static kerf_status open_gpu(const char *text, int ordinal, kerf_exec *out, kerf_error *err)
@@ -74,24 +98,35 @@ static void warn_untested(int ordinal)
     }
 }
 
-kerf_status option_team_open(team_option *t, const args *a, kerf_error *err)
+/* `handles` members for each GPU. */
+static kerf_status open_team(team_option *t, const args *a, size_t handles, kerf_error *err)
 {
     const char *text = args_value(a, "device");
     kerf_exec plain;
-    int first, end;
+    gpu_list gpus;
     *t = (team_option){0};
     TRY(read_exec(a, &plain, err));
-    TRY(read_device(text, &first, &end, err));
-    size_t count = first < end ? (size_t)(end - first) * HANDLES : 1;
+    TRY(read_device(text, &gpus, err));
+    const size_t count = gpus.count ? gpus.count * handles : 1;
     TRY(allocate(&t->member, count, sizeof *t->member, err));
     t->team.member = t->member;
     for (; t->team.count < count; t->team.count++) {
         kerf_exec *member = &t->member[t->team.count];
         *member = plain;
-        if (first < end) TRY(open_gpu(text, first + (int)t->team.count / HANDLES, member, err));
+        if (gpus.count) TRY(open_gpu(text, gpus.ordinal[t->team.count / handles], member, err));
     }
-    for (int gpu = first; gpu < end; gpu++) warn_untested(gpu);
+    for (size_t i = 0; i < gpus.count; i++) warn_untested(gpus.ordinal[i]);
     return KERF_OK;
+}
+
+kerf_status option_team_open(team_option *t, const args *a, kerf_error *err)
+{
+    return open_team(t, a, HANDLES, err);
+}
+
+kerf_status option_ranks_open(team_option *t, const args *a, kerf_error *err)
+{
+    return open_team(t, a, 1, err);
 }
 
 void option_team_close(team_option *t)
@@ -104,13 +139,13 @@ void option_team_close(team_option *t)
 kerf_status option_exec_open(const args *a, kerf_exec *out, kerf_error *err)
 {
     const char *text = args_value(a, "device");
-    int first, end;
+    gpu_list gpus;
     TRY(read_exec(a, out, err));
-    TRY(read_device(text, &first, &end, err));
-    if (end - first > 1) return USAGE(err, "--device %.40s: this verb uses one GPU", text);
-    if (first == end) return KERF_OK;
-    TRY(open_gpu(text, first, out, err));
-    warn_untested(first);
+    TRY(read_device(text, &gpus, err));
+    if (gpus.count > 1) return USAGE(err, "--device %.40s: this verb uses one GPU", text);
+    if (gpus.count == 0) return KERF_OK;
+    TRY(open_gpu(text, gpus.ordinal[0], out, err));
+    warn_untested(gpus.ordinal[0]);
     return KERF_OK;
 }
 

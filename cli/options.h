@@ -19,6 +19,9 @@ typedef struct team_option {
 kerf_status option_team_open(team_option *t, const args *a, kerf_error *err);
 void option_team_close(team_option *t);
 
+/* The same for calls whose members are ranks, which share the rows of a text: one for each GPU. */
+kerf_status option_ranks_open(team_option *t, const args *a, kerf_error *err);
+
 /* For verbs that have one member: its --device is cpu, cuda or cuda:N. */
 kerf_status option_exec_open(const args *a, kerf_exec *out, kerf_error *err);
 void option_exec_close(kerf_exec *exec);

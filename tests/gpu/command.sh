@@ -13,7 +13,7 @@ filler=${2:-}
 run quantize "$model" -f mxfp4 -o "$tmp/probe" --device cuda
 [ "$code" -ne 6 ] || { echo "skipped: $(cat "$tmp/err")" && exit 77; }
 
-devices=(cuda cuda:0 cuda:all)
+devices=(cuda cuda:0,0 cuda:all)
 one_file() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$2"; }
 
 # same_model NAME A B: all files of two folders have the same names and sha256.
@@ -69,6 +69,9 @@ expect 6 quantize "$model" -f nvfp4 -o "$tmp/none" --device cuda:99
 error_says 'no GPU number 99'
 expect 2 quantize "$model" -f nvfp4 -o "$tmp/none" --device cuda:x
 expect 2 quantize "$model" -f nvfp4 -o "$tmp/none" --device cuda:all:1
+expect 2 quantize "$model" -f nvfp4 -o "$tmp/none" --device cuda:0,
+expect 6 quantize "$model" -f nvfp4 -o "$tmp/none" --device cuda:0,99
+error_says 'no GPU number 99'
 check "nothing was written" test ! -e "$tmp/none"
 
 # --- a forward pass ----------------------------------------------------------------------------
