@@ -5,9 +5,9 @@
 
 Every fenced block of `console` is run in a folder of its own, line by line: what a command prints must be
 what stands below it, where `...` is any text, or any lines. (The scores that one advise has measured are
-kept for the next.) Names of verbs and options in other examples must exist, links must lead to a file (and
-a heading), a page must say for whom it is, README's tables must be those of bench/results, and README must
-be short."""
+kept for the next.) Names of verbs and options in other examples must exist, links of every page of the tree
+must lead to a file (and a heading), a page must say for whom it is, README's tables must be those of
+bench/results, and README must be short."""
 import os
 import re
 import shutil
@@ -105,16 +105,27 @@ def check_links(page):
             complain(f'{page}: no such heading: {link}')
 
 
+def pages_of_the_tree():
+    """All pages but those of build folders."""
+    found = []
+    for folder, below, files in os.walk(ROOT):
+        below[:] = [b for b in below if not b.startswith('.') and not (folder == ROOT and b.startswith('build'))]
+        found += [os.path.relpath(os.path.join(folder, f), ROOT) for f in files if f.endswith('.md')]
+    return found
+
+
 def main():
     size = len(read('README.md').encode())
     if size > README_BYTES:
         complain(f'README.md has {size} bytes, more than {README_BYTES}')
     folder = tempfile.mkdtemp()
     commands = 0
+    linked = pages_of_the_tree()
     try:
         os.symlink(os.path.join(ROOT, 'tests'), os.path.join(folder, 'tests'))
-        for page in PAGES:
+        for page in linked:
             check_links(page)
+        for page in PAGES:
             check_examples(page)
             commands += run_blocks(page, folder)
         for page in FOR_WHOM:
@@ -126,7 +137,7 @@ def main():
                           stderr=subprocess.STDOUT)
     if done.returncode:
         complain(done.stdout)
-    print(f'{len(PAGES)} pages, {commands} commands; README has {size} bytes')
+    print(f'{len(PAGES)} pages, links of {len(linked)}, {commands} commands; README has {size} bytes')
     return failures > 0
 
 
