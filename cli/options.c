@@ -289,13 +289,13 @@ kerf_status option_budget(const args *a, kerf_budget *budget, kerf_price *minimi
 /* --- output -------------------------------------------------------------------------------- */
 
 /* What is made of the whole output has no place in a part. */
-static kerf_status read_part(const args *a, kerf_output *out, kerf_error *err)
+kerf_status option_part_of(const args *a, unsigned *part, unsigned *parts, kerf_error *err)
 {
     const char *text = args_value(a, "part");
     int used = 0;
     if (!text) return KERF_OK;
-    if (sscanf(text, "%5u/%5u%n", &out->part, &out->parts, &used) != 2 || text[used] ||
-        out->part < 1 || out->part > out->parts || out->parts > KERF_PARTS_MOST)
+    if (sscanf(text, "%5u/%5u%n", part, parts, &used) != 2 || text[used] || *part < 1 ||
+        *part > *parts || *parts > KERF_PARTS_MOST)
         return USAGE(err, "--part %.40s: expected I/N, I from 1 to N, N at most %u", text,
                      KERF_PARTS_MOST);
     if (args_has(a, "sha256"))
@@ -313,7 +313,7 @@ kerf_status option_output(const args *a, kerf_output *out, kerf_error *err)
     TRY(args_suffix(a, "output", ends, 1, err));
     if (args_has(a, "layout")) TRY(args_layout(a, &out->layout, err));
     TRY(args_size(a, "shard-size", &out->shard_bytes, err));
-    TRY(read_part(a, out, err));
+    TRY(option_part_of(a, &out->part, &out->parts, err));
     TRY(args_integer(a, "threads", 1, 4096, &out->threads, err));
     return args_integer(a, "zstd-level", 1, 22, &out->zstd_level, err);
 }

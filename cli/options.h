@@ -64,6 +64,9 @@ kerf_status option_budget(const args *a, kerf_budget *budget, kerf_price *minimi
 /* Texts belong to the command line. */
 kerf_status option_output(const args *a, kerf_output *out, kerf_error *err);
 
+/* --part alone, for verbs that write something else; zeros where it is not given. */
+kerf_status option_part_of(const args *a, unsigned *part, unsigned *parts, kerf_error *err);
+
 /* --- models -------------------------------------------------------------------------------- */
 
 /* Where a model is that was named: the path as it is, or for what is no path here, "org/name" and

@@ -159,21 +159,29 @@ static kerf_status score_weight(void *ctx, size_t i, const kerf_exec *exec, kerf
 
 /* --- all of them --------------------------------------------------------------------------- */
 
-/* Bytes that progress counts: an upper bound, as what the cache has is not encoded. */
+uint64_t kf_score_work(const kf_score_all_job *all, size_t weight)
+{
+    uint64_t passes = all->cache ? 1 : 0;
+    const kerf_shape *shape = &all->weight[weight]->shape;
+    for (size_t c = 0; c < all->codecs; c++) {
+        kerf_geometry g;
+        if (kerf_geometry_init(&g, all->codec[c].format, shape, NULL) != KERF_OK) continue;
+        passes += kerf_needs_stats(&g) ? 2 : 1;
+    }
+    return passes * kerf_weight_bytes(all->weight[weight]);
+}
+
 static uint64_t work_bytes(const kf_score_all_job *all)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < all->weights; i++) {
-        uint64_t passes = all->cache ? 1 : 0;
-        for (size_t c = 0; c < all->codecs; c++) {
-            kerf_geometry g;
-            const kerf_shape *shape = &all->weight[i]->shape;
-            if (kerf_geometry_init(&g, all->codec[c].format, shape, NULL) != KERF_OK) continue;
-            passes += kerf_needs_stats(&g) ? 2 : 1;
-        }
-        bytes += passes * kerf_weight_bytes(all->weight[i]);
-    }
+    for (size_t i = 0; i < all->weights; i++) bytes += kf_score_work(all, i);
     return bytes;
+}
+
+static kerf_status finish_weight(void *ctx, size_t i, kerf_error *err)
+{
+    const scoring *s = ctx;
+    return s->all->finished ? s->all->finished(s->all->to, i, err) : KERF_OK;
 }
 
 /* --- by several processes ------------------------------------------------------------------ */
@@ -252,7 +260,7 @@ static kerf_status check_sources(const kf_score_all_job *all, kerf_error *err)
 kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_t *scored,
                          size_t *cached, kerf_error *err)
 {
-    static const kf_team_work work = {score_weight, NULL};
+    static const kf_team_work work = {score_weight, finish_weight};
     scoring s = {.all = all, .reader = kerf_checkpoint_reader(all->source)};
     const int moments = all->calibration && kerf_calibration_describe(all->calibration).grams > 0;
     if (all->feedback && !moments)

@@ -22,12 +22,19 @@ typedef struct kf_score_all_job {
     const char *cache; /* path of a kf_score_cache, which also stays when this fails; NULL: none */
     const kerf_team *team;
     const kerf_ranks *ranks; /* measure some weights each, and get the scores of all; NULL: none */
-    kerf_score *score;       /* the result: [weights][codecs]; what is not wanted is left alone */
+    /* After a weight was measured, one at a time; NULL: nothing is left to do. Not with ranks. */
+    kerf_status (*finished)(void *to, size_t weight, kerf_error *err);
+    void *to;
+    kerf_score *score; /* the result: [weights][codecs]; what is not wanted is left alone */
 } kf_score_all_job;
 
 /* scored, cached: how many scores were measured and how many were in the cache. They may be NULL.
  */
 kerf_status kf_score_all(const kf_score_all_job *all, const kerf_job *job, size_t *scored,
                          size_t *cached, kerf_error *err);
+
+/* Bytes that are worked through for one weight: an upper bound, as what the cache has is not
+ * encoded. */
+uint64_t kf_score_work(const kf_score_all_job *all, size_t weight);
 
 #endif

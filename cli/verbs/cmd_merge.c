@@ -3,11 +3,13 @@
 #include <string.h>
 
 #include <kerf/parts.h>
+#include <kerf/score.h>
 
 #include "args.h"
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
+#include "verbs/score_report.h"
 
 void note_output(const kerf_output *to)
 {
@@ -50,17 +52,30 @@ static kerf_status merge(const args *a, progress *bar, kerf_merged *r, kerf_erro
     return args_checksums(a, err);
 }
 
+/* Scores are there to be read: the same table, or document, as from one process. */
+static kerf_status show_scores(const args *a, kerf_error *err)
+{
+    kerf_scores *scores = NULL;
+    TRY(kerf_scores_open(args_operand(a, 0), &scores, err));
+    const kerf_status s = print_scores(scores, a, err);
+    kerf_scores_close(scores);
+    return s;
+}
+
 static int run_merge(const args *a, kerf_error *err)
 {
     char text[TEXT_SIZE];
+    int is_scores = 0;
     progress bar = {0};
     kerf_merged r = {0};
     kerf_status s = merge(a, &bar, &r, err);
+    if (s == KERF_OK) s = kerf_scores_find(args_operand(a, 0), &is_scores, err);
     progress_close(&bar);
     TRY(s);
     if (progress_allows_text(a))
         print_note("%s: %u parts, %zu files, %s, %.2f s", shown(args_operand(a, 0)), r.parts,
                    r.files, kerf_bytes_text(r.bytes, text), r.seconds);
+    if (is_scores) return show_scores(a, err);
     if (!args_has(a, "json")) return EXIT_OK;
     json_t *doc = json_pack("{s:o, s:I, s:I, s:I, s:f}", "output", json_path(args_operand(a, 0)),
                             "parts", (json_int_t)r.parts, "files", (json_int_t)r.files, "bytes",
@@ -68,21 +83,29 @@ static int run_merge(const args *a, kerf_error *err)
     return print_json("merge", doc, err);
 }
 
+static const option options[] = {
+    {"per-tensor", 0, NULL, "of scores: list every tensor; --json always does"},
+    {NULL, 0, NULL, NULL},
+};
+
 const verb verb_merge = {
     .name = "merge",
     .summary = "make a checkpoint of parts that several processes wrote",
     .usage = "OUT [options]",
     .details =
-        "Makes the folder OUT of what kerf quantize, convert or dequantize has written with\n"
-        "-o OUT --part I/N, in processes on any machines, in any order. The parts wait in\n"
+        "Makes the folder OUT of what kerf quantize, convert, dequantize or score has written\n"
+        "with -o OUT --part I/N, in processes on any machines, in any order. The parts wait in\n"
         "OUT.kerf-parts, a folder each; parts of machines that share no disk are copied there.\n"
         "Every byte is compared with its hash, files are renamed, and OUT appears when it is\n"
         "whole, with the bytes that one process would have written. A part that is missing,\n"
-        "damaged, or of another source or other options is named, and OUT stays absent.",
+        "damaged, or of another source or other options is named, and OUT stays absent.\n"
+        "Of scores, it prints what one process would have printed.",
     .examples = "  kerf quantize model/ -f nvfp4 -o out/ --part 1/2 & \\\n"
                 "  kerf quantize model/ -f nvfp4 -o out/ --part 2/2; wait; kerf merge out/\n"
                 "  rsync -a node2:out.kerf-parts/ out.kerf-parts/ && kerf merge out/\n",
-    .shared = {&option_overwrite, &option_threads, &option_json, &option_sha256, &option_progress},
+    .options = options,
+    .shared = {&option_overwrite, &option_threads, &option_json, &option_wide, &option_sha256,
+               &option_progress},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_merge,

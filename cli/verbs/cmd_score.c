@@ -1,5 +1,6 @@
 /* cmd_score.c - kerf score: what each format would cost these weights. */
 #include <stdlib.h>
+#include <string.h>
 
 #include <kerf/calibrate.h>
 #include <kerf/score.h>
@@ -10,73 +11,7 @@
 #include "terminal.h"
 #include "options_codecs.h"
 #include "verbs/figures.h"
-
-enum { FEW_ROWS = 8 }; /* up to so many are listed one by one without --per-tensor */
-
-/* --- report -------------------------------------------------------------------------------- */
-
-static unsigned columns_shown(const kerf_scores *s)
-{
-    return (s->imatrix ? SHOW_WEIGHTED : 0u) | (s->zstd_level ? SHOW_ZSTD : 0u);
-}
-
-static kerf_status print_tensors(const kerf_scores *s, kerf_error *err)
-{
-    table *t = NULL;
-    char headings[160], name[64];
-    snprintf(headings, sizeof headings, "~tensor|~format%s", figures_headings(columns_shown(s)));
-    TRY(table_open(&t, headings, err));
-    for (size_t i = 0; i < s->tensors * s->codecs; i++) {
-        table_cell(t, "%s", s->weight[i / s->codecs]->name);
-        table_cell(t, "%s", kerf_codec_name(s->codec[i % s->codecs], name, sizeof name));
-        figures_cells(t, &s->score[i], columns_shown(s));
-    }
-    kerf_status status = table_print(t, stdout, err);
-    table_close(t);
-    return status;
-}
-
-static kerf_status print_totals(const kerf_scores *s, kerf_error *err)
-{
-    table *t = NULL;
-    char headings[160], name[64];
-    snprintf(headings, sizeof headings, "~format%s", figures_headings(columns_shown(s)));
-    TRY(table_open(&t, headings, err));
-    for (size_t c = 0; c < s->codecs; c++) {
-        table_cell(t, "%s", kerf_codec_name(s->codec[c], name, sizeof name));
-        figures_cells(t, &s->total[c], columns_shown(s));
-    }
-    kerf_status status = table_print(t, stdout, err);
-    table_close(t);
-    return status;
-}
-
-static kerf_status print_report(const kerf_scores *s, const args *a, kerf_error *err)
-{
-    char name[64], text[sizeof s->left_out->reason], *document = NULL;
-    for (size_t i = s->left_outs; i-- > 0;) {
-        const kerf_left_out *out = &s->left_out[i];
-        print_note("left out: %s: %s", kerf_codec_name(out->codec, name, sizeof name),
-                   kerf_text_printable(out->reason, text, sizeof text));
-    }
-    if (args_has(a, "json")) {
-        size_t n;
-        TRY(kerf_scores_write(s, &document, &n, err));
-        return put_document(document, err);
-    }
-    if (args_has(a, "per-tensor") || s->tensors * s->codecs <= FEW_ROWS) {
-        TRY(print_tensors(s, err));
-        printf("\n");
-    }
-    for (size_t i = 0; i < s->tensors * s->codecs; i++) {
-        char label[400];
-        snprintf(label, sizeof label, "%.300s in %s", s->weight[i / s->codecs]->name,
-                 kerf_codec_name(s->codec[i % s->codecs], name, sizeof name));
-        print_ruined(label, &s->score[i]);
-    }
-    printf("%zu of %zu tensors of %s\n", s->tensors, s->considered, shown(s->source));
-    return print_totals(s, err);
-}
+#include "verbs/score_report.h"
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
@@ -87,13 +22,68 @@ typedef struct score_run {
     kerf_checkpoint *source, *imatrix;
     kerf_calibration *calibration;
     kerf_scores *scores;
+    kerf_output to; /* where they are kept; path NULL: nowhere */
     progress progress;
 } score_run;
+
+/* Scores that were kept before are only shown: everything else was said when they were made. */
+static kerf_status show_kept(score_run *j, const args *a, kerf_error *err)
+{
+    static const char *const shown_by[] = {"json",    "per-tensor", "wide",   "progress",
+                                           "threads", "quiet",      "verbose"};
+    const option *o;
+    for (size_t i = 0; (o = verb_option(args_verb(a), i)) != NULL; i++) {
+        int may = !args_has(a, o->name);
+        for (size_t k = 0; k < sizeof shown_by / sizeof *shown_by; k++)
+            may |= strcmp(o->name, shown_by[k]) == 0;
+        if (!may)
+            return USAGE(err, "--%s: %s holds scores that were measured before: name their source",
+                         o->name, shown(args_operand(a, 0)));
+    }
+    TRY(kerf_scores_open(args_operand(a, 0), &j->scores, err));
+    return print_scores(j->scores, a, err);
+}
+
+static kerf_status report(const score_run *j, const args *a, kerf_error *err)
+{
+    const kerf_scores *s = j->scores;
+    const kerf_output *to = &j->to;
+    if (!to->parts) return print_scores(s, a, err);
+    if (!args_has(a, "json")) {
+        if (progress_allows_text(a))
+            print_note("%s: part %u/%u is finished, %zu of %zu tensors; kerf merge %s when all are",
+                       shown(to->path), to->part, to->parts, s->measured, s->tensors,
+                       shown(to->path));
+        return KERF_OK;
+    }
+    json_t *doc = json_object();
+    json_set(&doc, "output", json_path(to->path));
+    json_set(&doc, "part",
+             json_pack("{s:I, s:I, s:I, s:I}", "part", (json_int_t)to->part, "parts",
+                       (json_int_t)to->parts, "tensors", (json_int_t)s->measured, "of_tensors",
+                       (json_int_t)s->tensors));
+    return print_json("score", doc, err);
+}
+
+static kerf_status read_output(kerf_output *to, const args *a, kerf_error *err)
+{
+    *to = (kerf_output){.path = args_value(a, "output"),
+                        .overwrite = args_has(a, "overwrite"),
+                        .resume = args_has(a, "resume")};
+    TRY(option_part_of(a, &to->part, &to->parts, err));
+    if (!to->path && (to->parts || to->resume))
+        return USAGE(err, "--%s: -o SCORES is missing, the folder in which scores are kept",
+                     to->parts ? "part" : "resume");
+    return KERF_OK;
+}
 
 static kerf_status score(score_run *j, const args *a, kerf_error *err)
 {
     const char *imatrix = args_value(a, "imatrix"), *cal = args_value(a, "calibration");
-    int zstd_level = 3;
+    int zstd_level = 3, is_kept;
+    TRY(kerf_scores_find(args_operand(a, 0), &is_kept, err));
+    if (is_kept) return show_kept(j, a, err);
+    TRY(read_output(&j->to, a, err));
     TRY(option_team_open(&j->team, a, err));
     TRY(args_integer(a, "zstd-level", 0, 22, &zstd_level, err));
     TRY(codec_list_parse(&j->codecs, args_value(a, "format"), err));
@@ -114,12 +104,18 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
         .calibration = j->calibration,
         .feedback = args_has(a, "feedback"),
         .zstd_level = zstd_level,
-        .ranks = company.ranks};
+        .ranks = company.ranks,
+        .path = j->to.path,
+        .overwrite = j->to.overwrite,
+        .resume = j->to.resume,
+        .part = j->to.part,
+        .parts = j->to.parts};
     TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_score_checkpoint(j->source, &request, &j->team.team, &j->progress.job,
                                           &j->scores, err);
+    if (s == KERF_OK && j->to.path) note_output(&j->to);
     progress_close(&j->progress);
-    return s == KERF_OK ? print_report(j->scores, a, err) : s;
+    return s == KERF_OK ? report(j, a, err) : s;
 }
 
 static int run_score(const args *a, kerf_error *err)
@@ -141,6 +137,7 @@ static const option options[] = {
      "formats, comma-separated: nvfp4, nvfp4:4/6, patterns such as 'int4*' or "
      "'nvfp4:*', or all (every encoder); default: every format, and every "
      "encoder of nvfp4 and the mx formats"},
+    {"output", 'o', "SCORES", "also keep the scores in this folder; kerf score SCORES shows them"},
     {"imatrix", 0, "FILE",
      "importance of columns: a file of llama.cpp, .gguf or .dat, or safetensors with F32 [columns] "
      "per weight"},
@@ -157,7 +154,7 @@ const verb verb_score = {
     .summary = "error and size of these weights in each format",
     .usage = "IN [-f LIST] [--imatrix FILE] [options]",
     .details = "Encodes the weights of IN in each format and measures the error of the bytes\n"
-               "that quantize would write. Writes nothing. Columns:\n"
+               "that quantize would write. Columns:\n"
                "  bpw        bits per weight, all scales counted\n"
                "  t2         ||W' - W||^2 / ||W||^2; weighted: each column by its importance\n"
                "  SQNR dB    -10 log10 t2\n"
@@ -166,11 +163,14 @@ const verb verb_score = {
                "  max error  largest |W' - W|\n"
                "  zstd       size of the codes compressed, of their size as they are",
     .examples = "  kerf score model.safetensors\n"
+                "  kerf score model/ -f nvfp4 -o scores/ --part 3/8; kerf help merge\n"
                 "  kerf score model/ -f 'nvfp4:*,mxfp4:*' --imatrix imatrix.safetensors\n"
                 "  kerf score model/ -f int4-g128,nf4 --only '*down_proj*' --per-tensor\n",
     .options = options,
     .shared = {&option_keep, &option_only, &option_nan, &option_threads, &option_device,
-               &option_json, &option_wide, &option_progress},
+               &option_overwrite, &option_resume, &option_part, &option_json, &option_wide,
+               &option_progress},
+    .writes = {"output"},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_score,

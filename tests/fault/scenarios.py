@@ -35,6 +35,7 @@ class Scenario:
 QUANTIZE = 'quantize in/model -f nvfp4:4/6 -j 1 '
 MERGED = {'stage': 'o.kerf-parts', 'done': 'has no parts to merge'}  # a part that cannot be read is damaged: 3
 PARTS = [QUANTIZE + '--shard-size 5KB -o o --part %d/2' % i for i in (1, 2)]
+SCORE = 'score in/model -f nvfp4,nf4 -j 1 -o o '
 TOKENS = ' in/tiny --tokens in/tokens.u16 --length 8 '
 EVAL = 'eval in/tiny in/tiny-int8 --tokens in/tokens.u16 --length 8 -j 1 '
 TASK = rb'"pid":[0-9]+,"name":"[a-z]*"|gpu0: [0-9]+ [a-z?]+'  # a name that cannot be seen is none
@@ -71,6 +72,12 @@ SCENARIOS = [
     Scenario('dequantize a GGUF file', 'dequantize in/q.gguf -j 1 -o o.safetensors', writes='o.safetensors'),
     Scenario('dequantize a compressed file', 'dequantize in/q.safetensors.zst -j 1 -o o', writes='o'),
     Scenario('score', 'score in/one.safetensors -f nvfp4,nf4 -j 1 --json'),
+    Scenario('score, kept', SCORE + '-y --json', before='quantize in/model -f int8 -o o', writes='o'),
+    Scenario('score, one part of two', SCORE + '--part 1/2', writes='o.kerf-parts/1-of-2', stage='o.kerf-parts',
+             gate=True, codes=[4]),
+    Scenario('merge scores', 'merge o -j 1', before=[SCORE + '--part %d/2' % i for i in (1, 2)], writes='o',
+             codes=[3], **MERGED),
+    Scenario('scores that were kept', 'score o --json', before=SCORE),
     Scenario('score as text', 'score in/one.safetensors -f nvfp4,nf4 -j 1 --per-tensor'),
     Scenario('verify', 'verify in/one.safetensors in/q.safetensors -j 1 --json'),
     Scenario('verify with limits', 'verify in/one.safetensors in/q.safetensors -j 1 --limits in/limits.json', code=1),

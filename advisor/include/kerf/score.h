@@ -125,7 +125,15 @@ typedef struct kerf_score_request {
                        feedback (kerf/feedback.h), as kerf_output.moments asks quantize to         */
     int zstd_level; /* also compress the codes at this level; 0: do not */
     const kerf_ranks
-        *ranks; /* processes that measure together, and all get the result; NULL: none */
+        *ranks;       /* processes that measure together, and all get the result; NULL: none */
+    const char *path; /* also keep the scores in this folder, for kerf_scores_open; NULL: do not */
+    int overwrite;    /* 1: replace it; else KERF_E_EXISTS                                */
+    int resume;       /* 1: go on with what a killed run of the same request has left    */
+    /* Part `part` (from 1) of `parts`: some of the tensors, by bytes of work. What is measured
+     * waits beside the path until all parts are there and kerf_merge (kerf/parts.h) makes the
+     * folder of them. Which ones follows from source, request and the two numbers; a part that is
+     * there and whole is left as it is. Not with ranks, and not without a path. 0: all of them */
+    unsigned part, parts;
 } kerf_score_request;
 
 /* A codec that is not in the result. */
@@ -146,19 +154,32 @@ typedef struct kerf_scores {
     kerf_left_out *left_out; /* [left_outs] */
     size_t left_outs;
     int zstd_level;
+    /* Tensors that were measured: with parts, those of this one, which an earlier run may have left
+     * and whose scores are then zeros, as are those of other parts. Else all */
+    size_t measured;
+    struct kerf_scores_kept *kept; /* of kerf_scores_open */
 } kerf_scores;
 
 /* Encodes every selected tensor in every codec, decodes the bytes and measures what was lost;
- * writes nothing. Each tensor is read once for all codecs. The result is the same for every team.
- * team NULL: the processor, all cores. KERF_E_ARG: no tensor is selected, or no codec is left;
- * KERF_E_NOSUP: a codec cannot encode a tensor; KERF_E_DATA: the imatrix names none of the tensors
- * or is damaged, or the source has a NaN or Inf that the team's kerf_nan does not allow. Close the
- * result with kerf_scores_close; source and imatrix must outlive it. */
+ * writes nothing but the folder that was asked for. Each tensor is read once for all codecs. The
+ * result is the same for every team. team NULL: the processor, all cores. KERF_E_ARG: no tensor is
+ * selected, or no codec is left; KERF_E_NOSUP: a codec cannot encode a tensor; KERF_E_DATA: the
+ * imatrix names none of the tensors or is damaged, or the source has a NaN or Inf that the team's
+ * kerf_nan does not allow. Close the result with kerf_scores_close; source and imatrix must outlive
+ * it. */
 KERF_API KERF_CHECK kerf_status kerf_score_checkpoint(const kerf_checkpoint *source,
                                                       const kerf_score_request *request,
                                                       const kerf_team *team, const kerf_job *job,
                                                       kerf_scores **out, kerf_error *err);
 KERF_API void kerf_scores_close(kerf_scores *s); /* NULL is fine */
+
+/* Scores that were kept: what kerf_score_checkpoint gave, bit for bit, but weights have no more
+ * than a name. They need no source. KERF_E_IO: it cannot be read; KERF_E_DATA: it is no folder of
+ * scores, is damaged, or is in parts that are not merged. */
+KERF_API KERF_CHECK kerf_status kerf_scores_open(const char *path, kerf_scores **out,
+                                                 kerf_error *err);
+/* *is: 1 when it may be a folder of scores. KERF_E_IO: it cannot be looked at; KERF_E_NOMEM. */
+KERF_API KERF_CHECK kerf_status kerf_scores_find(const char *path, int *is, kerf_error *err);
 
 /* The result as a JSON document with the schema kerf.score/1, as `kerf score --json` prints it:
  * malloc'd, ends in a 0 that n does not count, to be freed. */

@@ -82,19 +82,24 @@ static kerf_status fail_part(const merging *m, unsigned i, const char *verb, con
                    m->folder.out, i + 1, m->parts, what, verb, m->folder.out, i + 1, m->parts);
 }
 
+/* What has written the parts whose records were read. */
+static const char *verb_of(const merging *m)
+{
+    for (unsigned i = 0; i < m->parts; i++)
+        if (m->part[i].verb) return m->part[i].verb;
+    return "quantize";
+}
+
 static kerf_status fail_missing(const merging *m, unsigned first, unsigned missing, kerf_error *err)
 {
     char what[64] = "is missing", more[48];
-    const char *verb = "quantize";
-    for (unsigned i = 0; i < m->parts; i++)
-        if (m->part[i].verb) verb = m->part[i].verb;
     snprintf(more, sizeof more, "is missing (and %u more)", missing - 1);
-    return fail_part(m, first, verb, missing > 1 ? more : what, err);
+    return fail_part(m, first, verb_of(m), missing > 1 ? more : what, err);
 }
 
 static kerf_status read_parts(merging *m, kerf_error *err)
 {
-    unsigned missing = 0, first = 0;
+    unsigned missing = 0, first = 0, lost = m->parts;
     KF_TRY(kf_allocate(&m->part, m->parts, sizeof *m->part, err));
     KF_TRY(kf_allocate(&m->path, m->parts, sizeof *m->path, err));
     for (unsigned i = 0; i < m->parts; i++) {
@@ -111,9 +116,12 @@ static kerf_status read_parts(merging *m, kerf_error *err)
             if (err) *err = why;
             return s;
         }
-        if (s != KERF_OK || m->part[i].part != i + 1 || m->part[i].parts != m->parts)
-            return fail_part(m, i, "quantize", "is damaged, its " KF_PART_NAME " is lost", err);
+        if (s == KERF_OK && m->part[i].part == i + 1 && m->part[i].parts == m->parts) continue;
+        kf_part_free(&m->part[i]); /* it may name any verb */
+        if (i < lost) lost = i;
     }
+    if (lost < m->parts)
+        return fail_part(m, lost, verb_of(m), "is damaged, its " KF_PART_NAME " is lost", err);
     return missing ? fail_missing(m, first, missing, err) : KERF_OK;
 }
 
