@@ -43,10 +43,13 @@ static void put_option(const option *o, FILE *to)
     putc('\n', to);
 }
 
+/* The title is in capitals, as man(1) shows those of other commands. */
 static void put_head(const char *name, const char *summary, FILE *to)
 {
-    fprintf(to, ".TH KERF%s%s 1 \"\" \"kerf %s\"\n.SH NAME\nkerf%s%s \\- ", *name ? "\\-" : "",
-            name, KERF_VERSION_TEXT, *name ? "\\-" : "", name);
+    fprintf(to, ".TH KERF%s", *name ? "\\-" : "");
+    for (const char *c = name; *c; c++) putc(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c, to);
+    fprintf(to, " 1 \"\" \"kerf %s\"\n.SH NAME\nkerf%s%s \\- ", KERF_VERSION_TEXT,
+            *name ? "\\-" : "", name);
     put(summary, to);
 }
 

@@ -73,6 +73,7 @@ for verb in $verbs; do
     for word in $(kerf help "$verb" | sed -n 's/^  ....--\([a-z-]*\).*/\1/p' | grep -vx help); do
         output_says "^[.\\].*fB.-.-${word//-/.-}"
     done
+    check "title of kerf-$verb(1)" grep -qx "\.TH KERF.-${verb^^} 1 .*" "$tmp/out"
     if command -v groff >/dev/null; then
         check "kerf-$verb(1) has no fault" test -z "$(groff -man -Tutf8 -ww -z "$tmp/out" 2>&1)"
         check "it shows the details" grep -qF "$(kerf help "$verb" | sed -n 3p)" \
