@@ -34,5 +34,5 @@ Done in $SECONDS s. Built: $build/kerf. Written: $build/tiny-llama-nvfp4. What t
   $build/kerf quantize YOUR_MODEL_FOLDER -f nvfp4:4/6 -o OUT --dry-run
   $build/kerf quantize --help
   bash tests/run.sh
-This build was made to be ready soon; cmake --preset release makes the fast one.
+This build was made to be ready soon: its products are plain loops. cmake --preset release makes the fast one.
 END
