@@ -148,3 +148,12 @@ def test_what_comes_from_files_is_escaped(tmp_path: Path) -> None:
 
 def test_types_are_shipped() -> None:
     assert Path(kerf.__file__).with_name("py.typed").exists()
+
+
+def test_columns_of_numbers_read_as_one() -> None:
+    """Digits stand below each other, and so does what has no number in such a column."""
+    page = kerf._records.table(("name", "t2"), [("a", 0.0075), ("b", 0.007614), ("c", "equal")])
+    assert "0.007500<" in page and "0.007614<" in page
+    assert page.count("text-align:right") == 3 and page.count("text-align:left") == 3
+    shown = [kerf._records.cell(x) for x in (19.0, 4.25, 1234.5, 0.0, 7, 28000, None, True)]
+    assert shown == ["19.00", "4.250", "1234", "0.000", "7", "28,000", "", "yes"]

@@ -37,7 +37,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:#.4g}".rstrip(".")  # with its zeros: a column of them is read as one
     if isinstance(value, int):
         return f"{value:,}"
     return str(value)
@@ -46,8 +46,14 @@ def cell(value: Any) -> str:
 _ROOM = "padding:2px 8px"  # notebooks without a style of their own leave none between columns
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
-    """An HTML table; numbers are aligned to the right, everything is escaped."""
+    """An HTML table; columns with numbers are aligned to the right, everything is escaped."""
+    rows = [tuple(row) for row in rows]
+    right = {i for row in rows for i, value in enumerate(row) if _is_number(value)}
     out = ["<table>"]
     if caption:
         line = "white-space:nowrap;text-align:left"
@@ -55,9 +61,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "")
     out.append("<tr>" + "".join(f'<th style="{_ROOM}">{html.escape(h)}</th>' for h in head) + "</tr>")
     for row in rows:
         cells = []
-        for value in row:
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            style = f"text-align:{'right' if number else 'left'};{_ROOM}"
+        for i, value in enumerate(row):
+            style = f"text-align:{'right' if i in right else 'left'};{_ROOM}"
             cells.append(f'<td style="{style}">{html.escape(cell(value))}</td>')
         out.append("<tr>" + "".join(cells) + "</tr>")
     out.append("</table>")
