@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kerf/parts.h>
+
 #include "base/base.h"
 #include "text/json_text.h"
 
@@ -239,7 +241,8 @@ static kerf_status describe(folder *f, const kf_book *b, const kerf_key_value *a
 }
 
 kerf_status kf_book_create(const kf_book *b, const kerf_checkpoint *source,
-                           const kerf_calibrate_request *r, const kerf_job *job, kerf_writer **out,
+                           const kerf_calibrate_request *r, const unsigned char *own,
+                           uint64_t machine, const kerf_job *job, kerf_writer **out,
                            kerf_error *err)
 {
     char numbers[3][32];
@@ -248,9 +251,13 @@ kerf_status kf_book_create(const kf_book *b, const kerf_checkpoint *source,
     const kerf_reader *reader = kerf_checkpoint_reader(source);
     const uint64_t tokens = r->tokens.rows * r->tokens.length,
                    text = kerf_hash(r->tokens.token, (size_t)tokens * sizeof *r->tokens.token),
-                   how[] = {
-                       text,     r->tokens.length,          (uint64_t)r->gram, (uint64_t)r->alpha,
-                       r->draws, (uint64_t)(r->noise * 1e9)};
+                   how[] = {text,
+                            r->tokens.length,
+                            (uint64_t)r->gram,
+                            (uint64_t)r->alpha,
+                            r->draws,
+                            (uint64_t)(r->noise * 1e9),
+                            machine};
     kerf_resume resume = {.work = kerf_hash(how, sizeof how), .goes_on = r->resume};
     KF_TRY(kerf_reader_fingerprint(reader, &resume.source, err));
     KF_TRY(kerf_reader_contents(reader, &contents, err));
@@ -263,15 +270,19 @@ kerf_status kf_book_create(const kf_book *b, const kerf_checkpoint *source,
                                     {"kerf.text", numbers[2]},
                                     {"kerf.alpha", r->alpha == KERF_ALPHA_BY_LOSS ? "loss" : "kl"}};
     const size_t abouts = sizeof about / sizeof *about - (r->alpha == KERF_ALPHA_BY_NONE);
+    const kerf_own_part part = {r->part, r->parts, own, "calibrate"};
     kerf_status s = describe(&f, b, about, abouts, err);
     const kerf_writer_options opt = {.overwrite = r->overwrite,
                                      .shard = b->layers > 1 ? f.shard : NULL,
                                      .shards = (size_t)b->layers,
                                      .metadata = f.keys,
                                      .metadata_count = f.count,
+                                     .part = r->parts ? &part : NULL,
                                      .resume = &resume,
                                      .job = job};
     if (s == KERF_OK) s = kerf_writer_create(r->path, b->entry, b->entries, &opt, out, err);
+    if (s == KERF_E_EXISTS)
+        kf_fail(err, s, KF_NOWHERE, "%.300s: exists already; -y replaces it", r->path);
     free(f.shard);
     free(f.names);
     free(f.key);

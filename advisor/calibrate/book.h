@@ -40,9 +40,11 @@ void kf_book_close(kf_book *b); /* all zeros are fine */
 /* The slot of a weight in one layer; NULL: it is not calibrated. */
 kf_slot *kf_book_find(const kf_book *b, uint64_t layer, const char *name);
 
-/* Opens the writer of the folder. */
+/* Opens the writer of the folder. own[layers]: which of them a part writes. machine: a number for
+ * what the results depend on besides model and request. */
 kerf_status kf_book_create(const kf_book *b, const kerf_checkpoint *source,
-                           const kerf_calibrate_request *r, const kerf_job *job, kerf_writer **out,
+                           const kerf_calibrate_request *r, const unsigned char *own,
+                           uint64_t machine, const kerf_job *job, kerf_writer **out,
                            kerf_error *err);
 
 #endif

@@ -238,14 +238,6 @@ static kerf_status run_draws(disturbing *d, kerf_layer *l, unsigned from, unsign
     return KERF_OK;
 }
 
-/* Work of one group: a pass through the layers from this one on, and the head, as often as it is
- * done. */
-static uint64_t work_of(const disturbing *d)
-{
-    const uint64_t passes = by_loss(d) ? d->job->request->draws : 1;
-    return passes * ((d->job->book->layers - d->layer) * d->bytes + head_work(d));
-}
-
 /* Memory for the groups that are not done; *open: how many. */
 static kerf_status open_states(disturbing *d, size_t *open, kerf_error *err)
 {
@@ -253,10 +245,7 @@ static kerf_status open_states(disturbing *d, size_t *open, kerf_error *err)
     KF_TRY(kf_allocate(&d->state, groups_of(d), sizeof *d->state, err));
     KF_TRY(kf_allocate(&d->value, groups_of(d), sizeof *d->value, err));
     for (size_t i = 0; i < groups_of(d); i++) {
-        if (d->job->is_done[leaf_of(d)->group + i]) {
-            kf_work_skip(d->job->work, work_of(d));
-            continue;
-        }
+        if (d->job->is_done[leaf_of(d)->group + i]) continue;
         KF_TRY(kf_allocate(&d->state[i], d->bytes, 1, err));
         (*open)++;
     }
@@ -293,17 +282,33 @@ static kerf_status run_layer(disturbing *d, kerf_layer *l, kerf_error *err)
 
 /* --- all of them --------------------------------------------------------------------------- */
 
+/* States ahead of the first layer with a group that is not done. */
+static kerf_status begin(disturbing *d, kerf_error *err)
+{
+    const kf_disturb_job *j = d->job;
+    if (j->before) return KERF_OK;
+    KF_TRY(kerf_decoder_embed(j->model, &j->own, d->before, err));
+    for (uint64_t i = 0; i < j->first; i++) {
+        kerf_layer *l = NULL;
+        KF_TRY(kerf_decoder_layer_load(j->model, i, &l, err));
+        const kerf_status s = run_rows(d, l, d->before, 0, d->tokens.rows, err);
+        kerf_layer_free(l);
+        KF_TRY(s);
+    }
+    return KERF_OK;
+}
+
 static kerf_status run_all(disturbing *d, kerf_error *err)
 {
-    KF_TRY(kf_allocate(&d->before, d->bytes, 1, err));
     KF_TRY(kf_allocate(&d->prediction, d->tokens.rows * (d->tokens.length - 1),
                        sizeof *d->prediction, err));
-    KF_TRY(kerf_decoder_embed(d->job->model, &d->job->own, d->before, err));
-    for (d->layer = 0; d->layer < d->job->book->layers; d->layer++) {
+    KF_TRY(begin(d, err));
+    for (d->layer = d->job->first; d->layer < d->job->end; d->layer++) {
         kerf_layer *l = NULL;
         KF_TRY(kerf_decoder_layer_load(d->job->model, d->layer, &l, err));
         kerf_status s = run_layer(d, l, err);
-        if (s == KERF_OK) s = run_rows(d, l, d->before, 0, d->tokens.rows, err);
+        if (s == KERF_OK && d->layer + 1 < d->job->end)
+            s = run_rows(d, l, d->before, 0, d->tokens.rows, err);
         kerf_layer_free(l);
         KF_TRY(s);
     }
@@ -312,11 +317,12 @@ static kerf_status run_all(disturbing *d, kerf_error *err)
 
 kerf_status kf_disturb(const kf_disturb_job *job, kerf_error *err)
 {
-    disturbing d = {.job = job, .tokens = job->request->tokens};
+    disturbing d = {.job = job, .tokens = job->request->tokens, .before = job->before};
     d.width = kerf_decoder_about(job->model)->hidden;
     d.bytes = job->own.rows * job->own.length * d.width * sizeof(float);
-    kerf_status s = run_all(&d, err);
-    free(d.before);
+    kerf_status s = job->before ? KERF_OK : kf_allocate(&d.before, d.bytes, 1, err);
+    if (s == KERF_OK) s = run_all(&d, err);
+    if (!job->before) free(d.before);
     free(d.prediction);
     return s;
 }
@@ -326,15 +332,16 @@ uint64_t kf_disturb_work(const kf_disturb_job *job)
     const kf_book *b = job->book;
     const kerf_tokens *t = &job->request->tokens;
     const uint64_t state =
-        t->rows * t->length * kerf_decoder_about(job->model)->hidden * sizeof(float);
-    uint64_t runs = b->layers, heads = 0;
-    for (uint64_t layer = 0; layer < b->layers; layer++) {
-        const uint64_t groups = b->leaf[layer + 1].group - b->leaf[layer].group;
-        const uint64_t passes =
-            groups * (job->request->alpha == KERF_ALPHA_BY_LOSS ? job->request->draws : 1);
-        runs += passes * (b->layers - layer);
-        heads += passes;
-    }
+                       t->rows * t->length * kerf_decoder_about(job->model)->hidden * sizeof(float),
+                   passes = job->request->alpha == KERF_ALPHA_BY_LOSS ? job->request->draws : 1;
+    if (job->first >= job->end) return 0;
+    uint64_t runs = job->end - 1 - (job->before ? job->first : 0), heads = 0;
+    for (uint64_t layer = job->first; layer < job->end; layer++)
+        for (size_t g = b->leaf[layer].group; g < b->leaf[layer + 1].group; g++) {
+            if (job->is_done[g]) continue;
+            runs += passes * (b->layers - layer);
+            heads += passes;
+        }
     return runs * state + heads * job->head_work;
 }
 

@@ -11,7 +11,10 @@ typedef struct kf_disturb_job {
     const kerf_calibrate_request *request; /* with draws and noise */
     kerf_tokens own;                       /* rows of this rank, from row `first_row` on */
     uint64_t first_row;
-    const unsigned char *is_done; /* [groups]: by a run that was killed */
+    const unsigned char *is_done; /* [groups]: by a run that was killed, or by another part */
+    uint64_t first, end; /* layers that have a group which is not done are from first to end - 1 */
+    float *before;       /* the states ahead of layer `first`, which are changed; NULL: they are
+                            made from the tokens                                          */
     const float *last;   /* [own tokens][hidden] of the undisturbed model, behind its last layer */
     kf_work *work;       /* counts bytes of states that went through a layer or the head */
     uint64_t head_work;  /* of a pass through the head, in these bytes                    */

@@ -48,13 +48,32 @@ static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
     return put_document(document, err);
 }
 
+/* What is said of the weights is of the whole calibration. */
+static kerf_status report_part(const calibrate_run *j, const kerf_output *to, kerf_error *err)
+{
+    if (!args_has(j->args, "json")) {
+        if (progress_allows_text(j->args))
+            print_note("%s: part %u/%u is finished; kerf merge %s when all are", shown(to->path),
+                       to->part, to->parts, shown(to->path));
+        return KERF_OK;
+    }
+    json_t *doc = json_object();
+    json_set(&doc, "output", json_path(to->path));
+    json_set(&doc, "part",
+             json_pack("{s:I, s:I}", "part", (json_int_t)to->part, "parts", (json_int_t)to->parts));
+    return print_json("calibrate", doc, err);
+}
+
 static kerf_status calibrate(calibrate_run *j, kerf_error *err)
 {
     static const char *const by[] = {"kl", "loss", "none", NULL}, *const ends[] = {".gguf", NULL};
     const args *a = j->args;
-    const char *path = args_value(a, "output");
+    kerf_output to = {.path = args_value(a, "output")};
     int alpha = 0, draws = 4;
-    if (!path) return USAGE(err, "calibrate: -o CAL is missing");
+    if (!to.path) return USAGE(err, "calibrate: -o CAL is missing");
+    TRY(option_part_of(a, &to.part, &to.parts, err));
+    if (to.parts && args_has(a, "imatrix-gguf"))
+        return USAGE(err, "--imatrix-gguf is of the whole calibration: leave it out, or --part");
     TRY(args_suffix(a, "imatrix-gguf", ends, 0, err));
     TRY(args_choice(a, "alpha-by", by, &alpha, err));
     TRY(args_integer(a, "alpha", 2, 64, &draws, err));
@@ -64,18 +83,20 @@ static kerf_status calibrate(calibrate_run *j, kerf_error *err)
                                             .gram = args_has(a, "gram"),
                                             .alpha = (kerf_alpha_by)alpha,
                                             .draws = (unsigned)draws,
-                                            .path = path,
+                                            .path = to.path,
                                             .overwrite = args_has(a, "overwrite"),
                                             .resume = args_has(a, "resume"),
                                             .ranks = company.ranks,
+                                            .part = to.part,
+                                            .parts = to.parts,
                                             .planned = tell_plan,
                                             .ctx = j};
     TRY(progress_open(&j->progress, a, err));
     kerf_status s = kerf_calibrate(j->source, &request, &j->tokens.exec, &j->progress.job, err);
+    if (s == KERF_OK) note_output(&to);
     progress_close(&j->progress);
     TRY(s);
-    note_written(path);
-    return report(j, path, err);
+    return to.parts ? report_part(j, &to, err) : report(j, to.path, err);
 }
 
 static int run_calibrate(const args *a, kerf_error *err)
@@ -114,11 +135,12 @@ const verb verb_calibrate = {
         "  kerf calibrate model/ --text wiki.txt -o cal/\n"
         "  kerf advise model/ --calibration cal/ --budget 4.5bits -o recipe.json\n"
         "  kerf calibrate model/ --tokens eval.u16 --rows 0:128 --gram -o cal/ --device cuda\n"
-        "  kerf calibrate model/ --text t.txt --alpha-by none --imatrix-gguf i.gguf -o c/\n",
+        "  kerf calibrate model/ --text t.txt --alpha-by none --imatrix-gguf i.gguf -o c/\n"
+        "  kerf calibrate model/ --text wiki.txt --gram -o cal/ --part 3/8; kerf help merge\n",
     .options = options,
     .shared = {&option_text, &option_tokens, &option_length, &option_rows, &option_overwrite,
-               &option_resume, &option_threads, &option_device, &option_json, &option_wide,
-               &option_progress},
+               &option_resume, &option_part, &option_threads, &option_device, &option_json,
+               &option_wide, &option_progress},
     .reads = {"text", "tokens"},
     .writes = {"output", "imatrix-gguf"},
     .operands_min = 1,

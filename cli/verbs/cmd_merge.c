@@ -93,13 +93,13 @@ const verb verb_merge = {
     .summary = "make a checkpoint of parts that several processes wrote",
     .usage = "OUT [options]",
     .details =
-        "Makes the folder OUT of what kerf quantize, convert, dequantize or score has written\n"
-        "with -o OUT --part I/N, in processes on any machines, in any order. The parts wait in\n"
-        "OUT.kerf-parts, a folder each; parts of machines that share no disk are copied there.\n"
-        "Every byte is compared with its hash, files are renamed, and OUT appears when it is\n"
-        "whole, with the bytes that one process would have written. A part that is missing,\n"
-        "damaged, or of another source or other options is named, and OUT stays absent.\n"
-        "Of scores, it prints what one process would have printed.",
+        "Makes the folder OUT of what kerf quantize, convert, dequantize, score or calibrate\n"
+        "has written with -o OUT --part I/N, in processes on any machines, in any order. The\n"
+        "parts wait in OUT.kerf-parts, a folder each; parts of machines that share no disk are\n"
+        "copied there. Every byte is compared with its hash, files are renamed, and OUT appears\n"
+        "when it is whole, with the bytes that one process would have written. A part that is\n"
+        "missing, damaged, or of another source or other options is named, and OUT stays\n"
+        "absent. Of scores, it prints what one process would have printed.",
     .examples = "  kerf quantize model/ -f nvfp4 -o out/ --part 1/2 & \\\n"
                 "  kerf quantize model/ -f nvfp4 -o out/ --part 2/2; wait; kerf merge out/\n"
                 "  rsync -a node2:out.kerf-parts/ out.kerf-parts/ && kerf merge out/\n",

@@ -37,6 +37,7 @@ MERGED = {'stage': 'o.kerf-parts', 'done': 'has no parts to merge'}  # a part th
 PARTS = [QUANTIZE + '--shard-size 5KB -o o --part %d/2' % i for i in (1, 2)]
 SCORE = 'score in/model -f nvfp4,nf4 -j 1 -o o '
 TOKENS = ' in/tiny --tokens in/tokens.u16 --length 8 '
+PART = 'calibrate' + TOKENS + '--alpha 2 --gram -j 1 -o o --part %d/2'
 EVAL = 'eval in/tiny in/tiny-int8 --tokens in/tokens.u16 --length 8 -j 1 '
 TASK = rb'"pid":[0-9]+,"name":"[a-z]*"|gpu0: [0-9]+ [a-z?]+'  # a name that cannot be seen is none
 NUMBERS = rb'[-+]?[0-9][0-9.e+-]*'
@@ -96,6 +97,10 @@ SCENARIOS = [
              '-j 3 --json -o o', writes='o'),
     Scenario('calibrate, resumed', 'calibrate' + TOKENS + '--alpha 2 -j 1 --resume -o o', writes='o',
              shim='clock_ms=40'),
+    Scenario('calibrate, one part of two', PART % 1, writes='o.kerf-parts/1-of-2', stage='o.kerf-parts', gate=True,
+             codes=[4]),
+    Scenario('calibrate, a part that is there', PART % 2, before=PART % 2, codes=[4]),
+    Scenario('merge a calibration', 'merge o -j 1', before=[PART % 1, PART % 2], writes='o', codes=[3], **MERGED),
     Scenario('calibrate with a text', 'calibrate in/tiny --text in/text.txt --length 8 --alpha-by none -j 1 -y -o o',
              before='quantize in/model -f int8 -o o', writes='o'),
     Scenario('eval', EVAL + '--json'),

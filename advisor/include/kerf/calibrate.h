@@ -134,6 +134,12 @@ typedef struct kerf_calibrate_request {
      * a GPU adds up its own first: there the bytes are those of so many ranks. NULL: this process
      * is alone */
     const kerf_ranks *ranks;
+    /* Part `part` (from 1) of `parts`: the files of some layers, sums and alpha, which wait beside
+     * the path until all parts are there and kerf_merge (kerf/parts.h) makes the folder of them.
+     * Every part runs all rows through the layers up to its own. Which are its own follows from the
+     * model, the request and the two numbers; a part that is there and whole is left as it is. Not
+     * with ranks. 0: all of them */
+    unsigned part, parts;
 } kerf_calibrate_request;
 
 /* Runs the tokens through the model, layer by layer, and writes a calibration. Then alpha: noise of
