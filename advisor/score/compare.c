@@ -207,24 +207,29 @@ static kerf_status bytes_work(void *ctx, kf_panel *p, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status compare_bytes(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
+/* One plane. Its room is no larger than the plane: a model may have thousands of small tensors. */
+static kerf_status compare_plane(bytes_compare *r, uint64_t bytes, kerf_error *err)
 {
     static const kf_steps steps = {bytes_read, bytes_work, NULL, NULL};
-    bytes_compare r = {.job = job, .pair = c};
-    KF_TRY(kf_allocate(&r.other, KF_STREAM_PANEL_BYTES, 1, err));
-    kerf_status status = KERF_OK;
-    for (kerf_plane_id p = 0; p < KERF_PLANES && status == KERF_OK; p++) {
-        const kerf_weight *w = c->weight;
-        if (w->codec.format ? !w->geometry.plane[p].dtype : !w->plane[p]) continue;
-        kf_stream *s = NULL;
-        r.plane = p;
-        status = kf_stream_open_bytes(
-            &s, w->codec.format ? w->geometry.plane[p].bytes : w->plane[p]->bytes, err);
-        if (status == KERF_OK) status = kf_stream_run(s, &steps, &r, err);
-        kf_stream_close(s);
-    }
-    free(r.other);
+    kf_stream *s = NULL;
+    KF_TRY(kf_allocate(&r->other, kf_min_u64(bytes, KF_STREAM_PANEL_BYTES), 1, err));
+    kerf_status status = kf_stream_open_bytes(&s, bytes, err);
+    if (status == KERF_OK) status = kf_stream_run(s, &steps, r, err);
+    kf_stream_close(s);
+    free(r->other);
     return status;
+}
+
+static kerf_status compare_bytes(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
+{
+    const kerf_weight *w = c->weight;
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+        if (w->codec.format ? !w->geometry.plane[p].dtype : !w->plane[p]) continue;
+        bytes_compare r = {.job = job, .pair = c, .plane = p};
+        const uint64_t bytes = w->codec.format ? w->geometry.plane[p].bytes : w->plane[p]->bytes;
+        KF_TRY(compare_plane(&r, bytes, err));
+    }
+    return KERF_OK;
 }
 
 /* --- which of them ------------------------------------------------------------------------- */

@@ -93,15 +93,16 @@ void kf_tally_add(kf_scale_tally *t, const void *scales, size_t bytes)
 kerf_status kf_tally_scales(const kerf_reader *r, const kerf_weight *w, kerf_plane_id p,
                             kf_work *work, kf_scale_tally *out, kerf_error *err)
 {
-    enum { ROOM = 1 << 18 };
+    enum { MOST = 1 << 18 }; /* of the scales in memory at a time */
     kf_scale_tally t = *out = (kf_scale_tally){.type = kf_scale_type_of(w, p)};
     const uint64_t all = t.type == KF_SCALE_OTHER ? 0 : w->geometry.plane[p].bytes;
     unsigned char *bytes = NULL;
     if (all == 0) return KERF_OK;
-    KF_TRY(kf_allocate(&bytes, ROOM, 1, err));
+    const uint64_t room = kf_min_u64(all, MOST); /* a model may have thousands of small tensors */
+    KF_TRY(kf_allocate(&bytes, room, 1, err));
     kerf_status s = KERF_OK;
-    for (uint64_t at = 0; at < all && s == KERF_OK; at += ROOM) {
-        size_t n = all - at < ROOM ? (size_t)(all - at) : ROOM;
+    for (uint64_t at = 0; at < all && s == KERF_OK; at += room) {
+        const size_t n = (size_t)kf_min_u64(all - at, room);
         s = kerf_weight_read(r, w, p, at, bytes, n, err);
         if (s == KERF_OK) kf_tally_add(&t, bytes, n);
         if (s == KERF_OK && work) s = kf_work_add(work, n, err);

@@ -1,5 +1,5 @@
 /* test_verify_api.c - limits as files and texts; kerf_verify on a model, a copy of it with a byte
- * changed, and one with a tensor less; a job that stops it. */
+ * changed, and one with a tensor less; a job that stops it; how much memory it asks for. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <kerf/quantize.h>
 #include <kerf/verify.h>
 
 #include "test_job.h"
@@ -199,6 +200,56 @@ static void test_missing(void **state)
     kerf_checkpoint_close(c);
 }
 
+/* Memory that is asked for follows the tensors. A buffer of some MiB for each of thousands of small
+ * ones costs more time than their bytes, where the C library gives such buffers back at once. */
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern void *__libc_calloc(size_t count, size_t size);
+static uint64_t asked_for;
+
+void *calloc(size_t count, size_t size)
+{
+    __atomic_fetch_add(&asked_for, (uint64_t)count * size, __ATOMIC_RELAXED);
+    return __libc_calloc(count, size);
+}
+
+static uint64_t asked_by(const kerf_checkpoint *a, const kerf_checkpoint *b)
+{
+    kerf_verification *v = NULL;
+    kerf_error err = {0};
+    const uint64_t before = asked_for;
+    must(kerf_verify(a, b, NULL, NULL, NULL, &v, &err), &err);
+    assert_true(v->rows > 30);
+    kerf_verification_close(v);
+    return asked_for - before;
+}
+
+static void test_memory(void **state)
+{
+    kerf_checkpoint *source = open_checkpoint(MODEL), *quantized;
+    const char *path = in_folder(state, "memory.safetensors");
+    kerf_error err = {0};
+    kerf_codec codec;
+    kerf_plan *plan;
+    must(kerf_codec_find("nvfp4", &codec, &err), &err);
+    must(kerf_plan_make(source, NULL, NULL, 0, codec, &(kerf_output){.path = path}, &plan, &err),
+         &err);
+    must(kerf_quantize(plan, NULL, NULL, NULL, &err), &err);
+    kerf_plan_free(plan);
+    quantized = open_checkpoint(path);
+    const uint64_t model = 7 << 20;
+    assert_in_range(asked_by(source, source), model, 4 * model);
+    assert_in_range(asked_by(source, quantized), model, 4 * model);
+    kerf_checkpoint_close(quantized);
+    kerf_checkpoint_close(source);
+}
+#else
+static void test_memory(void **state)
+{
+    (void)state;
+    skip(); /* this C library, or the sanitizer, has an allocator that is not to be replaced */
+}
+#endif
+
 static void test_cancel(void **state)
 {
     (void)state;
@@ -224,7 +275,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits),  cmocka_unit_test(test_malformed_limits),
         cmocka_unit_test(test_equal),   cmocka_unit_test(test_changed),
-        cmocka_unit_test(test_missing), cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_missing), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }
