@@ -8,7 +8,8 @@ const kerf_exec kf_default_exec = {0};
 const kerf_exec *kf_exec_for(const kerf_geometry *g, const kerf_exec *exec, kerf_exec *room)
 {
     if (!exec) return &kf_default_exec;
-    if (!exec->device || (g->format->geometry != KERF_GROUP_SUPER && !exec->feedback)) return exec;
+    const int takes = g->format->geometry != KERF_GROUP_SUPER;
+    if (!exec->device || (takes && (!exec->feedback || exec->feedback->there))) return exec;
     *room = *exec;
     room->device = NULL;
     room->backend = NULL; /* which may be called after the device */
@@ -95,6 +96,7 @@ kf_host_range kf_call_range(const kf_call *c)
                        .dtype = c->dtype,
                        .nan = c->nan,
                        .matrices = c->matrices};
+    if (c->feedback) r.there = c->feedback->there;
     for (int p = 0; p < KERF_PLANES; p++) {
         if (c->plane[p]) r.plane[p] = c->plane[p] + kf_plane_offset(c, p, c->b0);
         if (c->out[p]) r.out[p] = c->out[p] + kf_plane_offset(c, p, c->b0);

@@ -106,7 +106,13 @@ static kerf_status take_feedback(kf_call *c, const kerf_exec *exec, kerf_error *
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "error feedback of %llu columns for a tensor that has %llu",
                        (unsigned long long)exec->feedback->columns, (unsigned long long)columns);
+    if (!exec->device && !exec->feedback->above)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "error feedback that was made on a GPU, for the processor, which takes %s; "
+                       "kerf_feedback_make makes it there",
+                       g->format->name);
     c->feedback = exec->feedback;
+    if (exec->device) return KERF_OK;
     const uint64_t runs = kf_div_up(c->b1 - c->b0, kf_feedback_bands(g));
     c->slices = kf_min_u64(c->slices, runs);
     return KERF_OK;

@@ -103,6 +103,19 @@ static kerf_status fill(factoring *f, const float *gram, double damping, kerf_er
     return KERF_OK;
 }
 
+/* Room for what is to be made. square: columns^2. */
+static kerf_status begin(const float *gram, uint64_t columns, double damping, uint64_t *square,
+                         kerf_feedback **out, kerf_error *err)
+{
+    *out = NULL;
+    if (!gram || columns == 0 || !(damping > 0) || !kf_mul_ok(columns, columns, square))
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "error feedback needs second moments of one column at least, and damping");
+    KF_TRY(kf_allocate(out, 1, sizeof **out, err));
+    (*out)->columns = columns;
+    return KERF_OK;
+}
+
 kerf_status kerf_feedback_make(const float *gram, uint64_t columns, double damping, int threads,
                                const kerf_job *job, kerf_feedback **out, kerf_error *err)
 {
@@ -110,11 +123,7 @@ kerf_status kerf_feedback_make(const float *gram, uint64_t columns, double dampi
     kerf_feedback *made = NULL;
     uint64_t square;
     *out = NULL;
-    if (!gram || columns == 0 || !(damping > 0) || !kf_mul_ok(columns, columns, &square))
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "error feedback needs second moments of one column at least, and damping");
-    KF_TRY(kf_allocate(&made, 1, sizeof *made, err));
-    made->columns = columns;
+    KF_TRY(begin(gram, columns, damping, &square, &made, err));
     kerf_status s = kf_allocate(&made->above, square, sizeof *made->above, err);
     if (s == KERF_OK) s = kf_allocate(&made->d, columns, sizeof *made->d, err);
     if (s == KERF_OK) s = kf_allocate(&f.a, square, sizeof *f.a, err);
@@ -128,9 +137,33 @@ kerf_status kerf_feedback_make(const float *gram, uint64_t columns, double dampi
     return s;
 }
 
+kerf_status kerf_feedback_make_on(kerf_device *const *devices, size_t count, const float *gram,
+                                  uint64_t columns, double damping, const kerf_job *job,
+                                  kerf_feedback **out, kerf_error *err)
+{
+    uint64_t square;
+    *out = NULL;
+    if (count == 0 || !devices[0] || !devices[0]->factor)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "there is no GPU for error feedback");
+    KF_TRY(begin(gram, columns, damping, &square, out, err));
+    (*out)->release = devices[0]->release;
+    const kerf_status s =
+        devices[0]->factor(devices, count, gram, columns, damping, job, &(*out)->there, err);
+    if (s == KERF_OK) return s;
+    kerf_feedback_free(*out);
+    *out = NULL;
+    return s;
+}
+
+int kerf_feedback_on_gpu(const kerf_format *f)
+{
+    return f->bits <= 8 && f->geometry != KERF_GROUP_SUPER;
+}
+
 void kerf_feedback_free(kerf_feedback *f)
 {
     if (!f) return;
+    if (f->there) f->release(f->there);
     free(f->above);
     free(f->d);
     free(f);

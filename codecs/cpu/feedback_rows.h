@@ -5,12 +5,7 @@
 #include <kerf/feedback.h>
 
 #include "cpu/ops.h"
-
-struct kerf_feedback {
-    uint64_t columns;
-    float *above; /* [columns][columns] row k, i < k: U_ik */
-    float *d;     /* [columns]                             */
-};
+#include "format/device.h"
 
 enum { KF_FEEDBACK_ROWS = 16 }; /* bands that are encoded at once, where a band is a row */
 

@@ -79,6 +79,10 @@ static void close_lane(kf_lane *l)
     (void)cudaFree(l->tensors.p);
     (void)cudaFree(l->chosen.p);
     (void)cudaFree(l->floats.p);
+    (void)cudaFree(l->sum.p);
+    (void)cudaFree(l->fault.p);
+    (void)cudaFree(l->code.p);
+    (void)cudaFree(l->rounders.p);
     (void)cudaFree(l->dense.p);
     (void)cudaFree(l->stats.p);
     (void)cudaFree(l->word);

@@ -7,7 +7,7 @@
 /* A search holds its elements as fp32: this many at a time. */
 #define SLAB_ELEMENTS (UINT64_C(1) << 26)
 
-static const kf_launches *launches_of(const kerf_format *f)
+const kf_launches *kf_launches_of(const kerf_format *f)
 {
     static const kf_launches *const table[] = {
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, ...) \
@@ -73,6 +73,11 @@ static kf_job job_of(kf_lane *l, const kf_range *r, uint64_t s0, uint64_t s1, ui
     return j;
 }
 
+kf_job kf_rows_job(kf_lane *l, const kf_range *r)
+{
+    return job_of(l, r, r->b0, r->b1, 0);
+}
+
 /* Bands from s on that make one job when lines must not cross matrices: the rest of a matrix, or
  * as many whole matrices as follow. */
 static uint64_t matrices_from(const kerf_geometry *g, uint64_t s, uint64_t end, uint64_t *lines)
@@ -104,7 +109,7 @@ static kerf_status launch_all(kf_lane *l, const kf_range *r, uint64_t s0, uint64
         j.encoder = as->encoder;
         j.floats = as->floats;
         j.chosen = as->chosen;
-        KF_CUDA(go(launches_of(g->format), &j, l->stream), "starting a kernel");
+        KF_CUDA(go(kf_launches_of(g->format), &j, l->stream), "starting a kernel");
     }
     return KERF_OK;
 }
@@ -137,21 +142,21 @@ kerf_status kf_enqueue_measure(kf_lane *l, const kf_range *r, kerf_stats *stats,
         end = matrices_from(r->g, s, r->b1, &lines);
         kf_job j = job_of(l, r, s, end, lines);
         j.stats = stats + (s / r->g->bands_per_matrix - r->b0 / r->g->bands_per_matrix);
-        KF_CUDA(launches_of(r->g->format)->measure(&j, l->stream), "starting a kernel");
+        KF_CUDA(kf_launches_of(r->g->format)->measure(&j, l->stream), "starting a kernel");
     }
     return KERF_OK;
 }
 
 /* --- encode ----------------------------------------------------------------------------------- */
 
-static kerf_status prepare(kf_lane *l, const kf_range *r, int encoder, const kerf_stats *stats,
-                           kerf_error *err)
+kerf_status kf_enqueue_prepare(kf_lane *l, const kf_range *r, int encoder, const kerf_stats *stats,
+                               kerf_error *err)
 {
     KF_TRY(kf_grow_device(l, &l->tensors, r->matrices * sizeof(kf_tensor), err));
     kf_job j = job_of(l, r, r->b0, r->b1, 0);
     j.encoder = encoder;
     j.stats = (kerf_stats *)(uintptr_t)stats;
-    KF_CUDA(launches_of(r->g->format)->prepare(&j, r->matrices, l->stream), "starting a kernel");
+    KF_CUDA(kf_launches_of(r->g->format)->prepare(&j, r->matrices, l->stream), "starting a kernel");
     return KERF_OK;
 }
 
@@ -185,7 +190,7 @@ kerf_status kf_enqueue_encode(kf_lane *l, const kf_range *r, int encoder, const 
 {
     kf_job as = {.encoder = encoder};
     if (r->b0 == r->b1) return KERF_OK;
-    if (kerf_needs_stats(r->g)) KF_TRY(prepare(l, r, encoder, stats, err));
+    if (kerf_needs_stats(r->g)) KF_TRY(kf_enqueue_prepare(l, r, encoder, stats, err));
     if (kf_is_search(KERF_FAMILY_NONE, encoder)) return encode_searched(l, r, &as, err);
     if (r->g->format->second == KERF_SECOND_NESTED) {
         uint64_t groups = r->g->band_groups * (r->b1 - r->b0);
@@ -226,7 +231,7 @@ static kerf_status check_one(kerf_span have, uint64_t need, unsigned align, cons
 static kerf_status range_of(const kerf_device_bands *b, kf_range *out, kerf_error *err)
 {
     const kerf_geometry *g = b->geometry;
-    if (!launches_of(g->format))
+    if (!kf_launches_of(g->format))
         return kf_fail(
             err, KERF_E_NOSUP, KF_NOWHERE,
             "%s has no kernels for device memory; kerf_encode and kerf_decode take it, on "

@@ -18,6 +18,7 @@ typedef struct kf_buffer {
 typedef struct kf_lane {
     cudaStream_t stream;
     kf_buffer tensors, chosen, floats;          /* of jobs                                 */
+    kf_buffer sum, fault, code, rounders;       /* of jobs with error feedback             */
     kf_buffer dense, plane[KERF_PLANES], stats; /* host calls: a piece on the device ...   */
     kf_buffer pinned, pinned_plane[KERF_PLANES], pinned_stats; /* ... and in page-locked memory */
     unsigned long long *word;   /* device: first bad element, or a count   */
@@ -69,6 +70,34 @@ kerf_status kf_enqueue_encode(kf_lane *l, const kf_range *r, int encoder, const 
                               kerf_error *err);
 kerf_status kf_enqueue_decode(kf_lane *l, const kf_range *r, kerf_error *err);
 kerf_status kf_enqueue_clip(kf_lane *l, const kf_range *r, kerf_error *err);
+
+/* The factors of kerf/feedback.h on one GPU. */
+typedef struct kf_factors {
+    kf_gpu *gpu;
+    float *above, *d; /* as in feedback_job.h */
+} kf_factors;
+
+/* On every GPU that shares the rows of a matrix. */
+struct kf_there {
+    size_t count;
+    kf_factors at[];
+};
+
+/* Encodes with error feedback; as kf_enqueue_encode. */
+kerf_status kf_enqueue_feedback(kf_lane *l, const kf_range *r, int encoder, const kerf_stats *stats,
+                                const kf_factors *f, kerf_error *err);
+
+/* Parts of kf_enqueue_encode: what the lane knows of each matrix, and a job of the range's rows. */
+kerf_status kf_enqueue_prepare(kf_lane *l, const kf_range *r, int encoder, const kerf_stats *stats,
+                               kerf_error *err);
+kf_job kf_rows_job(kf_lane *l, const kf_range *r);
+const kf_launches *kf_launches_of(const kerf_format *f); /* NULL: none */
+
+/* kerf_device.factor */
+kerf_status kf_make_factors(kerf_device *const *devices, size_t count, const float *gram,
+                            uint64_t columns, double damping, const kerf_job *job,
+                            struct kf_there **out, kerf_error *err);
+void kf_free_factors(struct kf_there *there);
 
 /* The functions behind kerf_exec.device. */
 extern const struct kerf_device kf_host_calls;

@@ -5,13 +5,17 @@
 #include "block/stats.h"
 #include "cuda/handle.h"
 
-/* Elements of a piece, as bytes of the dense side. */
+#include <stdlib.h>
+
+/* Elements of a piece, as bytes of the dense side. With error feedback a piece is what one GPU
+ * takes of the range, so that many rows are rounded side by side, and at most so many elements. */
 #define PIECE_BYTES (UINT64_C(16) << 20)
+#define FEEDBACK_ELEMENTS (UINT64_C(1) << 26)
 
 typedef enum call_kind { MEASURE, ENCODE, DECODE, CLIP } call_kind;
 
 typedef struct host_call {
-    kf_gpu *gpu;
+    kf_gpu *gpu; /* without feedback */
     const kf_host_range *range;
     call_kind kind;
     int encoder;
@@ -30,8 +34,17 @@ typedef struct piece {
     int used;
 } piece;
 
+/* Bands that are whole rows, or whole runs of them. */
+static uint64_t feedback_end(const kf_host_range *r, uint64_t s)
+{
+    const uint64_t each = kerf_band_elements(r->g, s, s + 1).count;
+    const uint64_t most = each && each < FEEDBACK_ELEMENTS ? FEEDBACK_ELEMENTS / each : 1;
+    return kf_min_u64(r->b1, s + kf_min_u64(most, kf_div_up(r->b1 - r->b0, r->there->count)));
+}
+
 static uint64_t piece_end(const kf_host_range *r, uint64_t s)
 {
+    if (r->there) return feedback_end(r, s);
     uint64_t band = kerf_band_elements(r->g, s, s + 1).count * (kerf_dtype_bits(r->dtype) / 8);
     uint64_t n = band && band < PIECE_BYTES ? PIECE_BYTES / band : 1;
     return kf_min_u64(r->b1, s + n);
@@ -58,6 +71,24 @@ static piece piece_at(const kf_host_range *r, uint64_t s)
         }
     }
     return c;
+}
+
+/* A turn is a lane of a GPU; with feedback the GPUs take turns before their lanes do. */
+static unsigned turns_of(const host_call *c)
+{
+    return c->range->there ? (unsigned)c->range->there->count * KF_LANES : KF_LANES;
+}
+
+static kf_gpu *gpu_at(const host_call *c, unsigned turn)
+{
+    const struct kf_there *t = c->range->there;
+    return t ? t->at[turn % t->count].gpu : c->gpu;
+}
+
+static kf_lane *lane_at(const host_call *c, unsigned turn)
+{
+    const struct kf_there *t = c->range->there;
+    return &gpu_at(c, turn)->lane[t ? turn / t->count : turn];
 }
 
 /* --- one way and back ------------------------------------------------------------------------- */
@@ -132,7 +163,8 @@ static kerf_status send_stats(const host_call *c, kf_lane *l, const piece *at, k
     return KERF_OK;
 }
 
-static kerf_status compute_piece(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+static kerf_status compute_piece(const host_call *c, kf_lane *l, const piece *at,
+                                 const kf_factors *factors, kerf_error *err)
 {
     kf_range r = {.g = c->range->g,
                   .b0 = at->s0,
@@ -144,7 +176,11 @@ static kerf_status compute_piece(const host_call *c, kf_lane *l, const piece *at
     for (int p = 0; p < KERF_PLANES; p++) r.plane[p] = has_plane(c, at, p) ? l->plane[p].p : NULL;
     switch (c->kind) {
     case MEASURE: return kf_enqueue_measure(l, &r, l->stats.p, err);
-    case ENCODE: return kf_enqueue_encode(l, &r, c->encoder, c->stats ? l->stats.p : NULL, err);
+    case ENCODE:
+        if (factors)
+            return kf_enqueue_feedback(l, &r, c->encoder, c->stats ? l->stats.p : NULL, factors,
+                                       err);
+        return kf_enqueue_encode(l, &r, c->encoder, c->stats ? l->stats.p : NULL, err);
     case DECODE: return kf_enqueue_decode(l, &r, err);
     case CLIP: return kf_enqueue_clip(l, &r, err);
     }
@@ -164,21 +200,26 @@ static kerf_status fetch_piece(const host_call *c, kf_lane *l, const piece *at, 
     return KERF_OK;
 }
 
-static kerf_status start_piece(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+static kerf_status start_piece(const host_call *c, unsigned turn, const piece *at, kerf_error *err)
 {
+    const struct kf_there *t = c->range->there;
+    kf_lane *l = lane_at(c, turn);
+    KF_CUDA(cudaSetDevice(gpu_at(c, turn)->ordinal), "choosing a GPU");
     KF_TRY(grow_lane(c, l, at, err));
     KF_CUDA(cudaMemsetAsync(l->word, c->kind == CLIP ? 0 : 0xff, sizeof *l->word, l->stream),
             "clearing a word");
     KF_TRY(send_piece(c, l, at, err));
     KF_TRY(send_stats(c, l, at, err));
-    KF_TRY(compute_piece(c, l, at, err));
+    KF_TRY(compute_piece(c, l, at, t ? &t->at[turn % t->count] : NULL, err));
     return fetch_piece(c, l, at, err);
 }
 
 /* Waits for a piece and takes what it made to host memory. */
-static kerf_status finish_piece(host_call *c, kf_lane *l, const piece *at, kerf_error *err)
+static kerf_status finish_piece(host_call *c, unsigned turn, const piece *at, kerf_error *err)
 {
     const kf_host_range *r = c->range;
+    kf_lane *l = lane_at(c, turn);
+    KF_CUDA(cudaSetDevice(gpu_at(c, turn)->ordinal), "choosing a GPU");
     KF_CUDA(cudaStreamSynchronize(l->stream), "waiting for the GPU");
     if (c->kind == CLIP) {
         c->clipped += *l->answer;
@@ -196,32 +237,43 @@ static kerf_status finish_piece(host_call *c, kf_lane *l, const piece *at, kerf_
 
 /* --- all pieces ------------------------------------------------------------------------------- */
 
-static kerf_status run_pieces(host_call *c, kerf_error *err)
+/* at: of each turn. */
+static kerf_status take_turns(host_call *c, piece *at, kerf_error *err)
 {
     const kf_host_range *r = c->range;
-    piece at[KF_LANES] = {{0}};
+    const unsigned turns = turns_of(c);
     unsigned turn = 0;
     kerf_status s = KERF_OK;
-    c->bad = UINT64_MAX;
-    KF_CUDA(cudaSetDevice(c->gpu->ordinal), "choosing a GPU");
-    for (uint64_t b = r->b0; b < r->b1 && s == KERF_OK; turn = (turn + 1) % KF_LANES) {
-        kf_lane *l = &c->gpu->lane[turn];
-        if (at[turn].used) s = finish_piece(c, l, &at[turn], err);
+    for (uint64_t b = r->b0; b < r->b1 && s == KERF_OK; turn = (turn + 1) % turns) {
+        if (at[turn].used) s = finish_piece(c, turn, &at[turn], err);
         if (s != KERF_OK) break;
         at[turn] = piece_at(r, b);
-        s = start_piece(c, l, &at[turn], err);
+        s = start_piece(c, turn, &at[turn], err);
         b = at[turn].s1;
     }
-    for (int i = 0; i < KF_LANES; i++, turn = (turn + 1) % KF_LANES) {
+    for (unsigned i = 0; i < turns; i++, turn = (turn + 1) % turns) {
         if (!at[turn].used) continue;
         if (s == KERF_OK)
-            s = finish_piece(c, &c->gpu->lane[turn], &at[turn], err);
+            s = finish_piece(c, turn, &at[turn], err);
         else /* the lanes must be idle when the caller frees its memory */
-            (void)cudaStreamSynchronize(c->gpu->lane[turn].stream);
+            (void)cudaStreamSynchronize(lane_at(c, turn)->stream);
     }
-    for (int i = 0; i < KF_LANES; i++) /* as kerf_device_wait leaves it */
-        (void)cudaMemsetAsync(c->gpu->lane[i].word, 0xff, sizeof *c->gpu->lane[i].word,
-                              c->gpu->lane[i].stream);
+    return s;
+}
+
+static kerf_status run_pieces(host_call *c, kerf_error *err)
+{
+    const unsigned turns = turns_of(c);
+    piece *at;
+    c->bad = UINT64_MAX;
+    KF_TRY(kf_allocate(&at, turns, sizeof *at, err));
+    kerf_status s = take_turns(c, at, err);
+    for (unsigned i = 0; i < turns; i++) { /* as kerf_device_wait leaves it */
+        kf_lane *l = lane_at(c, i);
+        (void)cudaSetDevice(gpu_at(c, i)->ordinal);
+        (void)cudaMemsetAsync(l->word, 0xff, sizeof *l->word, l->stream);
+    }
+    free(at);
     return s;
 }
 
@@ -259,4 +311,5 @@ static kerf_status count_clipped(kerf_device *d, const kf_host_range *r, uint64_
     return s;
 }
 
-const struct kerf_device kf_host_calls = {measure, encode, decode, count_clipped};
+const struct kerf_device kf_host_calls = {measure,       encode,          decode,
+                                          count_clipped, kf_make_factors, kf_free_factors};

@@ -34,6 +34,8 @@ typedef struct kf_job {
     int encoder;
 } kf_job;
 
+struct kf_feedback_job;
+
 /* Launches of one format. Each enqueues on the stream and returns what cudaGetLastError says. */
 typedef struct kf_launches {
     cudaError_t (*measure)(const kf_job *j, cudaStream_t s); /* adds to stats                 */
@@ -42,6 +44,8 @@ typedef struct kf_launches {
     cudaError_t (*encode)(const kf_job *j, cudaStream_t s);
     cudaError_t (*decode)(const kf_job *j, cudaStream_t s);
     cudaError_t (*clip)(const kf_job *j, cudaStream_t s); /* adds to word                     */
+    /* One block of columns with error feedback (feedback_job.h). */
+    cudaError_t (*round_block)(const struct kf_feedback_job *f, cudaStream_t s);
 } kf_launches;
 
 #define KERF_FORMAT(ID, ...) extern const kf_launches kf_launches_##ID;

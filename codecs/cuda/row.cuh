@@ -8,6 +8,7 @@
 #include "cuda/row_spec.cuh"
 
 #include "cuda/decode.cuh"
+#include "cuda/feedback_round.cuh"
 #include "cuda/measure.cuh"
 #include "cuda/nest.cuh"
 #include "cuda/search.cuh"
@@ -101,5 +102,5 @@ KF_TYPED(clip)
 } // namespace
 
 extern const kf_launches KF_NAME(kf_launches_, KF_ROW_ID);
-const kf_launches KF_NAME(kf_launches_, KF_ROW_ID) = {measure, launch_prepare, search,
-                                                      encode,  decode,         clip};
+const kf_launches KF_NAME(kf_launches_, KF_ROW_ID) = {measure, launch_prepare, search,     encode,
+                                                      decode,  clip,           round_block};

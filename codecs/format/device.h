@@ -1,9 +1,11 @@
 /* device.h - what the dispatcher hands to a device: a whole range of bands in host memory. A device
- * is four functions; cuda/ provides one, and neither side knows more of the other. */
+ * is a few functions; cuda/ provides one, and neither side knows more of the other. */
 #ifndef KERF_DEVICE_H
 #define KERF_DEVICE_H
 
 #include "block/spec.h"
+
+#include <kerf/feedback.h>
 
 /* What a device has for a row of formats.def, or NULL: none has kernels for blocks of two levels
  * (geometry SUPER), which the processor takes instead. */
@@ -29,7 +31,18 @@ typedef struct kf_host_range {
     const uint8_t *plane[KERF_PLANES]; /* decode, count_clipped  */
     uint8_t *out[KERF_PLANES];         /* encode                 */
     uint64_t matrices;                 /* that the range touches */
+    struct kf_there
+        *there; /* encode: with error feedback, by the devices that have it; else NULL */
 } kf_host_range;
+
+/* The factors of a matrix of second moments: in host memory, or on devices. */
+struct kerf_feedback {
+    uint64_t columns;
+    float *above;           /* [columns][columns] row k, i < k: U_ik; NULL: on devices */
+    float *d;               /* [columns]                                               */
+    struct kf_there *there; /* what the devices have, which they know; else NULL       */
+    void (*release)(struct kf_there *there);
+};
 
 /* `bad`: the first element of the range that is NaN or Inf under KERF_NAN_ERROR, else UINT64_MAX;
  * the status is KERF_OK all the same. `stats`: of the matrices that the range touches. */
@@ -41,6 +54,11 @@ struct kerf_device {
     kerf_status (*decode)(kerf_device *d, const kf_host_range *r, kerf_error *err);
     kerf_status (*count_clipped)(kerf_device *d, const kf_host_range *r, uint64_t *clipped,
                                  kerf_error *err);
+    /* Factors for all these devices, checked: gram [columns][columns]. */
+    kerf_status (*factor)(kerf_device *const *devices, size_t count, const float *gram,
+                          uint64_t columns, double damping, const kerf_job *job,
+                          struct kf_there **out, kerf_error *err);
+    void (*release)(struct kf_there *there);
 };
 
 #endif

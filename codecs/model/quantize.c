@@ -93,8 +93,8 @@ static void give_room(quantizing *q, kf_room room)
 }
 
 /* What weight i is rounded with; NULL: without feedback. */
-static kerf_status make_feedback(quantizing *q, size_t i, int threads, kerf_feedback **out,
-                                 kerf_error *err)
+static kerf_status make_feedback(quantizing *q, size_t i, const kerf_exec *exec,
+                                 kerf_feedback **out, kerf_error *err)
 {
     const kerf_decision *d = item_at(q, i);
     const kerf_moments *m = q->plan->to.moments;
@@ -102,10 +102,14 @@ static kerf_status make_feedback(quantizing *q, size_t i, int threads, kerf_feed
     *out = NULL;
     if (!kf_plan_feedback(q->plan, d)) return KERF_OK;
     KF_TRY(m->read(m->ctx, d->weight, &gram, err));
+    const uint64_t columns = d->weight->shape.dim[d->weight->shape.rank - 1];
     kerf_status s = KERF_OK;
-    if (gram)
-        s = kerf_feedback_make(gram, d->weight->shape.dim[d->weight->shape.rank - 1],
-                               KERF_FEEDBACK_DAMPING, threads, q->work.job, out, err);
+    if (gram && exec->device && kerf_feedback_on_gpu(d->codec.format))
+        s = kerf_feedback_make_on(&exec->device, 1, gram, columns, KERF_FEEDBACK_DAMPING,
+                                  q->work.job, out, err);
+    else if (gram)
+        s = kerf_feedback_make(gram, columns, KERF_FEEDBACK_DAMPING, exec->threads, q->work.job,
+                               out, err);
     free(gram);
     return s;
 }
@@ -126,7 +130,7 @@ static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, c
     own.importance = importance.value;
     own.importances = importance.count;
     kerf_feedback *feedback;
-    kerf_status s = make_feedback(q, i, exec->threads, &feedback, err);
+    kerf_status s = make_feedback(q, i, exec, &feedback, err);
     own.feedback = feedback;
     kf_room room = take_room(q);
     encode.exec = &own;

@@ -8,7 +8,9 @@
 #include "stream/ring.h"
 #include "stream/slots.h"
 
-#define WHOLE_PANELS UINT64_MAX /* see open_panels */
+/* See open_panels. */
+#define WHOLE_PANELS UINT64_MAX
+#define LARGE_PANELS (UINT64_MAX - 1)
 
 /* Bands of a panel of about so many bytes. */
 static uint64_t bands_of(const kf_stream *s, uint64_t band, uint64_t bytes)
@@ -22,16 +24,19 @@ static void choose_steps(kf_stream *s, uint64_t band, uint64_t run)
     const uint64_t own = s->workers
                              ? kf_min_u64(KF_STREAM_CREW_BYTES / s->workers, KF_STREAM_CREW_PANEL)
                              : KF_STREAM_PANEL_BYTES;
-    s->step = bands_of(s, band, run == WHOLE_PANELS ? KF_STREAM_PANEL_BYTES : own);
+    s->step = bands_of(s, band,
+                       run == WHOLE_PANELS   ? KF_STREAM_PANEL_BYTES
+                       : run == LARGE_PANELS ? KF_STREAM_KEPT_BYTES
+                                             : own);
     s->whole_step = s->step;
-    if (run == 0 || run == WHOLE_PANELS) return;
+    if (run == 0 || run == WHOLE_PANELS || run == LARGE_PANELS) return;
     const uint64_t runs = s->step / run;
     s->whole_step = bands_of(s, band, KF_STREAM_PANEL_BYTES);
     s->step = kf_min_u64(run * (runs ? runs : 1), s->whole_step);
 }
 
 /* run: as in kf_stream_open_parts; 0: panels have no parts; WHOLE_PANELS: the panels of a crew are
- * as large as those of a ring. */
+ * as large as those of a ring; LARGE_PANELS: as kf_stream_open_large. */
 static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                                unsigned workers, uint64_t run, kf_room *room, kerf_error *err)
 {
@@ -69,6 +74,12 @@ kerf_status kf_stream_open(kf_stream **out, const kerf_geometry *g, kerf_dtype d
                            kerf_error *err)
 {
     return open_panels(out, g, dense_type, 0, 0, NULL, err);
+}
+
+kerf_status kf_stream_open_large(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                                 kf_room *room, kerf_error *err)
+{
+    return open_panels(out, g, dense_type, 0, LARGE_PANELS, room, err);
 }
 
 kerf_status kf_stream_open_parts(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,

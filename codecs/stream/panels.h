@@ -21,6 +21,11 @@
 kerf_status kf_stream_open(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                            kerf_error *err);
 
+/* The same with panels of KF_STREAM_KEPT_BYTES, one after the other: for work that takes as long
+ * for few rows as for many. room: as kf_stream_open_crew. */
+kerf_status kf_stream_open_large(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
+                                 kf_room *room, kerf_error *err);
+
 /* As kf_stream_open, for a crew of `workers` in each run: read and work are called for several
  * panels at once, in any order. With a room, a tensor of at most KF_STREAM_KEPT_BYTES is held there
  * as a whole, and a second run needs no read step. */

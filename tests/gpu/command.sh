@@ -43,6 +43,20 @@ for layout in modelopt compressed-tensors; do # layers that share a scale
     same_model "quantize --layout $layout" "$tmp/cpu" "$tmp/gpu"
 done
 
+# --- error feedback -----------------------------------------------------------------------------
+expect 0 calibrate "$DATA/tiny-llama" --tokens "$DATA/tiny-llama/eval.u16" --rows 0:4 --gram \
+    --alpha-by none -o "$tmp/moments"
+i=0
+for codec in nvfp4:4/6 nvfp4:sweep mxfp4 int4-g128 int4-g32-asym:search int8 fp8-e4m3-128x128 q4_k; do
+    device=${devices[i++ % 3]}
+    rm -rf "$tmp/fed-cpu" "$tmp/fed-gpu"
+    feedback=(-f "$codec" --calibration "$tmp/moments" --feedback)
+    expect 0 quantize "$DATA/tiny-llama" "${feedback[@]}" -o "$tmp/fed-cpu"
+    expect 0 quantize "$DATA/tiny-llama" "${feedback[@]}" -o "$tmp/fed-gpu" --device "$device"
+    same_model "quantize -f $codec --feedback --device $device" "$tmp/fed-cpu" "$tmp/fed-gpu"
+done
+expect 0 verify "$DATA/tiny-llama" "$tmp/fed-gpu" --exact --calibration "$tmp/moments" --device cuda
+
 # --- the same figures ---------------------------------------------------------------------------
 expect 0 score "$model" -f nvfp4:4/6,mxfp4,int4-g128 --json
 cp "$tmp/out" "$tmp/cpu.json"

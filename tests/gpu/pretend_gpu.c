@@ -21,6 +21,11 @@ typedef struct gpu {
     uint64_t bad; /* since the last wait */
 } gpu;
 
+/* Factors, in host memory. */
+struct kf_there {
+    kerf_feedback *feedback;
+};
+
 static const kerf_exec one_thread = {.threads = 1}; /* tensors are small */
 
 static uint64_t setting(const char *name, uint64_t otherwise)
@@ -132,6 +137,7 @@ static kerf_status encode_there(kerf_device *d, const kf_host_range *r, int enco
     kerf_exec exec = {.threads = 1, .nan = r->nan};
     kerf_span planes[KERF_PLANES];
     out_of(r, planes);
+    if (r->there) exec.feedback = r->there->feedback;
     kerf_status s = kerf_encode(r->g, encoder_of(r->g->format, encoder),
                                 stats ? stats - r->b0 / r->g->bands_per_matrix : NULL, r->b0, r->b1,
                                 source_of(r), r->dtype, planes, &exec, err);
@@ -166,6 +172,30 @@ static kerf_status count_clipped(kerf_device *d, const kf_host_range *r, uint64_
     planes_of(r, planes);
     return kerf_count_clipped(r->g, r->b0, r->b1, planes, source_of(r), r->dtype, &one_thread,
                               clipped, err);
+}
+
+/* --- error feedback ----------------------------------------------------------------------------
+ */
+
+static kerf_status factor(kerf_device *const *devices, size_t count, const float *gram,
+                          uint64_t columns, double damping, const kerf_job *job,
+                          struct kf_there **out, kerf_error *err)
+{
+    (void)devices, (void)count;
+    *out = kf_alloc_zero(1, sizeof **out);
+    if (!*out) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
+    const kerf_status s =
+        kerf_feedback_make(gram, columns, damping, 1, job, &(*out)->feedback, err);
+    if (s == KERF_OK) return s;
+    free(*out);
+    *out = NULL;
+    return s;
+}
+
+static void release(struct kf_there *there)
+{
+    kerf_feedback_free(there->feedback);
+    free(there);
 }
 
 /* --- devices -----------------------------------------------------------------------------------
@@ -205,7 +235,7 @@ kerf_status kerf_device_open(int ordinal, kerf_device **out, kerf_error *err)
     KF_TRY(kerf_device_describe(ordinal, &info, err));
     gpu *d = kf_alloc_zero(1, sizeof *d);
     if (!d) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
-    d->base = (kerf_device){measure, encode, decode, count_clipped};
+    d->base = (kerf_device){measure, encode, decode, count_clipped, factor, release};
     d->ordinal = ordinal;
     d->bad = UINT64_MAX;
     *out = &d->base;

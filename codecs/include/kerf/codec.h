@@ -330,8 +330,9 @@ typedef struct kerf_exec {
      * matrix (else KERF_E_ARG). NULL: all count the same. Others do not look at it. */
     const float *importance;
     uint64_t importances;
-    /* kerf_encode rounds with error feedback, on the processor, where kerf_feedback_fits: one for
-     * all matrices of a tensor, of its columns (else KERF_E_ARG). NULL: without. */
+    /* kerf_encode rounds with error feedback where kerf_feedback_fits: one for all matrices of a
+     * tensor, of its columns (else KERF_E_ARG). It is done where the feedback was made: on the
+     * processor, whatever `device` says, or on GPUs. NULL: without. */
     const struct kerf_feedback *feedback;
 } kerf_exec;
 

@@ -46,6 +46,22 @@ KERF_API KERF_CHECK kerf_status kerf_feedback_make(const float *gram, uint64_t c
                                                    kerf_feedback **out, kerf_error *err);
 KERF_API void kerf_feedback_free(kerf_feedback *f); /* NULL is fine */
 
+/* The same factors on GPUs, bit for bit: kerf_encode with the first of them as kerf_exec.device
+ * then divides the rows among all. They share the work of factoring, too; several handles may be of
+ * one GPU. While this call or that kerf_encode runs, nobody else may use any of the devices, and
+ * all must be open until the result is freed. Asks to cancel every 64 columns. Memory of each GPU:
+ * 8 columns^2 bytes divided by count on the way, 4 columns^2 for the result; of a kerf_encode 9
+ * bytes for each element of its share, at most 2^26 of them at once, and 544 for each row.
+ * KERF_E_NOSUP: such a device has no feedback. Formats without kernels on GPUs (kerf_exec.device)
+ * are encoded by the processor and need kerf_feedback_make: KERF_E_ARG. */
+KERF_API KERF_CHECK kerf_status kerf_feedback_make_on(kerf_device *const *devices, size_t count,
+                                                      const float *gram, uint64_t columns,
+                                                      double damping, const kerf_job *job,
+                                                      kerf_feedback **out, kerf_error *err);
+
+/* 1: a GPU has kernels for this format, and kerf_feedback_make_on can be used. */
+KERF_API int kerf_feedback_on_gpu(const kerf_format *f);
+
 /* 1: tensors of this geometry are encoded with feedback. 0: as without, for codes of 16 and 32
  * bits, and in flat formats for rows that are no divisor of 16,384 or no multiple of 64. */
 KERF_API int kerf_feedback_fits(const kerf_geometry *g);
