@@ -43,8 +43,8 @@ def cost(own, run, costs, alpha):
 
 
 def layers_of(folder):
-    """Which layers a part has: its files are calibration-00001-of-..."""
-    return [int(name.split('-')[1]) - 1 for name in os.listdir(folder) if name.startswith('calibration-')]
+    """Which layers a part has, from 0: its files are calibration-00001-of-..."""
+    return sorted(int(name.split('-')[1]) - 1 for name in os.listdir(folder) if name.startswith('calibration-'))
 
 
 def once(a, args, out):

@@ -81,7 +81,7 @@ def make_model(folder, gib):
 
 def run(kerf, *args):
     """Seconds of processor."""
-    p = subprocess.Popen([kerf, *args, '-j', '1', '-q'])
+    p = subprocess.Popen([kerf, *args, '-j', '1', '-q'], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(p.pid, 0)
     if status:
         raise SystemExit('%s: %d' % (' '.join(args), status))

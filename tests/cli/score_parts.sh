@@ -37,6 +37,17 @@ for n in 1 2 3 8 40; do # there are 28 tensors
     same_file document "$tmp/out"
     rm -r out
 done
+# More tensors than files.
+"$TOOLS/make_model" many many 1 600 1
+expect 0 score many --all-tensors -f bf16 -q -o whole3
+check "so many files" test "$(ls whole3/scores-* | wc -l)" -eq 256
+for i in 2 1; do expect 0 score many --all-tensors -f bf16 -q -o out --part $i/2; done
+expect 0 merge out --json
+check "many tensors: the bytes of one process" diff -r whole3 out
+cp "$tmp/out" many.json
+expect 0 score many --all-tensors -f bf16 --json
+same_file many.json "$tmp/out"
+rm -r out
 tensors=0
 for i in 3 1 2; do
     expect 0 "${args[@]}" -o out --part $i/3 --json

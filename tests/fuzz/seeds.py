@@ -160,6 +160,9 @@ def documents(seeds):
                    'rope_scaling': {'rope_type': 'llama3', 'factor': 8.0, 'low_freq_factor': 1.0,
                                     'high_freq_factor': 4.0, 'original_max_position_embeddings': 16}})
     add([23], b'ab ba b a' * 4)
+    add([25, 26], {'schema': 'kerf.score-folder/1', 'source': 'w.safetensors', 'imatrix': None, 'considered': 1,
+                   'zstd_level': 3, 'formats': ['nvfp4:amax', 'int8:amax'],
+                   'left_out': [{'format': 'nf4:bnb-cpu', 'reason': 'a'}], 'tensors': [weight]})
     for line, text in out:
         seeds.put('json', bytes([line]) + text)
 

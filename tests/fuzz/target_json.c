@@ -33,6 +33,8 @@ static const char *const lines[] = {
     "calibrate @/g --tokens @/t.u16 --length 4 --alpha 2 -j 1 -o @/out",
     "eval @/f --text @/j.json --length 4 -j 1 --json",
     "advise @/w.safetensors --budget 5bits -f int8,nvfp4 -j 1 --calibration @/j.json --json",
+    "score @/k --json", /* kerf-scores.json */
+    "score @/k --per-tensor",
 };
 enum { LINES = sizeof lines / sizeof *lines };
 
@@ -113,7 +115,8 @@ static void begin(void)
     if (fuzz_kerf("quantize @/w.safetensors -f nvfp4 -j 1 -o @/q.safetensors", "q.safetensors") !=
             0 ||
         fuzz_kerf("quantize @/w.safetensors -f nvfp4 --layout modelopt -j 1 -o @/m", "m") != 0 ||
-        fuzz_kerf("quantize @/w.safetensors -f nvfp4 --layout modelopt -j 1 -o @/h", "h") != 0)
+        fuzz_kerf("quantize @/w.safetensors -f nvfp4 --layout modelopt -j 1 -o @/h", "h") != 0 ||
+        fuzz_kerf("score @/w.safetensors -f nvfp4,int8 -j 1 -o @/k", "k") != 0)
         abort();
     fuzz_clear("h/config.json");
     put_decoder("f");
@@ -133,6 +136,8 @@ void fuzz_input(const uint8_t *p, size_t n)
         fuzz_put("h", "hf_quant_config.json", p + 1, n - 1);
     else if (strstr(line, "@/g"))
         fuzz_put("g", "config.json", p + 1, n - 1);
+    else if (strstr(line, "@/k"))
+        fuzz_put("k", "kerf-scores.json", p + 1, n - 1);
     else
         fuzz_put(".", "j.json", p + 1, n - 1);
     const char *out = strstr(line, "@/out");
