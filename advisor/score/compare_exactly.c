@@ -107,8 +107,14 @@ static kerf_status find_feedback(const kf_compare_job *job, kerf_verify_row *row
                  (unsigned long long)row->other->feedback);
         return KERF_OK;
     }
-    kerf_status s = kerf_feedback_make(gram, shape->dim[shape->rank - 1], KERF_FEEDBACK_DAMPING,
-                                       job->exec->threads, job->progress->job, out, err);
+    const uint64_t columns = shape->dim[shape->rank - 1];
+    const kerf_exec *exec = job->exec;
+    const kerf_status s =
+        exec->device && kerf_feedback_on_gpu(row->other->codec.format)
+            ? kerf_feedback_make_on(&exec->device, 1, gram, columns, KERF_FEEDBACK_DAMPING,
+                                    job->progress->job, out, err)
+            : kerf_feedback_make(gram, columns, KERF_FEEDBACK_DAMPING, exec->threads,
+                                 job->progress->job, out, err);
     free(gram);
     return s;
 }

@@ -155,6 +155,11 @@ kerf_status kerf_feedback_make_on(kerf_device *const *devices, size_t count, con
     return s;
 }
 
+int kerf_feedback_made_on_gpu(const kerf_feedback *f)
+{
+    return f->there != NULL;
+}
+
 int kerf_feedback_on_gpu(const kerf_format *f)
 {
     return f->bits <= 8 && f->geometry != KERF_GROUP_SUPER;

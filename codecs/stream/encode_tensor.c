@@ -3,6 +3,7 @@
 #include "stream/encode_tensor.h"
 
 #include <kerf/encode_matrix.h>
+#include <kerf/feedback.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +22,12 @@ typedef struct encode_run {
 } encode_run;
 
 /* There is no crew for a device, which is for one caller at a time, nor where panels must be looked
- * at in their order. */
+ * at in their order. Error feedback that was made for the processor is its work altogether. */
 static encode_run begin(const kf_encode_job *job, kerf_stats *stats)
 {
     encode_run run = {.job = job, .stats = stats, .exec = *job->exec};
-    if (!job->look && !job->exec->device && job->geometry->matrices <= FEW_MATRICES) {
+    if (run.exec.feedback && !kerf_feedback_made_on_gpu(run.exec.feedback)) run.exec.device = NULL;
+    if (!job->look && !run.exec.device && job->geometry->matrices <= FEW_MATRICES) {
         run.workers = kf_stream_crew_size(job->exec->threads);
         run.exec.threads = 1;
     }

@@ -59,6 +59,9 @@ KERF_API KERF_CHECK kerf_status kerf_feedback_make_on(kerf_device *const *device
                                                       double damping, const kerf_job *job,
                                                       kerf_feedback **out, kerf_error *err);
 
+/* 1: by kerf_feedback_make_on. */
+KERF_API int kerf_feedback_made_on_gpu(const kerf_feedback *f);
+
 /* 1: a GPU has kernels for this format, and kerf_feedback_make_on can be used. */
 KERF_API int kerf_feedback_on_gpu(const kerf_format *f);
 
