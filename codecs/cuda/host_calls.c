@@ -7,10 +7,13 @@
 
 #include <stdlib.h>
 
-/* Elements of a piece, as bytes of the dense side. With error feedback a piece is what one GPU
- * takes of the range, so that many rows are rounded side by side, and at most so many elements. */
+/* Elements of a piece, as bytes of the dense side. With error feedback a piece is what one lane
+ * takes of the range, so that many rows are rounded side by side, and at most so many elements;
+ * some threads copy it then, for nothing is done meanwhile. */
 #define PIECE_BYTES (UINT64_C(16) << 20)
-#define FEEDBACK_ELEMENTS (UINT64_C(1) << 26)
+#define FEEDBACK_ELEMENTS (UINT64_C(1) << 25)
+#define COPY_BYTES (UINT64_C(1) << 20)
+enum { COPIERS = 4 };
 
 typedef enum call_kind { MEASURE, ENCODE, DECODE, CLIP } call_kind;
 
@@ -39,7 +42,8 @@ static uint64_t feedback_end(const kf_host_range *r, uint64_t s)
 {
     const uint64_t each = kerf_band_elements(r->g, s, s + 1).count;
     const uint64_t most = each && each < FEEDBACK_ELEMENTS ? FEEDBACK_ELEMENTS / each : 1;
-    return kf_min_u64(r->b1, s + kf_min_u64(most, kf_div_up(r->b1 - r->b0, r->there->count)));
+    const uint64_t share = kf_div_up(r->b1 - r->b0, r->there->count * KF_LANES);
+    return kf_min_u64(r->b1, s + kf_min_u64(most, share));
 }
 
 static uint64_t piece_end(const kf_host_range *r, uint64_t s)
@@ -93,10 +97,30 @@ static kf_lane *lane_at(const host_call *c, unsigned turn)
 
 /* --- one way and back ------------------------------------------------------------------------- */
 
-static kerf_status copy_in(kf_lane *l, kf_buffer *device, kf_buffer *pinned, const void *from,
-                           uint64_t n, kerf_error *err)
+typedef struct copying {
+    uint8_t *to;
+    const uint8_t *from;
+    uint64_t n;
+} copying;
+
+static kerf_status copy_part(void *ctx, uint64_t i)
 {
-    memcpy(pinned->p, from, n);
+    const copying *c = ctx;
+    const uint64_t at = i * COPY_BYTES;
+    memcpy(c->to + at, c->from + at, kf_min_u64(COPY_BYTES, c->n - at));
+    return KERF_OK;
+}
+
+static kerf_status copy_here(const host_call *call, void *to, const void *from, uint64_t n)
+{
+    copying c = {to, from, n};
+    return kf_parallel(kf_div_up(n, COPY_BYTES), call->range->there ? COPIERS : 1, copy_part, &c);
+}
+
+static kerf_status copy_in(const host_call *c, kf_lane *l, kf_buffer *device, kf_buffer *pinned,
+                           const void *from, uint64_t n, kerf_error *err)
+{
+    KF_TRY(copy_here(c, pinned->p, from, n));
     KF_CUDA(cudaMemcpyAsync(device->p, pinned->p, n, cudaMemcpyHostToDevice, l->stream),
             "copying to the GPU");
     return KERF_OK;
@@ -142,10 +166,11 @@ static kerf_status send_piece(const host_call *c, kf_lane *l, const piece *at, k
 {
     const kf_host_range *r = c->range;
     if (reads_dense(c))
-        KF_TRY(copy_in(l, &l->dense, &l->pinned, r->source + at->dense_at, at->dense_bytes, err));
+        KF_TRY(
+            copy_in(c, l, &l->dense, &l->pinned, r->source + at->dense_at, at->dense_bytes, err));
     for (int p = 0; p < KERF_PLANES && c->kind != ENCODE; p++)
         if (has_plane(c, at, p))
-            KF_TRY(copy_in(l, &l->plane[p], &l->pinned_plane[p], r->plane[p] + at->at[p],
+            KF_TRY(copy_in(c, l, &l->plane[p], &l->pinned_plane[p], r->plane[p] + at->at[p],
                            at->bytes[p], err));
     return KERF_OK;
 }
@@ -159,7 +184,7 @@ static kerf_status send_stats(const host_call *c, kf_lane *l, const piece *at, k
     if (c->kind == MEASURE)
         KF_CUDA(cudaMemsetAsync(l->stats.p, 0, n, l->stream), "clearing statistics");
     else
-        return copy_in(l, &l->stats, &l->pinned_stats, c->stats + at->first_matrix, n, err);
+        return copy_in(c, l, &l->stats, &l->pinned_stats, c->stats + at->first_matrix, n, err);
     return KERF_OK;
 }
 
@@ -231,7 +256,8 @@ static kerf_status finish_piece(host_call *c, unsigned turn, const piece *at, ke
         kerf_stats_merge(&c->merged[at->first_matrix + m], (kerf_stats *)l->pinned_stats.p + m);
     if (c->kind == DECODE) memcpy(r->target + at->dense_at, l->pinned.p, at->dense_bytes);
     for (int p = 0; p < KERF_PLANES && c->kind == ENCODE; p++)
-        if (has_plane(c, at, p)) memcpy(r->out[p] + at->at[p], l->pinned_plane[p].p, at->bytes[p]);
+        if (has_plane(c, at, p))
+            KF_TRY(copy_here(c, r->out[p] + at->at[p], l->pinned_plane[p].p, at->bytes[p]));
     return KERF_OK;
 }
 
