@@ -5,10 +5,10 @@
  *
  * -g: at most so many GPUs (all); each number of them, 1, 2, 4 ..., is measured. -c: rows that the
  * processor encodes, with all its threads, the first of the matrix (1024); its time for the matrix
- * is that for these rows times their share, and their bytes must be those of each GPU. -w: matrices
- * of more columns are not for the processor (4096; its factors of 14336 take most of a minute).
- * Rows are those of one kerf_encode from host memory to host memory, the median of REPEATS; factors
- * one call, the second, from the matrix in host memory. */
+ * is that for these rows times their share. Their bytes must be those of one GPU, and all bytes of
+ * several those of one. -w: matrices of more columns are not for the processor (4096; its factors of
+ * 14336 take most of a minute). Rows are those of one kerf_encode from host memory to host memory,
+ * the median of REPEATS; factors one call, the second, from the matrix in host memory. */
 #include <kerf/cuda.h>
 #include <kerf/encode_matrix.h>
 #include <kerf/feedback.h>
@@ -132,13 +132,20 @@ static double encode(const work *w, uint64_t rows, const kerf_exec *exec, planes
     return now_s() - began;
 }
 
-static void compare_rows(const work *w, const planes *a, const planes *b)
+static void compare_rows(const work *w, uint64_t rows, const planes *a, const planes *b)
 {
-    const uint64_t bands = w->g.bands * cpu_rows / w->m.rows;
+    const uint64_t bands = w->g.bands * rows / w->m.rows;
     for (int k = 0; k < KERF_PLANES; k++)
         if (memcmp(a->plane[k].p, b->plane[k].p,
                    (size_t)kerf_band_bytes(&w->g, (kerf_plane_id)k, 0, bands).count) != 0)
             die(w->name, "the GPU encodes differently");
+}
+
+static void swap_planes(planes *a, planes *b)
+{
+    const planes c = *a;
+    *a = *b;
+    *b = c;
 }
 
 static void time_rows(work *w, const kerf_feedback *cpu, kerf_feedback *const *there)
@@ -155,7 +162,8 @@ static void time_rows(work *w, const kerf_feedback *cpu, kerf_feedback *const *t
         double s[REPEATS];
         exec = (kerf_exec){.feedback = there[n], .device = gpu[0]};
         encode(w, w->m.rows, &exec, &got);
-        if (cpu) compare_rows(w, &want, &got);
+        if (cpu || n > 1) compare_rows(w, n > 1 ? w->m.rows : cpu_rows, &want, &got);
+        if (n == 1) swap_planes(&want, &got);
         for (int i = 0; i < REPEATS; i++) s[i] = encode(w, w->m.rows, &exec, &got);
         qsort(s, REPEATS, sizeof *s, compare_doubles);
         report("rows", w->name, w->m, n, s[REPEATS / 2]);
