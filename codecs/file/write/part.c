@@ -119,7 +119,7 @@ kerf_status kf_fail_no_parts(const kf_parts *p, kerf_error *err)
 {
     return kf_fail(err, KERF_E_IO, KF_NOWHERE,
                    "%s: has no parts to merge (none is finished in %s): kerf quantize ... -o %s "
-                   "--part 1/N writes one",
+                   "--part 1/N, or score or calibrate, writes one",
                    p->out, kf_path_base(p->path), p->out);
 }
 
