@@ -6,12 +6,13 @@ weights, by the same encoders: without error feedback, and with it.
 
     python3 bench/advice_calibrated.py KERF [--model DIR --tokens FILE --length N]
         [--calibrate A:B --judge A:B] [--judge-random A:B] [--random N] [--budgets LIST]
-        [--gram] [--feedback] [--work DIR] [--name NAME] [--table]
-        [--alpha-rows A:B] [--formats LIST] [--torch]
+        [--gram] [--feedback [--again]] [--work DIR] [--name NAME] [--table]
+        [--alpha-rows A:B] [--formats LIST] [--torch] [--device cuda]
 
 Calibrates on rows 0 to 127 of tests/data/tiny-llama/eval.u16 and judges on rows 128 to 255, unless
-told otherwise. --alpha-rows: alpha from fewer rows than the rest, since it takes a pass for each group. --work
-keeps calibrations, scores and figures, so that a second run goes on. Writes
+told otherwise. --alpha-rows: alpha from fewer rows than the rest, since it takes a pass for each group.
+--again: feedback goes over the columns again. --device: of kerf calibrate and kerf eval. --work keeps
+calibrations, scores and figures, so that a second run goes on. Writes
 bench/results/advice-calibrated-NAME.json and .md (--table: the page alone, from the last results). Sizes are
 bits per weight of what is quantized; figures do not depend on the machine, but for the C library's exp.
 
@@ -52,9 +53,11 @@ def arguments():
     p.add_argument("--name", default="tiny-llama")
     p.add_argument("--gram", action="store_true")
     p.add_argument("--feedback", action="store_true")
+    p.add_argument("--again", action="store_true")
     p.add_argument("--alpha-rows", default="")
     p.add_argument("--formats", default="")
     p.add_argument("--torch", action="store_true")
+    p.add_argument("--device", default="cpu")
     p.add_argument("--work", default="")
     p.add_argument("--table", action="store_true")
     return p.parse_args()
@@ -70,7 +73,7 @@ class Bench:
             self.source = kept["source"]
             self.measured = {(tuple((tuple(t), c) for t, c in recipe), rows): m
                              for recipe, rows, m in kept["measured"]}
-        self.tokens = ["--tokens", a.tokens, "--length", a.length]
+        self.tokens = ["--tokens", a.tokens, "--length", a.length, "--device", a.device]
         self.torch, self.decoded = None, {}
         if a.torch:
             import torch_judge
@@ -133,7 +136,7 @@ class Bench:
         return self.torch.measure(changed, rows)
 
     def feedback(self):
-        return ["--calibration", self.path("gram"), "--feedback"]
+        return ["--calibration", self.path("gram"), "--feedback", *["--again"] * self.a.again]
 
     def run_kerf(self, part, rows):
         for i, recipe in enumerate(part):
@@ -223,7 +226,7 @@ def measure(b, save):
            "alpha": ["--alpha", b.path("alpha.json")],
            "calibration": ["--calibration", b.path("plain"), "--alpha", b.path("alpha.json")],
            GRAM: ["--calibration", b.path("gram"), "--alpha", b.path("alpha.json")]}
-    how[FEEDBACK] = [*how[GRAM], "--feedback"]
+    how[FEEDBACK] = [*how[GRAM], "--feedback", *["--again"] * a.again]
     budgets = [float(x) for x in a.budgets.split(",")]
     advice = {(m, x): v for m in METHODS for x, v in zip(budgets, b.advise(m, budgets, how[m]))}
     first = advice["flat", budgets[-1]]

@@ -132,6 +132,8 @@ static kerf_status find_feedback(measuring *m, const kerf_weight *w, const kerf_
     if (gram.value)
         s = kerf_feedback_make(gram.value, gram.columns, KERF_FEEDBACK_DAMPING,
                                m->w->exec ? m->w->exec->threads : 0, m->w->job, &k->made, err);
+    if (s == KERF_OK && gram.value && r->feedback > 1)
+        s = kerf_feedback_again(k->made, gram.value, KERF_FEEDBACK_DAMPING, err);
     kerf_gram_free(&gram);
     if (s != KERF_OK) return s;
     m->keeps++;

@@ -135,6 +135,7 @@ static kerf_status advise(kf_advising *w, kerf_error *err)
     if (w->request->calibration && w->request->feedback) {
         kerf_moments moments;
         KF_TRY(kerf_calibration_moments(w->request->calibration, &moments, err));
+        if (w->request->feedback > 1) kerf_moments_again(&moments);
         w->advice->feedback = moments.contents;
     }
     KF_TRY(fit_candidates(w->advice, w->request, err));

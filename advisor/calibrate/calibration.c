@@ -261,7 +261,7 @@ static kerf_status read_moments(const void *ctx, const kerf_weight *w, float **o
 
 kerf_status kerf_calibration_moments(const kerf_calibration *c, kerf_moments *out, kerf_error *err)
 {
-    *out = (kerf_moments){c, has_moments, read_moments, 0, kerf_checkpoint_path(c->files)};
+    *out = (kerf_moments){c, has_moments, read_moments, 0, kerf_checkpoint_path(c->files), 0};
     KF_TRY(kerf_reader_contents(reader_of(c), &out->contents, err));
     if (out->contents == 0) out->contents = 1;
     return KERF_OK;

@@ -67,6 +67,7 @@ static kerf_status find_key(scoring *s, const kerf_weight *w, const float *impor
         key->importance =
             chain(key->importance, g->gram, g->columns * g->columns * sizeof *g->gram);
     if (feedback) key->importance = chain(key->importance, "feedback", 8);
+    if (feedback > 1) key->importance = chain(key->importance, "again", 5);
     return digest_weight(s, w, &key->tensor, err);
 }
 
@@ -106,7 +107,7 @@ static kerf_status score_candidates(scoring *s, size_t weight, const kf_gram_wei
     kf_score_candidate *candidate = NULL;
     kf_score_key key;
     char text[64];
-    KF_TRY(find_key(s, w, g->importance, g, exec->feedback != NULL, &key, err));
+    KF_TRY(find_key(s, w, g->importance, g, exec->feedback ? s->all->feedback : 0, &key, err));
     KF_TRY(kf_allocate(&candidate, all->codecs, sizeof *candidate, err));
     const size_t n = list_candidates(s, weight, key, candidate);
     snprintf(text, sizeof text, "%zu formats", n);
@@ -148,6 +149,8 @@ static kerf_status score_weight(void *ctx, size_t i, const kerf_exec *exec, kerf
     if (status == KERF_OK && s->all->feedback && gram.value)
         status = kerf_feedback_make(gram.value, gram.columns, KERF_FEEDBACK_DAMPING, exec->threads,
                                     s->work.job, &feedback, err);
+    if (feedback && s->all->feedback > 1)
+        status = kerf_feedback_again(feedback, gram.value, KERF_FEEDBACK_DAMPING, err);
     own.feedback = feedback;
     if (status == KERF_OK) status = score_candidates(s, i, &weights, &own, err);
     kerf_feedback_free(feedback);

@@ -10,7 +10,7 @@ typedef struct kf_score_all_job {
     /* Its Gram matrices weigh errors, where a weight has one; NULL: none. Its mean squares are the
      * imatrix, as a rule. */
     const kerf_calibration *calibration;
-    int feedback;                     /* 1: encode with error feedback by these matrices */
+    int feedback; /* 1: encode with error feedback by these matrices; 2: again */
     const kerf_weight *const *weight; /* [weights]                                  */
     size_t weights;
     const kerf_codec *codec; /* [codecs] */

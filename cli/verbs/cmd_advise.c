@@ -121,7 +121,9 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     if (gmtime_r(&now, &day) && strftime(j->made, sizeof j->made, "%Y-%m-%d", &day))
         r->made = j->made;
     r->imatrix = j->imatrix;
-    r->feedback = args_has(a, "feedback");
+    if (args_has(a, "again") && !args_has(a, "feedback"))
+        return USAGE(err, "advise: --again is for --feedback");
+    r->feedback = args_has(a, "feedback") ? 1 + args_has(a, "again") : 0;
     if (args_has(a, "text") || args_has(a, "tokens"))
         TRY(option_tokens_open(&j->tokens, a, j->source, err));
     r->tokens = j->tokens.tokens;
@@ -258,6 +260,7 @@ static const option options[] = {
     {"calibration", 0, "CAL",
      "weight errors by what kerf calibrate found: alpha of each tensor, columns of its input"},
     {"feedback", 0, NULL, "candidates with error feedback: kerf quantize --feedback"},
+    {"again", 0, NULL, "with --feedback: and columns are gone over again: kerf quantize --again"},
     {"imatrix", 0, "FILE", "weight errors by the importance of columns, as for score"},
     {"alpha", 0, "flat|depth|FILE",
      "how much the error of a tensor matters: alike (default without --calibration), by curves "

@@ -182,6 +182,8 @@ static kerf_status open_calibration(quantize_run *j, kerf_error *err)
                      "quantize: error feedback%s needs --calibration CAL: kerf calibrate "
                      "--gram makes one",
                      asked ? ", which the recipe asks for," : "");
+    if (args_has(j->args, "again") && !feedback)
+        return USAGE(err, "quantize: --again is for --feedback");
     if (!path) return KERF_OK;
     TRY(kerf_calibration_open(path, &j->calibration, err));
     TRY(kerf_calibration_check(j->calibration, j->source, err));
@@ -189,6 +191,9 @@ static kerf_status open_calibration(quantize_run *j, kerf_error *err)
     if (!feedback) return KERF_OK;
     TRY(kerf_calibration_moments(j->calibration, &j->moments, err));
     j->to.moments = &j->moments;
+    kerf_moments again = j->moments;
+    kerf_moments_again(&again);
+    if (args_has(j->args, "again") || asked == again.contents) j->moments = again;
     if (!asked || asked == j->moments.contents) return KERF_OK;
     return kerf_fail(err, KERF_E_DATA,
                      "%.200s: the recipe was made with calibration %016llx, and this is %016llx: "
@@ -277,6 +282,9 @@ static const option options[] = {
     {"feedback", 0, NULL,
      "round each weight so that the error of its layer's output is small, not its own: takes the "
      "Gram matrices of --calibration, made with kerf calibrate --gram"},
+    {"again", 0, NULL,
+     "with --feedback: and go over all columns again, four times at most, since then the errors of "
+     "all others are known: on the processor"},
     {"dry-run", 'n', NULL, "show what would become of every tensor and write nothing"},
     {NULL, 0, NULL, NULL},
 };

@@ -95,6 +95,8 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
         TRY(kerf_calibration_open(cal, &j->calibration, err));
         TRY(kerf_calibration_check(j->calibration, j->source, err));
     }
+    if (args_has(a, "again") && !args_has(a, "feedback"))
+        return USAGE(err, "score: --again is for --feedback");
     const kerf_score_request request = {
         .select = &j->select.select,
         .codec = j->codecs.item,
@@ -102,7 +104,7 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
         .required = j->codecs.named,
         .imatrix = cal && !imatrix ? kerf_calibration_imatrix(j->calibration) : j->imatrix,
         .calibration = j->calibration,
-        .feedback = args_has(a, "feedback"),
+        .feedback = args_has(a, "feedback") ? 1 + args_has(a, "again") : 0,
         .zstd_level = zstd_level,
         .ranks = company.ranks,
         .path = j->to.path,
@@ -143,6 +145,7 @@ static const option options[] = {
      "per weight"},
     {"calibration", 0, "CAL", "the same from what kerf calibrate found for these weights"},
     {"feedback", 0, NULL, "encode with error feedback by that: kerf quantize --feedback"},
+    {"again", 0, NULL, "with --feedback: and columns are gone over again: kerf quantize --again"},
     {"per-tensor", 0, NULL, "list every tensor; --json always does"},
     {"all-tensors", 0, NULL, "also those that quantize keeps by default"},
     {"zstd-level", 0, "N", "level at which codes are compressed, 0: not at all (default: 3)"},

@@ -171,5 +171,6 @@ void kerf_feedback_free(kerf_feedback *f)
     if (f->there) f->release(f->there);
     free(f->above);
     free(f->d);
+    free(f->gram);
     free(f);
 }

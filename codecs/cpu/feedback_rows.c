@@ -2,8 +2,8 @@
  * alike: of a row of formats.def it takes how a scale is chosen and how one number is rounded under
  * it.
  *
- * Sixteen rows go side by side as lanes of a vector. Sums over the columns ahead run in rising
- * order, so that neither lanes nor the blocks in which they are taken show in the bytes. */
+ * Sums over the columns ahead run in rising order, so that neither lanes nor the blocks in which
+ * they are taken show in the bytes. */
 #include "cpu/feedback_rows.h"
 
 #include <stdlib.h>
@@ -11,11 +11,10 @@
 
 #include "base/base.h"
 #include "base/vector_copies.h"
-#include "cpu/band.h"
 #include "cpu/widen.h"
 #include "format/format.h"
 
-enum { LANES = 16, OUTPUTS = 8, STEP = 16, MOST_CODES = 64, MOST_ELEMENTS = 256 };
+enum { OUTPUTS = 8 };
 
 #define ONCE __attribute__((noinline))
 
@@ -25,34 +24,23 @@ static const float stretches[] = {1,    0.95f, 0.9f, 0.85f, 0.8f, 0.75f, 0.7f, 0
 
 typedef float row_lanes __attribute__((vector_size(LANES * sizeof(float))));
 
-/* How one row rounds at the moment. */
-typedef struct rounder {
-    kf_quant quant;
-    kf_dequant dequant;
-    float value[MOST_CODES]; /* of the codes, where the nearest is taken */
-} rounder;
-
-struct kf_feedback_room {
-    const kerf_geometry *g;
-    const kerf_feedback *f;
-    kf_spec spec;
-    int encoder, nearest; /* nearest: codes are searched for by their numbers */
-    int tries;            /* more than one scale is looked at                 */
-    size_t bands, rows, cols, blocks, scratch;
-    kf_band *band;
-    size_t band_rows;   /* of one band, counted as rows of the matrix          */
-    float *x, *t;       /* [rows][cols] source; with feedback up to the group  */
-    float *sum, *fault; /* [blocks][cols][LANES]                              */
-    float *more;        /* [bands] scratch memory                              */
-    float *stretched;   /* a group                                             */
-    rounder *round;     /* [rows]                                              */
-};
-
 /* --- rooms --------------------------------------------------------------------------------- */
 
 static size_t columns_of(const kerf_geometry *g)
 {
     return (size_t)(g->shape.rank ? g->shape.dim[g->shape.rank - 1] : 1);
+}
+
+/* Columns of a row that round alike. */
+static size_t group_of(const kf_feedback_room *r)
+{
+    if (r->spec.group) return r->spec.group;
+    return r->spec.geometry == KERF_GROUP_SUPER ? kf_inline_elements(r->spec) : r->cols;
+}
+
+static kf_rounder *rounder_at(const kf_feedback_room *r, size_t row, size_t k)
+{
+    return &r->round[k / group_of(r) * r->rows + row];
 }
 
 int kerf_feedback_fits(const kerf_geometry *g)
@@ -89,8 +77,10 @@ kf_feedback_room *kf_feedback_room_open(const kerf_geometry *g, const kerf_feedb
     r->fault = kf_alloc_zero(lanes * r->cols, sizeof *r->fault);
     r->more = kf_alloc_zero(r->bands, r->scratch * sizeof *r->more);
     r->stretched = kf_alloc_zero(g->band_rows, r->cols * sizeof *r->stretched);
-    r->round = kf_alloc_zero(r->rows, sizeof *r->round);
-    if (r->x && r->t && r->sum && r->fault && r->more && r->stretched && r->round) return r;
+    r->round = kf_alloc_zero(kf_div_up(r->cols, group_of(r)), r->rows * sizeof *r->round);
+    r->code = kf_alloc_zero(r->rows, r->cols);
+    if (r->x && r->t && r->sum && r->fault && r->more && r->stretched && r->round && r->code)
+        return r;
     kf_feedback_room_close(r);
     return NULL;
 }
@@ -105,6 +95,7 @@ void kf_feedback_room_close(kf_feedback_room *r)
     free(r->more);
     free(r->stretched);
     free(r->round);
+    free(r->code);
     free(r);
 }
 
@@ -136,20 +127,21 @@ KF_WIDE(add_output, (float *sum, const float *above, const float *fault, uint64_
             memcpy(sum, &s, sizeof s);
         })
 
-/* Of columns [k0, k1) over columns [j0, j1), in one block of rows. */
-static void add_sums(kf_feedback_room *r, size_t block, size_t k0, size_t k1, size_t j0, size_t j1)
+void kf_feedback_sum(kf_feedback_room *r, const float *matrix, size_t block, kf_columns of,
+                     kf_columns over)
 {
-    const size_t cols = r->cols, at = block * cols;
-    const float *above = r->f->above + j0, *fault = r->fault + (at + j0) * LANES;
-    if (j1 <= j0) return;
-    for (; k0 + OUTPUTS <= k1; k0 += OUTPUTS)
-        add_outputs(r->sum + (at + k0) * LANES, above + k0 * cols, cols, fault, j1 - j0);
-    for (; k0 < k1; k0++) add_output(r->sum + (at + k0) * LANES, above + k0 * cols, fault, j1 - j0);
+    const size_t cols = r->cols, at = block * cols, n = over.end - over.first;
+    const float *m = matrix + over.first, *fault = r->fault + (at + over.first) * LANES;
+    if (over.end <= over.first) return;
+    size_t k = of.first;
+    for (; k + OUTPUTS <= of.end; k += OUTPUTS)
+        add_outputs(r->sum + (at + k) * LANES, m + k * cols, cols, fault, n);
+    for (; k < of.end; k++) add_output(r->sum + (at + k) * LANES, m + k * cols, fault, n);
 }
 
 /* --- scales -------------------------------------------------------------------------------- */
 
-static float nearest_value(const rounder *q, unsigned bits, float x, uint32_t *code)
+static float nearest_value(const kf_rounder *q, unsigned bits, float x, uint32_t *code)
 {
     uint32_t best = 0;
     float least = kf_abs(q->value[0] - x);
@@ -163,28 +155,29 @@ static float nearest_value(const rounder *q, unsigned bits, float x, uint32_t *c
     return q->value[best];
 }
 
-static ONCE float round_one(const kf_feedback_room *r, const rounder *q, float x, uint32_t *code)
+static ONCE float round_one(const kf_feedback_room *r, const kf_rounder *q, float x, uint32_t *code)
 {
     if (r->nearest) return nearest_value(q, r->spec.bits, x, code);
     *code = kf_code(r->spec, q->quant, x);
     return kf_value(r->spec, q->dequant, *code);
 }
 
-static void list_values(kf_spec s, rounder *q)
+static void list_values(kf_spec s, kf_rounder *q)
 {
     for (uint32_t i = 0; i < 1u << s.bits; i++) q->value[i] = kf_value(s, q->dequant, i);
 }
 
-/* Here and below, once for all who ask: the block headers hold the rules of every format and encoder, and each
- * place that they are inlined into takes a compiler seconds. */
+/* Here and below, once for all who ask: the block headers hold the rules of every format and
+ * encoder, and each place that they are inlined into takes a compiler seconds. */
 static ONCE kf_scale scale_of(const kf_feedback_room *r, const kf_band *b, int encoder, kf_group g)
 {
     return kf_choose(r->spec, encoder, b->tensor, g);
 }
 
-static ONCE rounder rounder_of(const kf_feedback_room *r, const kf_band *b, kf_scale scale, kf_group g)
+static ONCE kf_rounder rounder_of(const kf_feedback_room *r, const kf_band *b, kf_scale scale,
+                                  kf_group g)
 {
-    rounder q;
+    kf_rounder q;
     q.quant = kf_quant_init(r->spec, b->encoder, b->tensor, scale, g);
     q.dequant = kf_dequant_init(r->spec, scale, b->tensor->second, b->tensor->offset);
     return q;
@@ -194,7 +187,7 @@ static ONCE rounder rounder_of(const kf_feedback_room *r, const kf_band *b, kf_s
 static double weigh_scale(const kf_feedback_room *r, const kf_band *b, kf_scale scale, kf_group g,
                           kf_group chosen_from, size_t first)
 {
-    const rounder q = rounder_of(r, b, scale, chosen_from);
+    const kf_rounder q = rounder_of(r, b, scale, chosen_from);
     double sum = 0;
     for (size_t i = 0; i < g.rows; i++)
         for (size_t k = 0; k < g.cols; k++) {
@@ -286,7 +279,7 @@ static void choose_scales(kf_feedback_room *r, const kf_band *b, size_t row, siz
             continue;
         }
         kf_scale scale = {b->tensor->bits, b->tensor->zero};
-        rounder *q = &r->round[row + y];
+        kf_rounder *q = rounder_at(r, row + y, first);
         if (s.second == KERF_SECOND_NESTED) {
             scale.bits = kf_get_code(kf_scale_out(s, b, i), 8 * kf_scale_bytes(s.scale), 0);
             const float second = kf_float(kf_get_code(b->out[KERF_PLANE_SECOND], 32, 0));
@@ -307,11 +300,11 @@ static void choose_scales(kf_feedback_room *r, const kf_band *b, size_t row, siz
 static void ready_group(kf_feedback_room *r, const kf_band *b, size_t row, size_t first)
 {
     const kf_super k = kf_super_of(r->spec);
-    const unsigned group = r->spec.group ? r->spec.group : k.elements;
+    const unsigned group = (unsigned)group_of(r);
     if (first % group) return;
-    r->round[row].dequant =
-        kf_super_group(k, block_out(r, b, first), (unsigned)(first % k.elements / group));
-    list_values(r->spec, &r->round[row]);
+    kf_rounder *q = rounder_at(r, row, first);
+    q->dequant = kf_super_group(k, block_out(r, b, first), (unsigned)(first % k.elements / group));
+    list_values(r->spec, q);
 }
 
 static void put_super(kf_super k, uint8_t *block, unsigned i, uint32_t code)
@@ -326,36 +319,47 @@ static void put_super(kf_super k, uint8_t *block, unsigned i, uint32_t code)
     kf_super_put(k, block, i, code);
 }
 
-/* Rounds column k of one row. */
-static void round_column(kf_feedback_room *r, const kf_band *b, size_t y, size_t row, size_t k)
+static void put_codes(const kf_feedback_room *r, const kf_band *b, size_t y, size_t row)
 {
-    const size_t lane = (row / LANES * r->cols + k) * LANES + row % LANES;
-    const float x = r->x[row * r->cols + k];
+    const uint8_t *code = r->code + row * r->cols;
+    const unsigned elements = kf_inline_elements(r->spec);
+    for (size_t k = 0; k < r->cols; k++)
+        if (r->spec.geometry == KERF_GROUP_SUPER)
+            put_super(kf_super_of(r->spec), block_out(r, b, k), (unsigned)(k % elements), code[k]);
+        else
+            kf_put_code(codes_of(r, b, y), r->spec.bits,
+                        kf_code_place(r->spec, first_element(r, y) + k), code[k]);
+}
+
+float kf_feedback_round(const kf_feedback_room *r, size_t row, size_t k, float x, uint32_t *code)
+{
+    return round_one(r, rounder_at(r, row, k), x, code);
+}
+
+/* Rounds column k of one row. */
+static void round_column(kf_feedback_room *r, size_t row, size_t k)
+{
+    const size_t lane = kf_feedback_lane(r, row, k), at = row * r->cols + k;
     uint32_t code;
-    const float value = round_one(r, &r->round[row], x - r->sum[lane], &code), e = value - x;
+    const float e = kf_feedback_round(r, row, k, r->x[at] - r->sum[lane], &code) - r->x[at];
     r->fault[lane] = kf_is_finite(e) ? e : 0;
-    if (r->spec.geometry == KERF_GROUP_SUPER)
-        put_super(kf_super_of(r->spec), block_out(r, b, k),
-                  (unsigned)(k % kf_inline_elements(r->spec)), code);
-    else
-        kf_put_code(codes_of(r, b, y), r->spec.bits,
-                    kf_code_place(r->spec, first_element(r, y) + k), code);
+    r->code[at] = (uint8_t)code;
 }
 
 static void round_span(kf_feedback_room *r, kf_band *band, size_t count, size_t c0, size_t c1)
 {
     const size_t rows = count * r->band_rows, blocks = (rows + LANES - 1) / LANES;
+    const float *above = r->f->above;
     for (size_t k0 = c0; k0 < c1; k0 += STEP) {
         const size_t k1 = k0 + STEP < c1 ? k0 + STEP : c1;
         for (size_t i = 0; r->spec.geometry == KERF_GROUP_SUPER && i < count; i++)
             ready_group(r, &band[i], i, k0);
         for (size_t block = 0; block < blocks; block++) {
             const size_t end = (block + 1) * LANES < rows ? (block + 1) * LANES : rows;
-            add_sums(r, block, k0, k1, c0, k0);
+            kf_feedback_sum(r, above, block, (kf_columns){k0, k1}, (kf_columns){c0, k0});
             for (size_t k = k0; k < k1; k++) {
-                add_sums(r, block, k, k + 1, k0, k);
-                for (size_t row = block * LANES; row < end; row++)
-                    round_column(r, &band[row / r->band_rows], row % r->band_rows, row, k);
+                kf_feedback_sum(r, above, block, (kf_columns){k, k + 1}, (kf_columns){k0, k});
+                for (size_t row = block * LANES; row < end; row++) round_column(r, row, k);
             }
         }
     }
@@ -364,7 +368,8 @@ static void round_span(kf_feedback_room *r, kf_band *band, size_t count, size_t 
 static void encode_span(kf_feedback_room *r, kf_band *band, size_t count, size_t c0, size_t c1)
 {
     const size_t rows = count * r->band_rows, cols = r->cols;
-    for (size_t block = 0; block * LANES < rows; block++) add_sums(r, block, c0, c1, 0, c0);
+    for (size_t block = 0; block * LANES < rows; block++)
+        kf_feedback_sum(r, r->f->above, block, (kf_columns){c0, c1}, (kf_columns){0, c0});
     for (size_t row = 0; row < rows; row++) {
         const float *sum = r->sum + row / LANES * cols * LANES + row % LANES;
         for (size_t k = c0; k < c1; k++)
@@ -414,5 +419,9 @@ size_t kf_feedback_encode(kf_feedback_room *r, kf_band *band, size_t count)
     const size_t span = span_of(r);
     for (size_t c = 0; c < r->cols; c += span)
         encode_span(r, band, count, c, c + span < r->cols ? c + span : r->cols);
+    const size_t rows = count * r->band_rows;
+    kf_feedback_again(r, rows);
+    for (size_t row = 0; row < rows; row++)
+        put_codes(r, &band[row / r->band_rows], row % r->band_rows, row);
     return KF_NO_ELEMENT;
 }

@@ -2,10 +2,7 @@
 #ifndef KERF_CPU_FEEDBACK_H
 #define KERF_CPU_FEEDBACK_H
 
-#include <kerf/feedback.h>
-
-#include "cpu/ops.h"
-#include "format/device.h"
+#include "cpu/feedback_room.h"
 
 enum { KF_FEEDBACK_ROWS = 16 }; /* bands that are encoded at once, where a band is a row */
 
@@ -13,7 +10,6 @@ enum { KF_FEEDBACK_ROWS = 16 }; /* bands that are encoded at once, where a band 
 uint64_t kf_feedback_bands(const kerf_geometry *g);
 
 /* Memory of one thread. */
-typedef struct kf_feedback_room kf_feedback_room;
 kf_feedback_room *kf_feedback_room_open(const kerf_geometry *g, const kerf_feedback *f);
 void kf_feedback_room_close(kf_feedback_room *r); /* NULL is fine */
 

@@ -42,6 +42,7 @@ struct kerf_feedback {
     float *d;               /* [columns]                                               */
     struct kf_there *there; /* what the devices have, which they know; else NULL       */
     void (*release)(struct kf_there *there);
+    float *gram; /* [columns][columns] with damping; NULL: columns are gone over once */
 };
 
 /* `bad`: the first element of the range that is NaN or Inf under KERF_NAN_ERROR, else UINT64_MAX;

@@ -234,6 +234,13 @@ kerf_status kerf_importance_read(const kerf_checkpoint *imatrix, const kerf_weig
     return status;
 }
 
+void kerf_moments_again(kerf_moments *m)
+{
+    m->again = 1;
+    m->contents ^= 0x6161676169616e73; /* any number but 0 */
+    if (m->contents == 0) m->contents = 1;
+}
+
 void kerf_importance_free(kerf_importance *i)
 {
     free(i->value);

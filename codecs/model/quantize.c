@@ -104,12 +104,14 @@ static kerf_status make_feedback(quantizing *q, size_t i, const kerf_exec *exec,
     KF_TRY(m->read(m->ctx, d->weight, &gram, err));
     const uint64_t columns = d->weight->shape.dim[d->weight->shape.rank - 1];
     kerf_status s = KERF_OK;
-    if (gram && exec->device && kerf_feedback_on_gpu(d->codec.format))
+    if (gram && !m->again && exec->device && kerf_feedback_on_gpu(d->codec.format))
         s = kerf_feedback_make_on(&exec->device, 1, gram, columns, KERF_FEEDBACK_DAMPING,
                                   q->work.job, out, err);
     else if (gram)
         s = kerf_feedback_make(gram, columns, KERF_FEEDBACK_DAMPING, exec->threads, q->work.job,
                                out, err);
+    if (s == KERF_OK && gram && m->again)
+        s = kerf_feedback_again(*out, gram, KERF_FEEDBACK_DAMPING, err);
     free(gram);
     return s;
 }

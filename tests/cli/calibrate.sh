@@ -53,6 +53,7 @@ expect 3 advise "$model" --budget 5bits --calibration "$model"
 expect 0 score "$model" -f mxfp4 --calibration "$tmp/cal" --feedback --zstd-level 0 --json
 check "the error of outputs falls" awk -v a="$full" -v b="$(json totals.0.weighted_t2)" \
     'BEGIN { exit !(b > 0 && b < 0.8 * a) }'
+once=$(json totals.0.weighted_t2)
 for j in 1 5; do
     expect 0 quantize "$model" -f mxfp4 --calibration "$tmp/cal" --feedback -j $j -o "$tmp/f$j.safetensors"
 done
@@ -61,6 +62,21 @@ expect 0 verify "$model" "$tmp/f1.safetensors" --exact --calibration "$tmp/cal"
 expect 1 verify "$model" "$tmp/f1.safetensors" --exact
 check "and says what is missing" grep -q 'calibration [0-9a-f]\{16\}' "$tmp/out"
 expect 2 quantize "$model" -f mxfp4 --feedback -o "$tmp/none"
+
+expect 0 score "$model" -f mxfp4 --calibration "$tmp/cal" --feedback --again --zstd-level 0 --json
+check "and falls further" awk -v a="$once" -v b="$(json totals.0.weighted_t2)" 'BEGIN { exit !(b > 0 && b < a) }'
+for j in 1 5; do
+    expect 0 quantize "$model" -f mxfp4 --calibration "$tmp/cal" --feedback --again -j $j -o "$tmp/g$j.safetensors"
+done
+check "the same bytes for any threads" cmp "$tmp/g1.safetensors" "$tmp/g5.safetensors"
+check "other bytes than without --again" test "$(cmp -s "$tmp/f1.safetensors" "$tmp/g1.safetensors"; echo $?)" = 1
+expect 0 verify "$model" "$tmp/g1.safetensors" --exact --calibration "$tmp/cal"
+expect 1 verify "$model" "$tmp/g1.safetensors" --exact
+expect 2 quantize "$model" -f mxfp4 --calibration "$tmp/cal" --again -o "$tmp/none"
+expect 2 score "$model" -f mxfp4 --calibration "$tmp/cal" --again
+expect 0 advise "$model" --budget 5bits -f nvfp4,mxfp6-e2m3 --calibration "$tmp/cal" --feedback --again -o "$tmp/ra.json"
+expect 0 quantize "$model" --recipe "$tmp/ra.json" --calibration "$tmp/cal" -o "$tmp/qa"
+expect 0 verify "$model" "$tmp/qa" --exact --calibration "$tmp/cal"
 expect 0 advise "$model" --budget 5bits -f nvfp4,mxfp6-e2m3 --calibration "$tmp/cal" --feedback \
     --tokens "$model/eval.u16" --length 32 --rows 4:6 -o "$tmp/rf.json" --json
 json_is measured.# 4

@@ -98,8 +98,8 @@ typedef struct kerf_advise_request {
      * is what alpha was measured with: sum of h (w' - w)^2 over mean of h times sum of w^2.
      * KERF_E_DATA: it is of another model. */
     const kerf_calibration *calibration;
-    int feedback; /* 1: candidates are encoded with error feedback, as in kerf_score_request; the
-                     recipe says so                                                              */
+    int feedback; /* 1 or 2: candidates are encoded with error feedback, as in kerf_score_request;
+                     the recipe says so                                                          */
     kerf_tokens tokens; /* on which the end of some choices is measured: not those of the
                            calibration. rows 0: it is not measured                               */
     const char *made;  /* when, "2026-11-26", for reports, of which 23 bytes are kept; NULL: they do

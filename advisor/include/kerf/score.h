@@ -122,7 +122,8 @@ typedef struct kerf_score_request {
      * none. */
     const kerf_calibration *calibration;
     int feedback;   /* 1: weights whose Gram matrix the calibration has are encoded with error
-                       feedback (kerf/feedback.h), as kerf_output.moments asks quantize to         */
+                       feedback (kerf/feedback.h), as kerf_output.moments asks quantize to; 2: and
+                       columns are gone over again                                                 */
     int zstd_level; /* also compress the codes at this level; 0: do not */
     const kerf_ranks
         *ranks;       /* processes that measure together, and all get the result; NULL: none */

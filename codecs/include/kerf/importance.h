@@ -47,7 +47,11 @@ typedef struct kerf_moments {
     kerf_status (*read)(const void *ctx, const kerf_weight *w, float **out, kerf_error *err);
     uint64_t contents; /* a number for all of them, not 0, and ... */
     const char *path;  /* ... a name for messages                  */
+    int again;         /* 1: columns are gone over again (kerf_feedback_again): kerf_moments_again */
 } kerf_moments;
+
+/* Asks for that, and changes the number: what is written says by it which of both made it. */
+KERF_API void kerf_moments_again(kerf_moments *m);
 
 /* Writes what imatrix says of the weights of `source` as llama.cpp does: a GGUF file with sums of
  * squares and counts, under the names that llama.cpp has for them. chunks: rows of `length` tokens
