@@ -16,6 +16,7 @@ extern struct company {
     const kerf_ranks *ranks;
     void (*hear)(const kerf_job *job, kerf_event *e); /* may change what is shown */
     int (*cancel)(void *ctx);
+    int place; /* among the ranks on this machine */
 } company;
 #define IS_FIRST (!company.ranks || company.ranks->rank == 0)
 

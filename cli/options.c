@@ -49,6 +49,16 @@ static kerf_status list_all(gpu_list *l, kerf_error *err)
     return KERF_OK;
 }
 
+/* The first, or of several ranks on a machine, one for each. */
+static kerf_status list_own(gpu_list *l, kerf_error *err)
+{
+    int n = 0;
+    if (company.place) TRY(kerf_device_count(&n, err));
+    l->ordinal[0] = n > 0 ? company.place % n : 0;
+    l->count = 1;
+    return KERF_OK;
+}
+
 /* Numbers with commas between them; 0: it is no such list. A GPU may stand there twice, which is
  * for tests: it is then two devices. */
 static int list_numbers(const char *text, gpu_list *l)
@@ -73,10 +83,7 @@ static kerf_status read_device(const char *text, gpu_list *l, kerf_error *err)
         kerf_status s = list_all(l, &why);
         return s == KERF_OK ? s : device_fails(text, s, &why, err);
     }
-    if (strcmp(text, "cuda") == 0) {
-        l->count = 1;
-        return KERF_OK;
-    }
+    if (strcmp(text, "cuda") == 0) return list_own(l, err);
     if (strncmp(text, "cuda:", 5) == 0 && list_numbers(text + 5, l)) return KERF_OK;
     return USAGE(err, "--device %.40s: expected cpu, cuda, cuda:N, cuda:N,M or cuda:all", text);
 }

@@ -1,6 +1,5 @@
 /* options_tokens.c - a text or a file of tokens, cut into rows of equal length. */
 #include "options_tokens.h"
-#include "options.h"
 
 const option option_text = {"text", 0, "FILE", "a text, cut into tokens by the model's tokenizer"};
 const option option_tokens = {"tokens", 0, "FILE",
@@ -48,10 +47,12 @@ static kerf_status make_rows(tokens_option *t, const args *a, uint64_t context, 
 }
 
 kerf_status option_tokens_open(tokens_option *t, const args *a, const kerf_checkpoint *model,
-                               kerf_error *err)
+                               size_t gpus, kerf_error *err)
 {
     kerf_decoder *d = NULL;
-    TRY(option_exec_open(a, &t->exec, err));
+    TRY(option_ranks_open(&t->team, a, err));
+    if (t->team.team.count > gpus)
+        return USAGE(err, "--device %.40s: this verb uses one GPU", args_value(a, "device"));
     TRY(kerf_decoder_open(model, NULL, &d, err));
     const kerf_decoder_info about = *kerf_decoder_about(d);
     kerf_decoder_close(d);
@@ -61,6 +62,6 @@ kerf_status option_tokens_open(tokens_option *t, const args *a, const kerf_check
 
 void option_tokens_close(tokens_option *t)
 {
-    option_exec_close(&t->exec);
+    option_team_close(&t->team);
     kerf_token_list_free(&t->list);
 }

@@ -5,19 +5,20 @@
 #include <kerf/forward.h>
 #include <kerf/tokens.h>
 
-#include "args.h"
+#include "options.h"
 
 extern const option option_text, option_tokens, option_length, option_rows;
 
 typedef struct tokens_option {
     kerf_token_list list; /* owned             */
     kerf_tokens tokens;   /* rows of it        */
-    kerf_exec exec;       /* with its device   */
+    team_option team;     /* a member for each GPU */
 } tokens_option;
 
-/* Rows for this model: as long as --length, the rows of the file, or its context (2048 at most). */
+/* Rows for this model: as long as --length, the rows of the file, or its context (2048 at most).
+ * gpus: the most that --device may name. */
 kerf_status option_tokens_open(tokens_option *t, const args *a, const kerf_checkpoint *model,
-                               kerf_error *err);
+                               size_t gpus, kerf_error *err);
 void option_tokens_close(tokens_option *t); /* all zeros are fine */
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/work.h"
 #include "calibrate/gram.h"
 
 /* What one slot has seen. */
@@ -290,7 +291,22 @@ static kerf_status write_counts(const kf_collector *c, const kf_slot *s, kerf_wr
     return KERF_OK;
 }
 
-static kerf_status write_slot(const kf_collector *c, size_t i, kerf_writer *w, kerf_error *err)
+#define STEP (UINT64_C(16) << 20) /* bytes between two questions whether to go on */
+
+static kerf_status write_gram(const kf_slot *s, const tally *t, kerf_writer *w, const kerf_job *job,
+                              kerf_error *err)
+{
+    const uint64_t n = s->columns * s->columns * sizeof *t->gram;
+    for (uint64_t at = 0; at < n; at += STEP) {
+        KF_TRY(kf_job_check(job, err));
+        KF_TRY(kerf_writer_write(w, s->entry[KF_PART_GRAM], at, (const char *)t->gram + at,
+                                 (size_t)kf_min_u64(STEP, n - at), err));
+    }
+    return KERF_OK;
+}
+
+static kerf_status write_slot(const kf_collector *c, size_t i, kerf_writer *w, const kerf_job *job,
+                              kerf_error *err)
 {
     const kf_slot *s = &c->book->slot[c->first + i];
     const tally *t = &c->tally[s->input - c->first];
@@ -305,16 +321,16 @@ static kerf_status write_slot(const kf_collector *c, size_t i, kerf_writer *w, k
     if (s->entry[KF_PART_COUNT] != SIZE_MAX) KF_TRY(write_counts(c, s, w, err));
     if (!own->gram) return KERF_OK;
     if (own->grams > 0) KF_TRY(kf_gram_finish(own->gram, s->columns, own->grams, c->threads));
-    return kerf_writer_write(w, s->entry[KF_PART_GRAM], 0, own->gram,
-                             (size_t)(s->columns * s->columns) * sizeof *own->gram, err);
+    return write_gram(s, own, w, job, err);
 }
 
-kerf_status kf_collector_write(const kf_collector *c, kerf_writer *w, kerf_error *err)
+kerf_status kf_collector_write(const kf_collector *c, kerf_writer *w, const kerf_job *job,
+                               kerf_error *err)
 {
     const kf_leaf *leaf = &c->book->leaf[c->layer];
     for (size_t i = 0; i < 2; i++)
         KF_TRY(kerf_writer_write(w, leaf->entry + i, 0, &c->cache_amax[i], sizeof c->cache_amax[i],
                                  err));
-    for (size_t i = 0; i < c->count; i++) KF_TRY(write_slot(c, i, w, err));
+    for (size_t i = 0; i < c->count; i++) KF_TRY(write_slot(c, i, w, job, err));
     return kerf_writer_mark(w, leaf->entry, leaf->alpha - leaf->entry, 0, err);
 }

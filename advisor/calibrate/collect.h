@@ -22,8 +22,10 @@ kerf_status kf_collector_send(const kf_collector *c, const kerf_ranks *r, unsign
 kerf_status kf_collector_receive(kf_collector *c, const kerf_ranks *r, unsigned from,
                                  kerf_error *err);
 
-/* Writes the tensors of the layer, but for alphas. KERF_E_NOSUP: a weight was never used. */
-kerf_status kf_collector_write(const kf_collector *c, kerf_writer *w, kerf_error *err);
+/* Writes the tensors of the layer, but for alphas. KERF_E_NOSUP: a weight was never used. The job
+ * is asked whether to go on. */
+kerf_status kf_collector_write(const kf_collector *c, kerf_writer *w, const kerf_job *job,
+                               kerf_error *err);
 
 /* Bytes that the collector of the largest layer takes. */
 uint64_t kf_collector_bytes(const kf_book *b);

@@ -128,7 +128,7 @@ void desk_open(desk *d, unsigned rank, unsigned ranks)
     pthread_cond_init(&d->answered, NULL);
     d->ranks = (kerf_ranks){rank, ranks, take, combine, send, receive, d};
     own_desk = d;
-    company = (struct company){&d->ranks, hear, is_stopped};
+    company = (struct company){&d->ranks, hear, is_stopped, 0};
 }
 
 void desk_end(desk *d, int result, const kerf_error *err)

@@ -177,6 +177,7 @@ static int threads_of(void)
     cpu_set_t set;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
     MPI_Comm_size(here, &ranks);
+    MPI_Comm_rank(here, &company.place);
     MPI_Comm_free(&here);
     const int all = (int)sysconf(_SC_NPROCESSORS_ONLN) / ranks;
     const int bound = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : all;

@@ -125,7 +125,7 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
         return USAGE(err, "advise: --again is for --feedback");
     r->feedback = args_has(a, "feedback") ? 1 + args_has(a, "again") : 0;
     if (args_has(a, "text") || args_has(a, "tokens"))
-        TRY(option_tokens_open(&j->tokens, a, j->source, err));
+        TRY(option_tokens_open(&j->tokens, a, j->source, 1, err));
     r->tokens = j->tokens.tokens;
     r->cache = args_value(a, "cache");
     return KERF_OK;

@@ -78,7 +78,7 @@ static kerf_status calibrate(calibrate_run *j, kerf_error *err)
     TRY(args_choice(a, "alpha-by", by, &alpha, err));
     TRY(args_integer(a, "alpha", 2, 64, &draws, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
-    TRY(option_tokens_open(&j->tokens, a, j->source, err));
+    TRY(option_tokens_open(&j->tokens, a, j->source, company.ranks ? 1 : SIZE_MAX, err));
     const kerf_calibrate_request request = {.tokens = j->tokens.tokens,
                                             .gram = args_has(a, "gram"),
                                             .alpha = (kerf_alpha_by)alpha,
@@ -87,12 +87,13 @@ static kerf_status calibrate(calibrate_run *j, kerf_error *err)
                                             .overwrite = args_has(a, "overwrite"),
                                             .resume = args_has(a, "resume"),
                                             .ranks = company.ranks,
+                                            .team = &j->tokens.team.team,
                                             .part = to.part,
                                             .parts = to.parts,
                                             .planned = tell_plan,
                                             .ctx = j};
     TRY(progress_open(&j->progress, a, err));
-    kerf_status s = kerf_calibrate(j->source, &request, &j->tokens.exec, &j->progress.job, err);
+    kerf_status s = kerf_calibrate(j->source, &request, NULL, &j->progress.job, err);
     if (s == KERF_OK) note_output(&to);
     progress_close(&j->progress);
     TRY(s);
@@ -125,7 +126,8 @@ const verb verb_calibrate = {
     .summary = "run a text through a model: which inputs and weights matter",
     .usage = "IN --text FILE|--tokens FILE -o CAL [options]",
     .details =
-        "Runs the tokens through IN, layer by layer, in float32 (--device cuda: GPU), and keeps\n"
+        "Runs the tokens through IN, layer by layer, in float32 (--device cuda:all: GPUs), and "
+        "keeps\n"
         "of every weight's input the mean square of each column, the largest value and the\n"
         "tokens of each expert; of each layer's cache the largest key and value.\n"
         "alpha: noise of t2 = 0.02 is added to one group of weights at a time (what runtimes\n"
@@ -134,7 +136,7 @@ const verb verb_calibrate = {
     .examples =
         "  kerf calibrate model/ --text wiki.txt -o cal/\n"
         "  kerf advise model/ --calibration cal/ --budget 4.5bits -o recipe.json\n"
-        "  kerf calibrate model/ --tokens eval.u16 --rows 0:128 --gram -o cal/ --device cuda\n"
+        "  kerf calibrate model/ --tokens eval.u16 --rows 0:128 --gram -o cal/ --device cuda:all\n"
         "  kerf calibrate model/ --text t.txt --alpha-by none --imatrix-gguf i.gguf -o c/\n"
         "  kerf calibrate model/ --text wiki.txt --gram -o cal/ --part 3/8; kerf help merge\n",
     .options = options,

@@ -71,14 +71,14 @@ static kerf_status evaluate(eval_run *j, kerf_error *err)
     TRY(allocate(&j->model, args_operands(a), sizeof(kerf_checkpoint *), err));
     for (size_t i = 0; i < args_operands(a); i++)
         TRY(kerf_checkpoint_open(model_path(args_operand(a, i)), &j->model[i], err));
-    TRY(option_tokens_open(&j->tokens, a, j->model[0], err));
+    TRY(option_tokens_open(&j->tokens, a, j->model[0], 1, err));
     const kerf_eval_request request = {.source = j->model[0],
                                        .candidate = (const kerf_checkpoint *const *)j->model + 1,
                                        .candidates = args_operands(a) - 1,
                                        .tokens = j->tokens.tokens,
                                        .limits = args_has(a, "limits") ? &limits : NULL};
     TRY(progress_open(&bar, a, err));
-    kerf_status s = kerf_eval(&request, &j->tokens.exec, &bar.job, &j->evaluation, err);
+    kerf_status s = kerf_eval(&request, j->tokens.team.member, &bar.job, &j->evaluation, err);
     progress_close(&bar);
     return s == KERF_OK ? print_result(j, err) : s;
 }

@@ -1,7 +1,7 @@
 /* host_calls.c - the codecs over host memory, on the GPU. A range is cut into pieces; two lanes
  * take turns, so that while one copies a piece in or out, the other's is being worked on. Host
  * memory goes through page-locked buffers, because only those are copied while the processor goes
- * on. */
+ * on; what the caller has locked itself (cudaHostRegister, cudaMallocHost) goes as it is. */
 #include "block/stats.h"
 #include "cuda/handle.h"
 
@@ -26,6 +26,7 @@ typedef struct host_call {
     const kerf_stats *stats; /* encode  */
     uint64_t bad;
     uint64_t clipped;
+    int dense_is_locked, plane_is_locked[KERF_PLANES]; /* of the caller's memory */
 } host_call;
 
 /* Bands [s0, s1) and where they are. */
@@ -97,6 +98,35 @@ static kf_lane *lane_at(const host_call *c, unsigned turn)
 
 /* --- one way and back ------------------------------------------------------------------------- */
 
+/* Memory of one allocation that is locked is locked as a whole: its ends tell. */
+static int is_locked(const void *p, uint64_t n)
+{
+    const void *end[] = {p, (const uint8_t *)p + n - 1};
+    for (int i = 0; i < 2; i++) {
+        struct cudaPointerAttributes a;
+        if (!p || n == 0) return 0;
+        if (cudaPointerGetAttributes(&a, end[i]) != cudaSuccess) {
+            (void)cudaGetLastError();
+            return 0;
+        }
+        if (a.type != cudaMemoryTypeHost) return 0;
+    }
+    return 1;
+}
+
+static void find_locked(host_call *c)
+{
+    const kf_host_range *r = c->range;
+    const kerf_geometry *g = r->g;
+    const uint64_t n = kerf_band_elements(g, r->b0, r->b1).count * (kerf_dtype_bits(r->dtype) / 8);
+    c->dense_is_locked = is_locked(c->kind == DECODE ? r->target : r->source, n);
+    for (int p = 0; p < KERF_PLANES; p++) {
+        if (g->plane[p].per_matrix) continue;
+        c->plane_is_locked[p] = is_locked(c->kind == ENCODE ? r->out[p] : r->plane[p],
+                                          kerf_band_bytes(g, (kerf_plane_id)p, r->b0, r->b1).count);
+    }
+}
+
 typedef struct copying {
     uint8_t *to;
     const uint8_t *from;
@@ -117,19 +147,21 @@ static kerf_status copy_here(const host_call *call, void *to, const void *from, 
     return kf_parallel(kf_div_up(n, COPY_BYTES), call->range->there ? COPIERS : 1, copy_part, &c);
 }
 
+/* pinned NULL: the caller's memory is locked. */
 static kerf_status copy_in(const host_call *c, kf_lane *l, kf_buffer *device, kf_buffer *pinned,
                            const void *from, uint64_t n, kerf_error *err)
 {
-    KF_TRY(copy_here(c, pinned->p, from, n));
-    KF_CUDA(cudaMemcpyAsync(device->p, pinned->p, n, cudaMemcpyHostToDevice, l->stream),
-            "copying to the GPU");
+    if (pinned) KF_TRY(copy_here(c, pinned->p, from, n));
+    KF_CUDA(
+        cudaMemcpyAsync(device->p, pinned ? pinned->p : from, n, cudaMemcpyHostToDevice, l->stream),
+        "copying to the GPU");
     return KERF_OK;
 }
 
-static kerf_status copy_out(kf_lane *l, kf_buffer *pinned, const kf_buffer *device, uint64_t n,
+static kerf_status copy_out(kf_lane *l, void *to, const kf_buffer *device, uint64_t n,
                             kerf_error *err)
 {
-    KF_CUDA(cudaMemcpyAsync(pinned->p, device->p, n, cudaMemcpyDeviceToHost, l->stream),
+    KF_CUDA(cudaMemcpyAsync(to, device->p, n, cudaMemcpyDeviceToHost, l->stream),
             "copying from the GPU");
     return KERF_OK;
 }
@@ -153,11 +185,12 @@ static int has_plane(const host_call *c, const piece *at, int p)
 static kerf_status grow_lane(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
 {
     KF_TRY(kf_grow_device(l, &l->dense, at->dense_bytes, err));
-    KF_TRY(kf_grow_pinned(l, &l->pinned, at->dense_bytes, err));
+    if (!c->dense_is_locked) KF_TRY(kf_grow_pinned(l, &l->pinned, at->dense_bytes, err));
     for (int p = 0; p < KERF_PLANES; p++) {
         if (!has_plane(c, at, p)) continue;
         KF_TRY(kf_grow_device(l, &l->plane[p], at->bytes[p], err));
-        KF_TRY(kf_grow_pinned(l, &l->pinned_plane[p], at->bytes[p], err));
+        if (!c->plane_is_locked[p])
+            KF_TRY(kf_grow_pinned(l, &l->pinned_plane[p], at->bytes[p], err));
     }
     return KERF_OK;
 }
@@ -166,12 +199,12 @@ static kerf_status send_piece(const host_call *c, kf_lane *l, const piece *at, k
 {
     const kf_host_range *r = c->range;
     if (reads_dense(c))
-        KF_TRY(
-            copy_in(c, l, &l->dense, &l->pinned, r->source + at->dense_at, at->dense_bytes, err));
+        KF_TRY(copy_in(c, l, &l->dense, c->dense_is_locked ? NULL : &l->pinned,
+                       r->source + at->dense_at, at->dense_bytes, err));
     for (int p = 0; p < KERF_PLANES && c->kind != ENCODE; p++)
         if (has_plane(c, at, p))
-            KF_TRY(copy_in(c, l, &l->plane[p], &l->pinned_plane[p], r->plane[p] + at->at[p],
-                           at->bytes[p], err));
+            KF_TRY(copy_in(c, l, &l->plane[p], c->plane_is_locked[p] ? NULL : &l->pinned_plane[p],
+                           r->plane[p] + at->at[p], at->bytes[p], err));
     return KERF_OK;
 }
 
@@ -214,12 +247,16 @@ static kerf_status compute_piece(const host_call *c, kf_lane *l, const piece *at
 
 static kerf_status fetch_piece(const host_call *c, kf_lane *l, const piece *at, kerf_error *err)
 {
-    if (c->kind == DECODE) KF_TRY(copy_out(l, &l->pinned, &l->dense, at->dense_bytes, err));
+    const kf_host_range *r = c->range;
+    if (c->kind == DECODE)
+        KF_TRY(copy_out(l, c->dense_is_locked ? r->target + at->dense_at : l->pinned.p, &l->dense,
+                        at->dense_bytes, err));
     for (int p = 0; p < KERF_PLANES && c->kind == ENCODE; p++)
         if (has_plane(c, at, p))
-            KF_TRY(copy_out(l, &l->pinned_plane[p], &l->plane[p], at->bytes[p], err));
+            KF_TRY(copy_out(l, c->plane_is_locked[p] ? r->out[p] + at->at[p] : l->pinned_plane[p].p,
+                            &l->plane[p], at->bytes[p], err));
     if (c->kind == MEASURE)
-        KF_TRY(copy_out(l, &l->pinned_stats, &l->stats, at->matrices * sizeof(kerf_stats), err));
+        KF_TRY(copy_out(l, l->pinned_stats.p, &l->stats, at->matrices * sizeof(kerf_stats), err));
     KF_CUDA(cudaMemcpyAsync(l->answer, l->word, sizeof *l->word, cudaMemcpyDeviceToHost, l->stream),
             "copying from the GPU");
     return KERF_OK;
@@ -254,9 +291,10 @@ static kerf_status finish_piece(host_call *c, unsigned turn, const piece *at, ke
         c->bad = kf_min_u64(c->bad, at->dense_at / (kerf_dtype_bits(r->dtype) / 8) + *l->answer);
     for (uint64_t m = 0; c->kind == MEASURE && m < at->matrices; m++)
         kerf_stats_merge(&c->merged[at->first_matrix + m], (kerf_stats *)l->pinned_stats.p + m);
-    if (c->kind == DECODE) memcpy(r->target + at->dense_at, l->pinned.p, at->dense_bytes);
+    if (c->kind == DECODE && !c->dense_is_locked)
+        memcpy(r->target + at->dense_at, l->pinned.p, at->dense_bytes);
     for (int p = 0; p < KERF_PLANES && c->kind == ENCODE; p++)
-        if (has_plane(c, at, p))
+        if (has_plane(c, at, p) && !c->plane_is_locked[p])
             KF_TRY(copy_here(c, r->out[p] + at->at[p], l->pinned_plane[p].p, at->bytes[p]));
     return KERF_OK;
 }
@@ -293,6 +331,8 @@ static kerf_status run_pieces(host_call *c, kerf_error *err)
     piece *at;
     c->bad = UINT64_MAX;
     KF_TRY(kf_allocate(&at, turns, sizeof *at, err));
+    (void)cudaSetDevice(gpu_at(c, 0)->ordinal);
+    find_locked(c);
     kerf_status s = take_turns(c, at, err);
     for (unsigned i = 0; i < turns; i++) { /* as kerf_device_wait leaves it */
         kf_lane *l = lane_at(c, i);

@@ -138,6 +138,8 @@ static void take_rows(const void *ctx, uint64_t begin, uint64_t count)
     }
 }
 
+#define EMBEDDED (UINT64_C(1) << 24) /* numbers of a panel */
+
 /* The embedding passes by in panels of whole rows, of which only those that are asked for are kept:
  * it can be as large as a layer. Flat formats have no rows, and are decoded as a whole. */
 static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_tokens *t,
@@ -147,7 +149,7 @@ static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_t
     const uint64_t width = d->config.hidden, vocab = d->config.vocab;
     const int is_flat = g->rows != vocab;
     const uint64_t band_rows = is_flat ? vocab : g->band_rows;
-    uint64_t bands = (UINT64_C(1) << 20) / (band_rows * width) + 1;
+    uint64_t bands = EMBEDDED / (band_rows * width) + 1;
     if (is_flat) bands = g->bands;
     const uint64_t rows = is_flat ? vocab : kf_min_u64(bands * band_rows, vocab);
     float *decoded = kf_alloc(rows * width, sizeof *decoded);
@@ -156,7 +158,7 @@ static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_t
     for (uint64_t b = 0; b < g->bands && s == KERF_OK; b += bands) {
         const uint64_t end = kf_min_u64(b + bands, g->bands);
         const uint64_t first = is_flat ? 0 : b * band_rows;
-        s = kf_floats_bands(f, b, end, decoded, err);
+        s = kf_floats_panels(f, d->threads, b, end, decoded, err);
         const taking w = {.token = t->token,
                           .decoded = decoded,
                           .first = first,

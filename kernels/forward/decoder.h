@@ -66,6 +66,8 @@ struct kerf_layer {
     kerf_layer_weight *weight; /* what is told of: matrices, and each expert       */
     size_t weights;
     kerf_layer_weight *of[KF_SLOTS]; /* the first of a slot; of experts: [experts]       */
+    int is_shared;                   /* all of the above are another layer's             */
+    kf_sent *sent;                   /* where steps work already; NULL: not              */
 };
 
 /* A norm that multiplies by 1 + w as one that multiplies by w; the files of llama.cpp have the sum.
@@ -87,6 +89,9 @@ kerf_status kf_floats_open(kf_floats *f, const kerf_decoder *d, const kerf_weigh
 /* Bands [b0, b1) of its geometry, in this thread. */
 kerf_status kf_floats_bands(const kf_floats *f, uint64_t b0, uint64_t b1, float *out,
                             kerf_error *err);
+/* The same on so many threads. */
+kerf_status kf_floats_panels(const kf_floats *f, int threads, uint64_t b0, uint64_t b1, float *out,
+                             kerf_error *err);
 void kf_floats_close(kf_floats *f);
 
 /* All of a weight into out[elements], on the decoder's threads. */

@@ -88,7 +88,7 @@ kerf_status kf_floats_bands(const kf_floats *f, uint64_t b0, uint64_t b1, float 
 
 typedef struct panels {
     const kf_floats *f;
-    uint64_t step;
+    uint64_t first, end, step; /* bands */
     float *out;
     kerf_error *error; /* [panels] */
 } panels;
@@ -96,18 +96,20 @@ typedef struct panels {
 static kerf_status read_panel(void *ctx, uint64_t i)
 {
     const panels *p = ctx;
-    const uint64_t b0 = i * p->step, b1 = kf_min_u64(b0 + p->step, p->f->geometry.bands);
-    float *out = p->out + kerf_band_elements(&p->f->geometry, b0, b1).offset;
+    const kerf_geometry *g = &p->f->geometry;
+    const uint64_t b0 = p->first + i * p->step, b1 = kf_min_u64(b0 + p->step, p->end);
+    float *out = p->out + kerf_band_elements(g, p->first, b0).count;
     return kf_floats_bands(p->f, b0, b1, out, &p->error[i]);
 }
 
 /* Every panel has an error of its own: that of the first one which failed is passed on. */
-static kerf_status read_panels(const kf_floats *f, int threads, float *out, kerf_error *err)
+kerf_status kf_floats_panels(const kf_floats *f, int threads, uint64_t b0, uint64_t b1, float *out,
+                             kerf_error *err)
 {
     const kerf_geometry *g = &f->geometry;
     const uint64_t band = g->bands ? g->elements / g->bands + 1 : 1;
-    panels p = {f, PANEL_ELEMENTS / band + 1, out, NULL};
-    const uint64_t count = kf_div_up(g->bands, p.step);
+    panels p = {f, b0, b1, PANEL_ELEMENTS / band + 1, out, NULL};
+    const uint64_t count = kf_div_up(b1 - b0, p.step);
     KF_TRY(kf_allocate(&p.error, count, sizeof *p.error, err));
     kerf_status s = kf_parallel(count, threads, read_panel, &p);
     for (uint64_t i = 0; s != KERF_OK && err && i < count; i++)
@@ -123,7 +125,7 @@ kerf_status kf_floats_read(const kerf_decoder *d, const kerf_weight *w, float *o
 {
     kf_floats f;
     kerf_status s = kf_floats_open(&f, d, w, err);
-    if (s == KERF_OK) s = read_panels(&f, d->threads, out, err);
+    if (s == KERF_OK) s = kf_floats_panels(&f, d->threads, 0, f.geometry.bands, out, err);
     kf_floats_close(&f);
     return s;
 }

@@ -90,9 +90,28 @@ kerf_status kerf_decoder_layer_load(kerf_decoder *d, uint64_t i, kerf_layer **ou
     return KERF_OK;
 }
 
+kerf_status kerf_decoder_layer_share(kerf_decoder *d, const kerf_layer *of, kerf_layer **out,
+                                     kerf_error *err)
+{
+    *out = NULL;
+    if (d->reader != of->d->reader)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "a layer of another checkpoint");
+    KF_TRY(kf_allocate(out, 1, sizeof **out, err));
+    **out = *of;
+    (*out)->d = d;
+    (*out)->is_shared = 1;
+    (*out)->sent = NULL;
+    return KERF_OK;
+}
+
 void kerf_layer_free(kerf_layer *l)
 {
     if (!l) return;
+    if (l->sent) l->d->stepper->steps->unsend(l->d->stepper, l->sent);
+    if (l->is_shared) {
+        free(l);
+        return;
+    }
     for (int s = 0; s < KF_SLOTS; s++) {
         for (uint64_t e = 0; kf_slots[s].kind == KF_KIND_EACH && l->of[s] && e < matrices_of(l, s);
              e++)

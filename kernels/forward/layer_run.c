@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GPU_PANEL_TOKENS UINT64_C(8192) /* what fills a GPU */
+#include "forward/steps_plain.h"
 
 /* --- products, and what the caller sees ----------------------------------------------------- */
 
@@ -123,6 +123,8 @@ static kerf_status bring_panel(kf_panel_run *r, float *hidden)
 
 /* --- memory -------------------------------------------------------------------------------- */
 
+#define ALIGNED UINT64_C(64) /* numbers: arrays begin alike, however many tokens a panel has */
+
 static uint64_t widest_mlp(const kerf_layer *l)
 {
     const kf_config *c = &l->d->config;
@@ -152,17 +154,37 @@ static kerf_status open_panel(kf_panel_run *r, uint64_t tokens)
         {&r->up, inner},
         {&r->low, is_latent ? low + c->kv_rank : 0},
         {&r->state, is_apart ? c->hidden : 0}};
+    const size_t n = sizeof parts / sizeof *parts;
     uint64_t columns = 0, count, at = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) columns += parts[i].columns;
+    for (size_t i = 0; i < n; i++) columns += parts[i].columns;
     if (!kf_mul_ok(tokens, columns * sizeof *r->memory, &count))
         return kf_fail(r->err, KERF_E_RANGE, KF_NOWHERE, "too many tokens");
-    KF_TRY(r->s->steps->allocate(r->s, count, &r->memory, r->err));
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    KF_TRY(
+        r->s->steps->allocate(r->s, count + n * ALIGNED * sizeof *r->memory, &r->memory, r->err));
+    for (size_t i = 0; i < n; i++) {
         const size_t width = (size_t)parts[i].columns;
         *parts[i].to = (kf_rows){r->memory + at, (size_t)tokens, width, width};
-        at += tokens * width;
+        at += kf_div_up(tokens * width, ALIGNED) * ALIGNED;
     }
     return KERF_OK;
+}
+
+typedef struct angles {
+    const float *frequency;
+    float *table;
+    double factor;
+    uint64_t length, half;
+} angles;
+
+static void find_angles(const void *ctx, uint64_t first, uint64_t count)
+{
+    const angles *a = ctx;
+    for (uint64_t t = first; t < first + count; t++)
+        for (uint64_t i = 0; i < a->half; i++) {
+            const float angle = (float)t * a->frequency[i];
+            a->table[t * a->half + i] = (float)(cos((double)angle) * a->factor);
+            a->table[(a->length + t) * a->half + i] = (float)(sin((double)angle) * a->factor);
+        }
 }
 
 /* Cosine and sine of every position: [2][length][dims / 2]. */
@@ -179,12 +201,9 @@ static kerf_status open_positions(const kerf_layer *l, uint64_t length, float **
     if (frequency && kf_mul_ok(length, 2 * half, &count)) table = kf_alloc(count, sizeof *table);
     if (table) {
         kf_rope_frequencies(rope, length, frequency, &factor);
-        for (uint64_t t = 0; t < length; t++)
-            for (uint64_t i = 0; i < half; i++) {
-                const float angle = (float)t * frequency[i];
-                table[t * half + i] = (float)(cos((double)angle) * factor);
-                table[(length + t) * half + i] = (float)(sin((double)angle) * factor);
-            }
+        const angles a = {frequency, table, factor, length, half};
+        const kerf_status s = kf_for_tokens(l->d->threads, length, find_angles, &a);
+        (void)s; /* nothing of it fails */
     }
     free(frequency);
     *out = table;
@@ -209,20 +228,40 @@ static kerf_status place_positions(kf_panel_run *r, float *table, float **there)
 }
 
 /* Everything that steps will be given the address of. */
-static kerf_status hold_weights(kf_panel_run *r)
+static kerf_status list_weights(const kerf_layer *l, kf_held **out, size_t *n, kerf_error *err)
 {
-    const kerf_layer *l = r->l;
-    kf_held *held = NULL;
-    size_t n = 0;
-    if (!r->s->steps->apart) return KERF_OK;
-    KF_TRY(kf_allocate(&held, l->weights + KF_SLOTS, sizeof *held, r->err));
+    *n = 0;
+    KF_TRY(kf_allocate(out, l->weights + KF_SLOTS, sizeof **out, err));
     for (size_t i = 0; i < l->weights; i++)
-        held[n++] = (kf_held){l->weight[i].data, l->weight[i].rows * l->weight[i].cols, 1};
+        (*out)[(*n)++] = (kf_held){l->weight[i].data, l->weight[i].rows * l->weight[i].cols, 1};
     for (int s = 0; s < KF_SLOTS; s++)
         if (l->data[s] && !l->of[s])
-            held[n++] =
-                (kf_held){l->data[s], kerf_weight_elements(r->d->layer[l->index].slot[s]), 0};
-    const kerf_status s = r->s->steps->hold(r->s, held, n, 0, r->err);
+            (*out)[(*n)++] =
+                (kf_held){l->data[s], kerf_weight_elements(l->d->layer[l->index].slot[s]), 0};
+    return KERF_OK;
+}
+
+static kerf_status hold_weights(kf_panel_run *r)
+{
+    const kf_steps *steps = r->s->steps;
+    kf_held *held = NULL;
+    size_t n;
+    if (!steps->apart) return KERF_OK;
+    if (r->l->sent) return steps->hold_sent(r->s, r->l->sent, r->err);
+    KF_TRY(list_weights(r->l, &held, &n, r->err));
+    const kerf_status s = steps->hold(r->s, held, n, 0, r->err);
+    free(held);
+    return s;
+}
+
+kerf_status kerf_layer_send(kerf_layer *l, kerf_error *err)
+{
+    kf_stepper *stepper = l->d->stepper;
+    kf_held *held = NULL;
+    size_t n;
+    if (!stepper->steps->send || l->sent) return KERF_OK;
+    KF_TRY(list_weights(l, &held, &n, err));
+    const kerf_status s = stepper->steps->send(stepper, held, n, &l->sent, err);
     free(held);
     return s;
 }
@@ -244,8 +283,41 @@ static kerf_status run_panels(kf_panel_run *r, const kerf_tokens *tokens, uint64
         if (job && job->cancel && job->cancel(job->ctx))
             return kf_fail(r->err, KERF_E_CANCELED, KF_NOWHERE, "canceled");
         KF_TRY(bring_panel(r, hidden + row * r->length * r->d->config.hidden));
+        if (r->s->steps->pace) KF_TRY(r->s->steps->pace(r->s, r->err));
     }
-    return r->s->steps->apart ? r->s->steps->settle(r->s, r->err) : KERF_OK;
+    return KERF_OK;
+}
+
+/* --- sums of several runs ------------------------------------------------------------------ */
+
+static int sums_stay(const kf_panel_run *r)
+{
+    return r->watch && r->watch->there && r->s->steps->keep;
+}
+
+static kerf_status take_sums(const kf_panel_run *r)
+{
+    if (!sums_stay(r) || !*r->watch->there) return KERF_OK;
+    KF_TRY(r->s->steps->go_on(r->s, *r->watch->there, r->err));
+    *r->watch->there = NULL;
+    return KERF_OK;
+}
+
+static kerf_status give_sums(const kf_panel_run *r)
+{
+    if (!r->s->steps->apart) return KERF_OK;
+    if (sums_stay(r)) return r->s->steps->keep(r->s, r->watch->there, r->err);
+    return r->s->steps->settle(r->s, r->err);
+}
+
+kerf_status kerf_gpu_sums_settle(kerf_gpu_sums *s, int threads, kerf_error *err)
+{
+    return s->settle(s, threads, err);
+}
+
+void kerf_gpu_sums_free(kerf_gpu_sums *s)
+{
+    if (s) s->free(s);
 }
 
 kerf_status kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float *hidden,
@@ -253,8 +325,8 @@ kerf_status kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float
 {
     if (tokens->rows == 0 || tokens->length == 0) return KERF_OK;
     const kf_steps *steps = l->d->stepper->steps;
-    uint64_t rows =
-        (steps->apart ? GPU_PANEL_TOKENS : (uint64_t)KERF_PANEL_TOKENS) / tokens->length;
+    uint64_t rows = (steps->apart ? (uint64_t)KERF_GPU_PANEL_TOKENS : (uint64_t)KERF_PANEL_TOKENS) /
+                    tokens->length;
     rows = rows == 0 ? 1 : kf_min_u64(rows, tokens->rows);
     kf_panel_run r = {.l = l,
                       .d = l->d,
@@ -267,7 +339,9 @@ kerf_status kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float
     if (s == KERF_OK) s = place_positions(&r, table, &there);
     if (s == KERF_OK) s = open_panel(&r, rows * tokens->length);
     if (s == KERF_OK) s = hold_weights(&r);
+    if (s == KERF_OK) s = take_sums(&r);
     if (s == KERF_OK) s = run_panels(&r, tokens, rows, hidden, job);
+    if (s == KERF_OK) s = give_sums(&r);
     if (steps->apart) {
         steps->drop(r.s);
         steps->release(r.s, there);

@@ -13,6 +13,7 @@
 #include "cpu/row_product.h"
 
 typedef struct kf_stepper kf_stepper;
+typedef struct kerf_gpu_sums kerf_gpu_sums; /* kerf/forward.h */
 
 /* Numbers in host memory that steps will be given addresses in. */
 typedef struct kf_held {
@@ -77,6 +78,14 @@ typedef struct kf_likely {
     int agrees;
 } kf_likely;
 
+/* Sums that stay where steps work. */
+struct kerf_gpu_sums {
+    kerf_status (*settle)(kerf_gpu_sums *s, int threads, kerf_error *err);
+    void (*free)(kerf_gpu_sums *s);
+};
+
+typedef struct kf_sent kf_sent; /* weights that were sent ahead */
+
 #define KF_NOTHING_FOLLOWS UINT32_MAX
 
 typedef struct kf_steps {
@@ -121,6 +130,18 @@ typedef struct kf_steps {
      * row. Where nothing follows out stays. */
     kerf_status (*judge)(kf_stepper *s, kf_rows a, kf_rows b, const uint32_t *next, kf_likely *out,
                          kerf_error *err);
+
+    /* Of steps that are apart alone; a table without them does as if nobody had asked.
+     * send: in another thread than the steps' own, beside them. hold_sent: until the next drop. */
+    kerf_status (*send)(kf_stepper *s, const kf_held *array, size_t n, kf_sent **out,
+                        kerf_error *err);
+    kerf_status (*hold_sent)(kf_stepper *s, const kf_sent *sent, kerf_error *err);
+    void (*unsend)(kf_stepper *s, kf_sent *sent);
+    /* The sums so far leave the steps; those of other steps come, whose they are then. */
+    kerf_status (*keep)(kf_stepper *s, kerf_gpu_sums **out, kerf_error *err);
+    kerf_status (*go_on)(kf_stepper *s, kerf_gpu_sums *before, kerf_error *err);
+    /* Waits until no more than two calls of it ago all is done, so that who cancels is heard. */
+    kerf_status (*pace)(kf_stepper *s, kerf_error *err);
 } kf_steps;
 
 struct kf_gpu_pass; /* of kernels/cuda/forward */

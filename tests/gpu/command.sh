@@ -88,6 +88,14 @@ expect 6 quantize "$model" -f nvfp4 -o "$tmp/none" --device cuda:0,99
 error_says 'no GPU number 99'
 check "nothing was written" test ! -e "$tmp/none"
 
+# A GPU twice beside others is refused, where there are two.
+run quantize "$model" -f mxfp4 -o "$tmp/probe-1" --device cuda:1
+if [ "$code" -eq 0 ]; then
+    expect 2 calibrate "$DATA/tiny-llama" --tokens "$DATA/tiny-llama/eval.u16" --rows 0:100 --alpha-by none \
+        -o "$tmp/none" --device cuda:1,0,1
+    check "a list of GPUs: nothing was written" test ! -e "$tmp/none"
+fi
+
 # --- a forward pass ----------------------------------------------------------------------------
 # By cuBLASLt, where it is; the numbers are gpu_forward's matter. A GPU that only pretends has no steps.
 text=(--tokens "$DATA/tiny-llama/eval.u16" --rows 0:4)

@@ -249,8 +249,7 @@ void kerf_device_close(kerf_device *d)
 
 int kerf_device_ordinal(const kerf_device *d)
 {
-    (void)d;
-    return 0;
+    return ((const gpu *)d)->ordinal;
 }
 
 void *kerf_device_stream(const kerf_device *d)

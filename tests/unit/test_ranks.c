@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "thread_ranks.h"
 #include "test_output.h"
@@ -222,6 +223,81 @@ static void test_calibrations(void **state)
 #endif
 }
 
+/* Members of a team are ranks that are threads; here all of them compute on the processor. */
+typedef struct stopping {
+    int after, asked;
+    kerf_event last;
+} stopping;
+
+static int stop_later(void *ctx)
+{
+    stopping *s = ctx;
+    return s->after && __atomic_add_fetch(&s->asked, 1, __ATOMIC_RELAXED) > s->after;
+}
+
+static void hear(void *ctx, const kerf_event *e)
+{
+    stopping *s = ctx;
+    assert_true(e->done <= e->total);
+    if (e->kind == KERF_EVENT_PROGRESS && e->total == s->last.total)
+        assert_true(e->done >= s->last.done);
+    s->last = *e;
+}
+
+static kerf_status calibrate_team(const kerf_checkpoint *c, kerf_tokens tokens, const char *path,
+                                  size_t members, stopping *stop, kerf_error *err)
+{
+    const kerf_exec member[4] = {{.threads = 1}, {.threads = 1}, {.threads = 1}, {.threads = 1}};
+    const kerf_team some = {member, members};
+    const kerf_calibrate_request request = {.tokens = tokens,
+                                            .gram = 1,
+                                            .draws = 2,
+                                            .path = path,
+                                            .team = &some,
+                                            .alpha = KERF_ALPHA_BY_NONE};
+    const kerf_job job = {hear, stop_later, stop};
+    return kerf_calibrate(c, &request, NULL, &job, err);
+}
+
+static void test_team(void **state)
+{
+    enum { ROWS = 5, LENGTH = 700 };
+    static uint32_t token[ROWS * LENGTH];
+    kerf_error err;
+    kerf_checkpoint *c = open_model();
+    for (size_t i = 0; i < ROWS * LENGTH; i++) token[i] = (uint32_t)(i * i * 7 + i / 3) % 400;
+    const kerf_tokens tokens = {token, ROWS, LENGTH};
+    calibrated one = {tokens, KERF_ALPHA_BY_NONE, in_folder(state, "alone")};
+    must(calibrate_model(&one, NULL, &err), &err);
+    const char *path = in_folder(state, "team");
+    int asked = 0;
+    for (size_t members = 1; members <= 4; members++) {
+        stopping none = {0};
+        must(calibrate_team(c, tokens, path, members, &none, &err), &err);
+        assert_int_equal(none.last.done, none.last.total);
+        check_same(one.path, path);
+    }
+    /* A job that is canceled wherever it asks leaves nothing; so does a rank whose tokens are
+     * wrong, and the one line is its own. */
+    for (int after = 1; after < 40; after += 3) {
+        stopping soon = {.after = after};
+        assert_int_equal(calibrate_team(c, tokens, path, 3, &soon, &err), KERF_E_CANCELED);
+        asked += soon.asked > after;
+        assert_int_equal(access(path, F_OK), -1);
+    }
+    assert_int_equal(asked, 13);
+    for (int row = 0; row < ROWS; row += 2) {
+        stopping none = {0};
+        const uint32_t kept = token[row * LENGTH];
+        token[row * LENGTH] = 1u << 30;
+        assert_int_equal(calibrate_team(c, tokens, path, 3, &none, &err), KERF_E_DATA);
+        assert_non_null(strstr(err.text, "1073741824"));
+        assert_int_equal(access(path, F_OK), -1);
+        token[row * LENGTH] = kept;
+    }
+    kerf_checkpoint_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_failures, make_test_folder, remove_test_folder),
         cmocka_unit_test(test_scores),
         cmocka_unit_test_setup_teardown(test_calibrations, make_test_folder, remove_test_folder),
+        cmocka_unit_test_setup_teardown(test_team, make_test_folder, remove_test_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,17 +140,23 @@ typedef struct kerf_calibrate_request {
      * model, the request and the two numbers; a part that is there and whole is left as it is. Not
      * with ranks. 0: all of them */
     unsigned part, parts;
+    /* GPUs of this machine that share the rows, in pieces of KERF_GPU_PANEL_TOKENS: each member is
+     * a rank, a thread with its device; exec is then not used. A layer is read and decoded once for
+     * all of them. What is on one GPU is taken over by the next, number by number: the bytes are
+     * those of one GPU of the same kind. NULL, or one member: no others. Not with `ranks`. */
+    const kerf_team *team;
 } kerf_calibrate_request;
 
 /* Runs the tokens through the model, layer by layer, and writes a calibration. Then alpha: noise of
  * relative size `noise` is added to the weights of one group at a time, the states ahead of its
  * layer are used again, and what the layers behind it make of them is compared with the undisturbed
  * model: rise / t2, divided evenly among the weights of the group. The same folder for every number
- * of threads. exec: its threads and its device count; NULL: all cores. On a GPU the folder is the
- * same from run to run, and differs from the processor's (kerf/forward.h). KERF_E_ARG: numbers out
- * of range, fewer rows than draws, rows of one token; KERF_E_NOSUP: as kerf_decoder_open, or a
- * matrix that the forward pass does not use. Nothing is left behind by a call that fails, unless
- * `resume`. */
+ * of threads. exec: its threads and its device count; NULL: all cores. On a GPU the next
+ * layer is read and the last one written while one runs, where there is memory for it. On a GPU the
+ * folder is the same from run to run, and differs from the processor's (kerf/forward.h).
+ * KERF_E_ARG: numbers out of range, fewer rows than draws, rows of one token; KERF_E_NOSUP: as
+ * kerf_decoder_open, or a matrix that the forward pass does not use. Nothing is left behind by a
+ * call that fails, unless `resume`. */
 KERF_API KERF_CHECK kerf_status kerf_calibrate(const kerf_checkpoint *source,
                                                const kerf_calibrate_request *request,
                                                const kerf_exec *exec, const kerf_job *job,

@@ -47,19 +47,19 @@ kerf_status kf_pass_vector(const kf_gpu_pass *p, const float *host, const float 
 #define LINE UINT64_C(4096) /* numbers that one block of threads splits */
 
 /* One array, a buffer of page-locked memory at a time, through `staged` on the GPU. */
-static kerf_status bring(kf_gpu_pass *p, const kf_copy *c, float *staged[2], unsigned *used,
-                         kerf_error *err)
+static kerf_status bring(const kf_gpu_pass *p, const kf_way *w, const kf_copy *c, float *staged[2],
+                         unsigned *used, kerf_error *err)
 {
     const uint64_t most = KF_PASS_CHUNK / sizeof(float);
     for (uint64_t at = 0, i = 0; at < c->n; at += most, i ^= 1) {
         const uint64_t n = kf_min_u64(most, c->n - at);
         float *to = c->vector ? c->vector + at : staged[i];
-        KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying weights to the GPU");
-        kf_copy_bytes(p, p->pinned[i], c->host + at, n * sizeof *to);
+        KF_CUDA(cudaEventSynchronize(w->passed[i]), "copying weights to the GPU");
+        kf_copy_bytes(p->threads, w->pinned[i], c->host + at, n * sizeof *to);
         KF_CUDA(
-            cudaMemcpyAsync(to, p->pinned[i], n * sizeof *to, cudaMemcpyHostToDevice, p->stream),
+            cudaMemcpyAsync(to, w->pinned[i], n * sizeof *to, cudaMemcpyHostToDevice, w->stream),
             "copying weights to the GPU");
-        KF_CUDA(cudaEventRecord(p->passed[i], p->stream), "copying weights to the GPU");
+        KF_CUDA(cudaEventRecord(w->passed[i], w->stream), "copying weights to the GPU");
         if (c->vector) continue;
         kf_split split = {.x = to,
                           .out = c->factor + at,
@@ -70,13 +70,13 @@ static kerf_status bring(kf_gpu_pass *p, const kf_copy *c, float *staged[2], uns
                           .term_stride = rounded(c->n),
                           .terms = p->terms,
                           .used = used};
-        if (split.rows) KF_CUDA(kf_split_run(&split, p->stream), "splitting weights");
+        if (split.rows) KF_CUDA(kf_split_run(&split, w->stream), "splitting weights");
         if (n % LINE == 0) continue;
         split.x += n - n % LINE;
         split.out += n - n % LINE;
         split.rows = 1;
         split.columns = n % LINE;
-        KF_CUDA(kf_split_run(&split, p->stream), "splitting weights");
+        KF_CUDA(kf_split_run(&split, w->stream), "splitting weights");
     }
     return KERF_OK;
 }
@@ -99,59 +99,82 @@ static kerf_status make_room(kf_gpu_pass *p, size_t n, kerf_error *err)
     return KERF_OK;
 }
 
-/* Copies [first, copies) into the block that is theirs; used[n]: terms of each. */
-static kerf_status bring_all(kf_gpu_pass *p, size_t first, unsigned *used, kerf_error *err)
+static kerf_status allocate_on(const kf_gpu_pass *p, const kf_way *w, uint64_t bytes, void *out,
+                               kerf_error *err)
 {
-    const size_t n = p->copies - first;
+    void *memory = NULL;
+    KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
+    KF_CUDA(cudaMallocFromPoolAsync(&memory, bytes ? bytes : 1, p->pool, w->stream),
+            "allocating for weights on the GPU");
+    memcpy(out, &memory, sizeof memory);
+    return KERF_OK;
+}
+
+/* n copies into the blocks that are theirs; all is there when it returns. */
+static kerf_status bring_all(const kf_gpu_pass *p, const kf_way *w, kf_copy *copy, size_t n,
+                             kerf_error *err)
+{
     unsigned char *staging = NULL;
-    unsigned *there = NULL;
-    KF_TRY(kf_pass_allocate(p, 2 * KF_PASS_CHUNK + n * sizeof *there, &staging, err));
+    unsigned *there = NULL, *used = NULL;
+    KF_TRY(kf_allocate(&used, n, sizeof *used, err));
+    kerf_status s = allocate_on(p, w, 2 * KF_PASS_CHUNK + n * sizeof *there, &staging, err);
+    if (s != KERF_OK) {
+        free(used);
+        return s;
+    }
     float *staged[2] = {(float *)staging, (float *)(staging + KF_PASS_CHUNK)};
     there = (unsigned *)(staging + 2 * KF_PASS_CHUNK);
-    kerf_status s = KERF_OK;
-    cudaError_t e = cudaMemsetAsync(there, 0, n * sizeof *there, p->stream);
+    cudaError_t e = cudaMemsetAsync(there, 0, n * sizeof *there, w->stream);
     for (size_t i = 0; i < n && s == KERF_OK && e == cudaSuccess; i++)
-        s = bring(p, &p->copy[first + i], staged, there + i, err);
+        s = bring(p, w, &copy[i], staged, there + i, err);
     if (e == cudaSuccess && s == KERF_OK)
-        e = cudaMemcpyAsync(used, there, n * sizeof *used, cudaMemcpyDeviceToHost, p->stream);
-    (void)cudaFreeAsync(staging, p->stream);
-    if (e == cudaSuccess && s == KERF_OK) e = cudaStreamSynchronize(p->stream);
+        e = cudaMemcpyAsync(used, there, n * sizeof *used, cudaMemcpyDeviceToHost, w->stream);
+    (void)cudaFreeAsync(staging, w->stream);
+    const cudaError_t last = cudaStreamSynchronize(w->stream);
+    if (e == cudaSuccess) e = last;
+    for (size_t i = 0; i < n && s == KERF_OK && e == cudaSuccess; i++)
+        if (used[i] > 1) copy[i].terms = used[i];
+    free(used);
     if (s != KERF_OK) return s;
     KF_CUDA(e, "copying weights to the GPU");
+    return KERF_OK;
+}
+
+/* Memory for n arrays in one block, and copies that say where each is. */
+static kerf_status place_all(const kf_gpu_pass *p, const kf_way *w, const kf_held *array, size_t n,
+                             int keep, kf_copy *copy, void **block, kerf_error *err)
+{
+    uint64_t bytes = 0;
+    unsigned char *at = NULL;
+    for (size_t i = 0; i < n; i++) bytes += room_of(p, &array[i]);
+    KF_TRY(allocate_on(p, w, bytes, &at, err));
+    *block = at;
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = (kf_copy){.host = array[i].p, .n = array[i].n, .terms = 1, .keep = keep};
+        if (array[i].factor)
+            copy[i].factor = (kf_bf16 *)at;
+        else
+            copy[i].vector = (float *)at;
+        at += room_of(p, &array[i]);
+    }
     return KERF_OK;
 }
 
 kerf_status kf_gpu_hold(kf_stepper *s, const kf_held *array, size_t n, int keep, kerf_error *err)
 {
     kf_gpu_pass *p = s->gpu;
-    const size_t first = p->copies;
-    unsigned char *block = NULL;
-    unsigned *used = NULL;
-    uint64_t bytes = 0;
-    if (p->block[keep != 0])
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "weights of two layers at once");
-    for (size_t i = 0; i < n; i++) bytes += room_of(p, &array[i]);
+    void **block = &p->block[keep != 0];
+    if (*block) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "weights of two layers at once");
     KF_TRY(make_room(p, n, err));
-    KF_TRY(kf_pass_allocate(p, bytes, &block, err));
-    p->block[keep != 0] = block;
-    for (size_t i = 0; i < n; i++) {
-        kf_copy *c = &p->copy[p->copies++];
-        *c = (kf_copy){.host = array[i].p, .n = array[i].n, .terms = 1, .keep = keep};
-        if (array[i].factor)
-            c->factor = (kf_bf16 *)block;
-        else
-            c->vector = (float *)block;
-        block += room_of(p, &array[i]);
+    kf_copy *copy = p->copy + p->copies;
+    KF_TRY(place_all(p, &p->way, array, n, keep, copy, block, err));
+    const kerf_status status = bring_all(p, &p->way, copy, n, err);
+    if (status == KERF_OK) {
+        p->copies += n;
+        return KERF_OK;
     }
-    kerf_status status = kf_allocate(&used, n, sizeof *used, err);
-    if (status == KERF_OK) status = bring_all(p, first, used, err);
-    for (size_t i = 0; i < n && status == KERF_OK; i++)
-        if (used[i] > 1) p->copy[first + i].terms = used[i];
-    free(used);
-    if (status == KERF_OK) return KERF_OK;
-    p->copies = first;
-    kf_pass_release(p, p->block[keep != 0]);
-    p->block[keep != 0] = NULL;
+    kf_pass_release(p, *block);
+    *block = NULL;
     return status;
 }
 
@@ -164,5 +187,53 @@ void kf_gpu_drop(kf_stepper *s)
     p->copies = kept;
     kf_pass_release(p, p->block[0]);
     p->block[0] = NULL;
+}
+
+/* --- ahead --------------------------------------------------------------------------------- */
+
+/* Weights of a layer that does not run yet, in a block of its own. */
+struct kf_sent {
+    kf_copy *copy;
+    size_t n;
+    void *block;
+};
+
+kerf_status kf_gpu_send(kf_stepper *s, const kf_held *array, size_t n, kf_sent **out,
+                        kerf_error *err)
+{
+    kf_gpu_pass *p = s->gpu;
+    kf_sent *sent = NULL;
+    KF_TRY(kf_way_open(p, &p->ahead, err));
+    KF_TRY(kf_allocate(&sent, 1, sizeof *sent, err));
+    sent->n = n;
+    kerf_status status = kf_allocate(&sent->copy, n, sizeof *sent->copy, err);
+    if (status == KERF_OK)
+        status = place_all(p, &p->ahead, array, n, 0, sent->copy, &sent->block, err);
+    if (status == KERF_OK) status = bring_all(p, &p->ahead, sent->copy, n, err);
+    if (status != KERF_OK) {
+        if (sent->block) (void)cudaFreeAsync(sent->block, p->ahead.stream);
+        free(sent->copy);
+        free(sent);
+        return status;
+    }
+    *out = sent;
+    return KERF_OK;
+}
+
+kerf_status kf_gpu_hold_sent(kf_stepper *s, const kf_sent *sent, kerf_error *err)
+{
+    kf_gpu_pass *p = s->gpu;
+    KF_TRY(make_room(p, sent->n, err));
+    memcpy(p->copy + p->copies, sent->copy, sent->n * sizeof *sent->copy);
+    p->copies += sent->n;
+    return KERF_OK;
+}
+
+void kf_gpu_unsend(kf_stepper *s, kf_sent *sent)
+{
+    (void)cudaSetDevice(s->gpu->ordinal);
+    (void)cudaFreeAsync(sent->block, s->gpu->stream); /* behind the steps that use it */
+    free(sent->copy);
+    free(sent);
 }
 #endif

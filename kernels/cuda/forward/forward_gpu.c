@@ -63,11 +63,11 @@ static kerf_status copy_part(void *ctx, uint64_t i)
     return KERF_OK;
 }
 
-void kf_copy_bytes(const kf_gpu_pass *p, void *to, const void *from, uint64_t n)
+void kf_copy_bytes(int threads, void *to, const void *from, uint64_t n)
 {
     kf_bytes_copy c = {to, from, n};
     const kerf_status s =
-        kf_parallel(kf_div_up(n, PART), n > 4 * PART ? p->threads : 1, copy_part, &c);
+        kf_parallel(kf_div_up(n, PART), n > 4 * PART ? threads : 1, copy_part, &c);
     (void)s; /* no part fails */
 }
 
@@ -76,15 +76,16 @@ static kerf_status upload(kf_stepper *s, void *to, const void *from, uint64_t by
                           kerf_error *err)
 {
     kf_gpu_pass *p = s->gpu;
+    KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
     kf_pass_wrote(p, (kf_rows){to, 1, 0, (size_t)kf_div_up(bytes, sizeof(float))});
     for (uint64_t at = 0, i = 0; at < bytes; at += KF_PASS_CHUNK, i ^= 1) {
         const uint64_t n = kf_min_u64(KF_PASS_CHUNK, bytes - at);
-        KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying to the GPU");
-        kf_copy_bytes(p, p->pinned[i], (const char *)from + at, n);
-        KF_CUDA(
-            cudaMemcpyAsync((char *)to + at, p->pinned[i], n, cudaMemcpyHostToDevice, p->stream),
-            "copying to the GPU");
-        KF_CUDA(cudaEventRecord(p->passed[i], p->stream), "copying to the GPU");
+        KF_CUDA(cudaEventSynchronize(p->way.passed[i]), "copying to the GPU");
+        kf_copy_bytes(p->threads, p->way.pinned[i], (const char *)from + at, n);
+        KF_CUDA(cudaMemcpyAsync((char *)to + at, p->way.pinned[i], n, cudaMemcpyHostToDevice,
+                                p->stream),
+                "copying to the GPU");
+        KF_CUDA(cudaEventRecord(p->way.passed[i], p->stream), "copying to the GPU");
     }
     return KERF_OK;
 }
@@ -94,11 +95,11 @@ static kerf_status start_download(kf_gpu_pass *p, const char *from, uint64_t at,
 {
     const uint64_t i = at / KF_PASS_CHUNK % 2;
     if (at >= bytes) return KERF_OK;
-    KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying from the GPU");
-    KF_CUDA(cudaMemcpyAsync(p->pinned[i], from + at, kf_min_u64(KF_PASS_CHUNK, bytes - at),
+    KF_CUDA(cudaEventSynchronize(p->way.passed[i]), "copying from the GPU");
+    KF_CUDA(cudaMemcpyAsync(p->way.pinned[i], from + at, kf_min_u64(KF_PASS_CHUNK, bytes - at),
                             cudaMemcpyDeviceToHost, p->stream),
             "copying from the GPU");
-    KF_CUDA(cudaEventRecord(p->passed[i], p->stream), "copying from the GPU");
+    KF_CUDA(cudaEventRecord(p->way.passed[i], p->stream), "copying from the GPU");
     return KERF_OK;
 }
 
@@ -106,12 +107,14 @@ static kerf_status download(kf_stepper *s, void *to, const void *from, uint64_t 
                             kerf_error *err)
 {
     kf_gpu_pass *p = s->gpu;
+    KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
     KF_TRY(start_download(p, from, 0, bytes, err));
     for (uint64_t at = 0; at < bytes; at += KF_PASS_CHUNK) {
         const uint64_t i = at / KF_PASS_CHUNK % 2;
         KF_TRY(start_download(p, from, at + KF_PASS_CHUNK, bytes, err));
-        KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying from the GPU");
-        kf_copy_bytes(p, (char *)to + at, p->pinned[i], kf_min_u64(KF_PASS_CHUNK, bytes - at));
+        KF_CUDA(cudaEventSynchronize(p->way.passed[i]), "copying from the GPU");
+        kf_copy_bytes(p->threads, (char *)to + at, p->way.pinned[i],
+                      kf_min_u64(KF_PASS_CHUNK, bytes - at));
     }
     return KERF_OK;
 }
@@ -221,6 +224,16 @@ static kerf_status judge(kf_stepper *s, kf_rows a, kf_rows b, const uint32_t *ne
     return status;
 }
 
+/* Two panels at a time are on their way: enough that the GPU never waits for the next. */
+static kerf_status pace(kf_stepper *s, kerf_error *err)
+{
+    kf_gpu_pass *p = s->gpu;
+    const cudaEvent_t e = p->paced[p->paces++ % 2];
+    KF_CUDA(cudaEventSynchronize(e), "running a layer");
+    KF_CUDA(cudaEventRecord(e, p->stream), "running a layer");
+    return KERF_OK;
+}
+
 /* --- opening ------------------------------------------------------------------------------- */
 
 static void close_pass(kf_stepper *s)
@@ -229,12 +242,22 @@ static void close_pass(kf_stepper *s)
     if (!p) return;
     (void)cudaSetDevice(p->ordinal);
     if (p->stream) (void)cudaStreamSynchronize(p->stream);
-    for (size_t i = 0; i < p->tallies; i++) (void)cudaFreeAsync(p->tally[i].there, p->stream);
+    if (p->coming) (void)cudaStreamSynchronize(p->coming);
+    kf_way_close(&p->ahead);
+    kf_way_close(&p->home);
+    for (size_t i = 0; i < p->tallies; i++) {
+        if (p->tally[i].come) (void)cudaEventDestroy(p->tally[i].come);
+        (void)cudaFreeAsync(p->tally[i].there, p->stream);
+    }
+    if (p->before) p->before->free(p->before);
+    (void)cudaSetDevice(p->ordinal);
     for (size_t i = 0; i < 2; i++) {
         if (p->block[i]) (void)cudaFreeAsync(p->block[i], p->stream);
-        (void)cudaFreeHost(p->pinned[i]);
-        if (p->passed[i]) (void)cudaEventDestroy(p->passed[i]);
+        if (p->paced[i]) (void)cudaEventDestroy(p->paced[i]);
     }
+    if (p->coming) (void)cudaStreamDestroy(p->coming);
+    p->way.stream = NULL; /* the device's */
+    kf_way_close(&p->way);
     if (p->split) (void)cudaFreeAsync(p->split, p->stream);
     if (p->workspace) (void)cudaFreeAsync(p->workspace, p->stream);
     if (p->stream) (void)cudaStreamSynchronize(p->stream);
@@ -270,7 +293,39 @@ static const kf_steps steps = {.name = "cuda",
                                .unpack = unpack,
                                .gather = gather,
                                .cap = cap,
-                               .judge = judge};
+                               .judge = judge,
+                               .send = kf_gpu_send,
+                               .hold_sent = kf_gpu_hold_sent,
+                               .unsend = kf_gpu_unsend,
+                               .keep = kf_gpu_keep,
+                               .go_on = kf_gpu_go_on,
+                               .pace = pace};
+
+kerf_status kf_way_open(const kf_gpu_pass *p, kf_way *w, kerf_error *err)
+{
+    KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
+    if (!w->stream)
+        KF_CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking), "making a stream");
+    for (size_t i = 0; i < 2; i++) {
+        if (!w->pinned[i])
+            KF_CUDA(cudaMallocHost(&w->pinned[i], KF_PASS_CHUNK), "allocating pinned memory");
+        if (!w->passed[i])
+            KF_CUDA(cudaEventCreateWithFlags(&w->passed[i], cudaEventDisableTiming),
+                    "making an event");
+    }
+    return KERF_OK;
+}
+
+void kf_way_close(kf_way *w)
+{
+    if (w->stream) (void)cudaStreamSynchronize(w->stream);
+    for (size_t i = 0; i < 2; i++) {
+        if (w->pinned[i]) (void)cudaFreeHost(w->pinned[i]);
+        if (w->passed[i]) (void)cudaEventDestroy(w->passed[i]);
+    }
+    if (w->stream) (void)cudaStreamDestroy(w->stream);
+    *w = (kf_way){0};
+}
 
 /* Memory that was freed stays with the pool: the next layer wants as much. */
 static kerf_status open_pool(kf_gpu_pass *p, kerf_error *err)
@@ -289,10 +344,10 @@ static kerf_status open_pass(kf_gpu_pass *p, kerf_error *err)
 {
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
     KF_TRY(open_pool(p, err));
-    for (size_t i = 0; i < 2; i++) {
-        KF_CUDA(cudaMallocHost(&p->pinned[i], KF_PASS_CHUNK), "allocating pinned memory");
-        KF_CUDA(cudaEventCreateWithFlags(&p->passed[i], cudaEventDisableTiming), "making an event");
-    }
+    p->way.stream = p->stream;
+    KF_TRY(kf_way_open(p, &p->way, err));
+    for (size_t i = 0; i < 2; i++)
+        KF_CUDA(cudaEventCreateWithFlags(&p->paced[i], cudaEventDisableTiming), "making an event");
     KF_TRY(kf_pass_allocate(p, KF_PASS_WORKSPACE, &p->workspace, err));
     KF_LT(kf_lt.Create(&p->lt), "opening cuBLASLt");
     return KERF_OK;

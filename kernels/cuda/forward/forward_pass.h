@@ -40,9 +40,17 @@ typedef struct kf_copy {
 typedef struct kf_tally {
     void *host, *there;
     uint64_t columns;
-    int kind; /* KF_TALLY_* */
+    int kind;         /* KF_TALLY_*                                     */
+    cudaEvent_t come; /* there from then on; NULL: it is there          */
 } kf_tally;
 enum { KF_TALLY_SQUARE, KF_TALLY_LARGEST, KF_TALLY_GRAM };
+
+/* From or to page-locked memory, two buffers in turn. */
+typedef struct kf_way {
+    cudaStream_t stream;
+    void *pinned[2]; /* KF_PASS_CHUNK bytes each */
+    cudaEvent_t passed[2];
+} kf_way;
 
 enum { KF_LT_PLANS = 256 };
 
@@ -54,13 +62,17 @@ typedef struct kf_gpu_pass {
     void *workspace;
     kf_lt_plan plan[KF_LT_PLANS];
     size_t plans, next_plan;
-    void *pinned[2]; /* KF_PASS_CHUNK bytes each */
-    cudaEvent_t passed[2];
+    kf_way way;         /* of the steps: on `stream`                              */
+    kf_way ahead, home; /* beside them: weights to the GPU, sums from it; opened when needed */
     kf_copy *copy;
     size_t copies, copy_room;
     void *block[2]; /* memory of the copies: until drop, and that of `keep` */
     kf_tally *tally;
     size_t tallies, tally_room;
+    kerf_gpu_sums *before; /* whose numbers the tallies go on with; NULL: none */
+    cudaStream_t coming;   /* of these numbers                                 */
+    cudaEvent_t paced[2];
+    unsigned paces;
     kf_rows split_of; /* whose terms are in `split`; p NULL: of none */
     kf_bf16 *split;   /* [terms][rows][split_stride]                 */
     uint64_t split_bytes, split_stride;
@@ -69,6 +81,10 @@ typedef struct kf_gpu_pass {
 /* Memory in the order of the stream. */
 kerf_status kf_pass_allocate(kf_gpu_pass *p, uint64_t bytes, void *out, kerf_error *err);
 void kf_pass_release(kf_gpu_pass *p, void *memory);
+
+/* Opens it if that has not been done; closes what there is of it. */
+kerf_status kf_way_open(const kf_gpu_pass *p, kf_way *w, kerf_error *err);
+void kf_way_close(kf_way *w);
 
 /* The copy that holds address p of the host; *offset: of p in it. */
 kerf_status kf_pass_find(const kf_gpu_pass *p, const float *host, const kf_copy **copy,
@@ -92,7 +108,7 @@ typedef struct kf_bytes_copy {
     const unsigned char *from;
     uint64_t n;
 } kf_bytes_copy;
-void kf_copy_bytes(const kf_gpu_pass *p, void *to, const void *from, uint64_t n);
+void kf_copy_bytes(int threads, void *to, const void *from, uint64_t n);
 
 /* Steps of other files. */
 kerf_status kf_gpu_product(kf_stepper *s, kf_rows y, kf_rows x, kf_factor w, const float *bias,
@@ -102,5 +118,15 @@ kerf_status kf_gpu_sum(kf_stepper *s, kf_rows x, const kf_sums *to, kerf_error *
 kerf_status kf_gpu_settle(kf_stepper *s, kerf_error *err);
 kerf_status kf_gpu_hold(kf_stepper *s, const kf_held *array, size_t n, int keep, kerf_error *err);
 void kf_gpu_drop(kf_stepper *s);
+kerf_status kf_gpu_send(kf_stepper *s, const kf_held *array, size_t n, kf_sent **out,
+                        kerf_error *err);
+kerf_status kf_gpu_hold_sent(kf_stepper *s, const kf_sent *sent, kerf_error *err);
+void kf_gpu_unsend(kf_stepper *s, kf_sent *sent);
+kerf_status kf_gpu_keep(kf_stepper *s, kerf_gpu_sums **out, kerf_error *err);
+kerf_status kf_gpu_go_on(kf_stepper *s, kerf_gpu_sums *before, kerf_error *err);
+
+/* Bytes of sums; adds them to the host's by way of `w`. */
+uint64_t kf_tally_bytes(const kf_tally *t);
+kerf_status kf_tally_settle(const kf_tally *t, const kf_way *w, int threads, kerf_error *err);
 
 #endif

@@ -9,13 +9,23 @@
 
 #define BLOCK UINT64_C(1024) /* columns of a product */
 
-static uint64_t bytes_of(int kind, uint64_t columns)
+uint64_t kf_tally_bytes(const kf_tally *t)
 {
-    switch (kind) {
-    case KF_TALLY_SQUARE: return columns * sizeof(double);
-    case KF_TALLY_GRAM: return columns * columns * sizeof(float);
+    switch (t->kind) {
+    case KF_TALLY_SQUARE: return t->columns * sizeof(double);
+    case KF_TALLY_GRAM: return t->columns * t->columns * sizeof(float);
     default: return sizeof(float);
     }
+}
+
+/* Numbers of another GPU are there before steps that come now. */
+static kerf_status await_tally(const kf_gpu_pass *p, kf_tally *t, kerf_error *err)
+{
+    if (!t->come) return KERF_OK;
+    KF_CUDA(cudaStreamWaitEvent(p->stream, t->come, 0), "taking sums from a GPU");
+    (void)cudaEventDestroy(t->come);
+    t->come = NULL;
+    return KERF_OK;
 }
 
 /* Where sums for this place in host memory are kept; NULL for NULL. */
@@ -28,7 +38,7 @@ static kerf_status tally_for(kf_gpu_pass *p, void *host, int kind, uint64_t colu
     for (size_t i = 0; i < p->tallies; i++)
         if (p->tally[i].host == host) {
             memcpy(out, &p->tally[i].there, sizeof there);
-            return KERF_OK;
+            return await_tally(p, &p->tally[i], err);
         }
     if (p->tallies == p->tally_room) {
         kf_tally *more = NULL;
@@ -39,9 +49,11 @@ static kerf_status tally_for(kf_gpu_pass *p, void *host, int kind, uint64_t colu
         p->tally = more;
         p->tally_room = room;
     }
-    KF_TRY(kf_pass_allocate(p, bytes_of(kind, columns), &there, err));
-    p->tally[p->tallies++] = (kf_tally){host, there, columns, kind};
-    KF_CUDA(cudaMemsetAsync(there, 0, bytes_of(kind, columns), p->stream), "clearing sums");
+    kf_tally t = {.host = host, .columns = columns, .kind = kind};
+    KF_TRY(kf_pass_allocate(p, kf_tally_bytes(&t), &there, err));
+    t.there = there;
+    p->tally[p->tallies++] = t;
+    KF_CUDA(cudaMemsetAsync(there, 0, kf_tally_bytes(&t), p->stream), "clearing sums");
     memcpy(out, &there, sizeof there);
     return KERF_OK;
 }
@@ -119,51 +131,51 @@ static strip strip_at(const kf_tally *t, uint64_t first)
     return s;
 }
 
-static kerf_status start_strip(kf_gpu_pass *p, const kf_tally *t, const strip *s, int i,
+static kerf_status start_strip(const kf_way *w, const kf_tally *t, const strip *s, int i,
                                kerf_error *err)
 {
     const uint64_t n = t->columns - s->first;
     if (s->rows == 0) return KERF_OK;
-    KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying sums from the GPU");
-    KF_CUDA(cudaMemcpy2DAsync(p->pinned[i], n * sizeof(float),
+    KF_CUDA(cudaEventSynchronize(w->passed[i]), "copying sums from the GPU");
+    KF_CUDA(cudaMemcpy2DAsync(w->pinned[i], n * sizeof(float),
                               (const float *)t->there + s->first * t->columns + s->first,
                               t->columns * sizeof(float), n * sizeof(float), s->rows,
-                              cudaMemcpyDeviceToHost, p->stream),
+                              cudaMemcpyDeviceToHost, w->stream),
             "copying sums from the GPU");
-    KF_CUDA(cudaEventRecord(p->passed[i], p->stream), "copying sums from the GPU");
+    KF_CUDA(cudaEventRecord(w->passed[i], w->stream), "copying sums from the GPU");
     return KERF_OK;
 }
 
-static kerf_status settle_gram(kf_gpu_pass *p, const kf_tally *t, kerf_error *err)
+static kerf_status settle_gram(const kf_tally *t, const kf_way *w, int threads, kerf_error *err)
 {
     if (t->columns * sizeof(float) > KF_PASS_CHUNK)
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "a Gram matrix of %llu columns is too large",
                        (unsigned long long)t->columns);
     strip now = strip_at(t, 0);
-    KF_TRY(start_strip(p, t, &now, 0, err));
+    KF_TRY(start_strip(w, t, &now, 0, err));
     for (int i = 0; now.rows; i ^= 1) {
         const strip next = strip_at(t, now.first + now.rows);
-        KF_TRY(start_strip(p, t, &next, i ^ 1, err));
-        KF_CUDA(cudaEventSynchronize(p->passed[i]), "copying sums from the GPU");
-        now.pinned = p->pinned[i];
-        KF_TRY(kf_parallel(now.rows, p->threads, add_row, &now));
+        KF_TRY(start_strip(w, t, &next, i ^ 1, err));
+        KF_CUDA(cudaEventSynchronize(w->passed[i]), "copying sums from the GPU");
+        now.pinned = w->pinned[i];
+        KF_TRY(kf_parallel(now.rows, threads, add_row, &now));
         now = next;
     }
     return KERF_OK;
 }
 
-static kerf_status settle_small(kf_gpu_pass *p, const kf_tally *t, kerf_error *err)
+static kerf_status settle_small(const kf_tally *t, const kf_way *w, kerf_error *err)
 {
-    const uint64_t bytes = bytes_of(t->kind, t->columns);
+    const uint64_t bytes = kf_tally_bytes(t);
     if (bytes > KF_PASS_CHUNK)
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "sums of %llu columns are too many",
                        (unsigned long long)t->columns);
-    KF_CUDA(cudaStreamSynchronize(p->stream), "waiting for sums");
-    KF_CUDA(cudaMemcpyAsync(p->pinned[0], t->there, bytes, cudaMemcpyDeviceToHost, p->stream),
+    KF_CUDA(cudaStreamSynchronize(w->stream), "waiting for sums");
+    KF_CUDA(cudaMemcpyAsync(w->pinned[0], t->there, bytes, cudaMemcpyDeviceToHost, w->stream),
             "copying sums from the GPU");
-    KF_CUDA(cudaStreamSynchronize(p->stream), "copying sums from the GPU");
-    const double *square = p->pinned[0];
-    const float *largest = p->pinned[0];
+    KF_CUDA(cudaStreamSynchronize(w->stream), "copying sums from the GPU");
+    const double *square = w->pinned[0];
+    const float *largest = w->pinned[0];
     if (t->kind == KF_TALLY_SQUARE)
         for (uint64_t i = 0; i < t->columns; i++) ((double *)t->host)[i] += square[i];
     else if (*largest > *(float *)t->host)
@@ -171,14 +183,17 @@ static kerf_status settle_small(kf_gpu_pass *p, const kf_tally *t, kerf_error *e
     return KERF_OK;
 }
 
+kerf_status kf_tally_settle(const kf_tally *t, const kf_way *w, int threads, kerf_error *err)
+{
+    return t->kind == KF_TALLY_GRAM ? settle_gram(t, w, threads, err) : settle_small(t, w, err);
+}
+
 kerf_status kf_gpu_settle(kf_stepper *s, kerf_error *err)
 {
     kf_gpu_pass *p = s->gpu;
     kerf_status status = KERF_OK;
     for (size_t i = 0; i < p->tallies; i++) {
-        if (status == KERF_OK)
-            status = (p->tally[i].kind == KF_TALLY_GRAM ? settle_gram
-                                                        : settle_small)(p, &p->tally[i], err);
+        if (status == KERF_OK) status = kf_tally_settle(&p->tally[i], &p->way, p->threads, err);
         (void)cudaFreeAsync(p->tally[i].there, p->stream);
     }
     p->tallies = 0;

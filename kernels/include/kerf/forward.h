@@ -85,6 +85,18 @@ KERF_API KERF_CHECK kerf_status kerf_decoder_layer_load(kerf_decoder *d, uint64_
                                                         kerf_layer **out, kerf_error *err);
 KERF_API void kerf_layer_free(kerf_layer *l); /* NULL is fine */
 
+/* The weights of a loaded layer as a layer of d, which must be a decoder of the same checkpoint, on
+ * another GPU say: nothing is read again or copied. `of` must outlive it. KERF_E_ARG: of another
+ * checkpoint. */
+KERF_API KERF_CHECK kerf_status kerf_decoder_layer_share(kerf_decoder *d, const kerf_layer *of,
+                                                         kerf_layer **out, kerf_error *err);
+
+/* Brings the weights to the GPU of the layer's decoder, while a run of another of its layers may be
+ * under way in another thread; its own run then finds them there. What is changed in them
+ * afterwards is not seen. On the processor nothing happens. KERF_E_NOMEM: there is no room beside
+ * the other layer; it can still be run. Sends of one decoder are by one thread at a time. */
+KERF_API KERF_CHECK kerf_status kerf_layer_send(kerf_layer *l, kerf_error *err);
+
 /* A matrix that tokens are multiplied with: data[rows][cols], rows are outputs. A caller may change
  * the numbers between two runs, in the same thread. */
 typedef struct kerf_layer_weight {
@@ -97,8 +109,9 @@ typedef struct kerf_layer_weight {
 /* The i-th weight of a layer; NULL past the end. Norms, biases and sinks are not listed. */
 KERF_API const kerf_layer_weight *kerf_layer_weight_at(const kerf_layer *l, size_t i);
 
-/* Tokens of a panel on the processor: as many whole rows as fit, at least one. */
+/* Tokens of a panel on the processor and on a GPU: as many whole rows as fit, at least one. */
 #define KERF_PANEL_TOKENS 2048
+#define KERF_GPU_PANEL_TOKENS 8192
 
 /* Where a run adds what the inputs of a weight come to, in the caller's memory; NULL: not wanted.
  * gram[cols][cols]: sums of x x^T, on and above the diagonal. */
@@ -107,6 +120,14 @@ typedef struct kerf_sums {
     float *largest; /* |x|    */
     float *gram;
 } kerf_sums;
+
+/* Sums of a layer that are still on a GPU. */
+typedef struct kerf_gpu_sums kerf_gpu_sums;
+/* Adds them to where kerf_watch.sums said, by so many threads (0: all cores), and frees them, also
+ * when it fails. In any thread, one at a time for each decoder, before that is closed. */
+KERF_API KERF_CHECK kerf_status kerf_gpu_sums_settle(kerf_gpu_sums *s, int threads,
+                                                     kerf_error *err);
+KERF_API void kerf_gpu_sums_free(kerf_gpu_sums *s); /* without adding; NULL is fine */
 
 /* What a caller wants to see of a run; each member may be NULL. Called by the thread of the caller,
  * between the steps of the run, with panels of tokens in their order; what pointers show is valid
@@ -125,10 +146,15 @@ typedef struct kerf_watch {
     void *ctx;
     /* On a GPU, where they are set, in the place of input and cache, so that no input leaves it:
      * `sums` says for each panel where its sums go, and counts its tokens. cache_largest[2]: the
-     * largest |k| and |v|. All are there when the run ends. */
+     * largest |k| and |v|. All are there when the run ends, unless `there`. */
     kerf_status (*sums)(void *ctx, const kerf_layer_weight *w, uint64_t tokens, kerf_sums *to,
                         kerf_error *err);
     float *cache_largest;
+    /* On a GPU, where it is set, sums stay there: *there is what comes of the run. Before it, NULL
+     * or what came of a run of the same layer over the tokens before these, on any GPU of this
+     * process: the run goes on with these sums, number by number as if it had been one run, and
+     * they are freed. `sums` must then give the same addresses. */
+    kerf_gpu_sums **there;
 } kerf_watch;
 
 /* Replaces hidden [rows x length][hidden] by the state behind the layer. watch and job: NULL: none.

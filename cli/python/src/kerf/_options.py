@@ -23,21 +23,21 @@ def choice(what: str, word: str, words: Mapping[str, str]) -> int:
         raise ArgumentError(f"{what}={word!r}: one of {', '.join(words)}") from None
 
 
-def _gpus(device: str) -> range:
-    """The GPUs that "cuda", "cuda:1" or "cuda:all" names; none for "cpu"."""
-    kind, _, number = device.partition(":")
+def _gpus(device: str) -> Sequence[int]:
+    """The GPUs that "cuda", "cuda:1", "cuda:0,1" or "cuda:all" names; none for "cpu"."""
+    kind, _, numbers = device.partition(":")
     if device == "cpu":
-        return range(0)
+        return []
     if device == _EVERY_GPU:
         count = ffi.new("int *")
         call(lib.kerf_device_count, count)
         if count[0] == 0:
             raise DeviceError("this machine has no GPU")
         return range(count[0])
-    if kind != "cuda" or (":" in device and not number.isdecimal()):
-        raise ArgumentError(f"device={device!r}: cpu, cuda, cuda:N or cuda:all")
-    first = int(number or 0)
-    return range(first, first + 1)
+    words = numbers.split(",") if ":" in device else ["0"]
+    if kind != "cuda" or not all(word.isdecimal() for word in words):
+        raise ArgumentError(f"device={device!r}: cpu, cuda, cuda:N, cuda:N,M or cuda:all")
+    return [int(word) for word in words]
 
 
 def open_device(number: int) -> Any:
@@ -49,12 +49,16 @@ def open_device(number: int) -> Any:
 
 @contextlib.contextmanager
 def team(
-    threads: int = 0, nan: Nan = "error", device: str = "cpu", backend: str | None = None
+    threads: int = 0,
+    nan: Nan = "error",
+    device: str = "cpu",
+    backend: str | None = None,
+    handles: int = _HANDLES,
 ) -> Iterator[Any]:
     """A kerf_team * of the processor or of the GPUs that device names."""
     arena = Arena()
     gpus = _gpus(device)
-    count = len(gpus) * _HANDLES or 1
+    count = len(gpus) * handles or 1
     member = arena.new("kerf_exec[]", count)
     with contextlib.ExitStack() as open_devices:
         for i in range(count):
@@ -62,7 +66,7 @@ def team(
             member[i].nan = choice("nan", nan, _NANS)
             member[i].backend = arena.text(backend)
             if gpus:
-                member[i].device = gpu = open_device(gpus[i // _HANDLES])
+                member[i].device = gpu = open_device(gpus[i // handles])
                 open_devices.callback(ffi.release, gpu)
         yield arena.new("kerf_team *", {"member": member, "count": count})
 

@@ -206,7 +206,8 @@ def calibrate(
     gram:       also the Gram matrix of each input, float32 [columns, columns]
     resume:     go on with what a killed call of the same request has left
     threads:    0: all; the numbers do not depend on it
-    device:     "cpu", or "cuda" or "cuda:N": the model runs on that GPU, by cuBLASLt
+    device:     "cpu", or "cuda" or "cuda:N": the model runs on that GPU, by cuBLASLt; or "cuda:0,1"
+                or "cuda:all": these share the rows
 
     Stopped by Ctrl-C or by what progress raises, nothing is left, unless resume is true. Raises
     ArgumentError, DataError, ExistsError, FileError, UnsupportedError (another family).
@@ -221,7 +222,8 @@ def calibrate(
     request.draws, request.noise, request.gram = draws, noise, int(gram)
     request.path = arena.text(out)
     request.overwrite, request.resume = int(overwrite), int(resume)
-    with _options.team(threads, device=device) as team:
+    with _options.team(threads, device=device, handles=1) as team:
+        request.team = team
         run(
             lambda job, err: lib.kerf_calibrate(model.handle, request, team.member, job, err),
             progress,
