@@ -4,7 +4,7 @@
 #   debian.sh [--cuda [--architectures LIST]] [--built FOLDER] [--chroot FOLDER]
 #
 #   --cuda           kerf-cuda alone, beside those that are there: the library with kernels for GPUs, which
-#                    takes the place of libkerf0. Needs nvcc, and half an hour
+#                    takes the place of libkerf0. Needs nvcc, and for each architecture half an hour of a core
 #   --architectures LIST   for these alone, as CMake writes them: "90a-real;120a-real". Default: all of a release
 #   --built FOLDER   takes what stands in this build folder, configured as rules has it, instead of compiling
 #   --chroot FOLDER  afterwards installs all that are there in this clean system (made by debootstrap when it
