@@ -8,25 +8,22 @@
 
 #include "scalar/bits.h"
 
-namespace
-{
-
 constexpr int THREADS = 256, BLOCK = KF_FACTOR_BLOCK, HALF = 32;
 
-inline unsigned blocks_of(uint64_t n, uint64_t each)
+static inline unsigned blocks_of(uint64_t n, uint64_t each)
 {
     n = (n + each - 1) / each;
     return n < 1 ? 1 : n < 0x7fffffffu ? (unsigned)n : 0x7fffffffu;
 }
 
 /* Where row i of the matrix begins: rows are dealt out by blocks. */
-__device__ __forceinline__ double *row_of(const kf_factoring &f, uint64_t i)
+static __device__ __forceinline__ double *row_of(const kf_factoring &f, uint64_t i)
 {
     return f.a + (i / BLOCK / f.ranks * BLOCK + i % BLOCK) * f.n;
 }
 
 /* The lower half with damping. */
-__global__ void __launch_bounds__(THREADS) fill_rows(const __grid_constant__ kf_factoring f)
+static __global__ void __launch_bounds__(THREADS) fill_rows(const __grid_constant__ kf_factoring f)
 {
     for (uint64_t i = blockIdx.x; i < f.n; i += gridDim.x) {
         if (i / BLOCK % f.ranks != f.rank) continue;
@@ -40,7 +37,7 @@ __global__ void __launch_bounds__(THREADS) fill_rows(const __grid_constant__ kf_
 }
 
 /* The corner on the diagonal, by one block of threads. */
-__global__ void __launch_bounds__(THREADS) make_corner(const __grid_constant__ kf_factoring f)
+static __global__ void __launch_bounds__(THREADS) make_corner(const __grid_constant__ kf_factoring f)
 {
     __shared__ double u[BLOCK][BLOCK + 1], pivot;
     const int rows = (int)(f.to - f.from), t = (int)threadIdx.x;
@@ -72,7 +69,7 @@ __global__ void __launch_bounds__(THREADS) make_corner(const __grid_constant__ k
 }
 
 /* Left of the corner: 64 columns by a block of threads, each column by four of them. */
-__global__ void __launch_bounds__(THREADS) make_left(const __grid_constant__ kf_factoring f)
+static __global__ void __launch_bounds__(THREADS) make_left(const __grid_constant__ kf_factoring f)
 {
     extern __shared__ double room[]; /* the rows' factors, the columns */
     double(*by)[BLOCK] = (double(*)[BLOCK])room, (*v)[BLOCK] = by + BLOCK;
@@ -91,7 +88,7 @@ __global__ void __launch_bounds__(THREADS) make_left(const __grid_constant__ kf_
     }
 }
 
-__global__ void __launch_bounds__(THREADS) keep_rows(const __grid_constant__ kf_factoring f)
+static __global__ void __launch_bounds__(THREADS) keep_rows(const __grid_constant__ kf_factoring f)
 {
     for (uint64_t k = f.from + blockIdx.x; k < f.to; k += gridDim.x) {
         const double *u = f.panel + (k - f.from) * f.n;
@@ -102,7 +99,7 @@ __global__ void __launch_bounds__(THREADS) keep_rows(const __grid_constant__ kf_
 
 /* A tile of 64 x 64: less U_ki D_k U_kj of the rows k of the panel, the last first. A thread has
  * 4 x 4, columns 16 apart. */
-__global__ void __launch_bounds__(THREADS) reduce_rows(const __grid_constant__ kf_factoring f)
+static __global__ void __launch_bounds__(THREADS) reduce_rows(const __grid_constant__ kf_factoring f)
 {
     __shared__ __align__(16) double by[HALF][BLOCK], u[HALF][BLOCK];
     const uint64_t block = (uint64_t)blockIdx.y * f.ranks + f.rank;
@@ -149,8 +146,6 @@ __global__ void __launch_bounds__(THREADS) reduce_rows(const __grid_constant__ k
             if (k <= i) row_of(f, i)[k] = s[r][c];
         }
 }
-
-} // namespace
 
 cudaError_t kf_factor_fill(const kf_factoring *f, cudaStream_t s)
 {

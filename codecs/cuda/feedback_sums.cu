@@ -6,13 +6,10 @@
 #include "block/all.h"
 #include "cuda/feedback_job.h"
 
-namespace
-{
-
 constexpr int THREADS = 256, BLOCK = KF_FEEDBACK_BLOCK;
 constexpr int SIDE = 128, DEEP = 8; /* of a tile of sums; columns that are held at a time */
 
-inline unsigned blocks_of(uint64_t n, uint64_t each, unsigned most)
+static inline unsigned blocks_of(uint64_t n, uint64_t each, unsigned most)
 {
     n = (n + each - 1) / each;
     return n < 1 ? 1 : n < most ? (unsigned)n : most;
@@ -20,19 +17,19 @@ inline unsigned blocks_of(uint64_t n, uint64_t each, unsigned most)
 
 /* --- elements ------------------------------------------------------------------------------- */
 
-__device__ float element_at(const kf_job &j, uint64_t i)
+static __device__ float element_at(const kf_job &j, uint64_t i)
 {
     if (j.dtype == KERF_F32) return ((const float *)j.dense)[i];
     uint16_t half = ((const uint16_t *)j.dense)[i];
     return j.dtype == KERF_F16 ? kf_f16_decode(half) : kf_bf16_decode(half);
 }
 
-__device__ float largest_of(kerf_dtype t)
+static __device__ float largest_of(kerf_dtype t)
 {
     return t == KERF_F16 ? 65504.0f : t == KERF_BF16 ? kf_float(0x7f7f0000) : KF_F32_MAX;
 }
 
-__global__ void __launch_bounds__(THREADS) widen_rows(const __grid_constant__ kf_job j)
+static __global__ void __launch_bounds__(THREADS) widen_rows(const __grid_constant__ kf_job j)
 {
     uint64_t n = j.lines * j.width, step = (uint64_t)gridDim.x * THREADS;
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += step) {
@@ -49,7 +46,7 @@ __global__ void __launch_bounds__(THREADS) widen_rows(const __grid_constant__ kf
 /* --- sums ----------------------------------------------------------------------------------- */
 
 /* Four neighbours; p NULL: a row behind the last. */
-__device__ __forceinline__ float4 load_four(const float *p, bool aligned)
+static __device__ __forceinline__ float4 load_four(const float *p, bool aligned)
 {
     if (!p) return make_float4(0, 0, 0, 0);
     if (aligned) return *(const float4 *)p;
@@ -66,7 +63,7 @@ struct brought {
     float4 fault, above;
 };
 
-__device__ __forceinline__ brought bring(const float *fault, const float *above, int j0,
+static __device__ __forceinline__ brought bring(const float *fault, const float *above, int j0,
                                          bool aligned)
 {
     brought b;
@@ -75,7 +72,7 @@ __device__ __forceinline__ brought bring(const float *fault, const float *above,
     return b;
 }
 
-__device__ __forceinline__ void put(deep_tiles *t, const brought &b)
+static __device__ __forceinline__ void put(deep_tiles *t, const brought &b)
 {
     int row = (int)threadIdx.x / 2, i = (int)threadIdx.x % 2 * 4;
     const float e[4] = {b.fault.x, b.fault.y, b.fault.z, b.fault.w};
@@ -87,7 +84,7 @@ __device__ __forceinline__ void put(deep_tiles *t, const brought &b)
     }
 }
 
-__device__ __forceinline__ void load_eight(const float *row, int at, float *out)
+static __device__ __forceinline__ void load_eight(const float *row, int at, float *out)
 {
     float4 a = *(const float4 *)(row + at), b = *(const float4 *)(row + SIDE / 2 + at);
     out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w;
@@ -95,13 +92,13 @@ __device__ __forceinline__ void load_eight(const float *row, int at, float *out)
 }
 
 /* Place 0 .. 7 of a thread in a tile: four and, half a tile further, four more. */
-__device__ __forceinline__ int place(int i, int at)
+static __device__ __forceinline__ int place(int i, int at)
 {
     return (i & 3) + at + (i >> 2) * (SIDE / 2);
 }
 
 /* A thread has 8 x 8 sums of a tile. */
-__global__ void __launch_bounds__(THREADS, 2) add_behind(const __grid_constant__ kf_feedback_job f)
+static __global__ void __launch_bounds__(THREADS, 2) add_behind(const __grid_constant__ kf_feedback_job f)
 {
     __shared__ __align__(16) deep_tiles tiles;
     const uint64_t width = f.job.width, lines = f.job.lines;
@@ -152,7 +149,7 @@ __global__ void __launch_bounds__(THREADS, 2) add_behind(const __grid_constant__
 /* --- codes ---------------------------------------------------------------------------------- */
 
 /* A thread has so many neighbours that their codes fill bytes: eight, or a group of a struct. */
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     pack_rows(const __grid_constant__ kf_feedback_job f, kf_spec s)
 {
     const kf_job &j = f.job;
@@ -170,8 +167,6 @@ __global__ void __launch_bounds__(THREADS)
             kf_put_code(row, s.bits, kf_code_place(s, first + k), code[k]);
     }
 }
-
-} // namespace
 
 cudaError_t kf_feedback_widen(const kf_feedback_job *f, cudaStream_t s)
 {

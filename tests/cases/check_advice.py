@@ -23,7 +23,8 @@ UNTRIED = ("expected", "no memory", "more than %d shapes", "matrix-vector kernel
            "not both", "this verb uses one GPU", "-f %s: %.300s", "--tensor", "-f picks no format", "a recipe that fits: ", "its quantized form needs the name",
            # of verbs that run a model or wait for others: tests of their own have what these need
            "kerf calibrate", "--length N", "give --text FILE or --tokens FILE", "--token", "-parallel needs", "--gpus needs", "two forms of one answer",
-           "ranks write whole files", "ranks share quantize", "--port 0", "kerf serve --output", "%s --page", "is no advice", "made with calibration")
+           "ranks write whole files", "ranks share quantize", "--port 0", "kerf serve --output", "%s --page", "is no advice", "made with calibration",
+           "--again is for --feedback", "--imatrix-gguf is of the whole calibration")
 
 
 def collected():
@@ -165,6 +166,14 @@ def parts(run, tmp):
               lambda t: [t[2], other, t[1]])
 
 
+def scores(run, tmp):
+    kept = f"{tmp}/scores"
+    run.works(["score", f"{tmp}/m", "-f", "nvfp4", "-o", kept], "")
+    with open(f"{kept}/kerf-scores.json", "w") as f:
+        f.write("{}")
+    run.tries(["score", kept], r"kerf (score) (-o) writes one", lambda t: [t[1], f"{tmp}/m", "-f", "nvfp4", t[2], kept, "-y"])
+
+
 def weighing(run):
     """Encoders that weigh errors."""
     r = run("formats", "int4-g128", "--json")
@@ -237,7 +246,7 @@ def main():
     run = Run(os.path.abspath(sys.argv[1]))
     with tempfile.TemporaryDirectory() as tmp:
         make(tmp)
-        for part in (quantizing, parts, layouts, advice, others):
+        for part in (quantizing, parts, scores, layouts, advice, others):
             part(run, tmp)
     said = [line for text in run.said for line in text.splitlines()]
     for text in collected():
