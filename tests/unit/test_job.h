@@ -8,16 +8,20 @@
 
 #include <kerf/job.h>
 
-/* Within so many milliseconds of a yes a long call must return. Instrumented and emulated code is
- * given ten times as much. */
-#if defined(KERF_EMULATED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CANCEL_MS 1000
+/* gcc and clang say in two ways that a sanitizer is at work. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define INSTRUMENTED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define INSTRUMENTED 1
+#endif
+#endif
+
+/* Within so many milliseconds of a yes a long call must return. Instrumented and emulated code is
+ * given ten times as much. */
+#if defined(KERF_EMULATED) || defined(INSTRUMENTED)
 #define CANCEL_MS 1000
-#endif
-#endif
-#ifndef CANCEL_MS
+#else
 #define CANCEL_MS 100
 #endif
 

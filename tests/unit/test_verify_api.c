@@ -202,7 +202,7 @@ static void test_missing(void **state)
 
 /* Memory that is asked for follows the tensors. A buffer of some MiB for each of thousands of small
  * ones costs more time than their bytes, where the C library gives such buffers back at once. */
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__GLIBC__) && !defined(INSTRUMENTED)
 extern void *__libc_calloc(size_t count, size_t size);
 static uint64_t asked_for;
 
