@@ -3,16 +3,19 @@
 hundred kills leave.
 
     mpi.py KERF FOLDER growth [-f FORMAT[:ENCODER],...] [--layout NAME] [--gib N] >results.json
+    mpi.py KERF FOLDER same [-f ...] [--layout NAME,...] [--gib N]
     mpi.py KERF FOLDER slow [-f ...] [--gib N]
     mpi.py KERF FOLDER kills [-f ...] [--gib N] [--rounds N]
     mpi.py KERF FOLDER disk [-f ...] [--gib N] [--rates MB/S,...]
 
 Makes the model of parts.py in FOLDER and removes it. kerf-mpi stands beside KERF. Seconds of processor are of
 mpirun, all ranks, start and end of MPI; one process stands before and after each number of ranks, for other work on
-the machine makes all slower. growth: 1, 2, 4 and 8 ranks of one thread. slow: three ranks, one of which is stopped for
-nine tenths of the time. kills: two to four ranks, one of which is killed at a random moment, over and over, each run
-with --resume; whenever an output is there it is compared, and removed. disk: 1, 2 and 4 ranks with model and output on
-a file system of a fixed bandwidth (slow_disk.py), which tells how many bytes went through it."""
+the machine makes all slower. growth: 1, 2, 4 and 8 ranks of one thread. same: whether 1, 2, 3 and 8 ranks, and 3
+and 8 parts from the last to the first, write the bytes of one process in each layout. slow: three ranks, one of
+which is stopped for nine tenths of the time. kills: two to four ranks, one of which is killed at a random moment,
+over and over, each run with --resume; whenever an output is there it is compared, and removed. disk: 1, 2 and 4
+ranks with model and output on a file system of a fixed bandwidth (slow_disk.py), which tells how many bytes went
+through it."""
 import argparse
 import json
 import os
@@ -84,6 +87,29 @@ def growth(a, model, codec):
                      'efficiency': round(sum(one[-2:]) / 2 / seconds, 3), 'same_bytes': same})
         print(codec, rows[-1], file=sys.stderr)
     shutil.rmtree(whole)
+    return {'codec': codec, 'runs': rows}
+
+
+def same(a, model, codec):
+    whole, out = os.path.join(a.folder, 'whole'), os.path.join(a.folder, 'out')
+    rows = []
+    for layout in a.layout.split(','):
+        args = ['quantize', model, '-f', codec, '--layout', layout]
+        parts.run(a.kerf, *args, '-o', whole)
+        row = {'layout': layout, 'files': len(os.listdir(whole)), 'ranks': {}, 'parts': {}}
+        for ranks in 1, 2, 3, 8:
+            must(a, ranks, [*args, '-o', out])
+            row['ranks'][ranks] = parts.same(whole, out)
+            shutil.rmtree(out)
+        for n in 3, 8:
+            for i in range(n, 0, -1):
+                parts.run(a.kerf, *args, '-o', out, '--part', '%d/%d' % (i, n))
+            parts.run(a.kerf, 'merge', out)
+            row['parts'][n] = parts.same(whole, out)
+            shutil.rmtree(out)
+        shutil.rmtree(whole)
+        rows.append(row)
+        print(codec, row, file=sys.stderr)
     return {'codec': codec, 'runs': rows}
 
 
@@ -209,7 +235,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument('kerf')
     p.add_argument('folder')
-    p.add_argument('what', choices=('growth', 'slow', 'kills', 'disk'))
+    p.add_argument('what', choices=('growth', 'same', 'slow', 'kills', 'disk'))
     p.add_argument('-f', default='nvfp4:sweep')
     p.add_argument('--layout', default='modelopt')
     p.add_argument('--gib', type=float, default=1)
@@ -221,7 +247,7 @@ def main():
     model = os.path.join(a.folder, 'model')
     total, torn = parts.make_model(model, a.gib)
     try:
-        results = [{'growth': growth, 'slow': slow, 'kills': kills, 'disk': disk}[a.what](a, model, codec)
+        results = [{'growth': growth, 'same': same, 'slow': slow, 'kills': kills, 'disk': disk}[a.what](a, model, codec)
                    for codec in a.f.split(',')]
     finally:
         shutil.rmtree(model)
