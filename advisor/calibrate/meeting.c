@@ -89,10 +89,12 @@ static kerf_status combine_bits(void *ctx, void *p, size_t n, kerf_error *err)
 {
     meeting *m = ((attendant *)ctx)->m;
     const unsigned char *own = p;
+    kerf_status status = KERF_OK;
     pthread_mutex_lock(&m->lock);
     while (m->left && !m->has_failed) wait_some(m);
     const uint64_t round = m->round;
-    if (!m->has_failed && m->arrived == 0 && !(m->sum = kf_alloc_zero(n + 1, 1))) fail(m);
+    if (!m->has_failed && m->arrived == 0) status = kf_allocate(&m->sum, n + 1, 1, err);
+    if (status != KERF_OK) fail(m);
     for (size_t i = 0; !m->has_failed && i < n; i++) m->sum[i] |= own[i];
     if (!m->has_failed && ++m->arrived == m->ranks) {
         m->round++;
@@ -106,7 +108,8 @@ static kerf_status combine_bits(void *ctx, void *p, size_t n, kerf_error *err)
         free(m->sum);
         m->sum = NULL;
     }
-    return leave(m, err);
+    const kerf_status others = leave(m, status == KERF_OK ? err : NULL);
+    return status == KERF_OK ? others : status; /* without memory it is this rank that has failed */
 }
 
 static kerf_status send_bytes(void *ctx, unsigned to, const void *p, size_t n, kerf_error *err)

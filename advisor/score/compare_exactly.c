@@ -120,6 +120,9 @@ static kerf_status find_feedback(const kf_compare_job *job, kerf_verify_row *row
                                              job->progress->job, out, err);
     if (s == KERF_OK && twice) s = kerf_feedback_again(*out, gram, KERF_FEEDBACK_DAMPING, err);
     free(gram);
+    if (s == KERF_OK) return KERF_OK;
+    kerf_feedback_free(*out);
+    *out = NULL;
     return s;
 }
 
