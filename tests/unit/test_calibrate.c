@@ -101,6 +101,37 @@ static void test_reader(void **state)
     kerf_calibration_close(c);
 }
 
+/* Several threads read it: every number is in its place, and of two that are no numbers the first
+ * is named. */
+static void test_large(void **state)
+{
+    enum { N = 1500 };
+    const char *path = in_folder(state, "large.safetensors");
+    float *g = malloc(sizeof(float) * N * N);
+    kerf_calibration *c;
+    kerf_gram gram;
+    kerf_error err;
+    kerf_weight w = weight_of("a", (kerf_shape){2, {3, N}});
+    assert_non_null(g);
+    for (size_t i = 0; i < (size_t)N * N; i++) g[i] = (float)i;
+    const given all[] = {{"a.gram", {2, {N, N}}, g}};
+    for (int bad = 0; bad < 2; bad++) {
+        if (bad) g[1100000] = g[2200000] = NAN;
+        write_given(path, all, 1, "kerf.calibration/1");
+        must(kerf_calibration_open(path, &c, &err), &err);
+        const kerf_status s = kerf_calibration_gram(c, &w, &gram, &err);
+        assert_int_equal(s, bad ? KERF_E_DATA : KERF_OK);
+        if (bad)
+            assert_non_null(strstr(err.text, "a.gram: value 1100000 is not finite"));
+        else
+            assert_memory_equal(gram.value, g, sizeof(float) * N * N);
+        assert_true(!bad == !!gram.value);
+        kerf_gram_free(&gram);
+        kerf_calibration_close(c);
+    }
+    free(g);
+}
+
 static void test_what_is_none(void **state)
 {
     const float bad[4] = {1, NAN, 1, 1};
@@ -339,9 +370,10 @@ static void test_eval(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reader),    cmocka_unit_test(test_what_is_none),
-        cmocka_unit_test(test_calibrate), cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_reader),       cmocka_unit_test(test_large),
+        cmocka_unit_test(test_what_is_none), cmocka_unit_test(test_calibrate),
+        cmocka_unit_test(test_resume),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_eval),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }
