@@ -7,9 +7,10 @@
  * calibrate: FOLDER is a model of 128,256 tokens or more (forward_cuda makes one). -f 0: sums come
  * to host memory, but no file gets them: a Gram matrix of each input of 8 billion parameters is 31
  * GB, and a disk is not what is measured; the seconds are those until the last layer's sums are
- * there. -x: canceled after so long; how long it is until the call is back. encode: rows of one
- * matrix of BF16, shared by threads, one for each device, in pieces of 64 MiB; what several devices
- * made is compared with what one made. One line of JSON each. */
+ * there. -x: canceled after so long; how long it is until the call is back, and until runs,
+ * threads, models and what they are fed from have ended. encode: rows of one matrix of BF16, shared
+ * by threads, one for each device, in pieces of 64 MiB; what several devices made is compared with
+ * what one made. One line of JSON each. */
 #define PROGRAM "gpus_cuda"
 #include "gpu/or_die.h"
 
@@ -17,6 +18,7 @@
 
 #include <kerf/calibrate.h>
 #include <kerf/cuda.h>
+#include <kerf/forward.h>
 
 #include <pthread.h>
 #include <string.h>
@@ -73,6 +75,56 @@ kerf_status __wrap_kf_collector_write(const struct kf_collector *c, kerf_writer 
 
 static double cancel_at, canceled_at; /* from `begun` on; 0: never */
 
+/* What ends when a call is canceled, in this order, and when the last of it did. */
+#define STAGE(name)                                     \
+    struct kf_##name;                                   \
+    static double name##_at;                            \
+    void __real_kf_##name##_close(struct kf_##name *p); \
+    void __wrap_kf_##name##_close(struct kf_##name *p); \
+    void __wrap_kf_##name##_close(struct kf_##name *p)  \
+    {                                                   \
+        __real_kf_##name##_close(p);                    \
+        note(&name##_at, kf_now_s() - begun);           \
+    }
+
+static void note(double *at, double now)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    *at = now;
+    pthread_mutex_unlock(&lock);
+}
+
+STAGE(feeder)
+STAGE(settler)
+STAGE(feed)
+
+static double run_at, model_at;
+void __real_kerf_decoder_close(kerf_decoder *d);
+void __wrap_kerf_decoder_close(kerf_decoder *d);
+void __wrap_kerf_decoder_close(kerf_decoder *d)
+{
+    __real_kerf_decoder_close(d);
+    note(&model_at, kf_now_s() - begun);
+}
+
+kerf_status __real_kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float *hidden,
+                                  const kerf_watch *watch, const kerf_job *job, kerf_error *err);
+kerf_status __wrap_kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float *hidden,
+                                  const kerf_watch *watch, const kerf_job *job, kerf_error *err);
+kerf_status __wrap_kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float *hidden,
+                                  const kerf_watch *watch, const kerf_job *job, kerf_error *err)
+{
+    const kerf_status s = __real_kerf_layer_run(l, tokens, hidden, watch, job, err);
+    note(&run_at, kf_now_s() - begun);
+    return s;
+}
+
+static double ms_after_cancel(double at)
+{
+    return at > canceled_at ? 1e3 * (at - canceled_at) : 0;
+}
+
 static int is_late(void *ctx)
 {
     (void)ctx;
@@ -106,8 +158,12 @@ static void run_calibrate(setup *s, const char *model, const char *out)
     if (cancel_at > 0) {
         if (status != KERF_E_CANCELED) die("calibrate", "was not canceled");
         print_head(s, "cancel calibrate");
-        printf("\"gram\": %s, \"at_s\": %.2f, \"back_after_ms\": %.0f}\n",
-               s->gram ? "true" : "false", canceled_at, 1e3 * (all - canceled_at));
+        printf("\"gram\": %s, \"at_s\": %.2f, \"back_after_ms\": %.0f, \"run_ms\": %.0f, "
+               "\"feeder_ms\": %.0f, \"settler_ms\": %.0f, \"models_ms\": %.0f, \"feed_ms\": "
+               "%.0f}\n",
+               s->gram ? "true" : "false", canceled_at, 1e3 * (all - canceled_at),
+               ms_after_cancel(run_at), ms_after_cancel(feeder_at), ms_after_cancel(settler_at),
+               ms_after_cancel(model_at), ms_after_cancel(feed_at));
         return;
     }
     if (s->files) need(status, "calibrate");

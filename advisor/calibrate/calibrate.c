@@ -156,6 +156,7 @@ static kerf_status open_all(calibrating *c, const kerf_job *job, kerf_error *err
 {
     uint64_t n, machine;
     KF_TRY(kerf_decoder_open(c->source, &c->exec, &c->model, err));
+    kerf_decoder_heed(c->model, job);
     c->info = kerf_decoder_about(c->model);
     if (!kf_mul_ok(c->request.tokens.rows, c->request.tokens.length, &n) ||
         !kf_mul_ok(n, c->info->hidden * sizeof *c->state, &c->state_bytes))
@@ -187,6 +188,7 @@ static kerf_status calibrate(calibrating *c, const kerf_job *job, kerf_error *er
         kerf_writer_abort(c->writer);
     else if (kf_is_writer(c))
         s = kerf_writer_commit(c->writer, err);
+    if (c->model) kerf_decoder_heed(c->model, NULL); /* the job may end before the model */
     const kerf_ranks *r = c->request.ranks;
     return s == KERF_OK && r ? r->combine(r->ctx, NULL, 0, err) : s;
 }
@@ -206,7 +208,8 @@ static void close_all(calibrating *c)
 }
 
 /* GPUs have layers ahead of them where a second one takes a small part of their memory. */
-static kerf_status open_feed(const calibrating *c, unsigned ranks, kf_feed **out, kerf_error *err)
+static kerf_status open_feed(const calibrating *c, unsigned ranks, const kerf_job *job,
+                             kf_feed **out, kerf_error *err)
 {
     kerf_device_info gpu = {.memory_bytes = 0};
     kerf_decoder *d = NULL;
@@ -215,12 +218,12 @@ static kerf_status open_feed(const calibrating *c, unsigned ranks, kf_feed **out
     KF_TRY(kerf_decoder_open(c->source, NULL, &d, err));
     const int ahead = kerf_decoder_about(d)->layer_bytes <= gpu.memory_bytes / PART_OF_MEMORY;
     kerf_decoder_close(d);
-    return kf_feed_open(c->source, ranks, c->exec.threads, ahead, out, err);
+    return kf_feed_open(c->source, ranks, c->exec.threads, ahead, job, out, err);
 }
 
 static kerf_status calibrate_alone(calibrating *c, const kerf_job *job, kerf_error *err)
 {
-    kerf_status s = c->exec.device ? open_feed(c, 1, &c->feed, err) : KERF_OK;
+    kerf_status s = c->exec.device ? open_feed(c, 1, job, &c->feed, err) : KERF_OK;
     c->keeps = c->exec.device && !c->request.ranks;
     if (s == KERF_OK) s = calibrate(c, job, err);
     close_all(c);
@@ -251,7 +254,14 @@ static kerf_status name_gpu(const calibrating *c, kerf_status s, kerf_error *err
     return s;
 }
 
-/* What ranks hold is freed when all have ended: one may still look at another's. */
+static kerf_status close_rank(void *ctx, uint64_t i)
+{
+    close_all((calibrating *)ctx + i);
+    return KERF_OK;
+}
+
+/* What ranks hold is freed when all have ended: one may still look at another's. It is gigabytes,
+ * and who cancels waits for it: all at the same time. */
 static kerf_status calibrate_together(const calibrating *one, unsigned ranks, const kerf_job *job,
                                       kerf_error *err)
 {
@@ -260,7 +270,7 @@ static kerf_status calibrate_together(const calibrating *one, unsigned ranks, co
     kf_feed *feed = NULL;
     unsigned failed = 0;
     KF_TRY(kf_allocate(&all, ranks, sizeof *all, err));
-    kerf_status s = open_feed(one, ranks, &feed, err);
+    kerf_status s = open_feed(one, ranks, job, &feed, err);
     for (unsigned i = 0; i < ranks; i++) {
         all[i] = *one;
         all[i].exec = one->request.team->member[i];
@@ -272,7 +282,8 @@ static kerf_status calibrate_together(const calibrating *one, unsigned ranks, co
     if (s == KERF_OK) {
         s = kf_meeting_run(ranks, calibrate_rank, all, job, &failed, err);
         if (s != KERF_OK) s = name_gpu(&all[failed], s, err);
-        for (unsigned i = 0; i < ranks; i++) close_all(&all[i]);
+        const kerf_status closed = kf_parallel(ranks, (int)ranks, close_rank, all);
+        (void)closed; /* none fails */
     }
     kf_feed_close(feed);
     free(all);

@@ -320,7 +320,8 @@ static kerf_status write_slot(const kf_collector *c, size_t i, kerf_writer *w, c
     KF_TRY(kerf_writer_write(w, s->entry[KF_PART_AMAX], 0, &t->largest, sizeof t->largest, err));
     if (s->entry[KF_PART_COUNT] != SIZE_MAX) KF_TRY(write_counts(c, s, w, err));
     if (!own->gram) return KERF_OK;
-    if (own->grams > 0) KF_TRY(kf_gram_finish(own->gram, s->columns, own->grams, c->threads));
+    if (own->grams > 0)
+        KF_TRY(kf_gram_finish(own->gram, s->columns, own->grams, c->threads, job, err));
     return write_gram(s, own, w, job, err);
 }
 

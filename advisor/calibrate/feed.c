@@ -42,7 +42,7 @@ struct kf_feeder {
 /* --- layers in host memory ----------------------------------------------------------------- */
 
 kerf_status kf_feed_open(const kerf_checkpoint *source, unsigned ranks, int threads, int ahead,
-                         kf_feed **out, kerf_error *err)
+                         const kerf_job *job, kf_feed **out, kerf_error *err)
 {
     const kerf_exec exec = {.threads = threads};
     kf_feed *f = NULL;
@@ -52,6 +52,7 @@ kerf_status kf_feed_open(const kerf_checkpoint *source, unsigned ranks, int thre
     *out = f;
     f->ahead = ahead;
     KF_TRY(kerf_decoder_open(source, &exec, &f->reader, err));
+    kerf_decoder_heed(f->reader, job);
     const uint64_t layers = kerf_decoder_about(f->reader)->layers;
     KF_TRY(kf_allocate(&f->ration, layers, sizeof *f->ration, err));
     f->layers = layers;

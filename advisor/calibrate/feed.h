@@ -8,9 +8,10 @@
 
 typedef struct kf_feed kf_feed;
 
-/* exec: its threads read and decode. ahead: 1: GPUs have room for two layers. */
+/* threads: those that read and decode. ahead: 1: GPUs have room for two layers. job must outlive
+ * the feed. */
 kerf_status kf_feed_open(const kerf_checkpoint *source, unsigned ranks, int threads, int ahead,
-                         kf_feed **out, kerf_error *err);
+                         const kerf_job *job, kf_feed **out, kerf_error *err);
 void kf_feed_close(kf_feed *f); /* when all feeders are closed; NULL is fine */
 
 /* A thread that gives one rank its layers, from layer 0 on. model: who runs them. */

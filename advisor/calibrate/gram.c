@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/vector_copies.h"
+#include "base/work.h"
 
 enum { TILE = 64, TOKENS = 256, ROWS = 8, COLUMNS = 16 };
 
@@ -82,6 +83,7 @@ typedef struct finishing {
     float *gram;
     uint64_t columns, tiles;
     double tokens;
+    const kerf_job *job;
 } finishing;
 
 /* A row of tiles, and the column of them that mirrors it. */
@@ -89,6 +91,7 @@ static kerf_status finish_tiles(void *ctx, uint64_t index)
 {
     const finishing *f = ctx;
     const uint64_t n = f->columns, row = index * TILE, end = kf_min_u64(row + TILE, n);
+    KF_TRY(kf_job_check(f->job, NULL));
     for (uint64_t at = row; at < n; at += TILE)
         for (uint64_t i = row; i < end; i++)
             for (uint64_t k = at > i ? at : i; k < kf_min_u64(at + TILE, n); k++) {
@@ -98,8 +101,10 @@ static kerf_status finish_tiles(void *ctx, uint64_t index)
     return KERF_OK;
 }
 
-kerf_status kf_gram_finish(float *gram, uint64_t columns, double tokens, int threads)
+kerf_status kf_gram_finish(float *gram, uint64_t columns, double tokens, int threads,
+                           const kerf_job *job, kerf_error *err)
 {
-    finishing f = {gram, columns, kf_div_up(columns, TILE), tokens};
-    return kf_parallel(f.tiles, threads, finish_tiles, &f);
+    finishing f = {gram, columns, kf_div_up(columns, TILE), tokens, job};
+    const kerf_status s = kf_parallel(f.tiles, threads, finish_tiles, &f);
+    return s == KERF_OK ? KERF_OK : kf_fail(err, s, KF_NOWHERE, "canceled");
 }

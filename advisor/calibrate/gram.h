@@ -2,6 +2,8 @@
 #ifndef KERF_GRAM_H
 #define KERF_GRAM_H
 
+#include <kerf/job.h>
+
 #include "base/base.h"
 
 /* Adds to gram[columns][columns] the products of all pairs of columns of x[tokens][columns]; the
@@ -11,7 +13,9 @@
 kerf_status kf_gram_add(float *gram, const float *x, uint64_t tokens, uint64_t columns, int threads,
                         kerf_error *err);
 
-/* Divides by the number of tokens, and makes the matrix symmetric. Nothing of it can fail. */
-kerf_status kf_gram_finish(float *gram, uint64_t columns, double tokens, int threads);
+/* Divides by the number of tokens, and makes the matrix symmetric. Only a job that is canceled ends
+ * it before. */
+kerf_status kf_gram_finish(float *gram, uint64_t columns, double tokens, int threads,
+                           const kerf_job *job, kerf_error *err);
 
 #endif

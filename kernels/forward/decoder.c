@@ -69,7 +69,8 @@ static void describe(kerf_decoder *d)
 static kerf_status open_stepper(kerf_decoder *d, const kerf_exec *exec, kerf_error *err)
 {
     KF_TRY(kf_allocate(&d->stepper, 1, sizeof *d->stepper, err));
-    *d->stepper = (kf_stepper){&kf_steps_plain, d->threads, kf_product_find(), NULL};
+    *d->stepper =
+        (kf_stepper){.steps = &kf_steps_plain, .threads = d->threads, .product = kf_product_find()};
     return exec && exec->device ? kf_steps_on_gpu(d->stepper, exec->device, err) : KERF_OK;
 }
 
@@ -142,6 +143,11 @@ static void take_rows(const void *ctx, uint64_t begin, uint64_t count)
 
 /* The embedding passes by in panels of whole rows, of which only those that are asked for are kept:
  * it can be as large as a layer. Flat formats have no rows, and are decoded as a whole. */
+void kerf_decoder_heed(kerf_decoder *d, const kerf_job *job)
+{
+    d->stepper->job = job;
+}
+
 static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_tokens *t,
                          float *hidden, kerf_error *err)
 {

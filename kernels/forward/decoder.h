@@ -78,6 +78,7 @@ void kf_add_one(const kerf_decoder *d, float *norm, uint64_t n);
 
 typedef struct kf_floats {
     const kerf_reader *reader;
+    const kerf_job *job;
     const kerf_weight *weight;
     kerf_geometry geometry;
     const kerf_tensor *dense; /* its numbers as a tensor; NULL: decoded from its planes */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/work.h"
 #include "forward/decoder.h"
 
 #define PANEL_ELEMENTS (UINT64_C(1) << 20)
@@ -20,7 +21,8 @@ static const char *format_of(kerf_dtype t)
 kerf_status kf_floats_open(kf_floats *f, const kerf_decoder *d, const kerf_weight *w,
                            kerf_error *err)
 {
-    *f = (kf_floats){.reader = d->reader, .weight = w, .dense = kerf_weight_dense(w)};
+    *f = (kf_floats){
+        .reader = d->reader, .job = d->stepper->job, .weight = w, .dense = kerf_weight_dense(w)};
     if (f->dense) {
         const char *name = format_of(f->dense->dtype);
         if (!name)
@@ -99,6 +101,7 @@ static kerf_status read_panel(void *ctx, uint64_t i)
     const kerf_geometry *g = &p->f->geometry;
     const uint64_t b0 = p->first + i * p->step, b1 = kf_min_u64(b0 + p->step, p->end);
     float *out = p->out + kerf_band_elements(g, p->first, b0).count;
+    KF_TRY(kf_job_check(p->f->job, &p->error[i]));
     return kf_floats_bands(p->f, b0, b1, out, &p->error[i]);
 }
 

@@ -1,6 +1,7 @@
 /* decoder_head.c - from the state behind the last layer to the scores of the next token. */
 #include <stdlib.h>
 
+#include "base/work.h"
 #include "forward/layer_run.h"
 
 #define LOGIT_BYTES (UINT64_C(64) << 20)
@@ -105,8 +106,7 @@ kerf_status kerf_decoder_logits(kerf_decoder *d, const kerf_tokens *tokens, cons
     for (uint64_t row = 0; row < tokens->rows && s == KERF_OK; row++)
         for (uint64_t at = 0; at < length && s == KERF_OK; at += most) {
             const uint64_t n = kf_min_u64(most, length - at);
-            if (job && job->cancel && job->cancel(job->ctx))
-                s = kf_fail(err, KERF_E_CANCELED, KF_NOWHERE, "canceled");
+            s = kf_job_check(job, err);
             if (s == KERF_OK)
                 s = bring_panel(&h, hidden + (row * length + at) * width, n, here, &logits);
             if (s == KERF_OK) s = each(ctx, row, at, n, logits, err);

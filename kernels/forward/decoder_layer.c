@@ -104,6 +104,18 @@ kerf_status kerf_decoder_layer_share(kerf_decoder *d, const kerf_layer *of, kerf
     return KERF_OK;
 }
 
+static kerf_status free_slot(void *ctx, uint64_t s)
+{
+    kerf_layer *l = ctx;
+    const uint64_t each = kf_slots[s].kind == KF_KIND_EACH && l->of[s] ? matrices_of(l, (int)s) : 0;
+    for (uint64_t e = 0; e < each; e++) free(l->of[s][e].data);
+    free(l->data[s]);
+    return KERF_OK;
+}
+
+/* A gigabyte takes one thread some 50 ms, and who cancels waits for it. */
+#define LARGE (UINT64_C(64) << 20)
+
 void kerf_layer_free(kerf_layer *l)
 {
     if (!l) return;
@@ -112,12 +124,9 @@ void kerf_layer_free(kerf_layer *l)
         free(l);
         return;
     }
-    for (int s = 0; s < KF_SLOTS; s++) {
-        for (uint64_t e = 0; kf_slots[s].kind == KF_KIND_EACH && l->of[s] && e < matrices_of(l, s);
-             e++)
-            free(l->of[s][e].data);
-        free(l->data[s]);
-    }
+    const kerf_status s =
+        kf_parallel(KF_SLOTS, l->d->info.layer_bytes < LARGE ? 1 : l->d->threads, free_slot, l);
+    (void)s; /* none fails */
     free(l->weight);
     free(l);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/work.h"
 #include "forward/steps_plain.h"
 
 /* --- products, and what the caller sees ----------------------------------------------------- */
@@ -98,6 +99,13 @@ static kerf_status add_delta(const kf_panel_run *r, kf_rows state, int slot)
     return r->s->steps->add(r->s, state, r->delta, r->err);
 }
 
+/* Not too much is on its way, so that who cancels is heard. */
+static kerf_status pace(const kf_panel_run *r)
+{
+    if (r->s->steps->pace) KF_TRY(r->s->steps->pace(r->s, r->err));
+    return kf_job_check(r->job, r->err);
+}
+
 static kerf_status run_panel(kf_panel_run *r, float *hidden)
 {
     const size_t columns = (size_t)r->d->config.hidden;
@@ -105,6 +113,7 @@ static kerf_status run_panel(kf_panel_run *r, float *hidden)
     KF_TRY(norm(r, r->normed, hidden, KF_SLOT_ATTN_NORM));
     KF_TRY(kf_run_attention(r));
     KF_TRY(add_delta(r, state, KF_SLOT_ATTN_OUT_NORM));
+    KF_TRY(pace(r));
     KF_TRY(norm(r, r->normed, hidden, KF_SLOT_MLP_NORM));
     KF_TRY(r->l->kind->has & KF_HAS_EXPERTS ? kf_run_experts(r) : kf_run_mlp(r));
     return add_delta(r, state, KF_SLOT_MLP_OUT_NORM);
@@ -275,15 +284,13 @@ static void cut_to(kf_panel_run *r, uint64_t tokens)
 }
 
 static kerf_status run_panels(kf_panel_run *r, const kerf_tokens *tokens, uint64_t rows,
-                              float *hidden, const kerf_job *job)
+                              float *hidden)
 {
     for (uint64_t row = 0; row < tokens->rows; row += rows) {
         r->rows = kf_min_u64(rows, tokens->rows - row);
         cut_to(r, r->rows * r->length);
-        if (job && job->cancel && job->cancel(job->ctx))
-            return kf_fail(r->err, KERF_E_CANCELED, KF_NOWHERE, "canceled");
+        KF_TRY(pace(r));
         KF_TRY(bring_panel(r, hidden + row * r->length * r->d->config.hidden));
-        if (r->s->steps->pace) KF_TRY(r->s->steps->pace(r->s, r->err));
     }
     return KERF_OK;
 }
@@ -332,6 +339,7 @@ kerf_status kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float
                       .d = l->d,
                       .s = l->d->stepper,
                       .watch = watch,
+                      .job = job,
                       .err = err,
                       .length = tokens->length};
     float *table = NULL, *there = NULL;
@@ -340,7 +348,7 @@ kerf_status kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float
     if (s == KERF_OK) s = open_panel(&r, rows * tokens->length);
     if (s == KERF_OK) s = hold_weights(&r);
     if (s == KERF_OK) s = take_sums(&r);
-    if (s == KERF_OK) s = run_panels(&r, tokens, rows, hidden, job);
+    if (s == KERF_OK) s = run_panels(&r, tokens, rows, hidden);
     if (s == KERF_OK) s = give_sums(&r);
     if (steps->apart) {
         steps->drop(r.s);

@@ -12,6 +12,7 @@ typedef struct kf_panel_run {
     const kerf_decoder *d;
     kf_stepper *s;
     const kerf_watch *watch; /* NULL: none */
+    const kerf_job *job;
     kerf_error *err;
     uint64_t rows, length, tokens; /* tokens = rows x length                              */
     kf_rows normed, delta;         /* [hidden]                                            */

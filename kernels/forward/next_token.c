@@ -8,6 +8,7 @@
 
 #include "base/vector_copies.h"
 #include "base/vector_exp.h"
+#include "base/work.h"
 #include "forward/layer_run.h"
 #include "forward/steps_plain.h"
 
@@ -167,8 +168,7 @@ static kerf_status compare_panels(comparing *c, uint64_t most, const kerf_job *j
     for (int i = 0; i < 2 && c->said[i]; i++)
         KF_TRY(kf_head_open(&c->head[i], c->said[i]->model, most, NULL, err));
     for (uint64_t first = 0; first < positions; first += most) {
-        if (job && job->cancel && job->cancel(job->ctx))
-            return kf_fail(err, KERF_E_CANCELED, KF_NOWHERE, "canceled");
+        KF_TRY(kf_job_check(job, err));
         KF_TRY(compare_panel(c, first, kf_min_u64(most, positions - first), err));
     }
     return KERF_OK;

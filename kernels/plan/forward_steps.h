@@ -9,6 +9,8 @@
 #ifndef KERF_FORWARD_STEPS_H
 #define KERF_FORWARD_STEPS_H
 
+#include <kerf/job.h>
+
 #include "base/base.h"
 #include "cpu/row_product.h"
 
@@ -149,8 +151,9 @@ struct kf_gpu_pass; /* of kernels/cuda/forward */
 struct kf_stepper {
     const kf_steps *steps;
     int threads;
-    kf_product *product;     /* of the processor */
-    struct kf_gpu_pass *gpu; /* of the GPU       */
+    const kerf_job *job;     /* asked by what is long; NULL: never canceled */
+    kf_product *product;     /* of the processor                            */
+    struct kf_gpu_pass *gpu; /* of the GPU                                  */
 };
 
 /* Steps on a GPU. KERF_E_NOSUP: there is no cuBLASLt, or this build has no CUDA. */

@@ -295,6 +295,36 @@ static void test_tokens(void **state)
     token[3] = kept;
 }
 
+static int ask(void *ctx)
+{
+    int *left = ctx;
+    return --*left < 0;
+}
+
+/* A layer is given up in the middle, and can be loaded when nobody is asked any longer. */
+static void test_cancel(void **state)
+{
+    const json_t *one = case_of("llama2");
+    int left = 1;
+    const kerf_job job = {.cancel = ask, .ctx = &left};
+    const kerf_exec exec = {.threads = 1};
+    kerf_error err = {0};
+    kerf_checkpoint *c;
+    kerf_decoder *d;
+    kerf_layer *l = NULL;
+    write_model(state, json_object_get(one, "config"), json_object_get(one, "tensors"));
+    must(kerf_checkpoint_open((const char *)*state, &c, &err), &err);
+    must(kerf_decoder_open(c, &exec, &d, &err), &err);
+    kerf_decoder_heed(d, &job);
+    assert_int_equal(kerf_decoder_layer_load(d, 0, &l, &err), KERF_E_CANCELED);
+    assert_true(!l && left == -1);
+    kerf_decoder_heed(d, NULL);
+    must(kerf_decoder_layer_load(d, 0, &l, &err), &err);
+    kerf_layer_free(l);
+    kerf_decoder_close(d);
+    kerf_checkpoint_close(c);
+}
+
 static int open_golden(void **state)
 {
     golden = json_load_file(KERF_TEST_DATA "/forward/golden.json", 0, NULL);
@@ -317,7 +347,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products), cmocka_unit_test(test_families),
         cmocka_unit_test(test_lies),     cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_tokens),   cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

@@ -1,6 +1,7 @@
 /* forward_copies.c - weights of the host on the GPU: vectors as they are, factors of products split
  * into bfloat16 numbers on the way. What was BF16 in the file needs one of them. */
 #if __has_include(<cublasLt.h>)
+#include "base/work.h"
 #include "cuda/forward/forward_pass.h"
 
 #include <stdlib.h>
@@ -54,6 +55,7 @@ static kerf_status bring(const kf_gpu_pass *p, const kf_way *w, const kf_copy *c
     for (uint64_t at = 0, i = 0; at < c->n; at += most, i ^= 1) {
         const uint64_t n = kf_min_u64(most, c->n - at);
         float *to = c->vector ? c->vector + at : staged[i];
+        KF_TRY(kf_job_check(p->of->job, err));
         KF_CUDA(cudaEventSynchronize(w->passed[i]), "copying weights to the GPU");
         kf_copy_bytes(p->threads, w->pinned[i], c->host + at, n * sizeof *to);
         KF_CUDA(

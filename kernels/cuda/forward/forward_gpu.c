@@ -358,6 +358,7 @@ kerf_status kf_steps_on_gpu(kf_stepper *s, kerf_device *device, kerf_error *err)
     KF_TRY(kf_need_lt(err));
     KF_TRY(kf_allocate(&s->gpu, 1, sizeof *s->gpu, err));
     s->steps = &steps;
+    s->gpu->of = s;
     s->gpu->ordinal = kf_gpu_of(device)->ordinal;
     s->gpu->stream = kf_gpu_of(device)->lane[0].stream;
     s->gpu->threads = s->threads;

@@ -33,7 +33,7 @@ static kerf_status settle_all(const kept *k, int threads, kerf_error *err)
     kf_way *home = &k->pass->home;
     KF_TRY(kf_way_open(k->pass, home, err));
     for (size_t i = 0; i < k->tallies; i++)
-        KF_TRY(kf_tally_settle(&k->tally[i], home, threads, err));
+        KF_TRY(kf_tally_settle(&k->tally[i], home, threads, k->pass->of->job, err));
     KF_CUDA(cudaStreamSynchronize(home->stream), "copying sums from the GPU");
     return KERF_OK;
 }

@@ -55,6 +55,7 @@ typedef struct kf_way {
 enum { KF_LT_PLANS = 256 };
 
 typedef struct kf_gpu_pass {
+    const kf_stepper *of;
     int ordinal, threads, terms;
     cudaStream_t stream;
     cudaMemPool_t pool;
@@ -127,6 +128,7 @@ kerf_status kf_gpu_go_on(kf_stepper *s, kerf_gpu_sums *before, kerf_error *err);
 
 /* Bytes of sums; adds them to the host's by way of `w`. */
 uint64_t kf_tally_bytes(const kf_tally *t);
-kerf_status kf_tally_settle(const kf_tally *t, const kf_way *w, int threads, kerf_error *err);
+kerf_status kf_tally_settle(const kf_tally *t, const kf_way *w, int threads, const kerf_job *job,
+                            kerf_error *err);
 
 #endif

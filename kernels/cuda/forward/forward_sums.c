@@ -2,6 +2,7 @@
  * kernel, X^T X by cuBLASLt over the upper half in blocks of columns, of inputs as two bfloat16
  * numbers. They are added to the host's when the layer is done. */
 #if __has_include(<cublasLt.h>)
+#include "base/work.h"
 #include "cuda/forward/forward_pass.h"
 
 #include <stdlib.h>
@@ -146,7 +147,8 @@ static kerf_status start_strip(const kf_way *w, const kf_tally *t, const strip *
     return KERF_OK;
 }
 
-static kerf_status settle_gram(const kf_tally *t, const kf_way *w, int threads, kerf_error *err)
+static kerf_status settle_gram(const kf_tally *t, const kf_way *w, int threads, const kerf_job *job,
+                               kerf_error *err)
 {
     if (t->columns * sizeof(float) > KF_PASS_CHUNK)
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "a Gram matrix of %llu columns is too large",
@@ -155,6 +157,7 @@ static kerf_status settle_gram(const kf_tally *t, const kf_way *w, int threads, 
     KF_TRY(start_strip(w, t, &now, 0, err));
     for (int i = 0; now.rows; i ^= 1) {
         const strip next = strip_at(t, now.first + now.rows);
+        KF_TRY(kf_job_check(job, err));
         KF_TRY(start_strip(w, t, &next, i ^ 1, err));
         KF_CUDA(cudaEventSynchronize(w->passed[i]), "copying sums from the GPU");
         now.pinned = w->pinned[i];
@@ -183,9 +186,11 @@ static kerf_status settle_small(const kf_tally *t, const kf_way *w, kerf_error *
     return KERF_OK;
 }
 
-kerf_status kf_tally_settle(const kf_tally *t, const kf_way *w, int threads, kerf_error *err)
+kerf_status kf_tally_settle(const kf_tally *t, const kf_way *w, int threads, const kerf_job *job,
+                            kerf_error *err)
 {
-    return t->kind == KF_TALLY_GRAM ? settle_gram(t, w, threads, err) : settle_small(t, w, err);
+    return t->kind == KF_TALLY_GRAM ? settle_gram(t, w, threads, job, err)
+                                    : settle_small(t, w, err);
 }
 
 kerf_status kf_gpu_settle(kf_stepper *s, kerf_error *err)
@@ -193,7 +198,8 @@ kerf_status kf_gpu_settle(kf_stepper *s, kerf_error *err)
     kf_gpu_pass *p = s->gpu;
     kerf_status status = KERF_OK;
     for (size_t i = 0; i < p->tallies; i++) {
-        if (status == KERF_OK) status = kf_tally_settle(&p->tally[i], &p->way, p->threads, err);
+        if (status == KERF_OK)
+            status = kf_tally_settle(&p->tally[i], &p->way, p->threads, s->job, err);
         (void)cudaFreeAsync(p->tally[i].there, p->stream);
     }
     p->tallies = 0;
