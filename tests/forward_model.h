@@ -37,6 +37,16 @@ static inline kerf_status write_formula(kerf_writer *w, const kerf_entry *e, siz
     return s;
 }
 
+/* The tokens of golden.json again and again, others each time. */
+static inline void formula_tokens(const json_t *golden, uint32_t *out, uint64_t n)
+{
+    const json_t *list = json_object_get(golden, "tokens");
+    for (uint64_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(list, i % json_array_size(list));
+        out[i] = (uint32_t)((uint64_t)json_integer_value(one) + i / 48 * 7) % 160;
+    }
+}
+
 /* folder/model.safetensors and folder/config.json. */
 static inline kerf_status write_formula_model(const char *folder, const json_t *config,
                                               const json_t *tensors, kerf_error *err)

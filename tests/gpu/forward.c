@@ -197,12 +197,7 @@ static uint32_t token[16384];
 
 static kerf_tokens tokens_of(uint64_t rows, uint64_t length)
 {
-    const json_t *list = json_object_get(golden, "tokens");
-    for (uint64_t i = 0; i < rows * length; i++)
-        token[i] = (uint32_t)((uint64_t)json_integer_value(
-                                  json_array_get(list, i % json_array_size(list))) +
-                              i / 48 * 7) %
-                   160;
+    formula_tokens(golden, token, rows * length);
     return (kerf_tokens){token, rows, length};
 }
 

@@ -138,21 +138,12 @@ static void compare(const char *name, const char *model, calling c, int with_thr
 
 static uint32_t token[1 << 16];
 
-static kerf_tokens tokens_of(const json_t *list, uint64_t rows, uint64_t length)
-{
-    for (uint64_t i = 0; i < rows * length; i++)
-        token[i] = (uint32_t)((uint64_t)json_integer_value(
-                                  json_array_get(list, i % json_array_size(list))) +
-                              i / 48 * 7) %
-                   160;
-    return (kerf_tokens){token, rows, length};
-}
-
 /* 400 rows are two panels and a part of one. */
 static void compare_families(const json_t *golden, int few)
 {
     const char *model = folder;
     const json_t *cases = json_object_get(golden, "cases");
+    formula_tokens(golden, token, UINT64_C(400) * 48);
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *one = json_array_get(cases, i);
         const char *name = json_string_value(json_object_get(one, "case"));
@@ -166,7 +157,7 @@ static void compare_families(const json_t *golden, int few)
              name);
         const int with_alpha = !strcmp(name, "llama2") || !strcmp(name, "qwen3-moe");
         compare(name, model,
-                (calling){.tokens = tokens_of(json_object_get(golden, "tokens"), 400, 48),
+                (calling){.tokens = {token, 400, 48},
                           .alpha = with_alpha ? KERF_ALPHA_BY_KL : KERF_ALPHA_BY_NONE},
                 !few);
     }
