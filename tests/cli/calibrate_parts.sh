@@ -2,8 +2,7 @@
 # calibrate_parts.sh - a calibration that several processes make: the bytes of one, for any number of parts in any
 # order, with Gram matrices and alpha by both measures, also when parts are killed, repeated, damaged or of other
 # options; and both verbs under the script for Slurm.
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-mkdir "$tmp/room" && cd "$tmp/room" || exit 70
+. "$(dirname "${BASH_SOURCE[0]}")/parts_lib.sh"
 ln -s "$model" model
 text=(calibrate model --tokens model/eval.u16 --length 16)
 
@@ -46,15 +45,7 @@ rm -r out.kerf-parts
 # --- kills, and what is there ----------------------------------------------------------------------
 args=("${text[@]}" --rows 0:8 --gram --alpha 2 -q -j 1)
 expect 0 "${args[@]}" -o whole
-for round in 1 2 3; do
-    for i in 1 2 3; do
-        "$KERF" "${args[@]}" -o out --part $i/3 --resume >/dev/null 2>&1 &
-        pid=$!
-        sleep "0.$(printf '%03d' $((RANDOM % 300 * round)))"
-        kill -9 $pid 2>/dev/null
-        wait $pid 2>/dev/null
-    done
-done
+parts_killed 3 300 "${args[@]}"
 for i in 2 3 1; do expect 0 "${args[@]}" -o out --part $i/3 --resume; done
 cp -r out.kerf-parts done.kerf-parts
 expect 0 merge out
@@ -64,15 +55,6 @@ error_says 'out: exists already; -y replaces it'
 expect 4 merge nothing
 
 # --- what cannot be merged -------------------------------------------------------------------------
-fresh() {
-    rm -rf out out.kerf-parts
-    cp -r done.kerf-parts out.kerf-parts
-}
-refused() { # PATTERN
-    expect 3 merge out
-    error_says "$1"
-    check "no output: $1" test ! -e out
-}
 fresh
 inode=$(stat -c %i out.kerf-parts/2-of-3)
 expect 0 "${args[@]}" -o out --part 2/3 --progress json
@@ -93,10 +75,7 @@ expect 0 "${args[@]}" -o out --part 2/3 -y
 printf 'x' | dd of="$(ls out.kerf-parts/3-of-3/calibration-* | head -n 1)" bs=1 seek=20000 conv=notrunc status=none
 refused 'part 3/3 is damaged (.*read back other than they were written): run kerf calibrate'
 expect 0 "${args[@]}" -o out --part 3/3
-for i in 1 2 3; do "$KERF" merge -q out >/dev/null 2>"merge-$i" & done
-wait
-check "one of three merges at once makes the output" diff -r whole out
-check "the others say a line: $(cat merge-?)" test "$(cat merge-? | wc -l)" -eq 2
+merged_at_once
 fresh
 mkdir out.kerf-parts/whole # a merge that was killed between two files
 mv out.kerf-parts/1-of-3/calibration-* out.kerf-parts/whole
@@ -117,29 +96,6 @@ expect 2 "${args[@]}" -o new.safetensors --part 1/2
 check "nothing is left of what was refused" test -z "$(ls -d new* .new* 2>/dev/null)"
 
 # --- the script for Slurm, with a stand-in for its command -------------------------------------------
-mkdir bin
-ln -s "$KERF" bin/kerf
-cat >bin/sbatch <<'END'
-#!/usr/bin/env bash
-for a; do
-    case $a in
-    --array=1-*) n=${a#--array=1-} ;;
-    --dependency=afterok:4711) after=1 ;;
-    --wrap) wrap=1 ;;
-    --*) ;;
-    *)  [ -z "${wrap:-}" ] || { [ -n "${after:-}" ] && exec bash -c "$a"; }
-        while [ "$1" != "$a" ]; do shift; done
-        for i in $(seq "$n"); do
-            SLURM_ARRAY_TASK_ID=$i SLURM_CPUS_PER_TASK=1 bash "$@" >&2 || exit
-        done
-        echo '4711;cluster'
-        exit ;;
-    esac
-done
-END
-chmod +x bin/sbatch
-script=$DATA/../../cli/slurm_parts.sh
-slurm() { env PATH="$PWD/bin:$PATH" bash "$script" "$@" 2>/dev/null; }
 check "calibrate as an array" slurm 3 out/ "${args[@]}"
 check "a Slurm array: the bytes of one process" diff -r whole out
 slurm 3 scores score model -f nvfp4,int8 >printed

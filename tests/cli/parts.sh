@@ -2,8 +2,7 @@
 # parts.sh - an output that several processes write: the bytes of one process, for any number of parts in
 # any order, in three layouts, also when layers that share a tensor scale lie in different parts; parts
 # killed and repeated; and what cannot be merged says which command mends it, and leaves no model.
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-mkdir "$tmp/room" && cd "$tmp/room" || exit 70
+. "$(dirname "${BASH_SOURCE[0]}")/parts_lib.sh"
 
 same() { # NAME A B: two folders with the same names and bytes
     check "$1: the same bytes" diff -r "$2" "$3"
@@ -59,30 +58,13 @@ same "dequantize" dense out
 args=(quantize "$model" -f nvfp4:sweep "${size[@]}" --layout modelopt -q -j 1)
 expect 0 "${args[@]}" -o whole
 parts 3 done "${args[@]}"
-for round in 1 2; do
-    for i in 1 2 3; do
-        "$KERF" "${args[@]}" -o out --part $i/3 --resume >/dev/null 2>&1 &
-        pid=$!
-        sleep "0.$(printf '%03d' $((RANDOM % 300)))"
-        kill -9 $pid 2>/dev/null
-        wait $pid 2>/dev/null
-    done
-done
+parts_killed 2 300 "${args[@]}"
 "$KERF" merge out >/dev/null 2>&1 && rm -rf out # if none was hit
 for i in 1 2 3; do expect 0 "${args[@]}" -o out --part $i/3 --resume; done
 expect 0 merge out
 same "after kill -9" whole out
 
 # --- what cannot be merged -----------------------------------------------------------------------
-fresh() { # the three parts again, as a copy
-    rm -rf out out.kerf-parts
-    cp -r done.kerf-parts out.kerf-parts
-}
-refused() { # PATTERN: the merge says so, and there is no output
-    expect 3 merge out
-    error_says "$1"
-    check "no output: $1" test ! -e out
-}
 expect 4 merge nothing
 error_says 'nothing: has no parts to merge'
 fresh
@@ -146,10 +128,7 @@ same "and the output is what it was" whole out
 
 # two merges at once, and one while a part is written
 fresh
-for i in 1 2 3; do "$KERF" merge -q out >/dev/null 2>"merge-$i" & done
-wait
-check "one of three merges at once makes the output" diff -r whole out
-check "the others say a line: $(cat merge-?)" test "$(cat merge-? | wc -l)" -eq 2
+merged_at_once
 fresh
 "$KERF" "${args[@]}" -o out --part 1/9 >/dev/null 2>&1 &
 pid=$!
@@ -195,31 +174,7 @@ check "and is replaced" test "$(diff -r hurt.kerf-parts as-it-was | wc -l)" -gt 
 rm -rf hurt.kerf-parts as-it-was
 
 # --- the script for Slurm, with a stand-in for its command -----------------------------------------
-mkdir bin
-ln -s "$KERF" bin/kerf
-cat >bin/sbatch <<'END'
-#!/usr/bin/env bash
-# Runs the jobs one after the other; the number of an array, and its cluster, as --parsable prints them.
-for a; do
-    case $a in
-    --array=1-*) n=${a#--array=1-} ;;
-    --dependency=afterok:4711) after=1 ;;
-    --wrap) wrap=1 ;;
-    --*) ;;
-    *)  [ -z "${wrap:-}" ] || { [ -n "${after:-}" ] && exec bash -c "$a"; }
-        while [ "$1" != "$a" ]; do shift; done
-        for i in $(seq "$n"); do
-            SLURM_ARRAY_TASK_ID=$i SLURM_CPUS_PER_TASK=1 bash "$@" || exit
-        done
-        echo '4711;cluster'
-        exit ;;
-    esac
-done
-END
-chmod +x bin/sbatch
-script=$DATA/../../cli/slurm_parts.sh
 rm -rf out out.kerf-parts
-check "it runs" env PATH="$PWD/bin:$PATH" bash "$script" 3 out/ quantize "$model" -f nvfp4:sweep "${size[@]}" \
-    --layout modelopt 2>/dev/null
+check "it runs" slurm 3 out/ quantize "$model" -f nvfp4:sweep "${size[@]}" --layout modelopt
 check "a Slurm array: the bytes of one process" diff -r whole out
 finish

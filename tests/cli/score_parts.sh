@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # score_parts.sh - scores that several processes measure: what one process prints and keeps, for any number of
 # parts in any order, also when parts are killed, repeated, damaged, or of other options.
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-mkdir "$tmp/room" && cd "$tmp/room" || exit 70
+. "$(dirname "${BASH_SOURCE[0]}")/parts_lib.sh"
 ln -s "$model" model
 
 # --- the same bytes, and the same report -----------------------------------------------------------
@@ -62,15 +61,7 @@ rm -r out
 # --- kills, and what is there ----------------------------------------------------------------------
 args=(score model -f 'nvfp4:*,int4*' --zstd-level 1 -q -j 1)
 expect 0 "${args[@]}" -o whole2
-for round in 1 2 3; do
-    for i in 1 2 3; do
-        "$KERF" "${args[@]}" -o out --part $i/3 --resume >/dev/null 2>&1 &
-        pid=$!
-        sleep "0.$(printf '%03d' $((RANDOM % 300 * round)))"
-        kill -9 $pid 2>/dev/null
-        wait $pid 2>/dev/null
-    done
-done
+parts_killed 3 300 "${args[@]}"
 rm -rf out # if none was hit
 for i in 1 2 3; do expect 0 "${args[@]}" -o out --part $i/3 --resume; done
 cp -r out.kerf-parts done.kerf-parts
@@ -91,15 +82,6 @@ expect 0 score whole2 --json
 same_file document "$tmp/out"
 
 # --- what cannot be merged -------------------------------------------------------------------------
-fresh() {
-    rm -rf out out.kerf-parts
-    cp -r done.kerf-parts out.kerf-parts
-}
-refused() { # PATTERN
-    expect 3 merge out
-    error_says "$1"
-    check "no output: $1" test ! -e out
-}
 fresh
 inode=$(stat -c %i out.kerf-parts/2-of-3)
 expect 0 "${args[@]}" -o out --part 2/3
