@@ -18,10 +18,12 @@ else()
   elseif(NOT KERF_CUDA_SOURCES)
     set(why "this version has no CUDA sources; ${CMAKE_CUDA_COMPILER} is not used")
   else()
-    # The machine code that is built in. Blackwell's FP4 conversions need the 'a' targets.
+    # The machine code that is built in. Blackwell's FP4 conversions need the 'a' targets, each of
+    # which runs on its own kind alone: GB10 is 121a. Code for sm_80 runs on all sm_8x, but sm_89
+    # converts FP8 itself. CUDA 12.9 knows all of them.
     if(NOT CMAKE_CUDA_ARCHITECTURES)
       if(CMAKE_BUILD_TYPE STREQUAL "Release")
-        set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100a-real 120a-real)
+        set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90a-real 100a-real 120a-real 121a-real)
       else()
         set(CMAKE_CUDA_ARCHITECTURES 90a-real)
       endif()

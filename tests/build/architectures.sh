@@ -47,7 +47,7 @@ for row in FP8_E4M3 FP8_E5M2 MXFP6_E2M3 NF4_DQ INT4_G128_ASYM FP16; do
 done
 compile_row "products of MXFP4, shuffled" gemv_row.cuh \
     '#define KF_ROW_ID MXFP4\n#define KF_SHUFFLED 1' 80 90a
-every=(80 90a 100a 120a)
+every=(80 89 90a 100a 120a 121a)
 compile_row "products of NVFP4" gemv_row.cuh '#define KF_ROW_ID NVFP4' "${every[@]}"
 compile_row "experts of NVFP4" experts/experts_row.cuh '#define KF_ROW_ID NVFP4' "${every[@]}"
 compile_row "codecs of NVFP4" row.cuh '#define KF_ROW_ID NVFP4' 90a

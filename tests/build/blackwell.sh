@@ -35,7 +35,7 @@ expect() {
 }
 
 # Where the hardware does not convert, nothing may pretend that it does.
-for case in MXFP4:80 MXFP4:90a MXFP4:100a MXFP4:120a NVFP4:100a NVFP4:120a MXFP6_E2M3:100a \
+for case in MXFP4:80 MXFP4:90a MXFP4:100a MXFP4:120a NVFP4:100a NVFP4:120a NVFP4:121a MXFP6_E2M3:100a \
     MXFP6_E2M3:120a MXFP6_E3M2:120a; do
     row=${case%:*} architecture=${case#*:}
     case $row in
