@@ -5,11 +5,13 @@
  *    "fits": [{"format": "nvfp4", "batch": [1, 16], "fixed_us": 2.1, "bandwidth_gbps": 250,
  *              "decode_gweights": 900, "tflops": 60, "source": "...", "date": "..."}],
  *    "tables": [{"format": "nvfp4", "batch": 1, "n": [...], "k": [...], "us": [...],
- *                "source": "...", "date": "..."}]}
+ *                "source": "...", "date": "..."}],
+ *    "tuning": {"factors": {"blocks_plain": 0.5, ...}, "rules": 1, "source": "...", "date": "..."}}
  *
  * n, k and us of a table are as long as each other: the i-th of each are one measured shape. A fit
  * of kerf's own products on a GPU may also have input_us, and round_us and stage_us as lists of
- * three: see kerf_fit.
+ * three: see kerf_fit. Factors of a tuning (of GPUs only) are those of kerf/gemv_tune.h; one that
+ * is missing is 1.
  *
  * The file comes from people and from tools: a key that is not known is refused, and so is a number
  * outside of its limits. Texts are copied into the result. */
@@ -270,6 +272,40 @@ static kerf_status read_kernels(loader *l, const json_t *doc)
     return KERF_OK;
 }
 
+/* --- tuning -------------------------------------------------------------------------------- */
+
+static kerf_status read_factor(loader *l, const json_t *factors, const char *key,
+                               kerf_gemv_tuning *t)
+{
+    for (int i = 0; i < KERF_GEMV_FACTOR_COUNT; i++)
+        if (strcmp(kerf_gemv_factor_key((kerf_gemv_factor)i), key) == 0)
+            return read_number(l, factors, "tuning", key, 1, KERF_GEMV_FACTOR_LEAST,
+                               KERF_GEMV_FACTOR_MOST, &t->factor[i]);
+    return BAD(l,
+               "%.200s: tuning: unknown factor %.60s; kerf hardware --measure --device cuda "
+               "writes what this kerf has",
+               l->path, key);
+}
+
+static kerf_status read_tuning(loader *l, json_t *o)
+{
+    kerf_gemv_tuning tuning = {.rules = 0};
+    double rules = 0;
+    const char *source, *date, *key;
+    json_t *value, *factors = json_object_get(o, "factors");
+    KF_TRY(check_keys(l, o, "tuning", " factors rules source date "));
+    KF_TRY(read_number(l, o, "tuning", "rules", 1, 1, 1e6, &rules));
+    tuning.rules = (unsigned)rules;
+    if (strcmp(l->out->kind, "gpu") != 0)
+        return BAD(l, "%.200s: tuning: only a GPU has one", l->path);
+    if (!json_is_object(factors))
+        return BAD(l, "%.200s: tuning: factors must be an object", l->path);
+    json_object_foreach(factors, key, value) KF_TRY(read_factor(l, factors, key, &tuning));
+    KF_TRY(read_text(l, o, "tuning", "source", 1, &source));
+    KF_TRY(read_text(l, o, "tuning", "date", 1, &date));
+    return kf_hardware_keep_tuning(l->out, &tuning, source, date, l->err);
+}
+
 /* --- document ------------------------------------------------------------------------------ */
 
 static kerf_status read_document(loader *l, json_t *doc)
@@ -281,7 +317,7 @@ static kerf_status read_document(loader *l, json_t *doc)
         return BAD(l, "%.200s: its schema is not kerf.hardware/1", l->path);
     }
     KF_TRY(check_keys(l, doc, "the document",
-                      " schema name title kind arch native note facts fits tables "));
+                      " schema name title kind arch native note facts fits tables tuning "));
     KF_TRY(read_text(l, doc, "the document", "name", 1, &h->name));
     KF_TRY(read_text(l, doc, "the document", "title", 0, &h->title));
     KF_TRY(read_text(l, doc, "the document", "kind", 1, &h->kind));
@@ -297,6 +333,8 @@ static kerf_status read_document(loader *l, json_t *doc)
         return BAD(l, "%.200s: facts: bandwidth_gbps is missing", l->path);
     }
     KF_TRY(check_ratios(l));
+    json_t *tuning = json_object_get(doc, "tuning");
+    if (tuning) KF_TRY(read_tuning(l, tuning));
     return read_kernels(l, doc);
 }
 

@@ -82,12 +82,27 @@ static json_t *tables_json(const kerf_hardware *h)
     return all;
 }
 
+/* Factors that are none are left out. */
+static json_t *tuning_json(const kerf_hardware *h)
+{
+    json_t *factors = json_object();
+    for (int i = 0; i < KERF_GEMV_FACTOR_COUNT; i++) {
+        double f = h->tuning->factor[i];
+        if (f == 0 || f == 1) continue;
+        kf_json_set(&factors, kerf_gemv_factor_key((kerf_gemv_factor)i), json_real(f));
+    }
+    unsigned rules = h->tuning->rules ? h->tuning->rules : KERF_GEMV_RULES;
+    return json_pack("{s:o, s:I, s:s, s:s}", "factors", factors, "rules", (json_int_t)rules,
+                     "source", h->tuning_source, "date", h->tuning_date);
+}
+
 kerf_status kerf_hardware_json(const kerf_hardware *h, char **out, kerf_error *err)
 {
     json_t *doc = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "schema",
                             "kerf.hardware/1", "name", h->name, "title", h->title, "kind", h->kind,
                             "arch", h->arch, "native", h->native, "note", h->note, "facts",
                             facts_json(h), "fits", fits_json(h), "tables", tables_json(h));
+    if (h->tuning) kf_json_set(&doc, "tuning", tuning_json(h));
     if (kf_json_write(doc, JSON_INDENT(2), out, NULL, NULL) == KERF_OK) return KERF_OK;
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE,
                    "no memory for the description of %.60s, or a text of it is not UTF-8", h->name);

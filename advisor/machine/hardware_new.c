@@ -52,6 +52,17 @@ kerf_status kf_hardware_keep_text(kerf_hardware *h, const char *text, const char
     return KERF_OK;
 }
 
+kerf_status kf_hardware_keep_tuning(kerf_hardware *h, const kerf_gemv_tuning *tuning,
+                                    const char *source, const char *date, kerf_error *err)
+{
+    kerf_gemv_tuning *copy = NULL;
+    KF_TRY(kf_hardware_keep(h, 1, sizeof *copy, &copy, err));
+    *copy = *tuning;
+    h->tuning = copy;
+    KF_TRY(kf_hardware_keep_text(h, source, &h->tuning_source, err));
+    return kf_hardware_keep_text(h, date, &h->tuning_date, err);
+}
+
 /* Copies every text that h points to, so that it no longer needs the machine it came from. */
 static kerf_status keep_texts(kerf_hardware *h, kerf_error *err)
 {
@@ -78,6 +89,8 @@ kerf_status kf_hardware_copy(const kerf_hardware *from, kerf_hardware **out, ker
     h->anchors = NULL;
     h->fits = h->tables = 0;
     kerf_status s = keep_texts(h, err);
+    if (s == KERF_OK && h->tuning)
+        s = kf_hardware_keep_tuning(h, h->tuning, h->tuning_source, h->tuning_date, err);
     if (s == KERF_OK) {
         *out = h;
     } else {

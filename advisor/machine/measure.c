@@ -55,13 +55,36 @@ static size_t list_anchors(const anchor_plan *p, kerf_weight_shape out[MOST_ANCH
     return CORNERS + p->count;
 }
 
+static int is_on_gpu(const kerf_measure_request *r)
+{
+    return r->timer.exec && r->timer.exec->device;
+}
+
+/* Finds the tuning of a GPU. */
+static kerf_status take_tuning(const kerf_measure_request *r, const kerf_job *job,
+                               kerf_gemv_tuning *out, kerf_error *err)
+{
+    kerf_gemv_timer *timer = NULL;
+    kerf_gemv_tuned *tuned = NULL;
+    KF_TRY(kf_allocate(&tuned, 1, sizeof *tuned, err));
+    kerf_status s = kerf_gemv_timer_open(&r->timer, job, &timer, err);
+    if (s == KERF_OK) s = kerf_gemv_tune(timer, tuned, err);
+    *out = tuned->tuning;
+    kerf_gemv_timer_close(timer);
+    free(tuned);
+    return s;
+}
+
+/* tuning: of the plans; NULL: none. */
 static kerf_status take_times(const kerf_measure_request *r, const kerf_job *job,
-                              kerf_gemv_times **out, kerf_error *err)
+                              const kerf_gemv_tuning *tuning, kerf_gemv_times **out,
+                              kerf_error *err)
 {
     kerf_weight_shape anchors[MOST_ANCHORS];
     kerf_measure_request all = *r;
-    int on_gpu = r->timer.exec && r->timer.exec->device;
+    int on_gpu = is_on_gpu(r);
     all.timer.chains_only = 1;
+    all.timer.tuning = tuning;
     if (r->shapes == 0) {
         all.shapes = list_anchors(on_gpu ? &gpu_anchors : &cpu_anchors, anchors);
         all.shape = anchors;
@@ -113,7 +136,8 @@ static void describe(description *d, const kerf_gemv_times *t)
 }
 
 static kerf_status make_machine(const kerf_gemv_times *t, const kerf_hardware *base,
-                                kerf_hardware **out, kerf_error *err)
+                                const kerf_gemv_tuning *tuning, kerf_hardware **out,
+                                kerf_error *err)
 {
     description d = {.title = ""};
     kerf_timing *times = NULL;
@@ -129,6 +153,9 @@ static kerf_status make_machine(const kerf_gemv_times *t, const kerf_hardware *b
     if (!base) set_fact(&d, KERF_FACT_BANDWIDTH, t->stream_gbps);
     set_fact(&d, KERF_FACT_STREAM, t->stream_gbps);
     set_fact(&d, KERF_FACT_COPY, t->copy_gbps);
+    d.hardware.tuning = tuning;
+    d.hardware.tuning_source = d.source;
+    d.hardware.tuning_date = d.date;
     kerf_status s =
         kerf_hardware_with_times(&d.hardware, times, t->count, "kerf hardware --measure", out, err);
     free(times);
@@ -139,9 +166,12 @@ kerf_status kerf_measure_machine(const kerf_measure_request *r, const kerf_hardw
                                  const kerf_job *job, kerf_hardware **out, kerf_error *err)
 {
     kerf_gemv_times *t = NULL;
+    kerf_gemv_tuning tuning;
+    const kerf_gemv_tuning *by = is_on_gpu(r) ? &tuning : NULL;
     *out = NULL;
-    KF_TRY(take_times(r, job, &t, err));
-    kerf_status s = make_machine(t, base, out, err);
+    if (by) KF_TRY(take_tuning(r, job, &tuning, err));
+    KF_TRY(take_times(r, job, by, &t, err));
+    kerf_status s = make_machine(t, base, by, out, err);
     kerf_gemv_times_free(t);
     return s;
 }

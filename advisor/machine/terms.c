@@ -14,7 +14,9 @@ int kf_find_outline(const kerf_hardware *h, const kerf_work *w, kf_gemv_outline 
     if (!w->format || !(sms >= 1 && sms < 1e6) || strcmp(h->kind, "gpu") != 0) return 0;
     if (w->matrices != 1 || !(w->rows >= 1 && w->rows <= 16)) return 0;
     if (!(w->outputs >= 1 && w->outputs < most && w->inputs >= 1 && w->inputs < most)) return 0;
-    const kf_gemv_machine m = kf_gemv_machine_of(h->arch, (unsigned)sms);
+    kf_gemv_machine m =
+        kf_gemv_machine_of(h->arch, (unsigned)sms, h->fact[KERF_FACT_BANDWIDTH].value);
+    kf_gemv_apply(&m.tuning, h->tuning);
     return kf_gemv_outline_of(w->format, (uint64_t)w->outputs, (uint64_t)w->inputs,
                               (unsigned)w->rows, &m, out) == KERF_OK;
 }

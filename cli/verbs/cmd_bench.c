@@ -131,12 +131,38 @@ static kerf_status print_times(const kerf_gemv_times *all, kerf_error *err)
     return KERF_OK;
 }
 
+/* Plans by the tuning of --hardware, which must be of the GPU that is timed. */
+static kerf_status take_tuning(const args *a, measure_option *m, kerf_hardware **out,
+                               kerf_error *err)
+{
+    const char *name = args_value(a, "hardware");
+    kerf_device_info gpu;
+    char arch[16];
+    if (!name) return KERF_OK;
+    if (!m->exec.device) return USAGE(err, "--hardware is of a GPU: add --device cuda");
+    TRY(kerf_hardware_get(name, out, err));
+    const kerf_hardware *h = *out;
+    if (!h->tuning)
+        return USAGE(err,
+                     "--hardware %.200s has no tuning; kerf hardware --measure --device cuda "
+                     ">mine.json writes one",
+                     name);
+    TRY(kerf_device_describe(kerf_device_ordinal(m->exec.device), &gpu, err));
+    snprintf(arch, sizeof arch, "sm_%d%d", gpu.compute_major, gpu.compute_minor);
+    if (h->arch[0] && strcmp(h->arch, arch) != 0)
+        return USAGE(err, "--hardware %.200s is of an %.16s, and this GPU is an %s", name, h->arch,
+                     arch);
+    m->request.timer.tuning = h->tuning;
+    return KERF_OK;
+}
+
 static int run_bench(const args *a, kerf_error *err)
 {
     static const char *const benches[] = {"gemv", NULL};
     const char *what = args_operand(a, 0);
     measure_option m = {0};
     kerf_gemv_times *all = NULL;
+    kerf_hardware *machine = NULL;
     progress p;
     if (strcmp(what, benches[0]) != 0) {
         const char *near = kerf_nearest_word(what, benches);
@@ -146,6 +172,7 @@ static int run_bench(const args *a, kerf_error *err)
     TRY(progress_open(&p, a, err));
     kerf_status s = option_measure_open(&m, a, "4096x4096,4096x14336", err);
     if (s == KERF_OK && args_has(a, "energy")) s = kerf_monitor_open(NULL, &m.request.monitor, err);
+    if (s == KERF_OK) s = take_tuning(a, &m, &machine, err);
     if (s == KERF_OK) s = kerf_measure_gemv(&m.request, &p.job, &all, err);
     progress_close(&p);
     if (s == KERF_OK) {
@@ -154,12 +181,14 @@ static int run_bench(const args *a, kerf_error *err)
     }
     kerf_gemv_times_free(all);
     kerf_monitor_close(m.request.monitor);
+    kerf_hardware_close(machine);
     option_measure_close(&m);
     return s;
 }
 
 static const option options[] = {
     {"shape", 's', "NxK,...", "outputs x inputs (default: 4096x4096,4096x14336)"},
+    {"hardware", 0, "NAME|FILE", "GPU: make plans by the tuning of this machine"},
     {"energy", 0, NULL,
      "meter each product for 2 s besides: joules, watts, joules per GB of weights"},
     {NULL, 0, NULL, NULL},
@@ -175,12 +204,14 @@ const verb verb_bench = {
         "bytes. Weights come from memory, not from a cache. Each result is compared with the\n"
         "reference. With --device cuda the products are replayed as graphs of 100 and more, once\n"
         "as a chain, where each may read its weights while the one before it works, and once\n"
-        "plain; the chain's time is `us`. The JSON feeds kerf compare, kerf hardware --measured\n"
-        "and bench/compare.",
+        "plain; the chain's time is `us`. With --hardware, a file that kerf hardware --measure\n"
+        "wrote on this GPU, plans are those that were found faster there. The JSON feeds kerf\n"
+        "compare, kerf hardware --measured and bench/compare.",
     .examples =
         "  kerf bench gemv\n"
         "  kerf bench gemv -f nvfp4,int8 --shape 4096x4096 --batch 1,4,16\n"
         "  kerf bench gemv --device cuda -f nvfp4\n"
+        "  kerf bench gemv --device cuda --hardware mine.json\n"
         "  kerf bench gemv --json >gemv.json && kerf compare gemv.json --hardware mine.json\n",
     .options = options,
     .shared = {&option_measure_format, &option_measure_batch, &option_measure_type,
@@ -188,5 +219,6 @@ const verb verb_bench = {
                &option_progress},
     .operands_min = 1,
     .operands_max = 1,
+    .reads = {"hardware"},
     .run = run_bench,
 };

@@ -67,6 +67,29 @@ static kerf_status print_list(kerf_error *err)
     return s;
 }
 
+/* What plans on this GPU do otherwise than by kerf's rules. */
+static kerf_status print_tuning(const kerf_hardware *h, kerf_error *err)
+{
+    table *t = NULL;
+    size_t rows = 0;
+    printf("\nTuning of its products (%s, %s):", shown(h->tuning_source), shown(h->tuning_date));
+    for (int i = 0; i < KERF_GEMV_FACTOR_COUNT; i++)
+        rows += h->tuning->factor[i] != 0 && h->tuning->factor[i] != 1;
+    printf(rows ? "\n\n" : " kerf's rules stay as they are.\n");
+    if (h->tuning->rules && h->tuning->rules != KERF_GEMV_RULES)
+        printf("Found against other rules than this kerf's: measure again.\n");
+    if (!rows) return KERF_OK;
+    TRY(table_open(&t, "threshold|>times|~what it is", err));
+    for (int i = 0; i < KERF_GEMV_FACTOR_COUNT; i++) {
+        double f = h->tuning->factor[i];
+        if (f == 0 || f == 1) continue;
+        table_cell(t, "%s", kerf_gemv_factor_key((kerf_gemv_factor)i));
+        table_cell(t, "%g", f);
+        table_cell(t, "%s", kerf_gemv_factor_text((kerf_gemv_factor)i));
+    }
+    return table_end(t, KERF_OK, err);
+}
+
 static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
 {
     table *t = NULL;
@@ -90,6 +113,7 @@ static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
     if (h->fits || h->tables) {
         printf("\n%zu fitted kernels, %zu tables of measured shapes\n", h->fits, h->tables);
     }
+    if (s == KERF_OK && h->tuning) s = print_tuning(h, err);
     return s;
 }
 
@@ -163,7 +187,10 @@ const verb verb_hardware = {
         "batch with four shapes; predict and advise then use them. --measure takes such times\n"
         "here and now: how fast this machine, or the GPU of --device, reads and copies, and\n"
         "kerf's matrix-vector products at anchor shapes: 24 from 1024x1024 to 8192x8192, on a GPU\n"
-        "200 up to 32768x16384.",
+        "200 up to 32768x16384. On a GPU it also tries, within about a minute, which plans of\n"
+        "those products are faster there than kerf's rules make, and keeps that as `tuning`; "
+        "plans\n"
+        "of kerf bench gemv --hardware FILE are made by it.",
     .examples = "  kerf hardware\n"
                 "  kerf hardware h200\n"
                 "  kerf hardware h200 --json >mine.json   # edit, then --hardware mine.json\n"

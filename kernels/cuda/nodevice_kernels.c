@@ -25,6 +25,11 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     return no_cuda(err);
 }
 
+int kf_gemv_device_alike(const kerf_gemv *a, const kerf_gemv *b)
+{
+    return a == b;
+}
+
 kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *args, void *stream,
                                kerf_error *err)
 {

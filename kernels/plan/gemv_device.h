@@ -10,6 +10,9 @@
 kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
                                 const kf_gemv_options *options, kerf_error *err);
 
+/* Whether two plans of one shape launch the same. */
+int kf_gemv_device_alike(const kerf_gemv *a, const kerf_gemv *b);
+
 /* Enqueues; every span is checked. */
 kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *args, void *stream,
                                kerf_error *err);

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "plan/gemv_division.h"
+#include "plan/gemv_tuning.h"
 
 /* What a launch is divided for. */
 typedef struct kf_gemv_target {

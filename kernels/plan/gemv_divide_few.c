@@ -56,7 +56,7 @@ static double unevenness(uint64_t work, unsigned n)
  * Beside a table there is no room for the next launch anyway. */
 static double least_gain(const kf_gemv_task *task, const kf_gemv_target *on, int are_some_idle)
 {
-    const kf_gemv_tuning *n = on->machine->tuning;
+    const kf_gemv_tuning *n = &on->machine->tuning;
     if (are_some_idle) return n->pair_gain_idle;
     if (!task->overlap) return n->pair_gain_plain[is_heavy(on->tiling)];
     if (is_heavy(on->tiling) || on->tiling->table) return n->pair_gain_heavy;
@@ -76,7 +76,7 @@ static int are_pairs_better(const kf_gemv_launch *l, const kf_gemv_target *on)
     case KF_GEMV_PAIR_ALWAYS: return stages > 1;
     default: break;
     }
-    if (stages < m->tuning->pair_stages) return 0;
+    if (stages < m->tuning.pair_stages) return 0;
     double half = (double)(stages + stages % 2) / (double)stages;
     double saved = 1 + unevenness(work, m->multiprocessors);
     saved -= (1 + unevenness(work, pairs)) * half;
@@ -93,8 +93,8 @@ static int are_few(const kf_gemv_launch *l, const kf_gemv_target *on)
     const kf_gemv_tiling *t = on->tiling;
     if (!t->has_few || l->task.columns > KF_GEMV_FEW) return 0;
     if (l->task.columns < 3) return 1;
-    return x_bytes(l, t) <=
-           on->machine->tuning->x_bytes[is_heavy(t)] + KF_GEMV_FEW * (size_t)KF_GEMV_GAP;
+    return (double)x_bytes(l, t) <=
+           on->machine->tuning.x_bytes[is_heavy(t)] + KF_GEMV_FEW * KF_GEMV_GAP;
 }
 
 static size_t lay_out_memory(kf_gemv_launch *l, const kf_gemv_tiling *t)
@@ -124,10 +124,10 @@ static int try_few(kf_gemv_launch *l, const kf_gemv_target *on, unsigned per_sm)
 }
 
 /* Whether every warp has so many rings full of units to do. */
-static int fills_rings(const kf_gemv_launch *l, unsigned rings)
+static int fills_rings(const kf_gemv_launch *l, double rings)
 {
     uint64_t units = (uint64_t)l->share.most * block_stages(&l->division);
-    return units >= (uint64_t)rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
+    return (double)units >= rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
 }
 
 /* Whether two blocks share a multiprocessor, once they are divided that way. In a chain they do
@@ -137,11 +137,11 @@ static int fills_rings(const kf_gemv_launch *l, unsigned rings)
  * is there from the start, one block of longer runs is better as long as all of it is short. */
 static int are_two_better(const kf_gemv_launch *l, const kf_gemv_target *on)
 {
-    const kf_gemv_tuning *n = on->machine->tuning;
+    const kf_gemv_tuning *n = &on->machine->tuning;
     const kf_gemv_task *task = &l->task;
     int heavy = is_heavy(on->tiling);
-    if (!task->overlap) return task->weight_bytes >= n->two_blocks_plain;
-    if (heavy && task->cols >= n->one_block_cols) return 0;
+    if (!task->overlap) return (double)task->weight_bytes >= n->two_blocks_plain;
+    if (heavy && (double)task->cols >= n->one_block_cols) return 0;
     return fills_rings(l, n->two_blocks_rings[heavy && task->columns <= 2]);
 }
 

@@ -72,11 +72,11 @@ static int try_many(kf_gemv_launch *l, const kf_gemv_target *on)
 int kf_gemv_divide_many(kf_gemv_launch *l, const kf_gemv_target *on)
 {
     kf_gemv_division *d = &l->division;
-    uint64_t large = on->machine->tuning->two_blocks_many;
+    double large = on->machine->tuning.two_blocks_many;
     d->is_few = 0;
     d->k_groups = 0;
     divide_slices(d, on->machine);
-    l->grid.per_sm = d->cluster > 2 || l->task.weight_bytes >= large ? 2 : 1;
+    l->grid.per_sm = d->cluster > 2 || (double)l->task.weight_bytes >= large ? 2 : 1;
     for (; l->grid.per_sm; l->grid.per_sm--) {
         int fits = try_many(l, on);
         if (fits) return fits;
@@ -86,7 +86,7 @@ int kf_gemv_divide_many(kf_gemv_launch *l, const kf_gemv_target *on)
 
 double kf_gemv_many_us(const kf_gemv_launch *l, const kf_gemv_machine *m)
 {
-    const kf_gemv_tuning *n = m->tuning;
+    const kf_gemv_tuning *n = &m->tuning;
     return n->many_base + n->many_element * KF_GEMV_TILE * l->task.tiles * (double)l->task.cols /
                               m->multiprocessors;
 }

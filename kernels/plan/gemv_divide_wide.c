@@ -47,13 +47,13 @@ double kf_gemv_wide_units(const kf_gemv_launch *l, const kf_gemv_machine *m)
     uint32_t at_once = tiles_of_step(d), rest = l->share.most % at_once;
     uint32_t units = (uint32_t)kf_div_up(d->slices, (uint64_t)d->cluster * d->k_groups);
     uint32_t busy = (uint32_t)kf_div_up(rest, 4) * d->k_groups;
-    return (l->share.most / at_once + m->tuning->wide_share[busy]) * units;
+    return (l->share.most / at_once + m->tuning.wide_share[busy]) * units;
 }
 
 /* Us, roughly: they decide between divisions, and between this kernel and the other. */
 static double wide_us(const kf_gemv_launch *l, const kf_gemv_machine *m)
 {
-    const kf_gemv_tuning *n = m->tuning;
+    const kf_gemv_tuning *n = &m->tuning;
     return n->wide_base + n->wide_unit * kf_gemv_wide_units(l, m) +
            n->wide_step * (kf_gemv_wide_steps(l) - 1);
 }
@@ -87,7 +87,7 @@ static int are_wide(const kf_gemv_launch *l, const kf_gemv_target *on)
     const kf_gemv_machine *m = on->machine;
     uint64_t inputs = (uint64_t)l->task.tiles * KF_GEMV_TILE * l->task.cols;
     return m->has_wgmma && l->task.columns > 8 && on->tiling->has_wide &&
-           (l->task.options.always_wide || inputs >= m->tuning->wide_inputs);
+           (l->task.options.always_wide || (double)inputs >= m->tuning.wide_inputs);
 }
 
 int kf_gemv_divide_wide(kf_gemv_launch *l, const kf_gemv_target *on)

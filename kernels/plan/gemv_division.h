@@ -9,7 +9,6 @@
 
 #include "plan/gemv_options.h"
 #include "plan/gemv_tiling.h"
-#include "plan/gemv_tuning.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -75,6 +74,8 @@ typedef struct kf_gemv_launch {
 
 /* How many clusters of a launch run at once; -1: the device did not answer. */
 typedef int (*kf_gemv_count)(void *ctx, const kf_gemv_launch *l);
+
+typedef struct kf_gemv_machine kf_gemv_machine; /* gemv_tuning.h */
 
 /* Fills in share, division and grid of a task. 1: done; 0: nothing fits; -1: `count` failed. */
 int kf_gemv_divide(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,

@@ -31,6 +31,7 @@ typedef struct kf_gemv_options {
     /* Nine columns and more by the kernel for them wherever it can, on one cluster, so that more
      * than 256 rows are several steps. */
     int always_wide;
+    const struct kerf_gemv_tuning *tuning; /* kerf/gemv_tune.h; NULL: the GPU's own; not kept */
 } kf_gemv_options;
 
 /* kerf_gemv_plan_create with options; NULL: none. */

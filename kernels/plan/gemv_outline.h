@@ -6,6 +6,7 @@
 #define KERF_GEMV_OUTLINE_H
 
 #include "plan/gemv_division.h"
+#include "plan/gemv_tuning.h"
 
 #ifdef __cplusplus
 extern "C" {

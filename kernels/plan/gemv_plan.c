@@ -113,7 +113,7 @@ kerf_status kf_gemv_plan_create_with(kerf_gemv **out, const kerf_gemv_shape *sha
                                      const kerf_exec *exec, const kf_gemv_options *options,
                                      kerf_error *err)
 {
-    const kf_gemv_options by_rules = {KF_GEMV_PAIR_BY_GAIN, KF_GEMV_SPACE_IN_TURNS, 0};
+    const kf_gemv_options by_rules = {.pairing = KF_GEMV_PAIR_BY_GAIN};
     *out = NULL;
     kerf_gemv *plan = kf_alloc_zero(1, sizeof *plan);
     if (!plan) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");

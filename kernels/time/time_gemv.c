@@ -4,6 +4,7 @@
 
 #include "time/time_cpu.h"
 #include "time/time_gpu.h"
+#include "time/tune.h"
 
 struct kerf_gemv_timer {
     kf_timer_setup setup;
@@ -25,6 +26,7 @@ kerf_status kerf_gemv_timer_open(const kerf_gemv_timer_options *o, const kerf_jo
                                 .trials = (size_t)o->trials,
                                 .chains_only = o->chains_only,
                                 .job = job};
+    if (o->tuning) t->setup.tuning = *o->tuning;
     if (o->exec) t->setup.exec = *o->exec;
     t->setup.exec.threads = kf_thread_count(t->setup.exec.threads);
     kerf_status s = t->setup.exec.device ? kf_gpu_timer_open(&t->gpu, &t->setup, err)
@@ -92,4 +94,28 @@ kerf_status kerf_gemv_timer_hold(kerf_gemv_timer *t, const kerf_format *f, uint6
     *calls = 0;
     return t->gpu ? kf_gpu_timer_hold(t->gpu, &t->setup, &shape, hold, calls, err)
                   : kf_cpu_timer_hold(&t->setup, &shape, hold, calls, err);
+}
+
+kerf_status kerf_gemv_timer_race(kerf_gemv_timer *t, const kerf_format *f, uint64_t rows,
+                                 uint64_t cols, unsigned columns, int chained,
+                                 const kerf_gemv_tuning *tunings, size_t n, double *us,
+                                 kerf_error *err)
+{
+    kerf_gemv_shape shape = shape_of(t, f, rows, cols, columns);
+    shape.flags = chained ? KERF_GEMV_CONSTANT_WEIGHTS : 0;
+    if (!t->gpu)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "a tuning is of a GPU; the processor's products have none");
+    if (n < 1 || n > KERF_GEMV_TRIES)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%zu tunings: 1 to %d can be raced", n,
+                       KERF_GEMV_TRIES);
+    return kf_gpu_timer_race(t->gpu, &t->setup, &shape, tunings, n, us, err);
+}
+
+kerf_status kerf_gemv_tune(kerf_gemv_timer *t, kerf_gemv_tuned *out, kerf_error *err)
+{
+    if (t->gpu) return kf_tune(t, &t->setup, out, err);
+    *out = (kerf_gemv_tuned){.samples = 0};
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "a tuning is of a GPU; the processor's products have none");
 }

@@ -21,7 +21,7 @@ enum { CALLS = 100, MOST_CALLS = 4096, TRIALS = 9, READ_TRIALS = 5, READ_SIZES =
 #define FIRST_READ ((size_t)1 << 18)
 #define COPIED ((size_t)1 << 28)
 
-enum { CHAIN, PLAIN, LAUNCHES };
+enum { CHAIN, PLAIN, LAUNCHES, MOST_PLANS = KERF_GEMV_TRIES };
 
 struct kf_gpu_timer {
     kerf_device *device;
@@ -114,7 +114,7 @@ static double read_us(const kf_gpu_timer *g, int launch, double bytes)
 
 typedef struct gpu_run {
     kf_gemv_product product;
-    kerf_gemv *plan[LAUNCHES];
+    kerf_gemv *plan[MOST_PLANS];
     size_t copies;
     kerf_dbuf x, y, workspace;
     kerf_gemv_args args;
@@ -124,7 +124,7 @@ typedef struct gpu_run {
 
 static void gpu_run_close(gpu_run *r)
 {
-    for (int i = 0; i < LAUNCHES; i++) kerf_gemv_plan_free(r->plan[i]);
+    for (int i = 0; i < MOST_PLANS; i++) kerf_gemv_plan_free(r->plan[i]);
     kf_gemv_product_close(&r->product);
     kerf_dbuf_free(&r->x);
     kerf_dbuf_free(&r->y);
@@ -152,17 +152,14 @@ static kerf_status fill_arena(gpu_run *r, kf_gpu_timer *g, kerf_error *err)
     return kerf_dbuf_repeat(&g->arena, 0, p->copy_bytes, r->copies * p->copy_bytes, err);
 }
 
-static kerf_status gpu_run_open(gpu_run *r, kf_gpu_timer *g, const kf_timer_setup *setup,
-                                const kerf_gemv_shape *shape, kerf_error *err)
+/* Weights, x and y of plans that are made. */
+static kerf_status gpu_run_fill(gpu_run *r, kf_gpu_timer *g, const kerf_gemv_shape *shape,
+                                kerf_error *err)
 {
     size_t workspace = 0;
     r->gpu = g;
-    KF_TRY(kf_job_check(setup->job, err));
-    for (int i = 0; i < LAUNCHES; i++) {
-        kerf_gemv_shape s = *shape;
-        s.flags = i == CHAIN ? KERF_GEMV_CONSTANT_WEIGHTS : 0;
-        KF_TRY(kerf_gemv_plan_create(&r->plan[i], &s, &setup->exec, err));
-        size_t n = kerf_gemv_workspace(r->plan[i]);
+    for (int i = 0; i < MOST_PLANS; i++) {
+        size_t n = r->plan[i] ? kerf_gemv_workspace(r->plan[i]) : 0;
         if (n > workspace) workspace = n;
     }
     KF_TRY(kf_gemv_product_open(&r->product, shape, err));
@@ -175,6 +172,18 @@ static kerf_status gpu_run_open(gpu_run *r, kf_gpu_timer *g, const kf_timer_setu
                                .y = {r->y.p, r->y.n},
                                .workspace = {r->workspace.p, r->workspace.n}};
     return KERF_OK;
+}
+
+static kerf_status gpu_run_open(gpu_run *r, kf_gpu_timer *g, const kf_timer_setup *setup,
+                                const kerf_gemv_shape *shape, kerf_error *err)
+{
+    KF_TRY(kf_job_check(setup->job, err));
+    for (int i = 0; i < LAUNCHES; i++) {
+        kerf_gemv_shape s = *shape;
+        s.flags = i == CHAIN ? KERF_GEMV_CONSTANT_WEIGHTS : 0;
+        KF_TRY(kerf_gemv_plan_create_tuned(&r->plan[i], &s, &setup->exec, &setup->tuning, err));
+    }
+    return gpu_run_fill(r, g, shape, err);
 }
 
 static kerf_status enqueue_product(void *ctx, size_t i, void *stream, kerf_error *err)
@@ -231,6 +240,68 @@ kerf_status kf_gpu_timer_run(kf_gpu_timer *t, const kf_timer_setup *setup,
     gpu_run_close(&r);
     return s;
 }
+
+/* --- several plans of one product ---------------------------------------------------------- */
+
+/* Graphs of the plans that launch in a way of their own, and which of them a plan's time is. */
+typedef struct heats {
+    kerf_graph *graph[MOST_PLANS];
+    size_t like[MOST_PLANS];
+    double us[MOST_PLANS][TRIALS];
+} heats;
+
+/* Records the graph of plan i, unless one before it is alike, and checks its result. */
+static kerf_status enter_heat(heats *h, gpu_run *r, size_t i, const kf_timer_setup *setup,
+                              kerf_error *err)
+{
+    double error = 0;
+    for (h->like[i] = 0; h->like[i] < i; h->like[i]++)
+        if (kerf_gemv_plans_alike(r->plan[h->like[i]], r->plan[i])) return KERF_OK;
+    r->replayed = r->plan[i];
+    KF_TRY(kerf_graph_record(setup->exec.device, enqueue_product, r, calls_of(r->copies),
+                             &h->graph[i], err));
+    KF_TRY(find_error(r, setup->exec.threads, &error, err));
+    if (error <= 1e-2) return KERF_OK;
+    const kerf_gemv_shape *s = &r->product.shape;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%s %llux%llu, %u columns: a plan is off by %.2g of rms from the reference; "
+                   "please report this",
+                   s->format->name, (unsigned long long)s->rows, (unsigned long long)s->cols,
+                   s->columns, error);
+}
+
+/* All take turns, so that a card that changes its clock does so for all. */
+static kerf_status run_heats(heats *h, size_t n, const kf_timer_setup *setup, double *us,
+                             kerf_error *err)
+{
+    for (size_t turn = 0; turn < TRIALS; turn++) {
+        KF_TRY(kf_job_check(setup->job, err));
+        for (size_t i = 0; i < n; i++)
+            if (h->graph[i]) KF_TRY(kerf_graph_time(h->graph[i], &h->us[i][turn], err));
+    }
+    for (size_t i = 0; i < n; i++)
+        us[i] = h->graph[i] ? kf_quantile(h->us[i], TRIALS, 0.5) : us[h->like[i]];
+    return KERF_OK;
+}
+
+kerf_status kf_gpu_timer_race(kf_gpu_timer *t, const kf_timer_setup *setup,
+                              const kerf_gemv_shape *shape, const kerf_gemv_tuning *tunings,
+                              size_t n, double *us, kerf_error *err)
+{
+    gpu_run r = {0};
+    heats h = {.graph = {NULL}};
+    kerf_status s = KERF_OK;
+    for (size_t i = 0; s == KERF_OK && i < n; i++)
+        s = kerf_gemv_plan_create_tuned(&r.plan[i], shape, &setup->exec, &tunings[i], err);
+    if (s == KERF_OK) s = gpu_run_fill(&r, t, shape, err);
+    for (size_t i = 0; s == KERF_OK && i < n; i++) s = enter_heat(&h, &r, i, setup, err);
+    if (s == KERF_OK) s = run_heats(&h, n, setup, us, err);
+    for (size_t i = 0; i < n; i++) kerf_graph_free(h.graph[i]);
+    gpu_run_close(&r);
+    return s;
+}
+
+/* --- one product for some time ------------------------------------------------------------- */
 
 static kerf_status hold_run(gpu_run *r, const kf_timer_setup *setup, const kerf_hold *hold,
                             uint64_t *calls, kerf_error *err)

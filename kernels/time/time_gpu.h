@@ -15,6 +15,10 @@ void kf_gpu_timer_rates(const kf_gpu_timer *t, double *read_gbps, double *copy_g
 /* Fills in the times, bytes, error and backend of `out`. */
 kerf_status kf_gpu_timer_run(kf_gpu_timer *t, const kf_timer_setup *setup,
                              const kerf_gemv_shape *shape, kerf_gemv_time *out, kerf_error *err);
+/* See kerf_gemv_timer_race. */
+kerf_status kf_gpu_timer_race(kf_gpu_timer *t, const kf_timer_setup *setup,
+                              const kerf_gemv_shape *shape, const kerf_gemv_tuning *tunings,
+                              size_t n, double *us, kerf_error *err);
 /* See kerf_gemv_timer_hold. */
 kerf_status kf_gpu_timer_hold(kf_gpu_timer *t, const kf_timer_setup *setup,
                               const kerf_gemv_shape *shape, const kerf_hold *hold, uint64_t *calls,

@@ -3,15 +3,16 @@
 #ifndef KERF_TIMER_SETUP_H
 #define KERF_TIMER_SETUP_H
 
-#include <kerf/gemv_time.h>
+#include <kerf/gemv_tune.h>
 #include <kerf/job.h>
 
 typedef struct kf_timer_setup {
     kerf_exec exec; /* threads and backend, or a device */
     kerf_dtype x, y;
-    size_t trials;       /* 0 until the timer has put its default here */
-    int chains_only;     /* see kerf_gemv_timer_options */
-    const kerf_job *job; /* asked for cancellation before every trial */
+    size_t trials;           /* 0 until the timer has put its default here */
+    int chains_only;         /* see kerf_gemv_timer_options */
+    kerf_gemv_tuning tuning; /* of plans; all zeros: none  */
+    const kerf_job *job;     /* asked for cancellation before every trial */
 } kf_timer_setup;
 
 /* Orders v and returns the value below which a share q of them lies; 0.5: the median. */

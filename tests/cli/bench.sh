@@ -38,6 +38,8 @@ json_is facts.bandwidth_gbps.value "$("$KERF" hardware h200 --json | "$TOOLS/jso
 expect 2 bench
 expect 2 bench gemm
 error_says 'gemv'
+expect 2 bench gemv --hardware h200
+error_says 'add --device cuda'
 expect 2 bench gemv --batch 17
 error_says 'at most 16'
 expect 2 bench gemv --shape 64

@@ -3,8 +3,9 @@
  *
  *   gemv brief [pairs|wide] [FORMAT...]     every kernel over small shapes, each buffer of its
  *                                           exact size: what compute-sanitizer is run over
- *   gemv quick [cpu|pairs|wide] [-o FILE] [FORMAT...]  shapes with every kind of edge
- *   gemv full [cpu|pairs|wide] [-o FILE] [FORMAT...]   and large ones, every type with each
+ *   gemv quick [cpu|pairs|wide|least|most] [-o FILE] [FORMAT...]  shapes with every kind of edge
+ *   gemv full [cpu|pairs|wide|least|most] [-o FILE] [FORMAT...]   and large ones, every type with
+ * each
  *
  * Formats whose codes can be shuffled go through all of it once more with those.
  *
@@ -13,10 +14,13 @@
  * kind used; and a digest of all results, the same in every run. The last line counts. `cpu` runs
  * the same over the processor's kernels; with `pairs` two blocks share rows wherever they can, as
  * otherwise only those of large matrices do; with `wide` nine columns and more go the way that they
- * do with large matrices. Without a GPU the exit status is 77. */
+ * do with large matrices; with `least` and `most` all factors of a tuning are that
+ * (kerf/gemv_tune.h). Without a GPU the exit status is 77. */
 #include "gpu/gemv_calls.h"
 #include "gpu/gemv_launch.h"
 #include "gpu/gemv_numbers.h"
+
+#include <kerf/gemv_tune.h>
 
 /* --- numbers as models have them ----------------------------------------------------------------
  */
@@ -117,6 +121,13 @@ static void open_gpu(char *name, size_t size)
     snprintf(name, size, "%s", info.name);
 }
 
+static void tune_all(double factor)
+{
+    static kerf_gemv_tuning tuning;
+    for (int i = 0; i < KERF_GEMV_FACTOR_COUNT; i++) tuning.factor[i] = factor;
+    options.tuning = &tuning;
+}
+
 int main(int argc, char **argv)
 {
     char device[128] = "processor";
@@ -133,7 +144,10 @@ int main(int argc, char **argv)
     int wide = argc > 0 && strcmp(argv[0], "wide") == 0;
     if (pairs) options.pairing = KF_GEMV_PAIR_ALWAYS;
     options.always_wide = wide;
-    if (cpu || pairs || wide) argc--, argv++;
+    int least = argc > 0 && strcmp(argv[0], "least") == 0;
+    int most = argc > 0 && strcmp(argv[0], "most") == 0;
+    if (least || most) tune_all(least ? KERF_GEMV_FACTOR_LEAST : KERF_GEMV_FACTOR_MOST);
+    if (cpu || pairs || wide || least || most) argc--, argv++;
     if (!cpu) open_gpu(device, sizeof device);
     if (argc > 1 && strcmp(argv[0], "-o") == 0) {
         out = fopen(argv[1], "w");

@@ -3,13 +3,14 @@
  * Every peak is dense. A sparse figure counts multiplications by zeros that are never done; next to
  * a dense one it makes a machine look twice as fast as it is, so the reader refuses them.
  *
- * A machine may also carry what was measured on it: fits (a few parameters per kernel) and tables
- * (times of anchor shapes). The registry has none; they come from a file, kerf.hardware/1.
+ * A machine may also carry what was measured on it: fits (a few parameters per kernel), tables
+ * (times of anchor shapes) and a GPU's tuning, by which plans of its products are made. The
+ * registry has none; they come from a file, kerf.hardware/1.
  */
 #ifndef KERF_HARDWARE_H
 #define KERF_HARDWARE_H
 
-#include <kerf/codec.h>
+#include <kerf/gemv_tune.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -98,6 +99,8 @@ typedef struct kerf_hardware {
     size_t fits;
     const kerf_anchors *anchors;
     size_t tables;
+    const kerf_gemv_tuning *tuning; /* of plans on this GPU; NULL: kerf's rules as they are */
+    const char *tuning_source, *tuning_date;
 } kerf_hardware;
 
 KERF_API size_t kerf_hardware_count(void);

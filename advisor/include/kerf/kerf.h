@@ -27,6 +27,7 @@
 #include <kerf/gemv_experts.h>
 #include <kerf/gemv_nvfp4.h>
 #include <kerf/gemv_time.h>
+#include <kerf/gemv_tune.h>
 #include <kerf/advise.h>
 #include <kerf/advisor.h>
 #include <kerf/calibrate.h>

@@ -75,7 +75,9 @@ KERF_API void kerf_gemv_times_free(kerf_gemv_times *t); /* NULL is fine */
 /* A machine with measured facts, fits and tables. base: what is known of it already, whose texts
  * and facts are copied; NULL: nothing, and the machine is called "this-machine". Without shapes of
  * the request's own, products are timed at 24 shapes from 1024x1024 to 8192x8192, on a GPU at 200
- * up to 32768x16384; every format and batch needs four shapes. Closed by kerf_hardware_close. */
+ * up to 32768x16384; every format and batch needs four shapes. Of a GPU the tuning is found first
+ * (kerf_gemv_tune), the plans are by it, and the machine holds it. Closed by kerf_hardware_close.
+ */
 KERF_API KERF_CHECK kerf_status kerf_measure_machine(const kerf_measure_request *r,
                                                      const kerf_hardware *base, const kerf_job *job,
                                                      kerf_hardware **out, kerf_error *err);

@@ -9,6 +9,7 @@
 #include "plan/gemv_device.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const kf_gemv_launches *const launches_of[] = {
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, ...) \
@@ -120,6 +121,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     p->tiling = kf_gemv_tiling_of(kf_spec_of(s->format));
     p->spacing = options->spacing;
     KF_TRY(kf_gemv_ask_machine(p->ordinal, &m, err));
+    kf_gemv_apply(&m.tuning, options->tuning);
 
     kf_gemv_job *j = &p->job;
     if (s->cols > UINT32_MAX / 2 || s->rows > UINT32_MAX / 2)
@@ -158,6 +160,15 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     plan->bound = p->is_tiled ? steps * 0x1p-20 + p->tiling.rounding : steps * 0x1p-24;
     if (p->is_tiled && s->x == KERF_F32) plan->bound += 0x1p-11;
     return KERF_OK;
+}
+
+int kf_gemv_device_alike(const kerf_gemv *a, const kerf_gemv *b)
+{
+    const device_plan *p = a->state, *q = b->state;
+    return p->is_tiled == q->is_tiled &&
+           memcmp(&p->job.share, &q->job.share, sizeof p->job.share) == 0 &&
+           memcmp(&p->job.division, &q->job.division, sizeof p->job.division) == 0 &&
+           memcmp(&p->tiled, &q->tiled, sizeof p->tiled) == 0;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */

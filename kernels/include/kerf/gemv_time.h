@@ -32,6 +32,7 @@ typedef struct kerf_gemv_timer_options {
     int trials;            /* of which the median counts, KERF_TIMER_TRIALS at most; 0: 21, on a
                               GPU 9 graphs of 100 calls and more                                  */
     int chains_only;       /* GPU: leaves out the times without overlap                           */
+    const struct kerf_gemv_tuning *tuning; /* GPU: of kerf/gemv_tune.h; NULL: none; copied       */
 } kerf_gemv_timer_options;
 
 typedef struct kerf_gemv_time {
