@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -28,6 +30,22 @@ def test_gemv(codec: str, dtype: Any, noise: Any) -> None:
     assert (np.abs(y - exact) <= most).all()
     assert np.array_equal(kerf.gemv(planes, x), y)
     assert np.array_equal(kerf.gemv(planes, x, threads=1), y)
+
+
+def test_tuning_of_a_machine(noise: Any, tmp_path: Path) -> None:
+    planes = kerf.encode(noise, "nvfp4")
+    with pytest.raises(kerf.ArgumentError, match="h200 has no tuning"):
+        kerf.gemv(planes, noise[0], hardware=kerf.Hardware("h200"))
+    kerf.Hardware("h200").save(tmp_path / "mine.json")
+    machine = json.loads((tmp_path / "mine.json").read_text())
+    machine["tuning"] = {"factors": {"wide": 2}, "rules": 1, "source": "a test", "date": "2026-11"}
+    (tmp_path / "mine.json").write_text(json.dumps(machine))
+    y = kerf.gemv(planes, noise[0], hardware=kerf.Hardware(tmp_path / "mine.json"))
+    assert np.array_equal(y, kerf.gemv(planes, noise[0]))  # the processor has nothing to tune
+    machine["tuning"]["rules"] = 999
+    (tmp_path / "old.json").write_text(json.dumps(machine))
+    with pytest.raises(kerf.UnsupportedError, match="find it anew"):
+        kerf.gemv(planes, noise[0], hardware=kerf.Hardware(tmp_path / "old.json"))
 
 
 def test_one_column_and_all_arguments(noise: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerf import _arrays, _options
 from kerf._arrays import View
@@ -11,6 +11,9 @@ from kerf._library import call, ffi, lib, text
 from kerf.errors import ArgumentError, BufferTooSmallError
 from kerf.formats import find_codec
 from kerf.planes import PLANES, Planes, geometry, plane_views
+
+if TYPE_CHECKING:
+    from kerf.machines import Hardware
 
 
 class Gemv:
@@ -22,6 +25,8 @@ class Gemv:
     x, y:     types of X and Y: "f32", "f16" or "bf16"
     threads:  0: all cores; on a GPU not used
     backend:  "ref": the scalar reference; None: the fastest
+    hardware: of this GPU, as Hardware.measure makes it: its tuning says which plans are faster there.
+              None: kerf's own rules; on the processor there is nothing to tune
 
     Results are the same bits for any number of threads, and no further from the exact ones than the
     bound of <kerf/gemv.h>, whose factor is ``bound``. Raises UnsupportedError for types, columns or
@@ -37,6 +42,7 @@ class Gemv:
         y: str = "f32",
         threads: int = 0,
         backend: str | None = None,
+        hardware: Hardware | None = None,
     ) -> None:
         if len(planes.shape) != 2:
             raise ArgumentError(f"W has shape {planes.shape}; a product takes one matrix")
@@ -50,10 +56,17 @@ class Gemv:
             if v is not None and v.nbytes != plane.bytes:
                 raise BufferTooSmallError(f"plane {name}: {v.nbytes} bytes, {plane.bytes} are needed")
         self.device = _one_device(self._weights)
-        self._plan = self._make(codec, columns, threads, backend)
+        self._plan = self._make(codec, columns, threads, backend, hardware)
         self._workspace_bytes = lib.kerf_gemv_workspace(self._plan)
 
-    def _make(self, codec: Any, columns: int, threads: int, backend: str | None) -> Any:
+    def _make(
+        self,
+        codec: Any,
+        columns: int,
+        threads: int,
+        backend: str | None,
+        hardware: Hardware | None,
+    ) -> Any:
         shape = ffi.new("kerf_gemv_shape *")
         shape.format = codec.format
         shape.rows, shape.cols = self.shape
@@ -61,11 +74,14 @@ class Gemv:
             raise ArgumentError(f"{columns} columns; 1 to {lib.KERF_GEMV_COLUMNS}")
         shape.columns = columns
         shape.x, shape.y = self._x, self._y
+        tuning = hardware.handle.tuning if hardware else ffi.NULL
+        if hardware and tuning == ffi.NULL:
+            raise ArgumentError(f"{hardware.name} has no tuning; Hardware.measure(device=0) makes one")
         out = ffi.new("kerf_gemv **")
         with _options.team(threads, backend=backend) as team:
             if self.device is not None:
                 team.member.device = self._gpu = _options.open_device(self.device)
-            call(lib.kerf_gemv_plan_create, out, shape, team.member)
+            call(lib.kerf_gemv_plan_create_tuned, out, shape, team.member, tuning)
         return ffi.gc(out[0], lib.kerf_gemv_plan_free)
 
     @property
@@ -166,7 +182,7 @@ def gemv(planes: Planes, x: Any, *, out: Any = None, y: str | None = None, **opt
     planes:   of a matrix [rows, cols]
     x:        [cols] or [columns, cols], up to 16 columns; float32, float16 or bfloat16
     out, y:   where the result goes, or else its type (default "f32")
-    options:  threads and backend as for Gemv; alpha, bias, residual and stream as for its call
+    options:  threads, backend and hardware as for Gemv; alpha, bias, residual and stream as for its call
 
     Returns [rows] or [columns, rows]. Who computes the same product again and again plans it once
     with Gemv.
