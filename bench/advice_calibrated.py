@@ -30,6 +30,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TINY = os.path.join(HERE, "..", "tests", "data", "tiny-llama")
@@ -37,6 +38,7 @@ METHODS = ["flat", "imatrix", "alpha", "calibration"]
 GRAM, FEEDBACK = "calibration and Gram", "with feedback"
 MARK = (((), "feedback"),)  # at the end of a recipe that is quantized with error feedback
 AT_ONCE = 6
+DECODED_AT_ONCE = 4
 
 
 def arguments():
@@ -107,36 +109,47 @@ class Bench:
         return json.loads(r.stdout) if r.returncode == 0 else None
 
     def advise(self, method, budgets, words):
-        """One choice after another; the first scores, the others find its cache and run at once."""
+        """The last budget scores, the others find its cache and run at once."""
         def other(budget):
             shutil.copyfile(cache, f"{cache}-{budget}")
             return self.advise_once(budget, words, f"{cache}-{budget}")
 
         cache = self.path(f"scores-{method.replace(' ', '-')}")
-        print(f"advice: {method}", file=sys.stderr)
         first = self.advise_once(budgets[-1], words, cache)
+        print(f"{clock()} advice: {method}", file=sys.stderr)
         with concurrent.futures.ThreadPoolExecutor() as pool:
             return [*pool.map(other, budgets[:-1]), first]
 
     def quantize(self, out, *how):
         self.kerf("quantize", self.a.model, "-o", self.path(out), "-y", *how)
 
-    def weights(self, codec, how):
-        """Every weight in one format, decoded."""
-        if (codec, *how) not in self.decoded:
-            self.quantize("q0", "-f", codec, *how)
-            self.kerf("dequantize", self.path("q0"), "--dtype", "fp32", "-o", self.path("d0"), "-y")
-            all_ = self.torch.load(self.path("d0/model.safetensors"))
-            self.decoded[codec, *how] = {k: v for k, v in all_.items() if "_proj." in k}
-        return self.decoded[codec, *how]
+    def decode(self, codec, how):
+        """Quantizes all weights in one format and decodes them; the folder's path."""
+        name = codec.replace(":", "-").replace("/", "-") + "-".join(h for h in how if h.startswith("--"))
+        self.quantize("q" + name, "-f", codec, *how)
+        self.kerf("dequantize", self.path("q" + name), "--dtype", "fp32", "-o", self.path("d" + name), "-y")
+        shutil.rmtree(self.path("q" + name))
+        return self.path("d" + name)
+
+    def prepare(self, recipes):
+        """Decodes what recipes name, some formats at once: a command alone does not keep all cores busy."""
+        named = {(c, *(self.feedback() if r[-1:] == MARK else []))
+                 for r in recipes for t, c in r if t and c != "keep"}
+        todo = sorted(named - self.decoded.keys())
+        with concurrent.futures.ThreadPoolExecutor(DECODED_AT_ONCE) as pool:
+            for key, folder in zip(todo, pool.map(lambda k: self.decode(k[0], k[1:]), todo)):
+                all_ = self.torch.load(os.path.join(folder, "model.safetensors"))
+                self.decoded[key] = {k: v for k, v in all_.items() if "_proj." in k}
+                shutil.rmtree(folder)
 
     def run_torch(self, recipe, rows):
         how = self.feedback() if recipe[-1:] == MARK else []
-        changed = {n: self.weights(c, how)[n] for t, c in recipe if t and c != "keep" for n in t}
+        changed = {n: self.decoded[(c, *how)][n] for t, c in recipe if t and c != "keep" for n in t}
         return self.torch.measure(changed, rows)
 
     def feedback(self):
-        return ["--calibration", self.path("gram"), "--feedback", *["--again"] * self.a.again]
+        more = ["--again"] if self.a.again else ["--device", self.a.device]  # again: by the processor alone
+        return ["--calibration", self.path("gram"), "--feedback", *more]
 
     def run_kerf(self, part, rows):
         for i, recipe in enumerate(part):
@@ -152,6 +165,8 @@ class Bench:
     def judge(self, recipes, rows):
         """Perplexity and KL of each recipe, a list of (group's tensors, codec); each once."""
         todo = [r for r in dict.fromkeys(recipes) if (r, rows) not in self.measured]
+        if self.torch:
+            self.prepare(todo)
         if self.torch and todo and rows == self.a.judge:
             self.source = self.torch.measure({}, rows)["perplexity"]
         for at in range(0, len(todo), AT_ONCE):
@@ -166,13 +181,17 @@ class Bench:
             self.measured.update({(r, rows): c for r, c in zip(part, found)})
             if len(todo) - at <= AT_ONCE or at // AT_ONCE % 8 == 7:
                 self.keep()
-                print(f"{at + len(part)} of {len(todo)} measured", file=sys.stderr)
+                print(f"{clock()} {at + len(part)} of {len(todo)} measured", file=sys.stderr)
         return [self.measured[r, rows] for r in recipes]
 
     def keep(self):
         with open(self.kept + ".new", "w") as f:
             json.dump({"source": self.source, "measured": [[*k, m] for k, m in self.measured.items()]}, f)
         os.replace(self.kept + ".new", self.kept)
+
+
+def clock():
+    return time.strftime("%H:%M:%S")
 
 
 def recipe_of(advice, choose):
@@ -213,7 +232,7 @@ def figures(m):
 
 def measure(b, save):
     a = b.a
-    print("calibrating", file=sys.stderr)
+    print(f"{clock()} calibrating", file=sys.stderr)
     cal = b.calibrate("cal", a.alpha_rows or a.calibrate)
     if a.gram or a.feedback:
         METHODS.extend([GRAM] + [FEEDBACK] * a.feedback)
@@ -228,7 +247,9 @@ def measure(b, save):
            GRAM: ["--calibration", b.path("gram"), "--alpha", b.path("alpha.json")]}
     how[FEEDBACK] = [*how[GRAM], "--feedback", *["--again"] * a.again]
     budgets = [float(x) for x in a.budgets.split(",")]
-    advice = {(m, x): v for m in METHODS for x, v in zip(budgets, b.advise(m, budgets, how[m]))}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        found = pool.map(lambda m: b.advise(m, budgets, how[m]), METHODS)
+        advice = {(m, x): v for m, of in zip(METHODS, found) for x, v in zip(budgets, of)}
     first = advice["flat", budgets[-1]]
     singles = {c: recipe_of(first, lambda g, c=c: c) for c in codecs_of(first)}
     if a.feedback:

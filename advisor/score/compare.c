@@ -86,7 +86,7 @@ static kerf_status open_measured(measure_compare *r, kerf_error *err)
     KF_TRY(kerf_scorer_open(g, NULL, &r->sums.scorer, err));
     if (!workers) return kf_stream_open(&r->stream, g, dtype, err);
     r->sums.run = kerf_score_run(g);
-    KF_TRY(kf_stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, err));
+    KF_TRY(kf_stream_open_parts(&r->stream, g, dtype, workers, r->sums.run, 0, err));
     if (kf_stream_slots(r->stream) > 1)
         r->exec.threads = 1;
     else if (workers > 1) /* the tensor is one part: its threads are those of each call */

@@ -174,10 +174,12 @@ static void add_weighed(kf_gram_sums *into, weighed_runs *w)
 static kerf_status try_runs(const score_pass *r, const codec_lane *t, const kf_panel *p,
                             kerf_score run[KF_MOST_RUNS], kerf_error *err)
 {
+    const int together = r->exec.feedback != NULL; /* as many rows as there are at once: panels.c */
     kf_panel at;
+    if (together) KF_TRY(encode_bands(r, t, p, err));
     for (size_t i = 0; kf_run_at(&t->sums, p, i, &at); i++) {
         KF_TRY(kf_work_check(r->job->progress, err));
-        KF_TRY(encode_bands(r, t, &at, err));
+        if (!together) KF_TRY(encode_bands(r, t, &at, err));
         for (kerf_plane_id k = 0; k < KERF_PLANES; k++)
             if (t->whole[k].n) at.plane[k] = t->whole[k];
         KF_TRY(kf_run_score(&t->sums, &at, source_type(r->job), r->job->options.importance,
@@ -276,7 +278,7 @@ static kerf_status open_pass(score_pass *r, kerf_error *err)
     for (size_t i = 0; i < r->lanes; i++) KF_TRY(open_lane(r, &r->lane[i], err));
     const unsigned workers = kf_stream_crew_size(exec->threads);
     KF_TRY(kf_stream_open_parts(&r->stream, &r->bands, source_type(r->job), workers,
-                                kerf_score_run(&r->bands), err));
+                                kerf_score_run(&r->bands), exec->feedback != NULL, err));
     if (kf_stream_slots(r->stream) > 1)
         r->exec.threads = 1;
     else if (workers > 1) /* the tensor is one part: its threads are those of each call */

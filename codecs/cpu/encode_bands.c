@@ -51,7 +51,7 @@ static kerf_status encode_slice(void *ctx, uint64_t slice)
 static kerf_status encode_with_feedback(void *ctx, uint64_t slice)
 {
     const kf_call *c = ctx;
-    const uint64_t most = kf_feedback_bands(c->g), per = c->g->bands_per_matrix;
+    const uint64_t most = kerf_feedback_bands(c->g), per = c->g->bands_per_matrix;
     kf_band band[KF_FEEDBACK_ROWS];
     uint64_t b, end;
     kf_slice_range(c, slice, &b, &end);
@@ -113,7 +113,7 @@ static kerf_status take_feedback(kf_call *c, const kerf_exec *exec, kerf_error *
                        g->format->name);
     c->feedback = exec->feedback;
     if (exec->device) return KERF_OK;
-    const uint64_t runs = kf_div_up(c->b1 - c->b0, kf_feedback_bands(g));
+    const uint64_t runs = kf_div_up(c->b1 - c->b0, kerf_feedback_bands(g));
     c->slices = kf_min_u64(c->slices, runs);
     return KERF_OK;
 }

@@ -51,7 +51,7 @@ int kerf_feedback_fits(const kerf_geometry *g)
     return cols % g->format->group == 0 && g->band_cols % cols == 0;
 }
 
-uint64_t kf_feedback_bands(const kerf_geometry *g)
+uint64_t kerf_feedback_bands(const kerf_geometry *g)
 {
     const int wide = g->format->geometry == KERF_GROUP_FLAT || g->band_rows > 1;
     return wide ? 1 : KF_FEEDBACK_ROWS;
@@ -64,7 +64,7 @@ kf_feedback_room *kf_feedback_room_open(const kerf_geometry *g, const kerf_feedb
     r->g = g;
     r->f = f;
     r->spec = kf_spec_of(g->format);
-    r->bands = (size_t)kf_feedback_bands(g);
+    r->bands = (size_t)kerf_feedback_bands(g);
     r->cols = columns_of(g);
     const int flat = g->format->geometry == KERF_GROUP_FLAT;
     r->rows = flat ? (size_t)g->band_cols / r->cols : r->bands * (size_t)g->band_rows;

@@ -6,14 +6,11 @@
 
 enum { KF_FEEDBACK_ROWS = 16 }; /* bands that are encoded at once, where a band is a row */
 
-/* Bands that go together: 1 where a band is several rows. */
-uint64_t kf_feedback_bands(const kerf_geometry *g);
-
 /* Memory of one thread. */
 kf_feedback_room *kf_feedback_room_open(const kerf_geometry *g, const kerf_feedback *f);
 void kf_feedback_room_close(kf_feedback_room *r); /* NULL is fine */
 
-/* Encodes `count` bands of one matrix, at most kf_feedback_bands; each has scratch memory of its
+/* Encodes `count` bands of one matrix, at most kerf_feedback_bands; each has scratch memory of its
  * own in the room. Returns KF_NO_ELEMENT, or the first element, counted from the first band, that
  * is NaN or Inf under KERF_NAN_ERROR. */
 size_t kf_feedback_encode(kf_feedback_room *r, kf_band *band, size_t count);

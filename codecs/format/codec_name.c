@@ -117,8 +117,10 @@ static int is_gguf_type(const char *name)
 /* Adds a word to a list in out; what does not fit is left out. */
 static void add_word(char *out, size_t size, const char *word)
 {
-    const size_t n = strlen(out), m = strlen(word) + (n ? 2 : 0);
-    if (n + m + 1 < size) snprintf(out + n, size - n, "%s%s", n ? ", " : "", word);
+    const size_t n = strlen(out), begin = n ? n + 2 : 0, m = strlen(word);
+    if (begin + m + 1 >= size) return;
+    if (n) memcpy(out + n, ", ", 2);
+    memcpy(out + begin, word, m + 1);
 }
 
 /* The formats that begin with `text`, in out; how many there are. */

@@ -174,7 +174,7 @@ static kerf_status open_stream(const encode_run *run, kf_room *room, kf_stream *
     if (run->exec.device && run->exec.feedback)
         return kf_stream_open_large(out, job->geometry, job->tensor->dtype, room, err);
     return run->workers ? kf_stream_open_crew(out, job->geometry, job->tensor->dtype, run->workers,
-                                              room, err)
+                                              run->exec.feedback != NULL, room, err)
                         : kf_stream_open(out, job->geometry, job->tensor->dtype, err);
 }
 

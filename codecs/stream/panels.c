@@ -1,6 +1,7 @@
 /* panels.c - cuts a tensor into panels, and chooses how they are taken through their steps. */
 #include "stream/panels.h"
 
+#include <kerf/feedback.h>
 #include <stdlib.h>
 
 #include "base/system.h"
@@ -19,7 +20,32 @@ static uint64_t bands_of(const kf_stream *s, uint64_t band, uint64_t bytes)
     return kf_min_u64(step, s->units);
 }
 
-static void choose_steps(kf_stream *s, uint64_t band, uint64_t run)
+/* Error feedback takes so many bands at once, as lanes of a vector, and a hundred times longer than
+ * encoding without: so a small tensor is shared, too, and few lanes stay empty. A crew's panels: */
+static uint64_t slow_step(const kf_stream *s, uint64_t step)
+{
+    const uint64_t lanes = kerf_feedback_bands(s->geometry);
+    const uint64_t fair = kf_div_up(s->units, UINT64_C(2) * s->workers);
+    step = kf_min_u64(step / lanes, kf_div_up(fair, lanes)) * lanes;
+    return kf_min_u64(step ? step : lanes, s->units);
+}
+
+/* How many runs a part has, at most `most`: as few as leave an eighth of the lanes empty or less,
+ * else those that leave the least. */
+static uint64_t slow_runs(const kf_stream *s, uint64_t run, uint64_t most)
+{
+    const uint64_t lanes = kerf_feedback_bands(s->geometry);
+    uint64_t best = 1, least = UINT64_MAX;
+    for (uint64_t n = 1; n <= most; n++) {
+        const uint64_t taken = kf_div_up(n * run, lanes) * lanes,
+                       empty = 1000 - 1000 * n * run / taken;
+        if (empty < least) best = n, least = empty;
+        if (empty <= 125) break;
+    }
+    return best;
+}
+
+static void choose_steps(kf_stream *s, uint64_t band, uint64_t run, int slow)
 {
     const uint64_t own = s->workers
                              ? kf_min_u64(KF_STREAM_CREW_BYTES / s->workers, KF_STREAM_CREW_PANEL)
@@ -28,9 +54,11 @@ static void choose_steps(kf_stream *s, uint64_t band, uint64_t run)
                        run == WHOLE_PANELS   ? KF_STREAM_PANEL_BYTES
                        : run == LARGE_PANELS ? KF_STREAM_KEPT_BYTES
                                              : own);
+    if (slow && run == 0) s->step = slow_step(s, s->step);
     s->whole_step = s->step;
     if (run == 0 || run == WHOLE_PANELS || run == LARGE_PANELS) return;
-    const uint64_t runs = s->step / run;
+    uint64_t runs = s->step / run;
+    if (slow) runs = slow_runs(s, run, runs);
     s->whole_step = bands_of(s, band, KF_STREAM_PANEL_BYTES);
     s->step = kf_min_u64(run * (runs ? runs : 1), s->whole_step);
 }
@@ -38,7 +66,8 @@ static void choose_steps(kf_stream *s, uint64_t band, uint64_t run)
 /* run: as in kf_stream_open_parts; 0: panels have no parts; WHOLE_PANELS: the panels of a crew are
  * as large as those of a ring; LARGE_PANELS: as kf_stream_open_large. */
 static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                               unsigned workers, uint64_t run, kf_room *room, kerf_error *err)
+                               unsigned workers, uint64_t run, int slow, kf_room *room,
+                               kerf_error *err)
 {
     *out = NULL;
     uint64_t band =
@@ -58,7 +87,7 @@ static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dty
     s->workers = workers;
     if (run == WHOLE_PANELS)
         s->workers = (unsigned)kf_min_u64(workers, KF_STREAM_CREW_BYTES / KF_STREAM_PANEL_BYTES);
-    choose_steps(s, band, run);
+    choose_steps(s, band, run, slow);
     kerf_status status = room ? kf_slots_keep(s, room, err) : KERF_OK;
     if (status == KERF_OK) status = kf_slots_share(s, err);
     if (status == KERF_OK) status = kf_slots_open(s, err);
@@ -73,19 +102,19 @@ static kerf_status open_panels(kf_stream **out, const kerf_geometry *g, kerf_dty
 kerf_status kf_stream_open(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                            kerf_error *err)
 {
-    return open_panels(out, g, dense_type, 0, 0, NULL, err);
+    return open_panels(out, g, dense_type, 0, 0, 0, NULL, err);
 }
 
 kerf_status kf_stream_open_large(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
                                  kf_room *room, kerf_error *err)
 {
-    return open_panels(out, g, dense_type, 0, LARGE_PANELS, room, err);
+    return open_panels(out, g, dense_type, 0, LARGE_PANELS, 0, room, err);
 }
 
 kerf_status kf_stream_open_parts(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                                 unsigned workers, uint64_t run, kerf_error *err)
+                                 unsigned workers, uint64_t run, int slow, kerf_error *err)
 {
-    return open_panels(out, g, dense_type, workers, run ? run : WHOLE_PANELS, NULL, err);
+    return open_panels(out, g, dense_type, workers, run ? run : WHOLE_PANELS, slow, NULL, err);
 }
 
 int kf_stream_ends_panel(const kf_stream *s, uint64_t u1)
@@ -99,9 +128,9 @@ unsigned kf_stream_slots(const kf_stream *s)
 }
 
 kerf_status kf_stream_open_crew(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                                unsigned workers, kf_room *room, kerf_error *err)
+                                unsigned workers, int slow, kf_room *room, kerf_error *err)
 {
-    return open_panels(out, g, dense_type, workers, 0, room, err);
+    return open_panels(out, g, dense_type, workers, 0, slow, room, err);
 }
 
 int kf_stream_keeps(const kf_stream *s)

@@ -27,15 +27,16 @@ kerf_status kf_stream_open_large(kf_stream **out, const kerf_geometry *g, kerf_d
                                  kf_room *room, kerf_error *err);
 
 /* As kf_stream_open, for a crew of `workers` in each run: read and work are called for several
- * panels at once, in any order. With a room, a tensor of at most KF_STREAM_KEPT_BYTES is held there
- * as a whole, and a second run needs no read step. */
+ * panels at once, in any order. slow: their work is error feedback, so that small tensors are
+ * shared, too. With a room, a tensor of at most KF_STREAM_KEPT_BYTES is held there as a whole, and a
+ * second run needs no read step. */
 kerf_status kf_stream_open_crew(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                                unsigned workers, kf_room *room, kerf_error *err);
+                                unsigned workers, int slow, kf_room *room, kerf_error *err);
 /* The panels of kf_stream_open, each cut into parts for a crew. A part has a multiple of `run`
  * bands, save for the last one of a panel (kf_stream_ends_panel), so that sums over runs and panels
  * can be taken in the same order as without a crew. run 0: panels are not cut. */
 kerf_status kf_stream_open_parts(kf_stream **out, const kerf_geometry *g, kerf_dtype dense_type,
-                                 unsigned workers, uint64_t run, kerf_error *err);
+                                 unsigned workers, uint64_t run, int slow, kerf_error *err);
 /* Whether the part that ends before unit u1 is the last one of its panel. */
 int kf_stream_ends_panel(const kf_stream *s, uint64_t u1);
 unsigned kf_stream_slots(const kf_stream *s);

@@ -88,6 +88,10 @@ KERF_API int kerf_feedback_on_gpu(const kerf_format *f);
  * bits, and in flat formats for rows that are no divisor of 16,384 or no multiple of 64. */
 KERF_API int kerf_feedback_fits(const kerf_geometry *g);
 
+/* How many bands a processor encodes at once, as lanes of a vector; 1 where a band is several rows.
+ * A call for another multiple takes as long as for the next one. */
+KERF_API uint64_t kerf_feedback_bands(const kerf_geometry *g);
+
 #ifdef __cplusplus
 }
 #endif
