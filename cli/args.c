@@ -189,7 +189,8 @@ static kerf_status parse_words(args *a, int argc, char **argv, kerf_error *err)
         return USAGE(err, "%s: too few operands; usage: kerf %s %s", v->name, v->name, v->usage);
     }
     if (a->operand_count > v->operands_max) {
-        return USAGE(err, "%s: one operand too many: %.100s", v->name, a->operand[v->operands_max]);
+        return USAGE(err, "%s: one operand too many: %.100s; usage: kerf %s %s", v->name,
+                     a->operand[v->operands_max], v->name, v->usage);
     }
     return KERF_OK;
 }

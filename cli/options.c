@@ -167,7 +167,10 @@ void option_exec_close(kerf_exec *exec)
 kerf_status option_codec(const char *text, kerf_codec *out, kerf_error *err)
 {
     kerf_status s = kerf_codec_find(text, out, err);
+    const size_t n = strlen(text);
     if (s == KERF_OK) return s;
+    if (n > 5 && strcmp(text + n - 5, ".json") == 0)
+        return USAGE(err, "-f %.200s: that is a file; a recipe is given with --recipe", text);
     if (err) err->status = KERF_E_ARG;
     return KERF_E_ARG;
 }

@@ -40,9 +40,14 @@ static kerf_status make_rows(tokens_option *t, const args *a, uint64_t context, 
     if (t->list.length > 1 && t->list.length < (1u << 20)) length = (int)t->list.length;
     TRY(args_integer(a, "length", 2, 1 << 20, &length, err));
     t->tokens = (kerf_tokens){t->list.token, t->list.count / (uint64_t)length, (uint64_t)length};
+    const char *path = args_value(a, args_has(a, "text") ? "text" : "tokens");
+    if (t->list.count < 2)
+        return USAGE(err, "%.300s: %llu tokens, and it takes two at least to predict one", path,
+                     (unsigned long long)t->list.count);
     if (t->tokens.rows == 0)
-        return USAGE(err, "%llu tokens are less than a row of %d; --length N takes shorter rows",
-                     (unsigned long long)t->list.count, length);
+        return USAGE(err, "%.300s: %llu tokens are less than a row of %d; --length %llu takes them",
+                     path, (unsigned long long)t->list.count, length,
+                     (unsigned long long)t->list.count);
     return args_has(a, "rows") ? take_rows(t, args_value(a, "rows"), err) : KERF_OK;
 }
 

@@ -52,7 +52,7 @@ static const struct malformed malformed_cases[] = {
     /* the first 8 bytes */
     BYTES("empty", "too short", ""),
     BYTES("seven-bytes", "too short", "\2\0\0\0\0\0\0"),
-    BYTES("no-header", "does not start with '{'", "\0\0\0\0\0\0\0\0"),
+    BYTES("no-header", "is empty", "\0\0\0\0\0\0\0\0"),
     BYTES("n-beyond-file", "claims 100 bytes", "\144\0\0\0\0\0\0\0{}"),
     BYTES("n-100-mb-claimed", "claims 100000001 bytes", "\1\341\365\5\0\0\0\0{}"),
     BYTES("n-largest", "claims 18446744073709551615", "\377\377\377\377\377\377\377\377{}"),
@@ -206,7 +206,7 @@ static const struct malformed malformed_cases[] = {
     MADE("entry-65537-bytes", KERF_E_LIMIT, "at most 65536", make_long_entry),
 
     /* the index of a folder */
-    INDEXED("index-empty-file", "does not start with '{'", ""),
+    INDEXED("index-empty-file", "is empty", ""),
     INDEXED("index-array", "does not start with '{'", "[]"),
     INDEXED("index-cut", "does not end", "{\"weight_map\":{\"a\":\"s1.safetensors\""),
     INDEXED("index-garbage-after", "bytes follow", "{\"weight_map\":{\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\"}} x"),

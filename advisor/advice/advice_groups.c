@@ -207,7 +207,10 @@ kerf_status kf_advice_find_groups(const kf_advising *w, kerf_error *err)
     KF_TRY(take_tensors(w, err));
     if (a->tensors == 0)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "%.200s: no tensor to choose for; --all-tensors takes embeddings too",
+                       kerf_checkpoint_quantized(w->source)
+                           ? "%.200s: no tensor to choose for, what could be is quantized: kerf "
+                             "dequantize makes a source of it"
+                           : "%.200s: no tensor to choose for; --all-tensors takes embeddings too",
                        a->source);
     KF_TRY(join_groups(a, kerf_checkpoint_weights(w->source), err));
     for (size_t i = 0; i < a->groups; i++) find_shapes(a, &a->group[i]);

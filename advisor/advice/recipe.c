@@ -174,8 +174,15 @@ kerf_status kerf_recipe_parse(const char *text, size_t n, const char *name, kerf
 kerf_status kerf_recipe_open(const char *path, kerf_recipe **out, kerf_error *err)
 {
     json_t *doc;
+    kerf_codec codec;
     *out = NULL;
-    KF_TRY(kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &doc, err));
+    const kerf_status s = kf_json_read(path, KF_JSON_MAX_DOCUMENT_BYTES, KF_JSON_STRICT, &doc, err);
+    if (s == KERF_E_IO && kerf_codec_find(path, &codec, NULL) == KERF_OK)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "recipe %.60s: that is a format, and no file of this name is here; a format "
+                       "is asked for by -f %.60s, in Python format=\"%.60s\"",
+                       path, path, path);
+    KF_TRY(s);
     return make_recipe(doc, path, out, err);
 }
 

@@ -281,8 +281,6 @@ kerf_status kf_book_create(const kf_book *b, const kerf_checkpoint *source,
                                      .resume = &resume,
                                      .job = job};
     if (s == KERF_OK) s = kerf_writer_create(r->path, b->entry, b->entries, &opt, out, err);
-    if (s == KERF_E_EXISTS)
-        kf_fail(err, s, KF_NOWHERE, "%.300s: exists already; -y replaces it", r->path);
     free(f.shard);
     free(f.names);
     free(f.key);

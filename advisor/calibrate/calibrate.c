@@ -26,7 +26,8 @@ static kerf_status check_request(kerf_calibrate_request *r, kerf_error *err)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "from 2 to 64 draws of noise below 1");
     if (r->alpha == KERF_ALPHA_BY_KL && r->tokens.rows < r->draws)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "%llu rows cannot be divided among %u draws: --length N makes shorter rows",
+                       "%llu rows cannot be divided among %u draws: --length N makes shorter "
+                       "rows, --alpha-by none leaves the draws out",
                        (unsigned long long)r->tokens.rows, r->draws);
     return KERF_OK;
 }

@@ -364,7 +364,7 @@ kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err)
     struct stat st;
     json_t *doc;
     *out = (kerf_model){0};
-    if (stat(path, &st) != 0) return kf_fail_errno(err, errno, "%.200s: cannot open", path);
+    if (stat(path, &st) != 0) return kf_fail_no_model(err, errno, path);
     const int folder = S_ISDIR(st.st_mode);
     if (folder) KF_TRY(kerf_hub_snapshot(path, &snapshot, err));
     int n = snprintf(name, sizeof name, "%s%s", snapshot ? snapshot : path,

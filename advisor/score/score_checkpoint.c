@@ -56,7 +56,11 @@ static kerf_status take_tensors(kerf_scores *s, const kerf_checkpoint *source,
     s->tensors = selected.count;
     if (s->tensors == 0)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "%.200s: no tensor to score; --all-tensors takes norms and embeddings too",
+                       kerf_checkpoint_quantized(source)
+                           ? "%.200s: no tensor to score, what could be is quantized: kerf "
+                             "dequantize makes a source of it"
+                           : "%.200s: no tensor to score; --all-tensors takes norms and "
+                             "embeddings too",
                        s->source);
     return kf_importance_count(r->imatrix, s->weight, s->tensors, s->source, &named, err);
 }

@@ -205,10 +205,7 @@ static kerf_status open_writer(kf_score_folder *f, const kerf_checkpoint *source
                                      .job = &f->quiet};
     KF_TRY(fingerprint(source, &resume.source, err));
     KF_TRY(hash_work(s, r, team, &resume.work, err));
-    const kerf_status status =
-        kerf_writer_create(r->path, f->entry, 2 * s->tensors, &opt, &f->writer, err);
-    if (status != KERF_E_EXISTS) return status;
-    return kf_fail(err, status, KF_NOWHERE, "%.300s: exists already; -y replaces it", r->path);
+    return kerf_writer_create(r->path, f->entry, 2 * s->tensors, &opt, &f->writer, err);
 }
 
 static kerf_status check_request(const kerf_score_request *r, kerf_error *err)

@@ -16,6 +16,10 @@ kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...) KER
 
 #define KF_NOWHERE UINT64_MAX
 
+/* The path of a model cannot be looked at: kf_fail_errno, and where it is an address or looks like
+ * a name on a hub, how a model gets here from there. */
+kerf_status kf_fail_no_model(kerf_error *err, int errnum, const char *path);
+
 /* Puts "where: " before the text of a failure. Returns s. */
 kerf_status kf_fail_at(kerf_error *err, kerf_status s, const char *where);
 

@@ -104,6 +104,34 @@ kerf_status kf_fail_errno(kerf_error *err, int errnum, const char *fmt, ...)
     return s;
 }
 
+/* "org/name", and no file in a folder. */
+static int is_hub_name(const char *path)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char *const files[] = {".safetensors", ".zst", ".gguf", ".json", ".bin"};
+    const size_t n = strspn(path, allowed);
+    if (n == 0 || path[0] == '.' || path[n] != '/' || path[n + 1] == '.' || !path[n + 1]) return 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (kf_has_suffix(path, files[i])) return 0;
+    return path[n + 1 + strspn(path + n + 1, allowed)] == 0;
+}
+
+kerf_status kf_fail_no_model(kerf_error *err, int errnum, const char *path)
+{
+    if (errnum == ENOENT && strstr(path, "://"))
+        return kf_fail_errno(err, errnum,
+                             "%.200s: nothing is downloaded; hf download ORG/NAME fetches a model, "
+                             "which is then given as ORG/NAME",
+                             path);
+    if (errnum == ENOENT && is_hub_name(path))
+        return kf_fail_errno(err, errnum,
+                             "%.100s: cannot open; if it is a model on the Hugging Face hub, hf "
+                             "download %.100s fetches it",
+                             path, path);
+    return kf_fail_errno(err, errnum, "%.200s: cannot open", path);
+}
+
 kerf_status kf_fail_at(kerf_error *err, kerf_status s, const char *where)
 {
     if (!err) return s;

@@ -44,9 +44,13 @@ kerf_status kerf_device_describe(int ordinal, kerf_device_info *out, kerf_error 
     struct cudaDeviceProp p;
     kerf_device_info info = {.ordinal = ordinal};
     KF_TRY(kerf_device_count(&n, err));
+    if (n == 0)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "CUDA finds no GPU on this machine: nvidia-smi says whether there is one "
+                       "with a driver, and CUDA_VISIBLE_DEVICES may hide it");
     if (ordinal < 0 || ordinal >= n)
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "no GPU number %d: this machine has %d%s",
-                       ordinal, n, n ? ", counted from 0" : "");
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "no GPU number %d: this machine has %d, counted from 0", ordinal, n);
     KF_CUDA(cudaGetDeviceProperties(&p, ordinal), "asking a GPU for its properties");
     size_t available = 0, total = 0;
     KF_CUDA(cudaSetDevice(ordinal), "choosing a GPU");

@@ -102,7 +102,7 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
     if (w->codec.format && !w->decoded && w->layout != q->layout) {
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s is quantized already, in layout %s: convert it first, or ask for "
-                       "--layout %s",
+                       "--layout %s, and it stays as it is; kerf dequantize makes a source of it",
                        w->name, w->layout->name, w->layout->name);
     }
     if (!d->codec.format || q->layout == kerf_layout_at(0)) return KERF_OK;

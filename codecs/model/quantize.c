@@ -245,6 +245,11 @@ static kerf_status fail_nothing(const kerf_plan *p, kerf_error *err)
         is_worth_it = worth;
         most = n;
     }
+    if (largest && largest->weight->codec.format)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                       "%.150s: no tensor is left to quantize: %.120s is kept (%.100s); kerf "
+                       "dequantize makes a source for another format, kerf convert another layout",
+                       p->source->path, largest->weight->name, largest->reason);
     if (largest && strncmp(largest->reason, "--recipe", 8) == 0)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "%.200s: the recipe keeps every tensor as it is (%.120s for one): there is "

@@ -69,8 +69,6 @@ static kerf_status create(model_run *r, kerf_error *err)
     opt.metadata = metadata;
     kerf_status s = kerf_writer_create(j->to->path, m->entry, m->count, &opt, &r->writer, err);
     free(metadata);
-    if (s == KERF_E_EXISTS)
-        kf_fail(err, s, KF_NOWHERE, "%.300s: exists already; -y replaces it", j->to->path);
     return s;
 }
 

@@ -22,7 +22,7 @@ TEXT = re.compile(r'"(?:[^"\\]|\\.)*"(?:\s*"(?:[^"\\]|\\.)*")*')
 UNTRIED = ("expected", "no memory", "more than %d shapes", "matrix-vector kernels have at most", "two ways to one end", "does not go with",
            "not both", "this verb uses one GPU", "-f %s: %.300s", "--tensor", "-f picks no format", "a recipe that fits: ", "its quantized form needs the name",
            # of verbs that run a model or wait for others: tests of their own have what these need
-           "kerf calibrate", "--length N", "give --text FILE or --tokens FILE", "--token", "-parallel needs", "--gpus needs", "two forms of one answer",
+           "kerf calibrate", "--length N", "--length %llu", "give --text FILE or --tokens FILE", "--token", "-parallel needs", "--gpus needs", "two forms of one answer",
            "ranks write whole files", "ranks share quantize", "--port 0", "kerf serve --output", "%s --page", "is no advice", "made with calibration",
            "--again is for --feedback", "--imatrix-gguf is of the whole calibration")
 
@@ -191,6 +191,19 @@ def layouts(run, tmp):
     run.tries(["convert", f"{tmp}/mo", "-o", f"{tmp}/x"], r"(--layout) NAME is missing; kerf (formats) lists", lambda t: [t[2]],
               lambda t: ["convert", f"{tmp}/mo", t[1], "kerf", "-o", f"{tmp}/as-kerf"])
     run.works(["quantize", m, "-f", "int8", "-o", f"{tmp}/int8"], "")
+    # what is quantized as a whole is no source of another format before it is decoded, which both refusals say
+    run.works(["quantize", m, "-f", "nvfp4", "-o", f"{tmp}/all"], "")
+    other = ["quantize", f"{tmp}/all", "-f", "mxfp4", "-o", f"{tmp}/other"]
+    for layout in ([], ["--layout", "compressed-tensors"]):
+        run.tries(other + layout, r"quantized already|no tensor is left.*kerf (dequantize) makes a source", lambda t: ["dequantize", f"{tmp}/all", "-o", f"{tmp}/decoded", "-y"],
+                  lambda t: ["quantize", f"{tmp}/decoded", *other[2:4], *layout, "-o", f"{tmp}/other", "-y"])
+    run.tries(other, r"kerf (convert) another layout", lambda t: [t[1], f"{tmp}/all", "--layout", "compressed-tensors", "-o", f"{tmp}/moved"])
+    for verb in (["advise", f"{tmp}/all", "--budget", "5bits", "-f", "mxfp4"], ["score", f"{tmp}/all", "-f", "mxfp4"]):
+        run.tries(verb, r"what could be is quantized: kerf (dequantize) makes a source", lambda t: [t[1], f"{tmp}/all", "-o", f"{tmp}/decoded", "-y"],
+                  lambda t: [verb[0], f"{tmp}/decoded", *verb[2:]])
+    run.tries(["quantize", m, "--recipe", "nvfp4:4/6", "-o", f"{tmp}/r"], r"is asked for by (-f) (\S+),", lambda t: ["quantize", m, t[1], t[2], "-o", f"{tmp}/r"])
+    run.tries(["quantize", m, "-f", f"{tmp}/made.json", "-o", f"{tmp}/r2"], r"a recipe is given with (--recipe)", lambda t: ["advise", m, "--budget", "5bits", "-o", f"{tmp}/made.json"],
+              lambda t: ["quantize", m, t[1], f"{tmp}/made.json", "-o", f"{tmp}/r2"])
     run.tries(["quantize", f"{tmp}/int8", "-f", "ggml-q8_0", "--layout", "gguf", "-o", f"{tmp}/x.gguf"], r"kerf (dequantize) makes a source",
               lambda t: [t[1], f"{tmp}/int8", "-o", f"{tmp}/dense"], lambda t: ["quantize", f"{tmp}/dense", "-f", "ggml-q8_0", "-o", f"{tmp}/o8"])
 

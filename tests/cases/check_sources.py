@@ -2,6 +2,8 @@
 """check_sources.py KERF [CASE...]: checkpoints that others have quantized: experts in stacks, schemes that kerf
 does not read, adapters, and shapes that config.json contradicts."""
 import json
+import os
+import subprocess
 import sys
 
 from files import e4m3, f32, model, need, numbers, read, run_cases, write
@@ -163,6 +165,94 @@ def case_shapes(kerf, tmp):
     # a family that promises nothing of its layers
     folder = model(f"{tmp}/nested", tensors(), model_type="llava", text_config={**config, "model_type": "llama", "hidden_size": 128})
     need(kerf.json("inspect", folder)["findings"] == [], "a family that promises nothing has findings")
+
+
+# --- what is given for a model, and what is named for an output ---------------------------------------
+def case_other_files(kerf, tmp):
+    """Files of other kinds in the place of weights say what they are, in the name of both containers."""
+    tar = (b"model.safetensors".ljust(257, b"\0") + b"ustar").ljust(1024, b"\0")
+    kinds = {b'{"model_type": "llama"}': "a JSON file, which holds no weights", b'[{"a": 1}]': "a JSON file", b"BZh91AY&SY....": "packed with bzip2",
+             b"\xfd7zXZ\0....": "packed with xz", b"\x1f\x8b\x08.....": "packed with gzip", b"7z\xbc\xaf\x27\x1c..": "an archive of 7-Zip", tar: "an archive of tar",
+             b"tjgg\3\0\0\0....": "from before GGUF", b"lmgg........": "from before GGUF", b"\x93NUMPY\1\0v\0": "a file of NumPy", b"": "0 bytes"}
+    for i, (raw, says) in enumerate(kinds.items()):
+        for end in (".safetensors", ".gguf"):
+            with open(f"{tmp}/{i}{end}", "wb") as f:
+                f.write(raw)
+            kerf("inspect", f"{tmp}/{i}{end}", code=3, says=says if raw or end != ".gguf" else "0 left")
+    model(f"{tmp}/config", [(L + "mlp.up_proj.weight", "BF16", (64, 64))])
+    for raw, says in ((b"", "config.json: is empty"), (b"<!DOCTYPE html>", "an HTML page"), (b"[]", "does not start with '{'")):
+        with open(f"{tmp}/config/config.json", "wb") as f:
+            f.write(raw)
+        kerf("quantize", f"{tmp}/config", "-f", "int8", "-o", f"{tmp}/x", code=3, says=says)
+
+
+def case_other_folders(kerf, tmp):
+    """Folders without safetensors name what they have instead."""
+    kinds = {"model-Q4_K.gguf": "model-Q4_K.gguf is there: give that file", "consolidated.00.pth": "a pickle of PyTorch", "pytorch_model-00001-of-00002.bin": "a pickle of PyTorch",
+             "tf_model.h5": "a file of Keras", "flax_model.msgpack": "a file of Flax", "model.onnx": "a graph of ONNX", "weights.npz": "a file of NumPy",
+             "model.safetensors.incomplete": "a download that has not ended", "config.json": "the weights that belong to it are not", "notes.txt": "no other safetensors file"}
+    for name, says in kinds.items():
+        folder = f"{tmp}/{name}.d"
+        os.makedirs(folder)
+        for f in {name, "readme"}:
+            open(f"{folder}/{f}", "w").close()
+        kerf("inspect", folder, code=3, says=says)
+
+
+def case_names(kerf, tmp):
+    """Names of models that are not here, and how they get here."""
+    home = {"HOME": tmp, "HF_HUB_CACHE": "", "HF_HOME": "", "XDG_CACHE_HOME": ""}
+    for args in (("inspect", "org/some-model"), ("predict", "--hardware", "h200", "--model", "org/some-model")):
+        kerf(*args, code=4, env=home, says="hf download org/some-model fetches it")
+    kerf("inspect", "https://huggingface.co/org/some-model", code=4, says="nothing is downloaded; hf download")
+    for path in ("model", "./org/model", "/org/model", "org/model.safetensors", "org/a/b", "org/", "org/..", ".org/x"):
+        r = subprocess.run([kerf.path, "inspect", path], capture_output=True, text=True, cwd=tmp, env={**os.environ, **home})
+        need(r.returncode == 4 and "hf download" not in r.stderr and "No such file" in r.stderr, f"{path}: {r.stderr}")
+
+
+def case_overwritten(kerf, tmp):
+    """-y replaces checkpoints. A folder of other things, named by mistake, keeps them, and no refusal proposes -y
+    where that would not help."""
+    m = model(f"{tmp}/m", [(L + "mlp.up_proj.weight", "BF16", (128, 128))], model_type="llama")
+    os.makedirs(f"{tmp}/letters")
+    os.makedirs(f"{tmp}/tree/below")
+    os.makedirs(f"{tmp}/empty")
+    os.symlink("nowhere", f"{tmp}/link")
+    with open(f"{tmp}/letters/precious.txt", "w") as f:
+        f.write("x")
+    open(f"{tmp}/file", "w").close()
+    says = {"letters": 'holds "precious.txt" and no weights', "tree": 'holds "below", which is not a file', "link": "a link that leads nowhere", "file": "not a folder"}
+    for name, text in says.items():
+        for more in ([], ["-y"]):
+            for verb in (["quantize", m, "-f", "int8"], ["score", m, "-f", "int8"]):
+                r = subprocess.run([kerf.path, *verb, "-o", f"{tmp}/{name}", *more], capture_output=True, text=True)
+                need(r.returncode == 4 and text in r.stderr or name == "file", f"{name} {more}: {r.returncode} {r.stderr}")
+                need("-y" not in r.stderr or (name == "file" and not more), f"{name} {more}: {r.stderr}")
+    need(os.listdir(f"{tmp}/letters") == ["precious.txt"] and os.path.isdir(f"{tmp}/tree/below") and os.path.isfile(f"{tmp}/file"), "something is gone")
+    kerf("quantize", m, "-f", "int8", "-o", f"{tmp}/empty")
+    kerf("quantize", m, "-f", "int8", "-o", f"{tmp}/empty", code=4, says="empty: exists already; -y replaces it")
+    with open(f"{tmp}/empty/README.md", "w") as f:
+        f.write("beside weights")
+    kerf("quantize", m, "-f", "int8", "-o", f"{tmp}/empty", "-y")
+    need(not os.path.exists(f"{tmp}/empty/README.md"), "the old folder is still there")
+    for out in ("no/such/folder", "no/such.safetensors", "no/such.gguf/"):
+        kerf("quantize", m, "-f", "int8", "-o", f"{tmp}/{out}", code=4, says="(mkdir -p makes it)")
+
+
+def case_few_tokens(kerf, tmp):
+    """A text that is too short says which, how long it is, and an option that works."""
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 96}
+    names = [L + f"self_attn.{p}_proj.weight" for p in "qkvo"] + [L + f"mlp.{p}_proj.weight" for p in ("gate", "up", "down")]
+    rest = [(n, "BF16", (64,)) for n in ("model.norm.weight", L + "input_layernorm.weight", L + "post_attention_layernorm.weight")]
+    m = model(f"{tmp}/m", [(n, "BF16", (64, 64)) for n in names] + [(n, "BF16", (96, 64)) for n in ("model.embed_tokens.weight", "lm_head.weight")] + rest, model_type="llama", **sizes)
+    for n in (1, 3):
+        with open(f"{tmp}/{n}.u16", "wb") as f:
+            f.write(bytes([5, 0] * n))
+    for verb in (["eval", m], ["calibrate", m, "-o", f"{tmp}/cal"]):
+        kerf(*verb, "--tokens", f"{tmp}/1.u16", code=2, says="1.u16: 1 tokens, and it takes two at least")
+        kerf(*verb, "--tokens", f"{tmp}/3.u16", code=2, says="3.u16: 3 tokens are less than a row of 2048; --length 3 takes them")
+        kerf(*verb, "--tokens", f"{tmp}/3.u16", "--length", "3", code=2 if verb[0] == "calibrate" else 0, says="--alpha-by none leaves" if verb[0] == "calibrate" else None)
+    kerf("calibrate", m, "-o", f"{tmp}/cal", "--tokens", f"{tmp}/3.u16", "--length", "3", "--alpha-by", "none")
 
 
 if __name__ == "__main__":

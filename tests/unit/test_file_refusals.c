@@ -185,7 +185,7 @@ static void test_existing_file(void **state)
     const char *path = in_folder(&own, "x.safetensors");
     size_t n;
     put_text(path, "old");
-    refuse(path, pair, 2, NULL, KERF_E_EXISTS, "already there");
+    refuse(path, pair, 2, NULL, KERF_E_EXISTS, "exists already; -y replaces it");
     kerf_writer_abort(start(path, &overwrite));
     char *text = read_text(path, &n);
     assert_string_equal(text, "old");
@@ -198,16 +198,18 @@ static void test_existing_file(void **state)
     kerf_writer *w = start(path, NULL);
     write_entries(w, pair, 2);
     put_text(path, "mine");
-    refuse_commit(w, KERF_E_EXISTS, "already there");
+    refuse_commit(w, KERF_E_EXISTS, "exists already; -y replaces it");
     text = read_text(path, &n);
     assert_string_equal(text, "mine");
     free(text);
 
-    refuse(in_folder(&own, "x.safetensors"), pair, 2, NULL, KERF_E_EXISTS, "already there");
+    refuse(in_folder(&own, "x.safetensors"), pair, 2, NULL, KERF_E_EXISTS,
+           "exists already; -y replaces it");
     assert_int_equal(mkdir(in_folder(&own, "folder.safetensors"), 0777), 0);
     refuse(in_folder(&own, "folder.safetensors"), pair, 2, &overwrite, KERF_E_EXISTS, "a folder");
     assert_int_equal(symlink("nowhere", in_folder(&own, "link.safetensors")), 0);
-    refuse(in_folder(&own, "link.safetensors"), pair, 2, NULL, KERF_E_EXISTS, "already there");
+    refuse(in_folder(&own, "link.safetensors"), pair, 2, NULL, KERF_E_EXISTS,
+           "exists already; -y replaces it");
     assert_int_equal(count_files(own), 4);
     free(own);
 }
@@ -221,7 +223,7 @@ static void test_existing_folder(void **state)
     assert_int_equal(mkdir(path, 0777), 0);
     write_checkpoint(slash, pair, 2, NULL); /* an empty folder is nothing to lose */
     check_checkpoint(path, pair, 2);
-    refuse(path, pair, 2, NULL, KERF_E_EXISTS, "already there");
+    refuse(path, pair, 2, NULL, KERF_E_EXISTS, "exists already; -y replaces it");
     put_text(in_folder(&own, "out/old.txt"), "old");
     write_checkpoint(path, pair, 2, &overwrite);
     check_checkpoint(path, pair, 2);
@@ -236,24 +238,32 @@ static void test_existing_folder(void **state)
     refuse(path, pair, 2, &overwrite, KERF_E_EXISTS, "holds \"link\"");
     check_checkpoint(path, pair, 2);
 
+    /* no output of an earlier run */
+    assert_int_equal(mkdir(in_folder(&own, "letters"), 0777), 0);
+    put_text(in_folder(&own, "letters/mine"), "mine");
+    refuse(in_folder(&own, "letters"), pair, 2, &overwrite, KERF_E_EXISTS,
+           "\"mine\" and no weights");
+    assert_int_equal(count_files(in_folder(&own, "letters")), 1);
+
     put_text(in_folder(&own, "file"), "x");
     refuse(in_folder(&own, "file"), pair, 2, &overwrite, KERF_E_EXISTS, "not a folder");
     assert_int_equal(symlink("nowhere", in_folder(&own, "dangling")), 0);
-    refuse(in_folder(&own, "dangling"), pair, 2, &overwrite, KERF_E_EXISTS, "already there");
+    refuse(in_folder(&own, "dangling"), pair, 2, &overwrite, KERF_E_EXISTS,
+           "a link that leads nowhere");
 
     /* it appears while the writer works */
     kerf_writer *w = start(in_folder(&own, "late"), NULL);
     write_entries(w, pair, 2);
     assert_int_equal(mkdir(in_folder(&own, "late"), 0777), 0);
-    put_text(in_folder(&own, "late/mine"), "mine");
-    refuse_commit(w, KERF_E_EXISTS, "already there");
+    put_text(in_folder(&own, "late/mine.safetensors"), "mine");
+    refuse_commit(w, KERF_E_EXISTS, "exists already; -y replaces it");
     assert_int_equal(count_files(in_folder(&own, "late")), 1);
 
     /* through a link: the folder itself is replaced, the link stays */
     assert_int_equal(symlink("late", in_folder(&own, "to-late")), 0);
     write_checkpoint(in_folder(&own, "to-late"), pair, 2, &overwrite);
     check_checkpoint(in_folder(&own, "late"), pair, 2);
-    assert_int_equal(count_files(own), 5);
+    assert_int_equal(count_files(own), 6);
     free(own);
 }
 
@@ -337,7 +347,7 @@ static void test_dead_temporaries(void **state)
     write_entries(second, pair, 2);
     kerf_error err;
     must(kerf_writer_commit(w, &err), &err);
-    refuse_commit(second, KERF_E_EXISTS, "already there");
+    refuse_commit(second, KERF_E_EXISTS, "exists already; -y replaces it");
     check_checkpoint(in_folder(&own, "x.safetensors"), pair, 2);
     close(fd);
     assert_int_equal(count_files(own), 3);

@@ -236,7 +236,7 @@ static void test_failed_runs(void **state)
     write_weights(w, &o, 0, 4);
     kerf_writer_cleanup_signal(); /* nothing of this run is removed by a signal */
     assert_int_equal(mkdir(o.path, 0777), 0);
-    put_text(in_folder(&own, "x/mine"), "mine");
+    put_text(in_folder(&own, "x/mine.safetensors"), "mine");
     assert_int_equal(kerf_writer_commit(w, &err), KERF_E_EXISTS);
     assert_int_equal(count_files(own), 2);
     o.options.overwrite = 1;

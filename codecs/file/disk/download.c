@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define AGAIN "what was asked for was not what came; fetch it again"
+#define GGML "a file of llama.cpp from before GGUF: its model is published as GGUF, fetch that"
 
 static const struct {
     const char *begins; /* in small letters */
@@ -31,6 +32,15 @@ static const struct {
     {"\x93numpy", "a file of NumPy, not weights: save the model with safetensors"},
     {"\x89hdf", "a file of HDF5 (Keras, TensorFlow): save the model with safetensors"},
     {"\x1f\x8b", "packed with gzip: gunzip it first"},
+    {"bzh", "packed with bzip2: bunzip2 it first"},
+    {"\xfd"
+     "7zxz",
+     "packed with xz: unxz it first"},
+    {"7z\xbc\xaf", "an archive of 7-Zip: unpack it first"},
+    {"rar!", "an archive of RAR: unpack it first"},
+    {"lmgg", GGML},
+    {"fmgg", GGML},
+    {"tjgg", GGML},
 };
 
 const char *kf_download_is(const void *first, size_t n)

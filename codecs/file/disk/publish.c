@@ -14,8 +14,8 @@
 
 kerf_status kf_fail_exists(const char *target, kerf_error *err)
 {
-    return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
-                   "%s: is already there; choose another name or allow overwriting", target);
+    return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE, "%.300s: exists already; -y replaces it",
+                   target);
 }
 
 /* Renames only when nothing has the new name. Some file systems cannot do both in one step: there

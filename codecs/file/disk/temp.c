@@ -90,15 +90,28 @@ static int lock(int fd, const char *path)
     return own.st_dev == there.st_dev && own.st_ino == there.st_ino;
 }
 
+/* A path whose folder was never made is told by that folder, which its user has typed. */
+static kerf_status fail_to_make(const char *path, int is_folder, int why, kerf_error *err)
+{
+    struct stat st;
+    char *around = why == ENOENT ? kf_path_folder(path) : NULL;
+    kerf_status s =
+        around && stat(around, &st) != 0 && errno == ENOENT
+            ? kf_fail_errno(err, ENOENT, "%s: cannot write into this folder (mkdir -p makes it)",
+                            around)
+            : kf_fail_errno(err, why, "%s: cannot create the temporary %s", path,
+                            is_folder ? "folder" : "file");
+    free(around);
+    return s;
+}
+
 /* Makes and enters it; no signal may come between. */
 static kerf_status make_entered(const char *path, kf_temp *t, int *done, kerf_error *err)
 {
     int fd = make(path, t->is_folder);
     *done = 0;
     if (fd < 0 && errno == EEXIST) return KERF_OK;
-    if (fd < 0)
-        return kf_fail_errno(err, errno, "%s: cannot create the temporary %s", path,
-                             t->is_folder ? "folder" : "file");
+    if (fd < 0) return fail_to_make(path, t->is_folder, errno, err);
     const int locked = lock(fd, path);
     if (locked <= 0) {
         if (locked < 0) remove_temp(fd, path);

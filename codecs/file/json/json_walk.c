@@ -81,7 +81,7 @@ kerf_status kf_json_check(kf_json j, const kf_json_rules *rules, uint64_t *membe
     *members = 1;
     if (i >= j.n || j.text[i] != '{') {
         const char *is = kf_download_is(j.text, j.n < KF_DOWNLOAD_BYTES ? j.n : KF_DOWNLOAD_BYTES);
-        return fail_at(j, i, err, is ? is : "does not start with '{'");
+        return fail_at(j, i, err, is ? is : j.n == 0 ? "is empty" : "does not start with '{'");
     }
     while (i < j.n) {
         char c = j.text[i];

@@ -169,6 +169,42 @@ static kerf_status fail_pipeline(const char *folder, kerf_error *err)
                    first[0] ? first : "NAME");
 }
 
+/* Files that hold weights, or would, in a folder without safetensors. */
+static const struct {
+    const char *ending, *is;
+} others[] = {
+    {".gguf", "give that file"},
+    {".incomplete", "a download that has not ended: fetch it again"},
+    {".crdownload", "a download that has not ended: fetch it again"},
+    {".part", "a download that has not ended: fetch it again"},
+    {".pth", "a pickle of PyTorch: save the model with safetensors"},
+    {".pt", "a pickle of PyTorch: save the model with safetensors"},
+    {".bin", "a pickle of PyTorch, or another's file: save the model with safetensors"},
+    {".ckpt", "a pickle of PyTorch: save the model with safetensors"},
+    {".h5", "a file of Keras: save the model with safetensors"},
+    {".msgpack", "a file of Flax: save the model with safetensors"},
+    {".npz", "a file of NumPy: save the model with safetensors"},
+    {".onnx", "a graph of ONNX: save the model that it was made of with safetensors"},
+    {"config.json", "the weights that belong to it are not: fetch them"},
+};
+
+static kerf_status fail_others(const char *folder, kerf_error *err)
+{
+    names all;
+    kerf_status s = list_names(folder, "", &all, err);
+    if (s != KERF_OK) return s;
+    for (size_t k = 0; s == KERF_OK && k < sizeof others / sizeof *others; k++)
+        for (size_t i = 0; s == KERF_OK && i < all.count; i++)
+            if (kf_has_suffix(all.name[i], others[k].ending))
+                s = kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                            "%s: no safetensors file in this folder; %s/%.100s is there: %s",
+                            folder, folder, all.name[i], others[k].is);
+    free_names(&all);
+    if (s != KERF_OK) return s;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "%s: no model.safetensors and no other safetensors file in this folder", folder);
+}
+
 static kerf_status fail_none(const char *folder, const names *all, kerf_error *err)
 {
     if (is_there(folder, "model_index.json")) return fail_pipeline(folder, err);
@@ -186,10 +222,7 @@ static kerf_status fail_none(const char *folder, const names *all, kerf_error *e
             "merge it into that (merge_and_unload of peft) and give the folder where it "
             "is saved",
             folder);
-    if (all->count == 0)
-        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                       "%s: no model.safetensors and no other safetensors file in this folder",
-                       folder);
+    if (all->count == 0) return fail_others(folder, err);
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                    "%s: no %s, no index, and %zu other safetensors files; give one of them, as "
                    "%s/%s",

@@ -296,7 +296,7 @@ kerf_status kerf_reader_open(const char *path, kerf_reader **out, kerf_error *er
     if (!path || !out) return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "kerf_reader_open: no path");
     *out = NULL;
     KF_TRY(kf_folder_refuse_parts(path, err));
-    if (stat(path, &st) != 0) return kf_fail_errno(err, errno, "%s: cannot open", path);
+    if (stat(path, &st) != 0) return kf_fail_no_model(err, errno, path);
     kerf_reader *r = kf_alloc_zero(1, sizeof *r);
     if (!r) return no_memory(path, err);
     kerf_error own; /* open_named looks at the cause */

@@ -9,6 +9,8 @@
 #include "file/gguf/imatrix_dat.h"
 #include "file/safetensors/safetensors.h"
 
+enum { TAR_MARK = 257, FIRST_BYTES = 264 }; /* TAR_MARK: where "ustar" stands */
+
 static kerf_status read_gguf(kf_shard *s, kerf_error *err)
 {
     kf_gguf g;
@@ -48,14 +50,28 @@ kerf_status kf_fail_pickle(const char *path, kerf_error *err)
                    path);
 }
 
+/* config.json, tokenizer.json and the like, which are given for the model that they belong to. */
+static int is_text_of_json(const uint8_t *first, size_t n)
+{
+    size_t i = 1;
+    if (n == 0 || (first[0] != '{' && first[0] != '[')) return 0;
+    while (i < n && (first[i] == ' ' || first[i] == '\n' || first[i] == '\r' || first[i] == '\t'))
+        i++;
+    return i < n && (first[i] == '"' || first[i] == '{' || first[i] == '}' || first[i] == ']');
+}
+
 /* A failure to read it, unless its beginning says what it is instead. */
 static kerf_status fail_to_read(kf_shard *s, kerf_status why, kerf_error *err)
 {
-    uint8_t first[KF_DOWNLOAD_BYTES];
+    uint8_t first[FIRST_BYTES];
     const size_t n = (size_t)kf_min_u64(s->blob.bytes, sizeof first);
     if (why != KERF_E_DATA && why != KERF_E_LIMIT) return why;
     if (kf_blob_read(&s->blob, 0, first, n, NULL) != KERF_OK) return why;
     const char *is = kf_download_is(first, n);
+    if (!is && is_text_of_json(first, n))
+        is = "a JSON file, which holds no weights: give the folder that it is in";
+    if (!is && n > TAR_MARK + 5 && memcmp(first + TAR_MARK, "ustar", 5) == 0)
+        is = "an archive of tar: unpack it first (tar -xf)";
     if (is) return kf_fail(err, KERF_E_DATA, 0, "%s: %s", s->blob.path, is);
     return n >= 8 && is_pickle(first) ? kf_fail_pickle(s->blob.path, err) : why;
 }

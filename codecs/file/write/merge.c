@@ -377,8 +377,6 @@ static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_j
     kf_parts again;
     kerf_status s = kf_parts_find(m->folder.out, &target, &again, err);
     kf_parts_leave(&again);
-    if (s == KERF_E_EXISTS && !target.overwrite)
-        return kf_fail(err, s, KF_NOWHERE, "%s: exists already; -y replaces it", m->folder.out);
     KF_TRY(s);
     if (!m->is_published) KF_TRY(publish(m, opt->overwrite, err));
     KF_TRY(remove_old(m, err));

@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "file/disk/publish.h"
 #include "file/read/reader.h"
+#include "file/safetensors/index.h"
 
 /* The paths that the source was opened under. */
 static kerf_status check_source(const char *path, const kerf_reader *source, kerf_error *err)
@@ -26,51 +27,59 @@ static kerf_status check_source(const char *path, const kerf_reader *source, ker
     return s;
 }
 
-/* Overwriting a folder removes what is in it, so only plain files may be there. */
+/* Overwriting a folder removes what is in it: only plain files may be there, and weights among
+ * them, or it is no output of an earlier run but somebody's folder that was named by mistake. */
 static kerf_status check_content(const char *path, int *files, kerf_error *err)
 {
     struct stat st;
     const char *name;
+    char *other = NULL;
     kerf_status s = KERF_OK;
-    int failed = 0;
+    int failed = 0, weights = 0;
     *files = 0;
     DIR *d = opendir(path);
     if (!d) return kf_fail_errno(err, errno, "%s: cannot open the folder", path);
     while (s == KERF_OK && (name = kf_next_name(d, &failed)) != NULL) {
         *files = 1;
+        weights |= kf_is_shard_name(name) || kf_has_suffix(name, ".gguf");
+        if (!other) other = strdup(name);
         if (fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             s = errno == ENOENT ? KERF_OK /* another run has just replaced the folder */
                                 : kf_fail_errno(err, errno, "%s/%s: cannot look at it", path, name);
         else if (!S_ISREG(st.st_mode))
             s = kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
                         "%s: holds \"%s\", which is not a file: only a folder of plain files is "
-                        "overwritten",
+                        "overwritten; choose another name",
                         path, name);
     }
     closedir(d);
     if (s == KERF_OK && failed) s = kf_fail_errno(err, failed, "%s: cannot read it", path);
+    if (s == KERF_OK && *files && !weights)
+        s = kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
+                    "%s: holds \"%.100s\" and no weights: only a checkpoint is overwritten; choose "
+                    "another name, or remove the folder",
+                    path, other ? other : "");
+    free(other);
     return s;
 }
 
-static kerf_status check_folder(kf_target *t, const kerf_writer_options *opt, const struct stat *st,
-                                kerf_error *err)
+static kerf_status check_folder(kf_target *t, const char *path, const kerf_writer_options *opt,
+                                const struct stat *st, kerf_error *err)
 {
     if (!S_ISDIR(st->st_mode))
         return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
                        "%s: is there and not a folder (an output file is named *.safetensors)",
                        t->path);
-    kerf_status s = check_content(t->path, &t->needs_exchange, err);
-    if (t->needs_exchange && !opt->overwrite) return kf_fail_exists(t->path, err);
-    return s;
+    KF_TRY(check_content(t->path, &t->needs_exchange, err));
+    return t->needs_exchange && !opt->overwrite ? kf_fail_exists(path, err) : KERF_OK;
 }
 
-static kerf_status check_file(const kf_target *t, const kerf_writer_options *opt,
+static kerf_status check_file(const char *path, const kerf_writer_options *opt,
                               const struct stat *st, kerf_error *err)
 {
     if (S_ISDIR(st->st_mode))
-        return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE, "%s: a folder of this name is there",
-                       t->path);
-    return opt->overwrite ? KERF_OK : kf_fail_exists(t->path, err);
+        return kf_fail(err, KERF_E_EXISTS, KF_NOWHERE, "%s: a folder of this name is there", path);
+    return opt->overwrite ? KERF_OK : kf_fail_exists(path, err);
 }
 
 /* An existing folder gets its real name, so that links, "." and trailing slashes do not matter. */
@@ -102,9 +111,13 @@ kerf_status kf_target_check(const char *path, const kerf_writer_options *opt, kf
     if (s == KERF_OK && why && why != ENOENT && why != ELOOP)
         s = kf_fail_errno(err, why, "%s: cannot look at it", out->path);
     else if (s == KERF_OK && is_there)
-        s = out->is_folder ? check_folder(out, opt, &st, err) : check_file(out, opt, &st, err);
-    else if (s == KERF_OK && lstat(out->path, &st) == 0 && (out->is_folder || !opt->overwrite))
-        s = kf_fail_exists(out->path, err); /* a link that leads nowhere */
+        s = out->is_folder ? check_folder(out, path, opt, &st, err)
+                           : check_file(path, opt, &st, err);
+    else if (s == KERF_OK && lstat(out->path, &st) == 0 && out->is_folder)
+        s = kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
+                    "%.300s: a link that leads nowhere; remove it, or choose another name", path);
+    else if (s == KERF_OK && lstat(out->path, &st) == 0 && !opt->overwrite)
+        s = kf_fail_exists(path, err); /* a link that leads nowhere */
     if (s != KERF_OK) {
         free(out->path);
         out->path = NULL;

@@ -193,7 +193,9 @@ typedef struct kerf_writer kerf_writer;
  * else a folder. A GGUF file has the keys of the header that the metadata "gguf" carry, but for
  * general.file_type, which follows from the entries; without it, the metadata as strings. Nothing
  * is visible under `path` before commit. The header is on disk when this returns. KERF_E_EXISTS:
- * the target is there and overwrite is 0. Duplicate names: KERF_E_ARG. */
+ * the target is there and overwrite is 0, or is a folder that no overwriting may remove: one that
+ * holds anything but plain files, or files and no weights among them. Duplicate names: KERF_E_ARG.
+ */
 KERF_API KERF_CHECK kerf_status kerf_writer_create(const char *path, const kerf_entry *entries,
                                                    size_t count, const kerf_writer_options *opt,
                                                    kerf_writer **out, kerf_error *err);
