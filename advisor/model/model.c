@@ -291,25 +291,32 @@ static kerf_status add_feed_forward(reader *r)
 
 /* --- the whole ----------------------------------------------------------------------------- */
 
+/* Layers that see the last tokens alone. What a configuration says of each layer holds for every
+ * family; without that, it may say from which layer on (max_window_layers), or which are full (a
+ * period, which families have of their own too). */
+static uint64_t windowed_layers(reader *r)
+{
+    const json_t *types = json_object_get(r->doc, "layer_types");
+    const uint64_t layers = r->model->layers, first = number_or_none(r, "max_window_layers");
+    uint64_t every = number_or_none(r, "sliding_window_pattern"), n = 0;
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        n += type && strcmp(type, "sliding_attention") == 0;
+    }
+    if (json_array_size(types) > 0) return n < layers ? n : layers;
+    if (flag(r, "use_sliding_window", 0) && json_object_get(r->doc, "max_window_layers"))
+        return first < layers ? layers - first : 0;
+    if (!every) every = r->family->windowed;
+    if (every == 0) return 0;
+    return every == 1 ? layers : layers - layers / every;
+}
+
 static void read_window(reader *r)
 {
     kerf_model *m = r->model;
-    const json_t *types = json_object_get(r->doc, "layer_types");
-    uint64_t every = number_or_none(r, "sliding_window_pattern");
-    if (!every) every = r->family->windowed;
     m->window = number_or_none(r, "sliding_window");
-    if (!m->window || !every || !flag(r, "use_sliding_window", 1)) {
-        m->window = 0;
-        return;
-    }
-    for (size_t i = 0; i < json_array_size(types); i++) {
-        const char *type = json_string_value(json_array_get(types, i));
-        m->window_layers += type && strcmp(type, "sliding_attention") == 0;
-    }
-    if (json_array_size(types) == 0) {
-        m->window_layers = every == 1 ? m->layers : m->layers - m->layers / every;
-    }
-    if (m->window_layers > m->layers) m->window_layers = m->layers;
+    if (m->window && flag(r, "use_sliding_window", 1)) m->window_layers = windowed_layers(r);
+    if (m->window_layers == 0) m->window = 0;
 }
 
 static kerf_status read_model(reader *r)

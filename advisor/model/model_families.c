@@ -11,9 +11,9 @@
 
 /* clang-format off */
 static const kf_model_family families[] = {
-    {"llama phi3 smollm3 granite seed_oss internlm2 baichuan yi apertus arcee helium mllama_text_model",
+    {"llama smollm3 granite seed_oss internlm2 baichuan yi apertus arcee helium mllama_text_model",
                      0, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
-    {"mistral ministral ministral3 mistral3",
+    {"mistral ministral ministral3 mistral3 phi3",
                      0, 0, 2, 0, NULL,                NULL,                    0, 1, 0, 0, 0},
     {"mixtral phimoe",
                      0, 0, 2, 0, "num_local_experts", "intermediate_size",     0, 1, 0, 0, 0},
@@ -37,7 +37,7 @@ static const kf_model_family families[] = {
     {"gemma3_text gemma3",
                      0, 1, 4, 1, NULL,                NULL,                    0, 6, 0, 0, 0},
     {"falcon gpt2 gpt_neox gptj bloom opt mpt gpt_bigcode starcoder2 phi nemotron",
-                     0, 0, 2, 1, NULL,                NULL,                    0, 0, 0, 1, 1},
+                     0, 0, 2, 1, NULL,                NULL,                    0, 1, 0, 1, 1},
     {"chatglm glm glm4",
                      1, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
     {"nemotron_h",   0, 0, 1, 0, SOME_EXPERTS,        SOME_WIDTH,              0, 0, 0, 1, 1},

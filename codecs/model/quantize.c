@@ -245,21 +245,23 @@ static kerf_status fail_nothing(const kerf_plan *p, kerf_error *err)
         is_worth_it = worth;
         most = n;
     }
-    if (largest && largest->weight->codec.format)
+    if (p->decided.count == 0)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%.200s: holds no tensor", p->source->path);
+    if (largest->weight->codec.format)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "%.150s: no tensor is left to quantize: %.120s is kept (%.100s); kerf "
                        "dequantize makes a source for another format, kerf convert another layout",
                        p->source->path, largest->weight->name, largest->reason);
-    if (largest && strncmp(largest->reason, "--recipe", 8) == 0)
+    if (strncmp(largest->reason, "--recipe", 8) == 0)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "%.200s: the recipe keeps every tensor as it is (%.120s for one): there is "
                        "nothing to write, the source is what it asks for",
                        p->source->path, largest->weight->name);
-    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                   "%.150s: no tensor is left to quantize%s%.120s%s%.100s%s; --dry-run shows why "
-                   "each is kept",
-                   p->source->path, largest ? ": " : "", largest ? largest->weight->name : "",
-                   largest ? " is kept (" : "", largest ? largest->reason : "", largest ? ")" : "");
+    return kf_fail(
+        err, KERF_E_ARG, KF_NOWHERE,
+        "%.150s: no tensor is left to quantize: %.120s is kept (%.100s); --dry-run shows "
+        "why each is kept",
+        p->source->path, largest->weight->name, largest->reason);
 }
 
 kerf_status kerf_quantize(const kerf_plan *p, const kerf_team *team, const kerf_job *job,

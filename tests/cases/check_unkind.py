@@ -488,6 +488,18 @@ def case_windows(kerf, tmp):
     layer = 5376 * 4096 * 2 + 5376 * 2048 * 2 + 3 * 5376 * 21504
     weights = 62 * layer + 262208 * 5376
     need(is_near(p["crossover_tokens"], (weights / 4096 - 52 * 1024) / 10, 0.001), f"crossover at {p['crossover_tokens']}")
+    # which layers have the window is said in several ways; 8 layers, 4 of 4 heads of 64
+    base = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 8, "num_attention_heads": 4, "vocab_size": 512, "sliding_window": 1000}
+    types = ["sliding_attention", "full_attention"] * 4
+    kinds = (("mistral", {}, 8), ("phi3", {}, 8), ("starcoder2", {}, 8), ("llama", {}, 0), ("qwen2", {}, 0), ("qwen2", {"use_sliding_window": False, "max_window_layers": 2}, 0),
+             ("qwen2", {"use_sliding_window": True, "max_window_layers": 6}, 2), ("qwen3", {"use_sliding_window": True, "max_window_layers": 8}, 0),
+             ("qwen3", {"layer_types": types}, 4), ("smollm3", {"layer_types": ["full_attention"] * 8}, 0), ("never_heard_of", {"layer_types": types}, 4),
+             ("mistral", {"sliding_window": None}, 0), ("never_heard_of", {"sliding_window_pattern": 4}, 6))
+    for i, (kind, more, wanted) in enumerate(kinds):
+        folder = model(f"{tmp}/{i}", [("a.weight", "BF16", (128, 128))], **{**base, "model_type": kind, **more})
+        p = kerf.json("predict", "--hardware", "h200", "--model", folder, "-f", "bf16", "--context", "32768")["predictions"][0]
+        right = 2 * 256 * 2 * (wanted * 1000 + (8 - wanted) * 32768)
+        need(p["cache_bytes"] == right, f"{kind} {more}: a cache of {p['cache_bytes']}, not {right}")
 
 
 if __name__ == "__main__":
