@@ -93,6 +93,11 @@ kerf_status write_file(const char *path, const void *p, size_t n, int overwrite,
     return s;
 }
 
+double bits_per_weight(uint64_t bytes, uint64_t elements)
+{
+    return elements ? 8 * (double)bytes / (double)elements : 0;
+}
+
 json_t *json_figure(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

@@ -38,6 +38,9 @@ const char *written_text(void);
 /* Writes a file whole; KERF_E_EXISTS says how to overwrite one. */
 kerf_status write_file(const char *path, const void *p, size_t n, int overwrite, kerf_error *err);
 
+/* 0 of no elements. */
+double bits_per_weight(uint64_t bytes, uint64_t elements);
+
 /* A JSON number, or null for NaN and infinities, which JSON cannot hold. */
 json_t *json_figure(double value);
 /* A string from the command line, which need not be UTF-8: other bytes become '?'. NULL: null. */

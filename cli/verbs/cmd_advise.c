@@ -177,9 +177,7 @@ static kerf_status print_groups(const kerf_advice *a, kerf_error *err)
         if (a->hardware) table_cell(t, "%.2f", g->cost[g->pick].us);
         table_cell(t, "%s", g->reason);
     }
-    kerf_status s = table_print(t, stdout, err);
-    table_close(t);
-    return s;
+    return table_end(t, KERF_OK, err);
 }
 
 static kerf_status print_advice(const advise_run *j, kerf_error *err)

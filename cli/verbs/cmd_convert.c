@@ -1,6 +1,4 @@
 /* cmd_convert.c - kerf convert: the same codes and scales in another layout, and what was lost. */
-#include <stddef.h>
-
 #include <kerf/quantize.h>
 
 #include "options.h"
@@ -19,33 +17,13 @@ typedef struct convert_run {
 
 /* --- report -------------------------------------------------------------------------------- */
 
-static const struct {
-    size_t count; /* where it is in kerf_losses */
-    const char *text;
-} losses[] = {
-    {offsetof(kerf_losses, input_scales),
-     "scales of activations keep their names, which the new layout does not read"},
-    {offsetof(kerf_losses, smoothed), "layers are for inputs that are multiplied by their "
-                                      "pre_quant_scale, which the new layout does "
-                                      "not read"},
-    {offsetof(kerf_losses, groups),
-     "groups of layers that runtimes fuse have different tensor scales: they take the largest for "
-     "all; quantize the source again with --layout"},
-    {offsetof(kerf_losses, rounded),
-     "scales are stored as another number, a reciprocal or 127 times as much, that fp32 rounds: "
-     "converted back they differ by one unit in the last place"},
-    {offsetof(kerf_losses, foreign), "block scales are bytes that one of the layouts reads as "
-                                     "another number (NaN, or with a sign); "
-                                     "they are kept as they are"},
-};
-
 static json_t *losses_json(const kerf_losses *l)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
-        const uint64_t n = *(const uint64_t *)((const char *)l + losses[i].count);
-        if (n) json_add(&list, json_sprintf("%llu %s", (unsigned long long)n, losses[i].text));
-    }
+    const char *text;
+    uint64_t n;
+    for (size_t i = 0; (text = kerf_losses_at(l, i, &n)) != NULL; i++)
+        if (n) json_add(&list, json_sprintf("%llu %s", (unsigned long long)n, text));
     return list;
 }
 

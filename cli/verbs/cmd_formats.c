@@ -146,9 +146,7 @@ static kerf_status print_list(kerf_error *err)
     for (size_t i = 0; i < kerf_format_count() && s == KERF_OK; i++) {
         s = add_row(t, kerf_format_at(i), err);
     }
-    if (s == KERF_OK) s = table_print(t, stdout, err);
-    table_close(t);
-    if (s != KERF_OK) return s;
+    TRY(table_end(t, s, err));
     printf("\nbpw: bits per weight of a 4096x4096 tensor, all scales counted.\n"
            "kerf formats FORMAT shows its encoders and layouts, --wide those of all.\n");
     print_layouts();

@@ -1,7 +1,6 @@
 /* cmd_inspect.c - kerf inspect: what a checkpoint holds, and what is wrong with it. */
 #include <kerf/inspect.h>
 
-#include "args.h"
 #include "options.h"
 #include "output.h"
 
@@ -9,11 +8,6 @@ typedef struct findings {
     json_t *list; /* of {"severity", "tensor", "text"} */
     size_t errors;
 } findings;
-
-static double bits_per_weight(uint64_t bytes, uint64_t elements)
-{
-    return elements ? 8 * (double)bytes / (double)elements : 0;
-}
 
 /* --- text ---------------------------------------------------------------------------------- */
 
@@ -42,9 +36,7 @@ static kerf_status print_weights(const kerf_checkpoint *c, kerf_error *err)
     for (int i = 0; i < 5; i++) table_cell(t, "%s", "");
     table_cell(t, "%llu", (unsigned long long)bytes);
     table_cell(t, "%.3f", bits_per_weight(bytes, elements));
-    kerf_status s = table_print(t, stdout, err);
-    table_close(t);
-    return s;
+    return table_end(t, KERF_OK, err);
 }
 
 static kerf_status print_planes(const kerf_checkpoint *c, kerf_error *err)
@@ -61,9 +53,7 @@ static kerf_status print_planes(const kerf_checkpoint *c, kerf_error *err)
         table_cell(t, "%s", kerf_reader_shard(kerf_checkpoint_reader(c), tensor->shard));
         table_cell(t, "%llu", (unsigned long long)tensor->offset);
     }
-    kerf_status s = table_print(t, stdout, err);
-    table_close(t);
-    return s;
+    return table_end(t, KERF_OK, err);
 }
 
 static kerf_status print_text(const args *a, const kerf_checkpoint *c, const findings *f,

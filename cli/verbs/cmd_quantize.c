@@ -27,18 +27,6 @@ typedef struct quantize_run {
 
 /* --- report -------------------------------------------------------------------------------- */
 
-static uint64_t bytes_after(const kerf_decision *d)
-{
-    if (d->dropped) return 0;
-    if (d->decoded) return kerf_weight_elements(d->weight) * kerf_dtype_bits(d->weight->dtype) / 8;
-    return d->codec.format ? d->geometry.bytes : kerf_weight_bytes(d->weight);
-}
-
-static double bits_per_weight(uint64_t bytes, uint64_t elements)
-{
-    return elements ? 8 * (double)bytes / (double)elements : 0;
-}
-
 static json_t *decision_json(const kerf_decision *d)
 {
     const kerf_weight *w = d->weight;
@@ -50,8 +38,9 @@ static json_t *decision_json(const kerf_decision *d)
     json_set(&row, "format", format ? json_string(format) : json_null());
     json_set(&row, "reason", d->reason[0] ? json_path(d->reason) : json_null());
     json_set(&row, "bytes_in", json_integer((json_int_t)kerf_weight_bytes(w)));
-    json_set(&row, "bytes_out", json_integer((json_int_t)bytes_after(d)));
-    json_set(&row, "bpw", json_real(bits_per_weight(bytes_after(d), kerf_weight_elements(w))));
+    json_set(&row, "bytes_out", json_integer((json_int_t)kerf_decision_bytes(d)));
+    json_set(&row, "bpw",
+             json_real(bits_per_weight(kerf_decision_bytes(d), kerf_weight_elements(w))));
     json_set_place(&row, &w->place);
     return row;
 }
@@ -111,8 +100,8 @@ static kerf_status print_plan(const quantize_run *j, kerf_error *err)
             table_cell(t, "%s", kerf_codec_name(d->codec, name, sizeof name));
         }
         table_cell(t, "%llu", (unsigned long long)kerf_weight_bytes(w));
-        table_cell(t, "%llu", (unsigned long long)bytes_after(d));
-        table_cell(t, "%.3f", bits_per_weight(bytes_after(d), kerf_weight_elements(w)));
+        table_cell(t, "%llu", (unsigned long long)kerf_decision_bytes(d));
+        table_cell(t, "%.3f", bits_per_weight(kerf_decision_bytes(d), kerf_weight_elements(w)));
     }
     table_rule(t);
     table_cell(t, "%zu quantized, %zu kept", totals->quantized,

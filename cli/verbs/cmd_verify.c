@@ -79,9 +79,7 @@ static kerf_status print_over(const kerf_verification *v, kerf_error *err)
             if (v->row[i].over >> f & 1u) put_over(t, &v->row[i], (kerf_figure)f);
     }
     printf("\n");
-    kerf_status s = table_print(t, stdout, err);
-    table_close(t);
-    return s;
+    return table_end(t, KERF_OK, err);
 }
 
 static void print_problem(const char *tensor, const char *text)

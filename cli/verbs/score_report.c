@@ -23,9 +23,7 @@ static kerf_status print_tensors(const kerf_scores *s, kerf_error *err)
         table_cell(t, "%s", kerf_codec_name(s->codec[i % s->codecs], name, sizeof name));
         figures_cells(t, &s->score[i], columns_shown(s));
     }
-    kerf_status status = table_print(t, stdout, err);
-    table_close(t);
-    return status;
+    return table_end(t, KERF_OK, err);
 }
 
 static kerf_status print_totals(const kerf_scores *s, kerf_error *err)
@@ -38,9 +36,7 @@ static kerf_status print_totals(const kerf_scores *s, kerf_error *err)
         table_cell(t, "%s", kerf_codec_name(s->codec[c], name, sizeof name));
         figures_cells(t, &s->total[c], columns_shown(s));
     }
-    kerf_status status = table_print(t, stdout, err);
-    table_close(t);
-    return status;
+    return table_end(t, KERF_OK, err);
 }
 
 kerf_status print_scores(const kerf_scores *s, const args *a, kerf_error *err)

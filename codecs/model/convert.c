@@ -1,6 +1,7 @@
 /* convert.c - the same codes and scales in another layout. Nothing is quantized again: a plane
  * moves as it is, or by a rule that turns back. Where a number cannot turn back exactly, it is
  * counted. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,6 +288,33 @@ static kerf_status convert(converting *c, const kerf_checkpoint *source, const k
     KF_TRY(declare_output(c, to, err));
     KF_TRY(find_losses(c, err));
     return kf_write_model(&out, err);
+}
+
+static const struct {
+    size_t count; /* where it is in kerf_losses */
+    const char *text;
+} kinds[] = {
+    {offsetof(kerf_losses, input_scales),
+     "scales of activations keep their names, which the new layout does not read"},
+    {offsetof(kerf_losses, smoothed), "layers are for inputs that are multiplied by their "
+                                      "pre_quant_scale, which the new layout does "
+                                      "not read"},
+    {offsetof(kerf_losses, groups),
+     "groups of layers that runtimes fuse have different tensor scales: they take the largest for "
+     "all; quantize the source again with --layout"},
+    {offsetof(kerf_losses, rounded),
+     "scales are stored as another number, a reciprocal or 127 times as much, that fp32 rounds: "
+     "converted back they differ by one unit in the last place"},
+    {offsetof(kerf_losses, foreign), "block scales are bytes that one of the layouts reads as "
+                                     "another number (NaN, or with a sign); "
+                                     "they are kept as they are"},
+};
+
+const char *kerf_losses_at(const kerf_losses *l, size_t i, uint64_t *count)
+{
+    if (i >= sizeof kinds / sizeof *kinds) return NULL;
+    *count = *(const uint64_t *)((const char *)l + kinds[i].count);
+    return kinds[i].text;
 }
 
 kerf_status kerf_convert(const kerf_checkpoint *source, const kerf_output *out, const kerf_job *job,

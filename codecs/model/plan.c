@@ -61,9 +61,11 @@ static kerf_status check_groups(const kerf_plan *p, kerf_error *err)
     return KERF_OK;
 }
 
-/* Encoders that weigh errors need something to weigh them by. */
-static kerf_status check_importance(const kerf_plan *p, kerf_error *err)
+/* Encoders that weigh errors need something to weigh them by; where none of them does, an imatrix
+ * that was given changes nothing, and that is said. */
+static kerf_status check_importance(kerf_plan *p, kerf_error *err)
 {
+    int is_used = p->to.moments != NULL;
     for (size_t i = 0; i < p->decided.count; i++) {
         const kerf_decision *d = &p->decided.item[i];
         const char *format = d->codec.format ? d->codec.format->name : NULL;
@@ -74,6 +76,7 @@ static kerf_status check_importance(const kerf_plan *p, kerf_error *err)
                            "or take %s:%s",
                            format, d->codec.encoder->name, format,
                            d->codec.format->default_encoder);
+        is_used = 1;
         if (kerf_importance_names(p->to.imatrix, d->weight)) continue;
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "%.150s has no entry for %.150s: --tensor '%.100s=%s:%s' takes an encoder "
@@ -81,7 +84,8 @@ static kerf_status check_importance(const kerf_plan *p, kerf_error *err)
                        kerf_checkpoint_path(p->to.imatrix), d->weight->name, d->weight->name,
                        format, d->codec.format->default_encoder);
     }
-    return KERF_OK;
+    return p->to.imatrix && !is_used && p->decided.quantized ? kf_notes_unused(&p->notes, err)
+                                                             : KERF_OK;
 }
 
 /* Says how many weights are encoded without error feedback although the plan asks for it. A plan
@@ -219,6 +223,13 @@ void kerf_plan_free(kerf_plan *p)
 const kerf_decision *kerf_plan_at(const kerf_plan *p, size_t i)
 {
     return i < p->decided.count ? &p->decided.item[i] : NULL;
+}
+
+uint64_t kerf_decision_bytes(const kerf_decision *d)
+{
+    if (d->dropped) return 0;
+    if (d->decoded) return kerf_weight_elements(d->weight) * kerf_dtype_bits(d->weight->dtype) / 8;
+    return d->codec.format ? d->geometry.bytes : kerf_weight_bytes(d->weight);
 }
 
 const char *kerf_plan_note(const kerf_plan *p, size_t i)

@@ -131,6 +131,14 @@ kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf
     return add_note(n, &t, err);
 }
 
+kerf_status kf_notes_unused(kf_notes *n, kerf_error *err)
+{
+    kf_text t = {0};
+    kf_text_add(&t, "the importance of columns changes nothing: of the encoders that were chosen "
+                    "none weighs errors by it, those named imatrix do");
+    return add_note(n, &t, err);
+}
+
 void kf_notes_free(kf_notes *n)
 {
     for (size_t i = 0; i < n->count; i++) free(n->note[i]);

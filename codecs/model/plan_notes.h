@@ -15,6 +15,8 @@ kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_d
                           kerf_error *err);
 /* `count` weights, `first` among them, that are encoded without error feedback. */
 kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf_error *err);
+/* An imatrix was given, and no encoder takes it. */
+kerf_status kf_notes_unused(kf_notes *n, kerf_error *err);
 void kf_notes_free(kf_notes *n); /* all zeros are fine */
 
 #endif

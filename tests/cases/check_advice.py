@@ -25,7 +25,7 @@ UNTRIED = ("expected", "no memory", "more than %d shapes", "matrix-vector kernel
            "kerf calibrate", "--length N", "--length %llu", "give --text FILE or --tokens FILE", "--token", "-parallel needs", "--gpus needs", "two forms of one answer",
            "ranks write whole files", "ranks share quantize", "--port 0", "kerf serve --output", "%s --page", "is no advice", "made with calibration",
            "--again is for --feedback", "--imatrix-gguf is of the whole calibration",
-           # of a GPU's tuning, which test_tuning has
+           # of a GPU's tuning, which test_gemv_tuning has
            "has no tuning", "and this GPU is an", "--hardware is of a GPU", "the tuning was found against")
 
 

@@ -255,5 +255,18 @@ def case_few_tokens(kerf, tmp):
     kerf("calibrate", m, "-o", f"{tmp}/cal", "--tokens", f"{tmp}/3.u16", "--length", "3", "--alpha-by", "none")
 
 
+def case_unused(kerf, tmp):
+    """An imatrix that no encoder takes is said to change nothing, and does not."""
+    name = L + "mlp.up_proj.weight"
+    m = model(f"{tmp}/m", [(name, "BF16", (128, 256))], model_type="llama")
+    write(f"{tmp}/i.safetensors", [(name, "F32", (256,), [1.0 + i % 5 for i in range(256)])])
+    says = "the importance of columns changes nothing"
+    kerf("quantize", m, "-f", "int8", "--imatrix", f"{tmp}/i.safetensors", "-o", f"{tmp}/a", says=says)
+    kerf("quantize", m, "-f", "int8", "-o", f"{tmp}/b")
+    need(read(f"{tmp}/a/model.safetensors") == read(f"{tmp}/b/model.safetensors"), "and yet it changes bytes")
+    notes = [kerf.json("quantize", m, "-f", f, "--imatrix", f"{tmp}/i.safetensors", "-n")["notes"] for f in ("int8", "q4_k:imatrix")]
+    need(any(says in n for n in notes[0]) and not notes[1], notes)
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(globals()))

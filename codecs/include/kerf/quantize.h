@@ -106,8 +106,10 @@ KERF_API void kerf_plan_free(kerf_plan *p); /* NULL is fine */
 
 /* The decision for weight i of the plan's source; NULL past the end. */
 KERF_API const kerf_decision *kerf_plan_at(const kerf_plan *p, size_t i);
+/* Bytes of the weight when the decision is carried out. */
+KERF_API uint64_t kerf_decision_bytes(const kerf_decision *d);
 /* What the plan could not tell, a line each: tensors of unknown role, a model that is in no row of
- * the table of families (kerf/roles.h). NULL past the end. */
+ * the table of families (kerf/roles.h); and an imatrix that changes nothing. NULL past the end. */
 KERF_API const char *kerf_plan_note(const kerf_plan *p, size_t i);
 KERF_API void kerf_plan_totals(const kerf_plan *p, kerf_totals *out);
 KERF_API const kerf_layout *kerf_plan_layout(const kerf_plan *p);
@@ -160,6 +162,10 @@ typedef struct kerf_losses {
                               rounds: converted back they differ in the last place                */
     uint64_t foreign;      /* block scales whose byte one of the layouts reads as another number  */
 } kerf_losses;
+
+/* The i-th kind of loss in words, to be written behind its number, which is *count; NULL past the
+ * end. */
+KERF_API const char *kerf_losses_at(const kerf_losses *l, size_t i, uint64_t *count);
 
 /* Writes the codes and scales of every quantized weight as out->layout has them, code for code, and
  * copies all others. result and losses may be NULL. KERF_E_NOSUP: something cannot move, with the

@@ -349,15 +349,10 @@ def _notes(plan: Any) -> tuple[str, ...]:
 
 def _decision(d: Any) -> Decision:
     w, name = d.weight, ffi.new("char[64]")
-    stored = lib.kerf_weight_bytes(w)
     if d.codec.format != ffi.NULL:
-        action, after = "quantize", d.geometry.bytes
-    elif d.dropped:
-        action, after = "drop", 0
-    elif d.decoded:
-        action, after = "decode", lib.kerf_weight_elements(w) * lib.kerf_dtype_bits(w.dtype) // 8
+        action = "quantize"
     else:
-        action, after = "keep", stored
+        action = "drop" if d.dropped else "decode" if d.decoded else "keep"
     return Decision(
         name=text(w.name),
         shape=model_shape(w),
@@ -365,8 +360,8 @@ def _decision(d: Any) -> Decision:
         action=action,
         codec=codec_name(d.codec),
         reason=text(d.reason),
-        bytes_in=stored,
-        bytes_out=after,
+        bytes_in=lib.kerf_weight_bytes(w),
+        bytes_out=lib.kerf_decision_bytes(d),
     )
 
 
