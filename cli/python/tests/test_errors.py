@@ -100,6 +100,17 @@ def test_misuse_of_quantize(model: Path, tmp_path: Path) -> None:
         kerf.quantize(model, None, "nvfp4")
     with pytest.raises(kerf.ArgumentError, match="modelopt"):
         kerf.quantize(model, out, "nvfp4", layout="modelop")
+    with pytest.raises(kerf.ArgumentError, match="vllm is a program"):
+        kerf.quantize(model, out, "nvfp4", layout="vllm")
+    with pytest.raises(kerf.ArgumentError, match='in Python format="nvfp4:4/6"'):
+        kerf.quantize(model, out, recipe="nvfp4:4/6")
+    with pytest.raises(kerf.ArgumentError, match="given as recipe="):
+        kerf.quantize(model, out, "recipe.json")
+    for wrong in ("*down_proj*", ["*down_proj*"]):
+        with pytest.raises(kerf.ArgumentError, match="formats by pattern"):
+            kerf.quantize(model, out, "nvfp4", tensors=wrong)  # type: ignore[arg-type]
+    with pytest.raises(kerf.ArgumentError, match="shell patterns"):
+        kerf.quantize(model, out, "nvfp4", keep=5)  # type: ignore[arg-type]
     with pytest.raises(kerf.ArgumentError, match="no_such"):
         kerf.quantize(model, out, "nvfp4", keep=["*no_such*"])
     with pytest.raises(kerf.ArgumentError, match="no_such"):

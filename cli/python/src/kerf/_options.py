@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from kerf._library import Arena, call, ffi, lib, text
@@ -85,7 +85,7 @@ def patterns(what: str, value: Sequence[str]) -> Sequence[str]:
     """A list of patterns; one pattern alone is a list of one."""
     if isinstance(value, str):
         return [value]
-    if not all(isinstance(v, str) for v in value):
+    if not isinstance(value, Iterable) or not all(isinstance(v, str) for v in value):
         raise ArgumentError(f"{what}: expected shell patterns, as in {what}=['*.down_proj.*']")
     return value
 

@@ -189,10 +189,9 @@ def find_layout(name: str | None) -> Any:
     """A const kerf_layout *; NULL for None."""
     if name is None:
         return ffi.NULL
-    found = lib.kerf_layout_find(Arena().text(name))
-    if found == ffi.NULL:
-        raise ArgumentError(f"layout {name!r}: one of {', '.join(layouts())}")
-    return found
+    out = ffi.new("const kerf_layout **")
+    call(lib.kerf_layout_get, Arena().text(name), out)
+    return out[0]
 
 
 def layouts() -> tuple[str, ...]:
@@ -293,6 +292,10 @@ def quantize(
         raise ArgumentError("quantize: what into? format, recipe or tensors is missing")
     if out is None and not dry_run:
         raise ArgumentError("quantize: out is missing; dry_run=True needs none")
+    if isinstance(format, str) and format.endswith(".json"):
+        raise ArgumentError(f"format={format!r}: that is a file; a recipe is given as recipe=")
+    if tensors is not None and not isinstance(tensors, Mapping):
+        raise ArgumentError("tensors: expected formats by pattern: tensors={'*down_proj*': 'int8'}")
     arena = Arena()
     model = source_of(source)
     weights = source_of(imatrix) if imatrix is not None else None
