@@ -1,5 +1,6 @@
-/* coordinator.c - rank 0 counts: who takes what, who waits for whom, who has failed. It keeps no
- * state that a next run would need: that is on the disk. */
+/* coordinator.c - rank 0 keeps the counts of a run: which rank takes which work, which ranks wait
+ * for another, and which have failed. Nothing that a later run needs is kept here: that is on disk.
+ */
 #include <stdlib.h>
 
 #include "desk.h"

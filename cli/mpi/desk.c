@@ -1,4 +1,5 @@
-/* desk.c - what the library asks of other ranks, as letters that the main thread carries. */
+/* desk.c - what the library asks of other ranks, as messages: any thread may ask, the main thread
+ * alone sends and receives them. */
 #include "desk.h"
 
 #include <string.h>

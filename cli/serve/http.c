@@ -1,4 +1,5 @@
-/* http.c - who may ask, bodies, answers; and connections that take too long.
+/* http.c - checks who may ask, collects bodies of requests, sends answers, and ends connections
+ * that take too long.
  *
  * Connections are served by two threads that never wait for a client: what is not ready is not
  * written, and a stream that has nothing to say is suspended. */

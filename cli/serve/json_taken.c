@@ -1,6 +1,6 @@
-/* json_taken.c - notes where jansson lacked memory. When that happens in the middle of a text, it
- * may read a word with a letter less, or call the text wrong, and says nothing of memory: what was
- * read then is no document, whatever it looks like. */
+/* json_taken.c - notes when an allocation of jansson fails. Without memory in the middle of a text,
+ * jansson may read a word without its last letters, or call the text wrong, and does not say that
+ * memory was lacking: whatever it has read then must be thrown away. */
 #include "serve/json_taken.h"
 
 #include <stdlib.h>

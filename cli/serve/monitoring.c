@@ -1,4 +1,5 @@
-/* monitoring.c - a thread that reads the monitor and tells those who stream. */
+/* monitoring.c - a thread that reads the monitor at intervals and hands each reading to all open
+ * streams. */
 #include "serve/monitoring.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
-/* refusals.c - requests that are no good HTTP. What libmicrohttpd finds it answers with a page of
- * HTML that no option changes, through MHD_queue_response; a function of that name here stands
- * before the library's, and answers in the API's words. What it lets pass, and could be read in two
- * ways by a proxy before this server, is refused here. */
+/* refusals.c - answers to requests that are not valid HTTP. libmicrohttpd answers those that it
+ * finds by a page of HTML, which no option changes, through MHD_queue_response: a function of that
+ * name here is linked in place of the library's, and answers with JSON as the rest of the API does.
+ * Requests that libmicrohttpd accepts, but that a proxy before this server could read otherwise,
+ * are refused here. */
 #include "serve/refusals.h"
 
 #include <dlfcn.h>

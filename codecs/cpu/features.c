@@ -1,4 +1,4 @@
-/* features.c - asks the processor and the operating system. */
+/* features.c - which instruction sets this processor has and this operating system saves. */
 #include "cpu/features.h"
 
 #include <stddef.h>

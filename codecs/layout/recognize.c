@@ -2,7 +2,8 @@
  * layout when every tensor that a row of its table asks for is there, with the type and shape that
  * follow from the codes, and none that the row does not know. Nothing is guessed from values.
  *
- * When no row fits, the one that came furthest says what stood in its way (kerf_tensor_doubt). */
+ * When no row fits, the failure names the first tensor that is missing, or is of another type or
+ * shape, in the row that fits best (kerf_tensor_doubt). */
 #include "layout/recognize.h"
 
 #include <inttypes.h>

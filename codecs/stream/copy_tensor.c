@@ -1,4 +1,5 @@
-/* copy_tensor.c - reads and writes; whether to go on is asked for every panel. */
+/* copy_tensor.c - copies a tensor as it is, panel by panel; before each panel the job is asked
+ * whether it was canceled. */
 #include "stream/copy_tensor.h"
 
 #include "layout/place_weights.h"

@@ -1,4 +1,5 @@
-/* team.c - hands out items to a thread for each member. */
+/* team.c - a thread for each member of a team, which takes one item after the other (a weight,
+ * mostly) until none is left. */
 #include "stream/team.h"
 
 #include <pthread.h>

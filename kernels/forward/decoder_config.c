@@ -1,5 +1,6 @@
-/* decoder_config.c - reads config.json. A model is refused by name when its configuration asks for
- * something that is not computed here, so that no number comes from one half understood. */
+/* decoder_config.c - reads config.json. A model whose configuration asks for something that is not
+ * computed here is refused, with the name of the key: computed without it, every figure of that
+ * model would be wrong. */
 #include "forward/decoder_config.h"
 
 #include <math.h>

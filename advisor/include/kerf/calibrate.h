@@ -5,14 +5,16 @@
  * of a stack, K the columns of a weight:
  *
  *   N           F32 [K] or [E, K]   mean square of each input column over all tokens that the
- * weight saw; ones for an expert that saw none. So the folder is an imatrix, too
- * (kerf/importance.h) N.count     F32 [1] or [E]      experts: tokens that were routed to each
+ *                                   weight saw; ones for an expert that saw none. By these the
+ *                                   folder is an imatrix, too (kerf/importance.h)
+ *   N.count     F32 [1] or [E]      experts: tokens that were routed to each
  *   N.amax      F32 [1]             the largest |x| of its input
  *   N.gram      F32 [K, K]          mean of x x^T; of a layer's experts over all their tokens.
  *                                   Optional. Weights of one input have one, under the first name
  *   N.alpha     F32 [2]             rise of the loss (or KL) per t2 of this weight, and its
- * standard error. Optional L.k_amax    F32 [1]             the largest |k| and |v| that layer L
- * ("model.layers.3") caches L.v_amax
+ *                                   standard error. Optional
+ *   L.k_amax    F32 [1]             the largest |k| that layer L ("model.layers.3") caches
+ *   L.v_amax    F32 [1]             and the largest |v|
  *
  * Metadata of each file: kerf.schema = "kerf.calibration/1"; kerf.source, a number for the contents
  * of the model; kerf.tokens, how many; kerf.text, a hash of them; kerf.alpha = "loss" or "kl";

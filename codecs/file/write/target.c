@@ -1,4 +1,5 @@
-/* target.c - whether an output of this name may be written. */
+/* target.c - whether an output of this name may be written: nothing is there yet, or overwriting is
+ * allowed and what is there may be removed. */
 #include "file/write/target.h"
 
 #include <dirent.h>

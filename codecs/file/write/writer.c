@@ -1,4 +1,5 @@
-/* writer.c - a checkpoint that appears whole or not at all: bytes on their way into it. */
+/* writer.c - writes bytes of tensors into the temporary files of an output, and removes these when
+ * the output is given up. The output gets its name in writer_commit.c, whole or not at all. */
 #include "file/write/writer.h"
 
 #include <errno.h>

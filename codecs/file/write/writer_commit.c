@@ -1,4 +1,5 @@
-/* writer_commit.c - the end of an output: proved, synced, read back and renamed. */
+/* writer_commit.c - finishes an output: checks that every byte was written, syncs the files, reads
+ * them back and compares, then renames them to their target. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* writer_create.c - the beginning of an output: everything up to the first byte of data. */
+/* writer_create.c - begins an output: checks names and options, makes the temporary files, and
+ * writes their headers and the small files beside them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

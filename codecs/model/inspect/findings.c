@@ -1,7 +1,7 @@
-/* findings.c - reads scale planes and says what a decoder would choke on: scales that are NaN,
- * infinite, negative or upside down, layers that runtimes merge but that were not quantized alike,
- * and tensors that belong to no weight. What config.json says of them: config_check.c; what only
- * the numbers show: findings_misread.c. */
+/* findings.c - reads scale planes and reports what would make decoded weights wrong: scales that
+ * are NaN, infinite or negative, or divisors where factors are read; layers that runtimes merge but
+ * that were not quantized alike; and tensors that belong to no weight. What config.json says of
+ * them: config_check.c; what only the numbers show: findings_misread.c. */
 #include "model/inspect/findings.h"
 
 #include <stdio.h>
