@@ -17,7 +17,7 @@
 #   --cuda      the CUDA backend compiles to PTX and links, and rows of it to the machine code of
 #               every architecture that a release has; a GPU is not needed
 #   --aarch64   cross-build for 64-bit Arm, unit tests under qemu-user
-#   --all       native, asan, cuda and aarch64, as CI does
+#   --all       native, asan, cuda and aarch64, as CI does; each is built while the one before it is tested
 #   -j N        parallel jobs (default: all cores)
 #
 # Longer work, never part of --all:
@@ -97,19 +97,64 @@ count_tests() {
     skipped=$((skipped + skip))
 }
 
-# run_tests NAME PRESET "CTEST OPTIONS" [CMAKE OPTION...]; what is built: targets, or all
+# Where there is ninja it builds: it waits for no target where a file of another one can be compiled.
+generator=()
+if command -v ninja >/dev/null; then generator=(-G Ninja); fi
+
+# build_tests BUILD PRESET [CMAKE OPTION...]; what is built: targets, or all
 targets=()
+build_tests() {
+    local build=$1 preset=$2 generate=()
+    shift 2
+    [ -e "$build/CMakeCache.txt" ] || generate=("${generator[@]}") # a folder keeps the one that it has
+    show cmake --preset "$preset" -B "$build" "${generate[@]}" --log-level=WARNING -DKERF_WERROR=ON "$@" &&
+        show cmake --build "$build" -j "$jobs" ${targets[0]:+--target "${targets[@]}"}
+}
+
+# Tests leave processors idle: some wait, some must run alone. The next configuration is built in these
+# gaps, at the lowest priority, so that it takes nothing from what is tested; what the build says is
+# printed when its turn has come.
+#
+# step   "both", or "build" in the process that builds ahead: run_tests then tests nothing
+# ahead  the configuration that is built ahead, its process
+step=both ahead='' ahead_pid=''
+build_ahead() {
+    case ${1:-} in native | asan | clang | cuda | aarch64) ;; *) return 0 ;; esac # those made of run_tests
+    ahead=$1
+    mkdir -p build
+    set -m # a process group of its own, to be ended as a whole
+    (step=build targets=() && renice -n 19 -p "$BASHPID" >/dev/null && run_configuration "$1") \
+        >"build/$1.log" 2>&1 &
+    ahead_pid=$!
+    set +m
+}
+trap '[ -z "$ahead_pid" ] || kill -- "-$ahead_pid" 2>/dev/null' EXIT
+
+# built_ahead: waits until what is built ahead is; its success.
+built_ahead() {
+    local built=0 log=build/$ahead.log
+    wait "$ahead_pid" || built=1
+    ahead='' ahead_pid=''
+    cat "$log" && rm "$log"
+    return $built
+}
+
+# run_tests NAME PRESET "CTEST OPTIONS" [CMAKE OPTION...]; what is built: targets, or all
 run_tests() {
-    local build=build/test-$1 preset=$2 filter=$3
+    local name=$1 build=build/test-$1 preset=$2 filter=$3
     shift 3
     local status=0
     case $filter in --preset*) build=build/$preset ;; esac # its tests are looked for there
-    if ! show cmake --preset "$preset" -B "$build" --log-level=WARNING -DKERF_WERROR=ON "$@" ||
-        ! show cmake --build "$build" -j "$jobs" ${targets[0]:+--target "${targets[@]}"}; then
+    if [ $step = build ]; then
+        build_tests "$build" "$preset" "$@"
+        return
+    fi
+    if [ "$name" = "$ahead" ]; then built_ahead; else build_tests "$build" "$preset" "$@"; fi || {
         echo "this configuration does not build: that counts as one failed test"
         failed=$((failed + 1))
         return 1
-    fi
+    }
+    build_ahead "$following"
     # shellcheck disable=SC2086 # options are words
     show ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error \
         --output-junit junit.xml $filter || status=1
@@ -138,11 +183,11 @@ run_cuda() {
         return 0
     fi
     # Whether it compiles and links does not depend on how well, and all kernels well take 25 minutes
-    # of a core: what newer compilers can leave out is left out. Machine code of some rows is made by
-    # the test architectures.
+    # of a core: what newer compilers can leave out is left out, and so are the vectors of the processor,
+    # which the native build has. Machine code of some rows is made by the test architectures.
     local flags=-O1 # of the host: what -O0 leaves of headers would be in the library
     if grep -q -e --Ofast-compile <<<"$(nvcc --help)"; then flags+=" --Ofast-compile=max"; fi
-    local quick=(-DKERF_AVX512=OFF -DKERF_MPI=OFF -DCMAKE_BUILD_TYPE=Debug
+    local quick=(-DKERF_AVX512=OFF -DKERF_QUICK=ON -DKERF_MPI=OFF -DCMAKE_BUILD_TYPE=Debug
         -DCMAKE_C_FLAGS_DEBUG=-O1 -DCMAKE_CXX_FLAGS_DEBUG=
         "-DCMAKE_CUDA_FLAGS_DEBUG=$flags" -DCMAKE_CUDA_ARCHITECTURES=90a-virtual)
     local targets=(kerf kerf_shared kerf_static man gpu_programs)
@@ -247,10 +292,12 @@ esac
 need_packages "${packages[@]}" || exit 1
 
 status=0
-for configuration in "${configurations[@]}"; do
+for i in "${!configurations[@]}"; do
+    configuration=${configurations[i]} following=${configurations[i + 1]:-}
     printf '\n=== %s ===\n' "$configuration"
     start=$SECONDS
     run_configuration "$configuration" || status=1
+    [ "$configuration" != "$ahead" ] || built_ahead || status=1 # one that tests nothing here
     echo "$configuration: $((SECONDS - start)) s"
     [ $status -eq 0 ] || break
 done
