@@ -138,7 +138,7 @@ if [ "$(id -u)" -eq 0 ] && mkdir disk && mount -t tmpfs -o size=1m none disk 2>/
 fi
 rmdir disk 2>/dev/null
 
-mkdir out && touch out/x
+mkdir out && touch out/x.safetensors
 ranks 4 2 "${args[@]}"
 error_says 'out: exists already; -y replaces it'
 ranks 0 2 "${args[@]}" -y

@@ -28,6 +28,12 @@ static kerf_status check_source(const char *path, const kerf_reader *source, ker
     return s;
 }
 
+static int has_name(const struct stat *folder, const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_dev == folder->st_dev && st.st_ino == folder->st_ino;
+}
+
 /* Overwriting a folder removes what is in it: only plain files may be there, and weights among
  * them, or it is no output of an earlier run but somebody's folder that was named by mistake. */
 static kerf_status check_content(const char *path, int *files, kerf_error *err)
@@ -53,9 +59,11 @@ static kerf_status check_content(const char *path, int *files, kerf_error *err)
                         "overwritten; choose another name",
                         path, name);
     }
+    /* Of a folder that another run has just replaced and removes, only some files may be left. */
+    const int is_same = fstat(dirfd(d), &st) == 0 && has_name(&st, path);
     closedir(d);
     if (s == KERF_OK && failed) s = kf_fail_errno(err, failed, "%s: cannot read it", path);
-    if (s == KERF_OK && *files && !weights)
+    if (s == KERF_OK && *files && !weights && is_same)
         s = kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
                     "%s: holds \"%.100s\" and no weights: only a checkpoint is overwritten; choose "
                     "another name, or remove the folder",
