@@ -28,10 +28,13 @@ static kerf_status check_source(const char *path, const kerf_reader *source, ker
     return s;
 }
 
-static int has_name(const struct stat *folder, const char *path)
+/* Whether a folder that is open has lost its name to another, as far as can be said. */
+static int is_replaced(int fd, const char *path)
 {
-    struct stat st;
-    return stat(path, &st) == 0 && st.st_dev == folder->st_dev && st.st_ino == folder->st_ino;
+    struct stat own, there;
+    if (fstat(fd, &own) != 0) return 0;
+    if (stat(path, &there) != 0) return errno == ENOENT;
+    return own.st_dev != there.st_dev || own.st_ino != there.st_ino;
 }
 
 /* Overwriting a folder removes what is in it: only plain files may be there, and weights among
@@ -60,10 +63,10 @@ static kerf_status check_content(const char *path, int *files, kerf_error *err)
                         path, name);
     }
     /* Of a folder that another run has just replaced and removes, only some files may be left. */
-    const int is_same = fstat(dirfd(d), &st) == 0 && has_name(&st, path);
+    const int is_old = *files && !weights && is_replaced(dirfd(d), path);
     closedir(d);
     if (s == KERF_OK && failed) s = kf_fail_errno(err, failed, "%s: cannot read it", path);
-    if (s == KERF_OK && *files && !weights && is_same)
+    if (s == KERF_OK && *files && !weights && !is_old)
         s = kf_fail(err, KERF_E_EXISTS, KF_NOWHERE,
                     "%s: holds \"%.100s\" and no weights: only a checkpoint is overwritten; choose "
                     "another name, or remove the folder",
