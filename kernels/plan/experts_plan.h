@@ -3,6 +3,8 @@
 #ifndef KERF_EXPERTS_PLAN_H
 #define KERF_EXPERTS_PLAN_H
 
+#include "plan/gemv_tiling.h"
+
 #include <kerf/gemv_experts.h>
 
 /* One kind of matrix of an expert. */
@@ -35,9 +37,30 @@ kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv
 /* Items whose sums are there at once: cuda/experts/experts_y.cuh. */
 enum { KF_EXPERTS_TURNS = 3 };
 
+/* By stages: stages of x that a warp has at once, at most. */
+enum { KF_EXPERTS_PLACES = 3 };
+
+/* Whether a format has kernels by stages: codes of 4 bits, since with 8 and more reading is what
+ * takes time. Zero points, and integers with scales in fp16, have not been seen to pass by them
+ * yet. */
+KF_TILING int kf_experts_has_stages(kf_spec s)
+{
+    const kf_gemv_tiling t = kf_gemv_tiling_of(s);
+    return t.has_few && t.bits == 4 && s.zero != KERF_ZERO_CODE &&
+           !(t.way == KF_WAY_NIBBLE && s.scale == KERF_SCALE_F16);
+}
+
+/* Bytes of a unit in the kernels that go by stages, with a word of scales more in each row. */
+KF_TILING unsigned kf_experts_unit(kf_gemv_tiling t)
+{
+    unsigned scales = !t.has_groups ? 0 : t.is_shared ? 64 : KF_GEMV_TILE * (t.stage_row + 4);
+    return (KF_GEMV_TILE * t.stage + scales + 127) / 128 * 128;
+}
+
 typedef struct kf_experts_room {
     unsigned share, warps, depth, blocks; /* blocks: of a multiprocessor, meant */
     unsigned x_pitch, slot;
+    unsigned x_places, x_at, notes_at; /* by stages */
     unsigned sums_at, sum_cols, zeros_at, lists_at, table_at, bytes;
 } kf_experts_room;
 
@@ -45,6 +68,10 @@ typedef struct kf_experts_room {
 typedef struct kf_experts_need {
     unsigned mats, unit, x_bytes, zeros, table; /* bytes, but mats                   */
     unsigned tokens;
+    unsigned by_stages;      /* stages of a row; 0: by slices                            */
+    int comes_back;          /* items of a block have the same x, one after another     */
+    unsigned columns;        /* whose sums are there; 0: as many as share weights        */
+    unsigned turns;          /* items whose sums are there at once                       */
     unsigned lists, scratch; /* bytes                                               */
     unsigned most_shared;    /* of a block                                          */
 } kf_experts_need;

@@ -20,6 +20,7 @@ typedef struct device_plan {
     kf_experts_job job[2]; /* without pointers */
     kf_experts_grid grid[2];
     int ordinal, is_tiled;
+    size_t parts_at, arrived_at; /* in the workspace */
 } device_plan;
 
 static const kf_experts_launches *tile_launches_of(const kerf_format *f)
@@ -64,8 +65,9 @@ static int lay_tiles(const kerf_gemv_experts *plan, int which, const kf_gemv_til
     int is_tiled;
     j->strides = kf_gemv_strides_of(plan->shape.format, &m->geometry, m->cols, t, &is_tiled);
     if (!is_tiled) return 0;
-    j->slices = (uint32_t)kf_div_up(m->cols, t->slice_codes);
-    j->plain_scales = t->slice_copy == 0 || j->strides.row_groups * t->scale % t->slice_copy == 0;
+    const unsigned copy = t->has_few ? t->stage_copy : t->slice_copy;
+    j->slices = (uint32_t)kf_div_up(m->cols, t->has_few ? t->stage_codes : t->slice_codes);
+    j->plain_scales = copy == 0 || j->strides.row_groups * t->scale % copy == 0;
     j->words = kf_gemv_end_of(&j->strides, &l, t) != KF_GEMV_END_SCALES;
     j->zero_words = j->strides.zero_bytes % 4 == 0;
     /* 16 rows of up must not lie in two rows of tiles. */
@@ -82,12 +84,18 @@ static unsigned raw_bytes(const kf_experts_job *j, const kf_gemv_tiling *t)
 static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv_tiling *t,
                                const kf_gemv_machine *m)
 {
-    unsigned parts = t->way == KF_WAY_BF16 ? 2 : 1, halves = t->slice_codes * 2 * parts;
-    unsigned raw = t->slice_codes * (kerf_dtype_bits(j->x_type) / 8);
-    return (kf_experts_need){.mats = which ? 1 : 2,
-                             .unit = t->slice_unit + raw_bytes(j, t),
+    unsigned parts = t->way == KF_WAY_BF16 ? 2 : 1;
+    unsigned codes = t->has_few ? t->stage_codes : t->slice_codes, halves = codes * 2 * parts;
+    unsigned raw = codes * (kerf_dtype_bits(j->x_type) / 8);
+    return (kf_experts_need){.by_stages = t->has_few ? j->slices : 0,
+                             .comes_back = !which,
+                             .columns = which ? j->tokens : 0,
+                             .turns = which && t->has_few ? 2 : KF_EXPERTS_TURNS,
+                             .mats = which && !t->has_few ? 1 : 2,
+                             .unit =
+                                 t->has_few ? kf_experts_unit(*t) : t->slice_unit + raw_bytes(j, t),
                              .x_bytes = raw > halves ? raw : halves,
-                             .zeros = halves,
+                             .zeros = t->has_few ? 0 : halves,
                              .table = t->table,
                              .tokens = j->tokens,
                              .lists = KF_EXPERTS_LISTS,
@@ -95,12 +103,16 @@ static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv
                              .most_shared = m->most_shared};
 }
 
-/* Two blocks for a multiprocessor if at least two tokens share weights in both launches; else one.
+/* By stages, two tokens of a group cost what one does, and a third room; so no more where experts
+ * rarely have them. Two blocks for a multiprocessor if at least two tokens share weights in both
+ * launches; else one.
  */
 static int divide(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                   kf_experts_room room[2])
 {
-    unsigned most = p->job[0].share, least = most < 2 ? most : 2;
+    const kf_experts_job *in = &p->job[0];
+    const int few = t->has_few && in->tokens * in->top_k <= in->experts;
+    unsigned most = few && in->share > 2 ? 2 : in->share, least = most < 2 ? most : 2;
     for (unsigned blocks = 2; blocks >= 1; blocks--)
         for (unsigned share = most; share >= (blocks == 2 ? least : 1); share--) {
             int fits = 1;
@@ -122,7 +134,9 @@ static void take_room(kf_experts_job *j, const kf_experts_room *r, unsigned mats
     j->depth = r->depth;
     j->x_pitch = r->x_pitch;
     j->raw_at = raw ? mats * unit : 0;
-    j->x_at = mats * (unit + raw);
+    j->x_at = r->x_at ? r->x_at : mats * (unit + raw);
+    j->x_places = r->x_places;
+    j->notes_at = r->notes_at;
     j->slot = r->slot;
     j->sums_at = r->sums_at;
     j->sum_cols = r->sum_cols;
@@ -138,10 +152,43 @@ static unsigned blocks_for(const kf_experts_job *j, int which, uint64_t per_item
     return blocks < most ? (unsigned)blocks : most;
 }
 
-static kerf_status plan_tiles(device_plan *p, const kerf_gemv_experts *plan,
-                              const kf_gemv_machine *m, kerf_error *err)
+/* Where there is enough to do, blocks of down get equal parts of all steps, of two tiles with the
+ * same h: at least two for each warp. Sums that are left, and counts, come behind h. */
+static void plan_parts(device_plan *p, kerf_gemv_experts *plan, unsigned most)
 {
-    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(plan->shape.format));
+    kf_experts_job *j = &p->job[1];
+    const unsigned items = (j->tiles + 1) / 2, pairs = (j->tokens + 1) / 2;
+    const uint64_t slots = (uint64_t)j->tokens * j->top_k;
+    const uint64_t groups = slots < j->experts ? slots : j->experts;
+    j->together = 1;
+    if (items * groups * j->slices < 2 * (uint64_t)most * j->warps) return;
+    j->together = 2;
+    j->is_even = 1;
+    p->grid[1].blocks = most;
+    p->job[0].arrivals = items * 2 * pairs;
+    p->parts_at = (plan->workspace + 127) / 128 * 128;
+    p->arrived_at = p->parts_at + (size_t)most * 4 * pairs * 128;
+    plan->workspace = p->arrived_at + p->job[0].arrivals * sizeof(uint32_t);
+}
+
+/* By stages, with codes of 4 bits, where several tokens share a launch. One token is so only where
+ * a warp has several steps, and the fewer instructions come to more than what it takes to begin;
+ * and not with integers, which cost the other kernels less. */
+static int goes_by_stages(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t,
+                          const kf_gemv_machine *m)
+{
+    const uint64_t steps =
+        kf_div_up(s->hidden, 2 * KF_GEMV_TILE) * s->top_k * kf_div_up(s->inter, t->stage_codes);
+    if (!kf_experts_has_stages(kf_spec_of(s->format))) return 0;
+    if (s->tokens > 1) return 1;
+    return t->way == KF_WAY_E2M1 && steps >= 4 * (uint64_t)m->multiprocessors * KF_GEMV_WARPS;
+}
+
+static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_machine *m,
+                              kerf_error *err)
+{
+    kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(plan->shape.format));
+    t.has_few = goes_by_stages(&plan->shape, &t, m);
     kf_experts_room room[2];
     int tiled = 1;
     for (int i = 0; i < 2; i++) tiled = lay_tiles(plan, i, &t, &p->job[i]) && tiled;
@@ -150,12 +197,14 @@ static kerf_status plan_tiles(device_plan *p, const kerf_gemv_experts *plan,
     for (int i = 0; i < 2; i++) {
         kf_experts_grid *g = &p->grid[i];
         int blocks;
-        *g = (kf_experts_grid){.threads = 32 * room[i].warps, .shared_bytes = room[i].bytes};
+        *g = (kf_experts_grid){
+            .threads = 32 * room[i].warps, .shared_bytes = room[i].bytes, .by_stages = t.has_few};
         KF_CUDA(launches->prepare(i, g, m->most_shared, &blocks), "preparing a kernel");
         if (blocks < 1) return KERF_OK;
         take_room(&p->job[i], &room[i], i ? 1 : 2, t.slice_unit, raw_bytes(&p->job[i], &t));
         g->blocks = blocks_for(&p->job[i], i, 1, (unsigned)blocks * m->multiprocessors);
         g->overlap = m->has_clusters;
+        if (i && t.has_few) plan_parts(p, plan, (unsigned)blocks * m->multiprocessors);
     }
     p->launches = launches;
     p->is_tiled = 1;
@@ -242,6 +291,8 @@ kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv
         j.y = i ? a->y.p : a->workspace.p;
         j.x_stride = i ? plan->h_stride : a->x_stride;
         j.y_stride = i ? a->y_stride : plan->h_stride;
+        j.parts = (float *)((uint8_t *)a->workspace.p + p->parts_at);
+        j.arrived = (uint32_t *)((uint8_t *)a->workspace.p + p->arrived_at);
         j.x_wide = is_aligned(j.x, j.x_stride * (kerf_dtype_bits(j.x_type) / 8), 16);
         KF_CUDA((p->is_tiled ? p->launches->tiles : p->launches->any)(i, &j, &p->grid[i], stream),
                 "starting a layer of experts");

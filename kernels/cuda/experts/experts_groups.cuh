@@ -17,6 +17,7 @@ struct expert_groups {
     uint16_t column[KF_EXPERTS_SLOTS]; /* of h: a group's first */
     uint8_t mask[KF_EXPERTS_SLOTS];    /* of a group: its tokens of eight */
     uint8_t half[KF_EXPERTS_SLOTS];
+    uint8_t token[KF_EXPERTS_SLOTS]; /* of a column */
     uint32_t count;
 };
 static_assert(sizeof(expert_groups) <= KF_EXPERTS_LISTS, "lists take more");
@@ -120,7 +121,11 @@ __device__ void find_groups(const kf_experts_job &j, expert_groups &g, expert_sl
         const uint32_t view = s.view[i];
         slot_view v = {view & 0xffff, view >> 16 & 0xff, (view >> 24) != 0, s.sum[i]};
         uint32_t from = before(v.leader), token = i / j.top_k;
-        if (v.is_first) g.weight[(from >> 16) + __popc(v.mask & ((1u << token) - 1))] = v.weight;
+        if (v.is_first) {
+            const uint32_t own = (from >> 16) + __popc(v.mask & ((1u << token) - 1));
+            g.weight[own] = v.weight;
+            g.token[own] = (uint8_t)token;
+        }
         if (v.leader != i) continue;
         uint32_t n = from & 0xffff, column = from >> 16;
         for (uint32_t half = 0; half < 2; half++)

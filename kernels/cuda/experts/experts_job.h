@@ -42,6 +42,10 @@ typedef struct kf_experts_job {
     uint32_t x_pitch, x_at;      /* bytes of a column of x; where they begin in a slot */
     uint32_t raw_at;             /* ... and scales that are copied as they lie; 0: none are */
     uint32_t tiles, slices;      /* of 16 rows of what comes out; of a row of weights   */
+    /* by stages (experts_stages.cuh), which slices are then: a slot is all of a warp's */
+    uint32_t x_places, notes_at; /* stages of x that are there at once; notes of units in a slot */
+    uint32_t together;           /* units of a step: gate and up; one tile of y, or two */
+    uint32_t is_even;            /* down: blocks have equal parts of all steps */
     /* weights, as gemv_job.h has it */
     uint32_t cols, rows; /* of an expert's matrix */
     kf_gemv_strides strides;
@@ -53,6 +57,10 @@ typedef struct kf_experts_job {
     const uint8_t *x; /* of tokens; of the columns of groups, one after another, for down */
     uint64_t x_stride, y_stride; /* elements */
     uint8_t *y;
+    /* Down, where that is so: sums of items that several blocks have parts of, and how many have
+     * left theirs; gate and up makes it zero. */
+    float *parts;
+    uint32_t *arrived, arrivals;
     kerf_dtype x_type, y_type, bias_type;
     int x_wide; /* rows of x begin at multiples of 16 bytes */
     /* after the product */
@@ -64,7 +72,8 @@ typedef struct kf_experts_job {
 
 typedef struct kf_experts_grid {
     unsigned blocks, threads, shared_bytes;
-    int overlap; /* may begin before the kernel before it has ended */
+    int by_stages; /* experts_stages.cuh, not experts_tiles.cuh */
+    int overlap;   /* may begin before the kernel before it has ended */
 } kf_experts_grid;
 
 /* which: 0 gate and up, 1 down. */

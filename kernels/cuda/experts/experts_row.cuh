@@ -3,6 +3,7 @@
 #include "cuda/gemv/gemv_row_spec.cuh"
 
 #include "cuda/experts/experts_any.cuh"
+#include "cuda/experts/experts_stages.cuh"
 #include "cuda/experts/experts_tiles.cuh"
 
 namespace
@@ -10,8 +11,12 @@ namespace
 
 typedef void (*kernel)(const kf_experts_job);
 
-template <bool HERE> kernel tiles_for(int which)
+constexpr bool HAS_STAGES = HAS_COLUMN && kf_experts_has_stages(KF_ROW);
+
+template <bool STAGES, bool HERE> kernel tiles_for(int which, int by_stages)
 {
+    if constexpr (STAGES)
+        if (by_stages) return which ? experts_stages<true> : experts_stages<false>;
     if constexpr (HERE)
         return which ? experts_tiles<1> : experts_tiles<2>;
     else
@@ -35,7 +40,7 @@ cudaError_t launch(kernel k, const kf_experts_job *j, const kf_experts_grid *g, 
 
 cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, int *blocks)
 {
-    kernel k = tiles_for<TILED>(which);
+    kernel k = tiles_for<HAS_STAGES, TILED>(which, g->by_stages);
     *blocks = 0;
     if (!k) return cudaSuccess;
     cudaFuncAttributes own;
@@ -55,7 +60,7 @@ cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, in
 
 cudaError_t tiles(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
 {
-    return launch(tiles_for<TILED>(which), j, g, s);
+    return launch(tiles_for<HAS_STAGES, TILED>(which, g->by_stages), j, g, s);
 }
 
 cudaError_t any(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)

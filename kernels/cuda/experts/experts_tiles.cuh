@@ -175,16 +175,6 @@ __device__ __forceinline__ void add_unit(float total[4], const float c[4], const
     }
 }
 
-/* Brings parameters into the constant cache, the lines by different warps at once. */
-__device__ __forceinline__ void touch_job(const kf_experts_job &j, uint32_t warp)
-{
-    constexpr uint32_t LINES = (sizeof j + 63) / 64;
-    for (uint32_t i = warp; i < LINES; i += blockDim.x / 32) {
-        uint32_t v = ((const uint32_t *)&j)[min(i * 16, (uint32_t)sizeof j / 4 - 1)];
-        asm volatile("" ::"r"(v));
-    }
-}
-
 template <int MATS>
 __global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 2)
     experts_tiles(const __grid_constant__ kf_experts_job j)
@@ -311,7 +301,8 @@ __global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 2)
         leave_sums<MATS>(j, g, at.item, done % SUM_TURNS, warp, lane, base, total);
         if (done) {
             gate.wait(done - 1 & 1);
-            finish_item<MATS>(j, g, last, done - 1, warp, lane, shared);
+            finish_item<MATS>(j, g, DOWN ? 0 : last / j.tiles, DOWN ? last : last % j.tiles,
+                              done - 1, warp, lane, shared);
         }
         gate.arrive();
         last = at.item;
@@ -319,7 +310,8 @@ __global__ void __launch_bounds__(32 * KF_EXPERTS_WARPS, 2)
     }
     if (done) {
         gate.wait(done - 1 & 1);
-        finish_item<MATS>(j, g, last, done - 1, warp, lane, shared);
+        finish_item<MATS>(j, g, DOWN ? 0 : last / j.tiles, DOWN ? last : last % j.tiles, done - 1,
+                          warp, lane, shared);
     }
 }
 

@@ -6,7 +6,7 @@
 #ifndef KERF_EXPERTS_WEIGHTS_CUH
 #define KERF_EXPERTS_WEIGHTS_CUH
 
-#include "cuda/experts/experts_groups.cuh"
+#include "cuda/experts/experts_matrix.cuh"
 #include "cuda/many/gemv_slices.cuh"
 
 namespace
@@ -15,24 +15,6 @@ namespace
 constexpr bool HAS_RAW = HAS_GROUPS && !SHARED_ROW;
 constexpr uint32_t RAW_WORDS = SCALE_BYTES / 4 + 1; /* of a row */
 constexpr uint32_t RAW_BYTES = HAS_RAW ? TILE * RAW_WORDS * 4 : 0;
-
-/* The matrix of an expert. */
-__device__ __forceinline__ kf_gemv_matrix matrix_of(const kf_experts_job &j,
-                                                    const kf_experts_planes &s, uint32_t expert)
-{
-    kf_gemv_matrix m;
-#pragma unroll
-    for (int i = 0; i < KERF_PLANES; i++) m.plane[i] = s.plane[i] + expert * s.stride[i];
-    m.rows = j.rows;
-    return m;
-}
-
-/* The row that a tile begins with. Where rows alternate, all of the last tile's second half may lie
- * behind the matrix: then nothing that is made of it is used. */
-__device__ __forceinline__ uint32_t first_row(const kf_experts_job &j, int m, uint32_t tile)
-{
-    return min(j.first[m] + tile * j.step, j.rows - 1);
-}
 
 /* Whether 16 rows of a slice from `first` on are all there; and whether their scales are copied in
  * the shortest way as well. */

@@ -4,7 +4,7 @@
 #ifndef KERF_EXPERTS_X_CUH
 #define KERF_EXPERTS_X_CUH
 
-#include "cuda/experts/experts_job.h"
+#include "cuda/experts/experts_matrix.cuh"
 #include "cuda/many/gemv_columns.cuh"
 
 namespace
@@ -12,15 +12,6 @@ namespace
 
 constexpr uint32_t HALVES_BYTES = SLICE_CODES * 2; /* of a column; where its second part begins */
 constexpr uint32_t OCTETS_8 = SLICE_CODES / 8;     /* runs of eight elements of a column */
-
-/* Element at of row `row` of x, which may be what the launch before has just written. */
-__device__ __forceinline__ uint32_t x_bits(const kf_experts_job &j, uint64_t row, uint32_t at)
-{
-    uint64_t i = row * j.x_stride + at;
-    if (at >= j.cols) return 0;
-    return j.x_type == KERF_F32 ? __ldcg((const uint32_t *)j.x + i)
-                                : __ldcg((const uint16_t *)j.x + i);
-}
 
 /* Columns that do not begin at multiples of 16 bytes. */
 __device__ __noinline__ void copy_x_askew(const kf_experts_job &j, uint32_t to, uint64_t row,

@@ -111,34 +111,119 @@ __device__ __forceinline__ float whole_sum(const kf_experts_job &j, const uint8_
     return sum;
 }
 
-/* Adds up the warps of item number `done` of the block, and writes. Some warps have the work,
- * others the next time. A column of h takes 32 lanes: 16 rows of gate and 16 of up. */
+/* Which blocks have a part of an item of y, where a block's work begins and ends anywhere, and
+ * where they leave their sums of it: at most two items of a block are not whole. */
+struct item_parts {
+    uint64_t steps; /* of all blocks; of an item: */
+    uint32_t each;
+    uint32_t blocks;   /* that have a part, each of at least a step */
+    bool begins, ends; /* the block's first item with other than its first step; its last ... */
+
+    __device__ __forceinline__ uint64_t start_of(uint32_t block) const
+    {
+        return steps * block / blocks;
+    }
+    __device__ __forceinline__ uint32_t block_of(uint64_t step) const
+    {
+        return (uint32_t)(((step + 1) * blocks - 1) / steps);
+    }
+    __device__ __forceinline__ bool is_whole(uint32_t item, uint32_t items) const
+    {
+        return !(item == 0 && begins) && !(item + 1 == items && ends);
+    }
+};
+
+/* Leaves the sums of two columns of a tile of an item, one of the warps; the last to come adds up
+ * what all blocks left, in their order. Returns whether it is the last. */
+__device__ __forceinline__ bool meet_parts(const kf_experts_job &j, const item_parts &p,
+                                           uint32_t item, uint32_t mat, uint32_t pair,
+                                           uint32_t lane, float &v)
+{
+    const uint32_t pairs = (j.tokens + 1) / 2;
+    const uint64_t from = (uint64_t)item * p.each;
+    const uint32_t first = p.block_of(from), last = p.block_of(from + p.each - 1);
+    auto place = [&](uint32_t block) {
+        const uint32_t second = block == first && p.start_of(block) / p.each != item;
+        return j.parts + (((block * 2 + second) * 2 + mat) * pairs + pair) * 32 + lane;
+    };
+    __stcg(place(blockIdx.x), v);
+    __threadfence();
+    __syncwarp();
+    const uint32_t at = (item * 2 + mat) * pairs + pair;
+    const uint32_t before = lane == 0 ? atomicAdd(j.arrived + at, 1) : 0;
+    if (__shfl_sync(0xffffffffu, before, 0) != last - first) return false;
+    __threadfence();
+    v = 0;
+    for (uint32_t block = first; block <= last; block++) v += __ldcg(place(block));
+    return true;
+}
+
+/* A column of y of a tile, lanes for its rows; v: its sum. */
+__device__ __forceinline__ void put_down(const kf_experts_job &j, const expert_groups &g,
+                                         uint32_t column, uint32_t k, float v)
+{
+    if (column >= j.tokens || k >= j.out) return;
+    if (j.stack[0].bias) v += down_biases(j, g, column, k);
+    put_number(j.y_type, j.y, column * j.y_stride + k, v);
+}
+
+/* A column of h, which takes 32 lanes: 16 rows of gate and 16 of up. */
+__device__ __forceinline__ void finish_column(const kf_experts_job &j, const expert_groups &g,
+                                              uint32_t group, uint32_t tile, uint32_t column,
+                                              uint32_t turn, uint32_t lane, const uint8_t *shared)
+{
+    const uint32_t r = lane % TILE, k = tile * TILE + r;
+    float v = whole_sum<2>(j, shared, turn, lane / TILE, column, r);
+    float gate = __shfl_sync(0xffffffffu, v, j.alternating ? 2 * r : r);
+    float up = __shfl_sync(0xffffffffu, v, j.alternating ? 2 * r + 1 : r + TILE);
+    if (lane < TILE && k < j.out)
+        put_number(j.y_type, j.y, (g.column[group] + column) * j.y_stride + k,
+                   gated(j, g.expert[group], k, gate, up));
+}
+
+/* Adds up the warps of an item whose sums are in a turn, and writes: f(i) for the warp's share of
+ * `need` tasks. Some warps have the work, others the next time. */
+template <typename F>
+__device__ __forceinline__ void share_tasks(const kf_experts_job &j, uint32_t need, uint32_t done,
+                                            uint32_t warp, F f)
+{
+    const uint32_t begin = done * need % j.warps;
+    uint32_t i = warp >= begin ? warp - begin : warp + j.warps - begin;
+    for (; i < need; i += j.warps) f(i);
+}
+
+/* Item number `done` of the block; group: of gate and up. */
 template <int MATS>
 __device__ __forceinline__ void finish_item(const kf_experts_job &j, const expert_groups &g,
-                                            uint32_t item, uint32_t done, uint32_t warp,
-                                            uint32_t lane, const uint8_t *shared)
+                                            uint32_t group, uint32_t tile, uint32_t done,
+                                            uint32_t warp, uint32_t lane, const uint8_t *shared)
 {
-    uint32_t group = MATS == 2 ? item / j.tiles : 0, tile = MATS == 2 ? item % j.tiles : item;
-    uint32_t columns = MATS == 2 ? __popc(g.mask[group]) : j.tokens, turn = done % SUM_TURNS;
-    uint32_t need = MATS == 2 ? columns : (columns + 1) / 2, begin = done * need % j.warps;
-    uint32_t i = warp >= begin ? warp - begin : warp + j.warps - begin;
-    for (; i < need; i += j.warps) {
-        uint32_t r = lane % TILE, k = tile * TILE + r;
-        if constexpr (MATS == 2) {
-            float v = whole_sum<MATS>(j, shared, turn, lane / TILE, i, r);
-            float gate = __shfl_sync(0xffffffffu, v, j.alternating ? 2 * r : r);
-            float up = __shfl_sync(0xffffffffu, v, j.alternating ? 2 * r + 1 : r + TILE);
-            if (lane < TILE && k < j.out)
-                put_number(j.y_type, j.y, (g.column[group] + i) * j.y_stride + k,
-                           gated(j, g.expert[group], k, gate, up));
-        } else {
-            uint32_t column = 2 * i + lane / TILE;
-            if (column >= columns || k >= j.out) continue;
-            float v = whole_sum<MATS>(j, shared, turn, 0, column, r);
-            if (j.stack[0].bias) v += down_biases(j, g, column, k);
-            put_number(j.y_type, j.y, column * j.y_stride + k, v);
-        }
-    }
+    const uint32_t turn = done % SUM_TURNS;
+    if constexpr (MATS == 2)
+        share_tasks(j, __popc(g.mask[group]), done, warp,
+                    [&](uint32_t i) { finish_column(j, g, group, tile, i, turn, lane, shared); });
+    else
+        share_tasks(j, (j.tokens + 1) / 2, done, warp, [&](uint32_t i) {
+            const uint32_t column = 2 * i + lane / TILE, r = lane % TILE;
+            if (column >= j.tokens) return;
+            put_down(j, g, column, tile * TILE + r, whole_sum<1>(j, shared, turn, 0, column, r));
+        });
+}
+
+/* An item of y of one tile or two, j.together; parts: NULL where all of it is the block's. */
+__device__ __forceinline__ void finish_down(const kf_experts_job &j, const expert_groups &g,
+                                            uint32_t item, const item_parts *parts, uint32_t turn,
+                                            uint32_t done, uint32_t warp, uint32_t lane,
+                                            const uint8_t *shared)
+{
+    const uint32_t pairs = (j.tokens + 1) / 2;
+    share_tasks(j, j.together * pairs, done, warp, [&](uint32_t i) {
+        const uint32_t mat = i >= pairs, pair = i - mat * pairs;
+        const uint32_t column = 2 * pair + lane / TILE, r = lane % TILE;
+        float v = column < j.tokens ? whole_sum<2>(j, shared, turn, mat, column, r) : 0;
+        if (parts && !meet_parts(j, *parts, item, mat, pair, lane, v)) return;
+        put_down(j, g, column, (item * j.together + mat) * TILE + r, v);
+    });
 }
 
 } // namespace

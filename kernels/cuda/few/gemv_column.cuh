@@ -68,11 +68,9 @@ struct column_worker {
     float offset;
 };
 
-/* The lane's scales of a row, in the order of its octets. */
-__device__ __forceinline__ void load_own(uint32_t w[OWN_WORDS], uint32_t at, uint32_t lane)
+/* Pieces that are exchanged bring their groups along. */
+__device__ __forceinline__ void exchange_own(uint32_t w[OWN_WORDS], uint32_t lane)
 {
-    shared_bytes<OWN_BYTES>(w, at);
-    /* Pieces that are exchanged bring their groups along. */
     constexpr int of_piece = PIECE_OCTETS >= OWN_OCTETS ? OWN_BYTES / QUARTER_PIECES : 0;
     if constexpr (TWISTED && of_piece > 0 && OWN_GROUPS >= QUARTER_PIECES) {
         uint32_t swap = exchanged(lane % 4) ? of_piece == 2 ? 0x1032 : 0x2301 : 0x3210;
@@ -80,6 +78,18 @@ __device__ __forceinline__ void load_own(uint32_t w[OWN_WORDS], uint32_t at, uin
         for (int i = 0; i < OWN_WORDS; i++) w[i] = __byte_perm(w[i], 0, swap);
     }
 }
+
+/* The lane's scales of a row, in the order of its octets. */
+__device__ __forceinline__ void load_own(uint32_t w[OWN_WORDS], uint32_t at, uint32_t lane)
+{
+    shared_bytes<OWN_BYTES>(w, at);
+    exchange_own(w, lane);
+}
+
+/* How a unit's scales are read: rows of them lie together. Others say how (load). */
+struct plain_scales {
+    static constexpr bool IS_PLAIN = true;
+};
 
 /* minus_1024() of the lane's group i. */
 __device__ __forceinline__ uint32_t own_zero(const column_worker &me, const beside &b, int row,
@@ -118,20 +128,25 @@ template <int N> constexpr int X_AHEAD = N < 3 ? 4 : SCALING == KF_SCALES_IN_COD
 
 /* Adds a unit to the lane's sums of rows g and g + 8: [column][row], or where groups have no scales
  * those of each pair, twice. v: what x comes into. */
-template <int N>
+template <int N, typename SCALES = plain_scales>
 __device__ __forceinline__ void
 consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const beside &b, float sum[N][2],
-             float whole[PAIRS<N>][2][4], uint32_t v[X_AHEAD<N>][PAIRS<N>][4])
+             float whole[PAIRS<N>][2][4], uint32_t v[X_AHEAD<N>][PAIRS<N>][4],
+             const SCALES &scales = SCALES())
 {
     uint32_t at = slot + me.place, t = me.lane % 4, g = me.lane / 4;
     constexpr bool LOOKED_UP = KF_ROW.scale == KERF_SCALE_MAP8; /* in memory: all at once */
     uint32_t w[2][OWN_WORDS];
     float found[2][OWN_GROUPS];
     if constexpr (HAS_GROUPS) {
-        uint32_t own =
-            slot + CODE_BYTES + t / GROUP_LANES * OWN_BYTES + (SHARED_ROW ? 0 : g * ROW_SCALES);
-        load_own(w[0], own, me.lane);
-        load_own(w[1], own + (SHARED_ROW ? 0 : 8 * ROW_SCALES), me.lane);
+        if constexpr (SCALES::IS_PLAIN) {
+            uint32_t own =
+                slot + CODE_BYTES + t / GROUP_LANES * OWN_BYTES + (SHARED_ROW ? 0 : g * ROW_SCALES);
+            load_own(w[0], own, me.lane);
+            load_own(w[1], own + (SHARED_ROW ? 0 : 8 * ROW_SCALES), me.lane);
+        } else {
+            scales.load(w, slot, me.lane);
+        }
         if constexpr (LOOKED_UP)
 #pragma unroll
             for (int i = 0; i < 2 * OWN_GROUPS; i++)

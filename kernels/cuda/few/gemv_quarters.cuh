@@ -161,17 +161,16 @@ struct beside {
     float second[2];
 };
 
-__device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, const team_span &s,
-                                             uint32_t tile, uint32_t stage, uint32_t lane)
+/* Of the rows of the tile that begins with a row of a matrix. */
+template <typename JOB>
+__device__ __forceinline__ void fetch_beside(beside &out, const JOB &j, const kf_gemv_matrix &m,
+                                             uint32_t tile_row, uint32_t stage, uint32_t lane)
 {
     if constexpr ((HAS_ZEROS && HAS_GROUPS) || NESTED) {
-        if (tile >= s.tiles) return;
-        place p = s.at(tile);
-        const kf_gemv_matrix &m = s.part[p.part];
         uint32_t first = stage * STAGE_GROUPS + lane % 4 / GROUP_LANES * OWN_GROUPS;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            uint64_t row = min(p.row + lane / 4 + 8 * half, m.rows - 1);
+            uint64_t row = min(tile_row + lane / 4 + 8 * half, m.rows - 1);
             if constexpr (HAS_ZEROS) {
                 uint64_t byte = (uint64_t)first * BITS / 8;
                 int have = byte < j.strides.zero_bytes
@@ -194,6 +193,16 @@ __device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, 
                     __ldg((const float *)m.plane[KERF_PLANE_SECOND] + group / KF_NEST_BLOCKS);
             }
         }
+    }
+}
+
+__device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, const team_span &s,
+                                             uint32_t tile, uint32_t stage, uint32_t lane)
+{
+    if constexpr ((HAS_ZEROS && HAS_GROUPS) || NESTED) {
+        if (tile >= s.tiles) return;
+        place p = s.at(tile);
+        fetch_beside(out, j, s.part[p.part], p.row, stage, lane);
     }
 }
 

@@ -1,0 +1,136 @@
+/* experts_stage_x.cuh - a stage of x for the tokens of a group, as cuda/few multiplies it: each
+ * octet of a quarter goes where lanes look for it while it is copied, and is made halves there by
+ * the lane that copied it. */
+#ifndef KERF_EXPERTS_STAGE_X_CUH
+#define KERF_EXPERTS_STAGE_X_CUH
+
+#include "cuda/experts/experts_feed.cuh"
+
+namespace
+{
+
+constexpr uint32_t LANE_OCTETS = (STAGE_OCTETS + 31) / 32;
+
+/* Whether place lane + 32 u is one. */
+__device__ __forceinline__ bool has_octet(uint32_t lane, uint32_t u)
+{
+    return STAGE_OCTETS % 32 == 0 || lane + 32 * u < STAGE_OCTETS;
+}
+
+/* fp32, and rows that do not begin at multiples of 16 bytes, as they lie; the octet of place i at
+ * 16 i, or 32 i. */
+__device__ __noinline__ void copy_stage_slowly(const kf_experts_job &j, uint32_t to, uint64_t row,
+                                               uint32_t stage, uint32_t lane)
+{
+    const bool is_wide = j.x_type == KERF_F32;
+    for (uint32_t u = 0; u < LANE_OCTETS; u++) {
+        if (!has_octet(lane, u)) continue;
+        const uint32_t i = lane + 32 * u, first = stage * STAGE_CODES + octet_at(i);
+        for (uint32_t e = 0; e < (is_wide ? 8 : 4); e++) {
+            uint32_t w = x_bits(j, row, first + (is_wide ? e : 2 * e));
+            if (!is_wide) w |= x_bits(j, row, first + 2 * e + 1) << 16;
+            put_word(to + i * (is_wide ? 32 : 16) + e * 4, w);
+        }
+    }
+}
+
+/* Starts copies of a stage of a row of x. */
+__device__ __forceinline__ void copy_stage_of_x(const kf_experts_job &j, uint32_t to, uint32_t row,
+                                                uint32_t stage, uint32_t lane)
+{
+    if (!j.x_wide || j.x_type == KERF_F32) {
+        copy_stage_slowly(j, to, row, stage, lane);
+        return;
+    }
+    const uint8_t *x = j.x + (uint64_t)row * j.x_stride * 2;
+#pragma unroll
+    for (uint32_t u = 0; u < LANE_OCTETS; u++) {
+        const uint32_t k = stage * STAGE_CODES + octet_at(lane + 32 * u);
+        const bool inside = k < j.cols;
+        if (has_octet(lane, u))
+            copy_async(to + lane * 16 + u * 512, inside ? x + k * 2 : j.x, inside);
+    }
+}
+
+/* Eight numbers, times a power of two, as halves in the order of codes. */
+__device__ __forceinline__ void put_octet(uint32_t to, const float v[8], float factor)
+{
+    uint32_t w[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        __half2 h =
+            __floats2half2_rn(v[octet_order(2 * i)] * factor, v[octet_order(2 * i + 1)] * factor);
+        w[i] = *(uint32_t *)&h;
+    }
+    put_piece(to, {w[0], w[1], w[2], w[3]});
+}
+
+__device__ __noinline__ int convert_fp32(uint32_t at, uint32_t lane)
+{
+    float v[LANE_OCTETS][8] = {}, most = 0; /* where that is infinite, so is what comes of it */
+#pragma unroll
+    for (uint32_t u = 0; u < LANE_OCTETS; u++)
+        if (has_octet(lane, u)) {
+            const uint32_t from = at + (lane + 32 * u) * 32;
+            const uint4 a = shared_piece(from), b = shared_piece(from + 16);
+            const uint32_t w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                v[u][i] = __uint_as_float(w[i]);
+                most = fmaxf(most, fabsf(v[u][i]));
+            }
+        }
+    const int shift = x_shift(__reduce_max_sync(0xffffffffu, __float_as_uint(most)));
+    const float factor = kf_exp2(shift);
+    __syncwarp();
+#pragma unroll
+    for (uint32_t u = 0; u < LANE_OCTETS; u++)
+        if (has_octet(lane, u)) put_octet(at + (lane + 32 * u) * 16, v[u], factor);
+    return shift;
+}
+
+/* Makes a stage of raw x what is multiplied, in place. Returns the exponent of the power of two
+ * that it was multiplied by. */
+__device__ __forceinline__ int convert_stage(const kf_experts_job &j, uint32_t at, uint32_t lane)
+{
+    if (j.x_type == KERF_F32) return convert_fp32(at, lane);
+    uint32_t w[LANE_OCTETS][4] = {};
+#pragma unroll
+    for (uint32_t u = 0; u < LANE_OCTETS; u++)
+        if (has_octet(lane, u)) {
+            const uint4 v = shared_piece(at + lane * 16 + u * 512);
+            w[u][0] = v.x, w[u][1] = v.y, w[u][2] = v.z, w[u][3] = v.w;
+        }
+    int shift = 0;
+    if (j.x_type == KERF_BF16) {
+        uint32_t most = 0; /* of either half */
+#pragma unroll
+        for (uint32_t i = 0; i < LANE_OCTETS * 4; i++)
+            most = __vmaxu2(most, w[i / 4][i % 4] & 0x7fff7fffu);
+        most = max(most << 16, most & 0xffff0000u);
+        shift = x_shift(__reduce_max_sync(0xffffffffu, most));
+        const float factor = kf_exp2(shift);
+#pragma unroll
+        for (uint32_t u = 0; u < LANE_OCTETS; u++) {
+            float v[8];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                v[2 * i] = __uint_as_float(w[u][i] << 16);
+                v[2 * i + 1] = __uint_as_float(w[u][i] & 0xffff0000u);
+            }
+            if (has_octet(lane, u)) put_octet(at + lane * 16 + u * 512, v, factor);
+        }
+        return shift;
+    }
+#pragma unroll
+    for (uint32_t u = 0; u < LANE_OCTETS; u++) {
+        put_in_order(w[u]);
+        if (has_octet(lane, u))
+            put_piece(at + lane * 16 + u * 512, {w[u][0], w[u][1], w[u][2], w[u][3]});
+    }
+    return shift;
+}
+
+} // namespace
+
+#endif
