@@ -98,15 +98,14 @@ count_tests() {
 }
 
 # Where there is ninja it builds: it waits for no target where a file of another one can be compiled.
-generator=()
-if command -v ninja >/dev/null; then generator=(-G Ninja); fi
-
 # build_tests BUILD PRESET [CMAKE OPTION...]; what is built: targets, or all
 targets=()
 build_tests() {
     local build=$1 preset=$2 generate=()
     shift 2
-    [ -e "$build/CMakeCache.txt" ] || generate=("${generator[@]}") # a folder keeps the one that it has
+    if [ ! -e "$build/CMakeCache.txt" ] && command -v ninja >/dev/null; then # a folder keeps what it has
+        generate=(-G Ninja)
+    fi
     show cmake --preset "$preset" -B "$build" "${generate[@]}" --log-level=WARNING -DKERF_WERROR=ON "$@" &&
         show cmake --build "$build" -j "$jobs" ${targets[0]:+--target "${targets[@]}"}
 }
@@ -285,7 +284,7 @@ case " ${configurations[*]} " in *" clang "* | *" asan "* | *" fuzz "* | *" tsan
 esac
 case " ${configurations[*]} " in *" faults "* | *" fuzz "*) packages+=("python3=python3") ;; esac
 case " ${configurations[*]} " in *" aarch64 "*)
-    packages+=("aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu"
+    packages+=("aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu" "ninja=ninja-build"
         "/usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross" "qemu-aarch64=qemu-user")
     ;;
 esac

@@ -13,7 +13,7 @@ body="{\"hardware\": \"h200\", \"shapes\": [$(list '[%g, 4096]')], \"batches\": 
 server=
 trap '[ -z "$server" ] || kill -9 "$server" 2>/dev/null; cleanup' EXIT
 
-# sweep SHIM: the answer in `lines`, the shim's counts beside it.
+# sweep SHIM: the answer in `lines`, the shim's counts beside it; whether it ended in order in `whole`.
 sweep() {
     LD_PRELOAD=$shim KERF_SHIM=$1 "$KERF" serve --port 0 --json >log 2>serve-err &
     server=$!
@@ -21,7 +21,7 @@ sweep() {
     port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' log)
     [ -n "$port" ] || { echo "FAIL: no server: $(cat serve-err)" && exit 1; }
     curl -s --max-time 60 -H 'Content-Type: application/json' -d "$body" "http://127.0.0.1:$port/api/v1/sweep" >lines
-    check "the sweep ends in order" test $? -eq 0
+    whole=$?
     kill -TERM $server
     wait $server
     check "the server ends well: $(cat serve-err)" test $? -eq 0
@@ -30,10 +30,17 @@ sweep() {
 
 # How much memory is asked for differs from system to system: the fault is put where the lines are half done.
 sweep count=count
+check "the sweep ends in order" test $whole -eq 0
 calls=$(sed -n 's/^memory //p' count) all=$(wc -l <lines)
 check "all lines: $all" test "$all" -gt 1024
 check "the calls are counted" test "${calls:-0}" -gt 10000
-sweep "call=memory at=$((calls / 2)) what=fail error=12"
+# Now and then it is libmicrohttpd that asks there, or a thread that begins: then the connection ends instead, and
+# the next request is tried.
+for next in 0 1 2 3 4; do
+    sweep "call=memory at=$((calls / 2 + next)) what=fail error=12"
+    [ $whole -ne 0 ] || break
+done
+check "the sweep that lacks memory ends in order" test $whole -eq 0
 check "it says why" grep -q '^{"schema":"kerf.error/1","status":503,' <(tail -n 1 lines)
 check "after whole lines" test "$(grep -c '^{"n":.*}$' lines)" -eq "$(($(wc -l <lines) - 1))"
 check "of which there are some, and not all" test "$(wc -l <lines)" -gt 1 -a "$(wc -l <lines)" -lt "$all"
