@@ -147,6 +147,12 @@ class Bench:
         changed = {n: self.decoded[(c, *how)][n] for t, c in recipe if t and c != "keep" for n in t}
         return self.torch.measure(changed, rows)
 
+    def takes_feedback(self, codec):
+        """0: not for a row of this model's lengths; kerf quantize refuses it for all weights."""
+        r = subprocess.run([self.a.kerf, "quantize", self.a.model, "-o", self.path("none"), "-f", codec,
+                            "--dry-run", *self.feedback()], capture_output=True)
+        return r.returncode == 0
+
     def feedback(self):
         more = ["--again"] if self.a.again else ["--device", self.a.device]  # again: by the processor alone
         return ["--calibration", self.path("gram"), "--feedback", *more]
@@ -179,9 +185,8 @@ class Bench:
                 if rows == self.a.judge:
                     self.source = out["source"]["perplexity"]
             self.measured.update({(r, rows): c for r, c in zip(part, found)})
-            if len(todo) - at <= AT_ONCE or at // AT_ONCE % 8 == 7:
-                self.keep()
-                print(f"{clock()} {at + len(part)} of {len(todo)} measured", file=sys.stderr)
+            self.keep()
+            print(f"{clock()} {at + len(part)} of {len(todo)} measured", file=sys.stderr)
         return [self.measured[r, rows] for r in recipes]
 
     def keep(self):
@@ -253,7 +258,8 @@ def measure(b, save):
     first = advice["flat", budgets[-1]]
     singles = {c: recipe_of(first, lambda g, c=c: c) for c in codecs_of(first)}
     if a.feedback:
-        singles.update({c + " with feedback": r + MARK for c, r in list(singles.items())})
+        singles.update({c + " with feedback": r + MARK for c, r in list(singles.items())
+                        if b.takes_feedback(c)})
     bits = {u["codec"]: u["bits"] for u in first["uniform"]}
     chosen = {k: recipe_of(v, lambda g: g["codec"]) + MARK * (k[0] == FEEDBACK)
               for k, v in advice.items() if v}
