@@ -151,22 +151,25 @@ __device__ __forceinline__ bool copy_unit(const kf_experts_job &j, int mat, uint
     } else {
         copy_codes_slowly(j, to, lane, stage, rows, codes);
     }
-    if constexpr (!HAS_GROUPS) return false;
-    const bool plain = j.plain_scales && rows >= TILE && (stage + 1) * STAGE_CODES <= j.cols;
-    if (plain) {
-        if (SCALE_LANES == 32 || (int)lane < SCALE_LANES) {
-            const uint32_t r = SHARED_ROW ? first / TILE_ROWS : first + lane / ROW_PIECES;
-            copy_scales<SCALE_PIECE>(to + CODE_BYTES + lane * SCALE_PIECE,
-                                     stage_scales(j, m, r, stage) + lane % ROW_PIECES * SCALE_PIECE,
-                                     true);
+    if constexpr (HAS_GROUPS) {
+        const bool plain = j.plain_scales && rows >= TILE && (stage + 1) * STAGE_CODES <= j.cols;
+        if (plain) {
+            if (SCALE_LANES == 32 || (int)lane < SCALE_LANES) {
+                const uint32_t r = SHARED_ROW ? first / TILE_ROWS : first + lane / ROW_PIECES;
+                copy_scales<SCALE_PIECE>(
+                    to + CODE_BYTES + lane * SCALE_PIECE,
+                    stage_scales(j, m, r, stage) + lane % ROW_PIECES * SCALE_PIECE, true);
+            }
+        } else if constexpr (SHARED_ROW) {
+            copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage, rows,
+                                            stage_scales(j, m, first / TILE_ROWS, stage));
+        } else if constexpr (MAY_SKEW) {
+            copy_raw(j, m, first, stage, to + CODE_BYTES, lane);
         }
-    } else if constexpr (SHARED_ROW) {
-        copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage, rows,
-                                        stage_scales(j, m, first / TILE_ROWS, stage));
-    } else if constexpr (MAY_SKEW) {
-        copy_raw(j, m, first, stage, to + CODE_BYTES, lane);
+        return MAY_SKEW && !plain;
+    } else {
+        return false;
     }
-    return MAY_SKEW && !plain;
 }
 
 /* The lane's scales of a unit whose rows of them begin anywhere. */
