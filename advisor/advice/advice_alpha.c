@@ -10,7 +10,7 @@
 #include "advice/advice.h"
 #include "base/globs.h"
 #include "file/json/json_read.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 /* --- a file of rules ----------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "file/json/json_read.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 /* What the public part points to: its texts are those of the document, but for origins. */
 typedef struct recipe_memory {

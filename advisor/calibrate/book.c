@@ -10,7 +10,7 @@
 #include <kerf/parts.h>
 
 #include "base/base.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 static const char *const suffixes[KF_PARTS] = {"", ".amax", ".count", ".gram"};
 

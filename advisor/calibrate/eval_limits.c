@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "file/json/json_read.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 const char *kerf_eval_figure_name(kerf_eval_figure f)
 {

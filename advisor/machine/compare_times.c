@@ -60,3 +60,42 @@ kerf_status kerf_sum_up_times(const kerf_compared_time *t, size_t count, const k
     free(error);
     return KERF_OK;
 }
+
+static kerf_status fill_comparison(kerf_comparison *c, const kerf_timing *times, size_t count,
+                                   kerf_error *err)
+{
+    KF_TRY(kf_allocate(&c->item, count, sizeof *c->item, err));
+    KF_TRY(kf_allocate(&c->format, kerf_format_count(), sizeof *c->format, err));
+    for (; c->count < count; c->count++)
+        KF_TRY(kerf_compare_time(c->hardware, &times[c->count], &c->item[c->count], err));
+    for (size_t i = 0; i < kerf_format_count(); i++) {
+        kerf_format_errors *next = &c->format[c->formats];
+        next->format = kerf_format_at(i);
+        KF_TRY(kerf_sum_up_times(c->item, c->count, next->format, &next->errors, err));
+        c->formats += next->errors.count > 0;
+    }
+    return kerf_sum_up_times(c->item, c->count, NULL, &c->all, err);
+}
+
+kerf_status kerf_compare_times(const kerf_hardware *h, const kerf_timing *times, size_t count,
+                               kerf_comparison **out, kerf_error *err)
+{
+    kerf_comparison *c = NULL;
+    *out = NULL;
+    KF_TRY(kf_allocate(&c, 1, sizeof *c, err));
+    c->hardware = h;
+    const kerf_status s = fill_comparison(c, times, count, err);
+    if (s == KERF_OK)
+        *out = c;
+    else
+        kerf_comparison_free(c);
+    return s;
+}
+
+void kerf_comparison_free(kerf_comparison *c)
+{
+    if (!c) return;
+    free(c->item);
+    free(c->format);
+    free(c);
+}

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "base/base.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 static json_t *facts_json(const kerf_hardware *h)
 {

@@ -2,7 +2,7 @@
  * the same members. */
 #include <kerf/monitor.h>
 
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 static json_t *throttles_json(const kerf_reading *r)
 {

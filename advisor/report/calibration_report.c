@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "report/ci_text.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 typedef struct weight_row {
     const kerf_weight *weight;

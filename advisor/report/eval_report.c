@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "report/ci_text.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 /* --- JSON ---------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #include <kerf/advise.h>
 #include <stdio.h>
 
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 json_t *kf_advice_json(const kerf_advice *a);
 json_t *kf_recipe_json(const kerf_advice *a);

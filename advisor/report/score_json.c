@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 static void add_number(json_t **row, const char *key, double value)
 {

@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "base/globs.h"
 #include "file/json/json_read.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 static double max_error(const kerf_score *s)
 {

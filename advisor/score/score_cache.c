@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "file/json/json_read.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 /* The fields of a score that are kept, in this order. */
 static json_t *pack(const kerf_score *s)

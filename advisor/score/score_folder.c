@@ -12,7 +12,7 @@
 #include "base/divide.h"
 #include "base/growing_text.h"
 #include "base/work.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 /* The same files for every number of parts. So many that 64 parts have four each, whose work is
  * then nearly equal, and not so many that the folder of a large model is one. */

@@ -9,7 +9,7 @@
 
 #include "file/json/json_read.h"
 #include "score/score_folder.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 /* What the names of opened scores stand in. */
 struct kerf_scores_kept {

@@ -11,7 +11,7 @@
 #include "base/work.h"
 #include "score/compare.h"
 #include "stream/team.h"
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 typedef struct verifying {
     kerf_verification public;

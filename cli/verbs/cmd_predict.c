@@ -1,43 +1,25 @@
 /* cmd_predict.c - kerf predict: times of products or of whole models, each with what it was
  * predicted from: a data sheet, a fit, or measured shapes. */
-#include <string.h>
+#include <kerf/predictions.h>
+#include <stdlib.h>
 
-#include "verbs/predict_verb.h"
+#include "options.h"
+#include "options_products.h"
+#include "output.h"
+#include "verbs/figures.h"
 
-kerf_status option_activations(const args *a, const kerf_format **out, kerf_error *err)
-{
-    TRY(option_format(a, "activations", out, err));
-    if (*out && (*out)->id == KERF_FORMAT_BF16) *out = NULL;
-    return KERF_OK;
-}
+typedef struct predict_run {
+    const args *args;
+    kerf_hardware *hardware;
+    kerf_model model;
+    products_option lists;
+    kerf_product_outlooks *products; /* one of the two is made */
+    kerf_step_outlooks *steps;
+} predict_run;
 
-void time_cells(table *t, const kerf_prediction *p)
-{
-    table_cell(t, "%s%s", kerf_tier_name(p->tier), p->extrapolated ? " (edge)" : "");
-    if (p->tier == KERF_TIER_SPEC) {
-        table_cell(t, "%.2f..%.2f", p->low_us, p->high_us);
-    } else {
-        table_cell(t, "%.2f", p->us);
-    }
-}
+/* --- text ---------------------------------------------------------------------------------- */
 
-void prediction_json(json_t **row, const kerf_prediction *p)
-{
-    json_set(row, "tier", json_string(kerf_tier_name(p->tier)));
-    json_set(row, "low_us", json_figure(p->low_us));
-    json_set(row, "us", json_figure(p->us));
-    json_set(row, "high_us", json_figure(p->high_us));
-    json_set(row, "fixed_us", json_figure(p->fixed_us));
-    json_set(row, "memory_us", json_figure(p->memory_us));
-    json_set(row, "decode_us", json_figure(p->decode_us));
-    json_set(row, "math_us", json_figure(p->math_us));
-    json_set(row, "intensity", json_figure(p->intensity));
-    json_set(row, "ridge", json_figure(p->ridge));
-    json_set(row, "bound", json_string(kerf_bound_name(p->bound)));
-    if (p->extrapolated) json_set(row, "extrapolated", json_true());
-}
-
-void print_tier_note(const kerf_hardware *h)
+static void print_tier_note(const kerf_hardware *h)
 {
     if (h->fits || h->tables) return;
     printf("\nspec-only: from the data sheet of %s; a band that careful kernels\n"
@@ -45,6 +27,120 @@ void print_tier_note(const kerf_hardware *h)
            "are counted.\n",
            shown(h->name));
 }
+
+static kerf_status print_products(const kerf_product_outlooks *all, kerf_error *err)
+{
+    table *t = NULL;
+    TRY(table_open(&t, "NxK|>batch|format|+>MB|tier|>us|+>flop/B|+>ridge|bound|>vs bf16", err));
+    for (size_t i = 0; i < all->rows; i++) {
+        const kerf_product_outlook *o = &all->row[i];
+        table_cell(t, "%llux%llu", (unsigned long long)o->shape.n, (unsigned long long)o->shape.k);
+        table_cell(t, "%u", o->batch);
+        table_cell(t, "%s", o->format->name);
+        table_cell(t, "%.3f", kerf_work_bytes(&o->work) * 1e-6);
+        time_cells(t, &o->time);
+        table_cell(t, "%.2f", o->time.intensity);
+        table_cell(t, "%.0f", o->time.ridge);
+        table_cell(t, "%s", kerf_bound_name(o->time.bound));
+        table_cell(t, "%.2f", o->speedup);
+    }
+    TRY(table_end(t, KERF_OK, err));
+    print_tier_note(all->request.hardware);
+    return KERF_OK;
+}
+
+static void step_row(table *t, const kerf_step_outlook *o, unsigned gpus)
+{
+    static const char *const fits[] = {"?", "no", "yes"};
+    const kerf_step *s = &o->step;
+    table_cell(t, "%s", o->format->name);
+    table_cell(t, "%u", o->batch);
+    table_cell(t, "%.2f", o->weight_bytes * 1e-9);
+    table_cell(t, "%.2f", o->cache_bytes * 1e-9);
+    if (gpus > 1) table_cell(t, "%.2f", o->gpu_bytes * 1e-9);
+    table_cell(t, "%s", fits[o->fits + 1]);
+    table_cell(t, "%.2f", s->bytes * 1e-9);
+    table_cell(t, "%s", kerf_tier_name(s->time.tier));
+    if (s->time.tier == KERF_TIER_SPEC) {
+        table_cell(t, "%.2f..%.2f", s->time.low_us * 1e-3, s->time.high_us * 1e-3);
+        table_cell(t, "%.0f..%.0f", s->tokens_per_s[0], s->tokens_per_s[1]);
+    } else {
+        table_cell(t, "%.2f", s->time.us * 1e-3);
+        table_cell(t, "%.0f", s->tokens_per_s[1] * s->time.low_us / s->time.us);
+    }
+    if (o->crossover < 1e15)
+        table_cell(t, "%.0f", o->crossover);
+    else
+        table_cell(t, "never");
+}
+
+static kerf_status print_operators(const kerf_step *s, kerf_error *err)
+{
+    table *t = NULL;
+    TRY(table_open(&t, "operator|>times|>MB|+>Gflop|tier|>us each|+>flop/B|bound|>share", err));
+    for (size_t i = 0; i < s->ops; i++) {
+        const kerf_operator *op = &s->op[i];
+        table_cell(t, "%s", op->name);
+        table_cell(t, "%.0f", op->count);
+        table_cell(t, "%.3f", kerf_work_bytes(&op->work) * 1e-6);
+        table_cell(t, "%.4f", op->work.flops * 1e-9);
+        time_cells(t, &op->time);
+        table_cell(t, "%.2f", op->time.intensity);
+        table_cell(t, "%s", kerf_bound_name(op->time.bound));
+        table_cell(t, "%.1f %%", 100 * op->count * op->time.us / s->time.us);
+    }
+    printf("\n");
+    return table_end(t, KERF_OK, err);
+}
+
+static kerf_status print_steps(const kerf_step_outlooks *all, kerf_error *err)
+{
+    const kerf_steps_request *r = &all->request;
+    const kerf_model *m = r->model;
+    table *t = NULL;
+    printf("%s: %.3f G parameters, %.3f G pass per token,\n%.0f KV elements per token; %s on %s,\n"
+           "%s %.0f tokens\n\n",
+           m->type, kerf_model_parameters(m) * 1e-9, kerf_model_active(m) * 1e-9,
+           kerf_model_kv_elements(m), r->prefill ? "prefill" : "decode", shown(r->hardware->name),
+           r->prefill ? "prompts of" : "context of", r->context);
+    if (m->estimated)
+        printf(
+            "an estimate: of model_type %s only the sizes are known, the rest is as in most models"
+            "\n\n",
+            shown(m->type));
+    if (r->gpus > 1)
+        printf("on %u GPUs, which exchange what the operators at the end say\n\n", r->gpus);
+    TRY(table_open(&t,
+                   r->gpus > 1 ? "format|>batch|>GB|>cache GB|>GB a GPU|fits|+>GB/step|tier|>"
+                                 "ms/step|>tokens/s|+>crossover"
+                               : "format|>batch|>GB|>cache GB|fits|+>GB/step|tier|>ms/step|>"
+                                 "tokens/s|+>crossover",
+                   err));
+    for (size_t i = 0; i < all->rows; i++) step_row(t, &all->row[i], r->gpus);
+    TRY(table_end(t, KERF_OK, err));
+    if (all->rows == 1) TRY(print_operators(&all->row[0].step, err));
+    printf("\ncrossover: the context at which a step reads as much cache as weights.\n");
+    print_tier_note(r->hardware);
+    return KERF_OK;
+}
+
+static kerf_status print_answer(const predict_run *j, kerf_error *err)
+{
+    const int csv = args_has(j->args, "csv");
+    const kerf_outlook_kind kind = csv ? KERF_OUTLOOK_CSV : KERF_OUTLOOK_JSON;
+    char *text = NULL;
+    size_t n;
+    if (!csv && !args_has(j->args, "json"))
+        return j->steps ? print_steps(j->steps, err) : print_products(j->products, err);
+    TRY(j->steps ? kerf_step_outlooks_write(j->steps, kind, &text, &n, err)
+                 : kerf_product_outlooks_write(j->products, kind, &text, &n, err));
+    if (!csv) return put_document(text, err);
+    fputs(text, stdout);
+    free(text);
+    return KERF_OK;
+}
+
+/* --- verb ---------------------------------------------------------------------------------- */
 
 /* Options that speak of the other half are refused: an ignored option is a wrong answer. */
 static kerf_status check_options(const args *a, kerf_error *err)
@@ -71,13 +167,69 @@ static kerf_status check_options(const args *a, kerf_error *err)
     return USAGE(err, "predict: --csv or --json, not both");
 }
 
+/* --activations; NULL in *out: bf16. */
+static kerf_status read_activations(const args *a, const kerf_format **out, kerf_error *err)
+{
+    TRY(option_format(a, "activations", out, err));
+    if (*out && (*out)->id == KERF_FORMAT_BF16) *out = NULL;
+    return KERF_OK;
+}
+
+static kerf_status predict_products(predict_run *j, kerf_error *err)
+{
+    const products_option *l = &j->lists;
+    int matrices = 1;
+    TRY(option_products_open(&j->lists, j->args, NULL, err));
+    TRY(args_integer(j->args, "matrices", 1, 1 << 20, &matrices, err));
+    kerf_products_request r = {.hardware = j->hardware,
+                               .format = l->format,
+                               .formats = l->formats,
+                               .shape = l->shape,
+                               .shapes = l->shapes,
+                               .batch = l->batch,
+                               .batches = l->batches,
+                               .matrices = matrices};
+    TRY(read_activations(j->args, &r.activations, err));
+    return kerf_predict_products(&r, &j->products, err);
+}
+
+static kerf_status predict_steps(predict_run *j, kerf_error *err)
+{
+    const args *a = j->args;
+    const products_option *l = &j->lists;
+    kerf_steps_request r = {.hardware = j->hardware,
+                            .model = &j->model,
+                            .config = args_value(a, "model"),
+                            .prefill = args_has(a, "prefill")};
+    int context = 4096, gpus = 1;
+    TRY(kerf_model_open(model_path(r.config), &j->model, err));
+    TRY(option_products_open(&j->lists, a, NULL, err));
+    TRY(args_integer(a, "context", 1, 1 << 30, &context, err));
+    TRY(option_gpus(a, &gpus, &r.expert_parallel, err));
+    TRY(option_format(a, "kv", &r.others.kv, err));
+    TRY(option_format(a, "head", &r.others.head, err));
+    TRY(option_format(a, "experts", &r.others.experts, err));
+    TRY(read_activations(a, &r.others.activations, err));
+    r.format = l->format;
+    r.formats = l->formats;
+    r.batch = l->batch;
+    r.batches = l->batches;
+    r.context = context;
+    r.gpus = (unsigned)gpus;
+    return kerf_predict_steps(&r, &j->steps, err);
+}
+
 static int run_predict(const args *a, kerf_error *err)
 {
-    kerf_hardware *h = NULL;
+    predict_run j = {.args = a};
     TRY(check_options(a, err));
-    TRY(kerf_hardware_get(args_value(a, "hardware"), &h, err));
-    kerf_status s = args_has(a, "model") ? predict_model(a, h, err) : predict_shapes(a, h, err);
-    kerf_hardware_close(h);
+    TRY(kerf_hardware_get(args_value(a, "hardware"), &j.hardware, err));
+    kerf_status s = args_has(a, "model") ? predict_steps(&j, err) : predict_products(&j, err);
+    if (s == KERF_OK) s = print_answer(&j, err);
+    kerf_product_outlooks_free(j.products);
+    kerf_step_outlooks_free(j.steps);
+    option_products_close(&j.lists);
+    kerf_hardware_close(j.hardware);
     return s;
 }
 

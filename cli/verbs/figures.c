@@ -1,4 +1,4 @@
-/* figures.c - the figures of a score as columns of a table. */
+/* figures.c - the figures of a score as columns of a table, and a predicted time. */
 #include "verbs/figures.h"
 
 #include <kerf/inspect.h>
@@ -66,4 +66,14 @@ void figures_cells(table *t, const kerf_score *s, unsigned show)
     table_cell(t, "%.4f %%", 100 * kerf_score_clip_share(s));
     table_cell(t, "%.3e", s->max_error);
     if (show & SHOW_ZSTD) table_cell(t, "%.1f %%", zstd_percent(s));
+}
+
+void time_cells(table *t, const kerf_prediction *p)
+{
+    table_cell(t, "%s%s", kerf_tier_name(p->tier), p->extrapolated ? " (edge)" : "");
+    if (p->tier == KERF_TIER_SPEC) {
+        table_cell(t, "%.2f..%.2f", p->low_us, p->high_us);
+    } else {
+        table_cell(t, "%.2f", p->us);
+    }
 }

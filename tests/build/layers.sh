@@ -50,7 +50,7 @@ BEGIN {
     place("advisor/machine/", "machine");    place("advisor/monitor/", "monitor")
     place("advisor/model/", "operators")
     place("advisor/score/", "score");        place("advisor/advice/", "advice")
-    place("advisor/text/", "text");         place("advisor/report/", "report");      place("advisor/calibrate/", "calibrate")
+    place("advisor/report/", "report");      place("advisor/calibrate/", "calibrate")
     place("advisor/tokens/", "tokens")
     place("cli/verbs/", "verbs");            place("cli/serve/serve.h", "cli")
     place("cli/serve/", "serve");            place("cli/mpi/", "mpi")
@@ -95,13 +95,12 @@ BEGIN {
 
     # The advisor and the command use doors, and of the rooms behind them these alone.
     doors = "<codec> <cuda> <file> <layout> <model> <selftest> <kernels> <forward> <advisor> table"
-    inside = doors " base json stream kernels/plan text"
-    use("text", "base json")
+    inside = doors " base json stream kernels/plan"
     use("machine", inside);              use("operators", inside)
     use("monitor", inside)
     use("score", inside);                use("advice", inside " machine operators score")
     use("report", inside " advice");     use("calibrate", inside)
-    use("tokens", doors " base disk json gguf text")
+    use("tokens", doors " base disk json gguf")
     use("cli", doors);                   use("verbs", doors " cli")
     use("serve", doors " cli");          use("mpi", doors " cli")
     use("table", "block") # it names the headers of families for block/all.h

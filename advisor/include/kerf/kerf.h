@@ -38,6 +38,7 @@
 #include <kerf/model.h>
 #include <kerf/monitor.h>
 #include <kerf/predict.h>
+#include <kerf/predictions.h>
 #include <kerf/recipe.h>
 #include <kerf/runtimes.h>
 #include <kerf/score.h>

@@ -143,6 +143,33 @@ KERF_API KERF_CHECK kerf_status kerf_sum_up_times(const kerf_compared_time *t, s
                                                   const kerf_format *f, kerf_time_errors *out,
                                                   kerf_error *err);
 
+/* Many times beside their predictions. */
+typedef struct kerf_format_errors {
+    const kerf_format *format;
+    kerf_time_errors errors;
+} kerf_format_errors;
+
+typedef struct kerf_comparison {
+    const kerf_hardware *hardware; /* the caller's                                      */
+    kerf_compared_time *item;      /* [count] in the order of the times                 */
+    size_t count;
+    kerf_format_errors *format; /* [formats] that occur, in the order of their table */
+    size_t formats;
+    kerf_time_errors all;
+} kerf_comparison;
+
+/* kerf_compare_time of each and kerf_sum_up_times of each format and of all; h must outlive the
+ * result. *out is NULL after a failure. */
+KERF_API KERF_CHECK kerf_status kerf_compare_times(const kerf_hardware *h, const kerf_timing *times,
+                                                   size_t count, kerf_comparison **out,
+                                                   kerf_error *err);
+KERF_API void kerf_comparison_free(kerf_comparison *c); /* NULL is fine */
+
+/* JSON, schema kerf.compare/1: malloc'd, ends in a 0 that n does not count, to be freed. bench: the
+ * file that the times come from, as the document names it; NULL: null. */
+KERF_API KERF_CHECK kerf_status kerf_comparison_write(const kerf_comparison *c, const char *bench,
+                                                      char **text, size_t *n, kerf_error *err);
+
 /* Sets t's error_*: each of its times predicted from the others on machine h, read against h's
  * fits, which may have seen it. */
 KERF_API KERF_CHECK kerf_status kerf_check_anchors(const kerf_hardware *h, kerf_anchors *t,

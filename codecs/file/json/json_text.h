@@ -1,5 +1,5 @@
-/* json_text.h - the JSON that the advisor writes: documents into texts, and values that JSON cannot
- * hold. Files are read by file/json/json_read.h. */
+/* json_text.h - the JSON documents that kerf writes: into texts, and values that JSON cannot hold.
+ * Files are read by file/json/json_read.h. */
 #ifndef KERF_JSON_TEXT_H
 #define KERF_JSON_TEXT_H
 

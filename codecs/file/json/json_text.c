@@ -1,5 +1,5 @@
 /* json_text.c - documents of jansson as texts, and values that need care. */
-#include "text/json_text.h"
+#include "file/json/json_text.h"
 
 #include <math.h>
 #include <stdlib.h>
