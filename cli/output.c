@@ -53,11 +53,12 @@ kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err)
     return s;
 }
 
-kerf_status put_document(char *text, kerf_error *err)
+kerf_status put_document(kerf_status s, char **text, kerf_error *err)
 {
-    int failed = fprintf(documents ? documents : stdout, "%s\n", text) < 0;
+    if (s != KERF_OK) return s;
+    const int failed = fprintf(documents ? documents : stdout, "%s\n", *text) < 0;
     document_begun = 1;
-    free(text);
+    free(*text);
     return failed ? kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno)) : KERF_OK;
 }
 

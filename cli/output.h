@@ -16,8 +16,8 @@ void json_add(json_t **array, json_t *value);
 /* Prints doc, after putting "schema": "kerf.<verb>/1" first into it, and releases it. */
 kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err);
 
-/* Prints a document that the library wrote, and frees it. */
-kerf_status put_document(char *text, kerf_error *err);
+/* Prints a document that the library wrote, unless s says that it failed to, and frees it. */
+kerf_status put_document(kerf_status s, char **text, kerf_error *err);
 
 /* Where the two above print to from now on; NULL: standard output. */
 void set_documents(FILE *to);

@@ -152,6 +152,7 @@ kerf_status kerf_advise_typical(const kerf_typical_request *r, kerf_typical **ou
     kerf_typical *t = NULL;
     *out = NULL;
     KF_TRY(kf_allocate(&t, 1, sizeof *t, err));
+    t->request = *r;
     t->batch = r->batch > 0 ? r->batch : 1;
     t->context = r->context > 0 ? r->context : 4096;
     kerf_status s = fill_rows(r, t, err);

@@ -96,14 +96,34 @@ static json_t *tuning_json(const kerf_hardware *h)
                      "source", h->tuning_source, "date", h->tuning_date);
 }
 
+static json_t *machine_json(const kerf_hardware *h)
+{
+    json_t *doc =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "name", h->name, "title",
+                  h->title, "kind", h->kind, "arch", h->arch, "native", h->native, "note", h->note,
+                  "facts", facts_json(h), "fits", fits_json(h), "tables", tables_json(h));
+    if (h->tuning) kf_json_set(&doc, "tuning", tuning_json(h));
+    return doc;
+}
+
 kerf_status kerf_hardware_json(const kerf_hardware *h, char **out, kerf_error *err)
 {
-    json_t *doc = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "schema",
-                            "kerf.hardware/1", "name", h->name, "title", h->title, "kind", h->kind,
-                            "arch", h->arch, "native", h->native, "note", h->note, "facts",
-                            facts_json(h), "fits", fits_json(h), "tables", tables_json(h));
-    if (h->tuning) kf_json_set(&doc, "tuning", tuning_json(h));
+    json_t *doc = json_pack("{s:s}", "schema", "kerf.hardware/1"), *machine = machine_json(h);
+    if (!machine || json_object_update(doc, machine) != 0) {
+        json_decref(doc);
+        doc = NULL;
+    }
+    json_decref(machine);
     if (kf_json_write(doc, JSON_INDENT(2), out, NULL, NULL) == KERF_OK) return KERF_OK;
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE,
                    "no memory for the description of %.60s, or a text of it is not UTF-8", h->name);
+}
+
+kerf_status kerf_hardware_list_json(char **out, kerf_error *err)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < kerf_hardware_count(); i++)
+        kf_json_add(&all, machine_json(kerf_hardware_at(i)));
+    return kf_json_write(json_pack("{s:s, s:o}", "schema", "kerf.hardware-list/1", "hardware", all),
+                         JSON_INDENT(2), out, NULL, err);
 }

@@ -17,7 +17,7 @@ kerf_status kerf_advice_write(const kerf_advice *a, kerf_advice_kind kind, char 
 {
     enum { RECIPE_FLAGS = JSON_INDENT(1) | JSON_REAL_PRECISION(17) };
     *text = NULL;
-    *n = 0;
+    if (n) *n = 0;
     switch (kind) {
     case KERF_ADVICE_JSON: return kf_json_write(kf_advice_json(a), JSON_INDENT(2), text, n, err);
     case KERF_ADVICE_RECIPE: return kf_json_write(kf_recipe_json(a), RECIPE_FLAGS, text, n, err);

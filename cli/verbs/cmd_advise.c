@@ -184,11 +184,11 @@ static kerf_status print_advice(const advise_run *j, kerf_error *err)
 {
     const int json = args_has(j->args, "json");
     char *text = NULL;
-    size_t n;
-    if (!json) TRY(print_groups(j->advice, err));
-    TRY(kerf_advice_write(j->advice, json ? KERF_ADVICE_JSON : KERF_ADVICE_SUMMARY, &text, &n,
-                          err));
-    if (json) return put_document(text, err);
+    if (json)
+        return put_document(kerf_advice_write(j->advice, KERF_ADVICE_JSON, &text, NULL, err), &text,
+                            err);
+    TRY(print_groups(j->advice, err));
+    TRY(kerf_advice_write(j->advice, KERF_ADVICE_SUMMARY, &text, NULL, err));
     printf("\n%s", text);
     if (!is_wide()) printf("--wide and --report say why each group got what it got.\n");
     free(text);

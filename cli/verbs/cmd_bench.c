@@ -1,82 +1,17 @@
 /* cmd_bench.c - kerf bench: how fast kerf's kernels are on this machine, as `kerf compare` and
  * `kerf hardware --measured` read it. */
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "options_products.h"
 #include "output.h"
 #include "progress.h"
-
-static double joules_per_gb(const kerf_gemv_times *all, size_t i)
-{
-    return all->energy[i].joules / all->time[i].bytes * 1e9;
-}
-
-static json_t *energy_json(const kerf_gemv_times *all, size_t i)
-{
-    const kerf_product_energy *e = &all->energy[i];
-    return json_pack("{s:f, s:f, s:f, s:o, s:f, s:f, s:o}", "joules", e->joules, "joules_per_gb",
-                     joules_per_gb(all, i), "watts", e->watts, "peak_w", json_figure(e->peak_w),
-                     "idle_w", all->idle_w, "seconds", e->seconds, "step_s",
-                     json_figure(e->step_s));
-}
-
-static json_t *time_json(const kerf_gemv_times *all, size_t i)
-{
-    const kerf_gemv_time *t = &all->time[i];
-    char name[160];
-    snprintf(name, sizeof name, "gemv/%s/%llux%llu/%u/%s/%s", t->format->name,
-             (unsigned long long)t->rows, (unsigned long long)t->cols, t->columns,
-             kerf_dtype_name(all->x), t->backend);
-    json_t *row = json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:s, s:f, s:s, s:f, s:f, s:f, s:I, s:s, s:f, s:f, "
-        "s:f}",
-        "name", name, "format", t->format->name, "n", (json_int_t)t->rows, "k", (json_int_t)t->cols,
-        "batch", (json_int_t)t->columns, "backend", t->backend, "us", t->us, "unit", "us", "median",
-        t->us, "low", t->low_us, "high", t->high_us, "trials", (json_int_t)all->trials, "ceiling",
-        "read", "share", t->share, "bytes", t->bytes, "rms_error", t->error);
-    if (row && t->plain_us > 0) {
-        json_set(&row, "plain_us", json_real(t->plain_us));
-        json_set(&row, "plain_share", json_real(t->plain_share));
-    }
-    if (all->energy) json_set(&row, "energy", energy_json(all, i));
-    return row;
-}
-
-/* What was timed. */
-static json_t *machine_json(const kerf_gemv_times *all)
-{
-    struct utsname u;
-    const kerf_device_info *d = &all->device;
-    json_t *here =
-        json_pack("{s:o, s:i, s:f, s:f}", "cpu", json_path(all->processor), "threads", all->threads,
-                  "stream_gbps", all->stream_gbps, "copy_gbps", all->copy_gbps);
-    if (uname(&u) == 0) json_set(&here, "arch", json_string(u.machine));
-    if (d->name[0]) {
-        json_set(&here, "gpu", json_path(d->name));
-        json_set(&here, "multiprocessors", json_integer(d->multiprocessors));
-        json_set(&here, "l2_bytes", json_integer((json_int_t)d->l2_bytes));
-    }
-    return here;
-}
-
-static json_t *times_json(const kerf_gemv_times *all)
-{
-    json_t *rows = json_array();
-    for (size_t i = 0; i < all->count; i++) {
-        json_add(&rows, time_json(all, i));
-    }
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "bench", "gemv", "x",
-                     kerf_dtype_name(all->x), "version", KERF_VERSION_TEXT, "compiler", __VERSION__,
-                     "machine", machine_json(all), "results", rows);
-}
 
 static void energy_cells(table *t, const kerf_gemv_times *all, size_t i)
 {
     const kerf_product_energy *e = &all->energy[i];
     table_cell(t, "%.4g", e->joules * 1e3);
     table_cell(t, "%.0f", e->watts);
-    table_cell(t, "%.3g", joules_per_gb(all, i));
+    table_cell(t, "%.3g", kerf_joules_per_gb(all, i));
 }
 
 /* What the table's figures are. */
@@ -162,6 +97,7 @@ static int run_bench(const args *a, kerf_error *err)
     const char *what = args_operand(a, 0);
     measure_option m = {0};
     kerf_gemv_times *all = NULL;
+    char *text = NULL;
     kerf_hardware *machine = NULL;
     progress p;
     if (strcmp(what, benches[0]) != 0) {
@@ -176,8 +112,9 @@ static int run_bench(const args *a, kerf_error *err)
     if (s == KERF_OK) s = kerf_measure_gemv(&m.request, &p.job, &all, err);
     progress_close(&p);
     if (s == KERF_OK) {
-        s = args_has(a, "json") ? print_json("bench.gemv", times_json(all), err)
-                                : print_times(all, err);
+        s = args_has(a, "json")
+                ? put_document(kerf_gemv_times_write(all, &text, NULL, err), &text, err)
+                : print_times(all, err);
     }
     kerf_gemv_times_free(all);
     kerf_monitor_close(m.request.monitor);

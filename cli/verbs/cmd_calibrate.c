@@ -32,8 +32,7 @@ static void tell_plan(void *ctx, const kerf_calibrate_plan *p)
 static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
 {
     const char *gguf = IS_FIRST ? args_value(j->args, "imatrix-gguf") : NULL;
-    char *document = NULL;
-    size_t n;
+    char *text = NULL;
     TRY(kerf_calibration_open(path, &j->result, err));
     if (gguf) {
         TRY(kerf_imatrix_write(kerf_calibration_imatrix(j->result), j->source,
@@ -41,11 +40,10 @@ static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
                                args_has(j->args, "overwrite"), err));
         note_written(gguf);
     }
-    TRY(kerf_calibration_write(j->result, j->source,
-                               args_has(j->args, "json") ? KERF_CALIBRATION_JSON
-                                                         : KERF_CALIBRATION_TEXT,
-                               &document, &n, err));
-    return put_document(document, err);
+    const kerf_calibration_kind kind =
+        args_has(j->args, "json") ? KERF_CALIBRATION_JSON : KERF_CALIBRATION_TEXT;
+    return put_document(kerf_calibration_write(j->result, j->source, kind, &text, NULL, err), &text,
+                        err);
 }
 
 /* What is said of the weights is of the whole calibration. */

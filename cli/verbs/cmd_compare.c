@@ -65,11 +65,9 @@ typedef struct compare_run {
 static kerf_status print_comparison(const compare_run *j, const args *a, kerf_error *err)
 {
     char *text = NULL;
-    size_t n;
-    if (args_has(a, "json")) {
-        TRY(kerf_comparison_write(j->comparison, j->path, &text, &n, err));
-        return put_document(text, err);
-    }
+    if (args_has(a, "json"))
+        return put_document(kerf_comparison_write(j->comparison, j->path, &text, NULL, err), &text,
+                            err);
     TRY(print_rows(j->comparison, err));
     return print_errors(j->comparison, err);
 }

@@ -17,42 +17,28 @@ typedef struct convert_run {
 
 /* --- report -------------------------------------------------------------------------------- */
 
-static json_t *losses_json(const kerf_losses *l)
+static void print_summary(const convert_run *j)
 {
-    json_t *list = json_array();
     const char *text;
+    size_t kinds = 0;
     uint64_t n;
-    for (size_t i = 0; (text = kerf_losses_at(l, i, &n)) != NULL; i++)
-        if (n) json_add(&list, json_sprintf("%llu %s", (unsigned long long)n, text));
-    return list;
-}
-
-static void print_summary(const convert_run *j, const char *layout, const json_t *lost)
-{
-    size_t i;
-    json_t *text;
+    for (size_t i = 0; kerf_losses_at(&j->losses, i, &n) != NULL; i++) kinds += n != 0;
     if (!note_part(&j->to, &j->result.share))
         print_note("%s: %zu weights in layout %s, %s, %.2f s", shown(j->to.path), j->result.changed,
-                   layout, json_array_size(lost) ? "not without loss" : "nothing lost",
+                   j->to.layout->name, kinds ? "not without loss" : "nothing lost",
                    j->result.seconds);
-    json_array_foreach(lost, i, text) print_note("lost: %s", json_string_value(text));
+    for (size_t i = 0; (text = kerf_losses_at(&j->losses, i, &n)) != NULL; i++)
+        if (n) print_note("lost: %llu %s", (unsigned long long)n, text);
 }
 
 static kerf_status report(const convert_run *j, kerf_error *err)
 {
-    const char *layout = j->to.layout->name;
-    json_t *lost = losses_json(&j->losses);
-    if (progress_allows_text(j->args)) print_summary(j, layout, lost);
-    if (!args_has(j->args, "json")) {
-        json_decref(lost);
-        return KERF_OK;
-    }
-    json_t *doc = json_pack(
-        "{s:o, s:o, s:s, s:I, s:o, s:f}", "source", json_path(kerf_checkpoint_path(j->source)),
-        "output", json_path(j->to.path), "layout", layout, "converted",
-        (json_int_t)j->result.changed, "losses", lost, "seconds", j->result.seconds);
-    json_set_part(&doc, &j->to, &j->result.share);
-    return print_json("convert", doc, err);
+    char *text = NULL;
+    if (progress_allows_text(j->args)) print_summary(j);
+    if (!args_has(j->args, "json")) return KERF_OK;
+    return put_document(
+        kerf_converted_write(j->source, &j->to, &j->result, &j->losses, &text, NULL, err), &text,
+        err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */

@@ -42,13 +42,8 @@ static kerf_status report(const dequantize_run *j, kerf_error *err)
         note_experts(j);
     }
     if (!args_has(j->args, "json")) return KERF_OK;
-    json_t *doc = json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:f}", "source",
-                            json_path(kerf_checkpoint_path(j->source)), "output",
-                            json_path(j->to.path), "decoded", (json_int_t)r->changed, "kept",
-                            (json_int_t)r->kept, "bytes_in", (json_int_t)r->bytes_in, "bytes_out",
-                            (json_int_t)r->bytes_out, "seconds", r->seconds);
-    json_set_part(&doc, &j->to, &r->share);
-    return print_json("dequantize", doc, err);
+    char *text = NULL;
+    return put_document(kerf_dequantized_write(j->source, &j->to, r, &text, NULL, err), &text, err);
 }
 
 static kerf_status dequantize(dequantize_run *j, kerf_error *err)

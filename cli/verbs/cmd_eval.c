@@ -52,11 +52,9 @@ static kerf_status report(const void *e, int kind, char **text, size_t *n, kerf_
 static kerf_status print_result(const eval_run *j, kerf_error *err)
 {
     char *text = NULL;
-    size_t n;
     TRY(ci_reports_write(j->args, report, j->evaluation, err));
     if (!args_has(j->args, "json")) return print_models(j, err);
-    TRY(kerf_evaluation_write(j->evaluation, &text, &n, err));
-    return put_document(text, err);
+    return put_document(kerf_evaluation_write(j->evaluation, &text, NULL, err), &text, err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */

@@ -6,32 +6,6 @@
 #include "output.h"
 #include "progress.h"
 
-/* --- JSON ---------------------------------------------------------------------------------- */
-
-static kerf_status print_machine_json(const kerf_hardware *h, kerf_error *err)
-{
-    char *text = NULL;
-    TRY(kerf_hardware_json(h, &text, err));
-    return put_document(text, err);
-}
-
-static kerf_status print_list_json(kerf_error *err)
-{
-    json_t *all = json_array();
-    for (size_t i = 0; i < kerf_hardware_count(); i++) {
-        char *text = NULL;
-        kerf_status s = kerf_hardware_json(kerf_hardware_at(i), &text, err);
-        json_t *one = s == KERF_OK ? json_loads(text, 0, NULL) : NULL;
-        free(text);
-        json_object_del(one, "schema");
-        json_add(&all, one);
-        if (s == KERF_OK) continue;
-        json_decref(all);
-        return s;
-    }
-    return print_json("hardware-list", json_pack("{s:o}", "hardware", all), err);
-}
-
 /* --- text ---------------------------------------------------------------------------------- */
 
 /* The fact as it stands in the list, a question mark behind what nothing confirms. */
@@ -149,9 +123,12 @@ static int run_hardware(const args *a, kerf_error *err)
     const char *name = args_operand(a, 0), *path = args_value(a, "measured");
     int json = args_has(a, "json"), measures = args_has(a, "measure") || args_has(a, "calibrate");
     kerf_hardware *known = NULL, *made = NULL;
+    char *text = NULL;
     if (path && measures) return USAGE(err, "--measured and --measure are two ways to one end");
     if (!name && path) return USAGE(err, "--measured needs the machine that was measured");
-    if (!name && !measures) return json ? print_list_json(err) : print_list(err);
+    if (!name && !measures)
+        return json ? put_document(kerf_hardware_list_json(&text, err), &text, err)
+                    : print_list(err);
     if (name) TRY(kerf_hardware_get(name, &known, err));
     kerf_status s = KERF_OK;
     if (path) s = add_times(known, path, &made, err);
@@ -159,7 +136,7 @@ static int run_hardware(const args *a, kerf_error *err)
     if (s == KERF_OK && !made && !json) {
         s = print_machine(known, err);
     } else if (s == KERF_OK) {
-        s = print_machine_json(made ? made : known, err);
+        s = put_document(kerf_hardware_json(made ? made : known, &text, err), &text, err);
     }
     kerf_hardware_close(known);
     kerf_hardware_close(made);

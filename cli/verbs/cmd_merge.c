@@ -32,15 +32,6 @@ int note_part(const kerf_output *to, const kerf_share *s)
     return 1;
 }
 
-void json_set_part(json_t **doc, const kerf_output *to, const kerf_share *s)
-{
-    if (!to->parts) return;
-    json_set(doc, "part",
-             json_pack("{s:I, s:I, s:I, s:I, s:I}", "part", (json_int_t)to->part, "parts",
-                       (json_int_t)to->parts, "shards", (json_int_t)s->shards, "of_shards",
-                       (json_int_t)s->of_shards, "bytes_out", (json_int_t)s->bytes));
-}
-
 static kerf_status merge(const args *a, progress *bar, kerf_merged *r, kerf_error *err)
 {
     const char *path = args_operand(a, 0);
@@ -64,7 +55,7 @@ static kerf_status show_scores(const args *a, kerf_error *err)
 
 static int run_merge(const args *a, kerf_error *err)
 {
-    char text[TEXT_SIZE];
+    char text[TEXT_SIZE], *document = NULL;
     int is_scores = 0;
     progress bar = {0};
     kerf_merged r = {0};
@@ -77,10 +68,8 @@ static int run_merge(const args *a, kerf_error *err)
                    r.files, kerf_bytes_text(r.bytes, text), r.seconds);
     if (is_scores) return show_scores(a, err);
     if (!args_has(a, "json")) return EXIT_OK;
-    json_t *doc = json_pack("{s:o, s:I, s:I, s:I, s:f}", "output", json_path(args_operand(a, 0)),
-                            "parts", (json_int_t)r.parts, "files", (json_int_t)r.files, "bytes",
-                            (json_int_t)r.bytes, "seconds", r.seconds);
-    return print_json("merge", doc, err);
+    return put_document(kerf_merged_write(args_operand(a, 0), &r, &document, NULL, err), &document,
+                        err);
 }
 
 static const option options[] = {

@@ -127,10 +127,8 @@ static kerf_status print_sample(const kerf_monitor *m, const kerf_sample *s, con
                                 kerf_error *err)
 {
     char *line = NULL;
-    size_t n = 0;
     if (args_has(a, "json")) {
-        TRY(kerf_sample_write(s, &line, &n, err));
-        TRY(put_document(line, err));
+        TRY(put_document(kerf_sample_write(s, &line, NULL, err), &line, err));
     } else if (args_has(a, "csv")) {
         print_csv(s);
     } else {

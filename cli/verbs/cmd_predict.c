@@ -129,12 +129,12 @@ static kerf_status print_answer(const predict_run *j, kerf_error *err)
     const int csv = args_has(j->args, "csv");
     const kerf_outlook_kind kind = csv ? KERF_OUTLOOK_CSV : KERF_OUTLOOK_JSON;
     char *text = NULL;
-    size_t n;
     if (!csv && !args_has(j->args, "json"))
         return j->steps ? print_steps(j->steps, err) : print_products(j->products, err);
-    TRY(j->steps ? kerf_step_outlooks_write(j->steps, kind, &text, &n, err)
-                 : kerf_product_outlooks_write(j->products, kind, &text, &n, err));
-    if (!csv) return put_document(text, err);
+    const kerf_status s = j->steps
+                              ? kerf_step_outlooks_write(j->steps, kind, &text, NULL, err)
+                              : kerf_product_outlooks_write(j->products, kind, &text, NULL, err);
+    if (s != KERF_OK || !csv) return put_document(s, &text, err);
     fputs(text, stdout);
     free(text);
     return KERF_OK;

@@ -27,49 +27,6 @@ typedef struct quantize_run {
 
 /* --- report -------------------------------------------------------------------------------- */
 
-static json_t *decision_json(const kerf_decision *d)
-{
-    const kerf_weight *w = d->weight;
-    char name[64];
-    json_t *row = json_pack("{s:s, s:o, s:s}", "name", w->name, "shape",
-                            json_shape(w->stored.rank ? &w->stored : &w->shape), "source",
-                            kerf_weight_format(w, name, sizeof name));
-    const char *format = d->codec.format ? kerf_codec_name(d->codec, name, sizeof name) : NULL;
-    json_set(&row, "format", format ? json_string(format) : json_null());
-    json_set(&row, "reason", d->reason[0] ? json_path(d->reason) : json_null());
-    json_set(&row, "bytes_in", json_integer((json_int_t)kerf_weight_bytes(w)));
-    json_set(&row, "bytes_out", json_integer((json_int_t)kerf_decision_bytes(d)));
-    json_set(&row, "bpw",
-             json_real(bits_per_weight(kerf_decision_bytes(d), kerf_weight_elements(w))));
-    json_set_place(&row, &w->place);
-    return row;
-}
-
-static kerf_status print_plan_json(const quantize_run *j, kerf_error *err)
-{
-    const kerf_totals *t = &j->totals;
-    const int dry = args_has(j->args, "dry-run");
-    json_t *tensors = json_array(), *notes = json_array();
-    const char *note;
-    for (size_t i = 0; i < t->weights; i++)
-        json_add(&tensors, decision_json(kerf_plan_at(j->plan, i)));
-    for (size_t i = 0; (note = kerf_plan_note(j->plan, i)) != NULL; i++)
-        json_add(&notes, json_path(note));
-    json_t *totals =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "quantized", (json_int_t)t->quantized, "kept",
-                  (json_int_t)(t->weights - t->quantized), "elements", (json_int_t)t->elements,
-                  "bytes_in", (json_int_t)t->bytes_in, "bytes_out", (json_int_t)t->bytes_out, "bpw",
-                  bits_per_weight(t->bytes_out, t->elements));
-    if (!dry) json_set(&totals, "seconds", json_real(j->seconds));
-    json_t *doc =
-        json_pack("{s:o, s:o, s:s, s:b, s:o, s:o}", "source", json_path(j->source_path), "output",
-                  json_path(j->to.path), "layout", kerf_plan_layout(j->plan)->name, "dry_run", dry,
-                  "tensors", tensors, "totals", totals);
-    json_set(&doc, "notes", notes);
-    if (!dry) json_set_part(&doc, &j->to, &j->result.share);
-    return print_json("quantize", doc, err);
-}
-
 static void print_notes(const quantize_run *j, FILE *to)
 {
     const char *note;
@@ -193,6 +150,7 @@ static kerf_status open_calibration(quantize_run *j, kerf_error *err)
 static kerf_status quantize(quantize_run *j, kerf_error *err)
 {
     const args *a = j->args;
+    char *text = NULL;
     TRY(read_options(j, err));
     TRY(kerf_checkpoint_open(j->source_path, &j->source, err));
     TRY(note_ruined(j->source, err));
@@ -209,7 +167,9 @@ static kerf_status quantize(quantize_run *j, kerf_error *err)
     } else if (!args_has(a, "json")) {
         return print_plan(j, err);
     }
-    return args_has(a, "json") ? print_plan_json(j, err) : KERF_OK;
+    if (!args_has(a, "json")) return KERF_OK;
+    const kerf_result *result = args_has(a, "dry-run") ? NULL : &j->result;
+    return put_document(kerf_plan_write(j->plan, result, &text, NULL, err), &text, err);
 }
 
 /* Measures what was written and compares it with the promises of the recipe. EXIT_OK,

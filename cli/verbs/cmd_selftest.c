@@ -3,38 +3,6 @@
 
 #include "options.h"
 #include "output.h"
-#include "progress.h"
-
-static json_t *codec_json(const kerf_selftest_row *r)
-{
-    char name[64], digest[24];
-    json_t *problems = r->texts ? json_array() : NULL;
-    for (size_t i = 0; i < r->texts; i++) {
-        json_add(&problems, json_path(r->problem[i]));
-    }
-    snprintf(digest, sizeof digest, "%016llx", (unsigned long long)r->digest);
-    return json_pack("{s:s, s:s*, s:b, s:I, s:b, s:I, s:o*}", "format",
-                     kerf_codec_name(r->codec, name, sizeof name), "digest",
-                     r->tried ? digest : NULL, "recorded", r->recorded, "vectors",
-                     (json_int_t)r->vectors, "pass", r->problems == 0, "problems",
-                     (json_int_t)r->problems, "first_problems", problems);
-}
-
-static kerf_status print_document(const kerf_selftest_result *t, double seconds, kerf_error *err)
-{
-    json_t *tried = json_array(), *codecs = json_array();
-    for (size_t i = 0; i < t->backends; i++) {
-        json_add(&tried, json_string(t->backend[i]));
-    }
-    for (size_t i = 0; i < t->rows; i++) json_add(&codecs, codec_json(&t->row[i]));
-    return print_json("selftest",
-                      json_pack("{s:b, s:I, s:I, s:I, s:I, s:f, s:o, s:o}", "pass", t->failed == 0,
-                                "passed", (json_int_t)t->passed, "failed", (json_int_t)t->failed,
-                                "unrecorded", (json_int_t)t->unrecorded, "vectors",
-                                (json_int_t)t->vectors, "seconds", seconds, "backends", tried,
-                                "codecs", codecs),
-                      err);
-}
 
 static void add_row(table *t, const kerf_selftest_row *r)
 {
@@ -56,7 +24,7 @@ static void add_row(table *t, const kerf_selftest_row *r)
     }
 }
 
-static kerf_status print_text(const kerf_selftest_result *r, double seconds, kerf_error *err)
+static kerf_status print_text(const kerf_selftest_result *r, kerf_error *err)
 {
     table *t = NULL;
     TRY(table_open(&t, "format|digest|>vectors|result", err));
@@ -67,7 +35,7 @@ static kerf_status print_text(const kerf_selftest_result *r, double seconds, ker
     if (r->tensors) printf(", up to %zu tensors each", r->tensors);
     printf("; backends");
     for (size_t i = 0; i < r->backends; i++) printf(" %s", r->backend[i]);
-    printf("; %.1f s\n", seconds);
+    printf("; %.1f s\n", r->seconds);
     return KERF_OK;
 }
 
@@ -75,14 +43,14 @@ static int run_selftest(const args *a, kerf_error *err)
 {
     kerf_exec exec = {0};
     kerf_selftest_result *r = NULL;
-    double started = now_s();
+    char *text = NULL;
     kerf_status s = option_exec_open(a, &exec, err);
     const kerf_selftest_options o = {.device = exec.device, .vectors = args_value(a, "vectors")};
     if (s == KERF_OK) s = kerf_selftest(&o, NULL, &r, err);
     option_exec_close(&exec);
     if (s != KERF_OK) return s;
-    s = args_has(a, "json") ? print_document(r, now_s() - started, err)
-                            : print_text(r, now_s() - started, err);
+    s = args_has(a, "json") ? put_document(kerf_selftest_write(r, &text, NULL, err), &text, err)
+                            : print_text(r, err);
     int failed = r->failed != 0;
     kerf_selftest_free(r);
     if (s != KERF_OK) return s;

@@ -124,12 +124,10 @@ static kerf_status print_report(const kerf_verification *v, const args *a, kerf_
 {
     const char *path = args_value(a, "write-limits");
     char *document = NULL;
-    size_t n;
     if (path) TRY(write_limits(v, path, args_has(a, "overwrite"), err));
     TRY(ci_reports_write(a, report, v, err));
     if (!args_has(a, "json")) return print_text(v, args_has(a, "all"), err);
-    TRY(kerf_verification_write(v, &document, &n, err));
-    return put_document(document, err);
+    return put_document(kerf_verification_write(v, &document, NULL, err), &document, err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */

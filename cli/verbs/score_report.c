@@ -47,11 +47,8 @@ kerf_status print_scores(const kerf_scores *s, const args *a, kerf_error *err)
         print_note("left out: %s: %s", kerf_codec_name(out->codec, name, sizeof name),
                    kerf_text_printable(out->reason, text, sizeof text));
     }
-    if (args_has(a, "json")) {
-        size_t n;
-        TRY(kerf_scores_write(s, &document, &n, err));
-        return put_document(document, err);
-    }
+    if (args_has(a, "json"))
+        return put_document(kerf_scores_write(s, &document, NULL, err), &document, err);
     if (args_has(a, "per-tensor") || s->tensors * s->codecs <= FEW_ROWS) {
         TRY(print_tensors(s, err));
         printf("\n");

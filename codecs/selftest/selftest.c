@@ -269,6 +269,7 @@ kerf_status kerf_selftest(const kerf_selftest_options *o, const kerf_job *job,
     kf_work work;
     *out = NULL;
     if (!o) o = &defaults;
+    const double began_s = kf_now_s();
     KF_TRY(kf_allocate(&t, 1, sizeof *t, err));
     t->device = o->device;
     t->work = &work;
@@ -281,6 +282,7 @@ kerf_status kerf_selftest(const kerf_selftest_options *o, const kerf_job *job,
     kf_golden_close(&t->golden);
     if (s == KERF_OK) {
         link_rows(t);
+        t->result.seconds = kf_now_s() - began_s;
         *out = &t->result;
     } else {
         kerf_selftest_free(&t->result);

@@ -83,7 +83,7 @@ BEGIN {
     on["stream"] = "layout <cuda>"
     on["model"] = "stream <model>"
     on["inspect"] = "model"
-    on["selftest"] = "base <selftest> <cuda>"
+    on["selftest"] = "json <selftest> <cuda>"
 
     on["kernels/cpu"] = "cpu <kernels>"
     on["kernels/plan"] = "kernels/cpu"

@@ -262,7 +262,7 @@ typedef enum kerf_advice_kind {
     KERF_ADVICE_SUMMARY   /* some lines of text: the totals, and how they were found    */
 } kerf_advice_kind;
 
-/* *text is malloc'd, ends in a 0 that n does not count, and is to be freed. */
+/* *text is malloc'd, ends in a 0 that n (may be NULL) does not count, and is to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_advice_write(const kerf_advice *a, kerf_advice_kind kind,
                                                   char **text, size_t *n, kerf_error *err);
 

@@ -91,8 +91,8 @@ KERF_API KERF_CHECK kerf_status kerf_calibration_amax(const kerf_calibration *c,
                                                       const kerf_weight *w, float *out,
                                                       kerf_error *err);
 
-/* What the calibration says of each weight of `source`: malloc'd, ends in a 0 that n does not
- * count, to be freed. */
+/* What the calibration says of each weight of `source`: malloc'd, ends in a 0 that n (may be
+ * NULL) does not count, to be freed. */
 typedef enum kerf_calibration_kind {
     KERF_CALIBRATION_JSON, /* schema kerf.calibrate/1, as `kerf calibrate --json` prints it   */
     KERF_CALIBRATION_TEXT  /* lines: a weight, its alpha and its error, its largest input     */

@@ -94,7 +94,7 @@ KERF_API void kerf_evaluation_close(kerf_evaluation *e); /* NULL is fine */
 
 /* The result as a JSON document with the schema kerf.eval/1, as `kerf eval --json` prints it, and
  * for the programs that run kerf, as kerf_verification_report has it: a test per candidate.
- * malloc'd, ends in a 0 that n does not count, to be freed. */
+ * malloc'd, ends in a 0 that n (may be NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_evaluation_write(const kerf_evaluation *e, char **text,
                                                       size_t *n, kerf_error *err);
 typedef enum kerf_eval_kind {

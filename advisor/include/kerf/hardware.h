@@ -124,6 +124,9 @@ KERF_API KERF_CHECK kerf_status kerf_hardware_open(const char *path, kerf_hardwa
 KERF_API KERF_CHECK kerf_status kerf_hardware_get(const char *text, kerf_hardware **out,
                                                   kerf_error *err);
 
+/* The registry as one document of such, schema kerf.hardware-list/1. */
+KERF_API KERF_CHECK kerf_status kerf_hardware_list_json(char **out, kerf_error *err);
+
 /* Sets *out to h as a JSON document, as kerf_hardware_open reads it. Freed by free(). */
 KERF_API KERF_CHECK kerf_status kerf_hardware_json(const kerf_hardware *h, char **out,
                                                    kerf_error *err);

@@ -72,6 +72,14 @@ KERF_API KERF_CHECK kerf_status kerf_measure_gemv(const kerf_measure_request *r,
                                                   kerf_error *err);
 KERF_API void kerf_gemv_times_free(kerf_gemv_times *t); /* NULL is fine */
 
+/* Of product i, where energy was metered: joules per 10^9 bytes of its weights. */
+KERF_API double kerf_joules_per_gb(const kerf_gemv_times *t, size_t i);
+
+/* JSON, schema kerf.bench.gemv/1, which kerf_timings_read reads: malloc'd, ends in a 0 that n (may
+ * be NULL) does not count, to be freed. */
+KERF_API KERF_CHECK kerf_status kerf_gemv_times_write(const kerf_gemv_times *t, char **text,
+                                                      size_t *n, kerf_error *err);
+
 /* A machine with measured facts, fits and tables. base: what is known of it already, whose texts
  * and facts are copied; NULL: nothing, and the machine is called "this-machine". Without shapes of
  * the request's own, products are timed at 24 shapes from 1024x1024 to 8192x8192, on a GPU at 200

@@ -106,8 +106,8 @@ KERF_API const char *kerf_monitor_driver(const kerf_monitor *m);
 /* Never fails: what cannot be read is NaN, or lost. */
 KERF_API void kerf_monitor_read(kerf_monitor *m, kerf_sample *out);
 
-/* One line of JSON without a newline, schema kerf.monitor/1: malloc'd, ends in a 0 that n does not
- * count, to be freed. */
+/* One line of JSON without a newline, schema kerf.monitor/1: malloc'd, ends in a 0 that n (may be
+ * NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_sample_write(const kerf_sample *s, char **text, size_t *n,
                                                   kerf_error *err);
 

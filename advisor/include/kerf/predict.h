@@ -165,8 +165,8 @@ KERF_API KERF_CHECK kerf_status kerf_compare_times(const kerf_hardware *h, const
                                                    kerf_error *err);
 KERF_API void kerf_comparison_free(kerf_comparison *c); /* NULL is fine */
 
-/* JSON, schema kerf.compare/1: malloc'd, ends in a 0 that n does not count, to be freed. bench: the
- * file that the times come from, as the document names it; NULL: null. */
+/* JSON, schema kerf.compare/1: malloc'd, ends in a 0 that n (may be NULL) does not count, to be
+ * freed. bench: the file that the times come from, as the document names it; NULL: null. */
 KERF_API KERF_CHECK kerf_status kerf_comparison_write(const kerf_comparison *c, const char *bench,
                                                       char **text, size_t *n, kerf_error *err);
 

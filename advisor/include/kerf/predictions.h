@@ -56,7 +56,7 @@ KERF_API KERF_CHECK kerf_status kerf_predict_products(const kerf_products_reques
 KERF_API void kerf_product_outlooks_free(kerf_product_outlooks *o); /* NULL is fine */
 
 /* JSON, schema kerf.predict/1, or a line of names and one for each row: malloc'd, ends in a 0 that
- * n does not count, to be freed. */
+ * n (may be NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_product_outlooks_write(const kerf_product_outlooks *o,
                                                             kerf_outlook_kind kind, char **text,
                                                             size_t *n, kerf_error *err);
@@ -100,7 +100,7 @@ KERF_API KERF_CHECK kerf_status kerf_predict_steps(const kerf_steps_request *r,
 KERF_API void kerf_step_outlooks_free(kerf_step_outlooks *o); /* NULL is fine */
 
 /* JSON, schema kerf.predict-model/1, with the operators of each step, or lines without them:
- * malloc'd, ends in a 0 that n does not count, to be freed. */
+ * malloc'd, ends in a 0 that n (may be NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_step_outlooks_write(const kerf_step_outlooks *o,
                                                          kerf_outlook_kind kind, char **text,
                                                          size_t *n, kerf_error *err);

@@ -183,7 +183,7 @@ KERF_API KERF_CHECK kerf_status kerf_scores_open(const char *path, kerf_scores *
 KERF_API KERF_CHECK kerf_status kerf_scores_find(const char *path, int *is, kerf_error *err);
 
 /* The result as a JSON document with the schema kerf.score/1, as `kerf score --json` prints it:
- * malloc'd, ends in a 0 that n does not count, to be freed. */
+ * malloc'd, ends in a 0 that n (may be NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_scores_write(const kerf_scores *s, char **text, size_t *n,
                                                   kerf_error *err);
 

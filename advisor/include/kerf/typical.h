@@ -21,6 +21,7 @@ typedef struct kerf_typical_request {
     double batch, context; /* 0: 1 and 4096                                   */
     unsigned gpus;         /* that share the model; 0, 1: one                 */
     int expert_parallel;   /* 1: as in kerf_model_shard                       */
+    const char *config;    /* where the model was read, for documents; NULL: they have null */
 } kerf_typical_request;
 
 /* All linear layers and experts in one format; embedding, head, norms and routers in bfloat16. */
@@ -42,12 +43,22 @@ typedef struct kerf_typical {
     size_t rows, left_out; /* candidates that layout, runtime or the table do not have   */
     size_t best; /* the first that fits and holds (in the middle where `likely`); rows: none */
     double batch, context;
+    kerf_typical_request request; /* a copy; what its pointers lead to must outlive this */
 } kerf_typical;
 
 /* KERF_E_NOSUP: no candidate is left. Close the result with kerf_typical_close. */
 KERF_API KERF_CHECK kerf_status kerf_advise_typical(const kerf_typical_request *r,
                                                     kerf_typical **out, kerf_error *err);
 KERF_API void kerf_typical_close(kerf_typical *t); /* NULL is fine */
+
+typedef enum kerf_typical_kind {
+    KERF_TYPICAL_JSON,   /* schema kerf.advise-typical/1                        */
+    KERF_TYPICAL_SUMMARY /* which is best, or why none is, and what that rests on */
+} kerf_typical_kind;
+
+/* malloc'd, ends in a 0 that n (may be NULL) does not count, to be freed. */
+KERF_API KERF_CHECK kerf_status kerf_typical_write(const kerf_typical *t, kerf_typical_kind kind,
+                                                   char **text, size_t *n, kerf_error *err);
 
 /* What the errors were measured on, for a line of text. */
 KERF_API const char *kerf_typical_source(void);

@@ -118,7 +118,7 @@ KERF_API void kerf_verification_close(kerf_verification *v); /* NULL is fine */
 KERF_API KERF_CHECK kerf_status kerf_verification_limits(const kerf_verification *v, char **text,
                                                          size_t *n, kerf_error *err);
 /* The result as a JSON document with the schema kerf.verify/1, as `kerf verify --json` prints it.
- * Texts are malloc'd, end in a 0 that n does not count, and are to be freed. */
+ * Texts are malloc'd, end in a 0 that n (may be NULL) does not count, and are to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_verification_write(const kerf_verification *v, char **text,
                                                         size_t *n, kerf_error *err);
 

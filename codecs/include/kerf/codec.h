@@ -215,6 +215,13 @@ KERF_API KERF_CHECK kerf_status kerf_codec_find(const char *text, kerf_codec *ou
 /* Writes "nvfp4:4/6" into out (cut to size, always terminated); returns out. */
 KERF_API char *kerf_codec_name(kerf_codec c, char *out, size_t size);
 
+/* What a format is, for a person: "E2M1"; "32", "row", "128x128": which elements share a scale;
+ * "E4M3 + F32": its scales. KERF_FORMAT_TEXT bytes hold the longest; cut to size. Return out. */
+#define KERF_FORMAT_TEXT 48
+KERF_API const char *kerf_element_text(kerf_element e);
+KERF_API char *kerf_group_text(const kerf_format *f, char *out, size_t size);
+KERF_API char *kerf_scale_text(const kerf_format *f, char *out, size_t size);
+
 /* --- shapes, planes, bands ---------------------------------------------------------------- */
 
 #define KERF_MAX_RANK 8

@@ -31,6 +31,26 @@ typedef void (*kerf_found)(void *ctx, const kerf_finding *f);
 KERF_API KERF_CHECK kerf_status kerf_inspect(const kerf_checkpoint *c, kerf_found found, void *ctx,
                                              const kerf_job *job, kerf_error *err);
 
+/* All of it at once. */
+typedef struct kerf_inspection {
+    const kerf_checkpoint *checkpoint; /* the caller's                                         */
+    kerf_finding *finding;             /* [findings] in the same order; texts are UTF-8, and live as
+                                          long as the inspection                               */
+    size_t findings, errors;           /* errors: so many of them are KERF_ERROR               */
+    size_t weights, quantized;
+    uint64_t elements, bytes; /* of all weights */
+} kerf_inspection;
+
+/* kerf_inspect with all findings kept; c must outlive the result. *out is NULL after a failure. */
+KERF_API KERF_CHECK kerf_status kerf_inspect_all(const kerf_checkpoint *c, const kerf_job *job,
+                                                 kerf_inspection **out, kerf_error *err);
+KERF_API void kerf_inspection_free(kerf_inspection *x); /* NULL is fine */
+
+/* Weights, planes, totals and findings as JSON, schema kerf.inspect/1: malloc'd, ends in a 0 that n
+ * (may be NULL) does not count, to be freed. */
+KERF_API KERF_CHECK kerf_status kerf_inspection_write(const kerf_inspection *x, char **text,
+                                                      size_t *n, kerf_error *err);
+
 /* The part of this that whoever reads the weights should know: scales of quantized weights that
  * are NaN, infinite, negative, all zero or upside down. *count: how many such findings there are;
  * text: the first of them behind the name of its tensor, empty where there is none. job may be

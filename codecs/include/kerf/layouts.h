@@ -43,6 +43,12 @@ KERF_API KERF_CHECK kerf_status kerf_layout_get(const char *text, const kerf_lay
  * it. *written: 0 when such tensors are only read. */
 KERF_API const char *kerf_layout_scheme(const kerf_layout *l, const kerf_format *f, int *written);
 
+/* Formats with their encoders and the layouts that store them as JSON, schema kerf.formats/1:
+ * malloc'd, ends in a 0 that n (may be NULL) does not count, to be freed. f: that one alone; NULL:
+ * all. */
+KERF_API KERF_CHECK kerf_status kerf_formats_write(const kerf_format *f, char **text, size_t *n,
+                                                   kerf_error *err);
+
 /* The layout that config.json in the folder of these files names, or hf_quant_config.json where it
  * names none; NULL: none, one that kerf does not know, or a file that is not JSON. KERF_E_IO: a
  * file is there and cannot be read; KERF_E_LIMIT: it is too large. */

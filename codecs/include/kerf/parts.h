@@ -58,6 +58,11 @@ KERF_API KERF_CHECK kerf_status kerf_merge(const char *path, const kerf_merge_op
                                            const kerf_job *job, kerf_merged *result,
                                            kerf_error *err);
 
+/* That as JSON, schema kerf.merge/1: malloc'd, ends in a 0 that n (may be NULL) does not count, to
+ * be freed. path: of the output. */
+KERF_API KERF_CHECK kerf_status kerf_merged_write(const char *path, const kerf_merged *r,
+                                                  char **text, size_t *n, kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -141,6 +141,13 @@ KERF_API KERF_CHECK kerf_status kerf_quantize(const kerf_plan *p, const kerf_tea
                                               const kerf_job *job, kerf_result *result,
                                               kerf_error *err);
 
+/* What becomes of each weight, and what was written, as JSON, schema kerf.quantize/1: malloc'd,
+ * ends in a 0 that n (may be NULL) does not count, to be freed. r: of kerf_quantize; NULL: the plan
+ * was only looked at.
+ */
+KERF_API KERF_CHECK kerf_status kerf_plan_write(const kerf_plan *p, const kerf_result *r,
+                                                char **text, size_t *n, kerf_error *err);
+
 /* Writes every quantized weight as one dense tensor of its own name, and all others as they are.
  * dtype: F32, F16 or BF16 of all decoded weights; KERF_DTYPE_NONE: the type that each had before it
  * was quantized. out->layout is not looked at. KERF_E_NOSUP: nothing is quantized, or a tensor
@@ -149,6 +156,11 @@ KERF_API KERF_CHECK kerf_status kerf_dequantize(const kerf_checkpoint *source, k
                                                 const kerf_output *out, const kerf_team *team,
                                                 const kerf_job *job, kerf_result *result,
                                                 kerf_error *err);
+
+/* What that call has done as JSON, schema kerf.dequantize/1, as kerf_plan_write writes. */
+KERF_API KERF_CHECK kerf_status kerf_dequantized_write(const kerf_checkpoint *source,
+                                                       const kerf_output *out, const kerf_result *r,
+                                                       char **text, size_t *n, kerf_error *err);
 
 /* What did not survive a conversion; all zeros: nothing was lost. */
 typedef struct kerf_losses {
@@ -173,6 +185,12 @@ KERF_API const char *kerf_losses_at(const kerf_losses *l, size_t i, uint64_t *co
 KERF_API KERF_CHECK kerf_status kerf_convert(const kerf_checkpoint *source, const kerf_output *out,
                                              const kerf_job *job, kerf_result *result,
                                              kerf_losses *losses, kerf_error *err);
+
+/* What that call has done as JSON, schema kerf.convert/1, as kerf_plan_write writes. */
+KERF_API KERF_CHECK kerf_status kerf_converted_write(const kerf_checkpoint *source,
+                                                     const kerf_output *out, const kerf_result *r,
+                                                     const kerf_losses *losses, char **text,
+                                                     size_t *n, kerf_error *err);
 
 #ifdef __cplusplus
 }

@@ -48,6 +48,7 @@ typedef struct kerf_selftest_result {
     size_t tensors;             /* of which trials are made at most; 0: none were made          */
     const char *const *backend; /* that were tried                                              */
     size_t backends;
+    double seconds; /* that the call took */
 } kerf_selftest_result;
 
 /* Some ten seconds on two cores. A failed codec is a row with problems, not a failure of the call;
@@ -57,6 +58,11 @@ typedef struct kerf_selftest_result {
 KERF_API KERF_CHECK kerf_status kerf_selftest(const kerf_selftest_options *o, const kerf_job *job,
                                               kerf_selftest_result **out, kerf_error *err);
 KERF_API void kerf_selftest_free(kerf_selftest_result *r); /* NULL is fine */
+
+/* JSON, schema kerf.selftest/1: malloc'd, ends in a 0 that n (may be NULL) does not count, to be
+ * freed. */
+KERF_API KERF_CHECK kerf_status kerf_selftest_write(const kerf_selftest_result *r, char **text,
+                                                    size_t *n, kerf_error *err);
 
 #ifdef __cplusplus
 }
