@@ -8,12 +8,11 @@
 
 /* --- plans --------------------------------------------------------------------------------- */
 
-static kerf_status describe_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType_t type,
-                                   uint64_t rows, uint64_t columns, uint64_t stride, int32_t batch,
-                                   int64_t step, kerf_error *err)
+static kerf_status describe_matrices(cublasLtMatrixLayoutOpaque_t *m, cudaDataType_t type,
+                                     uint64_t rows, uint64_t columns, uint64_t stride,
+                                     int32_t batch, int64_t step, kerf_error *err)
 {
-    KF_LT(kf_lt.MatrixLayoutInit_internal(m, sizeof *m, type, rows, columns, (int64_t)stride),
-          "describing a matrix");
+    KF_TRY(kf_lt_describe_matrix(m, type, rows, columns, stride, err));
     if (batch == 1) return KERF_OK;
     KF_LT(
         kf_lt.MatrixLayoutSetAttribute(m, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch),
@@ -38,33 +37,26 @@ static kerf_status describe(kf_lt_plan *t, kerf_error *err)
     KF_LT(kf_lt.MatmulDescSetAttribute(&t->product, CUBLASLT_MATMUL_DESC_TRANSB, &turn[1],
                                        sizeof turn[1]),
           "describing a product");
-    KF_TRY(describe_matrix(&t->a, CUDA_R_16BF, s->turn_a ? s->k : s->m, s->turn_a ? s->m : s->k,
-                           s->lda, s->batch, s->step_a, err));
-    KF_TRY(describe_matrix(&t->b, CUDA_R_16BF, s->turn_b ? s->n : s->k, s->turn_b ? s->k : s->n,
-                           s->ldb, s->batch, s->step_b, err));
-    return describe_matrix(&t->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->step_c, err);
+    KF_TRY(describe_matrices(&t->a, CUDA_R_16BF, s->turn_a ? s->k : s->m, s->turn_a ? s->m : s->k,
+                             s->lda, s->batch, s->step_a, err));
+    KF_TRY(describe_matrices(&t->b, CUDA_R_16BF, s->turn_b ? s->n : s->k, s->turn_b ? s->k : s->n,
+                             s->ldb, s->batch, s->step_b, err));
+    return describe_matrices(&t->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->step_c, err);
 }
 
 static kerf_status find_algorithm(const kf_gpu_pass *p, kf_lt_plan *t, kerf_error *err)
 {
-    static const cublasLtMatmulPreferenceAttributes_t sides[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    cublasLtMatmulPreferenceOpaque_t pref;
-    cublasLtMatmulHeuristicResult_t best;
-    const uint64_t scratch = KF_PASS_WORKSPACE;
     const kf_lt_shape *s = &t->shape;
-    int found = 0;
-    KF_LT(kf_lt.MatmulPreferenceInit_internal(&pref, sizeof pref), "asking for an algorithm");
-    KF_LT(kf_lt.MatmulPreferenceSetAttribute(&pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                             &scratch, sizeof scratch),
-          "asking for an algorithm");
-    for (size_t i = 0; i < 4; i++)
-        KF_LT(kf_lt.MatmulPreferenceSetAttribute(&pref, sides[i], &s->align, sizeof s->align),
-              "asking for an algorithm");
-    const cublasStatus_t e = kf_lt.MatmulAlgoGetHeuristic(p->lt, &t->product, &t->a, &t->b, &t->c,
-                                                          &t->c, &pref, 1, &best, &found);
-    if (e != CUBLAS_STATUS_SUCCESS || found == 0 || best.state != CUBLAS_STATUS_SUCCESS)
+    const kf_lt_question q = {.handle = p->lt,
+                              .product = &t->product,
+                              .a = &t->a,
+                              .b = &t->b,
+                              .d = &t->c,
+                              .scratch = KF_PASS_WORKSPACE,
+                              .align = s->align};
+    cublasLtMatmulHeuristicResult_t best;
+    const cublasStatus_t e = kf_lt_find_algorithm(&q, &best);
+    if (e != CUBLAS_STATUS_SUCCESS)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "cuBLASLt has no product %llu x %llu x %llu of bfloat16 on this GPU (%s)",
                        (unsigned long long)s->m, (unsigned long long)s->n, (unsigned long long)s->k,

@@ -118,14 +118,6 @@ static kerf_status describe_product(const kerf_gemm *p, cublasLtMatmulDescOpaque
     return set_pointer(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, some, err);
 }
 
-static kerf_status describe_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType_t t, uint64_t rows,
-                                   uint64_t cols, uint64_t stride, kerf_error *err)
-{
-    KF_LT(kf_lt.MatrixLayoutInit_internal(m, sizeof *m, t, rows, cols, (int64_t)stride),
-          "describing a matrix");
-    return KERF_OK;
-}
-
 static kerf_status no_algorithm(const kerf_gemm *p, kerf_error *err)
 {
     const kerf_gemm_shape *s = &p->shape;
@@ -142,26 +134,17 @@ static kerf_status no_algorithm(const kerf_gemm *p, kerf_error *err)
 static kerf_status ask_for_algorithm(const kerf_gemm *p, kf_gemm_library *l, part *t,
                                      kerf_error *err)
 {
-    static const cublasLtMatmulPreferenceAttributes_t sides[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    cublasLtMatmulPreferenceOpaque_t pref;
+    const kf_lt_question q = {.handle = l->handle,
+                              .product = &l->product,
+                              .a = &t->a,
+                              .b = &l->b,
+                              .d = &t->d,
+                              .scratch = SCRATCH_BYTES,
+                              .align = 16};
     cublasLtMatmulHeuristicResult_t best;
-    uint64_t scratch = SCRATCH_BYTES;
-    uint32_t align = 16;
-    int found = 0;
-    KF_LT(kf_lt.MatmulPreferenceInit_internal(&pref, sizeof pref), "asking for an algorithm");
-    KF_LT(kf_lt.MatmulPreferenceSetAttribute(&pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                             &scratch, sizeof scratch),
-          "asking for an algorithm");
-    for (size_t i = 0; i < 4; i++)
-        KF_LT(kf_lt.MatmulPreferenceSetAttribute(&pref, sides[i], &align, sizeof align),
-              "asking for an algorithm");
-    cublasStatus_t s = kf_lt.MatmulAlgoGetHeuristic(l->handle, &l->product, &t->a, &l->b, &t->d,
-                                                    &t->d, &pref, 1, &best, &found);
+    const cublasStatus_t s = kf_lt_find_algorithm(&q, &best);
     if (s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE ||
-        s == CUBLAS_STATUS_ARCH_MISMATCH ||
-        (s == CUBLAS_STATUS_SUCCESS && (found == 0 || best.state != CUBLAS_STATUS_SUCCESS)))
+        s == CUBLAS_STATUS_ARCH_MISMATCH)
         return no_algorithm(p, err);
     KF_LT(s, "asking for an algorithm");
     t->algo = best.algo;
@@ -175,9 +158,9 @@ static kerf_status plan_part(kerf_gemm *p, kf_gemm_library *l, part *t, uint64_t
     const kerf_gemm_shape *s = &p->shape;
     int int8 = p->way == KF_GEMM_INT8;
     t->rows = rows;
-    KF_TRY(describe_matrix(&t->a, type_of_weights(p), s->cols, rows, s->cols, err));
-    KF_TRY(describe_matrix(&t->d, int8 ? CUDA_R_32I : type_of(s->y), rows, s->columns,
-                           int8 ? rows : s->y_stride, err));
+    KF_TRY(kf_lt_describe_matrix(&t->a, type_of_weights(p), s->cols, rows, s->cols, err));
+    KF_TRY(kf_lt_describe_matrix(&t->d, int8 ? CUDA_R_32I : type_of(s->y), rows, s->columns,
+                                 int8 ? rows : s->y_stride, err));
     KF_TRY(ask_for_algorithm(p, l, t, err));
     if (t->scratch > p->scratch) p->scratch = t->scratch;
     return KERF_OK;
@@ -222,7 +205,7 @@ kerf_status kf_cublaslt_plan(kerf_gemm *p, kerf_device *device, kerf_error *err)
     choose_panel(p);
     KF_LT(kf_lt.Create(&l->handle), "opening cuBLASLt");
     KF_TRY(describe_product(p, &l->product, err));
-    KF_TRY(describe_matrix(&l->b, type_of(s->x), s->cols, s->columns, s->x_stride, err));
+    KF_TRY(kf_lt_describe_matrix(&l->b, type_of(s->x), s->cols, s->columns, s->x_stride, err));
     KF_TRY(plan_part(p, l, &l->part[0], p->panel, err));
     uint64_t rest = s->rows % p->panel;
     return rest ? plan_part(p, l, &l->part[1], rest, err) : KERF_OK;

@@ -52,4 +52,32 @@ kerf_status kf_lt_fail(kerf_error *err, cublasStatus_t e, const char *what)
     return kf_fail(err, KERF_E_CUDA, KF_NOWHERE, "%s: cuBLASLt says %s", what,
                    kf_lt.GetStatusString(e));
 }
+
+kerf_status kf_lt_describe_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType_t type,
+                                  uint64_t rows, uint64_t columns, uint64_t stride, kerf_error *err)
+{
+    KF_LT(kf_lt.MatrixLayoutInit_internal(m, sizeof *m, type, rows, columns, (int64_t)stride),
+          "describing a matrix");
+    return KERF_OK;
+}
+
+cublasStatus_t kf_lt_find_algorithm(const kf_lt_question *q, cublasLtMatmulHeuristicResult_t *best)
+{
+    static const cublasLtMatmulPreferenceAttributes_t sides[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    cublasLtMatmulPreferenceOpaque_t pref;
+    int found = 0;
+    cublasStatus_t s = kf_lt.MatmulPreferenceInit_internal(&pref, sizeof pref);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = kf_lt.MatmulPreferenceSetAttribute(&pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                               &q->scratch, sizeof q->scratch);
+    for (size_t i = 0; i < 4 && s == CUBLAS_STATUS_SUCCESS; i++)
+        s = kf_lt.MatmulPreferenceSetAttribute(&pref, sides[i], &q->align, sizeof q->align);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = kf_lt.MatmulAlgoGetHeuristic(q->handle, q->product, q->a, q->b, q->d, q->d, &pref, 1,
+                                         best, &found);
+    const int is_usable = found > 0 && best->state == CUBLAS_STATUS_SUCCESS;
+    return s == CUBLAS_STATUS_SUCCESS && !is_usable ? CUBLAS_STATUS_NOT_SUPPORTED : s;
+}
 #endif

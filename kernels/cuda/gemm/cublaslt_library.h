@@ -36,6 +36,24 @@ kerf_status kf_need_lt(kerf_error *err);
 /* Turns a failed call into a status; `what` was being done. */
 kerf_status kf_lt_fail(kerf_error *err, cublasStatus_t e, const char *what);
 
+/* A matrix by columns: `stride` elements from one to the next. */
+kerf_status kf_lt_describe_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType_t type,
+                                  uint64_t rows, uint64_t columns, uint64_t stride,
+                                  kerf_error *err);
+
+/* A product that has been described, and what an algorithm for it may count on. */
+typedef struct kf_lt_question {
+    cublasLtHandle_t handle;
+    cublasLtMatmulDescOpaque_t *product;
+    cublasLtMatrixLayoutOpaque_t *a, *b, *d; /* D is also what is added to     */
+    uint64_t scratch;                        /* bytes that it may use          */
+    uint32_t align;                          /* of all matrices, bytes         */
+} kf_lt_question;
+
+/* What the library's heuristic proposes. As the library's own calls it says how that went:
+ * CUBLAS_STATUS_NOT_SUPPORTED where it proposes nothing, or nothing that runs. */
+cublasStatus_t kf_lt_find_algorithm(const kf_lt_question *q, cublasLtMatmulHeuristicResult_t *best);
+
 #define KF_LT(expr, what)                                                                      \
     do {                                                                                       \
         cublasStatus_t kf_lt_status = (expr);                                                  \
