@@ -7,10 +7,11 @@
  * calibrate: FOLDER is a model of 128,256 tokens or more (forward_cuda makes one). -f 0: sums come
  * to host memory, but no file gets them: a Gram matrix of each input of 8 billion parameters is 31
  * GB, and a disk is not what is measured; the seconds are those until the last layer's sums are
- * there. -x: canceled after so long; how long it is until the call is back, and until runs,
- * threads, models and what they are fed from have ended. encode: rows of one matrix of BF16, shared
- * by threads, one for each device, in pieces of 64 MiB; what several devices made is compared with
- * what one made. One line of JSON each. */
+ * there. -x: canceled after so long; how long it is until the call is back, until runs, threads,
+ * models and what they are fed from have ended, and how long CUDA takes for what it is given back
+ * and the file system for files, each added up over the threads that wait for it. encode: rows of
+ * one matrix of BF16, shared by threads, one for each device, in pieces of 64 MiB; what several
+ * devices made is compared with what one made. One line of JSON each. */
 #define PROGRAM "gpus_cuda"
 #include "gpu/or_die.h"
 
@@ -75,6 +76,50 @@ kerf_status __wrap_kf_collector_write(const struct kf_collector *c, kerf_writer 
 
 static double cancel_at, canceled_at; /* from `begun` on; 0: never */
 
+static void note(double *at, double now)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    *at = now;
+    pthread_mutex_unlock(&lock);
+}
+
+/* What is given back when a call is canceled: milliseconds of all calls of all threads. */
+static void add_since(double *ms, double start)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (canceled_at > 0 && start - begun >= canceled_at) *ms += 1e3 * (kf_now_s() - start);
+    pthread_mutex_unlock(&lock);
+}
+
+#define GIVEN_BACK(name, call, taken)           \
+    static double name##_ms;                    \
+    cudaError_t __real_##call(taken p);         \
+    cudaError_t __wrap_##call(taken p);         \
+    cudaError_t __wrap_##call(taken p)          \
+    {                                           \
+        const double start = kf_now_s();        \
+        const cudaError_t e = __real_##call(p); \
+        add_since(&name##_ms, start);           \
+        return e;                               \
+    }
+
+GIVEN_BACK(locked, cudaFreeHost, void *)
+GIVEN_BACK(memory, cudaFree, void *)
+GIVEN_BACK(pool, cudaMemPoolDestroy, cudaMemPool_t)
+GIVEN_BACK(waits, cudaStreamSynchronize, cudaStream_t)
+
+static double files_ms;
+void __real_kerf_writer_abort(kerf_writer *w);
+void __wrap_kerf_writer_abort(kerf_writer *w);
+void __wrap_kerf_writer_abort(kerf_writer *w)
+{
+    const double start = kf_now_s();
+    __real_kerf_writer_abort(w);
+    add_since(&files_ms, start);
+}
+
 /* What ends when a call is canceled, in this order, and when the last of it did. */
 #define STAGE(name)                                     \
     struct kf_##name;                                   \
@@ -87,25 +132,29 @@ static double cancel_at, canceled_at; /* from `begun` on; 0: never */
         note(&name##_at, kf_now_s() - begun);           \
     }
 
-static void note(double *at, double now)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
-    *at = now;
-    pthread_mutex_unlock(&lock);
-}
-
 STAGE(feeder)
 STAGE(settler)
-STAGE(feed)
 
-static double run_at, model_at;
+/* The reader of layers is a decoder too, but none that a GPU has. */
+struct kf_feed;
+static double run_at, model_at, feed_at;
+static _Thread_local int is_feed;
+void __real_kf_feed_close(struct kf_feed *p);
+void __wrap_kf_feed_close(struct kf_feed *p);
+void __wrap_kf_feed_close(struct kf_feed *p)
+{
+    is_feed = 1;
+    __real_kf_feed_close(p);
+    is_feed = 0;
+    note(&feed_at, kf_now_s() - begun);
+}
+
 void __real_kerf_decoder_close(kerf_decoder *d);
 void __wrap_kerf_decoder_close(kerf_decoder *d);
 void __wrap_kerf_decoder_close(kerf_decoder *d)
 {
     __real_kerf_decoder_close(d);
-    note(&model_at, kf_now_s() - begun);
+    if (!is_feed) note(&model_at, kf_now_s() - begun);
 }
 
 kerf_status __real_kerf_layer_run(const kerf_layer *l, const kerf_tokens *tokens, float *hidden,
@@ -159,11 +208,13 @@ static void run_calibrate(setup *s, const char *model, const char *out)
         if (status != KERF_E_CANCELED) die("calibrate", "was not canceled");
         print_head(s, "cancel calibrate");
         printf("\"gram\": %s, \"at_s\": %.2f, \"back_after_ms\": %.0f, \"run_ms\": %.0f, "
-               "\"feeder_ms\": %.0f, \"settler_ms\": %.0f, \"models_ms\": %.0f, \"feed_ms\": "
-               "%.0f}\n",
+               "\"feeder_ms\": %.0f, \"settler_ms\": %.0f, \"models_ms\": %.0f, \"feed_ms\": %.0f, "
+               "\"waits_took_ms\": %.1f, \"locked_took_ms\": %.1f, \"pool_took_ms\": %.1f, "
+               "\"memory_took_ms\": %.1f, \"files_took_ms\": %.1f}\n",
                s->gram ? "true" : "false", canceled_at, 1e3 * (all - canceled_at),
                ms_after_cancel(run_at), ms_after_cancel(feeder_at), ms_after_cancel(settler_at),
-               ms_after_cancel(model_at), ms_after_cancel(feed_at));
+               ms_after_cancel(model_at), ms_after_cancel(feed_at), waits_ms, locked_ms, pool_ms,
+               memory_ms, files_ms);
         return;
     }
     if (s->files) need(status, "calibrate");

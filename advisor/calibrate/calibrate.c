@@ -185,27 +185,62 @@ static kerf_status calibrate(calibrating *c, const kerf_job *job, kerf_error *er
     kerf_status s = open_all(c, job, err);
     if (s == KERF_OK) s = kf_run_calibration(c, tell_plan, err);
     if (s == KERF_OK) s = kerf_reader_check(kerf_checkpoint_reader(c->source), err);
-    if (s != KERF_OK)
-        kerf_writer_abort(c->writer);
-    else if (kf_is_writer(c))
+    if (s == KERF_OK && kf_is_writer(c)) {
         s = kerf_writer_commit(c->writer, err);
+        c->writer = NULL;
+    }
     if (c->model) kerf_decoder_heed(c->model, NULL); /* the job may end before the model */
     const kerf_ranks *r = c->request.ranks;
     return s == KERF_OK && r ? r->combine(r->ctx, NULL, 0, err) : s;
 }
 
-static void close_all(calibrating *c)
+/* The model waits for what still runs. */
+static void *close_there(void *ctx)
 {
-    if (c->there.p)
-        kerf_dbuf_free(&c->there);
-    else
-        free(c->state);
+    calibrating *c = ctx;
+    kerf_decoder_close(c->model);
+    if (c->there.p) c->state = NULL;
+    kerf_dbuf_free(&c->there);
+    return NULL;
+}
+
+/* Those that were not committed. */
+static void *discard_files(void *ctx)
+{
+    kerf_writer_abort(((calibrating *)ctx)->writer);
+    return NULL;
+}
+
+static void close_here(calibrating *c)
+{
+    free(c->state);
     free(c->before);
     free(c->own);
     free(c->is_done);
     kf_book_close(&c->book);
-    kerf_decoder_close(c->model);
     kf_work_close(&c->work);
+}
+
+/* When all ranks have ended: one may still look at another's. It is gigabytes, and who cancels
+ * waits for it: what is on GPUs, layers in host memory and files at the same time. */
+static void close_all(calibrating *all, unsigned ranks, kf_feed *feed)
+{
+    pthread_t files;
+    const int has_files = pthread_create(&files, NULL, discard_files, all) == 0;
+    for (unsigned i = 0; i < ranks; i++)
+        all[i].has_closer = pthread_create(&all[i].closer, NULL, close_there, &all[i]) == 0;
+    kf_feed_close(feed);
+    for (unsigned i = 0; i < ranks; i++) {
+        if (all[i].has_closer)
+            pthread_join(all[i].closer, NULL);
+        else
+            close_there(&all[i]);
+    }
+    if (has_files)
+        pthread_join(files, NULL);
+    else
+        discard_files(all);
+    for (unsigned i = 0; i < ranks; i++) close_here(&all[i]);
 }
 
 /* GPUs have layers ahead of them where a second one takes a small part of their memory. */
@@ -227,8 +262,7 @@ static kerf_status calibrate_alone(calibrating *c, const kerf_job *job, kerf_err
     kerf_status s = c->exec.device ? open_feed(c, 1, job, &c->feed, err) : KERF_OK;
     c->keeps = c->exec.device && !c->request.ranks;
     if (s == KERF_OK) s = calibrate(c, job, err);
-    close_all(c);
-    kf_feed_close(c->feed);
+    close_all(c, 1, c->feed);
     return s;
 }
 
@@ -255,14 +289,6 @@ static kerf_status name_gpu(const calibrating *c, kerf_status s, kerf_error *err
     return s;
 }
 
-static kerf_status close_rank(void *ctx, uint64_t i)
-{
-    close_all((calibrating *)ctx + i);
-    return KERF_OK;
-}
-
-/* What ranks hold is freed when all have ended: one may still look at another's. It is gigabytes,
- * and who cancels waits for it: all at the same time. */
 static kerf_status calibrate_together(const calibrating *one, unsigned ranks, const kerf_job *job,
                                       kerf_error *err)
 {
@@ -283,10 +309,8 @@ static kerf_status calibrate_together(const calibrating *one, unsigned ranks, co
     if (s == KERF_OK) {
         s = kf_meeting_run(ranks, calibrate_rank, all, job, &failed, err);
         if (s != KERF_OK) s = name_gpu(&all[failed], s, err);
-        const kerf_status closed = kf_parallel(ranks, (int)ranks, close_rank, all);
-        (void)closed; /* none fails */
     }
-    kf_feed_close(feed);
+    close_all(all, ranks, feed);
     free(all);
     return s;
 }

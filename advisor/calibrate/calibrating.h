@@ -5,6 +5,8 @@
 #include <kerf/calibrate.h>
 #include <kerf/cuda.h>
 
+#include <pthread.h>
+
 #include "base/work.h"
 #include "calibrate/book.h"
 #include "calibrate/disturb.h"
@@ -37,6 +39,8 @@ typedef struct kf_calibrating {
     uint64_t state_bytes, own_bytes, head_work; /* state_bytes: of all rows */
     kf_work work;
     double first_s, first_sums_s; /* of layer 0, and what its sums took of it; 0: it was there */
+    pthread_t closer;             /* of what is on its GPU */
+    int has_closer;
 } kf_calibrating;
 
 /* Sets the rows of this rank. */

@@ -77,4 +77,7 @@ kerf_status kf_parallel(uint64_t n, int threads, kerf_status (*task)(void *ctx, 
                         void *ctx);
 int kf_thread_count(int threads);
 
+/* memcpy by up to `threads` threads, where n is worth more than one. */
+void kf_copy_bytes(int threads, void *to, const void *from, uint64_t n);
+
 #endif

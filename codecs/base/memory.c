@@ -1,5 +1,6 @@
-/* memory.c - allocation whose size cannot wrap. Large memory asks for large pages, where the system
- * gives them to those who ask: the first touch of a page costs more than its share of most work. */
+/* memory.c - allocation whose size cannot wrap, and copies by several threads. Large memory asks
+ * for large pages, where the system gives them to those who ask: the first touch of a page costs
+ * more than its share of most work. */
 #include "base/base.h"
 
 #include <stdlib.h>
@@ -43,4 +44,29 @@ kerf_status kf_allocate(void *out, uint64_t count, uint64_t size, kerf_error *er
     if (p) return KERF_OK;
     return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %llu x %llu bytes",
                    (unsigned long long)count, (unsigned long long)size);
+}
+
+/* --- copies ---------------------------------------------------------------------------------- */
+
+#define PART (UINT64_C(1) << 20)
+
+typedef struct copying {
+    uint8_t *to;
+    const uint8_t *from;
+    uint64_t n;
+} copying;
+
+static kerf_status copy_part(void *ctx, uint64_t i)
+{
+    const copying *c = ctx;
+    memcpy(c->to + i * PART, c->from + i * PART, (size_t)kf_min_u64(PART, c->n - i * PART));
+    return KERF_OK;
+}
+
+void kf_copy_bytes(int threads, void *to, const void *from, uint64_t n)
+{
+    copying c = {to, from, n};
+    const kerf_status s =
+        kf_parallel(kf_div_up(n, PART), n > 4 * PART ? threads : 1, copy_part, &c);
+    (void)s; /* no part fails */
 }

@@ -144,6 +144,7 @@ void kerf_device_close(kerf_device *device)
     kf_gpu *d = kf_gpu_of(device);
     (void)cudaSetDevice(d->ordinal);
     for (int i = 0; i < KF_LANES; i++) close_lane(&d->lane[i]);
+    for (int i = 0; i < KF_IDLE_CHUNKS; i++) (void)cudaFreeHost(d->idle[i]);
     (void)cudaGetLastError();
     free(d);
 }
@@ -195,6 +196,27 @@ kerf_status kf_grow_pinned(kf_lane *l, kf_buffer *b, uint64_t n, kerf_error *err
     return KERF_OK;
 }
 
+kerf_status kf_chunk_take(kf_gpu *d, void **out, kerf_error *err)
+{
+    for (int i = 0; i < KF_IDLE_CHUNKS; i++) {
+        *out = __atomic_exchange_n(&d->idle[i], NULL, __ATOMIC_ACQ_REL);
+        if (*out) return KERF_OK;
+    }
+    KF_CUDA(cudaMallocHost(out, KF_CHUNK_BYTES), "allocating pinned memory");
+    return KERF_OK;
+}
+
+void kf_chunk_leave(kf_gpu *d, void *chunk)
+{
+    for (int i = 0; chunk && i < KF_IDLE_CHUNKS; i++) {
+        void *none = NULL;
+        if (__atomic_compare_exchange_n(&d->idle[i], &none, chunk, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED))
+            return;
+    }
+    if (chunk) (void)cudaFreeHost(chunk);
+}
+
 kerf_status kerf_dbuf_alloc(kerf_device *d, size_t n, kerf_dbuf *out, kerf_error *err)
 {
     kerf_dbuf b = {NULL, n, d};
@@ -207,7 +229,10 @@ kerf_status kerf_dbuf_alloc(kerf_device *d, size_t n, kerf_dbuf *out, kerf_error
 
 void kerf_dbuf_free(kerf_dbuf *b)
 {
-    if (b->p) (void)cudaFree(b->p);
+    if (b->p) {
+        (void)cudaSetDevice(kf_gpu_of(b->device)->ordinal); /* else a new thread opens GPU 0 */
+        (void)cudaFree(b->p);
+    }
     *b = (kerf_dbuf){0};
 }
 

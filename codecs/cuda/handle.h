@@ -25,13 +25,16 @@ typedef struct kf_lane {
     unsigned long long *answer; /* its page-locked copy                    */
 } kf_lane;
 
-enum { KF_LANES = 2 };
+enum { KF_LANES = 2, KF_IDLE_CHUNKS = 6 };
+
+#define KF_CHUNK_BYTES (UINT64_C(32) << 20) /* of page-locked memory that passes by in pieces */
 
 typedef struct kf_gpu {
     kerf_device base;
     int ordinal;
     kf_lane lane[KF_LANES];
     int was_solo; /* how the last product was launched (gemv_device.c); by __atomic alone */
+    void *idle[KF_IDLE_CHUNKS]; /* chunks that nobody uses, or NULL; by __atomic alone */
 } kf_gpu;
 
 static inline kf_gpu *kf_gpu_of(kerf_device *d)
@@ -51,6 +54,12 @@ kerf_status kf_cuda_fail(kerf_error *err, cudaError_t e, const char *what);
 /* At least n bytes; what was there is lost. The lane must be idle or the buffer unused by it. */
 kerf_status kf_grow_device(kf_lane *l, kf_buffer *b, uint64_t n, kerf_error *err);
 kerf_status kf_grow_pinned(kf_lane *l, kf_buffer *b, uint64_t n, kerf_error *err);
+
+/* A chunk of page-locked memory, KF_CHUNK_BYTES. When it is left, no copy from or to it may be
+ * under way; the device keeps as many as one user of it has, since giving them back to the system
+ * takes milliseconds each, for which all GPUs of the process wait. Any thread. */
+kerf_status kf_chunk_take(kf_gpu *d, void **out, kerf_error *err);
+void kf_chunk_leave(kf_gpu *d, void *chunk);
 
 /* As kf_host_range, in device memory. */
 typedef struct kf_range {

@@ -12,7 +12,6 @@
  * some threads copy it then, for nothing is done meanwhile. */
 #define PIECE_BYTES (UINT64_C(16) << 20)
 #define FEEDBACK_ELEMENTS (UINT64_C(1) << 25)
-#define COPY_BYTES (UINT64_C(1) << 20)
 enum { COPIERS = 4 };
 
 typedef enum call_kind { MEASURE, ENCODE, DECODE, CLIP } call_kind;
@@ -127,31 +126,16 @@ static void find_locked(host_call *c)
     }
 }
 
-typedef struct copying {
-    uint8_t *to;
-    const uint8_t *from;
-    uint64_t n;
-} copying;
-
-static kerf_status copy_part(void *ctx, uint64_t i)
+static void copy_here(const host_call *c, void *to, const void *from, uint64_t n)
 {
-    const copying *c = ctx;
-    const uint64_t at = i * COPY_BYTES;
-    memcpy(c->to + at, c->from + at, kf_min_u64(COPY_BYTES, c->n - at));
-    return KERF_OK;
-}
-
-static kerf_status copy_here(const host_call *call, void *to, const void *from, uint64_t n)
-{
-    copying c = {to, from, n};
-    return kf_parallel(kf_div_up(n, COPY_BYTES), call->range->there ? COPIERS : 1, copy_part, &c);
+    kf_copy_bytes(c->range->there ? COPIERS : 1, to, from, n);
 }
 
 /* pinned NULL: the caller's memory is locked. */
 static kerf_status copy_in(const host_call *c, kf_lane *l, kf_buffer *device, kf_buffer *pinned,
                            const void *from, uint64_t n, kerf_error *err)
 {
-    if (pinned) KF_TRY(copy_here(c, pinned->p, from, n));
+    if (pinned) copy_here(c, pinned->p, from, n);
     KF_CUDA(
         cudaMemcpyAsync(device->p, pinned ? pinned->p : from, n, cudaMemcpyHostToDevice, l->stream),
         "copying to the GPU");
@@ -295,7 +279,7 @@ static kerf_status finish_piece(host_call *c, unsigned turn, const piece *at, ke
         memcpy(r->target + at->dense_at, l->pinned.p, at->dense_bytes);
     for (int p = 0; p < KERF_PLANES && c->kind == ENCODE; p++)
         if (has_plane(c, at, p) && !c->plane_is_locked[p])
-            KF_TRY(copy_here(c, r->out[p] + at->at[p], l->pinned_plane[p].p, at->bytes[p]));
+            copy_here(c, r->out[p] + at->at[p], l->pinned_plane[p].p, at->bytes[p]);
     return KERF_OK;
 }
 

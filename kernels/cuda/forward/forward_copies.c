@@ -51,7 +51,7 @@ kerf_status kf_pass_vector(const kf_gpu_pass *p, const float *host, const float 
 static kerf_status bring(const kf_gpu_pass *p, const kf_way *w, const kf_copy *c, float *staged[2],
                          unsigned *used, kerf_error *err)
 {
-    const uint64_t most = KF_PASS_CHUNK / sizeof(float);
+    const uint64_t most = KF_CHUNK_BYTES / sizeof(float);
     for (uint64_t at = 0, i = 0; at < c->n; at += most, i ^= 1) {
         const uint64_t n = kf_min_u64(most, c->n - at);
         float *to = c->vector ? c->vector + at : staged[i];
@@ -101,17 +101,6 @@ static kerf_status make_room(kf_gpu_pass *p, size_t n, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status allocate_on(const kf_gpu_pass *p, const kf_way *w, uint64_t bytes, void *out,
-                               kerf_error *err)
-{
-    void *memory = NULL;
-    KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
-    KF_CUDA(cudaMallocFromPoolAsync(&memory, bytes ? bytes : 1, p->pool, w->stream),
-            "allocating for weights on the GPU");
-    memcpy(out, &memory, sizeof memory);
-    return KERF_OK;
-}
-
 /* n copies into the blocks that are theirs; all is there when it returns. */
 static kerf_status bring_all(const kf_gpu_pass *p, const kf_way *w, kf_copy *copy, size_t n,
                              kerf_error *err)
@@ -119,13 +108,14 @@ static kerf_status bring_all(const kf_gpu_pass *p, const kf_way *w, kf_copy *cop
     unsigned char *staging = NULL;
     unsigned *there = NULL, *used = NULL;
     KF_TRY(kf_allocate(&used, n, sizeof *used, err));
-    kerf_status s = allocate_on(p, w, 2 * KF_PASS_CHUNK + n * sizeof *there, &staging, err);
+    kerf_status s =
+        kf_pass_allocate_on(p, w->stream, 2 * KF_CHUNK_BYTES + n * sizeof *there, &staging, err);
     if (s != KERF_OK) {
         free(used);
         return s;
     }
-    float *staged[2] = {(float *)staging, (float *)(staging + KF_PASS_CHUNK)};
-    there = (unsigned *)(staging + 2 * KF_PASS_CHUNK);
+    float *staged[2] = {(float *)staging, (float *)(staging + KF_CHUNK_BYTES)};
+    there = (unsigned *)(staging + 2 * KF_CHUNK_BYTES);
     cudaError_t e = cudaMemsetAsync(there, 0, n * sizeof *there, w->stream);
     for (size_t i = 0; i < n && s == KERF_OK && e == cudaSuccess; i++)
         s = bring(p, w, &copy[i], staged, there + i, err);
@@ -149,7 +139,7 @@ static kerf_status place_all(const kf_gpu_pass *p, const kf_way *w, const kf_hel
     uint64_t bytes = 0;
     unsigned char *at = NULL;
     for (size_t i = 0; i < n; i++) bytes += room_of(p, &array[i]);
-    KF_TRY(allocate_on(p, w, bytes, &at, err));
+    KF_TRY(kf_pass_allocate_on(p, w->stream, bytes, &at, err));
     *block = at;
     for (size_t i = 0; i < n; i++) {
         copy[i] = (kf_copy){.host = array[i].p, .n = array[i].n, .terms = 1, .keep = keep};

@@ -10,14 +10,20 @@
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-kerf_status kf_pass_allocate(kf_gpu_pass *p, uint64_t bytes, void *out, kerf_error *err)
+kerf_status kf_pass_allocate_on(const kf_gpu_pass *p, cudaStream_t stream, uint64_t bytes,
+                                void *out, kerf_error *err)
 {
     void *memory = NULL;
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
-    KF_CUDA(cudaMallocFromPoolAsync(&memory, bytes ? bytes : 1, p->pool, p->stream),
+    KF_CUDA(cudaMallocFromPoolAsync(&memory, bytes ? bytes : 1, p->pool, stream),
             "allocating for a layer on the GPU");
     memcpy(out, &memory, sizeof memory);
     return KERF_OK;
+}
+
+kerf_status kf_pass_allocate(kf_gpu_pass *p, uint64_t bytes, void *out, kerf_error *err)
+{
+    return kf_pass_allocate_on(p, p->stream, bytes, out, err);
 }
 
 void kf_pass_release(kf_gpu_pass *p, void *memory)
@@ -54,23 +60,6 @@ void kf_pass_wrote(kf_gpu_pass *p, kf_rows y)
 
 /* --- copies from and to the host ----------------------------------------------------------- */
 
-#define PART (UINT64_C(1) << 20)
-
-static kerf_status copy_part(void *ctx, uint64_t i)
-{
-    const kf_bytes_copy *c = ctx;
-    memcpy(c->to + i * PART, c->from + i * PART, (size_t)kf_min_u64(PART, c->n - i * PART));
-    return KERF_OK;
-}
-
-void kf_copy_bytes(int threads, void *to, const void *from, uint64_t n)
-{
-    kf_bytes_copy c = {to, from, n};
-    const kerf_status s =
-        kf_parallel(kf_div_up(n, PART), n > 4 * PART ? threads : 1, copy_part, &c);
-    (void)s; /* no part fails */
-}
-
 /* Through page-locked memory, two buffers in turn, which all threads fill. */
 static kerf_status upload(kf_stepper *s, void *to, const void *from, uint64_t bytes,
                           kerf_error *err)
@@ -78,8 +67,8 @@ static kerf_status upload(kf_stepper *s, void *to, const void *from, uint64_t by
     kf_gpu_pass *p = s->gpu;
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
     kf_pass_wrote(p, (kf_rows){to, 1, 0, (size_t)kf_div_up(bytes, sizeof(float))});
-    for (uint64_t at = 0, i = 0; at < bytes; at += KF_PASS_CHUNK, i ^= 1) {
-        const uint64_t n = kf_min_u64(KF_PASS_CHUNK, bytes - at);
+    for (uint64_t at = 0, i = 0; at < bytes; at += KF_CHUNK_BYTES, i ^= 1) {
+        const uint64_t n = kf_min_u64(KF_CHUNK_BYTES, bytes - at);
         KF_CUDA(cudaEventSynchronize(p->way.passed[i]), "copying to the GPU");
         kf_copy_bytes(p->threads, p->way.pinned[i], (const char *)from + at, n);
         KF_CUDA(cudaMemcpyAsync((char *)to + at, p->way.pinned[i], n, cudaMemcpyHostToDevice,
@@ -93,10 +82,10 @@ static kerf_status upload(kf_stepper *s, void *to, const void *from, uint64_t by
 static kerf_status start_download(kf_gpu_pass *p, const char *from, uint64_t at, uint64_t bytes,
                                   kerf_error *err)
 {
-    const uint64_t i = at / KF_PASS_CHUNK % 2;
+    const uint64_t i = at / KF_CHUNK_BYTES % 2;
     if (at >= bytes) return KERF_OK;
     KF_CUDA(cudaEventSynchronize(p->way.passed[i]), "copying from the GPU");
-    KF_CUDA(cudaMemcpyAsync(p->way.pinned[i], from + at, kf_min_u64(KF_PASS_CHUNK, bytes - at),
+    KF_CUDA(cudaMemcpyAsync(p->way.pinned[i], from + at, kf_min_u64(KF_CHUNK_BYTES, bytes - at),
                             cudaMemcpyDeviceToHost, p->stream),
             "copying from the GPU");
     KF_CUDA(cudaEventRecord(p->way.passed[i], p->stream), "copying from the GPU");
@@ -109,12 +98,12 @@ static kerf_status download(kf_stepper *s, void *to, const void *from, uint64_t 
     kf_gpu_pass *p = s->gpu;
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
     KF_TRY(start_download(p, from, 0, bytes, err));
-    for (uint64_t at = 0; at < bytes; at += KF_PASS_CHUNK) {
-        const uint64_t i = at / KF_PASS_CHUNK % 2;
-        KF_TRY(start_download(p, from, at + KF_PASS_CHUNK, bytes, err));
+    for (uint64_t at = 0; at < bytes; at += KF_CHUNK_BYTES) {
+        const uint64_t i = at / KF_CHUNK_BYTES % 2;
+        KF_TRY(start_download(p, from, at + KF_CHUNK_BYTES, bytes, err));
         KF_CUDA(cudaEventSynchronize(p->way.passed[i]), "copying from the GPU");
         kf_copy_bytes(p->threads, (char *)to + at, p->way.pinned[i],
-                      kf_min_u64(KF_PASS_CHUNK, bytes - at));
+                      kf_min_u64(KF_CHUNK_BYTES, bytes - at));
     }
     return KERF_OK;
 }
@@ -224,14 +213,19 @@ static kerf_status judge(kf_stepper *s, kf_rows a, kf_rows b, const uint32_t *ne
     return status;
 }
 
-/* Two panels at a time are on their way: enough that the GPU never waits for the next. */
-static kerf_status pace(kf_stepper *s, kerf_error *err)
+/* Two pieces of work at a time are on their way: enough that the GPU never waits for the next. */
+kerf_status kf_pass_pace(kf_gpu_pass *p, kerf_error *err)
 {
-    kf_gpu_pass *p = s->gpu;
     const cudaEvent_t e = p->paced[p->paces++ % 2];
     KF_CUDA(cudaEventSynchronize(e), "running a layer");
     KF_CUDA(cudaEventRecord(e, p->stream), "running a layer");
+    p->unpaced = 0;
     return KERF_OK;
+}
+
+static kerf_status pace(kf_stepper *s, kerf_error *err)
+{
+    return kf_pass_pace(s->gpu, err);
 }
 
 /* --- opening ------------------------------------------------------------------------------- */
@@ -243,8 +237,8 @@ static void close_pass(kf_stepper *s)
     (void)cudaSetDevice(p->ordinal);
     if (p->stream) (void)cudaStreamSynchronize(p->stream);
     if (p->coming) (void)cudaStreamSynchronize(p->coming);
-    kf_way_close(&p->ahead);
-    kf_way_close(&p->home);
+    kf_way_close(p, &p->ahead);
+    kf_way_close(p, &p->home);
     for (size_t i = 0; i < p->tallies; i++) {
         if (p->tally[i].come) (void)cudaEventDestroy(p->tally[i].come);
         (void)cudaFreeAsync(p->tally[i].there, p->stream);
@@ -257,7 +251,7 @@ static void close_pass(kf_stepper *s)
     }
     if (p->coming) (void)cudaStreamDestroy(p->coming);
     p->way.stream = NULL; /* the device's */
-    kf_way_close(&p->way);
+    kf_way_close(p, &p->way);
     if (p->split) (void)cudaFreeAsync(p->split, p->stream);
     if (p->workspace) (void)cudaFreeAsync(p->workspace, p->stream);
     if (p->stream) (void)cudaStreamSynchronize(p->stream);
@@ -307,8 +301,7 @@ kerf_status kf_way_open(const kf_gpu_pass *p, kf_way *w, kerf_error *err)
     if (!w->stream)
         KF_CUDA(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking), "making a stream");
     for (size_t i = 0; i < 2; i++) {
-        if (!w->pinned[i])
-            KF_CUDA(cudaMallocHost(&w->pinned[i], KF_PASS_CHUNK), "allocating pinned memory");
+        if (!w->pinned[i]) KF_TRY(kf_chunk_take(p->gpu, &w->pinned[i], err));
         if (!w->passed[i])
             KF_CUDA(cudaEventCreateWithFlags(&w->passed[i], cudaEventDisableTiming),
                     "making an event");
@@ -316,11 +309,11 @@ kerf_status kf_way_open(const kf_gpu_pass *p, kf_way *w, kerf_error *err)
     return KERF_OK;
 }
 
-void kf_way_close(kf_way *w)
+void kf_way_close(const kf_gpu_pass *p, kf_way *w)
 {
     if (w->stream) (void)cudaStreamSynchronize(w->stream);
     for (size_t i = 0; i < 2; i++) {
-        if (w->pinned[i]) (void)cudaFreeHost(w->pinned[i]);
+        kf_chunk_leave(p->gpu, w->pinned[i]);
         if (w->passed[i]) (void)cudaEventDestroy(w->passed[i]);
     }
     if (w->stream) (void)cudaStreamDestroy(w->stream);
@@ -359,6 +352,7 @@ kerf_status kf_steps_on_gpu(kf_stepper *s, kerf_device *device, kerf_error *err)
     KF_TRY(kf_allocate(&s->gpu, 1, sizeof *s->gpu, err));
     s->steps = &steps;
     s->gpu->of = s;
+    s->gpu->gpu = kf_gpu_of(device);
     s->gpu->ordinal = kf_gpu_of(device)->ordinal;
     s->gpu->stream = kf_gpu_of(device)->lane[0].stream;
     s->gpu->threads = s->threads;

@@ -7,7 +7,6 @@
 #include "cuda/gemm/cublaslt_library.h"
 #include "cuda/handle.h"
 
-#define KF_PASS_CHUNK (UINT64_C(32) << 20)     /* bytes of one page-locked buffer     */
 #define KF_PASS_WORKSPACE (UINT64_C(32) << 20) /* bytes that an algorithm may use     */
 
 /* A matrix product as cuBLASLt counts, by columns: c[m][n] = (c +) op(a) op(b), of `batch`
@@ -45,10 +44,10 @@ typedef struct kf_tally {
 } kf_tally;
 enum { KF_TALLY_SQUARE, KF_TALLY_LARGEST, KF_TALLY_GRAM };
 
-/* From or to page-locked memory, two buffers in turn. */
+/* From or to page-locked memory, two chunks in turn. */
 typedef struct kf_way {
     cudaStream_t stream;
-    void *pinned[2]; /* KF_PASS_CHUNK bytes each */
+    void *pinned[2];
     cudaEvent_t passed[2];
 } kf_way;
 
@@ -56,6 +55,7 @@ enum { KF_LT_PLANS = 256 };
 
 typedef struct kf_gpu_pass {
     const kf_stepper *of;
+    kf_gpu *gpu;
     int ordinal, threads, terms;
     cudaStream_t stream;
     cudaMemPool_t pool;
@@ -74,18 +74,21 @@ typedef struct kf_gpu_pass {
     cudaStream_t coming;   /* of these numbers                                 */
     cudaEvent_t paced[2];
     unsigned paces;
+    double unpaced;   /* multiplications since */
     kf_rows split_of; /* whose terms are in `split`; p NULL: of none */
     kf_bf16 *split;   /* [terms][rows][split_stride]                 */
     uint64_t split_bytes, split_stride;
 } kf_gpu_pass;
 
-/* Memory in the order of the stream. */
+/* Memory in the order of a stream, that of the steps or another. */
 kerf_status kf_pass_allocate(kf_gpu_pass *p, uint64_t bytes, void *out, kerf_error *err);
+kerf_status kf_pass_allocate_on(const kf_gpu_pass *p, cudaStream_t stream, uint64_t bytes,
+                                void *out, kerf_error *err);
 void kf_pass_release(kf_gpu_pass *p, void *memory);
 
 /* Opens it if that has not been done; closes what there is of it. */
 kerf_status kf_way_open(const kf_gpu_pass *p, kf_way *w, kerf_error *err);
-void kf_way_close(kf_way *w);
+void kf_way_close(const kf_gpu_pass *p, kf_way *w);
 
 /* The copy that holds address p of the host; *offset: of p in it. */
 kerf_status kf_pass_find(const kf_gpu_pass *p, const float *host, const kf_copy **copy,
@@ -99,17 +102,12 @@ kerf_status kf_pass_split(kf_gpu_pass *p, kf_rows x, kerf_error *err);
 /* To be told of whatever a step writes. */
 void kf_pass_wrote(kf_gpu_pass *p, kf_rows y);
 
+/* Waits until no more than the work since the last call and what comes now is on its way. */
+kerf_status kf_pass_pace(kf_gpu_pass *p, kerf_error *err);
+
 /* c = op(a) op(b), or c += . */
 kerf_status kf_pass_multiply(kf_gpu_pass *p, kf_lt_shape shape, const void *a, const void *b,
                              float *c, int add, kerf_error *err);
-
-/* Calls task for parts of n bytes on the host's threads. */
-typedef struct kf_bytes_copy {
-    unsigned char *to;
-    const unsigned char *from;
-    uint64_t n;
-} kf_bytes_copy;
-void kf_copy_bytes(int threads, void *to, const void *from, uint64_t n);
 
 /* Steps of other files. */
 kerf_status kf_gpu_product(kf_stepper *s, kf_rows y, kf_rows x, kf_factor w, const float *bias,

@@ -2,6 +2,7 @@
  * two terms that counts, the smallest first, sums in float32. A plan is found once for each shape.
  */
 #if __has_include(<cublasLt.h>)
+#include "base/work.h"
 #include "cuda/forward/forward_pass.h"
 
 #include <string.h>
@@ -95,6 +96,17 @@ static uint32_t alignment_of(const kf_lt_shape *s, const void *a, const void *b,
     return (uint32_t)(all & (~all + 1));
 }
 
+#define PACE 2.5e11 /* multiplications: more than half a millisecond of an H100 */
+
+/* Not too much is on its way, so that who cancels is heard: a panel can be 30 ms. */
+static kerf_status pace_products(kf_gpu_pass *p, const kf_lt_shape *s, kerf_error *err)
+{
+    p->unpaced += (double)s->m * (double)s->n * (double)s->k * s->batch;
+    if (p->unpaced < PACE) return KERF_OK;
+    KF_TRY(kf_pass_pace(p, err));
+    return kf_job_check(p->of->job, err);
+}
+
 kerf_status kf_pass_multiply(kf_gpu_pass *p, kf_lt_shape shape, const void *a, const void *b,
                              float *c, int add, kerf_error *err)
 {
@@ -105,7 +117,7 @@ kerf_status kf_pass_multiply(kf_gpu_pass *p, kf_lt_shape shape, const void *a, c
     KF_LT(kf_lt.Matmul(p->lt, &t->product, &one, a, &t->a, b, &t->b, &beta, c, &t->c, c, &t->c,
                        &t->algo, p->workspace, KF_PASS_WORKSPACE, p->stream),
           "multiplying");
-    return KERF_OK;
+    return pace_products(p, &shape, err);
 }
 
 /* --- y = x w^T ------------------------------------------------------------------------------ */

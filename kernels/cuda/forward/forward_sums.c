@@ -128,7 +128,7 @@ static strip strip_at(const kf_tally *t, uint64_t first)
     strip s = {.host = t->host, .first = first, .columns = t->columns};
     if (first < t->columns)
         s.rows =
-            kf_min_u64(KF_PASS_CHUNK / sizeof(float) / (t->columns - first), t->columns - first);
+            kf_min_u64(KF_CHUNK_BYTES / sizeof(float) / (t->columns - first), t->columns - first);
     return s;
 }
 
@@ -150,7 +150,7 @@ static kerf_status start_strip(const kf_way *w, const kf_tally *t, const strip *
 static kerf_status settle_gram(const kf_tally *t, const kf_way *w, int threads, const kerf_job *job,
                                kerf_error *err)
 {
-    if (t->columns * sizeof(float) > KF_PASS_CHUNK)
+    if (t->columns * sizeof(float) > KF_CHUNK_BYTES)
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "a Gram matrix of %llu columns is too large",
                        (unsigned long long)t->columns);
     strip now = strip_at(t, 0);
@@ -170,7 +170,7 @@ static kerf_status settle_gram(const kf_tally *t, const kf_way *w, int threads, 
 static kerf_status settle_small(const kf_tally *t, const kf_way *w, kerf_error *err)
 {
     const uint64_t bytes = kf_tally_bytes(t);
-    if (bytes > KF_PASS_CHUNK)
+    if (bytes > KF_CHUNK_BYTES)
         return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE, "sums of %llu columns are too many",
                        (unsigned long long)t->columns);
     KF_CUDA(cudaStreamSynchronize(w->stream), "waiting for sums");
