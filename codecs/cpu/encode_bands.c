@@ -21,12 +21,11 @@ static kerf_status device_found(kf_call *c, kerf_status status, uint64_t bad)
     return KERF_E_DATA;
 }
 
-/* --- encode ------------------------------------------------------------------------------------
- */
+/* Band b of a slice; the first element in it that is refused, or KF_NO_ELEMENT. */
+typedef size_t band_task(const kf_call *c, uint64_t slice, uint64_t b, kf_band *band);
 
-static kerf_status encode_slice(void *ctx, uint64_t slice)
+static kerf_status walk_slice(const kf_call *c, uint64_t slice, band_task *task)
 {
-    const kf_call *c = ctx;
     uint64_t b, end;
     kf_slice_range(c, slice, &b, &end);
     float *scratch = kf_alloc(kf_scratch_floats(c->g), sizeof *scratch);
@@ -35,16 +34,29 @@ static kerf_status encode_slice(void *ctx, uint64_t slice)
     for (; b < end && status == KERF_OK; b++) {
         kf_band band;
         kf_band_at(c, b, scratch, &band);
-        if (c->importance)
-            band.importance = c->importance + b / c->g->bands_per_matrix * c->importance_step;
-        size_t bad = c->ops->encode(&band);
-        if (bad != KF_NO_ELEMENT) {
-            c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
-            status = KERF_E_DATA;
-        }
+        const size_t bad = task(c, slice, b, &band);
+        if (bad == KF_NO_ELEMENT) continue;
+        c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
+        status = KERF_E_DATA;
     }
     free(scratch);
     return status;
+}
+
+/* --- encode ------------------------------------------------------------------------------------
+ */
+
+static size_t encode_band(const kf_call *c, uint64_t slice, uint64_t b, kf_band *band)
+{
+    (void)slice;
+    if (c->importance)
+        band->importance = c->importance + b / c->g->bands_per_matrix * c->importance_step;
+    return c->ops->encode(band);
+}
+
+static kerf_status encode_slice(void *ctx, uint64_t slice)
+{
+    return walk_slice(ctx, slice, encode_band);
 }
 
 /* The same with error feedback, some bands of one matrix at a time. */
@@ -231,26 +243,15 @@ kerf_status kerf_encode(const kerf_geometry *g, const kerf_encoder *encoder,
 /* --- measure -----------------------------------------------------------------------------------
  */
 
+static size_t measure_band(const kf_call *c, uint64_t slice, uint64_t b, kf_band *band)
+{
+    const uint64_t matrix = b / c->g->bands_per_matrix - c->first_matrix;
+    return c->ops->measure(band, &c->stats[slice * c->matrices + matrix]);
+}
+
 static kerf_status measure_slice(void *ctx, uint64_t slice)
 {
-    const kf_call *c = ctx;
-    uint64_t b, end;
-    kf_slice_range(c, slice, &b, &end);
-    float *scratch = kf_alloc(kf_scratch_floats(c->g), sizeof *scratch);
-    if (!scratch) return KERF_E_NOMEM;
-    kerf_status status = KERF_OK;
-    for (; b < end && status == KERF_OK; b++) {
-        kf_band band;
-        kf_band_at(c, b, scratch, &band);
-        uint64_t matrix = b / c->g->bands_per_matrix - c->first_matrix;
-        size_t bad = c->ops->measure(&band, &c->stats[slice * c->matrices + matrix]);
-        if (bad != KF_NO_ELEMENT) {
-            c->found[slice] = kerf_band_elements(c->g, b, b).offset + bad;
-            status = KERF_E_DATA;
-        }
-    }
-    free(scratch);
-    return status;
+    return walk_slice(ctx, slice, measure_band);
 }
 
 static kerf_status run_measure(kf_call *c, const kerf_exec *exec, kerf_error *err)

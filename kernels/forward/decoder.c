@@ -118,6 +118,11 @@ const kerf_decoder_info *kerf_decoder_about(const kerf_decoder *d)
     return &d->info;
 }
 
+void kerf_decoder_heed(kerf_decoder *d, const kerf_job *job)
+{
+    d->stepper->job = job;
+}
+
 /* --- the embedding ------------------------------------------------------------------------- */
 
 typedef struct taking {
@@ -143,11 +148,6 @@ static void take_rows(const void *ctx, uint64_t begin, uint64_t count)
 
 /* The embedding passes by in panels of whole rows, of which only those that are asked for are kept:
  * it can be as large as a layer. Flat formats have no rows, and are decoded as a whole. */
-void kerf_decoder_heed(kerf_decoder *d, const kerf_job *job)
-{
-    d->stepper->job = job;
-}
-
 static kerf_status embed(const kerf_decoder *d, const kf_floats *f, const kerf_tokens *t,
                          float *hidden, kerf_error *err)
 {

@@ -89,7 +89,8 @@ KERF_API int kerf_feedback_on_gpu(const kerf_format *f);
 KERF_API int kerf_feedback_fits(const kerf_geometry *g);
 
 /* How many bands a processor encodes at once, as lanes of a vector; 1 where a band is several rows.
- * A call for another multiple takes as long as for the next one. */
+ * A call for a number of bands that is no multiple of it takes as long as one for the next larger
+ * multiple. */
 KERF_API uint64_t kerf_feedback_bands(const kerf_geometry *g);
 
 #ifdef __cplusplus
