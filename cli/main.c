@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include <jansson.h>
+
 #include "args.h"
 #include "complete.h"
 #include "manual.h"
@@ -89,12 +91,15 @@ static int run_version(const args *a, kerf_error *err)
         return EXIT_OK;
     }
     json_t *backends = json_array();
-    for (size_t i = 0; i < kerf_backend_count(); i++) {
-        json_add(&backends, json_string(kerf_backend_at(i)));
-    }
-    json_t *doc = json_pack("{s:s, s:s, s:I, s:o}", "version", KERF_VERSION_TEXT, "library", text,
-                            "formats", (json_int_t)kerf_format_count(), "backends", backends);
-    return print_json("version", doc, err);
+    for (size_t i = 0; i < kerf_backend_count(); i++)
+        json_array_append_new(backends, json_string(kerf_backend_at(i)));
+    json_t *doc = json_pack("{s:s, s:s, s:s, s:I, s:o}", "schema", "kerf.version/1", "version",
+                            KERF_VERSION_TEXT, "library", text, "formats",
+                            (json_int_t)kerf_format_count(), "backends", backends);
+    char *document = json_dumps(doc, JSON_INDENT(2));
+    json_decref(doc);
+    if (!document) return kerf_fail(err, KERF_E_NOMEM, "no memory for the JSON document");
+    return put_document(KERF_OK, &document, err);
 }
 
 static const option help_options[] = {

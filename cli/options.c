@@ -3,7 +3,6 @@
 
 #include "terminal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,6 +174,26 @@ kerf_status option_codec(const char *text, kerf_codec *out, kerf_error *err)
     return KERF_E_ARG;
 }
 
+kerf_status option_codecs(const char *text, kerf_codec_list *out, kerf_error *err)
+{
+    char word[128];
+    *out = (kerf_codec_list){0};
+    for (const char *p = text;; p++) {
+        const size_t n = strcspn(p, ",");
+        size_t picked = 0;
+        kerf_codec one;
+        if (n == 0 || n >= sizeof word)
+            return USAGE(err, "-f %.200s: expected words separated by commas", text);
+        snprintf(word, sizeof word, "%.*s", (int)n, p);
+        const kerf_status s = kerf_codec_list_add(out, word, &picked, err);
+        if (s == KERF_E_NOMEM) return s;
+        if (s != KERF_OK) return option_codec(word, &one, err); /* which says why */
+        if (!picked) return USAGE(err, "-f %.100s picks no format; kerf formats lists them", word);
+        p += n;
+        if (!*p) return KERF_OK;
+    }
+}
+
 static size_t count_values(const args *a, const char *name)
 {
     size_t n = 0;
@@ -247,50 +266,16 @@ void option_rules_close(rules_option *r)
 
 /* --- what may be spent --------------------------------------------------------------------- */
 
-/* "4.5bits": a number and a unit, which says what is limited. */
-static kerf_status add_budget(kerf_budget *b, const char *text, kerf_error *err)
-{
-    const struct {
-        const char *unit;
-        double *limit, scale;
-    } units[] = {
-        {"", &b->bits, 1},          {"bits", &b->bits, 1},
-        {"bpw", &b->bits, 1},       {"B", &b->bytes, 1},
-        {"KB", &b->bytes, 1e3},     {"MB", &b->bytes, 1e6},
-        {"GB", &b->bytes, 1e9},     {"KiB", &b->bytes, 0x1p10},
-        {"MiB", &b->bytes, 0x1p20}, {"GiB", &b->bytes, 0x1p30},
-        {"us", &b->us, 1},          {"ms", &b->us, 1e3},
-        {"t2", &b->t2, 1},          {"tok/s", &b->tokens_per_s, 1},
-    };
-    static const char mark[] = ":likely";
-    char *end = NULL, unit[16];
-    errno = 0;
-    double x = strtod(text, &end);
-    const char *colon = strchr(end, ':');
-    const int likely = colon && strcmp(colon, mark) == 0;
-    snprintf(unit, sizeof unit, "%.*s", (int)(likely ? colon - end : 15), end);
-    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++) {
-        const int is_time = units[i].limit == &b->us || units[i].limit == &b->tokens_per_s;
-        if (strcmp(units[i].unit, unit) != 0 || errno || !(x > 0 && x < 1e18)) continue;
-        if (likely && !is_time) break;
-        *units[i].limit = x * units[i].scale;
-        b->likely |= likely;
-        return KERF_OK;
-    }
-    return USAGE(err,
-                 "--budget %.60s: expected a number above 0 and one of bits, MB, GiB (and the "
-                 "like), us, ms, tok/s, t2; a time may end in :likely, as 60tok/s:likely",
-                 text);
-}
-
 kerf_status option_budget(const args *a, kerf_budget *budget, kerf_price *minimise, kerf_error *err)
 {
     static const char *const words[] = {"error", "bytes", "time", NULL};
     static const kerf_price prices[] = {KERF_PRICE_LOSS, KERF_PRICE_BYTES, KERF_PRICE_TIME};
     int word = 0;
     const char *text;
+    kerf_error why = {0};
     for (size_t i = 0; (text = args_value_at(a, "budget", i)) != NULL; i++)
-        TRY(add_budget(budget, text, err));
+        if (kerf_budget_read(text, budget, &why) != KERF_OK)
+            return USAGE(err, "--budget %.60s: %s", text, why.text);
     TRY(args_choice(a, "minimise", words, &word, err));
     *minimise = prices[word];
     return KERF_OK;

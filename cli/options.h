@@ -31,6 +31,11 @@ void option_exec_close(kerf_exec *exec);
 /* kerf_codec_find with every failure a usage error. */
 kerf_status option_codec(const char *text, kerf_codec *out, kerf_error *err);
 
+/* A list of -f: words of kerf_codec_list_add with commas between them. Free it also after a
+ * failure.
+ */
+kerf_status option_codecs(const char *text, kerf_codec_list *out, kerf_error *err);
+
 /* Patterns that narrow down a verb. They belong to the command line. */
 typedef struct select_option {
     const char **glob; /* owned list */

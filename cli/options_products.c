@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "options.h"
-#include "options_codecs.h"
 
 enum { MAX_SHAPES = 4096 };
 
@@ -56,15 +55,15 @@ static kerf_status read_batches(const char *text, products_option *l, kerf_error
 
 static kerf_status read_formats(const char *text, products_option *l, kerf_error *err)
 {
-    codec_list all = {0};
-    kerf_status s = codec_list_parse(&all, text ? text : PRODUCT_FORMATS, err);
+    kerf_codec_list all = {0};
+    kerf_status s = option_codecs(text ? text : PRODUCT_FORMATS, &all, err);
     if (s == KERF_OK) s = allocate(&l->format, all.count, sizeof *l->format, err);
     for (size_t i = 0; s == KERF_OK && i < all.count; i++) {
-        const kerf_format *f = all.item[i].format;
-        if (i && f == all.item[i - 1].format) continue; /* another encoder of it */
+        const kerf_format *f = all.codec[i].format;
+        if (i && f == all.codec[i - 1].format) continue; /* another encoder of it */
         l->format[l->formats++] = f;
     }
-    codec_list_free(&all);
+    kerf_codec_list_free(&all);
     return s;
 }
 

@@ -2,24 +2,15 @@
 #ifndef KERF_OUTPUT_H
 #define KERF_OUTPUT_H
 
-#include <jansson.h>
 #include <kerf/quantize.h>
 #include <kerf/roles.h>
 
 #include "cli.h"
 
-/* Add a member or an element, which is taken over. A document of which a part is lost is none:
- * where that fails, or the value is NULL, the whole is released and becomes NULL. */
-void json_set(json_t **object, const char *key, json_t *value);
-void json_add(json_t **array, json_t *value);
-
-/* Prints doc, after putting "schema": "kerf.<verb>/1" first into it, and releases it. */
-kerf_status print_json(const char *verb_name, json_t *doc, kerf_error *err);
-
 /* Prints a document that the library wrote, unless s says that it failed to, and frees it. */
 kerf_status put_document(kerf_status s, char **text, kerf_error *err);
 
-/* Where the two above print to from now on; NULL: standard output. */
+/* Where that prints to from now on; NULL: standard output. */
 void set_documents(FILE *to);
 
 /* Prints a failure as the one document of a run with --json, unless another has been printed. Takes
@@ -41,20 +32,10 @@ kerf_status write_file(const char *path, const void *p, size_t n, int overwrite,
 /* 0 of no elements. */
 double bits_per_weight(uint64_t bytes, uint64_t elements);
 
-/* A JSON number, or null for NaN and infinities, which JSON cannot hold. */
-json_t *json_figure(double value);
-/* A string from the command line, which need not be UTF-8: other bytes become '?'. NULL: null. */
-json_t *json_path(const char *text);
-json_t *json_shape(const kerf_shape *shape);
-/* Sets role, piece, orientation and stack. */
-void json_set_place(json_t **object, const kerf_place *p);
-
 /* note_written of an output, or of the part of it that was written (cmd_merge.c). */
 void note_output(const kerf_output *to);
-/* Of a run with --part (cmd_merge.c). note_part prints what it has written, and returns 0 where all
- * was written; json_set_part adds "part" to its document. */
+/* Of a run with --part (cmd_merge.c): prints what it has written; 0: all was. */
 int note_part(const kerf_output *to, const kerf_share *s);
-void json_set_part(json_t **doc, const kerf_output *to, const kerf_share *s);
 
 /* A text table: every cell is text, columns are as wide as their widest cell. */
 typedef struct table table;

@@ -51,6 +51,15 @@ static int by_t2(const void *a, const void *b)
     return u < w ? 1 : u > w ? -1 : strcmp(x->weight->name, y->weight->name);
 }
 
+size_t kerf_verification_worst(const kerf_verification *v, const kerf_verify_row **order)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->rows; i++)
+        if (v->row[i].measured) order[n++] = &v->row[i];
+    if (n) qsort(order, n, sizeof *order, by_t2);
+    return n;
+}
+
 static void put_figures(const kerf_score *s, FILE *to)
 {
     fprintf(to, " | %.3f | %.3e | %.2f | %.3e |\n", kerf_score_bpw(s), kerf_score_t2(s),
@@ -60,11 +69,8 @@ static void put_figures(const kerf_score *s, FILE *to)
 static void put_worst(const kerf_verification *v, const kerf_verify_row **order, FILE *to)
 {
     char name[64];
-    size_t n = 0;
-    for (size_t i = 0; i < v->rows; i++)
-        if (v->row[i].measured) order[n++] = &v->row[i];
+    const size_t n = kerf_verification_worst(v, order);
     if (n == 0) return;
-    qsort(order, n, sizeof *order, by_t2);
     fputs("\n| tensor | format | bits per weight | t2 | SQNR dB | max error |\n"
           "|---|---|---:|---:|---:|---:|\n",
           to);

@@ -5,8 +5,8 @@
 
 #include <kerf/cuda.h>
 
-#include "output.h"
 #include "serve/jobs.h"
+#include "serve/json_built.h"
 #include "serve/json_taken.h"
 #include "serve/monitoring.h"
 #include "serve/verb_words.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "output.h"
 #include "serve/http.h"
+#include "serve/json_built.h"
 #include "serve/verb_words.h"
 
 enum { LISTED_MOST = 1000, DEEP_MOST = 4 };

@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "output.h"
 #include "progress.h"
 #include "serve/host.h"
+#include "serve/json_built.h"
 #include "serve/json_taken.h"
 #include "serve/refusals.h"
 

@@ -10,10 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "output.h"
 #include "progress.h"
 #include "serve/child.h"
 #include "serve/job_journal.h"
+#include "serve/json_built.h"
 #include "serve/verb_words.h"
 
 enum { KNOWN_MOST = 256, WAITING_MOST = 64, DEVICES = 9 };

@@ -10,7 +10,7 @@
 
 #include <kerf/monitor.h>
 
-#include "output.h"
+#include "serve/json_built.h"
 #include "serve/streams.h"
 
 static struct {

@@ -4,7 +4,7 @@
 
 #include <kerf/hardware.h>
 
-#include "output.h"
+#include "serve/json_built.h"
 #include "serve/routes.h"
 
 /* --- fields -------------------------------------------------------------------------------- */

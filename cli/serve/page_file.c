@@ -10,6 +10,7 @@
 #include "output.h"
 #include "serve/job_journal.h"
 #include "serve/jobs.h"
+#include "serve/json_built.h"
 #include "serve/page.h"
 #include "serve/verb_words.h"
 

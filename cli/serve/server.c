@@ -6,7 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "output.h"
 #include "serve/host.h"
 #include "serve/jobs.h"
 #include "serve/json_taken.h"

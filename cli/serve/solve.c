@@ -7,9 +7,9 @@
 #include <kerf/choose.h>
 #include <kerf/layouts.h>
 
-#include "output.h"
 #include "progress.h"
 #include "serve/jobs.h"
+#include "serve/json_built.h"
 #include "serve/json_taken.h"
 
 typedef struct solving {

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "options.h"
-#include "options_codecs.h"
 #include "options_products.h"
 #include "output.h"
 
@@ -23,7 +22,7 @@ int is_config_alone(const char *path)
 typedef struct typical_run {
     const args *args;
     kerf_hardware *hardware;
-    codec_list codecs;
+    kerf_codec_list codecs;
     kerf_model model;
     kerf_typical_request request;
     kerf_typical *typical;
@@ -56,7 +55,7 @@ static kerf_status read_request(typical_run *j, kerf_error *err)
     TRY(option_gpus(a, &gpus, &r->expert_parallel, err));
     TRY(kerf_hardware_get(args_value(a, "hardware"), &j->hardware, err));
     const char *formats = args_value(a, "format");
-    TRY(codec_list_parse(&j->codecs, formats ? formats : kerf_advise_candidates(), err));
+    TRY(option_codecs(formats ? formats : kerf_advise_candidates(), &j->codecs, err));
     TRY(option_budget(a, &r->budget, &minimise, err));
     if (args_has(a, "layout")) TRY(args_layout(a, &r->layout, err));
     if (args_has(a, "runtime")) TRY(kerf_runtime_get(args_value(a, "runtime"), &r->runtime, err));
@@ -64,7 +63,7 @@ static kerf_status read_request(typical_run *j, kerf_error *err)
     r->model = &j->model;
     r->config = args_operand(a, 0);
     r->hardware = j->hardware;
-    r->codec = j->codecs.item;
+    r->codec = j->codecs.codec;
     r->codecs = j->codecs.count;
     r->batch = batch;
     r->context = context;
@@ -117,7 +116,7 @@ kerf_status advise_typical(const args *a, kerf_error *err)
     if (s == KERF_OK) s = print_typical(j->typical, args_has(a, "json"), err);
     kerf_typical_close(j->typical);
     kerf_hardware_close(j->hardware);
-    codec_list_free(&j->codecs);
+    kerf_codec_list_free(&j->codecs);
     free(j);
     return s;
 }

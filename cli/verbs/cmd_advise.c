@@ -1,8 +1,6 @@
 /* cmd_advise.c - kerf advise: the best format for every group of layers under a budget, and why. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include <kerf/advise.h>
@@ -13,7 +11,6 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
-#include "options_codecs.h"
 #include "options_products.h"
 #include "verbs/advise_typical.h"
 #include "verbs/figures.h"
@@ -22,7 +19,7 @@ typedef struct advise_run {
     const args *args;
     kerf_exec exec;
     select_option select;
-    codec_list codecs;
+    kerf_codec_list codecs;
     unsigned char *optional; /* [codecs] not named by -f */
     kerf_hardware *hardware; /* NULL: none was named */
     kerf_checkpoint *source, *imatrix;
@@ -38,28 +35,15 @@ typedef struct advise_run {
 
 /* --- input --------------------------------------------------------------------------------- */
 
-/* The config.json beside the weights, or --config; where there is none, or one of a model that kerf
- * does not know, there are products alone. One that cannot be read is a failure. */
+/* Of a model that kerf does not know there are products alone. */
 static kerf_status find_model(advise_run *j, kerf_error *err)
 {
-    kerf_error why = {0};
-    struct stat st;
-    char path[4096], text[sizeof why.text];
-    const char *given = args_value(j->args, "config");
-    snprintf(path, sizeof path, "%s/config.json",
-             kerf_reader_folder(kerf_checkpoint_reader(j->source)));
-    if (!given && lstat(path, &st) != 0 && errno == ENOENT) return KERF_OK;
-    kerf_status s = kerf_model_open(given ? given : path, &j->model, &why);
-    if (s == KERF_OK) {
-        j->request.model = &j->model;
-        return KERF_OK;
-    }
-    const int is_other = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
-    if (given || is_other || (s != KERF_E_DATA && s != KERF_E_NOSUP)) {
-        *err = why;
-        return s;
-    }
-    print_note("products alone: %s", kerf_text_printable(why.text, text, sizeof text));
+    char why[sizeof err->text], text[sizeof why];
+    int found;
+    TRY(kerf_model_find(j->source, args_value(j->args, "config"), &j->model, &found, why,
+                        sizeof why, err));
+    if (found) j->request.model = &j->model;
+    if (why[0]) print_note("products alone: %s", kerf_text_printable(why, text, sizeof text));
     return KERF_OK;
 }
 
@@ -94,7 +78,7 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     TRY(option_gpus(a, &gpus, &r->expert_parallel, err));
     if (gpus > 1 && !hardware) return USAGE(err, "advise: --gpus needs --hardware NAME");
     if (hardware) TRY(kerf_hardware_get(hardware, &j->hardware, err));
-    TRY(codec_list_parse(&j->codecs, formats ? formats : kerf_advise_candidates(), err));
+    TRY(option_codecs(formats ? formats : kerf_advise_candidates(), &j->codecs, err));
     TRY(allocate(&j->optional, j->codecs.count, 1, err));
     for (size_t i = 0; i < j->codecs.count; i++)
         j->optional[i] = (unsigned char)(!formats || !j->codecs.named[i]);
@@ -108,7 +92,7 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
     if (args_has(a, "layout")) TRY(args_layout(a, &r->layout, err));
     if (args_has(a, "runtime")) TRY(kerf_runtime_get(args_value(a, "runtime"), &r->runtime, err));
     r->select = &j->select.select;
-    r->codec = j->codecs.item;
+    r->codec = j->codecs.codec;
     r->codecs = j->codecs.count;
     r->optional = j->optional;
     r->nested = args_has(a, "nested");
@@ -230,7 +214,7 @@ static int run_advise(const args *a, kerf_error *err)
     kerf_checkpoint_close(j->imatrix);
     kerf_checkpoint_close(j->source);
     kerf_hardware_close(j->hardware);
-    codec_list_free(&j->codecs);
+    kerf_codec_list_free(&j->codecs);
     free(j->optional);
     option_select_close(&j->select);
     option_exec_close(&j->exec);

@@ -49,17 +49,16 @@ static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
 /* What is said of the weights is of the whole calibration. */
 static kerf_status report_part(const calibrate_run *j, const kerf_output *to, kerf_error *err)
 {
+    char *text = NULL;
     if (!args_has(j->args, "json")) {
         if (progress_allows_text(j->args))
             print_note("%s: part %u/%u is finished; kerf merge %s when all are", shown(to->path),
                        to->part, to->parts, shown(to->path));
         return KERF_OK;
     }
-    json_t *doc = json_object();
-    json_set(&doc, "output", json_path(to->path));
-    json_set(&doc, "part",
-             json_pack("{s:I, s:I}", "part", (json_int_t)to->part, "parts", (json_int_t)to->parts));
-    return print_json("calibrate", doc, err);
+    const kerf_finished_part done = {
+        .schema = "kerf.calibrate/1", .path = to->path, .part = to->part, .parts = to->parts};
+    return put_document(kerf_finished_part_write(&done, &text, NULL, err), &text, err);
 }
 
 static kerf_status calibrate(calibrate_run *j, kerf_error *err)

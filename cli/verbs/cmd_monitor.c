@@ -22,13 +22,8 @@ static void gauge_cell(table *t, const kerf_reading *r, kerf_gauge g, double uni
 
 static void throttles_cell(table *t, const kerf_reading *r)
 {
-    char text[160] = "";
-    const char *word;
-    uint64_t bit;
-    for (size_t i = 0; r->throttles_known && (bit = kerf_throttle_at(i, &word)) != 0; i++) {
-        const size_t n = strlen(text);
-        if (r->throttles & bit) snprintf(text + n, sizeof text - n, "%s%s", n ? " " : "", word);
-    }
+    char text[160];
+    kerf_throttles_text(r, text, sizeof text);
     if (r->lost) snprintf(text, sizeof text, "lost: %.90s", r->why);
     table_cell(t, "%s", text[0] ? text : "-");
 }
@@ -92,48 +87,26 @@ static kerf_status print_screen(const kerf_monitor *m, const kerf_sample *s, ker
     return KERF_OK;
 }
 
-/* --- CSV ----------------------------------------------------------------------------------- */
-
-static void print_csv_heading(void)
-{
-    printf("unix_s,elapsed_s,kind,index,name");
-    for (int g = 0; g < KERF_GAUGE_COUNT; g++) printf(",%s", kerf_gauge_key((kerf_gauge)g));
-    printf(",throttles,lost\n");
-}
-
-static void print_csv(const kerf_sample *s)
-{
-    for (size_t i = 0; i < s->count; i++) {
-        const kerf_reading *r = &s->reading[i];
-        const char *word, *space = "";
-        uint64_t bit;
-        printf("%.3f,%.3f,%s,%u,\"%s\"", s->unix_s, s->elapsed_s, r->is_gpu ? "gpu" : "rapl",
-               r->index, shown(r->name));
-        for (int g = 0; g < KERF_GAUGE_COUNT; g++)
-            isnan(r->gauge[g]) ? printf(",") : printf(",%.10g", r->gauge[g]);
-        printf(",");
-        for (size_t k = 0; r->throttles_known && (bit = kerf_throttle_at(k, &word)) != 0; k++) {
-            if (!(r->throttles & bit)) continue;
-            printf("%s%s", space, word);
-            space = " ";
-        }
-        printf(",%d\n", r->lost);
-    }
-}
-
 /* --- verb ---------------------------------------------------------------------------------- */
+
+/* s NULL: what comes before the first. */
+static kerf_status print_csv(const kerf_sample *s, kerf_error *err)
+{
+    char *text = NULL;
+    TRY(kerf_sample_write_csv(s, &text, NULL, err));
+    fputs(text, stdout);
+    free(text);
+    return KERF_OK;
+}
 
 static kerf_status print_sample(const kerf_monitor *m, const kerf_sample *s, const args *a,
                                 kerf_error *err)
 {
     char *line = NULL;
-    if (args_has(a, "json")) {
+    if (args_has(a, "json"))
         TRY(put_document(kerf_sample_write(s, &line, NULL, err), &line, err));
-    } else if (args_has(a, "csv")) {
-        print_csv(s);
-    } else {
-        TRY(print_screen(m, s, err));
-    }
+    else
+        TRY(args_has(a, "csv") ? print_csv(s, err) : print_screen(m, s, err));
     if (fflush(stdout) == 0) return KERF_OK;
     return kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
 }
@@ -146,8 +119,8 @@ static kerf_status look(kerf_monitor *m, const args *a, kerf_error *err)
     kerf_status status = KERF_OK;
     TRY(args_seconds(a, "interval", 0.01, 3600, &interval, err));
     TRY(args_integer(a, "count", 1, 1 << 30, &count, err));
+    if (args_has(a, "csv")) TRY(print_csv(NULL, err));
     TRY(allocate(&s, 1, sizeof *s, err));
-    if (args_has(a, "csv")) print_csv_heading();
     for (int i = 0; status == KERF_OK; i++) {
         kerf_monitor_read(m, s);
         status = print_sample(m, s, a, err);

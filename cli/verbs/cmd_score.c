@@ -9,16 +9,18 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
-#include "options_codecs.h"
 #include "verbs/figures.h"
 #include "verbs/score_report.h"
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
+/* Every format, and every encoder of those that have several to recommend. */
+static const char usual_formats[] = "*,nvfp4:*,mx*:*";
+
 typedef struct score_run {
     team_option team;
     select_option select;
-    codec_list codecs;
+    kerf_codec_list codecs;
     kerf_checkpoint *source, *imatrix;
     kerf_calibration *calibration;
     kerf_scores *scores;
@@ -48,6 +50,7 @@ static kerf_status report(const score_run *j, const args *a, kerf_error *err)
 {
     const kerf_scores *s = j->scores;
     const kerf_output *to = &j->to;
+    char *text = NULL;
     if (!to->parts) return print_scores(s, a, err);
     if (!args_has(a, "json")) {
         if (progress_allows_text(a))
@@ -56,13 +59,9 @@ static kerf_status report(const score_run *j, const args *a, kerf_error *err)
                        shown(to->path));
         return KERF_OK;
     }
-    json_t *doc = json_object();
-    json_set(&doc, "output", json_path(to->path));
-    json_set(&doc, "part",
-             json_pack("{s:I, s:I, s:I, s:I}", "part", (json_int_t)to->part, "parts",
-                       (json_int_t)to->parts, "tensors", (json_int_t)s->measured, "of_tensors",
-                       (json_int_t)s->tensors));
-    return print_json("score", doc, err);
+    const kerf_finished_part done = {"kerf.score/1", to->path,    to->part,
+                                     to->parts,      s->measured, s->tensors};
+    return put_document(kerf_finished_part_write(&done, &text, NULL, err), &text, err);
 }
 
 static kerf_status read_output(kerf_output *to, const args *a, kerf_error *err)
@@ -79,14 +78,15 @@ static kerf_status read_output(kerf_output *to, const args *a, kerf_error *err)
 
 static kerf_status score(score_run *j, const args *a, kerf_error *err)
 {
-    const char *imatrix = args_value(a, "imatrix"), *cal = args_value(a, "calibration");
+    const char *formats = args_value(a, "format"), *imatrix = args_value(a, "imatrix"),
+               *cal = args_value(a, "calibration");
     int zstd_level = 3, is_kept;
     TRY(kerf_scores_find(args_operand(a, 0), &is_kept, err));
     if (is_kept) return show_kept(j, a, err);
     TRY(read_output(&j->to, a, err));
     TRY(option_team_open(&j->team, a, err));
     TRY(args_integer(a, "zstd-level", 0, 22, &zstd_level, err));
-    TRY(codec_list_parse(&j->codecs, args_value(a, "format"), err));
+    TRY(option_codecs(formats ? formats : usual_formats, &j->codecs, err));
     TRY(option_select_open(&j->select, a, err));
     TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
     TRY(note_ruined(j->source, err));
@@ -99,7 +99,7 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
         return USAGE(err, "score: --again is for --feedback");
     const kerf_score_request request = {
         .select = &j->select.select,
-        .codec = j->codecs.item,
+        .codec = j->codecs.codec,
         .codecs = j->codecs.count,
         .required = j->codecs.named,
         .imatrix = cal && !imatrix ? kerf_calibration_imatrix(j->calibration) : j->imatrix,
@@ -128,7 +128,7 @@ static int run_score(const args *a, kerf_error *err)
     kerf_calibration_close(j.calibration);
     kerf_checkpoint_close(j.imatrix);
     kerf_checkpoint_close(j.source);
-    codec_list_free(&j.codecs);
+    kerf_codec_list_free(&j.codecs);
     option_select_close(&j.select);
     option_team_close(&j.team);
     return s;

@@ -16,14 +16,6 @@ enum { WORST_SHOWN = 10 };
 
 /* --- report -------------------------------------------------------------------------------- */
 
-static int by_t2(const void *a, const void *b)
-{
-    const kerf_verify_row *x = *(const kerf_verify_row *const *)a,
-                          *y = *(const kerf_verify_row *const *)b;
-    double tx = kerf_score_t2(&x->score), ty = kerf_score_t2(&y->score);
-    return tx < ty ? 1 : tx > ty ? -1 : strcmp(x->weight->name, y->weight->name);
-}
-
 static kerf_status print_worst(const kerf_verification *v, int all, kerf_error *err)
 {
     table *t = NULL;
@@ -32,12 +24,8 @@ static kerf_status print_worst(const kerf_verification *v, int all, kerf_error *
     snprintf(headings, sizeof headings, "~tensor|~format%s", figures_headings(0));
     TRY(allocate(&order, v->rows, sizeof *order, err));
     kerf_status s = table_open(&t, headings, err);
-    size_t n = 0;
-    for (size_t i = 0; i < v->rows; i++) {
-        if (v->row[i].measured) order[n++] = &v->row[i];
-    }
-    qsort(order, n, sizeof *order, by_t2);
-    size_t shown = all || n < WORST_SHOWN ? n : WORST_SHOWN;
+    const size_t n = kerf_verification_worst(v, order);
+    const size_t shown = all || n < WORST_SHOWN ? n : WORST_SHOWN;
     for (size_t i = 0; s == KERF_OK && i < shown; i++) {
         table_cell(t, "%s", order[i]->weight->name);
         table_cell(t, "%s", kerf_weight_format(order[i]->other, name, sizeof name));

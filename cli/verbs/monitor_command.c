@@ -14,13 +14,6 @@
 
 enum { NOT_STARTED = 127 };
 
-typedef struct metered {
-    char **word; /* of the command, ended by NULL */
-    double idle_s, interval_s;
-    kerf_energy idle, used;
-    int exit_code;
-} metered;
-
 /* --- the command --------------------------------------------------------------------------- */
 
 static volatile pid_t child;
@@ -66,50 +59,6 @@ static int run(char **word)
 
 /* --- report -------------------------------------------------------------------------------- */
 
-static double idle_watts(const metered *r, size_t i)
-{
-    return r->idle_s > 0 ? r->idle.source[i].average_w : NAN;
-}
-
-static double above_idle(const metered *r, size_t i)
-{
-    return r->used.source[i].joules - idle_watts(r, i) * r->used.seconds;
-}
-
-static json_t *source_json(const metered *r, size_t i)
-{
-    const kerf_source_energy *e = &r->used.source[i];
-    json_t *row = json_pack("{s:s, s:I, s:o, s:b, s:b}", "kind", e->is_gpu ? "gpu" : "rapl",
-                            "index", (json_int_t)e->index, "name", json_path(e->name), "counted",
-                            e->counted, "lost", e->lost);
-    json_set(&row, "joules", json_figure(e->joules));
-    json_set(&row, "average_w", json_figure(e->average_w));
-    json_set(&row, "peak_w", json_figure(e->peak_w));
-    json_set(&row, "steady_w", json_figure(e->steady_w));
-    json_set(&row, "step_s", json_figure(e->step_s));
-    json_set(&row, "idle_w", json_figure(idle_watts(r, i)));
-    json_set(&row, "joules_above_idle", json_figure(above_idle(r, i)));
-    return row;
-}
-
-static kerf_status write_report(const metered *r, const char *path, int overwrite, kerf_error *err)
-{
-    json_t *words = json_array(), *rows = json_array();
-    for (char **w = r->word; *w; w++) json_add(&words, json_path(*w));
-    for (size_t i = 0; i < r->used.count; i++) json_add(&rows, source_json(r, i));
-    json_t *doc =
-        json_pack("{s:s, s:o, s:i, s:f, s:I, s:f, s:f, s:o}", "schema", "kerf.monitor-command/1",
-                  "command", words, "exit_code", r->exit_code, "seconds", r->used.seconds,
-                  "samples", (json_int_t)r->used.samples, "interval_s", r->interval_s,
-                  "idle_seconds", r->idle_s, "sources", rows);
-    char *text = doc ? json_dumps(doc, JSON_INDENT(2)) : NULL;
-    json_decref(doc);
-    if (!text) return kerf_fail(err, KERF_E_NOMEM, "no memory for the JSON document");
-    const kerf_status s = write_file(path, text, strlen(text), overwrite, err);
-    free(text);
-    return s;
-}
-
 static void figure_cell(table *t, double value)
 {
     char text[40];
@@ -117,7 +66,7 @@ static void figure_cell(table *t, double value)
     table_cell(t, "%s", isnan(value) ? "-" : text);
 }
 
-static kerf_status print_report(const metered *r, kerf_error *err)
+static kerf_status print_report(const kerf_metered *r, kerf_error *err)
 {
     table *t = NULL;
     double step = 0;
@@ -129,8 +78,8 @@ static kerf_status print_report(const metered *r, kerf_error *err)
         figure_cell(t, e->joules);
         figure_cell(t, e->average_w);
         figure_cell(t, e->peak_w);
-        figure_cell(t, idle_watts(r, i));
-        figure_cell(t, above_idle(r, i));
+        figure_cell(t, kerf_metered_idle_w(r, i));
+        figure_cell(t, kerf_metered_above_idle(r, i));
         if (e->step_s > step) step = e->step_s;
     }
     fprintf(stderr, "%s: %.2f s, exit code %d\n", shown(r->word[0]), r->used.seconds, r->exit_code);
@@ -146,13 +95,13 @@ static kerf_status print_report(const metered *r, kerf_error *err)
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-static kerf_status meter(kerf_monitor *m, metered *r, kerf_error *err)
+static kerf_status meter(kerf_monitor *m, char **word, kerf_metered *r, kerf_error *err)
 {
     kerf_meter *meter = NULL;
     if (r->idle_s > 0) TRY(kerf_meter_idle(m, r->idle_s, &r->idle, err));
     fflush(stdout);
     TRY(kerf_meter_begin(m, r->interval_s, &meter, err));
-    r->exit_code = run(r->word);
+    r->exit_code = run(word);
     kerf_meter_end(meter, &r->used);
     if (r->exit_code >= 0) return KERF_OK;
     print_note("kerf: %s: %s", shown(r->word[0]), strerror(-r->exit_code));
@@ -160,25 +109,36 @@ static kerf_status meter(kerf_monitor *m, metered *r, kerf_error *err)
     return KERF_OK;
 }
 
+static kerf_status report(const kerf_metered *r, const args *a, kerf_error *err)
+{
+    const char *path = args_value(a, "output");
+    char *text = NULL;
+    size_t n;
+    if (!is_quiet()) TRY(print_report(r, err));
+    if (!path) return KERF_OK;
+    TRY(kerf_metered_write(r, &text, &n, err));
+    const kerf_status s = write_file(path, text, n, args_has(a, "overwrite"), err);
+    free(text);
+    return s;
+}
+
 int monitor_command(kerf_monitor *m, const args *a, kerf_error *err)
 {
-    metered *r = NULL;
+    kerf_metered *r = NULL;
+    char **word = NULL;
     TRY(allocate(&r, 1, sizeof *r, err));
     r->idle_s = 2;
     r->interval_s = 0.01;
-    kerf_status s = allocate(&r->word, args_operands(a) + 1, sizeof *r->word, err);
+    kerf_status s = allocate(&word, args_operands(a) + 1, sizeof *word, err);
     for (size_t i = 0; s == KERF_OK && i < args_operands(a); i++)
-        r->word[i] = (char *)(uintptr_t)args_operand(a, i);
+        word[i] = (char *)(uintptr_t)args_operand(a, i);
+    r->word = (const char *const *)word;
     if (s == KERF_OK) s = args_seconds(a, "idle", 0, 600, &r->idle_s, err);
     if (s == KERF_OK) s = args_seconds(a, "interval", 0.001, 3600, &r->interval_s, err);
-    if (s == KERF_OK) s = meter(m, r, err);
-    if (s == KERF_OK && r->exit_code != NOT_STARTED) {
-        if (!is_quiet()) s = print_report(r, err);
-        const char *path = args_value(a, "output");
-        if (s == KERF_OK && path) s = write_report(r, path, args_has(a, "overwrite"), err);
-    }
+    if (s == KERF_OK) s = meter(m, word, r, err);
+    if (s == KERF_OK && r->exit_code != NOT_STARTED) s = report(r, a, err);
     const int code = r->exit_code;
-    free(r->word);
+    free(word);
     free(r);
     return s == KERF_OK ? code : s;
 }

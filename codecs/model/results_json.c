@@ -105,3 +105,17 @@ kerf_status kerf_merged_write(const char *path, const kerf_merged *r, char **tex
                   "bytes", (json_int_t)r->bytes, "seconds", r->seconds);
     return kf_json_write(doc, JSON_INDENT(2), text, n, err);
 }
+
+kerf_status kerf_finished_part_write(const kerf_finished_part *p, char **text, size_t *n,
+                                     kerf_error *err)
+{
+    json_t *part =
+        json_pack("{s:I, s:I}", "part", (json_int_t)p->part, "parts", (json_int_t)p->parts);
+    if (p->of_tensors) {
+        kf_json_set(&part, "tensors", json_integer((json_int_t)p->tensors));
+        kf_json_set(&part, "of_tensors", json_integer((json_int_t)p->of_tensors));
+    }
+    return kf_json_write(json_pack("{s:s, s:o, s:o}", "schema", p->schema, "output",
+                                   kf_json_path(p->path), "part", part),
+                         JSON_INDENT(2), text, n, err);
+}

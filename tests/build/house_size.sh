@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # house_size.sh - signs that a part has outgrown its room: a source file of more than 450 lines that is
-# not a table, a command of more than 6640 lines, a server in it of more than 3900 besides, or a kerf-mpi of
+# not a table, a command of more than 6340 lines, a server in it of more than 3940 besides, or a kerf-mpi of
 # more than 585.
 #
 #   house_size.sh [ROOT]    exit 0: neither; 1: what has is on stdout
@@ -23,8 +23,8 @@ find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*
         failed = 1
     }
     END {
-        if (server > 3900) { print "cli/serve: " server " lines, more than 3900"; failed = 1 }
+        if (server > 3940) { print "cli/serve: " server " lines, more than 3940"; failed = 1 }
         if (mpi > 585) { print "cli/mpi: " mpi " lines, more than 585"; failed = 1 }
-        if (command > 6640) { print "cli: " command " lines, more than 6640"; failed = 1 }
+        if (command > 6340) { print "cli: " command " lines, more than 6340"; failed = 1 }
         exit failed
     }'

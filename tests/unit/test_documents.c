@@ -6,7 +6,9 @@
 #include <kerf/inspect.h>
 #include <kerf/measure.h>
 #include <kerf/selftest.h>
+#include <kerf/monitor.h>
 #include <kerf/typical.h>
+#include <kerf/verify.h>
 
 #include "near.h"
 #include "quantize_case.h"
@@ -300,13 +302,147 @@ static void test_typical(void **state)
     kerf_typical_close(t);
 }
 
+/* --- energy -------------------------------------------------------------------------------- */
+
+static void test_metered(void **state)
+{
+    static const char *const words[] = {"sleep", "1", NULL};
+    static kerf_metered m;
+    char *text = NULL;
+    kerf_error err;
+    size_t n = 0;
+    (void)state;
+    m.word = words;
+    m.exit_code = 3;
+    m.used.seconds = 4;
+    m.used.count = m.idle.count = 1;
+    m.used.source[0] = (kerf_source_energy){.is_gpu = 1, .joules = 1000, .peak_w = NAN};
+    m.idle.source[0].average_w = 50;
+    assert_true(isnan(kerf_metered_above_idle(&m, 0))); /* idle was not metered */
+    m.idle_s = 2;
+    assert_near(kerf_metered_idle_w(&m, 0), 50, 0);
+    assert_near(kerf_metered_above_idle(&m, 0), 800, 1e-9);
+    must(kerf_metered_write(&m, &text, &n, &err), &err);
+    json_t *doc = document(text, n, "kerf.monitor-command/1");
+    const json_t *source = json_array_get(json_object_get(doc, "sources"), 0);
+    assert_int_equal(integer_at(doc, "exit_code"), 3);
+    assert_int_equal(json_array_size(json_object_get(doc, "command")), 2);
+    assert_string_equal(text_at(source, "kind"), "gpu");
+    assert_near(json_number_value(json_object_get(source, "joules_above_idle")), 800, 1e-9);
+    assert_true(json_is_null(json_object_get(source, "peak_w")));
+    json_decref(doc);
+}
+
+static size_t commas_of(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++) n += *text == ',';
+    return n;
+}
+
+static void test_values(void **state)
+{
+    static kerf_sample s;
+    char *names = NULL, *line = NULL, word[40];
+    kerf_error err;
+    size_t n = 0;
+    (void)state;
+    s.count = 1;
+    s.unix_s = 12.5;
+    s.reading[0] = (kerf_reading){.index = 1, .name = "package", .throttles = 0x24};
+    for (int g = 0; g < KERF_GAUGE_COUNT; g++) s.reading[0].gauge[g] = NAN;
+    s.reading[0].gauge[KERF_GAUGE_POWER] = 55.25;
+    assert_string_equal(kerf_throttles_text(&s.reading[0], word, sizeof word), "");
+    s.reading[0].throttles_known = 1;
+    assert_string_equal(kerf_throttles_text(&s.reading[0], word, sizeof word), "power-cap heat");
+    assert_string_equal(kerf_throttles_text(&s.reading[0], word, 6), "power");
+    must(kerf_sample_write_csv(NULL, &names, NULL, &err), &err);
+    must(kerf_sample_write_csv(&s, &line, &n, &err), &err);
+    assert_int_equal(n, strlen(line));
+    assert_int_equal(commas_of(names), commas_of(line));
+    assert_int_equal(strncmp(line, "12.500,0.000,rapl,1,\"package\",55.25,,", 37), 0);
+    assert_string_equal(line + n - 19, ",,power-cap heat,0\n");
+    free(names);
+    free(line);
+}
+
+/* --- of a checkpoint ----------------------------------------------------------------------- */
+
+static void test_model_of(void **state)
+{
+    static kerf_model m;
+    char path[4200], why[200];
+    kerf_error err = {0};
+    int found = -1;
+    kerf_checkpoint *c = open_checkpoint(model);
+    must(kerf_model_find(c, NULL, &m, &found, why, sizeof why, &err), &err);
+    assert_int_equal(found, 1);
+    assert_string_equal(m.type, "llama");
+    assert_string_equal(why, "");
+    assert_int_equal(kerf_model_find(c, "/nowhere/config.json", &m, &found, why, sizeof why, &err),
+                     KERF_E_IO);
+    kerf_checkpoint_close(c);
+
+    c = open_checkpoint(large); /* no config.json beside it */
+    must(kerf_model_find(c, NULL, &m, &found, why, sizeof why, &err), &err);
+    assert_int_equal(found, 0);
+    assert_string_equal(why, "");
+    FILE *f = fopen(path_in(*state, "config.json", path), "w");
+    assert_true(f && fputs("{\"model_type\": \"llama\"}", f) >= 0 && fclose(f) == 0);
+    must(kerf_model_find(c, NULL, &m, &found, why, sizeof why, &err), &err);
+    assert_int_equal(found, 0);
+    assert_true(strlen(why) > 0); /* what is missing in it */
+    assert_int_equal(remove(path), 0);
+    kerf_checkpoint_close(c);
+}
+
+static void test_worst(void **state)
+{
+    kerf_checkpoint *a = open_checkpoint(model), *b = open_checkpoint(quantized_model(state));
+    const kerf_verify_row *order[256];
+    kerf_verification *v = NULL;
+    kerf_error err;
+    must(kerf_verify(a, b, NULL, NULL, NULL, &v, &err), &err);
+    assert_true(v->rows <= 256);
+    const size_t n = kerf_verification_worst(v, order);
+    assert_int_equal(n, v->measured);
+    assert_true(n > 2 && n < v->rows);
+    for (size_t i = 1; i < n; i++)
+        assert_true(kerf_score_t2(&order[i - 1]->score) >= kerf_score_t2(&order[i]->score));
+    kerf_verification_close(v);
+    kerf_checkpoint_close(b);
+    kerf_checkpoint_close(a);
+}
+
+static void test_finished_part(void **state)
+{
+    kerf_finished_part done = {.schema = "kerf.score/1", .path = "scores", .part = 2, .parts = 3};
+    char *text = NULL;
+    kerf_error err;
+    size_t n = 0;
+    (void)state;
+    must(kerf_finished_part_write(&done, &text, &n, &err), &err);
+    json_t *doc = document(text, n, "kerf.score/1");
+    assert_int_equal(json_object_size(json_object_get(doc, "part")), 2);
+    json_decref(doc);
+    done.of_tensors = 28;
+    must(kerf_finished_part_write(&done, &text, &n, &err), &err);
+    doc = document(text, n, "kerf.score/1");
+    assert_int_equal(integer_at(json_object_get(doc, "part"), "tensors"), 0);
+    assert_int_equal(integer_at(json_object_get(doc, "part"), "of_tensors"), 28);
+    json_decref(doc);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats),    cmocka_unit_test(test_selftest),
-        cmocka_unit_test(test_inspection), cmocka_unit_test(test_quantized),
-        cmocka_unit_test(test_written),    cmocka_unit_test(test_machines),
-        cmocka_unit_test(test_times),      cmocka_unit_test(test_typical),
+        cmocka_unit_test(test_formats),       cmocka_unit_test(test_selftest),
+        cmocka_unit_test(test_inspection),    cmocka_unit_test(test_quantized),
+        cmocka_unit_test(test_written),       cmocka_unit_test(test_machines),
+        cmocka_unit_test(test_times),         cmocka_unit_test(test_typical),
+        cmocka_unit_test(test_metered),       cmocka_unit_test(test_values),
+        cmocka_unit_test(test_model_of),      cmocka_unit_test(test_worst),
+        cmocka_unit_test(test_finished_part),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_folder);
 }

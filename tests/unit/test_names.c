@@ -1,6 +1,7 @@
 /* test_names.c - what people type: formats, layouts and machines under the names that they have
  * elsewhere, and what is said of names that mean none of them, or several. */
 #include <ctype.h>
+#include <kerf/advise.h>
 #include <kerf/hardware.h>
 #include <kerf/layouts.h>
 #include <kerf/words.h>
@@ -229,6 +230,63 @@ static void words_are_compared_by_letters_and_digits(void **state)
     assert_string_equal(kerf_nearest_word("h100-pci", gpus), "h100-pcie");
 }
 
+/* --- words that pick several, and limits --- */
+
+static void codecs_are_picked_by_words(void **state)
+{
+    kerf_codec_list l = {0};
+    kerf_error err = {0};
+    size_t picked = 0, named = 0;
+    char name[64];
+    (void)state;
+    assert_int_equal(kerf_codec_list_add(&l, "NVFP4:*", &picked, &err), KERF_OK);
+    assert_int_equal(picked, kerf_encoder_count(kerf_format_find("nvfp4")));
+    assert_int_equal(l.count, picked);
+    assert_int_equal(kerf_codec_list_add(&l, "nvfp4", &picked, &err), KERF_OK);
+    assert_int_equal(picked, 1);
+    assert_int_equal(kerf_codec_list_add(&l, "int8", &picked, &err), KERF_OK);
+    assert_int_equal(l.count, kerf_encoder_count(kerf_format_find("nvfp4")) + 1); /* each once */
+    for (size_t i = 0; i < l.count; i++) {
+        kerf_codec_name(l.codec[i], name, sizeof name);
+        const int is_default =
+            strcmp(l.codec[i].format->default_encoder, l.codec[i].encoder->name) == 0;
+        assert_int_equal(l.named[i], is_default);
+        named += l.named[i];
+    }
+    assert_int_equal(named, 2);
+    assert_int_equal(kerf_codec_list_add(&l, "zzz*", &picked, &err), KERF_OK);
+    assert_int_equal(picked, 0);
+    assert_int_not_equal(kerf_codec_list_add(&l, "nvfp5", &picked, &err), KERF_OK);
+    assert_non_null(strstr(err.text, "nvfp5"));
+    assert_int_equal(kerf_codec_list_add(&l, "all", &picked, &err), KERF_OK);
+    assert_int_equal(l.count, picked);
+    for (size_t i = 1; i < l.count; i++) /* in the order of the table */
+        assert_true(l.codec[i].format >= l.codec[i - 1].format);
+    kerf_codec_list_free(&l);
+    kerf_codec_list_free(&l);
+}
+
+static void limits_are_read(void **state)
+{
+    static const char *const wrong[] = {"",          "bits",         "0bits",         "-3GiB",
+                                        "4.5apples", "5bits:likely", "60tok/s:maybe", "1e400us",
+                                        "nan"};
+    kerf_budget b = {0};
+    kerf_error err = {0};
+    (void)state;
+    assert_int_equal(kerf_budget_read("4.5", &b, &err), KERF_OK);
+    assert_int_equal(kerf_budget_read("3GiB", &b, &err), KERF_OK);
+    assert_int_equal(kerf_budget_read("1.5ms", &b, &err), KERF_OK);
+    assert_true(b.bits == 4.5 && b.bytes == 3 * 0x1p30 && b.us == 1500 && !b.likely);
+    assert_int_equal(kerf_budget_read("60tok/s:likely", &b, &err), KERF_OK);
+    assert_true(b.tokens_per_s == 60 && b.likely && b.bits == 4.5 && b.t2 == 0);
+    const kerf_budget before = b;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(kerf_budget_read(wrong[i], &b, &err), KERF_E_ARG);
+        assert_memory_equal(&b, &before, sizeof b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +296,8 @@ int main(void)
         cmocka_unit_test(layouts_are_found),
         cmocka_unit_test(machines_are_found),
         cmocka_unit_test(words_are_compared_by_letters_and_digits),
+        cmocka_unit_test(codecs_are_picked_by_words),
+        cmocka_unit_test(limits_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,11 @@ typedef struct kerf_budget {
     double t2;  /* sum of alpha t2 over all tensors               */
 } kerf_budget;
 
+/* Sets the limit that a text says, "4.5bits" (or bpw, or without a unit), "3GiB" (B, KB, MB, GB,
+ * KiB, MiB), "250us" (ms), "90tok/s", "0.1t2", and leaves the others. A time may end in ":likely".
+ * KERF_E_ARG: the text is none of these. */
+KERF_API KERF_CHECK kerf_status kerf_budget_read(const char *text, kerf_budget *b, kerf_error *err);
+
 /* All zeros but for the candidates and a budget is a request. Nothing that it points to must
  * outlive the call but the hardware. */
 typedef struct kerf_advise_request {

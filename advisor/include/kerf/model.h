@@ -7,6 +7,7 @@
 #ifndef KERF_MODEL_H
 #define KERF_MODEL_H
 
+#include <kerf/checkpoint.h>
 #include <kerf/predict.h>
 
 #ifdef __cplusplus
@@ -55,6 +56,14 @@ typedef struct kerf_model {
  * sizes, whatever they are called (kerf_model.estimated). KERF_E_NOSUP: a mixture of layers that is
  * not known. KERF_E_DATA: what is missing or impossible. */
 KERF_API KERF_CHECK kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err);
+
+/* The model that a checkpoint is of: of `config` (as for kerf_model_open), or where that is NULL of
+ * the config.json beside the weights. *found 0, and KERF_OK: there is no such file (why is empty),
+ * or it is one beside the weights that says too little, and `why`, of `size` bytes, says what. A
+ * file that cannot be read is a failure. */
+KERF_API KERF_CHECK kerf_status kerf_model_find(const kerf_checkpoint *c, const char *config,
+                                                kerf_model *out, int *found, char *why, size_t size,
+                                                kerf_error *err);
 
 /* --- several GPUs -------------------------------------------------------------------------- */
 

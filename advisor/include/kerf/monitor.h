@@ -4,6 +4,7 @@
  *   kerf_monitor_open, _read    what every source says of itself now
  *   kerf_sample_write           that as one line of JSON, as `kerf monitor --json` prints it
  *   kerf_meter_begin, _end      energy and power of what happens in between
+ *   kerf_metered_write          that of a command, beside the idle machine, as a document
  *
  * A gauge that a source does not have, or may not tell, is NaN. A GPU that is lost in between stays
  * in the list and says so.
@@ -111,6 +112,15 @@ KERF_API void kerf_monitor_read(kerf_monitor *m, kerf_sample *out);
 KERF_API KERF_CHECK kerf_status kerf_sample_write(const kerf_sample *s, char **text, size_t *n,
                                                   kerf_error *err);
 
+/* The same as comma-separated values, a line for each source; s NULL: the line of their names. Each
+ * line ends in a newline. */
+KERF_API KERF_CHECK kerf_status kerf_sample_write_csv(const kerf_sample *s, char **text, size_t *n,
+                                                      kerf_error *err);
+
+/* What holds the clocks down, "power-cap heat"; "" where that is nothing or not known. Cut to size;
+ * returns out. */
+KERF_API char *kerf_throttles_text(const kerf_reading *r, char *out, size_t size);
+
 /* --- energy of what happens in between ----------------------------------------------------- */
 
 typedef struct kerf_source_energy {
@@ -146,6 +156,24 @@ KERF_API void kerf_meter_end(kerf_meter *meter, kerf_energy *out);
 /* Meters `seconds` of nothing: the power of a machine that waits. */
 KERF_API KERF_CHECK kerf_status kerf_meter_idle(kerf_monitor *m, double seconds, kerf_energy *out,
                                                 kerf_error *err);
+
+/* What a command has used, and the idle machine before it. */
+typedef struct kerf_metered {
+    const char *const *word; /* of the command, ended by NULL; the caller's          */
+    int exit_code;
+    double interval_s, idle_s; /* as they were asked for; idle_s 0: no idle machine  */
+    kerf_energy idle, used;
+} kerf_metered;
+
+/* Of source i: what it drew before the command, NaN where that was not metered; and the joules of
+ * the command above that. */
+KERF_API double kerf_metered_idle_w(const kerf_metered *m, size_t i);
+KERF_API double kerf_metered_above_idle(const kerf_metered *m, size_t i);
+
+/* JSON, schema kerf.monitor-command/1: malloc'd, ends in a 0 that n (may be NULL) does not count,
+ * to be freed. */
+KERF_API KERF_CHECK kerf_status kerf_metered_write(const kerf_metered *m, char **text, size_t *n,
+                                                   kerf_error *err);
 
 #ifdef __cplusplus
 }

@@ -114,6 +114,9 @@ KERF_API KERF_CHECK kerf_status kerf_verify(const kerf_checkpoint *source,
                                             kerf_verification **out, kerf_error *err);
 KERF_API void kerf_verification_close(kerf_verification *v); /* NULL is fine */
 
+/* The measured rows into order[rows], the largest t2 first; returns how many they are. */
+KERF_API size_t kerf_verification_worst(const kerf_verification *v, const kerf_verify_row **order);
+
 /* The text of a limits file that allows what was measured and 2 % more. */
 KERF_API KERF_CHECK kerf_status kerf_verification_limits(const kerf_verification *v, char **text,
                                                          size_t *n, kerf_error *err);

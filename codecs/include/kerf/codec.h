@@ -215,6 +215,20 @@ KERF_API KERF_CHECK kerf_status kerf_codec_find(const char *text, kerf_codec *ou
 /* Writes "nvfp4:4/6" into out (cut to size, always terminated); returns out. */
 KERF_API char *kerf_codec_name(kerf_codec c, char *out, size_t size);
 
+/* Codecs that are picked by words; all zeros to begin with. */
+typedef struct kerf_codec_list {
+    kerf_codec *codec;    /* [count] each once, in the order of the format table       */
+    unsigned char *named; /* [count] 1: by its own name, not only through a pattern    */
+    size_t count;
+    unsigned char *mark; /* what has picked which codec of the table                  */
+} kerf_codec_list;
+
+/* Adds what a word picks: FORMAT (its default encoder), FORMAT:ENCODER, a shell pattern over either,
+ * or "all". *picked: how many; a pattern may pick none. Errors as of kerf_codec_find. */
+KERF_API KERF_CHECK kerf_status kerf_codec_list_add(kerf_codec_list *l, const char *word,
+                                                    size_t *picked, kerf_error *err);
+KERF_API void kerf_codec_list_free(kerf_codec_list *l); /* all zeros are fine */
+
 /* What a format is, for a person: "E2M1"; "32", "row", "128x128": which elements share a scale;
  * "E4M3 + F32": its scales. KERF_FORMAT_TEXT bytes hold the longest; cut to size. Return out. */
 #define KERF_FORMAT_TEXT 48

@@ -63,6 +63,18 @@ KERF_API KERF_CHECK kerf_status kerf_merge(const char *path, const kerf_merge_op
 KERF_API KERF_CHECK kerf_status kerf_merged_write(const char *path, const kerf_merged *r,
                                                   char **text, size_t *n, kerf_error *err);
 
+/* One part of an output that is no checkpoint, scores or a calibration, when it is finished. */
+typedef struct kerf_finished_part {
+    const char *schema; /* of the document: "kerf.score/1" */
+    const char *path;   /* of the output                   */
+    unsigned part, parts;
+    size_t tensors, of_tensors; /* measured by this part, and by all; of_tensors 0: not counted */
+} kerf_finished_part;
+
+/* That as JSON, as kerf_merged_write writes. */
+KERF_API KERF_CHECK kerf_status kerf_finished_part_write(const kerf_finished_part *p, char **text,
+                                                         size_t *n, kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif
