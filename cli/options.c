@@ -10,13 +10,7 @@
 
 /* --- who computes -------------------------------------------------------------------------- */
 
-enum { HANDLES = 2, GPUS_MOST = 64 }; /* HANDLES: of a GPU: one copies while the other computes */
-
-/* The GPUs that --device names; none for the processor. */
-typedef struct gpu_list {
-    int ordinal[GPUS_MOST];
-    size_t count;
-} gpu_list;
+enum { HANDLES = 2 }; /* of a GPU: one copies while the other computes */
 
 /* All but the device. */
 static kerf_status read_exec(const args *a, kerf_exec *out, kerf_error *err)
@@ -38,53 +32,18 @@ static kerf_status device_fails(const char *text, kerf_status s, const kerf_erro
     return kerf_fail(err, s, "--device %s: %.300s; or use --device cpu", text, why->text);
 }
 
-static kerf_status list_all(gpu_list *l, kerf_error *err)
-{
-    int n = 0;
-    TRY(kerf_device_count(&n, err));
-    if (n == 0) return kerf_fail(err, KERF_E_CUDA, "this machine has no GPU");
-    for (; l->count < (size_t)n && l->count < GPUS_MOST; l->count++)
-        l->ordinal[l->count] = (int)l->count;
-    return KERF_OK;
-}
-
-/* The first, or of several ranks on a machine, one for each. */
-static kerf_status list_own(gpu_list *l, kerf_error *err)
-{
-    int n = 0;
-    if (company.place) TRY(kerf_device_count(&n, err));
-    l->ordinal[0] = n > 0 ? company.place % n : 0;
-    l->count = 1;
-    return KERF_OK;
-}
-
-/* Numbers with commas between them; 0: it is no such list. A GPU may stand there twice, which is
- * for tests: it is then two devices. */
-static int list_numbers(const char *text, gpu_list *l)
-{
-    for (;; text++) {
-        int used = 0;
-        if (*text < '0' || *text > '9' || l->count == GPUS_MOST ||
-            sscanf(text, "%3d%n", &l->ordinal[l->count], &used) != 1)
-            return 0;
-        l->count++;
-        text += used;
-        if (*text != ',') return *text == 0;
-    }
-}
-
-static kerf_status read_device(const char *text, gpu_list *l, kerf_error *err)
+static kerf_status read_device(const char *text, kerf_device_list *l, kerf_error *err)
 {
     kerf_error why = {0};
-    *l = (gpu_list){0};
-    if (!text || strcmp(text, "cpu") == 0) return KERF_OK;
-    if (strcmp(text, "cuda:all") == 0) {
-        kerf_status s = list_all(l, &why);
-        return s == KERF_OK ? s : device_fails(text, s, &why, err);
-    }
-    if (strcmp(text, "cuda") == 0) return list_own(l, err);
-    if (strncmp(text, "cuda:", 5) == 0 && list_numbers(text + 5, l)) return KERF_OK;
-    return USAGE(err, "--device %.40s: expected cpu, cuda, cuda:N, cuda:N,M or cuda:all", text);
+    int n = 0;
+    *l = (kerf_device_list){0};
+    const kerf_status s = text ? kerf_devices_find(text, l, &why) : KERF_OK;
+    if (s == KERF_E_ARG) return USAGE(err, "--device %.40s: %s", text, why.text);
+    if (s != KERF_OK) return device_fails(text, s, &why, err);
+    if (!company.place || !text || strcmp(text, "cuda") != 0) return KERF_OK;
+    TRY(kerf_device_count(&n, err)); /* of several ranks on a machine, one for each */
+    l->ordinal[0] = n > 0 ? company.place % n : 0;
+    return KERF_OK;
 }
 
 static kerf_status open_gpu(const char *text, int ordinal, kerf_exec *out, kerf_error *err)
@@ -109,7 +68,7 @@ static kerf_status open_team(team_option *t, const args *a, size_t handles, kerf
 {
     const char *text = args_value(a, "device");
     kerf_exec plain;
-    gpu_list gpus;
+    kerf_device_list gpus;
     *t = (team_option){0};
     TRY(read_exec(a, &plain, err));
     TRY(read_device(text, &gpus, err));
@@ -145,7 +104,7 @@ void option_team_close(team_option *t)
 kerf_status option_exec_open(const args *a, kerf_exec *out, kerf_error *err)
 {
     const char *text = args_value(a, "device");
-    gpu_list gpus;
+    kerf_device_list gpus;
     TRY(read_exec(a, out, err));
     TRY(read_device(text, &gpus, err));
     if (gpus.count > 1) return USAGE(err, "--device %.40s: this verb uses one GPU", text);

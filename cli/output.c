@@ -27,6 +27,14 @@ kerf_status put_document(kerf_status s, char **text, kerf_error *err)
     return failed ? kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno)) : KERF_OK;
 }
 
+kerf_status put_text(kerf_status s, char **text, kerf_error *err)
+{
+    if (s != KERF_OK) return s;
+    const int failed = fputs(*text, stdout) == EOF;
+    free(*text);
+    return failed ? kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno)) : KERF_OK;
+}
+
 void print_failure(kerf_status s, int code, const char *text)
 {
     if (document_begun) return;
@@ -56,6 +64,14 @@ kerf_status write_file(const char *path, const void *p, size_t n, int overwrite,
     kerf_status s = kerf_file_replace(path, p, n, overwrite, err);
     if (s == KERF_E_EXISTS) return kerf_fail(err, s, "%.300s exists; -y replaces it", path);
     if (s == KERF_OK) note_written(path);
+    return s;
+}
+
+kerf_status put_file(kerf_status s, const char *path, char **text, int overwrite, kerf_error *err)
+{
+    if (s != KERF_OK) return s;
+    s = write_file(path, *text, strlen(*text), overwrite, err);
+    free(*text);
     return s;
 }
 

@@ -10,7 +10,12 @@
 /* Prints a document that the library wrote, unless s says that it failed to, and frees it. */
 kerf_status put_document(kerf_status s, char **text, kerf_error *err);
 
-/* Where that prints to from now on; NULL: standard output. */
+/* The same for a text, without a newline behind it, on standard output; and into a file, as
+ * write_file does. */
+kerf_status put_text(kerf_status s, char **text, kerf_error *err);
+kerf_status put_file(kerf_status s, const char *path, char **text, int overwrite, kerf_error *err);
+
+/* Where documents go from now on; NULL: standard output. */
 void set_documents(FILE *to);
 
 /* Prints a failure as the one document of a run with --json, unless another has been printed. Takes

@@ -100,10 +100,7 @@ static kerf_status print_typical(const kerf_typical *t, int json, kerf_error *er
     if (json)
         return put_document(kerf_typical_write(t, KERF_TYPICAL_JSON, &text, NULL, err), &text, err);
     TRY(print_table(t, err));
-    TRY(kerf_typical_write(t, KERF_TYPICAL_SUMMARY, &text, NULL, err));
-    fputs(text, stdout);
-    free(text);
-    return KERF_OK;
+    return put_text(kerf_typical_write(t, KERF_TYPICAL_SUMMARY, &text, NULL, err), &text, err);
 }
 
 kerf_status advise_typical(const args *a, kerf_error *err)

@@ -137,11 +137,8 @@ static kerf_status write_advice(const advise_run *j, kerf_advice_kind kind, cons
                                 kerf_error *err)
 {
     char *text = NULL;
-    size_t n;
-    TRY(kerf_advice_write(j->advice, kind, &text, &n, err));
-    kerf_status s = write_file(path, text, n, args_has(j->args, "overwrite"), err);
-    free(text);
-    return s;
+    return put_file(kerf_advice_write(j->advice, kind, &text, NULL, err), path, &text,
+                    args_has(j->args, "overwrite"), err);
 }
 
 static kerf_status print_groups(const kerf_advice *a, kerf_error *err)
@@ -172,10 +169,9 @@ static kerf_status print_advice(const advise_run *j, kerf_error *err)
         return put_document(kerf_advice_write(j->advice, KERF_ADVICE_JSON, &text, NULL, err), &text,
                             err);
     TRY(print_groups(j->advice, err));
-    TRY(kerf_advice_write(j->advice, KERF_ADVICE_SUMMARY, &text, NULL, err));
-    printf("\n%s", text);
+    printf("\n");
+    TRY(put_text(kerf_advice_write(j->advice, KERF_ADVICE_SUMMARY, &text, NULL, err), &text, err));
     if (!is_wide()) printf("--wide and --report say why each group got what it got.\n");
-    free(text);
     return KERF_OK;
 }
 

@@ -89,16 +89,6 @@ static kerf_status print_screen(const kerf_monitor *m, const kerf_sample *s, ker
 
 /* --- verb ---------------------------------------------------------------------------------- */
 
-/* s NULL: what comes before the first. */
-static kerf_status print_csv(const kerf_sample *s, kerf_error *err)
-{
-    char *text = NULL;
-    TRY(kerf_sample_write_csv(s, &text, NULL, err));
-    fputs(text, stdout);
-    free(text);
-    return KERF_OK;
-}
-
 static kerf_status print_sample(const kerf_monitor *m, const kerf_sample *s, const args *a,
                                 kerf_error *err)
 {
@@ -106,7 +96,8 @@ static kerf_status print_sample(const kerf_monitor *m, const kerf_sample *s, con
     if (args_has(a, "json"))
         TRY(put_document(kerf_sample_write(s, &line, NULL, err), &line, err));
     else
-        TRY(args_has(a, "csv") ? print_csv(s, err) : print_screen(m, s, err));
+        TRY(args_has(a, "csv") ? put_text(kerf_sample_write_csv(s, &line, NULL, err), &line, err)
+                               : print_screen(m, s, err));
     if (fflush(stdout) == 0) return KERF_OK;
     return kerf_fail(err, KERF_E_IO, "standard output: %s", strerror(errno));
 }
@@ -115,11 +106,13 @@ static kerf_status look(kerf_monitor *m, const args *a, kerf_error *err)
 {
     kerf_sample *s = NULL;
     double interval = 1, next = now_s();
+    char *names = NULL;
     int count = 0;
     kerf_status status = KERF_OK;
     TRY(args_seconds(a, "interval", 0.01, 3600, &interval, err));
     TRY(args_integer(a, "count", 1, 1 << 30, &count, err));
-    if (args_has(a, "csv")) TRY(print_csv(NULL, err));
+    if (args_has(a, "csv"))
+        TRY(put_text(kerf_sample_write_csv(NULL, &names, NULL, err), &names, err));
     TRY(allocate(&s, 1, sizeof *s, err));
     for (int i = 0; status == KERF_OK; i++) {
         kerf_monitor_read(m, s);

@@ -1,7 +1,6 @@
 /* cmd_predict.c - kerf predict: times of products or of whole models, each with what it was
  * predicted from: a data sheet, a fit, or measured shapes. */
 #include <kerf/predictions.h>
-#include <stdlib.h>
 
 #include "options.h"
 #include "options_products.h"
@@ -134,10 +133,7 @@ static kerf_status print_answer(const predict_run *j, kerf_error *err)
     const kerf_status s = j->steps
                               ? kerf_step_outlooks_write(j->steps, kind, &text, NULL, err)
                               : kerf_product_outlooks_write(j->products, kind, &text, NULL, err);
-    if (s != KERF_OK || !csv) return put_document(s, &text, err);
-    fputs(text, stdout);
-    free(text);
-    return KERF_OK;
+    return csv ? put_text(s, &text, err) : put_document(s, &text, err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */

@@ -92,17 +92,6 @@ static kerf_status print_text(const kerf_verification *v, int all, kerf_error *e
     return KERF_OK;
 }
 
-static kerf_status write_limits(const kerf_verification *v, const char *path, int overwrite,
-                                kerf_error *err)
-{
-    char *text = NULL;
-    size_t n;
-    TRY(kerf_verification_limits(v, &text, &n, err));
-    kerf_status s = write_file(path, text, n, overwrite, err);
-    free(text);
-    return s;
-}
-
 static kerf_status report(const void *v, int kind, char **text, size_t *n, kerf_error *err)
 {
     return kerf_verification_report(v, (kerf_verify_kind)kind, text, n, err);
@@ -112,7 +101,9 @@ static kerf_status print_report(const kerf_verification *v, const args *a, kerf_
 {
     const char *path = args_value(a, "write-limits");
     char *document = NULL;
-    if (path) TRY(write_limits(v, path, args_has(a, "overwrite"), err));
+    if (path)
+        TRY(put_file(kerf_verification_limits(v, &document, NULL, err), path, &document,
+                     args_has(a, "overwrite"), err));
     TRY(ci_reports_write(a, report, v, err));
     if (!args_has(a, "json")) return print_text(v, args_has(a, "all"), err);
     return put_document(kerf_verification_write(v, &document, NULL, err), &document, err);

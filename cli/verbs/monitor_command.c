@@ -113,13 +113,10 @@ static kerf_status report(const kerf_metered *r, const args *a, kerf_error *err)
 {
     const char *path = args_value(a, "output");
     char *text = NULL;
-    size_t n;
     if (!is_quiet()) TRY(print_report(r, err));
     if (!path) return KERF_OK;
-    TRY(kerf_metered_write(r, &text, &n, err));
-    const kerf_status s = write_file(path, text, n, args_has(a, "overwrite"), err);
-    free(text);
-    return s;
+    return put_file(kerf_metered_write(r, &text, NULL, err), path, &text, args_has(a, "overwrite"),
+                    err);
 }
 
 int monitor_command(kerf_monitor *m, const args *a, kerf_error *err)

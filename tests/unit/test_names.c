@@ -2,6 +2,8 @@
  * elsewhere, and what is said of names that mean none of them, or several. */
 #include <ctype.h>
 #include <kerf/advise.h>
+#include <kerf/cuda.h>
+#include <kerf/file.h>
 #include <kerf/hardware.h>
 #include <kerf/layouts.h>
 #include <kerf/words.h>
@@ -11,7 +13,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* As somebody might write it: upper case, underscores for dashes and slashes. */
 static const char *shouted(const char *name, char *out, size_t size)
@@ -287,6 +292,48 @@ static void limits_are_read(void **state)
     }
 }
 
+static void gpus_are_named(void **state)
+{
+    static const char *const wrong[] = {"", "gpu", "cuda:", "cuda:0,", "cuda:x", "cuda:-1", "CPU"};
+    kerf_device_list l;
+    kerf_error err = {0};
+    char many[400] = "cuda:0";
+    (void)state;
+    assert_int_equal(kerf_devices_find("cpu", &l, &err), KERF_OK);
+    assert_int_equal(l.count, 0);
+    assert_int_equal(kerf_devices_find("cuda", &l, &err), KERF_OK);
+    assert_true(l.count == 1 && l.ordinal[0] == 0);
+    assert_int_equal(kerf_devices_find("cuda:3,0,3", &l, &err), KERF_OK);
+    assert_true(l.count == 3 && l.ordinal[0] == 3 && l.ordinal[1] == 0 && l.ordinal[2] == 3);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(kerf_devices_find(wrong[i], &l, &err), KERF_E_ARG);
+    for (int i = 0; i < KERF_DEVICES_MOST; i++) strcat(many, ",1");
+    assert_int_equal(kerf_devices_find(many, &l, &err), KERF_E_ARG); /* one too many */
+}
+
+/* As huggingface_hub names the folders of its cache. */
+static void models_of_the_hub_are_found(void **state)
+{
+    static const char *const wrong[] = {"org",       "org/other",   "org/name/more",
+                                        "./name",    "../name",     "org/.name",
+                                        "or g/name", "models--org", ""};
+    char cache[] = "/tmp/kerf-hub.XXXXXX", folder[100], out[200], small[40];
+    (void)state;
+    assert_non_null(mkdtemp(cache));
+    snprintf(folder, sizeof folder, "%s/models--org--name", cache);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_true(kerf_hub_folder(cache, "org/name", out, sizeof out));
+    assert_string_equal(out, folder);
+    assert_true(kerf_hub_folder(cache, "org/name/", out, sizeof out));
+    assert_true(kerf_hub_folder(cache, "models--org--name", out, sizeof out));
+    assert_string_equal(out, folder);
+    assert_false(kerf_hub_folder(cache, "org/name", small, 20));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(kerf_hub_folder(cache, wrong[i], out, sizeof out));
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(rmdir(cache), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +345,8 @@ int main(void)
         cmocka_unit_test(words_are_compared_by_letters_and_digits),
         cmocka_unit_test(codecs_are_picked_by_words),
         cmocka_unit_test(limits_are_read),
+        cmocka_unit_test(gpus_are_named),
+        cmocka_unit_test(models_of_the_hub_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

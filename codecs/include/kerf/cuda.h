@@ -39,6 +39,17 @@ KERF_API KERF_CHECK kerf_status kerf_device_count(int *out, kerf_error *err);
 KERF_API KERF_CHECK kerf_status kerf_device_describe(int ordinal, kerf_device_info *out,
                                                      kerf_error *err);
 
+/* The GPUs that a text names: "cpu" (none), "cuda" (the first), "cuda:1", "cuda:0,2", "cuda:all". None
+ * is opened, and but for "cuda:all" none need be there. A GPU may be named twice, which is for tests:
+ * it is then two devices. KERF_E_ARG: the text is none of these; KERF_E_CUDA: all of none. */
+#define KERF_DEVICES_MOST 64
+typedef struct kerf_device_list {
+    int ordinal[KERF_DEVICES_MOST];
+    size_t count;
+} kerf_device_list;
+KERF_API KERF_CHECK kerf_status kerf_devices_find(const char *text, kerf_device_list *out,
+                                                  kerf_error *err);
+
 /* Opens GPU number `ordinal`. KERF_E_NOSUP: no such GPU, or one that this build has no code for. */
 KERF_API KERF_CHECK kerf_status kerf_device_open(int ordinal, kerf_device **out, kerf_error *err);
 KERF_API void kerf_device_close(kerf_device *d); /* NULL is fine */

@@ -57,6 +57,12 @@ KERF_API KERF_CHECK kerf_status kerf_reader_open(const char *path, kerf_reader *
                                                  kerf_error *err);
 KERF_API void kerf_reader_close(kerf_reader *r); /* NULL is fine */
 
+/* 1: `given`, "org/name" or "models--org--name", is a model of the Hugging Face hub whose folder is
+ * in this local cache of it, which is never filled; then its path, of less than `size` bytes, is in
+ * out.
+ */
+KERF_API int kerf_hub_folder(const char *cache, const char *given, char *out, size_t size);
+
 KERF_API size_t kerf_reader_count(const kerf_reader *r);
 KERF_API const kerf_tensor *kerf_reader_at(const kerf_reader *r, size_t i); /* NULL past the end */
 KERF_API const kerf_tensor *kerf_reader_find(const kerf_reader *r,

@@ -4,7 +4,8 @@ command takes them. The cache is never filled."""
 from __future__ import annotations
 
 import os
-import re
+
+from kerf._library import Arena, lib, text
 
 # As huggingface_hub looks for its cache, the first that is set before the others.
 _PLACES = (
@@ -14,22 +15,19 @@ _PLACES = (
     ("XDG_CACHE_HOME", "huggingface/hub"),
     ("HOME", ".cache/huggingface/hub"),
 )
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)?")
 
 
 def model_path(given: str | os.PathLike[str]) -> str:
     """The path as it is; for what is no path here, "org/name" and "models--org--name", its folder in
     the cache."""
     path = os.fspath(given)
-    if os.path.lexists(path) or not _NAME.fullmatch(path):
+    if os.path.lexists(path):
         return path
-    if "/" in path:
-        path = "models--" + path.replace("/", "--")
-    elif not path.startswith("models--"):
-        return path
+    arena = Arena()
+    out = arena.new("char[]", 4096)
     for variable, below in _PLACES:
         cache = os.environ.get(variable)
-        found = cache and os.path.join(cache, below, path)
-        if found and os.path.isdir(found):
-            return found
-    return os.fspath(given)
+        where = cache and arena.text(os.path.join(cache, below))
+        if where and lib.kerf_hub_folder(where, arena.text(path), out, 4096):
+            return text(out)
+    return path

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from kerf._library import Arena, call, ffi, lib, text
-from kerf.errors import ArgumentError, DeviceError
+from kerf.errors import ArgumentError
 
 Nan = Literal["error", "zero", "saturate"]
 _NANS = {"error": "KERF_NAN_ERROR", "zero": "KERF_NAN_ZERO", "saturate": "KERF_NAN_SATURATE"}
 _HANDLES = 2  # of a GPU: one copies while the other computes
-_EVERY_GPU = "cuda:all"
 
 
 def choice(what: str, word: str, words: Mapping[str, str]) -> int:
@@ -25,19 +24,12 @@ def choice(what: str, word: str, words: Mapping[str, str]) -> int:
 
 def _gpus(device: str) -> Sequence[int]:
     """The GPUs that "cuda", "cuda:1", "cuda:0,1" or "cuda:all" names; none for "cpu"."""
-    kind, _, numbers = device.partition(":")
-    if device == "cpu":
-        return []
-    if device == _EVERY_GPU:
-        count = ffi.new("int *")
-        call(lib.kerf_device_count, count)
-        if count[0] == 0:
-            raise DeviceError("this machine has no GPU")
-        return range(count[0])
-    words = numbers.split(",") if ":" in device else ["0"]
-    if kind != "cuda" or not all(word.isdecimal() for word in words):
-        raise ArgumentError(f"device={device!r}: cpu, cuda, cuda:N, cuda:N,M or cuda:all")
-    return [int(word) for word in words]
+    found = ffi.new("kerf_device_list *")
+    try:
+        call(lib.kerf_devices_find, Arena().text(device), found)
+    except ArgumentError:
+        raise ArgumentError(f"device={device!r}: cpu, cuda, cuda:N, cuda:N,M or cuda:all") from None
+    return list(found.ordinal[0 : found.count])
 
 
 def open_device(number: int) -> Any:

@@ -15,7 +15,7 @@ from kerf._jobs import Progress, run
 from kerf._library import Arena, call, ffi, lib, text
 from kerf._records import Record, read
 from kerf.checkpoints import Checkpoint, Path, open_calibration, source_of
-from kerf.errors import ArgumentError, DataError, UnsupportedError
+from kerf.errors import ArgumentError
 from kerf.formats import find_codecs
 from kerf.machines import Hardware, check_gpus, replace_file
 from kerf.writing import check_files, find_layout
@@ -336,19 +336,12 @@ def _runtime(arena: Arena, name: str | None) -> Any:
 def _model(arena: Arena, model: Checkpoint, config: Path | None) -> Any:
     """What a decoding step does besides the products: of config.json, where it is a model that kerf
     knows."""
-    folder = text(lib.kerf_reader_folder(lib.kerf_checkpoint_reader(model.handle)))
-    path = os.path.join(folder, "config.json") if config is None else os.fspath(config)
-    if config is None and not os.path.lexists(path):
-        return ffi.NULL
     made = arena.new("kerf_model *")
-    try:
-        call(lib.kerf_model_open, arena.text(path), made)
-    except (DataError, UnsupportedError) as e:
-        if config is not None:
-            raise
-        warnings.warn(f"products alone: {e}", stacklevel=3)
-        return ffi.NULL
-    return made
+    found, why = ffi.new("int *"), ffi.new("char[512]")
+    call(lib.kerf_model_find, model.handle, arena.text(config), made, found, why, 512)
+    if text(why):
+        warnings.warn(f"products alone: {text(why)}", stacklevel=3)
+    return made if found[0] else ffi.NULL
 
 
 def _set_alpha(arena: Arena, request: Any, alpha: str | Mapping[str, float] | None) -> None:

@@ -128,22 +128,13 @@ def find_codecs(names: str | Iterable[str]) -> tuple[list[Any], list[bool]]:
     order of the table, and for each whether it was asked for by its name."""
     words = names.split(",") if isinstance(names, str) else list(names)
     arena = Arena()
-    picked: dict[str, bool] = {}
+    found = ffi.gc(ffi.new("kerf_codec_list *"), lib.kerf_codec_list_free)
+    picked = ffi.new("size_t *")
     for word in words:
-        if not (set(word) & set("*?[") or word == "all"):
-            picked[codec_name(find_codec(word))] = True
-            continue
-        pattern = arena.text("*:*" if word == "all" else word)
-        encoders = ":" in word or word == "all"  # else the pattern is over formats
-        matching = [
-            c
-            for f in formats()
-            for c in (f.codecs if encoders else f.codecs[:1])
-            if lib.kerf_glob_matches(pattern, arena.text(c if encoders else f.name))
-        ]
-        if not matching:
+        if not isinstance(word, str):
+            raise ArgumentError(f"a format is a text such as 'nvfp4:4/6', not {word!r}")
+        call(lib.kerf_codec_list_add, found, arena.text(word), picked)
+        if not picked[0]:
             raise ArgumentError(f"{word!r} picks no format; kerf.formats() lists them")
-        for c in matching:
-            picked.setdefault(c, False)
-    order = [c for f in formats() for c in f.codecs if c in picked]
-    return [find_codec(c) for c in order], [picked[c] for c in order]
+    codecs = [ffi.new("kerf_codec *", found.codec[i])[0] for i in range(found.count)]
+    return codecs, [bool(found.named[i]) for i in range(found.count)]
