@@ -41,6 +41,8 @@ double bits_per_weight(uint64_t bytes, uint64_t elements);
 void note_output(const kerf_output *to);
 /* Of a run with --part (cmd_merge.c): prints what it has written; 0: all was. */
 int note_part(const kerf_output *to, const kerf_share *s);
+/* The same of scores and calibrations; prints the document where --json is given. */
+kerf_status report_part(const args *a, const kerf_finished_part *p, kerf_error *err);
 
 /* A text table: every cell is text, columns are as wide as their widest cell. */
 typedef struct table table;

@@ -6,8 +6,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "output.h"
 #include "terminal.h"
 
@@ -42,21 +40,14 @@ int progress_allows_text(const args *a)
     return !mode || strcmp(mode, "json") != 0;
 }
 
-/* Prints one event: what it is, then what it says, which is released. A line is one write, so that
- * a write that fails takes a line with it and not a part of one. */
-static void print_event(const char *event, json_t *says)
+/* Prints a line, unless it could not be made, and frees it. It is one write, so that a write that
+ * fails takes a line with it and not a part of one. */
+static void print_line(kerf_status s, char **line, const size_t *n)
 {
-    json_t *line = json_pack("{s:s, s:s}", "schema", "kerf.progress/1", "event", event);
-    if (line && says) json_object_update(line, says);
-    char *text = json_dumps(line, JSON_COMPACT);
-    const size_t n = text ? strlen(text) : 0;
-    if (text) {
-        text[n] = '\n'; /* in place of the 0 */
-        fwrite(text, 1, n + 1, stderr);
-    }
-    json_decref(says);
-    json_decref(line);
-    free(text);
+    if (s != KERF_OK) return;
+    (*line)[*n] = '\n'; /* in place of the 0 */
+    fwrite(*line, 1, *n + 1, stderr);
+    free(*line);
 }
 
 /* Bytes per second of this phase, and the seconds that the rest will take; 0: not known yet. */
@@ -95,12 +86,12 @@ static void draw_bar(const progress *p, double now)
     fflush(stderr);
 }
 
-static void print_bytes(const progress *p, double now)
+static void print_event(const progress *p, const kerf_event *e)
 {
-    double left, rate = rate_of(p, now, &left);
-    print_event("bytes", json_pack("{s:I, s:I, s:f, s:o}", "done_bytes", (json_int_t)p->last.done,
-                                   "total_bytes", (json_int_t)p->last.total, "bytes_per_s", rate,
-                                   "seconds_left", left > 0 ? json_real(left) : json_null()));
+    char *line = NULL;
+    size_t n = 0;
+    double left, rate = rate_of(p, now_s(), &left);
+    print_line(kerf_event_write(e, rate, left, &line, &n, NULL), &line, &n);
 }
 
 static void show(progress *p)
@@ -111,7 +102,7 @@ static void show(progress *p)
     if (now - p->shown_s < least_wait_s[p->mode]) return;
     p->shown_s = now;
     if (p->mode == LINES) {
-        print_bytes(p, now);
+        print_event(p, &p->last);
         return;
     }
     draw_bar(p, now);
@@ -128,8 +119,7 @@ static void tell_resume(progress *p, const kerf_event *e)
 {
     clear(p);
     if (p->mode == LINES) {
-        print_event("resume", json_pack("{s:I, s:s?}", "found_bytes", (json_int_t)e->done, "anew",
-                                        e->action));
+        print_event(p, e);
     } else if (e->action) {
         fprintf(stderr, "%s: begins anew: %s\n", shown(e->what), e->action);
     } else {
@@ -153,16 +143,11 @@ static void tell(void *ctx, const kerf_event *told)
     if (e->kind == KERF_EVENT_PHASE) p->phase_s = now_s();
     if (e->kind == KERF_EVENT_PROGRESS) {
         show(p);
-    } else if (p->mode == LINES && e->kind == KERF_EVENT_PHASE) {
-        print_event("phase",
-                    json_pack("{s:s, s:I}", "name", e->what, "total_bytes", (json_int_t)e->total));
-    } else if (e->kind == KERF_EVENT_ITEM && p->verbose && p->mode != LINES) {
+    } else if (p->mode == LINES) {
+        print_event(p, e);
+    } else if (e->kind == KERF_EVENT_ITEM && p->verbose) {
         clear(p);
         fprintf(stderr, "%s: %s\n", shown(e->what), e->action ? e->action : "done");
-    } else if (p->mode == LINES) {
-        print_event("tensor", json_pack("{s:s, s:s, s:I, s:I}", "name", e->what, "action",
-                                        e->action, "done_bytes", (json_int_t)e->done, "total_bytes",
-                                        (json_int_t)e->total));
     }
 }
 
@@ -174,10 +159,11 @@ double progress_pause(progress *p)
 
 double progress_close(progress *p)
 {
-    double elapsed = progress_pause(p);
+    const double elapsed = progress_pause(p);
+    char *line = NULL;
+    size_t n = 0;
     if (p->mode == LINES) {
-        print_event("end", json_pack("{s:I, s:f}", "done_bytes", (json_int_t)p->last.done,
-                                     "seconds", elapsed));
+        print_line(kerf_event_write_end(p->last.done, elapsed, &line, &n, NULL), &line, &n);
     }
     p->mode = SILENT;
     return elapsed;

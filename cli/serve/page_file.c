@@ -7,6 +7,7 @@
 #include <kerf/file.h>
 #include <kerf/hardware.h>
 
+#include "options_products.h"
 #include "output.h"
 #include "serve/job_journal.h"
 #include "serve/jobs.h"
@@ -14,7 +15,6 @@
 #include "serve/page.h"
 #include "serve/verb_words.h"
 
-#define FORMATS "bf16,int8,fp8-e4m3-row,mxfp8-e4m3,mxfp6-e2m3,nvfp4,mxfp4,nf4-dq,int4-g128"
 #define SHAPES                                                                               \
     "4096x4096,6144x4096,4096x14336,14336x4096,28672x4096,128256x4096,8192x8192,8192x28672," \
     "28672x8192,57344x8192,2048x7168,7168x2048"
@@ -58,9 +58,12 @@ static kerf_status add_products(json_t **page, const page_options *o, kerf_error
 {
     json_t *doc = NULL, *row;
     size_t i;
-    const char *const words[] = {
-        "predict", "--json", "--hardware", o->hardware, "--shape", o->shapes ? o->shapes : SHAPES,
-        "-f",      FORMATS,  "--batch",    BATCHES,     NULL};
+    const char *const words[] = {"predict",    "--json",
+                                 "--hardware", o->hardware,
+                                 "--shape",    o->shapes ? o->shapes : SHAPES,
+                                 "-f",         PRODUCT_FORMATS,
+                                 "--batch",    BATCHES,
+                                 NULL};
     TRY(ask_verb(words, &doc, err));
     json_t *rows = json_object_get(doc, "predictions");
     json_array_foreach(rows, i, row) keep_keys(
@@ -89,11 +92,11 @@ static kerf_status add_steps(json_t **page, const char *hardware, const char *mo
     kerf_status s = KERF_OK;
     for (int i = 0; s == KERF_OK && i < 16; i++) {
         json_t *doc = NULL;
-        const char *const words[] = {"predict", "--json",      "--hardware",
-                                     hardware,  "--model",     model,
-                                     "-f",      FORMATS,       "--batch",
-                                     "1,8,32",  "--context",   contexts[i / 4],
-                                     "--kv",    caches[i & 1], i & 2 ? "--prefill" : NULL,
+        const char *const words[] = {"predict", "--json",        "--hardware",
+                                     hardware,  "--model",       model,
+                                     "-f",      PRODUCT_FORMATS, "--batch",
+                                     "1,8,32",  "--context",     contexts[i / 4],
+                                     "--kv",    caches[i & 1],   i & 2 ? "--prefill" : NULL,
                                      NULL};
         s = ask_verb(words, &doc, err);
         trim_step(doc);

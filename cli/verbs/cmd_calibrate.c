@@ -46,21 +46,6 @@ static kerf_status report(calibrate_run *j, const char *path, kerf_error *err)
                         err);
 }
 
-/* What is said of the weights is of the whole calibration. */
-static kerf_status report_part(const calibrate_run *j, const kerf_output *to, kerf_error *err)
-{
-    char *text = NULL;
-    if (!args_has(j->args, "json")) {
-        if (progress_allows_text(j->args))
-            print_note("%s: part %u/%u is finished; kerf merge %s when all are", shown(to->path),
-                       to->part, to->parts, shown(to->path));
-        return KERF_OK;
-    }
-    const kerf_finished_part done = {
-        .schema = "kerf.calibrate/1", .path = to->path, .part = to->part, .parts = to->parts};
-    return put_document(kerf_finished_part_write(&done, &text, NULL, err), &text, err);
-}
-
 static kerf_status calibrate(calibrate_run *j, kerf_error *err)
 {
     static const char *const by[] = {"kl", "loss", "none", NULL}, *const ends[] = {".gguf", NULL};
@@ -94,7 +79,14 @@ static kerf_status calibrate(calibrate_run *j, kerf_error *err)
     if (s == KERF_OK) note_output(&to);
     progress_close(&j->progress);
     TRY(s);
-    return to.parts ? report_part(j, &to, err) : report(j, to.path, err);
+    if (!to.parts) return report(j, to.path, err);
+    /* what is said of the weights is of the whole calibration */
+    return report_part(a,
+                       &(kerf_finished_part){.schema = "kerf.calibrate/1",
+                                             .path = to.path,
+                                             .part = to.part,
+                                             .parts = to.parts},
+                       err);
 }
 
 static int run_calibrate(const args *a, kerf_error *err)

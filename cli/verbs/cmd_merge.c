@@ -32,6 +32,19 @@ int note_part(const kerf_output *to, const kerf_share *s)
     return 1;
 }
 
+kerf_status report_part(const args *a, const kerf_finished_part *p, kerf_error *err)
+{
+    char tensors[TEXT_SIZE] = "", *text = NULL;
+    if (args_has(a, "json"))
+        return put_document(kerf_finished_part_write(p, &text, NULL, err), &text, err);
+    if (p->of_tensors)
+        snprintf(tensors, sizeof tensors, ", %zu of %zu tensors", p->tensors, p->of_tensors);
+    if (progress_allows_text(a))
+        print_note("%s: part %u/%u is finished%s; kerf merge %s when all are", shown(p->path),
+                   p->part, p->parts, tensors, shown(p->path));
+    return KERF_OK;
+}
+
 static kerf_status merge(const args *a, progress *bar, kerf_merged *r, kerf_error *err)
 {
     const char *path = args_operand(a, 0);

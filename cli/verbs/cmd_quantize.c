@@ -135,16 +135,9 @@ static kerf_status open_calibration(quantize_run *j, kerf_error *err)
     TRY(kerf_calibration_check(j->calibration, j->source, err));
     if (!j->to.imatrix) j->to.imatrix = kerf_calibration_imatrix(j->calibration);
     if (!feedback) return KERF_OK;
-    TRY(kerf_calibration_moments(j->calibration, &j->moments, err));
     j->to.moments = &j->moments;
-    kerf_moments again = j->moments;
-    kerf_moments_again(&again);
-    if (args_has(j->args, "again") || asked == again.contents) j->moments = again;
-    if (!asked || asked == j->moments.contents) return KERF_OK;
-    return kerf_fail(err, KERF_E_DATA,
-                     "%.200s: the recipe was made with calibration %016llx, and this is %016llx: "
-                     "kerf advise --calibration makes a new one",
-                     path, (unsigned long long)asked, (unsigned long long)j->moments.contents);
+    return kerf_recipe_moments(j->rules.recipe, j->calibration, args_has(j->args, "again"),
+                               &j->moments, err);
 }
 
 static kerf_status quantize(quantize_run *j, kerf_error *err)

@@ -50,18 +50,11 @@ static kerf_status report(const score_run *j, const args *a, kerf_error *err)
 {
     const kerf_scores *s = j->scores;
     const kerf_output *to = &j->to;
-    char *text = NULL;
     if (!to->parts) return print_scores(s, a, err);
-    if (!args_has(a, "json")) {
-        if (progress_allows_text(a))
-            print_note("%s: part %u/%u is finished, %zu of %zu tensors; kerf merge %s when all are",
-                       shown(to->path), to->part, to->parts, s->measured, s->tensors,
-                       shown(to->path));
-        return KERF_OK;
-    }
-    const kerf_finished_part done = {"kerf.score/1", to->path,    to->part,
-                                     to->parts,      s->measured, s->tensors};
-    return put_document(kerf_finished_part_write(&done, &text, NULL, err), &text, err);
+    return report_part(a,
+                       &(kerf_finished_part){"kerf.score/1", to->path, to->part, to->parts,
+                                             s->measured, s->tensors},
+                       err);
 }
 
 static kerf_status read_output(kerf_output *to, const args *a, kerf_error *err)

@@ -4,6 +4,7 @@
 #include <kerf/calibrate.h>
 #include <kerf/eval.h>
 #include <kerf/importance.h>
+#include <kerf/recipe.h>
 #include <kerf/tokens.h>
 
 #include <math.h>
@@ -98,6 +99,42 @@ static void test_reader(void **state)
     must(kerf_importance_read(kerf_calibration_imatrix(c), &w, 1, &h, &err), &err);
     assert_true(h.value[0] == 2.5f && h.value[1] == 3.5f); /* by the tokens of each */
     kerf_importance_free(&h);
+    kerf_calibration_close(c);
+}
+
+/* A recipe may ask for one calibration, once or with columns gone over again. */
+static void test_moments_of_a_recipe(void **state)
+{
+    const given g[] = {{"a.gram", {2, {K, K}}, square}};
+    const char *path = in_folder(state, "asked.safetensors");
+    kerf_calibration *c;
+    kerf_moments once, again, got;
+    kerf_recipe *r = NULL;
+    kerf_error err;
+    char text[300];
+    write_given(path, g, 1, "kerf.calibration/1");
+    must(kerf_calibration_open(path, &c, &err), &err);
+    must(kerf_calibration_moments(c, &once, &err), &err);
+    again = once;
+    kerf_moments_again(&again);
+    must(kerf_recipe_moments(NULL, c, 0, &got, &err), &err);
+    assert_true(got.contents == once.contents && !got.again);
+    must(kerf_recipe_moments(NULL, c, 1, &got, &err), &err);
+    assert_true(got.contents == again.contents && got.again);
+    const uint64_t asked[] = {once.contents, again.contents, once.contents ^ 1};
+    for (size_t i = 0; i < 3; i++) {
+        const int n = snprintf(text, sizeof text,
+                               "{\"schema\": \"kerf.recipe/1\", \"rules\": [{\"tensors\": [\"*\"], "
+                               "\"codec\": \"nvfp4\"}], \"feedback\": \"%016llx\"}",
+                               (unsigned long long)asked[i]);
+        must(kerf_recipe_parse(text, (size_t)n, "recipe", &r, &err), &err);
+        const kerf_status s = kerf_recipe_moments(r, c, 0, &got, &err);
+        assert_int_equal(s, i < 2 ? KERF_OK : KERF_E_DATA);
+        if (i < 2) assert_true(got.contents == asked[i]);
+        /* again, though it was made with once */
+        assert_int_equal(kerf_recipe_moments(r, c, 1, &got, &err), i == 1 ? KERF_OK : KERF_E_DATA);
+        kerf_recipe_close(r);
+    }
     kerf_calibration_close(c);
 }
 
@@ -370,9 +407,13 @@ static void test_eval(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reader),       cmocka_unit_test(test_large),
-        cmocka_unit_test(test_what_is_none), cmocka_unit_test(test_calibrate),
-        cmocka_unit_test(test_resume),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_moments_of_a_recipe),
+        cmocka_unit_test(test_reader),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_what_is_none),
+        cmocka_unit_test(test_calibrate),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_eval),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

@@ -15,6 +15,7 @@
 #ifndef KERF_RECIPE_H
 #define KERF_RECIPE_H
 
+#include <kerf/calibrate.h>
 #include <kerf/job.h>
 #include <kerf/quantize.h>
 
@@ -50,6 +51,14 @@ KERF_API KERF_CHECK kerf_status kerf_recipe_open(const char *path, kerf_recipe *
 KERF_API KERF_CHECK kerf_status kerf_recipe_parse(const char *text, size_t n, const char *name,
                                                   kerf_recipe **out, kerf_error *err);
 KERF_API void kerf_recipe_close(kerf_recipe *r); /* NULL is fine */
+
+/* The moments by which a recipe's tensors, or with r NULL others, are rounded with error feedback
+ * (kerf_output.moments): those of c, which must outlive them; columns are gone over again where
+ * `again` is set or the recipe was made so. KERF_E_DATA: the recipe was made with another
+ * calibration.
+ */
+KERF_API KERF_CHECK kerf_status kerf_recipe_moments(const kerf_recipe *r, const kerf_calibration *c,
+                                                    int again, kerf_moments *out, kerf_error *err);
 
 typedef struct kerf_recipe_result {
     size_t kept, broken; /* promises                                                         */

@@ -39,6 +39,16 @@ typedef struct kerf_job {
     void *ctx;
 } kerf_job;
 
+/* An event as one line of JSON without a newline, schema kerf.progress/1, as --progress json prints
+ * it: malloc'd, ends in a 0 that n (may be NULL) does not count, to be freed. Of PROGRESS the line
+ * also says how fast it goes and how long the rest takes; 0: that is not known. */
+KERF_API KERF_CHECK kerf_status kerf_event_write(const kerf_event *e, double bytes_per_s,
+                                                 double left_s, char **text, size_t *n,
+                                                 kerf_error *err);
+/* The line behind the last event: `done` of its phase, and seconds from the beginning. */
+KERF_API KERF_CHECK kerf_status kerf_event_write_end(uint64_t done, double seconds, char **text,
+                                                     size_t *n, kerf_error *err);
+
 /* A `cancel` for programs that stop a call by setting a flag: ctx is an int, owned by the caller, 0
  * until any thread or a signal handler sets it. Asking needs no lock and calls nothing, so a
  * language with an interpreter is not entered for it. */
