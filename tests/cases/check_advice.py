@@ -213,6 +213,8 @@ def layouts(run, tmp):
 def advice(run, tmp):
     m = f"{tmp}/m"
     run.tries(["advise", m], r"(--budget) is missing", lambda t: ["advise", m, t[1], "5bits"])
+    run.tries(["advise", m, "--budget", "5apples", "-f", "nvfp4,int8"], r"above 0 and one of (bits)",
+              lambda t: ["advise", m, "--budget", f"5{t[1]}", "-f", "nvfp4,int8"])
     run.tries(["advise", m, "--budget", "5us"], r"need (--hardware) NAME", lambda t: ["advise", m, "--budget", "500us", t[1], "h200"])
     t2 = ["advise", m, "--budget", "0.01t2"]
     run.tries(t2, r"needs (--minimise) (bytes) or --minimise (time)", lambda t: t2 + [t[1], t[2]], lambda t: t2 + [t[1], t[3], "--hardware", "h200"])

@@ -154,7 +154,8 @@ try_fault() {
 # --- outside of the arithmetic -----------------------------------------------------------------------
 
 tree_units=(test_predict test_predict_tiers test_gemv_outline test_choose test_model test_hardware test_score
-    test_quantize_api test_quantize_cancel test_file_resume test_file_journal)
+    test_quantize_api test_quantize_cancel test_file_resume test_file_journal test_names test_predictions
+    test_documents)
 tree_scripts=(advise compare_times predict hardware)
 
 build_in_tree() { cmake --build "$work/tree_build" -j "$jobs" --target "$@" >"$work/tree_log" 2>&1; }
