@@ -294,7 +294,8 @@ static void limits_are_read(void **state)
 
 static void gpus_are_named(void **state)
 {
-    static const char *const wrong[] = {"", "gpu", "cuda:", "cuda:0,", "cuda:x", "cuda:-1", "CPU"};
+    static const char *const wrong[] = {"",        "gpu",     "cuda:",     "cuda:0,", "cuda:x",
+                                        "cuda:-1", "cuda:0x", "cuda:1234", "CPU"};
     kerf_device_list l;
     kerf_error err = {0};
     char many[400] = "cuda:0";
