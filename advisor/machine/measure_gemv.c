@@ -128,3 +128,19 @@ void kerf_gemv_times_free(kerf_gemv_times *t)
     free(t->energy);
     free(t);
 }
+
+kerf_status kerf_hardware_tuning(const kerf_hardware *h, const kerf_device_info *gpu,
+                                 const kerf_gemv_tuning **out, kerf_error *err)
+{
+    char arch[32];
+    snprintf(arch, sizeof arch, "sm_%d%d", gpu->compute_major, gpu->compute_minor);
+    if (!h->tuning)
+        return kf_fail(
+            err, KERF_E_ARG, KF_NOWHERE,
+            "has no tuning; kerf hardware --measure --device cuda >mine.json writes one");
+    if (h->arch[0] && strcmp(h->arch, arch) != 0)
+        return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "is of an %.16s, and this GPU is an %s",
+                       h->arch, arch);
+    *out = h->tuning;
+    return KERF_OK;
+}

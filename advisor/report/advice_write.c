@@ -27,3 +27,18 @@ kerf_status kerf_advice_write(const kerf_advice *a, kerf_advice_kind kind, char 
     }
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "there is no report of kind %d", (int)kind);
 }
+
+int kerf_advice_kind_of(const char *path, kerf_advice_kind *out)
+{
+    static const struct {
+        const char *end;
+        kerf_advice_kind kind;
+    } kinds[] = {
+        {".html", KERF_ADVICE_HTML}, {".md", KERF_ADVICE_MARKDOWN}, {".json", KERF_ADVICE_JSON}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!kf_has_suffix(path, kinds[i].end)) continue;
+        *out = kinds[i].kind;
+        return 1;
+    }
+    return 0;
+}

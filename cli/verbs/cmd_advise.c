@@ -117,22 +117,6 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
 
 /* --- output -------------------------------------------------------------------------------- */
 
-/* The kind of report that a file name asks for; -1: none. */
-static int report_kind(const char *path)
-{
-    static const struct {
-        const char *end;
-        kerf_advice_kind kind;
-    } kinds[] = {
-        {".html", KERF_ADVICE_HTML}, {".md", KERF_ADVICE_MARKDOWN}, {".json", KERF_ADVICE_JSON}};
-    const size_t n = strlen(path);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const size_t m = strlen(kinds[i].end);
-        if (n >= m && strcmp(path + n - m, kinds[i].end) == 0) return (int)kinds[i].kind;
-    }
-    return -1;
-}
-
 static kerf_status write_advice(const advise_run *j, kerf_advice_kind kind, const char *path,
                                 kerf_error *err)
 {
@@ -182,7 +166,8 @@ static kerf_status advise(advise_run *j, kerf_error *err)
     const char *recipe = args_value(j->args, "output"), *report = args_value(j->args, "report");
     static const char *const ends[] = {".json", NULL};
     TRY(args_suffix(j->args, "output", ends, 0, err));
-    if (report && report_kind(report) < 0)
+    kerf_advice_kind kind = KERF_ADVICE_JSON;
+    if (report && !kerf_advice_kind_of(report, &kind))
         return USAGE(err, "--report %.200s: expected a name that ends in .html, .md or .json",
                      report);
     TRY(make_request(j, err));
@@ -192,7 +177,7 @@ static kerf_status advise(advise_run *j, kerf_error *err)
     progress_close(&j->progress);
     TRY(s);
     if (recipe) TRY(write_advice(j, KERF_ADVICE_RECIPE, recipe, err));
-    if (report) TRY(write_advice(j, (kerf_advice_kind)report_kind(report), report, err));
+    if (report) TRY(write_advice(j, kind, report, err));
     return print_advice(j, err);
 }
 

@@ -72,23 +72,13 @@ static kerf_status take_tuning(const args *a, measure_option *m, kerf_hardware *
 {
     const char *name = args_value(a, "hardware");
     kerf_device_info gpu;
-    char arch[16];
+    kerf_error why = {0};
     if (!name) return KERF_OK;
     if (!m->exec.device) return USAGE(err, "--hardware is of a GPU: add --device cuda");
     TRY(kerf_hardware_get(name, out, err));
-    const kerf_hardware *h = *out;
-    if (!h->tuning)
-        return USAGE(err,
-                     "--hardware %.200s has no tuning; kerf hardware --measure --device cuda "
-                     ">mine.json writes one",
-                     name);
     TRY(kerf_device_describe(kerf_device_ordinal(m->exec.device), &gpu, err));
-    snprintf(arch, sizeof arch, "sm_%d%d", gpu.compute_major, gpu.compute_minor);
-    if (h->arch[0] && strcmp(h->arch, arch) != 0)
-        return USAGE(err, "--hardware %.200s is of an %.16s, and this GPU is an %s", name, h->arch,
-                     arch);
-    m->request.timer.tuning = h->tuning;
-    return KERF_OK;
+    if (kerf_hardware_tuning(*out, &gpu, &m->request.timer.tuning, &why) == KERF_OK) return KERF_OK;
+    return USAGE(err, "--hardware %.200s %s", name, why.text);
 }
 
 static int run_bench(const args *a, kerf_error *err)

@@ -6,6 +6,7 @@
 #include <kerf/file.h>
 #include <kerf/hardware.h>
 #include <kerf/layouts.h>
+#include <kerf/measure.h>
 #include <kerf/words.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -335,6 +336,37 @@ static void models_of_the_hub_are_found(void **state)
     assert_int_equal(rmdir(cache), 0);
 }
 
+static void reports_are_named_by_their_ends(void **state)
+{
+    kerf_advice_kind kind = KERF_ADVICE_RECIPE;
+    (void)state;
+    assert_false(kerf_advice_kind_of("report.txt", &kind));
+    assert_false(kerf_advice_kind_of("html", &kind));
+    assert_int_equal(kind, KERF_ADVICE_RECIPE);
+    assert_true(kerf_advice_kind_of("a/report.html", &kind) && kind == KERF_ADVICE_HTML);
+    assert_true(kerf_advice_kind_of("report.md", &kind) && kind == KERF_ADVICE_MARKDOWN);
+    assert_true(kerf_advice_kind_of("report.html.json", &kind) && kind == KERF_ADVICE_JSON);
+}
+
+/* A tuning is for the architecture that it was found on. */
+static void tunings_are_of_a_gpu(void **state)
+{
+    const kerf_gemv_tuning tuning = {.rules = KERF_GEMV_RULES};
+    const kerf_device_info hopper = {.compute_major = 9},
+                           ada = {.compute_major = 8, .compute_minor = 9};
+    const kerf_gemv_tuning *found = NULL;
+    kerf_hardware h = *kerf_hardware_find("h200");
+    kerf_error err = {0};
+    (void)state;
+    assert_int_equal(kerf_hardware_tuning(&h, &hopper, &found, &err), KERF_E_ARG); /* has none */
+    h.tuning = &tuning;
+    assert_int_equal(kerf_hardware_tuning(&h, &ada, &found, &err), KERF_E_ARG);
+    assert_non_null(strstr(err.text, "sm_89"));
+    assert_null(found);
+    assert_int_equal(kerf_hardware_tuning(&h, &hopper, &found, &err), KERF_OK);
+    assert_ptr_equal(found, &tuning);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +379,8 @@ int main(void)
         cmocka_unit_test(codecs_are_picked_by_words),
         cmocka_unit_test(limits_are_read),
         cmocka_unit_test(gpus_are_named),
+        cmocka_unit_test(reports_are_named_by_their_ends),
+        cmocka_unit_test(tunings_are_of_a_gpu),
         cmocka_unit_test(models_of_the_hub_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -271,6 +271,9 @@ typedef enum kerf_advice_kind {
 KERF_API KERF_CHECK kerf_status kerf_advice_write(const kerf_advice *a, kerf_advice_kind kind,
                                                   char **text, size_t *n, kerf_error *err);
 
+/* 1: a name ends in .html, .md or .json, and *out is what a file of that name holds. */
+KERF_API int kerf_advice_kind_of(const char *path, kerf_advice_kind *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -64,6 +64,12 @@ typedef struct kerf_gemv_times {
     kerf_device_info device;       /* the GPU that was measured; an empty name: none         */
 } kerf_gemv_times;
 
+/* The tuning of a machine, for kerf_gemv_timer_options.tuning, if it may be used on this GPU
+ * (kerf_device_describe). KERF_E_ARG: it has none, or is of another architecture. */
+KERF_API KERF_CHECK kerf_status kerf_hardware_tuning(const kerf_hardware *h,
+                                                     const kerf_device_info *gpu,
+                                                     const kerf_gemv_tuning **out, kerf_error *err);
+
 /* Every result is compared with the scalar reference: KERF_E_DATA where a kernel is wrong. The job
  * is told of each format, and of progress in elements of weights; it is asked whether to go on
  * before every trial. *out is freed by kerf_gemv_times_free; NULL after a failure. */
