@@ -9,19 +9,6 @@ const option option_length = {"length", 0, "N",
                               "file, else the model's context, 2048 at most)"};
 const option option_rows = {"rows", 0, "A:B", "rows A to B - 1 alone, counted from 0"};
 
-static kerf_status read_list(tokens_option *t, const args *a, const kerf_checkpoint *model,
-                             uint64_t vocabulary, kerf_error *err)
-{
-    const char *text = args_value(a, "text"), *tokens = args_value(a, "tokens");
-    kerf_tokenizer *tokenizer = NULL;
-    if (!text == !tokens) return USAGE(err, "give --text FILE or --tokens FILE");
-    if (tokens) return kerf_tokens_read(tokens, vocabulary, &t->list, err);
-    TRY(kerf_tokenizer_open_for(model, &tokenizer, err));
-    kerf_status s = kerf_tokenizer_encode_file(tokenizer, text, NULL, &t->list, err);
-    kerf_tokenizer_close(tokenizer);
-    return s;
-}
-
 static kerf_status take_rows(tokens_option *t, const char *text, kerf_error *err)
 {
     unsigned long long first = 0, end = 0, rows = t->tokens.rows;
@@ -34,10 +21,8 @@ static kerf_status take_rows(tokens_option *t, const char *text, kerf_error *err
     return KERF_OK;
 }
 
-static kerf_status make_rows(tokens_option *t, const args *a, uint64_t context, kerf_error *err)
+static kerf_status make_rows(tokens_option *t, const args *a, int length, kerf_error *err)
 {
-    int length = (int)(context > 0 && context < 2048 ? context : 2048);
-    if (t->list.length > 1 && t->list.length < (1u << 20)) length = (int)t->list.length;
     TRY(args_integer(a, "length", 2, 1 << 20, &length, err));
     t->tokens = (kerf_tokens){t->list.token, t->list.count / (uint64_t)length, (uint64_t)length};
     const char *path = args_value(a, args_has(a, "text") ? "text" : "tokens");
@@ -54,15 +39,13 @@ static kerf_status make_rows(tokens_option *t, const args *a, uint64_t context, 
 kerf_status option_tokens_open(tokens_option *t, const args *a, const kerf_checkpoint *model,
                                size_t gpus, kerf_error *err)
 {
-    kerf_decoder *d = NULL;
+    uint64_t length = 0;
     TRY(option_ranks_open(&t->team, a, err));
     if (t->team.team.count > gpus)
         return USAGE(err, "--device %.40s: this verb uses one GPU", args_value(a, "device"));
-    TRY(kerf_decoder_open(model, NULL, &d, err));
-    const kerf_decoder_info about = *kerf_decoder_about(d);
-    kerf_decoder_close(d);
-    TRY(read_list(t, a, model, about.vocab, err));
-    return make_rows(t, a, about.context, err);
+    TRY(kerf_tokens_for(model, args_value(a, "text"), args_value(a, "tokens"), &t->list, &length,
+                        err));
+    return make_rows(t, a, (int)length, err);
 }
 
 void option_tokens_close(tokens_option *t)

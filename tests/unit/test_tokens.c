@@ -1,5 +1,6 @@
 /* test_tokens.c - files of tokens: every form gives the same list, and what is no such file is
  * refused with its place. */
+#include <kerf/forward.h>
 #include <kerf/tokens.h>
 
 #include "test_output.h"
@@ -148,12 +149,48 @@ static void test_negative(void **state)
                    "token 1 is negative");
 }
 
+/* What a model is run on: of a stream, rows are as long as its context. */
+static void test_tokens_for_a_model(void **state)
+{
+    static const char file[] = KERF_TEST_DATA "/tiny-llama/eval.u16";
+    static const char text[] = KERF_TEST_DATA "/tiny-llama/config.json";
+    kerf_checkpoint *c = NULL;
+    kerf_decoder *d = NULL;
+    kerf_token_list list;
+    kerf_error err;
+    struct stat st;
+    uint64_t length = 0;
+    uint32_t rows[6] = {1, 2, 3, 4, 5, 6};
+    must(kerf_checkpoint_open(KERF_TEST_DATA "/tiny-llama", &c, &err), &err);
+    must(kerf_decoder_open(c, NULL, &d, &err), &err);
+    const uint64_t context = kerf_decoder_about(d)->context, vocab = kerf_decoder_about(d)->vocab;
+    kerf_decoder_close(d);
+    must(kerf_tokens_for(c, NULL, file, &list, &length, &err), &err);
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(list.count, st.st_size / 2);
+    assert_true(length == context || (context > 2048 && length == 2048));
+    kerf_token_list_free(&list);
+    must(kerf_tokens_for(c, text, NULL, &list, &length, &err), &err);
+    assert_true(list.count > 10 && list.count < 2000);
+    for (uint64_t i = 0; i < list.count; i++) assert_true(list.token[i] < vocab);
+    kerf_token_list_free(&list);
+    assert_int_equal(kerf_tokens_for(c, NULL, NULL, &list, &length, &err), KERF_E_ARG);
+    kerf_token_list_free(&list);
+    assert_int_equal(kerf_tokens_for(c, text, file, &list, &length, &err), KERF_E_ARG);
+    kerf_token_list_free(&list);
+    rows[5] = (uint32_t)vocab; /* one that the model does not have */
+    assert_int_equal(kerf_tokens_for(c, NULL, write_bytes(state, "far.u32", rows, sizeof rows),
+                                     &list, &length, &err),
+                     KERF_E_DATA);
+    kerf_token_list_free(&list);
+    kerf_checkpoint_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_safetensors),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tokens_for_a_model), cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_safetensors),        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_negative),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

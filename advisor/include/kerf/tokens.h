@@ -85,6 +85,16 @@ KERF_API KERF_CHECK kerf_status kerf_tokenizer_encode_file(const kerf_tokenizer 
                                                            const kerf_tokenize_options *options,
                                                            kerf_token_list *out, kerf_error *err);
 
+/* --- for a model --------------------------------------------------------------------------- */
+
+/* What a model of kerf/forward.h is run on: the file `text`, cut by the tokenizer of the model, or
+ * the file `tokens` of tokens that it has; one of the two, the other is NULL. *length: how long
+ * rows should be, as long as those of the list, else as the context of the model, at most 2048.
+ * Free *out also after a failure. */
+KERF_API KERF_CHECK kerf_status kerf_tokens_for(const kerf_checkpoint *model, const char *text,
+                                                const char *tokens, kerf_token_list *out,
+                                                uint64_t *length, kerf_error *err);
+
 #ifdef __cplusplus
 }
 #endif
