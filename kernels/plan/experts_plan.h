@@ -31,6 +31,13 @@ kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
 kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv_experts_args *args,
                                   void *stream, kerf_error *err);
 
+/* Kernels for tiles: experts_one.cuh, for one token; experts_stages.cuh; experts_tiles.cuh. */
+typedef enum kf_experts_kind {
+    KF_EXPERTS_ONE,
+    KF_EXPERTS_BY_STAGES,
+    KF_EXPERTS_BY_SLICES,
+} kf_experts_kind;
+
 /* --- how the shared memory of a block is divided -----------------------------------------------
  */
 
@@ -41,13 +48,11 @@ enum { KF_EXPERTS_TURNS = 3 };
 enum { KF_EXPERTS_PLACES = 3 };
 
 /* Whether a format has kernels by stages: codes of 4 bits, since with 8 and more reading is what
- * takes time. Zero points, and integers with scales in fp16, have not been seen to pass by them
- * yet. */
+ * takes time. */
 KF_TILING int kf_experts_has_stages(kf_spec s)
 {
     const kf_gemv_tiling t = kf_gemv_tiling_of(s);
-    return t.has_few && t.bits == 4 && s.zero != KERF_ZERO_CODE &&
-           !(t.way == KF_WAY_NIBBLE && s.scale == KERF_SCALE_F16);
+    return t.has_few && t.bits == 4;
 }
 
 /* Bytes of a unit in the kernels that go by stages, with a word of scales more in each row. */
@@ -79,5 +84,25 @@ typedef struct kf_experts_need {
 /* With so many tokens for a product; prefers two blocks for a multiprocessor to one, then more
  * warps, then a deeper ring. 0: nothing fits. */
 int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigned share);
+
+/* --- one token ----------------------------------------------------------------------------------
+ */
+
+/* What a launch for one token has to do, and the machine that it runs on. */
+typedef struct kf_experts_one_need {
+    int is_down;
+    unsigned tiles, slices, top_k; /* of what comes out; stages of a row; experts at most  */
+    unsigned unit, x_stage, table; /* bytes */
+    unsigned multiprocessors, most_shared;
+    int has_clusters;
+} kf_experts_one_need;
+
+typedef struct kf_experts_one_room {
+    unsigned team, blocks; /* of a team; of the launch */
+    unsigned x_at, backs_at, sums_at, runs_at, mail_at, table_at, bytes;
+} kf_experts_one_room;
+
+/* How many blocks there are, how many share rows, and what lies where. 0: nothing fits. */
+int kf_experts_one_divide(kf_experts_one_room *out, const kf_experts_one_need *need);
 
 #endif

@@ -2,8 +2,8 @@
  * with tails and without, 1 to 16 tokens and 1 to 8 slots, routes that name an expert twice, none,
  * or with weight zero, against double arithmetic on the decoded weights.
  *
- *   gemv_experts [quick|brief] [FORMAT...]   brief: few cases, each buffer of its exact size: what
- *                                 compute-sanitizer is run over
+ *   gemv_experts [quick|brief|one] [FORMAT...]   brief: few cases, each buffer of its exact size:
+ *                                 what compute-sanitizer is run over; one: those of one token
  *
  * One line per format: layers, the kernels that took them, the largest share of its bound that a
  * result used, and a digest of all results, the same in every run. Without a GPU the exit status is
@@ -70,13 +70,14 @@ static cudaGraphExec_t record(layer *l)
     return e;
 }
 
-/* A token that is no number leaves the others alone. */
-static void check_nan(layer *l, uint8_t *y, const uint8_t *before)
+/* A token that is no number leaves the others alone; also one of bits that are all ones. */
+static void check_nan(layer *l, uint8_t *y, const uint8_t *before, int ones)
 {
     const size_t out = l->c.hidden * size_of(l->c.y);
     uint8_t *x = allocate(l->x_zone.n);
     memcpy(x, l->x, l->x_zone.n);
     for (size_t k = 0; k < l->c.hidden; k++) kf_store(l->c.x, x, k, NAN);
+    if (ones) memset(x, 0xff, l->c.hidden * size_of(l->c.x));
     zone_write(l->x_zone, x);
     run_once(l, NULL, y);
     check(memcmp(y + out, before + out, (l->c.tokens - 1) * out) == 0, l, "NaN reached others");
@@ -106,7 +107,7 @@ static void check_layer(const kerf_format *f, const layer_case *c)
         run_once(&l, graph, again);
         check(memcmp(y, again, n) == 0, &l, "a replay with other routes gives other bits");
         for (size_t i = 0; i < n; i++) digest = mix(digest + y[i]);
-        if (way == 0 && c->tokens > 1) check_nan(&l, again, y);
+        for (int ones = 0; ones < 2 && way == 0; ones++) check_nan(&l, again, y, ones);
     }
     layers++;
     need_cuda(cudaGraphExecDestroy(graph), "graph");
@@ -140,6 +141,8 @@ static void check_refusals(const kerf_format *f)
 static const layer_case cases[] = {
     /* experts hidden inter tokens top_k x y between, rows, bias, clamped */
     {5, 256, 64, 1, 2, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
+    {6, 576, 192, 1, 3, KERF_F32, KERF_BF16, KERF_F32, KERF_EXPERTS_HALVES, 1, 1},
+    {1, 256, 2048, 1, 1, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
     {9, 320, 128, 16, 8, KERF_F16, KERF_F16, KERF_F16, KERF_EXPERTS_APART, 1, 0},
     {3, 97, 33, 5, 2, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
     {6, 576, 192, 4, 3, KERF_F32, KERF_BF16, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
@@ -148,6 +151,11 @@ static const layer_case cases[] = {
     {4, 2880, 416, 8, 4, KERF_BF16, KERF_F32, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
     {2, 1000, 136, 11, 5, KERF_F16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 1, 0},
     {24, 1024, 64, 2, 6, KERF_BF16, KERF_F32, KERF_F32, KERF_EXPERTS_APART, 0, 0},
+    {3, 97, 33, 1, 2, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
+    {4, 2880, 416, 1, 4, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_ALTERNATING, 1, 1},
+    {2, 1000, 136, 1, 5, KERF_F16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 1, 0},
+    {18, 512, 48, 1, 16, KERF_BF16, KERF_BF16, KERF_BF16, KERF_EXPERTS_APART, 0, 0},
+    {9, 2304, 576, 1, 8, KERF_F16, KERF_F16, KERF_F16, KERF_EXPERTS_APART, 0, 0},
 };
 
 int main(int argc, char **argv)
@@ -160,8 +168,9 @@ int main(int argc, char **argv)
     }
     need_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     size_t n = sizeof cases / sizeof *cases;
-    if (argc > 1 && strcmp(argv[1], "brief") == 0) separate = 1, n = 4;
-    if (argc > 1 && (separate || strcmp(argv[1], "quick") == 0)) argc--, argv++;
+    if (argc > 1 && strcmp(argv[1], "brief") == 0) separate = 1, n = 6;
+    int one_token = argc > 1 && strcmp(argv[1], "one") == 0;
+    if (argc > 1 && (separate || one_token || strcmp(argv[1], "quick") == 0)) argc--, argv++;
     for (size_t i = 0; i < kerf_format_count(); i++) {
         const kerf_format *f = kerf_format_at(i);
         int wanted = argc == 1;
@@ -172,6 +181,7 @@ int main(int argc, char **argv)
         share = 0;
         char first[32] = "";
         for (size_t k = 0; k < n; k++) {
+            if (one_token && cases[k].tokens != 1) continue;
             check_layer(f, &cases[k]);
             if (k == 0) snprintf(first, sizeof first, "%s", backends);
         }

@@ -171,43 +171,116 @@ static void plan_parts(device_plan *p, kerf_gemv_experts *plan, unsigned most)
     plan->workspace = p->arrived_at + p->job[0].arrivals * sizeof(uint32_t);
 }
 
-/* By stages, with codes of 4 bits, where several tokens share a launch. One token is so only where
- * a warp has several steps, and the fewer instructions come to more than what it takes to begin;
- * and not with integers, which cost the other kernels less. */
-static int goes_by_stages(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t,
-                          const kf_gemv_machine *m)
+/* *blocks: of a multiprocessor. */
+static kerf_status prepare(const device_plan *p, int which, const kf_gemv_machine *m, int *blocks,
+                           kerf_error *err)
 {
-    const uint64_t steps =
-        kf_div_up(s->hidden, 2 * KF_GEMV_TILE) * s->top_k * kf_div_up(s->inter, t->stage_codes);
-    if (!kf_experts_has_stages(kf_spec_of(s->format))) return 0;
-    if (s->tokens > 1) return 1;
-    return t->way == KF_WAY_E2M1 && steps >= 4 * (uint64_t)m->multiprocessors * KF_GEMV_WARPS;
+    KF_CUDA(p->launches->prepare(which, &p->grid[which], m->most_shared, blocks),
+            "preparing a kernel");
+    return KERF_OK;
 }
 
-static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_machine *m,
-                              kerf_error *err)
+static kf_experts_one_need need_of_one(const kf_experts_job *j, int which, const kf_gemv_tiling *t,
+                                       const kf_gemv_machine *m)
 {
-    kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(plan->shape.format));
-    t.has_few = goes_by_stages(&plan->shape, &t, m);
+    return (kf_experts_one_need){.is_down = which,
+                                 .tiles = j->tiles,
+                                 .slices = j->slices,
+                                 .top_k = j->top_k,
+                                 .unit = kf_experts_unit(*t),
+                                 .x_stage = t->stage_codes * 2,
+                                 .table = t->table,
+                                 .multiprocessors = m->multiprocessors,
+                                 .most_shared = m->most_shared,
+                                 .has_clusters = m->has_clusters};
+}
+
+static kerf_status plan_one(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                            kerf_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        kf_experts_one_room r;
+        kf_experts_job *j = &p->job[i];
+        const kf_experts_one_need need = need_of_one(j, i, t, m);
+        int blocks;
+        if (!kf_experts_one_divide(&r, &need)) return KERF_OK;
+        p->grid[i] = (kf_experts_grid){.blocks = r.blocks,
+                                       .threads = 32 * KF_GEMV_WARPS,
+                                       .shared_bytes = r.bytes,
+                                       .team = r.team,
+                                       .kind = KF_EXPERTS_ONE,
+                                       .overlap = m->has_clusters};
+        KF_TRY(prepare(p, i, m, &blocks, err));
+        if (blocks < 1) return KERF_OK;
+        j->is_down = (uint32_t)i;
+        j->team = r.team;
+        j->x_at = r.x_at;
+        j->backs_at = r.backs_at;
+        j->sums_at = r.sums_at;
+        j->runs_at = r.runs_at;
+        j->mail_at = r.mail_at;
+        j->table_at = r.table_at;
+    }
+    p->is_tiled = 1;
+    return KERF_OK;
+}
+
+static kerf_status plan_shared(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_tiling *t,
+                               kf_experts_kind kind, const kf_gemv_machine *m, kerf_error *err)
+{
     kf_experts_room room[2];
-    int tiled = 1;
-    for (int i = 0; i < 2; i++) tiled = lay_tiles(plan, i, &t, &p->job[i]) && tiled;
-    if (!tiled || !divide(p, &t, m, room)) return KERF_OK;
-    const kf_experts_launches *launches = tile_launches_of(plan->shape.format);
+    if (!divide(p, t, m, room)) return KERF_OK;
     for (int i = 0; i < 2; i++) {
         kf_experts_grid *g = &p->grid[i];
         int blocks;
         *g = (kf_experts_grid){
-            .threads = 32 * room[i].warps, .shared_bytes = room[i].bytes, .by_stages = t.has_few};
-        KF_CUDA(launches->prepare(i, g, m->most_shared, &blocks), "preparing a kernel");
+            .threads = 32 * room[i].warps, .shared_bytes = room[i].bytes, .kind = kind};
+        KF_TRY(prepare(p, i, m, &blocks, err));
         if (blocks < 1) return KERF_OK;
-        take_room(&p->job[i], &room[i], i ? 1 : 2, t.slice_unit, raw_bytes(&p->job[i], &t));
+        take_room(&p->job[i], &room[i], i ? 1 : 2, t->slice_unit, raw_bytes(&p->job[i], t));
         g->blocks = blocks_for(&p->job[i], i, 1, (unsigned)blocks * m->multiprocessors);
         g->overlap = m->has_clusters;
-        if (i && t.has_few) plan_parts(p, plan, (unsigned)blocks * m->multiprocessors);
+        if (i && t->has_few) plan_parts(p, plan, (unsigned)blocks * m->multiprocessors);
     }
-    p->launches = launches;
     p->is_tiled = 1;
+    return KERF_OK;
+}
+
+/* Whether one token goes by the kernel for it. With more than 4 bits reading is what takes time
+ * once warps have many units, and the kernel by slices has more of it under way. */
+static int goes_as_one(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t,
+                       const kf_gemv_machine *m)
+{
+    enum { MOST_UNITS = 40 }; /* of a warp, of gate and up */
+    const uint64_t units =
+        s->top_k * 2 * kf_div_up(s->inter, KF_GEMV_TILE) * kf_div_up(s->hidden, t->stage_codes);
+    if (s->tokens != 1 || !t->has_few) return 0;
+    return t->bits == 4 || units <= (uint64_t)MOST_UNITS * m->multiprocessors * KF_GEMV_WARPS;
+}
+
+/* The kernel for one token; by stages, with codes of 4 bits; by slices. The first that takes the
+ * layer. */
+static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_machine *m,
+                              kerf_error *err)
+{
+    const kf_spec spec = kf_spec_of(plan->shape.format);
+    const kf_gemv_tiling tiling = kf_gemv_tiling_of(spec);
+    const int takes[] = {[KF_EXPERTS_ONE] = goes_as_one(&plan->shape, &tiling, m),
+                         [KF_EXPERTS_BY_STAGES] = kf_experts_has_stages(spec),
+                         [KF_EXPERTS_BY_SLICES] = 1};
+    p->launches = tile_launches_of(plan->shape.format);
+    for (int kind = 0; kind <= KF_EXPERTS_BY_SLICES && !p->is_tiled; kind++) {
+        if (!takes[kind]) continue;
+        kf_gemv_tiling t = tiling;
+        int tiled = 1;
+        t.has_few = kind != KF_EXPERTS_BY_SLICES;
+        for (int i = 0; i < 2; i++) tiled = lay_tiles(plan, i, &t, &p->job[i]) && tiled;
+        if (!tiled) continue;
+        if (kind == KF_EXPERTS_ONE)
+            KF_TRY(plan_one(p, &t, m, err));
+        else
+            KF_TRY(plan_shared(p, plan, &t, (kf_experts_kind)kind, m, err));
+    }
     return KERF_OK;
 }
 

@@ -17,6 +17,8 @@ namespace
 constexpr bool MAY_SKEW = HAS_GROUPS && !SHARED_ROW;
 constexpr uint32_t RAW_ROW = ROW_SCALES + 4; /* bytes of a row's words, if one more may be needed */
 constexpr uint32_t STAGE_OCTETS = STAGE_CODES / 8;
+constexpr uint32_t UNIT_ROOM = kf_experts_unit(TILING); /* of a unit in the ring */
+static_assert(!HAS_COLUMN || UNIT_ROOM >= CODE_BYTES + (MAY_SKEW ? TILE * RAW_ROW : 0), "room");
 
 /* --- which units a warp has ---------------------------------------------------------------------
  */

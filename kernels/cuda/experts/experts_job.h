@@ -46,6 +46,10 @@ typedef struct kf_experts_job {
     uint32_t x_places, notes_at; /* stages of x that are there at once; notes of units in a slot */
     uint32_t together;           /* units of a step: gate and up; one tile of y, or two */
     uint32_t is_even;            /* down: blocks have equal parts of all steps */
+    /* one token (experts_one.cuh) */
+    uint32_t is_down, team;              /* blocks that share rows */
+    uint32_t backs_at, runs_at, mail_at; /* factors of stages of x; which warps have a result; sums
+                                          * that blocks send each other */
     /* weights, as gemv_job.h has it */
     uint32_t cols, rows; /* of an expert's matrix */
     kf_gemv_strides strides;
@@ -72,8 +76,9 @@ typedef struct kf_experts_job {
 
 typedef struct kf_experts_grid {
     unsigned blocks, threads, shared_bytes;
-    int by_stages; /* experts_stages.cuh, not experts_tiles.cuh */
-    int overlap;   /* may begin before the kernel before it has ended */
+    unsigned team; /* blocks of a cluster, or 1 */
+    kf_experts_kind kind;
+    int overlap; /* may begin before the kernel before it has ended */
 } kf_experts_grid;
 
 /* which: 0 gate and up, 1 down. */

@@ -3,6 +3,7 @@
 #include "cuda/gemv/gemv_row_spec.cuh"
 
 #include "cuda/experts/experts_any.cuh"
+#include "cuda/experts/experts_one.cuh"
 #include "cuda/experts/experts_stages.cuh"
 #include "cuda/experts/experts_tiles.cuh"
 
@@ -13,10 +14,13 @@ typedef void (*kernel)(const kf_experts_job);
 
 constexpr bool HAS_STAGES = HAS_COLUMN && kf_experts_has_stages(KF_ROW);
 
-template <bool STAGES, bool HERE> kernel tiles_for(int which, int by_stages)
+template <bool COLUMN, bool STAGES, bool HERE> kernel tiles_for(int which, kf_experts_kind kind)
 {
+    if constexpr (COLUMN)
+        if (kind == KF_EXPERTS_ONE) return experts_one;
     if constexpr (STAGES)
-        if (by_stages) return which ? experts_stages<true> : experts_stages<false>;
+        if (kind == KF_EXPERTS_BY_STAGES)
+            return which ? experts_stages<true> : experts_stages<false>;
     if constexpr (HERE)
         return which ? experts_tiles<1> : experts_tiles<2>;
     else
@@ -25,22 +29,28 @@ template <bool STAGES, bool HERE> kernel tiles_for(int which, int by_stages)
 
 cudaError_t launch(kernel k, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
 {
-    cudaLaunchAttribute a = {};
+    cudaLaunchAttribute a[2] = {};
     cudaLaunchConfig_t c = {};
+    c.attrs = a;
     c.gridDim = dim3(g->blocks);
     c.blockDim = dim3(g->threads);
     c.dynamicSmemBytes = g->shared_bytes;
     c.stream = s;
-    a.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    a.val.programmaticStreamSerializationAllowed = 1;
-    if (g->overlap) c.attrs = &a, c.numAttrs = 1;
+    if (g->overlap) {
+        a[c.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        a[c.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (g->team > 1) {
+        a[c.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        a[c.numAttrs++].val.clusterDim = {g->team, 1, 1};
+    }
     void *arguments[] = {const_cast<kf_experts_job *>(j)};
     return cudaLaunchKernelExC(&c, (const void *)k, arguments);
 }
 
 cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, int *blocks)
 {
-    kernel k = tiles_for<HAS_STAGES, TILED>(which, g->by_stages);
+    kernel k = tiles_for<HAS_COLUMN, HAS_STAGES, TILED>(which, g->kind);
     *blocks = 0;
     if (!k) return cudaSuccess;
     cudaFuncAttributes own;
@@ -60,7 +70,7 @@ cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, in
 
 cudaError_t tiles(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
 {
-    return launch(tiles_for<HAS_STAGES, TILED>(which, g->by_stages), j, g, s);
+    return launch(tiles_for<HAS_COLUMN, HAS_STAGES, TILED>(which, g->kind), j, g, s);
 }
 
 cudaError_t any(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)

@@ -89,11 +89,10 @@ __device__ __noinline__ int convert_fp32(uint32_t at, uint32_t lane)
     return shift;
 }
 
-/* Makes a stage of raw x what is multiplied, in place. Returns the exponent of the power of two
- * that it was multiplied by. */
-__device__ __forceinline__ int convert_stage(const kf_experts_job &j, uint32_t at, uint32_t lane)
+/* Makes a stage of raw fp16 or bf16 what is multiplied, in place. Returns the exponent of the power
+ * of two that it was multiplied by. */
+__device__ __forceinline__ int convert_16_bits(const kf_experts_job &j, uint32_t at, uint32_t lane)
 {
-    if (j.x_type == KERF_F32) return convert_fp32(at, lane);
     uint32_t w[LANE_OCTETS][4] = {};
 #pragma unroll
     for (uint32_t u = 0; u < LANE_OCTETS; u++)
@@ -129,6 +128,12 @@ __device__ __forceinline__ int convert_stage(const kf_experts_job &j, uint32_t a
             put_piece(at + lane * 16 + u * 512, {w[u][0], w[u][1], w[u][2], w[u][3]});
     }
     return shift;
+}
+
+/* The same of any type. */
+__device__ __forceinline__ int convert_stage(const kf_experts_job &j, uint32_t at, uint32_t lane)
+{
+    return j.x_type == KERF_F32 ? convert_fp32(at, lane) : convert_16_bits(j, at, lane);
 }
 
 } // namespace

@@ -5,8 +5,10 @@
  *
  * GATE_UP: an item is a tile of 16 rows of h for a group of tokens: a unit of gate, then one of up
  * with the same x. DOWN: an item is a tile of 16 rows of y for all tokens: the same 16 rows of
- * every expert that any token has. Warps of a block take its units in turns, over items; so every
- * sum over experts is within a block, in an order that routes and shape fix.
+ * every expert that any token has. Warps of a block take its units in turns, over items. Where
+ * blocks of DOWN have equal parts of all steps, an item may be that of two blocks and more: each
+ * leaves its sums of it in the workspace, and the last to come adds all, in the order of blocks
+ * (experts_y.cuh). So the order of every sum follows from routes, shape and GPU.
  *
  *   routes -> groups                          each block for itself: there are 256 slots at most
  *   copies of the first units are started     DOWN: weights only, before h is known
@@ -23,9 +25,6 @@
 
 namespace
 {
-
-constexpr uint32_t UNIT_ROOM = kf_experts_unit(TILING);
-static_assert(!HAS_COLUMN || UNIT_ROOM >= CODE_BYTES + (MAY_SKEW ? TILE * RAW_ROW : 0), "room");
 
 /* --- what is known of a unit before its weights are ---------------------------------------------
  */

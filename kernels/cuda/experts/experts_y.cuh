@@ -14,7 +14,8 @@ __device__ __forceinline__ float number_at(kerf_dtype t, const uint8_t *p, uint6
 {
     if (t == KERF_F32) return ((const float *)p)[i];
     uint32_t u = ((const uint16_t *)p)[i];
-    return t == KERF_BF16 ? __uint_as_float(u << 16) : kf_f16_decode((uint16_t)u);
+    return t == KERF_BF16 ? __uint_as_float(u << 16)
+                          : __half2float(__ushort_as_half((unsigned short)u));
 }
 
 __device__ __forceinline__ void put_number(kerf_dtype t, uint8_t *p, uint64_t i, float v)
@@ -27,23 +28,39 @@ __device__ __forceinline__ void put_number(kerf_dtype t, uint8_t *p, uint64_t i,
         ((uint16_t *)p)[i] = kf_bf16_encode(v);
 }
 
-/* h from the products of a row of gate and of up. */
-__device__ __forceinline__ float gated(const kf_experts_job &j, uint32_t expert, uint32_t k,
-                                       float gate, float up)
+/* Biases of gate and of up, of number k of h. */
+__device__ __forceinline__ void gate_biases(const kf_experts_job &j, uint32_t expert, uint32_t k,
+                                            float bias[2])
 {
-    uint32_t gate_row = j.alternating ? 2 * k : j.first[0] + k;
-    uint32_t up_row = j.alternating ? 2 * k + 1 : j.first[1] + k;
-    if (j.stack[0].bias) {
-        const kf_experts_planes &a = j.stack[0], &b = j.stack[1];
-        gate += number_at(j.bias_type, a.bias, (uint64_t)expert * j.rows + gate_row);
-        up += number_at(j.bias_type, b.bias, (uint64_t)expert * j.rows + up_row);
-    }
+    const uint32_t gate_row = j.alternating ? 2 * k : j.first[0] + k;
+    const uint32_t up_row = j.alternating ? 2 * k + 1 : j.first[1] + k;
+    const uint64_t before = (uint64_t)expert * j.rows;
+    bias[0] = number_at(j.bias_type, j.stack[0].bias, before + gate_row);
+    bias[1] = number_at(j.bias_type, j.stack[1].bias, before + up_row);
+}
+
+/* h from gate and up. */
+__device__ __forceinline__ float activated(const kf_experts_job &j, float gate, float up)
+{
     if (!j.clamped) return silu(gate) * up;
     /* NaN stays what it is, as in min and max of IEEE's newer kind. */
     if (gate > j.limit) gate = j.limit;
     if (up > j.limit) up = j.limit;
     if (up < -j.limit) up = -j.limit;
     return gate / (1.0f + expf(-1.702f * gate)) * (up + 1.0f);
+}
+
+/* The same from the products of a row of each. */
+__device__ __forceinline__ float gated(const kf_experts_job &j, uint32_t expert, uint32_t k,
+                                       float gate, float up)
+{
+    if (j.stack[0].bias) {
+        float bias[2];
+        gate_biases(j, expert, k, bias);
+        gate += bias[0];
+        up += bias[1];
+    }
+    return activated(j, gate, up);
 }
 
 /* What biases add to y of a token and row: in the order of groups. */

@@ -30,11 +30,12 @@
  * F32 |dy| <= sum over slots of |w| (S(Down, dh) + b2 (S(Down, |h| + dh) + |bias|))
  *
  * before y is rounded to its type; |u| + 1 and |silu| + |g| in place of |u| and |silu| where
- * CLAMPED. Numbers of x and h below 2^-28 of the largest of their 256 neighbours may be lost, and
+ * CLAMPED. Numbers of x and h below 2^-28 of the largest of their 512 neighbours may be lost, and
  * h below the least of `between`. Sums run in fp32: a warp adds up its parts in ascending order,
- * then the warps are added in ascending order. Which parts a warp has follows from the shape, the
- * GPU and the routes of all tokens of a run: the same input gives the same bits in every run, but a
- * token beside others may differ inside the bound from the same token alone.
+ * then the warps are added in ascending order, and last the blocks, where several have parts of a
+ * row. Which parts a warp has follows from the shape, the GPU and the routes of all tokens of a
+ * run: the same input gives the same bits in every run, but a token beside others may differ inside
+ * the bound from the same token alone.
  *
  * NaN in weights, also through scales, makes NaN what they are multiplied into; NaN and infinities
  * in x, and infinities in weights, give what sums in IEEE arithmetic give, or NaN. A NaN among a
