@@ -75,7 +75,7 @@ typedef struct kerf_dbuf {
 
 KERF_API KERF_CHECK kerf_status kerf_dbuf_alloc(kerf_device *d, size_t n, kerf_dbuf *out,
                                                 kerf_error *err);
-KERF_API void kerf_dbuf_free(kerf_dbuf *b); /* waits; empty is fine */
+KERF_API void kerf_dbuf_free(kerf_dbuf *b); /* waits; before its device is closed; empty is fine */
 
 /* Copies n bytes at `offset`, in stream order; returns when the host memory may be used again. */
 KERF_API KERF_CHECK kerf_status kerf_dbuf_write(const kerf_dbuf *b, size_t offset, const void *from,
