@@ -81,12 +81,11 @@ static kerf_status calibrate(calibrate_run *j, kerf_error *err)
     TRY(s);
     if (!to.parts) return report(j, to.path, err);
     /* what is said of the weights is of the whole calibration */
-    return report_part(a,
-                       &(kerf_finished_part){.schema = "kerf.calibrate/1",
-                                             .path = to.path,
-                                             .part = to.part,
-                                             .parts = to.parts},
-                       err);
+    return report_part(
+        a,
+        &(kerf_finished_part){
+            .schema = "kerf.calibrate/1", .path = to.path, .part = to.part, .parts = to.parts},
+        err);
 }
 
 static int run_calibrate(const args *a, kerf_error *err)

@@ -170,9 +170,14 @@ static void test_tokens_for_a_model(void **state)
     assert_int_equal(list.count, st.st_size / 2);
     assert_true(length == context || (context > 2048 && length == 2048));
     kerf_token_list_free(&list);
-    must(kerf_tokens_for(c, text, NULL, &list, &length, &err), &err);
-    assert_true(list.count > 10 && list.count < 2000);
-    for (uint64_t i = 0; i < list.count; i++) assert_true(list.token[i] < vocab);
+    const kerf_status cut = kerf_tokens_for(c, text, NULL, &list, &length, &err);
+    if (cut == KERF_E_NOSUP) { /* a build that cannot cut texts says so */
+        assert_non_null(strstr(err.text, "libpcre2-dev"));
+    } else {
+        must(cut, &err);
+        assert_true(list.count > 10 && list.count < 2000);
+        for (uint64_t i = 0; i < list.count; i++) assert_true(list.token[i] < vocab);
+    }
     kerf_token_list_free(&list);
     assert_int_equal(kerf_tokens_for(c, NULL, NULL, &list, &length, &err), KERF_E_ARG);
     kerf_token_list_free(&list);

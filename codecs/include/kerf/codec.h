@@ -223,8 +223,8 @@ typedef struct kerf_codec_list {
     unsigned char *mark; /* what has picked which codec of the table                  */
 } kerf_codec_list;
 
-/* Adds what a word picks: FORMAT (its default encoder), FORMAT:ENCODER, a shell pattern over either,
- * or "all". *picked: how many; a pattern may pick none. Errors as of kerf_codec_find. */
+/* Adds what a word picks: FORMAT (its default encoder), FORMAT:ENCODER, a shell pattern over
+ * either, or "all". *picked: how many; a pattern may pick none. Errors as of kerf_codec_find. */
 KERF_API KERF_CHECK kerf_status kerf_codec_list_add(kerf_codec_list *l, const char *word,
                                                     size_t *picked, kerf_error *err);
 KERF_API void kerf_codec_list_free(kerf_codec_list *l); /* all zeros are fine */

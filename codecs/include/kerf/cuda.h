@@ -39,9 +39,10 @@ KERF_API KERF_CHECK kerf_status kerf_device_count(int *out, kerf_error *err);
 KERF_API KERF_CHECK kerf_status kerf_device_describe(int ordinal, kerf_device_info *out,
                                                      kerf_error *err);
 
-/* The GPUs that a text names: "cpu" (none), "cuda" (the first), "cuda:1", "cuda:0,2", "cuda:all". None
- * is opened, and but for "cuda:all" none need be there. A GPU may be named twice, which is for tests:
- * it is then two devices. KERF_E_ARG: the text is none of these; KERF_E_CUDA: all of none. */
+/* The GPUs that a text names: "cpu" (none), "cuda" (the first), "cuda:1", "cuda:0,2", "cuda:all".
+ * None is opened, and but for "cuda:all" none need be there. A GPU may be named twice, which is for
+ * tests: it is then two devices. KERF_E_ARG: the text is none of these; KERF_E_CUDA: all of none.
+ */
 #define KERF_DEVICES_MOST 64
 typedef struct kerf_device_list {
     int ordinal[KERF_DEVICES_MOST];
