@@ -13,20 +13,20 @@ extern "C" {
 #endif
 
 typedef enum kerf_event_kind {
-    KERF_EVENT_PHASE, /* a phase of known size begins; `done` is 0 again                        */
-    KERF_EVENT_ITEM,  /* work on one item, mostly a tensor, begins                              */
-    KERF_EVENT_PROGRESS, /* `done` has grown */
-    KERF_EVENT_RESUME /* what an earlier run left was looked at: `done` bytes of it are of use  */
+    KERF_EVENT_PHASE,    /* a phase of known size begins; `done` is 0 again                        */
+    KERF_EVENT_ITEM,     /* work on one item, mostly a tensor, begins                              */
+    KERF_EVENT_PROGRESS, /* `done` has grown                                                       */
+    KERF_EVENT_RESUME    /* what an earlier run left was looked at: `done` bytes of it are of use  */
 } kerf_event_kind;
 
 /* What has happened. Texts are valid during the call of `tell` alone. */
 typedef struct kerf_event {
     kerf_event_kind kind;
-    const char *what; /* PHASE: its name; ITEM: the tensor; RESUME: path of the output; else NULL */
-    const char *action;   /* ITEM: what becomes of it ("nvfp4:4/6", "keep"); RESUME: why all is done
-                             anew, NULL when it is not; else NULL   */
-    uint64_t done, total; /* bytes of work of this phase; total 0: not known */
-    uint64_t skipped; /* the part of `done` that took no time, because an earlier run did it     */
+    const char *what;   /* PHASE: its name; ITEM: the tensor; RESUME: path of the output; else NULL */
+    const char *action; /* ITEM: what becomes of it ("nvfp4:4/6", "keep"); RESUME: why all is done
+                           anew, NULL when it is not; else NULL                                     */
+    uint64_t done, total; /* bytes of work of this phase; total 0: not known                        */
+    uint64_t skipped;     /* the part of `done` that took no time, because an earlier run did it     */
 } kerf_event;
 
 typedef struct kerf_job {
