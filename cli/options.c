@@ -1,12 +1,14 @@
 /* options.c - the options that verbs share, from text to structs. */
 #include "options.h"
 
+#include "output.h"
 #include "terminal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include <kerf/cuda.h>
+#include <kerf/inspect.h>
 
 /* --- who computes -------------------------------------------------------------------------- */
 
@@ -270,4 +272,18 @@ kerf_status option_output(const args *a, kerf_output *out, kerf_error *err)
     TRY(option_part_of(a, &out->part, &out->parts, err));
     TRY(args_integer(a, "threads", 1, 4096, &out->threads, err));
     return args_integer(a, "zstd-level", 1, 22, &out->zstd_level, err);
+}
+
+/* --- models -------------------------------------------------------------------------------- */
+
+kerf_status option_source_open(const args *a, kerf_checkpoint **out, kerf_error *err)
+{
+    char text[512];
+    size_t count;
+    TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), out, err));
+    TRY(kerf_find_ruined(*out, text, sizeof text, &count, NULL, err));
+    if (count)
+        print_note("the source is ruined: %s%s; kerf inspect shows all", shown(text),
+                   count > 1 ? ", and others" : "");
+    return KERF_OK;
 }

@@ -79,4 +79,8 @@ kerf_status option_part_of(const args *a, unsigned *part, unsigned *parts, kerf_
  * filled. The text lives until the ninth call after it. */
 const char *model_path(const char *given);
 
+/* Opens the model that is the first operand, for its weights: a note says when scales of a
+ * quantized one make them no numbers, or other ones. */
+kerf_status option_source_open(const args *a, kerf_checkpoint **out, kerf_error *err);
+
 #endif

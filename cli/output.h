@@ -1,4 +1,4 @@
-/* output.h - what the command prints on standard output: aligned tables and JSON documents. */
+/* output.h - what the command prints on standard output: texts and JSON documents. */
 #ifndef KERF_OUTPUT_H
 #define KERF_OUTPUT_H
 
@@ -43,25 +43,6 @@ void note_output(const kerf_output *to);
 int note_part(const kerf_output *to, const kerf_share *s);
 /* The same of scores and calibrations; prints the document where --json is given. */
 kerf_status report_part(const args *a, const kerf_finished_part *p, kerf_error *err);
-
-/* A text table: every cell is text, columns are as wide as their widest cell. */
-typedef struct table table;
-
-/* headings: "name|bytes|...". What a heading begins with: '>' makes its column flush right; '+'
- * lets the column be left out where the table is wider than the window, or than 80 columns where
- * there is none; '~' then lets a long cell lose its middle, on a window only. */
-kerf_status table_open(table **out, const char *headings, kerf_error *err);
-void table_close(table *t);
-void table_cell(table *t, const char *fmt, ...) KERF_PRINTF(2, 3); /* next cell, row by row */
-void table_rule(table *t);                                         /* a line before the next row */
-kerf_status table_print(const table *t, FILE *to, kerf_error *err);
-/* Prints the table on standard output, unless s says that filling it failed, and closes it. Returns
- * the first failure. */
-kerf_status table_end(table *t, kerf_status s, kerf_error *err);
-
-/* --wide, for all tables of the command: every column, in full. */
-void set_wide(int wide);
-int is_wide(void);
 
 enum { TEXT_SIZE = 96 };
 

@@ -35,13 +35,27 @@ static int has_colours(int stream)
 
 const char *painted(int stream, paint p)
 {
-    static const char *const codes[] = {
-        [PAINT_END] = "\033[0m",
-        [PAINT_BOLD] = "\033[1m",
-        [PAINT_BAD] = "\033[1;31m",
-        [PAINT_GOOD] = "\033[1;32m",
-    };
+    static const char *const codes[] = {[PAINT_END] = "\033[0m", [PAINT_BAD] = "\033[1;31m"};
     return has_colours(stream) ? codes[p] : "";
+}
+
+static int wide;
+
+void set_wide(int wanted)
+{
+    wide = wanted;
+}
+
+int is_wide(void)
+{
+    return wide;
+}
+
+const kerf_text_form *text_form(int stream)
+{
+    static kerf_text_form form;
+    form = (kerf_text_form){(unsigned)window_width(stream), wide, has_colours(stream)};
+    return &form;
 }
 
 const char *summary_path(void)

@@ -16,8 +16,15 @@ int window_height(void);
 
 /* What brackets a text in a colour, "" where none is wanted: the stream is no terminal, NO_COLOR is
  * set (https://no-color.org) or TERM is dumb. */
-typedef enum paint { PAINT_END, PAINT_BOLD, PAINT_BAD, PAINT_GOOD } paint;
+typedef enum paint { PAINT_END, PAINT_BAD } paint;
 const char *painted(int stream, paint p);
+
+/* --wide: every column of the library's tables, in full. */
+void set_wide(int wide);
+int is_wide(void);
+
+/* How the library's texts are to look on a stream. It is good until the next call. */
+const kerf_text_form *text_form(int stream);
 
 /* The file to which a step of GitHub Actions adds what its page shows; NULL: none. Appends a text
  * to it, whole. */

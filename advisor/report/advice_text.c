@@ -1,9 +1,11 @@
-/* advice_text.c - advice for people, as text: a summary of some lines, and a page in Markdown. */
+/* advice_text.c - advice for people, as text: a summary of some lines, a table before it, and a
+ * page in Markdown. */
 #include <math.h>
 #include <string.h>
 
 #include <kerf/words.h>
 
+#include "base/text_page.h"
 #include "report/report.h"
 
 /* A path, or a name from a file: no control characters on a terminal. */
@@ -102,6 +104,36 @@ void kf_put_summary(const kerf_advice *a, FILE *to)
             100 * a->choice.gap, a->choice.dominated, a->choose_s, a->scored, a->cached);
     put_measured(a, to);
 }
+
+/* --- a table and the summary --------------------------------------------------------------- */
+
+static void put_text(kf_page *p, const void *ctx)
+{
+    const kerf_advice *a = ctx;
+    char name[64];
+    kf_table_begin(p, a->hardware ? "~group|format|>bits|>alpha t2|>us|+why"
+                                  : "~group|format|>bits|>alpha t2|+why");
+    for (size_t i = 0; i < a->groups; i++) {
+        const kerf_advice_group *g = &a->group[i];
+        kf_table_cell(p, "%s", g->name);
+        kf_table_cell(p, "%s", kerf_advice_codec_name(a, g->pick, name));
+        kf_table_cell(p, "%.3f", kerf_advice_bits(g, g->pick));
+        kf_table_cell(p, "%.3e", g->cost[g->pick].t2);
+        if (a->hardware) kf_table_cell(p, "%.2f", g->cost[g->pick].us);
+        kf_table_cell(p, "%s", g->reason);
+    }
+    kf_table_end(p);
+    fprintf(p->to, "\n");
+    kf_put_summary(a, p->to);
+}
+
+kerf_status kerf_advice_text(const kerf_advice *a, const kerf_text_form *form, char **text,
+                             size_t *n, kerf_error *err)
+{
+    return kf_page_print(put_text, a, form, text, n, err);
+}
+
+/* --- Markdown ------------------------------------------------------------------------------ */
 
 /* A cell must not end its table: bars and control characters become spaces. */
 static void put_cell(FILE *to, const char *text)

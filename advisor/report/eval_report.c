@@ -1,10 +1,11 @@
-/* eval_report.c - what kerf_eval has measured, as JSON, and for the programs that run kerf: a test
- * per candidate. */
+/* eval_report.c - what kerf_eval has measured, as JSON, for people, and for the programs that run
+ * kerf: a test per candidate. */
 #include <kerf/eval.h>
 #include <math.h>
 
-#include "report/ci_text.h"
+#include "base/text_page.h"
 #include "file/json/json_text.h"
+#include "report/ci_text.h"
 
 /* --- JSON ---------------------------------------------------------------------------------- */
 
@@ -45,6 +46,40 @@ kerf_status kerf_evaluation_write(const kerf_evaluation *e, char **text, size_t 
                   (json_int_t)e->predictions, "source", pack_model(e, 0), "candidates", candidates,
                   "limits", limits, "passed", e->passed, "seconds", e->seconds);
     return kf_json_write(doc, JSON_INDENT(2), text, n, err);
+}
+
+/* --- text ---------------------------------------------------------------------------------- */
+
+static void put_text(kf_page *p, const void *ctx)
+{
+    const kerf_evaluation *e = ctx;
+    kf_table_begin(p, "~model|>bits|>perplexity|>KL|+>95 %|>99th|>same top");
+    for (size_t i = 0; i < e->models; i++) {
+        const kerf_eval_model *m = &e->model[i];
+        kf_table_cell(p, "%s", kf_page_plain(p, m->path));
+        kf_table_cell(p, "%.3f", m->bits);
+        kf_table_cell(p, "%.4f", m->perplexity);
+        kf_table_cell(p, "%.5f", m->figure[KERF_EVAL_KL]);
+        kf_table_cell(p, "%.5f to %.5f", m->kl_low, m->kl_high);
+        kf_table_cell(p, "%.4f", m->figure[KERF_EVAL_KL_P99]);
+        kf_table_cell(p, "%.2f %%", 100 * (1 - m->figure[KERF_EVAL_FLIPS]));
+    }
+    kf_table_end(p);
+    for (size_t i = 1; i < e->models; i++)
+        for (unsigned f = 0; f < KERF_EVAL_FIGURES; f++)
+            if (e->model[i].over >> f & 1u)
+                fprintf(p->to, "%s: %s %.4g is over its limit %.4g\n",
+                        kf_page_plain(p, e->model[i].path),
+                        kerf_eval_figure_name((kerf_eval_figure)f), e->model[i].figure[f],
+                        e->limits.most[f]);
+    fprintf(p->to, "%llu predictions in %llu rows, %.1f s\n", (unsigned long long)e->predictions,
+            (unsigned long long)e->rows, e->seconds);
+}
+
+kerf_status kerf_evaluation_text(const kerf_evaluation *e, const kerf_text_form *form, char **text,
+                                 size_t *n, kerf_error *err)
+{
+    return kf_page_print(put_text, e, form, text, n, err);
 }
 
 /* --- reports ------------------------------------------------------------------------------- */

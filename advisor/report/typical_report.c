@@ -3,6 +3,7 @@
 #include <kerf/typical.h>
 #include <kerf/words.h>
 
+#include "base/text_page.h"
 #include "file/json/json_text.h"
 #include "report/ci_text.h"
 
@@ -82,6 +83,33 @@ static void put_summary(FILE *to, const void *ctx)
             "With the weights, kerf advise FOLDER measures them and mixes formats by layer:\n"
             "less error at the same size, and a recipe for kerf quantize.\n",
             kerf_typical_source());
+}
+
+static void put_text(kf_page *p, const void *ctx)
+{
+    static const char *const fits[] = {"?", "no", "yes"}, *const holds[] = {"no", "in part", "yes"};
+    const kerf_typical *t = ctx;
+    char name[64];
+    kf_table_begin(p, "format|>bits|>GB|+>cache GB|fits|>typical t2|>tokens/s|budget");
+    for (size_t i = 0; i < t->rows; i++) {
+        const kerf_typical_row *x = &t->row[i];
+        kf_table_cell(p, "%s", kerf_codec_name(x->codec, name, sizeof name));
+        kf_table_cell(p, "%.3f", x->bits);
+        kf_table_cell(p, "%.2f", x->weight_bytes * 1e-9);
+        kf_table_cell(p, "%.2f", x->cache_bytes * 1e-9);
+        kf_table_cell(p, "%s", fits[x->fits + 1]);
+        kf_table_cell(p, "%.1e", x->t2);
+        kf_table_cell(p, "%.0f..%.0f", speed(t, x->high_us), speed(t, x->low_us));
+        kf_table_cell(p, "%s", holds[x->holds]);
+    }
+    kf_table_end(p);
+    put_summary(p->to, t);
+}
+
+kerf_status kerf_typical_text(const kerf_typical *t, const kerf_text_form *form, char **text,
+                              size_t *n, kerf_error *err)
+{
+    return kf_page_print(put_text, t, form, text, n, err);
 }
 
 /* --- document ------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include "options.h"
 #include "options_products.h"
 #include "output.h"
+#include "terminal.h"
 
 int is_config_alone(const char *path)
 {
@@ -71,36 +72,12 @@ static kerf_status read_request(typical_run *j, kerf_error *err)
     return KERF_OK;
 }
 
-/* --- output -------------------------------------------------------------------------------- */
-
-static kerf_status print_table(const kerf_typical *all, kerf_error *err)
-{
-    static const char *const fits[] = {"?", "no", "yes"}, *const holds[] = {"no", "in part", "yes"};
-    const double n = all->batch;
-    table *t = NULL;
-    char name[64];
-    TRY(table_open(&t, "format|>bits|>GB|+>cache GB|fits|>typical t2|>tokens/s|budget", err));
-    for (size_t i = 0; i < all->rows; i++) {
-        const kerf_typical_row *x = &all->row[i];
-        table_cell(t, "%s", kerf_codec_name(x->codec, name, sizeof name));
-        table_cell(t, "%.3f", x->bits);
-        table_cell(t, "%.2f", x->weight_bytes * 1e-9);
-        table_cell(t, "%.2f", x->cache_bytes * 1e-9);
-        table_cell(t, "%s", fits[x->fits + 1]);
-        table_cell(t, "%.1e", x->t2);
-        table_cell(t, "%.0f..%.0f", n * 1e6 / x->high_us, n * 1e6 / x->low_us);
-        table_cell(t, "%s", holds[x->holds]);
-    }
-    return table_end(t, KERF_OK, err);
-}
-
 static kerf_status print_typical(const kerf_typical *t, int json, kerf_error *err)
 {
     char *text = NULL;
     if (json)
         return put_document(kerf_typical_write(t, KERF_TYPICAL_JSON, &text, NULL, err), &text, err);
-    TRY(print_table(t, err));
-    return put_text(kerf_typical_write(t, KERF_TYPICAL_SUMMARY, &text, NULL, err), &text, err);
+    return put_text(kerf_typical_text(t, text_form(1), &text, NULL, err), &text, err);
 }
 
 kerf_status advise_typical(const args *a, kerf_error *err)

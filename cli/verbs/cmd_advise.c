@@ -13,7 +13,6 @@
 #include "terminal.h"
 #include "options_products.h"
 #include "verbs/advise_typical.h"
-#include "verbs/figures.h"
 
 typedef struct advise_run {
     const args *args;
@@ -84,8 +83,7 @@ static kerf_status make_request(advise_run *j, kerf_error *err)
         j->optional[i] = (unsigned char)(!formats || !j->codecs.named[i]);
     TRY(option_select_open(&j->select, a, err));
     TRY(option_budget(a, &r->budget, &r->minimise, err));
-    TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
-    TRY(note_ruined(j->source, err));
+    TRY(option_source_open(a, &j->source, err));
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
     TRY(find_model(j, err));
     TRY(find_alpha(j, err));
@@ -125,26 +123,6 @@ static kerf_status write_advice(const advise_run *j, kerf_advice_kind kind, cons
                     args_has(j->args, "overwrite"), err);
 }
 
-static kerf_status print_groups(const kerf_advice *a, kerf_error *err)
-{
-    table *t = NULL;
-    char name[64];
-    TRY(table_open(&t,
-                   a->hardware ? "~group|format|>bits|>alpha t2|>us|+why"
-                               : "~group|format|>bits|>alpha t2|+why",
-                   err));
-    for (size_t i = 0; i < a->groups; i++) {
-        const kerf_advice_group *g = &a->group[i];
-        table_cell(t, "%s", g->name);
-        table_cell(t, "%s", kerf_advice_codec_name(a, g->pick, name));
-        table_cell(t, "%.3f", kerf_advice_bits(g, g->pick));
-        table_cell(t, "%.3e", g->cost[g->pick].t2);
-        if (a->hardware) table_cell(t, "%.2f", g->cost[g->pick].us);
-        table_cell(t, "%s", g->reason);
-    }
-    return table_end(t, KERF_OK, err);
-}
-
 static kerf_status print_advice(const advise_run *j, kerf_error *err)
 {
     const int json = args_has(j->args, "json");
@@ -152,9 +130,7 @@ static kerf_status print_advice(const advise_run *j, kerf_error *err)
     if (json)
         return put_document(kerf_advice_write(j->advice, KERF_ADVICE_JSON, &text, NULL, err), &text,
                             err);
-    TRY(print_groups(j->advice, err));
-    printf("\n");
-    TRY(put_text(kerf_advice_write(j->advice, KERF_ADVICE_SUMMARY, &text, NULL, err), &text, err));
+    TRY(put_text(kerf_advice_text(j->advice, text_form(1), &text, NULL, err), &text, err));
     if (!is_wide()) printf("--wide and --report say why each group got what it got.\n");
     return KERF_OK;
 }

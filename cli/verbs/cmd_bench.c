@@ -5,66 +5,7 @@
 #include "options_products.h"
 #include "output.h"
 #include "progress.h"
-
-static void energy_cells(table *t, const kerf_gemv_times *all, size_t i)
-{
-    const kerf_product_energy *e = &all->energy[i];
-    table_cell(t, "%.4g", e->joules * 1e3);
-    table_cell(t, "%.0f", e->watts);
-    table_cell(t, "%.3g", kerf_joules_per_gb(all, i));
-}
-
-/* What the table's figures are. */
-static void print_notes(const kerf_gemv_times *all)
-{
-    const char *x = kerf_dtype_name(all->x);
-    if (all->device.name[0]) {
-        printf(
-            "\n%s; x and y %s, weights cold; this machine reads %.1f GB/s and copies %.1f.\n"
-            "us: of a product in a graph of many, which may read weights while the one before it\n"
-            "works; plain: which waits. of a read: time to only read the same bytes so, over that\n"
-            "of the product.\n",
-            all->device.name, x, all->stream_gbps, all->copy_gbps);
-        return;
-    }
-    printf(
-        "\n%d threads; x %s, y fp32, weights cold; this machine reads %.1f GB/s and copies %.1f.\n"
-        "of a read: time to read the same bytes right before each run, over the time of the run.\n",
-        all->threads, x, all->stream_gbps, all->copy_gbps);
-}
-
-static kerf_status print_times(const kerf_gemv_times *all, kerf_error *err)
-{
-    table *t = NULL;
-    const int on_gpu = all->device.name[0] != 0;
-    char headings[160];
-    snprintf(headings, sizeof headings,
-             "NxK|>batch|format|+backend|>us|+>quartiles|>GB/s|>of a read%s%s",
-             on_gpu ? "|>plain us|>of a read" : "", all->energy ? "|>mJ|>W|>J/GB" : "");
-    TRY(table_open(&t, headings, err));
-    for (size_t i = 0; i < all->count; i++) {
-        const kerf_gemv_time *g = &all->time[i];
-        table_cell(t, "%llux%llu", (unsigned long long)g->rows, (unsigned long long)g->cols);
-        table_cell(t, "%u", g->columns);
-        table_cell(t, "%s", g->format->name);
-        table_cell(t, "%s", g->backend);
-        table_cell(t, "%.2f", g->us);
-        table_cell(t, "%.2f %.2f", g->low_us, g->high_us);
-        table_cell(t, "%.2f", g->bytes / g->us * 1e-3);
-        table_cell(t, "%.2f", g->share);
-        if (on_gpu) {
-            table_cell(t, "%.2f", g->plain_us);
-            table_cell(t, "%.2f", g->plain_share);
-        }
-        if (all->energy) energy_cells(t, all, i);
-    }
-    TRY(table_end(t, KERF_OK, err));
-    print_notes(all);
-    if (all->energy)
-        printf("mJ: of one product done for %.0f s, idle power (%.0f W) included.\n",
-               all->count ? all->energy[0].seconds : 0, all->idle_w);
-    return KERF_OK;
-}
+#include "terminal.h"
 
 /* Plans by the tuning of --hardware, which must be of the GPU that is timed. */
 static kerf_status take_tuning(const args *a, measure_option *m, kerf_hardware **out,
@@ -104,7 +45,7 @@ static int run_bench(const args *a, kerf_error *err)
     if (s == KERF_OK) {
         s = args_has(a, "json")
                 ? put_document(kerf_gemv_times_write(all, &text, NULL, err), &text, err)
-                : print_times(all, err);
+                : put_text(kerf_gemv_times_text(all, text_form(1), &text, NULL, err), &text, err);
     }
     kerf_gemv_times_free(all);
     kerf_monitor_close(m.request.monitor);

@@ -3,57 +3,7 @@
 
 #include "args.h"
 #include "output.h"
-#include "verbs/figures.h"
-
-static kerf_status print_rows(const kerf_comparison *c, kerf_error *err)
-{
-    table *t = NULL;
-    TRY(table_open(&t, "NxK|>batch|format|tier|>predicted us|>measured us|>off|+in band", err));
-    for (size_t i = 0; i < c->count; i++) {
-        const kerf_compared_time *x = &c->item[i];
-        table_cell(t, "%llux%llu", (unsigned long long)x->measured.product.n,
-                   (unsigned long long)x->measured.product.k);
-        table_cell(t, "%.0f", x->measured.product.rows);
-        table_cell(t, "%s", x->measured.product.format->name);
-        time_cells(t, &x->predicted);
-        table_cell(t, "%.2f", x->measured.us);
-        table_cell(t, "%+.1f %%", 100 * (x->ratio - 1));
-        table_cell(t, "%s", !x->banded ? "-" : x->inside ? "yes" : "no");
-    }
-    return table_end(t, KERF_OK, err);
-}
-
-static void error_cells(table *t, const char *name, const kerf_time_errors *s)
-{
-    table_cell(t, "%s", name);
-    table_cell(t, "%zu", s->count);
-    table_cell(t, "%.1f %%", 100 * s->median);
-    table_cell(t, "%.1f %%", 100 * s->p90);
-    table_cell(t, "%.1f %%", 100 * s->worst);
-    table_cell(t, "%.0f %%", 100 * s->within_10);
-    if (s->banded) {
-        table_cell(t, "%.0f %%", 100 * s->inside);
-        table_cell(t, "%.1f", s->width);
-    } else {
-        table_cell(t, "-");
-        table_cell(t, "-");
-    }
-}
-
-static kerf_status print_errors(const kerf_comparison *c, kerf_error *err)
-{
-    table *t = NULL;
-    TRY(table_open(&t, "format|>shapes|>median off|>p90|>worst|>within 10 %|+>in band|+>its width",
-                   err));
-    for (size_t i = 0; i < c->formats; i++)
-        error_cells(t, c->format[i].format->name, &c->format[i].errors);
-    table_rule(t);
-    error_cells(t, "all", &c->all);
-    printf("\n");
-    return table_end(t, KERF_OK, err);
-}
-
-/* --- verb ---------------------------------------------------------------------------------- */
+#include "terminal.h"
 
 typedef struct compare_run {
     const char *path;
@@ -68,8 +18,8 @@ static kerf_status print_comparison(const compare_run *j, const args *a, kerf_er
     if (args_has(a, "json"))
         return put_document(kerf_comparison_write(j->comparison, j->path, &text, NULL, err), &text,
                             err);
-    TRY(print_rows(j->comparison, err));
-    return print_errors(j->comparison, err);
+    return put_text(kerf_comparison_text(j->comparison, text_form(1), &text, NULL, err), &text,
+                    err);
 }
 
 static int compare(compare_run *j, const args *a, kerf_error *err)

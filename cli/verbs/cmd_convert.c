@@ -5,7 +5,6 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
-#include "verbs/figures.h"
 
 typedef struct convert_run {
     const args *args;
@@ -51,8 +50,7 @@ static kerf_status convert(convert_run *j, kerf_error *err)
     if (!j->to.layout) {
         return USAGE(err, "convert: --layout NAME is missing; kerf formats lists them");
     }
-    TRY(kerf_checkpoint_open(model_path(args_operand(j->args, 0)), &j->source, err));
-    TRY(note_ruined(j->source, err));
+    TRY(option_source_open(j->args, &j->source, err));
     TRY(progress_open(&bar, j->args, err));
     kerf_status s = kerf_convert(j->source, &j->to, &bar.job, &j->result, &j->losses, err);
     if (s == KERF_OK) note_output(&j->to);

@@ -7,7 +7,6 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
-#include "verbs/figures.h"
 
 typedef struct dequantize_run {
     const args *args;
@@ -56,8 +55,7 @@ static kerf_status dequantize(dequantize_run *j, kerf_error *err)
     if (!j->to.path) return USAGE(err, "dequantize: -o OUT is missing");
     TRY(args_choice(j->args, "dtype", types, &type, err));
     TRY(option_team_open(&j->team, j->args, err));
-    TRY(kerf_checkpoint_open(model_path(args_operand(j->args, 0)), &j->source, err));
-    TRY(note_ruined(j->source, err));
+    TRY(option_source_open(j->args, &j->source, err));
     TRY(progress_open(&bar, j->args, err));
     kerf_status s =
         kerf_dequantize(j->source, type_of[type], &j->to, &j->team.team, &bar.job, &j->result, err);

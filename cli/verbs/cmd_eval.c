@@ -17,33 +17,6 @@ typedef struct eval_run {
     kerf_evaluation *evaluation;
 } eval_run;
 
-static kerf_status print_models(const eval_run *j, kerf_error *err)
-{
-    const kerf_evaluation *e = j->evaluation;
-    table *t = NULL;
-    TRY(table_open(&t, "~model|>bits|>perplexity|>KL|+>95 %|>99th|>same top", err));
-    for (size_t i = 0; i < e->models; i++) {
-        const kerf_eval_model *m = &e->model[i];
-        table_cell(t, "%s", shown(m->path));
-        table_cell(t, "%.3f", m->bits);
-        table_cell(t, "%.4f", m->perplexity);
-        table_cell(t, "%.5f", m->figure[KERF_EVAL_KL]);
-        table_cell(t, "%.5f to %.5f", m->kl_low, m->kl_high);
-        table_cell(t, "%.4f", m->figure[KERF_EVAL_KL_P99]);
-        table_cell(t, "%.2f %%", 100 * (1 - m->figure[KERF_EVAL_FLIPS]));
-    }
-    TRY(table_end(t, KERF_OK, err));
-    for (size_t i = 1; i < e->models; i++)
-        for (unsigned f = 0; f < KERF_EVAL_FIGURES; f++)
-            if (e->model[i].over >> f & 1u)
-                printf("%s: %s %.4g is over its limit %.4g\n", shown(e->model[i].path),
-                       kerf_eval_figure_name((kerf_eval_figure)f), e->model[i].figure[f],
-                       e->limits.most[f]);
-    printf("%llu predictions in %llu rows, %.1f s\n", (unsigned long long)e->predictions,
-           (unsigned long long)e->rows, e->seconds);
-    return KERF_OK;
-}
-
 static kerf_status report(const void *e, int kind, char **text, size_t *n, kerf_error *err)
 {
     return kerf_evaluation_report(e, (kerf_eval_kind)kind, text, n, err);
@@ -53,8 +26,10 @@ static kerf_status print_result(const eval_run *j, kerf_error *err)
 {
     char *text = NULL;
     TRY(ci_reports_write(j->args, report, j->evaluation, err));
-    if (!args_has(j->args, "json")) return print_models(j, err);
-    return put_document(kerf_evaluation_write(j->evaluation, &text, NULL, err), &text, err);
+    if (args_has(j->args, "json"))
+        return put_document(kerf_evaluation_write(j->evaluation, &text, NULL, err), &text, err);
+    return put_text(kerf_evaluation_text(j->evaluation, text_form(1), &text, NULL, err), &text,
+                    err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */

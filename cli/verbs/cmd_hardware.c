@@ -1,97 +1,9 @@
 /* cmd_hardware.c - kerf hardware: the machines of the registry with the source of each number, or
  * this machine, measured. */
-#include <stdlib.h>
-
 #include "options_products.h"
 #include "output.h"
 #include "progress.h"
-
-/* --- text ---------------------------------------------------------------------------------- */
-
-/* The fact as it stands in the list, a question mark behind what nothing confirms. */
-static void fact_cell(table *t, const kerf_hardware *h, kerf_fact_id id)
-{
-    const kerf_fact *f = &h->fact[id];
-    if (f->value == 0) {
-        table_cell(t, "-");
-    } else {
-        table_cell(t, "%g%s", f->value, f->unverified ? "?" : "");
-    }
-}
-
-static kerf_status print_list(kerf_error *err)
-{
-    static const kerf_fact_id shown[] = {KERF_FACT_BANDWIDTH, KERF_FACT_STREAM, KERF_FACT_MEMORY,
-                                         KERF_FACT_BF16,      KERF_FACT_FP8,    KERF_FACT_INT8,
-                                         KERF_FACT_FP4};
-    table *t = NULL;
-    TRY(table_open(&t, "name|+machine|>GB/s|>measured|>GB|>bf16|>fp8|>int8|>fp4|>ridge", err));
-    for (size_t i = 0; i < kerf_hardware_count(); i++) {
-        const kerf_hardware *h = kerf_hardware_at(i);
-        table_cell(t, "%s", h->name);
-        table_cell(t, "%s", h->title);
-        for (size_t k = 0; k < sizeof shown / sizeof *shown; k++) fact_cell(t, h, shown[k]);
-        double peak = h->fact[KERF_FACT_BF16].value;
-        if (peak == 0) peak = h->fact[KERF_FACT_FP32].value;
-        table_cell(t, "%.0f", peak * 1e3 / h->fact[KERF_FACT_BANDWIDTH].value);
-    }
-    kerf_status s = table_end(t, KERF_OK, err);
-    printf("\nDense TFLOPS, sums in fp32. ridge: bf16 (else fp32) operations per byte above\n"
-           "which arithmetic is the limit. ?: unverified. kerf hardware NAME shows sources.\n");
-    return s;
-}
-
-/* What plans on this GPU do otherwise than by kerf's rules. */
-static kerf_status print_tuning(const kerf_hardware *h, kerf_error *err)
-{
-    table *t = NULL;
-    size_t rows = 0;
-    printf("\nTuning of its products (%s, %s):", shown(h->tuning_source), shown(h->tuning_date));
-    for (int i = 0; i < KERF_GEMV_FACTOR_COUNT; i++)
-        rows += h->tuning->factor[i] != 0 && h->tuning->factor[i] != 1;
-    printf(rows ? "\n\n" : " kerf's rules stay as they are.\n");
-    if (h->tuning->rules && h->tuning->rules != KERF_GEMV_RULES)
-        printf("Found against other rules than this kerf's: measure again.\n");
-    if (!rows) return KERF_OK;
-    TRY(table_open(&t, "threshold|>times|~what it is", err));
-    for (int i = 0; i < KERF_GEMV_FACTOR_COUNT; i++) {
-        double f = h->tuning->factor[i];
-        if (f == 0 || f == 1) continue;
-        table_cell(t, "%s", kerf_gemv_factor_key((kerf_gemv_factor)i));
-        table_cell(t, "%g", f);
-        table_cell(t, "%s", kerf_gemv_factor_text((kerf_gemv_factor)i));
-    }
-    return table_end(t, KERF_OK, err);
-}
-
-static kerf_status print_machine(const kerf_hardware *h, kerf_error *err)
-{
-    table *t = NULL;
-    printf("%s: %s", shown(h->name), shown(h->title[0] ? h->title : h->kind));
-    if (h->arch[0]) printf(", %s", shown(h->arch));
-    if (h->native[0]) printf("; matrix instructions: %s", shown(h->native));
-    printf("\n");
-    if (h->note[0]) printf("Note: %s.\n", shown(h->note));
-    printf("\n");
-    TRY(table_open(&t, "fact|>value|unit|+date|~source", err));
-    for (kerf_fact_id id = 0; id < KERF_FACT_COUNT; id++) {
-        const kerf_fact *f = &h->fact[id];
-        if (f->value == 0) continue;
-        table_cell(t, "%s", kerf_fact_key(id));
-        table_cell(t, "%g", f->value);
-        table_cell(t, "%s", kerf_fact_unit(id));
-        table_cell(t, "%s", f->date);
-        table_cell(t, "%s%s", f->unverified ? "unverified: " : "", f->source);
-    }
-    kerf_status s = table_end(t, KERF_OK, err);
-    if (h->fits || h->tables) {
-        printf("\n%zu fitted kernels, %zu tables of measured shapes\n", h->fits, h->tables);
-    }
-    if (s == KERF_OK && h->tuning) s = print_tuning(h, err);
-    return s;
-}
-
-/* --- verb ---------------------------------------------------------------------------------- */
+#include "terminal.h"
 
 /* The machine with what a benchmark on it says. */
 static kerf_status add_times(const kerf_hardware *h, const char *path, kerf_hardware **out,
@@ -126,15 +38,14 @@ static int run_hardware(const args *a, kerf_error *err)
     char *text = NULL;
     if (path && measures) return USAGE(err, "--measured and --measure are two ways to one end");
     if (!name && path) return USAGE(err, "--measured needs the machine that was measured");
-    if (!name && !measures)
-        return json ? put_document(kerf_hardware_list_json(&text, err), &text, err)
-                    : print_list(err);
+    if (!name && !measures && json)
+        return put_document(kerf_hardware_list_json(&text, err), &text, err);
     if (name) TRY(kerf_hardware_get(name, &known, err));
     kerf_status s = KERF_OK;
     if (path) s = add_times(known, path, &made, err);
     if (measures) s = measure(known, a, &made, err);
     if (s == KERF_OK && !made && !json) {
-        s = print_machine(known, err);
+        s = put_text(kerf_hardware_text(known, text_form(1), &text, NULL, err), &text, err);
     } else if (s == KERF_OK) {
         s = put_document(kerf_hardware_json(made ? made : known, &text, err), &text, err);
     }

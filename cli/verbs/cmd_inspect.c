@@ -3,68 +3,7 @@
 
 #include "options.h"
 #include "output.h"
-
-/* --- text ---------------------------------------------------------------------------------- */
-
-static kerf_status print_weights(const kerf_inspection *x, kerf_error *err)
-{
-    table *t = NULL;
-    char text[TEXT_SIZE], name[64];
-    TRY(table_open(&t, "~weight|+role|+shape|format|+layout|+from|+>bytes|>bpw", err));
-    for (size_t i = 0; i < x->weights; i++) {
-        const kerf_weight *w = kerf_weights_at(kerf_checkpoint_weights(x->checkpoint), i);
-        table_cell(t, "%s", w->name);
-        table_cell(t, "%s", kerf_place_text(&w->place, text, sizeof text));
-        table_cell(t, "%s", kerf_shape_text(w->stored.rank ? &w->stored : &w->shape, text));
-        table_cell(t, "%s", kerf_weight_format(w, name, sizeof name));
-        table_cell(t, "%s", w->layout ? w->layout->name : "");
-        table_cell(t, "%s", w->codec.format ? kerf_dtype_name(w->dtype) : "");
-        table_cell(t, "%llu", (unsigned long long)kerf_weight_bytes(w));
-        table_cell(t, "%.3f", bits_per_weight(kerf_weight_bytes(w), kerf_weight_elements(w)));
-    }
-    table_rule(t);
-    table_cell(t, "%zu weights, %zu quantized", x->weights, x->quantized);
-    for (int i = 0; i < 5; i++) table_cell(t, "%s", "");
-    table_cell(t, "%llu", (unsigned long long)x->bytes);
-    table_cell(t, "%.3f", bits_per_weight(x->bytes, x->elements));
-    return table_end(t, KERF_OK, err);
-}
-
-static kerf_status print_planes(const kerf_checkpoint *c, kerf_error *err)
-{
-    table *t = NULL;
-    char text[TEXT_SIZE];
-    TRY(table_open(&t, "~tensor|type|+shape|>bytes|+file|>offset", err));
-    for (size_t i = 0; i < kerf_reader_count(kerf_checkpoint_reader(c)); i++) {
-        const kerf_tensor *tensor = kerf_reader_at(kerf_checkpoint_reader(c), i);
-        table_cell(t, "%s", tensor->name);
-        table_cell(t, "%s", kerf_dtype_name(tensor->dtype));
-        table_cell(t, "%s", kerf_shape_text(&tensor->shape, text));
-        table_cell(t, "%llu", (unsigned long long)tensor->bytes);
-        table_cell(t, "%s", kerf_reader_shard(kerf_checkpoint_reader(c), tensor->shard));
-        table_cell(t, "%llu", (unsigned long long)tensor->offset);
-    }
-    return table_end(t, KERF_OK, err);
-}
-
-static kerf_status print_text(const args *a, const kerf_inspection *x, kerf_error *err)
-{
-    const kerf_reader *r = kerf_checkpoint_reader(x->checkpoint);
-    const size_t shards = kerf_reader_shard_count(r);
-    TRY(args_has(a, "planes") ? print_planes(x->checkpoint, err) : print_weights(x, err));
-    if (!args_has(a, "planes"))
-        printf("\nbpw: bits per weight with all scales; in the last line over all weights.");
-    printf("\n%zu tensors in %zu file%s\n", kerf_reader_count(r), shards, shards == 1 ? "" : "s");
-    for (size_t i = 0; i < x->findings; i++) {
-        const kerf_finding *f = &x->finding[i];
-        char name[256];
-        printf("%s: %s: %s\n", f->severity == KERF_ERROR ? "error" : "note",
-               kerf_text_printable(f->tensor, name, sizeof name), shown(f->text));
-    }
-    return KERF_OK;
-}
-
-/* --- verb ---------------------------------------------------------------------------------- */
+#include "terminal.h"
 
 static int run_inspect(const args *a, kerf_error *err)
 {
@@ -76,7 +15,9 @@ static int run_inspect(const args *a, kerf_error *err)
     if (s == KERF_OK)
         s = args_has(a, "json")
                 ? put_document(kerf_inspection_write(x, &text, NULL, err), &text, err)
-                : print_text(a, x, err);
+                : put_text(kerf_inspection_text(x, args_has(a, "planes"), text_form(1), &text, NULL,
+                                                err),
+                           &text, err);
     const int is_sound = x && x->errors == 0;
     kerf_inspection_free(x);
     kerf_checkpoint_close(c);

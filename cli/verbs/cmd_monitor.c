@@ -10,81 +10,18 @@
 #include "progress.h"
 #include "terminal.h"
 
-/* --- a table ------------------------------------------------------------------------------- */
-
-static void gauge_cell(table *t, const kerf_reading *r, kerf_gauge g, double unit,
-                       const char *format)
-{
-    char text[40];
-    snprintf(text, sizeof text, format, r->gauge[g] / unit);
-    table_cell(t, "%s", isnan(r->gauge[g]) ? "-" : text);
-}
-
-static void throttles_cell(table *t, const kerf_reading *r)
-{
-    char text[160];
-    kerf_throttles_text(r, text, sizeof text);
-    if (r->lost) snprintf(text, sizeof text, "lost: %.90s", r->why);
-    table_cell(t, "%s", text[0] ? text : "-");
-}
-
-static kerf_status print_sources(const kerf_sample *s, kerf_error *err)
-{
-    table *t = NULL;
-    TRY(table_open(&t, "source|+~name|>W|+>limit|>MHz|+>mem MHz|>C|+>GB|+>of|+>busy|+>kJ|~held by",
-                   err));
-    for (size_t i = 0; i < s->count; i++) {
-        const kerf_reading *r = &s->reading[i];
-        table_cell(t, "%s%u", r->is_gpu ? "gpu" : "rapl", r->index);
-        table_cell(t, "%s", r->name);
-        gauge_cell(t, r, KERF_GAUGE_POWER, 1, "%.1f");
-        gauge_cell(t, r, KERF_GAUGE_POWER_LIMIT, 1, "%.0f");
-        gauge_cell(t, r, KERF_GAUGE_SM_CLOCK, 1, "%.0f");
-        gauge_cell(t, r, KERF_GAUGE_MEMORY_CLOCK, 1, "%.0f");
-        gauge_cell(t, r, KERF_GAUGE_TEMPERATURE, 1, "%.0f");
-        gauge_cell(t, r, KERF_GAUGE_MEMORY_USED, 1e9, "%.1f");
-        gauge_cell(t, r, KERF_GAUGE_MEMORY, 1e9, "%.1f");
-        gauge_cell(t, r, KERF_GAUGE_BUSY, 1, "%.0f");
-        gauge_cell(t, r, KERF_GAUGE_ENERGY, 1e3, "%.1f");
-        throttles_cell(t, r);
-    }
-    return table_end(t, KERF_OK, err);
-}
-
-/* Processes of all GPUs, in as many lines as there is room for. */
-static void print_processes(const kerf_sample *s, int lines)
-{
-    size_t left_out = 0;
-    for (size_t i = 0; i < s->count; i++) {
-        const kerf_reading *r = &s->reading[i];
-        left_out += r->processes_left_out;
-        for (size_t k = 0; k < r->processes; k++) {
-            const kerf_gpu_process *p = &r->process[k];
-            if (--lines < 1) {
-                left_out++;
-                continue;
-            }
-            printf("gpu%u: %u %s", r->index, p->pid, p->name[0] ? shown(p->name) : "?");
-            if (!isnan(p->memory_bytes)) printf(", %.2f GB", p->memory_bytes * 1e-9);
-            printf("\n");
-        }
-    }
-    if (left_out) printf("and %zu processes more\n", left_out);
-}
-
 static kerf_status print_screen(const kerf_monitor *m, const kerf_sample *s, kerf_error *err)
 {
     const int height = window_height();
-    char when[32];
+    char when[32], *text = NULL;
     const time_t now = (time_t)s->unix_s;
     struct tm local;
     strftime(when, sizeof when, "%H:%M:%S", localtime_r(&now, &local));
     if (height) printf("\033[H\033[J");
     const char *driver = kerf_monitor_driver(m);
     printf("%s%s%s\n", when, driver[0] ? ", driver " : "", shown(driver));
-    TRY(print_sources(s, err));
-    print_processes(s, height ? height - (int)s->count - 4 : KERF_MONITOR_PROCESSES);
-    return KERF_OK;
+    const int lines = height ? height - (int)s->count - 4 : KERF_MONITOR_PROCESSES;
+    return put_text(kerf_sample_text(s, lines, text_form(1), &text, NULL, err), &text, err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 #include "options.h"
 #include "options_products.h"
 #include "output.h"
-#include "verbs/figures.h"
+#include "terminal.h"
 
 typedef struct predict_run {
     const args *args;
@@ -16,120 +16,17 @@ typedef struct predict_run {
     kerf_step_outlooks *steps;
 } predict_run;
 
-/* --- text ---------------------------------------------------------------------------------- */
-
-static void print_tier_note(const kerf_hardware *h)
-{
-    if (h->fits || h->tables) return;
-    printf("\nspec-only: from the data sheet of %s; a band that careful kernels\n"
-           "fall into, no measurement. Cold weights; all scales, activations and results\n"
-           "are counted.\n",
-           shown(h->name));
-}
-
-static kerf_status print_products(const kerf_product_outlooks *all, kerf_error *err)
-{
-    table *t = NULL;
-    TRY(table_open(&t, "NxK|>batch|format|+>MB|tier|>us|+>flop/B|+>ridge|bound|>vs bf16", err));
-    for (size_t i = 0; i < all->rows; i++) {
-        const kerf_product_outlook *o = &all->row[i];
-        table_cell(t, "%llux%llu", (unsigned long long)o->shape.n, (unsigned long long)o->shape.k);
-        table_cell(t, "%u", o->batch);
-        table_cell(t, "%s", o->format->name);
-        table_cell(t, "%.3f", kerf_work_bytes(&o->work) * 1e-6);
-        time_cells(t, &o->time);
-        table_cell(t, "%.2f", o->time.intensity);
-        table_cell(t, "%.0f", o->time.ridge);
-        table_cell(t, "%s", kerf_bound_name(o->time.bound));
-        table_cell(t, "%.2f", o->speedup);
-    }
-    TRY(table_end(t, KERF_OK, err));
-    print_tier_note(all->request.hardware);
-    return KERF_OK;
-}
-
-static void step_row(table *t, const kerf_step_outlook *o, unsigned gpus)
-{
-    static const char *const fits[] = {"?", "no", "yes"};
-    const kerf_step *s = &o->step;
-    table_cell(t, "%s", o->format->name);
-    table_cell(t, "%u", o->batch);
-    table_cell(t, "%.2f", o->weight_bytes * 1e-9);
-    table_cell(t, "%.2f", o->cache_bytes * 1e-9);
-    if (gpus > 1) table_cell(t, "%.2f", o->gpu_bytes * 1e-9);
-    table_cell(t, "%s", fits[o->fits + 1]);
-    table_cell(t, "%.2f", s->bytes * 1e-9);
-    table_cell(t, "%s", kerf_tier_name(s->time.tier));
-    if (s->time.tier == KERF_TIER_SPEC) {
-        table_cell(t, "%.2f..%.2f", s->time.low_us * 1e-3, s->time.high_us * 1e-3);
-        table_cell(t, "%.0f..%.0f", s->tokens_per_s[0], s->tokens_per_s[1]);
-    } else {
-        table_cell(t, "%.2f", s->time.us * 1e-3);
-        table_cell(t, "%.0f", s->tokens_per_s[1] * s->time.low_us / s->time.us);
-    }
-    if (o->crossover < 1e15)
-        table_cell(t, "%.0f", o->crossover);
-    else
-        table_cell(t, "never");
-}
-
-static kerf_status print_operators(const kerf_step *s, kerf_error *err)
-{
-    table *t = NULL;
-    TRY(table_open(&t, "operator|>times|>MB|+>Gflop|tier|>us each|+>flop/B|bound|>share", err));
-    for (size_t i = 0; i < s->ops; i++) {
-        const kerf_operator *op = &s->op[i];
-        table_cell(t, "%s", op->name);
-        table_cell(t, "%.0f", op->count);
-        table_cell(t, "%.3f", kerf_work_bytes(&op->work) * 1e-6);
-        table_cell(t, "%.4f", op->work.flops * 1e-9);
-        time_cells(t, &op->time);
-        table_cell(t, "%.2f", op->time.intensity);
-        table_cell(t, "%s", kerf_bound_name(op->time.bound));
-        table_cell(t, "%.1f %%", 100 * op->count * op->time.us / s->time.us);
-    }
-    printf("\n");
-    return table_end(t, KERF_OK, err);
-}
-
-static kerf_status print_steps(const kerf_step_outlooks *all, kerf_error *err)
-{
-    const kerf_steps_request *r = &all->request;
-    const kerf_model *m = r->model;
-    table *t = NULL;
-    printf("%s: %.3f G parameters, %.3f G pass per token,\n%.0f KV elements per token; %s on %s,\n"
-           "%s %.0f tokens\n\n",
-           m->type, kerf_model_parameters(m) * 1e-9, kerf_model_active(m) * 1e-9,
-           kerf_model_kv_elements(m), r->prefill ? "prefill" : "decode", shown(r->hardware->name),
-           r->prefill ? "prompts of" : "context of", r->context);
-    if (m->estimated)
-        printf(
-            "an estimate: of model_type %s only the sizes are known, the rest is as in most models"
-            "\n\n",
-            shown(m->type));
-    if (r->gpus > 1)
-        printf("on %u GPUs, which exchange what the operators at the end say\n\n", r->gpus);
-    TRY(table_open(&t,
-                   r->gpus > 1 ? "format|>batch|>GB|>cache GB|>GB a GPU|fits|+>GB/step|tier|>"
-                                 "ms/step|>tokens/s|+>crossover"
-                               : "format|>batch|>GB|>cache GB|fits|+>GB/step|tier|>ms/step|>"
-                                 "tokens/s|+>crossover",
-                   err));
-    for (size_t i = 0; i < all->rows; i++) step_row(t, &all->row[i], r->gpus);
-    TRY(table_end(t, KERF_OK, err));
-    if (all->rows == 1) TRY(print_operators(&all->row[0].step, err));
-    printf("\ncrossover: the context at which a step reads as much cache as weights.\n");
-    print_tier_note(r->hardware);
-    return KERF_OK;
-}
-
 static kerf_status print_answer(const predict_run *j, kerf_error *err)
 {
     const int csv = args_has(j->args, "csv");
     const kerf_outlook_kind kind = csv ? KERF_OUTLOOK_CSV : KERF_OUTLOOK_JSON;
     char *text = NULL;
-    if (!csv && !args_has(j->args, "json"))
-        return j->steps ? print_steps(j->steps, err) : print_products(j->products, err);
+    if (!csv && !args_has(j->args, "json")) {
+        const kerf_text_form *form = text_form(1);
+        return put_text(j->steps ? kerf_step_outlooks_text(j->steps, form, &text, NULL, err)
+                                 : kerf_product_outlooks_text(j->products, form, &text, NULL, err),
+                        &text, err);
+    }
     const kerf_status s = j->steps
                               ? kerf_step_outlooks_write(j->steps, kind, &text, NULL, err)
                               : kerf_product_outlooks_write(j->products, kind, &text, NULL, err);

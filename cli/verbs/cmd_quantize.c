@@ -5,11 +5,9 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
-#include "verbs/figures.h"
 
 typedef struct quantize_run {
     const args *args;
-    const char *source_path;
     kerf_output to;
     kerf_codec base;
     team_option team;
@@ -27,63 +25,19 @@ typedef struct quantize_run {
 
 /* --- report -------------------------------------------------------------------------------- */
 
-static void print_notes(const quantize_run *j, FILE *to)
-{
-    const char *note;
-    for (size_t i = 0; (note = kerf_plan_note(j->plan, i)) != NULL; i++)
-        fprintf(to, "%s\n", shown(note));
-}
-
-static kerf_status print_plan(const quantize_run *j, kerf_error *err)
-{
-    const kerf_totals *totals = &j->totals;
-    table *t = NULL;
-    char text[TEXT_SIZE], name[64];
-    TRY(table_open(&t, "~tensor|+role|+shape|+source|~becomes|+>bytes|+>after|>bpw", err));
-    for (size_t i = 0; i < totals->weights; i++) {
-        const kerf_decision *d = kerf_plan_at(j->plan, i);
-        const kerf_weight *w = d->weight;
-        table_cell(t, "%s", w->name);
-        table_cell(t, "%s", kerf_place_text(&w->place, text, sizeof text));
-        table_cell(t, "%s", kerf_shape_text(w->stored.rank ? &w->stored : &w->shape, text));
-        table_cell(t, "%s", kerf_weight_format(w, name, sizeof name));
-        if (!d->codec.format) {
-            table_cell(t, "%s%s (%s)",
-                       d->dropped   ? "gone"
-                       : d->decoded ? "decoded to "
-                                    : "kept",
-                       d->decoded ? kerf_dtype_name(w->dtype) : "", d->reason);
-        } else {
-            table_cell(t, "%s", kerf_codec_name(d->codec, name, sizeof name));
-        }
-        table_cell(t, "%llu", (unsigned long long)kerf_weight_bytes(w));
-        table_cell(t, "%llu", (unsigned long long)kerf_decision_bytes(d));
-        table_cell(t, "%.3f", bits_per_weight(kerf_decision_bytes(d), kerf_weight_elements(w)));
-    }
-    table_rule(t);
-    table_cell(t, "%zu quantized, %zu kept", totals->quantized,
-               totals->weights - totals->quantized);
-    for (int i = 0; i < 4; i++) table_cell(t, "%s", "");
-    table_cell(t, "%llu", (unsigned long long)totals->bytes_in);
-    table_cell(t, "%llu", (unsigned long long)totals->bytes_out);
-    table_cell(t, "%.3f", bits_per_weight(totals->bytes_out, totals->elements));
-    TRY(table_end(t, KERF_OK, err));
-    printf("\nbpw: bits per weight with all scales; in the last line over all tensors.\n");
-    print_notes(j, stdout);
-    return KERF_OK;
-}
-
 static void print_summary(const quantize_run *j)
 {
     const kerf_totals *t = &j->totals;
     char in[TEXT_SIZE], out[TEXT_SIZE];
+    const char *note;
     if (note_part(&j->to, &j->result.share)) return;
     print_note("%s: %zu of %zu tensors quantized, %s -> %s, %.3f bits per weight of all tensors, "
                "%.2f s, %.0f MB/s",
                shown(j->to.path), t->quantized, t->weights, kerf_bytes_text(t->bytes_in, in),
                kerf_bytes_text(t->bytes_out, out), bits_per_weight(t->bytes_out, t->elements),
                j->seconds, (double)t->bytes_in / 1e6 / (j->seconds > 0 ? j->seconds : 1));
-    if (!is_quiet()) print_notes(j, stderr);
+    for (size_t i = 0; (note = kerf_plan_note(j->plan, i)) != NULL; i++)
+        print_note("%s", shown(note));
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */
@@ -92,7 +46,6 @@ static kerf_status read_options(quantize_run *j, kerf_error *err)
 {
     const args *a = j->args;
     const char *format = args_value(a, "format");
-    j->source_path = model_path(args_operand(a, 0));
     TRY(option_output(a, &j->to, err));
     if (!format && !args_has(a, "recipe")) {
         return USAGE(err, "quantize: -f FORMAT[:ENCODER] is missing; see kerf formats");
@@ -145,8 +98,7 @@ static kerf_status quantize(quantize_run *j, kerf_error *err)
     const args *a = j->args;
     char *text = NULL;
     TRY(read_options(j, err));
-    TRY(kerf_checkpoint_open(j->source_path, &j->source, err));
-    TRY(note_ruined(j->source, err));
+    TRY(option_source_open(a, &j->source, err));
     if (args_has(a, "imatrix"))
         TRY(kerf_checkpoint_open(args_value(a, "imatrix"), &j->imatrix, err));
     j->to.imatrix = j->imatrix;
@@ -158,7 +110,7 @@ static kerf_status quantize(quantize_run *j, kerf_error *err)
         TRY(write_output(j, err));
         if (progress_allows_text(a)) print_summary(j);
     } else if (!args_has(a, "json")) {
-        return print_plan(j, err);
+        return put_text(kerf_plan_text(j->plan, text_form(1), &text, NULL, err), &text, err);
     }
     if (!args_has(a, "json")) return KERF_OK;
     const kerf_result *result = args_has(a, "dry-run") ? NULL : &j->result;

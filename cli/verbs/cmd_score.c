@@ -9,7 +9,6 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
-#include "verbs/figures.h"
 #include "verbs/score_report.h"
 
 /* --- verb ---------------------------------------------------------------------------------- */
@@ -81,8 +80,7 @@ static kerf_status score(score_run *j, const args *a, kerf_error *err)
     TRY(args_integer(a, "zstd-level", 0, 22, &zstd_level, err));
     TRY(option_codecs(formats ? formats : usual_formats, &j->codecs, err));
     TRY(option_select_open(&j->select, a, err));
-    TRY(kerf_checkpoint_open(model_path(args_operand(a, 0)), &j->source, err));
-    TRY(note_ruined(j->source, err));
+    TRY(option_source_open(a, &j->source, err));
     if (imatrix) TRY(kerf_checkpoint_open(imatrix, &j->imatrix, err));
     if (cal) {
         TRY(kerf_calibration_open(cal, &j->calibration, err));

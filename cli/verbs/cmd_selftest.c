@@ -3,41 +3,7 @@
 
 #include "options.h"
 #include "output.h"
-
-static void add_row(table *t, const kerf_selftest_row *r)
-{
-    char name[64];
-    const char *first = r->texts ? r->problem[0] : "failed";
-    table_cell(t, "%s", kerf_codec_name(r->codec, name, sizeof name));
-    if (r->tried) {
-        table_cell(t, "%016llx", (unsigned long long)r->digest);
-    } else {
-        table_cell(t, "-");
-    }
-    table_cell(t, "%llu", (unsigned long long)r->vectors);
-    if (r->problems == 0) {
-        table_cell(t, "%s", r->recorded || !r->tried ? "pass" : "pass; no digest recorded");
-    } else if (r->problems == 1) {
-        table_cell(t, "%s", first);
-    } else {
-        table_cell(t, "%s; and %zu more", first, r->problems - 1);
-    }
-}
-
-static kerf_status print_text(const kerf_selftest_result *r, kerf_error *err)
-{
-    table *t = NULL;
-    TRY(table_open(&t, "format|digest|>vectors|result", err));
-    for (size_t i = 0; i < r->rows; i++) add_row(t, &r->row[i]);
-    TRY(table_end(t, KERF_OK, err));
-    printf("\n%s: %zu codecs pass, %zu fail; %llu golden vectors", r->failed ? "failed" : "passed",
-           r->passed, r->failed, (unsigned long long)r->vectors);
-    if (r->tensors) printf(", up to %zu tensors each", r->tensors);
-    printf("; backends");
-    for (size_t i = 0; i < r->backends; i++) printf(" %s", r->backend[i]);
-    printf("; %.1f s\n", r->seconds);
-    return KERF_OK;
-}
+#include "terminal.h"
 
 static int run_selftest(const args *a, kerf_error *err)
 {
@@ -49,8 +15,9 @@ static int run_selftest(const args *a, kerf_error *err)
     if (s == KERF_OK) s = kerf_selftest(&o, NULL, &r, err);
     option_exec_close(&exec);
     if (s != KERF_OK) return s;
-    s = args_has(a, "json") ? put_document(kerf_selftest_write(r, &text, NULL, err), &text, err)
-                            : print_text(r, err);
+    s = args_has(a, "json")
+            ? put_document(kerf_selftest_write(r, &text, NULL, err), &text, err)
+            : put_text(kerf_selftest_text(r, text_form(1), &text, NULL, err), &text, err);
     int failed = r->failed != 0;
     kerf_selftest_free(r);
     if (s != KERF_OK) return s;

@@ -1,8 +1,5 @@
 /* cmd_verify.c - kerf verify: the gate for CI. Every weight of the source must be there, and must
  * have lost no more than its limits allow, counted on the bytes in the file. */
-#include <stdlib.h>
-#include <string.h>
-
 #include <kerf/verify.h>
 
 #include "ci_reports.h"
@@ -10,87 +7,6 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
-#include "verbs/figures.h"
-
-enum { WORST_SHOWN = 10 };
-
-/* --- report -------------------------------------------------------------------------------- */
-
-static kerf_status print_worst(const kerf_verification *v, int all, kerf_error *err)
-{
-    table *t = NULL;
-    const kerf_verify_row **order = NULL;
-    char headings[160], name[64];
-    snprintf(headings, sizeof headings, "~tensor|~format%s", figures_headings(0));
-    TRY(allocate(&order, v->rows, sizeof *order, err));
-    kerf_status s = table_open(&t, headings, err);
-    const size_t n = kerf_verification_worst(v, order);
-    const size_t shown = all || n < WORST_SHOWN ? n : WORST_SHOWN;
-    for (size_t i = 0; s == KERF_OK && i < shown; i++) {
-        table_cell(t, "%s", order[i]->weight->name);
-        table_cell(t, "%s", kerf_weight_format(order[i]->other, name, sizeof name));
-        figures_cells(t, &order[i]->score, 0);
-    }
-    if (s == KERF_OK && n > 0) {
-        table_rule(t);
-        table_cell(t, shown < n ? "all %zu, of which the worst are above" : "all %zu", n);
-        table_cell(t, "%s", "");
-        figures_cells(t, &v->total, 0);
-        s = table_print(t, stdout, err);
-    }
-    table_close(t);
-    free(order);
-    return s;
-}
-
-static void put_over(table *t, const kerf_verify_row *r, kerf_figure f)
-{
-    double value = kerf_figure_of(&r->score, f), limit = r->limit[f];
-    table_cell(t, "%s", r->weight->name);
-    table_cell(t, "%s", kerf_figure_name(f));
-    table_cell(t, "%.4g", value);
-    table_cell(t, "%.4g", limit);
-    if (limit > 0) {
-        table_cell(t, "%.2f %%", 100 * (value / limit - 1));
-    } else {
-        table_cell(t, "%.3g", value - limit);
-    }
-}
-
-static kerf_status print_over(const kerf_verification *v, kerf_error *err)
-{
-    table *t = NULL;
-    if (v->over == 0) return KERF_OK;
-    TRY(table_open(&t, "~over its limit|figure|>measured|>limit|>over by", err));
-    for (size_t i = 0; i < v->rows; i++) {
-        for (unsigned f = 0; f < KERF_FIGURES; f++)
-            if (v->row[i].over >> f & 1u) put_over(t, &v->row[i], (kerf_figure)f);
-    }
-    printf("\n");
-    return table_end(t, KERF_OK, err);
-}
-
-static void print_problem(const char *tensor, const char *text)
-{
-    char name[256];
-    printf("%s: %s\n", kerf_text_printable(tensor, name, sizeof name), shown(text));
-}
-
-static kerf_status print_text(const kerf_verification *v, int all, kerf_error *err)
-{
-    TRY(print_worst(v, all, err));
-    TRY(print_over(v, err));
-    if (v->measured) printf("\n");
-    for (size_t i = 0; i < v->rows; i++)
-        if (v->row[i].measured) print_ruined(v->row[i].weight->name, &v->row[i].score);
-    for (size_t i = 0; i < v->rows; i++)
-        if (v->row[i].problem[0]) print_problem(v->row[i].weight->name, v->row[i].problem);
-    for (size_t i = 0; i < v->extras; i++) print_problem(v->extra[i], "is not in the source");
-    printf("%s%s%s: %zu tensors measured, %zu equal to the source, %zu over a limit, %zu wrong\n",
-           painted(1, v->passed ? PAINT_GOOD : PAINT_BAD), v->passed ? "passed" : "failed",
-           painted(1, PAINT_END), v->measured, v->equal, v->over, v->problems);
-    return KERF_OK;
-}
 
 static kerf_status report(const void *v, int kind, char **text, size_t *n, kerf_error *err)
 {
@@ -105,8 +21,11 @@ static kerf_status print_report(const kerf_verification *v, const args *a, kerf_
         TRY(put_file(kerf_verification_limits(v, &document, NULL, err), path, &document,
                      args_has(a, "overwrite"), err));
     TRY(ci_reports_write(a, report, v, err));
-    if (!args_has(a, "json")) return print_text(v, args_has(a, "all"), err);
-    return put_document(kerf_verification_write(v, &document, NULL, err), &document, err);
+    if (args_has(a, "json"))
+        return put_document(kerf_verification_write(v, &document, NULL, err), &document, err);
+    return put_text(
+        kerf_verification_text(v, args_has(a, "all"), text_form(1), &document, NULL, err),
+        &document, err);
 }
 
 /* --- verb ---------------------------------------------------------------------------------- */

@@ -57,42 +57,6 @@ static int run(char **word)
     return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }
 
-/* --- report -------------------------------------------------------------------------------- */
-
-static void figure_cell(table *t, double value)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%.1f", value);
-    table_cell(t, "%s", isnan(value) ? "-" : text);
-}
-
-static kerf_status print_report(const kerf_metered *r, kerf_error *err)
-{
-    table *t = NULL;
-    double step = 0;
-    TRY(table_open(&t, "source|+~name|>J|>average W|>peak W|>idle W|>J above idle", err));
-    for (size_t i = 0; i < r->used.count; i++) {
-        const kerf_source_energy *e = &r->used.source[i];
-        table_cell(t, "%s%u", e->is_gpu ? "gpu" : "rapl", e->index);
-        table_cell(t, "%s%s", e->name, e->lost ? " (lost)" : "");
-        figure_cell(t, e->joules);
-        figure_cell(t, e->average_w);
-        figure_cell(t, e->peak_w);
-        figure_cell(t, kerf_metered_idle_w(r, i));
-        figure_cell(t, kerf_metered_above_idle(r, i));
-        if (e->step_s > step) step = e->step_s;
-    }
-    fprintf(stderr, "%s: %.2f s, exit code %d\n", shown(r->word[0]), r->used.seconds, r->exit_code);
-    kerf_status s = table_print(t, stderr, err);
-    table_close(t);
-    if (r->idle_s > 0)
-        fprintf(stderr, "idle: average of the %.1f s before the command\n", r->idle.seconds);
-    if (step > 0)
-        fprintf(stderr, "counters go in steps of up to %.0f ms%s\n", step * 1e3,
-                r->used.seconds < 2 ? ": too coarse for so short a command" : "");
-    return s;
-}
-
 /* --- verb ---------------------------------------------------------------------------------- */
 
 static kerf_status meter(kerf_monitor *m, char **word, kerf_metered *r, kerf_error *err)
@@ -113,7 +77,11 @@ static kerf_status report(const kerf_metered *r, const args *a, kerf_error *err)
 {
     const char *path = args_value(a, "output");
     char *text = NULL;
-    if (!is_quiet()) TRY(print_report(r, err));
+    if (!is_quiet()) {
+        TRY(kerf_metered_text(r, text_form(2), &text, NULL, err));
+        fputs(text, stderr);
+        free(text);
+    }
     if (!path) return KERF_OK;
     return put_file(kerf_metered_write(r, &text, NULL, err), path, &text, args_has(a, "overwrite"),
                     err);

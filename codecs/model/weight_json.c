@@ -24,6 +24,15 @@ void kf_json_set_place(json_t **object, const kerf_place *p)
     kf_json_set(object, "stack", p->stack ? json_string(stacks[p->stack]) : json_null());
 }
 
+void kf_weight_cells(kf_page *p, const kerf_weight *w)
+{
+    char place[KERF_SHAPE_TEXT], shape[KERF_SHAPE_TEXT], format[64];
+    kf_table_cell(p, "%s", w->name);
+    kf_table_cell(p, "%s", kerf_place_text(&w->place, place, sizeof place));
+    kf_table_cell(p, "%s", kerf_shape_text(w->stored.rank ? &w->stored : &w->shape, shape));
+    kf_table_cell(p, "%s", kerf_weight_format(w, format, sizeof format));
+}
+
 double kf_bits_per_weight(uint64_t bytes, uint64_t elements)
 {
     return elements ? 8 * (double)bytes / (double)elements : 0;

@@ -16,6 +16,7 @@
 #include <kerf/model.h>
 #include <kerf/runtimes.h>
 #include <kerf/score.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -270,6 +271,10 @@ typedef enum kerf_advice_kind {
 /* *text is malloc'd, ends in a 0 that n (may be NULL) does not count, and is to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_advice_write(const kerf_advice *a, kerf_advice_kind kind,
                                                   char **text, size_t *n, kerf_error *err);
+/* For people, in the form that is asked for (kerf/words.h): a table of the groups, and the summary.
+ */
+KERF_API KERF_CHECK kerf_status kerf_advice_text(const kerf_advice *a, const kerf_text_form *form,
+                                                 char **text, size_t *n, kerf_error *err);
 
 /* 1: a name ends in .html, .md or .json, and *out is what a file of that name holds. */
 KERF_API int kerf_advice_kind_of(const char *path, kerf_advice_kind *out);

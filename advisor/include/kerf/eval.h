@@ -14,6 +14,7 @@
 #define KERF_EVAL_H
 
 #include <kerf/forward.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -97,6 +98,10 @@ KERF_API void kerf_evaluation_close(kerf_evaluation *e); /* NULL is fine */
  * malloc'd, ends in a 0 that n (may be NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_evaluation_write(const kerf_evaluation *e, char **text,
                                                       size_t *n, kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h). */
+KERF_API KERF_CHECK kerf_status kerf_evaluation_text(const kerf_evaluation *e,
+                                                     const kerf_text_form *form, char **text,
+                                                     size_t *n, kerf_error *err);
 typedef enum kerf_eval_kind {
     KERF_EVAL_JUNIT,
     KERF_EVAL_MARKDOWN,

@@ -11,6 +11,7 @@
 #define KERF_HARDWARE_H
 
 #include <kerf/gemv_tune.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -130,6 +131,12 @@ KERF_API KERF_CHECK kerf_status kerf_hardware_list_json(char **out, kerf_error *
 /* Sets *out to h as a JSON document, as kerf_hardware_open reads it. Freed by free(). */
 KERF_API KERF_CHECK kerf_status kerf_hardware_json(const kerf_hardware *h, char **out,
                                                    kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h): a machine with the source of
+ * each fact; h NULL: a table of the registry. malloc'd, ends in a 0 that n (may be NULL) does not
+ * count, to be freed. */
+KERF_API KERF_CHECK kerf_status kerf_hardware_text(const kerf_hardware *h,
+                                                   const kerf_text_form *form, char **text,
+                                                   size_t *n, kerf_error *err);
 
 /* Frees a machine that a function gave as kerf_hardware **out, with all that it points to. NULL is
  * fine. Not for entries of the registry. */

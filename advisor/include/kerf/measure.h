@@ -15,6 +15,7 @@
 #include <kerf/job.h>
 #include <kerf/monitor.h>
 #include <kerf/predict.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -85,6 +86,10 @@ KERF_API double kerf_joules_per_gb(const kerf_gemv_times *t, size_t i);
  * be NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_gemv_times_write(const kerf_gemv_times *t, char **text,
                                                       size_t *n, kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h). */
+KERF_API KERF_CHECK kerf_status kerf_gemv_times_text(const kerf_gemv_times *t,
+                                                     const kerf_text_form *form, char **text,
+                                                     size_t *n, kerf_error *err);
 
 /* A machine with measured facts, fits and tables. base: what is known of it already, whose texts
  * and facts are copied; NULL: nothing, and the machine is called "this-machine". Without shapes of

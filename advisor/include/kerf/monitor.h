@@ -13,6 +13,7 @@
 #define KERF_MONITOR_H
 
 #include <kerf/codec.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -116,6 +117,11 @@ KERF_API KERF_CHECK kerf_status kerf_sample_write(const kerf_sample *s, char **t
  * line ends in a newline. */
 KERF_API KERF_CHECK kerf_status kerf_sample_write_csv(const kerf_sample *s, char **text, size_t *n,
                                                       kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h): a table of the sources, and
+ * processes of GPUs in so many lines at most, the last of which says how many more there are. */
+KERF_API KERF_CHECK kerf_status kerf_sample_text(const kerf_sample *s, int lines,
+                                                 const kerf_text_form *form, char **text, size_t *n,
+                                                 kerf_error *err);
 
 /* What holds the clocks down, "power-cap heat"; "" where that is nothing or not known. Cut to size;
  * returns out. */
@@ -174,6 +180,9 @@ KERF_API double kerf_metered_above_idle(const kerf_metered *m, size_t i);
  * to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_metered_write(const kerf_metered *m, char **text, size_t *n,
                                                    kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h). */
+KERF_API KERF_CHECK kerf_status kerf_metered_text(const kerf_metered *m, const kerf_text_form *form,
+                                                  char **text, size_t *n, kerf_error *err);
 
 #ifdef __cplusplus
 }

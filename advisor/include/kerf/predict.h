@@ -21,6 +21,7 @@
 #define KERF_PREDICT_H
 
 #include <kerf/hardware.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -169,6 +170,10 @@ KERF_API void kerf_comparison_free(kerf_comparison *c); /* NULL is fine */
  * freed. bench: the file that the times come from, as the document names it; NULL: null. */
 KERF_API KERF_CHECK kerf_status kerf_comparison_write(const kerf_comparison *c, const char *bench,
                                                       char **text, size_t *n, kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h). */
+KERF_API KERF_CHECK kerf_status kerf_comparison_text(const kerf_comparison *c,
+                                                     const kerf_text_form *form, char **text,
+                                                     size_t *n, kerf_error *err);
 
 /* Sets t's error_*: each of its times predicted from the others on machine h, read against h's
  * fits, which may have seen it. */

@@ -14,6 +14,7 @@
 
 #include <kerf/measure.h>
 #include <kerf/model.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,6 +61,10 @@ KERF_API void kerf_product_outlooks_free(kerf_product_outlooks *o); /* NULL is f
 KERF_API KERF_CHECK kerf_status kerf_product_outlooks_write(const kerf_product_outlooks *o,
                                                             kerf_outlook_kind kind, char **text,
                                                             size_t *n, kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h). */
+KERF_API KERF_CHECK kerf_status kerf_product_outlooks_text(const kerf_product_outlooks *o,
+                                                           const kerf_text_form *form, char **text,
+                                                           size_t *n, kerf_error *err);
 
 /* --- steps of a model ---------------------------------------------------------------------- */
 
@@ -104,6 +109,11 @@ KERF_API void kerf_step_outlooks_free(kerf_step_outlooks *o); /* NULL is fine */
 KERF_API KERF_CHECK kerf_status kerf_step_outlooks_write(const kerf_step_outlooks *o,
                                                          kerf_outlook_kind kind, char **text,
                                                          size_t *n, kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h); with the operators where there
+ * is one step. */
+KERF_API KERF_CHECK kerf_status kerf_step_outlooks_text(const kerf_step_outlooks *o,
+                                                        const kerf_text_form *form, char **text,
+                                                        size_t *n, kerf_error *err);
 
 #ifdef __cplusplus
 }

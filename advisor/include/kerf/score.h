@@ -13,6 +13,7 @@
 #include <kerf/calibrate.h>
 #include <kerf/job.h>
 #include <kerf/ranks.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -186,6 +187,11 @@ KERF_API KERF_CHECK kerf_status kerf_scores_find(const char *path, int *is, kerf
  * malloc'd, ends in a 0 that n (may be NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_scores_write(const kerf_scores *s, char **text, size_t *n,
                                                   kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h): totals of each format, and
+ * each tensor where they are few, or where `every` asks for them. */
+KERF_API KERF_CHECK kerf_status kerf_scores_text(const kerf_scores *s, int every,
+                                                 const kerf_text_form *form, char **text, size_t *n,
+                                                 kerf_error *err);
 
 #ifdef __cplusplus
 }

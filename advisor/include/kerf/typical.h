@@ -5,6 +5,7 @@
 #define KERF_TYPICAL_H
 
 #include <kerf/advise.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,6 +60,10 @@ typedef enum kerf_typical_kind {
 /* malloc'd, ends in a 0 that n (may be NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_typical_write(const kerf_typical *t, kerf_typical_kind kind,
                                                    char **text, size_t *n, kerf_error *err);
+/* For people, in the form that is asked for (kerf/words.h): a table of the formats, and the
+ * summary. */
+KERF_API KERF_CHECK kerf_status kerf_typical_text(const kerf_typical *t, const kerf_text_form *form,
+                                                  char **text, size_t *n, kerf_error *err);
 
 /* What the errors were measured on, for a line of text. */
 KERF_API const char *kerf_typical_source(void);

@@ -14,6 +14,7 @@
 
 #include <kerf/checkpoint.h>
 #include <kerf/score.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -124,6 +125,11 @@ KERF_API KERF_CHECK kerf_status kerf_verification_limits(const kerf_verification
  * Texts are malloc'd, end in a 0 that n (may be NULL) does not count, and are to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_verification_write(const kerf_verification *v, char **text,
                                                         size_t *n, kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h): the ten worst tensors, or all
+ * of them where `every` asks for that. */
+KERF_API KERF_CHECK kerf_status kerf_verification_text(const kerf_verification *v, int every,
+                                                       const kerf_text_form *form, char **text,
+                                                       size_t *n, kerf_error *err);
 
 /* The result for the programs that run kerf: JUnit's XML, as Jenkins, GitLab and others read it, a
  * test per tensor; Markdown, with the limits that were exceeded and the ten worst tensors; lines

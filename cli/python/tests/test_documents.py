@@ -138,6 +138,17 @@ def test_advice_is_a_page_in_a_frame() -> None:
     assert "nvfp4:amax" in str(advice)
 
 
+def test_results_print_as_the_command_does(tmp_path: Path) -> None:
+    """print(result) has a row for everything, and no column is left out."""
+    verdict = kerf.verify(MODEL, MODEL, by_value=True)
+    assert str(verdict) == verdict.text and verdict.text.count("\n") == 2 + 10 + 2 + 2
+    assert verdict.text.splitlines()[-1].startswith("passed: 38 tensors measured")
+    scores = kerf.score(MODEL, ["nvfp4", "int8"])
+    assert str(scores) == scores.text and f"{scores['int8:amax'].t2:.3e}" in scores.text
+    machine = kerf.Hardware("h200")
+    assert all(fact.source in str(machine) for fact in machine.facts.values())
+
+
 def test_what_comes_from_files_is_escaped(tmp_path: Path) -> None:
     import numpy as np
     from safetensors.numpy import save_file

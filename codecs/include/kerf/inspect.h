@@ -4,6 +4,7 @@
 
 #include <kerf/checkpoint.h>
 #include <kerf/job.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,6 +51,11 @@ KERF_API void kerf_inspection_free(kerf_inspection *x); /* NULL is fine */
  * (may be NULL) does not count, to be freed. */
 KERF_API KERF_CHECK kerf_status kerf_inspection_write(const kerf_inspection *x, char **text,
                                                       size_t *n, kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h). planes: tensors as they stand
+ * in the files, instead of weights. */
+KERF_API KERF_CHECK kerf_status kerf_inspection_text(const kerf_inspection *x, int planes,
+                                                     const kerf_text_form *form, char **text,
+                                                     size_t *n, kerf_error *err);
 
 /* The part of this that whoever reads the weights should know: scales of quantized weights that
  * are NaN, infinite, negative, all zero or upside down. *count: how many such findings there are;

@@ -15,6 +15,7 @@
 
 #include <kerf/file.h>
 #include <kerf/roles.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,6 +49,10 @@ KERF_API const char *kerf_layout_scheme(const kerf_layout *l, const kerf_format 
  * all. */
 KERF_API KERF_CHECK kerf_status kerf_formats_write(const kerf_format *f, char **text, size_t *n,
                                                    kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h): a table of all formats, or a
+ * page about one. */
+KERF_API KERF_CHECK kerf_status kerf_formats_text(const kerf_format *f, const kerf_text_form *form,
+                                                  char **text, size_t *n, kerf_error *err);
 
 /* The layout that config.json in the folder of these files names, or hf_quant_config.json where it
  * names none; NULL: none, one that kerf does not know, or a file that is not JSON. KERF_E_IO: a

@@ -24,6 +24,7 @@
 #include <kerf/job.h>
 #include <kerf/parts.h>
 #include <kerf/ranks.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -147,6 +148,10 @@ KERF_API KERF_CHECK kerf_status kerf_quantize(const kerf_plan *p, const kerf_tea
  */
 KERF_API KERF_CHECK kerf_status kerf_plan_write(const kerf_plan *p, const kerf_result *r,
                                                 char **text, size_t *n, kerf_error *err);
+/* What becomes of each weight for people, in the form that is asked for (kerf/words.h), with the
+ * notes of the plan. */
+KERF_API KERF_CHECK kerf_status kerf_plan_text(const kerf_plan *p, const kerf_text_form *form,
+                                               char **text, size_t *n, kerf_error *err);
 
 /* Writes every quantized weight as one dense tensor of its own name, and all others as they are.
  * dtype: F32, F16 or BF16 of all decoded weights; KERF_DTYPE_NONE: the type that each had before it

@@ -11,6 +11,7 @@
 #define KERF_SELFTEST_H
 
 #include <kerf/job.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,6 +64,10 @@ KERF_API void kerf_selftest_free(kerf_selftest_result *r); /* NULL is fine */
  * freed. */
 KERF_API KERF_CHECK kerf_status kerf_selftest_write(const kerf_selftest_result *r, char **text,
                                                     size_t *n, kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h). */
+KERF_API KERF_CHECK kerf_status kerf_selftest_text(const kerf_selftest_result *r,
+                                                   const kerf_text_form *form, char **text,
+                                                   size_t *n, kerf_error *err);
 
 #ifdef __cplusplus
 }

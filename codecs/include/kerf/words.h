@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* 1: the shell pattern (star, ?, [abc], backslash before a character that stands for itself) matches
- * the whole of name. A star also stands for dots and slashes. */
+/* 1: the shell pattern (star, ?, [abc], backslash before a character that stands for itself)
+ * matches the whole of name. A star also stands for dots and slashes. */
 KERF_API int kerf_glob_matches(const char *glob, const char *name);
 
 /* Writes a pattern that matches `name` alone; cut to size, always terminated. Returns out. */
@@ -40,6 +40,17 @@ KERF_API char *kerf_bytes_text(uint64_t bytes, char *out);
 /* "1536x4096", "scalar"; out holds KERF_SHAPE_TEXT bytes. Returns out. */
 #define KERF_SHAPE_TEXT 96
 KERF_API char *kerf_shape_text(const kerf_shape *shape, char *out);
+
+/* How a result becomes text for a person: all functions whose names end in _text and that give
+ * malloc'd text take one, or NULL for all zeros. Such texts hold no control character of a name
+ * or a path. What they say may change from version to version: programs read the JSON. */
+typedef struct kerf_text_form {
+    unsigned columns; /* of the window: tables leave out what matters less, and shorten names, to
+                         fit in it; 0: no window, tables fit in 80 columns if they can and names
+                         stay whole */
+    int wide;         /* all columns of tables in full, whatever the window                     */
+    int colours;      /* with the sequences by which terminals change colours                   */
+} kerf_text_form;
 
 #ifdef __cplusplus
 }

@@ -91,3 +91,8 @@ def malloced(function: Any, *args: Any) -> str:
         return text(out[0])
     finally:
         lib.free(out[0])
+
+
+def text_of(function: Any, *args: Any) -> str:
+    """The text for people that a function gives in a form: every column, whole names."""
+    return malloced(function, *args, ffi.new("kerf_text_form *", {"wide": 1}))

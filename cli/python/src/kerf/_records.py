@@ -84,16 +84,21 @@ class Verdict(Record):
 
     passed:    nothing is over a limit and there is no problem
     document:  what the command prints with --json, as text
+    text:      what it prints with --wide: str() of the result
     junit, markdown:  the result for programs that run kerf, as texts
     """
 
     passed: bool
     document: str = dataclasses.field(repr=False)
+    text: str = dataclasses.field(repr=False)
     junit: str = dataclasses.field(repr=False)
     markdown: str = dataclasses.field(repr=False)
 
     def __bool__(self) -> bool:
         return self.passed
+
+    def __str__(self) -> str:
+        return self.text
 
     def json(self) -> Any:
         """The command's document of ``--json``: schema kerf.verify/1 or kerf.eval/1."""

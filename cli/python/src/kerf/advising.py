@@ -110,8 +110,7 @@ class Advice(Record):
         replace_file(path, self.documents[end], overwrite)
 
     def __str__(self) -> str:
-        rows = [f"{c.group}  {c.codec}  {c.bits:.3f}  {c.t2:.3e}  {c.reason}" for c in self.choices]
-        return "\n".join([*rows, "", self.summary])
+        return self.documents["text"]
 
     def _repr_html_(self) -> str:
         """The page is a document of its own, so a notebook shows it in a frame; it has no scripts."""
@@ -385,6 +384,7 @@ def _advice_of(a: Any) -> Advice:
         end: _options.malloced(lib.kerf_advice_write, a, getattr(lib, kind))
         for end, kind in _KINDS.items()
     }
+    documents["text"] = _options.text_of(lib.kerf_advice_text, a)
     return read(
         Advice,
         a,

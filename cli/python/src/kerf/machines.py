@@ -10,7 +10,7 @@ from typing import Any
 from kerf._hub import model_path
 from kerf._jobs import Progress, run
 from kerf._library import Arena, call, enum, ffi, lib, text
-from kerf._options import malloced, open_device
+from kerf._options import malloced, open_device, text_of
 from kerf._records import Record, read, table
 from kerf.checkpoints import Path
 from kerf.errors import ArgumentError
@@ -129,6 +129,10 @@ class Hardware:
     def save(self, path: Path, *, overwrite: bool = False) -> None:
         """Writes json() to a file that Hardware(path), with a name in .json, reads. ExistsError."""
         replace_file(path, malloced(lib.kerf_hardware_json, self.handle), overwrite)
+
+    def __str__(self) -> str:
+        """What ``kerf hardware NAME --wide`` prints."""
+        return text_of(lib.kerf_hardware_text, self.handle)
 
     def __repr__(self) -> str:
         return f"<kerf.Hardware {self.name!r}: {self.title}>"

@@ -82,6 +82,7 @@ class Scores(Mapping[str, Score]):
     tensors:   name -> {codec: Score}
     left_out:  codec -> why it was not measured
     document:  of ``kerf score --json``, of a model only
+    text:      what ``kerf score --wide`` prints, of a model only: str() of the scores
     """
 
     source: str
@@ -89,6 +90,10 @@ class Scores(Mapping[str, Score]):
     tensors: dict[str, dict[str, Score]]
     left_out: dict[str, str]
     document: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text or repr(self)
 
     def __getitem__(self, codec: str) -> Score:
         return self.total[codec]
@@ -184,6 +189,7 @@ def score(
         },
         {codec_name(s.left_out[i].codec): text(s.left_out[i].reason) for i in range(s.left_outs)},
         _options.malloced(lib.kerf_scores_write, s),
+        _options.text_of(lib.kerf_scores_text, s, 0),
     )
 
 
@@ -375,6 +381,7 @@ def verify(
         total=_score_of(ffi.addressof(v, "total")),
         limits=json.loads(_options.malloced(lib.kerf_verification_limits, v)),
         document=_options.malloced(lib.kerf_verification_write, v),
+        text=_options.text_of(lib.kerf_verification_text, v, 0),
         junit=_options.malloced(lib.kerf_verification_report, v, lib.KERF_VERIFY_JUNIT),
         markdown=_options.malloced(lib.kerf_verification_report, v, lib.KERF_VERIFY_MARKDOWN),
     )

@@ -370,6 +370,7 @@ def evaluate(
         source=_evaluated(e.model[0], e.layers),
         models=tuple(_evaluated(e.model[i], e.layers) for i in range(1, e.models)),
         document=_options.malloced(lib.kerf_evaluation_write, e),
+        text=_options.text_of(lib.kerf_evaluation_text, e),
         junit=_options.malloced(lib.kerf_evaluation_report, e, lib.KERF_EVAL_JUNIT),
         markdown=_options.malloced(lib.kerf_evaluation_report, e, lib.KERF_EVAL_MARKDOWN),
     )

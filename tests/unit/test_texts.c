@@ -1,0 +1,248 @@
+/* test_texts.c - results as texts for people: tables that fit a window, or are whole where there is
+ * none; and what is found of formats and models says what the
+ * structs hold. */
+#include <math.h>
+
+#include <kerf/advise.h>
+#include <kerf/eval.h>
+#include <kerf/selftest.h>
+#include <kerf/verify.h>
+
+#include "base/text_page.h"
+#include "quantize_case.h"
+#include "text_case.h"
+
+/* --- pages --------------------------------------------------------------------------------- */
+
+static void put_example(kf_page *p, const void *ctx)
+{
+    const char *first = ctx;
+    fprintf(p->to, "of %s:\n", kf_page_plain(p, "a\033[2Jb"));
+    kf_table_begin(p, "~name|+~note|>figure|+>other");
+    kf_table_cell(p, "%s", first);
+    kf_table_cell(p, "%s", "what it is");
+    kf_table_figure(p, "%.1f", 2.25);
+    kf_table_figure(p, "%.1f", NAN);
+    kf_table_rule(p);
+    kf_table_cell(p, "all");
+    kf_table_cell(p, "%s", "");
+    kf_table_cell(p, "%d", 1234567);
+    kf_table_cell(p, "\t");
+    kf_table_end(p);
+    kf_page_verdict(p, 0, "good", "bad");
+}
+
+static void check_page(const char *first, const kerf_text_form *form, const char *expected)
+{
+    must(kf_page_print(put_example, first, form, &text, &size, &why), &why);
+    assert_string_equal(text, expected);
+    assert_int_equal(size, strlen(text));
+    done();
+}
+
+static void test_page(void **state)
+{
+    static const char name[] = "layers.0123456789.weight";
+    (void)state;
+    check_page("w\xc3\xbc", NULL,
+               "of a?[2Jb:\n"
+               "name  note         figure  other\n"
+               "--------------------------------\n"
+               "w\xc3\xbc    what it is      2.2      -\n"
+               "--------------------------------\n"
+               "all               1234567      ?\n"
+               "bad");
+    /* the last column that may go goes first, then the other, then names lose their middle */
+    check_page(name, &(kerf_text_form){.columns = 46},
+               "of a?[2Jb:\n"
+               "name                      note         figure\n"
+               "---------------------------------------------\n"
+               "layers.0123456789.weight  what it is      2.2\n"
+               "---------------------------------------------\n"
+               "all                                   1234567\n"
+               "bad");
+    check_page(name, &(kerf_text_form){.columns = 27, .colours = 1},
+               "of a?[2Jb:\n"
+               "name                 figure\n"
+               "---------------------------\n"
+               "layer..6789.weight      2.2\n"
+               "---------------------------\n"
+               "all                 1234567\n"
+               "\033[1;31mbad\033[0m");
+    check_page(name, &(kerf_text_form){.columns = 27, .wide = 1},
+               "of a?[2Jb:\n"
+               "name                      note         figure  other\n"
+               "----------------------------------------------------\n"
+               "layers.0123456789.weight  what it is      2.2      -\n"
+               "----------------------------------------------------\n"
+               "all                                   1234567      ?\n"
+               "bad");
+}
+
+/* --- results ------------------------------------------------------------------------------- */
+
+static void test_formats(void **state)
+{
+    const kerf_format *f = kerf_format_find("nvfp4");
+    (void)state;
+    check(kerf_formats_text(NULL, &wide, &text, &size, &why));
+    for (size_t i = 0; i < kerf_format_count(); i++) has(kerf_format_at(i)->name);
+    for (size_t i = 0; i < kerf_layout_count(); i++) has(kerf_layout_at(i)->note);
+    done();
+    check(kerf_formats_text(f, NULL, &text, &size, &why));
+    for (size_t i = 0; i < kerf_encoder_count(f); i++) has(kerf_encoder_at(f, i)->source);
+    has("  size     4.5000 bits per weight");
+    done();
+}
+
+static void test_selftest(void **state)
+{
+    const kerf_format *f = kerf_format_find("nf4");
+    const kerf_selftest_options o = {.format = &f, .formats = 1};
+    kerf_selftest_result *r = NULL;
+    char part[64];
+    (void)state;
+    must(kerf_selftest(&o, NULL, &r, &why), &why);
+    check(kerf_selftest_text(r, NULL, &text, &size, &why));
+    snprintf(part, sizeof part, "%016llx", (unsigned long long)r->row[0].digest);
+    has(part);
+    snprintf(part, sizeof part, "\npassed: %zu codecs pass, 0 fail", r->passed);
+    has(part);
+    done();
+    kerf_selftest_free(r);
+}
+
+static void test_inspection(void **state)
+{
+    kerf_checkpoint *c = open_checkpoint(quantized_model(state));
+    const kerf_reader *r = kerf_checkpoint_reader(c);
+    kerf_inspection *x = NULL;
+    must(kerf_inspect_all(c, NULL, &x, &why), &why);
+    check(kerf_inspection_text(x, 0, &wide, &text, &size, &why));
+    for (size_t i = 0; i < x->weights; i++)
+        has(kerf_weights_at(kerf_checkpoint_weights(c), i)->name);
+    assert_int_equal(lines(), 4 + x->weights + 3 + x->findings); /* rules, headings, sums, notes */
+    done();
+    check(kerf_inspection_text(x, 1, &wide, &text, &size, &why));
+    for (size_t i = 0; i < kerf_reader_count(r); i++) has(kerf_reader_at(r, i)->name);
+    done();
+    kerf_inspection_free(x);
+    kerf_checkpoint_close(c);
+}
+
+static void test_plan(void **state)
+{
+    kerf_checkpoint *c = open_checkpoint(model);
+    kerf_plan *p = NULL;
+    (void)state;
+    must(kerf_plan_make(c, NULL, NULL, 0, codec_of("mxfp4"), &(kerf_output){0}, &p, &why), &why);
+    check(kerf_plan_text(p, &wide, &text, &size, &why));
+    const kerf_decision *d;
+    for (size_t i = 0; (d = kerf_plan_at(p, i)) != NULL; i++) {
+        has(d->weight->name);
+        has(d->reason);
+    }
+    has("28 quantized, 10 kept");
+    done();
+    kerf_plan_free(p);
+    kerf_checkpoint_close(c);
+}
+
+static void test_scores(void **state)
+{
+    kerf_checkpoint *c = open_checkpoint(model);
+    const kerf_codec codecs[] = {codec_of("nvfp4"), codec_of("int8")};
+    const kerf_score_request r = {.codec = codecs, .codecs = 2};
+    kerf_scores *s = NULL;
+    char part[64];
+    (void)state;
+    must(kerf_score_checkpoint(c, &r, NULL, NULL, &s, &why), &why);
+    check(kerf_scores_text(s, 0, &wide, &text, &size, &why));
+    assert_int_equal(lines(), 1 + 2 + 2); /* 56 rows are not few */
+    snprintf(part, sizeof part, "%.3e", kerf_score_t2(&s->total[1]));
+    has(part);
+    done();
+    check(kerf_scores_text(s, 1, &wide, &text, &size, &why));
+    assert_int_equal(lines(), 2 + s->tensors * 2 + 1 + 1 + 2 + 2);
+    done();
+    kerf_scores_close(s);
+    kerf_checkpoint_close(c);
+}
+
+static void test_verification(void **state)
+{
+    kerf_checkpoint *a = open_checkpoint(model), *b = open_checkpoint(quantized_model(state));
+    const kerf_text_form coloured = {.colours = 1};
+    kerf_verification *v = NULL;
+    must(kerf_verify(a, b, NULL, NULL, NULL, &v, &why), &why);
+    check(kerf_verification_text(v, 0, NULL, &text, &size, &why));
+    assert_int_equal(lines(), 2 + 10 + 2 + 2);
+    has("\npassed: ");
+    done();
+    check(kerf_verification_text(v, 1, NULL, &text, &size, &why));
+    assert_int_equal(lines(), 2 + v->measured + 2 + 2);
+    done();
+    v->passed = 0;
+    v->row[0].over = 1u << KERF_FIGURE_T2;
+    v->over = 1;
+    must(kerf_verification_text(v, 0, &coloured, &text, &size, &why), &why);
+    has("\nover its limit");
+    has("\033[1;31mfailed\033[0m: ");
+    done();
+    kerf_verification_close(v);
+    kerf_checkpoint_close(b);
+    kerf_checkpoint_close(a);
+}
+
+static void test_advice(void **state)
+{
+    kerf_checkpoint *c = open_checkpoint(model);
+    const kerf_codec codecs[] = {codec_of("mxfp4"), codec_of("int8")};
+    const kerf_advise_request r = {.codec = codecs,
+                                   .codecs = 2,
+                                   .budget = {.bits = 6},
+                                   .hardware = kerf_hardware_find("h200")};
+    kerf_advice *a = NULL;
+    char name[64], *summary = NULL;
+    (void)state;
+    must(kerf_advise(c, &r, NULL, NULL, &a, &why), &why);
+    check(kerf_advice_text(a, &wide, &text, &size, &why));
+    for (size_t i = 0; i < a->groups; i++) {
+        has(a->group[i].name);
+        has(a->group[i].reason);
+        has(kerf_advice_codec_name(a, a->group[i].pick, name));
+    }
+    must(kerf_advice_write(a, KERF_ADVICE_SUMMARY, &summary, NULL, &why), &why);
+    has(summary);
+    free(summary);
+    done();
+    kerf_advice_close(a);
+    kerf_checkpoint_close(c);
+}
+
+static void test_evaluation(void **state)
+{
+    kerf_eval_model m[2] = {{.path = "source", .bits = 16, .perplexity = 7.5},
+                            {.path = "a\nb", .bits = 4.5, .perplexity = 8.25, .over = 1}};
+    const kerf_evaluation e = {.model = m, .models = 2, .predictions = 510, .rows = 2};
+    (void)state;
+    m[1].figure[KERF_EVAL_FLIPS] = 0.25;
+    check(kerf_evaluation_text(&e, NULL, &text, &size, &why));
+    has("75.00 %");
+    has("\na?b: ");
+    has(" is over its limit ");
+    has("510 predictions in 2 rows");
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_page),         cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_selftest),     cmocka_unit_test(test_inspection),
+        cmocka_unit_test(test_plan),         cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_verification), cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_evaluation),
+    };
+    return cmocka_run_group_tests(tests, set_up, remove_test_folder);
+}
