@@ -85,78 +85,53 @@ const option *verb_option(const verb *v, size_t i)
     return i == 1 && shows_progress ? &option_verbose : NULL;
 }
 
-static const option *find_long(const verb *v, const char *name, size_t n)
+const option *find_option(const verb *v, const char *word, const char **value)
 {
+    const int is_long = word[1] == '-';
+    const size_t n = is_long ? strcspn(word + 2, "=") : 1;
     const option *o;
+    *value = is_long ? word + 2 + n + (word[2 + n] == '=') : word + 2;
+    if (!word[is_long ? 2 + n : 2]) *value = NULL;
     for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++) {
-        if (strlen(o->name) == n && strncmp(o->name, name, n) == 0) return o;
+        if (is_long ? strlen(o->name) == n && strncmp(o->name, word + 2, n) == 0
+                    : o->letter && o->letter == word[1])
+            return o;
     }
     return NULL;
 }
 
-static const option *find_letter(const verb *v, char letter)
-{
-    const option *o;
-    for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++) {
-        if (o->letter && o->letter == letter) return o;
-    }
-    return NULL;
-}
-
-static kerf_status fail_unknown(const verb *v, const char *name, size_t n, kerf_error *err)
+static kerf_status fail_unknown(const verb *v, const char *word, kerf_error *err)
 {
     const char *words[64] = {NULL};
     const option *o;
+    if (word[1] != '-')
+        return USAGE(err, "%s: unknown option %.20s; see kerf help %s", v->name, word, v->name);
     for (size_t i = 0; i < 63 && (o = verb_option(v, i)) != NULL; i++) words[i] = o->name;
     char text[64];
-    snprintf(text, sizeof text, "%.*s", (int)(n < 60 ? n : 60), name);
+    const size_t n = strcspn(word + 2, "=");
+    snprintf(text, sizeof text, "%.*s", (int)(n < 60 ? n : 60), word + 2);
     const char *near = kerf_nearest_word(text, words);
-    if (near) {
-        return USAGE(err, "%s: unknown option --%s, did you mean --%s?", v->name, text, near);
-    }
+    if (near) return USAGE(err, "%s: unknown option --%s, did you mean --%s?", v->name, text, near);
     return USAGE(err, "%s: unknown option --%s; see kerf help %s", v->name, text, v->name);
 }
 
-/* Takes "--name", "--name=value" or "--name" "value"; *used counts the words taken. */
-static kerf_status take_long(args *a, int argc, char **argv, int *used, kerf_error *err)
+/* Takes "--name", "--name=value", "--name" "value", and the same with "-x", whose value may follow
+ * at once; switches do not cluster. *used counts the words taken. */
+static kerf_status take_option(args *a, int argc, char **argv, int *used, kerf_error *err)
 {
-    const char *name = argv[0] + 2;
-    const char *equals = strchr(name, '=');
-    size_t n = equals ? (size_t)(equals - name) : strlen(name);
-    const option *o = find_long(a->verb, name, n);
-    *used = 1;
-    if (!o) return fail_unknown(a->verb, name, n, err);
-    if (!o->value && equals) return USAGE(err, "%s: --%s takes no value", a->verb->name, o->name);
-    const char *value = equals ? equals + 1 : NULL;
-    if (o->value && !equals) {
-        if (argc < 2) return USAGE(err, "%s: --%s needs %s", a->verb->name, o->name, o->value);
-        value = argv[1];
-        *used = 2;
-    }
-    a->given[a->given_count++] = (given){o, value};
-    return KERF_OK;
-}
-
-/* Takes "-x", "-xvalue" or "-x" "value"; switches do not cluster. */
-static kerf_status take_letter(args *a, int argc, char **argv, int *used, kerf_error *err)
-{
-    const option *o = find_letter(a->verb, argv[0][1]);
-    *used = 1;
-    if (!o) {
-        return USAGE(err, "%s: unknown option %.20s; see kerf help %s", a->verb->name, argv[0],
-                     a->verb->name);
-    }
-    const char *value = argv[0][2] ? argv[0] + 2 : NULL;
-    if (!o->value && value) {
-        return USAGE(err, "%s: -%c takes no value; write each switch by itself", a->verb->name,
-                     o->letter);
-    }
-    if (o->value && !value) {
-        if (argc < 2) return USAGE(err, "%s: -%c needs %s", a->verb->name, o->letter, o->value);
-        value = argv[1];
-        *used = 2;
-    }
-    a->given[a->given_count++] = (given){o, value};
+    const verb *v = a->verb;
+    const int is_long = argv[0][1] == '-';
+    const char *value;
+    const option *o = find_option(v, argv[0], &value);
+    char name[80];
+    if (!o) return fail_unknown(v, argv[0], err);
+    snprintf(name, sizeof name, is_long ? "--%s" : "-%.1s", is_long ? o->name : &o->letter);
+    if (!o->value && value)
+        return USAGE(err, "%s: %s takes no value%s", v->name, name,
+                     is_long ? "" : "; write each switch by itself");
+    *used = 1 + (o->value && !value);
+    if (*used > argc) return USAGE(err, "%s: %s needs %s", v->name, name, o->value);
+    a->given[a->given_count++] = (given){o, *used > 1 ? argv[1] : value};
     return KERF_OK;
 }
 
@@ -178,10 +153,8 @@ static kerf_status parse_words(args *a, int argc, char **argv, kerf_error *err)
             a->operand[a->operand_count++] = word;
         } else if (strcmp(word, "--") == 0) {
             only_operands = 1;
-        } else if (word[1] == '-') {
-            TRY(take_long(a, argc - i, argv + i, &used, err));
         } else {
-            TRY(take_letter(a, argc - i, argv + i, &used, err));
+            TRY(take_option(a, argc - i, argv + i, &used, err));
         }
     }
     const verb *v = a->verb;

@@ -52,6 +52,9 @@ kerf_status args_checksums(const args *a, kerf_error *err);
 
 /* The i-th option of a verb, its own first; NULL past the end. */
 const option *verb_option(const verb *v, size_t i);
+/* The one that a word names, "--name", "--name=value", "-x" or "-xvalue"; NULL: none. *value: what
+ * the word itself has as its value; NULL: nothing. */
+const option *find_option(const verb *v, const char *word, const char **value);
 
 void print_verb_help(const verb *v, FILE *to);
 

@@ -110,24 +110,12 @@ static void offer_options(const verb *v, const unfinished *u)
     offer(u, "--help", "help of this verb");
 }
 
-/* The option that a word names and whose value comes next, or after '=' in the word itself, which
- * *value then is; else NULL. */
+/* The option of a value that a word names, and that comes next, or is *value in the word itself. */
 static const option *option_of(const verb *v, const char *word, const char **value)
 {
-    const option *o;
     *value = NULL;
-    if (word[0] != '-' || !word[1]) return NULL;
-    const int is_long = word[1] == '-';
-    const size_t n = is_long ? strcspn(word + 2, "=") : 1;
-    if (is_long && word[2 + n]) *value = word + 3 + n;
-    if (!is_long && word[2]) *value = word + 2;
-    for (size_t i = 0; (o = verb_option(v, i)) != NULL; i++) {
-        if (!o->value) continue;
-        if (is_long ? strlen(o->name) == n && strncmp(o->name, word + 2, n) == 0
-                    : o->letter == word[1])
-            return o;
-    }
-    return NULL;
+    const option *o = word[0] == '-' && word[1] ? find_option(v, word, value) : NULL;
+    return o && o->value ? o : NULL;
 }
 
 static void offer_operands(const verb *v, const unfinished *u)

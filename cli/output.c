@@ -75,11 +75,6 @@ kerf_status put_file(kerf_status s, const char *path, char **text, int overwrite
     return s;
 }
 
-double bits_per_weight(uint64_t bytes, uint64_t elements)
-{
-    return elements ? 8 * (double)bytes / (double)elements : 0;
-}
-
 const char *shown(const char *text)
 {
     static char buffer[8][4096];

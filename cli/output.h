@@ -4,6 +4,7 @@
 
 #include <kerf/quantize.h>
 #include <kerf/roles.h>
+#include <kerf/score.h>
 
 #include "cli.h"
 
@@ -34,16 +35,11 @@ const char *written_text(void);
 /* Writes a file whole; KERF_E_EXISTS says how to overwrite one. */
 kerf_status write_file(const char *path, const void *p, size_t n, int overwrite, kerf_error *err);
 
-/* 0 of no elements. */
-double bits_per_weight(uint64_t bytes, uint64_t elements);
-
 /* note_written of an output, or of the part of it that was written (cmd_merge.c). */
 void note_output(const kerf_output *to);
-/* Of a run with --part (cmd_merge.c): prints what it has written; 0: all was. */
-int note_part(const kerf_output *to, const kerf_share *s);
-/* The same of scores and calibrations; prints the document where --json is given. */
+/* What one part of scores or of a calibration is: a note, or the document where --json is given. */
 kerf_status report_part(const args *a, const kerf_finished_part *p, kerf_error *err);
-
-enum { TEXT_SIZE = 96 };
+/* Scores as text or, with --json, as their document (cmd_score.c). */
+kerf_status print_scores(const kerf_scores *s, const args *a, kerf_error *err);
 
 #endif

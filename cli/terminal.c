@@ -96,3 +96,11 @@ void print_note(const char *fmt, ...)
     va_end(list);
     fputc('\n', stderr);
 }
+
+kerf_status put_note(kerf_status s, char **text)
+{
+    if (s != KERF_OK) return s;
+    if (!quiet) fputs(*text, stderr);
+    free(*text);
+    return KERF_OK;
+}

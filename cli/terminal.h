@@ -37,5 +37,7 @@ int is_quiet(void);
 
 /* A line for people on standard error, without its newline; nothing under -q. */
 void print_note(const char *fmt, ...) KERF_PRINTF(1, 2);
+/* The same of lines that the library wrote, unless s says that it failed to; frees them. */
+kerf_status put_note(kerf_status s, char **text);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct calibrate_run {
 static void tell_plan(void *ctx, const kerf_calibrate_plan *p)
 {
     calibrate_run *j = ctx;
-    char memory[TEXT_SIZE], file[TEXT_SIZE];
+    char memory[KERF_BYTES_TEXT], file[KERF_BYTES_TEXT];
     if (!progress_allows_text(j->args)) return;
     progress_pause(&j->progress);
     print_note("%llu tokens, %llu layers, %llu weights, %llu groups for alpha: about %.0f s, %s of "

@@ -16,24 +16,13 @@ typedef struct convert_run {
 
 /* --- report -------------------------------------------------------------------------------- */
 
-static void print_summary(const convert_run *j)
-{
-    const char *text;
-    size_t kinds = 0;
-    uint64_t n;
-    for (size_t i = 0; kerf_losses_at(&j->losses, i, &n) != NULL; i++) kinds += n != 0;
-    if (!note_part(&j->to, &j->result.share))
-        print_note("%s: %zu weights in layout %s, %s, %.2f s", shown(j->to.path), j->result.changed,
-                   j->to.layout->name, kinds ? "not without loss" : "nothing lost",
-                   j->result.seconds);
-    for (size_t i = 0; (text = kerf_losses_at(&j->losses, i, &n)) != NULL; i++)
-        if (n) print_note("lost: %llu %s", (unsigned long long)n, text);
-}
-
 static kerf_status report(const convert_run *j, kerf_error *err)
 {
     char *text = NULL;
-    if (progress_allows_text(j->args)) print_summary(j);
+    if (progress_allows_text(j->args))
+        TRY(put_note(
+            kerf_converted_text(j->source, &j->to, &j->result, &j->losses, NULL, &text, NULL, err),
+            &text));
     if (!args_has(j->args, "json")) return KERF_OK;
     return put_document(
         kerf_converted_write(j->source, &j->to, &j->result, &j->losses, &text, NULL, err), &text,

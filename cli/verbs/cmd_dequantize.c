@@ -1,6 +1,4 @@
 /* cmd_dequantize.c - kerf dequantize: a quantized checkpoint back into dense tensors. */
-#include <string.h>
-
 #include <kerf/quantize.h>
 
 #include "options.h"
@@ -16,33 +14,15 @@ typedef struct dequantize_run {
     kerf_result result;
 } dequantize_run;
 
-/* What a plain checkpoint of such a model has another way. */
-static void note_experts(const dequantize_run *j)
-{
-    const kerf_weights *all = kerf_checkpoint_weights(j->source);
-    for (size_t i = 0; i < kerf_weights_count(all); i++) {
-        const kerf_weight *w = kerf_weights_at(all, i);
-        if (!w->codec.format || w->stored.rank || strcmp(w->layout->name, "gpt-oss") != 0) continue;
-        print_note(
-            "note: stacked experts are [experts, out, in], as they were stored; transformers "
-            "holds plain ones as [experts, in, out]");
-        return;
-    }
-}
-
 static kerf_status report(const dequantize_run *j, kerf_error *err)
 {
-    const kerf_result *r = &j->result;
-    if (progress_allows_text(j->args) && !note_part(&j->to, &r->share)) {
-        char in_text[TEXT_SIZE], out_text[TEXT_SIZE];
-        print_note("%s: %zu of %zu tensors decoded, %s -> %s, %.2f s", shown(j->to.path),
-                   r->changed, r->changed + r->kept, kerf_bytes_text(r->bytes_in, in_text),
-                   kerf_bytes_text(r->bytes_out, out_text), r->seconds);
-        note_experts(j);
-    }
-    if (!args_has(j->args, "json")) return KERF_OK;
     char *text = NULL;
-    return put_document(kerf_dequantized_write(j->source, &j->to, r, &text, NULL, err), &text, err);
+    if (progress_allows_text(j->args))
+        TRY(put_note(kerf_dequantized_text(j->source, &j->to, &j->result, NULL, &text, NULL, err),
+                     &text));
+    if (!args_has(j->args, "json")) return KERF_OK;
+    return put_document(kerf_dequantized_write(j->source, &j->to, &j->result, &text, NULL, err),
+                        &text, err);
 }
 
 static kerf_status dequantize(dequantize_run *j, kerf_error *err)

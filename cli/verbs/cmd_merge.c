@@ -9,7 +9,6 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
-#include "verbs/score_report.h"
 
 void note_output(const kerf_output *to)
 {
@@ -21,28 +20,13 @@ void note_output(const kerf_output *to)
     note_written(to->parts ? text : to->path);
 }
 
-int note_part(const kerf_output *to, const kerf_share *s)
-{
-    char text[TEXT_SIZE];
-    if (!to->parts) return 0;
-    print_note("%s: part %u/%u is finished, %zu of %zu files of weights, %s; kerf merge %s when "
-               "all are",
-               shown(to->path), to->part, to->parts, s->shards, s->of_shards,
-               kerf_bytes_text(s->bytes, text), shown(to->path));
-    return 1;
-}
-
 kerf_status report_part(const args *a, const kerf_finished_part *p, kerf_error *err)
 {
-    char tensors[TEXT_SIZE] = "", *text = NULL;
+    char *text = NULL;
     if (args_has(a, "json"))
         return put_document(kerf_finished_part_write(p, &text, NULL, err), &text, err);
-    if (p->of_tensors)
-        snprintf(tensors, sizeof tensors, ", %zu of %zu tensors", p->tensors, p->of_tensors);
-    if (progress_allows_text(a))
-        print_note("%s: part %u/%u is finished%s; kerf merge %s when all are", shown(p->path),
-                   p->part, p->parts, tensors, shown(p->path));
-    return KERF_OK;
+    if (!progress_allows_text(a)) return KERF_OK;
+    return put_note(kerf_finished_part_text(p, NULL, &text, NULL, err), &text);
 }
 
 static kerf_status merge(const args *a, progress *bar, kerf_merged *r, kerf_error *err)
@@ -68,7 +52,7 @@ static kerf_status show_scores(const args *a, kerf_error *err)
 
 static int run_merge(const args *a, kerf_error *err)
 {
-    char text[TEXT_SIZE], *document = NULL;
+    char *text = NULL;
     int is_scores = 0;
     progress bar = {0};
     kerf_merged r = {0};
@@ -77,12 +61,10 @@ static int run_merge(const args *a, kerf_error *err)
     progress_close(&bar);
     TRY(s);
     if (progress_allows_text(a))
-        print_note("%s: %u parts, %zu files, %s, %.2f s", shown(args_operand(a, 0)), r.parts,
-                   r.files, kerf_bytes_text(r.bytes, text), r.seconds);
+        TRY(put_note(kerf_merged_text(args_operand(a, 0), &r, NULL, &text, NULL, err), &text));
     if (is_scores) return show_scores(a, err);
     if (!args_has(a, "json")) return EXIT_OK;
-    return put_document(kerf_merged_write(args_operand(a, 0), &r, &document, NULL, err), &document,
-                        err);
+    return put_document(kerf_merged_write(args_operand(a, 0), &r, &text, NULL, err), &text, err);
 }
 
 static const option options[] = {

@@ -17,30 +17,9 @@ typedef struct quantize_run {
     kerf_calibration *calibration;
     kerf_moments moments;
     kerf_plan *plan;
-    kerf_totals totals;
     progress progress;
     kerf_result result;
-    double seconds;
 } quantize_run;
-
-/* --- report -------------------------------------------------------------------------------- */
-
-static void print_summary(const quantize_run *j)
-{
-    const kerf_totals *t = &j->totals;
-    char in[TEXT_SIZE], out[TEXT_SIZE];
-    const char *note;
-    if (note_part(&j->to, &j->result.share)) return;
-    print_note("%s: %zu of %zu tensors quantized, %s -> %s, %.3f bits per weight of all tensors, "
-               "%.2f s, %.0f MB/s",
-               shown(j->to.path), t->quantized, t->weights, kerf_bytes_text(t->bytes_in, in),
-               kerf_bytes_text(t->bytes_out, out), bits_per_weight(t->bytes_out, t->elements),
-               j->seconds, (double)t->bytes_in / 1e6 / (j->seconds > 0 ? j->seconds : 1));
-    for (size_t i = 0; (note = kerf_plan_note(j->plan, i)) != NULL; i++)
-        print_note("%s", shown(note));
-}
-
-/* --- verb ---------------------------------------------------------------------------------- */
 
 static kerf_status read_options(quantize_run *j, kerf_error *err)
 {
@@ -66,7 +45,7 @@ static kerf_status write_output(quantize_run *j, kerf_error *err)
     kerf_status s = kerf_quantize(j->plan, &j->team.team, &j->progress.job, &j->result, err);
     if (s == KERF_OK) note_output(&j->to); /* before the last event, which takes memory */
     if (s == KERF_OK) s = args_checksums(j->args, err);
-    j->seconds = progress_pause(&j->progress);
+    progress_pause(&j->progress);
     return s;
 }
 
@@ -105,12 +84,12 @@ static kerf_status quantize(quantize_run *j, kerf_error *err)
     TRY(open_calibration(j, err));
     TRY(kerf_plan_make(j->source, &j->select.select, j->rules.rule, j->rules.count, j->base, &j->to,
                        &j->plan, err));
-    kerf_plan_totals(j->plan, &j->totals);
     if (!args_has(a, "dry-run")) {
         TRY(write_output(j, err));
-        if (progress_allows_text(a)) print_summary(j);
+        if (progress_allows_text(a))
+            TRY(put_note(kerf_plan_text(j->plan, &j->result, NULL, &text, NULL, err), &text));
     } else if (!args_has(a, "json")) {
-        return put_text(kerf_plan_text(j->plan, text_form(1), &text, NULL, err), &text, err);
+        return put_text(kerf_plan_text(j->plan, NULL, text_form(1), &text, NULL, err), &text, err);
     }
     if (!args_has(a, "json")) return KERF_OK;
     const kerf_result *result = args_has(a, "dry-run") ? NULL : &j->result;

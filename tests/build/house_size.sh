@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # house_size.sh - signs that a part has outgrown its room: a source file of more than 450 lines that is
-# not a table, a command of more than 5050 lines, a server in it of more than 3940 besides, or a kerf-mpi of
-# more than 585.
+# not a table, a command of more than 4917 lines, a server in it of more than 3940 besides, or a kerf-mpi of
+# more than 583.
 #
 #   house_size.sh [ROOT]    exit 0: neither; 1: what has is on stdout
 set -euo pipefail
@@ -24,7 +24,7 @@ find "${folders[@]}" -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*
     }
     END {
         if (server > 3940) { print "cli/serve: " server " lines, more than 3940"; failed = 1 }
-        if (mpi > 585) { print "cli/mpi: " mpi " lines, more than 585"; failed = 1 }
-        if (command > 5050) { print "cli: " command " lines, more than 5050"; failed = 1 }
+        if (mpi > 583) { print "cli/mpi: " mpi " lines, more than 583"; failed = 1 }
+        if (command > 4917) { print "cli: " command " lines, more than 4917"; failed = 1 }
         exit failed
     }'

@@ -136,7 +136,7 @@ static void test_plan(void **state)
     kerf_plan *p = NULL;
     (void)state;
     must(kerf_plan_make(c, NULL, NULL, 0, codec_of("mxfp4"), &(kerf_output){0}, &p, &why), &why);
-    check(kerf_plan_text(p, &wide, &text, &size, &why));
+    check(kerf_plan_text(p, NULL, &wide, &text, &size, &why));
     const kerf_decision *d;
     for (size_t i = 0; (d = kerf_plan_at(p, i)) != NULL; i++) {
         has(d->weight->name);
@@ -146,6 +146,55 @@ static void test_plan(void **state)
     done();
     kerf_plan_free(p);
     kerf_checkpoint_close(c);
+}
+
+/* In two parts, merged; then decoded, and moved. */
+static void test_written(void **state)
+{
+    char path[4200], there[4200];
+    kerf_checkpoint *c = open_checkpoint(model);
+    const kerf_losses lost = {.groups = 3};
+    kerf_merged merged;
+    kerf_result r;
+    path_in(*state, "told", path);
+    for (unsigned part = 1; part <= 2; part++) {
+        const kerf_output to = {.path = path, .part = part, .parts = 2, .shard_bytes = 1 << 20};
+        kerf_plan *p = NULL;
+        must(kerf_plan_make(c, NULL, NULL, 0, codec_of("int8"), &to, &p, &why), &why);
+        must(kerf_quantize(p, NULL, NULL, &r, &why), &why);
+        check(kerf_plan_text(p, &r, NULL, &text, &size, &why));
+        has(part == 1 ? ": part 1/2 is finished, " : ": part 2/2 is finished, ");
+        has("/told when all are\n");
+        done();
+        kerf_plan_free(p);
+    }
+    must(kerf_merge(path, NULL, NULL, &merged, &why), &why);
+    check(kerf_merged_text(path, &merged, NULL, &text, &size, &why));
+    has("/told: 2 parts, ");
+    done();
+    kerf_checkpoint_close(c);
+
+    c = open_checkpoint(path);
+    kerf_output to = {.path = path_in(*state, "dense.safetensors", there)};
+    must(kerf_dequantize(c, KERF_F32, &to, NULL, NULL, &r, &why), &why);
+    check(kerf_dequantized_text(c, &to, &r, NULL, &text, &size, &why));
+    has("/dense.safetensors: 28 of 38 tensors decoded, ");
+    done();
+    to = (kerf_output){.path = path_in(*state, "moved.safetensors", there)};
+    must(kerf_convert(c, &to, NULL, &r, NULL, &why), &why);
+    check(kerf_converted_text(c, &to, &r, &lost, NULL, &text, &size, &why));
+    has("/moved.safetensors: 28 weights in layout kerf, not without loss, ");
+    has("\nlost: 3 ");
+    assert_int_equal(lines(), 2);
+    done();
+    kerf_checkpoint_close(c);
+
+    const kerf_finished_part part = {
+        .path = "a\tb", .part = 2, .parts = 3, .tensors = 9, .of_tensors = 28};
+    check(kerf_finished_part_text(&part, NULL, &text, &size, &why));
+    assert_string_equal(
+        text, "a?b: part 2/3 is finished, 9 of 28 tensors; kerf merge a?b when all are\n");
+    done();
 }
 
 static void test_scores(void **state)
@@ -238,11 +287,11 @@ static void test_evaluation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_page),         cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_selftest),     cmocka_unit_test(test_inspection),
-        cmocka_unit_test(test_plan),         cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_verification), cmocka_unit_test(test_advice),
-        cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_page),     cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_selftest), cmocka_unit_test(test_inspection),
+        cmocka_unit_test(test_plan),     cmocka_unit_test(test_written),
+        cmocka_unit_test(test_scores),   cmocka_unit_test(test_verification),
+        cmocka_unit_test(test_advice),   cmocka_unit_test(test_evaluation),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_folder);
 }

@@ -145,6 +145,14 @@ def test_results_print_as_the_command_does(tmp_path: Path) -> None:
     assert verdict.text.splitlines()[-1].startswith("passed: 38 tensors measured")
     scores = kerf.score(MODEL, ["nvfp4", "int8"])
     assert str(scores) == scores.text and f"{scores['int8:amax'].t2:.3e}" in scores.text
+    plan = kerf.quantize(MODEL, None, "mxfp4", dry_run=True)
+    assert all(d.name in str(plan) for d in plan.decisions)
+    done = kerf.quantize(MODEL, tmp_path / "q.safetensors", "mxfp4")
+    assert str(done).startswith(f"{done.path}: 28 of 38 tensors quantized, 7.00 MiB -> ")
+    dense = kerf.dequantize(done.path, tmp_path / "d.safetensors")
+    assert ": 28 of 38 tensors decoded, " in str(dense)
+    moved = kerf.convert(done.path, tmp_path / "ct", "compressed-tensors")
+    assert ": 28 weights in layout compressed-tensors, nothing lost, " in str(moved)
     machine = kerf.Hardware("h200")
     assert all(fact.source in str(machine) for fact in machine.facts.values())
 

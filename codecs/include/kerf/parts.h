@@ -17,6 +17,7 @@
 #define KERF_PARTS_H
 
 #include <kerf/job.h>
+#include <kerf/words.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,6 +63,10 @@ KERF_API KERF_CHECK kerf_status kerf_merge(const char *path, const kerf_merge_op
  * be freed. path: of the output. */
 KERF_API KERF_CHECK kerf_status kerf_merged_write(const char *path, const kerf_merged *r,
                                                   char **text, size_t *n, kerf_error *err);
+/* The same for people (kerf/words.h), in a line. */
+KERF_API KERF_CHECK kerf_status kerf_merged_text(const char *path, const kerf_merged *r,
+                                                 const kerf_text_form *form, char **text, size_t *n,
+                                                 kerf_error *err);
 
 /* One part of an output that is no checkpoint, scores or a calibration, when it is finished. */
 typedef struct kerf_finished_part {
@@ -74,6 +79,10 @@ typedef struct kerf_finished_part {
 /* That as JSON, as kerf_merged_write writes. */
 KERF_API KERF_CHECK kerf_status kerf_finished_part_write(const kerf_finished_part *p, char **text,
                                                          size_t *n, kerf_error *err);
+/* The same for people, in a line. */
+KERF_API KERF_CHECK kerf_status kerf_finished_part_text(const kerf_finished_part *p,
+                                                        const kerf_text_form *form, char **text,
+                                                        size_t *n, kerf_error *err);
 
 #ifdef __cplusplus
 }

@@ -148,10 +148,11 @@ KERF_API KERF_CHECK kerf_status kerf_quantize(const kerf_plan *p, const kerf_tea
  */
 KERF_API KERF_CHECK kerf_status kerf_plan_write(const kerf_plan *p, const kerf_result *r,
                                                 char **text, size_t *n, kerf_error *err);
-/* What becomes of each weight for people, in the form that is asked for (kerf/words.h), with the
- * notes of the plan. */
-KERF_API KERF_CHECK kerf_status kerf_plan_text(const kerf_plan *p, const kerf_text_form *form,
-                                               char **text, size_t *n, kerf_error *err);
+/* The same for people, in the form that is asked for (kerf/words.h): a table where r is NULL, else
+ * sums of what was written in a line; then the notes of the plan. */
+KERF_API KERF_CHECK kerf_status kerf_plan_text(const kerf_plan *p, const kerf_result *r,
+                                               const kerf_text_form *form, char **text, size_t *n,
+                                               kerf_error *err);
 
 /* Writes every quantized weight as one dense tensor of its own name, and all others as they are.
  * dtype: F32, F16 or BF16 of all decoded weights; KERF_DTYPE_NONE: the type that each had before it
@@ -166,6 +167,11 @@ KERF_API KERF_CHECK kerf_status kerf_dequantize(const kerf_checkpoint *source, k
 KERF_API KERF_CHECK kerf_status kerf_dequantized_write(const kerf_checkpoint *source,
                                                        const kerf_output *out, const kerf_result *r,
                                                        char **text, size_t *n, kerf_error *err);
+/* The same for people, in some lines. */
+KERF_API KERF_CHECK kerf_status kerf_dequantized_text(const kerf_checkpoint *source,
+                                                      const kerf_output *out, const kerf_result *r,
+                                                      const kerf_text_form *form, char **text,
+                                                      size_t *n, kerf_error *err);
 
 /* What did not survive a conversion; all zeros: nothing was lost. */
 typedef struct kerf_losses {
@@ -196,6 +202,12 @@ KERF_API KERF_CHECK kerf_status kerf_converted_write(const kerf_checkpoint *sour
                                                      const kerf_output *out, const kerf_result *r,
                                                      const kerf_losses *losses, char **text,
                                                      size_t *n, kerf_error *err);
+/* The same for people, in a line, and one for each kind of loss. */
+KERF_API KERF_CHECK kerf_status kerf_converted_text(const kerf_checkpoint *source,
+                                                    const kerf_output *out, const kerf_result *r,
+                                                    const kerf_losses *losses,
+                                                    const kerf_text_form *form, char **text,
+                                                    size_t *n, kerf_error *err);
 
 #ifdef __cplusplus
 }

@@ -82,6 +82,7 @@ class Quantized(Record):
     notes:      what could not be told, a line each: tensors of unknown role, an unknown model
     seconds:    that writing took
     recipe:     its promises, where there was one and it was executed
+    text:       what the command prints with --wide: str() of the result
     """
 
     path: str
@@ -94,6 +95,10 @@ class Quantized(Record):
     notes: tuple[str, ...]
     seconds: float
     recipe: RecipeCheck | None
+    text: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
 
     @property
     def quantized(self) -> int:
@@ -130,6 +135,7 @@ class Written(Record):
     changed, kept:        tensors that were decoded or converted, and all others
     bytes_in, bytes_out:  of tensors, without headers
     seconds:              that it took
+    text:                 what the command prints: str() of the result
     """
 
     changed: int
@@ -137,6 +143,10 @@ class Written(Record):
     bytes_in: int
     bytes_out: int
     seconds: float
+    text: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,6 +350,7 @@ def quantize(
         notes=_notes(plan),
         seconds=result.seconds,
         recipe=check,
+        text=_options.text_of(lib.kerf_plan_text, plan, ffi.NULL if dry_run else result),
     )
 
 
@@ -428,7 +439,8 @@ def dequantize(
             lambda job, err: lib.kerf_dequantize(model.handle, kind, target, team, job, result, err),
             progress,
         )
-    return read(Written, result)
+    said = _options.text_of(lib.kerf_dequantized_text, model.handle, target, result)
+    return read(Written, result, text=said)
 
 
 def convert(
@@ -459,4 +471,5 @@ def convert(
         lambda job, err: lib.kerf_convert(model.handle, target, job, result, losses, err),
         progress,
     )
-    return read(Converted, result, losses=read(Losses, losses))
+    said = _options.text_of(lib.kerf_converted_text, model.handle, target, result, losses)
+    return read(Converted, result, losses=read(Losses, losses), text=said)
