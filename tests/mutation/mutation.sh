@@ -155,7 +155,7 @@ try_fault() {
 
 tree_units=(test_predict test_predict_tiers test_gemv_outline test_choose test_model test_hardware test_score
     test_quantize_api test_quantize_cancel test_file_resume test_file_journal test_names test_predictions
-    test_documents)
+    test_documents test_texts test_texts_machines)
 tree_scripts=(advise compare_times predict hardware)
 
 build_in_tree() { cmake --build "$work/tree_build" -j "$jobs" --target "$@" >"$work/tree_log" 2>&1; }
@@ -233,7 +233,7 @@ for ((i = 1; i <= faults; i++)); do
     read_fault $i
     [[ "$file $title" = *"$pattern"* ]] || continue
     case $file in
-    codecs/file/* | codecs/layout/* | codecs/stream/* | codecs/model/*) in_tree+=($i) ;;
+    codecs/base/text_page.c | codecs/file/* | codecs/layout/* | codecs/stream/* | codecs/model/*) in_tree+=($i) ;;
     codecs/*) chosen+=($i) ;;
     *) in_tree+=($i) ;;
     esac
