@@ -150,47 +150,104 @@ static inline void lose_band(const kf_band *b, void (*decode)(const kf_band *),
     loss->clipped += count_clipped(b);
 }
 
-/* --- one set of functions per format ---------------------------------------------------------- */
+/* --- one set of functions per format ----------------------------------------------------------
+ *
+ * Formats that differ in the width of their groups alone share the functions of the first of them,
+ * which ask the band for that width: half of what a compiler has to do here. */
 
-#define KERF_FORMAT(ID, ...) extern const kf_codec_ops kf_ref_ops_##ID;
+#define ROW_KEY(ID, family, elem, geometry, scale, second, zero)                              \
+    (KERF_GROUP_##geometry != KERF_GROUP_BLOCK                                                \
+         ? 1 + AT_##ID                                                                        \
+         : ((((KERF_FAMILY_##family * 32 + KERF_ELEM_##elem) * 16 + KERF_SCALE_##scale) * 4 + \
+             KERF_SECOND_##second) *                                                          \
+                4 +                                                                           \
+            KERF_ZERO_##zero) *                                                               \
+               256)
+
+#define KERF_FORMAT(ID, ...) const kf_codec_ops *kf_ref_ops_##ID(void);
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 
+#if KF_UNIT_HAS_ROWS
+enum {
+#define KF_ROW(ID, ...) AT_##ID,
+#include "cpu/unit_rows.def"
+};
+
+/* The first row with this key, and how many have it. */
+KF_HD int first_row(int key)
+{
+#define KF_ROW(ID, wire, name, family, elem, geometry, group, scale, second, zero, ...) \
+    if (key == ROW_KEY(ID, family, elem, geometry, scale, second, zero)) return AT_##ID;
+#include "cpu/unit_rows.def"
+    return -1;
+}
+
+KF_HD int count_rows(int key)
+{
+    int count = 0;
+#define KF_ROW(ID, wire, name, family, elem, geometry, group, scale, second, zero, ...) \
+    count += key == ROW_KEY(ID, family, elem, geometry, scale, second, zero);
+#include "cpu/unit_rows.def"
+    return count;
+}
+
+KF_HD kf_spec with_width(kf_spec s, const kf_band *b)
+{
+    s.group = b->g->format->group;
+    return s;
+}
+
 #define KF_ROW(ID, wire, name, family, elem, geometry, group, scale, second, zero, enc, note) \
-    static const kf_spec spec_##ID =                                                          \
-        KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);                      \
+    enum { KEY_##ID = ROW_KEY(ID, family, elem, geometry, scale, second, zero) };             \
+    KF_HD kf_spec spec_##ID(const kf_band *b)                                                 \
+    {                                                                                         \
+        kf_spec s = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero);          \
+        return count_rows(KEY_##ID) > 1 ? with_width(s, b) : s;                               \
+    }                                                                                         \
     static size_t encode_##ID(const kf_band *b)                                               \
     {                                                                                         \
-        return encode_band(spec_##ID, b);                                                     \
+        return first_row(KEY_##ID) == AT_##ID ? encode_band(spec_##ID(b), b) : 0;             \
     }                                                                                         \
     static size_t measure_##ID(const kf_band *b, kerf_stats *s)                               \
     {                                                                                         \
-        return measure_band(spec_##ID, b, s);                                                 \
+        return first_row(KEY_##ID) == AT_##ID ? measure_band(spec_##ID(b), b, s) : 0;         \
     }                                                                                         \
     static void decode_##ID(const kf_band *b)                                                 \
     {                                                                                         \
-        decode_band(spec_##ID, b);                                                            \
+        if (first_row(KEY_##ID) == AT_##ID) decode_band(spec_##ID(b), b);                     \
     }                                                                                         \
     static size_t count_clipped_##ID(const kf_band *b)                                        \
     {                                                                                         \
-        return count_clipped_band(spec_##ID, b);                                              \
+        return first_row(KEY_##ID) == AT_##ID ? count_clipped_band(spec_##ID(b), b) : 0;      \
     }                                                                                         \
     static void lose_##ID(const kf_band *b, kerf_loss *loss)                                  \
     {                                                                                         \
         lose_band(b, decode_##ID, count_clipped_##ID, loss);                                  \
-    }                                                                                         \
-    const kf_codec_ops kf_ref_ops_##ID = {encode_##ID, measure_##ID, decode_##ID,             \
-                                          count_clipped_##ID, lose_##ID};
+    }
 #include "cpu/unit_rows.def"
+
+static const kf_codec_ops all_ops[] = {
+#define KF_ROW(ID, ...) {encode_##ID, measure_##ID, decode_##ID, count_clipped_##ID, lose_##ID},
+#include "cpu/unit_rows.def"
+};
+
+#define KF_ROW(ID, ...)                       \
+    const kf_codec_ops *kf_ref_ops_##ID(void) \
+    {                                         \
+        return &all_ops[first_row(KEY_##ID)]; \
+    }
+#include "cpu/unit_rows.def"
+#endif
 
 #if KF_IN_UNIT(COMMON)
 const kf_codec_ops *kf_ref_ops(const kerf_format *f)
 {
-    static const kf_codec_ops *const of_format[] = {
-#define KERF_FORMAT(ID, ...) &kf_ref_ops_##ID,
+    static const kf_codec_ops *(*const of_format[])(void) = {
+#define KERF_FORMAT(ID, ...) kf_ref_ops_##ID,
 #include <kerf/formats.def>
 #undef KERF_FORMAT
     };
-    return of_format[kf_format_index(f)];
+    return of_format[kf_format_index(f)]();
 }
 #endif
