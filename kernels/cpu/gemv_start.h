@@ -37,7 +37,8 @@ static kerf_status isa_plan(kerf_gemv *plan)
 {
     kf_gemv_layout *l = malloc(sizeof *l);
     if (!l) return KERF_E_NOMEM;
-    if (!kf_gemv_layout_init(l, plan, V, KIND) || !rows_of(l)) {
+    const int known = KF_ISA(widen)[kf_format_index(plan->shape.format)] != NULL;
+    if (!known || !kf_gemv_layout_init(l, plan, V, KIND) || !rows_of(l)) {
         free(l);
         return KERF_E_NOSUP;
     }
