@@ -251,7 +251,10 @@ run_exhaustive() {
 run_configuration() {
     case $1 in
     default) run_tests native cpu-only "-LE slow" ;;
-    quick) run_tests quick quick "--preset quick" ;;
+    quick)
+        local targets=(quick_tests)
+        run_tests quick quick "--preset quick"
+        ;;
     native) run_tests native cpu-only "" ;;
     asan) run_tests asan asan "-LE build|slow" "${lean[@]}" ;;
     clang) run_tests clang cpu-only "-LE build|slow" -DCMAKE_C_COMPILER=clang ;;
