@@ -1,6 +1,7 @@
 /* gemv_experts_cuda.c - layers of experts on a GPU beside reading their weights.
  *
- *   gemv_experts_cuda [-n REPLAYS] [-o FILE] [FORMAT...]
+ *   gemv_experts_cuda [-n REPLAYS] [-t TOKENS] [-o FILE] [FORMAT...]   without -t: one token, and
+ * eight
  *
  * A layer's stacks are allocated whole. A graph holds layers one after another, each with routes of
  * its own, so that weights are read from memory and not from the cache; a layer waits for the one
@@ -34,6 +35,7 @@ static const struct model {
 static kerf_device *gpu;
 static kerf_dbuf much; /* what reading alone reads */
 static int replays = 21;
+static unsigned counts[2] = {1, 8}; /* of tokens; 0: none */
 
 static uint64_t mix(uint64_t x)
 {
@@ -254,8 +256,8 @@ static void measure_model(FILE *out, const struct model *m, const kerf_format *f
     uint64_t bytes = 0;
     a.gate = stack_new(f, m->experts, 2 * m->inter, m->hidden, buffers, &bytes);
     a.down = stack_new(f, m->experts, m->hidden, m->inter, buffers + KERF_PLANES, &bytes);
-    measure(out, m, f, 1, &a, bytes);
-    measure(out, m, f, 8, &a, bytes);
+    for (int i = 0; i < 2; i++)
+        if (counts[i]) measure(out, m, f, counts[i], &a, bytes);
     for (int i = 0; i < 2 * KERF_PLANES; i++) kerf_dbuf_free(&buffers[i]);
 }
 
@@ -268,8 +270,11 @@ int main(int argc, char **argv)
     for (argc--, argv++; argc > 1 && argv[0][0] == '-'; argc -= 2, argv += 2)
         if (strcmp(argv[0], "-n") == 0)
             replays = atoi(argv[1]);
+        else if (strcmp(argv[0], "-t") == 0)
+            counts[0] = (unsigned)atoi(argv[1]), counts[1] = 0;
         else if (strcmp(argv[0], "-o") == 0 && !(out = fopen(argv[1], "w")))
             die(argv[1], "cannot be written");
+    if (counts[0] < 1 || counts[0] > KERF_EXPERTS_TOKENS) die("-t", "1 to 16 tokens");
     if (replays < 1 || replays > MOST_REPLAYS) die("-n", "1 to 200 replays");
     need(kerf_device_describe(0, &info, &error), "GPU");
     need(kerf_device_open(0, &gpu, &error), "GPU");

@@ -7,24 +7,12 @@ static unsigned round_up(unsigned n, unsigned to)
     return (n + to - 1) / to * to;
 }
 
-/* All of a warp: two units, x of some stages, notes of both. */
-static void lay_stages(kf_experts_room *r, const kf_experts_need *n)
-{
-    r->x_at = 2 * n->unit;
-    r->notes_at = r->x_at + round_up(r->x_places * r->share * r->x_pitch, 16);
-    r->slot = round_up(r->notes_at + 48, 128);
-    r->depth = 1;
-}
-
 static void lay_out(kf_experts_room *r, const kf_experts_need *n)
 {
     r->x_pitch = round_up(n->x_bytes, 128) + 64; /* neighbours in other banks */
-    if (n->by_stages)
-        lay_stages(r, n);
-    else
-        r->slot = round_up(n->mats * n->unit + r->share * r->x_pitch, 128);
+    r->slot = round_up(n->mats * n->unit + r->share * r->x_pitch, 128);
     r->sum_cols = n->columns ? n->columns : r->share;
-    unsigned sums = n->turns * r->warps * n->mats * r->sum_cols * 64;
+    unsigned sums = KF_EXPERTS_TURNS * r->warps * n->mats * r->sum_cols * 64;
     r->sums_at = r->warps * r->depth * r->slot;
     r->zeros_at = r->sums_at + round_up(sums > n->scratch ? sums : n->scratch, 128);
     r->lists_at = r->zeros_at + round_up(n->zeros, 128);
@@ -33,7 +21,7 @@ static void lay_out(kf_experts_room *r, const kf_experts_need *n)
 }
 
 typedef struct way {
-    unsigned blocks, warps, depth; /* by stages: places of x */
+    unsigned blocks, warps, depth;
 } way;
 
 static int try_way(kf_experts_room *out, const kf_experts_need *need, unsigned share, way w)
@@ -41,38 +29,10 @@ static int try_way(kf_experts_room *out, const kf_experts_need *need, unsigned s
     enum { OWN = 1024 }; /* bytes that the driver takes of each block */
     unsigned all = need->most_shared + OWN;
     unsigned room = w.blocks == 2 ? (all + OWN) / 2 - OWN : need->most_shared;
-    *out = (kf_experts_room){.share = share,
-                             .warps = w.warps,
-                             .depth = w.depth,
-                             .x_places = w.depth,
-                             .blocks = w.blocks};
+    *out =
+        (kf_experts_room){.share = share, .warps = w.warps, .depth = w.depth, .blocks = w.blocks};
     lay_out(out, need);
     return out->bytes <= room;
-}
-
-static unsigned common(unsigned a, unsigned b)
-{
-    while (b) {
-        unsigned rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* As many warps and places as have a warp come back to the stages of x that it has. */
-static int divide_stages(kf_experts_room *out, const kf_experts_need *need, unsigned share)
-{
-    static const way ways[] = {{2, 8, 2}, {2, 8, 1}, {2, 7, 2}, {2, 7, 1}, {2, 6, 1},
-                               {2, 5, 1}, {2, 4, 1}, {1, 8, 2}, {1, 8, 1}, {1, 4, 1}};
-    for (unsigned warps = 8; warps >= 7 && need->comes_back; warps--) {
-        unsigned stages = need->by_stages / common(need->by_stages, warps);
-        way w = {2, warps, stages};
-        if (stages <= KF_EXPERTS_PLACES && try_way(out, need, share, w)) return 1;
-    }
-    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (try_way(out, need, share, ways[i])) return 1;
-    return 0;
 }
 
 int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigned share)
@@ -80,7 +40,6 @@ int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigne
     static const way ways[] = {{2, 8, 4}, {2, 8, 3},  {2, 8, 2},  {2, 7, 2},  {2, 6, 2},
                                {2, 5, 2}, {1, 10, 4}, {1, 10, 3}, {1, 10, 2}, {1, 8, 4},
                                {1, 8, 3}, {1, 8, 2},  {1, 4, 2}};
-    if (need->by_stages) return divide_stages(out, need, share);
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++)
         if (try_way(out, need, share, ways[i])) return 1;
     return 0;

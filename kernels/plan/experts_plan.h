@@ -31,10 +31,10 @@ kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
 kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv_experts_args *args,
                                   void *stream, kerf_error *err);
 
-/* Kernels for tiles: experts_one.cuh, for one token; experts_stages.cuh; experts_tiles.cuh. */
+/* Kernels for tiles: experts_one.cuh; experts_few.cuh; experts_tiles.cuh. */
 typedef enum kf_experts_kind {
     KF_EXPERTS_ONE,
-    KF_EXPERTS_BY_STAGES,
+    KF_EXPERTS_FEW_TOKENS,
     KF_EXPERTS_BY_SLICES,
 } kf_experts_kind;
 
@@ -44,12 +44,12 @@ typedef enum kf_experts_kind {
 /* Items whose sums are there at once: cuda/experts/experts_y.cuh. */
 enum { KF_EXPERTS_TURNS = 3 };
 
-/* By stages: stages of x that a warp has at once, at most. */
-enum { KF_EXPERTS_PLACES = 3 };
+/* Tokens of a group in the kernel for few: columns of one product. */
+enum { KF_EXPERTS_FEW = 2 };
 
-/* Whether a format has kernels by stages: codes of 4 bits, since with 8 and more reading is what
- * takes time. */
-KF_TILING int kf_experts_has_stages(kf_spec s)
+/* Whether a format has the kernel for several tokens: codes of 4 bits, since with 8 and more
+ * reading is what takes time. */
+KF_TILING int kf_experts_has_few(kf_spec s)
 {
     const kf_gemv_tiling t = kf_gemv_tiling_of(s);
     return t.has_few && t.bits == 4;
@@ -65,7 +65,6 @@ KF_TILING unsigned kf_experts_unit(kf_gemv_tiling t)
 typedef struct kf_experts_room {
     unsigned share, warps, depth, blocks; /* blocks: of a multiprocessor, meant */
     unsigned x_pitch, slot;
-    unsigned x_places, x_at, notes_at; /* by stages */
     unsigned sums_at, sum_cols, zeros_at, lists_at, table_at, bytes;
 } kf_experts_room;
 
@@ -73,17 +72,34 @@ typedef struct kf_experts_room {
 typedef struct kf_experts_need {
     unsigned mats, unit, x_bytes, zeros, table; /* bytes, but mats                   */
     unsigned tokens;
-    unsigned by_stages;      /* stages of a row; 0: by slices                            */
-    int comes_back;          /* items of a block have the same x, one after another     */
     unsigned columns;        /* whose sums are there; 0: as many as share weights        */
-    unsigned turns;          /* items whose sums are there at once                       */
     unsigned lists, scratch; /* bytes                                               */
     unsigned most_shared;    /* of a block                                          */
 } kf_experts_need;
 
-/* With so many tokens for a product; prefers two blocks for a multiprocessor to one, then more
- * warps, then a deeper ring. 0: nothing fits. */
+/* By slices, with so many tokens for a product; prefers two blocks for a multiprocessor to one,
+ * then more warps, then a deeper ring. 0: nothing fits. */
 int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigned share);
+
+/* --- several tokens -----------------------------------------------------------------------------
+ */
+
+/* What a launch has to do, and the machine that it runs on. */
+typedef struct kf_experts_few_need {
+    int is_down;
+    unsigned tiles, slices, groups;       /* of what comes out; stages of a row; at most */
+    unsigned unit, x_stage, table, lists; /* bytes */
+    unsigned multiprocessors, most_shared;
+} kf_experts_few_need;
+
+typedef struct kf_experts_few_room {
+    unsigned blocks; /* of the launch */
+    unsigned chunks, chunk_stages, most_items;
+    unsigned x_pitch, x_at, backs_at, lists_at, table_at, sums_at, bytes;
+} kf_experts_few_room;
+
+/* How many blocks there are, what is a part of their work, and what lies where. 0: nothing fits. */
+int kf_experts_few_divide(kf_experts_few_room *out, const kf_experts_few_need *need);
 
 /* --- one token ----------------------------------------------------------------------------------
  */

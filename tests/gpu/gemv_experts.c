@@ -156,6 +156,10 @@ static const layer_case cases[] = {
     {2, 1000, 136, 1, 5, KERF_F16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 1, 0},
     {18, 512, 48, 1, 16, KERF_BF16, KERF_BF16, KERF_BF16, KERF_EXPERTS_APART, 0, 0},
     {9, 2304, 576, 1, 8, KERF_F16, KERF_F16, KERF_F16, KERF_EXPERTS_APART, 0, 0},
+    /* Many items for each block: experts with several groups, and with one; rows of h in chunks. */
+    {16, 1024, 32, 16, 8, KERF_BF16, KERF_BF16, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
+    {40, 1024, 32, 5, 8, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_APART, 1, 0},
+    {2, 64, 9216, 4, 2, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_ALTERNATING, 1, 1},
 };
 
 int main(int argc, char **argv)

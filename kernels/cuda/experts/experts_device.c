@@ -20,7 +20,7 @@ typedef struct device_plan {
     kf_experts_job job[2]; /* without pointers */
     kf_experts_grid grid[2];
     int ordinal, is_tiled;
-    size_t parts_at, arrived_at; /* in the workspace */
+    size_t parts_at, counts_at; /* in the workspace */
 } device_plan;
 
 static const kf_experts_launches *tile_launches_of(const kerf_format *f)
@@ -85,17 +85,13 @@ static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv
                                const kf_gemv_machine *m)
 {
     unsigned parts = t->way == KF_WAY_BF16 ? 2 : 1;
-    unsigned codes = t->has_few ? t->stage_codes : t->slice_codes, halves = codes * 2 * parts;
-    unsigned raw = codes * (kerf_dtype_bits(j->x_type) / 8);
-    return (kf_experts_need){.by_stages = t->has_few ? j->slices : 0,
-                             .comes_back = !which,
-                             .columns = which ? j->tokens : 0,
-                             .turns = which && t->has_few ? 2 : KF_EXPERTS_TURNS,
-                             .mats = which && !t->has_few ? 1 : 2,
-                             .unit =
-                                 t->has_few ? kf_experts_unit(*t) : t->slice_unit + raw_bytes(j, t),
+    unsigned halves = t->slice_codes * 2 * parts;
+    unsigned raw = t->slice_codes * (kerf_dtype_bits(j->x_type) / 8);
+    return (kf_experts_need){.columns = which ? j->tokens : 0,
+                             .mats = which ? 1 : 2,
+                             .unit = t->slice_unit + raw_bytes(j, t),
                              .x_bytes = raw > halves ? raw : halves,
-                             .zeros = t->has_few ? 0 : halves,
+                             .zeros = halves,
                              .table = t->table,
                              .tokens = j->tokens,
                              .lists = KF_EXPERTS_LISTS,
@@ -103,16 +99,12 @@ static kf_experts_need need_of(const kf_experts_job *j, int which, const kf_gemv
                              .most_shared = m->most_shared};
 }
 
-/* By stages, two tokens of a group cost what one does, and a third room; so no more where experts
- * rarely have them. Two blocks for a multiprocessor if at least two tokens share weights in both
- * launches; else one.
+/* Two blocks for a multiprocessor if at least two tokens share weights in both launches; else one.
  */
 static int divide(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                   kf_experts_room room[2])
 {
-    const kf_experts_job *in = &p->job[0];
-    const int few = t->has_few && in->tokens * in->top_k <= in->experts;
-    unsigned most = few && in->share > 2 ? 2 : in->share, least = most < 2 ? most : 2;
+    const unsigned most = p->job[0].share, least = most < 2 ? most : 2;
     for (unsigned blocks = 2; blocks >= 1; blocks--)
         for (unsigned share = most; share >= (blocks == 2 ? least : 1); share--) {
             int fits = 1;
@@ -134,9 +126,7 @@ static void take_room(kf_experts_job *j, const kf_experts_room *r, unsigned mats
     j->depth = r->depth;
     j->x_pitch = r->x_pitch;
     j->raw_at = raw ? mats * unit : 0;
-    j->x_at = r->x_at ? r->x_at : mats * (unit + raw);
-    j->x_places = r->x_places;
-    j->notes_at = r->notes_at;
+    j->x_at = mats * (unit + raw);
     j->slot = r->slot;
     j->sums_at = r->sums_at;
     j->sum_cols = r->sum_cols;
@@ -150,25 +140,6 @@ static unsigned blocks_for(const kf_experts_job *j, int which, uint64_t per_item
     uint64_t items = (uint64_t)j->tiles * (which ? 1 : j->tokens * j->top_k);
     uint64_t blocks = items * per_item;
     return blocks < most ? (unsigned)blocks : most;
-}
-
-/* Where there is enough to do, blocks of down get equal parts of all steps, of two tiles with the
- * same h: at least two for each warp. Sums that are left, and counts, come behind h. */
-static void plan_parts(device_plan *p, kerf_gemv_experts *plan, unsigned most)
-{
-    kf_experts_job *j = &p->job[1];
-    const unsigned items = (j->tiles + 1) / 2, pairs = (j->tokens + 1) / 2;
-    const uint64_t slots = (uint64_t)j->tokens * j->top_k;
-    const uint64_t groups = slots < j->experts ? slots : j->experts;
-    j->together = 1;
-    if (items * groups * j->slices < 2 * (uint64_t)most * j->warps) return;
-    j->together = 2;
-    j->is_even = 1;
-    p->grid[1].blocks = most;
-    p->job[0].arrivals = items * 2 * pairs;
-    p->parts_at = (plan->workspace + 127) / 128 * 128;
-    p->arrived_at = p->parts_at + (size_t)most * 4 * pairs * 128;
-    plan->workspace = p->arrived_at + p->job[0].arrivals * sizeof(uint32_t);
 }
 
 /* *blocks: of a multiprocessor. */
@@ -225,22 +196,80 @@ static kerf_status plan_one(device_plan *p, const kf_gemv_tiling *t, const kf_ge
     return KERF_OK;
 }
 
-static kerf_status plan_shared(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_tiling *t,
-                               kf_experts_kind kind, const kf_gemv_machine *m, kerf_error *err)
+static kf_experts_few_need need_of_few(const kf_experts_job *j, int which, const kf_gemv_tiling *t,
+                                       const kf_gemv_machine *m)
+{
+    return (kf_experts_few_need){.is_down = which,
+                                 .tiles = j->tiles,
+                                 .slices = j->slices,
+                                 .groups = j->tokens * j->top_k,
+                                 .unit = kf_experts_unit(*t),
+                                 .x_stage = t->stage_codes * 2,
+                                 .table = t->table,
+                                 .lists = KF_EXPERTS_LISTS,
+                                 .multiprocessors = m->multiprocessors,
+                                 .most_shared = m->most_shared};
+}
+
+/* What each column adds to y, and counts of those that are there, come behind h. */
+static void plan_parts(device_plan *p, kerf_gemv_experts *plan)
+{
+    const kf_experts_job *j = &p->job[1];
+    const size_t columns = (size_t)j->tokens * j->top_k * j->chunks;
+    p->parts_at = (plan->workspace + 127) / 128 * 128;
+    p->counts_at = p->parts_at + columns * j->tiles * KF_GEMV_TILE * sizeof(float);
+    plan->workspace = p->counts_at + KF_EXPERTS_COUNTS * sizeof(uint32_t);
+}
+
+static kerf_status plan_few(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_tiling *t,
+                            const kf_gemv_machine *m, kerf_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        kf_experts_few_room r;
+        kf_experts_job *j = &p->job[i];
+        const kf_experts_few_need need = need_of_few(j, i, t, m);
+        int blocks;
+        if (!kf_experts_few_divide(&r, &need)) return KERF_OK;
+        p->grid[i] = (kf_experts_grid){.blocks = r.blocks,
+                                       .threads = 32 * KF_GEMV_WARPS,
+                                       .shared_bytes = r.bytes,
+                                       .kind = KF_EXPERTS_FEW_TOKENS,
+                                       .overlap = m->has_clusters};
+        KF_TRY(prepare(p, i, m, &blocks, err));
+        if (blocks < 1) return KERF_OK;
+        j->is_down = (uint32_t)i;
+        j->share = j->tokens < KF_EXPERTS_FEW ? j->tokens : KF_EXPERTS_FEW;
+        j->chunks = r.chunks;
+        j->chunk_stages = r.chunk_stages;
+        j->most_items = r.most_items;
+        j->x_pitch = r.x_pitch;
+        j->x_at = r.x_at;
+        j->backs_at = r.backs_at;
+        j->lists_at = r.lists_at;
+        j->table_at = r.table_at;
+        j->sums_at = r.sums_at;
+    }
+    plan_parts(p, plan);
+    p->is_tiled = 1;
+    return KERF_OK;
+}
+
+static kerf_status plan_slices(device_plan *p, const kf_gemv_tiling *t, const kf_gemv_machine *m,
+                               kerf_error *err)
 {
     kf_experts_room room[2];
     if (!divide(p, t, m, room)) return KERF_OK;
     for (int i = 0; i < 2; i++) {
         kf_experts_grid *g = &p->grid[i];
         int blocks;
-        *g = (kf_experts_grid){
-            .threads = 32 * room[i].warps, .shared_bytes = room[i].bytes, .kind = kind};
+        *g = (kf_experts_grid){.threads = 32 * room[i].warps,
+                               .shared_bytes = room[i].bytes,
+                               .kind = KF_EXPERTS_BY_SLICES,
+                               .overlap = m->has_clusters};
         KF_TRY(prepare(p, i, m, &blocks, err));
         if (blocks < 1) return KERF_OK;
         take_room(&p->job[i], &room[i], i ? 1 : 2, t->slice_unit, raw_bytes(&p->job[i], t));
         g->blocks = blocks_for(&p->job[i], i, 1, (unsigned)blocks * m->multiprocessors);
-        g->overlap = m->has_clusters;
-        if (i && t->has_few) plan_parts(p, plan, (unsigned)blocks * m->multiprocessors);
     }
     p->is_tiled = 1;
     return KERF_OK;
@@ -258,15 +287,16 @@ static int goes_as_one(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t
     return t->bits == 4 || units <= (uint64_t)MOST_UNITS * m->multiprocessors * KF_GEMV_WARPS;
 }
 
-/* The kernel for one token; by stages, with codes of 4 bits; by slices. The first that takes the
- * layer. */
+/* The kernel for one token; for few, with codes of 4 bits; by slices. The first that takes the
+ * layer.
+ */
 static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_machine *m,
                               kerf_error *err)
 {
     const kf_spec spec = kf_spec_of(plan->shape.format);
     const kf_gemv_tiling tiling = kf_gemv_tiling_of(spec);
     const int takes[] = {[KF_EXPERTS_ONE] = goes_as_one(&plan->shape, &tiling, m),
-                         [KF_EXPERTS_BY_STAGES] = kf_experts_has_stages(spec),
+                         [KF_EXPERTS_FEW_TOKENS] = kf_experts_has_few(spec),
                          [KF_EXPERTS_BY_SLICES] = 1};
     p->launches = tile_launches_of(plan->shape.format);
     for (int kind = 0; kind <= KF_EXPERTS_BY_SLICES && !p->is_tiled; kind++) {
@@ -278,8 +308,10 @@ static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_
         if (!tiled) continue;
         if (kind == KF_EXPERTS_ONE)
             KF_TRY(plan_one(p, &t, m, err));
+        else if (kind == KF_EXPERTS_FEW_TOKENS)
+            KF_TRY(plan_few(p, plan, &t, m, err));
         else
-            KF_TRY(plan_shared(p, plan, &t, (kf_experts_kind)kind, m, err));
+            KF_TRY(plan_slices(p, &t, m, err));
     }
     return KERF_OK;
 }
@@ -365,7 +397,7 @@ kerf_status kf_experts_device_run(const kerf_gemv_experts *plan, const kerf_gemv
         j.x_stride = i ? plan->h_stride : a->x_stride;
         j.y_stride = i ? a->y_stride : plan->h_stride;
         j.parts = (float *)((uint8_t *)a->workspace.p + p->parts_at);
-        j.arrived = (uint32_t *)((uint8_t *)a->workspace.p + p->arrived_at);
+        j.counts = (uint32_t *)((uint8_t *)a->workspace.p + p->counts_at);
         j.x_wide = is_aligned(j.x, j.x_stride * (kerf_dtype_bits(j.x_type) / 8), 16);
         KF_CUDA((p->is_tiled ? p->launches->tiles : p->launches->any)(i, &j, &p->grid[i], stream),
                 "starting a layer of experts");

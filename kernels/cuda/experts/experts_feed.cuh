@@ -1,10 +1,7 @@
-/* experts_feed.cuh - a warp's run of units of the launches of experts_stages.cuh, and how they come
- * into its ring. A unit is 16 rows of a stage of one matrix of an expert, laid out as cuda/few has
- * it (gemv_quarters.cuh), with room for scales that begin anywhere: then the words that cover them
- * are copied as they lie, and a lane shifts its own when it reads them.
- *
- * A warp has a ring of two units, x of the tokens that they meet, and a note of each unit, so that
- * nothing is found out twice. */
+/* experts_feed.cuh - how units of experts' weights come into the ring of a warp, in the kernels
+ * that take them as cuda/few does. A unit is 16 rows of a stage of one matrix of an expert, laid
+ * out as gemv_quarters.cuh has it, with room for scales that begin anywhere: then the words that
+ * cover them are copied as they lie, and a lane shifts its own when it reads them. */
 #ifndef KERF_EXPERTS_FEED_CUH
 #define KERF_EXPERTS_FEED_CUH
 
@@ -20,80 +17,13 @@ constexpr uint32_t STAGE_OCTETS = STAGE_CODES / 8;
 constexpr uint32_t UNIT_ROOM = kf_experts_unit(TILING); /* of a unit in the ring */
 static_assert(!HAS_COLUMN || UNIT_ROOM >= CODE_BYTES + (MAY_SKEW ? TILE * RAW_ROW : 0), "room");
 
-/* --- which units a warp has ---------------------------------------------------------------------
- */
+/* Until all but the last N groups of copies have arrived. */
+template <int N> __device__ __forceinline__ void wait_groups()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 
-/* What a block has to do: steps, of one unit or two with the same x, counted over its items, of
- * which the first may have begun. */
-struct block_span {
-    uint32_t tile, group, stage; /* of the first step */
-    uint32_t steps, items;
-};
-
-template <bool DOWN> struct stage_cursor {
-    uint32_t left;        /* steps of the warp, with this one    */
-    uint32_t item;        /* of the block, counted from zero     */
-    uint32_t group, tile; /* of h; of y: or of pairs of tiles    */
-    uint32_t stage;
-
-    __device__ __forceinline__ void begin(const kf_experts_job &j, const expert_groups &g,
-                                          const block_span &s, uint32_t warp)
-    {
-        left = s.steps > warp ? (s.steps - warp + j.warps - 1) / j.warps : 0;
-        item = 0;
-        group = s.group;
-        tile = s.tile;
-        stage = s.stage + warp;
-        settle(j, g);
-    }
-    __device__ __forceinline__ void settle(const kf_experts_job &j, const expert_groups &g)
-    {
-        while (left && stage >= j.slices) {
-            stage -= j.slices;
-            if constexpr (DOWN) {
-                if (++group == g.count) group = 0, tile++, item++;
-            } else {
-                item++;
-                if (++tile == j.tiles) tile = 0, group++;
-            }
-        }
-    }
-    __device__ __forceinline__ void step(const kf_experts_job &j, const expert_groups &g)
-    {
-        left--;
-        stage += j.warps;
-        settle(j, g);
-    }
-};
-
-/* A unit as the one who multiplies must know it. */
-struct unit_note {
-    uint32_t item, tile, expert;
-    uint32_t stage;          /* 20 bits */
-    uint32_t column, tokens; /* the first of h, and how many: 8 and 3 bits */
-    uint32_t second;         /* of a step: up, or the next tile */
-    uint32_t place;          /* where its x is */
-    bool fresh;              /* which is not halves yet; both units of a step say so */
-    bool raw;                /* scales as they lie in memory */
-
-    __device__ __forceinline__ void leave(uint32_t at) const
-    {
-        put_piece(at, {item, tile, expert | place << 17 | (uint32_t)fresh << 19 | second << 20,
-                       stage | tokens << 20 | column << 23 | (uint32_t)raw << 31});
-    }
-    static __device__ __forceinline__ unit_note find(uint32_t at)
-    {
-        const uint4 v = shared_piece(at);
-        return {
-            v.x,           v.y,           v.z & 0x1ffff, v.w & 0xfffff,        v.w >> 23 & 0xff,
-            v.w >> 20 & 7, v.z >> 20 & 1, v.z >> 17 & 3, (v.z >> 19 & 1) != 0, (v.w >> 31) != 0};
-    }
-};
-
-/* Behind the notes of two units: the powers of two of each place of x, a byte for each token. */
-constexpr uint32_t NOTE = 16, SHIFTS_AT = 2 * NOTE;
-
-/* --- weights ------------------------------------------------------------------------------------
+/* --- scales that begin anywhere ------------------------------------------------------------------
  */
 
 /* Where the scales of a stage begin in a row. */
@@ -131,47 +61,6 @@ __device__ __noinline__ void copy_codes_slowly(const kf_experts_job &j, uint32_t
                                                uint32_t stage, uint32_t rows, const uint8_t *codes)
 {
     copy_codes_at_edge<PIECES, unit_place>(j, to, lane, stage, rows, codes);
-}
-
-/* Starts the copies of a unit of a matrix; says whether its scales are raw. */
-__device__ __forceinline__ bool copy_unit(const kf_experts_job &j, int mat, uint32_t expert,
-                                          uint32_t tile, uint32_t stage, uint32_t to, uint32_t lane)
-{
-    const kf_gemv_matrix m = matrix_of(j, j.stack[mat], expert);
-    const uint32_t first = first_row(j, mat, tile), rows = j.rows - first;
-    const uint32_t row = lane / PIECES, piece = lane % PIECES;
-    const uint32_t at = stage * ROW_STAGE + piece * 16, pitch = (uint32_t)j.strides.row_bytes;
-    const uint8_t *codes = m.plane[KERF_PLANE_CODES] + (uint64_t)(first + row) * pitch + at;
-    if (j.aligned && rows >= TILE) {
-        const uint32_t there = to + unit_place(row, piece), step = ROWS_AT_ONCE * pitch;
-        const bool inside = at < pitch;
-        if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
-#pragma unroll
-            for (uint32_t i = 0; i < COPIES; i++)
-                copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE), codes + (uint64_t)step * i,
-                           inside);
-    } else {
-        copy_codes_slowly(j, to, lane, stage, rows, codes);
-    }
-    if constexpr (HAS_GROUPS) {
-        const bool plain = j.plain_scales && rows >= TILE && (stage + 1) * STAGE_CODES <= j.cols;
-        if (plain) {
-            if (SCALE_LANES == 32 || (int)lane < SCALE_LANES) {
-                const uint32_t r = SHARED_ROW ? first / TILE_ROWS : first + lane / ROW_PIECES;
-                copy_scales<SCALE_PIECE>(
-                    to + CODE_BYTES + lane * SCALE_PIECE,
-                    stage_scales(j, m, r, stage) + lane % ROW_PIECES * SCALE_PIECE, true);
-            }
-        } else if constexpr (SHARED_ROW) {
-            copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage, rows,
-                                            stage_scales(j, m, first / TILE_ROWS, stage));
-        } else if constexpr (MAY_SKEW) {
-            copy_raw(j, m, first, stage, to + CODE_BYTES, lane);
-        }
-        return MAY_SKEW && !plain;
-    } else {
-        return false;
-    }
 }
 
 /* The lane's scales of a unit whose rows of them begin anywhere. */
@@ -216,19 +105,132 @@ struct skewed_scales {
     }
 };
 
-__device__ __forceinline__ skewed_scales scales_of(const kf_experts_job &j, int mat,
-                                                   const unit_note &n, uint32_t lane)
+/* --- weights into the ring ----------------------------------------------------------------------
+ */
+
+/* Rows of scales that begin at multiples of 4 bytes are copied in words, which lie in the ring as
+ * pieces would. */
+constexpr uint32_t ROW_WORDS = ROW_SCALES >= 4 ? ROW_SCALES / 4 : 1;
+constexpr bool HAS_WORDS = MAY_SKEW && ROW_SCALES >= 8 && 32 % ROW_WORDS == 0;
+
+/* How the scales of a tile are copied: as cuda/few does; in words; as they lie. */
+enum { SCALES_PLAIN, SCALES_WORDS, SCALES_RAW };
+
+__device__ __forceinline__ uint32_t way_of_scales(const kf_experts_job &j, uint32_t rows)
 {
-    skewed_scales s = {{0, 0}, n.raw};
-    if (!MAY_SKEW || !n.raw) return s;
-    const kf_gemv_matrix m = matrix_of(j, j.stack[mat], n.expert);
-    const uint32_t first = first_row(j, mat, n.tile) + lane / 4;
-#pragma unroll
-    for (int row = 0; row < 2; row++)
-        s.skew[row] =
-            (uint32_t)(uint64_t)stage_scales(j, m, min(first + 8 * row, j.rows - 1), n.stage) % 4;
-    return s;
+    if (rows < TILE) return SCALES_RAW;
+    return j.plain_scales ? SCALES_PLAIN : HAS_WORDS && j.words ? SCALES_WORDS : SCALES_RAW;
 }
+
+/* Copies a warp's run of units into its ring, one after another. PLACE says which unit is the next:
+ * group, mat, tile, stage, and go_on(). */
+template <typename PLACE> struct expert_feed {
+    PLACE at;
+    uint32_t left; /* units of the run */
+    uint32_t rows; /* of the matrix, from the tile's first on */
+    uint32_t way;  /* of scales */
+    uint32_t expert;
+    uint64_t codes_at, scales_at; /* of the lane's first copies in an expert's planes */
+    const uint8_t *codes, *scales;
+
+    /* What does not depend on which expert it is. */
+    __device__ __forceinline__ void aim_rows(const kf_experts_job &j, uint32_t lane)
+    {
+        const uint32_t first = first_row(j, (int)at.mat, at.tile);
+        rows = j.rows - first;
+        codes_at = (uint64_t)(first + lane / PIECES) * j.strides.row_bytes +
+                   (at.stage * ROW_STAGE + lane % PIECES * 16);
+        if constexpr (HAS_GROUPS) {
+            const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
+            way = way_of_scales(j, rows);
+            const bool is_plain = way == SCALES_PLAIN;
+            const uint32_t row =
+                SHARED_ROW ? first / TILE_ROWS : first + lane / (is_plain ? ROW_PIECES : ROW_WORDS);
+            scales_at = (uint64_t)row * all + at.stage * ROW_SCALES +
+                        (is_plain ? lane % ROW_PIECES * SCALE_PIECE : lane % ROW_WORDS * 4);
+        }
+    }
+    template <typename EXPERTS>
+    __device__ __forceinline__ void aim_expert(const kf_experts_job &j, const EXPERTS &e)
+    {
+        expert = e.expert_at(at.group);
+        const kf_experts_planes &s = j.stack[at.mat];
+        codes = s.plane[KERF_PLANE_CODES] + expert * s.stride[KERF_PLANE_CODES] + codes_at;
+        if constexpr (HAS_GROUPS)
+            scales = s.plane[KERF_PLANE_SCALES] + expert * s.stride[KERF_PLANE_SCALES] + scales_at;
+    }
+
+    __device__ __forceinline__ void fetch_codes(const kf_experts_job &j, uint32_t to, uint32_t lane)
+    {
+        const uint32_t row = lane / PIECES, piece = lane % PIECES;
+        if (j.aligned && rows >= TILE) {
+            const bool inside = at.stage * ROW_STAGE + piece * 16 < (uint32_t)j.strides.row_bytes;
+            const uint32_t there = to + unit_place(row, piece);
+            const uint32_t step = ROWS_AT_ONCE * (uint32_t)j.strides.row_bytes;
+            if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
+#pragma unroll
+                for (uint32_t i = 0; i < COPIES; i++)
+                    copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE), codes + (uint64_t)step * i,
+                               inside);
+        } else {
+            copy_codes_slowly(j, to, lane, at.stage, rows, codes);
+        }
+    }
+
+    __device__ __forceinline__ void fetch_scales(const kf_experts_job &j, uint32_t to,
+                                                 uint32_t lane)
+    {
+        const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
+        if (way == SCALES_PLAIN) {
+            const bool inside =
+                at.stage * ROW_SCALES + (SHARED_ROW ? 0 : lane % ROW_PIECES * SCALE_PIECE) < all;
+            if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
+                copy_scales<SCALE_PIECE>(to + lane * SCALE_PIECE, scales, inside);
+        } else if (HAS_WORDS && way == SCALES_WORDS) {
+            fetch_words(to, lane, all);
+        } else {
+            fetch_scales_slowly(j, to, lane, at.stage, j.rows - rows, j.stack[at.mat], expert);
+        }
+    }
+    __device__ __forceinline__ void fetch_words(uint32_t to, uint32_t lane, uint32_t all)
+    {
+        if constexpr (HAS_WORDS) {
+            constexpr uint32_t AT_ONCE = HAS_WORDS ? 32 / ROW_WORDS : 1; /* rows */
+            const bool inside = at.stage * ROW_SCALES + lane % ROW_WORDS * 4 < all;
+#pragma unroll
+            for (uint32_t i = 0; i < TILE / AT_ONCE; i++)
+                copy_scales<4>(to + lane * 4 + i * 128, scales + (uint64_t)(AT_ONCE * all) * i,
+                               inside);
+        }
+    }
+    static __device__ __noinline__ void
+    fetch_scales_slowly(const kf_experts_job &j, uint32_t to, uint32_t lane, uint32_t stage,
+                        uint32_t first, const kf_experts_planes &planes, uint32_t expert)
+    {
+        const kf_gemv_matrix m = matrix_of(j, planes, expert);
+        if constexpr (SHARED_ROW)
+            copy_scales_at_edge<ROW_SCALES>(j, to, lane, stage, j.rows - first,
+                                            stage_scales(j, m, first / TILE_ROWS, stage));
+        else if constexpr (MAY_SKEW)
+            copy_raw(j, m, first, stage, to, lane);
+    }
+
+    /* The unit into the ring at `to`, and on to the next. */
+    template <typename BLOCK, typename EXPERTS>
+    __device__ __forceinline__ void fetch(const kf_experts_job &j, const BLOCK &b, const EXPERTS &e,
+                                          uint32_t to, uint32_t lane)
+    {
+        fetch_codes(j, to, lane);
+        if constexpr (HAS_GROUPS) fetch_scales(j, to + CODE_BYTES, lane);
+        codes += ROW_STAGE;
+        if constexpr (HAS_GROUPS) scales += ROW_SCALES;
+        left--;
+        if (at.go_on(j, b) && left) {
+            aim_rows(j, lane);
+            aim_expert(j, e);
+        }
+    }
+};
 
 } // namespace
 

@@ -17,19 +17,22 @@ struct expert_groups {
     uint16_t column[KF_EXPERTS_SLOTS]; /* of h: a group's first */
     uint8_t mask[KF_EXPERTS_SLOTS];    /* of a group: its tokens of eight */
     uint8_t half[KF_EXPERTS_SLOTS];
-    uint8_t token[KF_EXPERTS_SLOTS]; /* of a column */
+    uint8_t token[KF_EXPERTS_SLOTS];    /* of a column */
+    uint16_t of_slot[KF_EXPERTS_SLOTS]; /* a slot's column, or NO_COLUMN: it counts for nothing, or
+                                         * with another one of its token */
     uint32_t count;
+    static constexpr uint32_t NO_COLUMN = 0xffff;
 };
 static_assert(sizeof(expert_groups) <= KF_EXPERTS_LISTS, "lists take more");
 
 /* What slots say while groups are being found. */
-struct expert_slots {
+struct alignas(16) expert_slots {
     int32_t id[KF_EXPERTS_SLOTS]; /* -1: counts for nothing */
     float weight[KF_EXPERTS_SLOTS];
-    uint32_t before[KF_EXPERTS_SLOTS]; /* of a leader: groups before its own, and columns << 16 */
-    uint32_t warp[KF_EXPERTS_SLOTS / 32];
-    uint32_t view[KF_EXPERTS_SLOTS]; /* what it knows of the others, once they are looked at */
-    float sum[KF_EXPERTS_SLOTS];
+    uint32_t before[KF_EXPERTS_SLOTS]; /* first the bit of its token; then groups of all leaders
+                                        * before, and columns << 16 */
+    uint32_t view[KF_EXPERTS_SLOTS];   /* what it knows of the others ...          */
+    float sum[KF_EXPERTS_SLOTS];       /* ... and the weight of all of its token's */
 };
 static_assert(sizeof(expert_slots) <= KF_EXPERTS_SCRATCH + 128, "scratch takes more");
 
@@ -49,7 +52,7 @@ __device__ __forceinline__ uint32_t lowest(uint32_t mask, uint32_t n)
     return out;
 }
 
-/* Everything that slot i knows of the others. */
+/* What slot i knows of the others: */
 struct slot_view {
     uint32_t mask;   /* tokens that name its expert */
     uint32_t leader; /* the first slot that does    */
@@ -58,24 +61,48 @@ struct slot_view {
 
     __device__ __forceinline__ void look(const kf_experts_job &j, const expert_slots &s, uint32_t i)
     {
-        int32_t id = s.id[i];
-        uint32_t token = i / j.top_k, at = 0;
-        mask = 0, leader = i, is_first = true, weight = 0;
-        for (uint32_t t = 0; t < j.tokens; t++)
-            for (uint32_t k = 0; k < j.top_k; k++, at++) {
-                if (s.id[at] != id) continue;
-                mask |= 1u << t;
-                leader = min(leader, at);
-                if (t == token) {
-                    is_first = is_first && at >= i;
-                    weight = weight + s.weight[at];
-                }
+        const uint32_t slots = j.tokens * j.top_k, token = s.before[i];
+        const int32_t id = s.id[i];
+        uint32_t own = 0;
+        mask = 0, leader = slots, is_first = true, weight = s.weight[i];
+#pragma unroll 2
+        for (uint32_t at = 0; at < slots; at += 4) {
+            const int4 ids = *(const int4 *)(s.id + at);
+            const uint4 bits = *(const uint4 *)(s.before + at);
+            const int32_t other[4] = {ids.x, ids.y, ids.z, ids.w};
+            const uint32_t bit[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                if (other[e] != id) continue;
+                mask |= bit[e];
+                leader = min(leader, at + e);
+                own += bit[e] == token;
             }
+        }
+        if (own > 1) add_others(j, s, i);
+    }
+    /* A token that names the expert more than once. */
+    __device__ __forceinline__ void add_others(const kf_experts_job &j, const expert_slots &s,
+                                               uint32_t i)
+    {
+        const uint32_t from = i / j.top_k * j.top_k;
+        weight = 0;
+        for (uint32_t at = from; at < from + j.top_k; at++) {
+            if (s.id[at] != s.id[i]) continue;
+            is_first = is_first && at >= i;
+            weight = weight + s.weight[at];
+        }
     }
 };
 
-/* Sums over all slots before each; all threads of the block, which are no fewer than a warp for
- * each 32 slots that there are, or take turns. */
+/* Groups that a slot leads, and columns << 16. */
+__device__ __forceinline__ uint32_t share_of_slot(const expert_slots &s, uint32_t i, uint32_t share)
+{
+    const uint32_t mask = s.view[i] & 0xffff;
+    const bool leads = (s.view[i] >> 16 & 0x1ff) == i;
+    return leads ? groups_of(mask, share) | (uint32_t)__popc(mask) << 16 : 0;
+}
+
 __device__ __forceinline__ uint32_t scan_warp(uint32_t v, uint32_t lane)
 {
 #pragma unroll
@@ -89,42 +116,43 @@ __device__ __forceinline__ uint32_t scan_warp(uint32_t v, uint32_t lane)
 __device__ void find_groups(const kf_experts_job &j, expert_groups &g, expert_slots &s)
 {
     const uint32_t slots = j.tokens * j.top_k, lane = threadIdx.x % 32;
-    const uint32_t rounds = (slots + 31) / 32 * 32;
-    for (uint32_t i = threadIdx.x; i < slots; i += blockDim.x) {
-        int32_t id = __ldcg(j.ids + i);
-        float w = __ldcg(j.weights + i);
+    const uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    for (uint32_t i = threadIdx.x; i < (slots + 3) / 4 * 4; i += blockDim.x) {
+        const int32_t id = i < slots ? __ldcg(j.ids + i) : -1;
+        const float w = i < slots ? __ldcg(j.weights + i) : 0;
         s.id[i] = id < 0 || (uint32_t)id >= j.experts || w == 0 ? -1 : id;
         s.weight[i] = w;
+        s.before[i] = 1u << i / j.top_k;
     }
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < rounds; i += blockDim.x) {
-        uint32_t mine = 0;
-        if (i < slots && s.id[i] >= 0) {
-            slot_view v;
-            v.look(j, s, i);
-            s.view[i] = v.mask | v.leader << 16 | (uint32_t)v.is_first << 24;
-            s.sum[i] = v.weight;
-            if (v.leader == i) mine = groups_of(v.mask, j.share) | __popc(v.mask) << 16;
-        }
-        uint32_t upto = scan_warp(mine, lane);
-        if (i < slots) s.before[i] = upto - mine;
-        if (lane == 31) s.warp[i / 32] = upto;
-    }
-    __syncthreads();
-    auto before = [&](uint32_t i) {
-        uint32_t sum = s.before[i];
-        for (uint32_t w = 0; w < i / 32; w++) sum += s.warp[w];
-        return sum;
-    };
     for (uint32_t i = threadIdx.x; i < slots; i += blockDim.x) {
+        slot_view v = {0, slots, false, 0};
+        if (s.id[i] >= 0) v.look(j, s, i);
+        s.view[i] = v.mask | v.leader << 16 | (uint32_t)v.is_first << 31;
+        s.sum[i] = v.weight;
+    }
+    __syncthreads();
+    for (uint32_t first = warp * 32; first < slots; first += warps * 32) {
+        uint32_t before = 0;
+        for (uint32_t at = lane; at < first; at += 32) before += share_of_slot(s, at, j.share);
+        before = __reduce_add_sync(0xffffffffu, before);
+        const uint32_t mine = first + lane < slots ? share_of_slot(s, first + lane, j.share) : 0;
+        const uint32_t upto = before + scan_warp(mine, lane);
+        if (first + lane < slots) s.before[first + lane] = upto - mine;
+        if (first + 32 >= slots && lane == 31) g.count = upto & 0xffff;
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < slots; i += blockDim.x) {
+        g.of_slot[i] = expert_groups::NO_COLUMN;
         if (s.id[i] < 0) continue;
         const uint32_t view = s.view[i];
-        slot_view v = {view & 0xffff, view >> 16 & 0xff, (view >> 24) != 0, s.sum[i]};
-        uint32_t from = before(v.leader), token = i / j.top_k;
+        slot_view v = {view & 0xffff, view >> 16 & 0x1ff, (view >> 31) != 0, s.sum[i]};
+        uint32_t from = s.before[v.leader], token = i / j.top_k;
         if (v.is_first) {
             const uint32_t own = (from >> 16) + __popc(v.mask & ((1u << token) - 1));
             g.weight[own] = v.weight;
             g.token[own] = (uint8_t)token;
+            g.of_slot[i] = (uint16_t)own;
         }
         if (v.leader != i) continue;
         uint32_t n = from & 0xffff, column = from >> 16;
@@ -138,11 +166,6 @@ __device__ void find_groups(const kf_experts_job &j, expert_groups &g, expert_sl
                 column += __popc(some);
                 left &= ~some;
             }
-    }
-    if (threadIdx.x == 0) {
-        uint32_t all = 0;
-        for (uint32_t w = 0; w < rounds / 32; w++) all += s.warp[w];
-        g.count = all & 0xffff;
     }
     __syncthreads();
 }

@@ -15,11 +15,15 @@ extern "C" {
 /* Slots of all tokens; tokens that one product takes, of the eight columns of a tensor core. */
 enum { KF_EXPERTS_SLOTS = KERF_EXPERTS_TOKENS * KERF_EXPERTS_TOP_K, KF_EXPERTS_SHARE = 4 };
 
+/* Counts of a launch of down for several tokens: blocks that have left all of their sums, and tiles
+ * of y that are added up. */
+enum { KF_EXPERTS_LEFT, KF_EXPERTS_ADDED, KF_EXPERTS_COUNTS };
+
 /* Warps of a block, at most. */
 enum { KF_EXPERTS_WARPS = 8 };
 
 /* Shared memory of a block: the bytes of kf_experts_groups, and of finding them. */
-enum { KF_EXPERTS_LISTS = 3 * 1024 + 512, KF_EXPERTS_SCRATCH = 5 * 1024 };
+enum { KF_EXPERTS_LISTS = 4 * 1024, KF_EXPERTS_SCRATCH = 5 * 1024 };
 
 /* One kind of matrix of all experts. */
 typedef struct kf_experts_planes {
@@ -42,11 +46,10 @@ typedef struct kf_experts_job {
     uint32_t x_pitch, x_at;      /* bytes of a column of x; where they begin in a slot */
     uint32_t raw_at;             /* ... and scales that are copied as they lie; 0: none are */
     uint32_t tiles, slices;      /* of 16 rows of what comes out; of a row of weights   */
-    /* by stages (experts_stages.cuh), which slices are then: a slot is all of a warp's */
-    uint32_t x_places, notes_at; /* stages of x that are there at once; notes of units in a slot */
-    uint32_t together;           /* units of a step: gate and up; one tile of y, or two */
-    uint32_t is_even;            /* down: blocks have equal parts of all steps */
-    /* one token (experts_one.cuh) */
+    /* several tokens (experts_few.cuh); slices are stages then */
+    uint32_t chunks, chunk_stages; /* pieces of rows of h whose sums are apart; stages of one */
+    uint32_t most_items;           /* of a part                                               */
+    /* one token (experts_one.cuh); slices are stages then, too */
     uint32_t is_down, team;              /* blocks that share rows */
     uint32_t backs_at, runs_at, mail_at; /* factors of stages of x; which warps have a result; sums
                                           * that blocks send each other */
@@ -61,10 +64,9 @@ typedef struct kf_experts_job {
     const uint8_t *x; /* of tokens; of the columns of groups, one after another, for down */
     uint64_t x_stride, y_stride; /* elements */
     uint8_t *y;
-    /* Down, where that is so: sums of items that several blocks have parts of, and how many have
-     * left theirs; gate and up makes it zero. */
+    /* Several tokens: what each column adds to y, and counts, which gate and up makes zero. */
     float *parts;
-    uint32_t *arrived, arrivals;
+    uint32_t *counts;
     kerf_dtype x_type, y_type, bias_type;
     int x_wide; /* rows of x begin at multiples of 16 bytes */
     /* after the product */

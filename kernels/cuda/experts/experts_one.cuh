@@ -24,102 +24,14 @@
 #define KERF_EXPERTS_ONE_CUH
 
 #include "cuda/experts/experts_one_x.cuh"
+#include "cuda/experts/experts_rows.cuh"
 #include "cuda/experts/experts_y.cuh"
 
 namespace
 {
 
-/* --- sums ---------------------------------------------------------------------------------------
- */
-
-/* What rows g and g + 8 of a tile of an expert's matrix have of their own, as it lies in memory. */
-struct one_rows {
-    row_scale scale[2];
-    uint32_t zero[2];
-    float weight, offset;
-    uint32_t skews; /* of the first of a row's scales in its word, a byte each; and whether they lie
-                     * in the ring as they do in memory */
-
-    __device__ __forceinline__ void load(const kf_experts_job &j, const token_experts &e,
-                                         const one_place &p, uint32_t lane)
-    {
-        const uint32_t first = first_row(j, (int)p.mat, p.tile);
-        const kf_gemv_matrix m = matrix_of(j, j.stack[p.mat], e.expert_at(p.group));
-        weight = j.is_down ? e.weight_at(p.group) : 1;
-        skews = MAY_SKEW && way_of_scales(j, j.rows - first) == SCALES_RAW ? 1u << 16 : 0;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const uint32_t row = min(first + lane / 4 + 8 * half, j.rows - 1);
-            scale[half] = load_row_scale(j, m, row);
-            if constexpr (ROW_ZEROS) zero[half] = row_zero(j, m, row);
-            if (MAY_SKEW && skews)
-                skews |= ((uint32_t)(uint64_t)stage_scales(j, m, row, 0) & 3) << 8 * half;
-        }
-        if constexpr (KF_ROW.zero == KERF_ZERO_F32)
-            offset = __ldg((const float *)m.plane[KERF_PLANE_ZEROS]);
-    }
-};
-
-/* The same, as units are multiplied by it. */
-struct one_factors {
-    float factor[SCALING == KF_SCALES_AT_END && SCALE_SIZE ? 2 : 1]; /* of sums */
-    uint32_t skews;
-
-    __device__ __forceinline__ void settle(const one_rows &r, column_worker &me)
-    {
-        constexpr int N = sizeof factor / sizeof *factor;
-#pragma unroll
-        for (int half = 0; half < N; half++) factor[half] = factor_of(r.scale[half]) * r.weight;
-        skews = r.skews;
-        if constexpr (ROW_ZEROS)
-            me.zero[0] = minus_1024(r.zero[0]), me.zero[1] = minus_1024(r.zero[1]);
-        if constexpr (KF_ROW.zero == KERF_ZERO_F32) me.offset = r.offset;
-    }
-    __device__ __forceinline__ float of_half(int half) const
-    {
-        return factor[sizeof factor / sizeof *factor == 2 ? half : 0];
-    }
-    __device__ __forceinline__ skewed_scales scales_of(uint32_t stage) const
-    {
-        if (!MAY_SKEW) return {{0, 0}, false};
-        const uint32_t at = stage * ROW_SCALES;
-        return {{(skews + at) % 4, ((skews >> 8) + at) % 4}, skews >> 16 != 0};
-    }
-};
-
-/* What lies beside the scales of a unit, from memory, a unit ahead. */
-__device__ __forceinline__ void fetch_beside_one(beside &out, const kf_experts_job &j,
-                                                 const token_experts &e, const one_place &p,
-                                                 uint32_t lane)
-{
-    if constexpr ((HAS_ZEROS && HAS_GROUPS) || NESTED)
-        fetch_beside(out, j, matrix_of(j, j.stack[p.mat], e.expert_at(p.group)),
-                     first_row(j, (int)p.mat, p.tile), p.stage, lane);
-}
-
-/* The warp's sums of a result, from which it begins anew. */
-__device__ __forceinline__ void leave_result(uint32_t slot, uint32_t lane, float total[2])
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float v = total[half];
-        v += __shfl_xor_sync(0xffffffffu, v, 1);
-        v += __shfl_xor_sync(0xffffffffu, v, 2);
-        if (lane % 4 == 0) put_word(slot + lane + 32 * half, __float_as_uint(v));
-        total[half] = 0;
-    }
-}
-
 /* --- h and y ------------------------------------------------------------------------------------
  */
-
-__device__ __forceinline__ void put_bits(const kf_experts_job &j, uint64_t i, uint32_t bits)
-{
-    if (j.y_type == KERF_F32)
-        ((uint32_t *)j.y)[i] = bits;
-    else
-        ((uint16_t *)j.y)[i] = (uint16_t)bits;
-}
 
 /* One warp: nothing of the block's h is there yet, and the launch of down may begin. That waits for
  * the numbers themselves, not for the end of this launch, of which it would hear microseconds
@@ -138,18 +50,6 @@ __device__ __forceinline__ void begin_down(const kf_experts_job &j, const one_bl
     if (lane == 0) begin_next();
 }
 
-/* A number of h; a NaN that looks as if it were not there is made another. */
-__device__ __forceinline__ void put_h(const kf_experts_job &j, uint64_t i, float v)
-{
-    uint32_t bits = __float_as_uint(v);
-    if (j.y_type == KERF_F16)
-        bits = __half_as_ushort(__float2half_rn(v));
-    else if (j.y_type == KERF_BF16)
-        bits = kf_bf16_encode(v);
-    if (bits == (j.y_type == KERF_F32 ? NOT_YET : NOT_YET >> 16)) bits--;
-    put_bits(j, i, bits);
-}
-
 /* What the biases of all experts add to number k of y; all lanes of a warp. Apart, since few layers
  * have any. */
 __device__ __noinline__ float biases_of_y(const kf_experts_job &j, token_experts e, uint32_t k)
@@ -160,13 +60,6 @@ __device__ __noinline__ float biases_of_y(const kf_experts_job &j, token_experts
         sum += e.weight_at(g) * number_at(j.bias_type, j.stack[0].bias, at);
     }
     return sum;
-}
-
-__device__ __noinline__ float2 biases_of_h(const kf_experts_job &j, uint32_t expert, uint32_t k)
-{
-    float bias[2];
-    gate_biases(j, expert, k, bias);
-    return {bias[0], bias[1]};
 }
 
 /* Number i of the block's part of h or y. */
@@ -233,7 +126,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
     const uint32_t ring = keep(base + warp * (ON_THE_WAY * UNIT_ROOM)), x_at = base + j.x_at;
     const uint32_t slots = base + j.sums_at, runs = base + j.runs_at;
     one_block b;
-    one_feed feed;
+    expert_feed<one_place> feed;
     one_end end;
     auto prepare = [&](uint32_t experts) {
         b.find(j, experts);
@@ -264,10 +157,10 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
     one_place at = feed.at;
     uint32_t left = feed.left;
     beside now = {}, then = {};
-    one_rows next_rows = {};
+    tile_rows next_rows = {};
     if (left) {
         feed.aim_expert(j, experts);
-        fetch_beside_one(now, j, experts, at, lane);
+        fetch_beside(now, j, experts, at, lane);
     }
 #pragma unroll 1
     for (uint32_t i = 0; i < ON_THE_WAY; i++) {
@@ -289,10 +182,10 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
     uint32_t octets[X_AHEAD<1>][1][4] = {};
-    one_factors factors = {};
+    tile_factors factors = {};
     __syncthreads();
 
-    float total[2] = {};
+    float total[1][2] = {};
     uint32_t slot = 0;
     bool fresh = true;
 #pragma unroll 1
@@ -302,7 +195,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
         const bool ends = at.ends_result(b) || left == 1;
         const uint32_t step = at.step, result = at.result;
         fresh = at.go_on(j, b);
-        if (left > 1) fetch_beside_one(then, j, experts, at, lane);
+        if (left > 1) fetch_beside(then, j, experts, at, lane);
         if (left > 1 && fresh) next_rows.load(j, experts, at, lane);
         wait_unit();
         float sum[1][2] = {}, whole[1][2][4] = {};
@@ -313,9 +206,9 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
         for (int half = 0; half < 2; half++) {
             const float v =
                 HAS_GROUPS ? sum[0][half] : whole[0][0][half * 2] + whole[0][1][half * 2];
-            total[half] += v * back * factors.of_half(half);
+            total[0][half] += v * back * factors.of_half(half);
         }
-        if (ends) leave_result(slots + (result + warp) * SLOT_BYTES<1>, lane, total);
+        if (ends) leave_result<1>(slots + (result + warp) * SLOT_BYTES<1>, lane, total);
         __syncwarp();
         if (feed.left) feed.fetch(j, b, experts, ring + slot, lane);
         commit_copies();

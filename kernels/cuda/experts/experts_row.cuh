@@ -3,8 +3,8 @@
 #include "cuda/gemv/gemv_row_spec.cuh"
 
 #include "cuda/experts/experts_any.cuh"
+#include "cuda/experts/experts_few.cuh"
 #include "cuda/experts/experts_one.cuh"
-#include "cuda/experts/experts_stages.cuh"
 #include "cuda/experts/experts_tiles.cuh"
 
 namespace
@@ -12,15 +12,14 @@ namespace
 
 typedef void (*kernel)(const kf_experts_job);
 
-constexpr bool HAS_STAGES = HAS_COLUMN && kf_experts_has_stages(KF_ROW);
+constexpr bool HAS_FEW = HAS_COLUMN && kf_experts_has_few(KF_ROW);
 
-template <bool COLUMN, bool STAGES, bool HERE> kernel tiles_for(int which, kf_experts_kind kind)
+template <bool COLUMN, bool SEVERAL, bool HERE> kernel tiles_for(int which, kf_experts_kind kind)
 {
     if constexpr (COLUMN)
         if (kind == KF_EXPERTS_ONE) return experts_one;
-    if constexpr (STAGES)
-        if (kind == KF_EXPERTS_BY_STAGES)
-            return which ? experts_stages<true> : experts_stages<false>;
+    if constexpr (SEVERAL)
+        if (kind == KF_EXPERTS_FEW_TOKENS) return experts_few;
     if constexpr (HERE)
         return which ? experts_tiles<1> : experts_tiles<2>;
     else
@@ -50,7 +49,7 @@ cudaError_t launch(kernel k, const kf_experts_job *j, const kf_experts_grid *g, 
 
 cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, int *blocks)
 {
-    kernel k = tiles_for<HAS_COLUMN, HAS_STAGES, TILED>(which, g->kind);
+    kernel k = tiles_for<HAS_COLUMN, HAS_FEW, TILED>(which, g->kind);
     *blocks = 0;
     if (!k) return cudaSuccess;
     cudaFuncAttributes own;
@@ -70,7 +69,7 @@ cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, in
 
 cudaError_t tiles(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
 {
-    return launch(tiles_for<HAS_COLUMN, HAS_STAGES, TILED>(which, g->kind), j, g, s);
+    return launch(tiles_for<HAS_COLUMN, HAS_FEW, TILED>(which, g->kind), j, g, s);
 }
 
 cudaError_t any(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)

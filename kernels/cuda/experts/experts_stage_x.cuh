@@ -1,10 +1,11 @@
-/* experts_stage_x.cuh - a stage of x for the tokens of a group, as cuda/few multiplies it: each
- * octet of a quarter goes where lanes look for it while it is copied, and is made halves there by
- * the lane that copied it. */
+/* experts_stage_x.cuh - a stage of a row of x, or of h, as cuda/few multiplies it: each octet of a
+ * quarter goes where lanes look for it, and is made halves there by the lane that brought it. So
+ * each stage has a power of two of its own, which one warp finds alone. */
 #ifndef KERF_EXPERTS_STAGE_X_CUH
 #define KERF_EXPERTS_STAGE_X_CUH
 
 #include "cuda/experts/experts_feed.cuh"
+#include "cuda/experts/experts_h.cuh"
 
 namespace
 {
@@ -17,31 +18,13 @@ __device__ __forceinline__ bool has_octet(uint32_t lane, uint32_t u)
     return STAGE_OCTETS % 32 == 0 || lane + 32 * u < STAGE_OCTETS;
 }
 
-/* fp32, and rows that do not begin at multiples of 16 bytes, as they lie; the octet of place i at
- * 16 i, or 32 i. */
-__device__ __noinline__ void copy_stage_slowly(const kf_experts_job &j, uint32_t to, uint64_t row,
-                                               uint32_t stage, uint32_t lane)
-{
-    const bool is_wide = j.x_type == KERF_F32;
-    for (uint32_t u = 0; u < LANE_OCTETS; u++) {
-        if (!has_octet(lane, u)) continue;
-        const uint32_t i = lane + 32 * u, first = stage * STAGE_CODES + octet_at(i);
-        for (uint32_t e = 0; e < (is_wide ? 8 : 4); e++) {
-            uint32_t w = x_bits(j, row, first + (is_wide ? e : 2 * e));
-            if (!is_wide) w |= x_bits(j, row, first + 2 * e + 1) << 16;
-            put_word(to + i * (is_wide ? 32 : 16) + e * 4, w);
-        }
-    }
-}
+/* --- as it lies ---------------------------------------------------------------------------------
+ */
 
-/* Starts copies of a stage of a row of x. */
+/* Starts copies of a stage of a row of x, which is plain. */
 __device__ __forceinline__ void copy_stage_of_x(const kf_experts_job &j, uint32_t to, uint32_t row,
                                                 uint32_t stage, uint32_t lane)
 {
-    if (!j.x_wide || j.x_type == KERF_F32) {
-        copy_stage_slowly(j, to, row, stage, lane);
-        return;
-    }
     const uint8_t *x = j.x + (uint64_t)row * j.x_stride * 2;
 #pragma unroll
     for (uint32_t u = 0; u < LANE_OCTETS; u++) {
@@ -51,6 +34,30 @@ __device__ __forceinline__ void copy_stage_of_x(const kf_experts_job &j, uint32_
             copy_async(to + lane * 16 + u * 512, inside ? x + k * 2 : j.x, inside);
     }
 }
+
+/* A stage of a row of x as it lies; waits: of h, once its numbers are there. */
+__device__ __forceinline__ void take_stage(const kf_experts_job &j, uint32_t to, uint32_t row,
+                                           uint32_t stage, bool waits, uint32_t lane)
+{
+    const uint8_t *x = j.x + (uint64_t)row * j.x_stride * 2;
+    uint4 v[LANE_OCTETS] = {};
+    bool lacks;
+    do {
+        lacks = false;
+#pragma unroll
+        for (uint32_t u = 0; u < LANE_OCTETS; u++) {
+            const uint32_t k = stage * STAGE_CODES + octet_at(lane + 32 * u);
+            if (has_octet(lane, u) && k < j.cols) v[u] = load_now((const uint4 *)(x + k * 2));
+            lacks = lacks || (waits && lacks_any(v[u]));
+        }
+    } while (lacks);
+#pragma unroll
+    for (uint32_t u = 0; u < LANE_OCTETS; u++)
+        if (has_octet(lane, u)) put_piece(to + lane * 16 + u * 512, v[u]);
+}
+
+/* --- halves -------------------------------------------------------------------------------------
+ */
 
 /* Eight numbers, times a power of two, as halves in the order of codes. */
 __device__ __forceinline__ void put_octet(uint32_t to, const float v[8], float factor)
@@ -63,30 +70,6 @@ __device__ __forceinline__ void put_octet(uint32_t to, const float v[8], float f
         w[i] = *(uint32_t *)&h;
     }
     put_piece(to, {w[0], w[1], w[2], w[3]});
-}
-
-__device__ __noinline__ int convert_fp32(uint32_t at, uint32_t lane)
-{
-    float v[LANE_OCTETS][8] = {}, most = 0; /* where that is infinite, so is what comes of it */
-#pragma unroll
-    for (uint32_t u = 0; u < LANE_OCTETS; u++)
-        if (has_octet(lane, u)) {
-            const uint32_t from = at + (lane + 32 * u) * 32;
-            const uint4 a = shared_piece(from), b = shared_piece(from + 16);
-            const uint32_t w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                v[u][i] = __uint_as_float(w[i]);
-                most = fmaxf(most, fabsf(v[u][i]));
-            }
-        }
-    const int shift = x_shift(__reduce_max_sync(0xffffffffu, __float_as_uint(most)));
-    const float factor = kf_exp2(shift);
-    __syncwarp();
-#pragma unroll
-    for (uint32_t u = 0; u < LANE_OCTETS; u++)
-        if (has_octet(lane, u)) put_octet(at + (lane + 32 * u) * 16, v[u], factor);
-    return shift;
 }
 
 /* Makes a stage of raw fp16 or bf16 what is multiplied, in place. Returns the exponent of the power
@@ -130,10 +113,48 @@ __device__ __forceinline__ int convert_16_bits(const kf_experts_job &j, uint32_t
     return shift;
 }
 
-/* The same of any type. */
-__device__ __forceinline__ int convert_stage(const kf_experts_job &j, uint32_t at, uint32_t lane)
+/* fp32, and rows that do not begin at multiples of 16 bytes. Returns the exponent of the power of
+ * two that the stage is multiplied by. */
+__device__ __noinline__ int load_stage_slowly(const kf_experts_job &j, uint32_t to, uint32_t row,
+                                              uint32_t stage, uint32_t lane)
 {
-    return j.x_type == KERF_F32 ? convert_fp32(at, lane) : convert_16_bits(j, at, lane);
+    float v[LANE_OCTETS][8] = {}, most = 0;
+#pragma unroll
+    for (uint32_t u = 0; u < LANE_OCTETS; u++) {
+        const uint32_t k = stage * STAGE_CODES + octet_at(lane + 32 * u);
+        if (!has_octet(lane, u)) continue;
+        if (j.x_type == KERF_F32 && j.x_wide && k + 8 <= j.cols) {
+            const uint4 *p = (const uint4 *)((const float *)j.x + row * j.x_stride + k);
+            uint4 a, b;
+            uint32_t largest;
+            do {
+                a = load_now(p);
+                b = load_now(p + 1);
+                largest = max(max(max(a.x, a.y), max(a.z, a.w)), max(max(b.x, b.y), max(b.z, b.w)));
+            } while (j.is_down && largest == NOT_YET);
+            const uint32_t w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[u][i] = __uint_as_float(w[i]);
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 8; i++) v[u][i] = number_of_x(j, row, k + i);
+        }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_OCTETS * 8; i++) most = fmaxf(most, fabsf(v[i / 8][i % 8]));
+    const int shift =
+        j.x_type == KERF_F16 ? 0 : x_shift(__reduce_max_sync(0xffffffffu, __float_as_uint(most)));
+    const float factor = kf_exp2(shift);
+#pragma unroll
+    for (uint32_t u = 0; u < LANE_OCTETS; u++)
+        if (has_octet(lane, u)) put_octet(to + lane * 16 + u * 512, v[u], factor);
+    return shift;
+}
+
+/* Whether x can be copied as it lies: 16-bit numbers in whole octets. */
+__device__ __forceinline__ bool x_is_plain(const kf_experts_job &j)
+{
+    return j.x_wide && j.x_type != KERF_F32 && j.cols % 8 == 0;
 }
 
 } // namespace

@@ -128,53 +128,6 @@ __device__ __forceinline__ float whole_sum(const kf_experts_job &j, const uint8_
     return sum;
 }
 
-/* Which blocks have a part of an item of y, where a block's work begins and ends anywhere, and
- * where they leave their sums of it: at most two items of a block are not whole. */
-struct item_parts {
-    uint64_t steps; /* of all blocks; of an item: */
-    uint32_t each;
-    uint32_t blocks;   /* that have a part, each of at least a step */
-    bool begins, ends; /* the block's first item with other than its first step; its last ... */
-
-    __device__ __forceinline__ uint64_t start_of(uint32_t block) const
-    {
-        return steps * block / blocks;
-    }
-    __device__ __forceinline__ uint32_t block_of(uint64_t step) const
-    {
-        return (uint32_t)(((step + 1) * blocks - 1) / steps);
-    }
-    __device__ __forceinline__ bool is_whole(uint32_t item, uint32_t items) const
-    {
-        return !(item == 0 && begins) && !(item + 1 == items && ends);
-    }
-};
-
-/* Leaves the sums of two columns of a tile of an item, one of the warps; the last to come adds up
- * what all blocks left, in their order. Returns whether it is the last. */
-__device__ __forceinline__ bool meet_parts(const kf_experts_job &j, const item_parts &p,
-                                           uint32_t item, uint32_t mat, uint32_t pair,
-                                           uint32_t lane, float &v)
-{
-    const uint32_t pairs = (j.tokens + 1) / 2;
-    const uint64_t from = (uint64_t)item * p.each;
-    const uint32_t first = p.block_of(from), last = p.block_of(from + p.each - 1);
-    auto place = [&](uint32_t block) {
-        const uint32_t second = block == first && p.start_of(block) / p.each != item;
-        return j.parts + (((block * 2 + second) * 2 + mat) * pairs + pair) * 32 + lane;
-    };
-    __stcg(place(blockIdx.x), v);
-    __threadfence();
-    __syncwarp();
-    const uint32_t at = (item * 2 + mat) * pairs + pair;
-    const uint32_t before = lane == 0 ? atomicAdd(j.arrived + at, 1) : 0;
-    if (__shfl_sync(0xffffffffu, before, 0) != last - first) return false;
-    __threadfence();
-    v = 0;
-    for (uint32_t block = first; block <= last; block++) v += __ldcg(place(block));
-    return true;
-}
-
 /* A column of y of a tile, lanes for its rows; v: its sum. */
 __device__ __forceinline__ void put_down(const kf_experts_job &j, const expert_groups &g,
                                          uint32_t column, uint32_t k, float v)
@@ -225,22 +178,6 @@ __device__ __forceinline__ void finish_item(const kf_experts_job &j, const exper
             if (column >= j.tokens) return;
             put_down(j, g, column, tile * TILE + r, whole_sum<1>(j, shared, turn, 0, column, r));
         });
-}
-
-/* An item of y of one tile or two, j.together; parts: NULL where all of it is the block's. */
-__device__ __forceinline__ void finish_down(const kf_experts_job &j, const expert_groups &g,
-                                            uint32_t item, const item_parts *parts, uint32_t turn,
-                                            uint32_t done, uint32_t warp, uint32_t lane,
-                                            const uint8_t *shared)
-{
-    const uint32_t pairs = (j.tokens + 1) / 2;
-    share_tasks(j, j.together * pairs, done, warp, [&](uint32_t i) {
-        const uint32_t mat = i >= pairs, pair = i - mat * pairs;
-        const uint32_t column = 2 * pair + lane / TILE, r = lane % TILE;
-        float v = column < j.tokens ? whole_sum<2>(j, shared, turn, mat, column, r) : 0;
-        if (parts && !meet_parts(j, *parts, item, mat, pair, lane, v)) return;
-        put_down(j, g, column, (item * j.together + mat) * TILE + r, v);
-    });
 }
 
 } // namespace

@@ -1,0 +1,218 @@
+/* experts_few_places.cuh - several tokens of a mixture-of-experts layer: what a block has to do, in
+ * parts, and which units a warp has of each.
+ *
+ * An item is 16 numbers of h of a group, which are two results, gate and up; or 16 sums of a group
+ * for y, one result. A result takes `steps` units, each a stage of one expert's matrix: all stages
+ * of a row; for y perhaps those of a chunk of it, where x of whole rows takes too much room. */
+#ifndef KERF_EXPERTS_FEW_PLACES_CUH
+#define KERF_EXPERTS_FEW_PLACES_CUH
+
+#include "cuda/experts/experts_feed.cuh"
+
+namespace
+{
+
+/* Which expert a group is of. Tokens have weights of their own, which come in at the end. */
+struct group_experts {
+    const expert_groups &groups;
+
+    __device__ __forceinline__ uint32_t expert_at(uint32_t group) const
+    {
+        return groups.expert[group];
+    }
+    __device__ __forceinline__ float weight_at(uint32_t) const { return 1; }
+};
+
+/* How all items are numbered and cut into runs, the same for all blocks; in shared memory. Items go
+ * expert after expert, of each strip after strip, of each group after group, tile after tile: so h
+ * of early experts is there early. A strip is `span` tiles.
+ *
+ * A block has one run. Where experts mostly have several groups its run is a strip of one group,
+ * and blocks side by side read the same weights at about the same time; items that are left over
+ * are a second run, of one. */
+struct few_runs {
+    uint32_t all, span, is_even;
+
+    __device__ __forceinline__ void find(const kf_experts_job &j, const expert_groups &g)
+    {
+        all = g.count * j.chunks * j.tiles;
+        span = max(all / gridDim.x, 1u);
+        is_even = j.tokens * j.top_k <= j.experts;
+    }
+    /* Where run number k of the block begins, and where it ends. */
+    __device__ __forceinline__ uint2 bounds(uint32_t k) const
+    {
+        const uint32_t b = blockIdx.x, whole = gridDim.x * span;
+        if (is_even)
+            return {(uint32_t)((uint64_t)all * b / gridDim.x),
+                    (uint32_t)((uint64_t)all * (b + 1) / gridDim.x)};
+        if (k == 0) return {min(b * span, all), min(b * span + span, all)};
+        return {min(whole + b, all), min(whole + b + 1, all)};
+    }
+    __device__ __forceinline__ uint32_t count() const { return is_even ? 1 : 2; }
+};
+
+/* Items of a run that meet the same x, as many as there is room for sums. */
+struct few_part {
+    uint32_t run, item, end; /* the part's first item, and where the run ends */
+    uint32_t items, results; /* 0: no more parts                         */
+    uint32_t group, chunk, tile;
+    uint32_t first, steps; /* stages of each result */
+
+    __device__ __forceinline__ void begin(const kf_experts_job &j, const expert_groups &g,
+                                          const few_runs &r)
+    {
+        run = 0;
+        enter(r);
+        settle(j, g, r);
+    }
+    /* The run, or the next one that has any items. */
+    __device__ __forceinline__ void enter(const few_runs &r)
+    {
+        for (item = end = 0; run < r.count(); run++) {
+            const uint2 b = r.bounds(run);
+            item = b.x, end = b.y;
+            if (item < end) return;
+        }
+    }
+    /* Which items they are. Divisions take longest of what a launch does before its first copies.
+     */
+    __device__ __forceinline__ void settle(const kf_experts_job &j, const expert_groups &g,
+                                           const few_runs &r)
+    {
+        items = results = 0;
+        if (item >= end) return;
+        group = item / j.tiles; /* and chunk */
+        tile = item - group * j.tiles;
+        uint32_t left = min(end - item, j.tiles - tile);
+        if (!r.is_even) left = settle_strip(j, g, r);
+        chunk = first = 0;
+        steps = j.slices;
+        if (j.chunks > 1) {
+            const uint32_t at = group;
+            group = at / j.chunks;
+            chunk = at - group * j.chunks;
+            first = chunk * j.chunk_stages;
+            steps = min(j.chunk_stages, j.slices - first);
+        }
+        items = left;
+        if (left > j.most_items) { /* parts of one size */
+            const uint32_t parts = (left + j.most_items - 1) / j.most_items;
+            items = (left + parts - 1) / parts;
+        }
+        results = j.is_down ? items : 2 * items;
+    }
+    /* Where groups of an expert take turns; returns how many items are left of the strip. */
+    __device__ __forceinline__ uint32_t settle_strip(const kf_experts_job &j,
+                                                     const expert_groups &g, const few_runs &r)
+    {
+        uint32_t from = group / j.chunks, n = 1; /* groups of the expert */
+        const uint32_t expert = g.expert[from];
+        for (; from && g.expert[from - 1] == expert; n++) from--;
+        while (from + n < g.count && g.expert[from + n] == expert) n++;
+        from *= j.chunks;
+        n *= j.chunks;
+        const uint32_t at = item - from * j.tiles, strip = at / (n * r.span);
+        const uint32_t in_strip = at - strip * n * r.span;
+        const uint32_t width = min(r.span, j.tiles - strip * r.span);
+        const uint32_t before = in_strip / width;
+        tile = in_strip - before * width;
+        const uint32_t left = min(end - item, width - tile);
+        tile += strip * r.span;
+        group = from + before;
+        return left;
+    }
+    __device__ __forceinline__ void go_on(const kf_experts_job &j, const expert_groups &g,
+                                          const few_runs &r)
+    {
+        item += items;
+        if (item == end) {
+            run++;
+            enter(r);
+        }
+        settle(j, g, r);
+    }
+    __device__ __forceinline__ uint32_t units() const { return results * steps; }
+    /* Whether a warp has units of a result. */
+    __device__ __forceinline__ bool has(uint32_t warp, uint32_t result) const
+    {
+        const uint32_t n = units(), from = result * steps;
+        return max(cut(n, warp), from) < min(cut(n, warp + 1), from + steps);
+    }
+};
+
+/* A unit of a part. */
+struct few_place {
+    uint32_t result, step; /* of the part */
+    uint32_t group, stage; /* of a row    */
+    uint32_t tile, mat;
+
+    __device__ __forceinline__ void begin(const kf_experts_job &j, const few_part &p, uint32_t unit)
+    {
+        result = p.steps ? unit / p.steps : 0;
+        step = unit - result * p.steps;
+        stage = p.first + step;
+        group = p.group;
+        mat = j.is_down ? 0 : result % 2;
+        tile = p.tile + (j.is_down ? result : result / 2);
+    }
+    /* On to the next; whether that is of other rows. */
+    __device__ __forceinline__ bool go_on(const kf_experts_job &j, const few_part &p)
+    {
+        step++;
+        stage++;
+        if (step < p.steps) return false;
+        step = 0;
+        stage = p.first;
+        result++;
+        if (j.is_down)
+            tile++;
+        else if (mat ^= 1, mat == 0)
+            tile++;
+        return true;
+    }
+};
+
+/* The units of a warp, over all parts of the block, on their way into its ring. */
+struct few_feed {
+    expert_feed<few_place> units;
+    few_part part;
+
+    /* The warp's first unit of the part, or of the next one that has any for it. */
+    __device__ __forceinline__ void enter(const kf_experts_job &j, const group_experts &e,
+                                          const few_runs &r, uint32_t warp, uint32_t lane)
+    {
+        for (units.left = 0; part.items; part.go_on(j, e.groups, r)) {
+            const uint32_t n = part.units(), first = cut(n, warp);
+            units.left = cut(n, warp + 1) - first;
+            if (!units.left) continue;
+            units.at.begin(j, part, first);
+            units.aim_rows(j, lane);
+            units.aim_expert(j, e);
+            return;
+        }
+    }
+    /* first: what the block begins with. */
+    __device__ __forceinline__ void begin(const kf_experts_job &j, const group_experts &e,
+                                          const few_runs &r, const few_part &first, uint32_t warp,
+                                          uint32_t lane)
+    {
+        part = first;
+        enter(j, e, r, warp, lane);
+    }
+    /* The next unit, if there is one. */
+    __device__ __forceinline__ void fetch(const kf_experts_job &j, const group_experts &e,
+                                          const few_runs &r, uint32_t to, uint32_t warp,
+                                          uint32_t lane)
+    {
+        if (!units.left) return;
+        units.fetch(j, part, e, to, lane);
+        if (units.left) return;
+        part.go_on(j, e.groups, r);
+        enter(j, e, r, warp, lane);
+    }
+};
+
+} // namespace
+
+#endif

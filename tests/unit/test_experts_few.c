@@ -1,0 +1,128 @@
+/* test_experts_few.c - how the launches of a layer of experts for several tokens are divided,
+ * against figures worked out by hand, and what must hold of every division. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "format/format.h"
+#include "plan/experts_plan.h"
+#include "plan/gemv_tuning.h"
+
+/* A launch of a format on a machine of an architecture with so many multiprocessors. */
+static kf_experts_few_need need_of(const char *format, const char *arch, unsigned sms, int is_down,
+                                   unsigned hidden, unsigned inter, unsigned slots)
+{
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find(format)));
+    const kf_gemv_machine m = kf_gemv_machine_of(arch, sms, 3000);
+    const unsigned cols = is_down ? inter : hidden, rows = is_down ? hidden : inter;
+    return (kf_experts_few_need){.is_down = is_down,
+                                 .tiles = (rows + 15) / 16,
+                                 .slices = (cols + t.stage_codes - 1) / t.stage_codes,
+                                 .groups = slots,
+                                 .unit = kf_experts_unit(t),
+                                 .x_stage = t.stage_codes * 2,
+                                 .table = t.table,
+                                 .lists = 4096,
+                                 .multiprocessors = m.multiprocessors,
+                                 .most_shared = m.most_shared};
+}
+
+static void figures_of_known_layers(void **state)
+{
+    (void)state;
+    kf_experts_few_room r;
+    /* Qwen3-30B-A3B, nvfp4, eight tokens: 64 groups at most, of 48 tiles of h and 128 of y. Units
+     * have 16 x (256 + 36) bytes, in whole 128; two columns of x are 4 stages of 1 KiB and a gap
+     * of 64. */
+    kf_experts_few_need n = need_of("nvfp4", "sm_90", 132, 0, 2048, 768, 64);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.blocks, 264);
+    assert_int_equal(r.chunks, 1);
+    assert_int_equal(r.x_at, 8 * 2 * 4736);
+    assert_int_equal(r.x_pitch, 4 * 1024 + 64);
+    assert_int_equal(r.backs_at, r.x_at + 2 * r.x_pitch);
+    assert_int_equal(r.most_items, 12); /* 3072 of 264 blocks */
+    assert_int_equal(r.bytes, r.sums_at + (2 * 12 + 8) * 128);
+    n = need_of("nvfp4", "sm_90", 132, 1, 2048, 768, 64);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.chunks, 1);
+    assert_int_equal(r.most_items, 32);
+    /* Mixtral: 28 stages of h for two tokens are 56 KiB, of which two blocks have no room beside
+     * their rings; half of them they have. */
+    n = need_of("nvfp4", "sm_90", 132, 1, 4096, 14336, 16);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.blocks, 264);
+    assert_int_equal(r.chunks, 2);
+    assert_int_equal(r.chunk_stages, 14);
+    /* x of gate and up cannot be cut: 40 stages are 80 KiB, which one block has room for. */
+    n = need_of("nvfp4", "sm_90", 132, 0, 20480, 2048, 16);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.blocks, 132);
+    /* 128 stages, 256 KiB: none has. */
+    n = need_of("nvfp4", "sm_90", 132, 0, 65536, 2048, 16);
+    assert_false(kf_experts_few_divide(&r, &n));
+    /* Fewer items than blocks. */
+    n = need_of("nvfp4", "sm_90", 132, 0, 2048, 32, 2);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.blocks, 4);
+    assert_int_equal(r.most_items, 1);
+}
+
+static void check(const kf_experts_few_need *n, const kf_experts_few_room *r)
+{
+    const unsigned results = n->is_down ? 1 : 2;
+    assert_true(r->blocks >= 1 && r->blocks <= 2 * n->multiprocessors);
+    /* Chunks are all of a row, and none is empty. */
+    assert_true(r->chunks * r->chunk_stages >= n->slices);
+    assert_true((r->chunks - 1) * r->chunk_stages < n->slices);
+    assert_true(n->is_down || r->chunks == 1);
+    assert_int_equal(r->x_at, 16 * n->unit);
+    assert_true(r->x_pitch >= r->chunk_stages * n->x_stage);
+    assert_true(r->backs_at >= r->x_at + 2 * r->x_pitch);
+    assert_true(r->lists_at >= r->backs_at + r->chunk_stages * 2 * 4);
+    assert_true(r->table_at >= r->lists_at + n->lists);
+    assert_true(r->sums_at >= r->table_at + n->table);
+    assert_true(r->most_items >= 1);
+    assert_true(r->bytes >= r->sums_at + (r->most_items * results + 8) * 128);
+    assert_true(r->bytes <= n->most_shared);
+    if (r->blocks > n->multiprocessors) assert_true(2 * (r->bytes + 1024) <= n->most_shared + 1024);
+    assert_true(r->x_at % 128 == 0 && r->lists_at % 128 == 0 && r->sums_at % 16 == 0);
+}
+
+static void places_do_not_meet(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch;
+        unsigned sms;
+    } machines[] = {{"sm_80", 108}, {"sm_89", 142}, {"sm_90", 132}, {"sm_120", 170}, {"sm_90", 1}};
+    static const unsigned sizes[] = {16, 48, 768, 2880, 7168, 14336}, slots[] = {1, 16, 64, 256};
+    unsigned divided = 0;
+    for (size_t f = 0; f < kerf_format_count(); f++) {
+        const kerf_format *format = kerf_format_at(f);
+        if (!kf_gemv_tiling_of(kf_spec_of(format)).has_few) continue;
+        for (size_t i = 0; i < 5 * 2 * 6 * 6 * 4; i++) {
+            const size_t machine = i % 5, rest = i / 10;
+            const kf_experts_few_need n =
+                need_of(format->name, machines[machine].arch, machines[machine].sms, i / 5 % 2,
+                        sizes[rest % 6], sizes[rest / 6 % 6], slots[rest / 36]);
+            kf_experts_few_room r;
+            if (!kf_experts_few_divide(&r, &n)) continue;
+            check(&n, &r);
+            divided++;
+        }
+    }
+    assert_true(divided > 30000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_of_known_layers),
+        cmocka_unit_test(places_do_not_meet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
