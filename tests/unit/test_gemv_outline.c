@@ -193,7 +193,7 @@ static void blocks_of_a_multiprocessor(void **state)
 }
 
 /* Up to four columns of x are a block's too, as long as they leave clusters behind: with 8 bits up
- * to 64 KiB of four, with fewer up to 112. Three count as four, and a round is of 16 loads by each
+ * to 32 KiB of four, with fewer up to 112. Three count as four, and a round is of 16 loads by each
  * thread. */
 static void few_columns(void **state)
 {
@@ -205,7 +205,7 @@ static void few_columns(void **state)
     } rows[] = {
         {"fp8-e4m3", 4096, 4096, 2, 2, 4096 * 2, 1, 4},
         {"fp8-e4m3", 4096, 4096, 3, 1, 4096 * 4, 1, 4},     /* units take longer: one block      */
-        {"fp8-e4m3", 8192, 8192, 4, 1, 8192 * 4, 1, 16},    /* no room for two                   */
+        {"fp8-e4m3", 8192, 8192, 4, 2, 8 * 256 * 4, 1, 8},  /* 64 KiB: 512 tiles, 66 clusters    */
         {"fp8-e4m3", 4096, 14336, 4, 2, 7 * 256 * 4, 1, 8}, /* 112 KiB: 33 clusters of 8 blocks  */
         {"nvfp4", 4096, 14336, 4, 1, 14336 * 4, 2, 7},      /* of 4 bits: 2 tiles of 28 stages   */
         {"nvfp4", 7168, 16384, 4, 1, 8192 * 4, 1, 14},      /* a pair has 7 tiles of 32 stages   */
@@ -287,7 +287,7 @@ static void pairs_of_blocks(void **state)
         unsigned n, k, chain, plain; /* columns up to which there are pairs, as bits 1, 2 and 4 */
     } rows[] = {
         {"nvfp4", 7168, 16384, 7, 7},    /* 4 tiles where 3.4 would be even, a pair 7: 9.8 MB   */
-        {"fp8-e4m3", 7168, 16384, 7, 7}, /* 17.5 MB                                             */
+        {"fp8-e4m3", 7168, 16384, 3, 3}, /* 17.5 MB; of four columns x of a pair is 2 x 64 KiB  */
         {"nvfp4", 28672, 8192, 0, 0},    /* 14 of 13.6, and 28: nothing                         */
         {"nvfp4", 4096, 4096, 0, 0},     /* 2 and 4                                             */
         {"nvfp4", 9216, 4096, 0, 0},     /* 2.4 MB                                              */

@@ -38,7 +38,7 @@ static void h200_has_its_own_numbers(void **state)
         assert_true(t->pair_gain_idle == 3.5e6 && t->pair_gain_heavy == 8.5e6);
         assert_true(t->pair_gain_plain[0] == 2.7e6 && t->pair_gain_plain[1] == 6.0e6);
         assert_true(t->pair_gain_chain[1] == 8.5e6 && t->pair_gain_chain[4] == 3.0e6);
-        assert_true(t->x_bytes[0] == 112 * 1024 && t->x_bytes[1] == 64 * 1024);
+        assert_true(t->x_bytes[0] == 112 * 1024 && t->x_bytes[1] == 32 * 1024);
         assert_true(t->two_blocks_plain == 7e7 && t->two_blocks_many == 2e7);
         assert_true(t->two_blocks_rings[0] == 2 && t->two_blocks_rings[1] == 1);
         assert_true(t->one_block_cols == 16384 && t->wide_inputs == 32 << 20);

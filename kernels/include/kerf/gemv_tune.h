@@ -52,7 +52,7 @@ KERF_API double kerf_gemv_try(size_t i); /* 1, 2, .5, 4, .25, MOST, LEAST; 0 pas
 #define KERF_GEMV_FACTOR_MOST 0x1p10
 
 /* Which thresholds there are to multiply: another number in a version that changes one of them. */
-#define KERF_GEMV_RULES 1
+#define KERF_GEMV_RULES 2
 
 /* All zeros: kerf's rules as they are. */
 typedef struct kerf_gemv_tuning {
