@@ -25,8 +25,8 @@ static const kf_gemv_tuning h200 = {
     .pair_gain_plain = {2.7e6, 6.0e6},
     .pair_gain_chain = {0, 8.5e6, 4.3e6, 3.0e6, 3.0e6},
     .pair_gain_heavy = 8.5e6,
-    /* Section 11: four columns against the kernel for more, six shapes; with 8 bits and more half of
-     * that since, bench/results/tuning-h200.json. */
+    /* Section 11: four columns against the kernel for more, six shapes; with 8 bits and more half
+     * of that since, bench/results/tuning-h200.json. */
     .x_bytes = {112 * 1024, 32 * 1024},
     /* Section 10: one block and two, 13 shapes, eight formats, chains and plain graphs. */
     .two_blocks_plain = 70000000,
