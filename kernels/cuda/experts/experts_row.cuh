@@ -10,11 +10,12 @@
 namespace
 {
 
-typedef void (*kernel)(const kf_experts_job);
+typedef void (*experts_kernel)(const kf_experts_job);
 
 constexpr bool HAS_FEW = HAS_COLUMN && kf_experts_has_few(KF_ROW);
 
-template <bool COLUMN, bool SEVERAL, bool HERE> kernel tiles_for(int which, kf_experts_kind kind)
+template <bool COLUMN, bool SEVERAL, bool HERE>
+experts_kernel tiles_for(int which, kf_experts_kind kind)
 {
     if constexpr (COLUMN)
         if (kind == KF_EXPERTS_ONE) return experts_one;
@@ -26,7 +27,8 @@ template <bool COLUMN, bool SEVERAL, bool HERE> kernel tiles_for(int which, kf_e
         return nullptr;
 }
 
-cudaError_t launch(kernel k, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
+cudaError_t launch(experts_kernel k, const kf_experts_job *j, const kf_experts_grid *g,
+                   cudaStream_t s)
 {
     cudaLaunchAttribute a[2] = {};
     cudaLaunchConfig_t c = {};
@@ -49,7 +51,7 @@ cudaError_t launch(kernel k, const kf_experts_job *j, const kf_experts_grid *g, 
 
 cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, int *blocks)
 {
-    kernel k = tiles_for<HAS_COLUMN, HAS_FEW, TILED>(which, g->kind);
+    experts_kernel k = tiles_for<HAS_COLUMN, HAS_FEW, TILED>(which, g->kind);
     *blocks = 0;
     if (!k) return cudaSuccess;
     cudaFuncAttributes own;
