@@ -11,7 +11,7 @@
 #include "layout/input_scales.h"
 #include "layout/config_file.h"
 #include "model/arrange_experts.h"
-#include "model/stray.h"
+#include "model/not_a_model.h"
 #include "model/write_model.h"
 #include "stream/copy_tensor.h"
 #include "stream/panels.h"
@@ -271,7 +271,7 @@ static kerf_status convert(converting *c, const kerf_checkpoint *source, const k
         .share = &c->share,
     };
     KF_TRY(kf_config_check_read(source->reader, err));
-    KF_TRY(kf_refuse_strays(source, err));
+    KF_TRY(kf_refuse_source(source, err));
     KF_TRY(kf_manifest_layout(source->reader, to, &c->layout, err));
     KF_TRY(kf_checkpoint_view(source, &c->source, err));
     KF_TRY(kf_arrange_experts(c->source, c->layout, NULL, err));

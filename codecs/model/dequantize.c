@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "layout/config_file.h"
 #include "model/checkpoint_view.h"
-#include "model/stray.h"
+#include "model/not_a_model.h"
 #include "model/write_model.h"
 #include "stream/copy_tensor.h"
 #include "stream/decode_tensor.h"
@@ -103,7 +103,7 @@ static kerf_status dequantize(dequantizing *d, const kerf_output *to, const kerf
         .share = &d->share,
     };
     KF_TRY(kf_config_check_read(d->source->reader, err));
-    KF_TRY(kf_refuse_strays(d->source, err));
+    KF_TRY(kf_refuse_source(d->source, err));
     if (kerf_checkpoint_quantized(d->source) == 0) {
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s: holds no quantized tensor in a layout that kerf knows",

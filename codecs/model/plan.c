@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 #include "model/arrange_experts.h"
-#include "model/stray.h"
+#include "model/not_a_model.h"
 
 int kf_plan_feedback(const kerf_plan *p, const kerf_decision *d)
 {
@@ -177,7 +177,7 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
                         size_t count, kerf_codec base, const kerf_output *to, kerf_error *err)
 {
     KF_TRY(copy_output(p, to, err));
-    KF_TRY(kf_refuse_strays(p->source, err));
+    KF_TRY(kf_refuse_source(p->source, err));
     KF_TRY(kf_manifest_layout(p->source->reader, &p->to, &p->layout, err));
     KF_TRY(arrange(p, select, err));
     KF_TRY(kf_decide(p->source, select, rules, count, base, p->layout, &p->decided, err));

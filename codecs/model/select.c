@@ -9,7 +9,7 @@
 #include <kerf/words.h>
 
 #include "base/base.h"
-#include "model/stray.h"
+#include "model/not_a_model.h"
 
 int kf_glob_takes(const char *glob, const kerf_weight *w)
 {
@@ -92,7 +92,7 @@ kerf_status kerf_select_weights(const kerf_checkpoint *c, const kerf_select *s, 
     const size_t count = kerf_weights_count(c->weights);
     char text[96];
     *out = (kerf_selected){0};
-    KF_TRY(kf_refuse_strays(c, err));
+    KF_TRY(kf_refuse_source(c, err));
     KF_TRY(kf_select_check(c, s ? s : &usual, err));
     KF_TRY(kf_allocate(&out->weight, count, sizeof *out->weight, err));
     for (size_t i = 0; i < count; i++) {

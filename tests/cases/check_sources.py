@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """check_sources.py KERF [CASE...]: checkpoints that others have quantized: experts in stacks, schemes that kerf
-does not read, adapters, and shapes that config.json contradicts."""
+does not read, adapters, files that are no model, and shapes that config.json contradicts."""
 import json
 import os
+import struct
 import subprocess
 import sys
 
@@ -266,6 +267,43 @@ def case_unused(kerf, tmp):
     need(read(f"{tmp}/a/model.safetensors") == read(f"{tmp}/b/model.safetensors"), "and yet it changes bytes")
     notes = [kerf.json("quantize", m, "-f", f, "--imatrix", f"{tmp}/i.safetensors", "-n")["notes"] for f in ("int8", "q4_k:imatrix")]
     need(any(says in n for n in notes[0]) and not notes[1], notes)
+
+
+def imatrix_dat(path, name, columns):
+    raw = name.encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<ii", 1, len(raw)) + raw + struct.pack("<ii", 3, columns) + struct.pack(f"<{columns}f", *[3.0] * columns))
+
+
+def case_not_a_model(kerf, tmp):
+    """Numbers about a model, whose tensors are named as its weights are: none is taken for one, least of all
+    quantized; each is told what it is and what takes it."""
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 96}
+    names = [L + f"self_attn.{p}_proj.weight" for p in "qkvo"] + [L + f"mlp.{p}_proj.weight" for p in ("gate", "up", "down")]
+    norms = [(n, "BF16", (64,)) for n in ("model.norm.weight", L + "input_layernorm.weight", L + "post_attention_layernorm.weight")]
+    m = model(f"{tmp}/m", [(n, "BF16", (64, 64)) for n in names] + [("model.embed_tokens.weight", "BF16", (96, 64))] + norms, model_type="llama", tie_word_embeddings=True, **sizes)
+    with open(f"{tmp}/t.u16", "wb") as f:
+        f.write(bytes([5, 0, 9, 0] * 16))
+    kerf("calibrate", m, "--tokens", f"{tmp}/t.u16", "--length", "8", "--gram", "--alpha-by", "none", "--imatrix-gguf", f"{tmp}/i.gguf", "-o", f"{tmp}/cal")
+    kerf("score", m, "-f", "int8", "-o", f"{tmp}/scores")
+    write(f"{tmp}/i.safetensors", [(n, "F32", (64,), [1.0 + i for i in range(64)]) for n in names])
+    stack = L + "mlp.experts.down_proj.weight"
+    write(f"{tmp}/experts.safetensors", [(stack, "F32", (4, 64), [1.0] * 256), (stack + ".count", "F32", (4,), [2.0] * 4)])
+    imatrix_dat(f"{tmp}/i.dat", "blk.0.ffn_up.weight", 64)
+    taken = {"--imatrix": ("i.gguf", "i.safetensors", "i.dat"), "--calibration": ("cal",)}
+    told = {"experts.safetensors": "--imatrix", "scores": "kerf score prints", **{f: option for option, files in taken.items() for f in files}}
+    for name, says in told.items():
+        for verb in (["quantize", "-f", "int8", "-o", f"{tmp}/x"], ["quantize", "-f", "int8", "-n"], ["score", "-f", "int8"], ["dequantize", "-o", f"{tmp}/x"],
+                     ["convert", "--layout", "kerf", "-o", f"{tmp}/x"], ["advise", "--budget", "9bits", "-f", "int8"]):
+            if (verb[0], name) != ("score", "scores"):
+                kerf(verb[0], f"{tmp}/{name}", *verb[1:], code=3, says=says)
+        notes = kerf.json("inspect", f"{tmp}/{name}")["findings"]
+        need(len(notes) == 1 and notes[0]["severity"] == "note" and says in notes[0]["text"], notes)
+    for option, files in taken.items():  # what is said works
+        for name in files:
+            kerf("score", m, "-f", "int4-g32", option, f"{tmp}/{name}")
+    write(f"{tmp}/norms.safetensors", [(L + f"self_attn.{p}_norm.weight", "F32", (64,)) for p in "qk"])
+    kerf("quantize", f"{tmp}/norms.safetensors", "-f", "int8", "-o", f"{tmp}/x", code=2, says="no tensor is left")  # a model of norms is one
 
 
 if __name__ == "__main__":

@@ -75,6 +75,30 @@ make nvfp4 compressed-tensors
 header "s/$up.weight_global_scale/$up.weight_global_scalX/"
 finds error "$up.weight_packed: .*$up.weight_global_scale is missing"
 
+# Scales of two levels: what is below a second-level scale of zero is lost, unless it was zero itself.
+for layout in kerf bitsandbytes; do
+    nested=$([ $layout = kerf ] && echo _scale_2 || echo .nested_absmax)
+    make nf4-dq $layout
+    spoil bytes $up.weight$nested 4 0
+    finds error "$up.weight: 1 of 12 second-level scales are zero, the first at 0, though the codes"
+done
+make nf4-dq kerf
+spoil bytes $up.weight_zero_point 4 0
+finds error "$up.weight: the offset of its block scales is zero, though second-level scales are not"
+spoil bytes $up.weight_zero_point 4 0xff
+finds error "$up.weight: the offset of its block scales is NaN or infinite"
+spoil bytes $up.weight_zero_point 4 0x80
+finds error "$up.weight: the offset of its block scales is negative"
+# A matrix of zeros has zeros for scales, and nothing is wrong with it.
+offset=$("$KERF" inspect "$model" --planes --wide | awk -v n="$up.weight" '$1 == n { print $NF }')
+cp "$model/model.safetensors" "$tmp/zeros.safetensors"
+"$TOOLS/spoil" bytes "$tmp/zeros.safetensors" "$offset" $((768 * 256 * 2)) 0
+for format in nf4 nf4-f16 nf4-dq nvfp4 mxfp4; do
+    expect 0 quantize "$tmp/zeros.safetensors" -f $format --only "$up*" -y -o "$tmp/z.safetensors"
+    expect 0 inspect "$tmp/z.safetensors"
+    output_says "^note: $up.weight: .* are zero: "
+done
+
 # Scales as kernels want them: padded, which shows in the shape, or only in another order.
 make nvfp4 modelopt
 header "s/\"$up.weight_scale\":{\"dtype\":\"F8_E4M3\",\"shape\":\[768,16\]/\"$up.weight_scale\":{\"dtype\":\"F8_E4M3\",\"shape\":[192,64]/"

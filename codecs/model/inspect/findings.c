@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "layout/config_check.h"
+#include "model/not_a_model.h"
 #include "model/stray.h"
 #include "stream/scale_tally.h"
 
@@ -20,8 +21,19 @@ void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor
 
 /* --- scales -------------------------------------------------------------------------------- */
 
+/* Whether a byte of codes says more than zero. A nibble or byte may be a negative zero; of NF4, 7
+ * is zero, and some writers have 0 in a block of zeros. */
+static int says_more(const kerf_format *f, unsigned char code)
+{
+    float book[256];
+    if (kerf_codebook(f, KERF_PLANE_CODES, book) == 0)
+        return (code & (f->bits == 4 ? 0x77 : 0x7f)) != 0;
+    const unsigned low = code & 15, high = code >> 4;
+    return (low && book[low] != 0) || (high && book[high] != 0);
+}
+
 /* Scales that are all zero make zeros of whatever the codes say; of codes that are zero themselves
- * nothing is lost. A nibble or byte may be a negative zero. */
+ * nothing is lost. */
 static kerf_status find_zeros(const kf_inspection *x, const kerf_weight *w, const char *what,
                               uint64_t count, kerf_error *err)
 {
@@ -32,8 +44,7 @@ static kerf_status find_zeros(const kf_inspection *x, const kerf_weight *w, cons
     const size_t n = all < ROOM ? (size_t)all : ROOM;
     int is_lost = 0;
     KF_TRY(kerf_weight_read(x->source->reader, w, KERF_PLANE_CODES, 0, codes, n, err));
-    for (size_t i = 0; i < n; i++)
-        is_lost |= (codes[i] & (w->codec.format->bits == 4 ? 0x77 : 0x7f)) != 0;
+    for (size_t i = 0; i < n && !is_lost; i++) is_lost = says_more(w->codec.format, codes[i]);
     snprintf(text, sizeof text, "all %llu %s are zero: so are all of its weights%s",
              (unsigned long long)count, what, is_lost ? ", though its codes are not" : "");
     kf_found(x, is_lost ? KERF_ERROR : KERF_NOTE, w->name, text);
@@ -61,13 +72,11 @@ static kerf_status find_in_plane(kf_inspection *x, const kerf_weight *w, kerf_pl
         kf_found(x, KERF_ERROR, w->name, text);
     }
     const int is_nested = w->codec.format->second == KERF_SECOND_NESTED;
-    if ((p == KERF_PLANE_SCALES || (p == KERF_PLANE_SECOND && !is_nested)) && t.seen &&
-        t.zero == t.seen)
-        return find_zeros(x, w, what, t.seen, err);
-    if (t.zero && p == KERF_PLANE_SECOND) {
-        snprintf(text, sizeof text, "%llu of %llu %s are zero: %s", (unsigned long long)t.zero,
-                 (unsigned long long)t.seen, what,
-                 is_nested ? "all blocks below each have one scale" : "all of their weights are");
+    if (is_nested && p == KERF_PLANE_SECOND) KF_TRY(kf_find_nested(x, w, err));
+    if (!is_nested && t.seen && t.zero == t.seen) return find_zeros(x, w, what, t.seen, err);
+    if (t.zero && p == KERF_PLANE_SECOND && !is_nested) {
+        snprintf(text, sizeof text, "%llu of %llu %s are zero: all of their weights are",
+                 (unsigned long long)t.zero, (unsigned long long)t.seen, what);
         kf_found(x, KERF_NOTE, w->name, text);
     }
     const int is_number = t.type != KF_SCALE_E8M0; /* which has no zero */
@@ -223,6 +232,16 @@ static kerf_status inspect_weight(kf_inspection *x, const kerf_weight *w, kerf_e
     return kf_find_misread(x, w, err);
 }
 
+/* Exit code 0: it is what it is. */
+static void find_no_model(const kf_inspection *x)
+{
+    char text[320];
+    const char *what = kf_not_a_model(x->source);
+    if (!what) return;
+    snprintf(text, sizeof text, "its file is %s", what);
+    kf_found(x, KERF_NOTE, kerf_weights_at(x->source->weights, 0)->name, text);
+}
+
 static void add_configured(void *ctx, const char *where, const char *text)
 {
     kf_found(ctx, KERF_ERROR, where, text);
@@ -237,6 +256,7 @@ static kerf_status inspect(kf_inspection *x, kerf_error *err)
     kf_work_phase(&x->work, "reading scales", bytes);
     for (size_t i = 0; i < kerf_weights_count(all); i++)
         KF_TRY(inspect_weight(x, kerf_weights_at(all, i), err));
+    find_no_model(x);
     KF_TRY(kf_find_shapes(x, err));
     KF_TRY(kf_config_check(x->source->reader, all, add_configured, x, err));
     return kerf_reader_check(x->source->reader, err);

@@ -20,6 +20,9 @@ void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor
  * scales in the order of a kernel, nibbles the wrong way round. */
 kerf_status kf_find_misread(const kf_inspection *x, const kerf_weight *w, kerf_error *err);
 
+/* What is zero, or no number, in the two levels of scales of nf4-dq. */
+kerf_status kf_find_nested(const kf_inspection *x, const kerf_weight *w, kerf_error *err);
+
 /* Shapes that config.json contradicts. */
 kerf_status kf_find_shapes(const kf_inspection *x, kerf_error *err);
 
