@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import time
 
 import fault_sweep
 import kills
@@ -52,6 +53,18 @@ def parts(number):
             yield 'planted', s.name, 0
 
 
+def tell(at, number, part, tally, seconds):
+    """A line for a part that has come to its end, with what failed in it, as ctest has one for a test: all parts
+    take many minutes, and who stops them early shall have what was found."""
+    test, name, of = part
+    what = test + (', ' + name if name else '') + (' %d' % of if test == 'serving' else '')
+    print('%3d/%d %s: %d cases, %d failed, %.0f s of processor (%.0f s since the begin)'
+          % (at, number, what, tally.cases, len(tally.failed), tally.cpu_seconds, seconds))
+    for line in tally.failed:
+        print('FAIL:', line)
+    sys.stdout.flush()
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('build')
@@ -62,12 +75,15 @@ def main():
     a = p.parse_args()
     a.build = os.path.abspath(a.build)  # a worker that has left its room stands elsewhere
     total = {test: Tally(ABOUT[test]) for test in a.only.split(',')}
+    began = time.monotonic()
     with concurrent.futures.ProcessPoolExecutor(a.j) as pool:
         work = {pool.submit(campaign, a.build, *part): part for part in parts(a.kills) if part[0] in total}
-        for done in concurrent.futures.as_completed(work):
-            total[work[done][0]].join(done.result())
+        for at, done in enumerate(concurrent.futures.as_completed(work), 1):
+            tally = done.result()
+            total[work[done][0]].join(tally)
+            tell(at, len(work), work[done], tally, time.monotonic() - began)
     for tally in total.values():
-        tally.report(most=1000)
+        tally.report(most=0)
     if a.json:
         with open('/proc/cpuinfo') as f:
             cpu = re.search(r'model name\s*: (.*)', f.read())
