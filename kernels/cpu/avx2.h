@@ -85,6 +85,23 @@ KF_HD vi vi_and(vi a, vi b)
 {
     return _mm256_and_si256(a, b);
 }
+KF_HD vi vi_or(vi a, vi b)
+{
+    return _mm256_or_si256(a, b);
+}
+KF_HD vi vi_shr_lanes(vi a, int n)
+{
+    const vi lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_srlv_epi32(a, _mm256_add_epi32(lane, vi_set1(n)));
+}
+KF_HD vi vi_load_bytes(const uint8_t *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+KF_HD vi vi_of_bytes(const uint64_t *words, unsigned j)
+{
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)words[j / 8]));
+}
 KF_HD vh vh_load(const uint8_t *p)
 {
     return _mm_loadu_si128((const __m128i *)p);

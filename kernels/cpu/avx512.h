@@ -91,6 +91,24 @@ KF_HD vi vi_and(vi a, vi b)
 {
     return _mm512_and_si512(a, b);
 }
+KF_HD vi vi_or(vi a, vi b)
+{
+    return _mm512_or_si512(a, b);
+}
+KF_HD vi vi_shr_lanes(vi a, int n)
+{
+    const vi lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_srlv_epi32(a, _mm512_add_epi32(lane, vi_set1(n)));
+}
+KF_HD vi vi_load_bytes(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+KF_HD vi vi_of_bytes(const uint64_t *words, unsigned j)
+{
+    return _mm512_cvtepu8_epi32(
+        _mm_set_epi64x((long long)words[j / 8 + 1], (long long)words[j / 8]));
+}
 KF_HD vh vh_load(const uint8_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);

@@ -325,6 +325,30 @@ static int fit_structs(kf_gemv_layout *l, kf_spec s, size_t cols)
     return l->piece % l->step_bytes == 0;
 }
 
+/* Blocks of two levels, whose kernels take codes in their order (gemv_super.h). */
+static int fit_super(kf_gemv_layout *l, kf_spec s, size_t cols, size_t lanes)
+{
+    const kf_super k = kf_super_of(s);
+    const kf_place place[2] = {k.low, k.high};
+    for (int i = 0; i < 2; i++) {
+        const int bits = place[i].run == 1 && place[i].bits <= 1;
+        if (!bits && place[i].run % lanes) return 0;
+    }
+    if (k.elements > KF_GEMV_STEP || k.elements % s.group || s.group % lanes) return 0;
+    for (uint32_t i = 0; i < 16; i++) l->table[i] = (float)kf_super_book(i);
+    for (size_t i = 0; i < k.elements; i++) l->order[i] = (uint16_t)i;
+    l->decode = KF_DECODE_SUPER;
+    l->scaling = KF_SCALING_STEP;
+    l->lanes = lanes;
+    l->step = k.elements;
+    l->codes = l->step / lanes;
+    l->step_bytes = k.bytes;
+    l->steps = l->whole = cols / k.elements;
+    l->chunk = KF_GEMV_CHUNK;
+    l->row_bytes = l->code_bytes = l->steps * k.bytes;
+    return cols % k.elements == 0;
+}
+
 int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind)
 {
     static const size_t codes[KF_DECODES] = {
@@ -336,7 +360,9 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     size_t cols = (size_t)plan->shape.cols;
     memset(l, 0, sizeof *l);
     l->factor = l->zero_unit = 1;
-    if (s.geometry == KERF_GROUP_SUPER || !is_linear(s)) return 0;
+    if (s.geometry == KERF_GROUP_SUPER)
+        return kind == KF_KIND_SINGLE && fit_super(l, s, cols, lanes);
+    if (!is_linear(s)) return 0;
     if (kind == KF_KIND_PAIR ? !fit_pairs(l, plan, s)
         : kind != KF_KIND_SINGLE
             ? !fit_whole(l, s, kind)

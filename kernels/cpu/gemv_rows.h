@@ -11,6 +11,9 @@
  *                          last[0] and last[1] instead of 0x7F and 0xFF
  *   vi_load, vi_set1, vi_shl, vi_shr, vi_and, vi_load_pieces(p, stride, bytes),
  *   vi_top_byte(v, j)      byte j of each lane moved to its top, zeros below
+ *   vi_load_bytes(p)       V bytes, each in a dword; vi_or
+ *   vi_of_bytes(words, j)  the same from byte j of words of 64 bits on
+ *   vi_shr_lanes(v, n)     lane l down by n + l bits
  *   vh_load, vh_load6: 2V bytes; 3V/2 bytes, three to every dword
  *   vh_set1, vh_and, vh_or, vh_shl32, vh_shl16, vh_sra16(v, count), vh_max8, vh_has8(v, byte)
  *
@@ -37,3 +40,6 @@
 #include "cpu/gemv_start.h"
 #endif
 #include "cpu/gemv_tile.h"
+#if !defined(PAIRS) && !defined(INTEGERS) && KF_IN_UNIT(SUPER)
+#include "cpu/gemv_super.h"
+#endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define TABLE_SINGLE(decode)
+#define TABLE_SUPER(decode)
 #define TABLE_PAIR(decode)
 #define TABLE_WHOLE(decode)
 #define TABLE_OF(decode) [KF_DECODE_##decode] = KF_ISA(decode),
@@ -19,7 +20,9 @@
 #define TABLE_WHOLE TABLE_OF
 #else
 #undef TABLE_SINGLE
+#undef TABLE_SUPER
 #define TABLE_SINGLE TABLE_OF
+#define TABLE_SUPER TABLE_OF
 #endif
 
 /* NULL: this instruction set has no such kernel. */

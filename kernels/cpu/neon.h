@@ -79,6 +79,26 @@ KF_HD vi vi_and(vi a, vi b)
 {
     return vandq_u32(a, b);
 }
+KF_HD vi vi_or(vi a, vi b)
+{
+    return vorrq_u32(a, b);
+}
+KF_HD vi vi_shr_lanes(vi a, int n)
+{
+    static const int32_t lane[V] = {0, -1, -2, -3};
+    return vshlq_u32(a, vaddq_s32(vld1q_s32(lane), vdupq_n_s32(-n)));
+}
+KF_HD vi vi_load_bytes(const uint8_t *p)
+{
+    uint32_t bytes;
+    memcpy(&bytes, p, 4);
+    return vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(bytes)))));
+}
+KF_HD vi vi_of_bytes(const uint64_t *words, unsigned j)
+{
+    const uint64_t bytes = words[j / 8] >> j % 8 * 8 & 0xffffffff;
+    return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes))));
+}
 KF_HD vh vh_load(const uint8_t *p)
 {
     return vreinterpret_u16_u8(vld1_u8(p));
