@@ -4,7 +4,7 @@ anything else is a documented code, one line, and a folder as it was before.
 
     fault_sweep.py BUILD [--all] [--only NAME] [--planted]
 
-Without --all: six scenarios, each call of each kind, failing once with the error that is usual for it.
+Without --all: the scenarios of the gate, each call of each kind, failing once with the error that is usual for it.
 --all: all scenarios; also other errors, calls that fail from the N-th on, come back short, or are cut by a
 signal. --planted: a fault is planted in the JSON library's setters, which must be noticed."""
 import argparse

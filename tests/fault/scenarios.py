@@ -61,7 +61,7 @@ SCENARIOS = [
     Scenario('merge', 'merge o -j 1', before=PARTS, writes='o', gate=True, codes=[3], **MERGED),
     Scenario('merge over a folder', 'merge o -j 1 -y --json', before=PARTS + ['quantize in/model -f int8 -o o'],
              writes='o', codes=[3], **MERGED),
-    Scenario('lines of progress', QUANTIZE + '--progress json -o o', writes='o'),
+    Scenario('lines of progress', QUANTIZE + '--progress json -o o', writes='o', gate=True),
     Scenario('gguf', 'quantize in/one.gguf -f nvfp4:4/6 -j 1 -o o.gguf', writes='o.gguf'),
     Scenario('recipe', 'quantize in/one.safetensors --recipe in/recipe.json -j 1 -o o.safetensors',
              writes='o.safetensors'),
@@ -100,7 +100,8 @@ SCENARIOS = [
     Scenario('calibrate, one part of two', PART % 1, writes='o.kerf-parts/1-of-2', stage='o.kerf-parts', gate=True,
              codes=[4]),
     Scenario('calibrate, a part that is there', PART % 2, before=PART % 2, codes=[4]),
-    Scenario('merge a calibration', 'merge o -j 1', before=[PART % 1, PART % 2], writes='o', codes=[3], **MERGED),
+    Scenario('merge a calibration', 'merge o -j 1', before=[PART % 1, PART % 2], writes='o', codes=[3],
+             gate=True, **MERGED),  # its second part has no files
     Scenario('calibrate with a text', 'calibrate in/tiny --text in/text.txt --length 8 --alpha-by none -j 1 -y -o o',
              before='quantize in/model -f int8 -o o', writes='o'),
     Scenario('eval', EVAL + '--json'),

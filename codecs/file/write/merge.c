@@ -26,6 +26,7 @@ typedef struct merging {
     unsigned parts;
     kf_part_record *part; /* [parts], by their numbers */
     char **path;          /* [parts]                   */
+    char *is_empty;       /* [parts]: it has no files  */
     kf_part_file **name;  /* of all files, sorted      */
     size_t files;
     uint64_t bytes;
@@ -69,7 +70,7 @@ static kerf_status count_parts(merging *m, kerf_error *err)
     closedir(d);
     if (s == KERF_OK && failed) s = kf_fail_errno(err, failed, "%s: cannot read it", path);
     if (s == KERF_OK && !m->parts) s = kf_fail_no_parts(&m->folder, err);
-    return s;
+    return s == KERF_OK ? kf_allocate(&m->is_empty, m->parts, 1, err) : s;
 }
 
 /* "run kerf quantize again": with which options, only who ran it knows. */
@@ -116,6 +117,7 @@ static kerf_status read_parts(merging *m, kerf_error *err)
             if (err) *err = why;
             return s;
         }
+        m->is_empty[i] = s == KERF_OK && m->part[i].files == 0;
         if (s == KERF_OK && m->part[i].part == i + 1 && m->part[i].parts == m->parts) continue;
         kf_part_free(&m->part[i]); /* it may name any verb */
         if (i < lost) lost = i;
@@ -294,8 +296,9 @@ static int is_only_record(const char *path)
     return d && only && !failed;
 }
 
-/* Whether the output holds what a part says that it had. *had: it says so of some file. */
-static int is_in_output(const merging *m, const char *path, int *had)
+/* Whether the output holds what a part says that it had. *had: it says so of some file; *is_empty:
+ * it had none. */
+static int is_in_output(const merging *m, const char *path, int *had, char *is_empty)
 {
     struct stat st;
     kf_part_record r;
@@ -307,32 +310,35 @@ static int is_in_output(const merging *m, const char *path, int *had)
         free(name);
     }
     *had |= r.files > 0;
+    *is_empty = r.files == 0;
     kf_part_free(&r);
     return all;
 }
 
 /* A call that was killed has done everything but to take the folders away. */
-static int was_published(const merging *m)
+static int was_published(merging *m)
 {
     struct stat st;
     int had = 0, all = stat(m->folder.out, &st) == 0 && lstat(m->whole, &st) != 0;
     for (unsigned i = 0; i < m->parts && all; i++) {
         char *path = kf_part_path(&m->folder, i + 1, m->parts);
         if (path && lstat(path, &st) == 0)
-            all = is_only_record(path) && is_in_output(m, path, &had);
+            all = is_only_record(path) && is_in_output(m, path, &had, &m->is_empty[i]);
         all &= path != NULL;
         free(path);
     }
     return all && had;
 }
 
-/* By the names that are left, for which neither memory nor a descriptor is needed. */
-static int remove_once(const merging *m)
+/* By the names that are left, for which neither memory nor a descriptor is needed. all 0: only of
+ * parts without files. */
+static int remove_once(const merging *m, int all)
 {
     static const char *const names[] = {KF_PART_NAME, KF_JOURNAL_NAME};
     char name[64];
     int left = 0;
     for (unsigned i = 1; i <= m->parts; i++) {
+        if (!all && !m->is_empty[i - 1]) continue;
         for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
             snprintf(name, sizeof name, "%u-of-%u/%s", i, m->parts, names[k]);
             unlinkat(m->folder.fd, name, 0);
@@ -343,18 +349,30 @@ static int remove_once(const merging *m)
     return left;
 }
 
-static void remove_parts(const merging *m)
+static kerf_status sync_parts(const merging *m, kerf_error *err)
 {
-    for (int i = 0; i < 2 && remove_once(m);) i++;
+    kerf_status s = kf_sync_folder(m->folder.fd, m->folder.path, err);
+    if (s == KERF_OK) return s;
+    return kf_fail_at(err, s, "the output is in place and whole, and what held its parts is left");
+}
+
+/* A part without files goes first, and for good: were it alone left when the power goes, nothing
+ * would tell it from one that waits for the others. */
+static kerf_status remove_parts(const merging *m, kerf_error *err)
+{
+    if (memchr(m->is_empty, 1, m->parts)) {
+        for (int i = 0; i < 2 && remove_once(m, 0);) i++;
+        KF_TRY(sync_parts(m, err));
+    }
+    for (int i = 0; i < 2 && remove_once(m, 1);) i++;
+    return KERF_OK;
 }
 
 /* What the exchange put in the place of the new one goes first, for records tell the two apart. */
 static kerf_status remove_old(const merging *m, kerf_error *err)
 {
     kf_remove_folder(-1, m->whole);
-    kerf_status s = kf_sync_folder(m->folder.fd, m->folder.path, err);
-    if (s == KERF_OK) return s;
-    return kf_fail_at(err, s, "the output is in place and whole, and what held its parts is left");
+    return sync_parts(m, err);
 }
 
 static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_job *job,
@@ -364,10 +382,7 @@ static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_j
     m->whole = kf_path_join(m->folder.path, KF_PARTS_WHOLE);
     if (!m->whole) return no_memory(m, err);
     KF_TRY(count_parts(m, err));
-    if (was_published(m)) {
-        remove_parts(m);
-        return KERF_OK;
-    }
+    if (was_published(m)) return remove_parts(m, err);
     KF_TRY(read_parts(m, err));
     KF_TRY(check_plan(m, err));
     KF_TRY(list_files(m, err));
@@ -380,8 +395,7 @@ static kerf_status merge(merging *m, const kerf_merge_options *opt, const kerf_j
     KF_TRY(s);
     if (!m->is_published) KF_TRY(publish(m, opt->overwrite, err));
     KF_TRY(remove_old(m, err));
-    remove_parts(m);
-    return KERF_OK;
+    return remove_parts(m, err);
 }
 
 kerf_status kerf_merge(const char *path, const kerf_merge_options *opt, const kerf_job *job,
@@ -401,6 +415,7 @@ kerf_status kerf_merge(const char *path, const kerf_merge_options *opt, const ke
         if (m.path) free(m.path[i]);
     }
     free(m.part);
+    free(m.is_empty);
     free(m.path);
     free(m.name);
     free(m.whole);
