@@ -40,13 +40,13 @@ int progress_allows_text(const args *a)
     return !mode || strcmp(mode, "json") != 0;
 }
 
-/* Prints a line, unless it could not be made, and frees it. It is one write, so that a write that
- * fails takes a line with it and not a part of one. */
-static void print_line(kerf_status s, char **line, const size_t *n)
+/* Prints a line, of its event alone where there is no memory for more, and frees it. It is one
+ * write, so that a write that fails takes a line with it and not a part of one. */
+static void print_line(kerf_status s, const char *event, char **line, const size_t *n)
 {
-    if (s != KERF_OK) return;
-    (*line)[*n] = '\n'; /* in place of the 0 */
-    fwrite(*line, 1, *n + 1, stderr);
+    if (s != KERF_OK) fprintf(stderr, "{\"schema\":\"kerf.progress/1\",\"event\":\"%s\"}\n", event);
+    if (s == KERF_OK) (*line)[*n] = '\n'; /* in place of the 0 */
+    if (s == KERF_OK) fwrite(*line, 1, *n + 1, stderr);
     free(*line);
 }
 
@@ -91,7 +91,8 @@ static void print_event(const progress *p, const kerf_event *e)
     char *line = NULL;
     size_t n = 0;
     double left, rate = rate_of(p, now_s(), &left);
-    print_line(kerf_event_write(e, rate, left, &line, &n, NULL), &line, &n);
+    kerf_status s = kerf_event_write(e, rate, left, &line, &n, NULL);
+    print_line(s, kerf_event_name(e->kind), &line, &n);
 }
 
 static void show(progress *p)
@@ -162,9 +163,8 @@ double progress_close(progress *p)
     const double elapsed = progress_pause(p);
     char *line = NULL;
     size_t n = 0;
-    if (p->mode == LINES) {
-        print_line(kerf_event_write_end(p->last.done, elapsed, &line, &n, NULL), &line, &n);
-    }
+    if (p->mode == LINES)
+        print_line(kerf_event_write_end(p->last.done, elapsed, &line, &n, NULL), "end", &line, &n);
     p->mode = SILENT;
     return elapsed;
 }

@@ -45,6 +45,8 @@ typedef struct kerf_job {
 KERF_API KERF_CHECK kerf_status kerf_event_write(const kerf_event *e, double bytes_per_s,
                                                  double left_s, char **text, size_t *n,
                                                  kerf_error *err);
+/* The word of that line for a kind of event: all that there is to print when memory is lacking. */
+KERF_API const char *kerf_event_name(kerf_event_kind kind);
 /* The line behind the last event: `done` of its phase, and seconds from the beginning. */
 KERF_API KERF_CHECK kerf_status kerf_event_write_end(uint64_t done, double seconds, char **text,
                                                      size_t *n, kerf_error *err);
