@@ -99,6 +99,32 @@ for format in nf4 nf4-f16 nf4-dq nvfp4 mxfp4; do
     output_says "^note: $up.weight: .* are zero: "
 done
 
+# GGUF's blocks hold their scales among the codes: OFFSET of the number in each of N blocks of BYTES.
+in_gguf() { # FORMAT BYTES OFFSET SIZE VALUE BLOCKS
+    local at i
+    rm -f "$tmp/g.gguf"
+    expect 0 quantize "$model" -f "$1" --only "*layers.0.self_attn.k_proj*" -o "$tmp/g.gguf"
+    expect 0 inspect "$tmp/g.gguf" --json
+    json_is findings "[]"
+    at=$("$KERF" inspect "$tmp/g.gguf" --planes --wide | awk '$1 == "blk.0.attn_k.weight" { print $NF }')
+    for ((i = 0; i < $6; i++)); do
+        "$TOOLS/spoil" bytes "$tmp/g.gguf" $((at + i * $2 + $3)) "$4" "$5" || note_failure "$1 cannot be spoiled"
+    done
+    run inspect "$tmp/g.gguf"
+}
+for case in "ggml-q8_0 34 0 2 0x7f" "q4_k 144 0 2 0xff" "q6_k 210 208 2 0x7d" "ggml-mxfp4 17 0 1 0xff" "ggml-nvfp4 36 3 1 0x7f"; do
+    # shellcheck disable=SC2086 # words
+    in_gguf $case 1
+    check "inspect $case ends with 1" test "$code" = 1
+    output_says "^error: blk.0.attn_k.weight: 1 of [0-9]* scales are NaN or infinite, the first at"
+done
+in_gguf q4_1 20 2 2 0x7f 1
+output_says "^error: blk.0.attn_k.weight: 1 of 1024 minima are NaN or infinite, the first at 0"
+in_gguf q6_k 210 208 2 0 128
+output_says "^error: blk.0.attn_k.weight: all 128 scales are zero: so are all of its weights, though its codes differ"
+in_gguf q4_k 144 0 2 0 128
+output_says "^error: blk.0.attn_k.weight: all 128 scales are zero: each block is its minimum, though its codes differ"
+
 # Scales as kernels want them: padded, which shows in the shape, or only in another order.
 make nvfp4 modelopt
 header "s/\"$up.weight_scale\":{\"dtype\":\"F8_E4M3\",\"shape\":\[768,16\]/\"$up.weight_scale\":{\"dtype\":\"F8_E4M3\",\"shape\":[192,64]/"

@@ -300,6 +300,15 @@ KERF_API KERF_CHECK kerf_status kerf_codec_check(kerf_codec c, const kerf_shape 
  * Returns how many; 0: it has no such table. */
 KERF_API size_t kerf_codebook(const kerf_format *f, kerf_plane_id p, float out[256]);
 
+/* Numbers that scale a block, or are added to it (is_minimum), and share a byte struct with its
+ * codes: each one's byte in a struct of *bytes. Returns how many; 0: its blocks are no structs. */
+typedef struct kerf_struct_number {
+    unsigned at, is_minimum;
+    kerf_dtype dtype; /* F16, F8_E4M3 or F8_E8M0 */
+} kerf_struct_number;
+KERF_API size_t kerf_struct_numbers(const kerf_format *f, unsigned *bytes,
+                                    kerf_struct_number out[4]);
+
 /* Bits per weight with every plane counted; 0 for an empty tensor. */
 KERF_API double kerf_geometry_bpw(const kerf_geometry *g);
 

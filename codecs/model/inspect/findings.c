@@ -197,7 +197,7 @@ static void find_smoothed(const kf_inspection *x, const kerf_weight *w)
 /* Scales of a weight are read once. */
 static uint64_t scale_bytes(const kerf_weight *w)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = kf_struct_bytes_of(w);
     for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++) {
         if (w->plane[p] && kf_scale_type_of(w, p) != KF_SCALE_OTHER)
             bytes += w->geometry.plane[p].bytes;
@@ -224,6 +224,7 @@ static kerf_status inspect_weight(kf_inspection *x, const kerf_weight *w, kerf_e
     for (kerf_plane_id p = KERF_PLANE_SCALES; w->codec.format && p < KERF_PLANES; p++) {
         if (w->plane[p]) KF_TRY(find_in_plane(x, w, p, err));
     }
+    KF_TRY(kf_find_in_structs(x, w, err));
     KF_TRY(find_in_group(x, w, err));
     find_stray(x, w);
     find_smoothed(x, w);

@@ -23,6 +23,11 @@ kerf_status kf_find_misread(const kf_inspection *x, const kerf_weight *w, kerf_e
 /* What is zero, or no number, in the two levels of scales of nf4-dq. */
 kerf_status kf_find_nested(const kf_inspection *x, const kerf_weight *w, kerf_error *err);
 
+/* Scales in byte structs, which kf_find_in_structs reads with their codes; how many bytes these
+ * are, 0 of other formats. */
+kerf_status kf_find_in_structs(kf_inspection *x, const kerf_weight *w, kerf_error *err);
+uint64_t kf_struct_bytes_of(const kerf_weight *w);
+
 /* Shapes that config.json contradicts. */
 kerf_status kf_find_shapes(const kf_inspection *x, kerf_error *err);
 
