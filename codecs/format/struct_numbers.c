@@ -5,7 +5,7 @@
 #include "block/super_layout.h"
 #include "format/format.h"
 
-static kerf_dtype dtype_of(int scale)
+static kerf_dtype dtype_of(kerf_scale_kind scale)
 {
     return scale == KERF_SCALE_E4M3   ? KERF_F8_E4M3
            : scale == KERF_SCALE_E8M0 ? KERF_F8_E8M0
