@@ -9,7 +9,6 @@
 
 #include "base/base.h"
 #include "layout/input_scales.h"
-#include "layout/config_file.h"
 #include "model/arrange_experts.h"
 #include "model/not_a_model.h"
 #include "model/write_model.h"
@@ -270,7 +269,6 @@ static kerf_status convert(converting *c, const kerf_checkpoint *source, const k
         .describe = describe_work,
         .share = &c->share,
     };
-    KF_TRY(kf_config_check_read(source->reader, err));
     KF_TRY(kf_refuse_source(source, err));
     KF_TRY(kf_manifest_layout(source->reader, to, &c->layout, err));
     KF_TRY(kf_checkpoint_view(source, &c->source, err));

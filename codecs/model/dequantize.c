@@ -3,7 +3,6 @@
 #include <kerf/quantize.h>
 
 #include "base/base.h"
-#include "layout/config_file.h"
 #include "model/checkpoint_view.h"
 #include "model/not_a_model.h"
 #include "model/write_model.h"
@@ -102,7 +101,6 @@ static kerf_status dequantize(dequantizing *d, const kerf_output *to, const kerf
         .write = write_weight,
         .share = &d->share,
     };
-    KF_TRY(kf_config_check_read(d->source->reader, err));
     KF_TRY(kf_refuse_source(d->source, err));
     if (kerf_checkpoint_quantized(d->source) == 0) {
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "file/gguf/imatrix_dat.h"
+#include "layout/config_file.h"
 #include "model/stray.h"
 
 #define CALIBRATION "kerf.calibration/"
@@ -78,6 +79,7 @@ const char *kf_not_a_model(const kerf_checkpoint *c)
 kerf_status kf_refuse_source(const kerf_checkpoint *c, kerf_error *err)
 {
     const char *what = kf_not_a_model(c);
+    KF_TRY(kf_config_check_read(c->reader, err));
     if (what) return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: %s", c->path, what);
     return kf_refuse_strays(c, err);
 }

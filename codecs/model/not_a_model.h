@@ -10,7 +10,7 @@
 const char *kf_not_a_model(const kerf_checkpoint *c);
 
 /* For calls that make something of weights: KERF_E_DATA for what is no model, and the errors of
- * kf_refuse_strays. */
+ * kf_config_check_read and kf_refuse_strays. */
 kerf_status kf_refuse_source(const kerf_checkpoint *c, kerf_error *err);
 
 #endif

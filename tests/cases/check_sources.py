@@ -181,7 +181,7 @@ def case_other_files(kerf, tmp):
                 f.write(raw)
             kerf("inspect", f"{tmp}/{i}{end}", code=3, says=says if raw or end != ".gguf" else "0 left")
     model(f"{tmp}/config", [(L + "mlp.up_proj.weight", "BF16", (64, 64))])
-    for raw, says in ((b"", "config.json: is empty"), (b"<!DOCTYPE html>", "an HTML page"), (b"[]", "does not start with '{'")):
+    for raw, says in ((b"", "config.json: is empty"), (b"<!DOCTYPE html>", "an HTML page"), (b"[]", "not a JSON object")):
         with open(f"{tmp}/config/config.json", "wb") as f:
             f.write(raw)
         kerf("quantize", f"{tmp}/config", "-f", "int8", "-o", f"{tmp}/x", code=3, says=says)

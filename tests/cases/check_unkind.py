@@ -229,9 +229,12 @@ def case_no_files(kerf, tmp):
     for name in ("model.safetensors.index.json", "config.json"):
         folder = f"{tmp}/{name}.d"
         write(f"{folder}/model-00001-of-00001.safetensors", [(L + "mlp.up_proj.weight", "BF16", (64, 128))])
-        with open(f"{folder}/{name}", "w") as f:
-            f.write(next(iter(pages)))
-        kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says="git lfs pull")
+        for text, says in pages.items():
+            with open(f"{folder}/{name}", "w", encoding="utf-8") as f:
+                f.write(text)
+            for verb in (("quantize", "-f", "nvfp4", "-o", f"{tmp}/x"), ("quantize", "-f", "nvfp4", "-n"), ("score", "-f", "nvfp4"),
+                         ("advise", "--budget", "9bits", "-f", "int8"), ("dequantize", "-o", f"{tmp}/x")):
+                kerf(verb[0], folder, *verb[1:], code=3, says=says)
 
 
 def case_variants(kerf, tmp):

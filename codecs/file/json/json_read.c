@@ -91,6 +91,7 @@ static kerf_status parse(const char *what, const char *text, size_t n, uint64_t 
 {
     json_error_t why;
     *out = NULL;
+    if (n == 0) return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: is empty", what);
     KF_TRY(kf_json_check_memory(what, text, n, limit, err));
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (json_is_object(*out)) return KERF_OK;
@@ -130,8 +131,12 @@ kerf_status kf_json_read(const char *path, uint64_t limit, kf_json_dialect diale
     KF_TRY(kf_read_whole(path, limit, &text, &n, err));
     if (dialect == KF_JSON_PYTHON) replace_foreign(text, n);
     kerf_status s = parse(path, text, n, limit, out, err);
+    const char *is = kf_download_is(text, n < KF_DOWNLOAD_BYTES ? n : KF_DOWNLOAD_BYTES);
     free(text);
-    return s;
+    if (s != KERF_OK || !is) return s;
+    json_decref(*out); /* a server's answer may be JSON as well */
+    *out = NULL;
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: %s", path, is);
 }
 
 int kf_json_is_absent(const char *path, kerf_status s, const kerf_error *err)

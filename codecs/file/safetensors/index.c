@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
+#include "file/disk/download.h"
 #include "file/disk/io.h"
 #include "file/json/json_walk.h"
 
@@ -103,7 +105,9 @@ static kerf_status parse_members(parser *p, kf_json json)
         KF_TRY(is_map ? parse_map(p, m.value) : skip_other(p, m.value));
     }
     if (p->out->count > 0) return KERF_OK;
-    return kf_fail(p->err, KERF_E_DATA, KF_NOWHERE, "%s: no weight_map, or an empty one", p->path);
+    const char *is = kf_download_is(json.text, kf_min_u64(json.n, KF_DOWNLOAD_BYTES));
+    return kf_fail(p->err, KERF_E_DATA, KF_NOWHERE, "%s: %s", p->path,
+                   is ? is : "no weight_map, or an empty one");
 }
 
 static int compare_files(const void *a, const void *b)
