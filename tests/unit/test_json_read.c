@@ -119,7 +119,8 @@ static void test_malformed(void **state)
         size_t n;
         const char *part;
     } bad[] = {
-        {"", 0, ":1: "},
+        {"", 0, "is empty"},
+        {"{\"error\":\"x\"}", 13, "an error of a server"},
         {"{\"a\":\n1,\n", 9, ":3: "},
         {"{\"a\":1,\"a\":2}", 13, "duplicate"},
         {"{\"x\":{\"a\":1,\"a\":1}}", 19, "duplicate"},

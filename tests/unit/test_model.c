@@ -355,7 +355,8 @@ static void wrong_files(void **state)
         kerf_status status;
         const char *says;
     } cases[] = {
-        {"", KERF_E_DATA, ":1:"},
+        {"", KERF_E_DATA, "is empty"},
+        {"{\"error\":\"not found\"}", KERF_E_DATA, "an error of a server"},
         {"[]", KERF_E_DATA, "not a JSON object"},
         {"{}", KERF_E_DATA, "no model_type"},
         {"{\"model_type\": \"unheard_of\"}", KERF_E_DATA, "hidden_size must be"},
