@@ -194,7 +194,7 @@ static void what_is_wrong_is_named(void **state)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        {"", "or"},
+        {"", "is empty"},
         {"[]", "not a JSON object"},
         {"{}", "schema"},
         {"{\"schema\": \"kerf.recipe/1\"}", "schema"},
