@@ -26,7 +26,7 @@
 #   --mutation    a seeded fault at a time in codecs/ or the advisor: some test must fail for each
 #   --coverage    lines and branches of codecs/scalar and codecs/block
 #   --faults      every call of every verb fails, once and for good; the power goes after every call;
-#                 1,000 kills; other programs (five minutes of one core; bench/results/faults.json)
+#                 1,000 kills; other programs (ten minutes of two cores, and a line for each part; faults.json)
 #   --fuzz S      hostile files for S seconds of one core, by clang with AddressSanitizer and
 #                 UndefinedBehaviorSanitizer (bench/results/fuzz.json)
 #   --tsan        clang with ThreadSanitizer, without OpenMP: streams, team, cancel, calibrate, the
