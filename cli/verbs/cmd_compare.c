@@ -71,7 +71,7 @@ const verb verb_compare = {
         "within 10 %, the share inside the predicted band, and how many times its beginning the "
         "end\n"
         "of the band is.",
-    .examples = "  kerf compare bench/results/gemv.json --hardware h200\n"
+    .examples = "  kerf compare gemv.json --hardware h200\n"
                 "  kerf compare gemv.json --hardware mine.json --limit 10   # for CI\n",
     .options = options,
     .shared = {&option_json, &option_wide},

@@ -44,6 +44,23 @@ static void take_own(kf_share *s, const kf_manifest *m, const unsigned *of, unsi
     }
 }
 
+/* A size of shards by which there are as many as parts, or as there are tensors. */
+static kerf_status fail_one_file(const kf_manifest *m, unsigned part, unsigned parts,
+                                 kerf_error *err)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } units[] = {{"GB", 1000000000}, {"MB", 1000000}, {"KB", 1000}, {"", 1}};
+    const uint64_t bytes = kf_manifest_bytes(m) / parts;
+    size_t u = 0;
+    while (units[u].bytes > 1 && bytes < 2 * units[u].bytes) u++;
+    return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
+                   "part %u/%u: the output would be one file, which one part writes: "
+                   "--shard-size %llu%s makes several",
+                   part, parts, (unsigned long long)(bytes / units[u].bytes) + !bytes, units[u].name);
+}
+
 kerf_status kf_share_make(kf_share *s, const kf_manifest *m, unsigned part, unsigned parts,
                           uint64_t (*work_bytes)(const void *ctx, size_t i), const void *ctx,
                           kerf_error *err)
@@ -59,11 +76,7 @@ kerf_status kf_share_make(kf_share *s, const kf_manifest *m, unsigned part, unsi
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "part %u/%u: parts are counted from 1/N to N/N, N at most %u", part, parts,
                        KERF_PARTS_MOST);
-    if (m->shards == 1 && parts > 1)
-        return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
-                       "part %u/%u: the output would be one file, which one part writes: "
-                       "--shard-size 5GB makes several",
-                       part, parts);
+    if (m->shards == 1 && parts > 1) return fail_one_file(m, part, parts, err);
     kerf_status status = kf_allocate(&s->shard, m->shards, 1, err);
     if (status == KERF_OK) status = kf_allocate(&s->weight, m->weights, 1, err);
     if (status == KERF_OK) status = kf_allocate(&work, m->shards, sizeof *work, err);
