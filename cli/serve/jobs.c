@@ -64,15 +64,15 @@ static int has_ended(const job *j)
     return j->state > JOB_RUNNING;
 }
 
-/* --- as documents -------------------------------------------------------------------------- */
+/* --- as documents: of their own, for who prints one holds no lock -------------------------- */
 
 static json_t *describe(const job *j)
 {
-    json_t *doc = json_pack("{s:s, s:i, s:s, s:s, s:O, s:f, s:o, s:o}", "schema", "kerf.job/1",
+    json_t *doc = json_pack("{s:s, s:i, s:s, s:s, s:o, s:f, s:o, s:o}", "schema", "kerf.job/1",
                             "id", j->id, "verb", j->route->verb, "state", job_state_name(j->state),
-                            "request", j->body, "created_unix_s", j->created_s, "began_unix_s",
-                            j->began_s > 0 ? json_real(j->began_s) : json_null(), "ended_unix_s",
-                            j->ended_s > 0 ? json_real(j->ended_s) : json_null());
+                            "request", json_deep_copy(j->body), "created_unix_s", j->created_s,
+                            "began_unix_s", j->began_s > 0 ? json_real(j->began_s) : json_null(),
+                            "ended_unix_s", j->ended_s > 0 ? json_real(j->ended_s) : json_null());
     json_set(&doc, "error", j->error[0] ? json_path(j->error) : json_null());
     json_set(&doc, "exit_code", has_ended(j) ? json_integer(j->exit_code) : json_null());
     return doc;
