@@ -1,7 +1,8 @@
 /* gemv_experts_cuda.c - layers of experts on a GPU beside reading their weights.
  *
- *   gemv_experts_cuda [-n REPLAYS] [-t TOKENS] [-o FILE] [FORMAT...]   without -t: one token, and
- * eight
+ *   gemv_experts_cuda [-n REPLAYS] [-t TOKENS] [-m MODEL] [-o FILE] [FORMAT...]
+ *
+ * Without -t: one token, and eight. MODEL: a part of its name; without -m: all.
  *
  * A layer's stacks are allocated whole. A graph holds layers one after another, each with routes of
  * its own, so that weights are read from memory and not from the cache; a layer waits for the one
@@ -36,6 +37,7 @@ static kerf_device *gpu;
 static kerf_dbuf much; /* what reading alone reads */
 static int replays = 21;
 static unsigned counts[2] = {1, 8}; /* of tokens; 0: none */
+static const char *chosen = "";     /* part of the names of models */
 
 static uint64_t mix(uint64_t x)
 {
@@ -272,6 +274,8 @@ int main(int argc, char **argv)
             replays = atoi(argv[1]);
         else if (strcmp(argv[0], "-t") == 0)
             counts[0] = (unsigned)atoi(argv[1]), counts[1] = 0;
+        else if (strcmp(argv[0], "-m") == 0)
+            chosen = argv[1];
         else if (strcmp(argv[0], "-o") == 0 && !(out = fopen(argv[1], "w")))
             die(argv[1], "cannot be written");
     if (counts[0] < 1 || counts[0] > KERF_EXPERTS_TOKENS) die("-t", "1 to 16 tokens");
@@ -291,7 +295,7 @@ int main(int argc, char **argv)
         const kerf_format *f = kerf_format_find(argc > 0 ? argv[k] : usual[k]);
         if (!f) die(argv[k], "no such format");
         for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-            measure_model(out, &models[i], f);
+            if (strstr(models[i].name, chosen)) measure_model(out, &models[i], f);
     }
     if (out && (fprintf(out, "\n  ]\n}\n"), fclose(out) != 0)) die("output", "cannot be written");
     need_cuda(cudaDeviceSynchronize(), "kernels");

@@ -38,6 +38,7 @@ static int try_way(kf_experts_few_room *r, const kf_experts_few_need *n, unsigne
     r->sums_at = r->table_at + n->table;
     const unsigned used = r->sums_at + KF_GEMV_WARPS * SLOT;
     if (used >= room) return 0;
+    if ((uint64_t)all * (r->blocks > n->tiles ? r->blocks : n->tiles) > UINT32_MAX) return 0;
     const unsigned most = smaller(div_up(all, r->blocks), MOST); /* items of a block */
     r->most_items = smaller((room - used) / (SLOT * results), most);
     r->bytes = used + r->most_items * SLOT * results;

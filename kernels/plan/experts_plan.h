@@ -47,18 +47,19 @@ enum { KF_EXPERTS_TURNS = 3 };
 /* Tokens of a group in the kernel for few: columns of one product. */
 enum { KF_EXPERTS_FEW = 2 };
 
-/* Whether a format has the kernel for several tokens: codes of 4 bits, since with 8 and more
- * reading is what takes time. */
-KF_TILING int kf_experts_has_few(kf_spec s)
+/* Whether a format has the kernel by slices: where the others, which need fewer instructions and
+ * more that is ready before, do not exist or do not always gain by it. */
+KF_TILING int kf_experts_has_slices(kf_spec s)
 {
     const kf_gemv_tiling t = kf_gemv_tiling_of(s);
-    return t.has_few && t.bits == 4;
+    return !t.has_few || t.bits >= 8;
 }
 
-/* Bytes of a unit in the kernels that go by stages, with a word of scales more in each row. */
+/* Bytes of a unit in the kernels that go by stages, with a word of scales more in each row, and one
+ * that a lane may read behind the last. */
 KF_TILING unsigned kf_experts_unit(kf_gemv_tiling t)
 {
-    unsigned scales = !t.has_groups ? 0 : t.is_shared ? 64 : KF_GEMV_TILE * (t.stage_row + 4);
+    unsigned scales = !t.has_groups ? 0 : t.is_shared ? 64 : KF_GEMV_TILE * (t.stage_row + 4) + 4;
     return (KF_GEMV_TILE * t.stage + scales + 127) / 128 * 128;
 }
 
@@ -97,6 +98,12 @@ typedef struct kf_experts_few_room {
     unsigned chunks, chunk_stages, most_items;
     unsigned x_pitch, x_at, backs_at, lists_at, table_at, sums_at, bytes;
 } kf_experts_few_room;
+
+/* The upper half of n x this is n / d, as long as n x d has 32 bits; 0 stands for a d of 1. */
+KF_TILING uint32_t kf_inverse(uint32_t d)
+{
+    return (uint32_t)(((UINT64_C(1) << 32) + d - 1) / d);
+}
 
 /* How many blocks there are, what is a part of their work, and what lies where. 0: nothing fits. */
 int kf_experts_few_divide(kf_experts_few_room *out, const kf_experts_few_need *need);

@@ -64,6 +64,9 @@ static void figures_of_known_layers(void **state)
     /* 128 stages, 256 KiB: none has. */
     n = need_of("nvfp4", "sm_90", 132, 0, 65536, 2048, 16);
     assert_false(kf_experts_few_divide(&r, &n));
+    /* 256 groups of eight chunks of 4096 tiles, by 4096 tiles: more than 32 bits hold. */
+    n = need_of("nvfp4", "sm_90", 132, 1, 65536, 65536, 256);
+    assert_false(kf_experts_few_divide(&r, &n));
     /* Fewer items than blocks. */
     n = need_of("nvfp4", "sm_90", 132, 0, 2048, 32, 2);
     assert_true(kf_experts_few_divide(&r, &n));
@@ -118,11 +121,36 @@ static void places_do_not_meet(void **state)
     assert_true(divided > 30000);
 }
 
+/* As the kernel divides: the upper half of a product. */
+static unsigned quotient(unsigned n, unsigned d)
+{
+    const uint32_t inverse = kf_inverse(d);
+    return inverse ? (unsigned)((uint64_t)n * inverse >> 32) : n;
+}
+
+static void inverses_divide(void **state)
+{
+    (void)state;
+    assert_int_equal(kf_inverse(1), 0);
+    for (unsigned d = 1; d <= 4096; d++) {
+        const unsigned most = (unsigned)(UINT32_MAX / d); /* n x d has 32 bits */
+        for (unsigned k = 0; k < 64; k++) {
+            const unsigned m = (most / d >> k % 16) * d; /* a multiple, and what is beside it */
+            assert_int_equal(quotient(m, d), m / d);
+            if (m) assert_int_equal(quotient(m - 1, d), (m - 1) / d);
+        }
+        assert_int_equal(quotient(most, d), most / d);
+    }
+    /* The bound is needed: behind it the quotient may be too large. */
+    assert_int_not_equal(quotient(4294967294u, 3), 4294967294u / 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_of_known_layers),
         cmocka_unit_test(places_do_not_meet),
+        cmocka_unit_test(inverses_divide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

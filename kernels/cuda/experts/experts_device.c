@@ -70,6 +70,7 @@ static int lay_tiles(const kerf_gemv_experts *plan, int which, const kf_gemv_til
     j->plain_scales = copy == 0 || j->strides.row_groups * t->scale % copy == 0;
     j->words = kf_gemv_end_of(&j->strides, &l, t) != KF_GEMV_END_SCALES;
     j->zero_words = j->strides.zero_bytes % 4 == 0;
+    j->two_rows = (uint32_t)(2 * j->strides.row_bytes);
     /* 16 rows of up must not lie in two rows of tiles. */
     return !(t->is_shared && j->first[1] % KF_GEMV_TILE);
 }
@@ -242,6 +243,9 @@ static kerf_status plan_few(device_plan *p, kerf_gemv_experts *plan, const kf_ge
         j->chunks = r.chunks;
         j->chunk_stages = r.chunk_stages;
         j->most_items = r.most_items;
+        j->by_blocks = kf_inverse(r.blocks);
+        j->by_tiles = kf_inverse(j->tiles);
+        j->by_stages = kf_inverse(r.chunk_stages);
         j->x_pitch = r.x_pitch;
         j->x_at = r.x_at;
         j->backs_at = r.backs_at;
@@ -275,8 +279,8 @@ static kerf_status plan_slices(device_plan *p, const kf_gemv_tiling *t, const kf
     return KERF_OK;
 }
 
-/* Whether one token goes by the kernel for it. With more than 4 bits reading is what takes time
- * once warps have many units, and the kernel by slices has more of it under way. */
+/* Whether one token goes by the kernel for it. With 8 bits reading is what takes time once warps
+ * have many units, and the kernel by slices has more of it under way. */
 static int goes_as_one(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t,
                        const kf_gemv_machine *m)
 {
@@ -284,20 +288,33 @@ static int goes_as_one(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t
     const uint64_t units =
         s->top_k * 2 * kf_div_up(s->inter, KF_GEMV_TILE) * kf_div_up(s->hidden, t->stage_codes);
     if (s->tokens != 1 || !t->has_few) return 0;
-    return t->bits == 4 || units <= (uint64_t)MOST_UNITS * m->multiprocessors * KF_GEMV_WARPS;
+    return t->bits < 8 || units <= (uint64_t)MOST_UNITS * m->multiprocessors * KF_GEMV_WARPS;
 }
 
-/* The kernel for one token; for few, with codes of 4 bits; by slices. The first that takes the
- * layer.
- */
+/* Whether tokens go by the kernel for several. By slices four of them share a reading, where here
+ * two do; with 8 bits that counts for more than instructions while a few experts have three or four
+ * tokens each, or where many tokens leave no time but for reading (section 30 of
+ * bench/notes-gemv.md). */
+static int goes_as_few(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t)
+{
+    enum { MANY = 8 }; /* tokens */
+    const int is_spread = s->tokens * s->top_k < s->experts;
+    const int is_light = !t->has_groups || t->is_shared; /* no scales within a row */
+    if (!t->has_few) return 0;
+    if (t->bits < 8) return 1;
+    if (s->tokens == 1) return 0;
+    return is_spread ? s->tokens <= MANY || !is_light : s->tokens > MANY;
+}
+
+/* The kernel for one token; for several; by slices. The first that takes the layer. */
 static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_machine *m,
                               kerf_error *err)
 {
-    const kf_spec spec = kf_spec_of(plan->shape.format);
-    const kf_gemv_tiling tiling = kf_gemv_tiling_of(spec);
+    const kf_gemv_tiling tiling = kf_gemv_tiling_of(kf_spec_of(plan->shape.format));
     const int takes[] = {[KF_EXPERTS_ONE] = goes_as_one(&plan->shape, &tiling, m),
-                         [KF_EXPERTS_FEW_TOKENS] = kf_experts_has_few(spec),
-                         [KF_EXPERTS_BY_SLICES] = 1};
+                         [KF_EXPERTS_FEW_TOKENS] = goes_as_few(&plan->shape, &tiling),
+                         [KF_EXPERTS_BY_SLICES] =
+                             kf_experts_has_slices(kf_spec_of(plan->shape.format))};
     p->launches = tile_launches_of(plan->shape.format);
     for (int kind = 0; kind <= KF_EXPERTS_BY_SLICES && !p->is_tiled; kind++) {
         if (!takes[kind]) continue;

@@ -15,6 +15,7 @@ constexpr bool MAY_SKEW = HAS_GROUPS && !SHARED_ROW;
 constexpr uint32_t RAW_ROW = ROW_SCALES + 4; /* bytes of a row's words, if one more may be needed */
 constexpr uint32_t STAGE_OCTETS = STAGE_CODES / 8;
 constexpr uint32_t UNIT_ROOM = kf_experts_unit(TILING); /* of a unit in the ring */
+static_assert(ROWS_AT_ONCE == 2, "j.two_rows");
 static_assert(!HAS_COLUMN || UNIT_ROOM >= CODE_BYTES + (MAY_SKEW ? TILE * RAW_ROW : 0), "room");
 
 /* Until all but the last N groups of copies have arrived. */
@@ -32,28 +33,6 @@ stage_scales(const kf_experts_job &j, const kf_gemv_matrix &m, uint32_t row, uin
 {
     return m.plane[KERF_PLANE_SCALES] + row * (j.strides.row_groups * SCALE_SIZE) +
            (uint64_t)stage * ROW_SCALES;
-}
-
-/* The words that cover the scales of 16 rows, two lanes for a row; what is behind the end of a row
- * is zero. */
-__device__ __forceinline__ void copy_raw(const kf_experts_job &j, const kf_gemv_matrix &m,
-                                         uint32_t first, uint32_t stage, uint32_t to, uint32_t lane)
-{
-    const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE, r = lane / 2;
-    const uint8_t *from = stage_scales(j, m, min(first + r, j.rows - 1), stage);
-    const uint32_t skew = (uint32_t)(uint64_t)from % 4;
-    int left = first + r < j.rows ? (int)(all - stage * ROW_SCALES + skew) : 0;
-    from -= skew;
-    to += r * RAW_ROW;
-#pragma unroll
-    for (uint32_t i = 0; i < (RAW_ROW / 4 + 1) / 2; i++) {
-        const uint32_t at = i * 8 + lane % 2 * 4;
-        const int n = min(max(left - (int)at, 0), 4);
-        if (RAW_ROW % 8 == 0 || at < RAW_ROW)
-            asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + at),
-                         "l"(n ? from + at : j.stack[0].plane[KERF_PLANE_CODES]), "r"(n)
-                         : "memory");
-    }
 }
 
 /* Codes where rows are missing, or planes are not aligned. */
@@ -122,113 +101,165 @@ __device__ __forceinline__ uint32_t way_of_scales(const kf_experts_job &j, uint3
     return j.plain_scales ? SCALES_PLAIN : HAS_WORDS && j.words ? SCALES_WORDS : SCALES_RAW;
 }
 
-/* Copies a warp's run of units into its ring, one after another. PLACE says which unit is the next:
- * group, mat, tile, stage, and go_on(). */
+/* How lanes divide the scales of a tile: which row a lane copies of, and from which byte on. */
+__device__ __forceinline__ uint2 scales_of_lane(uint32_t way, uint32_t lane)
+{
+    if (way == SCALES_PLAIN) return {lane / ROW_PIECES, lane % ROW_PIECES * SCALE_PIECE};
+    if (HAS_WORDS && way == SCALES_WORDS) return {lane / ROW_WORDS, lane % ROW_WORDS * 4};
+    return {lane / 2, 0};
+}
+
+/* Where a unit is. */
+struct unit_at {
+    uint32_t group, mat, tile, stage;
+};
+
+/* Copies a warp's units into its ring, one after another. PLACE is the next one's: where();
+ * ahead(), how many lie one behind another from there on, in rows of one tile; and leave_rows(), on
+ * to what comes then. */
 template <typename PLACE> struct expert_feed {
-    PLACE at;
-    uint32_t left; /* units of the run */
-    uint32_t rows; /* of the matrix, from the tile's first on */
+    PLACE at;      /* where `run` began */
+    uint32_t left; /* units from there on */
+    uint32_t run;  /* units that lie one behind another and are not copied yet; 0: none is left */
     uint32_t way;  /* of scales */
-    uint32_t expert;
+    bool whole;    /* codes are copied as cuda/few does */
     uint64_t codes_at, scales_at; /* of the lane's first copies in an expert's planes */
     const uint8_t *codes, *scales;
+    int codes_room, scales_room; /* from there to the end of the row, bytes */
 
     /* What does not depend on which expert it is. */
-    __device__ __forceinline__ void aim_rows(const kf_experts_job &j, uint32_t lane)
+    template <typename BLOCK>
+    __device__ __forceinline__ void aim_rows(const kf_experts_job &j, const BLOCK &b, uint32_t lane)
     {
-        const uint32_t first = first_row(j, (int)at.mat, at.tile);
-        rows = j.rows - first;
-        codes_at = (uint64_t)(first + lane / PIECES) * j.strides.row_bytes +
-                   (at.stage * ROW_STAGE + lane % PIECES * 16);
+        const unit_at u = at.where(j, b);
+        const uint32_t first = first_row(j, (int)u.mat, u.tile), rows = j.rows - first;
+        const uint32_t codes_in = u.stage * ROW_STAGE + lane % PIECES * 16;
+        run = min(left, at.ahead(j, b));
+        codes_at = (uint64_t)(first + lane / PIECES) * j.strides.row_bytes + codes_in;
+        codes_room = (int)((uint32_t)j.strides.row_bytes - codes_in);
+        whole = j.aligned && rows >= TILE;
         if constexpr (HAS_GROUPS) {
             const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
             way = way_of_scales(j, rows);
-            const bool is_plain = way == SCALES_PLAIN;
-            const uint32_t row =
-                SHARED_ROW ? first / TILE_ROWS : first + lane / (is_plain ? ROW_PIECES : ROW_WORDS);
-            scales_at = (uint64_t)row * all + at.stage * ROW_SCALES +
-                        (is_plain ? lane % ROW_PIECES * SCALE_PIECE : lane % ROW_WORDS * 4);
+            const uint2 own = scales_of_lane(way, lane);
+            const uint32_t row = SHARED_ROW ? first / TILE_ROWS : first + own.x;
+            const uint32_t scales_in = u.stage * ROW_SCALES;
+            scales_at = (uint64_t)min(row, j.rows - 1) * all + scales_in + own.y;
+            scales_room = row < j.rows ? (int)(all - scales_in - (SHARED_ROW ? 0 : own.y)) : 0;
         }
     }
-    template <typename EXPERTS>
-    __device__ __forceinline__ void aim_expert(const kf_experts_job &j, const EXPERTS &e)
+    template <typename BLOCK, typename EXPERTS>
+    __device__ __forceinline__ void aim_expert(const kf_experts_job &j, const BLOCK &b,
+                                               const EXPERTS &e)
     {
-        expert = e.expert_at(at.group);
-        const kf_experts_planes &s = j.stack[at.mat];
+        const unit_at u = at.where(j, b);
+        const uint32_t expert = e.expert_at(u.group);
+        const kf_experts_planes &s = j.stack[u.mat];
         codes = s.plane[KERF_PLANE_CODES] + expert * s.stride[KERF_PLANE_CODES] + codes_at;
         if constexpr (HAS_GROUPS)
             scales = s.plane[KERF_PLANE_SCALES] + expert * s.stride[KERF_PLANE_SCALES] + scales_at;
     }
 
-    __device__ __forceinline__ void fetch_codes(const kf_experts_job &j, uint32_t to, uint32_t lane)
+    __device__ __forceinline__ void copy_codes(const kf_experts_job &j, uint32_t to, uint32_t lane)
     {
-        const uint32_t row = lane / PIECES, piece = lane % PIECES;
-        if (j.aligned && rows >= TILE) {
-            const bool inside = at.stage * ROW_STAGE + piece * 16 < (uint32_t)j.strides.row_bytes;
-            const uint32_t there = to + unit_place(row, piece);
-            const uint32_t step = ROWS_AT_ONCE * (uint32_t)j.strides.row_bytes;
-            if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
+        const uint32_t there = to + unit_place(lane / PIECES, lane % PIECES);
+        if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
 #pragma unroll
-                for (uint32_t i = 0; i < COPIES; i++)
-                    copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE), codes + (uint64_t)step * i,
-                               inside);
-        } else {
-            copy_codes_slowly(j, to, lane, at.stage, rows, codes);
-        }
+            for (uint32_t i = 0; i < COPIES; i++)
+                copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE), codes + (uint64_t)j.two_rows * i,
+                           codes_room > 0);
     }
-
-    __device__ __forceinline__ void fetch_scales(const kf_experts_job &j, uint32_t to,
-                                                 uint32_t lane)
+    __device__ __forceinline__ void copy_plain_scales(uint32_t to, uint32_t lane)
     {
+        if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
+            copy_scales<SCALE_PIECE>(to + lane * SCALE_PIECE, scales, scales_room > 0);
+    }
+    __device__ __forceinline__ void copy_words(const kf_experts_job &j, uint32_t to, uint32_t lane)
+    {
+        constexpr uint32_t AT_ONCE = HAS_WORDS ? 32 / ROW_WORDS : 1; /* rows */
         const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
-        if (way == SCALES_PLAIN) {
-            const bool inside =
-                at.stage * ROW_SCALES + (SHARED_ROW ? 0 : lane % ROW_PIECES * SCALE_PIECE) < all;
-            if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
-                copy_scales<SCALE_PIECE>(to + lane * SCALE_PIECE, scales, inside);
-        } else if (HAS_WORDS && way == SCALES_WORDS) {
-            fetch_words(to, lane, all);
-        } else {
-            fetch_scales_slowly(j, to, lane, at.stage, j.rows - rows, j.stack[at.mat], expert);
-        }
-    }
-    __device__ __forceinline__ void fetch_words(uint32_t to, uint32_t lane, uint32_t all)
-    {
-        if constexpr (HAS_WORDS) {
-            constexpr uint32_t AT_ONCE = HAS_WORDS ? 32 / ROW_WORDS : 1; /* rows */
-            const bool inside = at.stage * ROW_SCALES + lane % ROW_WORDS * 4 < all;
 #pragma unroll
-            for (uint32_t i = 0; i < TILE / AT_ONCE; i++)
-                copy_scales<4>(to + lane * 4 + i * 128, scales + (uint64_t)(AT_ONCE * all) * i,
-                               inside);
+        for (uint32_t i = 0; i < TILE / AT_ONCE; i++)
+            copy_scales<4>(to + lane * 4 + i * 128, scales + (uint64_t)(AT_ONCE * all) * i,
+                           scales_room > 0);
+    }
+    /* The words that cover the scales of 16 rows, two lanes for a row; what is behind the end of a
+     * row is zero. */
+    __device__ __forceinline__ void copy_raw(const kf_experts_job &j, uint32_t to, uint32_t lane)
+    {
+        const uint32_t skew = (uint32_t)(uint64_t)scales % 4;
+        const int left = scales_room > 0 ? scales_room + (int)skew : 0;
+        const uint8_t *from = scales - skew;
+        to += lane / 2 * RAW_ROW;
+#pragma unroll
+        for (uint32_t i = 0; i < (RAW_ROW / 4 + 1) / 2; i++) {
+            const uint32_t at = i * 8 + lane % 2 * 4;
+            const int n = min(max(left - (int)at, 0), 4);
+            if (RAW_ROW % 8 == 0 || at < RAW_ROW)
+                asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + at),
+                             "l"(n ? from + at : j.stack[0].plane[KERF_PLANE_CODES]), "r"(n)
+                             : "memory");
         }
     }
-    static __device__ __noinline__ void
-    fetch_scales_slowly(const kf_experts_job &j, uint32_t to, uint32_t lane, uint32_t stage,
-                        uint32_t first, const kf_experts_planes &planes, uint32_t expert)
+    /* Of the matrix, from the tile's first on; and which stage the next unit is. */
+    template <typename BLOCK>
+    __device__ __forceinline__ uint32_t rows(const kf_experts_job &j, const BLOCK &b) const
     {
-        const kf_gemv_matrix m = matrix_of(j, planes, expert);
-        if constexpr (SHARED_ROW)
-            copy_scales_at_edge<ROW_SCALES>(j, to, lane, stage, j.rows - first,
-                                            stage_scales(j, m, first / TILE_ROWS, stage));
-        else if constexpr (MAY_SKEW)
-            copy_raw(j, m, first, stage, to, lane);
+        const unit_at u = at.where(j, b);
+        return j.rows - first_row(j, (int)u.mat, u.tile);
+    }
+    __device__ __forceinline__ uint32_t stage(const kf_experts_job &j) const
+    {
+        return ((uint32_t)j.strides.row_bytes - (uint32_t)codes_room) / ROW_STAGE;
     }
 
-    /* The unit into the ring at `to`, and on to the next. */
-    template <typename BLOCK, typename EXPERTS>
-    __device__ __forceinline__ void fetch(const kf_experts_job &j, const BLOCK &b, const EXPERTS &e,
-                                          uint32_t to, uint32_t lane)
+    /* The next unit into the ring at `to`; whether what comes then is of other rows. */
+    template <typename BLOCK>
+    __device__ __forceinline__ bool fetch(const kf_experts_job &j, const BLOCK &b, uint32_t to,
+                                          uint32_t lane)
     {
-        fetch_codes(j, to, lane);
-        if constexpr (HAS_GROUPS) fetch_scales(j, to + CODE_BYTES, lane);
-        codes += ROW_STAGE;
-        if constexpr (HAS_GROUPS) scales += ROW_SCALES;
-        left--;
-        if (at.go_on(j, b) && left) {
-            aim_rows(j, lane);
-            aim_expert(j, e);
+        if (whole)
+            copy_codes(j, to, lane);
+        else
+            copy_codes_slowly(j, to, lane, stage(j), rows(j, b), codes);
+        if constexpr (HAS_GROUPS) {
+            if (way == SCALES_PLAIN)
+                copy_plain_scales(to + CODE_BYTES, lane);
+            else if (HAS_WORDS && way == SCALES_WORDS)
+                copy_words(j, to + CODE_BYTES, lane);
+            else if constexpr (MAY_SKEW)
+                copy_raw(j, to + CODE_BYTES, lane);
+            else if constexpr (SHARED_ROW)
+                copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage(j), rows(j, b),
+                                                scales);
         }
+        codes += ROW_STAGE;
+        codes_room -= ROW_STAGE;
+        if constexpr (HAS_GROUPS) {
+            scales += ROW_SCALES;
+            scales_room -= ROW_SCALES;
+        }
+        return --run == 0;
+    }
+    /* On to those rows; whether there are any. */
+    template <typename BLOCK, typename EXPERTS>
+    __device__ __forceinline__ bool go_on(const kf_experts_job &j, const BLOCK &b, const EXPERTS &e,
+                                          uint32_t lane)
+    {
+        const uint32_t gone = min(left, at.ahead(j, b));
+        left -= gone;
+        if (!left) return false;
+        at.leave_rows(j, b, gone);
+        aim_rows(j, b, lane);
+        aim_expert(j, b, e);
+        return true;
+    }
+    /* The next unit of a run that is all that the warp has. */
+    template <typename BLOCK, typename EXPERTS>
+    __device__ __forceinline__ void next(const kf_experts_job &j, const BLOCK &b, const EXPERTS &e,
+                                         uint32_t to, uint32_t lane)
+    {
+        if (run && fetch(j, b, to, lane)) go_on(j, b, e, lane);
     }
 };
 

@@ -8,7 +8,7 @@
  *
  *   gate and up:  -- griddepcontrol.wait --
  *   routes -> groups                           each block for itself: there are 256 slots at most
- *   copies of the first units are started      down: while gate and up still run
+ *   copies of x of the first part, not of h; of the first units      down: before gate and up end
  *   gate and up:  no number of h is there yet, and down may begin
  *   for each part:
  *     x of the group's tokens, or h once its numbers are there
@@ -28,41 +28,63 @@
 namespace
 {
 
-/* x of a part's tokens, in halves: [token][step][octet][quarter]; and what makes up for the power
- * of two of each stage. A warp has every eighth stage. */
-__device__ __forceinline__ void load_x_of_part(const kf_experts_job &j, const expert_groups &g,
+/* Stages of x of a part, [token][step]: a warp has every eighth. f(token, step). */
+template <typename F>
+__device__ __forceinline__ void each_stage(const expert_groups &g, const few_part &p, uint32_t warp,
+                                           F f)
+{
+    static_assert(FEW_TOKENS == 2, "a token is a comparison");
+    const uint32_t all = __popc(g.mask[p.group]) * p.steps;
+#pragma unroll 1
+    for (uint32_t i = warp; i < all; i += WARPS) {
+        const uint32_t c = i >= p.steps;
+        f(c, i - c * p.steps);
+    }
+}
+
+/* Starts copies of x of the block's first part, which is plain, for load_x_of_part. */
+__device__ __forceinline__ void copy_x_of_part(const kf_experts_job &j, const expert_groups &g,
                                                const few_part &p, uint32_t base, uint32_t warp,
                                                uint32_t lane)
 {
+    const uint32_t column = g.column[p.group];
+    each_stage(g, p, warp, [&](uint32_t c, uint32_t step) {
+        copy_stage_of_x(j, base + j.x_at + c * j.x_pitch + step * X_STAGE, g.token[column + c],
+                        p.first + step, lane);
+    });
+}
+
+/* x of a part's tokens, in halves: [token][step][octet][quarter]; and what makes up for the power
+ * of two of each stage. is_there: copy_x_of_part has brought it. */
+__device__ __forceinline__ void load_x_of_part(const kf_experts_job &j, const expert_groups &g,
+                                               const few_part &p, bool is_there, uint32_t base,
+                                               uint32_t warp, uint32_t lane)
+{
     const bool is_plain = x_is_plain(j);
-    const uint32_t tokens = __popc(g.mask[p.group]), column = g.column[p.group];
-#pragma unroll 1
-    for (uint32_t c = 0; c < tokens; c++) {
+    const uint32_t column = g.column[p.group];
+    each_stage(g, p, warp, [&](uint32_t c, uint32_t step) {
         const uint32_t row = j.is_down ? column + c : g.token[column + c];
-#pragma unroll 1
-        for (uint32_t step = warp; step < p.steps; step += WARPS) {
-            const uint32_t to = base + j.x_at + c * j.x_pitch + step * X_STAGE;
-            const uint32_t stage = p.first + step;
-            if (j.is_down) wait_for_number(j, row, stage * STAGE_CODES, lane);
-            if (is_plain) take_stage(j, to, row, stage, j.is_down, lane);
-            const int shift = is_plain ? convert_16_bits(j, to, lane)
-                                       : load_stage_slowly(j, to, row, stage, lane);
-            if (lane == 0)
-                put_word(base + j.backs_at + (step * FEW_TOKENS + c) * 4,
-                         __float_as_uint(kf_exp2(-shift)));
-        }
-    }
+        const uint32_t to = base + j.x_at + c * j.x_pitch + step * X_STAGE;
+        const uint32_t stage = p.first + step;
+        if (j.is_down) wait_for_number(j, row, stage * STAGE_CODES, lane);
+        if (is_plain && !is_there) take_stage(j, to, row, stage, j.is_down, lane);
+        const int shift =
+            is_plain ? convert_16_bits(j, to, lane) : load_stage_slowly(j, to, row, stage, lane);
+        if (lane == 0)
+            put_word(base + j.backs_at + (step * FEW_TOKENS + c) * 4,
+                     __float_as_uint(kf_exp2(-shift)));
+    });
 }
 
 /* One warp of gate and up: no number of the block's h is there yet, no group has left anything for
  * y, and down may begin. It cannot keep a block of this launch from its place: it begins once all
  * of them have come here. */
 __device__ __forceinline__ void begin_down(const kf_experts_job &j, const expert_groups &g,
-                                           const few_runs &runs, uint32_t lane)
+                                           uint32_t lane)
 {
     few_part p;
 #pragma unroll 1
-    for (p.begin(j, g, runs); p.items; p.go_on(j, g, runs)) {
+    for (p.begin(j, g); p.items; p.go_on(j, g)) {
         const uint32_t rows = p.items * TILE, tokens = __popc(g.mask[p.group]);
         for (uint32_t i = lane; i < rows * tokens; i += 32) {
             const uint32_t column = i / rows, k = p.tile * TILE + i - column * rows;
@@ -88,29 +110,24 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
         begin_next();
     else
         wait_previous();
-    __shared__ few_runs runs;
     find_groups(j, g, *(expert_slots *)shared);
-    if (thread == 0) runs.find(j, g);
-    __syncthreads();
     const group_experts experts = {g};
     const uint32_t ring = keep(base + warp * (ON_THE_WAY * UNIT_ROOM));
     few_part part;
-    part.begin(j, g, runs);
-    uint32_t x_of = ~0u;
-    /* x comes at once before there are copies, and behind all of them after. */
-    if (!j.is_down && part.items) {
-        load_x_of_part(j, g, part, base, warp, lane);
-        x_of = part.group;
-    }
+    part.begin(j, g);
+    /* x of the first part is asked for before weights are, behind which it would wait. */
+    bool has_x = !j.is_down && part.items && x_is_plain(j);
+    if (has_x) copy_x_of_part(j, g, part, base, warp, lane);
+    commit_copies();
     few_feed feed;
-    feed.begin(j, experts, runs, part, warp, lane);
+    feed.begin(j, experts, part, warp, lane);
 #pragma unroll 1
     for (uint32_t i = 0; i < ON_THE_WAY; i++) {
-        feed.fetch(j, experts, runs, ring + i * UNIT_ROOM, warp, lane);
+        feed.fetch(j, experts, ring + i * UNIT_ROOM, warp, lane);
         commit_copies();
     }
     prepare_table((uint32_t *)(shared + j.table_at));
-    if (!j.is_down && warp == WARPS - 1) begin_down(j, g, runs, lane);
+    if (!j.is_down && warp == WARPS - 1) begin_down(j, g, lane);
 
     const uint32_t slots = base + j.sums_at, second = lane / 4 % 2;
     column_worker me;
@@ -121,39 +138,45 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
     me.table = keep(base + j.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
-    uint32_t slot = 0;
+    uint32_t slot = 0, x_of = ~0u;
 #pragma unroll 1
-    for (; part.items; part.go_on(j, g, runs)) {
+    for (; part.items; part.go_on(j, g)) {
         few_place at;
         beside now = {}, then = {};
         tile_rows next_rows = {};
         tile_factors factors = {};
         const uint32_t units = part.units(), first = cut(units, warp);
-        uint32_t left = cut(units, warp + 1) - first;
+        uint32_t left = cut(units, warp + 1) - first, run = 0;
         if (left) {
             at.begin(j, part, first);
-            fetch_beside(now, j, experts, at, lane);
-            next_rows.load(j, experts, at, lane);
+            run = min(left, at.ahead(j, part));
+            fetch_beside(now, j, experts, at.where(j, part), lane);
+            next_rows.load(j, experts, at.where(j, part), lane);
         }
         const uint32_t whose = part.group * j.chunks + part.chunk;
-        if (whose != x_of) load_x_of_part(j, g, part, base, warp, lane);
+        if (has_x) wait_groups<ON_THE_WAY>();
+        if (whose != x_of) load_x_of_part(j, g, part, has_x, base, warp, lane);
         x_of = whose;
+        has_x = false;
         me.live =
             lane / 4 == lane % 4 * 2 + second && second < (uint32_t)__popc(g.mask[part.group]);
+        factors.settle(next_rows, me);
         __syncthreads();
 
         uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
         float total[N][2] = {};
-        bool fresh = true;
 #pragma unroll 1
-        for (; left; left--) {
-            if (fresh) factors.settle(next_rows, me);
-            const skewed_scales scales = factors.scales_of(at.stage);
-            const uint32_t step = at.step, result = at.result;
-            const bool ends = step + 1 == part.steps || left == 1;
-            fresh = at.go_on(j, part);
-            if (left > 1) fetch_beside(then, j, experts, at, lane);
-            if (left > 1 && fresh) next_rows.load(j, experts, at, lane);
+        while (left) {
+            const uint32_t step = at.step++, result = at.result;
+            const skewed_scales scales = factors.scales_of(part.first + step);
+            const bool ends = --run == 0;
+            left--;
+            if (ends && left) {
+                at.leave_rows(j, part, 1);
+                run = min(left, part.steps);
+                next_rows.load(j, experts, at.where(j, part), lane);
+            }
+            if (left) fetch_beside(then, j, experts, at.where(j, part), lane);
             wait_unit();
             float sum[N][2] = {}, whole[PAIRS<N>][2][4] = {};
             consume_unit<N>(me, ring + slot, me.x + step * X_STAGE, now, sum, whole, octets,
@@ -164,16 +187,17 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
                 const float back =
                     __uint_as_float(shared_word(base + j.backs_at + (step * N + c) * 4));
 #pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    const int k = half * 2 + c % 2;
-                    const float v =
-                        HAS_GROUPS ? sum[c][half] : whole[c / 2][0][k] + whole[c / 2][1][k];
-                    total[c][half] += v * back * factors.of_half(half);
-                }
+                for (int half = 0; half < 2; half++)
+                    total[c][half] =
+                        __fmaf_rn(unit_sum<N>(sum, whole, c, half), back, total[c][half]);
             }
-            if (ends) leave_result<N>(slots + (result + warp) * SLOT_BYTES<N>, lane, total);
+            if (ends) {
+                apply_factors<N>(total, factors);
+                leave_result<N>(slots + (result + warp) * SLOT_BYTES<N>, lane, total);
+                factors.settle(next_rows, me);
+            }
             __syncwarp();
-            feed.fetch(j, experts, runs, ring + slot, warp, lane);
+            feed.fetch(j, experts, ring + slot, warp, lane);
             commit_copies();
             slot = slot == (ON_THE_WAY - 1) * UNIT_ROOM ? 0 : slot + UNIT_ROOM;
         }

@@ -23,30 +23,38 @@ struct group_experts {
     __device__ __forceinline__ float weight_at(uint32_t) const { return 1; }
 };
 
-/* How all items are numbered and cut into runs, the same for all blocks; in shared memory. Items go
- * expert after expert, of each strip after strip, of each group after group, tile after tile: so h
- * of early experts is there early. A strip is `span` tiles.
+/* n / d by kf_inverse(d): what divides is known before a launch, and a division of its own takes
+ * longer than anything else before the first copy. */
+__device__ __forceinline__ uint32_t divide(uint32_t n, uint32_t inverse)
+{
+    return inverse ? __umulhi(n, inverse) : n;
+}
+
+/* How all items are numbered and cut into runs, the same for all blocks. Items go expert after
+ * expert, of each strip after strip, of each group after group, tile after tile: so h of early
+ * experts is there early. A strip is `span` tiles.
  *
  * A block has one run. Where experts mostly have several groups its run is a strip of one group,
  * and blocks side by side read the same weights at about the same time; items that are left over
  * are a second run, of one. */
 struct few_runs {
-    uint32_t all, span, is_even;
+    uint32_t all, each, is_even;
 
-    __device__ __forceinline__ void find(const kf_experts_job &j, const expert_groups &g)
+    __device__ __forceinline__ few_runs(const kf_experts_job &j, const expert_groups &g)
+        : all(g.count * j.chunks * j.tiles), each(divide(all, j.by_blocks)),
+          is_even(j.tokens * j.top_k <= j.experts)
     {
-        all = g.count * j.chunks * j.tiles;
-        span = max(all / gridDim.x, 1u);
-        is_even = j.tokens * j.top_k <= j.experts;
     }
+    __device__ __forceinline__ uint32_t span() const { return max(each, 1u); }
     /* Where run number k of the block begins, and where it ends. */
     __device__ __forceinline__ uint2 bounds(uint32_t k) const
     {
-        const uint32_t b = blockIdx.x, whole = gridDim.x * span;
-        if (is_even)
-            return {(uint32_t)((uint64_t)all * b / gridDim.x),
-                    (uint32_t)((uint64_t)all * (b + 1) / gridDim.x)};
-        if (k == 0) return {min(b * span, all), min(b * span + span, all)};
+        const uint32_t b = blockIdx.x, whole = gridDim.x * span();
+        if (is_even) {
+            const uint32_t rest = all - each * gridDim.x, from = b * each + min(b, rest);
+            return {from, from + each + (b < rest)};
+        }
+        if (k == 0) return {min(b * span(), all), min(b * span() + span(), all)};
         return {min(whole + b, all), min(whole + b + 1, all)};
     }
     __device__ __forceinline__ uint32_t count() const { return is_even ? 1 : 2; }
@@ -59,30 +67,29 @@ struct few_part {
     uint32_t group, chunk, tile;
     uint32_t first, steps; /* stages of each result */
 
-    __device__ __forceinline__ void begin(const kf_experts_job &j, const expert_groups &g,
-                                          const few_runs &r)
+    __device__ __forceinline__ void begin(const kf_experts_job &j, const expert_groups &g)
     {
         run = 0;
-        enter(r);
-        settle(j, g, r);
+        enter(j, g);
+        settle(j, g);
     }
     /* The run, or the next one that has any items. */
-    __device__ __forceinline__ void enter(const few_runs &r)
+    __device__ __forceinline__ void enter(const kf_experts_job &j, const expert_groups &g)
     {
+        const few_runs r(j, g);
         for (item = end = 0; run < r.count(); run++) {
             const uint2 b = r.bounds(run);
             item = b.x, end = b.y;
             if (item < end) return;
         }
     }
-    /* Which items they are. Divisions take longest of what a launch does before its first copies.
-     */
-    __device__ __forceinline__ void settle(const kf_experts_job &j, const expert_groups &g,
-                                           const few_runs &r)
+    /* Which items they are. */
+    __device__ __forceinline__ void settle(const kf_experts_job &j, const expert_groups &g)
     {
+        const few_runs r(j, g);
         items = results = 0;
         if (item >= end) return;
-        group = item / j.tiles; /* and chunk */
+        group = divide(item, j.by_tiles); /* and chunk */
         tile = item - group * j.tiles;
         uint32_t left = min(end - item, j.tiles - tile);
         if (!r.is_even) left = settle_strip(j, g, r);
@@ -112,25 +119,24 @@ struct few_part {
         while (from + n < g.count && g.expert[from + n] == expert) n++;
         from *= j.chunks;
         n *= j.chunks;
-        const uint32_t at = item - from * j.tiles, strip = at / (n * r.span);
-        const uint32_t in_strip = at - strip * n * r.span;
-        const uint32_t width = min(r.span, j.tiles - strip * r.span);
+        const uint32_t at = item - from * j.tiles, strip = at / (n * r.span());
+        const uint32_t in_strip = at - strip * n * r.span();
+        const uint32_t width = min(r.span(), j.tiles - strip * r.span());
         const uint32_t before = in_strip / width;
         tile = in_strip - before * width;
         const uint32_t left = min(end - item, width - tile);
-        tile += strip * r.span;
+        tile += strip * r.span();
         group = from + before;
         return left;
     }
-    __device__ __forceinline__ void go_on(const kf_experts_job &j, const expert_groups &g,
-                                          const few_runs &r)
+    __device__ __forceinline__ void go_on(const kf_experts_job &j, const expert_groups &g)
     {
         item += items;
         if (item == end) {
             run++;
-            enter(r);
+            enter(j, g);
         }
-        settle(j, g, r);
+        settle(j, g);
     }
     __device__ __forceinline__ uint32_t units() const { return results * steps; }
     /* Whether a warp has units of a result. */
@@ -141,35 +147,31 @@ struct few_part {
     }
 };
 
-/* A unit of a part. */
+/* A unit of a part: the step of a result. */
 struct few_place {
-    uint32_t result, step; /* of the part */
-    uint32_t group, stage; /* of a row    */
-    uint32_t tile, mat;
+    uint32_t result, step;
 
     __device__ __forceinline__ void begin(const kf_experts_job &j, const few_part &p, uint32_t unit)
     {
-        result = p.steps ? unit / p.steps : 0;
+        /* The last chunk of a row may have fewer. */
+        result = p.steps == j.chunk_stages ? divide(unit, j.by_stages) : unit / p.steps;
         step = unit - result * p.steps;
-        stage = p.first + step;
-        group = p.group;
-        mat = j.is_down ? 0 : result % 2;
-        tile = p.tile + (j.is_down ? result : result / 2);
     }
-    /* On to the next; whether that is of other rows. */
-    __device__ __forceinline__ bool go_on(const kf_experts_job &j, const few_part &p)
+    __device__ __forceinline__ unit_at where(const kf_experts_job &j, const few_part &p) const
     {
-        step++;
-        stage++;
-        if (step < p.steps) return false;
+        const uint32_t mats = j.is_down ? 1 : 2;
+        return {p.group, result % mats, p.tile + result / mats, p.first + step};
+    }
+    /* Units from here to the end of the rows. */
+    __device__ __forceinline__ uint32_t ahead(const kf_experts_job &, const few_part &p) const
+    {
+        return p.steps - step;
+    }
+    /* Over the last units of these rows, on to others. */
+    __device__ __forceinline__ void leave_rows(const kf_experts_job &, const few_part &, uint32_t)
+    {
         step = 0;
-        stage = p.first;
         result++;
-        if (j.is_down)
-            tile++;
-        else if (mat ^= 1, mat == 0)
-            tile++;
-        return true;
     }
 };
 
@@ -180,36 +182,33 @@ struct few_feed {
 
     /* The warp's first unit of the part, or of the next one that has any for it. */
     __device__ __forceinline__ void enter(const kf_experts_job &j, const group_experts &e,
-                                          const few_runs &r, uint32_t warp, uint32_t lane)
+                                          uint32_t warp, uint32_t lane)
     {
-        for (units.left = 0; part.items; part.go_on(j, e.groups, r)) {
+        for (; part.items; part.go_on(j, e.groups)) {
             const uint32_t n = part.units(), first = cut(n, warp);
             units.left = cut(n, warp + 1) - first;
             if (!units.left) continue;
             units.at.begin(j, part, first);
-            units.aim_rows(j, lane);
-            units.aim_expert(j, e);
+            units.aim_rows(j, part, lane);
+            units.aim_expert(j, part, e);
             return;
         }
+        units.run = 0;
     }
     /* first: what the block begins with. */
     __device__ __forceinline__ void begin(const kf_experts_job &j, const group_experts &e,
-                                          const few_runs &r, const few_part &first, uint32_t warp,
-                                          uint32_t lane)
+                                          const few_part &first, uint32_t warp, uint32_t lane)
     {
         part = first;
-        enter(j, e, r, warp, lane);
+        enter(j, e, warp, lane);
     }
     /* The next unit, if there is one. */
     __device__ __forceinline__ void fetch(const kf_experts_job &j, const group_experts &e,
-                                          const few_runs &r, uint32_t to, uint32_t warp,
-                                          uint32_t lane)
+                                          uint32_t to, uint32_t warp, uint32_t lane)
     {
-        if (!units.left) return;
-        units.fetch(j, part, e, to, lane);
-        if (units.left) return;
-        part.go_on(j, e.groups, r);
-        enter(j, e, r, warp, lane);
+        if (!units.run || !units.fetch(j, part, to, lane) || units.go_on(j, part, e, lane)) return;
+        part.go_on(j, e.groups);
+        enter(j, e, warp, lane);
     }
 };
 

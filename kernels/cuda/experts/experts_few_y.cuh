@@ -121,9 +121,10 @@ __device__ __forceinline__ void add_up_y(const kf_experts_job &j, const expert_g
 {
     __shared__ uint32_t is_there;
     constexpr long long LONG = 100000; /* clocks */
-    __threadfence();
+    constexpr uint32_t ADDERS = 64;    /* threads of a block: all would queue for one counter */
     __syncthreads();
     if (thread == 0) {
+        __threadfence(); /* for what all threads have left */
         const long long begin = clock64();
         uint32_t have = atomicAdd(j.counts + KF_EXPERTS_LEFT, 1) + 1;
         while (have < gridDim.x && clock64() - begin < LONG) {
@@ -137,7 +138,7 @@ __device__ __forceinline__ void add_up_y(const kf_experts_job &j, const expert_g
         __threadfence();
     }
     __syncthreads();
-    if (!is_there) return;
+    if (!is_there || thread >= ADDERS) return;
     for (;;) {
         uint32_t tile = lane == 0 ? atomicAdd(j.counts + KF_EXPERTS_ADDED, 1) : 0;
         tile = __shfl_sync(0xffffffffu, tile, 0);

@@ -52,21 +52,24 @@ __device__ __forceinline__ uint32_t lowest(uint32_t mask, uint32_t n)
     return out;
 }
 
-/* What slot i knows of the others: */
+/* What a slot knows of the others: */
 struct slot_view {
     uint32_t mask;   /* tokens that name its expert */
     uint32_t leader; /* the first slot that does    */
     bool is_first;   /* of its token                */
     float weight;    /* of all of its token's       */
 
-    __device__ __forceinline__ void look(const kf_experts_job &j, const expert_slots &s, uint32_t i)
+    /* Of slot i; `lanes` lanes side by side look at a part of the others each. All lanes of a warp;
+     * i may be no slot. */
+    __device__ __forceinline__ void look(const kf_experts_job &j, const expert_slots &s, uint32_t i,
+                                         uint32_t part, uint32_t lanes)
     {
-        const uint32_t slots = j.tokens * j.top_k, token = s.before[i];
-        const int32_t id = s.id[i];
-        uint32_t own = 0;
-        mask = 0, leader = slots, is_first = true, weight = s.weight[i];
+        const uint32_t slots = j.tokens * j.top_k;
+        const int32_t id = i < slots ? s.id[i] : -1;
+        uint32_t count = 0;
+        mask = 0, leader = slots, is_first = true, weight = i < slots ? s.weight[i] : 0;
 #pragma unroll 2
-        for (uint32_t at = 0; at < slots; at += 4) {
+        for (uint32_t at = part * 4; at < slots; at += lanes * 4) {
             const int4 ids = *(const int4 *)(s.id + at);
             const uint4 bits = *(const uint4 *)(s.before + at);
             const int32_t other[4] = {ids.x, ids.y, ids.z, ids.w};
@@ -76,12 +79,20 @@ struct slot_view {
                 if (other[e] != id) continue;
                 mask |= bit[e];
                 leader = min(leader, at + e);
-                own += bit[e] == token;
+                count++;
             }
         }
-        if (own > 1) add_others(j, s, i);
+        for (uint32_t d = 1; d < lanes; d *= 2) {
+            mask |= __shfl_xor_sync(0xffffffffu, mask, d);
+            leader = min(leader, __shfl_xor_sync(0xffffffffu, leader, d));
+            count += __shfl_xor_sync(0xffffffffu, count, d);
+        }
+        if (id < 0)
+            mask = 0, leader = slots, is_first = false, weight = 0;
+        else if (count != (uint32_t)__popc(mask))
+            add_others(j, s, i);
     }
-    /* A token that names the expert more than once. */
+    /* Some token names the expert more than once. */
     __device__ __forceinline__ void add_others(const kf_experts_job &j, const expert_slots &s,
                                                uint32_t i)
     {
@@ -125,9 +136,12 @@ __device__ void find_groups(const kf_experts_job &j, expert_groups &g, expert_sl
         s.before[i] = 1u << i / j.top_k;
     }
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < slots; i += blockDim.x) {
-        slot_view v = {0, slots, false, 0};
-        if (s.id[i] >= 0) v.look(j, s, i);
+    const uint32_t lanes = slots * 4 <= blockDim.x ? 4 : slots * 2 <= blockDim.x ? 2 : 1;
+    for (uint32_t first = warp * 32; first < slots * lanes; first += blockDim.x) {
+        const uint32_t i = (first + lane) / lanes, part = lane % lanes;
+        slot_view v;
+        v.look(j, s, i, part, lanes);
+        if (part || i >= slots) continue;
         s.view[i] = v.mask | v.leader << 16 | (uint32_t)v.is_first << 31;
         s.sum[i] = v.weight;
     }

@@ -49,6 +49,7 @@ typedef struct kf_experts_job {
     /* several tokens (experts_few.cuh); slices are stages then */
     uint32_t chunks, chunk_stages; /* pieces of rows of h whose sums are apart; stages of one */
     uint32_t most_items;           /* of a part                                               */
+    uint32_t by_blocks, by_tiles, by_stages; /* kf_inverse() of the launch's, tiles, chunk_stages */
     /* one token (experts_one.cuh); slices are stages then, too */
     uint32_t is_down, team;              /* blocks that share rows */
     uint32_t backs_at, runs_at, mail_at; /* factors of stages of x; which warps have a result; sums
@@ -56,6 +57,7 @@ typedef struct kf_experts_job {
     /* weights, as gemv_job.h has it */
     uint32_t cols, rows; /* of an expert's matrix */
     kf_gemv_strides strides;
+    uint32_t two_rows; /* of codes, bytes: from a lane's copy of a unit to its next */
     uint32_t first[2]; /* row of the first tile of gate and of up */
     uint32_t step;     /* rows from a tile to the next: 16, or 32 where rows alternate */
     int aligned, words, zero_words;

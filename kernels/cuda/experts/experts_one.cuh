@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
         const uint32_t units = b.results * b.steps, first = cut(units, warp);
         feed.left = cut(units, warp + 1) - first;
         feed.at.begin(j, b, first);
-        feed.aim_rows(j, lane);
+        feed.aim_rows(j, b, lane);
         prepare_runs({0, b.results, nullptr, 0, 0}, b.steps, thread, runs);
         end.aim(j, b, thread);
     };
@@ -155,19 +155,19 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
     experts.resolve(j, lane);
     if (experts.count != j.top_k) prepare(experts.count);
     one_place at = feed.at;
-    uint32_t left = feed.left;
+    uint32_t left = feed.left, run = feed.run;
     beside now = {}, then = {};
     tile_rows next_rows = {};
     if (left) {
-        feed.aim_expert(j, experts);
-        fetch_beside(now, j, experts, at, lane);
+        feed.aim_expert(j, b, experts);
+        fetch_beside(now, j, experts, at.of, lane);
     }
 #pragma unroll 1
     for (uint32_t i = 0; i < ON_THE_WAY; i++) {
-        if (feed.left) feed.fetch(j, b, experts, ring + i * UNIT_ROOM, lane);
+        feed.next(j, b, experts, ring + i * UNIT_ROOM, lane);
         commit_copies();
     }
-    if (left) next_rows.load(j, experts, at, lane);
+    if (left) next_rows.load(j, experts, at.of, lane);
     end.load(j, experts);
     const uint32_t rows = b.items * TILE;
     if (!j.is_down) wait_groups<ON_THE_WAY>(); /* for x, which came first */
@@ -185,32 +185,42 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
     tile_factors factors = {};
     __syncthreads();
 
-    float total[1][2] = {};
+    float total[1][2] = {}, of_rows[1][2] = {};
     uint32_t slot = 0;
-    bool fresh = true;
+    factors.settle(next_rows, me);
 #pragma unroll 1
-    for (; left; left--) {
-        if (fresh) factors.settle(next_rows, me);
-        const skewed_scales scales = factors.scales_of(at.stage);
-        const bool ends = at.ends_result(b) || left == 1;
-        const uint32_t step = at.step, result = at.result;
-        fresh = at.go_on(j, b);
-        if (left > 1) fetch_beside(then, j, experts, at, lane);
-        if (left > 1 && fresh) next_rows.load(j, experts, at, lane);
+    while (left) {
+        const skewed_scales scales = factors.scales_of(at.of.stage++);
+        const uint32_t step = at.step++, result = at.result;
+        const bool ends = --run == 0;
+        left--;
+        if (ends && left) {
+            at.leave_rows(j, b, 0);
+            run = min(left, at.ahead(j, b));
+            next_rows.load(j, experts, at.of, lane);
+        }
+        if (left) fetch_beside(then, j, experts, at.of, lane);
         wait_unit();
         float sum[1][2] = {}, whole[1][2][4] = {};
         consume_unit<1>(me, ring + slot, me.x + step * X_STAGE, now, sum, whole, octets, scales);
         now = then;
         const float back = __uint_as_float(shared_word(base + j.backs_at + step * 4));
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const float v =
-                HAS_GROUPS ? sum[0][half] : whole[0][0][half * 2] + whole[0][1][half * 2];
-            total[0][half] += v * back * factors.of_half(half);
+        for (int half = 0; half < 2; half++)
+            of_rows[0][half] = __fmaf_rn(unit_sum<1>(sum, whole, 0, half), back, of_rows[0][half]);
+        if (ends) {
+            apply_factors<1>(of_rows, factors);
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                total[0][half] += of_rows[0][half];
+                of_rows[0][half] = 0;
+            }
+            if (step + 1 == b.steps || !left)
+                leave_result<1>(slots + (result + warp) * SLOT_BYTES<1>, lane, total);
+            factors.settle(next_rows, me);
         }
-        if (ends) leave_result<1>(slots + (result + warp) * SLOT_BYTES<1>, lane, total);
         __syncwarp();
-        if (feed.left) feed.fetch(j, b, experts, ring + slot, lane);
+        feed.next(j, b, experts, ring + slot, lane);
         commit_copies();
         slot = slot == (ON_THE_WAY - 1) * UNIT_ROOM ? 0 : slot + UNIT_ROOM;
     }

@@ -93,11 +93,10 @@ struct one_block {
     }
 };
 
-/* A unit: which result, which of its steps, and what that is of. */
+/* A unit: which result of the block, which of its steps, and what that is of. */
 struct one_place {
-    uint32_t result, step; /* of the block */
-    uint32_t group, stage; /* of the token's experts; of a row */
-    uint32_t tile, mat;
+    uint32_t result, step;
+    unit_at of; /* group: of the token's experts */
 
     __device__ __forceinline__ void begin(const kf_experts_job &j, const one_block &b,
                                           uint32_t unit)
@@ -106,37 +105,40 @@ struct one_place {
         step = unit - result * b.steps;
         const uint32_t at = b.item + result / (j.is_down ? 1 : 2), stages = b.stage + step;
         const uint32_t before = (j.is_down ? stages : at) / (j.is_down ? j.slices : j.tiles);
-        mat = j.is_down ? 0 : result % 2;
-        group = j.is_down ? b.group + before : before;
-        stage = j.is_down ? stages - before * j.slices : stages;
-        tile = j.is_down ? at : at - before * j.tiles;
+        of.mat = j.is_down ? 0 : result % 2;
+        of.group = j.is_down ? b.group + before : before;
+        of.stage = j.is_down ? stages - before * j.slices : stages;
+        of.tile = j.is_down ? at : at - before * j.tiles;
     }
-    /* On to the next; whether that is of another matrix, or of other rows. */
-    __device__ __forceinline__ bool go_on(const kf_experts_job &j, const one_block &b)
+    __device__ __forceinline__ unit_at where(const kf_experts_job &, const one_block &) const
     {
-        step++;
-        stage++;
-        if (step < b.steps && stage < j.slices) return false;
+        return of;
+    }
+    /* Units from here to the end of the rows, or of those of this expert. */
+    __device__ __forceinline__ uint32_t ahead(const kf_experts_job &j, const one_block &b) const
+    {
+        return min(b.steps - step, j.slices - of.stage);
+    }
+    /* Over n units, the last of these rows, on to others. */
+    __device__ __forceinline__ void leave_rows(const kf_experts_job &j, const one_block &b,
+                                               uint32_t n)
+    {
+        step += n;
         if (step < b.steps) { /* of y: the next expert */
-            stage = 0;
-            group++;
-            return true;
+            of.stage = 0;
+            of.group++;
+            return;
         }
         step = 0;
-        stage = b.stage;
+        of.stage = b.stage;
         result++;
         if (j.is_down) {
-            group = b.group;
-            tile++;
-        } else if (mat ^= 1, mat == 0 && ++tile == j.tiles) {
-            tile = 0;
-            group++;
+            of.group = b.group;
+            of.tile++;
+        } else if (of.mat ^= 1, of.mat == 0 && ++of.tile == j.tiles) {
+            of.tile = 0;
+            of.group++;
         }
-        return true;
-    }
-    __device__ __forceinline__ bool ends_result(const one_block &b) const
-    {
-        return step + 1 == b.steps;
     }
 };
 

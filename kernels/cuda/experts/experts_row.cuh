@@ -12,16 +12,16 @@ namespace
 
 typedef void (*experts_kernel)(const kf_experts_job);
 
-constexpr bool HAS_FEW = HAS_COLUMN && kf_experts_has_few(KF_ROW);
+constexpr bool HAS_SLICES = TILED && kf_experts_has_slices(KF_ROW);
 
-template <bool COLUMN, bool SEVERAL, bool HERE>
-experts_kernel tiles_for(int which, kf_experts_kind kind)
+/* COLUMN: the kernels for one token and for several; SLICES: the one by slices. */
+template <bool COLUMN, bool SLICES> experts_kernel tiles_for(int which, kf_experts_kind kind)
 {
-    if constexpr (COLUMN)
+    if constexpr (COLUMN) {
         if (kind == KF_EXPERTS_ONE) return experts_one;
-    if constexpr (SEVERAL)
         if (kind == KF_EXPERTS_FEW_TOKENS) return experts_few;
-    if constexpr (HERE)
+    }
+    if constexpr (SLICES)
         return which ? experts_tiles<1> : experts_tiles<2>;
     else
         return nullptr;
@@ -51,7 +51,7 @@ cudaError_t launch(experts_kernel k, const kf_experts_job *j, const kf_experts_g
 
 cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, int *blocks)
 {
-    experts_kernel k = tiles_for<HAS_COLUMN, HAS_FEW, TILED>(which, g->kind);
+    experts_kernel k = tiles_for<HAS_COLUMN, HAS_SLICES>(which, g->kind);
     *blocks = 0;
     if (!k) return cudaSuccess;
     cudaFuncAttributes own;
@@ -71,7 +71,7 @@ cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, in
 
 cudaError_t tiles(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
 {
-    return launch(tiles_for<HAS_COLUMN, HAS_FEW, TILED>(which, g->kind), j, g, s);
+    return launch(tiles_for<HAS_COLUMN, HAS_SLICES>(which, g->kind), j, g, s);
 }
 
 cudaError_t any(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)

@@ -75,6 +75,22 @@ __device__ __forceinline__ void fetch_beside(beside &out, const kf_experts_job &
                      first_row(j, (int)p.mat, p.tile), p.stage, lane);
 }
 
+/* What a unit adds to the sum of a column and a half of the tile. */
+template <int N>
+__device__ __forceinline__ float unit_sum(const float sum[N][2], const float whole[PAIRS<N>][2][4],
+                                          int c, int half)
+{
+    const int k = half * 2 + c % 2;
+    return HAS_GROUPS ? sum[c][half] : whole[c / 2][0][k] + whole[c / 2][1][k];
+}
+
+template <int N>
+__device__ __forceinline__ void apply_factors(float total[N][2], const tile_factors &f)
+{
+#pragma unroll
+    for (int i = 0; i < 2 * N; i++) total[i / 2][i % 2] *= f.of_half(i % 2);
+}
+
 /* The warp's sums of a result and N columns, from which it begins anew: to a slot. */
 template <int N>
 __device__ __forceinline__ void leave_result(uint32_t slot, uint32_t lane, float total[N][2])
