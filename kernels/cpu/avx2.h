@@ -102,6 +102,43 @@ KF_HD vi vi_of_bytes(const uint64_t *words, unsigned j)
 {
     return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)words[j / 8]));
 }
+KF_HD vi vi_max(vi a, vi b)
+{
+    return _mm256_max_epu32(a, b);
+}
+KF_HD vi vi_shr_each(vi a, const uint32_t n[V])
+{
+    return _mm256_srlv_epi32(a, vi_load((const uint8_t *)n));
+}
+/* 8 bytes, or `two` of them, `gap` apart. */
+KF_HD __m128i eight_or_two(const uint8_t *p, int two, size_t gap)
+{
+    __m128i a = _mm_loadl_epi64((const __m128i *)p);
+    if (!two) return a;
+    return _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(a), (const __m64 *)(p + gap)));
+}
+KF_HD vi vi_place(const uint8_t *p, int two, size_t gap, vi place)
+{
+    const __m128i bytes = eight_or_two(p, two, gap);
+    return _mm256_shuffle_epi8(
+        two ? _mm256_broadcastsi128_si256(bytes) : _mm256_broadcastq_epi64(bytes), place);
+}
+KF_HD vh vh_place(const uint8_t *p, int two, size_t gap, vh place)
+{
+    return _mm_shuffle_epi8(eight_or_two(p, two, gap), place);
+}
+KF_HD vh vh_half_down(vh a)
+{
+    return _mm_srai_epi16(a, 1);
+}
+KF_HD vh vh_max16(vh a, vh b)
+{
+    return _mm_max_epu16(a, b);
+}
+KF_HD int vh_any_above(vh a, uint16_t x)
+{
+    return _mm_movemask_epi8(_mm_cmpeq_epi16(_mm_max_epu16(a, _mm_set1_epi16((short)x)), a)) != 0;
+}
 KF_HD vh vh_load(const uint8_t *p)
 {
     return _mm_loadu_si128((const __m128i *)p);
@@ -162,12 +199,11 @@ KF_HD vf pick_where(vf a, __m128i bytes, float x)
     return _mm256_blendv_ps(a, vf_set1(x), _mm256_castsi256_ps(_mm256_cvtepi8_epi32(bytes)));
 }
 
-KF_HD vf vf_spread_bytes(const uint8_t *p, uint16_t mask, float factor, const float last[2])
+KF_HD vf vf_spread_bytes(const uint8_t *p, uint16_t mask, const float last[2])
 {
     __m128i b = _mm_loadl_epi64((const __m128i *)p);
     vh top = _mm_slli_epi16(_mm_cvtepu8_epi16(b), 8);
-    vf half = _mm256_cvtph_ps(vh_and(_mm_srai_epi16(top, 1), vh_set1((int16_t)mask)));
-    vf scale = _mm256_mul_ps(half, vf_set1(factor));
+    vf scale = _mm256_cvtph_ps(vh_and(_mm_srai_epi16(top, 1), vh_set1((int16_t)mask)));
     scale = pick_where(scale, _mm_cmpeq_epi8(b, _mm_set1_epi8(0x7f)), last[0]);
     return pick_where(scale, _mm_cmpeq_epi8(b, _mm_set1_epi8(-1)), last[1]);
 }

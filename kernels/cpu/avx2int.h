@@ -44,8 +44,24 @@ KF_HD vw_tables vw_tables_of(const kf_gemv_layout *l)
     return t;
 }
 
-/* Zero points of lanes, fp32, as bytes. */
-KF_HD vi vw_zeros(vf zero)
+typedef vi vz; /* zero points of lanes, as bytes */
+
+typedef vi vz_table;
+
+KF_HD vz_table vz_table_of(const float zero_of[16])
+{
+    uint8_t bytes[16];
+    for (int i = 0; i < 16; i++) bytes[i] = (uint8_t)zero_of[i];
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)bytes));
+}
+
+/* By the low 4 bits of bytes. */
+KF_HD vz vz_look_up(vz_table t, vi codes)
+{
+    return _mm256_shuffle_epi8(t, vi_and(codes, _mm256_set1_epi8(15)));
+}
+
+KF_HD vz vz_of(vf zero)
 {
     const __m128i place = _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
     return _mm256_shuffle_epi8(_mm256_cvtps_epi32(zero), _mm256_broadcastsi128_si256(place));
@@ -76,7 +92,7 @@ KF_HD vi look_up6(const vw_tables *t, vi words)
     return _mm256_sign_epi8(_mm256_or_si256(small, large), sign);
 }
 
-KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, vf zero)
+KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, vz zero)
 {
     const vi four = _mm256_set1_epi8(15), top = _mm256_set1_epi16((short)0xff00);
     vi lower = vi_and(codes, four), upper = vi_and(_mm256_srli_epi16(codes, 4), four);
@@ -98,8 +114,7 @@ KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, 
     }
     lower = _mm256_shuffle_epi8(t->low, lower), upper = _mm256_shuffle_epi8(t->low, upper);
     if (zeros) {
-        vi z = vw_zeros(zero);
-        lower = _mm256_sub_epi8(lower, z), upper = _mm256_sub_epi8(upper, z);
+        lower = _mm256_sub_epi8(lower, zero), upper = _mm256_sub_epi8(upper, zero);
     }
     w.v[0] = _mm256_slli_epi16(lower, 8);
     w.v[1] = vi_and(lower, top);

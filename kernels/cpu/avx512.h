@@ -109,6 +109,45 @@ KF_HD vi vi_of_bytes(const uint64_t *words, unsigned j)
     return _mm512_cvtepu8_epi32(
         _mm_set_epi64x((long long)words[j / 8 + 1], (long long)words[j / 8]));
 }
+KF_HD vi vi_max(vi a, vi b)
+{
+    return _mm512_max_epu32(a, b);
+}
+KF_HD vi vi_shr_each(vi a, const uint32_t n[V])
+{
+    return _mm512_srlv_epi32(a, _mm512_loadu_si512(n));
+}
+/* 8 bytes, or `two` of them, `gap` apart. */
+KF_HD __m128i eight_or_two(const uint8_t *p, int two, size_t gap)
+{
+    __m128i a = _mm_loadl_epi64((const __m128i *)p);
+    if (!two) return a;
+    return _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(a), (const __m64 *)(p + gap)));
+}
+KF_HD vi vi_place(const uint8_t *p, int two, size_t gap, vi place)
+{
+    const __m128i bytes = eight_or_two(p, two, gap);
+    return _mm512_shuffle_epi8(two ? _mm512_broadcast_i32x4(bytes) : _mm512_broadcastq_epi64(bytes),
+                               place);
+}
+KF_HD vh vh_place(const uint8_t *p, int two, size_t gap, vh place)
+{
+    const __m128i bytes = eight_or_two(p, two, gap);
+    return _mm256_shuffle_epi8(
+        two ? _mm256_broadcastsi128_si256(bytes) : _mm256_broadcastq_epi64(bytes), place);
+}
+KF_HD vh vh_half_down(vh a)
+{
+    return _mm256_srai_epi16(a, 1);
+}
+KF_HD vh vh_max16(vh a, vh b)
+{
+    return _mm256_max_epu16(a, b);
+}
+KF_HD int vh_any_above(vh a, uint16_t x)
+{
+    return _mm256_cmpge_epu16_mask(a, _mm256_set1_epi16((short)x)) != 0;
+}
 KF_HD vh vh_load(const uint8_t *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);
@@ -151,12 +190,11 @@ KF_HD int vh_has8(vh a, uint8_t x)
     return _mm256_movemask_epi8(_mm256_cmpeq_epi8(a, _mm256_set1_epi8((char)x))) != 0;
 }
 
-KF_HD vf vf_spread_bytes(const uint8_t *p, uint16_t mask, float factor, const float last[2])
+KF_HD vf vf_spread_bytes(const uint8_t *p, uint16_t mask, const float last[2])
 {
     __m128i b = _mm_loadu_si128((const __m128i *)p);
     vh top = _mm256_slli_epi16(_mm256_cvtepu8_epi16(b), 8);
-    vf half = _mm512_cvtph_ps(vh_and(_mm256_srai_epi16(top, 1), vh_set1((int16_t)mask)));
-    vf scale = _mm512_mul_ps(half, vf_set1(factor));
+    vf scale = _mm512_cvtph_ps(vh_and(_mm256_srai_epi16(top, 1), vh_set1((int16_t)mask)));
     scale =
         _mm512_mask_mov_ps(scale, _mm_cmpeq_epi8_mask(b, _mm_set1_epi8(0x7f)), vf_set1(last[0]));
     return _mm512_mask_mov_ps(scale, _mm_cmpeq_epi8_mask(b, _mm_set1_epi8(-1)), vf_set1(last[1]));

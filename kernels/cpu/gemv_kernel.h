@@ -31,6 +31,14 @@ typedef void kf_gemv_widen(const kf_gemv_layout *l, const kf_matrix *w, size_t r
 /* Rows [r0, r1) of all columns. */
 typedef void kf_gemv_rows_function(const kf_gemv_call *c, size_t r0, size_t r1);
 
+#ifndef INTEGERS
+typedef vf vz; /* zero points of lanes; integers have bytes */
+typedef vt vz_table;
+#define vz_of(zero) (zero)
+#define vz_table_of vt_load
+#define vz_look_up vf_look_up
+#endif
+
 /* By format; in the common unit. */
 extern kf_gemv_widen *const KF_ISA(widen)[];
 
@@ -39,6 +47,17 @@ extern kf_gemv_widen *const KF_ISA(widen)[];
     extern kf_gemv_rows_function *const KF_ISA(decode)[KF_SCALINGS];
 #include "cpu/gemv_decodes.def"
 #undef KF_GEMV_DECODE
+
+/* What is common to all scales that spread from bytes, and enters at the end of a row. 0: so large
+ * or small that scales are found one by one, with it. */
+KF_HD float kf_gemv_late_factor(const kf_gemv_layout *l, kf_spec s, const kf_matrix *w)
+{
+    if (!l->quick) return 0;
+    float factor = l->half_factor;
+    if (s.second == KERF_SECOND_TENSOR)
+        factor *= kf_float(kf_get_code(w->plane[KERF_PLANE_SECOND], 32, 0));
+    return kf_abs(factor) >= 0x1p-100f && kf_abs(factor) <= 0x1p100f ? factor : 0;
+}
 
 /* Prefetches what lies `ahead` bytes further on: the same place of the rows that come next. Rows
  * are so short that the processor's own prefetcher loses them again and again. */

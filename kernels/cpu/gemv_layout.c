@@ -9,11 +9,6 @@ static float unit_value(kf_spec s, uint32_t code)
     return kf_value(s, unit, code);
 }
 
-static int same(float a, float b)
-{
-    return a == b || (a != a && b != b);
-}
-
 /* Whether numbers are (unit value - zero) * scale, in one rounding: what the kernels compute. */
 static int is_linear(kf_spec s)
 {
@@ -25,7 +20,7 @@ static int is_linear(kf_spec s)
             for (int z = 0; z < zeros; z++) {
                 kf_dequant d = {scales[i], z * 3, 0};
                 float want = (unit_value(s, code) - (float)d.zero) * d.scale;
-                if (!same(kf_value(s, d, code), want)) return 0;
+                if (!kf_gemv_same(kf_value(s, d, code), want)) return 0;
             }
         }
     }
@@ -50,19 +45,12 @@ static int fit_byte(kf_gemv_layout *l, kf_spec s)
     if (!(factor > 0) || kf_bits(factor) & 0x7fffff) return 0;
     if (s.zero == KERF_ZERO_CODE ? factor != 1 : offset != 0) return 0;
     for (uint32_t i = 0; i < 256; i++)
-        if (!same(unit_value(s, i), (float)(int8_t)i * factor + offset)) return 0;
+        if (!kf_gemv_same(unit_value(s, i), (float)(int8_t)i * factor + offset)) return 0;
     l->decode = KF_DECODE_BYTE;
     l->factor = factor * 0x1p-24f; /* bytes are taken from the top of 32 bits */
     l->offset = offset;
     l->zero_unit = 0x1p24f;
     return 1;
-}
-
-/* The fp16 that a code of `bits` bits becomes. */
-static uint16_t spread(unsigned bits, unsigned shift, uint16_t mask, uint32_t code)
-{
-    int top = (int16_t)(uint16_t)(code << (16 - bits));
-    return (uint16_t)((uint32_t)(top >> shift) & mask);
 }
 
 static int spreads_to(kf_gemv_layout *l, kf_spec s)
@@ -71,8 +59,8 @@ static int spreads_to(kf_gemv_layout *l, kf_spec s)
     l->nan_code = 0;
     for (uint32_t i = 0; i < 1u << s.bits; i++) {
         float value = unit_value(s, i);
-        float half = kf_f16_decode(spread(s.bits, l->shift, l->mask, i)) * l->factor;
-        if (same(value, half)) continue;
+        float half = kf_f16_decode(kf_gemv_spread(s.bits, l->shift, l->mask, i)) * l->factor;
+        if (kf_gemv_same(value, half)) continue;
         int last = (i & magnitudes) == magnitudes && s.bits == 8;
         if (value == value || !last) return 0; /* only the largest magnitude may be NaN */
         l->nan_code = (uint8_t)magnitudes;
@@ -87,7 +75,7 @@ static int fit_mini(kf_gemv_layout *l, kf_spec s)
         l->shift = shift;
         l->mask = (uint16_t)(0x8000u | ((1u << (s.bits - 1)) - 1) << (16 - s.bits - shift));
         uint32_t one = 1u << (s.bits - 2); /* a normal number of every such type */
-        float half = kf_f16_decode(spread(s.bits, shift, l->mask, one));
+        float half = kf_f16_decode(kf_gemv_spread(s.bits, shift, l->mask, one));
         l->factor = unit_value(s, one) / half;
         if (kf_bits(l->factor) & 0x7fffff || !spreads_to(l, s)) continue;
         l->decode = s.bits == 8 ? KF_DECODE_MINI8 : KF_DECODE_MINI6;
@@ -243,73 +231,6 @@ static int fit_scales(kf_gemv_layout *l, kf_spec s, size_t cols)
     return (l->scales & (l->scales - 1)) == 0;
 }
 
-/* The scale that a stored one means, under a second-level scale of one. */
-static float scale_value(kf_spec s, uint32_t bits)
-{
-    kf_scale scale = {bits, 0};
-    return kf_dequant_init(s, scale, 1, 0).scale;
-}
-
-static int bytes_fit(const kf_gemv_layout *l, kf_spec s)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        float half = kf_f16_decode((uint16_t)(spread(8, 1, 0xffff, i) & l->half_mask));
-        float want = (i & 0x7f) == 0x7f ? l->half_last[i >> 7] : half * l->half_factor;
-        if (!same(scale_value(s, i), want)) return 0;
-    }
-    return 1;
-}
-
-/* Bytes that spread to fp16. */
-static int fit_bytes(kf_gemv_layout *l, kf_spec s)
-{
-    l->halves = KF_HALVES_BYTES;
-    for (int sign = 0; sign < 2; sign++) {
-        l->half_mask = sign ? 0xbf80 : 0x3f80;
-        l->half_last[0] = scale_value(s, 0x7f);
-        l->half_last[1] = scale_value(s, 0xff);
-        l->half_factor = scale_value(s, 0x38) / kf_f16_decode(0x38 << 7);
-        int nan = l->half_last[0] != l->half_last[0] && l->half_last[1] != l->half_last[1];
-        if (!nan && s.second == KERF_SECOND_TENSOR) return 0; /* would need a product, too */
-        if (bytes_fit(l, s)) return 1;
-    }
-    return 0;
-}
-
-/* Whether stored scales mean what the quick way makes of them; of 16 bits and more, some. */
-static int fit_quick(kf_gemv_layout *l, kf_spec s)
-{
-    l->halves = KF_HALVES_WHOLE;
-    l->half_factor = 1;
-    if (s.scale == KERF_SCALE_E4M3) return s.second != KERF_SECOND_NESTED && fit_bytes(l, s);
-    if ((s.scale == KERF_SCALE_MAP8) != (s.second == KERF_SECOND_NESTED)) return 0;
-    if ((s.scale == KERF_SCALE_MAP8) != (s.zero == KERF_ZERO_F32)) return 0;
-    if (s.second == KERF_SECOND_TENSOR) return 0;
-    for (uint32_t i = 0; i < 0x10000; i += 97) {
-        const uint32_t byte = i & 0xff;
-        switch (s.scale) {
-        case KERF_SCALE_F16:
-            if (!same(scale_value(s, i), kf_f16_decode((uint16_t)i))) return 0;
-            break;
-        case KERF_SCALE_BF16:
-            if (!same(scale_value(s, i), kf_float(i << 16))) return 0;
-            break;
-        case KERF_SCALE_F32:
-            if (!same(scale_value(s, i * 0xfff1), kf_float(i * 0xfff1))) return 0;
-            break;
-        case KERF_SCALE_E8M0:
-            if (!same(scale_value(s, byte), kf_float(byte == 255 ? 0x7fc00000
-                                                     : byte      ? byte << 23
-                                                                 : 0x00400000)))
-                return 0;
-            break;
-        case KERF_SCALE_MAP8: l->map[byte] = scale_value(s, byte); break;
-        default: return 0;
-        }
-    }
-    return 1;
-}
-
 static int fit_structs(kf_gemv_layout *l, kf_spec s, size_t cols)
 {
     l->row_bytes = l->code_bytes = kf_packed_bytes(s.bits, cols);
@@ -376,9 +297,10 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     if (!fit_order(l, s, kind) || !fit_scales(l, s, cols) || !fit_structs(l, s, cols)) return 0;
     if (l->decode == KF_DECODE_BOOK4 && kind == KF_KIND_WORDS && l->scales != 1)
         return 0; /* sums of lanes are mixed */
-    l->quick = fit_quick(l, s);
+    l->entries = (cols + l->scale_elements - 1) / l->scale_elements;
     l->steps = (cols + l->step - 1) / l->step;
     l->whole = l->code_bytes / l->step_bytes;
+    kf_gemv_fit_scales(l, s);
     return 1;
 }
 

@@ -42,6 +42,16 @@ typedef enum kf_gemv_scaling {
 /* Scales that a vector can widen: fp16, or bytes that spread to one as the codes of MINI8 do. */
 typedef enum kf_gemv_halves { KF_HALVES_NONE, KF_HALVES_WHOLE, KF_HALVES_BYTES } kf_gemv_halves;
 
+/* Where the scales of a step come from: a loop before a chunk has widened them (gemv_scales.h), or
+ * straight from their bytes, a vector at once (gemv_direct.h). */
+typedef enum kf_gemv_source {
+    KF_SOURCE_WIDENED,
+    KF_SOURCE_WORDS,     /* bfloat16                                          */
+    KF_SOURCE_EXPONENTS, /* E8M0                                              */
+    KF_SOURCE_HALVES,    /* fp16                                              */
+    KF_SOURCE_BYTES      /* bytes that spread to fp16                         */
+} kf_gemv_source;
+
 #define KF_GEMV_LANES 16 /* at most */
 #define KF_GEMV_STEP 256 /* elements of a step, at most */
 #define KF_GEMV_CHUNK                                                      \
@@ -61,6 +71,7 @@ typedef struct kf_gemv_layout {
     size_t step_stride;          /* ... and from one step to the next of whole structs   */
     size_t scales;               /* per step: 1, 2, 4 .. V                               */
     size_t scale_elements;       /* elements that one of them serves                     */
+    size_t entries;              /* of a row: places of them                             */
     unsigned share;              /* 2^share steps have the same one                      */
     float factor;                /* what x is multiplied by: a power of two              */
     float offset;                /* BYTE: added to the byte; taken off zero points       */
@@ -76,11 +87,34 @@ typedef struct kf_gemv_layout {
     kf_gemv_halves halves;       /* BYTES: fp16 b << 7 & half_mask, times half_factor    */
     uint16_t half_mask;
     float half_factor, half_last[2]; /* last: what 0x7F and 0xFF mean instead            */
-    uint16_t order[KF_GEMV_STEP];    /* the elements of a step, vector by vector            */
+    kf_gemv_source source;           /* of whole steps; structs: of at most two in a step */
+    size_t scale_bytes;              /* ... from a step's scales to the next different ones */
+    size_t scale_gap;                /* ... from its first struct to its second, or 0    */
+    uint8_t scale_place[64]; /* ... which of 16 bytes goes where in dwords; from 128 on: none */
+    uint8_t half_place[32];  /* ... in words                                     */
+    uint8_t zero_place[64];  /* the byte that has a lane's zero point            */
+    uint32_t zero_shift[2][KF_GEMV_LANES]; /* ... and its place there, of even and odd groups */
+    float zero_of[16];                     /* what zero points mean, as the numbers of codes are */
+    uint16_t order[KF_GEMV_STEP];          /* the elements of a step, vector by vector            */
 } kf_gemv_layout;
 
 /* 0: not for this format and shape. */
 int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind);
+
+/* Of gemv_layout_scales.c: whether there is a quick way to its scales, and which. */
+void kf_gemv_fit_scales(kf_gemv_layout *l, kf_spec s);
+
+static inline int kf_gemv_same(float a, float b)
+{
+    return a == b || (a != a && b != b);
+}
+
+/* The fp16 that a code of `bits` bits becomes. */
+static inline uint16_t kf_gemv_spread(unsigned bits, unsigned shift, uint16_t mask, uint32_t code)
+{
+    int top = (int16_t)(uint16_t)(code << (16 - bits));
+    return (uint16_t)((uint32_t)(top >> shift) & mask);
+}
 
 /* Bytes of workspace, and the factor of the error bound. */
 size_t kf_gemv_layout_workspace(const kf_gemv_layout *l, const kerf_gemv_shape *s);

@@ -7,8 +7,8 @@
  *   vf_load, vf_set1, vf_add, vf_sub, vf_mul, vf_fma(a, b, c) = a * b + c, vf_sum (fixed tree)
  *   vf_spread(p, vi i)     lane l: p[i[l]]; reads V floats
  *   vf_of_int, vf_of_half, vf_of_bits, vt_load, vf_look_up(vt, vi): by the low 4 bits of lanes
- *   vf_spread_bytes(p, mask, factor, last): V bytes b as the fp16 b << 7 & mask, times factor;
- *                          last[0] and last[1] instead of 0x7F and 0xFF
+ *   vf_spread_bytes(p, mask, last): V bytes b as the fp16 b << 7 & mask; last[0] and last[1]
+ *                          instead of 0x7F and 0xFF
  *   vi_load, vi_set1, vi_shl, vi_shr, vi_and, vi_load_pieces(p, stride, bytes),
  *   vi_top_byte(v, j)      byte j of each lane moved to its top, zeros below
  *   vi_load_bytes(p)       V bytes, each in a dword; vi_or
@@ -17,12 +17,17 @@
  *   vh_load, vh_load6: 2V bytes; 3V/2 bytes, three to every dword
  *   vh_set1, vh_and, vh_or, vh_shl32, vh_shl16, vh_sra16(v, count), vh_max8, vh_has8(v, byte)
  *
+ *   vi_place(p, two, gap, place)  bytes of 8, or of `two` times 8 that are `gap` apart, where place
+ *                          says; 0 where that is 128 or more; vh_place: V words
+ *   vi_max, vi_shr_each(v, counts), vh_half_down: words, signed; vh_max16, vh_any_above(v, word)
+ *
  *   vf_dot(c, a, b)        with PAIRS: c + the products of two bfloat16 in each lane;
  *                          vi_table16(16 floats as bfloat16), vi_look_up16(table, vi)
  *
  *   INTEGERS               the order of x (kf_gemv_kind) where codes and x are multiplied as
  *                          integers; then also
  *   vw, vw_tables          the weights of a step; what they are looked up in
+ *   vz, vz_of(vf), vz_table, vz_table_of, vz_look_up   zero points of lanes
  *   vw_of(decode, t, codes, zero), vw_dot(decode, w, x): V exact sums as fp32, one rounding each
  *   place_integers(l, n, out): 16-bit integers of a step in the order of the layout
  *   UNIT_OF(decode)        what the sums must be multiplied by

@@ -25,10 +25,10 @@ KF_HD void widen_zeros(kf_spec s, const kf_gemv_layout *l, const uint8_t *zeros,
 }
 
 /* V scales that are fp16, or one byte each that spreads to one, from contiguous bytes. */
-KF_HD vf halves_to_scales(const kf_gemv_layout *l, const uint8_t *from, float factor)
+KF_HD vf halves_to_scales(const kf_gemv_layout *l, const uint8_t *from)
 {
     if (l->halves == KF_HALVES_WHOLE) return vf_of_half(vh_load(from));
-    return vf_spread_bytes(from, l->half_mask, factor, l->half_last);
+    return vf_spread_bytes(from, l->half_mask, l->half_last);
 }
 
 /* Stored scales of m groups from group `first` of row r on, side by side. */
@@ -54,20 +54,17 @@ KF_HD const uint8_t *find_scales(kf_spec s, const kf_matrix *w, size_t r, size_t
     return from;
 }
 
-/* 0: a second-level scale so large or small that the products would round differently. */
+/* Without what enters at a row's end (kf_gemv_late_factor). */
 KF_HD int widen_halves(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, const uint8_t *from,
                        size_t m, float *restrict scale)
 {
     const size_t size = s.scale == KERF_SCALE_F16 ? 2 : 1;
     uint8_t bytes[V * 2] = {0};
-    float factor = l->half_factor;
     size_t i = 0;
-    if (s.second == KERF_SECOND_TENSOR)
-        factor *= kf_float(kf_get_code(w->plane[KERF_PLANE_SECOND], 32, 0));
-    if (!(kf_abs(factor) >= 0x1p-100f && kf_abs(factor) <= 0x1p100f)) return 0;
-    for (; i + V <= m; i += V) vf_store(scale + i, halves_to_scales(l, from + i * size, factor));
+    if (kf_gemv_late_factor(l, s, w) == 0) return 0;
+    for (; i + V <= m; i += V) vf_store(scale + i, halves_to_scales(l, from + i * size));
     memcpy(bytes, from + i * size, (m - i) * size);
-    if (i < m) vf_store(scale + i, halves_to_scales(l, bytes, factor));
+    if (i < m) vf_store(scale + i, halves_to_scales(l, bytes));
     return 1;
 }
 
@@ -135,7 +132,7 @@ KF_HD void widen_scales(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, 
                         size_t first, size_t n, float *restrict scale, float *restrict zero)
 {
     const int zeros = s.zero == KERF_ZERO_CODE;
-    size_t left = (w->cols + l->scale_elements - 1) / l->scale_elements - first;
+    size_t left = l->entries - first;
     size_t m = n < left ? n : left;
     if (l->scale_elements == s.group) {
         widen_groups(s, l, w, r, first, m, scale, zero);

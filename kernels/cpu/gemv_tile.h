@@ -3,7 +3,7 @@
 #ifndef KERF_GEMV_TILE_H
 #define KERF_GEMV_TILE_H
 
-#include "cpu/gemv_kernel.h"
+#include "cpu/gemv_direct.h"
 
 /* --- codes to weights ---------------------------------------------------------------------------
  */
@@ -19,6 +19,7 @@ typedef struct constants {
     vi spread;
     vh mask, low7;
     unsigned shift;
+    direct_places place;
 } constants;
 
 static inline constants constants_of(const kf_gemv_layout *l)
@@ -29,7 +30,8 @@ static inline constants constants_of(const kf_gemv_layout *l)
                    .spread = vi_load((const uint8_t *)lane),
                    .mask = vh_set1((int16_t)l->mask),
                    .low7 = vh_set1(0x7f7f),
-                   .shift = l->shift};
+                   .shift = l->shift,
+                   .place = direct_places_of(l)};
 #ifdef PAIRS
     k.table16 = vi_table16(l->table);
 #endif
@@ -127,13 +129,15 @@ KF_HD void add_products(const int decode, const int scaling, const int C, const 
 typedef struct scratch {
     float scale[ROWS][ENTRIES + V], zero[ROWS][ENTRIES + V];
     uint8_t tail[ROWS][64];
+    direct d;
+    vh odd; /* the largest fp16 that bytes of scales spread to */
 } scratch;
 
 #ifdef INTEGERS
 /* Adds one step of a row to its sums. x: the packed integers; units: what one of them stands for.
  */
 KF_HD void add_whole(const int decode, const int scaling, const int C, const constants *k, raw q,
-                     vf scale, vf zero, const int16_t *x, const float *unit, size_t x_stride,
+                     vf scale, vz zero, const int16_t *x, const float *unit, size_t x_stride,
                      vf sum[WIDE])
 {
     vw w = vw_of(decode, scaling == KF_SCALING_ZERO, &k->whole, q.d, zero);
@@ -147,56 +151,101 @@ KF_HD void add_whole(const int decode, const int scaling, const int C, const con
 }
 #endif
 
+/* Bytes of codes of a step: a literal, as the decode is. */
+KF_HD size_t step_bytes_of(const int decode)
+{
+    if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16) return (size_t)2 * V;
+    if (decode == KF_DECODE_MINI6) return (size_t)3 * V / 2;
+    return (size_t)(decode == KF_DECODE_INT6 ? 3 : 4) * V;
+}
+
+/* What a row has in one step. */
+typedef struct step_row {
+    raw q;
+    vf scale;
+    vz zero;
+} step_row;
+
+KF_HD step_row step_of_row(const int decode, const int scaling, const int kind, const int source,
+                           const kf_gemv_layout *l, const constants *k, const scratch *t,
+                           const uint8_t *row, int r, size_t at, size_t step, size_t entry, vh *odd)
+{
+    step_row s;
+    s.q = load_codes(decode, kind, l, row, 0, at);
+    s.zero = scaling != KF_SCALING_ZERO ? vz_of(vf_set1(0))
+             : source                   ? direct_zero(l, &t->d, &k->place, r, step)
+                                        : vz_of(vf_spread(t->zero[r] + entry, k->spread));
+    s.scale =
+        scaling == KF_SCALING_ROW ? vf_set1(1)
+        : source ? direct_scale(source, kind == STEPS_OF_STRUCTS, l, &t->d, &k->place, r, step, odd)
+        : kind == STEPS_OF_ONE ? vf_set1(t->scale[r][entry])
+                               : vf_spread(t->scale[r] + entry, k->spread);
+    return s;
+}
+
 /* Adds steps [from, to) of R rows times C columns to sum; `first` is the first step of the chunk
- * whose scales are at hand. */
+ * whose scales are at hand, if they are widened. */
 KF_HD void add_steps(const int decode, const int scaling, const int R, const int C, const int kind,
-                     const kf_gemv_layout *l, const constants *k, const scratch *t, size_t first,
-                     const uint8_t *const *row, size_t origin, const float *x, size_t x_stride,
-                     size_t from, size_t to, vf total[ROWS][WIDE], vh all_worst[ROWS])
+                     const int source, const kf_gemv_layout *l, const constants *k, scratch *t,
+                     size_t first, const uint8_t *const *row, size_t origin, const float *x,
+                     size_t x_stride, size_t from, size_t to, vf total[ROWS][WIDE],
+                     vh all_worst[ROWS])
 {
     static const int codes[] = {
 #define KF_GEMV_DECODE(kind, name, n, ...) n,
 #include "cpu/gemv_decodes.def"
 #undef KF_GEMV_DECODE
     };
-    const int n = codes[decode];
+    const size_t n = (size_t)codes[decode], ahead = ROWS * l->row_bytes;
     vf sum[ROWS][WIDE]; /* of their own, so that they live in registers */
-    vh worst[ROWS];
+    vh worst[ROWS], odd = t->odd;
     UNROLL for (int r = 0; r < R; r++)
     {
         worst[r] = all_worst[r];
         UNROLL for (int c = 0; c < C; c++) sum[r][c] = total[r][c];
     }
-    (void)n;
+#ifdef INTEGERS
+    const float *units = x + kf_gemv_units(l);
+#endif
     for (size_t step = from; step < to; step++) {
-        vf scale[ROWS], zero[ROWS];
-        raw q[ROWS];
-        size_t entry = (step - first) * l->scales >> l->share;
+        const size_t entry = (step - first) * l->scales >> l->share;
+        const size_t at = step - origin;
+        if (step_bytes_of(decode) > 32 || at % 2 == 0) /* once for 64 bytes */
+            UNROLL for (int r = 0; r < R; r++)
+                fetch_ahead(row[r] + at * step_bytes_of(decode), ahead);
+#ifdef INTEGERS
+        step_row s[ROWS];
+        const int apart = decode == KF_DECODE_INT6;
+        UNROLL for (int r = 0; r < R && apart; r++) s[r] =
+            step_of_row(decode, scaling, kind, source, l, k, t, row[r], r, at, step, entry, &odd);
         UNROLL for (int r = 0; r < R; r++)
         {
-            fetch_ahead(row[r] + (step - origin) * l->step_bytes, ROWS * l->row_bytes);
-            q[r] = load_codes(decode, kind, l, row[r], origin, step);
-            if (decode == KF_DECODE_MINI8) worst[r] = vh_max8(worst[r], vh_and(q[r].h, k->low7));
-            zero[r] =
-                scaling == KF_SCALING_ZERO ? vf_spread(t->zero[r] + entry, k->spread) : vf_set1(0);
-            scale[r] = scaling == KF_SCALING_ROW ? vf_set1(1)
-                       : kind == STEPS_OF_ONE    ? vf_set1(t->scale[r][entry])
-                                                 : vf_spread(t->scale[r] + entry, k->spread);
+            if (!apart)
+                s[r] = step_of_row(decode, scaling, kind, source, l, k, t, row[r], r, at, step,
+                                   entry, &odd);
+            add_whole(decode, scaling, C, k, s[r].q, s[r].scale, s[r].zero,
+                      (const int16_t *)x + step * n * V, units + step, x_stride, sum[r]);
         }
-#ifdef INTEGERS
-        UNROLL for (int r = 0; r < R; r++) add_whole(decode, scaling, C, k, q[r], scale[r], zero[r],
-                                                     (const int16_t *)x + step * l->step,
-                                                     x + kf_gemv_units(l) + step, x_stride, sum[r]);
 #else
-        vf dot[ROWS][WIDE];
-        const float *xs = x + step * (size_t)n * V / (PAIRED + 1);
-        UNROLL for (int j = 0; j < n / (PAIRED + 1); j++) UNROLL for (int r = 0; r < R; r++)
+        vf scale[ROWS], dot[ROWS][WIDE];
+        vz zero[ROWS];
+        raw q[ROWS];
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            const step_row s = step_of_row(decode, scaling, kind, source, l, k, t, row[r], r, at,
+                                           step, entry, &odd);
+            q[r] = s.q, scale[r] = s.scale, zero[r] = s.zero;
+            if (decode == KF_DECODE_MINI8) worst[r] = vh_max8(worst[r], vh_and(q[r].h, k->low7));
+        }
+        const float *xs = x + step * n * V / (PAIRED + 1);
+        UNROLL for (int j = 0; j < (int)n / (PAIRED + 1); j++) UNROLL for (int r = 0; r < R; r++)
             add_products(decode, scaling, C, k, q[r], zero[r], j, xs, x_stride, dot[r]);
         UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] =
             scaling == KF_SCALING_ROW ? vf_add(sum[r][c], dot[r][c])
                                       : vf_fma(dot[r][c], scale[r], sum[r][c]);
 #endif
     }
+    t->odd = odd;
     UNROLL for (int r = 0; r < R; r++)
     {
         all_worst[r] = worst[r];
@@ -204,65 +253,119 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
     }
 }
 
-/* R rows from r on times C columns from `column` on. */
-KF_HD void do_tile(const int decode, const int scaling, const int R, const int C,
-                   const kf_gemv_call *call, size_t r0, size_t column)
+/* Adds steps [first, end), a chunk, of R rows times C columns. */
+KF_HD void add_chunk(const int decode, const int scaling, const int R, const int C,
+                     const int source, const kf_gemv_call *call, const constants *k, scratch *t,
+                     size_t r0, const uint8_t *const *row, const float *x, size_t first, size_t end,
+                     vf sum[ROWS][WIDE], vh worst[ROWS])
 {
     const kf_gemv_layout *l = call->plan->state;
-    kf_gemv_widen *widen = KF_ISA(widen)[kf_format_index(call->plan->shape.format)];
-    size_t x_stride = l->steps * l->step;
-    const float *x = kf_gemv_packed(l, call->workspace, column);
-    constants k = constants_of(l);
-    scratch t;
-    const uint8_t *row[ROWS], *tail[ROWS];
-    vf total[ROWS][WIDE];
-    vh worst[ROWS];
+    const size_t x_stride = l->steps * l->step, whole = end < l->whole ? end : l->whole;
     const size_t last = ((size_t)1 << l->share) - 1;
     const int structs =
         scaling == KF_SCALING_STEP && (decode == KF_DECODE_LUT4 || decode == KF_DECODE_PAIR4 ||
                                        decode == KF_DECODE_INT4 || decode == KF_DECODE_BYTE);
+    if (source)
+        direct_ahead(&t->d, l, first, end);
+    else if (scaling != KF_SCALING_ROW)
+        for (int r = 0; r < R; r++) KF_ISA(widen)
+    [kf_format_index(call->plan->shape.format)](
+        l, &call->w, r0 + (size_t)r, first * l->scales >> l->share,
+        ((end - first) * l->scales + last) >> l->share, t->scale[r], t->zero[r]);
+    if (structs && l->piece)
+        add_steps(decode, scaling, R, C, STEPS_OF_STRUCTS, source, l, k, t, first, row, 0, x,
+                  x_stride, first, whole, sum, worst);
+    else if (scaling == KF_SCALING_STEP && l->scales == 1 && !source)
+        add_steps(decode, scaling, R, C, STEPS_OF_ONE, source, l, k, t, first, row, 0, x, x_stride,
+                  first, whole, sum, worst);
+    else
+        add_steps(decode, scaling, R, C, STEPS, source, l, k, t, first, row, 0, x, x_stride, first,
+                  whole, sum, worst);
+    if (end > l->whole && !source) {
+        const uint8_t *tail[ROWS];
+        for (int r = 0; r < R; r++) tail[r] = t->tail[r];
+        add_steps(decode, scaling, R, C, STEPS, source, l, k, t, first, tail, l->whole, x, x_stride,
+                  l->whole, end, sum, worst);
+    }
+}
+
+/* What all sums are multiplied by, where scales are not of rows. */
+KF_HD float late_factor(const int scaling, const kf_gemv_layout *l, const kf_gemv_call *call)
+{
+    if (scaling == KF_SCALING_ROW || l->halves != KF_HALVES_BYTES) return 1;
+    const float late = kf_gemv_late_factor(l, kf_spec_of(call->plan->shape.format), &call->w);
+    return late != 0 ? late : 1;
+}
+
+/* R rows from r on times C columns from `column` on. 0: not with this source of scales, and nothing
+ * is written. */
+KF_HD int do_tile(const int decode, const int scaling, const int R, const int C, const int source,
+                  const kf_gemv_call *call, size_t r0, size_t column)
+{
+    const kf_gemv_layout *l = call->plan->state;
+    const float *x = kf_gemv_packed(l, call->workspace, column);
+    constants k = constants_of(l);
+    scratch t;
+    const uint8_t *row[ROWS];
+    vf total[ROWS][WIDE];
+    vh worst[ROWS];
+    float y[ROWS][WIDE];
+    t.odd = vh_set1(0);
+    if (source && !direct_init(&t.d, l, call, r0)) return 0;
     for (int r = 0; r < R; r++) {
         row[r] = call->w.plane[KERF_PLANE_CODES] + (r0 + (size_t)r) * l->row_bytes;
-        tail[r] = t.tail[r];
         worst[r] = vh_set1(0);
         if (l->whole < l->steps) kf_gemv_tail(l, row[r], t.tail[r]);
         UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_set1(0);
     }
     for (size_t first = 0; first < l->steps; first += l->chunk) {
         size_t end = l->steps - first < l->chunk ? l->steps : first + l->chunk;
-        size_t whole = end < l->whole ? end : l->whole;
         vf sum[ROWS][WIDE];
-        for (int r = 0; r < R; r++) {
-            if (scaling != KF_SCALING_ROW)
-                widen(l, &call->w, r0 + (size_t)r, first * l->scales >> l->share,
-                      ((end - first) * l->scales + last) >> l->share, t.scale[r], t.zero[r]);
-            UNROLL for (int c = 0; c < C; c++) sum[r][c] = vf_set1(0);
-        }
-        if (structs && l->piece)
-            add_steps(decode, scaling, R, C, STEPS_OF_STRUCTS, l, &k, &t, first, row, 0, x,
-                      x_stride, first, whole, sum, worst);
-        else if (scaling == KF_SCALING_STEP && l->scales == 1)
-            add_steps(decode, scaling, R, C, STEPS_OF_ONE, l, &k, &t, first, row, 0, x, x_stride,
-                      first, whole, sum, worst);
-        else
-            add_steps(decode, scaling, R, C, STEPS, l, &k, &t, first, row, 0, x, x_stride, first,
-                      whole, sum, worst);
-        if (end > l->whole)
-            add_steps(decode, scaling, R, C, STEPS, l, &k, &t, first, tail, l->whole, x, x_stride,
-                      l->whole, end, sum, worst);
+        for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = vf_set1(0);
+        add_chunk(decode, scaling, R, C, source, call, &k, &t, r0, row, x, first, end, sum, worst);
         for (int r = 0; r < R; r++)
             UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_add(total[r][c], sum[r][c]);
     }
-    for (int r = 0; r < R; r++) {
-        float factor[1] = {1}, none[1];
-        if (scaling == KF_SCALING_ROW) widen(l, &call->w, r0 + (size_t)r, 0, 1, factor, none);
-        int nan = decode == KF_DECODE_MINI8 && l->nan_code && vh_has8(worst[r], l->nan_code);
+    for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++) {
-            float y = vf_sum(total[r][c]) * factor[0];
-            kf_gemv_finish(call, r0 + (size_t)r, column + (size_t)c,
-                           nan ? kf_float(0x7fc00000) : y);
+            y[r][c] = vf_sum(total[r][c]);
+            if (source && direct_failed(source, y[r][c], t.odd)) return 0;
         }
+    float factor[1 + V] = {late_factor(scaling, l, call)}, none[1 + V];
+    for (int r = 0; r < R; r++) {
+        if (scaling == KF_SCALING_ROW)
+            KF_ISA(widen)
+            [kf_format_index(call->plan->shape.format)](l, &call->w, r0 + (size_t)r, 0, 1, factor,
+                                                        none);
+        int nan = decode == KF_DECODE_MINI8 && l->nan_code && vh_has8(worst[r], l->nan_code);
+        for (int c = 0; c < C; c++)
+            kf_gemv_finish(call, r0 + (size_t)r, column + (size_t)c,
+                           nan ? kf_float(0x7fc00000) : y[r][c] * factor[0]);
     }
+    return 1;
+}
+
+/* ROWS rows times a column with scales straight from their bytes; 0: not these. */
+KF_HD int do_direct(const int decode, const int scaling, const kf_gemv_call *call, size_t r,
+                    size_t c)
+{
+    const kf_gemv_layout *l = call->plan->state;
+    if (scaling == KF_SCALING_ROW || decode == KF_DECODE_LUT2 || decode == KF_DECODE_PAIR2)
+        return 0;
+    switch (l->source) {
+#define SOURCE(name) \
+    case KF_SOURCE_##name: return do_tile(decode, scaling, ROWS, 1, KF_SOURCE_##name, call, r, c);
+        SOURCE(WORDS)
+        SOURCE(HALVES)
+    default: break;
+    }
+    if (scaling == KF_SCALING_ZERO) return 0; /* no such format */
+    switch (l->source) {
+        SOURCE(EXPONENTS)
+        SOURCE(BYTES)
+    default: return 0;
+    }
+#undef SOURCE
 }
 
 /* Rows in fours: their codes stay near while the columns pass. */
@@ -276,17 +379,18 @@ KF_HD void do_rows(const int decode, const int scaling, const kf_gemv_call *call
             for (size_t i = r; i < end;) {
                 size_t high = end - i;
                 if (wide == WIDE && high >= 2) {
-                    do_tile(decode, scaling, 2, WIDE, call, i, c);
+                    do_tile(decode, scaling, 2, WIDE, 0, call, i, c);
                     i += 2;
                 } else if (wide == WIDE)
-                    do_tile(decode, scaling, 1, WIDE, call, i++, c);
+                    do_tile(decode, scaling, 1, WIDE, 0, call, i++, c);
                 else if (wide == 2)
-                    do_tile(decode, scaling, 1, 2, call, i++, c);
+                    do_tile(decode, scaling, 1, 2, 0, call, i++, c);
                 else if (high == ROWS) {
-                    do_tile(decode, scaling, ROWS, 1, call, i, c);
+                    if (!do_direct(decode, scaling, call, i, c))
+                        do_tile(decode, scaling, ROWS, 1, 0, call, i, c);
                     i += ROWS;
                 } else
-                    do_tile(decode, scaling, 1, 1, call, i++, c);
+                    do_tile(decode, scaling, 1, 1, 0, call, i++, c);
             }
             c += wide;
         }

@@ -99,6 +99,39 @@ KF_HD vi vi_of_bytes(const uint64_t *words, unsigned j)
     const uint64_t bytes = words[j / 8] >> j % 8 * 8 & 0xffffffff;
     return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes))));
 }
+KF_HD vi vi_max(vi a, vi b)
+{
+    return vmaxq_u32(a, b);
+}
+KF_HD vi vi_shr_each(vi a, const uint32_t n[V])
+{
+    return vshlq_u32(a, vnegq_s32(vreinterpretq_s32_u32(vld1q_u32(n))));
+}
+/* 8 bytes, or `two` of them, `gap` apart. */
+KF_HD uint8x16_t eight_or_two(const uint8_t *p, int two, size_t gap)
+{
+    return vcombine_u8(vld1_u8(p), vld1_u8(two ? p + gap : p));
+}
+KF_HD vi vi_place(const uint8_t *p, int two, size_t gap, vi place)
+{
+    return vreinterpretq_u32_u8(vqtbl1q_u8(eight_or_two(p, two, gap), vreinterpretq_u8_u32(place)));
+}
+KF_HD vh vh_place(const uint8_t *p, int two, size_t gap, vh place)
+{
+    return vreinterpret_u16_u8(vqtbl1_u8(eight_or_two(p, two, gap), vreinterpret_u8_u16(place)));
+}
+KF_HD vh vh_half_down(vh a)
+{
+    return vreinterpret_u16_s16(vshr_n_s16(vreinterpret_s16_u16(a), 1));
+}
+KF_HD vh vh_max16(vh a, vh b)
+{
+    return vmax_u16(a, b);
+}
+KF_HD int vh_any_above(vh a, uint16_t x)
+{
+    return vmaxv_u16(a) >= x;
+}
 KF_HD vh vh_load(const uint8_t *p)
 {
     return vreinterpret_u16_u8(vld1_u8(p));
@@ -156,13 +189,13 @@ KF_HD vf pick_where(vf a, vh words, vh equal, float x)
     return vbslq_f32(all, vf_set1(x), a);
 }
 
-KF_HD vf vf_spread_bytes(const uint8_t *p, uint16_t mask, float factor, const float last[2])
+KF_HD vf vf_spread_bytes(const uint8_t *p, uint16_t mask, const float last[2])
 {
     uint16_t w[4];
     UNROLL for (int i = 0; i < 4; i++) w[i] = (uint16_t)(p[i] << 8);
     vh top = vld1_u16(w);
     vf half = vf_of_half(vh_and(vh_sra16(top, 1), vdup_n_u16(mask)));
-    vf scale = pick_where(vf_mul(half, vf_set1(factor)), top, vdup_n_u16(0x7f00), last[0]);
+    vf scale = pick_where(half, top, vdup_n_u16(0x7f00), last[0]);
     return pick_where(scale, top, vdup_n_u16(0xff00), last[1]);
 }
 

@@ -42,7 +42,29 @@ KF_HD vw_tables vw_tables_of(const kf_gemv_layout *l)
     return t;
 }
 
-KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, vf zero)
+typedef int8x16_t vz; /* zero points of lanes, as bytes */
+
+typedef int8x16_t vz_table;
+
+KF_HD vz_table vz_table_of(const float zero_of[16])
+{
+    int8_t bytes[16];
+    for (int i = 0; i < 16; i++) bytes[i] = (int8_t)zero_of[i];
+    return vld1q_s8(bytes);
+}
+
+/* By the low 4 bits of bytes. */
+KF_HD vz vz_look_up(vz_table t, vi codes)
+{
+    return vqtbl1q_s8(t, vandq_u8(vreinterpretq_u8_u32(codes), vdupq_n_u8(15)));
+}
+
+KF_HD vz vz_of(vf zero)
+{
+    return vreinterpretq_s8_u32(vmulq_u32(vcvtq_u32_f32(zero), vdupq_n_u32(0x01010101)));
+}
+
+KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, vz zero)
 {
     uint8x16_t bytes = vreinterpretq_u8_u32(codes);
     uint8x16_t q[2] = {vandq_u8(bytes, vdupq_n_u8(15)), vshrq_n_u8(bytes, 4)};
@@ -52,8 +74,7 @@ KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, 
         w.low[i] = vqtbl1q_s8(t->low, q[i]);
         w.v[i] = decode == KF_DECODE_BOOK4 ? vqtbl1q_s8(t->high, q[i]) : w.low[i];
         if (!zeros) continue;
-        vi each = vmulq_u32(vcvtq_u32_f32(zero), vdupq_n_u32(0x01010101));
-        w.v[i] = vsubq_s8(w.v[i], vreinterpretq_s8_u32(each));
+        w.v[i] = vsubq_s8(w.v[i], zero);
     }
     return w;
 }
