@@ -111,7 +111,8 @@ static void fit_direct(kf_gemv_layout *l, kf_spec s)
     if (source == KF_SOURCE_WIDENED || l->scaling == KF_SCALING_ROW || l->decode == KF_DECODE_LUT2)
         return;
     if (structs < 1 || structs > 2 || apart * size > 8 || (l->piece && l->share)) return;
-    if (l->scales == 1 && l->scaling != KF_SCALING_ZERO)
+    if ((l->scales == 1 || source == KF_SOURCE_EXPONENTS) && l->scaling != KF_SCALING_ZERO &&
+        !l->piece)
         return; /* one for all lanes is loaded as it is */
     if (l->scaling == KF_SCALING_ZERO && (s.bits != 4 || l->piece)) return;
     l->scale_bytes = l->piece ? l->step_stride : l->scales * size;

@@ -47,9 +47,9 @@ typedef union raw {
     vh h;
 } raw;
 
-/* What steps are alike: their codes lie in structs, or one scale serves all lanes, or neither. A
- * literal, so that no loop asks. */
-enum { STEPS, STEPS_OF_ONE, STEPS_OF_STRUCTS };
+/* What steps are alike: their codes lie in structs, of which a step has any part, one or two; or
+ * one scale serves all lanes; or neither. A literal, so that no loop asks. */
+enum { STEPS, STEPS_OF_ONE, STEPS_OF_STRUCTS, STEPS_OF_STRUCT, STEPS_OF_TWO };
 
 /* Step `step` of a row whose bytes begin with step `origin`. */
 KF_HD raw load_codes(const int decode, const int kind, const kf_gemv_layout *l, const uint8_t *row,
@@ -64,6 +64,10 @@ KF_HD raw load_codes(const int decode, const int kind, const kf_gemv_layout *l, 
 #endif
     else if (decode == KF_DECODE_MINI6)
         q.h = vh_load6(row + at * (3 * V / 2));
+    else if (kind == STEPS_OF_STRUCT)
+        q.d = vi_load(row + l->first + at * l->step_stride);
+    else if (kind == STEPS_OF_TWO)
+        q.d = vi_load_pieces(row + l->first + at * l->step_stride, l->stride, 2 * V);
     else if (kind != STEPS_OF_STRUCTS)
         q.d = vi_load(row + at * (4 * V));
     else if (l->piece < 4 * V)
@@ -175,11 +179,11 @@ KF_HD step_row step_of_row(const int decode, const int scaling, const int kind, 
     s.zero = scaling != KF_SCALING_ZERO ? vz_of(vf_set1(0))
              : source                   ? direct_zero(l, &t->d, &k->place, r, step)
                                         : vz_of(vf_spread(t->zero[r] + entry, k->spread));
-    s.scale =
-        scaling == KF_SCALING_ROW ? vf_set1(1)
-        : source ? direct_scale(source, kind == STEPS_OF_STRUCTS, l, &t->d, &k->place, r, step, odd)
-        : kind == STEPS_OF_ONE ? vf_set1(t->scale[r][entry])
-                               : vf_spread(t->scale[r] + entry, k->spread);
+    s.scale = scaling == KF_SCALING_ROW ? vf_set1(1)
+              : source
+                  ? direct_scale(source, kind == STEPS_OF_TWO, l, &t->d, &k->place, r, step, odd)
+              : kind == STEPS_OF_ONE ? vf_set1(t->scale[r][entry])
+                                     : vf_spread(t->scale[r] + entry, k->spread);
     return s;
 }
 
@@ -262,25 +266,30 @@ KF_HD void add_chunk(const int decode, const int scaling, const int R, const int
     const kf_gemv_layout *l = call->plan->state;
     const size_t x_stride = l->steps * l->step, whole = end < l->whole ? end : l->whole;
     const size_t last = ((size_t)1 << l->share) - 1;
+    kf_gemv_widen *widen = KF_ISA(widen)[kf_format_index(call->plan->shape.format)];
     const int structs =
         scaling == KF_SCALING_STEP && (decode == KF_DECODE_LUT4 || decode == KF_DECODE_PAIR4 ||
                                        decode == KF_DECODE_INT4 || decode == KF_DECODE_BYTE);
     if (source)
         direct_ahead(&t->d, l, first, end);
     else if (scaling != KF_SCALING_ROW)
-        for (int r = 0; r < R; r++) KF_ISA(widen)
-    [kf_format_index(call->plan->shape.format)](
-        l, &call->w, r0 + (size_t)r, first * l->scales >> l->share,
-        ((end - first) * l->scales + last) >> l->share, t->scale[r], t->zero[r]);
-    if (structs && l->piece)
-        add_steps(decode, scaling, R, C, STEPS_OF_STRUCTS, source, l, k, t, first, row, 0, x,
-                  x_stride, first, whole, sum, worst);
+        for (int r = 0; r < R; r++)
+            widen(l, &call->w, r0 + (size_t)r, first * l->scales >> l->share,
+                  ((end - first) * l->scales + last) >> l->share, t->scale[r], t->zero[r]);
+#define ADD(kind)                                                                              \
+    add_steps(decode, scaling, R, C, kind, source, l, k, t, first, row, 0, x, x_stride, first, \
+              whole, sum, worst)
+    if (structs && l->piece == 4 * V)
+        ADD(STEPS_OF_STRUCT);
+    else if (structs && l->piece == 2 * V)
+        ADD(STEPS_OF_TWO);
+    else if (structs && l->piece && !source)
+        ADD(STEPS_OF_STRUCTS);
     else if (scaling == KF_SCALING_STEP && l->scales == 1 && !source)
-        add_steps(decode, scaling, R, C, STEPS_OF_ONE, source, l, k, t, first, row, 0, x, x_stride,
-                  first, whole, sum, worst);
+        ADD(STEPS_OF_ONE);
     else
-        add_steps(decode, scaling, R, C, STEPS, source, l, k, t, first, row, 0, x, x_stride, first,
-                  whole, sum, worst);
+        ADD(STEPS);
+#undef ADD
     if (end > l->whole && !source) {
         const uint8_t *tail[ROWS];
         for (int r = 0; r < R; r++) tail[r] = t->tail[r];
@@ -333,10 +342,9 @@ KF_HD int do_tile(const int decode, const int scaling, const int R, const int C,
         }
     float factor[1 + V] = {late_factor(scaling, l, call)}, none[1 + V];
     for (int r = 0; r < R; r++) {
-        if (scaling == KF_SCALING_ROW)
-            KF_ISA(widen)
-            [kf_format_index(call->plan->shape.format)](l, &call->w, r0 + (size_t)r, 0, 1, factor,
-                                                        none);
+        if (scaling == KF_SCALING_ROW) KF_ISA(widen)
+        [kf_format_index(call->plan->shape.format)](l, &call->w, r0 + (size_t)r, 0, 1, factor,
+                                                    none);
         int nan = decode == KF_DECODE_MINI8 && l->nan_code && vh_has8(worst[r], l->nan_code);
         for (int c = 0; c < C; c++)
             kf_gemv_finish(call, r0 + (size_t)r, column + (size_t)c,
