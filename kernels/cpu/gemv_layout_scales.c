@@ -110,6 +110,7 @@ static void fit_direct(kf_gemv_layout *l, kf_spec s)
     const size_t apart = l->scales / (structs ? structs : 1); /* scales of one struct */
     if (source == KF_SOURCE_WIDENED || l->scaling == KF_SCALING_ROW || l->decode == KF_DECODE_LUT2)
         return;
+    if (!s.group) return; /* one for a whole row */
     if (structs < 1 || structs > 2 || apart * size > 8 || (l->piece && l->share)) return;
     if ((l->scales == 1 || source == KF_SOURCE_EXPONENTS) && l->scaling != KF_SCALING_ZERO &&
         !l->piece)

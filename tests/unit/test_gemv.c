@@ -48,6 +48,24 @@ static void test_bound(void **state)
     }
 }
 
+/* Many rows of whole steps by one column: all but the last take their scales straight from the
+ * bytes, and each row has some of its own. */
+static void test_rows(void **state)
+{
+    (void)state;
+    static const size_t cols[] = {256, 768, 1024};
+    FOR_FORMATS(f)
+    {
+        for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i += STEP(2)) {
+            gemv_case c = case_new(f, 41, cols[i], i == 1 ? 5 : 1, KERF_BF16);
+            case_encode(&c, 0.5f, i + 3);
+            case_random_x(&c, 1, i + 5);
+            check_backends(&c);
+            case_free(&c);
+        }
+    }
+}
+
 /* A long row: the bound grows slowly with cols, and a sum that loses parts would show. */
 static void test_long(void **state)
 {
@@ -330,10 +348,11 @@ static void test_sizes_of_w(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bound),     cmocka_unit_test(test_long),
-        cmocka_unit_test(test_exact),     cmocka_unit_test(test_reproducible),
-        cmocka_unit_test(test_types),     cmocka_unit_test(test_random_bytes),
-        cmocka_unit_test(test_special_x), cmocka_unit_test(test_sizes_of_w),
+        cmocka_unit_test(test_bound),        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_long),         cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_reproducible), cmocka_unit_test(test_types),
+        cmocka_unit_test(test_random_bytes), cmocka_unit_test(test_special_x),
+        cmocka_unit_test(test_sizes_of_w),
     };
     return cmocka_run_group_tests_name("gemv", tests, NULL, NULL);
 }
