@@ -47,8 +47,8 @@ enum { KF_EXPERTS_TURNS = 3 };
 /* Tokens of a group in the kernel for few: columns of one product. */
 enum { KF_EXPERTS_FEW = 2 };
 
-/* Whether a format has the kernel by slices: where the others, which need fewer instructions and
- * more that is ready before, do not exist or do not always gain by it. */
+/* Whether a format has the kernel by slices: those that the other two do not take, and those of 8
+ * bits, which they do not always make faster. */
 KF_TILING int kf_experts_has_slices(kf_spec s)
 {
     const kf_gemv_tiling t = kf_gemv_tiling_of(s);
