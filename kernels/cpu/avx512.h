@@ -2,10 +2,9 @@
 #ifndef KERF_AVX512_H
 #define KERF_AVX512_H
 
-#include <immintrin.h>
 #include <stdlib.h>
 
-#include "scalar/bits.h"
+#include "cpu/x86.h"
 
 #define V 16
 #if defined(__clang__)
@@ -116,13 +115,6 @@ KF_HD vi vi_max(vi a, vi b)
 KF_HD vi vi_shr_each(vi a, const uint32_t n[V])
 {
     return _mm512_srlv_epi32(a, _mm512_loadu_si512(n));
-}
-/* 8 bytes, or `two` of them, `gap` apart. */
-KF_HD __m128i eight_or_two(const uint8_t *p, int two, size_t gap)
-{
-    __m128i a = _mm_loadl_epi64((const __m128i *)p);
-    if (!two) return a;
-    return _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(a), (const __m64 *)(p + gap)));
 }
 KF_HD vi vi_place(const uint8_t *p, int two, size_t gap, vi place)
 {
