@@ -2,6 +2,7 @@
  * to 16 bits, with a power of two for each step, and sums of a step are exact. */
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include "cpu/avx2int.h"
+#include "cpu/avx2levels.h"
 
 #define KF_ISA(name) kf_gemv_avx2int_##name
 #include "cpu/gemv_rows.h"

@@ -22,6 +22,7 @@ size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS])
     if (fma && (has & wide) == wide) {
         out[n++] = &kf_gemv_avx512;
         if (__builtin_cpu_supports("avx512bf16")) out[n++] = &kf_gemv_avx512bf16;
+        if (__builtin_cpu_supports("avx512vnni")) out[n++] = &kf_gemv_avx512int;
     }
 #endif
 #elif defined(__aarch64__) && defined(__ARM_NEON)

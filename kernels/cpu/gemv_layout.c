@@ -282,8 +282,9 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     memset(l, 0, sizeof *l);
     l->factor = l->zero_unit = 1;
     if (s.geometry == KERF_GROUP_SUPER)
-        return kind == KF_KIND_SINGLE && fit_super(l, s, cols, lanes);
-    if (!is_linear(s)) return 0;
+        return kind == KF_KIND_SINGLE ? fit_super(l, s, cols, lanes)
+                                      : kf_gemv_fit_levels(l, s, cols, lanes, kind);
+    if (kind == KF_KIND_LEVELS || !is_linear(s)) return 0;
     if (kind == KF_KIND_PAIR ? !fit_pairs(l, plan, s)
         : kind != KF_KIND_SINGLE
             ? !fit_whole(l, s, kind)
@@ -311,13 +312,15 @@ size_t kf_gemv_layout_workspace(const kf_gemv_layout *l, const kerf_gemv_shape *
 
 /* Roundings that a product can meet on its way into y, each at most 2^-24 of what it rounds: two in
  * kerf_decode, one per code of its lane (two where those are summed as integers), its scale, the
- * steps of a chunk, the chunks of a row, the lanes, the factor of the row. */
+ * steps of a chunk, the chunks of a row, the lanes, the factor of the row. Blocks of two levels as
+ * integers: four in kerf_decode, two for a step's integers, and up to five sums a step. */
 double kf_gemv_layout_bound(const kf_gemv_layout *l)
 {
     size_t chunks = (l->steps + l->chunk - 1) / l->chunk;
     size_t chunk = l->steps < l->chunk ? l->steps : l->chunk;
     size_t lane = kf_gemv_is_whole(l) ? 2 : l->codes;
-    double n = (double)(2 + lane + 1 + chunk + chunks + 4 + 1);
+    const size_t levels = l->decode == KF_DECODE_LEVELS ? 2 + 4 * chunk : 0;
+    double n = (double)(2 + lane + 1 + chunk + levels + chunks + 4 + 1);
     return l->table_error + (1 + l->table_error) * n * 0x1p-24 / (1 - n * 0x1p-24);
 }
 

@@ -11,6 +11,7 @@
 #ifndef KERF_GEMV_LAYOUT_H
 #define KERF_GEMV_LAYOUT_H
 
+#include "block/super_layout.h"
 #include "cpu/gemv_ops.h"
 
 /* How codes become numbers: gemv_decodes.def. */
@@ -28,7 +29,8 @@ typedef enum kf_gemv_kind {
     KF_KIND_SINGLE,
     KF_KIND_PAIR,
     KF_KIND_WORDS,
-    KF_KIND_BYTES
+    KF_KIND_BYTES,
+    KF_KIND_LEVELS /* blocks of two levels and nothing else */
 } kf_gemv_kind;
 
 /* How scales enter a sum. */
@@ -96,10 +98,26 @@ typedef struct kf_gemv_layout {
     uint32_t zero_shift[2][KF_GEMV_LANES]; /* ... and its place there, of even and odd groups */
     float zero_of[16];                     /* what zero points mean, as the numbers of codes are */
     uint16_t order[KF_GEMV_STEP];          /* the elements of a step, vector by vector            */
+    unsigned level_group;                  /* LEVELS: elements of a group; 0: blocks have none    */
+    int level_middle;                      /* ... taken off codes; negative: a book's             */
+    uint8_t level_book[16];                /* ... as bytes                                        */
+    uint8_t level_place[KF_GEMV_STEP];     /* ... which level goes where, vector by vector        */
 } kf_gemv_layout;
 
 /* 0: not for this format and shape. */
 int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind);
+
+/* Of gemv_layout_levels.c: blocks of two levels, whose kernels take codes as they lie. 0: not
+ * these. */
+int kf_gemv_fit_levels(kf_gemv_layout *l, kf_spec s, size_t cols, size_t lanes, kf_gemv_kind kind);
+
+/* The element of a block of 256, or of as many of 32 as fill `bytes` by 16, whose low bits are in
+ * byte i of vector v: `bytes` in a row at one place of their bits, then those at the next place. */
+KF_HD unsigned kf_gemv_level_element(kf_super k, unsigned bytes, unsigned v, unsigned i)
+{
+    const unsigned places = 8 / k.low.bits, run = k.low.run, at = v / places * bytes + i;
+    return at / run * (run * places) + v % places * run + at % run;
+}
 
 /* Of gemv_layout_scales.c: whether there is a quick way to its scales, and which. */
 void kf_gemv_fit_scales(kf_gemv_layout *l, kf_spec s);
@@ -126,11 +144,13 @@ double kf_gemv_layout_bound(const kf_gemv_layout *l);
  * one make of it. */
 #define KF_GEMV_LARGEST 32639
 #define KF_GEMV_X_BOUND 0x1.02p-15
+#define KF_GEMV_LEVELS_LARGEST 32512 /* the same, with digits up to 127 to the base of 255 */
+#define KF_GEMV_LEVELS_X_BOUND 0x1.03p-15
 
 static inline int kf_gemv_is_whole(const kf_gemv_layout *l)
 {
     return l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_BOOK4 ||
-           l->decode == KF_DECODE_INT6;
+           l->decode == KF_DECODE_INT6 || l->decode == KF_DECODE_LEVELS;
 }
 
 /* Where packed vector c lies in the workspace. */

@@ -2,6 +2,7 @@
  * rounded to 16 bits, with a power of two for each step, and sums of a step are exact. */
 #if defined(__aarch64__) && defined(__ARM_NEON)
 #include "cpu/neonint.h"
+#include "cpu/neonlevels.h"
 
 #define KF_ISA(name) kf_gemv_neonint_##name
 #include "cpu/gemv_rows.h"

@@ -32,6 +32,21 @@
  *   place_integers(l, n, out): 16-bit integers of a step in the order of the layout
  *   UNIT_OF(decode)        what the sums must be multiplied by
  *
+ *   ONLY_LEVELS            with INTEGERS: nothing but blocks of two levels, for which INTEGERS needs
+ *   BASE, SIGNED_CODES     of the bytes of x (gemv_levels.h); whether codes may be negative
+ *   BOOK_BIAS              what makes the numbers of a book positive; 0: they need not be
+ *   vi_bytes(n), vi_load16(p)  n in each byte; 16 bytes in each 128 bits
+ *   vi_merge(a, b, mask)   a | b & mask, by bytes; vi_sub_bytes; vi_book(table, codes): a look-up
+ *   vi_high(p, n0, n1)     bytes up by n bits, or down; of 64 bytes 32 twice, the latter by n1
+ *   vi_add16(a, bits)      16 more in each byte that has a bit
+ *   vi_add, vi_sub, vi_mul, vi_times_base: dwords
+ *   vi_dot(sum, codes, x, book)  adds products of four bytes to each dword, which are of a book or
+ *                          at most 63; vi_dot_level(sum, codes, x, level): the sums times a level
+ *   vi_levels(a, b, bias)  16 bytes less bias in each 128 bits; vi_level(levels, place, size,
+ *                          is_signed): integers of `size` bytes, 2 or 4, of bytes where place says
+ *   vi_level_sums(levels, p)  the levels times 16 words, in any lanes
+ *   vf_halves(bits)        V / 4 fp16, each in four lanes
+ *
  * Each row is summed in an order that depends on the layout alone: lanes of a step over their
  * codes, steps of a chunk, chunks of a row, lanes by a fixed tree. Neither the rows nor the columns
  * that are done beside it change a bit.
@@ -41,10 +56,17 @@
 #include "cpu/gemv_kernel.h"
 
 #if KF_IN_UNIT(COMMON)
+#ifndef ONLY_LEVELS
 #include "cpu/gemv_scales.h"
+#endif
 #include "cpu/gemv_start.h"
 #endif
+#ifndef ONLY_LEVELS
 #include "cpu/gemv_tile.h"
+#endif
+#if defined(INTEGERS) && KF_IN_UNIT(LEVELS)
+#include "cpu/gemv_levels.h"
+#endif
 #if !defined(PAIRS) && !defined(INTEGERS) && KF_IN_UNIT(SUPER)
 #include "cpu/gemv_super.h"
 #endif

@@ -4,6 +4,9 @@
 #define KERF_GEMV_START_H
 
 #include "cpu/gemv_kernel.h"
+#ifdef INTEGERS
+#include "cpu/gemv_levels_x.h"
+#endif
 
 #include <stdlib.h>
 
@@ -11,13 +14,18 @@
 #define TABLE_SUPER(decode)
 #define TABLE_PAIR(decode)
 #define TABLE_WHOLE(decode)
+#define TABLE_LEVELS(decode)
 #define TABLE_OF(decode) [KF_DECODE_##decode] = KF_ISA(decode),
 #if defined(PAIRS)
 #undef TABLE_PAIR
 #define TABLE_PAIR TABLE_OF
 #elif defined(INTEGERS)
+#undef TABLE_LEVELS
+#define TABLE_LEVELS TABLE_OF
+#ifndef ONLY_LEVELS
 #undef TABLE_WHOLE
 #define TABLE_WHOLE TABLE_OF
+#endif
 #else
 #undef TABLE_SINGLE
 #undef TABLE_SUPER
@@ -36,19 +44,33 @@ static kf_gemv_rows_function *rows_of(const kf_gemv_layout *l)
     return table[l->decode] ? table[l->decode][l->scaling] : NULL;
 }
 
+/* Whether scales are found that a row has beside its codes. */
+static int has_scales(const kf_gemv_layout *l, const kerf_gemv *plan)
+{
+    if (l->decode == KF_DECODE_LEVELS) return 1;
+#ifdef ONLY_LEVELS
+    (void)plan;
+    return 0;
+#else
+    return KF_ISA(widen)[kf_format_index(plan->shape.format)] != NULL;
+#endif
+}
+
 static kerf_status isa_plan(kerf_gemv *plan)
 {
     kf_gemv_layout *l = malloc(sizeof *l);
     if (!l) return KERF_E_NOMEM;
-    const int known = KF_ISA(widen)[kf_format_index(plan->shape.format)] != NULL;
-    if (!known || !kf_gemv_layout_init(l, plan, V, KIND) || !rows_of(l)) {
+    const int is_ours = kf_gemv_layout_init(l, plan, V, KIND) && rows_of(l);
+    if (!is_ours || !has_scales(l, plan)) {
         free(l);
         return KERF_E_NOSUP;
     }
     plan->state = l;
     plan->workspace = kf_gemv_layout_workspace(l, &plan->shape);
     plan->bound = kf_gemv_layout_bound(l);
-    plan->x_bound = kf_gemv_is_whole(l) ? KF_GEMV_X_BOUND : 0;
+    plan->x_bound = l->decode == KF_DECODE_LEVELS ? KF_GEMV_LEVELS_X_BOUND
+                    : kf_gemv_is_whole(l)         ? KF_GEMV_X_BOUND
+                                                  : 0;
     return KERF_OK;
 }
 
@@ -75,12 +97,12 @@ static float widen_x(kerf_dtype type, const uint8_t *x, size_t n, float *out)
 }
 
 #ifdef INTEGERS
-/* A step of x as integers, in the order of the layout; returns what one of them stands for. Units
+/* A step of x as integers, in the order of its elements; returns what one of them stands for. Units
  * below 2^-114 are not needed: what is smaller counts as zero, which the bound leaves room for. */
-static float round_step(const kf_gemv_layout *l, const float *from, size_t n, int16_t *out)
+static float round_step(const kf_gemv_layout *l, const float *from, size_t n, int16_t *whole)
 {
+    const float largest = l->decode == KF_DECODE_LEVELS ? KF_GEMV_LEVELS_LARGEST : KF_GEMV_LARGEST;
     float x[KF_GEMV_STEP];
-    int16_t whole[KF_GEMV_STEP];
     uint32_t amax = 0;
     memcpy(x, from, n * sizeof *x);
     memset(x + n, 0, (l->step - n) * sizeof *x);
@@ -90,21 +112,28 @@ static float round_step(const kf_gemv_layout *l, const float *from, size_t n, in
     }
     int e = (int)(amax >> 23) - 127 - 14;
     if (e < -114) e = -114;
-    e += kf_float(amax) * kf_exp2(-e) > KF_GEMV_LARGEST;
+    e += kf_float(amax) * kf_exp2(-e) > largest;
     const float per = kf_exp2(-e);
     for (size_t i = 0; i < l->step; i++) { /* to nearest even, in the low bits of 1.5 * 2^23 + n */
         float y = x[i] * per + 0x1.8p23f;
         whole[i] = (int16_t)(uint16_t)kf_bits(y);
     }
-    place_integers(l, whole, out);
     return kf_exp2(e);
 }
 
 static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size_t step,
                       float *packed)
 {
-    float unit = round_step(l, from, n, (int16_t *)packed + step * l->step);
+    int16_t whole[KF_GEMV_STEP];
+    const float unit = round_step(l, from, n, whole);
+    if (l->decode == KF_DECODE_LEVELS) {
+        place_levels(l, whole, unit, (uint8_t *)(packed + step * l->step));
+        return;
+    }
+#ifndef ONLY_LEVELS
+    place_integers(l, whole, (int16_t *)packed + step * l->step);
     packed[kf_gemv_units(l) + step] = unit * l->factor * UNIT_OF(l->decode);
+#endif
 }
 #else
 /* One step of x in the order of the layout, zero past its n numbers. */

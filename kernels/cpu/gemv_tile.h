@@ -421,7 +421,8 @@ KF_HD void do_rows(const int decode, const int scaling, const kf_gemv_call *call
         kf_gemv_rows_function *const KF_ISA(decode)[KF_SCALINGS] = {            \
             ENTRY_##row(decode, ROW) ENTRY_##step(decode, STEP) ENTRY_##zero(decode, ZERO)};
 #define KERNELS_SINGLE(...)
-#define KERNELS_SUPER(...) /* gemv_super.h */
+#define KERNELS_SUPER(...)  /* gemv_super.h */
+#define KERNELS_LEVELS(...) /* gemv_levels.h */
 #define KERNELS_PAIR(...)
 #define KERNELS_WHOLE(...)
 #if defined(PAIRS)

@@ -163,15 +163,31 @@ static inline float *case_product(const gemv_case *c, const char *backend, int t
     return y;
 }
 
-/* What the bound is made of. */
+/* What the bound is made of. sum_x_max: of |w| times the largest x near it; sum_parts: of |w x|,
+ * where |w| is |scale * code| and |what is taken off it|. */
 typedef struct gemv_exact {
-    double y, sum_abs, sum_x_max, w_max, x_max; /* sum_x_max: of |w| times the largest x near it */
+    double y, sum_abs, sum_parts, sum_x_max, w_max, x_max;
     int w_nan, w_inf, x_special;
 } gemv_exact;
+
+/* |w| as the bound counts it where blocks of two levels are integers. */
+static inline double case_parts(const gemv_case *c, size_t r, size_t i)
+{
+    const kf_spec s = kf_spec_of(c->g.format);
+    const double w = fabs((double)c->w[r * c->cols + i]);
+    if (s.geometry != KERF_GROUP_SUPER) return w;
+    const kf_super k = kf_super_of(s);
+    const unsigned in = (unsigned)(i % k.elements);
+    const uint8_t *block = c->plane[0] + (r * c->cols + i) / k.elements * k.bytes;
+    const kf_dequant q = kf_super_group(k, block, in / s.group);
+    const double off = k.m ? (double)q.offset : (double)q.scale * k.middle;
+    return k.book ? w : fabs((double)q.scale * kf_super_get(k, block, in)) + fabs(off);
+}
 
 static inline gemv_exact case_exact(const gemv_case *c, size_t r, unsigned column)
 {
     gemv_exact e = {0};
+    const size_t run = kf_spec_of(c->g.format).geometry == KERF_GROUP_SUPER ? 256 : 64;
     double near = 0, low = 0; /* what the sum lost: Neumaier */
     const float *w = c->w + r * c->cols, *x = c->x + column * c->cols;
     for (size_t k = 0; k < c->cols; k++) {
@@ -179,9 +195,10 @@ static inline gemv_exact case_exact(const gemv_case *c, size_t r, unsigned colum
         low += fabs(e.y) >= fabs(p) ? e.y - t + p : p - t + e.y;
         e.y = t;
         e.sum_abs += fabs(p);
-        if (k % 64 == 0) {
+        e.sum_parts += case_parts(c, r, k) * fabs((double)x[k]);
+        if (k % run == 0) {
             near = 0;
-            for (size_t j = k; j < c->cols && j < k + 64; j++)
+            for (size_t j = k; j < c->cols && j < k + run; j++)
                 near = fmax(near, fabs((double)x[j]));
         }
         e.sum_x_max += fabs((double)w[k]) * near;
@@ -203,8 +220,8 @@ static inline int is_right(const gemv_case *c, gemv_exact e, const kerf_gemv *pl
     if (e.w_inf) return 1; /* infinite, NaN, or finite where only kerf_decode overflows */
     if (e.x_special) return isnan(e.y) ? isnan(got) : got == e.y;
     if (e.sum_abs >= 0x1p127) return 1;
-    return fabs(got - e.y) <= kerf_gemv_bound(plan) * e.sum_abs +
-                                  kerf_gemv_x_bound(plan) * e.sum_x_max +
+    const double sum = kerf_gemv_x_bound(plan) > 0 ? e.sum_parts : e.sum_abs;
+    return fabs(got - e.y) <= kerf_gemv_bound(plan) * sum + kerf_gemv_x_bound(plan) * e.sum_x_max +
                                   n * (0x1p-110 * e.w_max + 0x1p-148 * (1 + e.x_max));
 }
 

@@ -199,6 +199,38 @@ static void test_exact(void **state)
     }
 }
 
+/* --- the largest integers -----------------------------------------------------------------------
+ */
+
+/* Blocks of two levels full of one byte, beside x whose integers and their bytes are the largest
+ * there are: what a sum of words or dwords cannot hold would show. */
+static void test_largest(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[] = {0xff, 0x7f, 0x80, 0x00};
+    static const int x[] = {32512, -32512, 32384, -32384, 32511, 129, -128};
+    FOR_FORMATS(f)
+    {
+        const kf_spec s = kf_spec_of(f);
+        const kf_super k = kf_super_of(s);
+        if (s.geometry != KERF_GROUP_SUPER) continue;
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            gemv_case c = case_new(f, 3, 768, 7, KERF_F32);
+            const size_t n = (size_t)c.g.plane[0].bytes;
+            memset(c.plane[0], bytes[i], n);
+            for (uint8_t *at = c.plane[0]; at < c.plane[0] + n; at += k.bytes) {
+                kf_super_put_half(at + k.d, 1);
+                if (k.m) kf_super_put_half(at + k.m, -1);
+            }
+            case_decode(&c);
+            for (size_t j = 0; j < c.columns * c.cols; j++)
+                case_set_x(&c, j, (float)(j % c.cols ? x[j / c.cols] : 32512));
+            check_backends(&c);
+            case_free(&c);
+        }
+    }
+}
+
 /* --- the same bits ------------------------------------------------------------------------------
  */
 
@@ -307,6 +339,33 @@ static void test_random_bytes(void **state)
     }
 }
 
+/* Blocks of which each element is an infinity less another, and so NaN, though their codes and
+ * their minima alone, times this x, are infinities of one sign. */
+static void test_infinite_minima(void **state)
+{
+    (void)state;
+    FOR_FORMATS(f)
+    {
+        const kf_spec s = kf_spec_of(f);
+        const kf_super k = kf_super_of(s);
+        if (s.geometry != KERF_GROUP_SUPER || !k.m) continue;
+        gemv_case c = case_new(f, 2, 256, 6, KERF_BF16);
+        memset(c.plane[0], 0, (size_t)c.g.plane[0].bytes);
+        for (size_t i = 0; i < 2 * 256; i++) {
+            uint8_t *block = c.plane[0] + i / k.elements * k.bytes;
+            const unsigned in = (unsigned)(i % k.elements);
+            kf_super_put(k, block, in, in % 4 ? 1 : 3);
+            kf_super_put_half(block + k.d, INFINITY);
+            kf_super_put_half(block + k.m, k.levels == KF_LEVELS_NONE ? -INFINITY : INFINITY);
+            if (in % s.group == 0) kf_level_put(k.levels, block + k.at, in / s.group, 1, 1);
+        }
+        case_decode(&c);
+        for (size_t i = 0; i < c.columns * c.cols; i++) case_set_x(&c, i, i % 4 ? -1 : 2.5f);
+        check_backends(&c);
+        case_free(&c);
+    }
+}
+
 static void test_special_x(void **state)
 {
     (void)state;
@@ -348,10 +407,11 @@ static void test_sizes_of_w(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bound),        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_long),         cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_reproducible), cmocka_unit_test(test_types),
-        cmocka_unit_test(test_random_bytes), cmocka_unit_test(test_special_x),
+        cmocka_unit_test(test_bound),      cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_long),       cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_largest),    cmocka_unit_test(test_reproducible),
+        cmocka_unit_test(test_types),      cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(test_special_x),  cmocka_unit_test(test_infinite_minima),
         cmocka_unit_test(test_sizes_of_w),
     };
     return cmocka_run_group_tests_name("gemv", tests, NULL, NULL);

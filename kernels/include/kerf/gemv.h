@@ -15,11 +15,16 @@
  *   S = sum over k of |W[r][k] * X[c][k]|, wmax and xmax the largest |W[r][k]| and |X[c][k]|,
  *   T = sum over k of |W[r][k]| * the largest |X[c][j]| of those with j / 64 == k / 64
  *
- * The second term is what rounding X costs. Where a processor has no AVX-512, X and codes of 4
- * bits, and those of mxfp6-e2m3 where it has AVX2, are multiplied as integers (the backends
- * "avx2int" and "neonint"): in runs of at most 64, X is rounded to n * 2^e with |n| < 2^15, and the
- * numbers of NF4 to 15 bits, which is in the first term. With "avx2" or "neon" in kerf_exec.backend
- * they are multiplied in fp32, and T counts nothing, as everywhere else on a processor.
+ * The second term is what rounding X costs. X and codes are multiplied as integers where a processor
+ * has no AVX-512 and codes have 4 bits, or are those of mxfp6-e2m3 where it has AVX2 (the backends
+ * "avx2int" and "neonint"), and everywhere for GGUF's blocks of two levels (those two and "avx512int",
+ * which needs VNNI): in runs of at most 64, of blocks of two levels at most 256, X is rounded to
+ * n * 2^e with |n| < 2^15, and the numbers of NF4 to 15 bits, which is in the first term. For blocks
+ * of two levels j / 256 == k / 256 is meant in T then, and in S |W[r][k]| counts as |scale * code|
+ * plus what is taken off it, the minimum of its group or scale times the middle of the codes (16 in
+ * q5_0, 4 in q3_k, 32 in q6_k), since sums of both are found apart. With "avx2", "avx512" or "neon"
+ * in kerf_exec.backend all are multiplied in fp32, and T counts nothing, as everywhere else on a
+ * processor.
  *
  * All this holds as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32
  * or BF16 is brought to fp16 by a power of two (beside bf16 weights it is split into two bf16

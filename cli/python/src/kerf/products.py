@@ -92,7 +92,8 @@ class Gemv:
     @property
     def bound(self) -> float:
         """The first factor of the error bound: |y - exact| <= bound * sum |w x| + x_bound * sum |w X|,
-        before the last rounding, where X is the largest |x| of the same 64 inputs (0 to 63, ...)."""
+        before the last rounding, where X is the largest |x| of the same 64 inputs (0 to 63, ...);
+        kerf/gemv.h says how GGUF's blocks of two levels count."""
         return float(lib.kerf_gemv_bound(self._plan))
 
     @property

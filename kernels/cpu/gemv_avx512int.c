@@ -1,0 +1,14 @@
+/* gemv_avx512int.c - the matrix-vector product on AVX-512 with VNNI for blocks of two levels, in
+ * integers: x is rounded to 16 bits, with a power of two for each step, and sums of a step are
+ * exact. */
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
+    defined(__AVX512VNNI__)
+#include "cpu/avx512int.h"
+
+#define KF_ISA(name) kf_gemv_avx512int_##name
+#include "cpu/gemv_rows.h"
+
+#if KF_IN_UNIT(COMMON)
+const kf_gemv_ops kf_gemv_avx512int = {"avx512int", isa_plan, isa_start, isa_rows};
+#endif
+#endif

@@ -1,0 +1,259 @@
+/* gemv_levels.h - rows of ggml's blocks of two levels times columns in integers, for one
+ * instruction set (gemv_rows.h). Each row of the table in block/super_layout.h is compiled as a
+ * literal.
+ *
+ * Codes stay bytes, in the order in which they lie: a shift and a mask give those of as many
+ * elements as a vector has bytes, and x is in that order (gemv_levels_x.h). An integer of x is
+ * BASE * upper + lower, two signed bytes, so there are two sums, of products of bytes. The level of
+ * a group multiplies them as an integer too, so all sums of a block are exact, and two roundings
+ * bring them to fp32 and to the sum of the row. What is taken off all codes of a group, its minimum
+ * or the middle of the codes, is multiplied by the group's sum of x, found once for all rows.
+ *
+ * A scale that is infinite or NaN makes a sum so, too; such rows are done again by the reference.
+ */
+#ifndef KERF_GEMV_LEVELS_H
+#define KERF_GEMV_LEVELS_H
+
+#include "cpu/gemv_level_bytes.h"
+#include "cpu/gemv_levels_x.h"
+
+/* --- codes ---------------------------------------------------------------------------------------
+ */
+
+/* Vector v of codes of a block of 256, `low` being the bytes that hold their low bits. */
+KF_HD vi level_codes(kf_super k, vi book, vi low, const uint8_t *block, unsigned v)
+{
+    const unsigned shift = v % (8 / k.low.bits) * k.low.bits;
+    const vi mask = vi_bytes((1 << k.low.bits) - 1);
+    vi codes = vi_and(shift ? vi_shr(low, (int)shift) : low, mask);
+    if (k.high.bits) { /* the upper half of a vector may have its bits at another place */
+        const unsigned e = kf_gemv_level_element(k, VB, v, 0);
+        const unsigned other = kf_gemv_level_element(k, VB, v, VB > 32 ? 32 : 0);
+        const int n0 = (int)k.low.bits - (int)kf_place_shift(k.high, e);
+        const int n1 = (int)k.low.bits - (int)kf_place_shift(k.high, other);
+        const vi high = vi_high(block + kf_place_byte(k.high, e), n0, n1);
+        codes = vi_merge(codes, high, ((1 << k.high.bits) - 1) << k.low.bits);
+    }
+    if (k.book) codes = vi_book(book, codes);
+    return SIGNED_CODES && k.middle ? vi_sub_bytes(codes, vi_bytes(k.middle)) : codes;
+}
+
+/* 16 bits of each of the blocks that a step has, `stride` apart. */
+KF_HD uint64_t sixteens(const uint8_t *p, size_t stride)
+{
+    uint64_t all = 0;
+    UNROLL for (unsigned i = 0; i < V / 4; i++)
+    {
+        uint16_t bits;
+        memcpy(&bits, p + i * stride, 2);
+        all |= (uint64_t)bits << 16 * i;
+    }
+    return all;
+}
+
+/* --- blocks of 256, with levels ------------------------------------------------------------------
+ */
+
+/* n times the middle of codes: 4, 32, or what the numbers of a book were moved by. */
+KF_HD vi times_middle(int middle, vi n)
+{
+    if (middle == 127) return vi_sub(vi_shl(n, 7), n);
+    return vi_shl(n, middle == 4 ? 2 : 5);
+}
+
+/* Adds a vector of codes, or two of a book, which have the same levels. */
+KF_HD void add_vector(kf_super k, const vi codes[2], vi level, const uint8_t *x, vi *sum)
+{
+    if (!k.book) {
+        *sum = vi_dot_level(*sum, codes[0], x, level);
+        return;
+    }
+    const vi dot = vi_dot(vi_dot(vi_set1(0), codes[0], x, 1), codes[1], x + 2 * VB, 1);
+    *sum = vi_add(*sum, vi_mul(dot, level));
+}
+
+/* Adds a block times those numbers of C columns to sum. */
+KF_HD void add_levels(kf_super k, const unsigned group, const int C, const kf_gemv_layout *l,
+                      vi book, const uint8_t *block, const uint8_t *x, size_t x_stride,
+                      vf sum[WIDE])
+{
+    const unsigned vectors = 256 / VB, per = 8 / k.low.bits, together = k.book ? 2 : 1;
+    const int middle = SIGNED_CODES ? 0 : k.book ? BOOK_BIAS : k.middle;
+    const super_bytes b = level_bytes(k.levels, block + k.at);
+    const vi levels = vi_levels(b.scale[0], b.scale[1], (int)b.bias);
+    vi upper[WIDE], lower[WIDE], low = vi_set1(0);
+    UNROLL for (int c = 0; c < C; c++) upper[c] = lower[c] = vi_set1(0);
+    UNROLL for (unsigned v = 0; v < vectors; v += together)
+    {
+        const int bytes = k.book || SIGNED_CODES ? 4 : 2;
+        const vi level = vi_level(levels, l->level_place + v * VB, bytes, b.bias != 0);
+        vi codes[2];
+        if (v % per == 0) low = vi_load(block + k.low.at + v / per * VB);
+        UNROLL for (unsigned i = 0; i < together; i++) codes[i] =
+            level_codes(k, book, low, block, v + i);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            const uint8_t *at = x + (size_t)c * x_stride + v * 2 * VB;
+            add_vector(k, codes, level, at, &upper[c]);
+            add_vector(k, codes, level, at + VB, &lower[c]);
+        }
+    }
+    const vf d = super_half(block + k.d);
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        const uint8_t *more = x + (size_t)c * x_stride + 512;
+        if (middle) {
+            vi off = vi_level_sums(levels, more + LEVELS_WORDS);
+            upper[c] = vi_sub(upper[c], times_middle(middle, off));
+            off = vi_level_sums(levels, more + LEVELS_WORDS + 32);
+            lower[c] = vi_sub(lower[c], times_middle(middle, off));
+        }
+        const vf dot = vf_fma(vf_of_int(upper[c]), vf_set1(BASE), vf_of_int(lower[c]));
+        sum[c] = vf_fma(dot, vf_mul(d, vf_set1(kf_gemv_level_unit(more, LEVELS_UNIT))), sum[c]);
+    }
+    if (k.m == 0) return;
+    const vf m = vf_sub(vf_set1(0), super_half(block + k.m));
+    UNROLL for (unsigned j = 0; j < 256 / group; j += V)
+    {
+        const vf min = vf_mul(m, vf_of_int(vi_of_bytes(b.min, j)));
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            const uint8_t *more = x + (size_t)c * x_stride + 512;
+            sum[c] = vf_fma(min, vf_load((const float *)more + j), sum[c]);
+        }
+    }
+}
+
+/* --- blocks of 32, as many at a time as a vector has 16 bytes ------------------------------------
+ */
+
+KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, const uint8_t *x,
+                     size_t x_stride, vf sum[WIDE])
+{
+    const int middle = SIGNED_CODES ? 0 : k.book ? BOOK_BIAS : k.middle;
+    const vi low = vi_load_pieces(block + k.low.at, k.bytes, 16);
+    const vf d = vf_halves(sixteens(block + k.d, k.bytes));
+    const vf m = vf_halves(sixteens(block + k.m, k.bytes));
+    vi codes[2];
+    UNROLL for (unsigned v = 0; v < 2; v++)
+    {
+        codes[v] = vi_and(v ? vi_shr(low, 4) : low, vi_bytes(15));
+        if (k.high.bits)
+            codes[v] = vi_add16(codes[v], sixteens(block + k.high.at + 2 * v, k.bytes));
+        if (k.book) codes[v] = vi_book(book, codes[v]);
+        if (SIGNED_CODES && k.middle) codes[v] = vi_sub_bytes(codes[v], vi_bytes(k.middle));
+    }
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        const uint8_t *at = x + (size_t)c * x_stride, *more = at + 4 * VB;
+        vi upper = vi_dot(vi_set1(0), codes[0], at, k.book);
+        vi lower = vi_dot(vi_set1(0), codes[0], at + VB, k.book);
+        upper = vi_dot(upper, codes[1], at + 2 * VB, k.book);
+        lower = vi_dot(lower, codes[1], at + 3 * VB, k.book);
+        vi dot = vi_add(vi_times_base(upper), lower);
+        if (middle) dot = vi_sub(dot, vi_load(more + 4 * V));
+        const vf scale = vf_mul(d, vf_set1(kf_gemv_level_unit(more, 8 * V)));
+        sum[c] = vf_fma(vf_of_int(dot), scale, sum[c]);
+        if (k.m) sum[c] = vf_fma(m, vf_load((const float *)more), sum[c]);
+    }
+}
+
+/* --- rows ----------------------------------------------------------------------------------------
+ */
+
+/* Adds steps [first, end) of a row to total; those from `whole` on, one at most, lie at `tail`. */
+KF_HD void add_level_steps(kf_spec s, const int C, const kf_gemv_layout *l, const uint8_t *row,
+                           const uint8_t *tail, const uint8_t *x, size_t first, size_t end,
+                           vf total[WIDE])
+{
+    const kf_super k = kf_super_of(s);
+    const size_t x_stride = 4 * l->steps * l->step;
+    const unsigned step = k.elements == 32 ? 2 * VB : 256, bytes = step / k.elements * k.bytes;
+    const vi book = vi_load16(l->level_book);
+    vf sum[WIDE];
+    UNROLL for (int c = 0; c < C; c++) sum[c] = vf_set1(0);
+    for (size_t i = first; i < end; i++) {
+        const uint8_t *block = i < l->whole ? row + i * bytes : tail;
+        for (size_t j = 0; j < bytes; j += 64) fetch_ahead(block + j, SUPER_AHEAD);
+        if (k.elements == 32)
+            add_small(k, C, book, block, x + 4 * step * i, x_stride, sum);
+        else
+            add_levels(k, s.group, C, l, book, block, x + 4 * step * i, x_stride, sum);
+    }
+    UNROLL for (int c = 0; c < C; c++) total[c] = vf_add(total[c], sum[c]);
+}
+
+/* Row r of a column by the reference. */
+static void redo_level_row(const kf_gemv_call *call, size_t r, size_t column)
+{
+    kf_gemv_call one = *call;
+    const size_t y = column * call->y_stride * (kerf_dtype_bits(call->y_type) / 8);
+    one.columns = 1;
+    one.x += column * call->x_stride * (kerf_dtype_bits(call->x_type) / 8);
+    one.y += y;
+    if (one.residual) one.residual += y;
+    kf_gemv_ref.rows(&one, r, r + 1);
+}
+
+/* Row r times C columns from `column` on. */
+KF_HD void levels_tile(kf_spec s, const int C, const kf_gemv_call *call, size_t r, size_t column)
+{
+    const kf_gemv_layout *l = call->plan->state;
+    const uint8_t *x = (const uint8_t *)kf_gemv_packed(l, call->workspace, column);
+    const uint8_t *row = call->w.plane[KERF_PLANE_CODES] + r * l->row_bytes;
+    uint8_t tail[V / 4 * 24] = {0};
+    vf total[WIDE];
+    if (l->whole < l->steps)
+        memcpy(tail, row + l->whole * l->step_bytes, l->row_bytes - l->whole * l->step_bytes);
+    UNROLL for (int c = 0; c < C; c++) total[c] = vf_set1(0);
+    for (size_t first = 0; first < l->steps; first += l->chunk) {
+        const size_t end = l->steps - first < l->chunk ? l->steps : first + l->chunk;
+        add_level_steps(s, C, l, row, tail, x, first, end, total);
+    }
+    for (int c = 0; c < C; c++) {
+        const float y = vf_sum(total[c]);
+        if (kf_is_finite(y))
+            kf_gemv_finish(call, r, column + (size_t)c, y);
+        else
+            redo_level_row(call, r, column + (size_t)c);
+    }
+}
+
+KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
+{
+    if (s.geometry != KERF_GROUP_SUPER) return;
+    for (size_t r = r0; r < r1; r++)
+        for (size_t c = 0; c < call->columns;) {
+            const size_t left = call->columns - c;
+            if (left >= WIDE)
+                levels_tile(s, WIDE, call, r, c), c += WIDE;
+            else if (left >= 2)
+                levels_tile(s, 2, call, r, c), c += 2;
+            else
+                levels_tile(s, 1, call, r, c), c++;
+        }
+}
+
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, ...)      \
+    static void levels_##ID(const kf_gemv_call *c, size_t r0, size_t r1)                          \
+    {                                                                                             \
+        static const kf_spec s = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero); \
+        levels_rows(s, c, r0, r1);                                                                \
+    }
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+
+static kf_gemv_rows_function *const levels_of[] = {
+#define KERF_FORMAT(ID, ...) levels_##ID,
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+};
+
+static void any_levels(const kf_gemv_call *c, size_t r0, size_t r1)
+{
+    levels_of[kf_format_index(c->plan->shape.format)](c, r0, r1);
+}
+
+kf_gemv_rows_function *const KF_ISA(LEVELS)[KF_SCALINGS] = {[KF_SCALING_STEP] = any_levels};
+
+#endif

@@ -1,0 +1,102 @@
+/* neonlevels.h - bytes times bytes on 64-bit Arm, for blocks of two levels, in the words of
+ * gemv_rows.h. Both have signs, so that the middle is taken off codes themselves. */
+#ifndef KERF_NEONLEVELS_H
+#define KERF_NEONLEVELS_H
+
+#include "cpu/neon.h"
+
+#define BASE 256
+#define SIGNED_CODES 1
+#define BOOK_BIAS 0
+
+KF_HD vi vi_bytes(int n)
+{
+    return vreinterpretq_u32_u8(vdupq_n_u8((uint8_t)n));
+}
+KF_HD vi vi_load16(const uint8_t *p)
+{
+    return vi_load(p);
+}
+KF_HD vi vi_add(vi a, vi b)
+{
+    return vaddq_u32(a, b);
+}
+KF_HD vi vi_sub(vi a, vi b)
+{
+    return vsubq_u32(a, b);
+}
+KF_HD vi vi_mul(vi a, vi b)
+{
+    return vmulq_u32(a, b);
+}
+KF_HD vi vi_times_base(vi a)
+{
+    return vshlq_n_u32(a, 8);
+}
+KF_HD vi vi_sub_bytes(vi a, vi b)
+{
+    return vreinterpretq_u32_u8(vsubq_u8(vreinterpretq_u8_u32(a), vreinterpretq_u8_u32(b)));
+}
+KF_HD vi vi_book(vi table, vi codes)
+{
+    return vreinterpretq_u32_u8(
+        vqtbl1q_u8(vreinterpretq_u8_u32(table), vreinterpretq_u8_u32(codes)));
+}
+KF_HD vi vi_merge(vi a, vi b, int mask)
+{
+    return vi_or(a, vi_and(b, vi_bytes(mask)));
+}
+KF_HD vi vi_high(const uint8_t *p, int n0, int n1)
+{
+    const vi bytes = vi_load(p);
+    (void)n1;
+    return n0 > 0 ? vi_shl(bytes, n0) : n0 < 0 ? vi_shr(bytes, -n0) : bytes;
+}
+KF_HD vi vi_add16(vi a, uint64_t bits)
+{
+    const uint8x16_t one = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
+    const uint8x16_t both = vcombine_u8(vdup_n_u8((uint8_t)bits), vdup_n_u8((uint8_t)(bits >> 8)));
+    return vi_merge(a, vreinterpretq_u32_u8(vtstq_u8(both, one)), 16);
+}
+
+KF_HD vi vi_dot(vi sum, vi codes, const uint8_t *x, int book)
+{
+    const int8x16_t a = vreinterpretq_s8_u32(codes), b = vreinterpretq_s8_u8(vld1q_u8(x));
+    const int32x4_t before = vreinterpretq_s32_u32(sum);
+    (void)book;
+#if defined(__ARM_FEATURE_DOTPROD)
+    return vreinterpretq_u32_s32(vdotq_s32(before, a, b));
+#else
+    const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)));
+    const int32x4_t high = vpaddlq_s16(vmull_high_s8(a, b));
+    return vreinterpretq_u32_s32(vaddq_s32(before, vpaddq_s32(low, high)));
+#endif
+}
+KF_HD vi vi_dot_level(vi sum, vi codes, const uint8_t *x, vi level)
+{
+    return vmlaq_u32(sum, vi_dot(vi_set1(0), codes, x, 0), level);
+}
+
+KF_HD vi vi_levels(uint64_t a, uint64_t b, int bias)
+{
+    const uint8x16_t all = vcombine_u8(vcreate_u8(a), vcreate_u8(b));
+    return vreinterpretq_u32_u8(vsubq_u8(all, vdupq_n_u8((uint8_t)bias)));
+}
+KF_HD vi vi_level(vi levels, const uint8_t *place, int size, int is_signed)
+{
+    const vi all = vi_book(levels, vi_load(place));
+    (void)size; /* 4 */
+    if (!is_signed) return all;
+    return vreinterpretq_u32_s32(vshrq_n_s32(vreinterpretq_s32_u32(all), 24));
+}
+KF_HD vi vi_level_sums(vi levels, const uint8_t *p)
+{
+    (void)p; /* never: codes have signs */
+    return levels;
+}
+KF_HD vf vf_halves(uint64_t bits)
+{
+    return vf_of_half(vh_set1((int16_t)bits));
+}
+
+#endif
