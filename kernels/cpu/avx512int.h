@@ -1,5 +1,5 @@
-/* avx512int.h - bytes times bytes on AVX-512 with VNNI, for blocks of two levels, in the words of
- * gemv_rows.h.
+/* avx512int.h - bytes times bytes on AVX-512 with VNNI, for blocks of two levels and, with VBMI,
+ * for codes of 6 bits (avx512six.h), in the words of gemv_rows.h.
  *
  * vpdpbusd multiplies bytes without a sign by bytes with one and adds four products to a dword. So
  * the numbers of a book are moved up until none is negative; where levels follow at once,
@@ -11,8 +11,8 @@
 #include "cpu/avx512.h"
 #include "cpu/gemv_layout.h"
 
-#define INTEGERS KF_KIND_LEVELS
-#define ONLY_LEVELS
+#define INTEGERS KF_KIND_FEW
+#define FEW_DECODES
 #define BASE 256
 #define SIGNED_CODES 0
 #define BOOK_BIAS 127

@@ -39,6 +39,12 @@ typedef vt vz_table;
 #define vz_look_up vf_look_up
 #endif
 
+/* Integers of x, and from their end on what one of each step stands for. */
+#ifndef X_STEP
+#define X_STEP(l, x, step, n) ((int16_t *)(x) + (step) * (n)*V)
+#define X_UNIT(l, x, step, n) ((float *)(x) + kf_gemv_units(l) + (step))
+#endif
+
 /* By format; in the common unit. */
 extern kf_gemv_widen *const KF_ISA(widen)[];
 

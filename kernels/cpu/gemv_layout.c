@@ -156,26 +156,29 @@ static int fit_book(kf_gemv_layout *l)
     return l->table_error <= 0x1p-11;
 }
 
-/* 6 bits: a sign above the codes of 32 integers of at most 6 bits, times 2^-e. */
-static int fit_signed(kf_gemv_layout *l, kf_spec s)
+/* 6 bits: a sign above the codes of 32 integers of at most 6 bits, times 2^-e, or of 9. */
+static int fit_signed(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
 {
-    const float unit = unit_value(s, 1);
+    const float unit = unit_value(s, 1), most = kind == KF_KIND_FEW ? 512 : 64;
+    float largest = 0;
     if (!(unit > 0) || kf_bits(unit) & 0x7fffff) return 0;
     for (uint32_t i = 0; i < 32; i++) {
         float n = unit_value(s, i) / unit;
-        if (!(n >= 0 && n < 64) || n != (float)(int)n) return 0;
+        if (!(n >= 0 && n < most) || n != (float)(int)n) return 0;
         if (unit_value(s, i + 32) != -unit_value(s, i)) return 0;
         l->whole_table[i] = (int16_t)n;
+        largest = kf_max(largest, n);
     }
     l->factor = unit;
-    l->decode = KF_DECODE_INT6;
+    l->decode = largest < 64 ? KF_DECODE_INT6 : KF_DECODE_WIDE6;
     return 1;
 }
 
 static int fit_whole(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
 {
-    if (s.bits == 6 && kind == KF_KIND_WORDS && s.zero != KERF_ZERO_CODE) return fit_signed(l, s);
-    if (s.bits != 4 || !fit_table(l, s)) return 0;
+    if (s.bits == 6 && kind != KF_KIND_BYTES && s.zero != KERF_ZERO_CODE)
+        return fit_signed(l, s, kind);
+    if (kind == KF_KIND_FEW || s.bits != 4 || !fit_table(l, s)) return 0;
     for (float unit = 1; unit >= 0x1p-3f; unit /= 2)
         if (fit_small(l, s, unit)) return 1;
     return s.zero != KERF_ZERO_CODE && fit_book(l);
@@ -188,6 +191,7 @@ static size_t order_of(const kf_gemv_layout *l, kf_gemv_kind kind, size_t lane, 
     switch (kind) {
     case KF_KIND_PAIR: return (j % half * l->lanes + lane) * 2 + j / half;
     case KF_KIND_BYTES: return j % 2 * vector + byte;
+    case KF_KIND_FEW: return lane * l->codes + j;
     case KF_KIND_WORDS: /* lower codes, then upper ones: even and odd bytes, or by halves of 16 */
         if (l->decode == KF_DECODE_INT6) return j % 2 * (vector / 2) + lane * 2 + j / 2;
         if (l->decode == KF_DECODE_INT4)
@@ -284,7 +288,7 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     if (s.geometry == KERF_GROUP_SUPER)
         return kind == KF_KIND_SINGLE ? fit_super(l, s, cols, lanes)
                                       : kf_gemv_fit_levels(l, s, cols, lanes, kind);
-    if (kind == KF_KIND_LEVELS || !is_linear(s)) return 0;
+    if (!is_linear(s)) return 0;
     if (kind == KF_KIND_PAIR ? !fit_pairs(l, plan, s)
         : kind != KF_KIND_SINGLE
             ? !fit_whole(l, s, kind)

@@ -30,7 +30,7 @@ typedef enum kf_gemv_kind {
     KF_KIND_PAIR,
     KF_KIND_WORDS,
     KF_KIND_BYTES,
-    KF_KIND_LEVELS /* blocks of two levels and nothing else */
+    KF_KIND_FEW /* blocks of two levels, and bytes that codes of 6 bits become, and nothing else */
 } kf_gemv_kind;
 
 /* How scales enter a sum. */
@@ -150,7 +150,8 @@ double kf_gemv_layout_bound(const kf_gemv_layout *l);
 static inline int kf_gemv_is_whole(const kf_gemv_layout *l)
 {
     return l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_BOOK4 ||
-           l->decode == KF_DECODE_INT6 || l->decode == KF_DECODE_LEVELS;
+           l->decode == KF_DECODE_INT6 || l->decode == KF_DECODE_WIDE6 ||
+           l->decode == KF_DECODE_LEVELS;
 }
 
 /* Where packed vector c lies in the workspace. */

@@ -32,7 +32,12 @@
  *   place_integers(l, n, out): 16-bit integers of a step in the order of the layout
  *   UNIT_OF(decode)        what the sums must be multiplied by
  *
- *   ONLY_LEVELS            with INTEGERS: nothing but blocks of two levels, for which INTEGERS needs
+ *   X_STEP, X_UNIT(l, x, step, n)  where a step of x of n * V and its unit lie, if not in two
+ *                          arrays, one after the other (gemv_start.h)
+ *   FEW_DECODES, CAN_DECODE(decode)  nothing but LEVELS and INT6; which of them this machine runs
+ *   NO_TILE                this unit has no kernels but of blocks of two levels
+ *
+ * For blocks of two levels INTEGERS needs
  *   BASE, SIGNED_CODES     of the bytes of x (gemv_levels.h); whether codes may be negative
  *   BOOK_BIAS              what makes the numbers of a book positive; 0: they need not be
  *   vi_bytes(n), vi_load16(p)  n in each byte; 16 bytes in each 128 bits
@@ -56,12 +61,10 @@
 #include "cpu/gemv_kernel.h"
 
 #if KF_IN_UNIT(COMMON)
-#ifndef ONLY_LEVELS
 #include "cpu/gemv_scales.h"
-#endif
 #include "cpu/gemv_start.h"
 #endif
-#ifndef ONLY_LEVELS
+#ifndef NO_TILE
 #include "cpu/gemv_tile.h"
 #endif
 #if defined(INTEGERS) && KF_IN_UNIT(LEVELS)

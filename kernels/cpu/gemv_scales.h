@@ -167,6 +167,8 @@ KF_HD void widen_scales(kf_spec s, const kf_gemv_layout *l, const kf_matrix *w, 
  * codes there is nothing to compile, and no plan (gemv_start.h). */
 #if defined(PAIRS)
 #define MAY_HOLD(bits) ((bits) == 2 || (bits) == 4)
+#elif defined(FEW_DECODES)
+#define MAY_HOLD(bits) ((bits) == 6)
 #elif defined(INTEGERS)
 #define MAY_HOLD(bits) ((bits) == 4 || (bits) == 6)
 #else

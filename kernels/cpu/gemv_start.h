@@ -15,15 +15,23 @@
 #define TABLE_PAIR(decode)
 #define TABLE_WHOLE(decode)
 #define TABLE_LEVELS(decode)
+#define TABLE_WIDE(decode)
 #define TABLE_OF(decode) [KF_DECODE_##decode] = KF_ISA(decode),
 #if defined(PAIRS)
 #undef TABLE_PAIR
 #define TABLE_PAIR TABLE_OF
 #elif defined(INTEGERS)
 #undef TABLE_LEVELS
-#define TABLE_LEVELS TABLE_OF
-#ifndef ONLY_LEVELS
 #undef TABLE_WHOLE
+#define TABLE_LEVELS TABLE_OF
+#ifdef FEW_DECODES
+#define TABLE_WHOLE(decode) TABLE_WHOLE_##decode
+#define TABLE_WHOLE_INT4
+#define TABLE_WHOLE_BOOK4
+#define TABLE_WHOLE_INT6 TABLE_OF(INT6)
+#undef TABLE_WIDE
+#define TABLE_WIDE TABLE_OF
+#else
 #define TABLE_WHOLE TABLE_OF
 #endif
 #else
@@ -41,19 +49,17 @@ static kf_gemv_rows_function *rows_of(const kf_gemv_layout *l)
 #include "cpu/gemv_decodes.def"
 #undef KF_GEMV_DECODE
     };
+#ifdef FEW_DECODES
+    if (!CAN_DECODE(l->decode)) return NULL;
+#endif
     return table[l->decode] ? table[l->decode][l->scaling] : NULL;
 }
 
 /* Whether scales are found that a row has beside its codes. */
 static int has_scales(const kf_gemv_layout *l, const kerf_gemv *plan)
 {
-    if (l->decode == KF_DECODE_LEVELS) return 1;
-#ifdef ONLY_LEVELS
-    (void)plan;
-    return 0;
-#else
-    return KF_ISA(widen)[kf_format_index(plan->shape.format)] != NULL;
-#endif
+    const int widens = KF_ISA(widen)[kf_format_index(plan->shape.format)] != NULL;
+    return l->decode == KF_DECODE_LEVELS || widens;
 }
 
 static kerf_status isa_plan(kerf_gemv *plan)
@@ -130,10 +136,8 @@ static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size
         place_levels(l, whole, unit, (uint8_t *)(packed + step * l->step));
         return;
     }
-#ifndef ONLY_LEVELS
-    place_integers(l, whole, (int16_t *)packed + step * l->step);
-    packed[kf_gemv_units(l) + step] = unit * l->factor * UNIT_OF(l->decode);
-#endif
+    place_integers(l, whole, X_STEP(l, packed, step, l->codes));
+    *X_UNIT(l, packed, step, l->codes) = unit * l->factor * UNIT_OF(l->decode);
 }
 #else
 /* One step of x in the order of the layout, zero past its n numbers. */

@@ -59,7 +59,7 @@ KF_HD raw load_codes(const int decode, const int kind, const kf_gemv_layout *l, 
     size_t at = step - origin;
     if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16) q.h = vh_load(row + at * (2 * V));
 #ifdef INTEGERS
-    else if (decode == KF_DECODE_INT6)
+    else if (decode == KF_DECODE_INT6 || decode == KF_DECODE_WIDE6)
         q.d = vi_load6(row + at * (3 * V));
 #endif
     else if (decode == KF_DECODE_MINI6)
@@ -160,7 +160,7 @@ KF_HD size_t step_bytes_of(const int decode)
 {
     if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_F16) return (size_t)2 * V;
     if (decode == KF_DECODE_MINI6) return (size_t)3 * V / 2;
-    return (size_t)(decode == KF_DECODE_INT6 ? 3 : 4) * V;
+    return (size_t)(decode == KF_DECODE_INT6 || decode == KF_DECODE_WIDE6 ? 3 : 4) * V;
 }
 
 /* What a row has in one step. */
@@ -208,9 +208,6 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
         worst[r] = all_worst[r];
         UNROLL for (int c = 0; c < C; c++) sum[r][c] = total[r][c];
     }
-#ifdef INTEGERS
-    const float *units = x + kf_gemv_units(l);
-#endif
     for (size_t step = from; step < to; step++) {
         const size_t entry = (step - first) * l->scales >> l->share;
         const size_t at = step - origin;
@@ -227,8 +224,8 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
             if (!apart)
                 s[r] = step_of_row(decode, scaling, kind, source, l, k, t, row[r], r, at, step,
                                    entry, &odd);
-            add_whole(decode, scaling, C, k, s[r].q, s[r].scale, s[r].zero,
-                      (const int16_t *)x + step * n * V, units + step, x_stride, sum[r]);
+            add_whole(decode, scaling, C, k, s[r].q, s[r].scale, s[r].zero, X_STEP(l, x, step, n),
+                      X_UNIT(l, x, step, n), x_stride, sum[r]);
         }
 #else
         vf scale[ROWS], dot[ROWS][WIDE];
@@ -425,12 +422,17 @@ KF_HD void do_rows(const int decode, const int scaling, const kf_gemv_call *call
 #define KERNELS_LEVELS(...) /* gemv_levels.h */
 #define KERNELS_PAIR(...)
 #define KERNELS_WHOLE(...)
+#define KERNELS_WIDE(...)
 #if defined(PAIRS)
 #undef KERNELS_PAIR
 #define KERNELS_PAIR KERNELS
 #elif defined(INTEGERS)
 #undef KERNELS_WHOLE
 #define KERNELS_WHOLE KERNELS
+#ifdef FEW_DECODES
+#undef KERNELS_WIDE
+#define KERNELS_WIDE KERNELS
+#endif
 #else
 #undef KERNELS_SINGLE
 #define KERNELS_SINGLE KERNELS

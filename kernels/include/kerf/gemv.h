@@ -16,9 +16,9 @@
  *   T = sum over k of |W[r][k]| * the largest |X[c][j]| of those with j / 64 == k / 64
  *
  * The second term is what rounding X costs. X and codes are multiplied as integers where a processor
- * has no AVX-512 and codes have 4 bits, or are those of mxfp6-e2m3 where it has AVX2 (the backends
- * "avx2int" and "neonint"), and everywhere for GGUF's blocks of two levels (those two and "avx512int",
- * which needs VNNI): in runs of at most 64, of blocks of two levels at most 256, X is rounded to
+ * has no AVX-512 and codes have 4 bits (the backends "avx2int" and "neonint"), for codes of 6 bits
+ * where it has VBMI ("avx512int") or AVX2 (of those, mxfp6-e2m3), and for GGUF's blocks of two levels
+ * (all three; "avx512int" needs VNNI): in runs of at most 64, of blocks of two levels at most 256, X is rounded to
  * n * 2^e with |n| < 2^15, and the numbers of NF4 to 15 bits, which is in the first term. For blocks
  * of two levels j / 256 == k / 256 is meant in T then, and in S |W[r][k]| counts as |scale * code|
  * plus what is taken off it, the minimum of its group or scale times the middle of the codes (16 in
