@@ -161,26 +161,36 @@ KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, con
 /* --- rows ----------------------------------------------------------------------------------------
  */
 
-/* Adds steps [first, end) of a row to total; those from `whole` on, one at most, lie at `tail`. */
-KF_HD void add_level_steps(kf_spec s, const int C, const kf_gemv_layout *l, const uint8_t *row,
-                           const uint8_t *tail, const uint8_t *x, size_t first, size_t end,
-                           vf total[WIDE])
+/* Where a tile has its rows: their bytes, and of each the blocks of a last step that is not whole.
+ */
+typedef struct level_rows {
+    const uint8_t *row[ROWS];
+    uint8_t tail[ROWS][V / 4 * 24];
+    size_t ahead; /* from here to the rows that come next */
+} level_rows;
+
+/* Adds steps [first, end) of R rows to total. */
+KF_HD void add_level_steps(kf_spec s, const int R, const int C, const kf_gemv_layout *l,
+                           const level_rows *rows, const uint8_t *x, size_t first, size_t end,
+                           vf total[ROWS][WIDE])
 {
     const kf_super k = kf_super_of(s);
     const size_t x_stride = 4 * l->steps * l->step;
     const unsigned step = k.elements == 32 ? 2 * VB : 256, bytes = step / k.elements * k.bytes;
     const vi book = vi_load16(l->level_book);
-    vf sum[WIDE];
-    UNROLL for (int c = 0; c < C; c++) sum[c] = vf_set1(0);
-    for (size_t i = first; i < end; i++) {
-        const uint8_t *block = i < l->whole ? row + i * bytes : tail;
-        for (size_t j = 0; j < bytes; j += 64) fetch_ahead(block + j, SUPER_AHEAD);
-        if (k.elements == 32)
-            add_small(k, C, book, block, x + 4 * step * i, x_stride, sum);
-        else
-            add_levels(k, s.group, C, l, book, block, x + 4 * step * i, x_stride, sum);
-    }
-    UNROLL for (int c = 0; c < C; c++) total[c] = vf_add(total[c], sum[c]);
+    vf sum[ROWS][WIDE];
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = vf_set1(0);
+    for (size_t i = first; i < end; i++) UNROLL for (int r = 0; r < R; r++)
+        {
+            const uint8_t *block = i < l->whole ? rows->row[r] + i * bytes : rows->tail[r];
+            for (size_t j = 0; j < bytes; j += 64) fetch_ahead(block + j, rows->ahead);
+            if (k.elements == 32)
+                add_small(k, C, book, block, x + 4 * step * i, x_stride, sum[r]);
+            else
+                add_levels(k, s.group, C, l, book, block, x + 4 * step * i, x_stride, sum[r]);
+        }
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) total[r][c] =
+        vf_add(total[r][c], sum[r][c]);
 }
 
 /* Row r of a column by the reference. */
@@ -195,43 +205,55 @@ static void redo_level_row(const kf_gemv_call *call, size_t r, size_t column)
     kf_gemv_ref.rows(&one, r, r + 1);
 }
 
-/* Row r times C columns from `column` on. */
-KF_HD void levels_tile(kf_spec s, const int C, const kf_gemv_call *call, size_t r, size_t column)
+/* R rows from r0 on times C columns from `column` on. */
+KF_HD void levels_tile(kf_spec s, const int R, const int C, const kf_gemv_call *call, size_t r0,
+                       size_t column)
 {
     const kf_gemv_layout *l = call->plan->state;
     const uint8_t *x = (const uint8_t *)kf_gemv_packed(l, call->workspace, column);
-    const uint8_t *row = call->w.plane[KERF_PLANE_CODES] + r * l->row_bytes;
-    uint8_t tail[V / 4 * 24] = {0};
-    vf total[WIDE];
-    if (l->whole < l->steps)
-        memcpy(tail, row + l->whole * l->step_bytes, l->row_bytes - l->whole * l->step_bytes);
-    UNROLL for (int c = 0; c < C; c++) total[c] = vf_set1(0);
+    const size_t whole = l->whole * l->step_bytes;
+    level_rows rows;
+    vf total[ROWS][WIDE];
+    rows.ahead = R > 1 ? ROWS * l->row_bytes : SUPER_AHEAD;
+    for (int r = 0; r < R; r++) {
+        rows.row[r] = call->w.plane[KERF_PLANE_CODES] + (r0 + (size_t)r) * l->row_bytes;
+        memset(rows.tail[r], 0, sizeof rows.tail[r]);
+        memcpy(rows.tail[r], rows.row[r] + whole, l->row_bytes - whole);
+        UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_set1(0);
+    }
     for (size_t first = 0; first < l->steps; first += l->chunk) {
         const size_t end = l->steps - first < l->chunk ? l->steps : first + l->chunk;
-        add_level_steps(s, C, l, row, tail, x, first, end, total);
+        add_level_steps(s, R, C, l, &rows, x, first, end, total);
     }
-    for (int c = 0; c < C; c++) {
-        const float y = vf_sum(total[c]);
-        if (kf_is_finite(y))
-            kf_gemv_finish(call, r, column + (size_t)c, y);
-        else
-            redo_level_row(call, r, column + (size_t)c);
-    }
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++) {
+            const float y = vf_sum(total[r][c]);
+            if (kf_is_finite(y))
+                kf_gemv_finish(call, r0 + (size_t)r, column + (size_t)c, y);
+            else
+                redo_level_row(call, r0 + (size_t)r, column + (size_t)c);
+        }
 }
 
+/* Rows in fours with a single column: memory is read at four places then. */
 KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
     if (s.geometry != KERF_GROUP_SUPER) return;
-    for (size_t r = r0; r < r1; r++)
+    for (size_t r = r0; r < r1;) {
+        const int rows = call->columns == 1 && r1 - r >= ROWS ? ROWS : 1;
         for (size_t c = 0; c < call->columns;) {
             const size_t left = call->columns - c;
-            if (left >= WIDE)
-                levels_tile(s, WIDE, call, r, c), c += WIDE;
+            if (rows == ROWS)
+                levels_tile(s, ROWS, 1, call, r, c), c++;
+            else if (left >= WIDE)
+                levels_tile(s, 1, WIDE, call, r, c), c += WIDE;
             else if (left >= 2)
-                levels_tile(s, 2, call, r, c), c += 2;
+                levels_tile(s, 1, 2, call, r, c), c += 2;
             else
-                levels_tile(s, 1, call, r, c), c++;
+                levels_tile(s, 1, 1, call, r, c), c++;
         }
+        r += (size_t)rows;
+    }
 }
 
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, ...)      \
