@@ -3,6 +3,8 @@
 
 #include "read_only.h"
 
+#include <kerf/encode_matrix.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,9 +73,45 @@ static void *dense_room(size_t n)
     return p;
 }
 
+/* GGUF's blocks of two levels, whose codecs are the processor's: rows that repeat, since encoding
+ * takes long. */
+static int is_of_processor(const kerf_format *f)
+{
+    return f->geometry == KERF_GROUP_SUPER;
+}
+
+static void repeat_rows(const placed *m, uint8_t *base, float size, uint64_t seed)
+{
+    enum { ROWS = 64 };
+    const uint64_t cols = m->g.cols, rows = m->g.rows < ROWS ? m->g.rows : ROWS;
+    const size_t n = (size_t)(rows * cols);
+    const placed few = place(m->g.format, rows, cols, 0);
+    const size_t bytes = (size_t)few.g.bytes, all = (size_t)m->g.bytes;
+    uint8_t *dense = bench_room(n * 2), *codes = bench_room(bytes);
+    void *on_device = dense_room(n * 2);
+    cudaStream_t s = kerf_device_stream(bench_gpu);
+    bench_need_cuda(fill_numbers(on_device, KERF_BF16, n, size / UNEVEN, 1, seed, s), "numbers");
+    bench_need_cuda(cudaStreamSynchronize(s), "numbers");
+    bench_need_cuda(cudaMemcpy(dense, on_device, n * 2, cudaMemcpyDeviceToHost), "numbers");
+    kerf_span planes[KERF_PLANES] = {{codes, bytes}};
+    bench_need(kerf_encode_matrix(&few.g, NULL, (kerf_cspan){dense, n * 2}, KERF_BF16, planes, NULL,
+                                  NULL, &bench_error),
+               "encode");
+    for (size_t at = 0; at < all; at += bytes)
+        bench_need_cuda(cudaMemcpy(base + m->offset[KERF_PLANE_CODES] + at, codes,
+                                   all - at < bytes ? all - at : bytes, cudaMemcpyHostToDevice),
+                        "codes");
+    free(dense);
+    free(codes);
+}
+
 void place_numbers(const placed *m, void *base, float size, uint64_t seed)
 {
     static kerf_stats *stats;
+    if (is_of_processor(m->g.format)) {
+        repeat_rows(m, base, size, seed);
+        return;
+    }
     size_t n = (size_t)m->g.elements;
     cudaStream_t s = kerf_device_stream(bench_gpu);
     kerf_device_bands b = {.geometry = &m->g, .b1 = m->g.bands, .dtype = KERF_BF16};
@@ -90,6 +128,25 @@ void place_numbers(const placed *m, void *base, float size, uint64_t seed)
         "encode");
 }
 
+/* Bands of planes in device memory to dense numbers there. */
+static void decode_bands(const kerf_device_bands *b)
+{
+    if (!is_of_processor(b->geometry->format)) {
+        bench_need(kerf_device_decode(bench_gpu, b, &bench_error), "decode");
+        return;
+    }
+    const kerf_span from = b->plane[KERF_PLANE_CODES];
+    uint8_t *codes = bench_room(from.n), *dense = bench_room(b->dense.n);
+    bench_need_cuda(cudaMemcpy(codes, from.p, from.n, cudaMemcpyDeviceToHost), "codes");
+    const kerf_cspan planes[KERF_PLANES] = {{codes, from.n}};
+    bench_need(kerf_decode(b->geometry, b->b0, b->b1, planes, (kerf_span){dense, b->dense.n},
+                           b->dtype, NULL, &bench_error),
+               "decode");
+    bench_need_cuda(cudaMemcpy(b->dense.p, dense, b->dense.n, cudaMemcpyHostToDevice), "numbers");
+    free(codes);
+    free(dense);
+}
+
 /* Whole rows of a few bands from `band` on. */
 static void sample_rows(weights *w, uint64_t band, size_t most)
 {
@@ -103,7 +160,7 @@ static void sample_rows(weights *w, uint64_t band, size_t most)
         kerf_extent part = kerf_band_bytes(g, (kerf_plane_id)k, band, end);
         b.plane[k] = (kerf_span){(uint8_t *)w->copy[0] + w->m.offset[k] + part.offset, part.count};
     }
-    bench_need(kerf_device_decode(bench_gpu, &b, &bench_error), "decode");
+    decode_bands(&b);
     uint64_t first = (e.offset + w->cols - 1) / w->cols, last = (e.offset + e.count) / w->cols;
     for (uint64_t r = first; r < last && most && w->sampled < SAMPLED_ROWS; r++, most--) {
         const float *from = (const float *)b.dense.p + (r * w->cols - e.offset);

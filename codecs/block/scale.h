@@ -4,7 +4,7 @@
 
 #include "block/spec.h"
 
-KF_HD unsigned kf_scale_bytes(kerf_scale_kind k)
+KF_HD_CONST unsigned kf_scale_bytes(kerf_scale_kind k)
 {
     switch (k) {
     case KERF_SCALE_NONE: return 0;

@@ -7,17 +7,17 @@
 #include "block/scale.h"
 
 /* Groups in one struct: NVFP4 alone gathers four. */
-KF_HD unsigned kf_struct_groups(kf_spec s)
+KF_HD_CONST unsigned kf_struct_groups(kf_spec s)
 {
     return s.scale == KERF_SCALE_E4M3 ? 4 : 1;
 }
 
-KF_HD unsigned kf_struct_elements(kf_spec s)
+KF_HD_CONST unsigned kf_struct_elements(kf_spec s)
 {
     return kf_struct_groups(s) * s.group;
 }
 
-KF_HD unsigned kf_struct_bytes(kf_spec s)
+KF_HD_CONST unsigned kf_struct_bytes(kf_spec s)
 {
     return kf_struct_groups(s) * (kf_scale_bytes(s.scale) + s.group * s.bits / 8);
 }

@@ -61,7 +61,7 @@ typedef struct kf_super {
     X(Q6_K, 256, 210, 208, 0, EIGHT, 192, 0, 4, 64, 128, 2, 32, 32, 0)                    \
     X(IQ4_XS, 256, 136, 0, 0, SPLIT, 2, 8, 4, 16, 0, 0, 1, 0, 1)
 
-KF_HD kf_super kf_super_of(kf_spec s)
+KF_HD_CONST kf_super kf_super_of(kf_spec s)
 {
     kf_super none = {0, 0, 0, 0, KF_LEVELS_NONE, 0, {0, 0, 1}, {0, 0, 1}, 0, 0};
     switch ((int)s.id) {
@@ -103,13 +103,13 @@ KF_HD float kf_super_half(const uint8_t *p)
  */
 
 /* The byte, from p.at on, and the bit in it where the bits of element i begin. */
-KF_HD unsigned kf_place_byte(kf_place p, unsigned i)
+KF_HD_CONST unsigned kf_place_byte(kf_place p, unsigned i)
 {
     const unsigned span = p.bits ? p.run * (8 / p.bits) : 1;
     return p.at + i / span * p.run + i % span % p.run;
 }
 
-KF_HD unsigned kf_place_shift(kf_place p, unsigned i)
+KF_HD_CONST unsigned kf_place_shift(kf_place p, unsigned i)
 {
     const unsigned span = p.bits ? p.run * (8 / p.bits) : 1;
     return i % span / p.run * p.bits;

@@ -7,8 +7,8 @@
 
 #include <kerf/feedback.h>
 
-/* What a device has for a row of formats.def, or NULL: none has kernels for blocks of two levels
- * (geometry SUPER), which the processor takes instead. */
+/* What a device has for a row of formats.def, or NULL: none has codecs, or layers of experts, for
+ * blocks of two levels (geometry SUPER), which the processor takes instead. */
 #define KF_ON_DEVICE(geometry, x) KF_ON_DEVICE_##geometry(x)
 #define KF_ON_DEVICE_NONE(x) x
 #define KF_ON_DEVICE_TENSOR(x) x

@@ -10,8 +10,10 @@
 
 #if defined(__CUDACC__)
 #define KF_HD static __host__ __device__ __forceinline__
+#define KF_HD_CONST static constexpr __host__ __device__ __forceinline__ /* in constants, too */
 #else
 #define KF_HD static inline __attribute__((always_inline, unused))
+#define KF_HD_CONST KF_HD
 #endif
 
 /* A constant table in a header that host and device compile. */

@@ -1,11 +1,13 @@
 /* gemv_row.cuh - the matrix-vector launches of one row of formats.def. As with cuda/row.cuh, each
  * row is a translation unit of its own, which CMake writes; formats of E2M1 have a second one, for
- * shuffled codes. */
+ * shuffled codes. Rows that are GGUF's blocks (KF_BLOCKS) have the kernel for few columns alone. */
 #include "cuda/gemv/gemv_row_spec.cuh"
 
 #include "cuda/few/gemv_column.cuh"
+#if !KF_BLOCKS
 #include "cuda/many/gemv_columns.cuh"
 #include "cuda/wide/gemv_wide.cuh"
+#endif
 #if !KF_SHUFFLED
 #include "cuda/gemv/gemv_any.cuh"
 #endif
@@ -17,6 +19,9 @@ typedef void (*kernel)(const kf_gemv_job);
 
 template <bool PAIR> kernel column_for(const kf_gemv_job *j)
 {
+#if KF_BLOCKS
+    if (j->columns > KF_GEMV_FEW) return gemv_column<KF_GEMV_EIGHT, PAIR>;
+#endif
     return j->columns == 1   ? gemv_column<1, PAIR>
            : j->columns == 2 ? gemv_column<2, PAIR>
                              : gemv_column<4, PAIR>;
@@ -29,13 +34,13 @@ template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
         if constexpr (HAS_COLUMN)
             if (j->division.is_few)
                 return j->division.cluster > 1 ? column_for<true>(j) : column_for<false>(j);
+#if !KF_BLOCKS
         if constexpr (HAS_WIDE)
             if (j->division.k_groups) return gemv_wide<2>;
-        if (j->columns <= 8) return gemv_columns<1>;
-        return gemv_columns<2>;
-    } else {
-        return nullptr;
+        return j->columns <= 8 ? gemv_columns<1> : gemv_columns<2>;
+#endif
     }
+    return nullptr;
 }
 
 unsigned threads_of(const kf_gemv_job *j)

@@ -51,7 +51,7 @@ enum { KF_EXPERTS_FEW = 2 };
  * bits, which they do not always make faster. */
 KF_TILING int kf_experts_has_slices(kf_spec s)
 {
-    const kf_gemv_tiling t = kf_gemv_tiling_of(s);
+    const kf_gemv_tiling t = kf_gemv_tiling_of_planes(s);
     return !t.has_few || t.bits >= 8;
 }
 

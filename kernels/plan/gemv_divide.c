@@ -15,12 +15,12 @@ int kf_gemv_divide(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_mac
     l->grid = (kf_gemv_grid){.most_bytes = m->most_shared, .overlap = l->task.overlap};
     int fits = kf_gemv_divide_few(l, &on);
     if (fits == 0) fits = kf_gemv_divide_wide(l, &on);
-    if (fits == 0) fits = kf_gemv_divide_many(l, &on);
+    if (fits == 0 && t->has_many) fits = kf_gemv_divide_many(l, &on);
     return fits;
 }
 
 /* FLAT formats are one row to their geometry; with whole groups in a row they are like others. The
- * rest have rows of their own, without padding. */
+ * rest have rows of their own, without padding. Rows of GGUF's blocks may begin anywhere. */
 kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g, uint64_t cols,
                                    const kf_gemv_tiling *t, int *is_tiled)
 {
@@ -32,8 +32,8 @@ kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g,
         flat.row_bytes = cols * f->bits / 8;
         flat.row_groups = cols / f->group;
     }
-    *is_tiled =
-        t->is_tiled && cols != 0 && !(is_flat && cols % f->group) && flat.row_bytes % 16 == 0;
+    *is_tiled = t->is_tiled && cols != 0 && !(is_flat && cols % f->group) &&
+                (flat.row_bytes % 16 == 0 || t->way == KF_WAY_BLOCKS);
     /* A copy of 8-bit scales with one second-level scale for 256 of them must not reach into the
      * next row. */
     if (*is_tiled && f->second == KERF_SECOND_NESTED && flat.row_groups * t->scale % t->slice_copy)
@@ -46,6 +46,7 @@ int kf_gemv_ends_whole(const kf_gemv_strides *s, const kf_gemv_launch *l, const 
     int is_few = l->division.is_few;
     unsigned unit = is_few ? t->stage_codes : t->slice_codes;
     unsigned copy = is_few ? t->stage_copy : t->slice_copy;
+    if (t->way == KF_WAY_BLOCKS && s->row_bytes % 16) return 0; /* a piece reaches into two rows */
     return l->task.cols % unit == 0 && (copy == 0 || s->row_groups * t->scale % copy == 0);
 }
 

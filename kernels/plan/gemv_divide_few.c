@@ -4,7 +4,8 @@
  * Shared memory of a block (cuda/few/gemv_column.cuh):
  *
  *   ring     each warp's units of codes and scales
- *   x        all of it, as halves: each column, then half a row of banks
+ *   x        all of it, as halves: each column, then half a row of banks; then, for GGUF's blocks
+ *            with minima, each column's sums over groups
  *   slots    (tiles + warps) x columns x 16 sums
  *   rows     tiles x 16 factors and zero points, and which warps had each tile
  *   mail     tiles x columns x 16 sums of the other block of a pair
@@ -17,7 +18,7 @@
 
 unsigned kf_gemv_few(unsigned columns)
 {
-    return columns > 2 ? 4 : columns;
+    return columns > KF_GEMV_FEW ? KF_GEMV_EIGHT : columns > 2 ? KF_GEMV_FEW : columns;
 }
 
 /* Stages of a row that a block has, at most. */
@@ -29,8 +30,9 @@ static uint32_t block_stages(const kf_gemv_division *d)
 /* Bytes of all that a block has of x. */
 static size_t x_bytes(const kf_gemv_launch *l, const kf_gemv_tiling *t)
 {
-    size_t column = (size_t)block_stages(&l->division) * t->stage_codes * 2 + KF_GEMV_GAP;
-    return kf_gemv_few(l->task.columns) * column;
+    size_t column = (size_t)block_stages(&l->division) * (t->stage_codes * 2 + t->stage_sums);
+    unsigned columns = kf_gemv_few(l->task.columns);
+    return columns * (column + (columns == KF_GEMV_EIGHT ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP));
 }
 
 unsigned kf_gemv_few_units(const kf_gemv_launch *l)
@@ -60,7 +62,7 @@ static double least_gain(const kf_gemv_task *task, const kf_gemv_target *on, int
     if (are_some_idle) return n->pair_gain_idle;
     if (!task->overlap) return n->pair_gain_plain[is_heavy(on->tiling)];
     if (is_heavy(on->tiling) || on->tiling->table) return n->pair_gain_heavy;
-    return n->pair_gain_chain[task->columns];
+    return n->pair_gain_chain[task->columns < KF_GEMV_FEW ? task->columns : KF_GEMV_FEW];
 }
 
 /* Whole tiles of 16 rows do not come out even: of 448, some multiprocessors have four and others
@@ -87,12 +89,13 @@ static int are_pairs_better(const kf_gemv_launch *l, const kf_gemv_target *on)
 /* --- how many blocks a multiprocessor has ----------------------------------------------------- */
 
 /* Whether these columns are for this kernel: a third and a fourth take the product a second time,
- * and where x is large cost more than the clusters of the kernel for more columns. */
+ * and where x is large cost more than the clusters of the kernel for more columns, if there is one.
+ */
 static int are_few(const kf_gemv_launch *l, const kf_gemv_target *on)
 {
     const kf_gemv_tiling *t = on->tiling;
-    if (!t->has_few || l->task.columns > KF_GEMV_FEW) return 0;
-    if (l->task.columns < 3) return 1;
+    if (!t->has_few || l->task.columns > t->few) return 0;
+    if (l->task.columns < 3 || !t->has_many) return 1;
     return (double)x_bytes(l, t) <=
            on->machine->tuning.x_bytes[is_heavy(t)] + KF_GEMV_FEW * KF_GEMV_GAP;
 }
@@ -140,6 +143,7 @@ static int are_two_better(const kf_gemv_launch *l, const kf_gemv_target *on)
     const kf_gemv_tuning *n = &on->machine->tuning;
     const kf_gemv_task *task = &l->task;
     int heavy = is_heavy(on->tiling);
+    if (task->columns > KF_GEMV_FEW) return 0; /* one takes all registers */
     if (!task->overlap) return (double)task->weight_bytes >= n->two_blocks_plain;
     if (heavy && (double)task->cols >= n->one_block_cols) return 0;
     return fills_rings(l, n->two_blocks_rings[heavy && task->columns <= 2]);
@@ -166,21 +170,38 @@ static unsigned full_blocks(const kf_gemv_launch *l, const kf_gemv_tiling *t)
     return is_shared && is_heavy(t) && has_more ? l->grid.blocks / 2 : 0;
 }
 
+/* Two blocks of threads for each multiprocessor, or one; 0: no room. */
+static int try_blocks(kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    kf_gemv_division *d = &l->division;
+    d->block_stages = block_stages(d);
+    int are_two = kf_gemv_work(l) > on->machine->multiprocessors / d->cluster &&
+                  try_few(l, on, 2) && are_two_better(l, on);
+    return are_two || try_few(l, on, 1);
+}
+
+/* Eight columns of a long x find room if two blocks share it. */
+static int try_pairs(kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    kf_gemv_division *d = &l->division;
+    if (l->task.columns <= KF_GEMV_FEW || d->cluster > 1 || d->stages < 2) return 0;
+    if (!on->machine->has_clusters || l->task.options.pairing == KF_GEMV_PAIR_NEVER) return 0;
+    d->cluster = 2;
+    return try_blocks(l, on);
+}
+
 /* Half of a ring is left until x has been asked for where the busiest warp has two rings full to
  * do, or where no block of the next launch has room beside one of this. Where x is there from the
  * start, all of the ring is. */
 int kf_gemv_divide_few(kf_gemv_launch *l, const kf_gemv_target *on)
 {
     kf_gemv_division *d = &l->division;
-    if (l->task.columns > KF_GEMV_FEW) return 0;
+    if (l->task.columns > on->tiling->few) return 0;
     d->cluster = are_pairs_better(l, on) ? 2 : 1;
     if (!are_few(l, on)) return 0;
-    d->block_stages = block_stages(d);
     d->is_few = 1;
     d->passes = 1;
-    int are_two = kf_gemv_work(l) > on->machine->multiprocessors / d->cluster &&
-                  try_few(l, on, 2) && are_two_better(l, on);
-    if (!are_two && !try_few(l, on, 1)) return 0;
+    if (!try_blocks(l, on) && !try_pairs(l, on)) return 0;
     l->grid.solo_bytes = solo_bytes(l, on->machine);
     int is_short = kf_gemv_few_units(l) < 2 * KF_GEMV_AHEAD && l->grid.solo_bytes;
     d->before_x = is_short ? KF_GEMV_AHEAD : KF_GEMV_AHEAD / 2;

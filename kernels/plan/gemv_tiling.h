@@ -7,7 +7,8 @@
 #ifndef KERF_GEMV_TILING_H
 #define KERF_GEMV_TILING_H
 
-#include "block/spec.h"
+#include "block/struct.h"
+#include "block/super_layout.h"
 
 #ifdef __cplusplus
 #define KF_TILING static constexpr
@@ -22,9 +23,16 @@ enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 };
  * in flight, bytes of 32 inputs of all columns in shared memory. */
 enum { KF_GEMV_WIDE_WARPS = 16, KF_GEMV_WIDE_DEPTH = 2, KF_GEMV_WIDE_X = 1040 };
 
-/* The kernel for few columns of x (cuda/few): how many it takes, units of a warp that are in
- * flight, and bytes between two columns, which keep them out of each other's banks. */
-enum { KF_GEMV_FEW = 4, KF_GEMV_AHEAD = 2, KF_GEMV_GAP = 64 };
+/* The kernel for few columns of x (cuda/few): how many it takes, and where W is of GGUF's blocks;
+ * units of a warp that are in flight; and bytes between two columns, which keep them out of each
+ * other's banks. */
+enum {
+    KF_GEMV_FEW = 4,
+    KF_GEMV_EIGHT = 8,
+    KF_GEMV_AHEAD = 2,
+    KF_GEMV_GAP = 64,
+    KF_GEMV_GAP_OF_EIGHT = 32
+};
 
 /* How codes become halves: cuda/gemv/gemv_decode.cuh. */
 typedef enum kf_gemv_way {
@@ -39,7 +47,8 @@ typedef enum kf_gemv_way {
     KF_WAY_E2M3,
     KF_WAY_E3M2,
     KF_WAY_HALF,
-    KF_WAY_BF16
+    KF_WAY_BF16,
+    KF_WAY_BLOCKS /* GGUF's blocks: cuda/few/blocks_codes.cuh */
 } kf_gemv_way;
 
 /* Where scales are multiplied in: into the sum of a row at its end; into codes, where both have so
@@ -56,6 +65,8 @@ typedef struct kf_gemv_tiling {
     kf_gemv_scaling_place scaling;
     int is_tiled; /* whether there are kernels for tiles at all ... */
     int has_few;  /* ... among them that for few columns of x ...   */
+    unsigned few; /* ... and of how many                            */
+    int has_many; /* ... those for more                             */
     int has_wide; /* ... and that for nine columns and more         */
     unsigned bits;
     int has_groups;       /* scales belong to groups within a row                             */
@@ -67,6 +78,8 @@ typedef struct kf_gemv_tiling {
     unsigned stage_ring;  /* ... all units of a block that are in flight; 0: no such kernel   */
     unsigned stage_row;   /* ... scales of one row of a unit                                  */
     unsigned stage_copy;  /* ... and how much of them one copy takes                          */
+    unsigned stage_pitch; /* blocks: from one row of a unit to the next                       */
+    unsigned stage_sums;  /* ... and sums of x of a unit's groups, where these have minima    */
     unsigned slice_codes; /* more columns: elements of one row of a unit                      */
     unsigned slice_pitch; /* ... from its first row to its second                             */
     unsigned slice_unit;  /* ... 16 rows with their scales and zero points                    */
@@ -77,9 +90,30 @@ typedef struct kf_gemv_tiling {
     double rounding;      /* relative error of a weight as the kernels have it                */
 } kf_gemv_tiling;
 
+/* Whether rows are GGUF's blocks, byte structs that hold codes and scales. */
+KF_TILING int kf_gemv_is_blocks(kf_spec s)
+{
+    return s.geometry == KERF_GROUP_STRUCT || s.geometry == KERF_GROUP_SUPER;
+}
+
+/* Such a block in the words of super_layout.h, those of one level too. */
+KF_TILING kf_super kf_gemv_block_of(kf_spec s)
+{
+    if (s.geometry == KERF_GROUP_SUPER) return kf_super_of(s);
+    const unsigned scales = kf_struct_groups(s) * kf_scale_bytes(s.scale);
+    kf_super k = {0, 0, 0, 0, KF_LEVELS_NONE, 0, {0, 0, 1}, {0, 0, 1}, 0, 0};
+    k.elements = kf_struct_elements(s);
+    k.bytes = kf_struct_bytes(s);
+    k.low.at = scales;
+    k.low.bits = s.bits;
+    k.low.run = s.group * s.bits / 8;
+    k.middle = s.bits == 8 ? 128 : 8; /* signed bytes are read as 128 more */
+    return k;
+}
+
 KF_TILING kf_gemv_way kf_gemv_way_of(kf_spec s)
 {
-    if (s.geometry == KERF_GROUP_STRUCT || s.geometry == KERF_GROUP_SUPER) return KF_WAY_NONE;
+    if (kf_gemv_is_blocks(s)) return KF_WAY_BLOCKS;
     switch (s.element) {
     case KERF_ELEM_E2M1: return KF_WAY_E2M1;
     case KERF_ELEM_S4:
@@ -114,10 +148,35 @@ KF_TILING unsigned kf_gemv_copy_size(unsigned bytes)
     return bytes < 16 ? bytes : 16;
 }
 
-KF_TILING kf_gemv_tiling kf_gemv_tiling_of(kf_spec s)
+/* GGUF's blocks: 512 elements of 16 rows, 256 with 5 bits and more, so that two blocks of threads
+ * find room on a multiprocessor. In shared memory rows of a unit begin up to 15 bytes after a
+ * multiple of 16, as they do in memory, and lie an odd number of pieces of 16 bytes apart, so that
+ * lanes of different rows read different banks; where GGUF's blocks are whole pieces, both is so
+ * by itself. */
+KF_TILING kf_gemv_tiling kf_gemv_tiling_of_blocks(kf_spec s)
+{
+    kf_gemv_tiling t = {.way = KF_WAY_BLOCKS};
+    const kf_super k = kf_gemv_block_of(s);
+    t.scaling = KF_SCALES_IN_GROUPS;
+    t.is_tiled = t.has_few = 1;
+    t.few = KF_GEMV_EIGHT;
+    t.bits = s.bits;
+    t.has_groups = 1;
+    t.stage_codes = s.bits >= 5 ? 256 : 512;
+    t.stage = t.stage_codes / k.elements * k.bytes;
+    t.stage_pitch = k.bytes % 16 == 0 ? t.stage : ((t.stage + 15 + 15) / 16 | 1) * 16;
+    t.stage_unit = KF_GEMV_TILE * t.stage_pitch;
+    t.stage_ring = KF_GEMV_WARPS * KF_GEMV_AHEAD * t.stage_unit;
+    t.stage_sums = k.m ? t.stage_codes / s.group * 4 : 0;
+    t.slice_codes = 256;
+    return t;
+}
+
+/* Of formats whose codes and scales have planes of their own; others are not tiled so. */
+KF_TILING kf_gemv_tiling kf_gemv_tiling_of_planes(kf_spec s)
 {
     kf_gemv_tiling t = {.way = KF_WAY_NONE};
-    t.way = kf_gemv_way_of(s);
+    t.way = kf_gemv_is_blocks(s) ? KF_WAY_NONE : kf_gemv_way_of(s);
     t.bits = s.bits;
     t.is_shared = s.geometry == KERF_GROUP_TILE;
     t.has_groups = s.geometry == KERF_GROUP_BLOCK || s.geometry == KERF_GROUP_FLAT || t.is_shared;
@@ -149,11 +208,18 @@ KF_TILING kf_gemv_tiling kf_gemv_tiling_of(kf_spec s)
     t.is_tiled = t.way != KF_WAY_NONE && s.bits >= 4 && fits;
     /* bfloat16 weights take x in two parts, for which that kernel has no room. */
     t.has_few = t.is_tiled && t.way != KF_WAY_BF16;
+    t.few = KF_GEMV_FEW;
+    t.has_many = t.is_tiled;
     t.has_wide = t.is_tiled && s.bits == 4;
     t.stage_ring = t.has_few ? KF_GEMV_WARPS * KF_GEMV_AHEAD * t.stage_unit : 0;
     t.table = t.way == KF_WAY_CODEBOOK ? 32768 : 0;
     t.rounding = t.table ? 0x1p-11 : 0;
     return t;
+}
+
+KF_TILING kf_gemv_tiling kf_gemv_tiling_of(kf_spec s)
+{
+    return kf_gemv_is_blocks(s) ? kf_gemv_tiling_of_blocks(s) : kf_gemv_tiling_of_planes(s);
 }
 
 /* Whether the kernels for tiles of one format serve another too: one scale for all of a matrix is a

@@ -159,7 +159,6 @@ int main(int argc, char **argv)
         argc -= 2, argv += 2;
     }
     for (size_t i = 0; i < kerf_format_count(); i++) {
-        if (kerf_format_at(i)->geometry == KERF_GROUP_SUPER) continue; /* no kernels */
         const kerf_format *f = kerf_format_at(i);
         if (!wanted(f, argc, argv)) continue;
         for (shuffled = 0; shuffled <= (gpu && is_shuffled(f)); shuffled++) {

@@ -279,7 +279,7 @@ static void check_chain(const kerf_format *f, size_t variant)
         }
     }
     if (good) {
-        size_t n = COLUMNS * 2112 * size_of(s.y), end = s.columns * c.p[2].rows * size_of(s.y);
+        size_t n = COLUMNS * 2304 * size_of(s.y), end = s.columns * c.p[2].rows * size_of(s.y);
         uint8_t *want = allocate(end), *got = allocate(end);
         for (int i = 0; i < 2; i++) {
             c.y[i] = zone_new(n, 0);

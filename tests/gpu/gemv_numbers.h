@@ -3,6 +3,7 @@
 #ifndef KERF_TESTS_GEMV_NUMBERS_H
 #define KERF_TESTS_GEMV_NUMBERS_H
 
+#include "exact_blocks.h"
 #include "gpu/gemv_run.h"
 
 /* Codes whose numbers, under a scale of one, are small multiples of 1/8. */
@@ -33,9 +34,19 @@ static uint32_t scale_of_two(kf_spec s, int e)
     }
 }
 
+static uint32_t next_mix(uint64_t *seed)
+{
+    return (uint32_t)mix((*seed)++);
+}
+
 static void fill_exact(problem *p, uint64_t seed)
 {
     kf_spec s = kf_spec_of(p->format);
+    if (s.geometry == KERF_GROUP_SUPER) {
+        fill_exact_blocks(p->plane[0], (size_t)p->g.plane[0].bytes, s, next_mix, &seed);
+        decode_planes(p);
+        return;
+    }
     uint32_t codes[256];
     size_t n = tame_codes(s, codes), places = (size_t)p->g.plane[0].bytes * 8 / s.bits;
     size_t row_bytes = (size_t)p->g.plane[0].band_bytes / (size_t)p->g.band_rows;

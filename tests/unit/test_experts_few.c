@@ -15,7 +15,7 @@
 static kf_experts_few_need need_of(const char *format, const char *arch, unsigned sms, int is_down,
                                    unsigned hidden, unsigned inter, unsigned slots)
 {
-    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find(format)));
+    const kf_gemv_tiling t = kf_gemv_tiling_of_planes(kf_spec_of(kerf_format_find(format)));
     const kf_gemv_machine m = kf_gemv_machine_of(arch, sms, 3000);
     const unsigned cols = is_down ? inter : hidden, rows = is_down ? hidden : inter;
     return (kf_experts_few_need){.is_down = is_down,
@@ -106,7 +106,7 @@ static void places_do_not_meet(void **state)
     unsigned divided = 0;
     for (size_t f = 0; f < kerf_format_count(); f++) {
         const kerf_format *format = kerf_format_at(f);
-        if (!kf_gemv_tiling_of(kf_spec_of(format)).has_few) continue;
+        if (!kf_gemv_tiling_of_planes(kf_spec_of(format)).has_few) continue;
         for (size_t i = 0; i < 5 * 2 * 6 * 6 * 4; i++) {
             const size_t machine = i % 5, rest = i / 10;
             const kf_experts_few_need n =

@@ -1,6 +1,7 @@
 /* test_gemv.c - the matrix-vector product of every format on every backend: inside its bound,
  * exact where every sum is exact, the same bits for any thread count, and what NaN, infinities,
  * huge and tiny numbers give. */
+#include "exact_blocks.h"
 #include "gemv_case.h"
 #include "rounds.h"
 
@@ -112,30 +113,11 @@ static uint32_t scale_of_two(kf_spec s, int e)
     }
 }
 
-/* Blocks of two levels: all scales 1 and minima 0 or 1 under d and m, codes as they fall. */
-static void fill_exact_blocks(gemv_case *c, kf_spec s, uint64_t *seed)
-{
-    const kf_super k = kf_super_of(s);
-    const size_t bytes = (size_t)c->g.plane[0].bytes;
-    static const unsigned char level_bytes[] = {0, 16, 12, 12, 16, 6};
-    for (size_t i = 0; i < bytes; i++) c->plane[0][i] = (uint8_t)next_random(seed);
-    for (uint8_t *at = c->plane[0]; at < c->plane[0] + bytes; at += k.bytes) {
-        const int signed_levels = k.levels == KF_LEVELS_SIX || k.levels == KF_LEVELS_SPLIT;
-        const uint32_t level = signed_levels ? 33 : 1;
-        const float d = kf_exp2((int)(next_random(seed) % 4) - 2);
-        memset(at + k.at, 0, level_bytes[k.levels]);
-        for (unsigned j = 0; k.levels != KF_LEVELS_NONE && j < k.elements / s.group; j++)
-            kf_level_put(k.levels, at + k.at, j, level, j & 1);
-        kf_super_put_half(at + k.d, k.book ? d / 8 : d);
-        if (k.m) kf_super_put_half(at + k.m, d);
-    }
-}
-
 static void fill_exact(gemv_case *c, uint64_t seed)
 {
     kf_spec s = kf_spec_of(c->g.format);
     if (s.geometry == KERF_GROUP_SUPER) {
-        fill_exact_blocks(c, s, &seed);
+        fill_exact_blocks(c->plane[0], (size_t)c->g.plane[0].bytes, s, next_random, &seed);
         case_decode(c);
         return;
     }

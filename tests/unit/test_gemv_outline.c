@@ -56,11 +56,16 @@ static void ends_of_rows(void **state)
         {"mxfp6-e2m3", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
         {"fp16", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE}},
         {"bf16", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE}},
-        {"ggml-q8_0", {KF_GEMV_END_ANY, KF_GEMV_END_ANY, KF_GEMV_END_ANY}},
+        {"ggml-q8_0", {KF_GEMV_END_WHOLE, KF_GEMV_END_WHOLE, KF_GEMV_END_X}},
+        {"ggml-q4_0", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_X}}, /* 4352: 8.5 stages    */
+        {"q4_k", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_ANY}},    /* 4224: half a block  */
+        {"q6_k", {KF_GEMV_END_WHOLE, KF_GEMV_END_X, KF_GEMV_END_ANY}},    /* 17 x 210 is not 16 n */
     };
     static const uint64_t k[3] = {4096, 4352, 4224};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (size_t j = 0; j < 3; j++) {
+            const kerf_format *f = kerf_format_find(rows[i].format);
+            if (f->geometry == KERF_GROUP_SUPER && k[j] % 256) continue; /* no such rows */
             kf_gemv_outline o = outline(rows[i].format, 4096, k[j], 1);
             if (o.end != rows[i].at[j])
                 fail_msg("%s, k = %u: %d", rows[i].format, (unsigned)k[j], (int)o.end);

@@ -310,7 +310,7 @@ static int goes_as_few(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t
 static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_machine *m,
                               kerf_error *err)
 {
-    const kf_gemv_tiling tiling = kf_gemv_tiling_of(kf_spec_of(plan->shape.format));
+    const kf_gemv_tiling tiling = kf_gemv_tiling_of_planes(kf_spec_of(plan->shape.format));
     const int takes[] = {[KF_EXPERTS_ONE] = goes_as_one(&plan->shape, &tiling, m),
                          [KF_EXPERTS_FEW_TOKENS] = goes_as_few(&plan->shape, &tiling),
                          [KF_EXPERTS_BY_SLICES] =
@@ -365,7 +365,7 @@ kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
     plan->backend = p->is_tiled ? "cuda" : "cuda-any";
 
     /* As in gemv_device.c; sums over slices and experts are a few steps more. */
-    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(f));
+    const kf_gemv_tiling t = kf_gemv_tiling_of_planes(kf_spec_of(f));
     for (int i = 0; i < 2; i++) {
         double steps = (double)p->job[i].cols / 16 + 64 + 2 * KERF_EXPERTS_TOP_K;
         plan->bound[i] = p->is_tiled ? steps * 0x1p-20 + t.rounding : steps * 0x1p-24;

@@ -42,177 +42,52 @@
  * multiprocessor, and a word that goes to local memory in the loop costs more than a read of shared
  * memory.
  *
+ * How a unit lies in the ring, and how it becomes halves, is in two files that take each other's
+ * place: for planes of codes and scales gemv_quarters.cuh and gemv_consume.cuh, for GGUF's blocks
+ * blocks_unit.cuh and blocks_consume.cuh.
+ *
  * More columns (gemv_columns.cuh) take codes, x and scales in other orders. */
 #ifndef KERF_GEMV_COLUMN_CUH
 #define KERF_GEMV_COLUMN_CUH
 
-#include "cuda/few/gemv_column_x.cuh"
+#if KF_BLOCKS
+#include "cuda/few/blocks_consume.cuh"
+#else
+#include "cuda/few/gemv_consume.cuh"
+#endif
 #include "cuda/few/gemv_column_y.cuh"
 
 namespace
 {
 
-constexpr int X_STAGE = STAGE_CODES * 2; /* bytes of x */
-
 /* --- the product --------------------------------------------------------------------------------
  */
 
-struct column_worker {
-    uint32_t place;  /* own_place() */
-    uint32_t live;   /* whether the lane has a part of x */
-    uint32_t x;      /* where it is */
-    uint32_t x_pair; /* from a pair of columns to the next */
-    uint32_t lane;
-    uint32_t table; /* the lane's copy */
-    uint32_t zero[2];
-    float offset;
-};
-
-/* Pieces that are exchanged bring their groups along. */
-__device__ __forceinline__ void exchange_own(uint32_t w[OWN_WORDS], uint32_t lane)
-{
-    constexpr int of_piece = PIECE_OCTETS >= OWN_OCTETS ? OWN_BYTES / QUARTER_PIECES : 0;
-    if constexpr (TWISTED && of_piece > 0 && OWN_GROUPS >= QUARTER_PIECES) {
-        uint32_t swap = exchanged(lane % 4) ? of_piece == 2 ? 0x1032 : 0x2301 : 0x3210;
-#pragma unroll
-        for (int i = 0; i < OWN_WORDS; i++) w[i] = __byte_perm(w[i], 0, swap);
-    }
-}
-
-/* The lane's scales of a row, in the order of its octets. */
-__device__ __forceinline__ void load_own(uint32_t w[OWN_WORDS], uint32_t at, uint32_t lane)
-{
-    shared_bytes<OWN_BYTES>(w, at);
-    exchange_own(w, lane);
-}
-
-/* How a unit's scales are read: rows of them lie together. Others say how (load). */
-struct plain_scales {
-    static constexpr bool IS_PLAIN = true;
-};
-
-/* minus_1024() of the lane's group i. */
-__device__ __forceinline__ uint32_t own_zero(const column_worker &me, const beside &b, int row,
-                                             int i)
-{
-    constexpr uint32_t flip = KF_ROW.element == KERF_ELEM_S8 ? 0x80 : 0;
-    if constexpr (HAS_ZEROS && HAS_GROUPS)
-        return minus_1024((b.zero[row] >> i * BITS & ((1u << BITS) - 1)) ^ flip);
-    else
-        return me.zero[row];
-}
-
-/* The words of octet o of a lane's piece(s). */
-__device__ __forceinline__ void octet_codes(const uint32_t *w, int o, uint32_t out[4])
-{
-    if constexpr (BITS == 4) {
-        out[0] = w[o];
-    } else if constexpr (BITS == 8) {
-        out[0] = w[2 * o], out[1] = w[2 * o + 1];
-    } else if constexpr (BITS == 6) {
-        int first = o * 6 / 4; /* six bytes */
-        if (o % 2)
-            out[0] = __funnelshift_r(w[first], w[first + 1], 16), out[1] = w[first + 1] >> 16;
-        else
-            out[0] = w[first], out[1] = w[first + 1];
-    } else {
-        for (int i = 0; i < 4; i++) out[i] = w[4 * o + i];
-    }
-}
-
-/* N columns of x are that many pairs, the last of which may be half of one. */
-template <int N> constexpr int PAIRS = (N + 1) / 2;
-
-/* Octets of x that a lane reads ahead: as many as there are registers for. */
-template <int N> constexpr int X_AHEAD = N < 3 ? 4 : SCALING == KF_SCALES_IN_CODES ? 1 : 2;
-
-/* Adds a unit to the lane's sums of rows g and g + 8: [column][row], or where groups have no scales
- * those of each pair, twice. v: what x comes into. */
-template <int N, typename SCALES = plain_scales>
-__device__ __forceinline__ void
-consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const beside &b, float sum[N][2],
-             float whole[PAIRS<N>][2][4], uint32_t v[X_AHEAD<N>][PAIRS<N>][4],
-             const SCALES &scales = SCALES())
-{
-    uint32_t at = slot + me.place, t = me.lane % 4, g = me.lane / 4;
-    constexpr bool LOOKED_UP = KF_ROW.scale == KERF_SCALE_MAP8; /* in memory: all at once */
-    uint32_t w[2][OWN_WORDS];
-    float found[2][OWN_GROUPS];
-    if constexpr (HAS_GROUPS) {
-        if constexpr (SCALES::IS_PLAIN) {
-            uint32_t own =
-                slot + CODE_BYTES + t / GROUP_LANES * OWN_BYTES + (SHARED_ROW ? 0 : g * ROW_SCALES);
-            load_own(w[0], own, me.lane);
-            load_own(w[1], own + (SHARED_ROW ? 0 : 8 * ROW_SCALES), me.lane);
-        } else {
-            scales.load(w, slot, me.lane);
-        }
-        if constexpr (LOOKED_UP)
-#pragma unroll
-            for (int i = 0; i < 2 * OWN_GROUPS; i++)
-                found[i % 2][i / 2] = scale_in(w[i % 2], i / 2, b.second[i % 2], me.offset);
-    }
-    constexpr int AT_ONCE = BITS == 6 ? QUARTER_PIECES : 1; /* pieces */
-    constexpr int TURNS = QUARTER_PIECES / AT_ONCE, TURN_OCTETS = OCTETS / TURNS;
-    float c[PAIRS<N>][4];
-#pragma unroll
-    for (int s = 0; s < TURNS; s++) {
-        uint32_t codes[2][4 * AT_ONCE];
-#pragma unroll
-        for (int k = 0; k < 2 * AT_ONCE; k++) {
-            uint32_t from = TWISTED ? at ^ s * 16 : at + k / 2 * 16;
-            uint4 piece = shared_piece(from + k % 2 * (8 * ROW_STAGE));
-            uint32_t *into = codes[k % 2] + k / 2 * 4;
-            into[0] = piece.x, into[1] = piece.y, into[2] = piece.z, into[3] = piece.w;
-        }
-#pragma unroll
-        for (int k = 0; k < TURN_OCTETS; k++) {
-            int o = s * TURN_OCTETS + k, group = o / OWN_OCTETS;
-            uint32_t a[4], p[4], q[4];
-            octet_codes(codes[0], k, a);
-            decode(a, own_zero(me, b, 0, group), me.table, p);
-            octet_codes(codes[1], k, a);
-            decode(a, own_zero(me, b, 1, group), me.table, q);
-#pragma unroll
-            for (int i = 0; i < PAIRS<N>; i++) {
-                uint32_t *w = v[o % X_AHEAD<N>][i];
-                live_piece(w, x + i * me.x_pair + o * 64, me.live);
-                if (HAS_GROUPS && o % OWN_OCTETS == 0) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
-                multiply(HAS_GROUPS ? c[i] : whole[i][0], p[0], q[0], p[1], q[1], w[0], w[1]);
-                multiply(HAS_GROUPS ? c[i] : whole[i][1], p[2], q[2], p[3], q[3], w[2], w[3]);
-            }
-            if (HAS_GROUPS && (o + 1) % OWN_OCTETS == 0) {
-                float f[2];
-#pragma unroll
-                for (int row = 0; row < 2; row++)
-                    f[row] = LOOKED_UP ? found[row][group]
-                                       : scale_in(w[row], group, b.second[row], me.offset);
-#pragma unroll
-                for (int i = 0; i < N; i++)
-#pragma unroll
-                    for (int row = 0; row < 2; row++)
-                        sum[i][row] = __fmaf_rn(c[i / 2][row * 2 + i % 2], f[row], sum[i][row]);
-            }
-        }
-    }
-}
+/* Sums that a lane has of each of its two rows: of its quarter of K and all columns; of eight
+ * columns all of K and two columns, which a tensor core then has apart. */
+template <int N> constexpr int LANE_SUMS = N == KF_GEMV_EIGHT ? 2 : N;
 
 /* The sums of a warp's run in a tile: rows g and g + 8 of every quad. */
 template <int N>
-__device__ __forceinline__ void leave_run(uint32_t slot, uint32_t lane, float sum[N][2],
+__device__ __forceinline__ void leave_run(uint32_t slot, uint32_t lane, float sum[LANE_SUMS<N>][2],
                                           float whole[PAIRS<N>][2][4])
 {
 #pragma unroll
-    for (int c = 0; c < N; c++)
+    for (int c = 0; c < LANE_SUMS<N>; c++)
 #pragma unroll
         for (int row = 0; row < 2; row++) {
             int i = row * 2 + c % 2;
             float v = HAS_GROUPS ? sum[c][row] : whole[c / 2][0][i] + whole[c / 2][1][i];
+            sum[c][row] = 0;
+            if constexpr (N == KF_GEMV_EIGHT) {
+                uint32_t column = lane % 4 * 2 + c;
+                put_word(slot + column * (TILE * 4) + lane / 4 * 4 + 32 * row, __float_as_uint(v));
+                continue;
+            }
             v += __shfl_xor_sync(0xffffffffu, v, 1);
             v += __shfl_xor_sync(0xffffffffu, v, 2);
             if (lane % 4 == 0)
                 put_word(slot + c * (TILE * 4) + lane + 32 * row, __float_as_uint(v));
-            sum[c][row] = 0;
         }
     if constexpr (!HAS_GROUPS) {
 #pragma unroll
@@ -239,7 +114,8 @@ __device__ __forceinline__ uint32_t keep(uint32_t v)
 }
 
 template <int N, bool PAIR>
-__global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant__ kf_gemv_job j)
+__global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT ? 1 : 2)
+    gemv_column(const __grid_constant__ kf_gemv_job j)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t largest[N]; /* of each column of x */
@@ -299,15 +175,15 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
         if (KEEPS_END<N>) end.load_scales(j, b);
     }
     column_worker me;
-    uint32_t second = N > 1 ? lane / 4 % 2 : 0, step = column_bytes(j);
+    uint32_t second = N > 1 ? lane / 4 % 2 : 0, step = column_bytes<N>(j);
     me.lane = lane;
     me.place = keep(own_place(lane));
     me.live = lane / 4 == lane % 4 * 2 + second;
-    me.x = keep(x_at + lane % 4 * 16 + second * step);
+    me.x = keep(N == KF_GEMV_EIGHT ? x_at + lane / 4 * step + lane % 4 * 8
+                                   : x_at + lane % 4 * 16 + second * step);
     me.x_pair = 2 * step;
     me.table = keep(base + j.division.table_at + lane * 4);
-    me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
-    me.offset = 0;
+    settle_worker<N>(me, j, x_at + N * step);
     uint32_t x = keep(me.x + (stage - stages.first) * X_STAGE);
     uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
     x_part<N> part;
@@ -327,10 +203,11 @@ __global__ void __launch_bounds__(THREADS, 2) gemv_column(const __grid_constant_
     end.settle(j);
     if (KEEPS_END<N>) end.find_factors();
     __syncthreads();
+    settle_x<N>(me, j, stages.count(), x_at, thread);
     if (PAIR) wait_for_cluster(); /* both have begun: their memory may be written */
     float back = KEEPS_END<N> ? back_of(largest[end.column]) : 1;
 
-    float sum[N][2] = {}, whole[PAIRS<N>][2][4] = {};
+    float sum[LANE_SUMS<N>][2] = {}, whole[PAIRS<N>][2][4] = {};
     uint32_t slot = 0;
     bool fresh = true;
 #pragma unroll 1

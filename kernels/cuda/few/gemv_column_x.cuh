@@ -13,18 +13,44 @@
 #define KERF_GEMV_COLUMN_X_CUH
 
 #include "cuda/gemv/gemv_multiply.cuh"
+#if KF_BLOCKS
+#include "cuda/few/blocks_unit.cuh"
+#else
 #include "cuda/few/gemv_quarters.cuh"
+#endif
 #include "cuda/gemv/gemv_x.cuh"
 
 namespace
 {
 
-/* Place i of x in shared memory has the octet that begins with element: [stage][octet][quarter]. */
-__device__ __forceinline__ uint32_t octet_at(uint32_t i)
+constexpr int X_STAGE = STAGE_CODES * 2; /* bytes of x */
+
+/* N columns of x are that many pairs, the last of which may be half of one. */
+template <int N> constexpr int PAIRS = (N + 1) / 2;
+
+/* Octets of x that a lane reads ahead: as many as there are registers for. */
+template <int N> constexpr int X_AHEAD = N < 3 ? 4 : SCALING == KF_SCALES_IN_CODES ? 1 : 2;
+
+/* What a lane knows throughout. */
+struct column_worker {
+    uint32_t place;  /* own_place() */
+    uint32_t live;   /* whether the lane has a part of x */
+    uint32_t x;      /* where it is */
+    uint32_t x_pair; /* from a pair of columns to the next */
+    uint32_t lane;
+    uint32_t table;   /* the lane's copy */
+    uint32_t zero[2]; /* of planes: minus_1024() of rows g and g + 8 */
+    float offset;
+    /* of blocks with minima */
+    uint32_t sums, sums_column; /* sums of x, and from those of a column to the next's */
+    bool is_odd;                /* something in x is not finite */
+};
+
+/* Place i of x in shared memory has the octet that begins with this element:
+ * [stage][octet][quarter], but of eight columns as they come. */
+template <int N> __device__ __forceinline__ uint32_t element_at(uint32_t i)
 {
-    uint32_t t = i % 4, o = i / 4 % OCTETS, stage = i / (4 * OCTETS);
-    if (TWISTED) o = (o / PIECE_OCTETS ^ exchanged(t)) * PIECE_OCTETS + o % PIECE_OCTETS;
-    return stage * STAGE_CODES + t * QUARTER_CODES + o * 8;
+    return N == KF_GEMV_EIGHT ? i * 8 : octet_at(i);
 }
 
 /* Elements at the end of a column, or not aligned, or of 32 bits. */
@@ -48,14 +74,15 @@ __device__ __noinline__ uint4 octet_slowly(const kf_gemv_job &j, uint32_t column
  * of x. More take registers from what surrounds them: of several columns they have a function of
  * their own, since what the compiler moves to local memory here it would read again in the loop.
  */
-template <int N> constexpr int FEW = N == 4 ? 2 : 4;
+template <int N> constexpr int FEW = N == 8 ? 1 : N == 4 ? 2 : 4;
 template <int N> constexpr int BATCH = N == 1 ? 8 : 16 / N;
 static_assert(THREADS % (4 * OCTETS) == 0, "a thread's octets are of different stages, and alike");
 
-/* From one column of x to the next, so that the two of a pair meet in no bank. */
-__device__ __forceinline__ uint32_t column_bytes(const kf_gemv_job &j)
+/* From one column of N to the next, so that those that are read together meet in no bank. */
+template <int N> __device__ __forceinline__ uint32_t column_bytes(const kf_gemv_job &j)
 {
-    return j.division.block_stages * (STAGE_CODES * 2) + KF_GEMV_GAP;
+    constexpr uint32_t gap = N == KF_GEMV_EIGHT ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP;
+    return j.division.block_stages * (STAGE_CODES * 2) + gap;
 }
 
 __device__ __forceinline__ uint32_t larger_of(uint32_t most, uint4 v)
@@ -76,16 +103,18 @@ template <int N> struct x_part {
                                         uint32_t thread)
     {
         place = thread;
-        element = stages.first * STAGE_CODES + octet_at(thread);
+        element = stages.first * STAGE_CODES + element_at<N>(thread);
         end = PAIR ? min(j.cols, stages.end * STAGE_CODES) : j.cols;
         to = x + thread * 16;
         octets = stages.count() * (STAGE_CODES / 8);
         from = j.x + (uint64_t)element * 2;
     }
-    /* Whether x has octet u of column c: of four columns the last may be missing. */
+    /* Whether x has octet u of column c: of four columns the last may be missing, of eight three.
+     */
     __device__ __forceinline__ bool has(const kf_gemv_job &j, uint32_t c, uint32_t u) const
     {
-        return element + u * (THREADS * 8) < end && (c + 1 < N || N < 4 || j.columns == N);
+        return element + u * (THREADS * 8) < end &&
+               (N == KF_GEMV_EIGHT ? c < j.columns : c + 1 < N || N < 4 || j.columns == N);
     }
     __device__ __forceinline__ const uint4 *source(const kf_gemv_job &j, uint32_t c,
                                                    uint32_t u) const
@@ -127,7 +156,7 @@ template <int N> struct x_part {
                     for (int e = 0; e < 4; e++) w[e] = half_pair(j, w[e], factor);
                 put_in_order(w);
                 if (place + u * THREADS < octets)
-                    put_piece(to + c * column_bytes(j) + u * (THREADS * 16),
+                    put_piece(to + c * column_bytes<N>(j) + u * (THREADS * 16),
                               {w[0], w[1], w[2], w[3]});
             }
         }
@@ -161,12 +190,13 @@ __device__ __noinline__ void stage_slowly(const kf_gemv_job &j, x_part<N> p, uin
         __syncthreads();
     }
 #pragma unroll 1
-    for (uint32_t c = 0, to = p.to; c < N; c++, to += column_bytes(j)) {
+    for (uint32_t c = 0, to = p.to; c < N; c++, to += column_bytes<N>(j)) {
         float factor = kf_exp2(x_shift(largest[c]));
 #pragma unroll 1
         for (uint32_t i = p.place; i < p.octets; i += THREADS)
-            put_piece(to + (i - p.place) * 16,
-                      octet_slowly(j, c, p.element - octet_at(p.place) + octet_at(i), factor));
+            put_piece(
+                to + (i - p.place) * 16,
+                octet_slowly(j, c, p.element - element_at<N>(p.place) + element_at<N>(i), factor));
     }
 }
 

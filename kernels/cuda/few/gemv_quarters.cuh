@@ -18,8 +18,6 @@ constexpr int STAGE_CODES = TILING.stage_codes;
 constexpr int PIECES = ROW_STAGE / 16;
 constexpr int ROWS_AT_ONCE = 2, COPIES = TILE / ROWS_AT_ONCE; /* by 32 lanes; 6 bits: 24 */
 
-constexpr int ON_THE_WAY = KF_GEMV_AHEAD; /* units of a warp that are in flight */
-
 constexpr int QUARTER = ROW_STAGE / 4;         /* bytes */
 constexpr int QUARTER_PIECES = QUARTER / 16;   /* 4, or 3 with 6 bits */
 constexpr int QUARTER_CODES = STAGE_CODES / 4; /* 128, 64 or 32 */
@@ -70,6 +68,16 @@ __device__ __forceinline__ uint32_t own_place(uint32_t lane)
 {
     uint32_t g = lane / 4, t = lane % 4;
     return g * ROW_STAGE + t * QUARTER + twisted(g, exchanged(t)) * 16;
+}
+
+/* Place i of x in shared memory has the octet that begins with this element:
+ * [stage][octet][quarter].
+ */
+__device__ __forceinline__ uint32_t octet_at(uint32_t i)
+{
+    uint32_t t = i % 4, o = i / 4 % OCTETS, stage = i / (4 * OCTETS);
+    if (TWISTED) o = (o / PIECE_OCTETS ^ exchanged(t)) * PIECE_OCTETS + o % PIECE_OCTETS;
+    return stage * STAGE_CODES + t * QUARTER_CODES + o * 8;
 }
 
 /* --- units into shared memory ---------------------------------------------------------------- */
@@ -147,12 +155,6 @@ struct unit_feed {
         }
     }
 };
-
-__device__ __forceinline__ void wait_unit()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(ON_THE_WAY - 1) : "memory");
-    __syncwarp();
-}
 
 /* --- what goes with scales, straight from memory, a unit ahead -------------------------------- */
 

@@ -38,6 +38,8 @@ constexpr int BITS = KF_ROW.bits;
 
 constexpr float unit_of(kf_spec s)
 {
+    if (s.geometry == KERF_GROUP_STRUCT && s.element == KERF_ELEM_E2M1) /* blocks_scales.cuh */
+        return s.scale == KERF_SCALE_E8M0 ? 64 * 2 : 64 * 256;
     switch (s.element) {
     case KERF_ELEM_E2M1: return KF_SHUFFLED ? 16384 : 64;
     case KERF_ELEM_E2M3: return 64;
@@ -47,6 +49,15 @@ constexpr float unit_of(kf_spec s)
     }
 }
 constexpr float UNIT = unit_of(KF_ROW);
+
+/* GGUF's blocks of 2 and 4 bits: elements 1 and 2 of four trade places (cuda/few/blocks_codes.cuh). */
+constexpr bool swaps(kf_spec s)
+{
+    if (!kf_gemv_is_blocks(s) || s.element == KERF_ELEM_E2M1) return false;
+    const kf_super k = kf_gemv_block_of(s);
+    return !k.book && !k.high.bits && k.low.bits < 8;
+}
+constexpr bool SWAPS = KF_BLOCKS && swaps(KF_ROW);
 
 /* The element of 32 that is the i-th of lane t. */
 __device__ __forceinline__ constexpr int order(int t, int i)

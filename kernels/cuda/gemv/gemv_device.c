@@ -12,8 +12,7 @@
 #include <string.h>
 
 static const kf_gemv_launches *const launches_of[] = {
-#define KERF_FORMAT(ID, wire, name, family, elem, geometry, ...) \
-    KF_ON_DEVICE(geometry, &kf_gemv_launches_##ID),
+#define KERF_FORMAT(ID, ...) &kf_gemv_launches_##ID,
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 };
@@ -24,6 +23,7 @@ typedef struct device_plan {
     kf_gemv_job job; /* without pointers */
     kf_gemv_grid tiled, any;
     kf_gemv_spacing spacing;
+    uint32_t at_once; /* columns of a tiled launch, at most; the last of several has fewer */
     kf_gpu *gpu;
     int ordinal;
     int is_tiled;
@@ -72,6 +72,31 @@ static int choose_launch(device_plan *p, kf_gemv_launch *l, const kf_gemv_machin
     return fits > 0;
 }
 
+/* Divides a task. Formats that have the kernel for few columns alone take more in several launches,
+ * as many columns at a time as find room; the kernel of the last launch is prepared, too. */
+static int choose_launches(device_plan *p, kf_gemv_launch *l, const kf_gemv_machine *m,
+                           kerf_error *err, kerf_status *status)
+{
+    const kf_gemv_task task = l->task;
+    const uint32_t columns = task.columns;
+    uint32_t most = p->tiling.has_many ? columns : p->tiling.few;
+    int fits = 0;
+    while (most && !fits && *status == KERF_OK) {
+        l->task = task;
+        p->at_once = p->job.columns = l->task.columns = most < columns ? most : columns;
+        fits = choose_launch(p, l, m, err, status);
+        most = p->tiling.has_many ? 0 : most / 2;
+    }
+    if (fits && columns % p->at_once) {
+        preparation a = {p, err, KERF_OK};
+        p->job.columns = columns % p->at_once;
+        fits = take_launch(&a, l) > 0;
+        *status = a.status;
+    }
+    p->job.columns = columns;
+    return fits;
+}
+
 /* Whether the kernels for tiles take the plan's matrices; then the job says how. */
 static int plan_tiles(device_plan *p, const kerf_gemv *plan, const kf_gemv_machine *m,
                       const kf_gemv_options *options, kerf_error *err, kerf_status *status)
@@ -91,7 +116,7 @@ static int plan_tiles(device_plan *p, const kerf_gemv *plan, const kf_gemv_machi
         l.task.tiles += (j->part[i].rows + KF_GEMV_TILE - 1) / KF_GEMV_TILE;
         j->part[i].tiles = l.task.tiles;
     }
-    if (!is_tiled || l.task.tiles == 0 || !choose_launch(p, &l, m, err, status)) {
+    if (!is_tiled || l.task.tiles == 0 || !choose_launches(p, &l, m, err, status)) {
         *j = untiled;
         return 0;
     }
@@ -105,10 +130,6 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
                                 const kf_gemv_options *options, kerf_error *err)
 {
     kf_gemv_machine m;
-    if (!launches_of[kf_format_index(plan->shape.format)])
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "no kernel for %s on a GPU; without a device the processor multiplies",
-                       plan->shape.format->name);
     device_plan *p = kf_alloc_zero(1, sizeof *p);
     if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->state = p;
@@ -158,6 +179,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
      * 2^-24 of the largest. */
     double steps = (double)s->cols / 16 + 32;
     plan->bound = p->is_tiled ? steps * 0x1p-20 + p->tiling.rounding : steps * 0x1p-24;
+    if (p->is_tiled && p->tiling.stage_sums) plan->bound *= 3; /* cuda/few/blocks_scales.cuh */
     if (p->is_tiled && s->x == KERF_F32) plan->bound += 0x1p-11;
     return KERF_OK;
 }
@@ -206,6 +228,31 @@ static kf_gemv_grid next_grid(const device_plan *p)
     return g;
 }
 
+/* On to the next columns of x and y. */
+static void skip_columns(kf_gemv_job *j, uint32_t columns)
+{
+    const unsigned x_size = kerf_dtype_bits(j->x_type) / 8, y_size = kerf_dtype_bits(j->y_type) / 8;
+    j->x += columns * j->x_stride * x_size;
+    for (unsigned i = 0; i < j->parts; i++) {
+        kf_gemv_matrix *m = &j->part[i];
+        const uint64_t bytes = columns * m->y_stride * y_size;
+        if (m->y) m->y += bytes;
+        if (m->residual) m->residual += bytes;
+    }
+}
+
+static kerf_status run_tiles(const device_plan *p, kf_gemv_job *j, void *stream, kerf_error *err)
+{
+    const uint32_t columns = j->columns;
+    for (uint32_t c = 0; c < columns; c += p->at_once) {
+        const kf_gemv_grid grid = next_grid(p);
+        if (c) skip_columns(j, p->at_once);
+        j->columns = columns - c < p->at_once ? columns - c : p->at_once;
+        KF_CUDA(p->tile_launches->tiles(j, &grid, stream), "starting a matrix-vector product");
+    }
+    return KERF_OK;
+}
+
 kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, void *stream,
                                kerf_error *err)
 {
@@ -232,10 +279,8 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
     if (p->any.blocks == 0) return KERF_OK;
 
     KF_CUDA(cudaSetDevice(p->ordinal), "choosing a GPU");
-    kf_gemv_grid tiled = next_grid(p);
-    KF_CUDA(p->is_tiled ? p->tile_launches->tiles(&j, &tiled, stream)
-                        : p->launches->any(&j, &p->any, stream),
-            "starting a matrix-vector product");
+    if (p->is_tiled) return run_tiles(p, &j, stream, err);
+    KF_CUDA(p->launches->any(&j, &p->any, stream), "starting a matrix-vector product");
     return KERF_OK;
 }
 

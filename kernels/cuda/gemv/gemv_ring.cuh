@@ -74,6 +74,14 @@ __device__ __forceinline__ void commit_copies()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
+/* Few columns of x: units of a warp that are in flight, and until the first of them is there. */
+constexpr int ON_THE_WAY = KF_GEMV_AHEAD;
+__device__ __forceinline__ void wait_unit()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(ON_THE_WAY - 1) : "memory");
+    __syncwarp();
+}
+
 /* Until all of this thread's are there. */
 __device__ __forceinline__ void wait_copies()
 {

@@ -3,6 +3,11 @@
 #ifndef KERF_GEMV_ROW_SPEC_CUH
 #define KERF_GEMV_ROW_SPEC_CUH
 
+/* Whether rows are GGUF's blocks, which are read in place of planes: cuda/few/blocks_unit.cuh. */
+#ifndef KF_BLOCKS
+#define KF_BLOCKS 0
+#endif
+
 #include "scalar/pack.h"
 #include "cuda/gemv/gemv_job.h"
 #include "cuda/row_spec.cuh"

@@ -8,7 +8,8 @@ namespace
 {
 
 /* The pieces that W comes in: gemv_tiling.h. */
-constexpr kf_gemv_tiling TILING = kf_gemv_tiling_of(KF_ROW);
+constexpr kf_gemv_tiling TILING =
+    KF_BLOCKS ? kf_gemv_tiling_of(KF_ROW) : kf_gemv_tiling_of_planes(KF_ROW);
 constexpr bool TILED = TILING.is_tiled && !borrows();
 constexpr bool HAS_COLUMN = TILED && TILING.has_few, HAS_WIDE = TILED && TILING.has_wide;
 

@@ -48,6 +48,7 @@ __device__ __forceinline__ uint32_t larger_bf16(uint32_t most, uint32_t pair)
 /* The element of eight that is the i-th of a lane. */
 __device__ __forceinline__ constexpr int octet_order(int i)
 {
+    if (SWAPS) return i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i;
     return WAY == KF_WAY_E2M1 || WAY == KF_WAY_NIBBLE ? order(0, i) : i;
 }
 

@@ -1,0 +1,193 @@
+/* blocks_consume.cuh - a unit of GGUF's blocks from shared memory into a lane's sums; and what x
+ * has for blocks with minima: its sums over groups. */
+#ifndef KERF_BLOCKS_CONSUME_CUH
+#define KERF_BLOCKS_CONSUME_CUH
+
+#include "cuda/few/blocks_eight.cuh"
+#include "cuda/gemv/gemv_sums.cuh"
+
+namespace
+{
+
+/* --- sums of x ----------------------------------------------------------------------------------
+ */
+
+/* Sums of x over groups, behind x: [column][stage][quarter][group], of eight columns
+ * [column][stage] [group], of halves as they are multiplied. By all threads, once x is there.
+ * Whether any that the thread made is not finite. */
+template <int N>
+__device__ __forceinline__ bool sum_x(const kf_gemv_job &j, uint32_t stages, uint32_t x_at,
+                                      uint32_t thread)
+{
+    bool is_odd = false;
+    const uint32_t step = column_bytes<N>(j), pitch = j.division.block_stages * (STAGE_GROUPS * 4);
+#pragma unroll 1
+    for (uint32_t i = thread; i < stages * STAGE_GROUPS; i += THREADS) {
+        const uint32_t stage = i / STAGE_GROUPS, t = i % STAGE_GROUPS / OWN_GROUPS;
+        constexpr bool EIGHT = N == KF_GEMV_EIGHT;
+        uint32_t from = x_at + stage * X_STAGE;
+        from +=
+            EIGHT ? i % STAGE_GROUPS * (GROUP * 2) : i % OWN_GROUPS * (GROUP_OCTETS * 64) + t * 16;
+        uint32_t to = x_at + N * step + i * 4;
+#pragma unroll 1
+        for (int c = 0; c < N; c++, from += step, to += pitch) {
+            float sum = 0;
+#pragma unroll
+            for (int o = 0; o < GROUP_OCTETS; o++) {
+                const uint4 v = shared_piece(from + o * (EIGHT ? 16 : 64));
+                sum += low_half(v.x) + high_half(v.x) + (low_half(v.y) + high_half(v.y));
+                sum += low_half(v.z) + high_half(v.z) + (low_half(v.w) + high_half(v.w));
+            }
+            is_odd = is_odd || !(fabsf(sum) < INFINITY);
+            put_word(to, __float_as_uint(sum));
+        }
+    }
+    return is_odd;
+}
+
+/* --- the product --------------------------------------------------------------------------------
+ */
+
+/* x_end: what follows on x. Of eight columns a lane has two. */
+template <int N>
+__device__ __forceinline__ void settle_worker(column_worker &me, const kf_gemv_job &j,
+                                              uint32_t x_end)
+{
+    me.sums_column = j.division.block_stages * (STAGE_GROUPS * 4);
+    me.sums = x_end + me.lane % 4 * (N == KF_GEMV_EIGHT ? 2 * me.sums_column : OWN_GROUPS * 4);
+}
+
+/* Once x is there. */
+template <int N>
+__device__ __forceinline__ void settle_x(column_worker &me, const kf_gemv_job &j, uint32_t stages,
+                                         uint32_t x_at, uint32_t thread)
+{
+    if constexpr (HAS_MINIMA) {
+        const bool is_odd = sum_x<N>(j, stages, x_at, thread);
+        me.is_odd = __syncthreads_or(is_odd);
+    }
+}
+
+/* A quarter's sums of x, of each column. */
+template <int N> struct own_sums {
+    uint32_t of[HAS_MINIMA ? N : 1][OWN_GROUPS];
+
+    /* x: where the lane's x of this unit is. */
+    __device__ __forceinline__ void load(const column_worker &me, uint32_t x)
+    {
+        if constexpr (HAS_MINIMA)
+#pragma unroll
+            for (int c = 0; c < N; c++)
+                shared_bytes<OWN_GROUPS * 4>(of[c], me.sums + c * me.sums_column +
+                                                        (x - me.x) / (X_STAGE / STAGE_GROUPS / 4));
+    }
+};
+
+/* The same an element at a time: an x that is not finite, times a part of a weight that is zero or
+ * of the other sign, would be no number where the weight is neither. x, step: of the lane's quarter
+ * in the first column, and on to the next. */
+template <int N>
+__device__ __noinline__ lane_sums<N> consume_slowly(uint32_t row_g, uint32_t row_g8, uint32_t part,
+                                                    uint32_t x, uint32_t step)
+{
+    lane_sums<N> sum = {};
+#pragma unroll 1
+    for (int i = 0; i < QUARTER_CODES; i++) {
+        const unsigned at = part * QUARTER_CODES + i;
+        const uint32_t of_x = x + i / 8 * 64 + octet_order(i % 8) * 2;
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            const float w = weight_at(row ? row_g8 : row_g, at);
+#pragma unroll
+            for (int c = 0; c < N; c++)
+                sum.of[c][row] = __fmaf_rn(w, half_at(of_x + c * step), sum.of[c][row]);
+        }
+    }
+    return sum;
+}
+
+/* Adds a unit to the lane's sums of rows g and g + 8: [column][row]. v: what x comes into. */
+template <int N>
+__device__ __forceinline__ void consume_quarters(const column_worker &me, uint32_t slot, uint32_t x,
+                                                 const beside &b, float sum[N][2],
+                                                 uint32_t v[X_AHEAD<N>][PAIRS<N>][4])
+{
+    const uint32_t block[2] = {slot + me.place + (HAS_SKEW ? b.skew[0] : 0),
+                               slot + me.place + 8 * PITCH + (HAS_SKEW ? b.skew[1] : 0)};
+    const uint32_t part = own_part(me.lane);
+    if (HAS_MINIMA && me.is_odd) {
+        const uint32_t step = me.x_pair / 2, second = N > 1 ? me.lane / 4 % 2 : 0;
+        const lane_sums<N> a = consume_slowly<N>(block[0], block[1], part, x - second * step, step);
+#pragma unroll
+        for (int i = 0; i < 2 * N; i++) sum[i / 2][i % 2] += a.of[i / 2][i % 2];
+        return;
+    }
+    own_sums<N> sums;
+    sums.load(me, x);
+    row_scales scales[2];
+    float c[PAIRS<N>][4];
+#pragma unroll
+    for (int run = 0; run < RUNS; run++) {
+        raw_codes codes[2];
+        group_scale group[2];
+        uint32_t zero[2];
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            codes[row].load(block[row], run, part);
+            scales[row].load(block[row], run, part);
+        }
+#pragma unroll
+        for (int k = 0; k < RUN_OCTETS; k++) {
+            const int o = run * RUN_OCTETS + k, i = k / GROUP_OCTETS;
+            if (k % GROUP_OCTETS == 0) {
+#pragma unroll
+                for (int row = 0; row < 2; row++) group[row].find(scales[row], run, i);
+#pragma unroll
+                for (int p = 0; p < PAIRS<N>; p++) c[p][0] = c[p][1] = c[p][2] = c[p][3] = 0;
+            }
+            const int shift = SWAPS ? quad_shift(2 * k) : 0;
+            if (k % GROUP_OCTETS == 0 || (SWAPS && shift != quad_shift(2 * k - 1)))
+#pragma unroll
+                for (int row = 0; row < 2; row++) zero[row] = group[row].zero_at(shift);
+            uint32_t p[2][2], q[2][2]; /* of rows g and g + 8: two quads */
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                codes[0].quad(run, 2 * k + s, zero[0], p[s]);
+                codes[1].quad(run, 2 * k + s, zero[1], q[s]);
+            }
+#pragma unroll
+            for (int i = 0; i < PAIRS<N>; i++) {
+                uint32_t *w = v[o % X_AHEAD<N>][i];
+                live_piece(w, x + i * me.x_pair + o * 64, me.live);
+                multiply(c[i], p[0][0], q[0][0], p[0][1], q[0][1], w[0], w[1]);
+                multiply(c[i], p[1][0], q[1][0], p[1][1], q[1][1], w[2], w[3]);
+            }
+            if ((k + 1) % GROUP_OCTETS) continue;
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int row = 0; row < 2; row++) {
+                    float &s = sum[n][row];
+                    s = __fmaf_rn(c[n / 2][row * 2 + n % 2], group[row].scale, s);
+                    if (HAS_MINIMA)
+                        s = __fmaf_rn(__uint_as_float(sums.of[n][run * RUN_GROUPS + i]),
+                                      group[row].rest, s);
+                }
+        }
+    }
+}
+
+template <int N>
+__device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t slot, uint32_t x,
+                                             const beside &b, float (*sum)[2], float (*)[2][4],
+                                             uint32_t v[X_AHEAD<N>][PAIRS<N>][4])
+{
+    if constexpr (N == KF_GEMV_EIGHT)
+        consume_eight(me, slot, x, b, sum);
+    else
+        consume_quarters<N>(me, slot, x, b, sum, v);
+}
+
+} // namespace
+
+#endif
