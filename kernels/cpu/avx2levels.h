@@ -44,16 +44,6 @@ KF_HD vi vi_book(vi table, vi codes)
 {
     return _mm256_shuffle_epi8(table, codes);
 }
-KF_HD vi vi_merge(vi a, vi b, int mask)
-{
-    return vi_or(a, vi_and(b, vi_bytes(mask)));
-}
-KF_HD vi vi_high(const uint8_t *p, int n0, int n1)
-{
-    const vi bytes = vi_load(p);
-    (void)n1;
-    return n0 > 0 ? vi_shl(bytes, n0) : n0 < 0 ? vi_shr(bytes, -n0) : bytes;
-}
 KF_HD vi vi_add16(vi a, uint64_t bits)
 {
     const vi place =

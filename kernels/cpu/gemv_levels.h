@@ -20,6 +20,19 @@
 /* --- codes ---------------------------------------------------------------------------------------
  */
 
+#if VB <= 32 /* a vector has its high bits at one place */
+KF_HD vi vi_merge(vi a, vi b, int mask)
+{
+    return vi_or(a, vi_and(b, vi_bytes(mask)));
+}
+KF_HD vi vi_high(const uint8_t *p, int n0, int n1)
+{
+    const vi bytes = vi_load(p);
+    (void)n1;
+    return n0 > 0 ? vi_shl(bytes, n0) : n0 < 0 ? vi_shr(bytes, -n0) : bytes;
+}
+#endif
+
 /* Vector v of codes of a block of 256, `low` being the bytes that hold their low bits. */
 KF_HD vi level_codes(kf_super k, vi book, vi low, const uint8_t *block, unsigned v)
 {
@@ -238,7 +251,6 @@ KF_HD void levels_tile(kf_spec s, const int R, const int C, const kf_gemv_call *
 /* Rows in fours with a single column: memory is read at four places then. */
 KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
-    if (s.geometry != KERF_GROUP_SUPER) return;
     for (size_t r = r0; r < r1;) {
         const int rows = call->columns == 1 && r1 - r >= ROWS ? ROWS : 1;
         for (size_t c = 0; c < call->columns;) {
@@ -256,26 +268,8 @@ KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1
     }
 }
 
-#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, ...)      \
-    static void levels_##ID(const kf_gemv_call *c, size_t r0, size_t r1)                          \
-    {                                                                                             \
-        static const kf_spec s = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero); \
-        levels_rows(s, c, r0, r1);                                                                \
-    }
-#include <kerf/formats.def>
-#undef KERF_FORMAT
-
-static kf_gemv_rows_function *const levels_of[] = {
-#define KERF_FORMAT(ID, ...) levels_##ID,
-#include <kerf/formats.def>
-#undef KERF_FORMAT
-};
-
-static void any_levels(const kf_gemv_call *c, size_t r0, size_t r1)
-{
-    levels_of[kf_format_index(c->plan->shape.format)](c, r0, r1);
-}
-
-kf_gemv_rows_function *const KF_ISA(LEVELS)[KF_SCALINGS] = {[KF_SCALING_STEP] = any_levels};
+#define EACH_SUPER levels_rows
+#define EACH_SUPER_ENTRY KF_ISA(LEVELS)
+#include "cpu/gemv_each_super.h"
 
 #endif

@@ -42,7 +42,8 @@
  *   BOOK_BIAS              what makes the numbers of a book positive; 0: they need not be
  *   vi_bytes(n), vi_load16(p)  n in each byte; 16 bytes in each 128 bits
  *   vi_merge(a, b, mask)   a | b & mask, by bytes; vi_sub_bytes; vi_book(table, codes): a look-up
- *   vi_high(p, n0, n1)     bytes up by n bits, or down; of 64 bytes 32 twice, the latter by n1
+ *   vi_high(p, n0, n1)     32 bytes twice, up by n0 bits and by n1, or down; vectors of fewer than
+ *                          64 bytes need neither this nor vi_merge (gemv_levels.h)
  *   vi_add16(a, bits)      16 more in each byte that has a bit
  *   vi_add, vi_sub, vi_mul, vi_times_base: dwords
  *   vi_dot(sum, codes, x, book)  adds products of four bytes to each dword, which are of a book or

@@ -122,7 +122,6 @@ KF_HD void super_tile(kf_spec s, const int C, const kf_gemv_call *call, size_t r
 
 KF_HD void super_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
-    if (s.geometry != KERF_GROUP_SUPER) return;
     for (size_t r = r0; r < r1; r++)
         for (size_t c = 0; c < call->columns;) {
             const size_t left = call->columns - c;
@@ -133,26 +132,8 @@ KF_HD void super_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
         }
 }
 
-#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, ...)      \
-    static void super_##ID(const kf_gemv_call *c, size_t r0, size_t r1)                           \
-    {                                                                                             \
-        static const kf_spec s = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero); \
-        super_rows(s, c, r0, r1);                                                                 \
-    }
-#include <kerf/formats.def>
-#undef KERF_FORMAT
-
-static kf_gemv_rows_function *const super_of[] = {
-#define KERF_FORMAT(ID, ...) super_##ID,
-#include <kerf/formats.def>
-#undef KERF_FORMAT
-};
-
-static void any_super(const kf_gemv_call *c, size_t r0, size_t r1)
-{
-    super_of[kf_format_index(c->plan->shape.format)](c, r0, r1);
-}
-
-kf_gemv_rows_function *const KF_ISA(SUPER)[KF_SCALINGS] = {[KF_SCALING_STEP] = any_super};
+#define EACH_SUPER super_rows
+#define EACH_SUPER_ENTRY KF_ISA(SUPER)
+#include "cpu/gemv_each_super.h"
 
 #endif

@@ -42,21 +42,11 @@ KF_HD vi vi_book(vi table, vi codes)
     return vreinterpretq_u32_u8(
         vqtbl1q_u8(vreinterpretq_u8_u32(table), vreinterpretq_u8_u32(codes)));
 }
-KF_HD vi vi_merge(vi a, vi b, int mask)
-{
-    return vi_or(a, vi_and(b, vi_bytes(mask)));
-}
-KF_HD vi vi_high(const uint8_t *p, int n0, int n1)
-{
-    const vi bytes = vi_load(p);
-    (void)n1;
-    return n0 > 0 ? vi_shl(bytes, n0) : n0 < 0 ? vi_shr(bytes, -n0) : bytes;
-}
 KF_HD vi vi_add16(vi a, uint64_t bits)
 {
     const uint8x16_t one = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
     const uint8x16_t both = vcombine_u8(vdup_n_u8((uint8_t)bits), vdup_n_u8((uint8_t)(bits >> 8)));
-    return vi_merge(a, vreinterpretq_u32_u8(vtstq_u8(both, one)), 16);
+    return vi_or(a, vi_and(vreinterpretq_u32_u8(vtstq_u8(both, one)), vi_bytes(16)));
 }
 
 KF_HD vi vi_dot(vi sum, vi codes, const uint8_t *x, int book)
