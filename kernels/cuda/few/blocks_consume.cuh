@@ -12,9 +12,9 @@ namespace
 /* --- sums of x ----------------------------------------------------------------------------------
  */
 
-/* Sums of x over groups, behind x: [column][stage][quarter][group], of eight columns
- * [column][stage] [group], of halves as they are multiplied. By all threads, once x is there.
- * Whether any that the thread made is not finite. */
+/* Sums of x over groups, of the halves that are multiplied. They lie behind x as
+ * [column][stage][quarter][group]; of eight columns as [column][stage][group]. All threads take
+ * part, once x is there. Returns whether a sum that this thread made is not finite. */
 template <int N>
 __device__ __forceinline__ bool sum_x(const kf_gemv_job &j, uint32_t stages, uint32_t x_at,
                                       uint32_t thread)
@@ -83,9 +83,10 @@ template <int N> struct own_sums {
     }
 };
 
-/* The same an element at a time: an x that is not finite, times a part of a weight that is zero or
- * of the other sign, would be no number where the weight is neither. x, step: of the lane's quarter
- * in the first column, and on to the next. */
+/* consume_quarters() an element at a time, for an x that is not finite. A weight is multiplied in
+ * two parts there; a part may be zero, or have the other sign, where the weight is not and has not,
+ * and an infinite x would make NaN of it. x: of the lane's quarter, in the first column; step: from
+ * a column to the next. */
 template <int N>
 __device__ __noinline__ lane_sums<N> consume_slowly(uint32_t row_g, uint32_t row_g8, uint32_t part,
                                                     uint32_t x, uint32_t step)

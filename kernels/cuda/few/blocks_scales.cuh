@@ -9,9 +9,10 @@
  *
  *     scale x (code - zero) + rest,    zero = minimum / scale, rounded, within 0 .. 32
  *
- * with a whole zero, which the tensor core meets exactly, and the rest, at most half of the scale
- * where minimum / scale is within codes, is multiplied by the sum of x over the group: no part is
- * more than twice the weight. Any zero would be right; an approximate quotient will do. */
+ * The zero is a whole number, so the tensor core multiplies by code - zero exactly. The rest is
+ * multiplied by the sum of x over the group; it is at most half of the scale where minimum / scale
+ * is within 0 .. 32. So code - zero, times the scale, is at most twice the weight, and the rest at
+ * most the weight. Any zero would give the right sum, so an approximate quotient will do. */
 #ifndef KERF_BLOCKS_SCALES_CUH
 #define KERF_BLOCKS_SCALES_CUH
 

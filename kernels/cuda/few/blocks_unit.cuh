@@ -1,6 +1,6 @@
 /* blocks_unit.cuh - which lane has what of a unit of GGUF's blocks in the kernel for few columns of
  * x, and how units come into the ring of each warp: 16 rows times a stage of 512 elements (256 with
- * 8 bits), bytes as they lie in memory.
+ * 5 bits and more), bytes as they lie in memory.
  *
  * Lane (g, t) has the quarter t of rows g and g + 8: 128 or 64 elements that lie together, which
  * are whole blocks, or a half or a quarter of one of 256. Where 128 elements of a block share their
@@ -10,8 +10,8 @@
  *   copies    |16|16|16| ... |16|16|                          the pieces of 16 bytes that cover it
  *   ring      skew, then the blocks                           rows stage_pitch bytes apart
  *
- * The skew of a row follows from its number and the stage's. What is behind the end of a row comes
- * as zeros, so that scales there are zero. */
+ * The skew of a row, the bytes from the first piece to the row, follows from its number and the
+ * stage's. Behind the end of a row come zeros, so that scales there are zero. */
 #ifndef KERF_BLOCKS_UNIT_CUH
 #define KERF_BLOCKS_UNIT_CUH
 
@@ -27,9 +27,10 @@ constexpr int OCTETS = QUARTER_CODES / 8;
 constexpr uint32_t ROW_STAGE = TILING.stage, PITCH = TILING.stage_pitch;
 constexpr int UNIT_BYTES = TILING.stage_unit;
 
-/* Multiples of so many bytes are where blocks begin; 1: of two, or anywhere. */
+/* Blocks begin at multiples of so many bytes; 1: anywhere. */
 constexpr uint32_t ALIGNED = BLOCK.bytes % 16 == 0 ? 16 : BLOCK.bytes % 4 == 0 ? 4 : 1;
 constexpr bool HAS_SKEW = ALIGNED < 16;
+/* Lanes that share a block; and whether its quarters are split as above. */
 constexpr uint32_t PARTS = BLOCK.elements > QUARTER_CODES ? BLOCK.elements / QUARTER_CODES : 1;
 constexpr bool IS_SPLIT = BLOCK.low.run * (8 / BLOCK.low.bits) > QUARTER_CODES;
 static_assert(!IS_SPLIT || (PARTS == 4 && BLOCK.low.run == 64), "only q6_k");

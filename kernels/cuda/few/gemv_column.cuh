@@ -1,5 +1,5 @@
-/* gemv_column.cuh - Y = W X for one column of x, two or four, with W decoded on its way into tensor
- * cores.
+/* gemv_column.cuh - Y = W X for one column of x, two or four, and of GGUF's blocks eight, with W
+ * decoded on its way into tensor cores.
  *
  * The unit of work is a tile of 16 rows times a stage of 256 bytes of codes (192 for 6 bits). A
  * block of 8 warps has a run of whole tiles. Its warps divide tiles x stages evenly: each has a run

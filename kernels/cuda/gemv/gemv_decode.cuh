@@ -50,7 +50,8 @@ constexpr float unit_of(kf_spec s)
 }
 constexpr float UNIT = unit_of(KF_ROW);
 
-/* GGUF's blocks of 2 and 4 bits: elements 1 and 2 of four trade places (cuda/few/blocks_codes.cuh). */
+/* GGUF's blocks of 2 and 4 bits: elements 1 and 2 of four trade places
+ * (cuda/few/blocks_codes.cuh). */
 constexpr bool swaps(kf_spec s)
 {
     if (!kf_gemv_is_blocks(s) || s.element == KERF_ELEM_E2M1) return false;

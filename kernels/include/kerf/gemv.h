@@ -15,16 +15,20 @@
  *   S = sum over k of |W[r][k] * X[c][k]|, wmax and xmax the largest |W[r][k]| and |X[c][k]|,
  *   T = sum over k of |W[r][k]| * the largest |X[c][j]| of those with j / 64 == k / 64
  *
- * The second term is what rounding X costs. X and codes are multiplied as integers where a processor
- * has no AVX-512 and codes have 4 bits (the backends "avx2int" and "neonint"), for codes of 6 bits
- * where it has VBMI ("avx512int") or AVX2 (of those, mxfp6-e2m3), and for GGUF's blocks of two levels
- * (all three; "avx512int" needs VNNI): in runs of at most 64, of blocks of two levels at most 256, X is rounded to
- * n * 2^e with |n| < 2^15, and the numbers of NF4 to 15 bits, which is in the first term. For blocks
- * of two levels j / 256 == k / 256 is meant in T then, and in S |W[r][k]| counts as |scale * code|
- * plus what is taken off it, the minimum of its group or scale times the middle of the codes (16 in
- * q5_0, 4 in q3_k, 32 in q6_k), since sums of both are found apart. With "avx2", "avx512" or "neon"
- * in kerf_exec.backend all are multiplied in fp32, and T counts nothing, as everywhere else on a
- * processor.
+ * The second term is what rounding X costs, where a processor multiplies X and codes as integers:
+ *
+ *   codes of 4 bits          on a processor without AVX-512 ("avx2int", "neonint")
+ *   codes of 6 bits          with AVX-512 and VBMI ("avx512int"); mxfp6-e2m3 also with AVX2
+ *   GGUF's blocks of two     "avx2int", "neonint", and "avx512int" where the processor has VNNI
+ *   levels (q4_1 to iq4_xs)
+ *
+ * There X is rounded to n * 2^e with |n| < 2^15, with one e for a run of at most 64 inputs, and the
+ * numbers of NF4 to 15 bits, which is in the first term. Blocks of two levels differ in two ways:
+ * runs have at most 256 inputs, so T means j / 256 == k / 256; and in S |W[r][k]| counts as
+ * |scale * code| plus what is taken off it, since sums of both are found apart. What is taken off is
+ * the minimum of the group, or the scale times the middle of the codes: 16 in q5_0, 4 in q3_k, 32 in
+ * q6_k. With "avx2", "avx512" or "neon" in kerf_exec.backend all is multiplied in fp32, and T counts
+ * nothing, as with all other formats on a processor.
  *
  * All this holds as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32
  * or BF16 is brought to fp16 by a power of two (beside bf16 weights it is split into two bf16
@@ -71,7 +75,7 @@ typedef struct kerf_gemv_shape {
     unsigned columns; /* 1 .. KERF_GEMV_COLUMNS     */
     kerf_dtype x, y;  /* F32, F16 or BF16, each     */
     /* All zeros: one matrix. Otherwise matrices of the same format and cols that share x (q, k and
-     * v; gate and up) and are multiplied by one launch; `rows` is part 0's, more_rows the rest's.
+     * v; gate and up) and are multiplied together; `rows` is part 0's, more_rows the rest's.
      */
     unsigned parts;
     uint64_t more_rows[KERF_GEMV_PARTS - 1];
