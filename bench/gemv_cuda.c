@@ -3,8 +3,7 @@
  *   gemv_cuda [-o FILE.json] [--formats LIST|all] [--shapes LIST|none] [--columns LIST]
  *             [--decoder LIST|none] [--models FILE] [--no-ceilings] [--parts] [--no-baselines]
  *             [--replays N] [--budget SECONDS] [--rotate GB] [--commit ID] [--pairs always|never]
- *             [--energy SECONDS]
- *             [--spacing always|never]
+ *             [--energy SECONDS] [--spacing always|never] [--shared KIB]
  *                                                e.g. --formats nvfp4,int8 --shapes 4096x14336
  *
  * Weights rotate over distinct allocations of a gigabyte in total, each with numbers of its own, so
@@ -22,6 +21,9 @@
  * --pairs: two blocks share rows wherever they can, or nowhere, in place of where it saves time.
  * --spacing: launches of one block for each multiprocessor keep their blocks on multiprocessors of
  * their own, all of them or none, in place of every other one.
+ *
+ * --shared: so much shared memory for a block, in place of all of the GPU's: 98 as on an sm_89;
+ * with 1 nothing has room, and products go an element at a time.
  *
  * --energy: the decoders' tokens are replayed for so many seconds each, and joules counted by the
  * GPU itself; the power of the idle GPU is measured before.
@@ -130,13 +132,15 @@ typedef struct arguments {
 
 static bench_options parse(int argc, char **argv, arguments *a)
 {
-    static const struct option known[] = {
-        {"formats", 1, NULL, 'f'}, {"shapes", 1, NULL, 's'},      {"columns", 1, NULL, 'c'},
-        {"decoder", 1, NULL, 'd'}, {"parts", 0, NULL, 'p'},       {"no-baselines", 0, NULL, 'n'},
-        {"replays", 1, NULL, 'r'}, {"budget", 1, NULL, 'b'},      {"rotate", 1, NULL, 'R'},
-        {"commit", 1, NULL, 'C'},  {"pairs", 1, NULL, 'P'},       {"spacing", 1, NULL, 'S'},
-        {"models", 1, NULL, 'm'},  {"no-ceilings", 0, NULL, 'x'}, {"energy", 1, NULL, 'E'},
-        {NULL, 0, NULL, 0}};
+    static const struct option known[] = {{"formats", 1, NULL, 'f'}, {"shapes", 1, NULL, 's'},
+                                          {"columns", 1, NULL, 'c'}, {"decoder", 1, NULL, 'd'},
+                                          {"parts", 0, NULL, 'p'},   {"no-baselines", 0, NULL, 'n'},
+                                          {"replays", 1, NULL, 'r'}, {"budget", 1, NULL, 'b'},
+                                          {"rotate", 1, NULL, 'R'},  {"commit", 1, NULL, 'C'},
+                                          {"pairs", 1, NULL, 'P'},   {"spacing", 1, NULL, 'S'},
+                                          {"models", 1, NULL, 'm'},  {"no-ceilings", 0, NULL, 'x'},
+                                          {"energy", 1, NULL, 'E'},  {"shared", 1, NULL, 'k'},
+                                          {NULL, 0, NULL, 0}};
     bench_options o = {.replays = 21,
                        .baselines = 1,
                        .ceilings = 1,
@@ -157,6 +161,7 @@ static bench_options parse(int argc, char **argv, arguments *a)
         case 'x': o.ceilings = 0; break;
         case 'C': a->commit = optarg; break;
         case 'E': o.energy_s = atof(optarg); break;
+        case 'k': o.plan.most_shared = 1024u * (unsigned)atoi(optarg); break;
         case 'P':
             o.plan.pairing =
                 is_always(optarg, "--pairs") ? KF_GEMV_PAIR_ALWAYS : KF_GEMV_PAIR_NEVER;

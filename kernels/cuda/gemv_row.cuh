@@ -17,14 +17,24 @@ namespace
 
 typedef void (*kernel)(const kf_gemv_job);
 
-template <bool PAIR> kernel column_for(const kf_gemv_job *j)
+template <bool PAIR, bool STEPS> kernel column_for(const kf_gemv_job *j)
 {
 #if KF_BLOCKS
-    if (j->columns > KF_GEMV_FEW) return gemv_column<KF_GEMV_EIGHT, PAIR>;
+    if (j->columns > KF_GEMV_FEW) return gemv_column<KF_GEMV_EIGHT, PAIR, STEPS>;
 #endif
-    return j->columns == 1   ? gemv_column<1, PAIR>
-           : j->columns == 2 ? gemv_column<2, PAIR>
-                             : gemv_column<4, PAIR>;
+    return j->columns == 1   ? gemv_column<1, PAIR, STEPS>
+           : j->columns == 2 ? gemv_column<2, PAIR, STEPS>
+                             : gemv_column<4, PAIR, STEPS>;
+}
+
+/* Of a pair of blocks, or one block, in one step or several. */
+template <bool HERE> kernel few_for(const kf_gemv_job *j)
+{
+    if (j->division.cluster > 1) return column_for<true, false>(j);
+#if KF_BLOCKS
+    if (j->division.steps > 1) return column_for<false, true>(j);
+#endif
+    return column_for<false, false>(j);
 }
 
 /* A template, so that rows without the kernels for tiles do not make it. */
@@ -32,8 +42,7 @@ template <bool HERE> kernel tiles_for(const kf_gemv_job *j)
 {
     if constexpr (HERE) {
         if constexpr (HAS_COLUMN)
-            if (j->division.is_few)
-                return j->division.cluster > 1 ? column_for<true>(j) : column_for<false>(j);
+            if (j->division.is_few) return few_for<HERE>(j);
 #if !KF_BLOCKS
         if constexpr (HAS_WIDE)
             if (j->division.k_groups) return gemv_wide<2>;

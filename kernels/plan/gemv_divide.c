@@ -3,10 +3,19 @@
 
 #include "cpu/matrix.h"
 
+/* A machine whose blocks may have so much shared memory, if that is less; 0: as it is. */
+static kf_gemv_machine limited(const kf_gemv_machine *m, unsigned most_shared)
+{
+    kf_gemv_machine within = *m;
+    if (most_shared && most_shared < m->most_shared) within.most_shared = most_shared;
+    return within;
+}
+
 int kf_gemv_divide(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                    kf_gemv_count count, void *ctx)
 {
-    const kf_gemv_target on = {t, m, count, ctx};
+    const kf_gemv_machine within = limited(m, l->task.options.most_shared);
+    const kf_gemv_target on = {t, &within, count, ctx};
     l->share = (kf_gemv_share){.tiles = l->task.tiles};
     l->division = (kf_gemv_division){
         .stages = (uint32_t)kf_div_up(l->task.cols, t->stage_codes),

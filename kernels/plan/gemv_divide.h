@@ -39,7 +39,7 @@ static inline void kf_gemv_share_tiles(kf_gemv_launch *l, unsigned teams)
 
 static inline int kf_gemv_has_room(const kf_gemv_machine *m, size_t shared, unsigned per_sm)
 {
-    return shared <= (per_sm > 1 ? m->most_shared / per_sm - 1024 : m->most_shared);
+    return shared + (per_sm > 1 ? 1024 : 0) <= m->most_shared / per_sm;
 }
 
 /* Each row of a block's tiles has a factor and a zero point. */

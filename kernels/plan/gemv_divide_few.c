@@ -1,14 +1,15 @@
-/* gemv_divide_few.c - one, two or four columns of x: each block has all of x, or two blocks, a
- * cluster, share rows and have half of K each.
+/* gemv_divide_few.c - one, two or four columns of x, of GGUF's blocks eight: each block has all of
+ * x, or two blocks, a cluster, share rows and have half of K each, or a block has a part of K at a
+ * time.
  *
  * Shared memory of a block (cuda/few/gemv_column.cuh):
  *
  *   ring     each warp's units of codes and scales
- *   x        all of it, as halves: each column, then half a row of banks; then, for GGUF's blocks
- *            with minima, each column's sums over groups
+ *   x        all of it, or of a step, as halves: each column, then half a row of banks; then, for
+ *            GGUF's blocks with minima, each column's sums over groups
  *   slots    (tiles + warps) x columns x 16 sums
  *   rows     tiles x 16 factors and zero points, and which warps had each tile
- *   mail     tiles x columns x 16 sums of the other block of a pair
+ *   mail     tiles x columns x 16 sums of the other block of a pair, or of the steps so far
  *   table    pairs of a code book
  *
  * A ring of 64 KiB is twice what 132 multiprocessors must have in flight to keep 4.8 TB/s busy. It
@@ -21,16 +22,20 @@ unsigned kf_gemv_few(unsigned columns)
     return columns > KF_GEMV_FEW ? KF_GEMV_EIGHT : columns > 2 ? KF_GEMV_FEW : columns;
 }
 
-/* Stages of a row that a block has, at most. */
-static uint32_t block_stages(const kf_gemv_division *d)
+/* Stages of a row that a block has, at most; and of them those of a step. */
+static uint32_t all_stages(const kf_gemv_division *d)
 {
     return (d->stages + d->cluster - 1) / d->cluster;
 }
+static uint32_t step_stages(const kf_gemv_division *d)
+{
+    return (all_stages(d) + d->steps - 1) / d->steps;
+}
 
-/* Bytes of all that a block has of x. */
+/* Bytes of what a block has of x at a time. */
 static size_t x_bytes(const kf_gemv_launch *l, const kf_gemv_tiling *t)
 {
-    size_t column = (size_t)block_stages(&l->division) * (t->stage_codes * 2 + t->stage_sums);
+    size_t column = (size_t)step_stages(&l->division) * (t->stage_codes * 2 + t->stage_sums);
     unsigned columns = kf_gemv_few(l->task.columns);
     return columns * (column + (columns == KF_GEMV_EIGHT ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP));
 }
@@ -38,7 +43,7 @@ static size_t x_bytes(const kf_gemv_launch *l, const kf_gemv_tiling *t)
 unsigned kf_gemv_few_units(const kf_gemv_launch *l)
 {
     const kf_gemv_division *d = &l->division;
-    return (unsigned)kf_div_up((uint64_t)l->share.most * block_stages(d), KF_GEMV_WARPS);
+    return (unsigned)kf_div_up((uint64_t)l->share.most * all_stages(d), KF_GEMV_WARPS);
 }
 
 static int is_heavy(const kf_gemv_tiling *t)
@@ -103,13 +108,13 @@ static int are_few(const kf_gemv_launch *l, const kf_gemv_target *on)
 static size_t lay_out_memory(kf_gemv_launch *l, const kf_gemv_tiling *t)
 {
     kf_gemv_division *d = &l->division;
-    size_t columns = kf_gemv_few(l->task.columns), at = t->stage_ring;
+    size_t columns = kf_gemv_few(l->task.columns), at = t->stage_ring / KF_GEMV_AHEAD * d->ahead;
     size_t slots = (size_t)l->share.most + KF_GEMV_WARPS, sums = KF_GEMV_TILE * sizeof(float);
     d->x_at = (uint32_t)at;
     d->slots_at = (uint32_t)(at += x_bytes(l, t));
     d->rows_at = (uint32_t)(at += columns * slots * sums);
     at += (size_t)l->share.most * (KF_GEMV_TILE * KF_GEMV_ROW_BYTES + sizeof(uint32_t));
-    if (d->cluster > 1) at += columns * l->share.most * sums;
+    if (d->cluster > 1 || d->steps > 1) at += columns * l->share.most * sums;
     return kf_gemv_end_layout(l, t, at);
 }
 
@@ -129,7 +134,7 @@ static int try_few(kf_gemv_launch *l, const kf_gemv_target *on, unsigned per_sm)
 /* Whether every warp has so many rings full of units to do. */
 static int fills_rings(const kf_gemv_launch *l, double rings)
 {
-    uint64_t units = (uint64_t)l->share.most * block_stages(&l->division);
+    uint64_t units = (uint64_t)l->share.most * all_stages(&l->division);
     return (double)units >= rings * KF_GEMV_AHEAD * KF_GEMV_WARPS;
 }
 
@@ -170,24 +175,44 @@ static unsigned full_blocks(const kf_gemv_launch *l, const kf_gemv_tiling *t)
     return is_shared && is_heavy(t) && has_more ? l->grid.blocks / 2 : 0;
 }
 
-/* Two blocks of threads for each multiprocessor, or one; 0: no room. */
+/* Two blocks of threads for each multiprocessor, or one; 0: no room. Where two units of a warp
+ * have none, or all of x, two blocks have none either. */
 static int try_blocks(kf_gemv_launch *l, const kf_gemv_target *on)
 {
     kf_gemv_division *d = &l->division;
-    d->block_stages = block_stages(d);
-    int are_two = kf_gemv_work(l) > on->machine->multiprocessors / d->cluster &&
+    d->block_stages = step_stages(d);
+    int are_two = d->ahead == KF_GEMV_AHEAD && d->steps == 1 &&
+                  kf_gemv_work(l) > on->machine->multiprocessors / d->cluster &&
                   try_few(l, on, 2) && are_two_better(l, on);
     return are_two || try_few(l, on, 1);
 }
 
-/* Eight columns of a long x find room if two blocks share it. */
+/* A long x finds room if two blocks share it. */
 static int try_pairs(kf_gemv_launch *l, const kf_gemv_target *on)
 {
     kf_gemv_division *d = &l->division;
-    if (l->task.columns <= KF_GEMV_FEW || d->cluster > 1 || d->stages < 2) return 0;
+    if (d->cluster > 1 || d->stages < 2) return 0;
     if (!on->machine->has_clusters || l->task.options.pairing == KF_GEMV_PAIR_NEVER) return 0;
     d->cluster = 2;
     return try_blocks(l, on);
+}
+
+/* Of GGUF's blocks, which have no other kernel, a long x: two blocks share it, and then rings have
+ * one unit a warp, whose seven neighbours keep memory busy while it multiplies; then a block has
+ * it in as few steps as it takes. 0: no room for a stage. */
+static int try_long(kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    kf_gemv_division *d = &l->division;
+    const uint32_t cluster = d->cluster;
+    for (; d->ahead; d->ahead--) {
+        d->cluster = cluster;
+        if (try_blocks(l, on) || try_pairs(l, on)) return 1;
+    }
+    d->cluster = 1;
+    for (d->steps = 2; d->steps <= d->stages; d->steps++)
+        for (d->ahead = KF_GEMV_AHEAD; d->ahead; d->ahead--)
+            if (try_blocks(l, on)) return 1;
+    return 0;
 }
 
 /* Half of a ring is left until x has been asked for where the busiest warp has two rings full to
@@ -197,14 +222,16 @@ int kf_gemv_divide_few(kf_gemv_launch *l, const kf_gemv_target *on)
 {
     kf_gemv_division *d = &l->division;
     if (l->task.columns > on->tiling->few) return 0;
+    d->steps = 1;
+    d->ahead = KF_GEMV_AHEAD;
     d->cluster = are_pairs_better(l, on) ? 2 : 1;
     if (!are_few(l, on)) return 0;
     d->is_few = 1;
     d->passes = 1;
-    if (!try_blocks(l, on) && !try_pairs(l, on)) return 0;
+    if (on->tiling->way == KF_WAY_BLOCKS ? !try_long(l, on) : !try_blocks(l, on)) return 0;
     l->grid.solo_bytes = solo_bytes(l, on->machine);
-    int is_short = kf_gemv_few_units(l) < 2 * KF_GEMV_AHEAD && l->grid.solo_bytes;
-    d->before_x = is_short ? KF_GEMV_AHEAD : KF_GEMV_AHEAD / 2;
+    int is_short = kf_gemv_few_units(l) < 2 * d->ahead && l->grid.solo_bytes;
+    d->before_x = is_short ? d->ahead : KF_GEMV_AHEAD / 2;
     if (!l->task.overlap) d->before_x = 0;
     d->full_blocks = full_blocks(l, on->tiling);
     return on->count(on->ctx, l) < 0 ? -1 : 1;

@@ -40,9 +40,9 @@ typedef struct kf_gemv_division {
     /* the kernel for few columns of x */
     int is_few;
     uint32_t stages;       /* of a row                                                         */
-    uint32_t block_stages; /* of a block, at most: two blocks share rows where cluster is 2    */
+    uint32_t block_stages; /* of a block's step, at most: of a pair's block half of a row      */
     uint32_t x_at;         /* also of the kernel for nine columns and more                     */
-    uint32_t before_x;     /* units of a warp that are fetched before x, of KF_GEMV_AHEAD      */
+    uint32_t before_x;     /* units of a warp that are fetched before x, of `ahead`            */
     uint32_t full_blocks;  /* so many blocks, the first ones, fetch all of their ring before x */
     /* the kernels for more */
     uint32_t slices;  /* of a row                                            */
@@ -52,6 +52,9 @@ typedef struct kf_gemv_division {
     uint32_t sums_at, own_at;
     uint32_t k_groups; /* nine columns and more: groups of warps of a block that divide its part
                           of K; 0: another kernel                                            */
+    /* few columns again */
+    uint32_t ahead; /* units of a warp that are in flight: KF_GEMV_AHEAD, of GGUF's blocks also 1 */
+    uint32_t steps; /* over K, each with a part of x; of planes always 1 */
 } kf_gemv_division;
 
 /* How a kernel is launched. */

@@ -31,6 +31,9 @@ typedef struct kf_gemv_options {
     /* Nine columns and more by the kernel for them wherever it can, on one cluster, so that more
      * than 256 rows are several steps. */
     int always_wide;
+    /* Bytes of dynamic shared memory that a block may have, of those that the GPU gives it: plans
+     * as a smaller card has them; 0: all. */
+    unsigned most_shared;
     const struct kerf_gemv_tuning *tuning; /* kerf/gemv_tune.h; NULL: the GPU's own; not kept */
 } kf_gemv_options;
 

@@ -24,11 +24,12 @@ static void outline_few(kf_gemv_outline *out, const kf_gemv_launch *l, const kf_
 {
     enum { THREADS = 32 * KF_GEMV_WARPS, OCTETS_OF_A_ROUND = 8 };
     unsigned n = kf_gemv_few(l->task.columns);
+    unsigned steps = l->division.steps;
     unsigned octets = l->division.block_stages * t->stage_codes / 8;
     unsigned round = THREADS * (n == 4 ? OCTETS_OF_A_ROUND / 2 : OCTETS_OF_A_ROUND);
     out->pairs = l->division.cluster > 1;
-    out->inputs = (double)octets * 8 * n;
-    out->rounds = (double)kf_div_up(octets, round);
+    out->inputs = (double)octets * 8 * n * steps;
+    out->rounds = (double)kf_div_up(octets, round) * steps;
     out->units = kf_gemv_few_units(l);
     out->stages = (double)out->units * l->grid.per_sm;
 }

@@ -1,11 +1,12 @@
 /* gemv.c - the matrix-vector products of the GPU keep what gemv.h promises: every format, number of
  * columns and type, against double arithmetic on the decoded weights.
  *
- *   gemv brief [pairs|wide] [FORMAT...]     every kernel over small shapes, each buffer of its
- *                                           exact size: what compute-sanitizer is run over
- *   gemv quick [cpu|pairs|wide|least|most] [-o FILE] [FORMAT...]  shapes with every kind of edge
- *   gemv full [cpu|pairs|wide|least|most] [-o FILE] [FORMAT...]   and large ones, every type with
- * each
+ *   gemv brief [MODE...] [FORMAT...]             every kernel over small shapes, each buffer of
+ *                                                its exact size: for compute-sanitizer
+ *   gemv quick [MODE...] [-o FILE] [FORMAT...]   shapes with every kind of edge
+ *   gemv full [MODE...] [-o FILE] [FORMAT...]    and large ones, every type with each
+ *
+ * MODE: cpu, pairs, wide, small, least, most.
  *
  * Formats whose codes can be shuffled go through all of it once more with those.
  *
@@ -14,13 +15,15 @@
  * kind used; and a digest of all results, the same in every run. The last line counts. `cpu` runs
  * the same over the processor's kernels; with `pairs` two blocks share rows wherever they can, as
  * otherwise only those of large matrices do; with `wide` nine columns and more go the way that they
- * do with large matrices; with `least` and `most` all factors of a tuning are that
- * (kerf/gemv_tune.h). Without a GPU the exit status is 77. */
+ * do with large matrices; with `small` blocks have as much shared memory as those of an sm_89, and
+ * no two share rows, so that GGUF's blocks have rings of one unit and steps (`small pairs`: they do
+ * share); with `least` and `most` all factors of a tuning are that (kerf/gemv_tune.h). Without a
+ * GPU the exit status is 77. */
 #include "gpu/gemv_calls.h"
 #include "gpu/gemv_launch.h"
 #include "gpu/gemv_numbers.h"
 
-#include <kerf/gemv_tune.h>
+#include "plan/gemv_tuning.h"
 
 /* --- numbers as models have them ----------------------------------------------------------------
  */
@@ -38,11 +41,11 @@ static void check_shape(const kerf_format *f, extent size, kerf_dtype x, int wid
 
 static void check_shapes(const kerf_format *f)
 {
-    static const extent brief[] = {{5, 97}, {33, 256}, {17, 1024}, {2, 4100}},
+    static const extent brief[] = {{5, 97}, {33, 256}, {17, 1024}, {2, 4100}, {1, 36864}},
                         quick[] = {{1, 1},     {2, 2},     {3, 31},    {31, 33},    {33, 96},
                                    {7, 130},   {64, 256},  {17, 321},  {131, 1000}, {17, 4100},
                                    {300, 512}, {33, 4096}, {5, 14336}, {2, 16480},  {3, 6144},
-                                   {2, 12288}, {17, 8192}},
+                                   {2, 12288}, {17, 8192}, {2, 36864}},
                         large[] = {{4100, 4100}, {1056, 4096}, {257, 8192}, {40, 28672},
                                    {8200, 576},  {300, 14336}, {1030, 5120}};
     const extent *list = mode == BRIEF ? brief : quick;
@@ -128,6 +131,31 @@ static void tune_all(double factor)
     options.tuning = &tuning;
 }
 
+static void be_small(void)
+{
+    const kf_gemv_machine m = kf_gemv_machine_of("sm_89", 128, 0);
+    options.most_shared = m.most_shared;
+    options.pairing = KF_GEMV_PAIR_NEVER;
+}
+
+/* Whether a word says how plans are made. */
+static int take_mode(const char *word)
+{
+    if (strcmp(word, "pairs") == 0)
+        options.pairing = KF_GEMV_PAIR_ALWAYS;
+    else if (strcmp(word, "wide") == 0)
+        options.always_wide = 1;
+    else if (strcmp(word, "small") == 0)
+        be_small();
+    else if (strcmp(word, "least") == 0)
+        tune_all(KERF_GEMV_FACTOR_LEAST);
+    else if (strcmp(word, "most") == 0)
+        tune_all(KERF_GEMV_FACTOR_MOST);
+    else
+        return 0;
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     char device[128] = "processor";
@@ -140,14 +168,8 @@ int main(int argc, char **argv)
     separate = mode == BRIEF;
     argc -= 2, argv += 2;
     int cpu = argc > 0 && strcmp(argv[0], "cpu") == 0;
-    int pairs = argc > 0 && strcmp(argv[0], "pairs") == 0;
-    int wide = argc > 0 && strcmp(argv[0], "wide") == 0;
-    if (pairs) options.pairing = KF_GEMV_PAIR_ALWAYS;
-    options.always_wide = wide;
-    int least = argc > 0 && strcmp(argv[0], "least") == 0;
-    int most = argc > 0 && strcmp(argv[0], "most") == 0;
-    if (least || most) tune_all(least ? KERF_GEMV_FACTOR_LEAST : KERF_GEMV_FACTOR_MOST);
-    if (cpu || pairs || wide || least || most) argc--, argv++;
+    if (cpu) argc--, argv++;
+    while (argc > 0 && take_mode(argv[0])) argc--, argv++;
     if (!cpu) open_gpu(device, sizeof device);
     if (argc > 1 && strcmp(argv[0], "-o") == 0) {
         out = fopen(argv[1], "w");

@@ -71,6 +71,12 @@ static void together_new(together *t, const kerf_format *f, const size_t *rows, 
     }
 }
 
+/* Inputs of a case: of many columns more than a block of an sm_89 has room for. */
+static size_t cols_of(size_t i, unsigned columns)
+{
+    return i % 2 == 0 ? 333 : columns > 4 ? 6144 : 1056;
+}
+
 /* One launch; y[i] receives part i, of which SWIGLU has only the first. 0: no such plan. */
 static int run_together(together *t, uint8_t *const y[], double *bound)
 {
@@ -128,7 +134,7 @@ static void check_parts(const kerf_format *f)
         unsigned parts = i % 3 == 0 ? 3 : i % 3 == 1 ? 4 : 2;
         together t = {.parts = parts,
                       .s = {.columns = columns_few[i / 3], .y = types[i % 3], .bias = i % 2}};
-        together_new(&t, f, rows[i % 3], i % 2 ? 1056 : 333, types[(i + i / 3) % 3]);
+        together_new(&t, f, rows[i % 3], cols_of(i, t.s.columns), types[(i + i / 3) % 3]);
         uint8_t *y[KERF_GEMV_PARTS], *alone = allocate(COLUMNS * 512 * 4);
         double bound = 0;
         for (unsigned k = 0; k < parts; k++) y[k] = allocate(COLUMNS * t.p[k].rows * 4);
@@ -162,7 +168,7 @@ static void check_swiglu(const kerf_format *f)
                             .alpha = i % 4 == 3 ? 0.7f : 0,
                             .bias = i % 3 == 1,
                             .residual = i % 3 == 2}};
-        together_new(&t, f, rows, i % 2 ? 1056 : 333, types[i % 3]);
+        together_new(&t, f, rows, cols_of(i, t.s.columns), types[i % 3]);
         float *y = allocate(COLUMNS * rows[0] * sizeof *y);
         uint8_t *out[] = {(uint8_t *)y}, *narrow = allocate(COLUMNS * rows[0] * 2);
         double bound = 0, a = i % 4 == 3 ? (double)0.7f : 1;

@@ -70,7 +70,9 @@ static kerf_gemv *plan_of(const kerf_gemv_shape *s)
     kerf_status status = kf_gemv_plan_create_with(&plan, s, &exec, &options, &error);
     if (status == KERF_OK) {
         snprintf(seen.backend, sizeof seen.backend, "%s", kerf_gemv_backend(plan));
-        check(kerf_gemv_bound(plan) < 0x1p-8, "a bound that promises nothing");
+        /* It grows with rows; those of models are 16384 long. */
+        check(kerf_gemv_bound(plan) < 0x1p-8 * fmax(1, (double)s->cols / 16384),
+              "a bound that promises nothing");
         return plan;
     }
     if (status != KERF_E_NOSUP || !error.text[0]) check(0, error.text);

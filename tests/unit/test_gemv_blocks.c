@@ -46,7 +46,8 @@ static int count_blocks(void *ctx, const kf_gemv_launch *l)
 }
 
 /* Eight columns of x beside a ring of 72 KiB of q4_k: all of x has room up to 8192 inputs; of more,
- * two blocks have a half each; of 65536 not even these. One block takes all registers. */
+ * two blocks have a half each; of 65536, 128 stages, not even these, and a block has 19 of them at
+ * a time. One block takes all registers. */
 static void eight_columns_of_blocks(void **state)
 {
     (void)state;
@@ -71,14 +72,108 @@ static void eight_columns_of_blocks(void **state)
         assert_true(l.grid.shared_bytes <= m.most_shared);
     }
     kf_gemv_launch l = {.task = {.cols = 65536, .columns = 8, .tiles = 64, .together = 1}};
-    assert_int_equal(kf_gemv_divide(&l, &t, &m, count_blocks, NULL), 0);
+    assert_int_equal(kf_gemv_divide(&l, &t, &m, count_blocks, NULL), 1);
+    assert_int_equal(l.division.steps, 7);
+}
+
+/* Shared memory of a block, which has two tiles of 16 rows of 4096: of q4_k on an sm_89 98 KiB hold
+ * two rings of 36864 bytes, 23 stages of 1088 of one x, and 968 of rest; of 24 to 57 stages, one
+ * ring; of more, two steps. Eight columns have room for six stages beside one ring. Pairs on an
+ * sm_90 have four tiles, and eight columns of half of 40 stages. */
+static void room_beside_a_long_x(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch, *format;
+        uint64_t cols;
+        unsigned columns, ahead, cluster, steps;
+    } rows[] = {
+        {"sm_89", "q4_k", 10240, 1, 2, 1, 1},      {"sm_89", "q4_k", 11776, 1, 2, 1, 1},
+        {"sm_89", "q4_k", 12288, 1, 1, 1, 1},      {"sm_89", "q4_k", 14336, 1, 1, 1, 1},
+        {"sm_89", "q4_k", 29184, 1, 1, 1, 1},      {"sm_89", "q4_k", 29696, 1, 1, 1, 2},
+        {"sm_89", "q4_k", 14336, 2, 1, 1, 1},      {"sm_89", "q4_k", 14336, 4, 1, 1, 3},
+        {"sm_89", "q4_k", 14336, 8, 1, 1, 5},      {"sm_89", "q4_k", 4096, 8, 1, 1, 2},
+        {"sm_89", "q4_k", 4096, 4, 1, 1, 1},       {"sm_89", "q4_k", 4096, 2, 2, 1, 1},
+        {"sm_89", "q4_1", 6144, 1, 2, 1, 1},       {"sm_89", "q4_1", 14336, 1, 1, 1, 1},
+        {"sm_89", "q4_1", 14336, 2, 1, 1, 2},      {"sm_89", "q6_k", 14336, 1, 2, 1, 1},
+        {"sm_89", "q6_k", 28672, 1, 1, 1, 1},      {"sm_89", "ggml-q8_0", 14336, 1, 1, 1, 1},
+        {"sm_89", "ggml-q8_0", 14336, 2, 1, 1, 1}, {"sm_90", "q4_k", 14336, 1, 2, 1, 1},
+        {"sm_90", "q4_k", 28672, 2, 2, 1, 1},      {"sm_90", "q4_k", 28672, 4, 2, 2, 1},
+        {"sm_90", "q4_k", 20480, 8, 1, 2, 1},      {"sm_90", "q4_k", 28672, 8, 1, 1, 3},
+        {"sm_89", "nvfp4", 14336, 1, 2, 1, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const kerf_format *f = kerf_format_find(rows[i].format);
+        const kf_gemv_machine m = kf_gemv_machine_of(rows[i].arch, 132, 1000);
+        const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(f));
+        kf_gemv_launch l = {.task = {.cols = rows[i].cols,
+                                     .columns = rows[i].columns,
+                                     .weight_bytes = 1 << 25,
+                                     .tiles = 256,
+                                     .together = 1}};
+        const kf_gemv_division *d = &l.division;
+        assert_int_equal(kf_gemv_divide(&l, &t, &m, count_blocks, NULL), 1);
+        if (d->ahead != rows[i].ahead || d->cluster != rows[i].cluster || d->steps != rows[i].steps)
+            fail_msg("%s %s %u x %u: %u units, %u blocks, %u steps", rows[i].arch, rows[i].format,
+                     (unsigned)rows[i].cols, rows[i].columns, d->ahead, d->cluster, d->steps);
+        assert_true(l.grid.shared_bytes <= m.most_shared);
+        assert_int_equal(d->x_at, 8 * d->ahead * t.stage_unit);
+        assert_true(d->before_x <= d->ahead);
+        assert_true(d->block_stages * d->cluster * d->steps >= d->stages);
+    }
+}
+
+/* On an sm_89 every block of q4_k finds room, with one column however many rows a block has; eight
+ * of 61 tiles leave none for their sums. */
+static void room_beside_many_sums(void **state)
+{
+    (void)state;
+    const kf_gemv_machine m = kf_gemv_machine_of("sm_89", 132, 1000);
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find("q4_k")));
+    for (unsigned columns = 1; columns <= 8; columns *= 2) {
+        kf_gemv_launch l = {
+            .task = {.cols = 4096, .columns = columns, .tiles = 8016, .together = 1}};
+        const int fits = kf_gemv_divide(&l, &t, &m, count_blocks, NULL);
+        assert_int_equal(fits, columns < 8);
+        if (fits) assert_int_equal(l.division.steps, 1);
+    }
+}
+
+/* A plan may be made as a card with less shared memory has it. */
+static void less_shared_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned kib, ahead, steps; /* steps 0: no room */
+    } rows[] = {{0, 2, 1},  {1, 0, 0},  {32, 0, 0},  {64, 1, 2},
+                {96, 1, 1}, {98, 1, 1}, {128, 2, 1}, {1024, 2, 1}};
+    const kf_gemv_machine m = kf_gemv_machine_of("sm_90", 132, 4800);
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find("q4_k")));
+    for (size_t i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {
+        const unsigned most = rows[i / 2].kib * 1024;
+        kf_gemv_launch l = {
+            .task = {.cols = 14336,
+                     .columns = 1,
+                     .tiles = 256,
+                     .together = 1,
+                     .overlap = i % 2,
+                     .options = {.pairing = KF_GEMV_PAIR_NEVER, .most_shared = most}}};
+        const int fits = kf_gemv_divide(&l, &t, &m, count_blocks, NULL);
+        assert_int_equal(fits, rows[i / 2].steps > 0);
+        assert_int_equal(l.grid.most_bytes, m.most_shared);
+        if (!fits) continue;
+        assert_int_equal(l.division.ahead, rows[i / 2].ahead);
+        assert_int_equal(l.division.steps, rows[i / 2].steps);
+        assert_true(l.grid.shared_bytes <= (most ? most : m.most_shared));
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(units_of_blocks),
-        cmocka_unit_test(eight_columns_of_blocks),
+        cmocka_unit_test(units_of_blocks),      cmocka_unit_test(eight_columns_of_blocks),
+        cmocka_unit_test(room_beside_a_long_x), cmocka_unit_test(room_beside_many_sums),
+        cmocka_unit_test(less_shared_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

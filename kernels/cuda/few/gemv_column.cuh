@@ -19,6 +19,10 @@
  * much less to do than others: each has half of the stages, and of x. In the end they send each
  * other the sums of the rows that the other one writes.
  *
+ * Where x of GGUF's blocks leaves no room for two units, one is copied at a time: while a warp
+ * multiplies, memory works for its seven neighbours. Where all of x leaves none for one, the block
+ * goes over its rows in several STEPS, each with a part of K: gemv_steps.cuh.
+ *
  * How many of the first units are copied before x is read:
  *
  *   half of them, where more units follow: the other half gives memory something to do while x
@@ -56,6 +60,7 @@
 #include "cuda/few/gemv_consume.cuh"
 #endif
 #include "cuda/few/gemv_column_y.cuh"
+#include "cuda/few/gemv_steps.cuh"
 
 namespace
 {
@@ -102,6 +107,23 @@ __device__ __forceinline__ void touch_constants(const kf_gemv_job &j)
     asm volatile("" ::"f"(j.alpha), "l"(j.x), "r"(j.y_type), "r"(j.x_type), "r"(j.x_wide));
 }
 
+/* Units of a warp that are in flight. */
+__device__ __forceinline__ uint32_t units_ahead(const kf_gemv_job &j)
+{
+    return KF_BLOCKS ? j.division.ahead : ON_THE_WAY;
+}
+
+/* Until the first of them is there. */
+__device__ __forceinline__ void wait_first(uint32_t ahead)
+{
+    if (ahead == ON_THE_WAY) {
+        wait_unit();
+        return;
+    }
+    wait_copies();
+    __syncwarp();
+}
+
 /* --- the kernel ---------------------------------------------------------------------------------
  */
 
@@ -113,8 +135,19 @@ __device__ __forceinline__ uint32_t keep(uint32_t v)
     return v;
 }
 
-template <int N, bool PAIR>
-__global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT ? 1 : 2)
+/* Aims at a warp's run of a block's units. */
+__device__ __forceinline__ void begin_run(unit_feed &feed, uint32_t tiles, stage_span stages,
+                                          uint32_t warp)
+{
+    const uint32_t units = tiles * stages.count(), first = cut(units, warp);
+    feed.left = cut(units, warp + 1) - first;
+    feed.tile = cut(tiles, warp); /* which is first / stages */
+    feed.stage = first - feed.tile * stages.count() + stages.first;
+    feed.stages = stages;
+}
+
+template <int N, bool PAIR, bool STEPS>
+__global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT || STEPS ? 1 : 2)
     gemv_column(const __grid_constant__ kf_gemv_job j)
 {
     extern __shared__ __align__(128) uint8_t shared[];
@@ -129,7 +162,7 @@ __global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT ? 1 : 2)
     if (thread < N) largest[thread] = 0;
     column_block b;
     const uint32_t rank = PAIR ? blockIdx.x % 2 : 0;
-    const stage_span stages = stages_of<PAIR>(j, rank);
+    stage_span stages = STEPS ? stages_of_step(j, 0) : stages_of<PAIR>(j, rank);
     b.span = span_of(j, PAIR ? blockIdx.x / 2 : blockIdx.x, parts);
     b.thread = thread;
     b.unit = j.swiglu ? 2 : 1;
@@ -142,18 +175,15 @@ __global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT ? 1 : 2)
     b.runs = b.zeros + j.share.most * (TILE * 4);
     const pair_mail mail = {b.items, b.unit, rank, b.runs + j.share.most * 4,
                             (uint32_t)__cvta_generic_to_shared(&arrivals)};
-    uint32_t ring = base + warp * (ON_THE_WAY * UNIT_BYTES);
+    const uint32_t ahead = units_ahead(j);
+    uint32_t ring = base + warp * (ahead * UNIT_BYTES);
     if (!j.constant_weights) wait_previous();
     if (PAIR && thread == 0) mail.expect();
     __syncthreads();
     if (PAIR) arrive_at_cluster<false>();
 
-    uint32_t units = s.tiles * stages.count(), first = cut(units, warp);
     unit_feed feed;
-    feed.left = cut(units, warp + 1) - first;
-    feed.tile = cut(s.tiles, warp); /* which is first / stages */
-    feed.stage = first - feed.tile * stages.count() + stages.first;
-    feed.stages = stages;
+    begin_run(feed, s.tiles, stages, warp);
     uint32_t left = feed.left, tile = feed.tile, stage = feed.stage;
     if (left) feed.aim(j, s, lane);
     auto fill_ring = [&](uint32_t i, uint32_t end) {
@@ -170,7 +200,7 @@ __global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT ? 1 : 2)
     prepare_table((uint32_t *)(shared + j.division.table_at));
     prepare_more<N>(j, b);
     row_end<N> end = {};
-    if (thread < b.items) {
+    if (!STEPS && thread < b.items) {
         end.aim(j, b, thread);
         if (KEEPS_END<N>) end.load_scales(j, b);
     }
@@ -187,19 +217,19 @@ __global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT ? 1 : 2)
     uint32_t x = keep(me.x + (stage - stages.first) * X_STAGE);
     uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
     x_part<N> part;
-    part.template aim<PAIR>(j, stages, keep(x_at), thread);
+    part.template aim<PAIR || STEPS>(j, stages, keep(x_at), thread);
     touch_constants(j);
     /* Last, since these copies delay x, which the block beside this one waits for now. */
-    constexpr uint32_t HALF = ON_THE_WAY / 2;
-    const uint32_t early = blockIdx.x < j.division.full_blocks ? ON_THE_WAY : j.division.before_x;
-    fill_ring(0, min(early, HALF));
-    if (early > HALF) {
+    const uint32_t half = ahead / 2;
+    const uint32_t early = blockIdx.x < j.division.full_blocks ? ahead : j.division.before_x;
+    fill_ring(0, min(early, half));
+    if (early > half) {
         wait_copies();
-        fill_ring(HALF, early);
+        fill_ring(half, early);
     }
     if (j.constant_weights) wait_previous();
     end.load(j);
-    stage_column(j, part, largest, [&] { fill_ring(early, ON_THE_WAY); });
+    stage_column(j, part, largest, [&] { fill_ring(early, ahead); });
     end.settle(j);
     if (KEEPS_END<N>) end.find_factors();
     __syncthreads();
@@ -210,36 +240,69 @@ __global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT ? 1 : 2)
     float sum[LANE_SUMS<N>][2] = {}, whole[PAIRS<N>][2][4] = {};
     uint32_t slot = 0;
     bool fresh = true;
+    for (uint32_t step = 1;; step++) {
 #pragma unroll 1
-    for (; left; left--) {
-        if (fresh) {
-            if constexpr (ROW_ZEROS) {
-                me.zero[0] = shared_word(b.zeros + tile * (TILE * 4) + lane / 4 * 4);
-                me.zero[1] = shared_word(b.zeros + tile * (TILE * 4) + lane / 4 * 4 + 32);
+        for (; left; left--) {
+            if (fresh) {
+                if constexpr (ROW_ZEROS) {
+                    me.zero[0] = shared_word(b.zeros + tile * (TILE * 4) + lane / 4 * 4);
+                    me.zero[1] = shared_word(b.zeros + tile * (TILE * 4) + lane / 4 * 4 + 32);
+                }
+                if constexpr (KF_ROW.zero == KERF_ZERO_F32)
+                    me.offset =
+                        __ldg((const float *)s.part[s.at(tile).part].plane[KERF_PLANE_ZEROS]);
             }
-            if constexpr (KF_ROW.zero == KERF_ZERO_F32)
-                me.offset = __ldg((const float *)s.part[s.at(tile).part].plane[KERF_PLANE_ZEROS]);
+            fresh = stage + 1 == stages.end;
+            if (left > 1)
+                fetch_beside(then, j, s, tile + fresh, fresh ? stages.first : stage + 1, lane);
+            wait_first(ahead);
+            consume_unit<N>(me, ring + slot, x, now, sum, whole, octets);
+            now = then;
+            stage++;
+            x += X_STAGE;
+            if (fresh || left == 1) {
+                leave_run<N>(b.slots + (tile + warp) * SLOT_BYTES<N>, lane, sum, whole);
+                tile++;
+                stage = stages.first;
+                x = me.x;
+            }
+            __syncwarp();
+            if (feed.left) feed.fetch(j, s, ring + slot, lane);
+            commit_copies();
+            slot = slot == (ahead - 1) * UNIT_BYTES ? 0 : slot + UNIT_BYTES;
         }
-        fresh = stage + 1 == stages.end;
-        if (left > 1)
-            fetch_beside(then, j, s, tile + fresh, fresh ? stages.first : stage + 1, lane);
-        wait_unit();
-        consume_unit<N>(me, ring + slot, x, now, sum, whole, octets);
-        now = then;
-        stage++;
-        x += X_STAGE;
-        if (fresh || left == 1) {
-            leave_run<N>(b.slots + (tile + warp) * SLOT_BYTES<N>, lane, sum, whole);
-            tile++;
-            stage = stages.first;
-            x = me.x;
+        if constexpr (!STEPS) {
+            write_rows<N, PAIR>(j, b, mail, end, back, largest);
+            return;
         }
-        __syncwarp();
-        if (feed.left) feed.fetch(j, s, ring + slot, lane);
-        commit_copies();
-        slot = slot == (ON_THE_WAY - 1) * UNIT_BYTES ? 0 : slot + UNIT_BYTES;
+        const bool is_last = step == j.division.steps;
+        if (!is_last) {
+            stages = stages_of_step(j, step);
+            begin_run(feed, s.tiles, stages, warp);
+            left = feed.left, tile = feed.tile, stage = feed.stage;
+            if (left) feed.aim(j, s, lane);
+            if (left) fetch_beside(now, j, s, tile, stage, lane);
+            fill_ring(0, ahead);
+        }
+        const kept_sums<N> kept = {mail.box};
+        __syncthreads();
+        kept.add(j, b, largest, step == 1);
+        if (is_last) {
+            kept.write(j, b);
+            return;
+        }
+        __syncthreads();
+        if (thread < N) largest[thread] = 0;
+        prepare_runs(s, stages.count(), thread, b.runs);
+        part.template aim<true>(j, stages, x_at, thread);
+        __syncthreads();
+        stage_step(j, part, largest);
+        __syncthreads();
+        settle_x<N>(me, j, stages.count(), x_at, thread);
+        slot = 0;
+        fresh = true;
+        x = me.x + (stage - stages.first) * X_STAGE;
     }
-    write_rows<N, PAIR>(j, b, mail, end, back, largest);
 }
 
 } // namespace
