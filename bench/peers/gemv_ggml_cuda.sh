@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# gemv_ggml_cuda.sh - products with GGUF's blocks by ggml's CUDA backend, beside kerf's on the same card.
+#
+#   bench/peers/gemv_ggml_cuda.sh build FOLDER [GGML]    the peer into FOLDER (20 minutes on two cores)
+#   bench/peers/gemv_ggml_cuda.sh run FOLDER OUT         there: theirs, then kerf's, and what ncu counts
+#
+# GGML is a checkout of github.com/ggml-org/ggml; without it the commit below is fetched. The library is
+# built by its own CMake, for ARCHITECTURES (default 90), without flash attention, which no product needs.
+# FOLDER then holds gemv_ggml_cuda and three libraries; `run` wants bench_gemv_cuda there as well, of a
+# build with CUDA and -DKERF_BENCH=ON. OUT receives gemv-ggml.json, gemv-blocks.json and ncu-*.csv, and
+# `bench/peers/gemv_ggml_cuda.py OUT/gemv-ggml.json OUT/gemv-blocks.json` puts them side by side.
+set -euo pipefail
+
+commit=d99724f2b141fed9e1a9f402213506c081433465
+formats=q4_k,q6_k,ggml-q4_0,ggml-q8_0,q5_k,q2_k,ggml-mxfp4,iq4_xs,q3_k,ggml-nvfp4,q4_1,q5_0,q5_1,iq4_nl
+shapes=4096x4096,14336x4096,4096x14336,8192x8192,28672x8192
+metrics=gpu__time_duration.sum,smsp__inst_executed.sum,dram__bytes_read.sum
+metrics+=,smsp__issue_active.avg.pct_of_peak_sustained_elapsed,launch__grid_size,launch__block_size
+
+build() {
+    local folder=$1 source=${2:-$1/ggml}
+    mkdir -p "$folder"
+    if [ ! -d "$source" ]; then
+        git init -q "$source"
+        git -C "$source" fetch -q --depth 1 https://github.com/ggml-org/ggml "$commit"
+        git -C "$source" checkout -q FETCH_HEAD
+    fi
+    cmake -S "$source" -B "$folder/build" -GNinja -DCMAKE_BUILD_TYPE=Release -DGGML_CUDA=ON \
+        -DGGML_CUDA_GRAPHS=ON -DGGML_CUDA_FA=OFF -DGGML_CUDA_NCCL=OFF -DGGML_NATIVE=OFF -DGGML_CPU=OFF \
+        -DGGML_OPENMP=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
+        -DCMAKE_CUDA_ARCHITECTURES="${ARCHITECTURES:-90-real}" --log-level=WARNING
+    cmake --build "$folder/build" --target ggml-cuda
+    cp "$folder"/build/src/libggml-base.so.0 "$folder"/build/src/ggml-cuda/libggml-cuda.so.0 "$folder"
+    cc -std=c11 -D_GNU_SOURCE -O2 -I"$source/include" "$(dirname "$0")/gemv_ggml_cuda.c" \
+        -o "$folder/gemv_ggml_cuda" "$folder"/libggml-cuda.so.0 "$folder"/libggml-base.so.0 -lm \
+        -Wl,-rpath,'$ORIGIN' -Wl,--allow-shlib-undefined
+}
+
+# What one kernel of a product takes, without the launches around it.
+count() {
+    local ncu out=$1 name=$2 kernels=$3
+    shift 3
+    ncu=$(command -v ncu || ls /opt/nvidia/nsight-compute/*/ncu /usr/local/cuda/bin/ncu 2>/dev/null | head -n 1)
+    [ -n "$ncu" ] || return 0
+    timeout "${NCU_S:-25}" "$ncu" --csv --clock-control none --launch-skip 8 --launch-count 4 \
+        -k "regex:$kernels" --metrics "$metrics" "$@" >"$out/ncu-$name.csv" 2>/dev/null || true
+}
+
+run() {
+    local folder=$1 out=$2 status=0 torch
+    mkdir -p "$out"
+    torch=$(python3 -c 'import importlib.util as u; print(*u.find_spec("nvidia").submodule_search_locations)' \
+        2>/dev/null || true)
+    export LD_LIBRARY_PATH=$folder:${LD_LIBRARY_PATH:-}:/usr/local/cuda/lib64${torch:+:$torch/cu13/lib}
+    timeout "${GGML_S:-90}" "$folder/gemv_ggml_cuda" --types "${FORMATS:-$formats}" --shapes "${SHAPES:-$shapes}" \
+        --commit "$commit" -o "$out/gemv-ggml.json" >"$out/gemv-ggml.txt" 2>&1 || status=1
+    tail -n 5 "$out/gemv-ggml.txt"
+    timeout $((${BENCH_S:-90} + 15)) "$folder/bench_gemv_cuda" --no-baselines --decoder none --budget "${BENCH_S:-90}" \
+        --formats "${FORMATS:-$formats}" --columns 1,2,4,8,16 --shapes "${SHAPES:-$shapes}" \
+        --commit "${COMMIT:-unknown}" -o "$out/gemv-blocks.json" >"$out/gemv-blocks.txt" 2>&1 || status=1
+    tail -n 2 "$out/gemv-blocks.txt"
+    nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv || true
+    for c in 1 8 16; do
+        for type in q4_k q6_k ggml-q4_0; do
+            count "$out" "ggml-$type-$c" 'mul_mat|quantize' "$folder/gemv_ggml_cuda" --types $type \
+                --shapes 8192x8192 --columns $c --rotate 0.2 --turns 1 --window 0.1
+        done
+    done
+    return $status
+}
+
+case ${1:-} in
+build) [ $# -ge 2 ] && shift && build "$@" ;;
+run) [ $# -eq 3 ] && run "$2" "$3" ;;
+*) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2 && exit 2 ;;
+esac
