@@ -6,7 +6,7 @@
 #
 # GGML is a checkout of github.com/ggml-org/ggml; without it the commit below is fetched. The library is
 # built by its own CMake, for ARCHITECTURES (default 90), without flash attention, which no product needs.
-# FOLDER then holds gemv_ggml_cuda and three libraries; `run` wants bench_gemv_cuda there as well, of a
+# FOLDER then holds gemv_ggml_cuda and two libraries; `run` wants bench_gemv_cuda there as well, of a
 # build with CUDA and -DKERF_BENCH=ON. OUT receives gemv-ggml.json, gemv-blocks.json and ncu-*.csv, and
 # `bench/peers/gemv_ggml_cuda.py OUT/gemv-ggml.json OUT/gemv-blocks.json` puts them side by side.
 set -euo pipefail
@@ -36,14 +36,25 @@ build() {
         -Wl,-rpath,'$ORIGIN' -Wl,--allow-shlib-undefined
 }
 
-# What one kernel of a product takes, without the launches around it.
+# What the kernels of a product take, without the launches around them.
 count() {
-    local ncu out=$1 name=$2 kernels=$3
-    shift 3
-    ncu=$(command -v ncu || ls /opt/nvidia/nsight-compute/*/ncu /usr/local/cuda/bin/ncu 2>/dev/null | head -n 1)
+    local ncu out=$1 name=$2 kernels=$3 skip=$4
+    shift 4
+    [ $SECONDS -lt "${LIMIT_S:-600}" ] || return 0
+    ncu=$(command -v ncu || find /opt/nvidia/nsight-compute /usr/local/cuda/bin -maxdepth 2 -name ncu 2>/dev/null | head -n 1) || true
     [ -n "$ncu" ] || return 0
-    timeout "${NCU_S:-25}" "$ncu" --csv --clock-control none --launch-skip 8 --launch-count 4 \
-        -k "regex:$kernels" --metrics "$metrics" "$@" >"$out/ncu-$name.csv" 2>/dev/null || true
+    timeout 20 "$ncu" --csv --clock-control none --kill yes --launch-skip "$skip" --launch-count 4 -k "regex:$kernels" \
+        --metrics "$metrics" "$@" >"$out/ncu-$name.csv" 2>/dev/null || true
+}
+
+count_both() {
+    local folder=$1 out=$2 type=$3 columns=$4 of
+    of="--shapes 8192x8192 --columns $columns --rotate 0.2"
+    # shellcheck disable=SC2086
+    count "$out" "ggml-$type-$columns" 'mul_mat|quantize' 4 "$folder/gemv_ggml_cuda" --types "$type" $of --turns 1
+    # shellcheck disable=SC2086
+    count "$out" "kerf-$type-$columns" 'gemv' 0 "$folder/bench_gemv_cuda" --formats "$type" $of --no-baselines \
+        --decoder none --replays 1
 }
 
 run() {
@@ -60,11 +71,9 @@ run() {
         --commit "${COMMIT:-unknown}" -o "$out/gemv-blocks.json" >"$out/gemv-blocks.txt" 2>&1 || status=1
     tail -n 2 "$out/gemv-blocks.txt"
     nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv || true
-    for c in 1 8 16; do
-        for type in q4_k q6_k ggml-q4_0; do
-            count "$out" "ggml-$type-$c" 'mul_mat|quantize' "$folder/gemv_ggml_cuda" --types $type \
-                --shapes 8192x8192 --columns $c --rotate 0.2 --turns 1 --window 0.1
-        done
+    for what in "q4_k 1" "q4_k 16" "q4_k 8" "q6_k 1" "ggml-q4_0 1" "ggml-q4_0 16" "q6_k 8"; do
+        # shellcheck disable=SC2086
+        count_both "$folder" "$out" $what
     done
     return $status
 }
