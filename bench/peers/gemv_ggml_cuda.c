@@ -5,17 +5,18 @@
  *                  e.g. --types q4_k,ggml-q8_0 --shapes 4096x14336 --columns 1,8
  *
  * Measured as bench_gemv_cuda measures kerf, so that both files can stand side by side (they name
- * formats alike, and rows have the same keys): weights rotate over distinct allocations of a
- * gigabyte in total, one x and one y stay in L2, the same numbers make x and W. x and y are F32, as
- * ggml has them; its rounding of x to 8 bits is part of each product, since every product needs it.
+ * formats alike, and rows have the same keys): weights rotate over copies of a gigabyte in total,
+ * one x and one y stay in L2, x is the same and W of the same kind of numbers, a few rows that
+ * repeat. x and y are F32, as ggml has them; its rounding of x to 8 bits is part of each product,
+ * since every product needs it.
  *
  * A ggml graph of at least 100 MUL_MAT over the copies of W goes through
  * ggml_backend_graph_compute_async, which after two calls replays it as a CUDA graph. One call and
  * many are timed in each turn; the difference over the number of products between them is the
- * time of one, and what the host does before the first product starts is in neither. Types of one shape take
- * turns over all numbers of columns. Every row of y is compared with double arithmetic on decoded
- * weights: `rms` is the error over rms(y). Needs libggml-cuda of a build with GGML_CUDA_GRAPHS=ON:
- * gemv_ggml_cuda.sh beside this makes it. */
+ * time of one, and what the host does before the first product starts is in neither. All numbers of
+ * columns of a type and shape take turns. Every row of y is compared with double arithmetic on
+ * decoded weights: `rms` is the error over rms(y). Needs libggml-cuda of a build with
+ * GGML_CUDA_GRAPHS=ON: gemv_ggml_cuda.sh beside this makes it. */
 #include <ggml-backend.h>
 #include <ggml-cuda.h>
 #include <ggml.h>
@@ -28,18 +29,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST = 16, FEW_ROWS = 32, MOST_TURNS = 64, WARM = 4, MOST_CALLS = 1024 };
+enum { MOST = 16, FEW_ROWS = 32, MOST_TURNS = 64, WARM = 4 };
 
 static const struct kind {
     const char *format;
     enum ggml_type type;
-} kinds[] = {{"q4_k", GGML_TYPE_Q4_K},        {"q6_k", GGML_TYPE_Q6_K},
-             {"ggml-q4_0", GGML_TYPE_Q4_0},   {"ggml-q8_0", GGML_TYPE_Q8_0},
-             {"q5_k", GGML_TYPE_Q5_K},        {"q2_k", GGML_TYPE_Q2_K},
-             {"ggml-mxfp4", GGML_TYPE_MXFP4}, {"iq4_xs", GGML_TYPE_IQ4_XS},
-             {"q3_k", GGML_TYPE_Q3_K},        {"ggml-nvfp4", GGML_TYPE_NVFP4},
-             {"q4_1", GGML_TYPE_Q4_1},        {"q5_0", GGML_TYPE_Q5_0},
-             {"q5_1", GGML_TYPE_Q5_1},        {"iq4_nl", GGML_TYPE_IQ4_NL}};
+} kinds[] = {
+    {"q4_k", GGML_TYPE_Q4_K},        {"q6_k", GGML_TYPE_Q6_K},     {"ggml-q4_0", GGML_TYPE_Q4_0},
+    {"ggml-q8_0", GGML_TYPE_Q8_0},   {"q5_k", GGML_TYPE_Q5_K},     {"q2_k", GGML_TYPE_Q2_K},
+    {"ggml-mxfp4", GGML_TYPE_MXFP4}, {"iq4_xs", GGML_TYPE_IQ4_XS}, {"q3_k", GGML_TYPE_Q3_K},
+    {"ggml-nvfp4", GGML_TYPE_NVFP4}, {"q4_1", GGML_TYPE_Q4_1},     {"q5_0", GGML_TYPE_Q5_0},
+    {"q5_1", GGML_TYPE_Q5_1},        {"iq4_nl", GGML_TYPE_IQ4_NL}};
 
 typedef struct extent {
     int64_t rows, cols;
@@ -302,8 +302,7 @@ static void compare(FILE *f, const options *o, const struct kind *kind, extent s
 {
     weights w = weights_new(kind->type, size, o->rotated_bytes);
     static entrant e[MOST];
-    for (int c = 0; c < o->n_columns; c++)
-        e[c] = entrant_new(&w, size, o->columns[c], o->window_s);
+    for (int c = 0; c < o->n_columns; c++) e[c] = entrant_new(&w, size, o->columns[c], o->window_s);
     for (int t = 0; t < o->turns; t++)
         for (int c = 0; c < o->n_columns; c++) {
             double one = seconds_of(&e[c], 1), many = seconds_of(&e[c], e[c].repeats);
@@ -355,10 +354,10 @@ static void each_word(options *o, const char *list, void (*take)(options *o, con
 
 static options parse(int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"types", 1, NULL, 't'},  {"shapes", 1, NULL, 's'}, {"columns", 1, NULL, 'c'},
-        {"turns", 1, NULL, 'n'},  {"window", 1, NULL, 'w'}, {"rotate", 1, NULL, 'R'},
-        {"commit", 1, NULL, 'C'}, {NULL, 0, NULL, 0}};
+    static const struct option known[] = {{"types", 1, NULL, 't'},   {"shapes", 1, NULL, 's'},
+                                          {"columns", 1, NULL, 'c'}, {"turns", 1, NULL, 'n'},
+                                          {"window", 1, NULL, 'w'},  {"rotate", 1, NULL, 'R'},
+                                          {"commit", 1, NULL, 'C'},  {NULL, 0, NULL, 0}};
     const char *types = "q4_k,q6_k,ggml-q4_0,ggml-q8_0,q5_k,q2_k,ggml-mxfp4,iq4_xs,q3_k,"
                         "ggml-nvfp4,q4_1,q5_0,q5_1,iq4_nl",
                *shapes = "4096x4096,14336x4096,4096x14336,8192x8192,28672x8192",
