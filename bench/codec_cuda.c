@@ -7,8 +7,10 @@
  * all data is cold. Times are the median of REPEATS events. Bytes are those that must move:
  * the source once, or twice where a matrix is measured first, and every plane; for decode every
  * plane and the target. Before a codec is timed, planes and decoded values of its first bands are
- * compared with the processor's. Searches encode SEARCHED_ROWS; everything else has ROWS. */
+ * compared with the processor's. Searches encode SEARCHED_ROWS; everything else has ROWS. GGUF's
+ * blocks of two levels are decoded alone: CHECKED rows that the processor has encoded, repeated. */
 #include <kerf/cuda.h>
+#include <kerf/gemv_time.h>
 
 #define PROGRAM "codec_cuda"
 #include "numbers.h"
@@ -18,6 +20,7 @@ enum { SETS = 3, REPEATS = 15, WARM = 3 };
 #define ROWS 65536
 #define COLS 4096
 #define SEARCHED_ROWS 2048 /* compute binds by far */
+#define CHECKED 512        /* rows */
 
 static kerf_device *gpu;
 static cudaStream_t stream;
@@ -87,8 +90,30 @@ static void run_copy(const set *s, const kerf_encoder *e)
     need_cuda(cudaMemcpyAsync(s->all.p, s->dense.p, copied_bytes, cudaMemcpyDeviceToDevice, stream),
               "copy");
 }
+static int is_encoded_here(const kerf_format *f)
+{
+    return f->geometry != KERF_GROUP_SUPER;
+}
+/* Of such that are not: the first rows, again and again. */
+static void repeat_rows(const set *s, const kerf_encoder *e)
+{
+    const kerf_geometry *g = s->bands.geometry;
+    const uint64_t bands = g->bands * CHECKED / g->shape.dim[0];
+    const size_t size = kerf_dtype_bits(s->bands.dtype) / 8;
+    const kerf_cspan from = {weights, kerf_band_elements(g, 0, bands).count * size};
+    kerf_span part[KERF_PLANES] = {{NULL, kerf_band_bytes(g, KERF_PLANE_CODES, 0, bands).count}};
+    if (!(part[0].p = malloc(part[0].n))) die("codes", "out of memory");
+    need(kerf_encode(g, e, NULL, 0, bands, from, s->bands.dtype, part, NULL, &error), "encode");
+    need(kerf_dbuf_write(&s->all, 0, part[0].p, part[0].n, &error), "codes");
+    need(kerf_dbuf_repeat(&s->all, 0, part[0].n, g->plane[0].bytes, &error), "codes");
+    free(part[0].p);
+}
 static void run_encode(const set *s, const kerf_encoder *e)
 {
+    if (!is_encoded_here(s->bands.geometry->format)) {
+        repeat_rows(s, e);
+        return;
+    }
     if (kerf_needs_stats(s->bands.geometry)) {
         need_cuda(cudaMemsetAsync(s->stats.p, 0, s->stats.n, stream), "memset");
         need(kerf_device_measure(gpu, &s->bands, s->stats.p, &error), "measure");
@@ -119,8 +144,6 @@ static void place_planes(const kerf_geometry *g, kerf_dtype t)
         sets[i].bands = b;
     }
 }
-
-#define CHECKED 512 /* rows */
 
 /* The first bands by the processor, with the GPU's statistics; both results must agree. */
 static void check_codec(const char *name, kerf_codec c, const kerf_geometry *g, kerf_dtype t)
@@ -244,8 +267,14 @@ static void bench_codec(kerf_codec c, kerf_dtype t, double copy_gbps)
     kerf_codec_name(c, name, sizeof name);
     place_planes(&g, t);
     check_codec(name, c, &g, t);
-    double us = median_us(run_encode, c.encoder);
-    report(name, 0, t, us, g.bytes + dense * (kerf_needs_stats(&g) ? 2 : 1), g.elements, copy_gbps);
+    double us;
+    if (is_encoded_here(c.format)) {
+        us = median_us(run_encode, c.encoder);
+        report(name, 0, t, us, g.bytes + dense * (kerf_needs_stats(&g) ? 2 : 1), g.elements,
+               copy_gbps);
+    } else {
+        for (int i = 1; i < SETS; i++) run_encode(&sets[i], c.encoder);
+    }
     if (c.encoder != kerf_encoder_at(c.format, 0)) return;
     if (searched) { /* decoding wants the size of all others */
         shape.dim[0] = ROWS;
@@ -261,9 +290,8 @@ static void bench_codec(kerf_codec c, kerf_dtype t, double copy_gbps)
 static void bench_all(kerf_dtype t, double copy_gbps, int n, char **names)
 {
     for (size_t i = 0; i < kerf_format_count(); i++) {
-        if (kerf_format_at(i)->geometry == KERF_GROUP_SUPER) continue; /* no kernels */
         const kerf_format *f = kerf_format_at(i);
-        for (size_t e = 0; e < kerf_encoder_count(f); e++) {
+        for (size_t e = 0; e < (is_encoded_here(f) ? kerf_encoder_count(f) : 1); e++) {
             kerf_codec c = {f, kerf_encoder_at(f, e)};
             char name[64];
             int wanted = n == 0;

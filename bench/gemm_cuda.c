@@ -8,7 +8,9 @@
 #include "cpu/widen.h"
 
 #include <kerf/cuda.h>
+#include <kerf/encode_matrix.h>
 #include <kerf/gemm.h>
+#include <kerf/gemv_time.h>
 
 #define PROGRAM "gemm_cuda"
 #include "gpu/numbers.h"
@@ -74,6 +76,29 @@ static kerf_dbuf fill_ones(kerf_dtype t, size_t bytes)
     return b;
 }
 
+/* GGUF's blocks, in which scales lie among codes: a few rows of numbers, encoded and repeated. */
+static kerf_dbuf fill_blocks(const kerf_geometry *of)
+{
+    enum { ROWS = 16 };
+    kerf_shape shape = {2, {ROWS, of->cols}};
+    kerf_geometry g;
+    need(kerf_geometry_init(&g, of->format, &shape, &error), "geometry");
+    float *x = malloc(g.elements * sizeof *x);
+    kerf_span planes[KERF_PLANES] = {{malloc(g.bytes), g.bytes}};
+    if (!x || !planes[0].p) die("blocks", "out of memory");
+    for (uint64_t i = 0; i < g.elements; i++) x[i] = (float)(int32_t)mix(i) * 0x1p-36f;
+    need(kerf_encode_matrix(&g, NULL, (kerf_cspan){x, g.elements * sizeof *x}, KERF_F32, planes,
+                            NULL, NULL, &error),
+         "encode");
+    kerf_dbuf b;
+    need(kerf_dbuf_alloc(gpu, of->bytes, &b, &error), "allocation");
+    need(kerf_dbuf_write(&b, 0, planes[0].p, g.bytes, &error), "copy");
+    need(kerf_dbuf_repeat(&b, 0, g.bytes, of->bytes, &error), "copy");
+    free(x);
+    free(planes[0].p);
+    return b;
+}
+
 /* --- one row ---------------------------------------------------------------------------------- */
 
 typedef struct row {
@@ -118,7 +143,8 @@ static double time_row(const row *r, uint64_t rows, uint64_t cols, uint64_t colu
         for (int p = 0; p < KERF_PLANES; p++) {
             if (g.plane[p].dtype == KERF_DTYPE_NONE) continue;
             planes[i][p] =
-                p == KERF_PLANE_CODES
+                s.format->geometry == KERF_GROUP_SUPER ? fill_blocks(&g)
+                : p == KERF_PLANE_CODES
                     ? fill_numbers(g.plane[p].dtype,
                                    g.plane[p].bytes * 8 / kerf_dtype_bits(g.plane[p].dtype),
                                    7 + (uint64_t)i)
@@ -172,6 +198,8 @@ static const row table[] = {
     {"nf4", KERF_BF16, KERF_BF16},
     {"fp8-e4m3-128x128", KERF_BF16, KERF_BF16},
     {"mxfp6-e2m3", KERF_BF16, KERF_BF16},
+    {"q4_k", KERF_BF16, KERF_BF16},
+    {"q6_k", KERF_BF16, KERF_BF16},
     {"nvfp4", KERF_F4, KERF_BF16},
     {"mxfp8-e4m3", KERF_F8_E4M3, KERF_BF16},
 };

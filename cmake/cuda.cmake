@@ -70,12 +70,13 @@ function(kerf_add_cuda target)
   file(READ ${table} text)
   string(REPLACE ";" "," text "${text}") # which would end an item of a list
   string(REGEX MATCHALL "\nKERF_FORMAT\\([^\n]*" rows "${text}")
-  # What a row has. GGUF's blocks have products of their own; those of two levels, SUPER, no codecs on
-  # a device (format/device.h).
+  # What a row has. GGUF's blocks have products of their own; those of two levels, SUPER, are only
+  # decoded on a device.
   set(kinds row)
   set(kinds_of_STRUCT row)
-  set(kinds_of_SUPER)
+  set(kinds_of_SUPER row_super)
   set(text_of_row "#include \"cuda/row.cuh\"\n")
+  set(text_of_row_super "#include \"cuda/row_super.cuh\"\n")
   set(text_of_gemv_row "#include \"cuda/gemv_row.cuh\"\n")
   set(text_of_gemv_row_blocks "#define KF_BLOCKS 1\n#include \"cuda/gemv_row.cuh\"\n")
   set(text_of_gemv_row_experts "#include \"cuda/experts/experts_row.cuh\"\n")
@@ -83,7 +84,7 @@ function(kerf_add_cuda target)
   if(NOT KERF_CODECS_ONLY)
     list(APPEND kinds gemv_row)
     set(kinds_of_STRUCT row gemv_row_blocks gemv_row_experts)
-    set(kinds_of_SUPER gemv_row_blocks)
+    list(APPEND kinds_of_SUPER gemv_row_blocks)
     if(KERF_QUICK) # two thirds of a short compilation is the headers of both
       string(APPEND text_of_gemv_row "${text_of_gemv_row_experts}")
     else()

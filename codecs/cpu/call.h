@@ -28,9 +28,9 @@ typedef struct kf_call {
 
 extern const kerf_exec kf_default_exec;
 
-/* Who computes: all zeros for NULL, and no device for formats that devices have no kernels for
- * (geometry SUPER), nor with feedback that was made for the processor: both the processor takes.
- * room: where the answer may stand. */
+/* Who computes: all zeros for NULL, and no device for what devices have no kernels for, of blocks of
+ * two levels (geometry SUPER) all but decoding, nor with feedback that was made for the processor:
+ * both the processor takes. room: where the answer may stand. */
 const kerf_exec *kf_exec_for(const kerf_geometry *g, const kerf_exec *exec, kerf_exec *room);
 
 /* Fills what all calls share and checks the range, the type, and whether the backend exists. */

@@ -27,8 +27,7 @@ kerf_status kerf_decode(const kerf_geometry *g, uint64_t b0, uint64_t b1,
                         const kerf_exec *exec, kerf_error *err)
 {
     kf_call c;
-    kerf_exec own;
-    exec = kf_exec_for(g, exec, &own);
+    if (!exec) exec = &kf_default_exec;
     KF_TRY(kf_call_init(&c, g, b0, b1, dtype, exec, err));
     KF_TRY(kf_call_planes(&c, src, err));
     KF_TRY(kf_check_elements(&c, dst.n, "target", err));

@@ -177,16 +177,6 @@ __global__ void __launch_bounds__(THREADS) decode_chunks(const __grid_constant__
 
 /* --- structs --------------------------------------------------------------------------------- */
 
-/* Eight bytes from anywhere in shared memory. */
-__device__ __forceinline__ void load_bytes(const uint8_t *p, uint32_t *w)
-{
-    unsigned shift = (unsigned)((uintptr_t)p % 4);
-    const uint32_t *from = (const uint32_t *)(p - shift);
-    uint32_t a = from[0], b = from[1], c = from[2];
-    w[0] = __funnelshift_r(a, b, 8 * shift);
-    w[1] = __funnelshift_r(b, c, 8 * shift);
-}
-
 /* Values of eight codes that are bytes, from element i of a row of structs on. */
 template <int D>
 __device__ __forceinline__ void decode_bytes(const uint8_t *row, unsigned i, const float *book,

@@ -10,8 +10,7 @@
 const kf_launches *kf_launches_of(const kerf_format *f)
 {
     static const kf_launches *const table[] = {
-#define KERF_FORMAT(ID, wire, name, family, elem, geometry, ...) \
-    KF_ON_DEVICE(geometry, &kf_launches_##ID),
+#define KERF_FORMAT(ID, ...) &kf_launches_##ID,
 #include <kerf/formats.def>
 #undef KERF_FORMAT
     };
@@ -227,16 +226,19 @@ static kerf_status check_one(kerf_span have, uint64_t need, unsigned align, cons
     return KERF_OK;
 }
 
+/* Numbers to codes: not of blocks of two levels. */
+static kerf_status check_encodes(const kerf_format *f, kerf_error *err)
+{
+    if (kf_launches_of(f)->encode) return KERF_OK;
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "a GPU decodes %s and does not encode it; kerf_encode does, on the processor",
+                   f->name);
+}
+
 /* Checks device operands and makes a range of them. */
 static kerf_status range_of(const kerf_device_bands *b, kf_range *out, kerf_error *err)
 {
     const kerf_geometry *g = b->geometry;
-    if (!kf_launches_of(g->format))
-        return kf_fail(
-            err, KERF_E_NOSUP, KF_NOWHERE,
-            "%s has no kernels for device memory; kerf_encode and kerf_decode take it, on "
-            "the processor",
-            g->format->name);
     unsigned size = kerf_dtype_bits(b->dtype) / 8;
     if (b->b0 > b->b1 || b->b1 > g->bands)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "bands [%llu, %llu) of %llu",
@@ -269,6 +271,7 @@ kerf_status kerf_device_measure(kerf_device *d, const kerf_device_bands *b, kerf
                                 kerf_error *err)
 {
     kf_range r;
+    KF_TRY(check_encodes(b->geometry->format, err));
     KF_TRY(range_of(b, &r, err));
     KF_CUDA(cudaSetDevice(kf_gpu_of(d)->ordinal), "choosing a GPU");
     return r.matrices ? kf_enqueue_measure(&kf_gpu_of(d)->lane[0], &r,
@@ -281,6 +284,7 @@ kerf_status kerf_device_encode(kerf_device *d, const kerf_device_bands *b,
                                kerf_error *err)
 {
     kf_range r;
+    KF_TRY(check_encodes(b->geometry->format, err));
     KF_TRY(range_of(b, &r, err));
     KF_TRY(kf_encoder_check(b->geometry->format, encoder, b->dtype, err));
     if (kerf_needs_stats(b->geometry) && !stats)

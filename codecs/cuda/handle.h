@@ -100,7 +100,7 @@ kerf_status kf_enqueue_feedback(kf_lane *l, const kf_range *r, int encoder, cons
 kerf_status kf_enqueue_prepare(kf_lane *l, const kf_range *r, int encoder, const kerf_stats *stats,
                                kerf_error *err);
 kf_job kf_rows_job(kf_lane *l, const kf_range *r);
-const kf_launches *kf_launches_of(const kerf_format *f); /* NULL: none */
+const kf_launches *kf_launches_of(const kerf_format *f);
 
 /* kerf_device.factor */
 kerf_status kf_make_factors(kerf_device *const *devices, size_t count, const float *gram,

@@ -36,7 +36,8 @@ typedef struct kf_job {
 
 struct kf_feedback_job;
 
-/* Launches of one format. Each enqueues on the stream and returns what cudaGetLastError says. */
+/* Launches of one format. Each enqueues on the stream and returns what cudaGetLastError says. Blocks
+ * of two levels have decode alone; the others are NULL. */
 typedef struct kf_launches {
     cudaError_t (*measure)(const kf_job *j, cudaStream_t s); /* adds to stats                 */
     cudaError_t (*prepare)(const kf_job *j, uint64_t matrices, cudaStream_t s); /* -> tensors  */

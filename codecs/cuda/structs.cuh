@@ -46,6 +46,16 @@ __device__ __forceinline__ void copy_bytes(uint8_t *to, const uint8_t *from, uns
     }
 }
 
+/* Eight bytes from anywhere in shared memory. */
+__device__ __forceinline__ void load_bytes(const uint8_t *p, uint32_t *w)
+{
+    unsigned shift = (unsigned)((uintptr_t)p % 4);
+    const uint32_t *from = (const uint32_t *)(p - shift);
+    uint32_t a = from[0], b = from[1], c = from[2];
+    w[0] = __funnelshift_r(a, b, 8 * shift);
+    w[1] = __funnelshift_r(b, c, 8 * shift);
+}
+
 /* --- codes of a group ------------------------------------------------------------------------
  * Of 4-bit codes the first half of a group lies in low nibbles, the second in the high nibbles of
  * the same bytes: eight codes of a word are four neighbours and four more. */

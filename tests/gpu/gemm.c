@@ -373,6 +373,8 @@ static const gemm_case own[] = {
     {"nf4-dq", 1300, 16392, 32, KERF_BF16, KERF_F32, "dequantize", 0, 0, 0, 0, 0},
     {"fp8-e4m3-128x128", 1300, 16384, 32, KERF_BF16, KERF_BF16, "dequantize", 0, 0, 0, 0, 0},
     {"int4-g128", 1100, 16384, 32, KERF_F32, KERF_F32, "dequantize", 0, 0, 0, 0, 0},
+    {"q4_k", 1500, 16384, 32, KERF_BF16, KERF_BF16, "dequantize", 8, 1, 1, 0, 0},
+    {"q6_k", 1300, 16384, 32, KERF_F16, KERF_F32, "dequantize", 0, 0, 0, 0, 0},
     {"nvfp4", 256, 512, 128, KERF_F4, KERF_BF16, "block-scaled", 0, 0, 0, 0, 0},
     {"mxfp8-e4m3", 256, 512, 128, KERF_F8_E4M3, KERF_BF16, "block-scaled", 0, 0, 0, 0, 0},
 };
@@ -384,8 +386,8 @@ static void test_formats(void)
     for (size_t i = 0; i < kerf_format_count(); i++)
         for (int t = 0; t < 3; t++) {
             const kerf_format *f = kerf_format_at(i);
-            if (f->geometry == KERF_GROUP_SUPER) continue; /* no kernels */
-            gemm_case c = {f->name, 160, 384, 40, types[t], types[t], "dequantize", 0, 0, 0, 0, 0};
+            const uint64_t cols = f->geometry == KERF_GROUP_SUPER ? 512 : 384; /* whole blocks */
+            gemm_case c = {f->name, 160, cols, 40, types[t], types[t], "dequantize", 0, 0, 0, 0, 0};
             if ((f->element == KERF_ELEM_F16 && t == 0) ||
                 (f->element == KERF_ELEM_BF16 && t == 1) || (f->element == KERF_ELEM_F32 && t == 2))
                 c.way = "dense";

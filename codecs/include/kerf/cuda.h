@@ -88,7 +88,8 @@ KERF_API KERF_CHECK kerf_status kerf_dbuf_read(const kerf_dbuf *b, size_t offset
 
 /* Bands [b0, b1) of a tensor in device memory. Lengths and alignment are as for kerf_encode, save
  * that elements and 2- and 4-byte scales lie at multiples of their size; 16-byte alignment is
- * fastest. */
+ * fastest. GGUF's blocks of two levels (q4_k and its kin) are decoded alone: the others answer
+ * KERF_E_NOSUP. */
 typedef struct kerf_device_bands {
     const kerf_geometry *geometry;
     uint64_t b0, b1;
