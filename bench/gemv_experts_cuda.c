@@ -14,6 +14,7 @@
 #include "gpu/or_die.h"
 
 #include <kerf/cuda.h>
+#include <kerf/encode_matrix.h>
 #include <kerf/gemv_experts.h>
 #include <kerf/gemv_time.h>
 
@@ -65,6 +66,35 @@ static void fill_plane(kerf_dbuf *b, int plane, kerf_dtype t)
     need(kerf_dbuf_repeat(b, 0, n, b->n, &error), "weights");
 }
 
+/* GGUF's blocks hold scales and codes in one plane, so any bytes would be infinities, too: rows of
+ * encoded numbers, repeated. */
+static void fill_blocks(kerf_dbuf *b, const kerf_format *f, uint64_t cols)
+{
+    enum { ROWS = 64 };
+    kerf_shape shape = {2, {ROWS, cols}};
+    kerf_geometry g;
+    need(kerf_geometry_init(&g, f, &shape, &error), "geometry");
+    const size_t n = (size_t)g.elements, bytes = (size_t)g.plane[KERF_PLANE_CODES].bytes;
+    float *dense = malloc(n * sizeof *dense);
+    uint8_t *codes = malloc(bytes);
+    if (!dense || !codes) die("memory", "none left");
+    for (size_t i = 0; i < n; i++) dense[i] = (float)((double)(mix(i) >> 11) * 0x1p-53 - 0.5) / 16;
+    kerf_span planes[KERF_PLANES] = {{codes, bytes}};
+    need(kerf_encode_matrix(&g, NULL, (kerf_cspan){dense, n * sizeof *dense}, KERF_F32, planes,
+                            NULL, NULL, &error),
+         "weights");
+    const size_t part = bytes < b->n ? bytes : b->n;
+    need(kerf_dbuf_write(b, 0, codes, part, &error), "weights");
+    need(kerf_dbuf_repeat(b, 0, part, b->n, &error), "weights");
+    free(dense);
+    free(codes);
+}
+
+static int is_blocks(const kerf_format *f)
+{
+    return f->geometry == KERF_GROUP_STRUCT || f->geometry == KERF_GROUP_SUPER;
+}
+
 static kerf_experts_stack stack_new(const kerf_format *f, uint64_t experts, uint64_t rows,
                                     uint64_t cols, kerf_dbuf buffers[KERF_PLANES], uint64_t *bytes)
 {
@@ -77,7 +107,10 @@ static kerf_experts_stack stack_new(const kerf_format *f, uint64_t experts, uint
         if (g.plane[p].dtype == KERF_DTYPE_NONE) continue;
         need(kerf_dbuf_alloc(gpu, (size_t)(experts * g.plane[p].bytes), &buffers[p], &error),
              "weights");
-        fill_plane(&buffers[p], p, g.plane[p].dtype);
+        if (is_blocks(f))
+            fill_blocks(&buffers[p], f, cols);
+        else
+            fill_plane(&buffers[p], p, g.plane[p].dtype);
         s.weights[p] = (kerf_cspan){buffers[p].p, buffers[p].n};
     }
     return s;
@@ -251,8 +284,20 @@ static void measure(FILE *out, const struct model *m, const kerf_format *f, unsi
     free(x);
 }
 
+/* Whether rows of so many numbers are whole blocks. */
+static int holds(const kerf_format *f, uint64_t cols)
+{
+    kerf_shape shape = {2, {1, cols}};
+    kerf_geometry g;
+    return kerf_geometry_init(&g, f, &shape, &error) == KERF_OK;
+}
+
 static void measure_model(FILE *out, const struct model *m, const kerf_format *f)
 {
+    if (!holds(f, m->hidden) || !holds(f, m->inter)) {
+        printf("%-14s %-18s %s\n", m->name, f->name, error.text);
+        return;
+    }
     kerf_dbuf buffers[2 * KERF_PLANES] = {0};
     kerf_gemv_experts_args a = {0};
     uint64_t bytes = 0;

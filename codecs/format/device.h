@@ -7,18 +7,6 @@
 
 #include <kerf/feedback.h>
 
-/* What a device has for a row of formats.def, or NULL: none has codecs, or layers of experts, for
- * blocks of two levels (geometry SUPER), which the processor takes instead. */
-#define KF_ON_DEVICE(geometry, x) KF_ON_DEVICE_##geometry(x)
-#define KF_ON_DEVICE_NONE(x) x
-#define KF_ON_DEVICE_TENSOR(x) x
-#define KF_ON_DEVICE_ROW(x) x
-#define KF_ON_DEVICE_BLOCK(x) x
-#define KF_ON_DEVICE_TILE(x) x
-#define KF_ON_DEVICE_FLAT(x) x
-#define KF_ON_DEVICE_STRUCT(x) x
-#define KF_ON_DEVICE_SUPER(x) NULL
-
 /* Bands [b0, b1) with everything checked. Planes with one value per matrix begin at the first
  * matrix of the range; encode does not write them. */
 typedef struct kf_host_range {

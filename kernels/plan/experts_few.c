@@ -33,7 +33,8 @@ static int try_way(kf_experts_few_room *r, const kf_experts_few_need *n, unsigne
     r->x_at = KF_GEMV_WARPS * KF_GEMV_AHEAD * n->unit;
     r->x_pitch = r->chunk_stages * n->x_stage + KF_GEMV_GAP;
     r->backs_at = r->x_at + KF_EXPERTS_FEW * r->x_pitch;
-    r->lists_at = round_up(r->backs_at + r->chunk_stages * KF_EXPERTS_FEW * 4, 128);
+    r->x_sums_at = round_up(r->backs_at + r->chunk_stages * KF_EXPERTS_FEW * 4, 128);
+    r->lists_at = round_up(r->x_sums_at + r->chunk_stages * KF_EXPERTS_FEW * n->x_sums, 128);
     r->table_at = round_up(r->lists_at + n->lists, 128);
     r->sums_at = r->table_at + n->table;
     const unsigned used = r->sums_at + KF_GEMV_WARPS * SLOT;

@@ -45,7 +45,8 @@ static int try_team(kf_experts_one_room *r, const kf_experts_one_need *n, unsign
     const unsigned steps = div_up(stages_of(n), team), results = results_of(n, r);
     r->x_at = KF_GEMV_WARPS * KF_GEMV_AHEAD * n->unit;
     r->backs_at = r->x_at + steps * n->x_stage;
-    r->sums_at = round_up(r->backs_at + steps * 4, 128);
+    r->x_sums_at = round_up(r->backs_at + steps * 4, 128);
+    r->sums_at = round_up(r->x_sums_at + steps * n->x_sums, 128);
     r->runs_at = r->sums_at + (results + KF_GEMV_WARPS) * SLOT;
     r->mail_at = r->runs_at + results * 4;
     r->table_at = round_up(r->mail_at + (team > 1 ? team * results * SLOT : 0), 128);

@@ -48,11 +48,11 @@ enum { KF_EXPERTS_TURNS = 3 };
 enum { KF_EXPERTS_FEW = 2 };
 
 /* Whether a format has the kernel by slices: those that the other two do not take, and those of 8
- * bits, which they do not always make faster. */
+ * bits, which they do not always make faster. GGUF's blocks do not. */
 KF_TILING int kf_experts_has_slices(kf_spec s)
 {
-    const kf_gemv_tiling t = kf_gemv_tiling_of_planes(s);
-    return !t.has_few || t.bits >= 8;
+    const kf_gemv_tiling t = kf_gemv_tiling_of(s);
+    return t.has_many && (!t.has_few || t.bits >= 8);
 }
 
 /* Bytes of a unit in the kernels that go by stages, with a word of scales more in each row, and one
@@ -60,6 +60,7 @@ KF_TILING int kf_experts_has_slices(kf_spec s)
 KF_TILING unsigned kf_experts_unit(kf_gemv_tiling t)
 {
     unsigned scales = !t.has_groups ? 0 : t.is_shared ? 64 : KF_GEMV_TILE * (t.stage_row + 4) + 4;
+    if (t.way == KF_WAY_BLOCKS) return (t.stage_unit + 127) / 128 * 128;
     return (KF_GEMV_TILE * t.stage + scales + 127) / 128 * 128;
 }
 
@@ -90,13 +91,14 @@ typedef struct kf_experts_few_need {
     int is_down;
     unsigned tiles, slices, groups;       /* of what comes out; stages of a row; at most */
     unsigned unit, x_stage, table, lists; /* bytes */
+    unsigned x_sums;                      /* ... of a stage: sums of x over groups; 0: none */
     unsigned multiprocessors, most_shared;
 } kf_experts_few_need;
 
 typedef struct kf_experts_few_room {
     unsigned blocks; /* of the launch */
     unsigned chunks, chunk_stages, most_items;
-    unsigned x_pitch, x_at, backs_at, lists_at, table_at, sums_at, bytes;
+    unsigned x_pitch, x_at, backs_at, x_sums_at, lists_at, table_at, sums_at, bytes;
 } kf_experts_few_room;
 
 /* The upper half of n x this is n / d, as long as n x d has 32 bits; 0 stands for a d of 1. */
@@ -116,13 +118,14 @@ typedef struct kf_experts_one_need {
     int is_down;
     unsigned tiles, slices, top_k; /* of what comes out; stages of a row; experts at most  */
     unsigned unit, x_stage, table; /* bytes */
+    unsigned x_sums;               /* ... of a stage: sums of x over groups; 0: none       */
     unsigned multiprocessors, most_shared;
     int has_clusters;
 } kf_experts_one_need;
 
 typedef struct kf_experts_one_room {
     unsigned team, blocks; /* of a team; of the launch */
-    unsigned x_at, backs_at, sums_at, runs_at, mail_at, table_at, bytes;
+    unsigned x_at, backs_at, x_sums_at, sums_at, runs_at, mail_at, table_at, bytes;
 } kf_experts_one_room;
 
 /* How many blocks there are, how many share rows, and what lies where. 0: nothing fits. */

@@ -15,7 +15,7 @@
 static kf_experts_few_need need_of(const char *format, const char *arch, unsigned sms, int is_down,
                                    unsigned hidden, unsigned inter, unsigned slots)
 {
-    const kf_gemv_tiling t = kf_gemv_tiling_of_planes(kf_spec_of(kerf_format_find(format)));
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find(format)));
     const kf_gemv_machine m = kf_gemv_machine_of(arch, sms, 3000);
     const unsigned cols = is_down ? inter : hidden, rows = is_down ? hidden : inter;
     return (kf_experts_few_need){.is_down = is_down,
@@ -24,6 +24,7 @@ static kf_experts_few_need need_of(const char *format, const char *arch, unsigne
                                  .groups = slots,
                                  .unit = kf_experts_unit(t),
                                  .x_stage = t.stage_codes * 2,
+                                 .x_sums = t.stage_sums,
                                  .table = t.table,
                                  .lists = 4096,
                                  .multiprocessors = m.multiprocessors,
@@ -67,6 +68,15 @@ static void figures_of_known_layers(void **state)
     /* 256 groups of eight chunks of 4096 tiles, by 4096 tiles: more than 32 bits hold. */
     n = need_of("nvfp4", "sm_90", 132, 1, 65536, 65536, 256);
     assert_false(kf_experts_few_divide(&r, &n));
+    /* In q4_k, stages of 512 elements again: units have 16 x 288 bytes; a stage has 16 groups,
+     * whose sums of x take 64 bytes for each column. Two columns' 4 factors come before, in 128
+     * bytes. */
+    n = need_of("q4_k", "sm_90", 132, 0, 2048, 768, 64);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.blocks, 264);
+    assert_int_equal(r.x_at, 8 * 2 * 4608);
+    assert_int_equal(r.x_sums_at - r.backs_at, 128);
+    assert_int_equal(r.lists_at - r.x_sums_at, 4 * 2 * 64);
     /* Fewer items than blocks. */
     n = need_of("nvfp4", "sm_90", 132, 0, 2048, 32, 2);
     assert_true(kf_experts_few_divide(&r, &n));
@@ -85,7 +95,8 @@ static void check(const kf_experts_few_need *n, const kf_experts_few_room *r)
     assert_int_equal(r->x_at, 16 * n->unit);
     assert_true(r->x_pitch >= r->chunk_stages * n->x_stage);
     assert_true(r->backs_at >= r->x_at + 2 * r->x_pitch);
-    assert_true(r->lists_at >= r->backs_at + r->chunk_stages * 2 * 4);
+    assert_true(r->x_sums_at >= r->backs_at + r->chunk_stages * 2 * 4);
+    assert_true(r->lists_at >= r->x_sums_at + r->chunk_stages * 2 * n->x_sums);
     assert_true(r->table_at >= r->lists_at + n->lists);
     assert_true(r->sums_at >= r->table_at + n->table);
     assert_true(r->most_items >= 1);
@@ -106,7 +117,7 @@ static void places_do_not_meet(void **state)
     unsigned divided = 0;
     for (size_t f = 0; f < kerf_format_count(); f++) {
         const kerf_format *format = kerf_format_at(f);
-        if (!kf_gemv_tiling_of_planes(kf_spec_of(format)).has_few) continue;
+        if (!kf_gemv_tiling_of(kf_spec_of(format)).has_few) continue;
         for (size_t i = 0; i < 5 * 2 * 6 * 6 * 4; i++) {
             const size_t machine = i % 5, rest = i / 10;
             const kf_experts_few_need n =

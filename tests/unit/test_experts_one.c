@@ -15,7 +15,7 @@
 static kf_experts_one_need need_of(const char *format, const char *arch, unsigned sms, int is_down,
                                    unsigned hidden, unsigned inter, unsigned top_k)
 {
-    const kf_gemv_tiling t = kf_gemv_tiling_of_planes(kf_spec_of(kerf_format_find(format)));
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find(format)));
     const kf_gemv_machine m = kf_gemv_machine_of(arch, sms, 3000);
     const unsigned cols = is_down ? inter : hidden, rows = is_down ? hidden : inter;
     return (kf_experts_one_need){.is_down = is_down,
@@ -24,6 +24,7 @@ static kf_experts_one_need need_of(const char *format, const char *arch, unsigne
                                  .top_k = top_k,
                                  .unit = kf_experts_unit(t),
                                  .x_stage = t.stage_codes * 2,
+                                 .x_sums = t.stage_sums,
                                  .table = t.table,
                                  .multiprocessors = m.multiprocessors,
                                  .most_shared = m.most_shared,
@@ -51,6 +52,13 @@ static void figures_of_known_layers(void **state)
     /* Two tiles for each of 66 pairs, twice 2 x 16 sums of 4 bytes. */
     assert_int_equal(r.runs_at - r.sums_at, (2 + 8) * 64);
     assert_true(r.table_at - r.mail_at >= 2 * 2 * 64);
+    /* In q2_k a stage of 512 elements has 32 groups: 128 bytes of sums of x. 4 + 4 factors of
+     * stages, in whole 128 bytes, come before. */
+    n = need_of("q2_k", "sm_90", 132, 1, 2048, 768, 8);
+    assert_true(kf_experts_one_divide(&r, &n));
+    assert_int_equal(r.backs_at - r.x_at, 8 * 1024);
+    assert_int_equal(r.x_sums_at - r.backs_at, 128);
+    assert_int_equal(r.sums_at - r.x_sums_at, 8 * 128);
     /* No clusters: none that share rows. */
     n = need_of("nvfp4", "sm_89", 142, 1, 2048, 768, 8);
     assert_true(kf_experts_one_divide(&r, &n));
@@ -90,7 +98,7 @@ static void places_do_not_meet(void **state)
     unsigned divided = 0;
     for (size_t f = 0; f < kerf_format_count(); f++) {
         const kerf_format *format = kerf_format_at(f);
-        if (!kf_gemv_tiling_of_planes(kf_spec_of(format)).has_few) continue;
+        if (!kf_gemv_tiling_of(kf_spec_of(format)).has_few) continue;
         for (size_t i = 0; i < 5 * 2 * 6 * 6 * 3; i++) {
             static const unsigned slots[] = {1, 8, 16};
             const size_t machine = i % 5, rest = i / 10;
@@ -107,7 +115,8 @@ static void places_do_not_meet(void **state)
             assert_true(r.blocks % r.team == 0 && r.blocks <= n.multiprocessors);
             assert_int_equal(r.x_at, 16 * n.unit);
             assert_true(r.backs_at >= r.x_at + own * n.x_stage);
-            assert_true(r.sums_at >= r.backs_at + own * 4);
+            assert_true(r.x_sums_at >= r.backs_at + own * 4);
+            assert_true(r.sums_at >= r.x_sums_at + own * n.x_sums);
             assert_true(r.runs_at >= r.sums_at + (results + 8) * 64);
             assert_true(r.mail_at >= r.runs_at + results * 4);
             assert_true(r.table_at >= r.mail_at + (r.team > 1 ? r.team * results * 64 : 0));

@@ -8,8 +8,7 @@
 #include "plan/experts_plan.h"
 
 static const kf_experts_launches *const launches_of[] = {
-#define KERF_FORMAT(ID, wire, name, family, elem, geometry, ...) \
-    KF_ON_DEVICE(geometry, &kf_experts_launches_##ID),
+#define KERF_FORMAT(ID, ...) &kf_experts_launches_##ID,
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 };
@@ -161,6 +160,7 @@ static kf_experts_one_need need_of_one(const kf_experts_job *j, int which, const
                                  .top_k = j->top_k,
                                  .unit = kf_experts_unit(*t),
                                  .x_stage = t->stage_codes * 2,
+                                 .x_sums = t->stage_sums,
                                  .table = t->table,
                                  .multiprocessors = m->multiprocessors,
                                  .most_shared = m->most_shared,
@@ -188,6 +188,7 @@ static kerf_status plan_one(device_plan *p, const kf_gemv_tiling *t, const kf_ge
         j->team = r.team;
         j->x_at = r.x_at;
         j->backs_at = r.backs_at;
+        j->x_sums_at = r.x_sums_at;
         j->sums_at = r.sums_at;
         j->runs_at = r.runs_at;
         j->mail_at = r.mail_at;
@@ -206,6 +207,7 @@ static kf_experts_few_need need_of_few(const kf_experts_job *j, int which, const
                                  .groups = j->tokens * j->top_k,
                                  .unit = kf_experts_unit(*t),
                                  .x_stage = t->stage_codes * 2,
+                                 .x_sums = t->stage_sums,
                                  .table = t->table,
                                  .lists = KF_EXPERTS_LISTS,
                                  .multiprocessors = m->multiprocessors,
@@ -249,6 +251,7 @@ static kerf_status plan_few(device_plan *p, kerf_gemv_experts *plan, const kf_ge
         j->x_pitch = r.x_pitch;
         j->x_at = r.x_at;
         j->backs_at = r.backs_at;
+        j->x_sums_at = r.x_sums_at;
         j->lists_at = r.lists_at;
         j->table_at = r.table_at;
         j->sums_at = r.sums_at;
@@ -288,7 +291,8 @@ static int goes_as_one(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t
     const uint64_t units =
         s->top_k * 2 * kf_div_up(s->inter, KF_GEMV_TILE) * kf_div_up(s->hidden, t->stage_codes);
     if (s->tokens != 1 || !t->has_few) return 0;
-    return t->bits < 8 || units <= (uint64_t)MOST_UNITS * m->multiprocessors * KF_GEMV_WARPS;
+    return t->bits < 8 || !t->has_many ||
+           units <= (uint64_t)MOST_UNITS * m->multiprocessors * KF_GEMV_WARPS;
 }
 
 /* Whether tokens go by the kernel for several. By slices four of them share a reading, where here
@@ -301,7 +305,7 @@ static int goes_as_few(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t
     const int is_spread = s->tokens * s->top_k < s->experts;
     const int is_light = !t->has_groups || t->is_shared; /* no scales within a row */
     if (!t->has_few) return 0;
-    if (t->bits < 8) return 1;
+    if (t->bits < 8 || !t->has_many) return 1;
     if (s->tokens == 1) return 0;
     return is_spread ? s->tokens <= MANY || !is_light : s->tokens > MANY;
 }
@@ -310,7 +314,7 @@ static int goes_as_few(const kerf_gemv_experts_shape *s, const kf_gemv_tiling *t
 static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_machine *m,
                               kerf_error *err)
 {
-    const kf_gemv_tiling tiling = kf_gemv_tiling_of_planes(kf_spec_of(plan->shape.format));
+    const kf_gemv_tiling tiling = kf_gemv_tiling_of(kf_spec_of(plan->shape.format));
     const int takes[] = {[KF_EXPERTS_ONE] = goes_as_one(&plan->shape, &tiling, m),
                          [KF_EXPERTS_FEW_TOKENS] = goes_as_few(&plan->shape, &tiling),
                          [KF_EXPERTS_BY_SLICES] =
@@ -352,8 +356,6 @@ kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
 {
     const kerf_format *f = plan->shape.format;
     kf_gemv_machine m;
-    if (!launches_of[kf_format_index(f)])
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "no kernel for %s on a GPU", f->name);
     device_plan *p = kf_alloc_zero(1, sizeof *p);
     if (!p) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     plan->state = p;
@@ -365,10 +367,11 @@ kerf_status kf_experts_device_plan(kerf_gemv_experts *plan, kerf_device *device,
     plan->backend = p->is_tiled ? "cuda" : "cuda-any";
 
     /* As in gemv_device.c; sums over slices and experts are a few steps more. */
-    const kf_gemv_tiling t = kf_gemv_tiling_of_planes(kf_spec_of(f));
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(f));
     for (int i = 0; i < 2; i++) {
         double steps = (double)p->job[i].cols / 16 + 64 + 2 * KERF_EXPERTS_TOP_K;
         plan->bound[i] = p->is_tiled ? steps * 0x1p-20 + t.rounding : steps * 0x1p-24;
+        if (p->is_tiled && t.stage_sums) plan->bound[i] *= 3; /* cuda/few/blocks_scales.cuh */
         if (p->is_tiled && p->job[i].x_type == KERF_F32) plan->bound[i] += 0x1p-11;
     }
     return KERF_OK;

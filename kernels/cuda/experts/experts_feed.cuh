@@ -1,112 +1,24 @@
 /* experts_feed.cuh - how units of experts' weights come into the ring of a warp, in the kernels
- * that take them as cuda/few does. A unit is 16 rows of a stage of one matrix of an expert, laid
- * out as gemv_quarters.cuh has it, with room for scales that begin anywhere: then the words that
- * cover them are copied as they lie, and a lane shifts its own when it reads them. */
+ * that take them as cuda/few does. A unit is 16 rows of a stage of one matrix of an expert. */
 #ifndef KERF_EXPERTS_FEED_CUH
 #define KERF_EXPERTS_FEED_CUH
 
-#include "cuda/experts/experts_matrix.cuh"
-#include "cuda/few/gemv_column.cuh"
+#if KF_BLOCKS
+#include "cuda/experts/experts_blocks.cuh"
+#else
+#include "cuda/experts/experts_units.cuh"
+#endif
 
 namespace
 {
 
-constexpr bool MAY_SKEW = HAS_GROUPS && !SHARED_ROW;
-constexpr uint32_t RAW_ROW = ROW_SCALES + 4; /* bytes of a row's words, if one more may be needed */
 constexpr uint32_t STAGE_OCTETS = STAGE_CODES / 8;
 constexpr uint32_t UNIT_ROOM = kf_experts_unit(TILING); /* of a unit in the ring */
-static_assert(ROWS_AT_ONCE == 2, "j.two_rows");
-static_assert(!HAS_COLUMN || UNIT_ROOM >= CODE_BYTES + (MAY_SKEW ? TILE * RAW_ROW : 0), "room");
 
 /* Until all but the last N groups of copies have arrived. */
 template <int N> __device__ __forceinline__ void wait_groups()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
-/* --- scales that begin anywhere ------------------------------------------------------------------
- */
-
-/* Where the scales of a stage begin in a row. */
-__device__ __forceinline__ const uint8_t *
-stage_scales(const kf_experts_job &j, const kf_gemv_matrix &m, uint32_t row, uint32_t stage)
-{
-    return m.plane[KERF_PLANE_SCALES] + row * (j.strides.row_groups * SCALE_SIZE) +
-           (uint64_t)stage * ROW_SCALES;
-}
-
-/* Codes where rows are missing, or planes are not aligned. */
-__device__ __noinline__ void copy_codes_slowly(const kf_experts_job &j, uint32_t to, uint32_t lane,
-                                               uint32_t stage, uint32_t rows, const uint8_t *codes)
-{
-    copy_codes_at_edge<PIECES, unit_place>(j, to, lane, stage, rows, codes);
-}
-
-/* The lane's scales of a unit whose rows of them begin anywhere. */
-struct skewed_scales {
-    uint32_t skew[2]; /* of rows g and g + 8, bytes */
-    bool raw;
-    static constexpr bool IS_PLAIN = false;
-
-    __device__ __forceinline__ void load(uint32_t w[2][OWN_WORDS], uint32_t unit,
-                                         uint32_t lane) const
-    {
-        if (MAY_SKEW && raw)
-            load_raw(w, unit, lane);
-        else
-            load_plain(w, unit, lane);
-    }
-    __device__ __forceinline__ void load_plain(uint32_t w[2][OWN_WORDS], uint32_t unit,
-                                               uint32_t lane) const
-    {
-        uint32_t own = unit + CODE_BYTES + lane % 4 / GROUP_LANES * OWN_BYTES +
-                       (SHARED_ROW ? 0 : lane / 4 * ROW_SCALES);
-#pragma unroll
-        for (int row = 0; row < 2; row++)
-            load_own(w[row], own + (SHARED_ROW ? 0 : 8 * row * ROW_SCALES), lane);
-    }
-    __device__ __forceinline__ void load_raw(uint32_t w[2][OWN_WORDS], uint32_t unit,
-                                             uint32_t lane) const
-    {
-#pragma unroll
-        for (int row = 0; row < 2; row++) {
-            const uint32_t off = lane % 4 / GROUP_LANES * OWN_BYTES + skew[row];
-            const uint32_t at = unit + CODE_BYTES + (lane / 4 + 8 * row) * RAW_ROW + (off & ~3u);
-            uint32_t low = shared_word(at);
-#pragma unroll
-            for (int i = 0; i < OWN_WORDS; i++) {
-                const uint32_t high = shared_word(at + 4 * i + 4);
-                w[row][i] = __funnelshift_r(low, high, 8 * (off & 3));
-                low = high;
-            }
-            exchange_own(w[row], lane);
-        }
-    }
-};
-
-/* --- weights into the ring ----------------------------------------------------------------------
- */
-
-/* Rows of scales that begin at multiples of 4 bytes are copied in words, which lie in the ring as
- * pieces would. */
-constexpr uint32_t ROW_WORDS = ROW_SCALES >= 4 ? ROW_SCALES / 4 : 1;
-constexpr bool HAS_WORDS = MAY_SKEW && ROW_SCALES >= 8 && 32 % ROW_WORDS == 0;
-
-/* How the scales of a tile are copied: as cuda/few does; in words; as they lie. */
-enum { SCALES_PLAIN, SCALES_WORDS, SCALES_RAW };
-
-__device__ __forceinline__ uint32_t way_of_scales(const kf_experts_job &j, uint32_t rows)
-{
-    if (rows < TILE) return SCALES_RAW;
-    return j.plain_scales ? SCALES_PLAIN : HAS_WORDS && j.words ? SCALES_WORDS : SCALES_RAW;
-}
-
-/* How lanes divide the scales of a tile: which row a lane copies of, and from which byte on. */
-__device__ __forceinline__ uint2 scales_of_lane(uint32_t way, uint32_t lane)
-{
-    if (way == SCALES_PLAIN) return {lane / ROW_PIECES, lane % ROW_PIECES * SCALE_PIECE};
-    if (HAS_WORDS && way == SCALES_WORDS) return {lane / ROW_WORDS, lane % ROW_WORDS * 4};
-    return {lane / 2, 0};
 }
 
 /* Where a unit is. */
@@ -121,32 +33,15 @@ template <typename PLACE> struct expert_feed {
     PLACE at;      /* where `run` began */
     uint32_t left; /* units from there on */
     uint32_t run;  /* units that lie one behind another and are not copied yet; 0: none is left */
-    uint32_t way;  /* of scales */
-    bool whole;    /* codes are copied as cuda/few does */
-    uint64_t codes_at, scales_at; /* of the lane's first copies in an expert's planes */
-    const uint8_t *codes, *scales;
-    int codes_room, scales_room; /* from there to the end of the row, bytes */
+    unit_copies copies;
 
     /* What does not depend on which expert it is. */
     template <typename BLOCK>
     __device__ __forceinline__ void aim_rows(const kf_experts_job &j, const BLOCK &b, uint32_t lane)
     {
         const unit_at u = at.where(j, b);
-        const uint32_t first = first_row(j, (int)u.mat, u.tile), rows = j.rows - first;
-        const uint32_t codes_in = u.stage * ROW_STAGE + lane % PIECES * 16;
         run = min(left, at.ahead(j, b));
-        codes_at = (uint64_t)(first + lane / PIECES) * j.strides.row_bytes + codes_in;
-        codes_room = (int)((uint32_t)j.strides.row_bytes - codes_in);
-        whole = j.aligned && rows >= TILE;
-        if constexpr (HAS_GROUPS) {
-            const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
-            way = way_of_scales(j, rows);
-            const uint2 own = scales_of_lane(way, lane);
-            const uint32_t row = SHARED_ROW ? first / TILE_ROWS : first + own.x;
-            const uint32_t scales_in = u.stage * ROW_SCALES;
-            scales_at = (uint64_t)min(row, j.rows - 1) * all + scales_in + own.y;
-            scales_room = row < j.rows ? (int)(all - scales_in - (SHARED_ROW ? 0 : own.y)) : 0;
-        }
+        copies.aim_rows(j, first_row(j, (int)u.mat, u.tile), u.stage, lane);
     }
     template <typename BLOCK, typename EXPERTS>
     __device__ __forceinline__ void aim_expert(const kf_experts_job &j, const BLOCK &b,
@@ -154,91 +49,17 @@ template <typename PLACE> struct expert_feed {
     {
         const unit_at u = at.where(j, b);
         const uint32_t expert = e.expert_at(u.group);
-        const kf_experts_planes &s = j.stack[u.mat];
-        codes = s.plane[KERF_PLANE_CODES] + expert * s.stride[KERF_PLANE_CODES] + codes_at;
-        if constexpr (HAS_GROUPS)
-            scales = s.plane[KERF_PLANE_SCALES] + expert * s.stride[KERF_PLANE_SCALES] + scales_at;
+        copies.aim_expert(j.stack[u.mat], expert);
     }
-
-    __device__ __forceinline__ void copy_codes(const kf_experts_job &j, uint32_t to, uint32_t lane)
-    {
-        const uint32_t there = to + unit_place(lane / PIECES, lane % PIECES);
-        if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
-#pragma unroll
-            for (uint32_t i = 0; i < COPIES; i++)
-                copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE), codes + (uint64_t)j.two_rows * i,
-                           codes_room > 0);
-    }
-    __device__ __forceinline__ void copy_plain_scales(uint32_t to, uint32_t lane)
-    {
-        if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
-            copy_scales<SCALE_PIECE>(to + lane * SCALE_PIECE, scales, scales_room > 0);
-    }
-    __device__ __forceinline__ void copy_words(const kf_experts_job &j, uint32_t to, uint32_t lane)
-    {
-        constexpr uint32_t AT_ONCE = HAS_WORDS ? 32 / ROW_WORDS : 1; /* rows */
-        const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
-#pragma unroll
-        for (uint32_t i = 0; i < TILE / AT_ONCE; i++)
-            copy_scales<4>(to + lane * 4 + i * 128, scales + (uint64_t)(AT_ONCE * all) * i,
-                           scales_room > 0);
-    }
-    /* The words that cover the scales of 16 rows, two lanes for a row; what is behind the end of a
-     * row is zero. */
-    __device__ __forceinline__ void copy_raw(const kf_experts_job &j, uint32_t to, uint32_t lane)
-    {
-        const uint32_t skew = (uint32_t)(uint64_t)scales % 4;
-        const int left = scales_room > 0 ? scales_room + (int)skew : 0;
-        const uint8_t *from = scales - skew;
-        to += lane / 2 * RAW_ROW;
-#pragma unroll
-        for (uint32_t i = 0; i < (RAW_ROW / 4 + 1) / 2; i++) {
-            const uint32_t at = i * 8 + lane % 2 * 4;
-            const int n = min(max(left - (int)at, 0), 4);
-            if (RAW_ROW % 8 == 0 || at < RAW_ROW)
-                asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to + at),
-                             "l"(n ? from + at : j.stack[0].plane[KERF_PLANE_CODES]), "r"(n)
-                             : "memory");
-        }
-    }
-    /* Of the matrix, from the tile's first on; and which stage the next unit is. */
-    template <typename BLOCK>
-    __device__ __forceinline__ uint32_t rows(const kf_experts_job &j, const BLOCK &b) const
-    {
-        const unit_at u = at.where(j, b);
-        return j.rows - first_row(j, (int)u.mat, u.tile);
-    }
-    __device__ __forceinline__ uint32_t stage(const kf_experts_job &j) const
-    {
-        return ((uint32_t)j.strides.row_bytes - (uint32_t)codes_room) / ROW_STAGE;
-    }
-
     /* The next unit into the ring at `to`; whether what comes then is of other rows. */
     template <typename BLOCK>
     __device__ __forceinline__ bool fetch(const kf_experts_job &j, const BLOCK &b, uint32_t to,
                                           uint32_t lane)
     {
-        if (whole)
-            copy_codes(j, to, lane);
-        else
-            copy_codes_slowly(j, to, lane, stage(j), rows(j, b), codes);
-        if constexpr (HAS_GROUPS) {
-            if (way == SCALES_PLAIN)
-                copy_plain_scales(to + CODE_BYTES, lane);
-            else if (HAS_WORDS && way == SCALES_WORDS)
-                copy_words(j, to + CODE_BYTES, lane);
-            else if constexpr (MAY_SKEW)
-                copy_raw(j, to + CODE_BYTES, lane);
-            else if constexpr (SHARED_ROW)
-                copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage(j), rows(j, b),
-                                                scales);
-        }
-        codes += ROW_STAGE;
-        codes_room -= ROW_STAGE;
-        if constexpr (HAS_GROUPS) {
-            scales += ROW_SCALES;
-            scales_room -= ROW_SCALES;
-        }
+        copies.fetch(j, to, lane, [&] {
+            const unit_at u = at.where(j, b);
+            return j.rows - first_row(j, (int)u.mat, u.tile);
+        });
         return --run == 0;
     }
     /* On to those rows; whether there are any. */

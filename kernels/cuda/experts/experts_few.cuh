@@ -54,14 +54,16 @@ __device__ __forceinline__ void copy_x_of_part(const kf_experts_job &j, const ex
     });
 }
 
-/* x of a part's tokens, in halves: [token][step][octet][quarter]; and what makes up for the power
- * of two of each stage. is_there: copy_x_of_part has brought it. */
-__device__ __forceinline__ void load_x_of_part(const kf_experts_job &j, const expert_groups &g,
-                                               const few_part &p, bool is_there, uint32_t base,
-                                               uint32_t warp, uint32_t lane)
+/* x of a part's tokens, in halves: [token][step][octet][quarter]; what makes up for the power of
+ * two of each stage; and sums over groups. is_there: copy_x_of_part has brought it. Returns the
+ * tokens, as bits, of whose sums one that this thread made is not finite. */
+__device__ __forceinline__ uint32_t load_x_of_part(const kf_experts_job &j, const expert_groups &g,
+                                                   const few_part &p, bool is_there, uint32_t base,
+                                                   uint32_t warp, uint32_t lane)
 {
     const bool is_plain = x_is_plain(j);
     const uint32_t column = g.column[p.group];
+    uint32_t odd = 0;
     each_stage(g, p, warp, [&](uint32_t c, uint32_t step) {
         const uint32_t row = j.is_down ? column + c : g.token[column + c];
         const uint32_t to = base + j.x_at + c * j.x_pitch + step * X_STAGE;
@@ -73,7 +75,10 @@ __device__ __forceinline__ void load_x_of_part(const kf_experts_job &j, const ex
         if (lane == 0)
             put_word(base + j.backs_at + (step * FEW_TOKENS + c) * 4,
                      __float_as_uint(kf_exp2(-shift)));
+        const uint32_t sums = (c * j.chunk_stages + step) * (STAGE_GROUPS * 4);
+        odd |= sum_stage(to, base + j.x_sums_at + sums, lane) ? 1u << c : 0;
     });
+    return odd;
 }
 
 /* One warp of gate and up: no number of the block's h is there yet, no group has left anything for
@@ -134,11 +139,12 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
     me.lane = lane;
     me.place = keep(own_place(lane));
     me.x = keep(base + j.x_at + lane % 4 * 16 + second * j.x_pitch);
-    me.x_pair = 0;
+    me.x_pair = 2 * j.x_pitch;
     me.table = keep(base + j.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
-    uint32_t slot = 0, x_of = ~0u;
+    settle_sums(me, base + j.x_sums_at, j.chunk_stages * (STAGE_GROUPS * 4));
+    uint32_t slot = 0, x_of = ~0u, odd = 0;
 #pragma unroll 1
     for (; part.items; part.go_on(j, g)) {
         few_place at;
@@ -155,13 +161,13 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
         }
         const uint32_t whose = part.group * j.chunks + part.chunk;
         if (has_x) wait_groups<ON_THE_WAY>();
-        if (whose != x_of) load_x_of_part(j, g, part, has_x, base, warp, lane);
+        if (whose != x_of) odd = load_x_of_part(j, g, part, has_x, base, warp, lane);
         x_of = whose;
         has_x = false;
         me.live =
             lane / 4 == lane % 4 * 2 + second && second < (uint32_t)__popc(g.mask[part.group]);
         factors.settle(next_rows, me);
-        __syncthreads();
+        const uint32_t is_odd = meet_odd<N>(odd);
 
         uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
         float total[N][2] = {};
@@ -181,6 +187,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
             float sum[N][2] = {}, whole[PAIRS<N>][2][4] = {};
             consume_unit<N>(me, ring + slot, me.x + step * X_STAGE, now, sum, whole, octets,
                             scales);
+            replace_odd<N>(me, ring + slot, me.x + step * X_STAGE, scales, is_odd, sum);
             now = then;
 #pragma unroll
             for (int c = 0; c < N; c++) {

@@ -76,6 +76,7 @@ typedef struct kf_experts_job {
     uint32_t out;      /* how many rows come out            */
     int alternating, clamped;
     float limit;
+    uint32_t x_sums_at; /* GGUF's blocks with minima: sums of x over groups, of each stage */
 } kf_experts_job;
 
 typedef struct kf_experts_grid {

@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
     end.load(j, experts);
     const uint32_t rows = b.items * TILE;
     if (!j.is_down) wait_groups<ON_THE_WAY>(); /* for x, which came first */
-    finish_x(j, b, x_at, base + j.backs_at, warp, lane);
+    const uint32_t odd = finish_x(j, b, base, warp, lane);
     column_worker me;
     me.lane = lane;
     me.place = keep(own_place(lane));
@@ -181,9 +181,10 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
     me.table = keep(base + j.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
+    settle_sums(me, base + j.x_sums_at, 0);
     uint32_t octets[X_AHEAD<1>][1][4] = {};
     tile_factors factors = {};
-    __syncthreads();
+    const uint32_t is_odd = meet_odd<1>(odd);
 
     float total[1][2] = {}, of_rows[1][2] = {};
     uint32_t slot = 0;
@@ -203,6 +204,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_one(const __grid_constant_
         wait_unit();
         float sum[1][2] = {}, whole[1][2][4] = {};
         consume_unit<1>(me, ring + slot, me.x + step * X_STAGE, now, sum, whole, octets, scales);
+        replace_odd<1>(me, ring + slot, me.x + step * X_STAGE, scales, is_odd, sum);
         now = then;
         const float back = __uint_as_float(shared_word(base + j.backs_at + step * 4));
 #pragma unroll

@@ -20,12 +20,14 @@ __device__ __forceinline__ void copy_x_of_token(const kf_experts_job &j, uint32_
         copy_stage_of_x(j, x_at + stage * X_STAGE, 0, stage, lane);
 }
 
-/* Makes x of the block's steps halves; and to backs_at what makes up for the power of two of each.
- */
-__device__ __forceinline__ void finish_x(const kf_experts_job &j, const one_block &b, uint32_t x_at,
-                                         uint32_t backs_at, uint32_t warp, uint32_t lane)
+/* Makes x of the block's steps halves; to backs_at comes what makes up for the power of two of
+ * each, to x_sums_at sums over groups. Returns whether one that this thread made is not finite. */
+__device__ __forceinline__ uint32_t finish_x(const kf_experts_job &j, const one_block &b,
+                                             uint32_t base, uint32_t warp, uint32_t lane)
 {
     const bool is_plain = x_is_plain(j);
+    const uint32_t x_at = base + j.x_at, backs_at = base + j.backs_at;
+    uint32_t odd = 0;
 #pragma unroll 1
     for (uint32_t step = warp; step < b.steps; step += WARPS) {
         const uint32_t to = x_at + step * X_STAGE, at = b.stage + step;
@@ -36,7 +38,9 @@ __device__ __forceinline__ void finish_x(const kf_experts_job &j, const one_bloc
         const int shift =
             is_plain ? convert_16_bits(j, to, lane) : load_stage_slowly(j, to, row, stage, lane);
         if (lane == 0) put_word(backs_at + step * 4, __float_as_uint(kf_exp2(-shift)));
+        odd |= sum_stage(to, base + j.x_sums_at + step * (STAGE_GROUPS * 4), lane);
     }
+    return odd;
 }
 
 } // namespace

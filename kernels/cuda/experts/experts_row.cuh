@@ -5,7 +5,9 @@
 #include "cuda/experts/experts_any.cuh"
 #include "cuda/experts/experts_few.cuh"
 #include "cuda/experts/experts_one.cuh"
+#if !KF_BLOCKS
 #include "cuda/experts/experts_tiles.cuh"
+#endif
 
 namespace
 {
@@ -21,10 +23,10 @@ template <bool COLUMN, bool SLICES> experts_kernel tiles_for(int which, kf_exper
         if (kind == KF_EXPERTS_ONE) return experts_one;
         if (kind == KF_EXPERTS_FEW_TOKENS) return experts_few;
     }
-    if constexpr (SLICES)
-        return which ? experts_tiles<1> : experts_tiles<2>;
-    else
-        return nullptr;
+#if !KF_BLOCKS
+    if constexpr (SLICES) return which ? experts_tiles<1> : experts_tiles<2>;
+#endif
+    return nullptr;
 }
 
 cudaError_t launch(experts_kernel k, const kf_experts_job *j, const kf_experts_grid *g,

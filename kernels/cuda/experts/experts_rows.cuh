@@ -24,14 +24,13 @@ struct tile_rows {
         const uint32_t first = first_row(j, (int)p.mat, p.tile);
         const kf_gemv_matrix m = matrix_of(j, j.stack[p.mat], e.expert_at(p.group));
         weight = j.is_down ? e.weight_at(p.group) : 1;
-        skews = MAY_SKEW && way_of_scales(j, j.rows - first) == SCALES_RAW ? 1u << 16 : 0;
+        skews = has_skews(j, j.rows - first) ? 1u << 16 : 0;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const uint32_t row = min(first + lane / 4 + 8 * half, j.rows - 1);
             scale[half] = load_row_scale(j, m, row);
             if constexpr (ROW_ZEROS) zero[half] = row_zero(j, m, row);
-            if (MAY_SKEW && skews)
-                skews |= ((uint32_t)(uint64_t)stage_scales(j, m, row, 0) & 3) << 8 * half;
+            if (MAY_SKEW && skews) skews |= skew_of_row(j, m, row) << 8 * half;
         }
         if constexpr (KF_ROW.zero == KERF_ZERO_F32)
             offset = __ldg((const float *)m.plane[KERF_PLANE_ZEROS]);
@@ -60,8 +59,8 @@ struct tile_factors {
     __device__ __forceinline__ skewed_scales scales_of(uint32_t stage) const
     {
         if (!MAY_SKEW) return {{0, 0}, false};
-        const uint32_t at = stage * ROW_SCALES;
-        return {{(skews + at) % 4, ((skews >> 8) + at) % 4}, skews >> 16 != 0};
+        const uint32_t at = stage * SKEW_STAGE;
+        return {{(skews + at) % SKEWS, ((skews >> 8) + at) % SKEWS}, skews >> 16 != 0};
     }
 };
 

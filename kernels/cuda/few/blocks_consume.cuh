@@ -12,6 +12,19 @@ namespace
 /* --- sums of x ----------------------------------------------------------------------------------
  */
 
+/* Of a group whose octets lie so far apart. */
+template <int STEP> __device__ __forceinline__ float sum_of_group(uint32_t from)
+{
+    float sum = 0;
+#pragma unroll
+    for (int o = 0; o < GROUP_OCTETS; o++) {
+        const uint4 v = shared_piece(from + o * STEP);
+        sum += low_half(v.x) + high_half(v.x) + (low_half(v.y) + high_half(v.y));
+        sum += low_half(v.z) + high_half(v.z) + (low_half(v.w) + high_half(v.w));
+    }
+    return sum;
+}
+
 /* Sums of x over groups, of the halves that are multiplied. They lie behind x as
  * [column][stage][quarter][group]; of eight columns as [column][stage][group]. All threads take
  * part, once x is there. Returns whether a sum that this thread made is not finite. */
@@ -31,13 +44,7 @@ __device__ __forceinline__ bool sum_x(const kf_gemv_job &j, uint32_t stages, uin
         uint32_t to = x_at + N * step + i * 4;
 #pragma unroll 1
         for (int c = 0; c < N; c++, from += step, to += pitch) {
-            float sum = 0;
-#pragma unroll
-            for (int o = 0; o < GROUP_OCTETS; o++) {
-                const uint4 v = shared_piece(from + o * (EIGHT ? 16 : 64));
-                sum += low_half(v.x) + high_half(v.x) + (low_half(v.y) + high_half(v.y));
-                sum += low_half(v.z) + high_half(v.z) + (low_half(v.w) + high_half(v.w));
-            }
+            const float sum = sum_of_group < EIGHT ? 16 : 64 > (from);
             is_odd = is_odd || !(fabsf(sum) < INFINITY);
             put_word(to, __float_as_uint(sum));
         }
@@ -107,18 +114,33 @@ __device__ __noinline__ lane_sums<N> consume_slowly(uint32_t row_g, uint32_t row
     return sum;
 }
 
+/* Where the lane's quarters of rows g and g + 8 of a unit begin. */
+__device__ __forceinline__ uint2 own_rows(const column_worker &me, uint32_t slot, const beside &b)
+{
+    return {slot + me.place + (HAS_SKEW ? b.skew[0] : 0),
+            slot + me.place + 8 * PITCH + (HAS_SKEW ? b.skew[1] : 0)};
+}
+
+/* The same for the lane's sums of a unit. x: where the lane's x of it is. */
+template <int N>
+__device__ __forceinline__ lane_sums<N> slow_sums(const column_worker &me, uint32_t slot,
+                                                  uint32_t x, const beside &b)
+{
+    const uint2 row = own_rows(me, slot, b);
+    const uint32_t step = me.x_pair / 2, second = N > 1 ? me.lane / 4 % 2 : 0;
+    return consume_slowly<N>(row.x, row.y, own_part(me.lane), x - second * step, step);
+}
+
 /* Adds a unit to the lane's sums of rows g and g + 8: [column][row]. v: what x comes into. */
 template <int N>
 __device__ __forceinline__ void consume_quarters(const column_worker &me, uint32_t slot, uint32_t x,
                                                  const beside &b, float sum[N][2],
                                                  uint32_t v[X_AHEAD<N>][PAIRS<N>][4])
 {
-    const uint32_t block[2] = {slot + me.place + (HAS_SKEW ? b.skew[0] : 0),
-                               slot + me.place + 8 * PITCH + (HAS_SKEW ? b.skew[1] : 0)};
-    const uint32_t part = own_part(me.lane);
+    const uint2 of_rows = own_rows(me, slot, b);
+    const uint32_t block[2] = {of_rows.x, of_rows.y}, part = own_part(me.lane);
     if (HAS_MINIMA && me.is_odd) {
-        const uint32_t step = me.x_pair / 2, second = N > 1 ? me.lane / 4 % 2 : 0;
-        const lane_sums<N> a = consume_slowly<N>(block[0], block[1], part, x - second * step, step);
+        const lane_sums<N> a = slow_sums<N>(me, slot, x, b);
 #pragma unroll
         for (int i = 0; i < 2 * N; i++) sum[i / 2][i % 2] += a.of[i / 2][i % 2];
         return;

@@ -81,9 +81,9 @@ typedef struct kerf_gemv_experts_shape {
 typedef struct kerf_gemv_experts kerf_gemv_experts; /* a plan; never changes once made */
 
 /* exec->device must be there. KERF_E_ARG, KERF_E_RANGE, KERF_E_NOMEM; KERF_E_NOSUP: no device, a
- * type, a number of tokens or slots, a format without kernels on a GPU, or a shape that it cannot
- * hold. The plan is freed by kerf_gemv_experts_plan_free; NULL is fine there. The device may be
- * closed before the plan is freed, but not before it is run for the last time. */
+ * type, a number of tokens or slots, or a shape that the format cannot hold. The plan is freed by
+ * kerf_gemv_experts_plan_free; NULL is fine there. The device may be closed before the plan is
+ * freed, but not before it is run for the last time. */
 KERF_API KERF_CHECK kerf_status kerf_gemv_experts_plan_create(kerf_gemv_experts **out,
                                                               const kerf_gemv_experts_shape *shape,
                                                               const kerf_exec *exec,
@@ -96,8 +96,8 @@ KERF_API size_t kerf_gemv_experts_workspace(const kerf_gemv_experts *plan);
 /* b1 and b2 of the bound above. */
 KERF_API void kerf_gemv_experts_bound(const kerf_gemv_experts *plan, double *b1, double *b2);
 
-/* "cuda", or "cuda-any" where the kernel that takes an element at a time does it: codes of 2 bits,
- * GGUF blocks, fp32, and shapes whose rows are not whole 16 bytes. Static storage. */
+/* "cuda", or "cuda-any" where the kernel that takes an element at a time does it: codes of 2 bits
+ * in planes, fp32, and shapes of planes whose rows are not whole 16 bytes. Static storage. */
 KERF_API const char *kerf_gemv_experts_backend(const kerf_gemv_experts *plan);
 
 /* The same matrix of every expert. Planes are as long as experts * stride, the last expert's only
