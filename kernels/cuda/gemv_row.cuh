@@ -20,6 +20,7 @@ typedef void (*kernel)(const kf_gemv_job);
 template <bool PAIR, bool STEPS> kernel column_for(const kf_gemv_job *j)
 {
 #if KF_BLOCKS
+    if (j->columns > KF_GEMV_EIGHT) return gemv_column<KF_GEMV_SIXTEEN, PAIR, STEPS>;
     if (j->columns > KF_GEMV_FEW) return gemv_column<KF_GEMV_EIGHT, PAIR, STEPS>;
 #endif
     return j->columns == 1   ? gemv_column<1, PAIR, STEPS>

@@ -1,6 +1,6 @@
-/* gemv_divide_few.c - one, two or four columns of x, of GGUF's blocks eight: each block has all of
- * x, or two blocks, a cluster, share rows and have half of K each, or a block has a part of K at a
- * time.
+/* gemv_divide_few.c - one, two or four columns of x, of GGUF's blocks eight or 16: each block has
+ * all of x, or two blocks, a cluster, share rows and have half of K each, or a block has a part of
+ * K at a time.
  *
  * Shared memory of a block (cuda/few/gemv_column.cuh):
  *
@@ -19,7 +19,10 @@
 
 unsigned kf_gemv_few(unsigned columns)
 {
-    return columns > KF_GEMV_FEW ? KF_GEMV_EIGHT : columns > 2 ? KF_GEMV_FEW : columns;
+    return columns > KF_GEMV_EIGHT ? KF_GEMV_SIXTEEN
+           : columns > KF_GEMV_FEW ? KF_GEMV_EIGHT
+           : columns > 2           ? KF_GEMV_FEW
+                                   : columns;
 }
 
 /* Stages of a row that a block has, at most; and of them those of a step. */
@@ -37,7 +40,7 @@ static size_t x_bytes(const kf_gemv_launch *l, const kf_gemv_tiling *t)
 {
     size_t column = (size_t)step_stages(&l->division) * (t->stage_codes * 2 + t->stage_sums);
     unsigned columns = kf_gemv_few(l->task.columns);
-    return columns * (column + (columns == KF_GEMV_EIGHT ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP));
+    return columns * (column + (columns >= KF_GEMV_EIGHT ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP));
 }
 
 unsigned kf_gemv_few_units(const kf_gemv_launch *l)
@@ -215,6 +218,33 @@ static int try_long(kf_gemv_launch *l, const kf_gemv_target *on)
     return 0;
 }
 
+/* Fills in all but who is asked how many run at once; 0: no room. */
+static int divide(kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    kf_gemv_division *d = &l->division;
+    d->steps = 1;
+    d->ahead = KF_GEMV_AHEAD;
+    d->cluster = are_pairs_better(l, on) ? 2 : 1;
+    if (!are_few(l, on)) return 0;
+    d->is_few = 1;
+    d->passes = 1;
+    return on->tiling->way == KF_WAY_BLOCKS ? try_long(l, on) : try_blocks(l, on);
+}
+
+/* Nine columns and more read and decode weights once where two launches of eight do so twice, but
+ * for a long x in more steps. Each of these costs the time of so many bytes (section 34 of
+ * bench/notes-gemv.md). */
+static int are_steps_too_many(const kf_gemv_launch *l, const kf_gemv_target *on)
+{
+    if (l->task.columns <= KF_GEMV_EIGHT || l->division.steps == 1) return 0;
+    kf_gemv_launch eight = *l;
+    eight.task.columns = KF_GEMV_EIGHT;
+    if (!divide(&eight, on)) return 0;
+    const double more = (double)l->division.steps - 1 - 2 * ((double)eight.division.steps - 1);
+    const double bytes = on->machine->tuning.step_bytes[on->tiling->stage_sums != 0];
+    return more * bytes > (double)l->task.weight_bytes;
+}
+
 /* Half of a ring is left until x has been asked for where the busiest warp has two rings full to
  * do, or where no block of the next launch has room beside one of this. Where x is there from the
  * start, all of the ring is. */
@@ -222,13 +252,7 @@ int kf_gemv_divide_few(kf_gemv_launch *l, const kf_gemv_target *on)
 {
     kf_gemv_division *d = &l->division;
     if (l->task.columns > on->tiling->few) return 0;
-    d->steps = 1;
-    d->ahead = KF_GEMV_AHEAD;
-    d->cluster = are_pairs_better(l, on) ? 2 : 1;
-    if (!are_few(l, on)) return 0;
-    d->is_few = 1;
-    d->passes = 1;
-    if (on->tiling->way == KF_WAY_BLOCKS ? !try_long(l, on) : !try_blocks(l, on)) return 0;
+    if (!divide(l, on) || are_steps_too_many(l, on)) return 0;
     l->grid.solo_bytes = solo_bytes(l, on->machine);
     int is_short = kf_gemv_few_units(l) < 2 * d->ahead && l->grid.solo_bytes;
     d->before_x = is_short ? d->ahead : KF_GEMV_AHEAD / 2;

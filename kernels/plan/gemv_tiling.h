@@ -29,6 +29,7 @@ enum { KF_GEMV_WIDE_WARPS = 16, KF_GEMV_WIDE_DEPTH = 2, KF_GEMV_WIDE_X = 1040 };
 enum {
     KF_GEMV_FEW = 4,
     KF_GEMV_EIGHT = 8,
+    KF_GEMV_SIXTEEN = 16,
     KF_GEMV_AHEAD = 2,
     KF_GEMV_GAP = 64,
     KF_GEMV_GAP_OF_EIGHT = 32
@@ -159,7 +160,7 @@ KF_TILING kf_gemv_tiling kf_gemv_tiling_of_blocks(kf_spec s)
     const kf_super k = kf_gemv_block_of(s);
     t.scaling = KF_SCALES_IN_GROUPS;
     t.is_tiled = t.has_few = 1;
-    t.few = KF_GEMV_EIGHT;
+    t.few = KF_GEMV_SIXTEEN;
     t.bits = s.bits;
     t.has_groups = 1;
     t.stage_codes = s.bits >= 5 ? 256 : 512;

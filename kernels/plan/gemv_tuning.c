@@ -28,6 +28,8 @@ static const kf_gemv_tuning h200 = {
     /* Section 11: four columns against the kernel for more, six shapes; with 8 bits and more half
      * of that since, bench/results/tuning-h200.json. */
     .x_bytes = {112 * 1024, 32 * 1024},
+    /* Section 34: an H100's. */
+    .step_bytes = {21.5e6, 50e6},
     /* Section 10: one block and two, 13 shapes, eight formats, chains and plain graphs. */
     .two_blocks_plain = 70000000,
     .one_block_cols = 16384,
@@ -47,6 +49,7 @@ static const kf_gemv_tuning h100 = {
     .pair_gain_chain = {0, 5.9e6, 3.0e6, 2.1e6, 2.1e6},
     .pair_gain_heavy = 5.9e6,
     .x_bytes = {56 * 1024, 32 * 1024},
+    .step_bytes = {21.5e6, 50e6}, /* section 34 */
     .two_blocks_plain = 70000000,
     .one_block_cols = 16384,
     .two_blocks_rings = {1.4, 0.7},
@@ -127,6 +130,9 @@ static const struct architecture *find(int capability)
  *   work    A second block on a multiprocessor must have enough to do for what it costs to begin:
  *           so many bytes for each of them. (By bandwidth an H100 lost 2 to 15 %: section 26.) So
  *           must the kernel for nine columns and more; its times are arithmetic of one of them.
+ *   steps   A step over K takes a fixed time. Bytes of W that eight columns take in that time are
+ *           bound by a multiprocessor's instructions from 1.5 TB/s for 132 of them on, below that
+ *           by memory.
  *
  * Stages of a row go by warps of a block, and prices of nine columns by instructions: both stay.
  * The second-level cache is in none of them, since weights come from memory. */
@@ -134,6 +140,7 @@ static kf_gemv_tuning derive(const kf_gemv_counts *c)
 {
     const double h200_gbps = 4814, h200_sms = 132, h200_shared = 227 * 1024, ring_bytes = 64 * 1024;
     double memory = c->bandwidth_gbps / h200_gbps, work = c->multiprocessors / h200_sms;
+    double slow = c->bandwidth_gbps / 1500, steps = slow < work ? slow : work;
     double room = ((double)c->shared_bytes - ring_bytes) / (h200_shared - ring_bytes);
     kf_gemv_tuning t = h200;
     if (room < 0) room = 0;
@@ -141,6 +148,7 @@ static kf_gemv_tuning derive(const kf_gemv_counts *c)
     for (size_t i = 0; i < 2; i++) t.pair_gain_plain[i] *= memory;
     for (size_t i = 0; i < 5; i++) t.pair_gain_chain[i] *= memory;
     t.pair_gain_heavy *= memory;
+    for (size_t i = 0; i < 2; i++) t.step_bytes[i] *= steps;
     t.two_blocks_plain *= work;
     t.two_blocks_many *= work;
     for (size_t i = 0; i < 2; i++) {

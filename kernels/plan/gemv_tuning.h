@@ -22,6 +22,8 @@ typedef struct kf_gemv_tuning {
     double pair_gain_heavy;    /* ... and in a chain with 8 bits or a table               */
     /* few columns: where three and four of them go */
     double x_bytes[2]; /* of all columns, from which the kernel for more is no slower, by bits */
+    /* GGUF's blocks, nine columns and more: whether one launch takes them, or two of eight */
+    double step_bytes[2]; /* bytes of weights, for each step more; [1]: groups have minima */
     /* few columns: when two blocks share a multiprocessor */
     double two_blocks_plain;    /* bytes of weights, where x is there from the start           */
     double one_block_cols;      /* in a chain with 8 bits and more: columns from which it is one */

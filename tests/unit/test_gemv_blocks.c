@@ -76,6 +76,43 @@ static void eight_columns_of_blocks(void **state)
     assert_int_equal(l.division.steps, 7);
 }
 
+/* 16 columns of q4_k on an sm_90: x of 8 stages is 139776 bytes with its sums and gaps, beside a
+ * ring of 72 KiB and the sums of two tiles. Twice as much is shared by two blocks with rings of one
+ * unit. 28 stages of 14336 inputs are three steps, of which two launches of eight have none: each
+ * of these two steps costs 50 MB of an H100's reading, more than there is to read for 4096 rows,
+ * less than for 128256. */
+static void sixteen_columns_of_blocks(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t rows, cols;
+        unsigned ahead, cluster, steps; /* steps 0: not in one launch */
+    } shapes[] = {{4096, 4096, 2, 1, 1},
+                  {8192, 8192, 1, 2, 1},
+                  {4096, 14336, 0, 0, 0},
+                  {28672, 8192, 1, 1, 2},
+                  {128256, 4096, 1, 1, 3}};
+    const kf_gemv_machine m = kf_gemv_machine_of("sm_90", 132, 3350);
+    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find("q4_k")));
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        kf_gemv_launch l = {.task = {.cols = shapes[i].cols,
+                                     .columns = 16,
+                                     .weight_bytes = shapes[i].rows * shapes[i].cols * 9 / 16,
+                                     .tiles = (uint32_t)shapes[i].rows / 16,
+                                     .together = 1,
+                                     .overlap = 1}};
+        const kf_gemv_division *d = &l.division;
+        const int fits = kf_gemv_divide(&l, &t, &m, count_blocks, NULL);
+        assert_int_equal(fits, shapes[i].steps != 0);
+        if (!fits) continue;
+        assert_int_equal(d->ahead, shapes[i].ahead);
+        assert_int_equal(d->cluster, shapes[i].cluster);
+        assert_int_equal(d->steps, shapes[i].steps);
+        assert_int_equal(l.grid.per_sm, 1);
+        assert_true(l.grid.shared_bytes <= m.most_shared);
+    }
+}
+
 /* Shared memory of a block, which has two tiles of 16 rows of 4096: of q4_k on an sm_89 98 KiB hold
  * two rings of 36864 bytes, 23 stages of 1088 of one x, and 968 of rest; of 24 to 57 stages, one
  * ring; of more, two steps. Eight columns have room for six stages beside one ring. Pairs on an
@@ -171,9 +208,9 @@ static void less_shared_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(units_of_blocks),      cmocka_unit_test(eight_columns_of_blocks),
-        cmocka_unit_test(room_beside_a_long_x), cmocka_unit_test(room_beside_many_sums),
-        cmocka_unit_test(less_shared_memory),
+        cmocka_unit_test(units_of_blocks),           cmocka_unit_test(eight_columns_of_blocks),
+        cmocka_unit_test(sixteen_columns_of_blocks), cmocka_unit_test(room_beside_a_long_x),
+        cmocka_unit_test(room_beside_many_sums),     cmocka_unit_test(less_shared_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

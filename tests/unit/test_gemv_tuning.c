@@ -72,6 +72,7 @@ static void others_follow_from_counts(void **state)
     assert_int_equal(t->pair_stages, 8);
     assert_near(t->pair_gain_idle, 1.75e6);
     assert_near(t->pair_gain_chain[2], 2.15e6);
+    assert_near(t->step_bytes[1], 2.5e7);    /* as many instructions a second */
     assert_near(t->two_blocks_plain, 3.5e7); /* half the multiprocessors */
     assert_near(t->two_blocks_rings[0], 2);  /* as much for each multiprocessor */
     assert_near(t->x_bytes[0], 112 * 1024 * 35. / 163);
@@ -81,6 +82,7 @@ static void others_follow_from_counts(void **state)
     const kf_gemv_machine slow = kf_gemv_machine_of("sm_90", 132, 2407);
     assert_near(slow.tuning.two_blocks_rings[0], 1);
     assert_near(slow.tuning.x_bytes[0], 112 * 1024);
+    assert_near(kf_gemv_machine_of("sm_89", 132, 750).tuning.step_bytes[0], 21.5e6 / 2);
 }
 
 /* Every architecture that is known says where its numbers come from, and one that is not has some

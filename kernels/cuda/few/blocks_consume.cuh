@@ -37,14 +37,13 @@ __device__ __forceinline__ bool sum_x(const kf_gemv_job &j, uint32_t stages, uin
 #pragma unroll 1
     for (uint32_t i = thread; i < stages * STAGE_GROUPS; i += THREADS) {
         const uint32_t stage = i / STAGE_GROUPS, t = i % STAGE_GROUPS / OWN_GROUPS;
-        constexpr bool EIGHT = N == KF_GEMV_EIGHT;
         uint32_t from = x_at + stage * X_STAGE;
-        from +=
-            EIGHT ? i % STAGE_GROUPS * (GROUP * 2) : i % OWN_GROUPS * (GROUP_OCTETS * 64) + t * 16;
+        from += IS_FULL<N> ? i % STAGE_GROUPS * (GROUP * 2)
+                           : i % OWN_GROUPS * (GROUP_OCTETS * 64) + t * 16;
         uint32_t to = x_at + N * step + i * 4;
 #pragma unroll 1
         for (int c = 0; c < N; c++, from += step, to += pitch) {
-            const float sum = sum_of_group < EIGHT ? 16 : 64 > (from);
+            const float sum = sum_of_group < IS_FULL<N> ? 16 : 64 > (from);
             is_odd = is_odd || !(fabsf(sum) < INFINITY);
             put_word(to, __float_as_uint(sum));
         }
@@ -61,7 +60,7 @@ __device__ __forceinline__ void settle_worker(column_worker &me, const kf_gemv_j
                                               uint32_t x_end)
 {
     me.sums_column = j.division.block_stages * (STAGE_GROUPS * 4);
-    me.sums = x_end + me.lane % 4 * (N == KF_GEMV_EIGHT ? 2 * me.sums_column : OWN_GROUPS * 4);
+    me.sums = x_end + me.lane % 4 * (IS_FULL<N> ? 2 * me.sums_column : OWN_GROUPS * 4);
 }
 
 /* Once x is there. */
@@ -205,8 +204,8 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
                                              const beside &b, float (*sum)[2], float (*)[2][4],
                                              uint32_t v[X_AHEAD<N>][PAIRS<N>][4])
 {
-    if constexpr (N == KF_GEMV_EIGHT)
-        consume_eight(me, slot, x, b, sum);
+    if constexpr (IS_FULL<N>)
+        consume_eights<N / 8>(me, slot, x, b, sum);
     else
         consume_quarters<N>(me, slot, x, b, sum, v);
 }

@@ -1,9 +1,10 @@
-/* blocks_eight.cuh - a unit of GGUF's blocks times five to eight columns of x.
+/* blocks_eight.cuh - a unit of GGUF's blocks times five to eight columns of x, or nine to 16.
  *
  * With up to four columns each quarter of a stage has columns of the tensor core of its own, six of
  * whose eight read zeros (gemv_column.cuh). Eight columns fill it: so all of a product's 16
  * elements must have one scale. Lane t of a quad takes quad t of every 16 elements that lie
- * together, and has the sums of rows g and g + 8, columns 2 t and 2 t + 1:
+ * together, and has the sums of rows g and g + 8, columns 2 t and 2 t + 1, and of 16 columns also 8
+ * and more each, since the same codes are multiplied twice then:
  *
  *     16 elements   | quad 0 | quad 1 | quad 2 | quad 3 |
  *     lane t          0        1        2        3           the same scale for all of them
@@ -145,25 +146,31 @@ __device__ __noinline__ lane_sums<2> consume_eight_slowly(uint32_t row_g, uint32
     return sum;
 }
 
-/* Adds a unit to the lane's sums: [column][row]. x: the lane's, of column g. */
-__device__ __forceinline__ void consume_eight(const column_worker &me, uint32_t slot, uint32_t x,
-                                              const beside &b, float sum[2][2])
+/* Adds a unit to the lane's sums: [column][row], of so many eights of columns. x: the lane's, of
+ * column g. */
+template <int EIGHTS>
+__device__ __forceinline__ void consume_eights(const column_worker &me, uint32_t slot, uint32_t x,
+                                               const beside &b, float sum[2 * EIGHTS][2])
 {
     const uint32_t t = me.lane % 4, first = slot + me.lane / 4 * PITCH;
     const uint32_t row[2] = {first + (HAS_SKEW ? b.skew[0] : 0),
                              first + 8 * PITCH + (HAS_SKEW ? b.skew[1] : 0)};
     if (HAS_MINIMA && me.is_odd) {
         const uint32_t step = me.x_pair / 2, of_row = x - me.lane / 4 * step - t * 8;
-        const lane_sums<2> a = consume_eight_slowly(row[0], row[1], of_row + 2 * t * step, step);
 #pragma unroll
-        for (int i = 0; i < 4; i++) sum[i / 2][i % 2] += a.of[i / 2][i % 2];
+        for (int e = 0; e < EIGHTS; e++) {
+            const lane_sums<2> a =
+                consume_eight_slowly(row[0], row[1], of_row + (8 * e + 2 * t) * step, step);
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[2 * e + i / 2][i % 2] += a.of[i / 2][i % 2];
+        }
         return;
     }
     const uint32_t own[2] = {row[0] + own_block(me.lane), row[1] + own_block(me.lane)};
     const uint32_t sums = me.sums + (x - me.x) / (X_STAGE / STAGE_GROUPS / 4);
     shared_scales scales;
     scales.find(own, me.lane);
-    float c[4];
+    float c[EIGHTS][4];
     group_scale group[2];
 #pragma unroll
     for (int block = 0; block < STAGE_BLOCKS; block++) {
@@ -176,23 +183,29 @@ __device__ __forceinline__ void consume_eight(const column_worker &me, uint32_t 
             if (sixteen * 16 % GROUP == 0) {
 #pragma unroll
                 for (int r = 0; r < 2; r++) group[r] = scales.get(r, i);
-                c[0] = c[1] = c[2] = c[3] = 0;
+#pragma unroll
+                for (int e = 0; e < EIGHTS; e++) c[e][0] = c[e][1] = c[e][2] = c[e][3] = 0;
             }
             const int shift = SWAPS ? own_words::shift_of(k) : 0;
             uint32_t p[2], q[2], v[2];
             words[0].quad(k, group[0].zero_at(shift), p);
             words[1].quad(k, group[1].zero_at(shift), q);
-            shared_bytes<8>(v, x + sixteen * 32);
-            multiply(c, p[0], q[0], p[1], q[1], v[0], v[1]);
+#pragma unroll
+            for (int e = 0; e < EIGHTS; e++) {
+                shared_bytes<8>(v, x + e * 4 * me.x_pair + sixteen * 32);
+                multiply(c[e], p[0], q[0], p[1], q[1], v[0], v[1]);
+            }
             if ((sixteen + 1) * 16 % GROUP) continue;
 #pragma unroll
-            for (int n = 0; n < 2; n++) {
+            for (int n = 0; n < 2 * EIGHTS; n++) {
+                const int column = n / 2 * 8 + n % 2; /* beside the lane's first */
                 const float of_x =
-                    HAS_MINIMA ? __uint_as_float(shared_word(sums + n * me.sums_column + i * 4))
-                               : 0;
+                    HAS_MINIMA
+                        ? __uint_as_float(shared_word(sums + column * me.sums_column + i * 4))
+                        : 0;
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
-                    sum[n][r] = __fmaf_rn(c[r * 2 + n], group[r].scale, sum[n][r]);
+                    sum[n][r] = __fmaf_rn(c[n / 2][r * 2 + n % 2], group[r].scale, sum[n][r]);
                     if (HAS_MINIMA) sum[n][r] = __fmaf_rn(of_x, group[r].rest, sum[n][r]);
                 }
             }

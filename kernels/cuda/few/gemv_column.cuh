@@ -68,9 +68,10 @@ namespace
 /* --- the product --------------------------------------------------------------------------------
  */
 
-/* Sums that a lane has of each of its two rows: of its quarter of K and all columns; of eight
- * columns all of K and two columns, which a tensor core then has apart. */
-template <int N> constexpr int LANE_SUMS = N == KF_GEMV_EIGHT ? 2 : N;
+/* Sums that a lane has of each of its two rows: of its quarter of K and all columns; where these
+ * fill tensor cores of all of K, and of each eight two columns, which a tensor core then has apart.
+ */
+template <int N> constexpr int LANE_SUMS = IS_FULL<N> ? N / 4 : N;
 
 /* The sums of a warp's run in a tile: rows g and g + 8 of every quad. */
 template <int N>
@@ -84,8 +85,8 @@ __device__ __forceinline__ void leave_run(uint32_t slot, uint32_t lane, float su
             int i = row * 2 + c % 2;
             float v = HAS_GROUPS ? sum[c][row] : whole[c / 2][0][i] + whole[c / 2][1][i];
             sum[c][row] = 0;
-            if constexpr (N == KF_GEMV_EIGHT) {
-                uint32_t column = lane % 4 * 2 + c;
+            if constexpr (IS_FULL<N>) {
+                uint32_t column = c / 2 * 8 + lane % 4 * 2 + c % 2;
                 put_word(slot + column * (TILE * 4) + lane / 4 * 4 + 32 * row, __float_as_uint(v));
                 continue;
             }
@@ -147,7 +148,7 @@ __device__ __forceinline__ void begin_run(unit_feed &feed, uint32_t tiles, stage
 }
 
 template <int N, bool PAIR, bool STEPS>
-__global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT || STEPS ? 1 : 2)
+__global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     gemv_column(const __grid_constant__ kf_gemv_job j)
 {
     extern __shared__ __align__(128) uint8_t shared[];
@@ -209,8 +210,8 @@ __global__ void __launch_bounds__(THREADS, N == KF_GEMV_EIGHT || STEPS ? 1 : 2)
     me.lane = lane;
     me.place = keep(own_place(lane));
     me.live = lane / 4 == lane % 4 * 2 + second;
-    me.x = keep(N == KF_GEMV_EIGHT ? x_at + lane / 4 * step + lane % 4 * 8
-                                   : x_at + lane % 4 * 16 + second * step);
+    me.x = keep(IS_FULL<N> ? x_at + lane / 4 * step + lane % 4 * 8
+                           : x_at + lane % 4 * 16 + second * step);
     me.x_pair = 2 * step;
     me.table = keep(base + j.division.table_at + lane * 4);
     settle_worker<N>(me, j, x_at + N * step);

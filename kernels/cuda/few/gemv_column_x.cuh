@@ -28,6 +28,9 @@ constexpr int X_STAGE = STAGE_CODES * 2; /* bytes of x */
 /* N columns of x are that many pairs, the last of which may be half of one. */
 template <int N> constexpr int PAIRS = (N + 1) / 2;
 
+/* Whether they fill the columns of tensor cores, of one or of two (blocks_eight.cuh). */
+template <int N> constexpr bool IS_FULL = N >= KF_GEMV_EIGHT;
+
 /* Octets of x that a lane reads ahead: as many as there are registers for. */
 template <int N> constexpr int X_AHEAD = N < 3 ? 4 : SCALING == KF_SCALES_IN_CODES ? 1 : 2;
 
@@ -47,10 +50,10 @@ struct column_worker {
 };
 
 /* Place i of x in shared memory has the octet that begins with this element:
- * [stage][octet][quarter], but of eight columns as they come. */
+ * [stage][octet][quarter], but of eight columns and more as they come. */
 template <int N> __device__ __forceinline__ uint32_t element_at(uint32_t i)
 {
-    return N == KF_GEMV_EIGHT ? i * 8 : octet_at(i);
+    return IS_FULL<N> ? i * 8 : octet_at(i);
 }
 
 /* Elements at the end of a column, or not aligned, or of 32 bits. */
@@ -74,14 +77,14 @@ __device__ __noinline__ uint4 octet_slowly(const kf_gemv_job &j, uint32_t column
  * of x. More take registers from what surrounds them: of several columns they have a function of
  * their own, since what the compiler moves to local memory here it would read again in the loop.
  */
-template <int N> constexpr int FEW = N == 8 ? 1 : N == 4 ? 2 : 4;
+template <int N> constexpr int FEW = N >= 8 ? 1 : N == 4 ? 2 : 4;
 template <int N> constexpr int BATCH = N == 1 ? 8 : 16 / N;
 static_assert(THREADS % (4 * OCTETS) == 0, "a thread's octets are of different stages, and alike");
 
 /* From one column of N to the next, so that those that are read together meet in no bank. */
 template <int N> __device__ __forceinline__ uint32_t column_bytes(const kf_gemv_job &j)
 {
-    constexpr uint32_t gap = N == KF_GEMV_EIGHT ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP;
+    constexpr uint32_t gap = IS_FULL<N> ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP;
     return j.division.block_stages * (STAGE_CODES * 2) + gap;
 }
 
@@ -114,7 +117,7 @@ template <int N> struct x_part {
     __device__ __forceinline__ bool has(const kf_gemv_job &j, uint32_t c, uint32_t u) const
     {
         return element + u * (THREADS * 8) < end &&
-               (N == KF_GEMV_EIGHT ? c < j.columns : c + 1 < N || N < 4 || j.columns == N);
+               (IS_FULL<N> ? c < j.columns : c + 1 < N || N < 4 || j.columns == N);
     }
     __device__ __forceinline__ const uint4 *source(const kf_gemv_job &j, uint32_t c,
                                                    uint32_t u) const
