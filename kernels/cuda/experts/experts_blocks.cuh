@@ -67,15 +67,6 @@ struct unit_copies {
         begins = (uint32_t)at;
     }
 
-    /* A row of which a stage is there. */
-    __device__ __forceinline__ void copy_row(uint32_t to, const uint8_t *from, uint32_t skew,
-                                             uint32_t t) const
-    {
-#pragma unroll
-        for (uint32_t i = 0; i < MOST_PIECES; i += 4)
-            if (i + 4 <= FEWEST_PIECES || i + t < pieces_of(skew))
-                copy_async(to + i * 16, from + i * 16, true);
-    }
     /* A row of an aligned plane which ends in the stage: what is behind it is zero. */
     __device__ __forceinline__ void copy_end(uint32_t to, const uint8_t *from, uint32_t skew,
                                              uint32_t t) const

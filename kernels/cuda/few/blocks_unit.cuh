@@ -81,6 +81,16 @@ __device__ __forceinline__ uint32_t skew_of(const kf_gemv_job &j, uint32_t stage
     return ((lane / 4 + 8 * half) * (uint32_t)j.strides.row_bytes + stage * ROW_STAGE) % 16;
 }
 
+/* A lane's pieces of a row of a unit, all of which is there: from its first on, every fourth. */
+__device__ __forceinline__ void copy_row(uint32_t to, const uint8_t *from, uint32_t skew,
+                                         uint32_t t)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < MOST_PIECES; i += 4)
+        if (i + 4 <= FEWEST_PIECES || i + t < pieces_of(skew))
+            copy_async(to + i * 16, from + i * 16, true);
+}
+
 /* A row at the edge of a matrix, or of a plane that is not aligned: its lane's pieces, of `left`
  * bytes from `row`, its first of this unit, to its end; none of a row past the last. */
 __device__ __noinline__ void fetch_row_edge(uint32_t to, const uint8_t *row, uint32_t t,
@@ -128,11 +138,7 @@ struct unit_feed {
             const uint8_t *first = row + half * 8 * j.strides.row_bytes;
             const uint32_t skew = skew_of(j, stage, lane, half);
             if (plain) {
-                const uint8_t *from = first - skew + t * 16;
-#pragma unroll
-                for (uint32_t i = 0; i < MOST_PIECES; i += 4)
-                    if (i + 4 <= FEWEST_PIECES || i + t < pieces_of(skew))
-                        copy_async(to + t * 16 + i * 16, from + i * 16, true);
+                copy_row(to + t * 16, first - skew + t * 16, skew, t);
             } else {
                 const bool inside = lane / 4 + half * 8 < rows;
                 const uint64_t left_of_row = j.strides.row_bytes - (uint64_t)stage * ROW_STAGE;
