@@ -20,7 +20,7 @@ metrics+=,smsp__issue_active.avg.pct_of_peak_sustained_elapsed,launch__grid_size
 build() {
     local folder=$1 source=${2:-$1/ggml}
     mkdir -p "$folder"
-    if [ ! -d "$source" ]; then
+    if [ ! -e "$source/CMakeLists.txt" ]; then # nothing there, or a fetch that was cut off
         git init -q "$source"
         git -C "$source" fetch -q --depth 1 https://github.com/ggml-org/ggml "$commit"
         git -C "$source" checkout -q FETCH_HEAD
@@ -78,8 +78,11 @@ run() {
     return $status
 }
 
-case ${1:-} in
-build) [ $# -ge 2 ] && shift && build "$@" ;;
-run) [ $# -eq 3 ] && run "$2" "$3" ;;
-*) sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2 && exit 2 ;;
+case "${1:-} $#" in
+"build 2" | "build 3") build "${@:2}" ;;
+"run 3") run "$2" "$3" ;;
+*)
+    sed -n '2,/^set/{s/^# \{0,1\}//;/^set/!p}' "$0" >&2
+    exit 2
+    ;;
 esac

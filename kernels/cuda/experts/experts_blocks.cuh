@@ -14,8 +14,8 @@ namespace
  */
 
 constexpr bool MAY_SKEW = HAS_SKEW;
-constexpr uint32_t SKEWS = 16,
-                   SKEW_STAGE = ROW_STAGE; /* less than that; from a stage to the next */
+constexpr uint32_t SKEWS = 16;             /* a skew is less */
+constexpr uint32_t SKEW_STAGE = ROW_STAGE; /* bytes from a stage of a row to the next */
 
 __device__ __forceinline__ bool has_skews(const kf_experts_job &, uint32_t)
 {
@@ -42,13 +42,13 @@ __device__ __forceinline__ void copy_part(uint32_t to, const void *from, int n)
 /* What the lanes of a warp copy of each unit of a run, the units of 16 rows: four lanes take row g,
  * and then g + 8. */
 struct unit_copies {
-    uint64_t at;        /* of the unit's first byte of row g in an expert's plane */
-    const uint8_t *row; /* where that is */
-    uint32_t begins;    /* the same, as 32 bits */
+    uint64_t at;        /* where row g of the first unit begins in an expert's plane */
+    const uint8_t *row; /* row g of the next unit, in memory */
+    uint32_t begins;    /* where it begins in the plane; 32 bits tell its skew */
     uint32_t rows;      /* of the matrix, from row g on */
     int room;           /* bytes from there to the end of the row */
-    int least;          /* ... of which a whole stage is copied as it lies: behind the last row of a
-                           matrix nothing may be read, behind others there is one more */
+    int least;          /* room from which a unit is copied in whole pieces; 15 bytes more than a
+                           stage where these would reach behind the last row of a matrix */
 
     /* What does not depend on which expert it is. first: the tile's first row. */
     __device__ __forceinline__ void aim_rows(const kf_experts_job &j, uint32_t first,

@@ -12,8 +12,8 @@ namespace
 {
 
 constexpr bool MAY_SKEW = HAS_GROUPS && !SHARED_ROW;
-constexpr uint32_t SKEWS = 4,
-                   SKEW_STAGE = ROW_SCALES;  /* less than that; from a stage to the next */
+constexpr uint32_t SKEWS = 4;                /* a skew is less */
+constexpr uint32_t SKEW_STAGE = ROW_SCALES;  /* bytes from a stage's scales to the next one's */
 constexpr uint32_t RAW_ROW = ROW_SCALES + 4; /* bytes of a row's words, if one more may be needed */
 static_assert(ROWS_AT_ONCE == 2, "j.two_rows");
 static_assert(!HAS_COLUMN ||

@@ -12,7 +12,7 @@ namespace
 /* --- sums of x ----------------------------------------------------------------------------------
  */
 
-/* Of a group whose octets lie so far apart. */
+/* The sum of x over a group. STEP: bytes from one of its octets to the next. */
 template <int STEP> __device__ __forceinline__ float sum_of_group(uint32_t from)
 {
     float sum = 0;
@@ -26,13 +26,14 @@ template <int STEP> __device__ __forceinline__ float sum_of_group(uint32_t from)
 }
 
 /* Sums of x over groups, of the halves that are multiplied. They lie behind x as
- * [column][stage][quarter][group]; of eight columns as [column][stage][group]. All threads take
- * part, once x is there. Returns whether a sum that this thread made is not finite. */
+ * [column][stage][quarter][group]; of eight columns and more as [column][stage][group]. All threads
+ * take part, once x is there. Returns whether a sum that this thread made is not finite. */
 template <int N>
 __device__ __forceinline__ bool sum_x(const kf_gemv_job &j, uint32_t stages, uint32_t x_at,
                                       uint32_t thread)
 {
     bool is_odd = false;
+    constexpr int APART = IS_FULL<N> ? 16 : 64; /* octets of a group */
     const uint32_t step = column_bytes<N>(j), pitch = j.division.block_stages * (STAGE_GROUPS * 4);
 #pragma unroll 1
     for (uint32_t i = thread; i < stages * STAGE_GROUPS; i += THREADS) {
@@ -43,7 +44,7 @@ __device__ __forceinline__ bool sum_x(const kf_gemv_job &j, uint32_t stages, uin
         uint32_t to = x_at + N * step + i * 4;
 #pragma unroll 1
         for (int c = 0; c < N; c++, from += step, to += pitch) {
-            const float sum = sum_of_group < IS_FULL<N> ? 16 : 64 > (from);
+            const float sum = sum_of_group<APART>(from);
             is_odd = is_odd || !(fabsf(sum) < INFINITY);
             put_word(to, __float_as_uint(sum));
         }
@@ -120,7 +121,7 @@ __device__ __forceinline__ uint2 own_rows(const column_worker &me, uint32_t slot
             slot + me.place + 8 * PITCH + (HAS_SKEW ? b.skew[1] : 0)};
 }
 
-/* The same for the lane's sums of a unit. x: where the lane's x of it is. */
+/* The lane's sums of a unit by consume_slowly(). x: where the lane's x of it is. */
 template <int N>
 __device__ __forceinline__ lane_sums<N> slow_sums(const column_worker &me, uint32_t slot,
                                                   uint32_t x, const beside &b)

@@ -3,8 +3,8 @@
  * With up to four columns each quarter of a stage has columns of the tensor core of its own, six of
  * whose eight read zeros (gemv_column.cuh). Eight columns fill it: so all of a product's 16
  * elements must have one scale. Lane t of a quad takes quad t of every 16 elements that lie
- * together, and has the sums of rows g and g + 8, columns 2 t and 2 t + 1, and of 16 columns also 8
- * and more each, since the same codes are multiplied twice then:
+ * together, and has the sums of rows g and g + 8, columns 2 t and 2 t + 1. Sixteen columns are two
+ * products with the same codes: then it has those of columns 2 t + 8 and 2 t + 9, too.
  *
  *     16 elements   | quad 0 | quad 1 | quad 2 | quad 3 |
  *     lane t          0        1        2        3           the same scale for all of them

@@ -1,5 +1,5 @@
-/* gemv_column.cuh - Y = W X for one column of x, two or four, and of GGUF's blocks eight, with W
- * decoded on its way into tensor cores.
+/* gemv_column.cuh - Y = W X for one column of x, two or four, and of GGUF's blocks eight or 16,
+ * with W decoded on its way into tensor cores.
  *
  * The unit of work is a tile of 16 rows times a stage of 256 bytes of codes (192 for 6 bits). A
  * block of 8 warps has a run of whole tiles. Its warps divide tiles x stages evenly: each has a run
@@ -68,9 +68,8 @@ namespace
 /* --- the product --------------------------------------------------------------------------------
  */
 
-/* Sums that a lane has of each of its two rows: of its quarter of K and all columns; where these
- * fill tensor cores of all of K, and of each eight two columns, which a tensor core then has apart.
- */
+/* Sums that a lane has of each of its two rows. Of up to four columns it has all, each over the
+ * lane's quarter of K. Of eight columns, or of each eight of 16, it has two, over all of K. */
 template <int N> constexpr int LANE_SUMS = IS_FULL<N> ? N / 4 : N;
 
 /* The sums of a warp's run in a tile: rows g and g + 8 of every quad. */
