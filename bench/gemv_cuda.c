@@ -2,7 +2,7 @@
  *
  *   gemv_cuda [-o FILE.json] [--formats LIST|all] [--shapes LIST|none] [--columns LIST]
  *             [--decoder LIST|none] [--models FILE] [--no-ceilings] [--parts] [--no-baselines]
- *             [--replays N] [--budget SECONDS] [--rotate GB] [--commit ID] [--pairs always|never]
+ *             [--replays N] [--budget SECONDS] [--rotate GB] [--commit ID] [--pairs always|4|8|never]
  *             [--energy SECONDS] [--spacing always|never] [--shared KIB]
  *                                                e.g. --formats nvfp4,int8 --shapes 4096x14336
  *
@@ -163,8 +163,9 @@ static bench_options parse(int argc, char **argv, arguments *a)
         case 'E': o.energy_s = atof(optarg); break;
         case 'k': o.plan.most_shared = 1024u * (unsigned)atoi(optarg); break;
         case 'P':
-            o.plan.pairing =
-                is_always(optarg, "--pairs") ? KF_GEMV_PAIR_ALWAYS : KF_GEMV_PAIR_NEVER;
+            o.plan.team = (unsigned)atoi(optarg);
+            o.plan.pairing = o.plan.team || is_always(optarg, "--pairs") ? KF_GEMV_PAIR_ALWAYS
+                                                                         : KF_GEMV_PAIR_NEVER;
             break;
         case 'S':
             o.plan.spacing =

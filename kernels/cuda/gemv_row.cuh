@@ -17,18 +17,18 @@ namespace
 
 typedef void (*kernel)(const kf_gemv_job);
 
-template <bool PAIR, bool STEPS> kernel column_for(const kf_gemv_job *j)
+template <bool TEAM, bool STEPS> kernel column_for(const kf_gemv_job *j)
 {
 #if KF_BLOCKS
-    if (j->columns > KF_GEMV_EIGHT) return gemv_column<KF_GEMV_SIXTEEN, PAIR, STEPS>;
-    if (j->columns > KF_GEMV_FEW) return gemv_column<KF_GEMV_EIGHT, PAIR, STEPS>;
+    if (j->columns > KF_GEMV_EIGHT) return gemv_column<KF_GEMV_SIXTEEN, TEAM, STEPS>;
+    if (j->columns > KF_GEMV_FEW) return gemv_column<KF_GEMV_EIGHT, TEAM, STEPS>;
 #endif
-    return j->columns == 1   ? gemv_column<1, PAIR, STEPS>
-           : j->columns == 2 ? gemv_column<2, PAIR, STEPS>
-                             : gemv_column<4, PAIR, STEPS>;
+    return j->columns == 1   ? gemv_column<1, TEAM, STEPS>
+           : j->columns == 2 ? gemv_column<2, TEAM, STEPS>
+                             : gemv_column<4, TEAM, STEPS>;
 }
 
-/* Of a pair of blocks, or one block, in one step or several. */
+/* Of a team of blocks, or one block, in one step or several. */
 template <bool HERE> kernel few_for(const kf_gemv_job *j)
 {
     if (j->division.cluster > 1) return column_for<true, false>(j);

@@ -1,6 +1,6 @@
 /* gemv_divide_few.c - one, two or four columns of x, of GGUF's blocks eight or 16: each block has
- * all of x, or two blocks, a cluster, share rows and have half of K each, or a block has a part of
- * K at a time.
+ * all of x, or the blocks of a cluster, a team, share rows and have a part of K each, or a block has
+ * a part of K at a time.
  *
  * Shared memory of a block (cuda/few/gemv_column.cuh):
  *
@@ -9,7 +9,8 @@
  *            GGUF's blocks with minima, each column's sums over groups
  *   slots    (tiles + warps) x columns x 16 sums
  *   rows     tiles x 16 factors and zero points, and which warps had each tile
- *   mail     tiles x columns x 16 sums of the other block of a pair, or of the steps so far
+ *   mail     tiles x columns x 16 sums of the other block of a pair, or of the steps so far; from
+ *            five columns on those of own tiles, from each of the team's other blocks
  *   table    pairs of a code book
  *
  * A ring of 64 KiB is twice what 132 multiprocessors must have in flight to keep 4.8 TB/s busy. It
@@ -108,6 +109,17 @@ static int are_few(const kf_gemv_launch *l, const kf_gemv_target *on)
            on->machine->tuning.x_bytes[is_heavy(t)] + KF_GEMV_FEW * KF_GEMV_GAP;
 }
 
+/* Bytes of sums that come from other blocks, or are kept from step to step; `tile` of a tile's. */
+static size_t mail_bytes(const kf_gemv_launch *l, size_t tile)
+{
+    const kf_gemv_division *d = &l->division;
+    const uint32_t together = l->task.together;
+    const size_t own = kf_div_up(l->share.most / together, d->cluster);
+    if (d->cluster == 1 && d->steps == 1) return 0;
+    if (d->cluster == 1 || l->task.columns <= KF_GEMV_FEW) return l->share.most * tile;
+    return 16 + (d->cluster - 1) * own * together * tile;
+}
+
 static size_t lay_out_memory(kf_gemv_launch *l, const kf_gemv_tiling *t)
 {
     kf_gemv_division *d = &l->division;
@@ -117,21 +129,30 @@ static size_t lay_out_memory(kf_gemv_launch *l, const kf_gemv_tiling *t)
     d->slots_at = (uint32_t)(at += x_bytes(l, t));
     d->rows_at = (uint32_t)(at += columns * slots * sums);
     at += (size_t)l->share.most * (KF_GEMV_TILE * KF_GEMV_ROW_BYTES + sizeof(uint32_t));
-    if (d->cluster > 1 || d->steps > 1) at += columns * l->share.most * sums;
+    at += mail_bytes(l, columns * sums);
     return kf_gemv_end_layout(l, t, at);
 }
 
 /* Tries per_sm blocks on a multiprocessor; 0: no room. There are as many when some have no tiles:
- * of fewer, two come to one multiprocessor in a chain, and others have none. */
+ * of fewer, two come to one multiprocessor in a chain, and others have none. Clusters of more than
+ * two leave some multiprocessors of a GPU without one: the device says how many run at once. */
 static int try_few(kf_gemv_launch *l, const kf_gemv_target *on, unsigned per_sm)
 {
-    unsigned cluster = l->division.cluster;
-    l->grid.blocks = on->machine->multiprocessors / cluster * cluster * per_sm;
+    const unsigned cluster = l->division.cluster;
+    unsigned teams = on->machine->multiprocessors / cluster * per_sm;
     l->grid.per_sm = per_sm;
-    kf_gemv_share_tiles(l, l->grid.blocks / cluster);
-    size_t n = lay_out_memory(l, on->tiling);
-    l->grid.shared_bytes = (unsigned)n;
-    return kf_gemv_has_room(on->machine, n, per_sm);
+    for (;;) {
+        l->grid.blocks = teams * cluster;
+        kf_gemv_share_tiles(l, teams);
+        size_t n = lay_out_memory(l, on->tiling);
+        l->grid.shared_bytes = (unsigned)n;
+        if (!kf_gemv_has_room(on->machine, n, per_sm)) return 0;
+        if (cluster <= 2) return 1;
+        const int clusters = on->count(on->ctx, l);
+        if (clusters < 1) return 0;
+        if ((unsigned)clusters >= teams) return 1;
+        teams = (unsigned)clusters;
+    }
 }
 
 /* Whether every warp has so many rings full of units to do. */
@@ -190,32 +211,46 @@ static int try_blocks(kf_gemv_launch *l, const kf_gemv_target *on)
     return are_two || try_few(l, on, 1);
 }
 
-/* A long x finds room if two blocks share it. */
-static int try_pairs(kf_gemv_launch *l, const kf_gemv_target *on)
+/* A long x finds room if blocks share it. */
+static int try_team(kf_gemv_launch *l, const kf_gemv_target *on, unsigned blocks)
 {
     kf_gemv_division *d = &l->division;
-    if (d->cluster > 1 || d->stages < 2) return 0;
+    if (d->cluster >= blocks || d->stages < blocks) return 0;
     if (!on->machine->has_clusters || l->task.options.pairing == KF_GEMV_PAIR_NEVER) return 0;
-    d->cluster = 2;
+    d->cluster = blocks;
     return try_blocks(l, on);
 }
 
 /* Of GGUF's blocks, which have no other kernel, a long x: two blocks share it, and then rings have
- * one unit a warp, whose seven neighbours keep memory busy while it multiplies; then a block has
- * it in as few steps as it takes. 0: no room for a stage. */
+ * one unit a warp, whose seven neighbours keep memory busy while it multiplies; of many columns
+ * four blocks or eight share it; then a block has it in as few steps as it takes. 0: no room for a
+ * stage. */
 static int try_long(kf_gemv_launch *l, const kf_gemv_target *on)
 {
     kf_gemv_division *d = &l->division;
     const uint32_t cluster = d->cluster;
     for (; d->ahead; d->ahead--) {
         d->cluster = cluster;
-        if (try_blocks(l, on) || try_pairs(l, on)) return 1;
+        if (try_blocks(l, on) || try_team(l, on, 2)) return 1;
     }
+    if (l->task.columns > KF_GEMV_FEW)
+        for (unsigned blocks = 4; blocks <= KF_GEMV_TEAM; blocks *= 2)
+            for (d->ahead = KF_GEMV_AHEAD; d->ahead; d->ahead--) {
+                d->cluster = 1;
+                if (try_team(l, on, blocks)) return 1;
+            }
     d->cluster = 1;
     for (d->steps = 2; d->steps <= d->stages; d->steps++)
         for (d->ahead = KF_GEMV_AHEAD; d->ahead; d->ahead--)
             if (try_blocks(l, on)) return 1;
     return 0;
+}
+
+/* Blocks of a team where rows are to be shared. */
+static unsigned team_of(const kf_gemv_task *task, unsigned stages)
+{
+    const unsigned asked = task->columns > KF_GEMV_FEW ? task->options.team : 0;
+    return asked > 2 && stages >= asked ? asked : 2;
 }
 
 /* Fills in all but who is asked how many run at once; 0: no room. */
@@ -224,7 +259,7 @@ static int divide(kf_gemv_launch *l, const kf_gemv_target *on)
     kf_gemv_division *d = &l->division;
     d->steps = 1;
     d->ahead = KF_GEMV_AHEAD;
-    d->cluster = are_pairs_better(l, on) ? 2 : 1;
+    d->cluster = are_pairs_better(l, on) ? team_of(&l->task, d->stages) : 1;
     if (!are_few(l, on)) return 0;
     d->is_few = 1;
     d->passes = 1;

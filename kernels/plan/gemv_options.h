@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Whether two blocks share rows where x has few columns. */
+/* Whether blocks share rows where x has few columns. */
 typedef enum kf_gemv_pairing {
     KF_GEMV_PAIR_BY_GAIN, /* where that saves time           */
     KF_GEMV_PAIR_NEVER,
@@ -27,6 +27,9 @@ typedef enum kf_gemv_spacing {
 
 typedef struct kf_gemv_options {
     kf_gemv_pairing pairing;
+    /* Blocks that share rows of five columns and more where pairing is ALWAYS and a row has as many
+     * stages: 2, 4, 8; 0: 2. */
+    unsigned team;
     kf_gemv_spacing spacing;
     /* Nine columns and more by the kernel for them wherever it can, on one cluster, so that more
      * than 256 rows are several steps. */

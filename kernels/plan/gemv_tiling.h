@@ -31,6 +31,7 @@ enum {
     KF_GEMV_EIGHT = 8,
     KF_GEMV_SIXTEEN = 16,
     KF_GEMV_AHEAD = 2,
+    KF_GEMV_TEAM = 8,
     KF_GEMV_GAP = 64,
     KF_GEMV_GAP_OF_EIGHT = 32
 };

@@ -15,9 +15,10 @@
  *   units: shared memory -> codes -> halves -> mma.m16n8k16 with sums in fp32
  *   slots -> y
  *
- * A PAIR of blocks, a cluster, shares rows where whole tiles would leave some multiprocessors with
- * much less to do than others: each has half of the stages, and of x. In the end they send each
- * other the sums of the rows that the other one writes.
+ * A TEAM of blocks, a cluster, shares rows where whole tiles would leave some multiprocessors with
+ * much less to do than others, or where x is long: each has a part of the stages, and of x. In the
+ * end they send each other the sums of the rows that the other one writes. Up to four columns have
+ * teams of two, a PAIR; more columns (gemv_team.cuh) of two, four or eight.
  *
  * Where x of GGUF's blocks leaves no room for two units, one is copied at a time: while a warp
  * multiplies, memory works for its seven neighbours. Where all of x leaves none for one, the block
@@ -61,6 +62,7 @@
 #endif
 #include "cuda/few/gemv_column_y.cuh"
 #include "cuda/few/gemv_steps.cuh"
+#include "cuda/few/gemv_team.cuh"
 
 namespace
 {
@@ -135,6 +137,18 @@ __device__ __forceinline__ uint32_t keep(uint32_t v)
     return v;
 }
 
+/* Blocks that share rows, and what this one has of a row. */
+template <int N, bool TEAM> __device__ __forceinline__ uint32_t team_size(const kf_gemv_job &j)
+{
+    return !TEAM ? 1 : IS_FULL<N> ? j.division.cluster : 2;
+}
+template <int N, bool TEAM>
+__device__ __forceinline__ stage_span own_stages(const kf_gemv_job &j, uint32_t rank)
+{
+    if (TEAM && IS_FULL<N>) return part_of_row(j.division.stages, j.division.cluster, rank);
+    return stages_of<TEAM>(j, rank);
+}
+
 /* Aims at a warp's run of a block's units. */
 __device__ __forceinline__ void begin_run(unit_feed &feed, uint32_t tiles, stage_span stages,
                                           uint32_t warp)
@@ -146,14 +160,15 @@ __device__ __forceinline__ void begin_run(unit_feed &feed, uint32_t tiles, stage
     feed.stages = stages;
 }
 
-template <int N, bool PAIR, bool STEPS>
+template <int N, bool TEAM, bool STEPS>
 __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     gemv_column(const __grid_constant__ kf_gemv_job j)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t largest[N]; /* of each column of x */
     __shared__ kf_gemv_matrix parts[KERF_GEMV_PARTS];
-    __shared__ uint64_t arrivals; /* of what the other block of a pair sends */
+    __shared__ uint64_t arrivals; /* of what other blocks of the team send */
+    constexpr bool PAIR = TEAM && !IS_FULL<N>;
     constexpr uint32_t PART_WORDS = sizeof parts / 4;
     begin_next();
     uint32_t base = keep((uint32_t)__cvta_generic_to_shared(shared)), thread = keep(threadIdx.x);
@@ -161,9 +176,9 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     if (thread < PART_WORDS) ((uint32_t *)parts)[thread] = ((const uint32_t *)j.part)[thread];
     if (thread < N) largest[thread] = 0;
     column_block b;
-    const uint32_t rank = PAIR ? blockIdx.x % 2 : 0;
-    stage_span stages = STEPS ? stages_of_step(j, 0) : stages_of<PAIR>(j, rank);
-    b.span = span_of(j, PAIR ? blockIdx.x / 2 : blockIdx.x, parts);
+    const uint32_t blocks = team_size<N, TEAM>(j), rank = blockIdx.x % blocks;
+    stage_span stages = STEPS ? stages_of_step(j, 0) : own_stages<N, TEAM>(j, rank);
+    b.span = span_of(j, blockIdx.x / blocks, parts);
     b.thread = thread;
     b.unit = j.swiglu ? 2 : 1;
     const team_span &s = b.span;
@@ -175,12 +190,15 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     b.runs = b.zeros + j.share.most * (TILE * 4);
     const pair_mail mail = {b.items, b.unit, rank, b.runs + j.share.most * 4,
                             (uint32_t)__cvta_generic_to_shared(&arrivals)};
+    const team_mail team = {(mail.box + 15) / 16 * 16, mail.arrivals, blocks, rank,
+                            s.tiles / b.unit, b.unit, j.columns * (TILE * 4)};
     const uint32_t ahead = units_ahead(j);
     uint32_t ring = base + warp * (ahead * UNIT_BYTES);
     if (!j.constant_weights) wait_previous();
     if (PAIR && thread == 0) mail.expect();
+    if (TEAM && !PAIR && thread == 0) team.expect();
     __syncthreads();
-    if (PAIR) arrive_at_cluster<false>();
+    if (TEAM) arrive_at_cluster<false>();
 
     unit_feed feed;
     begin_run(feed, s.tiles, stages, warp);
@@ -200,7 +218,7 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     prepare_table((uint32_t *)(shared + j.division.table_at));
     prepare_more<N>(j, b);
     row_end<N> end = {};
-    if (!STEPS && thread < b.items) {
+    if (!STEPS && (!TEAM || PAIR) && thread < b.items) {
         end.aim(j, b, thread);
         if (KEEPS_END<N>) end.load_scales(j, b);
     }
@@ -217,7 +235,7 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     uint32_t x = keep(me.x + (stage - stages.first) * X_STAGE);
     uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
     x_part<N> part;
-    part.template aim<PAIR || STEPS>(j, stages, keep(x_at), thread);
+    part.template aim<TEAM || STEPS>(j, stages, keep(x_at), thread);
     touch_constants(j);
     /* Last, since these copies delay x, which the block beside this one waits for now. */
     const uint32_t half = ahead / 2;
@@ -234,7 +252,7 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     if (KEEPS_END<N>) end.find_factors();
     __syncthreads();
     settle_x<N>(me, j, stages.count(), x_at, thread);
-    if (PAIR) wait_for_cluster(); /* both have begun: their memory may be written */
+    if (TEAM) wait_for_cluster(); /* both have begun: their memory may be written */
     float back = KEEPS_END<N> ? back_of(largest[end.column]) : 1;
 
     float sum[LANE_SUMS<N>][2] = {}, whole[PAIRS<N>][2][4] = {};
@@ -272,7 +290,10 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
             slot = slot == (ahead - 1) * UNIT_BYTES ? 0 : slot + UNIT_BYTES;
         }
         if constexpr (!STEPS) {
-            write_rows<N, PAIR>(j, b, mail, end, back, largest);
+            if constexpr (TEAM && IS_FULL<N>)
+                write_team<N>(j, b, team, largest);
+            else
+                write_rows<N, PAIR>(j, b, mail, end, back, largest);
             return;
         }
         const bool is_last = step == j.division.steps;

@@ -158,9 +158,57 @@ __device__ __forceinline__ float back_of(uint32_t largest)
     return kf_exp2(-x_shift(largest));
 }
 
+/* --- mail: what blocks of a cluster send each other -----------------------------------------------
+ *
+ * It goes straight to the other's shared memory, and is counted in there by a barrier that knows
+ * how many bytes will come. Addresses with "there" are of another block: in_block(). */
+
+#if __CUDA_ARCH__ >= 900
+/* By one thread, before any block may send. */
+__device__ __forceinline__ void expect_mail(uint32_t arrivals, uint32_t bytes)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(arrivals) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("{.reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], %1;}" ::"r"(arrivals),
+                 "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void send_word(uint32_t there, float v, uint32_t arrivals_there)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, "
+                 "[%2];" ::"r"(there),
+                 "r"(__float_as_uint(v)), "r"(arrivals_there)
+                 : "memory");
+}
+__device__ __forceinline__ void send_four(uint32_t there, const float v[4], uint32_t arrivals_there)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], "
+                 "{%1, %2, %3, %4}, [%5];" ::"r"(there),
+                 "r"(__float_as_uint(v[0])), "r"(__float_as_uint(v[1])), "r"(__float_as_uint(v[2])),
+                 "r"(__float_as_uint(v[3])), "r"(arrivals_there)
+                 : "memory");
+}
+__device__ __forceinline__ void wait_for_mail(uint32_t arrivals)
+{
+    uint32_t done;
+    do {
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+                     "p, [%1], 0; selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done)
+                     : "r"(arrivals)
+                     : "memory");
+    } while (!done);
+}
+#else /* no clusters: never a team */
+__device__ __forceinline__ void expect_mail(uint32_t, uint32_t) {}
+__device__ __forceinline__ void send_word(uint32_t, float, uint32_t) {}
+__device__ __forceinline__ void send_four(uint32_t, const float[4], uint32_t) {}
+__device__ __forceinline__ void wait_for_mail(uint32_t) {}
+#endif
+
 /* What two blocks that share rows, a half of K each, send each other: sums of the rows that the
  * other one writes, which are the first half of all numbers for the first block and the rest for
- * the second. They are counted in by a barrier that knows how many bytes will come. */
+ * the second. */
 struct pair_mail {
     uint32_t items, parts; /* numbers of y; sums of each: 2 with SwiGLU */
     uint32_t rank;
@@ -175,41 +223,16 @@ struct pair_mail {
         return box + (part * items + i) * 4;
     }
 
-#if __CUDA_ARCH__ >= 900
     /* By one thread, before the other block may send. */
     __device__ __forceinline__ void expect() const
     {
-        uint32_t bytes = (rank ? items / 2 : items - items / 2) * parts * 4;
-        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(arrivals) : "memory");
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        asm volatile(
-            "{.reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], %1;}" ::"r"(arrivals),
-            "r"(bytes)
-            : "memory");
+        expect_mail(arrivals, (rank ? items / 2 : items - items / 2) * parts * 4);
     }
     __device__ __forceinline__ void send(uint32_t i, uint32_t part, float v) const
     {
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, "
-                     "[%2];" ::"r"(in_block(place(i, part), rank ^ 1)),
-                     "r"(__float_as_uint(v)), "r"(in_block(arrivals, rank ^ 1))
-                     : "memory");
+        send_word(in_block(place(i, part), rank ^ 1), v, in_block(arrivals, rank ^ 1));
     }
-    __device__ __forceinline__ void wait() const
-    {
-        uint32_t done;
-        do {
-            asm volatile("{.reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
-                         "p, [%1], 0; selp.u32 %0, 1, 0, p;}"
-                         : "=r"(done)
-                         : "r"(arrivals)
-                         : "memory");
-        } while (!done);
-    }
-#else /* no clusters: never a pair */
-    __device__ __forceinline__ void expect() const {}
-    __device__ __forceinline__ void send(uint32_t, uint32_t, float) const {}
-    __device__ __forceinline__ void wait() const {}
-#endif
+    __device__ __forceinline__ void wait() const { wait_for_mail(arrivals); }
 
     /* Both blocks' sums, in the order of the blocks. */
     __device__ __forceinline__ float add(float own, uint32_t i, uint32_t part) const

@@ -15,13 +15,9 @@
 namespace
 {
 
-/* A step's stages; steps differ by one at most. */
 __device__ __forceinline__ stage_span stages_of_step(const kf_gemv_job &j, uint32_t step)
 {
-    const uint32_t each = j.division.stages / j.division.steps;
-    const uint32_t rest = j.division.stages % j.division.steps; /* so many have one more */
-    const uint32_t first = step * each + min(step, rest);
-    return {first, first + each + (step < rest)};
+    return part_of_row(j.division.stages, j.division.steps, step);
 }
 
 /* x of a step after the first; `largest` is zero. All threads take part. */

@@ -59,6 +59,14 @@ __device__ __forceinline__ stage_span stages_of(const kf_gemv_job &j, uint32_t r
     return {rank ? half : 0, rank ? j.division.stages : half};
 }
 
+/* Part i of so many stages in `parts`, which differ by one at most. */
+__device__ __forceinline__ stage_span part_of_row(uint32_t stages, uint32_t parts, uint32_t i)
+{
+    const uint32_t each = stages / parts, rest = stages % parts; /* so many have one more */
+    const uint32_t first = i * each + min(i, rest);
+    return {first, first + each + (i < rest)};
+}
+
 /* --- weights into shared memory -----------------------------------------------------------------
  */
 
