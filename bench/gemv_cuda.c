@@ -2,7 +2,8 @@
  *
  *   gemv_cuda [-o FILE.json] [--formats LIST|all] [--shapes LIST|none] [--columns LIST]
  *             [--decoder LIST|none] [--models FILE] [--no-ceilings] [--parts] [--no-baselines]
- *             [--replays N] [--budget SECONDS] [--rotate GB] [--commit ID] [--pairs always|4|8|never]
+ *             [--replays N] [--budget SECONDS] [--rotate GB] [--commit ID] [--pairs
+ * always|4|8|never]
  *             [--energy SECONDS] [--spacing always|never] [--shared KIB]
  *                                                e.g. --formats nvfp4,int8 --shapes 4096x14336
  *

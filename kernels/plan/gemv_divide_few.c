@@ -1,6 +1,6 @@
 /* gemv_divide_few.c - one, two or four columns of x, of GGUF's blocks eight or 16: each block has
- * all of x, or the blocks of a cluster, a team, share rows and have a part of K each, or a block has
- * a part of K at a time.
+ * all of x, or the blocks of a cluster, a team, share rows and have a part of K each, or a block
+ * has a part of K at a time.
  *
  * Shared memory of a block (cuda/few/gemv_column.cuh):
  *
@@ -74,8 +74,18 @@ static double least_gain(const kf_gemv_task *task, const kf_gemv_target *on, int
     return n->pair_gain_chain[task->columns < KF_GEMV_FEW ? task->columns : KF_GEMV_FEW];
 }
 
+/* Five columns and more: each block of a pair brings in half of x, and sends the sums of half its
+ * tiles. Both grow with columns. */
+static int is_half_of_x_worth(const kf_gemv_task *task, const kf_gemv_target *on, unsigned work)
+{
+    const double *cols = on->machine->tuning.pair_cols;
+    const double tiles = (double)work * task->together / on->machine->multiprocessors;
+    return task->columns > KF_GEMV_FEW && (double)task->cols >= cols[0] &&
+           (double)task->cols >= cols[1] * tiles;
+}
+
 /* Whole tiles of 16 rows do not come out even: of 448, some multiprocessors have four and others
- * three, where pairs have seven or six. */
+ * three, where pairs have seven or six. And x of many columns may be more than the weights. */
 static int are_pairs_better(const kf_gemv_launch *l, const kf_gemv_target *on)
 {
     const kf_gemv_machine *m = on->machine;
@@ -88,6 +98,7 @@ static int are_pairs_better(const kf_gemv_launch *l, const kf_gemv_target *on)
     default: break;
     }
     if (stages < m->tuning.pair_stages) return 0;
+    if (is_half_of_x_worth(task, on, work)) return 1;
     double half = (double)(stages + stages % 2) / (double)stages;
     double saved = 1 + unevenness(work, m->multiprocessors);
     saved -= (1 + unevenness(work, pairs)) * half;

@@ -25,6 +25,7 @@ static const kf_gemv_tuning h200 = {
     .pair_gain_plain = {2.7e6, 6.0e6},
     .pair_gain_chain = {0, 8.5e6, 4.3e6, 3.0e6, 3.0e6},
     .pair_gain_heavy = 8.5e6,
+    .pair_cols = {4096, 1024}, /* section 36 */
     /* Section 11: four columns against the kernel for more, six shapes; with 8 bits and more half
      * of that since, bench/results/tuning-h200.json. */
     .x_bytes = {112 * 1024, 32 * 1024},
@@ -48,6 +49,7 @@ static const kf_gemv_tuning h100 = {
     .pair_gain_plain = {3.8e6, 4.2e6},
     .pair_gain_chain = {0, 5.9e6, 3.0e6, 2.1e6, 2.1e6},
     .pair_gain_heavy = 5.9e6,
+    .pair_cols = {4096, 1024}, /* section 36: an H200's */
     .x_bytes = {56 * 1024, 32 * 1024},
     .step_bytes = {21.5e6, 50e6}, /* section 34 */
     .two_blocks_plain = 70000000,

@@ -20,6 +20,8 @@ typedef struct kf_gemv_tuning {
     double pair_gain_plain[2]; /* ... where x is there from the start, by bits ...        */
     double pair_gain_chain[5]; /* ... in a chain, fewer than 8 bits, by columns of x ...  */
     double pair_gain_heavy;    /* ... and in a chain with 8 bits or a table               */
+    double pair_cols[2];       /* five columns and more: also from so many inputs on, and so many
+                                  for each tile that a multiprocessor has                 */
     /* few columns: where three and four of them go */
     double x_bytes[2]; /* of all columns, from which the kernel for more is no slower, by bits */
     /* GGUF's blocks, nine columns and more: whether one launch takes them, or two of eight */

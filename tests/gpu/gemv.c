@@ -13,12 +13,12 @@
  * One line per format: the worst rms error and the largest error, both as shares of rms(y), over
  * weights and vectors as models have them; the largest share of its bound that any result of any
  * kind used; and a digest of all results, the same in every run. The last line counts. `cpu` runs
- * the same over the processor's kernels; with `pairs`, `fours`, `eights` so many blocks share rows wherever they can, as
- * otherwise only those of large matrices do; with `wide` nine columns and more go the way that they
- * do with large matrices; with `small` blocks have as much shared memory as those of an sm_89, and
- * no two share rows, so that GGUF's blocks have rings of one unit and steps (`small pairs`: they do
- * share); with `least` and `most` all factors of a tuning are that (kerf/gemv_tune.h). Without a
- * GPU the exit status is 77. */
+ * the same over the processor's kernels; with `pairs`, `fours`, `eights` so many blocks share rows
+ * wherever they can, as otherwise only those of large matrices do; with `wide` nine columns and
+ * more go the way that they do with large matrices; with `small` blocks have as much shared memory
+ * as those of an sm_89, and no two share rows, so that GGUF's blocks have rings of one unit and
+ * steps (`small pairs`: they do share); with `least` and `most` all factors of a tuning are that
+ * (kerf/gemv_tune.h). Without a GPU the exit status is 77. */
 #include "gpu/gemv_calls.h"
 #include "gpu/gemv_launch.h"
 #include "gpu/gemv_numbers.h"

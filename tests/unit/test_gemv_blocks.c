@@ -45,16 +45,31 @@ static int count_blocks(void *ctx, const kf_gemv_launch *l)
     return (int)l->grid.blocks;
 }
 
-/* Eight columns of x beside a ring of 72 KiB of q4_k: all of x has room up to 8192 inputs; of more,
- * two blocks have a half each; of 65536, 128 stages, not even these, and a block has 19 of them at
- * a time. One block takes all registers. */
+/* Of a GPU on which a cluster of four finds no place in four multiprocessors, and one of eight in
+ * another eight. */
+static int count_clusters(void *ctx, const kf_gemv_launch *l)
+{
+    const unsigned cluster = l->division.cluster, most = 128 / cluster;
+    const unsigned asked = l->grid.blocks / cluster;
+    (void)ctx;
+    return (int)(cluster > 2 && asked > most ? most : asked);
+}
+
+/* Eight columns of x beside a ring of 72 KiB of q4_k, with two tiles for each multiprocessor: two
+ * blocks have a half of x each from 4096 inputs on, since that is faster; of 28672 four, of 65536
+ * eight find room for it. Where blocks must not share rows, all of x has room up to 8192 inputs,
+ * and of 65536, 128 stages, a block has 19 at a time. One block takes all registers. */
 static void eight_columns_of_blocks(void **state)
 {
     (void)state;
     static const struct {
         uint64_t cols;
-        unsigned cluster;
-    } rows[] = {{4096, 1}, {8192, 1}, {14336, 2}, {16384, 2}};
+        unsigned cluster, blocks;
+        kf_gemv_pairing pairing;
+    } rows[] = {{2048, 1, 132, 0},  {3584, 1, 132, 0},
+                {4096, 2, 132, 0},  {14336, 2, 132, 0},
+                {16384, 2, 132, 0}, {28672, 4, 128, 0},
+                {65536, 8, 128, 0}, {8192, 1, 132, KF_GEMV_PAIR_NEVER}};
     const kerf_format *f = kerf_format_find("q4_k");
     const kf_gemv_machine m = kf_gemv_machine_of("sm_90", 132, 4800);
     const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(f));
@@ -63,35 +78,49 @@ static void eight_columns_of_blocks(void **state)
                                    .columns = 8,
                                    .weight_bytes = 1 << 26,
                                    .tiles = 256,
-                                   .together = 1};
+                                   .together = 1,
+                                   .options = {.pairing = rows[i].pairing}};
         kf_gemv_launch l = {.task = task};
-        assert_int_equal(kf_gemv_divide(&l, &t, &m, count_blocks, NULL), 1);
+        assert_int_equal(kf_gemv_divide(&l, &t, &m, count_clusters, NULL), 1);
         assert_int_equal(l.division.is_few, 1);
         assert_int_equal(l.division.cluster, rows[i].cluster);
+        assert_int_equal(l.division.steps, 1);
+        assert_int_equal(l.grid.blocks, rows[i].blocks);
+        assert_true(l.share.most * l.grid.blocks / rows[i].cluster >= 256);
         assert_int_equal(l.grid.per_sm, 1);
         assert_true(l.grid.shared_bytes <= m.most_shared);
     }
-    kf_gemv_launch l = {.task = {.cols = 65536, .columns = 8, .tiles = 64, .together = 1}};
+    kf_gemv_launch l = {.task = {.cols = 65536,
+                                 .columns = 8,
+                                 .tiles = 64,
+                                 .together = 1,
+                                 .options = {.pairing = KF_GEMV_PAIR_NEVER}}};
     assert_int_equal(kf_gemv_divide(&l, &t, &m, count_blocks, NULL), 1);
     assert_int_equal(l.division.steps, 7);
 }
 
 /* 16 columns of q4_k on an sm_90: x of 8 stages is 139776 bytes with its sums and gaps, beside a
- * ring of 72 KiB and the sums of two tiles. Twice as much is shared by two blocks with rings of one
- * unit. 28 stages of 14336 inputs are three steps, of which two launches of eight have none: each
- * of these two steps costs 50 MB of an H100's reading, more than there is to read for 4096 rows,
- * less than for 128256. */
+ * ring of 72 KiB and the sums of two tiles; two blocks share it, as they do twice as much with
+ * rings of one unit. Four share the 28 stages of 14336 inputs, or the sums of 28672 rows. Where
+ * blocks must not share rows these stages are three steps. 56 stages of 8192 rows would be six, of
+ * which two launches of eight have none: each of these five costs 50 MB of an H100's reading, more
+ * than there is to read. The two of 128256 rows cost less. */
 static void sixteen_columns_of_blocks(void **state)
 {
     (void)state;
     static const struct {
         uint64_t rows, cols;
         unsigned ahead, cluster, steps; /* steps 0: not in one launch */
-    } shapes[] = {{4096, 4096, 2, 1, 1},
-                  {8192, 8192, 1, 2, 1},
-                  {4096, 14336, 0, 0, 0},
-                  {28672, 8192, 1, 1, 2},
-                  {128256, 4096, 1, 1, 3}};
+        kf_gemv_pairing pairing;
+    } shapes[] = {{4096, 4096, 2, 2, 1, 0},
+                  {8192, 8192, 1, 2, 1, 0},
+                  {4096, 14336, 2, 4, 1, 0},
+                  {28672, 8192, 1, 4, 1, 0},
+                  {128256, 4096, 1, 1, 3, 0},
+                  {4096, 4096, 2, 1, 1, KF_GEMV_PAIR_NEVER},
+                  {8192, 28672, 0, 0, 0, 0},
+                  {4096, 14336, 1, 1, 3, KF_GEMV_PAIR_NEVER},
+                  {28672, 8192, 1, 1, 2, KF_GEMV_PAIR_NEVER}};
     const kf_gemv_machine m = kf_gemv_machine_of("sm_90", 132, 3350);
     const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find("q4_k")));
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -100,9 +129,10 @@ static void sixteen_columns_of_blocks(void **state)
                                      .weight_bytes = shapes[i].rows * shapes[i].cols * 9 / 16,
                                      .tiles = (uint32_t)shapes[i].rows / 16,
                                      .together = 1,
-                                     .overlap = 1}};
+                                     .overlap = 1,
+                                     .options = {.pairing = shapes[i].pairing}}};
         const kf_gemv_division *d = &l.division;
-        const int fits = kf_gemv_divide(&l, &t, &m, count_blocks, NULL);
+        const int fits = kf_gemv_divide(&l, &t, &m, count_clusters, NULL);
         assert_int_equal(fits, shapes[i].steps != 0);
         if (!fits) continue;
         assert_int_equal(d->ahead, shapes[i].ahead);
@@ -116,7 +146,7 @@ static void sixteen_columns_of_blocks(void **state)
 /* Shared memory of a block, which has two tiles of 16 rows of 4096: of q4_k on an sm_89 98 KiB hold
  * two rings of 36864 bytes, 23 stages of 1088 of one x, and 968 of rest; of 24 to 57 stages, one
  * ring; of more, two steps. Eight columns have room for six stages beside one ring. Pairs on an
- * sm_90 have four tiles, and eight columns of half of 40 stages. */
+ * sm_90 have four tiles, and eight columns of half of 40 stages; of 56, four blocks. */
 static void room_beside_a_long_x(void **state)
 {
     (void)state;
@@ -136,7 +166,7 @@ static void room_beside_a_long_x(void **state)
         {"sm_89", "q6_k", 28672, 1, 1, 1, 1},      {"sm_89", "ggml-q8_0", 14336, 1, 1, 1, 1},
         {"sm_89", "ggml-q8_0", 14336, 2, 1, 1, 1}, {"sm_90", "q4_k", 14336, 1, 2, 1, 1},
         {"sm_90", "q4_k", 28672, 2, 2, 1, 1},      {"sm_90", "q4_k", 28672, 4, 2, 2, 1},
-        {"sm_90", "q4_k", 20480, 8, 1, 2, 1},      {"sm_90", "q4_k", 28672, 8, 1, 1, 3},
+        {"sm_90", "q4_k", 20480, 8, 1, 2, 1},      {"sm_90", "q4_k", 28672, 8, 2, 4, 1},
         {"sm_89", "nvfp4", 14336, 1, 2, 1, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -190,8 +190,9 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     b.runs = b.zeros + j.share.most * (TILE * 4);
     const pair_mail mail = {b.items, b.unit, rank, b.runs + j.share.most * 4,
                             (uint32_t)__cvta_generic_to_shared(&arrivals)};
-    const team_mail team = {(mail.box + 15) / 16 * 16, mail.arrivals, blocks, rank,
-                            s.tiles / b.unit, b.unit, j.columns * (TILE * 4)};
+    const team_mail team = {
+        (mail.box + 15) / 16 * 16, mail.arrivals, blocks, rank, s.tiles / b.unit, b.unit,
+        j.columns * (TILE * 4)};
     const uint32_t ahead = units_ahead(j);
     uint32_t ring = base + warp * (ahead * UNIT_BYTES);
     if (!j.constant_weights) wait_previous();

@@ -158,7 +158,7 @@ __device__ __forceinline__ float back_of(uint32_t largest)
     return kf_exp2(-x_shift(largest));
 }
 
-/* --- mail: what blocks of a cluster send each other -----------------------------------------------
+/* --- what blocks of a cluster send each other ----------------------------------------------------
  *
  * It goes straight to the other's shared memory, and is counted in there by a barrier that knows
  * how many bytes will come. Addresses with "there" are of another block: in_block(). */

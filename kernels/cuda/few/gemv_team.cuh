@@ -39,8 +39,7 @@ struct team_mail {
     /* By one thread, before any block may send. */
     __device__ __forceinline__ void expect() const
     {
-        expect_mail(arrivals,
-                    (blocks - 1) * (first(rank + 1) - first(rank)) * parts * part_bytes);
+        expect_mail(arrivals, (blocks - 1) * (first(rank + 1) - first(rank)) * parts * part_bytes);
     }
     /* Four rows of a column, of a tile that another block owns. */
     __device__ __forceinline__ void send(uint32_t tile, uint32_t part, uint32_t at,
@@ -111,7 +110,8 @@ __device__ __forceinline__ void write_team(const kf_gemv_job &j, const column_bl
         e.load(j);
     };
     auto sum_of = [&](uint32_t part) {
-        const float own = sum_runs<N>(e.slot + part * SLOT_BYTES<N>, shared_word(e.runs + part * 4));
+        const float own =
+            sum_runs<N>(e.slot + part * SLOT_BYTES<N>, shared_word(e.runs + part * 4));
         return mail.add(own * back_of(largest[e.column]), n, part, at);
     };
     if (b.thread < all) aim(b.thread);
