@@ -6,10 +6,11 @@
  *
  * Anchors do not lie on a grid, so each gets a weight by how alike its shape is to the one in
  * question (ordinary kriging). Likeness falls with the distance of the logarithms of n and k, and
- * with every difference in how the kernel runs: how rows end, blocks per multiprocessor, room for
- * more of them, how much comes before x, how many units a warp has while they are few. The weights
- * add up to one, and are those that would be off the least if excesses varied like that; at an
- * anchor itself the answer is what was measured.
+ * with every difference in how the kernel runs: how often it is launched and in how many steps, how
+ * rows end, blocks per multiprocessor, room for more of them, how much comes before x and is in
+ * flight, how many units a warp has while they are few. The weights add up to one, and are those
+ * that would be off the least if excesses varied like that; at an anchor itself the answer is what
+ * was measured.
  *
  * The range of likeness and the price of a difference were chosen on times of an H200. Half and
  * twice that range, and a price of 0.3 or 0.7, change the median error by a tenth of itself at most
@@ -64,8 +65,10 @@ static double likeness(const place *a, const place *b)
 {
     double like = exp(-hypot(a->log_n - b->log_n, a->log_k - b->log_k) / RANGE);
     int differences = (a->plan.end != b->plan.end) + (a->plan.per_sm != b->plan.per_sm) +
-                      (a->plan.resident != b->plan.resident) + (a->plan.pairs != b->plan.pairs) +
-                      (a->plan.before_x != b->plan.before_x) + (few_units(a) != few_units(b));
+                      (a->plan.resident != b->plan.resident) + (a->plan.team != b->plan.team) +
+                      (a->plan.before_x != b->plan.before_x) + (few_units(a) != few_units(b)) +
+                      (a->plan.launches != b->plan.launches) + (a->plan.steps != b->plan.steps) +
+                      (a->plan.ahead != b->plan.ahead);
     for (; differences > 0; differences--) like *= ALIKE;
     return like;
 }
@@ -74,7 +77,8 @@ static double likeness(const place *a, const place *b)
 static double log_base(const kerf_hardware *h, const kerf_matmul *m, const place *p)
 {
     const kerf_fit *f = kf_find_fit(h, m->format, p->rows);
-    return log(f ? kf_fitted_us(h, f, &p->work, NULL) : kerf_work_bytes(&p->work));
+    const kerf_work all = kf_plan_work(&p->plan, &p->work);
+    return log(f ? kf_fitted_us(h, f, &p->work, NULL) : kerf_work_bytes(&all));
 }
 
 /* The NEAR anchors that are most like `here`, in *out by falling likeness; their number. */

@@ -180,9 +180,11 @@ static kerf_status take_sample(const kerf_hardware *h, const kerf_timing *t, sam
     kerf_work w;
     *out = (sample){.us = t->us};
     KF_TRY(kerf_matmul_work(NULL, &t->product, &w, err));
-    out->has[FIXED] = 1;
-    out->has[BYTES] = kerf_work_bytes(&w) * 1e-6;
-    if (!kf_find_outline(h, &w, &o) || (int)o.end >= KERF_ROW_ENDS) return KERF_OK;
+    const int has_plan = kf_find_outline(h, &w, &o);
+    const kerf_work all = kf_plan_work(&o, &w);
+    out->has[FIXED] = kf_plan_launches(&o);
+    out->has[BYTES] = kerf_work_bytes(&all) * 1e-6;
+    if (!has_plan || (int)o.end >= KERF_ROW_ENDS) return KERF_OK;
     out->has[INPUTS] = o.inputs / 1024;
     out->has[ROUNDS + (int)o.end] = o.rounds;
     out->has[STAGES + (int)o.end] = o.stages;

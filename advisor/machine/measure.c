@@ -17,8 +17,10 @@
  * logarithms, hardly two of them with the same n or k: multiples of the powers of the root of
  * x^3 = x + 1, which spread any number of points about as well as can be. How rows end makes as
  * much difference as how long they are, so ends take turns: multiples of 512, odd multiples of 256,
- * odd multiples of 128. A GPU has many, because its kernels decide by the shape how many blocks
- * there are and what comes before x, and anchors with another plan say little. */
+ * odd multiples of 128. Rows of GGUF's blocks are multiples of 256, and those of 2048 are whole
+ * copies of 16 bytes with every type; these take turns with those of 512 and odd ones of 256. A GPU
+ * has many, because its kernels decide by the shape how many blocks there are and what comes before
+ * x, and anchors with another plan say little. */
 typedef struct anchor_plan {
     uint64_t least, most_n, most_k;
     size_t count; /* without the corners */
@@ -29,6 +31,14 @@ static const anchor_plan gpu_anchors = {1024, 32768, 16384, 196};
 
 enum { CORNERS = 4, MOST_ANCHORS = CORNERS + 196 };
 
+/* Kinds of formats, each with anchors of its own. */
+enum { PLANES, BLOCKS, KINDS };
+
+static int kind_of(const kerf_format *f)
+{
+    return f->geometry == KERF_GROUP_STRUCT || f->geometry == KERF_GROUP_SUPER ? BLOCKS : PLANES;
+}
+
 /* From `least` to `most` by a share in [0, 1), an odd multiple of step, or any if `odd` is 0. */
 static uint64_t spread_size(uint64_t least, uint64_t most, double share, uint64_t step, int odd)
 {
@@ -38,9 +48,10 @@ static uint64_t spread_size(uint64_t least, uint64_t most, double share, uint64_
     return x > most ? x - 2 * step : x;
 }
 
-static size_t list_anchors(const anchor_plan *p, kerf_weight_shape out[MOST_ANCHORS])
+static size_t list_anchors(const anchor_plan *p, int kind, kerf_weight_shape out[MOST_ANCHORS])
 {
-    static const uint64_t steps[] = {512, 256, 128};
+    static const uint64_t steps[KINDS][3] = {{512, 256, 128}, {2048, 512, 256}};
+    static const int odd[KINDS][3] = {{0, 1, 1}, {0, 0, 1}};
     const double root = 1.324717957244746;
     for (size_t i = 0; i < CORNERS; i++) {
         out[i].n = i / 2 ? p->most_n : p->least;
@@ -50,7 +61,7 @@ static size_t list_anchors(const anchor_plan *p, kerf_weight_shape out[MOST_ANCH
         double u = fmod(0.5 + (double)i / root, 1), v = fmod(0.5 + (double)i / (root * root), 1);
         kerf_weight_shape *w = &out[CORNERS + i - 1];
         w->n = spread_size(p->least, p->most_n, u, 32, 0);
-        w->k = spread_size(p->least, p->most_k, v, steps[i % 3], i % 3 != 0);
+        w->k = spread_size(p->least, p->most_k, v, steps[kind][i % 3], odd[kind][i % 3]);
     }
     return CORNERS + p->count;
 }
@@ -75,21 +86,46 @@ static kerf_status take_tuning(const kerf_measure_request *r, const kerf_job *jo
     return s;
 }
 
-/* tuning: of the plans; NULL: none. */
-static kerf_status take_times(const kerf_measure_request *r, const kerf_job *job,
-                              const kerf_gemv_tuning *tuning, kerf_gemv_times **out,
-                              kerf_error *err)
+/* Times of one kind of formats at its anchors, or of all formats, as the first kind, at the shapes
+ * of the request. tuning: of the plans; NULL: none. *out is NULL where there is no such format. */
+static kerf_status take_kind(const kerf_measure_request *r, const kerf_job *job,
+                             const kerf_gemv_tuning *tuning, int kind, kerf_gemv_times **out,
+                             kerf_error *err)
 {
     kerf_weight_shape anchors[MOST_ANCHORS];
-    kerf_measure_request all = *r;
-    int on_gpu = is_on_gpu(r);
-    all.timer.chains_only = 1;
-    all.timer.tuning = tuning;
+    const kerf_format **format = NULL;
+    kerf_measure_request some = *r;
+    some.timer.chains_only = 1;
+    some.timer.tuning = tuning;
     if (r->shapes == 0) {
-        all.shapes = list_anchors(on_gpu ? &gpu_anchors : &cpu_anchors, anchors);
-        all.shape = anchors;
+        some.shapes = list_anchors(is_on_gpu(r) ? &gpu_anchors : &cpu_anchors, kind, anchors);
+        some.shape = anchors;
     }
-    return kerf_measure_gemv(&all, job, out, err);
+    KF_TRY(kf_allocate(&format, r->formats, sizeof *format, err));
+    some.format = format;
+    some.formats = 0;
+    for (size_t i = 0; i < r->formats; i++)
+        if (kind == (r->shapes ? PLANES : kind_of(r->format[i])))
+            format[some.formats++] = r->format[i];
+    const int has_any = some.formats > 0 || (r->formats == 0 && kind == PLANES);
+    const kerf_status s = has_any ? kerf_measure_gemv(&some, job, out, err) : KERF_OK;
+    free(format);
+    return s;
+}
+
+static void free_times(kerf_gemv_times *t[KINDS])
+{
+    for (int i = 0; i < KINDS; i++) kerf_gemv_times_free(t[i]);
+}
+
+static kerf_status take_times(const kerf_measure_request *r, const kerf_job *job,
+                              const kerf_gemv_tuning *tuning, kerf_gemv_times *out[KINDS],
+                              kerf_error *err)
+{
+    kerf_status s = KERF_OK;
+    for (int i = 0; i < KINDS && s == KERF_OK; i++) s = take_kind(r, job, tuning, i, &out[i], err);
+    if (s != KERF_OK) free_times(out);
+    return s;
 }
 
 /* --- the machine --------------------------------------------------------------------------- */
@@ -135,19 +171,29 @@ static void describe(description *d, const kerf_gemv_times *t)
     set_fact(d, KERF_FACT_SMS, gpu->multiprocessors);
 }
 
-static kerf_status make_machine(const kerf_gemv_times *t, const kerf_hardware *base,
+static void add_times(const kerf_gemv_times *t, kerf_timing *out, size_t *count)
+{
+    for (size_t i = 0; t && i < t->count; i++) {
+        const kerf_gemv_time *g = &t->time[i];
+        out[(*count)++] = (kerf_timing){
+            .us = g->us,
+            .product = {
+                .format = g->format, .n = g->rows, .k = g->cols, .rows = (double)g->columns}};
+    }
+}
+
+static kerf_status make_machine(kerf_gemv_times *const all[KINDS], const kerf_hardware *base,
                                 const kerf_gemv_tuning *tuning, kerf_hardware **out,
                                 kerf_error *err)
 {
     description d = {.title = ""};
     kerf_timing *times = NULL;
-    KF_TRY(kf_allocate(&times, t->count, sizeof *times, err));
-    for (size_t i = 0; i < t->count; i++) {
-        const kerf_gemv_time *g = &t->time[i];
-        times[i].us = g->us;
-        times[i].product = (kerf_matmul){
-            .format = g->format, .n = g->rows, .k = g->cols, .rows = (double)g->columns};
-    }
+    const kerf_gemv_times *t = all[PLANES] ? all[PLANES] : all[BLOCKS]; /* of the machine */
+    uint64_t most = 0;
+    size_t count = 0;
+    for (int i = 0; i < KINDS; i++) most += all[i] ? all[i]->count : 0;
+    KF_TRY(kf_allocate(&times, most, sizeof *times, err));
+    for (int i = 0; i < KINDS; i++) add_times(all[i], times, &count);
     describe(&d, t);
     if (base) d.hardware = *base;
     if (!base) set_fact(&d, KERF_FACT_BANDWIDTH, t->stream_gbps);
@@ -157,7 +203,7 @@ static kerf_status make_machine(const kerf_gemv_times *t, const kerf_hardware *b
     d.hardware.tuning_source = d.source;
     d.hardware.tuning_date = d.date;
     kerf_status s =
-        kerf_hardware_with_times(&d.hardware, times, t->count, "kerf hardware --measure", out, err);
+        kerf_hardware_with_times(&d.hardware, times, count, "kerf hardware --measure", out, err);
     free(times);
     return s;
 }
@@ -165,13 +211,13 @@ static kerf_status make_machine(const kerf_gemv_times *t, const kerf_hardware *b
 kerf_status kerf_measure_machine(const kerf_measure_request *r, const kerf_hardware *base,
                                  const kerf_job *job, kerf_hardware **out, kerf_error *err)
 {
-    kerf_gemv_times *t = NULL;
+    kerf_gemv_times *t[KINDS] = {NULL};
     kerf_gemv_tuning tuning;
     const kerf_gemv_tuning *by = is_on_gpu(r) ? &tuning : NULL;
     *out = NULL;
     if (by) KF_TRY(take_tuning(r, job, &tuning, err));
-    KF_TRY(take_times(r, job, by, &t, err));
+    KF_TRY(take_times(r, job, by, t, err));
     kerf_status s = make_machine(t, base, by, out, err);
-    kerf_gemv_times_free(t);
+    free_times(t);
     return s;
 }

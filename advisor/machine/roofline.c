@@ -237,12 +237,14 @@ double kf_fitted_us(const kerf_hardware *h, const kerf_fit *f, const kerf_work *
                     kerf_prediction *parts)
 {
     kf_gemv_outline plan;
-    roofs r = {.fixed_us = f->fixed_us,
+    const int has_plan = kf_find_outline(h, w, &plan);
+    const kerf_work all = kf_plan_work(&plan, w);
+    roofs r = {.fixed_us = f->fixed_us * kf_plan_launches(&plan),
                .bandwidth_gbps = f->bandwidth_gbps,
                .decode_gweights = f->decode_gweights,
                .tflops = f->tflops > 0 ? f->tflops : w->peak_tflops};
-    if (kf_find_outline(h, w, &plan)) r.fixed_us += kf_plan_us(f, &plan);
-    return apply_roofs(&r, w, parts);
+    if (has_plan) r.fixed_us += kf_plan_us(f, &plan);
+    return apply_roofs(&r, &all, parts);
 }
 
 static void predict_fitted(const kerf_hardware *h, const kerf_fit *f, const kerf_work *w,

@@ -28,6 +28,19 @@ double kf_plan_us(const kerf_fit *f, const kf_gemv_outline *o)
            f->stage_us[o->end] * o->stages;
 }
 
+double kf_plan_launches(const kf_gemv_outline *o)
+{
+    return (int)o->end >= KERF_ROW_ENDS ? 1 : o->launches;
+}
+
+kerf_work kf_plan_work(const kf_gemv_outline *o, const kerf_work *w)
+{
+    kerf_work all = *w;
+    all.weights *= kf_plan_launches(o);
+    all.weight_bytes *= kf_plan_launches(o);
+    return all;
+}
+
 const kerf_fit *kf_find_fit(const kerf_hardware *h, const kerf_format *format, double rows)
 {
     for (size_t i = 0; format && i < h->fits; i++) {

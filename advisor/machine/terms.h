@@ -13,6 +13,11 @@ int kf_find_outline(const kerf_hardware *h, const kerf_work *w, kf_gemv_outline 
 /* What the plan costs by a fit, in us. */
 double kf_plan_us(const kerf_fit *f, const kf_gemv_outline *o);
 
+/* How often the plan is launched, once where there is none; and the work as it then is: each launch
+ * reads and decodes all weights. */
+double kf_plan_launches(const kf_gemv_outline *o);
+kerf_work kf_plan_work(const kf_gemv_outline *o, const kerf_work *w);
+
 /* The fit that h has for a format at so many rows of activations; NULL: none. */
 const kerf_fit *kf_find_fit(const kerf_hardware *h, const kerf_format *format, double rows);
 

@@ -75,16 +75,18 @@ const verb verb_hardware = {
         "batch with four shapes; predict and advise then use them. --measure takes such times\n"
         "here and now: how fast this machine, or the GPU of --device, reads and copies, and\n"
         "kerf's matrix-vector products at anchor shapes: 24 from 1024x1024 to 8192x8192, on a GPU\n"
-        "200 up to 32768x16384. On a GPU it also tries, within about a minute, which plans of\n"
-        "those products are faster there than kerf's rules make, and keeps that as `tuning`; "
-        "plans\n"
-        "of kerf bench gemv --hardware FILE are made by it.",
+        "200 up to 32768x16384; GGUF's blocks have shapes of their own. On a GPU it also tries,\n"
+        "within about a minute, which plans of those products are faster there than kerf's rules\n"
+        "make, and keeps that as `tuning`; plans of kerf bench gemv --hardware FILE are made by\n"
+        "it.",
     .examples = "  kerf hardware\n"
                 "  kerf hardware h200\n"
                 "  kerf hardware h200 --json >mine.json   # edit, then --hardware mine.json\n"
                 "  kerf hardware h200 --measured gemv.json >measured.json\n"
                 "  kerf hardware --measure -f nvfp4,int8 >mine.json   # then --hardware mine.json\n"
-                "  kerf hardware h200 --measure --device cuda >mine.json\n",
+                "  kerf hardware h200 --measure --device cuda >mine.json\n"
+                "  kerf hardware h200 --measure --device cuda -f q4_k,q6_k,ggml-q8_0 -b 1,8,16 \\\n"
+                "      >gguf.json\n",
     .options = options,
     .shared = {&option_json, &option_wide, &option_measure_format, &option_measure_batch,
                &option_measure_type, &option_measure_trials, &option_threads, &option_device,

@@ -17,11 +17,14 @@ namespace
 
 typedef void (*kernel)(const kf_gemv_job);
 
+/* The last of several launches may have few columns and the division of eight, in which more than
+ * two blocks share rows: then the kernel is that of eight. */
 template <bool TEAM, bool STEPS> kernel column_for(const kf_gemv_job *j)
 {
 #if KF_BLOCKS
     if (j->columns > KF_GEMV_EIGHT) return gemv_column<KF_GEMV_SIXTEEN, TEAM, STEPS>;
-    if (j->columns > KF_GEMV_FEW) return gemv_column<KF_GEMV_EIGHT, TEAM, STEPS>;
+    if (j->columns > KF_GEMV_FEW || j->division.cluster > 2)
+        return gemv_column<KF_GEMV_EIGHT, TEAM, STEPS>;
 #endif
     return j->columns == 1   ? gemv_column<1, TEAM, STEPS>
            : j->columns == 2 ? gemv_column<2, TEAM, STEPS>

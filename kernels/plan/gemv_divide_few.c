@@ -44,10 +44,14 @@ static size_t x_bytes(const kf_gemv_launch *l, const kf_gemv_tiling *t)
     return columns * (column + (columns >= KF_GEMV_EIGHT ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP));
 }
 
+/* Of each step a warp has its part; steps differ by a stage at most. */
 unsigned kf_gemv_few_units(const kf_gemv_launch *l)
 {
     const kf_gemv_division *d = &l->division;
-    return (unsigned)kf_div_up((uint64_t)l->share.most * all_stages(d), KF_GEMV_WARPS);
+    const uint64_t most = l->share.most, short_stages = all_stages(d) / d->steps;
+    const uint64_t long_steps = all_stages(d) % d->steps;
+    return (unsigned)((d->steps - long_steps) * kf_div_up(most * short_stages, KF_GEMV_WARPS) +
+                      long_steps * kf_div_up(most * (short_stages + 1), KF_GEMV_WARPS));
 }
 
 static int is_heavy(const kf_gemv_tiling *t)
@@ -227,6 +231,7 @@ static int try_team(kf_gemv_launch *l, const kf_gemv_target *on, unsigned blocks
 {
     kf_gemv_division *d = &l->division;
     if (d->cluster >= blocks || d->stages < blocks) return 0;
+    if (on->machine->multiprocessors < blocks) return 0;
     if (!on->machine->has_clusters || l->task.options.pairing == KF_GEMV_PAIR_NEVER) return 0;
     d->cluster = blocks;
     return try_blocks(l, on);

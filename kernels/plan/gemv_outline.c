@@ -3,11 +3,17 @@
 
 #include "base/base.h"
 #include "format/format.h"
+#include "plan/gemv_launches.h"
 
-/* As many as there are: a device may have a multiprocessor or two on which no cluster fits. */
+/* As many as there are: a device may have a multiprocessor or two on which no cluster fits. Where
+ * few columns have clusters of more than two it has: four of an H100's 132, whose parts are of 16
+ * and 18. */
 static int count_all(void *ctx, const kf_gemv_launch *l)
 {
-    (void)ctx;
+    const kf_gemv_machine *m = ctx;
+    const unsigned cluster = l->division.cluster;
+    if (l->division.is_few && cluster > 2)
+        return (int)(m->multiprocessors * l->grid.per_sm * 32 / 33 / cluster);
     return (int)l->grid.blocks;
 }
 
@@ -17,21 +23,36 @@ static unsigned resident_blocks(const kf_gemv_launch *l, const kf_gemv_machine *
     unsigned warps = l->division.k_groups ? KF_GEMV_WIDE_WARPS : KF_GEMV_WARPS;
     unsigned by_threads = THREADS_OF_AN_SM / (32 * warps);
     unsigned by_memory = (m->most_shared + 2 * OWN) / (l->grid.shared_bytes + OWN);
+    if (l->division.is_few && l->task.columns > KF_GEMV_FEW) return 1; /* it takes all registers */
     return by_memory < by_threads ? by_memory : by_threads;
 }
 
-static void outline_few(kf_gemv_outline *out, const kf_gemv_launch *l, const kf_gemv_tiling *t)
+/* Adds a launch of `columns` columns by l's division, which may be for more of them. In a round a
+ * thread makes 8 octets ready, or 16 of all columns. */
+static void add_few(kf_gemv_outline *out, const kf_gemv_launch *l, const kf_gemv_tiling *t,
+                    unsigned columns)
 {
-    enum { THREADS = 32 * KF_GEMV_WARPS, OCTETS_OF_A_ROUND = 8 };
-    unsigned n = kf_gemv_few(l->task.columns);
-    unsigned steps = l->division.steps;
-    unsigned octets = l->division.block_stages * t->stage_codes / 8;
-    unsigned round = THREADS * (n == 4 ? OCTETS_OF_A_ROUND / 2 : OCTETS_OF_A_ROUND);
-    out->pairs = l->division.cluster > 1;
-    out->inputs = (double)octets * 8 * n * steps;
-    out->rounds = (double)kf_div_up(octets, round) * steps;
+    enum { THREADS = 32 * KF_GEMV_WARPS };
+    const unsigned alike = out->team > 2 && columns <= KF_GEMV_FEW ? KF_GEMV_EIGHT : columns;
+    const unsigned n = kf_gemv_few(alike), steps = l->division.steps;
+    const unsigned octets = l->division.block_stages * t->stage_codes / 8;
+    const unsigned round = THREADS * (n == 1 ? 8 : 16 / n);
+    out->inputs += (double)octets * 8 * n * steps;
+    out->rounds += (double)kf_div_up(octets, round) * steps;
+    out->stages += (double)out->units * l->grid.per_sm;
+}
+
+static void outline_few(kf_gemv_outline *out, const kf_gemv_launch *l, const kf_gemv_tiling *t,
+                        unsigned columns)
+{
+    const uint32_t at_once = l->task.columns;
+    out->team = l->division.cluster;
     out->units = kf_gemv_few_units(l);
-    out->stages = (double)out->units * l->grid.per_sm;
+    out->ahead = l->division.ahead;
+    out->steps = l->division.steps;
+    out->launches = 0;
+    for (uint32_t done = 0; done < columns; done += at_once, out->launches++)
+        add_few(out, l, t, kf_gemv_next_columns(columns, done, at_once));
 }
 
 static void outline_more(kf_gemv_outline *out, const kf_gemv_launch *l, const kf_gemv_tiling *t,
@@ -63,13 +84,15 @@ kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t col
                                  .columns = columns,
                                  .together = 1,
                                  .overlap = m->has_clusters}};
-    if (kf_gemv_divide(&l, &t, m, count_all, NULL) < 1) return KERF_OK;
+    if (kf_gemv_divide_product(&l, &t, m, count_all, (void *)m) < 1) return KERF_OK;
     out->end = kf_gemv_end_of(&s, &l, &t);
+    out->launches = out->steps = 1;
+    out->ahead = KF_GEMV_AHEAD;
     out->per_sm = l.grid.per_sm;
     out->resident = resident_blocks(&l, m);
     out->before_x = l.division.before_x;
     if (l.division.is_few)
-        outline_few(out, &l, &t);
+        outline_few(out, &l, &t, columns);
     else
         outline_more(out, &l, &t, m);
     return KERF_OK;

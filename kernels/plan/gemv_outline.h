@@ -14,12 +14,16 @@ extern "C" {
 
 typedef struct kf_gemv_outline {
     kf_gemv_end end;           /* KF_GEMV_END_ANY: what follows is not filled in               */
+    unsigned launches;         /* each of some columns and of all weights                      */
     unsigned per_sm, resident; /* blocks that a multiprocessor is meant to have, and has room for */
-    unsigned pairs;            /* whether two blocks share rows, of few columns                */
+    unsigned team;             /* blocks that share rows, of few columns                       */
     unsigned before_x;         /* units of a warp that come before x, of few columns           */
-    unsigned units;            /* of the warp that has most, of few columns                    */
-    double inputs;             /* of x that a block makes ready, padding counted               */
-    double rounds;             /* in which its threads do that                                 */
+    unsigned units;            /* of the warp that has most, of few columns, in a launch       */
+    unsigned ahead;            /* units of a warp that are in flight, of few columns           */
+    unsigned steps;            /* over K, each with a part of x                                */
+    /* sums over the launches */
+    double inputs; /* of x that a block makes ready, padding counted                           */
+    double rounds; /* in which its threads do that                                             */
     double stages; /* of the warp that has most; of few columns, times the blocks that share its
                       multiprocessor */
 } kf_gemv_outline;

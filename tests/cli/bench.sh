@@ -31,6 +31,12 @@ check "rows end in all ways" test "$(json 'tables.0.k.*' | awk '{ print $1 % 512
 cp "$tmp/out" "$tmp/mine.json"
 expect 0 predict --hardware "$tmp/mine.json" --shape 3000x3000 -f nvfp4 --json
 json_is predictions.0.tier table
+expect 0 hardware --measure -f q6_k,fp8-e4m3 -n 1 # blocks have anchors of their own
+json_is tables.# 2
+json_is tables.1.format q6_k
+json_is tables.1.us.# 24
+check "rows of whole blocks, some of whole copies" test "$(json 'tables.1.k.*' | awk '{ print $1 % 2048 == 0 ? "copies" : $1 % 256 == 0 ? "blocks" : "part" }' | sort -u | tr '\n' ' ')" = 'blocks copies '
+check "others as before" test "$(json 'tables.0.k.*' | tr '\n' ' ')" = "$("$TOOLS/json_get" 'tables.0.k.*' <"$tmp/mine.json" | tr '\n' ' ')"
 expect 0 hardware h200 --measure -f nvfp4 -n 1 --shape 64x64,64x128,128x64,128x128
 json_is tables.0.us.# 4
 json_is facts.bandwidth_gbps.value "$("$KERF" hardware h200 --json | "$TOOLS/json_get" facts.bandwidth_gbps.value)"

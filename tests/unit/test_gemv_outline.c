@@ -327,8 +327,8 @@ static void pairs_of_blocks(void **state)
             assert_int_equal(l.grid.blocks, 132 * l.grid.per_sm);
             unsigned teams = l.grid.blocks / 2;
             assert_int_equal(l.share.most, (l.share.tiles + teams - 1) / teams);
-            assert_int_equal(outline(rows[i].format, rows[i].n, rows[i].k, columns[way / 2]).pairs,
-                             rows[i].chain / columns[way / 2] % 2);
+            assert_int_equal(outline(rows[i].format, rows[i].n, rows[i].k, columns[way / 2]).team,
+                             1 + rows[i].chain / columns[way / 2] % 2);
         }
         if (seen[0] != rows[i].chain || seen[1] != rows[i].plain)
             fail_msg("%s %ux%u: %u %u", f->name, rows[i].n, rows[i].k, seen[0], seen[1]);

@@ -94,7 +94,8 @@ KERF_API KERF_CHECK kerf_status kerf_gemv_times_text(const kerf_gemv_times *t,
 /* A machine with measured facts, fits and tables. base: what is known of it already, whose texts
  * and facts are copied; NULL: nothing, and the machine is called "this-machine". Without shapes of
  * the request's own, products are timed at 24 shapes from 1024x1024 to 8192x8192, on a GPU at 200
- * up to 32768x16384; every format and batch needs four shapes. Of a GPU the tuning is found first
+ * up to 32768x16384, and GGUF's blocks at others of that number, as many inputs as their rows can
+ * have; every format and batch needs four shapes. Of a GPU the tuning is found first
  * (kerf_gemv_tune), the plans are by it, and the machine holds it. Closed by kerf_hardware_close.
  */
 KERF_API KERF_CHECK kerf_status kerf_measure_machine(const kerf_measure_request *r,

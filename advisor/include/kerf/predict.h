@@ -4,7 +4,9 @@
  *
  * For kerf's own products on a GPU `fixed` is more than a constant, for their plan is known
  * (gemv_outline.h): the rounds in which a block makes its activations ready, and the stages of the
- * warp that has most, each at a price of its own, which also depends on how rows end.
+ * warp that has most, each at a price of its own, which also depends on how rows end. GGUF's blocks
+ * by nine columns and more may take several launches: each costs the constant once and reads all
+ * weights, and rounds and stages are their sum.
  *
  * Bytes are those of the stored planes - codes, scales, second scales, zero points, padding - and
  * of activations and results. Weights are read cold: in a model every layer passes through the

@@ -7,6 +7,7 @@
 #include "cuda/handle.h"
 #include "format/format.h"
 #include "plan/gemv_device.h"
+#include "plan/gemv_launches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,7 @@ static int take_launch(void *ctx, const kf_gemv_launch *l)
     preparation *a = ctx;
     device_plan *p = a->plan;
     int clusters = 0;
+    p->job.columns = l->task.columns;
     p->job.share = l->share;
     p->job.division = l->division;
     p->tiled = l->grid;
@@ -61,40 +63,18 @@ static int take_launch(void *ctx, const kf_gemv_launch *l)
     return -1;
 }
 
-/* Divides the task and prepares the device for the launch; 0: nothing fits, or *status says why. */
-static int choose_launch(device_plan *p, kf_gemv_launch *l, const kf_gemv_machine *m,
-                         kerf_error *err, kerf_status *status)
-{
-    preparation a = {p, err, KERF_OK};
-    int fits = kf_gemv_divide(l, &p->tiling, m, take_launch, &a);
-    if (fits > 0) fits = take_launch(&a, l); /* the last that was tried may be another */
-    *status = a.status;
-    return fits > 0;
-}
-
-/* Divides a task. Formats that have the kernel for few columns alone take more in several launches,
- * as many columns at a time as find room; the kernel of the last launch is prepared, too. */
+/* Divides the task and prepares the device for its launches; 0: nothing fits, or *status says why.
+ */
 static int choose_launches(device_plan *p, kf_gemv_launch *l, const kf_gemv_machine *m,
                            kerf_error *err, kerf_status *status)
 {
-    const kf_gemv_task task = l->task;
-    const uint32_t columns = task.columns;
-    uint32_t most = p->tiling.has_many ? columns : p->tiling.few;
-    int fits = 0;
-    while (most && !fits && *status == KERF_OK) {
-        l->task = task;
-        p->at_once = p->job.columns = l->task.columns = most < columns ? most : columns;
-        fits = choose_launch(p, l, m, err, status);
-        most = p->tiling.has_many ? 0 : most / 2;
-    }
-    if (fits && columns % p->at_once) {
-        preparation a = {p, err, KERF_OK};
-        p->job.columns = columns % p->at_once;
-        fits = take_launch(&a, l) > 0;
-        *status = a.status;
-    }
+    const uint32_t columns = l->task.columns;
+    preparation a = {p, err, KERF_OK};
+    int fits = kf_gemv_divide_product(l, &p->tiling, m, take_launch, &a);
+    p->at_once = l->task.columns;
     p->job.columns = columns;
-    return fits;
+    *status = a.status;
+    return fits > 0;
 }
 
 /* Whether the kernels for tiles take the plan's matrices; then the job says how. */
@@ -247,7 +227,7 @@ static kerf_status run_tiles(const device_plan *p, kf_gemv_job *j, void *stream,
     for (uint32_t c = 0; c < columns; c += p->at_once) {
         const kf_gemv_grid grid = next_grid(p);
         if (c) skip_columns(j, p->at_once);
-        j->columns = columns - c < p->at_once ? columns - c : p->at_once;
+        j->columns = kf_gemv_next_columns(columns, c, p->at_once);
         KF_CUDA(p->tile_launches->tiles(j, &grid, stream), "starting a matrix-vector product");
     }
     return KERF_OK;
