@@ -1,5 +1,6 @@
 /* gemv_backends.c - which backends of the matrix-vector product this machine can run. With
  * KERF_REF_ONLY the reference alone, as in codecs/cpu/backends.c. */
+#include "cpu/amx.h"
 #include "cpu/features.h"
 #include "cpu/gemv_ops.h"
 
@@ -23,6 +24,9 @@ size_t kf_gemv_backends(const kf_gemv_ops *out[KF_GEMV_BACKENDS])
         out[n++] = &kf_gemv_avx512;
         if (__builtin_cpu_supports("avx512bf16")) out[n++] = &kf_gemv_avx512bf16;
         if (__builtin_cpu_supports("avx512vnni")) out[n++] = &kf_gemv_avx512int;
+#ifdef KERF_AMX
+        if (kf_amx_may_run()) out[n++] = &kf_gemv_amx;
+#endif
     }
 #endif
 #elif defined(__aarch64__) && defined(__ARM_NEON)

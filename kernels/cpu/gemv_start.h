@@ -3,7 +3,7 @@
 #ifndef KERF_GEMV_START_H
 #define KERF_GEMV_START_H
 
-#include "cpu/gemv_kernel.h"
+#include "cpu/gemv_widen_x.h"
 #ifdef INTEGERS
 #include "cpu/gemv_levels_x.h"
 #endif
@@ -80,28 +80,6 @@ static kerf_status isa_plan(kerf_gemv *plan)
     return KERF_OK;
 }
 
-/* n numbers as fp32; returns their largest magnitude, NaN and Inf as the largest of all. */
-static float widen_x(kerf_dtype type, const uint8_t *x, size_t n, float *out)
-{
-    size_t i = 0;
-    uint32_t amax = 0;
-    if (type == KERF_F16)
-        for (; i + V <= n; i += V) vf_store(out + i, vf_of_half(vh_load(x + 2 * i)));
-    if (type == KERF_BF16)
-        for (; i < n; i++) {
-            uint16_t half;
-            memcpy(&half, x + 2 * i, 2);
-            out[i] = kf_bf16_decode(half);
-        }
-    if (type == KERF_F32) memcpy(out, x, 4 * n), i = n;
-    for (; i < n; i++) out[i] = kf_load(type, x, i);
-    for (i = 0; i < n; i++) {
-        uint32_t magnitude = kf_bits(out[i]) & 0x7fffffff;
-        amax = magnitude > amax ? magnitude : amax;
-    }
-    return kf_float(amax);
-}
-
 #ifdef INTEGERS
 /* A step of x as integers, in the order of its elements; returns what one of them stands for. Units
  * below 2^-114 are not needed: what is smaller counts as zero, which the bound leaves room for. */
@@ -167,7 +145,7 @@ static int isa_start(const kf_gemv_call *c)
     for (unsigned i = 0; i < c->columns; i++) {
         float *out = kf_gemv_packed(l, c->workspace, i);
         float amax = widen_x(c->x_type, c->x + i * c->x_stride * size, cols, wide);
-        if (amax != 0 && !(amax >= 0x1p-60f && amax <= 0x1p60f)) return 0;
+        if (!x_is_tame(amax)) return 0;
         for (size_t step = 0; step < l->steps; step++) {
             size_t left = cols - step * l->step;
             pack_step(l, wide + step * l->step, left < l->step ? left : l->step, step, out);

@@ -25,10 +25,17 @@
  * There X is rounded to n * 2^e with |n| < 2^15, with one e for a run of at most 64 inputs, and the
  * numbers of NF4 to 15 bits, which is in the first term. Blocks of two levels differ in two ways:
  * runs have at most 256 inputs, so T means j / 256 == k / 256; and in S |W[r][k]| counts as
- * |scale * code| plus what is taken off it, since sums of both are found apart. What is taken off is
- * the minimum of the group, or the scale times the middle of the codes: 16 in q5_0, 4 in q3_k, 32 in
- * q6_k. With "avx2", "avx512" or "neon" in kerf_exec.backend all is multiplied in fp32, and T counts
- * nothing, as with all other formats on a processor.
+ * |scale * code| plus what is taken off it, since sums of both are found apart. What is taken off
+ * is the minimum of the group, or the scale times the middle of the codes: 16 in q5_0, 4 in q3_k,
+ * 32 in q6_k. With "avx2", "avx512" or "neon" in kerf_exec.backend all is multiplied in fp32, and T
+ * counts nothing, as with all other formats on a processor.
+ *
+ * Five columns and more go through tiles ("amx") on a processor that has them, for formats of 4, 6
+ * and 8 bits (not nf4, nor e5m2) and GGUF's blocks; from seven on where groups have 16 elements,
+ * minima or zero points, and somewhat more where X is F16 or F32. There X is not rounded: it is cut
+ * into terms of 8 bits. Sums of blocks with minima (q4_1, q5_1, q2_k, q4_k, q5_k) are found apart
+ * from their codes, so in S |W[r][k]| counts as |scale * code| plus |minimum| as above, and the
+ * second factor is 2^-24 for the sums of X that minima are multiplied by.
  *
  * All this holds as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32
  * or BF16 is brought to fp16 by a power of two (beside bf16 weights it is split into two bf16
@@ -147,7 +154,9 @@ KERF_API KERF_CHECK kerf_status kerf_gemv_unshuffle(const kerf_format *format, k
                                                     const kerf_exec *exec, void *stream,
                                                     kerf_error *err);
 
-/* Backends of this machine, "ref" first. NULL past the end. */
+/* Backends of this machine, "ref" first. NULL past the end. Where the processor has AMX, the first
+ * of these calls or plans asks Linux, once for the whole process, for leave to use its tiles; if it
+ * is refused "amx" is not among them. */
 KERF_API size_t kerf_gemv_backend_count(void);
 KERF_API const char *kerf_gemv_backend_at(size_t i);
 

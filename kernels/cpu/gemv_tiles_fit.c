@@ -1,0 +1,176 @@
+/* gemv_tiles_fit.c - fits formats to tiles (gemv_tiles.h). */
+#include "cpu/gemv_tiles_fit.h"
+#include "format/format.h"
+
+/* By fewer columns vectors take less time (bench/notes-gemv-cpu.md): where groups have 16 elements,
+ * minima or zero points, and otherwise; by one to three terms of x. */
+static const size_t least_of_small[] = {7, 8, 10}, least_of_others[] = {5, 6, 6};
+
+static int is_bfloat16(float x)
+{
+    return !(kf_bits(x) & 0xffff) && (x == 0 || !kf_is_finite(x) || kf_abs(x) >= 0x1p-14f);
+}
+
+static uint16_t top_of(float x)
+{
+    return (uint16_t)(kf_bits(x) >> 16);
+}
+
+/* Tables of the numbers of 4-bit codes: less each zero point that there may be. */
+static int fit_nibbles(kf_tile_layout *t, kf_spec s)
+{
+    const int zeros = s.zero == KERF_ZERO_CODE;
+    t->kind = zeros ? KF_TILE_LESS : t->l.scale_elements == 16 ? KF_TILE_HALVES : KF_TILE_NIBBLES;
+    if (zeros && t->l.scale_elements == 16) return 0;
+    for (uint32_t i = 0; zeros && i < 16; i++) {
+        const kf_scale scale = {0, i};
+        const int zero = kf_dequant_init(s, scale, 1, 0).zero;
+        if (zero < 0 || zero > 16) return 0;
+    }
+    for (int zero = 0; zero <= (zeros ? 16 : 0); zero++)
+        for (size_t i = 0; i < 32; i++) {
+            const float number = t->l.table[i % 16] - (float)zero;
+            if (!is_bfloat16(number)) return 0;
+            t->table[zero][i] = top_of(number);
+        }
+    return 1;
+}
+
+static int fit_bytes(kf_tile_layout *t, kf_spec s)
+{
+    t->kind = s.zero == KERF_ZERO_CODE ? KF_TILE_BYTES_LESS : KF_TILE_BYTES;
+    t->l.factor *= 0x1p24f; /* bytes are numbers of their own here */
+    return t->l.scale_elements >= STRIP;
+}
+
+/* Numbers looked up: of 6 bits all, of 8 bits those without a sign. */
+static int fit_minis(kf_tile_layout *t, kf_spec s)
+{
+    const kf_dequant unit = {1, 0, 0};
+    t->kind = s.bits == 8 ? KF_TILE_MINIS : KF_TILE_SIXES;
+    t->l.factor = 1;
+    for (uint32_t i = 0; i < 1u << s.bits; i++) {
+        const float number = kf_value(s, unit, i);
+        const uint16_t top = top_of(number);
+        if (number == number && !is_bfloat16(number)) return 0;
+        if (s.bits == 6 || i < 128) {
+            t->bytes[i] = (uint8_t)top;
+            t->bytes[128 + i] = (uint8_t)(top >> 8);
+        } else if (number == number && number != -kf_value(s, unit, i - 128))
+            return 0;
+    }
+    return t->l.scale_elements >= STRIP;
+}
+
+/* The place of word j of a strip. */
+static size_t place_of_word(kf_tile_kind kind, size_t j)
+{
+    switch (kind) {
+    case KF_TILE_NIBBLES:
+    case KF_TILE_LESS: return 4 * (j % 8) + j / 8;
+    case KF_TILE_HALVES: return j / 16 * 16 + 4 * (j % 4) + j / 4 % 4;
+    case KF_TILE_BYTES:
+    case KF_TILE_BYTES_LESS: return 4 * (j % 16 / 2) + 2 * (j / 16) + j % 2;
+    default: return j;
+    }
+}
+
+/* Places in the order of elements, alike in all strips. */
+static int fit_strips(kf_tile_layout *t, kf_spec s, size_t cols)
+{
+    const kf_gemv_layout *l = &t->l;
+    size_t element[KF_GEMV_STEP];
+    for (size_t p = 0; p < l->step; p++)
+        element[p] = l->order[p % l->codes * l->lanes + p / l->codes];
+    for (size_t p = STRIP; p < l->step; p++)
+        if (element[p] != element[p % STRIP] + p / STRIP * STRIP) return 0;
+    for (size_t j = 0; j < STRIP; j++) t->order[j] = (uint16_t)element[place_of_word(t->kind, j)];
+    const size_t bytes = STRIP * s.bits / 8;
+    for (size_t i = 0; i < STRIPS; i++) {
+        const size_t at = i * bytes;
+        t->strip_at[i] = l->piece ? at / l->piece * l->stride + l->first + at % l->piece : at;
+    }
+    t->stage_bytes = l->piece ? STRIPS * bytes / l->piece * l->stride : STRIPS * bytes;
+    t->row_bytes = l->row_bytes;
+    t->whole = cols / STAGE;
+    return 1;
+}
+
+static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols)
+{
+    const int row = t->l.scaling == KF_SCALING_ROW;
+    int fits = 0;
+    switch (t->l.decode) {
+    case KF_DECODE_LUT4: fits = fit_nibbles(t, s); break;
+    case KF_DECODE_BYTE: fits = fit_bytes(t, s); break;
+    case KF_DECODE_MINI8:
+    case KF_DECODE_MINI6: fits = fit_minis(t, s); break;
+    default: break;
+    }
+    if (!fits || (s.geometry == KERF_GROUP_FLAT && cols % STAGE)) return 0;
+    t->entry = t->l.scale_elements;
+    t->group = row ? STAGE : t->entry;
+    return t->group <= STAGE && STAGE % t->group == 0 && fit_strips(t, s, cols);
+}
+
+static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols)
+{
+    const kf_super k = kf_super_of(s);
+    const unsigned codes = 1u << (k.low.bits + k.high.bits);
+    const int nibbles = k.low.run == 16 && k.low.bits == 4;
+    if (STAGE % k.elements || k.elements % STRIP || codes > 64) return 0;
+    if (!nibbles && k.low.run % STRIP) return 0;
+    if (k.high.bits && !(k.high.run == 1 && nibbles && k.high.bits == 1) && k.high.run % STRIP)
+        return 0;
+    t->kind = KF_TILE_SUPER;
+    for (unsigned i = 0; i < 64; i++) {
+        const unsigned code = i % codes;
+        t->table[i / 32][i % 32] =
+            top_of((float)(k.book ? kf_super_book(code) : (int)code - k.middle));
+    }
+    for (unsigned j = 0; j < STRIP; j++)
+        t->order[j] = (uint16_t)(nibbles ? 2 * (j % 8) + j / 16 + j / 8 % 2 * 16 : j);
+    t->l.factor = 1;
+    t->row_bytes = cols / k.elements * k.bytes;
+    t->stage_bytes = STAGE / k.elements * k.bytes;
+    t->whole = cols / STAGE;
+    t->group = t->entry = s.group;
+    t->offsets = k.m != 0;
+    return t->group >= 16 && cols % k.elements == 0;
+}
+
+int kf_tile_layout_init(kf_tile_layout *t, const kerf_gemv *plan)
+{
+    const kf_spec s = kf_spec_of(plan->shape.format);
+    const size_t cols = (size_t)plan->shape.cols;
+    memset(t, 0, sizeof *t);
+    if (s.geometry == KERF_GROUP_SUPER) {
+        if (!fit_super(t, s, cols)) return 0;
+    } else if (!kf_gemv_layout_init(&t->l, plan, 16, KF_KIND_SINGLE) || !fit_planes(t, s, cols))
+        return 0;
+    t->stages = (cols + STAGE - 1) / STAGE;
+    t->terms = plan->shape.x == KERF_BF16 ? 1 : plan->shape.x == KERF_F16 ? 2 : 3;
+    t->ahead = TILE_ROWS * t->row_bytes;
+    t->parts = t->group < STRIP ? 2 : 1;
+    const int zeros = t->kind == KF_TILE_LESS || t->kind == KF_TILE_BYTES_LESS;
+    const size_t *least =
+        t->group < STRIP || t->offsets || zeros ? least_of_small : least_of_others;
+    return t->stage_bytes <= STAGE_BYTES && plan->shape.columns >= least[t->terms - 1];
+}
+
+size_t kf_tile_workspace(const kf_tile_layout *l, const kerf_gemv_shape *s)
+{
+    const size_t padded = l->stages * STAGE;
+    return ((padded * s->columns * l->terms + 1) / 2 + kf_tile_x_sums_count(l)) * sizeof(float);
+}
+
+/* Roundings that a product can meet on its way into y, each at most 2^-24 of what it rounds: three
+ * in kerf_decode, those of its dot (16 and two), of the dots of its group, of a part's groups with
+ * their scales and minima, of parts, and of the factor of the row. */
+double kf_tile_bound(const kf_tile_layout *l)
+{
+    const size_t strips = l->group < STRIP ? 1 : l->group / STRIP;
+    const size_t groups = STAGE / l->parts / l->group * (l->offsets ? 2 : 1);
+    const double n = (double)(3 + 18 + strips * l->terms + 1 + groups + l->parts * l->stages + 2);
+    return n * 0x1p-24 / (1 - n * 0x1p-24);
+}

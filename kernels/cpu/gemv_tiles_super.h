@@ -1,0 +1,77 @@
+/* gemv_tiles_super.h - ggml's blocks of two levels as strips of tiles (gemv_tiles.h), each row of
+ * the table in block/super_layout.h as a literal.
+ *
+ * The low bits of a strip lie in 32 bytes side by side, or as both nibbles of 16; its high bits in
+ * 32 bytes or in four. */
+#ifndef KERF_GEMV_TILES_SUPER_H
+#define KERF_GEMV_TILES_SUPER_H
+
+#include "cpu/gemv_level_bytes.h"
+#include "cpu/gemv_tiles_fit.h"
+
+/* The codes of the strip that begins with element e of a block, as indices. */
+KF_HD tw super_codes(kf_super k, const uint8_t *block, unsigned e)
+{
+    const unsigned low = k.low.bits, shift = kf_place_shift(k.low, e);
+    const uint8_t *p = block + kf_place_byte(k.low, e);
+    if (k.low.run == 16) {
+        const tw codes = tw_nibbles(p);
+        return k.high.bits ? tw_more_bits(codes, block + k.high.at, low) : codes;
+    }
+    tw codes = tw_of_bytes(p);
+    if (shift) codes = tw_down(codes, shift);
+    if (!k.high.bits) return codes;
+    const unsigned at = kf_place_shift(k.high, e);
+    tw high = tw_of_bytes(block + kf_place_byte(k.high, e));
+    if (at < low) high = tw_up(high, low - at);
+    if (at > low) high = tw_down(high, at - low);
+    return tw_merge(codes, high, (uint16_t)(((1u << k.high.bits) - 1) << low));
+}
+
+/* Strip t of a stage. */
+KF_HD tw super_strip(kf_super k, const uint8_t *p, const unsigned t, tw table, tw upper)
+{
+    const tw codes = super_codes(k, p + t * STRIP / k.elements * k.bytes, t * STRIP % k.elements);
+    return k.low.bits + k.high.bits > 5 ? tw_look_up_two(table, upper, codes)
+                                        : tw_look_up(table, codes);
+}
+
+/* Scales of blocks without levels, `place` bytes into each: V at a time. */
+KF_HD void super_numbers_of(const uint8_t *p, size_t n, size_t bytes, unsigned place, float *out)
+{
+    uint16_t half[CHUNK_GROUPS] = {0};
+    for (size_t i = 0; i < n; i++) memcpy(half + i, p + i * bytes + place, 2);
+    for (size_t i = 0; i < n; i += V) vf_store(out + i, vf_of_half(vh_load((uint8_t *)(half + i))));
+}
+
+/* The same products as in kf_super_group for stages [first, end) of a row, whose blocks may end
+ * before. */
+KF_HD void super_scales(kf_spec s, const uint8_t *row, size_t first, size_t end,
+                        const kf_tile_layout *l, float *scale, float *offset)
+{
+    const kf_super k = kf_super_of(s);
+    const unsigned groups = k.elements / s.group;
+    const size_t begin = first * STAGE / k.elements, all = l->row_bytes / k.bytes;
+    const size_t stop = end * STAGE / k.elements;
+    const size_t n = (stop < all ? stop : all) - begin;
+    const uint8_t *block = row + begin * k.bytes;
+    if (k.levels == KF_LEVELS_NONE) {
+        memset(scale, 0, (stop - begin) * sizeof *scale);
+        memset(offset, 0, (stop - begin) * sizeof *offset);
+        super_numbers_of(block, n, k.bytes, k.d, scale);
+        if (k.m) super_numbers_of(block, n, k.bytes, k.m, offset);
+        return;
+    }
+    for (size_t i = 0; i < n; i++, block += k.bytes) {
+        const vf d = super_half(block + k.d), m = super_half(block + k.m);
+        const super_bytes b = level_bytes(k.levels, block + k.at);
+        const vf level = vf_of_int(vi_of_bytes(b.scale, 0));
+        vf_store(scale + i * groups,
+                 vf_mul(d, b.bias != 0 ? vf_sub(level, vf_set1(b.bias)) : level));
+        if (!k.m) continue;
+        const vf min = vf_of_int(vi_of_bytes(b.min, 0));
+        vf_store(offset + i * groups, vf_mul(vf_sub(vf_set1(0), m), min)); /* -(m * min) */
+    }
+}
+
+#endif

@@ -1,0 +1,36 @@
+/* gemv_widen_x.h - x as fp32, for one instruction set (gemv_rows.h). */
+#ifndef KERF_GEMV_WIDEN_X_H
+#define KERF_GEMV_WIDEN_X_H
+
+#include "cpu/gemv_kernel.h"
+
+/* n numbers as fp32; returns their largest magnitude, NaN and Inf as the largest of all. */
+static float widen_x(kerf_dtype type, const uint8_t *x, size_t n, float *out)
+{
+    size_t i = 0;
+    uint32_t amax = 0;
+    if (type == KERF_F16)
+        for (; i + V <= n; i += V) vf_store(out + i, vf_of_half(vh_load(x + 2 * i)));
+    if (type == KERF_BF16)
+        for (; i < n; i++) {
+            uint16_t half;
+            memcpy(&half, x + 2 * i, 2);
+            out[i] = kf_bf16_decode(half);
+        }
+    if (type == KERF_F32) memcpy(out, x, 4 * n), i = n;
+    for (; i < n; i++) out[i] = kf_load(type, x, i);
+    for (i = 0; i < n; i++) {
+        uint32_t magnitude = kf_bits(out[i]) & 0x7fffffff;
+        amax = magnitude > amax ? magnitude : amax;
+    }
+    return kf_float(amax);
+}
+
+/* Whether sums of codes times x stay in the range of fp32 where y does: 0 and numbers whose largest
+ * is neither huge nor tiny. */
+static int x_is_tame(float amax)
+{
+    return amax == 0 || (amax >= 0x1p-60f && amax <= 0x1p60f);
+}
+
+#endif

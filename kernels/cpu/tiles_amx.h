@@ -1,0 +1,186 @@
+/* tiles_amx.h - tiles of AMX, and the vectors of AVX-512 that codes become, in the words of
+ * gemv_tiles.h. tiles_plain.h has the same in plain C and says what each is. */
+#ifndef KERF_TILES_AMX_H
+#define KERF_TILES_AMX_H
+
+#include "cpu/avx512.h"
+
+/* --- tiles --------------------------------------------------------------------------------------
+ */
+
+typedef struct tiles {
+    int dummy; /* they lie in the processor */
+} tiles;
+
+#define TILES_SYNC __asm volatile("" ::: "memory") /* what tiles load has been stored */
+
+/* Tiles 0 and 1 are sums, 2 and 3 rows of W, 4 is x; 5 to 7 are their halves. */
+KF_HD void tiles_begin(tiles *t, unsigned columns)
+{
+    const uint16_t x = (uint16_t)(4 * columns);
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1,
+                .bytes = {x, x, 64, 64, x, 32, 32, x},
+                .rows = {16, 16, 16, 16, 16, 16, 16, 8}};
+    t->dummy = 0;
+    TILES_SYNC;
+    _tile_loadconfig(&config);
+}
+KF_HD void tiles_end(tiles *t)
+{
+    (void)t;
+    _tile_release();
+}
+KF_HD void tiles_zero(tiles *t)
+{
+    (void)t;
+    _tile_zero(0);
+    _tile_zero(1);
+}
+KF_HD void tiles_dot(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns, int both)
+{
+    (void)t;
+    _tile_loadd(4, b, 4 * columns);
+    _tile_loadd(2, a, 64);
+    _tile_dpbf16ps(0, 2, 4);
+    if (!both) return;
+    _tile_loadd(3, a + 16 * 32, 64);
+    _tile_dpbf16ps(1, 3, 4);
+}
+KF_HD void tiles_dot_half(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns, int both)
+{
+    (void)t;
+    _tile_loadd(7, b, 4 * columns);
+    _tile_loadd(5, a, 64);
+    _tile_dpbf16ps(0, 5, 7);
+    if (!both) return;
+    _tile_loadd(6, a + 16 * 32, 64);
+    _tile_dpbf16ps(1, 6, 7);
+}
+KF_HD void tiles_store(tiles *t, float *c, int both)
+{
+    (void)t;
+    _tile_stored(0, c, 64);
+    if (both) _tile_stored(1, c + 16 * 16, 64);
+}
+
+/* --- words --------------------------------------------------------------------------------------
+ */
+
+typedef __m512i tw;
+
+KF_HD tw tw_load(const uint16_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+KF_HD void tw_store(uint16_t *p, tw a)
+{
+    _mm512_storeu_si512(p, a);
+}
+KF_HD tw tw_up(tw a, unsigned n)
+{
+    return _mm512_sll_epi16(a, _mm_cvtsi32_si128((int)n));
+}
+KF_HD tw tw_down(tw a, unsigned n)
+{
+    return _mm512_srl_epi16(a, _mm_cvtsi32_si128((int)n));
+}
+KF_HD tw tw_merge(tw a, tw b, uint16_t mask)
+{
+    return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi16((short)mask), 0xd8);
+}
+KF_HD tw tw_look_up(tw table, tw i)
+{
+    return _mm512_permutexvar_epi16(i, table);
+}
+KF_HD tw tw_look_up_two(tw low, tw high, tw i)
+{
+    return _mm512_permutex2var_epi16(low, i, high);
+}
+KF_HD tw tw_of_bytes(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)p));
+}
+KF_HD tw tw_nibbles(const uint8_t *p)
+{
+    const __m512i down =
+        _mm512_set_epi64(0x000c000c000c000c, 0x000c000c000c000c, 0x0008000800080008,
+                         0x0008000800080008, 0x0004000400040004, 0x0004000400040004, 0, 0);
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    return _mm512_srlv_epi16(_mm512_broadcast_i32x4(bytes), down);
+}
+KF_HD tw tw_nibbles_of_two(const uint8_t *p)
+{
+    const __m512i down =
+        _mm512_set_epi64(0x000c000c000c000c, 0x0008000800080008, 0x0004000400040004, 0,
+                         0x000c000c000c000c, 0x0008000800080008, 0x0004000400040004, 0);
+    const __m128i a = _mm_loadl_epi64((const __m128i *)p);
+    const __m128i b = _mm_loadl_epi64((const __m128i *)(p + 8));
+    const __m512i both = _mm512_mask_broadcastq_epi64(_mm512_broadcastq_epi64(a), 0xf0, b);
+    return _mm512_srlv_epi16(both, down);
+}
+KF_HD tw tw_numbers(const uint8_t *p, int zero)
+{
+    const __m512i first = _mm512_setr_epi32(24, 24, 24, 24, 24, 24, 24, 24, 8, 8, 8, 8, 8, 8, 8, 8);
+    const __m512i second =
+        _mm512_setr_epi32(16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i bytes = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
+    const __m512i less = _mm512_set1_epi32(zero);
+    __m512i a = _mm512_srai_epi32(_mm512_sllv_epi32(bytes, first), 24);
+    __m512i b = _mm512_srai_epi32(_mm512_sllv_epi32(bytes, second), 24);
+    a = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_sub_epi32(a, less)));
+    b = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_sub_epi32(b, less)));
+    return _mm512_or_si512(_mm512_srli_epi32(a, 16), b);
+}
+KF_HD tw tw_more_bits(tw a, const uint8_t *p, unsigned up)
+{
+    /* Word 8 k + i is element 2 i + k / 2 of 16, where k is odd of those behind them. */
+    const __m512i half = _mm512_broadcast_i64x4(_mm256_set_epi64x(
+        0x0302030203020302, 0x0302030203020302, 0x0100010001000100, 0x0100010001000100));
+    const __m128i even = _mm_setr_epi16(1, 4, 16, 64, 256, 1024, 4096, 16384);
+    const __m256i odd = _mm256_broadcastsi128_si256(_mm_slli_epi16(even, 1));
+    const __m512i bit = _mm512_inserti64x4(_mm512_broadcast_i32x4(even), odd, 1);
+    int32_t word;
+    memcpy(&word, p, 4);
+    const __m512i bits = _mm512_shuffle_epi8(_mm512_set1_epi32(word), half);
+    const __mmask32 has = _mm512_test_epi16_mask(bits, bit);
+    const __m512i low = _mm512_and_si512(a, _mm512_set1_epi16((short)((1u << up) - 1)));
+    return _mm512_or_si512(low, _mm512_maskz_set1_epi16(has, (short)(1u << up)));
+}
+
+/* Low and high bytes become words: of each 128 bits the first eight, then the second eight. */
+KF_HD void tw_join(__m512i low, __m512i high, tw out[2])
+{
+    out[0] = _mm512_unpacklo_epi8(low, high);
+    out[1] = _mm512_unpackhi_epi8(low, high);
+}
+KF_HD void tw_minis(const uint8_t *p, const uint8_t *table, tw out[2])
+{
+    const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m512i b = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(p));
+    const __m512i low =
+        _mm512_permutex2var_epi8(_mm512_loadu_si512(table), b, _mm512_loadu_si512(table + 64));
+    const __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(table + 128), b,
+                                                  _mm512_loadu_si512(table + 192));
+    tw_join(low, _mm512_ternarylogic_epi32(high, b, _mm512_set1_epi8((char)0x80), 0xf8), out);
+}
+KF_HD void tw_sixes(const uint8_t *p, const uint8_t *table, tw out[2])
+{
+    static const uint8_t place[64] __attribute__((aligned(64))) = {
+#define SIX(i) 6 * (i), 6 * (i) + 1, 6 * (i) + 2, 6 * (i) + 3, 6 * (i) + 4, 6 * (i) + 5, 63, 63
+        SIX(0), SIX(4), SIX(1), SIX(5), SIX(2),
+        SIX(6), SIX(3), SIX(7)
+#undef SIX
+    };
+    const __m512i from = _mm512_set1_epi64(0x2a241e18120c0600);
+    const __m512i raw = _mm512_maskz_loadu_epi8(0xffffffffffff, p);
+    const __m512i words = _mm512_permutexvar_epi8(_mm512_load_si512(place), raw);
+    const __m512i b = _mm512_multishift_epi64_epi8(from, words);
+    tw_join(_mm512_permutexvar_epi8(b, _mm512_loadu_si512(table)),
+            _mm512_permutexvar_epi8(b, _mm512_loadu_si512(table + 128)), out);
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* tiles_plain.h - tiles and the words that codes become, in plain C: what the words of gemv_tiles.h
+ * mean, and what tests compare tiles_amx.h with, byte for byte.
+ *
+ *   tiles            sums of 32 rows by up to 16 columns, fp32; of 16 where `both` is 0
+ *   tiles_begin, tiles_end   around all that a thread does with them
+ *   tiles_zero       sums of zero
+ *   tiles_dot(t, a, b, columns, both)   adds rows of 32 bfloat16 times 32 by `columns`. Row r
+ *                    begins at word 32 r of a. b has pairs: word 2 (i * columns + c) + j is number
+ *                    2 i + j of column c.
+ *   tiles_dot_half   the same with 16 of each row and 16 by `columns`
+ *   tiles_store(t, c, both)   the sums: row r from c[16 r] on, `columns` of them
+ *   TILES_SYNC       between plain stores and tiles that load them, and the other way round
+ *
+ * A dot rounds as TDPBF16PS does: for each row and column two sums, of even and of odd numbers,
+ * begin at zero and take one fused product after the other; then their sum is added to what was
+ * there. Each of these is rounded to nearest even, whatever the thread's modes are. What is
+ * subnormal counts as zero, of bfloat16, of sums, and of results.
+ * Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, TDPBF16PS.
+ *
+ *   tw               32 words; of bfloat16, or indices
+ *   tw_load, tw_store, tw_up, tw_down(a, bits)
+ *   tw_merge(a, b, mask)         the bits of b where mask has ones, else of a
+ *   tw_look_up(table, i)         by the low 5 bits; tw_look_up_two(low, high, i): by the low 6
+ *   tw_of_bytes(p)               32 bytes
+ *   tw_nibbles(p)                word 8 k + i: word i of 16 bytes, down by 4 k bits
+ *   tw_nibbles_of_two(p)         word 16 g + 4 k + i: word i of the 8 bytes at p + 8 g, down by 4 k
+ *   tw_more_bits(a, p, up)       the low `up` bits of a, and above them one of 32 bits, in the
+ *                                order of tw_nibbles where low nibbles come before high ones
+ *   tw_numbers(p, zero)          32 signed bytes less `zero`: word 16 h + 2 i + j is byte
+ *                                4 i + 2 h + j
+ *   tw_minis(p, table, out)      64 bytes: the numbers of their low 7 bits, whose low and high
+ *                                bytes begin at table[0] and table[128], with their signs
+ *   tw_sixes(p, table, out)      64 codes of 6 bits in 48 bytes: their numbers, as there */
+#ifndef KERF_TILES_PLAIN_H
+#define KERF_TILES_PLAIN_H
+
+#include <math.h>
+#include <string.h>
+
+#include "scalar/bits.h"
+#include "scalar/minifloat.h"
+#include "scalar/pack.h"
+
+#define V 16
+#define UNROLL
+
+/* --- vectors, as far as scales need them (gemv_rows.h) ------------------------------------------
+ */
+
+typedef struct vf {
+    float at[V];
+} vf;
+typedef struct vh {
+    uint16_t at[V];
+} vh;
+typedef struct vi {
+    int32_t at[V];
+} vi;
+typedef vf vt;
+
+KF_HD vf vf_load(const float *p)
+{
+    vf a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+KF_HD void vf_store(float *p, vf a)
+{
+    memcpy(p, &a, sizeof a);
+}
+KF_HD vf vf_set1(float x)
+{
+    vf a;
+    for (int i = 0; i < V; i++) a.at[i] = x;
+    return a;
+}
+KF_HD vf vf_add(vf a, vf b)
+{
+    for (int i = 0; i < V; i++) a.at[i] += b.at[i];
+    return a;
+}
+KF_HD vf vf_sub(vf a, vf b)
+{
+    for (int i = 0; i < V; i++) a.at[i] -= b.at[i];
+    return a;
+}
+KF_HD vf vf_mul(vf a, vf b)
+{
+    for (int i = 0; i < V; i++) a.at[i] *= b.at[i];
+    return a;
+}
+KF_HD vf vf_fma(vf a, vf b, vf c)
+{
+    for (int i = 0; i < V; i++) a.at[i] = fmaf(a.at[i], b.at[i], c.at[i]);
+    return a;
+}
+KF_HD vf vf_of_int(vi a)
+{
+    vf b;
+    for (int i = 0; i < V; i++) b.at[i] = (float)a.at[i];
+    return b;
+}
+KF_HD vi vi_of_bytes(const uint64_t *words, unsigned j)
+{
+    vi a;
+    for (unsigned i = 0; i < V; i++) a.at[i] = (int)(words[(j + i) / 8] >> 8 * ((j + i) % 8) & 255);
+    return a;
+}
+KF_HD vh vh_load(const uint8_t *p)
+{
+    vh a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+KF_HD vh vh_set1(int16_t x)
+{
+    vh a;
+    for (int i = 0; i < V; i++) a.at[i] = (uint16_t)x;
+    return a;
+}
+KF_HD vf vf_of_half(vh a)
+{
+    vf b;
+    for (int i = 0; i < V; i++) b.at[i] = kf_f16_decode(a.at[i]);
+    return b;
+}
+KF_HD vf vf_spread_bytes(const uint8_t *p, uint16_t mask, const float last[2])
+{
+    vf a;
+    for (int i = 0; i < V; i++) {
+        const uint16_t half = (uint16_t)((int16_t)(uint16_t)(p[i] << 8) >> 1);
+        a.at[i] = p[i] == 0x7f   ? last[0]
+                  : p[i] == 0xff ? last[1]
+                                 : kf_f16_decode((uint16_t)(half & mask));
+    }
+    return a;
+}
+
+/* --- tiles --------------------------------------------------------------------------------------
+ */
+
+typedef struct tiles {
+    float sum[32][16];
+    unsigned columns;
+} tiles;
+
+#define TILES_SYNC ((void)0)
+
+KF_HD float tile_flush(float x)
+{
+    const uint32_t bits = kf_bits(x);
+    return bits & 0x7f800000 ? x : kf_float(bits & 0x80000000);
+}
+
+KF_HD float tile_fma(float a, float b, float c)
+{
+    return tile_flush(fmaf(a, b, c));
+}
+KF_HD void tiles_begin(tiles *t, unsigned columns)
+{
+    t->columns = columns;
+}
+KF_HD void tiles_end(tiles *t)
+{
+    t->columns = 0;
+}
+KF_HD void tiles_zero(tiles *t)
+{
+    memset(t->sum, 0, sizeof t->sum);
+}
+KF_HD void tile_dot_pairs(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns,
+                          size_t rows, size_t pairs)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++) {
+            float sum[2] = {0, 0};
+            for (size_t i = 0; i < pairs; i++)
+                for (size_t j = 0; j < 2; j++)
+                    sum[j] =
+                        tile_fma(tile_flush(kf_bf16_decode(a[32 * r + 2 * i + j])),
+                                 tile_flush(kf_bf16_decode(b[2 * (i * columns + c) + j])), sum[j]);
+            t->sum[r][c] = tile_flush(t->sum[r][c] + tile_flush(sum[0] + sum[1]));
+        }
+}
+KF_HD void tiles_dot(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns, int both)
+{
+    tile_dot_pairs(t, a, b, columns, both ? 32 : 16, 16);
+}
+KF_HD void tiles_dot_half(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns, int both)
+{
+    tile_dot_pairs(t, a, b, columns, both ? 32 : 16, 8);
+}
+KF_HD void tiles_store(tiles *t, float *c, int both)
+{
+    for (size_t r = 0; r < (both ? 32 : 16); r++)
+        memcpy(c + 16 * r, t->sum[r], t->columns * sizeof *c);
+}
+
+/* --- words --------------------------------------------------------------------------------------
+ */
+
+typedef struct tw {
+    uint16_t at[32];
+} tw;
+
+#define TW_EACH(expression)                                             \
+    tw y;                                                               \
+    for (unsigned i = 0; i < 32; i++) y.at[i] = (uint16_t)(expression); \
+    return y
+
+KF_HD unsigned tw_word(const uint8_t *p, unsigned i)
+{
+    return p[2 * i] | (unsigned)p[2 * i + 1] << 8;
+}
+KF_HD tw tw_load(const uint16_t *p)
+{
+    TW_EACH(p[i]);
+}
+KF_HD void tw_store(uint16_t *p, tw a)
+{
+    memcpy(p, &a, sizeof a);
+}
+KF_HD tw tw_up(tw a, unsigned n)
+{
+    TW_EACH(a.at[i] << n);
+}
+KF_HD tw tw_down(tw a, unsigned n)
+{
+    TW_EACH(a.at[i] >> n);
+}
+KF_HD tw tw_merge(tw a, tw b, uint16_t mask)
+{
+    TW_EACH((a.at[i] & ~mask) | (b.at[i] & mask));
+}
+KF_HD tw tw_look_up(tw table, tw a)
+{
+    TW_EACH(table.at[a.at[i] & 31]);
+}
+KF_HD tw tw_look_up_two(tw low, tw high, tw a)
+{
+    TW_EACH(a.at[i] & 32 ? high.at[a.at[i] & 31] : low.at[a.at[i] & 31]);
+}
+KF_HD tw tw_of_bytes(const uint8_t *p)
+{
+    TW_EACH(p[i]);
+}
+KF_HD tw tw_nibbles(const uint8_t *p)
+{
+    TW_EACH(tw_word(p, i % 8) >> 4 * (i / 8));
+}
+KF_HD tw tw_nibbles_of_two(const uint8_t *p)
+{
+    TW_EACH(tw_word(p + i / 16 * 8, i % 4) >> 4 * (i / 4 % 4));
+}
+KF_HD tw tw_more_bits(tw a, const uint8_t *p, unsigned up)
+{
+    TW_EACH((a.at[i] & ((1u << up) - 1)) | (tw_word(p, i / 8 % 2) >> (2 * (i % 8) + i / 16) & 1)
+                                               << up);
+}
+KF_HD tw tw_numbers(const uint8_t *p, int zero)
+{
+    TW_EACH(kf_bits((float)((int8_t)p[4 * (i % 16 / 2) + 2 * (i / 16) + i % 2] - zero)) >> 16);
+}
+KF_HD void tw_minis(const uint8_t *p, const uint8_t *table, tw out[2])
+{
+    for (unsigned i = 0; i < 64; i++) {
+        const unsigned m = p[i] & 127;
+        out[i / 32].at[i % 32] =
+            (uint16_t)(table[m] | (unsigned)(table[128 + m] | (p[i] & 128)) << 8);
+    }
+}
+KF_HD void tw_sixes(const uint8_t *p, const uint8_t *table, tw out[2])
+{
+    for (unsigned i = 0; i < 64; i++) {
+        const uint32_t code = kf_get_code(p, 6, i);
+        out[i / 32].at[i % 32] = (uint16_t)(table[code] | (unsigned)table[128 + code] << 8);
+    }
+}
+
+#endif

@@ -1,0 +1,237 @@
+/* test_gemv_tiles.c - the matrix-vector product on tiles (cpu/gemv_tiles.h) in plain C, which any
+ * machine runs: inside its bound for every format it takes, the same whatever rows are done beside
+ * a row, right about what is not finite; and, where there are tiles of AMX, the same bytes as they
+ * give. */
+#include "cpu/tiles_plain.h"
+
+#define KF_ISA(name) kf_test_tiles_##name
+#include "cpu/gemv_tiles.h"
+
+#include "gemv_case.h"
+#include "rounds.h"
+
+static const kf_gemv_ops plain = {"tiles", tile_plan, tile_start, tile_rows};
+
+#define FOR_FORMATS(f)                                  \
+    for (size_t fi = 0; fi < kerf_format_count(); fi++) \
+        for (const kerf_format *f = kerf_format_at(fi); f; f = NULL)
+
+/* A plan of plain tiles; NULL: they do not take this. The caller frees it. */
+static kerf_gemv *tiles_plan(const gemv_case *c)
+{
+    const kerf_exec exec = {.backend = "ref", .threads = 1};
+    kerf_gemv *plan = case_plan(c, KERF_F32, &exec);
+    if (plain.plan(plan) == KERF_OK) {
+        plan->ops = &plain;
+        return plan;
+    }
+    kerf_gemv_plan_free(plan);
+    return NULL;
+}
+
+static float *run_plan(const gemv_case *c, const kerf_gemv *plan)
+{
+    const size_t bytes = c->columns * c->rows * sizeof(float);
+    float *y = must_alloc(bytes);
+    case_run(c, plan, y, bytes);
+    return y;
+}
+
+/* Both backends, where there are both. 0: tiles do not take this. */
+static int check_tiles(const gemv_case *c)
+{
+    kerf_gemv *plan = tiles_plan(c);
+    if (!plan) return 0;
+    float *y = run_plan(c, plan);
+    gemv_exact *exact = case_exacts(c);
+    for (size_t i = 0; i < c->columns * c->rows; i++)
+        if (!is_right(c, exact[i], plan, (double)y[i]))
+            fail_msg("%s, %zu x %zu, %u columns: y[%zu] = %.9g, exactly %.17g, bound %g of %g",
+                     c->g.format->name, c->rows, c->cols, c->columns, i, (double)y[i], exact[i].y,
+                     kerf_gemv_bound(plan), exact[i].sum_abs);
+    free(exact);
+    kerf_gemv *best = case_plan(c, KERF_F32, NULL);
+    if (!strcmp(kerf_gemv_backend(best), "amx")) {
+        float *other = run_plan(c, best);
+        for (size_t i = 0; i < c->columns * c->rows; i++)
+            if (kf_bits(y[i]) != kf_bits(other[i]) && !(isnan(y[i]) && isnan(other[i])))
+                fail_msg("%s, %zu x %zu, %u columns of type %d: y[%zu] = %.9g, by AMX %.9g",
+                         c->g.format->name, c->rows, c->cols, c->columns, (int)c->x_type, i,
+                         (double)y[i], (double)other[i]);
+        free(other);
+    }
+    kerf_gemv_plan_free(best);
+    kerf_gemv_plan_free(plan);
+    free(y);
+    return 1;
+}
+
+static void test_bound(void **state)
+{
+    (void)state;
+    static const size_t cols[] = {32, 256, 500, 832, 2050, 4352}, rows[] = {1, 16, 17, 33, 70};
+    static const kerf_dtype types[] = {KERF_BF16, KERF_F16, KERF_F32};
+    size_t formats = 0;
+    FOR_FORMATS(f)
+    {
+        int ours = 0;
+        for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i += STEP(2)) {
+            gemv_case c = case_new(f, rows[(fi + i) % 5], cols[i],
+                                   (unsigned)(10 + (fi + 3 * i) % 7), types[(fi + i) % 3]);
+            case_encode(&c, 0.5f, i + 1);
+            case_random_x(&c, 2, i + 77);
+            ours |= check_tiles(&c);
+            case_free(&c);
+        }
+        formats += (size_t)ours;
+    }
+    assert_true(formats >= 35); /* of 59: all of 4, 6 and 8 bits but nf4 and e5m2, and the blocks */
+}
+
+/* Every byte of every plane: scales and codes that are NaN or infinite, and subnormal ones. */
+static void test_random_bytes(void **state)
+{
+    (void)state;
+    FOR_FORMATS(f)
+    {
+        for (uint64_t seed = 1; seed <= 4; seed += STEP(3)) {
+            gemv_case c = case_new(f, 19, seed % 2 ? 512 : 67, 8, KERF_BF16);
+            uint64_t random = seed * 1000;
+            for (int p = 0; p < KERF_PLANES; p++)
+                for (size_t i = 0; i < c.g.plane[p].bytes; i++)
+                    c.plane[p][i] = (uint8_t)next_random(&random);
+            case_decode(&c);
+            case_random_x(&c, 1, seed);
+            check_tiles(&c);
+            case_free(&c);
+        }
+    }
+}
+
+/* x that is cut into terms of which the last are tiny, or that is not for tiles at all. */
+static void test_special_x(void **state)
+{
+    (void)state;
+    static const float special[] = {NAN,       INFINITY,  -INFINITY, 0x1.fep127f, 0x1.234566p-60f,
+                                    0x1p-126f, 0x1p-149f, 0x1p70f,   -0.0f,       0x1.fffffep0f};
+    FOR_FORMATS(f)
+    {
+        for (size_t i = 0; i < sizeof special / sizeof special[0]; i += STEP(3)) {
+            for (int all = 0; all < 2; all++) {
+                gemv_case c = case_new(f, 6, 320, 10, KERF_F32);
+                case_encode(&c, 0x1p-6f, i);
+                case_random_x(&c, 1, i);
+                for (size_t k = 0; k < 10 * c.cols; k++)
+                    if (all || k == c.cols + 71) case_set_x(&c, k, special[i]);
+                check_tiles(&c);
+                case_free(&c);
+            }
+        }
+    }
+}
+
+/* Infinite scales and minima of blocks, whose products with codes cancel to NaN. */
+static void test_infinite_minima(void **state)
+{
+    (void)state;
+    FOR_FORMATS(f)
+    {
+        const kf_spec s = kf_spec_of(f);
+        const kf_super k = kf_super_of(s);
+        if (s.geometry != KERF_GROUP_SUPER || !k.m) continue;
+        gemv_case c = case_new(f, 2, 256, 8, KERF_BF16);
+        for (size_t i = 0; i < 2 * 256; i++) {
+            uint8_t *block = c.plane[0] + i / k.elements * k.bytes;
+            const unsigned in = (unsigned)(i % k.elements);
+            kf_super_put(k, block, in, in % 4 ? 1 : 3);
+            kf_super_put_half(block + k.d, INFINITY);
+            kf_super_put_half(block + k.m, k.levels == KF_LEVELS_NONE ? -INFINITY : INFINITY);
+            if (in % s.group == 0) kf_level_put(k.levels, block + k.at, in / s.group, 1, 1);
+        }
+        case_decode(&c);
+        for (size_t i = 0; i < c.columns * c.cols; i++) case_set_x(&c, i, i % 4 ? -1 : 2.5f);
+        assert_true(check_tiles(&c));
+        case_free(&c);
+    }
+}
+
+/* A row gives the same bits whatever rows are done with it, and from wherever they begin. */
+static void test_rows_apart(void **state)
+{
+    (void)state;
+    FOR_FORMATS(f)
+    {
+        gemv_case c = case_new(f, 53, 544, 11, KERF_BF16);
+        case_encode(&c, 1, 9);
+        case_random_x(&c, 1, 5);
+        kerf_gemv *plan = tiles_plan(&c);
+        for (size_t panel = 1; plan && panel < 53; panel += panel < 9 ? 4 : 31) {
+            const size_t as_is = plan->panel;
+            float *whole = run_plan(&c, plan);
+            plan->panel = panel;
+            float *apart = run_plan(&c, plan);
+            assert_memory_equal(whole, apart, c.rows * c.columns * sizeof *apart);
+            plan->panel = as_is;
+            free(whole);
+            free(apart);
+        }
+        kerf_gemv_plan_free(plan);
+        case_free(&c);
+    }
+}
+
+/* Fewer columns, numbers that bfloat16 has not, and rows that begin inside groups are not for
+ * tiles. */
+static void test_declined(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        unsigned columns;
+        int is_ours;
+    } rows[] = {{"int4-g128", 4, 0},  {"int4-g128", 5, 1},  {"q4_k", 6, 0},  {"q4_k", 7, 1},
+                {"nvfp4", 16, 1},     {"nf4", 16, 0},       {"bf16", 16, 0}, {"int2-g32", 16, 0},
+                {"fp8-e5m2", 16, 0},  {"fp8-e4m3", 16, 1},  {"q6_k", 16, 1}, {"mxint8", 16, 1},
+                {"int8-asym", 16, 1}, {"ggml-q8_0", 16, 1}, {"q5_0", 16, 1}, {"q3_k", 16, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gemv_case c =
+            case_new(kerf_format_find(rows[i].format), 32, 256, rows[i].columns, KERF_BF16);
+        kerf_gemv *plan = tiles_plan(&c);
+        if ((plan != NULL) != rows[i].is_ours)
+            fail_msg("%s by %u columns", rows[i].format, rows[i].columns);
+        kerf_gemv_plan_free(plan);
+        case_free(&c);
+    }
+}
+
+/* A dot by hand: even and odd numbers apart, subnormals as zero. */
+static void test_dot(void **state)
+{
+    (void)state;
+    static uint16_t a[32 * 32], b[32 * 2];
+    static tiles t;
+    float c[32 * 16] = {0};
+    for (size_t i = 0; i < 32; i++) b[2 * (i / 2 * 2) + i % 2] = 0x3f80; /* ones in column 0 */
+    a[0] = 0x4b80; /* 2^24, then ones: even and odd sums do not meet before their end */
+    a[1] = a[2] = a[3] = 0x3f80;
+    a[32] = 0x0001; /* subnormal */
+    a[33] = 0x0080; /* 2^-126 */
+    tiles_begin(&t, 2);
+    tiles_zero(&t);
+    tiles_dot(&t, a, b, 2, 0);
+    tiles_store(&t, c, 0);
+    assert_true(c[0] == 0x1p24f + 2); /* 2^24 + 1 is 2^24; 1 + 1 beside it */
+    assert_true(c[1] == 0);
+    assert_true(c[16] == 0x1p-126f);
+    tiles_end(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dot),       cmocka_unit_test(test_declined),
+        cmocka_unit_test(test_bound),     cmocka_unit_test(test_random_bytes),
+        cmocka_unit_test(test_special_x), cmocka_unit_test(test_infinite_minima),
+        cmocka_unit_test(test_rows_apart)};
+    return cmocka_run_group_tests_name("gemv_tiles", tests, NULL, NULL);
+}
