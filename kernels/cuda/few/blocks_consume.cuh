@@ -26,25 +26,44 @@ template <int STEP> __device__ __forceinline__ float sum_of_group(uint32_t from)
 }
 
 /* Sums of x over groups, of the halves that are multiplied. They lie behind x as
- * [column][stage][quarter][group]; of eight columns and more as [column][stage][group]. All threads
- * take part, once x is there. Returns whether a sum that this thread made is not finite. */
+ * [column][stage][quarter][group]; of eight columns and more as [stage][group][column], since a
+ * lane needs those of two columns at once, and of four columns, one behind the other, they would
+ * meet in a bank. All threads take part, once x is there. Returns whether a sum that this thread
+ * made is not finite. */
+template <int N>
+__device__ __forceinline__ bool sum_full_x(const kf_gemv_job &j, uint32_t stages, uint32_t x_at,
+                                           uint32_t thread)
+{
+    bool is_odd = false;
+    const uint32_t step = column_bytes<N>(j), to = x_at + N * step;
+#pragma unroll 1
+    for (uint32_t i = thread; i < stages * (STAGE_GROUPS * N / 4); i += THREADS) {
+        uint32_t from = x_at + i % (N / 4) * 4 * step + i / (N / 4) * (GROUP * 2), sum[4];
+#pragma unroll
+        for (int c = 0; c < 4; c++, from += step) {
+            const float v = sum_of_group<16>(from);
+            is_odd = is_odd || !(fabsf(v) < INFINITY);
+            sum[c] = __float_as_uint(v);
+        }
+        put_piece(to + i * 16, {sum[0], sum[1], sum[2], sum[3]});
+    }
+    return is_odd;
+}
 template <int N>
 __device__ __forceinline__ bool sum_x(const kf_gemv_job &j, uint32_t stages, uint32_t x_at,
                                       uint32_t thread)
 {
     bool is_odd = false;
-    constexpr int APART = IS_FULL<N> ? 16 : 64; /* octets of a group */
     const uint32_t step = column_bytes<N>(j), pitch = j.division.block_stages * (STAGE_GROUPS * 4);
 #pragma unroll 1
     for (uint32_t i = thread; i < stages * STAGE_GROUPS; i += THREADS) {
         const uint32_t stage = i / STAGE_GROUPS, t = i % STAGE_GROUPS / OWN_GROUPS;
         uint32_t from = x_at + stage * X_STAGE;
-        from += IS_FULL<N> ? i % STAGE_GROUPS * (GROUP * 2)
-                           : i % OWN_GROUPS * (GROUP_OCTETS * 64) + t * 16;
+        from += i % OWN_GROUPS * (GROUP_OCTETS * 64) + t * 16; /* octets of a group are 64 apart */
         uint32_t to = x_at + N * step + i * 4;
 #pragma unroll 1
         for (int c = 0; c < N; c++, from += step, to += pitch) {
-            const float sum = sum_of_group<APART>(from);
+            const float sum = sum_of_group<64>(from);
             is_odd = is_odd || !(fabsf(sum) < INFINITY);
             put_word(to, __float_as_uint(sum));
         }
@@ -61,7 +80,7 @@ __device__ __forceinline__ void settle_worker(column_worker &me, const kf_gemv_j
                                               uint32_t x_end)
 {
     me.sums_column = j.division.block_stages * (STAGE_GROUPS * 4);
-    me.sums = x_end + me.lane % 4 * (IS_FULL<N> ? 2 * me.sums_column : OWN_GROUPS * 4);
+    me.sums = x_end + me.lane % 4 * (IS_FULL<N> ? 8 : OWN_GROUPS * 4);
 }
 
 /* Once x is there. */
@@ -70,7 +89,11 @@ __device__ __forceinline__ void settle_x(column_worker &me, const kf_gemv_job &j
                                          uint32_t x_at, uint32_t thread)
 {
     if constexpr (HAS_MINIMA) {
-        const bool is_odd = sum_x<N>(j, stages, x_at, thread);
+        bool is_odd;
+        if constexpr (IS_FULL<N>)
+            is_odd = sum_full_x<N>(j, stages, x_at, thread);
+        else
+            is_odd = sum_x<N>(j, stages, x_at, thread);
         me.is_odd = __syncthreads_or(is_odd);
     }
 }

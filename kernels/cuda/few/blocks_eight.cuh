@@ -167,7 +167,7 @@ __device__ __forceinline__ void consume_eights(const column_worker &me, uint32_t
         return;
     }
     const uint32_t own[2] = {row[0] + own_block(me.lane), row[1] + own_block(me.lane)};
-    const uint32_t sums = me.sums + (x - me.x) / (X_STAGE / STAGE_GROUPS / 4);
+    const uint32_t sums = me.sums + (x - me.x) / (X_STAGE / STAGE_GROUPS / 4) * (8 * EIGHTS);
     shared_scales scales;
     scales.find(own, me.lane);
     float c[EIGHTS][4];
@@ -196,17 +196,18 @@ __device__ __forceinline__ void consume_eights(const column_worker &me, uint32_t
                 multiply(c[e], p[0], q[0], p[1], q[1], v[0], v[1]);
             }
             if ((sixteen + 1) * 16 % GROUP) continue;
+            uint32_t of_x[2 * EIGHTS];
+            if constexpr (HAS_MINIMA)
+#pragma unroll
+                for (int e = 0; e < EIGHTS; e++)
+                    shared_bytes<8>(of_x + 2 * e, sums + (i * EIGHTS + e) * 32);
 #pragma unroll
             for (int n = 0; n < 2 * EIGHTS; n++) {
-                const int column = n / 2 * 8 + n % 2; /* beside the lane's first */
-                const float of_x =
-                    HAS_MINIMA
-                        ? __uint_as_float(shared_word(sums + column * me.sums_column + i * 4))
-                        : 0;
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
                     sum[n][r] = __fmaf_rn(c[n / 2][r * 2 + n % 2], group[r].scale, sum[n][r]);
-                    if (HAS_MINIMA) sum[n][r] = __fmaf_rn(of_x, group[r].rest, sum[n][r]);
+                    if (HAS_MINIMA)
+                        sum[n][r] = __fmaf_rn(__uint_as_float(of_x[n]), group[r].rest, sum[n][r]);
                 }
             }
         }
