@@ -110,7 +110,8 @@ static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols)
     if (!fits || (s.geometry == KERF_GROUP_FLAT && cols % STAGE)) return 0;
     t->entry = t->l.scale_elements;
     t->group = row ? STAGE : t->entry;
-    return t->group <= STAGE && STAGE % t->group == 0 && fit_strips(t, s, cols);
+    if (t->group < STRIP / 2 || t->group > STAGE || STAGE % t->group) return 0;
+    return fit_strips(t, s, cols);
 }
 
 static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols)

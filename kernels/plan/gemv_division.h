@@ -40,7 +40,7 @@ typedef struct kf_gemv_division {
     /* the kernel for few columns of x */
     int is_few;
     uint32_t stages;       /* of a row                                                         */
-    uint32_t block_stages; /* of a block's step, at most: of a pair's block half of a row      */
+    uint32_t block_stages; /* of a block's step, at most: in a team its part of a row         */
     uint32_t x_at;         /* also of the kernel for nine columns and more                     */
     uint32_t before_x;     /* units of a warp that are fetched before x, of `ahead`            */
     uint32_t full_blocks;  /* so many blocks, the first ones, fetch all of their ring before x */
@@ -84,7 +84,7 @@ typedef struct kf_gemv_machine kf_gemv_machine; /* gemv_tuning.h */
 int kf_gemv_divide(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_machine *m,
                    kf_gemv_count count, void *ctx);
 
-/* Columns of x that the kernel for few is compiled for: 1, 2 or 4. */
+/* Columns of x that the kernel for few is compiled for: 1, 2, 4, of GGUF's blocks also 8 and 16. */
 unsigned kf_gemv_few(unsigned columns);
 
 /* Work of the busiest warp: units where x has few columns; units, and steps of its cluster, where
