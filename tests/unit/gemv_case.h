@@ -110,6 +110,15 @@ static inline void case_encode(gemv_case *c, float size, uint64_t seed)
     case_decode(c);
 }
 
+/* Every byte of every plane: scales and codes that are NaN or infinite, and subnormal ones. */
+static inline void case_random_planes(gemv_case *c, uint64_t seed)
+{
+    for (int p = 0; p < KERF_PLANES; p++)
+        for (size_t i = 0; i < c->g.plane[p].bytes; i++)
+            c->plane[p][i] = (uint8_t)next_random(&seed);
+    case_decode(c);
+}
+
 static inline void case_set_x(gemv_case *c, size_t i, float x)
 {
     kf_store(c->x_type, c->x_raw, i, x);
@@ -120,6 +129,31 @@ static inline void case_random_x(gemv_case *c, float size, uint64_t seed)
 {
     for (size_t i = 0; i < c->columns * c->cols; i++)
         case_set_x(c, i, size * random_unit(&seed) * (i % 7 == 0 ? 4 : 1));
+}
+
+static inline int has_minima(const kerf_format *f)
+{
+    const kf_spec s = kf_spec_of(f);
+    return s.geometry == KERF_GROUP_SUPER && kf_super_of(s).m;
+}
+
+/* Blocks of which each element is an infinity less another, and so NaN, though their codes and
+ * their minima alone, times the x of this case, are infinities of one sign. */
+static inline void case_infinite_minima(gemv_case *c)
+{
+    const kf_spec s = kf_spec_of(c->g.format);
+    const kf_super k = kf_super_of(s);
+    memset(c->plane[0], 0, (size_t)c->g.plane[0].bytes);
+    for (size_t i = 0; i < c->rows * c->cols; i++) {
+        uint8_t *block = c->plane[0] + i / k.elements * k.bytes;
+        const unsigned in = (unsigned)(i % k.elements);
+        kf_super_put(k, block, in, in % 4 ? 1 : 3);
+        kf_super_put_half(block + k.d, INFINITY);
+        kf_super_put_half(block + k.m, k.levels == KF_LEVELS_NONE ? -INFINITY : INFINITY);
+        if (in % s.group == 0) kf_level_put(k.levels, block + k.at, in / s.group, 1, 1);
+    }
+    case_decode(c);
+    for (size_t i = 0; i < c->columns * c->cols; i++) case_set_x(c, i, i % 4 ? -1 : 2.5f);
 }
 
 static inline kerf_gemv *case_plan(const gemv_case *c, kerf_dtype y, const kerf_exec *exec)

@@ -310,11 +310,7 @@ static void test_random_bytes(void **state)
     {
         for (uint64_t seed = 1; seed <= 6; seed += STEP(3)) {
             gemv_case c = case_new(f, 17, seed % 2 ? 384 : 67, 2, KERF_BF16);
-            uint64_t random = seed * 1000;
-            for (int p = 0; p < KERF_PLANES; p++)
-                for (size_t i = 0; i < c.g.plane[p].bytes; i++)
-                    c.plane[p][i] = (uint8_t)next_random(&random);
-            case_decode(&c);
+            case_random_planes(&c, seed * 1000);
             case_random_x(&c, 1, seed);
             check_backends(&c);
             case_free(&c);
@@ -322,28 +318,14 @@ static void test_random_bytes(void **state)
     }
 }
 
-/* Blocks of which each element is an infinity less another, and so NaN, though their codes and
- * their minima alone, times this x, are infinities of one sign. */
 static void test_infinite_minima(void **state)
 {
     (void)state;
     FOR_FORMATS(f)
     {
-        const kf_spec s = kf_spec_of(f);
-        const kf_super k = kf_super_of(s);
-        if (s.geometry != KERF_GROUP_SUPER || !k.m) continue;
+        if (!has_minima(f)) continue;
         gemv_case c = case_new(f, 2, 256, 6, KERF_BF16);
-        memset(c.plane[0], 0, (size_t)c.g.plane[0].bytes);
-        for (size_t i = 0; i < 2 * 256; i++) {
-            uint8_t *block = c.plane[0] + i / k.elements * k.bytes;
-            const unsigned in = (unsigned)(i % k.elements);
-            kf_super_put(k, block, in, in % 4 ? 1 : 3);
-            kf_super_put_half(block + k.d, INFINITY);
-            kf_super_put_half(block + k.m, k.levels == KF_LEVELS_NONE ? -INFINITY : INFINITY);
-            if (in % s.group == 0) kf_level_put(k.levels, block + k.at, in / s.group, 1, 1);
-        }
-        case_decode(&c);
-        for (size_t i = 0; i < c.columns * c.cols; i++) case_set_x(&c, i, i % 4 ? -1 : 2.5f);
+        case_infinite_minima(&c);
         check_backends(&c);
         case_free(&c);
     }

@@ -244,23 +244,35 @@ static void one_multiprocessor(void **state)
     }
 }
 
+/* Of q4_k by 16 columns; a launch costs 2 us. */
+static kerf_fit fit_of_16(double gbps)
+{
+    return (kerf_fit){.format = "q4_k",
+                      .batch_min = 16,
+                      .batch_max = 16,
+                      .fixed_us = 2,
+                      .bandwidth_gbps = gbps,
+                      .source = "s",
+                      .date = "d"};
+}
+
+static kerf_hardware h100_with(const kerf_fit *fit)
+{
+    kerf_hardware h = *kerf_hardware_find("h100");
+    h.fit = fit;
+    h.fits = 1;
+    return h;
+}
+
 /* A fit charges each launch the constant and all weights; rounds and stages are those of both. */
 static void a_fit_charges_each_launch(void **state)
 {
     (void)state;
-    const kerf_fit fit = {.format = "q4_k",
-                          .batch_min = 16,
-                          .batch_max = 16,
-                          .fixed_us = 2,
-                          .bandwidth_gbps = 1000,
-                          .source = "s",
-                          .date = "d",
-                          .input_us = 0.001,
-                          .round_us = {0.5},
-                          .stage_us = {0.25}};
-    kerf_hardware h = *kerf_hardware_find("h100");
-    h.fit = &fit;
-    h.fits = 1;
+    kerf_fit fit = fit_of_16(1000);
+    fit.input_us = 0.001;
+    fit.round_us[0] = 0.5;
+    fit.stage_us[0] = 0.25;
+    const kerf_hardware h = h100_with(&fit);
     const kerf_format *f = kerf_format_find("q4_k");
     double w = 8192 * 28672 * 9 / 16.0, xy = 16 * 2 * (8192 + 28672);
     kerf_matmul m = {.format = f, .n = 8192, .k = 28672, .rows = 16};
@@ -281,22 +293,14 @@ static void prices_are_found_from_both(void **state)
     (void)state;
     static const uint64_t n[] = {1024, 2304, 4096, 8192, 12288, 28672};
     static const uint64_t k[] = {1024, 1280, 2560, 4096, 8192, 14336, 40960, 57344};
-    const kerf_fit real = {.format = "q4_k",
-                           .batch_min = 16,
-                           .batch_max = 16,
-                           .fixed_us = 2,
-                           .bandwidth_gbps = 2500,
-                           .source = "s",
-                           .date = "d",
-                           .round_us = {0.5, 0.6},
-                           .stage_us = {0.4, 0.7}};
+    kerf_fit real = fit_of_16(2500);
+    real.round_us[0] = 0.5, real.round_us[1] = 0.6;
+    real.stage_us[0] = 0.4, real.stage_us[1] = 0.7;
     kerf_timing times[48];
     kerf_fit fit;
-    kerf_hardware h = *kerf_hardware_find("h100");
+    const kerf_hardware h = h100_with(&real);
     const kf_gemv_machine m = machine(0);
     unsigned seen[3] = {0};
-    h.fit = &real;
-    h.fits = 1;
     for (size_t i = 0; i < 48; i++) {
         kerf_prediction p;
         times[i].product = (kerf_matmul){
