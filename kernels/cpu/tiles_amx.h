@@ -40,26 +40,21 @@ KF_HD void tiles_zero(tiles *t)
     _tile_zero(0);
     _tile_zero(1);
 }
-KF_HD void tiles_dot(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns, int both)
-{
-    (void)t;
-    _tile_loadd(4, b, 4 * columns);
-    _tile_loadd(2, a, 64);
-    _tile_dpbf16ps(0, 2, 4);
-    if (!both) return;
-    _tile_loadd(3, a + 16 * 32, 64);
-    _tile_dpbf16ps(1, 3, 4);
-}
-KF_HD void tiles_dot_half(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns, int both)
-{
-    (void)t;
-    _tile_loadd(7, b, 4 * columns);
-    _tile_loadd(5, a, 64);
-    _tile_dpbf16ps(0, 5, 7);
-    if (!both) return;
-    _tile_loadd(6, a + 16 * 32, 64);
-    _tile_dpbf16ps(1, 6, 7);
-}
+/* Numbers of tiles are part of an instruction. */
+#define TILES_DOT(name, x, low, high)                                                         \
+    KF_HD void name(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns, int both) \
+    {                                                                                         \
+        (void)t;                                                                              \
+        _tile_loadd(x, b, 4 * columns);                                                       \
+        _tile_loadd(low, a, 64);                                                              \
+        _tile_dpbf16ps(0, low, x);                                                            \
+        if (!both) return;                                                                    \
+        _tile_loadd(high, a + 16 * 32, 64);                                                   \
+        _tile_dpbf16ps(1, high, x);                                                           \
+    }
+TILES_DOT(tiles_dot, 4, 2, 3)
+TILES_DOT(tiles_dot_half, 7, 5, 6)
+#undef TILES_DOT
 KF_HD void tiles_store(tiles *t, float *c, int both)
 {
     (void)t;
