@@ -2,9 +2,8 @@
  *
  *   gemv_cuda [-o FILE.json] [--formats LIST|all] [--shapes LIST|none] [--columns LIST]
  *             [--decoder LIST|none] [--models FILE] [--no-ceilings] [--parts] [--no-baselines]
- *             [--replays N] [--budget SECONDS] [--rotate GB] [--commit ID] [--pairs
- * always|4|8|never]
- *             [--energy SECONDS] [--spacing always|never] [--shared KIB]
+ *             [--replays N] [--budget SECONDS] [--rotate GB] [--commit ID]
+ *             [--pairs always|4|8|never] [--energy SECONDS] [--spacing always|never] [--shared KIB]
  *                                                e.g. --formats nvfp4,int8 --shapes 4096x14336
  *
  * Weights rotate over distinct allocations of a gigabyte in total, each with numbers of its own, so
@@ -19,7 +18,8 @@
  * --models: decoders of other sizes, each in one format, in place of Llama-3.1-8B; lines of NAME
  * LAYERS HIDDEN Q KV FF VOCAB FORMAT. --no-ceilings: decoders without the reads beside them.
  *
- * --pairs: two blocks share rows wherever they can, or nowhere, in place of where it saves time.
+ * --pairs: two blocks share rows wherever they can, or nowhere, in place of where it saves time;
+ * or, of five columns of GGUF's blocks and more, four or eight do.
  * --spacing: launches of one block for each multiprocessor keep their blocks on multiprocessors of
  * their own, all of them or none, in place of every other one.
  *
@@ -164,7 +164,7 @@ static bench_options parse(int argc, char **argv, arguments *a)
         case 'E': o.energy_s = atof(optarg); break;
         case 'k': o.plan.most_shared = 1024u * (unsigned)atoi(optarg); break;
         case 'P':
-            o.plan.team = (unsigned)atoi(optarg);
+            o.plan.team = strcmp(optarg, "4") == 0 ? 4 : strcmp(optarg, "8") == 0 ? 8 : 0;
             o.plan.pairing = o.plan.team || is_always(optarg, "--pairs") ? KF_GEMV_PAIR_ALWAYS
                                                                          : KF_GEMV_PAIR_NEVER;
             break;

@@ -263,10 +263,11 @@ static int try_long(kf_gemv_launch *l, const kf_gemv_target *on)
 }
 
 /* Blocks of a team where rows are to be shared. */
-static unsigned team_of(const kf_gemv_task *task, unsigned stages)
+static unsigned team_of(const kf_gemv_launch *l, const kf_gemv_target *on)
 {
-    const unsigned asked = task->columns > KF_GEMV_FEW ? task->options.team : 0;
-    return asked > 2 && stages >= asked ? asked : 2;
+    const unsigned asked = l->task.columns > KF_GEMV_FEW ? l->task.options.team : 0;
+    const int fits = l->division.stages >= asked && on->machine->multiprocessors >= asked;
+    return asked > 2 && fits ? asked : 2;
 }
 
 /* Fills in all but who is asked how many run at once; 0: no room. */
@@ -275,7 +276,7 @@ static int divide(kf_gemv_launch *l, const kf_gemv_target *on)
     kf_gemv_division *d = &l->division;
     d->steps = 1;
     d->ahead = KF_GEMV_AHEAD;
-    d->cluster = are_pairs_better(l, on) ? team_of(&l->task, d->stages) : 1;
+    d->cluster = are_pairs_better(l, on) ? team_of(l, on) : 1;
     if (!are_few(l, on)) return 0;
     d->is_few = 1;
     d->passes = 1;

@@ -24,8 +24,8 @@ enum { KF_GEMV_WARPS = 8, KF_GEMV_TILE = 16 };
 enum { KF_GEMV_WIDE_WARPS = 16, KF_GEMV_WIDE_DEPTH = 2, KF_GEMV_WIDE_X = 1040 };
 
 /* The kernel for few columns of x (cuda/few): how many it takes, and where W is of GGUF's blocks;
- * units of a warp that are in flight; and bytes between two columns, which keep them out of each
- * other's banks. */
+ * units of a warp that are in flight; blocks that share rows, at most; and bytes between two
+ * columns, which keep them out of each other's banks. */
 enum {
     KF_GEMV_FEW = 4,
     KF_GEMV_EIGHT = 8,
