@@ -33,6 +33,9 @@
 
 #include <stdlib.h>
 
+/* What all kinds of codes have in common is compiled once. */
+#define SHARED static __attribute__((noinline))
+
 #define LAG 2  /* strips that are decoded before they are multiplied */
 #define RING 4 /* strips that there is room for */
 
@@ -93,6 +96,12 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
     }
 }
 
+/* One scale serves a row. */
+KF_HD int is_row_scaled(const kf_tile_layout *l)
+{
+    return l->kind != KF_TILE_SUPER && l->l.scaling == KF_SCALING_ROW;
+}
+
 /* --- sums ---------------------------------------------------------------------------------------
  */
 
@@ -100,23 +109,24 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
 KF_HD void multiply_strip(const kf_tile_layout *l, const unsigned t, const uint16_t *x,
                           size_t columns, int both, tile_room *m, float **c)
 {
-    const size_t strip = STRIP * columns, each = l->group / STRIP;
+    const size_t strip = STRIP * columns, terms = l->terms;
+    const unsigned others = l->strips - 1; /* of a group: a power of two */
     const uint16_t *a = m->a[t % RING];
-    x += t * l->terms * strip;
+    x += t * terms * strip;
     TILES_SYNC;
-    if (l->group < STRIP) {
+    if (l->strips == 0) {
         for (size_t half = 0; half < 2; half++) {
             tiles_zero(&m->t);
-            for (size_t i = 0; i < l->terms; i++)
+            for (size_t i = 0; i < terms; i++)
                 tiles_dot_half(&m->t, a + half * (STRIP / 2), x + i * strip + half * (strip / 2),
                                columns, both);
             tiles_store(&m->t, *c, both);
             *c += TILE_ROWS * V;
         }
     } else {
-        if (t % each == 0) tiles_zero(&m->t);
-        for (size_t i = 0; i < l->terms; i++) tiles_dot(&m->t, a, x + i * strip, columns, both);
-        if ((t + 1) % each == 0) {
+        if ((t & others) == 0) tiles_zero(&m->t);
+        for (size_t i = 0; i < terms; i++) tiles_dot(&m->t, a, x + i * strip, columns, both);
+        if ((t & others) == others) {
             tiles_store(&m->t, *c, both);
             *c += TILE_ROWS * V;
         }
@@ -150,8 +160,8 @@ KF_HD void add_rows(const int scaled, const int offsets, const size_t n, const s
 }
 
 /* The same for all rows, four at a time: sums of rows that are not there are not read. */
-KF_HD void add_groups(const int scaled, const int offsets, size_t n, size_t first, size_t rows,
-                      const float *x_sums, tile_room *m)
+KF_HD void add_all_rows(const int scaled, const int offsets, size_t n, size_t first, size_t rows,
+                        const float *x_sums, tile_room *m)
 {
 #define ADD(n)                                                                                     \
     case n:                                                                                        \
@@ -164,6 +174,17 @@ KF_HD void add_groups(const int scaled, const int offsets, size_t n, size_t firs
         ADD(8)
     }
 #undef ADD
+}
+
+SHARED void add_groups(const kf_tile_layout *l, size_t n, size_t first, size_t rows,
+                       const float *x_sums, tile_room *m)
+{
+    if (l->offsets)
+        add_all_rows(1, 1, n, first, rows, x_sums, m);
+    else if (is_row_scaled(l))
+        add_all_rows(0, 0, n, 0, rows, x_sums, m);
+    else
+        add_all_rows(1, 0, n, first, rows, x_sums, m);
 }
 
 /* --- rows ---------------------------------------------------------------------------------------
@@ -201,7 +222,6 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
     const size_t columns = call->columns, n = STAGE / l->group, k = n / l->parts;
     const uint16_t *x = (uint16_t *)call->workspace + first * STAGE * l->terms * columns;
     const float *x_sums = kf_tile_x_sums(l, call->workspace, columns) + first * n * V;
-    const int offsets = kind == KF_TILE_SUPER && kf_super_of(s).m;
     tile_codes now = codes_of(l, m, first);
     UNROLL for (unsigned t = 0; t < LAG; t++) decode_strip(kind, s, l, t, now, rows, m->a);
     for (size_t stage = first; stage < end; stage++) {
@@ -213,10 +233,7 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
             decode_strip(kind, s, l, (t + LAG) % STRIPS, t + LAG < STRIPS ? now : next, rows, m->a);
             multiply_strip(l, t, x, columns, rows > TILE_ROWS / 2, m, &c);
             if ((t + 1) % (STRIPS / l->parts)) continue;
-            if (kind != KF_TILE_SUPER && l->l.scaling == KF_SCALING_ROW)
-                add_groups(0, 0, k, 0, rows, x_sums, m);
-            else
-                add_groups(1, offsets, k, group, rows, x_sums, m);
+            add_groups(l, k, group, rows, x_sums, m);
             c = m->c[0];
             group += k;
             x_sums += k * V;
@@ -226,9 +243,8 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
     }
 }
 
-/* Rows [r0, r0 + rows), at most TILE_ROWS. */
-KF_HD void do_tile_rows(const int kind, kf_spec s, const kf_gemv_call *call, size_t r0, size_t rows,
-                        tile_room *m)
+/* Sums of zero; what a row has of a stage that it does not fill. */
+SHARED void begin_rows(const kf_gemv_call *call, size_t r0, size_t rows, tile_room *m)
 {
     const kf_tile_layout *l = call->plan->state;
     const size_t done = l->whole * l->stage_bytes;
@@ -238,21 +254,23 @@ KF_HD void do_tile_rows(const int kind, kf_spec s, const kf_gemv_call *call, siz
         memset(m->tail[r], 0, STAGE_BYTES);
         memcpy(m->tail[r], m->row + r * l->row_bytes + done, l->row_bytes - done);
     }
-    for (size_t stage = 0; stage < l->stages; stage += CHUNK) {
-        const size_t end = l->stages - stage < CHUNK ? l->stages : stage + CHUNK;
-        find_scales_of(kind, s, call, l, r0, rows, stage, end, m);
-        do_chunk(kind, s, call, rows, stage, end, m);
-    }
+}
+
+/* Sums times what a row or a tensor has of its own; rows that are not finite once more. */
+SHARED void end_rows(const kf_gemv_call *call, size_t r0, size_t rows, tile_room *m)
+{
+    const kf_tile_layout *l = call->plan->state;
+    const kerf_format *f = call->plan->shape.format;
     float late = 1;
-    if (kind != KF_TILE_SUPER && l->l.scaling != KF_SCALING_ROW && l->l.halves == KF_HALVES_BYTES) {
-        late = kf_gemv_late_factor(&l->l, s, &call->w);
+    if (l->kind != KF_TILE_SUPER && !is_row_scaled(l) && l->l.halves == KF_HALVES_BYTES) {
+        late = kf_gemv_late_factor(&l->l, kf_spec_of(f), &call->w);
         if (late == 0) late = 1;
     }
     for (size_t r = 0; r < rows; r++) {
         float y[V], factor[1 + V] = {late}, none[1 + V];
         int finite = 1;
-        if (kind != KF_TILE_SUPER && l->l.scaling == KF_SCALING_ROW) KF_ISA(widen)
-        [kf_format_index(call->plan->shape.format)](&l->l, &call->w, r0 + r, 0, 1, factor, none);
+        if (is_row_scaled(l))
+            KF_ISA(widen)[kf_format_index(f)](&l->l, &call->w, r0 + r, 0, 1, factor, none);
         vf_store(y, vf_mul(m->sum[r], vf_set1(factor[0])));
         for (unsigned c = 0; c < call->columns; c++) finite &= kf_is_finite(y[c]);
         if (!finite) {
@@ -263,14 +281,33 @@ KF_HD void do_tile_rows(const int kind, kf_spec s, const kf_gemv_call *call, siz
     }
 }
 
+/* Rows [r0, r0 + rows), at most TILE_ROWS. */
+KF_HD void do_tile_rows(const int kind, kf_spec s, const kf_gemv_call *call, size_t r0, size_t rows,
+                        tile_room *m)
+{
+    const kf_tile_layout *l = call->plan->state;
+    begin_rows(call, r0, rows, m);
+    for (size_t stage = 0; stage < l->stages; stage += CHUNK) {
+        const size_t end = l->stages - stage < CHUNK ? l->stages : stage + CHUNK;
+        find_scales_of(kind, s, call, l, r0, rows, stage, end, m);
+        do_chunk(kind, s, call, rows, stage, end, m);
+    }
+    end_rows(call, r0, rows, m);
+}
+
+SHARED void begin_room(tile_room *m, unsigned columns)
+{
+    memset(m->a, 0, sizeof m->a);
+    memset(m->c, 0, sizeof m->c);
+    memset(m->scale, 0, sizeof m->scale);
+    memset(m->offset, 0, sizeof m->offset);
+    tiles_begin(&m->t, columns);
+}
+
 KF_HD void do_tiles(const int kind, kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
     tile_room m;
-    memset(m.a, 0, sizeof m.a);
-    memset(m.c, 0, sizeof m.c);
-    memset(m.scale, 0, sizeof m.scale);
-    memset(m.offset, 0, sizeof m.offset);
-    tiles_begin(&m.t, call->columns);
+    begin_room(&m, call->columns);
     for (size_t r = r0; r < r1; r += TILE_ROWS)
         do_tile_rows(kind, s, call, r, r1 - r < TILE_ROWS ? r1 - r : TILE_ROWS, &m);
     tiles_end(&m.t);

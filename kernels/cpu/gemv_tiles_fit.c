@@ -152,6 +152,7 @@ int kf_tile_layout_init(kf_tile_layout *t, const kerf_gemv *plan)
     t->stages = (cols + STAGE - 1) / STAGE;
     t->terms = plan->shape.x == KERF_BF16 ? 1 : plan->shape.x == KERF_F16 ? 2 : 3;
     t->ahead = TILE_ROWS * t->row_bytes;
+    t->strips = (unsigned)(t->group / STRIP);
     t->parts = t->group < STRIP ? 2 : 1;
     const int zeros = t->kind == KF_TILE_LESS || t->kind == KF_TILE_BYTES_LESS;
     const size_t *least =

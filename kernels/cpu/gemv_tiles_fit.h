@@ -33,6 +33,7 @@ typedef struct kf_tile_layout {
     size_t row_bytes, stage_bytes; /* from one to the next                   */
     size_t strip_at[STRIPS];       /* where the codes of a strip begin       */
     size_t group;                  /* elements of which sums are stored      */
+    unsigned strips;               /* of a group; 0: it is half of one       */
     size_t entry;                  /* elements that a scale serves           */
     size_t parts;                  /* of a stage, multiplied and added one after the other */
     size_t terms;                  /* of x                                   */

@@ -152,9 +152,15 @@ KF_HD float tile_flush(float x)
     return bits & 0x7f800000 ? x : kf_float(bits & 0x80000000);
 }
 
+/* A product of two bfloat16 has 16 bits: where it is normal it is exact, and fmaf is not needed. */
 KF_HD float tile_fma(float a, float b, float c)
 {
-    return tile_flush(fmaf(a, b, c));
+    const float product = a * b;
+    return tile_flush(isnormal(product) ? product + c : fmaf(a, b, c));
+}
+KF_HD void tile_numbers(const uint16_t *a, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) out[i] = tile_flush(kf_bf16_decode(a[i]));
 }
 KF_HD void tiles_begin(tiles *t, unsigned columns)
 {
@@ -168,19 +174,21 @@ KF_HD void tiles_zero(tiles *t)
 {
     memset(t->sum, 0, sizeof t->sum);
 }
-KF_HD void tile_dot_pairs(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns,
-                          size_t rows, size_t pairs)
+static void tile_dot_pairs(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns,
+                           size_t rows, size_t pairs)
 {
-    for (size_t r = 0; r < rows; r++)
+    float w[2 * 16], x[2 * 16 * 16];
+    tile_numbers(b, 2 * pairs * columns, x);
+    for (size_t r = 0; r < rows; r++) {
+        tile_numbers(a + 32 * r, 2 * pairs, w);
         for (size_t c = 0; c < columns; c++) {
             float sum[2] = {0, 0};
             for (size_t i = 0; i < pairs; i++)
                 for (size_t j = 0; j < 2; j++)
-                    sum[j] =
-                        tile_fma(tile_flush(kf_bf16_decode(a[32 * r + 2 * i + j])),
-                                 tile_flush(kf_bf16_decode(b[2 * (i * columns + c) + j])), sum[j]);
+                    sum[j] = tile_fma(w[2 * i + j], x[2 * (i * columns + c) + j], sum[j]);
             t->sum[r][c] = tile_flush(t->sum[r][c] + tile_flush(sum[0] + sum[1]));
         }
+    }
 }
 KF_HD void tiles_dot(tiles *t, const uint16_t *a, const uint16_t *b, size_t columns, int both)
 {
