@@ -15,6 +15,9 @@
  * A group is what one scale serves, at most a stage. When its sums are complete they are stored,
  * and each row adds its own times its scale, in fp32: a product with a number of the row.
  *
+ * Where a code times its scale is exact in bfloat16 it is looked up as one number, by both, and a
+ * stage is a group.
+ *
  * Codes are exact in bfloat16: with any zero point taken off they are small integers, or have few
  * bits. So is x, cut into terms of 8 bits: one of BF16, two of F16, three of F32. What blocks of
  * two levels add to a group, their minimum, is multiplied by the sum of x over that group.
@@ -29,6 +32,7 @@
 #include "cpu/gemv_scales.h"
 #include "cpu/gemv_tiles_fit.h"
 #include "cpu/gemv_tiles_super.h"
+#include "cpu/gemv_tiles_x.h"
 #include "cpu/gemv_widen_x.h"
 
 #include <stdlib.h>
@@ -48,17 +52,19 @@ typedef struct tile_room {
     vf sum[TILE_ROWS];
     const uint8_t *row; /* the first one's codes */
     tiles t;
+    uint8_t bytes[TILE_ROWS][CHUNK_GROUPS]; /* FOLDED: scales of groups, as they are stored */
 } tile_room;
 
 /* --- codes to bfloat16 --------------------------------------------------------------------------
  */
 
-/* Rows of a stage: the codes of the first, bytes from one to the next, and the zero points of the
- * first, whose rows are ZEROS apart. */
+/* Rows of a stage: the codes of the first, bytes from one to the next, and the zero points and
+ * stored scales of the first, whose rows are ZEROS and CHUNK_GROUPS apart. */
 typedef struct tile_codes {
     const uint8_t *p;
     size_t stride;
     const float *zeros;
+    const uint8_t *scales;
 } tile_codes;
 
 #define ZEROS (CHUNK_GROUPS + V)
@@ -68,7 +74,7 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
                         tile_codes c, size_t rows, uint16_t (*a)[TILE_ROWS * STRIP])
 {
     const int two = kind == KF_TILE_MINIS || kind == KF_TILE_SIXES;
-    const int fetches = kind <= KF_TILE_HALVES ? t % 4 == 0 : t % 2 == 0;
+    const int fetches = kind <= KF_TILE_FOLDED ? t % 4 == 0 : t % 2 == 0;
     const tw table = tw_load(l->table[0]), upper = tw_load(l->table[1]);
     const uint8_t *p = c.p + (kind == KF_TILE_SUPER ? 0 : l->strip_at[t]);
     uint16_t *to = a[t % RING], *second = a[(t + 1) % RING];
@@ -85,6 +91,9 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
             out[0] = tw_look_up(tw_load(l->table[(int)zero & 31]), tw_nibbles(p));
             break;
         case KF_TILE_HALVES: out[0] = tw_look_up(table, tw_nibbles_of_two(p)); break;
+        case KF_TILE_FOLDED:
+            out[0] = tw_folded(p, l->folded, c.scales + r * CHUNK_GROUPS + 2 * t);
+            break;
         case KF_TILE_BYTES: out[0] = tw_numbers(p, 0); break;
         case KF_TILE_BYTES_LESS: out[0] = tw_numbers(p, (int)(zero * 0x1p-24f)); break;
         case KF_TILE_MINIS: tw_minis(p, l->bytes, out); break;
@@ -181,7 +190,7 @@ SHARED void add_groups(const kf_tile_layout *l, size_t n, size_t first, size_t r
 {
     if (l->offsets)
         add_all_rows(1, 1, n, first, rows, x_sums, m);
-    else if (is_row_scaled(l))
+    else if (is_row_scaled(l) || l->kind == KF_TILE_FOLDED)
         add_all_rows(0, 0, n, 0, rows, x_sums, m);
     else
         add_all_rows(1, 0, n, first, rows, x_sums, m);
@@ -189,6 +198,17 @@ SHARED void add_groups(const kf_tile_layout *l, size_t n, size_t first, size_t r
 
 /* --- rows ---------------------------------------------------------------------------------------
  */
+
+/* The bytes of n scales from group `first` of row r on; zeros where the row has ended. */
+KF_HD void stored_scales(kf_spec s, const kf_gemv_call *call, size_t r, size_t first, size_t n,
+                         uint8_t *out)
+{
+    const size_t all = (call->w.cols + s.group - 1) / s.group,
+                 m = all - first < n ? all - first : n;
+    const uint8_t *from = find_scales(s, &call->w, r, first, m, out);
+    if (from != out) memcpy(out, from, m);
+    memset(out + m, 0, n - m);
+}
 
 /* Scales, and what else groups have, of stages [first, end). */
 KF_HD void find_scales_of(const int kind, kf_spec s, const kf_gemv_call *call,
@@ -198,7 +218,10 @@ KF_HD void find_scales_of(const int kind, kf_spec s, const kf_gemv_call *call,
     kf_gemv_widen *widen = KF_ISA(widen)[kf_format_index(call->plan->shape.format)];
     const size_t each = l->entry; /* elements */
     for (size_t r = 0; r < rows; r++) {
-        if (kind == KF_TILE_SUPER)
+        if (kind == KF_TILE_FOLDED)
+            stored_scales(s, call, r0 + r, first * STAGE / each, (end - first) * STAGE / each,
+                          m->bytes[r]);
+        else if (kind == KF_TILE_SUPER)
             super_scales(s, m->row + r * l->row_bytes, first, end, l, m->scale[r], m->offset[r]);
         else if (l->l.scaling != KF_SCALING_ROW)
             widen(&l->l, &call->w, r0 + r, first * STAGE / each,
@@ -210,8 +233,9 @@ KF_HD void find_scales_of(const int kind, kf_spec s, const kf_gemv_call *call,
 KF_HD tile_codes codes_of(const kf_tile_layout *l, const tile_room *m, size_t stage)
 {
     const float *zeros = m->offset[0] + stage % CHUNK * (STAGE / l->group);
-    if (stage >= l->whole) return (tile_codes){m->tail[0], STAGE_BYTES, zeros};
-    return (tile_codes){m->row + stage * l->stage_bytes, l->row_bytes, zeros};
+    const uint8_t *scales = m->bytes[0] + stage % CHUNK * (STAGE / 16);
+    if (stage >= l->whole) return (tile_codes){m->tail[0], STAGE_BYTES, zeros, scales};
+    return (tile_codes){m->row + stage * l->stage_bytes, l->row_bytes, zeros, scales};
 }
 
 /* Stages [first, end) of a chunk. While a strip is multiplied the one LAG after it is decoded. */
@@ -264,11 +288,11 @@ SHARED void end_rows(const kf_gemv_call *call, size_t r0, size_t rows, tile_room
     float late = 1;
     if (l->kind != KF_TILE_SUPER && !is_row_scaled(l) && l->l.halves == KF_HALVES_BYTES) {
         late = kf_gemv_late_factor(&l->l, kf_spec_of(f), &call->w);
-        if (late == 0) late = 1;
+        if (late == 0 && l->kind != KF_TILE_FOLDED) late = 1; /* scales have it */
     }
     for (size_t r = 0; r < rows; r++) {
         float y[V], factor[1 + V] = {late}, none[1 + V];
-        int finite = 1;
+        int finite = late != 0;
         if (is_row_scaled(l))
             KF_ISA(widen)[kf_format_index(f)](&l->l, &call->w, r0 + r, 0, 1, factor, none);
         vf_store(y, vf_mul(m->sum[r], vf_set1(factor[0])));
@@ -321,6 +345,7 @@ KF_HD void do_tiles(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
 TILE_KIND(NIBBLES)
 TILE_KIND(LESS)
 TILE_KIND(HALVES)
+TILE_KIND(FOLDED)
 TILE_KIND(BYTES)
 TILE_KIND(BYTES_LESS)
 TILE_KIND(MINIS)
@@ -337,54 +362,15 @@ KF_HD void tiles_of_super(kf_spec s, const kf_gemv_call *call, size_t r0, size_t
 
 static void tile_rows(const kf_gemv_call *c, size_t r0, size_t r1)
 {
-    static kf_gemv_rows_function *const kinds[] = {tiles_NIBBLES, tiles_LESS,       tiles_HALVES,
-                                                   tiles_BYTES,   tiles_BYTES_LESS, tiles_MINIS,
-                                                   tiles_SIXES,   any_super};
+    static kf_gemv_rows_function *const kinds[] = {tiles_NIBBLES, tiles_LESS,  tiles_HALVES,
+                                                   tiles_FOLDED,  tiles_BYTES, tiles_BYTES_LESS,
+                                                   tiles_MINIS,   tiles_SIXES, any_super};
     const kf_tile_layout *l = c->plan->state;
     kinds[l->kind](c, r0, r1);
 }
 
-/* --- x ------------------------------------------------------------------------------------------
+/* --- a plan -------------------------------------------------------------------------------------
  */
-
-/* A strip of one column, cut into terms of 8 bits each. */
-KF_HD void cut_strip(const kf_tile_layout *l, const float *from, tw order, uint16_t words[3][STRIP])
-{
-    float rest[STRIP];
-    uint16_t top[STRIP];
-    for (size_t i = 0; i < STRIP; i++) rest[i] = from[i] * l->l.factor;
-    for (size_t term = 0; term < l->terms; term++) {
-        for (size_t i = 0; i < STRIP; i++) {
-            const uint32_t bits = kf_bits(rest[i]) & 0xffff0000;
-            top[i] = (uint16_t)(bits >> 16);
-            rest[i] -= kf_float(bits);
-        }
-        tw_store(words[term], tw_look_up(tw_load(top), order));
-    }
-}
-
-/* A stage of one column: pairs of its numbers beside those of other columns. */
-static void pack_stage(const kf_tile_layout *l, const float *from, tw order, size_t columns,
-                       uint16_t *out)
-{
-    for (size_t t = 0; t < STRIPS; t++) {
-        uint16_t words[3][STRIP];
-        cut_strip(l, from + t * STRIP, order, words);
-        for (size_t term = 0; term < l->terms; term++, out += STRIP * columns)
-            for (size_t k = 0; k < STRIP / 2; k++)
-                memcpy(out + 2 * k * columns, words[term] + 2 * k, 4);
-    }
-}
-
-/* Sums over the groups of a stage of one column. */
-static void sum_groups(const kf_tile_layout *l, const float *x, float *sums)
-{
-    for (size_t g = 0; g < STAGE / l->group; g++) {
-        double sum = 0;
-        for (size_t i = 0; i < l->group; i++) sum += (double)x[g * l->group + i];
-        sums[g * V] = (float)sum;
-    }
-}
 
 static int tile_start(const kf_gemv_call *c)
 {

@@ -36,6 +36,24 @@ static int fit_nibbles(kf_tile_layout *t, kf_spec s)
     return 1;
 }
 
+/* Codes times scales of one byte, without what enters at a row's end: whether all that are numbers
+ * are exact in bfloat16. Rows with one that is not a number are done again. */
+static int fit_folded(kf_tile_layout *t)
+{
+    if (!t->l.quick || t->l.halves != KF_HALVES_BYTES) return 0;
+    for (uint32_t b = 0; b < 256; b++) {
+        const uint16_t half = kf_gemv_spread(8, 1, t->l.half_mask, b);
+        const float scale = (b & 0x7f) == 0x7f ? t->l.half_last[b >> 7] : kf_f16_decode(half);
+        for (uint32_t i = 0; i < 16; i++) {
+            const float number = scale * t->l.table[i], size = kf_abs(number);
+            const int normal = size == 0 || (size >= 0x1p-60f && size <= 0x1p60f);
+            if (kf_is_finite(scale) && (!normal || kf_bits(number) & 0xffff)) return 0;
+            t->folded[b][i] = top_of(number);
+        }
+    }
+    return 1;
+}
+
 static int fit_bytes(kf_tile_layout *t, kf_spec s)
 {
     t->kind = s.zero == KERF_ZERO_CODE ? KF_TILE_BYTES_LESS : KF_TILE_BYTES;
@@ -68,6 +86,7 @@ static size_t place_of_word(kf_tile_kind kind, size_t j)
     switch (kind) {
     case KF_TILE_NIBBLES:
     case KF_TILE_LESS: return 4 * (j % 8) + j / 8;
+    case KF_TILE_FOLDED:
     case KF_TILE_HALVES: return j / 16 * 16 + 4 * (j % 4) + j / 4 % 4;
     case KF_TILE_BYTES:
     case KF_TILE_BYTES_LESS: return 4 * (j % 16 / 2) + 2 * (j / 16) + j % 2;
@@ -109,7 +128,8 @@ static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols)
     }
     if (!fits || (s.geometry == KERF_GROUP_FLAT && cols % STAGE)) return 0;
     t->entry = t->l.scale_elements;
-    t->group = row ? STAGE : t->entry;
+    if (t->kind == KF_TILE_HALVES && t->entry == s.group && fit_folded(t)) t->kind = KF_TILE_FOLDED;
+    t->group = row || t->kind == KF_TILE_FOLDED ? STAGE : t->entry;
     if (t->group < STRIP / 2 || t->group > STAGE || STAGE % t->group) return 0;
     return fit_strips(t, s, cols);
 }

@@ -19,6 +19,7 @@ typedef enum kf_tile_kind {
     KF_TILE_NIBBLES,    /* 4 bits: a table of 16                                    */
     KF_TILE_LESS,       /* the same, a table for each zero point                    */
     KF_TILE_HALVES,     /* the same, groups of 16                                   */
+    KF_TILE_FOLDED,     /* the same, times the scales of groups, one byte each      */
     KF_TILE_BYTES,      /* two's complement                                         */
     KF_TILE_BYTES_LESS, /* the same less a zero point                               */
     KF_TILE_MINIS,      /* 8 bits: a sign and a table of 128                        */
@@ -41,6 +42,7 @@ typedef struct kf_tile_layout {
     int offsets;                   /* groups have minima                     */
     uint16_t order[STRIP];         /* the elements of a strip, word by word  */
     uint16_t table[17][32];        /* bfloat16 of codes; by zero point; the upper 32 codes */
+    uint16_t folded[256][16];      /* bfloat16 of codes times a stored scale */
     uint8_t bytes[256];            /* low bytes of up to 128, then high bytes */
 } kf_tile_layout;
 

@@ -117,6 +117,15 @@ KF_HD tw tw_nibbles_of_two(const uint8_t *p)
     const __m512i both = _mm512_mask_broadcastq_epi64(_mm512_broadcastq_epi64(a), 0xf0, b);
     return _mm512_srlv_epi16(both, down);
 }
+KF_HD tw tw_folded(const uint8_t *p, const uint16_t (*table)[16], const uint8_t *scales)
+{
+    const __m512i upper = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(16), 1);
+    const __m512i codes = tw_nibbles_of_two(p), low = _mm512_set1_epi16(15);
+    const __m256i a = _mm256_loadu_si256((const __m256i *)table[scales[0]]);
+    const __m256i b = _mm256_loadu_si256((const __m256i *)table[scales[1]]);
+    const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+    return tw_look_up(both, _mm512_ternarylogic_epi32(codes, low, upper, 0xea));
+}
 KF_HD tw tw_numbers(const uint8_t *p, int zero)
 {
     const __m512i first = _mm512_setr_epi32(24, 24, 24, 24, 24, 24, 24, 24, 8, 8, 8, 8, 8, 8, 8, 8);

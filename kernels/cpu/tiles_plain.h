@@ -24,13 +24,13 @@
  *   tw_of_bytes(p)               32 bytes
  *   tw_nibbles(p)                word 8 k + i: word i of 16 bytes, down by 4 k bits
  *   tw_nibbles_of_two(p)         word 16 g + 4 k + i: word i of the 8 bytes at p + 8 g, down by 4 k
- *   tw_more_bits(a, p, up)       the low `up` bits of a, and above them one of 32 bits, in the
- *                                order of tw_nibbles where low nibbles come before high ones
- *   tw_numbers(p, zero)          32 signed bytes less `zero`: word 16 h + 2 i + j is byte
- *                                4 i + 2 h + j
- *   tw_minis(p, table, out)      64 bytes: the numbers of their low 7 bits, whose low and high
- *                                bytes begin at table[0] and table[128], with their signs
- *   tw_sixes(p, table, out)      64 codes of 6 bits in 48 bytes: their numbers, as there */
+ *   tw_folded(p, table, scales)  those of tw_nibbles_of_two, looked up: word 16 g + i in row
+ * scales[g] tw_more_bits(a, p, up)       the low `up` bits of a, and above them one of 32 bits, in
+ * the order of tw_nibbles where low nibbles come before high ones tw_numbers(p, zero)          32
+ * signed bytes less `zero`: word 16 h + 2 i + j is byte 4 i + 2 h + j tw_minis(p, table, out) 64
+ * bytes: the numbers of their low 7 bits, whose low and high bytes begin at table[0] and
+ * table[128], with their signs tw_sixes(p, table, out)      64 codes of 6 bits in 48 bytes: their
+ * numbers, as there */
 #ifndef KERF_TILES_PLAIN_H
 #define KERF_TILES_PLAIN_H
 
@@ -259,6 +259,10 @@ KF_HD tw tw_nibbles(const uint8_t *p)
 KF_HD tw tw_nibbles_of_two(const uint8_t *p)
 {
     TW_EACH(tw_word(p + i / 16 * 8, i % 4) >> 4 * (i / 4 % 4));
+}
+KF_HD tw tw_folded(const uint8_t *p, const uint16_t (*table)[16], const uint8_t *scales)
+{
+    TW_EACH(table[scales[i / 16]][tw_word(p + i / 16 * 8, i % 4) >> 4 * (i / 4 % 4) & 15]);
 }
 KF_HD tw tw_more_bits(tw a, const uint8_t *p, unsigned up)
 {

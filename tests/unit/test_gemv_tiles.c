@@ -182,7 +182,7 @@ static void test_declined(void **state)
         unsigned columns;
         int is_ours;
     } rows[] = {{"int4-g128", 4, 0},  {"int4-g128", 5, 1},  {"q4_k", 6, 0},  {"q4_k", 7, 1},
-                {"nvfp4", 16, 1},     {"nf4", 16, 0},       {"bf16", 16, 0}, {"int2-g32", 16, 0},
+                {"nvfp4", 5, 1},      {"nf4", 16, 0},       {"bf16", 16, 0}, {"int2-g32", 16, 0},
                 {"fp8-e5m2", 16, 0},  {"fp8-e4m3", 16, 1},  {"q6_k", 16, 1}, {"mxint8", 16, 1},
                 {"int8-asym", 16, 1}, {"ggml-q8_0", 16, 1}, {"q5_0", 16, 1}, {"q3_k", 16, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
