@@ -44,8 +44,15 @@ typedef enum kf_experts_kind {
 /* Items whose sums are there at once: cuda/experts/experts_y.cuh. */
 enum { KF_EXPERTS_TURNS = 3 };
 
-/* Tokens of a group in the kernel for few: columns of one product. */
-enum { KF_EXPERTS_FEW = 2 };
+/* Tokens of a group in the kernel for few: columns of one product; FOURS: where more pay. */
+enum { KF_EXPERTS_FEW = 2, KF_EXPERTS_FOURS = 4 };
+
+/* Tokens that a group may have: four of GGUF's blocks without minima, which take long to decode.
+ * With minima four columns find no room in registers (section 38 of bench/notes-gemv.md). */
+KF_TILING unsigned kf_experts_few_most(kf_gemv_tiling t)
+{
+    return t.way == KF_WAY_BLOCKS && !t.stage_sums ? KF_EXPERTS_FOURS : KF_EXPERTS_FEW;
+}
 
 /* Whether a format has the kernel by slices: those that the other two do not take, and those of 8
  * bits, which they do not always make faster. GGUF's blocks do not. */
@@ -89,6 +96,7 @@ int kf_experts_divide(kf_experts_room *out, const kf_experts_need *need, unsigne
 /* What a launch has to do, and the machine that it runs on. */
 typedef struct kf_experts_few_need {
     int is_down;
+    unsigned share;                       /* columns of a product: tokens of a group, at most */
     unsigned tiles, slices, groups;       /* of what comes out; stages of a row; at most */
     unsigned unit, x_stage, table, lists; /* bytes */
     unsigned x_sums;                      /* ... of a stage: sums of x over groups; 0: none */
@@ -96,7 +104,8 @@ typedef struct kf_experts_few_need {
 } kf_experts_few_need;
 
 typedef struct kf_experts_few_room {
-    unsigned blocks; /* of the launch */
+    unsigned blocks; /* of the launch, of which a multiprocessor has one or two: beside */
+    unsigned beside;
     unsigned chunks, chunk_stages, most_items;
     unsigned x_pitch, x_at, backs_at, x_sums_at, lists_at, table_at, sums_at, bytes;
 } kf_experts_few_room;
@@ -109,6 +118,12 @@ KF_TILING uint32_t kf_inverse(uint32_t d)
 
 /* How many blocks there are, what is a part of their work, and what lies where. 0: nothing fits. */
 int kf_experts_few_divide(kf_experts_few_room *out, const kf_experts_few_need *need);
+
+/* Tokens of a group in a layer of which both launches have these needs, share apart: `most`, what
+ * the format may have, where experts mostly have several tokens, and x of so many has room in two
+ * blocks for a multiprocessor; or KF_EXPERTS_FEW. */
+unsigned kf_experts_few_share(const kf_experts_few_need need[2], unsigned most, unsigned tokens,
+                              unsigned top_k, unsigned experts);
 
 /* --- one token ----------------------------------------------------------------------------------
  */

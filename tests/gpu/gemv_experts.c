@@ -70,20 +70,31 @@ static cudaGraphExec_t record(layer *l)
     return e;
 }
 
-/* A token that is no number leaves the others alone; also one of bits that are all ones. */
-static void check_nan(layer *l, uint8_t *y, const uint8_t *before, int ones)
+/* What a token may hold that is no number: nothing but NaN; bits that are all ones; an infinity. */
+enum { ALL_NAN, ALL_ONES, ONE_INFINITE, STRANGE };
+
+/* Such a token, the first or the last, leaves the others alone. */
+static void check_strange(layer *l, uint8_t *y, const uint8_t *before, int strange)
 {
     const size_t out = l->c.hidden * size_of(l->c.y);
+    const size_t token = strange == ONE_INFINITE ? l->c.tokens - 1 : 0, at = token * l->c.hidden;
+    const size_t behind = (token + 1) * out;
     uint8_t *x = allocate(l->x_zone.n);
     memcpy(x, l->x, l->x_zone.n);
-    for (size_t k = 0; k < l->c.hidden; k++) kf_store(l->c.x, x, k, NAN);
-    if (ones) memset(x, 0xff, l->c.hidden * size_of(l->c.x));
+    for (size_t k = 0; k < l->c.hidden && strange == ALL_NAN; k++) kf_store(l->c.x, x, k, NAN);
+    if (strange == ALL_ONES) memset(x, 0xff, l->c.hidden * size_of(l->c.x));
+    if (strange == ONE_INFINITE) kf_store(l->c.x, x, at + l->c.hidden / 2, INFINITY);
     zone_write(l->x_zone, x);
     run_once(l, NULL, y);
-    check(memcmp(y + out, before + out, (l->c.tokens - 1) * out) == 0, l, "NaN reached others");
+    check(memcmp(y, before, token * out) == 0 &&
+              memcmp(y + behind, before + behind, l->y_zone.n - behind) == 0,
+          l, "what is no number reached others");
     int used = 0;
-    for (size_t s = 0; s < l->c.top_k; s++) used |= counts(l, s);
-    check(!used || isnan(kf_load(l->c.y, y, 0)), l, "NaN was lost");
+    for (size_t s = 0; s < l->c.top_k; s++) used |= counts(l, token * l->c.top_k + s);
+    const double first = (double)kf_load(l->c.y, y, at);
+    const int may_be_lost = strange == ONE_INFINITE && l->c.clamped;
+    check(!used || may_be_lost || (strange == ONE_INFINITE ? !isfinite(first) : isnan(first)), l,
+          "what is no number was lost");
     zone_write(l->x_zone, l->x);
     free(x);
 }
@@ -107,7 +118,7 @@ static void check_layer(const kerf_format *f, const layer_case *c)
         run_once(&l, graph, again);
         check(memcmp(y, again, n) == 0, &l, "a replay with other routes gives other bits");
         for (size_t i = 0; i < n; i++) digest = mix(digest + y[i]);
-        for (int ones = 0; ones < 2 && way == 0; ones++) check_nan(&l, again, y, ones);
+        for (int i = 0; i < STRANGE && way == 0; i++) check_strange(&l, again, y, i);
     }
     layers++;
     need_cuda(cudaGraphExecDestroy(graph), "graph");
@@ -146,6 +157,9 @@ static const layer_case cases[] = {
     {9, 320, 128, 16, 8, KERF_F16, KERF_F16, KERF_F16, KERF_EXPERTS_APART, 1, 0},
     {3, 97, 33, 5, 2, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
     {6, 576, 192, 4, 3, KERF_F32, KERF_BF16, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
+    /* Rows so long that blocks take x of four tokens in turns. */
+    {1, 7168, 32, 6, 1, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_HALVES, 0, 0},
+    /* What brief leaves out. */
     {7, 512, 192, 3, 1, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_HALVES, 0, 0},
     {32, 1024, 272, 8, 8, KERF_BF16, KERF_BF16, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
     {4, 2880, 416, 8, 4, KERF_BF16, KERF_F32, KERF_F32, KERF_EXPERTS_ALTERNATING, 1, 1},
@@ -160,6 +174,16 @@ static const layer_case cases[] = {
     {16, 1024, 32, 16, 8, KERF_BF16, KERF_BF16, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
     {40, 1024, 32, 5, 8, KERF_F32, KERF_F32, KERF_F32, KERF_EXPERTS_APART, 1, 0},
     {2, 64, 9216, 4, 2, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_ALTERNATING, 1, 1},
+    /* Experts with three to 16 tokens. */
+    {8, 4096, 96, 8, 2, KERF_F16, KERF_BF16, KERF_F32, KERF_EXPERTS_APART, 1, 0},
+    {3, 768, 1024, 3, 2, KERF_F32, KERF_F16, KERF_F16, KERF_EXPERTS_ALTERNATING, 0, 1},
+    {4, 512, 2560, 16, 3, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 1, 0},
+    {2, 4096, 48, 7, 2, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
+    /* The same by two: no more slots than experts, or rows of which four tokens find no room. */
+    {48, 768, 112, 16, 3, KERF_BF16, KERF_BF16, KERF_F32, KERF_EXPERTS_APART, 0, 0},
+    {6, 2880, 208, 3, 2, KERF_F16, KERF_F32, KERF_BF16, KERF_EXPERTS_ALTERNATING, 1, 1},
+    {4, 64, 9216, 4, 1, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 1, 0},
+    {2, 7424, 32, 4, 1, KERF_F32, KERF_BF16, KERF_F32, KERF_EXPERTS_HALVES, 0, 0},
 };
 
 int main(int argc, char **argv)
@@ -172,7 +196,7 @@ int main(int argc, char **argv)
     }
     need_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     size_t n = sizeof cases / sizeof *cases;
-    if (argc > 1 && strcmp(argv[1], "brief") == 0) separate = 1, n = 6;
+    if (argc > 1 && strcmp(argv[1], "brief") == 0) separate = 1, n = 7;
     int one_token = argc > 1 && strcmp(argv[1], "one") == 0;
     if (argc > 1 && (separate || one_token || strcmp(argv[1], "quick") == 0)) argc--, argv++;
     for (size_t i = 0; i < kerf_format_count(); i++) {

@@ -11,14 +11,17 @@
 #include "plan/experts_plan.h"
 #include "plan/gemv_tuning.h"
 
-/* A launch of a format on a machine of an architecture with so many multiprocessors. */
-static kf_experts_few_need need_of(const char *format, const char *arch, unsigned sms, int is_down,
-                                   unsigned hidden, unsigned inter, unsigned slots)
+/* A launch of a format on a machine of an architecture with so many multiprocessors; share: tokens
+ * of a group. */
+static kf_experts_few_need need_of_share(unsigned share, const char *format, const char *arch,
+                                         unsigned sms, int is_down, unsigned hidden, unsigned inter,
+                                         unsigned slots)
 {
     const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(kerf_format_find(format)));
     const kf_gemv_machine m = kf_gemv_machine_of(arch, sms, 3000);
     const unsigned cols = is_down ? inter : hidden, rows = is_down ? hidden : inter;
     return (kf_experts_few_need){.is_down = is_down,
+                                 .share = share,
                                  .tiles = (rows + 15) / 16,
                                  .slices = (cols + t.stage_codes - 1) / t.stage_codes,
                                  .groups = slots,
@@ -29,6 +32,12 @@ static kf_experts_few_need need_of(const char *format, const char *arch, unsigne
                                  .lists = 4096,
                                  .multiprocessors = m.multiprocessors,
                                  .most_shared = m.most_shared};
+}
+
+static kf_experts_few_need need_of(const char *format, const char *arch, unsigned sms, int is_down,
+                                   unsigned hidden, unsigned inter, unsigned slots)
+{
+    return need_of_share(2, format, arch, sms, is_down, hidden, inter, slots);
 }
 
 static void figures_of_known_layers(void **state)
@@ -84,23 +93,86 @@ static void figures_of_known_layers(void **state)
     assert_int_equal(r.most_items, 1);
 }
 
+/* Four tokens of a group: x of gate and up in turns. */
+static void figures_of_fours(void **state)
+{
+    (void)state;
+    kf_experts_few_room r;
+    /* In q6_k 7168 inputs are 28 stages of 512 bytes, all of which have room of two columns; of
+     * four two turns have. */
+    kf_experts_few_need n = need_of_share(2, "q6_k", "sm_90", 132, 0, 7168, 14336, 16);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.chunk_stages, 28);
+    n.share = 4;
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.beside, 2);
+    assert_int_equal(r.chunks, 1);
+    assert_int_equal(r.chunk_stages, 14);
+    assert_int_equal(r.x_pitch, 14 * 512 + 64);
+    assert_int_equal(r.backs_at, r.x_at + 4 * r.x_pitch);
+    /* 29 stages cannot be cut alike: one block. */
+    n = need_of_share(4, "q6_k", "sm_90", 132, 0, 29 * 256, 14336, 16);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.beside, 1);
+    assert_int_equal(r.chunk_stages, 29);
+    /* Chunks of h need not be alike. */
+    n = need_of_share(4, "q6_k", "sm_90", 132, 1, 4096, 14336, 16);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_true(r.chunks > 2);
+    assert_int_equal(r.beside, 2);
+}
+
+static unsigned share_of(const char *format, unsigned hidden, unsigned inter, unsigned tokens,
+                         unsigned top_k, unsigned experts)
+{
+    kf_experts_few_need n[2];
+    for (int i = 0; i < 2; i++)
+        n[i] = need_of_share(0, format, "sm_90", 132, i, hidden, inter, tokens * top_k);
+    return kf_experts_few_share(
+        n, kf_experts_few_most(kf_gemv_tiling_of(kf_spec_of(kerf_format_find(format)))), tokens,
+        top_k, experts);
+}
+
+/* Which formats have groups of four, and with which tokens. */
+static void fours_are_taken_where_they_pay(void **state)
+{
+    (void)state;
+    static const char *const fours[] = {"q3_k",      "q6_k",       "q5_0",
+                                        "iq4_nl",    "iq4_xs",     "ggml-q4_0",
+                                        "ggml-q8_0", "ggml-mxfp4", "ggml-nvfp4"};
+    static const char *const twos[] = {"q2_k", "q4_k",  "q5_k",     "q4_1",
+                                       "q5_1", "nvfp4", "int4-g128"};
+    for (size_t i = 0; i < sizeof fours / sizeof *fours; i++) {
+        assert_int_equal(share_of(fours[i], 4096, 14336, 8, 2, 8), 4);
+        assert_int_equal(share_of(fours[i], 4096, 14336, 5, 2, 8), 4);
+        assert_int_equal(share_of(fours[i], 4096, 14336, 4, 2, 8), 2); /* one slot an expert */
+        assert_int_equal(share_of(fours[i], 2048, 768, 16, 8, 128), 2);
+    }
+    for (size_t i = 0; i < sizeof twos / sizeof *twos; i++)
+        assert_int_equal(share_of(twos[i], 4096, 14336, 8, 2, 8), 2);
+    assert_int_equal(share_of("q6_k", 1024, 512, 2, 8, 2), 2); /* a group has two tokens at most */
+    assert_int_equal(share_of("q6_k", 29 * 256, 14336, 8, 2, 8), 2);
+    assert_int_equal(share_of("q6_k", 65536, 512, 16, 8, 8), 2); /* no room for x of four */
+}
+
 static void check(const kf_experts_few_need *n, const kf_experts_few_room *r)
 {
     const unsigned results = n->is_down ? 1 : 2;
     assert_true(r->blocks >= 1 && r->blocks <= 2 * n->multiprocessors);
-    /* Chunks are all of a row, and none is empty. */
-    assert_true(r->chunks * r->chunk_stages >= n->slices);
+    /* Chunks are all of a row, and none is empty; turns of gate and up are alike. */
+    assert_true(n->is_down || (r->chunks == 1 && n->slices % r->chunk_stages == 0));
+    assert_true(n->is_down || n->share > 2 || r->chunk_stages == n->slices);
+    assert_true(!n->is_down || r->chunks * r->chunk_stages >= n->slices);
     assert_true((r->chunks - 1) * r->chunk_stages < n->slices);
-    assert_true(n->is_down || r->chunks == 1);
     assert_int_equal(r->x_at, 16 * n->unit);
     assert_true(r->x_pitch >= r->chunk_stages * n->x_stage);
-    assert_true(r->backs_at >= r->x_at + 2 * r->x_pitch);
-    assert_true(r->x_sums_at >= r->backs_at + r->chunk_stages * 2 * 4);
-    assert_true(r->lists_at >= r->x_sums_at + r->chunk_stages * 2 * n->x_sums);
+    assert_true(r->backs_at >= r->x_at + n->share * r->x_pitch);
+    assert_true(r->x_sums_at >= r->backs_at + r->chunk_stages * n->share * 4);
+    assert_true(r->lists_at >= r->x_sums_at + r->chunk_stages * n->share * n->x_sums);
     assert_true(r->table_at >= r->lists_at + n->lists);
     assert_true(r->sums_at >= r->table_at + n->table);
     assert_true(r->most_items >= 1);
-    assert_true(r->bytes >= r->sums_at + (r->most_items * results + 8) * 128);
+    assert_true(r->bytes >= r->sums_at + (r->most_items * results + 8) * 64 * n->share);
     assert_true(r->bytes <= n->most_shared);
     if (r->blocks > n->multiprocessors) assert_true(2 * (r->bytes + 1024) <= n->most_shared + 1024);
     assert_true(r->x_at % 128 == 0 && r->lists_at % 128 == 0 && r->sums_at % 16 == 0);
@@ -118,11 +190,12 @@ static void places_do_not_meet(void **state)
     for (size_t f = 0; f < kerf_format_count(); f++) {
         const kerf_format *format = kerf_format_at(f);
         if (!kf_gemv_tiling_of(kf_spec_of(format)).has_few) continue;
-        for (size_t i = 0; i < 5 * 2 * 6 * 6 * 4; i++) {
+        const unsigned most = kf_experts_few_most(kf_gemv_tiling_of(kf_spec_of(format)));
+        for (size_t i = 0; i < 5 * 2 * 6 * 6 * 4 * most / 2; i++) {
             const size_t machine = i % 5, rest = i / 10;
-            const kf_experts_few_need n =
-                need_of(format->name, machines[machine].arch, machines[machine].sms, i / 5 % 2,
-                        sizes[rest % 6], sizes[rest / 6 % 6], slots[rest / 36]);
+            const kf_experts_few_need n = need_of_share(
+                rest / 144 ? 4 : 2, format->name, machines[machine].arch, machines[machine].sms,
+                i / 5 % 2, sizes[rest % 6], sizes[rest / 6 % 6], slots[rest / 36 % 4]);
             kf_experts_few_room r;
             if (!kf_experts_few_divide(&r, &n)) continue;
             check(&n, &r);
@@ -160,6 +233,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_of_known_layers),
+        cmocka_unit_test(figures_of_fours),
+        cmocka_unit_test(fours_are_taken_where_they_pay),
         cmocka_unit_test(places_do_not_meet),
         cmocka_unit_test(inverses_divide),
     };

@@ -227,12 +227,17 @@ static void plan_parts(device_plan *p, kerf_gemv_experts *plan)
 static kerf_status plan_few(device_plan *p, kerf_gemv_experts *plan, const kf_gemv_tiling *t,
                             const kf_gemv_machine *m, kerf_error *err)
 {
+    kf_experts_few_need need[2];
+    for (int i = 0; i < 2; i++) need[i] = need_of_few(&p->job[i], i, t, m);
+    const unsigned share = kf_experts_few_share(need, kf_experts_few_most(*t), p->job->tokens,
+                                                p->job->top_k, p->job->experts);
+    if (share > KF_EXPERTS_FEW) p->launches = p->launches->fours;
     for (int i = 0; i < 2; i++) {
         kf_experts_few_room r;
         kf_experts_job *j = &p->job[i];
-        const kf_experts_few_need need = need_of_few(j, i, t, m);
         int blocks;
-        if (!kf_experts_few_divide(&r, &need)) return KERF_OK;
+        need[i].share = share;
+        if (!kf_experts_few_divide(&r, &need[i])) return KERF_OK;
         p->grid[i] = (kf_experts_grid){.blocks = r.blocks,
                                        .threads = 32 * KF_GEMV_WARPS,
                                        .shared_bytes = r.bytes,
@@ -241,7 +246,7 @@ static kerf_status plan_few(device_plan *p, kerf_gemv_experts *plan, const kf_ge
         KF_TRY(prepare(p, i, m, &blocks, err));
         if (blocks < 1) return KERF_OK;
         j->is_down = (uint32_t)i;
-        j->share = j->tokens < KF_EXPERTS_FEW ? j->tokens : KF_EXPERTS_FEW;
+        j->share = j->tokens < share ? j->tokens : share;
         j->chunks = r.chunks;
         j->chunk_stages = r.chunk_stages;
         j->most_items = r.most_items;
@@ -319,11 +324,11 @@ static kerf_status plan_tiles(device_plan *p, kerf_gemv_experts *plan, const kf_
                          [KF_EXPERTS_FEW_TOKENS] = goes_as_few(&plan->shape, &tiling),
                          [KF_EXPERTS_BY_SLICES] =
                              kf_experts_has_slices(kf_spec_of(plan->shape.format))};
-    p->launches = tile_launches_of(plan->shape.format);
     for (int kind = 0; kind <= KF_EXPERTS_BY_SLICES && !p->is_tiled; kind++) {
         if (!takes[kind]) continue;
         kf_gemv_tiling t = tiling;
         int tiled = 1;
+        p->launches = tile_launches_of(plan->shape.format);
         t.has_few = kind != KF_EXPERTS_BY_SLICES;
         for (int i = 0; i < 2; i++) tiled = lay_tiles(plan, i, &t, &p->job[i]) && tiled;
         if (!tiled) continue;

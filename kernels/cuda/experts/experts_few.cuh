@@ -2,9 +2,10 @@
  * the units, the ring and the product of cuda/few.
  *
  * A group, an expert and up to two tokens, is a product of cuda/few with two columns, which costs
- * little more than one. A block has a run of items, 16 numbers of h or what a group adds to 16 rows
- * of y, group after group; so x changes once or twice in a launch. Its warps divide the units of a
- * part, the items of one x, evenly, and copy ahead from part to part.
+ * little more than one; where HAS_FOURS, of three or four tokens with four columns. A block has a
+ * run of items, 16 numbers of h or what a group adds to 16 rows of y, group after group; so x
+ * changes once or twice in a launch. Its warps divide the units of a part, the items of one x,
+ * evenly, and copy ahead from part to part.
  *
  *   gate and up:  -- griddepcontrol.wait --
  *   routes -> groups                           each block for itself: there are 256 slots at most
@@ -33,11 +34,13 @@ template <typename F>
 __device__ __forceinline__ void each_stage(const expert_groups &g, const few_part &p, uint32_t warp,
                                            F f)
 {
-    static_assert(FEW_TOKENS == 2, "a token is a comparison");
-    const uint32_t all = __popc(g.mask[p.group]) * p.steps;
+    static_assert(FEW_TOKENS == 2 || FEW_TOKENS == 4, "a token is a comparison, or three");
+    const uint32_t all = g.tokens(p.group) * p.steps;
 #pragma unroll 1
     for (uint32_t i = warp; i < all; i += WARPS) {
-        const uint32_t c = i >= p.steps;
+        uint32_t c = i >= p.steps;
+#pragma unroll
+        for (uint32_t k = 2; k < FEW_TOKENS; k++) c += i >= k * p.steps;
         f(c, i - c * p.steps);
     }
 }
@@ -90,7 +93,10 @@ __device__ __forceinline__ void begin_down(const kf_experts_job &j, const expert
     few_part p;
 #pragma unroll 1
     for (p.begin(j, g); p.items; p.go_on(j, g)) {
-        const uint32_t rows = p.items * TILE, tokens = __popc(g.mask[p.group]);
+#if KF_FOURS
+        if (!p.is_first(j)) continue;
+#endif
+        const uint32_t rows = p.items * TILE, tokens = g.tokens(p.group);
         for (uint32_t i = lane; i < rows * tokens; i += 32) {
             const uint32_t column = i / rows, k = p.tile * TILE + i - column * rows;
             if (k < j.out) put_bits(j, (g.column[p.group] + column) * j.y_stride + k, NOT_YET);
@@ -102,9 +108,13 @@ __device__ __forceinline__ void begin_down(const kf_experts_job &j, const expert
     if (lane == 0) begin_next();
 }
 
+/* A number of columns as a type. */
+template <int N> struct few_columns {
+    static constexpr int COUNT = N;
+};
+
 __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant__ kf_experts_job j)
 {
-    constexpr int N = FEW_TOKENS;
     extern __shared__ __align__(128) uint8_t shared[];
     const uint32_t base = keep((uint32_t)__cvta_generic_to_shared(shared));
     const uint32_t thread = keep(threadIdx.x), lane = thread % 32, warp = thread / 32;
@@ -159,59 +169,80 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
             fetch_beside(now, j, experts, at.where(j, part), lane);
             next_rows.load(j, experts, at.where(j, part), lane);
         }
-        const uint32_t whose = part.group * j.chunks + part.chunk;
+        const uint32_t whose = part.own_x(j);
         if (has_x) wait_groups<ON_THE_WAY>();
         if (whose != x_of) odd = load_x_of_part(j, g, part, has_x, base, warp, lane);
         x_of = whose;
         has_x = false;
-        me.live =
-            lane / 4 == lane % 4 * 2 + second && second < (uint32_t)__popc(g.mask[part.group]);
+        me.live = lane / 4 == lane % 4 * 2 + second && second < g.tokens(part.group);
         factors.settle(next_rows, me);
-        const uint32_t is_odd = meet_odd<N>(odd);
+        const uint32_t is_odd = meet_odd<FEW_TOKENS>(odd);
 
-        uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
-        float total[N][2] = {};
+        /* The warp's units of the part. */
+#if KF_FOURS
+        auto multiply =
+            [&](auto columns)
+#else
+        constexpr few_columns<FEW_TOKENS> columns;
+#endif
+        {
+            constexpr int N = decltype(columns)::COUNT;
+            uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
+            float total[N][2] = {};
 #pragma unroll 1
-        while (left) {
-            const uint32_t step = at.step++, result = at.result;
-            const skewed_scales scales = factors.scales_of(part.first + step);
-            const bool ends = --run == 0;
-            left--;
-            if (ends && left) {
-                at.leave_rows(j, part, 1);
-                run = min(left, part.steps);
-                next_rows.load(j, experts, at.where(j, part), lane);
-            }
-            if (left) fetch_beside(then, j, experts, at.where(j, part), lane);
-            wait_unit();
-            float sum[N][2] = {}, whole[PAIRS<N>][2][4] = {};
-            consume_unit<N>(me, ring + slot, me.x + step * X_STAGE, now, sum, whole, octets,
-                            scales);
-            replace_odd<N>(me, ring + slot, me.x + step * X_STAGE, scales, is_odd, sum);
-            now = then;
+            while (left) {
+                const uint32_t step = at.step++, result = at.result;
+                const skewed_scales scales = factors.scales_of(part.first + step);
+                const bool ends = --run == 0;
+                left--;
+                if (ends && left) {
+                    at.leave_rows(j, part, 1);
+                    run = min(left, part.steps);
+                    next_rows.load(j, experts, at.where(j, part), lane);
+                }
+                if (left) fetch_beside(then, j, experts, at.where(j, part), lane);
+                wait_unit();
+                float sum[N][2] = {}, whole[PAIRS<N>][2][4] = {};
+                consume_unit<N>(me, ring + slot, me.x + step * X_STAGE, now, sum, whole, octets,
+                                scales);
+                replace_odd<N>(me, ring + slot, me.x + step * X_STAGE, scales, is_odd, sum);
+                now = then;
 #pragma unroll
-            for (int c = 0; c < N; c++) {
-                const float back =
-                    __uint_as_float(shared_word(base + j.backs_at + (step * N + c) * 4));
+                for (int c = 0; c < N; c++) {
+                    const float back = __uint_as_float(
+                        shared_word(base + j.backs_at + (step * FEW_TOKENS + c) * 4));
 #pragma unroll
-                for (int half = 0; half < 2; half++)
-                    total[c][half] =
-                        __fmaf_rn(unit_sum<N>(sum, whole, c, half), back, total[c][half]);
+                    for (int half = 0; half < 2; half++)
+                        total[c][half] =
+                            __fmaf_rn(unit_sum<N>(sum, whole, c, half), back, total[c][half]);
+                }
+                if (ends) {
+                    const uint32_t to = slots + (result + warp) * SLOT_BYTES<FEW_TOKENS>;
+                    apply_factors<N>(total, factors);
+#if KF_FOURS
+                    if (!part.is_first(j)) take_up_result<N>(to, lane, total);
+#endif
+                    leave_result<N>(to, lane, total);
+                    factors.settle(next_rows, me);
+                }
+                __syncwarp();
+                feed.fetch(j, experts, ring + slot, warp, lane);
+                commit_copies();
+                slot = slot == (ON_THE_WAY - 1) * UNIT_ROOM ? 0 : slot + UNIT_ROOM;
             }
-            if (ends) {
-                apply_factors<N>(total, factors);
-                leave_result<N>(slots + (result + warp) * SLOT_BYTES<N>, lane, total);
-                factors.settle(next_rows, me);
-            }
-            __syncwarp();
-            feed.fetch(j, experts, ring + slot, warp, lane);
-            commit_copies();
-            slot = slot == (ON_THE_WAY - 1) * UNIT_ROOM ? 0 : slot + UNIT_ROOM;
         }
+#if KF_FOURS
+        ;
+        /* Groups of one or two as in other rows. */
+        if (g.tokens(part.group) <= 2)
+            multiply(few_columns<2>());
+        else
+            multiply(few_columns<FEW_TOKENS>());
+#endif
         __syncthreads();
         if (j.is_down)
             leave_part_of_y(j, g, part, slots, thread);
-        else
+        else if (!TAKES_TURNS || part.is_last(j))
             finish_h(j, g, part, slots, thread);
     }
     if (!j.is_down) return;

@@ -3,7 +3,8 @@
  *
  * An item is 16 numbers of h of a group, which are two results, gate and up; or 16 sums of a group
  * for y, one result. A result takes `steps` units, each a stage of one expert's matrix: all stages
- * of a row; for y perhaps those of a chunk of it, where x of whole rows takes too much room. */
+ * of a row; for y perhaps those of a chunk of it, where x of whole rows takes too much room. Gate
+ * and up may take such chunks one after another, where HAS_FOURS: their sums stay in slots. */
 #ifndef KERF_EXPERTS_FEW_PLACES_CUH
 #define KERF_EXPERTS_FEW_PLACES_CUH
 
@@ -11,6 +12,9 @@
 
 namespace
 {
+
+/* Whether the chunks of a row may come one after another in a block. */
+constexpr bool TAKES_TURNS = HAS_FOURS;
 
 /* Which expert a group is of. Tokens have weights of their own, which come in at the end. */
 struct group_experts {
@@ -42,7 +46,7 @@ struct few_runs {
 
     __device__ __forceinline__ few_runs(const kf_experts_job &j, const expert_groups &g)
         : all(g.count * j.chunks * j.tiles), each(divide(all, j.by_blocks)),
-          is_even(j.tokens * j.top_k <= j.experts)
+          is_even(!HAS_FOURS && j.tokens * j.top_k <= j.experts)
     {
     }
     __device__ __forceinline__ uint32_t span() const { return max(each, 1u); }
@@ -95,6 +99,8 @@ struct few_part {
         if (!r.is_even) left = settle_strip(j, g, r);
         chunk = first = 0;
         steps = j.slices;
+        if constexpr (TAKES_TURNS)
+            if (!j.is_down) steps = j.chunk_stages;
         if (j.chunks > 1) {
             const uint32_t at = group;
             group = at / j.chunks;
@@ -129,8 +135,23 @@ struct few_part {
         group = from + before;
         return left;
     }
+    /* Whether these are the first or the last chunks of its items. */
+    __device__ __forceinline__ bool is_first(const kf_experts_job &j) const
+    {
+        return !TAKES_TURNS || j.is_down || first == 0;
+    }
+    __device__ __forceinline__ bool is_last(const kf_experts_job &j) const
+    {
+        return !TAKES_TURNS || j.is_down || first + steps >= j.slices;
+    }
     __device__ __forceinline__ void go_on(const kf_experts_job &j, const expert_groups &g)
     {
+#if KF_FOURS
+        if (!is_last(j)) {
+            first += steps;
+            return;
+        }
+#endif
         item += items;
         if (item == end) {
             run++;
@@ -138,7 +159,15 @@ struct few_part {
         }
         settle(j, g);
     }
-    __device__ __forceinline__ uint32_t units() const { return results * steps; }
+    __device__ __forceinline__ uint32_t units() const
+    {
+        return results * steps;
+    }
+    /* Which x it meets. */
+    __device__ __forceinline__ uint32_t own_x(const kf_experts_job &j) const
+    {
+        return TAKES_TURNS ? group * j.slices + first : group * j.chunks + chunk;
+    }
     /* Whether a warp has units of a result. */
     __device__ __forceinline__ bool has(uint32_t warp, uint32_t result) const
     {

@@ -14,7 +14,18 @@ namespace
 {
 
 /* Columns of a product: tokens of a group. */
-constexpr int FEW_TOKENS = KF_EXPERTS_FEW;
+constexpr int FEW_TOKENS = HAS_FOURS ? KF_EXPERTS_FOURS : KF_EXPERTS_FEW;
+
+/* Sums that leave_result() left in an earlier turn, into those of now. */
+template <int N>
+__device__ __forceinline__ void take_up_result(uint32_t slot, uint32_t lane, float total[N][2])
+{
+#pragma unroll
+    for (int i = 0; i < 2 * N; i++)
+        if (lane % 4 == 0)
+            total[i / 2][i % 2] +=
+                __uint_as_float(shared_word(slot + i / 2 * (TILE * 4) + lane + 32 * (i % 2)));
+}
 
 /* A sum over the block's warps, in their order; from: result x 16 + row. */
 __device__ __forceinline__ float sum_of_part(const few_part &p, uint32_t slots, uint32_t from,
@@ -36,7 +47,7 @@ __device__ __forceinline__ float sum_of_part(const few_part &p, uint32_t slots, 
 __device__ __forceinline__ void finish_h(const kf_experts_job &j, const expert_groups &g,
                                          const few_part &p, uint32_t slots, uint32_t thread)
 {
-    const uint32_t rows = p.items * TILE, tokens = __popc(g.mask[p.group]);
+    const uint32_t rows = p.items * TILE, tokens = g.tokens(p.group);
 #pragma unroll 1
     for (uint32_t i = thread; i < rows * tokens; i += THREADS) {
         const uint32_t column = i / rows, local = i - column * rows;
@@ -105,11 +116,12 @@ __device__ __forceinline__ void add_up_tile(const kf_experts_job &j, const exper
 __device__ __forceinline__ void leave_part_of_y(const kf_experts_job &j, const expert_groups &g,
                                                 const few_part &p, uint32_t slots, uint32_t thread)
 {
-    const uint32_t column = thread / TILE % 2, row = thread % TILE;
+    const uint32_t column = thread / TILE % FEW_TOKENS, row = thread % TILE;
     float *to = j.parts + part_at(j, g.column[p.group] + column, p.chunk) + row;
-    if (column >= (uint32_t)__popc(g.mask[p.group])) return;
+    if (column >= g.tokens(p.group)) return;
 #pragma unroll 1
-    for (uint32_t item = thread / (2 * TILE); item < p.items; item += WARPS)
+    for (uint32_t item = thread / (FEW_TOKENS * TILE); item < p.items;
+         item += THREADS / (FEW_TOKENS * TILE))
         __stcg(to + (p.tile + item) * TILE, sum_of_part(p, slots, item * TILE + row, column));
 }
 

@@ -1,27 +1,51 @@
 /* experts_groups.cuh - routes -> which expert has which tokens, found by every block for itself.
  *
- * A group is an expert and up to j.share tokens of either half (0 .. 7, 8 .. 15) of all tokens:
- * what one reading of weights serves. Its tokens are columns of h, counted over all groups. Groups
- * are in the order in which slots first name their experts, so both launches find the same. */
+ * A group is an expert and up to j.share of its tokens, what one reading of weights serves: of
+ * either half (0 .. 7, 8 .. 15) of all tokens; of both where there are groups of four. Its tokens
+ * are columns of h, counted over all groups. Groups are in the order in which slots first name
+ * their experts, so both launches find the same. */
 #ifndef KERF_EXPERTS_GROUPS_CUH
 #define KERF_EXPERTS_GROUPS_CUH
 
 #include "cuda/experts/experts_job.h"
 
+/* Whether a translation unit has groups of up to four tokens: rows that have them, GGUF's blocks
+ * without minima, have a second unit for them. A macro, since kernels keep their registers only
+ * where the compiler does not see a second product at all. */
+#ifndef KF_FOURS
+#define KF_FOURS 0
+#endif
+
 namespace
 {
 
+constexpr bool HAS_FOURS = KF_FOURS;
+
+/* Whether the tokens of a group are of both halves. */
+constexpr bool OF_BOTH = HAS_FOURS;
+
 struct expert_groups {
-    float weight[KF_EXPERTS_SLOTS];    /* of a column: the token's for the expert */
-    uint32_t expert[KF_EXPERTS_SLOTS]; /* of a group */
-    uint16_t column[KF_EXPERTS_SLOTS]; /* of h: a group's first */
-    uint8_t mask[KF_EXPERTS_SLOTS];    /* of a group: its tokens of eight */
-    uint8_t half[KF_EXPERTS_SLOTS];
+    float weight[KF_EXPERTS_SLOTS];     /* of a column: the token's for the expert */
+    uint32_t expert[KF_EXPERTS_SLOTS];  /* of a group */
+    uint16_t column[KF_EXPERTS_SLOTS];  /* of h: a group's first */
+    uint8_t mask[KF_EXPERTS_SLOTS];     /* of a group: its tokens of eight */
+    uint8_t half[KF_EXPERTS_SLOTS];     /* which eight; OF_BOTH: its tokens of the other eight */
     uint8_t token[KF_EXPERTS_SLOTS];    /* of a column */
     uint16_t of_slot[KF_EXPERTS_SLOTS]; /* a slot's column, or NO_COLUMN: it counts for nothing, or
                                          * with another one of its token */
     uint32_t count;
     static constexpr uint32_t NO_COLUMN = 0xffff;
+
+    /* A group's tokens as bits, the lowest of which is this token; and how many they are. */
+    __device__ __forceinline__ uint32_t bits(uint32_t i) const
+    {
+        return OF_BOTH ? mask[i] | half[i] << 8 : mask[i];
+    }
+    __device__ __forceinline__ uint32_t lowest_token(uint32_t i) const
+    {
+        return OF_BOTH ? 0 : half[i] * 8;
+    }
+    __device__ __forceinline__ uint32_t tokens(uint32_t i) const { return __popc(bits(i)); }
 };
 static_assert(sizeof(expert_groups) <= KF_EXPERTS_LISTS, "lists take more");
 
@@ -38,6 +62,7 @@ static_assert(sizeof(expert_slots) <= KF_EXPERTS_SCRATCH + 128, "scratch takes m
 
 __device__ __forceinline__ uint32_t groups_of(uint32_t mask, uint32_t share)
 {
+    if (OF_BOTH) return (__popc(mask) + share - 1) / share;
     return (__popc(mask & 0xff) + share - 1) / share + (__popc(mask >> 8) + share - 1) / share;
 }
 
@@ -170,13 +195,13 @@ __device__ void find_groups(const kf_experts_job &j, expert_groups &g, expert_sl
         }
         if (v.leader != i) continue;
         uint32_t n = from & 0xffff, column = from >> 16;
-        for (uint32_t half = 0; half < 2; half++)
-            for (uint32_t left = v.mask >> 8 * half & 0xff; left; n++) {
+        for (uint32_t half = 0; half < (OF_BOTH ? 1 : 2); half++)
+            for (uint32_t left = OF_BOTH ? v.mask : v.mask >> 8 * half & 0xff; left; n++) {
                 uint32_t some = lowest(left, j.share);
                 g.expert[n] = (uint32_t)s.id[i];
                 g.column[n] = (uint16_t)column;
                 g.mask[n] = (uint8_t)some;
-                g.half[n] = (uint8_t)half;
+                g.half[n] = (uint8_t)(OF_BOTH ? some >> 8 : half);
                 column += __popc(some);
                 left &= ~some;
             }

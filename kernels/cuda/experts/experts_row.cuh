@@ -1,10 +1,14 @@
 /* experts_row.cuh - the launches of a mixture-of-experts layer of one row of formats.def, each of
- * which is a translation unit of its own, as with cuda/gemv_row.cuh. */
+ * which is a translation unit of its own, as with cuda/gemv_row.cuh. GGUF's blocks without minima
+ * have a second one (KF_FOURS), of the kernel for several tokens alone, with groups of up to four:
+ * a kernel that can do both is 3 to 11 % slower with groups of two. */
 #include "cuda/gemv/gemv_row_spec.cuh"
 
-#include "cuda/experts/experts_any.cuh"
 #include "cuda/experts/experts_few.cuh"
+#if !KF_FOURS
+#include "cuda/experts/experts_any.cuh"
 #include "cuda/experts/experts_one.cuh"
+#endif
 #if !KF_BLOCKS
 #include "cuda/experts/experts_tiles.cuh"
 #endif
@@ -13,6 +17,19 @@ namespace
 {
 
 typedef void (*experts_kernel)(const kf_experts_job);
+
+/* Whether the row has a unit for groups of up to four tokens. */
+constexpr bool HAS_FOURS_UNIT = kf_experts_few_most(kf_gemv_tiling_of(KF_ROW)) == KF_EXPERTS_FOURS;
+static_assert(HAS_FOURS_UNIT || !HAS_FOURS, "not for blocks with minima: cmake/cuda.cmake");
+
+#if KF_FOURS
+
+experts_kernel kernel_for(int, kf_experts_kind)
+{
+    return experts_few;
+}
+
+#else
 
 constexpr bool HAS_SLICES = TILED && kf_experts_has_slices(KF_ROW);
 
@@ -28,6 +45,13 @@ template <bool COLUMN, bool SLICES> experts_kernel tiles_for(int which, kf_exper
 #endif
     return nullptr;
 }
+
+experts_kernel kernel_for(int which, kf_experts_kind kind)
+{
+    return tiles_for<HAS_COLUMN, HAS_SLICES>(which, kind);
+}
+
+#endif
 
 cudaError_t launch(experts_kernel k, const kf_experts_job *j, const kf_experts_grid *g,
                    cudaStream_t s)
@@ -53,7 +77,7 @@ cudaError_t launch(experts_kernel k, const kf_experts_job *j, const kf_experts_g
 
 cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, int *blocks)
 {
-    experts_kernel k = tiles_for<HAS_COLUMN, HAS_SLICES>(which, g->kind);
+    experts_kernel k = kernel_for(which, g->kind);
     *blocks = 0;
     if (!k) return cudaSuccess;
     cudaFuncAttributes own;
@@ -73,15 +97,41 @@ cudaError_t prepare(int which, const kf_experts_grid *g, unsigned most_bytes, in
 
 cudaError_t tiles(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
 {
-    return launch(tiles_for<HAS_COLUMN, HAS_SLICES>(which, g->kind), j, g, s);
+    return launch(kernel_for(which, g->kind), j, g, s);
 }
+
+} // namespace
+
+extern const kf_experts_launches KF_NAME(kf_experts_launches_, KF_ROW_ID);
+extern const kf_experts_launches KF_NAME(kf_experts_fours_, KF_ROW_ID);
+
+#if KF_FOURS
+
+const kf_experts_launches KF_NAME(kf_experts_fours_, KF_ROW_ID) = {prepare, tiles, nullptr,
+                                                                   nullptr};
+
+#else
+
+namespace
+{
 
 cudaError_t any(int which, const kf_experts_job *j, const kf_experts_grid *g, cudaStream_t s)
 {
     return launch(which ? experts_any<1> : experts_any<2>, j, g, s);
 }
 
+/* A template, so that rows without the other unit do not refer to it. */
+template <bool HERE> constexpr const kf_experts_launches *fours()
+{
+    if constexpr (HERE)
+        return &KF_NAME(kf_experts_fours_, KF_ROW_ID);
+    else
+        return nullptr;
+}
+
 } // namespace
 
-extern const kf_experts_launches KF_NAME(kf_experts_launches_, KF_ROW_ID);
-const kf_experts_launches KF_NAME(kf_experts_launches_, KF_ROW_ID) = {prepare, tiles, any};
+const kf_experts_launches KF_NAME(kf_experts_launches_, KF_ROW_ID) = {prepare, tiles, any,
+                                                                      fours<HAS_FOURS_UNIT>()};
+
+#endif

@@ -68,10 +68,10 @@ __device__ __forceinline__ float down_biases(const kf_experts_job &j, const expe
                                              uint32_t token, uint32_t row)
 {
     float sum = 0;
-    uint32_t bit = 1u << token % 8;
+    uint32_t bit = OF_BOTH ? 1u << token : 1u << token % 8;
     for (uint32_t i = 0; i < g.count; i++) {
-        if (g.half[i] != token / 8 || !(g.mask[i] & bit)) continue;
-        float w = g.weight[g.column[i] + __popc(g.mask[i] & (bit - 1))];
+        if ((!OF_BOTH && g.half[i] != token / 8) || !(g.bits(i) & bit)) continue;
+        float w = g.weight[g.column[i] + __popc(g.bits(i) & (bit - 1))];
         sum += w * number_at(j.bias_type, j.stack[0].bias, (uint64_t)g.expert[i] * j.rows + row);
     }
     return sum;
