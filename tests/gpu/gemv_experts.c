@@ -179,8 +179,9 @@ static const layer_case cases[] = {
     {3, 768, 1024, 3, 2, KERF_F32, KERF_F16, KERF_F16, KERF_EXPERTS_ALTERNATING, 0, 1},
     {4, 512, 2560, 16, 3, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 1, 0},
     {2, 4096, 48, 7, 2, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 0, 0},
-    /* The same by two: no more slots than experts, or rows of which four tokens find no room. */
-    {48, 768, 112, 16, 3, KERF_BF16, KERF_BF16, KERF_F32, KERF_EXPERTS_APART, 0, 0},
+    /* The same by two: fewer slots than experts, as many and less than six bits, or rows of which
+     * four tokens find no room. */
+    {50, 768, 112, 16, 3, KERF_BF16, KERF_BF16, KERF_F32, KERF_EXPERTS_APART, 0, 0},
     {6, 2880, 208, 3, 2, KERF_F16, KERF_F32, KERF_BF16, KERF_EXPERTS_ALTERNATING, 1, 1},
     {4, 64, 9216, 4, 1, KERF_BF16, KERF_F32, KERF_BF16, KERF_EXPERTS_HALVES, 1, 0},
     {2, 7424, 32, 4, 1, KERF_F32, KERF_BF16, KERF_F32, KERF_EXPERTS_HALVES, 0, 0},

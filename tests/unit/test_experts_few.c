@@ -128,28 +128,32 @@ static unsigned share_of(const char *format, unsigned hidden, unsigned inter, un
     kf_experts_few_need n[2];
     for (int i = 0; i < 2; i++)
         n[i] = need_of_share(0, format, "sm_90", 132, i, hidden, inter, tokens * top_k);
-    return kf_experts_few_share(
-        n, kf_experts_few_most(kf_gemv_tiling_of(kf_spec_of(kerf_format_find(format)))), tokens,
-        top_k, experts);
+    return kf_experts_few_share(n, kf_gemv_tiling_of(kf_spec_of(kerf_format_find(format))), tokens,
+                                top_k, experts);
 }
 
 /* Which formats have groups of four, and with which tokens. */
 static void fours_are_taken_where_they_pay(void **state)
 {
     (void)state;
-    static const char *const fours[] = {"q3_k",      "q6_k",       "q5_0",
-                                        "iq4_nl",    "iq4_xs",     "ggml-q4_0",
-                                        "ggml-q8_0", "ggml-mxfp4", "ggml-nvfp4"};
+    /* With as many slots as experts the first two, of six bits and more. */
+    static const char *const fours[] = {"q6_k",   "ggml-q8_0", "q3_k",       "q5_0",      "iq4_nl",
+                                        "iq4_xs", "ggml-q4_0", "ggml-mxfp4", "ggml-nvfp4"};
     static const char *const twos[] = {"q2_k", "q4_k",  "q5_k",     "q4_1",
                                        "q5_1", "nvfp4", "int4-g128"};
     for (size_t i = 0; i < sizeof fours / sizeof *fours; i++) {
         assert_int_equal(share_of(fours[i], 4096, 14336, 8, 2, 8), 4);
         assert_int_equal(share_of(fours[i], 4096, 14336, 5, 2, 8), 4);
-        assert_int_equal(share_of(fours[i], 4096, 14336, 4, 2, 8), 2); /* one slot an expert */
-        assert_int_equal(share_of(fours[i], 2048, 768, 16, 8, 128), 2);
+        const unsigned as_many = i < 2 ? 4 : 2;
+        assert_int_equal(share_of(fours[i], 4096, 14336, 4, 2, 8), as_many);
+        assert_int_equal(share_of(fours[i], 2048, 768, 16, 8, 128), as_many);
+        assert_int_equal(share_of(fours[i], 4096, 14336, 4, 2, 9), 2);
+        assert_int_equal(share_of(fours[i], 2048, 768, 16, 8, 129), 2);
+        assert_int_equal(share_of(fours[i], 2048, 768, 8, 8, 128), 2);
     }
     for (size_t i = 0; i < sizeof twos / sizeof *twos; i++)
-        assert_int_equal(share_of(twos[i], 4096, 14336, 8, 2, 8), 2);
+        for (unsigned tokens = 4; tokens <= 8; tokens += 4)
+            assert_int_equal(share_of(twos[i], 4096, 14336, tokens, 2, 8), 2);
     assert_int_equal(share_of("q6_k", 1024, 512, 2, 8, 2), 2); /* a group has two tokens at most */
     assert_int_equal(share_of("q6_k", 29 * 256, 14336, 8, 2, 8), 2);
     assert_int_equal(share_of("q6_k", 65536, 512, 16, 8, 8), 2); /* no room for x of four */

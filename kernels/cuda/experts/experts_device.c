@@ -229,8 +229,8 @@ static kerf_status plan_few(device_plan *p, kerf_gemv_experts *plan, const kf_ge
 {
     kf_experts_few_need need[2];
     for (int i = 0; i < 2; i++) need[i] = need_of_few(&p->job[i], i, t, m);
-    const unsigned share = kf_experts_few_share(need, kf_experts_few_most(*t), p->job->tokens,
-                                                p->job->top_k, p->job->experts);
+    const unsigned share =
+        kf_experts_few_share(need, *t, p->job->tokens, p->job->top_k, p->job->experts);
     if (share > KF_EXPERTS_FEW) p->launches = p->launches->fours;
     for (int i = 0; i < 2; i++) {
         kf_experts_few_room r;
