@@ -41,7 +41,7 @@ static size_t x_bytes(const kf_gemv_launch *l, const kf_gemv_tiling *t)
 {
     size_t column = (size_t)step_stages(&l->division) * (t->stage_codes * 2 + t->stage_sums);
     unsigned columns = kf_gemv_few(l->task.columns);
-    return columns * (column + (columns >= KF_GEMV_EIGHT ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP));
+    return columns * (column + (columns >= KF_GEMV_EIGHT ? t->full_gap : KF_GEMV_GAP));
 }
 
 /* Of each step a warp has its part; steps differ by a stage at most. */

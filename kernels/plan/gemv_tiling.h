@@ -32,8 +32,7 @@ enum {
     KF_GEMV_SIXTEEN = 16,
     KF_GEMV_AHEAD = 2,
     KF_GEMV_TEAM = 8,
-    KF_GEMV_GAP = 64,
-    KF_GEMV_GAP_OF_EIGHT = 32
+    KF_GEMV_GAP = 64
 };
 
 /* How codes become halves: cuda/gemv/gemv_decode.cuh. */
@@ -82,6 +81,8 @@ typedef struct kf_gemv_tiling {
     unsigned stage_copy;  /* ... and how much of them one copy takes                          */
     unsigned stage_pitch; /* blocks: from one row of a unit to the next                       */
     unsigned stage_sums;  /* ... and sums of x of a unit's groups, where these have minima    */
+    int by_octets;        /* ... five columns and more: a lane has octets, not quads          */
+    unsigned full_gap;    /* ... bytes between two of their columns                           */
     unsigned slice_codes; /* more columns: elements of one row of a unit                      */
     unsigned slice_pitch; /* ... from its first row to its second                             */
     unsigned slice_unit;  /* ... 16 rows with their scales and zero points                    */
@@ -170,6 +171,9 @@ KF_TILING kf_gemv_tiling kf_gemv_tiling_of_blocks(kf_spec s)
     t.stage_unit = KF_GEMV_TILE * t.stage_pitch;
     t.stage_ring = KF_GEMV_WARPS * KF_GEMV_AHEAD * t.stage_unit;
     t.stage_sums = k.m ? t.stage_codes / s.group * 4 : 0;
+    t.by_octets = k.bytes % 16 == 0 && s.group % 32 == 0 && k.low.run >= 32 &&
+                  (k.high.bits == 0 || k.high.run >= 32);
+    t.full_gap = t.by_octets ? KF_GEMV_GAP : KF_GEMV_GAP / 2;
     t.slice_codes = 256;
     return t;
 }

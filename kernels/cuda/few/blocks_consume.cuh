@@ -12,13 +12,13 @@ namespace
 /* --- sums of x ----------------------------------------------------------------------------------
  */
 
-/* The sum of x over a group. STEP: bytes from one of its octets to the next. */
-template <int STEP> __device__ __forceinline__ float sum_of_group(uint32_t from)
+/* The sum of x over a group, of its octet `first` first. STEP: bytes from one octet to the next. */
+template <int STEP> __device__ __forceinline__ float sum_of_group(uint32_t from, uint32_t first = 0)
 {
     float sum = 0;
 #pragma unroll
     for (int o = 0; o < GROUP_OCTETS; o++) {
-        const uint4 v = shared_piece(from + o * STEP);
+        const uint4 v = shared_piece(from + (o + first) % GROUP_OCTETS * STEP);
         sum += low_half(v.x) + high_half(v.x) + (low_half(v.y) + high_half(v.y));
         sum += low_half(v.z) + high_half(v.z) + (low_half(v.w) + high_half(v.w));
     }
@@ -26,26 +26,27 @@ template <int STEP> __device__ __forceinline__ float sum_of_group(uint32_t from)
 }
 
 /* Sums of x over groups, of the halves that are multiplied. They lie behind x as
- * [column][stage][quarter][group]; of eight columns and more as [stage][group][column], since a
- * lane needs those of two columns at once, and of four columns, one behind the other, they would
- * meet in a bank. All threads take part, once x is there. Returns whether a sum that this thread
- * made is not finite. */
+ * [column][stage][quarter][group]; of eight columns and more as add_rests() reads them.
+ * All threads take part, once x is there. Returns whether a sum that this thread made is not
+ * finite. */
 template <int N>
 __device__ __forceinline__ bool sum_full_x(const kf_gemv_job &j, uint32_t stages, uint32_t x_at,
                                            uint32_t thread)
 {
     bool is_odd = false;
-    const uint32_t step = column_bytes<N>(j), to = x_at + N * step;
+    const uint32_t step = column_bytes<N>(j), sums = x_at + N * step;
+    const uint32_t octet = thread % 8 / (64 / GROUP); /* first: eight threads, all banks */
 #pragma unroll 1
     for (uint32_t i = thread; i < stages * (STAGE_GROUPS * N / 4); i += THREADS) {
-        uint32_t from = x_at + i % (N / 4) * 4 * step + i / (N / 4) * (GROUP * 2), sum[4];
+        const uint32_t column = i / 8 % (N / 4) * 4, group = i / (2 * N) * 8 + i % 8;
+        uint32_t from = x_at + column * step + group * (GROUP * 2);
+        uint32_t to = sums + sums_at<N>(group) + column * SUMS_BYTES;
 #pragma unroll
-        for (int c = 0; c < 4; c++, from += step) {
-            const float v = sum_of_group<16>(from);
+        for (int c = 0; c < 4; c++, from += step, to += SUMS_BYTES) {
+            const float v = sum_of_group<16>(from, octet);
             is_odd = is_odd || !(fabsf(v) < INFINITY);
-            sum[c] = __float_as_uint(v);
+            put_word(to, __float_as_uint(v));
         }
-        put_piece(to + i * 16, {sum[0], sum[1], sum[2], sum[3]});
     }
     return is_odd;
 }
@@ -74,13 +75,13 @@ __device__ __forceinline__ bool sum_x(const kf_gemv_job &j, uint32_t stages, uin
 /* --- the product --------------------------------------------------------------------------------
  */
 
-/* x_end: what follows on x. Of eight columns a lane has two. */
+/* x_end: what follows on x. */
 template <int N>
 __device__ __forceinline__ void settle_worker(column_worker &me, const kf_gemv_job &j,
                                               uint32_t x_end)
 {
     me.sums_column = j.division.block_stages * (STAGE_GROUPS * 4);
-    me.sums = x_end + me.lane % 4 * (IS_FULL<N> ? 8 : OWN_GROUPS * 4);
+    me.sums = x_end + (IS_FULL<N> ? me.lane * (SUMS_BYTES / 4) : me.lane % 4 * (OWN_GROUPS * 4));
 }
 
 /* Once x is there. */

@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     me.lane = lane;
     me.place = keep(own_place(lane));
     me.live = lane / 4 == lane % 4 * 2 + second;
-    me.x = keep(IS_FULL<N> ? x_at + lane / 4 * step + lane % 4 * 8
+    me.x = keep(IS_FULL<N> ? x_at + lane / 4 * step + lane % 4 * FULL_PIECE
                            : x_at + lane % 4 * 16 + second * step);
     me.x_pair = 2 * step;
     me.table = keep(base + j.division.table_at + lane * 4);

@@ -31,6 +31,9 @@ template <int N> constexpr int PAIRS = (N + 1) / 2;
 /* Whether they fill the columns of tensor cores, of one or of two (blocks_eight.cuh). */
 template <int N> constexpr bool IS_FULL = N >= KF_GEMV_EIGHT;
 
+/* Bytes of x that a lane of these reads at once. */
+constexpr uint32_t FULL_PIECE = TILING.by_octets ? 16 : 8;
+
 /* Octets of x that a lane reads ahead: as many as there are registers for. */
 template <int N> constexpr int X_AHEAD = N < 3 ? 4 : SCALING == KF_SCALES_IN_CODES ? 1 : 2;
 
@@ -84,7 +87,7 @@ static_assert(THREADS % (4 * OCTETS) == 0, "a thread's octets are of different s
 /* From one column of N to the next, so that those that are read together meet in no bank. */
 template <int N> __device__ __forceinline__ uint32_t column_bytes(const kf_gemv_job &j)
 {
-    constexpr uint32_t gap = IS_FULL<N> ? KF_GEMV_GAP_OF_EIGHT : KF_GEMV_GAP;
+    constexpr uint32_t gap = IS_FULL<N> ? TILING.full_gap : KF_GEMV_GAP;
     return j.division.block_stages * (STAGE_CODES * 2) + gap;
 }
 

@@ -24,6 +24,16 @@ __device__ __forceinline__ void multiply(float c[4], const uint32_t a0, uint32_t
 
 #undef KF_MMA
 
+/* Eight of K in numbers of fp32, of whose mantissas the tensor core takes ten bits. */
+__device__ __forceinline__ void multiply_tf32(float c[4], const uint32_t a[4], uint32_t b0,
+                                              uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32"
+        ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 __device__ __forceinline__ uint32_t shared_word(uint32_t at)
 {
     uint32_t r;
