@@ -3,11 +3,12 @@
  * includes it says
  *
  *   EACH_SUPER(s, call, r0, r1)   the function
+ *   EACH_SUPER_SMALL              whether it takes blocks of one level, too (kf_gemv_level_block)
  *   EACH_SUPER_ENTRY              the name of the unit's table
  */
 KF_HD void each_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
-    if (s.geometry == KERF_GROUP_SUPER) EACH_SUPER(s, call, r0, r1);
+    if (kf_gemv_level_block(s, EACH_SUPER_SMALL).elements) EACH_SUPER(s, call, r0, r1);
 }
 
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, ...)      \

@@ -285,7 +285,7 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     size_t cols = (size_t)plan->shape.cols;
     memset(l, 0, sizeof *l);
     l->factor = l->zero_unit = 1;
-    if (s.geometry == KERF_GROUP_SUPER)
+    if (kf_gemv_level_block(s, kind == KF_KIND_FEW).elements)
         return kind == KF_KIND_SINGLE ? fit_super(l, s, cols, lanes)
                                       : kf_gemv_fit_levels(l, s, cols, lanes, kind);
     if (!is_linear(s)) return 0;

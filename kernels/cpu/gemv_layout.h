@@ -30,7 +30,7 @@ typedef enum kf_gemv_kind {
     KF_KIND_PAIR,
     KF_KIND_WORDS,
     KF_KIND_BYTES,
-    KF_KIND_FEW /* blocks of two levels, and bytes that codes of 6 bits become, and nothing else */
+    KF_KIND_FEW /* ggml's blocks as they lie, bytes that codes of 6 bits become, and nothing else */
 } kf_gemv_kind;
 
 /* How scales enter a sum. */
@@ -107,8 +107,24 @@ typedef struct kf_gemv_layout {
 /* 0: not for this format and shape. */
 int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind);
 
-/* Of gemv_layout_levels.c: blocks of two levels, whose kernels take codes as they lie. 0: not
- * these. */
+/* A block of ggml's whose codes are taken as they lie (gemv_levels.h): of two levels; or, where
+ * SMALL says so, of one, with codes of 4 bits under one fp16 (q4_0). No elements: not these. */
+KF_HD kf_super kf_gemv_level_block(kf_spec s, int small)
+{
+    kf_super k = kf_super_of(s);
+    if (small && s.geometry == KERF_GROUP_STRUCT && s.element == KERF_ELEM_U4 &&
+        s.scale == KERF_SCALE_F16) {
+        k.elements = s.group;
+        k.bytes = 2 + s.group / 2;
+        k.low.at = 2;
+        k.low.bits = 4;
+        k.low.run = s.group / 2;
+        k.middle = 8;
+    }
+    return k;
+}
+
+/* Of gemv_layout_levels.c: such blocks. 0: not these. */
 int kf_gemv_fit_levels(kf_gemv_layout *l, kf_spec s, size_t cols, size_t lanes, kf_gemv_kind kind);
 
 /* The element of a block of 256, or of as many of 32 as fill `bytes` by 16, whose low bits are in

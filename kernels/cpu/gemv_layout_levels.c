@@ -54,9 +54,9 @@ static int fit_32(kf_gemv_layout *l, kf_super k, unsigned bytes)
 
 int kf_gemv_fit_levels(kf_gemv_layout *l, kf_spec s, size_t cols, size_t lanes, kf_gemv_kind kind)
 {
-    const kf_super k = kf_super_of(s);
+    const kf_super k = kf_gemv_level_block(s, kind == KF_KIND_FEW);
     const unsigned bytes = (unsigned)(4 * lanes);
-    if (kind == KF_KIND_PAIR || cols % k.elements) return 0;
+    if (kind == KF_KIND_PAIR || !k.elements || cols % k.elements) return 0;
     if (!fit_32(l, k, bytes) && !fit_256(l, s, k, bytes, kind)) return 0;
     const int bias = kind == KF_KIND_FEW ? 127 : 0; /* where bytes times x must be positive */
     for (unsigned i = 0; i < 16; i++) l->level_book[i] = (uint8_t)(kf_super_book(i) + bias);

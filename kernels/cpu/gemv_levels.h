@@ -1,6 +1,6 @@
-/* gemv_levels.h - rows of ggml's blocks of two levels times columns in integers, for one
- * instruction set (gemv_rows.h). Each row of the table in block/super_layout.h is compiled as a
- * literal.
+/* gemv_levels.h - rows of ggml's blocks of two levels, and of q4_0's, times columns in integers,
+ * for one instruction set (gemv_rows.h). Each row of the table in block/super_layout.h is compiled
+ * as a literal.
  *
  * Codes stay bytes, in the order in which they lie: a shift and a mask give those of as many
  * elements as a vector has bytes, and x is in that order (gemv_levels_x.h). An integer of x is
@@ -16,6 +16,13 @@
 
 #include "cpu/gemv_level_bytes.h"
 #include "cpu/gemv_levels_x.h"
+
+/* Blocks of one level go so where codes have no other way as integers. */
+#ifdef FEW_DECODES
+#define TAKES_SMALL 1
+#else
+#define TAKES_SMALL 0
+#endif
 
 /* --- codes ---------------------------------------------------------------------------------------
  */
@@ -187,7 +194,7 @@ KF_HD void add_level_steps(kf_spec s, const int R, const int C, const kf_gemv_la
                            const level_rows *rows, const uint8_t *x, size_t first, size_t end,
                            vf total[ROWS][WIDE])
 {
-    const kf_super k = kf_super_of(s);
+    const kf_super k = kf_gemv_level_block(s, TAKES_SMALL);
     const size_t x_stride = 4 * l->steps * l->step;
     const unsigned step = k.elements == 32 ? 2 * VB : 256, bytes = step / k.elements * k.bytes;
     const vi book = vi_load16(l->level_book);
@@ -269,6 +276,7 @@ KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1
 }
 
 #define EACH_SUPER levels_rows
+#define EACH_SUPER_SMALL TAKES_SMALL
 #define EACH_SUPER_ENTRY KF_ISA(LEVELS)
 #include "cpu/gemv_each_super.h"
 

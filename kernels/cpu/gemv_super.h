@@ -133,6 +133,7 @@ KF_HD void super_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 }
 
 #define EACH_SUPER super_rows
+#define EACH_SUPER_SMALL 0
 #define EACH_SUPER_ENTRY KF_ISA(SUPER)
 #include "cpu/gemv_each_super.h"
 

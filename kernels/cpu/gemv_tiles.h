@@ -357,6 +357,7 @@ KF_HD void tiles_of_super(kf_spec s, const kf_gemv_call *call, size_t r0, size_t
 }
 
 #define EACH_SUPER tiles_of_super
+#define EACH_SUPER_SMALL 0
 #define EACH_SUPER_ENTRY KF_ISA(SUPER)
 #include "cpu/gemv_each_super.h"
 
