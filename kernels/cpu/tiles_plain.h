@@ -24,13 +24,15 @@
  *   tw_of_bytes(p)               32 bytes
  *   tw_nibbles(p)                word 8 k + i: word i of 16 bytes, down by 4 k bits
  *   tw_nibbles_of_two(p)         word 16 g + 4 k + i: word i of the 8 bytes at p + 8 g, down by 4 k
- *   tw_folded(p, table, scales)  those of tw_nibbles_of_two, looked up: word 16 g + i in row
- * scales[g] tw_more_bits(a, p, up)       the low `up` bits of a, and above them one of 32 bits, in
- * the order of tw_nibbles where low nibbles come before high ones tw_numbers(p, zero)          32
- * signed bytes less `zero`: word 16 h + 2 i + j is byte 4 i + 2 h + j tw_minis(p, table, out) 64
- * bytes: the numbers of their low 7 bits, whose low and high bytes begin at table[0] and
- * table[128], with their signs tw_sixes(p, table, out)      64 codes of 6 bits in 48 bytes: their
- * numbers, as there */
+ *   tw_folded(p, table, scales)  those of tw_nibbles_of_two, looked up: word 16 g + i in the row
+ *                                scales[g] of the table
+ *   tw_more_bits(a, p, up)       the low `up` bits of a, and above them one of 32 bits, in the
+ *                                order of tw_nibbles where low nibbles come before high ones
+ *   tw_numbers(p, zero)          32 signed bytes less `zero`: word 16 h + 2 i + j is byte
+ *                                4 i + 2 h + j
+ *   tw_minis(p, table, out)      64 bytes: the numbers of their low 7 bits, whose low and high
+ *                                bytes begin at table[0] and table[128], with their signs
+ *   tw_sixes(p, table, out)      64 codes of 6 bits in 48 bytes: their numbers, as there */
 #ifndef KERF_TILES_PLAIN_H
 #define KERF_TILES_PLAIN_H
 

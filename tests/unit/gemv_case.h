@@ -217,8 +217,10 @@ static inline double case_parts(const gemv_case *c, size_t r, size_t i)
     const kf_spec s = kf_spec_of(c->g.format);
     const double w = fabs((double)c->w[r * c->cols + i]);
     const uint8_t *at = c->plane[0];
-    if (case_is_small(s))
-        return w + 8 * fabs((double)kf_super_half(at + (r * c->cols + i) / 32 * 18));
+    if (case_is_small(s)) {
+        const double off = 8 * (double)kf_super_half(at + (r * c->cols + i) / 32 * 18);
+        return fabs((double)c->w[r * c->cols + i] + off) + fabs(off);
+    }
     if (s.geometry != KERF_GROUP_SUPER) return w;
     const kf_super k = kf_super_of(s);
     const unsigned in = (unsigned)(i % k.elements);
