@@ -277,6 +277,18 @@ static kerf_status check_files(context *x, const json_t *config, const json_t *o
     return check_mixture(x);
 }
 
+/* FP8 in tiles says how large they are. Without that loaders of quant_method "fp8" take one scale
+ * for each matrix, under names that other layouts have too. */
+static int is_untiled(const context *x, const json_t *config, const kerf_weight *w)
+{
+    const kerf_group_kind kind = w->codec.format->geometry;
+    const json_t *q = json_object_get(config, "quantization_config");
+    return x->of.layout == &kf_layouts[KF_LAYOUT_DEEPSEEK] &&
+           w->codec.format->element == KERF_ELEM_E4M3 &&
+           (kind == KERF_GROUP_TENSOR || kind == KERF_GROUP_ROW) &&
+           !json_is_array(json_object_get(q, "weight_block_size"));
+}
+
 static kerf_status check_all(context *x, const json_t *config, const json_t *older)
 {
     char text[200], method[32];
@@ -286,6 +298,8 @@ static kerf_status check_all(context *x, const json_t *config, const json_t *old
     if (!unlike) return x->of.layout && quantized > 0 ? check_files(x, config, older) : KERF_OK;
     if (!x->of.layout && kf_config_foreign(x->reader, method, sizeof method))
         return KERF_OK; /* whose loader has such tensors too */
+    if (is_untiled(x, config, unlike))
+        return check_file(x, kf_config_table[KF_LAYOUT_DEEPSEEK].file, config);
     snprintf(text, sizeof text,
              "is in layout %s, but config.json names %s: loaders will refuse it "
              "or read other numbers",

@@ -327,17 +327,20 @@ static int doubt_form(doubt *d, size_t found, const kerf_weight *w, const kerf_t
                            : "");
 }
 
-/* Other names of the same scales: of DeepSeek's own releases, of ComfyUI's scaled files. */
+/* Other names of the same scales: of DeepSeek's own releases, of ComfyUI's scaled files, of
+ * Mistral's own releases, of TensorRT-LLM's checkpoints. */
 static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
 {
     static const struct {
         const char *end, *alias;
-    } aliases[] = {{".weight_scale_inv", ".scale"},     {".weight_scale_inv", ".weight_scale"},
-                   {".weight_scale_inv", ".scale_inv"}, {".weight_scale", ".scale_weight"},
-                   {".weight_scale", ".scale"},         {".weight_scale", ".weight_scale_inv"},
-                   {"_scale_inv", "_weight_scale_inv"}, {"_scale_inv", ".weight_scale_inv"},
-                   {"_scale", "_weight_scale"},         {"_scale", ".weight_scale"},
-                   {"_scale_2", "_weight_scale_2"},     {"_scale_2", ".weight_scale_2"}};
+    } aliases[] = {
+        {".weight_scale_inv", ".scale"},     {".weight_scale_inv", ".weight_scale"},
+        {".weight_scale_inv", ".scale_inv"}, {".weight_scale", ".scale_weight"},
+        {".weight_scale", ".scale"},         {".weight_scale", ".weight_scale_inv"},
+        {".weight_scale", ".qscale_weight"}, {".weight_scale", ".weights_scaling_factor"},
+        {"_scale_inv", "_weight_scale_inv"}, {"_scale_inv", ".weight_scale_inv"},
+        {"_scale", "_weight_scale"},         {"_scale", ".weight_scale"},
+        {"_scale_2", "_weight_scale_2"},     {"_scale_2", ".weight_scale_2"}};
     char other[KERF_MAX_NAME_BYTES + 32];
     const kerf_tensor *t = NULL;
     for (size_t i = 0; !t && i < sizeof aliases / sizeof *aliases; i++) {

@@ -45,12 +45,7 @@ static const kerf_weight *weight_at(const converting *c, size_t i)
 /* Scales of activations, which have other names in every layout. */
 static int is_input_scale(const kerf_weight *w)
 {
-    static const char *const ends[] = {".input_scale", ".input_global_scale", ".k_scale",
-                                       ".v_scale", ".input_zero_point"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (!w->codec.format && kf_has_suffix(w->name, ends[i])) return 1;
-    }
-    return 0;
+    return !w->codec.format && kerf_is_activation_scale(w->name);
 }
 
 /* Whether w begins a group of merged layers that have different scales per matrix. */

@@ -190,7 +190,7 @@ static int is_decoded_weight(const request *q, const kf_decisions *all, const ch
  * experts that were in it, of which the first stands for all. */
 static int is_decoded_module(const request *q, const kf_decisions *all, const char *name)
 {
-    static const char end[] = "_input_scale";
+    const char *end = kf_has_suffix(name, "_input_scale") ? "_input_scale" : "_activation_scale";
     const char *dot = strrchr(name, '.'), *experts = strstr(name, kf_experts_mark);
     if (dot && is_decoded_weight(q, all, name, (size_t)(dot - name), ".weight")) return 1;
     if (!kf_has_suffix(name, end)) return 0;
@@ -204,6 +204,19 @@ static int is_decoded_module(const request *q, const kf_decisions *all, const ch
     return 0;
 }
 
+/* Scales of caches, and what is said of the file as a whole, belong to no weight. */
+static int is_of_all(const char *name)
+{
+    static const char *const ends[] = {
+        "k_scale",    "v_scale",      "q_scale",      "kv_scale",
+        "prob_scale", "k_zero_point", "v_zero_point", "kv_cache_scaling_factor",
+        "scaled_fp8"};
+    const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (strcmp(last, ends[i]) == 0) return 1;
+    return 0;
+}
+
 /* Scales of inputs and caches go with the quantization that they were made for. */
 static void drop_scales(const request *q, kf_decisions *all)
 {
@@ -211,10 +224,9 @@ static void drop_scales(const request *q, kf_decisions *all)
     for (size_t i = 0; i < all->count; i++) decoded += is_decoded(&all->item[i]) ? 1 : 0;
     for (size_t i = 0; decoded && i < all->count; i++) {
         kerf_decision *d = &all->item[i];
-        const char *name = d->weight->name, *last = strrchr(name, '.');
+        const char *name = d->weight->name;
         if (d->codec.format || d->weight->codec.format || !kerf_is_activation_scale(name)) continue;
-        const int of_inputs = last && strstr(last, "put") != NULL;
-        d->dropped = !of_inputs || is_decoded_module(q, all, name);
+        d->dropped = is_of_all(name) || is_decoded_module(q, all, name);
         if (d->dropped) snprintf(d->reason, sizeof d->reason, "left out with what it scaled");
     }
 }

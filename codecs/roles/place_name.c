@@ -277,10 +277,13 @@ int kerf_is_activation_scale(const char *name)
 {
     kf_parts n;
     kf_parts_cut(name, &n);
-    return kf_parts_end_in(&n,
-                           "input_scale|output_scale|input_global_scale|scale_input|scaled_fp8|"
-                           "k_scale|v_scale|q_scale|kv_scale|prob_scale|k_zero_point|v_zero_point|"
-                           "*_input_scale|*_output_scale");
+    return kf_parts_end_in(&n, "input_scale|output_scale|input_global_scale|scale_input|scaled_fp8|"
+                               "k_scale|v_scale|q_scale|kv_scale|prob_scale|k_zero_point|"
+                               "v_zero_point|kv_cache_scaling_factor|*_input_scale|*_output_scale|"
+                               /* transformers' FP8, Mistral's own files, FBGEMM, TensorRT-LLM */
+                               "activation_scale|*_activation_scale|qscale_act|act_scale|"
+                               "input_scale_ub|activation_scaling_factor|input_zero_point|"
+                               "output_zero_point|comfy_quant");
 }
 
 void kerf_place_find(const char *family, const char *name, const kerf_shape *shape, kerf_place *out)

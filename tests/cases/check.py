@@ -31,7 +31,9 @@ WIDE = {  # model_type: quantized, kept
     "llava": (["model.layers.0.self_attn.q_proj.weight"], ["model.mm_projector.0.weight"]),
     # families that nobody knows: the same by names that many share, and what those do not tell is kept
     "never_heard_of": (["trunk.stack.7.attn.to_q.weight", "trunk.stack.7.moe.experts.3.w2.weight", "blocks.3.mlp.fc1.weight"],
-                       ["trunk.stack.7.moe.gate.weight", "trunk.lm_head.weight", "trunk.frobnicator.7.weight", "trunk.image_tower.0.fc1.weight"]),
+                       ["trunk.stack.7.moe.gate.weight", "trunk.lm_head.weight", "trunk.frobnicator.7.weight", "trunk.image_tower.0.fc1.weight",
+                        "model.video_tower.blocks.0.fc1.weight", "perceiver.layers.0.attn.q_proj.weight", "eva_vit.blocks.0.fc1.weight",
+                        "model.ocr_encoder.blocks.0.attn.q_proj.weight", "dinov3.blocks.0.fc1.weight"]),
 }
 
 

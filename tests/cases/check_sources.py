@@ -306,5 +306,29 @@ def case_not_a_model(kerf, tmp):
     kerf("quantize", f"{tmp}/norms.safetensors", "-f", "int8", "-o", f"{tmp}/x", code=2, says="no tensor is left")  # a model of norms is one
 
 
+def case_fp8_by_matrix(kerf, tmp):
+    """FP8 with one scale for each matrix has a name for it in each project; so have the scales of inputs, which go with it."""
+    up = L + "mlp.up_proj"
+    codes = bytes_of(64 * 128, 3)
+    codes = [c & 0x77 for c in codes]
+    want = {up + ".weight": [f32(e4m3(c) * 0.25) for c in codes]}
+    for name, of_weight, of_inputs, config in (
+            ("transformers", "weight_scale_inv", "activation_scale", {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None}),
+            ("autofp8", "weight_scale", "input_scale", {"quant_method": "fp8", "activation_scheme": "static"}),
+            ("fbgemm", "weight_scale", "input_scale_ub", {"quant_method": "fbgemm_fp8"}),
+            ("mistral", "qscale_weight", "qscale_act", None), ("tensorrt-llm", "weights_scaling_factor", "activation_scaling_factor", None)):
+        quantization = {"quantization_config": config} if config else {}
+        folder = model(f"{tmp}/{name}", [(up + ".weight", "F8_E4M3", (64, 128), codes), (f"{up}.{of_weight}", "F32", (), [0.25]),
+                                         (f"{up}.{of_inputs}", "F32", (), [0.02])], model_type="mistral3", **quantization)
+        kerf("dequantize", folder, "-o", f"{tmp}/{name}_dense", "--dtype", "fp32")
+        dense = read(f"{tmp}/{name}_dense/model.safetensors")
+        need(list(dense) == list(want), f"{name}: {list(dense)} in a dense output")
+        need(list(struct.unpack("<8192f", dense[up + ".weight"][2])) == want[up + ".weight"], f"{name}: other numbers")
+        kerf("quantize", folder, "-f", "int8", "-o", f"{tmp}/{name}_int8")
+        need(not [n for n in read(f"{tmp}/{name}_int8/model.safetensors") if of_inputs in n], f"{name}: {of_inputs} beside int8")
+        if config:
+            kerf("inspect", folder)  # its own loader takes it as it is
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(globals()))
