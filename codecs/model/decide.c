@@ -56,19 +56,38 @@ static kerf_status apply_rules(const request *q, kerf_decision *d, int *found, k
     return KERF_OK;
 }
 
-/* Every rule must match some weight. */
-static kerf_status check_rules(const request *q, kerf_error *err)
+/* Whether b takes from a what a was meant for: in one list, with something else. An option is there
+ * to change a recipe. */
+static int is_lost_to(const kerf_rule *a, const kerf_rule *b)
 {
-    char *matches = NULL;
+    const char *x = origin_of(a), *y = origin_of(b);
+    const size_t n = strcspn(x, " ");
+    return strncmp(x, y, n) == 0 && y[n] == x[n] &&
+           (a->codec.format != b->codec.format || a->codec.encoder != b->codec.encoder);
+}
+
+/* Every rule must match some weight; one that decides of none, for later ones take all that it
+ * matches, is noted. */
+static kerf_status check_rules(const request *q, kf_decisions *out, kerf_error *err)
+{
+    enum { MATCHES = 1, COUNTS = 2 };
+    char *known = NULL;
     kerf_status s = KERF_OK;
-    KF_TRY(kf_allocate(&matches, q->rules, 1, err));
+    KF_TRY(kf_allocate(&known, q->rules, 1, err));
     for (size_t k = 0; k < kerf_weights_count(q->source->weights); k++) {
         const kerf_weight *w = kerf_weights_at(q->source->weights, k);
-        for (size_t i = q->rules; (i = last_rule(q, w, i)) != KF_NO_GLOB;) matches[i] = 1;
+        const size_t last = last_rule(q, w, q->rules);
+        for (size_t i = q->rules; (i = last_rule(q, w, i)) != KF_NO_GLOB;) {
+            const int is_lost = i != last && is_lost_to(&q->rule[i], &q->rule[last]);
+            known[i] |= is_lost ? MATCHES : MATCHES | COUNTS;
+        }
     }
-    for (size_t i = 0; i < q->rules && s == KERF_OK; i++)
-        if (!matches[i]) s = kf_glob_check(q->source, origin_of(&q->rule[i]), q->rule[i].glob, err);
-    free(matches);
+    for (size_t i = 0; i < q->rules && s == KERF_OK; i++) {
+        if (!known[i]) s = kf_glob_check(q->source, origin_of(&q->rule[i]), q->rule[i].glob, err);
+        if (known[i] & COUNTS) continue;
+        if (out->idle++ == 0) out->first_idle = origin_of(&q->rule[i]);
+    }
+    free(known);
     return s;
 }
 
@@ -153,7 +172,7 @@ static kerf_status check_names(const request *q, const kerf_decision *d, kerf_er
 
 static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *err)
 {
-    KF_TRY(check_rules(q, err));
+    KF_TRY(check_rules(q, out, err));
     KF_TRY(kf_select_check(q->source, q->select, err));
     size_t count = kerf_weights_count(q->source->weights);
     KF_TRY(kf_allocate(&out->item, count, sizeof *out->item, err));

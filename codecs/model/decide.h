@@ -9,6 +9,8 @@
 typedef struct kf_decisions {
     kerf_decision *item; /* in the order of the checkpoint's weights */
     size_t count, quantized;
+    size_t idle;            /* rules that decide of no weight, for later ones do */
+    const char *first_idle; /* what the first of them is called: lives as long as the rules */
 } kf_decisions;
 
 /* Applies, in this order: the rules (the last one that matches counts), then what `select` keeps.

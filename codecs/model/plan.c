@@ -200,7 +200,8 @@ kerf_status kerf_plan_make(const kerf_checkpoint *source, const kerf_select *sel
     *plan = NULL;
     KF_TRY(kf_allocate(&p, 1, sizeof *p, err));
     p->source = source;
-    kerf_status s = make(p, select, rules, rule_count, base, out, err);
+    kerf_status s = kf_allocate(&p->found, 1, sizeof *p->found, err);
+    if (s == KERF_OK) s = make(p, select, rules, rule_count, base, out, err);
     if (s != KERF_OK) {
         kerf_plan_free(p);
         return s;
@@ -214,6 +215,8 @@ void kerf_plan_free(kerf_plan *p)
     if (!p) return;
     kf_manifest_close(&p->manifest);
     kf_notes_free(&p->notes);
+    if (p->found) kf_notes_free(p->found);
+    free(p->found);
     kf_decisions_free(&p->decided);
     kerf_checkpoint_close(p->arranged);
     free(p->path);
@@ -234,7 +237,9 @@ uint64_t kerf_decision_bytes(const kerf_decision *d)
 
 const char *kerf_plan_note(const kerf_plan *p, size_t i)
 {
-    return i < p->notes.count ? p->notes.note[i] : NULL;
+    if (i < p->notes.count) return p->notes.note[i];
+    i -= p->notes.count;
+    return i < p->found->count ? p->found->note[i] : NULL;
 }
 
 void kerf_plan_totals(const kerf_plan *p, kerf_totals *out)

@@ -15,6 +15,7 @@ struct kerf_plan {
     const kerf_layout *layout;
     kf_decisions decided;
     kf_notes notes;
+    kf_notes *found; /* by the run that wrote it */
     kf_manifest manifest;
     kerf_totals totals;
 };

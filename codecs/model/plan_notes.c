@@ -104,6 +104,16 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
     return add_note(n, &t, err);
 }
 
+static kerf_status note_idle(kf_notes *n, const kf_decisions *d, kerf_error *err)
+{
+    kf_text t = {0};
+    if (!d->idle) return KERF_OK;
+    kf_text_add(&t,
+                "%.120s%s decide%s nothing, for later ones match the same tensors: the last wins",
+                d->first_idle, d->idle > 1 ? " and others" : "", d->idle > 1 ? "" : "s");
+    return add_note(n, &t, err);
+}
+
 kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_decisions *d,
                           kerf_error *err)
 {
@@ -117,6 +127,7 @@ kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_d
                     model);
         KF_TRY(add_note(n, &t, err));
     }
+    KF_TRY(note_idle(n, d, err));
     KF_TRY(note_decoded(n, d, err));
     return note_roles(n, d, err);
 }
@@ -137,6 +148,40 @@ kerf_status kf_notes_unused(kf_notes *n, kerf_error *err)
     kf_text_add(&t, "the importance of columns changes nothing: of the encoders that were chosen "
                     "none weighs errors by it, those named imatrix do");
     return add_note(n, &t, err);
+}
+
+/* Infinite ones are what masks are made of. */
+static int is_odd(const kerf_weight *w, unsigned seen)
+{
+    const int is_mask =
+        w->place.role == KERF_ROLE_ATTENTION && w->place.piece == KERF_PIECE_PARAMETER;
+    return (seen & KF_SAW_NAN) || ((seen & KF_SAW_INF) && !is_mask);
+}
+
+/* Norms and biases may be zero, and so may what a model adds to others. */
+static int is_empty(const kerf_decision *d, unsigned seen)
+{
+    const kerf_weight *w = d->weight;
+    const int is_table = w->place.role == KERF_ROLE_EMBEDDING || w->place.role == KERF_ROLE_HEAD;
+    const int is_large = w->shape.rank > 1 && w->shape.dim[0] > 1;
+    return (seen & KF_SAW_ZEROS) && (d->codec.format || (is_table && is_large));
+}
+
+kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned char *seen,
+                          kerf_error *err)
+{
+    tensor_list odd = {0}, empty = {0};
+    for (size_t i = 0; i < d->count; i++) {
+        if (is_odd(d->item[i].weight, seen[i])) add_name(&odd, d->item[i].weight->name);
+        if (is_empty(&d->item[i], seen[i])) add_name(&empty, d->item[i].weight->name);
+    }
+    KF_TRY(add_list(n, &odd,
+                    "kept with NaN or Inf, as the source has it (what a model computes from there "
+                    "becomes NaN)",
+                    err));
+    return add_list(n, &empty,
+                    "of nothing but zeros in the source (a download that broke off leaves such)",
+                    err);
 }
 
 void kf_notes_free(kf_notes *n)

@@ -4,7 +4,7 @@
 
 #include "model/decide.h"
 
-enum { KF_NOTES_MOST = 8 };
+enum { KF_NOTES_MOST = 16 };
 
 typedef struct kf_notes {
     char *note[KF_NOTES_MOST];
@@ -17,6 +17,10 @@ kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_d
 kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf_error *err);
 /* An imatrix was given, and no encoder takes it. */
 kerf_status kf_notes_unused(kf_notes *n, kerf_error *err);
+/* What was seen in numbers: `seen` has KF_SAW_... of each decision. */
+enum { KF_SAW_NAN = 1, KF_SAW_INF = 2, KF_SAW_ZEROS = 4 };
+kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned char *seen,
+                          kerf_error *err);
 void kf_notes_free(kf_notes *n); /* all zeros are fine */
 
 #endif

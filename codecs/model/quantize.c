@@ -31,6 +31,8 @@ typedef struct quantizing {
     shared_stats *shared; /* per item of the plan     */
     kf_room *room;        /* of those that are at work: the first `rooms` are free */
     size_t rooms;
+    unsigned char *seen; /* per item, KF_SAW_...: of the first `noted` */
+    size_t noted;
 } quantizing;
 
 static const kerf_decision *item_at(const quantizing *q, size_t i)
@@ -116,10 +118,30 @@ static kerf_status make_feedback(quantizing *q, size_t i, const kerf_exec *exec,
     return s;
 }
 
+/* Goes into the journal: a weight may have been seen by an earlier run. */
+static uint64_t note_of(const kf_values_seen *v)
+{
+    return (kf_values_have_nan(v) ? KF_SAW_NAN : 0) | (kf_values_have_inf(v) ? KF_SAW_INF : 0) |
+           (kf_values_are_zero(v) ? KF_SAW_ZEROS : 0);
+}
+
+static void take_note(void *ctx, uint64_t note)
+{
+    quantizing *q = ctx;
+    q->seen[q->noted++] = (unsigned char)note;
+}
+
+static kerf_status make_notes(void *ctx, kerf_error *err)
+{
+    quantizing *q = ctx;
+    return kf_notes_seen(q->plan->found, &q->plan->decided, q->seen, err);
+}
+
 static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, const kerf_weight *w,
-                               kerf_weight_writer *to, kerf_error *err)
+                               kerf_weight_writer *to, uint64_t *note, kerf_error *err)
 {
     kf_encode_job encode = encode_job(q, i, exec);
+    kf_values_seen seen = {.dtype = encode.tensor->dtype};
     if (kerf_layout_shares_scale(q->plan->layout, w->codec.format) && w->geometry.matrices == 1) {
         KF_TRY(share_stats(q, i, exec, err));
         encode.stats = &q->shared[i].stats;
@@ -138,7 +160,9 @@ static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, c
     encode.exec = &own;
     encode.writer = to;
     encode.room = &room;
+    encode.seen = &seen;
     if (s == KERF_OK) s = kf_encode_tensor(&encode, err);
+    *note = note_of(&seen);
     give_room(q, room);
     kerf_feedback_free(feedback);
     kerf_importance_free(&importance);
@@ -164,20 +188,25 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
                                 const kerf_exec *exec, uint64_t *note, kerf_error *err)
 {
     quantizing *q = ctx;
-    (void)note;
     const kerf_decision *d = item_at(q, i);
     char name[64];
     if (d->dropped) return KERF_OK;
     if (d->decoded) return decode_item(q, d, w, entry, exec, err);
     if (!d->codec.format) {
+        kf_values_seen seen = {0};
+        const kerf_reader *from = q->plan->source->reader;
         kf_work_item(&q->work, d->weight->name, "keep");
-        return kf_copy_weight(q->plan->source->reader, d->weight, w, entry, &q->work, err);
+        if (d->weight->codec.format)
+            return kf_copy_weight(from, d->weight, w, entry, &q->work, err);
+        KF_TRY(kf_copy_dense(from, d->weight, w, entry, &seen, &q->work, err));
+        *note = note_of(&seen);
+        return KERF_OK;
     }
     const kerf_weight after = kf_plan_weight(q->plan, d);
     kerf_weight_writer *to = NULL;
     kf_work_item(&q->work, after.name, kerf_codec_name(d->codec, name, sizeof name));
     KF_TRY(kerf_weight_writer_open(w, q->plan->layout, &after, entry, &to, err));
-    kerf_status s = encode_item(q, i, exec, &after, to, err);
+    kerf_status s = encode_item(q, i, exec, &after, to, note, err);
     kerf_weight_writer_close(to);
     return s;
 }
@@ -220,12 +249,16 @@ static kerf_status quantize(quantizing *q, kerf_error *err)
         .ctx = q,
         .work_bytes = work_bytes,
         .write = write_weight,
+        .noted = take_note,
+        .written = make_notes,
         .describe = describe_work,
         .share = &q->share,
     };
     if (p->to.imatrix) KF_TRY(kerf_reader_fingerprint(p->to.imatrix->reader, &q->imatrix, err));
     KF_TRY(kf_allocate(&q->shared, p->decided.count, sizeof *q->shared, err));
     KF_TRY(kf_allocate(&q->room, members, sizeof *q->room, err));
+    KF_TRY(kf_allocate(&q->seen, p->decided.count, 1, err));
+    kf_notes_free(p->found);
     return kf_write_model(&out, err);
 }
 
@@ -279,6 +312,7 @@ kerf_status kerf_quantize(const kerf_plan *p, const kerf_team *team, const kerf_
     for (size_t i = 0; i < q.rooms; i++) free(q.room[i].p);
     free(q.room);
     free(q.shared);
+    free(q.seen);
     if (s == KERF_OK && result)
         *result = (kerf_result){.changed = p->totals.quantized,
                                 .kept = p->totals.weights - p->totals.quantized,

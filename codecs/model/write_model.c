@@ -141,6 +141,7 @@ static kerf_status write_all(model_run *r, kerf_error *err)
     if (alone) kf_work_phase(j->work, "writing", bytes);
     KF_TRY(write_weights(r, err));
     KF_TRY(kerf_reader_check(j->source, err));
+    if (j->written) KF_TRY(j->written(j->ctx, err));
     if (alone) kf_work_phase(j->work, "comparing what was written", kf_manifest_bytes(j->manifest));
     return kf_work_check(j->work, err);
 }
@@ -189,6 +190,7 @@ static kerf_status write_taken(const kf_write *j, uint64_t *note, kerf_error *er
     kf_write part = *j;
     part.to = &to;
     part.noted = NULL;
+    part.written = NULL;
     to.parts = (unsigned)files;
     for (;;) {
         size_t i = 0;
@@ -216,9 +218,10 @@ static kerf_status write_together(const kf_write *j, kerf_error *err)
     KF_TRY(kf_allocate(&note, m->weights, sizeof *note, err));
     kf_work_phase(j->work, "writing", bytes);
     kerf_status s = write_taken(j, note, err);
+    for (size_t i = 0; s == KERF_OK && j->noted && i < m->weights; i++) j->noted(j->ctx, note[i]);
+    if (s == KERF_OK && j->written) s = j->written(j->ctx, err);
     if (s == KERF_OK && ranks->rank == 0) s = kerf_merge(j->to->path, &merge, NULL, NULL, err);
     if (s == KERF_OK) s = ranks->combine(ranks->ctx, NULL, 0, err);
-    for (size_t i = 0; s == KERF_OK && j->noted && i < m->weights; i++) j->noted(j->ctx, note[i]);
     if (s == KERF_OK && j->share)
         *j->share = (kerf_share){m->shards, m->shards, kf_manifest_bytes(m)};
     free(note);

@@ -25,6 +25,8 @@ typedef struct kf_write {
     /* Gets the note of each weight, in their order, whether this run has written it or an earlier
      * one; or NULL. */
     void (*noted)(void *ctx, uint64_t note);
+    /* Called behind the last note, while the output can still be given up; or NULL. */
+    kerf_status (*written)(void *ctx, kerf_error *err);
     kerf_share *share; /* set for an output of which a part is written; or NULL */
     /* Prints what the bytes depend on besides the source and the manifest; NULL: nothing. */
     void (*describe)(const void *ctx, FILE *to);

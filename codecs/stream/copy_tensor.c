@@ -10,6 +10,7 @@ typedef struct copy_job {
     const kerf_tensor *tensor;
     kerf_writer *writer;
     size_t entry;
+    kf_values_seen *seen; /* or NULL */
     kf_work *work;
 } copy_job;
 
@@ -22,6 +23,7 @@ static kerf_status copy_read(void *ctx, kf_panel *p, kerf_error *err)
 static kerf_status copy_work(void *ctx, kf_panel *p, kerf_error *err)
 {
     const copy_job *job = ctx;
+    if (job->seen) kf_values_see(job->seen, p->dense.p, p->dense.n);
     return kf_work_add(job->work, p->dense.n, err);
 }
 
@@ -31,16 +33,36 @@ static kerf_status copy_write(void *ctx, kf_panel *p, kerf_error *err)
     return kerf_writer_write(job->writer, job->entry, p->u0, p->dense.p, p->dense.n, err);
 }
 
+static kerf_status copy(const copy_job *job, kerf_error *err)
+{
+    static const kf_steps steps = {copy_read, copy_work, copy_write, NULL};
+    copy_job own = *job;
+    kf_stream *s = NULL;
+    KF_TRY(kf_stream_open_bytes(&s, job->tensor->bytes, err));
+    kerf_status status = kf_stream_run(s, &steps, &own, err);
+    kf_stream_close(s);
+    return status;
+}
+
 kerf_status kf_copy_tensor(const kerf_reader *from, const kerf_tensor *t, kerf_writer *to, size_t i,
                            kf_work *work, kerf_error *err)
 {
-    static const kf_steps steps = {copy_read, copy_work, copy_write, NULL};
-    copy_job job = {from, t, to, i, work};
-    kf_stream *s = NULL;
-    KF_TRY(kf_stream_open_bytes(&s, t->bytes, err));
-    kerf_status status = kf_stream_run(s, &steps, &job, err);
-    kf_stream_close(s);
-    return status;
+    return copy(&(copy_job){.reader = from, .tensor = t, .writer = to, .entry = i, .work = work},
+                err);
+}
+
+kerf_status kf_copy_dense(const kerf_reader *from, const kerf_weight *w, kerf_writer *to, size_t i,
+                          kf_values_seen *seen, kf_work *work, kerf_error *err)
+{
+    const kerf_tensor *t = kf_weight_tensor(w);
+    *seen = (kf_values_seen){.dtype = t->dtype};
+    return copy(&(copy_job){.reader = from,
+                            .tensor = t,
+                            .writer = to,
+                            .entry = i,
+                            .seen = t->block_type ? NULL : seen,
+                            .work = work},
+                err);
 }
 
 kerf_status kf_copy_weight(const kerf_reader *from, const kerf_weight *w, kerf_writer *to, size_t i,

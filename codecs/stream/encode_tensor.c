@@ -127,11 +127,20 @@ static kerf_status encode_bands(const encode_run *run, const kf_panel *p, uint64
                        &run->exec, err);
 }
 
+static void see(encode_run *run, const kf_panel *p)
+{
+    if (!run->job->seen) return;
+    pthread_mutex_lock(&run->lock);
+    kf_values_see_one(run->job->seen, p->dense.p, p->dense.n);
+    pthread_mutex_unlock(&run->lock);
+}
+
 static kerf_status encode_step(void *ctx, kf_panel *p, kerf_error *err)
 {
     encode_run *run = ctx;
     const kf_encode_job *job = run->job;
     const uint64_t step = bands_in_call(run, p);
+    see(run, p);
     for (uint64_t u = p->u0; u < p->u1; u += step) {
         if (u > p->u0) KF_TRY(kf_work_check(job->work, err));
         kerf_status s = encode_bands(run, p, u, kf_min_u64(u + step, p->u1), err);

@@ -5,6 +5,7 @@
 
 #include "base/work.h"
 #include "stream/panels.h"
+#include "stream/values_seen.h"
 
 typedef struct kf_encode_job {
     const kerf_reader *reader;
@@ -18,6 +19,7 @@ typedef struct kf_encode_job {
     kf_room *room;              /* NULL: a tensor that must be measured first is read twice       */
     kf_step look;               /* called for each panel, in order, when it is encoded; NULL: not */
     void *look_ctx;
+    kf_values_seen *seen; /* told of numbers until one is not zero; NULL: not */
 } kf_encode_job;
 
 /* NaN and Inf of the source, unless --nan allows them, are a KERF_E_DATA that names the tensor,

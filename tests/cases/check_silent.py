@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""check_silent.py KERF [CASE...]: what must not pass without a word."""
+import json
+import math
+import sys
+
+from files import model, need, numbers, run_cases
+
+L = "model.layers.0."
+UP = (L + "mlp.up_proj.weight", "BF16", (64, 128))
+
+
+def notes(kerf, source, out, *args, code="int8"):
+    return kerf.json("quantize", source, *(["-f", code] if code else []), "-o", out, "-y", *args)["notes"]
+
+
+def case_kept_values(kerf, tmp):
+    """NaN and Inf in tensors that are kept are copied, and said; an infinite mask is what a mask is."""
+    clean = model(f"{tmp}/clean", [UP, ("model.norm.weight", "BF16", (128,))], model_type="llama")
+    need(notes(kerf, clean, f"{tmp}/out") == [], "notes of a clean model")
+    for name, shape in (("model.norm.weight", (128,)), ("lm_head.weight", (64, 128)), ("model.embed_tokens.weight", (64, 128)), (L + "mlp.up_proj.bias", (64,))):
+        for dtype in ("F32", "BF16", "F16", "F64"):
+            for value in (math.nan, math.inf, -math.inf):
+                n = math.prod(shape)
+                values = numbers(n)
+                values[n - 1] = value
+                bad = model(f"{tmp}/bad", [UP, (name, dtype, shape, values)], model_type="llama")
+                said = notes(kerf, bad, f"{tmp}/out")
+                need([s for s in said if "NaN or Inf" in s and name in s], f"{dtype} {value} in {name}: {said}")
+    mask = model(f"{tmp}/mask", [UP, ("h.0.attn.masked_bias", "F32", (64, 64), [-math.inf] * 4096)], model_type="llama")
+    need(not [s for s in notes(kerf, mask, f"{tmp}/out") if "NaN" in s], "a mask is taken for damage")
+
+
+def case_zeros(kerf, tmp):
+    """A weight of nothing but zeros is what is left of a download that broke off."""
+    for dtype in ("BF16", "F16", "F32", "F64"):
+        for code in ("nvfp4", "int8", "nf4", "fp8-e4m3", "int4-g32-asym"):
+            zeros = model(f"{tmp}/m", [UP, (L + "mlp.down_proj.weight", dtype, (128, 64), [0.0] * 8192)], model_type="llama")
+            said = notes(kerf, zeros, f"{tmp}/out", code=code)
+            need(len([s for s in said if "zeros" in s and "down_proj" in s and "up_proj" not in s]) == 1, f"{dtype} {code}: {said}")
+    one = model(f"{tmp}/one", [(L + "mlp.down_proj.weight", "F32", (128, 64), [0.0] * 8191 + [1e-30]), UP], model_type="llama")
+    need(notes(kerf, one, f"{tmp}/out") == [], "one number is not nothing")
+    none = model(f"{tmp}/none", [UP, (L + "mlp.down_proj.weight", "BF16", (0, 64), [])], model_type="llama")
+    need(not [s for s in notes(kerf, none, f"{tmp}/out") if "zeros" in s], "no numbers are not zeros")
+
+
+def case_idle_rules(kerf, tmp):
+    """The last rule that matches counts; one that later ones leave nothing to is said."""
+    m = model(f"{tmp}/m", [UP, (L + "mlp.down_proj.weight", "BF16", (128, 64))], model_type="llama")
+
+    def recipe(*rules):
+        with open(f"{tmp}/r.json", "w") as f:
+            json.dump({"schema": "kerf.recipe/1", "rules": [{"tensors": [t], "codec": c} for t, c in rules]}, f)
+        return kerf.json("quantize", m, "--recipe", f"{tmp}/r.json", "-n")["notes"]
+
+    need("--recipe *down_proj* decides nothing" in recipe(("*down_proj*", "int8"), ("*", "nvfp4"))[0], "a recipe")
+    need(recipe(("*", "nvfp4"), ("*down_proj*", "int8")) == [], "a rule that counts")
+    need(recipe(("*down_proj*", "int8"), ("*", "int8")) == [], "the same is no loss")
+    both = kerf.json("quantize", m, "-f", "int8", "--tensor", "*down*=mxfp4", "--tensor", "*up*=nvfp4", "--tensor", "*=keep", "--tensor", "*up*=nf4", "-n")["notes"]
+    need("--tensor *down*=mxfp4 and others decide nothing" in both[0], both)
+    need(recipe(("*up*", "int8"), ("*down*", "nvfp4")) == [], "two")
+    said = kerf.json("quantize", m, "--recipe", f"{tmp}/r.json", "--tensor", "*=nf4", "-n")["notes"]
+    need(said == [], "an option is there to change a recipe")
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases(globals()))
