@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "advice/advice.h"
+#include "base/plain_numbers.h"
 
 /* --- the budget ---------------------------------------------------------------------------- */
 
@@ -86,28 +87,28 @@ static kerf_status explain_limits(const kerf_advice *a, const kerf_choice *c, ke
     const double other_us = held_us(a, a->other_us, a->other_high_us);
     const char *end = a->budget.likely || a->other_high_us <= a->other_us ? "" : " at the slow end";
     if (limit(a->budget.bytes) < a->kept_bytes) {
-        n += (size_t)snprintf(text, sizeof text,
+        n += (size_t)kf_print(text, sizeof text,
                               "; what is kept takes %.0f bytes already (--all-tensors quantizes it "
                               "too)",
                               a->kept_bytes);
     }
     if (step_limit_us(a) < other_us) {
-        n += (size_t)snprintf(text + n, sizeof text - n,
+        n += (size_t)kf_print(text + n, sizeof text - n,
                               "; attention and other operators take %.1f us already%s", other_us,
                               end);
     }
     if (near[KERF_PRICE_BYTES] < INFINITY) {
-        n += (size_t)snprintf(
+        n += (size_t)kf_print(
             text + n, sizeof text - n, "; it would take %.4f bits, %.0f bytes with what is kept",
             8 * near[KERF_PRICE_BYTES] / a->elements, near[KERF_PRICE_BYTES] + a->kept_bytes);
     }
     if (near[KERF_PRICE_TIME] < INFINITY && n < sizeof text) {
         double us = near[KERF_PRICE_TIME] + other_us;
-        n += (size_t)snprintf(text + n, sizeof text - n, "; or %.2f us a step, %.1f tok/s%s", us,
+        n += (size_t)kf_print(text + n, sizeof text - n, "; or %.2f us a step, %.1f tok/s%s", us,
                               a->batch * 1e6 / us, end);
     }
     if (near[KERF_PRICE_LOSS] < INFINITY && n < sizeof text) {
-        snprintf(text + n, sizeof text - n, "; or a t2 of %.4g", near[KERF_PRICE_LOSS]);
+        kf_print(text + n, sizeof text - n, "; or a t2 of %.4g", near[KERF_PRICE_LOSS]);
     }
     return kf_fail(err, KERF_E_LIMIT, KF_NOWHERE,
                    "no choice of these formats stays under the budget%s", text);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "advice/advice.h"
+#include "base/plain_numbers.h"
 
 /* The candidate that would have been next: least of objective and priced costs but for the pick. */
 static size_t next_best(const kerf_advice *a, const kerf_advice_group *g)
@@ -81,9 +82,9 @@ static size_t say_smaller(const kerf_advice *a, const kerf_advice_group *g, char
     const double saves = 100 * (1 - g->cost[best].bytes / mine->bytes);
     kerf_advice_codec_name(a, best, name);
     if (mine->t2 > 0)
-        return (size_t)snprintf(out, size, "%s would save %.0f %% for %.1f times the error; ", name,
+        return (size_t)kf_print(out, size, "%s would save %.0f %% for %.1f times the error; ", name,
                                 saves, g->cost[best].t2 / mine->t2);
-    return (size_t)snprintf(out, size, "%s would save %.0f %% for an error of %.1e; ", name, saves,
+    return (size_t)kf_print(out, size, "%s would save %.0f %% for an error of %.1e; ", name, saves,
                             g->cost[best].t2);
 }
 
@@ -103,11 +104,11 @@ static void explain_group(const kerf_advice *a, kerf_advice_group *g)
     n += say_rank(a, g, g->reason + n, size - n);
     n += say_smaller(a, g, g->reason + n, size - n);
     const kerf_advice_cost *x = &g->cost[other];
-    n += (size_t)snprintf(g->reason + n, size - n, "next best %s: t2 %+.2e, %+.1f %% bytes",
+    n += (size_t)kf_print(g->reason + n, size - n, "next best %s: t2 %+.2e, %+.1f %% bytes",
                           kerf_advice_codec_name(a, other, name), x->t2 - mine->t2,
                           mine->bytes > 0 ? 100 * (x->bytes / mine->bytes - 1) : 0);
     if (a->hardware && n < size) {
-        snprintf(g->reason + n, size - n, ", %+.2f us", x->us - mine->us);
+        kf_print(g->reason + n, size - n, ", %+.2f us", x->us - mine->us);
     }
 }
 

@@ -12,6 +12,7 @@
 #include <kerf/importance.h>
 
 #include "advice/advice.h"
+#include "base/plain_numbers.h"
 
 enum { POINTS = KERF_ADVICE_MEASURED, KEPT = 32 };
 
@@ -203,7 +204,7 @@ static void give_way(kerf_advice *a)
     const size_t c = a->measured[best].uniform;
     for (size_t g = 0; g < a->groups; g++) {
         a->group[g].pick = c;
-        snprintf(a->group[g].reason, sizeof a->group[g].reason,
+        kf_print(a->group[g].reason, sizeof a->group[g].reason,
                  "%s for all groups measured a KL of %.5f, the choice by prediction %.5f",
                  kerf_advice_codec_name(a, c, name), a->measured[best].kl, a->measured[0].kl);
     }

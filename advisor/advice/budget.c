@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/plain_numbers.h"
 
 kerf_status kerf_budget_read(const char *text, kerf_budget *b, kerf_error *err)
 {
@@ -25,7 +26,9 @@ kerf_status kerf_budget_read(const char *text, kerf_budget *b, kerf_error *err)
     static const char mark[] = ":likely";
     char *end = NULL, unit[16];
     errno = 0;
+    kf_plain plain = kf_plain_begin();
     double x = strtod(text, &end);
+    kf_plain_end(&plain);
     const char *colon = strchr(end, ':');
     const int likely = colon && strcmp(colon, mark) == 0;
     snprintf(unit, sizeof unit, "%.*s", (int)(likely ? colon - end : 15), end);

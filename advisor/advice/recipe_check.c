@@ -9,6 +9,7 @@
 
 #include "base/globs.h"
 #include "base/work.h"
+#include "base/plain_numbers.h"
 #include "score/compare.h"
 
 /* Sums do not depend on threads or backends; the last digits may on how a file was edited. Where
@@ -35,7 +36,7 @@ static void note_broken(recipe_check *c, const char *tensor, const char *what, d
 {
     kerf_recipe_result *r = c->result;
     if (r->broken++) return;
-    snprintf(r->first, sizeof r->first, "%.200s: %s was promised as %.10g and is %.10g", tensor,
+    kf_print(r->first, sizeof r->first, "%.200s: %s was promised as %.10g and is %.10g", tensor,
              what, promised, got);
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/text_page.h"
+#include "base/plain_numbers.h"
 #include "file/json/json_text.h"
 #include "report/ci_text.h"
 
@@ -95,7 +96,7 @@ static void test_at(const void *ctx, size_t i, kf_ci_test *out)
     for (unsigned f = 0; f < KERF_EVAL_FIGURES && n < sizeof out->fault; f++) {
         if (!(m->over >> f & 1u)) continue;
         const int k =
-            snprintf(out->fault + n, sizeof out->fault - n, "%s%s %.4g is over its limit %.4g",
+            kf_print(out->fault + n, sizeof out->fault - n, "%s%s %.4g is over its limit %.4g",
                      n ? "; " : "", kerf_eval_figure_name((kerf_eval_figure)f), m->figure[f],
                      e->limits.most[f]);
         if (k > 0) n += (size_t)k;

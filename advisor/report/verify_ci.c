@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "report/ci_text.h"
+#include "base/plain_numbers.h"
 
 enum { WORST = 10 };
 
@@ -20,7 +21,7 @@ static void find_fault(const kerf_verify_row *r, char out[KF_CI_TEXT])
     if (r->problem[0]) kerf_text_printable(r->problem, out, KF_CI_TEXT);
     for (unsigned f = 0; !r->problem[0] && f < KERF_FIGURES && n < KF_CI_TEXT; f++) {
         if (!(r->over >> f & 1u)) continue;
-        const int k = snprintf(out + n, KF_CI_TEXT - n, "%s%s %.4g is over its limit %.4g",
+        const int k = kf_print(out + n, KF_CI_TEXT - n, "%s%s %.4g is over its limit %.4g",
                                n ? "; " : "", kerf_figure_name((kerf_figure)f),
                                kerf_figure_of(&r->score, (kerf_figure)f), r->limit[f]);
         if (k > 0) n += (size_t)k;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plain_numbers.h"
 #include "base/system.h"
 
 #define MAX_NAME_IN_TEXT 120
@@ -56,7 +57,9 @@ static void make_one_line(char *text)
 static KERF_PRINTF(4, 0) void set_error(kerf_error *err, kerf_status s, uint64_t offset,
                                         const char *fmt, va_list ap)
 {
+    kf_plain plain = kf_plain_begin();
     vsnprintf(err->text, sizeof err->text, fmt, ap);
+    kf_plain_end(&plain);
     make_one_line(err->text);
     err->status = s;
     err->native = 0;

@@ -36,9 +36,11 @@ void kf_text_add(kf_text *t, const char *fmt, ...)
 {
     char part[256];
     va_list ap;
+    kf_plain plain = kf_plain_begin();
     va_start(ap, fmt);
     int n = vsnprintf(part, sizeof part, fmt, ap);
     va_end(ap);
+    kf_plain_end(&plain);
     if (n < 0 || (size_t)n >= sizeof part)
         t->failed = 1;
     else
@@ -64,7 +66,7 @@ static int take(void *text, const char *p, int n)
     return t->failed ? -1 : n;
 }
 
-FILE *kf_text_stream(kf_text *t)
+static FILE *open_stream(kf_text *t)
 {
     return funopen(t, NULL, take, NULL, NULL);
 }
@@ -76,16 +78,24 @@ static ssize_t take(void *text, const char *p, size_t n)
     return t->failed ? 0 : (ssize_t)n;
 }
 
-FILE *kf_text_stream(kf_text *t)
+static FILE *open_stream(kf_text *t)
 {
     return fopencookie(t, "w", (cookie_io_functions_t){.write = take});
 }
 #endif
 
+FILE *kf_text_stream(kf_text *t)
+{
+    FILE *to = open_stream(t);
+    if (to) t->plain = kf_plain_begin();
+    return to;
+}
+
 int kf_text_close(kf_text *t, FILE *to, char **text, size_t *n)
 {
     if (!to || ferror(to)) t->failed = 1;
     if (to && fclose(to) != 0) t->failed = 1;
+    if (to) kf_plain_end(&t->plain);
     kf_text_fill(t, 0, 0); /* an empty text is one, too */
     if (t->failed) {
         free(t->p);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/plain_numbers.h"
 
 int kf_has_suffix(const char *text, const char *suffix)
 {
@@ -149,7 +150,7 @@ char *kerf_bytes_text(uint64_t bytes, char *out)
         value /= 1024;
         unit++;
     }
-    snprintf(out, KERF_BYTES_TEXT, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
+    kf_print(out, KERF_BYTES_TEXT, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
     return out;
 }
 

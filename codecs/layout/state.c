@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/plain_numbers.h"
 #include "file/json/json_read.h"
 
 #define MAX_STATE_BYTES 4096u
@@ -76,7 +77,7 @@ void kf_state_write(const kerf_weight *w, float offset, char out[KF_STATE_BYTES]
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (dtypes[i].dtype == w->dtype) dtype = dtypes[i].name;
     if (f->second == KERF_SECOND_NESTED)
-        snprintf(nested, sizeof nested,
+        kf_print(nested, sizeof nested,
                  ", \"nested_blocksize\": 256, \"nested_dtype\": \"float32\", "
                  "\"nested_offset\": %.9g",
                  (double)offset);

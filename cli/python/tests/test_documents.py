@@ -6,8 +6,11 @@ import builtins
 import dataclasses
 import html.parser
 import inspect
+import os
 import re
 import shutil
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -176,3 +179,39 @@ def test_columns_of_numbers_read_as_one() -> None:
     assert page.count("text-align:right") == 3 and page.count("text-align:left") == 3
     shown = [kerf._records.cell(x) for x in (19.0, 4.25, 1234.5, 0.0, 7, 28000, None, True)]
     assert shown == ["19.00", "4.250", "1234", "0.000", "7", "28,000", "", "yes"]
+
+
+def test_bytes_do_not_follow_the_locale(tmp_path: Path) -> None:
+    """A program that runs in German has printf write 0,5; files and documents have a point."""
+    made = shutil.which("localedef") and subprocess.run(
+        ["localedef", "-i", "de_DE", "-f", "UTF-8", tmp_path / "de_DE.UTF-8"], capture_output=True
+    )
+    if not made or not (tmp_path / "de_DE.UTF-8").exists():
+        pytest.skip("no German locale can be made here")
+    script = """
+import locale, sys
+import kerf
+model, to, name = sys.argv[1:]
+if name:
+    locale.setlocale(locale.LC_ALL, name)
+    assert "%.1f" % 0.5 != locale.format_string("%.1f", 0.5)
+kerf.quantize(model, to + "/nf4", "nf4-dq", layout="bitsandbytes")
+assert all(w.passed for w in [kerf.verify(model, to + "/nf4")])
+advice = kerf.advise(model, bits=5.25, formats=["nvfp4", "int8"])
+print(advice._repr_html_(), advice, kerf.score(model, ["int8"]), kerf.inspect(to + "/nf4"))
+"""
+    said, files = [], []
+    for name in ("", "de_DE.UTF-8"):
+        to = tmp_path / f"out{len(said)}"
+        to.mkdir()
+        run = subprocess.run(
+            [sys.executable, "-c", script, MODEL, to, name],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "LOCPATH": str(tmp_path)},
+        )
+        assert run.returncode == 0, run.stderr
+        said.append(re.sub(r"out[01]|[0-9.]+ s\b", "", run.stdout))
+        files.append((to / "nf4/model.safetensors").read_bytes())
+    assert said[0] == said[1]
+    assert files[0] == files[1]

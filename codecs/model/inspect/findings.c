@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/plain_numbers.h"
 #include "layout/config_check.h"
 #include "model/not_a_model.h"
 #include "model/stray.h"
@@ -130,7 +131,7 @@ static kerf_status compare_pair(const kf_inspection *x, const kerf_weight *a, co
     KF_TRY(kerf_weight_read(x->source->reader, a, p, 0, &of_a, sizeof of_a, err));
     KF_TRY(kerf_weight_read(x->source->reader, b, p, 0, &of_b, sizeof of_b, err));
     if (memcmp(&of_a, &of_b, sizeof of_a) != 0) {
-        snprintf(text, sizeof text,
+        kf_print(text, sizeof text,
                  "tensor scale %.6g, but %.120s of the same fused group has %.6g: loaders that "
                  "merge them take the larger one for both",
                  (double)of_a, b->name, (double)of_b);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/plain_numbers.h"
 #include "roles/groups.h"
 #include "model/inspect/findings.h"
 
@@ -125,7 +126,7 @@ static kerf_status find_tiles(const kf_inspection *x, const kerf_weight *w, kerf
         double as_stored = likeness(stored, TILE_ROWS, (size_t)cols);
         double as_tiles = likeness(plain, TILE_ROWS, (size_t)cols);
         if (as_tiles > 1.5 * as_stored + 0.1) {
-            snprintf(text, sizeof text,
+            kf_print(text, sizeof text,
                      "scales seem to lie in tiles of 128 x 4, as kernels want them, not "
                      "checkpoints: rows and columns explain %.0f %% of their variance so, %.0f %% "
                      "as they are",
@@ -255,7 +256,7 @@ static kerf_status find_nibbles(const kf_inspection *x, const kerf_weight *w, ke
         double differences = correlate_pairs(energy, energy + cols, cols, -1);
         double least = fmax(0.25, 6 / sqrt((double)cols / 2));
         if (sums * differences < 0 && fmin(fabs(sums), fabs(differences)) > least) {
-            snprintf(text, sizeof text,
+            kf_print(text, sizeof text,
                      "the two codes of each byte seem to be swapped: pairs of columns follow the "
                      "norm before them (correlation %.2f), their differences the other way (%.2f)",
                      sums, differences);
