@@ -110,8 +110,12 @@ kerf_status kerf_layout_check(const kerf_layout *l, const kerf_format *f, kerf_e
     }
     const char *why = scheme ? kf_stored_find(l, f)->refusal : "its loaders have no such scheme";
     kerf_status st =
-        kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s does not take %s (%s); it takes %.340s",
-                l->name, f->name, why, list.p ? list.p : "nothing");
+        list.p ? kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                         "layout %s does not take %s (%s); it takes %.340s", l->name, f->name, why,
+                         list.p)
+               : kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                         "layout %s is read, not written%s%s; kerf formats %s lists those that are",
+                         l->name, scheme ? ": " : "", scheme ? why : "", f->name);
     free(list.p);
     return st;
 }

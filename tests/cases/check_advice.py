@@ -192,6 +192,7 @@ def layouts(run, tmp):
     run.tries(again, r"convert it first, or ask for (--layout \S+)", lambda t: ["convert", f"{tmp}/mo", "--layout", again[5], "-o", f"{tmp}/converted"],
               lambda t: ["quantize", f"{tmp}/converted", *again[2:]], lambda t: [*again[:4], *t[1].split(), "-o", f"{tmp}/same"])
     run.tries(["convert", m, "--layout", "modelopt", "-o", f"{tmp}/x"], r"kerf (quantize) makes some", lambda t: [t[1], m, "-f", "nvfp4", "-o", f"{tmp}/made"])
+    run.tries(["quantize", m, "-f", "int8", "--layout", "awq", "-n"], r"is read, not written; kerf (formats) (\S+) lists", lambda t: [t[1], t[2]])
     run.tries(["convert", f"{tmp}/mo", "-o", f"{tmp}/x"], r"(--layout) NAME is missing; kerf (formats) lists", lambda t: [t[2]],
               lambda t: ["convert", f"{tmp}/mo", t[1], "kerf", "-o", f"{tmp}/as-kerf"])
     run.works(["quantize", m, "-f", "int8", "-o", f"{tmp}/int8"], "")
