@@ -70,15 +70,29 @@ static kerf_status ask(const request *r, const char *extra, char **text, size_t 
     return s;
 }
 
+/* A name that no model has is told apart from what a verb finds wrong with a model. */
+static kerf_status look_for(const char *name, int *is_absent, kerf_error *err)
+{
+    char *path = NULL;
+    const kerf_status s = model_at(name, &path, err);
+    free(path);
+    *is_absent = s == KERF_E_IO && !err->native;
+    return s;
+}
+
 int answer_verb(request *r)
 {
+    int is_absent = 0;
+    const char *model = json_string_value(json_object_get(r->json, "model"));
     char *text = NULL;
     size_t n = 0;
     kerf_error err = {0};
     const int both = json_object_get(r->json, "config") && json_object_get(r->json, "model");
     const int none = !json_object_get(r->json, "config") && !json_object_get(r->json, "model");
     if (r->json && (both || none)) return reply_error(r, 400, "model or config: one of the two");
-    const kerf_status s = ask(r, NULL, &text, &n, &err);
+    kerf_status s = model ? look_for(model, &is_absent, &err) : KERF_OK;
+    if (is_absent) return reply_error(r, 404, "%s", err.text);
+    if (s == KERF_OK) s = ask(r, NULL, &text, &n, &err);
     return s == KERF_OK ? reply_text(r, 200, "application/json", text, n)
                         : reply_failure(r, s, &err);
 }

@@ -33,10 +33,22 @@ static int is_made_of(const char *text, const char *others)
     return 1;
 }
 
+/* Text of any script on one line. */
+static int is_line(const char *text)
+{
+    size_t characters = 0;
+    for (const char *p = text; *p; p++) {
+        const unsigned char c = (unsigned char)*p;
+        if (c < 0x20 || c == 0x7f) return 0;
+        characters += (c & 0xc0) != 0x80; /* not a byte that continues one */
+    }
+    return characters > 0 && characters <= TEXT_MOST;
+}
+
 /* A path that stays below where it begins. */
 static int is_below(const char *text)
 {
-    if (text[0] == '/' || !is_made_of(text, "._-+@=, /")) return 0;
+    if (text[0] == '/' || !is_line(text)) return 0;
     for (const char *p = text; p; p = strchr(p, '/')) {
         if (*p == '/') p++;
         if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || !p[2])) return 0;

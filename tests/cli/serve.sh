@@ -121,6 +121,20 @@ if [ "$(id -u)" -ne 0 ]; then # links of a folder that cannot be listed are not 
     ask 404 POST $api/score '{"model": "unlisted", "formats": ["nvfp4"]}'
     chmod 755 "$tmp/models/unlisted" && rm -r "$tmp/models/unlisted"
 fi
+# A name that is listed can be asked for, in whatever script it is.
+mkdir "$tmp/models/名 é (v1)" && cp "$tmp"/models/tiny/{config.json,model.safetensors} "$tmp/models/名 é (v1)/"
+ask 200 GET $api/models
+json_is models.# 2
+ask 200 POST $api/predict '{"hardware": "h200", "formats": ["nvfp4"], "model": "名 é (v1)"}'
+ask 404 POST $api/predict '{"hardware": "h200", "formats": ["nvfp4"], "model": "名 é (v2)"}'
+rm -r "$tmp/models/名 é (v1)"
+# Every layout that the command writes, and no other: the refusal of a request lists them.
+ask 400 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "x", "layout": "no-such"}'
+served=$(sed -n 's/.*layout: expected \([^"]*\)".*/\1/p' "$tmp/out" | tr '|' '\n' | sort)
+written=$("$KERF" quantize "$tmp/models/tiny" -f nvfp4 --layout no-such -n 2>&1 | sed 's/.*one of //; s/, /\n/g' | while read -r layout; do
+    case $("$KERF" quantize "$tmp/models/tiny" -f nvfp4 --layout "$layout" -n 2>&1) in *'is read, not written'*) ;; *) echo "$layout" ;; esac
+done | sort)
+check "layouts of the server are those of the command" diff <(echo "$served") <(echo "$written")
 ask 400 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "../x"}'
 ask 422 POST $api/predict '{"hardware": "h200", "formats": ["nvfp4"], "config": {"model_type": 7}}'
 # What is no good HTTP, found by the library or here: 4xx, JSON, and the connection ends. In a static command the
