@@ -252,3 +252,8 @@ def test_a_forked_process_goes_on() -> None:
     assert queue.get(timeout=60) == expected
     child.join(60)
     assert child.exitcode == 0
+
+
+def test_a_mask_is_not_lost(noise: Any) -> None:
+    with pytest.raises(kerf.UnsupportedError, match="masked"):
+        kerf.encode(np.ma.masked_array(noise, noise > 1), "nvfp4")

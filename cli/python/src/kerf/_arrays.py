@@ -187,6 +187,8 @@ def _numpy_kind(dtype: np.dtype[Any]) -> int:
 
 
 def _numpy_view(array: NDArray[Any], writable: bool) -> View:
+    if isinstance(array, np.ma.MaskedArray):
+        raise UnsupportedError("a masked array, whose mask has no place in any format: fill it first")
     if not array.flags.c_contiguous:
         if writable:
             raise ArgumentError(f"out, of shape {array.shape}, has gaps between its rows")
