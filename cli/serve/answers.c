@@ -11,8 +11,7 @@
 #include "serve/monitoring.h"
 #include "serve/verb_words.h"
 
-/* --- what the server is ------------------------------------------------------------------------
- */
+/* --- what the server is --------------------------------------------------------------------- */
 
 int answer_index(request *r)
 {
@@ -52,9 +51,7 @@ int answer_models(request *r)
                                 "output", serving.output != NULL));
 }
 
-/* --- verbs that answer at once
- * --------------------------------------------------------------------
- */
+/* --- verbs that answer at once ------------------------------------------------------------- */
 
 /* A row's verb with the body's options and one more. */
 static kerf_status ask(const request *r, const char *extra, char **text, size_t *n, kerf_error *err)
@@ -70,35 +67,37 @@ static kerf_status ask(const request *r, const char *extra, char **text, size_t 
     return s;
 }
 
-/* A name that no model has is told apart from what a verb finds wrong with a model. */
-static kerf_status look_for(const char *name, int *is_absent, kerf_error *err)
+/* Models are looked for now, so that a wrong name is told to the one who asks. */
+static kerf_status check_models(const request *r, kerf_error *err)
 {
     char *path = NULL;
-    const kerf_status s = model_at(name, &path, err);
-    free(path);
-    *is_absent = s == KERF_E_IO && !err->native;
-    return s;
+    for (const field *f = r->route->fields; f && f->name; f++) {
+        const json_t *v = json_object_get(r->json, f->name);
+        if (v && f->kind == FIELD_OUTPUT && !serving.output)
+            return kerf_fail(err, KERF_E_NOSUP,
+                             "nothing is written: kerf serve --output DIR allows it");
+        if (!v || f->kind != FIELD_MODEL) continue;
+        TRY(model_at(json_string_value(v), &path, err));
+        free(path);
+    }
+    return KERF_OK;
 }
 
 int answer_verb(request *r)
 {
-    int is_absent = 0;
-    const char *model = json_string_value(json_object_get(r->json, "model"));
     char *text = NULL;
     size_t n = 0;
     kerf_error err = {0};
-    const int both = json_object_get(r->json, "config") && json_object_get(r->json, "model");
-    const int none = !json_object_get(r->json, "config") && !json_object_get(r->json, "model");
-    if (r->json && (both || none)) return reply_error(r, 400, "model or config: one of the two");
-    kerf_status s = model ? look_for(model, &is_absent, &err) : KERF_OK;
-    if (is_absent) return reply_error(r, 404, "%s", err.text);
+    if (r->json && !json_object_get(r->json, "model") == !json_object_get(r->json, "config"))
+        return reply_error(r, 400, "model or config: one of the two");
+    kerf_status s = check_models(r, &err);
+    if (s == KERF_E_IO && !err.native) return reply_error(r, 404, "%s", err.text);
     if (s == KERF_OK) s = ask(r, NULL, &text, &n, &err);
     return s == KERF_OK ? reply_text(r, 200, "application/json", text, n)
                         : reply_failure(r, s, &err);
 }
 
-/* --- one product -------------------------------------------------------------------------------
- */
+/* --- one product ---------------------------------------------------------------------------- */
 
 static json_int_t integer_of(const request *r, const char *key, json_int_t otherwise)
 {
@@ -155,8 +154,7 @@ int answer_analyze(request *r)
     return reply_failure(r, s, &err);
 }
 
-/* --- many products -----------------------------------------------------------------------------
- */
+/* --- many products -------------------------------------------------------------------------- */
 
 /* The answers of one shape after the other, a line for each. */
 typedef struct sweep {
@@ -263,8 +261,7 @@ int answer_sweep(request *r)
     return begins == KERF_OK ? reply_error(r, 503, "no memory") : reply_failure(r, begins, &err);
 }
 
-/* --- jobs --------------------------------------------------------------------------------------
- */
+/* --- jobs ----------------------------------------------------------------------------------- */
 
 /* The number in a path; 0: none. */
 static int id_of(const request *r)
@@ -280,23 +277,6 @@ static int no_job(request *r)
                        r->id ? r->id : "");
 }
 
-/* Models are looked for now, so that a wrong name is told to the one who asks. */
-static kerf_status check_job(const request *r, kerf_error *err)
-{
-    char *path = NULL;
-    for (const field *f = r->route->fields; f->name; f++) {
-        const json_t *v = json_object_get(r->json, f->name);
-        if (!v) continue;
-        if (f->kind == FIELD_OUTPUT && !serving.output)
-            return kerf_fail(err, KERF_E_NOSUP,
-                             "nothing is written: kerf serve --output DIR allows it");
-        if (f->kind != FIELD_MODEL) continue;
-        TRY(model_at(json_string_value(v), &path, err));
-        free(path);
-    }
-    return KERF_OK;
-}
-
 int answer_submit(request *r)
 {
     int id = 0;
@@ -304,7 +284,7 @@ int answer_submit(request *r)
     const int chooses = strcmp(r->route->verb, "advise") == 0;
     if (chooses && !json_object_get(r->json, "model") == !json_object_get(r->json, "config"))
         return reply_error(r, 400, "model or config: one of the two");
-    kerf_status s = check_job(r, &err);
+    kerf_status s = check_models(r, &err);
     if (s == KERF_E_IO && !err.native) return reply_error(r, 404, "%s", err.text);
     if (s != KERF_OK) return reply_failure(r, s, &err);
     s = job_submit(r->route, r->json, &id, &err);
@@ -352,8 +332,7 @@ int answer_events(request *r)
     return answered >= 0 ? answered : no_job(r);
 }
 
-/* --- counters ----------------------------------------------------------------------------------
- */
+/* --- counters ------------------------------------------------------------------------------- */
 
 static double resident_bytes(void)
 {

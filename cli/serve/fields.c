@@ -24,25 +24,19 @@ static int is_word_of(const char *words, const char *text)
 /* Letters and digits, and these others. */
 static int is_made_of(const char *text, const char *others)
 {
-    if (!*text || strlen(text) > TEXT_MOST) return 0;
-    for (; *text; text++) {
-        const char c = *text;
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) continue;
-        if (!strchr(others, c)) return 0;
-    }
-    return 1;
+    static const char usual[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    const size_t n = strlen(text);
+    while (*text && (strchr(usual, *text) || strchr(others, *text))) text++;
+    return n > 0 && n <= TEXT_MOST && !*text;
 }
 
 /* Text of any script on one line. */
 static int is_line(const char *text)
 {
-    size_t characters = 0;
-    for (const char *p = text; *p; p++) {
-        const unsigned char c = (unsigned char)*p;
-        if (c < 0x20 || c == 0x7f) return 0;
-        characters += (c & 0xc0) != 0x80; /* not a byte that continues one */
-    }
-    return characters > 0 && characters <= TEXT_MOST;
+    size_t n = 0;
+    for (; *text; n += (*text++ & 0xc0) != 0x80) /* not for bytes that continue a character */
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) return 0;
+    return n > 0 && n <= TEXT_MOST;
 }
 
 /* A path that stays below where it begins. */

@@ -63,8 +63,7 @@ static json_t *one_json(const field *f)
         return json_pack("{s:s, s:i, s:i, s:{s:s, s:I, s:I}}", "type", "array", "minItems", 2,
                          "maxItems", 2, "items", "type", "integer", "minimum", lo, "maximum", hi);
     case FIELD_MODEL:
-    case FIELD_MODELS:
-        return pattern_json("^(?!/)(?!(.*/)?\\.\\.(/|$))[^\\u0000-\\u001f\\u007f]+$");
+    case FIELD_MODELS: return pattern_json("^(?!/)(?!(.*/)?\\.\\.(/|$))[^\\x00-\\x1f\\x7f]+$");
     case FIELD_CONFIG: return json_pack("{s:s}", "type", "object");
     case FIELD_OUTPUT: return pattern_json("^[A-Za-z0-9_][A-Za-z0-9._-]*$");
     }

@@ -35,11 +35,9 @@
     }
 #define MOST_DIM 4294967296.0
 
-/* Those that are written: tests/cli/serve.sh compares them with the command's. */
-#define LAYOUTS                                                                                  \
-    "kerf|modelopt|compressed-tensors|compressed-tensors-naive|bitsandbytes|gguf|deepseek|gptq|" \
-    "gptq-v2|gpt-oss"
-
+static const char layouts[] = /* all that are written */
+    "kerf|modelopt|compressed-tensors|compressed-tensors-naive|bitsandbytes|gguf|deepseek|gptq|"
+    "gptq-v2|gpt-oss";
 static const field analyze_fields[] = {
     HARDWARE(1),
     {"rows", FIELD_INTEGER, 1, "", 1, MOST_DIM, NULL, "outputs of the product", 0},
@@ -82,7 +80,7 @@ static const field recommend_fields[] = {
     HARDWARE(0),
     {"runtime", FIELD_WORD, 0, "runtime", 0, 0, "vllm|sglang|trtllm|transformers|llama.cpp",
      "that shall load the result", 0},
-    {"layout", FIELD_WORD, 0, "layout", 0, 0, LAYOUTS, "of the result", 0},
+    {"layout", FIELD_WORD, 0, "layout", 0, 0, layouts, "of the result", 0},
     {"formats", FIELD_CODECS, 0, "format", 0, 0, NULL, "candidates", 0},
     {"batch", FIELD_INTEGER, 0, "batch", 1, 1 << 20, NULL, "sequences", 0},
     {"context", FIELD_INTEGER, 0, "context", 1, 1 << 30, NULL, "tokens of each", 0},
@@ -114,7 +112,7 @@ static const field quantize_fields[] = {
     MODEL(1),
     {"format", FIELD_CODEC, 1, "format", 0, 0, NULL, "of all that is quantized", 0},
     {"output", FIELD_OUTPUT, 1, "output", 0, 0, NULL, "a name in the folder of --output", 0},
-    {"layout", FIELD_WORD, 0, "layout", 0, 0, LAYOUTS, "of the result", 0},
+    {"layout", FIELD_WORD, 0, "layout", 0, 0, layouts, "of the result", 0},
     {"tensors", FIELD_RULES, 0, "tensor", 0, 0, NULL, "GLOB=FORMAT, the last that matches", 1},
     {"overwrite", FIELD_SWITCH, 0, "overwrite", 0, 0, NULL, "replace what is there", 0},
     KEEP,
