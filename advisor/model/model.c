@@ -12,6 +12,7 @@
 #include <kerf/checkpoint.h>
 
 #include "file/json/json_read.h"
+#include "model/layer_kinds.h"
 #include "model/model_families.h"
 
 typedef struct reader {
@@ -50,14 +51,29 @@ static const json_t *value_of(const reader *r, const char *keys)
     return v ? v : first_of(r, kf_model_synonyms(keys));
 }
 
+/* Of a list with one value for each layer: the one that all have, or what they have on average. */
+static json_int_t of_layers(const reader *r, const json_t *list)
+{
+    uint64_t sum = 0;
+    const size_t n = json_array_size(list);
+    for (size_t i = 0; i < n; i++) {
+        const json_int_t x = json_integer_value(json_array_get(list, i));
+        if (x < 1 || x > (json_int_t)UINT32_MAX) return 0;
+        if (i && x != json_integer_value(json_array_get(list, 0))) r->model->estimated = 1;
+        sum += (uint64_t)x;
+    }
+    return n ? (json_int_t)((sum + n / 2) / n) : 0;
+}
+
 /* A whole number of at most 2^32; absent or null: `missing`, and an error when that is 0. */
 static kerf_status number(const reader *r, const char *key, uint64_t missing, uint64_t *out)
 {
     const json_t *v = value_of(r, key);
     *out = missing;
     if ((!v || json_is_null(v)) && missing) return KERF_OK;
-    json_int_t x = json_integer_value(v);
-    if (!json_is_integer(v) || x < 1 || x > (json_int_t)UINT32_MAX) {
+    const int is_list = json_is_array(v);
+    json_int_t x = is_list ? of_layers(r, v) : json_integer_value(v);
+    if ((!is_list && !json_is_integer(v)) || x < 1 || x > (json_int_t)UINT32_MAX) {
         return BAD(r, "%.200s: %s must be a whole number above 0", r->path, key);
     }
     *out = (uint64_t)x;
@@ -155,9 +171,7 @@ static void read_layers(reader *r)
 {
     kerf_model *m = r->model;
     const char *letters = json_string_value(json_object_get(r->doc, "hybrid_override_pattern"));
-    const json_t *types = json_object_get(r->doc, "layer_types");
-    const uint64_t every = number_or_none(r, "full_attention_interval");
-    uint64_t count[128] = {0}, linear = 0;
+    uint64_t count[128] = {0};
     m->attention_layers = m->layers;
     r->mlp_layers = ALL_LAYERS;
     for (const char *c = letters; c && *c; c++) count[*c & 127]++;
@@ -170,12 +184,7 @@ static void read_layers(reader *r)
         r->mixer_layers = count['M'] * L / n;
         return;
     }
-    for (size_t i = 0; i < json_array_size(types); i++) {
-        const char *type = json_string_value(json_array_get(types, i));
-        linear += type && (strstr(type, "linear") || strstr(type, "mamba") || strstr(type, "conv"));
-    }
-    if (!linear && every > 1) linear = m->layers - m->layers / every;
-    r->mixer_layers = kf_min_u64(linear, m->layers);
+    r->mixer_layers = kf_layers_without_attention(r->doc, m->layers);
     m->attention_layers -= r->mixer_layers;
 }
 
@@ -184,24 +193,24 @@ static kerf_status add_latent_attention(reader *r)
 {
     kerf_model *m = r->model;
     uint64_t nope, rank = number_or_none(r, "q_lora_rank");
+    const uint64_t L = m->attention_layers;
     KF_TRY(number(r, "kv_lora_rank", 0, &m->latent));
     KF_TRY(number(r, "qk_nope_head_dim", 0, &nope));
     KF_TRY(number(r, "qk_rope_head_dim", 0, &m->rope_dim));
     KF_TRY(number(r, "v_head_dim", 0, &m->v_dim));
     m->qk_dim = nope + m->rope_dim;
     if (rank) {
-        add(r, "q_a_proj", KERF_PART_LINEAR, rank, m->hidden, m->layers, 1, KERF_PIECE_Q_A);
-        add_vector(r, "q_a norm", rank, m->layers);
+        add(r, "q_a_proj", KERF_PART_LINEAR, rank, m->hidden, L, 1, KERF_PIECE_Q_A);
+        add_vector(r, "q_a norm", rank, L);
     }
-    add(r, "kv_a_proj", KERF_PART_LINEAR, m->latent + m->rope_dim, m->hidden, m->layers, 1,
+    add(r, "kv_a_proj", KERF_PART_LINEAR, m->latent + m->rope_dim, m->hidden, L, 1,
         KERF_PIECE_KV_A);
-    add_vector(r, "kv_a norm", m->latent, m->layers);
+    add_vector(r, "kv_a norm", m->latent, L);
     add(r, rank ? "q_b_proj" : "q_proj", KERF_PART_LINEAR, m->heads * m->qk_dim,
-        rank ? rank : m->hidden, m->layers, 1, KERF_PIECE_NONE);
-    add(r, "kv_b_proj", KERF_PART_LINEAR, m->heads * (nope + m->v_dim), m->latent, m->layers, 1,
+        rank ? rank : m->hidden, L, 1, KERF_PIECE_NONE);
+    add(r, "kv_b_proj", KERF_PART_LINEAR, m->heads * (nope + m->v_dim), m->latent, L, 1,
         KERF_PIECE_NONE);
-    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, m->heads * m->v_dim, m->layers, 1,
-        KERF_PIECE_NONE);
+    add(r, "o_proj", KERF_PART_LINEAR, m->hidden, m->heads * m->v_dim, L, 1, KERF_PIECE_NONE);
     return KERF_OK;
 }
 
@@ -275,7 +284,8 @@ static kerf_status add_feed_forward(reader *r)
     uint64_t dense = number_or_none(r, "first_k_dense_replace");
     dense =
         kf_min_u64(dense, m->layers) + json_array_size(json_object_get(r->doc, "mlp_only_layers"));
-    if (dense > m->layers || number_or_none(r, "decoder_sparse_step") > 1) {
+    const uint64_t sparse = dense > m->layers ? 0 : kf_layers_sparse(r->doc, m->layers, dense);
+    if (dense > m->layers || (sparse < m->layers - dense && dense)) {
         return kf_fail(r->err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s: this mixture of dense and sparse layers is not known", r->path);
     }
@@ -284,44 +294,24 @@ static kerf_status add_feed_forward(reader *r)
     if (m->experts_active > m->experts) {
         return BAD(r, "%.200s: num_experts_per_tok is larger than %s", r->path, r->family->experts);
     }
-    m->moe_layers = m->layers - dense;
-    KF_TRY(add_dense(r, dense));
+    m->moe_layers = sparse;
+    KF_TRY(add_dense(r, m->layers - sparse));
     return add_experts(r);
 }
 
 /* --- the whole ----------------------------------------------------------------------------- */
 
-/* Layers that see the last tokens alone. What a configuration says of each layer holds for every
- * family; without that, it may say from which layer on (max_window_layers), or which are full (a
- * period, which families have of their own too). */
-static uint64_t windowed_layers(reader *r)
-{
-    const json_t *types = json_object_get(r->doc, "layer_types");
-    const uint64_t layers = r->model->layers, first = number_or_none(r, "max_window_layers");
-    uint64_t every = number_or_none(r, "sliding_window_pattern"), n = 0;
-    for (size_t i = 0; i < json_array_size(types); i++) {
-        const char *type = json_string_value(json_array_get(types, i));
-        n += type && strcmp(type, "sliding_attention") == 0;
-    }
-    if (json_array_size(types) > 0) return n < layers ? n : layers;
-    if (flag(r, "use_sliding_window", 0) && json_object_get(r->doc, "max_window_layers"))
-        return first < layers ? layers - first : 0;
-    if (!every) every = r->family->windowed;
-    if (every == 0) return 0;
-    return every == 1 ? layers : layers - layers / every;
-}
-
 static void read_window(reader *r)
 {
     kerf_model *m = r->model;
-    m->window = number_or_none(r, "sliding_window");
-    if (m->window && flag(r, "use_sliding_window", 1)) m->window_layers = windowed_layers(r);
+    m->window_layers = kf_layers_windowed(r->doc, m->layers, r->family->windowed, &m->window);
     if (m->window_layers == 0) m->window = 0;
 }
 
 static kerf_status read_model(reader *r)
 {
     kerf_model *m = r->model;
+    m->estimated = r->family->estimated;
     KF_TRY(number(r, "hidden_size", 0, &m->hidden));
     KF_TRY(number(r, "num_hidden_layers", 0, &m->layers));
     KF_TRY(number(r, "vocab_size", 0, &m->vocab));
@@ -329,11 +319,10 @@ static kerf_status read_model(reader *r)
     KF_TRY(number(r, "num_key_value_heads", m->heads, &m->kv_heads));
     KF_TRY(number(r, "head_dim", m->hidden / m->heads ? m->hidden / m->heads : 1, &m->head_dim));
     if (flag(r, "multi_query", 0) && !value_of(r, "num_key_value_heads")) m->kv_heads = 1;
-    m->estimated = r->family->estimated;
     read_layers(r);
     m->tied = flag(r, "tie_word_embeddings", r->family->tied);
     add(r, "embed_tokens", KERF_PART_EMBEDDING, m->vocab, m->hidden, 1, 1, KERF_PIECE_NONE);
-    if (r->family->latent) {
+    if (r->family->latent || (m->estimated && number_or_none(r, "kv_lora_rank"))) {
         KF_TRY(add_latent_attention(r));
     } else {
         add_attention(r);

@@ -358,6 +358,30 @@ def case_predict(kerf, tmp):
     need(known["parameters"] == same["parameters"] and not same["estimated"], "phi3 is a Llama under another name")
     other = ask({**sizes, "model_type": "never_heard_of"}, "-f", "bf16")
     need(other["estimated"] and other["parameters"] == known["parameters"], "an estimate from sizes")
+    layers = {**sizes, "sliding_window": 1024}
+    full = 32 * 8192 * 2 * 4096 * 2  # bytes of the cache of 8,192 tokens
+
+    def cache(**config):
+        return ask({**layers, **config}, "-f", "bf16", "--context", "8192")["predictions"][0]["cache_bytes"] / full
+
+    latent = dict(kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128)
+    chunked = dict(sliding_window=None, attention_chunk_size=2048, num_local_experts=4, num_experts_per_tok=1)
+    for share, config in (
+            (1 - 0.75 * 7 / 8, dict(model_type="exaone4", sliding_window_pattern="LLLG")), (1, dict(model_type="gemma3_text", sliding_window_pattern=1)),
+            (1 - 0.75 * 7 / 8, dict(model_type="cohere2", sliding_window_pattern=4)), (1 / 8, dict(model_type="mistral", sliding_window=1024.0)),
+            (1 - 0.5 * 7 / 8, dict(model_type="new", hybrid_layer_pattern=[0, 1] * 16)), (1, dict(model_type="new", use_sliding_window=False, layer_types=["sliding_attention"] * 32)),
+            (1 - 0.75 * 3 / 4, dict(model_type="llama4_text", **chunked)), (1 - 0.5 * 3 / 4, dict(model_type="llama4_text", no_rope_layers=[1, 0] * 16, **chunked)),
+            (1 - 0.75 * 3 / 4, dict(model_type="llama4_text", layer_types=(["chunked_attention"] * 3 + ["full_attention"]) * 8, **chunked)),
+            (4 / 32, dict(model_type="jamba", sliding_window=None, attn_layer_period=8, attn_layer_offset=4)), (3 / 32, dict(model_type="bamba", attn_layer_indices=[9, 18, 27])),
+            (1 / 8, dict(model_type="minimax_text_01", sliding_window=None, attn_type_list=([0] * 7 + [1]) * 4)),
+            (11 / 32, dict(model_type="recurrent_gemma", sliding_window=None, block_types=["recurrent", "recurrent", "attention"])),
+            (576 / 8192, dict(model_type="deepseek_v32", sliding_window=None, **latent)), (576 / 8192 / 4, dict(model_type="kimi_linear", sliding_window=None, linear_attn_config={"kda_layers": list(range(24))}, **latent))):
+        need(is_near(cache(**config), share, 1e-6), f"{config}: a cache of {cache(**config)}, not {share}")
+    experts = dict(model_type="llama4_text", num_local_experts=16, num_experts_per_tok=1, intermediate_size_mlp=8192)
+    every, half = (ask({**sizes, **experts, "interleave_moe_layer_step": n}, "-f", "bf16")["parameters"] for n in (1, 2))
+    need(is_near(every - half, 16 * (17 * 11008 - 8192) * 3 * 4096, 0.001), "half of the layers have experts")
+    several = ask({**sizes, "model_type": "gemma3n_text", "intermediate_size": [11008] * 32}, "-f", "bf16")
+    need(several["parameters"] == other["parameters"], "one size for each layer, and the same in all")
     chatglm = ask(dict(model_type="chatglm", hidden_size=4096, ffn_hidden_size=13696, num_layers=28, num_attention_heads=32, multi_query_attention=True,
                        multi_query_group_num=2, padded_vocab_size=65024), "-f", "bf16")
     need(is_near(chatglm["parameters"], 6.244e9, 0.001), f"ChatGLM3 has {chatglm['parameters']}")

@@ -368,8 +368,9 @@ static void wrong_files(void **state)
          "\"vocab_size\": 64, \"num_attention_heads\": 1, \"num_local_experts\": 2, "
          "\"num_experts_per_tok\": 3, \"intermediate_size\": 64}",
          KERF_E_DATA, "larger than num_local_experts"},
-        {"{\"model_type\": \"qwen3_moe\", \"hidden_size\": 64, \"num_hidden_layers\": 1, "
-         "\"vocab_size\": 64, \"num_attention_heads\": 1, \"decoder_sparse_step\": 2}",
+        {"{\"model_type\": \"qwen3_moe\", \"hidden_size\": 64, \"num_hidden_layers\": 4, "
+         "\"vocab_size\": 64, \"num_attention_heads\": 1, \"decoder_sparse_step\": 2, "
+         "\"mlp_only_layers\": [0]}",
          KERF_E_NOSUP, "not known"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,0 +1,20 @@
+/* layer_kinds.h - how many layers of a model have attention, a window, experts: config.json says it
+ * as a list, a pattern, a period or places, under names of its family. */
+#ifndef KERF_MODEL_LAYER_KINDS_H
+#define KERF_MODEL_LAYER_KINDS_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* Layers that have linear attention, a state space or a convolution in its place. */
+uint64_t kf_layers_without_attention(const json_t *doc, uint64_t layers);
+
+/* Layers that see the last *window tokens alone, or a chunk of so many; *window 0: none does.
+ * usual: of so many layers all but one have a window where the file does not say which; 1: all; 0:
+ * none. */
+uint64_t kf_layers_windowed(const json_t *doc, uint64_t layers, unsigned usual, uint64_t *window);
+
+/* Of the layers from `first` on, those with experts. */
+uint64_t kf_layers_sparse(const json_t *doc, uint64_t layers, uint64_t first);
+
+#endif
