@@ -115,8 +115,7 @@ function(kerf_add_cuda target)
         "#define KF_ROW_ID ${id}\n#define KF_SHUFFLED 1\n#include \"cuda/gemv_row.cuh\"\n")
       target_sources(${target} PRIVATE ${source})
     endif()
-    # Blocks with minima say so; experts_row.cuh fails where they do not.
-    if(NOT KERF_CODECS_ONLY AND row MATCHES ", *(STRUCT|SUPER)," AND NOT row MATCHES "minim")
+    if(NOT KERF_CODECS_ONLY AND row MATCHES ", *(STRUCT|SUPER),")
       set(source ${PROJECT_BINARY_DIR}/rows/gemv_row_blocks_experts_${id}_fours.cu)
       file(CONFIGURE OUTPUT ${source} CONTENT "#define KF_ROW_ID ${id}\n#define KF_BLOCKS 1\n\
 #define KF_FOURS 1\n#include \"cuda/experts/experts_row.cuh\"\n")

@@ -47,11 +47,10 @@ enum { KF_EXPERTS_TURNS = 3 };
 /* Tokens of a group in the kernel for few: columns of one product; FOURS: where more pay. */
 enum { KF_EXPERTS_FEW = 2, KF_EXPERTS_FOURS = 4 };
 
-/* Tokens that a group may have: four of GGUF's blocks without minima, which take long to decode.
- * With minima four columns find no room in registers (section 38 of bench/notes-gemv.md). */
+/* Tokens that a group may have: four of GGUF's blocks, which take long to decode. */
 KF_TILING unsigned kf_experts_few_most(kf_gemv_tiling t)
 {
-    return t.way == KF_WAY_BLOCKS && !t.stage_sums ? KF_EXPERTS_FOURS : KF_EXPERTS_FEW;
+    return t.way == KF_WAY_BLOCKS ? KF_EXPERTS_FOURS : KF_EXPERTS_FEW;
 }
 
 /* Whether a format has the kernel by slices: those that the other two do not take, and those of 8

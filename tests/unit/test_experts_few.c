@@ -110,6 +110,12 @@ static void figures_of_fours(void **state)
     assert_int_equal(r.chunk_stages, 14);
     assert_int_equal(r.x_pitch, 14 * 512 + 64);
     assert_int_equal(r.backs_at, r.x_at + 4 * r.x_pitch);
+    /* In q4_k 8 stages of 512 elements, which four tokens' x has room for in one turn; a stage has
+     * 16 groups, whose sums of x take 64 bytes for each token. */
+    n = need_of_share(4, "q4_k", "sm_90", 132, 0, 4096, 14336, 16);
+    assert_true(kf_experts_few_divide(&r, &n));
+    assert_int_equal(r.beside, 2);
+    assert_int_equal(r.lists_at - r.x_sums_at, r.chunk_stages * 4 * 64);
     /* 29 stages cannot be cut alike: one block. */
     n = need_of_share(4, "q6_k", "sm_90", 132, 0, 29 * 256, 14336, 16);
     assert_true(kf_experts_few_divide(&r, &n));
@@ -137,10 +143,10 @@ static void fours_are_taken_where_they_pay(void **state)
 {
     (void)state;
     /* With as many slots as experts the first two, of six bits and more. */
-    static const char *const fours[] = {"q6_k",   "ggml-q8_0", "q3_k",       "q5_0",      "iq4_nl",
-                                        "iq4_xs", "ggml-q4_0", "ggml-mxfp4", "ggml-nvfp4"};
-    static const char *const twos[] = {"q2_k", "q4_k",  "q5_k",     "q4_1",
-                                       "q5_1", "nvfp4", "int4-g128"};
+    static const char *const fours[] = {"q6_k",       "ggml-q8_0", "q3_k", "q5_0", "iq4_nl",
+                                        "iq4_xs",     "ggml-q4_0", "q4_k", "q5_k", "ggml-mxfp4",
+                                        "ggml-nvfp4", "q2_k",      "q4_1", "q5_1"};
+    static const char *const twos[] = {"nvfp4", "int4-g128"};
     for (size_t i = 0; i < sizeof fours / sizeof *fours; i++) {
         assert_int_equal(share_of(fours[i], 4096, 14336, 8, 2, 8), 4);
         assert_int_equal(share_of(fours[i], 4096, 14336, 5, 2, 8), 4);

@@ -132,8 +132,9 @@ consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const beside &,
 /* --- sums of x, where groups have minima --------------------------------------------------------
  */
 
-/* Those of a stage, which the same warp has made halves. Returns whether one that this lane made is
- * not finite. */
+/* Those of a stage, which the same warp has made halves: [quarter][group], or as add_rests() has
+ * them, of COLUMNS columns. Returns whether one that this lane made is not finite. */
+template <int COLUMNS = 1>
 __device__ __forceinline__ bool sum_stage(uint32_t x, uint32_t to, uint32_t lane)
 {
     if (!HAS_MINIMA) return false;
@@ -142,7 +143,7 @@ __device__ __forceinline__ bool sum_stage(uint32_t x, uint32_t to, uint32_t lane
     if (lane >= STAGE_GROUPS) return false;
     const float sum =
         sum_of_group<64>(x + lane % OWN_GROUPS * (GROUP_OCTETS * 64) + lane / OWN_GROUPS * 16);
-    put_word(to + lane * 4, __float_as_uint(sum));
+    put_word(to + (COLUMNS == 1 ? lane * 4 : sums_at<COLUMNS>(lane)), __float_as_uint(sum));
     return !(fabsf(sum) < INFINITY);
 }
 

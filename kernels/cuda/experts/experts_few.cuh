@@ -23,6 +23,7 @@
 #define KERF_EXPERTS_FEW_CUH
 
 #include "cuda/experts/experts_few_y.cuh"
+#include "cuda/experts/experts_rests.cuh"
 #include "cuda/experts/experts_rows.cuh"
 #include "cuda/experts/experts_stage_x.cuh"
 
@@ -78,8 +79,7 @@ __device__ __forceinline__ uint32_t load_x_of_part(const kf_experts_job &j, cons
         if (lane == 0)
             put_word(base + j.backs_at + (step * FEW_TOKENS + c) * 4,
                      __float_as_uint(kf_exp2(-shift)));
-        const uint32_t sums = (c * j.chunk_stages + step) * (STAGE_GROUPS * 4);
-        odd |= sum_stage(to, base + j.x_sums_at + sums, lane) ? 1u << c : 0;
+        odd |= sum_stage_of_token(j, to, base, c, step, lane) ? 1u << c : 0;
     });
     return odd;
 }
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
     me.table = keep(base + j.table_at + lane * 4);
     me.zero[0] = me.zero[1] = minus_1024(ZERO_OF_ALL);
     me.offset = 0;
-    settle_sums(me, base + j.x_sums_at, j.chunk_stages * (STAGE_GROUPS * 4));
+    settle_few_sums(me, j, base);
     uint32_t slot = 0, x_of = ~0u, odd = 0;
 #pragma unroll 1
     for (; part.items; part.go_on(j, g)) {
@@ -187,8 +187,9 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
 #endif
         {
             constexpr int N = decltype(columns)::COUNT;
-            uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
+            uint32_t octets[few_way<N>::AHEAD][PAIRS<N>][4] = {};
             float total[N][2] = {};
+            result_rests<N> rests = {};
 #pragma unroll 1
             while (left) {
                 const uint32_t step = at.step++, result = at.result;
@@ -203,10 +204,12 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
                 if (left) fetch_beside(then, j, experts, at.where(j, part), lane);
                 wait_unit();
                 float sum[N][2] = {}, whole[PAIRS<N>][2][4] = {};
-                consume_unit<N>(me, ring + slot, me.x + step * X_STAGE, now, sum, whole, octets,
-                                scales);
+                typename few_way<N>::rests of_unit;
+                consume_few<N>(me, ring + slot, me.x + step * X_STAGE, now, sum, whole, octets,
+                               scales, of_unit);
                 replace_odd<N>(me, ring + slot, me.x + step * X_STAGE, scales, is_odd, sum);
                 now = then;
+                rests.add(of_unit, base + j.backs_at + step * (FEW_TOKENS * 4), lane, is_odd);
 #pragma unroll
                 for (int c = 0; c < N; c++) {
                     const float back = __uint_as_float(
@@ -218,6 +221,7 @@ __global__ void __launch_bounds__(THREADS, 2) experts_few(const __grid_constant_
                 }
                 if (ends) {
                     const uint32_t to = slots + (result + warp) * SLOT_BYTES<FEW_TOKENS>;
+                    rests.leave(total, lane);
                     apply_factors<N>(total, factors);
 #if KF_FOURS
                     if (!part.is_first(j)) take_up_result<N>(to, lane, total);

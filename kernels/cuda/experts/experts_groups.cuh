@@ -9,8 +9,8 @@
 
 #include "cuda/experts/experts_job.h"
 
-/* Whether a translation unit has groups of up to four tokens: rows that have them, GGUF's blocks
- * without minima, have a second unit for them. A macro, since kernels keep their registers only
+/* Whether a translation unit has groups of up to four tokens: rows that have them, GGUF's blocks,
+ * have a second unit for them. A macro, since kernels keep their registers only
  * where the compiler does not see a second product at all. */
 #ifndef KF_FOURS
 #define KF_FOURS 0

@@ -1,7 +1,7 @@
 /* experts_row.cuh - the launches of a mixture-of-experts layer of one row of formats.def, each of
- * which is a translation unit of its own, as with cuda/gemv_row.cuh. GGUF's blocks without minima
- * have a second one (KF_FOURS), of the kernel for several tokens alone, with groups of up to four:
- * a kernel that can do both is 3 to 11 % slower with groups of two. */
+ * which is a translation unit of its own, as with cuda/gemv_row.cuh. GGUF's blocks have a second
+ * one (KF_FOURS), of the kernel for several tokens alone, with groups of up to four: a kernel that
+ * can do both is 3 to 11 % slower with groups of two. */
 #include "cuda/gemv/gemv_row_spec.cuh"
 
 #include "cuda/experts/experts_few.cuh"
@@ -20,7 +20,7 @@ typedef void (*experts_kernel)(const kf_experts_job);
 
 /* Whether the row has a unit for groups of up to four tokens. */
 constexpr bool HAS_FOURS_UNIT = kf_experts_few_most(kf_gemv_tiling_of(KF_ROW)) == KF_EXPERTS_FOURS;
-static_assert(HAS_FOURS_UNIT || !HAS_FOURS, "not for blocks with minima: cmake/cuda.cmake");
+static_assert(HAS_FOURS_UNIT || !HAS_FOURS, "of GGUF's blocks: cmake/cuda.cmake");
 
 #if KF_FOURS
 

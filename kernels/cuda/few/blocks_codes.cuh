@@ -182,6 +182,7 @@ struct raw_codes {
             }
     }
 
+    __device__ __forceinline__ void fetch(int, int) {}
     /* The quad of elements 4 q and on of the run. */
     __device__ __forceinline__ void quad(int run, int q, uint32_t zero, uint32_t p[2]) const
     {
@@ -197,6 +198,68 @@ struct raw_codes {
             halves_of_book(low + 2 * word, shift, zero, p);
         else
             halves_of_quad(low[word], shift, above, zero, p);
+    }
+};
+
+/* The same in fewer registers, of blocks without a book whose quarters are not split: words are
+ * read again for each 2, 4 or 8 elements that share their bytes. */
+struct pieces_of_codes {
+    static constexpr int PIECE = ALIGNED == 16 ? 4 : 2; /* words that are read at once */
+    static constexpr int HIGH_PIECE = HIGH_BYTES ? PIECE : 1;
+    uint32_t low[PIECE], high[HIGH_PIECE], from, from_high, high_shift_of_part;
+
+    __device__ __forceinline__ void load(uint32_t block, int run, uint32_t part)
+    {
+        constexpr uint32_t elements = BLOCK.elements;
+        const uint32_t in = run * RUN % elements;
+        block += run * RUN / elements * BLOCK.bytes;
+        from = block + kf_place_byte(LOW, in) + part * LOW_PART;
+        from_high = block + HIGH.at + (HIGH_BYTES ? part * HIGH_PART : 0);
+        high_shift_of_part = HIGH_BYTES && HIGH_SHIFT ? part * HIGH_SHIFT : 0;
+        if constexpr (HIGH_WORDS && !HIGH_BYTES) load_words<1>(high, from_high);
+    }
+    static __device__ __forceinline__ int low_word(int q)
+    {
+        const int at = (int)(kf_place_byte(LOW, 4 * q % LOW_SPAN) - LOW.at) / 4;
+        return 4 * q / LOW_SPAN * (int)LOW.run / 4 + at;
+    }
+    static __device__ __forceinline__ int high_word(int i)
+    {
+        return (int)(kf_place_byte(HIGH, i) - HIGH.at) / 4;
+    }
+    /* Words as they are now: those that were read before are not to be kept for it. */
+    static __device__ __forceinline__ void read(uint32_t *w, uint32_t at)
+    {
+        if constexpr (PIECE == 4)
+            asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                         : "r"(at));
+        else
+            for (int i = 0; i < PIECE; i++)
+                asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(w[i]) : "r"(at + 4 * i));
+    }
+    /* What octet k of the run needs. */
+    __device__ __forceinline__ void fetch(int run, int k)
+    {
+        const int w = low_word(2 * k), i = run * RUN + 8 * k;
+        if (w % PIECE == 0) read(low, from + 4 * w);
+        if constexpr (HIGH_BYTES)
+            if (high_word(i) % PIECE == 0) {
+                read(high, from_high + 4 * high_word(i));
+                if (HIGH_SHIFT)
+#pragma unroll
+                    for (int n = 0; n < PIECE; n++) high[n] >>= high_shift_of_part;
+            }
+    }
+    __device__ __forceinline__ void quad(int run, int q, uint32_t zero, uint32_t p[2]) const
+    {
+        const int i = run * RUN + 4 * q;
+        uint32_t above = 0;
+        if constexpr (HIGH_BYTES)
+            above = high_above(high[high_word(i) % PIECE], high_shift(i));
+        else if constexpr (HIGH_WORDS)
+            above = four_above(high[0] >> 4 * q);
+        halves_of_quad(low[low_word(q) % PIECE], quad_shift(q), above, zero, p);
     }
 };
 

@@ -99,7 +99,7 @@ __device__ __forceinline__ void settle_x(column_worker &me, const kf_gemv_job &j
     }
 }
 
-/* A quarter's sums of x, of each column. */
+/* A quarter's sums of x, of each column, and what rests of minima make of them. */
 template <int N> struct own_sums {
     uint32_t of[HAS_MINIMA ? N : 1][OWN_GROUPS];
 
@@ -111,6 +111,13 @@ template <int N> struct own_sums {
             for (int c = 0; c < N; c++)
                 shared_bytes<OWN_GROUPS * 4>(of[c], me.sums + c * me.sums_column +
                                                         (x - me.x) / (X_STAGE / STAGE_GROUPS / 4));
+    }
+    /* Group i of the quarter: of both rows at once. */
+    __device__ __forceinline__ void meet(int, const group_scale[2]) {}
+    /* Adds a column's of it to a row's sum. */
+    __device__ __forceinline__ void add(float &s, int n, int i, const group_scale &g) const
+    {
+        if (HAS_MINIMA) s = __fmaf_rn(__uint_as_float(of[n][i]), g.rest, s);
     }
 };
 
@@ -155,11 +162,12 @@ __device__ __forceinline__ lane_sums<N> slow_sums(const column_worker &me, uint3
     return consume_slowly<N>(row.x, row.y, own_part(me.lane), x - second * step, step);
 }
 
-/* Adds a unit to the lane's sums of rows g and g + 8: [column][row]. v: what x comes into. */
-template <int N>
+/* Adds a unit to the lane's sums of rows g and g + 8: [column][row]. v: what x comes into; sums:
+ * those of x, as own_sums. */
+template <int N, int AHEAD, typename CODES, typename SUMS>
 __device__ __forceinline__ void consume_quarters(const column_worker &me, uint32_t slot, uint32_t x,
                                                  const beside &b, float sum[N][2],
-                                                 uint32_t v[X_AHEAD<N>][PAIRS<N>][4])
+                                                 uint32_t v[AHEAD][PAIRS<N>][4], SUMS &sums)
 {
     const uint2 of_rows = own_rows(me, slot, b);
     const uint32_t block[2] = {of_rows.x, of_rows.y}, part = own_part(me.lane);
@@ -169,13 +177,12 @@ __device__ __forceinline__ void consume_quarters(const column_worker &me, uint32
         for (int i = 0; i < 2 * N; i++) sum[i / 2][i % 2] += a.of[i / 2][i % 2];
         return;
     }
-    own_sums<N> sums;
     sums.load(me, x);
     row_scales scales[2];
     float c[PAIRS<N>][4];
 #pragma unroll
     for (int run = 0; run < RUNS; run++) {
-        raw_codes codes[2];
+        CODES codes[2];
         group_scale group[2];
         uint32_t zero[2];
 #pragma unroll
@@ -189,6 +196,7 @@ __device__ __forceinline__ void consume_quarters(const column_worker &me, uint32
             if (k % GROUP_OCTETS == 0) {
 #pragma unroll
                 for (int row = 0; row < 2; row++) group[row].find(scales[row], run, i);
+                sums.meet(run * RUN_GROUPS + i, group);
 #pragma unroll
                 for (int p = 0; p < PAIRS<N>; p++) c[p][0] = c[p][1] = c[p][2] = c[p][3] = 0;
             }
@@ -196,6 +204,8 @@ __device__ __forceinline__ void consume_quarters(const column_worker &me, uint32
             if (k % GROUP_OCTETS == 0 || (SWAPS && shift != quad_shift(2 * k - 1)))
 #pragma unroll
                 for (int row = 0; row < 2; row++) zero[row] = group[row].zero_at(shift);
+            codes[0].fetch(run, k);
+            codes[1].fetch(run, k);
             uint32_t p[2][2], q[2][2]; /* of rows g and g + 8: two quads */
 #pragma unroll
             for (int s = 0; s < 2; s++) {
@@ -204,7 +214,7 @@ __device__ __forceinline__ void consume_quarters(const column_worker &me, uint32
             }
 #pragma unroll
             for (int i = 0; i < PAIRS<N>; i++) {
-                uint32_t *w = v[o % X_AHEAD<N>][i];
+                uint32_t *w = v[o % AHEAD][i];
                 live_piece(w, x + i * me.x_pair + o * 64, me.live);
                 multiply(c[i], p[0][0], q[0][0], p[0][1], q[0][1], w[0], w[1]);
                 multiply(c[i], p[1][0], q[1][0], p[1][1], q[1][1], w[2], w[3]);
@@ -216,9 +226,7 @@ __device__ __forceinline__ void consume_quarters(const column_worker &me, uint32
                 for (int row = 0; row < 2; row++) {
                     float &s = sum[n][row];
                     s = __fmaf_rn(c[n / 2][row * 2 + n % 2], group[row].scale, s);
-                    if (HAS_MINIMA)
-                        s = __fmaf_rn(__uint_as_float(sums.of[n][run * RUN_GROUPS + i]),
-                                      group[row].rest, s);
+                    sums.add(s, n, run * RUN_GROUPS + i, group[row]);
                 }
         }
     }
@@ -229,10 +237,11 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
                                              const beside &b, float (*sum)[2], float (*)[2][4],
                                              uint32_t v[X_AHEAD<N>][PAIRS<N>][4])
 {
+    own_sums<N> sums;
     if constexpr (IS_FULL<N>)
         consume_eights<N / 8>(me, slot, x, b, sum);
     else
-        consume_quarters<N>(me, slot, x, b, sum, v);
+        consume_quarters<N, X_AHEAD<N>, raw_codes>(me, slot, x, b, sum, v, sums);
 }
 
 } // namespace
