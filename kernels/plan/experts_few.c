@@ -67,9 +67,9 @@ int kf_experts_few_divide(kf_experts_few_room *out, const kf_experts_few_need *n
 unsigned kf_experts_few_share(const kf_experts_few_need need[2], kf_gemv_tiling t, unsigned tokens,
                               unsigned top_k, unsigned experts)
 {
-    enum { WIDE = 6 }; /* bits of a code that take long enough to decode */
+    enum { NARROW = 2, WIDE = 6 }; /* bits of a code that take long enough to decode */
     const unsigned most = kf_experts_few_most(t);
-    const unsigned least = t.bits >= WIDE ? experts : experts + 1;
+    const unsigned least = t.bits <= NARROW || t.bits >= WIDE ? experts : experts + 1;
     if (most == KF_EXPERTS_FEW || tokens <= KF_EXPERTS_FEW || tokens * top_k < least)
         return KF_EXPERTS_FEW;
     for (int i = 0; i < 2; i++) {

@@ -119,8 +119,8 @@ KF_TILING uint32_t kf_inverse(uint32_t d)
 int kf_experts_few_divide(kf_experts_few_room *out, const kf_experts_few_need *need);
 
 /* Tokens of a group in a layer of which both launches have these needs, share apart: what the
- * format may have, where slots are more than experts, with six bits and more also where they are
- * as many, and x of so many tokens has room in two blocks for a multiprocessor; or
+ * format may have, where slots are more than experts, with two bits and with six and more also
+ * where they are as many, and x of so many tokens has room in two blocks for a multiprocessor; or
  * KF_EXPERTS_FEW. */
 unsigned kf_experts_few_share(const kf_experts_few_need need[2], kf_gemv_tiling t, unsigned tokens,
                               unsigned top_k, unsigned experts);

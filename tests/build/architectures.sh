@@ -50,8 +50,10 @@ compile_row "products of MXFP4, shuffled" gemv_row.cuh \
 every=(80 89 90a 100a 120a 121a)
 compile_row "products of NVFP4" gemv_row.cuh '#define KF_ROW_ID NVFP4' "${every[@]}"
 compile_row "experts of NVFP4" experts/experts_row.cuh '#define KF_ROW_ID NVFP4' "${every[@]}"
-compile_row "experts of Q6_K, by fours" experts/experts_row.cuh \
-    '#define KF_ROW_ID Q6_K\n#define KF_BLOCKS 1\n#define KF_FOURS 1' 80 90a 120a
+for row in Q6_K Q4_K; do # Q4_K has minima
+    compile_row "experts of $row, by fours" experts/experts_row.cuh \
+        "#define KF_ROW_ID $row\n#define KF_BLOCKS 1\n#define KF_FOURS 1" 80 90a 120a
+done
 compile_row "codecs of NVFP4" row.cuh '#define KF_ROW_ID NVFP4' 90a
 compile_row "codecs of INT4_G128" row.cuh '#define KF_ROW_ID INT4_G128' "${every[@]}"
 # These ask whether the architecture is sm_90 or later, and for nothing between or behind: to the compiler

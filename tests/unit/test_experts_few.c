@@ -142,15 +142,15 @@ static unsigned share_of(const char *format, unsigned hidden, unsigned inter, un
 static void fours_are_taken_where_they_pay(void **state)
 {
     (void)state;
-    /* With as many slots as experts the first two, of six bits and more. */
-    static const char *const fours[] = {"q6_k",       "ggml-q8_0", "q3_k", "q5_0", "iq4_nl",
-                                        "iq4_xs",     "ggml-q4_0", "q4_k", "q5_k", "ggml-mxfp4",
-                                        "ggml-nvfp4", "q2_k",      "q4_1", "q5_1"};
+    /* With as many slots as experts the first three, of two bits and of six and more. */
+    static const char *const fours[] = {"q6_k",   "ggml-q8_0", "q2_k",       "q3_k",      "q5_0",
+                                        "iq4_nl", "iq4_xs",    "ggml-q4_0",  "q4_k",      "q5_k",
+                                        "q4_1",   "q5_1",      "ggml-mxfp4", "ggml-nvfp4"};
     static const char *const twos[] = {"nvfp4", "int4-g128"};
     for (size_t i = 0; i < sizeof fours / sizeof *fours; i++) {
         assert_int_equal(share_of(fours[i], 4096, 14336, 8, 2, 8), 4);
         assert_int_equal(share_of(fours[i], 4096, 14336, 5, 2, 8), 4);
-        const unsigned as_many = i < 2 ? 4 : 2;
+        const unsigned as_many = i < 3 ? 4 : 2;
         assert_int_equal(share_of(fours[i], 4096, 14336, 4, 2, 8), as_many);
         assert_int_equal(share_of(fours[i], 2048, 768, 16, 8, 128), as_many);
         assert_int_equal(share_of(fours[i], 4096, 14336, 4, 2, 9), 2);
