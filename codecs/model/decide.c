@@ -51,8 +51,9 @@ static kerf_status apply_rules(const request *q, kerf_decision *d, int *found, k
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%.110s: %.200s cannot be quantized: %s",
                        origin_of(r), w->name, why);
     }
-    d->codec = r->codec;
-    snprintf(d->reason, sizeof d->reason, "%s", origin_of(r));
+    if (!kf_select_empty(w)) d->codec = r->codec;
+    snprintf(d->reason, sizeof d->reason, "%s",
+             kf_select_empty(w) ? kf_select_empty(w) : origin_of(r));
     return KERF_OK;
 }
 

@@ -45,11 +45,19 @@ static const char *first_match(const char *const *glob, size_t count, const kerf
     return NULL;
 }
 
+/* Of nothing there is nothing to quantize, though a header may claim any number of matrices of it,
+ * each with a scale. */
+const char *kf_select_empty(const kerf_weight *w)
+{
+    return kerf_weight_elements(w) == 0 ? "no elements" : NULL;
+}
+
 const char *kf_select_reason(const kerf_select *s, const kerf_weight *w, char *text, size_t size)
 {
     const char *why = kf_select_obstacle(w, text, size);
     const char *glob = why ? NULL : first_match(s->keep, s->keeps, w);
     if (why) return why;
+    if (kf_select_empty(w)) return kf_select_empty(w);
     if (glob) {
         snprintf(text, size, "--keep %s", glob);
         return text;

@@ -11,6 +11,9 @@ int kf_glob_takes(const char *glob, const kerf_weight *w);
 /* Why w cannot be quantized at all, or NULL. The text may stand in `text`. */
 const char *kf_select_obstacle(const kerf_weight *w, char *text, size_t size);
 
+/* Why there is nothing to quantize in w, or NULL. */
+const char *kf_select_empty(const kerf_weight *w);
+
 /* Why w is not selected, also for what keeps it by default, or NULL: it is. */
 const char *kf_select_reason(const kerf_select *s, const kerf_weight *w, char *text, size_t size);
 

@@ -63,5 +63,18 @@ def case_idle_rules(kerf, tmp):
     need(said == [], "an option is there to change a recipe")
 
 
+def case_nothing_of_much(kerf, tmp):
+    """A header may claim any number of matrices without elements: they are kept, whatever asks for them."""
+    for shape in ((1 << 40, 0, 16), (1 << 24, 0, 64), (0, 1 << 40), (1 << 40, 0), (0, 0)):
+        m = model(f"{tmp}/m", [UP, (L + "mlp.down_proj.weight", "BF16", shape, [])], model_type="llama")
+        for args in (["-f", "nvfp4"], ["-f", "int8", "--tensor", "*down*=nf4"], ["-f", "nvfp4", "--tensor", "*=nvfp4"]):
+            done = kerf.json("quantize", m, *args, "-o", f"{tmp}/out", "-y")
+            need([t["reason"] for t in done["tensors"] if "down" in t["name"]] == ["no elements"], f"{shape}: {done['tensors']}")
+            kerf("verify", m, f"{tmp}/out")
+            kerf("dequantize", f"{tmp}/out", "-o", f"{tmp}/dense", "-y")
+        kerf("score", m, "-f", "nvfp4,int8,nf4")
+        kerf("advise", m, "--budget", "5bits", "-f", "nvfp4,int8")
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(globals()))
