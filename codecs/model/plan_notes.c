@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "file/json/text.h"
+#include "file/write/companions.h"
 
 enum { NAMED = 4 }; /* tensors that a note names */
 
@@ -114,6 +115,19 @@ static kerf_status note_idle(kf_notes *n, const kf_decisions *d, kerf_error *err
     return add_note(n, &t, err);
 }
 
+/* Weights can be used without them, so it is no failure. */
+static kerf_status note_pointer(kf_notes *n, const kerf_reader *r, kerf_error *err)
+{
+    char name[128];
+    const char *is = NULL;
+    kf_text t = {0};
+    if (!kerf_reader_is_folder(r)) return KERF_OK;
+    KF_TRY(kf_find_pointer(kerf_reader_folder(r), name, sizeof name, &is, err));
+    if (!is) return KERF_OK;
+    kf_text_add(&t, "%.100s beside the weights is copied, but is %s", name, is);
+    return add_note(n, &t, err);
+}
+
 kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_decisions *d,
                           kerf_error *err)
 {
@@ -127,6 +141,7 @@ kerf_status kf_notes_make(kf_notes *n, const kerf_checkpoint *source, const kf_d
                     model);
         KF_TRY(add_note(n, &t, err));
     }
+    KF_TRY(note_pointer(n, source->reader, err));
     KF_TRY(note_idle(n, d, err));
     KF_TRY(note_decoded(n, d, err));
     return note_roles(n, d, err);

@@ -2,6 +2,7 @@
 """check_silent.py KERF [CASE...]: what must not pass without a word."""
 import json
 import math
+import os
 import sys
 
 from files import model, need, numbers, run_cases
@@ -74,6 +75,27 @@ def case_nothing_of_much(kerf, tmp):
             kerf("dequantize", f"{tmp}/out", "-o", f"{tmp}/dense", "-y")
         kerf("score", m, "-f", "nvfp4,int8,nf4")
         kerf("advise", m, "--budget", "5bits", "-f", "nvfp4,int8")
+
+
+def case_beside(kerf, tmp):
+    """What a loader needs besides weights goes with them, and a pointer in the place of it is said."""
+    wanted = ("tokenizer.json", "tekken.json", "qwen.tiktoken", "preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json",
+              "chat_template.jinja", "generation_config.json", "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
+    others = ("pytorch_model.bin", "model.safetensors.index.json.bak", "quantize_config.json", "hf_quant_config.json", "adapter_config.json", "eval.u16")
+    m = model(f"{tmp}/m", [UP], model_type="llama")
+    for name in wanted + others:
+        with open(f"{m}/{name}", "w") as f:
+            f.write("{}")
+    kerf("quantize", m, "-f", "nvfp4", "-o", f"{tmp}/out")
+    need(sorted(os.listdir(f"{tmp}/out")) == sorted((*wanted, "config.json", "model.safetensors")), sorted(os.listdir(f"{tmp}/out")))
+    for name in ("tokenizer.json", "tekken.json", "tokenizer.model"):
+        with open(f"{m}/{name}", "w") as f:
+            f.write("version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 16400\n")
+        said = notes(kerf, m, f"{tmp}/out")
+        need(len(said) == 1 and said[0].startswith(f"{name} ") and "git lfs pull" in said[0], said)
+        with open(f"{m}/{name}", "w") as f:
+            f.write("{}")
+    need(notes(kerf, m, f"{tmp}/out") == [], "notes of whole files")
 
 
 if __name__ == "__main__":

@@ -6,12 +6,15 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <kerf/words.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file/disk/download.h"
 #include "file/disk/io.h"
 
 #define COPY_BYTES ((size_t)1 << 20)
@@ -26,9 +29,16 @@ static const char *const wanted[] = {
     "vocab*",
     "merges.txt",
     "chat_template*",
+    "*.jinja",
     "*.py",
-    "preprocessor_config.json",
-    "processor_config.json",
+    "*processor_config.json", /* also of images and videos */
+    "*.tiktoken",
+    "tekken.json", /* Mistral's tokenizer */
+    "normalizer.json",
+    "modules.json",
+    "*sentence_*.json", /* sentence-transformers */
+    "bpe.codes",
+    "dict.txt",
     "LICENSE*",
     "README*",
 };
@@ -124,4 +134,33 @@ kerf_status kf_write_companions(const kf_temp *to, const kerf_companion *given, 
     for (size_t i = 0; i < count; i++)
         KF_TRY(kf_temp_put_in(to, given[i].name, given[i].text, strlen(given[i].text), err));
     return KERF_OK;
+}
+
+/* Whether a file holds a few bytes that stand for others. What cannot be read is found out when it
+ * is copied. */
+static const char *find_pointer(DIR *folder, const char *name)
+{
+    char first[KF_DOWNLOAD_BYTES];
+    const int fd = openat(dirfd(folder), name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const ssize_t n = fd < 0 ? -1 : pread(fd, first, sizeof first, 0);
+    if (fd >= 0) close(fd);
+    const char *is = n > 0 ? kf_download_is(first, (size_t)n) : NULL;
+    return is && strncmp(is, "a pointer of ", 13) == 0 ? is : NULL;
+}
+
+kerf_status kf_find_pointer(const char *from, char *name, size_t size, const char **is,
+                            kerf_error *err)
+{
+    const char *next;
+    int failed = 0;
+    DIR *d = opendir(from);
+    *is = NULL;
+    if (!d) return kf_fail_errno(err, errno, "%s: cannot open the folder", from);
+    while (!*is && (next = kf_next_name(d, &failed)) != NULL) {
+        if (!is_companion(d, next)) continue;
+        *is = find_pointer(d, next);
+        snprintf(name, size, "%s", next);
+    }
+    closedir(d);
+    return failed ? kf_fail_errno(err, failed, "%s: cannot read it", from) : KERF_OK;
 }

@@ -10,6 +10,10 @@
  * that are given. */
 kerf_status kf_copy_companions(const char *from, const kf_temp *to, const kerf_companion *given,
                                size_t count, kerf_error *err);
+/* The first of these files that is a pointer to another that was not fetched, and what it is; *is
+ * NULL: none is. */
+kerf_status kf_find_pointer(const char *from, char *name, size_t size, const char **is,
+                            kerf_error *err);
 /* Writes those that are given. */
 kerf_status kf_write_companions(const kf_temp *to, const kerf_companion *given, size_t count,
                                 kerf_error *err);
