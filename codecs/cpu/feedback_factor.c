@@ -18,6 +18,7 @@ typedef struct factoring {
     uint64_t from, to;
     double d[BLOCK]; /* of the columns [from, to) */
     double least;
+    double lost; /* a pivot below is no matter of rounding */
     const kerf_job *job;
 } factoring;
 
@@ -48,12 +49,20 @@ static kerf_status reduce_rows(void *ctx, uint64_t slice)
     return KERF_OK;
 }
 
+static kerf_status fail_negative(kerf_error *err)
+{
+    return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                   "its second moments are none: squares of inputs are never below 0; kerf "
+                   "calibrate --gram makes them again");
+}
+
 /* The columns of the block themselves: row k becomes U_ik over i < k. */
-static void factor_block(factoring *f)
+static kerf_status factor_block(factoring *f, kerf_error *err)
 {
     const uint64_t n = f->n;
     for (uint64_t k = f->to; k-- > f->from;) {
         double *u = f->a + k * n, d = u[k];
+        if (d < f->lost) return fail_negative(err);
         if (!(d > f->least)) d = f->least;
         f->d[k - f->from] = d;
         for (uint64_t i = 0; i < k; i++) u[i] /= d;
@@ -62,13 +71,14 @@ static void factor_block(factoring *f)
             reduce(f->a + i * n, i + 1, u, n, &c, 1);
         }
     }
+    return KERF_OK;
 }
 
 static kerf_status factor(factoring *f, int threads, kerf_feedback *out, kerf_error *err)
 {
     for (f->to = f->n; f->to > 0; f->to = f->from) {
         f->from = f->to > BLOCK ? f->to - BLOCK : 0;
-        factor_block(f);
+        KF_TRY(factor_block(f, err));
         for (uint64_t k = f->from; k < f->to; k++) out->d[k] = (float)f->d[k - f->from];
         const kerf_status s = kf_parallel(kf_div_up(f->from, SLICE_ROWS), threads, reduce_rows, f);
         if (s != KERF_OK) return kf_fail(err, s, KF_NOWHERE, "canceled");
@@ -84,7 +94,7 @@ static kerf_status factor(factoring *f, int threads, kerf_feedback *out, kerf_er
 static kerf_status fill(factoring *f, const float *gram, double damping, kerf_error *err)
 {
     const uint64_t n = f->n;
-    double sum = 0;
+    double sum = 0, most = 0;
     for (uint64_t i = 0; i < n; i++) {
         KF_TRY(kf_job_check(f->job, err));
         for (uint64_t j = 0; j <= i; j++) {
@@ -94,8 +104,12 @@ static kerf_status fill(factoring *f, const float *gram, double damping, kerf_er
                                "a matrix of second moments has a number that is not finite");
             f->a[i * n + j] = (double)x;
         }
-        sum += (double)gram[i * n + i];
+        const double square = (double)gram[i * n + i];
+        if (square < 0) return fail_negative(err);
+        most = square > most ? square : most;
+        sum += square;
     }
+    f->lost = -most * (double)n * 0x1p-22;
     double mean = sum / (double)n;
     if (!(mean > 0)) mean = 1;
     f->least = damping * mean;

@@ -115,7 +115,7 @@ static kerf_status make_feedback(quantizing *q, size_t i, const kerf_exec *exec,
     if (s == KERF_OK && gram && m->again)
         s = kerf_feedback_again(*out, gram, KERF_FEEDBACK_DAMPING, err);
     free(gram);
-    return s;
+    return s == KERF_E_DATA ? kf_fail_at(err, s, d->weight->name) : s;
 }
 
 /* Goes into the journal: a weight may have been seen by an earlier run. */

@@ -345,6 +345,13 @@ static void what_cannot_be_is_refused(void **state)
                                  out, &exec, &err),
                      KERF_E_ARG);
     assert_int_equal(kerf_feedback_make(gram, 0, 0.01, 1, NULL, &none, &err), KERF_E_ARG);
+    const float kept = gram[5 * COLS + 2];
+    gram[5 * COLS + 2] = 1e6f; /* more than the squares of both inputs allow */
+    assert_int_equal(kerf_feedback_make(gram, COLS, 0.01, 1, NULL, &none, &err), KERF_E_DATA);
+    gram[5 * COLS + 2] = kept;
+    gram[7 * COLS + 7] = -gram[7 * COLS + 7];
+    assert_int_equal(kerf_feedback_make(gram, COLS, 0.01, 2, NULL, &none, &err), KERF_E_DATA);
+    gram[7 * COLS + 7] = -gram[7 * COLS + 7];
     gram[5 * COLS + 2] = NAN;
     assert_int_equal(kerf_feedback_make(gram, COLS, 0.01, 1, NULL, &none, &err), KERF_E_ARG);
     assert_null(none);
