@@ -30,6 +30,7 @@ kerf_status kf_config_size(const json_t *o, const char *key, uint64_t absent, ui
 double kf_config_real(const json_t *o, const char *key, double absent)
 {
     const json_t *v = json_object_get(o, key);
+    if (json_is_string(v) || json_is_boolean(v)) return (double)NAN; /* which is out of any range */
     return json_is_number(v) ? json_number_value(v) : absent;
 }
 

@@ -121,6 +121,7 @@ void kf_rope_frequencies(const kf_rope *r, uint64_t length, float *frequency, do
 /* Whole numbers of 1 to 2^22 (`absent` where there is none; 0: it must be there), and others. */
 kerf_status kf_config_size(const json_t *o, const char *key, uint64_t absent, uint64_t *out,
                            kerf_error *err);
+/* NaN for a text or a boolean, which is no number and must not be taken for absent. */
 double kf_config_real(const json_t *o, const char *key, double absent);
 
 #endif

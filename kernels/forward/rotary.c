@@ -80,7 +80,8 @@ static kerf_status read_rope(const json_t *o, const json_t *scaling, double thet
     r->truncate = !json_is_false(json_object_get(scaling, "truncate"));
     if (!(r->factor > 0.0) || !(r->original >= 1.0) || !(r->beta_fast > 0.0) ||
         !(r->beta_slow > 0.0) || !(r->low_freq > 0.0) || !(r->high_freq > r->low_freq) ||
-        !isfinite(r->factor + r->beta_fast + r->beta_slow + r->mscale + r->mscale_all))
+        !isfinite(r->factor + r->beta_fast + r->beta_slow + r->mscale + r->mscale_all +
+                  r->attention_factor))
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                        "config.json: a factor of the rotary positions is out of range");
     if (r->kind != KF_ROPE_LONGROPE) return KERF_OK;
