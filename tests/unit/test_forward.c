@@ -184,7 +184,6 @@ static const struct {
     {"llama2", "vocab_size", NULL, KERF_E_DATA, "vocab_size"},
     {"llama2", "rms_norm_eps", "-1", KERF_E_DATA, "rms_norm_eps"},
     {"llama2", "rms_norm_eps", "\"1e-5\"", KERF_E_DATA, "rms_norm_eps"},
-    {"llama2", "rope_theta", "\"5e5\"", KERF_E_DATA, "rope_theta"},
     {"llama2", "rope_parameters", "{\"rope_theta\":\"x\"}", KERF_E_DATA, "rope_theta"},
     {"llama2", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":\"4\"}", KERF_E_DATA,
      "factor"},
