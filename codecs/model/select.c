@@ -45,11 +45,16 @@ static const char *first_match(const char *const *glob, size_t count, const kerf
     return NULL;
 }
 
-/* Of nothing there is nothing to quantize, though a header may claim any number of matrices of it,
- * each with a scale. */
+/* A header may claim any number of rows and matrices without elements, each with a scale. */
+enum { EMPTY_MOST = 1 << 16 };
+
 const char *kf_select_empty(const kerf_weight *w)
 {
-    return kerf_weight_elements(w) == 0 ? "no elements" : NULL;
+    uint64_t claimed = 1;
+    if (kerf_weight_elements(w) > 0) return NULL;
+    for (unsigned i = 0; i < w->shape.rank && claimed <= EMPTY_MOST; i++)
+        if (w->shape.dim[i] > 1) claimed *= kf_min_u64(w->shape.dim[i], UINT32_MAX);
+    return claimed > EMPTY_MOST ? "no elements" : NULL;
 }
 
 const char *kf_select_reason(const kerf_select *s, const kerf_weight *w, char *text, size_t size)

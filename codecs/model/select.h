@@ -11,7 +11,7 @@ int kf_glob_takes(const char *glob, const kerf_weight *w);
 /* Why w cannot be quantized at all, or NULL. The text may stand in `text`. */
 const char *kf_select_obstacle(const kerf_weight *w, char *text, size_t size);
 
-/* Why there is nothing to quantize in w, or NULL. */
+/* Why w, which has no elements, is not worth what its shape claims; NULL: it is none of these. */
 const char *kf_select_empty(const kerf_weight *w);
 
 /* Why w is not selected, also for what keeps it by default, or NULL: it is. */
