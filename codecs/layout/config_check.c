@@ -214,7 +214,13 @@ static kerf_status check_mixture(const context *x)
 {
     kerf_companion out[KERF_COMPANIONS];
     size_t count = 0;
+    int written;
     kerf_error why = {.text = ""};
+    /* stacks, and others that are read beside a layout, may be in formats that it does not have */
+    for (size_t i = 0; i < x->of.count; i++)
+        if (x->of.weights[i].codec.format &&
+            !kerf_layout_scheme(x->of.layout, x->of.weights[i].codec.format, &written))
+            return KERF_OK;
     kerf_status s = kerf_layout_companions(x->of.layout, x->reader, x->of.weights, x->of.count, out,
                                            &count, &why);
     kerf_companions_free(out, count);
@@ -231,6 +237,9 @@ static const kerf_weight *find_unlike(const context *x)
         if (!w->codec.format || w->layout == x->of.layout) continue;
         /* stacks belong to whichever layout config.json names */
         if (x->of.layout && kf_is_stacks(w->layout)) continue;
+        if (x->of.layout == &kf_layouts[KF_LAYOUT_COMPRESSED_TENSORS] &&
+            w->layout == &kf_layouts[KF_LAYOUT_CT_WORDS])
+            continue;
         if (x->of.layout || w->layout != kerf_layout_at(0)) return w;
     }
     return NULL;

@@ -165,5 +165,6 @@ const kf_config_rules kf_config_table[KF_LAYOUTS] = {
     [KF_LAYOUT_TORCHAO]            = {.file = {CHECKED(NULL)}},
     [KF_LAYOUT_FP8_STACKS]         = {.mixes = 1},
     [KF_LAYOUT_CT_STACKS]          = {.mixes = 1},
+    [KF_LAYOUT_CT_WORDS]           = {.mixes = 1},
 };
 /* clang-format on */

@@ -87,6 +87,10 @@ static kerf_status collect(kf_configured *q, kerf_error *err)
     for (size_t i = 0; i < q->count; i++) {
         const kerf_format *f = q->weights[i].codec.format;
         size_t k = 0;
+        int written;
+        if (f && !kerf_layout_scheme(q->layout, f, &written))
+            return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "layout %s has no %s", q->layout->name,
+                           f->name);
         while (f && k < q->formats && q->format[k] != f) k++;
         if (f && k == q->formats && k < sizeof q->format / sizeof *q->format)
             q->format[q->formats++] = f;

@@ -27,6 +27,8 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_FP8_STACKS] = {"fp8-stacks", "stacked experts in FP8 or NVFP4, read only"},
     [KF_LAYOUT_CT_STACKS] = {"compressed-tensors-stacks",
                              "its codes of stacked experts, read only"},
+    [KF_LAYOUT_CT_WORDS] = {"compressed-tensors-words",
+                            "its 8-bit codes in words, with a scale for each row, read only"},
 };
 
 /* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */
@@ -45,6 +47,7 @@ const kerf_experts kf_layout_experts[KF_LAYOUTS] = {
     [KF_LAYOUT_TORCHAO] = KERF_EXPERTS_SINGLE,
     [KF_LAYOUT_FP8_STACKS] = KERF_EXPERTS_AS_THEY_ARE,
     [KF_LAYOUT_CT_STACKS] = KERF_EXPERTS_AS_THEY_ARE,
+    [KF_LAYOUT_CT_WORDS] = KERF_EXPERTS_SINGLE,
 };
 
 const struct kf_extra_name kf_extra_table[] = {
@@ -156,6 +159,10 @@ static const char stacks_are_new[] =
 static const char stacks_are_single[] =
     "loaders want experts one by one, as layout compressed-tensors has them";
 
+static const char words_of_bytes[] =
+    "8-bit integers of weights alone; layout compressed-tensors has them in groups, or in bytes for "
+    "8-bit activations";
+
 static const char stacks_of_nvfp4[] =
     "loaders want experts in NVFP4 one by one, as layouts modelopt and compressed-tensors have them";
 
@@ -222,6 +229,11 @@ const kf_stored kf_stored_table[] = {
     CT_PACK_ASYM(INT2_G64_ASYM,  16,  64, 0,    BF16)
     CT_PACK_ASYM(INT2_G32_ASYM,  16,  32, 0,    BF16)
     CT_PACK_ASYM(INT2_G16_ASYM,  16,  16, 0,    BF16)
+
+    {KF_LAYOUT_CT_WORDS, KERF_FORMAT_INT8, "pack-quantized", words_of_bytes, ".weight", 2, 1, 1, 0,
+     {WORDS("_packed", 0x80), AS_IS("_scale", F32), NO_PART, NO_PART}, {KF_EXTRA_SHAPE}},
+    {KF_LAYOUT_CT_WORDS, KERF_FORMAT_INT8_ASYM, "pack-quantized", words_of_bytes, ".weight", 2, 4, 1, 0,
+     {WORDS("_packed", 0x80), AS_IS("_scale", F32), NO_PART, STACK("_zero_point", 0x80)}, {KF_EXTRA_SHAPE}},
 
     {KF_LAYOUT_DEEPSEEK, KERF_FORMAT_FP8_E4M3_TILE, "fp8", NULL, ".weight", 2, 1, 128, 0,
      {AS_IS("", F8_E4M3), AS_IS("_scale_inv", F32), NO_PART, NO_PART}, {KF_EXTRA_NONE}},

@@ -20,6 +20,7 @@ typedef enum kf_layout_id {
     KF_LAYOUT_GPT_OSS,
     KF_LAYOUT_FP8_STACKS,
     KF_LAYOUT_CT_STACKS,
+    KF_LAYOUT_CT_WORDS,
     KF_LAYOUT_GGUF,
     KF_LAYOUTS
 } kf_layout_id;

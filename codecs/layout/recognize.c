@@ -352,9 +352,21 @@ static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
     return t;
 }
 
+/* Words are of codes with other bits when the shape beside them is another. */
+static int has_other_shape(const kerf_reader *r, const kerf_weight *w, doubt *d)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
+    snprintf(name, sizeof name, "%s_shape", w->name);
+    const kerf_tensor *t = s && s->extra[0] == KF_EXTRA_SHAPE ? kerf_reader_find(r, name) : NULL;
+    return t && !is_shape_of(r, t, w, d) &&
+           !lacks(d, 0, "%s %s", name, extra_doubts[KF_EXTRA_SHAPE]);
+}
+
 static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
+    if (has_other_shape(r, w, d)) return 0;
     kerf_entry e;
     kerf_plane_id p;
     size_t i = 0;

@@ -330,5 +330,43 @@ def case_fp8_by_matrix(kerf, tmp):
             kerf("inspect", folder)  # its own loader takes it as it is
 
 
+def case_words_of_bytes(kerf, tmp):
+    """Weights of 8 bits alone, with a scale for each row, which compressed-tensors has in words (w8a16)."""
+    up = L + "mlp.up_proj"
+    rows, cols = 64, 104  # the words of a row hold four
+    codes = bytes_of(rows * cols, 5)  # plus 128, as they lie
+    scales = [0.25, 0.5] * (rows // 2)
+    words = [int.from_bytes(bytes(codes[i:i + 4]), "little", signed=True) for i in range(0, len(codes), 4)]
+    config = {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"], "config_groups": {
+        "group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True, "dynamic": False}}}}
+    for dtype in ("F32", "BF16", "F16"):
+        for zeros in (None, [17 * i % 256 for i in range(rows)]):
+            tensors = [(up + ".weight_packed", "I32", (rows, cols // 4), words), (up + ".weight_scale", dtype, (rows, 1), scales),
+                       (up + ".weight_shape", "I64", (2,), [rows, cols])]
+            if zeros:
+                packed = [int.from_bytes(bytes(zeros[i:i + 4]), "little", signed=True) for i in range(0, rows, 4)]
+                tensors.append((up + ".weight_zero_point", "I32", (rows // 4, 1), packed))
+            folder = model(f"{tmp}/m", tensors, model_type="llama", quantization_config=config)
+            kerf("inspect", folder)
+            kerf("dequantize", folder, "-o", f"{tmp}/dense", "--dtype", "fp32", "-y")
+            dense = struct.unpack(f"<{rows * cols}f", read(f"{tmp}/dense/model.safetensors")[up + ".weight"][2])
+            want = [(c - (zeros[i // cols] if zeros else 128)) * scales[i // cols] for i, c in enumerate(codes)]
+            need(list(dense) == want, f"{dtype}, zero points {bool(zeros)}: other numbers")
+            kerf("convert", folder, "--layout", "kerf", "-o", f"{tmp}/own", "-y")
+            kerf("verify", folder, f"{tmp}/own")
+    groups = [(up + ".weight_packed", "I32", (64, 64), [0] * 4096), (up + ".weight_scale", "BF16", (64, 4)), (up + ".weight_shape", "I64", (2,), [64, 256])]
+    odd = model(f"{tmp}/odd", groups, model_type="llama", quantization_config=config)
+    kerf("dequantize", odd, "-o", f"{tmp}/x", code=3, says="weight_scale is BF16 [64,4], not BF16 [64,2]")
+
+
+def case_stacks_beside_another_layout(kerf, tmp):
+    """What config.json names need not have the format of a stack: inspect says what it finds, and ends well."""
+    up = L + "mlp.experts.gate_up_proj"
+    stack = [(up, "U8", (2, 128, 64)), (up + "_scale", "F8_E4M3", (2, 128, 8)), (up + "_scale_2", "F32", (2,), [1.0, 1.0])]
+    for method in ({"quant_method": "compressed-tensors", "format": "naive-quantized"}, {"quant_method": "gptq", "bits": 4}, {"quant_method": "modelopt", "quant_algo": "FP8"}):
+        folder = model(f"{tmp}/m", stack, model_type="qwen3_moe", num_experts=2, quantization_config=method)
+        kerf("inspect", folder)
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(globals()))
