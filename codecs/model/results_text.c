@@ -84,12 +84,12 @@ static void put_plan(kf_page *p, const void *ctx)
 {
     const results_text *x = ctx;
     const char *note;
-    if (x->r && put_part(p, &x->plan->to, &x->r->share)) return;
-    if (x->r)
-        put_written(p, x->plan, x->r);
-    else
-        put_decisions(p, x->plan);
-    for (size_t i = 0; (note = kerf_plan_note(x->plan, i)) != NULL; i++)
+    const int is_part = x->r && put_part(p, &x->plan->to, &x->r->share);
+    if (x->r && !is_part) put_written(p, x->plan, x->r);
+    if (!x->r) put_decisions(p, x->plan);
+    /* what the plan says is of the whole, and each part would say it */
+    for (size_t i = is_part ? x->plan->notes.count : 0; (note = kerf_plan_note(x->plan, i)) != NULL;
+         i++)
         fprintf(p->to, "%s\n", kf_page_plain(p, note));
 }
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import subprocess
 import sys
 
 from files import model, need, numbers, run_cases
@@ -43,6 +44,16 @@ def case_zeros(kerf, tmp):
     need(notes(kerf, one, f"{tmp}/out") == [], "one number is not nothing")
     none = model(f"{tmp}/none", [UP, (L + "mlp.down_proj.weight", "BF16", (0, 64), [])], model_type="llama")
     need(not [s for s in notes(kerf, none, f"{tmp}/out") if "zeros" in s], "no numbers are not zeros")
+
+
+def case_parts(kerf, tmp):
+    """A part says what it has seen, and only that."""
+    norm = ("model.norm.weight", "F32", (128,), [math.nan] * 128)
+    m = model(f"{tmp}/m", [(f"{L}{i}.mlp.up_proj.weight", "BF16", (64, 128)) for i in range(4)] + [norm], model_type="llama")
+    said = [subprocess.run([kerf.path, "quantize", m, "-f", "int8", "-o", f"{tmp}/out/", "--shard-size", "9KB", "--part", f"{i}/2"],
+                           capture_output=True, text=True, check=True).stderr for i in (1, 2)]
+    need(sum("NaN or Inf" in s for s in said) == 1 and all("is finished" in s for s in said), said)
+    kerf("merge", f"{tmp}/out")
 
 
 def case_idle_rules(kerf, tmp):
