@@ -56,6 +56,16 @@ def case_parts(kerf, tmp):
     kerf("merge", f"{tmp}/out")
 
 
+def case_marks(kerf, tmp):
+    """What an editor puts before JSON cannot be seen, and is named."""
+    m = model(f"{tmp}/m", [UP], model_type="llama")
+    recipe = json.dumps({"schema": "kerf.recipe/1", "rules": [{"tensors": ["*"], "codec": "int8"}]})
+    for encoding, says in (("utf-8-sig", "byte order (BOM)"), ("utf-16", "UTF-16"), ("utf-8", None)):
+        with open(f"{tmp}/r.json", "w", encoding=encoding) as f:
+            f.write(recipe)
+        kerf("quantize", m, "--recipe", f"{tmp}/r.json", "-n", code=3 if says else 0, says=says)
+
+
 def case_idle_rules(kerf, tmp):
     """The last rule that matches counts; one that later ones leave nothing to is said."""
     m = model(f"{tmp}/m", [UP, (L + "mlp.down_proj.weight", "BF16", (128, 64))], model_type="llama")

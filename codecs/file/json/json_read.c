@@ -86,6 +86,15 @@ kerf_status kf_json_check_memory(const char *what, const char *text, size_t n, u
 
 /* --- parsing -------------------------------------------------------------------------------- */
 
+/* What editors on Windows put before a text, which JSON may not have: it cannot be seen. */
+static const char *find_mark(const char *text, size_t n)
+{
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) return "a byte order (BOM)";
+    if (n >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0))
+        return "UTF-16";
+    return NULL;
+}
+
 static kerf_status parse(const char *what, const char *text, size_t n, uint64_t limit, json_t **out,
                          kerf_error *err)
 {
@@ -102,6 +111,12 @@ static kerf_status parse(const char *what, const char *text, size_t n, uint64_t 
     }
     if (json_error_code(&why) == json_error_out_of_memory)
         return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%.200s: no memory", what);
+    const char *mark = find_mark(text, n);
+    if (mark)
+        return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
+                       "%.200s: begins with the mark of %s: save it as "
+                       "UTF-8 without one",
+                       what, mark);
     const char *is = kf_download_is(text, n < KF_DOWNLOAD_BYTES ? n : KF_DOWNLOAD_BYTES);
     if (is) return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: %s", what, is);
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.150s", what, why.line, why.text);
