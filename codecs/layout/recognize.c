@@ -301,8 +301,7 @@ static const char *find_other(const kerf_reader *r, const kerf_weight *w)
     return find_attribute(r, w);
 }
 
-/* What is unlike in a tensor that has the right name. Scales that fill whole tiles of 128 x 4 are
- * those of a kernel, which no checkpoint has. */
+/* What is unlike in a tensor of the right name. Whole tiles of 128 x 4 are those of a kernel. */
 static int doubt_form(doubt *d, size_t found, const kerf_weight *w, const kerf_tensor *t,
                       const kerf_entry *e)
 {
@@ -327,8 +326,7 @@ static int doubt_form(doubt *d, size_t found, const kerf_weight *w, const kerf_t
                            : "");
 }
 
-/* Other names of the same scales: of DeepSeek's own releases, of ComfyUI's scaled files, of
- * Mistral's own releases, of TensorRT-LLM's checkpoints. */
+/* Other names of the same scales: DeepSeek's own, ComfyUI's, Mistral's own, TensorRT-LLM's. */
 static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
 {
     static const struct {
@@ -353,20 +351,18 @@ static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
 }
 
 /* Words are of codes with other bits when the shape beside them is another. */
-static int has_other_shape(const kerf_reader *r, const kerf_weight *w, doubt *d)
+static int has_other_shape(const kerf_reader *r, const kf_stored *s, const kerf_weight *w, doubt *d)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
-    const kf_stored *s = kf_stored_find(w->layout, w->codec.format);
     snprintf(name, sizeof name, "%s_shape", w->name);
-    const kerf_tensor *t = s && s->extra[0] == KF_EXTRA_SHAPE ? kerf_reader_find(r, name) : NULL;
-    return t && !is_shape_of(r, t, w, d) &&
-           !lacks(d, 0, "%s %s", name, extra_doubts[KF_EXTRA_SHAPE]);
+    const kerf_tensor *t = s->extra[0] == KF_EXTRA_SHAPE ? kerf_reader_find(r, name) : NULL;
+    return t && !is_shape_of(r, t, w, d);
 }
 
-static int take_parts(const kerf_reader *r, kerf_weight *w, doubt *d)
+static int take_parts(const kerf_reader *r, const kf_stored *s, kerf_weight *w, doubt *d)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
-    if (has_other_shape(r, w, d)) return 0;
+    if (has_other_shape(r, s, w, d)) return 0;
     kerf_entry e;
     kerf_plane_id p;
     size_t i = 0;
@@ -405,7 +401,7 @@ static int try_row(const kerf_reader *r, const kf_stored *s, const kerf_tensor *
     const int orders = s->layout == KF_LAYOUT_FP8_STACKS && shows ? 2 : 1;
     for (int is_turned = 0; is_turned < orders && d->status == KERF_OK; is_turned++) {
         *w = (kerf_weight){.name = name, .layout = &kf_layouts[s->layout]};
-        if (take_shape(r, s, t, is_turned, w, d) && take_parts(r, w, d)) return 1;
+        if (take_shape(r, s, t, is_turned, w, d) && take_parts(r, s, w, d)) return 1;
     }
     return 0;
 }

@@ -111,14 +111,14 @@ static kerf_status parse(const char *what, const char *text, size_t n, uint64_t 
     }
     if (json_error_code(&why) == json_error_out_of_memory)
         return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "%.200s: no memory", what);
+    const char *is = kf_download_is(text, n < KF_DOWNLOAD_BYTES ? n : KF_DOWNLOAD_BYTES);
+    if (is) return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: %s", what, is);
     const char *mark = find_mark(text, n);
     if (mark)
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                        "%.200s: begins with the mark of %s: save it as "
                        "UTF-8 without one",
                        what, mark);
-    const char *is = kf_download_is(text, n < KF_DOWNLOAD_BYTES ? n : KF_DOWNLOAD_BYTES);
-    if (is) return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: %s", what, is);
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s:%d: %.150s", what, why.line, why.text);
 }
 
