@@ -16,8 +16,8 @@ static int ask(void)
     unsigned a, b, c, d, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 27)) return 0; /* xgetbv */
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
-    const int tiles = d >> 24 & 1, bf16 = d >> 22 & 1, vbmi = c >> 1 & 1;
-    if (!tiles || !bf16 || !vbmi) return 0;
+    const int tiles = d >> 24 & 1, bf16 = d >> 22 & 1, int8 = d >> 25 & 1, vbmi = c >> 1 & 1;
+    if (!tiles || !bf16 || !int8 || !vbmi) return 0;
     __asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     if ((low >> 17 & 3) != 3) return 0;
     return syscall(SYS_arch_prctl, ASK_FOR, TILE_DATA) == 0;

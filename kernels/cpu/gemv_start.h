@@ -6,6 +6,7 @@
 #include "cpu/gemv_widen_x.h"
 #ifdef INTEGERS
 #include "cpu/gemv_levels_x.h"
+#include "cpu/gemv_round_x.h"
 #endif
 
 #include <stdlib.h>
@@ -81,28 +82,14 @@ static kerf_status isa_plan(kerf_gemv *plan)
 }
 
 #ifdef INTEGERS
-/* A step of x as integers, in the order of its elements; returns what one of them stands for. Units
- * below 2^-114 are not needed: what is smaller counts as zero, which the bound leaves room for. */
+/* A step of x as integers, in the order of its elements; returns what one of them stands for. */
 static float round_step(const kf_gemv_layout *l, const float *from, size_t n, int16_t *whole)
 {
     const float largest = l->decode == KF_DECODE_LEVELS ? KF_GEMV_LEVELS_LARGEST : KF_GEMV_LARGEST;
     float x[KF_GEMV_STEP];
-    uint32_t amax = 0;
     memcpy(x, from, n * sizeof *x);
     memset(x + n, 0, (l->step - n) * sizeof *x);
-    for (size_t i = 0; i < l->step; i++) {
-        uint32_t magnitude = kf_bits(x[i]) & 0x7fffffff;
-        amax = magnitude > amax ? magnitude : amax;
-    }
-    int e = (int)(amax >> 23) - 127 - 14;
-    if (e < -114) e = -114;
-    e += kf_float(amax) * kf_exp2(-e) > largest;
-    const float per = kf_exp2(-e);
-    for (size_t i = 0; i < l->step; i++) { /* to nearest even, in the low bits of 1.5 * 2^23 + n */
-        float y = x[i] * per + 0x1.8p23f;
-        whole[i] = (int16_t)(uint16_t)kf_bits(y);
-    }
-    return kf_exp2(e);
+    return kf_gemv_round_x(x, l->step, largest, whole);
 }
 
 static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size_t step,

@@ -2,9 +2,21 @@
 #include "cpu/gemv_tiles_fit.h"
 #include "format/format.h"
 
-/* By fewer columns vectors take less time (bench/notes-gemv-cpu.md): where groups have 16 elements,
- * minima or zero points, and otherwise; by one to three terms of x. */
-static const size_t least_of_small[] = {7, 8, 10}, least_of_others[] = {5, 6, 6};
+/* By fewer columns vectors take less time (bench/notes-gemv-cpu.md): in groups of 16, of 32 and
+ * longer ones, by one term of x and by two. */
+static size_t least_columns(const kf_tile_layout *t)
+{
+    static const uint8_t least[KF_TILE_KINDS][3][2] = {
+        [KF_TILE_NIBBLES] = {{0}, {5, 5}, {3, 4}},
+        [KF_TILE_FOLDED] = {{0}, {0}, {3, 4}},
+        [KF_TILE_BYTES] = {{0}, {5, 5}, {0}},
+        [KF_TILE_MINIS] = {{0}, {3, 3}, {3, 3}},
+        [KF_TILE_SIXES] = {{0}, {3, 5}, {3, 5}},
+        [KF_TILE_SUPER] = {{7, 8}, {5, 6}, {0}},
+        [KF_TILE_WHOLE_NIBBLES] = {{0}, {7, 7}, {3, 3}},
+        [KF_TILE_WHOLE_BYTES] = {{0}, {0}, {3, 3}}};
+    return least[t->kind][t->group < STRIP ? 0 : t->group == STRIP ? 1 : 2][t->terms - 1];
+}
 
 static int is_bfloat16(float x)
 {
@@ -16,30 +28,26 @@ static uint16_t top_of(float x)
     return (uint16_t)(kf_bits(x) >> 16);
 }
 
-/* Tables of the numbers of 4-bit codes: less each zero point that there may be. */
+/* Numbers of 4-bit codes, as bfloat16; beside zero points, which are whole, as bytes. */
 static int fit_nibbles(kf_tile_layout *t, kf_spec s)
 {
-    const int zeros = s.zero == KERF_ZERO_CODE;
-    t->kind = zeros ? KF_TILE_LESS : t->l.scale_elements == 16 ? KF_TILE_HALVES : KF_TILE_NIBBLES;
-    if (zeros && t->l.scale_elements == 16) return 0;
-    for (uint32_t i = 0; zeros && i < 16; i++) {
-        const kf_scale scale = {0, i};
-        const int zero = kf_dequant_init(s, scale, 1, 0).zero;
-        if (zero < 0 || zero > 16) return 0;
+    const int whole = s.zero == KERF_ZERO_CODE;
+    t->kind = whole ? KF_TILE_WHOLE_NIBBLES : KF_TILE_NIBBLES;
+    t->zero_is = 1;
+    for (size_t i = 0; i < 32; i++) {
+        const float number = t->l.table[i % 16];
+        if (whole ? number != (float)(int8_t)number : !is_bfloat16(number)) return 0;
+        t->table[0][i] = top_of(number);
+        if (whole) t->bytes[i] = (uint8_t)(int8_t)number;
     }
-    for (int zero = 0; zero <= (zeros ? 16 : 0); zero++)
-        for (size_t i = 0; i < 32; i++) {
-            const float number = t->l.table[i % 16] - (float)zero;
-            if (!is_bfloat16(number)) return 0;
-            t->table[zero][i] = top_of(number);
-        }
-    return 1;
+    return t->l.scale_elements >= STRIP;
 }
 
 /* Codes times scales of one byte, without what enters at a row's end: whether all that are numbers
  * are exact in bfloat16. Rows with one that is not a number are done again. */
 static int fit_folded(kf_tile_layout *t)
 {
+    t->kind = KF_TILE_FOLDED;
     if (!t->l.quick || t->l.halves != KF_HALVES_BYTES) return 0;
     for (uint32_t b = 0; b < 256; b++) {
         const uint16_t half = kf_gemv_spread(8, 1, t->l.half_mask, b);
@@ -54,10 +62,14 @@ static int fit_folded(kf_tile_layout *t)
     return 1;
 }
 
-static int fit_bytes(kf_tile_layout *t, kf_spec s)
+/* Bytes stay what they are but in groups of 32, whose sums are stored so often that two of each
+ * cost more than their numbers. */
+static int fit_bytes(kf_tile_layout *t)
 {
-    t->kind = s.zero == KERF_ZERO_CODE ? KF_TILE_BYTES_LESS : KF_TILE_BYTES;
+    const int whole = t->l.scale_elements > STRIP && !t->l.piece;
+    t->kind = whole ? KF_TILE_WHOLE_BYTES : KF_TILE_BYTES;
     t->l.factor *= 0x1p24f; /* bytes are numbers of their own here */
+    t->zero_is = 0x1p-24f;
     return t->l.scale_elements >= STRIP;
 }
 
@@ -86,16 +98,14 @@ static int fit_minis(kf_tile_layout *t, kf_spec s)
     return t->l.scale_elements >= STRIP;
 }
 
-/* The place of word j of a strip. */
-static size_t place_of_word(kf_tile_kind kind, size_t j)
+/* The place of number j of a strip. */
+static size_t place_of(kf_tile_kind kind, size_t j)
 {
     switch (kind) {
-    case KF_TILE_NIBBLES:
-    case KF_TILE_LESS: return 4 * (j % 8) + j / 8;
-    case KF_TILE_FOLDED:
-    case KF_TILE_HALVES: return j / 16 * 16 + 4 * (j % 4) + j / 4 % 4;
-    case KF_TILE_BYTES:
-    case KF_TILE_BYTES_LESS: return 4 * (j % 16 / 2) + 2 * (j / 16) + j % 2;
+    case KF_TILE_NIBBLES: return 4 * (j % 8) + j / 8;
+    case KF_TILE_FOLDED: return j / 16 * 16 + 4 * (j % 4) + j / 4 % 4;
+    case KF_TILE_BYTES: return 4 * (j % 16 / 2) + 2 * (j / 16) + j % 2;
+    case KF_TILE_WHOLE_NIBBLES: return j % 16 * 2 + j / 16;
     default: return j;
     }
 }
@@ -109,7 +119,7 @@ static int fit_strips(kf_tile_layout *t, kf_spec s, size_t cols)
         element[p] = l->order[p % l->codes * l->lanes + p / l->codes];
     for (size_t p = STRIP; p < l->step; p++)
         if (element[p] != element[p % STRIP] + p / STRIP * STRIP) return 0;
-    for (size_t j = 0; j < STRIP; j++) t->order[j] = (uint16_t)element[place_of_word(t->kind, j)];
+    for (size_t j = 0; j < STRIP; j++) t->order[j] = (uint16_t)element[place_of(t->kind, j)];
     const size_t bytes = STRIP * s.bits / 8;
     for (size_t i = 0; i < STRIPS; i++) {
         const size_t at = i * bytes;
@@ -126,17 +136,22 @@ static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols)
     const int row = t->l.scaling == KF_SCALING_ROW;
     int fits = 0;
     switch (t->l.decode) {
-    case KF_DECODE_LUT4: fits = fit_nibbles(t, s); break;
-    case KF_DECODE_BYTE: fits = fit_bytes(t, s); break;
+    case KF_DECODE_LUT4:
+        fits = t->l.scale_elements == 16 ? fit_folded(t) : fit_nibbles(t, s);
+        break;
+    case KF_DECODE_BYTE: fits = fit_bytes(t); break;
     case KF_DECODE_MINI8:
     case KF_DECODE_MINI6: fits = fit_minis(t, s); break;
     default: break;
     }
     if (!fits || (s.geometry == KERF_GROUP_FLAT && cols % STAGE)) return 0;
-    t->entry = t->l.scale_elements;
-    if (t->kind == KF_TILE_HALVES && t->entry == s.group && fit_folded(t)) t->kind = KF_TILE_FOLDED;
+    t->entry = row ? 0 : t->l.scale_elements;
     t->group = row || t->kind == KF_TILE_FOLDED ? STAGE : t->entry;
-    if (t->group < STRIP / 2 || t->group > STAGE || STAGE % t->group) return 0;
+    t->zeros = s.zero == KERF_ZERO_CODE;
+    if (t->kind == KF_TILE_FOLDED && t->entry != s.group) return 0;
+    if (t->group < STRIP || t->group > STAGE || STAGE % t->group) return 0;
+    /* The processor's own prefetcher follows whole lines of 8-bit codes better. */
+    t->ahead = s.bits == 8 && !t->l.piece ? 0 : TILE_ROWS * t->l.row_bytes;
     return fit_strips(t, s, cols);
 }
 
@@ -162,6 +177,7 @@ static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols)
     t->stage_bytes = STAGE / k.elements * k.bytes;
     t->whole = cols / STAGE;
     t->group = t->entry = s.group;
+    t->ahead = TILE_ROWS * t->row_bytes;
     t->offsets = k.m != 0;
     return t->group >= 16 && cols % k.elements == 0;
 }
@@ -176,29 +192,35 @@ int kf_tile_layout_init(kf_tile_layout *t, const kerf_gemv *plan)
     } else if (!kf_gemv_layout_init(&t->l, plan, 16, KF_KIND_SINGLE) || !fit_planes(t, s, cols))
         return 0;
     t->stages = (cols + STAGE - 1) / STAGE;
-    t->terms = plan->shape.x == KERF_BF16 ? 1 : plan->shape.x == KERF_F16 ? 2 : 3;
-    t->ahead = TILE_ROWS * t->row_bytes;
+    t->terms = plan->shape.x == KERF_BF16 ? 1 : 2;
     t->strips = (unsigned)(t->group / STRIP);
     t->parts = t->group < STRIP ? 2 : 1;
-    const int zeros = t->kind == KF_TILE_LESS || t->kind == KF_TILE_BYTES_LESS;
-    const size_t *least =
-        t->group < STRIP || t->offsets || zeros ? least_of_small : least_of_others;
-    return t->stage_bytes <= STAGE_BYTES && plan->shape.columns >= least[t->terms - 1];
+    t->depth = t->group < 2 * STRIP ? STRIP : 2 * STRIP;
+    if (kf_tile_is_whole(t)) t->parts = STAGE / (t->group < 2 * STRIP ? 2 * STRIP : t->group);
+    return t->stage_bytes <= STAGE_BYTES && plan->shape.columns >= least_columns(t);
 }
 
 size_t kf_tile_workspace(const kf_tile_layout *l, const kerf_gemv_shape *s)
 {
-    const size_t padded = l->stages * STAGE;
-    return ((padded * s->columns * l->terms + 1) / 2 + kf_tile_x_sums_count(l)) * sizeof(float);
+    const size_t units = kf_tile_is_whole(l) ? l->stages * 16 : 0;
+    return kf_tile_x_bytes(l, s->columns) + (kf_tile_x_sums_count(l) + units) * sizeof(float);
 }
 
 /* Roundings that a product can meet on its way into y, each at most 2^-24 of what it rounds: three
- * in kerf_decode, those of its dot (16 and two), of the dots of its group, of a part's groups with
- * their scales and minima, of parts, and of the factor of the row. */
+ * in kerf_decode; of bfloat16 those of its dot (16 and two) and of the dots of its group, of bytes
+ * one; of a part's groups with their scales and minima, of parts, and of the factor of the row. */
 double kf_tile_bound(const kf_tile_layout *l)
 {
     const size_t strips = l->group < STRIP ? 1 : l->group / STRIP;
     const size_t groups = STAGE / l->parts / l->group * (l->offsets ? 2 : 1);
-    const double n = (double)(3 + 18 + strips * l->terms + 1 + groups + l->parts * l->stages + 2);
+    const size_t dots = kf_tile_is_whole(l) ? 1 : 18 + strips * l->terms;
+    const double n = (double)(3 + dots + 1 + groups + l->parts * l->stages + 2);
     return n * 0x1p-24 / (1 - n * 0x1p-24);
+}
+
+/* Two terms of bfloat16 hold x of F32 to 2^-16 of it. Sums of x by groups are rounded once. */
+double kf_tile_x_bound(const kf_tile_layout *l, kerf_dtype x)
+{
+    if (kf_tile_is_whole(l)) return KF_GEMV_X_BOUND;
+    return (x == KERF_F32 ? 0x1p-16 : 0) + (l->offsets ? 0x1p-24 : 0);
 }

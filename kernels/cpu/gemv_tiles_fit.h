@@ -14,17 +14,17 @@
 #define CHUNK_GROUPS (CHUNK * STAGE / 16)
 #define STAGE_BYTES 320 /* of codes, and of scales in structs, at most      */
 
-/* How codes become bfloat16. */
+/* What codes become, bfloat16 or, at the end of the list, bytes. */
 typedef enum kf_tile_kind {
-    KF_TILE_NIBBLES,    /* 4 bits: a table of 16                                    */
-    KF_TILE_LESS,       /* the same, a table for each zero point                    */
-    KF_TILE_HALVES,     /* the same, groups of 16                                   */
-    KF_TILE_FOLDED,     /* the same, times the scales of groups, one byte each      */
-    KF_TILE_BYTES,      /* two's complement                                         */
-    KF_TILE_BYTES_LESS, /* the same less a zero point                               */
-    KF_TILE_MINIS,      /* 8 bits: a sign and a table of 128                        */
-    KF_TILE_SIXES,      /* 6 bits: a table of 64                                    */
-    KF_TILE_SUPER       /* blocks of two levels: a table of up to 64                */
+    KF_TILE_NIBBLES,       /* 4 bits: a table of 16                                       */
+    KF_TILE_FOLDED,        /* the same, times the scales of groups of 16, one byte each   */
+    KF_TILE_BYTES,         /* two's complement                                            */
+    KF_TILE_MINIS,         /* 8 bits: a sign and a table of 128                           */
+    KF_TILE_SIXES,         /* 6 bits: a table of 64                                       */
+    KF_TILE_SUPER,         /* blocks of two levels: a table of up to 64                   */
+    KF_TILE_WHOLE_NIBBLES, /* 4 bits with zero points, as bytes: a table of 16      */
+    KF_TILE_WHOLE_BYTES,   /* two's complement, the bytes that they are             */
+    KF_TILE_KINDS
 } kf_tile_kind;
 
 typedef struct kf_tile_layout {
@@ -35,34 +35,60 @@ typedef struct kf_tile_layout {
     size_t strip_at[STRIPS];       /* where the codes of a strip begin       */
     size_t group;                  /* elements of which sums are stored      */
     unsigned strips;               /* of a group; 0: it is half of one       */
-    size_t entry;                  /* elements that a scale serves           */
+    size_t entry;                  /* elements that a scale serves; 0: all of a row */
     size_t parts;                  /* of a stage, multiplied and added one after the other */
-    size_t terms;                  /* of x                                   */
-    size_t ahead;                  /* bytes between codes and what is prefetched meanwhile */
-    int offsets;                   /* groups have minima                     */
-    uint16_t order[STRIP];         /* the elements of a strip, word by word  */
-    uint16_t table[17][32];        /* bfloat16 of codes; by zero point; the upper 32 codes */
-    uint16_t folded[256][16];      /* bfloat16 of codes times a stored scale */
-    uint8_t bytes[256];            /* low bytes of up to 128, then high bytes */
+    size_t terms;                  /* of x, as bfloat16                      */
+    size_t depth;                  /* as bytes: elements of a tile           */
+    size_t ahead;             /* bytes between codes and what is prefetched meanwhile; 0: not */
+    int offsets, zeros;       /* groups have minima; zero points        */
+    float zero_is;            /* what zero points as they are found are multiplied by */
+    uint16_t order[STRIP];    /* the elements of a strip, as they lie in a row of a tile */
+    uint16_t table[2][32];    /* bfloat16 of codes; the upper 32 codes  */
+    uint16_t folded[256][16]; /* bfloat16 of codes times a stored scale */
+    uint8_t bytes[256];       /* low bytes of up to 128, then high bytes; or a table of bytes */
 } kf_tile_layout;
 
-/* What the sums of x of a group, rounded once, take off a product. */
-#define KF_TILE_X_BOUND 0x1p-24
+/* Whether codes become bytes and x integers (gemv_tiles_bytes.h). */
+static inline int kf_tile_is_whole(const kf_tile_layout *l)
+{
+    return l->kind >= KF_TILE_WHOLE_NIBBLES;
+}
+
+/* Whether scales enter sums of groups; those of a row do at its end. */
+static inline int kf_tile_is_scaled(const kf_tile_layout *l)
+{
+    return l->entry && l->kind != KF_TILE_FOLDED;
+}
 
 /* 0: not for this format, shape or number of columns. */
 int kf_tile_layout_init(kf_tile_layout *l, const kerf_gemv *plan);
 size_t kf_tile_workspace(const kf_tile_layout *l, const kerf_gemv_shape *s);
-double kf_tile_bound(const kf_tile_layout *l);
 
-/* Sums of x by groups, for V columns each; behind x itself. */
+/* The factors of the error bound (kerf/gemv.h). */
+double kf_tile_bound(const kf_tile_layout *l);
+double kf_tile_x_bound(const kf_tile_layout *l, kerf_dtype x);
+
+/* x in a workspace: what tiles load; sums by groups, of V columns each; where codes are bytes what
+ * an integer of a stage stands for, of V columns each. */
+static inline size_t kf_tile_x_bytes(const kf_tile_layout *l, size_t columns)
+{
+    const size_t bytes = l->stages * STAGE * columns * 2 * (kf_tile_is_whole(l) ? 1 : l->terms);
+    return (bytes + 3) / 4 * 4;
+}
+
 static inline size_t kf_tile_x_sums_count(const kf_tile_layout *l)
 {
-    return l->offsets ? l->stages * STAGE / l->group * 16 : 0;
+    return l->offsets || l->zeros ? l->stages * STAGE / l->group * 16 : 0;
 }
 
 static inline float *kf_tile_x_sums(const kf_tile_layout *l, void *workspace, size_t columns)
 {
-    return (float *)workspace + (l->stages * STAGE * columns * l->terms + 1) / 2;
+    return (float *)((uint8_t *)workspace + kf_tile_x_bytes(l, columns));
+}
+
+static inline float *kf_tile_units(const kf_tile_layout *l, void *workspace, size_t columns)
+{
+    return kf_tile_x_sums(l, workspace, columns) + kf_tile_x_sums_count(l);
 }
 
 #endif

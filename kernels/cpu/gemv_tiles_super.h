@@ -74,4 +74,23 @@ KF_HD void super_scales(kf_spec s, const uint8_t *row, size_t first, size_t end,
     }
 }
 
+typedef void super_scales_function(const uint8_t *row, size_t first, size_t end,
+                                   const kf_tile_layout *l, float *scale, float *offset);
+
+#define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, ...)      \
+    static void super_scales_##ID(const uint8_t *row, size_t first, size_t end,                   \
+                                  const kf_tile_layout *l, float *scales, float *offsets)         \
+    {                                                                                             \
+        static const kf_spec s = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero); \
+        if (kf_super_of(s).elements) super_scales(s, row, first, end, l, scales, offsets);        \
+    }
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+
+static super_scales_function *const super_scales_of[] = {
+#define KERF_FORMAT(ID, ...) super_scales_##ID,
+#include <kerf/formats.def>
+#undef KERF_FORMAT
+};
+
 #endif

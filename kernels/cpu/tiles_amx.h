@@ -62,6 +62,90 @@ KF_HD void tiles_store(tiles *t, float *c, int both)
     if (both) _tile_stored(1, c + 16 * 16, 64);
 }
 
+/* Of bytes: 0 and 1 are sums by upper bytes of x, 2 and 3 by lower ones; 4 and 5 rows of W, 6 and 7
+ * x. */
+KF_HD void bytes_begin(tiles *t, unsigned depth, unsigned columns)
+{
+    const uint16_t x = (uint16_t)(4 * columns), w = (uint16_t)depth;
+    const uint8_t rows = (uint8_t)(depth / 4);
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1,
+                .bytes = {x, x, x, x, w, w, x, x},
+                .rows = {16, 16, 16, 16, 16, 16, rows, rows}};
+    t->dummy = 0;
+    TILES_SYNC;
+    _tile_loadconfig(&config);
+}
+KF_HD void bytes_zero(tiles *t)
+{
+    (void)t;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+}
+KF_HD void bytes_dot(tiles *t, const uint8_t *a, size_t stride, const uint8_t *b, size_t depth,
+                     size_t columns, int both)
+{
+    (void)t;
+    _tile_loadd(4, a, stride);
+    _tile_loadd(6, b, 4 * columns);
+    _tile_dpbssd(0, 4, 6);
+    _tile_loadd(7, b + depth * columns, 4 * columns);
+    _tile_dpbssd(2, 4, 7);
+    if (!both) return;
+    _tile_loadd(5, a + 16 * stride, stride);
+    _tile_dpbssd(1, 5, 6);
+    _tile_dpbssd(3, 5, 7);
+}
+KF_HD void bytes_store(tiles *t, int32_t *upper, int32_t *lower, int both)
+{
+    (void)t;
+    _tile_stored(0, upper, 64);
+    _tile_stored(2, lower, 64);
+    if (!both) return;
+    _tile_stored(1, upper + 16 * 16, 64);
+    _tile_stored(3, lower + 16 * 16, 64);
+}
+
+/* --- bytes --------------------------------------------------------------------------------------
+ */
+
+typedef __m512i tb;
+
+KF_HD vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+KF_HD vi vi_sub(vi a, vi b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+KF_HD vi vi_mul(vi a, vi b)
+{
+    return _mm512_mullo_epi32(a, b);
+}
+KF_HD void tb_store(uint8_t *p, tb a)
+{
+    _mm512_storeu_si512(p, a);
+}
+KF_HD tb tb_table(const uint8_t *p)
+{
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)p));
+}
+KF_HD tb tb_nibbles(const uint8_t *p, tb table)
+{
+    const __m512i down = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
+    const __m128i a = _mm_loadu_si128((const __m128i *)p);
+    const __m128i b = _mm_loadu_si128((const __m128i *)(p + 16));
+    const __m512i both = _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(a), 0xff00, b);
+    const __m512i codes = _mm512_and_si512(_mm512_srlv_epi64(both, down), _mm512_set1_epi8(15));
+    return _mm512_shuffle_epi8(table, codes);
+}
+
 /* --- words --------------------------------------------------------------------------------------
  */
 
@@ -126,17 +210,16 @@ KF_HD tw tw_folded(const uint8_t *p, const uint16_t (*table)[16], const uint8_t 
     const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
     return tw_look_up(both, _mm512_ternarylogic_epi32(codes, low, upper, 0xea));
 }
-KF_HD tw tw_numbers(const uint8_t *p, int zero)
+KF_HD tw tw_numbers(const uint8_t *p)
 {
     const __m512i first = _mm512_setr_epi32(24, 24, 24, 24, 24, 24, 24, 24, 8, 8, 8, 8, 8, 8, 8, 8);
     const __m512i second =
         _mm512_setr_epi32(16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0);
     const __m512i bytes = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
-    const __m512i less = _mm512_set1_epi32(zero);
     __m512i a = _mm512_srai_epi32(_mm512_sllv_epi32(bytes, first), 24);
     __m512i b = _mm512_srai_epi32(_mm512_sllv_epi32(bytes, second), 24);
-    a = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_sub_epi32(a, less)));
-    b = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_sub_epi32(b, less)));
+    a = _mm512_castps_si512(_mm512_cvtepi32_ps(a));
+    b = _mm512_castps_si512(_mm512_cvtepi32_ps(b));
     return _mm512_or_si512(_mm512_srli_epi32(a, 16), b);
 }
 KF_HD tw tw_more_bits(tw a, const uint8_t *p, unsigned up)

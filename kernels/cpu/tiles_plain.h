@@ -17,6 +17,14 @@
  * subnormal counts as zero, of bfloat16, of sums, and of results.
  * Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, TDPBF16PS.
  *
+ *   bytes_begin(t, depth, columns)   in place of tiles_begin: there are two sums of each row and
+ *                    column, in 32 bits, and a tile has `depth` elements, 32 or 64
+ *   bytes_zero       sums of zero
+ *   bytes_dot(t, a, stride, b, depth, columns, both)   adds rows of signed bytes times signed
+ * bytes. Row r begins at a + r * stride. b has fours: byte 4 (i * columns + c) + j is number 4 i +
+ * j of column c; behind them lie those of the second sums. bytes_store(t, first, second, both) the
+ * sums: row r from 16 r on, `columns` of them
+ *
  *   tw               32 words; of bfloat16, or indices
  *   tw_load, tw_store, tw_up, tw_down(a, bits)
  *   tw_merge(a, b, mask)         the bits of b where mask has ones, else of a
@@ -28,11 +36,15 @@
  *                                scales[g] of the table
  *   tw_more_bits(a, p, up)       the low `up` bits of a, and above them one of 32 bits, in the
  *                                order of tw_nibbles where low nibbles come before high ones
- *   tw_numbers(p, zero)          32 signed bytes less `zero`: word 16 h + 2 i + j is byte
+ *   tw_numbers(p)                32 signed bytes: word 16 h + 2 i + j is byte
  *                                4 i + 2 h + j
  *   tw_minis(p, table, out)      64 bytes: the numbers of their low 7 bits, whose low and high
  *                                bytes begin at table[0] and table[128], with their signs
- *   tw_sixes(p, table, out)      64 codes of 6 bits in 48 bytes: their numbers, as there */
+ *   tw_sixes(p, table, out)      64 codes of 6 bits in 48 bytes: their numbers, as there
+ *
+ *   tb               64 bytes; tb_store
+ *   tb_table(p)      a table of 16 bytes
+ *   tb_nibbles(p, table)   byte 32 h + 16 n + i: nibble n of byte i at p + 16 h, looked up */
 #ifndef KERF_TILES_PLAIN_H
 #define KERF_TILES_PLAIN_H
 
@@ -102,6 +114,37 @@ KF_HD vf vf_of_int(vi a)
     for (int i = 0; i < V; i++) b.at[i] = (float)a.at[i];
     return b;
 }
+#define VI_EACH(expression)                                      \
+    vi y;                                                        \
+    for (int i = 0; i < V; i++) y.at[i] = (int32_t)(expression); \
+    return y
+
+KF_HD vi vi_load(const uint8_t *p)
+{
+    vi a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+KF_HD vi vi_set1(int x)
+{
+    VI_EACH(x);
+}
+KF_HD vi vi_shl(vi a, int n)
+{
+    VI_EACH((uint32_t)a.at[i] << n);
+}
+KF_HD vi vi_add(vi a, vi b)
+{
+    VI_EACH((uint32_t)a.at[i] + (uint32_t)b.at[i]);
+}
+KF_HD vi vi_sub(vi a, vi b)
+{
+    VI_EACH((uint32_t)a.at[i] - (uint32_t)b.at[i]);
+}
+KF_HD vi vi_mul(vi a, vi b)
+{
+    VI_EACH((uint32_t)a.at[i] * (uint32_t)b.at[i]);
+}
 KF_HD vi vi_of_bytes(const uint64_t *words, unsigned j)
 {
     vi a;
@@ -143,6 +186,7 @@ KF_HD vf vf_spread_bytes(const uint8_t *p, uint16_t mask, const float last[2])
 
 typedef struct tiles {
     float sum[32][16];
+    int32_t first[32][16], second[32][16];
     unsigned columns;
 } tiles;
 
@@ -204,6 +248,64 @@ KF_HD void tiles_store(tiles *t, float *c, int both)
 {
     for (size_t r = 0; r < (both ? 32 : 16); r++)
         memcpy(c + 16 * r, t->sum[r], t->columns * sizeof *c);
+}
+
+KF_HD void bytes_begin(tiles *t, unsigned depth, unsigned columns)
+{
+    (void)depth;
+    t->columns = columns;
+}
+KF_HD void bytes_zero(tiles *t)
+{
+    memset(t->first, 0, sizeof t->first);
+    memset(t->second, 0, sizeof t->second);
+}
+static void byte_dot(int32_t sum[32][16], const uint8_t *a, size_t stride, const uint8_t *b,
+                     size_t depth, size_t columns, size_t rows)
+{
+    for (size_t r = 0; r < rows; r++, a += stride)
+        for (size_t i = 0; i < depth; i++) {
+            const int8_t *x = (const int8_t *)b + i / 4 * 4 * columns + i % 4;
+            for (size_t c = 0; c < columns; c++) sum[r][c] += (int8_t)a[i] * x[4 * c];
+        }
+}
+KF_HD void bytes_dot(tiles *t, const uint8_t *a, size_t stride, const uint8_t *b, size_t depth,
+                     size_t columns, int both)
+{
+    byte_dot(t->first, a, stride, b, depth, columns, both ? 32 : 16);
+    byte_dot(t->second, a, stride, b + depth * columns, depth, columns, both ? 32 : 16);
+}
+KF_HD void bytes_store(tiles *t, int32_t *first, int32_t *second, int both)
+{
+    for (size_t r = 0; r < (both ? 32 : 16); r++) {
+        memcpy(first + 16 * r, t->first[r], t->columns * sizeof *first);
+        memcpy(second + 16 * r, t->second[r], t->columns * sizeof *second);
+    }
+}
+
+/* --- bytes --------------------------------------------------------------------------------------
+ */
+
+typedef struct tb {
+    uint8_t at[64];
+} tb;
+
+#define TB_EACH(expression)                                            \
+    tb y;                                                              \
+    for (unsigned i = 0; i < 64; i++) y.at[i] = (uint8_t)(expression); \
+    return y
+
+KF_HD void tb_store(uint8_t *p, tb a)
+{
+    memcpy(p, &a, sizeof a);
+}
+KF_HD tb tb_table(const uint8_t *p)
+{
+    TB_EACH(p[i % 16]);
+}
+KF_HD tb tb_nibbles(const uint8_t *p, tb table)
+{
+    TB_EACH(table.at[p[i / 32 * 16 + i % 16] >> 4 * (i / 16 % 2) & 15]);
 }
 
 /* --- words --------------------------------------------------------------------------------------
@@ -271,9 +373,9 @@ KF_HD tw tw_more_bits(tw a, const uint8_t *p, unsigned up)
     TW_EACH((a.at[i] & ((1u << up) - 1)) | (tw_word(p, i / 8 % 2) >> (2 * (i % 8) + i / 16) & 1)
                                                << up);
 }
-KF_HD tw tw_numbers(const uint8_t *p, int zero)
+KF_HD tw tw_numbers(const uint8_t *p)
 {
-    TW_EACH(kf_bits((float)((int8_t)p[4 * (i % 16 / 2) + 2 * (i / 16) + i % 2] - zero)) >> 16);
+    TW_EACH(kf_bits((float)(int8_t)p[4 * (i % 16 / 2) + 2 * (i / 16) + i % 2]) >> 16);
 }
 KF_HD void tw_minis(const uint8_t *p, const uint8_t *table, tw out[2])
 {

@@ -268,11 +268,14 @@ static inline int is_right(const gemv_case *c, gemv_exact e, const kerf_gemv *pl
     if (e.x_special) return isnan(e.y) ? isnan(got) : got == e.y;
     if (e.sum_abs >= 0x1p127) return 1;
     const kf_spec s = kf_spec_of(c->g.format);
-    const int lies = s.geometry == KERF_GROUP_SUPER ||
-                     (case_is_small(s) && strcmp(kerf_gemv_backend(plan), "avx512int") == 0);
+    const char *backend = kerf_gemv_backend(plan);
+    const int on_tiles = !strcmp(backend, "amx") || !strcmp(backend, "tiles");
+    const int lies =
+        s.geometry == KERF_GROUP_SUPER || (case_is_small(s) && !strcmp(backend, "avx512int"));
+    const int run = lies || on_tiles; /* 256 inputs, otherwise 64 */
     const double sum = kerf_gemv_x_bound(plan) > 0 && lies ? e.sum_parts : e.sum_abs;
     return fabs(got - e.y) <= kerf_gemv_bound(plan) * sum +
-                                  kerf_gemv_x_bound(plan) * e.sum_x_max[lies] +
+                                  kerf_gemv_x_bound(plan) * e.sum_x_max[run] +
                                   n * (0x1p-110 * e.w_max + 0x1p-148 * (1 + e.x_max));
 }
 

@@ -181,10 +181,15 @@ static void test_declined(void **state)
         const char *format;
         unsigned columns;
         int is_ours;
-    } rows[] = {{"int4-g128", 4, 0},  {"int4-g128", 5, 1},  {"q4_k", 6, 0},  {"q4_k", 7, 1},
-                {"nvfp4", 5, 1},      {"nf4", 16, 0},       {"bf16", 16, 0}, {"int2-g32", 16, 0},
-                {"fp8-e5m2", 16, 0},  {"fp8-e4m3", 16, 1},  {"q6_k", 16, 1}, {"mxint8", 16, 1},
-                {"int8-asym", 16, 1}, {"ggml-q8_0", 16, 1}, {"q5_0", 16, 1}, {"q3_k", 16, 1}};
+    } rows[] = {{"int4-g128", 2, 0},      {"int4-g128", 3, 1},      {"int4-g32", 4, 0},
+                {"int4-g32", 5, 1},       {"q6_k", 6, 0},           {"q6_k", 7, 1},
+                {"q4_k", 4, 0},           {"q4_k", 5, 1},           {"int4-g32-asym", 6, 0},
+                {"int4-g32-asym", 7, 1},  {"int8", 2, 0},           {"int8", 3, 1},
+                {"int4-g128-asym", 2, 0}, {"int4-g128-asym", 3, 1}, {"nvfp4", 2, 0},
+                {"nvfp4", 3, 1},          {"nf4", 16, 0},           {"bf16", 16, 0},
+                {"int2-g32", 16, 0},      {"fp8-e5m2", 16, 0},      {"fp8-e4m3", 16, 1},
+                {"mxint8", 16, 1},        {"int8-asym", 16, 1},     {"ggml-q8_0", 16, 1},
+                {"q5_0", 16, 1},          {"q3_k", 16, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         gemv_case c =
             case_new(kerf_format_find(rows[i].format), 32, 256, rows[i].columns, KERF_BF16);
@@ -218,12 +223,41 @@ static void test_dot(void **state)
     tiles_end(&t);
 }
 
+/* Bytes by hand: fours of a column, and the second sums behind the first. */
+static void test_byte_dot(void **state)
+{
+    (void)state;
+    static uint8_t a[16 * 64], b[2 * 32 * 2];
+    static tiles t;
+    static int32_t first[32 * 16], second[32 * 16];
+    a[0] = 0x80; /* -128, then 127 as number 5 */
+    a[5] = 127;
+    a[40] = 3;                  /* row 1, its stride being 40 */
+    b[0] = 0x80;                /* number 0 of column 0 */
+    b[4 * (1 * 2 + 1) + 1] = 2; /* number 5 of column 1 */
+    b[32 * 2] = 7;              /* number 0 of column 0, second sums */
+    bytes_begin(&t, 32, 2);
+    bytes_zero(&t);
+    bytes_dot(&t, a, 40, b, 32, 2, 0);
+    bytes_dot(&t, a, 40, b, 32, 2, 0);
+    bytes_store(&t, first, second, 0);
+    assert_int_equal(first[0], 2 * 128 * 128);
+    assert_int_equal(first[1], 2 * 127 * 2);
+    assert_int_equal(first[16], -2 * 3 * 128);
+    assert_int_equal(second[0], -2 * 128 * 7);
+    assert_int_equal(second[1], 0);
+    tiles_end(&t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dot),       cmocka_unit_test(test_declined),
-        cmocka_unit_test(test_bound),     cmocka_unit_test(test_random_bytes),
-        cmocka_unit_test(test_special_x), cmocka_unit_test(test_infinite_minima),
-        cmocka_unit_test(test_rows_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dot),
+                                       cmocka_unit_test(test_byte_dot),
+                                       cmocka_unit_test(test_declined),
+                                       cmocka_unit_test(test_bound),
+                                       cmocka_unit_test(test_random_bytes),
+                                       cmocka_unit_test(test_special_x),
+                                       cmocka_unit_test(test_infinite_minima),
+                                       cmocka_unit_test(test_rows_apart)};
     return cmocka_run_group_tests_name("gemv_tiles", tests, NULL, NULL);
 }

@@ -1,0 +1,190 @@
+/* gemv_tiles_bytes.h - rows whose codes are bytes, on tiles (gemv_tiles.h).
+ *
+ * x is rounded to integers of 16 bits, with one power of two for a stage and column, and an integer
+ * is two signed bytes: 256 * upper + lower. A strip has 64 elements and is multiplied by both.
+ *
+ *        strip of W, 32 rows        strip of x, twice                  sums of a group
+ *        +------------------+       +--------------+--------------+    +----------------+
+ *   row  | 64 bytes, decoded|   x   | upper bytes, | lower bytes, | -> | 32 rows, twice |
+ *        | or as they lie   |       | 4 by 4       | 4 by 4       |    | columns, int32 |
+ *        +------------------+       +--------------+--------------+    +----------------+
+ *                                     columns of both                   256 * one + other
+ *
+ * Sums of a group are whole numbers in 32 bits, so a zero point is taken off exactly: times the sum
+ * of x over the group. Then comes the scale, in fp32.
+ *
+ * A part is a group, or two of 32 elements. It is added to rows while the next one is multiplied:
+ * what a tile has stored can be loaded only some time later. */
+#ifndef KERF_GEMV_TILES_BYTES_H
+#define KERF_GEMV_TILES_BYTES_H
+
+#include "cpu/gemv_tile_rows.h"
+
+#define BYTE_STRIP (2 * STRIP)
+#define BYTE_STRIPS (STAGE / BYTE_STRIP)
+
+/* --- codes to bytes -----------------------------------------------------------------------------
+ */
+
+/* Strip t of a stage, 64 codes. */
+KF_HD void decode_bytes(const int kind, const kf_tile_layout *l, const unsigned t, tile_place at,
+                        size_t rows, uint8_t (*a)[TILE_ROWS * BYTE_STRIP])
+{
+    const tb table = tb_table(l->bytes);
+    const uint8_t *p = at.p + l->strip_at[2 * t];
+    uint8_t *to = a[t % RING];
+    for (size_t r = 0; r < rows; r++, p += at.stride, to += BYTE_STRIP) {
+        if (t % 2 == 0 && l->ahead) fetch_ahead(p, l->ahead);
+        if (kind == KF_TILE_WHOLE_NIBBLES)
+            tb_store(to, tb_nibbles(p, table));
+        else
+            memcpy(to, p, BYTE_STRIP);
+    }
+}
+
+/* --- sums ---------------------------------------------------------------------------------------
+ */
+
+/* A part whose sums are stored: of which stage, and its first group in the chunk. */
+typedef struct byte_part {
+    byte_sums *sums; /* NULL: none */
+    size_t stage, group;
+} byte_part;
+
+/* What groups have besides codes. In groups of 32 codes of 4 bits all sums and their products with
+ * zero points are below 2^24, and fp32 holds them. */
+typedef enum byte_mode { BYTES_ALONE, BYTES_SCALED, BYTES_LESS_ZEROS, BYTES_LESS_FEW } byte_mode;
+
+/* Adds a part of n groups to R rows from r on. */
+KF_HD void add_byte_rows(const int mode, const size_t n, const size_t R, size_t r, float zero_is,
+                         byte_part part, const float *x_sums, const float *unit, tile_room *m)
+{
+    vf total[4];
+    UNROLL for (size_t j = 0; j < n; j++) UNROLL for (size_t i = 0; i < R; i++)
+    {
+        const uint8_t *upper = (const uint8_t *)((*part.sums)[j][0] + (r + i) * V);
+        const uint8_t *lower = (const uint8_t *)((*part.sums)[j][1] + (r + i) * V);
+        const size_t group = part.group + j;
+        vi dot = vi_add(vi_shl(vi_load(upper), 8), vi_load(lower));
+        if (mode == BYTES_LESS_ZEROS) {
+            const int zero = (int)(m->offset[r + i][group] * zero_is);
+            const vi x = vi_load((const uint8_t *)(x_sums + j * V));
+            dot = vi_sub(dot, vi_mul(x, vi_set1(zero)));
+        }
+        vf sum = vf_of_int(dot);
+        if (mode == BYTES_LESS_FEW)
+            sum = vf_sub(sum, vf_mul(vf_load(x_sums + j * V), vf_set1(m->offset[r + i][group])));
+        const vf scale = mode == BYTES_ALONE ? vf_set1(1) : vf_set1(m->scale[r + i][group]);
+        if (j)
+            total[i] = vf_fma(sum, scale, total[i]);
+        else
+            total[i] = mode == BYTES_ALONE ? sum : vf_mul(sum, scale);
+    }
+    UNROLL for (size_t i = 0; i < R; i++) m->sum[r + i] =
+        vf_fma(total[i], vf_load(unit), m->sum[r + i]);
+}
+
+/* The same for all rows, four at a time: sums of rows that are not there are not read. */
+SHARED void add_part(const kf_gemv_call *call, byte_part part, size_t rows, tile_room *m)
+{
+    const kf_tile_layout *l = call->plan->state;
+    const size_t groups = STAGE / l->group, in = part.group % groups;
+    const float *x_sums =
+        kf_tile_x_sums(l, call->workspace, call->columns) + (part.stage * groups + in) * V;
+    const float *unit = kf_tile_units(l, call->workspace, call->columns) + part.stage * V;
+    for (size_t r = 0; r < rows; r += 4) {
+        if (l->zeros && l->group < BYTE_STRIP)
+            add_byte_rows(BYTES_LESS_FEW, 2, 4, r, 0, part, x_sums, unit, m);
+        else if (l->zeros)
+            add_byte_rows(BYTES_LESS_ZEROS, 1, 4, r, l->zero_is, part, x_sums, unit, m);
+        else if (kf_tile_is_scaled(l))
+            add_byte_rows(BYTES_SCALED, 1, 4, r, 0, part, x_sums, unit, m);
+        else
+            add_byte_rows(BYTES_ALONE, 1, 4, r, 0, part, x_sums, unit, m);
+    }
+}
+
+/* --- rows ---------------------------------------------------------------------------------------
+ */
+
+/* Strip t of a stage, 64 codes of each row, times its x; groups that end are stored. */
+KF_HD void multiply_bytes(const kf_tile_layout *l, const unsigned t, tile_place a, const uint8_t *x,
+                          size_t columns, int both, byte_sums *sums, tiles *tile)
+{
+    const size_t per = BYTE_STRIP / l->depth, others = l->group / l->depth - 1;
+    x += t * 2 * BYTE_STRIP * columns;
+    TILES_SYNC;
+    for (size_t i = 0; i < per; i++) {
+        const size_t n = t * per + i;
+        if ((n & others) == 0) bytes_zero(tile);
+        bytes_dot(tile, a.p + i * l->depth, a.stride, x + i * 2 * l->depth * columns, l->depth,
+                  columns, both);
+        if ((n & others) == others) bytes_store(tile, (*sums)[i][0], (*sums)[i][1], both);
+    }
+    TILES_SYNC;
+}
+
+/* Stages [first, end) of a chunk. */
+KF_HD void do_byte_chunk(const int kind, const kf_gemv_call *call, size_t rows, size_t first,
+                         size_t end, tile_room *m)
+{
+    const kf_tile_layout *l = call->plan->state;
+    const int as_they_lie = kind == KF_TILE_WHOLE_BYTES && rows % (TILE_ROWS / 2) == 0;
+    const size_t columns = call->columns, n = l->group < BYTE_STRIP ? 2 : 1;
+    const unsigned strips = l->group < BYTE_STRIP ? 1 : (unsigned)(l->group / BYTE_STRIP);
+    const uint8_t *x = (uint8_t *)call->workspace + first * STAGE * 2 * columns;
+    byte_part before = {NULL, 0, 0}, now = {&m->c.bytes[0], first, 0};
+    tile_place at = stage_place(l, m, first);
+    if (!as_they_lie)
+        UNROLL for (unsigned t = 0; t < LAG; t++) decode_bytes(kind, l, t, at, rows, m->a.bytes);
+    for (size_t stage = first; stage < end; stage++, x += STAGE * 2 * columns) {
+        const tile_place next = stage + 1 < end ? stage_place(l, m, stage + 1) : at;
+        UNROLL for (unsigned t = 0; t < BYTE_STRIPS; t++)
+        {
+            tile_place a = {m->a.bytes[t % RING], BYTE_STRIP};
+            if (as_they_lie)
+                a = (tile_place){at.p + l->strip_at[2 * t], at.stride};
+            else
+                decode_bytes(kind, l, (t + LAG) % BYTE_STRIPS, t + LAG < BYTE_STRIPS ? at : next,
+                             rows, m->a.bytes);
+            multiply_bytes(l, t, a, x, columns, rows > TILE_ROWS / 2, now.sums, &m->t);
+            if ((t + 1) % strips) continue;
+            if (before.sums) add_part(call, before, rows, m);
+            before = now;
+            now.sums = &m->c.bytes[now.sums == &m->c.bytes[0]];
+            now.group += n;
+            now.stage = stage + (t + 1 == BYTE_STRIPS);
+        }
+        at = next;
+    }
+    add_part(call, before, rows, m);
+}
+
+KF_HD void do_bytes(const int kind, const kf_gemv_call *call, size_t r0, size_t r1)
+{
+    const kf_tile_layout *l = call->plan->state;
+    tile_room m;
+    begin_room(&m);
+    bytes_begin(&m.t, (unsigned)l->depth, call->columns);
+    for (size_t r = r0; r < r1; r += TILE_ROWS) {
+        const size_t rows = r1 - r < TILE_ROWS ? r1 - r : TILE_ROWS;
+        begin_rows(call, r, rows, &m);
+        for (size_t stage = 0; stage < l->stages; stage += CHUNK) {
+            const size_t end = l->stages - stage < CHUNK ? l->stages : stage + CHUNK;
+            find_scales_of(call, r, rows, stage, end, &m);
+            do_byte_chunk(kind, call, rows, stage, end, &m);
+        }
+        end_rows(call, r, rows, &m);
+    }
+    tiles_end(&m.t);
+}
+
+#define BYTE_KIND(name)                                                   \
+    static void bytes_##name(const kf_gemv_call *c, size_t r0, size_t r1) \
+    {                                                                     \
+        do_bytes(KF_TILE_##name, c, r0, r1);                              \
+    }
+BYTE_KIND(WHOLE_NIBBLES)
+BYTE_KIND(WHOLE_BYTES)
+
+#endif
