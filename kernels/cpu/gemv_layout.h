@@ -108,18 +108,19 @@ typedef struct kf_gemv_layout {
 int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind);
 
 /* A block of ggml's whose codes are taken as they lie (gemv_levels.h): of two levels; or, where
- * SMALL says so, of one, with codes of 4 bits under one fp16 (q4_0). No elements: not these. */
+ * SMALL says so, of one, with codes of 4 or 8 bits under one fp16 (q4_0, q8_0). No elements: not
+ * these. */
 KF_HD kf_super kf_gemv_level_block(kf_spec s, int small)
 {
     kf_super k = kf_super_of(s);
-    if (small && s.geometry == KERF_GROUP_STRUCT && s.element == KERF_ELEM_U4 &&
-        s.scale == KERF_SCALE_F16) {
+    const unsigned bits = s.element == KERF_ELEM_U4 ? 4 : s.element == KERF_ELEM_S8 ? 8 : 0;
+    if (small && s.geometry == KERF_GROUP_STRUCT && bits && s.scale == KERF_SCALE_F16) {
         k.elements = s.group;
-        k.bytes = 2 + s.group / 2;
+        k.bytes = 2 + s.group * bits / 8;
         k.low.at = 2;
-        k.low.bits = 4;
+        k.low.bits = bits;
         k.low.run = s.group / 2;
-        k.middle = 8;
+        k.middle = 1 << (bits - 1);
     }
     return k;
 }
@@ -128,10 +129,12 @@ KF_HD kf_super kf_gemv_level_block(kf_spec s, int small)
 int kf_gemv_fit_levels(kf_gemv_layout *l, kf_spec s, size_t cols, size_t lanes, kf_gemv_kind kind);
 
 /* The element of a block of 256, or of as many of 32 as fill `bytes` by 16, whose low bits are in
- * byte i of vector v: `bytes` in a row at one place of their bits, then those at the next place. */
+ * byte i of vector v: `bytes` in a row at one place of their bits, then those at the next place.
+ * Codes of 8 bits have two runs of bytes in place of that. */
 KF_HD unsigned kf_gemv_level_element(kf_super k, unsigned bytes, unsigned v, unsigned i)
 {
-    const unsigned places = 8 / k.low.bits, run = k.low.run, at = v / places * bytes + i;
+    const unsigned places = k.low.bits == 8 ? 2 : 8 / k.low.bits, run = k.low.run;
+    const unsigned at = v / places * bytes + i;
     return at / run * (run * places) + v % places * run + at % run;
 }
 

@@ -43,8 +43,8 @@ static int fit_256(kf_gemv_layout *l, kf_spec s, kf_super k, unsigned bytes, kf_
 
 static int fit_32(kf_gemv_layout *l, kf_super k, unsigned bytes)
 {
-    if (k.elements != 32 || k.low.run != 16 || k.low.bits != 4 || k.levels != KF_LEVELS_NONE)
-        return 0;
+    if (k.elements != 32 || k.low.run != 16 || k.levels != KF_LEVELS_NONE) return 0;
+    if (k.low.bits != 4 && k.low.bits != 8) return 0;
     if (k.high.bits && (k.high.bits != 1 || k.high.run != 1)) return 0;
     for (unsigned i = 0; i < 2 * bytes; i++)
         l->order[i] = (uint16_t)kf_gemv_level_element(k, bytes, i / bytes, i % bytes);

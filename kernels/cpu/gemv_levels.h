@@ -1,6 +1,6 @@
-/* gemv_levels.h - rows of ggml's blocks of two levels, and of q4_0's, times columns in integers,
- * for one instruction set (gemv_rows.h). Each row of the table in block/super_layout.h is compiled
- * as a literal.
+/* gemv_levels.h - rows of ggml's blocks of two levels, of q4_0's and q8_0's, times columns in
+ * integers, for one instruction set (gemv_rows.h). Each row of the table in block/super_layout.h is
+ * compiled as a literal.
  *
  * Codes stay bytes, in the order in which they lie: a shift and a mask give those of as many
  * elements as a vector has bytes, and x is in that order (gemv_levels_x.h). An integer of x is
@@ -152,12 +152,16 @@ KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, con
 {
     const int middle = SIGNED_CODES ? 0 : k.book ? BOOK_BIAS : k.middle;
     const vi low = vi_load_pieces(block + k.low.at, k.bytes, 16);
+    const int whole = k.low.bits == 8; /* with their sign turned: up by 128 */
+    const vi second = whole ? vi_load_pieces(block + k.low.at + 16, k.bytes, 16) : vi_shr(low, 4);
     const vf d = vf_halves(sixteens(block + k.d, k.bytes));
     const vf m = vf_halves(sixteens(block + k.m, k.bytes));
     vi codes[2];
     UNROLL for (unsigned v = 0; v < 2; v++)
     {
-        codes[v] = vi_and(v ? vi_shr(low, 4) : low, vi_bytes(15));
+        codes[v] = v ? second : low;
+        codes[v] =
+            whole ? vi_sub_bytes(codes[v], vi_bytes(k.middle)) : vi_and(codes[v], vi_bytes(15));
         if (k.high.bits)
             codes[v] = vi_add16(codes[v], sixteens(block + k.high.at + 2 * v, k.bytes));
         if (k.book) codes[v] = vi_book(book, codes[v]);
@@ -185,7 +189,7 @@ KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, con
  */
 typedef struct level_rows {
     const uint8_t *row[ROWS];
-    uint8_t tail[ROWS][V / 4 * 24];
+    uint8_t tail[ROWS][V / 4 * 34];
     size_t ahead; /* from here to the rows that come next */
 } level_rows;
 

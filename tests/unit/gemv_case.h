@@ -204,11 +204,10 @@ typedef struct gemv_exact {
     int w_nan, w_inf, x_special;
 } gemv_exact;
 
-/* Whether blocks of one level may be integers as they lie: codes of 4 bits under an fp16 (q4_0). */
+/* Whether blocks of one level may be integers as they lie: codes under an fp16 (q4_0, q8_0). */
 static inline int case_is_small(kf_spec s)
 {
-    return s.geometry == KERF_GROUP_STRUCT && s.element == KERF_ELEM_U4 &&
-           s.scale == KERF_SCALE_F16 && s.group == 32;
+    return s.geometry == KERF_GROUP_STRUCT && s.scale == KERF_SCALE_F16 && s.group == 32;
 }
 
 /* |w| as the bound counts it where ggml's blocks are integers as they lie. */
@@ -217,10 +216,6 @@ static inline double case_parts(const gemv_case *c, size_t r, size_t i)
     const kf_spec s = kf_spec_of(c->g.format);
     const double w = fabs((double)c->w[r * c->cols + i]);
     const uint8_t *at = c->plane[0];
-    if (case_is_small(s)) {
-        const double off = 8 * (double)kf_super_half(at + (r * c->cols + i) / 32 * 18);
-        return fabs((double)c->w[r * c->cols + i] + off) + fabs(off);
-    }
     if (s.geometry != KERF_GROUP_SUPER) return w;
     const kf_super k = kf_super_of(s);
     const unsigned in = (unsigned)(i % k.elements);
@@ -270,10 +265,10 @@ static inline int is_right(const gemv_case *c, gemv_exact e, const kerf_gemv *pl
     const kf_spec s = kf_spec_of(c->g.format);
     const char *backend = kerf_gemv_backend(plan);
     const int on_tiles = !strcmp(backend, "amx") || !strcmp(backend, "tiles");
-    const int lies =
-        s.geometry == KERF_GROUP_SUPER || (case_is_small(s) && !strcmp(backend, "avx512int"));
+    const int is_super = s.geometry == KERF_GROUP_SUPER;
+    const int lies = is_super || (case_is_small(s) && !strcmp(backend, "avx512int"));
     const int run = lies || on_tiles; /* 256 inputs, otherwise 64 */
-    const double sum = kerf_gemv_x_bound(plan) > 0 && lies ? e.sum_parts : e.sum_abs;
+    const double sum = kerf_gemv_x_bound(plan) > 0 && is_super ? e.sum_parts : e.sum_abs;
     return fabs(got - e.y) <= kerf_gemv_bound(plan) * sum +
                                   kerf_gemv_x_bound(plan) * e.sum_x_max[run] +
                                   n * (0x1p-110 * e.w_max + 0x1p-148 * (1 + e.x_max));
