@@ -42,17 +42,18 @@
 /* --- codes to bfloat16 --------------------------------------------------------------------------
  */
 
-/* Strip t of a stage; `stored`: the first row's scales of it. Of MINIS and SIXES two are done at
- * once, from an even one on. */
+/* Strip t of a stage; `stored`: the first row's scales of it. Of BYTES, MINIS and SIXES two are
+ * done at once, from an even one on. */
 KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, const unsigned t,
                         tile_place at, const uint8_t *stored, size_t rows,
                         uint16_t (*a)[TILE_ROWS * STRIP])
 {
-    const int two = kind == KF_TILE_MINIS || kind == KF_TILE_SIXES;
+    const int two = kind == KF_TILE_BYTES || kind == KF_TILE_MINIS || kind == KF_TILE_SIXES;
     const int line = kind == KF_TILE_NIBBLES || kind == KF_TILE_FOLDED ? t % 4 == 0 : t % 2 == 0;
     const int fetches = line && l->ahead;
     const tw table = tw_load(l->table[0]), upper = tw_load(l->table[1]);
     const uint8_t *p = at.p + (kind == KF_TILE_SUPER ? 0 : l->strip_at[t]);
+    const size_t next = two ? l->strip_at[(t + 1) % STRIPS] - l->strip_at[t] : 0;
     uint16_t *to = a[t % RING], *second = a[(t + 1) % RING];
     if (two && t % 2) return;
     for (size_t r = 0; r < rows; r++, p += at.stride, to += STRIP, second += STRIP) {
@@ -63,7 +64,7 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
         case KF_TILE_FOLDED:
             out[0] = tw_folded(p, l->folded, stored + r * CHUNK_GROUPS + 2 * t);
             break;
-        case KF_TILE_BYTES: out[0] = tw_numbers(p); break;
+        case KF_TILE_BYTES: tw_signed(p, p + next, l->bytes, out); break;
         case KF_TILE_MINIS: tw_minis(p, l->bytes, out); break;
         case KF_TILE_SIXES: tw_sixes(p, l->bytes, out); break;
         default: out[0] = super_strip(kf_super_of(s), p, t, table, upper);

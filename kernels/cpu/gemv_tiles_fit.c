@@ -62,6 +62,13 @@ static int fit_folded(kf_tile_layout *t)
     return 1;
 }
 
+/* Number i of up to 128 that are looked up by bytes. */
+static void set_bytes(kf_tile_layout *t, size_t i, float number)
+{
+    t->bytes[i] = (uint8_t)top_of(number);
+    t->bytes[128 + i] = (uint8_t)(top_of(number) >> 8);
+}
+
 /* Bytes stay what they are but in groups of 32, whose sums are stored so often that two of each
  * cost more than their numbers. */
 static int fit_bytes(kf_tile_layout *t)
@@ -70,6 +77,7 @@ static int fit_bytes(kf_tile_layout *t)
     t->kind = whole ? KF_TILE_WHOLE_BYTES : KF_TILE_BYTES;
     t->l.factor *= 0x1p24f; /* bytes are numbers of their own here */
     t->zero_is = 0x1p-24f;
+    for (unsigned i = 0; i < 128; i++) set_bytes(t, i, (float)i);
     return t->l.scale_elements >= STRIP;
 }
 
@@ -87,11 +95,9 @@ static int fit_minis(kf_tile_layout *t, kf_spec s)
     t->l.factor = 1;
     for (uint32_t i = 0; i < 1u << s.bits; i++) {
         const float number = number_of(s, i);
-        const uint16_t top = top_of(number);
         if (number == number && !is_bfloat16(number)) return 0;
         if (s.bits == 6 || i < 128) {
-            t->bytes[i] = (uint8_t)top;
-            t->bytes[128 + i] = (uint8_t)(top >> 8);
+            set_bytes(t, i, number);
         } else if (number == number && number != -number_of(s, i - 128))
             return 0;
     }
@@ -104,7 +110,6 @@ static size_t place_of(kf_tile_kind kind, size_t j)
     switch (kind) {
     case KF_TILE_NIBBLES: return 4 * (j % 8) + j / 8;
     case KF_TILE_FOLDED: return j / 16 * 16 + 4 * (j % 4) + j / 4 % 4;
-    case KF_TILE_BYTES: return 4 * (j % 16 / 2) + 2 * (j / 16) + j % 2;
     case KF_TILE_WHOLE_NIBBLES: return j % 16 * 2 + j / 16;
     default: return j;
     }

@@ -210,18 +210,6 @@ KF_HD tw tw_folded(const uint8_t *p, const uint16_t (*table)[16], const uint8_t 
     const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
     return tw_look_up(both, _mm512_ternarylogic_epi32(codes, low, upper, 0xea));
 }
-KF_HD tw tw_numbers(const uint8_t *p)
-{
-    const __m512i first = _mm512_setr_epi32(24, 24, 24, 24, 24, 24, 24, 24, 8, 8, 8, 8, 8, 8, 8, 8);
-    const __m512i second =
-        _mm512_setr_epi32(16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0);
-    const __m512i bytes = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
-    __m512i a = _mm512_srai_epi32(_mm512_sllv_epi32(bytes, first), 24);
-    __m512i b = _mm512_srai_epi32(_mm512_sllv_epi32(bytes, second), 24);
-    a = _mm512_castps_si512(_mm512_cvtepi32_ps(a));
-    b = _mm512_castps_si512(_mm512_cvtepi32_ps(b));
-    return _mm512_or_si512(_mm512_srli_epi32(a, 16), b);
-}
 KF_HD tw tw_more_bits(tw a, const uint8_t *p, unsigned up)
 {
     /* Word 8 k + i is element 2 i + k / 2 of 16, where k is odd of those behind them. */
@@ -253,6 +241,24 @@ KF_HD void tw_minis(const uint8_t *p, const uint8_t *table, tw out[2])
     const __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(table + 128), b,
                                                   _mm512_loadu_si512(table + 192));
     tw_join(low, _mm512_ternarylogic_epi32(high, b, _mm512_set1_epi8((char)0x80), 0xf8), out);
+}
+KF_HD void tw_signed(const uint8_t *p, const uint8_t *q, const uint8_t *table, tw out[2])
+{
+    const __m512i order = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+    const __m256i first = _mm256_loadu_si256((const __m256i *)p);
+    const __m256i second = _mm256_loadu_si256((const __m256i *)q);
+    const __m512i b = _mm512_permutex2var_epi64(_mm512_castsi256_si512(first), order,
+                                                _mm512_castsi256_si512(second));
+    const __m512i size = _mm512_abs_epi8(b), least = _mm512_set1_epi8((char)0x80);
+    const __m512i low =
+        _mm512_permutex2var_epi8(_mm512_loadu_si512(table), size, _mm512_loadu_si512(table + 64));
+    const __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(table + 128), size,
+                                                  _mm512_loadu_si512(table + 192));
+    const __m512i number = _mm512_ternarylogic_epi32(high, b, least, 0xf8); /* but of -128 */
+    tw_join(low,
+            _mm512_mask_mov_epi8(number, _mm512_cmpeq_epi8_mask(b, least),
+                                 _mm512_set1_epi8((char)0xc3)),
+            out);
 }
 KF_HD void tw_sixes(const uint8_t *p, const uint8_t *table, tw out[2])
 {

@@ -36,8 +36,8 @@
  *                                scales[g] of the table
  *   tw_more_bits(a, p, up)       the low `up` bits of a, and above them one of 32 bits, in the
  *                                order of tw_nibbles where low nibbles come before high ones
- *   tw_numbers(p)                32 signed bytes: word 16 h + 2 i + j is byte
- *                                4 i + 2 h + j
+ *   tw_signed(p, q, table, out)  32 signed bytes at p and 32 at q: their numbers, from 0 on in the
+ *                                table of tw_minis, then with signs
  *   tw_minis(p, table, out)      64 bytes: the numbers of their low 7 bits, whose low and high
  *                                bytes begin at table[0] and table[128], with their signs
  *   tw_sixes(p, table, out)      64 codes of 6 bits in 48 bytes: their numbers, as there
@@ -373,16 +373,22 @@ KF_HD tw tw_more_bits(tw a, const uint8_t *p, unsigned up)
     TW_EACH((a.at[i] & ((1u << up) - 1)) | (tw_word(p, i / 8 % 2) >> (2 * (i % 8) + i / 16) & 1)
                                                << up);
 }
-KF_HD tw tw_numbers(const uint8_t *p)
-{
-    TW_EACH(kf_bits((float)(int8_t)p[4 * (i % 16 / 2) + 2 * (i / 16) + i % 2]) >> 16);
-}
 KF_HD void tw_minis(const uint8_t *p, const uint8_t *table, tw out[2])
 {
     for (unsigned i = 0; i < 64; i++) {
         const unsigned m = p[i] & 127;
         out[i / 32].at[i % 32] =
             (uint16_t)(table[m] | (unsigned)(table[128 + m] | (p[i] & 128)) << 8);
+    }
+}
+KF_HD void tw_signed(const uint8_t *p, const uint8_t *q, const uint8_t *table, tw out[2])
+{
+    for (unsigned i = 0; i < 64; i++) {
+        const int number = (int8_t)(i < 32 ? p : q)[i % 32];
+        const unsigned size = (unsigned)(number < 0 ? -number : number),
+                       sign = number < 0 ? 128 : 0;
+        const unsigned high = size < 128 ? table[128 + size] : 0x43;
+        out[i / 32].at[i % 32] = (uint16_t)((size < 128 ? table[size] : 0) | (high | sign) << 8);
     }
 }
 KF_HD void tw_sixes(const uint8_t *p, const uint8_t *table, tw out[2])
