@@ -17,8 +17,7 @@ typedef struct factoring {
     double *a; /* [n][n], the lower half: what is left to factor; rows behind hold U */
     uint64_t from, to;
     double d[BLOCK]; /* of the columns [from, to) */
-    double least;
-    double lost; /* a pivot below is no matter of rounding */
+    kf_pivots pivots;
     const kerf_job *job;
 } factoring;
 
@@ -49,7 +48,7 @@ static kerf_status reduce_rows(void *ctx, uint64_t slice)
     return KERF_OK;
 }
 
-static kerf_status fail_negative(kerf_error *err)
+kerf_status kf_feedback_lost(kerf_error *err)
 {
     return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
                    "its second moments are none: squares of inputs are never below 0; kerf "
@@ -62,8 +61,8 @@ static kerf_status factor_block(factoring *f, kerf_error *err)
     const uint64_t n = f->n;
     for (uint64_t k = f->to; k-- > f->from;) {
         double *u = f->a + k * n, d = u[k];
-        if (d < f->lost) return fail_negative(err);
-        if (!(d > f->least)) d = f->least;
+        if (d < f->pivots.lost) return kf_feedback_lost(err);
+        if (!(d > f->pivots.least)) d = f->pivots.least;
         f->d[k - f->from] = d;
         for (uint64_t i = 0; i < k; i++) u[i] /= d;
         for (uint64_t i = f->from; i < k; i++) {
@@ -90,11 +89,27 @@ static kerf_status factor(factoring *f, int threads, kerf_feedback *out, kerf_er
     return KERF_OK;
 }
 
-/* The lower half with damping. Numbers of inputs may be far from 1, and so may their squares. */
-static kerf_status fill(factoring *f, const float *gram, double damping, kerf_error *err)
+/* Numbers of inputs may be far from 1, and so may their squares. */
+static kerf_status find_pivots(const float *gram, uint64_t n, double damping, kf_pivots *out,
+                               kerf_error *err)
+{
+    double sum = 0, most = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const double square = (double)gram[i * n + i];
+        if (square < 0) return kf_feedback_lost(err);
+        most = square > most ? square : most;
+        sum += square;
+    }
+    const double mean = sum / (double)n;
+    out->least = damping * (mean > 0 ? mean : 1);
+    out->lost = -most * (double)n * 0x1p-22;
+    return KERF_OK;
+}
+
+/* The lower half with damping. */
+static kerf_status fill(factoring *f, const float *gram, kerf_error *err)
 {
     const uint64_t n = f->n;
-    double sum = 0, most = 0;
     for (uint64_t i = 0; i < n; i++) {
         KF_TRY(kf_job_check(f->job, err));
         for (uint64_t j = 0; j <= i; j++) {
@@ -104,16 +119,8 @@ static kerf_status fill(factoring *f, const float *gram, double damping, kerf_er
                                "a matrix of second moments has a number that is not finite");
             f->a[i * n + j] = (double)x;
         }
-        const double square = (double)gram[i * n + i];
-        if (square < 0) return fail_negative(err);
-        most = square > most ? square : most;
-        sum += square;
+        f->a[i * n + i] += f->pivots.least;
     }
-    f->lost = -most * (double)n * 0x1p-22;
-    double mean = sum / (double)n;
-    if (!(mean > 0)) mean = 1;
-    f->least = damping * mean;
-    for (uint64_t i = 0; i < n; i++) f->a[i * n + i] += f->least;
     return KERF_OK;
 }
 
@@ -141,7 +148,8 @@ kerf_status kerf_feedback_make(const float *gram, uint64_t columns, double dampi
     kerf_status s = kf_allocate(&made->above, square, sizeof *made->above, err);
     if (s == KERF_OK) s = kf_allocate(&made->d, columns, sizeof *made->d, err);
     if (s == KERF_OK) s = kf_allocate(&f.a, square, sizeof *f.a, err);
-    if (s == KERF_OK) s = fill(&f, gram, damping, err);
+    if (s == KERF_OK) s = find_pivots(gram, columns, damping, &f.pivots, err);
+    if (s == KERF_OK) s = fill(&f, gram, err);
     if (s == KERF_OK) s = factor(&f, threads, made, err);
     free(f.a);
     if (s == KERF_OK)
@@ -155,14 +163,16 @@ kerf_status kerf_feedback_make_on(kerf_device *const *devices, size_t count, con
                                   uint64_t columns, double damping, const kerf_job *job,
                                   kerf_feedback **out, kerf_error *err)
 {
+    kf_pivots pivots;
     uint64_t square;
     *out = NULL;
     if (count == 0 || !devices[0] || !devices[0]->factor)
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE, "there is no GPU for error feedback");
     KF_TRY(begin(gram, columns, damping, &square, out, err));
     (*out)->release = devices[0]->release;
-    const kerf_status s =
-        devices[0]->factor(devices, count, gram, columns, damping, job, &(*out)->there, err);
+    kerf_status s = find_pivots(gram, columns, damping, &pivots, err);
+    if (s == KERF_OK)
+        s = devices[0]->factor(devices, count, gram, columns, pivots, job, &(*out)->there, err);
     if (s == KERF_OK) return s;
     kerf_feedback_free(*out);
     *out = NULL;

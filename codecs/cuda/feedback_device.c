@@ -166,12 +166,13 @@ static kerf_status send_half(making *m, const float *gram, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status send_moments(making *m, const float *gram, double least, kerf_error *err)
+static kerf_status send_moments(making *m, const float *gram, kf_pivots pivots, kerf_error *err)
 {
     KF_TRY(send_half(m, gram, err));
     for (size_t i = 0; i < m->count; i++) {
         part *p = &m->part[i];
-        p->f.least = least;
+        p->f.least = pivots.least;
+        p->f.lost = pivots.lost;
         KF_TRY(use(p, err));
         KF_CUDA(kf_factor_fill(&p->f, p->stream), "starting a kernel");
     }
@@ -248,6 +249,7 @@ static kerf_status finish(const making *m, kerf_error *err)
         KF_CUDA(cudaMemcpyAsync(&bad, p->f.bad, sizeof bad, cudaMemcpyDeviceToHost, p->stream),
                 "reading a word");
         KF_CUDA(cudaStreamSynchronize(p->stream), "waiting for the GPU");
+        if (bad == KF_FACTOR_LOST) return kf_feedback_lost(err);
         if (bad)
             return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                            "a matrix of second moments has a number that is not finite");
@@ -255,27 +257,18 @@ static kerf_status finish(const making *m, kerf_error *err)
     return KERF_OK;
 }
 
-static kerf_status make_all(making *m, struct kf_there *there, const float *gram, double least,
+static kerf_status make_all(making *m, struct kf_there *there, const float *gram, kf_pivots pivots,
                             kerf_error *err)
 {
     for (size_t i = 0; i < m->count; i++) KF_TRY(open_part(m, i, &there->at[i], err));
     let_gpus_copy(m);
-    KF_TRY(send_moments(m, gram, least, err));
+    KF_TRY(send_moments(m, gram, pivots, err));
     KF_TRY(make_blocks(m, err));
     return finish(m, err);
 }
 
-/* As cpu/feedback_factor.c has it. */
-static double least_pivot(const float *gram, uint64_t n, double damping)
-{
-    double sum = 0;
-    for (uint64_t i = 0; i < n; i++) sum += (double)gram[i * n + i];
-    const double mean = sum / (double)n;
-    return damping * (mean > 0 ? mean : 1);
-}
-
 kerf_status kf_make_factors(kerf_device *const *devices, size_t count, const float *gram,
-                            uint64_t columns, double damping, const kerf_job *job,
+                            uint64_t columns, kf_pivots pivots, const kerf_job *job,
                             struct kf_there **out, kerf_error *err)
 {
     making m = {.count = count, .n = columns, .job = job};
@@ -286,7 +279,7 @@ kerf_status kf_make_factors(kerf_device *const *devices, size_t count, const flo
     there->count = count;
     for (size_t i = 0; i < count; i++) there->at[i].gpu = kf_gpu_of(devices[i]);
     kerf_status s = kf_allocate(&m.part, count, sizeof *m.part, err);
-    if (s == KERF_OK) s = make_all(&m, there, gram, least_pivot(gram, columns, damping), err);
+    if (s == KERF_OK) s = make_all(&m, there, gram, pivots, err);
     close_parts(&m);
     if (s == KERF_OK)
         *out = there;

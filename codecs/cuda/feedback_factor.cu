@@ -37,7 +37,8 @@ static __global__ void __launch_bounds__(THREADS) fill_rows(const __grid_constan
 }
 
 /* The corner on the diagonal, by one block of threads. */
-static __global__ void __launch_bounds__(THREADS) make_corner(const __grid_constant__ kf_factoring f)
+static __global__ void __launch_bounds__(THREADS)
+    make_corner(const __grid_constant__ kf_factoring f)
 {
     __shared__ double u[BLOCK][BLOCK + 1], pivot;
     const int rows = (int)(f.to - f.from), t = (int)threadIdx.x;
@@ -49,6 +50,7 @@ static __global__ void __launch_bounds__(THREADS) make_corner(const __grid_const
     for (int k = rows - 1; k >= 0; k--) {
         if (t == 0) {
             double d = u[k][k];
+            if (d < f.lost && *f.bad == 0) *f.bad = KF_FACTOR_LOST;
             if (!(d > f.least)) d = f.least;
             f.pivot[k] = pivot = d;
         }
@@ -99,7 +101,8 @@ static __global__ void __launch_bounds__(THREADS) keep_rows(const __grid_constan
 
 /* A tile of 64 x 64: less U_ki D_k U_kj of the rows k of the panel, the last first. A thread has
  * 4 x 4, columns 16 apart. */
-static __global__ void __launch_bounds__(THREADS) reduce_rows(const __grid_constant__ kf_factoring f)
+static __global__ void __launch_bounds__(THREADS)
+    reduce_rows(const __grid_constant__ kf_factoring f)
 {
     __shared__ __align__(16) double by[HALF][BLOCK], u[HALF][BLOCK];
     const uint64_t block = (uint64_t)blockIdx.y * f.ranks + f.rank;

@@ -11,7 +11,8 @@ extern "C" {
 
 enum {
     KF_FEEDBACK_BLOCK = 128, /* columns that are rounded before the sums of those behind grow  */
-    KF_FACTOR_BLOCK = 64     /* rows of the factors that are made before the others are reduced */
+    KF_FACTOR_BLOCK = 64,    /* rows of the factors that are made before the others are reduced */
+    KF_FACTOR_LOST = 2       /* no matrix of second moments                                     */
 };
 
 /* Rows of a launch are the lines of `job`; its floats are their elements, [lines][width]. */
@@ -41,13 +42,13 @@ cudaError_t kf_feedback_pack(const kf_feedback_job *f, kf_spec spec, cudaStream_
 typedef struct kf_factoring {
     uint64_t n;
     unsigned rank, ranks;
-    double least;
-    double *a;     /* the device's rows, [..][n]                                              */
-    double *panel; /* [KF_FACTOR_BLOCK][n] the rows [from, to) of U, as they are being made    */
-    double *pivot; /* [KF_FACTOR_BLOCK] D of the same                                          */
-    float *above;  /* [n][n] before the first block: the second moments, the device's rows     */
-    float *d;      /* [n]                                                                      */
-    unsigned *bad; /* becomes 1 where a number is not finite                                   */
+    double least, lost; /* of pivots (format/device.h) */
+    double *a;          /* the device's rows, [..][n] */
+    double *panel;      /* [KF_FACTOR_BLOCK][n] the rows [from, to) of U, as they are being made */
+    double *pivot;      /* [KF_FACTOR_BLOCK] D of the same */
+    float *above;       /* [n][n] before the first block: the second moments, the device's rows */
+    float *d;           /* [n] */
+    unsigned *bad;      /* 1: a number is not finite; KF_FACTOR_LOST: a pivot below `lost` */
     uint64_t from, to;
 } kf_factoring;
 

@@ -104,7 +104,7 @@ const kf_launches *kf_launches_of(const kerf_format *f);
 
 /* kerf_device.factor */
 kerf_status kf_make_factors(kerf_device *const *devices, size_t count, const float *gram,
-                            uint64_t columns, double damping, const kerf_job *job,
+                            uint64_t columns, kf_pivots pivots, const kerf_job *job,
                             struct kf_there **out, kerf_error *err);
 void kf_free_factors(struct kf_there *there);
 

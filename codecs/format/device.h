@@ -33,6 +33,15 @@ struct kerf_feedback {
     float *gram; /* [columns][columns] with damping; NULL: columns are gone over once */
 };
 
+/* What is known of pivots before any is made. */
+typedef struct kf_pivots {
+    double least; /* what damping adds; smaller ones become that                       */
+    double lost;  /* below that it is no matter of rounding: these are no second moments */
+} kf_pivots;
+
+/* Says so: KERF_E_DATA. */
+kerf_status kf_feedback_lost(kerf_error *err);
+
 /* `bad`: the first element of the range that is NaN or Inf under KERF_NAN_ERROR, else UINT64_MAX;
  * the status is KERF_OK all the same. `stats`: of the matrices that the range touches. */
 struct kerf_device {
@@ -45,7 +54,7 @@ struct kerf_device {
                                  kerf_error *err);
     /* Factors for all these devices, checked: gram [columns][columns]. */
     kerf_status (*factor)(kerf_device *const *devices, size_t count, const float *gram,
-                          uint64_t columns, double damping, const kerf_job *job,
+                          uint64_t columns, kf_pivots pivots, const kerf_job *job,
                           struct kf_there **out, kerf_error *err);
     void (*release)(struct kf_there *there);
 };

@@ -297,6 +297,16 @@ static void check_refusals(void)
     const kerf_job job = {.cancel = is_canceled, .ctx = &left};
     check(kerf_feedback_make_on(gpu, 2, gram, n, 0.1, &job, &f, &error) == KERF_E_CANCELED && !f,
           "cancel", "goes on");
+    const float kept = gram[5 * n + 2];
+    gram[5 * n + 2] = 1e6f; /* more than the squares of both inputs allow */
+    for (size_t gpus = 1; gpus <= 2; gpus++)
+        check(kerf_feedback_make_on(gpu, gpus, gram, n, 0.1, NULL, &f, &error) == KERF_E_DATA && !f,
+              "no second moments", "are taken");
+    gram[5 * n + 2] = kept;
+    gram[7 * n + 7] = -gram[7 * n + 7];
+    check(kerf_feedback_make_on(gpu, 1, gram, n, 0.1, NULL, &f, &error) == KERF_E_DATA && !f,
+          "a square below 0", "is taken");
+    gram[7 * n + 7] = -gram[7 * n + 7];
     gram[5 * n + 2] = (float)1e39;
     check(kerf_feedback_make_on(gpu, 1, gram, n, 0.1, NULL, &f, &error) == KERF_E_ARG && !f,
           "a number that is not finite", "is taken");

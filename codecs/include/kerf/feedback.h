@@ -72,8 +72,8 @@ KERF_API void kerf_feedback_free(kerf_feedback *f); /* NULL is fine */
  * all must be open until the result is freed. Asks to cancel every 64 columns. Memory of each GPU:
  * 8 columns^2 bytes divided by count on the way, 4 columns^2 for the result; of a kerf_encode 9
  * bytes for each element of its share, at most 2^26 of them at once, and 544 for each row.
- * KERF_E_NOSUP: such a device has no feedback. Formats without kernels on GPUs (kerf_exec.device)
- * are encoded by the processor and need kerf_feedback_make: KERF_E_ARG. */
+ * KERF_E_DATA: as above. KERF_E_NOSUP: such a device has no feedback. Formats without kernels on
+ * GPUs (kerf_exec.device) are encoded by the processor and need kerf_feedback_make: KERF_E_ARG. */
 KERF_API KERF_CHECK kerf_status kerf_feedback_make_on(kerf_device *const *devices, size_t count,
                                                       const float *gram, uint64_t columns,
                                                       double damping, const kerf_job *job,
