@@ -101,6 +101,7 @@ static kerf_status find_pivots(const float *gram, uint64_t n, double damping, kf
         sum += square;
     }
     const double mean = sum / (double)n;
+    out->damping = damping;
     out->least = damping * (mean > 0 ? mean : 1);
     out->lost = -most * (double)n * 0x1p-22;
     return KERF_OK;

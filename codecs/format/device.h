@@ -35,6 +35,7 @@ struct kerf_feedback {
 
 /* What is known of pivots before any is made. */
 typedef struct kf_pivots {
+    double damping;
     double least; /* what damping adds; smaller ones become that                       */
     double lost;  /* below that it is no matter of rounding: these are no second moments */
 } kf_pivots;

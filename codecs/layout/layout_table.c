@@ -27,8 +27,7 @@ const kerf_layout kf_layouts[KF_LAYOUTS] = {
     [KF_LAYOUT_FP8_STACKS] = {"fp8-stacks", "stacked experts in FP8 or NVFP4, read only"},
     [KF_LAYOUT_CT_STACKS] = {"compressed-tensors-stacks",
                              "its codes of stacked experts, read only"},
-    [KF_LAYOUT_CT_WORDS] = {"compressed-tensors-words",
-                            "its 8-bit codes in words, with a scale for each row, read only"},
+    [KF_LAYOUT_CT_WORDS] = {"compressed-tensors-words", "its codes of 8 bits in words, read only"},
 };
 
 /* transformers, which reads bitsandbytes' files, has no experts one by one where it stacks them. */

@@ -178,14 +178,14 @@ static kerf_status count_clipped(kerf_device *d, const kf_host_range *r, uint64_
  */
 
 static kerf_status factor(kerf_device *const *devices, size_t count, const float *gram,
-                          uint64_t columns, double damping, const kerf_job *job,
+                          uint64_t columns, kf_pivots pivots, const kerf_job *job,
                           struct kf_there **out, kerf_error *err)
 {
     (void)devices, (void)count;
     *out = kf_alloc_zero(1, sizeof **out);
     if (!*out) return kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "out of memory");
     const kerf_status s =
-        kerf_feedback_make(gram, columns, damping, 1, job, &(*out)->feedback, err);
+        kerf_feedback_make(gram, columns, pivots.damping, 1, job, &(*out)->feedback, err);
     if (s == KERF_OK) return s;
     free(*out);
     *out = NULL;
