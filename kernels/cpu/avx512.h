@@ -78,6 +78,18 @@ KF_HD vi vi_set1(int x)
 {
     return _mm512_set1_epi32(x);
 }
+KF_HD vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+KF_HD vi vi_sub(vi a, vi b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+KF_HD vi vi_mul(vi a, vi b)
+{
+    return _mm512_mullo_epi32(a, b);
+}
 KF_HD vi vi_shl(vi a, int n)
 {
     return _mm512_slli_epi32(a, (unsigned)n);

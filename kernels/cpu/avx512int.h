@@ -25,18 +25,6 @@ KF_HD vi vi_load16(const uint8_t *p)
 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)p));
 }
-KF_HD vi vi_add(vi a, vi b)
-{
-    return _mm512_add_epi32(a, b);
-}
-KF_HD vi vi_sub(vi a, vi b)
-{
-    return _mm512_sub_epi32(a, b);
-}
-KF_HD vi vi_mul(vi a, vi b)
-{
-    return _mm512_mullo_epi32(a, b);
-}
 KF_HD vi vi_times_base(vi a)
 {
     return _mm512_slli_epi32(a, 8);

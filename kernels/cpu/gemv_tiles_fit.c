@@ -32,6 +32,7 @@ static uint16_t top_of(float x)
 static int fit_nibbles(kf_tile_layout *t, kf_spec s)
 {
     const int whole = s.zero == KERF_ZERO_CODE;
+    if (whole && t->l.piece) return 0; /* a strip's bytes lie together there */
     t->kind = whole ? KF_TILE_WHOLE_NIBBLES : KF_TILE_NIBBLES;
     t->zero_is = 1;
     for (size_t i = 0; i < 32; i++) {

@@ -116,18 +116,6 @@ KF_HD void bytes_store(tiles *t, int32_t *upper, int32_t *lower, int both)
 
 typedef __m512i tb;
 
-KF_HD vi vi_add(vi a, vi b)
-{
-    return _mm512_add_epi32(a, b);
-}
-KF_HD vi vi_sub(vi a, vi b)
-{
-    return _mm512_sub_epi32(a, b);
-}
-KF_HD vi vi_mul(vi a, vi b)
-{
-    return _mm512_mullo_epi32(a, b);
-}
 KF_HD void tb_store(uint8_t *p, tb a)
 {
     _mm512_storeu_si512(p, a);

@@ -20,10 +20,12 @@
  *   bytes_begin(t, depth, columns)   in place of tiles_begin: there are two sums of each row and
  *                    column, in 32 bits, and a tile has `depth` elements, 32 or 64
  *   bytes_zero       sums of zero
- *   bytes_dot(t, a, stride, b, depth, columns, both)   adds rows of signed bytes times signed
- * bytes. Row r begins at a + r * stride. b has fours: byte 4 (i * columns + c) + j is number 4 i +
- * j of column c; behind them lie those of the second sums. bytes_store(t, first, second, both) the
- * sums: row r from 16 r on, `columns` of them
+ *   bytes_dot(t, a, stride, b, depth, columns, both)
+ *                    adds rows of signed bytes times signed bytes. Row r begins at a + r * stride.
+ *                    b has fours: byte 4 (i * columns + c) + j is number 4 i + j of column c;
+ *                    behind them lie those of the second sums
+ *   bytes_store(t, first, second, both)
+ *                    the sums: row r from 16 r on, `columns` of them
  *
  *   tw               32 words; of bfloat16, or indices
  *   tw_load, tw_store, tw_up, tw_down(a, bits)
