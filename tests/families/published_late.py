@@ -137,3 +137,15 @@ family("deepseek_vl_v2", {**NONE, "language_config": {**WIDE, "model_type": "dee
        model.vision_model.transformer.layers.0.self_attn.qkv_proj.weight 384,128 vision.qkv
        model.vision_model.transformer.layers.0.mlp.fc1.weight 512,128 vision.up
        model.vision_model.embeddings.class_embedding 128 vision"""))
+family("openelm", {**WIDE, "model_dim": 256}, each("", """transformer.token_embeddings.weight 1024,256 embedding
+       transformer.layers.0.attn.qkv_proj.weight 512,256 attention.qkv
+       transformer.layers.0.attn.out_proj.weight 256,256 attention.o
+       transformer.layers.0.ffn.proj_1.weight 1024,256 MLP.gate_up
+       transformer.layers.0.ffn.proj_2.weight 256,512 MLP.down"""))
+family("kyutai_speech_to_text", {**WIDE, "codec_config": {}}, each("", """model.embed_tokens.embed_tokens.weight 1024,256 embedding
+       model.layers.0.self_attn.q_proj.linear.weight 256,256 attention.q
+       model.layers.0.self_attn.o_proj.linear.weight 256,256 attention.o
+       model.layers.0.mlp.fc1.weight 512,256 MLP.up
+       codec_model.encoder_transformer.layers.0.mlp.fc1.weight 512,128 audio.up
+       codec_model.decoder_transformer.layers.0.self_attn.q_proj.weight 128,128 audio.q
+       lm_head.weight 1024,256 output_head"""))

@@ -49,6 +49,11 @@ static void test_keeps(void **state)
 {
     (void)state;
     static const char *const kept[] = {"lm_head.weight",
+                                       "classifier.out_proj.weight",
+                                       "embed.W_E",
+                                       "unembed.W_U",
+                                       "perception.encoder.layers.0.feed_forward1.linear1.weight",
+                                       "codec_model.encoder_transformer.layers.0.mlp.fc1.weight",
                                        "layers.1.mlp.gate.weight",
                                        "backbone.layers.0.mixer.A_log",
                                        "layers.0.attn.indexer.wq_b.weight",
