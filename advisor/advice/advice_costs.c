@@ -109,7 +109,7 @@ static void cost_group(kerf_advice *a, kerf_advice_group *g)
     keep->possible = 1;
     for (size_t m = 0; m < g->members; m++) {
         const kerf_advice_tensor *t = &a->tensor[g->member[m]];
-        keep->bytes += (double)kerf_weight_bytes(t->weight);
+        keep->bytes += (double)kerf_weight_kept_bytes(t->weight, a->layout);
         for (size_t c = 0; c < a->codecs; c++) {
             if (!g->cost[c].possible) continue;
             g->cost[c].bytes += (double)t->score[c].bytes;

@@ -185,12 +185,24 @@ static void find_shapes(kerf_advice *a, kerf_advice_group *g)
 
 /* --- all ----------------------------------------------------------------------------------- */
 
+/* Of all that no format is chosen for, as it stands in the output. */
+static double kept_bytes(const kf_advising *w, const kerf_selected *selected)
+{
+    const kerf_weights *all = kerf_checkpoint_weights(w->source);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < kerf_weights_count(all); i++)
+        bytes += kerf_weight_kept_bytes(kerf_weights_at(all, i), w->advice->layout);
+    for (size_t i = 0; i < selected->count; i++)
+        bytes -= kerf_weight_kept_bytes(selected->weight[i], w->advice->layout);
+    return (double)bytes;
+}
+
 static kerf_status take_tensors(const kf_advising *w, kerf_error *err)
 {
     kerf_advice *a = w->advice;
     kerf_selected selected;
     KF_TRY(kerf_select_weights(w->source, w->request->select, &selected, err));
-    a->kept_bytes = (double)selected.kept_bytes;
+    a->kept_bytes = kept_bytes(w, &selected);
     kerf_status s = kf_allocate(&a->tensor, selected.count, sizeof *a->tensor, err);
     for (; s == KERF_OK && a->tensors < selected.count; a->tensors++)
         a->tensor[a->tensors].weight = selected.weight[a->tensors];

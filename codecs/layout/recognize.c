@@ -327,7 +327,7 @@ static int doubt_form(doubt *d, size_t found, const kerf_weight *w, const kerf_t
 }
 
 /* Other names of the same scales: DeepSeek's own, ComfyUI's, Mistral's own, TensorRT-LLM's. */
-static const kerf_tensor *find_alias(const kerf_reader *r, const char *name)
+const kerf_tensor *kf_find_alias(const kerf_reader *r, const char *name)
 {
     static const struct {
         const char *end, *alias;
@@ -369,7 +369,7 @@ static int take_parts(const kerf_reader *r, const kf_stored *s, kerf_weight *w, 
     for (; kerf_layout_entry(w->layout, w, i, name, sizeof name, &e, &p); i++) {
         const kerf_tensor *t = kerf_reader_find(r, name);
         const kerf_plane *plane = p == KERF_PLANES ? NULL : &w->geometry.plane[p];
-        if (!t) t = find_alias(r, name);
+        if (!t) t = kf_find_alias(r, name);
         int is_state = kf_has_suffix(name, KF_STATE_SUFFIX); /* whose length is free */
         if (!t) return lacks(d, 4 * i, "%s is missing", name);
         if (!is_state && !is_stored_as(w, t, &e, plane)) return doubt_form(d, i, w, t, &e);

@@ -11,6 +11,10 @@ void kf_add_extra(kerf_weight *w, const kerf_tensor *t);
  * must be kerf's own. Sets w->dtype when they name one and it is not known. */
 kerf_status kf_extras_check(const kerf_reader *r, kerf_weight *w, int *agree, kerf_error *err);
 
+/* A tensor that has the scales that kerf calls `name` under a name that another project uses; NULL:
+ * there is none. */
+const kerf_tensor *kf_find_alias(const kerf_reader *r, const char *name);
+
 #define KF_NAME_ROOM (KERF_MAX_NAME_BYTES + 32)
 
 /* Whether tensor t holds the codes of a weight, and all else that some row of the layout table

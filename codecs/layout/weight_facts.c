@@ -3,16 +3,28 @@
 
 #include <kerf/layouts.h>
 
+#include "layout/foreign.h"
+
 uint64_t kerf_weight_bytes(const kerf_weight *w)
 {
     uint64_t bytes = 0;
-    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
+    const kerf_tensor *part;
+    for (size_t i = 0; (part = kf_foreign_part(w, i)); i++) bytes += part->bytes;
+    for (kerf_plane_id p = 0; !bytes && p < KERF_PLANES; p++) {
         if (w->plane[p]) bytes += w->plane[p]->bytes;
     }
     for (size_t i = 0; i < KERF_EXTRAS; i++) {
         if (w->extra[i]) bytes += w->extra[i]->bytes;
     }
     return bytes;
+}
+
+uint64_t kerf_weight_kept_bytes(const kerf_weight *w, const kerf_layout *l)
+{
+    if (kf_foreign_form(w)) return w->plane[0]->bytes;
+    if (!w->codec.format || !w->decoded || w->layout == (l ? l : kerf_layout_at(0)))
+        return kerf_weight_bytes(w);
+    return kerf_weight_elements(w) * kerf_dtype_bits(w->dtype) / 8;
 }
 
 uint64_t kerf_weight_elements(const kerf_weight *w)
@@ -29,7 +41,8 @@ int kerf_dtype_is_float(kerf_dtype t)
 char *kerf_weight_format(const kerf_weight *w, char *out, size_t size)
 {
     const char *blocks = w->plane[0] ? w->plane[0]->block_type : NULL;
+    const char *form = kf_foreign_form(w);
     if (w->codec.format) return kerf_codec_name(w->codec, out, size);
-    snprintf(out, size, "%s", blocks ? blocks : kerf_dtype_name(w->dtype));
+    snprintf(out, size, "%s", form ? form : blocks ? blocks : kerf_dtype_name(w->dtype));
     return out;
 }

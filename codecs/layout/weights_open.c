@@ -1,6 +1,6 @@
 /* weights_open.c - groups the tensors of a checkpoint into weights: first those that its `kerf`
  * metadata describes (description.c), then those that are recognized by their tensors
- * (recognize.c). */
+ * (recognize.c), then those in forms that kerf has no format for (foreign.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +8,7 @@
 #include "layout/block_weights.h"
 #include "layout/decoded.h"
 #include "layout/description.h"
+#include "layout/foreign.h"
 #include "layout/place_weights.h"
 #include "layout/recognize.h"
 
@@ -27,7 +28,7 @@ static kerf_dtype dense_dtype(const kf_weights_builder *b, size_t tensors)
 
 static int holds_codes(kerf_dtype t)
 {
-    return t == KERF_U8 || t == KERF_I8 || t == KERF_I32 || t == KERF_F8_E4M3;
+    return t == KERF_U8 || t == KERF_I8 || t == KERF_I32 || t == KERF_F8_E4M3 || t == KERF_F8_E5M2;
 }
 
 /* A tensor whose file says what its blocks are. Blocks that kerf cannot decode are dense as far as
@@ -45,6 +46,7 @@ static kerf_status take_blocks(kf_weights_builder *b, const kerf_tensor *t)
 static kerf_status recognize_all(kf_weights_builder *b, size_t tensors)
 {
     const kerf_layout *configured = NULL;
+    kf_foreign folder = {0};
     int asked = 0;
     char name[KF_NAME_ROOM];
     for (size_t i = 0; i < tensors; i++) {
@@ -58,7 +60,12 @@ static kerf_status recognize_all(kf_weights_builder *b, size_t tensors)
         if (!asked++) KF_TRY(kerf_layout_configured(b->r, &configured, b->err));
         int found;
         KF_TRY(kf_recognize(b->r, t, configured, &w, name, &found, b->err));
-        if (!found || !kf_weights_claim(b, &w)) continue;
+        if (!found) {
+            KF_TRY(kf_foreign_recognize(b, &folder, t, &w, &found));
+            if (found) b->at[i] = w;
+            continue;
+        }
+        if (!kf_weights_claim(b, &w)) continue;
         KF_TRY(kf_weights_keep_name(b->out, name, t, &w.name, b->err));
         b->at[i] = w;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "layout/foreign.h"
 
 /* Takes over the reader. */
 static kerf_status make(const char *path, kerf_reader *reader, int borrows, kerf_checkpoint **out,
@@ -71,7 +72,8 @@ size_t kerf_checkpoint_quantized(const kerf_checkpoint *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < kerf_weights_count(c->weights); i++) {
-        n += kerf_weights_at(c->weights, i)->codec.format != NULL;
+        const kerf_weight *w = kerf_weights_at(c->weights, i);
+        n += w->codec.format || kf_foreign_form(w) ? 1 : 0;
     }
     return n;
 }

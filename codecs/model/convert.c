@@ -8,6 +8,7 @@
 #include <kerf/quantize.h>
 
 #include "base/base.h"
+#include "layout/foreign.h"
 #include "layout/input_scales.h"
 #include "model/arrange_experts.h"
 #include "model/not_a_model.h"
@@ -248,6 +249,26 @@ static void describe_work(const void *ctx, FILE *to)
 
 /* --- all of it ----------------------------------------------------------------------------- */
 
+/* There must be codes to move. */
+static kerf_status check_source(const converting *c, kerf_error *err)
+{
+    const char *form = NULL;
+    for (size_t i = 0; i < kerf_weights_count(c->source->weights); i++) {
+        const kerf_weight *w = kerf_weights_at(c->source->weights, i);
+        if (w->codec.format) return KERF_OK;
+        if (!form) form = kf_foreign_form(w);
+    }
+    if (form)
+        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                       "%.200s: no layout has a place for codes as these are (%s): kerf quantize "
+                       "and kerf dequantize read them",
+                       c->source->path, form);
+    return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                   "%.200s: holds no quantized tensor in a layout that kerf knows; kerf quantize "
+                   "makes some",
+                   c->source->path);
+}
+
 static kerf_status convert(converting *c, const kerf_checkpoint *source, const kerf_output *to,
                            kerf_error *err)
 {
@@ -271,12 +292,7 @@ static kerf_status convert(converting *c, const kerf_checkpoint *source, const k
     const int renamed = c->layout == kerf_layout_find("gguf") &&
                         !kerf_reader_is_gguf(source->reader) &&
                         kerf_weights_find(c->source->weights, "token_embd.weight");
-    if (kerf_checkpoint_quantized(c->source) == 0 && !renamed) {
-        return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                       "%.200s: holds no quantized tensor in a layout that kerf knows; kerf "
-                       "quantize makes some",
-                       source->path);
-    }
+    if (!renamed) KF_TRY(check_source(c, err));
     c->count = kerf_weights_count(c->source->weights);
     KF_TRY(declare_output(c, to, err));
     KF_TRY(find_losses(c, err));

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/globs.h"
 #include "layout/arranging.h"
+#include "layout/foreign.h"
 #include "model/select.h"
 
 /* All that a decision rests on. */
@@ -143,7 +144,9 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
 /* Tensors of a weight that is decoded on the way in are gone. */
 static int is_part(const kerf_weight *w, const kerf_tensor *t)
 {
+    const kerf_tensor *part;
     int found = 0;
+    for (size_t i = 0; (part = kf_foreign_part(w, i)); i++) found |= part == t;
     for (size_t i = 0; i < KERF_PLANES; i++) found |= w->codec.format && w->plane[i] == t;
     for (size_t i = 0; i < KERF_EXTRAS; i++) found |= w->codec.format && w->extra[i] == t;
     return found;
@@ -195,7 +198,8 @@ static kerf_status decide_all(const request *q, kf_decisions *out, kerf_error *e
 
 static int is_decoded(const kerf_decision *d)
 {
-    return d->weight->codec.format && (d->codec.format || d->decoded);
+    return kf_foreign_form(d->weight) ||
+           (d->weight->codec.format && (d->codec.format || d->decoded));
 }
 
 /* A weight that is decoded: the first n bytes of a name, and an end. */

@@ -3,6 +3,7 @@
 #include <kerf/quantize.h>
 
 #include "base/base.h"
+#include "layout/foreign.h"
 #include "model/checkpoint_view.h"
 #include "model/not_a_model.h"
 #include "model/write_model.h"
@@ -23,11 +24,27 @@ static const kerf_weight *weight_at(const dequantizing *d, size_t i)
     return kerf_weights_at(d->source->weights, i);
 }
 
+/* A weight that is decoded while it is read, as one whose codes are its numbers; others as they
+ * are. */
+static kerf_status as_codes(const kerf_weight *w, kerf_weight *out, kerf_error *err)
+{
+    *out = *w;
+    if (!kf_foreign_form(w)) return KERF_OK;
+    out->codec.format = kerf_format_find("fp32");
+    out->layout = kerf_layout_at(0);
+    return kerf_geometry_init(&out->geometry, out->codec.format, &w->shape, err);
+}
+
+static int is_quantized(const kerf_weight *w)
+{
+    return w->codec.format || kf_foreign_form(w);
+}
+
 /* What was F64 was rounded to F32 before it was quantized. */
 static kerf_dtype dense_type(const dequantizing *d, const kerf_weight *w)
 {
     if (w->codec.format && d->dtype == KERF_DTYPE_NONE && w->dtype == KERF_F64) return KERF_F32;
-    return w->codec.format && d->dtype != KERF_DTYPE_NONE ? d->dtype : w->dtype;
+    return is_quantized(w) && d->dtype != KERF_DTYPE_NONE ? d->dtype : w->dtype;
 }
 
 /* Scales of inputs and caches mean nothing to weights that are not quantized. */
@@ -61,14 +78,16 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
 {
     dequantizing *d = ctx;
     const kerf_weight *weight = weight_at(d, i);
-    const int is_dense = weight->codec.format == NULL;
+    const int is_dense = !is_quantized(weight);
+    kerf_weight codes;
     (void)note;
     if (is_left_out(weight)) return KERF_OK;
     kf_work_item(&d->work, weight->name, is_dense ? "keep" : "decode");
     if (is_dense) return kf_copy_weight(d->source->reader, weight, w, entry, &d->work, err);
+    KF_TRY(as_codes(weight, &codes, err));
     const kf_decode_job decode = {
         .reader = d->source->reader,
-        .weight = weight,
+        .weight = &codes,
         .dtype = dense_type(d, weight),
         .writer = w,
         .entry = entry,

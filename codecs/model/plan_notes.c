@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "file/json/text.h"
 #include "file/write/companions.h"
+#include "layout/foreign.h"
 
 enum { NAMED = 4 }; /* tensors that a note names */
 
@@ -64,6 +65,12 @@ static kerf_status note_roles(kf_notes *n, const kf_decisions *d, kerf_error *er
                     err);
 }
 
+static int is_alike(const kerf_weight *a, const kerf_weight *b)
+{
+    const char *x = kf_foreign_form(a), *y = kf_foreign_form(b);
+    return x && y ? strcmp(x, y) == 0 : !x && !y && a->codec.format == b->codec.format;
+}
+
 /* One line for each format that is decoded on the way in. */
 static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *err)
 {
@@ -74,8 +81,9 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
         const kerf_weight *w = one->weight;
         size_t k = 0;
         dropped += (size_t)one->dropped;
-        if (!w->decoded || !(one->codec.format || one->decoded)) continue;
-        while (k < kinds && first[k]->codec.format != w->codec.format) k++;
+        const char *form = kf_foreign_form(w);
+        if (!form && (!w->decoded || !(one->codec.format || one->decoded))) continue;
+        while (k < kinds && !is_alike(first[k], w)) k++;
         if (k == 4) continue;
         if (k == kinds) first[kinds++] = w;
         count[k]++;
@@ -89,7 +97,8 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
             kf_text_add(&t, "rounded from F64 to F32 on the way in");
         } else {
             kf_text_add(&t, "decoded on the way in");
-            if (w->codec.format) /* else it was renamed for GGUF, and is dense from there on */
+            if (w->codec.format ||
+                kf_foreign_form(w)) /* else it was renamed for GGUF, and is dense from there on */
                 kf_text_add(&t, " from %s", kerf_weight_format(w, format, sizeof format));
             if (w->codec.format && w->layout) kf_text_add(&t, " of layout %s", w->layout->name);
             kf_text_add(&t, ": errors count against the decoded weights");

@@ -56,6 +56,14 @@ error_says 'does not take nf4'
 expect 0 advise "$model" --layout modelopt --budget 9bits -f '*' --json "${scores[@]}"
 expect 3 advise "$model" --layout gguf --budget 9bits -f int8
 
+# What another program quantized costs, when it is kept, what it is decoded to.
+"$KERF" quantize "$model" -f fp8-e4m3-128x128 --layout deepseek -o "$tmp/fp8" -y 2>/dev/null
+LC_ALL=C sed -i '1s/"kerf":"{/"gone":"{/' "$tmp/fp8/model.safetensors"
+expect 0 advise "$tmp/fp8" --layout compressed-tensors --budget 9bits -o "$tmp/r.json" -y --json
+promised=$(awk "BEGIN { print $(json total.bytes) + $(json kept_bytes) }" </dev/null)
+expect 0 quantize "$tmp/fp8" --recipe "$tmp/r.json" --layout compressed-tensors -o "$tmp/9bits" -y --json
+check "as many bytes as promised" awk "BEGIN { exit !($(json totals.bytes_out) < 1.001 * $promised) }"
+
 # Runtimes.
 on() { expect 0 advise "$model" --runtime "$1" --hardware "$2" --budget "$3" "${scores[@]}" -o "$tmp/r.json" -y --json; }
 on vLLM b200 9bits

@@ -253,10 +253,19 @@ spoil bytes $up.g_idx 1 1
 finds error "$up.qweight: .*$up.g_idx is not in order: columns were sorted by activation"
 make int4-g64 gptq
 header "s/\"$up.scales\":{\"dtype\":\"BF16\",/\"$up.scales\":{\"dtype\":\"F16\" ,/"
-finds error "$up.qweight: .*$up.scales is F16 \[4,768\], not BF16 \[4,768\]: BF16 would round these scales, and no format"
+finds error "$up.weight of the same fused group is int4-g64-f16"
+output_says "^note: $up.weight: 1 weight is in a form that kerf has no format for, the first as int4-g64-f16:"
+spoil bytes $up.scales 2 0x7e
+finds error "$up.weight: 1 of 3072 scales are NaN or infinite"
 make int4-row gptq
 header "s/\"$up.scales\":{\"dtype\":\"BF16\",/\"$up.scales\":{\"dtype\":\"F16\" ,/"
-finds error "$up.scales is F16 \[1,768\], not BF16 \[1,768\]: .* no format with groups of this size has them in FP16"
+finds error "$up.weight of the same fused group is int4-row-f16"
+make int4-g128-f16 gptq
+config 's/"desc_act": false/"desc_act": true/'
+spoil bytes $up.g_idx 1 1
+finds error "$up.weight of the same fused group is int4-sorted-f16"
+spoil bytes $up.g_idx 1 9
+finds error "$up.qweight: .*$up.g_idx is not in order"
 make int4-row gptq
 config 's/"group_size": -1/"group_size": 128/'
 finds error 'group_size in config.json says otherwise'

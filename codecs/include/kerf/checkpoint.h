@@ -28,7 +28,8 @@ KERF_API const char *kerf_checkpoint_path(const kerf_checkpoint *c);
 KERF_API const kerf_reader *kerf_checkpoint_reader(const kerf_checkpoint *c);
 KERF_API const kerf_weights *kerf_checkpoint_weights(const kerf_checkpoint *c);
 
-/* How many of the weights are quantized. */
+/* How many of the weights are quantized, those included that kerf has no format for and decodes
+ * while they are read. */
 KERF_API size_t kerf_checkpoint_quantized(const kerf_checkpoint *c);
 
 /* The same files with their experts as the loaders of a layout want them: one by one, or stacked.

@@ -143,6 +143,9 @@ KERF_API const kerf_tensor *kerf_weight_dense(const kerf_weight *w);
 
 /* Bytes of all tensors that store the weight. */
 KERF_API uint64_t kerf_weight_bytes(const kerf_weight *w);
+/* Bytes that it takes in an output of layout l (NULL: kerf) when no format is chosen for it: what
+ * another program quantized is decoded there, unless it is in that layout already. */
+KERF_API uint64_t kerf_weight_kept_bytes(const kerf_weight *w, const kerf_layout *l);
 /* Elements of the dense tensor. */
 KERF_API uint64_t kerf_weight_elements(const kerf_weight *w);
 /* "BF16", "nvfp4:4/6" or, of a GGUF file, "Q8_0"; cut to `size` bytes, always terminated. Returns

@@ -259,6 +259,7 @@ static kerf_status inspect(kf_inspection *x, kerf_error *err)
     for (size_t i = 0; i < kerf_weights_count(all); i++)
         KF_TRY(inspect_weight(x, kerf_weights_at(all, i), err));
     find_no_model(x);
+    KF_TRY(kf_find_foreign(x, err));
     KF_TRY(kf_find_shapes(x, err));
     KF_TRY(kf_config_check(x->source->reader, all, add_configured, x, err));
     return kerf_reader_check(x->source->reader, err);

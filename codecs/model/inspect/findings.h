@@ -31,4 +31,8 @@ uint64_t kf_struct_bytes_of(const kerf_weight *w);
 /* Shapes that config.json contradicts. */
 kerf_status kf_find_shapes(const kf_inspection *x, kerf_error *err);
 
+/* Of weights in forms that kerf has no format for: that there are some, and scales that are not
+ * numbers. */
+kerf_status kf_find_foreign(const kf_inspection *x, kerf_error *err);
+
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "layout/foreign.h"
 #include "file/json/text.h"
 #include "model/checkpoint_view.h"
 #include "model/weight_json.h"
@@ -95,15 +96,19 @@ static json_t *plane_json(const kerf_checkpoint *c, const kerf_tensor *t)
 static json_t *weight_json(const kerf_checkpoint *c, const kerf_weight *w)
 {
     const kerf_codec codec = w->codec;
+    const char *form = kf_foreign_form(w);
     json_t *planes = json_array();
-    for (kerf_plane_id p = 0; p < KERF_PLANES; p++)
+    const kerf_tensor *part;
+    for (size_t i = 0; form && (part = kf_foreign_part(w, i)); i++)
+        kf_json_add(&planes, plane_json(c, part));
+    for (kerf_plane_id p = 0; !form && p < KERF_PLANES; p++)
         if (w->plane[p]) kf_json_add(&planes, plane_json(c, w->plane[p]));
     for (size_t i = 0; i < KERF_EXTRAS; i++)
         if (w->extra[i]) kf_json_add(&planes, plane_json(c, w->extra[i]));
     json_t *row = json_pack(
         "{s:s, s:o, s:s, s:s?, s:s?, s:s?, s:I, s:f, s:o}", "name", w->name, "shape",
         kf_stored_shape_json(w), "dtype", kerf_dtype_name(w->dtype), "format",
-        codec.format ? codec.format->name : NULL, "encoder",
+        codec.format ? codec.format->name : form, "encoder",
         codec.encoder ? codec.encoder->name : NULL, "layout", w->layout ? w->layout->name : NULL,
         "bytes", (json_int_t)kerf_weight_bytes(w), "bpw",
         kf_bits_per_weight(kerf_weight_bytes(w), kerf_weight_elements(w)), "planes", planes);
