@@ -102,10 +102,11 @@ kerf_status kerf_verification_write(const kerf_verification *v, char **text, siz
     for (size_t i = 0; i < v->extras; i++)
         kf_json_add(&problems, problem_json(v->extra[i], "is not in the source"));
     add_figures(&total, &v->total);
-    json_t *doc = json_pack(
-        "{s:s, s:o, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}", "schema", "kerf.verify/1", "source",
-        kf_json_path(v->source), "quantized", kf_json_path(v->other), "pass", v->passed, "measured",
-        (json_int_t)v->measured, "equal", (json_int_t)v->equal, "over", (json_int_t)v->over,
-        "total", total, "tensors", tensors, "problems", problems);
+    json_t *doc = json_pack("{s:s, s:o, s:o, s:b, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "schema",
+                            "kerf.verify/1", "source", kf_json_path(v->source), "quantized",
+                            kf_json_path(v->other), "pass", v->passed, "measured",
+                            (json_int_t)v->measured, "equal", (json_int_t)v->equal, "over",
+                            (json_int_t)v->over, "nonfinite", (json_int_t)v->nonfinite, "total",
+                            total, "tensors", tensors, "problems", problems);
     return kf_json_write(doc, JSON_INDENT(2), text, n, err);
 }

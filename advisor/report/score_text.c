@@ -182,6 +182,10 @@ static void put_verification(kf_page *p, const void *ctx)
     for (size_t i = 0; i < v->rows; i++)
         if (v->row[i].problem[0]) put_problem(p, v->row[i].weight->name, v->row[i].problem);
     for (size_t i = 0; i < v->extras; i++) put_problem(p, v->extra[i], "is not in the source");
+    if (v->nonfinite)
+        fprintf(p->to, "note: %s%s NaN or Inf, in the source as well\n",
+                kf_page_plain(p, v->first_nonfinite),
+                v->nonfinite > 1 ? " and others have" : " has");
     kf_page_verdict(p, v->passed, "passed", "failed");
     fprintf(p->to, ": %zu tensors measured, %zu equal to the source, %zu over a limit, %zu wrong\n",
             v->measured, v->equal, v->over, v->problems);

@@ -9,6 +9,7 @@
 #include "stream/scale_tally.h"
 #include "score/run_sums.h"
 #include "stream/crew.h"
+#include "stream/values_seen.h"
 
 static void note(kerf_verify_row *c, const char *fmt, unsigned long long at)
 {
@@ -128,11 +129,18 @@ static kerf_status measure_dense(const kf_compare_job *job, kerf_verify_row *c, 
     return measure(job, c, &other, err);
 }
 
+static void take_seen(const kf_compare_job *job, const kf_values_seen *seen,
+                      const kerf_verify_row *pair)
+{
+    if (job->nonfinite) *job->nonfinite |= kf_values_are_odd(seen, pair->weight);
+}
+
 /* --- equal to the decoding ----------------------------------------------------------------- */
 
 typedef struct decode_compare {
     const kf_compare_job *job;
     kerf_verify_row *pair;
+    kf_values_seen seen;
     kerf_span decoded; /* of one panel, made when the first one shows how large they are */
 } decode_compare;
 
@@ -158,6 +166,7 @@ static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
     kerf_span out = {r->decoded.p, p->dense.n};
     KF_TRY(kerf_decode(g, p->u0, p->u1, planes, out, dtype, r->job->exec, err));
     KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
+    kf_values_see(&r->seen, out.p, out.n);
     size_t at = first_difference(out.p, p->dense.p, out.n);
     uint64_t first = kerf_band_elements(g, p->u0, p->u1).offset;
     if (at < out.n) {
@@ -170,13 +179,14 @@ static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
 static kerf_status compare_decoded(const kf_compare_job *job, kerf_verify_row *c, kerf_error *err)
 {
     static const kf_steps steps = {decode_read, decode_work, NULL, NULL};
-    decode_compare r = {.job = job, .pair = c};
+    decode_compare r = {.job = job, .pair = c, .seen = {.dtype = c->other->dtype}};
     kf_stream *s = NULL;
     kerf_status status = kf_stream_open(&s, &c->weight->geometry, c->other->dtype, err);
     if (status == KERF_OK) status = kf_read_whole_planes(job->source, c->weight, s, err);
     if (status == KERF_OK) status = kf_stream_run(s, &steps, &r, err);
     free(r.decoded.p);
     kf_stream_close(s);
+    take_seen(job, &r.seen, c);
     return status;
 }
 
@@ -186,6 +196,7 @@ typedef struct bytes_compare {
     const kf_compare_job *job;
     kerf_verify_row *pair;
     kerf_plane_id plane;
+    kf_values_seen seen;
     unsigned char *other;
 } bytes_compare;
 
@@ -198,10 +209,11 @@ static kerf_status bytes_read(void *ctx, kf_panel *p, kerf_error *err)
 
 static kerf_status bytes_work(void *ctx, kf_panel *p, kerf_error *err)
 {
-    const bytes_compare *r = ctx;
+    bytes_compare *r = ctx;
     KF_TRY(kerf_weight_read(r->job->other, r->pair->other, r->plane, p->u0, r->other, p->dense.n,
                             err));
     KF_TRY(kf_work_add(r->job->progress, p->dense.n, err));
+    kf_values_see(&r->seen, p->dense.p, p->dense.n);
     size_t at = first_difference(p->dense.p, r->other, p->dense.n);
     if (at < p->dense.n) note(r->pair, "differs from the source at byte %llu", p->u0 + at);
     return KERF_OK;
@@ -217,6 +229,7 @@ static kerf_status compare_plane(bytes_compare *r, uint64_t bytes, kerf_error *e
     if (status == KERF_OK) status = kf_stream_run(s, &steps, r, err);
     kf_stream_close(s);
     free(r->other);
+    take_seen(r->job, &r->seen, r->pair);
     return status;
 }
 
@@ -226,6 +239,7 @@ static kerf_status compare_bytes(const kf_compare_job *job, kerf_verify_row *c, 
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (w->codec.format ? !w->geometry.plane[p].dtype : !w->plane[p]) continue;
         bytes_compare r = {.job = job, .pair = c, .plane = p};
+        r.seen.dtype = w->codec.format ? w->geometry.plane[p].dtype : w->plane[p]->dtype;
         const uint64_t bytes = w->codec.format ? w->geometry.plane[p].bytes : w->plane[p]->bytes;
         KF_TRY(compare_plane(&r, bytes, err));
     }

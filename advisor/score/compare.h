@@ -14,6 +14,7 @@ typedef struct kf_compare_job {
     int by_value;                /* dense tensors may differ: measure them */
     const kerf_exec *exec;
     kf_work *progress;
+    int *nonfinite; /* set to 1 when numbers compared bit for bit are NaN or Inf; or NULL */
 } kf_compare_job;
 
 /* Fills score and measured, or problem, of a row that has weight and other, as kerf_verify says. */

@@ -19,6 +19,7 @@ typedef struct verifying {
     const kerf_weights *other;
     kf_compare_job compare; /* but for exec */
     const kerf_limits *limits;
+    int *nonfinite; /* of each row: equal numbers that are NaN or Inf */
     size_t limited; /* limits that a tensor has from there */
     kf_work work;
 } verifying;
@@ -32,6 +33,7 @@ static kerf_status compare_row(void *ctx, size_t i, const kerf_exec *exec, kerf_
     kf_compare_job compare = v->compare;
     compare.exec = exec;
     compare.all = v->source;
+    compare.nonfinite = &v->nonfinite[i];
     row->weight = kerf_weights_at(v->source, i);
     row->other = kerf_weights_find(v->other, row->weight->name);
     /* scales of inputs and caches are left out with the quantization that they were made for */
@@ -55,6 +57,7 @@ static kerf_status count_row(void *ctx, size_t i, kerf_error *err)
     p->rows = i + 1;
     p->problems += row->problem[0] != 0;
     p->equal += !row->measured && !row->problem[0];
+    if (v->nonfinite[i] && p->nonfinite++ == 0) p->first_nonfinite = row->weight->name;
     const unsigned limits = kerf_limits_of(
         v->limits, row->weight->name, row->other ? row->other->codec.format : NULL, row->limit);
     if (!row->measured) return KERF_OK;
@@ -99,6 +102,7 @@ static kerf_status verify(verifying *v, const kerf_team *team, kerf_error *err)
     KF_TRY(kf_weights_like(v->compare.source, v->other, &v->source, err));
     const size_t count = kerf_weights_count(v->source);
     KF_TRY(kf_allocate(&p->row, count, sizeof *p->row, err));
+    KF_TRY(kf_allocate(&v->nonfinite, count, sizeof *v->nonfinite, err));
     for (size_t i = 0; i < count; i++) bytes += kerf_weight_bytes(kerf_weights_at(v->source, i));
     kf_work_phase(&v->work, "verify", bytes);
     KF_TRY(kf_team_run(team, count, &work, v, err));
@@ -148,6 +152,7 @@ void kerf_verification_close(kerf_verification *p)
     if (v->source) kerf_weights_close(v->source);
     free(p->row);
     free(p->extra);
+    free(v->nonfinite);
     free(v);
 }
 

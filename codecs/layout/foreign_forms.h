@@ -37,7 +37,7 @@ typedef struct kf_foreign_parts {
     uint32_t middle;  /* zero point where there are none */
     uint64_t rows, cols;
     uint64_t tile_rows, tile_cols, across; /* rows and columns of a scale; scales of a row */
-    char form[48];
+    char form[80];
 } kf_foreign_parts;
 
 /* Whether these codes, and the tensors beside them, are a weight in one of the forms: *found is 1,

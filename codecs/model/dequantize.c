@@ -17,6 +17,8 @@ typedef struct dequantizing {
     kf_work work;
     uint64_t bytes_in;
     kerf_share share;
+    size_t noted, nonfinite;     /* weights so far; those with NaN or Inf */
+    const char *first_nonfinite; /* its name                              */
 } dequantizing;
 
 static const kerf_weight *weight_at(const dequantizing *d, size_t i)
@@ -80,10 +82,14 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
     const kerf_weight *weight = weight_at(d, i);
     const int is_dense = !is_quantized(weight);
     kerf_weight codes;
-    (void)note;
+    kf_values_seen seen = {.dtype = dense_type(d, weight)};
     if (is_left_out(weight)) return KERF_OK;
     kf_work_item(&d->work, weight->name, is_dense ? "keep" : "decode");
-    if (is_dense) return kf_copy_weight(d->source->reader, weight, w, entry, &d->work, err);
+    if (is_dense) {
+        KF_TRY(kf_copy_dense(d->source->reader, weight, w, entry, &seen, &d->work, err));
+        *note = (uint64_t)kf_values_are_odd(&seen, weight);
+        return KERF_OK;
+    }
     KF_TRY(as_codes(weight, &codes, err));
     const kf_decode_job decode = {
         .reader = d->source->reader,
@@ -93,8 +99,19 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
         .entry = entry,
         .exec = exec,
         .work = &d->work,
+        .seen = &seen,
     };
-    return kf_decode_tensor(&decode, err);
+    KF_TRY(kf_decode_tensor(&decode, err));
+    *note = (uint64_t)kf_values_are_odd(&seen, weight);
+    return KERF_OK;
+}
+
+/* Of the next weight: whether it has NaN or Inf. */
+static void take_note(void *ctx, uint64_t note)
+{
+    dequantizing *d = ctx;
+    const char *name = weight_at(d, d->noted++)->name;
+    if (note && d->nonfinite++ == 0) d->first_nonfinite = name;
 }
 
 /* Decoded bytes: the types are in the manifest. */
@@ -118,6 +135,7 @@ static kerf_status dequantize(dequantizing *d, const kerf_output *to, const kerf
         .ctx = d,
         .work_bytes = work_bytes,
         .write = write_weight,
+        .noted = take_note,
         .share = &d->share,
     };
     KF_TRY(kf_refuse_source(d->source, err));
@@ -150,7 +168,9 @@ kerf_status kerf_dequantize(const kerf_checkpoint *source, kerf_dtype dtype, con
                                 .bytes_in = d.bytes_in,
                                 .bytes_out = kf_manifest_bytes(&d.manifest),
                                 .seconds = kf_now_s() - began_s,
-                                .share = d.share};
+                                .share = d.share,
+                                .nonfinite = d.nonfinite,
+                                .first_nonfinite = d.first_nonfinite};
     }
     kf_manifest_close(&d.manifest);
     return s;

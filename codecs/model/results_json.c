@@ -69,10 +69,11 @@ kerf_status kerf_dequantized_write(const kerf_checkpoint *source, const kerf_out
                                    const kerf_result *r, char **text, size_t *n, kerf_error *err)
 {
     json_t *doc = json_pack(
-        "{s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:f}", "schema", "kerf.dequantize/1", "source",
+        "{s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f}", "schema", "kerf.dequantize/1", "source",
         kf_json_path(kerf_checkpoint_path(source)), "output", kf_json_path(to->path), "decoded",
         (json_int_t)r->changed, "kept", (json_int_t)r->kept, "bytes_in", (json_int_t)r->bytes_in,
-        "bytes_out", (json_int_t)r->bytes_out, "seconds", r->seconds);
+        "bytes_out", (json_int_t)r->bytes_out, "nonfinite", (json_int_t)r->nonfinite, "seconds",
+        r->seconds);
     set_part(&doc, to, r);
     return kf_json_write(doc, JSON_INDENT(2), text, n, err);
 }

@@ -122,6 +122,10 @@ static void put_dequantized(kf_page *p, const void *ctx)
     fprintf(p->to, "%s: %zu of %zu tensors decoded, %s -> %s, %.2f s\n",
             kf_page_plain(p, x->to->path), r->changed, r->changed + r->kept,
             kerf_bytes_text(r->bytes_in, in), kerf_bytes_text(r->bytes_out, out), r->seconds);
+    if (r->nonfinite)
+        fprintf(p->to, "note: %s%s NaN or Inf in the output\n",
+                kf_page_plain(p, r->first_nonfinite),
+                r->nonfinite > 1 ? " and others have" : " has");
     put_experts_note(p, kerf_checkpoint_weights(x->source));
 }
 

@@ -21,8 +21,10 @@ static kerf_status decode_work(void *ctx, kf_panel *p, kerf_error *err)
     kerf_cspan planes[KERF_PLANES];
     kf_planes_of(p, planes);
     KF_TRY(kf_work_add(job->work, p->dense.n, err));
-    return kerf_decode(&job->weight->geometry, p->u0, p->u1, planes, p->dense, job->dtype,
-                       job->exec, err);
+    KF_TRY(kerf_decode(&job->weight->geometry, p->u0, p->u1, planes, p->dense, job->dtype,
+                       job->exec, err));
+    if (job->seen) kf_values_see(job->seen, p->dense.p, p->dense.n);
+    return KERF_OK;
 }
 
 /* Rows of a weight that was turned are columns of its tensor. */

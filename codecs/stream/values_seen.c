@@ -65,3 +65,10 @@ int kf_values_are_zero(const kf_values_seen *v)
 {
     return v->numbers && !v->largest;
 }
+
+int kf_values_are_odd(const kf_values_seen *v, const kerf_weight *w)
+{
+    const int is_mask =
+        w->place.role == KERF_ROLE_ATTENTION && w->place.piece == KERF_PIECE_PARAMETER;
+    return kf_values_have_nan(v) || (kf_values_have_inf(v) && !is_mask);
+}

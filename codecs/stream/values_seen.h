@@ -2,7 +2,7 @@
 #ifndef KERF_STREAM_VALUES_SEEN_H
 #define KERF_STREAM_VALUES_SEEN_H
 
-#include <kerf/codec.h>
+#include <kerf/layouts.h>
 
 /* The largest magnitude among numbers, as its bits: with the sign away they compare as integers,
  * and Inf and NaN are the largest. */
@@ -18,6 +18,8 @@ void kf_values_see_one(kf_values_seen *v, const void *p, size_t n);
 
 int kf_values_have_nan(const kf_values_seen *v);
 int kf_values_have_inf(const kf_values_seen *v); /* 0 where there are NaN besides */
+/* NaN, or Inf where w is no mask of an attention, which is made of them. */
+int kf_values_are_odd(const kf_values_seen *v, const kerf_weight *w);
 int kf_values_are_zero(const kf_values_seen *v); /* numbers were seen, and all are 0 or -0 */
 
 #endif

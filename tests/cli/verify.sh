@@ -82,4 +82,20 @@ expect 0 verify "$source" "$tmp/restored.safetensors" --by-value
 limits=$tmp/l.json
 echo '{"schema": "kerf.limits/1", "default": {"t2": 0.005}}' >"$limits"
 expect 1 verify "$source" "$tmp/restored.safetensors" --by-value --limits "$limits"
+# Numbers that are equal on both sides and none: said, and no loss.
+cp -r "$model" "$tmp/nan"
+norm=model.layers.1.input_layernorm.weight
+at=$("$KERF" inspect "$model" --planes --wide | awk -v n="$norm" '$1 == n { print $NF }')
+printf '\377\377' | dd of="$tmp/nan/model.safetensors" bs=1 seek="$at" conv=notrunc 2>/dev/null
+expect 0 quantize "$tmp/nan" -f int8 -o "$tmp/nan8"
+expect 0 verify "$tmp/nan" "$tmp/nan8"
+output_says "^note: $norm has NaN or Inf, in the source as well"
+expect 0 verify "$tmp/nan" "$tmp/nan8" --json
+json_is nonfinite 1
+expect 0 dequantize "$tmp/nan8" -o "$tmp/nan16"
+error_says "^note: $norm has NaN or Inf in the output"
+expect 0 verify "$tmp/nan8" "$tmp/nan16"
+output_says "^note: $norm has NaN or Inf"
+expect 0 verify "$model" "$model" --json
+json_is nonfinite 0
 finish

@@ -89,6 +89,9 @@ typedef struct kerf_verification {
     size_t over;            /* limits that were exceeded, all rows together                    */
     size_t problems;        /* rows with a problem, and extras                                 */
     int passed;             /* nothing is over a limit and there is no problem                 */
+    size_t
+        nonfinite; /* rows compared byte for byte of which both sides have NaN or Inf, but masks */
+    const char *first_nonfinite; /* the first of them; else NULL                               */
 } kerf_verification;
 
 typedef struct kerf_verify_options {

@@ -110,9 +110,9 @@ KERF_API const kerf_decision *kerf_plan_at(const kerf_plan *p, size_t i);
 /* Bytes of the weight when the decision is carried out. */
 KERF_API uint64_t kerf_decision_bytes(const kerf_decision *d);
 /* What the plan could not tell, a line each: tensors of unknown role, a model that is in no row of
- * the table of families (kerf/roles.h); an imatrix that changes nothing, a rule that decides nothing;
- * and after kerf_quantize what it has seen: NaN and Inf in weights that are kept, weights of nothing
- * but zeros. NULL past the end. */
+ * the table of families (kerf/roles.h); an imatrix that changes nothing, a rule that decides
+ * nothing; and after kerf_quantize what it has seen: NaN and Inf in weights that are kept, weights
+ * of nothing but zeros. NULL past the end. */
 KERF_API const char *kerf_plan_note(const kerf_plan *p, size_t i);
 KERF_API void kerf_plan_totals(const kerf_plan *p, kerf_totals *out);
 KERF_API const kerf_layout *kerf_plan_layout(const kerf_plan *p);
@@ -134,6 +134,8 @@ typedef struct kerf_result {
     uint64_t bytes_in, bytes_out; /* of tensors, without headers */
     double seconds;
     kerf_share share;
+    size_t nonfinite; /* of kerf_dequantize: weights with NaN or Inf in the output, but masks */
+    const char *first_nonfinite; /* the first of them, as the source names it; else NULL      */
 } kerf_result;
 
 /* Writes what the plan says. Phases that job is told of: "comparing what is there" (with resume),
