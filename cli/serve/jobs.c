@@ -189,9 +189,10 @@ static void run_job(job *j)
     if (j->state == JOB_FAILED && c.pid > 0) keep_error(j, &c);
     if (j->state == JOB_FAILED && c.pid == 0)
         snprintf(j->error, sizeof j->error, "%.1000s", why ? strerror(why) : err.text);
+    if (config[0]) config_unname(config, j->error);
     if (j->state == JOB_DONE) {
         j->result = c.text;
-        j->result_n = c.n;
+        j->result_n = config[0] ? config_unname(config, c.text) : c.n;
         c.text = NULL;
     }
     keep_journal();

@@ -123,6 +123,18 @@ void config_make(const json_t *body, char path[CONFIG_PATH])
         path[0] = 0;
 }
 
+size_t config_unname(const char *path, char *text)
+{
+    static const char own[] = "config";
+    const size_t n = strlen(path), m = strlen(own);
+    if (!text) return 0;
+    for (char *at = text; n > m && (at = strstr(at, path)) != NULL; at += m) {
+        memcpy(at, own, m);
+        memmove(at + m, at + n, strlen(at + n) + 1);
+    }
+    return strlen(text);
+}
+
 /* Options first, then what is no option behind "--". */
 kerf_status words_of(const route *r, const json_t *body, const char *config,
                      const char *const *extra, word_list *out, kerf_error *err)

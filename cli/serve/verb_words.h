@@ -22,6 +22,9 @@ void words_free(word_list *l);
  * or no file can be made. Whoever asked for it removes it. */
 enum { CONFIG_PATH = 32 };
 void config_make(const json_t *body, char path[CONFIG_PATH]);
+/* In what a verb has said, "config" in the place of that path, which the client has never heard of;
+ * text NULL: nothing. Returns how long the text is now. */
+size_t config_unname(const char *path, char *text);
 
 /* What a body wants to compute on: 0: the processor, i: GPU i - 1. */
 int device_of(const json_t *body);
