@@ -1,7 +1,6 @@
 /* answers.c - the rows of the table that are answered at once, and those that become jobs. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <kerf/cuda.h>
 
@@ -62,11 +61,7 @@ static kerf_status ask(const request *r, const char *extra, char **text, size_t 
     config_make(r->json, config);
     kerf_status s = words_of(r->route, r->json, config[0] ? config : NULL, more, &words, err);
     if (s == KERF_OK) s = run_here(&words, text, n, err);
-    if (config[0]) {
-        unlink(config);
-        config_unname(config, err->text);
-        if (s == KERF_OK) *n = config_unname(config, *text);
-    }
+    config_end(config, err->text);
     words_free(&words);
     return s;
 }

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "progress.h"
 #include "serve/child.h"
@@ -151,11 +150,11 @@ static kerf_status command_of(const job *j, const char *config, word_list *words
     return words_of(j->route, j->body, config, resumes ? resuming : usual, words, err);
 }
 
-/* What the run said of its failure: its document, or its last line. */
-static void keep_error(job *j, const child *c)
+/* Why the run failed: what is known already, its document, or its last line. */
+static void keep_error(job *j, const child *c, const char *text)
 {
     json_t *doc = c->text ? json_loads(c->text, 0, NULL) : NULL;
-    const char *text = json_string_value(json_object_get(doc, "error"));
+    if (!text) text = json_string_value(json_object_get(doc, "error"));
     if (!text) text = c->last[0] ? c->last : "it ended without a word";
     snprintf(j->error, sizeof j->error, "%.1000s", text);
     json_decref(doc);
@@ -186,13 +185,12 @@ static void run_job(job *j)
     j->ended_s = unix_s();
     j->state = code == EXIT_OK || code == EXIT_MISMATCH ? JOB_DONE : JOB_FAILED;
     if (j->canceled) j->state = j->canceled > 1 ? JOB_CUT : JOB_CANCELED;
-    if (j->state == JOB_FAILED && c.pid > 0) keep_error(j, &c);
-    if (j->state == JOB_FAILED && c.pid == 0)
-        snprintf(j->error, sizeof j->error, "%.1000s", why ? strerror(why) : err.text);
-    if (config[0]) config_unname(config, j->error);
+    const char *unborn = c.pid > 0 ? NULL : why ? strerror(why) : err.text;
+    if (j->state == JOB_FAILED) keep_error(j, &c, unborn);
+    config_end(config, j->error);
     if (j->state == JOB_DONE) {
         j->result = c.text;
-        j->result_n = config[0] ? config_unname(config, c.text) : c.n;
+        j->result_n = c.n;
         c.text = NULL;
     }
     keep_journal();
@@ -201,7 +199,6 @@ static void run_job(job *j)
     j->claimed = 0;
     pthread_mutex_unlock(&lock);
     free(c.text);
-    if (config[0]) unlink(config);
     words_free(&words);
 }
 

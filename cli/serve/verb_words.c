@@ -60,9 +60,8 @@ static kerf_status text_of(const field *f, const json_t *v, char **out, kerf_err
         n = asprintf(out, "%.0f", json_number_value(v));
     else
         n = asprintf(out, "%s", json_string_value(v));
-    if (n >= 0) return KERF_OK;
-    *out = NULL;
-    return kerf_fail(err, KERF_E_NOMEM, "no memory for a command line");
+    if (n < 0) *out = NULL;
+    return n >= 0 ? KERF_OK : kerf_fail(err, KERF_E_NOMEM, "no memory for a command line");
 }
 
 static kerf_status add_list(word_list *l, const field *f, const json_t *v, kerf_error *err)
@@ -81,7 +80,6 @@ static kerf_status add_list(word_list *l, const field *f, const json_t *v, kerf_
             joined = s == KERF_OK ? longer : NULL;
         }
         free(text);
-        text = NULL;
     }
     if (s == KERF_OK && joined) s = words_add(l, err, "--%s=%s", f->option, joined);
     free(joined);
@@ -115,24 +113,16 @@ static kerf_status add_field(word_list *l, const field *f, const json_t *v, cons
 
 void config_make(const json_t *body, char path[CONFIG_PATH])
 {
-    snprintf(path, CONFIG_PATH, "/tmp/kerf-serve-XXXXXX.json");
-    const int fd = json_object_get(body, "config") ? mkstemps(path, 5) : -1;
-    if (fd >= 0)
-        close(fd);
-    else
-        path[0] = 0;
+    snprintf(path, CONFIG_PATH, "/tmp/kerf-serve-XXXXXX-config.json");
+    const int fd = json_object_get(body, "config") ? mkstemps(path, 12) : -1;
+    if (fd < 0 || close(fd) != 0) path[0] = 0;
 }
 
-size_t config_unname(const char *path, char *text)
+void config_end(const char *path, char *text)
 {
-    static const char own[] = "config";
-    const size_t n = strlen(path), m = strlen(own);
-    if (!text) return 0;
-    for (char *at = text; n > m && (at = strstr(at, path)) != NULL; at += m) {
-        memcpy(at, own, m);
-        memmove(at + m, at + n, strlen(at + n) + 1);
-    }
-    return strlen(text);
+    const char *own = unlink(path) == 0 ? strstr(path, "config.json") : NULL; /* "": no file */
+    for (char *at = text; own && (at = strstr(at, path)) != NULL;)
+        memmove(at, at + (own - path), strlen(at + (own - path)) + 1);
 }
 
 /* Options first, then what is no option behind "--". */
@@ -190,9 +180,9 @@ kerf_status run_here(const word_list *l, char **text, size_t *n, kerf_error *err
     pthread_mutex_lock(&one_at_a_time);
     (void)json_lacked_memory();
     kerf_status s = run_words(l, to, err);
-    if (json_lacked_memory()) s = kerf_fail(err, KERF_E_NOMEM, "no memory for an answer");
+    const int lacked = json_lacked_memory();
     pthread_mutex_unlock(&one_at_a_time);
-    if (fclose(to) != 0 && s == KERF_OK)
+    if ((fclose(to) != 0 && s == KERF_OK) || lacked)
         s = kerf_fail(err, KERF_E_NOMEM, "no memory for an answer");
     if (s == KERF_OK) return KERF_OK;
     free(*text);

@@ -19,12 +19,10 @@ kerf_status words_of(const route *r, const json_t *body, const char *config,
 void words_free(word_list *l);
 
 /* An empty file of a name that nobody could guess, for the config of a body; "" where it has none
- * or no file can be made. Whoever asked for it removes it. */
-enum { CONFIG_PATH = 32 };
+ * or no file can be made. Its end: it is removed, and what a verb has said names config.json. */
+enum { CONFIG_PATH = 40 };
 void config_make(const json_t *body, char path[CONFIG_PATH]);
-/* In what a verb has said, "config" in the place of that path, which the client has never heard of;
- * text NULL: nothing. Returns how long the text is now. */
-size_t config_unname(const char *path, char *text);
+void config_end(const char *path, char *text);
 
 /* What a body wants to compute on: 0: the processor, i: GPU i - 1. */
 int device_of(const json_t *body);

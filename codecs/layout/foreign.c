@@ -8,7 +8,7 @@
  *     FP8 * scale                     rounded once, to F32
  *
  * Rows are decoded when they are read; nothing is kept. A scale of NaN gives NaN. */
-#include "layout/foreign_forms.h"
+#include "layout/foreign.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "block/element.h"
 
 #define MOST_ELEMENTS (UINT64_C(1) << 18) /* that are decoded at a time, unless a row has more */
 
@@ -27,23 +26,49 @@ static unsigned code_at(const unsigned char *row, unsigned bits, uint64_t i)
     return (unsigned)row[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1);
 }
 
-static float scale_at(kerf_dtype t, const unsigned char *row, uint64_t i)
+/* n numbers of a format whose scale, where it has one, is 1. */
+static kerf_status to_floats(const char *format, const void *from, size_t bytes, uint64_t n,
+                             float *to, kerf_error *err)
 {
-    uint16_t half;
-    float x;
-    if (t == KERF_F8_E8M0) return kf_e8m0_decode(row[i]);
-    if (t == KERF_F32) {
-        memcpy(&x, row + 4 * i, sizeof x);
-        return x;
+    static const kerf_exec one = {.threads = 1};
+    static const float unit = 1;
+    const kerf_shape shape = {2, {1, n}};
+    kerf_geometry g;
+    KF_TRY(kerf_geometry_init(&g, kerf_format_find(format), &shape, err));
+    kerf_cspan planes[KERF_PLANES] = {{from, bytes}};
+    if (g.plane[KERF_PLANE_SCALES].bytes)
+        planes[KERF_PLANE_SCALES] = (kerf_cspan){&unit, sizeof unit};
+    const kerf_span out = {to, (size_t)n * sizeof *to};
+    return kerf_decode(&g, 0, g.bands, planes, out, KERF_F32, &one, err);
+}
+
+/* 2^(byte - 127); 0xff is NaN. */
+static void widen_exponents(const unsigned char *from, uint64_t n, float *to)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        const uint32_t bits = from[i] == 0xff ? 0x7fc00000u
+                              : from[i] == 0  ? 0x00400000u
+                                              : (uint32_t)from[i] << 23;
+        memcpy(to + i, &bits, sizeof bits);
     }
-    memcpy(&half, row + 2 * i, sizeof half);
-    return t == KERF_F16 ? kf_f16_decode(half) : kf_bf16_decode(half);
+}
+
+static kerf_status widen_scales(kerf_dtype t, const unsigned char *from, uint64_t n, float *to,
+                                kerf_error *err)
+{
+    if (t == KERF_F8_E8M0) {
+        widen_exponents(from, n, to);
+        return KERF_OK;
+    }
+    const char *format = t == KERF_F32 ? "fp32" : t == KERF_F16 ? "fp16" : "bf16";
+    return to_floats(format, from, (size_t)n * kerf_dtype_bits(t) / 8, n, to, err);
 }
 
 /* What some rows are decoded from: rows of codes, of scales, of zero points; the group of each
  * column. */
 typedef struct piece {
     unsigned char *at[KF_PART_ZEROS + 1];
+    float *scale;
     uint32_t *group;
 } piece;
 
@@ -54,25 +79,37 @@ static float zero_at(const kf_foreign_parts *f, const piece *p, uint64_t row, ui
     return f->is_unsigned ? (float)code_at(zeros, f->bits, g) : (float)(signed char)zeros[g];
 }
 
-static void decode_row(const kf_foreign_parts *f, const piece *p, uint64_t row, uint64_t scale_row,
-                       float *out)
+/* The numbers of one row's codes into what they stand for. */
+static void scale_row(const kf_foreign_parts *f, const piece *p, uint64_t row, float *out)
 {
-    const unsigned char *codes = p->at[KF_PART_CODES] + row * f->rows_of[KF_PART_CODES].row_bytes;
-    const unsigned char *scales =
-        p->at[KF_PART_SCALES] + scale_row * f->rows_of[KF_PART_SCALES].row_bytes;
     float scale = 0, zero = 0;
     uint64_t last = UINT64_MAX;
     for (uint64_t c = 0; c < f->cols; c++) {
         const uint64_t g = p->group ? p->group[c] : c / f->tile_cols;
         if (g != last) {
-            scale = scale_at(f->part[KF_PART_SCALES]->dtype, scales, g);
-            zero = zero_at(f, p, scale_row, g);
+            scale = p->scale[row * f->across + g];
+            zero = zero_at(f, p, row, g);
             last = g;
         }
-        const unsigned code = code_at(codes, f->bits, c);
-        const float x = f->is_unsigned ? (float)code : kf_element_decode(f->element, code);
-        out[c] = (x - zero) * scale;
+        out[c] = (out[c] - zero) * scale;
     }
+}
+
+/* The codes of `count` rows as numbers. */
+static kerf_status read_codes(const kf_foreign_parts *f, const piece *p, uint64_t count, float *out,
+                              kerf_error *err)
+{
+    const uint64_t row_bytes = f->rows_of[KF_PART_CODES].row_bytes;
+    if (!f->is_unsigned)
+        return to_floats(f->element == KERF_ELEM_S8     ? "int8-tensor"
+                         : f->element == KERF_ELEM_E4M3 ? "fp8-e4m3"
+                                                        : "fp8-e5m2",
+                         p->at[KF_PART_CODES], (size_t)(count * row_bytes), count * f->cols, out,
+                         err);
+    for (uint64_t i = 0; i < count; i++)
+        for (uint64_t c = 0; c < f->cols; c++)
+            out[i * f->cols + c] = (float)code_at(p->at[KF_PART_CODES] + i * row_bytes, f->bits, c);
+    return KERF_OK;
 }
 
 static kerf_status read_rows(const kerf_reader *r, const kf_foreign_parts *f, int part,
@@ -105,11 +142,14 @@ static kerf_status read_groups(const kerf_reader *r, const kf_foreign_parts *f, 
 static kerf_status read_piece(const kerf_reader *r, const kf_foreign_parts *f, uint64_t first,
                               uint64_t count, piece *p, kerf_error *err)
 {
-    const uint64_t above = first / f->tile_rows, below = (first + count - 1) / f->tile_rows;
+    const uint64_t above = first / f->tile_rows;
+    const uint64_t tall = (first + count - 1) / f->tile_rows - above + 1;
     KF_TRY(read_rows(r, f, KF_PART_CODES, first, count, p, err));
-    KF_TRY(read_rows(r, f, KF_PART_SCALES, above, below - above + 1, p, err));
-    if (f->part[KF_PART_ZEROS])
-        KF_TRY(read_rows(r, f, KF_PART_ZEROS, above, below - above + 1, p, err));
+    KF_TRY(read_rows(r, f, KF_PART_SCALES, above, tall, p, err));
+    if (f->part[KF_PART_ZEROS]) KF_TRY(read_rows(r, f, KF_PART_ZEROS, above, tall, p, err));
+    KF_TRY(kf_allocate(&p->scale, tall * f->across, sizeof *p->scale, err));
+    KF_TRY(widen_scales(f->part[KF_PART_SCALES]->dtype, p->at[KF_PART_SCALES], tall * f->across,
+                        p->scale, err));
     return f->part[KF_PART_GROUPS] ? read_groups(r, f, &p->group, err) : KERF_OK;
 }
 
@@ -117,11 +157,13 @@ static kerf_status read_piece(const kerf_reader *r, const kf_foreign_parts *f, u
 static kerf_status decode_rows(const kerf_reader *r, const kf_foreign_parts *f, uint64_t first,
                                uint64_t count, float *out, kerf_error *err)
 {
-    piece p = {{NULL}, NULL};
-    const kerf_status s = read_piece(r, f, first, count, &p, err);
+    piece p = {{NULL}, NULL, NULL};
+    kerf_status s = read_piece(r, f, first, count, &p, err);
+    if (s == KERF_OK) s = read_codes(f, &p, count, out, err);
     for (uint64_t i = 0; s == KERF_OK && i < count; i++)
-        decode_row(f, &p, i, (first + i) / f->tile_rows - first / f->tile_rows, out + i * f->cols);
+        scale_row(f, &p, (first + i) / f->tile_rows - first / f->tile_rows, out + i * f->cols);
     for (int i = 0; i <= KF_PART_ZEROS; i++) free(p.at[i]);
+    free(p.scale);
     free(p.group);
     return s;
 }
@@ -259,18 +301,18 @@ const kerf_tensor *kf_foreign_part(const kerf_weight *w, size_t i)
 kerf_status kf_foreign_scales(const kerf_reader *r, const kerf_weight *w, uint64_t *count,
                               uint64_t *ruined, kerf_error *err)
 {
+    enum { ROOM = 1024 };
     const kerf_tensor *t = parts_of(w)->part[KF_PART_SCALES];
     const uint64_t size = kerf_dtype_bits(t->dtype) / 8;
-    unsigned char bytes[4096];
+    unsigned char bytes[ROOM * sizeof(float)];
+    float scale[ROOM];
     *count = t->bytes / size;
     *ruined = 0;
-    for (uint64_t at = 0; at < t->bytes; at += sizeof bytes) {
-        const size_t n = (size_t)kf_min_u64(sizeof bytes, t->bytes - at);
-        KF_TRY(kerf_reader_read(r, t, at, bytes, n, err));
-        for (uint64_t i = 0; i < n / size; i++) {
-            const float x = scale_at(t->dtype, bytes, i);
-            *ruined += !(x - x == 0);
-        }
+    for (uint64_t at = 0; at < *count; at += ROOM) {
+        const uint64_t n = kf_min_u64(ROOM, *count - at);
+        KF_TRY(kerf_reader_read(r, t, at * size, bytes, (size_t)(n * size), err));
+        KF_TRY(widen_scales(t->dtype, bytes, n, scale, err));
+        for (uint64_t i = 0; i < n; i++) *ruined += scale[i] - scale[i] != 0;
     }
     return KERF_OK;
 }

@@ -3,16 +3,8 @@
 #ifndef KERF_LAYOUT_FOREIGN_H
 #define KERF_LAYOUT_FOREIGN_H
 
+#include "layout/foreign_forms.h"
 #include "layout/weights.h"
-
-/* What is known of the folder; asked for once, when the first weight needs it. All zeros to begin.
- */
-typedef struct kf_foreign {
-    int asked;
-    int is_second, is_ct; /* GPTQ's version 2, compressed-tensors: config.json says so        */
-    int in_order;         /* it says that columns are not sorted                              */
-    uint64_t tile[2];     /* its weight_block_size; 0: none                            */
-} kf_foreign;
 
 /* Whether `codes` are those of such a weight: *found is 1, all its tensors are marked, and *w is a
  * dense weight of F32 whose tensor decodes them while it is read. Fails when what must be asked
@@ -23,7 +15,8 @@ kerf_status kf_foreign_recognize(kf_weights_builder *b, kf_foreign *folder,
 /* The form of a weight that is such a source ("int8-g32"), else NULL. */
 const char *kf_foreign_form(const kerf_weight *w);
 
-/* The i-th stored tensor that it is decoded from, codes first; NULL past the last, and of others. */
+/* The i-th stored tensor that it is decoded from, codes first; NULL past the last, and of others.
+ */
 const kerf_tensor *kf_foreign_part(const kerf_weight *w, size_t i);
 
 /* Counts its scales, and those that are NaN or infinite; w is such a source. */

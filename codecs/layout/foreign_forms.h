@@ -2,11 +2,18 @@
 #ifndef KERF_LAYOUT_FOREIGN_FORMS_H
 #define KERF_LAYOUT_FOREIGN_FORMS_H
 
-#include "block/spec.h"
 #include "file/read/view.h"
-#include "layout/foreign.h"
 #include "layout/recognize.h"
 #include "layout/turned.h"
+
+/* What is known of the folder; asked for once, when the first weight needs it. All zeros to begin.
+ */
+typedef struct kf_foreign {
+    int asked;
+    int is_second, is_ct; /* GPTQ's version 2, compressed-tensors: config.json says so        */
+    int in_order;         /* it says that columns are not sorted                              */
+    uint64_t tile[2];     /* its weight_block_size; 0: none                            */
+} kf_foreign;
 
 enum {
     KF_PART_CODES,

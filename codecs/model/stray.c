@@ -47,8 +47,10 @@ static int is_in_place_of_matrix(const kerf_weight *w)
 
 static int has_codes(const kerf_weight *w)
 {
-    static const kerf_dtype types[] = {KERF_U8,  KERF_I8,      KERF_I16,     KERF_I32,
-                                       KERF_U32, KERF_F8_E4M3, KERF_F8_E5M2, KERF_F4};
+    static const kerf_dtype types[] = {
+        KERF_U8,          KERF_I8,      KERF_I16,     KERF_U16,     KERF_I32,
+        KERF_U32,         KERF_F8_E4M3, KERF_F8_E5M2, KERF_F8_E8M0, KERF_F8_E4M3FNUZ,
+        KERF_F8_E5M2FNUZ, KERF_F4,      KERF_F6_E2M3, KERF_F6_E3M2};
     int is_type = 0, is_name = is_in_place_of_matrix(w);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) is_type |= w->dtype == types[i];
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)

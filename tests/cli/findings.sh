@@ -248,6 +248,9 @@ for format in int8 fp8-e4m3-row; do
 done
 expect 3 quantize "$model" -f int8 --layout torchao -o "$tmp/x"
 error_says 'change with its releases'
+rm -rf "$tmp/m" && cp -r "$model" "$tmp/m"
+header "s/\"$up.weight\":{\"dtype\":\"BF16\",/\"$up.weight\":{\"dtype\":\"U16\" ,/"
+finds error "$up.weight: holds numbers of type U16 where a matrix of a layer should be"
 make int4-g128-f16 gptq
 spoil bytes $up.g_idx 1 1
 finds error "$up.qweight: .*$up.g_idx is not in order: columns were sorted by activation"

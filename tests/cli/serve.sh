@@ -137,7 +137,7 @@ done | sort)
 check "layouts of the server are those of the command" diff <(echo "$served") <(echo "$written")
 ask 400 POST $api/quantize '{"model": "tiny", "format": "nvfp4", "output": "../x"}'
 ask 422 POST $api/predict '{"hardware": "h200", "formats": ["nvfp4"], "config": {"model_type": 7}}'
-output_says '"error": "config: no model_type'
+output_says '"error": "config.json: no model_type'
 check "no file that the client never named" bash -c "! grep -q 'kerf-serve-' '$tmp/out'"
 # What is no good HTTP, found by the library or here: 4xx, JSON, and the connection ends. In a static command the
 # library's own answers stand: an error, not always 4xx, and a page.
