@@ -83,7 +83,8 @@ static kerf_status number(const reader *r, const char *key, uint64_t missing, ui
 /* The same where 0, null and absence all mean none. */
 static uint64_t number_or_none(const reader *r, const char *key)
 {
-    json_int_t x = json_integer_value(value_of(r, key));
+    const json_t *v = value_of(r, key);
+    const json_int_t x = json_is_array(v) ? of_layers(r, v) : json_integer_value(v);
     return x > 0 && x <= (json_int_t)UINT32_MAX ? (uint64_t)x : 0;
 }
 
@@ -166,6 +167,12 @@ static void add_mixers(reader *r)
         KERF_PIECE_NONE);
 }
 
+/* Mamba alone: no layer has heads, and none a feed-forward part. */
+static int has_states_alone(const reader *r)
+{
+    return first_of(r, "state_size") && !first_of(r, "num_attention_heads");
+}
+
 /* How many layers have attention, and what the others are. */
 static void read_layers(reader *r)
 {
@@ -182,6 +189,16 @@ static void read_layers(reader *r)
         r->mlp_layers = count['-'] * L / n;
         r->moe_layers = count['E'] * L / n;
         r->mixer_layers = count['M'] * L / n;
+        return;
+    }
+    const size_t hybrids = json_array_size(json_object_get(r->doc, "hybrid_layer_ids"));
+    if (hybrids || has_states_alone(r)) { /* Zamba: some have attention and an MLP besides */
+        r->mixer_layers = m->layers;
+        r->mlp_layers = m->attention_layers = kf_min_u64(hybrids, m->layers);
+        return;
+    }
+    if (number_or_none(r, "mamba_d_ssm")) { /* Falcon-H1: beside the attention of each layer */
+        r->mixer_layers = m->layers;
         return;
     }
     r->mixer_layers = kf_layers_without_attention(r->doc, m->layers);
@@ -222,12 +239,24 @@ static uint64_t llama4_width(const reader *r)
     return number_or_none(r, "intermediate_size_mlp");
 }
 
+/* LFM2's, of which two thirds are meant, in whole steps. */
+static uint64_t adjusted_width(const reader *r, uint64_t width)
+{
+    const uint64_t step = number_or_none(r, "block_multiple_of");
+    const double by = json_number_value(json_object_get(r->doc, "block_ffn_dim_multiplier"));
+    if (!flag(r, "block_auto_adjust_ff_dim", 0)) return width;
+    width = 2 * width / 3;
+    if (by > 0 && by < 16) width = (uint64_t)(by * (double)width);
+    return step ? (width + step - 1) / step * step : width;
+}
+
 static kerf_status add_dense(reader *r, uint64_t layers)
 {
     uint64_t width, H = r->model->hidden;
     if (layers == 0) return KERF_OK;
     KF_TRY(number(r, "intermediate_size", r->family->estimated ? 4 * H : 0, &width));
     if (llama4_width(r)) width = llama4_width(r);
+    width = adjusted_width(r, width);
     if (!r->family->plain)
         add(r, "gate_proj", KERF_PART_LINEAR, width, H, layers, 1, KERF_PIECE_GATE);
     add(r, "up_proj", KERF_PART_LINEAR, width, H, layers, 1, KERF_PIECE_UP);
@@ -315,7 +344,7 @@ static kerf_status read_model(reader *r)
     KF_TRY(number(r, "hidden_size", 0, &m->hidden));
     KF_TRY(number(r, "num_hidden_layers", 0, &m->layers));
     KF_TRY(number(r, "vocab_size", 0, &m->vocab));
-    KF_TRY(number(r, "num_attention_heads", 0, &m->heads));
+    KF_TRY(number(r, "num_attention_heads", (uint64_t)has_states_alone(r), &m->heads));
     KF_TRY(number(r, "num_key_value_heads", m->heads, &m->kv_heads));
     KF_TRY(number(r, "head_dim", m->hidden / m->heads ? m->hidden / m->heads : 1, &m->head_dim));
     if (flag(r, "multi_query", 0) && !value_of(r, "num_key_value_heads")) m->kv_heads = 1;

@@ -11,8 +11,10 @@
 
 /* clang-format off */
 static const kf_model_family families[] = {
-    {"llama smollm3 granite seed_oss internlm2 baichuan yi apertus arcee helium mllama_text_model",
+    {"llama smollm3 granite seed_oss internlm2 baichuan yi helium mllama_text_model",
                      0, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
+    {"apertus",      0, 1, 2, 0, NULL,                NULL,                    0, 0, 0, 1, 0},
+    {"arcee",        0, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 1, 0},
     {"mistral ministral ministral3 mistral3 phi3",
                      0, 0, 2, 0, NULL,                NULL,                    0, 1, 0, 0, 0},
     {"mixtral phimoe",
@@ -36,7 +38,8 @@ static const kf_model_family families[] = {
     {"gemma2",       0, 0, 4, 1, NULL,                NULL,                    0, 2, 0, 0, 0},
     {"gemma3_text gemma3",
                      0, 1, 4, 1, NULL,                NULL,                    0, 6, 0, 0, 0},
-    {"falcon gpt2 gpt_neox gptj bloom opt mpt gpt_bigcode starcoder2 phi nemotron",
+    {"falcon gpt2 gpt_neo gpt_neox gptj codegen bloom opt mpt gpt_bigcode starcoder2 phi nemotron "
+     "persimmon xglm biogpt openai-gpt bert roberta xlm-roberta electra camembert",
                      0, 0, 2, 1, NULL,                NULL,                    0, 1, 0, 1, 1},
     {"chatglm glm glm4",
                      1, 0, 2, 0, NULL,                NULL,                    0, 0, 0, 0, 0},
@@ -57,7 +60,12 @@ static const struct {
     {"intermediate_size", "ffn_hidden_size|n_inner|d_ff|ffn_dim"},
     {"vocab_size", "padded_vocab_size|n_vocab"},
     {"head_dim", "kv_channels|attention_head_dim|d_kv"},
-    {"num_experts_per_tok", "moe_top_k|num_experts_per_token|moe_k|top_k"},
+    {"num_experts_per_tok", "moe_top_k|moe_topk|num_experts_per_token|moe_k|top_k"},
+    {"n_shared_experts", "num_shared_experts|num_shared_expert|moe_num_shared_experts"},
+    {"shared_expert_intermediate_size", "shared_intermediate_size|share_expert_dim"},
+    {"first_k_dense_replace", "moe_layer_start_index"},
+    {"mamba_num_heads", "mamba_n_heads"},
+    {"mamba_head_dim", "mamba_d_head"},
 };
 
 const kf_model_family *kf_model_family_find(const char *type)
