@@ -10,7 +10,8 @@ uint64_t kerf_weight_bytes(const kerf_weight *w)
     uint64_t bytes = 0;
     const kerf_tensor *part;
     for (size_t i = 0; (part = kf_foreign_part(w, i)); i++) bytes += part->bytes;
-    for (kerf_plane_id p = 0; !bytes && p < KERF_PLANES; p++) {
+    if (kf_foreign_form(w)) return bytes;
+    for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
         if (w->plane[p]) bytes += w->plane[p]->bytes;
     }
     for (size_t i = 0; i < KERF_EXTRAS; i++) {
