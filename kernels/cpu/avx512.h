@@ -3,6 +3,7 @@
 #define KERF_AVX512_H
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "cpu/x86.h"
 
@@ -29,6 +30,15 @@ KF_HD void vf_store(float *p, vf a)
 KF_HD vf vf_set1(float x)
 {
     return _mm512_set1_ps(x);
+}
+/* n numbers, 1, 2 or 4, over and over. */
+KF_HD vf vf_repeat(const float *p, const size_t n)
+{
+    if (n == 1) return _mm512_set1_ps(*p);
+    if (n == 4) return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
+    double two;
+    memcpy(&two, p, sizeof two);
+    return _mm512_castpd_ps(_mm512_set1_pd(two));
 }
 KF_HD vf vf_add(vf a, vf b)
 {

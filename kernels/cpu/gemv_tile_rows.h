@@ -38,9 +38,6 @@ SHARED void begin_room(tile_room *m)
 {
     memset(&m->a, 0, sizeof m->a);
     memset(&m->c, 0, sizeof m->c);
-    memset(m->scale, 0, sizeof m->scale);
-    memset(m->offset, 0, sizeof m->offset);
-    memset(m->tail, 0, sizeof m->tail);
 }
 
 /* Where a stage of the first row lies, and bytes from there to the next row's. */
@@ -100,9 +97,25 @@ SHARED void begin_rows(const kf_gemv_call *call, size_t r0, size_t rows, tile_ro
     const size_t done = l->whole * l->stage_bytes;
     m->row = call->w.plane[KERF_PLANE_CODES] + r0 * l->row_bytes;
     for (size_t r = 0; r < TILE_ROWS; r++) m->sum[r] = vf_set1(0);
+    for (size_t r = rows; r % 4; r++) { /* rows are added four at a time */
+        memset(m->scale[r], 0, sizeof m->scale[r]);
+        memset(m->offset[r], 0, sizeof m->offset[r]);
+    }
     for (size_t r = 0; r < rows && l->whole < l->stages; r++) {
         memset(m->tail[r], 0, STAGE_BYTES);
         memcpy(m->tail[r], m->row + r * l->row_bytes + done, l->row_bytes - done);
+    }
+}
+
+/* The lanes of each column, one after the other. */
+KF_HD void sum_lanes(const kf_tile_layout *l, size_t columns, vf sums, float *y)
+{
+    const size_t lanes = l->wide * l->together;
+    float lane[V];
+    vf_store(lane, sums);
+    for (size_t c = 0; c < columns; c++) {
+        y[c] = lane[c * lanes];
+        for (size_t i = 1; i < lanes; i++) y[c] += lane[c * lanes + i];
     }
 }
 
@@ -117,18 +130,23 @@ SHARED void end_rows(const kf_gemv_call *call, size_t r0, size_t rows, tile_room
         late = kf_gemv_late_factor(&l->l, s, &call->w);
         if (late == 0 && l->kind != KF_TILE_FOLDED) late = 1; /* scales have it */
     }
+    const int plainly =
+        call->y_type == KERF_F32 && call->alpha == 1 && !call->bias && !call->residual;
     for (size_t r = 0; r < rows; r++) {
         float y[V], factor[1 + V] = {late}, none[1 + V];
         int finite = late != 0;
         if (!l->entry)
             KF_ISA(widen)[kf_format_index(f)](&l->l, &call->w, r0 + r, 0, 1, factor, none);
-        vf_store(y, vf_mul(m->sum[r], vf_set1(factor[0])));
+        sum_lanes(l, call->columns, vf_mul(m->sum[r], vf_set1(factor[0])), y);
         for (unsigned c = 0; c < call->columns; c++) finite &= kf_is_finite(y[c]);
         if (!finite) {
             kf_gemv_ref.rows(call, r0 + r, r0 + r + 1);
             continue;
         }
-        for (unsigned c = 0; c < call->columns; c++) kf_gemv_finish(call, r0 + r, c, y[c]);
+        for (size_t c = 0; plainly && c < call->columns; c++)
+            memcpy(call->y + 4 * (c * call->y_stride + r0 + r), y + c, 4);
+        for (unsigned c = 0; !plainly && c < call->columns; c++)
+            kf_gemv_finish(call, r0 + r, c, y[c]);
     }
 }
 

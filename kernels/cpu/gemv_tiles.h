@@ -22,8 +22,18 @@
  * bits: one of BF16 and two of F16 are exact, two of F32 are so to 2^-16. What blocks of two levels
  * add to a group, their minimum, is multiplied by the sum over that group of x as it was cut.
  *
- * Codes of 8 bits in groups of more than 32, and codes with zero points, go as bytes, and x as
- * integers: gemv_tiles_bytes.h.
+ * A tile of sums has 16 lanes. What columns leave of them is for the terms of x, side by side, then
+ * for other groups: of a strip's x, lanes of its group have the numbers, those of the groups that
+ * are together with it have zeros. So one dot does all terms, sums of two or four groups are stored
+ * as one vector, and their scales repeat in one. Lanes of a column are added at a row's end.
+ *
+ *   2 groups, 2 terms      lane 0    1     2     3     4    ...
+ *                     column 0     0     0     0     1
+ *                       term 0     0     1     1     0
+ *                      group even  odd   even  odd   even
+ *
+ * Integers of 8 bits, codes with zero points and, where x is rounded either way, codes of 4 and 5
+ * bits go as bytes, and x as integers: gemv_tiles_bytes.h.
  *
  * In which order a strip has its elements is the decoder's choice, as long as x has the same. A row
  * is summed in an order that depends on the layout alone: dots of a group, groups of a stage,
@@ -78,26 +88,26 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
  */
 
 /* Strip t of a stage times its x; groups that end are stored at *c. */
-KF_HD void multiply_strip(const kf_tile_layout *l, const unsigned t, const uint16_t *x,
-                          size_t columns, int both, tile_room *m, float **c)
+KF_HD void multiply_strip(const kf_tile_layout *l, const unsigned t, const uint16_t *x, int both,
+                          tile_room *m, float **c)
 {
-    const size_t strip = STRIP * columns, terms = l->terms;
-    const unsigned others = l->strips - 1; /* of a group: a power of two */
+    const size_t lanes = l->lanes, strip = STRIP * lanes, passes = l->passes;
+    const unsigned others = l->strips - 1; /* a power of two, less one */
     const uint16_t *a = m->a.words[t % RING];
-    x += t * terms * strip;
+    x += t * passes * strip;
     TILES_SYNC;
     if (l->strips == 0) {
         for (size_t half = 0; half < 2; half++) {
             tiles_zero(&m->t);
-            for (size_t i = 0; i < terms; i++)
+            for (size_t i = 0; i < passes; i++)
                 tiles_dot_half(&m->t, a + half * (STRIP / 2), x + i * strip + half * (strip / 2),
-                               columns, both);
+                               lanes, both);
             tiles_store(&m->t, *c, both);
             *c += TILE_ROWS * V;
         }
     } else {
         if ((t & others) == 0) tiles_zero(&m->t);
-        for (size_t i = 0; i < terms; i++) tiles_dot(&m->t, a, x + i * strip, columns, both);
+        for (size_t i = 0; i < passes; i++) tiles_dot(&m->t, a, x + i * strip, lanes, both);
         if ((t & others) == others) {
             tiles_store(&m->t, *c, both);
             *c += TILE_ROWS * V;
@@ -106,10 +116,10 @@ KF_HD void multiply_strip(const kf_tile_layout *l, const unsigned t, const uint1
     TILES_SYNC;
 }
 
-/* Adds the n groups that are stored, the first of which is group `first` of the chunk, to R rows
- * from r on. */
-KF_HD void add_rows(const int scaled, const int offsets, const size_t n, const size_t R,
-                    size_t first, size_t r, const float *x_sums, tile_room *m)
+/* Adds n vectors of sums that are stored, `together` groups in each, the first of which is group
+ * `first` of the chunk, to R rows from r on. */
+KF_HD void add_rows(const int scaled, const int offsets, const size_t together, const size_t n,
+                    const size_t R, size_t first, size_t r, const float *x_sums, tile_room *m)
 {
     vf part[4];
     UNROLL for (size_t j = 0; j < n; j++)
@@ -117,7 +127,8 @@ KF_HD void add_rows(const int scaled, const int offsets, const size_t n, const s
         UNROLL for (size_t i = 0; i < R; i++)
         {
             const vf sum = vf_load(m->c.words[j] + (r + i) * V);
-            const vf scale = scaled ? vf_set1(m->scale[r + i][first + j]) : vf_set1(1);
+            const float *scales = m->scale[r + i] + first + j * together;
+            const vf scale = scaled ? vf_repeat(scales, together) : vf_set1(1);
             if (j)
                 part[i] = vf_fma(sum, scale, part[i]);
             else
@@ -126,18 +137,19 @@ KF_HD void add_rows(const int scaled, const int offsets, const size_t n, const s
         if (!offsets) continue;
         const vf x = vf_load(x_sums + j * V);
         UNROLL for (size_t i = 0; i < R; i++) part[i] =
-            vf_fma(x, vf_set1(m->offset[r + i][first + j]), part[i]);
+            vf_fma(x, vf_repeat(m->offset[r + i] + first + j * together, together), part[i]);
     }
     UNROLL for (size_t i = 0; i < R; i++) m->sum[r + i] = vf_add(m->sum[r + i], part[i]);
 }
 
 /* The same for all rows, four at a time: sums of rows that are not there are not read. */
-KF_HD void add_all_rows(const int scaled, const int offsets, size_t n, size_t first, size_t rows,
-                        const float *x_sums, tile_room *m)
+KF_HD void add_all_rows(const int scaled, const int offsets, const size_t together, size_t n,
+                        size_t first, size_t rows, const float *x_sums, tile_room *m)
 {
-#define ADD(n)                                                                                     \
-    case n:                                                                                        \
-        for (size_t r = 0; r < rows; r += 4) add_rows(scaled, offsets, n, 4, first, r, x_sums, m); \
+#define ADD(n)                                                              \
+    case n:                                                                 \
+        for (size_t r = 0; r < rows; r += 4)                                \
+            add_rows(scaled, offsets, together, n, 4, first, r, x_sums, m); \
         break;
     switch (n) {
         ADD(1)
@@ -148,15 +160,27 @@ KF_HD void add_all_rows(const int scaled, const int offsets, size_t n, size_t fi
 #undef ADD
 }
 
+/* n vectors of sums. */
 SHARED void add_groups(const kf_tile_layout *l, size_t n, size_t first, size_t rows,
                        const float *x_sums, tile_room *m)
 {
-    if (l->offsets)
-        add_all_rows(1, 1, n, first, rows, x_sums, m);
-    else if (kf_tile_is_scaled(l))
-        add_all_rows(1, 0, n, first, rows, x_sums, m);
-    else
-        add_all_rows(0, 0, n, 0, rows, x_sums, m);
+#define ADD(together)                                                \
+    case together:                                                   \
+        if (l->offsets)                                              \
+            add_all_rows(1, 1, together, n, first, rows, x_sums, m); \
+        else                                                         \
+            add_all_rows(1, 0, together, n, first, rows, x_sums, m); \
+        break;
+    if (!kf_tile_is_scaled(l)) {
+        add_all_rows(0, 0, 1, n, 0, rows, x_sums, m);
+        return;
+    }
+    switch (l->together) {
+        ADD(1)
+        ADD(2)
+        ADD(4)
+    }
+#undef ADD
 }
 
 /* --- rows ---------------------------------------------------------------------------------------
@@ -167,9 +191,10 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
                     size_t end, tile_room *m)
 {
     const kf_tile_layout *l = call->plan->state;
-    const size_t columns = call->columns, n = STAGE / l->group, k = n / l->parts;
-    const uint16_t *x = (uint16_t *)call->workspace + first * STAGE * l->terms * columns;
-    const float *x_sums = kf_tile_x_sums(l, call->workspace, columns) + first * n * V;
+    const size_t n = STAGE / l->group, k = n / l->together / l->parts;
+    const size_t x_stage = kf_tile_x_stage(l) / sizeof(uint16_t);
+    const uint16_t *x = (uint16_t *)call->workspace + first * x_stage;
+    const float *x_sums = kf_tile_x_sums(l, call->workspace) + first * n / l->together * V;
     const uint8_t *stored = m->stored[0];
     tile_place now = stage_place(l, m, first);
     UNROLL for (unsigned t = 0; t < LAG; t++)
@@ -183,14 +208,14 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
             const int turns = t + LAG >= STRIPS;
             decode_strip(kind, s, l, (t + LAG) % STRIPS, turns ? next : now,
                          stored + (turns ? STAGE / 16 : 0), rows, m->a.words);
-            multiply_strip(l, t, x, columns, rows > TILE_ROWS / 2, m, &c);
+            multiply_strip(l, t, x, rows > TILE_ROWS / 2, m, &c);
             if ((t + 1) % (STRIPS / l->parts)) continue;
             add_groups(l, k, group, rows, x_sums, m);
             c = m->c.words[0];
-            group += k;
+            group += k * l->together;
             x_sums += k * V;
         }
-        x += STAGE * l->terms * columns;
+        x += x_stage;
         stored += STAGE / 16;
         now = next;
     }
@@ -214,7 +239,7 @@ KF_HD void do_tiles(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
 {
     tile_room m;
     begin_room(&m);
-    tiles_begin(&m.t, call->columns);
+    tiles_begin(&m.t, (unsigned)((const kf_tile_layout *)call->plan->state)->lanes);
     for (size_t r = r0; r < r1; r += TILE_ROWS)
         do_tile_rows(kind, s, call, r, r1 - r < TILE_ROWS ? r1 - r : TILE_ROWS, &m);
     tiles_end(&m.t);
@@ -233,7 +258,11 @@ TILE_KIND(SIXES)
 
 KF_HD void tiles_of_super(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
-    do_tiles(KF_TILE_SUPER, s, call, r0, r1);
+    const kf_tile_layout *l = call->plan->state;
+    if (l->kind == KF_TILE_SUPER)
+        do_tiles(KF_TILE_SUPER, s, call, r0, r1);
+    else if (kf_super_of(s).elements && s.group == STRIP)
+        do_bytes(KF_TILE_WHOLE_SUPER, s, 1, call, r0, r1);
 }
 
 #define EACH_SUPER tiles_of_super
@@ -244,8 +273,8 @@ KF_HD void tiles_of_super(kf_spec s, const kf_gemv_call *call, size_t r0, size_t
 static void tile_rows(const kf_gemv_call *c, size_t r0, size_t r1)
 {
     static kf_gemv_rows_function *const kinds[KF_TILE_KINDS] = {
-        tiles_NIBBLES, tiles_FOLDED, tiles_BYTES,         tiles_MINIS,
-        tiles_SIXES,   any_super,    bytes_WHOLE_NIBBLES, bytes_WHOLE_BYTES};
+        tiles_NIBBLES, tiles_FOLDED,        tiles_BYTES,       tiles_MINIS, tiles_SIXES,
+        any_super,     bytes_WHOLE_NIBBLES, bytes_WHOLE_BYTES, any_super};
     const kf_tile_layout *l = c->plan->state;
     kinds[l->kind](c, r0, r1);
 }
@@ -257,7 +286,7 @@ static int tile_start(const kf_gemv_call *c)
 {
     const kf_tile_layout *l = c->plan->state;
     const size_t columns = c->columns, size = kerf_dtype_bits(c->x_type) / 8;
-    tile_x x = begin_x(l, c->workspace, columns);
+    tile_x x = begin_x(l, c->workspace);
     float wide[STAGE];
     uint32_t amax[V] = {0};
     for (size_t at = 0; at < c->w.cols; at += STAGE) {
@@ -267,9 +296,9 @@ static int tile_start(const kf_gemv_call *c)
             const uint8_t *from = c->x + (i * c->x_stride + at) * size;
             const uint32_t largest = kf_bits(widen_x(c->x_type, from, n, wide));
             amax[i] = largest > amax[i] ? largest : amax[i];
-            pack_x(l, wide, columns, i, x);
+            pack_x(l, wide, i, x);
         }
-        next_x(l, columns, &x);
+        next_x(l, &x);
     }
     for (unsigned i = 0; i < columns; i++)
         if (!x_is_tame(kf_float(amax[i]))) return 0;
@@ -285,7 +314,7 @@ static kerf_status tile_plan(kerf_gemv *plan)
         return KERF_E_NOSUP;
     }
     plan->state = l;
-    plan->workspace = kf_tile_workspace(l, &plan->shape);
+    plan->workspace = kf_tile_workspace(l);
     plan->bound = kf_tile_bound(l);
     plan->x_bound = kf_tile_x_bound(l, plan->shape.x);
     plan->panel = (plan->panel + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;

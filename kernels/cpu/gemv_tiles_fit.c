@@ -2,20 +2,24 @@
 #include "cpu/gemv_tiles_fit.h"
 #include "format/format.h"
 
-/* By fewer columns vectors take less time (bench/notes-gemv-cpu.md): in groups of 16, of 32 and
- * longer ones, by one term of x and by two. */
+/* By fewer columns vectors take less time (bench/notes-gemv-cpu.md): in groups of 16, of 32 in
+ * GGUF's blocks, beside which vectors multiply integers, and all others, by one term of x and by
+ * two. */
 static size_t least_columns(const kf_tile_layout *t)
 {
     static const uint8_t least[KF_TILE_KINDS][3][2] = {
-        [KF_TILE_NIBBLES] = {{0}, {5, 5}, {3, 4}},
+        [KF_TILE_NIBBLES] = {{0}, {4, 5}, {3, 4}},
         [KF_TILE_FOLDED] = {{0}, {0}, {3, 4}},
-        [KF_TILE_BYTES] = {{0}, {5, 5}, {0}},
+        [KF_TILE_BYTES] = {{0}, {9, 9}, {9, 9}},
         [KF_TILE_MINIS] = {{0}, {3, 3}, {3, 3}},
-        [KF_TILE_SIXES] = {{0}, {3, 5}, {3, 5}},
-        [KF_TILE_SUPER] = {{7, 8}, {5, 6}, {0}},
-        [KF_TILE_WHOLE_NIBBLES] = {{0}, {7, 7}, {3, 3}},
-        [KF_TILE_WHOLE_BYTES] = {{0}, {0}, {3, 3}}};
-    return least[t->kind][t->group < STRIP ? 0 : t->group == STRIP ? 1 : 2][t->terms - 1];
+        [KF_TILE_SIXES] = {{0}, {0}, {3, 5}},
+        [KF_TILE_SUPER] = {{5, 7}, {5, 6}, {0}},
+        [KF_TILE_WHOLE_NIBBLES] = {{0}, {4, 4}, {3, 3}},
+        [KF_TILE_WHOLE_BYTES] = {{0}, {4, 4}, {3, 3}},
+        [KF_TILE_WHOLE_SUPER] = {{0}, {5, 5}, {0}}};
+    const int blocks = t->l.piece || t->kind == KF_TILE_SUPER || t->kind == KF_TILE_WHOLE_SUPER;
+    const int class = t->group < STRIP ? 0 : t->group == STRIP && blocks ? 1 : 2;
+    return t->book ? 3 : least[t->kind][class][t->terms - 1];
 }
 
 static int is_bfloat16(float x)
@@ -28,18 +32,38 @@ static uint16_t top_of(float x)
     return (uint16_t)(kf_bits(x) >> 16);
 }
 
-/* Numbers of 4-bit codes, as bfloat16; beside zero points, which are whole, as bytes. */
-static int fit_nibbles(kf_tile_layout *t, kf_spec s)
+/* Whether codes of up to 5 bits take less time as bytes: where x is rounded either way, and its two
+ * bytes lie side by side. */
+static int may_be_bytes(const kf_tile_layout *t, size_t columns)
 {
-    const int whole = s.zero == KERF_ZERO_CODE;
-    if (whole && t->l.piece) return 0; /* a strip's bytes lie together there */
+    return t->rounds && 2 * columns <= 16;
+}
+
+/* Whether 16 numbers are whole in this unit; as bytes. */
+static int fit_whole(kf_tile_layout *t, float unit)
+{
+    for (size_t i = 0; i < 16; i++) {
+        const float number = t->l.table[i] / unit;
+        if (!(kf_abs(number) < 128) || number != (float)(int8_t)number) return 0;
+        t->bytes[i] = (uint8_t)(int8_t)number;
+    }
+    return 1;
+}
+
+/* Numbers of 4-bit codes, as bfloat16; beside zero points, which are whole, as bytes. */
+static int fit_nibbles(kf_tile_layout *t, kf_spec s, size_t columns)
+{
+    const int zeros = s.zero == KERF_ZERO_CODE;
+    const float unit = fit_whole(t, 1) ? 1 : 0.5f;
+    const int whole = (zeros || may_be_bytes(t, columns)) && fit_whole(t, unit);
+    if (zeros && (!whole || unit != 1)) return 0;
     t->kind = whole ? KF_TILE_WHOLE_NIBBLES : KF_TILE_NIBBLES;
     t->zero_is = 1;
+    if (whole) t->l.factor *= unit;
     for (size_t i = 0; i < 32; i++) {
         const float number = t->l.table[i % 16];
-        if (whole ? number != (float)(int8_t)number : !is_bfloat16(number)) return 0;
+        if (!whole && !is_bfloat16(number)) return 0;
         t->table[0][i] = top_of(number);
-        if (whole) t->bytes[i] = (uint8_t)(int8_t)number;
     }
     return t->l.scale_elements >= STRIP;
 }
@@ -70,11 +94,11 @@ static void set_bytes(kf_tile_layout *t, size_t i, float number)
     t->bytes[128 + i] = (uint8_t)(top_of(number) >> 8);
 }
 
-/* Bytes stay what they are but in groups of 32, whose sums are stored so often that two of each
- * cost more than their numbers. */
-static int fit_bytes(kf_tile_layout *t)
+/* Bytes stay what they are but in groups of 32 where both bytes of x do not lie side by side: their
+ * sums are stored so often that two of each cost more than their numbers. */
+static int fit_bytes(kf_tile_layout *t, size_t columns)
 {
-    const int whole = t->l.scale_elements > STRIP && !t->l.piece;
+    const int whole = t->l.scale_elements > STRIP ? !t->l.piece : 2 * columns <= 16;
     t->kind = whole ? KF_TILE_WHOLE_BYTES : KF_TILE_BYTES;
     t->l.factor *= 0x1p24f; /* bytes are numbers of their own here */
     t->zero_is = 0x1p-24f;
@@ -137,15 +161,15 @@ static int fit_strips(kf_tile_layout *t, kf_spec s, size_t cols)
     return 1;
 }
 
-static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols)
+static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols, size_t columns)
 {
     const int row = t->l.scaling == KF_SCALING_ROW;
     int fits = 0;
     switch (t->l.decode) {
     case KF_DECODE_LUT4:
-        fits = t->l.scale_elements == 16 ? fit_folded(t) : fit_nibbles(t, s);
+        fits = t->l.scale_elements == 16 ? fit_folded(t) : fit_nibbles(t, s, columns);
         break;
-    case KF_DECODE_BYTE: fits = fit_bytes(t); break;
+    case KF_DECODE_BYTE: fits = fit_bytes(t, columns); break;
     case KF_DECODE_MINI8:
     case KF_DECODE_MINI6: fits = fit_minis(t, s); break;
     default: break;
@@ -161,7 +185,7 @@ static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols)
     return fit_strips(t, s, cols);
 }
 
-static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols)
+static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols, size_t columns)
 {
     const kf_super k = kf_super_of(s);
     const unsigned codes = 1u << (k.low.bits + k.high.bits);
@@ -170,14 +194,17 @@ static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols)
     if (!nibbles && k.low.run % STRIP) return 0;
     if (k.high.bits && !(k.high.run == 1 && nibbles && k.high.bits == 1) && k.high.run % STRIP)
         return 0;
-    t->kind = KF_TILE_SUPER;
+    t->kind = s.group == STRIP && may_be_bytes(t, columns) ? KF_TILE_WHOLE_SUPER : KF_TILE_SUPER;
+    for (unsigned i = 0; i < 16; i++) t->bytes[i] = (uint8_t)kf_super_book(i);
     for (unsigned i = 0; i < 64; i++) {
         const unsigned code = i % codes;
         t->table[i / 32][i % 32] =
             top_of((float)(k.book ? kf_super_book(code) : (int)code - k.middle));
     }
     for (unsigned j = 0; j < STRIP; j++)
-        t->order[j] = (uint16_t)(nibbles ? 2 * (j % 8) + j / 16 + j / 8 % 2 * 16 : j);
+        t->order[j] =
+            (uint16_t)(nibbles && t->kind == KF_TILE_SUPER ? 2 * (j % 8) + j / 16 + j / 8 % 2 * 16
+                                                           : j);
     t->l.factor = 1;
     t->row_bytes = cols / k.elements * k.bytes;
     t->stage_bytes = STAGE / k.elements * k.bytes;
@@ -185,42 +212,66 @@ static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols)
     t->group = t->entry = s.group;
     t->ahead = TILE_ROWS * t->row_bytes;
     t->offsets = k.m != 0;
+    t->book = k.book;
     return t->group >= 16 && cols % k.elements == 0;
+}
+
+/* What columns leave of a tile's 16 lanes is for the terms of x, then for other groups: where one
+ * group has its x the others of the same lane have zeros. */
+static void fit_lanes(kf_tile_layout *t, size_t columns)
+{
+    const int whole = kf_tile_is_whole(t);
+    const size_t terms = whole ? 2 : t->terms, groups = STAGE / t->group;
+    const size_t most = t->group > STRIP ? 1 : groups < 4 ? groups : 4;
+    t->wide = terms * columns <= 16 ? terms : 1;
+    t->passes = terms / t->wide;
+    t->together = 1;
+    while (t->passes == 1 && 2 * t->together <= most && 2 * t->together * terms * columns <= 16)
+        t->together *= 2;
+    t->lanes = columns * t->wide * t->together;
+    t->strips = (unsigned)(t->group * t->together / STRIP);
+    while (t->group >> t->group_shift > 1) t->group_shift++;
+    t->parts = groups / t->together > STORED ? 2 : 1;
+    t->depth = t->group * t->together < 2 * STRIP || (whole && t->l.piece) ? STRIP : 2 * STRIP;
+    if (whole) t->parts = STAGE / (t->group < 2 * STRIP ? 2 * STRIP : t->group);
 }
 
 int kf_tile_layout_init(kf_tile_layout *t, const kerf_gemv *plan)
 {
     const kf_spec s = kf_spec_of(plan->shape.format);
-    const size_t cols = (size_t)plan->shape.cols;
+    const size_t cols = (size_t)plan->shape.cols, columns = plan->shape.columns;
     memset(t, 0, sizeof *t);
+    t->terms = plan->shape.x == KERF_BF16 ? 1 : 2;
+    t->rounds = plan->shape.x == KERF_F32;
     if (s.geometry == KERF_GROUP_SUPER) {
-        if (!fit_super(t, s, cols)) return 0;
-    } else if (!kf_gemv_layout_init(&t->l, plan, 16, KF_KIND_SINGLE) || !fit_planes(t, s, cols))
+        if (!fit_super(t, s, cols, columns)) return 0;
+    } else if (!kf_gemv_layout_init(&t->l, plan, 16, KF_KIND_SINGLE) ||
+               !fit_planes(t, s, cols, columns))
         return 0;
     t->stages = (cols + STAGE - 1) / STAGE;
-    t->terms = plan->shape.x == KERF_BF16 ? 1 : 2;
-    t->strips = (unsigned)(t->group / STRIP);
-    t->parts = t->group < STRIP ? 2 : 1;
-    t->depth = t->group < 2 * STRIP ? STRIP : 2 * STRIP;
-    if (kf_tile_is_whole(t)) t->parts = STAGE / (t->group < 2 * STRIP ? 2 * STRIP : t->group);
-    return t->stage_bytes <= STAGE_BYTES && plan->shape.columns >= least_columns(t);
+    fit_lanes(t, columns);
+    return t->stage_bytes <= STAGE_BYTES && columns >= least_columns(t);
 }
 
-size_t kf_tile_workspace(const kf_tile_layout *l, const kerf_gemv_shape *s)
+size_t kf_tile_workspace(const kf_tile_layout *l)
 {
     const size_t units = kf_tile_is_whole(l) ? l->stages * 16 : 0;
-    return kf_tile_x_bytes(l, s->columns) + (kf_tile_x_sums_count(l) + units) * sizeof(float);
+    return kf_tile_x_bytes(l) + (kf_tile_x_sums_count(l) + units) * sizeof(float);
 }
 
 /* Roundings that a product can meet on its way into y, each at most 2^-24 of what it rounds: three
  * in kerf_decode; of bfloat16 those of its dot (16 and two) and of the dots of its group, of bytes
- * one; of a part's groups with their scales and minima, of parts, and of the factor of the row. */
+ * one; of a part's groups with their scales and minima, of parts, of the lanes of a column, and of
+ * the factor of the row. */
 double kf_tile_bound(const kf_tile_layout *l)
 {
     const size_t strips = l->group < STRIP ? 1 : l->group / STRIP;
     const size_t groups = STAGE / l->parts / l->group * (l->offsets ? 2 : 1);
+    const size_t lanes = l->wide * l->together;
     const size_t dots = kf_tile_is_whole(l) ? 1 : 18 + strips * l->terms;
-    const double n = (double)(3 + dots + 1 + groups + l->parts * l->stages + 2);
+    /* |256 * upper| + |lower| is at most three times |256 * upper + lower|. */
+    const double apart = kf_tile_is_whole(l) && l->wide > 1 ? 3 : 1;
+    const double n = apart * (double)(3 + dots + 1 + groups + l->parts * l->stages + lanes + 2);
     return n * 0x1p-24 / (1 - n * 0x1p-24);
 }
 

@@ -24,6 +24,7 @@ typedef enum kf_tile_kind {
     KF_TILE_SUPER,         /* blocks of two levels: a table of up to 64                   */
     KF_TILE_WHOLE_NIBBLES, /* 4 bits with zero points, as bytes: a table of 16      */
     KF_TILE_WHOLE_BYTES,   /* two's complement, the bytes that they are             */
+    KF_TILE_WHOLE_SUPER,   /* blocks of two levels in groups of 32                  */
     KF_TILE_KINDS
 } kf_tile_kind;
 
@@ -33,14 +34,21 @@ typedef struct kf_tile_layout {
     size_t stages, whole;          /* of a row; those with all their bytes   */
     size_t row_bytes, stage_bytes; /* from one to the next                   */
     size_t strip_at[STRIPS];       /* where the codes of a strip begin       */
-    size_t group;                  /* elements of which sums are stored      */
-    unsigned strips;               /* of a group; 0: it is half of one       */
-    size_t entry;                  /* elements that a scale serves; 0: all of a row */
-    size_t parts;                  /* of a stage, multiplied and added one after the other */
-    size_t terms;                  /* of x, as bfloat16                      */
-    size_t depth;                  /* as bytes: elements of a tile           */
+    size_t group;                  /* elements of which sums are stored: 2^group_shift */
+    unsigned group_shift;
+    size_t wide;              /* terms, or bytes, of x side by side     */
+    size_t passes;            /* those one after the other              */
+    size_t together;          /* groups whose sums lie side by side     */
+    size_t lanes;             /* of a tile of sums: columns * wide * together */
+    unsigned strips;          /* of `together` groups; 0: half of one   */
+    size_t entry;             /* elements that a scale serves; 0: all of a row */
+    size_t parts;             /* of a stage, multiplied and added one after the other */
+    size_t terms;             /* of x, as bfloat16                      */
+    size_t depth;             /* as bytes: elements of a tile           */
     size_t ahead;             /* bytes between codes and what is prefetched meanwhile; 0: not */
+    int rounds;               /* x is of F32, of which terms or bytes lose something */
     int offsets, zeros;       /* groups have minima; zero points        */
+    int book;                 /* codes of blocks of two levels are indices      */
     float zero_is;            /* what zero points as they are found are multiplied by */
     uint16_t order[STRIP];    /* the elements of a strip, as they lie in a row of a tile */
     uint16_t table[2][32];    /* bfloat16 of codes; the upper 32 codes  */
@@ -62,33 +70,37 @@ static inline int kf_tile_is_scaled(const kf_tile_layout *l)
 
 /* 0: not for this format, shape or number of columns. */
 int kf_tile_layout_init(kf_tile_layout *l, const kerf_gemv *plan);
-size_t kf_tile_workspace(const kf_tile_layout *l, const kerf_gemv_shape *s);
+size_t kf_tile_workspace(const kf_tile_layout *l);
 
 /* The factors of the error bound (kerf/gemv.h). */
 double kf_tile_bound(const kf_tile_layout *l);
 double kf_tile_x_bound(const kf_tile_layout *l, kerf_dtype x);
 
-/* x in a workspace: what tiles load; sums by groups, of V columns each; where codes are bytes what
- * an integer of a stage stands for, of V columns each. */
-static inline size_t kf_tile_x_bytes(const kf_tile_layout *l, size_t columns)
+/* x in a workspace: what tiles load; sums by groups, V lanes for those that are together; where
+ * codes are bytes what an integer of a stage stands for, V lanes each. */
+static inline size_t kf_tile_x_stage(const kf_tile_layout *l)
 {
-    const size_t bytes = l->stages * STAGE * columns * 2 * (kf_tile_is_whole(l) ? 1 : l->terms);
-    return (bytes + 3) / 4 * 4;
+    return STAGE * l->lanes * l->passes * (kf_tile_is_whole(l) ? 1 : 2);
+}
+
+static inline size_t kf_tile_x_bytes(const kf_tile_layout *l)
+{
+    return l->stages * kf_tile_x_stage(l);
 }
 
 static inline size_t kf_tile_x_sums_count(const kf_tile_layout *l)
 {
-    return l->offsets || l->zeros ? l->stages * STAGE / l->group * 16 : 0;
+    return l->offsets || l->zeros ? l->stages * STAGE / l->group / l->together * 16 : 0;
 }
 
-static inline float *kf_tile_x_sums(const kf_tile_layout *l, void *workspace, size_t columns)
+static inline float *kf_tile_x_sums(const kf_tile_layout *l, void *workspace)
 {
-    return (float *)((uint8_t *)workspace + kf_tile_x_bytes(l, columns));
+    return (float *)((uint8_t *)workspace + kf_tile_x_bytes(l));
 }
 
-static inline float *kf_tile_units(const kf_tile_layout *l, void *workspace, size_t columns)
+static inline float *kf_tile_units(const kf_tile_layout *l, void *workspace)
 {
-    return kf_tile_x_sums(l, workspace, columns) + kf_tile_x_sums_count(l);
+    return kf_tile_x_sums(l, workspace) + kf_tile_x_sums_count(l);
 }
 
 #endif

@@ -36,6 +36,32 @@ KF_HD tw super_strip(kf_super k, const uint8_t *p, const unsigned t, tw table, t
                                         : tw_look_up(table, codes);
 }
 
+/* Strips t and t + 1 of a stage as bytes, t being even. */
+KF_HD tb super_bytes_of(kf_super k, const uint8_t *p, const unsigned t, tb table)
+{
+    const unsigned e = t * STRIP % k.elements, low = k.low.bits, high = k.high.bits;
+    const uint8_t *block = p + t * STRIP / k.elements * k.bytes, *second = block;
+    tb codes;
+    if (k.elements == STRIP) second += k.bytes;
+    if (k.low.run == 16) {
+        const unsigned at = kf_place_byte(k.low, e),
+                       next = kf_place_byte(k.low, (e + STRIP) % k.elements);
+        codes = tb_nibbles(block + at, second + next);
+        if (high) codes = tb_more_bits(codes, block + k.high.at, second + k.high.at, 1 << low);
+    } else {
+        const unsigned shift = kf_place_shift(k.low, e);
+        codes = tb_twice(block + kf_place_byte(k.low, e), shift, shift + low);
+        codes = tb_and(codes, (uint8_t)((1u << low) - 1));
+        if (high) {
+            const unsigned down = (64 + kf_place_shift(k.high, e) - low) % 64;
+            const tb bits = tb_twice(block + kf_place_byte(k.high, e), down, (down + high) % 64);
+            codes = tb_merge(codes, bits, (uint8_t)(((1u << high) - 1) << low));
+        }
+    }
+    if (k.middle) return tb_less(codes, k.middle);
+    return k.book ? tb_look_up(table, codes) : codes;
+}
+
 /* Scales of blocks without levels, `place` bytes into each: V at a time. */
 KF_HD void super_numbers_of(const uint8_t *p, size_t n, size_t bytes, unsigned place, float *out)
 {

@@ -79,36 +79,39 @@ KF_HD void bytes_begin(tiles *t, unsigned depth, unsigned columns)
     TILES_SYNC;
     _tile_loadconfig(&config);
 }
-KF_HD void bytes_zero(tiles *t)
+KF_HD void bytes_zero(tiles *t, int one)
 {
     (void)t;
     _tile_zero(0);
     _tile_zero(1);
+    if (one) return;
     _tile_zero(2);
     _tile_zero(3);
 }
 KF_HD void bytes_dot(tiles *t, const uint8_t *a, size_t stride, const uint8_t *b, size_t depth,
-                     size_t columns, int both)
+                     size_t columns, int one, int both)
 {
     (void)t;
     _tile_loadd(4, a, stride);
     _tile_loadd(6, b, 4 * columns);
     _tile_dpbssd(0, 4, 6);
-    _tile_loadd(7, b + depth * columns, 4 * columns);
-    _tile_dpbssd(2, 4, 7);
+    if (!one) {
+        _tile_loadd(7, b + depth * columns, 4 * columns);
+        _tile_dpbssd(2, 4, 7);
+    }
     if (!both) return;
     _tile_loadd(5, a + 16 * stride, stride);
     _tile_dpbssd(1, 5, 6);
-    _tile_dpbssd(3, 5, 7);
+    if (!one) _tile_dpbssd(3, 5, 7);
 }
 KF_HD void bytes_store(tiles *t, int32_t *upper, int32_t *lower, int both)
 {
     (void)t;
     _tile_stored(0, upper, 64);
-    _tile_stored(2, lower, 64);
+    if (lower) _tile_stored(2, lower, 64);
     if (!both) return;
     _tile_stored(1, upper + 16 * 16, 64);
-    _tile_stored(3, lower + 16 * 16, 64);
+    if (lower) _tile_stored(3, lower + 16 * 16, 64);
 }
 
 /* --- bytes --------------------------------------------------------------------------------------
@@ -124,14 +127,43 @@ KF_HD tb tb_table(const uint8_t *p)
 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)p));
 }
-KF_HD tb tb_nibbles(const uint8_t *p, tb table)
+KF_HD tb tb_and(tb a, uint8_t mask)
+{
+    return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));
+}
+KF_HD tb tb_nibbles(const uint8_t *p, const uint8_t *q)
 {
     const __m512i down = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
     const __m128i a = _mm_loadu_si128((const __m128i *)p);
-    const __m128i b = _mm_loadu_si128((const __m128i *)(p + 16));
+    const __m128i b = _mm_loadu_si128((const __m128i *)q);
     const __m512i both = _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(a), 0xff00, b);
-    const __m512i codes = _mm512_and_si512(_mm512_srlv_epi64(both, down), _mm512_set1_epi8(15));
-    return _mm512_shuffle_epi8(table, codes);
+    return tb_and(_mm512_srlv_epi64(both, down), 15);
+}
+KF_HD tb tb_twice(const uint8_t *p, const unsigned first, const unsigned second)
+{
+    const __m512i both = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
+    const long long a = (long long)first, b = (long long)second;
+    return _mm512_rorv_epi64(both, _mm512_setr_epi64(a, a, a, a, b, b, b, b));
+}
+KF_HD tb tb_merge(tb a, tb b, uint8_t mask)
+{
+    return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8((char)mask), 0xd8);
+}
+KF_HD tb tb_less(tb a, int n)
+{
+    return _mm512_sub_epi8(a, _mm512_set1_epi8((char)n));
+}
+KF_HD tb tb_more_bits(tb a, const uint8_t *p, const uint8_t *q, int n)
+{
+    uint32_t low, high;
+    memcpy(&low, p, 4);
+    memcpy(&high, q, 4);
+    const __mmask64 has = (uint64_t)high << 32 | low;
+    return _mm512_mask_add_epi8(a, has, a, _mm512_set1_epi8((char)n));
+}
+KF_HD tb tb_look_up(tb table, tb i)
+{
+    return _mm512_shuffle_epi8(table, i);
 }
 
 /* --- words --------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@
  *
  *   bytes_begin(t, depth, columns)   in place of tiles_begin: there are two sums of each row and
  *                    column, in 32 bits, and a tile has `depth` elements, 32 or 64
- *   bytes_zero       sums of zero
- *   bytes_dot(t, a, stride, b, depth, columns, both)
+ *   bytes_zero(t, one)   sums of zero; `one`: second sums are not used
+ *   bytes_dot(t, a, stride, b, depth, columns, one, both)
  *                    adds rows of signed bytes times signed bytes. Row r begins at a + r * stride.
  *                    b has fours: byte 4 (i * columns + c) + j is number 4 i + j of column c;
- *                    behind them lie those of the second sums
+ *                    behind them lie those of the second sums, unless `one`
  *   bytes_store(t, first, second, both)
- *                    the sums: row r from 16 r on, `columns` of them
+ *                    the sums: row r from 16 r on, `columns` of them; second: NULL if `one`
  *
  *   tw               32 words; of bfloat16, or indices
  *   tw_load, tw_store, tw_up, tw_down(a, bits)
@@ -46,7 +46,11 @@
  *
  *   tb               64 bytes; tb_store
  *   tb_table(p)      a table of 16 bytes
- *   tb_nibbles(p, table)   byte 32 h + 16 n + i: nibble n of byte i at p + 16 h, looked up */
+ *   tb_nibbles(p, q)     byte 16 n + i: nibble n of byte i at p; byte 32 + 16 n + i: at q
+ *   tb_twice(p, a, b)    32 bytes twice; of these words of 64 bits are rotated down, by a or b bits
+ *   tb_and(a, mask), tb_merge(a, b, mask), tb_less(a, n): byte by byte, as words above
+ *   tb_more_bits(a, p, q, n)   n more where one of the 32 bits at p, then of those at q, is set
+ *   tb_look_up(table, i)   by bytes below 16 */
 #ifndef KERF_TILES_PLAIN_H
 #define KERF_TILES_PLAIN_H
 
@@ -88,6 +92,12 @@ KF_HD vf vf_set1(float x)
 {
     vf a;
     for (int i = 0; i < V; i++) a.at[i] = x;
+    return a;
+}
+KF_HD vf vf_repeat(const float *p, size_t n)
+{
+    vf a;
+    for (size_t i = 0; i < V; i++) a.at[i] = p[i % n];
     return a;
 }
 KF_HD vf vf_add(vf a, vf b)
@@ -257,8 +267,9 @@ KF_HD void bytes_begin(tiles *t, unsigned depth, unsigned columns)
     (void)depth;
     t->columns = columns;
 }
-KF_HD void bytes_zero(tiles *t)
+KF_HD void bytes_zero(tiles *t, int one)
 {
+    (void)one;
     memset(t->first, 0, sizeof t->first);
     memset(t->second, 0, sizeof t->second);
 }
@@ -272,16 +283,16 @@ static void byte_dot(int32_t sum[32][16], const uint8_t *a, size_t stride, const
         }
 }
 KF_HD void bytes_dot(tiles *t, const uint8_t *a, size_t stride, const uint8_t *b, size_t depth,
-                     size_t columns, int both)
+                     size_t columns, int one, int both)
 {
     byte_dot(t->first, a, stride, b, depth, columns, both ? 32 : 16);
-    byte_dot(t->second, a, stride, b + depth * columns, depth, columns, both ? 32 : 16);
+    if (!one) byte_dot(t->second, a, stride, b + depth * columns, depth, columns, both ? 32 : 16);
 }
 KF_HD void bytes_store(tiles *t, int32_t *first, int32_t *second, int both)
 {
     for (size_t r = 0; r < (both ? 32 : 16); r++) {
         memcpy(first + 16 * r, t->first[r], t->columns * sizeof *first);
-        memcpy(second + 16 * r, t->second[r], t->columns * sizeof *second);
+        if (second) memcpy(second + 16 * r, t->second[r], t->columns * sizeof *second);
     }
 }
 
@@ -305,9 +316,41 @@ KF_HD tb tb_table(const uint8_t *p)
 {
     TB_EACH(p[i % 16]);
 }
-KF_HD tb tb_nibbles(const uint8_t *p, tb table)
+KF_HD tb tb_nibbles(const uint8_t *p, const uint8_t *q)
 {
-    TB_EACH(table.at[p[i / 32 * 16 + i % 16] >> 4 * (i / 16 % 2) & 15]);
+    TB_EACH((i < 32 ? p : q)[i % 16] >> 4 * (i / 16 % 2) & 15);
+}
+KF_HD tb tb_twice(const uint8_t *p, unsigned first, unsigned second)
+{
+    tb y;
+    for (unsigned i = 0; i < 8; i++) {
+        const unsigned n = i < 4 ? first : second;
+        uint64_t word;
+        memcpy(&word, p + i % 4 * 8, 8);
+        word = word >> n % 64 | word << (64 - n) % 64;
+        memcpy(y.at + 8 * i, &word, 8);
+    }
+    return y;
+}
+KF_HD tb tb_and(tb a, uint8_t mask)
+{
+    TB_EACH(a.at[i] & mask);
+}
+KF_HD tb tb_merge(tb a, tb b, uint8_t mask)
+{
+    TB_EACH((a.at[i] & ~mask) | (b.at[i] & mask));
+}
+KF_HD tb tb_less(tb a, int n)
+{
+    TB_EACH(a.at[i] - n);
+}
+KF_HD tb tb_more_bits(tb a, const uint8_t *p, const uint8_t *q, int n)
+{
+    TB_EACH(a.at[i] + ((i < 32 ? p : q)[i % 32 / 8] >> i % 8 & 1) * n);
+}
+KF_HD tb tb_look_up(tb table, tb i_)
+{
+    TB_EACH(i_.at[i] & 128 ? 0 : table.at[i_.at[i] & 15]);
 }
 
 /* --- words --------------------------------------------------------------------------------------

@@ -83,12 +83,16 @@ static void test_bound(void **state)
     {
         int ours = 0;
         for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i += STEP(2)) {
-            gemv_case c = case_new(f, rows[(fi + i) % 5], cols[i],
-                                   (unsigned)(10 + (fi + 3 * i) % 7), types[(fi + i) % 3]);
-            case_encode(&c, 0.5f, i + 1);
-            case_random_x(&c, 2, i + 77);
-            ours |= check_tiles(&c);
-            case_free(&c);
+            for (size_t few = 0; few < 3; few++) {
+                const unsigned columns =
+                    few ? 3 + (unsigned)(fi + i) % 6 : 9 + (unsigned)(fi + 3 * i) % 8;
+                gemv_case c = case_new(f, rows[(fi + i) % 5], cols[i], columns,
+                                       types[(fi + 2 * i + few) % 3]);
+                case_encode(&c, 0.5f, i + 1);
+                case_random_x(&c, 2, i + 77);
+                ours |= check_tiles(&c);
+                case_free(&c);
+            }
         }
         formats += (size_t)ours;
     }
@@ -103,7 +107,7 @@ static void test_random_bytes(void **state)
     FOR_FORMATS(f)
     {
         for (uint64_t seed = 1; seed <= 4; seed += STEP(3)) {
-            gemv_case c = case_new(f, 19, seed % 2 ? 512 : 67, 8, KERF_BF16);
+            gemv_case c = case_new(f, 19, seed % 2 ? 512 : 67, seed % 4 < 2 ? 8 : 12, KERF_BF16);
             case_random_planes(&c, seed * 1000);
             case_random_x(&c, 1, seed);
             check_tiles(&c);
@@ -181,15 +185,17 @@ static void test_declined(void **state)
         const char *format;
         unsigned columns;
         int is_ours;
-    } rows[] = {{"int4-g128", 2, 0},      {"int4-g128", 3, 1},      {"int4-g32", 4, 0},
-                {"int4-g32", 5, 1},       {"q6_k", 6, 0},           {"q6_k", 7, 1},
-                {"q4_k", 4, 0},           {"q4_k", 5, 1},           {"int4-g32-asym", 6, 0},
-                {"int4-g32-asym", 7, 1},  {"int8", 2, 0},           {"int8", 3, 1},
-                {"int4-g128-asym", 2, 0}, {"int4-g128-asym", 3, 1}, {"nvfp4", 2, 0},
-                {"nvfp4", 3, 1},          {"nf4", 16, 0},           {"bf16", 16, 0},
-                {"int2-g32", 16, 0},      {"fp8-e5m2", 16, 0},      {"fp8-e4m3", 16, 1},
-                {"mxint8", 16, 1},        {"int8-asym", 16, 1},     {"ggml-q8_0", 16, 1},
-                {"q5_0", 16, 1},          {"q3_k", 16, 1}};
+    } rows[] = {{"int4-g128", 2, 0}, {"int4-g128", 3, 1},      {"int4-g32", 2, 0},
+                {"int4-g32", 3, 1},  {"ggml-q4_0", 3, 0},      {"ggml-q4_0", 4, 1},
+                {"ggml-q8_0", 3, 0}, {"ggml-q8_0", 4, 1},      {"q6_k", 4, 0},
+                {"q6_k", 5, 1},      {"q4_k", 4, 0},           {"q4_k", 5, 1},
+                {"iq4_xs", 2, 0},    {"iq4_xs", 3, 1},         {"int4-g32-asym", 2, 0},
+                {"int8", 2, 0},      {"int4-g32-asym", 3, 1},  {"int8", 3, 1},
+                {"mxint8", 3, 1},    {"int4-g128-asym", 2, 0}, {"int4-g128-asym", 3, 1},
+                {"nvfp4", 2, 0},     {"nvfp4", 3, 1},          {"nf4", 16, 0},
+                {"bf16", 16, 0},     {"int2-g32", 16, 0},      {"fp8-e5m2", 16, 0},
+                {"fp8-e4m3", 16, 1}, {"mxint8", 16, 1},        {"int8-asym", 16, 1},
+                {"q5_0", 16, 1},     {"ggml-q8_0", 16, 1},     {"q3_k", 16, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         gemv_case c =
             case_new(kerf_format_find(rows[i].format), 32, 256, rows[i].columns, KERF_BF16);
@@ -237,9 +243,9 @@ static void test_byte_dot(void **state)
     b[4 * (1 * 2 + 1) + 1] = 2; /* number 5 of column 1 */
     b[32 * 2] = 7;              /* number 0 of column 0, second sums */
     bytes_begin(&t, 32, 2);
-    bytes_zero(&t);
-    bytes_dot(&t, a, 40, b, 32, 2, 0);
-    bytes_dot(&t, a, 40, b, 32, 2, 0);
+    bytes_zero(&t, 0);
+    bytes_dot(&t, a, 40, b, 32, 2, 0, 0);
+    bytes_dot(&t, a, 40, b, 32, 2, 0, 0);
     bytes_store(&t, first, second, 0);
     assert_int_equal(first[0], 2 * 128 * 128);
     assert_int_equal(first[1], 2 * 127 * 2);
