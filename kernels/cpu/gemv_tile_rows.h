@@ -66,6 +66,17 @@ static void stored_scales(kf_spec s, const kf_gemv_call *call, size_t r, size_t 
     memset(out + m, 0, n - m);
 }
 
+/* Scales of n groups of a row of structs, `bytes` long, from group `first` on; zeros where it has
+ * ended. */
+KF_HD void struct_scales(const kf_gemv_call *call, size_t r, size_t first, size_t n,
+                         const size_t bytes, float *out)
+{
+    const kf_tile_layout *l = call->plan->state;
+    const size_t all = l->row_bytes / bytes, m = all - first < n ? all - first : n;
+    halves_apart(call->w.plane[KERF_PLANE_CODES] + r * l->row_bytes + first * bytes, m, bytes, out);
+    memset(out + m, 0, (n - m) * sizeof *out);
+}
+
 /* Scales, and what else groups have, of stages [first, end). */
 static void find_scales_of(const kf_gemv_call *call, size_t r0, size_t rows, size_t first,
                            size_t end, tile_room *m)
@@ -73,12 +84,17 @@ static void find_scales_of(const kf_gemv_call *call, size_t r0, size_t rows, siz
     const kf_tile_layout *l = call->plan->state;
     const kf_spec s = kf_spec_of(call->plan->shape.format);
     const size_t index = kf_format_index(call->plan->shape.format);
+    const int halves = s.geometry == KERF_GROUP_STRUCT && s.scale == KERF_SCALE_F16;
     if (!l->entry) return;
     const size_t from = first * STAGE / l->entry,
                  n = ((end - first) * STAGE + l->entry - 1) / l->entry;
     for (size_t r = 0; r < rows; r++) {
         if (l->kind == KF_TILE_FOLDED)
             stored_scales(s, call, r0 + r, from, n, m->stored[r]);
+        else if (halves && l->l.stride == 18)
+            struct_scales(call, r0 + r, from, n, 18, m->scale[r]);
+        else if (halves && l->l.stride == 34)
+            struct_scales(call, r0 + r, from, n, 34, m->scale[r]);
         else if (s.geometry == KERF_GROUP_SUPER)
             super_scales_of[index](m->row + r * l->row_bytes, first, end, l, m->scale[r],
                                    m->offset[r]);

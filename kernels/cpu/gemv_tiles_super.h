@@ -62,12 +62,12 @@ KF_HD tb super_bytes_of(kf_super k, const uint8_t *p, const unsigned t, tb table
     return k.book ? tb_look_up(table, codes) : codes;
 }
 
-/* Scales of blocks without levels, `place` bytes into each: V at a time. */
-KF_HD void super_numbers_of(const uint8_t *p, size_t n, size_t bytes, unsigned place, float *out)
+/* n numbers of fp16, `bytes` from one to the next: V at a time. */
+KF_HD void halves_apart(const uint8_t *p, size_t n, const size_t bytes, float *out)
 {
-    uint16_t half[CHUNK_GROUPS] = {0};
-    for (size_t i = 0; i < n; i++) memcpy(half + i, p + i * bytes + place, 2);
-    for (size_t i = 0; i < n; i += V) vf_store(out + i, vf_of_half(vh_load((uint8_t *)(half + i))));
+    size_t i = 0;
+    for (; i + V <= n; i += V) vf_store(out + i, vf_of_halves_apart(p + i * bytes, bytes));
+    for (; i < n; i++) out[i] = kf_super_half(p + i * bytes);
 }
 
 /* The same products as in kf_super_group for stages [first, end) of a row, whose blocks may end
@@ -84,8 +84,8 @@ KF_HD void super_scales(kf_spec s, const uint8_t *row, size_t first, size_t end,
     if (k.levels == KF_LEVELS_NONE) {
         memset(scale, 0, (stop - begin) * sizeof *scale);
         memset(offset, 0, (stop - begin) * sizeof *offset);
-        super_numbers_of(block, n, k.bytes, k.d, scale);
-        if (k.m) super_numbers_of(block, n, k.bytes, k.m, offset);
+        halves_apart(block + k.d, n, k.bytes, scale);
+        if (k.m) halves_apart(block + k.m, n, k.bytes, offset);
         return;
     }
     for (size_t i = 0; i < n; i++, block += k.bytes) {

@@ -114,6 +114,27 @@ KF_HD void bytes_store(tiles *t, int32_t *upper, int32_t *lower, int both)
     if (lower) _tile_stored(3, lower + 16 * 16, 64);
 }
 
+/* --- scales -------------------------------------------------------------------------------------
+ */
+
+/* Two or four at a time, of what is loaded at once; no byte behind the last is read. */
+KF_HD vf vf_of_halves_apart(const uint8_t *p, const size_t apart)
+{
+    const size_t at_once = 3 * apart + 2 <= 64 ? 4 : 2, bytes = (at_once - 1) * apart + 2;
+    const __mmask64 there = ~(uint64_t)0 >> (64 - bytes);
+    uint8_t from[64] = {0};
+    __m512i halves = _mm512_setzero_si512();
+    UNROLL for (size_t i = 0; i < 2 * V; i++) from[i] = (uint8_t)(i / 2 % at_once * apart + i % 2);
+    const __m512i places = _mm512_loadu_si512(from);
+    UNROLL for (size_t i = 0; i < V; i += at_once)
+    {
+        const __mmask64 into = (((uint64_t)1 << 2 * at_once) - 1) << 2 * i;
+        const __m512i bytes_ = _mm512_maskz_loadu_epi8(there, p + i * apart);
+        halves = _mm512_mask_permutexvar_epi8(halves, into, places, bytes_);
+    }
+    return vf_of_half(_mm512_castsi512_si256(halves));
+}
+
 /* --- bytes --------------------------------------------------------------------------------------
  */
 
