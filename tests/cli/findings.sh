@@ -248,6 +248,17 @@ for format in int8 fp8-e4m3-row; do
 done
 expect 3 quantize "$model" -f int8 --layout torchao -o "$tmp/x"
 error_says 'change with its releases'
+# Negative zeros: four codes in three bytes have their signs at other places than nibbles.
+rm -rf "$tmp/m" && cp -r "$model" "$tmp/m"
+read -r at bytes <<<"$(place $up.weight)"
+printf '\000\200' >"$tmp/zeros"
+while [ "$(wc -c <"$tmp/zeros")" -lt "$bytes" ]; do cat "$tmp/zeros" "$tmp/zeros" >"$tmp/more" && mv "$tmp/more" "$tmp/zeros"; done
+head -c "$bytes" "$tmp/zeros" | dd of="$tmp/m/model.safetensors" bs=1M oflag=seek_bytes seek="$at" conv=notrunc 2>/dev/null
+for format in mxfp4 mxfp6-e2m3 mxfp6-e3m2 mxfp8-e4m3; do
+    "$KERF" quantize "$tmp/m" -f $format -o "$tmp/negative" -y 2>/dev/null
+    expect 0 inspect "$tmp/negative"
+    output_says "^note: $up.weight: all .* scales are zero: so are all of its weights$"
+done
 rm -rf "$tmp/m" && cp -r "$model" "$tmp/m"
 header "s/\"$up.weight\":{\"dtype\":\"BF16\",/\"$up.weight\":{\"dtype\":\"U16\" ,/"
 finds error "$up.weight: holds numbers of type U16 where a matrix of a layer should be"

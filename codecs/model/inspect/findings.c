@@ -22,13 +22,15 @@ void kf_found(const kf_inspection *x, kerf_severity severity, const char *tensor
 
 /* --- scales -------------------------------------------------------------------------------- */
 
-/* Whether a byte of codes says more than zero. A nibble or byte may be a negative zero; of NF4, 7
- * is zero, and some writers have 0 in a block of zeros. */
-static int says_more(const kerf_format *f, unsigned char code)
+/* Whether the i-th byte of codes says more than zero. A nibble, a byte or one of four codes in
+ * three bytes may be a negative zero; of NF4, 7 is zero, and some writers have 0 in a block of
+ * zeros. */
+static int says_more(const kerf_format *f, size_t i, unsigned char code)
 {
+    static const unsigned char magnitudes_of_6[3] = {0xdf, 0xf7, 0x7d};
     float book[256];
     if (kerf_codebook(f, KERF_PLANE_CODES, book) == 0)
-        return (code & (f->bits == 4 ? 0x77 : 0x7f)) != 0;
+        return (code & (f->bits == 6 ? magnitudes_of_6[i % 3] : f->bits == 4 ? 0x77 : 0x7f)) != 0;
     const unsigned low = code & 15, high = code >> 4;
     return (low && book[low] != 0) || (high && book[high] != 0);
 }
@@ -45,7 +47,7 @@ static kerf_status find_zeros(const kf_inspection *x, const kerf_weight *w, cons
     const size_t n = all < ROOM ? (size_t)all : ROOM;
     int is_lost = 0;
     KF_TRY(kerf_weight_read(x->source->reader, w, KERF_PLANE_CODES, 0, codes, n, err));
-    for (size_t i = 0; i < n && !is_lost; i++) is_lost = says_more(w->codec.format, codes[i]);
+    for (size_t i = 0; i < n && !is_lost; i++) is_lost = says_more(w->codec.format, i, codes[i]);
     snprintf(text, sizeof text, "all %llu %s are zero: so are all of its weights%s",
              (unsigned long long)count, what, is_lost ? ", though its codes are not" : "");
     kf_found(x, is_lost ? KERF_ERROR : KERF_NOTE, w->name, text);
