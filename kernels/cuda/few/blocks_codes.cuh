@@ -8,8 +8,9 @@
  *   2 and 4 bits  two bytes apart are masked into halves as they are: 1024 + 2^shift code, times
  *                 2^-shift, less 1024 x 2^-shift + zero; so elements 1 and 2 of a quad trade places
  *   4 bits E2M1   the byte is made an E4M3 number, which the hardware converts
- *   code book     16 signed bytes, chosen by byte permutation: a word is eight selectors
- *   5 bits q5_0   the high bits of 32 elements are one word: a product spreads four of them
+ *   code book     16 signed bytes, chosen by byte permutation: a word is eight selectors; up to
+ * four columns have a shorter way, blocks_book.cuh 5 bits q5_0   the high bits of 32 elements are
+ * one word: a product spreads four of them
  *
  * A lane reads what it needs of a run of 32, 64 or 128 elements, after which bits come at the same
  * places again, at once. */
@@ -155,6 +156,8 @@ __device__ __forceinline__ uint32_t four_above(uint32_t w)
 
 /* The bits of a run as they lie; with a book, what they stand for. */
 struct raw_codes {
+    static constexpr bool HAS_SCALE = false; /* whether d comes with the codes    */
+    static constexpr float BACK = 1;         /* by which the halves are too small */
     uint32_t low[BLOCK.book ? 2 * LOW_WORDS : LOW_WORDS], high[HIGH_WORDS ? HIGH_WORDS : 1];
 
     /* block: the first of the lane's; part: which one it has. */
@@ -205,6 +208,8 @@ struct raw_codes {
  * read again for each 2, 4 or 8 elements that share their bytes. */
 struct pieces_of_codes {
     static constexpr int PIECE = ALIGNED == 16 ? 4 : 2; /* words that are read at once */
+    static constexpr bool HAS_SCALE = false;
+    static constexpr float BACK = 1;
     static constexpr int HIGH_PIECE = HIGH_BYTES ? PIECE : 1;
     uint32_t low[PIECE], high[HIGH_PIECE], from, from_high, high_shift_of_part;
 

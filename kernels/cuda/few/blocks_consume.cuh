@@ -3,6 +3,7 @@
 #ifndef KERF_BLOCKS_CONSUME_CUH
 #define KERF_BLOCKS_CONSUME_CUH
 
+#include "cuda/few/blocks_book.cuh"
 #include "cuda/few/blocks_eight.cuh"
 #include "cuda/gemv/gemv_sums.cuh"
 
@@ -80,6 +81,7 @@ template <int N>
 __device__ __forceinline__ void settle_worker(column_worker &me, const kf_gemv_job &j,
                                               uint32_t x_end)
 {
+    me.by_words = j.strides.row_bytes % 4 == 0;
     me.sums_column = j.division.block_stages * (STAGE_GROUPS * 4);
     me.sums = x_end + (IS_FULL<N> ? me.lane * (SUMS_BYTES / 4) : me.lane % 4 * (OWN_GROUPS * 4));
 }
@@ -188,7 +190,11 @@ __device__ __forceinline__ void consume_quarters(const column_worker &me, uint32
 #pragma unroll
         for (int row = 0; row < 2; row++) {
             codes[row].load(block[row], run, part);
-            scales[row].load(block[row], run, part);
+            if constexpr (CODES::HAS_SCALE)
+                scales[row].d[0] = codes[row].d;
+            else
+                scales[row].load(block[row], run, part);
+            if (CODES::BACK != 1 && (!HAS_LEVELS || !run)) scales[row].d[0] *= CODES::BACK;
         }
 #pragma unroll
         for (int k = 0; k < RUN_OCTETS; k++) {
@@ -238,10 +244,17 @@ __device__ __forceinline__ void consume_unit(const column_worker &me, uint32_t s
                                              uint32_t v[X_AHEAD<N>][PAIRS<N>][4])
 {
     own_sums<N> sums;
-    if constexpr (IS_FULL<N>)
+    if constexpr (IS_FULL<N>) {
         consume_eights<N / 8>(me, slot, x, b, sum);
-    else
+    } else if constexpr (HAS_BOOK) {
+        if (HAS_ODD_BLOCKS && me.by_words)
+            consume_quarters<N, X_AHEAD<N>, book_codes<HAS_ODD_BLOCKS>>(me, slot, x, b, sum, v,
+                                                                        sums);
+        else
+            consume_quarters<N, X_AHEAD<N>, book_codes<false>>(me, slot, x, b, sum, v, sums);
+    } else {
         consume_quarters<N, X_AHEAD<N>, raw_codes>(me, slot, x, b, sum, v, sums);
+    }
 }
 
 } // namespace

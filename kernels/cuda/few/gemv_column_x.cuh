@@ -50,6 +50,7 @@ struct column_worker {
     /* of blocks with minima */
     uint32_t sums, sums_column; /* sums of x, and from those of a column to the next's */
     bool is_odd;                /* something in x is not finite */
+    bool by_words;              /* of blocks of half words: whether rows begin at words */
 };
 
 /* Place i of x in shared memory has the octet that begins with this element:
