@@ -124,9 +124,10 @@ __device__ __forceinline__ beside skews_of(const skewed_scales &s)
 template <int N>
 __device__ __forceinline__ void
 consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const beside &, float sum[N][2],
-             float (*whole)[2][4], uint32_t v[X_AHEAD<N>][PAIRS<N>][4], const skewed_scales &s)
+             float (*)[2][4], uint32_t v[X_AHEAD<N>][PAIRS<N>][4], const skewed_scales &s)
 {
-    consume_unit<N>(me, slot, x, skews_of(s), sum, whole, v);
+    own_sums<N> sums;
+    consume_quarters<N, X_AHEAD<N>, raw_codes>(me, slot, x, skews_of(s), sum, v, sums);
 }
 
 /* --- sums of x, where groups have minima --------------------------------------------------------
