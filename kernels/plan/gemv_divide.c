@@ -50,13 +50,18 @@ kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g,
     return *is_tiled ? flat : s;
 }
 
+int kf_gemv_scales_in_pieces(const kf_gemv_strides *s, const kf_gemv_launch *l,
+                             const kf_gemv_tiling *t)
+{
+    const unsigned copy = l->division.is_few ? t->stage_copy : t->slice_copy;
+    return copy == 0 || s->row_groups * t->scale % copy == 0;
+}
+
 int kf_gemv_ends_whole(const kf_gemv_strides *s, const kf_gemv_launch *l, const kf_gemv_tiling *t)
 {
-    int is_few = l->division.is_few;
-    unsigned unit = is_few ? t->stage_codes : t->slice_codes;
-    unsigned copy = is_few ? t->stage_copy : t->slice_copy;
+    const unsigned unit = l->division.is_few ? t->stage_codes : t->slice_codes;
     if (t->way == KF_WAY_BLOCKS && s->row_bytes % 16) return 0; /* a piece reaches into two rows */
-    return l->task.cols % unit == 0 && (copy == 0 || s->row_groups * t->scale % copy == 0);
+    return l->task.cols % unit == 0 && kf_gemv_scales_in_pieces(s, l, t);
 }
 
 kf_gemv_end kf_gemv_end_of(const kf_gemv_strides *s, const kf_gemv_launch *l,

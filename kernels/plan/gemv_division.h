@@ -107,6 +107,10 @@ typedef struct kf_gemv_strides {
 kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g, uint64_t cols,
                                    const kf_gemv_tiling *t, int *is_tiled);
 
+/* Whether every row of scales begins at a multiple of what one copy takes of them. */
+int kf_gemv_scales_in_pieces(const kf_gemv_strides *s, const kf_gemv_launch *l,
+                             const kf_gemv_tiling *t);
+
 /* Whether every row ends with a unit, of codes and of scales. */
 int kf_gemv_ends_whole(const kf_gemv_strides *s, const kf_gemv_launch *l, const kf_gemv_tiling *t);
 

@@ -41,13 +41,17 @@ static void check_shape(const kerf_format *f, extent size, kerf_dtype x, int wid
 
 static void check_shapes(const kerf_format *f)
 {
-    static const extent brief[] = {{5, 97}, {33, 256}, {17, 1024}, {2, 4100}, {1, 36864}},
+    /* Among them whole tiles of rows that end within a stage, with scales in pieces, in words, and
+     * at odd bytes. */
+    static const extent brief[] = {{5, 97},   {33, 256},  {17, 1024},
+                                   {2, 4100}, {1, 36864}, {33, 1408}},
                         quick[] = {{1, 1},     {2, 2},     {3, 31},    {31, 33},    {33, 96},
                                    {7, 130},   {64, 256},  {17, 321},  {131, 1000}, {17, 4100},
                                    {300, 512}, {33, 4096}, {5, 14336}, {2, 16480},  {3, 6144},
-                                   {2, 12288}, {17, 8192}, {2, 36864}},
-                        large[] = {{4100, 4100}, {1056, 4096}, {257, 8192}, {40, 28672},
-                                   {8200, 576},  {300, 14336}, {1030, 5120}};
+                                   {2, 12288}, {17, 8192}, {2, 36864}, {50, 1280},  {37, 1472},
+                                   {35, 2176}, {34, 2880}, {48, 5376}},
+                        large[] = {{4100, 4100}, {1056, 4096}, {257, 8192},  {40, 28672},
+                                   {8200, 576},  {300, 14336}, {1030, 5120}, {100, 11008}};
     const extent *list = mode == BRIEF ? brief : quick;
     size_t n = mode == BRIEF ? COUNT(brief) : COUNT(quick);
     for (size_t i = 0; i < n; i++)

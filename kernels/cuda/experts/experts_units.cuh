@@ -85,7 +85,6 @@ struct skewed_scales {
 
 /* Rows of scales that begin at multiples of 4 bytes are copied in words, which lie in the ring as
  * pieces would. */
-constexpr uint32_t ROW_WORDS = ROW_SCALES >= 4 ? ROW_SCALES / 4 : 1;
 constexpr bool HAS_WORDS = MAY_SKEW && ROW_SCALES >= 8 && 32 % ROW_WORDS == 0;
 
 /* How the scales of a tile are copied: as cuda/few does; in words; as they lie. */

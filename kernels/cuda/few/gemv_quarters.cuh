@@ -28,8 +28,11 @@ constexpr int STAGE_GROUPS = HAS_GROUPS ? STAGE_CODES / (int)KF_ROW.group : 0;
 constexpr int ROW_SCALES = TILING.stage_row;   /* bytes of a row of a stage */
 constexpr int SCALE_PIECE = TILING.stage_copy; /* of a copy */
 constexpr int ROW_PIECES = HAS_GROUPS ? ROW_SCALES / SCALE_PIECE : 1;
-constexpr int SCALE_LANES = !HAS_GROUPS ? 0 : SHARED_ROW ? 1 : TILE * ROW_PIECES;
+constexpr int SCALE_ROWS = SHARED_ROW ? 1 : TILE;
+constexpr int SCALE_LANES = HAS_GROUPS ? SCALE_ROWS * ROW_PIECES : 0;
+constexpr uint32_t ROW_WORDS = ROW_SCALES >= 4 ? ROW_SCALES / 4 : 1; /* of scales */
 static_assert(!TILED || ROW_SCALES % 4 == 0, "less than a copy takes");
+static_assert(!TILED || 32 % ROW_WORDS == 0, "lanes divide rows of words");
 
 constexpr int CODE_BYTES = TILE * ROW_STAGE;
 constexpr int UNIT_BYTES = TILING.stage_unit; /* codes, and behind them their scales */
@@ -82,8 +85,7 @@ __device__ __forceinline__ uint32_t octet_at(uint32_t i)
 
 /* --- units into shared memory ---------------------------------------------------------------- */
 
-/* The edges of a matrix: rows past the last, stages that a row ends in, planes that are not
- * aligned.
+/* What is not plain: rows past the last of a matrix, codes or scales that lie anyhow.
  * `codes`: the lane's first piece; `scales`: of the stage, in the first row of the tile. */
 __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint32_t lane,
                                         uint32_t stage, uint32_t rows, const uint8_t *codes,
@@ -96,11 +98,11 @@ __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint3
 
 /* Copies a warp's run of units into its ring, one after another. */
 struct unit_feed {
-    uint32_t tile, stage, left;    /* units of the run */
-    stage_span stages;             /* of the block     */
-    const uint8_t *codes, *scales; /* the lane's first piece of each */
-    uint32_t rows;                 /* of the matrix, from the tile on */
-    bool plain;                    /* no edge anywhere in the tile */
+    uint32_t tile, stage, left; /* units of the run */
+    stage_span stages;          /* of the block     */
+    const uint8_t *codes;       /* the lane's first piece */
+    const uint8_t *scales;      /* the same, where they come in pieces; else of the first row */
+    uint32_t rows;              /* of the matrix, from the tile on */
 
     __device__ __forceinline__ void aim(const kf_gemv_job &j, const team_span &s, uint32_t lane)
     {
@@ -110,11 +112,10 @@ struct unit_feed {
         codes = m.plane[KERF_PLANE_CODES] + row * j.strides.row_bytes +
                 (stage * ROW_STAGE + lane % PIECES * 16);
         rows = m.rows - p.row;
-        plain = j.whole && rows >= TILE;
         if constexpr (HAS_GROUPS) {
-            row = SHARED_ROW ? p.row / TILE_ROWS : p.row + lane / ROW_PIECES;
+            row = SHARED_ROW ? p.row / TILE_ROWS : p.row + (j.pieces ? lane / ROW_PIECES : 0);
             scales = m.plane[KERF_PLANE_SCALES] + row * (j.strides.row_groups * SCALE_SIZE) +
-                     (stage * ROW_SCALES + lane % ROW_PIECES * SCALE_PIECE);
+                     (stage * ROW_SCALES + (j.pieces ? lane % ROW_PIECES * SCALE_PIECE : 0));
         }
     }
 
@@ -122,26 +123,51 @@ struct unit_feed {
                                                            uint32_t lane) const
     {
         if (!HAS_GROUPS) return nullptr;
+        if (!j.pieces) return scales;
         uint64_t rows_before = SHARED_ROW ? 0 : lane / ROW_PIECES;
         return scales - rows_before * (j.strides.row_groups * SCALE_SIZE) -
                lane % ROW_PIECES * SCALE_PIECE;
+    }
+
+    /* A row that ends within the unit has zeros behind its end. */
+    __device__ __forceinline__ void fetch_codes(const kf_gemv_job &j, uint32_t to,
+                                                uint32_t lane) const
+    {
+        uint32_t row = lane / PIECES, piece = lane % PIECES;
+        uint32_t step = ROWS_AT_ONCE * (uint32_t)j.strides.row_bytes;
+        uint32_t there = to + unit_place(row, piece);
+        bool inside = stage * ROW_STAGE + piece * 16 < (uint32_t)j.strides.row_bytes;
+        if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
+#pragma unroll
+            for (uint32_t i = 0; i < COPIES; i++) /* an address is one multiplication */
+                copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE), codes + (uint64_t)step * i,
+                           inside);
+    }
+    __device__ __forceinline__ void fetch_scales(const kf_gemv_job &j, uint32_t to,
+                                                 uint32_t lane) const
+    {
+        const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
+        if (j.pieces) {
+            uint32_t at = stage * ROW_SCALES + lane % ROW_PIECES * SCALE_PIECE;
+            if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
+                copy_scales<SCALE_PIECE>(to + lane * SCALE_PIECE, scales, at < all);
+            return;
+        }
+        bool inside = stage * ROW_SCALES + lane % ROW_WORDS * 4 < all;
+        const uint8_t *from = scales + lane / ROW_WORDS * all + lane % ROW_WORDS * 4;
+#pragma unroll
+        for (uint32_t i = 0; i < SCALE_ROWS * ROW_WORDS; i += 32)
+            if (i + 32 <= SCALE_ROWS * ROW_WORDS || i + lane < SCALE_ROWS * ROW_WORDS)
+                copy_scales<4>(to + (i + lane) * 4, from + i / ROW_WORDS * all, inside);
     }
 
     /* The unit into the ring at `to`, and on to the next. */
     __device__ __forceinline__ void fetch(const kf_gemv_job &j, const team_span &s, uint32_t to,
                                           uint32_t lane)
     {
-        if (plain) {
-            uint32_t row = lane / PIECES, step = ROWS_AT_ONCE * (uint32_t)j.strides.row_bytes;
-            uint32_t there = to + unit_place(row, lane % PIECES);
-            if (PIECES * ROWS_AT_ONCE == 32 || lane < PIECES * ROWS_AT_ONCE)
-#pragma unroll
-                for (uint32_t i = 0; i < COPIES; i++) /* an address is one multiplication */
-                    copy_async(there + i * (ROWS_AT_ONCE * ROW_STAGE), codes + (uint64_t)step * i,
-                               true);
-            if constexpr (HAS_GROUPS)
-                if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
-                    copy_scales<SCALE_PIECE>(to + CODE_BYTES + lane * SCALE_PIECE, scales, true);
+        if (rows >= TILE && j.aligned && (!HAS_GROUPS || j.words)) {
+            fetch_codes(j, to, lane);
+            if constexpr (HAS_GROUPS) fetch_scales(j, to + CODE_BYTES, lane);
         } else {
             fetch_edge(j, to, lane, stage, rows, codes, first_scales(j, lane));
         }

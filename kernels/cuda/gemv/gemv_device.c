@@ -101,6 +101,7 @@ static int plan_tiles(device_plan *p, const kerf_gemv *plan, const kf_gemv_machi
         return 0;
     }
     j->whole = kf_gemv_ends_whole(&j->strides, &l, &p->tiling);
+    j->pieces = kf_gemv_scales_in_pieces(&j->strides, &l, &p->tiling);
     j->words = kf_gemv_end_of(&j->strides, &l, &p->tiling) != KF_GEMV_END_SCALES;
     j->zero_words = j->strides.zero_bytes % 4 == 0;
     return 1;
@@ -250,11 +251,11 @@ kerf_status kf_gemv_device_run(const kerf_gemv *plan, const kerf_gemv_args *a, v
     j.aligned = 1;
     for (unsigned i = 0; i < j.parts; i++) {
         j.aligned = j.aligned && is_aligned(j.part[i].plane[KERF_PLANE_CODES]);
-        j.whole = j.whole && is_aligned(j.part[i].plane[KERF_PLANE_SCALES]);
+        j.pieces = j.pieces && is_aligned(j.part[i].plane[KERF_PLANE_SCALES]);
         j.words = j.words && (uintptr_t)j.part[i].plane[KERF_PLANE_SCALES] % 4 == 0;
         j.zero_words = j.zero_words && (uintptr_t)j.part[i].plane[KERF_PLANE_ZEROS] % 4 == 0;
     }
-    j.whole = j.whole && j.aligned;
+    j.whole = j.whole && j.aligned && j.pieces;
     j.x_wide = is_aligned(j.x) && j.x_stride * size % 16 == 0;
     if (p->any.blocks == 0) return KERF_OK;
 

@@ -35,6 +35,7 @@ typedef struct kf_gemv_job {
     kf_gemv_share share;
     int aligned;    /* codes begin at multiples of 16 bytes             */
     int words;      /* rows of scales begin at multiples of 4 bytes     */
+    int pieces;     /* ... and of what one copy takes of them           */
     int zero_words; /* the same of zero points                          */
     int whole;      /* rows end with a unit, and all copies are aligned */
     int x_wide;     /* every vector of x is aligned                     */
