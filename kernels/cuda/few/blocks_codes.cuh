@@ -8,9 +8,9 @@
  *   2 and 4 bits  two bytes apart are masked into halves as they are: 1024 + 2^shift code, times
  *                 2^-shift, less 1024 x 2^-shift + zero; so elements 1 and 2 of a quad trade places
  *   4 bits E2M1   the byte is made an E4M3 number, which the hardware converts
- *   code book     16 signed bytes, chosen by byte permutation: a word is eight selectors; up to
- * four columns have a shorter way, blocks_book.cuh 5 bits q5_0   the high bits of 32 elements are
- * one word: a product spreads four of them
+ *   code book     16 signed bytes, chosen by byte permutation: a word is eight selectors
+ *   ... of up to four columns of x: blocks_book.cuh
+ *   5 bits q5_0   the high bits of 32 elements are one word: a product spreads four of them
  *
  * A lane reads what it needs of a run of 32, 64 or 128 elements, after which bits come at the same
  * places again, at once. */
