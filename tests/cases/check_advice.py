@@ -195,6 +195,11 @@ def layouts(run, tmp):
     run.tries(["quantize", m, "-f", "int8", "--layout", "awq", "-n"], r"is read, not written; kerf (formats) (\S+) lists", lambda t: [t[1], t[2]])
     run.tries(["convert", f"{tmp}/mo", "-o", f"{tmp}/x"], r"(--layout) NAME is missing; kerf (formats) lists", lambda t: [t[2]],
               lambda t: ["convert", f"{tmp}/mo", t[1], "kerf", "-o", f"{tmp}/as-kerf"])
+    name = "model.layers.0.mlp.down_proj.weight"
+    tiles = [(name, "F8_E4M3", (256, 256)), (name + "_scale_inv", "F32", (4, 4), [1.0] * 16)]
+    foreign = model(f"{tmp}/tiles", tiles, model_type="llama", quantization_config={"quant_method": "fp8"})
+    run.tries(["convert", foreign, "--layout", "compressed-tensors", "-o", f"{tmp}/x"], r"kerf (quantize) and kerf (dequantize) read them",
+              lambda t: [t[1], foreign, "-f", "nvfp4", "-o", f"{tmp}/of-tiles"], lambda t: [t[2], foreign, "-o", f"{tmp}/dense-tiles"])
     run.works(["quantize", m, "-f", "int8", "-o", f"{tmp}/int8"], "")
     # what is quantized as a whole is no source of another format before it is decoded, which both refusals say
     run.works(["quantize", m, "-f", "nvfp4", "-o", f"{tmp}/all"], "")

@@ -97,12 +97,17 @@ def case_kept(kerf, tmp):
 
 
 def case_other_groups(kerf, tmp):
-    """Scales of groups that no format of kerf has say what they are; exponents of 32 numbers are MXFP8 by either name."""
+    """Scales of groups that no format of kerf has are decoded on the way in; exponents of 32 numbers are MXFP8 by either name."""
     name = L + "mlp.down_proj.weight"
-    kinds = {"64": (name + "_scale_inv", "F32", (4, 4), "its tiles are not 128 x 128"), "row": (name + "_scale_inv", "F32", (256, 2), "its tiles are not 128 x 128")}
-    for kind, (*scale, says) in kinds.items():
-        folder = model(f"{tmp}/{kind}", [(name, "F8_E4M3", (256, 256)), scale], model_type="llama", quantization_config={"quant_method": "fp8"})
-        kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/x", code=3, says=says)
+    for rows, cols, form in ((64, 64, "64x64"), (1, 128, "g128"), (128, 1, "128x1")):
+        shape = (256 // rows, 256 // cols)
+        tiles = [2.0 ** (i % 7) for i in range(shape[0] * shape[1])]
+        folder = model(f"{tmp}/{rows}x{cols}", [(name, "F8_E4M3", (256, 256), [0x38] * 65536), (name + "_scale_inv", "F32", shape, tiles)], model_type="llama",
+                       quantization_config={"quant_method": "fp8"})
+        kerf("quantize", folder, "-f", "nvfp4", "-o", f"{folder}-nvfp4", says=f"is decoded on the way in from fp8-e4m3-{form}:")
+        kerf("dequantize", folder, "-o", f"{folder}-dense", "--dtype", "fp32")
+        dense = struct.unpack("<65536f", read(f"{folder}-dense/model.safetensors")[name][2])
+        need(list(dense) == [tiles[i // 256 // rows * shape[1] + i % 256 // cols] for i in range(65536)], f"{rows}x{cols}: other numbers")
     folder = model(f"{tmp}/mx", [(name, "F8_E4M3", (256, 256)), (name + "_scale_inv", "U8", (256, 8), [120] * 2048)], model_type="llama", quantization_config={"quant_method": "fp8"})
     kerf("quantize", folder, "-f", "nvfp4", "-o", f"{tmp}/mx-out", says="from mxfp8-e4m3")
     rows = [(name, "F8_E4M3", (256, 256)), (name + "_scale", "F32", (256, 1), [0.1] * 256)]  # a method of another name, with tensors that others have
@@ -354,9 +359,16 @@ def case_words_of_bytes(kerf, tmp):
             need(list(dense) == want, f"{dtype}, zero points {bool(zeros)}: other numbers")
             kerf("convert", folder, "--layout", "kerf", "-o", f"{tmp}/own", "-y")
             kerf("verify", folder, f"{tmp}/own")
-    groups = [(up + ".weight_packed", "I32", (64, 64), [0] * 4096), (up + ".weight_scale", "BF16", (64, 4)), (up + ".weight_shape", "I64", (2,), [64, 256])]
-    odd = model(f"{tmp}/odd", groups, model_type="llama", quantization_config=config)
-    kerf("dequantize", odd, "-o", f"{tmp}/x", code=3, says="weight_scale is BF16 [64,4], not BF16 [64,2]")
+
+    def grouped(count):
+        scale = (up + ".weight_scale", "BF16", (64, count), [2.0 ** (i % count) for i in range(64 * count)])
+        return model(f"{tmp}/g{count}", [(up + ".weight_packed", "I32", (64, 64), [0] * 4096), scale, (up + ".weight_shape", "I64", (2,), [64, 256])], model_type="llama",
+                     quantization_config=config)
+
+    kerf("dequantize", grouped(4), "-o", f"{tmp}/four", "--dtype", "fp32")  # groups of 64
+    dense = struct.unpack("<16384f", read(f"{tmp}/four/model.safetensors")[up + ".weight"][2])
+    need(list(dense) == [-128 * 2.0 ** (i % 256 // 64) for i in range(16384)], "groups of 64: other numbers")
+    kerf("dequantize", grouped(3), "-o", f"{tmp}/x", code=3, says="weight_scale is BF16 [64,3], not BF16 [64,2]")
 
 
 def case_stacks_beside_another_layout(kerf, tmp):
