@@ -115,7 +115,7 @@ void config_make(const json_t *body, char path[CONFIG_PATH])
 {
     snprintf(path, CONFIG_PATH, "/tmp/kerf-serve-XXXXXX-config.json");
     const int fd = json_object_get(body, "config") ? mkstemps(path, 12) : -1;
-    if (fd < 0 || close(fd) != 0) path[0] = 0;
+    if (fd < 0 || (close(fd) != 0 && unlink(path) == 0)) path[0] = 0;
 }
 
 void config_end(const char *path, char *text)

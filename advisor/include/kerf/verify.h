@@ -89,9 +89,8 @@ typedef struct kerf_verification {
     size_t over;            /* limits that were exceeded, all rows together                    */
     size_t problems;        /* rows with a problem, and extras                                 */
     int passed;             /* nothing is over a limit and there is no problem                 */
-    size_t
-        nonfinite; /* rows compared byte for byte of which both sides have NaN or Inf, but masks */
-    const char *first_nonfinite; /* the first of them; else NULL                               */
+    size_t nonfinite; /* rows compared byte for byte, with NaN or Inf in the source; no masks  */
+    const char *first_nonfinite; /* the first of them, as the source names it; else NULL       */
 } kerf_verification;
 
 typedef struct kerf_verify_options {
