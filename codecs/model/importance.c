@@ -20,7 +20,7 @@
  * is the number of tokens behind each. */
 typedef struct entry {
     const kerf_tensor *values, *divisor;
-    int means;
+    int means, calls; /* calls: the divisor counts calls, and 0 says that values are means */
 } entry;
 
 static const struct {
@@ -37,6 +37,7 @@ static int find_named(const kerf_reader *r, const char *name, size_t form, entry
     snprintf(text, sizeof text, "%s%s", name, forms[form].divisor);
     out->divisor = kerf_reader_find(r, text);
     out->means = form == 0;
+    out->calls = form == 2;
     return out->means || out->divisor != NULL;
 }
 
@@ -160,6 +161,8 @@ static kerf_status read_sums(const kerf_checkpoint *imatrix, const kerf_weight *
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE, "%.200s: %.200s: not one number per expert",
                        kerf_checkpoint_path(imatrix), e->divisor->name);
     KF_TRY(read_floats(imatrix, e->divisor, &s->divisor, err));
+    for (uint64_t i = 0; e->calls && i < s->divisors; i++)
+        if (s->divisor[i] == 0) s->divisor[i] = 1;
     for (uint64_t i = 0; e->means && i < n; i++) /* sums, so that experts can be put together */
         s->value[i] *= s->divisor[s->divisors == 1 ? 0 : i / s->columns];
     return KERF_OK;
@@ -196,6 +199,17 @@ static void take_together(const sums *s, float *out)
     }
 }
 
+/* What is 0 in every column says nothing, and weights would all become zeros by it: the same rule.
+ */
+static void fill_unknown(kerf_importance *i, uint64_t columns)
+{
+    for (uint64_t at = 0; at < i->count; at += columns) {
+        uint64_t zeros = 0;
+        while (zeros < columns && i->value[at + zeros] == 0) zeros++;
+        for (uint64_t k = 0; zeros == columns && k < columns; k++) i->value[at + k] = 1;
+    }
+}
+
 static kerf_status take_values(const kerf_checkpoint *imatrix, const kerf_weight *w, const sums *s,
                                int together, kerf_importance *out, kerf_error *err)
 {
@@ -216,6 +230,7 @@ static kerf_status take_values(const kerf_checkpoint *imatrix, const kerf_weight
         const uint64_t e = first + i / s->columns;
         out->value[i] = mean(s->value[e * s->columns + i % s->columns], divisor_of(s, e));
     }
+    fill_unknown(out, s->columns);
     return KERF_OK;
 }
 

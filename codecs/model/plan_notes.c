@@ -194,11 +194,16 @@ static int is_empty(const kerf_decision *d, unsigned seen)
 kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned char *seen,
                           kerf_error *err)
 {
-    tensor_list odd = {0}, empty = {0};
+    tensor_list odd = {0}, empty = {0}, unweighted = {0};
     for (size_t i = 0; i < d->count; i++) {
         if (is_odd(d->item[i].weight, seen[i])) add_name(&odd, d->item[i].weight->name);
         if (is_empty(&d->item[i], seen[i])) add_name(&empty, d->item[i].weight->name);
+        if (seen[i] & KF_SAW_UNWEIGHTED) add_name(&unweighted, d->item[i].weight->name);
     }
+    KF_TRY(add_list(n, &unweighted,
+                    "with groups of columns whose importance is 0 throughout, in which no error "
+                    "counts and weights may become 0: an imatrix of more text counts them",
+                    err));
     KF_TRY(add_list(n, &odd,
                     "kept with NaN or Inf, as the source has it (what a model computes from there "
                     "becomes NaN)",

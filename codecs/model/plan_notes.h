@@ -18,7 +18,7 @@ kerf_status kf_notes_feedback(kf_notes *n, size_t count, const char *first, kerf
 /* An imatrix was given, and no encoder takes it. */
 kerf_status kf_notes_unused(kf_notes *n, kerf_error *err);
 /* What was seen in numbers: `seen` has KF_SAW_... of each decision. */
-enum { KF_SAW_NAN = 1, KF_SAW_INF = 2, KF_SAW_ZEROS = 4 };
+enum { KF_SAW_NAN = 1, KF_SAW_INF = 2, KF_SAW_ZEROS = 4, KF_SAW_UNWEIGHTED = 8 };
 kerf_status kf_notes_seen(kf_notes *n, const kf_decisions *d, const unsigned char *seen,
                           kerf_error *err);
 void kf_notes_free(kf_notes *n); /* all zeros are fine */

@@ -137,6 +137,21 @@ static kerf_status make_notes(void *ctx, kerf_error *err)
     return kf_notes_seen(q->plan->found, &q->plan->decided, q->seen, err);
 }
 
+/* Whether a group of the format has no importance at all. */
+static int has_unweighted_group(const kerf_weight *w, const kerf_importance *i)
+{
+    const uint64_t columns = w->geometry.cols, group = w->codec.format->group;
+    for (uint64_t at = 0; i->value && group && at < i->count;) {
+        const uint64_t left = columns - at % columns; /* a group ends with its row */
+        const uint64_t n = group < left ? group : left;
+        uint64_t zeros = 0;
+        while (zeros < n && i->value[at + zeros] == 0) zeros++;
+        if (zeros == n) return 1;
+        at += n;
+    }
+    return 0;
+}
+
 static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, const kerf_weight *w,
                                kerf_weight_writer *to, uint64_t *note, kerf_error *err)
 {
@@ -163,6 +178,7 @@ static kerf_status encode_item(quantizing *q, size_t i, const kerf_exec *exec, c
     encode.seen = &seen;
     if (s == KERF_OK) s = kf_encode_tensor(&encode, err);
     *note = note_of(&seen);
+    if (has_unweighted_group(w, &importance)) *note |= KF_SAW_UNWEIGHTED;
     give_room(q, room);
     kerf_feedback_free(feedback);
     kerf_importance_free(&importance);

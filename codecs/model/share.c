@@ -58,7 +58,8 @@ static kerf_status fail_one_file(const kf_manifest *m, unsigned part, unsigned p
     return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                    "part %u/%u: the output would be one file, which one part writes: "
                    "--shard-size %llu%s makes several",
-                   part, parts, (unsigned long long)(bytes / units[u].bytes) + !bytes, units[u].name);
+                   part, parts, (unsigned long long)(bytes / units[u].bytes) + !bytes,
+                   units[u].name);
 }
 
 kerf_status kf_share_make(kf_share *s, const kf_manifest *m, unsigned part, unsigned parts,

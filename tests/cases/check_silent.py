@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from files import model, need, numbers, run_cases
+from files import model, need, numbers, run_cases, write
 
 L = "model.layers.0."
 UP = (L + "mlp.up_proj.weight", "BF16", (64, 128))
@@ -83,6 +83,19 @@ def case_idle_rules(kerf, tmp):
     need(recipe(("*up*", "int8"), ("*down*", "nvfp4")) == [], "two")
     said = kerf.json("quantize", m, "--recipe", f"{tmp}/r.json", "--tensor", "*=nf4", "-n")["notes"]
     need(said == [], "an option is there to change a recipe")
+
+
+def case_no_importance(kerf, tmp):
+    """An imatrix of zeros made a model of zeros; zeros in some columns are what ggml takes them for, and are said."""
+    name = L + "mlp.up_proj.weight"
+    m = model(f"{tmp}/m", [(name, "BF16", (64, 256))], model_type="llama")
+    for zeros, lost in ((256, 0), (64, 1), (31, 0), (0, 0)):
+        write(f"{tmp}/i.safetensors", [(name, "F32", (256,), [0.0] * zeros + [1.0 + i % 3 for i in range(256 - zeros)])])
+        for code in ("q2_k", "q3_k", "q4_k", "q5_0", "q6_k", "iq4_nl", "iq4_xs"):
+            said = notes(kerf, m, f"{tmp}/out", "--imatrix", f"{tmp}/i.safetensors", code=f"{code}:imatrix")
+            need(len([s for s in said if name in s and "importance is 0 throughout" in s]) == (lost or (zeros == 31 and code in ("q2_k", "q3_k", "q6_k"))), f"{code} {zeros}: {said}")
+            if not lost:
+                kerf("verify", m, f"{tmp}/out")
 
 
 def case_nothing_of_much(kerf, tmp):

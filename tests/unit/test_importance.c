@@ -98,7 +98,8 @@ static void put(FILE *f, int32_t v)
     assert_int_equal(fwrite(&v, sizeof v, 1, f), 1);
 }
 
-static kerf_status open_dat(const char *path, int32_t values, kerf_checkpoint **c, kerf_error *err)
+static kerf_status open_dat(const char *path, int32_t calls, int32_t values, kerf_checkpoint **c,
+                            kerf_error *err)
 {
     static const char name[] = "blk.0.attn_q.weight";
     FILE *f = fopen(path, "wb");
@@ -106,7 +107,7 @@ static kerf_status open_dat(const char *path, int32_t values, kerf_checkpoint **
     put(f, 1);
     put(f, sizeof name - 1);
     assert_int_equal(fwrite(name, sizeof name - 1, 1, f), 1);
-    put(f, 2);
+    put(f, calls);
     put(f, values);
     assert_int_equal(fwrite(sums, sizeof *sums, COLUMNS, f), COLUMNS);
     fclose(f);
@@ -118,14 +119,32 @@ static void test_dat_form(void **state)
     const float want[] = {1, 2, 3, 4};
     kerf_checkpoint *c = NULL;
     kerf_error err;
-    must(open_dat(in_folder(state, "imatrix.dat"), COLUMNS, &c, &err), &err);
+    must(open_dat(in_folder(state, "imatrix.dat"), 2, COLUMNS, &c, &err), &err);
     kerf_weight w =
         weight_of("model.layers.0.self_attn.q_proj.weight", (kerf_shape){2, {8, COLUMNS}});
     expect(c, &w, 0, want, COLUMNS);
     kerf_checkpoint_close(c);
-    assert_int_equal(open_dat(in_folder(state, "cut.dat"), COLUMNS + 1, &c, &err), KERF_E_DATA);
+    must(open_dat(in_folder(state, "means.dat"), 0, COLUMNS, &c, &err), &err);
+    expect(c, &w, 0, sums, COLUMNS); /* no calls: means, as llama.cpp takes them */
+    kerf_checkpoint_close(c);
+    assert_int_equal(open_dat(in_folder(state, "cut.dat"), 2, COLUMNS + 1, &c, &err), KERF_E_DATA);
     assert_non_null(
         strstr(err.text, "entry 1 of an imatrix.dat: it has more values than the file"));
+}
+
+/* Encoders would make zeros of all that it is for. */
+static void test_zeros(void **state)
+{
+    const float none[12] = {0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0};
+    const float want[12] = {1, 1, 1, 1, 0, 3, 0, 0, 1, 1, 1, 1}, folded[] = {0, 1, 0, 0};
+    const given g[] = {{"a.weight", {1, {4}}, none}, {"b", {2, {3, 4}}, none}};
+    kerf_checkpoint *c = open_given(in_folder(state, "zeros.safetensors"), g, 2);
+    const kerf_weight a = weight_of("a.weight", (kerf_shape){2, {8, COLUMNS}});
+    const kerf_weight b = weight_of("b", (kerf_shape){3, {3, 8, COLUMNS}});
+    expect(c, &a, 0, want, COLUMNS);
+    expect(c, &b, 0, want, 3 * COLUMNS);
+    expect(c, &b, 1, folded, COLUMNS);
+    kerf_checkpoint_close(c);
 }
 
 static void test_bad_values(void **state)
@@ -145,9 +164,8 @@ static void test_bad_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gguf_form),
-        cmocka_unit_test(test_safetensors_form),
-        cmocka_unit_test(test_dat_form),
+        cmocka_unit_test(test_gguf_form),  cmocka_unit_test(test_safetensors_form),
+        cmocka_unit_test(test_dat_form),   cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_bad_values),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

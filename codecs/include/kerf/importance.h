@@ -4,10 +4,12 @@
  *
  * Three forms are read, each opened with kerf_checkpoint_open:
  *
- *   safetensors   one F32 tensor of a value per column, named as the weight; of a stack
- * [experts, columns], with the tokens of each in NAME.count: what kerf calibrate writes
- *   GGUF          as llama.cpp writes it: NAME.in_sum2 [experts, columns] and NAME.counts
- * [experts]; an expert that saw no token counts every column the same imatrix.dat   its older form
+ * - safetensors: one F32 tensor of a value per column, named as the weight; of a stack [experts,
+ *   columns], with the tokens of each in NAME.count: what kerf calibrate writes;
+ * - GGUF as llama.cpp writes it: NAME.in_sum2 [experts, columns] and NAME.counts [experts];
+ * - imatrix.dat, its older form, where 0 calls say that the values are means.
+ *
+ * A matrix that saw no token counts every column the same, and so does one whose values are all 0.
  *
  * llama.cpp's files name tensors as GGUF does (blk.3.ffn_up.weight). A weight that is called
  * otherwise (model.layers.3.mlp.up_proj.weight) finds the entry with its layer, role and piece
@@ -47,7 +49,7 @@ typedef struct kerf_moments {
     kerf_status (*read)(const void *ctx, const kerf_weight *w, float **out, kerf_error *err);
     uint64_t contents; /* a number for all of them, not 0, and ... */
     const char *path;  /* ... a name for messages                  */
-    int again;         /* 1: columns are gone over again (kerf_feedback_again): kerf_moments_again */
+    int again; /* 1: columns are gone over again (kerf_feedback_again): kerf_moments_again */
 } kerf_moments;
 
 /* Asks for that, and changes the number: what is written says by it which of both made it. */
