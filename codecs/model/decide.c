@@ -38,7 +38,13 @@ static size_t last_rule(const request *q, const kerf_weight *w, size_t before)
     return own > whole ? own : whole;
 }
 
-/* Sets d->codec by the last rule that matches; *found says whether one did. */
+static int is_of_recipe(const char *origin)
+{
+    return strncmp(origin, "--recipe ", 9) == 0;
+}
+
+/* Sets d->codec by the last rule that matches; *found says whether one did. What an option leaves
+ * out is not for a recipe to take. */
 static kerf_status apply_rules(const request *q, kerf_decision *d, int *found, kerf_error *err)
 {
     const kerf_weight *w = d->weight;
@@ -47,6 +53,8 @@ static kerf_status apply_rules(const request *q, kerf_decision *d, int *found, k
     if (!*found) return KERF_OK;
     const kerf_rule *r = &q->rule[i];
     char text[96];
+    *found = !is_of_recipe(origin_of(r)) || !kf_select_option(q->select, w, text, sizeof text);
+    if (!*found) return KERF_OK;
     const char *why = kf_select_obstacle(w, text, sizeof text);
     if (r->codec.format && why) {
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "%.110s: %.200s cannot be quantized: %s",
@@ -130,7 +138,7 @@ static kerf_status fit_layout(const request *q, kerf_decision *d, kerf_error *er
     KF_TRY(kerf_layout_check(q->layout, d->codec.format, err));
     if (kerf_layout_check_weight(q->layout, d->codec.format, w, &why) == KERF_OK) return KERF_OK;
     if (d->reason[0]) {
-        const int is_recipe = strncmp(d->reason, "--recipe ", 9) == 0;
+        const int is_recipe = is_of_recipe(d->reason);
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE,
                        "%.100s: %.130s cannot be quantized: %.130s%s%s", d->reason, w->name,
                        why.text, is_recipe ? "; a recipe that fits: kerf advise --layout " : "",

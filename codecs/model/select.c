@@ -57,18 +57,22 @@ const char *kf_select_empty(const kerf_weight *w)
     return claimed > EMPTY_MOST ? "no elements" : NULL;
 }
 
-const char *kf_select_reason(const kerf_select *s, const kerf_weight *w, char *text, size_t size)
+const char *kf_select_option(const kerf_select *s, const kerf_weight *w, char *text, size_t size)
 {
-    const char *why = kf_select_obstacle(w, text, size);
-    const char *glob = why ? NULL : first_match(s->keep, s->keeps, w);
-    if (why) return why;
-    if (kf_select_empty(w)) return kf_select_empty(w);
+    const char *glob = first_match(s->keep, s->keeps, w);
     if (glob) {
         snprintf(text, size, "--keep %s", glob);
         return text;
     }
-    if (s->onlys && !first_match(s->only, s->onlys, w)) return "not in --only";
-    return s->all ? NULL : default_reason(w);
+    return s->onlys && !first_match(s->only, s->onlys, w) ? "not in --only" : NULL;
+}
+
+const char *kf_select_reason(const kerf_select *s, const kerf_weight *w, char *text, size_t size)
+{
+    const char *why = kf_select_obstacle(w, text, size);
+    if (!why) why = kf_select_empty(w);
+    if (!why) why = kf_select_option(s, w, text, size);
+    return why || s->all ? why : default_reason(w);
 }
 
 kerf_status kf_glob_check(const kerf_checkpoint *c, const char *what, const char *glob,

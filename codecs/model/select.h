@@ -14,6 +14,9 @@ const char *kf_select_obstacle(const kerf_weight *w, char *text, size_t size);
 /* Why w, which has no elements, is not worth what its shape claims; NULL: it is none of these. */
 const char *kf_select_empty(const kerf_weight *w);
 
+/* Which of the patterns of s leaves w out, or NULL. */
+const char *kf_select_option(const kerf_select *s, const kerf_weight *w, char *text, size_t size);
+
 /* Why w is not selected, also for what keeps it by default, or NULL: it is. */
 const char *kf_select_reason(const kerf_select *s, const kerf_weight *w, char *text, size_t size);
 

@@ -85,6 +85,18 @@ def case_idle_rules(kerf, tmp):
     need(said == [], "an option is there to change a recipe")
 
 
+def case_options_and_recipes(kerf, tmp):
+    """What --keep and --only leave out, a recipe does not take: they did nothing beside one, without a word."""
+    names = [L + f"mlp.{p}_proj.weight" for p in ("up", "gate", "down")]
+    m = model(f"{tmp}/m", [(n, "BF16", (64, 64)) for n in names], model_type="llama")
+    with open(f"{tmp}/r.json", "w") as f:
+        json.dump({"schema": "kerf.recipe/1", "rules": [{"tensors": ["*"], "codec": "int8"}]}, f)
+    for args, taken in ((["--keep", "*up*"], [1, 2]), (["--only", "*up*"], [0]), (["--keep", "*up*", "--tensor", "*up*=nf4"], [0, 1, 2]), ([], [0, 1, 2])):
+        plan = kerf.decisions(m, "--recipe", f"{tmp}/r.json", *args)
+        need([i for i, n in enumerate(names) if plan[n][0]] == taken, f"{args}: {plan}")
+        kerf("quantize", m, "--recipe", f"{tmp}/r.json", *args, "-o", f"{tmp}/out", "-y")
+
+
 def case_no_importance(kerf, tmp):
     """An imatrix of zeros made a model of zeros; zeros in some columns are what ggml takes them for, and are said."""
     name = L + "mlp.up_proj.weight"
