@@ -130,3 +130,53 @@ uint64_t kf_layers_sparse(const json_t *doc, uint64_t layers, uint64_t first)
     }
     return layers - first;
 }
+
+static int is_set(const json_t *part, const char *key)
+{
+    return json_is_true(json_object_get(part, key));
+}
+
+static void take_attention(const json_t *part, uint64_t heads, kf_searched *out)
+{
+    const uint64_t in_group = number(part, "n_heads_in_group");
+    uint64_t kv = number(part, "num_key_value_heads");
+    if (is_set(part, "no_op")) return;
+    if (is_set(part, "replace_with_linear")) {
+        out->linear++;
+        return;
+    }
+    if (!kv) kv = in_group && in_group <= heads ? heads / in_group : heads;
+    out->is_uneven |= out->attention && out->kv_heads != out->attention * kv;
+    out->attention++;
+    out->kv_heads += kv;
+}
+
+/* The multiplier means two thirds of it, in steps of 256. */
+static void take_mlp(const json_t *part, uint64_t hidden, kf_searched *out)
+{
+    const double by = json_number_value(json_object_get(part, "ffn_mult"));
+    uint64_t width = number(part, "intermediate_size");
+    if (is_set(part, "no_op")) return;
+    if (is_set(part, "replace_with_linear")) {
+        out->linear++;
+        return;
+    }
+    if (!width && by > 0 && by < 64)
+        width = ((uint64_t)(2 * by * (double)hidden / 3) + 255) / 256 * 256;
+    if (!width) width = 4 * hidden;
+    out->is_uneven |= out->mlp && out->width != out->mlp * width;
+    out->mlp++;
+    out->width += width;
+}
+
+int kf_layers_searched(const json_t *doc, uint64_t hidden, uint64_t heads, kf_searched *out)
+{
+    const json_t *list = find_list(doc, "block_configs");
+    *out = (kf_searched){0};
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *block = json_array_get(list, i);
+        take_attention(json_object_get(block, "attention"), heads, out);
+        take_mlp(json_object_get(block, "ffn"), hidden, out);
+    }
+    return list != NULL;
+}

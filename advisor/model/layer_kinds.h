@@ -17,4 +17,16 @@ uint64_t kf_layers_windowed(const json_t *doc, uint64_t layers, unsigned usual, 
 /* Of the layers from `first` on, those with experts. */
 uint64_t kf_layers_sparse(const json_t *doc, uint64_t layers, uint64_t first);
 
+/* What a search over architectures left of each layer (block_configs of DeciLM, nemotron-nas), all
+ * sums over layers. */
+typedef struct kf_searched {
+    uint64_t attention, kv_heads; /* layers that have it, and their heads of keys  */
+    uint64_t mlp, width;          /* the same of feed-forward parts, and their widths */
+    uint64_t linear;              /* parts that became one matrix, hidden x hidden */
+    int is_uneven;                /* layers that have a part are not alike in it   */
+} kf_searched;
+
+/* 0: the file has no such list. */
+int kf_layers_searched(const json_t *doc, uint64_t hidden, uint64_t heads, kf_searched *out);
+
 #endif

@@ -17,10 +17,11 @@
 
 typedef struct reader {
     const char *path;
-    const json_t *doc;
+    const json_t *doc, *outer; /* the language model's, and the whole file */
     const kf_model_family *family;
     kerf_model *model;
     uint64_t mlp_layers, moe_layers, mixer_layers; /* of a pattern; ALL_LAYERS: there is none   */
+    uint64_t mlp_width;                            /* of block_configs; 0: there are none       */
     const char *fused[KERF_MAX_PARTS]; /* of each part: what it is merged into; NULL: nothing */
     kerf_error *err;
 } reader;
@@ -31,6 +32,16 @@ typedef struct reader {
 
 /* --- values -------------------------------------------------------------------------------- */
 
+/* MPT and DBRX have these of a part in an object of its own. */
+static const json_t *find_key(const json_t *doc, const char *key)
+{
+    static const char *const inner[] = {"attn_config", "ffn_config"};
+    const json_t *v = json_object_get(doc, key);
+    for (size_t i = 0; i < sizeof inner / sizeof *inner && (!v || json_is_null(v)); i++)
+        v = json_object_get(json_object_get(doc, inner[i]), key);
+    return json_is_null(v) ? NULL : v;
+}
+
 /* The value of the first of some keys (a bar between two) that is there and not null. */
 static const json_t *first_of(const reader *r, const char *keys)
 {
@@ -38,8 +49,8 @@ static const json_t *first_of(const reader *r, const char *keys)
     for (const char *at = keys; *at;) {
         const size_t n = strcspn(at, "|");
         snprintf(key, sizeof key, "%.*s", (int)n, at);
-        const json_t *v = json_object_get(r->doc, key);
-        if (v && !json_is_null(v)) return v;
+        const json_t *v = find_key(r->doc, key);
+        if (v) return v;
         at += n + (at[n] == '|');
     }
     return NULL;
@@ -173,6 +184,22 @@ static int has_states_alone(const reader *r)
     return first_of(r, "state_size") && !first_of(r, "num_attention_heads");
 }
 
+/* 0: the file has no block_configs. */
+static int read_blocks(reader *r)
+{
+    kerf_model *m = r->model;
+    kf_searched b;
+    if (!kf_layers_searched(r->doc, m->hidden, m->heads, &b)) return 0;
+    m->attention_layers = b.attention;
+    if (b.attention) m->kv_heads = (b.kv_heads + b.attention / 2) / b.attention;
+    r->mlp_layers = b.mlp;
+    if (b.mlp) r->mlp_width = (b.width + b.mlp / 2) / b.mlp;
+    m->estimated |= b.is_uneven;
+    add(r, "linear in place of a part", KERF_PART_LINEAR, m->hidden, m->hidden, b.linear, 1,
+        KERF_PIECE_NONE);
+    return 1;
+}
+
 /* How many layers have attention, and what the others are. */
 static void read_layers(reader *r)
 {
@@ -181,6 +208,7 @@ static void read_layers(reader *r)
     uint64_t count[128] = {0};
     m->attention_layers = m->layers;
     r->mlp_layers = ALL_LAYERS;
+    if (read_blocks(r)) return;
     for (const char *c = letters; c && *c; c++) count[*c & 127]++;
     if (letters && *letters) {
         /* a pattern may be shorter than the model: its shares count */
@@ -255,6 +283,7 @@ static kerf_status add_dense(reader *r, uint64_t layers)
     uint64_t width, H = r->model->hidden;
     if (layers == 0) return KERF_OK;
     KF_TRY(number(r, "intermediate_size", r->family->estimated ? 4 * H : 0, &width));
+    if (r->mlp_width) width = r->mlp_width;
     if (llama4_width(r)) width = llama4_width(r);
     width = adjusted_width(r, width);
     if (!r->family->plain)
@@ -269,10 +298,10 @@ static kerf_status add_experts(reader *r)
     kerf_model *m = r->model;
     uint64_t width, E = m->experts, L = m->moe_layers, H = m->hidden;
     uint64_t shared = number_or_none(r, "n_shared_experts");
+    const uint64_t shared_width = number_or_none(r, "shared_expert_intermediate_size");
     KF_TRY(number(r, r->family->width, r->family->estimated ? H : 0, &width));
-    if (!shared && number_or_none(r, "shared_expert_intermediate_size"))
-        shared = number_or_none(r, "shared_expert_intermediate_size") / width;
-    if (!shared && strncmp(m->type, "llama4", 6) == 0) shared = 1;
+    if (!shared && (shared_width || strncmp(m->type, "llama4", 6) == 0)) shared = 1;
+    shared *= shared_width ? shared_width : width; /* of all together, from here on */
     add(r, "router", KERF_PART_ROUTER, E, H, L, 1, KERF_PIECE_NONE);
     if (r->family->latent) add_vector(r, "router correction", E, L);
     if (!r->family->plain)
@@ -284,9 +313,9 @@ static kerf_status add_experts(reader *r)
         add_vector(r, "router bias", E, L);
     }
     if (shared) {
-        add(r, "shared gate_proj", KERF_PART_LINEAR, shared * width, H, L, 1, KERF_PIECE_GATE);
-        add(r, "shared up_proj", KERF_PART_LINEAR, shared * width, H, L, 1, KERF_PIECE_UP);
-        add(r, "shared down_proj", KERF_PART_LINEAR, H, shared * width, L, 1, KERF_PIECE_NONE);
+        add(r, "shared gate_proj", KERF_PART_LINEAR, shared, H, L, 1, KERF_PIECE_GATE);
+        add(r, "shared up_proj", KERF_PART_LINEAR, shared, H, L, 1, KERF_PIECE_UP);
+        add(r, "shared down_proj", KERF_PART_LINEAR, H, shared, L, 1, KERF_PIECE_NONE);
     }
     return KERF_OK;
 }
@@ -340,6 +369,8 @@ static void read_window(reader *r)
 static kerf_status read_model(reader *r)
 {
     kerf_model *m = r->model;
+    const json_t *own = json_object_get(r->doc, "tie_word_embeddings");
+    const json_t *tied = own ? own : json_object_get(r->outer, "tie_word_embeddings");
     m->estimated = r->family->estimated;
     KF_TRY(number(r, "hidden_size", 0, &m->hidden));
     KF_TRY(number(r, "num_hidden_layers", 0, &m->layers));
@@ -347,9 +378,11 @@ static kerf_status read_model(reader *r)
     KF_TRY(number(r, "num_attention_heads", (uint64_t)has_states_alone(r), &m->heads));
     KF_TRY(number(r, "num_key_value_heads", m->heads, &m->kv_heads));
     KF_TRY(number(r, "head_dim", m->hidden / m->heads ? m->hidden / m->heads : 1, &m->head_dim));
-    if (flag(r, "multi_query", 0) && !value_of(r, "num_key_value_heads")) m->kv_heads = 1;
+    if (flag(r, "multi_query", 0) && !flag(r, "new_decoder_architecture", 0))
+        m->kv_heads = 1; /* whatever num_kv_heads says */
     read_layers(r);
-    m->tied = flag(r, "tie_word_embeddings", r->family->tied);
+    m->tied = json_is_boolean(tied) ? json_is_true(tied)
+                                    : flag(r, "tie_word_embeddings", r->family->tied);
     add(r, "embed_tokens", KERF_PART_EMBEDDING, m->vocab, m->hidden, 1, 1, KERF_PIECE_NONE);
     if (r->family->latent || (m->estimated && number_or_none(r, "kv_lora_rank"))) {
         KF_TRY(add_latent_attention(r));
@@ -399,7 +432,7 @@ kerf_status kerf_model_open(const char *path, kerf_model *out, kerf_error *err)
         return kf_fail(err, KERF_E_ARG, KF_NOWHERE, "the path is too long");
     }
     KF_TRY(kf_json_read(name, KF_JSON_MAX_CONFIG_BYTES, KF_JSON_PYTHON, &doc, err));
-    reader r = {.path = name, .doc = doc, .model = out, .err = err};
+    reader r = {.path = name, .doc = doc, .outer = doc, .model = out, .err = err};
     kerf_status s = read_config(&r);
     json_decref(doc);
     if (s != KERF_OK) *out = (kerf_model){0};

@@ -7,7 +7,9 @@
 
 #define SOME_EXPERTS \
     "num_experts|num_local_experts|n_routed_experts|moe_num_experts|num_routed_experts"
-#define SOME_WIDTH "moe_intermediate_size|expert_hidden_size|moe_ffn_hidden_size|intermediate_size"
+#define SOME_WIDTH                                                                               \
+    "moe_intermediate_size|expert_hidden_size|moe_ffn_hidden_size|intermediate_size|ffn_hidden_" \
+    "size"
 
 /* clang-format off */
 static const kf_model_family families[] = {
@@ -56,13 +58,15 @@ static const struct {
     {"hidden_size", "n_embd|d_model|dim"},
     {"num_hidden_layers", "n_layer|num_layers|n_layers"},
     {"num_attention_heads", "n_head|n_heads|num_heads"},
-    {"num_key_value_heads", "multi_query_group_num|num_kv_heads|n_head_kv"},
+    {"num_key_value_heads",
+     "multi_query_group_num|num_kv_heads|n_head_kv|kv_n_heads|num_key_value_heads_per_layer"},
     {"intermediate_size", "ffn_hidden_size|n_inner|d_ff|ffn_dim"},
     {"vocab_size", "padded_vocab_size|n_vocab"},
     {"head_dim", "kv_channels|attention_head_dim|d_kv"},
     {"num_experts_per_tok", "moe_top_k|moe_topk|num_experts_per_token|moe_k|top_k"},
     {"n_shared_experts", "num_shared_experts|num_shared_expert|moe_num_shared_experts"},
-    {"shared_expert_intermediate_size", "shared_intermediate_size|share_expert_dim"},
+    {"shared_expert_intermediate_size",
+     "shared_intermediate_size|share_expert_dim|moe_shared_expert_intermediate_size"},
     {"first_k_dense_replace", "moe_layer_start_index"},
     {"mamba_num_heads", "mamba_n_heads"},
     {"mamba_head_dim", "mamba_d_head"},

@@ -70,6 +70,28 @@ static void weights_as_published(void **state)
         {"{\"model_type\":\"bert\",\"hidden_size\":768,\"intermediate_size\":3072,"
          "\"num_hidden_layers\":12,\"num_attention_heads\":12,\"vocab_size\":30522}",
          109, 0},
+        /* Falcon 7B: one head of keys for all, whatever num_kv_heads says */
+        {"{\"model_type\":\"falcon\",\"hidden_size\":4544,\"multi_query\":true,"
+         "\"new_decoder_architecture\":false,\"num_attention_heads\":71,\"num_kv_heads\":71,"
+         "\"num_hidden_layers\":32,\"vocab_size\":65024}",
+         6922, 0},
+        /* DBRX: parts in objects of their own */
+        {"{\"model_type\":\"dbrx\",\"d_model\":6144,\"n_heads\":48,\"n_layers\":40,"
+         "\"attn_config\":{\"kv_n_heads\":8},\"ffn_config\":{\"ffn_hidden_size\":10752,"
+         "\"moe_num_experts\":16,\"moe_top_k\":4},\"vocab_size\":100352}",
+         131600, 36000},
+        /* Qwen2.5-VL 3B: that the head is the embedding stands outside */
+        {"{\"model_type\":\"qwen2_5_vl\",\"tie_word_embeddings\":true,\"text_config\":{"
+         "\"model_type\":\"qwen2_5_vl_text\",\"hidden_size\":2048,\"intermediate_size\":11008,"
+         "\"num_hidden_layers\":36,\"num_attention_heads\":16,\"num_key_value_heads\":2,"
+         "\"vocab_size\":151936}}",
+         3086, 0},
+        /* a shared expert that is half as wide as the others */
+        {"{\"model_type\":\"qwen2_moe\",\"hidden_size\":2048,\"moe_intermediate_size\":1024,"
+         "\"num_experts\":8,\"num_experts_per_tok\":1,\"shared_expert_intermediate_size\":512,"
+         "\"num_hidden_layers\":40,\"num_attention_heads\":8,\"num_key_value_heads\":1,"
+         "\"vocab_size\":1000,\"tie_word_embeddings\":false}",
+         2520, 760},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const kerf_model m = model_of(state, all[i].json);
@@ -80,6 +102,31 @@ static void weights_as_published(void **state)
         if (all[i].active > 0 && (active < 0.94 * all[i].active || active > 1.06 * all[i].active))
             fail_msg("%s: %.0f million of a token, not %.0f", m.type, active, all[i].active);
     }
+}
+
+/* What a search left: layers without one part or the other, of several widths, or with one matrix
+ * in place of a part. Two thirds of 1.5 times 512 are 512, of 2.6 times 512 they are 887, so 1024.
+ */
+static void searched_layers(void **state)
+{
+    static const char *const json =
+        "{\"model_type\":\"nemotron-nas\",\"hidden_size\":512,\"intermediate_size\":null,"
+        "\"num_hidden_layers\":4,\"num_attention_heads\":8,\"num_key_value_heads\":null,"
+        "\"vocab_size\":1000,\"tie_word_embeddings\":false,\"block_configs\":["
+        "{\"attention\":{\"n_heads_in_group\":4,\"no_op\":false},\"ffn\":{\"ffn_mult\":1.5}},"
+        "{\"attention\":{\"n_heads_in_group\":null,\"no_op\":true},\"ffn\":{\"ffn_mult\":2.6}},"
+        "{\"attention\":{\"n_heads_in_group\":null,\"replace_with_linear\":true},"
+        "\"ffn\":{\"ffn_mult\":null,\"no_op\":true}},"
+        "{\"attention\":{\"n_heads_in_group\":4},\"ffn\":{\"intermediate_size\":768}}]}";
+    const kerf_model m = model_of(state, json);
+    const double matrices = 2 * (512 * 512 * 2 + 512 * 128 * 2) + 512 * 512 +
+                            3 * 512 * (512 + 1024 + 768) + 2 * 512 * 1000;
+    assert_int_equal(m.attention_layers, 2);
+    assert_int_equal(m.kv_heads, 2);
+    assert_true(m.estimated);
+    const double found = kerf_model_parameters(&m);
+    if (found < matrices || found > matrices + 9 * 512)
+        fail_msg("%.0f weights, not %.0f and some norms", found, matrices);
 }
 
 /* States take no room for each token. */
@@ -94,12 +141,23 @@ static void what_is_cached(void **state)
                         "\"num_hidden_layers\":36," HYBRID ",\"mamba_d_ssm\":1536,"
                         "\"vocab_size\":32784}");
     assert_int_equal(both.attention_layers, 36);
+    const kerf_model falcon =
+        model_of(state, "{\"model_type\":\"falcon\",\"hidden_size\":4544,\"multi_query\":true,"
+                        "\"num_attention_heads\":71,\"num_kv_heads\":71,\"num_hidden_layers\":32,"
+                        "\"vocab_size\":65024}");
+    assert_int_equal(falcon.kv_heads, 1);
+    const kerf_model large =
+        model_of(state, "{\"model_type\":\"falcon\",\"hidden_size\":8192,\"multi_query\":true,"
+                        "\"new_decoder_architecture\":true,\"num_attention_heads\":128,"
+                        "\"num_kv_heads\":8,\"num_hidden_layers\":60,\"vocab_size\":65024}");
+    assert_int_equal(large.kv_heads, 8);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_as_published),
+        cmocka_unit_test(searched_layers),
         cmocka_unit_test(what_is_cached),
     };
     return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
