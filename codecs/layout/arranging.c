@@ -74,6 +74,9 @@ kerf_status kf_arrange_tensor(kf_arranging *a, const kerf_tensor *from, const ch
     made->tensor.shard = from->shard;
     made->tensor.view = &made->view;
     made->from = from;
+    if (kf_stored_bytes(from) != from->bytes) /* a share of what others made of it */
+        v.stored_bytes =
+            (uint64_t)((double)kf_stored_bytes(from) * (double)bytes / (double)from->bytes);
     if (!v.parts) v.from = &made->from;
     made->view = v;
     *out = &made->tensor;

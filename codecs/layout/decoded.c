@@ -230,6 +230,7 @@ kerf_status kf_weight_decode_alone(kerf_weights *all, const kerf_weight *w, cons
     made->weight = *w;
     made->view.read = read_own;
     made->view.ctx = &made->weight;
+    made->view.stored_bytes = kerf_weight_bytes(w);
     *out = &made->tensor;
     return KERF_OK;
 }

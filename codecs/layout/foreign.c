@@ -259,6 +259,8 @@ static kerf_status make(kf_weights_builder *b, const kf_foreign_parts *found, co
                               .view = &f->view};
     w->plane[KERF_PLANE_CODES] = &f->tensor;
     for (int i = 0; i < KF_PARTS; i++)
+        if (f->part[i]) f->view.stored_bytes += f->part[i]->bytes;
+    for (int i = 0; i < KF_PARTS; i++)
         if (f->part[i]) b->role[f->part[i] - b->first] = i ? KF_ROLE_OTHER : KF_ROLE_CODES;
     *made = 1;
     return KERF_OK;
@@ -281,6 +283,7 @@ kerf_status kf_foreign_recognize(kf_weights_builder *b, kf_foreign *folder,
 static const kf_foreign_parts *parts_of(const kerf_weight *w)
 {
     const kerf_view *v = w->codec.format || !w->plane[0] ? NULL : w->plane[0]->view;
+    while (v && v->of) v = v->of->view;
     return v && v->read == read_decoded ? v->ctx : NULL;
 }
 

@@ -9,6 +9,7 @@
 #include "file/read/view.h"
 #include "layout/config_file.h"
 #include "layout/decoded.h"
+#include "layout/foreign.h"
 #include "layout/gguf_names.h"
 #include "layout/gguf_rope.h"
 #include "layout/weights.h"
@@ -102,7 +103,10 @@ static kerf_status make_tensor(renaming *n, kerf_weight *w, const char *name, ma
     m->from = t;
     m->tensor = *t;
     m->tensor.name = w->name;
-    m->view = (kerf_view){.size = kerf_dtype_bits(t->dtype) / 8, .ctx = m};
+    m->view = (kerf_view){.size = kerf_dtype_bits(t->dtype) / 8,
+                          .ctx = m,
+                          .of = t,
+                          .stored_bytes = kf_stored_bytes(t)};
     w->plane[0] = &m->tensor;
     *out = m;
     return KERF_OK;
@@ -166,6 +170,7 @@ static kerf_status stack(renaming *n, kerf_weight *w, made *m)
                        "%.300s: config.json has a num_experts of %llu, more than there are weights",
                        w->whole, (unsigned long long)n->experts);
     const kerf_tensor **from = kf_weights_own(n->w, n->experts, sizeof *from);
+    uint64_t stored = 0;
     if (!from) return no_memory(n->err);
     for (uint64_t e = 0; e < n->experts; e++) {
         snprintf(name, sizeof name, "%.*sexperts.%llu.%s", (int)(at - w->whole), w->whole,
@@ -180,6 +185,7 @@ static kerf_status stack(renaming *n, kerf_weight *w, made *m)
                            "one tensor",
                            name);
         from[e] = one.plane[0];
+        stored += kf_stored_bytes(one.plane[0]);
     }
     w->shape = (kerf_shape){3, {n->experts, w->shape.dim[0], w->shape.dim[1]}};
     w->place.experts = n->experts;
@@ -187,6 +193,7 @@ static kerf_status stack(renaming *n, kerf_weight *w, made *m)
     m->view.rows = w->shape.dim[1];
     m->view.cols = w->shape.dim[2];
     m->view.parts = 1;
+    m->view.stored_bytes = stored;
     m->view.from = from;
     m->tensor.view = &m->view;
     m->tensor.shape = w->shape;
@@ -220,7 +227,7 @@ static kerf_status rename_weight(renaming *n, const kerf_weight *from)
     *w = *from;
     KF_TRY(make_dense(n, w));
     KF_TRY(make_tensor(n, w, name, &m));
-    if (w->decoded) w->decoded = &m->tensor; /* so that the plan says it */
+    if (w->decoded || kf_foreign_form(from)) w->decoded = &m->tensor; /* so that the plan says it */
     if (kind == KF_GGUF_EXPERT) return stack(n, w, m);
     const int turns = n->model->interleaves && (kind == KF_GGUF_Q || kind == KF_GGUF_K);
     if (turns) KF_TRY(interleave(n, w, kind == KF_GGUF_Q ? n->heads : n->kv_heads, m));

@@ -3,26 +3,24 @@
 
 #include <kerf/layouts.h>
 
+#include "file/read/view.h"
 #include "layout/foreign.h"
 
 uint64_t kerf_weight_bytes(const kerf_weight *w)
 {
     uint64_t bytes = 0;
-    const kerf_tensor *part;
-    for (size_t i = 0; (part = kf_foreign_part(w, i)); i++) bytes += part->bytes;
-    if (kf_foreign_form(w)) return bytes;
     for (kerf_plane_id p = 0; p < KERF_PLANES; p++) {
-        if (w->plane[p]) bytes += w->plane[p]->bytes;
+        if (w->plane[p]) bytes += kf_stored_bytes(w->plane[p]);
     }
     for (size_t i = 0; i < KERF_EXTRAS; i++) {
-        if (w->extra[i]) bytes += w->extra[i]->bytes;
+        if (w->extra[i]) bytes += kf_stored_bytes(w->extra[i]);
     }
     return bytes;
 }
 
 uint64_t kerf_weight_kept_bytes(const kerf_weight *w, const kerf_layout *l)
 {
-    if (kf_foreign_form(w)) return w->plane[0]->bytes;
+    if (!w->codec.format && w->plane[0]) return w->plane[0]->bytes;
     if (!w->codec.format || !w->decoded || w->layout == (l ? l : kerf_layout_at(0)))
         return kerf_weight_bytes(w);
     return kerf_weight_elements(w) * kerf_dtype_bits(w->dtype) / 8;

@@ -334,6 +334,27 @@ def case_gguf(kerf, tmp):
     need(string("llama.rope.scaling.original_context_length") + struct.pack("<II", 4, 128) in gguf_of(kerf, f"{tmp}/yarn", files, rope_scaling=yarn), "yarn")
 
 
+def case_gguf_of_quantized(kerf, tmp):
+    """What stands in the files is what is counted, also of q and k, whose rows GGUF has in another order."""
+    names = [L + f"self_attn.{p}_proj" for p in "qkvo"] + [L + f"mlp.{p}_proj" for p in ("gate", "up", "down")]
+    rest = [("model.embed_tokens.weight", "BF16", (512, 128))] + [(n, "BF16", (128,)) for n in ("model.norm.weight", L + "input_layernorm.weight", L + "post_attention_layernorm.weight")]
+    groups = {"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
+        "num_bits": 8, "type": "int", "strategy": "group", "group_size": 64, "symmetric": True}}}}
+    for dtype, scale, method in (("I8", ("_scale", "BF16", (128, 2)), groups), ("F8_E4M3", ("_scale_inv", "F32", (1, 1)), {"quant_method": "fp8", "weight_block_size": [128, 128]})):
+        codes = [(n + ".weight", dtype, (128, 128), [(i * 37 + j) % 0x70 for i in range(128) for j in range(128)]) for n in names]
+        folder = model(f"{tmp}/{dtype}", codes + [(n + ".weight" + scale[0], *scale[1:]) for n in names] + rest, model_type="llama", hidden_size=128, intermediate_size=128,
+                       num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=4, vocab_size=512, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, quantization_config=method)
+        with open(f"{folder}/tokenizer.json", "w", encoding="utf-8") as f:
+            json.dump(tokenizer(), f)
+        done = kerf.json("quantize", folder, "-f", "ggml-q8_0", "-o", f"{tmp}/{dtype}.gguf")
+        kerf("verify", folder, f"{tmp}/{dtype}.gguf")
+        stored = sum(len(raw) for _, _, raw in read(f"{folder}/model.safetensors").values())
+        need(done["totals"]["bytes_in"] == stored, f"{dtype}: {done['totals']}, not {stored}")
+        need([n[:22] for n in done["notes"] if "decoded" in n] == ["7 tensors are decoded "], done["notes"])
+        plan = kerf.json("quantize", folder, "-f", "ggml-q8_0", "-o", f"{tmp}/{dtype}.gguf", "--keep", "*q_proj*", "-n")["totals"]
+        need(plan["bytes_in"] == stored and plan["bytes_out"] > done["totals"]["bytes_out"], plan)
+
+
 def case_gguf_experts(kerf, tmp):
     """Qwen3-MoE straight to GGUF: experts one by one, in stacks, and in FP8 of both kinds are the same file."""
     size, inner, n = 128, 128, 2

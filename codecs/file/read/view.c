@@ -91,3 +91,8 @@ kerf_status kf_view_read(const kerf_reader *r, const kerf_tensor *t, uint64_t of
     }
     return KERF_OK;
 }
+
+uint64_t kf_stored_bytes(const kerf_tensor *t)
+{
+    return t->view && t->view->stored_bytes ? t->view->stored_bytes : t->bytes;
+}

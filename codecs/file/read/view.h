@@ -18,8 +18,13 @@ struct kerf_view {
      * kf_view_read is, for whole elements inside of the tensor */
     kerf_status (*read)(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
                         unsigned char *dst, size_t n, kerf_error *err);
-    const void *ctx; /* of `read` */
+    const void *ctx;       /* of `read`                                                    */
+    const kerf_tensor *of; /* whose elements these are in another order or type; or NULL  */
+    uint64_t stored_bytes; /* of what the files have of it, where that is not as many; or 0 */
 };
+
+/* Bytes that the files have of a tensor, or of what it is computed from. */
+uint64_t kf_stored_bytes(const kerf_tensor *t);
 
 /* Reads n bytes from byte `offset`; both whole elements and inside the tensor. */
 kerf_status kf_view_read(const kerf_reader *r, const kerf_tensor *t, uint64_t offset,
