@@ -9,4 +9,10 @@
 kerf_status kf_blocks_recognize(const kerf_reader *r, const kerf_tensor *t, kerf_weight *w,
                                 kerf_error *err);
 
+/* The type of the blocks of a weight that kerf has no format for, else NULL. */
+static inline const char *kf_undecoded_type(const kerf_weight *w)
+{
+    return w->codec.format || !w->plane[0] ? NULL : w->plane[0]->block_type;
+}
+
 #endif

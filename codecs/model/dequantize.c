@@ -3,6 +3,7 @@
 #include <kerf/quantize.h>
 
 #include "base/base.h"
+#include "layout/block_weights.h"
 #include "layout/foreign.h"
 #include "model/checkpoint_view.h"
 #include "model/not_a_model.h"
@@ -61,10 +62,11 @@ static kerf_status declare_output(dequantizing *d, const kerf_output *to, kerf_e
     for (size_t i = 0; i < kerf_weights_count(d->source->weights); i++) {
         const kerf_weight *w = weight_at(d, i);
         d->bytes_in += kerf_weight_bytes(w);
-        if (w->plane[0]->block_type && !w->codec.format) {
+        if (kf_undecoded_type(w)) {
             return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                           "%.200s: kerf does not decode blocks of type %s", w->name,
-                           w->plane[0]->block_type);
+                           "%.200s: kerf does not decode blocks of type %s: llama-quantize "
+                           "--allow-requantize of llama.cpp makes F16 of them",
+                           w->name, kf_undecoded_type(w));
         }
         if (is_left_out(w))
             KF_TRY(kf_manifest_add_nothing(&d->manifest, err));
@@ -138,8 +140,11 @@ static kerf_status dequantize(dequantizing *d, const kerf_output *to, const kerf
         .noted = take_note,
         .share = &d->share,
     };
+    size_t undecoded = 0;
     KF_TRY(kf_refuse_source(d->source, err));
-    if (kerf_checkpoint_quantized(d->source) == 0) {
+    for (size_t i = 0; i < kerf_weights_count(d->source->weights); i++)
+        undecoded += kf_undecoded_type(weight_at(d, i)) != NULL;
+    if (kerf_checkpoint_quantized(d->source) == 0 && !undecoded) {
         return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
                        "%.200s: holds no quantized tensor in a layout that kerf knows",
                        d->source->path);

@@ -9,6 +9,7 @@
 #include <kerf/importance.h>
 
 #include "base/base.h"
+#include "layout/block_weights.h"
 #include "model/arrange_experts.h"
 #include "model/not_a_model.h"
 
@@ -110,6 +111,23 @@ static kerf_status note_feedback(kerf_plan *p, kerf_error *err)
     return without ? kf_notes_feedback(&p->notes, without, first, err) : KERF_OK;
 }
 
+/* Blocks that kerf does not decode stay in a GGUF file, or are nowhere. */
+static kerf_status check_blocks(const kerf_plan *p, kerf_error *err)
+{
+    const int is_free = !p->to.path || kf_has_suffix(p->to.path, ".gguf");
+    for (size_t i = 0; !is_free && i < p->decided.count; i++) {
+        const kerf_decision *d = &p->decided.item[i];
+        const char *type = d->codec.format ? NULL : kf_undecoded_type(d->weight);
+        if (type)
+            return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
+                           "%.150s: kerf does not decode blocks of type %s, which GGUF alone has a "
+                           "place for: -o NAME.gguf leaves them as they are; llama-quantize "
+                           "--allow-requantize of llama.cpp makes F16 of them",
+                           d->weight->name, type);
+    }
+    return KERF_OK;
+}
+
 static kerf_status declare_item(kerf_plan *p, const kerf_decision *d, const kerf_weight *after,
                                 kerf_error *err)
 {
@@ -185,6 +203,7 @@ static kerf_status make(kerf_plan *p, const kerf_select *select, const kerf_rule
     KF_TRY(check_groups(p, err));
     KF_TRY(check_importance(p, err));
     KF_TRY(note_feedback(p, err));
+    KF_TRY(check_blocks(p, err));
     if (p->decided.quantized > 0) KF_TRY(declare_output(p, err));
     sum_up(p);
     return KERF_OK;
@@ -232,7 +251,9 @@ uint64_t kerf_decision_bytes(const kerf_decision *d)
 {
     if (d->dropped) return 0;
     if (d->decoded) return kerf_weight_elements(d->weight) * kerf_dtype_bits(d->weight->dtype) / 8;
-    return d->codec.format ? d->geometry.bytes : kerf_weight_bytes(d->weight);
+    if (d->codec.format) return d->geometry.bytes;
+    return d->weight->codec.format ? kerf_weight_bytes(d->weight)
+                                   : kerf_weight_kept_bytes(d->weight, NULL);
 }
 
 const char *kerf_plan_note(const kerf_plan *p, size_t i)

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "file/json/text.h"
 #include "file/write/companions.h"
+#include "layout/block_weights.h"
 #include "layout/foreign.h"
 
 enum { NAMED = 4 }; /* tensors that a note names */
@@ -47,9 +48,10 @@ static kerf_status add_list(kf_notes *n, const tensor_list *l, const char *what,
 
 static kerf_status note_roles(kf_notes *n, const kf_decisions *d, kerf_error *err)
 {
-    tensor_list kept = {0}, taken = {0};
+    tensor_list kept = {0}, taken = {0}, blocks = {0};
     for (size_t i = 0; i < d->count; i++) {
         const kerf_weight *w = d->item[i].weight;
+        if (kf_undecoded_type(w)) add_name(&blocks, w->name);
         if (w->place.role != KERF_ROLE_OTHER || w->shape.rank < 2) continue;
         if (w->place.piece == KERF_PIECE_PARAMETER || !kerf_dtype_is_float(w->dtype)) continue;
         const int is_matrix = w->place.evidence == KERF_EVIDENCE_MATRIX;
@@ -58,6 +60,10 @@ static kerf_status note_roles(kf_notes *n, const kf_decisions *d, kerf_error *er
         else if (!d->item[i].codec.format && !is_matrix)
             add_name(&kept, w->name);
     }
+    KF_TRY(add_list(n, &blocks,
+                    "kept in blocks of a type that kerf does not decode (llama-quantize "
+                    "--allow-requantize of llama.cpp makes F16 of them)",
+                    err));
     KF_TRY(add_list(n, &kept, "of unknown role kept", err));
     return add_list(n, &taken,
                     "of unknown role quantized, for they are matrices and no config.json says of "

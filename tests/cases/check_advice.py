@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from files import model, numbers, write
+from files import model, numbers, write, write_gguf
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 VERBS = "formats|inspect|quantize|convert|dequantize|score|verify|selftest|predict|bench|compare|advise|hardware|help|merge"
@@ -25,6 +25,8 @@ UNTRIED = ("expected", "no memory", "more than %d shapes", "matrix-vector kernel
            "kerf calibrate", "--length N", "--length %llu", "give --text FILE or --tokens FILE", "--token", "-parallel needs", "--gpus needs", "two forms of one answer",
            "ranks write whole files", "ranks share quantize", "--port 0", "kerf serve --output", "%s --page", "is no advice", "made with calibration",
            "--again is for --feedback", "--imatrix-gguf is of the whole calibration",
+           # of another program, which is not here
+           "llama-quantize --allow-requantize of llama.cpp makes F16",
            # of a GPU's tuning, which test_gemv_tuning has
            "has no tuning", "and this GPU is an", "--hardware is of a GPU", "the tuning was found against")
 
@@ -131,6 +133,8 @@ def quantizing(run, tmp):
               lambda t: ["quantize", m, "-f", t[1], "-o", f"{tmp}/o1"], lambda t: [t[2], m, "--budget", "5bits", "-f", "q4_k,q6_k"])
     run.tries(["quantize", f"{tmp}/wide", "-f", "nvfp4", "-o", f"{tmp}/o2"], r"no tensor is left to quantize.*; (--dry-run) shows why",
               lambda t: ["quantize", f"{tmp}/wide", "-f", "nvfp4", t[1]])
+    blocks = write_gguf(f"{tmp}/blocks.gguf", [("blk.0.ffn_up.weight", (256, 64), 16, bytes(64 * 66)), ("blk.0.ffn_gate.weight", (256, 64), 1, bytes(64 * 512))])
+    run.tries(["quantize", blocks, "-f", "nvfp4", "-o", f"{tmp}/o9.safetensors"], r"(-o) NAME(\.gguf) leaves them", lambda t: ["quantize", blocks, "-f", "q4_k", t[1], f"{tmp}/o9{t[2]}"])
     nan = ["quantize", f"{tmp}/nan", "-f", "nvfp4", "-o", f"{tmp}/o3"]
     run.tries(nan, r"(--nan) (zero) or --nan (saturate) accepts it", lambda t: nan + [t[1], t[2]], lambda t: nan + [t[1], t[3], "-y"])
     run.tries(["quantize", m, "-f", "nvfp4", "--keep", "*zzz*", "-o", f"{tmp}/o4"], r"matches no tensor; kerf (inspect) (\S+) lists", lambda t: [t[1], t[2]])

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from files import model, need, numbers, run_cases, write
+from files import model, need, numbers, pack, run_cases, write, write_gguf
 
 L = "model.layers.0."
 UP = (L + "mlp.up_proj.weight", "BF16", (64, 128))
@@ -95,6 +95,20 @@ def case_options_and_recipes(kerf, tmp):
         plan = kerf.decisions(m, "--recipe", f"{tmp}/r.json", *args)
         need([i for i, n in enumerate(names) if plan[n][0]] == taken, f"{args}: {plan}")
         kerf("quantize", m, "--recipe", f"{tmp}/r.json", *args, "-o", f"{tmp}/out", "-y")
+
+
+def case_unknown_blocks(kerf, tmp):
+    """Blocks that kerf does not decode are named by all, and what cannot hold them is said before anything is written."""
+    source = write_gguf(f"{tmp}/m.gguf", [("blk.0.ffn_up.weight", (256, 64), 16, bytes(64 * 66)), ("blk.0.ffn_gate.weight", (256, 64), 1, pack("F16", numbers(64 * 256)))])
+    for args in (["-n"], ["-n", "-o", f"{tmp}/o.gguf"], ["-o", f"{tmp}/o.gguf"]):
+        said = kerf.json("quantize", source, "-f", "q4_k", *args)["notes"]
+        need([s for s in said if "does not decode" in s and "blk.0.ffn_up.weight" in s and "ffn_gate" not in s], said)
+    for args in (["-n"], []):
+        kerf("quantize", source, "-f", "nvfp4", "-o", f"{tmp}/o.safetensors", *args, code=3, says="blk.0.ffn_up.weight: kerf does not decode blocks of type IQ2_XXS")
+    kerf("dequantize", source, "-o", f"{tmp}/d.gguf", code=3, says="does not decode blocks of type IQ2_XXS")
+    kerf("inspect", source, says="IQ2_XXS")
+    need("does not decode" in str(kerf.json("inspect", source)["findings"]), "inspect finds nothing")
+    need(sorted(os.listdir(tmp)) == ["m.gguf", "o.gguf"], os.listdir(tmp))
 
 
 def case_no_importance(kerf, tmp):

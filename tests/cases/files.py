@@ -76,6 +76,21 @@ def write(path, tensors, metadata=None):
         f.write(struct.pack("<Q", len(text)) + text + b"".join(data))
 
 
+def write_gguf(path, tensors, architecture="llama", version=3):
+    """tensors: (name, dimensions as GGUF has them, number of its ggml type, bytes)."""
+    def text(t):
+        return struct.pack("<Q", len(t.encode())) + t.encode()
+
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), 1) + text("general.architecture") + struct.pack("<I", 8) + text(architecture)
+    data = b""
+    for name, dims, kind, raw in tensors:
+        head += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(data))
+        data += raw + bytes(-len(raw) % 32)
+    with open(path, "wb") as f:
+        f.write(head + bytes(-len(head) % 32) + data)
+    return path
+
+
 def model(folder, tensors, **config):
     write(f"{folder}/model.safetensors", tensors)
     with open(f"{folder}/config.json", "w") as f:

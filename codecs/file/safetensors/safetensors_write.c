@@ -134,9 +134,11 @@ static kerf_status check_types(const kerf_entry *entries, size_t count,
 {
     for (size_t i = 0; opt->block_type && i < count; i++)
         if (opt->block_type[i])
-            return kf_fail(err, KERF_E_NOSUP, KF_NOWHERE,
-                           "output tensor \"%.*s\": blocks of type %s have a place in *.gguf alone",
-                           KF_NAME(entries[i].name), opt->block_type[i]);
+            return kf_fail(
+                err, KERF_E_NOSUP, KF_NOWHERE,
+                "output tensor \"%.*s\": blocks of type %s have a place in *.gguf alone: "
+                "name the output so",
+                KF_NAME(entries[i].name), opt->block_type[i]);
     return KERF_OK;
 }
 

@@ -5,7 +5,28 @@
 #include <stdio.h>
 
 #include "base/base.h"
+#include "layout/block_weights.h"
 #include "layout/foreign.h"
+
+/* Blocks of GGUF that kerf has no format for. */
+static void find_undecoded(const kf_inspection *x)
+{
+    const kerf_weights *all = x->source->weights;
+    const kerf_weight *first = NULL;
+    char text[256];
+    size_t found = 0;
+    for (size_t i = 0; i < kerf_weights_count(all); i++) {
+        const kerf_weight *w = kerf_weights_at(all, i);
+        if (kf_undecoded_type(w) && !found++) first = w;
+    }
+    if (!found) return;
+    snprintf(text, sizeof text,
+             "%zu weight%s in blocks of a type that kerf does not decode, the first in %s: "
+             "quantize keeps %s in *.gguf",
+             found, found == 1 ? " is" : "s are", kf_undecoded_type(first),
+             found == 1 ? "it" : "them");
+    kf_found(x, KERF_NOTE, first->name, text);
+}
 
 kerf_status kf_find_foreign(const kf_inspection *x, kerf_error *err)
 {
@@ -13,6 +34,7 @@ kerf_status kf_find_foreign(const kf_inspection *x, kerf_error *err)
     const kerf_weight *first = NULL;
     char text[256];
     size_t found = 0;
+    find_undecoded(x);
     for (size_t i = 0; i < kerf_weights_count(all); i++) {
         const kerf_weight *w = kerf_weights_at(all, i);
         uint64_t count, ruined;
