@@ -191,9 +191,9 @@ static const struct malformed malformed_cases[] = {
     BAD("data-absent", "the file has 0 bytes of data", "{\"a\":" MALFORMED_GOOD "}", 0),
 
     /* metadata */
-    BAD("metadata-array", "not a JSON object", "{\"__metadata__\":[]}", 0),
-    BAD("metadata-string", "not a JSON object", "{\"__metadata__\":\"pt\"}", 0),
-    BAD("metadata-null", "not a JSON object", "{\"__metadata__\":null}", 0),
+    BAD("metadata-array", "__metadata__ is no JSON object", "{\"__metadata__\":[]}", 0),
+    BAD("metadata-string", "__metadata__ is no JSON object", "{\"__metadata__\":\"pt\"}", 0),
+    BAD("metadata-null", "__metadata__ is no JSON object", "{\"__metadata__\":null}", 0),
     BAD("metadata-of-number", "is not a string", "{\"__metadata__\":{\"format\":1}}", 0),
     BAD("metadata-of-null", "is not a string", "{\"__metadata__\":{\"format\":null}}", 0),
     BAD("metadata-of-object", "is not a string", "{\"__metadata__\":{\"format\":{}}}", 0),

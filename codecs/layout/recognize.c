@@ -246,8 +246,8 @@ static const char *const extra_doubts[] = {
     [KF_EXTRA_ROW_MAJOR] = "is not 0: the codes lie in tiles of one GPU",
     [KF_EXTRA_MIDDLE] = "is not the same for all: the codes are asymmetric",
     [KF_EXTRA_GROUP_INDEX] =
-        "is not in order: columns were sorted by activation (desc_act), kerf has no such groups; "
-        "save it dequantized with GPTQModel",
+        "is not in order: columns were sorted by activation (desc_act), which config.json denies, "
+        "or a group is not there; with \"desc_act\": true in config.json sorted ones are decoded",
 };
 
 static int check_extras(const kerf_reader *r, kerf_weight *w, doubt *d, size_t found)

@@ -96,6 +96,7 @@ LC_ALL=C sed -i '1s/"kerf":"{/"gone":"{/' "$tmp/act/model.safetensors"
 printf '\1' | dd of="$tmp/act/model.safetensors" bs=1 seek="$at" conv=notrunc 2>/dev/null
 expect 3 convert "$tmp/act" --layout compressed-tensors -o "$tmp/x"
 error_says 'up_proj.g_idx is not in order: columns were sorted by activation (desc_act)'
+error_says '"desc_act": true in config.json'
 expect 3 dequantize "$tmp/act" -o "$tmp/x"
 error_says 'desc_act'
 absent "$tmp/x"

@@ -141,8 +141,10 @@ static kerf_status take_counts(kf_gguf_cursor *p, uint64_t *tensors, uint64_t *k
     p->at = 4;
     KF_TRY(kf_gguf_number(p, 4, &version));
     if (version != 0 && (version & 0xffff) == 0)
-        return kf_gguf_fail(p, KERF_E_NOSUP,
-                            "a big-endian file: convert it to little-endian first");
+        return kf_gguf_fail(
+            p, KERF_E_NOSUP,
+            "a big-endian file: gguf-convert-endian FILE little, of the Python package "
+            "gguf, turns it");
     if (version != 2 && version != 3)
         return kf_gguf_fail(p, KERF_E_NOSUP, "version %" PRIu64 " of GGUF: 2 and 3 are read",
                             version);

@@ -90,6 +90,10 @@ static kerf_status parse_metadata(parser *p, kf_json value)
     int more;
     size_t capacity = 1, length;
     if (p->has_metadata++) return fail_header(p, KERF_E_DATA, "two members are named __metadata__");
+    size_t blanks = 0;
+    while (blanks < value.n && strchr(" \t\r\n", value.text[blanks])) blanks++;
+    if (blanks == value.n || value.text[blanks] != '{')
+        return fail_header(p, KERF_E_DATA, "__metadata__ is no JSON object");
     if (value.n > KERF_MAX_METADATA_BYTES)
         return fail_header(p, KERF_E_LIMIT, "__metadata__ is larger than 64 MiB");
     for (size_t i = 0; i < value.n; i++) capacity += value.text[i] == ',';
