@@ -13,10 +13,16 @@
 
 #define SPACE " \t\r\n"
 #define KEY "\"quantization_config\""
+#define MLX_KEY "\"quantization\"" /* of codes that no output has */
 
 static const kf_json_rules config_rules = {.max_depth = 64};
 
 /* --- what stands around the object of the layout -------------------------------------------- */
+
+static int is_key(kf_json key, const char *text)
+{
+    return key.n == strlen(text) && memcmp(key.text, text, key.n) == 0;
+}
 
 /* The members of config but for its quantization_config, then the new one as the last; NULL when
  * nothing changes. */
@@ -32,6 +38,8 @@ static kerf_status patch(kf_json config, const char *quantization, char **out, k
     KF_TRY(kf_json_check(config, &config_rules, &members, err));
     json_t *whole;
     KF_TRY(kf_json_parse(config.what, config.text, config.n, KF_JSON_PYTHON, &whole, err));
+    const json_t *sizes = json_object_get(json_object_get(whole, "quantization"), "group_size");
+    const int is_mlx = json_is_integer(sizes);
     json_decref(whole);
     const char *tail = strchr(config.text, '{') + 1; /* what follows the last member */
     kf_text_add(&t, "{");
@@ -47,7 +55,7 @@ static kerf_status patch(kf_json config, const char *quantization, char **out, k
         while (strchr(SPACE, from[-1])) from--; /* with its indentation */
         while (strchr(SPACE, to[-1])) to--;
         tail = to;
-        if (m.key.n == sizeof KEY - 1 && memcmp(m.key.text, KEY, m.key.n) == 0) {
+        if (is_key(m.key, KEY) || (is_mlx && is_key(m.key, MLX_KEY))) {
             changed = 1;
             continue;
         }

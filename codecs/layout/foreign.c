@@ -1,11 +1,12 @@
 /* foreign.c - weights of other programs in forms that no format of kerf is: integers in groups of
  * any size, or with a group for each column (GPTQ's desc_act, compressed-tensors' actorder); bytes
- * with one scale, with zero points, in groups; FP8 in tiles of any size.
+ * with one scale, with zero points, in groups; FP8 in tiles of any size; MLX's codes and biases.
  *
  * Each number is
  *
  *     (code - zero point) * scale     exact, then rounded once, to F32
  *     FP8 * scale                     rounded once, to F32
+ *     code * scale + bias             the product exact, the sum in double, then rounded to F32
  *
  * Rows are decoded when they are read; nothing is kept. A scale of NaN gives NaN. */
 #include "layout/foreign.h"
@@ -23,7 +24,9 @@
 
 static unsigned code_at(const unsigned char *row, unsigned bits, uint64_t i)
 {
-    return (unsigned)row[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1);
+    const uint64_t at = i * bits / 8, shift = i * bits % 8;
+    const unsigned next = shift + bits > 8 ? (unsigned)row[at + 1] << 8 : 0;
+    return (row[at] | next) >> shift & ((1u << bits) - 1);
 }
 
 /* n numbers of a format whose scale, where it has one, is 1. */
@@ -68,30 +71,33 @@ static kerf_status widen_scales(kerf_dtype t, const unsigned char *from, uint64_
  * column. */
 typedef struct piece {
     unsigned char *at[KF_PART_ZEROS + 1];
-    float *scale;
+    float *scale, *bias; /* bias NULL: there are none */
     uint32_t *group;
 } piece;
 
 static float zero_at(const kf_foreign_parts *f, const piece *p, uint64_t row, uint64_t g)
 {
-    if (!f->part[KF_PART_ZEROS]) return (float)f->middle;
+    if (!f->part[KF_PART_ZEROS] || f->is_biased) return (float)f->middle;
     const unsigned char *zeros = p->at[KF_PART_ZEROS] + row * f->rows_of[KF_PART_ZEROS].row_bytes;
+    if (f->is_stream) return (float)zeros[g];
     return f->is_unsigned ? (float)code_at(zeros, f->bits, g) : (float)(signed char)zeros[g];
 }
 
 /* The numbers of one row's codes into what they stand for. */
 static void scale_row(const kf_foreign_parts *f, const piece *p, uint64_t row, float *out)
 {
-    float scale = 0, zero = 0;
+    float scale = 0, zero = 0, bias = 0;
     uint64_t last = UINT64_MAX;
     for (uint64_t c = 0; c < f->cols; c++) {
         const uint64_t g = p->group ? p->group[c] : c / f->tile_cols;
         if (g != last) {
             scale = p->scale[row * f->across + g];
             zero = zero_at(f, p, row, g);
+            if (p->bias) bias = p->bias[row * f->across + g];
             last = g;
         }
-        out[c] = (out[c] - zero) * scale;
+        out[c] = p->bias ? (float)((double)out[c] * (double)scale + (double)bias)
+                         : (out[c] - zero) * scale;
     }
 }
 
@@ -124,6 +130,32 @@ static kerf_status read_rows(const kerf_reader *r, const kf_foreign_parts *f, in
     return kerf_reader_read(r, f->part[part], first * rows->row_bytes, p->at[part], n, err);
 }
 
+/* Zero points that follow each other in the words of their group, for rows [first, first + count):
+ * a byte for each. */
+static kerf_status read_zero_stream(const kerf_reader *r, const kf_foreign_parts *f, uint64_t first,
+                                    uint64_t count, piece *p, kerf_error *err)
+{
+    const kerf_tensor *t = f->part[KF_PART_ZEROS];
+    const uint64_t row_words = t->shape.dim[1], begin = first * f->bits / 32;
+    const uint64_t words = ((first + count) * f->bits + 31) / 32 - begin;
+    unsigned char *stream = NULL;
+    KF_TRY(kf_allocate(&p->at[KF_PART_ZEROS], count * f->across + 1, 1, err));
+    KF_TRY(kf_allocate(&stream, words * 4 + 1, 1, err));
+    kerf_status s = KERF_OK;
+    for (uint64_t g = 0; g < f->across && s == KERF_OK; g++) {
+        s = kerf_reader_read(r, t, (g * row_words + begin) * 4, stream, words * 4, err);
+        for (uint64_t i = 0; i < count && s == KERF_OK; i++) {
+            /* begin is a multiple of a code only where it is one of three words */
+            const uint64_t bit = (first + i) * f->bits - begin * 32;
+            const unsigned low = stream[bit / 8] | (unsigned)stream[bit / 8 + 1] << 8;
+            p->at[KF_PART_ZEROS][i * f->across + g] =
+                (unsigned char)(((low >> bit % 8) + f->less) & ((1u << f->bits) - 1));
+        }
+    }
+    free(stream);
+    return s;
+}
+
 /* Which group each column is of. KERF_E_DATA: one that is not there. */
 static kerf_status read_groups(const kerf_reader *r, const kf_foreign_parts *f, uint32_t **out,
                                kerf_error *err)
@@ -146,10 +178,18 @@ static kerf_status read_piece(const kerf_reader *r, const kf_foreign_parts *f, u
     const uint64_t tall = (first + count - 1) / f->tile_rows - above + 1;
     KF_TRY(read_rows(r, f, KF_PART_CODES, first, count, p, err));
     KF_TRY(read_rows(r, f, KF_PART_SCALES, above, tall, p, err));
-    if (f->part[KF_PART_ZEROS]) KF_TRY(read_rows(r, f, KF_PART_ZEROS, above, tall, p, err));
-    KF_TRY(kf_allocate(&p->scale, tall * f->across, sizeof *p->scale, err));
-    KF_TRY(widen_scales(f->part[KF_PART_SCALES]->dtype, p->at[KF_PART_SCALES], tall * f->across,
-                        p->scale, err));
+    if (f->is_stream)
+        KF_TRY(read_zero_stream(r, f, above, tall, p, err));
+    else if (f->part[KF_PART_ZEROS])
+        KF_TRY(read_rows(r, f, KF_PART_ZEROS, above, tall, p, err));
+    const kerf_dtype type = f->part[KF_PART_SCALES]->dtype;
+    const uint64_t n = tall * f->across;
+    KF_TRY(kf_allocate(&p->scale, n, sizeof *p->scale, err));
+    KF_TRY(widen_scales(type, p->at[KF_PART_SCALES], n, p->scale, err));
+    if (f->is_biased) {
+        KF_TRY(kf_allocate(&p->bias, n, sizeof *p->bias, err));
+        KF_TRY(widen_scales(type, p->at[KF_PART_ZEROS], n, p->bias, err));
+    }
     return f->part[KF_PART_GROUPS] ? read_groups(r, f, &p->group, err) : KERF_OK;
 }
 
@@ -157,13 +197,14 @@ static kerf_status read_piece(const kerf_reader *r, const kf_foreign_parts *f, u
 static kerf_status decode_rows(const kerf_reader *r, const kf_foreign_parts *f, uint64_t first,
                                uint64_t count, float *out, kerf_error *err)
 {
-    piece p = {{NULL}, NULL, NULL};
+    piece p = {{NULL}, NULL, NULL, NULL};
     kerf_status s = read_piece(r, f, first, count, &p, err);
     if (s == KERF_OK) s = read_codes(f, &p, count, out, err);
     for (uint64_t i = 0; s == KERF_OK && i < count; i++)
         scale_row(f, &p, (first + i) / f->tile_rows - first / f->tile_rows, out + i * f->cols);
     for (int i = 0; i <= KF_PART_ZEROS; i++) free(p.at[i]);
     free(p.scale);
+    free(p.bias);
     free(p.group);
     return s;
 }
@@ -211,7 +252,9 @@ static void name_form(kf_foreign_parts *f)
         snprintf(scales, sizeof scales, "-row");
     const kerf_dtype scale = f->part[KF_PART_SCALES]->dtype;
     snprintf(f->form, sizeof f->form, "%s%s%s%s%s", element, bits, scales,
-             f->part[KF_PART_ZEROS] && !f->is_symmetric ? "-asym" : "",
+             f->is_biased                                 ? "-biased"
+             : f->part[KF_PART_ZEROS] && !f->is_symmetric ? "-asym"
+                                                          : "",
              !f->is_unsigned     ? ""
              : scale == KERF_F16 ? "-f16"
              : scale == KERF_F32 ? "-f32"
@@ -249,6 +292,7 @@ static kerf_status make(kf_weights_builder *b, const kf_foreign_parts *found, co
     *f = *found;
     name_form(f);
     *w = (kerf_weight){.shape = {2, {f->rows, f->cols}}, .dtype = KERF_F32};
+    if (f->shape.rank) w->shape = f->shape;
     KF_TRY(kf_weights_keep_name(b->out, name, f->part[KF_PART_CODES], &w->name, b->err));
     f->view = (kerf_view){.size = sizeof(float), .read = read_decoded, .ctx = f};
     f->tensor = (kerf_tensor){.name = w->name,

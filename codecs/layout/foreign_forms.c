@@ -11,7 +11,7 @@
 
 /* --- forms ---------------------------------------------------------------------------------- */
 
-typedef enum form_kind { GPTQ, AWQ, CT_WORDS, BYTES } form_kind;
+typedef enum form_kind { GPTQ, AWQ, CT_WORDS, BYTES, MLX } form_kind;
 
 static const struct {
     form_kind kind;
@@ -26,6 +26,9 @@ static const struct {
     {BYTES, {".weight", ".weight_scale", ".weight_zero_point", NULL, NULL}, ".weight"},
     {BYTES, {".weight", ".weight_scale_inv", NULL, NULL, NULL}, ".weight"},
     {BYTES, {".weight._data", ".weight._scale", NULL, NULL, NULL}, ".weight"}, /* Quanto */
+    {BYTES, {"_proj", "_proj_scale_inv", NULL, NULL, NULL}, "_proj"},          /* stacks */
+    {BYTES, {"_proj", "_proj_scale", NULL, NULL, NULL}, "_proj"},
+    {MLX, {".weight", ".scales", ".biases", NULL, NULL}, ".weight"},
 };
 
 /* What beside a weight says that its numbers are more than codes and scales. */
@@ -95,6 +98,16 @@ static int take_groups(kf_foreign_parts *f)
     return 1;
 }
 
+/* Bits of codes that fill `words` words, one after the other; 0: none. */
+static unsigned exact_bits(uint64_t words, uint64_t codes)
+{
+    static const unsigned all[] = {2, 3, 4, 8};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (codes <= UINT64_MAX / 8 && words <= UINT64_MAX / 32 && words * 32 == codes * all[i])
+            return all[i];
+    return 0;
+}
+
 /* Bits of codes of which `words` words hold `codes`; 0: not 2, 4 or 8. */
 static unsigned bits_of(uint64_t words, uint64_t codes)
 {
@@ -114,26 +127,29 @@ static int take_turned(kf_foreign_parts *f, form_kind kind, int is_second)
         return 0;
     f->across = scales->shape.dim[0];
     f->rows = scales->shape.dim[1];
-    f->bits = zeros->shape.rank == 2 ? bits_of(zeros->shape.dim[1], f->rows) : 0;
-    const unsigned per_word = f->bits ? 32 / f->bits : 1, size = kerf_dtype_bits(scales->dtype) / 8;
-    if (!f->bits || f->rows % per_word ||
-        !is_matrix(zeros, KERF_I32, f->across, f->rows / per_word))
-        return 0;
+    const uint64_t words = zeros->shape.rank == 2 ? zeros->shape.dim[1] : 0;
+    f->bits = exact_bits(words, f->rows);
+    const unsigned size = kerf_dtype_bits(scales->dtype) / 8;
+    if (!f->bits || !is_matrix(zeros, KERF_I32, f->across, words)) return 0;
     const int is_awq = kind == AWQ;
-    if (codes->shape.dim[1] != (is_awq ? f->rows / per_word : f->rows) || (is_awq && f->bits != 4))
-        return 0;
+    if (codes->shape.dim[1] != (is_awq ? words : f->rows) || (is_awq && f->bits != 4)) return 0;
     f->cols = codes->shape.dim[0];
-    if (!is_awq && !kf_mul_ok(f->cols, per_word, &f->cols)) return 0;
+    if (!is_awq && (!kf_mul_ok(f->cols, 32, &f->cols) || f->cols % f->bits)) return 0;
+    if (!is_awq) f->cols /= f->bits;
     if (!take_groups(f)) return 0;
     const char *order = is_awq ? awq_order : in_order;
     const uint64_t bytes = packed_bytes(f, f->cols), zero_bytes = packed_bytes(f, f->across);
     f->rows_of[KF_PART_CODES] =
         is_awq ? ordered(f, &stack_turned[0], f->cols, 4, bytes, order)
-               : ordered(f, &words_turned, f->cols / per_word, 4, bytes, order);
+               : ordered(f, &words_turned, codes->shape.dim[0], 4, bytes, order);
     f->rows_of[KF_PART_SCALES] =
         ordered(f, &plain_turned, f->across, size, f->across * size, order);
-    f->rows_of[KF_PART_ZEROS] =
-        ordered(f, &stack_turned[!is_awq && !is_second], f->across, 4, zero_bytes, order);
+    f->less = !is_awq && !is_second;
+    f->is_stream = 32 % f->bits != 0;
+    f->rows_of[KF_PART_ZEROS].row_bytes = f->across; /* of a stream: a byte for each */
+    if (!f->is_stream)
+        f->rows_of[KF_PART_ZEROS] =
+            ordered(f, &stack_turned[f->less], f->across, 4, zero_bytes, order);
     return 1;
 }
 
@@ -185,26 +201,79 @@ static int take_bytes(kf_foreign_parts *f, const kf_foreign *folder)
                       *zeros = f->part[KF_PART_ZEROS];
     const int is_fp8 = codes->dtype == KERF_F8_E4M3 || codes->dtype == KERF_F8_E5M2;
     const kerf_shape *s = &scales->shape;
-    if (codes->shape.rank != 2 || s->rank > 2) return 0;
+    const int is_stack = codes->shape.rank == 3 && s->rank == 3;
+    if (codes->shape.rank != 2 + (unsigned)is_stack || s->rank > codes->shape.rank) return 0;
+    if (is_stack && s->dim[0] != codes->shape.dim[0]) return 0;
     if (!is_scale_type(scales->dtype) && !(is_fp8 && scales->dtype == KERF_F8_E8M0)) return 0;
-    f->rows = codes->shape.dim[0];
-    f->cols = codes->shape.dim[1];
+    f->shape = codes->shape;
+    f->rows = codes->shape.dim[is_stack];
+    f->cols = codes->shape.dim[is_stack + 1];
     f->bits = 8;
     f->element = codes->dtype == KERF_I8        ? KERF_ELEM_S8
                  : codes->dtype == KERF_F8_E4M3 ? KERF_ELEM_E4M3
                                                 : KERF_ELEM_E5M2;
     if (!f->rows || !f->cols) return 0;
-    const uint64_t down = s->rank ? s->dim[0] : 1;
-    f->across = s->rank == 2 ? s->dim[1] : 1;
+    uint64_t down = s->rank ? s->dim[is_stack] : 1;
+    f->across = s->rank > 1 ? s->dim[is_stack + 1] : 1;
     f->tile_rows = length_of(f->rows, down, folder->tile[0], is_fp8);
     f->tile_cols = length_of(f->cols, f->across, folder->tile[1], is_fp8);
     if (!f->tile_rows || !f->tile_cols) return 0;
+    if (is_stack) { /* below each other, in whole tiles, of the size that config.json says */
+        if (f->tile_rows != folder->tile[0] || f->tile_cols != folder->tile[1] ||
+            f->rows % f->tile_rows || !kf_mul_ok(f->rows, s->dim[0], &f->rows) ||
+            !kf_mul_ok(down, s->dim[0], &down))
+            return 0;
+    }
     /* groups of integers: two codes of 4 bits in a byte look alike */
     if (!is_fp8 && f->across > 1 && !folder->is_ct) return 0;
     f->rows_of[KF_PART_CODES].row_bytes = f->cols;
     f->rows_of[KF_PART_SCALES].row_bytes = f->across * kerf_dtype_bits(scales->dtype) / 8;
     f->rows_of[KF_PART_ZEROS].row_bytes = f->across;
     return !zeros || (!is_fp8 && zeros->dtype == KERF_I8 && zeros->bytes == down * f->across);
+}
+
+/* MLX's numbers for a module, where config.json has them: of all, or of this one. */
+static uint64_t mlx_number(const kf_foreign *folder, const char *module, const char *key)
+{
+    const json_t *own = json_object_get(json_object_get(folder->mlx, module), key);
+    const json_int_t n = json_integer_value(own ? own : json_object_get(folder->mlx, key));
+    return n > 0 && n <= 1 << 20 ? (uint64_t)n : 0;
+}
+
+/* [..., words of columns], scales and biases [..., groups]: codes follow each other in the words.
+ */
+static int take_mlx(kf_foreign_parts *f, const kf_foreign *folder)
+{
+    const kerf_tensor *codes = f->part[KF_PART_CODES], *scales = f->part[KF_PART_SCALES],
+                      *biases = f->part[KF_PART_ZEROS];
+    char module[KF_NAME_ROOM];
+    const unsigned last = codes->shape.rank - 1;
+    snprintf(module, sizeof module, "%.*s", (int)(strlen(codes->name) - strlen(".weight")),
+             codes->name);
+    f->bits = (unsigned)mlx_number(folder, module, "bits");
+    f->tile_cols = mlx_number(folder, module, "group_size");
+    if (!biases || last < 1 || last > 2 || f->bits < 2 || f->bits > 8 || !f->tile_cols) return 0;
+    if (!kerf_shape_equal(&scales->shape, &biases->shape) || scales->shape.rank != last + 1 ||
+        !is_scale_type(scales->dtype) || biases->dtype != scales->dtype)
+        return 0;
+    for (unsigned i = 0; i < last; i++)
+        if (codes->shape.dim[i] != scales->shape.dim[i]) return 0;
+    uint64_t bits, in_words;
+    f->shape = codes->shape;
+    f->across = scales->shape.dim[last];
+    if (!kf_mul_ok(f->across, f->tile_cols, &f->cols) || !kf_mul_ok(f->cols, f->bits, &bits) ||
+        !kf_mul_ok(codes->shape.dim[last], 32, &in_words) || bits != in_words)
+        return 0;
+    f->shape.dim[last] = f->cols;
+    f->rows = codes->shape.dim[0];
+    if (last == 2 && !kf_mul_ok(f->rows, codes->shape.dim[1], &f->rows)) return 0;
+    if (!f->rows || !f->cols) return 0;
+    f->is_unsigned = f->is_biased = 1;
+    f->tile_rows = 1;
+    f->rows_of[KF_PART_CODES].row_bytes = bits / 8;
+    f->rows_of[KF_PART_SCALES].row_bytes = f->rows_of[KF_PART_ZEROS].row_bytes =
+        f->across * kerf_dtype_bits(scales->dtype) / 8;
+    return 1;
 }
 
 /* --- one weight ----------------------------------------------------------------------------- */
@@ -218,9 +287,13 @@ static kerf_status ask_folder(const kerf_reader *r, kf_foreign *folder, kerf_err
     folder->is_second = layout == &kf_layouts[KF_LAYOUT_GPTQ_V2];
     folder->is_ct = layout == &kf_layouts[KF_LAYOUT_COMPRESSED_TENSORS] ||
                     layout == &kf_layouts[KF_LAYOUT_CT_NAIVE];
-    if (!layout) return KERF_OK;
-    KF_TRY(kf_config_load(r, "config.json", &config, err)); /* which has just been read */
+    const kerf_status s = kf_config_load(r, "config.json", &config, err);
+    if (s == KERF_E_DATA && !layout) return KERF_OK; /* no JSON: of others to say */
+    KF_TRY(s);
     const json_t *q = json_object_get(config, "quantization_config");
+    json_t *mlx = json_object_get(config, "quantization"); /* it has both, mostly */
+    if (!mlx) mlx = json_object_get(config, "quantization_config");
+    folder->mlx = json_is_object(mlx) ? json_incref(mlx) : NULL;
     const json_t *size = json_object_get(q, "weight_block_size");
     folder->in_order = json_is_false(json_object_get(q, "desc_act"));
     for (size_t i = 0; i < 2; i++) {
@@ -231,8 +304,15 @@ static kerf_status ask_folder(const kerf_reader *r, kf_foreign *folder, kerf_err
     return KERF_OK;
 }
 
+void kf_foreign_close(kf_foreign *folder)
+{
+    json_decref(folder->mlx);
+    folder->mlx = NULL;
+}
+
 static int takes_codes(form_kind kind, kerf_dtype t)
 {
+    if (kind == MLX) return t == KERF_U32;
     if (kind != BYTES) return t == KERF_I32;
     return t == KERF_I8 || t == KERF_F8_E4M3 || t == KERF_F8_E5M2;
 }
@@ -270,13 +350,16 @@ static kerf_status are_middle(const kerf_reader *r, const kf_foreign_parts *f, i
                               int *all, kerf_error *err)
 {
     const kerf_tensor *t = f->part[KF_PART_ZEROS];
-    uint32_t words[1024], middle = 0;
-    for (unsigned at = 0; at < 32; at += f->bits) middle |= (f->middle - !is_second) << at;
+    const uint32_t value = f->middle - !is_second;
+    uint32_t words[1020],
+        middle[3] = {0}; /* codes of 3 bits fill three words, and 1020 is so many */
+    for (unsigned bit = 0; bit < 96; bit++)
+        middle[bit / 32] |= (value >> bit % f->bits & 1) << bit % 32;
     *all = t->bytes > 0;
     for (uint64_t at = 0; *all && at < t->bytes; at += sizeof words) {
         const size_t n = (size_t)kf_min_u64(sizeof words, t->bytes - at);
         KF_TRY(kerf_reader_read(r, t, at, words, n, err));
-        for (size_t i = 0; i < n / sizeof *words; i++) *all &= words[i] == middle;
+        for (size_t i = 0; i < n / sizeof *words; i++) *all &= words[i] == middle[i % 3];
     }
     return KERF_OK;
 }
@@ -303,6 +386,7 @@ static kerf_status take_form(const kerf_reader *r, size_t form, const kf_foreign
     case AWQ: *found = take_turned(f, AWQ, 0); break;
     case CT_WORDS: *found = take_words(r, f, &s, err); break;
     case BYTES: *found = take_bytes(f, folder); break;
+    case MLX: *found = take_mlx(f, folder); break;
     }
     return s;
 }

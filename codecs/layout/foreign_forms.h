@@ -2,6 +2,8 @@
 #ifndef KERF_LAYOUT_FOREIGN_FORMS_H
 #define KERF_LAYOUT_FOREIGN_FORMS_H
 
+#include <jansson.h>
+
 #include "file/read/view.h"
 #include "layout/recognize.h"
 #include "layout/turned.h"
@@ -13,12 +15,15 @@ typedef struct kf_foreign {
     int is_second, is_ct; /* GPTQ's version 2, compressed-tensors: config.json says so        */
     int in_order;         /* it says that columns are not sorted                              */
     uint64_t tile[2];     /* its weight_block_size; 0: none                            */
+    json_t *mlx;          /* MLX's "quantization": sizes of all, and of some modules           */
 } kf_foreign;
+
+void kf_foreign_close(kf_foreign *folder); /* all zeros are fine */
 
 enum {
     KF_PART_CODES,
     KF_PART_SCALES,
-    KF_PART_ZEROS,
+    KF_PART_ZEROS,  /* or what is added after scaling: is_biased */
     KF_PART_GROUPS, /* of each column, I32 */
     KF_PART_SHAPE,
     KF_PARTS
@@ -40,9 +45,13 @@ typedef struct kf_foreign_parts {
     kerf_element element; /* else                              */
     unsigned bits;
     int is_symmetric; /* zero points are there, but all alike */
-    int is_sorted;    /* columns of a group are apart         */
-    uint32_t middle;  /* zero point where there are none */
-    uint64_t rows, cols;
+    int is_biased;    /* numbers of scales' type are added in the place of zero points */
+    int is_stream;    /* zero points of a group follow each other, `less` less than they are */
+    unsigned less;
+    int is_sorted;                         /* columns of a group are apart         */
+    uint32_t middle;                       /* zero point where there are none */
+    kerf_shape shape;                      /* rank 0: [rows, cols] */
+    uint64_t rows, cols;                   /* rows of all matrices */
     uint64_t tile_rows, tile_cols, across; /* rows and columns of a scale; scales of a row */
     char form[80];
 } kf_foreign_parts;

@@ -28,7 +28,8 @@ static kerf_dtype dense_dtype(const kf_weights_builder *b, size_t tensors)
 
 static int holds_codes(kerf_dtype t)
 {
-    return t == KERF_U8 || t == KERF_I8 || t == KERF_I32 || t == KERF_F8_E4M3 || t == KERF_F8_E5M2;
+    return t == KERF_U8 || t == KERF_I8 || t == KERF_I32 || t == KERF_U32 || t == KERF_F8_E4M3 ||
+           t == KERF_F8_E5M2;
 }
 
 /* A tensor whose file says what its blocks are. Blocks that kerf cannot decode are dense as far as
@@ -43,10 +44,9 @@ static kerf_status take_blocks(kf_weights_builder *b, const kerf_tensor *t)
                    kerf_reader_shard(b->r, t->shard), KF_NAME(t->name));
 }
 
-static kerf_status recognize_all(kf_weights_builder *b, size_t tensors)
+static kerf_status recognize_all(kf_weights_builder *b, size_t tensors, kf_foreign *folder)
 {
     const kerf_layout *configured = NULL;
-    kf_foreign folder = {0};
     int asked = 0;
     char name[KF_NAME_ROOM];
     for (size_t i = 0; i < tensors; i++) {
@@ -61,7 +61,7 @@ static kerf_status recognize_all(kf_weights_builder *b, size_t tensors)
         int found;
         KF_TRY(kf_recognize(b->r, t, configured, &w, name, &found, b->err));
         if (!found) {
-            KF_TRY(kf_foreign_recognize(b, &folder, t, &w, &found));
+            KF_TRY(kf_foreign_recognize(b, folder, t, &w, &found));
             if (found) b->at[i] = w;
             continue;
         }
@@ -107,7 +107,9 @@ kerf_status kerf_weights_open(const kerf_reader *r, kerf_weights **out, kerf_err
         s = kf_fail(err, KERF_E_NOMEM, KF_NOWHERE, "no memory for %zu tensors", tensors);
     for (size_t i = 0; s == KERF_OK && i < kerf_reader_shard_count(r); i++)
         s = kf_description_take(&b, (unsigned)i);
-    if (s == KERF_OK) s = recognize_all(&b, tensors);
+    kf_foreign folder = {0};
+    if (s == KERF_OK) s = recognize_all(&b, tensors, &folder);
+    kf_foreign_close(&folder);
     if (s == KERF_OK) {
         w->count = gather(&b, tensors);
         w->weight = b.at;

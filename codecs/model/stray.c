@@ -94,6 +94,11 @@ char *kf_stray_reason(const kerf_checkpoint *c, const kerf_weight *w, char *out,
         snprintf(out, size,
                  "is a tensor of torchao, of a class that kerf does not read (it reads Int8Tensor "
                  "and Float8Tensor): save the model in plain types or with compressed-tensors");
+    } else if (w->dtype == KERF_U32 && kf_has_suffix(w->name, ".weight")) {
+        snprintf(out, size,
+                 "holds words where a matrix of a layer should be: those of MLX are decoded where "
+                 ".scales and .biases stand beside them and \"quantization\" of config.json has "
+                 "their bits and group_size; else mlx_lm.convert -d makes BF16 of them");
     } else if (has_codes(w)) {
         snprintf(out, size,
                  "holds numbers of type %s where a matrix of a layer should be, and no layout has "

@@ -149,6 +149,88 @@ def case_foreign(kerf, tmp):
     kerf("quantize", model(f"{tmp}/tables", tables + rest, **MOE), "-f", "nvfp4", "-o", f"{tmp}/t")
 
 
+def words(codes, bits):
+    """Codes one after the other in words of 32 bits."""
+    stream = sum(c << bits * i for i, c in enumerate(codes))
+    return [stream >> 32 * i & 0xffffffff for i in range(len(codes) * bits // 32)]
+
+
+def signed(values):
+    return [w - (w >> 31 << 32) for w in values]
+
+
+def decoded(kerf, folder, tmp, name):
+    """The numbers of a weight, which all verbs read."""
+    kerf("dequantize", folder, "-o", f"{tmp}/d.safetensors", "--dtype", "fp32", "-y")
+    kerf("quantize", folder, "-f", "int8", "-o", f"{tmp}/q", "-y")
+    kerf("verify", folder, f"{tmp}/q")
+    dtype, shape, raw = read(f"{tmp}/d.safetensors")[name]
+    return shape, list(struct.unpack(f"<{len(raw) // 4}f", raw))
+
+
+def case_mlx(kerf, tmp):
+    """MLX's words, scales and biases: all widths, a module with sizes of its own, stacks; never without its sizes."""
+    up, rows, cols = L + "mlp.up_proj", 8, 128
+
+    def tensors(name, bits, group, experts=0):
+        n, groups = (experts or 1) * rows, cols // group
+        codes = [(i * 37 + i // cols * 11) % 2 ** bits for i in range(n * cols)]
+        scales = [2.0 ** -6 * (1 + i % 7 / 8) for i in range(n * groups)]
+        biases = [-0.25 * (1 + i % 5) for i in range(n * groups)]
+        shape = [*([experts] if experts else []), rows]
+        packed = [w for r in range(n) for w in words(codes[r * cols:(r + 1) * cols], bits)]
+        want = [c * scales[i // group] + biases[i // group] for i, c in enumerate(codes)]
+        return [(name + ".weight", "U32", (*shape, cols * bits // 32), packed), (name + ".scales", "BF16", (*shape, groups), scales),
+                (name + ".biases", "BF16", (*shape, groups), biases)], shape + [cols], want
+
+    for bits, group in ((2, 64), (3, 64), (4, 32), (4, 64), (5, 64), (6, 128), (8, 64)):
+        parts, shape, want = tensors(up, bits, group)
+        for key in ("quantization", "quantization_config"):
+            folder = model(f"{tmp}/m", parts, model_type="llama", **{key: {"group_size": group, "bits": bits}})
+            need(decoded(kerf, folder, tmp, up + ".weight") == (shape, want), f"{bits} bits, groups of {group}")
+            with open(f"{tmp}/q/config.json", encoding="utf-8") as f:
+                need("quantization" not in json.load(f), "the output has MLX's sizes")
+    parts, shape, want = tensors(up, 8, 64)
+    folder = model(f"{tmp}/m", parts + tensors(L + "mlp.down_proj", 4, 32)[0], model_type="llama", quantization={"group_size": 32, "bits": 4, up: {"group_size": 64, "bits": 8}})
+    need(decoded(kerf, folder, tmp, up + ".weight") == (shape, want), "a module with its own sizes")
+    stack = L + "mlp.switch_mlp.up_proj"
+    parts, shape, want = tensors(stack, 4, 64, 3)
+    folder = model(f"{tmp}/m", parts, model_type="qwen3_moe", num_experts=3, hidden_size=cols, moe_intermediate_size=rows, quantization={"group_size": 64, "bits": 4})
+    need(decoded(kerf, folder, tmp, stack + ".weight") == (shape, want), "a stack")
+    parts = tensors(up, 4, 64)[0]
+    for left, sizes in ((parts, {}), (parts, {"quantization": {"group_size": 64, "bits": 8}}), (parts[:2], {"quantization": {"group_size": 64, "bits": 4}})):
+        folder = model(f"{tmp}/m", left, model_type="llama", **sizes)
+        kerf("quantize", folder, "-f", "int8", "-o", f"{tmp}/x", code=3, says="up_proj.weight: holds words where a matrix of a layer should be")
+
+
+def case_gptq_three_bits(kerf, tmp):
+    """Codes and zero points that lie across words, in both versions."""
+    up, rows, cols, group = L + "mlp.up_proj", 64, 64, 32
+    codes = [[(r * 5 + c * 3 + r * c) % 8 for c in range(cols)] for r in range(rows)]
+    scales = [[2.0 ** -(4 + (r + g) % 3) for r in range(rows)] for g in range(cols // group)]
+    by_rows = [words(codes[r], 3) for r in range(rows)]
+    packed = [by_rows[r][w] for w in range(cols * 3 // 32) for r in range(rows)]
+    for version, less in (("gptq", 1), ("gptq_v2", 0)):
+        for zeros in ([[4] * rows] * 2, [[1 + (r + g) % 7 for r in range(rows)] for g in range(2)]):
+            parts = [(up + ".qweight", "I32", (cols * 3 // 32, rows), signed(packed)), (up + ".scales", "F16", (2, rows), sum(scales, [])),
+                     (up + ".qzeros", "I32", (2, rows * 3 // 32), signed(sum((words([(z - less) % 8 for z in g], 3) for g in zeros), [])))]
+            folder = model(f"{tmp}/m", parts, model_type="llama", quantization_config={"quant_method": "gptq", "bits": 3, "group_size": group, "checkpoint_format": version})
+            want = [(codes[r][c] - zeros[c // group][r]) * scales[c // group][r] for r in range(rows) for c in range(cols)]
+            need(decoded(kerf, folder, tmp, up + ".weight") == ([rows, cols], want), version)
+
+
+def case_fp8_stacks_in_tiles(kerf, tmp):
+    """Of another size than 128 x 128, in whole tiles for each expert."""
+    name, rows, cols = L + "mlp.experts.gate_up_proj", 128, 64
+    codes = [(i * 7 + i // 64) % 0x78 for i in range(2 * rows * cols)]
+    scales = [2.0 ** -(i % 5) for i in range(2 * 4 * 2)]
+    want = [e4m3(c) * scales[(i // (rows * cols) * 4 + i // cols % rows // 32) * 2 + i % cols // 32] for i, c in enumerate(codes)]
+    for scale in ("_scale_inv", "_weight_scale_inv", "_scale"):
+        folder = model(f"{tmp}/m", [(name, "F8_E4M3", (2, rows, cols), codes), (name + scale, "F32", (2, 4, 2), scales)], model_type="qwen3_moe", num_experts=2,
+                       hidden_size=cols, moe_intermediate_size=rows // 2, quantization_config={"quant_method": "fp8", "weight_block_size": [32, 32]})
+        need(decoded(kerf, folder, tmp, name) == ([2, rows, cols], want), scale)
+
+
 def case_shapes(kerf, tmp):
     """Sizes that config.json names otherwise, each told of the tensor that has them; none of a sound model."""
     config = {"model_type": "qwen3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,

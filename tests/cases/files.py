@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-WIDTH = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F16": 2, "BF16": 2, "I16": 2, "F8_E4M3": 1, "F8_E8M0": 1, "I8": 1, "U8": 1}
+WIDTH = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "F8_E4M3": 1, "F8_E8M0": 1, "I8": 1, "U8": 1}
 
 
 class Failure(Exception):
@@ -54,7 +54,7 @@ def pack(dtype, values):
         return bytes(int(math.log2(x)) + 127 for x in values)
     if dtype in ("U8", "I8", "F8_E4M3"):
         return bytes(values)
-    return struct.pack(f"<{len(values)}{ {'F64': 'd', 'F32': 'f', 'F16': 'e', 'I64': 'q', 'I32': 'i', 'I16': 'h'}[dtype] }", *values)
+    return struct.pack(f"<{len(values)}{ {'F64': 'd', 'F32': 'f', 'F16': 'e', 'I64': 'q', 'I32': 'i', 'U32': 'I', 'I16': 'h'}[dtype] }", *values)
 
 
 def write(path, tensors, metadata=None):
