@@ -219,6 +219,29 @@ def case_gptq_three_bits(kerf, tmp):
             need(decoded(kerf, folder, tmp, up + ".weight") == ([rows, cols], want), version)
 
 
+def case_verified_in_other_forms(kerf, tmp):
+    """What others quantized to a form without a format is measured against its source, and wrong weights are found."""
+    up, rows, cols = L + "mlp.up_proj", 32, 128
+    dense = numbers(rows * cols, 3)
+    codes, scales, biases = [], [], []
+    for at in range(0, rows * cols, 64):
+        low, high = min(dense[at:at + 64]), max(dense[at:at + 64])
+        scales.append(f32((high - low) / 15))
+        biases.append(f32(low))
+        codes += [min(15, round((x - biases[-1]) / scales[-1])) for x in dense[at:at + 64]]
+    norm = ("model.norm.weight", "BF16", (cols,))
+    source = model(f"{tmp}/source", [(up + ".weight", "F32", (rows, cols), dense), norm], model_type="llama")
+    for by, code in ((1.0, 0), (-1.0, 1)):
+        parts = [(up + ".weight", "U32", (rows, cols // 8), words(codes, 4)), (up + ".scales", "F32", (rows, 2), [by * s for s in scales]), (up + ".biases", "F32", (rows, 2), biases)]
+        folder = model(f"{tmp}/m", parts + [norm], model_type="llama", quantization={"group_size": 64, "bits": 4})
+        done = kerf.json("verify", source, folder, code=code)
+        need([t["name"] for t in done["tensors"] if "t2" in t] == [up + ".weight"], done)
+        row = [t for t in done["tensors"] if "t2" in t][0]
+        need((row["t2"] < 0.01) == (code == 0) and row["bpw"] == 5.0, row)
+    kerf("verify", source, folder, "--exact", code=1, says="does not say which encoder made it")
+    kerf("verify", folder, folder)
+
+
 def case_fp8_stacks_in_tiles(kerf, tmp):
     """Of another size than 128 x 128, in whole tiles for each expert."""
     name, rows, cols = L + "mlp.experts.gate_up_proj", 128, 64
