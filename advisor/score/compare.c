@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "layout/decoded.h"
 #include "stream/scale_tally.h"
 #include "score/run_sums.h"
 #include "stream/crew.h"
@@ -280,9 +281,28 @@ static kerf_status check_scales(const kf_compare_job *job, kerf_verify_row *out,
     return KERF_OK;
 }
 
+/* As the layer computes with it: its inputs are multiplied first, which is the same as columns that
+ * are. */
+static kerf_status measure_smoothed(const kf_compare_job *job, kerf_verify_row *out,
+                                    kerf_error *err)
+{
+    const kerf_weight *other = out->other, dense = {.name = other->name,
+                                                    .shape = other->shape,
+                                                    .dtype = KERF_F32,
+                                                    .plane = {other->decoded}};
+    out->other = &dense;
+    const kerf_status s = measure_dense(job, out, err);
+    out->other = other;
+    out->score.bytes = kerf_weight_bytes(other);
+    return s;
+}
+
 static kerf_status measure_encoded(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
 {
-    KF_TRY(measure(job, out, out->other, err));
+    if (out->other->decoded && kf_weight_smoothing(job->other, out->other))
+        KF_TRY(measure_smoothed(job, out, err));
+    else
+        KF_TRY(measure(job, out, out->other, err));
     KF_TRY(check_scales(job, out, err));
     return job->exact ? kf_compare_exactly(job, out, err) : KERF_OK;
 }

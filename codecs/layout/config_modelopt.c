@@ -8,7 +8,10 @@
  * without it. FP8 has none. */
 static const struct {
     const char *algorithm, *scheme;
-} with_inputs[] = {{"NVFP4", "W4A16_NVFP4"}, {"W8A8_SQ_PER_CHANNEL", "W8A16"}, {"FP8", "FP8"}};
+} with_inputs[] = {{"NVFP4", "W4A16_NVFP4"},
+                   {"W8A8_SQ_PER_CHANNEL", "W8A16"},
+                   {"FP8", "FP8"},
+                   {"NVFP4_AWQ", "W4A16_NVFP4"}}; /* read, not written: the first one is */
 #define WITH_INPUTS (sizeof with_inputs / sizeof *with_inputs)
 
 int kf_modelopt_needs_inputs(const char *scheme)

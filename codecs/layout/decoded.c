@@ -6,6 +6,7 @@
  * its band. Weights of F64, which no encoder takes, are read as F32 in the same way. */
 #include "layout/decoded.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,11 +162,65 @@ static int is_source(const kerf_weight *w)
     return w->codec.format ? w->codec.encoder == NULL : w->dtype == KERF_F64;
 }
 
+#define SMOOTHING ".pre_quant_scale"
+
+const kerf_tensor *kf_weight_smoothing(const kerf_reader *r, const kerf_weight *w)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    uint64_t count;
+    if (!w->codec.format || w->shape.rank != 2 || !kf_has_suffix(w->name, ".weight")) return NULL;
+    snprintf(name, sizeof name, "%.*s" SMOOTHING, (int)(strlen(w->name) - strlen(".weight")),
+             w->name);
+    const kerf_tensor *t = kerf_reader_find(r, name);
+    if (!t || !kerf_dtype_is_float(t->dtype) || t->block_type) return NULL;
+    if (kerf_shape_count(&t->shape, &count, NULL) != KERF_OK) return NULL;
+    return count == w->shape.dim[1] ? t : NULL;
+}
+
+int kf_is_smoothing(const kerf_weights *all, const kerf_reader *r, const kerf_weight *w)
+{
+    char name[KERF_MAX_NAME_BYTES + 32];
+    if (w->codec.format || !kf_has_suffix(w->name, SMOOTHING)) return 0;
+    snprintf(name, sizeof name, "%.*s.weight", (int)(strlen(w->name) - strlen(SMOOTHING)), w->name);
+    const kerf_weight *of = kerf_weights_find(all, name);
+    return of && kf_weight_smoothing(r, of) == w->plane[0];
+}
+
+/* n bytes of rows of `cols` numbers, from element `first`; each product is rounded to F32. */
+static kerf_status smooth(const kerf_reader *r, const kerf_tensor *t, uint64_t cols, uint64_t first,
+                          unsigned char *dst, size_t n, kerf_error *err)
+{
+    static const kerf_exec one = {.threads = 1};
+    const char *format = t->dtype == KERF_F32 ? "fp32" : t->dtype == KERF_F16 ? "fp16" : "bf16";
+    const kerf_shape shape = {1, {cols}};
+    unsigned char *raw = NULL;
+    float *by = NULL;
+    kerf_geometry g;
+    KF_TRY(kerf_geometry_init(&g, kerf_format_find(format), &shape, err));
+    KF_TRY(kf_allocate(&raw, t->bytes, 1, err));
+    kerf_status s = kf_allocate(&by, cols, sizeof *by, err);
+    if (s == KERF_OK) s = kerf_reader_read(r, t, 0, raw, (size_t)t->bytes, err);
+    const kerf_cspan planes[KERF_PLANES] = {{raw, (size_t)t->bytes}};
+    const kerf_span out = {by, (size_t)cols * sizeof *by};
+    if (s == KERF_OK) s = kerf_decode(&g, 0, g.bands, planes, out, KERF_F32, &one, err);
+    for (size_t i = 0; s == KERF_OK && i < n / sizeof *by; i++) {
+        float x;
+        memcpy(&x, dst + i * sizeof x, sizeof x);
+        x *= by[(first + i) % cols];
+        memcpy(dst + i * sizeof x, &x, sizeof x);
+    }
+    free(raw);
+    free(by);
+    return s;
+}
+
 static kerf_status read_weight(const kerf_reader *r, const kerf_weight *w, uint64_t offset,
                                unsigned char *dst, size_t n, kerf_error *err)
 {
-    return w->codec.format ? decode_elements(r, w, offset, dst, n, err)
-                           : round_elements(r, w, offset, dst, n, err);
+    if (!w->codec.format) return round_elements(r, w, offset, dst, n, err);
+    const kerf_tensor *by = kf_weight_smoothing(r, w);
+    KF_TRY(decode_elements(r, w, offset, dst, n, err));
+    return by ? smooth(r, by, w->shape.dim[1], offset / sizeof(float), dst, n, err) : KERF_OK;
 }
 
 /* The weight is found by its name: lists of weights are made anew when experts are arranged. */

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "layout/block_weights.h"
+#include "layout/decoded.h"
 #include "layout/foreign.h"
 #include "model/checkpoint_view.h"
 #include "model/not_a_model.h"
@@ -27,12 +28,21 @@ static const kerf_weight *weight_at(const dequantizing *d, size_t i)
     return kerf_weights_at(d->source->weights, i);
 }
 
+static int is_smoothed(const dequantizing *d, const kerf_weight *w)
+{
+    return w->decoded && kf_weight_smoothing(d->source->reader, w);
+}
+
 /* A weight that is decoded while it is read, as one whose codes are its numbers; others as they
  * are. */
-static kerf_status as_codes(const kerf_weight *w, kerf_weight *out, kerf_error *err)
+static kerf_status as_codes(const dequantizing *d, const kerf_weight *w, kerf_weight *out,
+                            kerf_error *err)
 {
     *out = *w;
-    if (!kf_foreign_form(w)) return KERF_OK;
+    if (!kf_foreign_form(w) && !is_smoothed(d, w)) return KERF_OK;
+    if (is_smoothed(d, w))
+        *out = (kerf_weight){
+            .name = w->name, .shape = w->shape, .dtype = w->dtype, .plane = {w->decoded}};
     out->codec.format = kerf_format_find("fp32");
     out->layout = kerf_layout_at(0);
     return kerf_geometry_init(&out->geometry, out->codec.format, &w->shape, err);
@@ -51,8 +61,9 @@ static kerf_dtype dense_type(const dequantizing *d, const kerf_weight *w)
 }
 
 /* Scales of inputs and caches mean nothing to weights that are not quantized. */
-static int is_left_out(const kerf_weight *w)
+static int is_left_out(const dequantizing *d, const kerf_weight *w)
 {
+    if (kf_is_smoothing(d->source->weights, d->source->reader, w)) return 1; /* it is in them */
     return !w->codec.format && kerf_is_activation_scale(w->name);
 }
 
@@ -68,7 +79,7 @@ static kerf_status declare_output(dequantizing *d, const kerf_output *to, kerf_e
                            "--allow-requantize of llama.cpp makes F16 of them",
                            w->name, kf_undecoded_type(w));
         }
-        if (is_left_out(w))
+        if (is_left_out(d, w))
             KF_TRY(kf_manifest_add_nothing(&d->manifest, err));
         else
             KF_TRY(kf_manifest_add_dense(&d->manifest, w, dense_type(d, w), err));
@@ -85,14 +96,14 @@ static kerf_status write_weight(void *ctx, kerf_writer *w, size_t i, size_t entr
     const int is_dense = !is_quantized(weight);
     kerf_weight codes;
     kf_values_seen seen = {.dtype = dense_type(d, weight)};
-    if (is_left_out(weight)) return KERF_OK;
+    if (is_left_out(d, weight)) return KERF_OK;
     kf_work_item(&d->work, weight->name, is_dense ? "keep" : "decode");
     if (is_dense) {
         KF_TRY(kf_copy_dense(d->source->reader, weight, w, entry, &seen, &d->work, err));
         *note = (uint64_t)kf_values_are_odd(&seen, weight);
         return KERF_OK;
     }
-    KF_TRY(as_codes(weight, &codes, err));
+    KF_TRY(as_codes(d, weight, &codes, err));
     const kf_decode_job decode = {
         .reader = d->source->reader,
         .weight = &codes,
@@ -121,7 +132,7 @@ static uint64_t work_bytes(const void *ctx, size_t i)
 {
     const dequantizing *d = ctx;
     const kerf_weight *w = weight_at(d, i);
-    return is_left_out(w) ? 0 : kerf_weight_elements(w) * kerf_dtype_bits(dense_type(d, w)) / 8;
+    return is_left_out(d, w) ? 0 : kerf_weight_elements(w) * kerf_dtype_bits(dense_type(d, w)) / 8;
 }
 
 static kerf_status dequantize(dequantizing *d, const kerf_output *to, const kerf_team *team,

@@ -81,12 +81,15 @@ static int is_alike(const kerf_weight *a, const kerf_weight *b)
 static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *err)
 {
     const kerf_weight *first[4] = {NULL};
-    size_t count[4] = {0}, kinds = 0, dropped = 0;
+    size_t count[4] = {0}, kinds = 0, dropped = 0, smoothing = 0;
     for (size_t i = 0; i < d->count; i++) {
         const kerf_decision *one = &d->item[i];
         const kerf_weight *w = one->weight;
         size_t k = 0;
-        dropped += (size_t)one->dropped;
+        if (one->dropped && kf_has_suffix(w->name, ".pre_quant_scale"))
+            smoothing++;
+        else
+            dropped += (size_t)one->dropped;
         const char *form = kf_foreign_form(w);
         if (!form && (!w->decoded || !(one->codec.format || one->decoded))) continue;
         while (k < kinds && !is_alike(first[k], w)) k++;
@@ -109,6 +112,14 @@ static kerf_status note_decoded(kf_notes *n, const kf_decisions *d, kerf_error *
             if (w->codec.format && w->layout) kf_text_add(&t, " of layout %s", w->layout->name);
             kf_text_add(&t, ": errors count against the decoded weights");
         }
+        KF_TRY(add_note(n, &t, err));
+    }
+    if (smoothing) {
+        kf_text t = {0};
+        kf_text_add(&t,
+                    "%zu scale%s that inputs are multiplied by (pre_quant_scale) %s in the weights "
+                    "now, whose columns are multiplied",
+                    smoothing, smoothing == 1 ? "" : "s", smoothing == 1 ? "is" : "are");
         KF_TRY(add_note(n, &t, err));
     }
     if (!dropped) return KERF_OK;

@@ -242,6 +242,34 @@ def case_verified_in_other_forms(kerf, tmp):
     kerf("verify", folder, folder)
 
 
+def case_smoothed(kerf, tmp):
+    """NVFP4_AWQ: inputs are multiplied first. What is decoded has that in it, and no scale is left that nobody reads."""
+    down, rows, cols = L + "mlp.down_proj", 32, 64
+    m = model(f"{tmp}/m", [(down + ".weight", "F32", (rows, cols))], model_type="llama")
+    kerf("quantize", m, "-f", "nvfp4", "--layout", "modelopt", "-o", f"{tmp}/q")
+    plain = [(n, d, s, list(struct.unpack(f"<{len(raw) // 4}f", raw)) if d == "F32" else list(raw)) for n, (d, s, raw) in read(f"{tmp}/q/model.safetensors").items()]
+    plain.append((down + ".input_scale", "F32", (), [1.0]))
+    by = [0.5 + i % 7 / 4 for i in range(cols)]
+    scale = (down + ".pre_quant_scale", "BF16", (cols,), by)
+    method = {"quant_method": "modelopt", "quant_algo": "NVFP4_AWQ"}
+    bare = model(f"{tmp}/bare", plain, model_type="llama", quantization_config=method)
+    folder = model(f"{tmp}/awq", plain + [scale], model_type="llama", quantization_config=method)
+    kerf("inspect", folder, says="multiplied by it")
+    shape, values = decoded(kerf, bare, tmp, down + ".weight")
+    want = [f32(x * by[i % cols]) for i, x in enumerate(values)]
+    need(decoded(kerf, folder, tmp, down + ".weight") == (shape, want), "columns are not multiplied")
+    for made in (f"{tmp}/d.safetensors", f"{tmp}/q/model.safetensors"):
+        need(not [n for n in read(made) if "pre_quant" in n], f"{made}: a scale that is in the weights is still there")
+    truth = model(f"{tmp}/truth", [(down + ".weight", "F32", (rows, cols), want)], model_type="llama")
+    row = kerf.json("verify", truth, folder)["tensors"][0]
+    need(row["t2"] == 0, row)
+    need([n for n in kerf.json("quantize", folder, "-f", "int8", "-n")["notes"] if "pre_quant_scale" in n], "nothing is said")
+    # of a weight that it is not for, it stays
+    other = model(f"{tmp}/other", plain + [(down + ".pre_quant_scale", "BF16", (rows,), by[:rows])], model_type="llama", quantization_config=method)
+    kerf("quantize", other, "-f", "int8", "-o", f"{tmp}/o")
+    need(down + ".pre_quant_scale" in read(f"{tmp}/o/model.safetensors"), "a scale of another length is gone")
+
+
 def case_fp8_stacks_in_tiles(kerf, tmp):
     """Of another size than 128 x 128, in whole tiles for each expert."""
     name, rows, cols = L + "mlp.experts.gate_up_proj", 128, 64

@@ -192,9 +192,10 @@ static kerf_status find_in_activations(const kf_inspection *x, const kerf_weight
 static void find_smoothed(const kf_inspection *x, const kerf_weight *w)
 {
     if (!kf_has_suffix(w->name, ".pre_quant_scale")) return;
-    kf_found(x, KERF_NOTE, w->name,
-             "the inputs of this layer are multiplied by it: its weights alone, dequantized or "
-             "in a layout that does not know it, are those of another model");
+    kf_found(
+        x, KERF_NOTE, w->name,
+        "the inputs of this layer are multiplied by it: kerf multiplies it into weights that it "
+        "decodes, but their codes in a layout that does not know it are those of another model");
 }
 
 /* Scales of a weight are read once. */
