@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "layout/decoded.h"
 #include "stream/scale_tally.h"
 #include "score/run_sums.h"
 #include "stream/crew.h"
@@ -299,7 +298,7 @@ static kerf_status measure_smoothed(const kf_compare_job *job, kerf_verify_row *
 
 static kerf_status measure_encoded(const kf_compare_job *job, kerf_verify_row *out, kerf_error *err)
 {
-    if (out->other->decoded && kf_weight_smoothing(job->other, out->other))
+    if (out->other->decoded && kerf_weight_smoothing(job->other, out->other))
         KF_TRY(measure_smoothed(job, out, err));
     else
         KF_TRY(measure(job, out, out->other, err));

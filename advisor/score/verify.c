@@ -9,7 +9,6 @@
 
 #include "base/base.h"
 #include "base/work.h"
-#include "layout/decoded.h"
 #include "score/compare.h"
 #include "stream/team.h"
 #include "file/json/json_text.h"
@@ -39,7 +38,7 @@ static kerf_status compare_row(void *ctx, size_t i, const kerf_exec *exec, kerf_
     row->other = kerf_weights_find(v->other, row->weight->name);
     /* scales of inputs and caches are left out with the quantization that they were made for */
     if (!row->other && (kerf_is_activation_scale(row->weight->name) ||
-                        kf_is_smoothing(v->source, v->compare.source, row->weight)))
+                        kerf_is_smoothing(v->source, v->compare.source, row->weight)))
         return kf_work_check(&v->work, err);
     if (!row->other) {
         snprintf(row->problem, sizeof row->problem, "is missing");
@@ -86,7 +85,7 @@ static kerf_status list_extras(verifying *v, kerf_error *err)
         const char *name = w->name;
         /* which come with a quantization, or are part of what was measured */
         if (!w->codec.format && kerf_is_activation_scale(name)) continue;
-        if (kf_is_smoothing(v->other, v->compare.other, w)) continue;
+        if (kerf_is_smoothing(v->other, v->compare.other, w)) continue;
         if (!kerf_weights_find(v->source, name)) p->extra[p->extras++] = name;
     }
     p->problems += p->extras;

@@ -164,7 +164,7 @@ static int is_source(const kerf_weight *w)
 
 #define SMOOTHING ".pre_quant_scale"
 
-const kerf_tensor *kf_weight_smoothing(const kerf_reader *r, const kerf_weight *w)
+const kerf_tensor *kerf_weight_smoothing(const kerf_reader *r, const kerf_weight *w)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
     uint64_t count;
@@ -177,13 +177,13 @@ const kerf_tensor *kf_weight_smoothing(const kerf_reader *r, const kerf_weight *
     return count == w->shape.dim[1] ? t : NULL;
 }
 
-int kf_is_smoothing(const kerf_weights *all, const kerf_reader *r, const kerf_weight *w)
+int kerf_is_smoothing(const kerf_weights *all, const kerf_reader *r, const kerf_weight *w)
 {
     char name[KERF_MAX_NAME_BYTES + 32];
     if (w->codec.format || !kf_has_suffix(w->name, SMOOTHING)) return 0;
     snprintf(name, sizeof name, "%.*s.weight", (int)(strlen(w->name) - strlen(SMOOTHING)), w->name);
     const kerf_weight *of = kerf_weights_find(all, name);
-    return of && kf_weight_smoothing(r, of) == w->plane[0];
+    return of && kerf_weight_smoothing(r, of) == w->plane[0];
 }
 
 /* n bytes of rows of `cols` numbers, from element `first`; each product is rounded to F32. */
@@ -218,7 +218,7 @@ static kerf_status read_weight(const kerf_reader *r, const kerf_weight *w, uint6
                                unsigned char *dst, size_t n, kerf_error *err)
 {
     if (!w->codec.format) return round_elements(r, w, offset, dst, n, err);
-    const kerf_tensor *by = kf_weight_smoothing(r, w);
+    const kerf_tensor *by = kerf_weight_smoothing(r, w);
     KF_TRY(decode_elements(r, w, offset, dst, n, err));
     return by ? smooth(r, by, w->shape.dim[1], offset / sizeof(float), dst, n, err) : KERF_OK;
 }

@@ -12,12 +12,4 @@ kerf_status kf_weights_decode(kerf_weights *all, kerf_error *err);
 kerf_status kf_weight_decode_alone(kerf_weights *all, const kerf_weight *w, const kerf_tensor **out,
                                    kerf_error *err);
 
-/* What the inputs of a quantized matrix are multiplied by before it (AWQ and SmoothQuant of
- * Model-Optimizer): a number for each column, which its `decoded` has been multiplied by. NULL:
- * there is none. */
-const kerf_tensor *kf_weight_smoothing(const kerf_reader *r, const kerf_weight *w);
-
-/* Whether w is that of a weight of the list. */
-int kf_is_smoothing(const kerf_weights *all, const kerf_reader *r, const kerf_weight *w);
-
 #endif

@@ -208,7 +208,7 @@ static kerf_status rename_weight(renaming *n, const kerf_weight *from)
     made *m = NULL;
     const kf_gguf_kind kind = kf_gguf_name_of(from->name, name, &expert);
     const int is_unused = kind == KF_GGUF_NO_USE || kerf_is_activation_scale(from->name) ||
-                          kf_is_smoothing(n->w, n->r, from);
+                          kerf_is_smoothing(n->w, n->r, from);
     if (is_unused) return KERF_OK;
     if (kind == KF_GGUF_UNKNOWN)
         return kf_fail(n->err, KERF_E_NOSUP, KF_NOWHERE,

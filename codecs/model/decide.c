@@ -9,7 +9,6 @@
 #include "base/base.h"
 #include "base/globs.h"
 #include "layout/arranging.h"
-#include "layout/decoded.h"
 #include "layout/foreign.h"
 #include "model/select.h"
 
@@ -258,7 +257,8 @@ static void drop_scales(const request *q, kf_decisions *all)
     for (size_t i = 0; decoded && i < all->count; i++) {
         kerf_decision *d = &all->item[i];
         const char *name = d->weight->name;
-        const int is_smoothing = kf_is_smoothing(q->source->weights, q->source->reader, d->weight);
+        const int is_smoothing =
+            kerf_is_smoothing(q->source->weights, q->source->reader, d->weight);
         if (d->codec.format || d->weight->codec.format) continue;
         if (!kerf_is_activation_scale(name) && !is_smoothing) continue;
         d->dropped = is_of_all(name) || is_decoded_module(q, all, name);

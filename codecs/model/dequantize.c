@@ -4,7 +4,6 @@
 
 #include "base/base.h"
 #include "layout/block_weights.h"
-#include "layout/decoded.h"
 #include "layout/foreign.h"
 #include "model/checkpoint_view.h"
 #include "model/not_a_model.h"
@@ -30,7 +29,7 @@ static const kerf_weight *weight_at(const dequantizing *d, size_t i)
 
 static int is_smoothed(const dequantizing *d, const kerf_weight *w)
 {
-    return w->decoded && kf_weight_smoothing(d->source->reader, w);
+    return w->decoded && kerf_weight_smoothing(d->source->reader, w);
 }
 
 /* A weight that is decoded while it is read, as one whose codes are its numbers; others as they
@@ -63,7 +62,7 @@ static kerf_dtype dense_type(const dequantizing *d, const kerf_weight *w)
 /* Scales of inputs and caches mean nothing to weights that are not quantized. */
 static int is_left_out(const dequantizing *d, const kerf_weight *w)
 {
-    if (kf_is_smoothing(d->source->weights, d->source->reader, w)) return 1; /* it is in them */
+    if (kerf_is_smoothing(d->source->weights, d->source->reader, w)) return 1; /* it is in them */
     return !w->codec.format && kerf_is_activation_scale(w->name);
 }
 

@@ -141,6 +141,13 @@ KERF_API const char *kerf_weights_model(const kerf_weights *w, int *known);
  * codes, which are no source of others. */
 KERF_API const kerf_tensor *kerf_weight_dense(const kerf_weight *w);
 
+/* What the inputs of a quantized matrix are multiplied by before it (X.pre_quant_scale of
+ * Model-Optimizer's AWQ and SmoothQuant): a number for each column, by which columns of its
+ * `decoded` are multiplied. NULL: there is none. */
+KERF_API const kerf_tensor *kerf_weight_smoothing(const kerf_reader *r, const kerf_weight *w);
+/* Whether w is that of a weight of the list, which r has. */
+KERF_API int kerf_is_smoothing(const kerf_weights *all, const kerf_reader *r, const kerf_weight *w);
+
 /* Bytes of all tensors that store the weight. */
 KERF_API uint64_t kerf_weight_bytes(const kerf_weight *w);
 /* Bytes that it takes in an output of layout l (NULL: kerf) when no format is chosen for it: what
