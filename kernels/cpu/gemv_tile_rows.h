@@ -16,17 +16,27 @@
 /* Sums of up to two groups of bytes: of x's upper bytes, then of its lower ones. */
 typedef int32_t byte_sums[2][2][TILE_ROWS * V];
 
+/* LEVELS: what half of the rows have of a stage, and of the three stages before. */
+#define HALF (TILE_ROWS / 2)
+#define HALF_PLANE (HALF * STAGE)
+typedef struct level_room {
+    float d[4][HALF], min[4][HALF][V];
+} level_room;
+
 /* What a thread needs besides tiles. */
 typedef struct tile_room {
     union {
         uint16_t words[RING][TILE_ROWS * STRIP];
         uint8_t bytes[RING][TILE_ROWS * 2 * STRIP];
-    } a __attribute__((aligned(64))); /* decoded strips */
+        uint8_t planes[2][2 * HALF_PLANE]; /* of half of the rows a stage each */
+    } a __attribute__((aligned(64)));      /* decoded strips */
     union {
         float words[STORED][TILE_ROWS * V];
         byte_sums bytes[2]; /* those that are stored, and those that are added meanwhile */
+        int32_t planes[2][4 * 16 * V];
     } c __attribute__((aligned(64)));
     float scale[TILE_ROWS][CHUNK_GROUPS + V], offset[TILE_ROWS][CHUNK_GROUPS + V];
+    level_room level;
     uint8_t stored[TILE_ROWS][CHUNK_GROUPS]; /* FOLDED: scales of groups, as they are stored */
     uint8_t tail[TILE_ROWS][STAGE_BYTES];
     vf sum[TILE_ROWS];
@@ -50,6 +60,16 @@ KF_HD tile_place stage_place(const kf_tile_layout *l, const tile_room *m, size_t
 {
     if (stage >= l->whole) return (tile_place){m->tail[0], STAGE_BYTES};
     return (tile_place){m->row + stage * l->stage_bytes, l->row_bytes};
+}
+
+/* Part t, of `of`, of what the rows that come next have in a stage, in the order in which they lie:
+ * so memory is read in a row. */
+KF_HD void fetch_part(const kf_tile_layout *l, const tile_room *m, size_t stage, const unsigned t,
+                      const unsigned of)
+{
+    const size_t bytes = TILE_ROWS * l->stage_bytes / of;
+    const uint8_t *p = m->row + (stage * of + t) * bytes;
+    for (size_t i = 0; i < bytes && l->ahead; i += 64) fetch_ahead(p + i, l->ahead);
 }
 
 /* --- scales -------------------------------------------------------------------------------------

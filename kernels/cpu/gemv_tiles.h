@@ -44,6 +44,7 @@
 
 #include "cpu/gemv_tile_rows.h"
 #include "cpu/gemv_tiles_bytes.h"
+#include "cpu/gemv_tiles_levels.h"
 #include "cpu/gemv_tiles_x.h"
 #include "cpu/gemv_widen_x.h"
 
@@ -59,8 +60,7 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
                         uint16_t (*a)[TILE_ROWS * STRIP])
 {
     const int two = kind == KF_TILE_BYTES || kind == KF_TILE_MINIS || kind == KF_TILE_SIXES;
-    const int line = kind == KF_TILE_NIBBLES || kind == KF_TILE_FOLDED ? t % 4 == 0 : t % 2 == 0;
-    const int fetches = line && l->ahead;
+    const int fetches = kind == KF_TILE_BYTES && l->across;
     const tw table = tw_load(l->table[0]), upper = tw_load(l->table[1]);
     const uint8_t *p = at.p + (kind == KF_TILE_SUPER ? 0 : l->strip_at[t]);
     const size_t next = two ? l->strip_at[(t + 1) % STRIPS] - l->strip_at[t] : 0;
@@ -68,7 +68,7 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
     if (two && t % 2) return;
     for (size_t r = 0; r < rows; r++, p += at.stride, to += STRIP, second += STRIP) {
         tw out[2] = {table, table};
-        if (fetches) fetch_ahead(p, l->ahead);
+        if (fetches) fetch_ahead(p, l->across);
         switch (kind) {
         case KF_TILE_NIBBLES: out[0] = tw_look_up(table, tw_nibbles(p)); break;
         case KF_TILE_FOLDED:
@@ -206,6 +206,7 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
         UNROLL for (unsigned t = 0; t < STRIPS; t++)
         {
             const int turns = t + LAG >= STRIPS;
+            fetch_part(l, m, stage, t, STRIPS);
             decode_strip(kind, s, l, (t + LAG) % STRIPS, turns ? next : now,
                          stored + (turns ? STAGE / 16 : 0), rows, m->a.words);
             multiply_strip(l, t, x, rows > TILE_ROWS / 2, m, &c);
@@ -259,7 +260,9 @@ TILE_KIND(SIXES)
 KF_HD void tiles_of_super(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
     const kf_tile_layout *l = call->plan->state;
-    if (l->kind == KF_TILE_SUPER)
+    if (has_byte_levels(kf_super_of(s)))
+        do_levels(s, call, r0, r1);
+    else if (l->kind == KF_TILE_SUPER)
         do_tiles(KF_TILE_SUPER, s, call, r0, r1);
     else if (kf_super_of(s).elements && s.group == STRIP)
         do_bytes(KF_TILE_WHOLE_SUPER, s, 1, call, r0, r1);
@@ -274,7 +277,7 @@ static void tile_rows(const kf_gemv_call *c, size_t r0, size_t r1)
 {
     static kf_gemv_rows_function *const kinds[KF_TILE_KINDS] = {
         tiles_NIBBLES, tiles_FOLDED,        tiles_BYTES,       tiles_MINIS, tiles_SIXES,
-        any_super,     bytes_WHOLE_NIBBLES, bytes_WHOLE_BYTES, any_super};
+        any_super,     bytes_WHOLE_NIBBLES, bytes_WHOLE_BYTES, any_super,   any_super};
     const kf_tile_layout *l = c->plan->state;
     kinds[l->kind](c, r0, r1);
 }

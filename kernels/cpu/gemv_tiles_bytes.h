@@ -40,7 +40,7 @@ KF_HD void decode_bytes(const int kind, kf_spec s, const kf_tile_layout *l, cons
     const size_t next = l->strip_at[2 * t + 1] - l->strip_at[2 * t];
     uint8_t *to = a[t % RING];
     for (size_t r = 0; r < rows; r++, p += at.stride, to += BYTE_STRIP) {
-        if (t % 2 == 0 && l->ahead) fetch_ahead(p, l->ahead);
+        if (kind == KF_TILE_WHOLE_BYTES && t % 2 == 0 && l->across) fetch_ahead(p, l->across);
         if (kind == KF_TILE_WHOLE_SUPER)
             tb_store(to, super_bytes_of(kf_super_of(s), p, 2 * t, table));
         else if (kind == KF_TILE_WHOLE_NIBBLES)
@@ -179,7 +179,7 @@ KF_HD void multiply_bytes(const kf_tile_layout *l, const int wide, const unsigne
 KF_HD void fetch_bytes(const kf_tile_layout *l, const unsigned t, tile_place at, size_t rows)
 {
     const uint8_t *p = at.p + l->strip_at[2 * t];
-    for (size_t r = 0; r < rows && l->ahead; r++, p += at.stride) fetch_ahead(p, l->ahead);
+    for (size_t r = 0; r < rows && l->across; r++, p += at.stride) fetch_ahead(p, l->across);
 }
 
 /* Stages [first, end) of a chunk. */
@@ -201,10 +201,11 @@ KF_HD void do_byte_chunk(const int kind, kf_spec s, const int wide, const kf_gem
         {
             tile_place a = {m->a.bytes[t % RING], BYTE_STRIP};
             size_t apart = STRIP;
+            fetch_part(l, m, stage, t, BYTE_STRIPS);
             if (as_they_lie) {
+                fetch_bytes(l, t, at, rows);
                 a = (tile_place){at.p + l->strip_at[2 * t], at.stride};
                 apart = l->strip_at[2 * t + 1] - l->strip_at[2 * t];
-                fetch_bytes(l, t, at, rows);
             } else
                 decode_bytes(kind, s, l, (t + LAG) % BYTE_STRIPS, t + LAG < BYTE_STRIPS ? at : next,
                              rows, m->a.bytes);

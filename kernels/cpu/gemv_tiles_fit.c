@@ -16,8 +16,9 @@ static size_t least_columns(const kf_tile_layout *t)
         [KF_TILE_SUPER] = {{5, 7}, {5, 6}, {0}},
         [KF_TILE_WHOLE_NIBBLES] = {{0}, {4, 4}, {3, 3}},
         [KF_TILE_WHOLE_BYTES] = {{0}, {4, 4}, {3, 3}},
-        [KF_TILE_WHOLE_SUPER] = {{0}, {5, 5}, {0}}};
-    const int blocks = t->l.piece || t->kind == KF_TILE_SUPER || t->kind == KF_TILE_WHOLE_SUPER;
+        [KF_TILE_WHOLE_SUPER] = {{0}, {5, 5}, {0}},
+        [KF_TILE_LEVELS] = {{3, 3}, {3, 3}, {0}}};
+    const int blocks = t->l.piece || t->kind == KF_TILE_SUPER || t->kind >= KF_TILE_WHOLE_SUPER;
     const int class = t->group < STRIP ? 0 : t->group == STRIP && blocks ? 1 : 2;
     return t->book ? 3 : least[t->kind][class][t->terms - 1];
 }
@@ -181,8 +182,18 @@ static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols, size_t columns)
     if (t->kind == KF_TILE_FOLDED && t->entry != s.group) return 0;
     if (t->group < STRIP || t->group > STAGE || STAGE % t->group) return 0;
     /* The processor's own prefetcher follows whole lines of 8-bit codes better. */
-    t->ahead = s.bits == 8 && !t->l.piece ? 0 : TILE_ROWS * t->l.row_bytes;
+    if (s.bits < 8) t->ahead = TILE_ROWS * t->l.row_bytes;
+    if (s.bits == 8 && t->l.piece) t->across = TILE_ROWS * t->l.row_bytes;
     return fit_strips(t, s, cols);
+}
+
+/* Codes times levels are one byte, or two: a level of 6 bits has an upper and a lower half. Words
+ * of codes are multiplied by words that hold a level in their lower bytes. */
+static int fit_levels(kf_tile_layout *t, kf_super k, size_t group)
+{
+    if (k.levels != KF_LEVELS_BYTES && k.levels != KF_LEVELS_PAIRS) return 0;
+    for (size_t i = 0; i < STAGE; i++) t->level_place[i] = (uint8_t)(i % 2 ? 128 : i / group);
+    return 1;
 }
 
 static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols, size_t columns)
@@ -195,6 +206,7 @@ static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols, size_t columns)
     if (k.high.bits && !(k.high.run == 1 && nibbles && k.high.bits == 1) && k.high.run % STRIP)
         return 0;
     t->kind = s.group == STRIP && may_be_bytes(t, columns) ? KF_TILE_WHOLE_SUPER : KF_TILE_SUPER;
+    if (fit_levels(t, k, s.group)) t->kind = KF_TILE_LEVELS;
     for (unsigned i = 0; i < 16; i++) t->bytes[i] = (uint8_t)kf_super_book(i);
     for (unsigned i = 0; i < 64; i++) {
         const unsigned code = i % codes;
@@ -228,12 +240,18 @@ static void fit_lanes(kf_tile_layout *t, size_t columns)
     t->together = 1;
     while (t->passes == 1 && 2 * t->together <= most && 2 * t->together * terms * columns <= 16)
         t->together *= 2;
+    if (t->kind == KF_TILE_LEVELS) t->together = 1;
+    t->sums_together = t->kind == KF_TILE_LEVELS ? t->wide : t->together;
     t->lanes = columns * t->wide * t->together;
     t->strips = (unsigned)(t->group * t->together / STRIP);
     while (t->group >> t->group_shift > 1) t->group_shift++;
     t->parts = groups / t->together > STORED ? 2 : 1;
     t->depth = t->group * t->together < 2 * STRIP || (whole && t->l.piece) ? STRIP : 2 * STRIP;
-    if (whole) t->parts = STAGE / (t->group < 2 * STRIP ? 2 * STRIP : t->group);
+    if (t->kind == KF_TILE_LEVELS) {
+        t->depth = 2 * STRIP;
+        t->parts = 1;
+    } else if (whole)
+        t->parts = STAGE / (t->group < 2 * STRIP ? 2 * STRIP : t->group);
 }
 
 int kf_tile_layout_init(kf_tile_layout *t, const kerf_gemv *plan)

@@ -25,6 +25,7 @@ typedef enum kf_tile_kind {
     KF_TILE_WHOLE_NIBBLES, /* 4 bits with zero points, as bytes: a table of 16      */
     KF_TILE_WHOLE_BYTES,   /* two's complement, the bytes that they are             */
     KF_TILE_WHOLE_SUPER,   /* blocks of two levels in groups of 32                  */
+    KF_TILE_LEVELS,        /* the same in blocks with minima: codes times levels    */
     KF_TILE_KINDS
 } kf_tile_kind;
 
@@ -39,13 +40,15 @@ typedef struct kf_tile_layout {
     size_t wide;              /* terms, or bytes, of x side by side     */
     size_t passes;            /* those one after the other              */
     size_t together;          /* groups whose sums lie side by side     */
+    size_t sums_together;     /* groups whose sums of x lie side by side */
     size_t lanes;             /* of a tile of sums: columns * wide * together */
     unsigned strips;          /* of `together` groups; 0: half of one   */
     size_t entry;             /* elements that a scale serves; 0: all of a row */
     size_t parts;             /* of a stage, multiplied and added one after the other */
     size_t terms;             /* of x, as bfloat16                      */
     size_t depth;             /* as bytes: elements of a tile           */
-    size_t ahead;             /* bytes between codes and what is prefetched meanwhile; 0: not */
+    size_t ahead;             /* bytes to the rows that come next, prefetched as they lie; 0: not */
+    size_t across;            /* the same, prefetched row by row where their codes are read */
     int rounds;               /* x is of F32, of which terms or bytes lose something */
     int offsets, zeros;       /* groups have minima; zero points        */
     int book;                 /* codes of blocks of two levels are indices      */
@@ -53,7 +56,8 @@ typedef struct kf_tile_layout {
     uint16_t order[STRIP];    /* the elements of a strip, as they lie in a row of a tile */
     uint16_t table[2][32];    /* bfloat16 of codes; the upper 32 codes  */
     uint16_t folded[256][16]; /* bfloat16 of codes times a stored scale */
-    uint8_t bytes[256];       /* low bytes of up to 128, then high bytes; or a table of bytes */
+    uint8_t level_place[STAGE]; /* by bytes: which level a code has */
+    uint8_t bytes[256];         /* low bytes of up to 128, then high bytes; or a table of bytes */
 } kf_tile_layout;
 
 /* Whether codes become bytes and x integers (gemv_tiles_bytes.h). */
@@ -90,7 +94,7 @@ static inline size_t kf_tile_x_bytes(const kf_tile_layout *l)
 
 static inline size_t kf_tile_x_sums_count(const kf_tile_layout *l)
 {
-    return l->offsets || l->zeros ? l->stages * STAGE / l->group / l->together * 16 : 0;
+    return l->offsets || l->zeros ? l->stages * STAGE / l->group / l->sums_together * 16 : 0;
 }
 
 static inline float *kf_tile_x_sums(const kf_tile_layout *l, void *workspace)

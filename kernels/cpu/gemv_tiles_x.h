@@ -82,7 +82,7 @@ static void pack_terms(const kf_tile_layout *l, const float *from, uint8_t *out,
 /* Where the sum of group g of a stage goes, from the first lane of a column on. */
 static inline float *place_of_sum(const kf_tile_layout *l, float *sums, size_t g)
 {
-    return sums + g / l->together * V + g % l->together;
+    return sums + g / l->sums_together * V + g % l->sums_together;
 }
 
 /* Sums over the groups of a stage of one column: of all terms, in the lane of the first. */
@@ -147,6 +147,16 @@ static void sum_integers(const kf_tile_layout *l, const int16_t *whole, float *s
     }
 }
 
+/* Sums of all of an integer over the groups of a stage of one column, as numbers. */
+static void sum_numbers(const kf_tile_layout *l, const int16_t *whole, float unit, float *sums)
+{
+    for (size_t g = 0; g < STAGE / l->group; g++) {
+        int32_t sum = 0;
+        for (size_t i = 0; i < l->group; i++) sum += whole[g * l->group + i];
+        *place_of_sum(l, sums, g) = (float)sum * unit;
+    }
+}
+
 /* --- both ---------------------------------------------------------------------------------------
  */
 
@@ -168,7 +178,10 @@ static void pack_x(const kf_tile_layout *l, const float *from, size_t i, tile_x 
         for (size_t k = 0; k < l->wide * l->together; k++)
             x.unit[lane + k] = k + l->together < l->wide * l->together ? 256 * unit : unit;
         pack_bytes(l, whole, x.tiles + 4 * lane);
-        if (l->zeros || l->offsets) sum_integers(l, whole, x.sums + lane);
+        if (l->kind == KF_TILE_LEVELS)
+            sum_numbers(l, whole, unit, x.sums + lane);
+        else if (l->zeros || l->offsets)
+            sum_integers(l, whole, x.sums + lane);
     } else {
         float kept[STAGE];
         pack_terms(l, from, x.tiles + 4 * lane, kept);
@@ -179,7 +192,7 @@ static void pack_x(const kf_tile_layout *l, const float *from, size_t i, tile_x 
 static void next_x(const kf_tile_layout *l, tile_x *x)
 {
     x->tiles += kf_tile_x_stage(l);
-    if (l->offsets || l->zeros) x->sums += STAGE / l->group / l->together * V;
+    if (l->offsets || l->zeros) x->sums += STAGE / l->group / l->sums_together * V;
     if (kf_tile_is_whole(l)) x->unit += V;
 }
 

@@ -114,6 +114,45 @@ KF_HD void bytes_store(tiles *t, int32_t *upper, int32_t *lower, int both)
     if (lower) _tile_stored(3, lower + 16 * 16, 64);
 }
 
+/* Of bytes without a sign, two planes: 0 and 1 are sums of one by either tile of x, 2 and 3 of the
+ * other; 4 and 5 rows of W, 6 and 7 x. */
+KF_HD void planes_begin(tiles *t, unsigned lanes)
+{
+    bytes_begin(t, 64, lanes);
+}
+KF_HD void planes_zero(tiles *t)
+{
+    bytes_zero(t, 0);
+}
+KF_HD void planes_dot(tiles *t, const unsigned plane, const uint8_t *a, const uint8_t *b,
+                      size_t lanes, const int one)
+{
+    (void)t;
+    if (plane == 0) {
+        _tile_loadd(4, a, 64);
+        _tile_loadd(6, b, 4 * lanes);
+        _tile_dpbusd(0, 4, 6);
+        if (one) return;
+        _tile_loadd(7, b + 64 * lanes, 4 * lanes);
+        _tile_dpbusd(1, 4, 7);
+    } else {
+        _tile_loadd(5, a, 64);
+        _tile_dpbusd(2, 5, 6);
+        if (!one) _tile_dpbusd(3, 5, 7);
+    }
+}
+KF_HD void planes_store(tiles *t, const unsigned plane, int32_t *c, const int one)
+{
+    (void)t;
+    if (plane == 0) {
+        _tile_stored(0, c, 64);
+        if (!one) _tile_stored(1, c + 16 * 16, 64);
+    } else {
+        _tile_stored(2, c, 64);
+        if (!one) _tile_stored(3, c + 16 * 16, 64);
+    }
+}
+
 /* --- scales -------------------------------------------------------------------------------------
  */
 
@@ -147,6 +186,22 @@ KF_HD void tb_store(uint8_t *p, tb a)
 KF_HD tb tb_table(const uint8_t *p)
 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)p));
+}
+KF_HD tb tb_load(const uint8_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+KF_HD tb tb_repeat(uint64_t a)
+{
+    return _mm512_set1_epi64((long long)a);
+}
+KF_HD tb tb_repeat_two(uint64_t a, uint64_t b)
+{
+    return _mm512_broadcast_i32x4(_mm_set_epi64x((long long)b, (long long)a));
+}
+KF_HD tb tb_times(tb a, tb b)
+{
+    return _mm512_mullo_epi16(a, b);
 }
 KF_HD tb tb_and(tb a, uint8_t mask)
 {

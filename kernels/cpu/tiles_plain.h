@@ -27,6 +27,13 @@
  *   bytes_store(t, first, second, both)
  *                    the sums: row r from 16 r on, `columns` of them; second: NULL if `one`
  *
+ *   planes_begin(t, lanes)   in place of these: 16 rows of 64 bytes without a sign, in two planes
+ *                    that have sums of their own, times one tile of x, or two if not `one`
+ *   planes_zero(t)   sums of zero, of both planes
+ *   planes_dot(t, plane, a, b, lanes, one)   plane 0, then plane 1 by the same x
+ *   planes_store(t, plane, c, one)   sums by the first tile of x, row r from 16 r on, and from
+ *                    c[256] on those by the second
+ *
  *   tw               32 words; of bfloat16, or indices
  *   tw_load, tw_store, tw_up, tw_down(a, bits)
  *   tw_merge(a, b, mask)         the bits of b where mask has ones, else of a
@@ -44,11 +51,12 @@
  *                                bytes begin at table[0] and table[128], with their signs
  *   tw_sixes(p, table, out)      64 codes of 6 bits in 48 bytes: their numbers, as there
  *
- *   tb               64 bytes; tb_store
- *   tb_table(p)      a table of 16 bytes
+ *   tb               64 bytes; tb_load, tb_store
+ *   tb_table(p)      a table of 16 bytes; tb_repeat(a): of a word of 8 twice; tb_repeat_two(a, b)
  *   tb_nibbles(p, q)     byte 16 n + i: nibble n of byte i at p; byte 32 + 16 n + i: at q
  *   tb_twice(p, a, b)    32 bytes twice; of these words of 64 bits are rotated down, by a or b bits
  *   tb_and(a, mask), tb_merge(a, b, mask), tb_less(a, n): byte by byte, as words above
+ *   tb_times(a, b)   as 32 words, the low 16 bits of each product
  *   tb_more_bits(a, p, q, n)   n more where one of the 32 bits at p, then of those at q, is set
  *   tb_look_up(table, i)   by bytes below 16 */
 #ifndef KERF_TILES_PLAIN_H
@@ -163,6 +171,35 @@ KF_HD void bytes_store(tiles *t, int32_t *first, int32_t *second, int both)
     }
 }
 
+KF_HD void planes_begin(tiles *t, unsigned lanes)
+{
+    t->columns = lanes;
+}
+KF_HD void planes_zero(tiles *t)
+{
+    bytes_zero(t, 0);
+}
+static void plane_dot(int32_t sum[16][16], const uint8_t *a, const uint8_t *b, size_t lanes)
+{
+    for (size_t r = 0; r < 16; r++, a += 64)
+        for (size_t i = 0; i < 64; i++) {
+            const int8_t *x = (const int8_t *)b + i / 4 * 4 * lanes + i % 4;
+            for (size_t c = 0; c < lanes; c++) sum[r][c] += a[i] * x[4 * c];
+        }
+}
+KF_HD void planes_dot(tiles *t, unsigned plane, const uint8_t *a, const uint8_t *b, size_t lanes,
+                      int one)
+{
+    int32_t(*sum)[16] = plane ? t->second : t->first;
+    plane_dot(sum, a, b, lanes);
+    if (!one) plane_dot(sum + 16, a, b + 64 * lanes, lanes);
+}
+KF_HD void planes_store(tiles *t, unsigned plane, int32_t *c, int one)
+{
+    for (size_t r = 0; r < (one ? 16 : 32); r++)
+        memcpy(c + 16 * r, plane ? t->second[r] : t->first[r], t->columns * sizeof *c);
+}
+
 /* --- bytes --------------------------------------------------------------------------------------
  */
 
@@ -178,6 +215,28 @@ typedef struct tb {
 KF_HD void tb_store(uint8_t *p, tb a)
 {
     memcpy(p, &a, sizeof a);
+}
+KF_HD tb tb_load(const uint8_t *p)
+{
+    TB_EACH(p[i]);
+}
+KF_HD tb tb_repeat_two(uint64_t a, uint64_t b)
+{
+    TB_EACH((i & 8 ? b : a) >> 8 * (i % 8));
+}
+KF_HD tb tb_repeat(uint64_t a)
+{
+    return tb_repeat_two(a, a);
+}
+KF_HD tb tb_times(tb a, tb b)
+{
+    tb y;
+    for (unsigned i = 0; i < 64; i += 2) {
+        const unsigned m = a.at[i] | (unsigned)a.at[i + 1] << 8;
+        const unsigned n = (b.at[i] | (unsigned)b.at[i + 1] << 8) * m;
+        y.at[i] = (uint8_t)n, y.at[i + 1] = (uint8_t)(n >> 8);
+    }
+    return y;
 }
 KF_HD tb tb_table(const uint8_t *p)
 {

@@ -39,10 +39,10 @@
  * (q4_1, q5_1, q2_k, q4_k, q5_k) are found apart from their codes, so in S |W[r][k]| counts as
  * |scale * code| plus |minimum| as above, and the second factor has 2^-24 more for the sums of X
  * that minima are multiplied by. Integers of 8 bits in groups of 64 and more, or with up to eight
- * columns in groups of 32, and codes with zero points are multiplied as integers there, with one e
- * for a run of at most 256 inputs; so are, with up to eight columns of F32, codes of 4 bits in
- * groups of 32 and more, and GGUF's blocks in groups of 32. So with "amx" T means j / 256 == k /
- * 256.
+ * columns in groups of 32, q2_k, q4_k and q5_k, and codes with zero points are multiplied as
+ * integers there, with X of any type rounded and one e for a run of at most 256 inputs; so are,
+ * with up to eight columns of F32, codes of 4 bits in groups of 32 and more, and GGUF's other
+ * blocks in groups of 32. So with "amx" T means j / 256 == k / 256.
  *
  * All this holds as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32
  * or BF16 is brought to fp16 by a power of two (beside bf16 weights it is split into two bf16
