@@ -2,6 +2,7 @@
 #include "plan/gemv_divide.h"
 
 #include "cpu/matrix.h"
+#include "format/format.h"
 
 /* A machine whose blocks may have so much shared memory, if that is less; 0: as it is. */
 static kf_gemv_machine limited(const kf_gemv_machine *m, unsigned most_shared)
@@ -28,6 +29,13 @@ int kf_gemv_divide(kf_gemv_launch *l, const kf_gemv_tiling *t, const kf_gemv_mac
     return fits;
 }
 
+/* In the kernels of slices all scales of a slice have one second-level scale, of which there is one
+ * for 256 scales: slices of a row must begin at multiples of one. */
+static int fits_slices(const kerf_format *f, const kf_gemv_strides *s, const kf_gemv_tiling *t)
+{
+    return f->second != KERF_SECOND_NESTED || s->row_groups * t->scale % t->slice_copy == 0;
+}
+
 /* FLAT formats are one row to their geometry; with whole groups in a row they are like others. The
  * rest have rows of their own, without padding. Rows of GGUF's blocks may begin anywhere. */
 kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g, uint64_t cols,
@@ -43,11 +51,16 @@ kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g,
     }
     *is_tiled = t->is_tiled && cols != 0 && !(is_flat && cols % f->group) &&
                 (flat.row_bytes % 16 == 0 || t->way == KF_WAY_BLOCKS);
-    /* A copy of 8-bit scales with one second-level scale for 256 of them must not reach into the
-     * next row. */
-    if (*is_tiled && f->second == KERF_SECOND_NESTED && flat.row_groups * t->scale % t->slice_copy)
-        *is_tiled = 0;
+    if (t->has_many && !fits_slices(f, &flat, t)) *is_tiled = 0;
     return *is_tiled ? flat : s;
+}
+
+kf_gemv_tiling kf_gemv_tiling_for(const kerf_format *f, uint64_t cols)
+{
+    kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(f));
+    const kf_gemv_strides flat = {.row_groups = f->group ? cols / f->group : 0};
+    if (!fits_slices(f, &flat, &t)) t.has_many = t.has_wide = 0;
+    return t;
 }
 
 int kf_gemv_scales_in_pieces(const kf_gemv_strides *s, const kf_gemv_launch *l,

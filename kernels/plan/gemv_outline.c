@@ -68,7 +68,7 @@ static void outline_more(kf_gemv_outline *out, const kf_gemv_launch *l, const kf
 kerf_status kf_gemv_outline_of(const kerf_format *f, uint64_t rows, uint64_t cols, unsigned columns,
                                const kf_gemv_machine *m, kf_gemv_outline *out)
 {
-    const kf_gemv_tiling t = kf_gemv_tiling_of(kf_spec_of(f));
+    const kf_gemv_tiling t = kf_gemv_tiling_for(f, cols);
     kerf_geometry g;
     int is_tiled = 0;
     *out = (kf_gemv_outline){.end = KF_GEMV_END_ANY};

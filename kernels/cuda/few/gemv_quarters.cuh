@@ -195,7 +195,9 @@ struct unit_feed {
 struct beside {
     uint32_t zero[2];
     float second[2];
+    float next[2]; /* of a lane's last group of a row, which may be of another block of scales */
 };
+static_assert(!NESTED || OWN_GROUPS <= 2, "two of a lane's groups have second-level scales");
 
 /* Of the rows of the tile that begins with a row of a matrix. */
 template <typename JOB>
@@ -232,6 +234,23 @@ __device__ __forceinline__ void fetch_beside(beside &out, const JOB &j, const kf
     }
 }
 
+/* Rows of an odd number of groups: a lane's second group may begin a block of 256. */
+__device__ __forceinline__ void fetch_next(beside &out, const kf_gemv_job &j,
+                                           const kf_gemv_matrix &m, uint32_t tile_row,
+                                           uint32_t stage, uint32_t lane)
+{
+    const uint64_t all = j.strides.row_groups;
+    const uint32_t group = (stage * 4 + lane % 4) * OWN_GROUPS + OWN_GROUPS - 1;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        out.next[half] = out.second[half];
+        if (all % OWN_GROUPS == 0) continue;
+        uint64_t row = min(tile_row + lane / 4 + 8 * half, m.rows - 1);
+        uint64_t at = row * all + min((uint64_t)group, all - 1);
+        out.next[half] = __ldg((const float *)m.plane[KERF_PLANE_SECOND] + at / KF_NEST_BLOCKS);
+    }
+}
+
 __device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, const team_span &s,
                                              uint32_t tile, uint32_t stage, uint32_t lane)
 {
@@ -239,6 +258,7 @@ __device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, 
         if (tile >= s.tiles) return;
         place p = s.at(tile);
         fetch_beside(out, j, s.part[p.part], p.row, stage, lane);
+        if constexpr (NESTED) fetch_next(out, j, s.part[p.part], p.row, stage, lane);
     }
 }
 

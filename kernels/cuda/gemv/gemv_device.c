@@ -120,7 +120,7 @@ kerf_status kf_gemv_device_plan(kerf_gemv *plan, kerf_device *device,
     p->launches = launches_of[kf_format_index(s->format)];
     p->tile_launches = tile_launches_of(s->format);
     if (s->flags & KERF_GEMV_SHUFFLED) p->launches = p->tile_launches = p->launches->shuffled;
-    p->tiling = kf_gemv_tiling_of(kf_spec_of(s->format));
+    p->tiling = kf_gemv_tiling_for(s->format, s->cols);
     p->spacing = options->spacing;
     KF_TRY(kf_gemv_ask_machine(p->ordinal, &m, err));
     kf_gemv_apply(&m.tuning, options->tuning);
