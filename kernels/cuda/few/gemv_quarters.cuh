@@ -163,7 +163,8 @@ struct unit_feed {
         if (j.pieces) {
             uint32_t at = stage * ROW_SCALES + lane % ROW_PIECES * SCALE_PIECE;
             if (SCALE_LANES == 32 || (int)lane < SCALE_LANES)
-                copy_scales<SCALE_PIECE>(to + lane * SCALE_PIECE, scales, at < all);
+                copy_scales<SCALE_PIECE>(to + lane * SCALE_PIECE, scales,
+                                         ROW_PIECES == 1 || at < all);
             return;
         }
         fetch_words(to, lane, all, stage, scales);

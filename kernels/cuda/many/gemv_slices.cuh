@@ -21,6 +21,7 @@ constexpr int SLICE_SCALES = TILE * SLICE_PITCH; /* where they begin in a unit *
 constexpr int SLICE_SCALE_PIECE = TILING.slice_copy;
 constexpr int SLICE_SCALE_PIECES =
     HAS_GROUPS && SCALE_BYTES ? SCALE_BYTES / SLICE_SCALE_PIECE : 1; /* of a row */
+constexpr int SLICE_SCALE_ROWS = SHARED_ROW ? 1 : TILE;
 constexpr int SLICE_ZEROS = SLICE_SCALES + TILE * SCALE_BYTES, SLICE_ZERO_BITS = GROUPS * BITS;
 constexpr int SLICE_UNIT = TILING.slice_unit;
 static_assert(SLICE_UNIT % 128 == 0 || !TILED, "twisting takes addresses at multiples of 128");
@@ -45,6 +46,20 @@ __device__ __noinline__ void fetch_slice_edge(const JOB &j, uint32_t to, uint32_
     copy_codes_at_edge<SLICE_PIECES, slice_place>(j, to, lane, slice, rows, codes);
     if constexpr (HAS_GROUPS)
         copy_scales_at_edge<SCALE_BYTES>(j, to + SLICE_SCALES, lane, slice, rows, scales);
+}
+
+/* Scales whose rows, of `all` bytes, begin at words, but not at whole copies; `scales`: of the
+ * slice, in the first row of the tile. */
+__device__ __noinline__ void fetch_slice_words(uint32_t to, uint32_t lane, uint32_t all,
+                                               uint32_t slice, const uint8_t *scales)
+{
+    constexpr uint32_t ROW = SCALE_BYTES > 4 ? SCALE_BYTES / 4 : 1, WORDS = SLICE_SCALE_ROWS * ROW;
+    const bool inside = slice * SCALE_BYTES + lane % ROW * 4 < all;
+    scales += lane / ROW * all + lane % ROW * 4;
+#pragma unroll
+    for (uint32_t i = 0; i < WORDS; i += 32)
+        if (i + 32 <= WORDS || i + lane < WORDS)
+            copy_scales<4>(to + (i + lane) * 4, scales + i / ROW * all, inside);
 }
 
 /* Words of zero points of the lanes' rows of a tile that do not begin at multiples of four. */
@@ -102,7 +117,8 @@ struct slice_source {
 
     /* Codes, and scales, where all 16 rows have them and every copy is aligned. */
     template <typename JOB>
-    __device__ __forceinline__ void copy_whole_codes(const JOB &j, uint32_t to, uint32_t lane) const
+    __device__ __forceinline__ void copy_whole_codes(const JOB &j, uint32_t to, uint32_t lane,
+                                                     bool inside = true) const
     {
         uint32_t row = lane / SLICE_PIECES, piece = lane % SLICE_PIECES;
         uint32_t step = SLICE_LANE_ROWS * (uint32_t)j.strides.row_bytes,
@@ -112,33 +128,55 @@ struct slice_source {
             for (uint32_t i = 0; i < SLICE_COPIES; i++) {
                 uint32_t twist = BITS == 6 ? 0 : i * SLICE_LANE_ROWS % 8 * 16;
                 copy_async((there ^ twist) + i * (SLICE_LANE_ROWS * SLICE_PITCH),
-                           codes + (uint64_t)step * i, true);
+                           codes + (uint64_t)step * i, inside);
             }
     }
-    __device__ __forceinline__ void copy_whole_scales(uint32_t to, uint32_t lane) const
+    __device__ __forceinline__ void copy_whole_scales(uint32_t to, uint32_t lane,
+                                                      bool inside = true) const
     {
         if constexpr (HAS_GROUPS) {
             constexpr int lanes = SHARED_ROW ? SLICE_SCALE_PIECES : TILE * SLICE_SCALE_PIECES;
             if (lanes == 32 || (int)lane < lanes)
                 copy_scales<SLICE_SCALE_PIECE>(to + SLICE_SCALES + lane * SLICE_SCALE_PIECE, scales,
-                                               true);
+                                               inside);
         }
     }
 
-    /* The unit into the ring at `to`. */
+    /* The slice's scales in the first row of the tile. */
+    template <typename JOB>
+    __device__ __forceinline__ const uint8_t *first_scales(const JOB &j, uint32_t lane) const
+    {
+        if (!HAS_GROUPS) return nullptr;
+        uint64_t before = SHARED_ROW ? 0 : lane / SLICE_SCALE_PIECES;
+        return scales - before * (j.strides.row_groups * SCALE_SIZE) -
+               lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE;
+    }
+
+    /* Of whole tiles. Where a slice has one piece of them, whole pieces are whole slices. */
+    template <typename JOB>
+    __device__ __forceinline__ void copy_scales_inside(const JOB &j, uint32_t slice, uint32_t to,
+                                                       uint32_t lane) const
+    {
+        const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
+        const uint32_t piece =
+            slice * SCALE_BYTES + lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE;
+        if (j.pieces)
+            copy_whole_scales(to, lane, SLICE_SCALE_PIECES == 1 || piece < all);
+        else
+            fetch_slice_words(to + SLICE_SCALES, lane, all, slice, first_scales(j, lane));
+    }
+
+    /* The unit into the ring at `to`. A row that ends within it has zeros behind its end. */
     template <typename JOB>
     __device__ __forceinline__ void copy(const JOB &j, uint32_t slice, uint32_t to,
                                          uint32_t lane) const
     {
-        if (j.whole && rows >= TILE) {
-            copy_whole_codes(j, to, lane);
-            copy_whole_scales(to, lane);
+        if (rows >= TILE && j.aligned && (!HAS_GROUPS || j.words)) {
+            const uint32_t piece = slice * SLICE_BYTES + lane % SLICE_PIECES * 16;
+            copy_whole_codes(j, to, lane, piece < (uint32_t)j.strides.row_bytes);
+            if constexpr (HAS_GROUPS) copy_scales_inside(j, slice, to, lane);
         } else {
-            uint64_t before = SHARED_ROW ? 0 : lane / SLICE_SCALE_PIECES;
-            fetch_slice_edge(j, to, lane, slice, rows, codes,
-                             HAS_GROUPS ? scales - before * (j.strides.row_groups * SCALE_SIZE) -
-                                              lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE
-                                        : nullptr);
+            fetch_slice_edge(j, to, lane, slice, rows, codes, first_scales(j, lane));
         }
         copy_zeros(j, slice, to, lane);
     }
