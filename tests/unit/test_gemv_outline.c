@@ -379,6 +379,23 @@ static void wide_on_demand(void **state)
     assert_int_equal(divided(kerf_format_find("nvfp4"), 304, task).division.k_groups, 0);
 }
 
+/* A slice of nf4-dq has four scales, and 256 scales, whatever rows they are of, have one of the
+ * second level: rows of 45 or 18 scales go in groups of four columns by the kernel for few. */
+static void slices_of_two_levels(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t k;
+        unsigned columns, launches;
+    } rows[] = {{2880, 1, 1},  {2880, 4, 1}, {2880, 5, 2},  {2880, 16, 4},
+                {1152, 16, 4}, {4096, 8, 1}, {4096, 16, 1}, {3072, 16, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(outline("nf4-dq", 4096, rows[i].k, rows[i].columns).launches,
+                         rows[i].launches);
+    assert_int_equal(outline("nf4-dq", 4096, 2880, 16).end, KF_GEMV_END_SCALES);
+    assert_int_equal(outline("nf4-dq", 4096, 2912, 1).end, KF_GEMV_END_ANY); /* 45.5 groups */
+}
+
 static void what_there_is_not(void **state)
 {
     (void)state;
@@ -403,6 +420,7 @@ int main(void)
         cmocka_unit_test(room_for_the_next_launch), cmocka_unit_test(blocks_of_a_multiprocessor),
         cmocka_unit_test(pairs_of_blocks),          cmocka_unit_test(pairs_on_demand),
         cmocka_unit_test(wide_on_demand),           cmocka_unit_test(what_there_is_not),
+        cmocka_unit_test(slices_of_two_levels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

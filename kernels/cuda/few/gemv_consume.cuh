@@ -101,7 +101,8 @@ consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const beside &b
             for (int i = 0; i < 2 * OWN_GROUPS; i++)
                 found[i % 2][i / 2] = scale_in(
                     w[i % 2], i / 2,
-                    SCALES::IS_PLAIN && i / 2 ? b.next[i % 2] : b.second[i % 2], me.offset);
+                    SCALES::IS_PLAIN && i / 2 && me.apart ? b.next[i % 2] : b.second[i % 2],
+                    me.offset);
     }
     constexpr int AT_ONCE = BITS == 6 ? QUARTER_PIECES : 1; /* pieces */
     constexpr int TURNS = QUARTER_PIECES / AT_ONCE, TURN_OCTETS = OCTETS / TURNS;

@@ -196,7 +196,7 @@ struct unit_feed {
 struct beside {
     uint32_t zero[2];
     float second[2];
-    float next[2]; /* of a lane's last group of a row, which may be of another block of scales */
+    float next[2]; /* of a lane's last group, where that may be of another block of scales */
 };
 static_assert(!NESTED || OWN_GROUPS <= 2, "two of a lane's groups have second-level scales");
 
@@ -244,7 +244,7 @@ __device__ __forceinline__ void fetch_next(beside &out, const kf_gemv_job &j,
     const uint32_t group = (stage * 4 + lane % 4) * OWN_GROUPS + OWN_GROUPS - 1;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        out.next[half] = out.second[half];
+        out.next[half] = 0; /* not `second`, which is on its way */
         if (all % OWN_GROUPS == 0) continue;
         uint64_t row = min(tile_row + lane / 4 + 8 * half, m.rows - 1);
         uint64_t at = row * all + min((uint64_t)group, all - 1);
