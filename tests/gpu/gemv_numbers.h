@@ -186,7 +186,7 @@ static void check_odd_x(const kerf_format *f)
     static const char *const names[KINDS] = {"outliers",  "subnormal x",  "tiny x",
                                              "a spike",   "largest x",    "one inf",
                                              "inf - inf", "one NaN in x", "zero x"};
-    static const extent sizes[] = {{37, 1056}, {40, 4096}, {19, 103}};
+    static const extent sizes[] = {{37, 1056}, {40, 4096}, {19, 103}, {16, 36864}};
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (size_t t = 0; t < COUNT(types); t++) {
             problem p = problem_new(f, sizes[i].rows, sizes[i].cols, types[t]);

@@ -232,6 +232,7 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
                            : x_at + lane % 4 * 16 + second * step);
     me.x_pair = 2 * step;
     me.table = keep(base + j.division.table_at + lane * 4);
+    if constexpr (NESTED) me.apart = j.strides.row_groups % OWN_GROUPS != 0;
     settle_worker<N>(me, j, x_at + N * step);
     uint32_t x = keep(me.x + (stage - stages.first) * X_STAGE);
     uint32_t octets[X_AHEAD<N>][PAIRS<N>][4] = {};
@@ -248,7 +249,8 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
     }
     if (j.constant_weights) wait_previous();
     end.load(j);
-    stage_column(j, part, largest, [&] { fill_ring(early, ahead); });
+    if (stage_column(j, part, largest, [&] { fill_ring(early, ahead); }))
+        stage_anew<N, TEAM || STEPS>(j, stages, x_at, largest);
     end.settle(j);
     if (KEEPS_END<N>) end.find_factors();
     __syncthreads();
@@ -318,7 +320,7 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
         prepare_runs(s, stages.count(), thread, b.runs);
         part.template aim<true>(j, stages, x_at, thread);
         __syncthreads();
-        stage_step(j, part, largest);
+        if (stage_step(j, part, largest)) stage_anew<N, true>(j, stages, x_at, largest);
         __syncthreads();
         settle_x<N>(me, j, stages.count(), x_at, thread);
         slot = 0;

@@ -47,6 +47,7 @@ struct column_worker {
     uint32_t table;   /* the lane's copy */
     uint32_t zero[2]; /* of planes: minus_1024() of rows g and g + 8 */
     float offset;
+    bool apart; /* nf4-dq: rows have an odd number of groups: beside.next */
     /* of blocks with minima */
     uint32_t sums, sums_column; /* sums of x, and from those of a column to the next's */
     bool is_odd;                /* something in x is not finite */
@@ -92,9 +93,15 @@ template <int N> __device__ __forceinline__ uint32_t column_bytes(const kf_gemv_
     return j.division.block_stages * (STAGE_CODES * 2) + gap;
 }
 
-__device__ __forceinline__ uint32_t larger_of(uint32_t most, uint4 v)
+/* An octet of fp16, or of bfloat16 by its column's power of two, as halves in order. */
+template <bool HALF> __device__ __forceinline__ uint4 halves_of(uint4 v, bf16_power power)
 {
-    return larger_bf16(larger_bf16(larger_bf16(larger_bf16(most, v.x), v.y), v.z), v.w);
+    uint32_t w[4] = {v.x, v.y, v.z, v.w};
+    if (!HALF)
+#pragma unroll
+        for (int e = 0; e < 4; e++) w[e] = power.halves(w[e]);
+    put_in_order(w);
+    return {w[0], w[1], w[2], w[3]};
 }
 
 /* A thread's part of N columns of x: every THREADS-th octet, from its own on. */
@@ -147,6 +154,23 @@ template <int N> struct x_part {
             if (has(j, c, u)) v[c][u] = __ldcg(source(j, c, u));
         }
     }
+    /* Whether the block has as many octets that the u-th of a thread may be one. */
+    __device__ __forceinline__ bool reaches(int u) const
+    {
+        return u * THREADS < octets;
+    }
+    __device__ __forceinline__ uint32_t at(const kf_gemv_job &j, int c, int u) const
+    {
+        return to + c * column_bytes<N>(j) + u * (THREADS * 16);
+    }
+    /* As it came. */
+    template <int M>
+    __device__ __forceinline__ void keep(const kf_gemv_job &j, const uint4 (&v)[N][M]) const
+    {
+#pragma unroll
+        for (int i = 0; i < N * M; i++)
+            if (place + i % M * THREADS < octets) put_piece(at(j, i / M, i % M), v[i / M][i % M]);
+    }
     /* In order, as halves. */
     template <bool HALF, int M>
     __device__ __forceinline__ void put(const kf_gemv_job &j, const uint32_t *largest,
@@ -154,17 +178,34 @@ template <int N> struct x_part {
     {
 #pragma unroll
         for (int c = 0; c < N; c++) {
-            float factor = HALF ? 1 : kf_exp2(x_shift(largest[c]));
+            const bf16_power power(HALF ? 0 : largest[c]);
 #pragma unroll
             for (int u = 0; u < M; u++) {
-                uint32_t w[4] = {v[c][u].x, v[c][u].y, v[c][u].z, v[c][u].w};
-                if (!HALF)
-#pragma unroll
-                    for (int e = 0; e < 4; e++) w[e] = half_pair(j, w[e], factor);
-                put_in_order(w);
+                if (!HALF && !reaches(u)) break;
                 if (place + u * THREADS < octets)
-                    put_piece(to + c * column_bytes<N>(j) + u * (THREADS * 16),
-                              {w[0], w[1], w[2], w[3]});
+                    put_piece(at(j, c, u), halves_of<HALF>(v[c][u], power));
+            }
+        }
+    }
+    /* What all passes kept. */
+    __device__ __forceinline__ void put_kept(const kf_gemv_job &j, const uint32_t *largest) const
+    {
+        constexpr uint32_t AHEAD = 4;
+#pragma unroll 1
+        for (int c = 0; c < N; c++) {
+            const bf16_power power(largest[c]);
+            uint32_t own = at(j, c, 0);
+#pragma unroll 1
+            for (uint32_t i = place; i < octets;
+                 i += AHEAD * THREADS, own += AHEAD * THREADS * 16) {
+                uint4 v[AHEAD];
+#pragma unroll
+                for (uint32_t u = 0; u < AHEAD; u++)
+                    if (i + u * THREADS < octets) v[u] = shared_piece(own + u * THREADS * 16);
+#pragma unroll
+                for (uint32_t u = 0; u < AHEAD; u++)
+                    if (i + u * THREADS < octets)
+                        put_piece(own + u * THREADS * 16, halves_of<false>(v[u], power));
             }
         }
     }
@@ -172,17 +213,22 @@ template <int N> struct x_part {
 
 /* Adds what a thread has seen of each column to the largest of all. */
 template <int N, int M>
-__device__ __forceinline__ void measure_batch(uint32_t (&most)[N], const uint4 (&v)[N][M])
+__device__ __forceinline__ void measure_batch(const x_part<N> &p, uint32_t (&most)[N],
+                                              const uint4 (&v)[N][M])
 {
 #pragma unroll
-    for (int i = 0; i < N * M; i++) most[i / M] = larger_of(most[i / M], v[i / M][i % M]);
+    for (int u = 0; u < M; u++) {
+        if (!p.reaches(u)) break;
+#pragma unroll
+        for (int c = 0; c < N; c++) most[c] = larger_halves(most[c], v[c][u]);
+    }
 }
 template <int N>
 __device__ __forceinline__ void meet_largest(const uint32_t (&most)[N], uint32_t *largest)
 {
 #pragma unroll
     for (int c = 0; c < N; c++) {
-        uint32_t of_warp = __reduce_max_sync(0xffffffffu, most[c]);
+        uint32_t of_warp = __reduce_max_sync(0xffffffffu, larger_half(most[c]));
         if (threadIdx.x % 32 == 0 && of_warp) atomicMax(largest + c, of_warp);
     }
     __syncthreads();
@@ -207,31 +253,59 @@ __device__ __noinline__ void stage_slowly(const kf_gemv_job &j, x_part<N> p, uin
     }
 }
 
-/* Batch by batch, each one trip. */
-template <int N>
-__device__ __noinline__ void stage_batches(const kf_gemv_job &j, x_part<N> p, uint32_t *largest)
+/* Whether bfloat16 is too large for its power of two, or not finite. */
+template <int N> __device__ __forceinline__ bool is_beyond(const uint32_t *largest)
 {
-    uint4 v[N][BATCH<N>];
-    if (j.x_type == KERF_BF16) {
-        uint32_t most[N] = {};
-        for (x_part<N> q = p; q.octets > q.place; q.pass()) {
-            q.load(j, v);
-            measure_batch(most, v);
-        }
-        meet_largest(most, largest);
-    }
-    for (; p.octets > p.place; p.pass()) {
-        p.load(j, v);
-        if (j.x_type == KERF_F16)
-            p.template put<true>(j, largest, v);
-        else
-            p.template put<false>(j, largest, v);
-    }
+    bool is = false;
+#pragma unroll
+    for (int c = 0; c < N; c++) is |= !bf16_power::fits(largest[c]);
+    return is;
 }
 
-/* x in one batch: `more` is done while it arrives. */
+/* It goes slowly then, once more. */
+template <int N, bool PART>
+__device__ __noinline__ void stage_anew(const kf_gemv_job &j, stage_span stages, uint32_t x,
+                                        uint32_t *largest)
+{
+    x_part<N> p;
+    p.template aim<PART>(j, stages, x, threadIdx.x);
+    __syncthreads();
+    if (threadIdx.x < N) largest[threadIdx.x] = 0;
+    __syncthreads();
+    stage_slowly(j, p, largest);
+}
+
+/* Batch by batch, each one trip: all of it is asked for before the first is used. Returns
+ * is_beyond(). */
+template <int N>
+__device__ __noinline__ bool stage_batches(const kf_gemv_job &j, x_part<N> p, uint32_t *largest)
+{
+    constexpr uint32_t PLACES = BATCH<N> * THREADS;
+    uint4 v[N][BATCH<N>];
+    if (j.x_type == KERF_F16) {
+        for (uint32_t done = 0; done < p.octets; done += PLACES, p.pass()) {
+            p.load(j, v);
+            __syncwarp();
+            p.template put<true>(j, largest, v);
+        }
+        return false;
+    }
+    uint32_t most[N] = {};
+    x_part<N> q = p;
+    for (uint32_t done = 0; done < p.octets; done += PLACES, q.pass()) {
+        q.load(j, v);
+        __syncwarp();
+        measure_batch(q, most, v);
+        q.keep(j, v);
+    }
+    meet_largest(most, largest);
+    p.put_kept(j, largest);
+    return is_beyond<N>(largest);
+}
+
+/* x in one batch: `more` is done while it arrives. Returns is_beyond(). */
 template <int M, int N, typename More>
-__device__ __forceinline__ void stage_batch(const kf_gemv_job &j, const x_part<N> &p,
+__device__ __forceinline__ bool stage_batch(const kf_gemv_job &j, const x_part<N> &p,
                                             uint32_t *largest, More more)
 {
     uint4 v[N][M];
@@ -239,33 +313,31 @@ __device__ __forceinline__ void stage_batch(const kf_gemv_job &j, const x_part<N
     more();
     if (j.x_type == KERF_F16) {
         p.template put<true>(j, largest, v);
-        return;
+        return false;
     }
     uint32_t most[N] = {};
-    measure_batch(most, v);
+    measure_batch(p, most, v);
     meet_largest(most, largest);
     p.template put<false>(j, largest, v);
+    return is_beyond<N>(largest);
 }
 
 /* x of the whole block, in order; from `largest`, zeros before, follows what its numbers were
  * multiplied by: x_shift() of each column. `more` starts the copies of the rest of the ring. All
- * threads take part. */
+ * threads take part. Returns is_beyond(): stage_anew() has to follow. */
 template <int N, typename More>
-__device__ __forceinline__ void stage_column(const kf_gemv_job &j, const x_part<N> &p,
+__device__ __forceinline__ bool stage_column(const kf_gemv_job &j, const x_part<N> &p,
                                              uint32_t *largest, More more)
 {
     bool wide = j.x_wide && j.x_type != KERF_F32 && j.cols % 8 == 0;
-    if (wide && p.octets <= FEW<N> * THREADS) {
-        stage_batch<FEW<N>>(j, p, largest, more);
-    } else if (N == 1 && wide && p.octets <= BATCH<N> * THREADS) {
-        stage_batch<BATCH<N>>(j, p, largest, more);
-    } else if (wide) {
-        stage_batches(j, p, largest);
-        more();
-    } else {
-        more();
-        stage_slowly(j, p, largest);
-    }
+    if (wide && p.octets <= FEW<N> * THREADS) return stage_batch<FEW<N>>(j, p, largest, more);
+    if (N == 1 && wide && p.octets <= BATCH<N> * THREADS)
+        return stage_batch<BATCH<N>>(j, p, largest, more);
+    bool beyond = false;
+    if (wide) beyond = stage_batches(j, p, largest);
+    more();
+    if (!wide) stage_slowly(j, p, largest);
+    return beyond;
 }
 
 } // namespace

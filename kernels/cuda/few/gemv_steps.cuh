@@ -22,13 +22,12 @@ __device__ __forceinline__ stage_span stages_of_step(const kf_gemv_job &j, uint3
 
 /* x of a step after the first; `largest` is zero. All threads take part. */
 template <int N>
-__device__ __forceinline__ void stage_step(const kf_gemv_job &j, const x_part<N> &p,
+__device__ __forceinline__ bool stage_step(const kf_gemv_job &j, const x_part<N> &p,
                                            uint32_t *largest)
 {
-    if (j.x_wide && j.x_type != KERF_F32 && j.cols % 8 == 0)
-        stage_batches(j, p, largest);
-    else
-        stage_slowly(j, p, largest);
+    if (j.x_wide && j.x_type != KERF_F32 && j.cols % 8 == 0) return stage_batches(j, p, largest);
+    stage_slowly(j, p, largest);
+    return false;
 }
 
 /* What a block's rows have of all steps so far: [part][item], each of them a thread's own, which

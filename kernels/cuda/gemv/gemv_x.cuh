@@ -45,6 +45,55 @@ __device__ __forceinline__ uint32_t larger_bf16(uint32_t most, uint32_t pair)
     return high < 0x7f800000 ? max(most, high) : most;
 }
 
+/* The larger magnitudes of two pairs of bfloat16, half by half; NaN is larger than all. */
+__device__ __forceinline__ uint32_t larger_halves(uint32_t most, uint32_t pair)
+{
+    asm("{\n\t.reg .b32 size;\n\t"
+        "abs.bf16x2 size, %1;\n\t"
+        "max.NaN.bf16x2 %0, %0, size;\n\t}"
+        : "+r"(most)
+        : "r"(pair));
+    return most;
+}
+__device__ __forceinline__ uint32_t larger_halves(uint32_t most, uint4 v)
+{
+    return larger_halves(larger_halves(larger_halves(larger_halves(most, v.x), v.y), v.z), v.w);
+}
+
+/* The larger one of such a pair, as a float has it. */
+__device__ __forceinline__ uint32_t larger_half(uint32_t pair)
+{
+    return max(pair << 16, pair & 0xffff0000u);
+}
+
+/* The power of two that brings bfloat16 to fp16, by the largest of a column, and does so in three
+ * instructions a pair. It is 2^-112 of that of x_shift(), so that a product, a bfloat16, has the
+ * exponent's bits that fp16 has: shifted by three, the difference of their mantissas, it is one.
+ * What is less than 2^-28 of the largest has lost bits then: it is subnormal in bfloat16. */
+struct bf16_power {
+    uint32_t pair;
+
+    __device__ __forceinline__ explicit bf16_power(uint32_t largest)
+        : pair((uint32_t)(x_shift(largest) + 127 - 112) * 0x00800080u)
+    {
+    }
+    /* Whether that power is a bfloat16, and the largest a number. */
+    static __device__ __forceinline__ bool fits(uint32_t largest)
+    {
+        return largest < (127u + 29) << 23;
+    }
+    __device__ __forceinline__ uint32_t halves(uint32_t x) const
+    {
+        uint32_t v;
+        asm("{\n\t.reg .b32 size;\n\t"
+            "abs.bf16x2 size, %1;\n\t"
+            "fma.rn.bf16x2 %0, size, %2, %3;\n\t}"
+            : "=r"(v)
+            : "r"(x), "r"(pair), "r"(0x80008000u));
+        return v << 3 | (x & 0x80008000u);
+    }
+};
+
 /* The element of eight that is the i-th of a lane. */
 __device__ __forceinline__ constexpr int octet_order(int i)
 {

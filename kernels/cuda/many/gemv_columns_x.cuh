@@ -167,6 +167,34 @@ __device__ __forceinline__ uint32_t largest_of_quad(uint32_t most)
     return max(most, __shfl_xor_sync(0xffffffffu, most, 2));
 }
 
+/* bfloat16 of one of 16 columns in registers -> halves; the exponent of what they were multiplied
+ * by. */
+__device__ __forceinline__ int convert_bf16(const kf_gemv_job &j, uint32_t (&x)[BLOCKS][4])
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < BLOCKS * 4; i++) most = larger_halves(most, x[i / 4][i % 4]);
+    most = largest_of_quad(larger_half(most));
+    const int shift = x_shift(most);
+    const float factor = kf_exp2(shift);
+    const bf16_power power(most);
+    if (bf16_power::fits(most))
+#pragma unroll
+        for (int i = 0; i < BLOCKS * 4; i++) x[i / 4][i % 4] = power.halves(x[i / 4][i % 4]);
+    else
+#pragma unroll
+        for (int i = 0; i < BLOCKS * 4; i++)
+            x[i / 4][i % 4] = half_pair(j, x[i / 4][i % 4], factor);
+    return shift;
+}
+
+/* Where registers are there for convert_bf16(): with eight columns it takes a fifth of the time,
+ * and beside codes that are looked up a tenth; codes of 8 bits in groups of 32 spill 50 words.
+ * There bfloat16 goes one by one. */
+template <int NB>
+constexpr bool IN_PAIRS =
+    NB > 1 && WAY != KF_WAY_CODEBOOK && !(WAY == KF_WAY_BYTE && GROUPS == SLICE_CODES / 32);
+
 /* 16-bit x in registers as it is in memory -> as it is multiplied. */
 template <int NB>
 __device__ __forceinline__ void convert_lines(const kf_gemv_job &j,
@@ -174,7 +202,10 @@ __device__ __forceinline__ void convert_lines(const kf_gemv_job &j,
 {
 #pragma unroll
     for (int n = 0; n < NB; n++) {
-        if (j.x_type == KERF_BF16 && X_PARTS == 1) {
+        const bool is_bf16 = j.x_type == KERF_BF16 && X_PARTS == 1;
+        if (is_bf16 && IN_PAIRS<NB>) {
+            shift[n] = convert_bf16(j, x[n]);
+        } else if (is_bf16) {
             uint32_t most = 0;
 #pragma unroll
             for (int i = 0; i < BLOCKS * 4; i++) most = larger_bf16(most, x[n][i / 4][i % 4]);
@@ -191,7 +222,7 @@ __device__ __forceinline__ void convert_lines(const kf_gemv_job &j,
                     __half2 h = as_half2(w);
                     rest = 0;
                     if (j.x_type == KERF_F16) split_pair(__low2float(h), __high2float(h), w, rest);
-                } else if (j.x_type == KERF_BF16) {
+                } else if (j.x_type == KERF_BF16 && !IN_PAIRS<NB>) {
                     w = half_pair(j, w, factor);
                 }
             }

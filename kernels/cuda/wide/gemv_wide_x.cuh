@@ -50,24 +50,20 @@ struct wide_column {
         return __ldcg((const uint4 *)((const uint16_t *)j.x + from + e));
     }
 
-    /* Bits of the largest finite magnitude. */
+    /* Bits of the largest magnitude; of the largest finite one, where x is not plain. */
     __device__ __forceinline__ uint32_t largest(const kf_gemv_job &j) const
     {
         uint32_t most = 0;
         if (live && plain)
 #pragma unroll 4
-            for (uint32_t o = lane; o < octets; o += 32) {
-                uint4 v = piece(j, o);
-                most = larger_bf16(larger_bf16(most, v.x), v.y);
-                most = larger_bf16(larger_bf16(most, v.z), v.w);
-            }
+            for (uint32_t o = lane; o < octets; o += 32) most = larger_halves(most, piece(j, o));
         else if (live)
 #pragma unroll 1
             for (uint32_t i = lane; i < octets * 8; i += 32) {
                 uint32_t u = __float_as_uint(element_of_x(j, from, k + i)) & 0x7fffffffu;
                 most = max(most, u < 0x7f800000u ? u : 0);
             }
-        return __reduce_max_sync(0xffffffffu, most);
+        return __reduce_max_sync(0xffffffffu, plain ? larger_half(most) : most);
     }
 };
 
@@ -80,7 +76,10 @@ __device__ __forceinline__ void load_wide_x(const kf_gemv_job &j, uint32_t k, ui
     wide_column c = {column * j.x_stride, k,
                      blocks * 4,          lane,
                      column < j.columns,  j.x_wide && j.cols % 8 == 0 && j.x_type != KERF_F32};
-    int shift = j.x_type == KERF_F16 ? 0 : x_shift(c.largest(j));
+    const uint32_t most = j.x_type == KERF_F16 ? 0 : c.largest(j);
+    const int shift = x_shift(most);
+    const bool is_half = j.x_type == KERF_F16, fits = bf16_power::fits(most);
+    const bf16_power power(most);
     float factor = kf_exp2(shift);
     if (lane == 0) back[column] = kf_exp2(-shift);
     at += column / 8 * WIDE_COLUMNS + column % 8 * 16;
@@ -95,7 +94,8 @@ __device__ __forceinline__ void load_wide_x(const kf_gemv_job &j, uint32_t k, ui
             for (int i = 0; i < AT_ONCE; i++) {
                 uint32_t o = first + 32 * i, w[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
 #pragma unroll
-                for (int n = 0; n < 4; n++) w[n] = half_pair(j, w[n], factor);
+                for (int n = 0; n < 4 && !is_half; n++)
+                    w[n] = fits ? power.halves(w[n]) : half_pair(j, w[n], factor);
                 if (o < c.octets) put_octet_of_x(at + o / 4 * WIDE_BLOCK, lane % 4, w);
             }
         }
