@@ -4,6 +4,7 @@
  *             [--decoder LIST|none] [--models FILE] [--no-ceilings] [--parts] [--no-baselines]
  *             [--replays N] [--budget SECONDS] [--rotate GB] [--commit ID]
  *             [--pairs always|4|8|never] [--energy SECONDS] [--spacing always|never] [--shared KIB]
+ *             [--x fp16|bf16]
  *                                                e.g. --formats nvfp4,int8 --shapes 4096x14336
  *
  * Weights rotate over distinct allocations of a gigabyte in total, each with numbers of its own, so
@@ -25,6 +26,8 @@
  *
  * --shared: so much shared memory for a block, in place of all of the GPU's: 98 as on an sm_89;
  * with 1 nothing has room, and products go an element at a time.
+ *
+ * --x: what x and y are, fp16 or bf16, which has no baselines.
  *
  * --energy: the decoders' tokens are replayed for so many seconds each, and joules counted by the
  * GPU itself; the power of the idle GPU is measured before.
@@ -133,20 +136,19 @@ typedef struct arguments {
 
 static bench_options parse(int argc, char **argv, arguments *a)
 {
-    static const struct option known[] = {{"formats", 1, NULL, 'f'}, {"shapes", 1, NULL, 's'},
-                                          {"columns", 1, NULL, 'c'}, {"decoder", 1, NULL, 'd'},
-                                          {"parts", 0, NULL, 'p'},   {"no-baselines", 0, NULL, 'n'},
-                                          {"replays", 1, NULL, 'r'}, {"budget", 1, NULL, 'b'},
-                                          {"rotate", 1, NULL, 'R'},  {"commit", 1, NULL, 'C'},
-                                          {"pairs", 1, NULL, 'P'},   {"spacing", 1, NULL, 'S'},
-                                          {"models", 1, NULL, 'm'},  {"no-ceilings", 0, NULL, 'x'},
-                                          {"energy", 1, NULL, 'E'},  {"shared", 1, NULL, 'k'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option known[] = {
+        {"formats", 1, NULL, 'f'}, {"shapes", 1, NULL, 's'},      {"columns", 1, NULL, 'c'},
+        {"decoder", 1, NULL, 'd'}, {"parts", 0, NULL, 'p'},       {"no-baselines", 0, NULL, 'n'},
+        {"replays", 1, NULL, 'r'}, {"budget", 1, NULL, 'b'},      {"rotate", 1, NULL, 'R'},
+        {"commit", 1, NULL, 'C'},  {"pairs", 1, NULL, 'P'},       {"spacing", 1, NULL, 'S'},
+        {"models", 1, NULL, 'm'},  {"no-ceilings", 0, NULL, 'x'}, {"energy", 1, NULL, 'E'},
+        {"shared", 1, NULL, 'k'},  {"x", 1, NULL, 'X'},           {NULL, 0, NULL, 0}};
     bench_options o = {.replays = 21,
                        .baselines = 1,
                        .ceilings = 1,
                        .started = race_now(),
-                       .rotated_bytes = 1.05e9};
+                       .rotated_bytes = 1.05e9,
+                       .x = KERF_F16};
     for (int k; (k = getopt_long(argc, argv, "o:", known, NULL)) != -1;) switch (k) {
         case 'o': a->out = optarg; break;
         case 'f': a->formats = optarg; break;
@@ -163,6 +165,11 @@ static bench_options parse(int argc, char **argv, arguments *a)
         case 'C': a->commit = optarg; break;
         case 'E': o.energy_s = atof(optarg); break;
         case 'k': o.plan.most_shared = 1024u * (unsigned)atoi(optarg); break;
+        case 'X':
+            if (strcmp(optarg, "fp16") != 0 && strcmp(optarg, "bf16") != 0)
+                bench_fail("--x", "fp16 or bf16");
+            o.x = optarg[0] == 'b' ? KERF_BF16 : KERF_F16;
+            break;
         case 'P':
             o.plan.team = strcmp(optarg, "4") == 0 ? 4 : strcmp(optarg, "8") == 0 ? 8 : 0;
             o.plan.pairing = o.plan.team || is_always(optarg, "--pairs") ? KF_GEMV_PAIR_ALWAYS
@@ -175,6 +182,7 @@ static bench_options parse(int argc, char **argv, arguments *a)
         default: exit(2);
         }
     if (o.replays < 1 || o.replays > RACE_REPLAYS) bench_fail("--replays", "1 to 64");
+    if (o.x == KERF_BF16 && o.baselines) bench_fail("--x bf16", "needs --no-baselines");
     o.n_formats = formats_of(a->formats, o.formats);
     o.n_decoder_formats = formats_of(a->decoder, o.decoder_formats);
     each_word(a->columns, take_columns, &o);

@@ -17,6 +17,7 @@ typedef struct bench_options {
     int replays, baselines, parts, ceilings;
     double started, budget_s, rotated_bytes;
     double energy_s; /* that each decoder is metered; 0: it is not */
+    kerf_dtype x;    /* of x and y: F16 or BF16 */
     kf_gemv_options plan;
 } bench_options;
 

@@ -27,6 +27,7 @@ static struct stage {
     int add; /* the result is added to the hidden state */
 } stages[STAGES];
 static int n_layers, n_launches;
+static kerf_dtype x_type;
 
 static void set_model(const decoder_model *m)
 {
@@ -53,7 +54,7 @@ typedef struct decoder {
     int blas_way[STAGES];
 } decoder;
 
-/* Vectors of fp16; widths of all that is written. */
+/* Vectors of x_type; widths of all that is written. */
 static struct {
     uint8_t *input, *hidden, *qkv, *active, *logits, *workspace;
     size_t workspace_bytes;
@@ -68,7 +69,7 @@ static void make_vectors(unsigned columns)
     vectors.qkv = bench_device_room(stages[0].all_rows * n);
     vectors.active = bench_device_room(stages[2].all_rows * n);
     vectors.logits = bench_device_room(stages[HEAD].all_rows * n);
-    bench_need_cuda(fill_numbers(vectors.input, KERF_F16, hidden * columns, 1, 0, 5, bench_stream),
+    bench_need_cuda(fill_numbers(vectors.input, x_type, hidden * columns, 1, 0, 5, bench_stream),
                     "x");
     bench_need_cuda(cudaMemsetAsync(vectors.active, 0, stages[2].all_rows * n, bench_stream),
                     "memset");
@@ -130,8 +131,8 @@ static int make_plans(decoder *d, const kf_gemv_options *options)
                                  .rows = s->rows[0],
                                  .cols = s->cols,
                                  .columns = d->columns,
-                                 .x = KERF_F16,
-                                 .y = KERF_F16,
+                                 .x = x_type,
+                                 .y = x_type,
                                  .parts = s->parts > 1 ? s->parts : 0,
                                  .flags = s->flags};
         if (i / STAGES == CHAIN) shape.flags |= KERF_GEMV_CONSTANT_WEIGHTS;
@@ -276,8 +277,9 @@ static void check_decoder(lane *l)
     read_logits(l, 1, a, n);
     read_logits(l, 0, b, n);
     size_t special = 0, zero = 0;
+    const uint16_t infinity = x_type == KERF_F16 ? 0x7c00 : 0x7f80;
     for (size_t i = 0; i < n; i++)
-        special += (a[i] & 0x7c00) == 0x7c00, zero += (a[i] & 0x7fff) == 0;
+        special += (a[i] & infinity) == infinity, zero += (a[i] & 0x7fff) == 0;
     const char *what = memcmp(a, b, n * 2) != 0  ? "a graph gives other bits"
                        : special || zero > n / 2 ? "no numbers come out"
                                                  : NULL;
@@ -358,6 +360,7 @@ int bench_decoder(const bench_options *o, const decoder_model *model, double las
     int n = 0, n_lanes = 0, n_out = 0;
     double began = race_now();
     set_model(model);
+    x_type = o->x;
     make_vectors(o->columns[0]);
     for (int i = 0; i < o->n_decoder_formats && race_now() < last_start; i++) {
         decoder *d = &all[n];

@@ -69,6 +69,7 @@ void write_json(const char *path, const bench_options *o, const char *device, co
     int cuda = 0;
     if (!f) bench_fail(path, "cannot be written");
     cudaRuntimeGetVersion(&cuda);
+    const char *x = o->x == KERF_F16 ? "F16" : "BF16";
     fprintf(
         f,
         "{\n  \"schema\": \"kerf-bench-gemv-cuda-1\",\n  \"device\": \"%s\", \"driver\": \"%s\", ",
@@ -76,9 +77,9 @@ void write_json(const char *path, const bench_options *o, const char *device, co
     fprintf(f, "\"cuda\": \"%d.%d\", \"cublas\": %d, \"commit\": \"%s\",\n", cuda / 1000,
             cuda % 1000 / 10, blas_version(), commit);
     fprintf(f,
-            "  \"x\": \"F16\", \"y\": \"F16\", \"rotated_bytes\": %.0f, \"replays\": %d, "
+            "  \"x\": \"%s\", \"y\": \"%s\", \"rotated_bytes\": %.0f, \"replays\": %d, "
             "\"seconds\": %.1f,\n",
-            o->rotated_bytes, o->replays, race_now() - o->started);
+            x, x, o->rotated_bytes, o->replays, race_now() - o->started);
     if (o->energy_s > 0) fprintf(f, "  \"idle_w\": %.1f,\n", all->idle_w);
     fprintf(f, "  \"results\": [");
     for (int i = 0; i < all->n_rows; i++) {

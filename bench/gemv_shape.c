@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RMS_LIMIT 1e-3 /* fp16 results round by 2e-4 */
+/* fp16 results round by 2e-4 of rms(y), bfloat16 by 1.7e-3. */
+#define RMS_LIMIT(x) ((x) == KERF_F16 ? 1e-3 : 3e-3)
 
 enum { WARM = 3 };
 
@@ -76,6 +77,7 @@ static struct {
     float *one;
     size_t y_bytes, workspace_bytes;
     uint64_t cols;
+    kerf_dtype type; /* of x and y */
 } common;
 
 static const char *call_run(void *ctx, int i, cudaStream_t s)
@@ -115,6 +117,15 @@ static float half(uint16_t h)
     return h & 0x8000 ? -size : size;
 }
 
+static float number(uint16_t h)
+{
+    const uint32_t bits = (uint32_t)h << 16;
+    float wide;
+    if (common.type == KERF_F16) return half(h);
+    memcpy(&wide, &bits, sizeof wide);
+    return wide;
+}
+
 /* y of call i, made by itself. */
 static void call_alone(entrant *e, int i, uint16_t *y)
 {
@@ -137,7 +148,7 @@ static void measure_error(entrant *e, const double *exact, uint16_t *y)
     for (size_t c = 0; c < e->columns; c++)
         for (size_t i = 0; i < e->w->sampled; i++) {
             double want = exact[c * e->w->sampled + i];
-            double miss = (double)half(y[c * rows + e->w->row[i]]) - want;
+            double miss = (double)number(y[c * rows + e->w->row[i]]) - want;
             errors += miss * miss;
             squares += want * want;
         }
@@ -186,7 +197,7 @@ static void add_read(entrant *all, int *n, const weights *w)
 
 /* Plain and in a chain; 0: there is no such plan. */
 static int add_run(entrant *all, int *n, const weights *w, unsigned columns, const double *exact,
-                   const kf_gemv_options *options)
+                   const bench_options *o)
 {
     uint16_t *y = bench_room(columns * w->rows * 2);
     int planned = 1;
@@ -196,12 +207,12 @@ static int add_run(entrant *all, int *n, const weights *w, unsigned columns, con
                                  .rows = w->rows,
                                  .cols = w->cols,
                                  .columns = columns,
-                                 .x = KERF_F16,
-                                 .y = KERF_F16,
+                                 .x = o->x,
+                                 .y = o->x,
                                  .flags =
                                      w->flags | (way == CHAIN ? KERF_GEMV_CONSTANT_WEIGHTS : 0)};
         entrant *e = new_entrant(all, n, BY_KERF, way, w, columns);
-        if (kf_gemv_plan_create_with(&e->plan, &shape, &exec, options, &bench_error) != KERF_OK) {
+        if (kf_gemv_plan_create_with(&e->plan, &shape, &exec, &o->plan, &bench_error) != KERF_OK) {
             printf("%s, %u columns: %s\n", w->name, columns, bench_error.text);
             --*n;
             planned = 0;
@@ -218,7 +229,7 @@ static int add_run(entrant *all, int *n, const weights *w, unsigned columns, con
     }
     for (int way = 0; way < WAYS_TO_LAUNCH && planned; way++) {
         const entrant *e = &all[*n - 1 - way];
-        if (e->r.error || e->rms <= RMS_LIMIT) continue;
+        if (e->r.error || e->rms <= RMS_LIMIT(o->x)) continue;
         printf("WRONG: %s, %u columns: an error of %.1e\n", w->name, columns, e->rms);
         bench_wrong++;
     }
@@ -258,12 +269,13 @@ timing timing_of(const racer *r, double calls)
 /* --- one shape ----------------------------------------------------------------------------------
  */
 
-static void make_common(extent size)
+static void make_common(extent size, kerf_dtype x)
 {
     size_t n = KERF_GEMV_COLUMNS * size.cols;
     float one = 1;
     memset(&common, 0, sizeof common);
     common.cols = size.cols;
+    common.type = x;
     common.x = bench_device_room(n * 2);
     common.x8 = bench_device_room(n);
     common.y_bytes = KERF_GEMV_COLUMNS * size.rows * 2;
@@ -273,8 +285,8 @@ static void make_common(extent size)
     common.one = bench_device_room(4);
     bench_need_cuda(cudaMemcpyAsync(common.one, &one, 4, cudaMemcpyHostToDevice, bench_stream),
                     "copy");
-    bench_need_cuda(fill_numbers(common.x, KERF_F16, n, 1, 0, 77, bench_stream), "x");
-    bench_need_cuda(to_e4m3(common.x8, common.x, KERF_F16, n, bench_stream), "x");
+    bench_need_cuda(fill_numbers(common.x, x, n, 1, 0, 77, bench_stream), "x");
+    bench_need_cuda(to_e4m3(common.x8, common.x, x, n, bench_stream), "x");
     bench_need_cuda(cudaStreamSynchronize(bench_stream), "x");
 }
 
@@ -286,9 +298,9 @@ static void free_common(void)
 
 static void add_format(entrant *all, int *n, const weights *w, const bench_options *o)
 {
-    double *exact = weights_exact(w, common.x, KERF_F16, KERF_GEMV_COLUMNS);
+    double *exact = weights_exact(w, common.x, o->x, KERF_GEMV_COLUMNS);
     int before = *n;
-    for (int i = 0; i < o->n_columns; i++) add_run(all, n, w, o->columns[i], exact, &o->plan);
+    for (int i = 0; i < o->n_columns; i++) add_run(all, n, w, o->columns[i], exact, o);
     for (int i = 0; o->baselines && i < o->n_columns; i++)
         if (w->format->id == KERF_FORMAT_FP16) add_blas(all, n, w, BY_CUBLAS, o->columns[i], exact);
     if (o->baselines && w->format->id == KERF_FORMAT_FP8_E4M3)
@@ -335,7 +347,7 @@ void bench_shape(extent size, const bench_options *o, double deadline, bench_res
     racer **racers = bench_room(room * sizeof *racers);
     weights *w = bench_room((size_t)o->n_formats * sizeof *w);
     double began = race_now();
-    make_common(size);
+    make_common(size, o->x);
     for (int i = 0; i < o->n_formats; i++) {
         w[i] = weights_new(&o->formats[i], size.rows, size.cols, o->rotated_bytes);
         add_format(all, &n, &w[i], o);

@@ -124,7 +124,7 @@ run() { # FOLDER OUT
             --head "$format" --json >"$out/$name/predicted.json"
     done <"$out/models"
     start=$SECONDS
-    "$folder/bench_gemv_cuda" --formats none --shapes none --columns 1 --no-baselines --no-ceilings \
+    "$folder/bench_gemv_cuda" --formats none --shapes none --columns 1 --x bf16 --no-baselines --no-ceilings \
         --models "$out/models" --replays "${REPLAYS:-21}" -o "$out/decoders.json" >"$out/decoders.txt" 2>&1 ||
         tail -n 8 "$out/decoders.txt"
     echo "decoders measured in $((SECONDS - start)) s"
