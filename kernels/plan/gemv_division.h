@@ -107,8 +107,8 @@ typedef struct kf_gemv_strides {
 kf_gemv_strides kf_gemv_strides_of(const kerf_format *f, const kerf_geometry *g, uint64_t cols,
                                    const kf_gemv_tiling *t, int *is_tiled);
 
-/* The tiling by which a product with rows of `cols` columns is planned: without the kernels for many
- * columns of x where the matrix is not for them. */
+/* The tiling by which a product with rows of `cols` columns is planned: without the kernels for
+ * many columns of x where the matrix is not for them. */
 kf_gemv_tiling kf_gemv_tiling_for(const kerf_format *f, uint64_t cols);
 
 /* Whether every row of scales begins at a multiple of what one copy takes of them. */

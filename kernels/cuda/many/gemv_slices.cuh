@@ -158,8 +158,7 @@ struct slice_source {
                                                        uint32_t lane) const
     {
         const uint32_t all = (uint32_t)j.strides.row_groups * SCALE_SIZE;
-        const uint32_t piece =
-            slice * SCALE_BYTES + lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE;
+        const uint32_t piece = slice * SCALE_BYTES + lane % SLICE_SCALE_PIECES * SLICE_SCALE_PIECE;
         if (j.pieces)
             copy_whole_scales(to, lane, SLICE_SCALE_PIECES == 1 || piece < all);
         else
