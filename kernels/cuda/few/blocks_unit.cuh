@@ -162,6 +162,7 @@ struct unit_feed {
 struct beside {
     uint32_t skew[2]; /* of rows g and g + 8 */
 };
+using column_beside = beside;
 
 __device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, const team_span &,
                                              uint32_t, uint32_t stage, uint32_t lane)

@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(THREADS, IS_FULL<N> || STEPS ? 1 : 2)
             commit_copies();
         }
     };
-    beside now = {}, then = {};
+    column_beside now = {}, then = {};
     if (left) fetch_beside(now, j, s, tile, stage, lane);
     uint32_t x_at = base + j.division.x_at;
     prepare_runs(s, stages.count(), thread, b.runs);

@@ -75,11 +75,22 @@ __device__ __forceinline__ void octet_codes(const uint32_t *w, int o, uint32_t o
     }
 }
 
+/* The second-level scale of a lane's group in a row. */
+__device__ __forceinline__ float second_of(const column_worker &, const beside &b, int row, int)
+{
+    return b.second[row];
+}
+__device__ __forceinline__ float second_of(const column_worker &me, const column_beside &b, int row,
+                                           int group)
+{
+    return group && me.apart ? b.next[row] : b.second[row];
+}
+
 /* Adds a unit to the lane's sums of rows g and g + 8: [column][row], or where groups have no scales
  * those of each pair, twice. v: what x comes into. */
-template <int N, typename SCALES = plain_scales>
+template <int N, typename SCALES = plain_scales, typename BESIDE = beside>
 __device__ __forceinline__ void
-consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const beside &b, float sum[N][2],
+consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const BESIDE &b, float sum[N][2],
              float whole[PAIRS<N>][2][4], uint32_t v[X_AHEAD<N>][PAIRS<N>][4],
              const SCALES &scales = SCALES())
 {
@@ -99,10 +110,8 @@ consume_unit(const column_worker &me, uint32_t slot, uint32_t x, const beside &b
         if constexpr (LOOKED_UP)
 #pragma unroll
             for (int i = 0; i < 2 * OWN_GROUPS; i++)
-                found[i % 2][i / 2] = scale_in(
-                    w[i % 2], i / 2,
-                    SCALES::IS_PLAIN && i / 2 && me.apart ? b.next[i % 2] : b.second[i % 2],
-                    me.offset);
+                found[i % 2][i / 2] =
+                    scale_in(w[i % 2], i / 2, second_of(me, b, i % 2, i / 2), me.offset);
     }
     constexpr int AT_ONCE = BITS == 6 ? QUARTER_PIECES : 1; /* pieces */
     constexpr int TURNS = QUARTER_PIECES / AT_ONCE, TURN_OCTETS = OCTETS / TURNS;

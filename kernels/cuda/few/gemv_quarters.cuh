@@ -196,6 +196,9 @@ struct unit_feed {
 struct beside {
     uint32_t zero[2];
     float second[2];
+};
+/* Of a product by itself: layers of experts have rows of whole slices. */
+struct column_beside : beside {
     float next[2]; /* of a lane's last group, where that may be of another block of scales */
 };
 static_assert(!NESTED || OWN_GROUPS <= 2, "two of a lane's groups have second-level scales");
@@ -236,7 +239,7 @@ __device__ __forceinline__ void fetch_beside(beside &out, const JOB &j, const kf
 }
 
 /* Rows of an odd number of groups: a lane's second group may begin a block of 256. */
-__device__ __forceinline__ void fetch_next(beside &out, const kf_gemv_job &j,
+__device__ __forceinline__ void fetch_next(column_beside &out, const kf_gemv_job &j,
                                            const kf_gemv_matrix &m, uint32_t tile_row,
                                            uint32_t stage, uint32_t lane)
 {
@@ -252,8 +255,9 @@ __device__ __forceinline__ void fetch_next(beside &out, const kf_gemv_job &j,
     }
 }
 
-__device__ __forceinline__ void fetch_beside(beside &out, const kf_gemv_job &j, const team_span &s,
-                                             uint32_t tile, uint32_t stage, uint32_t lane)
+__device__ __forceinline__ void fetch_beside(column_beside &out, const kf_gemv_job &j,
+                                             const team_span &s, uint32_t tile, uint32_t stage,
+                                             uint32_t lane)
 {
     if constexpr ((HAS_ZEROS && HAS_GROUPS) || NESTED) {
         if (tile >= s.tiles) return;
