@@ -66,7 +66,7 @@ __device__ __forceinline__ uint32_t larger_half(uint32_t pair)
     return max(pair << 16, pair & 0xffff0000u);
 }
 
-/* The power of two that brings bfloat16 to fp16, by the largest of a column, and does so in three
+/* The power of two that brings bfloat16 to fp16, by the largest of a column, and does so in four
  * instructions a pair. It is 2^-112 of that of x_shift(), so that a product, a bfloat16, has the
  * exponent's bits that fp16 has: shifted by three, the difference of their mantissas, it is one.
  * What is less than 2^-28 of the largest has lost bits then: it is subnormal in bfloat16. */
