@@ -118,6 +118,9 @@ static kerf_status fail_shape(const kerf_checkpoint *imatrix, const kerf_weight 
                    kerf_checkpoint_path(imatrix), w->name, (unsigned long long)s->columns);
 }
 
+/* Errors times what is larger leave the range of F32, and weights become anything. */
+#define LARGEST 1e30f
+
 static kerf_status read_floats(const kerf_checkpoint *imatrix, const kerf_tensor *t, float **out,
                                kerf_error *err)
 {
@@ -131,9 +134,10 @@ static kerf_status read_floats(const kerf_checkpoint *imatrix, const kerf_tensor
             (*out)[i] = (float)v;
         }
     for (uint64_t i = 0; i < n; i++) {
-        if ((*out)[i] >= 0 && (*out)[i] <= 3.4e38f) continue;
+        if ((*out)[i] >= 0 && (*out)[i] <= LARGEST) continue;
         return kf_fail(err, KERF_E_DATA, KF_NOWHERE,
-                       "%.200s: %.200s: value %llu is negative or not finite",
+                       "%.200s: %.200s: value %llu is negative, not finite, or above 1e30, which "
+                       "is no sum of squares of a model",
                        kerf_checkpoint_path(imatrix), t->name, (unsigned long long)i);
     }
     return KERF_OK;

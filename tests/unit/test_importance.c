@@ -149,15 +149,21 @@ static void test_zeros(void **state)
 
 static void test_bad_values(void **state)
 {
-    const float bad[] = {1, -1, 0, 0};
-    const given g[] = {{"a.weight", {1, {4}}, bad}};
-    kerf_checkpoint *c = open_given(in_folder(state, "bad.safetensors"), g, 1);
+    const float bad[] = {1, -1, 0, 0}, huge[] = {1, 0, 1.1e30f, 0}, large[] = {1, 0, 9e29f, 0};
+    const given g[] = {
+        {"a.weight", {1, {4}}, bad}, {"b.weight", {1, {4}}, huge}, {"c.weight", {1, {4}}, large}};
+    kerf_checkpoint *c = open_given(in_folder(state, "bad.safetensors"), g, 3);
     const kerf_weight w = weight_of("a.weight", (kerf_shape){2, {8, COLUMNS}});
+    const kerf_weight b = weight_of("b.weight", (kerf_shape){2, {8, COLUMNS}});
+    const kerf_weight l = weight_of("c.weight", (kerf_shape){2, {8, COLUMNS}});
     kerf_importance got;
     kerf_error err;
     assert_int_equal(kerf_importance_read(c, &w, 0, &got, &err), KERF_E_DATA);
     assert_non_null(strstr(err.text, "value 1 is negative"));
     assert_null(got.value);
+    assert_int_equal(kerf_importance_read(c, &b, 0, &got, &err), KERF_E_DATA);
+    assert_non_null(strstr(err.text, "value 2 is negative, not finite, or above 1e30"));
+    expect(c, &l, 0, large, COLUMNS);
     kerf_checkpoint_close(c);
 }
 

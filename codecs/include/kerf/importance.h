@@ -31,7 +31,7 @@ typedef struct kerf_importance {
 
 /* Of one weight; imatrix NULL: none. together: 1 makes one value per column of a stack too, the
  * sums of all experts over the tokens of all. KERF_E_DATA: the entry has another type or shape, or
- * a value that is negative or not finite. */
+ * a value that is negative, not finite, or above 1e30. */
 KERF_API KERF_CHECK kerf_status kerf_importance_read(const kerf_checkpoint *imatrix,
                                                      const kerf_weight *w, int together,
                                                      kerf_importance *out, kerf_error *err);
