@@ -168,6 +168,29 @@ KF_HD vh vh_max8(vh a, vh b)
     return _mm_max_epu8(a, b);
 }
 
+/* Two vh in a vi. */
+#define TWO_MINIS
+KF_HD vi vi_both(vh a)
+{
+    return _mm256_broadcastsi128_si256(a);
+}
+KF_HD vh vi_part(vi a, int i)
+{
+    return i == 0 ? _mm256_castsi256_si128(a) : _mm256_extracti128_si256(a, 1);
+}
+KF_HD vi vi_shl16(vi a, int n)
+{
+    return _mm256_slli_epi16(a, n);
+}
+KF_HD vi vi_sra16(vi a, unsigned n)
+{
+    return _mm256_sra_epi16(a, _mm_cvtsi32_si128((int)n));
+}
+KF_HD vi vi_max8(vi a, vi b)
+{
+    return _mm256_max_epu8(a, b);
+}
+
 KF_HD int vh_has8(vh a, uint8_t x)
 {
     return _mm_movemask_epi8(_mm_cmpeq_epi8(a, _mm_set1_epi8((char)x))) != 0;

@@ -61,6 +61,11 @@ KF_HD vz vz_look_up(vz_table t, vi codes)
     return _mm256_shuffle_epi8(t, vi_and(codes, _mm256_set1_epi8(15)));
 }
 
+KF_HD vz vz_set1(float zero)
+{
+    return _mm256_set1_epi8((char)zero);
+}
+
 KF_HD vz vz_of(vf zero)
 {
     const __m128i place = _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);

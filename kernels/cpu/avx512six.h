@@ -43,6 +43,10 @@ KF_HD vz vz_of(vf zero)
 {
     return _mm512_castps_si512(zero);
 }
+KF_HD vz vz_set1(float zero)
+{
+    return _mm512_castps_si512(_mm512_set1_ps(zero));
+}
 KF_HD vz_table vz_table_of(const float zero_of[16])
 {
     return _mm512_loadu_si512(zero_of);

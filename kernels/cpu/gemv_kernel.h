@@ -35,6 +35,7 @@ typedef void kf_gemv_rows_function(const kf_gemv_call *c, size_t r0, size_t r1);
 typedef vf vz; /* zero points of lanes; integers have bytes */
 typedef vt vz_table;
 #define vz_of(zero) (zero)
+#define vz_set1 vf_set1
 #define vz_table_of vt_load
 #define vz_look_up vf_look_up
 #endif

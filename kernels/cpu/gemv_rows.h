@@ -27,7 +27,7 @@
  *   INTEGERS               the order of x (kf_gemv_kind) where codes and x are multiplied as
  *                          integers; then also
  *   vw, vw_tables          the weights of a step; what they are looked up in
- *   vz, vz_of(vf), vz_table, vz_table_of, vz_look_up   zero points of lanes
+ *   vz, vz_of(vf), vz_set1, vz_table, vz_table_of, vz_look_up   zero points of lanes
  *   vw_of(decode, t, codes, zero), vw_dot(decode, w, x): V exact sums as fp32, one rounding each
  *   place_integers(l, n, out): 16-bit integers of a step in the order of the layout
  *   UNIT_OF(decode)        what the sums must be multiplied by

@@ -163,6 +163,17 @@ KF_HD size_t step_bytes_of(const int decode)
     return (size_t)(decode == KF_DECODE_INT6 || decode == KF_DECODE_WIDE6 ? 3 : 4) * V;
 }
 
+/* The scales of a row's lanes in one step. */
+KF_HD vf step_scale(const int scaling, const int kind, const int source, const kf_gemv_layout *l,
+                    const constants *k, const scratch *t, int r, size_t step, size_t entry, vh *odd)
+{
+    if (scaling == KF_SCALING_ROW) return vf_set1(1);
+    if (source)
+        return direct_scale(source, kind == STEPS_OF_TWO, l, &t->d, &k->place, r, step, odd);
+    if (kind == STEPS_OF_ONE) return vf_set1(t->scale[r][entry]);
+    return vf_spread(t->scale[r] + entry, k->spread);
+}
+
 /* What a row has in one step. */
 typedef struct step_row {
     raw q;
@@ -178,14 +189,54 @@ KF_HD step_row step_of_row(const int decode, const int scaling, const int kind, 
     s.q = load_codes(decode, kind, l, row, 0, at);
     s.zero = scaling != KF_SCALING_ZERO ? vz_of(vf_set1(0))
              : source                   ? direct_zero(l, &t->d, &k->place, r, step)
+             : kind == STEPS_OF_ONE     ? vz_set1(t->zero[r][entry])
                                         : vz_of(vf_spread(t->zero[r] + entry, k->spread));
-    s.scale = scaling == KF_SCALING_ROW ? vf_set1(1)
-              : source
-                  ? direct_scale(source, kind == STEPS_OF_TWO, l, &t->d, &k->place, r, step, odd)
-              : kind == STEPS_OF_ONE ? vf_set1(t->scale[r][entry])
-                                     : vf_spread(t->scale[r] + entry, k->spread);
+    s.scale = step_scale(scaling, kind, source, l, k, t, r, step, entry, odd);
     return s;
 }
+
+#ifdef TWO_MINIS
+/* Steps of MINI8 two at a time, each summed as add_steps does: both are shifted and masked at once.
+ * Returns the step that is left over, or `to`. */
+KF_HD size_t add_minis(const int scaling, const int R, const int C, const int kind,
+                       const int source, const kf_gemv_layout *l, const constants *k, scratch *t,
+                       size_t first, const uint8_t *const *row, size_t origin, const float *x,
+                       size_t x_stride, size_t step, size_t to, vf sum[ROWS][WIDE], vh worst[ROWS],
+                       vh *odd)
+{
+    const vi mask = vi_both(k->mask), low7 = vi_both(k->low7);
+    vi most[ROWS];
+    UNROLL for (int r = 0; r < R; r++) most[r] = vi_both(worst[r]);
+    for (; to - step >= 2; step += 2) {
+        const size_t at = (step - origin) * 2 * V;
+        if (at % 64 == 0)
+            UNROLL for (int r = 0; r < R; r++) fetch_ahead(row[r] + at, ROWS * l->row_bytes);
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            const vi q = vi_load(row[r] + at);
+            const vi lower = vi_and(vi_sra16(vi_shl16(q, 8), k->shift), mask);
+            const vi upper = vi_and(vi_sra16(q, k->shift), mask);
+            most[r] = vi_max8(most[r], vi_and(q, low7));
+            UNROLL for (int i = 0; i < 2; i++)
+            {
+                const size_t entry = (step + (size_t)i - first) * l->scales >> l->share;
+                const vf scale =
+                    step_scale(scaling, kind, source, l, k, t, r, step + (size_t)i, entry, odd);
+                const vf w0 = vf_of_half(vi_part(lower, i)), w1 = vf_of_half(vi_part(upper, i));
+                UNROLL for (int c = 0; c < C; c++)
+                {
+                    const float *xs = x + (size_t)c * x_stride + (step + (size_t)i) * 2 * V;
+                    const vf dot = vf_fma(w1, vf_load(xs + V), vf_mul(w0, vf_load(xs)));
+                    sum[r][c] = scaling == KF_SCALING_ROW ? vf_add(sum[r][c], dot)
+                                                          : vf_fma(dot, scale, sum[r][c]);
+                }
+            }
+        }
+    }
+    UNROLL for (int r = 0; r < R; r++) worst[r] = vh_max8(vi_part(most[r], 0), vi_part(most[r], 1));
+    return step;
+}
+#endif
 
 /* Adds steps [from, to) of R rows times C columns to sum; `first` is the first step of the chunk
  * whose scales are at hand, if they are widened. */
@@ -208,6 +259,11 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
         worst[r] = all_worst[r];
         UNROLL for (int c = 0; c < C; c++) sum[r][c] = total[r][c];
     }
+#ifdef TWO_MINIS
+    if (decode == KF_DECODE_MINI8)
+        from = add_minis(scaling, R, C, kind, source, l, k, t, first, row, origin, x, x_stride,
+                         from, to, sum, worst, &odd);
+#endif
     for (size_t step = from; step < to; step++) {
         const size_t entry = (step - first) * l->scales >> l->share;
         const size_t at = step - origin;
@@ -282,7 +338,7 @@ KF_HD void add_chunk(const int decode, const int scaling, const int R, const int
         ADD(STEPS_OF_TWO);
     else if (structs && l->piece && !source)
         ADD(STEPS_OF_STRUCTS);
-    else if (scaling == KF_SCALING_STEP && l->scales == 1 && !source)
+    else if (scaling != KF_SCALING_ROW && l->scales == 1 && !source)
         ADD(STEPS_OF_ONE);
     else
         ADD(STEPS);

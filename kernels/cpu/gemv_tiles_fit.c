@@ -166,6 +166,10 @@ static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols, size_t columns)
 {
     const int row = t->l.scaling == KF_SCALING_ROW;
     int fits = 0;
+    if (t->l.scale_elements > STAGE) { /* sums are of a stage at most */
+        t->l.scale_elements = STAGE;
+        t->l.entries = (cols + STAGE - 1) / STAGE;
+    }
     switch (t->l.decode) {
     case KF_DECODE_LUT4:
         fits = t->l.scale_elements == 16 ? fit_folded(t) : fit_nibbles(t, s, columns);

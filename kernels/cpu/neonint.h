@@ -61,6 +61,11 @@ KF_HD vz vz_look_up(vz_table t, vi codes)
 
 KF_HD vz vz_of(vf zero)
 {
+KF_HD vz vz_set1(float zero)
+{
+    return vdupq_n_s8((int8_t)zero);
+}
+
     return vreinterpretq_s8_u32(vmulq_u32(vcvtq_u32_f32(zero), vdupq_n_u32(0x01010101)));
 }
 
