@@ -1,10 +1,10 @@
-/* avx2int.h - codes of 4 bits times 16-bit integers on AVX2, in the words of gemv_rows.h.
+/* avx2int.h - codes of 2, 4 and 6 bits times 16-bit integers on AVX2, in the words of gemv_rows.h.
  *
  * A look-up by bytes (vpshufb) makes two vectors of 32 small integers of 32 bytes of codes. Each is
  * taken apart into words that have a byte at their top: those of even bytes by a shift, those of
  * odd bytes by a mask, signs included. vpmaddwd multiplies them by x and adds neighbours, so that a
  * dword has the sum of the codes that it held in memory, times 256: at most 8 * 32 * 256 * 32767 <
- * 2^31.
+ * 2^31. Codes of 2 bits are taken apart by three shifts, and are 16 numbers half as large.
  *
  * Codes of 6 bits come four in three bytes: these are put at a dword each, its words multiplied so
  * that two codes lie at the same bits of each, and looked up in two halves of 32. Four of them in a
@@ -20,10 +20,10 @@
 #include "cpu/gemv_layout.h"
 
 typedef struct vw {
-    vi v[4];
+    vi v[8]; /* INT2 has all */
 } vw;
 typedef struct vw_tables {
-    vi low, high; /* INT6: of codes below 16, and above */
+    vi low, high; /* INT6: high has those of codes from 16 on */
 } vw_tables;
 
 #define INTEGERS KF_KIND_WORDS
@@ -85,16 +85,15 @@ KF_HD vi vi_load6(const uint8_t *p)
     return _mm256_mullo_epi16(words, _mm256_set1_epi32(0x00010010));
 }
 
-/* Those as bytes, looked up: an index whose top bit is set finds a zero. */
+/* Those as bytes, looked up: numbers below 16 are what their codes are, and an index whose top bit
+ * is set finds a zero, which is less. A zero has no sign, whatever vpsignb makes of it. */
 KF_HD vi look_up6(const vw_tables *t, vi words)
 {
     vi codes = _mm256_or_si256(vi_and(_mm256_srli_epi16(words, 4), _mm256_set1_epi16(0x003f)),
                                vi_and(_mm256_srli_epi16(words, 2), _mm256_set1_epi16(0x3f00)));
-    vi sign = _mm256_or_si256(_mm256_slli_epi16(codes, 2), _mm256_set1_epi8(1));
     vi size = vi_and(codes, _mm256_set1_epi8(31));
-    vi small = _mm256_shuffle_epi8(t->low, _mm256_add_epi8(size, _mm256_set1_epi8(0x70)));
     vi large = _mm256_shuffle_epi8(t->high, _mm256_sub_epi8(size, _mm256_set1_epi8(16)));
-    return _mm256_sign_epi8(_mm256_or_si256(small, large), sign);
+    return _mm256_sign_epi8(_mm256_max_epu8(size, large), _mm256_slli_epi16(codes, 2));
 }
 
 KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, vz zero)
@@ -117,6 +116,17 @@ KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, 
         w.v[3] = _mm256_unpackhi_epi8(l, h);
         return w;
     }
+    if (decode == KF_DECODE_INT2) {
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            vi n = vi_and(i == 0 ? codes : _mm256_srli_epi16(codes, 2 * i), _mm256_set1_epi8(3));
+            n = _mm256_shuffle_epi8(t->low, n);
+            if (zeros) n = _mm256_sub_epi8(n, zero);
+            w.v[2 * i] = _mm256_slli_epi16(n, 8);
+            w.v[2 * i + 1] = vi_and(n, top);
+        }
+        return w;
+    }
     lower = _mm256_shuffle_epi8(t->low, lower), upper = _mm256_shuffle_epi8(t->low, upper);
     if (zeros) {
         lower = _mm256_sub_epi8(lower, zero), upper = _mm256_sub_epi8(upper, zero);
@@ -130,14 +140,18 @@ KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, 
 
 KF_HD vf vw_dot(const int decode, const vw *w, const int16_t *x)
 {
-    vi p[4];
-    const int n = decode == KF_DECODE_INT6 ? 2 : 4;
+    vi p[8];
+    const int n = decode == KF_DECODE_INT6 ? 2 : decode == KF_DECODE_INT2 ? 8 : 4;
     UNROLL for (int i = 0; i < n; i++) p[i] =
         _mm256_madd_epi16(w->v[i], vi_load((const uint8_t *)(x + 16 * i)));
     vi a = _mm256_add_epi32(p[0], p[1]);
     if (decode == KF_DECODE_INT6) return vf_of_int(a);
     vi b = _mm256_add_epi32(p[2], p[3]);
     if (decode == KF_DECODE_BOOK4) return vf_add(vf_of_int(a), vf_of_int(b));
+    if (decode == KF_DECODE_INT2) {
+        a = _mm256_add_epi32(a, _mm256_add_epi32(p[4], p[5]));
+        b = _mm256_add_epi32(b, _mm256_add_epi32(p[6], p[7]));
+    }
     return vf_of_int(_mm256_add_epi32(a, b));
 }
 

@@ -118,20 +118,21 @@ static int fit_pairs(kf_gemv_layout *l, const kerf_gemv *plan, kf_spec s)
     return 1;
 }
 
-/* Numbers that are small integers times 2^-e, with any zero point taken off. */
+/* Numbers that are small integers times 2^-e, with any zero point taken off: a lane sums eight of
+ * them times x of 16 bits, in the upper byte of a word each, or sixteen that are half as large. */
 static int fit_small(kf_gemv_layout *l, kf_spec s, float unit)
 {
-    const float most = 32; /* eight of them times x of 16 bits, in the upper byte of a word each */
+    const float most = s.bits == 2 ? 16 : 32;
     for (uint32_t i = 0; i < 16; i++) {
         float n = l->table[i] / unit;
         if (!(n >= -most / 2 && n <= most / 2) || n != (float)(int)n) return 0;
         l->whole_table[i] = (int16_t)n;
-        kf_scale scale = {0, i};
+        kf_scale scale = {0, i & ((1u << s.bits) - 1)};
         int zero = s.zero == KERF_ZERO_CODE ? kf_dequant_init(s, scale, 1, 0).zero : 0;
         if (zero < 0 || zero > (int)most / 2 || (zero && unit != 1)) return 0;
     }
     l->factor = unit;
-    l->decode = KF_DECODE_INT4;
+    l->decode = s.bits == 2 ? KF_DECODE_INT2 : KF_DECODE_INT4;
     return 1;
 }
 
@@ -156,21 +157,24 @@ static int fit_book(kf_gemv_layout *l)
     return l->table_error <= 0x1p-11;
 }
 
-/* 6 bits: a sign above the codes of 32 integers of at most 6 bits, times 2^-e, or of 9. */
+/* 6 bits: a sign above the codes of 32 integers of at most 6 bits, times 2^-e, the first 16 of
+ * which are what their codes are; or of 9. */
 static int fit_signed(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
 {
     const float unit = unit_value(s, 1), most = kind == KF_KIND_FEW ? 512 : 64;
     float largest = 0;
+    int plain = 1;
     if (!(unit > 0) || kf_bits(unit) & 0x7fffff) return 0;
     for (uint32_t i = 0; i < 32; i++) {
         float n = unit_value(s, i) / unit;
         if (!(n >= 0 && n < most) || n != (float)(int)n) return 0;
         if (unit_value(s, i + 32) != -unit_value(s, i)) return 0;
         l->whole_table[i] = (int16_t)n;
+        plain = plain && (i < 16 ? n == (float)i : n >= (float)i);
         largest = kf_max(largest, n);
     }
     l->factor = unit;
-    l->decode = largest < 64 ? KF_DECODE_INT6 : KF_DECODE_WIDE6;
+    l->decode = largest < 64 && plain ? KF_DECODE_INT6 : KF_DECODE_WIDE6;
     return 1;
 }
 
@@ -178,24 +182,25 @@ static int fit_whole(kf_gemv_layout *l, kf_spec s, kf_gemv_kind kind)
 {
     if (s.bits == 6 && kind != KF_KIND_BYTES && s.zero != KERF_ZERO_CODE)
         return fit_signed(l, s, kind);
-    if (kind == KF_KIND_FEW || s.bits != 4 || !fit_table(l, s)) return 0;
+    if (kind == KF_KIND_FEW || !fit_table(l, s)) return 0;
     for (float unit = 1; unit >= 0x1p-3f; unit /= 2)
         if (fit_small(l, s, unit)) return 1;
-    return s.zero != KERF_ZERO_CODE && fit_book(l);
+    return s.bits == 4 && s.zero != KERF_ZERO_CODE && fit_book(l);
 }
 
 /* Where the code of place j of a lane goes in the order of x. */
 static size_t order_of(const kf_gemv_layout *l, kf_gemv_kind kind, size_t lane, size_t j)
 {
-    const size_t half = l->codes / 2, byte = lane * 4 + j / 2, vector = 4 * l->lanes;
+    const size_t per = l->decode == KF_DECODE_INT2 ? 4 : 2; /* codes in a byte */
+    const size_t half = l->codes / 2, byte = lane * 4 + j / per, vector = 4 * l->lanes;
     switch (kind) {
     case KF_KIND_PAIR: return (j % half * l->lanes + lane) * 2 + j / half;
-    case KF_KIND_BYTES: return j % 2 * vector + byte;
+    case KF_KIND_BYTES: return j % per * vector + byte;
     case KF_KIND_FEW: return lane * l->codes + j;
-    case KF_KIND_WORDS: /* lower codes, then upper ones: even and odd bytes, or by halves of 16 */
+    case KF_KIND_WORDS: /* lowest codes first: even and odd bytes, or by halves of 16 */
         if (l->decode == KF_DECODE_INT6) return j % 2 * (vector / 2) + lane * 2 + j / 2;
-        if (l->decode == KF_DECODE_INT4)
-            return j % 2 * vector + j / 2 % 2 * (vector / 2) + byte / 2;
+        if (l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_INT2)
+            return j % per * vector + byte % 2 * (vector / 2) + byte / 2;
         return j % 2 * vector + byte % 16 / 8 * (vector / 2) + byte / 16 * 8 + byte % 8;
     default: return j * l->lanes + lane;
     }

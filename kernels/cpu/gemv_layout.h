@@ -79,7 +79,7 @@ typedef struct kf_gemv_layout {
     float offset;                /* BYTE: added to the byte; taken off zero points       */
     float zero_unit;             /* what zero points are multiplied by                   */
     float table[16];             /* LUT4, LUT2 (repeated)                                */
-    int16_t whole_table[32];     /* INT4, BOOK4, INT6: what is multiplied in place of it */
+    int16_t whole_table[32];     /* INT4, INT2, BOOK4, INT6: what is multiplied in place of it */
     double table_error;          /* BOOK4: at most, as a share of the number             */
     unsigned shift;              /* MINI: down from the top of 16 bits ...               */
     uint16_t mask;               /* ... and what is kept                                 */
@@ -168,9 +168,9 @@ double kf_gemv_layout_bound(const kf_gemv_layout *l);
 
 static inline int kf_gemv_is_whole(const kf_gemv_layout *l)
 {
-    return l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_BOOK4 ||
-           l->decode == KF_DECODE_INT6 || l->decode == KF_DECODE_WIDE6 ||
-           l->decode == KF_DECODE_LEVELS;
+    return l->decode == KF_DECODE_INT4 || l->decode == KF_DECODE_INT2 ||
+           l->decode == KF_DECODE_BOOK4 || l->decode == KF_DECODE_INT6 ||
+           l->decode == KF_DECODE_WIDE6 || l->decode == KF_DECODE_LEVELS;
 }
 
 /* Where packed vector c lies in the workspace. */

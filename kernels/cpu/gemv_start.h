@@ -28,6 +28,7 @@
 #ifdef FEW_DECODES
 #define TABLE_WHOLE(decode) TABLE_WHOLE_##decode
 #define TABLE_WHOLE_INT4
+#define TABLE_WHOLE_INT2
 #define TABLE_WHOLE_BOOK4
 #define TABLE_WHOLE_INT6 TABLE_OF(INT6)
 #undef TABLE_WIDE

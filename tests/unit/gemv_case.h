@@ -197,10 +197,10 @@ static inline float *case_product(const gemv_case *c, const char *backend, int t
     return y;
 }
 
-/* What the bound is made of. sum_x_max: of |w| times the largest x near it, [1] of 256 and not of
- * 64 inputs; sum_parts: of |w x|, where |w| is |scale * code| and |what is taken off it|. */
+/* What the bound is made of. sum_x_max: of |w| times the largest x near it, of 64, 128 or 256
+ * inputs; sum_parts: of |w x|, where |w| is |scale * code| and |what is taken off it|. */
 typedef struct gemv_exact {
-    double y, sum_abs, sum_parts, sum_x_max[2], w_max, x_max;
+    double y, sum_abs, sum_parts, sum_x_max[3], w_max, x_max;
     int w_nan, w_inf, x_special;
 } gemv_exact;
 
@@ -228,7 +228,7 @@ static inline double case_parts(const gemv_case *c, size_t r, size_t i)
 static inline gemv_exact case_exact(const gemv_case *c, size_t r, unsigned column)
 {
     gemv_exact e = {0};
-    double near[2] = {0}, low = 0; /* what the sum lost: Neumaier */
+    double near[3] = {0}, low = 0; /* what the sum lost: Neumaier */
     const float *w = c->w + r * c->cols, *x = c->x + column * c->cols;
     for (size_t k = 0; k < c->cols; k++) {
         double p = (double)w[k] * (double)x[k], t = e.y + p;
@@ -236,7 +236,7 @@ static inline gemv_exact case_exact(const gemv_case *c, size_t r, unsigned colum
         e.y = t;
         e.sum_abs += fabs(p);
         e.sum_parts += case_parts(c, r, k) * fabs((double)x[k]);
-        for (size_t i = 0, run = 64; i < 2; i++, run = 256) {
+        for (size_t i = 0, run = 64; i < 3; i++, run *= 2) {
             if (k % run == 0) {
                 near[i] = 0;
                 for (size_t j = k; j < c->cols && j < k + run; j++)
@@ -267,7 +267,7 @@ static inline int is_right(const gemv_case *c, gemv_exact e, const kerf_gemv *pl
     const int on_tiles = !strcmp(backend, "amx") || !strcmp(backend, "tiles");
     const int is_super = s.geometry == KERF_GROUP_SUPER;
     const int lies = is_super || (case_is_small(s) && !strcmp(backend, "avx512int"));
-    const int run = lies || on_tiles; /* 256 inputs, otherwise 64 */
+    const int run = lies || on_tiles ? 2 : s.bits == 2; /* 256 inputs; 128; 64 */
     const double sum = kerf_gemv_x_bound(plan) > 0 && is_super ? e.sum_parts : e.sum_abs;
     return fabs(got - e.y) <= kerf_gemv_bound(plan) * sum +
                                   kerf_gemv_x_bound(plan) * e.sum_x_max[run] +
@@ -296,7 +296,7 @@ static inline void check_product(const gemv_case *c, const gemv_exact *exact, co
                  "%g of %g",
                  c->g.format->name, backend, c->rows, c->cols, c->columns, i, got, exact[i].y,
                  kerf_gemv_bound(plan), exact[i].sum_abs, kerf_gemv_x_bound(plan),
-                 exact[i].sum_x_max[1]);
+                 exact[i].sum_x_max[2]);
     }
     kerf_gemv_plan_free(plan);
 }

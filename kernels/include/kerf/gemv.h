@@ -17,16 +17,17 @@
  *
  * The second term is what rounding X costs, where a processor multiplies X and codes as integers:
  *
- *   codes of 4 bits          on a processor without AVX-512 ("avx2int", "neonint")
+ *   codes of 2 and 4 bits    on a processor without AVX-512 ("avx2int", "neonint")
  *   codes of 6 bits          with AVX-512 and VBMI ("avx512int"); mxfp6-e2m3 also with AVX2
  *   GGUF's blocks of two     "avx2int", "neonint", and "avx512int" where the processor has VNNI
  *   levels (q4_1 to iq4_xs)
  *   GGUF's q4_0              "avx2int", "neonint"; with VNNI "avx512int", as blocks of two levels
  *   GGUF's q8_0              with VNNI "avx512int", as blocks of two levels
  *
- * There X is rounded to n * 2^e with |n| < 2^15, with one e for a run of at most 64 inputs, and the
- * numbers of NF4 to 15 bits, which is in the first term. Blocks of two levels differ in two ways:
- * runs have at most 256 inputs, so T means j / 256 == k / 256; and in S |W[r][k]| counts as
+ * There X is rounded to n * 2^e with |n| < 2^15, with one e for a run of at most 64 inputs (128 for
+ * codes of 2 bits, and T means j / 128 == k / 128), and the numbers of NF4 to 15 bits, which is in
+ * the first term. Blocks of two levels differ in two ways: runs have at most 256 inputs, so T means
+ * j / 256 == k / 256; and in S |W[r][k]| counts as
  * |scale * code| plus what is taken off it, since sums of both are found apart (not in q4_0 and
  * q8_0). What is taken off is the minimum of the group, or the scale times the middle of the codes:
  * 16 in q5_0, 4 in q3_k, 32 in q6_k. With "avx2", "avx512" or "neon" in kerf_exec.backend all
