@@ -18,9 +18,16 @@
 
 #include "cpu/avx2.h"
 #include "cpu/gemv_layout.h"
+#include "cpu/unit.h"
+
+#if KF_IN_UNIT(INT2)
+#define WORDS_OF_STEP 8
+#else
+#define WORDS_OF_STEP 4 /* of all others: gcc keeps fewer of them in memory */
+#endif
 
 typedef struct vw {
-    vi v[8]; /* INT2 has all */
+    vi v[WORDS_OF_STEP];
 } vw;
 typedef struct vw_tables {
     vi low, high; /* INT6: high has those of codes from 16 on */
@@ -117,7 +124,7 @@ KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, 
         return w;
     }
     if (decode == KF_DECODE_INT2) {
-        UNROLL for (int i = 0; i < 4; i++)
+        UNROLL for (int i = 0; i < WORDS_OF_STEP / 2; i++)
         {
             vi n = vi_and(i == 0 ? codes : _mm256_srli_epi16(codes, 2 * i), _mm256_set1_epi8(3));
             n = _mm256_shuffle_epi8(t->low, n);
@@ -140,17 +147,18 @@ KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, 
 
 KF_HD vf vw_dot(const int decode, const vw *w, const int16_t *x)
 {
-    vi p[8];
-    const int n = decode == KF_DECODE_INT6 ? 2 : decode == KF_DECODE_INT2 ? 8 : 4;
+    vi p[WORDS_OF_STEP];
+    const int n = decode == KF_DECODE_INT6 ? 2 : decode == KF_DECODE_INT2 ? WORDS_OF_STEP : 4;
     UNROLL for (int i = 0; i < n; i++) p[i] =
         _mm256_madd_epi16(w->v[i], vi_load((const uint8_t *)(x + 16 * i)));
     vi a = _mm256_add_epi32(p[0], p[1]);
     if (decode == KF_DECODE_INT6) return vf_of_int(a);
     vi b = _mm256_add_epi32(p[2], p[3]);
     if (decode == KF_DECODE_BOOK4) return vf_add(vf_of_int(a), vf_of_int(b));
-    if (decode == KF_DECODE_INT2) {
-        a = _mm256_add_epi32(a, _mm256_add_epi32(p[4], p[5]));
-        b = _mm256_add_epi32(b, _mm256_add_epi32(p[6], p[7]));
+    UNROLL for (int i = 4; i < n; i += 4)
+    {
+        a = _mm256_add_epi32(a, _mm256_add_epi32(p[i], p[i + 1]));
+        b = _mm256_add_epi32(b, _mm256_add_epi32(p[i + 2], p[i + 3]));
     }
     return vf_of_int(_mm256_add_epi32(a, b));
 }

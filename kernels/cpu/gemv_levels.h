@@ -193,28 +193,28 @@ typedef struct level_rows {
     size_t ahead; /* from here to the rows that come next */
 } level_rows;
 
-/* Adds steps [first, end) of R rows to total. */
+/* Adds steps [first, end) of R rows to sum. */
 KF_HD void add_level_steps(kf_spec s, const int R, const int C, const kf_gemv_layout *l,
                            const level_rows *rows, const uint8_t *x, size_t first, size_t end,
-                           vf total[ROWS][WIDE])
+                           vf all[ROWS][WIDE])
 {
     const kf_super k = kf_gemv_level_block(s, TAKES_SMALL);
     const size_t x_stride = 4 * l->steps * l->step;
     const unsigned step = k.elements == 32 ? 2 * VB : 256, bytes = step / k.elements * k.bytes;
     const vi book = vi_load16(l->level_book);
-    vf sum[ROWS][WIDE];
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = vf_set1(0);
+    vf sum[ROWS][WIDE]; /* of their own, so that they live in registers */
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = all[r][c];
     for (size_t i = first; i < end; i++) UNROLL for (int r = 0; r < R; r++)
         {
             const uint8_t *block = i < l->whole ? rows->row[r] + i * bytes : rows->tail[r];
-            for (size_t j = 0; j < bytes; j += 64) fetch_ahead(block + j, rows->ahead);
+            if (rows->ahead)
+                for (size_t j = 0; j < bytes; j += 64) fetch_ahead(block + j, rows->ahead);
             if (k.elements == 32)
                 add_small(k, C, book, block, x + 4 * step * i, x_stride, sum[r]);
             else
                 add_levels(k, s.group, C, l, book, block, x + 4 * step * i, x_stride, sum[r]);
         }
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) total[r][c] =
-        vf_add(total[r][c], sum[r][c]);
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) all[r][c] = sum[r][c];
 }
 
 /* Row r of a column by the reference. */
@@ -229,39 +229,110 @@ static void redo_level_row(const kf_gemv_call *call, size_t r, size_t column)
     kf_gemv_ref.rows(&one, r, r + 1);
 }
 
+static void finish_level(const kf_gemv_call *call, size_t r, size_t column, float y)
+{
+    if (kf_is_finite(y))
+        kf_gemv_finish(call, r, column, y);
+    else
+        redo_level_row(call, r, column);
+}
+
+/* Points out `n` rows from r0 on. */
+static void find_level_rows(const kf_gemv_call *call, size_t r0, size_t n, level_rows *rows)
+{
+    const kf_gemv_layout *l = call->plan->state;
+    const size_t whole = l->whole * l->step_bytes;
+    for (size_t r = 0; r < n; r++) {
+        rows->row[r] = call->w.plane[KERF_PLANE_CODES] + (r0 + r) * l->row_bytes;
+        memset(rows->tail[r], 0, sizeof rows->tail[r]);
+        memcpy(rows->tail[r], rows->row[r] + whole, l->row_bytes - whole);
+    }
+}
+
 /* R rows from r0 on times C columns from `column` on. */
 KF_HD void levels_tile(kf_spec s, const int R, const int C, const kf_gemv_call *call, size_t r0,
                        size_t column)
 {
     const kf_gemv_layout *l = call->plan->state;
     const uint8_t *x = (const uint8_t *)kf_gemv_packed(l, call->workspace, column);
-    const size_t whole = l->whole * l->step_bytes;
-    level_rows rows;
+    level_rows rows = {.ahead = R > 1 ? ROWS * l->row_bytes : SUPER_AHEAD};
     vf total[ROWS][WIDE];
-    rows.ahead = R > 1 ? ROWS * l->row_bytes : SUPER_AHEAD;
-    for (int r = 0; r < R; r++) {
-        rows.row[r] = call->w.plane[KERF_PLANE_CODES] + (r0 + (size_t)r) * l->row_bytes;
-        memset(rows.tail[r], 0, sizeof rows.tail[r]);
-        memcpy(rows.tail[r], rows.row[r] + whole, l->row_bytes - whole);
-        UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_set1(0);
+    find_level_rows(call, r0, (size_t)R, &rows);
+    for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_set1(0);
+    for (size_t first = 0; first < l->steps; first += l->chunk) {
+        const size_t end = l->steps - first < l->chunk ? l->steps : first + l->chunk;
+        vf sum[ROWS][WIDE];
+        for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = vf_set1(0);
+        add_level_steps(s, R, C, l, &rows, x, first, end, sum);
+        for (int r = 0; r < R; r++)
+            UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_add(total[r][c], sum[r][c]);
+    }
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            finish_level(call, r0 + (size_t)r, column + (size_t)c, vf_sum(total[r][c]));
+}
+
+/* A block of rows times more columns than go at a time: parts of x, WIDE columns of them, stay in
+ * the first cache while all rows of the block pass. */
+#define LEVEL_ROWS 16
+#define LEVEL_PART 1024                /* inputs */
+#define LEVEL_X_NEAR ((size_t)1 << 19) /* bytes of x that need none: about what a core keeps */
+
+typedef struct level_block {
+    level_rows row[LEVEL_ROWS]; /* one each */
+    vf sum[LEVEL_ROWS][KERF_GEMV_COLUMNS], total[LEVEL_ROWS][KERF_GEMV_COLUMNS];
+} level_block;
+
+/* Adds steps [first, end) of n rows times C columns from `column` on. */
+KF_HD void add_level_part(kf_spec s, const int C, const kf_gemv_call *call, level_block *b,
+                          size_t n, size_t column, size_t first, size_t end)
+{
+    const kf_gemv_layout *l = call->plan->state;
+    const uint8_t *x = (const uint8_t *)kf_gemv_packed(l, call->workspace, column);
+    for (size_t r = 0; r < n; r++) {
+        b->row[r].ahead = column == 0 ? LEVEL_ROWS * l->row_bytes : 0;
+        add_level_steps(s, 1, C, l, &b->row[r], x, first, end, (vf(*)[WIDE]) & b->sum[r][column]);
+    }
+}
+
+/* n rows from r0 on, each summed in the order of levels_tile. */
+KF_HD void levels_block(kf_spec s, const kf_gemv_call *call, size_t r0, size_t n, level_block *b)
+{
+    const kf_gemv_layout *l = call->plan->state;
+    const size_t columns = call->columns, part = LEVEL_PART / l->step;
+    for (size_t r = 0; r < n; r++) {
+        find_level_rows(call, r0 + r, 1, &b->row[r]);
+        for (size_t c = 0; c < columns; c++) b->total[r][c] = vf_set1(0);
     }
     for (size_t first = 0; first < l->steps; first += l->chunk) {
         const size_t end = l->steps - first < l->chunk ? l->steps : first + l->chunk;
-        add_level_steps(s, R, C, l, &rows, x, first, end, total);
-    }
-    for (int r = 0; r < R; r++)
-        for (int c = 0; c < C; c++) {
-            const float y = vf_sum(total[r][c]);
-            if (kf_is_finite(y))
-                kf_gemv_finish(call, r0 + (size_t)r, column + (size_t)c, y);
-            else
-                redo_level_row(call, r0 + (size_t)r, column + (size_t)c);
+        for (size_t r = 0; r < n; r++)
+            for (size_t c = 0; c < columns; c++) b->sum[r][c] = vf_set1(0);
+        for (size_t from = first; from < end; from += part) {
+            const size_t to = end - from < part ? end : from + part;
+            size_t c = 0;
+            for (; columns - c >= WIDE; c += WIDE) add_level_part(s, WIDE, call, b, n, c, from, to);
+            if (columns - c >= 2) add_level_part(s, 2, call, b, n, c, from, to), c += 2;
+            if (columns - c == 1) add_level_part(s, 1, call, b, n, c, from, to);
         }
+        for (size_t r = 0; r < n; r++)
+            for (size_t c = 0; c < columns; c++)
+                b->total[r][c] = vf_add(b->total[r][c], b->sum[r][c]);
+    }
+    for (size_t r = 0; r < n; r++)
+        for (size_t c = 0; c < columns; c++) finish_level(call, r0 + r, c, vf_sum(b->total[r][c]));
 }
 
 /* Rows in fours with a single column: memory is read at four places then. */
 KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
+    const kf_gemv_layout *l = call->plan->state;
+    if (call->columns > WIDE && call->columns * 4 * l->steps * l->step > LEVEL_X_NEAR) {
+        level_block block;
+        for (size_t r = r0; r < r1; r += LEVEL_ROWS)
+            levels_block(s, call, r, r1 - r < LEVEL_ROWS ? r1 - r : LEVEL_ROWS, &block);
+        return;
+    }
     for (size_t r = r0; r < r1;) {
         const int rows = call->columns == 1 && r1 - r >= ROWS ? ROWS : 1;
         for (size_t c = 0; c < call->columns;) {

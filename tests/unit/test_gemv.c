@@ -83,6 +83,32 @@ static void test_long(void **state)
     }
 }
 
+/* More x than a core keeps near: rows go in blocks then, each summed as beside few columns. */
+static void test_wide(void **state)
+{
+    (void)state;
+    FOR_FORMATS(f)
+    {
+        if (f->geometry != KERF_GROUP_SUPER && f->geometry != KERF_GROUP_STRUCT) continue;
+        gemv_case c = case_new(f, 19, 8448, KERF_GEMV_COLUMNS, KERF_F32);
+        case_encode(&c, 0.1f, 3);
+        case_random_x(&c, 1, 4);
+        check_backends(&c);
+        FOR_BACKENDS(b)
+        {
+            float *all = case_product(&c, b, 2), *few;
+            c.columns = 3;
+            few = case_product(&c, b, 2);
+            c.columns = KERF_GEMV_COLUMNS;
+            if (strcmp(b, "amx")) /* whose plans differ by columns */
+                assert_memory_equal(all, few, 3 * c.rows * sizeof *few);
+            free(all);
+            free(few);
+        }
+        case_free(&c);
+    }
+}
+
 /* --- exactly ------------------------------------------------------------------------------------
  */
 
@@ -378,7 +404,7 @@ int main(void)
         cmocka_unit_test(test_largest),    cmocka_unit_test(test_reproducible),
         cmocka_unit_test(test_types),      cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_special_x),  cmocka_unit_test(test_infinite_minima),
-        cmocka_unit_test(test_sizes_of_w),
+        cmocka_unit_test(test_sizes_of_w), cmocka_unit_test(test_wide),
     };
     return cmocka_run_group_tests_name("gemv", tests, NULL, NULL);
 }
