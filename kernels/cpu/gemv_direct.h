@@ -79,6 +79,11 @@ KF_HD vf direct_scale(const int source, const int two, const kf_gemv_layout *l, 
 {
     const uint8_t *p = d->scales[r] + (step >> l->share) * l->scale_bytes;
     switch (source) {
+    case KF_SOURCE_FLOATS: {
+        float scale;
+        memcpy(&scale, p, sizeof scale);
+        return vf_set1(scale);
+    }
     case KF_SOURCE_WORDS: return vf_of_bits(vi_place(p, two, l->scale_gap, place->scale));
     case KF_SOURCE_EXPONENTS: { /* 2^-127 is subnormal */
         vi bits = vi_shr(vi_place(p, two, l->scale_gap, place->scale), 1);

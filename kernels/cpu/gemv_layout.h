@@ -48,6 +48,7 @@ typedef enum kf_gemv_halves { KF_HALVES_NONE, KF_HALVES_WHOLE, KF_HALVES_BYTES }
  * straight from their bytes, a vector at once (gemv_direct.h). */
 typedef enum kf_gemv_source {
     KF_SOURCE_WIDENED,
+    KF_SOURCE_FLOATS,    /* fp32, one for all lanes                           */
     KF_SOURCE_WORDS,     /* bfloat16                                          */
     KF_SOURCE_EXPONENTS, /* E8M0                                              */
     KF_SOURCE_HALVES,    /* fp16                                              */

@@ -73,6 +73,7 @@ static int fit_quick(kf_gemv_layout *l, kf_spec s)
 static kf_gemv_source source_of(kf_spec s)
 {
     switch (s.scale) {
+    case KERF_SCALE_F32: return KF_SOURCE_FLOATS;
     case KERF_SCALE_BF16: return KF_SOURCE_WORDS;
     case KERF_SCALE_E8M0: return KF_SOURCE_EXPONENTS;
     case KERF_SCALE_F16: return KF_SOURCE_HALVES;
@@ -112,9 +113,11 @@ static void fit_direct(kf_gemv_layout *l, kf_spec s)
         return;
     if (!s.group) return; /* one for a whole row */
     if (structs < 1 || structs > 2 || apart * size > 8 || (l->piece && l->share)) return;
-    if ((l->scales == 1 || source == KF_SOURCE_EXPONENTS) && l->scaling != KF_SCALING_ZERO &&
-        !l->piece)
-        return; /* one for all lanes is loaded as it is */
+    const int floats = source == KF_SOURCE_FLOATS;
+    if (floats && (l->scales != 1 || l->scaling != KF_SCALING_STEP || l->piece)) return;
+    if (!floats && (l->scales == 1 || source == KF_SOURCE_EXPONENTS) &&
+        l->scaling != KF_SCALING_ZERO && !l->piece)
+        return; /* one for all lanes is widened before and loaded as it is */
     if (l->scaling == KF_SCALING_ZERO && (s.bits != 4 || l->piece)) return;
     l->scale_bytes = l->piece ? l->step_stride : l->scales * size;
     l->scale_gap = structs == 2 ? l->stride : 0;

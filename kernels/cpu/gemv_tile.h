@@ -422,6 +422,7 @@ KF_HD int do_direct(const int decode, const int scaling, const kf_gemv_call *cal
     }
     if (scaling == KF_SCALING_ZERO) return 0; /* no such format */
     switch (l->source) {
+        SOURCE(FLOATS)
         SOURCE(EXPONENTS)
         SOURCE(BYTES)
     default: return 0;
