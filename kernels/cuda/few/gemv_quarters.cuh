@@ -96,19 +96,6 @@ __device__ __noinline__ void fetch_edge(const kf_gemv_job &j, uint32_t to, uint3
         copy_scales_at_edge<ROW_SCALES>(j, to + CODE_BYTES, lane, stage, rows, scales);
 }
 
-/* Scales whose rows, of `all` bytes, begin at words, but not at whole copies; `scales` as above. */
-__device__ __noinline__ void fetch_words(uint32_t to, uint32_t lane, uint32_t all, uint32_t stage,
-                                         const uint8_t *scales)
-{
-    constexpr uint32_t WORDS = SCALE_ROWS * ROW_WORDS;
-    const bool inside = stage * ROW_SCALES + lane % ROW_WORDS * 4 < all;
-    scales += lane / ROW_WORDS * all + lane % ROW_WORDS * 4;
-#pragma unroll
-    for (uint32_t i = 0; i < WORDS; i += 32)
-        if (i + 32 <= WORDS || i + lane < WORDS)
-            copy_scales<4>(to + (i + lane) * 4, scales + i / ROW_WORDS * all, inside);
-}
-
 /* Copies a warp's run of units into its ring, one after another. */
 struct unit_feed {
     uint32_t tile, stage, left; /* units of the run */
@@ -167,7 +154,7 @@ struct unit_feed {
                                          ROW_PIECES == 1 || at < all);
             return;
         }
-        fetch_words(to, lane, all, stage, scales);
+        copy_scales_in_words<ROW_SCALES>(to, lane, all, stage, scales);
     }
 
     /* The unit into the ring at `to`, and on to the next. */

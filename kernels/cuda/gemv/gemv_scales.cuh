@@ -76,6 +76,22 @@ __device__ __forceinline__ void copy_scales_at_edge(const JOB &j, uint32_t to, u
     }
 }
 
+/* Scales whose rows in the matrix, of `all` bytes, begin at words, but not at whole copies; ROW and
+ * unit as above; `scales`: of the unit, in the first row of the tile. */
+template <int ROW>
+__device__ __noinline__ void copy_scales_in_words(uint32_t to, uint32_t lane, uint32_t all,
+                                                  uint32_t unit, const uint8_t *scales)
+{
+    constexpr uint32_t ROW_WORDS = ROW > 4 ? ROW / 4 : 1,
+                       WORDS = (SHARED_ROW ? 1 : TILE) * ROW_WORDS;
+    const bool inside = unit * ROW + lane % ROW_WORDS * 4 < all;
+    scales += lane / ROW_WORDS * all + lane % ROW_WORDS * 4;
+#pragma unroll
+    for (uint32_t i = 0; i < WORDS; i += 32)
+        if (i + 32 <= WORDS || i + lane < WORDS)
+            copy_scales<4>(to + (i + lane) * 4, scales + i / ROW_WORDS * all, inside);
+}
+
 } // namespace
 
 #endif

@@ -21,7 +21,6 @@ constexpr int SLICE_SCALES = TILE * SLICE_PITCH; /* where they begin in a unit *
 constexpr int SLICE_SCALE_PIECE = TILING.slice_copy;
 constexpr int SLICE_SCALE_PIECES =
     HAS_GROUPS && SCALE_BYTES ? SCALE_BYTES / SLICE_SCALE_PIECE : 1; /* of a row */
-constexpr int SLICE_SCALE_ROWS = SHARED_ROW ? 1 : TILE;
 constexpr int SLICE_ZEROS = SLICE_SCALES + TILE * SCALE_BYTES, SLICE_ZERO_BITS = GROUPS * BITS;
 constexpr int SLICE_UNIT = TILING.slice_unit;
 static_assert(SLICE_UNIT % 128 == 0 || !TILED, "twisting takes addresses at multiples of 128");
@@ -46,20 +45,6 @@ __device__ __noinline__ void fetch_slice_edge(const JOB &j, uint32_t to, uint32_
     copy_codes_at_edge<SLICE_PIECES, slice_place>(j, to, lane, slice, rows, codes);
     if constexpr (HAS_GROUPS)
         copy_scales_at_edge<SCALE_BYTES>(j, to + SLICE_SCALES, lane, slice, rows, scales);
-}
-
-/* Scales whose rows, of `all` bytes, begin at words, but not at whole copies; `scales`: of the
- * slice, in the first row of the tile. */
-__device__ __noinline__ void fetch_slice_words(uint32_t to, uint32_t lane, uint32_t all,
-                                               uint32_t slice, const uint8_t *scales)
-{
-    constexpr uint32_t ROW = SCALE_BYTES > 4 ? SCALE_BYTES / 4 : 1, WORDS = SLICE_SCALE_ROWS * ROW;
-    const bool inside = slice * SCALE_BYTES + lane % ROW * 4 < all;
-    scales += lane / ROW * all + lane % ROW * 4;
-#pragma unroll
-    for (uint32_t i = 0; i < WORDS; i += 32)
-        if (i + 32 <= WORDS || i + lane < WORDS)
-            copy_scales<4>(to + (i + lane) * 4, scales + i / ROW * all, inside);
 }
 
 /* Words of zero points of the lanes' rows of a tile that do not begin at multiples of four. */
@@ -162,7 +147,8 @@ struct slice_source {
         if (j.pieces)
             copy_whole_scales(to, lane, SLICE_SCALE_PIECES == 1 || piece < all);
         else
-            fetch_slice_words(to + SLICE_SCALES, lane, all, slice, first_scales(j, lane));
+            copy_scales_in_words<SCALE_BYTES>(to + SLICE_SCALES, lane, all, slice,
+                                              first_scales(j, lane));
     }
 
     /* The unit into the ring at `to`. A row that ends within it has zeros behind its end. */
