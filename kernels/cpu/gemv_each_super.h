@@ -1,34 +1,37 @@
-/* gemv_each_super.h - the end of a unit for blocks of two levels (gemv_super.h, gemv_levels.h): its
- * function, compiled for each of their formats with the row of formats.def as a literal. What
- * includes it says
+/* gemv_each_super.h - a function for blocks of two levels (gemv_super.h, gemv_levels.h), compiled
+ * for each of their formats with the row of formats.def as a literal. What includes it says
  *
  *   EACH_SUPER(s, call, r0, r1)   the function
  *   EACH_SUPER_SMALL              whether it takes blocks of one level, too (kf_gemv_level_block)
- *   EACH_SUPER_ENTRY              the name of the unit's table
- */
-KF_HD void each_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
+ *   EACH_SUPER_NAME(x)            names for what is made here; EACH_SUPER_NAME(any) is of all
+ * formats
+ *
+ * and loses these words again. */
+KF_HD void EACH_SUPER_NAME(rows)(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
     if (kf_gemv_level_block(s, EACH_SUPER_SMALL).elements) EACH_SUPER(s, call, r0, r1);
 }
 
 #define KERF_FORMAT(ID, wire, name, family, elem, geometry, group, scale, second, zero, ...)      \
-    static void each_##ID(const kf_gemv_call *c, size_t r0, size_t r1)                            \
+    static void EACH_SUPER_NAME(ID)(const kf_gemv_call *c, size_t r0, size_t r1)                  \
     {                                                                                             \
         static const kf_spec s = KF_SPEC(ID, family, elem, geometry, group, scale, second, zero); \
-        each_rows(s, c, r0, r1);                                                                  \
+        EACH_SUPER_NAME(rows)(s, c, r0, r1);                                                      \
     }
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 
-static kf_gemv_rows_function *const each_of[] = {
-#define KERF_FORMAT(ID, ...) each_##ID,
+static kf_gemv_rows_function *const EACH_SUPER_NAME(each)[] = {
+#define KERF_FORMAT(ID, ...) EACH_SUPER_NAME(ID),
 #include <kerf/formats.def>
 #undef KERF_FORMAT
 };
 
-static void any_super(const kf_gemv_call *c, size_t r0, size_t r1)
+static void EACH_SUPER_NAME(any)(const kf_gemv_call *c, size_t r0, size_t r1)
 {
-    each_of[kf_format_index(c->plan->shape.format)](c, r0, r1);
+    EACH_SUPER_NAME(each)[kf_format_index(c->plan->shape.format)](c, r0, r1);
 }
 
-kf_gemv_rows_function *const EACH_SUPER_ENTRY[KF_SCALINGS] = {[KF_SCALING_STEP] = any_super};
+#undef EACH_SUPER
+#undef EACH_SUPER_SMALL
+#undef EACH_SUPER_NAME

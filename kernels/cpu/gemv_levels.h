@@ -193,28 +193,29 @@ typedef struct level_rows {
     size_t ahead; /* from here to the rows that come next */
 } level_rows;
 
-/* Adds steps [first, end) of R rows to sum. */
-KF_HD void add_level_steps(kf_spec s, const int R, const int C, const kf_gemv_layout *l,
-                           const level_rows *rows, const uint8_t *x, size_t first, size_t end,
-                           vf all[ROWS][WIDE])
+/* Adds steps [first, end) of R rows to total: their sum, or, of a part, one after the other. */
+KF_HD void add_level_steps(kf_spec s, const int R, const int C, const int is_part,
+                           const kf_gemv_layout *l, const level_rows *rows, const uint8_t *x,
+                           size_t first, size_t end, vf total[ROWS][WIDE])
 {
     const kf_super k = kf_gemv_level_block(s, TAKES_SMALL);
     const size_t x_stride = 4 * l->steps * l->step;
     const unsigned step = k.elements == 32 ? 2 * VB : 256, bytes = step / k.elements * k.bytes;
     const vi book = vi_load16(l->level_book);
-    vf sum[ROWS][WIDE]; /* of their own, so that they live in registers */
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = all[r][c];
+    vf sum[ROWS][WIDE];
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] =
+        is_part ? total[r][c] : vf_set1(0);
     for (size_t i = first; i < end; i++) UNROLL for (int r = 0; r < R; r++)
         {
             const uint8_t *block = i < l->whole ? rows->row[r] + i * bytes : rows->tail[r];
-            if (rows->ahead)
-                for (size_t j = 0; j < bytes; j += 64) fetch_ahead(block + j, rows->ahead);
+            for (size_t j = 0; j < bytes; j += 64) fetch_ahead(block + j, rows->ahead);
             if (k.elements == 32)
                 add_small(k, C, book, block, x + 4 * step * i, x_stride, sum[r]);
             else
                 add_levels(k, s.group, C, l, book, block, x + 4 * step * i, x_stride, sum[r]);
         }
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) all[r][c] = sum[r][c];
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) total[r][c] =
+        is_part ? sum[r][c] : vf_add(total[r][c], sum[r][c]);
 }
 
 /* Row r of a column by the reference. */
@@ -229,7 +230,7 @@ static void redo_level_row(const kf_gemv_call *call, size_t r, size_t column)
     kf_gemv_ref.rows(&one, r, r + 1);
 }
 
-static void finish_level(const kf_gemv_call *call, size_t r, size_t column, float y)
+KF_HD void finish_level(const kf_gemv_call *call, size_t r, size_t column, float y)
 {
     if (kf_is_finite(y))
         kf_gemv_finish(call, r, column, y);
@@ -238,7 +239,7 @@ static void finish_level(const kf_gemv_call *call, size_t r, size_t column, floa
 }
 
 /* Points out `n` rows from r0 on. */
-static void find_level_rows(const kf_gemv_call *call, size_t r0, size_t n, level_rows *rows)
+KF_HD void find_level_rows(const kf_gemv_call *call, size_t r0, size_t n, level_rows *rows)
 {
     const kf_gemv_layout *l = call->plan->state;
     const size_t whole = l->whole * l->step_bytes;
@@ -255,17 +256,14 @@ KF_HD void levels_tile(kf_spec s, const int R, const int C, const kf_gemv_call *
 {
     const kf_gemv_layout *l = call->plan->state;
     const uint8_t *x = (const uint8_t *)kf_gemv_packed(l, call->workspace, column);
-    level_rows rows = {.ahead = R > 1 ? ROWS * l->row_bytes : SUPER_AHEAD};
+    level_rows rows;
     vf total[ROWS][WIDE];
+    rows.ahead = R > 1 ? ROWS * l->row_bytes : SUPER_AHEAD;
     find_level_rows(call, r0, (size_t)R, &rows);
     for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_set1(0);
     for (size_t first = 0; first < l->steps; first += l->chunk) {
         const size_t end = l->steps - first < l->chunk ? l->steps : first + l->chunk;
-        vf sum[ROWS][WIDE];
-        for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] = vf_set1(0);
-        add_level_steps(s, R, C, l, &rows, x, first, end, sum);
-        for (int r = 0; r < R; r++)
-            UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_add(total[r][c], sum[r][c]);
+        add_level_steps(s, R, C, 0, l, &rows, x, first, end, total);
     }
     for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++)
@@ -289,10 +287,9 @@ KF_HD void add_level_part(kf_spec s, const int C, const kf_gemv_call *call, leve
 {
     const kf_gemv_layout *l = call->plan->state;
     const uint8_t *x = (const uint8_t *)kf_gemv_packed(l, call->workspace, column);
-    for (size_t r = 0; r < n; r++) {
-        b->row[r].ahead = column == 0 ? LEVEL_ROWS * l->row_bytes : 0;
-        add_level_steps(s, 1, C, l, &b->row[r], x, first, end, (vf(*)[WIDE]) & b->sum[r][column]);
-    }
+    for (size_t r = 0; r < n; r++)
+        add_level_steps(s, 1, C, 1, l, &b->row[r], x, first, end,
+                        (vf(*)[WIDE]) & b->sum[r][column]);
 }
 
 /* n rows from r0 on, each summed in the order of levels_tile. */
@@ -302,6 +299,7 @@ KF_HD void levels_block(kf_spec s, const kf_gemv_call *call, size_t r0, size_t n
     const size_t columns = call->columns, part = LEVEL_PART / l->step;
     for (size_t r = 0; r < n; r++) {
         find_level_rows(call, r0 + r, 1, &b->row[r]);
+        b->row[r].ahead = LEVEL_ROWS * l->row_bytes;
         for (size_t c = 0; c < columns; c++) b->total[r][c] = vf_set1(0);
     }
     for (size_t first = 0; first < l->steps; first += l->chunk) {
@@ -323,16 +321,16 @@ KF_HD void levels_block(kf_spec s, const kf_gemv_call *call, size_t r0, size_t n
         for (size_t c = 0; c < columns; c++) finish_level(call, r0 + r, c, vf_sum(b->total[r][c]));
 }
 
+KF_HD void levels_blocks(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
+{
+    level_block block;
+    for (size_t r = r0; r < r1; r += LEVEL_ROWS)
+        levels_block(s, call, r, r1 - r < LEVEL_ROWS ? r1 - r : LEVEL_ROWS, &block);
+}
+
 /* Rows in fours with a single column: memory is read at four places then. */
 KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
-    const kf_gemv_layout *l = call->plan->state;
-    if (call->columns > WIDE && call->columns * 4 * l->steps * l->step > LEVEL_X_NEAR) {
-        level_block block;
-        for (size_t r = r0; r < r1; r += LEVEL_ROWS)
-            levels_block(s, call, r, r1 - r < LEVEL_ROWS ? r1 - r : LEVEL_ROWS, &block);
-        return;
-    }
     for (size_t r = r0; r < r1;) {
         const int rows = call->columns == 1 && r1 - r >= ROWS ? ROWS : 1;
         for (size_t c = 0; c < call->columns;) {
@@ -350,9 +348,26 @@ KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1
     }
 }
 
+/* Functions apart, so that what gcc does with the one leaves the other as it is. */
 #define EACH_SUPER levels_rows
 #define EACH_SUPER_SMALL TAKES_SMALL
-#define EACH_SUPER_ENTRY KF_ISA(LEVELS)
+#define EACH_SUPER_NAME(x) levels_of_##x
 #include "cpu/gemv_each_super.h"
+
+#define EACH_SUPER levels_blocks
+#define EACH_SUPER_SMALL TAKES_SMALL
+#define EACH_SUPER_NAME(x) blocks_of_##x
+#include "cpu/gemv_each_super.h"
+
+static void levels_any(const kf_gemv_call *c, size_t r0, size_t r1)
+{
+    const kf_gemv_layout *l = c->plan->state;
+    if (c->columns > WIDE && c->columns * 4 * l->steps * l->step > LEVEL_X_NEAR)
+        blocks_of_any(c, r0, r1);
+    else
+        levels_of_any(c, r0, r1);
+}
+
+kf_gemv_rows_function *const KF_ISA(LEVELS)[KF_SCALINGS] = {[KF_SCALING_STEP] = levels_any};
 
 #endif

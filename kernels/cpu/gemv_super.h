@@ -134,7 +134,9 @@ KF_HD void super_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 
 #define EACH_SUPER super_rows
 #define EACH_SUPER_SMALL 0
-#define EACH_SUPER_ENTRY KF_ISA(SUPER)
+#define EACH_SUPER_NAME(x) super_of_##x
 #include "cpu/gemv_each_super.h"
+
+kf_gemv_rows_function *const KF_ISA(SUPER)[KF_SCALINGS] = {[KF_SCALING_STEP] = super_of_any};
 
 #endif

@@ -270,14 +270,15 @@ KF_HD void tiles_of_super(kf_spec s, const kf_gemv_call *call, size_t r0, size_t
 
 #define EACH_SUPER tiles_of_super
 #define EACH_SUPER_SMALL 0
-#define EACH_SUPER_ENTRY KF_ISA(SUPER)
+#define EACH_SUPER_NAME(x) tiles_of_super_##x
 #include "cpu/gemv_each_super.h"
 
 static void tile_rows(const kf_gemv_call *c, size_t r0, size_t r1)
 {
     static kf_gemv_rows_function *const kinds[KF_TILE_KINDS] = {
-        tiles_NIBBLES, tiles_FOLDED,        tiles_BYTES,       tiles_MINIS, tiles_SIXES,
-        any_super,     bytes_WHOLE_NIBBLES, bytes_WHOLE_BYTES, any_super,   any_super};
+        tiles_NIBBLES,      tiles_FOLDED,       tiles_BYTES,         tiles_MINIS,
+        tiles_SIXES,        tiles_of_super_any, bytes_WHOLE_NIBBLES, bytes_WHOLE_BYTES,
+        tiles_of_super_any, tiles_of_super_any};
     const kf_tile_layout *l = c->plan->state;
     kinds[l->kind](c, r0, r1);
 }
