@@ -7,7 +7,7 @@
  * 2^31. Codes of 2 bits are taken apart by three shifts, and are 16 numbers half as large.
  *
  * Codes of 6 bits come four in three bytes: these are put at a dword each, its words multiplied so
- * that two codes lie at the same bits of each, and looked up in two halves of 32. Four of them in a
+ * that two codes lie at the same bits of each; numbers from 16 on are looked up. Four of them in a
  * dword are at most 4 * 63 * 256 * 32639.
  *
  * The numbers of a code book have two bytes, looked up apart and zipped into words. Of their

@@ -3,10 +3,9 @@
  *
  *   EACH_SUPER(s, call, r0, r1)   the function
  *   EACH_SUPER_SMALL              whether it takes blocks of one level, too (kf_gemv_level_block)
- *   EACH_SUPER_NAME(x)            names for what is made here; EACH_SUPER_NAME(any) is of all
- * formats
+ *   EACH_SUPER_NAME(x)            what names begin with; EACH_SUPER_NAME(any) does every format
  *
- * and loses these words again. */
+ * All three are undefined again at the end. */
 KF_HD void EACH_SUPER_NAME(rows)(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
     if (kf_gemv_level_block(s, EACH_SUPER_SMALL).elements) EACH_SUPER(s, call, r0, r1);

@@ -9,6 +9,8 @@
  * bring them to fp32 and to the sum of the row. What is taken off all codes of a group, its minimum
  * or the middle of the codes, is multiplied by the group's sum of x, found once for all rows.
  *
+ * Where x is more than a core keeps near, rows go in blocks, and x passes part by part.
+ *
  * A scale that is infinite or NaN makes a sum so, too; such rows are done again by the reference.
  */
 #ifndef KERF_GEMV_LEVELS_H

@@ -21,6 +21,9 @@
  *                          says; 0 where that is 128 or more; vh_place: V words
  *   vi_max, vi_shr_each(v, counts), vh_half_down: words, signed; vh_max16, vh_any_above(v, word)
  *
+ *   TWO_MINIS              a vi is two vh: MINI8 goes two steps at a time; then also vi_both(vh),
+ *                          vi_part(vi, i), vi_shl16, vi_sra16, vi_max8
+ *
  *   vf_dot(c, a, b)        with PAIRS: c + the products of two bfloat16 in each lane;
  *                          vi_table16(16 floats as bfloat16), vi_look_up16(table, vi)
  *
