@@ -33,6 +33,17 @@ kerf_status kf_read_at(int fd, const char *path, uint64_t offset, void *dst, siz
     return KERF_OK;
 }
 
+/* A disk fills while a file is reserved, or, by another's hand, while it is written: said alike. */
+static kerf_status no_room(const char *path, uint64_t bytes, int native, kerf_error *err)
+{
+    return kf_fail_errno(err, native, "%s: no room for %" PRIu64 " bytes", path, bytes);
+}
+
+kerf_status kf_reserve_at(int fd, const char *path, uint64_t bytes, kerf_error *err)
+{
+    return kf_reserve(fd, (off_t)bytes) == 0 ? KERF_OK : no_room(path, bytes, errno, err);
+}
+
 kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *src, size_t n,
                         kerf_error *err)
 {
@@ -40,6 +51,7 @@ kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *s
     while (n > 0) {
         ssize_t put = pwrite(fd, p, n < MAX_CALL_BYTES ? n : MAX_CALL_BYTES, (off_t)offset);
         if (put < 0 && errno == EINTR) continue;
+        if (put < 0 && (errno == ENOSPC || errno == EDQUOT)) return no_room(path, n, errno, err);
         if (put <= 0)
             return kf_fail_errno(err, put < 0 ? errno : EIO, "%s: cannot write at byte %" PRIu64,
                                  path, offset);

@@ -16,6 +16,10 @@ kerf_status kf_read_at(int fd, const char *path, uint64_t offset, void *dst, siz
 kerf_status kf_write_at(int fd, const char *path, uint64_t offset, const void *src, size_t n,
                         kerf_error *err);
 
+/* Gives the file this size, and the disk's room for it. A disk that is full, here and while
+ * writing, is KERF_E_IO: "no room for" so many bytes. */
+kerf_status kf_reserve_at(int fd, const char *path, uint64_t bytes, kerf_error *err);
+
 /* Opens a regular file for reading, through links; a pipe or a device is refused, not waited for.
  * The caller closes *fd. */
 kerf_status kf_open_regular(const char *path, int *fd, uint64_t *bytes, kerf_error *err);

@@ -1,14 +1,11 @@
 /* writer_create.c - begins an output: checks names and options, makes the temporary files, and
  * writes their headers and the small files beside them. */
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <zstd.h>
 
-#include "base/system.h"
 #include "file/disk/cleanup.h"
 #include "file/disk/io.h"
 #include "file/disk/publish.h"
@@ -85,13 +82,6 @@ static kerf_status name_files(kerf_writer *w, const kerf_writer_options *opt, ke
     return KERF_OK;
 }
 
-/* Reserves the whole file, so that a full disk is found before any work is done. */
-static kerf_status reserve(const kf_temp *t, uint64_t bytes, kerf_error *err)
-{
-    if (kf_reserve(t->fd, (off_t)bytes) == 0) return KERF_OK;
-    return kf_fail_errno(err, errno, "%s: no room for %" PRIu64 " bytes", t->path, bytes);
-}
-
 /* Opens what a dead run left of a file, or makes it. */
 static kerf_status open_file(kerf_writer *w, kf_out_file *f, kf_left form, uint64_t bytes,
                              kerf_error *err)
@@ -102,7 +92,8 @@ static kerf_status open_file(kerf_writer *w, kf_out_file *f, kf_left form, uint6
         KF_TRY(kf_temp_open_in(&w->root, f->plain, &f->temp, err));
     else
         KF_TRY(kf_writer_open_temp(w, f, f->plain, &f->temp, err));
-    return reserve(&f->temp, bytes, err);
+    /* Whole, so that a full disk is found before any work is done. */
+    return kf_reserve_at(f->temp.fd, f->temp.path, bytes, err);
 }
 
 static kerf_status write_padding(kerf_writer *w, size_t file, kerf_error *err)
