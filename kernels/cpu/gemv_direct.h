@@ -14,10 +14,21 @@
 
 #define DIRECT_READS 16 /* bytes from a step's scales on, at most; of structs, their first 8 */
 
+/* Whether a bfloat16 comes to all lanes by way of a general register: where all is fp32 the units
+ * of vectors have no time for a shuffle, where sums are integers they have. */
+#ifdef INTEGERS
+#define BY_SCALARS 0
+#else
+#define BY_SCALARS 1
+#endif
+
 /* Where the rows of a tile have their scales and zero points. */
 typedef struct direct {
     const uint8_t *scales[ROWS], *zeros[ROWS];
-    size_t row_bytes; /* from scales of one row to the next */
+    size_t row_bytes;      /* from scales of one row to the next */
+    const uint8_t *second; /* NESTED: the factors of KF_NEST_BLOCKS scales each ...     */
+    size_t group[ROWS];    /* ... the scale, of all of a tensor, that a row begins with */
+    float offset;          /* ... and what is added to each                             */
 } direct;
 
 typedef struct direct_places {
@@ -37,13 +48,13 @@ static inline direct_places direct_places_of(const kf_gemv_layout *l)
 }
 
 /* 0: these rows are for widened scales. */
-static inline int direct_init(direct *d, const kf_gemv_layout *l, const kf_gemv_call *call,
-                              size_t r0)
+static inline int direct_init(direct *d, const int R, const kf_gemv_layout *l,
+                              const kf_gemv_call *call, size_t r0)
 {
     const kf_spec s = kf_spec_of(call->plan->shape.format);
     const kf_matrix *w = &call->w;
     const size_t tile = s.geometry == KERF_GROUP_TILE ? s.group : 1;
-    const size_t left = (w->rows - 1) / tile - (r0 + ROWS - 1) / tile;
+    const size_t left = (w->rows - 1) / tile - (r0 + (size_t)R - 1) / tile;
     const size_t groups = s.geometry == KERF_GROUP_FLAT ? w->cols / s.group : w->row_groups;
     const uint8_t *from = w->plane[KERF_PLANE_SCALES];
     d->row_bytes = groups * kf_scale_bytes(s.scale);
@@ -54,28 +65,35 @@ static inline int direct_init(direct *d, const kf_gemv_layout *l, const kf_gemv_
     if (l->whole != l->steps || left * d->row_bytes < DIRECT_READS) return 0;
     if (kf_gemv_late_factor(l, s, w) == 0) return 0;
     if (s.zero == KERF_ZERO_CODE && left * w->zero_bytes < DIRECT_READS) return 0;
-    for (size_t r = 0; r < ROWS; r++) {
+    for (size_t r = 0; r < (size_t)R; r++) {
         d->scales[r] = from + (r0 + r) / tile * d->row_bytes;
         d->zeros[r] = from;
         if (s.zero == KERF_ZERO_CODE)
             d->zeros[r] = w->plane[KERF_PLANE_ZEROS] + (r0 + r) * w->zero_bytes;
+        d->group[r] = (r0 + r) * groups;
+    }
+    if (l->source == KF_SOURCE_NESTED) {
+        d->second = w->plane[KERF_PLANE_SECOND];
+        d->offset = kf_float(kf_get_code(w->plane[KERF_PLANE_ZEROS], 32, 0));
     }
     return 1;
 }
 
 /* Steps [from, to) of the rows that come next. */
-static inline void direct_ahead(const direct *d, const kf_gemv_layout *l, size_t from, size_t to)
+static inline void direct_ahead(const direct *d, const int R, const kf_gemv_layout *l, size_t from,
+                                size_t to)
 {
     if (l->piece) return; /* they lie among the codes */
     const size_t begin = (from >> l->share) * l->scale_bytes;
     const size_t end = (to >> l->share) * l->scale_bytes;
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < R; r++)
         for (size_t i = begin; i < end; i += 64) fetch_ahead(d->scales[r] + i, ROWS * d->row_bytes);
 }
 
-/* The scales of the lanes of row r. two: of structs; odd: the largest fp16 of bytes. */
-KF_HD vf direct_scale(const int source, const int two, const kf_gemv_layout *l, const direct *d,
-                      const direct_places *place, int r, size_t step, vh *odd)
+/* The scales of the lanes of row r. one: for all of them; two: of structs; odd: the largest fp16 of
+ * bytes. */
+KF_HD vf direct_scale(const int source, const int one, const int two, const kf_gemv_layout *l,
+                      const direct *d, const direct_places *place, int r, size_t step, vh *odd)
 {
     const uint8_t *p = d->scales[r] + (step >> l->share) * l->scale_bytes;
     switch (source) {
@@ -84,12 +102,30 @@ KF_HD vf direct_scale(const int source, const int two, const kf_gemv_layout *l, 
         memcpy(&scale, p, sizeof scale);
         return vf_set1(scale);
     }
-    case KF_SOURCE_WORDS: return vf_of_bits(vi_place(p, two, l->scale_gap, place->scale));
+    case KF_SOURCE_NESTED: {
+        const size_t block = (d->group[r] + (step >> l->share)) / KF_NEST_BLOCKS;
+        float second;
+        memcpy(&second, d->second + block * sizeof second, sizeof second);
+        return vf_add(vf_mul(vf_set1(l->map[*p]), vf_set1(second)), vf_set1(d->offset));
+    }
+    case KF_SOURCE_WORDS:
+        if (one && BY_SCALARS) {
+            uint16_t word;
+            memcpy(&word, p, sizeof word);
+            return vf_of_bits(vi_set1((int)((uint32_t)word << 16)));
+        }
+        return vf_of_bits(vi_place(p, two, l->scale_gap, place->scale));
     case KF_SOURCE_EXPONENTS: { /* 2^-127 is subnormal */
         vi bits = vi_shr(vi_place(p, two, l->scale_gap, place->scale), 1);
         return vf_of_bits(vi_max(bits, vi_set1(0x00400000)));
     }
-    case KF_SOURCE_HALVES: return vf_of_half(vh_place(p, two, l->scale_gap, place->half));
+    case KF_SOURCE_HALVES:
+        if (one) {
+            int16_t half;
+            memcpy(&half, p, sizeof half);
+            return vf_of_half(vh_set1(half));
+        }
+        return vf_of_half(vh_place(p, two, l->scale_gap, place->half));
     default: {
         vh half = vh_half_down(vh_place(p, two, l->scale_gap, place->half));
         half = vh_and(half, place->mask);
@@ -99,13 +135,14 @@ KF_HD vf direct_scale(const int source, const int two, const kf_gemv_layout *l, 
     }
 }
 
-/* Their zero points. */
-KF_HD vz direct_zero(const kf_gemv_layout *l, const direct *d, const direct_places *place, int r,
-                     size_t step)
+/* Their zero points, of which a byte has 2^share. */
+KF_HD vz direct_zero(const unsigned share, const kf_gemv_layout *l, const direct *d,
+                     const direct_places *place, int r, size_t step)
 {
     const size_t group = step * l->scales >> l->share;
-    vi bytes = vi_place(d->zeros[r] + group / 2, 0, 0, place->zero);
-    return vz_look_up(place->zero_of, vi_shr_each(bytes, l->zero_shift[group & 1]));
+    const size_t in_byte = group & (((size_t)1 << share) - 1);
+    vi bytes = vi_place(d->zeros[r] + (group >> share), 0, 0, place->zero);
+    return vz_look_up(place->zero_of, vi_shr_each(bytes, l->zero_shift[in_byte]));
 }
 
 /* Whether a row must be done again: its sum, and the largest fp16 of its scales. 0x3f80 is what

@@ -227,6 +227,7 @@ static int fit_scales(kf_gemv_layout *l, kf_spec s, size_t cols)
     l->scaling = s.zero == KERF_ZERO_CODE ? KF_SCALING_ZERO
                  : per_row                ? KF_SCALING_ROW
                                           : KF_SCALING_STEP;
+    l->of_row = per_row && l->scaling == KF_SCALING_ZERO;
     if (l->scaling == KF_SCALING_ROW) return 1;
     if (s.geometry == KERF_GROUP_FLAT && cols % s.group) return 0; /* rows begin inside groups */
     if (s.group % l->step == 0) {

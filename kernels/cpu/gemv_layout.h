@@ -49,6 +49,7 @@ typedef enum kf_gemv_halves { KF_HALVES_NONE, KF_HALVES_WHOLE, KF_HALVES_BYTES }
 typedef enum kf_gemv_source {
     KF_SOURCE_WIDENED,
     KF_SOURCE_FLOATS,    /* fp32, one for all lanes                           */
+    KF_SOURCE_NESTED,    /* MAP8, one for all lanes, times a factor in fp32   */
     KF_SOURCE_WORDS,     /* bfloat16                                          */
     KF_SOURCE_EXPONENTS, /* E8M0                                              */
     KF_SOURCE_HALVES,    /* fp16                                              */
@@ -76,6 +77,7 @@ typedef struct kf_gemv_layout {
     size_t scale_elements;       /* elements that one of them serves                     */
     size_t entries;              /* of a row: places of them                             */
     unsigned share;              /* 2^share steps have the same one                      */
+    int of_row;                  /* ZERO: all of a row have one, which is no group's     */
     float factor;                /* what x is multiplied by: a power of two              */
     float offset;                /* BYTE: added to the byte; taken off zero points       */
     float zero_unit;             /* what zero points are multiplied by                   */
@@ -96,7 +98,7 @@ typedef struct kf_gemv_layout {
     uint8_t scale_place[64]; /* ... which of 16 bytes goes where in dwords; from 128 on: none */
     uint8_t half_place[32];  /* ... in words                                     */
     uint8_t zero_place[64];  /* the byte that has a lane's zero point            */
-    uint32_t zero_shift[2][KF_GEMV_LANES]; /* ... and its place there, of even and odd groups */
+    uint32_t zero_shift[4][KF_GEMV_LANES]; /* ... and its place there, by the first group's */
     float zero_of[16];                     /* what zero points mean, as the numbers of codes are */
     uint16_t order[KF_GEMV_STEP];          /* the elements of a step, vector by vector            */
     unsigned level_group;                  /* LEVELS: elements of a group; 0: blocks have none    */

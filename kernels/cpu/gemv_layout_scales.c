@@ -74,6 +74,7 @@ static kf_gemv_source source_of(kf_spec s)
 {
     switch (s.scale) {
     case KERF_SCALE_F32: return KF_SOURCE_FLOATS;
+    case KERF_SCALE_MAP8: return KF_SOURCE_NESTED;
     case KERF_SCALE_BF16: return KF_SOURCE_WORDS;
     case KERF_SCALE_E8M0: return KF_SOURCE_EXPONENTS;
     case KERF_SCALE_F16: return KF_SOURCE_HALVES;
@@ -88,18 +89,21 @@ static uint8_t place_of(size_t i, size_t wide, size_t size, size_t from)
     return (uint8_t)(i % wide < wide - size ? 128 : from + i % wide - (wide - size));
 }
 
-/* Zero points of 4 bits, several in a byte or in bytes side by side. */
+/* Zero points of 2 and 4 bits, several in a byte or in bytes side by side. A look-up goes by 4
+ * bits, of which those of a neighbour change nothing. */
 static void fit_zeros(kf_gemv_layout *l, kf_spec s)
 {
+    const size_t in_byte = 8 / s.bits;
     for (uint32_t i = 0; i < 16; i++) {
-        const kf_scale scale = {0, i};
+        const kf_scale scale = {0, i & ((1u << s.bits) - 1)};
         l->zero_of[i] = ((float)kf_dequant_init(s, scale, 1, 0).zero - l->offset) * l->zero_unit;
     }
     for (size_t lane = 0; lane < l->lanes; lane++) {
-        const size_t group = lane * l->scales / l->lanes;
-        memset(l->zero_place + 4 * lane, (int)(group / 2), 4);
-        l->zero_shift[0][lane] = (uint32_t)(4 * (group % 2));
-        l->zero_shift[1][lane] = 4; /* where a step has one group */
+        const size_t group =
+            lane * l->scales / l->lanes; /* of this step; its first lies anywhere */
+        memset(l->zero_place + 4 * lane, (int)(group / in_byte), 4);
+        for (size_t first = 0; first < in_byte; first++)
+            l->zero_shift[first][lane] = (uint32_t)(s.bits * ((first + group) % in_byte));
     }
 }
 
@@ -113,12 +117,11 @@ static void fit_direct(kf_gemv_layout *l, kf_spec s)
         return;
     if (!s.group) return; /* one for a whole row */
     if (structs < 1 || structs > 2 || apart * size > 8 || (l->piece && l->share)) return;
-    const int floats = source == KF_SOURCE_FLOATS;
+    const int floats = source == KF_SOURCE_FLOATS || source == KF_SOURCE_NESTED;
     if (floats && (l->scales != 1 || l->scaling != KF_SCALING_STEP || l->piece)) return;
-    if (!floats && (l->scales == 1 || source == KF_SOURCE_EXPONENTS) &&
-        l->scaling != KF_SCALING_ZERO && !l->piece)
-        return; /* one for all lanes is widened before and loaded as it is */
-    if (l->scaling == KF_SCALING_ZERO && (s.bits != 4 || l->piece)) return;
+    if ((source == KF_SOURCE_EXPONENTS || source == KF_SOURCE_BYTES) && l->scales == 1 && !l->piece)
+        return; /* one for all lanes that takes more than a load is widened before */
+    if (l->scaling == KF_SCALING_ZERO && (s.bits > 4 || l->piece)) return;
     l->scale_bytes = l->piece ? l->step_stride : l->scales * size;
     l->scale_gap = structs == 2 ? l->stride : 0;
     for (size_t lane = 0; lane < l->lanes; lane++) {

@@ -48,8 +48,17 @@ typedef union raw {
 } raw;
 
 /* What steps are alike: their codes lie in structs, of which a step has any part, one or two; or
- * one scale serves all lanes; or neither. A literal, so that no loop asks. */
-enum { STEPS, STEPS_OF_ONE, STEPS_OF_STRUCTS, STEPS_OF_STRUCT, STEPS_OF_TWO };
+ * one scale serves all lanes, or a few steps, or a whole row; or neither. A literal, so that no
+ * loop asks. */
+enum {
+    STEPS,
+    STEPS_OF_ONE,
+    STEPS_SHARED,
+    STEPS_OF_ROW,
+    STEPS_OF_STRUCTS,
+    STEPS_OF_STRUCT,
+    STEPS_OF_TWO
+};
 
 /* Step `step` of a row whose bytes begin with step `origin`. */
 KF_HD raw load_codes(const int decode, const int kind, const kf_gemv_layout *l, const uint8_t *row,
@@ -132,6 +141,7 @@ KF_HD void add_products(const int decode, const int scaling, const int C, const 
 
 typedef struct scratch {
     float scale[ROWS][ENTRIES + V], zero[ROWS][ENTRIES + V];
+    vz zero_of_row[ROWS];
     uint8_t tail[ROWS][64];
     direct d;
     vh odd; /* the largest fp16 that bytes of scales spread to */
@@ -140,17 +150,16 @@ typedef struct scratch {
 #ifdef INTEGERS
 /* Adds one step of a row to its sums. x: the packed integers; units: what one of them stands for.
  */
-KF_HD void add_whole(const int decode, const int scaling, const int C, const constants *k, raw q,
-                     vf scale, vz zero, const int16_t *x, const float *unit, size_t x_stride,
-                     vf sum[WIDE])
+KF_HD void add_whole(const int decode, const int scaling, const int late, const int C,
+                     const constants *k, raw q, vf scale, vz zero, const int16_t *x,
+                     const float *unit, size_t x_stride, vf sum[WIDE])
 {
     vw w = vw_of(decode, scaling == KF_SCALING_ZERO, &k->whole, q.d, zero);
     UNROLL for (int c = 0; c < C; c++)
     {
         vf dot = vw_dot(decode, &w, x + (size_t)c * 2 * x_stride);
         vf u = vf_set1(unit[(size_t)c * x_stride]);
-        sum[c] = scaling == KF_SCALING_ROW ? vf_fma(dot, u, sum[c])
-                                           : vf_fma(vf_mul(dot, u), scale, sum[c]);
+        sum[c] = late ? vf_fma(dot, u, sum[c]) : vf_fma(vf_mul(dot, u), scale, sum[c]);
     }
 }
 #endif
@@ -167,9 +176,10 @@ KF_HD size_t step_bytes_of(const int decode)
 KF_HD vf step_scale(const int scaling, const int kind, const int source, const kf_gemv_layout *l,
                     const constants *k, const scratch *t, int r, size_t step, size_t entry, vh *odd)
 {
-    if (scaling == KF_SCALING_ROW) return vf_set1(1);
+    if (scaling == KF_SCALING_ROW || kind == STEPS_OF_ROW) return vf_set1(1);
     if (source)
-        return direct_scale(source, kind == STEPS_OF_TWO, l, &t->d, &k->place, r, step, odd);
+        return direct_scale(source, kind == STEPS_OF_ONE || kind == STEPS_SHARED,
+                            kind == STEPS_OF_TWO, l, &t->d, &k->place, r, step, odd);
     if (kind == STEPS_OF_ONE) return vf_set1(t->scale[r][entry]);
     return vf_spread(t->scale[r] + entry, k->spread);
 }
@@ -181,18 +191,18 @@ typedef struct step_row {
     vz zero;
 } step_row;
 
-KF_HD step_row step_of_row(const int decode, const int scaling, const int kind, const int source,
-                           const kf_gemv_layout *l, const constants *k, const scratch *t,
-                           const uint8_t *row, int r, size_t at, size_t step, size_t entry, vh *odd)
+/* Its scale and zero point. */
+KF_HD void scale_row(const int decode, const int scaling, const int kind, const int source,
+                     const kf_gemv_layout *l, const constants *k, const scratch *t, int r,
+                     size_t step, size_t entry, vh *odd, step_row *s)
 {
-    step_row s;
-    s.q = load_codes(decode, kind, l, row, 0, at);
-    s.zero = scaling != KF_SCALING_ZERO ? vz_of(vf_set1(0))
-             : source                   ? direct_zero(l, &t->d, &k->place, r, step)
-             : kind == STEPS_OF_ONE     ? vz_set1(t->zero[r][entry])
-                                        : vz_of(vf_spread(t->zero[r] + entry, k->spread));
-    s.scale = step_scale(scaling, kind, source, l, k, t, r, step, entry, odd);
-    return s;
+    const unsigned share = decode == KF_DECODE_INT2 ? 2 : 1; /* 2^share zero points in a byte */
+    s->zero = scaling != KF_SCALING_ZERO ? vz_of(vf_set1(0))
+              : source                   ? direct_zero(share, l, &t->d, &k->place, r, step)
+              : kind == STEPS_OF_ROW     ? t->zero_of_row[r]
+              : kind == STEPS_OF_ONE     ? vz_set1(t->zero[r][entry])
+                                         : vz_of(vf_spread(t->zero[r] + entry, k->spread));
+    s->scale = step_scale(scaling, kind, source, l, k, t, r, step, entry, odd);
 }
 
 #ifdef TWO_MINIS
@@ -238,6 +248,17 @@ KF_HD size_t add_minis(const int scaling, const int R, const int C, const int ki
 }
 #endif
 
+/* Whether all rows have their codes and scales before any is multiplied. */
+KF_HD int is_apart(const int decode)
+{
+#ifdef INTEGERS
+    return decode == KF_DECODE_INT6;
+#else
+    (void)decode;
+    return 1;
+#endif
+}
+
 /* Adds steps [from, to) of R rows times C columns to sum; `first` is the first step of the chunk
  * whose scales are at hand, if they are widened. */
 KF_HD void add_steps(const int decode, const int scaling, const int R, const int C, const int kind,
@@ -252,11 +273,14 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
 #undef KF_GEMV_DECODE
     };
     const size_t n = (size_t)codes[decode], ahead = ROWS * l->row_bytes;
+    const int late = scaling == KF_SCALING_ROW || kind == STEPS_OF_ROW;
     vf sum[ROWS][WIDE]; /* of their own, so that they live in registers */
     vh worst[ROWS], odd = t->odd;
+    step_row s[ROWS];
     UNROLL for (int r = 0; r < R; r++)
     {
         worst[r] = all_worst[r];
+        s[r].scale = vf_set1(0), s[r].zero = vz_of(vf_set1(0));
         UNROLL for (int c = 0; c < C; c++) sum[r][c] = total[r][c];
     }
 #ifdef TWO_MINIS
@@ -267,39 +291,36 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
     for (size_t step = from; step < to; step++) {
         const size_t entry = (step - first) * l->scales >> l->share;
         const size_t at = step - origin;
+        const int apart = kind == STEPS_SHARED || is_apart(decode);
+        const int is_new = kind != STEPS_SHARED || !(step & (((size_t)1 << l->share) - 1));
         if (step_bytes_of(decode) > 32 || at % 2 == 0) /* once for 64 bytes */
             UNROLL for (int r = 0; r < R; r++)
                 fetch_ahead(row[r] + at * step_bytes_of(decode), ahead);
+        if (apart && is_new)
+            UNROLL for (int r = 0; r < R; r++)
+                scale_row(decode, scaling, kind, source, l, k, t, r, step, entry, &odd, &s[r]);
+        if (is_apart(decode))
+            UNROLL for (int r = 0; r < R; r++) s[r].q = load_codes(decode, kind, l, row[r], 0, at);
 #ifdef INTEGERS
-        step_row s[ROWS];
-        const int apart = decode == KF_DECODE_INT6;
-        UNROLL for (int r = 0; r < R && apart; r++) s[r] =
-            step_of_row(decode, scaling, kind, source, l, k, t, row[r], r, at, step, entry, &odd);
         UNROLL for (int r = 0; r < R; r++)
         {
+            step_row own = {.scale = s[r].scale, .zero = s[r].zero};
+            own.q = is_apart(decode) ? s[r].q : load_codes(decode, kind, l, row[r], 0, at);
             if (!apart)
-                s[r] = step_of_row(decode, scaling, kind, source, l, k, t, row[r], r, at, step,
-                                   entry, &odd);
-            add_whole(decode, scaling, C, k, s[r].q, s[r].scale, s[r].zero, X_STEP(l, x, step, n),
-                      X_UNIT(l, x, step, n), x_stride, sum[r]);
+                scale_row(decode, scaling, kind, source, l, k, t, r, step, entry, &odd, &own);
+            add_whole(decode, scaling, late, C, k, own.q, own.scale, own.zero,
+                      X_STEP(l, x, step, n), X_UNIT(l, x, step, n), x_stride, sum[r]);
         }
 #else
-        vf scale[ROWS], dot[ROWS][WIDE];
-        vz zero[ROWS];
-        raw q[ROWS];
-        UNROLL for (int r = 0; r < R; r++)
-        {
-            const step_row s = step_of_row(decode, scaling, kind, source, l, k, t, row[r], r, at,
-                                           step, entry, &odd);
-            q[r] = s.q, scale[r] = s.scale, zero[r] = s.zero;
-            if (decode == KF_DECODE_MINI8) worst[r] = vh_max8(worst[r], vh_and(q[r].h, k->low7));
-        }
+        vf dot[ROWS][WIDE];
+        if (decode == KF_DECODE_MINI8)
+            UNROLL for (int r = 0; r < R; r++) worst[r] =
+                vh_max8(worst[r], vh_and(s[r].q.h, k->low7));
         const float *xs = x + step * n * V / (PAIRED + 1);
         UNROLL for (int j = 0; j < (int)n / (PAIRED + 1); j++) UNROLL for (int r = 0; r < R; r++)
-            add_products(decode, scaling, C, k, q[r], zero[r], j, xs, x_stride, dot[r]);
+            add_products(decode, scaling, C, k, s[r].q, s[r].zero, j, xs, x_stride, dot[r]);
         UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] =
-            scaling == KF_SCALING_ROW ? vf_add(sum[r][c], dot[r][c])
-                                      : vf_fma(dot[r][c], scale[r], sum[r][c]);
+            late ? vf_add(sum[r][c], dot[r][c]) : vf_fma(dot[r][c], s[r].scale, sum[r][c]);
 #endif
     }
     t->odd = odd;

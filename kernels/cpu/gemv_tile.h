@@ -18,31 +18,49 @@ KF_HD void add_chunk(const int decode, const int scaling, const int R, const int
     const int structs =
         scaling == KF_SCALING_STEP && (decode == KF_DECODE_LUT4 || decode == KF_DECODE_PAIR4 ||
                                        decode == KF_DECODE_INT4 || decode == KF_DECODE_BYTE);
+    const int of_row = scaling == KF_SCALING_ZERO && !source && l->of_row;
+    const int of_one =
+        source == KF_SOURCE_FLOATS || source == KF_SOURCE_NESTED ||
+        (source != KF_SOURCE_EXPONENTS && source != KF_SOURCE_BYTES && scaling != KF_SCALING_ROW &&
+         (!source || C == 1) && l->scales == 1 && !l->piece);
+    const int shared = (source == KF_SOURCE_WORDS || source == KF_SOURCE_HALVES) &&
+                       (decode == KF_DECODE_INT4 || decode == KF_DECODE_INT2) && of_one && l->share;
+    const int is_shuffled = source == KF_SOURCE_WORDS && !BY_SCALARS;
     if (source)
-        direct_ahead(&t->d, l, first, end);
-    else if (scaling != KF_SCALING_ROW)
+        direct_ahead(&t->d, R, l, first, end);
+    else if (scaling != KF_SCALING_ROW && !of_row)
         for (int r = 0; r < R; r++)
             widen(l, &call->w, r0 + (size_t)r, first * l->scales >> l->share,
                   ((end - first) * l->scales + last) >> l->share, t->scale[r], t->zero[r]);
 #define ADD(kind)                                                                              \
     add_steps(decode, scaling, R, C, kind, source, l, k, t, first, row, 0, x, x_stride, first, \
               whole, sum, worst)
-    if (structs && l->piece == 4 * V)
+    if (of_row)
+        ADD(STEPS_OF_ROW);
+    else if (shared)
+        ADD(STEPS_SHARED);
+    else if (of_one && !is_shuffled)
+        ADD(STEPS_OF_ONE);
+    else if (structs && l->piece == 4 * V)
         ADD(STEPS_OF_STRUCT);
     else if (structs && l->piece == 2 * V)
         ADD(STEPS_OF_TWO);
     else if (structs && l->piece && !source)
         ADD(STEPS_OF_STRUCTS);
-    else if (scaling != KF_SCALING_ROW && l->scales == 1 && !source)
-        ADD(STEPS_OF_ONE);
     else
         ADD(STEPS);
 #undef ADD
     if (end > l->whole && !source) {
         const uint8_t *tail[ROWS];
         for (int r = 0; r < R; r++) tail[r] = t->tail[r];
-        add_steps(decode, scaling, R, C, STEPS, source, l, k, t, first, tail, l->whole, x, x_stride,
-                  l->whole, end, sum, worst);
+#define ADD_TAIL(kind)                                                                          \
+    add_steps(decode, scaling, R, C, kind, source, l, k, t, first, tail, l->whole, x, x_stride, \
+              l->whole, end, sum, worst)
+        if (of_row)
+            ADD_TAIL(STEPS_OF_ROW);
+        else
+            ADD_TAIL(STEPS);
+#undef ADD_TAIL
     }
 }
 
@@ -67,12 +85,18 @@ KF_HD int do_tile(const int decode, const int scaling, const int R, const int C,
     vf total[ROWS][WIDE];
     vh worst[ROWS];
     float y[ROWS][WIDE];
+    const int of_row = scaling == KF_SCALING_ZERO && !source && l->of_row;
+    kf_gemv_widen *widen = KF_ISA(widen)[kf_format_index(call->plan->shape.format)];
     t.odd = vh_set1(0);
-    if (source && !direct_init(&t.d, l, call, r0)) return 0;
+    if (source && !direct_init(&t.d, R, l, call, r0)) return 0;
     for (int r = 0; r < R; r++) {
         row[r] = call->w.plane[KERF_PLANE_CODES] + (r0 + (size_t)r) * l->row_bytes;
         worst[r] = vh_set1(0);
         if (l->whole < l->steps) kf_gemv_tail(l, row[r], t.tail[r]);
+        if (of_row) {
+            widen(l, &call->w, r0 + (size_t)r, 0, 1, t.scale[r], t.zero[r]);
+            t.zero_of_row[r] = vz_set1(t.zero[r][0]);
+        }
         UNROLL for (int c = 0; c < C; c++) total[r][c] = vf_set1(0);
     }
     for (size_t first = 0; first < l->steps; first += l->chunk) {
@@ -88,11 +112,11 @@ KF_HD int do_tile(const int decode, const int scaling, const int R, const int C,
             y[r][c] = vf_sum(total[r][c]);
             if (source && direct_failed(source, y[r][c], t.odd)) return 0;
         }
-    float factor[1 + V] = {late_factor(scaling, l, call)}, none[1 + V];
+    const float late = late_factor(scaling, l, call);
     for (int r = 0; r < R; r++) {
-        if (scaling == KF_SCALING_ROW) KF_ISA(widen)
-        [kf_format_index(call->plan->shape.format)](l, &call->w, r0 + (size_t)r, 0, 1, factor,
-                                                    none);
+        float factor[1 + V] = {late}, none[1 + V];
+        if (scaling == KF_SCALING_ROW) widen(l, &call->w, r0 + (size_t)r, 0, 1, factor, none);
+        if (of_row) factor[0] = late * t.scale[r][0];
         int nan = decode == KF_DECODE_MINI8 && l->nan_code && vh_has8(worst[r], l->nan_code);
         for (int c = 0; c < C; c++)
             kf_gemv_finish(call, r0 + (size_t)r, column + (size_t)c,
@@ -101,55 +125,74 @@ KF_HD int do_tile(const int decode, const int scaling, const int R, const int C,
     return 1;
 }
 
-/* ROWS rows times a column with scales straight from their bytes; 0: not these. */
-KF_HD int do_direct(const int decode, const int scaling, const kf_gemv_call *call, size_t r,
-                    size_t c)
+/* R rows times C columns with scales straight from their bytes; 0: not these. One scale for all
+ * lanes of a step is so only for one column: for several a loop before costs less. */
+KF_HD int do_direct(const int decode, const int scaling, const int R, const int C,
+                    const kf_gemv_call *call, size_t r, size_t c)
 {
     const kf_gemv_layout *l = call->plan->state;
     if (scaling == KF_SCALING_ROW || decode == KF_DECODE_LUT2 || decode == KF_DECODE_PAIR2)
         return 0;
+    if (scaling == KF_SCALING_ZERO && decode == KF_DECODE_BYTE) return 0; /* no part of a byte */
+    if (C > 1 && l->scales == 1 && !l->piece) return 0;
     switch (l->source) {
 #define SOURCE(name) \
-    case KF_SOURCE_##name: return do_tile(decode, scaling, ROWS, 1, KF_SOURCE_##name, call, r, c);
+    case KF_SOURCE_##name: return do_tile(decode, scaling, R, C, KF_SOURCE_##name, call, r, c);
         SOURCE(WORDS)
         SOURCE(HALVES)
     default: break;
     }
     if (scaling == KF_SCALING_ZERO) return 0; /* no such format */
     switch (l->source) {
-        SOURCE(FLOATS)
         SOURCE(EXPONENTS)
         SOURCE(BYTES)
+    default: break;
+    }
+    if (C > 1) return 0;
+    switch (l->source) {
+        SOURCE(FLOATS)
+        SOURCE(NESTED)
     default: return 0;
     }
 #undef SOURCE
 }
 
+/* Rows [r, end) times WIDE columns: a function of its own, so that the loops of one column keep
+ * their registers. */
+typedef void wide_function(const kf_gemv_call *call, size_t r, size_t end, size_t column);
+
+KF_HD void do_wide(const int decode, const int scaling, const kf_gemv_call *call, size_t r,
+                   size_t end, size_t column)
+{
+    for (; end - r >= 2; r += 2)
+        if (!do_direct(decode, scaling, 2, WIDE, call, r, column))
+            do_tile(decode, scaling, 2, WIDE, 0, call, r, column);
+    if (r < end) do_tile(decode, scaling, 1, WIDE, 0, call, r, column);
+}
+
 /* Rows in fours: their codes stay near while the columns pass. */
-KF_HD void do_rows(const int decode, const int scaling, const kf_gemv_call *call, size_t r0,
-                   size_t r1)
+KF_HD void do_rows(const int decode, const int scaling, wide_function *wide,
+                   const kf_gemv_call *call, size_t r0, size_t r1)
 {
     for (size_t r = r0; r < r1; r += ROWS) {
-        size_t end = r1 - r < ROWS ? r1 : r + ROWS;
+        const size_t end = r1 - r < ROWS ? r1 : r + ROWS;
         for (size_t c = 0; c < call->columns;) {
-            size_t left = call->columns - c, wide = left >= WIDE ? WIDE : left >= 2 ? 2 : 1;
+            const size_t left = call->columns - c;
+            const size_t C = left >= WIDE ? WIDE : left >= 2 ? 2 : 1;
             for (size_t i = r; i < end;) {
-                size_t high = end - i;
-                if (wide == WIDE && high >= 2) {
-                    do_tile(decode, scaling, 2, WIDE, 0, call, i, c);
-                    i += 2;
-                } else if (wide == WIDE)
-                    do_tile(decode, scaling, 1, WIDE, 0, call, i++, c);
-                else if (wide == 2)
+                if (C == WIDE) {
+                    wide(call, i, end, c);
+                    i = end;
+                } else if (C == 2)
                     do_tile(decode, scaling, 1, 2, 0, call, i++, c);
-                else if (high == ROWS) {
-                    if (!do_direct(decode, scaling, call, i, c))
+                else if (end - i == ROWS) {
+                    if (!do_direct(decode, scaling, ROWS, 1, call, i, c))
                         do_tile(decode, scaling, ROWS, 1, 0, call, i, c);
                     i += ROWS;
                 } else
                     do_tile(decode, scaling, 1, 1, 0, call, i++, c);
             }
-            c += wide;
+            c += C;
         }
     }
 }
@@ -157,10 +200,15 @@ KF_HD void do_rows(const int decode, const int scaling, const kf_gemv_call *call
 /* --- the kernels of this unit -------------------------------------------------------------------
  */
 
-#define ROWS_1(decode, scaling)                                                        \
-    static void rows_##decode##_##scaling(const kf_gemv_call *c, size_t r0, size_t r1) \
-    {                                                                                  \
-        do_rows(KF_DECODE_##decode, KF_SCALING_##scaling, c, r0, r1);                  \
+#define ROWS_1(decode, scaling)                                                                  \
+    static __attribute__((noinline)) void wide_##decode##_##scaling(                             \
+        const kf_gemv_call *call, size_t r, size_t end, size_t column)                           \
+    {                                                                                            \
+        do_wide(KF_DECODE_##decode, KF_SCALING_##scaling, call, r, end, column);                 \
+    }                                                                                            \
+    static void rows_##decode##_##scaling(const kf_gemv_call *c, size_t r0, size_t r1)           \
+    {                                                                                            \
+        do_rows(KF_DECODE_##decode, KF_SCALING_##scaling, wide_##decode##_##scaling, c, r0, r1); \
     }
 #define ROWS_0(decode, scaling)
 #define ENTRY_1(decode, scaling) [KF_SCALING_##scaling] = rows_##decode##_##scaling,
