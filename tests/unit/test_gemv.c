@@ -49,16 +49,17 @@ static void test_bound(void **state)
     }
 }
 
-/* Many rows of whole steps by one column: all but the last take their scales straight from the
- * bytes, and each row has some of its own. */
+/* Many rows of whole steps by one column and by several: all but the last take their scales
+ * straight from the bytes, and each row has some of its own. */
 static void test_rows(void **state)
 {
     (void)state;
     static const size_t cols[] = {256, 768, 1024};
+    static const unsigned columns[] = {1, 5, 9};
     FOR_FORMATS(f)
     {
         for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i += STEP(2)) {
-            gemv_case c = case_new(f, 41, cols[i], i == 1 ? 5 : 1, KERF_BF16);
+            gemv_case c = case_new(f, 41, cols[i], columns[i], KERF_BF16);
             case_encode(&c, 0.5f, i + 3);
             case_random_x(&c, 1, i + 5);
             check_backends(&c);
