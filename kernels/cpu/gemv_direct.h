@@ -1,7 +1,7 @@
 /* gemv_direct.h - scales and zero points of a step straight from their bytes, for one instruction
- * set (gemv_rows.h): one load, one shuffle that puts each byte where its lanes want it, and what
- * the type of scale needs to become fp32. The same numbers as gemv_scales.h finds, without a call
- * for each row and chunk.
+ * set (gemv_rows.h): one load, one shuffle that puts each byte where its lanes want it (or, of one
+ * scale for all lanes, a broadcast), and what the type of scale needs to become fp32. The same
+ * numbers as gemv_scales.h finds, without a call for each row and chunk.
  *
  * What would need a choice in every step is looked at after a row instead: a byte that does not
  * mean what its fp16 does, or a sum that is not finite, as NaN and infinite scales make it. Such
@@ -14,8 +14,9 @@
 
 #define DIRECT_READS 16 /* bytes from a step's scales on, at most; of structs, their first 8 */
 
-/* Whether a bfloat16 comes to all lanes by way of a general register: where all is fp32 the units
- * of vectors have no time for a shuffle, where sums are integers they have. */
+/* Whether a bfloat16 comes to all lanes by way of a general register, and not by a shuffle. With
+ * AVX2 the first is faster where codes become fp32, the second where they become integers
+ * (bench/notes-gemv-cpu.md). */
 #ifdef INTEGERS
 #define BY_SCALARS 0
 #else
@@ -135,13 +136,13 @@ KF_HD vf direct_scale(const int source, const int one, const int two, const kf_g
     }
 }
 
-/* Their zero points, of which a byte has 2^share. */
-KF_HD vz direct_zero(const unsigned share, const kf_gemv_layout *l, const direct *d,
+/* Their zero points, of which a byte has 2^packed. */
+KF_HD vz direct_zero(const unsigned packed, const kf_gemv_layout *l, const direct *d,
                      const direct_places *place, int r, size_t step)
 {
     const size_t group = step * l->scales >> l->share;
-    const size_t in_byte = group & (((size_t)1 << share) - 1);
-    vi bytes = vi_place(d->zeros[r] + (group >> share), 0, 0, place->zero);
+    const size_t in_byte = group & (((size_t)1 << packed) - 1);
+    vi bytes = vi_place(d->zeros[r] + (group >> packed), 0, 0, place->zero);
     return vz_look_up(place->zero_of, vi_shr_each(bytes, l->zero_shift[in_byte]));
 }
 

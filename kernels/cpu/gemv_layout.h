@@ -77,7 +77,7 @@ typedef struct kf_gemv_layout {
     size_t scale_elements;       /* elements that one of them serves                     */
     size_t entries;              /* of a row: places of them                             */
     unsigned share;              /* 2^share steps have the same one                      */
-    int of_row;                  /* ZERO: all of a row have one, which is no group's     */
+    int of_row;                  /* ZERO: a row has one scale and one zero point         */
     float factor;                /* what x is multiplied by: a power of two              */
     float offset;                /* BYTE: added to the byte; taken off zero points       */
     float zero_unit;             /* what zero points are multiplied by                   */
@@ -98,7 +98,7 @@ typedef struct kf_gemv_layout {
     uint8_t scale_place[64]; /* ... which of 16 bytes goes where in dwords; from 128 on: none */
     uint8_t half_place[32];  /* ... in words                                     */
     uint8_t zero_place[64];  /* the byte that has a lane's zero point            */
-    uint32_t zero_shift[4][KF_GEMV_LANES]; /* ... and its place there, by the first group's */
+    uint32_t zero_shift[4][KF_GEMV_LANES]; /* ... and its bit there, by the first group's  */
     float zero_of[16];                     /* what zero points mean, as the numbers of codes are */
     uint16_t order[KF_GEMV_STEP];          /* the elements of a step, vector by vector            */
     unsigned level_group;                  /* LEVELS: elements of a group; 0: blocks have none    */

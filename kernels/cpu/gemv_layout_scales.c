@@ -99,9 +99,9 @@ static void fit_zeros(kf_gemv_layout *l, kf_spec s)
         l->zero_of[i] = ((float)kf_dequant_init(s, scale, 1, 0).zero - l->offset) * l->zero_unit;
     }
     for (size_t lane = 0; lane < l->lanes; lane++) {
-        const size_t group =
-            lane * l->scales / l->lanes; /* of this step; its first lies anywhere */
+        const size_t group = lane * l->scales / l->lanes; /* of this step */
         memset(l->zero_place + 4 * lane, (int)(group / in_byte), 4);
+        /* The zero point of a step's first group is the first, second, .. of its byte. */
         for (size_t first = 0; first < in_byte; first++)
             l->zero_shift[first][lane] = (uint32_t)(s.bits * ((first + group) % in_byte));
     }
@@ -120,7 +120,7 @@ static void fit_direct(kf_gemv_layout *l, kf_spec s)
     const int floats = source == KF_SOURCE_FLOATS || source == KF_SOURCE_NESTED;
     if (floats && (l->scales != 1 || l->scaling != KF_SCALING_STEP || l->piece)) return;
     if ((source == KF_SOURCE_EXPONENTS || source == KF_SOURCE_BYTES) && l->scales == 1 && !l->piece)
-        return; /* one for all lanes that takes more than a load is widened before */
+        return; /* one for all lanes would take several operations in each step */
     if (l->scaling == KF_SCALING_ZERO && (s.bits > 4 || l->piece)) return;
     l->scale_bytes = l->piece ? l->step_stride : l->scales * size;
     l->scale_gap = structs == 2 ? l->stride : 0;

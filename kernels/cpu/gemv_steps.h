@@ -191,14 +191,14 @@ typedef struct step_row {
     vz zero;
 } step_row;
 
-/* Its scale and zero point. */
+/* Puts the scale and the zero point of row r in this step into s. */
 KF_HD void scale_row(const int decode, const int scaling, const int kind, const int source,
                      const kf_gemv_layout *l, const constants *k, const scratch *t, int r,
                      size_t step, size_t entry, vh *odd, step_row *s)
 {
-    const unsigned share = decode == KF_DECODE_INT2 ? 2 : 1; /* 2^share zero points in a byte */
+    const unsigned packed = decode == KF_DECODE_INT2 ? 2 : 1; /* 2^packed zero points in a byte */
     s->zero = scaling != KF_SCALING_ZERO ? vz_of(vf_set1(0))
-              : source                   ? direct_zero(share, l, &t->d, &k->place, r, step)
+              : source                   ? direct_zero(packed, l, &t->d, &k->place, r, step)
               : kind == STEPS_OF_ROW     ? t->zero_of_row[r]
               : kind == STEPS_OF_ONE     ? vz_set1(t->zero[r][entry])
                                          : vz_of(vf_spread(t->zero[r] + entry, k->spread));

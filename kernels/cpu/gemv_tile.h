@@ -19,12 +19,15 @@ KF_HD void add_chunk(const int decode, const int scaling, const int R, const int
         scaling == KF_SCALING_STEP && (decode == KF_DECODE_LUT4 || decode == KF_DECODE_PAIR4 ||
                                        decode == KF_DECODE_INT4 || decode == KF_DECODE_BYTE);
     const int of_row = scaling == KF_SCALING_ZERO && !source && l->of_row;
+    /* One scale serves all lanes: literally so where the source says it. */
     const int of_one =
         source == KF_SOURCE_FLOATS || source == KF_SOURCE_NESTED ||
         (source != KF_SOURCE_EXPONENTS && source != KF_SOURCE_BYTES && scaling != KF_SCALING_ROW &&
          (!source || C == 1) && l->scales == 1 && !l->piece);
+    /* ... and the steps that come next. */
     const int shared = (source == KF_SOURCE_WORDS || source == KF_SOURCE_HALVES) &&
                        (decode == KF_DECODE_INT4 || decode == KF_DECODE_INT2) && of_one && l->share;
+    /* One scale comes as several do. */
     const int is_shuffled = source == KF_SOURCE_WORDS && !BY_SCALARS;
     if (source)
         direct_ahead(&t->d, R, l, first, end);
@@ -125,15 +128,16 @@ KF_HD int do_tile(const int decode, const int scaling, const int R, const int C,
     return 1;
 }
 
-/* R rows times C columns with scales straight from their bytes; 0: not these. One scale for all
- * lanes of a step is so only for one column: for several a loop before costs less. */
+/* R rows times C columns with scales straight from their bytes; 0: not these. Where one scale
+ * serves all lanes of a step, only one column is done so: for several, a loop that widens scales
+ * before the chunk is faster. */
 KF_HD int do_direct(const int decode, const int scaling, const int R, const int C,
                     const kf_gemv_call *call, size_t r, size_t c)
 {
     const kf_gemv_layout *l = call->plan->state;
     if (scaling == KF_SCALING_ROW || decode == KF_DECODE_LUT2 || decode == KF_DECODE_PAIR2)
         return 0;
-    if (scaling == KF_SCALING_ZERO && decode == KF_DECODE_BYTE) return 0; /* no part of a byte */
+    if (scaling == KF_SCALING_ZERO && decode == KF_DECODE_BYTE) return 0; /* fit_direct has none */
     if (C > 1 && l->scales == 1 && !l->piece) return 0;
     switch (l->source) {
 #define SOURCE(name) \

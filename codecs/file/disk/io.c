@@ -33,7 +33,8 @@ kerf_status kf_read_at(int fd, const char *path, uint64_t offset, void *dst, siz
     return KERF_OK;
 }
 
-/* A disk fills while a file is reserved, or, by another's hand, while it is written: said alike. */
+/* A full disk is found while room is reserved or, if others fill it, while a file is written. Both
+ * are said in the same words. */
 static kerf_status no_room(const char *path, uint64_t bytes, int native, kerf_error *err)
 {
     return kf_fail_errno(err, native, "%s: no room for %" PRIu64 " bytes", path, bytes);
