@@ -48,6 +48,10 @@ KF_HD vf vf_fma(vf a, vf b, vf c)
 {
     return _mm256_fmadd_ps(a, b, c);
 }
+KF_HD vf vf_two(float a, float b)
+{
+    return _mm256_blend_ps(vf_set1(a), vf_set1(b), 0xf0);
+}
 KF_HD vf vf_spread(const float *p, vi i)
 {
     return _mm256_permutevar8x32_ps(_mm256_loadu_ps(p), i);
@@ -170,6 +174,19 @@ KF_HD vh vh_max8(vh a, vh b)
 
 /* Two vh in a vi. */
 #define TWO_MINIS
+/* 24 bytes, as words of which bits 4 to 9 and 10 to 15 are codes; the upper half is loaded with 4
+ * bytes before it. */
+KF_HD vi vi_load6(const uint8_t *p)
+{
+    const vi place = _mm256_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, 4, 5, 5, 6,
+                                      7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15);
+    __m128i lo = _mm_loadu_si128((const __m128i *)p);
+    __m128i hi = _mm_loadu_si128((const __m128i *)(p + 8));
+    vi words =
+        _mm256_shuffle_epi8(_mm256_inserti128_si256(_mm256_castsi128_si256(lo), hi, 1), place);
+    return _mm256_mullo_epi16(words, _mm256_set1_epi32(0x00010010));
+}
+
 KF_HD vi vi_both(vh a)
 {
     return _mm256_broadcastsi128_si256(a);

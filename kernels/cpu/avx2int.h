@@ -79,21 +79,9 @@ KF_HD vz vz_of(vf zero)
     return _mm256_shuffle_epi8(_mm256_cvtps_epi32(zero), _mm256_broadcastsi128_si256(place));
 }
 
-/* 24 bytes, as words of which bits 4 to 9 and 10 to 15 are codes; the upper half is loaded with 4
- * bytes before it. */
-KF_HD vi vi_load6(const uint8_t *p)
-{
-    const vi place = _mm256_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, 4, 5, 5, 6,
-                                      7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15);
-    __m128i lo = _mm_loadu_si128((const __m128i *)p);
-    __m128i hi = _mm_loadu_si128((const __m128i *)(p + 8));
-    vi words =
-        _mm256_shuffle_epi8(_mm256_inserti128_si256(_mm256_castsi128_si256(lo), hi, 1), place);
-    return _mm256_mullo_epi16(words, _mm256_set1_epi32(0x00010010));
-}
-
-/* Those as bytes, looked up: numbers below 16 are what their codes are, and an index whose top bit
- * is set finds a zero, which is less. A zero has no sign, whatever vpsignb makes of it. */
+/* Words of vi_load6 as bytes, looked up: numbers below 16 are what their codes are, and an index
+ * whose top bit is set finds a zero, which is less. A zero has no sign, whatever vpsignb makes of
+ * it. */
 KF_HD vi look_up6(const vw_tables *t, vi words)
 {
     vi codes = _mm256_or_si256(vi_and(_mm256_srli_epi16(words, 4), _mm256_set1_epi16(0x003f)),

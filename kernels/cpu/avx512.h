@@ -56,6 +56,10 @@ KF_HD vf vf_fma(vf a, vf b, vf c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
+KF_HD vf vf_two(float a, float b)
+{
+    return _mm512_mask_mov_ps(vf_set1(a), 0xff00, vf_set1(b));
+}
 KF_HD vf vf_spread(const float *p, vi i)
 {
     return _mm512_permutexvar_ps(i, _mm512_loadu_ps(p));

@@ -29,7 +29,8 @@ typedef struct direct {
     size_t row_bytes;      /* from scales of one row to the next */
     const uint8_t *second; /* NESTED: the factors of KF_NEST_BLOCKS scales each ...     */
     size_t group[ROWS];    /* ... the scale, of all of a tensor, that a row begins with */
-    float offset;          /* ... and what is added to each                             */
+    vf factor[ROWS];       /* ... of the steps at hand (direct_factors)                 */
+    vf offset;             /* ... and what is added to each                             */
 } direct;
 
 typedef struct direct_places {
@@ -64,7 +65,7 @@ static inline int direct_init(direct *d, const int R, const kf_gemv_layout *l,
         from = w->plane[KERF_PLANE_CODES] + kf_struct_scale(s, 0);
     }
     if (l->whole != l->steps || left * d->row_bytes < DIRECT_READS) return 0;
-    if (kf_gemv_late_factor(l, s, w) == 0) return 0;
+    if (l->source != KF_SOURCE_MAP && kf_gemv_late_factor(l, s, w) == 0) return 0;
     if (s.zero == KERF_ZERO_CODE && left * w->zero_bytes < DIRECT_READS) return 0;
     for (size_t r = 0; r < (size_t)R; r++) {
         d->scales[r] = from + (r0 + r) / tile * d->row_bytes;
@@ -75,7 +76,7 @@ static inline int direct_init(direct *d, const int R, const kf_gemv_layout *l,
     }
     if (l->source == KF_SOURCE_NESTED) {
         d->second = w->plane[KERF_PLANE_SECOND];
-        d->offset = kf_float(kf_get_code(w->plane[KERF_PLANE_ZEROS], 32, 0));
+        d->offset = vf_set1(kf_float(kf_get_code(w->plane[KERF_PLANE_ZEROS], 32, 0)));
     }
     return 1;
 }
@@ -91,6 +92,22 @@ static inline void direct_ahead(const direct *d, const int R, const kf_gemv_layo
         for (size_t i = begin; i < end; i += 64) fetch_ahead(d->scales[r] + i, ROWS * d->row_bytes);
 }
 
+/* NESTED: finds the factors of R rows in step `from`; returns the step up to which they hold, or
+ * `to`. */
+static inline size_t direct_factors(direct *d, const int R, const kf_gemv_layout *l, size_t from,
+                                    size_t to)
+{
+    for (int r = 0; r < R; r++) {
+        const size_t block = (d->group[r] + (from >> l->share)) / KF_NEST_BLOCKS;
+        const size_t end = ((block + 1) * KF_NEST_BLOCKS - d->group[r]) << l->share;
+        float factor;
+        memcpy(&factor, d->second + block * sizeof factor, sizeof factor);
+        d->factor[r] = vf_set1(factor);
+        if (end < to) to = end;
+    }
+    return to;
+}
+
 /* The scales of the lanes of row r. one: for all of them; two: of structs; odd: the largest fp16 of
  * bytes. */
 KF_HD vf direct_scale(const int source, const int one, const int two, const kf_gemv_layout *l,
@@ -103,12 +120,7 @@ KF_HD vf direct_scale(const int source, const int one, const int two, const kf_g
         memcpy(&scale, p, sizeof scale);
         return vf_set1(scale);
     }
-    case KF_SOURCE_NESTED: {
-        const size_t block = (d->group[r] + (step >> l->share)) / KF_NEST_BLOCKS;
-        float second;
-        memcpy(&second, d->second + block * sizeof second, sizeof second);
-        return vf_add(vf_mul(vf_set1(l->map[*p]), vf_set1(second)), vf_set1(d->offset));
-    }
+    case KF_SOURCE_NESTED: return vf_add(vf_mul(vf_set1(l->map[*p]), d->factor[r]), d->offset);
     case KF_SOURCE_WORDS:
         if (one && BY_SCALARS) {
             uint16_t word;
@@ -116,6 +128,8 @@ KF_HD vf direct_scale(const int source, const int one, const int two, const kf_g
             return vf_of_bits(vi_set1((int)((uint32_t)word << 16)));
         }
         return vf_of_bits(vi_place(p, two, l->scale_gap, place->scale));
+    case KF_SOURCE_MAP:
+        return one ? vf_set1(l->map[*p]) : vf_two(l->map[*p], l->map[p[l->scale_gap]]);
     case KF_SOURCE_EXPONENTS: { /* 2^-127 is subnormal */
         vi bits = vi_shr(vi_place(p, two, l->scale_gap, place->scale), 1);
         return vf_of_bits(vi_max(bits, vi_set1(0x00400000)));

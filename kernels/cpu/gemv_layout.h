@@ -51,6 +51,7 @@ typedef enum kf_gemv_source {
     KF_SOURCE_FLOATS,    /* fp32, one for all lanes                           */
     KF_SOURCE_NESTED,    /* MAP8, one for all lanes, times a factor in fp32   */
     KF_SOURCE_WORDS,     /* bfloat16                                          */
+    KF_SOURCE_MAP,       /* bytes, one for all lanes or for each half, by a map of what they mean */
     KF_SOURCE_EXPONENTS, /* E8M0                                              */
     KF_SOURCE_HALVES,    /* fp16                                              */
     KF_SOURCE_BYTES      /* bytes that spread to fp16                         */
@@ -88,7 +89,7 @@ typedef struct kf_gemv_layout {
     uint16_t mask;               /* ... and what is kept                                 */
     uint8_t nan_code;            /* MINI8: the code that is NaN though fp16 has a number */
     int quick;                   /* scales have the quick way of gemv_scales.h           */
-    float map[256];              /* MAP8: what its bytes mean                            */
+    float map[256];              /* MAP8, E8M0: what their bytes mean                    */
     kf_gemv_halves halves;       /* BYTES: fp16 b << 7 & half_mask, times half_factor    */
     uint16_t half_mask;
     float half_factor, half_last[2]; /* last: what 0x7F and 0xFF mean instead            */

@@ -107,10 +107,23 @@ static void fit_zeros(kf_gemv_layout *l, kf_spec s)
     }
 }
 
+/* Where the scales of a step come from. One byte for all lanes takes several operations in each
+ * step where its bits are made a number, and by a map a load; so do those of structs, which may
+ * mean something else than E8M0 does (ggml's are half of it). */
+static kf_gemv_source step_source(const kf_gemv_layout *l, kf_spec s)
+{
+    const int is_one = l->scales == 1 && !l->piece;
+    if (s.scale == KERF_SCALE_E8M0 && s.second == KERF_SECOND_NONE && (is_one || l->piece))
+        return l->decode == KF_DECODE_BYTE ? KF_SOURCE_WIDENED /* faster: bench/notes-gemv-cpu.md */
+                                           : KF_SOURCE_MAP;
+    if (!l->quick || (s.scale == KERF_SCALE_E4M3 && is_one)) return KF_SOURCE_WIDENED;
+    return source_of(s);
+}
+
 /* How the scales of a step are found in 8 bytes, or in the first 8 of two structs. */
 static void fit_direct(kf_gemv_layout *l, kf_spec s)
 {
-    const kf_gemv_source source = l->quick ? source_of(s) : KF_SOURCE_WIDENED;
+    const kf_gemv_source source = step_source(l, s);
     const size_t size = kf_scale_bytes(s.scale), structs = l->piece ? l->step_bytes / l->piece : 1;
     const size_t apart = l->scales / (structs ? structs : 1); /* scales of one struct */
     if (source == KF_SOURCE_WIDENED || l->scaling == KF_SCALING_ROW || l->decode == KF_DECODE_LUT2)
@@ -119,8 +132,7 @@ static void fit_direct(kf_gemv_layout *l, kf_spec s)
     if (structs < 1 || structs > 2 || apart * size > 8 || (l->piece && l->share)) return;
     const int floats = source == KF_SOURCE_FLOATS || source == KF_SOURCE_NESTED;
     if (floats && (l->scales != 1 || l->scaling != KF_SCALING_STEP || l->piece)) return;
-    if ((source == KF_SOURCE_EXPONENTS || source == KF_SOURCE_BYTES) && l->scales == 1 && !l->piece)
-        return; /* one for all lanes would take several operations in each step */
+    if (source == KF_SOURCE_MAP && l->scales != structs) return;
     if (l->scaling == KF_SCALING_ZERO && (s.bits > 4 || l->piece)) return;
     l->scale_bytes = l->piece ? l->step_stride : l->scales * size;
     l->scale_gap = structs == 2 ? l->stride : 0;
@@ -132,6 +144,7 @@ static void fit_direct(kf_gemv_layout *l, kf_spec s)
             l->half_place[2 * lane + i] = place_of(i, 2, size, from);
     }
     if (l->scaling == KF_SCALING_ZERO) fit_zeros(l, s);
+    for (uint32_t i = 0; source == KF_SOURCE_MAP && i < 256; i++) l->map[i] = scale_value(s, i);
     l->source = source;
 }
 

@@ -5,6 +5,7 @@
  *   V                      lanes of fp32
  *   vf, vi                 V floats, V dwords; vh: V 16-bit words; vt: a table of 16 floats
  *   vf_load, vf_set1, vf_add, vf_sub, vf_mul, vf_fma(a, b, c) = a * b + c, vf_sum (fixed tree)
+ *   vf_two(a, b)           a in the lower half of the lanes, b in the upper
  *   vf_spread(p, vi i)     lane l: p[i[l]]; reads V floats
  *   vf_of_int, vf_of_half, vf_of_bits, vt_load, vf_look_up(vt, vi): by the low 4 bits of lanes
  *   vf_spread_bytes(p, mask, last): V bytes b as the fp16 b << 7 & mask; last[0] and last[1]
@@ -21,8 +22,9 @@
  *                          says; 0 where that is 128 or more; vh_place: V words
  *   vi_max, vi_shr_each(v, counts), vh_half_down: words, signed; vh_max16, vh_any_above(v, word)
  *
- *   TWO_MINIS              a vi is two vh: MINI8 goes two steps at a time; then also vi_both(vh),
- *                          vi_part(vi, i), vi_shl16, vi_sra16, vi_max8
+ *   TWO_MINIS              a vi is two vh: MINI8 and MINI6 go two steps at a time; then also
+ *                          vi_both(vh), vi_part(vi, i), vi_shl16, vi_sra16, vi_max8, and
+ *                          vi_load6(p): words of two codes, from their bits 4 and 10 on
  *
  *   vf_dot(c, a, b)        with PAIRS: c + the products of two bfloat16 in each lane;
  *                          vi_table16(16 floats as bfloat16), vi_look_up16(table, vi)

@@ -178,7 +178,9 @@ KF_HD vf step_scale(const int scaling, const int kind, const int source, const k
 {
     if (scaling == KF_SCALING_ROW || kind == STEPS_OF_ROW) return vf_set1(1);
     if (source)
-        return direct_scale(source, kind == STEPS_OF_ONE || kind == STEPS_SHARED,
+        return direct_scale(source,
+                            kind == STEPS_OF_ONE || kind == STEPS_SHARED ||
+                                (source == KF_SOURCE_MAP && kind == STEPS_OF_STRUCT),
                             kind == STEPS_OF_TWO, l, &t->d, &k->place, r, step, odd);
     if (kind == STEPS_OF_ONE) return vf_set1(t->scale[r][entry]);
     return vf_spread(t->scale[r] + entry, k->spread);
@@ -206,27 +208,29 @@ KF_HD void scale_row(const int decode, const int scaling, const int kind, const 
 }
 
 #ifdef TWO_MINIS
-/* Steps of MINI8 two at a time, each summed as add_steps does: both are shifted and masked at once.
- * Returns the step that is left over, or `to`. */
-KF_HD size_t add_minis(const int scaling, const int R, const int C, const int kind,
-                       const int source, const kf_gemv_layout *l, const constants *k, scratch *t,
-                       size_t first, const uint8_t *const *row, size_t origin, const float *x,
-                       size_t x_stride, size_t step, size_t to, vf sum[ROWS][WIDE], vh worst[ROWS],
-                       vh *odd)
+/* Steps of MINI8 and MINI6 two at a time, each summed as add_steps does: both are shifted and
+ * masked at once. Returns the step that is left over, or `to`. */
+KF_HD size_t add_minis(const int decode, const int scaling, const int R, const int C,
+                       const int kind, const int source, const kf_gemv_layout *l,
+                       const constants *k, scratch *t, size_t first, const uint8_t *const *row,
+                       size_t origin, const float *x, size_t x_stride, size_t step, size_t to,
+                       vf sum[ROWS][WIDE], vh worst[ROWS], vh *odd)
 {
+    const int six = decode == KF_DECODE_MINI6;
+    const size_t bytes = (size_t)(six ? 3 : 4) * V;
     const vi mask = vi_both(k->mask), low7 = vi_both(k->low7);
     vi most[ROWS];
     UNROLL for (int r = 0; r < R; r++) most[r] = vi_both(worst[r]);
     for (; to - step >= 2; step += 2) {
-        const size_t at = (step - origin) * 2 * V;
-        if (at % 64 == 0)
+        const size_t at = (step - origin) / 2 * bytes;
+        if (at % 64 < bytes)
             UNROLL for (int r = 0; r < R; r++) fetch_ahead(row[r] + at, ROWS * l->row_bytes);
         UNROLL for (int r = 0; r < R; r++)
         {
-            const vi q = vi_load(row[r] + at);
-            const vi lower = vi_and(vi_sra16(vi_shl16(q, 8), k->shift), mask);
+            const vi q = six ? vi_load6(row[r] + at) : vi_load(row[r] + at);
+            const vi lower = vi_and(vi_sra16(vi_shl16(q, six ? 6 : 8), k->shift), mask);
             const vi upper = vi_and(vi_sra16(q, k->shift), mask);
-            most[r] = vi_max8(most[r], vi_and(q, low7));
+            if (!six) most[r] = vi_max8(most[r], vi_and(q, low7));
             UNROLL for (int i = 0; i < 2; i++)
             {
                 const size_t entry = (step + (size_t)i - first) * l->scales >> l->share;
@@ -284,9 +288,9 @@ KF_HD void add_steps(const int decode, const int scaling, const int R, const int
         UNROLL for (int c = 0; c < C; c++) sum[r][c] = total[r][c];
     }
 #ifdef TWO_MINIS
-    if (decode == KF_DECODE_MINI8)
-        from = add_minis(scaling, R, C, kind, source, l, k, t, first, row, origin, x, x_stride,
-                         from, to, sum, worst, &odd);
+    if (decode == KF_DECODE_MINI8 || decode == KF_DECODE_MINI6)
+        from = add_minis(decode, scaling, R, C, kind, source, l, k, t, first, row, origin, x,
+                         x_stride, from, to, sum, worst, &odd);
 #endif
     for (size_t step = from; step < to; step++) {
         const size_t entry = (step - first) * l->scales >> l->share;

@@ -38,7 +38,13 @@ KF_HD void add_chunk(const int decode, const int scaling, const int R, const int
 #define ADD(kind)                                                                              \
     add_steps(decode, scaling, R, C, kind, source, l, k, t, first, row, 0, x, x_stride, first, \
               whole, sum, worst)
-    if (of_row)
+    if (source == KF_SOURCE_NESTED) {
+        for (size_t from = first, to; from < whole; from = to) {
+            to = direct_factors(&t->d, R, l, from, whole);
+            add_steps(decode, scaling, R, C, STEPS_OF_ONE, source, l, k, t, first, row, 0, x,
+                      x_stride, from, to, sum, worst);
+        }
+    } else if (of_row)
         ADD(STEPS_OF_ROW);
     else if (shared)
         ADD(STEPS_SHARED);
@@ -148,6 +154,7 @@ KF_HD int do_direct(const int decode, const int scaling, const int R, const int 
     }
     if (scaling == KF_SCALING_ZERO) return 0; /* no such format */
     switch (l->source) {
+        SOURCE(MAP)
         SOURCE(EXPONENTS)
         SOURCE(BYTES)
     default: break;
@@ -161,22 +168,22 @@ KF_HD int do_direct(const int decode, const int scaling, const int R, const int 
 #undef SOURCE
 }
 
-/* Rows [r, end) times WIDE columns: a function of its own, so that the loops of one column keep
- * their registers. */
-typedef void wide_function(const kf_gemv_call *call, size_t r, size_t end, size_t column);
+/* Rows [r, end) times C columns, two or WIDE, two rows at a time: both rows use the x that was
+ * read. For each C a function of its own, so that the loops of one column keep their registers. */
+typedef void columns_function(const kf_gemv_call *call, size_t r, size_t end, size_t column);
 
-KF_HD void do_wide(const int decode, const int scaling, const kf_gemv_call *call, size_t r,
-                   size_t end, size_t column)
+KF_HD void do_columns(const int decode, const int scaling, const int C, const kf_gemv_call *call,
+                      size_t r, size_t end, size_t column)
 {
     for (; end - r >= 2; r += 2)
-        if (!do_direct(decode, scaling, 2, WIDE, call, r, column))
-            do_tile(decode, scaling, 2, WIDE, 0, call, r, column);
-    if (r < end) do_tile(decode, scaling, 1, WIDE, 0, call, r, column);
+        if (!do_direct(decode, scaling, 2, C, call, r, column))
+            do_tile(decode, scaling, 2, C, 0, call, r, column);
+    if (r < end) do_tile(decode, scaling, 1, C, 0, call, r, column);
 }
 
 /* Rows in fours: their codes stay near while the columns pass. */
-KF_HD void do_rows(const int decode, const int scaling, wide_function *wide,
-                   const kf_gemv_call *call, size_t r0, size_t r1)
+KF_HD void do_rows(const int decode, const int scaling, columns_function *wide,
+                   columns_function *two, const kf_gemv_call *call, size_t r0, size_t r1)
 {
     for (size_t r = r0; r < r1; r += ROWS) {
         const size_t end = r1 - r < ROWS ? r1 : r + ROWS;
@@ -184,12 +191,10 @@ KF_HD void do_rows(const int decode, const int scaling, wide_function *wide,
             const size_t left = call->columns - c;
             const size_t C = left >= WIDE ? WIDE : left >= 2 ? 2 : 1;
             for (size_t i = r; i < end;) {
-                if (C == WIDE) {
-                    wide(call, i, end, c);
+                if (C > 1) {
+                    (C == WIDE ? wide : two)(call, i, end, c);
                     i = end;
-                } else if (C == 2)
-                    do_tile(decode, scaling, 1, 2, 0, call, i++, c);
-                else if (end - i == ROWS) {
+                } else if (end - i == ROWS) {
                     if (!do_direct(decode, scaling, ROWS, 1, call, i, c))
                         do_tile(decode, scaling, ROWS, 1, 0, call, i, c);
                     i += ROWS;
@@ -204,15 +209,19 @@ KF_HD void do_rows(const int decode, const int scaling, wide_function *wide,
 /* --- the kernels of this unit -------------------------------------------------------------------
  */
 
-#define ROWS_1(decode, scaling)                                                                  \
-    static __attribute__((noinline)) void wide_##decode##_##scaling(                             \
-        const kf_gemv_call *call, size_t r, size_t end, size_t column)                           \
-    {                                                                                            \
-        do_wide(KF_DECODE_##decode, KF_SCALING_##scaling, call, r, end, column);                 \
-    }                                                                                            \
-    static void rows_##decode##_##scaling(const kf_gemv_call *c, size_t r0, size_t r1)           \
-    {                                                                                            \
-        do_rows(KF_DECODE_##decode, KF_SCALING_##scaling, wide_##decode##_##scaling, c, r0, r1); \
+#define COLUMNS(name, C, decode, scaling)                                              \
+    static __attribute__((noinline)) void name##_##decode##_##scaling(                 \
+        const kf_gemv_call *call, size_t r, size_t end, size_t column)                 \
+    {                                                                                  \
+        do_columns(KF_DECODE_##decode, KF_SCALING_##scaling, C, call, r, end, column); \
+    }
+#define ROWS_1(decode, scaling)                                                        \
+    COLUMNS(wide, WIDE, decode, scaling)                                               \
+    COLUMNS(two, 2, decode, scaling)                                                   \
+    static void rows_##decode##_##scaling(const kf_gemv_call *c, size_t r0, size_t r1) \
+    {                                                                                  \
+        do_rows(KF_DECODE_##decode, KF_SCALING_##scaling, wide_##decode##_##scaling,   \
+                two_##decode##_##scaling, c, r0, r1);                                  \
     }
 #define ROWS_0(decode, scaling)
 #define ENTRY_1(decode, scaling) [KF_SCALING_##scaling] = rows_##decode##_##scaling,

@@ -206,6 +206,10 @@ KF_HD uint8x16_t lane_bytes(vi i)
     return vreinterpretq_u8_u32(vaddq_u32(four, vdupq_n_u32(0x03020100)));
 }
 
+KF_HD vf vf_two(float a, float b)
+{
+    return vcombine_f32(vdup_n_f32(a), vdup_n_f32(b));
+}
 KF_HD vf vf_spread(const float *p, vi i)
 {
     uint8x16_t all = vreinterpretq_u8_f32(vld1q_f32(p));
