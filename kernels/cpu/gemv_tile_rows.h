@@ -26,7 +26,7 @@ typedef struct level_room {
 /* What a thread needs besides tiles. */
 typedef struct tile_room {
     union {
-        uint16_t words[RING][TILE_ROWS * STRIP];
+        uint16_t words[2 * RING][TILE_ROWS * STRIP]; /* the second half: what is left of numbers */
         uint8_t bytes[RING][TILE_ROWS * 2 * STRIP];
         uint8_t planes[2][2 * HALF_PLANE]; /* of half of the rows a stage each */
     } a __attribute__((aligned(64)));      /* decoded strips */

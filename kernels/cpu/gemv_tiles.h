@@ -18,7 +18,8 @@
  * Where a code times its scale is exact in bfloat16 it is looked up as one number, by both, and a
  * stage is a group.
  *
- * Codes are exact in bfloat16: they are small integers, or have few bits. x is cut into terms of 8
+ * Codes are exact in bfloat16: they are small integers, or have few bits; those of a code book are
+ * the sums of two of bfloat16, and a strip has two tiles, by the same x. x is cut into terms of 8
  * bits: one of BF16 and two of F16 are exact, two of F32 are so to 2^-16. What blocks of two levels
  * add to a group, their minimum, is multiplied by the sum over that group of x as it was cut.
  *
@@ -60,17 +61,22 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
                         uint16_t (*a)[TILE_ROWS * STRIP])
 {
     const int two = kind == KF_TILE_BYTES || kind == KF_TILE_MINIS || kind == KF_TILE_SIXES;
-    const int fetches = kind == KF_TILE_BYTES && l->across;
+    const int fetches = kind == KF_TILE_BYTES && l->across, split = kind == KF_TILE_SPLIT;
     const tw table = tw_load(l->table[0]), upper = tw_load(l->table[1]);
     const uint8_t *p = at.p + (kind == KF_TILE_SUPER ? 0 : l->strip_at[t]);
     const size_t next = two ? l->strip_at[(t + 1) % STRIPS] - l->strip_at[t] : 0;
-    uint16_t *to = a[t % RING], *second = a[(t + 1) % RING];
+    uint16_t *to = a[t % RING], *second = split ? a[RING + t % RING] : a[(t + 1) % RING];
     if (two && t % 2) return;
     for (size_t r = 0; r < rows; r++, p += at.stride, to += STRIP, second += STRIP) {
         tw out[2] = {table, table};
         if (fetches) fetch_ahead(p, l->across);
         switch (kind) {
         case KF_TILE_NIBBLES: out[0] = tw_look_up(table, tw_nibbles(p)); break;
+        case KF_TILE_QUARTERS: out[0] = tw_look_up(table, tw_quarters(p)); break;
+        case KF_TILE_SPLIT:
+            out[1] = tw_look_up(upper, tw_nibbles(p));
+            out[0] = tw_look_up(table, tw_nibbles(p));
+            break;
         case KF_TILE_FOLDED:
             out[0] = tw_folded(p, l->folded, stored + r * CHUNK_GROUPS + 2 * t);
             break;
@@ -80,7 +86,7 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
         default: out[0] = super_strip(kf_super_of(s), p, t, table, upper);
         }
         tw_store(to, out[0]);
-        if (two) tw_store(second, out[1]);
+        if (two || split) tw_store(second, out[1]);
     }
 }
 
@@ -88,8 +94,8 @@ KF_HD void decode_strip(const int kind, kf_spec s, const kf_tile_layout *l, cons
  */
 
 /* Strip t of a stage times its x; groups that end are stored at *c. */
-KF_HD void multiply_strip(const kf_tile_layout *l, const unsigned t, const uint16_t *x, int both,
-                          tile_room *m, float **c)
+KF_HD void multiply_strip(const int kind, const kf_tile_layout *l, const unsigned t,
+                          const uint16_t *x, int both, tile_room *m, float **c)
 {
     const size_t lanes = l->lanes, strip = STRIP * lanes, passes = l->passes;
     const unsigned others = l->strips - 1; /* a power of two, less one */
@@ -107,7 +113,11 @@ KF_HD void multiply_strip(const kf_tile_layout *l, const unsigned t, const uint1
         }
     } else {
         if ((t & others) == 0) tiles_zero(&m->t);
-        for (size_t i = 0; i < passes; i++) tiles_dot(&m->t, a, x + i * strip, lanes, both);
+        for (size_t i = 0; i < passes; i++) {
+            tiles_dot(&m->t, a, x + i * strip, lanes, both);
+            if (kind == KF_TILE_SPLIT)
+                tiles_dot(&m->t, m->a.words[RING + t % RING], x + i * strip, lanes, both);
+        }
         if ((t & others) == others) {
             tiles_store(&m->t, *c, both);
             *c += TILE_ROWS * V;
@@ -209,7 +219,7 @@ KF_HD void do_chunk(const int kind, kf_spec s, const kf_gemv_call *call, size_t 
             fetch_part(l, m, stage, t, STRIPS);
             decode_strip(kind, s, l, (t + LAG) % STRIPS, turns ? next : now,
                          stored + (turns ? STAGE / 16 : 0), rows, m->a.words);
-            multiply_strip(l, t, x, rows > TILE_ROWS / 2, m, &c);
+            multiply_strip(kind, l, t, x, rows > TILE_ROWS / 2, m, &c);
             if ((t + 1) % (STRIPS / l->parts)) continue;
             add_groups(l, k, group, rows, x_sums, m);
             c = m->c.words[0];
@@ -256,6 +266,8 @@ TILE_KIND(FOLDED)
 TILE_KIND(BYTES)
 TILE_KIND(MINIS)
 TILE_KIND(SIXES)
+TILE_KIND(QUARTERS)
+TILE_KIND(SPLIT)
 
 KF_HD void tiles_of_super(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
@@ -276,9 +288,10 @@ KF_HD void tiles_of_super(kf_spec s, const kf_gemv_call *call, size_t r0, size_t
 static void tile_rows(const kf_gemv_call *c, size_t r0, size_t r1)
 {
     static kf_gemv_rows_function *const kinds[KF_TILE_KINDS] = {
-        tiles_NIBBLES,      tiles_FOLDED,       tiles_BYTES,         tiles_MINIS,
-        tiles_SIXES,        tiles_of_super_any, bytes_WHOLE_NIBBLES, bytes_WHOLE_BYTES,
-        tiles_of_super_any, tiles_of_super_any};
+        tiles_NIBBLES,       tiles_FOLDED,         tiles_BYTES,       tiles_MINIS,
+        tiles_SIXES,         tiles_QUARTERS,       tiles_SPLIT,       tiles_of_super_any,
+        bytes_WHOLE_NIBBLES, bytes_WHOLE_QUARTERS, bytes_WHOLE_BYTES, tiles_of_super_any,
+        tiles_of_super_any};
     const kf_tile_layout *l = c->plan->state;
     kinds[l->kind](c, r0, r1);
 }

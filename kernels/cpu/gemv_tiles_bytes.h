@@ -45,6 +45,8 @@ KF_HD void decode_bytes(const int kind, kf_spec s, const kf_tile_layout *l, cons
             tb_store(to, super_bytes_of(kf_super_of(s), p, 2 * t, table));
         else if (kind == KF_TILE_WHOLE_NIBBLES)
             tb_store(to, tb_look_up(table, tb_nibbles(p, p + next)));
+        else if (kind == KF_TILE_WHOLE_QUARTERS)
+            tb_store(to, tb_look_up(table, tb_quarters(p, p + next)));
         else {
             memcpy(to, p, STRIP);
             memcpy(to + STRIP, p + next, STRIP);
@@ -61,8 +63,8 @@ typedef struct byte_part {
     size_t stage, group;
 } byte_part;
 
-/* What groups have besides codes. In groups of 32 codes of 4 bits all sums and their products with
- * zero points are below 2^24, and fp32 holds them. */
+/* What groups have besides codes. In groups of 32 codes of up to 4 bits all sums and their products
+ * with zero points are below 2^24, and fp32 holds them. */
 typedef enum byte_mode {
     BYTES_ALONE,
     BYTES_SCALED,
@@ -252,6 +254,7 @@ KF_HD void do_bytes(const int kind, kf_spec s, const int wide, const kf_gemv_cal
             do_bytes(KF_TILE_##name, s, 0, c, r0, r1);                    \
     }
 BYTE_KIND(WHOLE_NIBBLES)
+BYTE_KIND(WHOLE_QUARTERS)
 BYTE_KIND(WHOLE_BYTES)
 
 #endif

@@ -13,8 +13,11 @@ static size_t least_columns(const kf_tile_layout *t)
         [KF_TILE_BYTES] = {{0}, {9, 9}, {9, 9}},
         [KF_TILE_MINIS] = {{0}, {3, 3}, {3, 3}},
         [KF_TILE_SIXES] = {{0}, {0}, {3, 5}},
+        [KF_TILE_QUARTERS] = {{0}, {0}, {2, 3}},
+        [KF_TILE_SPLIT] = {{0}, {0}, {3, 5}},
         [KF_TILE_SUPER] = {{5, 7}, {5, 6}, {0}},
         [KF_TILE_WHOLE_NIBBLES] = {{0}, {4, 4}, {3, 3}},
+        [KF_TILE_WHOLE_QUARTERS] = {{0}, {0}, {3, 3}},
         [KF_TILE_WHOLE_BYTES] = {{0}, {4, 4}, {3, 3}},
         [KF_TILE_WHOLE_SUPER] = {{0}, {5, 5}, {0}},
         [KF_TILE_LEVELS] = {{3, 3}, {3, 3}, {0}}};
@@ -40,7 +43,7 @@ static int may_be_bytes(const kf_tile_layout *t, size_t columns)
     return t->rounds && 2 * columns <= 16;
 }
 
-/* Whether 16 numbers are whole in this unit; as bytes. */
+/* Whether all numbers of a table are whole in this unit; as bytes. */
 static int fit_whole(kf_tile_layout *t, float unit)
 {
     for (size_t i = 0; i < 16; i++) {
@@ -67,6 +70,35 @@ static int fit_nibbles(kf_tile_layout *t, kf_spec s, size_t columns)
         t->table[0][i] = top_of(number);
     }
     return t->l.scale_elements >= STRIP;
+}
+
+/* Numbers of 2-bit codes: the same. */
+static int fit_quarters(kf_tile_layout *t, kf_spec s, size_t columns)
+{
+    const int zeros = s.zero == KERF_ZERO_CODE;
+    const int whole = (zeros || may_be_bytes(t, columns)) && fit_whole(t, 1);
+    t->kind = whole ? KF_TILE_WHOLE_QUARTERS : KF_TILE_QUARTERS;
+    t->zero_is = 1;
+    for (size_t i = 0; i < 32; i++) {
+        if (!whole && !is_bfloat16(t->l.table[i % 4])) return 0;
+        t->table[0][i] = top_of(t->l.table[i % 4]);
+    }
+    return (whole || !zeros) && t->l.scale_elements >= STRIP;
+}
+
+/* Sixteen numbers that need more bits: each as the bfloat16 nearest to it and the bfloat16 nearest
+ * to what is left, to 2^-16 of it at least. */
+static int fit_split(kf_tile_layout *t, kf_spec s)
+{
+    t->kind = KF_TILE_SPLIT;
+    for (size_t i = 0; i < 32; i++) {
+        const float number = t->l.table[i % 16];
+        const uint16_t top = kf_bf16_encode(number);
+        if (number != 0 && !(kf_abs(number) >= 0x1p-14f && kf_abs(number) <= 0x1p14f)) return 0;
+        t->table[0][i] = top;
+        t->table[1][i] = kf_bf16_encode(number - kf_bf16_decode(top));
+    }
+    return s.zero != KERF_ZERO_CODE && t->l.scale_elements > STRIP;
 }
 
 /* Codes times scales of one byte, without what enters at a row's end: whether all that are numbers
@@ -134,7 +166,10 @@ static int fit_minis(kf_tile_layout *t, kf_spec s)
 static size_t place_of(kf_tile_kind kind, size_t j)
 {
     switch (kind) {
-    case KF_TILE_NIBBLES: return 4 * (j % 8) + j / 8;
+    case KF_TILE_NIBBLES:
+    case KF_TILE_SPLIT: return 4 * (j % 8) + j / 8;
+    case KF_TILE_QUARTERS: return 8 * (j % 4) + j / 4;
+    case KF_TILE_WHOLE_QUARTERS: return 4 * (j % 8) + j / 8;
     case KF_TILE_FOLDED: return j / 16 * 16 + 4 * (j % 4) + j / 4 % 4;
     case KF_TILE_WHOLE_NIBBLES: return j % 16 * 2 + j / 16;
     default: return j;
@@ -172,8 +207,10 @@ static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols, size_t columns)
     }
     switch (t->l.decode) {
     case KF_DECODE_LUT4:
-        fits = t->l.scale_elements == 16 ? fit_folded(t) : fit_nibbles(t, s, columns);
+        fits = t->l.scale_elements == 16 ? fit_folded(t)
+                                         : fit_nibbles(t, s, columns) || fit_split(t, s);
         break;
+    case KF_DECODE_LUT2: fits = fit_quarters(t, s, columns); break;
     case KF_DECODE_BYTE: fits = fit_bytes(t, columns); break;
     case KF_DECODE_MINI8:
     case KF_DECODE_MINI6: fits = fit_minis(t, s); break;
@@ -238,7 +275,7 @@ static void fit_lanes(kf_tile_layout *t, size_t columns)
 {
     const int whole = kf_tile_is_whole(t);
     const size_t terms = whole ? 2 : t->terms, groups = STAGE / t->group;
-    const size_t most = t->group > STRIP ? 1 : groups < 4 ? groups : 4;
+    const size_t most = t->group > STRIP ? 1 : whole ? 2 : groups < 4 ? groups : 4;
     t->wide = terms * columns <= 16 ? terms : 1;
     t->passes = terms / t->wide;
     t->together = 1;
@@ -290,11 +327,12 @@ double kf_tile_bound(const kf_tile_layout *l)
     const size_t strips = l->group < STRIP ? 1 : l->group / STRIP;
     const size_t groups = STAGE / l->parts / l->group * (l->offsets ? 2 : 1);
     const size_t lanes = l->wide * l->together;
-    const size_t dots = kf_tile_is_whole(l) ? 1 : 18 + strips * l->terms;
+    const size_t tables = l->kind == KF_TILE_SPLIT ? 2 : 1;
+    const size_t dots = kf_tile_is_whole(l) ? 1 : 18 + strips * l->terms * tables;
     /* |256 * upper| + |lower| is at most three times |256 * upper + lower|. */
     const double apart = kf_tile_is_whole(l) && l->wide > 1 ? 3 : 1;
     const double n = apart * (double)(3 + dots + 1 + groups + l->parts * l->stages + lanes + 2);
-    return n * 0x1p-24 / (1 - n * 0x1p-24);
+    return n * 0x1p-24 / (1 - n * 0x1p-24) + (l->kind == KF_TILE_SPLIT ? 0x1p-16 : 0);
 }
 
 /* Two terms of bfloat16 hold x of F32 to 2^-16 of it. Sums of x by groups are rounded once. */

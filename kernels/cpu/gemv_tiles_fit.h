@@ -16,16 +16,19 @@
 
 /* What codes become, bfloat16 or, at the end of the list, bytes. */
 typedef enum kf_tile_kind {
-    KF_TILE_NIBBLES,       /* 4 bits: a table of 16                                       */
-    KF_TILE_FOLDED,        /* the same, times the scales of groups of 16, one byte each   */
-    KF_TILE_BYTES,         /* two's complement                                            */
-    KF_TILE_MINIS,         /* 8 bits: a sign and a table of 128                           */
-    KF_TILE_SIXES,         /* 6 bits: a table of 64                                       */
-    KF_TILE_SUPER,         /* blocks of two levels: a table of up to 64                   */
-    KF_TILE_WHOLE_NIBBLES, /* 4 bits with zero points, as bytes: a table of 16      */
-    KF_TILE_WHOLE_BYTES,   /* two's complement, the bytes that they are             */
-    KF_TILE_WHOLE_SUPER,   /* blocks of two levels in groups of 32                  */
-    KF_TILE_LEVELS,        /* the same in blocks with minima: codes times levels    */
+    KF_TILE_NIBBLES,        /* 4 bits: a table of 16                                       */
+    KF_TILE_FOLDED,         /* the same, times the scales of groups of 16, one byte each   */
+    KF_TILE_BYTES,          /* two's complement                                            */
+    KF_TILE_MINIS,          /* 8 bits: a sign and a table of 128                           */
+    KF_TILE_SIXES,          /* 6 bits: a table of 64                                       */
+    KF_TILE_QUARTERS,       /* 2 bits: a table of 4                                        */
+    KF_TILE_SPLIT,          /* 4 bits: any 16 numbers, each the sum of two of bfloat16     */
+    KF_TILE_SUPER,          /* blocks of two levels: a table of up to 64                   */
+    KF_TILE_WHOLE_NIBBLES,  /* 4 bits with zero points, as bytes: a table of 16      */
+    KF_TILE_WHOLE_QUARTERS, /* 2 bits with zero points, as bytes: a table of 4       */
+    KF_TILE_WHOLE_BYTES,    /* two's complement, the bytes that they are             */
+    KF_TILE_WHOLE_SUPER,    /* blocks of two levels in groups of 32                  */
+    KF_TILE_LEVELS,         /* the same in blocks with minima: codes times levels    */
     KF_TILE_KINDS
 } kf_tile_kind;
 
@@ -54,7 +57,7 @@ typedef struct kf_tile_layout {
     int book;                 /* codes of blocks of two levels are indices      */
     float zero_is;            /* what zero points as they are found are multiplied by */
     uint16_t order[STRIP];    /* the elements of a strip, as they lie in a row of a tile */
-    uint16_t table[2][32];    /* bfloat16 of codes; the upper 32 codes  */
+    uint16_t table[2][32];    /* bfloat16 of codes; the upper 32 codes, or SPLIT: the rest */
     uint16_t folded[256][16]; /* bfloat16 of codes times a stored scale */
     uint8_t level_place[STAGE]; /* by bytes: which level a code has */
     uint8_t bytes[256];         /* low bytes of up to 128, then high bytes; or a table of bytes */

@@ -215,6 +215,13 @@ KF_HD tb tb_nibbles(const uint8_t *p, const uint8_t *q)
     const __m512i both = _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(a), 0xff00, b);
     return tb_and(_mm512_srlv_epi64(both, down), 15);
 }
+KF_HD tb tb_quarters(const uint8_t *p, const uint8_t *q)
+{
+    const __m512i down = _mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6);
+    const __m512i a = _mm512_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)p));
+    const __m512i both = _mm512_mask_broadcastq_epi64(a, 0xf0, _mm_loadl_epi64((const __m128i *)q));
+    return tb_and(_mm512_srlv_epi64(both, down), 3);
+}
 KF_HD tb tb_twice(const uint8_t *p, const unsigned first, const unsigned second)
 {
     const __m512i both = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
@@ -286,6 +293,13 @@ KF_HD tw tw_nibbles(const uint8_t *p)
                          0x0008000800080008, 0x0004000400040004, 0x0004000400040004, 0, 0);
     const __m128i bytes = _mm_loadu_si128((const __m128i *)p);
     return _mm512_srlv_epi16(_mm512_broadcast_i32x4(bytes), down);
+}
+KF_HD tw tw_quarters(const uint8_t *p)
+{
+    const __m512i down = _mm512_set_epi64(
+        0x000e000e000e000e, 0x000c000c000c000c, 0x000a000a000a000a, 0x0008000800080008,
+        0x0006000600060006, 0x0004000400040004, 0x0002000200020002, 0);
+    return _mm512_srlv_epi16(_mm512_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)p)), down);
 }
 KF_HD tw tw_nibbles_of_two(const uint8_t *p)
 {

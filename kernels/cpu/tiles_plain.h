@@ -40,6 +40,7 @@
  *   tw_look_up(table, i)         by the low 5 bits; tw_look_up_two(low, high, i): by the low 6
  *   tw_of_bytes(p)               32 bytes
  *   tw_nibbles(p)                word 8 k + i: word i of 16 bytes, down by 4 k bits
+ *   tw_quarters(p)               word 4 k + i: word i of 8 bytes, down by 2 k bits
  *   tw_nibbles_of_two(p)         word 16 g + 4 k + i: word i of the 8 bytes at p + 8 g, down by 4 k
  *   tw_folded(p, table, scales)  those of tw_nibbles_of_two, looked up: word 16 g + i in the row
  *                                scales[g] of the table
@@ -54,6 +55,7 @@
  *   tb               64 bytes; tb_load, tb_store
  *   tb_table(p)      a table of 16 bytes; tb_repeat(a): of a word of 8 twice; tb_repeat_two(a, b)
  *   tb_nibbles(p, q)     byte 16 n + i: nibble n of byte i at p; byte 32 + 16 n + i: at q
+ *   tb_quarters(p, q)    byte 8 n + i: bits 2 n and 2 n + 1 of byte i at p; byte 32 + 8 n + i: at q
  *   tb_twice(p, a, b)    32 bytes twice; of these words of 64 bits are rotated down, by a or b bits
  *   tb_and(a, mask), tb_merge(a, b, mask), tb_less(a, n): byte by byte, as words above
  *   tb_times(a, b)   as 32 words, the low 16 bits of each product
@@ -246,6 +248,10 @@ KF_HD tb tb_nibbles(const uint8_t *p, const uint8_t *q)
 {
     TB_EACH((i < 32 ? p : q)[i % 16] >> 4 * (i / 16 % 2) & 15);
 }
+KF_HD tb tb_quarters(const uint8_t *p, const uint8_t *q)
+{
+    TB_EACH((i < 32 ? p : q)[i % 8] >> 2 * (i / 8 % 4) & 3);
+}
 KF_HD tb tb_twice(const uint8_t *p, unsigned first, unsigned second)
 {
     tb y;
@@ -330,6 +336,10 @@ KF_HD tw tw_of_bytes(const uint8_t *p)
 KF_HD tw tw_nibbles(const uint8_t *p)
 {
     TW_EACH(tw_word(p, i % 8) >> 4 * (i / 8));
+}
+KF_HD tw tw_quarters(const uint8_t *p)
+{
+    TW_EACH(tw_word(p, i % 4) >> 2 * (i / 4));
 }
 KF_HD tw tw_nibbles_of_two(const uint8_t *p)
 {

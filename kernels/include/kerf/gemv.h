@@ -33,17 +33,20 @@
  * 16 in q5_0, 4 in q3_k, 32 in q6_k. With "avx2", "avx512" or "neon" in kerf_exec.backend all
  * is multiplied in fp32, and T counts nothing, as with all other formats on a processor.
  *
- * Three columns and more go through tiles ("amx") on a processor that has them, for formats of 4, 6
- * and 8 bits (not nf4, nor e5m2) and GGUF's blocks; of most of these blocks, and of some others
- * where X is not BF16, from four to seven columns on. X of BF16 and F16 is not rounded there; X of
- * F32 is cut into two terms of 8 bits, and the second factor is 2^-16. Sums of blocks with minima
- * (q4_1, q5_1, q2_k, q4_k, q5_k) are found apart from their codes, so in S |W[r][k]| counts as
- * |scale * code| plus |minimum| as above, and the second factor has 2^-24 more for the sums of X
- * that minima are multiplied by. Integers of 8 bits in groups of 64 and more, or with up to eight
- * columns in groups of 32, q2_k, q4_k and q5_k, and codes with zero points are multiplied as
- * integers there, with X of any type rounded and one e for a run of at most 256 inputs; so are,
- * with up to eight columns of F32, codes of 4 bits in groups of 32 and more, and GGUF's other
- * blocks in groups of 32. So with "amx" T means j / 256 == k / 256.
+ * Three columns and more go through tiles ("amx") on a processor that has them, for formats of
+ * 2, 4, 6 and 8 bits (not e5m2, nor groups of 16 of 2 bits) and GGUF's blocks; of most of these
+ * blocks, and of some others where X is not BF16, from four to seven columns on; codes of 2 bits
+ * without zero points beside BF16 from two on. The numbers of NF4 are sums of two of bfloat16
+ * there, to 2^-16 of them, which is in the first factor. X of BF16 and F16 is not rounded there;
+ * X of F32 is cut into two terms of 8 bits, and the second factor is 2^-16. Sums of blocks with
+ * minima (q4_1, q5_1, q2_k, q4_k, q5_k) are found apart from their codes, so in S |W[r][k]|
+ * counts as |scale * code| plus |minimum| as above, and the second factor has 2^-24 more for the
+ * sums of X that minima are multiplied by. Integers of 8 bits in groups of 64 and more, or with
+ * up to eight columns in groups of 32, q2_k, q4_k and q5_k, and codes with zero points are
+ * multiplied as integers there, with X of any type rounded and one e for a run of at most 256
+ * inputs; so are, with up to eight columns of F32, codes of 2 and 4 bits in groups of 32 and
+ * more (not nf4), and GGUF's other blocks in groups of 32. So with "amx" T means
+ * j / 256 == k / 256.
  *
  * All this holds as long as S < 2^127; above, the result may be infinite. On a GPU, where x of F32
  * or BF16 is brought to fp16 by a power of two (beside bf16 weights it is split into two bf16
