@@ -109,13 +109,14 @@ static void fit_zeros(kf_gemv_layout *l, kf_spec s)
 
 /* Where the scales of a step come from. One byte for all lanes takes several operations in each
  * step where its bits are made a number, and by a map a load; so do those of structs, which may
- * mean something else than E8M0 does (ggml's are half of it). */
+ * mean something else than E8M0 does (ggml's are half of it). Beside codes that are bytes, and with
+ * AVX-512, scales that a loop has widened take less time (bench/notes-gemv-cpu.md). */
 static kf_gemv_source step_source(const kf_gemv_layout *l, kf_spec s)
 {
     const int is_one = l->scales == 1 && !l->piece;
+    const int mapped = l->piece || (l->lanes == 8 && l->decode != KF_DECODE_BYTE);
     if (s.scale == KERF_SCALE_E8M0 && s.second == KERF_SECOND_NONE && (is_one || l->piece))
-        return l->decode == KF_DECODE_BYTE ? KF_SOURCE_WIDENED /* faster: bench/notes-gemv-cpu.md */
-                                           : KF_SOURCE_MAP;
+        return mapped ? KF_SOURCE_MAP : KF_SOURCE_WIDENED;
     if (!l->quick || (s.scale == KERF_SCALE_E4M3 && is_one)) return KF_SOURCE_WIDENED;
     return source_of(s);
 }
