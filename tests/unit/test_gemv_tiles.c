@@ -96,8 +96,9 @@ static void test_bound(void **state)
         }
         formats += (size_t)ours;
     }
-    /* of 59: not casts, e5m2, nor 2 bits in groups of 16 */
-    assert_true(getenv("FORMATS") || formats >= 50);
+    /* of 59: not casts, e5m2, nor 2 bits in groups of 16; a few want more columns than come up
+     * where tests are slow */
+    assert_true(getenv("FORMATS") || formats >= (STEP(2) > 1 ? 47 : 50));
 }
 
 /* Every byte of every plane: scales and codes that are NaN or infinite, and subnormal ones. */
