@@ -54,14 +54,17 @@ static int fit_whole(kf_tile_layout *t, float unit)
     return 1;
 }
 
-/* Numbers of 4-bit codes, as bfloat16; beside zero points, which are whole, as bytes. */
-static int fit_nibbles(kf_tile_layout *t, kf_spec s, size_t columns)
+/* Numbers of codes of 2 and 4 bits, as bfloat16; beside zero points, which are whole, as bytes. */
+static int fit_codes(kf_tile_layout *t, kf_spec s, size_t columns)
 {
     const int zeros = s.zero == KERF_ZERO_CODE;
     const float unit = fit_whole(t, 1) ? 1 : 0.5f;
     const int whole = (zeros || may_be_bytes(t, columns)) && fit_whole(t, unit);
     if (zeros && (!whole || unit != 1)) return 0;
-    t->kind = whole ? KF_TILE_WHOLE_NIBBLES : KF_TILE_NIBBLES;
+    if (s.bits == 4)
+        t->kind = whole ? KF_TILE_WHOLE_NIBBLES : KF_TILE_NIBBLES;
+    else
+        t->kind = whole ? KF_TILE_WHOLE_QUARTERS : KF_TILE_QUARTERS;
     t->zero_is = 1;
     if (whole) t->l.factor *= unit;
     for (size_t i = 0; i < 32; i++) {
@@ -72,22 +75,8 @@ static int fit_nibbles(kf_tile_layout *t, kf_spec s, size_t columns)
     return t->l.scale_elements >= STRIP;
 }
 
-/* Numbers of 2-bit codes: the same. */
-static int fit_quarters(kf_tile_layout *t, kf_spec s, size_t columns)
-{
-    const int zeros = s.zero == KERF_ZERO_CODE;
-    const int whole = (zeros || may_be_bytes(t, columns)) && fit_whole(t, 1);
-    t->kind = whole ? KF_TILE_WHOLE_QUARTERS : KF_TILE_QUARTERS;
-    t->zero_is = 1;
-    for (size_t i = 0; i < 32; i++) {
-        if (!whole && !is_bfloat16(t->l.table[i % 4])) return 0;
-        t->table[0][i] = top_of(t->l.table[i % 4]);
-    }
-    return (whole || !zeros) && t->l.scale_elements >= STRIP;
-}
-
 /* Sixteen numbers that need more bits: each as the bfloat16 nearest to it and the bfloat16 nearest
- * to what is left, to 2^-16 of it at least. */
+ * to what is left: off by 2^-16 of it at most. */
 static int fit_split(kf_tile_layout *t, kf_spec s)
 {
     t->kind = KF_TILE_SPLIT;
@@ -207,10 +196,10 @@ static int fit_planes(kf_tile_layout *t, kf_spec s, size_t cols, size_t columns)
     }
     switch (t->l.decode) {
     case KF_DECODE_LUT4:
-        fits = t->l.scale_elements == 16 ? fit_folded(t)
-                                         : fit_nibbles(t, s, columns) || fit_split(t, s);
+        fits =
+            t->l.scale_elements == 16 ? fit_folded(t) : fit_codes(t, s, columns) || fit_split(t, s);
         break;
-    case KF_DECODE_LUT2: fits = fit_quarters(t, s, columns); break;
+    case KF_DECODE_LUT2: fits = fit_codes(t, s, columns); break;
     case KF_DECODE_BYTE: fits = fit_bytes(t, columns); break;
     case KF_DECODE_MINI8:
     case KF_DECODE_MINI6: fits = fit_minis(t, s); break;
