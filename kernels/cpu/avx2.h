@@ -172,8 +172,6 @@ KF_HD vh vh_max8(vh a, vh b)
     return _mm_max_epu8(a, b);
 }
 
-/* Two vh in a vi. */
-#define TWO_MINIS
 /* 24 bytes, as words of which bits 4 to 9 and 10 to 15 are codes; the upper half is loaded with 4
  * bytes before it. */
 KF_HD vi vi_load6(const uint8_t *p)
@@ -187,6 +185,8 @@ KF_HD vi vi_load6(const uint8_t *p)
     return _mm256_mullo_epi16(words, _mm256_set1_epi32(0x00010010));
 }
 
+/* Two vh in a vi. */
+#define TWO_MINIS
 KF_HD vi vi_both(vh a)
 {
     return _mm256_broadcastsi128_si256(a);
