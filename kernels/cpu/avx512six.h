@@ -100,12 +100,12 @@ KF_HD vw vw_of(const int decode, const int zeros, const vw_tables *t, vi codes, 
 KF_HD vf vw_dot(const int decode, const vw *w, const int16_t *x)
 {
     const uint8_t *upper = (const uint8_t *)x, *lower = upper + 4 * V, *off = lower + 4 * V;
-    vi top = vi_dot(vi_set1(0), w->numbers, upper, 0);
-    vi mid = vi_dot(vi_set1(0), w->numbers, lower, 0);
+    vi top = vi_dot(vi_set1(0), w->numbers, upper);
+    vi mid = vi_dot(vi_set1(0), w->numbers, lower);
     if (decode == KF_DECODE_WIDE6) {
-        mid = vi_dot(mid, w->low, upper, 0);
+        mid = vi_dot(mid, w->low, upper);
         top = vi_add(vi_times_base(top), mid);
-        mid = vi_dot(vi_set1(0), w->low, lower, 0);
+        mid = vi_dot(vi_set1(0), w->low, lower);
     }
     return vf_of_int(vi_sub(vi_add(vi_times_base(top), mid), vi_load(off)));
 }

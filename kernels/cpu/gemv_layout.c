@@ -280,7 +280,7 @@ static int fit_super(kf_gemv_layout *l, kf_spec s, size_t cols, size_t lanes)
     return cols % k.elements == 0;
 }
 
-int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind)
+static int fit(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind)
 {
     static const size_t codes[KF_DECODES] = {
 #define KF_GEMV_DECODE(kind, name, codes, ...) codes,
@@ -291,9 +291,9 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     size_t cols = (size_t)plan->shape.cols;
     memset(l, 0, sizeof *l);
     l->factor = l->zero_unit = 1;
-    if (kf_gemv_level_block(s, kind == KF_KIND_FEW).elements)
+    if (kf_gemv_level_block(s, kf_gemv_small_bits(kind, plan->shape.columns)).elements)
         return kind == KF_KIND_SINGLE ? fit_super(l, s, cols, lanes)
-                                      : kf_gemv_fit_levels(l, s, cols, lanes, kind);
+                                      : kf_gemv_fit_levels(l, plan, lanes, kind);
     if (!is_linear(s)) return 0;
     if (kind == KF_KIND_PAIR ? !fit_pairs(l, plan, s)
         : kind != KF_KIND_SINGLE
@@ -312,6 +312,19 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
     l->steps = (cols + l->step - 1) / l->step;
     l->whole = l->code_bytes / l->step_bytes;
     kf_gemv_fit_scales(l, s);
+    return 1;
+}
+
+int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind)
+{
+    if (!fit(l, plan, lanes, kind)) return 0;
+    if (l->level_words) { /* what all columns have of a step lies side by side */
+        l->x_column = KF_GEMV_WORDS_OF_STEP / sizeof(float);
+        l->x_step = plan->shape.columns * l->x_column;
+    } else {
+        l->x_column = l->steps * l->step;
+        l->x_step = l->step;
+    }
     return 1;
 }
 

@@ -106,19 +106,22 @@ typedef struct kf_gemv_layout {
     int level_middle;                      /* ... taken off codes; negative: a book's             */
     uint8_t level_book[16];                /* ... as bytes                                        */
     uint8_t level_place[KF_GEMV_STEP];     /* ... which level goes where, vector by vector        */
+    int level_words;         /* ... times x of words (gemv_level_words.h)              */
+    size_t x_step, x_column; /* floats from a step of packed x to the next, from a column     */
 } kf_gemv_layout;
 
 /* 0: not for this format and shape. */
 int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind);
 
-/* A block of ggml's whose codes are taken as they lie (gemv_levels.h): of two levels; or, where
- * SMALL says so, of one, with codes of 4 or 8 bits under one fp16 (q4_0, q8_0). No elements: not
- * these. */
-KF_HD kf_super kf_gemv_level_block(kf_spec s, int small)
+/* A block of ggml's whose codes are taken as they lie (gemv_levels.h): of two levels; or of one,
+ * with codes of 4 or 8 bits under one fp16 (q4_0, q8_0), if they have no more than `most` bits. No
+ * elements: not these. */
+KF_HD kf_super kf_gemv_level_block(kf_spec s, unsigned most)
 {
     kf_super k = kf_super_of(s);
-    const unsigned bits = s.element == KERF_ELEM_U4 ? 4 : s.element == KERF_ELEM_S8 ? 8 : 0;
-    if (small && s.geometry == KERF_GROUP_STRUCT && bits && s.scale == KERF_SCALE_F16) {
+    const unsigned bits = s.element == KERF_ELEM_U4 ? 4 : 8;
+    const int is_code = s.element == KERF_ELEM_U4 || s.element == KERF_ELEM_S8;
+    if (bits <= most && is_code && s.geometry == KERF_GROUP_STRUCT && s.scale == KERF_SCALE_F16) {
         k.elements = s.group;
         k.bytes = 2 + s.group * bits / 8;
         k.low.at = 2;
@@ -129,8 +132,21 @@ KF_HD kf_super kf_gemv_level_block(kf_spec s, int small)
     return k;
 }
 
+/* Which of one level go so: all where codes have no other way as integers; where they have one,
+ * as words, those of 4 bits times one column, since each column more costs bytes more than words.
+ */
+KF_HD unsigned kf_gemv_small_bits(kf_gemv_kind kind, unsigned columns)
+{
+    return kind == KF_KIND_FEW ? 8 : kind == KF_KIND_WORDS && columns == 1 ? 4 : 0;
+}
+
+/* From as many columns on blocks of 256 are multiplied as words; bytes of x that a step has then.
+ */
+#define KF_GEMV_WORDS_FROM 3
+#define KF_GEMV_WORDS_OF_STEP 640
+
 /* Of gemv_layout_levels.c: such blocks. 0: not these. */
-int kf_gemv_fit_levels(kf_gemv_layout *l, kf_spec s, size_t cols, size_t lanes, kf_gemv_kind kind);
+int kf_gemv_fit_levels(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind);
 
 /* The element of a block of 256, or of as many of 32 as fill `bytes` by 16, whose low bits are in
  * byte i of vector v: `bytes` in a row at one place of their bits, then those at the next place.
@@ -140,6 +156,12 @@ KF_HD unsigned kf_gemv_level_element(kf_super k, unsigned bytes, unsigned v, uns
     const unsigned places = k.low.bits == 8 ? 2 : 8 / k.low.bits, run = k.low.run;
     const unsigned at = v / places * bytes + i;
     return at / run * (run * places) + v % places * run + at % run;
+}
+
+/* Whether scales of groups have a sign. */
+KF_HD_CONST int kf_gemv_has_signs(kf_levels levels)
+{
+    return levels == KF_LEVELS_SIX || levels == KF_LEVELS_EIGHT || levels == KF_LEVELS_SPLIT;
 }
 
 /* Of gemv_layout_scales.c: whether there is a quick way to its scales, and which. */
@@ -180,7 +202,7 @@ static inline int kf_gemv_is_whole(const kf_gemv_layout *l)
 /* Where packed vector c lies in the workspace. */
 static inline float *kf_gemv_packed(const kf_gemv_layout *l, void *workspace, size_t c)
 {
-    return (float *)workspace + c * l->steps * l->step;
+    return (float *)workspace + c * l->x_column;
 }
 
 /* Integers take half of that; from here on stands, for each step, what one of them is worth. */

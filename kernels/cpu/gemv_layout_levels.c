@@ -24,9 +24,10 @@ static int high_bits_fit(kf_super k, unsigned bytes, unsigned vectors)
 static int fit_256(kf_gemv_layout *l, kf_spec s, kf_super k, unsigned bytes, kf_gemv_kind kind)
 {
     const unsigned vectors = 256 / bytes;
-    const unsigned size = kind == KF_KIND_BYTES || k.book ? 4 : 2; /* of a level in a vector */
-    const int is_signed =
-        k.levels == KF_LEVELS_SIX || k.levels == KF_LEVELS_EIGHT || k.levels == KF_LEVELS_SPLIT;
+    const int is_signed = kf_gemv_has_signs(k.levels);
+    /* of a level in a vector, as wide as the products that it multiplies (gemv_levels.h) */
+    const int are_words = kind == KF_KIND_WORDS || l->level_words;
+    const unsigned size = kind == KF_KIND_BYTES || (k.book && !are_words) ? 4 : 2;
     if (k.elements != 256 || k.low.run % 16 || k.low.bits * 256 / 8 % bytes || s.group % 16)
         return 0;
     if (!high_bits_fit(k, bytes, vectors)) return 0;
@@ -52,11 +53,15 @@ static int fit_32(kf_gemv_layout *l, kf_super k, unsigned bytes)
     return 1;
 }
 
-int kf_gemv_fit_levels(kf_gemv_layout *l, kf_spec s, size_t cols, size_t lanes, kf_gemv_kind kind)
+int kf_gemv_fit_levels(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind)
 {
-    const kf_super k = kf_gemv_level_block(s, kind == KF_KIND_FEW);
+    const kf_spec s = kf_spec_of(plan->shape.format);
+    const size_t cols = (size_t)plan->shape.cols;
+    const kf_super k = kf_gemv_level_block(s, kf_gemv_small_bits(kind, plan->shape.columns));
     const unsigned bytes = (unsigned)(4 * lanes);
     if (kind == KF_KIND_PAIR || !k.elements || cols % k.elements) return 0;
+    l->level_words =
+        kind != KF_KIND_BYTES && k.elements == 256 && plan->shape.columns >= KF_GEMV_WORDS_FROM;
     if (!fit_32(l, k, bytes) && !fit_256(l, s, k, bytes, kind)) return 0;
     const int bias = kind == KF_KIND_FEW ? 127 : 0; /* where bytes times x must be positive */
     for (unsigned i = 0; i < 16; i++) l->level_book[i] = (uint8_t)(kf_super_book(i) + bias);

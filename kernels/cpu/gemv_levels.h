@@ -19,13 +19,6 @@
 #include "cpu/gemv_level_bytes.h"
 #include "cpu/gemv_levels_x.h"
 
-/* Blocks of one level go so where codes have no other way as integers. */
-#ifdef FEW_DECODES
-#define TAKES_SMALL 1
-#else
-#define TAKES_SMALL 0
-#endif
-
 /* --- codes ---------------------------------------------------------------------------------------
  */
 
@@ -60,21 +53,24 @@ KF_HD vi level_codes(kf_super k, vi book, vi low, const uint8_t *block, unsigned
     return SIGNED_CODES && k.middle ? vi_sub_bytes(codes, vi_bytes(k.middle)) : codes;
 }
 
-/* 16 bits of each of the blocks that a step has, `stride` apart. */
-KF_HD uint64_t sixteens(const uint8_t *p, size_t stride)
-{
-    uint64_t all = 0;
-    UNROLL for (unsigned i = 0; i < V / 4; i++)
-    {
-        uint16_t bits;
-        memcpy(&bits, p + i * stride, 2);
-        all |= (uint64_t)bits << 16 * i;
-    }
-    return all;
-}
-
 /* --- blocks of 256, with levels ------------------------------------------------------------------
  */
+
+/* Scales of groups with their signs, in each 128 bits: what fills bytes by vectors, other bits by
+ * words of 64, which vectors leave time for. */
+KF_HD vi group_scales(kf_super k, const uint8_t *p, super_bytes b)
+{
+    if (k.levels == KF_LEVELS_EIGHT) return vi_load16(p);
+    if (k.levels == KF_LEVELS_BYTES) return vi_and(vi_load16(p), vi_bytes(15));
+    return vi_levels(b.scale[0], b.scale[1], (int)b.bias);
+}
+
+/* V minima from group j on. */
+KF_HD vi group_minima(kf_super k, const uint8_t *p, super_bytes b, unsigned j)
+{
+    if (k.levels == KF_LEVELS_BYTES) return vi_shr(vi_load_bytes(p + j), 4);
+    return vi_of_bytes(b.min, j);
+}
 
 /* n times the middle of codes: 4, 32, or what the numbers of a book were moved by. */
 KF_HD vi times_middle(int middle, vi n)
@@ -86,12 +82,17 @@ KF_HD vi times_middle(int middle, vi n)
 /* Adds a vector of codes, or two of a book, which have the same levels. */
 KF_HD void add_vector(kf_super k, const vi codes[2], vi level, const uint8_t *x, vi *sum)
 {
+#if PRODUCTS_ARE_WORDS
+    *sum = vi_dot_level(*sum, codes[0], x, level, k.book);
+    if (k.book) *sum = vi_dot_level(*sum, codes[1], x + 2 * VB, level, k.book);
+#else
     if (!k.book) {
         *sum = vi_dot_level(*sum, codes[0], x, level);
         return;
     }
-    const vi dot = vi_dot(vi_dot(vi_set1(0), codes[0], x, 1), codes[1], x + 2 * VB, 1);
+    const vi dot = vi_dot(vi_dot(vi_set1(0), codes[0], x), codes[1], x + 2 * VB);
     *sum = vi_add(*sum, vi_mul(dot, level));
+#endif
 }
 
 /* Adds a block times those numbers of C columns to sum. */
@@ -101,14 +102,15 @@ KF_HD void add_levels(kf_super k, const unsigned group, const int C, const kf_ge
 {
     const unsigned vectors = 256 / VB, per = 8 / k.low.bits, together = k.book ? 2 : 1;
     const int middle = SIGNED_CODES ? 0 : k.book ? BOOK_BIAS : k.middle;
+    const int is_signed = kf_gemv_has_signs(k.levels);
     const super_bytes b = level_bytes(k.levels, block + k.at);
-    const vi levels = vi_levels(b.scale[0], b.scale[1], (int)b.bias);
+    const vi levels = group_scales(k, block + k.at, b);
     vi upper[WIDE], lower[WIDE], low = vi_set1(0);
     UNROLL for (int c = 0; c < C; c++) upper[c] = lower[c] = vi_set1(0);
     UNROLL for (unsigned v = 0; v < vectors; v += together)
     {
-        const int bytes = k.book || SIGNED_CODES ? 4 : 2;
-        const vi level = vi_level(levels, l->level_place + v * VB, bytes, b.bias != 0);
+        const int bytes = SIGNED_CODES || (k.book && !PRODUCTS_ARE_WORDS) ? 4 : 2;
+        const vi level = vi_level(levels, l->level_place + v * VB, bytes, is_signed);
         vi codes[2];
         if (v % per == 0) low = vi_load(block + k.low.at + v / per * VB);
         UNROLL for (unsigned i = 0; i < together; i++) codes[i] =
@@ -137,7 +139,7 @@ KF_HD void add_levels(kf_super k, const unsigned group, const int C, const kf_ge
     const vf m = vf_sub(vf_set1(0), super_half(block + k.m));
     UNROLL for (unsigned j = 0; j < 256 / group; j += V)
     {
-        const vf min = vf_mul(m, vf_of_int(vi_of_bytes(b.min, j)));
+        const vf min = vf_mul(m, vf_of_int(group_minima(k, block + k.at, b, j)));
         UNROLL for (int c = 0; c < C; c++)
         {
             const uint8_t *more = x + (size_t)c * x_stride + 512;
@@ -149,6 +151,19 @@ KF_HD void add_levels(kf_super k, const unsigned group, const int C, const kf_ge
 /* --- blocks of 32, as many at a time as a vector has 16 bytes ------------------------------------
  */
 
+/* BASE times the sum of two vectors of codes times upper bytes of x, and that of lower ones. */
+KF_HD vi dot_small(kf_super k, const vi codes[2], const uint8_t *x)
+{
+#if PRODUCTS_ARE_WORDS
+    return vi_dot_small(codes, x, k.book);
+#else
+    (void)k;
+    const vi upper = vi_dot(vi_dot(vi_set1(0), codes[0], x), codes[1], x + 2 * VB);
+    const vi lower = vi_dot(vi_dot(vi_set1(0), codes[0], x + VB), codes[1], x + 3 * VB);
+    return vi_add(vi_times_base(upper), lower);
+#endif
+}
+
 KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, const uint8_t *x,
                      size_t x_stride, vf sum[WIDE])
 {
@@ -156,27 +171,22 @@ KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, con
     const vi low = vi_load_pieces(block + k.low.at, k.bytes, 16);
     const int whole = k.low.bits == 8; /* with their sign turned: up by 128 */
     const vi second = whole ? vi_load_pieces(block + k.low.at + 16, k.bytes, 16) : vi_shr(low, 4);
-    const vf d = vf_halves(sixteens(block + k.d, k.bytes));
-    const vf m = vf_halves(sixteens(block + k.m, k.bytes));
+    vf m;
+    const vf d = vf_halves(block + k.d, k.bytes, &m);
     vi codes[2];
     UNROLL for (unsigned v = 0; v < 2; v++)
     {
         codes[v] = v ? second : low;
         codes[v] =
             whole ? vi_sub_bytes(codes[v], vi_bytes(k.middle)) : vi_and(codes[v], vi_bytes(15));
-        if (k.high.bits)
-            codes[v] = vi_add16(codes[v], sixteens(block + k.high.at + 2 * v, k.bytes));
+        if (k.high.bits) codes[v] = vi_add16(codes[v], block + k.high.at, k.bytes, v);
         if (k.book) codes[v] = vi_book(book, codes[v]);
         if (SIGNED_CODES && k.middle) codes[v] = vi_sub_bytes(codes[v], vi_bytes(k.middle));
     }
     UNROLL for (int c = 0; c < C; c++)
     {
         const uint8_t *at = x + (size_t)c * x_stride, *more = at + 4 * VB;
-        vi upper = vi_dot(vi_set1(0), codes[0], at, k.book);
-        vi lower = vi_dot(vi_set1(0), codes[0], at + VB, k.book);
-        upper = vi_dot(upper, codes[1], at + 2 * VB, k.book);
-        lower = vi_dot(lower, codes[1], at + 3 * VB, k.book);
-        vi dot = vi_add(vi_times_base(upper), lower);
+        vi dot = dot_small(k, codes, at);
         if (middle) dot = vi_sub(dot, vi_load(more + 4 * V));
         const vf scale = vf_mul(d, vf_set1(kf_gemv_level_unit(more, 8 * V)));
         sum[c] = vf_fma(vf_of_int(dot), scale, sum[c]);
@@ -195,27 +205,52 @@ typedef struct level_rows {
     size_t ahead; /* from here to the rows that come next */
 } level_rows;
 
+/* Whether the rows of a step are code of their own each. Of blocks of 256 they are one after the
+ * other with AVX2: that takes less time on a Zen 3, more with AVX-512 (bench/notes-gemv-cpu.md). */
+#define UNROLLS_ROWS(k) (!PRODUCTS_ARE_WORDS || (k).elements == 32)
+
+/* Adds the step of a row that begins at `block` to sum. */
+KF_HD void add_level_step(kf_super k, const unsigned group, const int C, const kf_gemv_layout *l,
+                          vi book, const uint8_t *block, size_t ahead, const uint8_t *x,
+                          size_t x_stride, vf sum[WIDE])
+{
+    const unsigned bytes = k.elements == 32 ? VB / 16 * k.bytes : k.bytes;
+    for (size_t j = 0; j < bytes; j += 64) fetch_ahead(block + j, ahead);
+    if (k.elements == 32)
+        add_small(k, C, book, block, x, x_stride, sum);
+    else
+        add_levels(k, group, C, l, book, block, x, x_stride, sum);
+}
+
 /* Adds steps [first, end) of R rows to total: their sum, or, of a part, one after the other. */
 KF_HD void add_level_steps(kf_spec s, const int R, const int C, const int is_part,
                            const kf_gemv_layout *l, const level_rows *rows, const uint8_t *x,
                            size_t first, size_t end, vf total[ROWS][WIDE])
 {
-    const kf_super k = kf_gemv_level_block(s, TAKES_SMALL);
+    const kf_super k = kf_gemv_level_block(s, kf_gemv_small_bits(INTEGERS, 1));
     const size_t x_stride = 4 * l->steps * l->step;
     const unsigned step = k.elements == 32 ? 2 * VB : 256, bytes = step / k.elements * k.bytes;
     const vi book = vi_load16(l->level_book);
     vf sum[ROWS][WIDE];
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) sum[r][c] =
         is_part ? total[r][c] : vf_set1(0);
-    for (size_t i = first; i < end; i++) UNROLL for (int r = 0; r < R; r++)
-        {
-            const uint8_t *block = i < l->whole ? rows->row[r] + i * bytes : rows->tail[r];
-            for (size_t j = 0; j < bytes; j += 64) fetch_ahead(block + j, rows->ahead);
-            if (k.elements == 32)
-                add_small(k, C, book, block, x + 4 * step * i, x_stride, sum[r]);
+    for (size_t i = first; i < end;) {
+        const size_t from = i;
+        const int is_whole = k.elements > 32 || i < l->whole; /* 256 are a step */
+        const size_t stop = is_whole && l->whole < end ? l->whole : end;
+        const uint8_t *at[ROWS];
+        UNROLL for (int r = 0; r < R; r++) at[r] =
+            is_whole ? rows->row[r] + i * bytes : rows->tail[r];
+#define ADD_STEP                                                                    \
+    add_level_step(k, s.group, C, l, book, at[r] + (i - from) * bytes, rows->ahead, \
+                   x + 4 * step * i, x_stride, sum[r])
+        for (; i < stop; i++)
+            if (UNROLLS_ROWS(k))
+                UNROLL for (int r = 0; r < R; r++) ADD_STEP;
             else
-                add_levels(k, s.group, C, l, book, block, x + 4 * step * i, x_stride, sum[r]);
-        }
+                for (int r = 0; r < R; r++) ADD_STEP;
+#undef ADD_STEP
+    }
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int c = 0; c < C; c++) total[r][c] =
         is_part ? sum[r][c] : vf_add(total[r][c], sum[r][c]);
 }
@@ -272,63 +307,7 @@ KF_HD void levels_tile(kf_spec s, const int R, const int C, const kf_gemv_call *
             finish_level(call, r0 + (size_t)r, column + (size_t)c, vf_sum(total[r][c]));
 }
 
-/* A block of rows times more columns than go at a time: parts of x, WIDE columns of them, stay in
- * the first cache while all rows of the block pass. */
-#define LEVEL_ROWS 16
-#define LEVEL_PART 1024                /* inputs */
-#define LEVEL_X_NEAR ((size_t)1 << 19) /* bytes of x that need none: about what a core keeps */
-
-typedef struct level_block {
-    level_rows row[LEVEL_ROWS]; /* one each */
-    vf sum[LEVEL_ROWS][KERF_GEMV_COLUMNS], total[LEVEL_ROWS][KERF_GEMV_COLUMNS];
-} level_block;
-
-/* Adds steps [first, end) of n rows times C columns from `column` on. */
-KF_HD void add_level_part(kf_spec s, const int C, const kf_gemv_call *call, level_block *b,
-                          size_t n, size_t column, size_t first, size_t end)
-{
-    const kf_gemv_layout *l = call->plan->state;
-    const uint8_t *x = (const uint8_t *)kf_gemv_packed(l, call->workspace, column);
-    for (size_t r = 0; r < n; r++)
-        add_level_steps(s, 1, C, 1, l, &b->row[r], x, first, end,
-                        (vf(*)[WIDE]) & b->sum[r][column]);
-}
-
-/* n rows from r0 on, each summed in the order of levels_tile. */
-KF_HD void levels_block(kf_spec s, const kf_gemv_call *call, size_t r0, size_t n, level_block *b)
-{
-    const kf_gemv_layout *l = call->plan->state;
-    const size_t columns = call->columns, part = LEVEL_PART / l->step;
-    for (size_t r = 0; r < n; r++) {
-        find_level_rows(call, r0 + r, 1, &b->row[r]);
-        b->row[r].ahead = LEVEL_ROWS * l->row_bytes;
-        for (size_t c = 0; c < columns; c++) b->total[r][c] = vf_set1(0);
-    }
-    for (size_t first = 0; first < l->steps; first += l->chunk) {
-        const size_t end = l->steps - first < l->chunk ? l->steps : first + l->chunk;
-        for (size_t r = 0; r < n; r++)
-            for (size_t c = 0; c < columns; c++) b->sum[r][c] = vf_set1(0);
-        for (size_t from = first; from < end; from += part) {
-            const size_t to = end - from < part ? end : from + part;
-            size_t c = 0;
-            for (; columns - c >= WIDE; c += WIDE) add_level_part(s, WIDE, call, b, n, c, from, to);
-            if (columns - c >= 2) add_level_part(s, 2, call, b, n, c, from, to), c += 2;
-            if (columns - c == 1) add_level_part(s, 1, call, b, n, c, from, to);
-        }
-        for (size_t r = 0; r < n; r++)
-            for (size_t c = 0; c < columns; c++)
-                b->total[r][c] = vf_add(b->total[r][c], b->sum[r][c]);
-    }
-    for (size_t r = 0; r < n; r++)
-        for (size_t c = 0; c < columns; c++) finish_level(call, r0 + r, c, vf_sum(b->total[r][c]));
-}
-
-KF_HD void levels_blocks(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
-{
-    level_block block;
-    for (size_t r = r0; r < r1; r += LEVEL_ROWS)
-        levels_block(s, call, r, r1 - r < LEVEL_ROWS ? r1 - r : LEVEL_ROWS, &block);
-}
+#include "cpu/gemv_level_blocks.h"
 
 /* Rows in fours with a single column: memory is read at four places then. */
 KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
@@ -339,7 +318,7 @@ KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1
             const size_t left = call->columns - c;
             if (rows == ROWS)
                 levels_tile(s, ROWS, 1, call, r, c), c++;
-            else if (left >= WIDE)
+            else if (left >= WIDE && !becomes_words(s))
                 levels_tile(s, 1, WIDE, call, r, c), c += WIDE;
             else if (left >= 2)
                 levels_tile(s, 1, 2, call, r, c), c += 2;
@@ -352,18 +331,31 @@ KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1
 
 /* Functions apart, so that what gcc does with the one leaves the other as it is. */
 #define EACH_SUPER levels_rows
-#define EACH_SUPER_SMALL TAKES_SMALL
+#define EACH_SUPER_SMALL kf_gemv_small_bits(INTEGERS, 1)
 #define EACH_SUPER_NAME(x) levels_of_##x
 #include "cpu/gemv_each_super.h"
 
 #define EACH_SUPER levels_blocks
-#define EACH_SUPER_SMALL TAKES_SMALL
+#define EACH_SUPER_SMALL kf_gemv_small_bits(INTEGERS, KERF_GEMV_COLUMNS)
 #define EACH_SUPER_NAME(x) blocks_of_##x
 #include "cpu/gemv_each_super.h"
+
+#if TAKES_WORDS
+#define EACH_SUPER words_blocks
+#define EACH_SUPER_SMALL 0
+#define EACH_SUPER_NAME(x) words_of_##x
+#include "cpu/gemv_each_super.h"
+#endif
 
 static void levels_any(const kf_gemv_call *c, size_t r0, size_t r1)
 {
     const kf_gemv_layout *l = c->plan->state;
+#if TAKES_WORDS
+    if (l->level_words) {
+        words_of_any(c, r0, r1);
+        return;
+    }
+#endif
     if (c->columns > WIDE && c->columns * 4 * l->steps * l->step > LEVEL_X_NEAR)
         blocks_of_any(c, r0, r1);
     else

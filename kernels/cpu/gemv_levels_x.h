@@ -8,6 +8,9 @@
  *   int16_t words[2][16]    of its upper and of its lower bytes, by groups
  *   float unit              what an integer stands for
  *
+ * or, where codes times levels are words (gemv_level_words.h), words of x for the even bytes of
+ * each vector of codes and then for its odd ones, and after all of them sums[16] and the unit;
+ *
  * and for blocks of 32, by dwords as sums lie in a vector: float sums[V]; int32_t off[V], the
  * middle of the codes times the sum of the integers; float unit. */
 #ifndef KERF_GEMV_LEVELS_X_H
@@ -18,6 +21,7 @@
 #define VB (4 * V)
 #define LEVELS_WORDS 64
 #define LEVELS_UNIT 128
+#define WORDS_UNIT 64
 
 KF_HD float kf_gemv_level_unit(const uint8_t *more, size_t at)
 {
@@ -42,6 +46,27 @@ static inline void place_level_bytes(const int16_t *n, size_t vectors, uint8_t *
             out[i] = (uint8_t)upper;
             out[VB + i] = (uint8_t)(n[i] - BASE * upper);
         }
+}
+
+/* Words of x, n: in the order of the codes. */
+static inline void place_level_words(const int16_t *n, size_t vectors, uint8_t *out)
+{
+    for (size_t v = 0; v < vectors; v++, n += VB, out += 2 * VB)
+        for (size_t i = 0; i < VB; i++) memcpy(out + (i % 2 * VB / 2 + i / 2) * 2, n + i, 2);
+}
+
+/* Sums of x by groups; n: in the order of elements. */
+static inline void place_word_sums(const kf_gemv_layout *l, const int16_t *n, float unit,
+                                   uint8_t *more)
+{
+    float sums[16] = {0};
+    for (size_t i = 0; i < 16; i++) {
+        int all = 0;
+        for (size_t j = 0; j < 16; j++) all += n[16 * i + j];
+        sums[16 * i / l->level_group] += unit * (float)all;
+    }
+    memcpy(more, sums, sizeof sums);
+    memcpy(more + WORDS_UNIT, &unit, 4);
 }
 
 /* n: in the order of elements. */
@@ -89,6 +114,11 @@ static inline void place_levels(const kf_gemv_layout *l, const int16_t *n, float
 {
     int16_t codes[KF_GEMV_STEP];
     for (size_t i = 0; i < l->step; i += 16) memcpy(codes + i, n + l->order[i], 32);
+    if (l->level_words) {
+        place_level_words(codes, l->step / VB, out);
+        place_word_sums(l, n, unit, out + 2 * l->step);
+        return;
+    }
     place_level_bytes(codes, l->step / VB, out);
     if (l->level_group)
         place_level_sums(l, n, unit, out + 2 * l->step);

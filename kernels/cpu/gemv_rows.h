@@ -49,14 +49,24 @@
  *   vi_merge(a, b, mask)   a | b & mask, by bytes; vi_sub_bytes; vi_book(table, codes): a look-up
  *   vi_high(p, n0, n1)     32 bytes twice, up by n0 bits and by n1, or down; vectors of fewer than
  *                          64 bytes need neither this nor vi_merge (gemv_levels.h)
- *   vi_add16(a, bits)      16 more in each byte that has a bit
- *   vi_add, vi_sub, vi_mul, vi_times_base: dwords
- *   vi_dot(sum, codes, x, book)  adds products of four bytes to each dword, which are of a book or
- *                          at most 63; vi_dot_level(sum, codes, x, level): the sums times a level
+ *   vi_add16(a, p, stride, v)  16 more in each byte that has a bit: V / 4 blocks, `stride` apart,
+ *                          have 32 bits from p on, of which vector v, 0 or 1, has 16
+ *   vi_add, vi_sub: dwords
+ *   PRODUCTS_ARE_WORDS     1: products of bytes come as words, and so do levels. Then also
+ *                          vi_dot_level(sum, codes, x, level, book) and vi_dot_small(codes, x,
+ *                          book), which is dot_small of gemv_levels.h. 0: vi_dot(sum, codes, x)
+ *                          adds products of four bytes to each dword, which are of a book or at
+ *                          most 63, vi_dot_level(sum, codes, x, level) those sums times a level;
+ *                          vi_mul, vi_times_base: dwords
+ *   TAKES_WORDS            1: blocks of 256 times several columns go by words (gemv_level_words.h);
+ *                          then also vi_words(bytes, have_signs, out): even bytes as words, odd
+ *                          ones; vi_times_level(words, middle, level): (words - middle) * level;
+ *                          vi_dot_words(sum, words, x): adds products of two words to each dword
  *   vi_levels(a, b, bias)  16 bytes less bias in each 128 bits; vi_level(levels, place, size,
  *                          is_signed): integers of `size` bytes, 2 or 4, of bytes where place says
  *   vi_level_sums(levels, p)  the levels times 16 words, in any lanes
- *   vf_halves(bits)        V / 4 fp16, each in four lanes
+ *   vf_halves(p, stride, next)  V / 4 fp16, `stride` apart from p on, each in four lanes; in next
+ *                          those that lie behind them
  *
  * Each row is summed in an order that depends on the layout alone: lanes of a step over their
  * codes, steps of a chunk, chunks of a row, lanes by a fixed tree. Neither the rows nor the columns

@@ -99,7 +99,7 @@ static void pack_step(const kf_gemv_layout *l, const float *from, size_t n, size
     int16_t whole[KF_GEMV_STEP];
     const float unit = round_step(l, from, n, whole);
     if (l->decode == KF_DECODE_LEVELS) {
-        place_levels(l, whole, unit, (uint8_t *)(packed + step * l->step));
+        place_levels(l, whole, unit, (uint8_t *)(packed + step * l->x_step));
         return;
     }
     place_integers(l, whole, X_STEP(l, packed, step, l->codes));
@@ -129,7 +129,7 @@ static int isa_start(const kf_gemv_call *c)
 {
     const kf_gemv_layout *l = c->plan->state;
     size_t cols = c->w.cols, size = kerf_dtype_bits(c->x_type) / 8;
-    float *wide = kf_gemv_packed(l, c->workspace, c->columns);
+    float *wide = (float *)c->workspace + c->columns * l->steps * l->step;
     for (unsigned i = 0; i < c->columns; i++) {
         float *out = kf_gemv_packed(l, c->workspace, i);
         float amax = widen_x(c->x_type, c->x + i * c->x_stride * size, cols, wide);

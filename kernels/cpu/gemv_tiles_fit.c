@@ -20,10 +20,11 @@ static size_t least_columns(const kf_tile_layout *t)
         [KF_TILE_WHOLE_QUARTERS] = {{0}, {0}, {3, 3}},
         [KF_TILE_WHOLE_BYTES] = {{0}, {4, 4}, {3, 3}},
         [KF_TILE_WHOLE_SUPER] = {{0}, {5, 5}, {0}},
-        [KF_TILE_LEVELS] = {{3, 3}, {3, 3}, {0}}};
+        [KF_TILE_LEVELS] = {{4, 4}, {4, 4}, {0}}};
     const int blocks = t->l.piece || t->kind == KF_TILE_SUPER || t->kind >= KF_TILE_WHOLE_SUPER;
     const int class = t->group < STRIP ? 0 : t->group == STRIP && blocks ? 1 : 2;
-    return t->book ? 3 : least[t->kind][class][t->terms - 1];
+    if (t->book) return t->book > STRIP ? 5 : 3;
+    return least[t->kind][class][t->terms - 1];
 }
 
 static int is_bfloat16(float x)
@@ -254,7 +255,7 @@ static int fit_super(kf_tile_layout *t, kf_spec s, size_t cols, size_t columns)
     t->group = t->entry = s.group;
     t->ahead = TILE_ROWS * t->row_bytes;
     t->offsets = k.m != 0;
-    t->book = k.book;
+    t->book = k.book ? k.elements : 0;
     return t->group >= 16 && cols % k.elements == 0;
 }
 

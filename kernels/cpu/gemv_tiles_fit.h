@@ -54,7 +54,7 @@ typedef struct kf_tile_layout {
     size_t across;            /* the same, prefetched row by row where their codes are read */
     int rounds;               /* x is of F32, of which terms or bytes lose something */
     int offsets, zeros;       /* groups have minima; zero points        */
-    int book;                 /* codes of blocks of two levels are indices      */
+    unsigned book;            /* elements of blocks whose codes are indices, or 0 */
     float zero_is;            /* what zero points as they are found are multiplied by */
     uint16_t order[STRIP];    /* the elements of a strip, as they lie in a row of a tile */
     uint16_t table[2][32];    /* bfloat16 of codes; the upper 32 codes, or SPLIT: the rest */

@@ -8,6 +8,8 @@
 #define BASE 256
 #define SIGNED_CODES 1
 #define BOOK_BIAS 0
+#define PRODUCTS_ARE_WORDS 0
+#define TAKES_WORDS 0
 
 KF_HD vi vi_bytes(int n)
 {
@@ -42,18 +44,18 @@ KF_HD vi vi_book(vi table, vi codes)
     return vreinterpretq_u32_u8(
         vqtbl1q_u8(vreinterpretq_u8_u32(table), vreinterpretq_u8_u32(codes)));
 }
-KF_HD vi vi_add16(vi a, uint64_t bits)
+KF_HD vi vi_add16(vi a, const uint8_t *p, size_t stride, unsigned v)
 {
     const uint8x16_t one = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
-    const uint8x16_t both = vcombine_u8(vdup_n_u8((uint8_t)bits), vdup_n_u8((uint8_t)(bits >> 8)));
+    const uint8x16_t both = vcombine_u8(vdup_n_u8(p[2 * v]), vdup_n_u8(p[2 * v + 1]));
+    (void)stride;
     return vi_or(a, vi_and(vreinterpretq_u32_u8(vtstq_u8(both, one)), vi_bytes(16)));
 }
 
-KF_HD vi vi_dot(vi sum, vi codes, const uint8_t *x, int book)
+KF_HD vi vi_dot(vi sum, vi codes, const uint8_t *x)
 {
     const int8x16_t a = vreinterpretq_s8_u32(codes), b = vreinterpretq_s8_u8(vld1q_u8(x));
     const int32x4_t before = vreinterpretq_s32_u32(sum);
-    (void)book;
 #if defined(__ARM_FEATURE_DOTPROD)
     return vreinterpretq_u32_s32(vdotq_s32(before, a, b));
 #else
@@ -64,7 +66,7 @@ KF_HD vi vi_dot(vi sum, vi codes, const uint8_t *x, int book)
 }
 KF_HD vi vi_dot_level(vi sum, vi codes, const uint8_t *x, vi level)
 {
-    return vmlaq_u32(sum, vi_dot(vi_set1(0), codes, x, 0), level);
+    return vmlaq_u32(sum, vi_dot(vi_set1(0), codes, x), level);
 }
 
 KF_HD vi vi_levels(uint64_t a, uint64_t b, int bias)
@@ -84,9 +86,13 @@ KF_HD vi vi_level_sums(vi levels, const uint8_t *p)
     (void)p; /* never: codes have signs */
     return levels;
 }
-KF_HD vf vf_halves(uint64_t bits)
+KF_HD vf vf_halves(const uint8_t *p, size_t stride, vf *next)
 {
-    return vf_of_half(vh_set1((int16_t)bits));
+    int16_t both[2];
+    memcpy(both, p, 4);
+    (void)stride; /* there is one */
+    *next = vf_of_half(vh_set1(both[1]));
+    return vf_of_half(vh_set1(both[0]));
 }
 
 #endif

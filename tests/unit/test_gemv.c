@@ -211,25 +211,42 @@ static void test_exact(void **state)
 /* --- the largest integers -----------------------------------------------------------------------
  */
 
-/* Blocks of two levels, q4_0 and codes of 6 bits, full of one byte, beside x whose integers and
- * their bytes are the largest there are: what a sum of words or dwords cannot hold would show. */
+/* Bytes that levels take in a block. */
+static size_t level_bytes(kf_levels levels)
+{
+    switch (levels) {
+    case KF_LEVELS_BYTES:
+    case KF_LEVELS_EIGHT: return 16;
+    case KF_LEVELS_PAIRS:
+    case KF_LEVELS_SIX: return 12;
+    case KF_LEVELS_SPLIT: return 6;
+    default: return 0;
+    }
+}
+
+/* Blocks of two levels, q4_0 and codes of 6 bits, full of one byte, and their levels of another,
+ * beside x whose integers and their bytes are the largest there are: what a sum of words or dwords
+ * cannot hold would show. */
 static void test_largest(void **state)
 {
     (void)state;
-    static const uint8_t bytes[] = {0xff, 0x7f, 0x80, 0x00};
-    static const int x[] = {32512, -32512, 32384, -32384, 32511, 129, -128};
+    static const uint8_t bytes[][2] = {{0xff, 0xff}, {0x7f, 0x7f}, {0x80, 0x80},
+                                       {0x00, 0x00}, {0x00, 0x80}, {0xff, 0x7f}};
+    static const int x[] = {32512, -32512, 32384, -32384, 32511, 129, -128, -32511};
     FOR_FORMATS(f)
     {
         const kf_spec s = kf_spec_of(f);
         kf_super k = kf_super_of(s);
         if (case_is_small(s)) k.bytes = 18; /* d at the beginning, no minimum */
         if (!k.bytes && s.bits != 6) continue;
-        for (size_t i = 0; i < sizeof bytes; i++) {
-            gemv_case c = case_new(f, 3, 768, 7, KERF_F32);
+        for (size_t i = 0; i < 2 * sizeof bytes / sizeof *bytes; i++) {
+            const uint8_t *b = bytes[i / 2];
+            gemv_case c = case_new(f, 3, 768, i % 2 ? 1 : 8, KERF_F32);
             const size_t n = (size_t)c.g.plane[0].bytes;
-            memset(c.plane[0], bytes[i], n);
+            memset(c.plane[0], b[0], n);
             memset(c.plane[KERF_PLANE_SCALES], 127, (size_t)c.g.plane[KERF_PLANE_SCALES].bytes);
             for (uint8_t *at = c.plane[0]; k.bytes && at < c.plane[0] + n; at += k.bytes) {
+                memset(at + k.at, b[1], level_bytes(k.levels));
                 kf_super_put_half(at + k.d, 1);
                 if (k.m) kf_super_put_half(at + k.m, -1);
             }
