@@ -98,11 +98,13 @@ KF_HD void vi_words(vi bytes, int have_signs, vi out[2])
         out[1] = _mm256_srli_epi16(bytes, 8);
     }
 }
-/* (words - middle) * level */
-KF_HD vi vi_times_level(vi words, int middle, vi level)
+KF_HD vi vi_sub_words(vi words, int n)
 {
-    if (middle) words = _mm256_sub_epi16(words, _mm256_set1_epi16((short)middle));
-    return _mm256_mullo_epi16(words, level);
+    return _mm256_sub_epi16(words, _mm256_set1_epi16((short)n));
+}
+KF_HD vi vi_mul_words(vi a, vi b)
+{
+    return _mm256_mullo_epi16(a, b);
 }
 KF_HD vi vi_dot_words(vi sum, vi words, const uint8_t *x)
 {

@@ -319,7 +319,8 @@ int kf_gemv_layout_init(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, 
 {
     if (!fit(l, plan, lanes, kind)) return 0;
     if (l->level_words) { /* what all columns have of a step lies side by side */
-        l->x_column = KF_GEMV_WORDS_OF_STEP / sizeof(float);
+        const size_t bytes = kf_gemv_words_of_step(l->level_group ? 256 : 32, 4 * lanes);
+        l->x_column = bytes / sizeof(float);
         l->x_step = plan->shape.columns * l->x_column;
     } else {
         l->x_column = l->steps * l->step;

@@ -132,18 +132,25 @@ KF_HD kf_super kf_gemv_level_block(kf_spec s, unsigned most)
     return k;
 }
 
-/* Which of one level go so: all where codes have no other way as integers; where they have one,
- * as words, those of 4 bits times one column, since each column more costs bytes more than words.
- */
+/* From as many columns on codes are words (gemv_level_words.h). */
+#define KF_GEMV_WORDS_FROM 3
+
+/* Which of one level go so: all where codes have no other way as integers, and where words are
+ * multiplied; where there is another way, those of 4 bits times one column, since a column more
+ * costs bytes more than it costs there. */
 KF_HD unsigned kf_gemv_small_bits(kf_gemv_kind kind, unsigned columns)
 {
-    return kind == KF_KIND_FEW ? 8 : kind == KF_KIND_WORDS && columns == 1 ? 4 : 0;
+    if (kind == KF_KIND_FEW) return 8;
+    if (kind != KF_KIND_WORDS) return 0;
+    return columns >= KF_GEMV_WORDS_FROM ? 8 : columns == 1 ? 4 : 0;
 }
 
-/* From as many columns on blocks of 256 are multiplied as words; bytes of x that a step has then.
- */
-#define KF_GEMV_WORDS_FROM 3
-#define KF_GEMV_WORDS_OF_STEP 640
+/* Bytes of x that a step has as words, times a vector of `bytes`: those of a block of 256, sums of
+ * its groups and what a number stands for; or of two vectors of codes, sums of lanes, and that. */
+KF_HD size_t kf_gemv_words_of_step(unsigned elements, size_t bytes)
+{
+    return elements == 256 ? 640 : 6 * bytes;
+}
 
 /* Of gemv_layout_levels.c: such blocks. 0: not these. */
 int kf_gemv_fit_levels(kf_gemv_layout *l, const kerf_gemv *plan, size_t lanes, kf_gemv_kind kind);

@@ -4,12 +4,6 @@
 #ifndef KERF_GEMV_LEVEL_BLOCKS_H
 #define KERF_GEMV_LEVEL_BLOCKS_H
 
-/* Whether all plans of at least KF_GEMV_WORDS_FROM columns multiply words (gemv_level_words.h). */
-KF_HD int becomes_words(kf_spec s)
-{
-    return TAKES_WORDS && kf_super_of(s).elements == 256;
-}
-
 #define LEVEL_ROWS 16
 #define LEVEL_PART 1024                /* inputs */
 #define LEVEL_X_NEAR ((size_t)1 << 19) /* bytes of x that need none: about what a core keeps */
@@ -19,6 +13,9 @@ typedef struct level_block {
     vf sum[LEVEL_ROWS][KERF_GEMV_COLUMNS], total[LEVEL_ROWS][KERF_GEMV_COLUMNS];
 } level_block;
 
+#if TAKES_WORDS
+#include "cpu/gemv_level_words.h"
+#else
 /* Adds steps [first, end) of n rows times C columns from `column` on. */
 KF_HD void add_level_part(kf_spec s, const int C, const kf_gemv_call *call, level_block *b,
                           size_t n, size_t column, size_t first, size_t end)
@@ -29,41 +26,34 @@ KF_HD void add_level_part(kf_spec s, const int C, const kf_gemv_call *call, leve
         add_level_steps(s, 1, C, 1, l, &b->row[r], x, first, end,
                         (vf(*)[WIDE]) & b->sum[r][column]);
 }
-
-#if TAKES_WORDS
-#include "cpu/gemv_level_words.h"
 #endif
 
 /* Adds steps [from, to) of n rows times all columns, as many at a time as is quick. */
-KF_HD void add_part(kf_spec s, const int words, const kf_gemv_call *call, level_block *b, size_t n,
-                    size_t from, size_t to)
+KF_HD void add_part(kf_spec s, const kf_gemv_call *call, level_block *b, size_t n, size_t from,
+                    size_t to)
 {
     size_t c = 0;
 #if TAKES_WORDS
-    if (words) {
-        for (size_t left; (left = call->columns - c) > 0;)
-            if (left >= 8)
-                add_word_part(s, 8, call, b, n, c, from, to), c += 8;
-            else if (left == 4 || left == 7)
-                add_word_part(s, 4, call, b, n, c, from, to), c += 4;
-            else if (left >= 3)
-                add_word_part(s, 3, call, b, n, c, from, to), c += 3;
-            else if (left == 2)
-                add_word_part(s, 2, call, b, n, c, from, to), c += 2;
-            else
-                add_word_part(s, 1, call, b, n, c, from, to), c += 1;
-        return;
-    }
-#endif
-    (void)words;
+    for (size_t left; (left = call->columns - c) > 0;)
+        if (left >= 8)
+            add_word_part(s, 8, call, b, n, c, from, to), c += 8;
+        else if (left == 4 || left == 7)
+            add_word_part(s, 4, call, b, n, c, from, to), c += 4;
+        else if (left >= 3)
+            add_word_part(s, 3, call, b, n, c, from, to), c += 3;
+        else if (left == 2)
+            add_word_part(s, 2, call, b, n, c, from, to), c += 2;
+        else
+            add_word_part(s, 1, call, b, n, c, from, to), c += 1;
+#else
     for (; call->columns - c >= WIDE; c += WIDE) add_level_part(s, WIDE, call, b, n, c, from, to);
     if (call->columns - c >= 2) add_level_part(s, 2, call, b, n, c, from, to), c += 2;
     if (call->columns - c == 1) add_level_part(s, 1, call, b, n, c, from, to);
+#endif
 }
 
 /* n rows from r0 on, each summed in the order of levels_tile. */
-KF_HD void levels_block(kf_spec s, const int words, const kf_gemv_call *call, size_t r0, size_t n,
-                        level_block *b)
+KF_HD void levels_block(kf_spec s, const kf_gemv_call *call, size_t r0, size_t n, level_block *b)
 {
     const kf_gemv_layout *l = call->plan->state;
     const size_t columns = call->columns, part = LEVEL_PART / l->step;
@@ -78,7 +68,7 @@ KF_HD void levels_block(kf_spec s, const int words, const kf_gemv_call *call, si
             for (size_t c = 0; c < columns; c++) b->sum[r][c] = vf_set1(0);
         for (size_t from = first; from < end; from += part) {
             const size_t to = end - from < part ? end : from + part;
-            add_part(s, words, call, b, n, from, to);
+            add_part(s, call, b, n, from, to);
         }
         for (size_t r = 0; r < n; r++)
             for (size_t c = 0; c < columns; c++)
@@ -88,24 +78,11 @@ KF_HD void levels_block(kf_spec s, const int words, const kf_gemv_call *call, si
         for (size_t c = 0; c < columns; c++) finish_level(call, r0 + r, c, vf_sum(b->total[r][c]));
 }
 
-KF_HD void rows_in_blocks(kf_spec s, const int words, const kf_gemv_call *call, size_t r0,
-                          size_t r1)
+KF_HD void levels_blocks(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
 {
     level_block block;
     for (size_t r = r0; r < r1; r += LEVEL_ROWS)
-        levels_block(s, words, call, r, r1 - r < LEVEL_ROWS ? r1 - r : LEVEL_ROWS, &block);
+        levels_block(s, call, r, r1 - r < LEVEL_ROWS ? r1 - r : LEVEL_ROWS, &block);
 }
-
-KF_HD void levels_blocks(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
-{
-    if (!becomes_words(s)) rows_in_blocks(s, 0, call, r0, r1);
-}
-
-#if TAKES_WORDS
-KF_HD void words_blocks(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)
-{
-    if (becomes_words(s)) rows_in_blocks(s, 1, call, r0, r1);
-}
-#endif
 
 #endif

@@ -164,16 +164,12 @@ KF_HD vi dot_small(kf_super k, const vi codes[2], const uint8_t *x)
 #endif
 }
 
-KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, const uint8_t *x,
-                     size_t x_stride, vf sum[WIDE])
+/* The codes of a step: of its blocks the first halves, and the second. */
+KF_HD void small_codes(kf_super k, vi book, const uint8_t *block, vi codes[2])
 {
-    const int middle = SIGNED_CODES ? 0 : k.book ? BOOK_BIAS : k.middle;
     const vi low = vi_load_pieces(block + k.low.at, k.bytes, 16);
     const int whole = k.low.bits == 8; /* with their sign turned: up by 128 */
     const vi second = whole ? vi_load_pieces(block + k.low.at + 16, k.bytes, 16) : vi_shr(low, 4);
-    vf m;
-    const vf d = vf_halves(block + k.d, k.bytes, &m);
-    vi codes[2];
     UNROLL for (unsigned v = 0; v < 2; v++)
     {
         codes[v] = v ? second : low;
@@ -183,6 +179,16 @@ KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, con
         if (k.book) codes[v] = vi_book(book, codes[v]);
         if (SIGNED_CODES && k.middle) codes[v] = vi_sub_bytes(codes[v], vi_bytes(k.middle));
     }
+}
+
+KF_HD void add_small(kf_super k, const int C, vi book, const uint8_t *block, const uint8_t *x,
+                     size_t x_stride, vf sum[WIDE])
+{
+    const int middle = SIGNED_CODES ? 0 : k.book ? BOOK_BIAS : k.middle;
+    vf m;
+    const vf d = vf_halves(block + k.d, k.bytes, &m);
+    vi codes[2];
+    small_codes(k, book, block, codes);
     UNROLL for (int c = 0; c < C; c++)
     {
         const uint8_t *at = x + (size_t)c * x_stride, *more = at + 4 * VB;
@@ -318,7 +324,7 @@ KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1
             const size_t left = call->columns - c;
             if (rows == ROWS)
                 levels_tile(s, ROWS, 1, call, r, c), c++;
-            else if (left >= WIDE && !becomes_words(s))
+            else if (left >= WIDE && !TAKES_WORDS)
                 levels_tile(s, 1, WIDE, call, r, c), c += WIDE;
             else if (left >= 2)
                 levels_tile(s, 1, 2, call, r, c), c += 2;
@@ -340,23 +346,11 @@ KF_HD void levels_rows(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1
 #define EACH_SUPER_NAME(x) blocks_of_##x
 #include "cpu/gemv_each_super.h"
 
-#if TAKES_WORDS
-#define EACH_SUPER words_blocks
-#define EACH_SUPER_SMALL 0
-#define EACH_SUPER_NAME(x) words_of_##x
-#include "cpu/gemv_each_super.h"
-#endif
-
 static void levels_any(const kf_gemv_call *c, size_t r0, size_t r1)
 {
     const kf_gemv_layout *l = c->plan->state;
-#if TAKES_WORDS
-    if (l->level_words) {
-        words_of_any(c, r0, r1);
-        return;
-    }
-#endif
-    if (c->columns > WIDE && c->columns * 4 * l->steps * l->step > LEVEL_X_NEAR)
+    const int x_is_far = c->columns > WIDE && c->columns * 4 * l->steps * l->step > LEVEL_X_NEAR;
+    if (TAKES_WORDS ? l->level_words : x_is_far)
         blocks_of_any(c, r0, r1);
     else
         levels_of_any(c, r0, r1);

@@ -8,11 +8,11 @@
  *   int16_t words[2][16]    of its upper and of its lower bytes, by groups
  *   float unit              what an integer stands for
  *
- * or, where codes times levels are words (gemv_level_words.h), words of x for the even bytes of
- * each vector of codes and then for its odd ones, and after all of them sums[16] and the unit;
- *
  * and for blocks of 32, by dwords as sums lie in a vector: float sums[V]; int32_t off[V], the
- * middle of the codes times the sum of the integers; float unit. */
+ * middle of the codes times the sum of the integers; float unit.
+ *
+ * Where codes become words (gemv_level_words.h): words of x for the even bytes of each vector of
+ * codes and then for its odd ones; after all of them sums, and the unit. */
 #ifndef KERF_GEMV_LEVELS_X_H
 #define KERF_GEMV_LEVELS_X_H
 
@@ -48,7 +48,7 @@ static inline void place_level_bytes(const int16_t *n, size_t vectors, uint8_t *
         }
 }
 
-/* Words of x, n: in the order of the codes. */
+/* Words of x; n: in the order of the codes. */
 static inline void place_level_words(const int16_t *n, size_t vectors, uint8_t *out)
 {
     for (size_t v = 0; v < vectors; v++, n += VB, out += 2 * VB)
@@ -67,6 +67,19 @@ static inline void place_word_sums(const kf_gemv_layout *l, const int16_t *n, fl
     }
     memcpy(more, sums, sizeof sums);
     memcpy(more + WORDS_UNIT, &unit, 4);
+}
+
+/* Sums of x by dwords of products; n: in the order of the codes, of two vectors. */
+static inline void place_word_lanes(const int16_t *n, float unit, uint8_t *more)
+{
+    float sums[V];
+    for (size_t i = 0; i < V; i++) {
+        int all = 0;
+        for (size_t j = 0; j < 4; j++) all += n[4 * i + j] + n[VB + 4 * i + j];
+        sums[i] = unit * (float)all;
+    }
+    memcpy(more, sums, sizeof sums);
+    memcpy(more + sizeof sums, &unit, 4);
 }
 
 /* n: in the order of elements. */
@@ -116,7 +129,10 @@ static inline void place_levels(const kf_gemv_layout *l, const int16_t *n, float
     for (size_t i = 0; i < l->step; i += 16) memcpy(codes + i, n + l->order[i], 32);
     if (l->level_words) {
         place_level_words(codes, l->step / VB, out);
-        place_word_sums(l, n, unit, out + 2 * l->step);
+        if (l->level_group)
+            place_word_sums(l, n, unit, out + 2 * l->step);
+        else
+            place_word_lanes(codes, unit, out + 2 * l->step);
         return;
     }
     place_level_bytes(codes, l->step / VB, out);

@@ -58,10 +58,10 @@
  *                          adds products of four bytes to each dword, which are of a book or at
  *                          most 63, vi_dot_level(sum, codes, x, level) those sums times a level;
  *                          vi_mul, vi_times_base: dwords
- *   TAKES_WORDS            1: blocks of 256 times several columns go by words (gemv_level_words.h);
- *                          then also vi_words(bytes, have_signs, out): even bytes as words, odd
- *                          ones; vi_times_level(words, middle, level): (words - middle) * level;
- *                          vi_dot_words(sum, words, x): adds products of two words to each dword
+ *   TAKES_WORDS            1: several columns go by words (gemv_level_words.h); then also
+ *                          vi_words(bytes, have_signs, out): even bytes as words, odd ones;
+ *                          vi_sub_words(words, n), vi_mul_words; vi_dot_words(sum, words, x): adds
+ *                          products of two words to each dword
  *   vi_levels(a, b, bias)  16 bytes less bias in each 128 bits; vi_level(levels, place, size,
  *                          is_signed): integers of `size` bytes, 2 or 4, of bytes where place says
  *   vi_level_sums(levels, p)  the levels times 16 words, in any lanes

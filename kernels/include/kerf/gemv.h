@@ -23,7 +23,8 @@
  *   levels (q4_1 to iq4_xs)
  *   GGUF's q4_0              "avx2int", "neonint"; with VNNI, and times one column on "avx2int",
  *                            as blocks of two levels
- *   GGUF's q8_0              with VNNI "avx512int", as blocks of two levels
+ *   GGUF's q8_0              with VNNI, and times three columns and more on "avx2int", as blocks
+ *                            of two levels
  *
  * There X is rounded to n * 2^e with |n| < 2^15, with one e for a run of at most 64 inputs (128 for
  * codes of 2 bits, and T means j / 128 == k / 128), and the numbers of NF4 to 15 bits, which is in
