@@ -101,7 +101,7 @@ KF_HD void add_word_part(kf_spec s, const int C, const kf_gemv_call *call, level
 {
     const kf_super k = kf_gemv_level_block(s, kf_gemv_small_bits(INTEGERS, KERF_GEMV_COLUMNS));
     const kf_gemv_layout *l = call->plan->state;
-    const uint8_t *x = (const uint8_t *)kf_gemv_packed(l, call->workspace, column);
+    const uint8_t *x = (const uint8_t *)((const float *)call->workspace + column * l->x_column);
     const unsigned bytes = k.elements == 32 ? VB / 16 * k.bytes : k.bytes;
     const vi book = vi_load16(l->level_book);
     for (size_t r = 0; r < n; r++) {

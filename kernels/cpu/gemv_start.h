@@ -131,7 +131,7 @@ static int isa_start(const kf_gemv_call *c)
     size_t cols = c->w.cols, size = kerf_dtype_bits(c->x_type) / 8;
     float *wide = (float *)c->workspace + c->columns * l->steps * l->step;
     for (unsigned i = 0; i < c->columns; i++) {
-        float *out = kf_gemv_packed(l, c->workspace, i);
+        float *out = (float *)c->workspace + i * l->x_column;
         float amax = widen_x(c->x_type, c->x + i * c->x_stride * size, cols, wide);
         if (!x_is_tame(amax)) return 0;
         for (size_t step = 0; step < l->steps; step++) {
