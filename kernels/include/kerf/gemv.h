@@ -21,8 +21,8 @@
  *   codes of 6 bits          with AVX-512 and VBMI ("avx512int"); mxfp6-e2m3 also with AVX2
  *   GGUF's blocks of two     "avx2int", "neonint", and "avx512int" where the processor has VNNI
  *   levels (q4_1 to iq4_xs)
- *   GGUF's q4_0              "avx2int", "neonint"; with VNNI, and times one column on "avx2int",
- *                            as blocks of two levels
+ *   GGUF's q4_0              "avx2int", "neonint"; with VNNI, and on "avx2int" but times two
+ *                            columns, as blocks of two levels
  *   GGUF's q8_0              with VNNI, and times three columns and more on "avx2int", as blocks
  *                            of two levels
  *
