@@ -2,9 +2,8 @@
  * for each of their formats with the row of formats.def as a literal. What includes it says
  *
  *   EACH_SUPER(s, call, r0, r1)   the function
- *   EACH_SUPER_SMALL              bits of codes of one level that it takes, too
- * (kf_gemv_level_block) EACH_SUPER_NAME(x)            what names begin with; EACH_SUPER_NAME(any)
- * does every format
+ *   EACH_SUPER_SMALL              how many bits codes of one level may have (kf_gemv_level_block)
+ *   EACH_SUPER_NAME(x)            what names begin with; EACH_SUPER_NAME(any) does every format
  *
  * All three are undefined again at the end. */
 KF_HD void EACH_SUPER_NAME(rows)(kf_spec s, const kf_gemv_call *call, size_t r0, size_t r1)

@@ -11,7 +11,8 @@
 
 #define WORD_COLUMNS 8 /* at a time */
 
-/* Adds sums of products, times d and what an integer of x stands for, `unit` bytes on, to sum. */
+/* Adds sums of products to sum, times d and what an integer of x stands for; unit: where the first
+ * column has that. */
 KF_HD void add_word_sums(const int C, const vi dot[WORD_COLUMNS], vf d, const uint8_t *unit,
                          size_t x_column, vf sum[WORD_COLUMNS])
 {

@@ -9,7 +9,9 @@
  * bring them to fp32 and to the sum of the row. What is taken off all codes of a group, its minimum
  * or the middle of the codes, is multiplied by the group's sum of x, found once for all rows.
  *
- * Where x is more than a core keeps near, rows go in blocks, and x passes part by part.
+ * Rows go in blocks, and x passes part by part, where it is more than a core keeps near
+ * (gemv_level_blocks.h), and always where several columns are multiplied as words instead
+ * (gemv_level_words.h).
  *
  * A scale that is infinite or NaN makes a sum so, too; such rows are done again by the reference.
  */
