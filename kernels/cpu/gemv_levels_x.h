@@ -55,9 +55,9 @@ static inline void place_level_words(const int16_t *n, size_t vectors, uint8_t *
         for (size_t i = 0; i < VB; i++) memcpy(out + (i % 2 * VB / 2 + i / 2) * 2, n + i, 2);
 }
 
-/* Sums of x by groups; n: in the order of elements. */
-static inline void place_word_sums(const kf_gemv_layout *l, const int16_t *n, float unit,
-                                   uint8_t *more)
+/* Sums of x by groups, as numbers; n: in the order of elements. */
+static inline void place_group_sums(const kf_gemv_layout *l, const int16_t *n, float unit,
+                                    uint8_t *more)
 {
     float sums[16] = {0};
     for (size_t i = 0; i < 16; i++) {
@@ -66,27 +66,12 @@ static inline void place_word_sums(const kf_gemv_layout *l, const int16_t *n, fl
         sums[16 * i / l->level_group] += unit * (float)all;
     }
     memcpy(more, sums, sizeof sums);
-    memcpy(more + WORDS_UNIT, &unit, 4);
 }
 
-/* Sums of x by dwords of products; n: in the order of the codes, of two vectors. */
-static inline void place_word_lanes(const int16_t *n, float unit, uint8_t *more)
-{
-    float sums[V];
-    for (size_t i = 0; i < V; i++) {
-        int all = 0;
-        for (size_t j = 0; j < 4; j++) all += n[4 * i + j] + n[VB + 4 * i + j];
-        sums[i] = unit * (float)all;
-    }
-    memcpy(more, sums, sizeof sums);
-    memcpy(more + sizeof sums, &unit, 4);
-}
-
-/* n: in the order of elements. */
+/* And of the bytes of x. */
 static inline void place_level_sums(const kf_gemv_layout *l, const int16_t *n, float unit,
                                     uint8_t *more)
 {
-    float sums[16] = {0};
     int16_t words[2][16] = {{0}};
     for (size_t i = 0; i < 16; i++) { /* of 16 elements, then of groups */
         int all = 0, upper = 0;
@@ -95,16 +80,16 @@ static inline void place_level_sums(const kf_gemv_layout *l, const int16_t *n, f
             upper += level_upper(n[16 * i + j]);
         }
         const size_t group = 16 * i / l->level_group;
-        sums[group] += unit * (float)all;
         words[0][group] = (int16_t)(words[0][group] + upper);
         words[1][group] = (int16_t)(words[1][group] + all - BASE * upper);
     }
-    memcpy(more, sums, sizeof sums);
+    place_group_sums(l, n, unit, more);
     memcpy(more + LEVELS_WORDS, words, sizeof words);
     memcpy(more + LEVELS_UNIT, &unit, 4);
 }
 
-/* n: in the order of the codes, of two vectors. */
+/* Sums of x by dwords of products, as numbers and times the middle of codes; n: in the order of the
+ * codes, of two vectors. Words have no use for the second. */
 static inline void place_lane_sums(const kf_gemv_layout *l, const int16_t *n, float unit,
                                    uint8_t *more)
 {
@@ -118,8 +103,12 @@ static inline void place_lane_sums(const kf_gemv_layout *l, const int16_t *n, fl
         off[i] = all * middle;
     }
     memcpy(more, sums, sizeof sums);
-    memcpy(more + sizeof sums, off, sizeof off);
-    memcpy(more + 2 * sizeof sums, &unit, 4);
+    more += sizeof sums;
+    if (!l->level_words) {
+        memcpy(more, off, sizeof off);
+        more += sizeof off;
+    }
+    memcpy(more, &unit, 4);
 }
 
 /* n: the integers of a step in the order of its elements, of which 16 stay side by side. */
@@ -127,19 +116,19 @@ static inline void place_levels(const kf_gemv_layout *l, const int16_t *n, float
 {
     int16_t codes[KF_GEMV_STEP];
     for (size_t i = 0; i < l->step; i += 16) memcpy(codes + i, n + l->order[i], 32);
-    if (l->level_words) {
+    if (l->level_words)
         place_level_words(codes, l->step / VB, out);
-        if (l->level_group)
-            place_word_sums(l, n, unit, out + 2 * l->step);
-        else
-            place_word_lanes(codes, unit, out + 2 * l->step);
-        return;
-    }
-    place_level_bytes(codes, l->step / VB, out);
-    if (l->level_group)
-        place_level_sums(l, n, unit, out + 2 * l->step);
     else
-        place_lane_sums(l, codes, unit, out + 2 * l->step);
+        place_level_bytes(codes, l->step / VB, out);
+    uint8_t *more = out + 2 * l->step;
+    if (!l->level_group)
+        place_lane_sums(l, codes, unit, more);
+    else if (!l->level_words)
+        place_level_sums(l, n, unit, more);
+    else {
+        place_group_sums(l, n, unit, more);
+        memcpy(more + WORDS_UNIT, &unit, 4);
+    }
 }
 
 #endif
